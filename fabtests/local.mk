@@ -8,5 +8,6 @@ include fabtests/vm/local.mk
 include fabtests/platform/local.mk
 include fabtests/benchmarks/local.mk
 include fabtests/integration/local.mk
-EXTRA_DIST += fabtests/bounded.sh fabtests/commit.h fabtests/quick \
+EXTRA_DIST += fabtests/bounded.sh fabtests/budget.sh fabtests/tally.sh \
+	fabtests/upstream.sh fabtests/commit.h fabtests/quick \
 	fabtests/suppress.lsan fabtests/suppress.tsan

@@ -5,7 +5,7 @@ set -u -o pipefail
 
 usage() {
 	cat <<'U'
-usage: util/check.sh [--long] [--vm [--domain NAME]] [--all]
+usage: util/check.sh [--long] [--vm [--domain NAME]] [--databases] [--all]
                      [--platform NAME [--fabtests DIR]] [--mutants K/N]
                      [--sanitize KIND] [--build DIR] [--cache DIR]
        util/check.sh --only REGEX | --quick
@@ -28,8 +28,10 @@ all tests but those in a guest and on the second platform.
   --fabtests DIR   upstream's fabtests, built there (with --platform)
   --cache DIR      where guests and roots are kept (default: ofi_rpmem in the
                    user's cache)
+  --databases      install PostgreSQL, Redis and etcd, and run them on a pool
+                   through power cuts (with root)
   --clang          build all by clang, too
-  --all            --long, --vm, --platform trixie and --clang
+  --all            --long, --vm, --platform trixie, --databases and --clang
   --sanitize KIND  build with address or thread sanitizers (suites that support them)
   --build DIR      build folder (default: build-check in the source tree)
 
@@ -40,10 +42,11 @@ U
 
 src=$(cd "$(dirname "$0")/.." && pwd)
 build= long= vm= sanitize= cache= platform= fabtests= only= quick= domain=
-mutants= clang=
+mutants= clang= databases=
 while [ $# -gt 0 ]; do
 	case $1 in
 	--clang) clang=1 ;;
+	--databases) databases=1 ;;
 	--only) only=$2; shift ;;
 	--quick) quick=1 ;;
 	--domain) domain=$2; shift ;;
@@ -52,7 +55,7 @@ while [ $# -gt 0 ]; do
 	--vm) vm=1 ;;
 	--platform) platform=$2; shift ;;
 	--fabtests) fabtests=$2; shift ;;
-	--all) long=1 vm=1 platform=trixie clang=1 ;;
+	--all) long=1 vm=1 platform=trixie clang=1 databases=1 ;;
 	--sanitize) sanitize=$2; shift ;;
 	--build) build=$2; shift ;;
 	--cache) cache=$2; shift ;;
@@ -67,15 +70,17 @@ build=${build:-$src/build-check${sanitize:+-$sanitize}}
 . "$src/util/packages.sh"
 # shellcheck source=util/trust.sh
 . "$src/util/trust.sh"
-# shellcheck source=util/tally.sh
-. "$src/util/tally.sh"
-# shellcheck source=util/budget.sh
-. "$src/util/budget.sh"
+# shellcheck source=fabtests/tally.sh
+. "$src/fabtests/tally.sh"
+# shellcheck source=fabtests/budget.sh
+. "$src/fabtests/budget.sh"
 # shellcheck disable=SC2086
 packages_install $PKG_BUILD $PKG_TEST || exit 1
 # Without these packages the guest and platform stages report what is missing.
 # shellcheck disable=SC2086
 [ -z "$vm$platform" ] || packages_install $PKG_VM
+# shellcheck disable=SC2086
+[ -z "$databases" ] || packages_install $PKG_DATABASES
 
 passed=0 failed=0 skipped=0 left_out= progress=
 # Times: begun after the installation, and seconds of each part other than
@@ -88,7 +93,7 @@ suite() {
 	passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
 	case $1 in
 	fabtests/fault/crash_* | mutations*) crash=$((crash + $5)) ;;
-	fabtests/integration/* | mpi*) mpi=$((mpi + $5)) ;;
+	fabtests/integration/* | mpi* | databases) mpi=$((mpi + $5)) ;;
 	guest*) guest=$((guest + $5)) ;;
 	platform*) other=$((other + $5)) ;;
 	esac
@@ -107,7 +112,7 @@ budget() {
 		budget_line "$doc" "crash matrix and mutations" $crash
 		[ -z "$guest" ] || budget_line "$doc" "guest" "$guest"
 		[ -z "$other" ] || budget_line "$doc" "second platform" "$other"
-		budget_line "$doc" "MPI and fabtests" $mpi
+		budget_line "$doc" "MPI and databases" $mpi
 	fi
 }
 
@@ -381,13 +386,20 @@ stage() {
 mpich() {
 	local -a what=(--build "$build" ${cache:+--cache "$cache"})
 
-	[ -n "$long" ] || what+=(--minutes 2 --seed "$(git -C "$src" log -1 \
+	[ -n "$long" ] || what+=(--minutes 1 --seed "$(git -C "$src" log -1 \
 		--format=%ct 2>/dev/null || date +%F)")
 	stage "mpich one-sided" "$src/fabtests/integration/mpich_rma.sh" "${what[@]}"
 }
 [ -n "$sanitize" ] || mpich
 
 [ -n "$sanitize" ] || stage "mpi kills" kills_end
+
+if [ -n "$databases" ] && [ -z "$sanitize" ]; then
+	stage "databases" "$src/fabtests/integration/databases.sh" \
+		--build "$build" ${long:+--long}
+else
+	left_out="$left_out --databases"
+fi
 
 # Guest stage: real verbs, DAX and both persistence domains.
 guest() {

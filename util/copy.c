@@ -13,25 +13,21 @@
 #include "core/method.h"
 #include "core/status.h"
 #include "core/wire.h"
+#include "util/clock.h"
 #include "util/copy.h"
 #include "util/query.h"
 
 volatile sig_atomic_t copy_interrupted;
 
-uint64_t copy_now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
-
 static int find_pool(struct copy *c)
 {
 	const struct copy_cfg *cfg = c->cfg;
-	int ret =
-		rp_setup_fetch_export(&cfg->target, cfg->pool, &c->ex, c->err);
+	const struct rp_setup_open how = {.owner = rp_setup_owner()};
+	int ret;
 
+	c->lease = -1;
+	ret = rp_setup_open(&cfg->target, cfg->pool, &how, &c->ex, &c->lease,
+			    c->err);
 	if (ret == -EACCES)
 		return RP_EXIT_SECRET;
 	if (ret)
@@ -55,7 +51,10 @@ static int check_bounds(struct copy *c)
 	uint64_t len = c->ex.len;
 
 	if (!cfg->up) {
+		/* Without --length: to the end of the file that was copied. */
 		c->size = cfg->length;
+		if (!c->size && cfg->offset < c->ex.length)
+			c->size = c->ex.length - cfg->offset;
 		if (!c->size && cfg->offset < len)
 			c->size = len - cfg->offset;
 	}
@@ -163,6 +162,32 @@ static int make_window(struct copy *c)
 	return 0;
 }
 
+/*
+ * The daemon remembers the length of a file that begins at the pool's first
+ * byte: 0, unknown, from the first write until the last byte is durable.
+ */
+static int remember(struct copy *c, uint64_t length)
+{
+	const struct copy_cfg *cfg = c->cfg;
+
+	if (cfg->offset || c->ex.length == length)
+		return 0;
+	if (rp_setup_set_length(&cfg->target, cfg->pool, length, c->err))
+		return RP_EXIT_BROKEN;
+	c->ex.length = length;
+	return 0;
+}
+
+int copy_begin(struct copy *c)
+{
+	return remember(c, 0);
+}
+
+int copy_end(struct copy *c)
+{
+	return remember(c, c->size);
+}
+
 int copy_open(struct copy *c)
 {
 	int ret = find_pool(c);
@@ -194,6 +219,8 @@ void copy_close(struct copy *c)
 	if (c->buf)
 		munmap(c->buf, c->buf_len);
 	free(c->ops);
+	if (c->lease >= 0)
+		close(c->lease);
 }
 
 static ssize_t try_post(struct copy *c, struct copy_op *op)
@@ -240,7 +267,7 @@ int copy_post(struct copy *c, struct copy_op *op)
 	 * the timeout counts from this post.
 	 */
 	if (!c->busy)
-		c->silent_since = copy_now_ms();
+		c->silent_since = rp_now_ms();
 	c->posting = true;
 	while (!code && (ret = try_post(c, op)) == -FI_EAGAIN)
 		code = copy_poll(c, 1);
@@ -256,7 +283,7 @@ int copy_post(struct copy *c, struct copy_op *op)
 		return RP_EXIT_BROKEN;
 	}
 	if (!c->busy)
-		c->silent_since = copy_now_ms();
+		c->silent_since = rp_now_ms();
 	op->busy = true;
 	c->busy++;
 	return 0;
@@ -265,12 +292,17 @@ int copy_post(struct copy *c, struct copy_op *op)
 static int read_cq_error(struct copy *c)
 {
 	struct fi_cq_err_entry bad;
-	const struct copy_op *op;
+	struct copy_op *op;
 	char text[RP_ERR_LEN];
 
 	if (rp_fabric_cq_error(&c->f, &bad, text))
 		return 0;
 	op = bad.op_context;
+	if (op && op->busy) {
+		op->failed = true;
+		op->busy = false;
+		c->busy--;
+	}
 	if (!op || op->state != COPY_COMMITTING) {
 		rp_err(c->err, 0,
 		       "the connection to the target on %s was lost (%.200s); "
@@ -279,6 +311,13 @@ static int read_cq_error(struct copy *c)
 		return RP_EXIT_BROKEN;
 	}
 	c->status = (enum rp_status)bad.prov_errno;
+	if (c->status == RP_ST_OVERLOADED) {
+		rp_err(c->err, 0,
+		       "fi_rpmemd on %s is stopping, or serves as many clients "
+		       "as it may; resume when it runs again",
+		       c->cfg->target.host);
+		return RP_EXIT_BROKEN;
+	}
 	rp_err(c->err, 0, "commit to the target on %s failed: %s. %s",
 	       c->cfg->target.host, rp_status_name(c->status),
 	       rp_status_remedy(c->status));
@@ -307,9 +346,9 @@ int copy_poll(struct copy *c, int ms)
 		c->busy--;
 	}
 	if (n > 0)
-		c->silent_since = copy_now_ms();
+		c->silent_since = rp_now_ms();
 	else if ((c->busy || c->posting) &&
-		 copy_now_ms() - c->silent_since > c->cfg->timeout * 1000ull) {
+		 rp_now_ms() - c->silent_since > c->cfg->timeout * 1000ull) {
 		rp_err(c->err, 0,
 		       "the target on %s has been silent for %u s; check that "
 		       "it runs, or give a longer --timeout",
@@ -317,6 +356,20 @@ int copy_poll(struct copy *c, int ms)
 		return RP_EXIT_BROKEN;
 	}
 	return 0;
+}
+
+void copy_finish(struct copy *c)
+{
+	const uint64_t until = rp_now_ms() + c->cfg->timeout * 1000ull;
+	const enum rp_status status = c->status;
+	char err[RP_ERR_LEN];
+
+	/* The first error is the one to report, and decides on --resume. */
+	memcpy(err, c->err, sizeof(err));
+	while (c->busy && !copy_interrupted && rp_now_ms() < until)
+		copy_poll(c, 100);
+	memcpy(c->err, err, sizeof(err));
+	c->status = status;
 }
 
 int copy_read_all(struct copy *c, copy_sink sink)

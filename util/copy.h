@@ -50,6 +50,7 @@ struct copy_op {
 		COPY_DONE,
 	} state;
 	bool busy;   /* posted, not completed */
+	bool failed; /* completed by an error entry */
 	uint64_t at; /* offset from the start of the copy */
 	uint64_t len;
 	char *data;	 /* bytes of the file, or read from the pool */
@@ -62,6 +63,7 @@ struct copy {
 	enum rp_status status; /* status of a failed commit */
 
 	struct rp_setup_export ex;
+	int lease; /* connection that holds the pool open, or -1 */
 	struct rp_fabric f;
 	fi_addr_t peer;
 	enum fi_rpmem_method method; /* method of commits */
@@ -95,10 +97,18 @@ struct copy {
  */
 int copy_open(struct copy *c);
 void copy_close(struct copy *c);
+/* Around a copy to the pool: its length is unknown, and then remembered. */
+int copy_begin(struct copy *c);
+int copy_end(struct copy *c);
 /* Post the operation that op->state names; wait for room in the queue. */
 int copy_post(struct copy *c, struct copy_op *op);
 /* Read completions; wait up to ms for the first one. */
 int copy_poll(struct copy *c, int ms);
+/*
+ * After an error: wait until all posted operations have completed or failed. A
+ * daemon that stops still completes the commits that it accepted.
+ */
+void copy_finish(struct copy *c);
 /*
  * Read the pool pipelined, and pass the chunks to sink in order. A sink returns
  * 0 or an enum rp_exit.
@@ -117,6 +127,5 @@ int copy_down(struct copy *c);
 
 /* Set by the handler of SIGINT and SIGTERM. */
 extern volatile sig_atomic_t copy_interrupted;
-uint64_t copy_now_ms(void);
 
 #endif

@@ -155,7 +155,8 @@ static int count_durable(struct up *u)
 	struct copy *c = u->c;
 	int ret;
 
-	while (u->ncommits && !c->commits[u->first].busy) {
+	while (u->ncommits && !c->commits[u->first].busy &&
+	       !c->commits[u->first].failed) {
 		c->acked += c->commits[u->first].len;
 		u->first = (u->first + 1) % COPY_COMMITS;
 		u->ncommits--;
@@ -184,6 +185,8 @@ static int write_all(struct up *u)
 		if (!ret)
 			ret = copy_poll(c, 100);
 		/* Count durable bytes on failure too. */
+		if (ret)
+			copy_finish(c);
 		if (count_durable(u) && !ret)
 			ret = RP_EXIT_FILE;
 		if (ret)

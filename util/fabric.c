@@ -337,7 +337,7 @@ int rp_fabric_open(const struct rp_fabric_attr *attr, struct rp_fabric *f,
 		.format = FI_CQ_FORMAT_CONTEXT,
 		.wait_obj = attr->wait_fd ? FI_WAIT_FD : FI_WAIT_NONE,
 	};
-	struct fi_av_attr av_attr = {.type = FI_AV_MAP};
+	struct fi_av_attr av_attr = {.type = FI_AV_TABLE};
 	const char *what = "fabric";
 	int ret;
 

@@ -18,6 +18,7 @@
 #include "core/caps.h"
 #include "core/method.h"
 #include "rpmem/ext.h"
+#include "util/clock.h"
 #include "util/copy.h"
 
 __attribute__((visibility("default"))) /* argp reads it */
@@ -50,7 +51,8 @@ static const struct argp_option options[] = {
 	 "Skip chunks that the pool already has; commit everything", 1},
 	{"verify", 'v', NULL, 0, "Read back and compare SHA-256", 1},
 	{"length", 'n', "SIZE", 0,
-	 "From a pool: copy SIZE bytes (all up to its end)", 1},
+	 "From a pool: copy SIZE bytes (as many as were copied to it, or all)",
+	 1},
 	{"class", OPT_CLASS, "CLASS", 0,
 	 "What the bytes must survive: power, process or none (power)", 1},
 	{"secret", 's', "FILE", 0, "File with the secret of the daemon", 2},
@@ -267,10 +269,12 @@ static int run(struct copy *c)
 		return ret;
 	if (!c->cfg->up)
 		return copy_down(c);
-	ret = copy_up(c);
+	ret = copy_begin(c);
+	if (!ret)
+		ret = copy_up(c);
 	if (!ret && c->cfg->verify)
 		ret = copy_verify(c);
-	return ret;
+	return ret ? ret : copy_end(c);
 }
 
 /*
@@ -362,6 +366,12 @@ static void print_json(const struct copy *c, int code, uint64_t ms,
 				    json_integer((json_int_t)c->acked));
 		json_object_set_new(o, "skipped_bytes",
 				    json_integer((json_int_t)c->skipped));
+		json_object_set_new(
+			o, "sent_bytes",
+			json_integer(
+				(json_int_t)(c->acked > c->skipped
+						     ? c->acked - c->skipped
+						     : 0)));
 		json_object_set_new(o, "class",
 				    json_string(rp_class_name(c->class)));
 		json_object_set_new(
@@ -385,17 +395,19 @@ static void print_done(const struct copy *c, uint64_t ms)
 {
 	const struct copy_cfg *cfg = c->cfg;
 	char size[RP_SIZE_LEN], rate[RP_SIZE_LEN], present[RP_SIZE_LEN];
+	/* Bytes that --resume has only compared did not travel to the pool. */
+	const uint64_t sent = c->size - c->skipped;
 	char sum[2 * SHA256_DIGEST_SIZE + 1];
 
 	printf("%s: %s in %.2f s, %s/s",
 	       cfg->up && is_durable(c) ? "durable" : "copied",
 	       rp_size_format(c->size, size), (double)ms / 1000,
-	       rp_size_format(ms ? c->size * 1000 / ms : c->size, rate));
+	       rp_size_format(ms ? sent * 1000 / ms : sent, rate));
 	if (cfg->up)
 		printf(", class %s by %s", rp_class_name(c->class),
 		       rp_method_name((enum rp_method)c->method));
 	if (c->skipped)
-		printf(", %s already there",
+		printf(", %s of it already there and not sent",
 		       rp_size_format(c->skipped, present));
 	putchar('\n');
 	if (cfg->verify) {
@@ -471,9 +483,9 @@ int main(int argc, char **argv)
 		a.cfg.target.secret = &a.secret;
 	}
 	set_signals();
-	began = copy_now_ms();
+	began = rp_now_ms();
 	code = run(&c);
-	began = copy_now_ms() - began;
+	began = rp_now_ms() - began;
 	if (a.cfg.up && code == RP_EXIT_BROKEN)
 		resume_command(&a, &c, resume, sizeof(resume));
 	if (code)

@@ -32,8 +32,11 @@ static const struct argp_option options[] = {
 	 "Check what commits on this host need, print a remedy "
 	 "for each problem, and try a commit in each PATH",
 	 0},
-	{"target", OPT_TARGET, "HOST[:PORT]:POOL", 0,
-	 "Print how a running fi_rpmemd commits writes to the pool", 0},
+	{"target", OPT_TARGET, "HOST[:PORT][:POOL]", 0,
+	 "Print how a running fi_rpmemd commits writes to the pool, or list "
+	 "its "
+	 "pools",
+	 0},
 	{"secret", OPT_SECRET, "FILE", 0, "File with the secret of the daemon",
 	 0},
 	{"base", OPT_BASE, "NAME[:DEVICE]", 0,
@@ -188,7 +191,7 @@ static int run_target(const struct info_cfg *cfg)
 	rp_secret_wipe(&secret);
 	if (ret) {
 		fprintf(stderr, "fi_rpmem_info: %s\n", err);
-		/* -EINVAL: the argument is not HOST:POOL. */
+		/* -EINVAL: the argument names no host. */
 		return ret == -EINVAL ? RP_EXIT_USAGE : RP_EXIT_NOTHING;
 	}
 	code = json_object_get(o, "refused") ? DOCTOR_WARN : DOCTOR_OK;

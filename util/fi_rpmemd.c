@@ -7,12 +7,14 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,6 +23,7 @@
 #include "core/method.h"
 #include "core/status.h"
 #include "core/wire.h"
+#include "util/clock.h"
 #include "util/exits.h"
 #include "util/fabric.h"
 #include "util/machine_facts.h"
@@ -34,6 +37,8 @@
 #define LINGER_MS 100
 /* Interval of the check that each pool file still has a name. */
 #define NAMES_MS 1000
+/* A new daemon keeps a pool for its last owner, which tries each second. */
+#define AWAIT_MS 5000
 
 struct export
 {
@@ -41,6 +46,9 @@ struct export
 	const char *name; /* points into path */
 	struct rp_pool pool;
 	bool open;
+	bool made;    /* by this process */
+	bool awaited; /* its owner has not closed it, and may come back */
+	bool longer;  /* SIGHUP: its file is, and its blocks are allocated */
 	struct fid_mr *mr;
 	char withdrawn[RP_ERR_LEN]; /* reason, or "" while the pool is served */
 };
@@ -63,7 +71,8 @@ struct daemon {
 	int signal_fd;
 	struct rp_setup_server *server;
 	uint64_t incarnation;
-	bool served; /* clients were able to connect */
+	uint64_t await_until; /* ms */
+	bool served;	      /* clients were able to connect */
 	char err[RP_ERR_LEN];
 };
 
@@ -227,12 +236,13 @@ static int open_pool(struct daemon *d, struct export *e)
 		ret = rp_pool_create(e->path, d->create, d->err);
 		if (ret)
 			return report_error(d, pool_exit(ret));
+		e->made = true;
 	}
 	ret = rp_pool_open(e->path, &e->pool, d->err);
 	if (ret)
 		return report_error(d, pool_exit(ret));
 	e->open = true;
-	rounded = (d->create + RP_POOL_UNIT - 1) / RP_POOL_UNIT * RP_POOL_UNIT;
+	rounded = rp_pool_round(d->create);
 	if (d->create && e->pool.size != rounded) {
 		rp_err(d->err, 0,
 		       "pool '%s' exists with %s, not %s; leave --create out "
@@ -325,6 +335,22 @@ static int describe(struct daemon *d, const struct export *e,
 	return 0;
 }
 
+/* End the key of a pool. False while requests to the pool are executed. */
+static bool end_key(struct export *e)
+{
+	if (e->mr && fi_close(&e->mr->fid))
+		return false;
+	e->mr = NULL;
+	return true;
+}
+
+static int register_pool(struct daemon *d, struct export *e, char *err)
+{
+	return rp_fabric_reg(&d->f, e->pool.data, e->pool.size,
+			     FI_REMOTE_READ | FI_REMOTE_WRITE, FI_RMA_PMEM,
+			     &e->mr, err);
+}
+
 /*
  * Register a pool; the domain then listens for private connections. Clients
  * find the domain by the address of this host and the port in the key.
@@ -335,9 +361,7 @@ static int export_pool(struct daemon *d, struct export *e,
 	const struct fi_info *info = d->f.info;
 	int ret;
 
-	ret = rp_fabric_reg(&d->f, e->pool.data, e->pool.size,
-			    FI_REMOTE_READ | FI_REMOTE_WRITE, FI_RMA_PMEM,
-			    &e->mr, d->err);
+	ret = register_pool(d, e, d->err);
 	if (ret) {
 		explain_refusal(d, e, ret);
 		return report_error(d, RP_EXIT_CLASS);
@@ -356,6 +380,8 @@ static int export_pool(struct daemon *d, struct export *e,
 			      ? (uintptr_t)e->pool.data
 			      : 0;
 	offer->len = e->pool.size;
+	offer->length = e->pool.length;
+	offer->owner = e->pool.owner;
 	offer->incarnation = d->incarnation;
 	offer->generation = e->pool.generation;
 	memcpy(offer->uuid, e->pool.uuid, sizeof(offer->uuid));
@@ -380,13 +406,105 @@ static int export_all(struct daemon *d)
 		ret = export_pool(d, &d->exports[i], &d->offers[i]);
 		if (ret)
 			return ret;
+		d->exports[i].awaited = d->exports[i].pool.is_open;
 	}
 	return 0;
 }
 
-static void report_client(const char *peer)
+/* One line on stderr; journald has a time of its own. */
+static void event(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static void event(const char *fmt, ...)
 {
-	fprintf(stderr, "fi_rpmemd: a client at %s has a wrong secret\n", peer);
+	char at[32] = "", text[2 * RP_ERR_LEN];
+	time_t now = time(NULL);
+	struct tm tm;
+	va_list ap;
+
+	if (!getenv("JOURNAL_STREAM") && localtime_r(&now, &tm))
+		strftime(at, sizeof(at), "%Y-%m-%dT%H:%M:%S%z ", &tm);
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "%sfi_rpmemd: %s\n", at, text);
+}
+
+static void report_client(const char *peer, const char *pool)
+{
+	if (pool)
+		event("a client at %s opens pool '%s'", peer, pool);
+	else
+		event("a client at %s has a wrong secret", peer);
+}
+
+static int set_length(void *arg, unsigned int i, uint64_t length, char *err)
+{
+	struct daemon *d = arg;
+	int ret = rp_pool_set_length(&d->exports[i].pool, length, err);
+
+	if (ret)
+		event("%s", err);
+	else
+		d->offers[i].length = length;
+	return ret;
+}
+
+/*
+ * A new owner: nothing of the former one arrives behind the end of its key.
+ * What the new owner reads is durable, because its own commits do not cover it.
+ * Then the pool gets a new key, and the owner is remembered, also over a
+ * restart.
+ */
+static int set_owner(void *arg, unsigned int i, uint64_t owner, char *err)
+{
+	struct daemon *d = arg;
+	struct export *e = &d->exports[i];
+	int settled, ret;
+
+	if (!end_key(e))
+		return rp_err(err, -EBUSY,
+			      "requests of the last client of pool '%.100s' "
+			      "are still under way; try again",
+			      e->name);
+	settled = rp_pool_settle(&e->pool, err);
+	ret = register_pool(d, e, settled ? NULL : err);
+	if (!ret) {
+		d->offers[i].key = fi_mr_key(e->mr);
+		ret = settled;
+	}
+	if (!ret)
+		ret = rp_pool_set_owner(&e->pool, owner, err);
+	if (ret)
+		event("%s", err);
+	else
+		d->offers[i].owner = owner;
+	return ret;
+}
+
+/*
+ * An owner whose daemon was restarted has bytes that it will write again. For
+ * some seconds the pool is kept for it.
+ */
+static int may_open(void *arg, unsigned int i, char *err)
+{
+	struct daemon *d = arg;
+	struct export *e = &d->exports[i];
+
+	if (!e->awaited || rp_now_ms() > d->await_until)
+		return 0;
+	return rp_err(err, -EAGAIN,
+		      "the last client of pool '%.100s' may come back after "
+		      "the restart of fi_rpmemd; try again in %d seconds",
+		      e->name, AWAIT_MS / 1000);
+}
+
+static void release(void *arg, unsigned int i)
+{
+	struct daemon *d = arg;
+	char err[RP_ERR_LEN];
+
+	d->exports[i].awaited = false;
+	if (rp_pool_release(&d->exports[i].pool, err))
+		event("%s", err);
 }
 
 static void withdraw(struct export *e, int why)
@@ -400,6 +518,12 @@ static void withdraw(struct export *e, int why)
 		       "saves them; start fi_rpmemd again with a file that "
 		       "stays",
 		       e->name, (long)getpid(), e->pool.fd);
+	else if (why == -ENODATA)
+		rp_err(e->withdrawn, 0,
+		       "pool '%.100s' is withdrawn: its file was cut short "
+		       "while it was exported, and its end is lost; restore it "
+		       "from a copy, then start fi_rpmemd again",
+		       e->name);
 	else
 		rp_err(e->withdrawn, 0,
 		       "pool '%.100s' is withdrawn: its file cannot be "
@@ -407,7 +531,55 @@ static void withdraw(struct export *e, int why)
 		       "any more (%s); check the file system, then start "
 		       "fi_rpmemd again",
 		       e->name, strerror(-why));
-	fprintf(stderr, "fi_rpmemd: %s\n", e->withdrawn);
+	event("%s", e->withdrawn);
+}
+
+/* SIGHUP: see which files were made longer. */
+static void find_longer(struct daemon *d)
+{
+	bool found = false;
+
+	for (unsigned int i = 0; i < d->n; i++) {
+		struct export *e = &d->exports[i];
+		int ret = e->withdrawn[0] ? 0
+					  : rp_pool_allocate(&e->pool, d->err);
+
+		if (ret < 0)
+			event("%s", d->err);
+		e->longer |= ret > 0;
+		found |= ret;
+	}
+	if (!found)
+		event("SIGHUP is ignored: reloading is not supported yet, and "
+		      "no pool file was made longer; stop fi_rpmemd with "
+		      "SIGTERM and start it again to change its pools or "
+		      "options");
+}
+
+/*
+ * Serve the new length of a pool, with a new key: its clients connect again, as
+ * after a restart. The next check tries again while requests are executed.
+ */
+static void extend(struct daemon *d, unsigned int i)
+{
+	struct export *e = &d->exports[i];
+	char size[RP_SIZE_LEN];
+	int ret;
+
+	if (!end_key(e))
+		return;
+	e->longer = false;
+	ret = rp_pool_extend(&e->pool, d->err);
+	if (ret)
+		event("%s", d->err);
+	if (export_pool(d, e, &d->offers[i]))
+		rp_err(e->withdrawn, 0,
+		       "pool '%.100s' is withdrawn: it cannot be registered "
+		       "with its new length; start fi_rpmemd again",
+		       e->name);
+	else if (!ret)
+		event("pool '%s' has %s now", e->name,
+		      rp_size_format(e->pool.size, size));
 }
 
 /*
@@ -419,19 +591,56 @@ static const char *check_export(void *arg, unsigned int i)
 {
 	struct daemon *d = arg;
 	struct export *e = &d->exports[i];
-	int ret = e->withdrawn[0] ? 0 : rp_pool_check_name(&e->pool);
+	int ret = e->withdrawn[0] ? 0 : rp_pool_check_file(&e->pool);
 
 	if (ret)
 		withdraw(e, ret);
 	if (!e->withdrawn[0])
 		return NULL;
-	/*
-	 * fi_close() fails while the region is busy; the next check tries
-	 * again.
-	 */
-	if (e->mr && !fi_close(&e->mr->fid))
-		e->mr = NULL;
+	end_key(e); /* while that fails, the next check tries again */
 	return e->withdrawn;
+}
+
+/* The pools, for the handler. */
+static const struct daemon *exporting;
+
+/* A store to a page behind the end of a pool file that was cut short. */
+static void lost_page(int sig, siginfo_t *info, void *context)
+{
+	static const char text[] =
+		"' was cut short while it was exported, and its end is lost; "
+		"what was acknowledged before is on the disk. Restore the file "
+		"from a copy, then start fi_rpmemd again\n";
+	const char *at = info->si_addr;
+
+	for (unsigned int i = 0; i < exporting->n; i++) {
+		const struct export *e = &exporting->exports[i];
+		const char *map = e->pool.map;
+		struct iovec line[] = {
+			{(void *)"fi_rpmemd: the file of pool '", 29},
+			{(void *)e->name, strlen(e->name)},
+			{(void *)text, sizeof(text) - 1},
+		};
+
+		if (!map || at < map || at >= map + e->pool.map_len)
+			continue;
+		if (writev(STDERR_FILENO, line, 3) < 0)
+			break;
+		_exit(RP_EXIT_FILE);
+	}
+	signal(sig, SIG_DFL); /* not of a pool: the store is repeated, and ends
+			       * the process */
+}
+
+static void watch_pages(const struct daemon *d)
+{
+	const struct sigaction act = {
+		.sa_sigaction = lost_page,
+		.sa_flags = SA_SIGINFO,
+	};
+
+	exporting = d;
+	sigaction(SIGBUS, &act, NULL);
 }
 
 static int write_port_file(struct daemon *d, uint16_t port)
@@ -460,8 +669,12 @@ static int open_server(struct daemon *d)
 		.exports = d->offers,
 		.nexports = d->n,
 		.withdrawn = check_export,
+		.set_length = set_length,
+		.set_owner = set_owner,
+		.may_open = may_open,
+		.release = release,
 		.arg = d,
-		.refused = report_client,
+		.report = report_client,
 	};
 
 	if (rp_setup_server_new(&attr, &d->server, d->err))
@@ -513,14 +726,6 @@ static int make_progress(struct daemon *d)
 	return 0;
 }
 
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
-
 /* Read pending signals. Returns whether the daemon must stop. */
 static bool read_signals(struct daemon *d)
 {
@@ -529,10 +734,7 @@ static bool read_signals(struct daemon *d)
 	while (read(d->signal_fd, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo != SIGHUP)
 			return true;
-		fprintf(stderr,
-			"fi_rpmemd: SIGHUP is ignored: reloading is not "
-			"supported yet; stop fi_rpmemd with SIGTERM and start "
-			"it again to change its pools or options\n");
+		find_longer(d);
 	}
 	return false;
 }
@@ -549,10 +751,11 @@ static int serve(struct daemon *d)
 	int ret;
 
 	for (;;) {
-		now = now_ms();
+		now = rp_now_ms();
 		if (now >= check_at) {
 			for (unsigned int i = 0; i < d->n; i++)
-				check_export(d, i);
+				if (!check_export(d, i) && d->exports[i].longer)
+					extend(d, i);
 			check_at = now + NAMES_MS;
 		}
 		ret = make_progress(d);
@@ -582,7 +785,7 @@ static int drain(struct daemon *d)
 	struct fi_rpmem_domain_ops *ops;
 	int ret, code = 0;
 
-	printf("stopping\n");
+	event("stopping: accepted commits are completed, new ones refused");
 	/* The listener is closed, so the kernel refuses new clients. */
 	rp_setup_server_delete(d->server);
 	d->server = NULL;
@@ -617,6 +820,9 @@ static int close_all(struct daemon *d, bool failed)
 	for (unsigned int i = 0; i < d->n; i++) {
 		struct export *e = &d->exports[i];
 
+		/* A start that fails leaves no new pool. */
+		if (e->made && !d->served)
+			unlink(e->path);
 		if (!e->open)
 			continue;
 		if (e->withdrawn[0]) {
@@ -697,7 +903,10 @@ static int run(struct daemon *d)
 		code = open_server(d);
 	if (code)
 		return code;
+	/* After libfabric, whose providers may have a handler of their own. */
+	watch_pages(d);
 	d->served = true;
+	d->await_until = rp_now_ms() + AWAIT_MS;
 	print_exports(d);
 	if (d->port_file)
 		code = write_port_file(d, rp_setup_server_port(d->server));

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <rdma/fi_ext_rpmem.h>
@@ -70,6 +71,35 @@ static json_t *pack(const char *where, const struct rp_setup_export *x,
 	return o;
 }
 
+static int list_pools(const char *where, const struct rp_setup_target *t,
+		      json_t **out, char *err)
+{
+	struct rp_setup_list *list = malloc(sizeof(*list));
+	json_t *pools;
+	int ret;
+
+	if (!list)
+		return rp_err(err, -ENOMEM, "out of memory");
+	pools = json_array();
+	ret = rp_setup_fetch_list(t, list, err);
+	for (unsigned int i = 0; !ret && i < list->n; i++)
+		json_array_append_new(
+			pools,
+			json_pack("{s:s, s:I, s:s, s:s}", "pool",
+				  list->v[i].name, "bytes",
+				  (json_int_t)list->v[i].len, "class",
+				  rp_class_name(list->v[i].class), "method",
+				  rp_method_name(list->v[i].method)));
+	free(list);
+	if (ret) {
+		json_decref(pools);
+		return ret;
+	}
+	*out = json_pack("{s:o, s:o}", "target", info_text("%s", where),
+			 "pools", pools);
+	return 0;
+}
+
 int info_target(const char *where, const struct rp_secret *secret, json_t **out,
 		char *err)
 {
@@ -87,11 +117,8 @@ int info_target(const char *where, const struct rp_secret *secret, json_t **out,
 	used = rp_setup_parse_target(where, &t, err);
 	if (used < 0)
 		return used;
-	if (where[used] != ':' || !where[used + 1])
-		return rp_err(err, -EINVAL,
-			      "'%s' names no pool; give HOST:POOL or "
-			      "HOST:PORT:POOL",
-			      where);
+	if (!where[used] || !where[used + 1])
+		return list_pools(where, &t, out, err);
 	ret = rp_setup_fetch_export(&t, where + used + 1, &x, err);
 	if (ret)
 		return ret;
@@ -106,14 +133,42 @@ static uint64_t number(const json_t *o, const char *key)
 	return (uint64_t)json_integer_value(json_object_get(o, key));
 }
 
+static void print_pools(const json_t *pools)
+{
+	char size[RP_SIZE_LEN];
+	const json_t *o;
+	int wide = 4;
+	size_t i;
+
+	json_array_foreach(pools, i, o)
+	{
+		int n = (int)json_string_length(json_object_get(o, "pool"));
+
+		wide = n > wide ? n : wide;
+	}
+	printf("%-*s  %10s  %-7s  %s\n", wide, "POOL", "SIZE", "CLASS",
+	       "METHOD");
+	json_array_foreach(pools, i, o)
+		printf("%-*s  %10s  %-7s  %s\n", wide,
+		       json_string_value(json_object_get(o, "pool")),
+		       rp_size_format(number(o, "bytes"), size),
+		       json_string_value(json_object_get(o, "class")),
+		       json_string_value(json_object_get(o, "method")));
+}
+
 void info_target_print(const json_t *o)
 {
 	const char *refused = json_string_value(json_object_get(o, "refused"));
 	const char *class = json_string_value(json_object_get(o, "class"));
 	const char *strongest =
 		json_string_value(json_object_get(o, "strongest"));
+	const json_t *pools = json_object_get(o, "pools");
 	char size[RP_SIZE_LEN];
 
+	if (pools) {
+		print_pools(pools);
+		return;
+	}
 	printf("%s\n", json_string_value(json_object_get(o, "target")));
 	printf("  %-14s %s\n", "pool",
 	       rp_size_format(number(o, "bytes"), size));

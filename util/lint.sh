@@ -34,13 +34,13 @@ cd "$src" || exit 1
 [ -f "$build/config.h" ] || { echo "$build/config.h: configure first" >&2; exit 2; }
 files=("$@")
 [ $# -gt 0 ] || mapfile -t files < <(ls include/*/*.h prov/*/*.[ch] prov/verbs/preload/*.[ch] \
-	util/*.[ch])
+	util/*.[ch] util/libpool/*.[ch] util/nbdkit/*.c)
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 passed=0 failed=0 skipped=0
 
 flags=(-std=gnu11 -DHAVE_CONFIG_H -D_GNU_SOURCE "-DRP_PROVIDER_DIR=\"/nowhere\""
-	"-I$build" -Iinclude -Iprov -I.)
+	"-I$build" -Iinclude -Iprov -Iutil -I.)
 
 # Known false findings: CHECK, FILE, source line, reason; separated by tabs.
 known=util/lint.known

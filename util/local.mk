@@ -1,14 +1,12 @@
 # The programs of an operator, and their shared library.
-EXTRA_DIST += util/quickstart.sh util/check.sh util/packages.sh \
-	util/trust.sh util/tally.sh util/budget.sh util/fabtests.sh \
+EXTRA_DIST += util/on_rpmem.sh util/quickstart.sh util/check.sh util/packages.sh \
+	util/trust.sh  \
 	util/lint.sh util/lint.known util/lint.cppcheck .clang-tidy
 noinst_LTLIBRARIES += util/libutil.la
 util_libutil_la_SOURCES = \
-	util/bytes.h \
+	util/bytes.h util/clock.h \
 	util/fabric.c util/fabric.h \
 	util/machine_facts.c util/machine_facts.h \
-	util/flush.c util/flush.h \
-	util/samples.c util/samples.h \
 	util/file.c util/file.h \
 	util/pool.c util/pool.h \
 	util/query.c util/query.h \
@@ -22,16 +20,8 @@ util_libutil_la_CPPFLAGS = $(AM_CPPFLAGS) \
 util_libutil_la_LIBADD = $(FABRIC_LIBS) $(NETTLE_LIBS) $(PMEM2_LIBS) -lm
 
 bin_PROGRAMS += util/fi_rpmem_bench
-util_fi_rpmem_bench_SOURCES = util/fi_rpmem_bench.c util/bench.h util/exits.h \
-	util/bench_bars.c \
-	util/bench_bulk.c util/bench_calibrate.c util/bench_cases.c \
-	util/bench_initiators.c util/bench_file.c util/bench_idle.c \
-	util/bench_local.c \
-	util/bench_op.c util/bench_plot.c util/bench_pool.c util/bench_probe.c \
-	util/bench_report.c util/bench_rivals.c util/bench_run.c \
-	util/bench_suite.c util/bench_target.c
-util_fi_rpmem_bench_LDADD = fabtests/benchmarks/librivals.la util/libutil.la \
-	prov/core/libcore.la $(JANSSON_LIBS) $(PMEM2_LIBS) $(FABRIC_LIBS) -lm
+util_fi_rpmem_bench_SOURCES = util/fi_rpmem_bench.c
+util_fi_rpmem_bench_LDADD = $(bench_libs)
 
 bin_PROGRAMS += util/fi_rpmem_info
 util_fi_rpmem_info_SOURCES = util/fi_rpmem_info.c util/info.h util/exits.h \
@@ -51,3 +41,32 @@ util_fi_rpmem_cp_SOURCES = util/fi_rpmem_cp.c util/exits.h util/copy.c \
 	util/progress.h
 util_fi_rpmem_cp_LDADD = util/libutil.la prov/core/libcore.la \
 	$(JANSSON_LIBS) $(NETTLE_LIBS) $(FABRIC_LIBS)
+
+# The library for programs that write to a pool.
+lib_LTLIBRARIES += util/librpmem_pool.la
+util_librpmem_pool_la_SOURCES = \
+	util/libpool/connect.c util/libpool/error.c \
+	util/libpool/journal.c util/libpool/journal.h \
+	util/libpool/open.c util/libpool/pool.h \
+	util/libpool/wait.c util/libpool/work.c
+util_librpmem_pool_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
+util_librpmem_pool_la_LIBADD = util/libutil.la prov/core/libcore.la \
+	$(FABRIC_LIBS) $(PMEM2_LIBS) -lpthread
+util_librpmem_pool_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
+	-export-symbols-regex '^rpmem_pool_'
+pooldir = $(libdir)/pkgconfig
+pool_DATA = util/libpool/librpmem_pool.pc
+
+dist_python3_DATA = util/python/rpmem_pool.py
+
+# The plugin of nbdkit.
+EXTRA_DIST += util/nbdkit/rpmem.c
+if HAVE_NBDKIT
+nbdkit_LTLIBRARIES = util/nbdkit-rpmem-plugin.la
+util_nbdkit_rpmem_plugin_la_SOURCES = util/nbdkit/rpmem.c
+util_nbdkit_rpmem_plugin_la_CFLAGS = $(AM_CFLAGS) $(NBDKIT_CFLAGS) \
+	-fvisibility=default
+util_nbdkit_rpmem_plugin_la_LIBADD = util/librpmem_pool.la
+util_nbdkit_rpmem_plugin_la_LDFLAGS = -module -avoid-version -shared \
+	-export-symbols-regex '^plugin_init$$'
+endif

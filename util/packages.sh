@@ -4,9 +4,9 @@
 
 PKG_BUILD="gcc make autoconf automake libtool pkg-config libc6-dev
 	libfabric-dev libfabric1 libpmem2-dev uthash-dev libjansson-dev nettle-dev
-	libibverbs-dev librdmacm-dev"
+	libibverbs-dev librdmacm-dev nbdkit-plugin-dev"
 PKG_TEST="libcriterion-dev libfabric-bin clang-14 clang-tidy-14 clang-format-14
-	cppcheck g++ mount e2fsprogs
+	cppcheck g++ mount e2fsprogs nbdkit libnbd-bin python3-libnbd
 	libclang-rt-14-dev mandoc valgrind
 	iproute2 procps python3 python3-clang-14 git xz-utils
 	openmpi-bin libopenmpi-dev"
@@ -14,6 +14,10 @@ PKG_TEST="libcriterion-dev libfabric-bin clang-14 clang-tidy-14 clang-format-14
 # Packages that run a guest.
 PKG_VM="qemu-system-x86 mmdebstrap busybox-static cpio e2fsprogs xz-utils zstd
 	debian-archive-keyring"
+
+# Databases that are tested on a pool.
+PKG_DATABASES="postgresql-15 redis-server etcd-server sqlite3 nbdkit libnbd-bin
+	e2fsprogs mount qemu-utils fio nbd-client fdisk kmod"
 
 # packages_missing NAME...: print the packages that are not installed.
 packages_missing() {

@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
@@ -30,6 +31,9 @@ struct header {
 	uint64_t file_size;
 	uint64_t data;
 	uint64_t generation;
+	uint64_t length;
+	uint64_t owner;
+	uint64_t is_open;
 };
 
 static void checksum(const uint8_t *buf, uint8_t *sum)
@@ -51,6 +55,9 @@ static void header_encode(const struct header *h, uint8_t *buf)
 	rp_put64(buf + 32, h->file_size);
 	rp_put64(buf + 40, h->data);
 	rp_put64(buf + 48, h->generation);
+	rp_put64(buf + 56, h->length);
+	rp_put64(buf + 64, h->owner);
+	rp_put64(buf + 72, h->is_open);
 	checksum(buf, buf + SUM_AT);
 }
 
@@ -73,9 +80,12 @@ static int header_decode(const uint8_t *buf, struct header *h,
 	h->file_size = rp_get64(buf + 32);
 	h->data = rp_get64(buf + 40);
 	h->generation = rp_get64(buf + 48);
+	h->length = rp_get64(buf + 56);
+	h->owner = rp_get64(buf + 64);
+	h->is_open = rp_get64(buf + 72);
 	/* Another program wrote this header: do not guess its layout. */
 	if (h->data != RP_POOL_DATA || h->file_size <= h->data ||
-	    h->file_size > RP_POOL_MAX)
+	    h->file_size > RP_POOL_MAX || h->length > h->file_size - h->data)
 		return -EBADMSG;
 	return 0;
 }
@@ -155,8 +165,7 @@ int rp_pool_create(const char *path, uint64_t size, char *err)
 			      "pool '%s': a size of %" PRIu64
 			      " is not possible; give at least 1 byte",
 			      path, size);
-	size = (size + RP_POOL_UNIT - 1) & ~(uint64_t)(RP_POOL_UNIT - 1);
-	h.file_size = size + RP_POOL_DATA;
+	h.file_size = rp_pool_round(size) + RP_POOL_DATA;
 	/* Fail before a large allocation. */
 	if (access(path, F_OK) == 0)
 		return rp_err(err, -EEXIST,
@@ -370,6 +379,9 @@ static int pool_mark(struct rp_pool *p, uint32_t flags, char *err)
 		.file_size = p->map_len,
 		.data = RP_POOL_DATA,
 		.generation = p->generation + 1,
+		.length = p->length,
+		.owner = p->owner,
+		.is_open = p->is_open,
 	};
 	int ret;
 
@@ -432,6 +444,9 @@ int rp_pool_open(const char *path, struct rp_pool *p, char *err)
 	p->map_len = h.file_size;
 	p->size = h.file_size - h.data;
 	p->generation = h.generation;
+	p->length = h.length;
+	p->owner = h.owner;
+	p->is_open = h.is_open;
 	p->was_clean = h.flags & FLAG_CLEAN;
 	ret = pool_map(p, err);
 	if (ret)
@@ -453,12 +468,62 @@ close_fd:
 	return ret;
 }
 
-int rp_pool_check_name(const struct rp_pool *p)
+/* Change one number of the header, durably or not at all. */
+static int pool_set(struct rp_pool *p, uint64_t *number, uint64_t to, char *err)
+{
+	const uint64_t was = *number;
+	int ret;
+
+	*number = to;
+	ret = pool_mark(p, 0, err);
+	if (ret)
+		*number = was;
+	return ret;
+}
+
+int rp_pool_set_length(struct rp_pool *p, uint64_t length, char *err)
+{
+	return pool_set(p, &p->length, length, err);
+}
+
+int rp_pool_set_owner(struct rp_pool *p, uint64_t owner, char *err)
+{
+	const uint64_t was = p->is_open;
+	int ret;
+
+	p->is_open = 1;
+	ret = pool_set(p, &p->owner, owner, err);
+	if (ret)
+		p->is_open = was;
+	return ret;
+}
+
+int rp_pool_release(struct rp_pool *p, char *err)
+{
+	return pool_set(p, &p->is_open, 0, err);
+}
+
+int rp_pool_settle(struct rp_pool *p, char *err)
+{
+	if (msync(p->map, p->map_len, MS_SYNC))
+		return rp_err(err, -errno,
+			      "pool '%s': writing back what was not committed: "
+			      "%s; check the disk and the kernel's log",
+			      p->path, strerror(errno));
+	/* Pages whose earlier write-back failed are clean, and not on disk. */
+	madvise(p->map, p->map_len, MADV_DONTNEED);
+	posix_fadvise(p->fd, 0, 0, POSIX_FADV_DONTNEED);
+	return 0;
+}
+
+int rp_pool_check_file(const struct rp_pool *p)
 {
 	struct stat named, st;
 
 	if (fstat(p->fd, &st))
 		return -errno;
+	if ((uint64_t)st.st_size < p->map_len)
+		return -ENODATA;
 	/*
 	 * A renamed file still has a link. Some file systems do not count
 	 * links, so look up the path first.
@@ -467,6 +532,67 @@ int rp_pool_check_name(const struct rp_pool *p)
 	    named.st_ino == st.st_ino)
 		return 0;
 	return st.st_nlink ? 0 : -ENOENT;
+}
+
+int rp_pool_allocate(struct rp_pool *p, char *err)
+{
+	char more[RP_SIZE_LEN], room[RP_SIZE_LEN];
+	struct statvfs fs;
+	struct stat st;
+	uint64_t want;
+	int ret;
+
+	if (fstat(p->fd, &st) || (uint64_t)st.st_size <= p->map_len)
+		return 0;
+	want = rp_pool_round((uint64_t)st.st_size - p->map_len);
+	/* A large allocation that fails would fill the disk meanwhile. */
+	if (fstatvfs(p->fd, &fs) == 0 &&
+	    want / fs.f_frsize >= (uint64_t)fs.f_bavail) {
+		ret = rp_err(err, -ENOSPC,
+			     "pool '%s' cannot grow by %s: its file system has "
+			     "%s; make room, then make the file longer again",
+			     p->path, rp_size_format(want, more),
+			     rp_size_format((uint64_t)fs.f_bavail * fs.f_frsize,
+					    room));
+		goto restore;
+	}
+	ret = -posix_fallocate(p->fd, (off_t)p->map_len, (off_t)want);
+	if (!ret && fsync(p->fd))
+		ret = -errno;
+	if (!ret) {
+		p->allocated = p->map_len + want;
+		return 1;
+	}
+	rp_err(err, ret, "pool '%s' cannot grow by %s: %s", p->path,
+	       rp_size_format(want, more), strerror(-ret));
+restore:
+	if (ftruncate(p->fd, (off_t)p->map_len))
+		rp_err(err, ret,
+		       "pool '%s' cannot grow, and its file cannot be made as "
+		       "short as it was: %s",
+		       p->path, strerror(errno));
+	return ret;
+}
+
+int rp_pool_extend(struct rp_pool *p, char *err)
+{
+	struct rp_pool longer = *p;
+	int ret;
+
+	longer.map_len = p->allocated;
+	ret = pool_map(&longer, err);
+	if (ret)
+		return ret;
+	longer.data = (char *)longer.map + RP_POOL_DATA;
+	longer.size = longer.map_len - RP_POOL_DATA;
+	ret = pool_mark(&longer, 0, err);
+	if (ret) {
+		munmap(longer.map, longer.map_len);
+		return ret;
+	}
+	munmap(p->map, p->map_len);
+	*p = longer;
+	return 0;
 }
 
 void rp_pool_abandon(struct rp_pool *p)

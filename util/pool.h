@@ -20,7 +20,10 @@
  *   32 u64 size of the file
  *   40 u64 offset of the data
  *   48 u64 generation: counts header writes
- *   56 zeros
+ *   56 u64 length of the file that was copied there; 0: unknown
+ *   64 u64 last client that opened the pool exclusively; 0: none
+ *   72 u64 1: that client has the pool open; 0: not
+ *   80 zeros
  *  480 32 SHA-256 of the 480 bytes before
  *
  * Data begins at 64 KiB: a multiple of every page size.
@@ -31,6 +34,10 @@
 #define RP_POOL_COPY(gen) ((off_t)(4096 * ((gen)&1)))
 #define RP_POOL_DATA	  65536u
 #define RP_POOL_UNIT	  4096u /* sizes are rounded up to this */
+static inline uint64_t rp_pool_round(uint64_t size)
+{
+	return (size + RP_POOL_UNIT - 1) / RP_POOL_UNIT * RP_POOL_UNIT;
+}
 /* Limit that keeps off_t arithmetic from overflowing. */
 #define RP_POOL_MAX (1ull << 62)
 
@@ -43,8 +50,12 @@ struct rp_pool {
 	void *data; /* points into map */
 	uint64_t size;
 	uint64_t generation;
-	bool was_clean; /* the last user closed the pool */
-	bool map_sync;	/* mapped with MAP_SYNC: DAX */
+	uint64_t length;  /* of the file in it; 0: unknown */
+	uint64_t owner;	  /* the last exclusive client; 0: none */
+	uint64_t is_open; /* 1: it has not closed the pool */
+	uint64_t allocated; /* length of the file by rp_pool_allocate() */
+	bool was_clean;	    /* the last user closed the pool */
+	bool map_sync;	    /* mapped with MAP_SYNC: DAX */
 };
 
 /*
@@ -66,10 +77,41 @@ int rp_pool_create(const char *path, uint64_t size, char *err);
 int rp_pool_open(const char *path, struct rp_pool *p, char *err);
 
 /*
- * Check that the file still has a name. Returns 0; -ENOENT: it was removed, so
- * its bytes vanish with the last user; another -errno: unknown.
+ * Check that the file still has its name and its size. Returns 0; -ENOENT: it
+ * was removed, so its bytes vanish with the last user; -ENODATA: it was cut
+ * short; another -errno: unknown.
  */
-int rp_pool_check_name(const struct rp_pool *p);
+int rp_pool_check_file(const struct rp_pool *p);
+
+/*
+ * The file was made longer: allocate its new blocks. Returns 1 when that is
+ * done; 0: it is not longer; -ENOSPC, another -errno: it has its former length
+ * again, and err has the reason and the remedy.
+ */
+int rp_pool_allocate(struct rp_pool *p, char *err);
+/*
+ * Behind rp_pool_allocate(): serve what it allocated. data moves, so nobody may
+ * use it meanwhile. -errno: the pool is as it was, and err has the reason.
+ */
+int rp_pool_extend(struct rp_pool *p, char *err);
+
+/*
+ * Remember the length of the file in the pool; durable when 0 is returned.
+ * -errno: nothing has changed, and err has the reason.
+ */
+int rp_pool_set_length(struct rp_pool *p, uint64_t length, char *err);
+/*
+ * Make all bytes durable, whoever has written them, and forget what the disk
+ * does not have. Nobody may write meanwhile. -errno: the disk failed, and err
+ * has the reason.
+ */
+int rp_pool_settle(struct rp_pool *p, char *err);
+/*
+ * Remember the exclusive client, which then has the pool open; and that it has
+ * closed the pool. As for the length.
+ */
+int rp_pool_set_owner(struct rp_pool *p, uint64_t owner, char *err);
+int rp_pool_release(struct rp_pool *p, char *err);
 
 /*
  * Write back, mark the pool clean, close it. On failure it is closed without

@@ -9,18 +9,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "util/clock.h"
 #include "util/progress.h"
 #include "util/text.h"
 
 #define DRAW_MS 200
-
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
 
 void progress_begin(struct progress *p, const char *verb, uint64_t total,
 		    bool quiet)
@@ -28,7 +21,7 @@ void progress_begin(struct progress *p, const char *verb, uint64_t total,
 	p->on = !quiet && total && isatty(STDERR_FILENO);
 	p->verb = verb;
 	p->total = total;
-	p->began = now_ms();
+	p->began = rp_now_ms();
 	p->drawn = 0;
 }
 
@@ -73,7 +66,7 @@ void progress_at(struct progress *p, uint64_t done)
 
 	if (!p->on)
 		return;
-	now = now_ms();
+	now = rp_now_ms();
 	if (p->drawn && now - p->drawn < DRAW_MS)
 		return;
 	p->drawn = now;

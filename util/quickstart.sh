@@ -222,7 +222,7 @@ echo "acknowledged $n bytes; they are LOST, as expected: the test detects a miss
 # --- figures ---
 
 say "8. The cost of a commit on this machine"
-"$bin/fi_rpmem_bench" --pool "$work/bench" --seconds 6 --json "$work/bench.json" \
+"$bin/fi_rpmem_bench" --sleep --pool "$work/bench" --seconds 6 --json "$work/bench.json" \
 	>"$work/bench.txt" || true
 grep -E '^ *[0-9.-]+  write with FI_COMMIT_COMPLETE / (base|msync)|^(64|  (base: write|write with|msync))' \
 	"$work/bench.txt" || cat "$work/bench.txt"

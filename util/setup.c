@@ -11,6 +11,10 @@
 #include "util/bytes.h"
 #include "util/setup.h"
 
+/* Flags of OPEN. */
+#define OPEN_EXCLUSIVE 1u
+#define OPEN_AGAIN     2u
+
 static const uint8_t magic[4] = {'R', 'P', 'M', 'S'};
 
 /* Position in a message; bad is set when a read or write runs over the end. */
@@ -202,11 +206,18 @@ int rp_setup_put_request(void *buf, size_t size,
 {
 	struct cursor c = put_begin(buf, size, m->type);
 
-	if (m->type == RP_SETUP_GET_EXPORT ? !rp_setup_name_ok(m->name)
-					   : m->type != RP_SETUP_GET_LIST)
+	if (m->type < RP_SETUP_GET_EXPORT || m->type > RP_SETUP_OPEN ||
+	    (m->type != RP_SETUP_GET_LIST && !rp_setup_name_ok(m->name)))
 		return -EINVAL;
 	put_bytes(&c, m->nonce, sizeof(m->nonce));
-	put_string(&c, m->type == RP_SETUP_GET_EXPORT ? m->name : "");
+	put_string(&c, m->type == RP_SETUP_GET_LIST ? "" : m->name);
+	if (m->type == RP_SETUP_SET_LENGTH)
+		put_u64(&c, m->length);
+	if (m->type == RP_SETUP_OPEN) {
+		put_u64(&c, m->owner);
+		put_u32(&c, (m->exclusive ? OPEN_EXCLUSIVE : 0) |
+				    (m->again ? OPEN_AGAIN : 0));
+	}
 	return put_end(&c, buf, size, true);
 }
 
@@ -231,6 +242,8 @@ int rp_setup_put_export(void *buf, size_t size, const struct rp_setup_export *m)
 	put_u16(&c, m->fi_name_len);
 	put_bytes(&c, m->fi_name, m->fi_name_len);
 	put_string(&c, m->why);
+	put_u64(&c, m->length);
+	put_u64(&c, m->owner);
 	return put_end(&c, buf, size, true);
 }
 
@@ -323,15 +336,23 @@ int rp_setup_get_request(const void *buf, size_t len,
 			 struct rp_setup_request *m)
 {
 	struct rp_setup_request r = {.type = RP_SETUP_GET_EXPORT};
-	struct cursor c = get_begin(buf, len, RP_SETUP_GET_EXPORT);
+	struct cursor c = get_begin(buf, len, r.type);
+	uint32_t flags = 0;
 
-	if (c.bad) {
-		r.type = RP_SETUP_GET_LIST;
-		c = get_begin(buf, len, RP_SETUP_GET_LIST);
-	}
+	while (c.bad && r.type < RP_SETUP_OPEN)
+		c = get_begin(buf, len, ++r.type);
 	get_bytes(&c, r.nonce, sizeof(r.nonce));
 	get_string(&c, r.name, sizeof(r.name));
-	if (get_end(&c, true))
+	if (r.type == RP_SETUP_SET_LENGTH)
+		r.length = get_u64(&c);
+	if (r.type == RP_SETUP_OPEN) {
+		r.owner = get_u64(&c);
+		flags = get_u32(&c);
+		r.exclusive = flags & OPEN_EXCLUSIVE;
+		r.again = flags & OPEN_AGAIN;
+	}
+	if (get_end(&c, true) || flags & ~(OPEN_EXCLUSIVE | OPEN_AGAIN) ||
+	    (r.type == RP_SETUP_OPEN && !r.owner))
 		return -EBADMSG;
 	if (r.type == RP_SETUP_GET_LIST ? r.name[0] != 0
 					: !rp_setup_name_ok(r.name))
@@ -363,10 +384,12 @@ int rp_setup_get_export(const void *buf, size_t len, struct rp_setup_export *m)
 		return -EBADMSG;
 	get_bytes(&c, e.fi_name, e.fi_name_len);
 	get_text(&c, e.why, sizeof(e.why));
+	e.length = get_u64(&c);
+	e.owner = get_u64(&c);
 	if (get_end(&c, true) || flags > 1 || !rp_setup_name_ok(e.name))
 		return -EBADMSG;
 	/* A pool is not empty, and its end does not wrap. */
-	if (e.len == 0 || e.addr + e.len < e.addr)
+	if (e.len == 0 || e.addr + e.len < e.addr || e.length > e.len)
 		return -EBADMSG;
 	e.was_clean = flags;
 	*m = e;

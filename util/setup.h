@@ -17,7 +17,7 @@
  * little-endian. docs/protocol.md describes the layout.
  *
  *    0 u32 magic    "RPMS"
- *    4 u16 version  1
+ *    4 u16 version  3
  *    6 u16 type
  *    8 u32 length   of the whole message
  *   12 u32 0
@@ -26,7 +26,7 @@
  * ends with a 32-byte MAC, which is zero without a secret.
  */
 #define RP_SETUP_PORT	     18620
-#define RP_SETUP_VERSION     1
+#define RP_SETUP_VERSION     3
 #define RP_SETUP_HDR	     16
 #define RP_SETUP_NONCE	     32
 #define RP_SETUP_MAC	     32
@@ -41,6 +41,8 @@ enum rp_setup_type {
 	RP_SETUP_CHALLENGE = 1,
 	RP_SETUP_GET_EXPORT = 2,
 	RP_SETUP_GET_LIST = 3,
+	RP_SETUP_SET_LENGTH = 4,
+	RP_SETUP_OPEN = 5, /* the connection stays, and holds the pool open */
 	RP_SETUP_EXPORT = 66,
 	RP_SETUP_LIST = 67,
 	RP_SETUP_ERROR = 127,
@@ -52,6 +54,10 @@ enum rp_setup_code {
 	RP_SETUP_E_VERSION = 2, /* other version of this protocol */
 	RP_SETUP_E_SECRET = 3,	/* wrong or missing secret */
 	RP_SETUP_E_POOL = 4,	/* no pool of this name */
+	RP_SETUP_E_LENGTH = 5,	/* cannot be remembered */
+	RP_SETUP_E_BUSY = 6,	/* open at another client */
+	RP_SETUP_E_TAKEN = 7,	/* another client has opened it meanwhile */
+	RP_SETUP_E_AWAITED = 8, /* its last owner may come back: try again */
 };
 
 /* Body: 16 u32 flags: bit 0 a secret is needed  20 u32 0  24 nonce */
@@ -60,18 +66,24 @@ struct rp_setup_challenge {
 	uint8_t nonce[RP_SETUP_NONCE];
 };
 
-/*  16 nonce  48 string name (GET_LIST: empty)  MAC
+/*  16 nonce  48 string name (GET_LIST: empty)  SET_LENGTH: u64 length
+ *  OPEN: u64 owner, u32 flags: bit 0 exclusive, bit 1 again  MAC
  *  A string is a u16 length and its bytes. */
 struct rp_setup_request {
-	enum rp_setup_type type; /* GET_EXPORT or GET_LIST */
+	enum rp_setup_type type; /* GET_EXPORT, GET_LIST, SET_LENGTH, OPEN */
 	uint8_t nonce[RP_SETUP_NONCE];
 	char name[RP_SETUP_NAME + 1];
+	uint64_t length; /* SET_LENGTH: of the file in the pool; 0: unknown */
+	uint64_t owner;	 /* OPEN: random number of the client, not 0 */
+	bool exclusive;	 /* OPEN: while no other client has the pool open */
+	bool again; /* OPEN, exclusive: only if no other owner came since */
 };
 
 /*  16 u64 key  24 u64 addr  32 u64 len  40 u64 incarnation
  *  48 u64 generation  56 uuid  72 u16 control protocol version
  *  74 u8 class  75 u8 method  76 u32 flags: bit 0 was clean
- *  80 strings: name, base provider, endpoint name, why  MAC */
+ *  80 strings: name, base provider, endpoint name, why
+ *  u64 length  u64 owner  MAC */
 struct rp_setup_export {
 	uint64_t key;
 	uint64_t addr;	      /* RMA address of the first byte of the pool */
@@ -88,6 +100,8 @@ struct rp_setup_export {
 	_Alignas(8) uint8_t fi_name[RP_SETUP_FI_NAME]; /* a sockaddr */
 	uint16_t fi_name_len;
 	char why[RP_SETUP_TEXT + 1];
+	uint64_t length; /* of the file that was copied there; 0: unknown */
+	uint64_t owner;	 /* the last client that opened it exclusively, or 0 */
 };
 
 /*  16 u16 count  18 entries: u64 len, u8 class, u8 method, string name  MAC */

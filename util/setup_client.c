@@ -13,7 +13,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "util/clock.h"
 #include "util/setup_client.h"
+
+/* How long a client waits where the last owner of a pool may come back. */
+#define AWAITED_MS 10000
 
 struct call {
 	const struct rp_setup_target *t;
@@ -22,14 +26,6 @@ struct call {
 	uint64_t deadline; /* ms */
 	char *err;
 };
-
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
 
 int rp_setup_parse_target(const char *s, struct rp_setup_target *t, char *err)
 {
@@ -79,7 +75,7 @@ static int call_wait(struct call *c, short events)
 	int ret;
 
 	do {
-		now = now_ms();
+		now = rp_now_ms();
 		if (now >= c->deadline)
 			return -ETIMEDOUT;
 		ret = poll(&pfd, 1, (int)(c->deadline - now));
@@ -118,7 +114,7 @@ static int connect_one(struct call *c, const struct addrinfo *ai)
  */
 static int connect_any(struct call *c, const struct addrinfo *list)
 {
-	const uint64_t until = now_ms() + c->t->wait_ms;
+	const uint64_t until = rp_now_ms() + c->t->wait_ms;
 	const struct addrinfo *ai;
 	bool refused;
 	int ret;
@@ -132,7 +128,7 @@ static int connect_any(struct call *c, const struct addrinfo *list)
 		}
 		if (!ret || !refused)
 			return ret;
-		if (now_ms() >= until)
+		if (rp_now_ms() >= until)
 			return -ECONNREFUSED;
 		poll(NULL, 0, 50);
 	}
@@ -304,6 +300,18 @@ static int call_read_error(struct call *c, const uint8_t *buf, size_t len)
 	case RP_SETUP_E_VERSION:
 		ret = -EPROTONOSUPPORT;
 		break;
+	case RP_SETUP_E_LENGTH:
+		ret = -ERANGE;
+		break;
+	case RP_SETUP_E_BUSY:
+		ret = -EBUSY;
+		break;
+	case RP_SETUP_E_TAKEN:
+		ret = -ESTALE;
+		break;
+	case RP_SETUP_E_AWAITED:
+		ret = -EAGAIN;
+		break;
 	default:
 		ret = -EPROTO;
 		break;
@@ -354,13 +362,14 @@ static int call_run(struct call *c, struct rp_setup_request *req,
 	return 0;
 }
 
+/* One exchange. keep: where to leave the connection; NULL: it is closed. */
 static int fetch(const struct rp_setup_target *t, struct rp_setup_request *req,
-		 enum rp_setup_type expected, void *out, char *err)
+		 enum rp_setup_type expected, void *out, int *keep, char *err)
 {
 	struct call c = {
 		.t = t,
 		.fd = -1,
-		.deadline = now_ms() + t->wait_ms +
+		.deadline = rp_now_ms() + t->wait_ms +
 			    (t->timeout_ms ? t->timeout_ms : 5000),
 		.err = err,
 	};
@@ -380,6 +389,10 @@ static int fetch(const struct rp_setup_target *t, struct rp_setup_request *req,
 					: rp_setup_get_export(buf, len, out);
 	if (ret)
 		ret = call_report(&c, ret);
+	if (!ret && keep) {
+		*keep = c.fd;
+		goto free_buf;
+	}
 close_fd:
 	close(c.fd);
 free_buf:
@@ -387,18 +400,71 @@ free_buf:
 	return ret;
 }
 
-int rp_setup_fetch_export(const struct rp_setup_target *t, const char *pool,
-			  struct rp_setup_export *out, char *err)
+static int fetch_pool(const struct rp_setup_target *t, const char *pool,
+		      struct rp_setup_request *req, struct rp_setup_export *out,
+		      int *keep, char *err)
 {
-	struct rp_setup_request req = {.type = RP_SETUP_GET_EXPORT};
-
 	if (!rp_setup_name_ok(pool))
 		return rp_err(err, -EINVAL,
 			      "'%s' is no name of a pool; it is the pool "
 			      "file's name without its folder",
 			      pool);
-	strcpy(req.name, pool);
-	return fetch(t, &req, RP_SETUP_EXPORT, out, err);
+	strcpy(req->name, pool);
+	return fetch(t, req, RP_SETUP_EXPORT, out, keep, err);
+}
+
+int rp_setup_fetch_export(const struct rp_setup_target *t, const char *pool,
+			  struct rp_setup_export *out, char *err)
+{
+	struct rp_setup_request req = {.type = RP_SETUP_GET_EXPORT};
+
+	return fetch_pool(t, pool, &req, out, NULL, err);
+}
+
+int rp_setup_open(const struct rp_setup_target *t, const char *pool,
+		  const struct rp_setup_open *how, struct rp_setup_export *out,
+		  int *fd, char *err)
+{
+	const uint64_t until = rp_now_ms() + (t->wait_ms ? AWAITED_MS : 0);
+	struct rp_setup_request req = {
+		.type = RP_SETUP_OPEN,
+		.owner = how->owner,
+		.exclusive = how->exclusive,
+		.again = how->again,
+	};
+	int ret;
+
+	while ((ret = fetch_pool(t, pool, &req, out, fd, err)) == -EAGAIN &&
+	       rp_now_ms() < until)
+		poll(NULL, 0, 100);
+	return ret == -EAGAIN ? -EBUSY : ret;
+}
+
+uint64_t rp_setup_owner(void)
+{
+	uint64_t owner;
+
+	return getrandom(&owner, sizeof(owner), 0) == sizeof(owner) ? owner : 0;
+}
+
+int rp_setup_set_length(const struct rp_setup_target *t, const char *pool,
+			uint64_t length, char *err)
+{
+	struct rp_setup_request req = {
+		.type = RP_SETUP_SET_LENGTH,
+		.length = length,
+	};
+	struct rp_setup_export now = {.length = 0};
+	int ret;
+
+	snprintf(req.name, sizeof(req.name), "%s", pool);
+	ret = fetch(t, &req, RP_SETUP_EXPORT, &now, NULL, err);
+	if (!ret && now.length != length)
+		ret = rp_err(err, -EPROTO,
+			     "the daemon on port %u of %s did not take the "
+			     "length of the file",
+			     t->port, t->host);
+	return ret;
 }
 
 int rp_setup_fetch_list(const struct rp_setup_target *t,
@@ -406,5 +472,5 @@ int rp_setup_fetch_list(const struct rp_setup_target *t,
 {
 	struct rp_setup_request req = {.type = RP_SETUP_GET_LIST};
 
-	return fetch(t, &req, RP_SETUP_LIST, out, err);
+	return fetch(t, &req, RP_SETUP_LIST, out, NULL, err);
 }

@@ -30,6 +30,29 @@ int rp_setup_parse_target(const char *s, struct rp_setup_target *t, char *err);
  */
 int rp_setup_fetch_export(const struct rp_setup_target *t, const char *pool,
 			  struct rp_setup_export *out, char *err);
+/* A client that opens a pool, and whether it shares the pool. */
+struct rp_setup_open {
+	uint64_t owner; /* random number of the client, not 0 */
+	bool exclusive; /* no other client may have it open */
+	bool again;	/* exclusive: only if no other owner came since */
+};
+/*
+ * The same, and open the pool: it stays open until the caller closes *fd. The
+ * errors of rp_setup_fetch_export(), and -EBUSY: another client has it open, or
+ * may come back to it (with t->wait_ms the call waits for that first);
+ * -ESTALE: another one has opened it meanwhile.
+ */
+int rp_setup_open(const struct rp_setup_target *t, const char *pool,
+		  const struct rp_setup_open *how, struct rp_setup_export *out,
+		  int *fd, char *err);
+/* A random number for rp_setup_open.owner; 0: none can be had. */
+uint64_t rp_setup_owner(void);
+/*
+ * Remember the length of the file in a pool, durably; 0: unknown. The errors of
+ * rp_setup_fetch_export(), and -ERANGE: longer than the pool.
+ */
+int rp_setup_set_length(const struct rp_setup_target *t, const char *pool,
+			uint64_t length, char *err);
 int rp_setup_fetch_list(const struct rp_setup_target *t,
 			struct rp_setup_list *out, char *err);
 

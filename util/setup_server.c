@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "util/clock.h"
 #include "util/setup_server.h"
+#include "util/text.h"
 
 /* Fits the longest reply, a list of RP_SETUP_POOLS pools. */
 #define REPLY_SIZE 20480
@@ -26,6 +29,7 @@ enum state {
 	REQUEST,   /* receiving the request */
 	REPLY,	   /* sending the reply */
 	CLOSE,	   /* waiting until the client closes */
+	HOLD,	   /* the same, and it holds a pool open */
 };
 
 struct conn {
@@ -39,6 +43,11 @@ struct conn {
 	uint8_t *out;
 	size_t out_len, out_done;
 	char peer[NI_MAXHOST];
+	/* A client that has opened a pool; such connections have no deadline */
+	bool holds;
+	bool exclusive;
+	unsigned int pool;
+	uint64_t owner;
 };
 TAILQ_HEAD(conns, conn);
 
@@ -46,19 +55,12 @@ struct rp_setup_server {
 	struct rp_setup_server_attr attr;
 	int epfd;
 	int listener;
-	struct conns conns;
-	unsigned int nconns;
-	uint64_t refused_at;   /* ms */
-	uint64_t listen_again; /* ms; 0: the listener is active */
+	struct conns conns;	 /* those that hold no pool open */
+	struct conns holders;	 /* the others */
+	unsigned int nconns;	 /* in conns */
+	uint64_t reported_at[2]; /* ms; clients refused, and served */
+	uint64_t listen_again;	 /* ms; 0: the listener is active */
 };
-
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
 
 /*
  * Bind a socket, and listen unless backlog is 0. Returns the socket, or -errno
@@ -137,6 +139,7 @@ int rp_setup_server_new(const struct rp_setup_server_attr *attr,
 	if (!s->attr.timeout_ms)
 		s->attr.timeout_ms = 5000;
 	TAILQ_INIT(&s->conns);
+	TAILQ_INIT(&s->holders);
 	ret = bind_socket(attr->addr ? attr->addr : "127.0.0.1", attr->port, 64,
 			  err);
 	if (ret < 0)
@@ -186,14 +189,16 @@ int rp_setup_server_timeout(const struct rp_setup_server *s)
 		due = s->listen_again;
 	if (due == UINT64_MAX)
 		return -1;
-	now = now_ms();
+	now = rp_now_ms();
 	return due > now ? (int)(due - now) : 0;
 }
 
 static void conn_drop(struct rp_setup_server *s, struct conn *c)
 {
-	TAILQ_REMOVE(&s->conns, c, link);
-	s->nconns--;
+	if (c->holds && c->exclusive && s->attr.release)
+		s->attr.release(s->attr.arg, c->pool);
+	TAILQ_REMOVE(c->holds ? &s->holders : &s->conns, c, link);
+	s->nconns -= !c->holds;
 	close(c->fd);
 	free(c->out);
 	free(c);
@@ -243,21 +248,145 @@ static int put_list(const struct rp_setup_server *s, struct conn *c)
 	return rp_setup_put_list(c->out, REPLY_SIZE, &list);
 }
 
-static int put_export(const struct rp_setup_server *s, struct conn *c,
-		      const char *name)
+static void report(struct rp_setup_server *s, const struct conn *c,
+		   const char *pool)
 {
-	const char *why;
+	uint64_t now = rp_now_ms(), *last = &s->reported_at[pool != NULL];
+
+	if (!s->attr.report || (*last && now - *last < 1000))
+		return;
+	*last = now;
+	s->attr.report(c->peer, pool);
+}
+
+/* Whether the client has closed a connection that was not read since. */
+static bool has_closed(const struct conn *c)
+{
+	char byte;
+	ssize_t n = recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+	return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+}
+
+/*
+ * The holder of exports[i] that does not agree with a request; NULL: none.
+ * Those that have gone are dropped: a client that starts again is not refused.
+ */
+static const struct conn *find_holder(struct rp_setup_server *s,
+				      const struct rp_setup_request *req,
+				      unsigned int i)
+{
+	struct conn *h, *next;
+
+	for (h = TAILQ_FIRST(&s->holders); h; h = next) {
+		next = TAILQ_NEXT(h, link);
+		if (h->pool != i || h->owner == req->owner ||
+		    (!h->exclusive && !req->exclusive))
+			continue;
+		if (!has_closed(h))
+			return h;
+		conn_drop(s, h);
+	}
+	return NULL;
+}
+
+/* From now on the connection holds exports[i] open. */
+static void hold(struct rp_setup_server *s, struct conn *c,
+		 const struct rp_setup_request *req, unsigned int i)
+{
+	const int on = 1, idle = 10, interval = 5, probes = 4;
+	struct conn *h, *next;
+
+	/* An earlier connection of the same client is lost, unnoticed here. */
+	for (h = TAILQ_FIRST(&s->holders); h; h = next) {
+		next = TAILQ_NEXT(h, link);
+		if (h->pool != i || h->owner != req->owner)
+			continue;
+		h->exclusive = false; /* the owner stays */
+		conn_drop(s, h);
+	}
+	TAILQ_REMOVE(&s->conns, c, link);
+	s->nconns--;
+	TAILQ_INSERT_TAIL(&s->holders, c, link);
+	c->holds = true;
+	c->exclusive = req->exclusive;
+	c->pool = i;
+	c->owner = req->owner;
+	/* A host that has vanished releases its pools after 30 seconds. */
+	setsockopt(c->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	setsockopt(c->fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	setsockopt(c->fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval,
+		   sizeof(interval));
+	setsockopt(c->fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+}
+
+/* Reply to OPEN. */
+static int put_open(struct rp_setup_server *s, struct conn *c,
+		    const struct rp_setup_request *req, unsigned int i)
+{
+	const struct rp_setup_export *e = &s->attr.exports[i];
+	const struct conn *h = find_holder(s, req, i);
+	char err[RP_ERR_LEN] = "it cannot be opened exclusively here";
+
+	if (e->owner != req->owner && s->attr.may_open &&
+	    s->attr.may_open(s->attr.arg, i, err))
+		return put_error(c, RP_SETUP_E_AWAITED, "%.390s", err);
+	if (req->exclusive && req->again && e->owner != req->owner)
+		return put_error(c, RP_SETUP_E_TAKEN,
+				 "another client has opened pool '%.100s' "
+				 "meanwhile",
+				 e->name);
+	if (h)
+		return put_error(c, RP_SETUP_E_BUSY,
+				 "pool '%.100s' is open%s at a client on %s; "
+				 "close it there first",
+				 e->name, h->exclusive ? " exclusively" : "",
+				 h->peer);
+	if (req->exclusive && e->owner != req->owner &&
+	    (!s->attr.set_owner ||
+	     s->attr.set_owner(s->attr.arg, i, req->owner, err)))
+		return put_error(c, RP_SETUP_E_BUSY, "%.390s", err);
+	report(s, c, e->name);
+	hold(s, c, req, i);
+	return rp_setup_put_export(c->out, REPLY_SIZE, e);
+}
+
+/* Reply to a request that concerns exports[i]. */
+static int put_found(struct rp_setup_server *s, struct conn *c,
+		     const struct rp_setup_request *req, unsigned int i)
+{
+	const struct rp_setup_export *e = &s->attr.exports[i];
+	const char *why = why_withdrawn(s, i);
+	char err[RP_ERR_LEN];
+
+	if (why)
+		return put_error(c, RP_SETUP_E_POOL, "%s", why);
+	if (req->type == RP_SETUP_OPEN)
+		return put_open(s, c, req, i);
+	if (req->type != RP_SETUP_SET_LENGTH)
+		report(s, c, e->name);
+	else if (req->length > e->len)
+		return put_error(c, RP_SETUP_E_LENGTH,
+				 "the file is longer than pool '%.100s'",
+				 e->name);
+	else if (!s->attr.set_length)
+		return put_error(c, RP_SETUP_E_LENGTH,
+				 "this daemon remembers no lengths");
+	else if (s->attr.set_length(s->attr.arg, i, req->length, err))
+		return put_error(c, RP_SETUP_E_LENGTH, "%.390s", err);
+	return rp_setup_put_export(c->out, REPLY_SIZE, e);
+}
+
+static int put_export(struct rp_setup_server *s, struct conn *c,
+		      const struct rp_setup_request *req)
+{
+	const char *name = req->name;
 	char known[160];
 	size_t len = 0;
 
-	for (unsigned int i = 0; i < s->attr.nexports; i++) {
-		if (strcmp(s->attr.exports[i].name, name))
-			continue;
-		why = why_withdrawn(s, i);
-		return why ? put_error(c, RP_SETUP_E_POOL, "%s", why)
-			   : rp_setup_put_export(c->out, REPLY_SIZE,
-						 &s->attr.exports[i]);
-	}
+	for (unsigned int i = 0; i < s->attr.nexports; i++)
+		if (!strcmp(s->attr.exports[i].name, name))
+			return put_found(s, c, req, i);
 	known[0] = 0;
 	for (unsigned int i = 0; i < s->attr.nexports && len < sizeof(known);
 	     i++)
@@ -269,16 +398,6 @@ static int put_export(const struct rp_setup_server *s, struct conn *c,
 			 "no pool '%.100s' is exported here; there is %s%s",
 			 name, len ? known : "none",
 			 len >= sizeof(known) ? "..." : "");
-}
-
-static void report_refused(struct rp_setup_server *s, const struct conn *c)
-{
-	uint64_t now = now_ms();
-
-	if (!s->attr.refused || (s->refused_at && now - s->refused_at < 1000))
-		return;
-	s->refused_at = now;
-	s->attr.refused(c->peer);
 }
 
 /*
@@ -304,13 +423,13 @@ static int put_reply(struct rp_setup_server *s, struct conn *c, int frame,
 	memcpy(c->auth.client_nonce, req.nonce, sizeof(req.nonce));
 	if (c->auth.secret &&
 	    !rp_setup_check_seal(c->in, len, RP_SETUP_FROM_CLIENT, &c->auth)) {
-		report_refused(s, c);
+		report(s, c, NULL);
 		return put_error(c, RP_SETUP_E_SECRET,
 				 "the secret is not the daemon's; give the "
 				 "same --secret FILE at both ends");
 	}
 	ret = req.type == RP_SETUP_GET_LIST ? put_list(s, c)
-					    : put_export(s, c, req.name);
+					    : put_export(s, c, &req);
 	if (ret > 0 && c->auth.secret)
 		rp_setup_seal(c->out, (size_t)ret, RP_SETUP_FROM_DAEMON,
 			      &c->auth);
@@ -355,6 +474,10 @@ static bool conn_write(struct rp_setup_server *s, struct conn *c)
 		return true;
 	if (c->state == CHALLENGE) {
 		c->state = REQUEST;
+	} else if (c->holds) {
+		c->state = HOLD;
+		free(c->out);
+		c->out = NULL;
 	} else {
 		/*
 		 * Let the client close first: closing a socket with unread
@@ -376,6 +499,7 @@ static bool conn_run(struct rp_setup_server *s, struct conn *c)
 	case REQUEST:
 		return conn_read(s, c);
 	case CLOSE:
+	case HOLD:
 		break;
 	}
 	/* Discard further bytes until the client closes, or the deadline. */
@@ -410,7 +534,7 @@ static void server_listen(struct rp_setup_server *s, bool on)
 	struct epoll_event ev = {.events = on ? EPOLLIN : 0};
 
 	if (epoll_ctl(s->epfd, EPOLL_CTL_MOD, s->listener, &ev) == 0)
-		s->listen_again = on ? 0 : now_ms() + 1000;
+		s->listen_again = on ? 0 : rp_now_ms() + 1000;
 }
 
 static void server_accept(struct rp_setup_server *s)
@@ -440,7 +564,7 @@ static void server_accept(struct rp_setup_server *s)
 	if (getnameinfo((struct sockaddr *)&sa, sa_len, c->peer,
 			sizeof(c->peer), NULL, 0, NI_NUMERICHOST))
 		c->peer[0] = 0;
-	c->deadline = now_ms() + s->attr.timeout_ms;
+	c->deadline = rp_now_ms() + s->attr.timeout_ms;
 	TAILQ_INSERT_TAIL(&s->conns, c, link);
 	s->nconns++;
 	if (!conn_challenge(s, c))
@@ -473,7 +597,7 @@ void rp_setup_server_run(struct rp_setup_server *s)
 			conn_drop(s, c);
 		}
 	}
-	now = now_ms();
+	now = rp_now_ms();
 	while ((c = TAILQ_FIRST(&s->conns)) && c->deadline <= now)
 		conn_drop(s, c);
 	if (s->listen_again && s->listen_again <= now)
@@ -486,7 +610,9 @@ void rp_setup_server_delete(struct rp_setup_server *s)
 
 	if (!s)
 		return;
-	while ((c = TAILQ_FIRST(&s->conns)))
+	/* Owners come back to the next daemon. */
+	s->attr.release = NULL;
+	while ((c = TAILQ_FIRST(&s->conns)) || (c = TAILQ_FIRST(&s->holders)))
 		conn_drop(s, c);
 	close(s->epfd);
 	close(s->listener);

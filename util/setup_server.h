@@ -13,7 +13,8 @@ struct rp_setup_server_attr {
 	const struct rp_secret *secret; /* NULL: none; outlives the server */
 	const struct rp_setup_export *exports; /* outlives the server */
 	unsigned int nexports;
-	unsigned int max_conns;	 /* 0: 64; one more replaces the oldest */
+	unsigned int max_conns;	 /* 0: 64; one more replaces the oldest. Those
+				  * that hold a pool open do not count. */
 	unsigned int timeout_ms; /* limit of one connection; 0: 5000 */
 	/*
 	 * Called for exports[i] at each request. Returns NULL, or why the pool
@@ -21,9 +22,31 @@ struct rp_setup_server_attr {
 	 * served.
 	 */
 	const char *(*withdrawn)(void *arg, unsigned int i);
-	void *arg; /* argument of withdrawn() */
-	/* Reports clients with a wrong secret, at most once a second. */
-	void (*refused)(const char *peer);
+	/*
+	 * Remembers the length of the file in exports[i], and changes it there.
+	 * Returns 0, or -errno and the reason in err. NULL: none is remembered.
+	 */
+	int (*set_length)(void *arg, unsigned int i, uint64_t length,
+			  char *err);
+	/*
+	 * Makes a client the owner of exports[i]: revokes the keys that others
+	 * have, and remembers owner. Changes the export. Returns 0, or -errno
+	 * and the reason in err. NULL: no pool can be opened exclusively.
+	 */
+	int (*set_owner)(void *arg, unsigned int i, uint64_t owner, char *err);
+	/*
+	 * Whether a client other than the last owner may open exports[i]: 0, or
+	 * -errno and the reason in err. NULL: it may.
+	 */
+	int (*may_open)(void *arg, unsigned int i, char *err);
+	/* The owner of exports[i] has closed it, or has ended. May be NULL. */
+	void (*release)(void *arg, unsigned int i);
+	void *arg; /* argument of the calls above */
+	/*
+	 * Reports a client: pool is the one that it fetched, or NULL for a
+	 * wrong secret. At most once a second for each of the two kinds.
+	 */
+	void (*report)(const char *peer, const char *pool);
 };
 
 /*

@@ -33,44 +33,44 @@ struct local {
 	char record[4096];
 };
 
-static uint64_t read_tail(struct rc *c, const struct rc_region *r,
+static uint64_t read_tail(struct rc *c, const struct rpmem_region *r,
 			  struct local *l, uint32_t lkey)
 {
 	/*
 	 * The ibv_wr_*() builders of c->ex work inside a batch of the shim;
 	 * rc_wait() polls their completions too.
 	 */
-	ibv_rpmem_wr_start(c->rqp);
+	rpmem_wr_start(c->rqp);
 	c->ex->wr_id = 1;
 	c->ex->wr_flags = IBV_SEND_SIGNALED;
-	ibv_wr_rdma_read(c->ex, r->rkey, r->addr);
+	ibv_wr_rdma_read(c->ex, r->rkey, r->remote_addr);
 	ibv_wr_set_sge(c->ex, lkey, (uintptr_t)&l->tail, sizeof(l->tail));
-	CHECK(!ibv_rpmem_wr_complete(c->rqp));
+	CHECK(!rpmem_wr_complete(c->rqp));
 	rc_wait(c);
 	return l->tail ? l->tail : sizeof(l->tail);
 }
 
 /* Post record, flush, tail, flush as one batch: one round trip less. */
-static uint64_t append(struct rc *c, const struct rc_region *r,
+static uint64_t append(struct rc *c, const struct rpmem_region *r,
 		       const struct local *l, uint32_t lkey, uint64_t tail,
 		       size_t len)
 {
 	const uint64_t next = tail + len;
 
-	ibv_rpmem_wr_start(c->rqp);
+	rpmem_wr_start(c->rqp);
 	c->ex->wr_id = 1;
 	c->ex->wr_flags = 0;
-	ibv_wr_rdma_write(c->ex, r->rkey, r->addr + tail);
+	ibv_wr_rdma_write(c->ex, r->rkey, r->remote_addr + tail);
 	ibv_wr_set_sge(c->ex, lkey, (uintptr_t)l->record, (uint32_t)len);
 	c->rqp->wr_id = 2;
 	c->rqp->wr_flags = 0;
-	ibv_rpmem_wr_flush(c->rqp, r->rkey, r->addr + tail, len,
-			   IBV_RPMEM_FLUSH_PERSISTENT, IBV_RPMEM_FLUSH_RANGE);
-	ibv_rpmem_wr_atomic_write(c->rqp, r->rkey, r->addr, &next);
+	rpmem_wr_flush(c->rqp, r->rkey, r->remote_addr + tail, len,
+		       RPMEM_FLUSH_PERSISTENT, RPMEM_FLUSH_RANGE);
+	rpmem_wr_atomic_write(c->rqp, r->rkey, r->remote_addr, &next);
 	c->rqp->wr_flags = IBV_SEND_SIGNALED;
-	ibv_rpmem_wr_flush(c->rqp, r->rkey, r->addr, sizeof(next),
-			   IBV_RPMEM_FLUSH_PERSISTENT, IBV_RPMEM_FLUSH_RANGE);
-	CHECK(!ibv_rpmem_wr_complete(c->rqp));
+	rpmem_wr_flush(c->rqp, r->rkey, r->remote_addr, sizeof(next),
+		       RPMEM_FLUSH_PERSISTENT, RPMEM_FLUSH_RANGE);
+	CHECK(!rpmem_wr_complete(c->rqp));
 	rc_wait(c);
 	return next;
 }
@@ -80,7 +80,7 @@ static void initiator(struct rc *c, int fd, char **text)
 	static struct local l;
 	struct ibv_mr *mr =
 		ibv_reg_mr(c->pd, &l, sizeof(l), IBV_ACCESS_LOCAL_WRITE);
-	struct rc_region region;
+	struct rpmem_region region;
 	uint64_t tail;
 
 	CHECK(mr);

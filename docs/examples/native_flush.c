@@ -6,7 +6,7 @@
  *   native_flush rxe0 1 7471 HOST TEXT     writes TEXT to its beginning
  *
  * The device needs FLUSH; without it, preload libibvrpmem_preload.so at both
- * ends, as ibv_rpmem_preload(7) describes.
+ * ends, as rpmem_preload(7) describes.
  */
 #include <fcntl.h>
 #include <infiniband/verbs.h>

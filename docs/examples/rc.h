@@ -12,8 +12,7 @@
 #define RC_OPEN                                                                \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |                    \
 	 IBV_ACCESS_REMOTE_READ)
-#define RC_FLUSHES                                                             \
-	(IBV_RPMEM_ACCESS_FLUSH_GLOBAL | IBV_RPMEM_ACCESS_FLUSH_PERSISTENT)
+#define RC_FLUSHES (RPMEM_ACCESS_FLUSH_GLOBAL | RPMEM_ACCESS_FLUSH_PERSISTENT)
 
 struct rc {
 	struct ibv_context *ctx;
@@ -21,17 +20,9 @@ struct rc {
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
 	struct ibv_qp_ex *ex;
-	struct ibv_rpmem_cq *rcq;
-	struct ibv_rpmem_qp *rqp;
+	struct rpmem_cq *rcq;
+	struct rpmem_qp *rqp;
 	int gid_index;
-	int flushes; /* FLUSH access bits that the device supports */
-};
-
-/* Description of the region, which the target sends to the initiator. */
-struct rc_region {
-	struct ibv_rpmem_desc desc;
-	uint64_t addr;
-	uint32_t rkey;
 };
 
 #define CHECK(good)                                                            \
@@ -82,18 +73,13 @@ static inline void rc_open(struct rc *c, const char *device, int gid_index,
 			   unsigned int access)
 {
 	struct ibv_qp_init_attr_ex attr = {
-		.qp_type = IBV_QPT_RC,
 		.cap = {.max_send_wr = 16,
 			.max_recv_wr = 1,
 			.max_send_sge = 1,
 			.max_recv_sge = 1},
-		.comp_mask =
-			IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-		.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE |
-				  IBV_QP_EX_WITH_RDMA_READ |
-				  IBV_RPMEM_QP_EX_WITH_FLUSH,
+		.comp_mask = IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE,
 	};
-	struct ibv_rpmem_qp_attr how = {.access = access};
 	struct ibv_device **list = ibv_get_device_list(NULL);
 
 	CHECK(list);
@@ -106,21 +92,14 @@ static inline void rc_open(struct rc *c, const char *device, int gid_index,
 	c->pd = ibv_alloc_pd(c->ctx);
 	c->cq = ibv_create_cq(c->ctx, 64, NULL, NULL, 0);
 	CHECK(c->pd && c->cq);
-	attr.pd = c->pd;
-	attr.send_cq = attr.recv_cq = c->cq;
-	c->qp = ibv_create_qp_ex(c->ctx, &attr);
-	c->flushes = c->qp ? RC_FLUSHES : 0;
-	if (!c->qp) { /* the device has no FLUSH */
-		attr.send_ops_flags &= ~(uint64_t)IBV_RPMEM_QP_EX_WITH_FLUSH;
-		c->qp = ibv_create_qp_ex(c->ctx, &attr);
-	}
-	CHECK(c->qp);
-	c->ex = ibv_qp_to_qp_ex(c->qp);
-	how.send_ops_flags = attr.send_ops_flags;
-	c->rcq = ibv_rpmem_attach_cq(c->cq);
+	c->rcq = rpmem_attach_cq(c->cq);
 	CHECK(c->rcq);
-	c->rqp = ibv_rpmem_attach_qp(c->qp, c->rcq, &how);
+	attr.pd = c->pd;
+	attr.recv_cq = c->cq;
+	c->rqp = rpmem_create_qp(c->rcq, &attr, access);
 	CHECK(c->rqp);
+	c->qp = c->rqp->qp;
+	c->ex = ibv_qp_to_qp_ex(c->qp);
 }
 
 /* Connect the queue pairs, then the side connection to the agents. */
@@ -128,7 +107,7 @@ static inline void rc_connect(struct rc *c, int fd)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
 				   .port_num = RC_PORT};
-	struct ibv_rpmem_addr addr, peer_addr;
+	struct rpmem_qp_desc addr, peer_addr;
 	struct {
 		union ibv_gid gid;
 		uint32_t qp_num;
@@ -138,8 +117,7 @@ static inline void rc_connect(struct rc *c, int fd)
 	CHECK(!ibv_query_port(c->ctx, RC_PORT, &port) &&
 	      !ibv_query_gid(c->ctx, RC_PORT, c->gid_index, &local.gid));
 	rc_exchange(fd, &local, &remote, sizeof(local));
-	/* The kernel rejects FLUSH bits for a device without FLUSH. */
-	attr.qp_access_flags = (unsigned int)(RC_OPEN | c->flushes);
+	attr.qp_access_flags = RC_OPEN | c->rqp->init_access;
 	CHECK(!ibv_modify_qp(c->qp, &attr,
 			     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 				     IBV_QP_ACCESS_FLAGS));
@@ -168,41 +146,39 @@ static inline void rc_connect(struct rc *c, int fd)
 			     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
 				     IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
 				     IBV_QP_MAX_QP_RD_ATOMIC));
-	CHECK(!ibv_rpmem_get_addr(c->rqp, &addr));
+	CHECK(!rpmem_export_qp(c->rqp, &addr));
 	rc_exchange(fd, &addr, &peer_addr, sizeof(addr));
-	CHECK(!ibv_rpmem_connect(c->rqp, &peer_addr));
+	CHECK(!rpmem_connect_qp(c->rqp, &peer_addr));
 }
 
 /*
- * Target: register len bytes at addr, send the description, wait for the end.
+ * Target: register len bytes at addr, send the descriptor, wait for the end.
  */
 static inline void rc_serve(struct rc *c, int fd, void *addr, size_t len)
 {
-	struct ibv_rpmem_mr *mr =
-		ibv_rpmem_reg_mr(c->pd, addr, len, RC_OPEN | RC_FLUSHES);
-	struct rc_region region = {.addr = (uintptr_t)addr};
+	struct rpmem_mr *mr =
+		rpmem_reg_mr(c->pd, addr, len, RC_OPEN | RC_FLUSHES);
+	struct rpmem_mr_desc desc;
 	char c1;
 
 	CHECK(mr);
-	region.rkey = mr->mr->rkey;
-	CHECK(!ibv_rpmem_get_desc(mr, c->rqp, &region.desc));
-	CHECK(send(fd, &region, sizeof(region), 0) == sizeof(region));
+	CHECK(!rpmem_export_mr(mr, c->rqp, &desc));
+	CHECK(send(fd, &desc, sizeof(desc), 0) == sizeof(desc));
 	/* The agent, a thread of the library, serves the requests. */
 	while (recv(fd, &c1, 1, 0) > 0)
 		;
-	CHECK(!ibv_rpmem_dereg_mr(mr));
+	CHECK(!rpmem_dereg_mr(mr));
 }
 
-/* Initiator: receive the description and print how writes are flushed. */
-static inline void rc_region(struct rc *c, int fd, struct rc_region *region)
+/* Initiator: receive the descriptor and print how writes are flushed. */
+static inline void rc_region(struct rc *c, int fd, struct rpmem_region *region)
 {
-	struct ibv_rpmem_region_attr how;
+	struct rpmem_mr_desc desc;
 
-	CHECK(recv(fd, region, sizeof(*region), MSG_WAITALL) ==
-	      sizeof(*region));
-	CHECK(!ibv_rpmem_add_region(c->rqp, &region->desc));
-	CHECK(!ibv_rpmem_query_region(c->rqp, region->rkey, &how));
-	printf("flushed by %s, survives %s\n", how.persistent, how.survives);
+	CHECK(recv(fd, &desc, sizeof(desc), MSG_WAITALL) == sizeof(desc));
+	CHECK(!rpmem_import_mr(c->rqp, &desc, region));
+	printf("flushed by %s, survives %s\n", region->persistent,
+	       region->survives);
 }
 
 /* Wait for the signaled WR. */
@@ -211,20 +187,18 @@ static inline void rc_wait(struct rc *c)
 	struct ibv_wc wc;
 	int n;
 
-	while (!(n = ibv_rpmem_poll_cq(c->rcq, 1, &wc)))
+	while (!(n = rpmem_poll_cq(c->rcq, 1, &wc)))
 		;
 	if (n < 0 || wc.status != IBV_WC_SUCCESS) {
 		fprintf(stderr, "%s\n",
-			n < 0 ? "ibv_rpmem_poll_cq"
-			      : ibv_wc_status_str(wc.status));
+			n < 0 ? "rpmem_poll_cq" : ibv_wc_status_str(wc.status));
 		exit(1);
 	}
 }
 
 static inline void rc_close(struct rc *c)
 {
-	CHECK(!ibv_rpmem_detach_qp(c->rqp));
-	CHECK(!ibv_destroy_qp(c->qp));
-	CHECK(!ibv_rpmem_detach_cq(c->rcq));
+	CHECK(!rpmem_destroy_qp(c->rqp));
+	CHECK(!rpmem_detach_cq(c->rcq));
 	CHECK(!ibv_destroy_cq(c->cq));
 }

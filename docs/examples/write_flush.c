@@ -33,21 +33,21 @@ static void initiator(struct rc *c, int fd, char *text)
 	const size_t len = strlen(text) + 1;
 	struct ibv_mr *mr =
 		ibv_reg_mr(c->pd, text, len, IBV_ACCESS_LOCAL_WRITE);
-	struct rc_region region;
+	struct rpmem_region region;
 
 	CHECK(mr);
 	rc_region(c, fd, &region);
 	/* One batch: an unsignaled write and a signaled flush. */
-	ibv_rpmem_wr_start(c->rqp);
+	rpmem_wr_start(c->rqp);
 	c->ex->wr_id = 1;
 	c->ex->wr_flags = 0;
-	ibv_wr_rdma_write(c->ex, region.rkey, region.addr);
+	ibv_wr_rdma_write(c->ex, region.rkey, region.remote_addr);
 	ibv_wr_set_sge(c->ex, mr->lkey, (uintptr_t)text, (uint32_t)len);
 	c->rqp->wr_id = 2;
 	c->rqp->wr_flags = IBV_SEND_SIGNALED;
-	ibv_rpmem_wr_flush(c->rqp, region.rkey, region.addr, len,
-			   IBV_RPMEM_FLUSH_PERSISTENT, IBV_RPMEM_FLUSH_RANGE);
-	CHECK(!ibv_rpmem_wr_complete(c->rqp));
+	rpmem_wr_flush(c->rqp, region.rkey, region.remote_addr, len,
+		       RPMEM_FLUSH_PERSISTENT, RPMEM_FLUSH_RANGE);
+	CHECK(!rpmem_wr_complete(c->rqp));
 	rc_wait(c);
 	puts("durable");
 	ibv_dereg_mr(mr);

@@ -18,7 +18,7 @@
 #include <rdma/fi_tagged.h>
 
 #include "fabtests/benchmarks/base_conn.h"
-#include "util/flush.h"
+#include "fabtests/benchmarks/flush.h"
 #include "util/text.h"
 
 #define POOL	    (16u << 20)

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "fabtests/benchmarks/base_conn.h"
-#include "util/flush.h"
+#include "fabtests/benchmarks/flush.h"
 #include "util/text.h"
 
 #define BYTES	64u

@@ -1,6 +1,8 @@
 # The baselines of the provider: frozen, so that figures stay comparable.
 noinst_LTLIBRARIES += fabtests/benchmarks/librivals.la
 fabtests_benchmarks_librivals_la_SOURCES = \
+	fabtests/benchmarks/flush.c fabtests/benchmarks/flush.h \
+	fabtests/benchmarks/samples.c fabtests/benchmarks/samples.h \
 	fabtests/benchmarks/rival.h \
 	fabtests/benchmarks/rival_hand.c \
 	fabtests/benchmarks/rival_msg.c \
@@ -14,12 +16,42 @@ else
 EXTRA_DIST += fabtests/benchmarks/rival_rpma.c
 endif
 
+# Two processes that write to each other: fi_rpmem_bench, and the suite.
+noinst_LTLIBRARIES += fabtests/benchmarks/libbench.la
+fabtests_benchmarks_libbench_la_SOURCES = fabtests/benchmarks/bench.h \
+	fabtests/benchmarks/bench_bars.c \
+	fabtests/benchmarks/bench_bulk.c \
+	fabtests/benchmarks/bench_calibrate.c \
+	fabtests/benchmarks/bench_cases.c \
+	fabtests/benchmarks/bench_file.c \
+	fabtests/benchmarks/bench_idle.c \
+	fabtests/benchmarks/bench_initiators.c \
+	fabtests/benchmarks/bench_local.c \
+	fabtests/benchmarks/bench_main.c \
+	fabtests/benchmarks/bench_op.c \
+	fabtests/benchmarks/bench_plot.c \
+	fabtests/benchmarks/bench_pool.c \
+	fabtests/benchmarks/bench_remote.c \
+	fabtests/benchmarks/bench_probe.c \
+	fabtests/benchmarks/bench_report.c \
+	fabtests/benchmarks/bench_rivals.c \
+	fabtests/benchmarks/bench_run.c \
+	fabtests/benchmarks/bench_suite.c \
+	fabtests/benchmarks/bench_target.c
+bench_libs = fabtests/benchmarks/libbench.la fabtests/benchmarks/librivals.la \
+	util/libutil.la prov/core/libcore.la $(JANSSON_LIBS) $(PMEM2_LIBS) \
+	$(FABRIC_LIBS) -lm
+check_PROGRAMS += fabtests/benchmarks/suite
+fabtests_benchmarks_suite_SOURCES = fabtests/benchmarks/suite.c
+fabtests_benchmarks_suite_LDADD = $(bench_libs)
+
 check_PROGRAMS += fabtests/benchmarks/rivals
 fabtests_benchmarks_rivals_SOURCES = fabtests/benchmarks/rivals.c
 fabtests_benchmarks_rivals_LDADD = fabtests/benchmarks/librivals.la \
 	util/libutil.la $(PMEM2_LIBS) $(FABRIC_LIBS)
 TESTS += fabtests/benchmarks/rivals.sh
-EXTRA_DIST += fabtests/benchmarks/rivals.sh fabtests/benchmarks/frozen
+EXTRA_DIST += fabtests/benchmarks/nbd.sh fabtests/benchmarks/rivals.sh fabtests/benchmarks/frozen \
+	fabtests/benchmarks/README.md
 
 check_PROGRAMS += fabtests/benchmarks/connected
 fabtests_benchmarks_connected_SOURCES = fabtests/benchmarks/connected.c $(pair_sources)
@@ -36,5 +68,5 @@ fabtests_benchmarks_base_conn_SOURCES = \
 	fabtests/benchmarks/base_conn_many.c \
 	fabtests/benchmarks/base_conn_node.c \
 	fabtests/benchmarks/base_conn_setup.c
-fabtests_benchmarks_base_conn_LDADD = util/libutil.la $(PMEM2_LIBS) $(FABRIC_LIBS) \
+fabtests_benchmarks_base_conn_LDADD = fabtests/benchmarks/librivals.la util/libutil.la $(PMEM2_LIBS) $(FABRIC_LIBS) \
 	-lpthread

@@ -11,7 +11,7 @@
 
 #include "fabtests/benchmarks/rival.h"
 #include "util/fabric.h"
-#include "util/flush.h"
+#include "fabtests/benchmarks/flush.h"
 
 /*
  * The fastest form of this protocol: small writes, requests and acks are

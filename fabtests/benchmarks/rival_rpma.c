@@ -15,7 +15,7 @@
 #include <infiniband/verbs.h>
 
 #include "fabtests/benchmarks/rival.h"
-#include "util/flush.h"
+#include "fabtests/benchmarks/flush.h"
 
 /*
  * Two methods, each as fast as the library allows: receives are posted long

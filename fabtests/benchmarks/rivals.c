@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "fabtests/benchmarks/rival.h"
-#include "util/samples.h"
+#include "fabtests/benchmarks/samples.h"
 
 #define POOL_LEN (16u << 20)
 #define WARM_UP	 64

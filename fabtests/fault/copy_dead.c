@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "util/clock.h"
 #include "util/copy.h"
 
 #define SIZE (1u << 20)
@@ -88,11 +89,11 @@ static void copy(bool up)
 	for (int i = 0; i < 10; i++)
 		copy_poll(&c, 20);
 
-	start = copy_now_ms();
+	start = rp_now_ms();
 	alarm(60); /* kills a test that hangs */
 	ret = up ? copy_up(&c) : copy_down(&c);
 	alarm(0);
-	ms = copy_now_ms() - start;
+	ms = rp_now_ms() - start;
 	/* A generous bound: a faulty copy would never end. */
 	printf("%sok %d - %s: %d after %u ms: %s\n",
 	       ret == RP_EXIT_BROKEN && ms < 30000 ? "" : "not ", up ? 1 : 2,

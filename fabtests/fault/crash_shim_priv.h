@@ -39,7 +39,7 @@ struct shim_world {
 	struct rp_qp q; /* first: the shim's ops get a pointer to it */
 	struct ibv_qp qp;
 	struct ibv_cq base;
-	struct ibv_rpmem_cq *cq;
+	struct rpmem_cq *cq;
 	struct rp_side_end side_end;
 
 	const struct crash_cell *cell;

@@ -62,8 +62,8 @@ static void complete_front(void)
 	static const int opcodes[] = {
 		[WR_WRITE] = IBV_WC_RDMA_WRITE,
 		[WR_READ] = IBV_WC_RDMA_READ,
-		[WR_FLUSH] = IBV_RPMEM_WC_FLUSH,
-		[WR_ATOMIC] = IBV_RPMEM_WC_ATOMIC_WRITE,
+		[WR_FLUSH] = RPMEM_WC_FLUSH,
+		[WR_ATOMIC] = RPMEM_WC_ATOMIC_WRITE,
 		[WR_RING] = IBV_WC_RDMA_WRITE,
 	};
 
@@ -100,7 +100,7 @@ void look(void)
 	struct ibv_wc wc[4];
 	int n;
 
-	while ((n = ibv_rpmem_poll_cq(w.cq, 4, wc)) > 0)
+	while ((n = rpmem_poll_cq(w.cq, 4, wc)) > 0)
 		for (int i = 0; i < n; i++)
 			record(&wc[i]);
 }
@@ -393,8 +393,8 @@ static const struct rp_qp_ops ops = {
 
 static void wr_flush(size_t off, size_t len)
 {
-	ibv_rpmem_wr_flush(&w.q.pub, SHIM_RKEY, SHIM_AT + off, len,
-			   IBV_RPMEM_FLUSH_PERSISTENT, IBV_RPMEM_FLUSH_RANGE);
+	rpmem_wr_flush(&w.q.pub, SHIM_RKEY, SHIM_AT + off, len,
+		       RPMEM_FLUSH_PERSISTENT, RPMEM_FLUSH_RANGE);
 }
 
 static int post(struct oracle_op *op)
@@ -412,24 +412,24 @@ static int post(struct oracle_op *op)
 	}
 	w.q.pub.wr_id = (uintptr_t)op;
 	w.q.pub.wr_flags = IBV_SEND_SIGNALED;
-	ibv_rpmem_wr_start(&w.q.pub);
+	rpmem_wr_start(&w.q.pub);
 	if (op->kind == CRASH_THEN) {
 		w.q.pub.wr_flags = 0;
 		wr_flush(op->off, op->len);
-		ibv_rpmem_wr_atomic_write(&w.q.pub, SHIM_RKEY, SHIM_AT + op->at,
-					  &value);
+		rpmem_wr_atomic_write(&w.q.pub, SHIM_RKEY, SHIM_AT + op->at,
+				      &value);
 		w.q.pub.wr_flags = IBV_SEND_SIGNALED;
 		wr_flush(op->at, sizeof(value));
 	} else if (op->kind == CRASH_WRITE_COMMIT) {
-		ibv_rpmem_wr_write_flush(
+		rpmem_wr_write_flush(
 			&w.q.pub, SHIM_RKEY, SHIM_AT + op->off,
 			&(struct ibv_sge){.addr = (uintptr_t)op->bytes,
 					  .length = op->len},
-			IBV_RPMEM_FLUSH_PERSISTENT);
+			RPMEM_FLUSH_PERSISTENT);
 	} else {
 		wr_flush(op->off, op->len);
 	}
-	return ibv_rpmem_wr_complete(&w.q.pub);
+	return rpmem_wr_complete(&w.q.pub);
 }
 
 static void go_on(void)
@@ -500,9 +500,9 @@ static void start(void)
 	if (w.cell->forced >= RP_METHOD_AGENT_SFENCE) {
 		w.q.pub.wr_flags = IBV_SEND_SIGNALED;
 		w.q.pub.wr_id = 0;
-		ibv_rpmem_wr_start(&w.q.pub);
+		rpmem_wr_start(&w.q.pub);
 		wr_flush(CRASH_WARM, 8);
-		if (ibv_rpmem_wr_complete(&w.q.pub))
+		if (rpmem_wr_complete(&w.q.pub))
 			abort();
 		while (first_waiting() >= 0)
 			turn();
@@ -521,7 +521,7 @@ static void end(void)
 	rp_qp_fini(&w.q);
 	/* Completions of requests that never completed have no owner. */
 	w.nwc = 0;
-	ibv_rpmem_detach_cq(w.cq);
+	rpmem_detach_cq(w.cq);
 }
 
 /* Take one of all possible next steps. False: there is none. */

@@ -71,7 +71,7 @@ struct crash_prog {
 	unsigned int fails;   /* failing msyncs of the target */
 	bool dies;	      /* the target dies for good */
 	bool wide;	      /* long, to examine the provider only */
-	bool deep; /* longer: neither with a NIC's choices, nor without order */
+	bool deep; /* long: only where a CPU places writes, in order */
 	bool cold; /* without a session, key not confirmed */
 	/* "first durable before second is written": 1-based ops of program 0 */
 	unsigned int first, second;

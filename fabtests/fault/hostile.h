@@ -104,7 +104,7 @@ uint64_t new_token(void);
 uint32_t refusal(const struct frame_conn *c);
 /* Open a connection with the key of R_FILE; it may have ended. */
 struct frame_conn *enter(void);
-/* Open conn likewise, if it is closed. */
+/* If conn is closed, open it again as enter() does. */
 bool conn_ensure(void);
 void bye(void);
 /* QUERY one more key on conn. */

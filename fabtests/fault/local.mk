@@ -243,3 +243,11 @@ fabtests_fault_flood_LDADD = util/libutil.la $(NETTLE_LIBS) $(FABRIC_LIBS)
 fabtests_fault_removed_address_SOURCES = fabtests/fault/removed_address.c $(testbed_sources)
 fabtests_fault_removed_address_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_removed_address_LDADD = $(FABRIC_LIBS)
+
+# librpmem_pool over restarts of its target.
+TESTS += fabtests/fault/pool_owners.py fabtests/fault/pool_restart.sh
+EXTRA_DIST += fabtests/fault/pool_owners.py fabtests/fault/pool_restart.sh
+check_PROGRAMS += fabtests/fault/pool_writer
+fabtests_fault_pool_writer_SOURCES = fabtests/fault/pool_writer.c
+fabtests_fault_pool_writer_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+fabtests_fault_pool_writer_LDADD = util/librpmem_pool.la -lpthread

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Preloaded into a target: copies into a second file exactly the bytes that a
- * successful msync covered, or a flush of cache lines and a drain behind it.
+/*
+ * Preloaded into a target: copies into a second file exactly the bytes that a
+ * successful msync covered, or a flush of cache lines and a drain behind it;
+ * and the header of a pool, when an fdatasync covered it.
  */
 #include "config.h"
 
@@ -162,6 +164,32 @@ __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 	if (!ret && pwrite(shadow_fd, copy, len, at) != (ssize_t)len)
 		abort();
 	free(copy);
+	return ret;
+}
+
+static bool is_pool(int fd)
+{
+	struct stat st;
+
+	return shadow_fd >= 0 && !fstat(fd, &st) && st.st_ino == pool_ino &&
+	       st.st_dev == pool_dev;
+}
+
+/* fi_rpmemd writes the header of a pool, and only the header, to its file. */
+__attribute__((visibility("default"))) int fdatasync(int fd)
+{
+	static int (*real)(int);
+	char header[2 * PAGE];
+	ssize_t len = -1;
+	int ret;
+
+	if (!real)
+		real = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
+	if (is_pool(fd))
+		len = pread(fd, header, sizeof(header), 0);
+	ret = real(fd);
+	if (!ret && len > 0 && pwrite(shadow_fd, header, len, 0) != len)
+		abort();
 	return ret;
 }
 

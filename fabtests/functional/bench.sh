@@ -95,6 +95,69 @@ code=$?
 [ $code -eq 3 ] || fail "exit code $code for a pool that exists"
 [ "$(cat "$dir/file")" = precious ] || fail "the file was overwritten"
 
+# Two machines: a target that another process connects to.
+# listen ARGUMENT...: start it on a port that is free.
+listen()
+{
+	for try in 1 2 3 4 5; do
+		at=127.0.0.1:$((20000 + ($$ * 7 + try * 1000) % 12000))
+		# The shell in the background truncates the file later: the
+		# line of the previous target would be taken for this one's.
+		rm -f "$dir/target"
+		timeout 120 util/fi_rpmem_bench --listen $at "$@" \
+			>"$dir/target" 2>&1 &
+		target=$!
+		until grep -qs "^waiting for" "$dir/target"; do
+			kill -0 $target 2>/dev/null || continue 2
+			sleep 0.05
+		done
+		return
+	done
+	fail "no target"
+	cat "$dir/target"
+}
+unset FI_PROVIDER_PATH
+listen --pool "$dir/pool"
+timeout 100 util/fi_rpmem_bench --connect $at --sizes 64,16K --ranges 4 \
+	--iterations 50 --seconds 4 --json "$dir/remote" >"$dir/table" 2>&1 ||
+	{ fail "exit code of --connect"; cat "$dir/table"; }
+wait $target || { fail "exit code of --listen"; cat "$dir/target"; }
+grep -q "^base .*, target at $at" "$dir/table" || fail "the target's address"
+grep -q "^pool  *file on " "$dir/table" || fail "the target's pool"
+grep -q "^commit  *class power" "$dir/table" || fail "the target's class"
+[ "$(grep -c 'not obtained' "$dir/table")" = 4 ] || # msync, at two sizes
+	{ fail "figures are missing"; cat "$dir/table"; }
+[ ! -e "$dir/pool" ] || fail "the target left its pool"
+util/fi_rpmem_bench --connect $at >"$dir/table" 2>&1
+[ $? -eq 3 ] || fail "exit code without a target"
+grep -q "start fi_rpmem_bench --listen there" "$dir/table" ||
+	fail "no remedy: $(cat "$dir/table")"
+if command -v python3 >/dev/null; then
+	listen --pool "$dir/pool"
+	echo "GET / HTTP/1.0 and some more bytes, as many as it waits for" |
+		timeout 20 python3 -c 'import socket, sys
+s = socket.create_connection(sys.argv[1].split(":"))
+s.sendall(sys.stdin.buffer.read())
+s.recv(100)' $at
+	wait $target
+	grep -q "no fi_rpmem_bench of this release" "$dir/target" ||
+		fail "a stranger is served: $(cat "$dir/target")"
+fi
+# The target dies: an end and a reason, no hang.
+listen --pool "$dir/pool"
+timeout 100 util/fi_rpmem_bench --connect $at --sizes 64 --seconds 60 \
+	>"$dir/table" 2>&1 &
+initiator=$!
+until [ -n "$(ss -Htn state established "dst $at" 2>/dev/null)" ]; do
+	kill -0 $initiator 2>/dev/null || break
+	sleep 0.05
+done
+pkill -KILL -P $target # the one under timeout
+wait $initiator
+code=$?
+[ $code -eq 1 ] || [ $code -eq 3 ] || fail "exit code $code without a target"
+rm -f "$dir/pool"
+
 util/fi_rpmem_bench --ranges 0 >"$dir/table" 2>&1
 [ $? -eq 2 ] || fail "wrong usage is not exit code 2"
 

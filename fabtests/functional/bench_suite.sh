@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# fi_rpmem_bench: the suite reports every figure or its absence; its modes and
+# The suite reports every figure or its absence; the modes of fi_rpmem_bench and
 # calibrate do what they promise. Times are not judged.
 set -u
 dir=$(mktemp -d "$PWD/bench.XXXXXX") || exit 99
 trap 'rm -rf "$dir"' EXIT
 failed=0
-bench=$PWD/util/fi_rpmem_bench
+bench=$PWD/util/fi_rpmem_bench suite=$PWD/fabtests/benchmarks/suite
 cd "$dir" || exit 99 # its files go there
 
 fail()
@@ -92,7 +92,7 @@ unset FI_PROVIDER_PATH
 whole()
 {
 	# Bars that any figure meets: exit code 0, unless a figure is missing.
-	timeout 500 $bench suite --iterations 2 --seconds 1 --json "$dir/suite.json" \
+	timeout 500 $suite suite --iterations 2 --seconds 1 --json "$dir/suite.json" \
 		$(bars 1e9 -1) >"$dir/table" 2>"$dir/err"
 	code=$?
 	cat "$dir/table" "$dir/err"
@@ -120,7 +120,7 @@ whole()
 	ls ./fi_rpmem_bench.* 2>/dev/null && fail "files were left behind"
 
 	# One figure beyond its bar gives exit code 1, and is named.
-	timeout 500 $bench suite --iterations 1 --seconds 1 --json "$dir/wrong.json" \
+	timeout 500 $suite suite --iterations 1 --seconds 1 --json "$dir/wrong.json" \
 		$(bars 1e9 -1 | sed 's/\(idle_agent_cpu\)=.*/\1=-1/') \
 		>"$dir/table" 2>&1
 	code=$?
@@ -129,13 +129,13 @@ whole()
 	figures "$dir/wrong.json" $code >/dev/null || fail "a report with a wrong figure"
 	[ "$(grep 'not met' "$dir/table" | cut -d ' ' -f 1)" = idle_agent_cpu ] ||
 		fail "the wrong figure, and no other, is not met"
-	$bench suite --bar nothing=1 >/dev/null 2>&1
+	$suite suite --bar nothing=1 >/dev/null 2>&1
 	[ $? -eq 3 ] || fail "a bar of no metric is not exit code 3"
 
 	# Without the provider its metrics are null, with a reason; the bars are
 	# the default ones, and no variable has effect.
 	mkdir "$dir/empty"
-	FI_OFI_RPMEM_INLINE=0 FI_PROVIDER_PATH=$dir/empty timeout 300 $bench suite --iterations 1 \
+	FI_OFI_RPMEM_INLINE=0 FI_PROVIDER_PATH=$dir/empty timeout 300 $suite suite --iterations 1 \
 		--seconds 1 --json "$dir/none.json" >"$dir/table" 2>&1
 	code=$?
 	[ $code -eq 1 ] || fail "exit code $code of a suite without a provider"
@@ -157,7 +157,7 @@ EOF
 # Sanitizers and callgrind exclude each other; the modes run all the code.
 [ -n "${RP_SANITIZE:-}" ] || whole
 
-timeout 300 $bench calibrate --iterations 2 --seconds 1 --pool "$dir/pool" \
+timeout 300 $suite calibrate --iterations 2 --seconds 1 --pool "$dir/pool" \
 	--json "$dir/cal.json" --cost "$dir/cal.cost" >"$dir/table" 2>&1
 code=$?
 cat "$dir/table"
@@ -197,12 +197,14 @@ grep -q "short.cost:4: .*missing: none of its figures is used" "$dir/log" ||
 	fail "a file that was cut off is not named"
 grep -q 'writes of up to 4096 bytes are sent in requests' "$dir/log" ||
 	fail "with a bad file the default is not used"
-$bench write --cost "$dir/x" >/dev/null 2>&1
+$suite initiators --cost "$dir/x" >/dev/null 2>&1
 [ $? -eq 2 ] || fail "--cost of another mode is not exit code 2"
 
-for mode in pingpong rate write commit initiators mixed sequential flush \
-	file; do
-	timeout 200 $bench $mode --emulate --iterations 1 --seconds 1 \
+for mode in pingpong rate write commit mixed sequential flush file \
+	initiators; do
+	program=$bench
+	[ $mode != initiators ] || program=$suite
+	timeout 200 "$program" $mode --emulate --iterations 1 --seconds 1 \
 		>"$dir/table" 2>&1
 	code=$?
 	grep 'not obtained' "$dir/table" | grep -v 'msync alone' |
@@ -212,8 +214,10 @@ for mode in pingpong rate write commit initiators mixed sequential flush \
 	[ $code -le 1 ] || fail "exit code $code of $mode"
 done
 
-$bench nonsense >/dev/null 2>&1
-[ $? -eq 2 ] || fail "an unknown mode is not exit code 2"
-$bench suite --sizes 64 >/dev/null 2>&1
+for mode in nonsense suite; do
+	$bench $mode >/dev/null 2>&1
+	[ $? -eq 2 ] || fail "an unknown mode is not exit code 2"
+done
+$suite suite --sizes 64 >/dev/null 2>&1
 [ $? -eq 2 ] || fail "sizes of the suite are not exit code 2"
 exit $failed

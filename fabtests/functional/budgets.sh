@@ -26,7 +26,7 @@ bounded()
 	failed=1
 }
 
-# count OUTFILE OPTION...: run fi_rpmem_bench's probe under callgrind, which
+# count OUTFILE OPTION...: run the suite's probe under callgrind, which
 # counts inside its posts and, with READ set, inside its reads of completions.
 # --emulate: anonymous memory stands for persistent memory.
 count()
@@ -38,7 +38,7 @@ count()
 		--toggle-collect=bench_probe_post \
 		${READ:+--toggle-collect=bench_probe_read} \
 		--compress-strings=no --compress-pos=no \
-		util/fi_rpmem_bench probe --base tcp --sizes 64 --emulate "$@" \
+		fabtests/benchmarks/suite probe --base tcp --sizes 64 --emulate "$@" \
 		>"$out.said" 2>&1 || sed 's/^/# /' "$out.said"
 }
 

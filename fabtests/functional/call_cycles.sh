@@ -23,7 +23,7 @@ calls()
 		f=$(basename "$o" .o)
 		f=${f##*-}
 		readelf -sW "$o" | awk -v f="$f" '
-			f == "interpose" && $8 !~ /^(ibv_rpmem|rp)_/ { next }
+			f == "interpose" && $8 !~ /^(rpmem|rp)_/ { next }
 			$4 == "FUNC" && $5 == "GLOBAL" && $7 != "UND" {
 				print "def", f, $8
 			}'

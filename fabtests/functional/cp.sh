@@ -117,8 +117,31 @@ says '"durable_bytes": 5000'
 holds 1048576 5000 small || fail "not at its offset"
 cmp -s -n 1048576 -i 65536:0 vol0 src || fail "bytes before the offset changed"
 expect 0 $cp --quiet 127.0.0.1:$P:vol0@1M back
-[ "$(stat -c %s back)" -eq $((23 << 20)) ] || fail "not up to the pool's end"
+[ "$(stat -c %s back)" -eq $((20000001 - (1 << 20))) ] ||
+	fail "not up to the end of the file that was copied to the pool"
 cmp -n 5000 small back || fail "what comes back from an offset differs"
+expect 0 $cp --quiet small 127.0.0.1:$P:vol0
+expect 0 $cp --quiet 127.0.0.1:$P:vol0@0 back
+cmp small back || fail "another length than that of the last file"
+# A copy that is cut leaves no length: then the whole pool is copied.
+rm -f acks
+$cp --quiet --chunk 4K --window 1 --ack-log acks src 127.0.0.1:$P:vol0 \
+	>out 2>&1 &
+cut=$!
+while ! [ -s acks ] && kill -0 $cut 2>/dev/null; do
+	sleep 0.01
+done
+kill -9 $cut 2>/dev/null
+wait $cut 2>/dev/null
+expect 0 $cp --quiet 127.0.0.1:$P:vol0 back
+[ "$(stat -c %s back)" -eq $((24 << 20)) ] || fail "a length of a cut copy"
+rm -f acks
+expect 0 $cp src 127.0.0.1:$P:vol0
+expect 0 $cp small 127.0.0.1:$P:vol0@1M
+grep -q "^[0-9T:+-]* fi_rpmemd: a client at 127.0.0.1 opens pool 'vol0'" \
+	daemon.out || fail "a client goes unnoticed"
+expect 0 $bin/fi_rpmem_info --target 127.0.0.1:$P
+says '^vol0 *24 MiB  power  *agent-msync\|^vol0 *24 MiB  process  *delivery'
 : >empty
 expect 0 $cp empty 127.0.0.1:$P:vol0
 
@@ -220,6 +243,8 @@ serve --port 0 --create 24M vol0
 grep -q 'not closed' daemon.out && fail "not closed cleanly by SIGTERM"
 expect 0 $cp --length 5000 127.0.0.1:$P:vol0@1M back
 cmp small back || fail "the bytes are gone"
+expect 0 $cp 127.0.0.1:$P:vol0 back
+cmp small back || fail "the length is gone"
 stop KILL 137
 expect 3 $bin/fi_rpmemd --port 0 --create 25M vol0
 says "exists with 24 MiB"
@@ -253,7 +278,7 @@ else
 	[ "$(tail -n 1 acks)" = 20000001 ] || fail "the ack log ends early"
 	expect 0 $cp --resume new 127.0.0.1:$P:vol0
 	case $class in
-	'') says "19.1 MiB already there" ;;
+	'') says "19.1 MiB of it already there and not sent" ;;
 	esac
 fi
 
@@ -352,7 +377,7 @@ done
 kill -STOP $job
 rm late
 for _ in $(seq 1000); do
-	grep -q "^fi_rpmemd: pool 'late' is withdrawn: its file was" daemon.out &&
+	grep -q "^[0-9T:+-]* fi_rpmemd: pool 'late' is withdrawn: its file was" daemon.out &&
 		break
 	sleep 0.01
 done

@@ -215,8 +215,10 @@ timeout 60 util/fi_rpmem_info --target 127.0.0.1:1:pool >"$dir/out" 2>&1
 [ $? -eq 3 ] || fail "exit code without a daemon"
 grep -q 'nothing listens on port 1 ' "$dir/out" || fail "no cause"
 timeout 60 util/fi_rpmem_info --target 127.0.0.1 >"$dir/out" 2>&1
-[ $? -eq 2 ] || fail "exit code without a pool"
-grep -q 'names no pool' "$dir/out" || fail "no remedy"
+[ $? -eq 3 ] || fail "exit code without a daemon, without a pool"
+timeout 60 util/fi_rpmem_info --target :pool >"$dir/out" 2>&1
+[ $? -eq 2 ] || fail "exit code without a host"
+grep -q 'does not begin with a host' "$dir/out" || fail "no remedy"
 
 util/fi_rpmem_info --no-such-option >"$dir/out" 2>&1
 [ $? -eq 2 ] || fail "wrong usage is not exit code 2"

@@ -169,7 +169,7 @@ void inv_do_addresses(struct inv_world *w, struct inv_op *o)
 
 struct poller {
 	struct inv_world *w;
-	int but; /* side that sleeps: do not read its queues */
+	int skipped; /* side whose queues are not read: a thread waits on them */
 	atomic_bool over;
 };
 
@@ -179,7 +179,7 @@ static void *drive_the_others(void *arg)
 
 	while (!atomic_load(&a->over))
 		for (int i = 0; i < a->w->ncq; i++)
-			if (a->w->cq[i].side != a->but)
+			if (a->w->cq[i].side != a->skipped)
 				inv_poll_cq(a->w, &a->w->cq[i]);
 	return NULL;
 }
@@ -188,7 +188,7 @@ static void *drive_the_others(void *arg)
 static void sleep_in_vain(struct inv_world *w, struct inv_op *o)
 {
 	struct inv_cq *cq = w->ep[o->ep].rx;
-	struct poller a = {.w = w, .but = cq->side};
+	struct poller a = {.w = w, .skipped = cq->side};
 	struct fi_cq_tagged_entry e = {0};
 	uint64_t begin, took;
 	pthread_t others;

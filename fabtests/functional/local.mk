@@ -8,9 +8,11 @@ check_PROGRAMS += fabtests/functional/man_claims
 fabtests_functional_man_claims_SOURCES = fabtests/functional/man_claims.c
 fabtests_functional_man_claims_LDADD = util/libutil.la prov/core/libcore.la \
 	$(FABRIC_LIBS) -ldl
-EXTRA_DIST += docs/examples/append.c docs/examples/durable.c \
-	docs/examples/native_flush.c \
-	docs/examples/rc.h docs/examples/write_flush.c
+EXTRA_DIST += docs/examples/append.c docs/examples/client.c \
+	docs/examples/durable.c docs/examples/mpi_window.c \
+	docs/examples/mpi_window.h docs/examples/native_flush.c \
+	docs/examples/peer.h docs/examples/pool.c docs/examples/rc.h \
+	docs/examples/server.c docs/examples/write_flush.c
 man_tests = fabtests/functional/man_examples.sh fabtests/functional/man_lint.sh
 TESTS += $(man_tests)
 EXTRA_DIST += $(man_tests)
@@ -227,3 +229,8 @@ EXTRA_DIST += fabtests/functional/invisible.sh \
 # Under valgrind.
 TESTS += fabtests/functional/valgrind.sh
 EXTRA_DIST += fabtests/functional/valgrind.sh fabtests/functional/valgrind.supp
+
+TESTS += fabtests/functional/pool.sh fabtests/functional/nbd.sh \
+	fabtests/functional/on_rpmem.sh
+EXTRA_DIST += fabtests/functional/pool.sh fabtests/functional/nbd.sh \
+	fabtests/functional/on_rpmem.sh

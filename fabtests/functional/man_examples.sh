@@ -62,12 +62,13 @@ fi
 # The shim's pages, if it is built; each of its calls has a page.
 if [ -e prov/verbs/.libs/libibvrpmem.so ]; then
 	libs=$(pkg-config --cflags --libs libibverbs)
-	for page in "$src"/man/ibv_*.3; do
+	shim_pages=$(grep -l infiniband/rpmem.h "$src"/man/*.3)
+	for page in $shim_pages; do
 		compile "$page" "$dir/$(basename "$page").so" -shared -fPIC
 	done
 	for f in "$src"/docs/examples/*.c; do
-		# readme_example.sh compiles the one without verbs.
-		[ "${f##*/}" != durable.c ] || continue
+		# readme_example.sh, pool.sh and persist.sh compile those without verbs.
+		case ${f##*/} in durable.c | mpi_window.c | pool.c | server.c | client.c) continue ;; esac
 		# FLUSH came with rdma-core 45.
 		! grep -q ibv_wr_flush "$f" ||
 			grep -q HAVE_IBV_WR_FLUSH.1 config.h || continue
@@ -77,9 +78,9 @@ if [ -e prov/verbs/.libs/libibvrpmem.so ]; then
 			-Lprov/verbs/.libs -libvrpmem $libs || fail "$f"
 	done
 	libs=$(pkg-config --cflags --libs libfabric)
-	sed -n 's/^\.Nm \(ibv_rpmem_[a-z_]*\).*/\1/p' "$src"/man/ibv_*.3 |
+	sed -n 's/^\.Nm \(rpmem_[a-z_]*\).*/\1/p' $shim_pages |
 		sort -u >"$dir/page"
-	grep -o 'ibv_rpmem_[a-z_]*(struct' "$src/include/infiniband/rpmem.h" |
+	grep -o 'rpmem_[a-z_]*(struct' "$src/include/infiniband/rpmem.h" |
 		sed 's/(.*//' | sort -u >"$dir/header"
 	nm -D --defined-only prov/verbs/.libs/libibvrpmem.so |
 		sed -n 's/.* T //p' | sort >"$dir/code"

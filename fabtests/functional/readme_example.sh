@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 # docs/examples/durable.c compiles as it is, runs, and its bytes arrive; README.md
-# quotes lines of it, 12 at most.
+# quotes lines of it, 12 at most. server.c and client.c: one process writes to the
+# file of another.
 set -u
 src=${srcdir:-.}
 cc=${CC:-cc}
@@ -27,3 +28,31 @@ says=$(FI_PROVIDER_PATH=$provider FI_TCP_IFACE=lo ASAN_OPTIONS=detect_leaks=0 \
 [ "$says" = "on the medium" ] || { echo "FAIL: it says: $says"; exit 1; }
 [ "$(head -n 1 "$dir/pool" | tr -d '\0')" = durable ] ||
 	{ echo "FAIL: its bytes are not in the pool"; exit 1; }
+
+# The pair, over loopback; a port that is taken ends the server: take another.
+for name in server client; do
+	# shellcheck disable=SC2046,SC2086 # flags are lists
+	$cc ${CFLAGS:-} -Wall -Wextra -Werror -I"$src/include" \
+		-o "$dir/$name" "$src/docs/examples/$name.c" \
+		$(pkg-config --cflags --libs libfabric) ||
+		{ echo "FAIL: $name.c does not compile"; exit 1; }
+done
+export FI_PROVIDER_PATH=$provider FI_TCP_IFACE=lo ASAN_OPTIONS=detect_leaks=0
+PORT=$((20000 + $$ % 10000))
+export PORT
+for _ in 1 2 3 4 5; do
+	timeout 60 "$dir/server" "$dir/pool2" >"$dir/server.out" 2>&1 &
+	server=$!
+	while says=$("$dir/client" 127.0.0.1 "from the client" 2>&1);
+		[ "${says#*Connection refused}" != "$says" ] &&
+			kill -0 $server 2>/dev/null; do
+		sleep 0.05
+	done
+	wait $server
+	grep -q "Address already in use" "$dir/server.out" || break
+	PORT=$((PORT + 1))
+done
+[ "$says" = "durable at the server" ] ||
+	{ echo "FAIL: client: $says"; cat "$dir/server.out"; exit 1; }
+[ "$(cat "$dir/server.out")" = "from the client" ] ||
+	{ echo "FAIL: server:"; cat "$dir/server.out"; exit 1; }

@@ -52,6 +52,12 @@ doctor 3 "$dir/m/over"
 grep -q 'FAIL  *memory .*on overlay.*FI_OFI_RPMEM_TRUST_FS=overlay does' \
 	"$dir/out" || fail "the refusal does not say how to vouch for it"
 grep -q 'FAIL  *commit ' "$dir/out" || fail "a commit was not refused"
+# The daemon says the same, and leaves nothing that it has made.
+timeout 60 util/fi_rpmemd --port 0 --create 1M "$dir/m/over/vol" >"$dir/out" 2>&1 &&
+	fail "fi_rpmemd serves it"
+grep -q "pool '.*/vol' cannot be made durable.*FI_OFI_RPMEM_TRUST_FS=overlay" \
+	"$dir/out" || fail "fi_rpmemd does not say how to vouch for it"
+[ ! -e "$dir/m/over/vol" ] || fail "the pool that was refused is left"
 FI_OFI_RPMEM_TRUST_FS=ext4,tmpfs
 export FI_OFI_RPMEM_TRUST_FS
 doctor 3 "$dir/m/over"

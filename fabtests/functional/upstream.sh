@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# util/fabtests.sh reports lost tests, on a fake fabtests with known results.
+# fabtests/upstream.sh reports lost tests, on a fake fabtests with known results.
 set -u
 src=$(cd "${srcdir:-.}" && pwd) || exit 99
 dir=$(mktemp -d) || exit 99
@@ -95,10 +95,10 @@ unit_tests=(
 )
 E
 
-# run ARG...: run util/fabtests.sh; its output and exit code are kept.
+# run ARG...: run fabtests/upstream.sh; its output and exit code are kept.
 run() {
 	rm -f "$dir/up/calls"
-	bash "$src/util/fabtests.sh" --prefix "$dir/up" --base one "$@" \
+	bash "$src/fabtests/upstream.sh" --prefix "$dir/up" --base one "$@" \
 		>"$dir/said" 2>&1 </dev/null
 	status=$?
 }

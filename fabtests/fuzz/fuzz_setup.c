@@ -59,6 +59,8 @@ static int get(enum rp_setup_type type, const uint8_t *p, size_t len,
 		return rp_setup_get_challenge(p, len, &m->challenge);
 	case RP_SETUP_GET_EXPORT:
 	case RP_SETUP_GET_LIST:
+	case RP_SETUP_SET_LENGTH:
+	case RP_SETUP_OPEN:
 		return rp_setup_get_request(p, len, &m->request);
 	case RP_SETUP_EXPORT:
 		return rp_setup_get_export(p, len, &m->export);
@@ -131,6 +133,13 @@ out:
 	free(msg);
 }
 
+/* The server has checked all that leads here. */
+static int set_owner(void *arg, unsigned int i, uint64_t owner, char *err)
+{
+	MUST(i < 2 && owner);
+	return 0;
+}
+
 static struct rp_setup_server *server(bool with_secret)
 {
 	static struct rp_setup_server *s[2];
@@ -140,6 +149,7 @@ static struct rp_setup_server *server(bool with_secret)
 		.nexports = 2,
 		.max_conns = 4,
 		.timeout_ms = 60000,
+		.set_owner = set_owner,
 	};
 	char err[RP_ERR_LEN];
 
@@ -170,6 +180,16 @@ static void step(struct rp_setup_server *s)
 		if (!conn_run(s, c))
 			conn_drop(s, c);
 	}
+	for (c = TAILQ_FIRST(&s->holders); c; c = next) {
+		next = TAILQ_NEXT(c, link);
+		if (!conn_run(s, c) && c->state != HOLD)
+			conn_drop(s, c);
+	}
+}
+
+static bool any_left(const struct rp_setup_server *s)
+{
+	return s->nconns || !TAILQ_EMPTY(&s->holders);
 }
 
 /* The daemon sent a challenge and at most one reply, both complete. */
@@ -215,7 +235,7 @@ static void try_server(uint8_t flags, struct fuzz_in *in)
 	server_accept(s);
 	MUST(s->nconns == 1);
 	step(s);
-	while (sent < len && s->nconns) {
+	while (sent < len && any_left(s)) {
 		size_t part = n && n < len - sent ? n : len - sent;
 
 		MUST(send(pair[1], msg + sent, part, MSG_NOSIGNAL) ==
@@ -231,8 +251,11 @@ static void try_server(uint8_t flags, struct fuzz_in *in)
 		have += ret > 0 ? (size_t)ret : 0;
 	} while (ret > 0);
 	judge(back, have, with_secret, proved);
+	MUST(TAILQ_EMPTY(&s->holders) || !with_secret || proved);
 	while (s->nconns)
 		conn_drop(s, TAILQ_FIRST(&s->conns));
+	while (!TAILQ_EMPTY(&s->holders))
+		conn_drop(s, TAILQ_FIRST(&s->holders));
 	close(pair[1]);
 	free(msg);
 }

@@ -60,7 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.port = 1,
 		.secret = with_secret ? &secret : NULL,
 	};
-	struct call c = {.t = &t, .deadline = now_ms() + 60000, .err = err};
+	struct call c = {.t = &t, .deadline = rp_now_ms() + 60000, .err = err};
 	struct rp_setup_request req = {
 		.type = list ? RP_SETUP_GET_LIST : RP_SETUP_GET_EXPORT,
 		.name = "one",

@@ -173,7 +173,7 @@ initiator = {
 }
 
 
-def setup_msg(kind, body, version=1):
+def setup_msg(kind, body, version=3):
     return b"RPMS" + struct.pack("<HHII", version, kind, 16 + len(body), 0) + body
 
 
@@ -185,23 +185,26 @@ MAC = bytes(32)
 CHALLENGE = [setup_msg(1, struct.pack("<II", n, 0) + b"n" * 32) for n in (0, 1)]
 EXPORT = setup_msg(66, struct.pack("<QQQQQ", KEY, 0, 4096, 5, 1) + b"u" * 16
                    + struct.pack("<HBBI", 1, 2, 6, 1) + text(b"one")
-                   + text(b"tcp") + text(b"\2\0\0\1") + text(b"ext4") + MAC)
+                   + text(b"tcp") + text(b"\2\0\0\1") + text(b"ext4")
+                   + struct.pack("<QQ", 300, 1) + MAC)
 LIST = setup_msg(67, struct.pack("<H", 2) + b"".join(
     struct.pack("<QBB", 4096, 2, 6) + text(n) for n in (b"one", b"two")) + MAC)
 ERROR = setup_msg(127, struct.pack("<I", 4) + text(b"no such pool") + MAC)
 GET = setup_msg(2, b"c" * 32 + text(b"one") + MAC)
 NONE = setup_msg(2, b"c" * 32 + text(b"three") + MAC)
 GET_LIST = setup_msg(3, b"c" * 32 + text(b"") + MAC)
+LENGTH = setup_msg(4, b"c" * 32 + text(b"one") + struct.pack("<Q", 9) + MAC)
+OPEN = setup_msg(5, b"c" * 32 + text(b"one") + struct.pack("<QI", 7, 1) + MAC)
 OTHER = setup_msg(2, b"c" * 32 + text(b"one") + MAC, 2)
 setup = {"decode-%d" % i: b"\0" + m for i, m in enumerate(
-    (CHALLENGE[0], GET, GET_LIST, EXPORT, LIST, ERROR))}
+    (CHALLENGE[0], GET, GET_LIST, EXPORT, LIST, ERROR, LENGTH, OPEN))}
 # Longer than the reader's room for it.
 LONG_NAME = setup_msg(2, b"c" * 32 + text(b"x" * 300) + MAC)
 LONG_ADDR = EXPORT.replace(text(b"\2\0\0\1"), text(b"a" * 200))
 LONG_ADDR = setup_msg(66, LONG_ADDR[16:])
 setup["long-name"] = b"\0" + LONG_NAME
 setup["long-addr"] = b"\0" + LONG_ADDR
-for i, m in enumerate((GET, GET_LIST, NONE, OTHER)):
+for i, m in enumerate((GET, GET_LIST, NONE, OTHER, LENGTH, OPEN)):
     setup["open-%d" % i] = b"\1\0" + m
     setup["proved-%d" % i] = b"\7\5" + m
 setup["unproved"] = b"\3\0" + GET

@@ -3,7 +3,9 @@ mpi_tests = fabtests/integration/durable.sh fabtests/integration/openmpi.sh \
 	fabtests/integration/persist.sh
 TESTS += $(mpi_tests)
 EXTRA_DIST += $(mpi_tests) fabtests/integration/mpi.sh \
-	fabtests/integration/lives.sh \
+	fabtests/integration/databases.py \
+	fabtests/integration/databases.sh fabtests/integration/nbd_kernels.sh \
+	fabtests/integration/storage_recipes.sh fabtests/integration/lives.sh \
 	fabtests/integration/mpich_rma.sh \
 	fabtests/integration/kills.sh fabtests/integration/mixed.c \
 	fabtests/integration/mixed.h fabtests/integration/mixed_direct.c \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * An MPI program that commits explicitly by ofi_rpmem_mpi.h: rank 0 puts
+ * An MPI program that commits explicitly by mpi_window.h: rank 0 puts
  * records into rank 1's window on a file, a few at a time, and notes them when
  * they are durable. Rank 1 stores some itself, and is killed.
  */
@@ -11,7 +11,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include <ofi_rpmem_mpi.h>
+#include "docs/examples/mpi_window.h"
 
 #include "mpi_test.h"
 
@@ -31,7 +31,7 @@ static void die(int sig)
 	kill(getpid(), SIGKILL);
 }
 
-static void must(int ret, const struct rpmem_mpi_win *w, const char *what)
+static void must(int ret, const struct mpi_window *w, const char *what)
 {
 	if (!ret)
 		return;
@@ -47,19 +47,18 @@ static void note(int fd, unsigned int i)
 }
 
 /* Store records locally, without a put: a commit covers them, too. */
-static void store_local(struct rpmem_mpi_win *w, uint8_t *pool, int fd,
-			bool bare)
+static void store_local(struct mpi_window *w, uint8_t *pool, int fd, bool bare)
 {
 	for (unsigned int i = 0; i < LOCAL; i++) {
 		fill(pool + i * SLOT, SLOT, 1, i);
 		if (!bare)
-			must(rpmem_mpi_win_persist(w, 1, i * SLOT, SLOT), w,
+			must(mpi_window_persist(w, 1, i * SLOT, SLOT), w,
 			     "persist here");
 		note(fd, i);
 	}
 }
 
-static void put_records(struct rpmem_mpi_win *w, int fd, bool bare)
+static void put_records(struct mpi_window *w, int fd, bool bare)
 {
 	for (unsigned int i = LOCAL; i + BATCH <= SLOTS; i += BATCH) {
 		/* Many puts are in flight when the commit of all is called. */
@@ -71,26 +70,26 @@ static void put_records(struct rpmem_mpi_win *w, int fd, bool bare)
 		if (bare)
 			MPI_Win_flush(1, w->win);
 		else
-			must(rpmem_mpi_win_persist(w, 1, (MPI_Aint)i * SLOT,
-						   BATCH * SLOT),
+			must(mpi_window_persist(w, 1, (MPI_Aint)i * SLOT,
+						BATCH * SLOT),
 			     w, "persist");
 		for (unsigned int k = i; k < i + BATCH; k++)
 			note(fd, k);
 	}
 }
 
-static void refusals(struct rpmem_mpi_win *w)
+static void refusals(struct mpi_window *w)
 {
-	EXPECT(rpmem_mpi_win_persist(w, 2, 0, 1) == -FI_EINVAL, "no such rank");
-	EXPECT(rpmem_mpi_win_persist(w, -1, 0, 1) == -FI_EINVAL, "nor that");
-	EXPECT(rpmem_mpi_win_persist(w, 0, 0, 1) == -FI_EINVAL,
+	EXPECT(mpi_window_persist(w, 2, 0, 1) == -FI_EINVAL, "no such rank");
+	EXPECT(mpi_window_persist(w, -1, 0, 1) == -FI_EINVAL, "nor that");
+	EXPECT(mpi_window_persist(w, 0, 0, 1) == -FI_EINVAL,
 	       "a rank without memory");
-	EXPECT(rpmem_mpi_win_persist(w, 1, 0, 0) == -FI_EINVAL, "nothing");
-	EXPECT(rpmem_mpi_win_persist(w, 1, SLOTS * SLOT, 1) == -FI_EINVAL,
+	EXPECT(mpi_window_persist(w, 1, 0, 0) == -FI_EINVAL, "nothing");
+	EXPECT(mpi_window_persist(w, 1, SLOTS * SLOT, 1) == -FI_EINVAL,
 	       "behind the end");
-	EXPECT(rpmem_mpi_win_persist(w, 1, SLOTS * SLOT - 8, 9) == -FI_EINVAL,
+	EXPECT(mpi_window_persist(w, 1, SLOTS * SLOT - 8, 9) == -FI_EINVAL,
 	       "across the end");
-	EXPECT(rpmem_mpi_win_persist(w, 1, (MPI_Aint)1 << 62, 8) == -FI_EINVAL,
+	EXPECT(mpi_window_persist(w, 1, (MPI_Aint)1 << 62, 8) == -FI_EINVAL,
 	       "far behind it");
 }
 
@@ -125,7 +124,7 @@ static uint8_t *map_pool(const char *path)
 
 int main(int argc, char **argv)
 {
-	struct rpmem_mpi_win w;
+	struct mpi_window w;
 	uint8_t *pool = NULL;
 	int fd, ret;
 	bool bare;
@@ -143,7 +142,7 @@ int main(int argc, char **argv)
 		pool = map_pool(argv[1]);
 	MPI_Win_create(pool, pool ? SLOTS * SLOT : 0, 1, MPI_INFO_NULL,
 		       MPI_COMM_WORLD, &win);
-	ret = rpmem_mpi_win_durable(win, MPI_COMM_WORLD, &w);
+	ret = mpi_window_open(win, MPI_COMM_WORLD, &w);
 	if (ret) {
 		/*
 		 * The error is reported on every rank, not only on the owner of
@@ -180,7 +179,7 @@ int main(int argc, char **argv)
 	if (!rank)
 		put_records(&w, fd, bare);
 	MPI_Win_unlock_all(win);
-	rpmem_mpi_win_forget(&w);
+	mpi_window_close(&w);
 	MPI_Win_free(&win);
 	return end();
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# ofi_rpmem_mpi.h: records behind rpmem_mpi_win_persist() survive a SIGKILL of
+# docs/examples/mpi_window.h: records behind mpi_window_persist() survive a SIGKILL of
 # their rank and a power cut; without the call, or with the flush left out,
-# records must be lost. The man page's example runs, too.
+# records must be lost. The example program runs, too.
 set -u
 
 # shellcheck source=fabtests/integration/mpi.sh
@@ -12,7 +12,7 @@ set -u
 # compile NAME SOURCE
 compile() {
 	# shellcheck disable=SC2046
-	mpicc -O2 -g -Wall -Wextra -Werror -I"$srcdir/include" -o "$here/$1" \
+	mpicc -O2 -g -Wall -Wextra -Werror -I"$srcdir" -I"$srcdir/include" -o "$here/$1" \
 		"$2" $(pkg-config --cflags --libs libfabric) || exit 99
 }
 compile persist "$srcdir/fabtests/integration/persist.c"
@@ -72,21 +72,16 @@ chmod 600 "$here/operator"
 refused "a window on a disk that loses its caches" "$here/pool" \
 	FI_OFI_RPMEM_OPERATOR="$here/operator"
 
-# The man page's example, as printed.
-awk '/^\.Sh / { on = ($2 == "EXAMPLES") }
-	on && /^\.Bd -literal$/ { text = 1; next }
-	/^\.Ed/ { text = 0 }
-	text { gsub(/\\e/, "\\"); print }' \
-	"$srcdir/man/rpmem_mpi_win_durable.3" >"$here/example.c"
-compile example "$here/example.c"
+# The example program.
+compile example "$srcdir/docs/examples/mpi_window.c"
 fallocate -l 1M "$here/window"
 readme 2 "$here/example $here/window" >"$here/commands"
 if timeout 60 bash "$here/commands" >"$here/log" 2>&1 </dev/null &&
 	grep -q 'durable in rank 1' "$here/log" &&
 	[ "$(head -c 6 "$here/window")" = record ]; then
-	ok "the man page's example runs"
+	ok "the example program runs"
 else
-	not_ok "the man page's example"
+	not_ok "the example program"
 	grep -v '<info>' "$here/log" | tail -20
 fi
 echo "1..$mpi_count"

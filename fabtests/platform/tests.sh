@@ -8,8 +8,8 @@ set -u -o pipefail
 
 long=${1:+1}
 passed=0 failed=0 skipped=0
-# shellcheck source=util/tally.sh
-. /src/util/tally.sh
+# shellcheck source=fabtests/tally.sh
+. /src/fabtests/tally.sh
 # shellcheck source=util/trust.sh
 . /src/util/trust.sh
 
@@ -146,13 +146,13 @@ upstream() {
 	[ -x /fabtests/bin/runfabtests.sh ] ||
 		{ skip "upstream's fabtests" "--fabtests does not say where"; return; }
 	export FI_PROVIDER_PATH=$PWD/prov/rpmem/.libs
-	if /src/util/fabtests.sh --prefix /fabtests --set quick >quick.log 2>&1; then
+	if /src/fabtests/upstream.sh --prefix /fabtests --set quick >quick.log 2>&1; then
 		ok "upstream, quick: $(tail -1 quick.log)"
 	else
 		not_ok "upstream, quick" quick.log
 	fi
 	# Connected endpoints of the provider, not of the base.
-	if FI_OFI_RPMEM_COMMIT_WRITES=1 /src/util/fabtests.sh --prefix /fabtests \
+	if FI_OFI_RPMEM_COMMIT_WRITES=1 /src/fabtests/upstream.sh --prefix /fabtests \
 		--set functional,short --test msg >msg.log 2>&1; then
 		ok "upstream, connected: $(tail -1 msg.log)"
 	else

@@ -2,347 +2,207 @@
 if HAVE_CRITERION
 EXTRA_DIST += fabtests/unit/plain/criterion/criterion.h
 unit_ldadd = prov/core/libcore.la $(CRITERION_LIBS)
+# A program without LDADD or SOURCES is made of its .c file and these.
+LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_status
-TESTS += fabtests/unit/test_status
-fabtests_unit_test_status_SOURCES = fabtests/unit/test_status.c
+unit_tests += fabtests/unit/test_status
 fabtests_unit_test_status_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcdir)"'
-fabtests_unit_test_status_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_status_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_samples
-TESTS += fabtests/unit/test_samples
-fabtests_unit_test_samples_SOURCES = fabtests/unit/test_samples.c
-fabtests_unit_test_samples_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_samples_LDADD = util/libutil.la $(CRITERION_LIBS)
+unit_tests += fabtests/unit/test_samples
+fabtests_unit_test_samples_LDADD = fabtests/benchmarks/librivals.la \
+	util/libutil.la $(PMEM2_LIBS) $(FABRIC_LIBS) $(CRITERION_LIBS) -lm
 
-check_PROGRAMS += fabtests/unit/test_info_advice
-TESTS += fabtests/unit/test_info_advice
+unit_tests += fabtests/unit/test_info_advice
 fabtests_unit_test_info_advice_SOURCES = fabtests/unit/test_info_advice.c \
 	util/info_advice.c util/info_host.c
-fabtests_unit_test_info_advice_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS) $(JANSSON_CFLAGS)
+fabtests_unit_test_info_advice_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 fabtests_unit_test_info_advice_LDADD = util/libutil.la prov/core/libcore.la \
 	$(FABRIC_LIBS) $(JANSSON_LIBS) $(CRITERION_LIBS)
 
 method_rig = fabtests/unit/method_rig.c fabtests/unit/method_rig.h
 
-check_PROGRAMS += fabtests/unit/test_method
-TESTS += fabtests/unit/test_method
+unit_tests += fabtests/unit/test_method
 fabtests_unit_test_method_SOURCES = fabtests/unit/test_method.c $(method_rig)
 fabtests_unit_test_method_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcdir)"'
-fabtests_unit_test_method_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_method_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_method_force
-TESTS += fabtests/unit/test_method_force
+unit_tests += fabtests/unit/test_method_force
 fabtests_unit_test_method_force_SOURCES = fabtests/unit/test_method_force.c $(method_rig)
-fabtests_unit_test_method_force_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_method_force_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_cost
-TESTS += fabtests/unit/test_cost
+unit_tests += fabtests/unit/test_cost
 fabtests_unit_test_cost_SOURCES = fabtests/unit/test_cost.c $(method_rig)
 fabtests_unit_test_cost_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcdir)"'
-fabtests_unit_test_cost_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_cost_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_cost_file
-TESTS += fabtests/unit/test_cost_file
-fabtests_unit_test_cost_file_SOURCES = fabtests/unit/test_cost_file.c
-fabtests_unit_test_cost_file_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_cost_file_LDADD = $(unit_ldadd)
+unit_tests += fabtests/unit/test_cost_file
 
-check_PROGRAMS += fabtests/unit/test_method_advice
-TESTS += fabtests/unit/test_method_advice
-fabtests_unit_test_method_advice_SOURCES = fabtests/unit/test_method_advice.c
-fabtests_unit_test_method_advice_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_method_advice_LDADD = $(unit_ldadd)
+unit_tests += fabtests/unit/test_method_advice
 
 wire_rig = fabtests/unit/wire_rig.c fabtests/unit/wire_rig.h \
 	fabtests/unit/seeded.h
 
-check_PROGRAMS += fabtests/unit/test_wire
-TESTS += fabtests/unit/test_wire
+unit_tests += fabtests/unit/test_wire
 fabtests_unit_test_wire_SOURCES = fabtests/unit/test_wire.c $(wire_rig)
-fabtests_unit_test_wire_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_wire_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_ring
-TESTS += fabtests/unit/test_ring
-fabtests_unit_test_ring_SOURCES = fabtests/unit/test_ring.c
-fabtests_unit_test_ring_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_ring_LDADD = $(unit_ldadd)
+unit_tests += fabtests/unit/test_ring fabtests/unit/test_spin \
+	fabtests/unit/test_wire_pack
 
-check_PROGRAMS += fabtests/unit/test_spin
-TESTS += fabtests/unit/test_spin
-fabtests_unit_test_spin_SOURCES = fabtests/unit/test_spin.c
-fabtests_unit_test_spin_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_spin_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_wire_pack
-TESTS += fabtests/unit/test_wire_pack
-fabtests_unit_test_wire_pack_SOURCES = fabtests/unit/test_wire_pack.c
-fabtests_unit_test_wire_pack_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_wire_pack_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_wire_refuse
-TESTS += fabtests/unit/test_wire_refuse
+unit_tests += fabtests/unit/test_wire_refuse
 fabtests_unit_test_wire_refuse_SOURCES = fabtests/unit/test_wire_refuse.c $(wire_rig)
-fabtests_unit_test_wire_refuse_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_wire_refuse_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_wire_rendezvous
-TESTS += fabtests/unit/test_wire_rendezvous
-fabtests_unit_test_wire_rendezvous_SOURCES = fabtests/unit/test_wire_rendezvous.c
-fabtests_unit_test_wire_rendezvous_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_wire_rendezvous_LDADD = $(unit_ldadd)
+unit_tests += fabtests/unit/test_wire_rendezvous fabtests/unit/test_wire_desc \
+	fabtests/unit/test_deferred fabtests/unit/test_remote fabtests/unit/test_key
 
-check_PROGRAMS += fabtests/unit/test_wire_desc
-TESTS += fabtests/unit/test_wire_desc
-fabtests_unit_test_wire_desc_SOURCES = fabtests/unit/test_wire_desc.c fabtests/unit/seeded.h
-fabtests_unit_test_wire_desc_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_wire_desc_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_deferred
-TESTS += fabtests/unit/test_deferred
-fabtests_unit_test_deferred_SOURCES = fabtests/unit/test_deferred.c
-fabtests_unit_test_deferred_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_deferred_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_remote
-TESTS += fabtests/unit/test_remote
-fabtests_unit_test_remote_SOURCES = fabtests/unit/test_remote.c
-fabtests_unit_test_remote_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_remote_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_key
-TESTS += fabtests/unit/test_key
-fabtests_unit_test_key_SOURCES = fabtests/unit/test_key.c
-fabtests_unit_test_key_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_key_LDADD = $(unit_ldadd)
-
-check_PROGRAMS += fabtests/unit/test_protocol
-TESTS += fabtests/unit/test_protocol
-fabtests_unit_test_protocol_SOURCES = fabtests/unit/test_protocol.c
+unit_tests += fabtests/unit/test_protocol
 fabtests_unit_test_protocol_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcdir)"'
-fabtests_unit_test_protocol_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_protocol_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_ranges
-TESTS += fabtests/unit/test_ranges
-fabtests_unit_test_ranges_SOURCES = fabtests/unit/test_ranges.c fabtests/unit/seeded.h
-fabtests_unit_test_ranges_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_ranges_LDADD = $(unit_ldadd)
+unit_tests += fabtests/unit/test_ranges
 fabtests_unit_test_ranges_LDFLAGS = -Wl,--wrap=realloc
 
-check_PROGRAMS += fabtests/unit/test_batch
-TESTS += fabtests/unit/test_batch
-fabtests_unit_test_batch_SOURCES = fabtests/unit/test_batch.c
-fabtests_unit_test_batch_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+unit_tests += fabtests/unit/test_journal
+fabtests_unit_test_journal_SOURCES = fabtests/unit/test_journal.c \
+	util/libpool/journal.c fabtests/unit/seeded.h
+fabtests_unit_test_journal_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
+fabtests_unit_test_journal_LDADD = $(CRITERION_LIBS)
+
+unit_tests += fabtests/unit/test_pool_work
+fabtests_unit_test_pool_work_SOURCES = fabtests/unit/test_pool_work.c \
+	fabtests/unit/pool_target.c fabtests/unit/pool_target.h \
+	fabtests/unit/seeded.h util/libpool/error.c util/libpool/journal.c \
+	util/libpool/wait.c util/libpool/work.c util/text.c
+fabtests_unit_test_pool_work_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
+fabtests_unit_test_pool_work_LDADD = $(CRITERION_LIBS) $(FABRIC_LIBS)
+
+unit_tests += fabtests/unit/test_batch
 fabtests_unit_test_batch_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 fabtests_unit_test_batch_LDFLAGS = -Wl,--wrap=realloc -Wl,--wrap=calloc
 
-check_PROGRAMS += fabtests/unit/test_log
-TESTS += fabtests/unit/test_log
-fabtests_unit_test_log_SOURCES = fabtests/unit/test_log.c
-fabtests_unit_test_log_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_log_LDADD = $(unit_ldadd)
+unit_tests += fabtests/unit/test_log
 
-check_PROGRAMS += fabtests/unit/test_region
-TESTS += fabtests/unit/test_region
-fabtests_unit_test_region_SOURCES = fabtests/unit/test_region.c
-fabtests_unit_test_region_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_region_LDADD = $(unit_ldadd)
+unit_tests += fabtests/unit/test_region
 
 pmem_rig = fabtests/unit/pmem_rig.c fabtests/unit/pmem_rig.h
 
-check_PROGRAMS += fabtests/unit/test_pmem
-TESTS += fabtests/unit/test_pmem
+unit_tests += fabtests/unit/test_pmem
 fabtests_unit_test_pmem_SOURCES = fabtests/unit/test_pmem.c $(pmem_rig)
-fabtests_unit_test_pmem_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_pmem_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
-check_PROGRAMS += fabtests/unit/test_pmem_library
-TESTS += fabtests/unit/test_pmem_library
+unit_tests += fabtests/unit/test_pmem_library
 fabtests_unit_test_pmem_library_SOURCES = fabtests/unit/test_pmem_library.c \
 	$(pmem_rig)
-fabtests_unit_test_pmem_library_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_pmem_library_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 fabtests_unit_test_pmem_library_LDFLAGS = \
 	-Wl,--wrap=pmem2_source_from_anon,--wrap=pmem2_source_delete \
 	-Wl,--wrap=pmem2_map_from_existing,--wrap=pmem2_map_delete
 
-check_PROGRAMS += fabtests/unit/test_pmem_stays
-TESTS += fabtests/unit/test_pmem_stays
-fabtests_unit_test_pmem_stays_SOURCES = fabtests/unit/test_pmem_stays.c
-fabtests_unit_test_pmem_stays_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+unit_tests += fabtests/unit/test_pmem_stays
 fabtests_unit_test_pmem_stays_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 fabtests_unit_test_pmem_stays_LDFLAGS = -Wl,--wrap=madvise
 
-check_PROGRAMS += fabtests/unit/test_pmem_files
-TESTS += fabtests/unit/test_pmem_files
-fabtests_unit_test_pmem_files_SOURCES = fabtests/unit/test_pmem_files.c
-fabtests_unit_test_pmem_files_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+unit_tests += fabtests/unit/test_pmem_files
 fabtests_unit_test_pmem_files_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 fabtests_unit_test_pmem_files_LDFLAGS = \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=free
 
 # The same code with its fault points compiled in.
-check_PROGRAMS += fabtests/unit/test_pmem_fault
-TESTS += fabtests/unit/test_pmem_fault
+unit_tests += fabtests/unit/test_pmem_fault
 fabtests_unit_test_pmem_fault_SOURCES = fabtests/unit/test_pmem_fault.c \
 	prov/core/pmem.c prov/core/fault.c prov/core/cost.c prov/core/atomic.c
 fabtests_unit_test_pmem_fault_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
-fabtests_unit_test_pmem_fault_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_pmem_fault_LDADD = $(CRITERION_LIBS) $(PMEM2_LIBS)
 
 # statx is wrapped so that an ordinary file can claim to be in DAX state.
 caps_rig = fabtests/unit/caps_rig.c fabtests/unit/caps_rig.h
 
-check_PROGRAMS += fabtests/unit/test_caps
-TESTS += fabtests/unit/test_caps
+unit_tests += fabtests/unit/test_caps
 fabtests_unit_test_caps_SOURCES = fabtests/unit/test_caps.c $(caps_rig)
-fabtests_unit_test_caps_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_caps_LDFLAGS = -Wl,--wrap=statx
-fabtests_unit_test_caps_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_caps_invented
-TESTS += fabtests/unit/test_caps_invented
+unit_tests += fabtests/unit/test_caps_invented
 fabtests_unit_test_caps_invented_SOURCES = fabtests/unit/test_caps_invented.c $(caps_rig)
-fabtests_unit_test_caps_invented_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_caps_invented_LDFLAGS = -Wl,--wrap=statx
-fabtests_unit_test_caps_invented_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_caps_lasts
-TESTS += fabtests/unit/test_caps_lasts
+unit_tests += fabtests/unit/test_caps_lasts
 fabtests_unit_test_caps_lasts_SOURCES = fabtests/unit/test_caps_lasts.c $(caps_rig)
-fabtests_unit_test_caps_lasts_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_caps_lasts_LDFLAGS = -Wl,--wrap=statx
-fabtests_unit_test_caps_lasts_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_caps_all
-TESTS += fabtests/unit/test_caps_all
+unit_tests += fabtests/unit/test_caps_all
 fabtests_unit_test_caps_all_SOURCES = fabtests/unit/test_caps_all.c $(caps_rig)
-fabtests_unit_test_caps_all_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_caps_all_LDFLAGS = -Wl,--wrap=statx
-fabtests_unit_test_caps_all_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_caps_nic
-TESTS += fabtests/unit/test_caps_nic
+unit_tests += fabtests/unit/test_caps_nic
 fabtests_unit_test_caps_nic_SOURCES = fabtests/unit/test_caps_nic.c $(caps_rig)
-fabtests_unit_test_caps_nic_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_caps_nic_LDFLAGS = -Wl,--wrap=statx
-fabtests_unit_test_caps_nic_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_operator
-TESTS += fabtests/unit/test_operator
+unit_tests += fabtests/unit/test_operator
 fabtests_unit_test_operator_SOURCES = fabtests/unit/test_operator.c $(caps_rig)
-fabtests_unit_test_operator_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_operator_LDFLAGS = -Wl,--wrap=statx
-fabtests_unit_test_operator_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_caps_stated
-TESTS += fabtests/unit/test_caps_stated
+unit_tests += fabtests/unit/test_caps_stated
 fabtests_unit_test_caps_stated_SOURCES = fabtests/unit/test_caps_stated.c $(caps_rig)
-fabtests_unit_test_caps_stated_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_caps_stated_LDFLAGS = -Wl,--wrap=statx
-fabtests_unit_test_caps_stated_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_pool
-TESTS += fabtests/unit/test_pool
-fabtests_unit_test_pool_SOURCES = fabtests/unit/test_pool.c
-fabtests_unit_test_pool_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+unit_tests += fabtests/unit/test_pool
 fabtests_unit_test_pool_LDADD = util/libutil.la $(CRITERION_LIBS)
 
 setup_rig = fabtests/unit/setup_rig.c fabtests/unit/setup_rig.h
 
-check_PROGRAMS += fabtests/unit/test_setup
-TESTS += fabtests/unit/test_setup
+unit_tests += fabtests/unit/test_setup
 fabtests_unit_test_setup_SOURCES = fabtests/unit/test_setup.c $(setup_rig) \
 	fabtests/unit/seeded.h
-fabtests_unit_test_setup_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_setup_LDADD = util/libutil.la $(CRITERION_LIBS) $(NETTLE_LIBS)
 
-check_PROGRAMS += fabtests/unit/test_setup_server
-TESTS += fabtests/unit/test_setup_server
+unit_tests += fabtests/unit/test_setup_server
 fabtests_unit_test_setup_server_SOURCES = fabtests/unit/test_setup_server.c $(setup_rig)
-fabtests_unit_test_setup_server_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_setup_server_LDADD = util/libutil.la $(CRITERION_LIBS) $(NETTLE_LIBS)
 
 agent_bed = fabtests/unit/agent_bed.c fabtests/unit/agent_bed.h \
 	fabtests/unit/disk.h fabtests/unit/seeded.h
 
-check_PROGRAMS += fabtests/unit/test_agent_session
-TESTS += fabtests/unit/test_agent_session
+unit_tests += fabtests/unit/test_agent_session
 fabtests_unit_test_agent_session_SOURCES = fabtests/unit/test_agent_session.c $(agent_bed)
-fabtests_unit_test_agent_session_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_session_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
 # Sessions and an agent, joined by connections that break.
-check_PROGRAMS += fabtests/unit/test_both
-TESTS += fabtests/unit/test_both
+unit_tests += fabtests/unit/test_both
 fabtests_unit_test_both_SOURCES = fabtests/unit/test_both.c \
 	fabtests/unit/both_world.c fabtests/unit/both_world.h \
 	fabtests/unit/leaks.h fabtests/unit/seeded.h
-fabtests_unit_test_both_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_both_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
-check_PROGRAMS += fabtests/unit/test_atomic
-TESTS += fabtests/unit/test_atomic
-fabtests_unit_test_atomic_SOURCES = fabtests/unit/test_atomic.c
-fabtests_unit_test_atomic_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+unit_tests += fabtests/unit/test_atomic
 fabtests_unit_test_atomic_LDADD = $(unit_ldadd) -lm
 
-check_PROGRAMS += fabtests/unit/test_agent
-TESTS += fabtests/unit/test_agent
+unit_tests += fabtests/unit/test_agent
 fabtests_unit_test_agent_SOURCES = fabtests/unit/test_agent.c $(agent_bed)
-fabtests_unit_test_agent_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
-check_PROGRAMS += fabtests/unit/test_agent_effects
-TESTS += fabtests/unit/test_agent_effects
+unit_tests += fabtests/unit/test_agent_effects
 fabtests_unit_test_agent_effects_SOURCES = fabtests/unit/test_agent_effects.c $(agent_bed)
-fabtests_unit_test_agent_effects_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_effects_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
-check_PROGRAMS += fabtests/unit/test_agent_store
-TESTS += fabtests/unit/test_agent_store
+unit_tests += fabtests/unit/test_agent_store
 fabtests_unit_test_agent_store_SOURCES = fabtests/unit/test_agent_store.c $(agent_bed)
-fabtests_unit_test_agent_store_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_store_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
-check_PROGRAMS += fabtests/unit/test_agent_scarce
-TESTS += fabtests/unit/test_agent_scarce
+unit_tests += fabtests/unit/test_agent_scarce
 fabtests_unit_test_agent_scarce_SOURCES = fabtests/unit/test_agent_scarce.c $(agent_bed)
-fabtests_unit_test_agent_scarce_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_scarce_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 fabtests_unit_test_agent_scarce_LDFLAGS = \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=pthread_create
 
-check_PROGRAMS += fabtests/unit/test_agent_local
-TESTS += fabtests/unit/test_agent_local
+unit_tests += fabtests/unit/test_agent_local
 fabtests_unit_test_agent_local_SOURCES = fabtests/unit/test_agent_local.c $(agent_bed)
-fabtests_unit_test_agent_local_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_agent_local_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
-check_PROGRAMS += fabtests/unit/test_agent_made
-TESTS += fabtests/unit/test_agent_made
-fabtests_unit_test_agent_made_SOURCES = fabtests/unit/test_agent_made.c
-fabtests_unit_test_agent_made_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+unit_tests += fabtests/unit/test_agent_made
 fabtests_unit_test_agent_made_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 fabtests_unit_test_agent_made_LDFLAGS = -Wl,--wrap=calloc,--wrap=free \
 	-Wl,--wrap=pthread_mutex_init,--wrap=pthread_mutex_destroy
 
-check_PROGRAMS += fabtests/unit/test_worker
-TESTS += fabtests/unit/test_worker
+unit_tests += fabtests/unit/test_worker
 fabtests_unit_test_worker_SOURCES = fabtests/unit/test_worker.c $(agent_bed)
-fabtests_unit_test_worker_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_worker_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
-check_PROGRAMS += fabtests/unit/test_worker_alone
-TESTS += fabtests/unit/test_worker_alone
-fabtests_unit_test_worker_alone_SOURCES = fabtests/unit/test_worker_alone.c
-fabtests_unit_test_worker_alone_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+unit_tests += fabtests/unit/test_worker_alone
 fabtests_unit_test_worker_alone_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 fabtests_unit_test_worker_alone_LDFLAGS = \
 	-Wl,--wrap=pthread_mutex_init,--wrap=pthread_mutex_destroy \
@@ -353,89 +213,56 @@ fabtests_unit_test_worker_alone_LDFLAGS = \
 session_bed = fabtests/unit/session_bed.c fabtests/unit/session_bed.h \
 	fabtests/unit/leaks.h
 
-check_PROGRAMS += fabtests/unit/test_session
-TESTS += fabtests/unit/test_session
+unit_tests += fabtests/unit/test_session
 fabtests_unit_test_session_SOURCES = fabtests/unit/test_session.c $(session_bed)
-fabtests_unit_test_session_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_session_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_session_batch
-TESTS += fabtests/unit/test_session_batch
+unit_tests += fabtests/unit/test_session_batch
 fabtests_unit_test_session_batch_SOURCES = fabtests/unit/test_session_batch.c $(session_bed)
-fabtests_unit_test_session_batch_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_session_batch_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_session_commit
-TESTS += fabtests/unit/test_session_commit
+unit_tests += fabtests/unit/test_session_commit
 fabtests_unit_test_session_commit_SOURCES = fabtests/unit/test_session_commit.c $(session_bed)
-fabtests_unit_test_session_commit_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_session_commit_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_session_memory
-TESTS += fabtests/unit/test_session_memory
+unit_tests += fabtests/unit/test_session_memory
 fabtests_unit_test_session_memory_SOURCES = fabtests/unit/test_session_memory.c $(session_bed)
-fabtests_unit_test_session_memory_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_session_memory_LDADD = $(unit_ldadd)
 fabtests_unit_test_session_memory_LDFLAGS = \
 	-Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc
 
-check_PROGRAMS += fabtests/unit/test_session_op
-TESTS += fabtests/unit/test_session_op
+unit_tests += fabtests/unit/test_session_op
 fabtests_unit_test_session_op_SOURCES = fabtests/unit/test_session_op.c $(session_bed)
-fabtests_unit_test_session_op_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_session_op_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_session_order
-TESTS += fabtests/unit/test_session_order
+unit_tests += fabtests/unit/test_session_order
 fabtests_unit_test_session_order_SOURCES = fabtests/unit/test_session_order.c $(session_bed)
-fabtests_unit_test_session_order_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_session_order_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_session_poison
-TESTS += fabtests/unit/test_session_poison
+unit_tests += fabtests/unit/test_session_poison
 fabtests_unit_test_session_poison_SOURCES = fabtests/unit/test_session_poison.c $(session_bed)
 fabtests_unit_test_session_poison_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcdir)"'
-fabtests_unit_test_session_poison_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_session_poison_LDADD = $(unit_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_session_world
-TESTS += fabtests/unit/test_session_world
+unit_tests += fabtests/unit/test_session_world
 fabtests_unit_test_session_world_SOURCES = fabtests/unit/test_session_world.c $(session_bed) \
 	fabtests/unit/seeded.h
-fabtests_unit_test_session_world_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_session_world_LDADD = $(unit_ldadd)
 
 # The verdicts that the crash matrix uses.
-check_PROGRAMS += fabtests/unit/test_verdicts
-TESTS += fabtests/unit/test_verdicts
+unit_tests += fabtests/unit/test_verdicts
 fabtests_unit_test_verdicts_SOURCES = fabtests/unit/test_verdicts.c \
 	fabtests/fault/verdicts.c fabtests/fault/verdicts.h
 fabtests_unit_test_verdicts_CPPFLAGS = $(AM_CPPFLAGS) \
 	-I$(top_srcdir)/fabtests -DRP_SRCDIR='"$(abs_top_srcdir)"'
-fabtests_unit_test_verdicts_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
-fabtests_unit_test_verdicts_LDADD = $(unit_ldadd)
 EXTRA_DIST += fabtests/fault/verdicts.tsv fabtests/fault/forbidden_pairs
 
 # The simulator's memory, which shares nothing with prov/core.
-check_PROGRAMS += fabtests/unit/test_model
-TESTS += fabtests/unit/test_model
+unit_tests += fabtests/unit/test_model
 fabtests_unit_test_model_SOURCES = fabtests/unit/test_model.c \
 	fabtests/unit/model_rig.h fabtests/unit/seeded.h
-fabtests_unit_test_model_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_model_LDADD = prov/pmsim/libmodel.la $(CRITERION_LIBS)
 
-check_PROGRAMS += fabtests/unit/test_model_dma
-TESTS += fabtests/unit/test_model_dma
+unit_tests += fabtests/unit/test_model_dma
 fabtests_unit_test_model_dma_SOURCES = fabtests/unit/test_model_dma.c \
 	fabtests/unit/model_rig.h fabtests/unit/seeded.h
-fabtests_unit_test_model_dma_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_model_dma_LDADD = prov/pmsim/libmodel.la $(CRITERION_LIBS)
 
-check_PROGRAMS += fabtests/unit/test_model_oracle
-TESTS += fabtests/unit/test_model_oracle
+unit_tests += fabtests/unit/test_model_oracle
 fabtests_unit_test_model_oracle_SOURCES = fabtests/unit/test_model_oracle.c \
 	fabtests/unit/seeded.h
-fabtests_unit_test_model_oracle_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_model_oracle_LDADD = prov/pmsim/libmodel.la $(CRITERION_LIBS)
 
 # The simulated fabric, opened as any provider is, with and without ofi_rpmem.
@@ -447,55 +274,41 @@ sim_rig = fabtests/unit/sim_node.c fabtests/unit/sim_node.h \
 	fabtests/unit/sim_pair.c fabtests/unit/sim_pair.h \
 	fabtests/unit/leaks.h
 
-check_PROGRAMS += fabtests/unit/test_pmsim
-TESTS += fabtests/unit/test_pmsim
+unit_tests += fabtests/unit/test_pmsim
 fabtests_unit_test_pmsim_SOURCES = fabtests/unit/test_pmsim.c $(sim_rig)
 fabtests_unit_test_pmsim_CPPFLAGS = $(sim_cppflags)
-fabtests_unit_test_pmsim_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_pmsim_LDADD = $(sim_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_pmsim_msg
-TESTS += fabtests/unit/test_pmsim_msg
+unit_tests += fabtests/unit/test_pmsim_msg
 fabtests_unit_test_pmsim_msg_SOURCES = fabtests/unit/test_pmsim_msg.c $(sim_rig)
 fabtests_unit_test_pmsim_msg_CPPFLAGS = $(sim_cppflags)
-fabtests_unit_test_pmsim_msg_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_pmsim_msg_LDADD = $(sim_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_pmsim_rma
-TESTS += fabtests/unit/test_pmsim_rma
+unit_tests += fabtests/unit/test_pmsim_rma
 fabtests_unit_test_pmsim_rma_SOURCES = fabtests/unit/test_pmsim_rma.c $(sim_rig)
 fabtests_unit_test_pmsim_rma_CPPFLAGS = $(sim_cppflags)
-fabtests_unit_test_pmsim_rma_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_pmsim_rma_LDADD = $(sim_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_pmsim_break
-TESTS += fabtests/unit/test_pmsim_break
+unit_tests += fabtests/unit/test_pmsim_break
 fabtests_unit_test_pmsim_break_SOURCES = fabtests/unit/test_pmsim_break.c $(sim_rig)
 fabtests_unit_test_pmsim_break_CPPFLAGS = $(sim_cppflags)
-fabtests_unit_test_pmsim_break_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_pmsim_break_LDADD = $(sim_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_pmsim_nic
-TESTS += fabtests/unit/test_pmsim_nic
+unit_tests += fabtests/unit/test_pmsim_nic
 fabtests_unit_test_pmsim_nic_SOURCES = fabtests/unit/test_pmsim_nic.c $(sim_rig)
 fabtests_unit_test_pmsim_nic_CPPFLAGS = $(sim_cppflags)
-fabtests_unit_test_pmsim_nic_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_pmsim_nic_LDADD = $(sim_ldadd)
 
 # Private connections, both ends in one process, over the loopback device.
-check_PROGRAMS += fabtests/unit/test_rc
-TESTS += fabtests/unit/test_rc
+unit_tests += fabtests/unit/test_rc
 fabtests_unit_test_rc_SOURCES = fabtests/unit/test_rc.c fabtests/unit/rc_rig.h
-fabtests_unit_test_rc_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_rc_LDADD = prov/rc/librc.la prov/core/libcore.la $(RDMACM_LIBS) \
 	$(FABRIC_LIBS) $(CRITERION_LIBS)
 
-check_PROGRAMS += fabtests/unit/test_rc_tcp
-TESTS += fabtests/unit/test_rc_tcp
+unit_tests += fabtests/unit/test_rc_tcp
 fabtests_unit_test_rc_tcp_SOURCES = fabtests/unit/test_rc_tcp.c \
 	fabtests/unit/rc_rig.h
 fabtests_unit_test_rc_tcp_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/fabtests
-fabtests_unit_test_rc_tcp_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
 fabtests_unit_test_rc_tcp_LDFLAGS = -Wl,--wrap=send -Wl,--wrap=sendmsg
 fabtests_unit_test_rc_tcp_LDADD = prov/rc/librc.la prov/core/libcore.la $(RDMACM_LIBS) \
 	$(FABRIC_LIBS) $(CRITERION_LIBS)
@@ -508,22 +321,19 @@ rc_verbs_rig = fabtests/unit/rc_verbs_rig.c fabtests/unit/rc_verbs_rig.h \
 EXTRA_DIST += $(rc_verbs_rig) fabtests/unit/test_rc_verbs.c \
 	fabtests/unit/test_rc_verbs_cm.c fabtests/unit/test_rc_flush.c
 if HAVE_RDMACM
-check_PROGRAMS += fabtests/unit/test_rc_verbs
-TESTS += fabtests/unit/test_rc_verbs
+unit_tests += fabtests/unit/test_rc_verbs
 fabtests_unit_test_rc_verbs_SOURCES = fabtests/unit/test_rc_verbs.c $(rc_verbs_rig)
-fabtests_unit_test_rc_verbs_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_rc_verbs_CFLAGS = $(AM_CFLAGS)
 fabtests_unit_test_rc_verbs_LDADD = prov/core/libcore.la $(CRITERION_LIBS)
 
-check_PROGRAMS += fabtests/unit/test_rc_verbs_cm
-TESTS += fabtests/unit/test_rc_verbs_cm
+unit_tests += fabtests/unit/test_rc_verbs_cm
 fabtests_unit_test_rc_verbs_cm_SOURCES = fabtests/unit/test_rc_verbs_cm.c $(rc_verbs_rig)
-fabtests_unit_test_rc_verbs_cm_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_rc_verbs_cm_CFLAGS = $(AM_CFLAGS)
 fabtests_unit_test_rc_verbs_cm_LDADD = prov/core/libcore.la $(CRITERION_LIBS)
 
-check_PROGRAMS += fabtests/unit/test_rc_flush
-TESTS += fabtests/unit/test_rc_flush
+unit_tests += fabtests/unit/test_rc_flush
 fabtests_unit_test_rc_flush_SOURCES = fabtests/unit/test_rc_flush.c $(rc_verbs_rig)
-fabtests_unit_test_rc_flush_CFLAGS = $(AM_CFLAGS) $(CRITERION_CFLAGS)
+fabtests_unit_test_rc_flush_CFLAGS = $(AM_CFLAGS)
 fabtests_unit_test_rc_flush_LDADD = prov/core/libcore.la $(CRITERION_LIBS)
 endif
 
@@ -547,76 +357,65 @@ if HAVE_VERBS
 shim_cflags = $(AM_CFLAGS) $(CRITERION_CFLAGS) $(VERBS_CFLAGS)
 shim_ldadd = prov/verbs/libshim.la prov/core/libcore.la $(VERBS_LIBS) $(CRITERION_LIBS)
 
-check_PROGRAMS += fabtests/unit/test_shim_queue
-TESTS += fabtests/unit/test_shim_queue
+unit_tests += fabtests/unit/test_shim_queue
 fabtests_unit_test_shim_queue_SOURCES = fabtests/unit/test_shim_queue.c $(rc_mock)
 fabtests_unit_test_shim_queue_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_queue_LDADD = $(shim_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_shim_cuts
-TESTS += fabtests/unit/test_shim_cuts
+unit_tests += fabtests/unit/test_shim_cuts
 fabtests_unit_test_shim_cuts_SOURCES = fabtests/unit/test_shim_cuts.c $(rc_mock)
 fabtests_unit_test_shim_cuts_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_cuts_LDADD = $(shim_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_shim_agent
-TESTS += fabtests/unit/test_shim_agent
+unit_tests += fabtests/unit/test_shim_agent
 fabtests_unit_test_shim_agent_SOURCES = fabtests/unit/test_shim_agent.c $(rc_mock)
 fabtests_unit_test_shim_agent_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_agent_LDADD = $(shim_ldadd)
 
-check_PROGRAMS += fabtests/unit/test_shim_pipeline
-TESTS += fabtests/unit/test_shim_pipeline
+unit_tests += fabtests/unit/test_shim_pipeline
 fabtests_unit_test_shim_pipeline_SOURCES = fabtests/unit/test_shim_pipeline.c $(rc_mock)
 fabtests_unit_test_shim_pipeline_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_pipeline_LDADD = $(shim_ldadd)
 
 shim_ldflags = -Wl,--wrap=rp_caps_region -Wl,--wrap=rp_pmem_new
 
-check_PROGRAMS += fabtests/unit/test_shim_attach
-TESTS += fabtests/unit/test_shim_attach
+unit_tests += fabtests/unit/test_shim_attach
 fabtests_unit_test_shim_attach_SOURCES = fabtests/unit/test_shim_attach.c $(rc_device)
 fabtests_unit_test_shim_attach_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_attach_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_attach_LDFLAGS = $(shim_ldflags)
 
-check_PROGRAMS += fabtests/unit/test_shim_mr
-TESTS += fabtests/unit/test_shim_mr
+unit_tests += fabtests/unit/test_shim_mr
 fabtests_unit_test_shim_mr_SOURCES = fabtests/unit/test_shim_mr.c $(rc_device)
 fabtests_unit_test_shim_mr_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_mr_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_mr_LDFLAGS = $(shim_ldflags)
 
-check_PROGRAMS += fabtests/unit/test_shim_post
-TESTS += fabtests/unit/test_shim_post
+unit_tests += fabtests/unit/test_shim_post
 fabtests_unit_test_shim_post_SOURCES = fabtests/unit/test_shim_post.c $(rc_device)
 fabtests_unit_test_shim_post_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_post_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_post_LDFLAGS = $(shim_ldflags)
 
-check_PROGRAMS += fabtests/unit/test_shim_target
-TESTS += fabtests/unit/test_shim_target
+unit_tests += fabtests/unit/test_shim_target
 fabtests_unit_test_shim_target_SOURCES = fabtests/unit/test_shim_target.c $(rc_device)
 fabtests_unit_test_shim_target_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_target_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_target_LDFLAGS = $(shim_ldflags)
 
-check_PROGRAMS += fabtests/unit/test_shim_ring
-TESTS += fabtests/unit/test_shim_ring
+unit_tests += fabtests/unit/test_shim_ring
 fabtests_unit_test_shim_ring_SOURCES = fabtests/unit/test_shim_ring.c $(rc_device)
 fabtests_unit_test_shim_ring_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_ring_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_ring_LDFLAGS = $(shim_ldflags)
 
-check_PROGRAMS += fabtests/unit/test_shim_write
-TESTS += fabtests/unit/test_shim_write
+unit_tests += fabtests/unit/test_shim_write
 fabtests_unit_test_shim_write_SOURCES = fabtests/unit/test_shim_write.c $(rc_device)
 fabtests_unit_test_shim_write_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_write_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_write_LDFLAGS = $(shim_ldflags)
 
-check_PROGRAMS += fabtests/unit/test_shim_side
-TESTS += fabtests/unit/test_shim_side
+unit_tests += fabtests/unit/test_shim_side
 fabtests_unit_test_shim_side_SOURCES = fabtests/unit/test_shim_side.c $(rc_device)
 fabtests_unit_test_shim_side_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_side_LDADD = $(shim_ldadd)

@@ -190,9 +190,9 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *p, void *addr, size_t len, int access)
 	 * As the kernel: refuse FLUSH rights without the capability; as rxe:
 	 * refuse persistence for other memory.
 	 */
-	if (((flushes & IBV_RPMEM_ACCESS_FLUSH_GLOBAL) &&
+	if (((flushes & RPMEM_ACCESS_FLUSH_GLOBAL) &&
 	     !(dev.caps & DEV_GLOBAL)) ||
-	    ((flushes & IBV_RPMEM_ACCESS_FLUSH_PERSISTENT) &&
+	    ((flushes & RPMEM_ACCESS_FLUSH_PERSISTENT) &&
 	     (!(dev.caps & DEV_PERSISTENT) ||
 	      dev.facts.memory != RP_MEM_DAX_SYNC))) {
 		errno = EOPNOTSUPP;

@@ -9,6 +9,7 @@
 #include <criterion/criterion.h>
 
 #include "rc_device_priv.h"
+#include "verbs/post.h"
 
 /* --- memory --- */
 
@@ -63,7 +64,7 @@ static unsigned int access_for(const struct dev_wr *w)
 	switch ((int)w->opcode) {
 	case IBV_WC_RDMA_READ:
 		return IBV_ACCESS_REMOTE_READ;
-	case IBV_RPMEM_WC_FLUSH:
+	case RPMEM_WC_FLUSH:
 		return (unsigned int)w->type << 8;
 	default:
 		return IBV_ACCESS_REMOTE_WRITE;
@@ -80,7 +81,7 @@ static enum ibv_wc_status execute(const struct dev_qp *q, struct dev_qp *to,
 		return IBV_WC_REM_INV_REQ_ERR;
 	if (!m || (m->access & needs) != needs)
 		return IBV_WC_REM_ACCESS_ERR;
-	if ((int)w->opcode == IBV_RPMEM_WC_FLUSH && w->level) {
+	if ((int)w->opcode == RPMEM_WC_FLUSH && w->level) {
 		w->addr = (uintptr_t)m->base.addr;
 		w->len = m->base.length;
 	}
@@ -95,14 +96,14 @@ static enum ibv_wc_status execute(const struct dev_qp *q, struct dev_qp *to,
 		local_is_ours(q, w->lkey, w->local, w->len, false);
 		arrive(w->addr, w->local, w->len);
 		break;
-	case IBV_RPMEM_WC_ATOMIC_WRITE:
+	case RPMEM_WC_ATOMIC_WRITE:
 		arrive(w->addr, w->value, w->len);
 		break;
 	default:
 		for (size_t l = 0; l < DEV_BYTES / DEV_LINE; l++) {
 			const uint64_t at = (uintptr_t)dev.pmem + l * DEV_LINE;
 
-			if ((w->type & IBV_RPMEM_FLUSH_PERSISTENT) &&
+			if ((w->type & RPMEM_FLUSH_PERSISTENT) &&
 			    at < w->addr + w->len && at + DEV_LINE > w->addr)
 				dev_write_back(l);
 		}
@@ -377,8 +378,7 @@ static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr,
 static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr,
 		     size_t len, uint8_t type, uint8_t level)
 {
-	struct dev_wr *w =
-		built(ex, IBV_RPMEM_QP_EX_WITH_FLUSH, IBV_RPMEM_WC_FLUSH);
+	struct dev_wr *w = built(ex, RP_QP_EX_WITH_FLUSH, RPMEM_WC_FLUSH);
 
 	w->rkey = rkey;
 	w->addr = addr;
@@ -390,7 +390,7 @@ static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr,
 static void wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr,
 			    const void *value)
 {
-	struct dev_wr *w = built(ex, 1u << 12, IBV_RPMEM_WC_ATOMIC_WRITE);
+	struct dev_wr *w = built(ex, 1u << 12, RPMEM_WC_ATOMIC_WRITE);
 
 	w->rkey = rkey;
 	w->addr = addr;
@@ -425,7 +425,7 @@ void dev_builders(struct dev_qp *q)
 	q->ex.wr_atomic_write = wr_atomic_write;
 	q->ex.wr_complete = wr_complete;
 	q->ex.wr_abort = wr_start;
-	if (q->ops & IBV_RPMEM_QP_EX_WITH_FLUSH)
+	if (q->ops & RP_QP_EX_WITH_FLUSH)
 		q->late.flush = wr_flush;
 }
 

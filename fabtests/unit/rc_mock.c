@@ -94,7 +94,7 @@ static enum ibv_wc_status execute(struct mock *m, const struct mock_wr *w)
 	}
 	while (m->nadapter && !(m->hollow_reads && w->op == MOCK_READ))
 		mock_drain(m);
-	if (w->op == MOCK_FLUSH && (w->type & IBV_RPMEM_FLUSH_PERSISTENT)) {
+	if (w->op == MOCK_FLUSH && (w->type & RPMEM_FLUSH_PERSISTENT)) {
 		size_t from = w->level ? 0 : w->addr - MOCK_AT;
 		size_t to = w->level ? MOCK_BYTES : from + w->len;
 
@@ -112,7 +112,7 @@ static void completed(struct mock *m, const struct mock_wr *w,
 	static const int opcodes[] = {
 		[MOCK_READ] = IBV_WC_RDMA_READ,
 		[MOCK_WRITE] = IBV_WC_RDMA_WRITE,
-		[MOCK_FLUSH] = IBV_RPMEM_WC_FLUSH,
+		[MOCK_FLUSH] = RPMEM_WC_FLUSH,
 		[MOCK_ATOMIC_WRITE] = 9,
 	};
 
@@ -364,7 +364,7 @@ void mock_init_cq(struct mock *m, int entries)
 void mock_fini(struct mock *m)
 {
 	rp_qp_fini(&m->q);
-	cr_assert_eq(ibv_rpmem_detach_cq(m->cq), 0);
+	cr_assert_eq(rpmem_detach_cq(m->cq), 0);
 }
 
 struct rp_desc mock_desc(const struct mock *m)

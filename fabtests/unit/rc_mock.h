@@ -84,7 +84,7 @@ struct mock {
 	struct rp_qp q; /* first: cast */
 	struct ibv_qp qp;
 	struct ibv_cq base;
-	struct ibv_rpmem_cq *cq;
+	struct rpmem_cq *cq;
 	struct rp_end end;
 	bool kept;	     /* the caches persist: eADR */
 	bool cpu;	     /* a CPU places: nothing stays in the adapter */

@@ -13,17 +13,17 @@
 static void end_open(struct pair_end *e, unsigned int ops, unsigned int access,
 		     int cqe, bool sleeps)
 {
-	const struct ibv_rpmem_qp_attr attr = {.send_ops_flags = ops,
-					       .access = access};
+	const struct rpmem_qp_attr attr = {.send_ops_flags = ops,
+					   .access = access};
 
 	if (sleeps)
 		e->channel = ibv_create_comp_channel(dev_pd()->context);
 	e->cq = ibv_create_cq(dev_pd()->context, cqe, NULL, e->channel, 0);
-	e->scq = ibv_rpmem_attach_cq(e->cq);
+	e->scq = rpmem_attach_cq(e->cq);
 	cr_assert(e->scq);
 	e->qp = dev_qp(e->cq, ops);
 	cr_assert(e->qp);
-	e->sqp = ibv_rpmem_attach_qp(e->qp, e->scq, &attr);
+	e->sqp = rpmem_attach_qp(e->qp, e->scq, &attr);
 	cr_assert(e->sqp);
 	e->sqp->wr_flags = IBV_SEND_SIGNALED;
 }
@@ -36,8 +36,8 @@ void pair_open(struct pair *p, const struct pair_attr *attr)
 	end_open(&p->b, attr->ops, attr->access, PAIR_CQE, false);
 	dev_join(p->a.qp, p->b.qp->qp_num, OPEN);
 	dev_join(p->b.qp, p->a.qp->qp_num, OPEN | attr->native);
-	p->mr = ibv_rpmem_reg_mr(dev_pd(), dev.pmem, DEV_BYTES,
-				 (int)(OPEN | attr->access));
+	p->mr = rpmem_reg_mr(dev_pd(), dev.pmem, DEV_BYTES,
+			     (int)(OPEN | attr->access));
 	cr_assert(p->mr, "%s", strerror(errno));
 	p->rkey = p->mr->mr->rkey;
 	p->from_mr = (ibv_reg_mr)(dev_pd(), p->from, sizeof(p->from),
@@ -49,32 +49,32 @@ void pair_open(struct pair *p, const struct pair_attr *attr)
 
 int pair_sides(struct pair *p)
 {
-	struct ibv_rpmem_addr a, b;
+	struct rpmem_qp_desc a, b;
 	int ret;
 
-	cr_assert_eq(ibv_rpmem_get_addr(p->a.sqp, &a), 0);
-	cr_assert_eq(ibv_rpmem_get_addr(p->b.sqp, &b), 0);
+	cr_assert_eq(rpmem_export_qp(p->a.sqp, &a), 0);
+	cr_assert_eq(rpmem_export_qp(p->b.sqp, &b), 0);
 	cr_assert_eq(rp_side_get(a.bytes, &p->sa), 0);
 	cr_assert_eq(rp_side_get(b.bytes, &p->sb), 0);
-	ret = ibv_rpmem_connect(p->a.sqp, &b);
+	ret = rpmem_connect_qp(p->a.sqp, &b);
 	if (!ret)
-		cr_assert_eq(ibv_rpmem_connect(p->b.sqp, &a), 0);
+		cr_assert_eq(rpmem_connect_qp(p->b.sqp, &a), 0);
 	return ret;
 }
 
 void pair_tell(struct pair *p)
 {
-	cr_assert_eq(ibv_rpmem_get_desc(p->mr, p->b.sqp, &p->desc), 0);
-	cr_assert_eq(ibv_rpmem_add_region(p->a.sqp, &p->desc), 0);
+	cr_assert_eq(rpmem_export_mr(p->mr, p->b.sqp, &p->desc), 0);
+	cr_assert_eq(rpmem_import_mr(p->a.sqp, &p->desc, NULL), 0);
 }
 
 static void end_close(struct pair_end *e)
 {
 	if (e->sqp)
-		cr_assert_eq(ibv_rpmem_detach_qp(e->sqp), 0);
+		cr_assert_eq(rpmem_detach_qp(e->sqp), 0);
 	if (e->qp)
 		ibv_destroy_qp(e->qp);
-	cr_assert_eq(ibv_rpmem_detach_cq(e->scq), 0);
+	cr_assert_eq(rpmem_detach_cq(e->scq), 0);
 	ibv_destroy_cq(e->cq);
 	if (e->channel)
 		ibv_destroy_comp_channel(e->channel);
@@ -86,16 +86,16 @@ void pair_close(struct pair *p)
 	end_close(&p->b);
 	ibv_dereg_mr(p->from_mr);
 	if (p->mr)
-		cr_assert_eq(ibv_rpmem_dereg_mr(p->mr), 0);
+		cr_assert_eq(rpmem_dereg_mr(p->mr), 0);
 }
 
 int pair_flush(struct pair *p, uint64_t wr_id, size_t off, size_t len)
 {
 	p->a.sqp->wr_id = wr_id;
-	ibv_rpmem_wr_start(p->a.sqp);
-	ibv_rpmem_wr_flush(p->a.sqp, p->rkey, (uintptr_t)dev.pmem + off, len,
-			   IBV_RPMEM_FLUSH_PERSISTENT, IBV_RPMEM_FLUSH_RANGE);
-	return ibv_rpmem_wr_complete(p->a.sqp);
+	rpmem_wr_start(p->a.sqp);
+	rpmem_wr_flush(p->a.sqp, p->rkey, (uintptr_t)dev.pmem + off, len,
+		       RPMEM_FLUSH_PERSISTENT, RPMEM_FLUSH_RANGE);
+	return rpmem_wr_complete(p->a.sqp);
 }
 
 int pair_write(struct pair *p, uint64_t wr_id, size_t off, size_t len,
@@ -114,19 +114,19 @@ int pair_put(struct pair *p, uint64_t wr_id, size_t off, size_t len,
 
 	memset(bytes, value, len < DEV_BYTES ? len : DEV_BYTES);
 	p->a.sqp->wr_id = wr_id;
-	ibv_rpmem_wr_start(p->a.sqp);
-	ibv_rpmem_wr_write_flush(p->a.sqp, p->rkey, (uintptr_t)dev.pmem + off,
-				 &sge, IBV_RPMEM_FLUSH_PERSISTENT);
-	return ibv_rpmem_wr_complete(p->a.sqp);
+	rpmem_wr_start(p->a.sqp);
+	rpmem_wr_write_flush(p->a.sqp, p->rkey, (uintptr_t)dev.pmem + off, &sge,
+			     RPMEM_FLUSH_PERSISTENT);
+	return rpmem_wr_complete(p->a.sqp);
 }
 
 int pair_store(struct pair *p, uint64_t wr_id, size_t off, uint64_t value)
 {
 	p->a.sqp->wr_id = wr_id;
-	ibv_rpmem_wr_start(p->a.sqp);
-	ibv_rpmem_wr_atomic_write(p->a.sqp, p->rkey, (uintptr_t)dev.pmem + off,
-				  &value);
-	return ibv_rpmem_wr_complete(p->a.sqp);
+	rpmem_wr_start(p->a.sqp);
+	rpmem_wr_atomic_write(p->a.sqp, p->rkey, (uintptr_t)dev.pmem + off,
+			      &value);
+	return rpmem_wr_complete(p->a.sqp);
 }
 
 void pair_next(struct pair *p, uint64_t wr_id, enum ibv_wc_status status,
@@ -138,7 +138,7 @@ void pair_next(struct pair *p, uint64_t wr_id, enum ibv_wc_status status,
 	struct ibv_wc wc;
 	int n, looks = 0;
 
-	while (!(n = ibv_rpmem_poll_cq(p->a.scq, 1, &wc))) {
+	while (!(n = rpmem_poll_cq(p->a.scq, 1, &wc))) {
 		if (!wr_id && ++looks == 30)
 			return;
 		cr_assert(p->sb.target || !wr_id, "%d did not complete",
@@ -158,8 +158,8 @@ void pair_next(struct pair *p, uint64_t wr_id, enum ibv_wc_status status,
 
 const char *pair_method(struct pair *p)
 {
-	struct ibv_rpmem_region_attr a;
+	struct rpmem_region a;
 
-	cr_assert_eq(ibv_rpmem_query_region(p->a.sqp, p->rkey, &a), 0);
+	cr_assert_eq(rp_qp_region(rp_qp_of(p->a.sqp), p->rkey, &a), 0);
 	return a.persistent;
 }

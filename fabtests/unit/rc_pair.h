@@ -4,27 +4,28 @@
 #define RP_RC_PAIR_H
 
 #include "rc_device.h"
+#include "verbs/post.h"
 
 #define PAIR_CQE 64
 #define OPEN                                                                   \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |                    \
 	 IBV_ACCESS_REMOTE_READ)
-#define GLOBAL	   IBV_RPMEM_ACCESS_FLUSH_GLOBAL
-#define PERSISTENT IBV_RPMEM_ACCESS_FLUSH_PERSISTENT
+#define GLOBAL	   RPMEM_ACCESS_FLUSH_GLOBAL
+#define PERSISTENT RPMEM_ACCESS_FLUSH_PERSISTENT
 #define BUILDERS   (IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ)
-#define WITH_FLUSH IBV_RPMEM_QP_EX_WITH_FLUSH
+#define WITH_FLUSH RP_QP_EX_WITH_FLUSH
 
 struct pair_end {
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
-	struct ibv_rpmem_cq *scq;
-	struct ibv_rpmem_qp *sqp;
+	struct rpmem_cq *scq;
+	struct rpmem_qp *sqp;
 };
 struct pair {
 	struct pair_end a, b; /* b has the memory */
-	struct ibv_rpmem_mr *mr;
-	struct ibv_rpmem_desc desc;
+	struct rpmem_mr *mr;
+	struct rpmem_mr_desc desc;
 	uint32_t rkey;
 	struct rp_side sa, sb; /* the addresses they exchanged */
 	struct ibv_mr *from_mr;
@@ -42,7 +43,7 @@ struct pair_attr {
 };
 void pair_open(struct pair *p, const struct pair_attr *attr);
 void pair_close(struct pair *p);
-/* Exchange both addresses; the result is that of a's ibv_rpmem_connect(). */
+/* Exchange both addresses; the result is that of a's rpmem_connect_qp(). */
 int pair_sides(struct pair *p);
 /* Make the region's descriptor at b and add it at a. */
 void pair_tell(struct pair *p);

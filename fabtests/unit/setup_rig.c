@@ -36,6 +36,8 @@ const struct rp_setup_export pools[2] = {
 		.fi_name = {1, 2, 3, 0, 5},
 		.fi_name_len = 5,
 		.why = "page cache of ext4",
+		.length = 300000,
+		.owner = 0x123456789,
 	},
 	{.len = 1, .name = "b", .base = "tcp", .fi_name_len = 0},
 };
@@ -58,6 +60,8 @@ void same_export(const struct rp_setup_export *a,
 	cr_assert_eq(a->fi_name_len, b->fi_name_len);
 	cr_assert_arr_eq(a->fi_name, b->fi_name, a->fi_name_len);
 	cr_assert_str_eq(a->why, b->why);
+	cr_assert_eq(a->length, b->length);
+	cr_assert_eq(a->owner, b->owner);
 }
 
 union any_message m;
@@ -96,6 +100,17 @@ size_t valid(uint8_t bufs[8][4096], size_t *lens)
 		.name = "volume one",
 	};
 	struct rp_setup_request l = {.type = RP_SETUP_GET_LIST};
+	struct rp_setup_request set = {
+		.type = RP_SETUP_SET_LENGTH,
+		.name = "volume one",
+		.length = 1234567890123,
+	};
+	struct rp_setup_request open = {
+		.type = RP_SETUP_OPEN,
+		.name = "volume one",
+		.owner = 0xabcdef,
+		.exclusive = true,
+	};
 	struct rp_setup_error e = {.code = 4, .text = "no such pool"};
 	struct rp_setup_list list = {.n = 2};
 	size_t n = 0;
@@ -116,6 +131,10 @@ size_t valid(uint8_t bufs[8][4096], size_t *lens)
 	lens[n] = (size_t)rp_setup_put_error(bufs[n], 4096, &e);
 	n++;
 	lens[n] = (size_t)rp_setup_put_request(bufs[n], 4096, &l);
+	n++;
+	lens[n] = (size_t)rp_setup_put_request(bufs[n], 4096, &set);
+	n++;
+	lens[n] = (size_t)rp_setup_put_request(bufs[n], 4096, &open);
 	n++;
 	for (size_t i = 0; i < n; i++)
 		cr_assert_leq(lens[i], 4096);

@@ -670,7 +670,7 @@ Test(agent, query)
 	cr_assert_eq(i.refusal, RP_REFUSAL_CLASS);
 	cr_assert_gt(strlen(i.why), 10);
 
-	/* Regions: without a method, volatile, with an addr, failed. */
+	/* Query regions: without a method, volatile, with an address, failed. */
 	dax.r.facts.memory = RP_MEM_UNKNOWN;
 	i = bed_query(&p, dax.r.key, RP_CLASS_NONE);
 	cr_assert_eq(i.status, RP_ST_NO_METHOD);

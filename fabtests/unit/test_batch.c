@@ -30,7 +30,7 @@ void *__wrap_calloc(size_t n, size_t size)
 
 #define LINE 64
 
-/* One call: 'f' flush or 's' sync of some bytes, 'd' drain. */
+/* One call: 'f' flush, 's' sync or 'p' split of some bytes, 'd' drain. */
 struct call {
 	char what;
 	uint64_t off, len;
@@ -63,6 +63,11 @@ static int note_sync(void *ctx, void *addr, size_t len)
 	note(s, 's', addr, len);
 	s->now += s->sync_takes;
 	return s->sync_fails;
+}
+
+static void note_split(void *ctx, void *addr, size_t len)
+{
+	note(ctx, 'p', addr, len);
 }
 
 static uint64_t note_now(void *ctx)
@@ -309,6 +314,41 @@ Test(batch, scattered_pages)
 	run_scattered(&p, 3);
 	expect_together(&p);
 	cr_assert_eq(batch.data.parts[0].err, EIO);
+	spot_fini(&p);
+}
+
+/* Each short range that was flushed, also where one msync did it for all. */
+Test(batch, folios_of_short_ranges_are_split)
+{
+	const uint64_t page = sysconf(_SC_PAGESIZE);
+	struct spot p;
+
+	spot_init(&p, RP_METHOD_AGENT_MSYNC, 3);
+	rp_pmem_delete(p.region.pmem);
+	p.ops.split = note_split;
+	p.region.len = 32 * page;
+	free(p.bytes);
+	p.region.base = p.bytes = aligned_alloc(page, p.region.len);
+	cr_assert_eq(rp_pmem_new(p.bytes, p.region.len, RP_METHOD_AGENT_MSYNC,
+				 NULL, &p.ops, &p.region.pmem),
+		     0);
+	p.sync_takes = 1000;
+	run_scattered(&p, 1);
+	cr_assert_eq(ncalls, 2);
+	expect_call(1, &p, 'p', calls[0].off, page);
+	run_scattered(&p, 2);
+	cr_assert_eq(ncalls, 3);
+	cr_assert_eq(calls[0].what, 's');
+	expect_call(1, &p, 'p', calls[0].off, page);
+	expect_call(2, &p, 'p', calls[0].off + calls[0].len - page, page);
+
+	rp_batch_reset(&batch);
+	cr_assert_eq(add(&batch, &p, 0, (64u << 10) + 1), 0);
+	run(&batch);
+	cr_assert_eq(ncalls, 1, "a long range was split");
+	p.sync_fails = -EIO;
+	run_scattered(&p, 1);
+	cr_assert_eq(ncalls, 1, "split behind a failure");
 	spot_fini(&p);
 }
 

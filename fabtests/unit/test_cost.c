@@ -33,16 +33,14 @@ Test(cost, measured_points)
 
 	near(line(&cpu->write, 64), 8800);
 	near(line(&cpu->write, 65536), 39300);
-	near(line(&cpu->write, 64) + rp_cost_ask(c, RP_PATH_CPU, clwb), 21000);
+	near(line(&cpu->write, 64) + cpu->ask_ns + clwb, 21000);
 	near(line(&cpu->store, 64) + line(&c->stream, 64), 13200);
 	near(line(&cpu->store, 65536) + line(&c->stream, 65536), 60800);
-	near(rp_cost_fences(c, RP_PATH_CPU, 1), 11600);
-	near(rp_cost_fences(c, RP_PATH_CPU, 65) -
-		     rp_cost_fences(c, RP_PATH_CPU, 1),
-	     371000);
+	near(cpu->fence_ns, 11600);
+	near(cpu->fence_ns + 64 * cpu->fences_ns - cpu->fence_ns, 371000);
 	near(line(&dma->write, 64), 1400);
-	near(line(&dma->write, 64) + rp_cost_fences(c, RP_PATH_DMA, 1), 2900);
-	near(line(&dma->write, 64) + rp_cost_ask(c, RP_PATH_DMA, clwb), 4350);
+	near(line(&dma->write, 64) + dma->fence_ns, 2900);
+	near(line(&dma->write, 64) + dma->ask_ns + clwb, 4350);
 	near(line(&dma->store, 64) + line(&c->stream, 64), 2300);
 	near(clwb, 117);
 	near(rp_cost_flush(c, RP_METHOD_AGENT_CLWB, 65536), 30000);
@@ -121,9 +119,9 @@ static uint64_t beyond(enum rp_path path, enum rp_method m, uint64_t bytes)
 		return 0;
 	case RP_METHOD_FENCE:
 	case RP_METHOD_NATIVE: /* as many messages; no device has it */
-		return rp_cost_fences(c, path, 1);
+		return c->path[path].fence_ns;
 	default:
-		return rp_cost_ask(c, path, rp_cost_flush(c, m, bytes));
+		return c->path[path].ask_ns + rp_cost_flush(c, m, bytes);
 	}
 }
 
@@ -163,42 +161,32 @@ Test(cost, the_table_is_in_this_order)
 
 Test(cost, more_is_never_cheaper)
 {
-	for (int p = 0; p < RP_PATHS; p++) {
-		for (size_t n = 0; n < 100; n++)
-			cr_assert_leq(rp_cost_fences(c, p, n),
-				      rp_cost_fences(c, p, n + 1));
-		for (int m = 0; m < RP_METHOD_MAX; m++)
-			for (size_t i = 1; i < COUNT(sizes); i++)
-				cr_assert_leq(rp_cost_flush(c, m, sizes[i - 1]),
-					      rp_cost_flush(c, m, sizes[i]));
-	}
+	for (int m = 0; m < RP_METHOD_MAX; m++)
+		for (size_t i = 1; i < COUNT(sizes); i++)
+			cr_assert_leq(rp_cost_flush(c, m, sizes[i - 1]),
+				      rp_cost_flush(c, m, sizes[i]));
 	/* Costs saturate instead of wrapping. */
 	cr_assert_eq(rp_cost_flush(c, RP_METHOD_AGENT_CLWB, UINT64_MAX),
 		     UINT64_MAX);
-	cr_assert_eq(rp_cost_ask(c, RP_PATH_DMA, UINT64_MAX), UINT64_MAX);
-	cr_assert_eq(rp_cost_fences(c, RP_PATH_DMA, SIZE_MAX), UINT64_MAX);
-	cr_assert_eq(rp_cost_fences(c, RP_PATH_DMA, SIZE_MAX - 1000),
-		     UINT64_MAX);
+}
+
+/* n fences on one path, the first of which waits for a round trip. */
+static uint64_t fences(const struct rp_cost_path *p, uint64_t n)
+{
+	return p->fence_ns + (n - 1) * p->fences_ns;
 }
 
 Test(cost, fences_or_a_request)
 {
 	uint64_t line64 = rp_cost_flush(c, RP_METHOD_AGENT_CLWB, 64);
+	const struct rp_cost_path *dma = &c->path[RP_PATH_DMA];
+	const struct rp_cost_path *cpu = &c->path[RP_PATH_CPU];
 
-	cr_assert_eq(rp_cost_fences(c, RP_PATH_DMA, 0), 0);
-	cr_assert_eq(rp_cost_fences(c, RP_PATH_DMA, 1), 1500);
-	cr_assert_eq(rp_cost_fences(c, RP_PATH_DMA, 3), 3000);
-	cr_assert_lt(rp_cost_fences(c, RP_PATH_DMA, 3),
-		     rp_cost_ask(c, RP_PATH_DMA, 3 * line64));
-	cr_assert_gt(rp_cost_fences(c, RP_PATH_DMA, 4),
-		     rp_cost_ask(c, RP_PATH_DMA, 4 * line64));
-	cr_assert_lt(rp_cost_fences(c, RP_PATH_CPU, 1),
-		     rp_cost_ask(c, RP_PATH_CPU, line64));
-	/* An unknown path has no costs: the agent, unless without fences. */
-	cr_assert_eq(rp_cost_fences(c, RP_PATH_UNKNOWN, 1), UINT64_MAX);
-	cr_assert_eq(rp_cost_ask(c, RP_PATH_UNKNOWN, UINT64_MAX), 0);
-	cr_assert_leq(rp_cost_fences(c, RP_PATH_UNKNOWN, 0),
-		      rp_cost_ask(c, RP_PATH_UNKNOWN, 0));
+	cr_assert_eq(fences(dma, 1), 1500);
+	cr_assert_eq(fences(dma, 3), 3000);
+	cr_assert_lt(fences(dma, 3), dma->ask_ns + 3 * line64);
+	cr_assert_gt(fences(dma, 4), dma->ask_ns + 4 * line64);
+	cr_assert_lt(fences(cpu, 1), cpu->ask_ns + line64);
 }
 
 static size_t store_max(const struct rp_cost *cost, enum rp_path path,

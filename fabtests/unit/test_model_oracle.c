@@ -32,7 +32,7 @@ struct machine {
 	struct w cache[WORDS]; /* FILE: the page cache */
 	struct w fly[WORDS];   /* between the CPU or its cache and media */
 	uint8_t has_fly[WORDS];
-	uint8_t newer[WORDS]; /* fly is a non-temporal store, not in cache */
+	uint8_t newer[WORDS]; /* 1: fly[] is a non-temporal store, not in cache */
 	uint8_t cached[2];    /* by line */
 	uint8_t dirty[2];     /* by page: what the kernel knows */
 	uint8_t arrived[MAX_OPS];   /* by NIC write: words that arrived, bits */
@@ -497,7 +497,8 @@ enum op {
 
 struct step {
 	enum op op;
-	int w, n; /* which word, page, line; how many words, piece, which qp */
+	int w; /* the word, page or line */
+	int n; /* number of words; of a NIC's step: the piece or queue pair */
 	uint8_t halves;
 	struct w v;
 };

@@ -2,6 +2,7 @@
 /* Flushing: exact ranges, order, failures, and the CPU's instructions. */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <libpmem2.h>
 #include <signal.h>
 #include <stdio.h>
@@ -291,6 +292,48 @@ Test(pmem, file)
 	msync_errno = EIO;
 	cr_assert_eq(rp_pmem_flush(pm, 0, 1), -EIO);
 	rp_pmem_delete(pm);
+}
+
+/* Bytes of the page cache that this process has made dirty. */
+static uint64_t dirtied(void)
+{
+	FILE *f = fopen("/proc/self/io", "r");
+	unsigned long long n = 0;
+	char line[80];
+
+	while (f && fgets(line, sizeof(line), f))
+		if (sscanf(line, "write_bytes: %llu", &n) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return n;
+}
+
+Test(pmem, small_flush_leaves_no_large_folio)
+{
+	static char bytes[1 << 20];
+	const size_t page = sysconf(_SC_PAGESIZE), len = sizeof(bytes);
+	struct rp_pmem *pm;
+	uint64_t before;
+	int fd;
+	char *p = map_file(len, &fd);
+
+	/* File systems that have large folios make one of these bytes. */
+	cr_assert_eq(pwrite(fd, bytes, len, 0), (ssize_t)len);
+	cr_assert_eq(fsync(fd), 0);
+	pm = make((uintptr_t)p, len, RP_METHOD_AGENT_MSYNC, NULL);
+	before = dirtied();
+	p[5 * page] = 1;
+	cr_log_info("one byte makes %" PRIu64 " dirty at first\n",
+		    dirtied() - before);
+	cr_assert_eq(rp_pmem_flush(pm, 5 * page, 1), 0);
+	rp_pmem_split(pm, 5 * page, 1);
+	before = dirtied();
+	p[9 * page] = 1;
+	cr_assert_leq(dirtied() - before, page);
+	rp_pmem_delete(pm);
+	munmap(p, len);
+	close(fd);
 }
 
 Test(pmem, file_cut_short)

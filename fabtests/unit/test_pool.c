@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -363,6 +364,87 @@ Test(pool, refusal_does_not_touch_the_file)
 	rp_pool_abandon(&p);
 }
 
+Test(pool, owner_and_whether_it_holds_the_pool_are_kept)
+{
+	struct rp_pool p;
+
+	create();
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	cr_assert(!p.owner && !p.is_open);
+	cr_assert_eq(rp_pool_set_owner(&p, 77, err), 0, "%s", err);
+	cr_assert_eq(rp_pool_set_length(&p, 9, err), 0, "%s", err);
+	rp_pool_abandon(&p);
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	cr_assert(p.owner == 77 && p.is_open == 1 && p.length == 9);
+	cr_assert_eq(rp_pool_release(&p, err), 0, "%s", err);
+	cr_assert_eq(rp_pool_close_clean(&p, err), 0, "%s", err);
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	cr_assert(p.owner == 77 && !p.is_open && p.length == 9);
+	rp_pool_abandon(&p);
+}
+
+Test(pool, longer_file_is_served_as_it_is_used)
+{
+	const uint64_t more = 10 * RP_POOL_UNIT;
+	struct rp_pool p;
+	struct stat st;
+
+	create();
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	cr_assert_eq(rp_pool_allocate(&p, err), 0);
+	memset(p.data, 'a', DATA);
+	cr_assert_eq(truncate(path, (off_t)(SIZE + more - 1)), 0);
+	cr_assert_eq(rp_pool_allocate(&p, err), 1, "%s", err);
+	/* Before a store could allocate them. */
+	cr_assert_eq(stat(path, &st), 0);
+	cr_assert_geq((uint64_t)st.st_blocks * 512, SIZE + more);
+	/* The file grows once more: those blocks are not allocated. */
+	cr_assert_eq(truncate(path, (off_t)(SIZE + 2 * more)), 0);
+	cr_assert_eq(rp_pool_extend(&p, err), 0, "%s", err);
+	cr_assert_eq(p.size, DATA + more);
+	cr_assert_eq(((char *)p.data)[DATA - 1], 'a');
+	memset(p.data, 'b', p.size);
+	cr_assert_eq(truncate(path, (off_t)(SIZE + more)), 0);
+	rp_pool_abandon(&p);
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	cr_assert_eq(p.size, DATA + more);
+	cr_assert_eq(((char *)p.data)[p.size - 1], 'b');
+	rp_pool_abandon(&p);
+}
+
+Test(pool, file_that_cannot_grow_keeps_its_length)
+{
+	struct statvfs fs;
+	struct rp_pool p;
+	struct stat st;
+
+	create();
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	cr_assert_eq(statvfs(dir, &fs), 0);
+	/* Sparse; not every file system has files of that length. */
+	if (truncate(path, (off_t)(SIZE + 2 * fs.f_blocks * fs.f_frsize)) == 0) {
+		cr_assert_eq(rp_pool_allocate(&p, err), -ENOSPC);
+		cr_assert(strstr(err, "cannot grow by"), "%s", err);
+	}
+	cr_assert_eq(stat(path, &st), 0);
+	cr_assert_eq((uint64_t)st.st_size, SIZE);
+	cr_assert_eq(rp_pool_allocate(&p, err), 0);
+	rp_pool_abandon(&p);
+}
+
+Test(pool, file_that_is_cut_short_is_noticed)
+{
+	struct rp_pool p;
+
+	create();
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	cr_assert_eq(truncate(path, (off_t)p.map_len - 1), 0);
+	cr_assert_eq(rp_pool_check_file(&p), -ENODATA);
+	cr_assert_eq(truncate(path, (off_t)p.map_len), 0);
+	cr_assert_eq(rp_pool_check_file(&p), 0);
+	rp_pool_abandon(&p);
+}
+
 Test(pool, removed_file_has_no_name)
 {
 	char other[128];
@@ -370,16 +452,16 @@ Test(pool, removed_file_has_no_name)
 
 	create();
 	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
-	cr_assert_eq(rp_pool_check_name(&p), 0);
+	cr_assert_eq(rp_pool_check_file(&p), 0);
 	snprintf(other, sizeof(other), "%s/other", dir);
 	cr_assert_eq(rename(path, other), 0);
-	cr_assert_eq(rp_pool_check_name(&p), 0, "renamed");
+	cr_assert_eq(rp_pool_check_file(&p), 0, "renamed");
 	create();
-	cr_assert_eq(rp_pool_check_name(&p), 0, "another took its name");
+	cr_assert_eq(rp_pool_check_file(&p), 0, "another took its name");
 	cr_assert_eq(rename(path, other), 0);
-	cr_assert_eq(rp_pool_check_name(&p), -ENOENT, "replaced");
+	cr_assert_eq(rp_pool_check_file(&p), -ENOENT, "replaced");
 	cr_assert_eq(unlink(other), 0);
-	cr_assert_eq(rp_pool_check_name(&p), -ENOENT, "removed");
+	cr_assert_eq(rp_pool_check_file(&p), -ENOENT, "removed");
 	rp_pool_abandon(&p);
 }
 

@@ -4,7 +4,7 @@
 
 #include <criterion/criterion.h>
 
-#include "util/samples.h"
+#include "fabtests/benchmarks/samples.h"
 
 static struct rp_samples s;
 

@@ -42,28 +42,37 @@ Test(setup, round_trips)
 	cr_assert_str_eq(m.error.text, "no such pool");
 	cr_assert_eq(get_request(bufs[5], lens[5]), 0);
 	cr_assert_eq(m.request.type, RP_SETUP_GET_LIST);
+	cr_assert_eq(get_request(bufs[6], lens[6]), 0);
+	cr_assert_eq(m.request.type, RP_SETUP_SET_LENGTH);
+	cr_assert_str_eq(m.request.name, "volume one");
+	cr_assert_eq(m.request.length, 1234567890123);
+	cr_assert_eq(get_request(bufs[7], lens[7]), 0);
+	cr_assert_eq(m.request.type, RP_SETUP_OPEN);
+	cr_assert_str_eq(m.request.name, "volume one");
+	cr_assert_eq(m.request.owner, 0xabcdef);
+	cr_assert(m.request.exclusive && !m.request.again);
 	/* Each decoder refuses messages of the other types. */
 	for (size_t i = 0; i < n; i++)
 		for (size_t j = 0; j < GETTERS; j++)
 			cr_assert_eq(getters[j](bufs[i], lens[i]) == 0,
-				     i == 5 ? j == 1 : i == j);
+				     i >= 5 ? j == 1 : i == j);
 }
 
 /* These bytes are the protocol: a change here needs a new version. */
 Test(setup, golden)
 {
 	static const uint8_t challenge[] = {
-		'R', 'P', 'M', 'S', 1, 0, 1, 0, 56, 0, 0, 0, 0, 0,
+		'R', 'P', 'M', 'S', 3, 0, 1, 0, 56, 0, 0, 0, 0, 0,
 		0,   0,	  1,   0,   0, 0, 0, 0, 0,  0, 9, 9, 9, 9,
 		9,   9,	  9,   9,   9, 9, 9, 9, 9,  9, 9, 9, 9, 9,
 		9,   9,	  9,   9,   9, 9, 9, 9, 9,  9, 9, 9, 9, 9,
 	};
 	/* HMAC-SHA256 by another implementation. */
 	static const uint8_t mac[] = {
-		0xa8, 0x53, 0x90, 0xdc, 0xd5, 0x12, 0xd3, 0x2b,
-		0xcd, 0x34, 0xe2, 0x9e, 0xd1, 0x8b, 0x62, 0x4e,
-		0x13, 0xea, 0xbe, 0xb4, 0x0c, 0xaf, 0x52, 0x79,
-		0x34, 0xf6, 0xdc, 0x17, 0xed, 0xee, 0x9e, 0xe0,
+		0x85, 0x80, 0xc7, 0x05, 0x2f, 0x58, 0x66, 0xfe,
+		0x6d, 0x90, 0xdd, 0xae, 0xaa, 0xf0, 0x6a, 0x70,
+		0x91, 0x33, 0x6d, 0x0d, 0x6a, 0x7c, 0x38, 0x2b,
+		0xa3, 0x27, 0x16, 0xcf, 0x6c, 0x42, 0xda, 0x8e,
 	};
 	struct rp_setup_challenge g = {.secret = true};
 	struct rp_setup_request r = {
@@ -87,6 +96,24 @@ Test(setup, golden)
 	memset(auth.client_nonce, 7, sizeof(auth.client_nonce));
 	rp_setup_seal(buf, (size_t)n, RP_SETUP_FROM_CLIENT, &auth);
 	cr_assert_arr_eq(buf + n - 32, mac, 32);
+}
+
+Test(setup, open_needs_an_owner_and_known_flags)
+{
+	static uint8_t bufs[8][4096];
+	size_t lens[8];
+
+	valid(bufs, lens);
+	for (int flags = 0; flags < 8; flags++) {
+		bufs[7][lens[7] - 36] = (uint8_t)flags;
+		cr_assert_eq(get_request(bufs[7], lens[7]),
+			     flags < 4 ? 0 : -EBADMSG);
+		cr_assert(flags >= 4 || (m.request.exclusive == (flags & 1) &&
+					 m.request.again == flags >> 1));
+	}
+	bufs[7][lens[7] - 36] = 0;
+	memset(bufs[7] + lens[7] - 44, 0, 8);
+	cr_assert_eq(get_request(bufs[7], lens[7]), -EBADMSG);
 }
 
 Test(setup, no_room)
@@ -155,6 +182,10 @@ Test(setup, reserved_fields_and_bad_names)
 	bufs[2][76] = 2; /* flags of EXPORT */
 	cr_assert_eq(get_export(bufs[2], lens[2]), -EBADMSG);
 	bufs[2][76] = 1;
+	/* A file that is longer than its pool. */
+	memset(bufs[2] + lens[2] - RP_SETUP_MAC - 16, 0xff, 8);
+	cr_assert_eq(get_export(bufs[2], lens[2]), -EBADMSG);
+	memset(bufs[2] + lens[2] - RP_SETUP_MAC - 16, 0, 8);
 	memset(bufs[2] + 24, 0xff, 8); /* address: the pool wraps */
 	cr_assert_eq(get_export(bufs[2], lens[2]), -EBADMSG);
 	/* Control characters of a peer must not reach the terminal. */
@@ -242,7 +273,7 @@ Test(setup, frames)
 		rp_setup_frame(bufs[1], RP_SETUP_HDR, lens[1] - 1, &len, &type),
 		-EBADMSG);
 	cr_assert_eq(rp_setup_frame("S", 1, 512, &len, &type), -EBADMSG);
-	bufs[1][4] = 2;
+	bufs[1][4] = 4;
 	cr_assert_eq(rp_setup_frame(bufs[1], RP_SETUP_HDR, 512, &len, &type),
 		     -EPROTONOSUPPORT);
 	memset(bufs[1] + 8, 0, 4);

@@ -21,15 +21,57 @@
 #include "setup_rig.h"
 
 static atomic_bool stop;
-static atomic_uint refusals, wakeups;
+static atomic_uint refusals, served, wakeups;
+static struct rp_setup_export exports[2];
 static pthread_t thread;
 static struct rp_setup_server *server;
 static struct rp_setup_target target;
 
-static void refused(const char *peer)
+static void reported(const char *peer, const char *pool)
 {
 	cr_assert_str_eq(peer, "127.0.0.1");
-	atomic_fetch_add(&refusals, 1);
+	atomic_fetch_add(pool ? &served : &refusals, 1);
+}
+
+/* The lengths that clients have set; 13 fails. */
+static atomic_ullong length_set;
+
+static int set_length(void *arg, unsigned int i, uint64_t length, char *why)
+{
+	if (length == 13)
+		return rp_err(why, -EIO, "the disk is broken");
+	atomic_store(&length_set, length);
+	exports[i].length = length;
+	return 0;
+}
+
+/* How often a pool got another owner; owner 13 fails. */
+static atomic_uint owners;
+
+static int set_owner(void *arg, unsigned int i, uint64_t owner, char *why)
+{
+	if (owner == 13)
+		return rp_err(why, -EIO, "the disk is broken");
+	exports[i].owner = owner;
+	atomic_fetch_add(&owners, 1);
+	return 0;
+}
+
+/* How often an owner has left; whether the last one is awaited. */
+static atomic_uint releases;
+static atomic_bool awaited;
+
+static int may_open(void *arg, unsigned int i, char *why)
+{
+	if (!atomic_load(&awaited))
+		return 0;
+	return rp_err(why, -EAGAIN, "the last client may come back");
+}
+
+static void release(void *arg, unsigned int i)
+{
+	cr_assert_eq(i, 0);
+	atomic_fetch_add(&releases, 1);
 }
 
 static void *serve(void *arg)
@@ -63,15 +105,20 @@ static void start(const struct rp_secret *s, unsigned int max_conns,
 {
 	struct rp_setup_server_attr attr = {
 		.secret = s,
-		.exports = pools,
+		.exports = exports,
 		.nexports = 2,
 		.max_conns = max_conns,
 		.timeout_ms = timeout_ms,
 		.withdrawn = withdraws ? second_is_withdrawn : NULL,
+		.set_length = set_length,
+		.set_owner = set_owner,
+		.may_open = may_open,
+		.release = release,
 		.arg = &target,
-		.refused = refused,
+		.report = reported,
 	};
 
+	memcpy(exports, pools, sizeof(exports));
 	cr_assert_eq(rp_setup_server_new(&attr, &server, err), 0, "%s", err);
 	strcpy(target.host, "127.0.0.1");
 	target.port = rp_setup_server_port(server);
@@ -522,7 +569,7 @@ Test(setup_server, impostors, .timeout = 60)
 	im.reply_len = lens[2];
 	cr_assert_eq(meet(&im), -EPROTO);
 	/* It is a newer daemon. */
-	bufs[0][4] = 2;
+	bufs[0][4] = 4;
 	cr_assert_eq(meet(&im), -EPROTONOSUPPORT);
 	/* No process listens. */
 	target.port = 1;
@@ -530,4 +577,178 @@ Test(setup_server, impostors, .timeout = 60)
 	cr_assert_not_null(strstr(err, "start fi_rpmemd"), "%s", err);
 	strcpy(target.host, "no.such.host.invalid");
 	cr_assert_eq(fetch(), -EHOSTUNREACH);
+}
+
+Test(setup_server, length_of_a_file_is_remembered, .timeout = 60)
+{
+	start(&secret, 0, 0);
+	cr_assert_eq(rp_setup_set_length(&target, "volume one", 4711, err), 0,
+		     "%s", err);
+	cr_assert_eq(atomic_load(&length_set), 4711);
+	cr_assert_eq(fetch(), 0, "%s", err);
+	cr_assert_eq(m.export.length, 4711);
+	cr_assert_eq(atomic_load(&served), 1, "setting is no opening");
+	/* Longer than the pool; not kept; no such pool; another secret. */
+	cr_assert_eq(rp_setup_set_length(&target, "volume one",
+					 (1ull << 40) + 1, err),
+		     -ERANGE);
+	cr_assert_eq(rp_setup_set_length(&target, "volume one", 13, err),
+		     -ERANGE);
+	cr_assert(strstr(err, "the disk is broken"), "%s", err);
+	cr_assert_eq(rp_setup_set_length(&target, "none", 1, err), -ENOENT);
+	target.secret = &other;
+	cr_assert_eq(rp_setup_set_length(&target, "volume one", 99, err),
+		     -EACCES);
+	cr_assert_eq(atomic_load(&length_set), 4711);
+	finish();
+}
+
+static int open_as(uint64_t owner, bool exclusive, bool again, int *fd)
+{
+	const struct rp_setup_open how = {
+		.owner = owner,
+		.exclusive = exclusive,
+		.again = again,
+	};
+
+	err[0] = 0;
+	return rp_setup_open(&target, "volume one", &how, &m.export, fd, err);
+}
+
+/* Wait until the server has noticed what a client closed. */
+static int open_after_close(uint64_t owner, bool exclusive, int *fd)
+{
+	int ret, tries = 0;
+
+	while ((ret = open_as(owner, exclusive, false, fd)) == -EBUSY &&
+	       tries++ < 1000)
+		poll(NULL, 0, 10);
+	return ret;
+}
+
+Test(setup_server, exclusive_client_is_alone, .timeout = 60)
+{
+	int a, b, c;
+
+	start(&secret, 0, 0);
+	cr_assert_eq(open_as(1, true, false, &a), 0, "%s", err);
+	cr_assert_eq(m.export.owner, 1);
+	cr_assert_eq(open_as(2, true, false, &b), -EBUSY);
+	cr_assert(strstr(err, "open exclusively at a client on 127.0.0.1"),
+		  "%s", err);
+	cr_assert_eq(open_as(2, false, false, &b), -EBUSY);
+	cr_assert_eq(m.export.owner, 1, "a refused client takes nothing");
+	/* The other pool is another one. */
+	cr_assert_eq(rp_setup_open(&target, "b",
+				   &(struct rp_setup_open){.owner = 3},
+				   &m.export, &c, err),
+		     0, "%s", err);
+	close(c);
+	close(a);
+	cr_assert_eq(open_after_close(2, false, &b), 0, "%s", err);
+	cr_assert_eq(open_as(3, false, false, &c), 0, "%s", err);
+	cr_assert_eq(open_as(4, true, false, &a), -EBUSY);
+	cr_assert(strstr(err, "is open at a client"), "%s", err);
+	close(b);
+	close(c);
+	cr_assert_eq(open_after_close(4, true, &a), 0, "%s", err);
+	cr_assert_eq(m.export.owner, 4);
+	close(a);
+	finish();
+}
+
+Test(setup_server, holder_outlives_deadlines_and_crowds, .timeout = 60)
+{
+	int holder, fd[12], other_fd;
+
+	start(NULL, 4, 300);
+	cr_assert_eq(open_as(1, true, false, &holder), 0, "%s", err);
+	for (int i = 0; i < 12; i++)
+		fd[i] = dial();
+	/* Longer than the limit of a connection that holds nothing. */
+	cr_assert_eq(drain(fd[11], (uint8_t[64]){0}, 64), 56);
+	poll(NULL, 0, 600);
+	cr_assert_eq(open_as(2, true, false, &other_fd), -EBUSY);
+	for (int i = 0; i < 12; i++)
+		close(fd[i]);
+	close(holder);
+	cr_assert_eq(open_after_close(2, true, &other_fd), 0, "%s", err);
+	close(other_fd);
+	finish();
+}
+
+Test(setup_server, same_client_replaces_its_lost_connection, .timeout = 60)
+{
+	int a, b, c;
+
+	start(&secret, 0, 0);
+	cr_assert_eq(open_as(1, true, false, &a), 0, "%s", err);
+	cr_assert_eq(open_as(1, true, true, &b), 0, "%s", err);
+	cr_assert_eq(atomic_load(&owners), 1, "it is the owner already");
+	/* The first connection no longer counts: closing it changes nothing. */
+	close(a);
+	poll(NULL, 0, 100);
+	cr_assert_eq(open_as(2, true, false, &c), -EBUSY);
+	cr_assert_eq(atomic_load(&releases), 0, "the owner stays");
+	close(b);
+	cr_assert_eq(open_after_close(2, true, &c), 0, "%s", err);
+	cr_assert_eq(atomic_load(&releases), 1);
+	/* A daemon that stops keeps its owners for the next one. */
+	finish();
+	cr_assert_eq(atomic_load(&releases), 1);
+	close(c);
+}
+
+/* After a restart: the owner may open, others wait. */
+Test(setup_server, owner_is_awaited, .timeout = 60)
+{
+	int a, b;
+
+	start(&secret, 0, 0);
+	exports[0].owner = 1;
+	atomic_store(&awaited, true);
+	cr_assert_eq(open_as(2, true, false, &b), -EBUSY);
+	cr_assert(strstr(err, "may come back"), "%s", err);
+	cr_assert_eq(open_as(2, false, false, &b), -EBUSY);
+	cr_assert_eq(open_as(1, true, true, &a), 0, "%s", err);
+	atomic_store(&awaited, false);
+	close(a);
+	cr_assert_eq(open_after_close(2, true, &b), 0, "%s", err);
+	close(b);
+	finish();
+}
+
+Test(setup_server, follower_shuts_the_former_owner_out, .timeout = 60)
+{
+	int a, b;
+
+	start(&secret, 0, 0);
+	cr_assert_eq(open_as(1, true, false, &a), 0, "%s", err);
+	close(a);
+	cr_assert_eq(open_after_close(2, true, &b), 0, "%s", err);
+	cr_assert_eq(open_as(1, true, true, &a), -ESTALE);
+	cr_assert(strstr(err, "meanwhile"), "%s", err);
+	close(b);
+	/* Also when the follower has gone. */
+	poll(NULL, 0, 100);
+	cr_assert_eq(open_as(1, true, true, &a), -ESTALE);
+	/* As a new client, it may. */
+	cr_assert_eq(open_after_close(1, true, &a), 0, "%s", err);
+	close(a);
+	finish();
+}
+
+Test(setup_server, owner_that_cannot_be_remembered_is_refused, .timeout = 60)
+{
+	int fd;
+
+	start(&secret, 0, 0);
+	cr_assert_eq(open_as(13, true, false, &fd), -EBUSY);
+	cr_assert(strstr(err, "the disk is broken"), "%s", err);
+	cr_assert_eq(open_as(2, true, false, &fd), 0, "it holds nothing: %s",
+		     err);
+	close(fd);
+	target.secret = &other;
+	cr_assert_eq(open_as(2, true, false, &fd), -EACCES);
+	finish();
 }

@@ -7,8 +7,8 @@
 
 #include "rc_mock.h"
 
-#define G   IBV_RPMEM_FLUSH_GLOBAL
-#define P   IBV_RPMEM_FLUSH_PERSISTENT
+#define G   RPMEM_FLUSH_GLOBAL
+#define P   RPMEM_FLUSH_PERSISTENT
 #define CQE 32
 
 static struct mock m;
@@ -46,23 +46,22 @@ static int flush(uint64_t wr_id, size_t off, size_t len, uint8_t type,
 		 uint8_t level)
 {
 	m.q.pub.wr_id = wr_id;
-	ibv_rpmem_wr_start(&m.q.pub);
-	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT + off, len, type,
-			   level);
-	return ibv_rpmem_wr_complete(&m.q.pub);
+	rpmem_wr_start(&m.q.pub);
+	rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT + off, len, type, level);
+	return rpmem_wr_complete(&m.q.pub);
 }
 
 static int atomic_write(uint64_t wr_id, size_t off, uint64_t value)
 {
 	m.q.pub.wr_id = wr_id;
-	ibv_rpmem_wr_start(&m.q.pub);
-	ibv_rpmem_wr_atomic_write(&m.q.pub, MOCK_RKEY, MOCK_AT + off, &value);
-	return ibv_rpmem_wr_complete(&m.q.pub);
+	rpmem_wr_start(&m.q.pub);
+	rpmem_wr_atomic_write(&m.q.pub, MOCK_RKEY, MOCK_AT + off, &value);
+	return rpmem_wr_complete(&m.q.pub);
 }
 
 static void take_completions(int most)
 {
-	int n = ibv_rpmem_poll_cq(m.cq, most, shown + nshown);
+	int n = rpmem_poll_cq(m.cq, most, shown + nshown);
 
 	cr_assert_geq(n, 0);
 	nshown += (size_t)n;
@@ -127,7 +126,7 @@ Test(shim_agent, durable_when_it_completes)
 	cr_assert(!is_durable(0, 64, 'a'));
 	mock_side_channel_run(&m);
 	cr_assert(is_durable(0, 64, 'a'));
-	next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	next_is(3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
 	nothing_more();
 	/* The slots of the receives stay taken; that of HELLO is free again. */
@@ -153,19 +152,19 @@ Test(shim_agent, request_follows_the_fence)
 	nothing_more();
 	cr_assert_eq(m.side.nout, 1u);
 	run_all();
-	next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	/* A flush of the whole region, and one of both types. */
 	mock_write(&m, 3, 0, MOCK_BYTES, 'c');
 	cr_assert_eq(flush(4, 0, 0, P, 1), 0);
 	run_all();
 	next_is(3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-	next_is(4, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	next_is(4, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	cr_assert(is_durable(0, MOCK_BYTES, 'c'));
 	mock_write(&m, 5, 8, 8, 'd');
 	cr_assert_eq(flush(6, 8, 8, G | P, 0), 0);
 	run_all();
 	next_is(5, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-	next_is(6, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	next_is(6, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	cr_assert(is_durable(8, 8, 'd'));
 	end();
 }
@@ -177,8 +176,8 @@ Test(shim_agent, visible_only_needs_no_agent)
 	cr_assert_eq(flush(1, 0, 64, G, 0), 0);
 	cr_assert_eq(flush(2, 64, 0, P, 0), 0);
 	mock_run(&m);
-	next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
-	next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	next_is(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	nothing_more();
 	cr_assert_eq(m.side.nout, 0u);
 	end();
@@ -216,7 +215,7 @@ Test(shim_agent, many)
 	for (int i = 0; i < 40; i++) {
 		mock_run(&m);
 		mock_side_channel_run(&m);
-		n += ibv_rpmem_poll_cq(m.cq, CQE - n, wc + n);
+		n += rpmem_poll_cq(m.cq, CQE - n, wc + n);
 		cr_assert_leq(m.side.nout, (size_t)RP_DEFERRED_MAX);
 	}
 	cr_assert_eq(n, 20);
@@ -232,7 +231,7 @@ Test(shim_agent, many)
 	for (int i = 0; i < 40; i++) {
 		mock_run(&m);
 		mock_side_channel_run(&m);
-		n += ibv_rpmem_poll_cq(m.cq, 1, wc);
+		n += rpmem_poll_cq(m.cq, 1, wc);
 	}
 	cr_assert_eq(free_slots(), (size_t)CQE - RP_SIDE_RECVS);
 	end();
@@ -244,24 +243,24 @@ Test(shim_agent, batches)
 	const size_t all = CQE - RP_SIDE_RECVS - 1;
 
 	begin();
-	ibv_rpmem_wr_start(&m.q.pub);
-	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
-	ibv_rpmem_wr_flush(&m.q.pub, 99, MOCK_AT, 64, P, 0);
-	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), ENOKEY);
-	ibv_rpmem_wr_start(&m.q.pub);
-	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
-	ibv_rpmem_wr_abort(&m.q.pub);
+	rpmem_wr_start(&m.q.pub);
+	rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
+	rpmem_wr_flush(&m.q.pub, 99, MOCK_AT, 64, P, 0);
+	cr_assert_eq(rpmem_wr_complete(&m.q.pub), ENOKEY);
+	rpmem_wr_start(&m.q.pub);
+	rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
+	rpmem_wr_abort(&m.q.pub);
 	cr_assert_eq(free_slots(), all);
 	m.complete_err = ENOMEM;
 	m.complete_posted = 1;
-	ibv_rpmem_wr_start(&m.q.pub);
+	rpmem_wr_start(&m.q.pub);
 	m.q.pub.wr_id = 1;
-	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
+	rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
 	m.q.pub.wr_id = 2;
-	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
-	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), ENOMEM);
+	rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
+	cr_assert_eq(rpmem_wr_complete(&m.q.pub), ENOMEM);
 	run_all();
-	next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	next_is(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	nothing_more();
 	cr_assert_eq(free_slots(), all + 1);
 	end();
@@ -298,7 +297,7 @@ Test(shim_agent, silence)
 		if (!before_hello) {
 			cr_assert_eq(flush(9, 0, 64, P, 0), 0);
 			run_all();
-			next_is(9, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+			next_is(9, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		}
 		m.side.drop_replies = 99;
 		cr_assert_eq(flush(1, 0, 64, P, 0), 0);
@@ -322,13 +321,13 @@ Test(shim_agent, late_poll_is_no_timeout)
 	begin();
 	cr_assert_eq(flush(1, 0, 64, P, 0), 0);
 	run_all();
-	next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	next_is(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	cr_assert_eq(flush(2, 0, 64, P, 0), 0);
 	mock_run(&m);
 	nothing_more();
 	mock_side_channel_run(&m);
 	m.side.now += 9000000000;
-	next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	end();
 }
 
@@ -374,7 +373,7 @@ Test(shim_agent, data_lost)
 	mock_write(&m, 2, 0, 64, 'a');
 	m.drop_ack = true;
 	run_all();
-	next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	next_is(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	next_is(2, IBV_WC_RETRY_EXC_ERR, 0);
 	end();
 }
@@ -410,7 +409,7 @@ Test(shim_agent, receives_are_not_deferred)
 	take_completions(1);
 	cr_assert_eq(shown[ntaken++].wr_id, 8u);
 	run_all();
-	next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	next_is(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	end();
 }
 
@@ -437,9 +436,9 @@ Test(shim_agent, atomic_writes_are_behind_flushes)
 		mock_side_step(&m);
 	}
 	next_is(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-	next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
-	next_is(3, IBV_WC_SUCCESS, IBV_RPMEM_WC_ATOMIC_WRITE);
-	next_is(4, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	next_is(3, IBV_WC_SUCCESS, RPMEM_WC_ATOMIC_WRITE);
+	next_is(4, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	next_is(5, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
 	memcpy(&got, m.medium + 128, 8);
 	cr_assert_eq(got, 0x1122334455667788u);
@@ -462,8 +461,8 @@ Test(shim_agent, native_atomic_writes)
 	cr_assert_eq(atomic_write(3, 8, 2), 0);
 	cr_assert_eq(m.queue[1].op, MOCK_READ);
 	run_all();
-	next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
-	next_is(3, IBV_WC_SUCCESS, IBV_RPMEM_WC_ATOMIC_WRITE);
+	next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	next_is(3, IBV_WC_SUCCESS, RPMEM_WC_ATOMIC_WRITE);
 	cr_assert(m.visible[8] == 2);
 	end();
 }
@@ -489,8 +488,8 @@ Test(shim_agent, stores_that_a_device_flushes)
 		cr_assert_eq(flush(2, 128, 8, P, 0), 0);
 		cr_assert_eq(m.queue[1].op, MOCK_FLUSH);
 		run_all();
-		next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_ATOMIC_WRITE);
-		next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+		next_is(1, IBV_WC_SUCCESS, RPMEM_WC_ATOMIC_WRITE);
+		next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		cr_assert(is_durable(128, 8, 1), "%d", cpu);
 		end();
 	}
@@ -530,7 +529,7 @@ Test(shim_agent, detached_meanwhile)
 	/* One outstanding read still has its slot. */
 	cr_assert_eq(free_slots(), (size_t)CQE - 1);
 	mock_run(&m);
-	cr_assert_eq(ibv_rpmem_poll_cq(m.cq, 1, &wc), 0);
+	cr_assert_eq(rpmem_poll_cq(m.cq, 1, &wc), 0);
 	cr_assert_eq(free_slots(), (size_t)CQE);
 	/* Late completions of the side are dropped, whoever has their slots. */
 	memset(&m.q, 0, sizeof(m.q));
@@ -541,7 +540,7 @@ Test(shim_agent, detached_meanwhile)
 			(struct ibv_wc){.wr_id = m.side.recvs[late].wr_id,
 					.status = IBV_WC_WR_FLUSH_ERR,
 					.qp_num = MOCK_SIDE};
-	cr_assert_eq(ibv_rpmem_poll_cq(m.cq, 1, &wc), 0);
+	cr_assert_eq(rpmem_poll_cq(m.cq, 1, &wc), 0);
 	cr_assert_eq(free_slots(), (size_t)CQE);
 	mock_side_fini(&m);
 	mock_fini(&m);
@@ -563,10 +562,10 @@ Test(shim_agent, short_queues)
 
 Test(shim_agent, words)
 {
-	struct ibv_rpmem_region_attr a;
+	struct rpmem_region a;
 
 	begin();
-	cr_assert_eq(ibv_rpmem_query_region(&m.q.pub, MOCK_RKEY, &a), 0);
+	cr_assert_eq(rp_qp_region(&m.q, MOCK_RKEY, &a), 0);
 	cr_assert_str_eq(a.persistent, "agent-clwb");
 	cr_assert_str_eq(a.global, "fence");
 	cr_assert_str_eq(a.survives, "power");

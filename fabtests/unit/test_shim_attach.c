@@ -50,7 +50,7 @@ Test(shim_attach, a_queue_pair_without_flush_reads)
 		const char *method;
 		int opcode;
 	} cases[] = {
-		{BUILDERS | WITH_FLUSH, "native", IBV_RPMEM_WC_FLUSH},
+		{BUILDERS | WITH_FLUSH, "native", RPMEM_WC_FLUSH},
 		{BUILDERS, "fence", IBV_WC_RDMA_READ},
 		{0, "fence", IBV_WC_RDMA_READ},
 	};
@@ -67,7 +67,7 @@ Test(shim_attach, a_queue_pair_without_flush_reads)
 
 		pair_open(&p, &attr);
 		cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
-		pair_next(&p, 1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+		pair_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		cr_assert_eq((int)dev.done[dev.ndone - 1].opcode,
 			     cases[i].opcode, "%zu", i);
 		/* With FLUSH the method may be another: fences are cheaper. */
@@ -82,38 +82,84 @@ Test(shim_attach, bad_attributes_are_refused)
 	struct ibv_cq *cq = ibv_create_cq(dev_pd()->context, 8, NULL, NULL, 0);
 	struct ibv_cq *other =
 		ibv_create_cq(dev_pd()->context, 8, NULL, NULL, 0);
-	struct ibv_rpmem_cq *scq = ibv_rpmem_attach_cq(cq);
+	struct rpmem_cq *scq = rpmem_attach_cq(cq);
 	struct ibv_qp *qp = dev_qp(cq, 0), *far = dev_qp(other, 0);
 	struct ibv_qp *ex = dev_qp(cq, IBV_QP_EX_WITH_RDMA_WRITE);
-	struct ibv_rpmem_qp_attr attr = {.access = IBV_ACCESS_REMOTE_READ};
+	struct rpmem_qp_attr attr = {.access = IBV_ACCESS_REMOTE_READ};
 
 	/* Access rights that are not FLUSH rights. */
-	cr_assert_null(ibv_rpmem_attach_qp(qp, scq, &attr));
+	cr_assert_null(rpmem_attach_qp(qp, scq, &attr));
 	cr_assert_eq(errno, EINVAL);
 	attr.access = 0;
 	/* A queue pair with another completion queue. */
-	cr_assert_null(ibv_rpmem_attach_qp(far, scq, &attr));
+	cr_assert_null(rpmem_attach_qp(far, scq, &attr));
 	cr_assert_eq(errno, EINVAL);
 	qp->qp_type = IBV_QPT_UC;
-	cr_assert_null(ibv_rpmem_attach_qp(qp, scq, &attr));
+	cr_assert_null(rpmem_attach_qp(qp, scq, &attr));
 	cr_assert_eq(errno, EINVAL);
 	qp->qp_type = IBV_QPT_RC;
 	/* Builders that the queue pair does not have, or none for reads. */
 	attr.send_ops_flags = BUILDERS;
-	cr_assert_null(ibv_rpmem_attach_qp(qp, scq, &attr));
+	cr_assert_null(rpmem_attach_qp(qp, scq, &attr));
 	cr_assert_eq(errno, EINVAL);
 	attr.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE;
-	cr_assert_null(ibv_rpmem_attach_qp(ex, scq, &attr));
+	cr_assert_null(rpmem_attach_qp(ex, scq, &attr));
 	cr_assert_eq(errno, EINVAL);
 	/* No memory for its scratch buffer. */
 	attr.send_ops_flags = 0;
 	dev.fail_make = 1;
-	cr_assert_null(ibv_rpmem_attach_qp(qp, scq, &attr));
+	cr_assert_null(rpmem_attach_qp(qp, scq, &attr));
 	cr_assert_eq(errno, ENOMEM);
-	cr_assert_eq(ibv_rpmem_detach_cq(scq), 0);
+	cr_assert_eq(rpmem_detach_cq(scq), 0);
 	ibv_destroy_qp(qp);
 	ibv_destroy_qp(far);
 	ibv_destroy_qp(ex);
 	ibv_destroy_cq(cq);
 	ibv_destroy_cq(other);
+}
+
+/* One call makes the queue pair, with FLUSH where the device has it. */
+Test(shim_attach, created_queue_pair_has_flush_where_the_device_has_it)
+{
+	const unsigned int both =
+		RPMEM_ACCESS_FLUSH_GLOBAL | RPMEM_ACCESS_FLUSH_PERSISTENT;
+	struct ibv_qp_init_attr_ex attr = {
+		.cap = {.max_send_wr = 4,
+			.max_recv_wr = 1,
+			.max_send_sge = 1,
+			.max_recv_sge = 1},
+		.comp_mask = IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE,
+	};
+
+	for (int flush = 0; flush < 2; flush++) {
+		struct ibv_cq *cq =
+			ibv_create_cq(dev_pd()->context, 8, NULL, NULL, 0);
+		struct rpmem_cq *scq = rpmem_attach_cq(cq);
+		struct rpmem_qp *qp;
+
+		dev.caps = flush ? DEV_PERSISTENT : 0;
+		if (flush)
+			dev.makes |= WITH_FLUSH;
+		attr.recv_cq = cq;
+		attr.pd = NULL;
+		cr_assert_null(rpmem_create_qp(scq, &attr, both));
+		cr_assert_eq(errno, EINVAL);
+		attr.pd = dev_pd();
+		qp = rpmem_create_qp(scq, &attr, both);
+		cr_assert_not_null(qp);
+		cr_assert_eq(qp->qp->qp_type, IBV_QPT_RC);
+		cr_assert_eq(qp->qp->send_cq, cq);
+		cr_assert_not_null(ibv_qp_to_qp_ex(qp->qp));
+		cr_assert(rp_qp_of(qp)->writes);
+		cr_assert_eq(qp->init_access,
+			     flush ? RPMEM_ACCESS_FLUSH_PERSISTENT : 0u);
+		cr_assert_eq(rpmem_destroy_qp(qp), 0);
+		/* Rights that are none: the queue pair is not left behind. */
+		cr_assert_null(
+			rpmem_create_qp(scq, &attr, IBV_ACCESS_REMOTE_READ));
+		cr_assert_eq(errno, EINVAL);
+		cr_assert_eq(rpmem_detach_cq(scq), 0);
+		cr_assert_eq(ibv_destroy_cq(cq), 0);
+	}
 }

@@ -9,7 +9,7 @@
 #include "rc_mock.h"
 #include "seeded.h"
 
-#define P     IBV_RPMEM_FLUSH_PERSISTENT
+#define P     RPMEM_FLUSH_PERSISTENT
 #define BOTH  (RP_DESC_GLOBAL | RP_DESC_PERSISTENT)
 #define STEPS 60
 
@@ -51,14 +51,14 @@ static void judge(struct world *w)
 static void drink(struct world *w)
 {
 	struct ibv_wc wc[4];
-	int n = ibv_rpmem_poll_cq(w->m.cq, 1 + (int)seeded_below(&w->s, 4), wc);
+	int n = rpmem_poll_cq(w->m.cq, 1 + (int)seeded_below(&w->s, 4), wc);
 
 	for (int i = 0; i < n; i++) {
 		w->stores += !wc[i].status && wc[i].wr_id == 2;
 		w->storing -= wc[i].wr_id == 2;
 		if (wc[i].wr_id < 1000 || wc[i].status != IBV_WC_SUCCESS)
 			continue;
-		cr_assert_eq((int)wc[i].opcode, IBV_RPMEM_WC_FLUSH);
+		cr_assert_eq((int)wc[i].opcode, RPMEM_WC_FLUSH);
 		w->ok++;
 		for (size_t b = w->flush[wc[i].wr_id - 1000].from;
 		     b < w->flush[wc[i].wr_id - 1000].to; b++)
@@ -79,10 +79,9 @@ static void post_flush(struct world *w, unsigned int i)
 	memcpy(w->flush[i].at, w->newest, MOCK_BYTES);
 	w->flush[i].from = level ? 0 : from;
 	w->flush[i].to = level ? MOCK_BYTES : from + len;
-	ibv_rpmem_wr_start(&w->m.q.pub);
-	ibv_rpmem_wr_flush(&w->m.q.pub, MOCK_RKEY, MOCK_AT + from, len, P,
-			   level);
-	ret = ibv_rpmem_wr_complete(&w->m.q.pub);
+	rpmem_wr_start(&w->m.q.pub);
+	rpmem_wr_flush(&w->m.q.pub, MOCK_RKEY, MOCK_AT + from, len, P, level);
+	ret = rpmem_wr_complete(&w->m.q.pub);
 	w->refused += ret == EOPNOTSUPP;
 	cr_assert(!ret || ret == EOPNOTSUPP || ret == ENOMEM ||
 		  ret == ENOTCONN);
@@ -96,9 +95,9 @@ static void post_atomic_write(struct world *w)
 
 	memset(value, (int)(w->writes + 1), sizeof(value));
 	w->m.q.pub.wr_id = 2;
-	ibv_rpmem_wr_start(&w->m.q.pub);
-	ibv_rpmem_wr_atomic_write(&w->m.q.pub, MOCK_RKEY, MOCK_AT + off, value);
-	ret = ibv_rpmem_wr_complete(&w->m.q.pub);
+	rpmem_wr_start(&w->m.q.pub);
+	rpmem_wr_atomic_write(&w->m.q.pub, MOCK_RKEY, MOCK_AT + off, value);
+	ret = rpmem_wr_complete(&w->m.q.pub);
 	cr_assert(!ret || ret == EOPNOTSUPP || ret == ENOMEM ||
 		  ret == ENOTCONN);
 	if (ret)

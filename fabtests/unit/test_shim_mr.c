@@ -13,9 +13,9 @@ static const struct pair_attr with_side = {.access = PERSISTENT, .sides = true};
 
 TestSuite(shim_mr, .init = dev_start, .fini = dev_end);
 
-static struct ibv_rpmem_mr *reg(void *addr, unsigned int flushes)
+static struct rpmem_mr *reg(void *addr, unsigned int flushes)
 {
-	return ibv_rpmem_reg_mr(dev_pd(), addr, 4096, (int)(OPEN | flushes));
+	return rpmem_reg_mr(dev_pd(), addr, 4096, (int)(OPEN | flushes));
 }
 
 static void refused(void *addr, unsigned int flushes, int err)
@@ -28,11 +28,11 @@ static void refused(void *addr, unsigned int flushes, int err)
 
 static void taken(void *addr, unsigned int flushes, unsigned int device)
 {
-	struct ibv_rpmem_mr *mr = reg(addr, flushes);
+	struct rpmem_mr *mr = reg(addr, flushes);
 
 	cr_assert(mr);
 	cr_assert_eq(dev.reg_access, OPEN | device, "%x", dev.reg_access);
-	cr_assert_eq(ibv_rpmem_dereg_mr(mr), 0);
+	cr_assert_eq(rpmem_dereg_mr(mr), 0);
 	cr_assert_eq(dev.open, 0);
 }
 
@@ -114,8 +114,8 @@ Test(shim_mr, registration_without_the_right_offers_no_flush)
 {
 	const struct pair_attr attr = {.access = PERSISTENT,
 				       .native = PERSISTENT};
-	struct ibv_rpmem_desc desc;
-	struct ibv_rpmem_mr *mr;
+	struct rpmem_mr_desc desc;
+	struct rpmem_mr *mr;
 	struct rp_desc d;
 
 	dev.makes |= WITH_FLUSH;
@@ -123,14 +123,14 @@ Test(shim_mr, registration_without_the_right_offers_no_flush)
 	pair_open(&p, &attr);
 	/* The trial creates two objects, then comes the registration. */
 	dev.fail_make = 3;
-	mr = ibv_rpmem_reg_mr(dev_pd(), dev.pmem, DEV_BYTES,
-			      (int)(OPEN | PERSISTENT));
+	mr = rpmem_reg_mr(dev_pd(), dev.pmem, DEV_BYTES,
+			  (int)(OPEN | PERSISTENT));
 	cr_assert(mr);
 	cr_assert_eq(dev.reg_access, OPEN);
-	cr_assert_eq(ibv_rpmem_get_desc(mr, p.b.sqp, &desc), 0);
+	cr_assert_eq(rpmem_export_mr(mr, p.b.sqp, &desc), 0);
 	cr_assert_eq(rp_desc_get(desc.bytes, &d), 0);
 	cr_assert_eq(d.native & RP_DESC_PERSISTENT, 0u);
-	cr_assert_eq(ibv_rpmem_dereg_mr(mr), 0);
+	cr_assert_eq(rpmem_dereg_mr(mr), 0);
 	pair_close(&p);
 }
 
@@ -148,13 +148,13 @@ Test(shim_mr, key_needs_a_side_connection)
 	cr_assert_eq(pair_flush(&p, 1, 0, 64), EOPNOTSUPP);
 	cr_assert_eq(pair_sides(&p), 0);
 	/* A descriptor made before has no key. */
-	cr_assert_eq(ibv_rpmem_add_region(p.a.sqp, &p.desc), 0);
+	cr_assert_eq(rpmem_import_mr(p.a.sqp, &p.desc, NULL), 0);
 	cr_assert_eq(pair_flush(&p, 1, 0, 64), EOPNOTSUPP);
 	pair_tell(&p);
 	cr_assert_eq(rp_desc_get(p.desc.bytes, &d), 0);
 	cr_assert_neq(d.key, 0u);
 	cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
-	pair_next(&p, 1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	pair_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	cr_assert_eq(dev.ndone > 0, true);
 	pair_close(&p);
 }
@@ -162,24 +162,24 @@ Test(shim_mr, key_needs_a_side_connection)
 /* In RESET or ERR a queue pair gets no descriptor. */
 Test(shim_mr, no_descriptor_for_unready_queue_pairs)
 {
-	struct ibv_rpmem_desc desc;
+	struct rpmem_mr_desc desc;
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RESET};
 	struct rp_desc d;
 
 	pair_open(&p, &with_side);
 	ibv_modify_qp(p.b.qp, &attr, IBV_QP_STATE);
-	cr_assert_eq(ibv_rpmem_get_desc(p.mr, p.b.sqp, &desc), EINVAL);
+	cr_assert_eq(rpmem_export_mr(p.mr, p.b.sqp, &desc), EINVAL);
 	attr.qp_state = IBV_QPS_ERR;
 	ibv_modify_qp(p.b.qp, &attr, IBV_QP_STATE);
-	cr_assert_eq(ibv_rpmem_get_desc(p.mr, p.b.sqp, &desc), EINVAL);
+	cr_assert_eq(rpmem_export_mr(p.mr, p.b.sqp, &desc), EINVAL);
 	attr.qp_state = IBV_QPS_RTR;
 	attr.max_dest_rd_atomic = 0;
 	ibv_modify_qp(p.b.qp, &attr, IBV_QP_STATE | IBV_QP_MAX_DEST_RD_ATOMIC);
-	cr_assert_eq(ibv_rpmem_get_desc(p.mr, p.b.sqp, &desc), 0);
+	cr_assert_eq(rpmem_export_mr(p.mr, p.b.sqp, &desc), 0);
 	cr_assert_eq(rp_desc_get(desc.bytes, &d), 0);
 	cr_assert_eq(d.qp & RP_DESC_READ, 0);
 	/* Neither a fence nor the agent behind one is possible. */
-	cr_assert_eq(ibv_rpmem_add_region(p.a.sqp, &desc), 0);
+	cr_assert_eq(rpmem_import_mr(p.a.sqp, &desc, NULL), 0);
 	cr_assert_eq(pair_flush(&p, 1, 0, 64), EOPNOTSUPP);
 	pair_close(&p);
 }
@@ -189,12 +189,12 @@ Test(shim_mr, deregistration_fails)
 {
 	pair_open(&p, &with_side);
 	dev.no_dereg = EBUSY;
-	cr_assert_eq(ibv_rpmem_dereg_mr(p.mr), EBUSY);
+	cr_assert_eq(rpmem_dereg_mr(p.mr), EBUSY);
 	dev.no_dereg = 0;
 	cr_assert_eq(pair_write(&p, 1, 0, 64, 'a'), 0);
 	cr_assert_eq(pair_flush(&p, 2, 0, 64), 0);
 	pair_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-	pair_next(&p, 2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	pair_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	cr_assert(dev_durable(0, 64, 'a'));
 	pair_close(&p);
 }
@@ -204,14 +204,14 @@ Test(shim_mr, scarce)
 	int failed = 0;
 
 	for (int n = 1; n < 8; n++) {
-		struct ibv_rpmem_mr *mr;
+		struct rpmem_mr *mr;
 
 		dev.fail_make = n;
 		mr = reg(dev.pmem, PERSISTENT);
 		failed += !mr;
 		dev.fail_make = 0;
 		if (mr)
-			cr_assert_eq(ibv_rpmem_dereg_mr(mr), 0);
+			cr_assert_eq(rpmem_dereg_mr(mr), 0);
 		else
 			cr_assert_eq(errno, ENOMEM);
 		cr_assert_eq(dev.open, 0, "%d", n);

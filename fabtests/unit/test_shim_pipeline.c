@@ -8,7 +8,7 @@
 #include "rc_mock.h"
 #include "seeded.h"
 
-#define P   IBV_RPMEM_FLUSH_PERSISTENT
+#define P   RPMEM_FLUSH_PERSISTENT
 #define CQE 32
 
 static struct mock m;
@@ -18,24 +18,24 @@ static size_t nshown, ntaken;
 static int flush(uint64_t wr_id, size_t off, size_t len)
 {
 	m.q.pub.wr_id = wr_id;
-	ibv_rpmem_wr_start(&m.q.pub);
-	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT + off, len, P, 0);
-	return ibv_rpmem_wr_complete(&m.q.pub);
+	rpmem_wr_start(&m.q.pub);
+	rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT + off, len, P, 0);
+	return rpmem_wr_complete(&m.q.pub);
 }
 
 static int atomic_write(uint64_t wr_id, size_t off, uint64_t value)
 {
 	m.q.pub.wr_id = wr_id;
-	ibv_rpmem_wr_start(&m.q.pub);
-	ibv_rpmem_wr_atomic_write(&m.q.pub, MOCK_RKEY, MOCK_AT + off, &value);
-	return ibv_rpmem_wr_complete(&m.q.pub);
+	rpmem_wr_start(&m.q.pub);
+	rpmem_wr_atomic_write(&m.q.pub, MOCK_RKEY, MOCK_AT + off, &value);
+	return rpmem_wr_complete(&m.q.pub);
 }
 
 static void take_completions(void)
 {
 	int n;
 
-	while ((n = ibv_rpmem_poll_cq(m.cq, 1, shown + nshown)))
+	while ((n = rpmem_poll_cq(m.cq, 1, shown + nshown)))
 		nshown += (size_t)n;
 }
 
@@ -60,7 +60,7 @@ static void next_is(uint64_t wr_id, enum ibv_wc_status status)
 	cr_assert_eq(wc->status, status, "%d: %d", (int)wr_id, (int)wc->status);
 	cr_assert_eq(wc->qp_num, MOCK_QPN);
 	if (!status)
-		cr_assert_eq((int)wc->opcode, IBV_RPMEM_WC_FLUSH);
+		cr_assert_eq((int)wc->opcode, RPMEM_WC_FLUSH);
 }
 
 static void nothing_more(void)
@@ -372,18 +372,18 @@ Test(shim_pipeline, not_posted)
 {
 	begin();
 	for (int i = 0; i < 20; i++) {
-		ibv_rpmem_wr_start(&m.q.pub);
-		ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
-		ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 32, P, 0);
-		ibv_rpmem_wr_abort(&m.q.pub);
+		rpmem_wr_start(&m.q.pub);
+		rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
+		rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 32, P, 0);
+		rpmem_wr_abort(&m.q.pub);
 	}
 	m.complete_err = ENOMEM;
 	m.complete_posted = 1;
-	ibv_rpmem_wr_start(&m.q.pub);
+	rpmem_wr_start(&m.q.pub);
 	m.q.pub.wr_id = 2;
-	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
-	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
-	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), ENOMEM);
+	rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
+	rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
+	cr_assert_eq(rpmem_wr_complete(&m.q.pub), ENOMEM);
 	m.complete_err = 0;
 	cr_assert_eq(flush(3, 0, 64), 0);
 	cr_assert_eq(m.queue[1].op, MOCK_WRITE);
@@ -490,7 +490,7 @@ Test(shim_pipeline, detached)
 	for (size_t i = 0; i < m.cq->nslots; i++)
 		if (m.cq->slots[i].kind == RP_SLOT_RING)
 			m.done[0].wr_id = (uintptr_t)&m.cq->slots[i];
-	cr_assert_eq(ibv_rpmem_poll_cq(m.cq, 1, &wc), 0);
+	cr_assert_eq(rpmem_poll_cq(m.cq, 1, &wc), 0);
 	cr_assert_eq(free_slots(), (size_t)CQE);
-	cr_assert_eq(ibv_rpmem_detach_cq(m.cq), 0);
+	cr_assert_eq(rpmem_detach_cq(m.cq), 0);
 }

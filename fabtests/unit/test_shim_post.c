@@ -34,7 +34,7 @@ Test(shim_post, a_read_inside_the_range)
 			cr_assert_eq(pair_write(&p, 1, 128, 64, 'a'), 0);
 			cr_assert_eq(pair_flush(&p, 2, 130, 62), 0);
 			pair_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-			pair_next(&p, 2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+			pair_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 			pair_next(&p, 0, 0, 0);
 			cr_assert_eq(dev.ndone, 2u);
 			cr_assert_eq(op[0].opcode, IBV_WC_RDMA_WRITE);
@@ -48,14 +48,13 @@ Test(shim_post, a_read_inside_the_range)
 		}
 }
 
-static void flushes(const struct ibv_rpmem_qp *qp, size_t n, uint64_t from)
+static void flushes(const struct rpmem_qp *qp, size_t n, uint64_t from)
 {
-	ibv_rpmem_wr_start(p.a.sqp);
+	rpmem_wr_start(p.a.sqp);
 	for (size_t i = 0; i < n; i++) {
 		p.a.sqp->wr_id = from + i;
-		ibv_rpmem_wr_flush(
-			p.a.sqp, p.rkey, (uintptr_t)dev.pmem + 64 * i, 64,
-			IBV_RPMEM_FLUSH_PERSISTENT, IBV_RPMEM_FLUSH_RANGE);
+		rpmem_wr_flush(p.a.sqp, p.rkey, (uintptr_t)dev.pmem + 64 * i,
+			       64, RPMEM_FLUSH_PERSISTENT, RPMEM_FLUSH_RANGE);
 	}
 }
 
@@ -66,18 +65,18 @@ Test(shim_post, many_in_one_call)
 		dev.ndone = 0;
 		fences(ops, false);
 		flushes(p.a.sqp, 40, 1);
-		cr_assert_eq(ibv_rpmem_wr_complete(p.a.sqp), 0);
+		cr_assert_eq(rpmem_wr_complete(p.a.sqp), 0);
 		for (uint64_t i = 1; i <= 40; i++)
-			pair_next(&p, i, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+			pair_next(&p, i, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		for (size_t i = 0; i < 40; i++)
 			cr_assert_eq(dev.done[i].addr,
 				     (uintptr_t)dev.pmem + 64 * i);
 		/* Aborted requests are not posted with the next batch. */
 		flushes(p.a.sqp, 3, 50);
-		ibv_rpmem_wr_abort(p.a.sqp);
+		rpmem_wr_abort(p.a.sqp);
 		flushes(p.a.sqp, 1, 60);
-		cr_assert_eq(ibv_rpmem_wr_complete(p.a.sqp), 0);
-		pair_next(&p, 60, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+		cr_assert_eq(rpmem_wr_complete(p.a.sqp), 0);
+		pair_next(&p, 60, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		pair_next(&p, 0, 0, 0);
 		pair_close(&p);
 	}
@@ -91,21 +90,21 @@ Test(shim_post, partial_post_is_reported)
 		dev.take = 2;
 		dev.take_err = ENOMEM;
 		flushes(p.a.sqp, 4, 1);
-		cr_assert_eq(ibv_rpmem_wr_complete(p.a.sqp), ENOMEM);
+		cr_assert_eq(rpmem_wr_complete(p.a.sqp), ENOMEM);
 		if (!ops) {
-			pair_next(&p, 1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
-			pair_next(&p, 2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+			pair_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+			pair_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		}
 		dev.take = 0;
 		/* All slots are free again. */
 		for (uint64_t i = 1; i <= 2; i++) {
 			flushes(p.a.sqp, PAIR_CQE / 2, 1);
-			cr_assert_eq(ibv_rpmem_wr_complete(p.a.sqp), 0);
+			cr_assert_eq(rpmem_wr_complete(p.a.sqp), 0);
 		}
 		for (int k = 0; k < 2; k++)
 			for (uint64_t i = 1; i <= PAIR_CQE / 2; i++)
 				pair_next(&p, i, IBV_WC_SUCCESS,
-					  IBV_RPMEM_WC_FLUSH);
+					  RPMEM_WC_FLUSH);
 		pair_close(&p);
 	}
 }
@@ -124,8 +123,8 @@ Test(shim_post, builders_of_the_program_are_kept)
 	cr_assert_eq(ex->wr_flags, (unsigned int)IBV_SEND_SIGNALED);
 	ibv_wr_rdma_read(ex, p.rkey, (uintptr_t)dev.pmem);
 	ibv_wr_set_sge(ex, p.mr->mr->lkey, (uintptr_t)dev.pmem + 64, 8);
-	cr_assert_eq(ibv_rpmem_wr_complete(p.a.sqp), 0);
-	pair_next(&p, 5, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	cr_assert_eq(rpmem_wr_complete(p.a.sqp), 0);
+	pair_next(&p, 5, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	pair_next(&p, 77, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
 	pair_close(&p);
 }
@@ -144,18 +143,18 @@ Test(shim_post, native)
 	cr_assert_eq(pair_write(&p, 1, 0, 256, 'a'), 0);
 	cr_assert_eq(pair_flush(&p, 2, 64, 64), 0);
 	pair_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-	pair_next(&p, 2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
-	cr_assert_eq((int)dev.done[1].opcode, IBV_RPMEM_WC_FLUSH);
+	pair_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	cr_assert_eq((int)dev.done[1].opcode, RPMEM_WC_FLUSH);
 	cr_assert_eq(dev.done[1].addr, (uintptr_t)dev.pmem + 64);
 	cr_assert_eq(dev.done[1].len, 64u);
 	cr_assert(dev_durable(64, 64, 'a'));
 	cr_assert(dev_durable(0, 64, 0) && dev_durable(128, 128, 0));
 	p.a.sqp->wr_id = 3;
-	ibv_rpmem_wr_start(p.a.sqp);
-	ibv_rpmem_wr_flush(p.a.sqp, p.rkey, 0, 0, IBV_RPMEM_FLUSH_PERSISTENT,
-			   IBV_RPMEM_FLUSH_MR);
-	cr_assert_eq(ibv_rpmem_wr_complete(p.a.sqp), 0);
-	pair_next(&p, 3, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	rpmem_wr_start(p.a.sqp);
+	rpmem_wr_flush(p.a.sqp, p.rkey, 0, 0, RPMEM_FLUSH_PERSISTENT,
+		       RPMEM_FLUSH_MR);
+	cr_assert_eq(rpmem_wr_complete(p.a.sqp), 0);
+	pair_next(&p, 3, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	cr_assert(dev_durable(0, 256, 'a'));
 	pair_close(&p);
 }

@@ -7,8 +7,8 @@
 
 #include "rc_mock.h"
 
-#define G    IBV_RPMEM_FLUSH_GLOBAL
-#define P    IBV_RPMEM_FLUSH_PERSISTENT
+#define G    RPMEM_FLUSH_GLOBAL
+#define P    RPMEM_FLUSH_PERSISTENT
 #define BOTH (RP_DESC_GLOBAL | RP_DESC_PERSISTENT)
 
 static struct mock m;
@@ -28,17 +28,16 @@ static int flush(uint64_t wr_id, uint64_t addr, size_t len, uint8_t type,
 		 uint8_t level)
 {
 	m.q.pub.wr_id = wr_id;
-	ibv_rpmem_wr_start(&m.q.pub);
-	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, addr, len, type, level);
-	return ibv_rpmem_wr_complete(&m.q.pub);
+	rpmem_wr_start(&m.q.pub);
+	rpmem_wr_flush(&m.q.pub, MOCK_RKEY, addr, len, type, level);
+	return rpmem_wr_complete(&m.q.pub);
 }
 
 static void next_is(uint64_t wr_id, enum ibv_wc_status status, int opcode)
 {
 	struct ibv_wc wc;
 
-	cr_assert_eq(ibv_rpmem_poll_cq(m.cq, 1, &wc), 1, "wr_id %d",
-		     (int)wr_id);
+	cr_assert_eq(rpmem_poll_cq(m.cq, 1, &wc), 1, "wr_id %d", (int)wr_id);
 	cr_assert_eq(wc.wr_id, wr_id);
 	cr_assert_eq(wc.status, status, "%d", (int)wc.status);
 	cr_assert_eq(wc.qp_num, MOCK_QPN);
@@ -52,7 +51,7 @@ static void nothing_more(void)
 {
 	struct ibv_wc wc;
 
-	cr_assert_eq(ibv_rpmem_poll_cq(m.cq, 1, &wc), 0);
+	cr_assert_eq(rpmem_poll_cq(m.cq, 1, &wc), 0);
 }
 
 static size_t free_slots(void)
@@ -74,9 +73,9 @@ Test(shim_queue, in_order)
 		cr_assert_eq(flush(4, 0, 0, G, 1), 0);
 		mock_run(&m);
 		next_is(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-		next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+		next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		next_is(3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-		next_is(4, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+		next_is(4, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		nothing_more();
 		cr_assert_eq(free_slots(), 8u);
 		mock_fini(&m);
@@ -129,7 +128,7 @@ Test(shim_queue, all_are_signaled)
 	m.q.pub.wr_flags = 0;
 	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), 0);
 	mock_run(&m);
-	next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	next_is(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	mock_fini(&m);
 }
 
@@ -144,9 +143,9 @@ Test(shim_queue, polls_many)
 		cr_assert_eq(flush(i, MOCK_AT, 64, P, 0), 0);
 	}
 	mock_run(&m);
-	cr_assert_eq(ibv_rpmem_poll_cq(m.cq, 3, wc), 3);
+	cr_assert_eq(rpmem_poll_cq(m.cq, 3, wc), 3);
 	cr_assert(wc[0].wr_id == 0 && wc[1].wr_id == 2 && wc[2].wr_id == 3);
-	cr_assert_eq(ibv_rpmem_poll_cq(m.cq, 8, wc), 1);
+	cr_assert_eq(rpmem_poll_cq(m.cq, 8, wc), 1);
 	cr_assert_eq(wc[0].wr_id, 5u);
 	mock_fini(&m);
 }
@@ -161,10 +160,10 @@ Test(shim_queue, slots)
 	cr_assert_eq(m.nqueue, 8u);
 	mock_run(&m);
 	for (uint64_t i = 0; i < 8; i++)
-		next_is(i, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+		next_is(i, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	cr_assert_eq(flush(9, MOCK_AT, 64, P, 0), 0);
 	mock_run(&m);
-	next_is(9, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	next_is(9, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	mock_fini(&m);
 }
 
@@ -172,31 +171,31 @@ Test(shim_queue, slots)
 Test(shim_queue, batches)
 {
 	begin(0);
-	ibv_rpmem_wr_start(&m.q.pub);
-	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
-	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, 0, 0);
-	ibv_rpmem_wr_flush(&m.q.pub, 99, MOCK_AT, 64, P, 0);
-	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), EINVAL);
+	rpmem_wr_start(&m.q.pub);
+	rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
+	rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, 0, 0);
+	rpmem_wr_flush(&m.q.pub, 99, MOCK_AT, 64, P, 0);
+	cr_assert_eq(rpmem_wr_complete(&m.q.pub), EINVAL);
 	cr_assert_eq(m.nqueue, 0u);
 	cr_assert_eq(free_slots(), 8u);
-	ibv_rpmem_wr_start(&m.q.pub);
-	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
-	ibv_rpmem_wr_abort(&m.q.pub);
+	rpmem_wr_start(&m.q.pub);
+	rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
+	rpmem_wr_abort(&m.q.pub);
 	cr_assert_eq(m.nqueue, 0u);
 	cr_assert_eq(free_slots(), 8u);
 	/* The device posted two of three. */
 	m.complete_err = ENOMEM;
 	m.complete_posted = 2;
-	ibv_rpmem_wr_start(&m.q.pub);
+	rpmem_wr_start(&m.q.pub);
 	for (uint64_t i = 1; i <= 3; i++) {
 		m.q.pub.wr_id = i;
-		ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
+		rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
 	}
-	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), ENOMEM);
+	cr_assert_eq(rpmem_wr_complete(&m.q.pub), ENOMEM);
 	cr_assert_eq(free_slots(), 6u);
 	mock_run(&m);
-	next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
-	next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	next_is(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	nothing_more();
 	cr_assert_eq(free_slots(), 8u);
 	mock_fini(&m);
@@ -207,11 +206,11 @@ Test(shim_queue, unknown_regions)
 	struct rp_desc d;
 
 	begin(0);
-	ibv_rpmem_wr_start(&m.q.pub);
-	ibv_rpmem_wr_flush(&m.q.pub, 8, MOCK_AT, 64, P, 0);
-	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), ENOKEY);
-	cr_assert_eq(ibv_rpmem_del_region(&m.q.pub, 8), ENOKEY);
-	cr_assert_eq(ibv_rpmem_del_region(&m.q.pub, MOCK_RKEY), 0);
+	rpmem_wr_start(&m.q.pub);
+	rpmem_wr_flush(&m.q.pub, 8, MOCK_AT, 64, P, 0);
+	cr_assert_eq(rpmem_wr_complete(&m.q.pub), ENOKEY);
+	cr_assert_eq(rpmem_forget_mr(&m.q.pub, 8), ENOKEY);
+	cr_assert_eq(rpmem_forget_mr(&m.q.pub, MOCK_RKEY), 0);
 	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), ENOKEY);
 	/* The same rkey is added again: the later descriptor counts. */
 	d = mock_desc(&m);
@@ -223,7 +222,7 @@ Test(shim_queue, unknown_regions)
 	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), 0);
 	cr_assert_eq(m.nqueue, 1u);
 	mock_run(&m);
-	next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	next_is(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	mock_fini(&m);
 }
 
@@ -243,7 +242,7 @@ Test(shim_queue, descriptor_must_fit_the_connection)
 	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), 0);
 	cr_assert_eq(m.nqueue, 1u);
 	mock_run(&m);
-	next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	next_is(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	mock_fini(&m);
 }
 
@@ -298,7 +297,7 @@ Test(shim_queue, refused_flush_fails_on_a_lax_device)
 	{
 		struct ibv_wc wc;
 
-		cr_assert_eq(ibv_rpmem_poll_cq(m.cq, 1, &wc), 1);
+		cr_assert_eq(rpmem_poll_cq(m.cq, 1, &wc), 1);
 		cr_assert_eq(wc.status, IBV_WC_REM_ACCESS_ERR);
 		cr_assert_eq(wc.wr_id, 1u);
 	}
@@ -349,27 +348,27 @@ Test(shim_queue, regions_change_inside_a_batch)
 	m.kept = true;
 	d = mock_desc(&m);
 	cr_assert_eq(rp_desc_put(buf, &d), 0);
-	ibv_rpmem_wr_start(&m.q.pub);
+	rpmem_wr_start(&m.q.pub);
 	cr_assert(!rp_qp_knows(&m.q, MOCK_RKEY));
 	cr_assert(!rp_qp_forget(&m.q, MOCK_RKEY));
 	cr_assert_eq(rp_qp_learn(&m.q, buf, &cfg), 0);
 	cr_assert(rp_qp_knows(&m.q, MOCK_RKEY));
 	m.q.pub.wr_id = 1;
 	m.q.pub.wr_flags = IBV_SEND_SIGNALED;
-	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
-	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), 0);
+	rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
+	cr_assert_eq(rpmem_wr_complete(&m.q.pub), 0);
 	mock_run(&m);
-	next_is(1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	next_is(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 
 	/* A later descriptor of the region allows less. */
 	d.region = 0;
 	cr_assert_eq(rp_desc_put(buf, &d), 0);
-	ibv_rpmem_wr_start(&m.q.pub);
+	rpmem_wr_start(&m.q.pub);
 	cr_assert_eq(rp_qp_learn(&m.q, buf, &cfg), 0);
 	cr_assert(rp_qp_forget(&m.q, MOCK_RKEY));
 	cr_assert(!rp_qp_knows(&m.q, MOCK_RKEY));
-	ibv_rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
-	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), ENOKEY);
+	rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
+	cr_assert_eq(rpmem_wr_complete(&m.q.pub), ENOKEY);
 	mock_fini(&m);
 }
 
@@ -392,7 +391,7 @@ Test(shim_queue, detached_meanwhile)
 	struct rp_desc d;
 
 	begin(0);
-	cr_assert_eq(ibv_rpmem_detach_cq(m.cq), EBUSY);
+	cr_assert_eq(rpmem_detach_cq(m.cq), EBUSY);
 	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), 0);
 	rp_qp_fini(&m.q);
 	memset(&m.q, 0, sizeof(m.q));
@@ -403,7 +402,7 @@ Test(shim_queue, detached_meanwhile)
 	cr_assert_eq(free_slots(), 7u);
 	cr_assert_eq(flush(2, MOCK_AT, 64, P, 0), 0);
 	mock_run(&m);
-	next_is(2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	nothing_more();
 	cr_assert_eq(free_slots(), 8u);
 	mock_fini(&m);
@@ -417,50 +416,50 @@ Test(shim_queue, atomic_writes)
 
 	begin(RP_DESC_ATOMIC_WRITE);
 	m.q.pub.wr_id = 1;
-	ibv_rpmem_wr_start(&m.q.pub);
-	ibv_rpmem_wr_atomic_write(&m.q.pub, MOCK_RKEY, MOCK_AT + 8, &value);
-	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), 0);
+	rpmem_wr_start(&m.q.pub);
+	rpmem_wr_atomic_write(&m.q.pub, MOCK_RKEY, MOCK_AT + 8, &value);
+	cr_assert_eq(rpmem_wr_complete(&m.q.pub), 0);
 	cr_assert_eq(m.queue[0].flags, (unsigned int)IBV_SEND_SIGNALED);
 	mock_run(&m);
 	next_is(1, IBV_WC_SUCCESS, 9);
 	/* Behind a flush that is a read it needs IBV_SEND_FENCE. */
 	cr_assert_eq(flush(2, MOCK_AT, 64, P, 0), 0);
 	m.q.pub.wr_id = 3;
-	ibv_rpmem_wr_start(&m.q.pub);
-	ibv_rpmem_wr_atomic_write(&m.q.pub, MOCK_RKEY, MOCK_AT + 8, &value);
-	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), 0);
+	rpmem_wr_start(&m.q.pub);
+	rpmem_wr_atomic_write(&m.q.pub, MOCK_RKEY, MOCK_AT + 8, &value);
+	cr_assert_eq(rpmem_wr_complete(&m.q.pub), 0);
 	cr_assert_eq(m.queue[1].op, MOCK_ATOMIC_WRITE);
 	cr_assert_eq(m.queue[1].flags,
 		     (unsigned int)(IBV_SEND_SIGNALED | IBV_SEND_FENCE));
 	mock_fini(&m);
 
 	begin(BOTH);
-	ibv_rpmem_wr_start(&m.q.pub);
-	ibv_rpmem_wr_atomic_write(&m.q.pub, MOCK_RKEY, MOCK_AT, &value);
-	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), EOPNOTSUPP);
+	rpmem_wr_start(&m.q.pub);
+	rpmem_wr_atomic_write(&m.q.pub, MOCK_RKEY, MOCK_AT, &value);
+	cr_assert_eq(rpmem_wr_complete(&m.q.pub), EOPNOTSUPP);
 	d = mock_desc(&m);
 	d.native = BOTH;
 	cr_assert_eq(mock_add(&m, &d, RP_DESC_NATIVE), 0);
-	ibv_rpmem_wr_start(&m.q.pub);
-	ibv_rpmem_wr_atomic_write(&m.q.pub, MOCK_RKEY, MOCK_AT, &value);
-	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), EOPNOTSUPP);
-	ibv_rpmem_wr_start(&m.q.pub);
-	ibv_rpmem_wr_atomic_write(&m.q.pub, 99, MOCK_AT, &value);
-	cr_assert_eq(ibv_rpmem_wr_complete(&m.q.pub), ENOKEY);
+	rpmem_wr_start(&m.q.pub);
+	rpmem_wr_atomic_write(&m.q.pub, MOCK_RKEY, MOCK_AT, &value);
+	cr_assert_eq(rpmem_wr_complete(&m.q.pub), EOPNOTSUPP);
+	rpmem_wr_start(&m.q.pub);
+	rpmem_wr_atomic_write(&m.q.pub, 99, MOCK_AT, &value);
+	cr_assert_eq(rpmem_wr_complete(&m.q.pub), ENOKEY);
 	cr_assert_eq(m.nqueue, 0u);
 	mock_fini(&m);
 }
 
 Test(shim_queue, words)
 {
-	struct ibv_rpmem_region_attr a;
+	struct rpmem_region a;
 
 	begin(0);
-	cr_assert_eq(ibv_rpmem_query_region(&m.q.pub, MOCK_RKEY, &a), 0);
+	cr_assert_eq(rp_qp_region(&m.q, MOCK_RKEY, &a), 0);
 	cr_assert_str_eq(a.persistent, "fence");
 	cr_assert_str_eq(a.global, "fence");
 	cr_assert_str_eq(a.survives, "power");
-	cr_assert_eq(ibv_rpmem_query_region(&m.q.pub, 8, &a), ENOKEY);
+	cr_assert_eq(rp_qp_region(&m.q, 8, &a), ENOKEY);
 	mock_fini(&m);
 }
 

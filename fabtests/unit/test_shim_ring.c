@@ -38,7 +38,7 @@ static void once(uint64_t i)
 	cr_assert_eq(pair_write(&p, 1, off, 64, (uint8_t)i), 0);
 	cr_assert_eq(pair_flush(&p, 2, off, 64), 0);
 	pair_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-	pair_next(&p, 2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	pair_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	cr_assert(dev_durable(off, 64, (uint8_t)i), "%d", (int)i);
 }
 
@@ -134,12 +134,12 @@ Test(shim_ring, full_ring_falls_back_to_messages)
 	for (uint64_t k = 1; k <= 8; k++)
 		cr_assert_eq(pair_flush(&p, k, 64 * k, 64), 0);
 	for (uint64_t k = 1; k <= 8; k++)
-		pair_next(&p, k, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+		pair_next(&p, k, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	/* The next request in the agent's ring carries the consumer index. */
 	for (uint64_t k = 1; k <= 4; k++)
 		cr_assert_eq(pair_store(&p, k, 8 * k, k), 0);
 	for (uint64_t k = 1; k <= 4; k++)
-		pair_next(&p, k, IBV_WC_SUCCESS, IBV_RPMEM_WC_ATOMIC_WRITE);
+		pair_next(&p, k, IBV_WC_SUCCESS, RPMEM_WC_ATOMIC_WRITE);
 	sends = dev_count(IBV_WC_SEND);
 	for (uint64_t k = 0; k < 20; k++)
 		once(k);
@@ -176,7 +176,7 @@ Test(shim_ring, no_writes)
 	pair_open(&p, &without_writes);
 	for (uint64_t k = 0; k < 5; k++) {
 		cr_assert_eq(pair_flush(&p, k + 1, 0, 64), 0);
-		pair_next(&p, k + 1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+		pair_next(&p, k + 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	}
 	cr_assert_eq(dev_count(IBV_WC_RDMA_READ), 5u);
 	pair_close(&p);
@@ -192,8 +192,8 @@ static void flush_pipelined(void)
 	int how = 1;
 
 	if (!pair_write(&p, 3, 0, 64, 'c') && !pair_flush(&p, 4, 0, 64) &&
-	    ibv_rpmem_poll_cq(p.a.scq, 1, &wc) == 1 && wc.wr_id == 3 &&
-	    !ibv_rpmem_poll_cq(p.a.scq, 1, &wc) &&
+	    rpmem_poll_cq(p.a.scq, 1, &wc) == 1 && wc.wr_id == 3 &&
+	    !rpmem_poll_cq(p.a.scq, 1, &wc) &&
 	    dev_count(IBV_WC_RDMA_READ) == reads)
 		how = 2;
 	crossed = how;
@@ -205,8 +205,8 @@ static void flush_by_message(void)
 	struct ibv_wc wc;
 	int how = 1;
 
-	if (!ibv_rpmem_poll_cq(p.a.scq, 1, &wc) && !pair_flush(&p, 4, 0, 64) &&
-	    !ibv_rpmem_poll_cq(p.a.scq, 1, &wc) &&
+	if (!rpmem_poll_cq(p.a.scq, 1, &wc) && !pair_flush(&p, 4, 0, 64) &&
+	    !rpmem_poll_cq(p.a.scq, 1, &wc) &&
 	    dev_count(IBV_WC_RDMA_READ) == reads + 1)
 		how = 2;
 	crossed = how;
@@ -232,7 +232,7 @@ Test(shim_ring, flush_crosses_idle)
 			for (int j = 0; !crossed && j < 1000; j++)
 				nanosleep(&ms, NULL);
 		}
-		pair_next(&p, 4, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+		pair_next(&p, 4, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		cr_assert_eq(crossed, 2);
 		once(100);
 		pair_close(&p);

@@ -103,7 +103,7 @@ Test(shim_side, nothing_else_can_be_written)
 /* Endless retries would defer completions for ever. */
 Test(shim_side, side_has_bounded_retries)
 {
-	struct ibv_rpmem_addr a, b;
+	struct rpmem_qp_desc a, b;
 
 	for (int i = 0; i < 2; i++) {
 		struct ibv_qp_attr forever = {.retry_cnt = 7, .timeout = 16};
@@ -115,9 +115,9 @@ Test(shim_side, side_has_bounded_retries)
 			forever.qp_state = IBV_QPS_RTR;
 			ibv_modify_qp(p.a.qp, &forever, IBV_QP_STATE);
 		}
-		cr_assert_eq(ibv_rpmem_get_addr(p.a.sqp, &a), 0);
-		cr_assert_eq(ibv_rpmem_get_addr(p.b.sqp, &b), 0);
-		cr_assert_eq(ibv_rpmem_connect(p.a.sqp, &b), 0);
+		cr_assert_eq(rpmem_export_qp(p.a.sqp, &a), 0);
+		cr_assert_eq(rpmem_export_qp(p.b.sqp, &b), 0);
+		cr_assert_eq(rpmem_connect_qp(p.a.sqp, &b), 0);
 		cr_assert_eq(rp_side_get(a.bytes, &p.sa), 0);
 		cr_assert_eq(attr_of(p.sa.initiator).retry_cnt, i ? 5 : 6);
 		cr_assert_eq(attr_of(p.sa.initiator).timeout, i ? 14 : 16);
@@ -127,45 +127,45 @@ Test(shim_side, side_has_bounded_retries)
 
 Test(shim_side, addresses)
 {
-	struct ibv_rpmem_addr a, again, b;
+	struct rpmem_qp_desc a, again, b;
 
 	pair_open(&p, &plain);
 	memset(&b, 0x5a, sizeof(b));
 	/* No side of this queue pair can be connected yet. */
-	cr_assert_eq(ibv_rpmem_connect(p.a.sqp, &b), EBADMSG);
-	cr_assert_eq(ibv_rpmem_get_addr(p.b.sqp, &b), 0);
-	cr_assert_eq(ibv_rpmem_connect(p.a.sqp, &b), EINVAL);
-	cr_assert_eq(ibv_rpmem_get_addr(p.a.sqp, &a), 0);
-	cr_assert_eq(ibv_rpmem_get_addr(p.a.sqp, &again), 0);
+	cr_assert_eq(rpmem_connect_qp(p.a.sqp, &b), EBADMSG);
+	cr_assert_eq(rpmem_export_qp(p.b.sqp, &b), 0);
+	cr_assert_eq(rpmem_connect_qp(p.a.sqp, &b), EINVAL);
+	cr_assert_eq(rpmem_export_qp(p.a.sqp, &a), 0);
+	cr_assert_eq(rpmem_export_qp(p.a.sqp, &again), 0);
 	cr_assert_arr_eq(a.bytes, again.bytes, sizeof(a.bytes));
 	b.bytes[9] ^= 1;
-	cr_assert_eq(ibv_rpmem_connect(p.a.sqp, &b), EBADMSG);
+	cr_assert_eq(rpmem_connect_qp(p.a.sqp, &b), EBADMSG);
 	b.bytes[9] ^= 1;
-	cr_assert_eq(ibv_rpmem_connect(p.a.sqp, &b), 0);
-	cr_assert_eq(ibv_rpmem_connect(p.a.sqp, &b), EISCONN);
+	cr_assert_eq(rpmem_connect_qp(p.a.sqp, &b), 0);
+	cr_assert_eq(rpmem_connect_qp(p.a.sqp, &b), EISCONN);
 	pair_close(&p);
 }
 
 /* An agent on another machine would flush that machine's memory. */
 Test(shim_side, address_of_another_queue_pair_is_refused)
 {
-	struct ibv_rpmem_addr a, b;
+	struct rpmem_qp_desc a, b;
 
 	pair_open(&p, &plain);
-	cr_assert_eq(ibv_rpmem_get_addr(p.a.sqp, &a), 0);
-	cr_assert_eq(ibv_rpmem_get_addr(p.b.sqp, &b), 0);
+	cr_assert_eq(rpmem_export_qp(p.a.sqp, &a), 0);
+	cr_assert_eq(rpmem_export_qp(p.b.sqp, &b), 0);
 	dev_join(p.a.qp, p.b.qp->qp_num + 1, OPEN);
-	cr_assert_eq(ibv_rpmem_connect(p.a.sqp, &b), EKEYREJECTED);
+	cr_assert_eq(rpmem_connect_qp(p.a.sqp, &b), EKEYREJECTED);
 	dev_join(p.a.qp, p.b.qp->qp_num, OPEN);
 	{
 		struct ibv_qp_attr init = {.qp_state = IBV_QPS_INIT};
 
 		ibv_modify_qp(p.a.qp, &init, IBV_QP_STATE);
 	}
-	cr_assert_eq(ibv_rpmem_connect(p.a.sqp, &b), EINVAL);
+	cr_assert_eq(rpmem_connect_qp(p.a.sqp, &b), EINVAL);
 	/* The refused calls changed nothing: connecting works now. */
 	dev_join(p.a.qp, p.b.qp->qp_num, OPEN);
-	cr_assert_eq(ibv_rpmem_connect(p.a.sqp, &b), 0);
+	cr_assert_eq(rpmem_connect_qp(p.a.sqp, &b), 0);
 	pair_close(&p);
 }
 
@@ -192,13 +192,13 @@ Test(shim_side, failed_creation_leaves_nothing)
 	int failed = 0;
 
 	for (int n = 1; n < 20; n++) {
-		struct ibv_rpmem_addr a;
+		struct rpmem_qp_desc a;
 		int open, ret;
 
 		pair_open(&p, &plain);
 		open = dev.open;
 		dev.fail_make = n;
-		ret = ibv_rpmem_get_addr(p.b.sqp, &a);
+		ret = rpmem_export_qp(p.b.sqp, &a);
 		failed += ret == ENOMEM;
 		if (ret)
 			cr_assert_eq(dev.open, open, "%d: %d are left", n,
@@ -209,7 +209,7 @@ Test(shim_side, failed_creation_leaves_nothing)
 		cr_assert_eq(pair_sides(&p), 0);
 		pair_tell(&p);
 		cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
-		pair_next(&p, 1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+		pair_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		pair_close(&p);
 	}
 	cr_assert_geq(failed, 4);

@@ -37,14 +37,14 @@ Test(shim_target, durable_when_it_completes)
 			cr_assert_eq(pair_write(&p, 1, off, 100, value), 0);
 			cr_assert_eq(pair_flush(&p, 2, off + 10, 90), 0);
 			pair_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-			pair_next(&p, 2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+			pair_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 			cr_assert(dev_durable(off, 100, value), "%zu", k);
 		}
 		/* No more than the range is flushed. */
 		cr_assert_eq(pair_write(&p, 3, 4096, 128, 'x'), 0);
 		cr_assert_eq(pair_flush(&p, 4, 4096 + 64, 64), 0);
 		pair_next(&p, 3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-		pair_next(&p, 4, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+		pair_next(&p, 4, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		cr_assert(dev_durable(4096 + 64, 64, 'x'));
 		cr_assert(dev_durable(4096, 64, 0));
 		pair_close(&p);
@@ -59,7 +59,7 @@ Test(shim_target, idle_agent_is_detected)
 	cr_assert_eq(pair_write(&p, 1, 0, 64, 'a'), 0);
 	cr_assert_eq(pair_flush(&p, 2, 0, 64), 0);
 	pair_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-	pair_next(&p, 2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	pair_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	cr_assert_not(dev_durable(0, 64, 'a'));
 	pair_close(&p);
 }
@@ -77,7 +77,7 @@ Test(shim_target, many)
 		for (uint64_t k = i - 19; k <= i; k++) {
 			pair_next(&p, 100 + k, IBV_WC_SUCCESS,
 				  IBV_WC_RDMA_WRITE);
-			pair_next(&p, k, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+			pair_next(&p, k, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 			cr_assert(dev_durable(64 * k, 64, (uint8_t)k));
 		}
 	}
@@ -96,9 +96,9 @@ Test(shim_target, atomic_writes)
 		cr_assert_eq(pair_store(&p, 3, 0, i), 0);
 		cr_assert_eq(pair_flush(&p, 4, 0, 8), 0);
 		pair_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-		pair_next(&p, 2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
-		pair_next(&p, 3, IBV_WC_SUCCESS, IBV_RPMEM_WC_ATOMIC_WRITE);
-		pair_next(&p, 4, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+		pair_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+		pair_next(&p, 3, IBV_WC_SUCCESS, RPMEM_WC_ATOMIC_WRITE);
+		pair_next(&p, 4, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		memcpy(&tail, dev.medium, sizeof(tail));
 		cr_assert_eq(tail, i);
 		cr_assert(dev_durable(64 * i, 64, (uint8_t)i));
@@ -113,9 +113,9 @@ Test(shim_target, former_region_is_refused)
 
 	pair_open(&p, &with_side);
 	rkey = p.rkey;
-	cr_assert_eq(ibv_rpmem_dereg_mr(p.mr), 0);
-	p.mr = ibv_rpmem_reg_mr(dev_pd(), dev.pmem, DEV_BYTES,
-				(int)(OPEN | PERSISTENT));
+	cr_assert_eq(rpmem_dereg_mr(p.mr), 0);
+	p.mr = rpmem_reg_mr(dev_pd(), dev.pmem, DEV_BYTES,
+			    (int)(OPEN | PERSISTENT));
 	cr_assert_eq(p.mr->mr->rkey, rkey);
 	cr_assert_eq(pair_write(&p, 1, 0, 64, 'a'), 0);
 	cr_assert_eq(pair_flush(&p, 2, 0, 64), 0);
@@ -132,7 +132,7 @@ Test(shim_target, no_flush_behind_a_deregistration)
 	struct ibv_mr *mr;
 
 	pair_open(&p, &with_side);
-	cr_assert_eq(ibv_rpmem_dereg_mr(p.mr), 0);
+	cr_assert_eq(rpmem_dereg_mr(p.mr), 0);
 	p.mr = NULL;
 	mr = (ibv_reg_mr)(dev_pd(), dev.pmem, DEV_BYTES, (int)OPEN);
 	cr_assert_eq(mr->rkey, p.rkey);
@@ -151,10 +151,10 @@ Test(shim_target, side_lost)
 		if (how == 1) {
 			/* Lost after the agent has replied once. */
 			cr_assert_eq(pair_flush(&p, 9, 0, 64), 0);
-			pair_next(&p, 9, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+			pair_next(&p, 9, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		}
 		if (how == 2) {
-			cr_assert_eq(ibv_rpmem_detach_qp(p.b.sqp), 0);
+			cr_assert_eq(rpmem_detach_qp(p.b.sqp), 0);
 			p.b.sqp = NULL;
 		} else {
 			dev.fail_qp = p.sa.initiator;
@@ -207,7 +207,7 @@ Test(shim_target, nonsense_to_the_agent)
 		memset(msg, (int)len, sizeof(msg));
 		cr_assert(dev_say(p.sb.target, msg, len));
 		cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
-		while (!ibv_rpmem_poll_cq(p.a.scq, 1, &wc))
+		while (!rpmem_poll_cq(p.a.scq, 1, &wc))
 			;
 		/* The agent's refusal may arrive before HELLO is sent. */
 		cr_assert(wc.status == IBV_WC_RETRY_EXC_ERR ||
@@ -251,17 +251,17 @@ static void two_peers(void)
 		cr_assert_eq(pair_flush(&p, 2, off, 64), 0);
 		cr_assert_eq(pair_flush(&q, 2, off + 64, 64), 0);
 		pair_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-		pair_next(&p, 2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+		pair_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		cr_assert(dev_durable(off, 64, 'p'));
 		pair_next(&q, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-		pair_next(&q, 2, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+		pair_next(&q, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		cr_assert(dev_durable(off + 64, 64, 'q'));
 	}
 	pair_close(&p);
 	cr_assert_eq(pair_write(&q, 3, 0, 64, 'z'), 0);
 	cr_assert_eq(pair_flush(&q, 4, 0, 64), 0);
 	pair_next(&q, 3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-	pair_next(&q, 4, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	pair_next(&q, 4, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	cr_assert(dev_durable(0, 64, 'z'));
 	pair_close(&q);
 }
@@ -286,7 +286,7 @@ static unsigned int sleeps(const char *us)
 	pair_open(&p, &with_side);
 	for (int i = 1; i <= 40; i++) {
 		cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
-		pair_next(&p, 1, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+		pair_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	}
 	pair_close(&p);
 	return dev.notifies;

@@ -37,7 +37,7 @@ static const struct pair_attr native = {.ops = BUILDERS | WITH_FLUSH,
 
 static void flushed(uint64_t wr_id)
 {
-	pair_next(&p, wr_id, IBV_WC_SUCCESS, IBV_RPMEM_WC_FLUSH);
+	pair_next(&p, wr_id, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 }
 
 /* Make the agent poll, and the initiator know it. */
@@ -117,7 +117,7 @@ Test(shim_write, by_native_flush)
 	cr_assert_str_eq(pair_method(&p), "native");
 	all_sizes();
 	cr_assert_eq(dev_count(IBV_WC_RDMA_READ), 0u);
-	cr_assert_eq(dev_count((enum ibv_wc_opcode)IBV_RPMEM_WC_FLUSH),
+	cr_assert_eq(dev_count((enum ibv_wc_opcode)RPMEM_WC_FLUSH),
 		     dev_count(IBV_WC_RDMA_WRITE));
 	pair_close(&p);
 }
@@ -189,8 +189,8 @@ Test(shim_write, in_order)
 		}
 		for (uint64_t i = 0; i < n; i++) {
 			pair_next(&p, i + 1, IBV_WC_SUCCESS,
-				  kind[i] == 3 ? IBV_RPMEM_WC_ATOMIC_WRITE
-					       : IBV_RPMEM_WC_FLUSH);
+				  kind[i] == 3 ? RPMEM_WC_ATOMIC_WRITE
+					       : RPMEM_WC_FLUSH);
 			if (kind[i] == 1 || kind[i] == 2)
 				cr_assert(dev_durable(64 * at[i], 40,
 						      now[at[i]]));
@@ -208,16 +208,16 @@ Test(shim_write, aborted_batch_leaves_nothing)
 	pair_open(&p, &by_builders);
 	wake();
 	for (int i = 0; i < 40; i++) {
-		ibv_rpmem_wr_start(p.a.sqp);
+		rpmem_wr_start(p.a.sqp);
 		for (int k = 0; k < 3; k++)
-			ibv_rpmem_wr_write_flush(p.a.sqp, p.rkey,
-						 (uintptr_t)dev.pmem, &sge,
-						 IBV_RPMEM_FLUSH_PERSISTENT);
+			rpmem_wr_write_flush(p.a.sqp, p.rkey,
+					     (uintptr_t)dev.pmem, &sge,
+					     RPMEM_FLUSH_PERSISTENT);
 		if (i % 2) {
-			ibv_rpmem_wr_abort(p.a.sqp);
+			rpmem_wr_abort(p.a.sqp);
 		} else {
 			dev.take_err = EAGAIN;
-			cr_assert_eq(ibv_rpmem_wr_complete(p.a.sqp), EAGAIN);
+			cr_assert_eq(rpmem_wr_complete(p.a.sqp), EAGAIN);
 		}
 		cr_assert_eq(pair_put(&p, 5, 4096, 64, (uint8_t)(i + 1)), 0);
 		flushed(5);
@@ -280,31 +280,29 @@ Test(shim_write, fails)
 Test(shim_write, not_writable)
 {
 	struct ibv_sge sge = {.addr = (uintptr_t)p.from};
-	struct ibv_rpmem_desc desc;
-	struct ibv_rpmem_mr *mr;
+	struct rpmem_mr_desc desc;
+	struct rpmem_mr *mr;
 
 	for (int i = 0; i < 3; i++) {
 		pair_open(&p, &with_side);
 		if (i)
 			wake();
-		mr = ibv_rpmem_reg_mr(
-			dev_pd(), dev.pmem, DEV_BYTES,
-			(int)(IBV_ACCESS_REMOTE_READ | PERSISTENT));
+		mr = rpmem_reg_mr(dev_pd(), dev.pmem, DEV_BYTES,
+				  (int)(IBV_ACCESS_REMOTE_READ | PERSISTENT));
 		cr_assert(mr);
-		cr_assert_eq(ibv_rpmem_get_desc(mr, p.b.sqp, &desc), 0);
-		cr_assert_eq(ibv_rpmem_add_region(p.a.sqp, &desc), 0);
+		cr_assert_eq(rpmem_export_mr(mr, p.b.sqp, &desc), 0);
+		cr_assert_eq(rpmem_import_mr(p.a.sqp, &desc, NULL), 0);
 		memset(p.from, 'a', sizeof(p.from[0]));
 		sge.length = i == 2 ? 300 : 64;
 		sge.lkey = p.from_mr->lkey;
 		p.a.sqp->wr_id = 5;
-		ibv_rpmem_wr_start(p.a.sqp);
-		ibv_rpmem_wr_write_flush(p.a.sqp, mr->mr->rkey,
-					 (uintptr_t)dev.pmem, &sge,
-					 IBV_RPMEM_FLUSH_PERSISTENT);
-		cr_assert_eq(ibv_rpmem_wr_complete(p.a.sqp), 0);
+		rpmem_wr_start(p.a.sqp);
+		rpmem_wr_write_flush(p.a.sqp, mr->mr->rkey, (uintptr_t)dev.pmem,
+				     &sge, RPMEM_FLUSH_PERSISTENT);
+		cr_assert_eq(rpmem_wr_complete(p.a.sqp), 0);
 		pair_next(&p, 5, IBV_WC_REM_ACCESS_ERR, 0);
 		cr_assert_eq(dev.pmem[0], 0);
-		cr_assert_eq(ibv_rpmem_dereg_mr(mr), 0);
+		cr_assert_eq(rpmem_dereg_mr(mr), 0);
 		pair_close(&p);
 	}
 }
@@ -319,12 +317,12 @@ Test(shim_write, refused)
 	} bad[] = {
 		{0, 64, 0, EINVAL, 0},
 		{0, 64, 4, EINVAL, 0},
-		{0, (1ull << 31) + 1, IBV_RPMEM_FLUSH_PERSISTENT, EMSGSIZE, 0},
-		{DEV_BYTES - 63, 64, IBV_RPMEM_FLUSH_PERSISTENT, 0,
+		{0, (1ull << 31) + 1, RPMEM_FLUSH_PERSISTENT, EMSGSIZE, 0},
+		{DEV_BYTES - 63, 64, RPMEM_FLUSH_PERSISTENT, 0,
 		 IBV_WC_REM_ACCESS_ERR},
-		{DEV_BYTES - 299, 300, IBV_RPMEM_FLUSH_PERSISTENT, 0,
+		{DEV_BYTES - 299, 300, RPMEM_FLUSH_PERSISTENT, 0,
 		 IBV_WC_REM_ACCESS_ERR},
-		{0, 64, IBV_RPMEM_FLUSH_GLOBAL, 0, IBV_WC_REM_INV_REQ_ERR},
+		{0, 64, RPMEM_FLUSH_GLOBAL, 0, IBV_WC_REM_INV_REQ_ERR},
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
@@ -336,12 +334,11 @@ Test(shim_write, refused)
 				       .length = (uint32_t)bad[i].len,
 				       .lkey = p.from_mr->lkey};
 		p.a.sqp->wr_id = 5;
-		ibv_rpmem_wr_start(p.a.sqp);
-		ibv_rpmem_wr_write_flush(p.a.sqp, p.rkey,
-					 (uintptr_t)dev.pmem + bad[i].off, &sge,
-					 (uint8_t)bad[i].type);
-		cr_assert_eq(ibv_rpmem_wr_complete(p.a.sqp), bad[i].err, "%zu",
-			     i);
+		rpmem_wr_start(p.a.sqp);
+		rpmem_wr_write_flush(p.a.sqp, p.rkey,
+				     (uintptr_t)dev.pmem + bad[i].off, &sge,
+				     (uint8_t)bad[i].type);
+		cr_assert_eq(rpmem_wr_complete(p.a.sqp), bad[i].err, "%zu", i);
 		if (!bad[i].err)
 			pair_next(&p, 5, bad[i].status, 0);
 		pair_next(&p, 0, 0, 0);

@@ -169,7 +169,7 @@ Test(verdicts, names_of_methods)
 	}
 }
 
-/* In every build: a method that is left out leads to no forbidden one. */
+/* A build that lacks a method does not fall back to a forbidden one. */
 Test(verdicts, the_table_picks_no_forbidden_method)
 {
 	for (size_t i = 0; i < v.n; i++) {

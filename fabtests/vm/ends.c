@@ -49,11 +49,11 @@ void ends_device(struct ends_device *d, const char *name, int gid_index)
 	 * Bits 38 to 40 of the capabilities, native flushes, have no names yet.
 	 */
 	if (attr.device_cap_flags_ex >> 38 & 1)
-		d->flushes |= IBV_RPMEM_ACCESS_FLUSH_GLOBAL;
+		d->flushes |= RPMEM_ACCESS_FLUSH_GLOBAL;
 	if (attr.device_cap_flags_ex >> 39 & 1)
 		d->flushes |= ENDS_PERSISTENT;
 	if (d->flushes)
-		d->send_ops |= IBV_RPMEM_QP_EX_WITH_FLUSH;
+		d->send_ops |= ENDS_WITH_FLUSH;
 	if (attr.device_cap_flags_ex >> 40 & 1)
 		d->send_ops |= WITH_ATOMIC;
 }

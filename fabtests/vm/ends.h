@@ -6,11 +6,13 @@
 #include <infiniband/rpmem.h>
 #include <stdbool.h>
 
+/* IBV_QP_EX_WITH_FLUSH of rdma-core 45 and later. */
+#define ENDS_WITH_FLUSH (1u << 11)
 #define ENDS_OPEN                                                              \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |                    \
 	 IBV_ACCESS_REMOTE_READ)
-#define ENDS_PERSISTENT IBV_RPMEM_ACCESS_FLUSH_PERSISTENT
-#define ENDS_FLUSHES	(IBV_RPMEM_ACCESS_FLUSH_GLOBAL | ENDS_PERSISTENT)
+#define ENDS_PERSISTENT RPMEM_ACCESS_FLUSH_PERSISTENT
+#define ENDS_FLUSHES	(RPMEM_ACCESS_FLUSH_GLOBAL | ENDS_PERSISTENT)
 
 struct ends_device {
 	struct ibv_context *ctx;

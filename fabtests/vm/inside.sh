@@ -50,7 +50,7 @@ fi
 make -s -j2 prov/rpmem/librpmem-fi.la \
 	fabtests/fault/librpmem-fault-fi.la fabtests/fault/libshadow.la \
 	util/fi_rpmem_info util/fi_rpmemd util/fi_rpmem_cp \
-	util/fi_rpmem_bench fabtests/benchmarks/rivals \
+	fabtests/benchmarks/suite fabtests/benchmarks/rivals \
 	fabtests/functional/basic fabtests/functional/private_conn \
 	fabtests/functional/connected \
 	fabtests/functional/man_claims fabtests/fault/badinput \
@@ -65,7 +65,7 @@ mkdir -p /build/payload/prov/rpmem/.libs /build/payload/fabtests/fault/.libs \
 for f in prov/rpmem/.libs/librpmem-fi.so \
 	fabtests/fault/.libs/librpmem-fault-fi.so \
 	fabtests/fault/.libs/libshadow.so util/fi_rpmem_info util/fi_rpmemd \
-	util/fi_rpmem_cp util/fi_rpmem_bench fabtests/benchmarks/rivals \
+	util/fi_rpmem_cp fabtests/benchmarks/suite fabtests/benchmarks/rivals \
 	fabtests/functional/basic fabtests/functional/private_conn \
 	fabtests/functional/connected \
 	fabtests/functional/man_claims fabtests/fault/badinput \

@@ -22,7 +22,7 @@ for size in 64 4096; do
 	said $out
 done
 
-# The cost of ibv_rpmem_wr_flush() over a device's FLUSH: one run of both.
+# The cost of rpmem_wr_flush() over a device's FLUSH: one run of both.
 note "FLUSH through the shim"
 if [ -x flush ]; then
 	# shellcheck disable=SC2086
@@ -75,7 +75,7 @@ suite() {
 	# shellcheck disable=SC2086
 	$first timeout -k 1 $deadline env -C /root/disk PATH=$path \
 		FI_OFI_RXM_USE_SRX=1 FI_UNIVERSE_SIZE=4 "$@" \
-		"$here/util/fi_rpmem_bench" suite --rivals --base verbs \
+		"$here/fabtests/benchmarks/suite" suite --rivals --base verbs \
 		--method "$method" --address $node --dax "$dax" \
 		--seconds $seconds >$out 2>&1
 	code=$?

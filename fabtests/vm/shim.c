@@ -38,16 +38,16 @@ static const char *const modes[] = {"raw",   "native", "read",
 #define SECONDS 60
 
 #define OPEN	   ENDS_OPEN
-#define GLOBAL	   IBV_RPMEM_ACCESS_FLUSH_GLOBAL
-#define PERSISTENT IBV_RPMEM_ACCESS_FLUSH_PERSISTENT
+#define GLOBAL	   RPMEM_ACCESS_FLUSH_GLOBAL
+#define PERSISTENT RPMEM_ACCESS_FLUSH_PERSISTENT
 #define FLUSHES	   ENDS_FLUSHES
 
 struct end {
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
 	struct ibv_qp_ex *ex;
-	struct ibv_rpmem_cq *scq;
-	struct ibv_rpmem_qp *sqp;
+	struct rpmem_cq *scq;
+	struct rpmem_qp *sqp;
 };
 
 static enum mode mode;
@@ -103,14 +103,14 @@ static void end_open(struct end *e, unsigned int access)
 			IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ,
 	};
 	struct ibv_qp_init_attr plain = {.qp_type = IBV_QPT_RC, .cap = cap};
-	struct ibv_rpmem_qp_attr attr = {.access = access & FLUSHES};
+	struct rpmem_qp_attr attr = {.access = access & FLUSHES};
 
 	*e = (struct end){.cq = ibv_create_cq(dev.ctx, 16, NULL, NULL, 0)};
 	if (!e->cq)
 		die("ibv_create_cq");
 	ex.send_cq = ex.recv_cq = plain.send_cq = plain.recv_cq = e->cq;
 	if (mode <= NATIVE)
-		ex.send_ops_flags |= IBV_RPMEM_QP_EX_WITH_FLUSH;
+		ex.send_ops_flags |= ENDS_WITH_FLUSH;
 	e->qp = mode >= SEND ? ibv_create_qp(dev.pd, &plain)
 			     : ibv_create_qp_ex(dev.ctx, &ex);
 	if (!e->qp)
@@ -121,18 +121,18 @@ static void end_open(struct end *e, unsigned int access)
 	}
 	if (mode == RAW)
 		return;
-	e->scq = ibv_rpmem_attach_cq(e->cq);
+	e->scq = rpmem_attach_cq(e->cq);
 	if (!e->scq)
-		die("ibv_rpmem_attach_cq");
-	e->sqp = ibv_rpmem_attach_qp(e->qp, e->scq, &attr);
+		die("rpmem_attach_cq");
+	e->sqp = rpmem_attach_qp(e->qp, e->scq, &attr);
 	if (!e->sqp)
-		die("ibv_rpmem_attach_qp");
+		die("rpmem_attach_qp");
 }
 
 static void end_close(struct end *e)
 {
-	if (mode != RAW && ((e->sqp && ibv_rpmem_detach_qp(e->sqp)) ||
-			    ibv_rpmem_detach_cq(e->scq)))
+	if (mode != RAW &&
+	    ((e->sqp && rpmem_detach_qp(e->sqp)) || rpmem_detach_cq(e->scq)))
 		die("detach");
 	ibv_destroy_qp(e->qp);
 	ibv_destroy_cq(e->cq);
@@ -147,17 +147,17 @@ static void end_join(struct end *e, const struct end *peer, unsigned int access)
 /* Both queue pairs have to be connected first. */
 static void ends_connect(void)
 {
-	struct ibv_rpmem_addr of_a, of_b;
+	struct rpmem_qp_desc of_a, of_b;
 
 	if (mode != AGENT && mode != AGENT_SEND)
 		return;
-	errno = ibv_rpmem_get_addr(a.sqp, &of_a);
+	errno = rpmem_export_qp(a.sqp, &of_a);
 	if (!errno)
-		errno = ibv_rpmem_get_addr(b.sqp, &of_b);
+		errno = rpmem_export_qp(b.sqp, &of_b);
 	if (!errno)
-		errno = ibv_rpmem_connect(a.sqp, &of_b);
+		errno = rpmem_connect_qp(a.sqp, &of_b);
 	if (!errno)
-		errno = ibv_rpmem_connect(b.sqp, &of_a);
+		errno = rpmem_connect_qp(b.sqp, &of_a);
 	if (errno)
 		die("the side");
 }
@@ -205,13 +205,12 @@ static void start(void)
 	if (mode == RAW)
 		ibv_wr_start(a.ex);
 	else
-		ibv_rpmem_wr_start(a.sqp);
+		rpmem_wr_start(a.sqp);
 }
 
 static int complete(void)
 {
-	return mode == RAW ? ibv_wr_complete(a.ex)
-			   : ibv_rpmem_wr_complete(a.sqp);
+	return mode == RAW ? ibv_wr_complete(a.ex) : rpmem_wr_complete(a.sqp);
 }
 
 static void flush(uint64_t wr_id, uint32_t rkey, size_t off, size_t len,
@@ -220,8 +219,8 @@ static void flush(uint64_t wr_id, uint32_t rkey, size_t off, size_t len,
 	if (mode != RAW) {
 		a.sqp->wr_id = wr_id;
 		a.sqp->wr_flags = IBV_SEND_SIGNALED;
-		ibv_rpmem_wr_flush(a.sqp, rkey, (uintptr_t)to + off, len, type,
-				   level);
+		rpmem_wr_flush(a.sqp, rkey, (uintptr_t)to + off, len, type,
+			       level);
 		return;
 	}
 #ifdef HAVE_IBV_WR_FLUSH
@@ -234,15 +233,15 @@ static void flush(uint64_t wr_id, uint32_t rkey, size_t off, size_t len,
 static int polled(struct ibv_wc *wc)
 {
 	return mode == RAW ? ibv_poll_cq(a.cq, 1, wc)
-			   : ibv_rpmem_poll_cq(a.scq, 1, wc);
+			   : rpmem_poll_cq(a.scq, 1, wc);
 }
 
 static struct ibv_mr *reg(void *addr, unsigned int access,
-			  struct ibv_rpmem_mr **rmr)
+			  struct rpmem_mr **rmr)
 {
 	if (mode == RAW)
 		return (ibv_reg_mr)(dev.pd, addr, LEN, (int)access);
-	*rmr = ibv_rpmem_reg_mr(dev.pd, addr, LEN, (int)access);
+	*rmr = rpmem_reg_mr(dev.pd, addr, LEN, (int)access);
 	return *rmr ? (*rmr)->mr : NULL;
 }
 
@@ -316,21 +315,21 @@ static const struct one {
 static void play(const struct one *c)
 {
 	size_t fits = c->off + c->len > LEN ? LEN - c->off : c->len;
-	struct ibv_rpmem_mr *rmr = NULL;
+	struct rpmem_mr *rmr = NULL;
 	struct ibv_mr *mr = reg(to, OPEN | c->mr_access, &rmr);
-	struct ibv_rpmem_desc desc;
+	struct rpmem_mr_desc desc;
 	enum ibv_wc_status got;
 
 	if (!mr)
 		die("registration for \"%s\"", c->name);
 	ends_open(c->qp_access);
 	if (rmr) {
-		errno = ibv_rpmem_get_desc(rmr, b.sqp, &desc);
+		errno = rpmem_export_mr(rmr, b.sqp, &desc);
 		if (errno)
-			die("ibv_rpmem_get_desc");
-		errno = ibv_rpmem_add_region(a.sqp, &desc);
+			die("rpmem_export_mr");
+		errno = rpmem_import_mr(a.sqp, &desc, NULL);
 		if (errno)
-			die("ibv_rpmem_add_region");
+			die("rpmem_import_mr");
 	}
 	if (!fits)
 		fits = 1;
@@ -361,7 +360,7 @@ static void play(const struct one *c)
 	check(got == c->want, c->name);
 	end_close(&a);
 	end_close(&b);
-	if (rmr ? ibv_rpmem_dereg_mr(rmr) : ibv_dereg_mr(mr))
+	if (rmr ? rpmem_dereg_mr(rmr) : ibv_dereg_mr(mr))
 		die("deregistration");
 }
 
@@ -379,13 +378,12 @@ static void refuses(void)
 		{"refuses level 2", 2, 2, 0, EINVAL},
 		{"refuses an unknown region", 2, 0, 1, ENOKEY},
 	};
-	struct ibv_rpmem_mr *rmr =
-		ibv_rpmem_reg_mr(dev.pd, to, LEN, OPEN | FLUSHES);
-	struct ibv_rpmem_desc desc;
+	struct rpmem_mr *rmr = rpmem_reg_mr(dev.pd, to, LEN, OPEN | FLUSHES);
+	struct rpmem_mr_desc desc;
 
 	ends_open(FLUSHES);
-	if (!rmr || ibv_rpmem_get_desc(rmr, b.sqp, &desc) ||
-	    ibv_rpmem_add_region(a.sqp, &desc))
+	if (!rmr || rpmem_export_mr(rmr, b.sqp, &desc) ||
+	    rpmem_import_mr(a.sqp, &desc, NULL))
 		die("a region");
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		start();
@@ -394,15 +392,15 @@ static void refuses(void)
 		check(complete() == bad[i].want, bad[i].name);
 	}
 	/* A descriptor for one queue pair is void for the other. */
-	if (ibv_rpmem_get_desc(rmr, a.sqp, &desc) ||
-	    ibv_rpmem_add_region(a.sqp, &desc))
+	if (rpmem_export_mr(rmr, a.sqp, &desc) ||
+	    rpmem_import_mr(a.sqp, &desc, NULL))
 		die("a descriptor of another queue pair");
 	start();
 	flush(2, rmr->mr->rkey, 0, 64, 2, 0);
 	check(complete() == EKEYREJECTED, "refuses another's descriptor");
 	end_close(&a);
 	end_close(&b);
-	ibv_rpmem_dereg_mr(rmr);
+	rpmem_dereg_mr(rmr);
 }
 
 static enum ibv_wc_status next_is(uint64_t wr_id, int opcode)
@@ -427,14 +425,14 @@ static int atomic_write(uint64_t wr_id, uint32_t rkey, size_t off,
 	start();
 	a.sqp->wr_id = wr_id;
 	a.sqp->wr_flags = IBV_SEND_SIGNALED;
-	ibv_rpmem_wr_atomic_write(a.sqp, rkey, (uintptr_t)to + off, &value);
+	rpmem_wr_atomic_write(a.sqp, rkey, (uintptr_t)to + off, &value);
 	return complete();
 }
 
 static int flush_alone(uint64_t wr_id, uint32_t rkey, size_t off)
 {
 	start();
-	flush(wr_id, rkey, off, 64, IBV_RPMEM_FLUSH_PERSISTENT, 0);
+	flush(wr_id, rkey, off, 64, RPMEM_FLUSH_PERSISTENT, 0);
 	return complete();
 }
 
@@ -447,23 +445,22 @@ static void put(uint64_t wr_id, uint32_t rkey, size_t off, size_t len)
 	start();
 	a.sqp->wr_id = wr_id;
 	a.sqp->wr_flags = IBV_SEND_SIGNALED;
-	ibv_rpmem_wr_write_flush(a.sqp, rkey, (uintptr_t)to + off, &sge,
-				 IBV_RPMEM_FLUSH_PERSISTENT);
+	rpmem_wr_write_flush(a.sqp, rkey, (uintptr_t)to + off, &sge,
+			     RPMEM_FLUSH_PERSISTENT);
 	errno = complete();
 	if (errno)
 		die("a write with its flush");
 }
 
 /* Both ends, with the whole memory open to peers' writes and flushes. */
-static struct ibv_rpmem_mr *open_all(void)
+static struct rpmem_mr *open_all(void)
 {
-	struct ibv_rpmem_mr *rmr =
-		ibv_rpmem_reg_mr(dev.pd, to, LEN, OPEN | FLUSHES);
-	struct ibv_rpmem_desc desc;
+	struct rpmem_mr *rmr = rpmem_reg_mr(dev.pd, to, LEN, OPEN | FLUSHES);
+	struct rpmem_mr_desc desc;
 
 	ends_open(FLUSHES);
-	if (!rmr || ibv_rpmem_get_desc(rmr, b.sqp, &desc) ||
-	    ibv_rpmem_add_region(a.sqp, &desc))
+	if (!rmr || rpmem_export_mr(rmr, b.sqp, &desc) ||
+	    rpmem_import_mr(a.sqp, &desc, NULL))
 		die("a region");
 	return rmr;
 }
@@ -472,7 +469,7 @@ static struct ibv_rpmem_mr *open_all(void)
 static void puts_records(void)
 {
 	static const size_t lens[] = {1, 64, 256, 257, 5000};
-	struct ibv_rpmem_mr *rmr = open_all();
+	struct rpmem_mr *rmr = open_all();
 	size_t wrong = 0;
 	struct ibv_wc wc;
 	const uint32_t rkey = rmr->mr->rkey;
@@ -483,7 +480,7 @@ static void puts_records(void)
 		memset(to, 0, LEN);
 		memset(source, (int)(1 + round), len);
 		put(round, rkey, off, len);
-		wrong += next_is(round, IBV_RPMEM_WC_FLUSH) != 0 ||
+		wrong += next_is(round, RPMEM_WC_FLUSH) != 0 ||
 			 memcmp(to + off, source, len) != 0 || to[off + len];
 	}
 	check(!wrong && !polled(&wc), "writes with their flush");
@@ -492,18 +489,22 @@ static void puts_records(void)
 	      "one beyond the end");
 	end_close(&a);
 	end_close(&b);
-	ibv_rpmem_dereg_mr(rmr);
+	rpmem_dereg_mr(rmr);
 }
 
 /* Functions of the agent: the method, atomic writes, and its end. */
 static void agent_cases(void)
 {
-	struct ibv_rpmem_mr *rmr = open_all();
-	struct ibv_rpmem_region_attr attr;
+	struct rpmem_mr *rmr = open_all();
+	struct rpmem_mr_desc desc;
+	struct rpmem_region attr;
 	uint64_t *at = (uint64_t *)(to + 4096);
 	const uint32_t rkey = rmr->mr->rkey;
 
-	check(!ibv_rpmem_query_region(a.sqp, rkey, &attr) &&
+	check(!rpmem_export_mr(rmr, b.sqp, &desc) &&
+		      !rpmem_import_mr(a.sqp, &desc, &attr) &&
+		      attr.rkey == rkey && attr.length == LEN &&
+		      attr.remote_addr == (uintptr_t)to &&
 		      !strncmp(attr.persistent, "agent-", 6),
 	      "the agent gets the request");
 	memset(to, 0, LEN);
@@ -512,15 +513,15 @@ static void agent_cases(void)
 		    atomic_write(2 * i + 1, rkey, 4096 + 8 * i, i))
 			die("a batch");
 	for (uint64_t i = 1; i <= 4; i++)
-		if (next_is(2 * i, IBV_RPMEM_WC_FLUSH) ||
-		    next_is(2 * i + 1, IBV_RPMEM_WC_ATOMIC_WRITE))
+		if (next_is(2 * i, RPMEM_WC_FLUSH) ||
+		    next_is(2 * i + 1, RPMEM_WC_ATOMIC_WRITE))
 			die("what came");
 	check(!at[0] && at[1] == 1 && at[2] == 2 && at[3] == 3 && at[4] == 4,
 	      "atomic writes between flushes");
 	check(atomic_write(2, rkey, 4097, 1) == EINVAL,
 	      "an atomic write that is not aligned");
 	/* b's side connection is closed, and no agent replies any more. */
-	ibv_rpmem_detach_qp(b.sqp);
+	rpmem_detach_qp(b.sqp);
 	if (flush_alone(3, rkey, 64))
 		die("a flush");
 	check(next_is(3, 0) == IBV_WC_RETRY_EXC_ERR, "an agent that is gone");
@@ -528,12 +529,12 @@ static void agent_cases(void)
 	b.sqp = NULL;
 	end_close(&a);
 	end_close(&b);
-	ibv_rpmem_dereg_mr(rmr);
+	rpmem_dereg_mr(rmr);
 }
 
 static void refuses_memory(const char *name, void *addr)
 {
-	struct ibv_rpmem_mr *rmr = NULL;
+	struct rpmem_mr *rmr = NULL;
 	bool got = reg(addr, OPEN | PERSISTENT, &rmr);
 
 	check(!got && errno == EINVAL, name);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The cost of ibv_rpmem_wr_flush() beside ibv_wr_flush(), on one device. */
+/* The cost of rpmem_wr_flush() beside ibv_wr_flush(), on one device. */
 #include "config.h"
 
 #include <errno.h>
@@ -23,8 +23,8 @@
 
 #ifdef HAVE_IBV_WR_FLUSH
 static struct ends_end a[2], b[2];
-static struct ibv_rpmem_cq *scq[2];
-static struct ibv_rpmem_qp *sqp[2];
+static struct rpmem_cq *scq[2];
+static struct rpmem_qp *sqp[2];
 static uint32_t rkey;
 static uint64_t at;
 
@@ -66,20 +66,20 @@ static double plain(void)
 
 static double shim(void)
 {
-	struct ibv_rpmem_qp *qp = sqp[0];
+	struct rpmem_qp *qp = sqp[0];
 	const double start = now();
 	struct ibv_wc wc = {.status = IBV_WC_SUCCESS};
 	int n;
 
-	ibv_rpmem_wr_start(qp);
+	rpmem_wr_start(qp);
 	qp->wr_id = 7;
 	qp->wr_flags = IBV_SEND_SIGNALED;
-	ibv_rpmem_wr_flush(qp, rkey, at, 64, IBV_RPMEM_FLUSH_PERSISTENT,
-			   IBV_RPMEM_FLUSH_RANGE);
-	errno = ibv_rpmem_wr_complete(qp);
+	rpmem_wr_flush(qp, rkey, at, 64, RPMEM_FLUSH_PERSISTENT,
+		       RPMEM_FLUSH_RANGE);
+	errno = rpmem_wr_complete(qp);
 	if (errno)
-		ends_die("ibv_rpmem_wr_flush");
-	while (!(n = ibv_rpmem_poll_cq(scq[0], 1, &wc)))
+		ends_die("rpmem_wr_flush");
+	while (!(n = rpmem_poll_cq(scq[0], 1, &wc)))
 		;
 	came(n, &wc);
 	return now() - start;
@@ -87,20 +87,20 @@ static double shim(void)
 
 static void attach(int i, struct ends_end *e, unsigned int access)
 {
-	const struct ibv_rpmem_qp_attr attr = {.send_ops_flags = e->send_ops,
-					       .access = access};
+	const struct rpmem_qp_attr attr = {.send_ops_flags = e->send_ops,
+					   .access = access};
 
-	scq[i] = ibv_rpmem_attach_cq(e->cq);
-	sqp[i] = scq[i] ? ibv_rpmem_attach_qp(e->qp, scq[i], &attr) : NULL;
+	scq[i] = rpmem_attach_cq(e->cq);
+	sqp[i] = scq[i] ? rpmem_attach_qp(e->qp, scq[i], &attr) : NULL;
 	if (!sqp[i])
 		ends_die("attach");
 }
 
 static void setup(const struct ends_device *d, char *dax)
 {
-	struct ibv_rpmem_region_attr how;
-	struct ibv_rpmem_desc desc;
-	struct ibv_rpmem_mr *mr;
+	struct rpmem_region how;
+	struct rpmem_mr_desc desc;
+	struct rpmem_mr *mr;
 
 	for (int i = 0; i < 2; i++) {
 		ends_make(&a[i], d, 16);
@@ -111,16 +111,14 @@ static void setup(const struct ends_device *d, char *dax)
 	}
 	attach(0, &a[1], 0);
 	attach(1, &b[1], ENDS_FLUSHES);
-	mr = ibv_rpmem_reg_mr(d->pd, dax, LEN, ENDS_OPEN | ENDS_FLUSHES);
+	mr = rpmem_reg_mr(d->pd, dax, LEN, ENDS_OPEN | ENDS_FLUSHES);
 	if (!mr)
-		ends_die("ibv_rpmem_reg_mr");
-	errno = ibv_rpmem_get_desc(mr, sqp[1], &desc);
+		ends_die("rpmem_reg_mr");
+	errno = rpmem_export_mr(mr, sqp[1], &desc);
 	if (!errno)
-		errno = ibv_rpmem_add_region(sqp[0], &desc);
+		errno = rpmem_import_mr(sqp[0], &desc, &how);
 	rkey = mr->mr->rkey;
 	at = (uintptr_t)dax + 4096;
-	if (!errno)
-		errno = ibv_rpmem_query_region(sqp[0], rkey, &how);
 	if (errno)
 		ends_die("the region");
 	errno = EOPNOTSUPP;

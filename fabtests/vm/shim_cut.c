@@ -48,17 +48,17 @@ struct first {
 };
 struct answer {
 	uint32_t qp_num;
-	struct ibv_rpmem_addr addr;
+	struct rpmem_qp_desc addr;
 };
 struct second {
-	struct ibv_rpmem_addr addr;
-	struct ibv_rpmem_desc desc;
+	struct rpmem_qp_desc addr;
+	struct rpmem_mr_desc desc;
 };
 
 static struct ends_device device;
 static struct ends_end end;
-static struct ibv_rpmem_cq *cq;
-static struct ibv_rpmem_qp *qp;
+static struct rpmem_cq *cq;
+static struct rpmem_qp *qp;
 static uint64_t rng_state;
 
 static uint64_t rng(uint64_t below)
@@ -98,19 +98,19 @@ static int back(int flags)
 
 static void attach(unsigned int access)
 {
-	struct ibv_rpmem_qp_attr attr = {.access = access};
+	struct rpmem_qp_attr attr = {.access = access};
 
 	ends_device(&device, NAME, GID);
 	/* Ten pairs share two emulated processors: 1 s. */
 	device.timeout = 18;
 	ends_make(&end, &device, SENDS);
 	attr.send_ops_flags = end.send_ops;
-	cq = ibv_rpmem_attach_cq(end.cq);
+	cq = rpmem_attach_cq(end.cq);
 	if (!cq)
-		ends_die("ibv_rpmem_attach_cq");
-	qp = ibv_rpmem_attach_qp(end.qp, cq, &attr);
+		ends_die("rpmem_attach_cq");
+	qp = rpmem_attach_qp(end.qp, cq, &attr);
 	if (!qp)
-		ends_die("ibv_rpmem_attach_qp");
+		ends_die("rpmem_attach_qp");
 }
 
 /* --- the target: maps the pool, its agent serves --- */
@@ -121,7 +121,7 @@ static int target(char *pool)
 	struct first first;
 	struct answer answer;
 	struct second second;
-	struct ibv_rpmem_mr *mr;
+	struct rpmem_mr *mr;
 	int fd, from;
 
 	if (!slot)
@@ -134,17 +134,17 @@ static int target(char *pool)
 	if (fd < 0 || map == MAP_FAILED)
 		ends_die("%s", pool);
 	attach(ENDS_PERSISTENT);
-	mr = ibv_rpmem_reg_mr(device.pd, map, POOL, ENDS_OPEN | ENDS_FLUSHES);
+	mr = rpmem_reg_mr(device.pd, map, POOL, ENDS_OPEN | ENDS_FLUSHES);
 	if (!mr)
-		ends_die("ibv_rpmem_reg_mr");
+		ends_die("rpmem_reg_mr");
 	first = (struct first){end.qp->qp_num, mr->mr->rkey, (uintptr_t)map};
 	put(STDOUT_FILENO, &first, sizeof(first));
 	from = back(O_RDONLY);
 	get(from, &answer, sizeof(answer));
 	ends_join(end.qp, &device, answer.qp_num, ENDS_OPEN | ENDS_FLUSHES);
-	must("ibv_rpmem_get_addr", ibv_rpmem_get_addr(qp, &second.addr));
-	must("ibv_rpmem_connect", ibv_rpmem_connect(qp, &answer.addr));
-	must("ibv_rpmem_get_desc", ibv_rpmem_get_desc(mr, qp, &second.desc));
+	must("rpmem_export_qp", rpmem_export_qp(qp, &second.addr));
+	must("rpmem_connect_qp", rpmem_connect_qp(qp, &answer.addr));
+	must("rpmem_export_mr", rpmem_export_mr(mr, qp, &second.desc));
 	put(STDOUT_FILENO, &second, sizeof(second));
 	for (;;)
 		pause();
@@ -180,10 +180,10 @@ static void settle(struct batch *b, bool ok)
 static void reap(void)
 {
 	struct ibv_wc wc;
-	int n = ibv_rpmem_poll_cq(cq, 1, &wc);
+	int n = rpmem_poll_cq(cq, 1, &wc);
 
 	if (n < 0)
-		ends_die("ibv_rpmem_poll_cq");
+		ends_die("rpmem_poll_cq");
 	/* Leave the processor to the other pairs. */
 	if (!n)
 		sched_yield();
@@ -212,10 +212,9 @@ static void flush(struct batch *b, uint64_t i, unsigned int n, bool signaled)
 {
 	qp->wr_id = signaled ? (uintptr_t)b : 0;
 	qp->wr_flags = signaled ? IBV_SEND_SIGNALED : 0;
-	ibv_rpmem_wr_flush(qp, at.rkey, place(i), n * sizeof(struct record),
-			   skips ? IBV_RPMEM_FLUSH_GLOBAL
-				 : IBV_RPMEM_FLUSH_PERSISTENT,
-			   IBV_RPMEM_FLUSH_RANGE);
+	rpmem_wr_flush(qp, at.rkey, place(i), n * sizeof(struct record),
+		       skips ? RPMEM_FLUSH_GLOBAL : RPMEM_FLUSH_PERSISTENT,
+		       RPMEM_FLUSH_RANGE);
 }
 
 /* Write a record with its flush, in one call. */
@@ -227,9 +226,9 @@ static void put_record(struct batch *b, uint64_t i)
 
 	qp->wr_id = (uintptr_t)b;
 	qp->wr_flags = IBV_SEND_SIGNALED;
-	ibv_rpmem_wr_write_flush(qp, at.rkey, place(i), &sge,
-				 skips ? IBV_RPMEM_FLUSH_GLOBAL
-				       : IBV_RPMEM_FLUSH_PERSISTENT);
+	rpmem_wr_write_flush(qp, at.rkey, place(i), &sge,
+			     skips ? RPMEM_FLUSH_GLOBAL
+				   : RPMEM_FLUSH_PERSISTENT);
 }
 
 /*
@@ -241,16 +240,16 @@ static void append_tail(struct batch *b, uint64_t i)
 	flush(b, i, 1, false);
 	qp->wr_id = 0;
 	qp->wr_flags = 0;
-	ibv_rpmem_wr_atomic_write(qp, at.rkey,
-				  place(i) + offsetof(struct record, sum),
-				  &records[i].sum);
+	rpmem_wr_atomic_write(qp, at.rkey,
+			      place(i) + offsetof(struct record, sum),
+			      &records[i].sum);
 	flush(b, i, 1, true);
 	b->waits++;
 }
 
 static void append(struct batch *b, int way)
 {
-	ibv_rpmem_wr_start(qp);
+	rpmem_wr_start(qp);
 	if (way == 2 && by_device) {
 		for (unsigned int i = 0; i < b->n; i++)
 			append_tail(b, b->first + i);
@@ -268,14 +267,14 @@ static void append(struct batch *b, int way)
 		for (unsigned int i = 0; way && i < b->n; i++)
 			flush(b, b->first + i, 1, true);
 	}
-	must("a batch", ibv_rpmem_wr_complete(qp));
+	must("a batch", rpmem_wr_complete(qp));
 }
 
 static int initiator(int ack_fd, uint64_t seed, int slot)
 {
 	static struct batch window[WINDOW];
 	const char *fault = getenv("RPMEM_FAULT");
-	struct ibv_rpmem_region_attr how;
+	struct rpmem_region how;
 	struct second second;
 	struct answer answer;
 	uint64_t next = 0;
@@ -295,13 +294,11 @@ static int initiator(int ack_fd, uint64_t seed, int slot)
 	get(STDIN_FILENO, &at, sizeof(at));
 	ends_join(end.qp, &device, at.qp_num, ENDS_OPEN);
 	answer.qp_num = end.qp->qp_num;
-	must("ibv_rpmem_get_addr", ibv_rpmem_get_addr(qp, &answer.addr));
+	must("rpmem_export_qp", rpmem_export_qp(qp, &answer.addr));
 	put(back(O_WRONLY), &answer, sizeof(answer));
 	get(STDIN_FILENO, &second, sizeof(second));
-	must("ibv_rpmem_connect", ibv_rpmem_connect(qp, &second.addr));
-	must("ibv_rpmem_add_region", ibv_rpmem_add_region(qp, &second.desc));
-	must("ibv_rpmem_query_region",
-	     ibv_rpmem_query_region(qp, at.rkey, &how));
+	must("rpmem_connect_qp", rpmem_connect_qp(qp, &second.addr));
+	must("rpmem_import_mr", rpmem_import_mr(qp, &second.desc, &how));
 	fprintf(stderr, "flushed by %s\n", how.persistent);
 	by_device = end.send_ops & (1u << 12);
 	skips = fault && !strcmp(fault, "skip-flush") &&

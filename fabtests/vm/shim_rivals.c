@@ -18,7 +18,7 @@
 
 #include "ends.h"
 #include "fabtests/benchmarks/rival.h"
-#include "util/samples.h"
+#include "fabtests/benchmarks/samples.h"
 
 /*
  * Two processes: one writes, by turns through the shim and through the rival,
@@ -60,7 +60,7 @@ static const struct way {
 struct setup {
 	_Atomic int steps; /* setup steps done */
 	uint32_t qp_num;
-	struct ibv_rpmem_addr addr;
+	struct rpmem_qp_desc addr;
 };
 
 static struct world {
@@ -68,7 +68,7 @@ static struct world {
 	_Atomic int turn, up, over;
 	sem_t wake; /* posted in the rival's turn */
 	struct setup setup[2];
-	struct ibv_rpmem_desc desc;
+	struct rpmem_mr_desc desc;
 	uint32_t rkey;
 	uint64_t addr;
 	char err[RP_ERR_LEN];
@@ -77,8 +77,8 @@ static struct world {
 static const struct way *way;
 static struct ends_device dev;
 static struct ends_end end;
-static struct ibv_rpmem_cq *scq;
-static struct ibv_rpmem_qp *sqp;
+static struct rpmem_cq *scq;
+static struct rpmem_qp *sqp;
 static struct ibv_mr *from;
 static struct rival_end *rival;
 static struct rp_samples samples[2];
@@ -106,26 +106,26 @@ static void wait_for(_Atomic int *what, int value)
 static void meet(int self, const char *device, int gid_index)
 {
 	const unsigned int access = self ? ENDS_FLUSHES : 0;
-	struct ibv_rpmem_qp_attr attr = {.access = access};
+	struct rpmem_qp_attr attr = {.access = access};
 	struct setup *mine = &w->setup[self], *theirs = &w->setup[!self];
 
 	ends_device(&dev, device, gid_index);
 	ends_make(&end, &dev, SENDS);
 	attr.send_ops_flags = end.send_ops;
-	scq = ibv_rpmem_attach_cq(end.cq);
-	sqp = scq ? ibv_rpmem_attach_qp(end.qp, scq, &attr) : NULL;
+	scq = rpmem_attach_cq(end.cq);
+	sqp = scq ? rpmem_attach_qp(end.qp, scq, &attr) : NULL;
 	if (!sqp)
 		ends_die("attach");
 	mine->qp_num = end.qp->qp_num;
-	errno = way->agent ? ibv_rpmem_get_addr(sqp, &mine->addr) : 0;
+	errno = way->agent ? rpmem_export_qp(sqp, &mine->addr) : 0;
 	if (errno)
-		ends_die("ibv_rpmem_get_addr");
+		ends_die("rpmem_export_qp");
 	atomic_store(&mine->steps, 1);
 	wait_for(&theirs->steps, 1);
 	ends_join(end.qp, &dev, theirs->qp_num, ENDS_OPEN | access);
-	errno = way->agent ? ibv_rpmem_connect(sqp, &theirs->addr) : 0;
+	errno = way->agent ? rpmem_connect_qp(sqp, &theirs->addr) : 0;
 	if (errno)
-		ends_die("ibv_rpmem_connect");
+		ends_die("rpmem_connect_qp");
 }
 
 /* --- the process with the memory --- */
@@ -133,19 +133,19 @@ static void meet(int self, const char *device, int gid_index)
 static void target(const struct rival_cfg *cfg, const char *device,
 		   int gid_index)
 {
-	struct ibv_rpmem_mr *mr;
+	struct rpmem_mr *mr;
 	int ret = way->rival->serve(cfg, &w->page, &rival, w->err);
 
 	atomic_store(&w->up, ret ? -1 : 1);
 	if (ret)
 		_exit(1);
 	meet(1, device, gid_index);
-	mr = ibv_rpmem_reg_mr(dev.pd, mem + LEN, LEN, ENDS_OPEN | ENDS_FLUSHES);
+	mr = rpmem_reg_mr(dev.pd, mem + LEN, LEN, ENDS_OPEN | ENDS_FLUSHES);
 	if (!mr)
-		ends_die("ibv_rpmem_reg_mr");
-	errno = ibv_rpmem_get_desc(mr, sqp, &w->desc);
+		ends_die("rpmem_reg_mr");
+	errno = rpmem_export_mr(mr, sqp, &w->desc);
 	if (errno)
-		ends_die("ibv_rpmem_get_desc");
+		ends_die("rpmem_export_mr");
 	w->rkey = mr->mr->rkey;
 	w->addr = (uintptr_t)mem + LEN;
 	atomic_store(&w->setup[1].steps, 2);
@@ -164,12 +164,10 @@ static void target(const struct rival_cfg *cfg, const char *device,
 
 static void look_at_region(void)
 {
-	struct ibv_rpmem_region_attr how;
+	struct rpmem_region how;
 
 	wait_for(&w->setup[1].steps, 2);
-	errno = ibv_rpmem_add_region(sqp, &w->desc);
-	if (!errno)
-		errno = ibv_rpmem_query_region(sqp, w->rkey, &how);
+	errno = rpmem_import_mr(sqp, &w->desc, &how);
 	if (errno)
 		ends_die("the region");
 	errno = EOPNOTSUPP;
@@ -188,28 +186,27 @@ static void through_shim(void)
 	const uint64_t to = w->addr + AT;
 	int n;
 
-	ibv_rpmem_wr_start(sqp);
+	rpmem_wr_start(sqp);
 	sqp->wr_id = DURABLE;
 	sqp->wr_flags = IBV_SEND_SIGNALED;
 	if (way->one) {
-		ibv_rpmem_wr_write_flush(sqp, w->rkey, to, &bytes,
-					 IBV_RPMEM_FLUSH_PERSISTENT);
+		rpmem_wr_write_flush(sqp, w->rkey, to, &bytes,
+				     RPMEM_FLUSH_PERSISTENT);
 	} else {
 		ex->wr_id = WRITTEN;
 		ex->wr_flags = 0;
 		ibv_wr_rdma_write(ex, w->rkey, to);
 		ibv_wr_set_sge_list(ex, 1, &bytes);
-		ibv_rpmem_wr_flush(sqp, w->rkey, to, SIZE,
-				   IBV_RPMEM_FLUSH_PERSISTENT,
-				   IBV_RPMEM_FLUSH_RANGE);
+		rpmem_wr_flush(sqp, w->rkey, to, SIZE, RPMEM_FLUSH_PERSISTENT,
+			       RPMEM_FLUSH_RANGE);
 	}
-	errno = ibv_rpmem_wr_complete(sqp);
+	errno = rpmem_wr_complete(sqp);
 	if (errno)
-		ends_die("ibv_rpmem_wr_flush");
-	while (!(n = ibv_rpmem_poll_cq(scq, 1, &wc)))
+		ends_die("rpmem_wr_flush");
+	while (!(n = rpmem_poll_cq(scq, 1, &wc)))
 		;
 	if (n != 1 || wc.status != IBV_WC_SUCCESS || wc.wr_id != DURABLE ||
-	    (int)wc.opcode != IBV_RPMEM_WC_FLUSH)
+	    (int)wc.opcode != RPMEM_WC_FLUSH)
 		ends_die("%d completions, %s", n, ibv_wc_status_str(wc.status));
 }
 

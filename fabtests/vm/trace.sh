@@ -29,7 +29,7 @@ traced() {
 	echo >$tracing/trace
 	echo 1 >$tracing/tracing_on
 	env -C /root/disk FI_OFI_RXM_USE_SRX=1 FI_UNIVERSE_SIZE=4 "$@" \
-		"$here/util/fi_rpmem_bench" probe --base verbs --durable \
+		"$here/fabtests/benchmarks/suite" probe --base verbs --durable \
 		--address 10.9.0.1 --dax "$dax" --sizes "$size" \
 		--method "$method" --mark $tracing/trace_marker
 	code=$?

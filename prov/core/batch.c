@@ -243,8 +243,15 @@ static int flush_ranges(struct rp_batch *b, const struct rp_part *part,
 static void flush_part(struct rp_batch *b, const struct rp_pass *pass,
 		       struct rp_part *part)
 {
-	if (!part->err)
-		part->err = -flush_ranges(b, part, &pass->set.v[part->first]);
+	const struct rp_range *v = &pass->set.v[part->first];
+	const uint64_t base = (uintptr_t)part->region->base;
+
+	if (part->err)
+		return;
+	part->err = -flush_ranges(b, part, v);
+	for (size_t i = 0; i < part->n && !part->err; i++)
+		rp_pmem_split(part->pmem, v[i].start - base,
+			      v[i].end - v[i].start);
 }
 
 static void run_pass(struct rp_batch *b, struct rp_pass *pass)

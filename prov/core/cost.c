@@ -80,26 +80,6 @@ uint64_t rp_cost_flush(const struct rp_cost *c, enum rp_method m,
 	return line_cost(&c->flush[m], bytes);
 }
 
-uint64_t rp_cost_ask(const struct rp_cost *c, enum rp_path path, uint64_t flush)
-{
-	if (path == RP_PATH_UNKNOWN)
-		return 0;
-	return sum(c->path[path].ask_ns, flush);
-}
-
-uint64_t rp_cost_fences(const struct rp_cost *c, enum rp_path path, size_t n)
-{
-	uint64_t more;
-
-	if (!n)
-		return 0;
-	if (path == RP_PATH_UNKNOWN ||
-	    __builtin_mul_overflow((uint64_t)n - 1, c->path[path].fences_ns,
-				   &more))
-		return UINT64_MAX;
-	return sum(c->path[path].fence_ns, more);
-}
-
 bool rp_cost_streams(const struct rp_cost *c, uint64_t n)
 {
 	return line_cost(&c->stream, n) <=

@@ -84,15 +84,6 @@ enum rp_path rp_cost_path_of(const struct rp_nic *nic);
 /* The agent's work for one range by this method. */
 uint64_t rp_cost_flush(const struct rp_cost *c, enum rp_method m,
 		       uint64_t bytes);
-/*
- * Cost in addition to the writes: of a request to the agent, whose work takes
- * flush ns; or of n fences instead. On an unknown path the agent costs 0, and a
- * fence UINT64_MAX.
- */
-uint64_t rp_cost_ask(const struct rp_cost *c, enum rp_path path,
-		     uint64_t flush);
-uint64_t rp_cost_fences(const struct rp_cost *c, enum rp_path path, size_t n);
-
 /* Are non-temporal stores of n bytes cheaper than stores and write-back? */
 bool rp_cost_streams(const struct rp_cost *c, uint64_t n);
 

@@ -21,6 +21,9 @@
  */
 #define MAX_APART 64
 
+/* Longer ranges keep the large folios of the page cache. */
+#define SPLIT (64u << 10)
+
 /* Pages that one madvise() populates: a huge page of a device DAX. */
 #define CHUNK ((uintptr_t)2 << 20)
 #define BITS  (8 * sizeof(unsigned long))
@@ -60,7 +63,7 @@ struct rp_pmem {
 	const struct rp_cost *measured; /* NULL: no measured figures */
 	int (*flush)(struct rp_pmem *pm, uintptr_t start, uintptr_t end);
 	void (*drain)(struct rp_pmem *pm);
-	struct rp_pmem_ops ops; /* every member is set */
+	struct rp_pmem_ops ops; /* every member is set, but perhaps split */
 };
 
 /*
@@ -127,6 +130,11 @@ static int real_sync(void *ctx, void *addr, size_t len)
 	if (madvise(last, page, MADV_POPULATE_READ) && errno != EINVAL)
 		return -errno;
 	return 0;
+}
+
+static void real_split(void *ctx, void *addr, size_t len)
+{
+	madvise(addr, len, MADV_COLD);
 }
 
 static void real_store8(void *ctx, uint64_t *addr, uint64_t value)
@@ -371,8 +379,10 @@ int rp_pmem_new(void *addr, size_t len, enum rp_method method,
 		free(pm);
 		return ret;
 	}
-	if (!pm->ops.sync)
+	if (!pm->ops.sync) {
 		pm->ops.sync = real_sync;
+		pm->ops.split = real_split;
+	}
 	if (!pm->ops.flush)
 		pm->ops.flush = real_flush;
 	if (!pm->ops.drain)
@@ -473,6 +483,16 @@ int rp_pmem_flush_together(struct rp_pmem *pm, uint64_t off, uint64_t len,
 		pm->slow = 1;
 	}
 	return ret;
+}
+
+void rp_pmem_split(struct rp_pmem *pm, uint64_t off, uint64_t len)
+{
+	uintptr_t start = pm->base + off;
+
+	if (!pm->pages || !pm->ops.split || len > SPLIT)
+		return;
+	len = round_out(&start, start + len, pm->page);
+	pm->ops.split(pm->ops.ctx, (void *)start, len);
 }
 
 /* Does the kernel have MADV_POPULATE_*? Before 5.14 it returns EINVAL. */

@@ -20,6 +20,8 @@
 struct rp_pmem_ops {
 	/* MS_SYNC of whole pages; 0 or -errno. */
 	int (*sync)(void *ctx, void *addr, size_t len);
+	/* Split the large folios of these pages; NULL beside another sync. */
+	void (*split)(void *ctx, void *addr, size_t len);
 	/* Write back the cache lines of [addr, addr+len); needs drain. */
 	void (*flush)(void *ctx, const void *addr, size_t len);
 	/* All lines flushed before are in the persistence domain afterwards. */
@@ -84,6 +86,14 @@ size_t rp_pmem_granularity(const struct rp_pmem *pm);
  * same error too, until it is registered anew.
  */
 int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len);
+/*
+ * Behind a flush of a range: the next flush of its pages writes only them. File
+ * systems with large folios (xfs since Linux 5.18, ext4 since 6.16)
+ * write a whole folio, up to 2 MiB, for one stored byte, wherever the file was
+ * read or written in sequence (docs/measurements.md). Splits the folios of a
+ * range of at most 64 KiB.
+ */
+void rp_pmem_split(struct rp_pmem *pm, uint64_t off, uint64_t len);
 /*
  * Is one flush of n ranges with all bytes between them cheaper than n flushes?
  * Yes for msync, unless it was measured to be slower: pages in between may be

@@ -9,7 +9,7 @@
 struct rp_spin {
 	uint64_t until;	     /* 0: not polling */
 	unsigned int missed; /* polls to skip after one without success */
-	unsigned int skip;   /* ... skips left */
+	unsigned int skip;   /* polls still to skip */
 };
 
 /* Most polls skipped in a row: the cost of useless polling. */

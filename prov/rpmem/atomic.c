@@ -17,11 +17,6 @@ struct call {
 	size_t nres;
 };
 
-static struct rp_ep *ep_of(struct fid_ep *fid)
-{
-	return rp_container_of(fid, struct rp_ep, fid);
-}
-
 /* Keys of the application's choice carry no mark: never persistent. */
 static inline bool persistent(const struct rp_ep *ep, uint64_t key)
 {
@@ -262,7 +257,7 @@ static ssize_t at_writev(struct fid_ep *fid, const struct fi_ioc *iov,
 			 uint64_t addr, uint64_t key, enum fi_datatype type,
 			 enum fi_op op, void *context)
 {
-	struct rp_ep *ep = ep_of(fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 	struct call c = {0};
 
 	if (plain(ep, key))
@@ -277,7 +272,7 @@ static ssize_t at_write(struct fid_ep *fid, const void *buf, size_t count,
 			enum fi_datatype type, enum fi_op op, void *context)
 {
 	const struct fi_ioc iov = {.addr = (void *)buf, .count = count};
-	struct rp_ep *ep = ep_of(fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
 	if (plain(ep, key))
 		return fi_atomic(ep->base, buf, count, desc, dest, addr, key,
@@ -291,7 +286,7 @@ static ssize_t at_writemsg(struct fid_ep *fid, const struct fi_msg_atomic *msg,
 {
 	const struct call c = {.msg = msg};
 
-	return post_msg(ep_of(fid), &c, flags);
+	return post_msg(rp_ep_of(&fid->fid), &c, flags);
 }
 
 /* An inject call has no completion that could mean durable: no default. */
@@ -311,7 +306,7 @@ static ssize_t at_inject(struct fid_ep *fid, const void *buf, size_t count,
 		.op = op,
 	};
 	const struct call c = {.msg = &msg};
-	struct rp_ep *ep = ep_of(fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 	int ret;
 
 	if (persistent(ep, key))
@@ -328,7 +323,7 @@ static ssize_t at_readwritev(struct fid_ep *fid, const struct fi_ioc *iov,
 			     uint64_t addr, uint64_t key, enum fi_datatype type,
 			     enum fi_op op, void *context)
 {
-	struct rp_ep *ep = ep_of(fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 	const struct call c = {
 		.kind = FI_FETCH_ATOMIC,
 		.res = resultv,
@@ -351,7 +346,7 @@ static ssize_t at_readwrite(struct fid_ep *fid, const void *buf, size_t count,
 {
 	const struct fi_ioc iov = {.addr = (void *)buf, .count = count};
 	struct fi_ioc res = {.addr = result, .count = count};
-	struct rp_ep *ep = ep_of(fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
 	if (plain(ep, key))
 		return fi_fetch_atomic(ep->base, buf, count, desc, result,
@@ -374,7 +369,7 @@ static ssize_t at_readwritemsg(struct fid_ep *fid,
 		.nres = nresult,
 	};
 
-	return post_msg(ep_of(fid), &c, flags);
+	return post_msg(rp_ep_of(&fid->fid), &c, flags);
 }
 
 static ssize_t at_compwritev(struct fid_ep *fid, const struct fi_ioc *iov,
@@ -385,7 +380,7 @@ static ssize_t at_compwritev(struct fid_ep *fid, const struct fi_ioc *iov,
 			     uint64_t addr, uint64_t key, enum fi_datatype type,
 			     enum fi_op op, void *context)
 {
-	struct rp_ep *ep = ep_of(fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 	const struct call c = {
 		.kind = FI_COMPARE_ATOMIC,
 		.cmp = comparev,
@@ -414,7 +409,7 @@ static ssize_t at_compwrite(struct fid_ep *fid, const void *buf, size_t count,
 	const struct fi_ioc iov = {.addr = (void *)buf, .count = count};
 	const struct fi_ioc cmp = {.addr = (void *)compare, .count = count};
 	struct fi_ioc res = {.addr = result, .count = count};
-	struct rp_ep *ep = ep_of(fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
 	if (plain(ep, key))
 		return fi_compare_atomic(ep->base, buf, count, desc, compare,
@@ -443,7 +438,7 @@ static ssize_t at_compwritemsg(struct fid_ep *fid,
 		.nres = nresult,
 	};
 
-	return post_msg(ep_of(fid), &c, flags);
+	return post_msg(rp_ep_of(&fid->fid), &c, flags);
 }
 
 /* The base's own query knows what the endpoint supports. */
@@ -463,7 +458,7 @@ static int valid(struct rp_ep *ep, enum fi_datatype type, enum fi_op op,
 static int at_writevalid(struct fid_ep *fid, enum fi_datatype type,
 			 enum fi_op op, size_t *count)
 {
-	struct rp_ep *ep = ep_of(fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
 	return valid(ep, type, op, 0, fi_atomicvalid(ep->base, type, op, count),
 		     count);
@@ -472,7 +467,7 @@ static int at_writevalid(struct fid_ep *fid, enum fi_datatype type,
 static int at_readwritevalid(struct fid_ep *fid, enum fi_datatype type,
 			     enum fi_op op, size_t *count)
 {
-	struct rp_ep *ep = ep_of(fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
 	return valid(ep, type, op, FI_FETCH_ATOMIC,
 		     fi_fetch_atomicvalid(ep->base, type, op, count), count);
@@ -481,7 +476,7 @@ static int at_readwritevalid(struct fid_ep *fid, enum fi_datatype type,
 static int at_compwritevalid(struct fid_ep *fid, enum fi_datatype type,
 			     enum fi_op op, size_t *count)
 {
-	struct rp_ep *ep = ep_of(fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
 	return valid(ep, type, op, FI_COMPARE_ATOMIC,
 		     fi_compare_atomicvalid(ep->base, type, op, count), count);

@@ -2,11 +2,6 @@
 /* Names and connections of endpoints: forwarded to the base. */
 #include "rpmem/cm.h"
 
-static struct rp_ep *ep_of(struct fid *fid)
-{
-	return rp_container_of(fid, struct rp_ep, fid.fid);
-}
-
 /* A private connection ends with the endpoint's connection. */
 void rp_cm_set_connected(struct rp_ep *ep, bool connected)
 {
@@ -19,23 +14,23 @@ void rp_cm_set_connected(struct rp_ep *ep, bool connected)
 
 static int cm_setname(fid_t fid, void *addr, size_t addrlen)
 {
-	return fi_setname(&ep_of(fid)->base->fid, addr, addrlen);
+	return fi_setname(&rp_ep_of(fid)->base->fid, addr, addrlen);
 }
 
 static int cm_getname(fid_t fid, void *addr, size_t *addrlen)
 {
-	return fi_getname(&ep_of(fid)->base->fid, addr, addrlen);
+	return fi_getname(&rp_ep_of(fid)->base->fid, addr, addrlen);
 }
 
 static int cm_getpeer(struct fid_ep *fid, void *addr, size_t *addrlen)
 {
-	return fi_getpeer(ep_of(&fid->fid)->base, addr, addrlen);
+	return fi_getpeer(rp_ep_of(&fid->fid)->base, addr, addrlen);
 }
 
 static int cm_connect(struct fid_ep *fid, const void *addr, const void *param,
 		      size_t paramlen)
 {
-	struct rp_ep *ep = ep_of(&fid->fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 	int ret = fi_connect(ep->base, addr, param, paramlen);
 
 	if (!ret)
@@ -45,7 +40,7 @@ static int cm_connect(struct fid_ep *fid, const void *addr, const void *param,
 
 static int cm_accept(struct fid_ep *fid, const void *param, size_t paramlen)
 {
-	struct rp_ep *ep = ep_of(&fid->fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 	int ret = fi_accept(ep->base, param, paramlen);
 
 	if (!ret)
@@ -55,7 +50,7 @@ static int cm_accept(struct fid_ep *fid, const void *param, size_t paramlen)
 
 static int cm_shutdown(struct fid_ep *fid, uint64_t flags)
 {
-	struct rp_ep *ep = ep_of(&fid->fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
 	rp_cm_set_connected(ep, false);
 	return fi_shutdown(ep->base, flags);

@@ -13,14 +13,9 @@
 		   FI_ORDER_RMA_RAW | FI_ORDER_ATOMIC_WAW |                    \
 		   FI_ORDER_ATOMIC_RAW)
 
-static struct rp_ep *ep_of(struct fid *fid)
-{
-	return rp_container_of(fid, struct rp_ep, fid.fid);
-}
-
 int rp_ep_wait_order(struct fid_ep *fid, fi_addr_t dest)
 {
-	struct rp_ep *ep = ep_of(&fid->fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 	struct rp_dom *dom = ep->dom;
 	int ret = 0;
 
@@ -59,7 +54,7 @@ static void release(struct rp_ep *ep)
 
 static int ep_close(struct fid *fid)
 {
-	struct rp_ep *ep = ep_of(fid);
+	struct rp_ep *ep = rp_ep_of(fid);
 	struct rp_dom *dom = ep->dom;
 	int ret;
 
@@ -181,7 +176,7 @@ static int bind_av(struct rp_ep *ep, struct fid *fid, uint64_t flags)
 
 static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
-	struct rp_ep *ep = ep_of(fid);
+	struct rp_ep *ep = rp_ep_of(fid);
 
 	switch (bfid->fclass) {
 	case FI_CLASS_CQ:
@@ -191,7 +186,7 @@ static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 	case FI_CLASS_AV:
 		return bind_av(ep, bfid, flags);
 	case FI_CLASS_SRX_CTX:
-		return fi_ep_bind(ep->base, &ep_of(bfid)->base->fid, flags);
+		return fi_ep_bind(ep->base, &rp_ep_of(bfid)->base->fid, flags);
 	case FI_CLASS_EQ:
 		/*
 		 * No events for reliable datagrams; ofi_rxm's fabric differs.
@@ -237,7 +232,7 @@ static int set_op_flags(struct rp_ep *ep, const uint64_t *arg)
 
 static int ep_control(struct fid *fid, int command, void *arg)
 {
-	struct rp_ep *ep = ep_of(fid);
+	struct rp_ep *ep = rp_ep_of(fid);
 	int ret;
 
 	switch (command) {
@@ -276,20 +271,20 @@ static struct fi_ops ep_fid_ops = {
 
 static ssize_t ep_cancel(fid_t fid, void *context)
 {
-	return fi_cancel(&ep_of(fid)->base->fid, context);
+	return fi_cancel(&rp_ep_of(fid)->base->fid, context);
 }
 
 static int ep_getopt(fid_t fid, int level, int optname, void *optval,
 		     size_t *optlen)
 {
-	return fi_getopt(&ep_of(fid)->base->fid, level, optname, optval,
+	return fi_getopt(&rp_ep_of(fid)->base->fid, level, optname, optval,
 			 optlen);
 }
 
 static int ep_setopt(fid_t fid, int level, int optname, const void *optval,
 		     size_t optlen)
 {
-	return fi_setopt(&ep_of(fid)->base->fid, level, optname, optval,
+	return fi_setopt(&rp_ep_of(fid)->base->fid, level, optname, optval,
 			 optlen);
 }
 

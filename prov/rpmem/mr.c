@@ -75,18 +75,12 @@ static int mr_control(struct fid *fid, int command, void *arg)
 	return mr->base ? fi_control(&mr->base->fid, command, arg) : 0;
 }
 
-static int mr_ops_open(struct fid *fid, const char *name, uint64_t flags,
-		       void **ops, void *context)
-{
-	return -FI_ENOSYS;
-}
-
 static struct fi_ops mr_fid_ops = {
 	.size = sizeof(struct fi_ops),
 	.close = mr_close,
 	.bind = mr_bind,
 	.control = mr_control,
-	.ops_open = mr_ops_open,
+	.ops_open = rp_no_ops_open,
 };
 
 /* A random key of the base's key size, without the persistent mark. */

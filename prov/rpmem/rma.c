@@ -5,11 +5,6 @@
 
 #include "rpmem/rpmem.h"
 
-static struct rp_ep *ep_of(struct fid_ep *fid)
-{
-	return rp_container_of(fid, struct rp_ep, fid);
-}
-
 int rp_rma_unmarked(void)
 {
 	RP_WARN(EP_DATA, "FI_COMMIT_COMPLETE needs the key of a persistent "
@@ -261,7 +256,7 @@ static ssize_t write_any(struct rp_ep *ep, const struct fi_msg_rma *msg,
 static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 			    uint64_t flags)
 {
-	struct rp_ep *ep = ep_of(fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 	const bool want = !ep->selective || (flags & FI_COMPLETION);
 
 	return write_any(ep, msg, flags, ep->implicit_flags, want);
@@ -308,7 +303,7 @@ static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov,
 			  void **desc, size_t count, fi_addr_t dest,
 			  uint64_t addr, uint64_t key, void *context)
 {
-	struct rp_ep *ep = ep_of(fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
 	if (plain(ep, key))
 		return fi_writev(ep->base, iov, desc, count, dest, addr, key,
@@ -331,7 +326,7 @@ static ssize_t rma_write(struct fid_ep *fid, const void *buf, size_t len,
 			 void *desc, fi_addr_t dest, uint64_t addr,
 			 uint64_t key, void *context)
 {
-	struct rp_ep *ep = ep_of(fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
 	if (plain(ep, key))
 		return fi_write(ep->base, buf, len, desc, dest, addr, key,
@@ -344,7 +339,7 @@ static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len,
 			     uint64_t addr, uint64_t key, void *context)
 {
 	struct iovec iov = {.iov_base = (void *)buf, .iov_len = len};
-	struct rp_ep *ep = ep_of(fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
 	if (plain(ep, key))
 		return fi_writedata(ep->base, buf, len, desc, data, dest, addr,
@@ -358,7 +353,7 @@ static ssize_t rma_inject(struct fid_ep *fid, const void *buf, size_t len,
 			  fi_addr_t dest, uint64_t addr, uint64_t key)
 {
 	struct iovec iov = {.iov_base = (void *)buf, .iov_len = len};
-	struct rp_ep *ep = ep_of(fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 	int ret;
 
 	if (rp_key_is_persistent(key))
@@ -373,7 +368,7 @@ static ssize_t rma_injectdata(struct fid_ep *fid, const void *buf, size_t len,
 			      uint64_t key)
 {
 	struct iovec iov = {.iov_base = (void *)buf, .iov_len = len};
-	struct rp_ep *ep = ep_of(fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 	int ret;
 
 	if (rp_key_is_persistent(key))
@@ -390,7 +385,7 @@ static ssize_t rma_injectdata(struct fid_ep *fid, const void *buf, size_t len,
 static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 			   uint64_t flags)
 {
-	struct rp_ep *ep = ep_of(fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 	ssize_t ret = classify(msg);
 
 	if (ret < 0)
@@ -413,7 +408,7 @@ static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov,
 			 void **desc, size_t count, fi_addr_t src,
 			 uint64_t addr, uint64_t key, void *context)
 {
-	struct rp_ep *ep = ep_of(fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 	struct fi_rma_iov rma = {.addr = addr, .key = key};
 	const struct fi_msg_rma msg = {
 		.msg_iov = iov,
@@ -438,7 +433,7 @@ static ssize_t rma_read(struct fid_ep *fid, void *buf, size_t len, void *desc,
 			void *context)
 {
 	struct iovec iov = {.iov_base = buf, .iov_len = len};
-	struct rp_ep *ep = ep_of(fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
 	if (plain(ep, key))
 		return fi_read(ep->base, buf, len, desc, src, addr, key,

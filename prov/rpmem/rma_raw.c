@@ -2,11 +2,6 @@
 /* Remote writes and reads of domains with keys of the application's choice. */
 #include "rpmem/rpmem.h"
 
-static struct rp_ep *ep_of(struct fid_ep *fid)
-{
-	return rp_container_of(fid, struct rp_ep, fid);
-}
-
 /*
  * Keys of the application's choice carry no mark: the domain has no persistent
  * regions, and no commits.
@@ -21,14 +16,14 @@ static ssize_t raw_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 {
 	if (flags & FI_COMMIT_COMPLETE)
 		return rp_rma_unmarked();
-	return fi_writemsg(ep_of(fid)->base, msg, flags);
+	return fi_writemsg(rp_ep_of(&fid->fid)->base, msg, flags);
 }
 
 static ssize_t raw_write(struct fid_ep *fid, const void *buf, size_t len,
 			 void *desc, fi_addr_t dest, uint64_t addr,
 			 uint64_t key, void *context)
 {
-	struct rp_ep *ep = ep_of(fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
 	if (commits(ep))
 		return rp_rma_unmarked();
@@ -39,7 +34,7 @@ static ssize_t raw_writev(struct fid_ep *fid, const struct iovec *iov,
 			  void **desc, size_t count, fi_addr_t dest,
 			  uint64_t addr, uint64_t key, void *context)
 {
-	struct rp_ep *ep = ep_of(fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
 	if (commits(ep))
 		return rp_rma_unmarked();
@@ -50,7 +45,7 @@ static ssize_t raw_writedata(struct fid_ep *fid, const void *buf, size_t len,
 			     void *desc, uint64_t data, fi_addr_t dest,
 			     uint64_t addr, uint64_t key, void *context)
 {
-	struct rp_ep *ep = ep_of(fid);
+	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
 	if (commits(ep))
 		return rp_rma_unmarked();
@@ -61,31 +56,32 @@ static ssize_t raw_writedata(struct fid_ep *fid, const void *buf, size_t len,
 static ssize_t raw_inject(struct fid_ep *fid, const void *buf, size_t len,
 			  fi_addr_t dest, uint64_t addr, uint64_t key)
 {
-	return fi_inject_write(ep_of(fid)->base, buf, len, dest, addr, key);
+	return fi_inject_write(rp_ep_of(&fid->fid)->base, buf, len, dest, addr,
+			       key);
 }
 
 static ssize_t raw_injectdata(struct fid_ep *fid, const void *buf, size_t len,
 			      uint64_t data, fi_addr_t dest, uint64_t addr,
 			      uint64_t key)
 {
-	return fi_inject_writedata(ep_of(fid)->base, buf, len, data, dest, addr,
-				   key);
+	return fi_inject_writedata(rp_ep_of(&fid->fid)->base, buf, len, data,
+				   dest, addr, key);
 }
 
 static ssize_t raw_read(struct fid_ep *fid, void *buf, size_t len, void *desc,
 			fi_addr_t src, uint64_t addr, uint64_t key,
 			void *context)
 {
-	return fi_read(ep_of(fid)->base, buf, len, desc, src, addr, key,
-		       context);
+	return fi_read(rp_ep_of(&fid->fid)->base, buf, len, desc, src, addr,
+		       key, context);
 }
 
 static ssize_t raw_readv(struct fid_ep *fid, const struct iovec *iov,
 			 void **desc, size_t count, fi_addr_t src,
 			 uint64_t addr, uint64_t key, void *context)
 {
-	return fi_readv(ep_of(fid)->base, iov, desc, count, src, addr, key,
-			context);
+	return fi_readv(rp_ep_of(&fid->fid)->base, iov, desc, count, src, addr,
+			key, context);
 }
 
 static ssize_t raw_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
@@ -93,7 +89,7 @@ static ssize_t raw_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 {
 	if (flags & FI_COMMIT_COMPLETE)
 		return rp_rma_unmarked();
-	return fi_readmsg(ep_of(fid)->base, msg, flags);
+	return fi_readmsg(rp_ep_of(&fid->fid)->base, msg, flags);
 }
 
 struct fi_ops_rma rp_rma_raw_ops = {

@@ -147,7 +147,7 @@ struct rp_dom {
 	struct rp_fabric *fabric;
 	struct fid_fabric *base_fabric;
 	struct fid_domain *base;
-	struct fi_info *base_info; /* with which the base was opened */
+	struct fi_info *base_info; /* the base was opened with this info */
 	bool marked;		   /* the provider makes keys, with marks */
 	bool msg;		   /* has connected endpoints */
 	bool auto_progress;
@@ -532,6 +532,10 @@ struct rp_ep {
 };
 int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	       struct fid_ep **ep, void *context);
+static inline struct rp_ep *rp_ep_of(struct fid *fid)
+{
+	return rp_container_of(fid, struct rp_ep, fid.fid);
+}
 static inline bool rp_ep_wants(const struct rp_ep *ep, uint64_t flags)
 {
 	return !ep->selective || (flags & FI_COMPLETION);

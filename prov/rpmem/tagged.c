@@ -4,7 +4,7 @@
 
 static struct fid_ep *base_of(struct fid_ep *fid)
 {
-	return rp_container_of(fid, struct rp_ep, fid)->base;
+	return rp_ep_of(&fid->fid)->base;
 }
 
 static ssize_t tagged_recv(struct fid_ep *fid, void *buf, size_t len,

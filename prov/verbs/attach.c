@@ -52,7 +52,7 @@ unsigned int rp_device_native(struct ibv_pd *pd)
 	if (ibv_query_device_ex(pd->context, NULL, &attr))
 		return 0;
 	if ((attr.device_cap_flags_ex & (CAP_GLOBAL | CAP_PERSISTENT)) &&
-	    rp_device_makes(pd, IBV_RPMEM_QP_EX_WITH_FLUSH)) {
+	    rp_device_makes(pd, RP_QP_EX_WITH_FLUSH)) {
 		if (attr.device_cap_flags_ex & CAP_GLOBAL)
 			native |= RP_DESC_GLOBAL;
 		if (attr.device_cap_flags_ex & CAP_PERSISTENT)
@@ -68,9 +68,9 @@ unsigned int rp_desc_bits(unsigned int access)
 {
 	unsigned int bits = 0;
 
-	if (access & IBV_RPMEM_ACCESS_FLUSH_GLOBAL)
+	if (access & RPMEM_ACCESS_FLUSH_GLOBAL)
 		bits |= RP_DESC_GLOBAL;
-	if (access & IBV_RPMEM_ACCESS_FLUSH_PERSISTENT)
+	if (access & RPMEM_ACCESS_FLUSH_PERSISTENT)
 		bits |= RP_DESC_PERSISTENT;
 	if (access & IBV_ACCESS_REMOTE_READ)
 		bits |= RP_DESC_READ;
@@ -79,10 +79,9 @@ unsigned int rp_desc_bits(unsigned int access)
 	return bits;
 }
 
-RP_PUBLIC struct ibv_rpmem_cq *ibv_rpmem_attach_cq(struct ibv_cq *cq)
+RP_PUBLIC struct rpmem_cq *rpmem_attach_cq(struct ibv_cq *cq)
 {
-	struct ibv_rpmem_cq *c =
-		rp_cq_new(cq, &rp_qp_ops_send, (size_t)cq->cqe);
+	struct rpmem_cq *c = rp_cq_new(cq, &rp_qp_ops_send, (size_t)cq->cqe);
 
 	if (!c)
 		errno = ENOMEM;
@@ -90,7 +89,7 @@ RP_PUBLIC struct ibv_rpmem_cq *ibv_rpmem_attach_cq(struct ibv_cq *cq)
 }
 
 static int open_post(struct rp_qp *q, struct ibv_qp *qp,
-		     const struct ibv_rpmem_qp_attr *attr)
+		     const struct rpmem_qp_attr *attr)
 {
 	struct rp_post *p = q->mine;
 
@@ -103,7 +102,7 @@ static int open_post(struct rp_qp *q, struct ibv_qp *qp,
 		    !(attr->send_ops_flags & IBV_QP_EX_WITH_RDMA_READ))
 			return EINVAL;
 		q->native = rp_device_native(qp->pd);
-		if (!(attr->send_ops_flags & IBV_RPMEM_QP_EX_WITH_FLUSH))
+		if (!(attr->send_ops_flags & RP_QP_EX_WITH_FLUSH))
 			q->native &= ~(RP_DESC_GLOBAL | RP_DESC_PERSISTENT);
 		if (!(attr->send_ops_flags & WITH_ATOMIC_WRITE))
 			q->native &= ~RP_DESC_ATOMIC_WRITE;
@@ -113,9 +112,9 @@ static int open_post(struct rp_qp *q, struct ibv_qp *qp,
 	return p->scratch_mr ? 0 : errno;
 }
 
-RP_PUBLIC struct ibv_rpmem_qp *
-ibv_rpmem_attach_qp(struct ibv_qp *qp, struct ibv_rpmem_cq *send_cq,
-		    const struct ibv_rpmem_qp_attr *attr)
+RP_PUBLIC struct rpmem_qp *rpmem_attach_qp(struct ibv_qp *qp,
+					   struct rpmem_cq *send_cq,
+					   const struct rpmem_qp_attr *attr)
 {
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr now;
@@ -144,6 +143,12 @@ ibv_rpmem_attach_qp(struct ibv_qp *qp, struct ibv_rpmem_cq *send_cq,
 			  p->ex ? &rp_qp_ops_ex : &rp_qp_ops_send);
 	if (ret)
 		goto dereg;
+	/* The kernel rejects FLUSH bits for a device without FLUSH. */
+	if (q->native & RP_DESC_GLOBAL)
+		q->pub.init_access |= attr->access & RPMEM_ACCESS_FLUSH_GLOBAL;
+	if (q->native & RP_DESC_PERSISTENT)
+		q->pub.init_access |=
+			attr->access & RPMEM_ACCESS_FLUSH_PERSISTENT;
 	return &q->pub;
 dereg:
 	ibv_dereg_mr(p->scratch_mr);
@@ -154,7 +159,59 @@ fail:
 	return NULL;
 }
 
-RP_PUBLIC int ibv_rpmem_detach_qp(struct ibv_rpmem_qp *qp)
+static struct ibv_qp *create_qp(const struct ibv_qp_init_attr_ex *attr,
+				struct rpmem_cq *send_cq, uint64_t *ops)
+{
+	struct ibv_qp_init_attr_ex a = *attr;
+	uint64_t flush = 0;
+
+	if (rp_device_native(a.pd) & (RP_DESC_GLOBAL | RP_DESC_PERSISTENT))
+		flush = RP_QP_EX_WITH_FLUSH;
+	/* Without native FLUSH a read replaces the flush. */
+	*ops = IBV_QP_EX_WITH_RDMA_READ | flush;
+	if (a.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+		*ops |= a.send_ops_flags;
+	a.comp_mask |= IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+	a.qp_type = IBV_QPT_RC;
+	a.send_cq = send_cq->base;
+	a.send_ops_flags = *ops;
+	return ibv_create_qp_ex(a.pd->context, &a);
+}
+
+RP_PUBLIC struct rpmem_qp *
+rpmem_create_qp(struct rpmem_cq *send_cq,
+		const struct ibv_qp_init_attr_ex *attr, unsigned int access)
+{
+	struct rpmem_qp_attr how = {.access = access};
+	struct rpmem_qp *rqp;
+	struct ibv_qp *qp;
+	int ret;
+
+	if (!attr->pd) {
+		errno = EINVAL;
+		return NULL;
+	}
+	qp = create_qp(attr, send_cq, &how.send_ops_flags);
+	if (!qp)
+		return NULL;
+	rqp = rpmem_attach_qp(qp, send_cq, &how);
+	if (rqp)
+		return rqp;
+	ret = errno;
+	ibv_destroy_qp(qp);
+	errno = ret;
+	return NULL;
+}
+
+RP_PUBLIC int rpmem_destroy_qp(struct rpmem_qp *qp)
+{
+	struct ibv_qp *base = qp->qp;
+	int ret = rpmem_detach_qp(qp);
+
+	return ret ? ret : ibv_destroy_qp(base);
+}
+
+RP_PUBLIC int rpmem_detach_qp(struct rpmem_qp *qp)
 {
 	struct rp_qp *q = rp_qp_of(qp);
 	struct rp_post *p = q->mine;

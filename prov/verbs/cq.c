@@ -5,7 +5,7 @@
 
 #include "verbs/shim.h"
 
-void rp_slot_give(struct ibv_rpmem_cq *cq, struct rp_slot *s)
+void rp_slot_give(struct rpmem_cq *cq, struct rp_slot *s)
 {
 	if (s->deferred) {
 		if (s->deferred->item.pending && s->q && s->q->side)
@@ -21,7 +21,7 @@ void rp_slot_give(struct ibv_rpmem_cq *cq, struct rp_slot *s)
 	cq->free = s;
 }
 
-struct rp_slot *rp_slot_take(struct ibv_rpmem_cq *cq, struct rp_qp *q)
+struct rp_slot *rp_slot_take(struct rpmem_cq *cq, struct rp_qp *q)
 {
 	struct rp_slot *s = cq->free;
 
@@ -32,10 +32,10 @@ struct rp_slot *rp_slot_take(struct ibv_rpmem_cq *cq, struct rp_qp *q)
 	return s;
 }
 
-struct ibv_rpmem_cq *rp_cq_new(struct ibv_cq *base, const struct rp_qp_ops *ops,
-			       size_t slots)
+struct rpmem_cq *rp_cq_new(struct ibv_cq *base, const struct rp_qp_ops *ops,
+			   size_t slots)
 {
-	struct ibv_rpmem_cq *cq = calloc(1, sizeof(*cq));
+	struct rpmem_cq *cq = calloc(1, sizeof(*cq));
 
 	if (!cq)
 		return NULL;
@@ -56,7 +56,7 @@ struct ibv_rpmem_cq *rp_cq_new(struct ibv_cq *base, const struct rp_qp_ops *ops,
 	return cq;
 }
 
-RP_PUBLIC int ibv_rpmem_detach_cq(struct ibv_rpmem_cq *cq)
+RP_PUBLIC int rpmem_detach_cq(struct rpmem_cq *cq)
 {
 	struct rp_deferred_wc *h;
 
@@ -77,7 +77,7 @@ RP_PUBLIC int ibv_rpmem_detach_cq(struct ibv_rpmem_cq *cq)
 struct rp_slot *rp_slot_get(struct rp_qp *q,
 			    const struct rp_deferred_op *request)
 {
-	struct ibv_rpmem_cq *cq = q->cq;
+	struct rpmem_cq *cq = q->cq;
 	struct rp_slot *s = NULL;
 
 	pthread_mutex_lock(&cq->lock);
@@ -92,7 +92,7 @@ struct rp_slot *rp_slot_get(struct rp_qp *q,
 	return s;
 }
 
-struct rp_slot *rp_slot_of(const struct ibv_rpmem_cq *cq, uint64_t wr_id)
+struct rp_slot *rp_slot_of(const struct rpmem_cq *cq, uint64_t wr_id)
 {
 	const uint64_t from = (uintptr_t)cq->slots;
 
@@ -102,7 +102,7 @@ struct rp_slot *rp_slot_of(const struct ibv_rpmem_cq *cq, uint64_t wr_id)
 }
 
 /* Any error ends use of the queue pair, until it is reconnected. */
-void rp_cq_lose(struct ibv_rpmem_cq *cq, uint32_t qp_num)
+void rp_cq_lose(struct rpmem_cq *cq, uint32_t qp_num)
 {
 	struct rp_qp *q;
 
@@ -151,8 +151,8 @@ bool rp_slot_done(struct rp_slot *s, struct ibv_wc *wc)
 	return s->signaled;
 }
 
-RP_PUBLIC int ibv_rpmem_poll_cq(struct ibv_rpmem_cq *cq, int num_entries,
-				struct ibv_wc *wc)
+RP_PUBLIC int rpmem_poll_cq(struct rpmem_cq *cq, int num_entries,
+			    struct ibv_wc *wc)
 {
 	int n;
 

@@ -14,7 +14,7 @@ static_assert(RP_DEFERRED_RING_MSG <= RP_RING_MSG,
 
 /* --- deferred completions --- */
 
-bool rp_defer_reserve(struct ibv_rpmem_cq *cq, size_t n)
+bool rp_defer_reserve(struct rpmem_cq *cq, size_t n)
 {
 	struct rp_deferred_wc *h;
 
@@ -27,7 +27,7 @@ bool rp_defer_reserve(struct ibv_rpmem_cq *cq, size_t n)
 	return true;
 }
 
-void rp_defer_put(struct ibv_rpmem_cq *cq, struct rp_deferred_wc *h)
+void rp_defer_put(struct rpmem_cq *cq, struct rp_deferred_wc *h)
 {
 	cq->stores -= h->item.kind == RP_DEFERRED_STORE;
 	h->item = (struct rp_deferred_op){.kind = RP_DEFERRED_PLAIN};
@@ -35,7 +35,7 @@ void rp_defer_put(struct ibv_rpmem_cq *cq, struct rp_deferred_wc *h)
 	cq->npool++;
 }
 
-struct rp_deferred_wc *rp_defer_get(struct ibv_rpmem_cq *cq)
+struct rp_deferred_wc *rp_defer_get(struct rpmem_cq *cq)
 {
 	struct rp_deferred_wc *h = LIST_FIRST(&cq->pool);
 
@@ -44,7 +44,7 @@ struct rp_deferred_wc *rp_defer_get(struct ibv_rpmem_cq *cq)
 	return h;
 }
 
-static void release(struct ibv_rpmem_cq *cq, struct rp_deferred_wc *h)
+static void release(struct rpmem_cq *cq, struct rp_deferred_wc *h)
 {
 	if (h->slot)
 		rp_slot_give(cq, h->slot);
@@ -165,7 +165,7 @@ static bool poll_ring(struct rp_qp *q)
 }
 
 /* Poll the rings of replies of all queue pairs with deferred completions. */
-static bool poll_rings(const struct ibv_rpmem_cq *cq)
+static bool poll_rings(const struct rpmem_cq *cq)
 {
 	struct rp_qp *q;
 	bool came = false;
@@ -181,7 +181,7 @@ struct rp_slot *rp_defer_pipeline(struct rp_qp *q,
 				  const struct rp_deferred_op *item,
 				  struct rp_ring_write *w)
 {
-	struct ibv_rpmem_cq *cq = q->cq;
+	struct rpmem_cq *cq = q->cq;
 	struct rp_side_end *k = q->side;
 	uint8_t msg[RP_DEFERRED_RING_MSG];
 	struct rp_slot *s = NULL;
@@ -225,7 +225,7 @@ void rp_defer_back(struct rp_qp *q, struct rp_slot *s)
 
 /* --- completions of the device --- */
 
-static struct rp_qp *busy_one(const struct ibv_rpmem_cq *cq, uint32_t qp_num)
+static struct rp_qp *busy_one(const struct rpmem_cq *cq, uint32_t qp_num)
 {
 	struct rp_qp *q;
 
@@ -236,7 +236,7 @@ static struct rp_qp *busy_one(const struct ibv_rpmem_cq *cq, uint32_t qp_num)
 }
 
 /* True: report it now, as in wc. */
-static bool take_wc(struct ibv_rpmem_cq *cq, struct ibv_wc *wc)
+static bool take_wc(struct rpmem_cq *cq, struct ibv_wc *wc)
 {
 	struct rp_slot *s = rp_slot_of(cq, wc->wr_id);
 	struct rp_qp *q;
@@ -337,7 +337,7 @@ static bool report_wc(struct rp_qp *q, struct rp_deferred_wc *h,
 	return true;
 }
 
-static int report_all(struct ibv_rpmem_cq *cq, int n, struct ibv_wc *wc)
+static int report_all(struct rpmem_cq *cq, int n, struct ibv_wc *wc)
 {
 	struct rp_qp *q, *next;
 	struct rp_deferred_wc *h;
@@ -364,7 +364,7 @@ static int report_all(struct ibv_rpmem_cq *cq, int n, struct ibv_wc *wc)
 }
 
 /* True: a side connection has expired. */
-static bool expire_sides(const struct ibv_rpmem_cq *cq)
+static bool expire_sides(const struct rpmem_cq *cq)
 {
 	struct rp_qp *q;
 	bool any = false;
@@ -385,7 +385,7 @@ bool rp_defer_overdue(struct rp_qp *q)
 	return late;
 }
 
-int rp_defer_poll(struct ibv_rpmem_cq *cq, int num, struct ibv_wc *wc)
+int rp_defer_poll(struct rpmem_cq *cq, int num, struct ibv_wc *wc)
 {
 	int shown = 0, n = 0, k;
 
@@ -424,7 +424,7 @@ int rp_defer_poll(struct ibv_rpmem_cq *cq, int num, struct ibv_wc *wc)
  */
 static void drop_slots(struct rp_qp *q)
 {
-	struct ibv_rpmem_cq *cq = q->cq;
+	struct rpmem_cq *cq = q->cq;
 
 	for (size_t i = 0; i < cq->nslots; i++)
 		if (cq->slots[i].q == q && is_of_side(&cq->slots[i]))
@@ -434,7 +434,7 @@ static void drop_slots(struct rp_qp *q)
 int rp_defer_begin(struct rp_qp *q, struct rp_side_end *k, uint64_t initiator,
 		   uint32_t qp_num, uint64_t timeout)
 {
-	struct ibv_rpmem_cq *cq = q->cq;
+	struct rpmem_cq *cq = q->cq;
 	struct rp_slot *s;
 	int ret = ENOSPC;
 

@@ -34,14 +34,14 @@ prov_verbs_libibvrpmem_la_SOURCES =
 prov_verbs_libibvrpmem_la_LIBADD = prov/verbs/libshim.la $(PMEM2_LIBS) \
 	$(VERBS_LIBS) -lpthread
 prov_verbs_libibvrpmem_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
-	-export-symbols-regex '^ibv_rpmem_'
+	-export-symbols-regex '^rpmem_'
 ibvincludedir = $(includedir)/infiniband
 ibvinclude_HEADERS = include/infiniband/rpmem.h
 pkgconfigdir = $(libdir)/pkgconfig
 pkgconfig_DATA = prov/verbs/libibvrpmem.pc
 endif
 
-# Exports no ibv_rpmem_*: programs may link with the shim, too.
+# Exports no rpmem_*: programs may link with the shim, too.
 pre_calls = open_device|import_device|close_device|create_cq|resize_cq|destroy_cq|get_cq_event|qp_to_qp_ex|modify_qp|query_qp|destroy_qp|reg_mr|reg_mr_iova|reg_mr_iova2|reg_dmabuf_mr|rereg_mr|dereg_mr
 preload_ldflags = -module -avoid-version -shared -no-undefined \
 	-export-symbols-regex '^ibv_($(pre_calls))$$'

@@ -12,7 +12,7 @@
 #include "verbs/target.h"
 
 struct rp_mr {
-	struct ibv_rpmem_mr pub;
+	struct rpmem_mr pub;
 	struct rp_facts facts;
 	unsigned int access;   /* RP_DESC_*, as requested */
 	unsigned int native;   /* RP_DESC_* of device and registration */
@@ -81,9 +81,9 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t length,
 	if (!dax)
 		*native &= ~RP_DESC_PERSISTENT;
 	if (!(*native & RP_DESC_PERSISTENT))
-		flushes &= ~IBV_RPMEM_ACCESS_FLUSH_PERSISTENT;
+		flushes &= ~RPMEM_ACCESS_FLUSH_PERSISTENT;
 	if (!(*native & RP_DESC_GLOBAL))
-		flushes &= ~IBV_RPMEM_ACCESS_FLUSH_GLOBAL;
+		flushes &= ~RPMEM_ACCESS_FLUSH_GLOBAL;
 	access &= ~(unsigned int)RP_SHIM_FLUSHES;
 	if (flushes)
 		mr = base_reg(pd, addr, length, iova, access | flushes);
@@ -172,8 +172,8 @@ put:
 	return ret;
 }
 
-struct ibv_rpmem_mr *rp_mr_new(struct ibv_pd *pd, void *addr, size_t length,
-			       uint64_t iova, unsigned int access)
+struct rpmem_mr *rp_mr_new(struct ibv_pd *pd, void *addr, size_t length,
+			   uint64_t iova, unsigned int access)
 {
 	char why[RP_WHY_LEN] = "";
 	struct rp_mr *m = calloc(1, sizeof(*m));
@@ -210,14 +210,14 @@ free:
 	return NULL;
 }
 
-RP_PUBLIC struct ibv_rpmem_mr *ibv_rpmem_reg_mr(struct ibv_pd *pd, void *addr,
-						size_t length, int access)
+RP_PUBLIC struct rpmem_mr *rpmem_reg_mr(struct ibv_pd *pd, void *addr,
+					size_t length, int access)
 {
 	return rp_mr_new(pd, addr, length, (uintptr_t)addr,
 			 (unsigned int)access);
 }
 
-RP_PUBLIC int ibv_rpmem_dereg_mr(struct ibv_rpmem_mr *mr)
+RP_PUBLIC int rpmem_dereg_mr(struct rpmem_mr *mr)
 {
 	struct rp_mr *m = (struct rp_mr *)mr;
 	int ret;
@@ -240,9 +240,8 @@ RP_PUBLIC int ibv_rpmem_dereg_mr(struct ibv_rpmem_mr *mr)
 	return 0;
 }
 
-RP_PUBLIC int ibv_rpmem_get_desc(struct ibv_rpmem_mr *mr,
-				 struct ibv_rpmem_qp *qp,
-				 struct ibv_rpmem_desc *desc)
+RP_PUBLIC int rpmem_export_mr(struct rpmem_mr *mr, struct rpmem_qp *qp,
+			      struct rpmem_mr_desc *desc)
 {
 	const struct rp_mr *m = (const struct rp_mr *)mr;
 	const struct rp_facts *f = &m->facts;

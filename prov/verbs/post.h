@@ -5,6 +5,9 @@
 
 #include "verbs/target.h"
 
+/* IBV_QP_EX_WITH_FLUSH of rdma-core 45 and later. */
+#define RP_QP_EX_WITH_FLUSH (1u << 11)
+
 /*
  * Offset of wr_flush in struct ibv_qp_ex of rdma-core 45 and later. A queue
  * pair made with FLUSH proves that the library in use is that late.

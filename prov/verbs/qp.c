@@ -7,7 +7,7 @@
 
 #include "verbs/shim.h"
 
-int rp_qp_init(struct rp_qp *q, struct ibv_qp *qp, struct ibv_rpmem_cq *cq,
+int rp_qp_init(struct rp_qp *q, struct ibv_qp *qp, struct rpmem_cq *cq,
 	       const struct rp_qp_ops *ops)
 {
 	int ret = pthread_mutex_init(&q->lock, NULL);
@@ -106,20 +106,45 @@ int rp_qp_add(struct rp_qp *q, const void *desc,
 	return ret;
 }
 
-RP_PUBLIC int ibv_rpmem_add_region(struct ibv_rpmem_qp *qp,
-				   const struct ibv_rpmem_desc *desc)
+int rp_qp_region(struct rp_qp *q, uint32_t rkey, struct rpmem_region *region)
+{
+	const struct rp_known *r;
+
+	pthread_mutex_lock(&q->lock);
+	r = find(q, rkey);
+	if (r)
+		*region = (struct rpmem_region){
+			.rkey = rkey,
+			.remote_addr = r->r.d.addr,
+			.length = r->r.d.length,
+			.persistent = rp_method_name(r->r.persistent.method),
+			.global = rp_method_name(r->r.global),
+			.survives = rp_class_name(r->r.persistent.class),
+		};
+	pthread_mutex_unlock(&q->lock);
+	return r ? 0 : ENOKEY;
+}
+
+RP_PUBLIC int rpmem_import_mr(struct rpmem_qp *qp,
+			      const struct rpmem_mr_desc *desc,
+			      struct rpmem_region *region)
 {
 	struct rp_qp *q = rp_qp_of(qp);
 	struct rp_remote_cfg cfg;
+	struct rp_desc d;
+	int ret = -rp_desc_get(desc->bytes, &d);
 
+	if (ret)
+		return ret;
 	rp_shim_cfg(&cfg);
 	cfg.native = q->native;
 	cfg.agent = q->side;
 	cfg.ring = q->side && q->side->ring_addr;
-	return rp_qp_add(q, desc->bytes, &cfg);
+	ret = rp_qp_add(q, desc->bytes, &cfg);
+	return ret || !region ? ret : rp_qp_region(q, d.rkey, region);
 }
 
-RP_PUBLIC int ibv_rpmem_del_region(struct ibv_rpmem_qp *qp, uint32_t rkey)
+RP_PUBLIC int rpmem_forget_mr(struct rpmem_qp *qp, uint32_t rkey)
 {
 	struct rp_qp *q = rp_qp_of(qp);
 	bool known;
@@ -128,24 +153,6 @@ RP_PUBLIC int ibv_rpmem_del_region(struct ibv_rpmem_qp *qp, uint32_t rkey)
 	known = rp_qp_forget(q, rkey);
 	pthread_mutex_unlock(&q->lock);
 	return known ? 0 : ENOKEY;
-}
-
-RP_PUBLIC int ibv_rpmem_query_region(struct ibv_rpmem_qp *qp, uint32_t rkey,
-				     struct ibv_rpmem_region_attr *attr)
-{
-	struct rp_qp *q = rp_qp_of(qp);
-	const struct rp_known *r;
-
-	pthread_mutex_lock(&q->lock);
-	r = find(q, rkey);
-	if (r)
-		*attr = (struct ibv_rpmem_region_attr){
-			.persistent = rp_method_name(r->r.persistent.method),
-			.global = rp_method_name(r->r.global),
-			.survives = rp_class_name(r->r.persistent.class),
-		};
-	pthread_mutex_unlock(&q->lock);
-	return r ? 0 : ENOKEY;
 }
 
 /*
@@ -172,9 +179,9 @@ static int check(struct rp_qp *q, struct rp_known *r)
 	return 0;
 }
 
-static_assert((int)RP_DESC_GLOBAL == IBV_RPMEM_FLUSH_GLOBAL &&
-		      (int)RP_DESC_PERSISTENT == IBV_RPMEM_FLUSH_PERSISTENT &&
-		      IBV_RPMEM_FLUSH_MR == 1,
+static_assert((int)RP_DESC_GLOBAL == RPMEM_FLUSH_GLOBAL &&
+		      (int)RP_DESC_PERSISTENT == RPMEM_FLUSH_PERSISTENT &&
+		      RPMEM_FLUSH_MR == 1,
 	      "core speaks of flushes in the same numbers");
 
 static bool has_room(struct rp_qp *q)
@@ -264,7 +271,7 @@ static bool post_pipelined(struct rp_qp *q, const struct rp_known *r,
 	if (!s)
 		return false;
 	q->by_agent = true;
-	q->ops->write(q, (uintptr_t)s, internal_wr(q, s, IBV_RPMEM_WC_FLUSH),
+	q->ops->write(q, (uintptr_t)s, internal_wr(q, s, RPMEM_WC_FLUSH),
 		      q->side->ring_rkey, q->side->ring_addr + w.offset,
 		      q->side->ring_lkey, w.buf, (uint32_t)w.len);
 	return true;
@@ -279,7 +286,7 @@ static int post_flush(struct rp_qp *q, const struct rp_known *r,
 	if (post_pipelined(q, r, f, NULL))
 		return 0;
 	if (f.how != RP_FLUSH_NATIVE)
-		return post_read(q, r, f, IBV_RPMEM_WC_FLUSH, NULL);
+		return post_read(q, r, f, RPMEM_WC_FLUSH, NULL);
 	q->ops->flush(q, q->pub.wr_id, q->pub.wr_flags, r->r.d.rkey, addr, len,
 		      type, level);
 	return 0;
@@ -293,7 +300,7 @@ static int post_native(struct rp_qp *q, const struct rp_known *r, uint64_t addr,
 
 	if (!s)
 		return ENOMEM;
-	q->ops->flush(q, (uintptr_t)s, internal_wr(q, s, IBV_RPMEM_WC_FLUSH),
+	q->ops->flush(q, (uintptr_t)s, internal_wr(q, s, RPMEM_WC_FLUSH),
 		      r->r.d.rkey, addr, len, type, 0);
 	return 0;
 }
@@ -344,7 +351,7 @@ static int post_atomic_write(struct rp_qp *q, const struct rp_known *r,
 	if (f.how == RP_FLUSH_REFUSED)
 		return -f.err;
 	if (f.how != RP_FLUSH_NATIVE)
-		return post_read(q, r, f, IBV_RPMEM_WC_ATOMIC_WRITE, value);
+		return post_read(q, r, f, RPMEM_WC_ATOMIC_WRITE, value);
 	/* The device orders it behind its own flushes only. */
 	if (q->reads)
 		flags |= IBV_SEND_FENCE;
@@ -352,7 +359,7 @@ static int post_atomic_write(struct rp_qp *q, const struct rp_known *r,
 	return 0;
 }
 
-RP_PUBLIC void ibv_rpmem_wr_start(struct ibv_rpmem_qp *qp)
+RP_PUBLIC void rpmem_wr_start(struct rpmem_qp *qp)
 {
 	struct rp_qp *q = rp_qp_of(qp);
 
@@ -374,9 +381,9 @@ static struct rp_known *region_find(struct rp_qp *q, uint32_t rkey)
 	return q->err ? NULL : r;
 }
 
-RP_PUBLIC void ibv_rpmem_wr_flush(struct ibv_rpmem_qp *qp, uint32_t rkey,
-				  uint64_t remote_addr, size_t len,
-				  uint8_t type, uint8_t level)
+RP_PUBLIC void rpmem_wr_flush(struct rpmem_qp *qp, uint32_t rkey,
+			      uint64_t remote_addr, size_t len, uint8_t type,
+			      uint8_t level)
 {
 	struct rp_qp *q = rp_qp_of(qp);
 	struct rp_known *r = region_find(q, rkey);
@@ -388,10 +395,9 @@ RP_PUBLIC void ibv_rpmem_wr_flush(struct ibv_rpmem_qp *qp, uint32_t rkey,
 	q->err = post_flush(q, r, f, remote_addr, len, type, level);
 }
 
-RP_PUBLIC void ibv_rpmem_wr_write_flush(struct ibv_rpmem_qp *qp, uint32_t rkey,
-					uint64_t remote_addr,
-					const struct ibv_sge *from,
-					uint8_t type)
+RP_PUBLIC void rpmem_wr_write_flush(struct rpmem_qp *qp, uint32_t rkey,
+				    uint64_t remote_addr,
+				    const struct ibv_sge *from, uint8_t type)
 {
 	struct rp_qp *q = rp_qp_of(qp);
 	struct rp_known *r = region_find(q, rkey);
@@ -403,9 +409,9 @@ RP_PUBLIC void ibv_rpmem_wr_write_flush(struct ibv_rpmem_qp *qp, uint32_t rkey,
 	q->err = post_write_flush(q, r, f, remote_addr, from, type);
 }
 
-RP_PUBLIC void ibv_rpmem_wr_atomic_write(struct ibv_rpmem_qp *qp, uint32_t rkey,
-					 uint64_t remote_addr,
-					 const void *atomic_wr)
+RP_PUBLIC void rpmem_wr_atomic_write(struct rpmem_qp *qp, uint32_t rkey,
+				     uint64_t remote_addr,
+				     const void *atomic_wr)
 {
 	struct rp_qp *q = rp_qp_of(qp);
 	struct rp_known *r = region_find(q, rkey);
@@ -424,7 +430,7 @@ static void unpost(struct rp_qp *q, size_t n)
 		rp_defer_back(q, q->batch[i]);
 }
 
-RP_PUBLIC int ibv_rpmem_wr_complete(struct ibv_rpmem_qp *qp)
+RP_PUBLIC int rpmem_wr_complete(struct rpmem_qp *qp)
 {
 	struct rp_qp *q = rp_qp_of(qp);
 	size_t posted = 0;
@@ -440,7 +446,7 @@ RP_PUBLIC int ibv_rpmem_wr_complete(struct ibv_rpmem_qp *qp)
 	return ret;
 }
 
-RP_PUBLIC void ibv_rpmem_wr_abort(struct ibv_rpmem_qp *qp)
+RP_PUBLIC void rpmem_wr_abort(struct rpmem_qp *qp)
 {
 	struct rp_qp *q = rp_qp_of(qp);
 

@@ -20,7 +20,7 @@
 #define RP_PUBLIC __attribute__((visibility("default")))
 
 #define RP_SHIM_FLUSHES                                                        \
-	(IBV_RPMEM_ACCESS_FLUSH_GLOBAL | IBV_RPMEM_ACCESS_FLUSH_PERSISTENT)
+	(RPMEM_ACCESS_FLUSH_GLOBAL | RPMEM_ACCESS_FLUSH_PERSISTENT)
 
 /* A region that the peer has shared. */
 struct rp_known {
@@ -133,7 +133,7 @@ struct rp_side_end {
 	uint8_t tx[RP_SIDE_SENDS][RP_SIDE_BUF];
 };
 
-struct ibv_rpmem_cq {
+struct rpmem_cq {
 	struct ibv_cq *base;
 	const struct rp_qp_ops *ops;
 	pthread_mutex_t lock; /* for all of this, and for sides */
@@ -148,9 +148,9 @@ struct ibv_rpmem_cq {
 };
 
 struct rp_qp {
-	struct ibv_rpmem_qp pub;
+	struct rpmem_qp pub;
 	const struct rp_qp_ops *ops;
-	struct ibv_rpmem_cq *cq;
+	struct rpmem_cq *cq;
 	unsigned int native; /* RDMA flushes of the device, RP_DESC_* */
 	unsigned int access; /* FLUSH bits granted by the program */
 	bool sig_all;
@@ -174,8 +174,8 @@ struct rp_qp {
 };
 
 /* slots: most outstanding flushes. NULL: no memory. */
-struct ibv_rpmem_cq *rp_cq_new(struct ibv_cq *base, const struct rp_qp_ops *ops,
-			       size_t slots);
+struct rpmem_cq *rp_cq_new(struct ibv_cq *base, const struct rp_qp_ops *ops,
+			   size_t slots);
 /*
  * request: queued when the work request has completed; NULL: none. NULL: no
  * free slot, or no memory. A slot that is not posted is returned by
@@ -184,11 +184,11 @@ struct ibv_rpmem_cq *rp_cq_new(struct ibv_cq *base, const struct rp_qp_ops *ops,
 struct rp_slot *rp_slot_get(struct rp_qp *q,
 			    const struct rp_deferred_op *request);
 /* The same with the lock held. */
-struct rp_slot *rp_slot_take(struct ibv_rpmem_cq *cq, struct rp_qp *q);
-void rp_slot_give(struct ibv_rpmem_cq *cq, struct rp_slot *s);
-struct rp_slot *rp_slot_of(const struct ibv_rpmem_cq *cq, uint64_t wr_id);
+struct rp_slot *rp_slot_take(struct rpmem_cq *cq, struct rp_qp *q);
+void rp_slot_give(struct rpmem_cq *cq, struct rp_slot *s);
+struct rp_slot *rp_slot_of(const struct rpmem_cq *cq, uint64_t wr_id);
 /* An error was seen on this queue pair: post no more. */
-void rp_cq_lose(struct ibv_rpmem_cq *cq, uint32_t qp_num);
+void rp_cq_lose(struct rpmem_cq *cq, uint32_t qp_num);
 /* Turn an internal completion into the program's. False: do not report it. */
 bool rp_slot_done(struct rp_slot *s, struct ibv_wc *wc);
 
@@ -203,14 +203,14 @@ int rp_defer_begin(struct rp_qp *q, struct rp_side_end *side_end,
  * deferred completions.
  */
 void rp_defer_end(struct rp_qp *q);
-int rp_defer_poll(struct ibv_rpmem_cq *cq, int n, struct ibv_wc *wc);
+int rp_defer_poll(struct rpmem_cq *cq, int n, struct ibv_wc *wc);
 /* Was the agent silent for too long? True also closes. */
 bool rp_defer_overdue(struct rp_qp *q);
 /* Reserve n deferred completions. False: no memory. */
-bool rp_defer_reserve(struct ibv_rpmem_cq *cq, size_t n);
+bool rp_defer_reserve(struct rpmem_cq *cq, size_t n);
 /* Take a reserved one; put it back. */
-struct rp_deferred_wc *rp_defer_get(struct ibv_rpmem_cq *cq);
-void rp_defer_put(struct ibv_rpmem_cq *cq, struct rp_deferred_wc *h);
+struct rp_deferred_wc *rp_defer_get(struct rpmem_cq *cq);
+void rp_defer_put(struct rpmem_cq *cq, struct rp_deferred_wc *h);
 /*
  * Pipeline a flush of the batch: its slot, and *w must be posted; or NULL:
  * request it over the side connection.
@@ -222,7 +222,7 @@ struct rp_slot *rp_defer_pipeline(struct rp_qp *q,
 void rp_defer_back(struct rp_qp *q, struct rp_slot *s);
 
 /* native, access and sig_all are the caller's. 0 or -errno. */
-int rp_qp_init(struct rp_qp *q, struct ibv_qp *qp, struct ibv_rpmem_cq *cq,
+int rp_qp_init(struct rp_qp *q, struct ibv_qp *qp, struct rpmem_cq *cq,
 	       const struct rp_qp_ops *ops);
 void rp_qp_fini(struct rp_qp *q);
 int rp_qp_add(struct rp_qp *q, const void *desc,
@@ -230,11 +230,13 @@ int rp_qp_add(struct rp_qp *q, const void *desc,
 /* From start to complete, under the lock: add a region, and its facts. */
 int rp_qp_learn(struct rp_qp *q, const void *desc,
 		const struct rp_remote_cfg *cfg);
+/* Describe a region that was added. 0 or ENOKEY. */
+int rp_qp_region(struct rp_qp *q, uint32_t rkey, struct rpmem_region *region);
 bool rp_qp_knows(const struct rp_qp *q, uint32_t rkey);
 /* False: no such region. */
 bool rp_qp_forget(struct rp_qp *q, uint32_t rkey);
 
-static inline struct rp_qp *rp_qp_of(struct ibv_rpmem_qp *qp)
+static inline struct rp_qp *rp_qp_of(struct rpmem_qp *qp)
 {
 	return (struct rp_qp *)qp; /* pub is the first member */
 }
@@ -249,9 +251,9 @@ unsigned int rp_device_native(struct ibv_pd *pd);
 /* Do the library in use and the device have these builders? */
 bool rp_device_makes(struct ibv_pd *pd, uint64_t send_ops);
 unsigned int rp_desc_bits(unsigned int access);
-/* As ibv_rpmem_reg_mr(), with the remote address of the first byte. */
-struct ibv_rpmem_mr *rp_mr_new(struct ibv_pd *pd, void *addr, size_t length,
-			       uint64_t iova, unsigned int access);
+/* As rpmem_reg_mr(), with the remote address of the first byte. */
+struct rpmem_mr *rp_mr_new(struct ibv_pd *pd, void *addr, size_t length,
+			   uint64_t iova, unsigned int access);
 /* The operator's settings, from the environment. */
 void rp_shim_cfg(struct rp_remote_cfg *cfg);
 uint64_t rp_shim_timeout(void); /* ns */

@@ -248,7 +248,7 @@ static int side_open(struct rp_qp *q)
 	if (ret)
 		return ret;
 	p->psn &= QPN_MASK;
-	if (q->access & IBV_RPMEM_ACCESS_FLUSH_PERSISTENT) {
+	if (q->access & RPMEM_ACCESS_FLUSH_PERSISTENT) {
 		ret = rp_dom_get(pd, &p->dom);
 		if (ret)
 			return ret;
@@ -287,8 +287,7 @@ void rp_side_fail(struct rp_post *p)
 		ibv_modify_qp(p->side_qp, &attr, IBV_QP_STATE);
 }
 
-RP_PUBLIC int ibv_rpmem_get_addr(struct ibv_rpmem_qp *qp,
-				 struct ibv_rpmem_addr *addr)
+RP_PUBLIC int rpmem_export_qp(struct rpmem_qp *qp, struct rpmem_qp_desc *addr)
 {
 	struct rp_qp *q = rp_qp_of(qp);
 	struct rp_post *p = q->mine;
@@ -341,8 +340,8 @@ static int side_connect(struct rp_qp *q, const struct rp_route *route,
 	return ret;
 }
 
-RP_PUBLIC int ibv_rpmem_connect(struct ibv_rpmem_qp *qp,
-				const struct ibv_rpmem_addr *peer)
+RP_PUBLIC int rpmem_connect_qp(struct rpmem_qp *qp,
+			       const struct rpmem_qp_desc *peer)
 {
 	struct rp_qp *q = rp_qp_of(qp);
 	struct rp_post *p = q->mine;

@@ -43,7 +43,7 @@ struct rp_target {
 	struct rp_dom *dom;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
-	struct ibv_mr *mr; /* of this struct from rx on */
+	struct ibv_mr *mr; /* registers this struct from rx to its end */
 	bool up;	   /* connected, without error */
 	bool broken;	   /* has failed; the thread reports it to the agent */
 	/* State of the session of the peer's HELLO. */

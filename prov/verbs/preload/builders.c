@@ -99,14 +99,14 @@ static void set_sge_list(struct ibv_qp_ex *ex, size_t n,
 	ibv_wr_set_sge_list(((struct rp_pre_qp *)ex)->base, n, sges);
 }
 
-/* ibv_rpmem_wr_start() locks until complete, so look the peer up before. */
+/* rpmem_wr_start() locks until complete, so look the peer up before. */
 static void start(struct ibv_qp_ex *ex)
 {
 	struct rp_pre_qp *r = (struct rp_pre_qp *)ex;
 
 	rp_pre_inside++;
 	rp_pre_lookup(r);
-	ibv_rpmem_wr_start(r->shim);
+	rpmem_wr_start(r->shim);
 	rp_pre_inside--;
 }
 
@@ -115,7 +115,7 @@ static int complete(struct ibv_qp_ex *ex)
 	int ret;
 
 	rp_pre_inside++;
-	ret = ibv_rpmem_wr_complete(((struct rp_pre_qp *)ex)->shim);
+	ret = rpmem_wr_complete(((struct rp_pre_qp *)ex)->shim);
 	rp_pre_inside--;
 	return ret;
 }
@@ -123,11 +123,11 @@ static int complete(struct ibv_qp_ex *ex)
 static void abort_all(struct ibv_qp_ex *ex)
 {
 	rp_pre_inside++;
-	ibv_rpmem_wr_abort(((struct rp_pre_qp *)ex)->shim);
+	rpmem_wr_abort(((struct rp_pre_qp *)ex)->shim);
 	rp_pre_inside--;
 }
 
-static struct ibv_rpmem_qp *known(struct ibv_qp_ex *ex, uint32_t rkey)
+static struct rpmem_qp *known(struct ibv_qp_ex *ex, uint32_t rkey)
 {
 	struct rp_pre_qp *r = (struct rp_pre_qp *)ex;
 
@@ -141,7 +141,7 @@ static void flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr,
 		  size_t len, uint8_t type, uint8_t level)
 {
 	rp_pre_inside++;
-	ibv_rpmem_wr_flush(known(ex, rkey), rkey, addr, len, type, level);
+	rpmem_wr_flush(known(ex, rkey), rkey, addr, len, type, level);
 	rp_pre_inside--;
 }
 
@@ -149,7 +149,7 @@ static void atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr,
 			 const void *value)
 {
 	rp_pre_inside++;
-	ibv_rpmem_wr_atomic_write(known(ex, rkey), rkey, addr, value);
+	rpmem_wr_atomic_write(known(ex, rkey), rkey, addr, value);
 	rp_pre_inside--;
 }
 

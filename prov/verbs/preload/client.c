@@ -140,12 +140,12 @@ fail:
 
 int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side *peer)
 {
-	struct ibv_rpmem_addr addr = {.bytes = {0}};
+	struct rpmem_qp_desc addr = {.bytes = {0}};
 	int ret = -rp_side_put(addr.bytes, peer);
 
 	pthread_mutex_lock(&r->side_lock);
 	if (!ret && !r->joined) {
-		ret = ibv_rpmem_connect(r->shim, &addr);
+		ret = rpmem_connect_qp(r->shim, &addr);
 		r->joined = !ret;
 		r->addr_of_peer = addr;
 	} else if (r->joined && memcmp(&r->addr_of_peer, &addr, sizeof(addr))) {
@@ -204,9 +204,9 @@ static void lookup(struct rp_pre_qp *r)
 		.to = r->peer_num,
 		.from = r->qp->qp_num,
 	};
-	struct ibv_rpmem_addr addr;
+	struct rpmem_qp_desc addr;
 	char host[INET6_ADDRSTRLEN] = "?";
-	int ret = ibv_rpmem_get_addr(r->shim, &addr);
+	int ret = rpmem_export_qp(r->shim, &addr);
 
 	if (!ret)
 		ret = -rp_side_get(addr.bytes, &call.side);

@@ -15,8 +15,7 @@
 
 #define CAPS (7ull << 38) /* FLUSH of both types, ATOMIC_WRITE */
 #define CALLS                                                                  \
-	((uint64_t)IBV_RPMEM_QP_EX_WITH_FLUSH |                                \
-	 (uint64_t)IBV_QP_EX_WITH_ATOMIC_WRITE)
+	((uint64_t)RP_QP_EX_WITH_FLUSH | (uint64_t)IBV_QP_EX_WITH_ATOMIC_WRITE)
 #define OPTIONAL (~(unsigned int)(IBV_ACCESS_OPTIONAL_FIRST - 1))
 
 __thread unsigned int rp_pre_inside;
@@ -101,7 +100,7 @@ struct rp_pre_cq *rp_pre_cq_find(struct ibv_cq *cq)
 	return c;
 }
 
-static struct ibv_rpmem_cq *shim_of(struct rp_pre_cq *c)
+static struct rpmem_cq *shim_of(struct rp_pre_cq *c)
 {
 	return atomic_load_explicit(&c->shim, memory_order_acquire);
 }
@@ -118,7 +117,7 @@ static int poll_shim(struct rp_pre_cq *c, int n, struct ibv_wc *wc)
 		wc[had++] = c->one;
 		c->has_one = false;
 	}
-	ret = had < n ? ibv_rpmem_poll_cq(shim_of(c), n - had, wc + had) : 0;
+	ret = had < n ? rpmem_poll_cq(shim_of(c), n - had, wc + had) : 0;
 	pthread_mutex_unlock(&c->lock);
 	rp_pre_inside--;
 	return ret < 0 && !had ? ret : had + (ret > 0 ? ret : 0);
@@ -150,7 +149,7 @@ static bool has_completion(struct rp_pre_cq *c)
 	rp_pre_inside++;
 	pthread_mutex_lock(&c->lock);
 	if (!c->has_one)
-		c->has_one = ibv_rpmem_poll_cq(shim_of(c), 1, &c->one) > 0;
+		c->has_one = rpmem_poll_cq(shim_of(c), 1, &c->one) > 0;
 	worth = c->has_one;
 	pthread_mutex_unlock(&c->lock);
 	rp_pre_inside--;
@@ -269,7 +268,7 @@ RP_PUBLIC int ibv_destroy_cq(struct ibv_cq *cq)
 
 	if (!c)
 		return base.destroy_cq(cq);
-	ret = shim_of(c) ? ibv_rpmem_detach_cq(shim_of(c)) : 0;
+	ret = shim_of(c) ? rpmem_detach_cq(shim_of(c)) : 0;
 	if (ret)
 		return ret;
 	atomic_store(&c->shim, NULL);
@@ -283,14 +282,14 @@ RP_PUBLIC int ibv_destroy_cq(struct ibv_cq *cq)
 
 int rp_pre_cq_use(struct rp_pre_cq *c, int entries)
 {
-	struct ibv_rpmem_cq *shim;
+	struct rpmem_cq *shim;
 	int ret = 0;
 
 	pthread_mutex_lock(&c->lock);
 	if (entries > c->cq->cqe - c->program_cqe - c->used)
 		ret = ENOMEM;
 	if (!ret && !shim_of(c)) {
-		shim = ibv_rpmem_attach_cq(c->cq);
+		shim = rpmem_attach_cq(c->cq);
 		ret = shim ? 0 : errno;
 		atomic_store_explicit(&c->shim, shim, memory_order_release);
 	}
@@ -313,12 +312,11 @@ static void qp_free(struct rp_pre_qp *r)
 /* Attach the shim; again after a reset. 0 or an errno. */
 static int attach(struct rp_pre_qp *r)
 {
-	const struct ibv_rpmem_qp_attr attr = {
+	const struct rpmem_qp_attr attr = {
 		.send_ops_flags = r->base ? r->send_ops : 0,
 		.access = r->access,
 	};
-	struct ibv_rpmem_qp *shim =
-		ibv_rpmem_attach_qp(r->qp, shim_of(r->scq), &attr);
+	struct rpmem_qp *shim = rpmem_attach_qp(r->qp, shim_of(r->scq), &attr);
 
 	if (!shim)
 		return errno;
@@ -378,7 +376,7 @@ static struct rp_pre_qp *qp_new(struct ibv_qp *qp, uint64_t send_ops,
 	ret = rp_pre_qp_add(r);
 	if (!ret)
 		return r;
-	ibv_rpmem_detach_qp(r->shim);
+	rpmem_detach_qp(r->shim);
 unuse:
 	rp_pre_cq_use(scq, -r->entries);
 fail:
@@ -430,12 +428,12 @@ RP_PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 /* A reset queue pair starts over. */
 static int reattach(struct rp_pre_qp *r)
 {
-	struct ibv_rpmem_qp *old = r->shim;
+	struct rpmem_qp *old = r->shim;
 	int ret;
 
 	rp_pre_qp_disconnected(r);
 	ret = attach(r);
-	return ret ? ret : ibv_rpmem_detach_qp(old);
+	return ret ? ret : rpmem_detach_qp(old);
 }
 
 static int modify(struct rp_pre_qp *r, struct ibv_qp_attr *attr, int mask)
@@ -535,7 +533,7 @@ RP_PUBLIC int ibv_destroy_qp(struct ibv_qp *qp)
 		return base.destroy_qp(qp);
 	rp_pre_inside++;
 	rp_pre_qp_del(r);
-	ibv_rpmem_detach_qp(r->shim);
+	rpmem_detach_qp(r->shim);
 	rp_pre_cq_use(r->scq, -r->entries);
 	qp_free(r);
 	rp_pre_inside--;
@@ -554,7 +552,7 @@ static bool is_ours(const struct ibv_pd *pd, unsigned int access)
 static struct ibv_mr *region_new(struct ibv_pd *pd, void *addr, size_t length,
 				 uint64_t iova, unsigned int access)
 {
-	struct ibv_rpmem_mr *shim;
+	struct rpmem_mr *shim;
 	struct ibv_mr *mr = NULL;
 	int ret;
 
@@ -565,7 +563,7 @@ static struct ibv_mr *region_new(struct ibv_pd *pd, void *addr, size_t length,
 		mr = shim->mr;
 		ret = rp_pre_mr_add(mr, shim);
 		if (ret) {
-			ibv_rpmem_dereg_mr(shim);
+			rpmem_dereg_mr(shim);
 			mr = NULL;
 			errno = ret;
 		}
@@ -636,7 +634,7 @@ RP_PUBLIC int ibv_dereg_mr(struct ibv_mr *mr)
 		return base.dereg_mr(mr);
 	rp_pre_inside++;
 	m = rp_pre_mr_recall(mr);
-	ret = ibv_rpmem_dereg_mr(m->shim);
+	ret = rpmem_dereg_mr(m->shim);
 	if (ret)
 		rp_pre_mr_keep(m);
 	else

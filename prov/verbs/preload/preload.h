@@ -35,7 +35,7 @@ struct rp_pre_cq {
 	struct rp_pre_ctx *ctx;
 	bool extended;
 	int program_cqe, used;	     /* entries: of the program, of the shim */
-	_Atomic(void *) shim;	     /* struct ibv_rpmem_cq *, or NULL */
+	_Atomic(void *) shim;	     /* struct rpmem_cq *, or NULL */
 	_Atomic(int) solicited_only; /* as the program armed it */
 	pthread_mutex_t lock;
 	bool has_one; /* one is filled, to check an event */
@@ -56,7 +56,7 @@ struct rp_pre_qp {
 	};
 	struct ibv_qp *qp;
 	struct ibv_qp_ex *base; /* the device's; NULL: no builders */
-	struct ibv_rpmem_qp *shim;
+	struct rpmem_qp *shim;
 	struct rp_pre_cq *scq;
 	uint64_t send_ops;			 /* of the queue pair */
 	int entries;				 /* of the completion queue */
@@ -74,7 +74,7 @@ struct rp_pre_qp {
 	/* The side connection, which either end may connect first. */
 	pthread_mutex_t side_lock;
 	bool joined;
-	struct ibv_rpmem_addr addr_of_peer;
+	struct rpmem_qp_desc addr_of_peer;
 	/* State of the client. */
 	pthread_mutex_t client_lock;
 	struct rp_remote_cfg cfg;
@@ -114,7 +114,7 @@ uint64_t rp_pre_now(void); /* ns */
 
 struct rp_pre_mr {
 	struct ibv_mr *mr;
-	struct ibv_rpmem_mr *shim;
+	struct rpmem_mr *shim;
 	bool leaving;
 	UT_hash_handle hh;
 };
@@ -125,7 +125,7 @@ struct rp_pre_qp *rp_pre_qp_find(struct ibv_qp *qp);
 /* The program has connected it, to the peer in attr; or no longer is. */
 void rp_pre_qp_connected(struct rp_pre_qp *r, const struct ibv_qp_attr *attr);
 void rp_pre_qp_disconnected(struct rp_pre_qp *r);
-int rp_pre_mr_add(struct ibv_mr *mr, struct ibv_rpmem_mr *shim);
+int rp_pre_mr_add(struct ibv_mr *mr, struct rpmem_mr *shim);
 /* NULL: not registered by the shim. Then no client flushes with its rkey. */
 struct rp_pre_mr *rp_pre_mr_recall(struct ibv_mr *mr);
 bool rp_pre_mr_is(struct ibv_mr *mr);

@@ -130,8 +130,8 @@ static bool send_found(struct client *v, struct rp_pre_qp *r)
 		.to = v->lookup.from,
 		.from = r->qp->qp_num,
 	};
-	struct ibv_rpmem_addr addr;
-	int ret = ibv_rpmem_get_addr(r->shim, &addr);
+	struct rpmem_qp_desc addr;
+	int ret = rpmem_export_qp(r->shim, &addr);
 
 	if (!ret)
 		ret = -rp_side_get(addr.bytes, &m.side);
@@ -196,14 +196,14 @@ static bool tell(struct client *v, uint32_t rkey)
 {
 	struct rp_rendezvous m = {.type = RP_RENDEZVOUS_DESC, .rkey = rkey};
 	struct rp_pre_qp *r = v->r;
-	struct ibv_rpmem_desc desc;
+	struct rpmem_mr_desc desc;
 	struct rp_pre_mr *mr;
 
 	for (mr = mr_table; mr; mr = mr->hh.next)
 		if (mr->mr->rkey == rkey && mr->mr->pd == r->qp->pd &&
 		    !mr->leaving)
 			break;
-	if (mr && !ibv_rpmem_get_desc(mr->shim, r->shim, &desc) &&
+	if (mr && !rpmem_export_mr(mr->shim, r->shim, &desc) &&
 	    !rp_desc_get(desc.bytes, &m.desc) && granted_add(v, rkey))
 		return send_now(v, &m);
 	/* No such region: send only what the queue pair allows. */
@@ -571,7 +571,7 @@ void rp_pre_qp_connected(struct rp_pre_qp *r, const struct ibv_qp_attr *attr)
 
 /* --- regions --- */
 
-int rp_pre_mr_add(struct ibv_mr *mr, struct ibv_rpmem_mr *shim)
+int rp_pre_mr_add(struct ibv_mr *mr, struct rpmem_mr *shim)
 {
 	struct rp_pre_mr *m = calloc(1, sizeof(*m));
 	bool oom = false;

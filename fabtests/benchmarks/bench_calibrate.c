@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* calibrate: this machine's figures for the cost model. */
+#include "config.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/caps.h"
+#include "core/cost.h"
+#include "fabtests/benchmarks/bench.h"
+#include "util/exits.h"
+
+static const uint64_t sizes[] = {64, 256, 1024, 4096, 16384, 65536};
+#define NSIZES (sizeof(sizes) / sizeof(sizes[0]))
+static const char *const cases[] = {
+	"clwb",	      "stream",	     "msync",
+	"base_write", "handwritten", "handwritten_inline",
+	"base_read",  "base_reads",
+};
+#define NCASES (sizeof(cases) / sizeof(cases[0]))
+#define READS  16 /* outstanding at once */
+
+static struct bench_line lines[NCASES * NSIZES];
+
+static struct bench_line *line(const char *name, size_t size)
+{
+	for (size_t i = 0; i < NCASES; i++)
+		if (!strcmp(cases[i], name))
+			return &lines[i * NSIZES + size];
+	return NULL;
+}
+
+static double median(const char *name, size_t size)
+{
+	uint64_t ns;
+
+	return rp_samples_rank(&line(name, size)->samples, 500, &ns)
+		       ? -1
+		       : (double)ns;
+}
+
+/*
+ * Fit a line by least relative error; least absolute error would fit the
+ * largest sizes only. Returns false when there are too few points.
+ */
+static bool fit(const char *name, double *ns, double *ps)
+{
+	double sw = 0, sx = 0, sy = 0, sxx = 0, sxy = 0, d;
+
+	for (size_t i = 0; i < NSIZES; i++) {
+		double x = (double)sizes[i], y = median(name, i), w;
+
+		if (y <= 0)
+			continue;
+		w = 1 / (y * y);
+		sw += w;
+		sx += w * x;
+		sy += w * y;
+		sxx += w * x * x;
+		sxy += w * x * y;
+	}
+	d = sw * sxx - sx * sx;
+	if (d <= 0)
+		return false;
+	*ps = (sw * sxy - sx * sy) / d * 1000;
+	*ns = (sy - *ps / 1000 * sx) / sw;
+	if (*ps < 0)
+		*ps = 0;
+	if (*ns < 0)
+		*ns = 0;
+	return true;
+}
+
+static json_t *json_round(double v)
+{
+	return v < 0 ? json_null() : json_integer((json_int_t)(v + 0.5));
+}
+
+/* Fit of the case name, minus the fit of the case without unless NULL. */
+static bool fit_less(const char *name, const char *without, double *ns,
+		     double *ps)
+{
+	double less_ns = 0, less_ps = 0;
+
+	if (!fit(name, ns, ps) ||
+	    (without && !fit(without, &less_ns, &less_ps)))
+		return false;
+	*ns = *ns > less_ns ? *ns - less_ns : 0;
+	*ps = *ps > less_ps ? *ps - less_ps : 0;
+	return true;
+}
+
+static json_t *json_fit(const char *name, const char *without)
+{
+	double ns, ps;
+
+	if (!fit_less(name, without, &ns, &ps))
+		return json_null();
+	return json_pack("{s:o, s:o}", "ns", json_round(ns), "ps",
+			 json_round(ps));
+}
+
+static double median_diff(const char *name, const char *base, const char *less)
+{
+	double a = median(name, 0), b = median(base, 0), c = 0;
+
+	if (less)
+		c = median(less, 0);
+	return a < 0 || b < 0 || c < 0 ? -1 : a > b + c ? a - b - c : 0;
+}
+
+/* Cost of a REQUEST behind a write, or -1 if a case is missing. */
+static double request_cost(void)
+{
+	return median_diff("handwritten", "base_write", "clwb");
+}
+
+/* Cost of each further one of concurrent reads, or -1. */
+static double fence_cost(void)
+{
+	double one = median("base_read", 0), many = median("base_reads", 0);
+
+	if (one < 0 || many < 0)
+		return -1;
+	return many > one ? (many - one) / (READS - 1) : 0;
+}
+
+/* Figures as JSON, under the names of the cost model. */
+static json_t *cost(void)
+{
+	return json_pack("{s:{s:{s:o, s:o, s:o, s:o, s:o}}, s:{s:o, s:o}, s:o}",
+			 "path", "cpu", "write", json_fit("base_write", NULL),
+			 "ask_ns", json_round(request_cost()), "fence_ns",
+			 json_round(median("base_read", 0)), "fences_ns",
+			 json_round(fence_cost()), "store",
+			 json_fit("handwritten_inline", "stream"), "flush",
+			 "agent-clwb", json_fit("clwb", NULL), "agent-msync",
+			 json_fit("msync", NULL), "stream",
+			 json_fit("stream", NULL));
+}
+
+/* One figure of the cost model; false if it was not measured. */
+static bool get_figure(const char *name, double *ns, double *ps)
+{
+	double more;
+
+	*ps = 0;
+	*ns = -1;
+	if (!strcmp(name, "cpu write"))
+		return fit_less("base_write", NULL, ns, ps);
+	if (!strcmp(name, "cpu store"))
+		return fit_less("handwritten_inline", "stream", ns, ps);
+	if (!strcmp(name, "agent-clwb"))
+		return fit_less("clwb", NULL, ns, ps);
+	if (!strcmp(name, "agent-msync"))
+		return fit_less("msync", NULL, ns, ps);
+	if (!strcmp(name, "stream"))
+		return fit_less("stream", NULL, ns, ps);
+	if (!strcmp(name, "agent-clwb-msync")) {
+		/*
+		 * clwb and msync run one after the other; the time of msync
+		 * hardly depends on the bytes.
+		 */
+		if (!fit_less("msync", NULL, &more, ps) ||
+		    !fit_less("clwb", NULL, ns, ps))
+			return false;
+		*ns += more;
+		return true;
+	}
+	if (!strcmp(name, "cpu ask"))
+		*ns = request_cost();
+	else if (!strcmp(name, "cpu fence"))
+		*ns = median("base_read", 0);
+	else if (!strcmp(name, "cpu fences"))
+		*ns = fence_cost();
+	return *ns >= 0;
+}
+
+static unsigned int number(double v)
+{
+	return v < UINT32_MAX ? (unsigned int)(v + 0.5) : UINT32_MAX;
+}
+
+/*
+ * Write the --cost file, which FI_OFI_RPMEM_COST reads, without unmeasured
+ * figures.
+ */
+static int write_cost(const struct bench *b, char *err)
+{
+	const char *path = b->cfg->cost;
+	struct rp_nic nic;
+	FILE *f;
+	bool cpu, bad;
+
+	rp_caps_base(NULL, b->cfg->base, NULL, &nic);
+	cpu = rp_cost_path_of(&nic) == RP_PATH_CPU;
+	f = fopen(path, "we");
+	if (!f)
+		return rp_err(err, -errno, "%s: %s", path, strerror(errno));
+	fprintf(f, "%s\n# suite %s calibrate, %s; pool: %s\n", RP_COST_HEAD,
+		PACKAGE_VERSION, bench_report_base(b), b->pool.kind);
+	for (size_t i = 0; i < RP_COST_FIGURES; i++) {
+		const struct rp_cost_figure *figure = &rp_cost_figures[i];
+		double ns, ps;
+
+		/*
+		 * Over an RDMA adapter the rivals do not measure the path of
+		 * the provider.
+		 */
+		if (rp_cost_figure_of(figure, RP_PATH_CPU) && !cpu)
+			continue;
+		if (get_figure(figure->name, &ns, &ps))
+			fprintf(f, "%s = %u %u\n", figure->name, number(ns),
+				number(ps));
+	}
+	fprintf(f, "%s\n", RP_COST_END);
+	bad = ferror(f);
+	if (fclose(f) || bad)
+		return rp_err(err, -EIO, "writing %s: %s", path,
+			      strerror(errno));
+	return 0;
+}
+
+static void print(const struct bench *b)
+{
+	char text[RP_SIZE_LEN];
+	double ns, ps;
+
+	bench_report_head(b);
+	printf("\n%-20s", "medians, us");
+	for (size_t s = 0; s < NSIZES; s++)
+		printf(" %9s", rp_size_format(sizes[s], text));
+	printf("  ns + ps per byte\n");
+	for (size_t c = 0; c < NCASES; c++) {
+		printf("%-20s", cases[c]);
+		for (size_t s = 0; s < NSIZES; s++) {
+			if (median(cases[c], s) < 0)
+				printf(" %9s", "-");
+			else
+				printf(" %9.2f", median(cases[c], s) / 1000);
+		}
+		if (fit(cases[c], &ns, &ps))
+			printf("  %.0f + %.0f\n", ns, ps);
+		else
+			printf("  %s\n", lines[c * NSIZES].note);
+	}
+}
+
+int bench_calibrate_run(struct bench *b, char *err)
+{
+	json_t *list = json_array();
+	int code = RP_EXIT_OK, ret;
+
+	for (size_t c = 0; c < NCASES; c++) {
+		for (size_t s = 0; s < NSIZES; s++) {
+			struct bench_line *l = &lines[c * NSIZES + s];
+
+			l->what = bench_case_find(cases[c]);
+			l->size = sizes[s];
+			l->ranges = l->what->many ? READS : 1;
+			l->group = (unsigned int)s;
+		}
+	}
+	ret = bench_start(b, err);
+	if (!ret)
+		ret = bench_measure(b, lines, NCASES * NSIZES);
+	if (ret)
+		return rp_err(err, ret, "%s", err[0] ? err : strerror(-ret));
+	for (size_t i = 0; i < NCASES * NSIZES; i++) {
+		json_array_append_new(list, bench_report_line(&lines[i]));
+		if (!lines[i].samples.n || lines[i].dead)
+			code = RP_EXIT_PARTLY;
+	}
+	if (!b->cfg->json || strcmp(b->cfg->json, "-"))
+		print(b);
+	ret = b->cfg->json
+		      ? bench_report_write(
+				json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, "
+					  "s:s, s:I, s:o}",
+					  "tool", "fi_rpmem_bench", "version",
+					  PACKAGE_VERSION, "mode", "calibrate",
+					  "cost", cost(), "machine",
+					  bench_report_machine(), "base",
+					  bench_report_base(b), "pool",
+					  b->pool.kind, "seed",
+					  (json_int_t)b->cfg->seed, "lines",
+					  list),
+				b->cfg->json, err)
+		      : 0;
+	if (!ret && b->cfg->cost)
+		ret = write_cost(b, err);
+	for (size_t i = 0; i < NCASES * NSIZES; i++)
+		rp_samples_free(&lines[i].samples);
+	return ret ? ret : code;
+}

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Threads write to a pool through librpmem_pool, and read what they have
+ * written, while the target is killed and started again by pool_restart.sh.
+ *
+ *   pool_writer WHERE CLASS ROUNDS write    prints "round N" as it goes
+ *   pool_writer WHERE CLASS ROUNDS check    compares the whole pool
+ *
+ * Both derive the bytes from RP_SEED alone.
+ *
+ *   pool_writer WHERE CLASS 0 drop          closes with operations outstanding
+ *   pool_writer WHERE CLASS ROUNDS ledger   prints "acked N" behind each
+ *                                           durable write of record N
+ *   pool_writer WHERE CLASS 0 found         compares those that stdin names
+ */
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rpmem_pool.h>
+
+#include "fabtests/unit/seeded.h"
+
+#define THREADS 4u
+#define PART	(1u << 20) /* bytes of the pool for each thread */
+#define LONGEST 20000u
+#define BATCH	16u
+
+struct worker {
+	struct rpmem_pool *pool;
+	unsigned int index;
+	unsigned int rounds;
+	bool dry; /* only compute the bytes */
+	struct seeded random;
+	unsigned char *model; /* of its part */
+	int failed;
+	pthread_t thread;
+};
+
+static int wrong(const char *what)
+{
+	fprintf(stderr, "%s: %s\n", what, rpmem_pool_error());
+	return -1;
+}
+
+static uint64_t part_start(const struct worker *w)
+{
+	return (uint64_t)w->index * PART;
+}
+
+/* One write of random bytes: to the model, and to the pool. */
+static int write_one(struct worker *w, unsigned int flags)
+{
+	const size_t len = 1 + seeded_below(&w->random, LONGEST);
+	const size_t at = seeded_below(&w->random, PART - len);
+
+	for (size_t i = 0; i < len; i++)
+		w->model[at + i] = (unsigned char)seeded_next(&w->random);
+	if (w->dry)
+		return 0;
+	return rpmem_pool_write(w->pool, w->model + at, len, part_start(w) + at,
+				flags)
+		       ? wrong("write")
+		       : 0;
+}
+
+static int read_one(struct worker *w)
+{
+	const size_t len = 1 + seeded_below(&w->random, LONGEST);
+	const size_t at = seeded_below(&w->random, PART - len);
+	unsigned char got[LONGEST];
+
+	if (w->dry)
+		return 0;
+	if (rpmem_pool_read(w->pool, got, len, part_start(w) + at))
+		return wrong("read");
+	if (!memcmp(got, w->model + at, len))
+		return 0;
+	fprintf(stderr, "thread %u: %zu bytes at %zu differ\n", w->index, len,
+		at);
+	return -1;
+}
+
+/* Disjoint writes, submitted at once, and a commit behind them. */
+static int write_batch(struct worker *w)
+{
+	struct rpmem_pool_op ops[BATCH + 1] = {0}, *done[BATCH + 1];
+	const size_t len = LONGEST / BATCH;
+	const size_t at = seeded_below(&w->random, PART - LONGEST);
+	unsigned int left = BATCH + 1;
+	int n;
+
+	for (unsigned int i = 0; i < BATCH; i++) {
+		ops[i].type = RPMEM_POOL_WRITE;
+		ops[i].buf = w->model + at + i * len;
+		ops[i].len = len;
+		ops[i].offset = part_start(w) + at + i * len;
+		memset(ops[i].buf, (int)seeded_next(&w->random), len);
+	}
+	ops[BATCH].type = RPMEM_POOL_COMMIT;
+	if (w->dry)
+		return 0;
+	for (unsigned int i = 0; i <= BATCH; i++)
+		if (rpmem_pool_submit(w->pool, &ops[i]))
+			return wrong("submit");
+	while (left) {
+		n = rpmem_pool_poll(w->pool, done, BATCH + 1, -1);
+		if (n < 0)
+			return wrong("poll");
+		for (int i = 0; i < n; i++)
+			if (done[i]->result) {
+				fprintf(stderr, "operation: %s\n",
+					done[i]->error);
+				return -1;
+			}
+		left -= (unsigned int)n;
+	}
+	return 0;
+}
+
+#define DROPPED	 16u
+#define DROP_LEN (3u << 20) /* several posts for each */
+
+/* Writes and reads that the caller closes the pool under. */
+static int drop(struct rpmem_pool *pool, struct rpmem_pool_op *ops, char *bytes)
+{
+	struct rpmem_pool_op *done;
+
+	for (unsigned int i = 0; i < DROPPED; i++) {
+		ops[i] = (struct rpmem_pool_op){
+			.type = i % 2 ? RPMEM_POOL_READ : RPMEM_POOL_WRITE,
+			.buf = bytes + (size_t)i * DROP_LEN,
+			.len = DROP_LEN,
+			.offset = (uint64_t)i * DROP_LEN,
+		};
+		if (rpmem_pool_submit(pool, &ops[i]))
+			return wrong("submit");
+	}
+	return rpmem_pool_poll(pool, &done, 1, 0) < 0 ? wrong("poll") : 0;
+}
+
+/* Records of the ledger, many in flight. */
+#define RECORD	  64u
+#define STRIDE	  4096u /* a page for each: no flush takes a neighbor along */
+#define IN_FLIGHT 32u
+
+/* Every byte of record n. */
+static unsigned char record_byte(uint64_t n)
+{
+	return (unsigned char)(1 + n % 255);
+}
+
+static int ledger(struct rpmem_pool *pool, unsigned int rounds)
+{
+	unsigned char bytes[IN_FLIGHT][RECORD];
+	struct rpmem_pool_op ops[IN_FLIGHT] = {0}, *done[IN_FLIGHT];
+	unsigned int next = 1, left = 0;
+	int n;
+
+	for (unsigned int i = 0; i < IN_FLIGHT; i++)
+		ops[i] = (struct rpmem_pool_op){
+			.type = RPMEM_POOL_WRITE,
+			.flags = RPMEM_POOL_DURABLE,
+			.buf = bytes[i],
+			.len = RECORD,
+		};
+	for (unsigned int i = 0; i < IN_FLIGHT && i < rounds; i++, left++) {
+		memset(ops[i].buf, record_byte(next), RECORD);
+		ops[i].offset = (uint64_t)next++ * STRIDE;
+		if (rpmem_pool_submit(pool, &ops[i]))
+			return wrong("submit");
+	}
+	while (left) {
+		n = rpmem_pool_poll(pool, done, IN_FLIGHT, -1);
+		if (n < 0)
+			return wrong("poll");
+		for (int i = 0; i < n; i++, left--) {
+			if (done[i]->result) {
+				fprintf(stderr, "write: %s\n", done[i]->error);
+				return -1;
+			}
+			printf("acked %llu\n",
+			       (unsigned long long)done[i]->offset / STRIDE);
+			fflush(stdout);
+			if (next > rounds)
+				continue;
+			memset(done[i]->buf, record_byte(next), RECORD);
+			done[i]->offset = (uint64_t)next++ * STRIDE;
+			if (rpmem_pool_submit(pool, done[i]))
+				return wrong("submit");
+			left++;
+		}
+	}
+	return 0;
+}
+
+/* The numbers come on stdin. */
+static int found(struct rpmem_pool *pool)
+{
+	unsigned char got[RECORD];
+	unsigned int n, count = 0;
+
+	while (scanf("acked %u\n", &n) == 1) {
+		if (rpmem_pool_read(pool, got, RECORD, (uint64_t)n * STRIDE))
+			return wrong("read");
+		for (unsigned int i = 0; i < RECORD; i++)
+			if (got[i] != record_byte(n)) {
+				fprintf(stderr, "record %u is lost\n", n);
+				return -1;
+			}
+		count++;
+	}
+	printf("%u records\n", count);
+	return count ? 0 : -1;
+}
+
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+
+	for (unsigned int i = 0; i < w->rounds && !w->failed; i++) {
+		switch (seeded_below(&w->random, 10)) {
+		case 0:
+			w->failed = write_one(w, RPMEM_POOL_DURABLE);
+			break;
+		case 1:
+			if (!w->dry && rpmem_pool_commit(w->pool))
+				w->failed = wrong("commit");
+			break;
+		case 2:
+		case 3:
+			w->failed = read_one(w);
+			break;
+		case 4:
+			/* One thread polls: another would get its operations.
+			 */
+			if (w->index == 0)
+				w->failed = write_batch(w);
+			break;
+		default:
+			w->failed = write_one(w, 0);
+		}
+		if (!w->dry && w->index == 0 && i % 50 == 49) {
+			printf("round %u\n", i + 1);
+			fflush(stdout);
+		}
+	}
+	return NULL;
+}
+
+static int check(struct rpmem_pool *pool, const unsigned char *model)
+{
+	unsigned char *got = malloc(THREADS * PART);
+	int ret = 0;
+
+	if (!got || rpmem_pool_read(pool, got, THREADS * PART, 0))
+		ret = wrong("read");
+	for (size_t i = 0; !ret && i < THREADS * PART; i++)
+		if (got[i] != model[i]) {
+			fprintf(stderr, "byte %zu differs\n", i);
+			ret = -1;
+		}
+	free(got);
+	return ret;
+}
+
+int main(int argc, char **argv)
+{
+	struct seeded random = seeded_start();
+	struct rpmem_pool_attr attr = {.size = sizeof(attr), .timeout = 300};
+	struct rpmem_pool_info info = {.size = sizeof(info)};
+	struct worker w[THREADS];
+	unsigned char *model = calloc(THREADS, PART);
+	struct rpmem_pool *pool;
+	bool dry;
+	int failed = 0;
+
+	if (argc != 5 || !model)
+		return 2;
+	dry = !strcmp(argv[4], "check");
+	if (!strcmp(argv[2], "process"))
+		attr.required = RPMEM_POOL_PROCESS;
+	if (!strcmp(argv[2], "none"))
+		attr.required = RPMEM_POOL_NONE;
+	if (rpmem_pool_open(&pool, argv[1], &attr))
+		return -wrong("open");
+	if (!strcmp(argv[4], "drop")) {
+		static struct rpmem_pool_op ops[DROPPED];
+		char *bytes = calloc(DROPPED, DROP_LEN);
+
+		failed = bytes ? drop(pool, ops, bytes) : -1;
+		rpmem_pool_close(pool);
+		free(bytes);
+		free(model);
+		return -failed;
+	}
+	if (!strcmp(argv[4], "ledger") || !strcmp(argv[4], "found")) {
+		failed = *argv[4] == 'l'
+				 ? ledger(pool, (unsigned int)atoi(argv[3]))
+				 : found(pool);
+		rpmem_pool_close(pool);
+		free(model);
+		return -failed;
+	}
+	for (unsigned int i = 0; i < THREADS; i++) {
+		w[i] = (struct worker){
+			.pool = pool,
+			.index = i,
+			.rounds = (unsigned int)atoi(argv[3]),
+			.dry = dry,
+			.random = random,
+			.model = model + (size_t)i * PART,
+		};
+		w[i].random.state += i;
+		if (pthread_create(&w[i].thread, NULL, work, &w[i]))
+			return 2;
+	}
+	for (unsigned int i = 0; i < THREADS; i++) {
+		pthread_join(w[i].thread, NULL);
+		failed |= w[i].failed;
+	}
+	if (!failed && !dry && rpmem_pool_commit(pool))
+		failed = wrong("last commit");
+	if (!failed)
+		failed = check(pool, model);
+	if (!rpmem_pool_query(pool, &info) && !dry) {
+		printf("%llu reconnects, %llu bytes kept\n",
+		       (unsigned long long)info.reconnects,
+		       (unsigned long long)info.kept);
+		/* Nothing is kept behind a commit that covers all. */
+		if (!failed && info.kept) {
+			fprintf(stderr, "bytes are kept without need\n");
+			failed = -1;
+		}
+	}
+	rpmem_pool_close(pool);
+	free(model);
+	return failed ? 1 : 0;
+}

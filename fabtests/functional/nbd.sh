@@ -1,0 +1,363 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# nbdkit's rpmem plugin: what NBD's clients may rely on, and its errors.
+set -u
+dir=$(mktemp -d ./nbd.XXXXXX) || exit 99
+top=$PWD
+cd "$dir" || exit 99
+daemon= server= failed=0 port=0
+unset FI_PROVIDER FI_OFI_RPMEM_CLASS
+plugin=$top/util/.libs/nbdkit-rpmem-plugin.so
+shadow=$top/fabtests/fault/.libs/libshadow.so
+uri="nbd+unix:///?socket=$PWD/sock"
+
+finish()
+{
+	for p in $server $daemon; do
+		kill -9 "$p" 2>/dev/null
+	done
+	cd "$top" && rm -rf "$dir"
+}
+trap finish EXIT
+
+fail()
+{
+	echo "FAIL: $*"
+	failed=1
+}
+
+skip()
+{
+	echo "SKIP: $*"
+	exit 77
+}
+
+[ -e "$plugin" ] || skip "built without nbdkit; on Debian: apt-get install nbdkit-plugin-dev"
+# A sanitizer's runtime has to be the first library of a program.
+[ -z "${RP_SANITIZE:-}" ] || skip "nbdkit is not built with the sanitizer"
+for tool in nbdkit nbdinfo nbdcopy; do
+	command -v $tool >/dev/null ||
+		skip "$tool is missing; on Debian: apt-get install nbdkit libnbd-bin"
+done
+/usr/bin/python3 -c 'import nbd' 2>/dev/null ||
+	skip "on Debian: apt-get install python3-libnbd"
+
+# serve ARG...: the daemon, on the same port each time; what msync covered is
+# also in vol.safe.
+serve()
+{
+	rm -f ready
+	RPMEM_SHADOW=vol:vol.safe LD_PRELOAD="${RP_PRELOAD:-}$shadow" ../util/fi_rpmemd \
+		--port "$port" --port-file ready "$@" >>daemon.out 2>&1 &
+	daemon=$!
+	for _ in $(seq 400); do
+		[ -e ready ] && break
+		kill -0 $daemon 2>/dev/null || break
+		sleep 0.05
+	done
+	[ -e ready ] || { fail "no daemon"; cat daemon.out; exit 1; }
+	port=$(cat ready)
+}
+
+# cut: the daemon dies, and of its pool only what msync covered is left.
+cut()
+{
+	kill -9 $daemon
+	wait $daemon 2>/dev/null
+	cp vol.safe vol
+}
+
+# export_pool ARG...: nbdkit with the plugin; returns when it serves
+export_pool()
+{
+	rm -f sock
+	nbdkit -f -U "$PWD/sock" "$plugin" \
+		target=127.0.0.1:"$port" pool=vol "$@" 2>nbdkit.out &
+	server=$!
+	for _ in $(seq 400); do
+		nbdinfo --size "$uri" >/dev/null 2>&1 && return
+		kill -0 $server 2>/dev/null || break
+		sleep 0.05
+	done
+	fail "nbdkit"
+	cat nbdkit.out
+	exit 1
+}
+
+stop_export()
+{
+	kill $server
+	wait $server
+	server=
+}
+
+# refuses TEXT ARG...: nbdkit ends, and says why.
+refuses()
+{
+	text=$1
+	shift
+	rm -f no
+	timeout 60 nbdkit -f -U "$PWD/no" "$plugin" "$@" >out 2>&1 &&
+		fail "nbdkit $* serves"
+	grep -q -- "$text" out || { fail "no '$text':"; cat out; }
+}
+
+# holds FILE OFFSET TEXT: data begins at 64 KiB.
+holds()
+{
+	[ "$(dd if="$1" bs=1 skip=$((65536 + $2)) count=${#3} 2>/dev/null)" = \
+		"$3" ]
+}
+
+: >daemon.out
+truncate -s 0 vol.safe
+serve --create 8M vol
+grep -q '^vol .* power ' daemon.out ||
+	skip "no file system here on which msync reaches a disk"
+kill $daemon && wait $daemon
+cp vol vol.safe
+serve vol
+
+refuses "give target=" pool=vol
+refuses "unknown parameter 'tagret'" tagret=x
+refuses "class=strong: give power" target=x pool=vol class=strong
+refuses "nothing listens on port 1 " target=127.0.0.1:1 pool=vol
+refuses "no pool 'absent'" target=127.0.0.1:"$port" pool=absent
+refuses "no.such.host.invalid" target=no.such.host.invalid pool=vol
+(umask 077 && head -c 32 /dev/urandom | base64 >secret)
+refuses "does not ask for the secret" target=127.0.0.1:"$port" pool=vol \
+	secret=secret
+shm=$(mktemp -d /dev/shm/rpmem-nbd.XXXXXX 2>/dev/null) && {
+	../util/fi_rpmemd --port 0 --port-file weak.port --create 4M \
+		"$shm/weak" >weak.out 2>&1 &
+	weak=$!
+	for _ in $(seq 400); do
+		[ -e weak.port ] && break
+		sleep 0.05
+	done
+	refuses "weaker than required" target=127.0.0.1:"$(cat weak.port)" \
+		pool=weak
+	kill $weak && wait $weak
+	rm -rf "$shm"
+}
+
+export_pool timeout=2
+for feature in multi-conn fua flush; do
+	nbdinfo --can $feature "$uri" || fail "no $feature"
+done
+[ "$(nbdinfo --size "$uri")" -eq $((8 << 20)) ] || fail "another size"
+head -c $((8 << 20)) /dev/urandom >image
+nbdcopy --flush image "$uri" || fail "nbdcopy to the pool"
+nbdcopy "$uri" back || fail "nbdcopy from the pool"
+cmp image back || fail "what comes back differs"
+
+# Connections of one client: a FLUSH of one covers the writes of the other.
+cat >client.py <<'P'
+import sys
+import nbd
+
+
+def connect():
+    h = nbd.NBD()
+    h.connect_uri(sys.argv[1])
+    return h
+
+
+a, b = connect(), connect()
+for verb in sys.argv[2:]:
+    if verb == "write":
+        a.pwrite(b"by the other connection", 4096)
+    elif verb == "flush":
+        b.flush()
+    elif verb == "fua":
+        a.pwrite(b"by FUA", 40960, nbd.CMD_FLAG_FUA)
+    elif verb == "plain":
+        a.pwrite(b"not flushed", 81920)
+    elif verb == "former":
+        a.pwrite(b"by a former owner", 122880)
+    elif verb == "far":
+        assert bytes(b.pread(11, 81920)) == b"not flushed"
+    elif verb == "eio":
+        for call in (lambda: a.pwrite(b"x", 0), lambda: a.pread(1, 0), b.flush):
+            try:
+                call()
+            except nbd.Error as e:
+                assert e.errno == "EIO", e
+            else:
+                raise AssertionError("no error")
+    elif verb == "beyond":
+        try:
+            a.pwrite(b"x", 8 << 20)
+        except nbd.Error:
+            pass
+        else:
+            raise AssertionError("no error")
+P
+client()
+{
+	timeout 120 /usr/bin/python3 client.py "$uri" "$@" >out 2>&1 ||
+		{ fail "client $*"; cat out nbdkit.out; }
+}
+client write flush fua plain beyond
+holds vol.safe 4096 "by the other connection" ||
+	fail "a flush does not cover the other connection"
+holds vol.safe 40960 "by FUA" || fail "a write with FUA is not durable"
+holds vol.safe 81920 "not flushed" &&
+	fail "everything is flushed: nothing was tested"
+
+# The target dies: what was not flushed is written again, unseen by the client.
+cut
+serve vol
+client far flush
+holds vol.safe 81920 "not flushed" || fail "a write is lost over a restart"
+
+# It stays away: errors, no hang, and nothing is lost when it is back.
+client write plain
+cut
+client eio
+serve vol
+client far flush
+holds vol.safe 81920 "not flushed" || fail "a write is lost over a long absence"
+cut
+serve vol
+holds vol 81920 "not flushed" || fail "the pool lacks it"
+client far
+
+# One server for a pool: a second one is refused, also by fi_rpmem_cp.
+refuses "open exclusively at a client on 127.0.0.1" \
+	target=127.0.0.1:"$port" pool=vol
+../util/fi_rpmem_cp --quiet 127.0.0.1:"$port":vol copied >out 2>&1 &&
+	fail "fi_rpmem_cp reads what another client has in its buffers"
+grep -q "open exclusively" out || { fail "no reason"; cat out; }
+client far
+
+# A server that stood still while another one had the pool, over a restart of the
+# target: it writes nothing any more, and says so.
+client former
+first=$server first_uri=$uri
+kill -STOP $first
+cut
+serve vol
+# For some seconds the pool is kept for its owner.
+../util/fi_rpmem_cp --wait 0 --quiet 127.0.0.1:"$port":vol copied >out 2>&1 &&
+	fail "a pool is given away while its owner comes back"
+grep -q "the last client of pool 'vol' may come back" out ||
+	{ fail "no reason"; cat out; }
+uri="nbd+unix:///?socket=$PWD/sock2"
+nbdkit -f -U "$PWD/sock2" "$plugin" target=127.0.0.1:"$port" pool=vol \
+	2>nbdkit2.out &
+server=$!
+for _ in $(seq 400); do
+	nbdinfo --size "$uri" >/dev/null 2>&1 && break
+	sleep 0.05
+done
+client write flush
+kill $server && wait $server
+server=$first uri=$first_uri
+kill -CONT $first
+client eio
+grep -q "another client has opened pool 'vol' meanwhile" nbdkit.out ||
+	{ fail "no reason"; cat nbdkit.out; }
+holds vol.safe 4096 "by the other connection" || fail "the follower's write"
+holds vol 122880 "by a former owner" && fail "a former owner has written again"
+stop_export
+export_pool timeout=2
+
+# The server dies with writes that nobody flushed; they are durable when the next
+# one has opened the pool, as a flush of a disk covers the writes of all hosts.
+client former
+holds vol.safe 122880 "by a former owner" &&
+	fail "it is durable already: nothing was tested"
+kill -9 $server
+wait $server 2>/dev/null
+export_pool timeout=2
+holds vol.safe 122880 "by a former owner" ||
+	fail "the next server reads what is not durable"
+
+# Checksums over restarts of the target, with and without fsync.
+restarts=3 bytes=24M
+[ "${RP_LONG:-0}" != 1 ] || restarts=10 bytes=400M
+if command -v fio >/dev/null; then
+	stop_export
+	export_pool
+	for sync in 0 1; do
+		fio --name=verify --ioengine=nbd --uri="$uri" --rw=randwrite \
+			--bs=4k --size=4M --io_size=$bytes --fsync=$sync \
+			--iodepth=8 --verify=crc32c --randseed=7 \
+			--output=fio.out >/dev/null 2>&1 &
+		fio=$!
+		for _ in $(seq $restarts); do
+			kill -0 $fio 2>/dev/null || fail "fio ended too soon"
+			n=$(wc -l <daemon.out)
+			cut
+			serve vol
+			# The client has connected again, or has ended.
+			while [ "$(wc -l <daemon.out)" -le $((n + 3)) ] &&
+				kill -0 $fio 2>/dev/null; do
+				sleep 0.05
+			done
+		done
+		wait $fio || { fail "fio, fsync=$sync"; cat fio.out nbdkit.out; }
+	done
+fi
+stop_export
+
+# The target's disk fails: every flush says so, and what was written is durable
+# once the target has a disk that works, without being written again.
+mkdir fault
+ln -s "$top/fabtests/fault/.libs/librpmem-fault-fi.so" fault/
+cut
+provider=$FI_PROVIDER_PATH
+RPMEM_FAULT=fail-flush
+FI_PROVIDER_PATH=$PWD/fault
+export RPMEM_FAULT
+serve vol
+FI_PROVIDER_PATH=$provider
+unset RPMEM_FAULT
+export_pool timeout=20
+timeout 60 /usr/bin/python3 - "$uri" >out 2>&1 <<'P' || { fail "a disk that fails"; cat out; }
+import sys
+import nbd
+a, b = nbd.NBD(), nbd.NBD()
+for h in a, b:
+    h.connect_uri(sys.argv[1])
+a.pwrite(b"on a bad disk", 204800)
+for call in (a.flush, b.flush,
+             lambda: a.pwrite(b"x", 262144, nbd.CMD_FLAG_FUA)):
+    try:
+        call()
+    except nbd.Error as e:
+        assert e.errno == "EIO", e
+    else:
+        raise AssertionError("success on a disk that fails")
+assert bytes(b.pread(13, 204800)) == b"on a bad disk"
+P
+holds vol.safe 204800 "on a bad disk" && fail "it is flushed: nothing was tested"
+cut
+serve vol
+client flush
+holds vol.safe 204800 "on a bad disk" ||
+	fail "a write of before the disk failed is not replayed"
+stop_export
+
+# The file of the pool is cut short under its clients: an error on both sides.
+export_pool timeout=2
+n=$(wc -l <daemon.out)
+truncate -s 1M vol
+timeout 60 /usr/bin/python3 - "$uri" >out 2>&1 <<'P' || fail "a write to what is gone"
+import sys
+import nbd
+h = nbd.NBD()
+h.connect_uri(sys.argv[1])
+try:
+    h.pwrite(b"x" * 4096, 4 << 20)
+    h.flush()
+except nbd.Error as e:
+    assert e.errno == "EIO", e
+else:
+    raise AssertionError("no error")
+P
+tail -n +$((n + 1)) daemon.out | grep -q "pool 'vol'.* was cut short" ||
+	{ fail "the daemon does not say it"; cat daemon.out out; }
+stop_export
+exit $failed

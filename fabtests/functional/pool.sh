@@ -1,0 +1,284 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# librpmem_pool: its examples, the Python module, errors, threads, its pages.
+set -u
+src=$(cd "${srcdir:-.}" && pwd)
+dir=$(mktemp -d ./pool.XXXXXX) || exit 99
+top=$PWD
+cd "$dir" || exit 99
+cc=${CC:-cc}
+daemon= failed=0
+unset FI_PROVIDER FI_OFI_RPMEM_CLASS
+
+finish()
+{
+	[ -z "$daemon" ] || kill -9 "$daemon" 2>/dev/null
+	cd "$top" && rm -rf "$dir"
+}
+trap finish EXIT
+
+fail()
+{
+	echo "FAIL: $*"
+	failed=1
+}
+
+# serve ARG...: a daemon; its port in $P
+serve()
+{
+	rm -f port
+	../util/fi_rpmemd --port-file port "$@" >daemon.out 2>&1 &
+	daemon=$!
+	for _ in $(seq 400); do
+		[ -e port ] && break
+		kill -0 $daemon 2>/dev/null || break
+		sleep 0.05
+	done
+	[ -e port ] || { fail "no daemon"; cat daemon.out; exit 1; }
+	P=$(cat port)
+}
+
+stop()
+{
+	kill $daemon && wait $daemon
+	daemon=
+}
+
+# says TEXT COMMAND...: it fails with this text.
+says()
+{
+	text=$1
+	shift
+	if "$@" >out 2>&1; then
+		fail "$* succeeded"
+	elif ! grep -q -- "$text" out; then
+		fail "$*: no '$text' in: $(cat out)"
+	fi
+}
+
+# The example of the page and the one in docs, in C and as C++.
+awk '/^\.Sh / { on = ($2 == "EXAMPLES") }
+     on && /^\.Bd -literal$/ { text = 1; next }
+     /^\.Ed/ { text = 0 }
+     text { gsub(/\\e/, "\\"); print }' "$src/man/rpmem_pool.3" >page.c
+cp "$src/docs/examples/pool.c" docs.c
+for example in page docs; do
+	# shellcheck disable=SC2086 # flags are lists
+	$cc ${CFLAGS:-} -Wall -Wextra -Werror -I"$src/include" -o $example \
+		$example.c -L../util/.libs -lrpmem_pool ||
+		fail "$example does not compile"
+done
+if command -v "${CXX:-c++}" >/dev/null; then
+	echo '#include <rpmem_pool.h>' | ${CXX:-c++} -x c++ -Wall -Wextra \
+		-Werror -I"$src/include" -fsyntax-only - || fail "header as C++"
+fi
+lines=$(sed -n '/^int main/,$p' docs.c | wc -l)
+[ "$lines" -le 25 ] || fail "the first program has $lines lines"
+
+# Each call of the header has its place on the page, and is exported.
+grep -o 'rpmem_pool_[a-z]*(' "$src/include/rpmem_pool.h" | tr -d '(' |
+	sort -u >header
+sed -n 's/^\.Nm \(rpmem_pool_[a-z]*\).*/\1/p' "$src/man/rpmem_pool.3" |
+	sort -u >page.names
+diff header page.names || fail "the header and its page differ"
+nm -D --defined-only ../util/.libs/librpmem_pool.so | sed -n 's/.* T //p' |
+	grep -v '^_' | sort >exported
+diff header exported || fail "the header and the library differ"
+
+export LD_LIBRARY_PATH=$top/util/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+serve --port 0 --create 4M vol
+if ! grep -q '^vol .* power ' daemon.out; then
+	echo "SKIP: no file system here on which msync reaches a disk"
+	exit 77
+fi
+for example in page docs; do
+	dd if=/dev/zero of=vol bs=65536 seek=1 count=1 conv=notrunc 2>/dev/null
+	[ "$(./$example 127.0.0.1:"$P":vol)" = \
+		"survives a power cut at the target" ] || fail "$example"
+	[ "$(dd if=vol bs=8 skip=8192 count=1 2>/dev/null)" = durable ] ||
+		fail "$example wrote nothing"
+done
+
+# Errors name the thing and the remedy.
+says "does not begin with a host" ./docs :vol
+says "names no pool" ./docs 127.0.0.1:"$P"
+says "nothing listens on port 1 of" ./docs 127.0.0.1:1:vol
+says "absent" ./docs 127.0.0.1:"$P":absent
+# A sanitizer's runtime has to be the first library of a program.
+if command -v python3 >/dev/null && [ -z "${RP_SANITIZE:-}" ]; then
+	timeout 120 python3 - 127.0.0.1:"$P":vol "$src/util/python" >out 2>&1 <<'P' ||
+import errno
+import os
+import socket
+import sys
+import threading
+
+sys.path.insert(0, sys.argv[2])
+import rpmem_pool
+
+where = sys.argv[1]
+
+
+def fails(code, text, call, *args, **kw):
+    try:
+        call(*args, **kw)
+    except OSError as e:
+        assert e.errno == code and text in str(e), e
+    else:
+        raise AssertionError("no error: " + text)
+
+
+with rpmem_pool.open(where) as pool:
+    info = pool.info()
+    assert info["length"] == 4 << 20 and info["reached"] == "power", info
+    pool.write(b"bytes", 100)
+    pool.write(bytearray(b"array"), 105, durable=True)
+    assert pool.info()["kept"] > 0
+    pool.commit()
+    assert pool.info()["kept"] == 0
+    assert pool.read(10, 100) == b"bytesarray"
+    pool.write(b"", 4 << 20)
+    assert pool.read(0, 4 << 20) == b""
+    fails(errno.ERANGE, "go beyond its end", pool.write, b"x", 4 << 20)
+    fails(errno.ERANGE, "go beyond its end", pool.read, 2, (4 << 20) - 1)
+    fails(errno.ERANGE, "go beyond its end", pool.write, b"x", (1 << 64) - 1)
+    # Larger than one post, and than what one commit leaves.
+    big = bytes(range(256)) * 12288
+    for i in range(40):
+        pool.write(big, i)
+    pool.commit()
+    assert pool.read(len(big), 39) == big
+
+    def work(n):
+        for i in range(50):
+            pool.write(bytes([n]) * 1000, n * 1000)
+            if i % 5 == n % 5:
+                pool.commit()
+            assert pool.read(1000, n * 1000) == bytes([n]) * 1000
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(16)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    pool.commit()
+    assert pool.info()["kept"] == 0
+fails(errno.EINVAL, "no failure class", rpmem_pool.open, where, required=7)
+
+# Clients share a pool, or one has it alone.
+with rpmem_pool.open(where) as a, rpmem_pool.open(where) as b:
+    a.write(b"shared", 0)
+    assert b.read(6, 0) == b"shared"
+    fails(errno.EBUSY, "is open at a client on 127.0.0.1", rpmem_pool.open,
+          where, exclusive=True)
+
+
+def until_free(**kw):
+    """The daemon takes notice of a closed pool soon, not at once."""
+    while True:
+        try:
+            return rpmem_pool.open(where, **kw)
+        except OSError as e:
+            if e.errno != errno.EBUSY:
+                raise
+
+
+def lose_lease():
+    """Cut this process's connections to the set-up port."""
+    port = int(where.split(":")[1])
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            with socket.socket(fileno=os.dup(int(fd))) as s:
+                if s.getpeername()[1] == port:
+                    s.shutdown(socket.SHUT_RDWR)
+        except (OSError, IndexError):
+            pass
+
+
+alone = until_free(exclusive=True)
+fails(errno.EBUSY, "is open exclusively", rpmem_pool.open, where)
+alone.write(b"first", 0)
+# Without another client, a lost connection harms nobody.
+lose_lease()
+alone.write(b"still", 0)
+alone.commit()
+# With one, the former owner can change nothing, and is told.
+with until_free(exclusive=True) as follower:
+    follower.write(b"follower", 0, durable=True)
+    fails(errno.ESTALE, "another client has opened pool 'vol'", alone.write,
+          b"former", 0)
+    fails(errno.ESTALE, "another client has opened pool 'vol'", alone.commit)
+    assert follower.read(8, 0) == b"follower"
+alone.close()
+print("all of it")
+P
+		fail "the Python module"
+	grep -q "^all of it" out || { fail "the Python module"; cat out; }
+fi
+stop
+
+# A pool whose file was made longer, while a client has bytes that are not
+# committed: SIGHUP, and the client has the new length. Without room it has its
+# former length again.
+serve --port 0 vol
+if command -v python3 >/dev/null && [ -z "${RP_SANITIZE:-}" ]; then
+	timeout 120 python3 - 127.0.0.1:"$P":vol "$src/util/python" $daemon >out 2>&1 <<'P' ||
+import os
+import signal
+import sys
+import time
+
+sys.path.insert(0, sys.argv[2])
+import rpmem_pool
+
+
+def hang_up(text):
+    """Send SIGHUP, and wait for a line of the daemon."""
+    os.kill(int(sys.argv[3]), signal.SIGHUP)
+    while True:
+        with open("daemon.out", encoding="utf-8") as f:
+            if text in f.read():
+                return
+        time.sleep(0.02)
+
+
+with rpmem_pool.open(sys.argv[1], exclusive=True) as pool:
+    pool.write(b"not committed", 0)
+    short = os.stat("vol").st_size
+    os.truncate("vol", short + (4 << 20) - 100)
+    hang_up("pool 'vol' has 8 MiB now")
+    pool.write(b"kept", (4 << 20) - 4)
+    assert pool.info()["length"] == 8 << 20, pool.info()
+    pool.write(b"beyond the former end", 6 << 20)
+    pool.commit()
+    assert pool.read(13, 0) == b"not committed"
+    assert pool.read(21, 6 << 20) == b"beyond the former end"
+    there = os.statvfs(".")
+    os.truncate("vol", short + (4 << 20) + there.f_bavail * there.f_frsize)
+    hang_up("pool 'vol' cannot grow by")
+    assert os.stat("vol").st_size == short + (4 << 20)
+    pool.write(b"after", 7 << 20, durable=True)
+print("all of it")
+P
+		fail "a pool that grows"
+	grep -q "^all of it" out || { fail "a pool that grows"; cat out daemon.out; }
+	stop
+	serve --port 0 vol
+	grep -q '^vol  *8 MiB' daemon.out || { fail "its size"; cat daemon.out; }
+fi
+stop
+
+# A secret.
+(umask 077 && head -c 32 /dev/urandom | base64 >secret)
+serve --port 0 --secret secret vol
+says "secret" ./docs 127.0.0.1:"$P":vol
+stop
+
+# A pool that does not reach power is refused.
+shm=$(mktemp -d /dev/shm/rpmem-pool.XXXXXX) && {
+	serve --port 0 --create 4M "$shm/weak"
+	says "weaker than required" ./docs 127.0.0.1:"$P":weak
+	stop
+	rm -rf "$shm"
+}
+exit $failed

@@ -1,0 +1,817 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Databases on a remote pool, through power cuts of its target.
+
+usage: databases.py --build DIR [--cuts N] [--seed N] [--control NAME] DATABASE
+
+The pool is a block device (nbdkit's rpmem plugin, nbdfuse, loop) with ext4.
+fi_rpmemd runs with the shadow library, which knows the bytes that a successful
+msync covered. A power cut kills fi_rpmemd; of the other pages, each may have
+reached the disk or not. Of N cuts, each of the first N-1 cuts the target alone,
+which starts again with one such image of the pool while the database goes on; or
+the client alone, whose database then recovers from the pool. The last one cuts
+both: the database recovers from several images.
+
+Clients note in a ledger what the database has acknowledged. Nothing noted may
+be missing, the database's own checks and e2fsck find nothing wrong. With
+--control, something that durability needs is left out, and the run fails unless
+a loss is found: skip-flush (the target reports success without a flush),
+no-fsync (the database calls none), no-replay (the plugin does not write again
+what a restarted target lacks). nbdfuse uses one connection, so what FLUSH covers
+of others is left to functional/nbd.sh.
+"""
+import argparse
+import base64
+import contextlib
+import glob
+import http.client
+import json
+import mmap
+import os
+import pwd
+import random
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HEADER = 65536  # of a pool file
+PAGE = 4096
+POOL = 160 << 20
+IMAGES = 4  # of the pool, at the cut of target and client
+
+
+# The plugin broken: (file, text, text in its place).
+PLANTED = {
+    "no-replay": [
+        ("util/libpool/work.c", "\tp->replay_next = p->replay_out = 0;\n",
+         "\tp->replay_next = p->replay_out = p->nreplay = 0;\n")],
+}
+
+
+class Lost(Exception):
+    """What durability promises does not hold."""
+
+
+def wait_until(what, ready, process=None, seconds=60):
+    """Wait for ready(); the limit only ends a run that hangs."""
+    end = time.monotonic() + seconds
+    while not ready():
+        if process and process.poll() is not None:
+            raise RuntimeError(f"{what}: the process ended")
+        if time.monotonic() > end:
+            raise RuntimeError(f"{what}: not ready after {seconds} s")
+        time.sleep(0.02)
+
+
+def run(*command, **kw):
+    """Run a command that has to succeed; its output as text."""
+    p = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120,
+                       stderr=subprocess.STDOUT, check=False, **kw)
+    if p.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {p.stdout}")
+    return p.stdout
+
+
+def end(process):
+    """Kill a process at once."""
+    if process and process.poll() is None:
+        process.kill()
+    if process:
+        process.wait()
+
+
+def accepts(path):
+    """Does a server listen on this Unix socket?"""
+    with socket.socket(socket.AF_UNIX) as s:
+        try:
+            s.connect(path)
+        except OSError:
+            return False
+    return True
+
+
+def build_planted(build, folder, plants):
+    """The plugin built from its sources, some of them changed."""
+    source = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../..")
+    text = {}
+    for path in glob.glob(source + "/util/libpool/*.c") + [
+            source + "/util/nbdkit/rpmem.c"]:
+        with open(path, encoding="ascii") as f:
+            text[os.path.relpath(path, source)] = f.read()
+    for path, old, new in plants:
+        if text[path].count(old) != 1:
+            raise RuntimeError(f"{path} does not contain the text to change")
+        text[path] = text[path].replace(old, new)
+    files = [os.path.join(folder, path.replace("/", "_")) for path in text]
+    for path, content in zip(files, text.values()):
+        with open(path, "w", encoding="ascii") as f:
+            f.write(content)
+    plugin = os.path.join(folder, "plugin.so")
+    run("gcc", "-std=gnu11", "-shared", "-fPIC", "-D_GNU_SOURCE", "-o", plugin,
+        "-I" + build, *("-I" + os.path.join(source, d)
+                        for d in (".", "include", "prov", "util")), *files,
+        build + "/util/.libs/libutil.a", build + "/prov/core/.libs/libcore.a",
+        "-lfabric", "-lpmem2", "-lnettle", "-lpthread", "-ldl")
+    return plugin
+
+
+class Volume:
+    """A file system on a pool of a daemon that can be cut off."""
+
+    def __init__(self, build, folder, rng, control):
+        self.build, self.dir, self.rng = build, folder, rng
+        self.control = control
+        self.mount = os.path.join(folder, "mnt")
+        self.pool = os.path.join(folder, "vol")
+        self.port = "0"
+        self.daemon = self.nbdkit = self.fuse = self.loop = None
+        self.env = dict(os.environ, RPMEM_SHADOW=f"{self.pool}:{self.safe}",
+                        FI_TCP_IFACE="lo", LD_PRELOAD=os.path.join(
+                            build, "fabtests/fault/.libs/libshadow.so"))
+        if control == "skip-flush":
+            os.mkdir(self.at("prov"))
+            os.symlink(os.path.join(
+                build, "fabtests/fault/.libs/librpmem-fault-fi.so"),
+                self.at("prov/librpmem-fault-fi.so"))
+            self.env.update(RPMEM_FAULT=control,
+                            FI_PROVIDER_PATH=self.at("prov"))
+        self.plugin = os.path.join(build,
+                                   "util/.libs/nbdkit-rpmem-plugin.so")
+        if control in PLANTED:
+            self.plugin = build_planted(build, folder, PLANTED[control])
+        self.log = open(self.at("log"), "w", encoding="utf-8")
+        self.opened = 0  # pages not covered, over all cuts
+
+    def at(self, name):
+        return os.path.join(self.dir, name)
+
+    @property
+    def safe(self):
+        return self.pool + ".safe"
+
+    def serve(self, *more):
+        ready = self.at("port")
+        if os.path.exists(ready):
+            os.unlink(ready)
+        self.daemon = subprocess.Popen(
+            [os.path.join(self.build, "util/fi_rpmemd"), "--port", self.port,
+             "--port-file", ready, *more, self.pool], env=self.env,
+            stdout=self.log, stderr=self.log)
+        wait_until("fi_rpmemd", lambda: os.path.exists(ready), self.daemon)
+        with open(ready, encoding="ascii") as f:
+            self.port = f.read().strip()
+
+    def create(self):
+        """Create the pool; False: its class is not power."""
+        self.serve("--create", str(POOL))
+        end(self.daemon)
+        with open(self.at("log"), encoding="utf-8") as f:
+            if " power " not in f.read():
+                return False
+        shutil.copy(self.pool, self.safe)
+        self.serve()
+        return True
+
+    def attach(self):
+        sock, shown = self.at("nbd"), self.at("fuse/nbd")
+        os.makedirs(self.at("fuse"), exist_ok=True)
+        os.makedirs(self.mount, exist_ok=True)
+        if os.path.exists(sock):
+            os.unlink(sock)
+        self.nbdkit = subprocess.Popen(
+            ["nbdkit", "-f", "-U", sock, self.plugin, "pool=vol",
+             f"target=127.0.0.1:{self.port}"], stdout=self.log, stderr=self.log)
+        wait_until("nbdkit", lambda: accepts(sock), self.nbdkit)
+        self.fuse = subprocess.Popen(
+            ["nbdfuse", shown, f"nbd+unix:///?socket={sock}"],
+            stdout=self.log, stderr=self.log)
+        wait_until("nbdfuse", lambda: os.path.exists(shown), self.fuse)
+        self.loop = run("losetup", "--find", "--show", shown).strip()
+
+    def format(self):
+        run("mkfs.ext4", "-q", "-J", "size=4", self.loop)
+        run("mount", self.loop, self.mount)
+
+    def open_pages(self):
+        """Offsets of the pages that no msync covered."""
+        with open(self.pool, "rb") as a, open(self.safe, "rb") as b, \
+                mmap.mmap(a.fileno(), 0, access=mmap.ACCESS_READ) as new, \
+                mmap.mmap(b.fileno(), 0, access=mmap.ACCESS_READ) as old:
+            found = [at for at in range(0, len(new), PAGE)
+                     if new[at:at + PAGE] != old[at:at + PAGE]]
+        self.opened += len(found)
+        return found
+
+    def image(self, path, pages, kept):
+        """What the disk has if each of pages was kept with probability kept."""
+        shutil.copy(self.safe, path)
+        with open(self.pool, "rb") as src, open(path, "r+b") as dst:
+            for at in pages:
+                if self.rng.random() < kept:
+                    src.seek(at)
+                    dst.seek(at)
+                    dst.write(src.read(PAGE))
+
+    def cut_target(self):
+        """The target loses power and starts again, clients go on."""
+        end(self.daemon)
+        # The control has to lose: nothing but the replay brings bytes back.
+        self.image(self.at("next"), self.open_pages(),
+                   0 if self.control else self.rng.random())
+        os.rename(self.at("next"), self.pool)
+        shutil.copy(self.pool, self.safe)
+        self.serve()
+
+    def cut_client(self):
+        """The client loses power."""
+        end(self.nbdkit)
+        end(self.fuse)
+
+    def cut_all(self):
+        """Target and client lose power."""
+        end(self.daemon)
+        self.cut_client()
+
+    def detach(self):
+        """What the kernel still has of a client that was cut off."""
+        for command in (["umount", "-l", self.mount],
+                        ["losetup", "-d", self.loop or "none"],
+                        ["umount", "-l", self.at("fuse")]):
+            subprocess.run(command, stdout=self.log, stderr=self.log,
+                           check=False)
+        self.loop = None
+
+    def close(self):
+        self.cut_all()
+        self.detach()
+        self.log.close()
+
+
+class Ledger:
+    """What was acknowledged: for each client the numbers from 1 to n."""
+
+    def __init__(self):
+        self.n = []
+        self.grew = threading.Condition()
+
+    def add(self, clients):
+        """The number of the first of some new clients."""
+        self.n += [0] * clients
+        return len(self.n) - clients
+
+    def note(self, client, number):
+        with self.grew:
+            self.n[client] = number
+            self.grew.notify_all()
+
+    def total(self):
+        return sum(self.n)
+
+    def wait_for(self, more, alive):
+        """Wait until `more` was acknowledged, while the clients live."""
+        goal = self.total() + more
+        with self.grew:
+            while self.total() < goal:
+                if not self.grew.wait(60) or not alive():
+                    raise RuntimeError("the clients make no progress")
+
+    def compare(self, client, found):
+        """found: a set of numbers that are there."""
+        missing = [i for i in range(1, self.n[client] + 1) if i not in found]
+        if missing:
+            raise Lost(f"client {client}: {len(missing)} of "
+                       f"{self.n[client]} acknowledged are missing, "
+                       f"first {missing[0]}")
+
+
+class Database:
+    """One server or library, its clients and its checks."""
+    clients = 4
+    needs = ()
+
+    def __init__(self, control):
+        self.control = control
+        self.server = None
+        self.threads = []
+        self.children = []
+        self.stopping = False
+
+    def setup(self, folder):
+        """Create an empty database in a folder of the pool."""
+
+    def start(self, folder, log):
+        """Start the server on a folder, and wait until it has recovered."""
+
+    def client(self, number, folder, ledger):
+        """Insert and note, until the connection ends."""
+        raise NotImplementedError
+
+    def check(self, folder, ledger):
+        """The database runs: compare it with the ledger, or raise Lost."""
+        raise NotImplementedError
+
+    def begin(self, folder, ledger):
+        self.stopping = False
+        first = ledger.add(self.clients)
+
+        def body(i):
+            try:
+                self.client(i, folder, ledger)
+            except (OSError, http.client.HTTPException, ValueError) as e:
+                if not self.stopping:
+                    print(f"# client {i}: {e}", flush=True)
+
+        self.threads = [threading.Thread(target=body, args=(first + i,),
+                                         daemon=True)
+                        for i in range(self.clients)]
+        for t in self.threads:
+            t.start()
+
+    def alive(self):
+        return all(t.is_alive() for t in self.threads)
+
+    def kill(self):
+        self.stopping = True
+        for p in self.children + [self.server]:
+            end(p)
+        for t in self.threads:
+            t.join(60)
+        self.children, self.server, self.threads = [], None, []
+
+    def stop(self):
+        """End the server as its operator does."""
+        if self.server:
+            self.server.terminate()
+            self.server.wait(60)
+            self.server = None
+
+    def lines(self, command, **kw):
+        """A child whose output lines are the numbers it has acknowledged."""
+        p = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **kw)
+        self.children.append(p)
+        return p
+
+
+SQLITE_CLIENT = """
+import sqlite3, sys
+path, journal, synchronous, client = sys.argv[1:]
+db = sqlite3.connect(path, isolation_level=None)
+db.execute("pragma journal_mode=" + journal)
+db.execute("pragma synchronous=" + synchronous)
+for n in range(1, 1 << 30):
+    db.execute("insert into t values (?, ?, ?)",
+               (int(client), n, "x" * (n * 37 % 900)))
+    print(n, flush=True)
+"""
+
+
+class Sqlite(Database):
+    """One writer with a write-ahead log, one with a rollback journal.
+
+    With the journal, synchronous=FULL does not sync the folder behind the
+    removal of the journal, which is the commit: SQLite documents that the last
+    transaction may then be lost with the power, and EXTRA against that.
+    """
+    journals = {"wal": "full", "delete": "extra"}
+    clients = 2
+
+    def setup(self, folder):
+        for journal in self.journals:
+            with contextlib.closing(sqlite3.connect(
+                    os.path.join(folder, journal))) as db:
+                db.execute("create table t (c integer, n integer, s text, "
+                           "primary key (c, n))")
+                db.execute("create index i on t (s)")
+
+    def client(self, number, folder, ledger):
+        journal, synchronous = list(self.journals.items())[number % 2]
+        p = self.lines([sys.executable, "-c", SQLITE_CLIENT,
+                        os.path.join(folder, journal), journal,
+                        "off" if self.control == "no-fsync" else synchronous,
+                        str(number)],
+                       stderr=subprocess.DEVNULL)
+        for line in p.stdout:
+            if line.endswith("\n"):
+                ledger.note(number, int(line))
+
+    def check(self, folder, ledger):
+        for i, journal in enumerate(self.journals):
+            try:
+                with contextlib.closing(sqlite3.connect(
+                        os.path.join(folder, journal))) as db:
+                    said = db.execute("pragma integrity_check").fetchall()
+                    rows = db.execute("select c, n from t").fetchall()
+            except sqlite3.Error as e:
+                raise Lost(f"{journal}: {e}") from e
+            if said != [("ok",)]:
+                raise Lost(f"{journal}: integrity_check: {said[0][0]}")
+            for c in range(i, len(ledger.n), 2):
+                ledger.compare(c, {n for of, n in rows if of == c})
+
+
+class Postgres(Database):
+    # How its processes are run: it refuses root.
+    user = {"user": "postgres", "group": "postgres", "extra_groups": [],
+            "cwd": "/"}
+
+    def __init__(self, control):
+        super().__init__(control)
+        self.bin = "/usr/lib/postgresql/15/bin/"
+        self.sockets = None
+
+    def present(self):
+        try:
+            pwd.getpwnam("postgres")
+        except KeyError:
+            return False
+        return os.access(self.bin + "postgres", os.X_OK)
+
+    def psql(self, *more):
+        return [self.bin + "psql", "-XAtq", "-h", self.sockets, "postgres",
+                "-v", "ON_ERROR_STOP=1", *more]
+
+    def setup(self, folder):
+        self.sockets = tempfile.mkdtemp(prefix="pg", dir="/tmp")
+        shutil.chown(self.sockets, "postgres")
+        shutil.chown(folder, "postgres")
+        run(self.bin + "initdb", "-D", folder + "/pg", "-A", "trust",
+            "--no-sync", "--wal-segsize=1", **self.user)
+        self.start(folder, subprocess.DEVNULL)
+        run(*self.psql("-c", "create extension amcheck; create table t "
+                       "(c int, n int, primary key (c, n))"), **self.user)
+        self.stop()
+
+    def start(self, folder, log):
+        pid = folder + "/pg/postmaster.pid"
+        if os.path.exists(pid):
+            os.unlink(pid)  # of another boot
+        self.server = subprocess.Popen(
+            [self.bin + "postgres", "-D", folder + "/pg", "-k", self.sockets,
+             "-c", "listen_addresses=", "-c", "shared_buffers=8MB",
+             "-c", "max_wal_size=8MB", "-c", "min_wal_size=4MB",
+             "-c", "checkpoint_timeout=30s", "-c", "fsync=" + (
+                 "off" if self.control == "no-fsync" else "on")],
+            stdout=log, stderr=log, **self.user)
+        wait_until("PostgreSQL", lambda: subprocess.run(
+            self.psql("-c", "select 1"), stdout=subprocess.DEVNULL, check=False,
+            stderr=subprocess.DEVNULL, **self.user).returncode == 0, self.server)
+
+    def client(self, number, folder, ledger):
+        p = self.lines(self.psql(), stdin=subprocess.PIPE,
+                       stderr=subprocess.DEVNULL, **self.user)
+        for n in range(1, 1 << 30):
+            p.stdin.write(f"insert into t values ({number}, {n}) "
+                          "returning n;\n")
+            p.stdin.flush()
+            line = p.stdout.readline()
+            if line != f"{n}\n":
+                return
+            ledger.note(number, n)
+
+    def kill(self):
+        """Its backends too: one that waits for another does not end alone."""
+        if self.server and self.server.poll() is None:
+            self.server.send_signal(signal.SIGSTOP)
+            subprocess.run(["pkill", "-KILL", "-P", str(self.server.pid)],
+                           check=False)
+        super().kill()
+
+    def check(self, folder, ledger):
+        p = subprocess.run(self.psql(
+            "-c", "select bt_index_check(c.oid, true) from pg_class c "
+            "join pg_am a on a.oid = c.relam where c.relkind = 'i' "
+            "and a.amname = 'btree' and c.relpersistence = 'p'",
+            "-c", "select c, n from t"), stdout=subprocess.PIPE, text=True,
+            stderr=subprocess.STDOUT, check=False, **self.user)
+        if p.returncode:
+            raise Lost(f"PostgreSQL: {p.stdout.strip()}")
+        found = [set() for _ in ledger.n]
+        for line in p.stdout.split():
+            c, n = line.split("|")
+            found[int(c)].add(int(n))
+        for i, s in enumerate(found):
+            ledger.compare(i, s)
+
+    def close(self):
+        if self.sockets:
+            shutil.rmtree(self.sockets, ignore_errors=True)
+
+
+class Redis(Database):
+    needs = ("redis-server",)
+
+    def __init__(self, control):
+        super().__init__(control)
+        self.socket = tempfile.mktemp(prefix="redis", dir="/tmp")
+
+    def setup(self, folder):
+        os.mkdir(folder + "/redis")
+
+    def ask(self, s, *words):
+        """One command; the reply as bytes, or None."""
+        s.sendall(b"*%d\r\n" % len(words) + b"".join(
+            b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
+        f = s.makefile("rb")
+        head = f.readline()
+        if not head.endswith(b"\r\n") or head.startswith(b"-"):
+            raise OSError(f"redis: {head!r}")
+        if not head.startswith(b"$"):
+            return head[1:-2]
+        size = int(head[1:])
+        return None if size < 0 else f.read(size + 2)[:-2]
+
+    def connect(self):
+        s = socket.socket(socket.AF_UNIX)
+        s.connect(self.socket)
+        return s
+
+    def start(self, folder, log):
+        self.server = subprocess.Popen(
+            ["redis-server", "--dir", folder + "/redis", "--port", "0",
+             "--unixsocket", self.socket, "--save", "", "--appendonly", "yes",
+             "--auto-aof-rewrite-min-size", "256kb", "--appendfsync",
+             "no" if self.control == "no-fsync" else "always"],
+            stdout=log, stderr=log)
+
+        def loaded():
+            try:
+                with self.connect() as s:
+                    return self.ask(s, b"PING") == b"PONG"
+            except OSError:
+                return False
+
+        wait_until("Redis", loaded, self.server)
+
+    def client(self, number, folder, ledger):
+        with self.connect() as s:
+            for n in range(1, 1 << 30):
+                if self.ask(s, b"SET", b"%d/%d" % (number, n),
+                            b"x" * (n % 200)) != b"OK":
+                    return
+                ledger.note(number, n)
+
+    def check(self, folder, ledger):
+        with self.connect() as s:
+            for i, n in enumerate(ledger.n):
+                ledger.compare(i, {
+                    k for k in range(1, n + 1)
+                    if self.ask(s, b"GET", b"%d/%d" % (i, k)) is not None})
+
+    def close(self):
+        if os.path.exists(self.socket):
+            os.unlink(self.socket)
+
+
+class Etcd(Database):
+    needs = ("etcd",)
+
+    def __init__(self, control):
+        super().__init__(control)
+        self.port = None
+
+    def ports(self):
+        socks = [socket.socket() for _ in range(2)]
+        for s in socks:
+            s.bind(("127.0.0.1", 0))
+        found = [s.getsockname()[1] for s in socks]
+        for s in socks:
+            s.close()
+        return found
+
+    def setup(self, folder):
+        os.mkdir(folder + "/etcd", 0o700)
+
+    def start(self, folder, log):
+        self.port, peer = self.ports()
+        url = f"http://127.0.0.1:{self.port}"
+        more = ["--unsafe-no-fsync"] if self.control == "no-fsync" else []
+        self.server = subprocess.Popen(
+            ["etcd", "--data-dir", folder + "/etcd", "--listen-client-urls",
+             url, "--advertise-client-urls", url, "--listen-peer-urls",
+             f"http://127.0.0.1:{peer}", "--snapshot-count", "500",
+             "--backend-batch-interval", "10ms", "--log-level", "error", *more],
+            stdout=log, stderr=log)
+
+        def healthy():
+            try:
+                c = http.client.HTTPConnection("127.0.0.1", self.port,
+                                               timeout=30)
+                self.post(c, "range", key="00")
+                return True
+            except (OSError, http.client.HTTPException, ValueError):
+                return False
+
+        wait_until("etcd", healthy, self.server)
+
+    def post(self, connection, call, **args):
+        body = json.dumps({k: base64.b64encode(v.encode()).decode()
+                           for k, v in args.items()})
+        connection.request("POST", "/v3/kv/" + call, body)
+        reply = connection.getresponse()
+        text = reply.read()
+        if reply.status != 200:
+            raise OSError(f"etcd: {reply.status} {text[:100]!r}")
+        return json.loads(text)
+
+    def client(self, number, folder, ledger):
+        c = http.client.HTTPConnection("127.0.0.1", self.port)
+        for n in range(1, 1 << 30):
+            self.post(c, "put", key=f"{number}/{n}", value="x" * (n % 200))
+            ledger.note(number, n)
+
+    def check(self, folder, ledger):
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        for i in range(len(ledger.n)):
+            got = self.post(c, "range", key=f"{i}/", range_end=f"{i}0")
+            keys = [base64.b64decode(kv["key"]).decode()
+                    for kv in got.get("kvs", [])]
+            ledger.compare(i, {int(k.split("/")[1]) for k in keys})
+
+
+DATABASES = {"sqlite": Sqlite, "postgres": Postgres, "redis": Redis,
+             "etcd": Etcd}
+
+
+def umount(folder):
+    return subprocess.run(["umount", folder], stderr=subprocess.DEVNULL,
+                          check=False).returncode
+
+
+def check_image(db, path, folder, ledger, log):
+    """Recover one image as after a reboot, and compare it with the ledger."""
+    loop = run("losetup", "--find", "--show", "--offset", str(HEADER),
+               path).strip()
+    mounted = False
+    try:
+        try:
+            run("mount", loop, folder)
+            mounted = True
+            db.start(folder, log)
+        except RuntimeError as e:
+            raise Lost(f"no recovery: {e}") from e
+        db.check(folder, ledger)
+        db.stop()
+        wait_until("umount", lambda: not umount(folder))
+        mounted = False
+        try:
+            run("e2fsck", "-fn", loop)
+        except RuntimeError as e:
+            raise Lost(str(e)) from e
+    finally:
+        db.kill()
+        # Processes that were killed may be ending.
+        if mounted:
+            wait_until("umount", lambda: not umount(folder))
+        run("losetup", "--detach", loop)
+
+
+class Run:
+    """N cuts of one database."""
+
+    def __init__(self, args, folder):
+        self.rng = random.Random(args.seed)
+        self.control = args.control
+        self.db = DATABASES[args.database](args.control)
+        self.volume = Volume(args.build, folder, self.rng, args.control)
+        self.check_at = os.path.join(folder, "check")
+        self.ledger = Ledger()
+        self.cuts = args.cuts
+
+    def cut(self, i):
+        """Let the clients work for a while, then cut."""
+        self.ledger.wait_for(self.rng.randint(20, 150), self.db.alive)
+        # Between two acknowledgements, not at one.
+        time.sleep(self.rng.random() * 0.02)
+        if i + 1 < self.cuts and (self.control or self.rng.random() < 0.6):
+            self.volume.cut_target()
+            return
+        if i + 1 < self.cuts:
+            self.cut_client()
+            return
+        self.volume.cut_all()
+        self.db.kill()
+        self.volume.detach()
+        pages = self.volume.open_pages()
+        for k in range(IMAGES):
+            # All of it lost, all of it kept (the client alone was cut), or a
+            # random part.
+            path = self.volume.at("image")
+            kept = (0, 1)[k] if k < 2 else self.rng.random()
+            self.volume.image(path, pages, kept)
+            check_image(self.db, path, self.check_at, self.ledger,
+                        self.volume.log)
+        print(f"# {self.cuts} cuts, {self.ledger.total()} acknowledged, "
+              f"{self.volume.opened} pages not covered", flush=True)
+
+    def cut_client(self):
+        """The client loses power, and its database starts again on the pool."""
+        v = self.volume
+        v.cut_client()
+        self.db.kill()
+        v.detach()
+        v.attach()
+        try:
+            run("mount", v.loop, v.mount)
+            self.db.start(v.mount, v.log)
+        except RuntimeError as e:
+            raise Lost(f"no recovery: {e}") from e
+        self.db.check(v.mount, self.ledger)
+        self.db.begin(v.mount, self.ledger)
+
+    def run(self):
+        """None, or what was lost."""
+        v = self.volume
+        try:
+            os.mkdir(self.check_at)
+            if not v.create():
+                return "skip"
+            v.attach()
+            v.format()
+            self.db.setup(v.mount)
+            run("sync", "-f", v.mount)
+            self.db.start(v.mount, v.log)
+            self.db.begin(v.mount, self.ledger)
+            for i in range(self.cuts):
+                self.cut(i)
+        except Lost as e:
+            return str(e)
+        finally:
+            self.db.kill()
+            v.close()
+            if hasattr(self.db, "close"):
+                self.db.close()
+        return None
+
+
+def missing(args):
+    """Why this cannot run here, or None."""
+    db = DATABASES[args.database](None)
+    if os.geteuid():
+        return "mounts a file system: needs root"
+    tools = ("nbdkit", "nbdfuse", "losetup", "mkfs.ext4", "e2fsck", *db.needs)
+    for tool in tools:
+        if not shutil.which(tool):
+            return (f"{tool} is missing; util/packages.sh names the packages "
+                    "(PKG_DATABASES)")
+    if args.database == "postgres" and not db.present():
+        return "PostgreSQL 15 is missing; on Debian: apt-get install postgresql-15"
+    if not os.path.exists("/dev/fuse") or not os.path.exists(
+            "/dev/loop-control"):
+        return "no /dev/fuse or /dev/loop-control here"
+    if not os.path.exists(os.path.join(args.build,
+                                       "util/.libs/nbdkit-rpmem-plugin.so")):
+        return "built without nbdkit's plugin"
+    for lib in ("libshadow.so", "librpmem-fault-fi.so"):
+        path = os.path.join(args.build, "fabtests/fault/.libs", lib)
+        if not os.path.exists(path):
+            sys.exit(f"{path} is missing: make check builds it")
+    return None
+
+
+def main():
+    p = argparse.ArgumentParser(usage=__doc__.split("\n")[2][7:])
+    p.add_argument("--build", required=True)
+    p.add_argument("--cuts", type=int, default=5)
+    p.add_argument("--seed", type=int,
+                   default=int.from_bytes(os.urandom(4), "little"))
+    p.add_argument("--control", choices=("skip-flush", "no-fsync",
+                                          *PLANTED))
+    p.add_argument("database", choices=DATABASES)
+    args = p.parse_args()
+    args.build = os.path.abspath(args.build)
+    name = args.database + (f", {args.control}" if args.control else "")
+    why = missing(args)
+    if why:
+        print(f"ok - {name} # SKIP {why}")
+        return 0
+    print(f"# {name}: seed {args.seed}", flush=True)
+    # The mount points are entered by the user postgres as well.
+    folder = tempfile.mkdtemp(prefix="rpmemdb", dir="/var/tmp")
+    os.chmod(folder, 0o755)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    try:
+        lost = Run(args, folder).run()
+        bad = bool(lost) != bool(args.control)
+        if lost == "skip":
+            print(f"ok - {name} # SKIP no disk: msync reaches none here")
+            return 0
+        if lost:
+            print(f"# {lost}")
+        if bad:
+            with open(os.path.join(folder, "log"), encoding="utf-8") as f:
+                sys.stdout.writelines("# " + x for x in f.readlines()[-20:])
+        print(f"{'not ok' if bad else 'ok'} - {name}: "
+              f"{'the loss is found' if args.control else 'nothing is lost'}")
+        return int(bad)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+# Databases on a remote pool, through power cuts: databases.py for each of them,
+# and for what must lose. With --long also two kernels at once.
+# usage: databases.sh --build DIR [--long]
+set -u
+cd "$(dirname "$0")" || exit 99
+src=$(cd ../.. && pwd)
+build= runs=1
+while [ $# -gt 0 ]; do
+	case $1 in
+	--build) build=$2; shift ;;
+	--long) runs=20 ;;
+	*) echo "usage: databases.sh --build DIR [--long]" >&2; exit 2 ;;
+	esac
+	shift
+done
+FI_PROVIDER_PATH=$build/prov/rpmem/.libs
+export FI_PROVIDER_PATH
+passed=0 failed=0 skipped=0
+
+# count STATUS OUTPUT NAME: print and count one test.
+count() {
+	echo "$2"
+	if grep -q '# SKIP' <<<"$2"; then
+		skipped=$((skipped + 1))
+	elif [ "$1" = 0 ]; then
+		passed=$((passed + 1))
+	else
+		failed=$((failed + 1))
+		grep -q '^not ok' <<<"$2" || echo "not ok - $3"
+	fi
+}
+
+# try ARGUMENT...: one run, in namespaces of its own, so that a killed run leaves
+# no process and no mount behind.
+try() {
+	local out
+
+	out=$(unshare --mount --pid --fork --kill-child --mount-proc \
+		/usr/bin/python3 databases.py --build "$build" "$@" 2>&1)
+	count $? "$out" "databases.py $*"
+}
+
+for db in sqlite postgres redis etcd; do
+	for _ in $(seq $runs); do
+		try --cuts 5 $db
+	done
+done
+for db in sqlite postgres redis; do
+	try --cuts 1 --control no-fsync $db
+done
+try --cuts 1 --control skip-flush sqlite
+try --cuts 5 --control no-replay sqlite
+out=$(cd "$build" && srcdir=$src sh "$src/fabtests/integration/storage_recipes.sh" 2>&1)
+status=$?
+out=$(sed 's/^SKIP: /ok - the commands of docs\/storage.md # SKIP /' <<<"$out")
+count $status "$out" "the commands of docs/storage.md"
+if [ $runs -gt 1 ]; then
+	for control in "" --control; do
+		# shellcheck disable=SC2086 # an option, or none
+		out=$(./nbd_kernels.sh --build "$build" --cuts 10 $control 2>&1)
+		count $? "$out" "nbd_kernels.sh $control"
+	done
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed = 0 ]

@@ -1,0 +1,108 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# The commands of docs/storage.md, as they stand, in a network of their own; only
+# the folder /data is another one. Started in a build folder; databases.sh does.
+set -u
+[ -z "${RP_SANITIZE:-}" ] || { echo "SKIP: nbdkit is not built with the sanitizer"; exit 77; }
+[ "$(id -u)" = 0 ] || { echo "SKIP: mounts file systems: needs root"; exit 77; }
+for tool in nbdkit nbdfuse nbdcopy mkfs.ext4 ip unshare; do
+	command -v $tool >/dev/null || { echo "SKIP: $tool is missing"; exit 77; }
+done
+if [ ! -e /dev/fuse ] || [ ! -e /dev/loop-control ]; then
+	echo "SKIP: no /dev/fuse or /dev/loop-control here"
+	exit 77
+fi
+[ -e util/.libs/nbdkit-rpmem-plugin.so ] || { echo "SKIP: built without nbdkit's plugin"; exit 77; }
+build=$PWD
+src=$(cd "${srcdir:-.}" && pwd)
+if [ "${1-}" != inside ]; then
+	unshare --net --mount true 2>/dev/null ||
+		{ echo "SKIP: no network namespace can be made here"; exit 77; }
+	exec unshare --net --mount --pid --fork --kill-child sh "$0" inside
+fi
+ip link set lo up || exit 99
+mount -t proc proc /proc || exit 99
+# A short path: names of sockets are limited.
+dir=$(mktemp -d /var/tmp/recipes.XXXXXX) || exit 99
+trap 'rm -rf "$dir"' EXIT
+chmod 755 "$dir"
+RPMEM_BUILD=$build FI_PROVIDER_PATH=$build/prov/rpmem/.libs
+export RPMEM_BUILD FI_PROVIDER_PATH
+unset FI_PROVIDER FI_OFI_RPMEM_CLASS
+# Programs as `make install` would put them in their place.
+mkdir "$dir/bin"
+cat >"$dir/bin/nbdkit" <<S
+#!/bin/sh
+[ "\$1" != -U ] || { s="-U \$2"; shift 2; }
+[ "\$1" != rpmem ] || { shift; set -- $build/util/.libs/nbdkit-rpmem-plugin.so "\$@"; }
+exec /usr/bin/nbdkit \${s-} "\$@"
+S
+printf '#!/bin/sh\nexec %s/util/fi_rpmemd "$@"\n' "$build" >"$dir/bin/fi_rpmemd"
+chmod +x "$dir/bin/nbdkit" "$dir/bin/fi_rpmemd"
+PATH=$dir/bin:$PATH
+cd "$src" || exit 99
+failed=0
+
+# block HEADING: the commands of a section, its first block, or all of them.
+block()
+{
+	awk -v want="$1" '
+		/^#/ { on = $0 == want }
+		on && sub(/^    /, "")' docs/storage.md |
+		grep -v '^ *<\|modprobe\|nbd-client\|/dev/nbd0\|^qemu-system' |
+		sed "s|/data\\b|$dir/data|g"
+}
+
+# stop NAME...: end all processes of these names; this namespace has only ours.
+stop()
+{
+	for name in "$@"; do
+		while pkill -9 -x "$name"; do
+			sleep 0.05
+		done
+	done
+}
+
+# recipe HEADING [OTHER]: run a section on a new pool, with the commands of
+# another one before its first umount, or at the end.
+recipe()
+{
+	mkdir "$dir/data"
+	{
+		block "# Storage on a pool" | grep '^fi_rpmemd'
+		block "$1" | sed '/^umount/,$d'
+		block "${2-}"
+		block "$1" | sed -n '/^umount/,$p'
+	} >"$dir/commands"
+	[ "$(wc -l <"$dir/commands")" -ge 2 ] || { echo "FAIL: no '$1'"; failed=1; }
+	if ! timeout 120 sh -e "$dir/commands" >"$dir/out" 2>&1 </dev/null; then
+		if grep -q "weaker than required" "$dir/out"; then
+			echo "SKIP: no file system here on which msync reaches a disk"
+			exit 77
+		fi
+		echo "FAIL: $1${2:+, $2}"
+		cat "$dir/commands" "$dir/out"
+		failed=1
+	fi
+	umount "$dir/data/mnt" "$dir/data/fuse" 2>/dev/null
+	stop nbdkit nbdfuse fi_rpmemd lt-fi_rpmemd
+	rm -rf "$dir/data"
+	echo "done: $1${2:+, $2}"
+}
+
+recipe "## A command on a file system"
+recipe "## An image, there and back"
+recipe "## A mounted file system"
+if command -v qemu-img >/dev/null; then
+	recipe "## A disk of a virtual machine"
+fi
+if command -v sqlite3 >/dev/null; then
+	recipe "## SQLite"
+fi
+if [ -x /usr/lib/postgresql/15/bin/initdb ]; then
+	recipe "## A mounted file system" "## PostgreSQL"
+fi
+if command -v fio >/dev/null; then
+	recipe "## An image, there and back" "## fio"
+fi
+exit $failed

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The journal of librpmem_pool against a copy of the pool, byte by byte. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "libpool/journal.h"
+#include "seeded.h"
+
+#define RING 4096u
+#define POOL 512u
+
+static void append(struct rp_journal *j, uint64_t offset, char c, uint32_t len,
+		   uint64_t *seq)
+{
+	char bytes[RING];
+
+	memset(bytes, c, len);
+	cr_assert_eq(rp_journal_append(j, offset, bytes, len, NULL, seq), 0);
+}
+
+Test(journal, entry_is_freed_when_placed_and_committed)
+{
+	struct rp_journal j;
+	uint64_t a, b;
+
+	cr_assert_eq(rp_journal_init(&j, RING), 0);
+	append(&j, 0, 'a', 100, &a);
+	append(&j, 100, 'b', 100, &b);
+	rp_journal_commit(&j, b + 1);
+	cr_assert_eq(rp_journal_used(&j), 200);
+	rp_journal_at(&j, b)->placed = true;
+	rp_journal_trim(&j);
+	cr_assert_eq(rp_journal_used(&j), 200, "freed behind an older one");
+	rp_journal_at(&j, a)->placed = true;
+	rp_journal_trim(&j);
+	cr_assert_eq(rp_journal_used(&j), 0);
+	cr_assert_eq(j.first, j.next);
+	rp_journal_fini(&j);
+}
+
+Test(journal, placed_entry_stays_until_a_commit)
+{
+	struct rp_journal j;
+	uint64_t a, b;
+
+	cr_assert_eq(rp_journal_init(&j, RING), 0);
+	append(&j, 0, 'a', 10, &a);
+	append(&j, 10, 'b', 10, &b);
+	rp_journal_at(&j, a)->placed = rp_journal_at(&j, b)->placed = true;
+	rp_journal_commit(&j, a + 1);
+	cr_assert_eq(j.first, b);
+	cr_assert_eq(rp_journal_used(&j), 10);
+	rp_journal_at(&j, b)->durable = true;
+	rp_journal_trim(&j);
+	cr_assert_eq(j.first, j.next);
+	cr_assert_eq(j.committed, j.next);
+	rp_journal_fini(&j);
+}
+
+Test(journal, full_ring_refuses_an_entry_and_its_end_is_skipped)
+{
+	struct rp_journal j;
+	char bytes[RING] = {0};
+	uint64_t seq, last;
+
+	cr_assert_eq(rp_journal_init(&j, RING), 0);
+	append(&j, 0, 'a', 3000, &seq);
+	append(&j, 0, 'b', 1000, &last);
+	cr_assert_eq(rp_journal_append(&j, 0, bytes, 97, NULL, &seq), -EAGAIN);
+	rp_journal_at(&j, 0)->placed = true;
+	rp_journal_commit(&j, 1);
+	/* 96 bytes are left at the end, 3000 at the start. */
+	append(&j, 7, 'c', 3000, &seq);
+	cr_assert_eq(rp_journal_at(&j, seq)->pos % RING, 0);
+	cr_assert_eq(*rp_journal_bytes(&j, rp_journal_at(&j, seq)), 'c');
+	cr_assert_eq(*rp_journal_bytes(&j, rp_journal_at(&j, last)), 'b');
+	cr_assert_eq(rp_journal_append(&j, 0, bytes, 1, NULL, &seq), -EAGAIN);
+	rp_journal_unappend(&j);
+	cr_assert_eq(rp_journal_used(&j), 1000);
+	append(&j, 7, 'd', 96, &seq);
+	rp_journal_fini(&j);
+}
+
+/* Entries in random order and state; plan and ranges against the model. */
+Test(journal, plan_has_the_newest_bytes_of_every_range)
+{
+	struct seeded s = seeded_start();
+
+	for (int round = 0; round < 200; round++) {
+		char newest[POOL] = {0}, planned[POOL] = {0};
+		bool need[POOL] = {0}, ranged[POOL] = {0};
+		struct rp_journal_piece *v;
+		struct rp_journal_range *r;
+		struct rp_journal j;
+		uint64_t from, upto, end = 0;
+		size_t n, nr;
+
+		cr_assert_eq(rp_journal_init(&j, 65536), 0);
+		for (int i = 0; i < 100; i++) {
+			uint64_t offset = seeded_below(&s, POOL), seq;
+			uint32_t len =
+				1 + (uint32_t)seeded_below(&s, POOL - offset);
+
+			len = len > 40 ? 40 : len;
+			append(&j, offset, (char)(i + 1), len, &seq);
+			memset(newest + offset, i + 1, len);
+			rp_journal_at(&j, seq)->durable = !seeded_below(&s, 3);
+		}
+		cr_assert_eq(rp_journal_plan(&j, &v, &n), 0);
+		for (size_t i = 0; i < n; i++)
+			for (uint32_t k = 0; k < v[i].len; k++) {
+				cr_assert_eq(planned[v[i].offset + k], 0,
+					     "twice; seed %" PRIu64, s.seed);
+				planned[v[i].offset + k] = v[i].bytes[k];
+			}
+		cr_assert_eq(memcmp(newest, planned, POOL), 0, "seed %" PRIu64,
+			     s.seed);
+		free(v);
+		from = seeded_below(&s, 50);
+		upto = from + seeded_below(&s, 51);
+		for (uint64_t q = from; q < upto; q++) {
+			struct rp_journal_entry *e = rp_journal_at(&j, q);
+
+			for (uint32_t k = 0; !e->durable && k < e->len; k++)
+				need[e->offset + k] = true;
+		}
+		cr_assert_eq(rp_journal_ranges(&j, from, upto, &r, &nr), 0);
+		for (size_t i = 0; i < nr; i++) {
+			cr_assert(!i || r[i].offset > end, "seed %" PRIu64,
+				  s.seed);
+			end = r[i].offset + r[i].len;
+			memset(ranged + r[i].offset, 1, r[i].len);
+		}
+		cr_assert_eq(memcmp(need, ranged, POOL), 0, "seed %" PRIu64,
+			     s.seed);
+		free(r);
+		rp_journal_fini(&j);
+	}
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Several connections write to a pool, and commit, while the target executes
+ * the posts at any time and dies at any step: what completed is there.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "pool_target.h"
+
+#define OPS	    40u
+#define OUTSTANDING 6u
+#define NEVER	    UINT32_MAX
+
+/* An operation of the program. A write writes its number to its cells. */
+struct op {
+	struct rpmem_pool_op op;
+	uint64_t bytes[CELLS];
+	unsigned int at, n;
+	bool completed;
+	uint64_t need[CELLS]; /* a read's: the oldest write that it may find */
+};
+
+struct world {
+	struct seeded random;
+	bool power, lossy; /* the class; deaths are power cuts */
+	struct pool_target *t;
+	struct op ops[OPS + 4]; /* number 0 is the content of a new pool */
+	unsigned int next, outstanding, deaths;
+	uint64_t committed[CELLS]; /* the oldest write that a cut may leave */
+};
+
+static bool covers(const struct op *o, unsigned int cell)
+{
+	return o->op.type == RPMEM_POOL_WRITE && cell - o->at < o->n;
+}
+
+/* The newest write to the cell that began before an operation. */
+static uint64_t newest(const struct world *w, unsigned int cell,
+		       unsigned int before, bool completed)
+{
+	for (unsigned int i = before - 1; i > 0; i--)
+		if (covers(&w->ops[i], cell) && !w->ops[i].op.result &&
+		    (w->ops[i].completed || !completed))
+			return i;
+	return 0;
+}
+
+static void require(struct world *w, bool ok, const char *what,
+		    unsigned int cell)
+{
+	cr_assert(ok, "%s, cell %u, operation %u of RP_SEED=%" PRIu64, what,
+		  cell, w->next, w->random.seed);
+}
+
+static void submit(struct world *w)
+{
+	struct op *o = &w->ops[w->next];
+	const uint64_t kind = seeded_below(&w->random, 20);
+
+	o->n = 1 + (unsigned int)seeded_below(&w->random, 4);
+	o->at = (unsigned int)seeded_below(&w->random, CELLS - o->n);
+	o->op = (struct rpmem_pool_op){
+		.type = w->next > OPS || kind < 4 ? RPMEM_POOL_COMMIT
+			: kind < 7		  ? RPMEM_POOL_READ
+						  : RPMEM_POOL_WRITE,
+		.flags = kind > 16 ? RPMEM_POOL_DURABLE : 0,
+		.buf = o->bytes,
+		.len = 8u * o->n,
+		.offset = 8u * o->at,
+		.context = o,
+	};
+	if (o->op.type != RPMEM_POOL_WRITE)
+		o->op.flags = 0;
+	for (unsigned int i = 0; i < o->n; i++) {
+		o->bytes[i] = w->next;
+		o->need[i] = newest(w, o->at + i, w->next, true);
+	}
+	cr_assert_eq(rpmem_pool_submit(&w->t->pool, &o->op), 0);
+	w->next++;
+	w->outstanding++;
+}
+
+static void read_completed(struct world *w, const struct op *o)
+{
+	for (unsigned int i = 0; i < o->n; i++) {
+		const unsigned int cell = o->at + i;
+		const uint64_t v = o->bytes[i];
+
+		require(w, v >= o->need[i], "a read finds an old write", cell);
+		require(w, !v || (v < w->next && covers(&w->ops[v], cell)),
+			"a read finds what nobody wrote", cell);
+	}
+}
+
+static void raise_floor(struct world *w, unsigned int cell, uint64_t to)
+{
+	if (w->committed[cell] < to)
+		w->committed[cell] = to;
+}
+
+static void completed(struct world *w, struct op *o)
+{
+	const unsigned int number = (unsigned int)(o - w->ops);
+
+	o->completed = true;
+	w->outstanding--;
+	if (o->op.result)
+		require(w, o->op.result == -EIO && o->op.error, "its error", 0);
+	else if (o->op.type == RPMEM_POOL_READ)
+		read_completed(w, o);
+	else if (o->op.type == RPMEM_POOL_COMMIT)
+		for (unsigned int c = 0; c < CELLS; c++)
+			raise_floor(w, c, newest(w, c, number, false));
+	else if (o->op.flags & RPMEM_POOL_DURABLE)
+		for (unsigned int i = 0; i < o->n; i++)
+			raise_floor(w, o->at + i, number);
+}
+
+static void poll_pool(struct world *w)
+{
+	struct rpmem_pool_op *done[4];
+	int n = rpmem_pool_poll(&w->t->pool, done, 4, 0);
+
+	for (int i = 0; i < n; i++)
+		completed(w, done[i]->context);
+	for (unsigned int c = 0; c < CELLS; c++)
+		require(w, w->t->media[c] >= w->committed[c],
+			"a committed write is not durable", c);
+}
+
+static void die(struct world *w)
+{
+	pool_target_dies(w->t, w->lossy);
+	w->deaths++;
+}
+
+/* One step; faults: the disk may fail as well. */
+static void step(struct world *w, bool faults)
+{
+	switch (seeded_below(&w->random, 12)) {
+	case 0:
+	case 1:
+		if (w->next <= OPS && w->outstanding < OUTSTANDING)
+			submit(w);
+		break;
+	case 2:
+	case 3:
+	case 4:
+		pool_target_step(w->t, STEP_EXECUTE);
+		break;
+	case 5:
+	case 6:
+	case 7:
+		pool_target_step(w->t, STEP_COMPLETE);
+		break;
+	case 8:
+		pool_target_step(w->t, STEP_EVICT);
+		break;
+	case 9:
+		if (faults && !seeded_below(&w->random, 4))
+			pool_target_step(w->t, STEP_FAIL_DISK);
+		break;
+	case 10:
+		pool_target_returns(w->t);
+		break;
+	default:
+		poll_pool(w);
+	}
+}
+
+/* All that is outstanding completes when nothing fails any more. */
+static void settle(struct world *w)
+{
+	for (unsigned int i = 0; w->outstanding; i++) {
+		require(w, i < 100000, "an operation never completes", 0);
+		step(w, false);
+	}
+}
+
+/*
+ * Run the program of a seed. The target dies before step first, and again that
+ * many steps later. Returns how many steps it takes.
+ */
+static unsigned int run(uint64_t seed, unsigned int first, unsigned int again)
+{
+	struct world *w = calloc(1, sizeof(*w));
+	const bool faults = seed % 4 == 3;
+	unsigned int n = 0;
+
+	w->random = (struct seeded){.seed = seed, .state = seed};
+	w->power = seeded_below(&w->random, 2);
+	w->lossy = seeded_below(&w->random, 4);
+	w->t = pool_target_start(&w->random, w->power);
+	w->next = 1;
+	for (; w->next <= OPS || w->outstanding; n++) {
+		if (n == first || n == first + again)
+			die(w);
+		step(w, faults);
+		require(w, n < 100000, "an operation never completes", 0);
+	}
+	/* A commit that failed before may have been this one's as well. */
+	do {
+		submit(w);
+		settle(w);
+	} while (w->ops[w->next - 1].op.result && w->next < OPS + 4);
+	require(w, !w->ops[w->next - 1].op.result, "the last commit fails", 0);
+	die(w);
+	for (unsigned int c = 0; c < CELLS; c++)
+		require(w, w->t->media[c] >= newest(w, c, w->next, false),
+			"the last commit leaves a write out", c);
+	pool_target_end(w->t);
+	free(w);
+	return n;
+}
+
+Test(pool_work, every_step_may_be_the_targets_last, .timeout = 300)
+{
+	const struct seeded start = seeded_start();
+	unsigned int programs = 128, cuts = 0;
+
+	for (uint64_t seed = start.seed; programs--; seed++) {
+		const unsigned int steps = run(seed, NEVER, 0);
+
+		for (unsigned int k = 0; k < steps; k++, cuts++)
+			run(seed, k, 1 + k * 7 % 50);
+	}
+	cr_log_info("%u cuts\n", cuts);
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Connects to a pool, and again when its target was away. */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/method.h"
+#include "core/status.h"
+#include "core/wire.h"
+#include "util/clock.h"
+#include "libpool/pool.h"
+#include "util/query.h"
+
+/* Pauses between attempts. */
+#define PAUSE_MIN_MS 20
+#define PAUSE_MAX_MS 1000
+
+/* The pool that a daemon offers must be the one that was opened. */
+static int compare(struct rpmem_pool *p, struct offer *o)
+{
+	const struct rp_setup_export *was = &p->now.ex, *is = &o->ex;
+
+	if (memcmp(was->uuid, is->uuid, sizeof(is->uuid)))
+		return rp_err(o->err, -ESTALE,
+			      "pool '%s' on %s was replaced by another pool; "
+			      "what was not committed to the first one is "
+			      "lost: open the pool again",
+			      p->name, p->target.host);
+	if (is->len < was->len)
+		return rp_err(o->err, -ESTALE,
+			      "pool '%s' on %s has shrunk from %" PRIu64
+			      " to %" PRIu64
+			      " bytes; what was not committed is lost: open "
+			      "the pool again",
+			      p->name, p->target.host, was->len, is->len);
+	/* The daemon itself refuses an exclusive client that was followed. */
+	if (!p->exclusive && is->owner != was->owner)
+		return rp_err(o->err, -ESTALE,
+			      "another client has opened pool '%s' on %s "
+			      "exclusively; what was not committed is lost: "
+			      "open the pool again",
+			      p->name, p->target.host);
+	if (strcmp(was->base, is->base))
+		return rp_err(o->err, -ESTALE,
+			      "fi_rpmemd on %s uses provider '%s' now, '%s' "
+			      "before; open the pool again",
+			      p->target.host, is->base, was->base);
+	return 0;
+}
+
+static int open_fabric(struct rpmem_pool *p, struct offer *o)
+{
+	struct rp_fabric_attr attr = {
+		.base = o->ex.base,
+		.dest = o->ex.fi_name,
+		.dest_len = o->ex.fi_name_len,
+		.wait_fd = true,
+		.cq_size = 4096,
+	};
+	int ret = rp_fabric_open(&attr, &p->f, o->err);
+
+	if (ret)
+		return ret;
+	return rp_fabric_reg(&p->f, p->journal.bytes, p->journal.size,
+			     FI_READ | FI_WRITE, 0, &p->journal_mr, o->err);
+}
+
+static int find_peer(struct rpmem_pool *p, struct offer *o)
+{
+	const struct rp_setup_export *was = &p->now.ex, *is = &o->ex;
+
+	o->peer = p->now.peer;
+	if (was->fi_name_len == is->fi_name_len &&
+	    !memcmp(was->fi_name, is->fi_name, is->fi_name_len))
+		return 0;
+	return rp_fabric_peer(&p->f, is->fi_name, &o->peer, o->err);
+}
+
+/* QUERY the agent: the values in EXPORT are for people. */
+static int query(struct rpmem_pool *p, struct offer *o)
+{
+	char why[RP_ERR_LEN / 2] = "";
+	int ret;
+
+	o->attr = (struct fi_rpmem_attr){
+		.size = sizeof(o->attr),
+		.why = why,
+		.why_size = sizeof(why),
+	};
+	ret = rp_query(p->f.ops, p->f.ep, o->peer, o->ex.key, p->required,
+		       &o->attr, &o->class);
+	o->attr.why = NULL;
+	if (ret)
+		return rp_err(o->err, -EAGAIN,
+			      "the target of pool '%s' does not reply over "
+			      "libfabric: %s; check that fi_rpmemd runs on %s "
+			      "and that firewalls let its data port through "
+			      "(FI_OFI_RPMEM_PORTS)",
+			      p->name, fi_strerror(-ret), p->target.host);
+	if (o->attr.prov_errno)
+		return rp_err(o->err, -EOPNOTSUPP,
+			      "pool '%s' on %s is of class %s, weaker than "
+			      "required: %s; use another pool, or require less",
+			      p->name, p->target.host, rp_class_name(o->class),
+			      why);
+	if (o->attr.addr > o->ex.addr ||
+	    o->ex.addr - o->attr.addr > o->attr.len ||
+	    o->ex.len > o->attr.len - (o->ex.addr - o->attr.addr))
+		return rp_err(o->err, -EPROTO,
+			      "the daemon on %s contradicts itself about the "
+			      "size of pool '%s'; do not use it",
+			      p->target.host, p->name);
+	return 0;
+}
+
+void pool_connect(struct rpmem_pool *p, struct offer *o)
+{
+	const bool again = p->f.ep;
+	const struct rp_setup_open how = {
+		.owner = p->owner,
+		.exclusive = p->exclusive,
+		.again = again && p->exclusive,
+	};
+
+	o->peer = FI_ADDR_UNSPEC;
+	o->lease = -1;
+	o->ret = rp_setup_open(&p->target, p->name, &how, &o->ex, &o->lease,
+			       o->err);
+	if (o->ret) {
+		/* An operator can repair each of the other errors meanwhile. */
+		if (again && o->ret != -ESTALE)
+			o->ret = -EAGAIN;
+		return;
+	}
+	if (o->ex.control != RP_WIRE_VERSION)
+		o->ret = rp_err(o->err, -EPROTONOSUPPORT,
+				"the daemon on port %u of %s speaks version %u "
+				"of the control messages, this program %d; "
+				"install the same release at both ends",
+				p->target.port, p->target.host, o->ex.control,
+				RP_WIRE_VERSION);
+	else
+		o->ret = again ? compare(p, o) : open_fabric(p, o);
+	if (!o->ret)
+		o->ret = find_peer(p, o);
+	if (!o->ret)
+		o->ret = query(p, o);
+	if (o->ret && o->peer != FI_ADDR_UNSPEC && o->peer != p->now.peer)
+		fi_av_remove(p->f.av, &o->peer, 1, 0);
+	if (o->ret)
+		pool_release(o);
+}
+
+void pool_release(struct offer *o)
+{
+	if (o->lease >= 0)
+		close(o->lease);
+	o->lease = -1;
+}
+
+/* Connect until it succeeds, the pool has ended, or is closed. */
+static void *connect_thread(void *arg)
+{
+	struct rpmem_pool *p = arg;
+	uint64_t ms = PAUSE_MIN_MS, until;
+
+	pthread_mutex_lock(&p->lock);
+	while (!p->closing) {
+		pthread_mutex_unlock(&p->lock);
+		pool_connect(p, &p->next);
+		pthread_mutex_lock(&p->lock);
+		if (p->next.ret != -EAGAIN)
+			break;
+		p->reason = pool_text(p, p->next.err);
+		for (until = rp_now_ms() + ms;
+		     !p->closing && rp_now_ms() < until;)
+			pool_cond_wait(p, &p->thread_done, until - rp_now_ms());
+		ms = ms * 2 < PAUSE_MAX_MS ? ms * 2 : PAUSE_MAX_MS;
+	}
+	if (!p->closing)
+		work_connected(p);
+	pthread_cond_broadcast(&p->thread_done);
+	pthread_mutex_unlock(&p->lock);
+	return NULL;
+}
+
+void pool_reconnect(struct rpmem_pool *p)
+{
+	if (p->thread_runs)
+		pthread_join(p->thread, NULL);
+	p->thread_runs = !pthread_create(&p->thread, NULL, connect_thread, p);
+	if (p->thread_runs)
+		return;
+	p->next.ret = rp_err(p->next.err, -ENOMEM, "no thread to reconnect");
+	work_connected(p);
+}

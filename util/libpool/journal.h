@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Copies of the writes that no commit covers yet, in the order of posting. */
+#ifndef RP_LIBPOOL_JOURNAL_H
+#define RP_LIBPOOL_JOURNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct work;
+
+/* One write, or a part of it. */
+struct rp_journal_entry {
+	uint64_t offset; /* in the pool */
+	uint64_t pos;	 /* of its bytes, counted since the start */
+	uint32_t len;
+	bool placed;	   /* its post completed */
+	bool durably;	   /* posted as a durable write */
+	bool durable;	   /* that has completed */
+	struct work *work; /* to be told, or NULL */
+};
+
+/*
+ * Entries have sequence numbers from `first` to `next` - 1. Their bytes are in
+ * a ring. An entry is freed when it is placed, durable (itself, or by a commit
+ * up to `committed`), and so are all before it.
+ */
+struct rp_journal {
+	char *bytes;
+	uint64_t size;	     /* of the ring */
+	uint64_t head, tail; /* positions: bytes in use */
+	struct rp_journal_entry *v;
+	uint64_t cap; /* a power of two */
+	uint64_t first, next, committed;
+};
+
+/* Returns 0 or -ENOMEM. Memory of the ring is used when it is written to. */
+int rp_journal_init(struct rp_journal *j, uint64_t size);
+void rp_journal_fini(struct rp_journal *j);
+
+/*
+ * Append a copy of len bytes (1 to size). Returns 0 and its number, -EAGAIN:
+ * the ring is full; -ENOMEM.
+ */
+int rp_journal_append(struct rp_journal *j, uint64_t offset, const void *from,
+		      uint32_t len, struct work *work, uint64_t *seq);
+/* Remove the newest entry, which was not posted. */
+void rp_journal_unappend(struct rp_journal *j);
+struct rp_journal_entry *rp_journal_at(struct rp_journal *j, uint64_t seq);
+char *rp_journal_bytes(struct rp_journal *j, const struct rp_journal_entry *e);
+
+/* A commit of all entries below upto has completed. Frees what can be freed. */
+void rp_journal_commit(struct rp_journal *j, uint64_t upto);
+/* Free what can be freed. */
+void rp_journal_trim(struct rp_journal *j);
+/* Bytes in use. */
+uint64_t rp_journal_used(const struct rp_journal *j);
+
+/* A range of the pool. */
+struct rp_journal_range {
+	uint64_t offset, len;
+};
+/*
+ * The ranges of the entries from..upto-1 that are not durable themselves:
+ * sorted, disjoint. Returns 0 or -ENOMEM; the caller frees *v.
+ */
+int rp_journal_ranges(struct rp_journal *j, uint64_t from, uint64_t upto,
+		      struct rp_journal_range **v, size_t *n);
+
+/* Bytes to write again. */
+struct rp_journal_piece {
+	uint64_t offset;
+	const char *bytes;
+	uint32_t len;
+};
+/*
+ * The pieces to write to a target that lost every write: the newest copy of
+ * each byte in the journal. They are disjoint. Returns 0 or -ENOMEM; the caller
+ * frees *v.
+ */
+int rp_journal_plan(struct rp_journal *j, struct rp_journal_piece **v,
+		    size_t *n);
+
+#endif

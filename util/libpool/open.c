@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Opens, describes and closes a pool. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/method.h"
+#include "libpool/pool.h"
+
+/* How long to wait for a daemon that may just be starting. */
+#define START_MS 2000
+
+static int parse_where(struct rpmem_pool *p, const char *where)
+{
+	char *err = pool_error_buf();
+	int n = rp_setup_parse_target(where, &p->target, err);
+
+	if (n < 0)
+		return n;
+	if (where[n] != ':' || !rp_setup_name_ok(where + n + 1))
+		return pool_error(-EINVAL,
+				  "'%s' names no pool; give HOST:POOL or "
+				  "HOST:PORT:POOL",
+				  where);
+	strcpy(p->name, where + n + 1);
+	return 0;
+}
+
+static int parse_attr(struct rpmem_pool *p, const struct rpmem_pool_attr *attr)
+{
+	static const enum fi_rpmem_class classes[] = {
+		[RPMEM_POOL_POWER] = FI_RPMEM_CLASS_POWER,
+		[RPMEM_POOL_PROCESS] = FI_RPMEM_CLASS_PROCESS,
+		[RPMEM_POOL_NONE] = FI_RPMEM_CLASS_NONE,
+	};
+	struct rpmem_pool_attr a = {.size = sizeof(a)};
+
+	if (attr) {
+		if (attr->size != sizeof(a))
+			return pool_error(-EINVAL,
+					  "attr->size is %zu; set it to "
+					  "sizeof(struct rpmem_pool_attr)",
+					  attr->size);
+		a = *attr;
+	}
+	if ((unsigned int)a.required > RPMEM_POOL_NONE)
+		return pool_error(-EINVAL, "%d is no failure class",
+				  (int)a.required);
+	p->required = classes[a.required];
+	p->exclusive = a.exclusive;
+	p->timeout_ms = 1000ull * (a.timeout ? a.timeout : POOL_TIMEOUT_S);
+	if (!a.secret_file)
+		return 0;
+	p->target.secret = &p->secret;
+	return rp_secret_load(a.secret_file, &p->secret, pool_error_buf());
+}
+
+static int init(struct rpmem_pool *p)
+{
+	pthread_condattr_t attr;
+
+	p->now.lease = p->next.lease = -1;
+	work_init(p);
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&p->thread_done, &attr);
+	pthread_cond_init(&p->async_done, &attr);
+	pthread_condattr_destroy(&attr);
+	p->owner = rp_setup_owner();
+	if (!p->owner)
+		return pool_error(-EIO, "no random bytes");
+	if (rp_journal_init(&p->journal, POOL_KEEP))
+		return pool_error(-ENOMEM, "out of memory");
+	return 0;
+}
+
+void rpmem_pool_close(struct rpmem_pool *p)
+{
+	if (!p)
+		return;
+	pthread_mutex_lock(&p->lock);
+	p->closing = true;
+	pthread_cond_broadcast(&p->thread_done);
+	pthread_mutex_unlock(&p->lock);
+	if (p->thread_runs)
+		pthread_join(p->thread, NULL);
+	/* Closing the endpoint releases the memory of what is outstanding. */
+	if (p->f.ep)
+		fi_close(&p->f.ep->fid);
+	p->f.ep = NULL;
+	/* From here on no byte of this client can arrive. */
+	pool_release(&p->now);
+	pool_release(&p->next);
+	if (p->journal_mr)
+		fi_close(&p->journal_mr->fid);
+	work_fini(p);
+	rp_fabric_close(&p->f);
+	rp_journal_fini(&p->journal);
+	pool_texts_free(p);
+	rp_secret_wipe(&p->secret);
+	pthread_cond_destroy(&p->async_done);
+	pthread_cond_destroy(&p->thread_done);
+	pthread_mutex_destroy(&p->lock);
+	free(p);
+}
+
+int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
+		    const struct rpmem_pool_attr *attr)
+{
+	struct rpmem_pool *p = calloc(1, sizeof(*p));
+	int ret;
+
+	if (!p)
+		return pool_error(-ENOMEM, "out of memory");
+	ret = init(p);
+	if (!ret)
+		ret = parse_where(p, where);
+	if (!ret)
+		ret = parse_attr(p, attr);
+	if (!ret) {
+		p->target.wait_ms = START_MS;
+		pool_connect(p, &p->next);
+		p->target.wait_ms = 0;
+		p->now = p->next;
+		p->next.lease = -1;
+		ret = p->now.ret;
+		if (ret)
+			pool_error(0, "%s", p->now.err);
+		/* Nobody waits for a target that was never there. */
+		if (ret == -EAGAIN)
+			ret = -ETIMEDOUT;
+	}
+	if (ret) {
+		rpmem_pool_close(p);
+		return ret;
+	}
+	*pool = p;
+	return 0;
+}
+
+int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info)
+{
+	static const enum rpmem_pool_class reached[] = {
+		[RP_CLASS_NONE] = RPMEM_POOL_NONE,
+		[RP_CLASS_PROCESS] = RPMEM_POOL_PROCESS,
+		[RP_CLASS_POWER] = RPMEM_POOL_POWER,
+	};
+	const struct offer *o = &pool->now;
+
+	if (info->size != sizeof(*info))
+		return pool_error(-EINVAL,
+				  "info->size is %zu; set it to sizeof(struct "
+				  "rpmem_pool_info)",
+				  info->size);
+	pthread_mutex_lock(&pool->lock);
+	info->length = o->ex.len;
+	info->reached = reached[o->class];
+	info->method = rp_method_name((enum rp_method)o->attr.method);
+	info->granularity = o->attr.granularity;
+	info->preferred_size = o->attr.preferred_size;
+	info->kept = rp_journal_used(&pool->journal);
+	info->reconnects = pool->reconnects;
+	pthread_mutex_unlock(&pool->lock);
+	return 0;
+}
+
+int rpmem_pool_fabric(struct rpmem_pool *pool, struct rpmem_pool_fabric *fabric)
+{
+	if (fabric->size != sizeof(*fabric))
+		return pool_error(-EINVAL,
+				  "fabric->size is %zu; set it to "
+				  "sizeof(struct rpmem_pool_fabric)",
+				  fabric->size);
+	pthread_mutex_lock(&pool->lock);
+	fabric->info = pool->f.info;
+	fabric->domain = pool->f.domain;
+	fabric->ep = pool->f.ep;
+	fabric->peer = pool->now.peer;
+	fabric->key = pool->now.ex.key;
+	fabric->addr = pool->now.ex.addr;
+	pthread_mutex_unlock(&pool->lock);
+	return 0;
+}

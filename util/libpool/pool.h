@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Parts of librpmem_pool. */
+#ifndef RP_LIBPOOL_POOL_H
+#define RP_LIBPOOL_POOL_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include <rdma/fi_ext_rpmem.h>
+
+/* The rest of the library is built with hidden symbols. */
+#pragma GCC visibility push(default)
+#include "rpmem_pool.h"
+#pragma GCC visibility pop
+#include "core/caps.h"
+#include "libpool/journal.h"
+#include "util/fabric.h"
+#include "util/secret.h"
+#include "util/setup_client.h"
+
+#define POOL_PIECE     (1u << 20)  /* bytes of one post */
+#define POOL_KEEP      (64u << 20) /* bytes of the journal */
+#define POOL_COMMITS   2	   /* outstanding; a third one would wait */
+#define POOL_TIMEOUT_S 60
+
+enum link_state {
+	LINK_UP,	 /* operations are posted */
+	LINK_DRAINING,	 /* lost: outstanding posts still complete */
+	LINK_CONNECTING, /* the thread of connect.c works */
+	LINK_REPLAYING,	 /* the journal is written again */
+	LINK_ENDED,	 /* the pool is not what it was: all fails */
+};
+
+/* One operation, from its submission to its completion. */
+struct work {
+	LIST_ENTRY(work) all;
+	TAILQ_ENTRY(work) link; /* in pool.waiting, commit_waiters or done */
+	struct rpmem_pool_op *op;
+	uint64_t deadline;     /* ms */
+	uint64_t done;	       /* bytes posted or, of a write, in the journal */
+	unsigned int out;      /* posts outstanding */
+	bool lost;	       /* a read's post failed: read again */
+	uint64_t upto;	       /* a commit's: journal sequence that it covers */
+	struct fid_mr *mr;     /* a read's buffer, where the base needs that */
+	struct waiter *waiter; /* the thread that waits for it, or NULL */
+};
+TAILQ_HEAD(works, work);
+
+/* A thread in a blocking call. */
+struct waiter {
+	TAILQ_ENTRY(waiter) link;
+	pthread_cond_t wake;
+	bool done;
+};
+TAILQ_HEAD(waiters, waiter);
+
+/* One post: the context of its completion. */
+struct post {
+	enum {
+		POST_ENTRY,
+		POST_READ,
+		POST_COMMIT,
+		POST_REPLAY
+	} kind;
+	union {
+		uint64_t seq;	   /* POST_ENTRY */
+		struct work *work; /* POST_READ */
+		uint64_t id;	   /* POST_COMMIT */
+	};
+	struct post *next_free, *next_all;
+};
+
+/* The commits posted and not completed, oldest first. */
+struct commit {
+	uint64_t id;
+	uint64_t upto;
+	bool done;
+};
+
+struct text {
+	struct text *next;
+	char s[];
+};
+
+/* The result of one connection attempt, written by its thread. */
+struct offer {
+	int ret; /* 0; -EAGAIN: try again; else the pool has ended */
+	struct rp_setup_export ex;
+	int lease; /* connection that holds the pool open, or -1 */
+	fi_addr_t peer;
+	struct fi_rpmem_attr attr;
+	enum rp_class class;
+	char err[RP_ERR_LEN];
+};
+
+struct rpmem_pool {
+	/* constant after rpmem_pool_open() */
+	struct rp_setup_target target;
+	struct rp_secret secret;
+	char name[RP_SETUP_NAME + 1];
+	enum fi_rpmem_class required;
+	uint64_t timeout_ms;
+	uint64_t owner; /* this client, to the daemon */
+	bool exclusive;
+	struct rp_fabric f;
+	struct fid_mr *journal_mr;
+
+	pthread_mutex_t lock; /* all below */
+	enum link_state state;
+	struct offer now; /* the connection in use */
+	uint64_t reconnects;
+	const char *reason; /* why the last connection was lost */
+	struct text *texts;
+
+	struct rp_journal journal;
+	LIST_HEAD(, work) all;	     /* until their owner has the result */
+	struct works waiting;	     /* not posted yet, in order */
+	struct works commit_waiters; /* commits, and durable writes replayed */
+	struct works done;	     /* for rpmem_pool_poll() */
+	struct commit commits[POOL_COMMITS];
+	unsigned int ncommits;
+	uint64_t commit_id;   /* of the newest one */
+	uint64_t commit_upto; /* all posted commits cover the journal to here */
+	const char *commit_error; /* of the last commit, or NULL */
+	unsigned int out;	  /* posts outstanding */
+	struct post *free_posts, *all_posts;
+	struct rp_journal_piece *replay;
+	size_t nreplay, replay_next, replay_out;
+
+	bool polling; /* a thread reads the completion queue */
+	struct waiters waiters;
+	pthread_t thread;
+	bool thread_runs, closing;
+	struct offer next;	    /* of the thread */
+	pthread_cond_t thread_done; /* of CLOCK_MONOTONIC, as the next */
+	pthread_cond_t async_done;
+};
+
+/* error.c: the sentence of this thread; pool->lock held for pool_text(). */
+int pool_error(int ret, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+char *pool_error_buf(void);
+/* Keep a sentence as long as the pool. */
+const char *pool_text(struct rpmem_pool *p, const char *s);
+void pool_texts_free(struct rpmem_pool *p);
+
+/* wait.c: wait for a condition of the pool, up to ms; the lock is released. */
+void pool_cond_wait(struct rpmem_pool *p, pthread_cond_t *cond, uint64_t ms);
+/* Forget an operation whose owner has the result. The lock is held. */
+void work_free(struct work *w);
+
+/* connect.c: fetch and query what the daemon offers. Blocks. */
+void pool_connect(struct rpmem_pool *p, struct offer *o);
+/* The daemon may give the pool to others. */
+void pool_release(struct offer *o);
+/* Start the thread that does so until it succeeds. The lock is held. */
+void pool_reconnect(struct rpmem_pool *p);
+
+/* work.c: the lists of a new pool, and all that is in them when it is closed. */
+void work_init(struct rpmem_pool *p);
+void work_fini(struct rpmem_pool *p);
+/* With the lock held. Put an operation at the end of the queue. */
+void work_add(struct rpmem_pool *p, struct work *w);
+/* Post what can be posted. */
+void work_post(struct rpmem_pool *p);
+/* Fail what waits for longer than the timeout. */
+void work_expire(struct rpmem_pool *p);
+/* Read completions, for up to ms; the lock is released meanwhile. */
+void work_progress(struct rpmem_pool *p, int ms);
+/* A connection attempt succeeded, or ended the pool. */
+void work_connected(struct rpmem_pool *p);
+
+#endif

@@ -1,0 +1,700 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Operations of a pool: post, complete, and repeat them after a loss. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/status.h"
+#include "util/clock.h"
+#include "libpool/pool.h"
+
+/* Milliseconds between looks at deadlines. */
+#define TICK_MS 100
+
+static struct post *post_new(struct rpmem_pool *p)
+{
+	struct post *t = p->free_posts;
+
+	if (t) {
+		p->free_posts = t->next_free;
+		return t;
+	}
+	t = malloc(sizeof(*t));
+	if (t) {
+		t->next_all = p->all_posts;
+		p->all_posts = t;
+	}
+	return t;
+}
+
+static void post_free(struct rpmem_pool *p, struct post *t)
+{
+	t->next_free = p->free_posts;
+	p->free_posts = t;
+}
+
+void work_free(struct work *w)
+{
+	LIST_REMOVE(w, all);
+	if (w->mr)
+		fi_close(&w->mr->fid);
+	free(w);
+}
+
+void work_init(struct rpmem_pool *p)
+{
+	LIST_INIT(&p->all);
+	TAILQ_INIT(&p->waiting);
+	TAILQ_INIT(&p->commit_waiters);
+	TAILQ_INIT(&p->done);
+	TAILQ_INIT(&p->waiters);
+}
+
+void work_fini(struct rpmem_pool *p)
+{
+	struct work *w, *next;
+	struct post *t;
+
+	for (w = LIST_FIRST(&p->all); w; w = next) {
+		next = LIST_NEXT(w, all);
+		work_free(w);
+	}
+	while ((t = p->all_posts)) {
+		p->all_posts = t->next_all;
+		free(t);
+	}
+	free(p->replay);
+}
+
+static void complete(struct rpmem_pool *p, struct work *w, int ret,
+		     const char *error)
+{
+	w->op->result = ret;
+	w->op->error = ret ? error : NULL;
+	if (w->mr)
+		fi_close(&w->mr->fid);
+	w->mr = NULL;
+	if (!w->waiter) {
+		TAILQ_INSERT_TAIL(&p->done, w, link);
+		pthread_cond_signal(&p->async_done);
+		return;
+	}
+	w->waiter->done = true;
+	pthread_cond_signal(&w->waiter->wake);
+	work_free(w);
+}
+
+static void fail_all(struct rpmem_pool *p, struct works *list, int ret,
+		     const char *error)
+{
+	struct work *w;
+
+	while ((w = TAILQ_FIRST(list))) {
+		TAILQ_REMOVE(list, w, link);
+		complete(p, w, ret, error);
+	}
+}
+
+/* The write leaves its entries behind: their bytes stay in the journal. */
+static void detach_entries(struct rpmem_pool *p, const struct work *w)
+{
+	for (uint64_t s = p->journal.first; s != p->journal.next; s++)
+		if (rp_journal_at(&p->journal, s)->work == w)
+			rp_journal_at(&p->journal, s)->work = NULL;
+}
+
+static void end_pool(struct rpmem_pool *p, int ret, const char *error)
+{
+	p->state = LINK_ENDED;
+	p->now.ret = ret;
+	p->reason = error;
+	for (uint64_t s = p->journal.first; s != p->journal.next; s++) {
+		struct work *w = rp_journal_at(&p->journal, s)->work;
+
+		if (!w)
+			continue;
+		detach_entries(p, w);
+		/* One whose rest waits fails with the queue. */
+		if (w->done == w->op->len)
+			complete(p, w, ret, error);
+	}
+	/* The provider may still write to the buffers of reads. */
+	for (struct work *w = TAILQ_FIRST(&p->waiting), *next; w; w = next) {
+		next = TAILQ_NEXT(w, link);
+		if (w->op->type != RPMEM_POOL_READ || !w->out)
+			continue;
+		TAILQ_REMOVE(&p->waiting, w, link);
+		w->done = w->op->len;
+		w->lost = true;
+	}
+	fail_all(p, &p->waiting, ret, error);
+	fail_all(p, &p->commit_waiters, ret, error);
+}
+
+/* Each entry is outstanding until its post, or the replay, has completed. */
+static void entry_placed(struct rpmem_pool *p, uint64_t seq, bool durable)
+{
+	struct rp_journal_entry *e = rp_journal_at(&p->journal, seq);
+	struct work *w = e->work;
+
+	e->placed = true;
+	e->durable = durable;
+	e->work = NULL;
+	if (!w)
+		return;
+	w->out--;
+	if (!durable && w->op->flags & RPMEM_POOL_DURABLE)
+		w->upto = seq + 1;
+	if (w->out || w->done < w->op->len)
+		return;
+	if (w->upto) /* written again: durable behind a commit */
+		TAILQ_INSERT_TAIL(&p->commit_waiters, w, link);
+	else
+		complete(p, w, 0, NULL);
+}
+
+/* Complete what the commits up to here cover. */
+static void commits_completed(struct rpmem_pool *p)
+{
+	struct work *w, *next;
+
+	for (w = TAILQ_FIRST(&p->commit_waiters); w; w = next) {
+		next = TAILQ_NEXT(w, link);
+		if (w->upto > p->journal.committed)
+			continue;
+		TAILQ_REMOVE(&p->commit_waiters, w, link);
+		complete(p, w, 0, NULL);
+	}
+}
+
+static void link_lost(struct rpmem_pool *p, const char *reason)
+{
+	if (p->state != LINK_UP && p->state != LINK_REPLAYING)
+		return;
+	p->state = LINK_DRAINING;
+	p->reason = reason;
+	p->ncommits = 0;
+	p->commit_upto = p->journal.committed;
+}
+
+static uint64_t remote_addr(const struct rpmem_pool *p, uint64_t offset)
+{
+	return p->now.ex.addr + offset;
+}
+
+static ssize_t post_write(struct rpmem_pool *p, const char *bytes, uint32_t len,
+			  uint64_t offset, bool durable, struct post *t)
+{
+	void *desc = rp_fabric_desc(p->journal_mr);
+	const struct iovec iov = {
+		.iov_base = (void *)(uintptr_t)bytes,
+		.iov_len = len,
+	};
+	const struct fi_rma_iov to = {
+		.addr = remote_addr(p, offset),
+		.len = len,
+		.key = p->now.ex.key,
+	};
+	const struct fi_msg_rma msg = {
+		.msg_iov = &iov,
+		.desc = &desc,
+		.iov_count = 1,
+		.addr = p->now.peer,
+		.rma_iov = &to,
+		.rma_iov_count = 1,
+		.context = t,
+	};
+
+	return fi_writemsg(p->f.ep, &msg,
+			   FI_COMPLETION | (durable ? FI_COMMIT_COMPLETE : 0));
+}
+
+/*
+ * The result of a post: 0 when it is accepted; -EAGAIN: later. Any other error
+ * of the provider is a loss.
+ */
+static int posted(struct rpmem_pool *p, struct post *t, ssize_t ret)
+{
+	char text[RP_ERR_LEN];
+
+	if (!ret) {
+		p->out++;
+		return 0;
+	}
+	post_free(p, t);
+	if (ret == -FI_EAGAIN)
+		return -EAGAIN;
+	rp_err(text, 0, "posting to the target on %s: %s", p->target.host,
+	       fi_strerror((int)-ret));
+	link_lost(p, pool_text(p, text));
+	return -EAGAIN;
+}
+
+/* Returns 0: all is posted; -EAGAIN: later; else the operation has failed. */
+static int post_writes(struct rpmem_pool *p, struct work *w)
+{
+	/* FI_COMMIT_COMPLETE requires power; else a commit follows. */
+	const bool durable = w->op->flags & RPMEM_POOL_DURABLE &&
+			     p->required == FI_RPMEM_CLASS_POWER;
+	uint64_t seq, left;
+	struct post *t;
+	uint32_t len;
+	int ret;
+
+	while (w->done < w->op->len) {
+		left = w->op->len - w->done;
+		len = left < POOL_PIECE ? (uint32_t)left : POOL_PIECE;
+		ret = rp_journal_append(&p->journal, w->op->offset + w->done,
+					(const char *)w->op->buf + w->done, len,
+					w, &seq);
+		if (ret == -EAGAIN && p->commit_error && !p->ncommits)
+			return -EIO;
+		if (ret)
+			return ret;
+		t = post_new(p);
+		if (!t) {
+			rp_journal_unappend(&p->journal);
+			return -ENOMEM;
+		}
+		t->kind = POST_ENTRY;
+		t->seq = seq;
+		rp_journal_at(&p->journal, seq)->durably = durable;
+		ret = posted(
+			p, t,
+			post_write(p,
+				   rp_journal_bytes(
+					   &p->journal,
+					   rp_journal_at(&p->journal, seq)),
+				   len, w->op->offset + w->done, durable, t));
+		if (ret) {
+			rp_journal_unappend(&p->journal);
+			return ret;
+		}
+		w->out++;
+		w->done += len;
+	}
+	return 0;
+}
+
+static int post_reads(struct rpmem_pool *p, struct work *w)
+{
+	uint64_t left;
+	struct post *t;
+	size_t len;
+	int ret;
+
+	while (w->done < w->op->len) {
+		left = w->op->len - w->done;
+		len = left < POOL_PIECE ? (size_t)left : POOL_PIECE;
+		t = post_new(p);
+		if (!t)
+			return w->out ? -EAGAIN : -ENOMEM;
+		t->kind = POST_READ;
+		t->work = w;
+		ret = posted(p, t,
+			     fi_read(p->f.ep, (char *)w->op->buf + w->done, len,
+				     rp_fabric_desc(w->mr), p->now.peer,
+				     remote_addr(p, w->op->offset + w->done),
+				     p->now.ex.key, t));
+		if (ret)
+			return ret;
+		w->out++;
+		w->done += len;
+	}
+	return 0;
+}
+
+static int post_commit(struct rpmem_pool *p, const struct rp_journal_range *v,
+		       size_t n, uint64_t id)
+{
+	struct fi_rma_iov *iov = malloc(n * sizeof(*iov));
+	struct fi_rpmem_msg msg = {
+		.rma_iov = iov,
+		.rma_iov_count = n,
+		.addr = p->now.peer,
+		.required = p->required,
+	};
+	struct post *t = post_new(p);
+	int ret;
+
+	if (!iov || !t) {
+		free(iov);
+		if (t)
+			post_free(p, t);
+		return -EAGAIN;
+	}
+	for (size_t i = 0; i < n; i++)
+		iov[i] = (struct fi_rma_iov){
+			.addr = remote_addr(p, v[i].offset),
+			.len = v[i].len,
+			.key = p->now.ex.key,
+		};
+	t->kind = POST_COMMIT;
+	t->id = id;
+	msg.context = t;
+	ret = posted(p, t, fi_rpmem_commit(p->f.ops, p->f.ep, &msg, 0));
+	free(iov);
+	return ret;
+}
+
+/* Whether somebody needs a commit beyond those that are posted. */
+static bool commit_needed(struct rpmem_pool *p)
+{
+	struct work *w;
+
+	if (p->journal.next == p->commit_upto)
+		return false;
+	if (rp_journal_used(&p->journal) > p->journal.size / 2 &&
+	    !p->commit_error)
+		return true;
+	TAILQ_FOREACH (w, &p->commit_waiters, link)
+		if (w->upto > p->commit_upto)
+			return true;
+	return false;
+}
+
+static void post_commits(struct rpmem_pool *p)
+{
+	const uint64_t upto = p->journal.next;
+	struct rp_journal_range *v;
+	size_t n;
+	int ret = 0;
+
+	if (p->commit_upto < p->journal.committed)
+		p->commit_upto = p->journal.committed;
+	commits_completed(p);
+	if (p->ncommits == POOL_COMMITS || !commit_needed(p) ||
+	    rp_journal_ranges(&p->journal, p->commit_upto, upto, &v, &n))
+		return;
+	if (n)
+		ret = post_commit(p, v, n, p->commit_id + 1);
+	free(v);
+	if (ret)
+		return;
+	p->commit_upto = upto;
+	if (n) {
+		p->commits[p->ncommits++] = (struct commit){
+			.id = ++p->commit_id,
+			.upto = upto,
+		};
+	} else if (p->ncommits) {
+		/* The rest is durable already. */
+		p->commits[p->ncommits - 1].upto = upto;
+	} else {
+		rp_journal_commit(&p->journal, upto);
+		commits_completed(p);
+	}
+}
+
+static void replay_end(struct rpmem_pool *p)
+{
+	free(p->replay);
+	p->replay = NULL;
+	p->state = LINK_UP;
+	for (uint64_t s = p->journal.first; s != p->journal.next; s++) {
+		/* All that was durable is, and the rest is placed again. */
+		if (!rp_journal_at(&p->journal, s)->placed)
+			entry_placed(p, s, false);
+	}
+	rp_journal_trim(&p->journal);
+}
+
+static void post_replay(struct rpmem_pool *p)
+{
+	while (p->replay_next < p->nreplay) {
+		const struct rp_journal_piece *r = &p->replay[p->replay_next];
+		struct post *t = post_new(p);
+
+		if (!t)
+			return;
+		t->kind = POST_REPLAY;
+		if (posted(p, t,
+			   post_write(p, r->bytes, r->len, r->offset, false,
+				      t)))
+			return;
+		p->replay_out++;
+		p->replay_next++;
+	}
+	if (!p->replay_out)
+		replay_end(p);
+}
+
+void work_post(struct rpmem_pool *p)
+{
+	struct work *w;
+	int ret;
+
+	if (p->state == LINK_REPLAYING)
+		post_replay(p);
+	while (p->state == LINK_UP && (w = TAILQ_FIRST(&p->waiting))) {
+		ret = 0;
+		switch (w->op->type) {
+		case RPMEM_POOL_WRITE:
+			ret = post_writes(p, w);
+			break;
+		case RPMEM_POOL_READ:
+			ret = post_reads(p, w);
+			break;
+		case RPMEM_POOL_COMMIT:
+			w->upto = p->journal.next;
+			break;
+		}
+		if (ret == -EAGAIN)
+			break;
+		TAILQ_REMOVE(&p->waiting, w, link);
+		if (w->op->type == RPMEM_POOL_COMMIT) {
+			TAILQ_INSERT_TAIL(&p->commit_waiters, w, link);
+		} else if (ret) {
+			detach_entries(p, w);
+			complete(p, w, ret,
+				 ret == -EIO ? p->commit_error
+					     : "out of memory");
+		} else if (!w->op->len) {
+			complete(p, w, 0, NULL);
+		}
+	}
+	if (p->state == LINK_UP)
+		post_commits(p);
+}
+
+void work_add(struct rpmem_pool *p, struct work *w)
+{
+	TAILQ_INSERT_TAIL(&p->waiting, w, link);
+	if (p->state == LINK_ENDED)
+		fail_all(p, &p->waiting, p->now.ret, p->reason);
+	else if (TAILQ_FIRST(&p->waiting) == w)
+		work_post(p);
+}
+
+static void expire_list(struct rpmem_pool *p, struct works *list, uint64_t now)
+{
+	struct work *w, *next;
+
+	for (w = TAILQ_FIRST(list); w; w = next) {
+		next = TAILQ_NEXT(w, link);
+		/* The provider may still write to the buffer of a read. */
+		if (now < w->deadline ||
+		    (w->op->type == RPMEM_POOL_READ && w->out))
+			continue;
+		TAILQ_REMOVE(list, w, link);
+		detach_entries(p, w);
+		complete(p, w, -ETIMEDOUT, p->reason);
+	}
+}
+
+void work_expire(struct rpmem_pool *p)
+{
+	const uint64_t now = rp_now_ms();
+
+	if (!p->reason)
+		p->reason = "the target accepts no operations; check that it "
+			    "runs and makes progress";
+	expire_list(p, &p->waiting, now);
+	expire_list(p, &p->commit_waiters, now);
+	if (p->state == LINK_UP)
+		return;
+	/* Writes whose bytes are all in the journal. */
+	for (uint64_t s = p->journal.first; s != p->journal.next; s++) {
+		struct work *w = rp_journal_at(&p->journal, s)->work;
+
+		if (!w || w->done < w->op->len || now < w->deadline)
+			continue;
+		detach_entries(p, w);
+		complete(p, w, -ETIMEDOUT, p->reason);
+	}
+}
+
+void work_connected(struct rpmem_pool *p)
+{
+	if (p->next.ret) {
+		end_pool(p, p->next.ret, pool_text(p, p->next.err));
+		return;
+	}
+	if (p->now.peer != p->next.peer)
+		fi_av_remove(p->f.av, &p->now.peer, 1, 0);
+	pool_release(&p->now);
+	p->now = p->next;
+	p->next.lease = -1;
+	p->reconnects++;
+	p->commit_error = NULL;
+	if (rp_journal_plan(&p->journal, &p->replay, &p->nreplay)) {
+		end_pool(p, -ENOMEM, "out of memory");
+		return;
+	}
+	p->replay_next = p->replay_out = 0;
+	p->state = LINK_REPLAYING;
+	work_post(p);
+}
+
+/* A read whose posts have all completed. */
+static void read_ended(struct rpmem_pool *p, struct work *w)
+{
+	if (w->out || (!w->lost && w->done < w->op->len))
+		return;
+	if (!w->lost || p->state == LINK_ENDED) {
+		complete(p, w, w->lost ? p->now.ret : 0, p->reason);
+		return;
+	}
+	/* Part of it may wait in the queue still. */
+	if (w->done < w->op->len)
+		TAILQ_REMOVE(&p->waiting, w, link);
+	w->lost = false;
+	w->done = 0;
+	TAILQ_INSERT_HEAD(&p->waiting, w, link);
+}
+
+static void commit_done(struct rpmem_pool *p, uint64_t id)
+{
+	/* A commit of before a loss or a failure is no longer in the list. */
+	for (unsigned int i = 0; i < p->ncommits; i++)
+		p->commits[i].done |= p->commits[i].id == id;
+	while (p->ncommits && p->commits[0].done) {
+		rp_journal_commit(&p->journal, p->commits[0].upto);
+		p->ncommits--;
+		memmove(p->commits, p->commits + 1,
+			p->ncommits * sizeof(p->commits[0]));
+		p->commit_error = NULL;
+	}
+	commits_completed(p);
+}
+
+/* The target's disk failed: a new connection to it would not help. */
+static void commit_failed(struct rpmem_pool *p, const char *error)
+{
+	struct work *w, *next;
+
+	p->commit_error = error;
+	for (w = TAILQ_FIRST(&p->commit_waiters); w; w = next) {
+		next = TAILQ_NEXT(w, link);
+		if (w->upto > p->commit_upto)
+			continue;
+		TAILQ_REMOVE(&p->commit_waiters, w, link);
+		complete(p, w, -EIO, error);
+	}
+	/* Later commits cover the same ranges again. */
+	p->ncommits = 0;
+	p->commit_upto = p->journal.committed;
+}
+
+static void post_done(struct rpmem_pool *p, struct post *t)
+{
+	p->out--;
+	switch (t->kind) {
+	case POST_ENTRY:
+		entry_placed(p, t->seq,
+			     rp_journal_at(&p->journal, t->seq)->durably);
+		rp_journal_trim(&p->journal);
+		break;
+	case POST_READ:
+		t->work->out--;
+		read_ended(p, t->work);
+		break;
+	case POST_COMMIT:
+		commit_done(p, t->id);
+		break;
+	case POST_REPLAY:
+		p->replay_out--;
+		break;
+	}
+	post_free(p, t);
+}
+
+/* A durable write whose flush failed: its bytes wait for another commit. */
+static void entry_failed(struct rpmem_pool *p, uint64_t seq, const char *error)
+{
+	struct rp_journal_entry *e = rp_journal_at(&p->journal, seq);
+	struct work *w = e->work;
+
+	e->placed = true;
+	if (!w)
+		return;
+	detach_entries(p, w);
+	if (w->done < w->op->len)
+		TAILQ_REMOVE(&p->waiting, w, link);
+	complete(p, w, -EIO, error);
+}
+
+static void post_failed(struct rpmem_pool *p, struct post *t, int prov_errno,
+			const char *error)
+{
+	p->out--;
+	switch (fi_rpmem_status(prov_errno)) {
+	case FI_RPMEM_ST_FAILED:
+		if (t->kind == POST_COMMIT)
+			commit_failed(p, error);
+		else if (t->kind == POST_ENTRY)
+			entry_failed(p, t->seq, error);
+		else
+			link_lost(p, error);
+		break;
+	case FI_RPMEM_ST_RANGE:
+	case FI_RPMEM_ST_CLASS:
+	case FI_RPMEM_ST_ACCESS:
+	case FI_RPMEM_ST_PROTOCOL:
+		end_pool(p, -EIO, error);
+		break;
+	default:
+		link_lost(p, error);
+	}
+	if (t->kind == POST_READ) {
+		t->work->out--;
+		t->work->lost = true;
+		read_ended(p, t->work);
+	}
+	if (t->kind == POST_REPLAY)
+		p->replay_out--;
+	post_free(p, t);
+}
+
+static void read_error(struct rpmem_pool *p)
+{
+	struct fi_cq_err_entry bad;
+	char text[RP_ERR_LEN], sentence[RP_ERR_LEN];
+
+	if (rp_fabric_cq_error(&p->f, &bad, text) || !bad.op_context)
+		return;
+	rp_err(sentence, 0, "the target of pool '%.64s' on %.64s: %.300s",
+	       p->name, p->target.host, text);
+	post_failed(p, bad.op_context, bad.prov_errno, pool_text(p, sentence));
+}
+
+void work_progress(struct rpmem_pool *p, int ms)
+{
+	struct fi_cq_entry done[32];
+	ssize_t n;
+
+	if (ms < 0 || ms > TICK_MS)
+		ms = TICK_MS;
+	if (p->state == LINK_DRAINING && !p->out) {
+		free(p->replay);
+		p->replay = NULL;
+		p->state = LINK_CONNECTING;
+		pool_reconnect(p);
+	}
+	if (p->state == LINK_CONNECTING ||
+	    (p->state == LINK_ENDED && !p->out)) {
+		if (ms && p->state == LINK_CONNECTING)
+			pool_cond_wait(p, &p->thread_done, (uint64_t)ms);
+		work_expire(p);
+		return;
+	}
+	work_post(p);
+	/* A post that was not accepted is tried again soon. */
+	if (ms && p->state != LINK_DRAINING && !TAILQ_EMPTY(&p->waiting))
+		ms = 1;
+	pthread_mutex_unlock(&p->lock);
+	n = ms ? fi_cq_sread(p->f.cq, done, 32, NULL, ms)
+	       : fi_cq_read(p->f.cq, done, 32);
+	pthread_mutex_lock(&p->lock);
+	for (ssize_t i = 0; i < n; i++)
+		post_done(p, done[i].op_context);
+	if (n == -FI_EAVAIL)
+		read_error(p);
+	if (n == -FI_EAGAIN || n == -FI_EINTR)
+		work_expire(p);
+	else if (n < 0 && n != -FI_EAVAIL)
+		link_lost(p, "the completion queue failed");
+	work_post(p);
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* nbdkit plugin: a pool of fi_rpmemd as a network block device. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NBDKIT_API_VERSION 2
+#include <nbdkit-plugin.h>
+
+#include "rpmem_pool.h"
+
+#define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
+
+/* One pool for all connections: a FLUSH covers the writes of each of them. */
+static char *target, *pool_name, *secret;
+/* A second server would not know what the first one has in its buffers. */
+static struct rpmem_pool_attr attr = {.size = sizeof(attr), .exclusive = 1};
+static struct rpmem_pool *pool;
+
+static void rpmem_unload(void)
+{
+	rpmem_pool_close(pool);
+	free(target);
+	free(pool_name);
+	free(secret);
+}
+
+static int config_class(const char *value)
+{
+	static const char *const names[] = {
+		[RPMEM_POOL_POWER] = "power",
+		[RPMEM_POOL_PROCESS] = "process",
+		[RPMEM_POOL_NONE] = "none",
+	};
+
+	for (unsigned int i = 0; i < 3; i++)
+		if (!strcmp(value, names[i])) {
+			attr.required = (enum rpmem_pool_class)i;
+			return 0;
+		}
+	nbdkit_error("class=%s: give power, process or none", value);
+	return -1;
+}
+
+static int set(char **to, char *value)
+{
+	if (!value)
+		return -1;
+	free(*to);
+	*to = value;
+	return 0;
+}
+
+static int rpmem_config(const char *key, const char *value)
+{
+	if (!strcmp(key, "target"))
+		return set(&target, strdup(value));
+	if (!strcmp(key, "pool"))
+		return set(&pool_name, strdup(value));
+	/* nbdkit changes to the folder / later. */
+	if (!strcmp(key, "secret"))
+		return set(&secret, nbdkit_absolute_path(value));
+	if (!strcmp(key, "class"))
+		return config_class(value);
+	if (!strcmp(key, "timeout"))
+		return nbdkit_parse_unsigned("timeout", value, &attr.timeout);
+	nbdkit_error("unknown parameter '%s'; 'nbdkit rpmem --help' lists them",
+		     key);
+	return -1;
+}
+
+static int rpmem_config_complete(void)
+{
+	if (target && pool_name)
+		return 0;
+	nbdkit_error("give target=HOST[:PORT] and pool=NAME");
+	return -1;
+}
+
+/* libfabric is opened in the process that serves, not before nbdkit forks. */
+static int rpmem_after_fork(void)
+{
+	char *where;
+	int ret;
+
+	attr.secret_file = secret;
+	if (asprintf(&where, "%s:%s", target, pool_name) < 0) {
+		nbdkit_error("out of memory");
+		return -1;
+	}
+	ret = rpmem_pool_open(&pool, where, &attr);
+	free(where);
+	if (!ret)
+		return 0;
+	nbdkit_error("%s", rpmem_pool_error());
+	return -1;
+}
+
+static void *rpmem_open(int readonly)
+{
+	return NBDKIT_HANDLE_NOT_NEEDED;
+}
+
+static int query(struct rpmem_pool_info *info)
+{
+	info->size = sizeof(*info);
+	if (!rpmem_pool_query(pool, info))
+		return 0;
+	nbdkit_error("%s", rpmem_pool_error());
+	return -1;
+}
+
+static int64_t rpmem_get_size(void *handle)
+{
+	struct rpmem_pool_info info;
+
+	return query(&info) ? -1 : (int64_t)info.length;
+}
+
+static int rpmem_block_size(void *handle, uint32_t *minimum,
+			    uint32_t *preferred, uint32_t *maximum)
+{
+	struct rpmem_pool_info info;
+
+	if (query(&info))
+		return -1;
+	*minimum = 1;
+	*preferred = info.granularity < 4096 ? 4096 : info.granularity;
+	*maximum = 0xffffffff;
+	return 0;
+}
+
+static int rpmem_can_multi_conn(void *handle)
+{
+	return 1;
+}
+
+static int rpmem_can_fua(void *handle)
+{
+	return NBDKIT_FUA_NATIVE;
+}
+
+/* Report a failed operation: -1, and the errno that the client gets. */
+static int result(int ret)
+{
+	if (!ret)
+		return 0;
+	nbdkit_error("%s", rpmem_pool_error());
+	nbdkit_set_error(ret == -ENOMEM ? ENOMEM : EIO);
+	return -1;
+}
+
+static int rpmem_pread(void *handle, void *buf, uint32_t count, uint64_t offset,
+		       uint32_t flags)
+{
+	return result(rpmem_pool_read(pool, buf, count, offset));
+}
+
+static int rpmem_pwrite(void *handle, const void *buf, uint32_t count,
+			uint64_t offset, uint32_t flags)
+{
+	return result(rpmem_pool_write(
+		pool, buf, count, offset,
+		flags & NBDKIT_FLAG_FUA ? RPMEM_POOL_DURABLE : 0));
+}
+
+static int rpmem_flush(void *handle, uint32_t flags)
+{
+	return result(rpmem_pool_commit(pool));
+}
+
+static struct nbdkit_plugin plugin = {
+	.name = "rpmem",
+	.longname = "ofi_rpmem",
+	.version = PACKAGE_VERSION,
+	.description = "a pool of fi_rpmemd as a block device",
+	.unload = rpmem_unload,
+	.config = rpmem_config,
+	.config_complete = rpmem_config_complete,
+	.config_help =
+		"target=HOST[:PORT]  (required) The machine of fi_rpmemd.\n"
+		"pool=NAME           (required) One of its pools.\n"
+		"secret=FILE         The secret of fi_rpmemd --secret.\n"
+		"class=CLASS         What flushed bytes must survive: power\n"
+		"                    (default), process or none.\n"
+		"timeout=SECONDS     How long requests wait for a target that\n"
+		"                    is away (60).",
+	.after_fork = rpmem_after_fork,
+	.open = rpmem_open,
+	.get_size = rpmem_get_size,
+	.block_size = rpmem_block_size,
+	.can_multi_conn = rpmem_can_multi_conn,
+	.can_fua = rpmem_can_fua,
+	.pread = rpmem_pread,
+	.pwrite = rpmem_pwrite,
+	.flush = rpmem_flush,
+};
+
+NBDKIT_REGISTER_PLUGIN(plugin)

@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+# Runs a command on a file system on a pool of fi_rpmemd.
+set -u
+
+usage() {
+	cat <<'U'
+usage: util/on_rpmem.sh [--size SIZE] [--xfs] [FILE] -- COMMAND [ARG...]
+       util/on_rpmem.sh [--secret FILE] [--xfs] HOST[:PORT]:POOL -- COMMAND [ARG...]
+
+Mounts a pool, runs COMMAND in the mounted folder (also in $RPMEM_MOUNT), and
+takes all down again. Returns the exit status of COMMAND. Needs root.
+
+FILE is a pool on this host, which is created if it does not exist (256M, xfs 512M) and
+kept. Without FILE the pool is a temporary one. HOST:POOL is a pool of a running
+fi_rpmemd. A pool without a file system gets one: ext4, or xfs.
+
+The pool becomes a block device by nbdkit's rpmem plugin, nbdfuse and a loop
+device: an fsync of COMMAND returns when its bytes are durable in the pool.
+U
+}
+
+die() { echo "on_rpmem.sh: $*" >&2; exit 125; }
+
+size= default=256M fs=ext4 pool= secret=
+while [ $# -gt 0 ]; do
+	case $1 in
+	--size) size=${2-}; shift ;;
+	--secret) secret=${2-}; shift ;;
+	--xfs) fs=xfs default=512M ;; # mkfs.xfs wants 300M
+	-h | --help) usage; exit 0 ;;
+	--) shift; break ;;
+	-*) usage >&2; exit 125 ;;
+	*)
+		[ -z "$pool" ] || { usage >&2; exit 125; }
+		pool=$1
+		;;
+	esac
+	shift
+done
+[ $# -gt 0 ] || { usage >&2; exit 125; }
+
+[ "$(id -u)" = 0 ] || die "a mount needs root: use sudo"
+for tool in nbdkit nbdinfo nbdfuse losetup blkid mkfs.$fs; do
+	command -v $tool >/dev/null || die "$tool is missing; on Debian:" \
+		"apt-get install nbdkit libnbd-bin mount util-linux e2fsprogs xfsprogs"
+done
+[ -e /dev/fuse ] || die "no /dev/fuse here: load the module fuse"
+[ -e /dev/loop-control ] || die "no /dev/loop-control here: load the module loop"
+
+# The installed daemon and plugin, or those of a build in this tree.
+src=$(cd "$(dirname "$0")/.." && pwd)
+daemon=fi_rpmemd plugin=rpmem
+for build in "${RPMEM_BUILD:-}" "$src/build-quick" "$src/build-check"; do
+	[ -x "$build/util/fi_rpmemd" ] || continue
+	daemon=$build/util/fi_rpmemd
+	plugin=$build/util/.libs/nbdkit-rpmem-plugin.so
+	export FI_PROVIDER_PATH=$build/prov/rpmem/.libs
+	break
+done
+command -v "$daemon" >/dev/null || die "no fi_rpmemd: install ofi_rpmem, or run" \
+	"util/quickstart.sh --build-only"
+nbdkit "$plugin" --version >/dev/null 2>&1 || die "nbdkit has no rpmem plugin:" \
+	"install nbdkit-plugin-dev, then build again"
+
+work=$(mktemp -d /var/tmp/on_rpmem.XXXXXX) || die "no folder in /var/tmp"
+mkdir "$work/fuse" "$work/mnt"
+chmod 711 "$work" # COMMAND may run as another user
+daemon_pid= nbdkit_pid= fuse_pid= loop= mounted=
+
+finish() {
+	trap '' INT TERM
+	[ -z "$mounted" ] || umount "$work/mnt" || umount -l "$work/mnt"
+	[ -z "$loop" ] || losetup --detach "$loop"
+	[ -z "$fuse_pid" ] || { umount "$work/fuse"; wait "$fuse_pid"; }
+	for p in $nbdkit_pid $daemon_pid; do
+		kill "$p" 2>/dev/null && wait "$p"
+	done
+	rm -rf "$work"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+# until_ready WHAT PID LOG COMMAND...: wait until COMMAND succeeds.
+until_ready() {
+	local what=$1 pid=$2 log=$3
+
+	shift 3
+	until "$@" 2>/dev/null; do
+		kill -0 "$pid" 2>/dev/null || { cat "$log" >&2; die "$what ended"; }
+		sleep 0.05
+	done
+}
+
+case $pool in
+*:*)
+	target=${pool%:*} name=${pool##*:}
+	;;
+*)
+	# A temporary pool is in a folder whose msync reaches a disk.
+	[ -n "$pool" ] || pool=$work/pool
+	name=$(basename "$pool")
+	[ -n "$size" ] || [ -e "$pool" ] || size=$default
+	"$daemon" ${size:+--create "$size"} --port 0 --port-file "$work/port" "$pool" \
+		>"$work/daemon.log" 2>&1 &
+	daemon_pid=$!
+	until_ready fi_rpmemd $daemon_pid "$work/daemon.log" test -s "$work/port"
+	target=127.0.0.1:$(cat "$work/port")
+	;;
+esac
+nbdkit -f -U "$work/nbd" "$plugin" target="$target" pool="$name" \
+	${secret:+secret="$secret"} 2>"$work/nbdkit.log" &
+nbdkit_pid=$!
+uri="nbd+unix:///?socket=$work/nbd"
+# The socket exists before the pool is open.
+until_ready nbdkit $nbdkit_pid "$work/nbdkit.log" nbdinfo --size "$uri" >"$work/size"
+nbdfuse "$work/fuse/disk" "$uri" 2>"$work/fuse.log" &
+fuse_pid=$!
+until_ready nbdfuse $fuse_pid "$work/fuse.log" test -e "$work/fuse/disk"
+loop=$(losetup --find --show "$work/fuse/disk") || die "no loop device"
+if ! blkid --probe "$loop" >/dev/null; then
+	mkfs.$fs -q "$loop" 2>"$work/mkfs.log" ||
+		die "mkfs.$fs: $(head -n 1 "$work/mkfs.log"); give a larger --size"
+fi
+mount "$loop" "$work/mnt" || die "the file system on the pool cannot be mounted"
+mounted=1
+cd "$work/mnt" || exit 125
+RPMEM_MOUNT=$work/mnt "$@"
+status=$?
+cd /
+exit $status
