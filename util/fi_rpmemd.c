@@ -289,7 +289,7 @@ static void explain_refusal(struct daemon *d, const struct export *e, int ret)
 {
 	struct rp_facts facts;
 	struct rp_choice choice;
-	char why[RP_WHY_LEN], forbids[RP_WHY_LEN];
+	char why[RP_WHY_LEN], obstacle[RP_WHY_LEN];
 
 	if (rp_facts_find(d->base, NULL, e->pool.data, e->pool.size, &facts,
 			  why, NULL, NULL)) {
@@ -297,11 +297,11 @@ static void explain_refusal(struct daemon *d, const struct export *e, int ret)
 		       why);
 		return;
 	}
-	choice = rp_facts_pick(&facts, forbids);
+	choice = rp_facts_pick(&facts, obstacle);
 	if (choice.method == RP_METHOD_REFUSED)
 		rp_err(d->err, 0,
 		       "pool '%s' cannot be made durable: %s%s%s; %s", e->path,
-		       why, *forbids ? "; " : "", forbids, choice.remedy);
+		       why, *obstacle ? "; " : "", obstacle, choice.remedy);
 	else
 		rp_err(d->err, 0, "pool '%s' cannot be registered: %s", e->path,
 		       fi_strerror(-ret));
@@ -412,8 +412,9 @@ static int export_all(struct daemon *d)
 }
 
 /* One line on stderr; journald has a time of its own. */
-static void event(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static void event(const char *fmt, ...)
+static void log_event(const char *fmt, ...)
+	__attribute__((format(printf, 1, 2)));
+static void log_event(const char *fmt, ...)
 {
 	char at[32] = "", text[2 * RP_ERR_LEN];
 	time_t now = time(NULL);
@@ -431,9 +432,9 @@ static void event(const char *fmt, ...)
 static void report_client(const char *peer, const char *pool)
 {
 	if (pool)
-		event("a client at %s opens pool '%s'", peer, pool);
+		log_event("a client at %s opens pool '%s'", peer, pool);
 	else
-		event("a client at %s has a wrong secret", peer);
+		log_event("a client at %s has a wrong secret", peer);
 }
 
 static int set_length(void *arg, unsigned int i, uint64_t length, char *err)
@@ -442,7 +443,7 @@ static int set_length(void *arg, unsigned int i, uint64_t length, char *err)
 	int ret = rp_pool_set_length(&d->exports[i].pool, length, err);
 
 	if (ret)
-		event("%s", err);
+		log_event("%s", err);
 	else
 		d->offers[i].length = length;
 	return ret;
@@ -474,7 +475,7 @@ static int set_owner(void *arg, unsigned int i, uint64_t owner, char *err)
 	if (!ret)
 		ret = rp_pool_set_owner(&e->pool, owner, err);
 	if (ret)
-		event("%s", err);
+		log_event("%s", err);
 	else
 		d->offers[i].owner = owner;
 	return ret;
@@ -497,17 +498,17 @@ static int may_open(void *arg, unsigned int i, char *err)
 		      e->name, AWAIT_MS / 1000);
 }
 
-static void release(void *arg, unsigned int i)
+static void release_export(void *arg, unsigned int i)
 {
 	struct daemon *d = arg;
 	char err[RP_ERR_LEN];
 
 	d->exports[i].awaited = false;
 	if (rp_pool_release(&d->exports[i].pool, err))
-		event("%s", err);
+		log_event("%s", err);
 }
 
-static void withdraw(struct export *e, int why)
+static void withdraw_export(struct export *e, int why)
 {
 	if (why == -ENOENT)
 		rp_err(e->withdrawn, 0,
@@ -531,7 +532,7 @@ static void withdraw(struct export *e, int why)
 		       "any more (%s); check the file system, then start "
 		       "fi_rpmemd again",
 		       e->name, strerror(-why));
-	event("%s", e->withdrawn);
+	log_event("%s", e->withdrawn);
 }
 
 /* SIGHUP: see which files were made longer. */
@@ -545,22 +546,23 @@ static void find_longer(struct daemon *d)
 					  : rp_pool_allocate(&e->pool, d->err);
 
 		if (ret < 0)
-			event("%s", d->err);
+			log_event("%s", d->err);
 		e->longer |= ret > 0;
 		found |= ret;
 	}
 	if (!found)
-		event("SIGHUP is ignored: reloading is not supported yet, and "
-		      "no pool file was made longer; stop fi_rpmemd with "
-		      "SIGTERM and start it again to change its pools or "
-		      "options");
+		log_event("SIGHUP is ignored: reloading is not supported yet, "
+			  "and "
+			  "no pool file was made longer; stop fi_rpmemd with "
+			  "SIGTERM and start it again to change its pools or "
+			  "options");
 }
 
 /*
  * Serve the new length of a pool, with a new key: its clients connect again, as
  * after a restart. The next check tries again while requests are executed.
  */
-static void extend(struct daemon *d, unsigned int i)
+static void extend_export(struct daemon *d, unsigned int i)
 {
 	struct export *e = &d->exports[i];
 	char size[RP_SIZE_LEN];
@@ -571,15 +573,15 @@ static void extend(struct daemon *d, unsigned int i)
 	e->longer = false;
 	ret = rp_pool_extend(&e->pool, d->err);
 	if (ret)
-		event("%s", d->err);
+		log_event("%s", d->err);
 	if (export_pool(d, e, &d->offers[i]))
 		rp_err(e->withdrawn, 0,
 		       "pool '%.100s' is withdrawn: it cannot be registered "
 		       "with its new length; start fi_rpmemd again",
 		       e->name);
 	else if (!ret)
-		event("pool '%s' has %s now", e->name,
-		      rp_size_format(e->pool.size, size));
+		log_event("pool '%s' has %s now", e->name,
+			  rp_size_format(e->pool.size, size));
 }
 
 /*
@@ -594,7 +596,7 @@ static const char *check_export(void *arg, unsigned int i)
 	int ret = e->withdrawn[0] ? 0 : rp_pool_check_file(&e->pool);
 
 	if (ret)
-		withdraw(e, ret);
+		withdraw_export(e, ret);
 	if (!e->withdrawn[0])
 		return NULL;
 	end_key(e); /* while that fails, the next check tries again */
@@ -672,7 +674,7 @@ static int open_server(struct daemon *d)
 		.set_length = set_length,
 		.set_owner = set_owner,
 		.may_open = may_open,
-		.release = release,
+		.release = release_export,
 		.arg = d,
 		.report = report_client,
 	};
@@ -755,7 +757,7 @@ static int serve(struct daemon *d)
 		if (now >= check_at) {
 			for (unsigned int i = 0; i < d->n; i++)
 				if (!check_export(d, i) && d->exports[i].longer)
-					extend(d, i);
+					extend_export(d, i);
 			check_at = now + NAMES_MS;
 		}
 		ret = make_progress(d);
@@ -785,7 +787,7 @@ static int drain(struct daemon *d)
 	struct fi_rpmem_domain_ops *ops;
 	int ret, code = 0;
 
-	event("stopping: accepted commits are completed, new ones refused");
+	log_event("stopping: accepted commits are completed, new ones refused");
 	/* The listener is closed, so the kernel refuses new clients. */
 	rp_setup_server_delete(d->server);
 	d->server = NULL;

@@ -43,7 +43,7 @@ static json_t *system_name(void)
 }
 
 /* Folder and version of the provider. */
-static json_t *provider(void)
+static json_t *provider_json(void)
 {
 	struct fi_info *list = NULL;
 	char dir[PATH_MAX], err[RP_ERR_LEN];
@@ -84,7 +84,7 @@ static bool has_text(const json_t *list, const char *text)
 }
 
 /* Names of the providers with RDM endpoints, which can be a base. */
-static json_t *bases(void)
+static json_t *base_names(void)
 {
 	struct fi_info *hints = fi_allocinfo(), *list = NULL;
 	json_t *names = json_array();
@@ -127,7 +127,7 @@ static json_t *sysfs_line(const char *dir, const char *name)
 }
 
 /* Persistent memory regions of the kernel, not their devices. */
-static json_t *nvdimms(void)
+static json_t *nvdimm_regions(void)
 {
 	json_t *list = json_array();
 	glob_t g;
@@ -172,7 +172,7 @@ static json_t *flush_instructions(const struct rp_host *h)
 }
 
 /* Port range of the listeners for private connections. */
-static const char *ports(void)
+static const char *port_range(void)
 {
 	const char *s = getenv("FI_OFI_RPMEM_PORTS");
 
@@ -194,10 +194,10 @@ json_t *info_host(void)
 		"{s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:s, s:o}", "system",
 		system_name(), "libfabric",
 		info_text("%u.%u", FI_MAJOR(v), FI_MINOR(v)), "provider",
-		provider(), "listener_ports", ports(), "bases", bases(),
-		"flush_instructions", flush_instructions(&h), "nvdimm",
-		nvdimms(), "persistence_domain", rp_domain_name(h.domain),
-		"memlock",
+		provider_json(), "listener_ports", port_range(), "bases",
+		base_names(), "flush_instructions", flush_instructions(&h),
+		"nvdimm", nvdimm_regions(), "persistence_domain",
+		rp_domain_name(h.domain), "memlock",
 		h.memlock == UINT64_MAX ? json_null()
 					: json_integer((json_int_t)h.memlock));
 }

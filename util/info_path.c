@@ -115,7 +115,7 @@ void info_map_close(struct info_map *m)
 	*m = (struct info_map){.fd = -1};
 }
 
-static json_t *fact(const char *value, const char *source)
+static json_t *fact_json(const char *value, const char *source)
 {
 	return json_pack("{s:s, s:o}", "value", value, "source",
 			 info_text("%s", source));
@@ -139,18 +139,20 @@ static json_t *facts_pack(const struct rp_facts *f, const struct rp_sources *s)
 	json_t *o = json_object();
 
 	json_object_set_new(o, "memory",
-			    fact(rp_memory_name(f->memory), s->memory));
+			    fact_json(rp_memory_name(f->memory), s->memory));
 	json_object_set_new(
 		o, "placement",
-		fact(rp_placement_name(f->placement), s->placement));
+		fact_json(rp_placement_name(f->placement), s->placement));
 	json_object_set_new(o, "domain",
-			    fact(rp_domain_name(f->domain), s->domain));
-	json_object_set_new(o, "fence", fact(rp_tri_name(f->fence), s->fence));
+			    fact_json(rp_domain_name(f->domain), s->domain));
+	json_object_set_new(o, "fence",
+			    fact_json(rp_tri_name(f->fence), s->fence));
 	json_object_set_new(o, "native",
-			    fact(rp_tri_name(f->native), s->native));
+			    fact_json(rp_tri_name(f->native), s->native));
 	json_object_set_new(o, "filesystem",
-			    fact(trust_name(f->fs_trusted), s->fs));
-	json_object_set_new(o, "limit", fact(limit_name(f->limit), s->limit));
+			    fact_json(trust_name(f->fs_trusted), s->fs));
+	json_object_set_new(o, "limit",
+			    fact_json(limit_name(f->limit), s->limit));
 	return o;
 }
 
@@ -172,7 +174,7 @@ static struct rp_advice find_advice(const struct rp_facts *f,
 }
 
 static void pack_choice(json_t *o, const struct rp_facts *f,
-			const struct rp_choice *choice, const char *forbids)
+			const struct rp_choice *choice, const char *obstacle)
 {
 	struct rp_choice c = *choice;
 	struct rp_advice a = find_advice(f, choice);
@@ -183,12 +185,12 @@ static void pack_choice(json_t *o, const struct rp_facts *f,
 				    ? json_null()
 				    : json_string(rp_class_name(c.class)));
 	json_object_set_new(o, "method", json_string(rp_method_name(c.method)));
-	if (forced && *forced && (*forbids || c.method != RP_METHOD_REFUSED))
+	if (forced && *forced && (*obstacle || c.method != RP_METHOD_REFUSED))
 		json_object_set_new(
 			o, "forced",
-			info_text("%s", *forbids ? forbids
-						 : "by "
-						   "FI_OFI_RPMEM_METHOD"));
+			info_text("%s", *obstacle ? obstacle
+						  : "by "
+						    "FI_OFI_RPMEM_METHOD"));
 	json_object_set_new(o, "row", json_string(c.row));
 	json_object_set_new(o, "remedy",
 			    c.remedy ? json_string(c.remedy) : json_null());
@@ -203,7 +205,7 @@ static void pack_choice(json_t *o, const struct rp_facts *f,
 json_t *info_path(const char *path, const struct info_transport *transport)
 {
 	char err[RP_ERR_LEN], why[RP_WHY_LEN] = "", fs[64] = "unknown";
-	char forbids[RP_WHY_LEN];
+	char obstacle[RP_WHY_LEN];
 	struct rp_choice choice;
 	struct rp_sources src;
 	struct rp_facts facts;
@@ -227,14 +229,14 @@ json_t *info_path(const char *path, const struct info_transport *transport)
 		goto close;
 	}
 	facts.agent = true; /* every target with the provider has an agent */
-	choice = rp_facts_pick(&facts, forbids);
+	choice = rp_facts_pick(&facts, obstacle);
 	o = json_pack("{s:o, s:s, s:s, s:o, s:o, s:i, s:o}", "path",
 		      info_text("%s", path), "file_system", fs, "memory",
 		      rp_memory_name(facts.memory), "why", info_text("%s", why),
 		      "facts", facts_pack(&facts, &src), "raised",
 		      (int)src.raised, "advice",
 		      info_advice(&facts, &nic, &choice));
-	pack_choice(o, &facts, &choice, forbids);
+	pack_choice(o, &facts, &choice, obstacle);
 close:
 	info_map_close(&m);
 	return o;

@@ -19,7 +19,7 @@ json_t *info_table(void)
 	return rows;
 }
 
-static const char *cell(const json_t *row, const char *key)
+static const char *cell_text(const json_t *row, const char *key)
 {
 	return json_string_value(json_object_get(row, key));
 }
@@ -34,11 +34,12 @@ void info_table_print(const json_t *table)
 	puts("|---|---|---|---|---|---|");
 	json_array_foreach(table, i, r)
 	{
-		const char *needs = cell(r, "needs"), *class = cell(r, "class");
+		const char *needs = cell_text(r, "needs"),
+			   *class = cell_text(r, "class");
 
-		printf("| %s | %s | %s |%s%s | %s |%s%s |\n", cell(r, "memory"),
-		       cell(r, "placement"), cell(r, "domain"),
-		       *needs ? " " : "", needs, cell(r, "method"),
-		       *class ? " " : "", class);
+		printf("| %s | %s | %s |%s%s | %s |%s%s |\n",
+		       cell_text(r, "memory"), cell_text(r, "placement"),
+		       cell_text(r, "domain"), *needs ? " " : "", needs,
+		       cell_text(r, "method"), *class ? " " : "", class);
 	}
 }

@@ -43,8 +43,8 @@ static int query(const struct rp_setup_export *x, struct fi_rpmem_attr *a,
 	return ret;
 }
 
-static json_t *pack(const char *where, const struct rp_setup_export *x,
-		    const struct fi_rpmem_attr *a, enum rp_class reached)
+static json_t *pack_export(const char *where, const struct rp_setup_export *x,
+			   const struct fi_rpmem_attr *a, enum rp_class reached)
 {
 	json_t *o = json_pack(
 		"{s:o, s:s, s:s, s:I, s:I, s:I, s:I, s:o}", "target",
@@ -124,11 +124,11 @@ int info_target(const char *where, const struct rp_secret *secret, json_t **out,
 		return ret;
 	ret = query(&x, &a, &reached, err);
 	if (!ret)
-		*out = pack(where, &x, &a, reached);
+		*out = pack_export(where, &x, &a, reached);
 	return ret;
 }
 
-static uint64_t number(const json_t *o, const char *key)
+static uint64_t number_of(const json_t *o, const char *key)
 {
 	return (uint64_t)json_integer_value(json_object_get(o, key));
 }
@@ -151,7 +151,7 @@ static void print_pools(const json_t *pools)
 	json_array_foreach(pools, i, o)
 		printf("%-*s  %10s  %-7s  %s\n", wide,
 		       json_string_value(json_object_get(o, "pool")),
-		       rp_size_format(number(o, "bytes"), size),
+		       rp_size_format(number_of(o, "bytes"), size),
 		       json_string_value(json_object_get(o, "class")),
 		       json_string_value(json_object_get(o, "method")));
 }
@@ -171,18 +171,18 @@ void info_target_print(const json_t *o)
 	}
 	printf("%s\n", json_string_value(json_object_get(o, "target")));
 	printf("  %-14s %s\n", "pool",
-	       rp_size_format(number(o, "bytes"), size));
+	       rp_size_format(number_of(o, "bytes"), size));
 	printf("  %-14s %s\n", "class", class);
 	printf("  %-14s %s\n", "method",
 	       json_string_value(json_object_get(o, "method")));
 	if (strcmp(class, strongest))
 		printf("  %-14s %s\n", "strongest", strongest);
 	printf("  %-14s %s\n", "flushed by",
-	       rp_size_format(number(o, "granularity"), size));
+	       rp_size_format(number_of(o, "granularity"), size));
 	printf("  %-14s %s", "best writes",
-	       rp_size_format(number(o, "preferred_size"), size));
+	       rp_size_format(number_of(o, "preferred_size"), size));
 	printf(", aligned to %s\n",
-	       rp_size_format(number(o, "preferred_align"), size));
+	       rp_size_format(number_of(o, "preferred_align"), size));
 	printf("  %-14s %s\n", "why",
 	       json_string_value(json_object_get(o, "why")));
 	if (refused)

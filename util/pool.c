@@ -36,7 +36,7 @@ struct header {
 	uint64_t is_open;
 };
 
-static void checksum(const uint8_t *buf, uint8_t *sum)
+static void header_checksum(const uint8_t *buf, uint8_t *sum)
 {
 	struct sha256_ctx ctx;
 
@@ -58,7 +58,7 @@ static void header_encode(const struct header *h, uint8_t *buf)
 	rp_put64(buf + 56, h->length);
 	rp_put64(buf + 64, h->owner);
 	rp_put64(buf + 72, h->is_open);
-	checksum(buf, buf + SUM_AT);
+	header_checksum(buf, buf + SUM_AT);
 }
 
 /* Returns 0, -EINVAL (no header), -EPROTONOSUPPORT, -EBADMSG (damaged). */
@@ -72,7 +72,7 @@ static int header_decode(const uint8_t *buf, struct header *h,
 	*version = rp_get32(buf + 8);
 	if (*version != RP_POOL_VERSION)
 		return -EPROTONOSUPPORT;
-	checksum(buf, sum);
+	header_checksum(buf, sum);
 	if (memcmp(sum, buf + SUM_AT, sizeof(sum)))
 		return -EBADMSG;
 	h->flags = rp_get32(buf + 12);

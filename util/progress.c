@@ -25,7 +25,7 @@ void progress_begin(struct progress *p, const char *verb, uint64_t total,
 	p->drawn = 0;
 }
 
-static int columns(void)
+static int terminal_columns(void)
 {
 	struct winsize w;
 
@@ -35,7 +35,7 @@ static int columns(void)
 }
 
 /* Draw "copying  45% [#####.....] 512 MiB  1.2 GiB/s  eta 0:12". */
-static void draw(const struct progress *p, uint64_t done, uint64_t ms)
+static void draw_bar(const struct progress *p, uint64_t done, uint64_t ms)
 {
 	char size[RP_SIZE_LEN], rate[RP_SIZE_LEN], tail[96], eta[32] = "";
 	uint64_t speed = ms ? done * 1000 / ms : 0;
@@ -49,7 +49,8 @@ static void draw(const struct progress *p, uint64_t done, uint64_t ms)
 	}
 	snprintf(tail, sizeof(tail), "%s  %s/s%s", rp_size_format(done, size),
 		 rp_size_format(speed, rate), eta);
-	bar = columns() - (int)strlen(p->verb) - (int)strlen(tail) - 10;
+	bar = terminal_columns() - (int)strlen(p->verb) - (int)strlen(tail) -
+	      10;
 	bar = bar < 0 ? 0 : bar > 40 ? 40 : bar;
 	full = (int)((double)done / (double)p->total * bar);
 	fprintf(stderr, "\r%s %3d%% [", p->verb,
@@ -70,7 +71,7 @@ void progress_at(struct progress *p, uint64_t done)
 	if (p->drawn && now - p->drawn < DRAW_MS)
 		return;
 	p->drawn = now;
-	draw(p, done, now - p->began);
+	draw_bar(p, done, now - p->began);
 }
 
 void progress_end(struct progress *p)

@@ -24,7 +24,7 @@ struct cursor {
 	bool bad;
 };
 
-static uint8_t *take(struct cursor *c, size_t n)
+static uint8_t *take_bytes(struct cursor *c, size_t n)
 {
 	uint8_t *p = c->p;
 
@@ -39,7 +39,7 @@ static uint8_t *take(struct cursor *c, size_t n)
 
 static void put_bytes(struct cursor *c, const void *v, size_t n)
 {
-	uint8_t *p = take(c, n);
+	uint8_t *p = take_bytes(c, n);
 
 	if (p && n)
 		memcpy(p, v, n);
@@ -52,7 +52,7 @@ static void put_u8(struct cursor *c, uint8_t v)
 
 static void put_u16(struct cursor *c, uint16_t v)
 {
-	uint8_t *p = take(c, 2);
+	uint8_t *p = take_bytes(c, 2);
 
 	if (p)
 		rp_put16(p, v);
@@ -60,7 +60,7 @@ static void put_u16(struct cursor *c, uint16_t v)
 
 static void put_u32(struct cursor *c, uint32_t v)
 {
-	uint8_t *p = take(c, 4);
+	uint8_t *p = take_bytes(c, 4);
 
 	if (p)
 		rp_put32(p, v);
@@ -68,7 +68,7 @@ static void put_u32(struct cursor *c, uint32_t v)
 
 static void put_u64(struct cursor *c, uint64_t v)
 {
-	uint8_t *p = take(c, 8);
+	uint8_t *p = take_bytes(c, 8);
 
 	if (p)
 		rp_put64(p, v);
@@ -84,7 +84,7 @@ static void put_string(struct cursor *c, const char *s)
 
 static void get_bytes(struct cursor *c, void *v, size_t n)
 {
-	const uint8_t *p = take(c, n);
+	const uint8_t *p = take_bytes(c, n);
 
 	if (p)
 		memcpy(v, p, n);
@@ -92,28 +92,28 @@ static void get_bytes(struct cursor *c, void *v, size_t n)
 
 static uint8_t get_u8(struct cursor *c)
 {
-	const uint8_t *p = take(c, 1);
+	const uint8_t *p = take_bytes(c, 1);
 
 	return p ? *p : 0;
 }
 
 static uint16_t get_u16(struct cursor *c)
 {
-	const uint8_t *p = take(c, 2);
+	const uint8_t *p = take_bytes(c, 2);
 
 	return p ? rp_get16(p) : 0;
 }
 
 static uint32_t get_u32(struct cursor *c)
 {
-	const uint8_t *p = take(c, 4);
+	const uint8_t *p = take_bytes(c, 4);
 
 	return p ? rp_get32(p) : 0;
 }
 
 static uint64_t get_u64(struct cursor *c)
 {
-	const uint8_t *p = take(c, 8);
+	const uint8_t *p = take_bytes(c, 8);
 
 	return p ? rp_get64(p) : 0;
 }
@@ -121,7 +121,7 @@ static uint64_t get_u64(struct cursor *c)
 /* Reserved bytes must be 0: a later version may give them a meaning. */
 static void get_zero(struct cursor *c, size_t n)
 {
-	const uint8_t *p = take(c, n);
+	const uint8_t *p = take_bytes(c, n);
 
 	for (size_t i = 0; p && i < n; i++)
 		c->bad = c->bad || p[i];
@@ -131,7 +131,7 @@ static void get_zero(struct cursor *c, size_t n)
 static void get_string(struct cursor *c, char *s, size_t size)
 {
 	uint16_t n = get_u16(c);
-	const uint8_t *p = n < size ? take(c, n) : NULL;
+	const uint8_t *p = n < size ? take_bytes(c, n) : NULL;
 
 	if (!p || memchr(p, 0, n)) {
 		c->bad = true;
@@ -306,7 +306,7 @@ static struct cursor get_begin(const void *buf, size_t len,
 	if (rp_setup_frame(buf, len, len, &framed, &found) || framed != len ||
 	    found != type)
 		c.bad = true;
-	take(&c, RP_SETUP_HDR);
+	take_bytes(&c, RP_SETUP_HDR);
 	return c;
 }
 

@@ -248,8 +248,8 @@ static int put_list(const struct rp_setup_server *s, struct conn *c)
 	return rp_setup_put_list(c->out, REPLY_SIZE, &list);
 }
 
-static void report(struct rp_setup_server *s, const struct conn *c,
-		   const char *pool)
+static void report_client(struct rp_setup_server *s, const struct conn *c,
+			  const char *pool)
 {
 	uint64_t now = rp_now_ms(), *last = &s->reported_at[pool != NULL];
 
@@ -291,8 +291,8 @@ static const struct conn *find_holder(struct rp_setup_server *s,
 }
 
 /* From now on the connection holds exports[i] open. */
-static void hold(struct rp_setup_server *s, struct conn *c,
-		 const struct rp_setup_request *req, unsigned int i)
+static void hold_export(struct rp_setup_server *s, struct conn *c,
+			const struct rp_setup_request *req, unsigned int i)
 {
 	const int on = 1, idle = 10, interval = 5, probes = 4;
 	struct conn *h, *next;
@@ -346,8 +346,8 @@ static int put_open(struct rp_setup_server *s, struct conn *c,
 	    (!s->attr.set_owner ||
 	     s->attr.set_owner(s->attr.arg, i, req->owner, err)))
 		return put_error(c, RP_SETUP_E_BUSY, "%.390s", err);
-	report(s, c, e->name);
-	hold(s, c, req, i);
+	report_client(s, c, e->name);
+	hold_export(s, c, req, i);
 	return rp_setup_put_export(c->out, REPLY_SIZE, e);
 }
 
@@ -364,7 +364,7 @@ static int put_found(struct rp_setup_server *s, struct conn *c,
 	if (req->type == RP_SETUP_OPEN)
 		return put_open(s, c, req, i);
 	if (req->type != RP_SETUP_SET_LENGTH)
-		report(s, c, e->name);
+		report_client(s, c, e->name);
 	else if (req->length > e->len)
 		return put_error(c, RP_SETUP_E_LENGTH,
 				 "the file is longer than pool '%.100s'",
@@ -423,7 +423,7 @@ static int put_reply(struct rp_setup_server *s, struct conn *c, int frame,
 	memcpy(c->auth.client_nonce, req.nonce, sizeof(req.nonce));
 	if (c->auth.secret &&
 	    !rp_setup_check_seal(c->in, len, RP_SETUP_FROM_CLIENT, &c->auth)) {
-		report(s, c, NULL);
+		report_client(s, c, NULL);
 		return put_error(c, RP_SETUP_E_SECRET,
 				 "the secret is not the daemon's; give the "
 				 "same --secret FILE at both ends");

@@ -170,7 +170,7 @@ void rp_agent_request_gone(struct rp_agent *a, void *request)
 	}
 }
 
-static uint64_t pace(uint32_t timeout_ms)
+static uint64_t refusal_pause(uint32_t timeout_ms)
 {
 	uint64_t ms = timeout_ms / RP_AGENT_PACE_PART;
 
@@ -211,7 +211,7 @@ session_new(struct rp_agent *a, const struct rp_wire_hello *m, uint64_t source)
 	s->initiator = m->initiator;
 	s->source = source;
 	s->port = m->port;
-	s->pace = pace(m->timeout_ms);
+	s->pace = refusal_pause(m->timeout_ms);
 	s->flags = a->host->ops->flags(a->host);
 	if (!(m->features & RP_FEATURE_NATIVE))
 		s->flags &= ~(uint32_t)RP_CHANNEL_FLUSHES;

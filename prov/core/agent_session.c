@@ -10,7 +10,7 @@
 
 #define NS_PER_MS 1000000ull
 
-static uint64_t earlier(uint64_t a, uint64_t b)
+static uint64_t earlier_time(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
 }
@@ -172,7 +172,7 @@ void rp_agent_session_add_job(struct rp_agent_session *s, struct rp_job *job)
 		TAILQ_INSERT_TAIL(&a->working, s, working);
 		s->progress_at = job->since + s->pace;
 	}
-	a->progress_at = earlier(a->progress_at, s->progress_at);
+	a->progress_at = earlier_time(a->progress_at, s->progress_at);
 	job->session = s;
 	TAILQ_INSERT_TAIL(&s->jobs, job, of_owner);
 	backlog_add(s);
@@ -482,7 +482,7 @@ const struct rp_channel_events rp_agent_session_events = {
 /* --- progress --- */
 
 /* Send PROGRESS if it is due. True: sent. */
-static bool heartbeat(struct rp_agent_session *s, uint64_t now)
+static bool send_progress_if_due(struct rp_agent_session *s, uint64_t now)
 {
 	struct rp_agent *a = s->agent;
 	uint8_t msg[64];
@@ -514,8 +514,8 @@ static bool send_heartbeats(struct rp_agent *a, uint64_t now)
 	TAILQ_FOREACH_SAFE(s, &a->working, working, tmp)
 	{
 		if (now >= s->progress_at)
-			any |= heartbeat(s, now);
-		a->progress_at = earlier(a->progress_at, s->progress_at);
+			any |= send_progress_if_due(s, now);
+		a->progress_at = earlier_time(a->progress_at, s->progress_at);
 	}
 	return any;
 }
@@ -554,8 +554,8 @@ uint64_t rp_agent_sessions_deadline(const struct rp_agent *a)
 	if (!TAILQ_EMPTY(&a->sending))
 		due = a->retry_at;
 	if (!TAILQ_EMPTY(&a->working))
-		due = earlier(due, a->progress_at);
+		due = earlier_time(due, a->progress_at);
 	TAILQ_FOREACH (s, &a->ending, link)
-		due = earlier(due, s->close_at);
+		due = earlier_time(due, s->close_at);
 	return due;
 }

@@ -203,8 +203,8 @@ static float complex bits_complex(uint64_t bits)
 }
 
 /* The same decision on elements as raw bytes. */
-static bool decide(enum rp_atomic_op op, enum rp_atomic_type type, uint64_t t,
-		   uint64_t s, uint64_t c, uint64_t *v)
+static bool new_value(enum rp_atomic_op op, enum rp_atomic_type type,
+		      uint64_t t, uint64_t s, uint64_t c, uint64_t *v)
 {
 	const size_t n = types[type].size;
 	float complex z;
@@ -307,7 +307,7 @@ void rp_atomic_execute(enum rp_atomic_op op, enum rp_atomic_type type,
 		if (compare)
 			c = bits_get((const char *)compare + at, size);
 		while (op != RP_ATOMIC_READ &&
-		       decide(op, type, old, s, c, &v) &&
+		       new_value(op, type, old, s, c, &v) &&
 		       !element_replace(p, size, &old, v))
 			;
 		if (result)

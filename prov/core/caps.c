@@ -18,7 +18,7 @@
  * The sentence is sent to peers and logged, and file names may contain
  * anything: '?' replaces each byte that is not printable ASCII.
  */
-static void vsay(char *text, size_t len, const char *fmt, va_list ap)
+static void format_sentence(char *text, size_t len, const char *fmt, va_list ap)
 {
 	vsnprintf(text, len, fmt, ap);
 	for (; *text; text++)
@@ -31,7 +31,7 @@ void rp_caps_say(char *text, size_t len, const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsay(text, len, fmt, ap);
+	format_sentence(text, len, fmt, ap);
 	va_end(ap);
 }
 
@@ -43,7 +43,7 @@ __attribute__((format(printf, 2, 3))) static void say(char *why,
 	if (!why)
 		return;
 	va_start(ap, fmt);
-	vsay(why, RP_WHY_LEN, fmt, ap);
+	format_sentence(why, RP_WHY_LEN, fmt, ap);
 	va_end(ap);
 }
 

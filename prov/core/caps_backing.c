@@ -255,7 +255,7 @@ static bool emulates_pmem(const struct rp_caps_cfg *cfg, enum rp_memory m)
 		m == RP_MEM_DAX_SYNC);
 }
 
-static void emulate(struct rp_backing *b)
+static void emulate_backing(struct rp_backing *b)
 {
 	rp_caps_say(WHY(b),
 		    "%s memory playing persistent memory: survives nothing",
@@ -270,5 +270,5 @@ static void emulate(struct rp_backing *b)
 void rp_caps_emulate(const struct rp_caps_cfg *cfg, struct rp_backing *b)
 {
 	if (emulates_pmem(cfg, b->memory))
-		emulate(b);
+		emulate_backing(b);
 }

@@ -52,7 +52,7 @@ const struct rp_cost rp_cost_default = {
 	.stream = {.ns = 41, .ps = 149},
 };
 
-static uint64_t sum(uint64_t a, uint64_t b)
+static uint64_t add_ns(uint64_t a, uint64_t b)
 {
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
@@ -63,7 +63,7 @@ static uint64_t line_cost(const struct rp_cost_line *l, uint64_t bytes)
 
 	if (__builtin_mul_overflow(bytes, l->ps, &ps))
 		return UINT64_MAX;
-	return sum(l->ns, ps / 1000);
+	return add_ns(l->ns, ps / 1000);
 }
 
 enum rp_path rp_cost_path_of(const struct rp_nic *nic)
@@ -90,13 +90,13 @@ bool rp_cost_streams(const struct rp_cost *c, uint64_t n)
 static bool costs_more(const struct rp_cost *c, const struct rp_cost_path *p,
 		       enum rp_method m, size_t n)
 {
-	uint64_t in = sum(line_cost(&p->store, n), line_cost(&c->stream, n));
-	uint64_t behind = sum(line_cost(&p->write, n),
-			      sum(p->ask_ns, rp_cost_flush(c, m, n)));
+	uint64_t in = add_ns(line_cost(&p->store, n), line_cost(&c->stream, n));
+	uint64_t behind = add_ns(line_cost(&p->write, n),
+				 add_ns(p->ask_ns, rp_cost_flush(c, m, n)));
 
 	/* Streamed bytes need no clwb; a file needs its msync in any case. */
 	if (m == RP_METHOD_AGENT_MSYNC || m == RP_METHOD_AGENT_CLWB_MSYNC)
-		in = sum(in, c->flush[RP_METHOD_AGENT_MSYNC].ns);
+		in = add_ns(in, c->flush[RP_METHOD_AGENT_MSYNC].ns);
 	return in > behind;
 }
 

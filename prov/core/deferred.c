@@ -160,7 +160,7 @@ static size_t put_request(struct rp_deferred *d, struct rp_deferred_op *op,
 }
 
 /* The first unsent request, unless it has to wait. */
-static struct rp_deferred_op *next(struct rp_deferred *d)
+static struct rp_deferred_op *next_unsent(struct rp_deferred *d)
 {
 	struct rp_deferred_op *op;
 
@@ -181,7 +181,7 @@ size_t rp_deferred_next(struct rp_deferred *d, uint64_t now, void *buf,
 	if (!d->requests || d->state == RP_DEFERRED_HELLO ||
 	    d->state == RP_DEFERRED_CLOSED)
 		return 0;
-	op = next(d);
+	op = next_unsent(d);
 	if (!op)
 		return 0;
 	if (d->state == RP_DEFERRED_NEW) {
@@ -245,20 +245,20 @@ static bool received_ack(struct rp_deferred *d, const void *msg, size_t len)
 	return true;
 }
 
-static bool awaits(const struct rp_deferred_op *op, uint64_t token)
+static bool awaits_reply(const struct rp_deferred_op *op, uint64_t token)
 {
 	return op->state == RP_DEFERRED_SENT && op->token == token;
 }
 
-static struct rp_deferred_op *find(struct rp_deferred *d, uint64_t token)
+static struct rp_deferred_op *find_op(struct rp_deferred *d, uint64_t token)
 {
 	struct rp_deferred_op *op;
 
 	STAILQ_FOREACH (op, &d->ops, link)
-		if (awaits(op, token))
+		if (awaits_reply(op, token))
 			return op;
 	LIST_FOREACH (op, &d->pending, pending_link)
-		if (awaits(op, token))
+		if (awaits_reply(op, token))
 			return op;
 	return NULL;
 }
@@ -281,7 +281,7 @@ static bool received_reply(struct rp_deferred *d, const void *msg,
 
 	if (rp_wire_get_reply(msg, hdr, &m))
 		return false;
-	op = find(d, hdr->token);
+	op = find_op(d, hdr->token);
 	if (!op)
 		return was_dropped(d, hdr->token);
 	if (m.status == RP_ST_OK &&
@@ -312,7 +312,7 @@ static void received_signal(struct rp_deferred *d, bool polling)
 		d->doorbell |= op->pipelined && op->state == RP_DEFERRED_SENT;
 }
 
-static bool received(struct rp_deferred *d, const void *msg, size_t len)
+static bool receive_message(struct rp_deferred *d, const void *msg, size_t len)
 {
 	struct rp_wire_hdr hdr;
 
@@ -339,7 +339,7 @@ bool rp_deferred_received(struct rp_deferred *d, uint64_t now, const void *msg,
 {
 	if (d->state == RP_DEFERRED_CLOSED)
 		return true;
-	if (!received(d, msg, len)) {
+	if (!receive_message(d, msg, len)) {
 		rp_deferred_close(d);
 		return false;
 	}

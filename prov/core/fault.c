@@ -10,7 +10,7 @@
 #include "core/fault.h"
 
 #ifdef RP_FAULTS
-static bool named(const char *name)
+static bool is_named(const char *name)
 {
 	const char *list = getenv("RPMEM_FAULT");
 	size_t len = strlen(name);
@@ -28,7 +28,7 @@ bool rp_fault_on(const char *name)
 	const char *every = getenv("RPMEM_FAULT_EVERY");
 	unsigned int n = every ? (unsigned int)atoi(every) : 0;
 
-	return named(name) &&
+	return is_named(name) &&
 	       (n < 2 || atomic_fetch_add(&calls, 1) % n == n - 1);
 }
 

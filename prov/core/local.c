@@ -35,7 +35,7 @@ int rp_agent_local_flush(struct rp_agent *a, const struct rp_local *ranges,
 	return 0;
 }
 
-static void forget(struct rp_job *job)
+static void drop_job(struct rp_job *job)
 {
 	TAILQ_REMOVE(job->local, job, of_owner);
 	job->local = NULL;
@@ -48,7 +48,7 @@ void rp_agent_local_end(struct rp_job *job)
 	uint32_t detail = job->reply.detail;
 	void *arg = job->arg;
 
-	forget(job);
+	drop_job(job);
 	rp_job_free(job);
 	done(arg, st, detail);
 }
@@ -60,6 +60,6 @@ void rp_agent_local_drop(struct rp_agent *a, void *arg)
 	TAILQ_FOREACH_SAFE(job, &a->local, of_owner, tmp)
 	{
 		if (job->arg == arg)
-			forget(job);
+			drop_job(job);
 	}
 }

@@ -169,7 +169,7 @@ const struct rp_row rp_rows[] = {
 };
 const size_t rp_rows_count = sizeof(rp_rows) / sizeof(rp_rows[0]);
 
-static const char *remedy(enum rp_refusal r)
+static const char *remedy_of(enum rp_refusal r)
 {
 	switch (r) {
 	case RP_REFUSAL_NONE:
@@ -207,7 +207,7 @@ static struct rp_choice refuse(enum rp_refusal r, const char *row,
 		.class = class,
 		.refusal = r,
 		.row = row,
-		.remedy = remedy(r),
+		.remedy = remedy_of(r),
 	};
 }
 

@@ -5,7 +5,7 @@
 #include "core/method.h"
 
 /* The cheaper the commits of a method, the higher its rank. */
-static int worth(enum rp_method m)
+static int method_rank(enum rp_method m)
 {
 	static const int worths[RP_METHOD_MAX] = {
 		[RP_METHOD_REFUSED] = 0,	  [RP_METHOD_AGENT_MSYNC] = 1,
@@ -17,7 +17,7 @@ static int worth(enum rp_method m)
 	return worths[m];
 }
 
-static bool better(const struct rp_choice *a, const struct rp_choice *b)
+static bool is_better(const struct rp_choice *a, const struct rp_choice *b)
 {
 	enum rp_class ac =
 		a->method == RP_METHOD_REFUSED ? RP_CLASS_NONE : a->class;
@@ -26,7 +26,7 @@ static bool better(const struct rp_choice *a, const struct rp_choice *b)
 
 	if (ac != bc)
 		return ac > bc;
-	return worth(a->method) > worth(b->method);
+	return method_rank(a->method) > method_rank(b->method);
 }
 
 /* Changes to the facts, easiest first. False: the change does not apply. */
@@ -157,7 +157,7 @@ struct rp_advice rp_method_advice(const struct rp_facts *facts,
 		if (!changes[i].make(&f))
 			continue;
 		then = rp_method_best(&f, built);
-		if (better(&then, &now))
+		if (is_better(&then, &now))
 			return (struct rp_advice){
 				.change = changes[i].change,
 				.choice = then,

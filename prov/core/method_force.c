@@ -37,7 +37,7 @@ static unsigned int lacks_of(const struct rp_row *r, const struct rp_facts *f)
  * Another memory weighs more than all other facts, and the persistence domain
  * more than any of the rest, because a machine cannot change it.
  */
-static unsigned int distance(unsigned int lacks)
+static unsigned int facts_distance(unsigned int lacks)
 {
 	if (lacks & LACK_MEMORY)
 		return 16;
@@ -54,7 +54,7 @@ static unsigned int least_lacks(const struct rp_facts *f, enum rp_method m)
 		if (rp_rows[i].method != m)
 			continue;
 		l = lacks_of(&rp_rows[i], f);
-		if (least == ~0u || distance(l) < distance(least))
+		if (least == ~0u || facts_distance(l) < facts_distance(least))
 			least = l;
 	}
 	return least;

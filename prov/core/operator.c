@@ -122,7 +122,7 @@ complain(struct reader *r, int err, const char *fmt, ...)
 	return err;
 }
 
-static char *trim(char *s)
+static char *trim_spaces(char *s)
 {
 	char *end;
 
@@ -140,7 +140,7 @@ static char *first_word(char *s, char **rest)
 
 	*rest = s + n + !!s[n];
 	s[n] = '\0';
-	*rest = trim(*rest);
+	*rest = trim_spaces(*rest);
 	return s;
 }
 
@@ -152,7 +152,7 @@ static int read_section(struct reader *r, char *s)
 	if (!end || end[1])
 		return complain(r, -EINVAL, "a section ends with ]");
 	*end = '\0';
-	kind = first_word(trim(s + 1), &name);
+	kind = first_word(trim_spaces(s + 1), &name);
 	if (!strcmp(kind, "host"))
 		r->scope = SCOPE_HOST;
 	else if (!strcmp(kind, "path"))
@@ -204,7 +204,7 @@ static int find_key(const char *text, enum key *key)
 	return -EINVAL;
 }
 
-static int add(struct reader *r, const struct word *w, enum verb verb)
+static int add_statement(struct reader *r, const struct word *w, enum verb verb)
 {
 	struct rp_operator *o = r->o;
 	struct statement *v;
@@ -248,8 +248,8 @@ static int read_statement(struct reader *r, char *s)
 				"a statement is: limit or assert, FACT = "
 				"VALUE");
 	*value++ = '\0';
-	value = trim(value);
-	verb_text = first_word(trim(s), &key_text);
+	value = trim_spaces(value);
+	verb_text = first_word(trim_spaces(s), &key_text);
 	if (!strcmp(verb_text, "limit"))
 		verb = VERB_LIMIT;
 	else if (!strcmp(verb_text, "assert"))
@@ -269,7 +269,7 @@ static int read_statement(struct reader *r, char *s)
 		return complain(r, -EINVAL, "%s is %s, not '%s'",
 				keys[key].name, keys[key].values, value);
 	if (w->verbs & verb)
-		return add(r, w, verb);
+		return add_statement(r, w, verb);
 	if (key == KEY_NATIVE || key == KEY_CLASS)
 		return complain(r, -EINVAL,
 				"%s can be limited only: it follows from "
@@ -288,7 +288,7 @@ static int read_line(struct reader *r, char *s)
 		hash = strchr(hash + 1, '#');
 	if (hash)
 		*hash = '\0';
-	s = trim(s);
+	s = trim_spaces(s);
 	if (!*s)
 		return 0;
 	return *s == '[' ? read_section(r, s) : read_statement(r, s);
@@ -393,7 +393,7 @@ void rp_operator_free(struct rp_operator *o)
 	free(o);
 }
 
-static bool below(const char *path, const char *dir)
+static bool path_below(const char *path, const char *dir)
 {
 	size_t n = strlen(dir);
 
@@ -402,14 +402,14 @@ static bool below(const char *path, const char *dir)
 	return !strncmp(path, dir, n) && (!path[n] || path[n] == '/');
 }
 
-static bool applies(const struct statement *s, const char *path,
+static bool matches(const struct statement *s, const char *path,
 		    const char *device)
 {
 	switch (s->scope) {
 	case SCOPE_HOST:
 		return true;
 	case SCOPE_PATH:
-		return below(path, s->name);
+		return path_below(path, s->name);
 	case SCOPE_DEVICE:
 		return !strcmp(device, s->name);
 	}
@@ -421,7 +421,7 @@ static bool applies(const struct statement *s, const char *path,
  * Unknown has the lowest rank, like the known worst. Negative: a statement does
  * not apply to such a value.
  */
-static int rank(enum key key, int value)
+static int rank_of(enum key key, int value)
 {
 	switch (key) {
 	case KEY_DOMAIN:
@@ -513,12 +513,12 @@ static const char *word_of(enum key key, int value)
 }
 
 /* Apply one statement; count and log a fact that becomes stronger. */
-static void change(const struct rp_operator *o, const struct statement *s,
-		   struct rp_facts *facts, struct rp_sources *src)
+static void apply(const struct rp_operator *o, const struct statement *s,
+		  struct rp_facts *facts, struct rp_sources *src)
 {
 	int found = fact_get(facts, s->key);
 	char *text = source_of(src, s->key);
-	bool up = rank(s->key, s->value) > rank(s->key, found);
+	bool up = rank_of(s->key, s->value) > rank_of(s->key, found);
 	char was[RP_SOURCE_LEN];
 
 	snprintf(was, sizeof(was), "%s", text);
@@ -541,7 +541,7 @@ static void change(const struct rp_operator *o, const struct statement *s,
  */
 static bool may_assert(enum key key, int found)
 {
-	return rank(key, found) >= 0 ||
+	return rank_of(key, found) >= 0 ||
 	       (key == KEY_PLACEMENT && found == RP_PLACE_CPU_KERNEL);
 }
 
@@ -552,18 +552,18 @@ void rp_operator_apply(const struct rp_operator *o, const char *path,
 	const struct statement *last[KEYS] = {NULL}, *s;
 
 	for (s = o->v; s < o->v + o->n; s++)
-		if (s->verb == VERB_ASSERT && applies(s, path, device))
+		if (s->verb == VERB_ASSERT && matches(s, path, device))
 			last[s->key] = s;
 	for (size_t k = 0; k < KEYS; k++) {
 		int found = fact_get(facts, (enum key)k);
 
 		if (last[k] && found != last[k]->value &&
 		    may_assert((enum key)k, found))
-			change(o, last[k], facts, src);
+			apply(o, last[k], facts, src);
 	}
 	for (s = o->v; s < o->v + o->n; s++)
-		if (s->verb == VERB_LIMIT && applies(s, path, device) &&
-		    rank(s->key, fact_get(facts, s->key)) >
-			    rank(s->key, s->value))
-			change(o, s, facts, src);
+		if (s->verb == VERB_LIMIT && matches(s, path, device) &&
+		    rank_of(s->key, fact_get(facts, s->key)) >
+			    rank_of(s->key, s->value))
+			apply(o, s, facts, src);
 }

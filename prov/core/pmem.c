@@ -78,7 +78,7 @@ struct rp_pmem {
 static char probe[RP_CACHE_LINE];
 static pmem2_flush_fn cpu_flush;
 static pmem2_drain_fn cpu_drain;
-static int cpu_err;
+static int cpu_flush_err;
 static pthread_once_t cpu_once = PTHREAD_ONCE_INIT;
 
 static void cpu_init(void)
@@ -99,7 +99,7 @@ static void cpu_init(void)
 	pmem2_source_delete(&src);
 out:
 	/* libpmem2's own errors are below the errnos. */
-	cpu_err = ret <= PMEM2_E_UNKNOWN ? -ENOTSUP : ret;
+	cpu_flush_err = ret <= PMEM2_E_UNKNOWN ? -ENOTSUP : ret;
 }
 
 static void real_flush(void *ctx, const void *addr, size_t len)
@@ -262,7 +262,7 @@ static void drain_stores(struct rp_pmem *pm)
 	pm->ops.drain(pm->ops.ctx);
 }
 
-static int bind(struct rp_pmem *pm, enum rp_method method)
+static int bind_method(struct rp_pmem *pm, enum rp_method method)
 {
 	bool cpu = true; /* the method needs CPU instructions */
 
@@ -301,7 +301,7 @@ static int bind(struct rp_pmem *pm, enum rp_method method)
 	if (!cpu || (pm->ops.flush && pm->ops.drain))
 		return 0;
 	pthread_once(&cpu_once, cpu_init);
-	return cpu_err;
+	return cpu_flush_err;
 }
 
 /* The caller holds files_lock. NULL: no memory. */
@@ -372,7 +372,7 @@ int rp_pmem_new(void *addr, size_t len, enum rp_method method,
 	pm->slow = 1;
 	if (ops)
 		pm->ops = *ops;
-	ret = bind(pm, method);
+	ret = bind_method(pm, method);
 	if (!ret && pm->pages && file && file->ino)
 		ret = file_get(pm, file);
 	if (ret) {
@@ -437,7 +437,7 @@ static int flush(struct rp_pmem *pm, uint64_t off, uint64_t len)
 }
 
 /* A slow sync counts more: clean pages take no time. */
-static void learn(struct rp_pmem *pm, uint64_t ns)
+static void learn_sync_time(struct rp_pmem *pm, uint64_t ns)
 {
 	if (ns >= pm->sync_ns)
 		pm->sync_ns = ns + !ns;
@@ -454,7 +454,7 @@ int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len)
 		return flush(pm, off, len);
 	start = pm->ops.now(pm->ops.ctx);
 	ret = flush(pm, off, len);
-	learn(pm, pm->ops.now(pm->ops.ctx) - start);
+	learn_sync_time(pm, pm->ops.now(pm->ops.ctx) - start);
 	return ret;
 }
 

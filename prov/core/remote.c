@@ -86,7 +86,7 @@ void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
 		r->global = RP_METHOD_FENCE;
 }
 
-static struct rp_flush refused(int err)
+static struct rp_flush refused_flush(int err)
 {
 	return (struct rp_flush){.how = RP_FLUSH_REFUSED, .err = err};
 }
@@ -102,8 +102,8 @@ static struct rp_flush refused_read(const struct rp_remote *r,
 	};
 }
 
-static struct rp_flush fence(const struct rp_remote *r, uint64_t addr,
-			     uint64_t len)
+static struct rp_flush fence_flush(const struct rp_remote *r, uint64_t addr,
+				   uint64_t len)
 {
 	struct rp_flush f = {.how = RP_FLUSH_READ, .addr = addr};
 
@@ -119,7 +119,7 @@ static struct rp_flush fence(const struct rp_remote *r, uint64_t addr,
 static struct rp_flush agent_flush(const struct rp_remote *r, uint64_t addr,
 				   uint64_t len)
 {
-	struct rp_flush f = fence(r, addr, len);
+	struct rp_flush f = fence_flush(r, addr, len);
 
 	/* An empty range needs no agent. */
 	if (!len)
@@ -139,9 +139,9 @@ struct rp_flush rp_flush_decide(const struct rp_remote *r, uint64_t addr,
 
 	/* rxe accepts these, with undefined effect. */
 	if (!type || (type & ~TYPES) || whole > 1)
-		return refused(-EINVAL);
+		return refused_flush(-EINVAL);
 	if (!whole && len > RP_RANGE_MAX)
-		return refused(-EMSGSIZE);
+		return refused_flush(-EMSGSIZE);
 
 	/* The checks of the target's device, in the same order. */
 	if ((d->qp & type) != type)
@@ -163,21 +163,21 @@ struct rp_flush rp_flush_decide(const struct rp_remote *r, uint64_t addr,
 		    (r->global == RP_METHOD_REFUSED ||
 		     (method == RP_METHOD_NATIVE &&
 		      r->global != RP_METHOD_NATIVE)))
-			return refused(-EOPNOTSUPP);
+			return refused_flush(-EOPNOTSUPP);
 	}
 	switch (method) {
 	case RP_METHOD_NATIVE:
 		if (whole && d->length > LONGEST_MR)
-			return refused(-EMSGSIZE);
+			return refused_flush(-EMSGSIZE);
 		return (struct rp_flush){.how = RP_FLUSH_NATIVE};
 	case RP_METHOD_DELIVERY:
 	case RP_METHOD_FENCE:
-		return fence(r, addr, len);
+		return fence_flush(r, addr, len);
 	default:
 		break;
 	}
 	if (!(RP_METHOD_BIT(method) & ASKING))
-		return refused(-EOPNOTSUPP);
+		return refused_flush(-EOPNOTSUPP);
 	return agent_flush(r, addr, len);
 }
 
@@ -187,7 +187,7 @@ struct rp_flush rp_atomic_decide(const struct rp_remote *r, uint64_t addr,
 	const struct rp_desc *d = &r->d;
 
 	if (addr % sizeof(uint64_t))
-		return refused(-EINVAL);
+		return refused_flush(-EINVAL);
 	if (!(d->qp & RP_DESC_WRITE))
 		return refused_read(r, RP_FLUSH_NOT_BY_QP);
 	if (!(d->region & RP_DESC_WRITE) || addr < d->addr ||
@@ -198,6 +198,6 @@ struct rp_flush rp_atomic_decide(const struct rp_remote *r, uint64_t addr,
 		return (struct rp_flush){.how = RP_FLUSH_NATIVE};
 	/* Only the agent's store of 8 bytes is known to be atomic. */
 	if (!r->agent)
-		return refused(-EOPNOTSUPP);
+		return refused_flush(-EOPNOTSUPP);
 	return agent_flush(r, addr, sizeof(uint64_t));
 }

@@ -34,7 +34,7 @@ struct rp_ring_write {
 	size_t offset, len;
 };
 
-/* in and out are zeroed. */
+/* The caller has zeroed the buffers in and out. */
 void rp_ring_init(struct rp_ring *r, const void *in, void *out);
 /*
  * The peer's consumer index is known: each slot of the other direction carries

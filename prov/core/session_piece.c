@@ -178,7 +178,7 @@ static int encode(const struct rp_piece *p, void *buf, size_t size)
 }
 
 /* The local scatter list of a write. */
-static size_t source(const struct rp_op *op, const struct iovec **iov)
+static size_t source_iov(const struct rp_op *op, const struct iovec **iov)
 {
 	*iov = op->priv.copy ? &op->priv.copied : op->iov;
 	return op->priv.copy ? 1 : op->iov_count;
@@ -187,7 +187,7 @@ static size_t source(const struct rp_op *op, const struct iovec **iov)
 static void gather(uint8_t *to, const struct rp_op *op)
 {
 	const struct iovec *iov;
-	size_t n = source(op, &iov);
+	size_t n = source_iov(op, &iov);
 
 	for (size_t i = 0; i < n; i++) {
 		memcpy(to, iov[i].iov_base, iov[i].iov_len);
@@ -215,7 +215,7 @@ static int make_message(struct rp_piece *p, uint8_t *buf, size_t size)
 	p->chan.iov_count = 1;
 	p->chan.inject = len + extra <= op->priv.session->channel->inject;
 	apart = extra && !p->chan.inject && !(flags & RP_CHANNEL_LOCAL_MR) &&
-		source(op, &iov) == 1 && (!op->inject || op->priv.copy);
+		source_iov(op, &iov) == 1 && (!op->inject || op->priv.copy);
 	if (apart) {
 		p->iov[1] = iov[0];
 		p->chan.iov_count = 2;

@@ -313,7 +313,7 @@ static bool info_valid(const struct rp_wire_info *m)
 		(m->status != RP_ST_OK && grant_none(&m->grant)));
 }
 
-static bool printable(char c)
+static bool is_printable(char c)
 {
 	return c >= 0x20 && c < 0x7f;
 }
@@ -347,7 +347,7 @@ int rp_wire_put_info(void *buf, size_t size, uint64_t token,
 	memcpy(buf, &w, sizeof(w));
 	/* A path in the sentence may contain any byte, and people print it. */
 	for (size_t i = 0; i < why_len; i++)
-		why[i] = (char)(printable(m->why[i]) ? m->why[i] : '?');
+		why[i] = (char)(is_printable(m->why[i]) ? m->why[i] : '?');
 	return (int)(sizeof(w) + why_len);
 }
 
@@ -379,7 +379,7 @@ int rp_wire_get_info(const void *buf, const struct rp_wire_hdr *hdr,
 		return -EBADMSG;
 	memcpy(t.why, (const char *)buf + sizeof(w), why_len);
 	for (size_t i = 0; i < why_len; i++)
-		if (!printable(t.why[i]))
+		if (!is_printable(t.why[i]))
 			return -EBADMSG;
 	*m = t;
 	return 0;

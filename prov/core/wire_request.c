@@ -233,7 +233,7 @@ static int ranges_get(const uint8_t *p, size_t len, bool packed,
 	return (int)(n * RANGE);
 }
 
-/* Decode the fixed part of an effect; the arrays begin behind it. */
+/* Decode the fixed part of a THEN, NOTIFY or ATOMIC; its arrays follow. */
 static int effect_get(const uint8_t *p, size_t len, struct rp_wire_request *m)
 {
 	struct rp_le_then then;

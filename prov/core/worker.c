@@ -33,7 +33,7 @@ void rp_worker_fini(struct rp_worker *w)
 	pthread_mutex_destroy(&w->lock);
 }
 
-static void *work(void *arg)
+static void *worker_main(void *arg)
 {
 	struct rp_worker *w = arg;
 
@@ -67,7 +67,7 @@ int rp_worker_start(struct rp_worker *w)
 	/* Block the program's signals in this thread. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	ret = pthread_create(&w->thread, NULL, work, w);
+	ret = pthread_create(&w->thread, NULL, worker_main, w);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	w->started = !ret;
 	return -ret;

@@ -299,7 +299,7 @@ static void tell_written(const struct ps_msg *msg)
 
 /* --- the NIC --- */
 
-static void number(struct ps_machine *m, struct ps_msg *msg)
+static void set_sequence(struct ps_machine *m, struct ps_msg *msg)
 {
 	msg->numbered = true;
 	msg->completion = model_dma_completion(m->model, msg->qp);
@@ -308,7 +308,7 @@ static void number(struct ps_machine *m, struct ps_msg *msg)
 static bool wait_for_program(struct ps_machine *m, struct ps_msg *msg)
 {
 	msg->placed = true;
-	number(m, msg);
+	set_sequence(m, msg);
 	TAILQ_INSERT_TAIL(&m->arrived, msg, link);
 	return true;
 }
@@ -328,7 +328,7 @@ static bool nic_arrive(struct ps_machine *m, struct ps_msg *msg)
 			do_read(m, msg, true);
 			return false;
 		}
-		number(m, msg);
+		set_sequence(m, msg);
 		TAILQ_INSERT_TAIL(&m->reads, msg, link);
 		return true;
 	case PMSIM_ATOMIC:
@@ -338,7 +338,7 @@ static bool nic_arrive(struct ps_machine *m, struct ps_msg *msg)
 	case PMSIM_TSEND:
 		/* An unexpected message is in a buffer of its own. */
 		if (!match(msg)) {
-			number(m, msg);
+			set_sequence(m, msg);
 			return true;
 		}
 		scatter(m, msg, true, msg->rx->iov, msg->rx->niov);
@@ -379,7 +379,7 @@ void ps_arrive(struct ps_machine *m, struct ps_msg *msg)
 /* --- the program --- */
 
 /* False: msg stays queued. */
-static bool look(struct ps_machine *m, struct ps_msg *msg)
+static bool try_match(struct ps_machine *m, struct ps_msg *msg)
 {
 	struct ps_ep *ep;
 
@@ -438,7 +438,7 @@ void ps_progress(struct ps_dom *dom)
 		ps_op_end(op, op->err, 0);
 	while ((msg = TAILQ_FIRST(&m->arrived))) {
 		TAILQ_REMOVE(&m->arrived, msg, link);
-		if (look(m, msg))
+		if (try_match(m, msg))
 			free(msg);
 	}
 	ps_placed_acks(m);

@@ -40,7 +40,7 @@ static void tell_data(struct ps_ep *ep, uint32_t event, int err,
 		ps_eq_push(ep->eq, event, err, &ep->fid.fid, NULL, data, len);
 }
 
-static void tell(struct ps_ep *ep, uint32_t event, int err)
+static void add_event(struct ps_ep *ep, uint32_t event, int err)
 {
 	tell_data(ep, event, err, NULL, 0);
 }
@@ -103,7 +103,7 @@ static int pep_getname(fid_t fid, void *addr, size_t *addrlen)
 	return room < *addrlen ? -FI_ETOOSMALL : 0;
 }
 
-static struct ps_pep *listener(uint16_t port)
+static struct ps_pep *find_listener(uint16_t port)
 {
 	struct ps_pep *pep;
 
@@ -120,10 +120,10 @@ static int pep_listen(struct fid_pep *fid)
 
 	if (!pep->eq)
 		return -FI_ENOEQ;
-	if (pep->addr.port && listener(pep->addr.port))
+	if (pep->addr.port && find_listener(pep->addr.port))
 		return -FI_EADDRINUSE;
 	for (uint16_t port = 1; !pep->addr.port; port++)
-		if (!listener(htons(port)))
+		if (!find_listener(htons(port)))
 			pep->addr.port = htons(port);
 	pep->listens = true;
 	LIST_INSERT_HEAD(&pep->machine->peps, pep, link);
@@ -226,9 +226,9 @@ int ps_connect(struct fid_ep *fid, const void *addr, const void *param,
 	if (!ep->enabled || ep->conn_wire || ep->req)
 		return -FI_EOPBADSTATE;
 	memcpy(&to, addr, sizeof(to));
-	pep = listener(to.port);
+	pep = find_listener(to.port);
 	if (!pep) {
-		tell(ep, 0, FI_ECONNREFUSED);
+		add_event(ep, 0, FI_ECONNREFUSED);
 		return 0;
 	}
 	req = calloc(1, sizeof(*req));
@@ -302,7 +302,7 @@ int ps_accept(struct fid_ep *fid, const void *param, size_t paramlen)
 		return ret;
 	ep->conn_wire = from->conn_wire->back;
 	tell_data(from, FI_CONNECTED, 0, param, paramlen);
-	tell(ep, FI_CONNECTED, 0);
+	add_event(ep, FI_CONNECTED, 0);
 	return 0;
 }
 
@@ -313,9 +313,9 @@ void ps_conn_cut(struct ps_ep *ep, bool both)
 	if (!w || w->cut)
 		return;
 	ps_wire_cut(w);
-	tell(ep, FI_SHUTDOWN, 0);
+	add_event(ep, FI_SHUTDOWN, 0);
 	if (both)
-		tell(w->from == ep ? w->to : w->from, FI_SHUTDOWN, 0);
+		add_event(w->from == ep ? w->to : w->from, FI_SHUTDOWN, 0);
 }
 
 /* The peer is gone: the endpoint's wires have no other end. */

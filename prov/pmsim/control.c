@@ -191,7 +191,7 @@ static void ctl_kill(unsigned int machine)
 	m->last_key = m->free_key = 0;
 }
 
-static unsigned int waiting(const struct ps_wire *w)
+static unsigned int count_waiting(const struct ps_wire *w)
 {
 	struct ps_msg *msg;
 	unsigned int n = 0;
@@ -220,7 +220,7 @@ static size_t ctl_wires(struct pmsim_wire *out, size_t max)
 				.connected = w->connected,
 				.to = w->to->dom->machine->id,
 				.in_flight = w->n,
-				.arrived = waiting(w),
+				.arrived = count_waiting(w),
 				.qp = w->qp,
 			};
 		n++;

@@ -54,7 +54,7 @@ static bool is_named(const struct fi_info *hints)
 	return env && *env != '^' && names_us(env, ",");
 }
 
-static uint64_t order(void)
+static uint64_t base_order(void)
 {
 	return ps_sim.cfg.ordered ? ORDER : 0;
 }
@@ -79,7 +79,7 @@ static bool mr_mode_fits(uint32_t version, int mode)
 static bool tx_fits(const struct fi_tx_attr *a)
 {
 	return !(a->caps & ~CAPS) && !(a->op_flags & ~TX_OP_FLAGS) &&
-	       !(a->msg_order & ~order()) && !a->comp_order &&
+	       !(a->msg_order & ~base_order()) && !a->comp_order &&
 	       a->inject_size <= PS_INJECT && a->size <= PS_QUEUE_SIZE &&
 	       a->iov_limit <= PS_IOV && a->rma_iov_limit <= PS_IOV;
 }
@@ -87,7 +87,7 @@ static bool tx_fits(const struct fi_tx_attr *a)
 static bool rx_fits(const struct fi_rx_attr *a)
 {
 	return !(a->caps & ~CAPS) && !(a->op_flags & ~FI_COMPLETION) &&
-	       !(a->msg_order & ~order()) && !a->comp_order &&
+	       !(a->msg_order & ~base_order()) && !a->comp_order &&
 	       a->size <= PS_QUEUE_SIZE && a->iov_limit <= PS_IOV;
 }
 
@@ -111,7 +111,7 @@ static bool domain_fits(uint32_t version, const struct fi_domain_attr *a)
 }
 
 /* Layers match both kinds of endpoints by their address format. */
-static uint32_t format(void)
+static uint32_t address_format(void)
 {
 	return ps_sim.cfg.connects ? FI_SOCKADDR_IN : FI_FORMAT_UNSPEC;
 }
@@ -120,7 +120,7 @@ static bool fits(uint32_t version, const struct fi_info *h)
 {
 	return !(h->caps & ~CAPS) &&
 	       (h->addr_format == FI_FORMAT_UNSPEC ||
-		h->addr_format == format()) &&
+		h->addr_format == address_format()) &&
 	       (!h->tx_attr || tx_fits(h->tx_attr)) &&
 	       (!h->rx_attr || rx_fits(h->rx_attr)) &&
 	       (!h->ep_attr || ep_fits(h->ep_attr)) &&
@@ -172,11 +172,11 @@ static void fill(const struct fi_info *hints, struct fi_info *i)
 	uint64_t level = hints && hints->tx_attr ? hints->tx_attr->op_flags : 0;
 
 	i->caps = grant(hints ? hints->caps : 0);
-	i->addr_format = format();
+	i->addr_format = address_format();
 
 	i->tx_attr->caps = i->caps & TX_CAPS;
 	i->tx_attr->op_flags = level;
-	i->tx_attr->msg_order = order();
+	i->tx_attr->msg_order = base_order();
 	i->tx_attr->inject_size = PS_INJECT;
 	i->tx_attr->size = PS_QUEUE_SIZE;
 	i->tx_attr->iov_limit = PS_IOV;
@@ -185,7 +185,7 @@ static void fill(const struct fi_info *hints, struct fi_info *i)
 	i->rx_attr->caps = i->caps & RX_CAPS;
 	i->rx_attr->op_flags =
 		hints && hints->rx_attr ? hints->rx_attr->op_flags : 0;
-	i->rx_attr->msg_order = order();
+	i->rx_attr->msg_order = base_order();
 	i->rx_attr->size = PS_QUEUE_SIZE;
 	i->rx_attr->iov_limit = PS_IOV;
 

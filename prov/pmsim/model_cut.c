@@ -125,7 +125,7 @@ static void reach_find(const struct model *m, const void *word, enum got got,
 	r->n = n;
 }
 
-static size_t put(uint64_t values[MODEL_VALUES], size_t n, uint64_t v)
+static size_t add_value(uint64_t values[MODEL_VALUES], size_t n, uint64_t v)
 {
 	for (size_t i = 0; i < n; i++)
 		if (values[i] == v)
@@ -145,7 +145,7 @@ static size_t put_coherent(const struct model *m, const void *word,
 
 	reach_find(m, word, got, &r);
 	for (size_t k = 0; k < r.n; k++)
-		n = put(values, n, merge(load(word), r.v[k].b));
+		n = add_value(values, n, merge(load(word), r.v[k].b));
 	free(r.v);
 	return n;
 }
@@ -180,7 +180,7 @@ static size_t after_cut(const struct model *m, const void *addr, enum got got,
 	nvals = w ? w->n : 1;
 	nic = w ? w->now.nic : 0;
 	for (size_t i = 0; i < nvals; i++)
-		n = put(values, n, vals[i].v);
+		n = add_value(values, n, vals[i].v);
 	if (!m->npieces)
 		return n;
 	if (m->rule == RULE_DISK)
@@ -195,7 +195,8 @@ static size_t after_cut(const struct model *m, const void *addr, enum got got,
 	for (size_t k = 0; k < r.n; k++)
 		for (size_t i = 0; i < nvals; i++)
 			if (vals[i].mark.nic == nic)
-				n = put(values, n, merge(vals[i].v, r.v[k].b));
+				n = add_value(values, n,
+					      merge(vals[i].v, r.v[k].b));
 	free(r.v);
 	return n;
 }

@@ -98,7 +98,7 @@ static int work_all(struct tcp_rc *f)
 	return n;
 }
 
-static int events(struct tcp_channel *t, uint32_t what)
+static int set_events(struct tcp_channel *t, uint32_t what)
 {
 	int n = 0;
 
@@ -126,7 +126,7 @@ static int tcp_poll(struct rp_rc *rc, int max)
 		return t->c.state == RP_RC_UP ? n + rp_tcp_receive(t) : n;
 	got = epoll_wait(f->data_fd, ev, max < BATCH ? max : BATCH, 0);
 	for (int i = 0; i < got; i++) {
-		n += events(ev[i].data.ptr, ev[i].events);
+		n += set_events(ev[i].data.ptr, ev[i].events);
 		f->hot = ev[i].data.ptr;
 	}
 	return n;

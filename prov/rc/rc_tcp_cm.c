@@ -195,7 +195,7 @@ void rp_tcp_close_half_open(struct tcp_rc *f)
 		half_open_close(f, TAILQ_FIRST(&f->half_open));
 }
 
-static void expire(struct tcp_rc *f)
+static void expire_dials(struct tcp_rc *f)
 {
 	const uint64_t t = now(f);
 	struct tcp_half_open *q;
@@ -321,7 +321,7 @@ int rp_tcp_connect(struct rp_rc_channel *c, size_t addr_len, const void *data,
 }
 
 /* Connect has completed: 0 or a positive errno. */
-static int connected(struct tcp_channel *t)
+static int connect_result(struct tcp_channel *t)
 {
 	struct tcp_opening *o = t->opening;
 	socklen_t len = sizeof(int);
@@ -371,7 +371,7 @@ static void channel_event(struct tcp_channel *t)
 	if (t->c.state != RP_RC_CONNECTING)
 		return;
 	if (!t->connect_sent) {
-		ret = -connected(t);
+		ret = -connect_result(t);
 		if (ret)
 			rp_rc_end(&t->c, -ret, NULL, 0);
 		return;
@@ -392,7 +392,7 @@ int rp_tcp_poll_events(struct rp_rc *rc, int max)
 
 	if (f->rc.due && now(f) >= f->rc.due) {
 		resume_accept(f);
-		expire(f);
+		expire_dials(f);
 		arm_timer(f);
 	}
 	/* One event at a time: a callback may close the next one's channel. */

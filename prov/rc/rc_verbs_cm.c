@@ -41,7 +41,7 @@ static void copy_data(const struct rdma_cm_event *ev, struct private_data *p)
 	}
 }
 
-static int minus(int ret)
+static int neg_errno(int ret)
 {
 	return ret ? -(errno ? errno : EIO) : 0;
 }
@@ -51,7 +51,7 @@ int rp_verbs_cm_open(struct rp_verbs_rc *v, char *why, size_t why_size)
 	int ret;
 
 	v->events = rdma_create_event_channel();
-	ret = v->events ? rp_verbs_no_wait(v, v->events->fd) : minus(-1);
+	ret = v->events ? rp_verbs_no_wait(v, v->events->fd) : neg_errno(-1);
 	if (!ret)
 		return 0;
 	snprintf(why, why_size, "the RDMA connection manager is not here: %s",
@@ -101,12 +101,12 @@ int rp_verbs_listen(struct rp_rc *rc, const union rp_rc_addr *at, size_t len,
 	(void)len;
 	if (rdma_create_id(v->events, &cm, NULL, RDMA_PS_TCP))
 		return -errno;
-	ret = minus(rdma_bind_addr(cm, &local.sa));
+	ret = neg_errno(rdma_bind_addr(cm, &local.sa));
 	/* A wildcard address has no device. */
 	if (!ret && (cm->verbs || !v->verbs))
 		ret = open_device_of(v, cm);
 	if (!ret)
-		ret = minus(rdma_listen(cm, BACKLOG));
+		ret = neg_errno(rdma_listen(cm, BACKLOG));
 	if (ret) {
 		destroy_cm(cm);
 		return ret;
@@ -180,7 +180,7 @@ static int resolve(struct rp_verbs_rc *v, struct rdma_cm_id *cm,
 		from.in.sin_port = 0;
 		src = &from.sa;
 	}
-	return minus(rdma_resolve_addr(cm, src, &to.sa, RESOLVE_MS));
+	return neg_errno(rdma_resolve_addr(cm, src, &to.sa, RESOLVE_MS));
 }
 
 static struct rp_verbs_id *new_id(struct rdma_cm_id *cm)
@@ -233,7 +233,7 @@ static int request_connection(struct rp_verbs_channel *c)
 		return ret;
 	param.initiator_depth = v->max_reads;
 	param.qp_num = c->qp->num;
-	return minus(rdma_connect(c->id->cm, &param));
+	return neg_errno(rdma_connect(c->id->cm, &param));
 }
 
 static void take_connect_reply(struct rp_verbs_channel *c,
@@ -242,7 +242,7 @@ static void take_connect_reply(struct rp_verbs_channel *c,
 	int ret = ready_qp(c);
 
 	if (!ret)
-		ret = minus(rdma_establish(c->id->cm));
+		ret = neg_errno(rdma_establish(c->id->cm));
 	if (ret)
 		rp_rc_end(&c->c, -ret, NULL, 0);
 	else
@@ -273,7 +273,7 @@ static int accept_id(struct rp_verbs_channel *c, const void *data, size_t len)
 		return ret;
 	param.responder_resources = c->id->reads;
 	param.qp_num = c->qp->num;
-	return minus(rdma_accept(c->id->cm, &param));
+	return neg_errno(rdma_accept(c->id->cm, &param));
 }
 
 int rp_verbs_accept(struct rp_rc_channel *base, void *handle, const void *data,
@@ -360,7 +360,7 @@ static void channel_event(struct rp_verbs_channel *c,
 
 	switch (type) {
 	case RDMA_CM_EVENT_ADDR_RESOLVED:
-		ret = minus(rdma_resolve_route(c->id->cm, RESOLVE_MS));
+		ret = neg_errno(rdma_resolve_route(c->id->cm, RESOLVE_MS));
 		break;
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
 		ret = request_connection(c);

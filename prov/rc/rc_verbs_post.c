@@ -110,8 +110,8 @@ static void set_one(struct ibv_send_wr *wr, const void *at, size_t len,
 	wr->num_sge = 1;
 }
 
-static bool copies(const struct rp_verbs_rc *v, const struct rp_channel_op *op,
-		   size_t len)
+static bool must_copy(const struct rp_verbs_rc *v,
+		      const struct rp_channel_op *op, size_t len)
 {
 	return (op->kind == RP_CHANNEL_SEND || op->kind == RP_CHANNEL_WRITE) &&
 	       len > v->max_inline && !has_descs(op);
@@ -185,7 +185,7 @@ static int add_op(struct chain *ch, struct rp_channel_op *op)
 	if (len > MAX_LENGTH ||
 	    (op->kind != RP_CHANNEL_SEND && op->length > MAX_LENGTH))
 		return -EMSGSIZE;
-	if (copies(v, op, len)) {
+	if (must_copy(v, op, len)) {
 		if (len > sizeof(copy->bytes))
 			return -EMSGSIZE;
 		copy = copy_get(ch->v);
@@ -210,7 +210,7 @@ static int add_op(struct chain *ch, struct rp_channel_op *op)
  * The completion of an RC WRITE only proves that the remote adapter has the
  * bytes; a READ behind it completes after their placement.
  */
-static void prove(struct chain *ch)
+static void prove_placement(struct chain *ch)
 {
 	const struct rp_channel_op *op = ch->unproved;
 	struct rp_verbs_rc *v = ch->v;
@@ -275,7 +275,7 @@ static int post_chain(struct chain *ch)
 	struct ibv_send_wr *bad = ch->wr;
 	int ret;
 
-	prove(ch);
+	prove_placement(ch);
 	signal_last(ch);
 	/* Only the builder calls can post FLUSH. */
 	if (ch->flushes)

@@ -104,7 +104,7 @@ static int info_to_ours(const struct fi_info *given, struct fi_info *i)
 	return 0;
 }
 
-static void translate(uint32_t event, struct fi_eq_cm_entry *e)
+static void translate_fid(uint32_t event, struct fi_eq_cm_entry *e)
 {
 	struct fid *ours;
 
@@ -133,7 +133,7 @@ static ssize_t translate_event(uint32_t *event, void *buf, ssize_t n)
 	if (event && n >= (ssize_t)sizeof(struct fi_eq_cm_entry) &&
 	    (*event == FI_CONNREQ || *event == FI_CONNECTED ||
 	     *event == FI_SHUTDOWN))
-		translate(*event, buf);
+		translate_fid(*event, buf);
 	return n;
 }
 

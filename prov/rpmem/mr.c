@@ -214,7 +214,7 @@ static int find_facts(struct rp_mr *mr, const struct fi_mr_attr *attr,
 {
 	struct rp_dom *dom = mr->dom;
 	struct rp_region *r = &mr->region;
-	char forbids[RP_WHY_LEN];
+	char obstacle[RP_WHY_LEN];
 	enum rp_tri native;
 	int ret;
 
@@ -243,11 +243,11 @@ static int find_facts(struct rp_mr *mr, const struct fi_mr_attr *attr,
 	/* A read fence needs FI_REMOTE_READ. */
 	if (!(attr->access & FI_REMOTE_READ))
 		r->facts.fence = RP_NO;
-	r->choice = rp_method_pick(&r->facts, rp_params.method, forbids);
+	r->choice = rp_method_pick(&r->facts, rp_params.method, obstacle);
 	if (r->choice.method != RP_METHOD_REFUSED)
 		return 0;
-	snprintf(why, WHY_ROOM, "%s%s%s; %s", r->why, *forbids ? "; " : "",
-		 forbids, r->choice.remedy);
+	snprintf(why, WHY_ROOM, "%s%s%s; %s", r->why, *obstacle ? "; " : "",
+		 obstacle, r->choice.remedy);
 	return -FI_EOPNOTSUPP;
 }
 

@@ -42,7 +42,7 @@ static void take_kick(struct rp_dom *dom)
 		eventfd_read(dom->kick_fd, &v);
 }
 
-static bool armed(const struct rp_dom *dom)
+static bool is_armed(const struct rp_dom *dom)
 {
 	return dom->timer_due && dom->timer_due != UINT64_MAX;
 }
@@ -56,7 +56,7 @@ static uint64_t not_before(struct rp_dom *dom, uint64_t t)
 
 uint64_t rp_domain_now(struct rp_dom *dom)
 {
-	return not_before(dom, armed(dom) ? rp_host_now() : rp_host_tick());
+	return not_before(dom, is_armed(dom) ? rp_host_now() : rp_host_tick());
 }
 
 /* The timer has expired: its deadline is due. */
@@ -64,7 +64,7 @@ static void take_timer(struct rp_dom *dom)
 {
 	uint64_t v;
 
-	if (!armed(dom) || not_before(dom, rp_host_now()) < dom->timer_due)
+	if (!is_armed(dom) || not_before(dom, rp_host_now()) < dom->timer_due)
 		return;
 	if (read(dom->timer_fd, &v, sizeof(v)) == sizeof(v))
 		dom->timer_due = UINT64_MAX;

@@ -131,7 +131,7 @@ static int region_serve(struct rp_mr *m, struct ibv_pd *pd, const char *why)
 {
 	const char *forced = getenv("FI_OFI_RPMEM_METHOD");
 	struct rp_region *r = &m->region;
-	char forbids[RP_WHY_LEN];
+	char obstacle[RP_WHY_LEN];
 	int ret;
 
 	if (!(m->access & RP_DESC_PERSISTENT))
@@ -143,7 +143,7 @@ static int region_serve(struct rp_mr *m, struct ibv_pd *pd, const char *why)
 	r->facts = m->facts;
 	r->facts.agent = true;
 	r->facts.native = RP_NO;
-	r->choice = rp_method_pick(&r->facts, forced, forbids);
+	r->choice = rp_method_pick(&r->facts, forced, obstacle);
 	if (r->choice.method == RP_METHOD_REFUSED)
 		return 0;
 	if (forced && *forced)

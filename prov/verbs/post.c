@@ -17,7 +17,7 @@ _Static_assert(sizeof(struct ibv_qp_ex) == RP_WR_FLUSH_AT,
 	       "wr_flush was added at the end");
 #endif
 
-static int look(struct rp_qp *q, struct rp_end *end)
+static int take_end(struct rp_qp *q, struct rp_end *end)
 {
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;
@@ -39,7 +39,7 @@ static int look(struct rp_qp *q, struct rp_end *end)
 	return 0;
 }
 
-static int fail(struct rp_qp *q)
+static int fail_queue(struct rp_qp *q)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
 
@@ -175,8 +175,8 @@ const struct rp_qp_ops rp_qp_ops_ex = {
 	.atomic_write = ex_atomic_write,
 	.complete = ex_complete,
 	.abort = ex_abort,
-	.look = look,
-	.fail = fail,
+	.look = take_end,
+	.fail = fail_queue,
 	.poll = poll,
 	.side_send = side_send,
 	.listen = listen_again,
@@ -185,7 +185,7 @@ const struct rp_qp_ops rp_qp_ops_ex = {
 
 /* --- ibv_post_send(): no FLUSH --- */
 
-static void send_start(struct rp_qp *q)
+static void start_chain(struct rp_qp *q)
 {
 	post_of(q)->nwrs = 0;
 	post_of(q)->err = 0;
@@ -274,13 +274,13 @@ static void send_abort(struct rp_qp *q)
 }
 
 const struct rp_qp_ops rp_qp_ops_send = {
-	.start = send_start,
+	.start = start_chain,
 	.read = send_read,
 	.write = send_write,
 	.complete = send_complete,
 	.abort = send_abort,
-	.look = look,
-	.fail = fail,
+	.look = take_end,
+	.fail = fail_queue,
 	.poll = poll,
 	.side_send = side_send,
 	.listen = listen_again,

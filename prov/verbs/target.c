@@ -107,9 +107,9 @@ static const struct rp_channel_ops channel_ops = {
 	.peer = c_peer,
 };
 
-static int h_accept(struct rp_agent_host *h, void *request, const void *data,
-		    size_t len, const struct rp_channel_events *events,
-		    void *owner, struct rp_channel **out)
+static int host_accept(struct rp_agent_host *h, void *request, const void *data,
+		       size_t len, const struct rp_channel_events *events,
+		       void *owner, struct rp_channel **out)
 {
 	struct rp_target *s = request;
 	int ret = send_to(s, data, len);
@@ -127,8 +127,8 @@ static int h_accept(struct rp_agent_host *h, void *request, const void *data,
 	return 0;
 }
 
-static void h_refuse(struct rp_agent_host *h, void *request, const void *data,
-		     size_t len)
+static void host_refuse(struct rp_agent_host *h, void *request,
+			const void *data, size_t len)
 {
 	struct rp_target *s = request;
 
@@ -136,42 +136,42 @@ static void h_refuse(struct rp_agent_host *h, void *request, const void *data,
 	send_to(s, data, len);
 }
 
-static uint32_t h_flags(struct rp_agent_host *h)
+static uint32_t host_flags(struct rp_agent_host *h)
 {
 	return 0;
 }
 
 /* Verbs programs have no completion queue for notifications. */
-static int h_notify(struct rp_agent_host *h, struct rp_channel *c,
-		    uint16_t port, uint16_t endpoint, uint64_t data, void *buf,
-		    size_t len)
+static int host_notify(struct rp_agent_host *h, struct rp_channel *c,
+		       uint16_t port, uint16_t endpoint, uint64_t data,
+		       void *buf, size_t len)
 {
 	return -ENOSYS;
 }
 
-static uint64_t h_now(struct rp_agent_host *h)
+static uint64_t host_now(struct rp_agent_host *h)
 {
 	return rp_target_now();
 }
 
-static void h_kick(struct rp_agent_host *h)
+static void host_kick(struct rp_agent_host *h)
 {
 	rp_dom_wake(dom_of(h));
 }
 
-static void h_warn(struct rp_agent_host *h, const char *text)
+static void host_warn(struct rp_agent_host *h, const char *text)
 {
 	rp_log(RP_LOG_WARN, "%s", text);
 }
 
 const struct rp_agent_host_ops rp_target_host_ops = {
-	.accept = h_accept,
-	.refuse = h_refuse,
-	.flags = h_flags,
-	.notify = h_notify,
-	.now = h_now,
-	.kick = h_kick,
-	.warn = h_warn,
+	.accept = host_accept,
+	.refuse = host_refuse,
+	.flags = host_flags,
+	.notify = host_notify,
+	.now = host_now,
+	.kick = host_kick,
+	.warn = host_warn,
 };
 
 /* --- messages of a peer --- */

@@ -19,7 +19,7 @@
 #define PAUSE_MAX_MS 1000
 
 /* The pool that a daemon offers must be the one that was opened. */
-static int compare(struct rpmem_pool *p, struct offer *o)
+static int check_same_pool(struct rpmem_pool *p, struct offer *o)
 {
 	const struct rp_setup_export *was = &p->now.ex, *is = &o->ex;
 
@@ -80,7 +80,7 @@ static int find_peer(struct rpmem_pool *p, struct offer *o)
 }
 
 /* QUERY the agent: the values in EXPORT are for people. */
-static int query(struct rpmem_pool *p, struct offer *o)
+static int query_agent(struct rpmem_pool *p, struct offer *o)
 {
 	char why[RP_ERR_LEN / 2] = "";
 	int ret;
@@ -143,11 +143,11 @@ void pool_connect(struct rpmem_pool *p, struct offer *o)
 				p->target.port, p->target.host, o->ex.control,
 				RP_WIRE_VERSION);
 	else
-		o->ret = again ? compare(p, o) : open_fabric(p, o);
+		o->ret = again ? check_same_pool(p, o) : open_fabric(p, o);
 	if (!o->ret)
 		o->ret = find_peer(p, o);
 	if (!o->ret)
-		o->ret = query(p, o);
+		o->ret = query_agent(p, o);
 	if (o->ret && o->peer != FI_ADDR_UNSPEC && o->peer != p->now.peer)
 		fi_av_remove(p->f.av, &o->peer, 1, 0);
 	if (o->ret)

@@ -46,7 +46,7 @@ char *rp_journal_bytes(struct rp_journal *j, const struct rp_journal_entry *e)
 	return j->bytes + e->pos % j->size;
 }
 
-static int grow(struct rp_journal *j)
+static int grow_journal(struct rp_journal *j)
 {
 	struct rp_journal_entry *v = malloc(2 * j->cap * sizeof(*v));
 
@@ -71,7 +71,7 @@ int rp_journal_append(struct rp_journal *j, uint64_t offset, const void *from,
 		pos += left;
 	if (pos + len - j->head > j->size)
 		return -EAGAIN;
-	if (j->next - j->first == j->cap && grow(j))
+	if (j->next - j->first == j->cap && grow_journal(j))
 		return -ENOMEM;
 	e = rp_journal_at(j, j->next);
 	*e = (struct rp_journal_entry){
@@ -221,8 +221,8 @@ static int add_piece(struct plan *p, struct rp_journal *j,
 }
 
 /* Claim the free segments of one entry; neighbors become one piece. */
-static int claim(struct plan *p, struct rp_journal *j,
-		 const struct rp_journal_entry *e)
+static int claim_segments(struct plan *p, struct rp_journal *j,
+			  const struct rp_journal_entry *e)
 {
 	const size_t last = find_cut(p, e->offset + e->len);
 	size_t i = find_free(p, find_cut(p, e->offset)), begin;
@@ -269,7 +269,7 @@ int rp_journal_plan(struct rp_journal *j, struct rp_journal_piece **out,
 		p.free_from[i] = i;
 	ret = 0;
 	for (uint64_t s = j->next; s != j->first && !ret; s--)
-		ret = claim(&p, j, rp_journal_at(j, s - 1));
+		ret = claim_segments(&p, j, rp_journal_at(j, s - 1));
 done:
 	free(p.cuts);
 	free(p.free_from);

@@ -215,7 +215,7 @@ static ssize_t post_write(struct rpmem_pool *p, const char *bytes, uint32_t len,
  * The result of a post: 0 when it is accepted; -EAGAIN: later. Any other error
  * of the provider is a loss.
  */
-static int posted(struct rpmem_pool *p, struct post *t, ssize_t ret)
+static int post_result(struct rpmem_pool *p, struct post *t, ssize_t ret)
 {
 	char text[RP_ERR_LEN];
 
@@ -261,7 +261,7 @@ static int post_writes(struct rpmem_pool *p, struct work *w)
 		t->kind = POST_ENTRY;
 		t->seq = seq;
 		rp_journal_at(&p->journal, seq)->durably = durable;
-		ret = posted(
+		ret = post_result(
 			p, t,
 			post_write(p,
 				   rp_journal_bytes(
@@ -293,11 +293,12 @@ static int post_reads(struct rpmem_pool *p, struct work *w)
 			return w->out ? -EAGAIN : -ENOMEM;
 		t->kind = POST_READ;
 		t->work = w;
-		ret = posted(p, t,
-			     fi_read(p->f.ep, (char *)w->op->buf + w->done, len,
-				     rp_fabric_desc(w->mr), p->now.peer,
-				     remote_addr(p, w->op->offset + w->done),
-				     p->now.ex.key, t));
+		ret = post_result(
+			p, t,
+			fi_read(p->f.ep, (char *)w->op->buf + w->done, len,
+				rp_fabric_desc(w->mr), p->now.peer,
+				remote_addr(p, w->op->offset + w->done),
+				p->now.ex.key, t));
 		if (ret)
 			return ret;
 		w->out++;
@@ -334,7 +335,7 @@ static int post_commit(struct rpmem_pool *p, const struct rp_journal_range *v,
 	t->kind = POST_COMMIT;
 	t->id = id;
 	msg.context = t;
-	ret = posted(p, t, fi_rpmem_commit(p->f.ops, p->f.ep, &msg, 0));
+	ret = post_result(p, t, fi_rpmem_commit(p->f.ops, p->f.ep, &msg, 0));
 	free(iov);
 	return ret;
 }
@@ -410,9 +411,9 @@ static void post_replay(struct rpmem_pool *p)
 		if (!t)
 			return;
 		t->kind = POST_REPLAY;
-		if (posted(p, t,
-			   post_write(p, r->bytes, r->len, r->offset, false,
-				      t)))
+		if (post_result(p, t,
+				post_write(p, r->bytes, r->len, r->offset,
+					   false, t)))
 			return;
 		p->replay_out++;
 		p->replay_next++;
@@ -648,7 +649,7 @@ static void post_failed(struct rpmem_pool *p, struct post *t, int prov_errno,
 	post_free(p, t);
 }
 
-static void read_error(struct rpmem_pool *p)
+static void read_cq_error(struct rpmem_pool *p)
 {
 	struct fi_cq_err_entry bad;
 	char text[RP_ERR_LEN], sentence[RP_ERR_LEN];
@@ -691,7 +692,7 @@ void work_progress(struct rpmem_pool *p, int ms)
 	for (ssize_t i = 0; i < n; i++)
 		post_done(p, done[i].op_context);
 	if (n == -FI_EAVAIL)
-		read_error(p);
+		read_cq_error(p);
 	if (n == -FI_EAGAIN || n == -FI_EINTR)
 		work_expire(p);
 	else if (n < 0 && n != -FI_EAVAIL)

@@ -45,7 +45,7 @@ static int config_class(const char *value)
 	return -1;
 }
 
-static int set(char **to, char *value)
+static int set_parameter(char **to, char *value)
 {
 	if (!value)
 		return -1;
@@ -57,12 +57,12 @@ static int set(char **to, char *value)
 static int rpmem_config(const char *key, const char *value)
 {
 	if (!strcmp(key, "target"))
-		return set(&target, strdup(value));
+		return set_parameter(&target, strdup(value));
 	if (!strcmp(key, "pool"))
-		return set(&pool_name, strdup(value));
+		return set_parameter(&pool_name, strdup(value));
 	/* nbdkit changes to the folder / later. */
 	if (!strcmp(key, "secret"))
-		return set(&secret, nbdkit_absolute_path(value));
+		return set_parameter(&secret, nbdkit_absolute_path(value));
 	if (!strcmp(key, "class"))
 		return config_class(value);
 	if (!strcmp(key, "timeout"))
@@ -104,7 +104,7 @@ static void *rpmem_open(int readonly)
 	return NBDKIT_HANDLE_NOT_NEEDED;
 }
 
-static int query(struct rpmem_pool_info *info)
+static int query_info(struct rpmem_pool_info *info)
 {
 	info->size = sizeof(*info);
 	if (!rpmem_pool_query(pool, info))
@@ -117,7 +117,7 @@ static int64_t rpmem_get_size(void *handle)
 {
 	struct rpmem_pool_info info;
 
-	return query(&info) ? -1 : (int64_t)info.length;
+	return query_info(&info) ? -1 : (int64_t)info.length;
 }
 
 static int rpmem_block_size(void *handle, uint32_t *minimum,
@@ -125,7 +125,7 @@ static int rpmem_block_size(void *handle, uint32_t *minimum,
 {
 	struct rpmem_pool_info info;
 
-	if (query(&info))
+	if (query_info(&info))
 		return -1;
 	*minimum = 1;
 	*preferred = info.granularity < 4096 ? 4096 : info.granularity;
@@ -144,7 +144,7 @@ static int rpmem_can_fua(void *handle)
 }
 
 /* Report a failed operation: -1, and the errno that the client gets. */
-static int result(int ret)
+static int report_result(int ret)
 {
 	if (!ret)
 		return 0;
@@ -156,20 +156,20 @@ static int result(int ret)
 static int rpmem_pread(void *handle, void *buf, uint32_t count, uint64_t offset,
 		       uint32_t flags)
 {
-	return result(rpmem_pool_read(pool, buf, count, offset));
+	return report_result(rpmem_pool_read(pool, buf, count, offset));
 }
 
 static int rpmem_pwrite(void *handle, const void *buf, uint32_t count,
 			uint64_t offset, uint32_t flags)
 {
-	return result(rpmem_pool_write(
+	return report_result(rpmem_pool_write(
 		pool, buf, count, offset,
 		flags & NBDKIT_FLAG_FUA ? RPMEM_POOL_DURABLE : 0));
 }
 
 static int rpmem_flush(void *handle, uint32_t flags)
 {
-	return result(rpmem_pool_commit(pool));
+	return report_result(rpmem_pool_commit(pool));
 }
 
 static struct nbdkit_plugin plugin = {

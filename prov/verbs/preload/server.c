@@ -192,7 +192,7 @@ static bool granted_add(struct client *v, uint32_t rkey)
 	return true;
 }
 
-static bool tell(struct client *v, uint32_t rkey)
+static bool send_descriptor(struct client *v, uint32_t rkey)
 {
 	struct rp_rendezvous m = {.type = RP_RENDEZVOUS_DESC, .rkey = rkey};
 	struct rp_pre_qp *r = v->r;
@@ -243,7 +243,7 @@ static bool message_handle(struct client *v)
 		v->lookup = m;
 		return look_up(v);
 	case RP_RENDEZVOUS_QUERY:
-		return v->r && tell(v, m.rkey);
+		return v->r && send_descriptor(v, m.rkey);
 	case RP_RENDEZVOUS_RELEASED:
 		if (v->r)
 			client_released(v, m.rkey);
@@ -513,7 +513,7 @@ struct rp_pre_qp *rp_pre_qp_find(struct ibv_qp *qp)
 	return r;
 }
 
-static void leaves(struct rp_pre_qp *r)
+static void drop_qp(struct rp_pre_qp *r)
 {
 	struct client *v, *next;
 
@@ -531,7 +531,7 @@ static void leaves(struct rp_pre_qp *r)
 void rp_pre_qp_disconnected(struct rp_pre_qp *r)
 {
 	pthread_mutex_lock(&lock);
-	leaves(r);
+	drop_qp(r);
 	pthread_mutex_unlock(&lock);
 	rp_pre_leave(r);
 }
@@ -539,7 +539,7 @@ void rp_pre_qp_disconnected(struct rp_pre_qp *r)
 void rp_pre_qp_del(struct rp_pre_qp *r)
 {
 	pthread_mutex_lock(&lock);
-	leaves(r);
+	drop_qp(r);
 	HASH_DEL(qp_table, r);
 	LIST_REMOVE(r, link);
 	listener_close(r->listener);
