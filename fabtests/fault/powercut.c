@@ -48,7 +48,7 @@ static bool is_msg(void)
 }
 
 static uint64_t rng_state;
-static uint64_t rng(uint64_t below)
+static uint64_t random_below(uint64_t below)
 {
 	rng_state += 1;
 	return mix(rng_state) % below;
@@ -56,7 +56,7 @@ static uint64_t rng(uint64_t below)
 
 /* --- the target: maps the pool, drives progress until it is killed --- */
 
-static int target(const char *pool, uint64_t seed)
+static int run_target(const char *pool, uint64_t seed)
 {
 	struct pair_opts o = {.caps = is_msg() ? 0 : FI_ATOMIC,
 			      .msg = is_msg()};
@@ -65,9 +65,9 @@ static int target(const char *pool, uint64_t seed)
 	char c;
 
 	rng_state = seed;
-	if (rng(3) == 0)
+	if (random_below(3) == 0)
 		o.progress = FI_PROGRESS_AUTO;
-	o.sleeps = rng(2);
+	o.sleeps = random_below(2);
 	side_open(&s, &o);
 	side_pool(&s, pool);
 	if (o.msg)
@@ -105,7 +105,7 @@ static volatile uint8_t *acked;
 static uint64_t acked_count, acked_enough;
 
 /* Count one completion of a batch; note the records after the last one. */
-static void settle(struct batch *b, bool ok)
+static void end_batch(struct batch *b, bool ok)
 {
 	b->failed |= !ok;
 	if (--b->waits || b->failed)
@@ -118,28 +118,28 @@ static void settle(struct batch *b, bool ok)
 	}
 }
 
-static void reap(struct side *s)
+static void reap_entries(struct side *s)
 {
 	struct fi_cq_tagged_entry e;
 	struct fi_cq_err_entry err = {0};
 	ssize_t n = fi_cq_read(s->cq, &e, 1);
 
 	if (n == 1)
-		settle(e.op_context, true);
+		end_batch(e.op_context, true);
 	else if (n == -FI_EAVAIL && fi_cq_readerr(s->cq, &err, 0) == 1)
-		settle(err.op_context, false);
+		end_batch(err.op_context, false);
 }
 
 #define PUT(call)                                                              \
 	do {                                                                   \
 		ssize_t r_;                                                    \
 		while ((r_ = (call)) == -FI_EAGAIN)                            \
-			reap(s);                                               \
+			reap_entries(s);                                       \
 		MUST(r_);                                                      \
 	} while (0)
 
-static void append(struct side *s, const struct card *card, struct batch *b,
-		   int way)
+static void append_records(struct side *s, const struct card *card,
+			   struct batch *b, int way)
 {
 	struct fi_rma_iov at[BATCH];
 	struct iovec iov;
@@ -227,7 +227,7 @@ static int initiator(int ack_fd, uint64_t seed, int slot)
 	rng_state = seed + 1;
 	acked = acks_map(ack_fd, slot);
 	side_open(&s, &o);
-	desc = side_local(&s, window, sizeof(window));
+	desc = side_local_desc(&s, window, sizeof(window));
 	if (read(STDIN_FILENO, &card, sizeof(card)) != sizeof(card))
 		return 1;
 	if (o.msg)
@@ -238,24 +238,24 @@ static int initiator(int ack_fd, uint64_t seed, int slot)
 		struct batch *b = &window[i % WINDOW];
 
 		while (b->waits)
-			reap(&s);
+			reap_entries(&s);
 		b->failed = false;
 		b->first = next;
-		b->n = 1 + rng(BATCH);
+		b->n = 1 + random_below(BATCH);
 		if (b->n > RECORDS - next)
 			b->n = RECORDS - next;
 		for (unsigned int k = 0; k < b->n; k++)
 			record_make(&b->r[k], seed, next + k + 1);
-		append(&s, &card, b, (int)rng(o.msg ? 3 : 4));
+		append_records(&s, &card, b, (int)random_below(o.msg ? 3 : 4));
 		next += b->n;
 	}
 	for (;;)
-		reap(&s);
+		reap_entries(&s);
 }
 
 /* --- this process --- */
 
-static pid_t spawn(char **argv, int in, int out, const char *preload)
+static pid_t spawn_half(char **argv, int in, int out, const char *preload)
 {
 	pid_t pid = fork();
 
@@ -280,7 +280,7 @@ static void pause_us(uint64_t us)
 		;
 }
 
-static uint64_t count(volatile uint8_t *flags)
+static uint64_t count_flags(volatile uint8_t *flags)
 {
 	uint64_t n = 0;
 
@@ -297,7 +297,7 @@ struct round {
  * One incarnation of a target, then compare. The preload library keeps a shadow
  * of what was flushed; without it the pool file itself is compared.
  */
-static void play(uint64_t seed, const char *preload, struct round *out)
+static void run_round(uint64_t seed, const char *preload, struct round *out)
 {
 	const char *given = getenv("RPMEM_POOL");
 	char pool[32], shadow[64], text[32], acks[16], spec[128];
@@ -328,15 +328,15 @@ static void play(uint64_t seed, const char *preload, struct round *out)
 	fcntl(in[1], F_SETFD, FD_CLOEXEC);
 	setenv("RPMEM_SHADOW", spec, 1);
 	flags = acks_map(ack_fd, 0);
-	tpid = spawn(targv, in[0], card[1], preload);
-	ipid = spawn(iargv, card[0], null, NULL);
+	tpid = spawn_half(targv, in[0], card[1], preload);
+	ipid = spawn_half(iargv, card[0], null, NULL);
 
 	/*
 	 * Some rounds kill before the first acknowledgement, most after a
 	 * random number of them, so slow machines do not matter.
 	 */
-	enough = rng(10) ? 1 + rng(ENOUGH) : 0;
-	for (int i = 0; i < POLLS && count(flags) < enough; i++) {
+	enough = random_below(10) ? 1 + random_below(ENOUGH) : 0;
+	for (int i = 0; i < POLLS && count_flags(flags) < enough; i++) {
 		const bool begins = waitpid(ipid, &status, WNOHANG);
 
 		if (begins || waitpid(tpid, &status, WNOHANG)) {
@@ -347,11 +347,11 @@ static void play(uint64_t seed, const char *preload, struct round *out)
 		}
 		pause_us(500);
 	}
-	if (enough && !count(flags)) {
+	if (enough && !count_flags(flags)) {
 		printf("# nothing was acknowledged\n");
 		exit(1);
 	}
-	pause_us(rng(20000));
+	pause_us(random_below(20000));
 	kill(tpid, SIGKILL);
 	waitpid(tpid, NULL, 0);
 	pause_us(3000); /* replies in flight still count */
@@ -387,7 +387,7 @@ static void play(uint64_t seed, const char *preload, struct round *out)
 }
 
 /* After a restart of the machine: has the pool all acknowledged records? */
-static int check(const char *pool, uint64_t seed, int fd, int slot)
+static int check_pool(const char *pool, uint64_t seed, int fd, int slot)
 {
 	volatile uint8_t *flags = acks_map(fd, slot);
 	uint64_t n = 0, missing = 0;
@@ -418,15 +418,15 @@ int main(int argc, char **argv)
 	struct round r;
 
 	if (argc == 4 && !strcmp(argv[1], "--target"))
-		return target(argv[2], strtoull(argv[3], NULL, 10));
+		return run_target(argv[2], strtoull(argv[3], NULL, 10));
 	if (argc == 6 && !strcmp(argv[1], "--initiator")) {
 		acked_enough = strtoull(argv[5], NULL, 10);
 		return initiator(atoi(argv[2]), strtoull(argv[3], NULL, 10),
 				 atoi(argv[4]));
 	}
 	if (argc == 6 && !strcmp(argv[1], "--check"))
-		return check(argv[2], strtoull(argv[3], NULL, 10),
-			     atoi(argv[4]), atoi(argv[5]));
+		return check_pool(argv[2], strtoull(argv[3], NULL, 10),
+				  atoi(argv[4]), atoi(argv[5]));
 	while ((opt = getopt(argc, argv, "cn:s:")) != -1) {
 		if (opt == 'n')
 			rounds = atoi(optarg);
@@ -447,7 +447,7 @@ int main(int argc, char **argv)
 	printf("# seed %llu (-s), %d rounds (-n)\n", (unsigned long long)seed,
 	       rounds);
 	for (int i = 0; i < rounds; i++) {
-		play(seed + (uint64_t)i * 1000, preload, &r);
+		run_round(seed + (uint64_t)i * 1000, preload, &r);
 		acks += r.acked;
 		missing += r.missing;
 		longest = r.acked > longest ? r.acked : longest;

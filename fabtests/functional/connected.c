@@ -25,7 +25,7 @@ static void *desc;
 
 /* --- the target's half --- */
 
-static void echo(struct side *s)
+static void echo_messages(struct side *s)
 {
 	char *buf = room.in;
 
@@ -38,15 +38,15 @@ static void echo(struct side *s)
 		MUST(-err.err);
 }
 
-static void prepare(struct side *s)
+static void post_recvs(struct side *s)
 {
-	desc = side_local(s, &room, sizeof(room));
+	desc = side_local_desc(s, &room, sizeof(room));
 }
 
-static void serve(struct side *s, const struct card *peer)
+static void run_target(struct side *s, const struct card *peer)
 {
-	prepare(s);
-	echo(s);
+	post_recvs(s);
+	echo_messages(s);
 	pair_barrier(s); /* all is durable */
 	OK(!memcmp(s->pool + 64, "small", 6), "the small write is placed");
 	OK(!memcmp(s->pool + 8192, "large", 6) && s->pool[8192 + 65535] == 'z',
@@ -74,7 +74,7 @@ static bool both_ended_well(struct side *s, void *first, void *second)
 	       ended_well(s, got == first ? second : first);
 }
 
-static bool refused(struct side *s, void *context, int errnum)
+static bool expect_refused(struct side *s, void *context, int errnum)
 {
 	bool so = !side_wait(s, &e, &err) && err.op_context == context &&
 		  err.err == errnum;
@@ -85,8 +85,8 @@ static bool refused(struct side *s, void *context, int errnum)
 	return so;
 }
 
-static ssize_t durable(struct side *s, const void *buf, size_t len,
-		       uint64_t addr, uint64_t key, void *context)
+static ssize_t post_durable(struct side *s, const void *buf, size_t len,
+			    uint64_t addr, uint64_t key, void *context)
 {
 	struct iovec iov = {.iov_base = (void *)buf, .iov_len = len};
 	struct fi_rma_iov to = {.addr = addr, .len = len, .key = key};
@@ -102,8 +102,9 @@ static ssize_t durable(struct side *s, const void *buf, size_t len,
 	return fi_writemsg(s->ep, &m, FI_COMMIT_COMPLETE | FI_COMPLETION);
 }
 
-static ssize_t commit(struct side *s, uint64_t addr, uint64_t len, uint64_t key,
-		      const struct fi_rpmem_then *then, void *context)
+static ssize_t post_commit(struct side *s, uint64_t addr, uint64_t len,
+			   uint64_t key, const struct fi_rpmem_then *then,
+			   void *context)
 {
 	struct fi_rma_iov r = {.addr = addr, .len = len, .key = key};
 
@@ -111,7 +112,7 @@ static ssize_t commit(struct side *s, uint64_t addr, uint64_t len, uint64_t key,
 			   FI_RPMEM_CLASS_DEFAULT, then, context);
 }
 
-static void messages(struct side *s)
+static void check_messages(struct side *s)
 {
 	char out[64] = "a message", *in = room.in;
 
@@ -121,7 +122,7 @@ static void messages(struct side *s)
 	OK(ended_well(s, in) && !strcmp(in, out), "a message and its echo");
 }
 
-static void writes(struct side *s, const struct card *peer)
+static void check_writes(struct side *s, const struct card *peer)
 {
 	char *large = room.large, *back = room.back;
 	struct fi_rpmem_then then = {
@@ -133,20 +134,20 @@ static void writes(struct side *s, const struct card *peer)
 	large[sizeof(room.large) - 1] = 'z';
 	/* The first opens the session, the next may go inside its request. */
 	for (int i = 0; i < 3; i++) {
-		POST(s, durable(s, room.small, 6, peer->pool_addr + 64,
-				peer->pool_key, &then));
+		POST(s, post_durable(s, room.small, 6, peer->pool_addr + 64,
+				     peer->pool_key, &then));
 		OK(ended_well(s, &then), "a small durable write");
 	}
-	POST(s, durable(s, large, sizeof(room.large), peer->pool_addr + 8192,
-			peer->pool_key, large));
+	POST(s, post_durable(s, large, sizeof(room.large),
+			     peer->pool_addr + 8192, peer->pool_key, large));
 	OK(ended_well(s, large), "a large one");
 	POST(s, fi_write(s->ep, large, 4096, desc, 0, peer->pool_addr + 4096,
 			 peer->pool_key, large));
-	POST(s, commit(s, peer->pool_addr + 4096, 4096, peer->pool_key, NULL,
-		       back));
+	POST(s, post_commit(s, peer->pool_addr + 4096, 4096, peer->pool_key,
+			    NULL, back));
 	OK(both_ended_well(s, large, back), "a write and its commit");
-	POST(s, commit(s, peer->pool_addr + 4096, 64, peer->pool_key, &then,
-		       back));
+	POST(s, post_commit(s, peer->pool_addr + 4096, 64, peer->pool_key,
+			    &then, back));
 	OK(ended_well(s, back), "a commit with a store behind it");
 	POST(s, fi_read(s->ep, back, sizeof(room.back), desc, 0,
 			peer->pool_addr + 8192, peer->pool_key, back));
@@ -157,7 +158,7 @@ static void writes(struct side *s, const struct card *peer)
 	OK(ended_well(s, large), "plain memory is written to");
 }
 
-static void many(struct side *s, const struct card *peer)
+static void check_many(struct side *s, const struct card *peer)
 {
 	static char buf[64] = "many";
 	int sent = 0, done = 0;
@@ -166,8 +167,9 @@ static void many(struct side *s, const struct card *peer)
 	/* More operations than credits. */
 	while (done < 1000) {
 		ret = sent < 1000
-			      ? commit(s, peer->pool_addr + (sent % 512) * 64,
-				       64, peer->pool_key, NULL, buf)
+			      ? post_commit(s,
+					    peer->pool_addr + (sent % 512) * 64,
+					    64, peer->pool_key, NULL, buf)
 			      : -FI_EAGAIN;
 		if (!ret) {
 			sent++;
@@ -182,38 +184,39 @@ static void many(struct side *s, const struct card *peer)
 	OK(done == 1000, "1000 commits at once");
 }
 
-static void wrong(struct side *s, const struct card *peer)
+static void check_wrong_calls(struct side *s, const struct card *peer)
 {
 	static char buf[64] = "wrong";
 
-	OK(commit(s, peer->plain_addr, 64, peer->plain_key, NULL, buf) ==
+	OK(post_commit(s, peer->plain_addr, 64, peer->plain_key, NULL, buf) ==
 		   -FI_EKEYREJECTED,
 	   "memory that is not persistent");
-	POST(s, commit(s, peer->pool_addr + PAIR_POOL - 8, 64, peer->pool_key,
-		       NULL, buf));
-	OK(refused(s, buf, ERANGE), "a range past the end");
-	POST(s, commit(s, peer->pool_addr, 64, peer->pool_key ^ 1ull << 20,
-		       NULL, buf));
-	OK(refused(s, buf, ESTALE), "a key of another registration");
-	OK(commit(s, peer->pool_addr, 64, 5, NULL, buf) == -FI_EKEYREJECTED,
+	POST(s, post_commit(s, peer->pool_addr + PAIR_POOL - 8, 64,
+			    peer->pool_key, NULL, buf));
+	OK(expect_refused(s, buf, ERANGE), "a range past the end");
+	POST(s, post_commit(s, peer->pool_addr, 64, peer->pool_key ^ 1ull << 20,
+			    NULL, buf));
+	OK(expect_refused(s, buf, ESTALE), "a key of another registration");
+	OK(post_commit(s, peer->pool_addr, 64, 5, NULL, buf) ==
+		   -FI_EKEYREJECTED,
 	   "a key that is not the provider's");
-	POST(s, commit(s, peer->pool_addr, 64, peer->pool_key, NULL, buf));
+	POST(s, post_commit(s, peer->pool_addr, 64, peer->pool_key, NULL, buf));
 	OK(ended_well(s, buf), "and a right one again");
 }
 
-static void use(struct side *s, const struct card *peer)
+static void run_initiator(struct side *s, const struct card *peer)
 {
 	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
 
-	prepare(s);
-	messages(s);
+	post_recvs(s);
+	check_messages(s);
 	OK(!key_query(s->ep, 0, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
 		      &attr) &&
 		   !attr.prov_errno && attr.len == PAIR_POOL,
 	   "the target replies to a query");
-	writes(s, peer);
-	many(s, peer);
-	wrong(s, peer);
+	check_writes(s, peer);
+	check_many(s, peer);
+	check_wrong_calls(s, peer);
 	OK(side_quiet(s), "nothing else came");
 	if (s->o.counts) {
 		uint64_t n = fi_cntr_read(s->cntr[3]);
@@ -221,7 +224,8 @@ static void use(struct side *s, const struct card *peer)
 
 		printf("# %s: %llu writes, %llu failed\n", label,
 		       (unsigned long long)n, (unsigned long long)bad);
-		/* Writes and commits; 1000 of these, and those of wrong(). */
+		/* Writes and commits; 1000 of these, and those of
+		 * check_wrong_calls(). */
 		OK(n == 8 + 1000 + 1 && bad == 2,
 		   "the counter holds what the program did");
 		/* Some releases of tcp count injected operations. */
@@ -235,7 +239,7 @@ static void use(struct side *s, const struct card *peer)
 /* --- lost connections --- */
 
 /* The target receives a commit, does not process it, and dies. */
-static void die(struct side *s, const struct card *peer)
+static void check_dead_target(struct side *s, const struct card *peer)
 {
 	pair_barrier_unpolled(s); /* until the session is open */
 	sleep(1);
@@ -260,7 +264,7 @@ static double seconds(void)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static void lose(struct side *s, const struct card *peer)
+static void check_lost_connection(struct side *s, const struct card *peer)
 {
 	char *buf = room.small;
 	const struct timespec pause = {.tv_nsec = 200000000};
@@ -273,7 +277,7 @@ static void lose(struct side *s, const struct card *peer)
 	bool alone;
 	double begun;
 
-	POST(s, commit(s, peer->pool_addr, 64, peer->pool_key, NULL, buf));
+	POST(s, post_commit(s, peer->pool_addr, 64, peer->pool_key, NULL, buf));
 	OK(ended_well(s, buf), "a commit before");
 	MUST(key_query(s->ep, 0, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
 		       &attr));
@@ -282,17 +286,17 @@ static void lose(struct side *s, const struct card *peer)
 	pair_barrier(s);
 	nanosleep(&pause, NULL); /* the target stops polling */
 	begun = seconds();
-	POST(s, commit(s, peer->pool_addr, 64, peer->pool_key,
-		       alone ? &then : NULL, buf));
-	OK(refused(s, buf, alone ? EUCLEAN : ENOTCONN),
+	POST(s, post_commit(s, peer->pool_addr, 64, peer->pool_key,
+			    alone ? &then : NULL, buf));
+	OK(expect_refused(s, buf, alone ? EUCLEAN : ENOTCONN),
 	   "the outstanding commit ends");
 	OK(seconds() - begun < 3, "as soon as the connection does");
 	OK(side_event(s, &cm) == FI_SHUTDOWN && cm.fid == &s->ep->fid,
 	   "and the program gets FI_SHUTDOWN");
-	OK(commit(s, peer->pool_addr, 64, peer->pool_key, NULL, buf) ==
+	OK(post_commit(s, peer->pool_addr, 64, peer->pool_key, NULL, buf) ==
 		   -FI_ENOTCONN,
 	   "no commit after that");
-	OK(durable(s, buf, 8, peer->pool_addr, peer->pool_key, buf) ==
+	OK(post_durable(s, buf, 8, peer->pool_addr, peer->pool_key, buf) ==
 		   -FI_ENOTCONN,
 	   "and no durable write");
 	side_close(s);
@@ -309,7 +313,7 @@ static const struct pair_opts sockets = {
 };
 
 /* Connection data of the program. */
-static void fill(uint8_t *p, size_t len, int with)
+static void fill_bytes(uint8_t *p, size_t len, int with)
 {
 	for (size_t i = 0; i < len; i++)
 		p[i] = (uint8_t)(i * 7 + (size_t)with);
@@ -346,7 +350,7 @@ static bool came_whole(const union cm_data *d, size_t len, size_t size,
 {
 	uint8_t want[512];
 
-	fill(want, size, with);
+	fill_bytes(want, size, with);
 	return len == size && !memcmp(d->e.data, want, size);
 }
 
@@ -370,7 +374,7 @@ static void meet_with_data(const struct pair_opts *to,
 		       &len));
 	OK(size == (pair_over("tcp") ? 256 : 55),
 	   "a connection carries the longest private data");
-	fill(data, size, 1);
+	fill_bytes(data, size, 1);
 	MUST(fi_connect(c.ep, card.name, data, size));
 	/*
 	 * Both are in one process: the request needs a read of the other's
@@ -388,7 +392,7 @@ static void meet_with_data(const struct pair_opts *to,
 	side_endpoint(&l, d.e.info);
 	fi_freeinfo(d.e.info);
 	MUST(fi_enable(l.ep));
-	fill(data, size, 2);
+	fill_bytes(data, size, 2);
 	MUST(fi_accept(l.ep, data, size));
 	cm_event(&l, &c, FI_CONNECTED, &d);
 	n = cm_event(&c, &l, FI_CONNECTED, &d);
@@ -398,7 +402,7 @@ static void meet_with_data(const struct pair_opts *to,
 	side_close(&l);
 }
 
-static void reject(void)
+static void check_reject(void)
 {
 	struct fi_eq_err_entry no = {0};
 	struct side l, c;
@@ -413,7 +417,7 @@ static void reject(void)
 	side_open(&c, &ours);
 	side_dial(&c, &card);
 	MUST(fi_enable(c.ep));
-	OK(commit(&c, 0, 64, 5ull << 61 | 1, NULL, &c) == -FI_ENOTCONN,
+	OK(post_commit(&c, 0, 64, 5ull << 61 | 1, NULL, &c) == -FI_ENOTCONN,
 	   "no commit before the connection is up");
 	MUST(fi_connect(c.ep, card.name, NULL, 0));
 	do {
@@ -437,8 +441,8 @@ static void reject(void)
 
 static void bare_serve(struct side *s, const struct card *peer)
 {
-	prepare(s);
-	echo(s);
+	post_recvs(s);
+	echo_messages(s);
 	pair_barrier(s);
 	side_quiet(s); /* the write has arrived by then */
 	/* The base does not know the persistent region. */
@@ -450,15 +454,15 @@ static void bare_use(struct side *s, const struct card *peer)
 {
 	char *buf = strcpy(room.small, "plain");
 
-	prepare(s);
-	messages(s);
+	post_recvs(s);
+	check_messages(s);
 	POST(s, fi_write(s->ep, buf, 6, desc, 0, peer->pool_addr,
 			 peer->pool_key, buf));
 	OK(ended_well(s, buf), "a plain write");
-	OK(commit(s, peer->pool_addr, 64, peer->pool_key, NULL, buf) ==
+	OK(post_commit(s, peer->pool_addr, 64, peer->pool_key, NULL, buf) ==
 		   -FI_EKEYREJECTED,
 	   "no commit, and the error says why");
-	OK(durable(s, buf, 6, peer->pool_addr, peer->pool_key, buf) ==
+	OK(post_durable(s, buf, 6, peer->pool_addr, peer->pool_key, buf) ==
 		   -FI_EKEYREJECTED,
 	   "no durable write");
 	POST(s, fi_read(s->ep, buf, 6, desc, 0, peer->pool_addr, peer->pool_key,
@@ -471,8 +475,8 @@ static void use_bare(struct side *s, const struct card *peer)
 {
 	char *buf = strcpy(room.small, "plain");
 
-	prepare(s);
-	messages(s);
+	post_recvs(s);
+	check_messages(s);
 	POST(s, fi_write(s->ep, buf, 6, desc, 0, peer->plain_addr,
 			 peer->plain_key, buf));
 	OK(ended_well(s, buf), "a plain write");
@@ -482,9 +486,9 @@ static void use_bare(struct side *s, const struct card *peer)
 /*
  * Run each half in its own process: libfabric must not be used before a fork.
  */
-static void apart(void (*run)(const struct pair_opts *,
-			      const struct pair_opts *),
-		  const struct pair_opts *a, const struct pair_opts *b)
+static void run_halves(void (*run)(const struct pair_opts *,
+				   const struct pair_opts *),
+		       const struct pair_opts *a, const struct pair_opts *b)
 {
 	int status = 1;
 	pid_t pid;
@@ -502,21 +506,21 @@ static void apart(void (*run)(const struct pair_opts *,
 
 static void reject_apart(const struct pair_opts *a, const struct pair_opts *b)
 {
-	reject();
+	check_reject();
 }
 
-static void ends(void)
+static void check_ends(void)
 {
 	const struct pair_opts with_sread = {.msg = true, .sleeps = true};
 
 	label = "the target is killed";
-	pair_run(&ours, &ours, die, lose);
+	pair_run(&ours, &ours, check_dead_target, check_lost_connection);
 	label = "the target is killed, sread";
-	pair_run(&ours, &with_sread, die, lose);
+	pair_run(&ours, &with_sread, check_dead_target, check_lost_connection);
 	label = "the target hangs up";
-	pair_run(&ours, &ours, hang_up, lose);
+	pair_run(&ours, &ours, hang_up, check_lost_connection);
 	label = "the target hangs up, sread";
-	pair_run(&ours, &with_sread, hang_up, lose);
+	pair_run(&ours, &with_sread, hang_up, check_lost_connection);
 }
 
 /* Set the operator's statement about what this host's adapter places. */
@@ -531,7 +535,7 @@ static void operator_says(const char *fence)
 	setenv("FI_OFI_RPMEM_OPERATOR", "operator.msg", 1);
 }
 
-static ssize_t persistent(struct side *s, uint64_t access)
+static ssize_t register_persistent(struct side *s, uint64_t access)
 {
 	struct fid_mr *mr;
 	int ret = fi_mr_reg(s->domain, s->pool, PAIR_POOL, access, 0, 1,
@@ -553,47 +557,47 @@ static void by_adapter(const struct pair_opts *a, const struct pair_opts *b)
 
 	side_open(&s, a);
 	s.pool = pair_map(getenv("RPMEM_POOL"), &len);
-	OK(!persistent(&s, FI_REMOTE_READ | FI_REMOTE_WRITE),
+	OK(!register_persistent(&s, FI_REMOTE_READ | FI_REMOTE_WRITE),
 	   "persistent memory is had");
-	OK(!persistent(&s, FI_REMOTE_WRITE),
+	OK(!register_persistent(&s, FI_REMOTE_WRITE),
 	   "and for memory without remote read");
 }
 
-static void adapters(void)
+static void check_adapters(void)
 {
 	const struct pair_opts with_sread = {.msg = true, .sleeps = true};
 
 	setenv("FI_OFI_RPMEM_NATIVE", "0", 1);
 	operator_says("assert fence = no\n");
 	label = "placed by an adapter";
-	apart(by_adapter, &ours, NULL);
-	pair_run(&ours, &ours, serve, use);
+	run_halves(by_adapter, &ours, NULL);
+	pair_run(&ours, &ours, run_target, run_initiator);
 	operator_says("assert fence = yes\n");
 	label = "placed by an adapter, fenced";
-	apart(by_adapter, &ours, NULL);
-	pair_run(&ours, &ours, serve, use);
+	run_halves(by_adapter, &ours, NULL);
+	pair_run(&ours, &ours, run_target, run_initiator);
 	label = "the same, sread";
-	pair_run(&with_sread, &with_sread, serve, use);
+	pair_run(&with_sread, &with_sread, run_target, run_initiator);
 	unsetenv("FI_OFI_RPMEM_NATIVE");
 	unsetenv("FI_OFI_RPMEM_OPERATOR");
 	unlink("operator.msg");
 }
 
-static void strangers(void)
+static void check_strangers(void)
 {
 	label = "to the provider";
-	apart(meet_with_data, &ours, &ours);
+	run_halves(meet_with_data, &ours, &ours);
 	label = "to the base";
-	apart(meet_with_data, &bare, &ours);
+	run_halves(meet_with_data, &bare, &ours);
 	label = "from the base";
-	apart(meet_with_data, &ours, &bare);
+	run_halves(meet_with_data, &ours, &bare);
 	label = "rejected";
-	apart(reject_apart, &ours, &ours);
+	run_halves(reject_apart, &ours, &ours);
 	label = "over sockets";
 	if (pair_over("tcp"))
-		pair_run(&sockets, &sockets, serve, use);
+		pair_run(&sockets, &sockets, run_target, run_initiator);
 	if (pair_over("verbs"))
-		adapters();
+		check_adapters();
 	label = "the target is bare";
 	pair_run(&bare, &ours, bare_serve, bare_use);
 	label = "the initiator is bare";
@@ -623,7 +627,7 @@ int main(void)
 		/* verbs 1.17 has no counters. */
 		if (kinds[i].o.counts && !pair_over("tcp"))
 			continue;
-		pair_run(&kinds[i].o, &kinds[i].o, serve, use);
+		pair_run(&kinds[i].o, &kinds[i].o, run_target, run_initiator);
 	}
 	/*
 	 * Use another address of the listener, if several networks lead to it.
@@ -631,10 +635,10 @@ int main(void)
 	label = "another address";
 	if (pair_over("tcp")) {
 		setenv("RPMEM_NODE", "127.9.8.7", 0);
-		pair_run(&ours, &ours, serve, use);
+		pair_run(&ours, &ours, run_target, run_initiator);
 		unsetenv("RPMEM_NODE");
 	}
-	ends();
-	strangers();
+	check_ends();
+	check_strangers();
 	return tap_done();
 }

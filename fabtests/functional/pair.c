@@ -23,7 +23,7 @@ static struct tally {
 	int number, failures;
 } * tally;
 
-static struct tally *tap(void)
+static struct tally *tally_of(void)
 {
 	if (tally)
 		return tally;
@@ -48,30 +48,30 @@ void tap_ok(bool ok, const char *fmt, ...)
 {
 	va_list ap;
 
-	printf("%sok %d - ", ok ? "" : "not ", ++tap()->number);
+	printf("%sok %d - ", ok ? "" : "not ", ++tally_of()->number);
 	va_start(ap, fmt);
 	vprintf(fmt, ap);
 	va_end(ap);
 	putchar('\n');
 	fflush(stdout);
-	tap()->failures += !ok;
+	tally_of()->failures += !ok;
 }
 
 void tap_skip(const char *name, const char *why)
 {
-	printf("ok %d - %s # SKIP %s\n", ++tap()->number, name, why);
+	printf("ok %d - %s # SKIP %s\n", ++tally_of()->number, name, why);
 	fflush(stdout);
 }
 
 void tap_begin(void)
 {
-	tap();
+	tally_of();
 }
 
 int tap_done(void)
 {
-	printf("1..%d\n", tap()->number);
-	return tap()->failures ? 1 : 0;
+	printf("1..%d\n", tally_of()->number);
+	return tally_of()->failures ? 1 : 0;
 }
 
 /* RPMEM_BASE and RPMEM_NODE choose base and address of the tests. */
@@ -97,7 +97,7 @@ static char *prov_of(const struct pair_opts *o)
 	return strdup(name);
 }
 
-static const char *node(void)
+static const char *loopback_node(void)
 {
 	const char *name = getenv("RPMEM_NODE");
 
@@ -143,8 +143,8 @@ void side_open(struct side *s, const struct pair_opts *o)
 	h->tx_attr->op_flags = o->op_flags;
 	h->tx_attr->msg_order = o->order;
 	h->fabric_attr->prov_name = prov_of(o);
-	MUST(fi_getinfo(FI_VERSION(1, 17), node(), o->port, FI_SOURCE, h,
-			&s->info));
+	MUST(fi_getinfo(FI_VERSION(1, 17), loopback_node(), o->port, FI_SOURCE,
+			h, &s->info));
 	fi_freeinfo(h);
 	MUST(fi_fabric(s->info->fabric_attr, &s->fabric, NULL));
 	MUST(fi_domain(s->fabric, s->info, &s->domain, NULL));
@@ -213,7 +213,7 @@ uint32_t side_event(struct side *s, struct fi_eq_cm_entry *e)
 }
 
 /* The connection is up, and the event is of this endpoint. */
-static void connected(struct side *s)
+static void expect_connected(struct side *s)
 {
 	struct fi_eq_cm_entry e;
 
@@ -231,7 +231,7 @@ void side_accept(struct side *s)
 	MUST(fi_enable(s->ep));
 	MUST(fi_accept(s->ep, NULL, 0));
 	fi_freeinfo(e.info);
-	connected(s);
+	expect_connected(s);
 }
 
 void side_dial(struct side *s, const struct card *peer)
@@ -255,7 +255,7 @@ void side_connect(struct side *s, const struct card *peer)
 	side_dial(s, peer);
 	MUST(fi_enable(s->ep));
 	MUST(fi_connect(s->ep, peer->name, NULL, 0));
-	connected(s);
+	expect_connected(s);
 }
 
 static const uint64_t remote = FI_REMOTE_READ | FI_REMOTE_WRITE;
@@ -343,7 +343,7 @@ void side_memory(struct side *s)
 		       &s->plain_mr, NULL));
 }
 
-void *side_local(struct side *s, void *buf, size_t len)
+void *side_local_desc(struct side *s, void *buf, size_t len)
 {
 	if (!(s->info->domain_attr->mr_mode & FI_MR_LOCAL))
 		return NULL;
@@ -502,8 +502,8 @@ bool pair_time_left(void)
 }
 
 /* Run one half, in a process that has not called libfabric before. */
-static void play(const char *who, int in, int out, const struct pair_opts *o,
-		 half_fn half)
+static void run_half(const char *who, int in, int out,
+		     const struct pair_opts *o, half_fn half)
 {
 	const bool target = !strcmp(who, "target");
 	struct card mine, theirs;
@@ -532,7 +532,7 @@ static void play(const char *who, int in, int out, const struct pair_opts *o,
 	side_close(&s);
 }
 
-static void ended(const char *who, pid_t pid)
+static void expect_exit(const char *who, pid_t pid)
 {
 	int status;
 
@@ -553,21 +553,22 @@ void pair_run(const struct pair_opts *target, const struct pair_opts *initiator,
 	/* On a busy machine a slow half is not a dead one. */
 	setenv("FI_OFI_RPMEM_TIMEOUT", "30000", 0);
 	fflush(stdout);
-	tap();
+	tally_of();
 	if (pipe(down) || pipe(up))
 		MUST(-errno);
 	t = fork();
 	if (!t) {
 		close(down[1]);
 		close(up[0]);
-		play("target", down[0], up[1], target, target_half);
+		run_half("target", down[0], up[1], target, target_half);
 		_exit(0);
 	}
 	i = fork();
 	if (!i) {
 		close(down[0]);
 		close(up[1]);
-		play("initiator", up[0], down[1], initiator, initiator_half);
+		run_half("initiator", up[0], down[1], initiator,
+			 initiator_half);
 		exit(0);
 	}
 	if (t < 0 || i < 0)
@@ -576,6 +577,6 @@ void pair_run(const struct pair_opts *target, const struct pair_opts *initiator,
 	close(down[1]);
 	close(up[0]);
 	close(up[1]);
-	ended("initiator", i);
-	ended("target", t);
+	expect_exit("initiator", i);
+	expect_exit("target", t);
 }

@@ -93,7 +93,7 @@ bool pair_on_tmpfs(char *path);
  */
 void side_memory(struct side *s);
 /* The descriptor for memory to send from or receive into; one per side. */
-void *side_local(struct side *s, void *buf, size_t len);
+void *side_local_desc(struct side *s, void *buf, size_t len);
 void side_card(struct side *s, struct card *c);
 void side_insert(struct side *s, const struct card *peer);
 /* Connected endpoints: the next event, as fi_eq_sread(); exits on an error. */

@@ -130,7 +130,7 @@ static void check_ok(struct channel *c, const struct rp_wire_hdr *hdr,
 	MUST(!"an OK that is not true");
 }
 
-static void sent(struct channel *c, const void *msg, size_t len)
+static void check_sent(struct channel *c, const void *msg, size_t len)
 {
 	struct rp_wire_reply reply;
 	struct rp_wire_info info;
@@ -162,7 +162,7 @@ static int c_post(struct rp_channel *rc, struct rp_channel_op *ops[], int n)
 	if (!c->room)
 		return 0;
 	c->room -= c->room > 0;
-	sent(c, op->iov[0].iov_base, op->iov[0].iov_len);
+	check_sent(c, op->iov[0].iov_base, op->iov[0].iov_len);
 	if (op->inject) {
 		MUST(op->iov[0].iov_len <= c->c.inject);
 		return 1;
@@ -205,9 +205,9 @@ static const struct rp_channel_ops channel_ops = {
 	.close = c_close,
 };
 
-static int h_accept(struct rp_agent_host *h, void *request, const void *data,
-		    size_t len, const struct rp_channel_events *events,
-		    void *owner, struct rp_channel **out)
+static int host_accept(struct rp_agent_host *h, void *request, const void *data,
+		       size_t len, const struct rp_channel_events *events,
+		       void *owner, struct rp_channel **out)
 {
 	struct waiting *w = request;
 	struct rp_wire_hello_ack ack;
@@ -236,8 +236,8 @@ static int h_accept(struct rp_agent_host *h, void *request, const void *data,
 	return 0;
 }
 
-static void h_refuse(struct rp_agent_host *h, void *request, const void *data,
-		     size_t len)
+static void host_refuse(struct rp_agent_host *h, void *request,
+			const void *data, size_t len)
 {
 	struct waiting *w = request;
 	struct rp_wire_hello_ack ack;
@@ -246,9 +246,9 @@ static void h_refuse(struct rp_agent_host *h, void *request, const void *data,
 	w->used = 0;
 }
 
-static int h_grant(struct rp_agent_host *h, struct rp_channel *rc,
-		   const struct rp_region *r, struct rp_wire_grant *g,
-		   void **grant)
+static int host_grant(struct rp_agent_host *h, struct rp_channel *rc,
+		      const struct rp_region *r, struct rp_wire_grant *g,
+		      void **grant)
 {
 	struct channel *c = (struct channel *)rc;
 	struct region *in = region_of(r->key);
@@ -266,19 +266,19 @@ static int h_grant(struct rp_agent_host *h, struct rp_channel *rc,
 	return 0;
 }
 
-static void h_revoke(struct rp_agent_host *h, void *grant)
+static void host_revoke(struct rp_agent_host *h, void *grant)
 {
 	MUST(((struct region *)grant)->live && ngrants--);
 }
 
-static uint32_t h_flags(struct rp_agent_host *h)
+static uint32_t host_flags(struct rp_agent_host *h)
 {
 	return RP_CHANNEL_ORDERED | RP_CHANNEL_FENCES | RP_CHANNEL_FLUSHES;
 }
 
-static int h_notify(struct rp_agent_host *h, struct rp_channel *c,
-		    uint16_t port, uint16_t endpoint, uint64_t data, void *buf,
-		    size_t len)
+static int host_notify(struct rp_agent_host *h, struct rp_channel *c,
+		       uint16_t port, uint16_t endpoint, uint64_t data,
+		       void *buf, size_t len)
 {
 	const uint8_t *p = buf;
 
@@ -286,36 +286,36 @@ static int h_notify(struct rp_agent_host *h, struct rp_channel *c,
 	return notify_ret;
 }
 
-static uint64_t h_now(struct rp_agent_host *h)
+static uint64_t host_now(struct rp_agent_host *h)
 {
 	return now;
 }
 
-static void h_kick(struct rp_agent_host *h)
+static void host_kick(struct rp_agent_host *h)
 {
 }
 
-static void h_warn(struct rp_agent_host *h, const char *text)
+static void host_warn(struct rp_agent_host *h, const char *text)
 {
 	MUST(*text);
 }
 
 static const struct rp_agent_host_ops host_ops = {
-	.accept = h_accept,
-	.refuse = h_refuse,
-	.grant = h_grant,
-	.revoke = h_revoke,
-	.flags = h_flags,
-	.notify = h_notify,
-	.now = h_now,
-	.kick = h_kick,
-	.warn = h_warn,
+	.accept = host_accept,
+	.refuse = host_refuse,
+	.grant = host_grant,
+	.revoke = host_revoke,
+	.flags = host_flags,
+	.notify = host_notify,
+	.now = host_now,
+	.kick = host_kick,
+	.warn = host_warn,
 };
 static struct rp_agent_host host = {.ops = &host_ops};
 
 /* Number of lines in a range; reads its ends, so that bad memory crashes. */
-static size_t lines(struct region *r, const void *addr, size_t len,
-		    size_t *first)
+static size_t count_lines(struct region *r, const void *addr, size_t len,
+			  size_t *first)
 {
 	const uint8_t *p = addr;
 	volatile uint8_t sink;
@@ -330,10 +330,10 @@ static size_t lines(struct region *r, const void *addr, size_t len,
 	return ((size_t)(p - r->mem) + len - 1) / LINE - *first + 1;
 }
 
-static int p_sync(void *ctx, void *addr, size_t len)
+static int pmem_sync(void *ctx, void *addr, size_t len)
 {
 	struct region *r = ctx;
-	size_t first, n = lines(r, addr, len, &first);
+	size_t first, n = count_lines(r, addr, len, &first);
 
 	MUST((uint8_t *)addr == r->mem + first * LINE);
 	MUST(first * LINE % PAGE == 0 && len % PAGE == 0);
@@ -344,16 +344,16 @@ static int p_sync(void *ctx, void *addr, size_t len)
 	return 0;
 }
 
-static void p_flush(void *ctx, const void *addr, size_t len)
+static void pmem_flush(void *ctx, const void *addr, size_t len)
 {
 	struct region *r = ctx;
-	size_t first, n = lines(r, addr, len, &first);
+	size_t first, n = count_lines(r, addr, len, &first);
 
 	for (size_t i = first; i < first + n; i++)
 		r->written[i] = steps;
 }
 
-static void p_drain(void *ctx)
+static void pmem_drain(void *ctx)
 {
 	struct region *r = ctx;
 
@@ -361,37 +361,37 @@ static void p_drain(void *ctx)
 }
 
 /* The agent may copy only into regions that peers may write. */
-static void p_copy(void *ctx, void *to, const void *from, size_t len)
+static void pmem_copy(void *ctx, void *to, const void *from, size_t len)
 {
 	struct region *r = ctx;
 	size_t first;
 
-	MUST(r->r.writable && lines(r, to, len, &first));
+	MUST(r->r.writable && count_lines(r, to, len, &first));
 	memcpy(to, from, len);
 }
 
-static void p_stream(void *ctx, void *to, const void *from, size_t len)
+static void pmem_stream(void *ctx, void *to, const void *from, size_t len)
 {
-	p_copy(ctx, to, from, len);
-	p_flush(ctx, to, len);
+	pmem_copy(ctx, to, from, len);
+	pmem_flush(ctx, to, len);
 }
 
 static void p_store8(void *ctx, uint64_t *to, uint64_t value)
 {
 	MUST((uintptr_t)to % sizeof(value) == 0);
-	p_copy(ctx, to, &value, sizeof(value));
+	pmem_copy(ctx, to, &value, sizeof(value));
 }
 
-static void p_changed(void *ctx, void *addr, size_t len)
+static void pmem_changed(void *ctx, void *addr, size_t len)
 {
 	struct region *r = ctx;
 	size_t first;
 
-	MUST(r->r.writable && lines(r, addr, len, &first));
+	MUST(r->r.writable && count_lines(r, addr, len, &first));
 }
 
 /* The clock stands still: the duration of a sync decides nothing here. */
-static uint64_t p_now(void *ctx)
+static uint64_t pmem_now(void *ctx)
 {
 	return 0;
 }
@@ -400,14 +400,14 @@ static void region_add(unsigned int i)
 {
 	struct region *r = &regions[i];
 	const struct rp_pmem_ops pmem_ops = {
-		.sync = p_sync,
-		.flush = p_flush,
-		.drain = p_drain,
+		.sync = pmem_sync,
+		.flush = pmem_flush,
+		.drain = pmem_drain,
 		.store8 = p_store8,
-		.copy = p_copy,
-		.stream = p_stream,
-		.changed = p_changed,
-		.now = p_now,
+		.copy = pmem_copy,
+		.stream = pmem_stream,
+		.changed = pmem_changed,
+		.now = pmem_now,
 		.ctx = r,
 	};
 	const struct rp_facts f = {
@@ -478,7 +478,7 @@ static int range_is_possible(const struct channel *c,
 }
 
 /* Remember a request that the agent may reply OK to. */
-static void remember(struct channel *c, const uint8_t *msg, size_t len)
+static void remember_request(struct channel *c, const uint8_t *msg, size_t len)
 {
 	static struct rp_wire_range ranges[RP_WIRE_MAX_PACKED];
 	struct rp_wire_request m = {.decoded = ranges};
@@ -580,11 +580,11 @@ static int some_request(struct fuzz_in *in, uint8_t *buf)
 	return rp_wire_put_request(buf, RP_WIRE_MAX_MSG, fuzz_u8(in), &m);
 }
 
-static void receive(struct channel *c, const uint8_t *msg, size_t len)
+static void receive_message(struct channel *c, const uint8_t *msg, size_t len)
 {
 	uint8_t *exact = fuzz_exact(msg, len);
 
-	remember(c, exact, len);
+	remember_request(c, exact, len);
 	c->c.events->received(c->c.owner, exact, len);
 	free(exact);
 }
@@ -613,7 +613,7 @@ static void recv_made(struct fuzz_in *in, struct channel *c, int query,
 		if (at & 0x8000)
 			len = at % len;
 	}
-	receive(c, buf, (size_t)len);
+	receive_message(c, buf, (size_t)len);
 }
 
 static void recv_raw(struct fuzz_in *in, struct channel *c)
@@ -622,12 +622,12 @@ static void recv_raw(struct fuzz_in *in, struct channel *c)
 
 	len = len < in->left ? len : in->left;
 	if (c)
-		receive(c, in->p, len);
+		receive_message(c, in->p, len);
 	in->p += len;
 	in->left -= len;
 }
 
-static void hello(struct fuzz_in *in, unsigned int who, int damage)
+static void send_hello(struct fuzz_in *in, unsigned int who, int damage)
 {
 	uint8_t how = fuzz_u8(in);
 	const struct rp_wire_hello m = {
@@ -680,7 +680,7 @@ static void check_limits(void)
 	MUST(agent->ndelayed <= RP_AGENT_MAX_DELAYED);
 }
 
-static void gone(uint8_t which)
+static void lose_channel(uint8_t which)
 {
 	struct waiting *w = &waiting[which % RP_AGENT_MAX_DELAYED];
 
@@ -701,7 +701,7 @@ static void one_step(struct fuzz_in *in)
 	steps++;
 	switch (op & 15) {
 	case 0:
-		hello(in, who, bad);
+		send_hello(in, who, bad);
 		break;
 	case 1:
 	case 2:
@@ -749,7 +749,7 @@ static void one_step(struct fuzz_in *in)
 		if (bad)
 			rp_agent_close_sessions(agent);
 		else
-			gone(fuzz_u8(in));
+			lose_channel(fuzz_u8(in));
 		break;
 	default:
 		for (int i = 0; rp_agent_progress(agent); i++)

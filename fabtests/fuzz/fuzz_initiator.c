@@ -45,7 +45,7 @@ static struct {
 
 /* --- the channel --- */
 
-static size_t gather(const struct rp_channel_op *op, uint8_t *to)
+static size_t gather_bytes(const struct rp_channel_op *op, uint8_t *to)
 {
 	size_t len = 0;
 
@@ -58,21 +58,21 @@ static size_t gather(const struct rp_channel_op *op, uint8_t *to)
 	return len;
 }
 
-static void scatter(const struct rp_channel_op *op)
+static void scatter_bytes(const struct rp_channel_op *op)
 {
 	for (size_t i = 0; i < op->iov_count; i++)
 		memset(op->iov[i].iov_base, 0x77, op->iov[i].iov_len);
 }
 
 /* The session must send only messages that a target accepts. */
-static void see(const struct rp_channel_op *op)
+static void check_posted(const struct rp_channel_op *op)
 {
 	static struct rp_wire_range ranges[RP_WIRE_MAX_PACKED];
 	static uint8_t bytes[1 << 16];
 	struct rp_wire_request m = {.decoded = ranges};
 	struct rp_wire_query q;
 	struct rp_wire_hdr hdr;
-	size_t len = gather(op, bytes);
+	size_t len = gather_bytes(op, bytes);
 	uint8_t *msg;
 
 	MUST(len <= RP_WIRE_MAX_MSG);
@@ -86,7 +86,7 @@ static void see(const struct rp_channel_op *op)
 	free(msg);
 }
 
-static int post(struct rp_channel *c, struct rp_channel_op *ops[], int n)
+static int post_ops(struct rp_channel *c, struct rp_channel_op *ops[], int n)
 {
 	MUST(t.open);
 	if (t.full)
@@ -95,7 +95,7 @@ static int post(struct rp_channel *c, struct rp_channel_op *ops[], int n)
 		struct rp_channel_op *op = ops[i];
 
 		if (op->kind == RP_CHANNEL_SEND)
-			see(op);
+			check_posted(op);
 		else
 			MUST(op->length && op->length <= LEN);
 		if (op->kind == RP_CHANNEL_FLUSH)
@@ -109,7 +109,7 @@ static int post(struct rp_channel *c, struct rp_channel_op *ops[], int n)
 	return n;
 }
 
-static void finish(int err)
+static void finish_ops(int err)
 {
 	static uint8_t bytes[1 << 20];
 	struct rp_channel_op *op = t.posted;
@@ -118,9 +118,9 @@ static void finish(int err)
 	if (!t.posted)
 		t.end = &t.posted;
 	if (op->kind == RP_CHANNEL_READ)
-		scatter(op);
+		scatter_bytes(op);
 	else if (op->kind != RP_CHANNEL_FLUSH)
-		gather(op, bytes);
+		gather_bytes(op, bytes);
 	op->done(op, err);
 }
 
@@ -128,17 +128,18 @@ static void close_channel(struct rp_channel *c)
 {
 	MUST(t.open);
 	while (t.posted)
-		finish(ECANCELED);
+		finish_ops(ECANCELED);
 	t.open = t.connected = t.lost = false;
 }
 
-static const char *peer(const struct rp_channel *c, char *buf, size_t size)
+static const char *peer_name(const struct rp_channel *c, char *buf, size_t size)
 {
 	snprintf(buf, size, "the target");
 	return buf;
 }
 
-static const struct rp_channel_ops channel_ops = {post, close_channel, peer};
+static const struct rp_channel_ops channel_ops = {post_ops, close_channel,
+						  peer_name};
 
 static int connect_to(struct rp_connector *k, const void *addr, size_t len,
 		      const void *data, size_t data_len,
@@ -159,7 +160,7 @@ static int connect_to(struct rp_connector *k, const void *addr, size_t len,
 	return 0;
 }
 
-static uint64_t now(struct rp_connector *k)
+static uint64_t connector_now(struct rp_connector *k)
 {
 	return t.now;
 }
@@ -170,16 +171,16 @@ static int random_bytes(struct rp_connector *k, void *buf, size_t len)
 	return 0;
 }
 
-static void kick(struct rp_connector *k)
+static void connector_kick(struct rp_connector *k)
 {
 }
 
-static const struct rp_connector_ops connector_ops = {connect_to, now,
-						      random_bytes, kick};
+static const struct rp_connector_ops connector_ops = {
+	connect_to, connector_now, random_bytes, connector_kick};
 
 /* --- what the target says --- */
 
-static struct rp_wire_grant grant(struct fuzz_in *f, uint8_t how)
+static struct rp_wire_grant make_grant(struct fuzz_in *f, uint8_t how)
 {
 	struct rp_wire_grant g = {
 		.rkey = 77,
@@ -208,7 +209,7 @@ static void accept_hello(struct fuzz_in *f, uint8_t how)
 		.incarnation = 1,
 		.credits = 1 + (how >> 4 & 3),
 		.features = RP_FEATURE_NATIVE,
-		.grant = grant(f, how),
+		.grant = make_grant(f, how),
 	};
 	uint8_t buf[RP_WIRE_CM_ACK];
 	uint8_t *data;
@@ -233,7 +234,7 @@ static void accept_hello(struct fuzz_in *f, uint8_t how)
 	free(data);
 }
 
-static void receive(const void *msg, size_t len)
+static void receive_message(const void *msg, size_t len)
 {
 	uint8_t *copy = fuzz_exact(msg, len);
 
@@ -241,7 +242,7 @@ static void receive(const void *msg, size_t len)
 	free(copy);
 }
 
-static void reply(struct fuzz_in *f, uint64_t token, uint8_t how)
+static void send_reply(struct fuzz_in *f, uint64_t token, uint8_t how)
 {
 	uint8_t buf[RP_WIRE_MAX_MSG], values[64] = {0};
 	struct rp_wire_reply m = {
@@ -269,16 +270,16 @@ static void reply(struct fuzz_in *f, uint64_t token, uint8_t how)
 	}
 	len = rp_wire_put_reply(buf, sizeof(buf), token, &m);
 	if (len > 0)
-		receive(buf, (size_t)len);
+		receive_message(buf, (size_t)len);
 }
 
-static void info(struct fuzz_in *f, uint64_t token, uint8_t how)
+static void send_info(struct fuzz_in *f, uint64_t token, uint8_t how)
 {
 	uint8_t buf[RP_WIRE_MAX_MSG];
 	struct rp_wire_info m = {
 		.class = (uint8_t)t.class,
 		.method = (uint8_t)t.method,
-		.grant = grant(f, how >> 4),
+		.grant = make_grant(f, how >> 4),
 		.why = "ext4",
 	};
 	int len;
@@ -287,23 +288,23 @@ static void info(struct fuzz_in *f, uint64_t token, uint8_t how)
 		m = (struct rp_wire_info){.status = 1 + fuzz_u8(f) % 63};
 	len = rp_wire_put_info(buf, sizeof(buf), token, &m);
 	if (len > 0)
-		receive(buf, (size_t)len);
+		receive_message(buf, (size_t)len);
 }
 
-static void raw(struct fuzz_in *f)
+static void send_raw(struct fuzz_in *f)
 {
 	size_t len = fuzz_u16(f) % (RP_WIRE_MAX_MSG + 2);
 	uint8_t *msg = malloc(len + 1);
 
 	MUST(msg);
 	fuzz_bytes(f, msg, len);
-	receive(msg, len);
+	receive_message(msg, len);
 	free(msg);
 }
 
 /* --- what the program does --- */
 
-static void done(struct rp_op *op, const struct rp_outcome *out)
+static void op_done(struct rp_op *op, const struct rp_outcome *out)
 {
 	struct rec *r = (struct rec *)op;
 
@@ -315,7 +316,7 @@ static void done(struct rp_op *op, const struct rp_outcome *out)
 	free(r);
 }
 
-static uint64_t key(uint8_t n)
+static uint64_t key_of(uint8_t n)
 {
 	const struct rp_key k = {
 		.class = t.class,
@@ -327,7 +328,7 @@ static uint64_t key(uint8_t n)
 	return rp_key_make(&k);
 }
 
-static void submit(struct rec *r)
+static void submit_op(struct rec *r)
 {
 	int ret;
 
@@ -347,7 +348,7 @@ static struct rec *rec_new(struct fuzz_in *f, enum rp_op_kind kind, size_t n,
 	uint8_t how = fuzz_u8(f);
 
 	MUST(r);
-	r->op.done = done;
+	r->op.done = op_done;
 	r->op.kind = kind;
 	r->op.level = how & 3;
 	if (r->op.level > RP_LEVEL_DURABLE)
@@ -358,33 +359,33 @@ static struct rec *rec_new(struct fuzz_in *f, enum rp_op_kind kind, size_t n,
 	r->op.nranges = n;
 	for (size_t i = 0; i < n; i++)
 		r->r[i] = (struct rp_wire_range){
-			key(how & 0x20 ? (uint8_t)i : how >> 6),
+			key_of(how & 0x20 ? (uint8_t)i : how >> 6),
 			ADDR + 64ull * (fuzz_u8(f) & 0x3f), len};
 	return r;
 }
 
-static void rma(struct fuzz_in *f, enum rp_op_kind kind)
+static void post_rma(struct fuzz_in *f, enum rp_op_kind kind)
 {
 	size_t n = 1 + (fuzz_u8(f) & 1), len = 1 + fuzz_u16(f) % 5000;
 	struct rec *r = rec_new(f, kind, n, len);
 
 	r->op.iov[0] = (struct iovec){r->data, n * len};
 	r->op.iov_count = 1;
-	submit(r);
+	submit_op(r);
 }
 
-static void commit(struct fuzz_in *f)
+static void post_commit(struct fuzz_in *f)
 {
 	uint8_t how = fuzz_u8(f);
 	struct rec *r =
 		rec_new(f, RP_OP_COMMIT, how & 0x80 ? RANGES : how & 7, 64);
 
 	r->op.effect = (how >> 3 & 3) % 3;
-	r->op.then = (struct rp_wire_then){key(how >> 5), ADDR + 8, 42};
-	submit(r);
+	r->op.then = (struct rp_wire_then){key_of(how >> 5), ADDR + 8, 42};
+	submit_op(r);
 }
 
-static void atomic(struct fuzz_in *f)
+static void post_atomic(struct fuzz_in *f)
 {
 	struct rec *r = rec_new(f, RP_OP_ATOMIC, 1, 8);
 
@@ -400,21 +401,21 @@ static void atomic(struct fuzz_in *f)
 	r->result = (struct iovec){r->old, 8};
 	r->op.result = &r->result;
 	r->op.result_count = 1;
-	submit(r);
+	submit_op(r);
 }
 
-static void query(struct fuzz_in *f)
+static void post_query(struct fuzz_in *f)
 {
 	struct rec *r = rec_new(f, RP_OP_QUERY, 1, 64);
 
 	r->op.level = 0;
 	r->op.info = &r->info;
-	submit(r);
+	submit_op(r);
 }
 
 /* --- steps --- */
 
-static void lose(void)
+static void lose_connection(void)
 {
 	t.lost = true;
 	t.chan.events->lost(t.chan.owner, ECONNRESET, NULL, 0);
@@ -429,26 +430,26 @@ static void target_step(struct fuzz_in *f, uint8_t op)
 
 	switch (op & 15) {
 	case 0:
-		reply(f, token, op);
+		send_reply(f, token, op);
 		break;
 	case 1:
-		info(f, token, op);
+		send_info(f, token, op);
 		break;
 	case 2:
 		len = rp_wire_put_signal(buf, sizeof(buf),
 					 op & 0x10 ? RP_MSG_DOORBELL
 						   : RP_MSG_PROGRESS);
-		receive(buf, (size_t)len);
+		receive_message(buf, (size_t)len);
 		break;
 	case 3:
-		raw(f);
+		send_raw(f);
 		break;
 	case 4:
-		lose();
+		lose_connection();
 		break;
 	default:
 		if (t.posted)
-			finish(op & 0x80 ? EIO : 0);
+			finish_ops(op & 0x80 ? EIO : 0);
 		break;
 	}
 }
@@ -457,19 +458,19 @@ static void program_step(struct fuzz_in *f, uint8_t op)
 {
 	switch (op & 15) {
 	case 6:
-		rma(f, RP_OP_WRITE);
+		post_rma(f, RP_OP_WRITE);
 		break;
 	case 7:
-		rma(f, RP_OP_READ);
+		post_rma(f, RP_OP_READ);
 		break;
 	case 8:
-		commit(f);
+		post_commit(f);
 		break;
 	case 9:
-		atomic(f);
+		post_atomic(f);
 		break;
 	case 10:
-		query(f);
+		post_query(f);
 		break;
 	case 11:
 		t.now += (op >> 4) * 100 * MS;
@@ -498,14 +499,14 @@ static void one_step(struct fuzz_in *f)
 	else if (t.connected && !t.lost)
 		target_step(f, op);
 	else if (t.open && !t.lost && (op & 15) == 4)
-		lose();
+		lose_connection();
 	else if (t.open && !t.lost)
 		accept_hello(f, fuzz_u8(f));
 	else
 		rp_session_progress(t.s);
 }
 
-static void quiet(enum rp_log_level level, const char *text)
+static void drop_log_line(enum rp_log_level level, const char *text)
 {
 }
 
@@ -523,7 +524,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.native = more & 8,
 	};
 
-	rp_log_set(quiet);
+	rp_log_set(drop_log_line);
 	memset(&t, 0, sizeof(t));
 	t.k.ops = &connector_ops;
 	t.now = 1000 * MS;

@@ -59,17 +59,17 @@ static void *racing_memcpy(void *to, const void *from, size_t len)
 	return to;
 }
 
-static uint8_t content(uint32_t n, size_t i)
+static uint8_t byte_of(uint32_t n, size_t i)
 {
 	return (uint8_t)(n * 31 + i * 7 + 1);
 }
 
-static size_t length(uint32_t n)
+static size_t length_of(uint32_t n)
 {
 	return 1 + (n * 2654435761u >> 8) % RP_RING_MSG;
 }
 
-static void queue(struct end *e, const struct rp_ring_write *w)
+static void queue_write(struct end *e, const struct rp_ring_write *w)
 {
 	MUST(w->offset + w->len <= RP_RING_LEN && w->len);
 	MUST((const uint8_t *)w->buf >= e->out &&
@@ -78,21 +78,21 @@ static void queue(struct end *e, const struct rp_ring_write *w)
 	e->way[(e->first + e->n++) % PENDING] = *w;
 }
 
-static void post(struct end *e, bool fails)
+static void post_message(struct end *e, bool fails)
 {
 	uint8_t msg[RP_RING_MSG];
 	struct rp_ring_write w;
-	size_t len = length(e->put);
+	size_t len = length_of(e->put);
 
 	for (size_t i = 0; i < len; i++)
-		msg[i] = content(e->put, i);
+		msg[i] = byte_of(e->put, i);
 	if (e->n >= PENDING - 1 || rp_ring_put(&e->ring, msg, len, &w))
 		return;
 	if (fails) {
 		rp_ring_unput(&e->ring);
 		return;
 	}
-	queue(e, &w);
+	queue_write(e, &w);
 	e->put++;
 }
 
@@ -100,7 +100,7 @@ static void post(struct end *e, bool fails)
  * Place the next `bytes` bytes in posting order: a write is placed only after
  * all earlier ones.
  */
-static void carry(struct end *e, struct end *to, size_t bytes)
+static void carry_bytes(struct end *e, struct end *to, size_t bytes)
 {
 	while (e->n && bytes) {
 		const struct rp_ring_write *w = &e->way[e->first];
@@ -119,7 +119,7 @@ static void carry(struct end *e, struct end *to, size_t bytes)
 	}
 }
 
-static void take(struct end *e, struct end *from)
+static void take_messages(struct end *e, struct end *from)
 {
 	uint8_t *msg = malloc(RP_RING_MSG);
 	const uint32_t sent = e->ring.produced, released = e->ring.released;
@@ -141,22 +141,22 @@ static void take(struct end *e, struct end *from)
 		MUST(slot.checksum == rp_wire_slot_checksum(&slot, msg));
 	}
 	if (len && honest) {
-		MUST(from->got < from->put && len == length(from->got));
+		MUST(from->got < from->put && len == length_of(from->got));
 		for (size_t i = 0; i < len; i++)
-			MUST(msg[i] == content(from->got, i));
+			MUST(msg[i] == byte_of(from->got, i));
 		from->got++;
 	}
 	free(msg);
 }
 
 /* Pass the consumer index to the other end, or a wrong one. */
-static void tell(struct end *e, struct end *to, uint32_t lie)
+static void tell_consumed(struct end *e, struct end *to, uint32_t lie)
 {
 	rp_ring_release(&to->ring, e->ring.consumed + lie);
 	honest = honest && !lie;
 }
 
-static void poke(struct end *e, struct fuzz_in *in)
+static void corrupt_byte(struct end *e, struct fuzz_in *in)
 {
 	uint8_t bytes[32];
 	size_t n = fuzz_u8(in) % sizeof(bytes);
@@ -169,7 +169,7 @@ static void poke(struct end *e, struct fuzz_in *in)
 }
 
 /* Forge a slot with the expected valid byte and a checksum that fits. */
-static void forge(struct end *e, struct fuzz_in *in)
+static void forge_slot(struct end *e, struct fuzz_in *in)
 {
 	uint8_t *p = e->in + tail_at(e->ring.consumed);
 	struct rp_wire_slot slot = {.valid = valid_of(e->ring.consumed)};
@@ -191,34 +191,34 @@ static void one_step(struct fuzz_in *in)
 	case 0:
 	case 1:
 	case 2:
-		post(e, false);
+		post_message(e, false);
 		break;
 	case 3:
-		post(e, true);
+		post_message(e, true);
 		break;
 	case 4:
 	case 5:
-		carry(e, o, fuzz_u16(in));
+		carry_bytes(e, o, fuzz_u16(in));
 		break;
 	case 6:
-		carry(e, o, fuzz_u8(in));
+		carry_bytes(e, o, fuzz_u8(in));
 		break;
 	case 7:
-		carry(e, o, SIZE_MAX);
+		carry_bytes(e, o, SIZE_MAX);
 		break;
 	case 8:
 	case 9:
 	case 10:
-		take(e, o);
+		take_messages(e, o);
 		break;
 	case 11:
-		tell(e, o, op & 16 ? fuzz_u8(in) : 0);
+		tell_consumed(e, o, op & 16 ? fuzz_u8(in) : 0);
 		break;
 	case 12:
-		poke(e, in);
+		corrupt_byte(e, in);
 		break;
 	case 13:
-		forge(e, in);
+		forge_slot(e, in);
 		break;
 	case 14:
 		race_in = e->in;
@@ -236,19 +236,19 @@ static void one_step(struct fuzz_in *in)
 }
 
 /* Both ends receive every message that was sent, and can post again. */
-static void finish(void)
+static void finish_both(void)
 {
 	for (int i = 0; i < 8 * RP_RING_SLOTS; i++)
 		for (int k = 0; k < 2; k++) {
-			carry(&end[k], &end[!k], SIZE_MAX);
-			take(&end[!k], &end[k]);
-			tell(&end[!k], &end[k], 0);
+			carry_bytes(&end[k], &end[!k], SIZE_MAX);
+			take_messages(&end[!k], &end[k]);
+			tell_consumed(&end[!k], &end[k], 0);
 		}
 	for (int k = 0; k < 2; k++) {
 		uint32_t put = end[k].put;
 
 		MUST(end[k].got == put);
-		post(&end[k], false);
+		post_message(&end[k], false);
 		MUST(end[k].put == put + 1);
 	}
 }
@@ -274,7 +274,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		one_step(&in);
 	race_in = NULL;
 	if (honest)
-		finish();
+		finish_both();
 	for (int i = 0; i < 2; i++) {
 		free(end[i].in);
 		free(end[i].out);

@@ -51,8 +51,8 @@ union any {
 	struct rp_setup_error error;
 };
 
-static int get(enum rp_setup_type type, const uint8_t *p, size_t len,
-	       union any *m)
+static int get_message(enum rp_setup_type type, const uint8_t *p, size_t len,
+		       union any *m)
 {
 	switch ((int)type) {
 	case RP_SETUP_CHALLENGE:
@@ -72,8 +72,8 @@ static int get(enum rp_setup_type type, const uint8_t *p, size_t len,
 	return -EBADMSG;
 }
 
-static int put(enum rp_setup_type type, uint8_t *p, size_t size,
-	       const union any *m)
+static int put_message(enum rp_setup_type type, uint8_t *p, size_t size,
+		       const union any *m)
 {
 	switch ((int)type) {
 	case RP_SETUP_CHALLENGE:
@@ -88,7 +88,7 @@ static int put(enum rp_setup_type type, uint8_t *p, size_t size,
 	return rp_setup_put_request(p, size, &m->request);
 }
 
-static bool printable(const char *s)
+static bool is_printable(const char *s)
 {
 	for (; *s; s++)
 		if (*s < 0x20 || *s > 0x7e)
@@ -113,21 +113,22 @@ static void try_decode(const uint8_t *data, size_t size)
 	if (ret || len > size)
 		goto out;
 	MUST(len >= RP_SETUP_HDR);
-	if (get(type, msg, len, &m))
+	if (get_message(type, msg, len, &m))
 		goto out;
 	if (type == RP_SETUP_EXPORT)
-		MUST(printable(m.export.name) && printable(m.export.why) &&
-		     printable(m.export.base) && m.export.len &&
+		MUST(is_printable(m.export.name) &&
+		     is_printable(m.export.why) &&
+		     is_printable(m.export.base) && m.export.len &&
 		     m.export.addr + m.export.len >= m.export.addr);
 	if (type == RP_SETUP_ERROR)
-		MUST(printable(m.error.text));
-	MUST(put(type, first, sizeof(first), &m) == (int)len);
+		MUST(is_printable(m.error.text));
+	MUST(put_message(type, first, sizeof(first), &m) == (int)len);
 	if (type != RP_SETUP_EXPORT && type != RP_SETUP_ERROR)
 		MUST(!memcmp(
 			first, msg,
 			len - (type == RP_SETUP_CHALLENGE ? 0 : RP_SETUP_MAC)));
-	MUST(!get(type, first, len, &m));
-	MUST(put(type, second, sizeof(second), &m) == (int)len);
+	MUST(!get_message(type, first, len, &m));
+	MUST(put_message(type, second, sizeof(second), &m) == (int)len);
 	MUST(!memcmp(first, second, len));
 out:
 	free(msg);
@@ -140,7 +141,7 @@ static int set_owner(void *arg, unsigned int i, uint64_t owner, char *err)
 	return 0;
 }
 
-static struct rp_setup_server *server(bool with_secret)
+static struct rp_setup_server *new_server(bool with_secret)
 {
 	static struct rp_setup_server *s[2];
 	struct rp_setup_server_attr attr = {
@@ -159,7 +160,7 @@ static struct rp_setup_server *server(bool with_secret)
 }
 
 /* Add the client's MAC, as a client that knows the secret does. */
-static void seal(uint8_t *msg, size_t len)
+static void add_mac(uint8_t *msg, size_t len)
 {
 	struct rp_setup_auth auth = {.secret = &secret};
 
@@ -170,7 +171,7 @@ static void seal(uint8_t *msg, size_t len)
 	rp_setup_seal(msg, len, RP_SETUP_FROM_CLIENT, &auth);
 }
 
-static void step(struct rp_setup_server *s)
+static void run_step(struct rp_setup_server *s)
 {
 	struct conn *c, *next;
 
@@ -193,21 +194,23 @@ static bool any_left(const struct rp_setup_server *s)
 }
 
 /* The daemon sent a challenge and at most one reply, both complete. */
-static void judge(const uint8_t *buf, size_t len, bool with_secret, bool proved)
+static void check_output(const uint8_t *buf, size_t len, bool with_secret,
+			 bool proved)
 {
 	static union any m;
 	enum rp_setup_type type;
 	size_t n;
 
 	MUST(!rp_setup_frame(buf, len, len, &n, &type));
-	MUST(type == RP_SETUP_CHALLENGE && n <= len && !get(type, buf, n, &m));
+	MUST(type == RP_SETUP_CHALLENGE && n <= len &&
+	     !get_message(type, buf, n, &m));
 	MUST(m.challenge.secret == with_secret);
 	buf += n;
 	len -= n;
 	if (!len)
 		return;
 	MUST(!rp_setup_frame(buf, len, len, &n, &type) && n == len);
-	MUST(!get(type, buf, n, &m));
+	MUST(!get_message(type, buf, n, &m));
 	/* No message about pools before the client has proved the secret. */
 	MUST(type == RP_SETUP_ERROR || !with_secret || proved);
 	MUST(type != RP_SETUP_ERROR || with_secret == proved || !with_secret ||
@@ -219,7 +222,7 @@ static void try_server(uint8_t flags, struct fuzz_in *in)
 {
 	static uint8_t back[2 * RP_SETUP_MAX_REPLY];
 	bool with_secret = flags & 2, proved = flags & 4;
-	struct rp_setup_server *s = server(with_secret);
+	struct rp_setup_server *s = new_server(with_secret);
 	size_t len = in->left < 2048 ? in->left : 2048, sent = 0, have = 0, n;
 	uint8_t *msg;
 	ssize_t ret;
@@ -229,28 +232,28 @@ static void try_server(uint8_t flags, struct fuzz_in *in)
 	len = in->left < len ? in->left : len;
 	msg = fuzz_exact(in->p, len);
 	if (proved)
-		seal(msg, len);
+		add_mac(msg, len);
 	MUST(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
 			 pair));
 	server_accept(s);
 	MUST(s->nconns == 1);
-	step(s);
+	run_step(s);
 	while (sent < len && any_left(s)) {
 		size_t part = n && n < len - sent ? n : len - sent;
 
 		MUST(send(pair[1], msg + sent, part, MSG_NOSIGNAL) ==
 		     (ssize_t)part);
 		sent += part;
-		step(s);
+		run_step(s);
 		n *= 3;
 	}
-	step(s);
-	step(s);
+	run_step(s);
+	run_step(s);
 	do {
 		ret = recv(pair[1], back + have, sizeof(back) - have, 0);
 		have += ret > 0 ? (size_t)ret : 0;
 	} while (ret > 0);
-	judge(back, have, with_secret, proved);
+	check_output(back, have, with_secret, proved);
 	MUST(TAILQ_EMPTY(&s->holders) || !with_secret || proved);
 	while (s->nconns)
 		conn_drop(s, TAILQ_FIRST(&s->conns));

@@ -24,7 +24,7 @@ static const struct rp_secret secret = {
  * Seal the message behind the challenge with the daemon's MAC: a daemon that
  * knows the secret may be hostile all the same.
  */
-static void seal(uint8_t *msg, size_t len)
+static void add_mac(uint8_t *msg, size_t len)
 {
 	struct rp_setup_auth auth = {.secret = &secret};
 	struct rp_setup_challenge g;
@@ -72,7 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	MUST(buf);
 	msg = fuzz_exact(in.p, len);
 	if (proved)
-		seal(msg, len);
+		add_mac(msg, len);
 	MUST(!socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0,
 			 pair));
 	c.fd = pair[0];

@@ -29,7 +29,7 @@ static int server;
 static uint64_t next_key;
 
 /* The clock advances with each reading, so that no test waits for it. */
-static uint64_t ticks(void *arg)
+static uint64_t next_tick(void *arg)
 {
 	static uint64_t t;
 
@@ -41,7 +41,7 @@ static uint64_t no_time(void *arg)
 	return 1;
 }
 
-static int keys(void *arg, void *buf, size_t len)
+static int fill_keys(void *arg, void *buf, size_t len)
 {
 	uint64_t key = next_key++;
 
@@ -53,12 +53,12 @@ static void no_kick(void *arg)
 {
 }
 
-static void up(void *owner, const void *data, size_t len)
+static void on_connected(void *owner, const void *data, size_t len)
 {
 	MUST(len <= RP_RC_CM_DATA);
 }
 
-static void lost(void *owner, int err, const void *data, size_t len)
+static void on_lost(void *owner, int err, const void *data, size_t len)
 {
 	struct end *e = owner;
 
@@ -66,7 +66,7 @@ static void lost(void *owner, int err, const void *data, size_t len)
 	e->lost++;
 }
 
-static void got(void *owner, const void *msg, size_t len)
+static void on_message(void *owner, const void *msg, size_t len)
 {
 	struct end *e = owner;
 	uint8_t *copy = fuzz_exact(msg, len);
@@ -77,19 +77,19 @@ static void got(void *owner, const void *msg, size_t len)
 }
 
 static const struct rp_channel_events events = {
-	.connected = up,
-	.lost = lost,
-	.received = got,
+	.connected = on_connected,
+	.lost = on_lost,
+	.received = on_message,
 };
 
-static void come(void *arg, void *request, const void *data, size_t len)
+static void on_request(void *arg, void *request, const void *data, size_t len)
 {
 	MUST(!target.c);
 	MUST(!rp_rc_accept(rc_t, request, "ok", 2, &events, &target,
 			   &target.c));
 }
 
-static void go(void *arg, void *request)
+static void on_request_gone(void *arg, void *request)
 {
 }
 
@@ -98,11 +98,11 @@ static void set_up(void)
 	const struct rp_rc_attr attr = {
 		.backend = RP_RC_TCP,
 		.now = no_time,
-		.exact = ticks,
-		.random = keys,
+		.exact = next_tick,
+		.random = fill_keys,
 		.kick = no_kick,
-		.requested = come,
-		.gone = go,
+		.requested = on_request,
+		.gone = on_request_gone,
 	};
 	socklen_t len = sizeof(at);
 	uint16_t port;
@@ -119,7 +119,7 @@ static void set_up(void)
 }
 
 /* Close with RST, so that no connection of this side stays in TIME_WAIT. */
-static void reset(int fd)
+static void close_with_reset(int fd)
 {
 	const struct linger l = {.l_onoff = 1};
 
@@ -127,15 +127,15 @@ static void reset(int fd)
 	close(fd);
 }
 
-static void polls(struct rp_rc *rc, const struct end *e, int n)
+static void poll_times(struct rp_rc *rc, const struct end *e, int n)
 {
 	while (n-- && !e->lost)
 		rp_rc_poll(rc, 16);
 }
 
 /* Send the input in two parts, with polls between them. */
-static void feed(int fd, struct rp_rc *rc, const struct end *e,
-		 struct fuzz_in *in)
+static void feed_input(int fd, struct rp_rc *rc, const struct end *e,
+		       struct fuzz_in *in)
 {
 	size_t first = fuzz_u16(in);
 
@@ -148,7 +148,7 @@ static void feed(int fd, struct rp_rc *rc, const struct end *e,
 			break;
 		in->p += n;
 		in->left -= n;
-		polls(rc, e, POLLS);
+		poll_times(rc, e, POLLS);
 	}
 }
 
@@ -170,14 +170,14 @@ static void hostile_initiator(struct fuzz_in *in)
 	MUST(send(fd, "hi", 2, MSG_NOSIGNAL) == 2);
 	while (!target.c)
 		rp_rc_poll(rc_t, 16);
-	feed(fd, rc_t, &target, in);
+	feed_input(fd, rc_t, &target, in);
 	rp_rc_dereg(rc_t, &ro);
 	rp_rc_dereg(rc_t, &mr);
 	free(region);
-	polls(rc_t, &target, POLLS);
+	poll_times(rc_t, &target, POLLS);
 	MUST(target.lost <= 1);
 	rp_channel_close(target.c);
-	reset(fd);
+	close_with_reset(fd);
 }
 
 static struct rp_channel_op ops[4];
@@ -207,11 +207,11 @@ static void hostile_target(struct fuzz_in *in)
 			      &initiator.c));
 	fd = accept(server, NULL, NULL);
 	MUST(fd >= 0);
-	polls(rc_i, &initiator, 4);
+	poll_times(rc_i, &initiator, 4);
 	if (accepts) {
 		MUST(send(fd, &hdr, rp_tcp_put(&hdr, &h), MSG_NOSIGNAL) > 0);
 		MUST(send(fd, "ok", 2, MSG_NOSIGNAL) == 2);
-		polls(rc_i, &initiator, 4);
+		poll_times(rc_i, &initiator, 4);
 	}
 	for (int i = 0; i < 4; i++) {
 		ops[i] = (struct rp_channel_op){
@@ -226,13 +226,13 @@ static void hostile_target(struct fuzz_in *in)
 		done[i] = 0;
 	}
 	posted = rp_channel_post(initiator.c, list, 4);
-	feed(fd, rc_i, &initiator, in);
+	feed_input(fd, rc_i, &initiator, in);
 	MUST(initiator.lost <= 1);
 	rp_channel_close(initiator.c);
 	for (int i = 0; i < 4; i++)
 		MUST(done[i] == (i < posted));
 	free(bytes);
-	reset(fd);
+	close_with_reset(fd);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

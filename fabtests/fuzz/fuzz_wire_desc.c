@@ -9,7 +9,7 @@
 #include "core/wire_rendezvous.h"
 #include "fuzz.h"
 
-static void seal(uint8_t *buf, size_t len)
+static void set_checksum(uint8_t *buf, size_t len)
 {
 	uint32_t c = ~0u;
 
@@ -92,14 +92,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	fuzz_bytes(&in, buf, sizeof(buf));
 	if (what & 4) {
 		if (what & 8)
-			seal(buf + 56, what & 2 ? RP_SIDE_LEN : RP_DESC_LEN);
+			set_checksum(buf + 56,
+				     what & 2 ? RP_SIDE_LEN : RP_DESC_LEN);
 		if (what & 1)
-			seal(buf, RP_RENDEZVOUS_LEN);
+			set_checksum(buf, RP_RENDEZVOUS_LEN);
 		one_rendezvous(buf);
 		return 0;
 	}
 	if (what & 1)
-		seal(buf, what & 2 ? RP_SIDE_LEN : RP_DESC_LEN);
+		set_checksum(buf, what & 2 ? RP_SIDE_LEN : RP_DESC_LEN);
 	if (what & 2)
 		one_side(buf);
 	else

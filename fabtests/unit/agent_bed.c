@@ -33,7 +33,7 @@ struct bed_promise {
 /* --- channels --- */
 
 /* When the agent sends an OK, the bytes that it covers must be on media. */
-static void oracle(struct bed_channel *c, const struct bed_msg *m)
+static void check_ok_reply(struct bed_channel *c, const struct bed_msg *m)
 {
 	struct bed_promise **pp, *p;
 
@@ -56,7 +56,7 @@ static void oracle(struct bed_channel *c, const struct bed_msg *m)
 	free(p);
 }
 
-static void deliver(struct bed_channel *c, const void *msg, size_t len)
+static void deliver_message(struct bed_channel *c, const void *msg, size_t len)
 {
 	struct bed_msg *m = calloc(1, sizeof(*m));
 
@@ -76,7 +76,7 @@ static void deliver(struct bed_channel *c, const void *msg, size_t len)
 	}
 	*c->last = m;
 	c->last = &m->next;
-	oracle(c, m);
+	check_ok_reply(c, m);
 }
 
 static int c_post(struct rp_channel *rc, struct rp_channel_op *ops[], int n)
@@ -92,7 +92,7 @@ static int c_post(struct rp_channel *rc, struct rp_channel_op *ops[], int n)
 	if (!c->room)
 		return 0;
 	c->room -= c->room > 0;
-	deliver(c, op->iov[0].iov_base, op->iov[0].iov_len);
+	deliver_message(c, op->iov[0].iov_base, op->iov[0].iov_len);
 	if (op->inject)
 		return 1;
 	op->next = NULL;
@@ -155,9 +155,9 @@ static struct bed *bed_of(struct rp_agent_host *h)
 	return (struct bed *)h;
 }
 
-static int h_accept(struct rp_agent_host *h, void *request, const void *data,
-		    size_t len, const struct rp_channel_events *events,
-		    void *owner, struct rp_channel **out)
+static int host_accept(struct rp_agent_host *h, void *request, const void *data,
+		       size_t len, const struct rp_channel_events *events,
+		       void *owner, struct rp_channel **out)
 {
 	struct bed *g = bed_of(h);
 	struct bed_request *r = request;
@@ -193,8 +193,8 @@ static int h_accept(struct rp_agent_host *h, void *request, const void *data,
 	return 0;
 }
 
-static void h_refuse(struct rp_agent_host *h, void *request, const void *data,
-		     size_t len)
+static void host_refuse(struct rp_agent_host *h, void *request,
+			const void *data, size_t len)
 {
 	struct bed_request *r = request;
 
@@ -205,9 +205,9 @@ static void h_refuse(struct rp_agent_host *h, void *request, const void *data,
 	r->refused = true;
 }
 
-static int h_grant(struct rp_agent_host *h, struct rp_channel *c,
-		   const struct rp_region *r, struct rp_wire_grant *g,
-		   void **grant)
+static int host_grant(struct rp_agent_host *h, struct rp_channel *c,
+		      const struct rp_region *r, struct rp_wire_grant *g,
+		      void **grant)
 {
 	static uint64_t rkeys = 0x77000;
 	struct bed *b = bed_of(h);
@@ -231,7 +231,7 @@ static int h_grant(struct rp_agent_host *h, struct rp_channel *c,
 	return 0;
 }
 
-static void h_revoke(struct rp_agent_host *h, void *grant)
+static void host_revoke(struct rp_agent_host *h, void *grant)
 {
 	struct bed_grant *k = grant;
 
@@ -239,7 +239,7 @@ static void h_revoke(struct rp_agent_host *h, void *grant)
 	k->revoked = true;
 }
 
-static uint32_t h_flags(struct rp_agent_host *h)
+static uint32_t host_flags(struct rp_agent_host *h)
 {
 	return bed_of(h)->flags;
 }
@@ -253,9 +253,9 @@ static unsigned int all_posts(const struct bed *g)
 	return n;
 }
 
-static int h_notify(struct rp_agent_host *h, struct rp_channel *c,
-		    uint16_t port, uint16_t endpoint, uint64_t data, void *buf,
-		    size_t len)
+static int host_notify(struct rp_agent_host *h, struct rp_channel *c,
+		       uint16_t port, uint16_t endpoint, uint64_t data,
+		       void *buf, size_t len)
 {
 	struct bed *g = bed_of(h);
 
@@ -277,33 +277,33 @@ static uint64_t h_source(struct rp_agent_host *h, void *request)
 	return bed_of(h)->source;
 }
 
-static uint64_t h_now(struct rp_agent_host *h)
+static uint64_t host_now(struct rp_agent_host *h)
 {
 	return bed_of(h)->now;
 }
 
-static void h_kick(struct rp_agent_host *h)
+static void host_kick(struct rp_agent_host *h)
 {
 	atomic_fetch_add(&bed_of(h)->kicks, 1);
 }
 
-static void h_warn(struct rp_agent_host *h, const char *text)
+static void host_warn(struct rp_agent_host *h, const char *text)
 {
 	MUST(*text);
 	bed_of(h)->warnings++;
 }
 
 static const struct rp_agent_host_ops host_ops = {
-	.accept = h_accept,
-	.refuse = h_refuse,
+	.accept = host_accept,
+	.refuse = host_refuse,
 	.source = h_source,
-	.grant = h_grant,
-	.revoke = h_revoke,
-	.flags = h_flags,
-	.notify = h_notify,
-	.now = h_now,
-	.kick = h_kick,
-	.warn = h_warn,
+	.grant = host_grant,
+	.revoke = host_revoke,
+	.flags = host_flags,
+	.notify = host_notify,
+	.now = host_now,
+	.kick = host_kick,
+	.warn = host_warn,
 };
 
 void bed_init(struct bed *g, const struct rp_agent_attr *attr)
@@ -353,7 +353,7 @@ void bed_fini(struct bed *g)
 
 /* --- memory --- */
 
-static void *pages(size_t n)
+static void *map_pages(size_t n)
 {
 	void *p = mmap(NULL, n * BED_PAGE, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -370,7 +370,7 @@ static void check_inside(struct bed_region *m, const void *addr, size_t len)
 	MUST(p >= m->mem && p + len <= m->mem + m->npages * BED_PAGE);
 }
 
-static int p_sync(void *ctx, void *addr, size_t len)
+static int pmem_sync(void *ctx, void *addr, size_t len)
 {
 	struct bed_region *m = ctx;
 	struct bed *g = m->bed;
@@ -403,7 +403,7 @@ static void on_the_way(struct bed_region *m, const void *addr, size_t len)
 	memcpy(m->way + at, m->mem + at, len);
 }
 
-static void p_flush(void *ctx, const void *addr, size_t len)
+static void pmem_flush(void *ctx, const void *addr, size_t len)
 {
 	struct bed_region *m = ctx;
 
@@ -411,7 +411,7 @@ static void p_flush(void *ctx, const void *addr, size_t len)
 	on_the_way(m, addr, len);
 }
 
-static void p_drain(void *ctx)
+static void pmem_drain(void *ctx)
 {
 	struct bed_region *m = ctx;
 
@@ -444,7 +444,7 @@ static void p_store8(void *ctx, uint64_t *addr, uint64_t value)
 	*addr = value;
 }
 
-static void p_copy(void *ctx, void *to, const void *from, size_t len)
+static void pmem_copy(void *ctx, void *to, const void *from, size_t len)
 {
 	struct bed_region *m = ctx;
 
@@ -453,7 +453,7 @@ static void p_copy(void *ctx, void *to, const void *from, size_t len)
 	memcpy(to, from, len);
 }
 
-static void p_stream(void *ctx, void *to, const void *from, size_t len)
+static void pmem_stream(void *ctx, void *to, const void *from, size_t len)
 {
 	struct bed_region *m = ctx;
 
@@ -464,7 +464,7 @@ static void p_stream(void *ctx, void *to, const void *from, size_t len)
 	on_the_way(m, to, len);
 }
 
-static void p_changed(void *ctx, void *addr, size_t len)
+static void pmem_changed(void *ctx, void *addr, size_t len)
 {
 	struct bed_region *m = ctx;
 
@@ -473,7 +473,7 @@ static void p_changed(void *ctx, void *addr, size_t len)
 }
 
 /* The clock stands still: the duration of a sync decides nothing here. */
-static uint64_t p_now(void *ctx)
+static uint64_t pmem_now(void *ctx)
 {
 	return 0;
 }
@@ -505,14 +505,14 @@ void bed_region_facts(struct bed *g, struct bed_region *m,
 		      const struct rp_facts *facts, size_t npages)
 {
 	const struct rp_pmem_ops pmem_ops = {
-		.sync = p_sync,
-		.flush = p_flush,
-		.drain = p_drain,
+		.sync = pmem_sync,
+		.flush = pmem_flush,
+		.drain = pmem_drain,
 		.store8 = p_store8,
-		.copy = p_copy,
-		.stream = p_stream,
-		.changed = p_changed,
-		.now = p_now,
+		.copy = pmem_copy,
+		.stream = pmem_stream,
+		.changed = pmem_changed,
+		.now = pmem_now,
 		.ctx = m,
 	};
 	enum rp_method method;
@@ -520,9 +520,9 @@ void bed_region_facts(struct bed *g, struct bed_region *m,
 	memset(m, 0, sizeof(*m));
 	m->bed = g;
 	m->npages = npages;
-	m->mem = pages(npages);
-	m->way = pages(npages);
-	m->media = pages(npages);
+	m->mem = map_pages(npages);
+	m->way = map_pages(npages);
+	m->media = map_pages(npages);
 	m->r.base = m->mem + BED_SKEW;
 	m->r.len = npages * BED_PAGE - BED_SKEW;
 	m->r.facts = *facts;
@@ -778,8 +778,8 @@ uint64_t bed_commit(struct bed_peer *p, struct bed_region *m, uint64_t off,
 	return bed_commit_all(p, m->r.choice.class, 1, &at);
 }
 
-static struct rp_wire_request one(const struct bed_at *at,
-				  struct rp_wire_range *r, enum rp_effect e)
+static struct rp_wire_request
+one_range(const struct bed_at *at, struct rp_wire_range *r, enum rp_effect e)
 {
 	*r = (struct rp_wire_range){at->m->r.key, at->off, at->len};
 	return (struct rp_wire_request){
@@ -795,7 +795,7 @@ uint64_t bed_then(struct bed_peer *p, struct bed_at at, struct bed_region *m,
 		  uint64_t addr, uint64_t value)
 {
 	struct rp_wire_range r;
-	struct rp_wire_request q = one(&at, &r, RP_EFFECT_THEN);
+	struct rp_wire_request q = one_range(&at, &r, RP_EFFECT_THEN);
 
 	q.then = (struct rp_wire_then){m->r.key, addr, value};
 	bed_store(at.m, at.off, at.len);
@@ -807,7 +807,7 @@ uint64_t bed_then(struct bed_peer *p, struct bed_at at, struct bed_region *m,
 uint64_t bed_notify(struct bed_peer *p, struct bed_at at, uint64_t data)
 {
 	struct rp_wire_range r;
-	struct rp_wire_request q = one(&at, &r, RP_EFFECT_NOTIFY);
+	struct rp_wire_request q = one_range(&at, &r, RP_EFFECT_NOTIFY);
 
 	q.endpoint = BED_ENDPOINT;
 	q.data = data;
@@ -818,7 +818,7 @@ uint64_t bed_inline(struct bed_peer *p, enum rp_level level, struct bed_at at,
 		    uint8_t fill)
 {
 	struct rp_wire_range r;
-	struct rp_wire_request q = one(&at, &r, RP_EFFECT_STORE);
+	struct rp_wire_request q = one_range(&at, &r, RP_EFFECT_STORE);
 	uint8_t bytes[RP_WIRE_MAX_STORE];
 
 	memset(bytes, fill, sizeof(bytes));
@@ -832,7 +832,7 @@ uint64_t bed_atomic(struct bed_peer *p, enum rp_level level, struct bed_at at,
 		    const uint64_t *compare, bool fetch)
 {
 	struct rp_wire_range r;
-	struct rp_wire_request q = one(&at, &r, RP_EFFECT_ATOMIC);
+	struct rp_wire_request q = one_range(&at, &r, RP_EFFECT_ATOMIC);
 
 	q.level = level;
 	q.atomic = (struct rp_wire_atomic){

@@ -206,8 +206,8 @@ void w_renew(struct world *w, enum w_kind kind)
 
 /* --- connections --- */
 
-static void push(struct w_items *q, const struct w_item *like,
-		 const struct iovec *iov, size_t n)
+static void push_item(struct w_items *q, const struct w_item *like,
+		      const struct iovec *iov, size_t n)
 {
 	struct w_item *it = calloc(1, sizeof(*it) + like->len);
 	uint8_t *to = it->bytes;
@@ -221,7 +221,7 @@ static void push(struct w_items *q, const struct w_item *like,
 	STAILQ_INSERT_TAIL(q, it, link);
 }
 
-static struct w_item *pop(struct w_items *q)
+static struct w_item *pop_item(struct w_items *q)
 {
 	struct w_item *it = STAILQ_FIRST(q);
 
@@ -234,11 +234,11 @@ static void drop_all(struct w_items *q)
 {
 	struct w_item *it;
 
-	while ((it = pop(q)))
+	while ((it = pop_item(q)))
 		free(it);
 }
 
-static void append(struct rp_channel_op **list, struct rp_channel_op *op)
+static void append_op(struct rp_channel_op **list, struct rp_channel_op *op)
 {
 	while (*list)
 		list = &(*list)->next;
@@ -246,7 +246,7 @@ static void append(struct rp_channel_op **list, struct rp_channel_op *op)
 	*list = op;
 }
 
-static void cancel(struct rp_channel_op **list)
+static void cancel_ops(struct rp_channel_op **list)
 {
 	struct rp_channel_op *op;
 
@@ -287,11 +287,11 @@ static int i_post(struct rp_channel *rc, struct rp_channel_op *ops[], int n)
 				op->length == it.len,
 			"length");
 		if (!c->broken)
-			push(&c->to_target, &it, op->iov,
-			     reads ? 0 : op->iov_count);
+			push_item(&c->to_target, &it, op->iov,
+				  reads ? 0 : op->iov_count);
 		op->err = 0;
 		if (!op->inject)
-			append(&c->posted, op);
+			append_op(&c->posted, op);
 	}
 	return i;
 }
@@ -305,17 +305,17 @@ static void i_close(struct rp_channel *rc)
 	STAILQ_FOREACH (it, &c->to_target, link)
 		it->op = NULL;
 	drop_all(&c->to_initiator);
-	cancel(&c->posted);
+	cancel_ops(&c->posted);
 }
 
-static const char *peer(const struct rp_channel *c, char *buf, size_t size)
+static const char *peer_name(const struct rp_channel *c, char *buf, size_t size)
 {
 	snprintf(buf, size, "a test");
 	return buf;
 }
 
 static const struct rp_channel_ops i_ops = {
-	.post = i_post, .close = i_close, .peer = peer};
+	.post = i_post, .close = i_close, .peer = peer_name};
 
 static int t_post(struct rp_channel *rc, struct rp_channel_op *ops[], int n)
 {
@@ -326,9 +326,10 @@ static int t_post(struct rp_channel *rc, struct rp_channel_op *ops[], int n)
 	if (w_chance(c->w, c->w->rules.full))
 		return 0;
 	if (!c->broken && !c->i_closed)
-		push(&c->to_initiator, &it, ops[0]->iov, ops[0]->iov_count);
+		push_item(&c->to_initiator, &it, ops[0]->iov,
+			  ops[0]->iov_count);
 	if (!ops[0]->inject)
-		append(&c->t_posted, ops[0]);
+		append_op(&c->t_posted, ops[0]);
 	return 1;
 }
 
@@ -337,12 +338,12 @@ static void t_close(struct rp_channel *rc)
 	struct w_conn *c = OF(rc, struct w_conn, t);
 
 	c->t_closed = c->broken = true;
-	cancel(&c->t_posted);
+	cancel_ops(&c->t_posted);
 	drop_all(&c->to_target);
 }
 
 static const struct rp_channel_ops t_ops = {
-	.post = t_post, .close = t_close, .peer = peer};
+	.post = t_post, .close = t_close, .peer = peer_name};
 
 static int k_connect(struct rp_connector *k, const void *addr, size_t len,
 		     const void *data, size_t data_len,
@@ -367,7 +368,7 @@ static int k_connect(struct rp_connector *k, const void *addr, size_t len,
 		.flags = RP_CHANNEL_ORDERED | RP_CHANNEL_FENCES,
 		.inject = 128,
 	};
-	push(&c->to_target, &hello, &iov, 1);
+	push_item(&c->to_target, &hello, &iov, 1);
 	c->next = w->conns;
 	w->conns = c;
 	*out = &c->i;
@@ -406,9 +407,9 @@ static struct world *world_of(struct rp_agent_host *h)
 	return OF(h, struct world, h);
 }
 
-static int h_accept(struct rp_agent_host *h, void *request, const void *data,
-		    size_t len, const struct rp_channel_events *events,
-		    void *owner, struct rp_channel **out)
+static int host_accept(struct rp_agent_host *h, void *request, const void *data,
+		       size_t len, const struct rp_channel_events *events,
+		       void *owner, struct rp_channel **out)
 {
 	const struct iovec iov = {(void *)data, len};
 	const struct w_item it = {.accept = true, .len = len};
@@ -433,13 +434,13 @@ static int h_accept(struct rp_agent_host *h, void *request, const void *data,
 		if (!g->conn)
 			g->conn = c;
 	if (!c->i_closed)
-		push(&c->to_initiator, &it, &iov, 1);
+		push_item(&c->to_initiator, &it, &iov, 1);
 	*out = &c->t;
 	return 0;
 }
 
-static void h_refuse(struct rp_agent_host *h, void *request, const void *data,
-		     size_t len)
+static void host_refuse(struct rp_agent_host *h, void *request,
+			const void *data, size_t len)
 {
 	const struct iovec iov = {(void *)data, len};
 	const struct w_item it = {.refusal = true, .len = len};
@@ -447,12 +448,12 @@ static void h_refuse(struct rp_agent_host *h, void *request, const void *data,
 
 	c->t_closed = true;
 	if (!c->i_closed)
-		push(&c->to_initiator, &it, &iov, 1);
+		push_item(&c->to_initiator, &it, &iov, 1);
 }
 
-static int h_grant(struct rp_agent_host *h, struct rp_channel *rc,
-		   const struct rp_region *r, struct rp_wire_grant *g,
-		   void **grant)
+static int host_grant(struct rp_agent_host *h, struct rp_channel *rc,
+		      const struct rp_region *r, struct rp_wire_grant *g,
+		      void **grant)
 {
 	struct world *w = world_of(h);
 	struct w_grant *k = calloc(1, sizeof(*k));
@@ -468,7 +469,7 @@ static int h_grant(struct rp_agent_host *h, struct rp_channel *rc,
 	return 0;
 }
 
-static void h_revoke(struct rp_agent_host *h, void *grant)
+static void host_revoke(struct rp_agent_host *h, void *grant)
 {
 	struct world *w = world_of(h);
 	struct w_grant **at = &w->grants;
@@ -479,14 +480,14 @@ static void h_revoke(struct rp_agent_host *h, void *grant)
 	free(grant);
 }
 
-static uint32_t h_flags(struct rp_agent_host *h)
+static uint32_t host_flags(struct rp_agent_host *h)
 {
 	return RP_CHANNEL_ORDERED | RP_CHANNEL_FENCES;
 }
 
-static int h_notify(struct rp_agent_host *h, struct rp_channel *rc,
-		    uint16_t port, uint16_t endpoint, uint64_t data, void *buf,
-		    size_t len)
+static int host_notify(struct rp_agent_host *h, struct rp_channel *rc,
+		       uint16_t port, uint16_t endpoint, uint64_t data,
+		       void *buf, size_t len)
 {
 	struct world *w = world_of(h);
 	struct w_number *v = &w->numbers[data];
@@ -499,29 +500,29 @@ static int h_notify(struct rp_agent_host *h, struct rp_channel *rc,
 	return 0;
 }
 
-static uint64_t h_now(struct rp_agent_host *h)
+static uint64_t host_now(struct rp_agent_host *h)
 {
 	return world_of(h)->now;
 }
 
-static void h_kick(struct rp_agent_host *h)
+static void host_kick(struct rp_agent_host *h)
 {
 }
 
-static void h_warn(struct rp_agent_host *h, const char *text)
+static void host_warn(struct rp_agent_host *h, const char *text)
 {
 }
 
 static const struct rp_agent_host_ops h_ops = {
-	.accept = h_accept,
-	.refuse = h_refuse,
-	.grant = h_grant,
-	.revoke = h_revoke,
-	.flags = h_flags,
-	.notify = h_notify,
-	.now = h_now,
-	.kick = h_kick,
-	.warn = h_warn,
+	.accept = host_accept,
+	.refuse = host_refuse,
+	.grant = host_grant,
+	.revoke = host_revoke,
+	.flags = host_flags,
+	.notify = host_notify,
+	.now = host_now,
+	.kick = host_kick,
+	.warn = host_warn,
 };
 
 static void life_new(struct world *w)
@@ -553,7 +554,7 @@ void w_restart(struct world *w)
 
 /* --- things that happen --- */
 
-static struct w_reg *granted(struct w_conn *c, const struct w_item *it)
+static struct w_reg *granted_region(struct w_conn *c, const struct w_item *it)
 {
 	for (struct w_grant *g = c->w->grants; g; g = g->next)
 		if (g->conn == c && g->rkey == it->rkey &&
@@ -565,9 +566,9 @@ static struct w_reg *granted(struct w_conn *c, const struct w_item *it)
 	return NULL;
 }
 
-static void place(struct w_conn *c, const struct w_item *it)
+static void place_item(struct w_conn *c, const struct w_item *it)
 {
-	struct w_reg *g = granted(c, it);
+	struct w_reg *g = granted_region(c, it);
 	uint64_t *to = (uint64_t *)(uintptr_t)it->remote_addr;
 	size_t at = cell_of(g, to);
 
@@ -580,7 +581,7 @@ static void place(struct w_conn *c, const struct w_item *it)
 }
 
 /* A read fence: the device places what this connection has written before. */
-static void fence(struct w_conn *c, struct w_reg *g)
+static void place_earlier(struct w_conn *c, struct w_reg *g)
 {
 	for (size_t i = 0; i < W_CELLS; i++)
 		if (g->device[i] != W_NONE && g->device_of[i] == c->id) {
@@ -591,7 +592,7 @@ static void fence(struct w_conn *c, struct w_reg *g)
 
 static void arrive_at_target(struct w_conn *c)
 {
-	struct w_item *it = pop(&c->to_target), ack;
+	struct w_item *it = pop_item(&c->to_target), ack;
 	struct iovec iov;
 
 	if (!it)
@@ -610,21 +611,21 @@ static void arrive_at_target(struct w_conn *c)
 		c->t.events->received(c->t.owner, it->bytes, it->len);
 		goto out;
 	case RP_CHANNEL_WRITE:
-		place(c, it);
+		place_item(c, it);
 		break;
 	default:
-		fence(c, granted(c, it));
+		place_earlier(c, granted_region(c, it));
 		ack.len = it->len;
 	}
 	if (it->op && !c->broken)
-		push(&c->to_initiator, &ack, &iov, ack.len ? 1 : 0);
+		push_item(&c->to_initiator, &ack, &iov, ack.len ? 1 : 0);
 out:
 	free(it);
 }
 
 static void arrive_at_initiator(struct w_conn *c)
 {
-	struct w_item *it = pop(&c->to_initiator);
+	struct w_item *it = pop_item(&c->to_initiator);
 
 	if (!it)
 		return;
@@ -644,7 +645,7 @@ static void arrive_at_initiator(struct w_conn *c)
 }
 
 /* Call done() of the oldest posted operation, if it may end now. */
-static bool complete(struct w_conn *c)
+static bool complete_oldest(struct w_conn *c)
 {
 	struct rp_channel_op *op = c->posted;
 	bool acked = op && op->err == -1;
@@ -686,7 +687,7 @@ static void break_it(struct w_conn *c)
 	struct w_item *it;
 
 	c->broken = true;
-	while (keep-- && (it = pop(&c->to_target)))
+	while (keep-- && (it = pop_item(&c->to_target)))
 		STAILQ_INSERT_TAIL(&some, it, link);
 	drop_all(&c->to_target);
 	STAILQ_CONCAT(&c->to_target, &some);
@@ -710,7 +711,7 @@ static void t_lose(struct w_conn *c)
 	c->t.events->lost(c->t.owner, ECONNRESET, NULL, 0);
 }
 
-static void reap(struct world *w)
+static void reap_ops(struct world *w)
 {
 	struct w_conn **at = &w->conns, *c;
 
@@ -765,7 +766,7 @@ void w_step(struct world *w)
 		arrive_at_initiator(c);
 		break;
 	case 4:
-		complete(c);
+		complete_oldest(c);
 		break;
 	case 5:
 		t_complete(c);
@@ -780,7 +781,7 @@ void w_step(struct world *w)
 		rp_agent_progress(w->a);
 		rp_session_progress(w->p[w_below(w, W_SESSIONS)].s);
 	}
-	reap(w);
+	reap_ops(w);
 }
 
 static bool arrive_all(struct w_conn *c)
@@ -792,12 +793,12 @@ static bool arrive_all(struct w_conn *c)
 		arrive_at_target(c);
 	while (!STAILQ_EMPTY(&c->to_initiator))
 		arrive_at_initiator(c);
-	while (complete(c) || t_complete(c))
+	while (complete_oldest(c) || t_complete(c))
 		any = true;
 	return any;
 }
 
-static void settle(struct world *w)
+static void run_until_idle(struct world *w)
 {
 	bool any = true;
 
@@ -809,7 +810,7 @@ static void settle(struct world *w)
 			i_lose(c);
 			t_lose(c);
 		}
-		reap(w);
+		reap_ops(w);
 		any |= rp_agent_progress(w->a);
 		for (int k = 0; k < W_SESSIONS; k++)
 			any |= rp_session_progress(w->p[k].s);
@@ -821,7 +822,7 @@ void w_pass(struct world *w, uint64_t ns)
 	uint64_t end = w->now + ns, due, d;
 
 	for (;;) {
-		settle(w);
+		run_until_idle(w);
 		due = rp_agent_deadline(w->a);
 		for (int k = 0; k < W_SESSIONS; k++) {
 			d = rp_session_deadline(w->p[k].s);
@@ -866,7 +867,7 @@ void w_stop(struct world *w)
 	for (int k = 0; k < W_KINDS; k++)
 		reg_del(w, w->now_reg[k]);
 	rp_agent_delete(w->a);
-	reap(w);
+	reap_ops(w);
 	W_CHECK(w, !w->conns && !w->grants, "something is left");
 	for (size_t k = 0; k < w->nregs; k++)
 		free(w->regs[k]);

@@ -46,7 +46,7 @@ void caps_teardown(void)
 	nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-int look(const void *addr, size_t len)
+int read_facts(const void *addr, size_t len)
 {
 	int ret = rp_caps_region(&cfg, addr, len, &facts, why);
 
@@ -56,9 +56,9 @@ int look(const void *addr, size_t len)
 	return ret;
 }
 
-void want(const void *addr, size_t len, enum rp_memory memory)
+void expect_found(const void *addr, size_t len, enum rp_memory memory)
 {
-	int ret = look(addr, len);
+	int ret = read_facts(addr, len);
 
 	cr_assert_eq(ret, 0, "%s: %s", strerror(-ret), why);
 	cr_assert_eq(facts.memory, memory, "%s, not %s: %s",
@@ -69,10 +69,10 @@ void want(const void *addr, size_t len, enum rp_memory memory)
 	cr_assert_eq(facts.native, RP_UNKNOWN);
 }
 
-void want_err(const void *addr, size_t len, int err, const char *word)
+void expect_err(const void *addr, size_t len, int err, const char *word)
 {
 	struct rp_facts before = facts;
-	int ret = look(addr, len);
+	int ret = read_facts(addr, len);
 
 	cr_assert_eq(ret, err, "%d, not %d: %s", ret, err, why);
 	cr_assert(strstr(why, word), "%s", why);
@@ -131,7 +131,7 @@ int __wrap_statx(int fd, const char *path, int flags, unsigned int mask,
 	return ret;
 }
 
-void put(const char *path, const char *fmt, ...)
+void write_tree(const char *path, const char *fmt, ...)
 {
 	char full[2 * PATH_MAX];
 	va_list ap;
@@ -162,18 +162,19 @@ void invent(const char *type, const char *opts)
 	cr_assert_eq(__real_statx(AT_FDCWD, real_path, 0,
 				  STATX_BASIC_STATS | STATX_MNT_ID, &real),
 		     0);
-	put("/proc/self/maps",
-	    "00100000-00102000 rw-s 00000000 %02x:%02x %llu"
-	    "     %s\n",
-	    real.stx_dev_major, real.stx_dev_minor,
-	    (unsigned long long)real.stx_ino, real_path);
-	put("/proc/self/mountinfo",
-	    "1 0 0:1 / /proc rw - proc proc rw\n"
-	    "%llu 1 %u:%u / /mnt\\040- x rw,relatime shared:1 - %s /dev/d %s\n"
-	    "%llu 1 0:99 / /other rw - sysfs s rw\n",
-	    (unsigned long long)real.stx_mnt_id, real.stx_dev_major,
-	    real.stx_dev_minor, type, opts,
-	    (unsigned long long)real.stx_mnt_id + 1);
+	write_tree("/proc/self/maps",
+		   "00100000-00102000 rw-s 00000000 %02x:%02x %llu"
+		   "     %s\n",
+		   real.stx_dev_major, real.stx_dev_minor,
+		   (unsigned long long)real.stx_ino, real_path);
+	write_tree("/proc/self/mountinfo",
+		   "1 0 0:1 / /proc rw - proc proc rw\n"
+		   "%llu 1 %u:%u / /mnt\\040- x rw,relatime shared:1 - %s "
+		   "/dev/d %s\n"
+		   "%llu 1 0:99 / /other rw - sysfs s rw\n",
+		   (unsigned long long)real.stx_mnt_id, real.stx_dev_major,
+		   real.stx_dev_minor, type, opts,
+		   (unsigned long long)real.stx_mnt_id + 1);
 	cfg.root = dir;
 }
 
@@ -184,11 +185,11 @@ void nd_region(const char *name, const char *domain)
 
 	if (domain) {
 		sprintf(path, "%s/%s/persistence_domain", dev, name);
-		put(path, "%s\n", domain);
+		write_tree(path, "%s\n", domain);
 	}
 	sprintf(path, "%s/%s/namespace0.0/block/pmem0/dev", dev, name);
-	put(path, "259:0\n");
-	put("/sys/bus/nd/devices/namespace0.0", "not a region\n");
+	write_tree(path, "259:0\n");
+	write_tree("/sys/bus/nd/devices/namespace0.0", "not a region\n");
 	sprintf(full, "%s/sys/bus/nd/devices/%s", dir, name);
 	sprintf(to, "%s%s/%s", dir, dev, name);
 	unlink(full);
@@ -201,8 +202,8 @@ void nic_device(const char *name, const char *folder)
 	char link[2 * PATH_MAX], to[3 * PATH_MAX];
 
 	sprintf(to, "%s/infiniband/%s/x", folder, name);
-	put(to, "\n");
-	put("/sys/class/infiniband/x", "\n");
+	write_tree(to, "\n");
+	write_tree("/sys/class/infiniband/x", "\n");
 	sprintf(link, "%s/sys/class/infiniband/%s", dir, name);
 	sprintf(to, "%s%s/infiniband/%s", dir, folder, name);
 	unlink(link);
@@ -221,8 +222,8 @@ void nic_port(unsigned int vendor, unsigned int id, uint32_t p0, uint32_t p1,
 		config[0x180 + i] = p0 >> (8 * i);
 		config[0x184 + i] = p1 >> (8 * i);
 	}
-	put(NIC_PORT "/vendor", "0x%04x\n", vendor);
-	put(NIC_PORT "/device", "0x%04x\n", id);
+	write_tree(NIC_PORT "/vendor", "0x%04x\n", vendor);
+	write_tree(NIC_PORT "/device", "0x%04x\n", id);
 	sprintf(full, "%s%s/config", dir, NIC_PORT);
 	fd = open(full, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	cr_assert_eq(write(fd, config, len), (ssize_t)len);

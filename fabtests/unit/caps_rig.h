@@ -13,18 +13,19 @@
 
 extern size_t page;
 extern char dir[PATH_MAX];     /* the test's folder, removed after it */
-extern struct rp_caps_cfg cfg; /* configuration of look() */
-/* Result of the last look(). */
+extern struct rp_caps_cfg cfg; /* configuration of read_facts() */
+/* Result of the last read_facts(). */
 extern struct rp_facts facts;
 extern char why[RP_WHY_LEN];
 
 void caps_setup(void);
 void caps_teardown(void);
 
-int look(const void *addr, size_t len);
-/* look() must find this memory; or fail with err, and this word in why. */
-void want(const void *addr, size_t len, enum rp_memory memory);
-void want_err(const void *addr, size_t len, int err, const char *word);
+int read_facts(const void *addr, size_t len);
+/* read_facts() must find this memory; or fail with err, and this word in why.
+ */
+void expect_found(const void *addr, size_t len, enum rp_memory memory);
+void expect_err(const void *addr, size_t len, int err, const char *word);
 
 /* A file of len bytes in dir (or at this full path), open; removed later. */
 int make_file(const char *name, size_t len);
@@ -45,7 +46,7 @@ extern struct statx real; /* of the invented file */
 extern char real_path[2 * PATH_MAX];
 
 /* Write a file of the tree in dir. */
-void put(const char *path, const char *fmt, ...)
+void write_tree(const char *path, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 /* A process map with the file at HERE in one piece, on a mount of this type. */
 void invent(const char *type, const char *opts);

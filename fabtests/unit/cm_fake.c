@@ -112,20 +112,20 @@ struct fake_qp {
 	int n;
 };
 
-static struct fake_qp *of(struct ibv_qp_ex *ex)
+static struct fake_qp *fake_of(struct ibv_qp_ex *ex)
 {
 	return (struct fake_qp *)ex;
 }
 
 static void wr_start(struct ibv_qp_ex *ex)
 {
-	of(ex)->n = 0;
+	fake_of(ex)->n = 0;
 }
 
 static struct fake_wr *next_wr(struct ibv_qp_ex *ex, int opcode, uint32_t rkey,
 			       uint64_t addr)
 {
-	struct fake_wr *w = &of(ex)->batch[of(ex)->n++];
+	struct fake_wr *w = &fake_of(ex)->batch[fake_of(ex)->n++];
 
 	*w = (struct fake_wr){
 		.wr = {.wr_id = ex->wr_id,
@@ -154,7 +154,7 @@ static void wr_send(struct ibv_qp_ex *ex)
 
 static void wr_sges(struct ibv_qp_ex *ex, size_t n, const struct ibv_sge *sge)
 {
-	remember_data(&of(ex)->batch[of(ex)->n - 1], sge, (int)n);
+	remember_data(&fake_of(ex)->batch[fake_of(ex)->n - 1], sge, (int)n);
 }
 
 static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr,
@@ -172,8 +172,8 @@ static int wr_complete(struct ibv_qp_ex *ex)
 	fake.calls++;
 	if (fake.take_err)
 		return fake.take_err;
-	for (int i = 0; i < of(ex)->n; i++) {
-		fake.posted[fake.nposted] = of(ex)->batch[i];
+	for (int i = 0; i < fake_of(ex)->n; i++) {
+		fake.posted[fake.nposted] = fake_of(ex)->batch[i];
 		fake.posted[fake.nposted++].call = fake.calls;
 	}
 	return 0;
@@ -181,7 +181,7 @@ static int wr_complete(struct ibv_qp_ex *ex)
 
 static void wr_abort(struct ibv_qp_ex *ex)
 {
-	of(ex)->n = 0;
+	fake_of(ex)->n = 0;
 }
 
 static struct ibv_qp *new_qp(uint64_t ops, const struct ibv_qp_init_attr *attr)
@@ -459,7 +459,7 @@ int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr,
 	return 0;
 }
 
-static void remember(const struct rdma_conn_param *p)
+static void remember_params(const struct rdma_conn_param *p)
 {
 	fake.shown = *p;
 	memset(fake.shown_bytes, 0, sizeof(fake.shown_bytes));
@@ -471,7 +471,7 @@ int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *p)
 {
 	cr_assert_leq(p->private_data_len, 56);
 	fake.connected++;
-	remember(p);
+	remember_params(p);
 	return 0;
 }
 
@@ -485,7 +485,7 @@ int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *p)
 {
 	cr_assert_leq(p->private_data_len, 196);
 	fake.accepted++;
-	remember(p);
+	remember_params(p);
 	errno = ECONNRESET;
 	return fake.fail_accept ? -1 : 0;
 }

@@ -62,7 +62,7 @@ void for_all(judge_fn judge, unsigned int built)
 	cr_assert_eq(n, 8 * 5 * 5 * 27 * 2 * 3);
 }
 
-static void offer(struct offers *o, enum rp_method how, enum rp_class class)
+static void add_offer(struct offers *o, enum rp_method how, enum rp_class class)
 {
 	o->v[o->n].how = how;
 	o->v[o->n++].class = class;
@@ -84,31 +84,31 @@ static void offers_dax_sync(struct offers *o, const struct rp_facts *f)
 	bool fence = f->fence == RP_YES;
 
 	if (f->native == RP_YES && has_domain(f))
-		offer(o, RP_METHOD_NATIVE, RP_CLASS_POWER);
+		add_offer(o, RP_METHOD_NATIVE, RP_CLASS_POWER);
 	switch (f->domain) {
 	case RP_DOMAIN_SYSTEM:
 		if (f->placement != RP_PLACE_UNKNOWN)
-			offer(o, RP_METHOD_DELIVERY, RP_CLASS_POWER);
+			add_offer(o, RP_METHOD_DELIVERY, RP_CLASS_POWER);
 		else if (fence)
-			offer(o, RP_METHOD_FENCE, RP_CLASS_POWER);
-		offer(o, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
+			add_offer(o, RP_METHOD_FENCE, RP_CLASS_POWER);
+		add_offer(o, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
 		break;
 	case RP_DOMAIN_CPUCACHE:
 		if (placed_by_cpu(f))
-			offer(o, RP_METHOD_DELIVERY, RP_CLASS_POWER);
+			add_offer(o, RP_METHOD_DELIVERY, RP_CLASS_POWER);
 		else if (fence)
-			offer(o, RP_METHOD_FENCE, RP_CLASS_POWER);
-		offer(o, RP_METHOD_AGENT_SFENCE, RP_CLASS_POWER);
-		offer(o, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
+			add_offer(o, RP_METHOD_FENCE, RP_CLASS_POWER);
+		add_offer(o, RP_METHOD_AGENT_SFENCE, RP_CLASS_POWER);
+		add_offer(o, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
 		break;
 	case RP_DOMAIN_MEMCTRL:
 		if (f->placement == RP_PLACE_DMA_MEMORY && fence)
-			offer(o, RP_METHOD_FENCE, RP_CLASS_POWER);
-		offer(o, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
+			add_offer(o, RP_METHOD_FENCE, RP_CLASS_POWER);
+		add_offer(o, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
 		break;
 	case RP_DOMAIN_NONE:
 	case RP_DOMAIN_UNKNOWN:
-		offer(o, RP_METHOD_AGENT_CLWB, RP_CLASS_NONE);
+		add_offer(o, RP_METHOD_AGENT_CLWB, RP_CLASS_NONE);
 		break;
 	}
 }
@@ -127,15 +127,15 @@ struct offers offers_of(const struct rp_facts *f)
 		o.refusal = RP_REFUSAL_VOLATILE;
 		break;
 	case RP_MEM_EMULATED:
-		offer(&o, RP_METHOD_AGENT_CLWB, RP_CLASS_NONE);
+		add_offer(&o, RP_METHOD_AGENT_CLWB, RP_CLASS_NONE);
 		break;
 	case RP_MEM_TMPFS:
 		if (placed_by_cpu(f))
-			offer(&o, RP_METHOD_DELIVERY, RP_CLASS_PROCESS);
+			add_offer(&o, RP_METHOD_DELIVERY, RP_CLASS_PROCESS);
 		if (f->fence == RP_YES)
-			offer(&o, RP_METHOD_FENCE, RP_CLASS_PROCESS);
-		offer(&o, RP_METHOD_AGENT_SFENCE, RP_CLASS_PROCESS);
-		offer(&o, RP_METHOD_AGENT_CLWB, RP_CLASS_PROCESS);
+			add_offer(&o, RP_METHOD_FENCE, RP_CLASS_PROCESS);
+		add_offer(&o, RP_METHOD_AGENT_SFENCE, RP_CLASS_PROCESS);
+		add_offer(&o, RP_METHOD_AGENT_CLWB, RP_CLASS_PROCESS);
 		break;
 	case RP_MEM_FILE:
 		if (f->placement != RP_PLACE_CPU_USER) {
@@ -143,8 +143,8 @@ struct offers offers_of(const struct rp_facts *f)
 		} else if (!trusted) {
 			o.refusal = RP_REFUSAL_FS;
 		} else {
-			offer(&o, RP_METHOD_DELIVERY, RP_CLASS_PROCESS);
-			offer(&o, RP_METHOD_AGENT_MSYNC, RP_CLASS_POWER);
+			add_offer(&o, RP_METHOD_DELIVERY, RP_CLASS_PROCESS);
+			add_offer(&o, RP_METHOD_AGENT_MSYNC, RP_CLASS_POWER);
 		}
 		break;
 	case RP_MEM_DAX:
@@ -153,9 +153,9 @@ struct offers offers_of(const struct rp_facts *f)
 			break;
 		}
 		if (f->placement == RP_PLACE_CPU_USER)
-			offer(&o, RP_METHOD_AGENT_MSYNC, RP_CLASS_POWER);
-		offer(&o, RP_METHOD_AGENT_CLWB_MSYNC,
-		      has_domain(f) ? RP_CLASS_POWER : RP_CLASS_NONE);
+			add_offer(&o, RP_METHOD_AGENT_MSYNC, RP_CLASS_POWER);
+		add_offer(&o, RP_METHOD_AGENT_CLWB_MSYNC,
+			  has_domain(f) ? RP_CLASS_POWER : RP_CLASS_NONE);
 		break;
 	case RP_MEM_DAX_SYNC:
 		if (!trusted)

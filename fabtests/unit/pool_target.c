@@ -12,7 +12,7 @@ static struct pool_target *the_target;
 
 /* --- what the library calls --- */
 
-static ssize_t add(struct pool_post post)
+static ssize_t add_post(struct pool_post post)
 {
 	struct pool_target *t = the_target;
 
@@ -24,7 +24,7 @@ static ssize_t add(struct pool_post post)
 	return 0;
 }
 
-static void range(struct pool_post *p, uint64_t addr, uint64_t len)
+static void set_range(struct pool_post *p, uint64_t addr, uint64_t len)
 {
 	cr_assert(addr % 8 == 0 && len % 8 == 0 && len > 0);
 	cr_assert(addr + len <= CELLS * 8u);
@@ -44,8 +44,8 @@ static ssize_t write_post(struct fid_ep *ep, const struct fi_msg_rma *msg,
 		.context = msg->context,
 	};
 
-	range(&p, msg->rma_iov->addr, msg->rma_iov->len);
-	return add(p);
+	set_range(&p, msg->rma_iov->addr, msg->rma_iov->len);
+	return add_post(p);
 }
 
 static ssize_t read_post(struct fid_ep *ep, void *buf, size_t len, void *desc,
@@ -58,8 +58,8 @@ static ssize_t read_post(struct fid_ep *ep, void *buf, size_t len, void *desc,
 		.context = context,
 	};
 
-	range(&p, addr, len);
-	return add(p);
+	set_range(&p, addr, len);
+	return add_post(p);
 }
 
 static ssize_t commit_post(struct fid_ep *ep, const struct fi_rpmem_msg *msg,
@@ -72,8 +72,8 @@ static ssize_t commit_post(struct fid_ep *ep, const struct fi_rpmem_msg *msg,
 	};
 
 	for (size_t i = 0; i < msg->rma_iov_count; i++)
-		range(&p, msg->rma_iov[i].addr, msg->rma_iov[i].len);
-	return add(p);
+		set_range(&p, msg->rma_iov[i].addr, msg->rma_iov[i].len);
+	return add_post(p);
 }
 
 static ssize_t cq_read(struct fid_cq *cq, void *buf, size_t count)
@@ -175,7 +175,8 @@ void pool_target_end(struct pool_target *t)
 	free(t);
 }
 
-static void execute(struct pool_target *t, struct pool_post *p, bool disk_fails)
+static void execute_post(struct pool_target *t, struct pool_post *p,
+			 bool disk_fails)
 {
 	uint64_t *bytes = p->bytes;
 
@@ -192,7 +193,7 @@ static void execute(struct pool_target *t, struct pool_post *p, bool disk_fails)
 		p->status = RP_ST_FLUSH_FAILED;
 }
 
-static void complete(struct pool_target *t, unsigned int i)
+static void complete_post(struct pool_target *t, unsigned int i)
 {
 	struct pool_post *p = &t->posts[i];
 
@@ -223,7 +224,7 @@ bool pool_target_step(struct pool_target *t, enum pool_step step)
 			return false;
 		if (!t->nposts)
 			return false;
-		complete(t, i);
+		complete_post(t, i);
 		return true;
 	case STEP_EXECUTE:
 	case STEP_FAIL_DISK:
@@ -231,7 +232,7 @@ bool pool_target_step(struct pool_target *t, enum pool_step step)
 			return false;
 		if (step == STEP_FAIL_DISK && !t->posts[t->executed].durable)
 			return false;
-		execute(t, &t->posts[t->executed], step == STEP_FAIL_DISK);
+		execute_post(t, &t->posts[t->executed], step == STEP_FAIL_DISK);
 		return true;
 	default:
 		return false;

@@ -27,7 +27,7 @@ static uint32_t next_number;
 static struct dev_cq *cqs[DEV_MAX];
 
 /* Count down to the failure that the test wants; true: this call fails. */
-static bool fails(void)
+static bool call_fails(void)
 {
 	if (!dev.fail_make || --dev.fail_make)
 		return false;
@@ -103,7 +103,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *owner,
 {
 	struct dev_cq *cq;
 
-	if (fails())
+	if (call_fails())
 		return NULL;
 	cq = calloc(1, sizeof(*cq));
 	cq->base.context = c;
@@ -133,7 +133,7 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
 {
 	struct ibv_comp_channel *w;
 
-	if (fails())
+	if (call_fails())
 		return NULL;
 	w = calloc(1, sizeof(*w));
 	w->context = c;
@@ -184,7 +184,7 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *p, void *addr, size_t len, int access)
 	struct dev_mr *mr;
 	int i;
 
-	if (fails())
+	if (call_fails())
 		return NULL;
 	/*
 	 * As the kernel: refuse FLUSH rights without the capability; as rxe:
@@ -240,7 +240,7 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
 {
 	struct ibv_pd *pd;
 
-	if (fails())
+	if (call_fails())
 		return NULL;
 	pd = calloc(1, sizeof(*pd));
 	pd->context = c;
@@ -267,7 +267,7 @@ static struct ibv_qp *make_qp(struct ibv_pd *pd, enum ibv_qp_type type,
 {
 	struct dev_qp *q;
 
-	if (fails())
+	if (call_fails())
 		return NULL;
 	q = calloc(1, sizeof(*q));
 	q->qp = (struct ibv_qp){.context = &vctx.context,
@@ -526,7 +526,7 @@ int __wrap_rp_pmem_new(void *addr, size_t len, enum rp_method method,
 						.copy = do_copy,
 						.stream = do_stream};
 
-	if (fails())
+	if (call_fails())
 		return -ENOMEM;
 	return __real_rp_pmem_new(addr, len, method, file, &ours, out);
 }

@@ -47,7 +47,7 @@ static void local_is_ours(const struct dev_qp *q, uint32_t lkey, const void *at,
 	cr_assert(!written || (m->access & IBV_ACCESS_LOCAL_WRITE));
 }
 
-static void arrive(uint64_t addr, const void *bytes, uint64_t len)
+static void bytes_arrive(uint64_t addr, const void *bytes, uint64_t len)
 {
 	const uint64_t from = (uintptr_t)dev.pmem;
 
@@ -71,8 +71,8 @@ static unsigned int access_for(const struct dev_wr *w)
 	}
 }
 
-static enum ibv_wc_status execute(const struct dev_qp *q, struct dev_qp *to,
-				  struct dev_wr *w)
+static enum ibv_wc_status execute_wr(const struct dev_qp *q, struct dev_qp *to,
+				     struct dev_wr *w)
 {
 	const unsigned int needs = access_for(w);
 	const struct dev_mr *m = mr_of(&to->qp, w->rkey, true);
@@ -94,10 +94,10 @@ static enum ibv_wc_status execute(const struct dev_qp *q, struct dev_qp *to,
 		break;
 	case IBV_WC_RDMA_WRITE:
 		local_is_ours(q, w->lkey, w->local, w->len, false);
-		arrive(w->addr, w->local, w->len);
+		bytes_arrive(w->addr, w->local, w->len);
 		break;
 	case RPMEM_WC_ATOMIC_WRITE:
-		arrive(w->addr, w->value, w->len);
+		bytes_arrive(w->addr, w->value, w->len);
 		break;
 	default:
 		for (size_t l = 0; l < DEV_BYTES / DEV_LINE; l++) {
@@ -111,7 +111,7 @@ static enum ibv_wc_status execute(const struct dev_qp *q, struct dev_qp *to,
 	return IBV_WC_SUCCESS;
 }
 
-static void receive(struct dev_qp *to, const void *msg, uint64_t len)
+static void receive_message(struct dev_qp *to, const void *msg, uint64_t len)
 {
 	const struct dev_recv r = to->recvs[0];
 	const bool fits = len <= r.len;
@@ -134,7 +134,7 @@ static void receive(struct dev_qp *to, const void *msg, uint64_t len)
 
 /* --- connections --- */
 
-static struct dev_qp *numbered(uint32_t number)
+static struct dev_qp *qp_numbered(uint32_t number)
 {
 	for (int i = 0; i < DEV_MAX; i++)
 		if (dev_qps[i] && dev_qps[i]->qp.qp_num == number)
@@ -142,8 +142,8 @@ static struct dev_qp *numbered(uint32_t number)
 	return NULL;
 }
 
-static void report(struct dev_qp *q, const struct dev_wr *w,
-		   enum ibv_wc_status status)
+static void report_end(struct dev_qp *q, const struct dev_wr *w,
+		       enum ibv_wc_status status)
 {
 	if (!status && q->qp.qp_num == dev.late_qp) {
 		q->lates[q->nlates++] = *w;
@@ -165,10 +165,10 @@ static void report(struct dev_qp *q, const struct dev_wr *w,
 }
 
 /* Execute the first request. False: it has to wait for a receive. */
-static bool one(struct dev_qp *q)
+static bool execute_first(struct dev_qp *q)
 {
 	struct dev_wr w = q->queue[0];
-	struct dev_qp *to = numbered(q->attr.dest_qp_num);
+	struct dev_qp *to = qp_numbered(q->attr.dest_qp_num);
 	enum ibv_wc_status status = IBV_WC_SUCCESS, injected = IBV_WC_SUCCESS;
 	bool lost;
 
@@ -188,12 +188,12 @@ static bool one(struct dev_qp *q)
 	} else if (lost) {
 		status = IBV_WC_RETRY_EXC_ERR;
 	} else if (w.opcode != IBV_WC_SEND) {
-		status = execute(q, to, &w);
+		status = execute_wr(q, to, &w);
 	} else if (dev.deaf_qp != to->qp.qp_num) {
 		if (!to->nrecvs)
 			return false;
 		local_is_ours(q, w.lkey, w.local, w.len, false);
-		receive(to, w.local, w.len);
+		receive_message(to, w.local, w.len);
 	}
 	/* A responder that refuses a request goes to ERR, too. */
 	if (status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR)
@@ -209,7 +209,7 @@ static bool one(struct dev_qp *q)
 	}
 done:
 	memmove(q->queue, q->queue + 1, --q->nqueue * sizeof(w));
-	report(q, &w, status);
+	report_end(q, &w, status);
 	return true;
 }
 
@@ -230,7 +230,7 @@ static bool drop_recv(struct dev_qp *q)
 static void hear_late(struct dev_qp *q)
 {
 	for (unsigned int i = 0; i < q->nlates; i++)
-		report(q, &q->lates[i], IBV_WC_SUCCESS);
+		report_end(q, &q->lates[i], IBV_WC_SUCCESS);
 	q->nlates = 0;
 }
 
@@ -245,16 +245,16 @@ void dev_progress(void)
 	while (any && !dev.hold) {
 		any = false;
 		for (int i = 0; i < DEV_MAX; i++)
-			while (dev_qps[i] &&
-			       ((dev_qps[i]->nqueue && one(dev_qps[i])) ||
-				drop_recv(dev_qps[i])))
+			while (dev_qps[i] && ((dev_qps[i]->nqueue &&
+					       execute_first(dev_qps[i])) ||
+					      drop_recv(dev_qps[i])))
 				any = true;
 	}
 }
 
 /* --- posting --- */
 
-static int post(struct dev_qp *q, const struct dev_wr *w)
+static int post_wr(struct dev_qp *q, const struct dev_wr *w)
 {
 	if (dev.take_err && !dev.take--) {
 		const int err = dev.take_err;
@@ -290,7 +290,7 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 		};
 
 		cr_assert_eq(wr->num_sge, 1);
-		ret = post(dev_of(qp), &w);
+		ret = post_wr(dev_of(qp), &w);
 		if (ret) {
 			*bad = wr;
 			break;
@@ -328,7 +328,7 @@ void dev_posts(struct ibv_context_ops *ops)
 
 /* --- builders --- */
 
-static struct dev_wr *built(struct ibv_qp_ex *ex, unsigned int needs, int op)
+static struct dev_wr *build_wr(struct ibv_qp_ex *ex, unsigned int needs, int op)
 {
 	struct dev_qp *q = dev_of(&ex->qp_base);
 
@@ -349,7 +349,7 @@ static void wr_start(struct ibv_qp_ex *ex)
 static void wr_read(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr)
 {
 	struct dev_wr *w =
-		built(ex, IBV_QP_EX_WITH_RDMA_READ, IBV_WC_RDMA_READ);
+		build_wr(ex, IBV_QP_EX_WITH_RDMA_READ, IBV_WC_RDMA_READ);
 
 	w->rkey = rkey;
 	w->addr = addr;
@@ -358,7 +358,7 @@ static void wr_read(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr)
 static void wr_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr)
 {
 	struct dev_wr *w =
-		built(ex, IBV_QP_EX_WITH_RDMA_WRITE, IBV_WC_RDMA_WRITE);
+		build_wr(ex, IBV_QP_EX_WITH_RDMA_WRITE, IBV_WC_RDMA_WRITE);
 
 	w->rkey = rkey;
 	w->addr = addr;
@@ -378,7 +378,7 @@ static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr,
 static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr,
 		     size_t len, uint8_t type, uint8_t level)
 {
-	struct dev_wr *w = built(ex, RP_QP_EX_WITH_FLUSH, RPMEM_WC_FLUSH);
+	struct dev_wr *w = build_wr(ex, RP_QP_EX_WITH_FLUSH, RPMEM_WC_FLUSH);
 
 	w->rkey = rkey;
 	w->addr = addr;
@@ -390,7 +390,7 @@ static void wr_flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr,
 static void wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr,
 			    const void *value)
 {
-	struct dev_wr *w = built(ex, 1u << 12, RPMEM_WC_ATOMIC_WRITE);
+	struct dev_wr *w = build_wr(ex, 1u << 12, RPMEM_WC_ATOMIC_WRITE);
 
 	w->rkey = rkey;
 	w->addr = addr;
@@ -409,7 +409,7 @@ static int wr_complete(struct ibv_qp_ex *ex)
 		ret = dev.take_err;
 	dev.take_err = 0;
 	for (unsigned int i = 0; !ret && i < q->nbatch; i++)
-		post(q, &q->batch[i]);
+		post_wr(q, &q->batch[i]);
 	q->nbatch = 0;
 	dev_progress();
 	pthread_mutex_unlock(&dev_lock);
@@ -461,7 +461,7 @@ struct ibv_qp *dev_numbered(uint32_t number)
 	struct dev_qp *q;
 
 	pthread_mutex_lock(&dev_lock);
-	q = numbered(number);
+	q = qp_numbered(number);
 	pthread_mutex_unlock(&dev_lock);
 	return q ? &q->qp : NULL;
 }
@@ -502,10 +502,10 @@ bool dev_say(uint32_t qp_num, const void *msg, size_t len)
 	bool heard;
 
 	pthread_mutex_lock(&dev_lock);
-	q = numbered(qp_num);
+	q = qp_numbered(qp_num);
 	heard = q && q->nrecvs && q->attr.qp_state != IBV_QPS_ERR;
 	if (heard)
-		receive(q, msg, len);
+		receive_message(q, msg, len);
 	dev_progress();
 	pthread_mutex_unlock(&dev_lock);
 	return heard;

@@ -49,7 +49,7 @@ void mock_cut(const struct mock *m, uint8_t left[MOCK_BYTES])
 
 /* --- the target's device --- */
 
-static bool inside(const struct mock_wr *w)
+static bool in_region(const struct mock_wr *w)
 {
 	return w->addr >= MOCK_AT && w->len <= MOCK_BYTES &&
 	       w->addr - MOCK_AT <= MOCK_BYTES - w->len;
@@ -63,7 +63,7 @@ static uint8_t all_are(const uint8_t *buf, size_t len)
 	return buf[0];
 }
 
-static enum ibv_wc_status execute(struct mock *m, const struct mock_wr *w)
+static enum ibv_wc_status execute_wr(struct mock *m, const struct mock_wr *w)
 {
 	unsigned int needs = RP_DESC_WRITE;
 
@@ -81,7 +81,7 @@ static enum ibv_wc_status execute(struct mock *m, const struct mock_wr *w)
 		needs = w->type;
 	if ((m->access & needs) != needs)
 		return IBV_WC_REM_INV_REQ_ERR;
-	if (w->rkey != MOCK_RKEY || (!inside(w) && !m->lax))
+	if (w->rkey != MOCK_RKEY || (!in_region(w) && !m->lax))
 		return IBV_WC_REM_ACCESS_ERR;
 	if (w->op == MOCK_WRITE || w->op == MOCK_ATOMIC_WRITE) {
 		m->adapter[m->nadapter++] = *w;
@@ -106,8 +106,8 @@ static enum ibv_wc_status execute(struct mock *m, const struct mock_wr *w)
 
 /* --- the connection --- */
 
-static void completed(struct mock *m, const struct mock_wr *w,
-		      enum ibv_wc_status status)
+static void add_completion(struct mock *m, const struct mock_wr *w,
+			   enum ibv_wc_status status)
 {
 	static const int opcodes[] = {
 		[MOCK_READ] = IBV_WC_RDMA_READ,
@@ -144,11 +144,11 @@ bool mock_step(struct mock *m)
 	if (m->error)
 		status = IBV_WC_WR_FLUSH_ERR;
 	else if (!status)
-		status = execute(m, &w);
+		status = execute_wr(m, &w);
 	if (m->drop_ack && !m->error)
 		status = IBV_WC_RETRY_EXC_ERR;
 	m->drop_ack = false;
-	completed(m, &w, status);
+	add_completion(m, &w, status);
 	return true;
 }
 
@@ -158,7 +158,7 @@ void mock_run(struct mock *m)
 		;
 }
 
-static void put(struct mock *m, const struct mock_wr *w)
+static void queue_wr(struct mock *m, const struct mock_wr *w)
 {
 	cr_assert_lt(m->nqueue, MOCK_QUEUE, "the send queue is full");
 	m->queue[m->nqueue++] = *w;
@@ -175,17 +175,17 @@ void mock_write(struct mock *m, uint64_t wr_id, size_t off, size_t len,
 				  .len = len,
 				  .value = value};
 
-	put(m, &w);
+	queue_wr(m, &w);
 }
 
 /* --- what the shim asks for --- */
 
-static void start(struct rp_qp *q)
+static void start_batch(struct rp_qp *q)
 {
 	mock_of(q)->nbatch = 0;
 }
 
-static void add(struct rp_qp *q, const struct mock_wr *w)
+static void add_wr(struct rp_qp *q, const struct mock_wr *w)
 {
 	struct mock *m = mock_of(q);
 
@@ -204,7 +204,7 @@ static void do_read(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 				  .len = len};
 
 	cr_assert(len >= 1 && len <= 8);
-	add(q, &w);
+	add_wr(q, &w);
 }
 
 static void do_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
@@ -219,7 +219,7 @@ static void do_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 				  .len = len,
 				  .buf = buf};
 
-	add(q, &w);
+	add_wr(q, &w);
 }
 
 static void do_flush(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
@@ -235,7 +235,7 @@ static void do_flush(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 				  .type = type,
 				  .level = level};
 
-	add(q, &w);
+	add_wr(q, &w);
 }
 
 static void do_atomic_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
@@ -249,16 +249,16 @@ static void do_atomic_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 			    .len = 8};
 
 	memcpy(&w.value, value, sizeof(w.value));
-	add(q, &w);
+	add_wr(q, &w);
 }
 
-static int complete(struct rp_qp *q, size_t *posted)
+static int post_batch(struct rp_qp *q, size_t *posted)
 {
 	struct mock *m = mock_of(q);
 	size_t n = m->complete_err ? m->complete_posted : m->nbatch;
 
 	for (size_t i = 0; i < n; i++)
-		put(m, &m->batch[i]);
+		queue_wr(m, &m->batch[i]);
 	*posted = n;
 	m->nbatch = 0;
 	return m->complete_err;
@@ -269,20 +269,20 @@ static void do_abort(struct rp_qp *q)
 	mock_of(q)->nbatch = 0;
 }
 
-static int look(struct rp_qp *q, struct rp_end *end)
+static int next_end(struct rp_qp *q, struct rp_end *end)
 {
 	*end = mock_of(q)->end;
 	return 0;
 }
 
-static int fail(struct rp_qp *q)
+static int fail_qp(struct rp_qp *q)
 {
 	mock_of(q)->error = true;
 	mock_of(q)->fails++;
 	return 0;
 }
 
-static int poll(struct ibv_cq *cq, int n, struct ibv_wc *wc)
+static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
 	struct mock *m = cq->cq_context;
 	size_t k = (size_t)n < m->ndone ? (size_t)n : m->ndone;
@@ -318,25 +318,25 @@ static int do_listen(struct rp_qp *q, uint64_t wr_id, void *msg)
 	return 0;
 }
 
-static uint64_t now(const struct rp_qp *q)
+static uint64_t mock_now(const struct rp_qp *q)
 {
 	return ((const struct mock *)q)->side.now;
 }
 
 static const struct rp_qp_ops mock_ops = {
-	.start = start,
+	.start = start_batch,
 	.read = do_read,
 	.write = do_write,
 	.flush = do_flush,
 	.atomic_write = do_atomic_write,
-	.complete = complete,
+	.complete = post_batch,
 	.abort = do_abort,
-	.look = look,
-	.fail = fail,
-	.poll = poll,
+	.look = next_end,
+	.fail = fail_qp,
+	.poll = poll_cq,
 	.side_send = do_side_send,
 	.listen = do_listen,
-	.now = now,
+	.now = mock_now,
 };
 
 void mock_init(struct mock *m)

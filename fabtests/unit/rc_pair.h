@@ -52,7 +52,10 @@ void pair_tell(struct pair *p);
 int pair_flush(struct pair *p, uint64_t wr_id, size_t off, size_t len);
 int pair_write(struct pair *p, uint64_t wr_id, size_t off, size_t len,
 	       uint8_t value);
-/* A write with its flush, in one call; its bytes stay for 15 more calls. */
+/*
+ * A write with its flush, in one call. The source bytes are kept in one of 16
+ * buffers, which the 16th call from now overwrites.
+ */
 int pair_put(struct pair *p, uint64_t wr_id, size_t off, size_t len,
 	     uint8_t value);
 int pair_store(struct pair *p, uint64_t wr_id, size_t off, uint64_t value);

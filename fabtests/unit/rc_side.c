@@ -13,7 +13,8 @@
 
 /* --- the target's CPU --- */
 
-static void lines(struct mock *m, const void *addr, size_t len, bool *which)
+static void mark_lines(struct mock *m, const void *addr, size_t len,
+		       bool *which)
 {
 	size_t off = (size_t)((const uint8_t *)addr - m->visible);
 
@@ -27,7 +28,7 @@ static void do_flush(void *ctx, const void *addr, size_t len)
 	struct mock *m = ctx;
 
 	if (!m->side.idle)
-		lines(m, addr, len, m->side.flushed);
+		mark_lines(m, addr, len, m->side.flushed);
 }
 
 static void do_drain(void *ctx)
@@ -46,7 +47,7 @@ static void do_copy(void *ctx, void *to, const void *from, size_t len)
 	struct mock *m = ctx;
 
 	memcpy(to, from, len);
-	lines(m, to, len, m->dirty);
+	mark_lines(m, to, len, m->dirty);
 }
 
 static void do_stream(void *ctx, void *to, const void *from, size_t len)
@@ -57,7 +58,7 @@ static void do_stream(void *ctx, void *to, const void *from, size_t len)
 
 /* --- its end of the side connection --- */
 
-static void keep(struct mock_side *s, const void *msg, size_t len)
+static void keep_message(struct mock_side *s, const void *msg, size_t len)
 {
 	cr_assert_lt(s->nin, MOCK_QUEUE);
 	cr_assert_leq(len, sizeof(s->in[0].bytes));
@@ -69,7 +70,8 @@ static void say_signal(struct mock_side *s, enum rp_msg_type type)
 {
 	uint8_t msg[16];
 
-	keep(s, msg, (size_t)rp_wire_put_signal(msg, sizeof(msg), type));
+	keep_message(s, msg,
+		     (size_t)rp_wire_put_signal(msg, sizeof(msg), type));
 }
 
 void mock_side_sleep(struct mock *m)
@@ -84,21 +86,21 @@ void mock_side_wake(struct mock *m)
 	say_signal(&m->side, RP_MSG_POLLING);
 }
 
-static int say(const void *msg, size_t len, void *arg)
+static int send_message(const void *msg, size_t len, void *arg)
 {
 	struct mock_side *s = arg;
 
 	if (s->drop_replies)
 		s->drop_replies--;
 	else
-		keep(s, msg, len);
+		keep_message(s, msg, len);
 	return 0;
 }
 
 /* --- the connection --- */
 
-static void completed(struct mock *m, uint64_t wr_id, enum ibv_wc_opcode op,
-		      size_t len)
+static void add_completion(struct mock *m, uint64_t wr_id,
+			   enum ibv_wc_opcode op, size_t len)
 {
 	cr_assert_lt(m->ndone, 2 * MOCK_QUEUE);
 	m->done[m->ndone++] = (struct ibv_wc){
@@ -123,7 +125,7 @@ static bool empty_ring(struct mock_side *s)
 	return len;
 }
 
-static void heard(struct mock_side *s, const struct mock_msg *o)
+static void hear_message(struct mock_side *s, const struct mock_msg *o)
 {
 	if (!side_host_is(o->bytes, o->len, RP_MSG_DOORBELL)) {
 		side_host_received(&s->host, o->bytes, o->len);
@@ -155,17 +157,17 @@ bool mock_side_step(struct mock *m)
 
 		memmove(s->out, s->out + 1, --s->nout * sizeof(o));
 		if (!s->error)
-			heard(s, &o);
-		completed(m, o.wr_id, IBV_WC_SEND, o.len);
+			hear_message(s, &o);
+		add_completion(m, o.wr_id, IBV_WC_SEND, o.len);
 		return true;
 	}
 	if (s->error && s->nrecvs) {
-		completed(m, s->recvs[--s->nrecvs].wr_id, IBV_WC_RECV, 0);
+		add_completion(m, s->recvs[--s->nrecvs].wr_id, IBV_WC_RECV, 0);
 		return true;
 	}
 	if (s->nin && s->nrecvs) {
 		memcpy(s->recvs[0].msg, s->in[0].bytes, s->in[0].len);
-		completed(m, s->recvs[0].wr_id, IBV_WC_RECV, s->in[0].len);
+		add_completion(m, s->recvs[0].wr_id, IBV_WC_RECV, s->in[0].len);
 		memmove(s->in, s->in + 1, --s->nin * sizeof(s->in[0]));
 		memmove(s->recvs, s->recvs + 1,
 			--s->nrecvs * sizeof(s->recvs[0]));
@@ -198,7 +200,7 @@ void mock_side_init(struct mock *m)
 	const struct rp_desc d = mock_desc(m);
 	struct rp_region *r = &s->region;
 
-	cr_assert_eq(side_host_init(&s->host, say, s, &s->now), 0);
+	cr_assert_eq(side_host_init(&s->host, send_message, s, &s->now), 0);
 	s->pmem = (struct rp_pmem_ops){
 		.flush = do_flush,
 		.drain = do_drain,

@@ -24,17 +24,17 @@ static uint64_t now(void *arg)
 	return rig_now += 1000000;
 }
 
-static int fill(void *arg, void *buf, size_t len)
+static int fill_random(void *arg, void *buf, size_t len)
 {
 	memset(buf, 1, len);
 	return 0;
 }
 
-static void kick(void *arg)
+static void count_kick(void *arg)
 {
 }
 
-static void requested(void *arg, void *request, const void *data, size_t len)
+static void on_request(void *arg, void *request, const void *data, size_t len)
 {
 	struct rig_request *r = &rig_requests[rig_nrequests++];
 
@@ -42,7 +42,7 @@ static void requested(void *arg, void *request, const void *data, size_t len)
 	memcpy(r->data, data, len);
 }
 
-static void gone(void *arg, void *request)
+static void on_request_gone(void *arg, void *request)
 {
 	for (int i = 0; i < rig_nrequests; i++)
 		rig_requests[i].gone += rig_requests[i].request == request;
@@ -53,10 +53,10 @@ struct rp_rc_attr rig_attr = {
 	.device = FAKE_DEVICE,
 	.waits = true,
 	.now = now,
-	.random = fill,
-	.kick = kick,
-	.requested = requested,
-	.gone = gone,
+	.random = fill_random,
+	.kick = count_kick,
+	.requested = on_request,
+	.gone = on_request_gone,
 };
 
 static void maybe_close(struct rig_end *e)
@@ -70,7 +70,7 @@ static void maybe_close(struct rig_end *e)
 	rp_channel_close(c);
 }
 
-static void connected(void *owner, const void *data, size_t len)
+static void on_connected(void *owner, const void *data, size_t len)
 {
 	struct rig_end *e = owner;
 
@@ -80,7 +80,7 @@ static void connected(void *owner, const void *data, size_t len)
 	maybe_close(e);
 }
 
-static void lost(void *owner, int err, const void *data, size_t len)
+static void on_lost(void *owner, int err, const void *data, size_t len)
 {
 	struct rig_end *e = owner;
 
@@ -93,7 +93,7 @@ static void lost(void *owner, int err, const void *data, size_t len)
 	maybe_close(e);
 }
 
-static void received(void *owner, const void *msg, size_t len)
+static void on_message(void *owner, const void *msg, size_t len)
 {
 	struct rig_end *e = owner;
 
@@ -105,12 +105,12 @@ static void received(void *owner, const void *msg, size_t len)
 }
 
 const struct rp_channel_events rig_events = {
-	.connected = connected,
-	.lost = lost,
-	.received = received,
+	.connected = on_connected,
+	.lost = on_lost,
+	.received = on_message,
 };
 
-static void done(struct rp_channel_op *op, int err)
+static void on_done(struct rp_channel_op *op, int err)
 {
 	struct rig_op *o = (struct rig_op *)op;
 
@@ -199,7 +199,7 @@ struct rp_channel_op *rig_op(struct rig_op *o, enum rp_channel_kind kind,
 			     const void *buf, size_t len)
 {
 	*o = (struct rig_op){
-		.op = {.done = done,
+		.op = {.done = on_done,
 		       .kind = kind,
 		       .iov_count = buf != NULL,
 		       .iov = o->iov,

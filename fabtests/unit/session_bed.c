@@ -27,7 +27,7 @@ const unsigned int bed_legal[RP_OP_STATES] = {
 	[RP_OP_POSTED] = TO(ENDED),
 };
 
-static void moved(enum rp_op_state from, enum rp_op_state to)
+static void note_move(enum rp_op_state from, enum rp_op_state to)
 {
 	cr_assert(bed_legal[from] & 1u << to, "from %d to %d", from, to);
 	bed_edges[from][to]++;
@@ -35,7 +35,7 @@ static void moved(enum rp_op_state from, enum rp_op_state to)
 
 /* --- the channel --- */
 
-static size_t gather(const struct rp_channel_op *op, uint8_t *to)
+static size_t gather_bytes(const struct rp_channel_op *op, uint8_t *to)
 {
 	size_t len = 0;
 
@@ -48,7 +48,7 @@ static size_t gather(const struct rp_channel_op *op, uint8_t *to)
 	return len;
 }
 
-static void decode(struct bed_seen *m)
+static void decode_message(struct bed_seen *m)
 {
 	static struct rp_wire_range ranges[RP_WIRE_MAX_PACKED];
 
@@ -64,9 +64,9 @@ static void decode(struct bed_seen *m)
 	memcpy(m->ranges, ranges, m->req.nranges * sizeof(*m->ranges));
 }
 
-static void see(struct rp_channel_op *op)
+static void record_posted(struct rp_channel_op *op)
 {
-	size_t len = op->kind == RP_CHANNEL_READ ? 0 : gather(op, NULL);
+	size_t len = op->kind == RP_CHANNEL_READ ? 0 : gather_bytes(op, NULL);
 	struct bed_seen *m;
 
 	bed_allocates = true;
@@ -83,9 +83,9 @@ static void see(struct rp_channel_op *op)
 	m->iov_count = op->iov_count;
 	m->len = len;
 	if (len)
-		gather(op, m->bytes);
+		gather_bytes(op, m->bytes);
 	if (op->kind == RP_CHANNEL_SEND) {
-		decode(m);
+		decode_message(m);
 		cr_assert(!op->desc);
 	} else if (op->kind == RP_CHANNEL_WRITE) {
 		cr_assert_eq(len, op->length);
@@ -94,7 +94,7 @@ static void see(struct rp_channel_op *op)
 	bed_allocates = false;
 }
 
-static int post(struct rp_channel *c, struct rp_channel_op *ops[], int n)
+static int post_ops(struct rp_channel *c, struct rp_channel_op *ops[], int n)
 {
 	int i;
 
@@ -103,10 +103,10 @@ static int post(struct rp_channel *c, struct rp_channel_op *ops[], int n)
 		struct rp_channel_op *op = ops[i];
 
 		bed.room -= bed.room > 0;
-		see(op);
+		record_posted(op);
 		if (op->inject) {
 			cr_assert_eq(op->kind, RP_CHANNEL_SEND);
-			cr_assert_leq(gather(op, NULL), bed.inject);
+			cr_assert_leq(gather_bytes(op, NULL), bed.inject);
 			continue;
 		}
 		op->next = NULL;
@@ -117,7 +117,7 @@ static int post(struct rp_channel *c, struct rp_channel_op *ops[], int n)
 	return i;
 }
 
-static void finish(int err)
+static void finish_oldest(int err)
 {
 	struct rp_channel_op *op = bed.posted;
 
@@ -136,21 +136,21 @@ static void close_channel(struct rp_channel *c)
 	if (bed.in_close)
 		bed.in_close();
 	while (bed.posted)
-		finish(ECANCELED);
+		finish_oldest(ECANCELED);
 	bed.connected = false;
 	bed.closes++;
 }
 
-static const char *peer(const struct rp_channel *c, char *buf, size_t size)
+static const char *peer_name(const struct rp_channel *c, char *buf, size_t size)
 {
 	snprintf(buf, size, "the target");
 	return buf;
 }
 
 static const struct rp_channel_ops channel_ops = {
-	.post = post,
+	.post = post_ops,
 	.close = close_channel,
-	.peer = peer,
+	.peer = peer_name,
 };
 
 /* --- the connector --- */
@@ -182,7 +182,7 @@ static int connect_to(struct rp_connector *k, const void *addr, size_t len,
 	return 0;
 }
 
-static uint64_t now(struct rp_connector *k)
+static uint64_t connector_now(struct rp_connector *k)
 {
 	return bed.now;
 }
@@ -193,16 +193,16 @@ static int random_bytes(struct rp_connector *k, void *buf, size_t len)
 	return bed.random_ret;
 }
 
-static void kick(struct rp_connector *k)
+static void connector_kick(struct rp_connector *k)
 {
 	bed.kicks++;
 }
 
 static const struct rp_connector_ops connector_ops = {
 	.connect = connect_to,
-	.now = now,
+	.now = connector_now,
 	.random = random_bytes,
-	.kick = kick,
+	.kick = connector_kick,
 };
 
 /* --- life --- */
@@ -236,7 +236,7 @@ void bed_start(const struct rp_session_attr *attr)
 	bed.length = BED_LEN;
 	STAILQ_INIT(&bed.seen);
 	bed.posted_end = &bed.posted;
-	rp_op_moved = moved;
+	rp_op_moved = note_move;
 	cr_assert_eq(rp_session_new(&bed.k, attr ? attr : &usual, &to,
 				    sizeof(to), &bed.s),
 		     0);
@@ -255,7 +255,7 @@ void bed_stop(void)
 }
 
 /* Without operations all counters and lists of the session are empty. */
-static void count(void)
+static void check_empty(void)
 {
 	const struct rp_session *s = bed.s;
 
@@ -275,7 +275,7 @@ bool bed_progress(void)
 {
 	bool any = rp_session_progress(bed.s);
 
-	count();
+	check_empty();
 	if (bed.room)
 		cr_assert_gt(rp_session_deadline(bed.s), bed.now);
 	return any;
@@ -407,18 +407,18 @@ void bed_see_nothing(void)
 void bed_done(unsigned int n)
 {
 	while (n--)
-		finish(0);
+		finish_oldest(0);
 }
 
 void bed_done_all(void)
 {
 	while (bed.posted)
-		finish(0);
+		finish_oldest(0);
 }
 
 void bed_fail(int err)
 {
-	finish(err);
+	finish_oldest(err);
 }
 
 void bed_receive(const void *msg, size_t len)
@@ -470,7 +470,7 @@ void bed_info(uint64_t token, enum rp_status st, uint64_t key)
 
 /* --- operations --- */
 
-static void done(struct rp_op *op, const struct rp_outcome *out)
+static void op_done(struct rp_op *op, const struct rp_outcome *out)
 {
 	struct report *t = (struct report *)op;
 
@@ -491,7 +491,7 @@ static struct rp_op *op_new(struct report *t, enum rp_op_kind kind)
 	t->times = 0;
 	t->then = then;
 	t->op.kind = kind;
-	t->op.done = done;
+	t->op.done = op_done;
 	t->op.ranges = &t->range;
 	t->op.nranges = 1;
 	t->op.required = bed.class;

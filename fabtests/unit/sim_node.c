@@ -143,7 +143,7 @@ int node_expect_error(struct sim_node *n, void *context)
 	return err.err;
 }
 
-bool node_quiet(struct sim_node *n)
+bool node_no_entries(struct sim_node *n)
 {
 	struct fi_cq_tagged_entry e;
 

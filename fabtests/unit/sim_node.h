@@ -56,7 +56,7 @@ void node_expect(struct sim_node *n, void *context,
 		 struct fi_cq_tagged_entry *e);
 /* The next entry must be an error of context; returns its err. */
 int node_expect_error(struct sim_node *n, void *context);
-bool node_quiet(struct sim_node *n);
+bool node_no_entries(struct sim_node *n);
 /* Deliver everything in flight, once; returns how much. */
 unsigned int sim_deliver_all(void);
 /* The only wire from machine `from` with something in flight. */

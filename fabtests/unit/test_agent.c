@@ -39,7 +39,7 @@ static void stop(void)
 	bed_fini(&g);
 }
 
-static unsigned int work(void)
+static unsigned int run_agent(void)
 {
 	return file.syncs + both.syncs + both.flushes + dax.flushes;
 }
@@ -91,11 +91,11 @@ Test(agent, one_commit_of_each_method)
 }
 
 /* A refused request does nothing, not even for earlier ranges. */
-static void refused(size_t n, const struct rp_wire_range *ranges,
-		    enum rp_level level, enum rp_class required,
-		    enum rp_status st, size_t at, uint32_t detail)
+static void expect_refused(size_t n, const struct rp_wire_range *ranges,
+			   enum rp_level level, enum rp_class required,
+			   enum rp_status st, size_t at, uint32_t detail)
 {
-	unsigned int before = work();
+	unsigned int before = run_agent();
 	uint64_t refusals = bed_stats(&g).refused;
 	uint64_t t = bed_request(&p, level, required, n, ranges);
 	struct rp_wire_reply r;
@@ -106,7 +106,7 @@ static void refused(size_t n, const struct rp_wire_range *ranges,
 	cr_assert_eq(r.range, at);
 	cr_assert_eq(r.detail, detail);
 	cr_assert_eq(r.level, 0);
-	cr_assert_eq(work(), before);
+	cr_assert_eq(run_agent(), before);
 	cr_assert_eq(rp_agent_pending(g.a), 0);
 }
 
@@ -138,10 +138,12 @@ Test(agent, each_range_is_checked)
 			};
 
 			ranges[at] = bad[i].range;
-			refused(4, ranges, RP_LEVEL_DURABLE, RP_CLASS_POWER,
-				bad[i].durable, at, bad[i].detail);
+			expect_refused(4, ranges, RP_LEVEL_DURABLE,
+				       RP_CLASS_POWER, bad[i].durable, at,
+				       bad[i].detail);
 			if (bad[i].visible_request_flushes_nothing != RP_ST_OK)
-				refused(4, ranges, RP_LEVEL_VISIBLE, 0,
+				expect_refused(
+					4, ranges, RP_LEVEL_VISIBLE, 0,
 					bad[i].visible_request_flushes_nothing,
 					at, 0);
 		}
@@ -163,7 +165,7 @@ Test(agent, request_without_ranges_proves_placement)
 	m = bed_expect(&p, bed_request(&p, RP_LEVEL_VISIBLE, 0, 0, NULL),
 		       RP_ST_OK);
 	cr_assert_eq(m.level, RP_LEVEL_VISIBLE);
-	cr_assert_eq(work(), 0);
+	cr_assert_eq(run_agent(), 0);
 	cr_assert_eq(eadr.drains, 1);
 	stop();
 }
@@ -184,7 +186,7 @@ Test(agent, visible_request_flushes_nothing)
 	cr_assert_eq(m.level, RP_LEVEL_VISIBLE);
 	cr_assert_eq(m.class, RP_CLASS_NONE);
 	cr_assert_eq(m.method, RP_METHOD_DELIVERY);
-	cr_assert_eq(work(), 0);
+	cr_assert_eq(run_agent(), 0);
 	stop();
 }
 
@@ -202,7 +204,7 @@ Test(agent, weaker_class_needs_no_msync)
 	m = bed_expect(&p, t, RP_ST_OK);
 	cr_assert_eq(m.class, RP_CLASS_PROCESS);
 	cr_assert_eq(m.method, RP_METHOD_DELIVERY);
-	cr_assert_eq(work(), 0);
+	cr_assert_eq(run_agent(), 0);
 
 	/* Two regions: the weakest class and the costliest method. */
 	t = bed_request(&p, RP_LEVEL_DURABLE, RP_CLASS_PROCESS, 2, r);
@@ -328,7 +330,7 @@ Test(agent, merges_and_flushes_once)
 	/* A range in a page far away. */
 	bed_commit(&p, &file, 5 * 4096, 10);
 	bed_expect_nothing(&p);
-	cr_assert_eq(work(), 0, "before all had arrived");
+	cr_assert_eq(run_agent(), 0, "before all had arrived");
 	cr_assert_eq(rp_agent_deadline(g.a), 0);
 	bed_run(&g);
 	cr_assert_eq(file.syncs, 2);
@@ -670,7 +672,7 @@ Test(agent, query)
 	cr_assert_eq(i.refusal, RP_REFUSAL_CLASS);
 	cr_assert_gt(strlen(i.why), 10);
 
-	/* Query regions: without a method, volatile, with an address, failed. */
+	/* The query of a region without a method, of a volatile one, and so on. */
 	dax.r.facts.memory = RP_MEM_UNKNOWN;
 	i = bed_query(&p, dax.r.key, RP_CLASS_NONE);
 	cr_assert_eq(i.status, RP_ST_NO_METHOD);

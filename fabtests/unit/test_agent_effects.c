@@ -38,7 +38,7 @@ static void stop(void)
 	bed_fini(&g);
 }
 
-static unsigned int stores(void)
+static unsigned int count_stores(void)
 {
 	return file.stores + dax.stores + both.stores + tmpfs.stores;
 }
@@ -73,7 +73,7 @@ static void each_pair(bool worker)
 			cr_assert(r.method >= b->r.choice.method ||
 				  (i == 3 && j == 0));
 			cr_assert_geq(r.method, a->r.choice.method);
-			cr_assert_eq(stores(), ++n);
+			cr_assert_eq(count_stores(), ++n);
 			cr_assert_eq(bed_value(b, off, false), value);
 			if (b != &tmpfs && i != 3)
 				cr_assert_eq(bed_value(b, off, true), value,
@@ -81,7 +81,7 @@ static void each_pair(bool worker)
 			memset(g.behind, 0, sizeof(g.behind));
 		}
 	}
-	cr_assert_eq(bed_stats(&g).effects, stores());
+	cr_assert_eq(bed_stats(&g).effects, count_stores());
 	stop();
 }
 
@@ -135,7 +135,7 @@ Test(effects, store_is_checked)
 		cr_assert_eq(r.detail, bad[i].detail);
 		cr_assert_eq(rp_agent_pending(g.a), 0);
 	}
-	cr_assert_eq(stores() + odd.stores + fixed.stores, 0);
+	cr_assert_eq(count_stores() + odd.stores + fixed.stores, 0);
 	cr_assert_eq(dax.flushes, 0);
 	odd.r.base = (char *)odd.r.base - 4;
 	bed_region_del(&g, &fixed);
@@ -199,12 +199,12 @@ Test(effects, no_store_behind_a_failed_flush)
 	r = bed_expect(&p, b, RP_ST_FLUSH_FAILED);
 	cr_assert_eq(r.range, 1);
 	cr_assert_eq(r.detail, EIO);
-	cr_assert_eq(stores(), 1);
+	cr_assert_eq(count_stores(), 1);
 	/* From now on the failure is known before the request starts. */
 	b = bed_then(&p, (struct bed_at){&dax, 0, 64}, &file, 64, 1);
 	r = bed_expect(&p, b, RP_ST_REGION_FAILED);
 	cr_assert_eq(r.range, 1);
-	cr_assert_eq(stores(), 1);
+	cr_assert_eq(count_stores(), 1);
 	stop();
 }
 
@@ -240,7 +240,7 @@ Test(effects, memory_of_the_store_gone)
 	r = bed_expect(&p, t, RP_ST_FLUSH_FAILED);
 	cr_assert_eq(r.range, 1);
 	cr_assert_eq(r.detail, ENOMEM);
-	cr_assert_eq(stores(), 0);
+	cr_assert_eq(count_stores(), 0);
 	stop();
 }
 
@@ -264,7 +264,7 @@ Test(effects, memory_of_the_store_may_not_be_written)
 		cr_assert_eq(r.range, 1);
 		cr_assert_eq(m->r.failed, 0);
 	}
-	cr_assert_eq(stores(), 0);
+	cr_assert_eq(count_stores(), 0);
 	stop();
 }
 
@@ -280,7 +280,7 @@ Test(effects, region_of_the_store_fails)
 	bed_run(&g);
 	r = bed_expect(&p, t, RP_ST_REGION_FAILED);
 	cr_assert_eq(r.range, 1);
-	cr_assert_eq(stores(), 0);
+	cr_assert_eq(count_stores(), 0);
 	stop();
 }
 
@@ -304,7 +304,7 @@ Test(effects, newer_connection_drops_queued_stores)
 	free(r);
 	bed_run(&g);
 	bed_expect_nothing(&q);
-	cr_assert_eq(stores(), 0);
+	cr_assert_eq(count_stores(), 0);
 	stop();
 }
 
@@ -567,7 +567,7 @@ Test(effects, close_drops_deferred_messages)
 		cr_assert_eq(rp_agent_pending(g.a), 0);
 		bed_open_gate(&g);
 		stop();
-		cr_assert_eq(stores(), 0);
+		cr_assert_eq(count_stores(), 0);
 	}
 }
 

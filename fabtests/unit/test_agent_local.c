@@ -49,8 +49,8 @@ static void stop(void)
 }
 
 /* Store new bytes into a range and request its flush. */
-static void flush(struct bed_region *m, uint64_t off, uint64_t len,
-		  struct end *e)
+static void store_and_flush(struct bed_region *m, uint64_t off, uint64_t len,
+			    struct end *e)
 {
 	const struct rp_local at = {&m->r, off, len};
 
@@ -73,7 +73,7 @@ Test(agent_local, range_is_durable_at_the_end)
 	for (int i = 0; i < 2; i++) {
 		struct end e = {0};
 
-		flush(all[i], 100, 9000, &e);
+		store_and_flush(all[i], 100, 9000, &e);
 		cr_assert(!is_durable(all[i], 100, 9000));
 		cr_assert(rp_agent_progress(g.a));
 		cr_assert_eq(e.times, 1);
@@ -90,7 +90,7 @@ Test(agent_local, nothing_to_do_where_delivery_is_enough)
 	struct end e = {0};
 
 	start(NULL);
-	flush(&idle, 0, 64, &e);
+	store_and_flush(&idle, 0, 64, &e);
 	bed_run(&g);
 	cr_assert_eq(e.times, 1);
 	cr_assert_eq(e.st, RP_ST_OK);
@@ -124,7 +124,7 @@ Test(agent_local, beside_a_peer)
 	start(NULL);
 	p = bed_connect(&g, &file);
 	t = bed_commit(&p, &file, 0, 64);
-	flush(&file, 64, 64, &e);
+	store_and_flush(&file, 64, 64, &e);
 	bed_run(&g);
 	bed_expect(&p, t, RP_ST_OK);
 	cr_assert_eq(e.times, 1);
@@ -166,13 +166,13 @@ Test(agent_local, failure_is_reported_and_stays)
 	start(NULL);
 	p = bed_connect(&g, &file);
 	file.sync_ret = -EIO;
-	flush(&file, 0, 64, &first);
+	store_and_flush(&file, 0, 64, &first);
 	bed_run(&g);
 	cr_assert_eq(first.times, 1);
 	cr_assert_eq(first.st, RP_ST_FLUSH_FAILED);
 	cr_assert_eq(first.detail, EIO);
 	file.sync_ret = 0;
-	flush(&file, 4096, 64, &second);
+	store_and_flush(&file, 4096, 64, &second);
 	bed_run(&g);
 	cr_assert_eq(second.times, 1);
 	cr_assert_eq(second.st, RP_ST_REGION_FAILED);
@@ -189,7 +189,7 @@ Test(agent_local, region_ends_while_queued)
 	struct end e = {0};
 
 	start(NULL);
-	flush(&file, 0, 64, &e);
+	store_and_flush(&file, 0, 64, &e);
 	bed_region_del(&g, &file);
 	cr_assert_eq(e.times, 1);
 	cr_assert_eq(e.st, RP_ST_STALE_KEY);
@@ -210,7 +210,7 @@ Test(agent_local, region_ends_while_flushed)
 
 	start(&with_worker);
 	bed_close_gate(&g);
-	flush(&file, 0, 64, &e);
+	store_and_flush(&file, 0, 64, &e);
 	cr_assert(rp_agent_progress(g.a));
 	bed_wait_entered(&g, 1);
 	cr_assert_eq(e.times, 0);
@@ -229,7 +229,7 @@ Test(agent_local, dropped_while_queued)
 	struct end e = {0}, other = {0};
 
 	start(NULL);
-	flush(&file, 0, 64, &e);
+	store_and_flush(&file, 0, 64, &e);
 	cr_assert_eq(rp_agent_local_flush(g.a, &at, 1, record_end, &other), 0);
 	rp_agent_local_drop(g.a, &e);
 	bed_run(&g);
@@ -246,7 +246,7 @@ Test(agent_local, dropped_while_flushed)
 
 	start(&with_worker);
 	bed_close_gate(&g);
-	flush(&file, 0, 64, &e);
+	store_and_flush(&file, 0, 64, &e);
 	cr_assert(rp_agent_progress(g.a));
 	bed_wait_entered(&g, 1);
 	rp_agent_local_drop(g.a, &e);

@@ -52,7 +52,7 @@ int __wrap_pthread_mutex_destroy(pthread_mutex_t *m)
 
 static struct rp_agent_host host; /* no call reaches it */
 
-static void make(struct rp_agent_attr attr, int want)
+static void expect_made(struct rp_agent_attr attr, int want)
 {
 	struct rp_agent *a = (void *)7;
 
@@ -68,23 +68,24 @@ static void make(struct rp_agent_attr attr, int want)
 
 Test(agent_made, attributes)
 {
-	make((struct rp_agent_attr){.incarnation = 1}, 0);
-	make((struct rp_agent_attr){.credits = 1}, -EINVAL);
-	make((struct rp_agent_attr){.incarnation = 1, .credits = UINT16_MAX},
-	     0);
-	make((struct rp_agent_attr){.incarnation = 1,
-				    .credits = UINT16_MAX + 1},
-	     -EINVAL);
+	expect_made((struct rp_agent_attr){.incarnation = 1}, 0);
+	expect_made((struct rp_agent_attr){.credits = 1}, -EINVAL);
+	expect_made(
+		(struct rp_agent_attr){.incarnation = 1, .credits = UINT16_MAX},
+		0);
+	expect_made((struct rp_agent_attr){.incarnation = 1,
+					   .credits = UINT16_MAX + 1},
+		    -EINVAL);
 }
 
 Test(agent_made, no_memory)
 {
 	for (int n = 0; n < 6; n++) {
 		callocs = n;
-		make((struct rp_agent_attr){.incarnation = 1}, -ENOMEM);
+		expect_made((struct rp_agent_attr){.incarnation = 1}, -ENOMEM);
 	}
 	callocs = 6;
-	make((struct rp_agent_attr){.incarnation = 1}, 0);
+	expect_made((struct rp_agent_attr){.incarnation = 1}, 0);
 }
 
 Test(agent_made, no_worker)
@@ -92,6 +93,6 @@ Test(agent_made, no_worker)
 	mutex_ret = EAGAIN;
 	for (int n = 0; n < 3; n++) {
 		mutexes_left = n;
-		make((struct rp_agent_attr){.incarnation = 1}, -EAGAIN);
+		expect_made((struct rp_agent_attr){.incarnation = 1}, -EAGAIN);
 	}
 }

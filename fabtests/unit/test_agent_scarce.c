@@ -13,7 +13,7 @@ static int reallocs = -1;
 static int fails = -1; /* allocations before one fails */
 static int create_ret; /* positive errno */
 
-static bool fail(void)
+static bool allocation_fails(void)
 {
 	return fails >= 0 && !fails--;
 }
@@ -22,7 +22,7 @@ void *__real_realloc(void *p, size_t size);
 void *__wrap_realloc(void *p, size_t size);
 void *__wrap_realloc(void *p, size_t size)
 {
-	if (!reallocs || fail())
+	if (!reallocs || allocation_fails())
 		return NULL;
 	if (reallocs > 0)
 		reallocs--;
@@ -33,14 +33,14 @@ void *__real_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size)
 {
-	return fail() ? NULL : __real_calloc(n, size);
+	return allocation_fails() ? NULL : __real_calloc(n, size);
 }
 
 void *__real_malloc(size_t size);
 void *__wrap_malloc(size_t size);
 void *__wrap_malloc(size_t size)
 {
-	return fail() ? NULL : __real_malloc(size);
+	return allocation_fails() ? NULL : __real_malloc(size);
 }
 
 int __real_pthread_create(pthread_t *t, const pthread_attr_t *a,
@@ -81,7 +81,7 @@ static void stop(void)
 TestSuite(agent_scarce, .init = start, .fini = stop);
 
 /* The request is refused, and nothing of it stays queued. */
-static void refused(const struct bed_at *at, size_t n)
+static void expect_refused(const struct bed_at *at, size_t n)
 {
 	struct rp_wire_reply r;
 	uint64_t t = bed_commit_all(&p, RP_CLASS_POWER, n, at);
@@ -102,7 +102,7 @@ Test(agent_scarce, no_memory_to_merge)
 	uint64_t t;
 
 	reallocs = 0;
-	refused(mixed, 2);
+	expect_refused(mixed, 2);
 	/* The same for a request that does not block. */
 	reallocs = 0;
 	t = bed_commit_all(&p, RP_CLASS_POWER, 2, two);
@@ -128,7 +128,7 @@ Test(agent_scarce, no_memory_to_merge_all)
 	for (int i = 0; i < 9; i++)
 		many[i] = (struct bed_at){&file, 8192 * i, 1};
 	reallocs = 1;
-	refused(many, 9);
+	expect_refused(many, 9);
 	/* Ranges of the refused request are not in the worker's next batch. */
 	bed_region_del(&g, &file);
 	p = bed_connect(&g, &other);
@@ -272,7 +272,7 @@ Test(agent_scarce, no_thread)
 	cr_assert_eq(g.checked, 3);
 }
 
-static void nobody(void *arg, enum rp_status st, uint32_t detail)
+static void never_called(void *arg, enum rp_status st, uint32_t detail)
 {
 	cr_assert(false, "a refused flush was reported");
 }
@@ -284,7 +284,8 @@ Test(agent_scarce, no_memory_for_local)
 	uint64_t t;
 
 	fails = 0;
-	cr_assert_eq(rp_agent_local_flush(g.a, &at, 1, nobody, NULL), -ENOMEM);
+	cr_assert_eq(rp_agent_local_flush(g.a, &at, 1, never_called, NULL),
+		     -ENOMEM);
 	fails = -1;
 	bed_region_del(&g, &file);
 	p = bed_connect(&g, &other);

@@ -31,7 +31,7 @@ static void stop(void)
 }
 
 /* The agent refuses a request with this HELLO at once. */
-static void refused(const struct rp_wire_hello *m, enum rp_status st)
+static void expect_refused(const struct rp_wire_hello *m, enum rp_status st)
 {
 	struct bed_request *r = bed_connect_request(&g, m);
 
@@ -39,7 +39,7 @@ static void refused(const struct rp_wire_hello *m, enum rp_status st)
 	free(r);
 }
 
-static struct bed_peer accepted(const struct rp_wire_hello *m)
+static struct bed_peer expect_accepted(const struct rp_wire_hello *m)
 {
 	struct bed_request *r = bed_connect_request(&g, m);
 	struct bed_peer p = bed_accepted(r);
@@ -58,7 +58,7 @@ Test(agent_session, hello_is_granted_its_key)
 	start(NULL);
 	file.r.addr = 0x7000000;
 	hello = bed_hello(file.r.key);
-	p = accepted(&hello);
+	p = expect_accepted(&hello);
 	cr_assert_eq(p.ack.credits, RP_AGENT_CREDITS);
 	cr_assert_eq(p.ack.features, 0);
 	cr_assert_eq(p.ack.grant.addr, 0x7000000);
@@ -162,7 +162,7 @@ Test(agent_session, wrong_keys_are_refused_late_and_alike)
 }
 
 /* Connect with a key; returns the status, after its delay. */
-static enum rp_status shown(uint64_t key, bool *at_once)
+static enum rp_status show_key(uint64_t key, bool *at_once)
 {
 	const struct rp_wire_hello hello = bed_hello(key);
 	struct bed_request *r = bed_connect_request(&g, &hello);
@@ -202,12 +202,12 @@ Test(agent_session, keys_of_a_guessing_host_are_not_checked)
 	cr_assert_eq(nchecked, RP_AGENT_DEBT + 1);
 	cr_assert_eq(bed_stats(&g).wrong_keys, nchecked);
 	/* A valid key of that host gets the same status as a wrong one. */
-	cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OVERLOADED);
+	cr_assert_eq(show_key(file.r.key, &at_once), RP_ST_OVERLOADED);
 	cr_assert(at_once);
 	/* Keys of another host are checked; its wrong one is refused late. */
 	g.source = 8;
-	cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OK);
-	cr_assert_eq(shown(bed_some_key(), &at_once), RP_ST_STALE_KEY);
+	cr_assert_eq(show_key(file.r.key, &at_once), RP_ST_OK);
+	cr_assert_eq(show_key(bed_some_key(), &at_once), RP_ST_STALE_KEY);
 	cr_assert_not(at_once);
 	for (int i = 0; i < N; i++) {
 		cr_assert(r[i]->refused);
@@ -216,7 +216,7 @@ Test(agent_session, keys_of_a_guessing_host_are_not_checked)
 	/* Later the first host gets a key checked again. */
 	g.source = 7;
 	g.now += interval;
-	cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OK);
+	cr_assert_eq(show_key(file.r.key, &at_once), RP_ST_OK);
 	stop();
 }
 
@@ -235,7 +235,7 @@ Test(agent_session, other_hosts_do_not_hide_a_guessing_host)
 		r[i] = bed_connect_request(&g, &hello);
 	}
 	g.source = 7;
-	cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OVERLOADED);
+	cr_assert_eq(show_key(file.r.key, &at_once), RP_ST_OVERLOADED);
 	g.now += 60000 * BED_MS;
 	bed_run(&g);
 	for (size_t i = 0; i < n; i++) {
@@ -263,9 +263,9 @@ Test(agent_session, all_guessing_hosts_of_the_table_are_remembered)
 		r[i] = bed_connect_request(&g, &hello);
 	}
 	for (g.source = 1; g.source <= RP_AGENT_SOURCES; g.source++)
-		cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OVERLOADED);
+		cr_assert_eq(show_key(file.r.key, &at_once), RP_ST_OVERLOADED);
 	g.source = 0;
-	cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OK);
+	cr_assert_eq(show_key(file.r.key, &at_once), RP_ST_OK);
 	g.now += 60000 * BED_MS;
 	bed_run(&g);
 	for (int i = 0; i < N; i++)
@@ -289,7 +289,7 @@ Test(agent_session, host_that_is_not_known_is_not_counted)
 
 		r[i] = bed_connect_request(&g, &hello);
 	}
-	cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OK);
+	cr_assert_eq(show_key(file.r.key, &at_once), RP_ST_OK);
 	stop();
 	for (int i = 0; i <= RP_AGENT_DEBT; i++)
 		free(r[i]);
@@ -379,9 +379,9 @@ Test(agent_session, older_session_ends_before_the_newer_is_accepted)
 	start(NULL);
 	hello = bed_hello(file.r.key);
 	other = bed_connect(&g, &file);
-	p = accepted(&hello);
+	p = expect_accepted(&hello);
 	bed_commit(&p, &file, 0, 8);
-	q = accepted(&hello);
+	q = expect_accepted(&hello);
 	cr_assert(p.c->closed);
 	cr_assert_not(other.c->closed);
 	/* The older session's requests are dropped. */
@@ -420,13 +420,13 @@ Test(agent_session, silent_sessions_make_room)
 	bed_commit(&p[1], &file, 0, 8);
 	bed_commit(&q, &file, 0, 8);
 	hello = bed_hello(file.r.key);
-	refused(&hello, RP_ST_OVERLOADED);
+	expect_refused(&hello, RP_ST_OVERLOADED);
 	cr_assert_eq(bed_stats(&g).sessions, 3);
 	bed_run(&g);
 	bed_expect(&p[0], p[0].token, RP_ST_OK);
 	bed_expect(&p[1], p[1].token, RP_ST_OK);
 	bed_expect(&q, q.token, RP_ST_OK);
-	accepted(&hello);
+	expect_accepted(&hello);
 	cr_assert(p[0].c->closed);
 	stop();
 }
@@ -439,7 +439,7 @@ Test(agent_session, failed_accept_leaves_nothing)
 	start(NULL);
 	hello = bed_hello(file.r.key);
 	g.grant_ret = -ENOMEM;
-	refused(&hello, RP_ST_OVERLOADED);
+	expect_refused(&hello, RP_ST_OVERLOADED);
 	g.grant_ret = 0;
 	g.accept_ret = -ECONNABORTED;
 	r = bed_connect_request(&g, &hello);
@@ -448,7 +448,7 @@ Test(agent_session, failed_accept_leaves_nothing)
 	free(r);
 	g.accept_ret = 0;
 	cr_assert_eq(bed_stats(&g).sessions, 0);
-	accepted(&hello);
+	expect_accepted(&hello);
 	stop();
 }
 
@@ -586,7 +586,7 @@ Test(agent_session, method_is_that_of_the_connection)
 			     rp_method_name(m.r.choice.method));
 		hello = bed_hello(m.r.key);
 		hello.features = t[i].native ? RP_FEATURE_NATIVE : 0;
-		p = accepted(&hello);
+		p = expect_accepted(&hello);
 		cr_assert_eq(p.ack.grant.method, t[i].nchecked, "case %zu: %s",
 			     i, rp_method_name(p.ack.grant.method));
 		cr_assert_eq(p.ack.features,
@@ -596,12 +596,12 @@ Test(agent_session, method_is_that_of_the_connection)
 		/* INFO has the same method. */
 		hello = bed_hello(file.r.key);
 		hello.features = t[i].native ? RP_FEATURE_NATIVE : 0;
-		q = accepted(&hello);
+		q = expect_accepted(&hello);
 		cr_assert_eq(bed_query(&q, m.r.key, 0).grant.method,
 			     t[i].nchecked);
 		/* The device has FLUSH, but not for this memory. */
 		g.no_native = true;
-		q = accepted(&hello);
+		q = expect_accepted(&hello);
 		cr_assert_eq(bed_query(&q, m.r.key, 0).grant.method,
 			     t[i].nchecked == RP_METHOD_NATIVE
 				     ? RP_METHOD_AGENT_CLWB
@@ -616,7 +616,7 @@ Test(agent_session, method_is_that_of_the_connection)
 		else
 			by_agent = t[i].nchecked;
 		m.r.unreadable = true;
-		q = accepted(&hello);
+		q = expect_accepted(&hello);
 		cr_assert_eq(bed_query(&q, m.r.key, 0).grant.method, by_agent,
 			     "case %zu", i);
 		bed_region_del(&g, &m);
@@ -650,7 +650,7 @@ Test(agent_session, read_only_region_is_granted_read_only)
 
 /* --- messages that end the connection --- */
 
-static void malformed(struct bed_peer *p, const void *msg, int len)
+static void send_malformed(struct bed_peer *p, const void *msg, int len)
 {
 	uint64_t before = bed_stats(&g).bad_messages;
 
@@ -684,17 +684,17 @@ Test(agent_session, malformed_messages_end_the_session)
 	len = rp_wire_put_request(buf, sizeof(buf), 1, &m);
 	for (int i = 0; i < len; i++) {
 		p = bed_connect(&g, &file);
-		malformed(&p, buf, i);
+		send_malformed(&p, buf, i);
 	}
 	/* A body that no encoder writes. */
 	buf[offsetof(struct rp_le_request, level)] += 3;
 	p = bed_connect(&g, &file);
-	malformed(&p, buf, len);
+	send_malformed(&p, buf, len);
 	buf[offsetof(struct rp_le_request, level)] -= 3;
 	/* Another version on a connection that has agreed on this one. */
 	buf[2]++;
 	p = bed_connect(&g, &file);
-	malformed(&p, buf, len);
+	send_malformed(&p, buf, len);
 	/* Message types that only a target sends, and HELLO. */
 	len = rp_wire_put_query(buf, sizeof(buf), 1, &q);
 	for (int type = 0; type < 256; type++) {
@@ -702,12 +702,12 @@ Test(agent_session, malformed_messages_end_the_session)
 			continue;
 		buf[3] = (uint8_t)type;
 		p = bed_connect(&g, &file);
-		malformed(&p, buf, len);
+		send_malformed(&p, buf, len);
 	}
 	buf[3] = RP_MSG_QUERY;
 	buf[len - 1] = 1;
 	p = bed_connect(&g, &file);
-	malformed(&p, buf, len);
+	send_malformed(&p, buf, len);
 	stop();
 }
 
@@ -879,7 +879,7 @@ Test(agent_session, host_may_not_guess_over_connections)
 		bed_lose(&p);
 	}
 	cr_assert_eq(bed_stats(&g).wrong_keys, RP_AGENT_DEBT + 1);
-	cr_assert_eq(shown(file.r.key, &at_once), RP_ST_OVERLOADED);
+	cr_assert_eq(show_key(file.r.key, &at_once), RP_ST_OVERLOADED);
 	stop();
 }
 

@@ -36,14 +36,15 @@ static void stop(void)
 	bed_fini(&g);
 }
 
-static uint64_t durable(struct bed_region *m, uint64_t off, uint64_t len,
-			uint8_t fill)
+static uint64_t durable_write(struct bed_region *m, uint64_t off, uint64_t len,
+			      uint8_t fill)
 {
 	return bed_inline(&p, RP_LEVEL_DURABLE, (struct bed_at){m, off, len},
 			  fill);
 }
 
-static bool is(const uint8_t *from, uint64_t off, uint64_t len, uint8_t fill)
+static bool bytes_are(const uint8_t *from, uint64_t off, uint64_t len,
+		      uint8_t fill)
 {
 	for (uint64_t i = 0; i < len; i++)
 		if (from[BED_SKEW + off + i] != fill)
@@ -65,13 +66,14 @@ static void each_method(bool worker)
 			struct rp_wire_reply r;
 			uint64_t t;
 
-			t = durable(m, at[j].off, at[j].len, ++fill);
+			t = durable_write(m, at[j].off, at[j].len, ++fill);
 			/* Visible before any later message is executed. */
-			cr_assert(is(m->mem, at[j].off, at[j].len, fill));
+			cr_assert(
+				bytes_are(m->mem, at[j].off, at[j].len, fill));
 			cr_assert(at[j].off == 0 ||
-				  !is(m->mem, at[j].off - 1, 1, fill));
-			cr_assert_not(
-				is(m->mem, at[j].off + at[j].len, 1, fill));
+				  !bytes_are(m->mem, at[j].off - 1, 1, fill));
+			cr_assert_not(bytes_are(m->mem, at[j].off + at[j].len,
+						1, fill));
 			if (worker)
 				bed_run_worker(&g);
 			else
@@ -79,8 +81,8 @@ static void each_method(bool worker)
 			r = bed_expect(&p, t, RP_ST_OK);
 			cr_assert_eq(r.class, m->r.choice.class);
 			cr_assert_eq(r.method, m->r.choice.method);
-			cr_assert(m == &tmpfs ||
-				  is(m->media, at[j].off, at[j].len, fill));
+			cr_assert(m == &tmpfs || bytes_are(m->media, at[j].off,
+							   at[j].len, fill));
 		}
 		/* Only clwb regions are stored past the caches. */
 		cr_assert_eq(all[i]->streams, all[i] == &dax);
@@ -105,10 +107,10 @@ Test(agent_store, on_the_worker)
 Test(agent_store, streamed)
 {
 	start(NULL);
-	bed_expect(&p, durable(&dax, 0, 128, 1), RP_ST_OK);
+	bed_expect(&p, durable_write(&dax, 0, 128, 1), RP_ST_OK);
 	cr_assert_eq(dax.streams, 1);
 	cr_assert_eq(dax.flushes, 0);
-	cr_assert(is(dax.media, 0, 128, 1));
+	cr_assert(bytes_are(dax.media, 0, 128, 1));
 	stop();
 }
 
@@ -137,8 +139,8 @@ static void many_ranges(enum rp_level level)
 	for (int i = 0; i < 20; i++) {
 		struct bed_region *m = i % 2 ? &dax : &eadr;
 
-		cr_assert(is(m->mem, 200 * i, 9, i + 1));
-		cr_assert_eq(is(m->media, 200 * i, 9, i + 1),
+		cr_assert(bytes_are(m->mem, 200 * i, 9, i + 1));
+		cr_assert_eq(bytes_are(m->media, 200 * i, 9, i + 1),
 			     level == RP_LEVEL_DURABLE);
 	}
 	cr_assert_eq(dax.drains, level == RP_LEVEL_DURABLE);
@@ -164,7 +166,7 @@ Test(agent_store, memory_gone)
 	if (madvise(dax.mem, BED_PAGE, MADV_POPULATE_WRITE))
 		cr_skip("this kernel cannot tell");
 	cr_assert_eq(munmap(dax.mem + 4 * BED_PAGE, BED_PAGE), 0);
-	r = bed_expect(&p, durable(&dax, 4 * BED_PAGE, 64, 1),
+	r = bed_expect(&p, durable_write(&dax, 4 * BED_PAGE, 64, 1),
 		       RP_ST_FLUSH_FAILED);
 	cr_assert_eq(r.detail, ENOMEM);
 	cr_assert_eq(r.range, 0);
@@ -186,12 +188,12 @@ Test(agent_store, memory_may_not_be_written)
 		cr_skip("this kernel cannot tell");
 	for (int i = 0; i < 5; i++)
 		cr_assert_eq(mprotect(all[i]->mem, 2 * BED_PAGE, PROT_READ), 0);
-	bed_expect(&p, durable(&dax, 0, 128, 1), RP_ST_ACCESS);
+	bed_expect(&p, durable_write(&dax, 0, 128, 1), RP_ST_ACCESS);
 	bed_expect(&p,
 		   bed_inline(&p, RP_LEVEL_VISIBLE,
 			      (struct bed_at){&eadr, 0, 8}, 1),
 		   RP_ST_ACCESS);
-	bed_expect(&p, durable(&file, 0, 8, 1), RP_ST_ACCESS);
+	bed_expect(&p, durable_write(&file, 0, 8, 1), RP_ST_ACCESS);
 	bed_expect(&p,
 		   bed_atomic(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 0, 8},
 			      RP_ATOMIC_SUM, &one, NULL, true),
@@ -223,7 +225,7 @@ Test(agent_store, is_checked)
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		uint64_t t = durable(bad[i].m, bad[i].off, bad[i].len, 1);
+		uint64_t t = durable_write(bad[i].m, bad[i].off, bad[i].len, 1);
 
 		cr_assert_eq(bed_expect(&p, t, bad[i].st).range, 0);
 		cr_assert_eq(bad[i].m->stores, 0);
@@ -233,7 +235,7 @@ Test(agent_store, is_checked)
 
 /* --- atomics --- */
 
-static uint64_t old(struct bed_peer *from)
+static uint64_t request_with_old_value(struct bed_peer *from)
 {
 	struct bed_msg m;
 	uint64_t v;
@@ -268,18 +270,18 @@ Test(agent_store, atomic_of_each_method)
 			bed_atomic(&p, RP_LEVEL_DURABLE, at, RP_ATOMIC_CSWAP,
 				   &ten, &five, true);
 			bed_run_worker(&g);
-			cr_assert_eq(old(&p), 5);
+			cr_assert_eq(request_with_old_value(&p), 5);
 			if (i < 4)
 				cr_assert_eq(bed_value(all[i], 64, true), 10);
 			/* The comparison fails. */
 			bed_atomic(&p, RP_LEVEL_DURABLE, at, RP_ATOMIC_CSWAP,
 				   &six, &five, true);
 			bed_run_worker(&g);
-			cr_assert_eq(old(&p), 10);
+			cr_assert_eq(request_with_old_value(&p), 10);
 			/* Visible only: no flush. */
 			bed_atomic(&p, RP_LEVEL_VISIBLE, at, RP_ATOMIC_WRITE,
 				   &six, NULL, true);
-			cr_assert_eq(old(&p), 10);
+			cr_assert_eq(request_with_old_value(&p), 10);
 			if (i < 4)
 				cr_assert_eq(bed_value(all[i], 64, true), 10);
 			cr_assert_eq(all[i]->changes, 4);
@@ -304,8 +306,8 @@ Test(agent_store, old_values_of_two_atomics)
 		bed_atomic(&p, RP_LEVEL_DURABLE, (struct bed_at){&file, off, 8},
 			   RP_ATOMIC_SUM, &five, NULL, true);
 	bed_run(&g);
-	cr_assert_eq(old(&p), a);
-	cr_assert_eq(old(&p), b);
+	cr_assert_eq(request_with_old_value(&p), a);
+	cr_assert_eq(request_with_old_value(&p), b);
 	stop();
 }
 
@@ -347,7 +349,7 @@ Test(agent_store, atomic_of_ranges)
 	/* The next result is of its own ranges alone. */
 	bed_atomic(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 1024, 8},
 		   RP_ATOMIC_READ, NULL, NULL, true);
-	cr_assert_eq(old(&p), 0);
+	cr_assert_eq(request_with_old_value(&p), 0);
 	cr_assert_eq(got[0], 0x01010101);
 	cr_assert_eq(got[1], 0x02020202);
 	cr_assert_eq(got[2], 0x02020202);

@@ -66,8 +66,9 @@ Test(atomic, valid)
 }
 
 /* One operation on every integer type: truncated, and sign-extended. */
-static void integers(enum rp_atomic_op op, int64_t t, int64_t s, int64_t c,
-		     int64_t want_signed, uint64_t want_unsigned)
+static void check_integers(enum rp_atomic_op op, int64_t t, int64_t s,
+			   int64_t c, int64_t want_signed,
+			   uint64_t want_unsigned)
 {
 	for (int type = RP_ATOMIC_INT8; type <= RP_ATOMIC_UINT64; type++) {
 		uint64_t mem[3] = {0x5555555555555555, (uint64_t)t,
@@ -95,45 +96,46 @@ static void integers(enum rp_atomic_op op, int64_t t, int64_t s, int64_t c,
 
 Test(atomic, of_integers)
 {
-	integers(RP_ATOMIC_MIN, 5, -3, 0, -3, 5);
-	integers(RP_ATOMIC_MIN, 5, 3, 0, 3, 3);
-	integers(RP_ATOMIC_MAX, 5, -3, 0, 5, (uint64_t)-3);
-	integers(RP_ATOMIC_MAX, 5, 7, 0, 7, 7);
-	integers(RP_ATOMIC_SUM, 100, 50, 0, 150, 150);
-	integers(RP_ATOMIC_SUM, -1, 2, 0, 1, 1);
-	integers(RP_ATOMIC_SUM, INT64_MAX, INT64_MAX, 0, -2, (uint64_t)-2);
-	integers(RP_ATOMIC_PROD, -7, 9, 0, -63, (uint64_t)-63);
-	integers(RP_ATOMIC_PROD, INT64_MIN, -1, 0, INT64_MIN, 1ull << 63);
-	integers(RP_ATOMIC_LOR, 0, 0, 0, 0, 0);
-	integers(RP_ATOMIC_LOR, 0, 7, 0, 1, 1);
-	integers(RP_ATOMIC_LAND, 2, 4, 0, 1, 1);
-	integers(RP_ATOMIC_LAND, 2, 0, 0, 0, 0);
-	integers(RP_ATOMIC_LXOR, 2, 4, 0, 0, 0);
-	integers(RP_ATOMIC_LXOR, 2, 0, 0, 1, 1);
-	integers(RP_ATOMIC_BOR, 0x51, 0x2c, 0, 0x7d, 0x7d);
-	integers(RP_ATOMIC_BAND, 0x51, 0x3c, 0, 0x10, 0x10);
-	integers(RP_ATOMIC_BXOR, 0x51, 0x3c, 0, 0x6d, 0x6d);
-	integers(RP_ATOMIC_READ, 0x51, 0x3c, 0, 0x51, 0x51);
-	integers(RP_ATOMIC_WRITE, 0x51, 0x3c, 0, 0x3c, 0x3c);
-	integers(RP_ATOMIC_CSWAP, 5, 9, 5, 9, 9);
-	integers(RP_ATOMIC_CSWAP, 5, 9, 6, 5, 5);
-	integers(RP_ATOMIC_CSWAP_NE, 5, 9, 5, 5, 5);
-	integers(RP_ATOMIC_CSWAP_NE, 5, 9, 6, 9, 9);
+	check_integers(RP_ATOMIC_MIN, 5, -3, 0, -3, 5);
+	check_integers(RP_ATOMIC_MIN, 5, 3, 0, 3, 3);
+	check_integers(RP_ATOMIC_MAX, 5, -3, 0, 5, (uint64_t)-3);
+	check_integers(RP_ATOMIC_MAX, 5, 7, 0, 7, 7);
+	check_integers(RP_ATOMIC_SUM, 100, 50, 0, 150, 150);
+	check_integers(RP_ATOMIC_SUM, -1, 2, 0, 1, 1);
+	check_integers(RP_ATOMIC_SUM, INT64_MAX, INT64_MAX, 0, -2,
+		       (uint64_t)-2);
+	check_integers(RP_ATOMIC_PROD, -7, 9, 0, -63, (uint64_t)-63);
+	check_integers(RP_ATOMIC_PROD, INT64_MIN, -1, 0, INT64_MIN, 1ull << 63);
+	check_integers(RP_ATOMIC_LOR, 0, 0, 0, 0, 0);
+	check_integers(RP_ATOMIC_LOR, 0, 7, 0, 1, 1);
+	check_integers(RP_ATOMIC_LAND, 2, 4, 0, 1, 1);
+	check_integers(RP_ATOMIC_LAND, 2, 0, 0, 0, 0);
+	check_integers(RP_ATOMIC_LXOR, 2, 4, 0, 0, 0);
+	check_integers(RP_ATOMIC_LXOR, 2, 0, 0, 1, 1);
+	check_integers(RP_ATOMIC_BOR, 0x51, 0x2c, 0, 0x7d, 0x7d);
+	check_integers(RP_ATOMIC_BAND, 0x51, 0x3c, 0, 0x10, 0x10);
+	check_integers(RP_ATOMIC_BXOR, 0x51, 0x3c, 0, 0x6d, 0x6d);
+	check_integers(RP_ATOMIC_READ, 0x51, 0x3c, 0, 0x51, 0x51);
+	check_integers(RP_ATOMIC_WRITE, 0x51, 0x3c, 0, 0x3c, 0x3c);
+	check_integers(RP_ATOMIC_CSWAP, 5, 9, 5, 9, 9);
+	check_integers(RP_ATOMIC_CSWAP, 5, 9, 6, 5, 5);
+	check_integers(RP_ATOMIC_CSWAP_NE, 5, 9, 5, 5, 5);
+	check_integers(RP_ATOMIC_CSWAP_NE, 5, 9, 6, 9, 9);
 	/* The comparison is: compare <op> target. */
-	integers(RP_ATOMIC_CSWAP_LE, 5, 9, 5, 9, 9);
-	integers(RP_ATOMIC_CSWAP_LE, 5, 9, 6, 5, 5);
-	integers(RP_ATOMIC_CSWAP_LE, 5, 9, -1, 9, 5);
-	integers(RP_ATOMIC_CSWAP_LT, 5, 9, 5, 5, 5);
-	integers(RP_ATOMIC_CSWAP_LT, 5, 9, 4, 9, 9);
-	integers(RP_ATOMIC_CSWAP_GE, 5, 9, 5, 9, 9);
-	integers(RP_ATOMIC_CSWAP_GE, 5, 9, 4, 5, 5);
-	integers(RP_ATOMIC_CSWAP_GT, 5, 9, 5, 5, 5);
-	integers(RP_ATOMIC_CSWAP_GT, 5, 9, -1, 5, 9);
-	integers(RP_ATOMIC_MSWAP, 0x55, 0x2c, 0x0f, 0x5c, 0x5c);
+	check_integers(RP_ATOMIC_CSWAP_LE, 5, 9, 5, 9, 9);
+	check_integers(RP_ATOMIC_CSWAP_LE, 5, 9, 6, 5, 5);
+	check_integers(RP_ATOMIC_CSWAP_LE, 5, 9, -1, 9, 5);
+	check_integers(RP_ATOMIC_CSWAP_LT, 5, 9, 5, 5, 5);
+	check_integers(RP_ATOMIC_CSWAP_LT, 5, 9, 4, 9, 9);
+	check_integers(RP_ATOMIC_CSWAP_GE, 5, 9, 5, 9, 9);
+	check_integers(RP_ATOMIC_CSWAP_GE, 5, 9, 4, 5, 5);
+	check_integers(RP_ATOMIC_CSWAP_GT, 5, 9, 5, 5, 5);
+	check_integers(RP_ATOMIC_CSWAP_GT, 5, 9, -1, 5, 9);
+	check_integers(RP_ATOMIC_MSWAP, 0x55, 0x2c, 0x0f, 0x5c, 0x5c);
 }
 
-static void reals(enum rp_atomic_op op, double t, double s, double c,
-		  double want)
+static void check_reals(enum rp_atomic_op op, double t, double s, double c,
+			double want)
 {
 	float ft = (float)t, fs = (float)s, fc = (float)c, fold = 0;
 	float fwant = (float)want;
@@ -149,26 +151,26 @@ static void reals(enum rp_atomic_op op, double t, double s, double c,
 
 Test(atomic, of_reals)
 {
-	reals(RP_ATOMIC_MIN, 5, -3, 0, -3);
-	reals(RP_ATOMIC_MIN, -5, -3, 0, -5);
-	reals(RP_ATOMIC_MAX, 5, -3, 0, 5);
-	reals(RP_ATOMIC_MAX, 5, NAN, 0, 5);
-	reals(RP_ATOMIC_SUM, 1.5, 2.25, 0, 3.75);
-	reals(RP_ATOMIC_PROD, 1.5, -2, 0, -3);
-	reals(RP_ATOMIC_LOR, 0, 0.5, 0, 1);
-	reals(RP_ATOMIC_LAND, 0.5, 0.25, 0, 1);
-	reals(RP_ATOMIC_LXOR, 0.5, 0.25, 0, 0);
-	reals(RP_ATOMIC_READ, 0.5, 0.25, 0, 0.5);
-	reals(RP_ATOMIC_WRITE, 0.5, 0.25, 0, 0.25);
-	reals(RP_ATOMIC_CSWAP, 0.5, 0.25, 0.5, 0.25);
-	reals(RP_ATOMIC_CSWAP, 0.5, 0.25, 0.75, 0.5);
-	reals(RP_ATOMIC_CSWAP, 0.0, 0.25, -0.0, 0.0);
-	reals(RP_ATOMIC_CSWAP_NE, 0.5, 0.25, 0.75, 0.25);
-	reals(RP_ATOMIC_CSWAP_NE, 0.0, 0.25, -0.0, 0.0);
-	reals(RP_ATOMIC_CSWAP_LE, 0.5, 0.25, 0.5, 0.25);
-	reals(RP_ATOMIC_CSWAP_LT, 0.5, 0.25, 0.5, 0.5);
-	reals(RP_ATOMIC_CSWAP_GE, 0.5, 0.25, 0.75, 0.25);
-	reals(RP_ATOMIC_CSWAP_GT, 0.5, 0.25, 0.5, 0.5);
+	check_reals(RP_ATOMIC_MIN, 5, -3, 0, -3);
+	check_reals(RP_ATOMIC_MIN, -5, -3, 0, -5);
+	check_reals(RP_ATOMIC_MAX, 5, -3, 0, 5);
+	check_reals(RP_ATOMIC_MAX, 5, NAN, 0, 5);
+	check_reals(RP_ATOMIC_SUM, 1.5, 2.25, 0, 3.75);
+	check_reals(RP_ATOMIC_PROD, 1.5, -2, 0, -3);
+	check_reals(RP_ATOMIC_LOR, 0, 0.5, 0, 1);
+	check_reals(RP_ATOMIC_LAND, 0.5, 0.25, 0, 1);
+	check_reals(RP_ATOMIC_LXOR, 0.5, 0.25, 0, 0);
+	check_reals(RP_ATOMIC_READ, 0.5, 0.25, 0, 0.5);
+	check_reals(RP_ATOMIC_WRITE, 0.5, 0.25, 0, 0.25);
+	check_reals(RP_ATOMIC_CSWAP, 0.5, 0.25, 0.5, 0.25);
+	check_reals(RP_ATOMIC_CSWAP, 0.5, 0.25, 0.75, 0.5);
+	check_reals(RP_ATOMIC_CSWAP, 0.0, 0.25, -0.0, 0.0);
+	check_reals(RP_ATOMIC_CSWAP_NE, 0.5, 0.25, 0.75, 0.25);
+	check_reals(RP_ATOMIC_CSWAP_NE, 0.0, 0.25, -0.0, 0.0);
+	check_reals(RP_ATOMIC_CSWAP_LE, 0.5, 0.25, 0.5, 0.25);
+	check_reals(RP_ATOMIC_CSWAP_LT, 0.5, 0.25, 0.5, 0.5);
+	check_reals(RP_ATOMIC_CSWAP_GE, 0.5, 0.25, 0.75, 0.25);
+	check_reals(RP_ATOMIC_CSWAP_GT, 0.5, 0.25, 0.5, 0.5);
 }
 
 /* Sums and products of floats are rounded once, to float. */
@@ -206,8 +208,9 @@ Test(atomic, bytes_are_kept)
 	cr_assert_eq(t, snan);
 }
 
-static void complexes(enum rp_atomic_op op, float complex t, float complex s,
-		      float complex c, float complex want)
+static void check_complexes(enum rp_atomic_op op, float complex t,
+			    float complex s, float complex c,
+			    float complex want)
 {
 	_Alignas(8) float complex mem = t;
 	float complex old = 0;
@@ -220,18 +223,18 @@ static void complexes(enum rp_atomic_op op, float complex t, float complex s,
 
 Test(atomic, of_complex_numbers)
 {
-	complexes(RP_ATOMIC_SUM, 1 + 2 * I, 3 - 5 * I, 0, 4 - 3 * I);
-	complexes(RP_ATOMIC_PROD, 1 + 2 * I, 3 - 5 * I, 0, 13 + I);
-	complexes(RP_ATOMIC_LOR, 0, 2 * I, 0, 1);
-	complexes(RP_ATOMIC_LAND, 1, 2 * I, 0, 1);
-	complexes(RP_ATOMIC_LAND, 1, 0, 0, 0);
-	complexes(RP_ATOMIC_LXOR, 1, 2 * I, 0, 0);
-	complexes(RP_ATOMIC_READ, 1, 2 * I, 0, 1);
-	complexes(RP_ATOMIC_WRITE, 1, 2 * I, 0, 2 * I);
-	complexes(RP_ATOMIC_CSWAP, 1 + I, 2 * I, 1 + I, 2 * I);
-	complexes(RP_ATOMIC_CSWAP, 1 + I, 2 * I, 1, 1 + I);
-	complexes(RP_ATOMIC_CSWAP_NE, 1 + I, 2 * I, 1, 2 * I);
-	complexes(RP_ATOMIC_CSWAP_NE, 1 + I, 2 * I, 1 + I, 1 + I);
+	check_complexes(RP_ATOMIC_SUM, 1 + 2 * I, 3 - 5 * I, 0, 4 - 3 * I);
+	check_complexes(RP_ATOMIC_PROD, 1 + 2 * I, 3 - 5 * I, 0, 13 + I);
+	check_complexes(RP_ATOMIC_LOR, 0, 2 * I, 0, 1);
+	check_complexes(RP_ATOMIC_LAND, 1, 2 * I, 0, 1);
+	check_complexes(RP_ATOMIC_LAND, 1, 0, 0, 0);
+	check_complexes(RP_ATOMIC_LXOR, 1, 2 * I, 0, 0);
+	check_complexes(RP_ATOMIC_READ, 1, 2 * I, 0, 1);
+	check_complexes(RP_ATOMIC_WRITE, 1, 2 * I, 0, 2 * I);
+	check_complexes(RP_ATOMIC_CSWAP, 1 + I, 2 * I, 1 + I, 2 * I);
+	check_complexes(RP_ATOMIC_CSWAP, 1 + I, 2 * I, 1, 1 + I);
+	check_complexes(RP_ATOMIC_CSWAP_NE, 1 + I, 2 * I, 1, 2 * I);
+	check_complexes(RP_ATOMIC_CSWAP_NE, 1 + I, 2 * I, 1 + I, 1 + I);
 }
 
 /* Only the target must be aligned; operand arrays need not be. */
@@ -287,7 +290,7 @@ static _Alignas(8) struct {
 	_Alignas(8) float complex c;
 } shared;
 
-static void *add(void *arg)
+static void *add_repeatedly(void *arg)
 {
 	static const uint64_t one = 1;
 	static const float f = 1;
@@ -313,7 +316,7 @@ Test(atomic, by_threads)
 	pthread_t t[THREADS];
 
 	for (int i = 0; i < THREADS; i++)
-		pthread_create(&t[i], NULL, add, NULL);
+		pthread_create(&t[i], NULL, add_repeatedly, NULL);
 	/* The program increments the same counter. */
 	for (int i = 0; i < ROUNDS; i++)
 		__atomic_fetch_add(&shared.u64, 1, __ATOMIC_SEQ_CST);

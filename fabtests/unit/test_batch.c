@@ -48,7 +48,7 @@ struct spot {
 	uint64_t now, sync_takes; /* ns */
 };
 
-static void note(struct spot *s, char what, const void *addr, size_t len)
+static void note_call(struct spot *s, char what, const void *addr, size_t len)
 {
 	uint64_t off = addr ? (uint64_t)((const char *)addr - s->bytes) : 0;
 
@@ -60,14 +60,14 @@ static int note_sync(void *ctx, void *addr, size_t len)
 {
 	struct spot *s = ctx;
 
-	note(s, 's', addr, len);
+	note_call(s, 's', addr, len);
 	s->now += s->sync_takes;
 	return s->sync_fails;
 }
 
 static void note_split(void *ctx, void *addr, size_t len)
 {
-	note(ctx, 'p', addr, len);
+	note_call(ctx, 'p', addr, len);
 }
 
 static uint64_t note_now(void *ctx)
@@ -79,12 +79,12 @@ static uint64_t note_now(void *ctx)
 
 static void note_flush(void *ctx, const void *addr, size_t len)
 {
-	note(ctx, 'f', addr, len);
+	note_call(ctx, 'f', addr, len);
 }
 
 static void note_drain(void *ctx)
 {
-	note(ctx, 'd', NULL, 0);
+	note_call(ctx, 'd', NULL, 0);
 }
 
 static void spot_init(struct spot *s, enum rp_method how, uint64_t key)
@@ -116,13 +116,14 @@ static void spot_fini(struct spot *s)
 	free(s->bytes);
 }
 
-static int add(struct rp_batch *b, struct spot *s, uint64_t off, uint64_t len)
+static int add_range(struct rp_batch *b, struct spot *s, uint64_t off,
+		     uint64_t len)
 {
 	return rp_batch_add(b,
 			    &(struct rp_job_range){&s->region, off, len, true});
 }
 
-static void run(struct rp_batch *b)
+static void run_batch(struct rp_batch *b)
 {
 	ncalls = 0;
 	rp_batch_seal(b);
@@ -163,7 +164,7 @@ TestSuite(batch, .init = start, .fini = end);
 
 Test(batch, nothing_to_do)
 {
-	run(&batch);
+	run_batch(&batch);
 	cr_assert_eq(ncalls, 0);
 	cr_assert(!batch.data.nparts && !batch.flushes && !batch.drains);
 }
@@ -171,11 +172,11 @@ Test(batch, nothing_to_do)
 /* Parts of one line from many requests: one flush of the whole line. */
 Test(batch, one_flush_per_line)
 {
-	cr_assert_eq(add(&batch, &a, LINE + 1, 1), 0);
-	cr_assert_eq(add(&batch, &a, LINE + 60, 4), 0);
-	cr_assert_eq(add(&batch, &a, LINE + 30, 2), 0);
-	cr_assert_eq(add(&batch, &a, LINE + 1, 1), 0);
-	run(&batch);
+	cr_assert_eq(add_range(&batch, &a, LINE + 1, 1), 0);
+	cr_assert_eq(add_range(&batch, &a, LINE + 60, 4), 0);
+	cr_assert_eq(add_range(&batch, &a, LINE + 30, 2), 0);
+	cr_assert_eq(add_range(&batch, &a, LINE + 1, 1), 0);
+	run_batch(&batch);
 	cr_assert_eq(ncalls, 2);
 	expect_call(0, &a, 'f', LINE, LINE);
 	expect_call(1, &a, 'd', 0, 0);
@@ -187,18 +188,18 @@ Test(batch, one_flush_per_line)
 /* Adjacent lines become one flush; a gap of one line keeps two. */
 Test(batch, merges_neighbours)
 {
-	cr_assert_eq(add(&batch, &a, 5 * LINE, 2 * LINE), 0);
-	cr_assert_eq(add(&batch, &a, 2 * LINE - 1, 1), 0);
-	cr_assert_eq(add(&batch, &a, 2 * LINE, 1), 0);
-	cr_assert_eq(add(&batch, &a, 4 * LINE - 1, 2), 0);
-	run(&batch);
+	cr_assert_eq(add_range(&batch, &a, 5 * LINE, 2 * LINE), 0);
+	cr_assert_eq(add_range(&batch, &a, 2 * LINE - 1, 1), 0);
+	cr_assert_eq(add_range(&batch, &a, 2 * LINE, 1), 0);
+	cr_assert_eq(add_range(&batch, &a, 4 * LINE - 1, 2), 0);
+	run_batch(&batch);
 	cr_assert_eq(ncalls, 2);
 	expect_call(0, &a, 'f', LINE, 6 * LINE);
 	rp_batch_reset(&batch);
 
-	cr_assert_eq(add(&batch, &a, 4 * LINE, LINE), 0);
-	cr_assert_eq(add(&batch, &a, 2 * LINE, LINE), 0);
-	run(&batch);
+	cr_assert_eq(add_range(&batch, &a, 4 * LINE, LINE), 0);
+	cr_assert_eq(add_range(&batch, &a, 2 * LINE, LINE), 0);
+	run_batch(&batch);
 	cr_assert_eq(ncalls, 3);
 	expect_call(0, &a, 'f', 2 * LINE, LINE);
 	expect_call(1, &a, 'f', 4 * LINE, LINE);
@@ -211,8 +212,8 @@ Test(batch, stays_inside_the_region)
 {
 	a.region.base = a.bytes + 10;
 	a.region.len = 100;
-	cr_assert_eq(add(&batch, &a, 0, 1), 0);
-	cr_assert_eq(add(&batch, &a, 99, 1), 0);
+	cr_assert_eq(add_range(&batch, &a, 0, 1), 0);
+	cr_assert_eq(add_range(&batch, &a, 99, 1), 0);
 	rp_batch_seal(&batch);
 	cr_assert_eq(batch.data.set.n, 1);
 	cr_assert_eq(batch.data.set.v[0].start, (uintptr_t)a.bytes + 10);
@@ -227,10 +228,10 @@ Test(batch, pages)
 	struct spot p;
 
 	spot_init(&p, RP_METHOD_AGENT_MSYNC, 3);
-	cr_assert_eq(add(&batch, &p, 3 * page + 7, 1), 0);
-	cr_assert_eq(add(&batch, &p, 4 * page - 1, 1), 0);
-	cr_assert_eq(add(&batch, &p, 4 * page, 1), 0);
-	run(&batch);
+	cr_assert_eq(add_range(&batch, &p, 3 * page + 7, 1), 0);
+	cr_assert_eq(add_range(&batch, &p, 4 * page - 1, 1), 0);
+	cr_assert_eq(add_range(&batch, &p, 4 * page, 1), 0);
+	run_batch(&batch);
 	cr_assert_eq(ncalls, 1);
 	expect_call(0, &p, 's', 3 * page, 2 * page);
 	spot_fini(&p);
@@ -243,8 +244,9 @@ static void run_scattered(struct spot *s, int n)
 
 	rp_batch_reset(&batch);
 	for (int i = 0; i < n; i++)
-		cr_assert_eq(add(&batch, s, (1 + 4 * i) * page + 9, 1), 0);
-	run(&batch);
+		cr_assert_eq(add_range(&batch, s, (1 + 4 * i) * page + 9, 1),
+			     0);
+	run_batch(&batch);
 	cr_assert_leq(batch.flushes, 3);
 }
 
@@ -343,8 +345,8 @@ Test(batch, folios_of_short_ranges_are_split)
 	expect_call(2, &p, 'p', calls[0].off + calls[0].len - page, page);
 
 	rp_batch_reset(&batch);
-	cr_assert_eq(add(&batch, &p, 0, (64u << 10) + 1), 0);
-	run(&batch);
+	cr_assert_eq(add_range(&batch, &p, 0, (64u << 10) + 1), 0);
+	run_batch(&batch);
 	cr_assert_eq(ncalls, 1, "a long range was split");
 	p.sync_fails = -EIO;
 	run_scattered(&p, 1);
@@ -400,10 +402,10 @@ Test(batch, drains_each_region_once_at_the_end)
 	struct spot *second = first == &a ? &b2 : &a;
 
 	for (int i = 0; i < 3; i++) {
-		cr_assert_eq(add(&batch, &a, 4 * i * LINE, 1), 0);
-		cr_assert_eq(add(&batch, &b2, 4 * i * LINE, 1), 0);
+		cr_assert_eq(add_range(&batch, &a, 4 * i * LINE, 1), 0);
+		cr_assert_eq(add_range(&batch, &b2, 4 * i * LINE, 1), 0);
 	}
-	run(&batch);
+	run_batch(&batch);
 	cr_assert_eq(batch.data.nparts, 2);
 	cr_assert_eq(ncalls, 8);
 	for (int i = 0; i < 3; i++) {
@@ -416,7 +418,7 @@ Test(batch, drains_each_region_once_at_the_end)
 
 	/* rp_batch_reset() leaves nothing of the former batch. */
 	rp_batch_reset(&batch);
-	run(&batch);
+	run_batch(&batch);
 	cr_assert_eq(ncalls, 0);
 	cr_assert(!batch.nranges && !batch.data.nparts && !batch.bytes);
 }
@@ -441,7 +443,7 @@ static void job_done(struct rp_jobs *jobs, struct rp_job *j)
 
 static unsigned int warnings;
 
-static void count(enum rp_log_level level, const char *text)
+static void count_log_line(enum rp_log_level level, const char *text)
 {
 	warnings += level == RP_LOG_WARN;
 }
@@ -452,17 +454,17 @@ Test(batch, failure_of_one_region)
 	struct rp_job *on_bad, *on_good;
 	struct spot bad;
 
-	rp_log_set(count);
+	rp_log_set(count_log_line);
 	spot_init(&bad, RP_METHOD_AGENT_MSYNC, 3);
 	bad.sync_fails = -EIO;
 	on_bad = job_of(&bad, &a);
 	on_good = job_of(&a, &bad);
 	TAILQ_INSERT_TAIL(&batch.jobs, on_bad, link);
 	TAILQ_INSERT_TAIL(&batch.jobs, on_good, link);
-	cr_assert_eq(add(&batch, &bad, 0, 8), 0);
-	cr_assert_eq(add(&batch, &bad, bad.region.len - 8, 8), 0);
-	cr_assert_eq(add(&batch, &a, 0, 8), 0);
-	run(&batch);
+	cr_assert_eq(add_range(&batch, &bad, 0, 8), 0);
+	cr_assert_eq(add_range(&batch, &bad, bad.region.len - 8, 8), 0);
+	cr_assert_eq(add_range(&batch, &a, 0, 8), 0);
+	run_batch(&batch);
 	/* After its first failure no more of the region is flushed. */
 	cr_assert_eq(ncalls, 3);
 	cr_assert(batch.flushes == 1 && batch.drains == 1);
@@ -479,8 +481,8 @@ Test(batch, failure_of_one_region)
 
 	/* The first error of a region is kept. */
 	bad.sync_fails = -ENOSPC;
-	cr_assert_eq(add(&batch, &bad, 0, 8), 0);
-	run(&batch);
+	cr_assert_eq(add_range(&batch, &bad, 0, 8), 0);
+	run_batch(&batch);
 	cr_assert_eq(batch.data.parts[0].err, ENOSPC);
 	rp_batch_complete(&batch, &batch.jobs);
 	cr_assert_eq(bad.region.failed, EIO);
@@ -488,8 +490,8 @@ Test(batch, failure_of_one_region)
 	/* A later success does not clear it. */
 	rp_batch_reset(&batch);
 	bad.sync_fails = 0;
-	cr_assert_eq(add(&batch, &bad, 0, 8), 0);
-	run(&batch);
+	cr_assert_eq(add_range(&batch, &bad, 0, 8), 0);
+	run_batch(&batch);
 	cr_assert_eq(batch.data.parts[0].err, 0);
 	rp_batch_complete(&batch, &batch.jobs);
 	cr_assert_eq(bad.region.failed, EIO);
@@ -519,7 +521,7 @@ Test(batch, store_behind_the_end_of_a_file)
 	if (madvise(p, page, MADV_POPULATE_READ))
 		cr_skip("this kernel cannot tell");
 	cr_assert_eq(ftruncate(fd, (off_t)page), 0);
-	rp_log_set(count);
+	rp_log_set(count_log_line);
 
 	gone = job_of(&a, &a);
 	other = job_of(&b2, &b2);
@@ -531,7 +533,7 @@ Test(batch, store_behind_the_end_of_a_file)
 	TAILQ_INSERT_TAIL(&batch.jobs, other, link);
 	cr_assert_eq(rp_batch_add_then(&batch, gone), 0);
 	cr_assert_eq(rp_batch_add_then(&batch, other), 0);
-	run(&batch);
+	run_batch(&batch);
 	/* One line of the other region, and its drain. */
 	cr_assert_eq(ncalls, 2);
 	expect_call(0, &a, 'f', 64, LINE);
@@ -663,9 +665,9 @@ Test(batch, room)
 	struct rp_job two = {.n = 2};
 
 	for (int i = 0; i < RP_BATCH_RANGES - 2; i++)
-		cr_assert_eq(add(&batch, &a, 0, 1), 0);
+		cr_assert_eq(add_range(&batch, &a, 0, 1), 0);
 	cr_assert(rp_batch_has_room(&batch, &two));
-	cr_assert_eq(add(&batch, &a, 0, 1), 0);
+	cr_assert_eq(add_range(&batch, &a, 0, 1), 0);
 	cr_assert(!rp_batch_has_room(&batch, &two));
 	cr_assert_eq(batch.data.set.n, 1);
 	rp_batch_reset(&batch);
@@ -697,16 +699,16 @@ Test(batch, no_memory)
 	no_memory = true;
 	cr_assert_eq(rp_batch_init(&other), -ENOMEM);
 	cr_assert_null(rp_job_new(1, 0));
-	cr_assert_eq(add(&batch, &a, 0, 1), -ENOMEM);
+	cr_assert_eq(add_range(&batch, &a, 0, 1), -ENOMEM);
 	no_memory = false;
-	cr_assert_eq(add(&batch, &a, 0, 1), 0);
+	cr_assert_eq(add_range(&batch, &a, 0, 1), 0);
 	for (i = 1; batch.data.set.n < batch.data.set.cap; i++)
-		cr_assert_eq(add(&batch, &a, 2 * i * LINE, 1), 0);
+		cr_assert_eq(add_range(&batch, &a, 2 * i * LINE, 1), 0);
 	no_memory = true;
-	cr_assert_eq(add(&batch, &a, 2 * i * LINE, 1), -ENOMEM);
+	cr_assert_eq(add_range(&batch, &a, 2 * i * LINE, 1), -ENOMEM);
 	no_memory = false;
 	/* The ranges added before are still in the batch. */
-	run(&batch);
+	run_batch(&batch);
 	cr_assert_eq(ncalls, i + 1);
 	cr_assert_eq(batch.flushes, (uint64_t)i);
 }

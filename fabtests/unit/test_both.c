@@ -120,7 +120,7 @@ static enum rp_class some_class(struct world *w, const struct w_reg *g)
 	return RP_CLASS_POWER;
 }
 
-static void fill(struct world *w, struct w_op *o, enum rp_op_kind kind)
+static void fill_op(struct world *w, struct w_op *o, enum rp_op_kind kind)
 {
 	static const enum rp_level levels[] = {
 		0, RP_LEVEL_VISIBLE, RP_LEVEL_DURABLE, RP_LEVEL_DURABLE};
@@ -176,7 +176,7 @@ static void fill_effect(struct world *w, struct w_op *o)
 }
 
 /* Note an accepted operation: later ones cover it. */
-static void accepted(struct world *w, struct w_op *o)
+static void note_accepted(struct world *w, struct w_op *o)
 {
 	unsigned int conn = 0;
 
@@ -214,7 +214,7 @@ static void some_op(struct world *w, unsigned int session)
 	memset(o, 0, sizeof(*o));
 	o->w = w;
 	o->session = session;
-	fill(w, o, kind);
+	fill_op(w, o, kind);
 	if (kind == RP_OP_WRITE || kind == RP_OP_ATOMIC) {
 		o->number = next_number(w, session);
 		for (unsigned int i = 0; i < o->n; i++)
@@ -244,7 +244,7 @@ static void some_op(struct world *w, unsigned int session)
 			o->then ? (int)o->then->kind : -1, o->then_cell,
 			(unsigned long long)o->then_number, w->nconns);
 	if (!ret)
-		accepted(w, o);
+		note_accepted(w, o);
 	if (!ret && o->op.inject)
 		memset(o->buf, 0xee, sizeof(o->buf));
 }
@@ -274,7 +274,7 @@ static struct w_rules some_rules(struct seeded *s)
 }
 
 /* After a restart of the target a durable write succeeds. */
-static void afresh(struct world *w)
+static void check_after_restart(struct world *w)
 {
 	w_restart(w);
 	for (unsigned int k = 0; k < W_SESSIONS; k++) {
@@ -285,7 +285,7 @@ static void afresh(struct world *w)
 			memset(o, 0, sizeof(*o));
 			o->w = w;
 			o->session = k;
-			fill(w, o, RP_OP_WRITE);
+			fill_op(w, o, RP_OP_WRITE);
 			o->op.level = RP_LEVEL_DURABLE;
 			o->durable = true;
 			o->number = next_number(w, k);
@@ -293,7 +293,7 @@ static void afresh(struct world *w)
 				o->buf[c] = o->number;
 			ret = rp_session_post(w->p[k].s, &o->op);
 			if (!ret)
-				accepted(w, o);
+				note_accepted(w, o);
 			w_pass(w, 100 * W_MS);
 		}
 		W_CHECK(w, !ret && !o->used, "afresh: %d", ret);
@@ -326,7 +326,7 @@ static void one_run(uint64_t seed, struct totals *t)
 			"%u operations do not end",
 			rp_session_outstanding(w.p[k].s));
 	if (w.nregs + W_KINDS < W_REGS)
-		afresh(&w);
+		check_after_restart(&w);
 	for (int k = 0; k <= RP_OP_QUERY; k++)
 		t->ok[k] += w.ok[k];
 	for (int st = 0; st < RP_ST_MAX; st++)

@@ -47,7 +47,7 @@ Test(caps, a_file)
 	struct statfs s;
 	struct stat st;
 
-	want(p, 4 * page, file_here());
+	expect_found(p, 4 * page, file_here());
 	cr_assert_eq(facts.domain, RP_DOMAIN_UNKNOWN);
 	cr_assert_eq(fstat(fd, &st), 0);
 	if (file_here() == RP_MEM_FILE)
@@ -61,7 +61,7 @@ Test(caps, a_file)
 			cr_assert_eq(facts.fs_trusted, RP_NO);
 			cr_assert(strstr(why, "cannot be seen"), "%s", why);
 			cfg.trust_fs = name;
-			want(p, 4 * page, RP_MEM_FILE);
+			expect_found(p, 4 * page, RP_MEM_FILE);
 		}
 		cr_assert_eq(facts.fs_trusted, RP_YES, "%s", why);
 		cr_assert_eq(rp_method_best(&facts, RP_METHODS_BUILT).class,
@@ -71,9 +71,9 @@ Test(caps, a_file)
 		cr_assert_eq(facts.fs_trusted, RP_NO);
 	}
 	/* Any part of the mapping, at any alignment. */
-	want(p + 1, 1, file_here());
-	want(p + 4 * page - 1, 1, file_here());
-	want(p + page - 1, page + 2, file_here());
+	expect_found(p + 1, 1, file_here());
+	expect_found(p + 4 * page - 1, 1, file_here());
+	expect_found(p + page - 1, page + 2, file_here());
 	cr_assert_eq(rp_caps_region(&cfg, p, page, &facts, NULL), 0);
 	cr_assert_eq(rp_caps_fs_name(-1, name, sizeof(name)), -EBADF);
 	cr_assert_eq(rp_caps_fs_name(fd, name, 2), -ENAMETOOLONG);
@@ -99,7 +99,7 @@ Test(caps, files_with_odd_names)
 		/* The process map cannot express this name. */
 		bool lost = !strcmp(names[i], "a\n\\012b");
 
-		want(p, page, lost ? RP_MEM_UNKNOWN : file_here());
+		expect_found(p, page, lost ? RP_MEM_UNKNOWN : file_here());
 	}
 }
 
@@ -111,7 +111,7 @@ Test(caps, a_renamed_file)
 	sprintf(from, "%s/from", dir);
 	sprintf(to, "%s/to", dir);
 	cr_assert_eq(rename(from, to), 0);
-	want(p, page, file_here());
+	expect_found(p, page, file_here());
 	cr_assert(strstr(why, "to"), "%s", why);
 	cr_assert_null(strstr(why, dir), "folders are nobody's business: %s",
 		       why);
@@ -124,16 +124,16 @@ Test(caps, a_deleted_file)
 
 	sprintf(path, "%s/gone", dir);
 	unlink(path);
-	want(p, page, RP_MEM_ANON);
+	expect_found(p, page, RP_MEM_ANON);
 	cr_assert_not(facts.anonymous, "a descriptor can cut it short");
 	cr_assert(strstr(why, "name"), "%s", why);
 	cr_assert_eq(rp_method_best(&facts, RP_METHODS_BUILT).refusal,
 		     RP_REFUSAL_VOLATILE);
 	/* A new file of that name, or of the map's name, is another file. */
 	make_file("gone", page);
-	want(p, page, RP_MEM_ANON);
+	expect_found(p, page, RP_MEM_ANON);
 	make_file("gone (deleted)", page);
-	want(p, page, RP_MEM_ANON);
+	expect_found(p, page, RP_MEM_ANON);
 }
 
 Test(caps, tmpfs)
@@ -146,11 +146,11 @@ Test(caps, tmpfs)
 		cr_skip("no tmpfs here");
 	sprintf(path, "/dev/shm/test_caps.%d", (int)getpid());
 	p = map(make_file(path, page), page, MAP_SHARED);
-	want(p, page, RP_MEM_TMPFS);
+	expect_found(p, page, RP_MEM_TMPFS);
 	cr_assert_eq(rp_method_best(&facts, RP_METHODS_BUILT).class,
 		     RP_CLASS_PROCESS);
 	unlink(path);
-	want(p, page, RP_MEM_ANON);
+	expect_found(p, page, RP_MEM_ANON);
 }
 
 Test(caps, anonymous)
@@ -163,42 +163,42 @@ Test(caps, anonymous)
 
 	cr_assert_eq(ftruncate(fd, page), 0);
 	r = map(fd, page, MAP_SHARED);
-	want(p, page, RP_MEM_ANON);
+	expect_found(p, page, RP_MEM_ANON);
 	cr_assert(facts.anonymous);
-	want(q, page, RP_MEM_ANON);
+	expect_found(q, page, RP_MEM_ANON);
 	cr_assert(facts.anonymous);
-	want(r, page, RP_MEM_ANON);
+	expect_found(r, page, RP_MEM_ANON);
 	cr_assert_not(facts.anonymous, "a descriptor can cut it short");
 	s = shmat(shm, NULL, 0);
 	shmctl(shm, IPC_RMID, NULL);
 	cr_assert_neq(s, (void *)-1);
-	want(s, page, RP_MEM_ANON);
-	want(stack, sizeof(stack), RP_MEM_ANON);
+	expect_found(s, page, RP_MEM_ANON);
+	expect_found(stack, sizeof(stack), RP_MEM_ANON);
 	cr_assert_str_eq(facts.fs_name, "");
 	cr_assert_eq(facts.file.ino, 0);
 	cfg.emulate = true;
-	want(p, page, RP_MEM_EMULATED);
-	want(q, page, RP_MEM_EMULATED);
-	want(r, page, RP_MEM_EMULATED);
+	expect_found(p, page, RP_MEM_EMULATED);
+	expect_found(q, page, RP_MEM_EMULATED);
+	expect_found(r, page, RP_MEM_EMULATED);
 	cr_assert_eq(rp_method_best(&facts, RP_METHODS_BUILT).class,
 		     RP_CLASS_NONE);
 	/* Emulation changes memory, not files. */
 	p = map(make_file("pool", page), page, MAP_SHARED);
 	if (file_here() == RP_MEM_FILE)
-		want(p, page, RP_MEM_FILE);
-	want(map(make_file("pool", page), page, MAP_PRIVATE), page,
-	     RP_MEM_PRIVATE);
+		expect_found(p, page, RP_MEM_FILE);
+	expect_found(map(make_file("pool", page), page, MAP_PRIVATE), page,
+		     RP_MEM_PRIVATE);
 }
 
 Test(caps, private_mapping)
 {
 	char *p = map(make_file("pool", page), page, MAP_PRIVATE);
 
-	want(p, page, RP_MEM_PRIVATE);
+	expect_found(p, page, RP_MEM_PRIVATE);
 	cr_assert(strstr(why, "MAP_SHARED"), "%s", why);
 	/* A written page is a copy, but still private. */
 	*p = 1;
-	want(p, page, RP_MEM_PRIVATE);
+	expect_found(p, page, RP_MEM_PRIVATE);
 	cr_assert_eq(rp_method_best(&facts, RP_METHODS_BUILT).refusal,
 		     RP_REFUSAL_VOLATILE);
 }
@@ -208,12 +208,12 @@ Test(caps, protection)
 	char *p = map(make_file("pool", 3 * page), 3 * page, MAP_SHARED);
 
 	mprotect(p + page, page, PROT_READ);
-	want_err(p, 3 * page, -EFAULT, "PROT_READ | PROT_WRITE");
-	want_err(p + page, 1, -EFAULT, "r--s");
-	want(p, page, file_here());
-	want(p + 2 * page, page, file_here());
+	expect_err(p, 3 * page, -EFAULT, "PROT_READ | PROT_WRITE");
+	expect_err(p + page, 1, -EFAULT, "r--s");
+	expect_found(p, page, file_here());
+	expect_found(p + 2 * page, page, file_here());
 	mprotect(p + page, page, PROT_WRITE);
-	want_err(p + page, 1, -EFAULT, "-w-s");
+	expect_err(p + page, 1, -EFAULT, "-w-s");
 }
 
 Test(caps, holes)
@@ -221,19 +221,19 @@ Test(caps, holes)
 	char *p = map(make_file("pool", 4 * page), 4 * page, MAP_SHARED);
 
 	munmap(p + page, page);
-	want_err(p, page + 1, -EFAULT, "mapped");
-	want_err(p + page, 1, -EFAULT, "mapped");
-	want_err(p + 2 * page - 1, 2, -EFAULT, "mapped");
-	want(p, page, file_here());
+	expect_err(p, page + 1, -EFAULT, "mapped");
+	expect_err(p + page, 1, -EFAULT, "mapped");
+	expect_err(p + 2 * page - 1, 2, -EFAULT, "mapped");
+	expect_found(p, page, file_here());
 	munmap(p + 3 * page, page);
-	want_err(p + 2 * page, page + 1, -EFAULT, "");
+	expect_err(p + 2 * page, page + 1, -EFAULT, "");
 }
 
 Test(caps, bad_ranges)
 {
-	want_err(why, 0, -EINVAL, "range is empty");
-	want_err(why, SIZE_MAX, -EINVAL, "range wraps");
-	want_err((void *)(UINTPTR_MAX - 4), 4, -EFAULT, "mapped");
+	expect_err(why, 0, -EINVAL, "range is empty");
+	expect_err(why, SIZE_MAX, -EINVAL, "range wraps");
+	expect_err((void *)(UINTPTR_MAX - 4), 4, -EFAULT, "mapped");
 }
 
 Test(caps, pieces_and_mixes)
@@ -247,30 +247,30 @@ Test(caps, pieces_and_mixes)
 	 * because errors are reported per file.
 	 */
 	cr_assert_eq(madvise(p + page, page, MADV_DONTFORK), 0);
-	want(p, 4 * page, file_here());
+	expect_found(p, 4 * page, file_here());
 	cr_assert_eq(
 		mmap(p + page, page, PROT_READ | PROT_WRITE, flags, other, 0),
 		p + page);
 	if (file_here() == RP_MEM_FILE)
-		want_err(p, 4 * page, -ENOTSUP, "another file");
-	want(p + page, page, file_here());
+		expect_err(p, 4 * page, -ENOTSUP, "another file");
+	expect_found(p + page, page, file_here());
 	/* One page of another kind in between. */
 	cr_assert_eq(mmap(p + page, page, PROT_READ | PROT_WRITE,
 			  MAP_FIXED | MAP_PRIVATE, other, 0),
 		     p + page);
-	want_err(p, 2 * page, -ENOTSUP, "private");
-	want_err(p + page, 2 * page, -ENOTSUP, "apart");
-	want(p, page, file_here());
+	expect_err(p, 2 * page, -ENOTSUP, "private");
+	expect_err(p + page, 2 * page, -ENOTSUP, "apart");
+	expect_found(p, page, file_here());
 	cr_assert_eq(mmap(p + page, page, PROT_READ | PROT_WRITE,
 			  flags | MAP_ANONYMOUS, -1, 0),
 		     p + page);
-	want_err(p, 4 * page, -ENOTSUP, "anonymous");
-	want(p + 2 * page, 2 * page, file_here());
+	expect_err(p, 4 * page, -ENOTSUP, "anonymous");
+	expect_found(p + 2 * page, 2 * page, file_here());
 	/* Two kinds that are both refused. */
 	cr_assert_eq(mmap(p, page, PROT_READ | PROT_WRITE,
 			  MAP_FIXED | MAP_PRIVATE, other, 0),
 		     p);
-	want_err(p, 2 * page, -ENOTSUP, "anonymous");
+	expect_err(p, 2 * page, -ENOTSUP, "anonymous");
 }
 
 Test(caps, behind_the_end)
@@ -278,17 +278,17 @@ Test(caps, behind_the_end)
 	int fd = make_file("pool", page + 10);
 	char *p = map(fd, 3 * page, MAP_SHARED);
 
-	want(p, page + 10, file_here());
+	expect_found(p, page + 10, file_here());
 	/* The page is mapped, but its tail is never written to the file. */
-	want_err(p, page + 11, -EFAULT, "allocate");
-	want_err(p + 2 * page, 1, -EFAULT, "allocate");
+	expect_err(p, page + 11, -EFAULT, "allocate");
+	expect_err(p + 2 * page, 1, -EFAULT, "allocate");
 	cr_assert_eq(ftruncate(fd, 3 * page), 0);
-	want(p, 3 * page, file_here());
+	expect_found(p, 3 * page, file_here());
 	/* The offset of the mapping counts. */
 	p = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 2 * page);
-	want(p, page, file_here());
+	expect_found(p, page, file_here());
 	cr_assert_eq(ftruncate(fd, 3 * page - 1), 0);
-	want_err(p, page, -EFAULT, "allocate");
+	expect_err(p, page, -EFAULT, "allocate");
 }
 
 /* Facts of this host. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Every machine that can be composed: look() finds its true facts. */
+/* Every machine that can be composed: read_facts() finds its true facts. */
 #include "config.h"
 
 #include <errno.h>
@@ -211,14 +211,14 @@ static void load_statements(void)
 			break;
 		}
 		for (size_t k = 0; k < COUNT(said); k++) {
-			put("/said", "%s\n%s\n", head, said[k].text);
+			write_tree("/said", "%s\n%s\n", head, said[k].text);
 			cr_assert_eq(rp_operator_load(file, &ops[i][k], why), 0,
 				     "%s", why);
 		}
 	}
 }
 
-static bool concerns(enum scope s, const struct kind *k)
+static bool concerns_kind(enum scope s, const struct kind *k)
 {
 	switch (s) {
 	case OF_HOST:
@@ -234,7 +234,7 @@ static bool concerns(enum scope s, const struct kind *k)
 }
 
 /* A higher value allows more promises. */
-static int height(enum said_key key, int v)
+static int rank_of(enum said_key key, int v)
 {
 	static const int of_place[] = {
 		[RP_PLACE_DMA_CACHE] = 1,
@@ -278,16 +278,16 @@ static int fact_value(const struct rp_facts *f, enum said_key key)
 }
 
 /* Apply the statement to the true facts; true: it raises them. */
-static bool speak(const struct said *s, struct rp_facts *f)
+static bool apply_statement(const struct said *s, struct rp_facts *f)
 {
 	int was = fact_value(f, s->key);
-	bool up = height(s->key, s->value) > height(s->key, was);
+	bool up = rank_of(s->key, s->value) > rank_of(s->key, was);
 
 	if (s->key == SAID_PLACEMENT &&
 	    (f->placement == RP_PLACE_CPU_USER ||
 	     (f->placement == RP_PLACE_CPU_KERNEL && !s->assert)))
 		return false;
-	if (!s->assert && height(s->key, was) <= height(s->key, s->value))
+	if (!s->assert && rank_of(s->key, was) <= rank_of(s->key, s->value))
 		return false;
 	switch (s->key) {
 	case SAID_DOMAIN:
@@ -348,15 +348,16 @@ static void make_memory(const struct kind *k, const char *domain)
 	invent(k->fs ? k->fs : "ext4", k->opts ? k->opts : "rw");
 	claim_dax = k->dax;
 	if (k->nameless)
-		put("/proc/self/maps", "00100000-00102000 rw-p 0 00:00 0\n");
+		write_tree("/proc/self/maps",
+			   "00100000-00102000 rw-p 0 00:00 0\n");
 	else if (!strcmp(k->perms, "rw-p"))
-		put("/proc/self/maps",
-		    "00100000-00102000 rw-p 0 %02x:%02x %llu %s\n",
-		    real.stx_dev_major, real.stx_dev_minor,
-		    (unsigned long long)real.stx_ino, real_path);
-	put("/proc/self/smaps",
-	    "00100000-00102000 rw-s 0 0:0 1 x\nVmFlags: %s\n",
-	    k->flags ? k->flags : "rd");
+		write_tree("/proc/self/maps",
+			   "00100000-00102000 rw-p 0 %02x:%02x %llu %s\n",
+			   real.stx_dev_major, real.stx_dev_minor,
+			   (unsigned long long)real.stx_ino, real_path);
+	write_tree("/proc/self/smaps",
+		   "00100000-00102000 rw-s 0 0:0 1 x\nVmFlags: %s\n",
+		   k->flags ? k->flags : "rd");
 	sprintf(at, "/sys/dev/block/%u:%u", real.stx_dev_major,
 		real.stx_dev_minor);
 	if (k->device) {
@@ -364,18 +365,18 @@ static void make_memory(const struct kind *k, const char *domain)
 		cr_assert_eq(
 			statx(AT_FDCWD, "/dev/null", 0, STATX_MNT_ID, &real),
 			0);
-		put("/proc/self/mountinfo",
-		    "%llu 1 0:5 / /dev rw - devtmpfs d rw\n",
-		    (unsigned long long)real.stx_mnt_id);
-		put("/proc/self/maps",
-		    "00100000-00102000 rw-s 0 00:05 %lu /dev/null\n",
-		    (unsigned long)st.st_ino);
+		write_tree("/proc/self/mountinfo",
+			   "%llu 1 0:5 / /dev rw - devtmpfs d rw\n",
+			   (unsigned long long)real.stx_mnt_id);
+		write_tree("/proc/self/maps",
+			   "00100000-00102000 rw-s 0 00:05 %lu /dev/null\n",
+			   (unsigned long)st.st_ino);
 		target = domain ? REGION "/dax0.0" : "/sys/devices/dax1.0";
 		strcpy(at, "/sys/dev/char/1:3");
 	}
 	sprintf(to, "%s%s", dir, target);
 	link_to(at, to);
-	put(REGION "/persistence_domain", "%s\n", domain ? domain : "");
+	write_tree(REGION "/persistence_domain", "%s\n", domain ? domain : "");
 }
 
 static void make_nodes(int memory, int adapter)
@@ -383,19 +384,19 @@ static void make_nodes(int memory, int adapter)
 	unlink_at(REGION "/numa_node");
 	unlink_at(NIC_FUNCTION "/numa_node");
 	if (memory)
-		put(REGION "/numa_node", "%d\n", memory - 1);
+		write_tree(REGION "/numa_node", "%d\n", memory - 1);
 	if (adapter)
-		put(NIC_FUNCTION "/numa_node", "%d\n", adapter - 1);
+		write_tree(NIC_FUNCTION "/numa_node", "%d\n", adapter - 1);
 }
 
 static void make_rest(void)
 {
-	put("/sys/dev/block/x", " ");
-	put("/sys/dev/char/x", " ");
-	put("/sys/devices/virtual/block/dm-0/dev", " ");
-	put(REGION "/namespace0.0/block/pmem0/dev", " ");
-	put(REGION "/dax0.0/dax/size", " ");
-	put("/sys/devices/dax1.0/size", " ");
+	write_tree("/sys/dev/block/x", " ");
+	write_tree("/sys/dev/char/x", " ");
+	write_tree("/sys/devices/virtual/block/dm-0/dev", " ");
+	write_tree(REGION "/namespace0.0/block/pmem0/dev", " ");
+	write_tree(REGION "/dax0.0/dax/size", " ");
+	write_tree("/sys/devices/dax1.0/size", " ");
 	link_to(REGION "/dax0.0/subsystem", "../../../../bus/dax");
 	link_to("/sys/devices/dax1.0/subsystem", "../../bus/dax");
 	nic_device("mlx5_0", NIC_FUNCTION);
@@ -426,7 +427,7 @@ static struct rp_facts truth_of(const struct kind *k, const struct way *w,
 	return f;
 }
 
-static void compare(const struct rp_facts *truth, const char *of)
+static void compare_with_truth(const struct rp_facts *truth, const char *of)
 {
 	cr_assert_eq(facts.memory, truth->memory, "%s: memory %s", of,
 		     rp_memory_name(facts.memory));
@@ -443,8 +444,8 @@ static void compare(const struct rp_facts *truth, const char *of)
 	looked++;
 }
 
-static void explain(const struct rp_facts *truth, unsigned int raised,
-		    const struct said *s)
+static void explain_raise(const struct rp_facts *truth, unsigned int raised,
+			  const struct said *s)
 {
 	struct rp_sources src;
 	char of[RP_WHY_LEN + 64];
@@ -453,7 +454,7 @@ static void explain(const struct rp_facts *truth, unsigned int raised,
 	cr_assert_eq(rp_caps_explain(&cfg, HERE, LEN, &facts, why, &src), 0,
 		     "%s", why);
 	snprintf(of, sizeof(of), "%s; %s", why, s ? s->text : "");
-	compare(truth, of);
+	compare_with_truth(truth, of);
 	/* A fact raised by the operator is counted and warned about. */
 	cr_assert_eq(src.raised, raised, "%s: raised %u", of, src.raised);
 	cr_assert_eq(warned, raised, "%s: %u warnings", of, warned);
@@ -477,7 +478,7 @@ static void look_at(const struct kind *k, const struct way *w, size_t d,
 		cfg.emulate = emulate;
 		cfg.op = NULL;
 		truth = truth_of(k, w, d, n, emulate);
-		explain(&truth, 0, NULL);
+		explain_raise(&truth, 0, NULL);
 	}
 	cfg.emulate = false;
 	truth = truth_of(k, w, d, n, false);
@@ -486,10 +487,10 @@ static void look_at(const struct kind *k, const struct way *w, size_t d,
 			bool up = false;
 
 			stated = truth;
-			if (concerns(scopes[i], k))
-				up = speak(&said[s], &stated);
+			if (concerns_kind(scopes[i], k))
+				up = apply_statement(&said[s], &stated);
 			cfg.op = ops[i][s];
-			explain(&stated, up, &said[s]);
+			explain_raise(&stated, up, &said[s]);
 		}
 }
 

@@ -56,7 +56,7 @@ Test(caps_invented, file_systems)
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
 		invent(t[i].type, t[i].opts);
 		cfg.trust_fs = t[i].trust;
-		want(HERE, LEN, RP_MEM_FILE);
+		expect_found(HERE, LEN, RP_MEM_FILE);
 		cr_assert_str_eq(facts.fs_name, t[i].type);
 		cr_assert_eq(facts.fs_trusted, t[i].trusted, "%s %s %s: %s",
 			     t[i].type, t[i].opts, t[i].trust, why);
@@ -69,24 +69,24 @@ Test(caps_invented, file_systems)
 	}
 	cfg.trust_fs = NULL;
 	invent("tmpfs", "rw");
-	want(HERE, LEN, RP_MEM_TMPFS);
+	expect_found(HERE, LEN, RP_MEM_TMPFS);
 	invent("hugetlbfs", "rw");
-	want(HERE, LEN, RP_MEM_TMPFS);
+	expect_found(HERE, LEN, RP_MEM_TMPFS);
 }
 
 /* In a plain chroot the table of mounts lacks the root's mount. */
 Test(caps_invented, a_mount_that_cannot_be_seen)
 {
 	invent("ext4", "rw");
-	put("/proc/self/mountinfo", "1 0 0:1 / / rw - proc proc rw\n");
-	want(HERE, LEN, file_here());
+	write_tree("/proc/self/mountinfo", "1 0 0:1 / / rw - proc proc rw\n");
+	expect_found(HERE, LEN, file_here());
 	cr_assert_neq(facts.fs_trusted, RP_YES);
 	if (file_here() == RP_MEM_FILE && facts.fs_name[0]) {
 		char trusted[32];
 
 		strcpy(trusted, facts.fs_name);
 		cfg.trust_fs = trusted;
-		want(HERE, LEN, RP_MEM_FILE);
+		expect_found(HERE, LEN, RP_MEM_FILE);
 		cr_assert_eq(facts.fs_trusted, RP_YES);
 	}
 }
@@ -94,29 +94,34 @@ Test(caps_invented, a_mount_that_cannot_be_seen)
 Test(caps_invented, not_the_mapped_file)
 {
 	invent("ext4", "rw");
-	put("/proc/self/maps", "00100000-00102000 rw-s 0 %02x:%02x %llu %s\n",
-	    real.stx_dev_major, real.stx_dev_minor,
-	    (unsigned long long)real.stx_ino + 1, real_path);
-	want(HERE, LEN, RP_MEM_UNKNOWN);
-	put("/proc/self/maps", "00100000-00102000 rw-s 0 %02x:%02x %llu %s\n",
-	    real.stx_dev_major, real.stx_dev_minor + 1,
-	    (unsigned long long)real.stx_ino, real_path);
-	want(HERE, LEN, RP_MEM_UNKNOWN);
-	put("/proc/self/maps", "00100000-00102000 rw-s 0 %02x:%02x %llu %s\n",
-	    real.stx_dev_major + 1, real.stx_dev_minor,
-	    (unsigned long long)real.stx_ino, real_path);
-	want(HERE, LEN, RP_MEM_UNKNOWN);
+	write_tree("/proc/self/maps",
+		   "00100000-00102000 rw-s 0 %02x:%02x %llu %s\n",
+		   real.stx_dev_major, real.stx_dev_minor,
+		   (unsigned long long)real.stx_ino + 1, real_path);
+	expect_found(HERE, LEN, RP_MEM_UNKNOWN);
+	write_tree("/proc/self/maps",
+		   "00100000-00102000 rw-s 0 %02x:%02x %llu %s\n",
+		   real.stx_dev_major, real.stx_dev_minor + 1,
+		   (unsigned long long)real.stx_ino, real_path);
+	expect_found(HERE, LEN, RP_MEM_UNKNOWN);
+	write_tree("/proc/self/maps",
+		   "00100000-00102000 rw-s 0 %02x:%02x %llu %s\n",
+		   real.stx_dev_major + 1, real.stx_dev_minor,
+		   (unsigned long long)real.stx_ino, real_path);
+	expect_found(HERE, LEN, RP_MEM_UNKNOWN);
 	cr_assert_eq(rp_method_best(&facts, RP_METHODS_BUILT).refusal,
 		     RP_REFUSAL_UNKNOWN);
 	/*
 	 * The device that counts is the mount's, not that of stat(): each btrfs
 	 * subvolume has its own.
 	 */
-	put("/proc/self/maps", "00100000-00102000 rw-s 0 77:88 %llu %s\n",
-	    (unsigned long long)real.stx_ino, real_path);
-	put("/proc/self/mountinfo", "%llu 1 119:136 / / rw - btrfs d rw\n",
-	    (unsigned long long)real.stx_mnt_id);
-	want(HERE, LEN, RP_MEM_FILE);
+	write_tree("/proc/self/maps",
+		   "00100000-00102000 rw-s 0 77:88 %llu %s\n",
+		   (unsigned long long)real.stx_ino, real_path);
+	write_tree("/proc/self/mountinfo",
+		   "%llu 1 119:136 / / rw - btrfs d rw\n",
+		   (unsigned long long)real.stx_mnt_id);
+	expect_found(HERE, LEN, RP_MEM_FILE);
 	cr_assert_eq(facts.fs_trusted, RP_YES);
 	/*
 	 * Some kernels show the file below an overlay. Its name identifies it,
@@ -124,41 +129,46 @@ Test(caps_invented, not_the_mapped_file)
 	 */
 	invent("overlay", "rw");
 	cfg.trust_fs = "overlay";
-	put("/proc/self/maps", "00100000-00102000 rw-s 0 77:88 4711 %s\n",
-	    real_path);
-	want(HERE, LEN, RP_MEM_FILE);
+	write_tree("/proc/self/maps",
+		   "00100000-00102000 rw-s 0 77:88 4711 %s\n", real_path);
+	expect_found(HERE, LEN, RP_MEM_FILE);
 	cr_assert_eq(facts.fs_trusted, RP_YES);
 	close(make_file("pool (deleted)", LEN));
-	put("/proc/self/maps",
-	    "00100000-00102000 rw-s 0 77:88 4711 %s (deleted)\n", real_path);
-	want(HERE, LEN, RP_MEM_ANON);
+	write_tree("/proc/self/maps",
+		   "00100000-00102000 rw-s 0 77:88 4711 %s (deleted)\n",
+		   real_path);
+	expect_found(HERE, LEN, RP_MEM_ANON);
 	cfg.trust_fs = NULL;
 	/* A path that does not exist, and one that is no file. */
-	put("/proc/self/maps", "00100000-00102000 rw-s 0 08:01 5 /no/such\n");
-	want(HERE, LEN, RP_MEM_UNKNOWN);
-	put("/proc/self/maps", "00100000-00102000 rw-s 0 00:0e 5 "
-			       "anon_inode:[io_uring]\n");
-	want(HERE, LEN, RP_MEM_UNKNOWN);
-	put("/proc/self/maps",
-	    "00100000-00102000 rw-s 0 00:0e 5 /anon_hugepage (deleted)\n");
-	want(HERE, LEN, RP_MEM_ANON);
+	write_tree("/proc/self/maps",
+		   "00100000-00102000 rw-s 0 08:01 5 /no/such\n");
+	expect_found(HERE, LEN, RP_MEM_UNKNOWN);
+	write_tree("/proc/self/maps", "00100000-00102000 rw-s 0 00:0e 5 "
+				      "anon_inode:[io_uring]\n");
+	expect_found(HERE, LEN, RP_MEM_UNKNOWN);
+	write_tree(
+		"/proc/self/maps",
+		"00100000-00102000 rw-s 0 00:0e 5 /anon_hugepage (deleted)\n");
+	expect_found(HERE, LEN, RP_MEM_ANON);
 }
 
-static void smaps(const char *first, const char *second)
+static void make_smaps(const char *first, const char *second)
 {
-	put("/proc/self/smaps",
-	    "000ff000-00100000 rw-s 0 08:01 5 /before\n"
-	    "Size:                  4 kB\n"
-	    "VmFlags: rd wr sh mr mw me ms \n"
-	    "00100000-00101000 rw-s 00000000 08:01 5    /mnt/with sf in it\n"
-	    "Size:                  4 kB\n"
-	    "FilePmdMapped:         0 kB\n"
-	    "VmFlags: %s\n"
-	    "00101000-00102000 rw-s 00001000 08:01 5    /mnt/with sf in it\n"
-	    "VmFlags: %s\n"
-	    "00102000-00103000 rw-s 0 08:01 5 /behind\n"
-	    "VmFlags: rd wr sh mr mw me ms sf \n",
-	    first, second);
+	write_tree("/proc/self/smaps",
+		   "000ff000-00100000 rw-s 0 08:01 5 /before\n"
+		   "Size:                  4 kB\n"
+		   "VmFlags: rd wr sh mr mw me ms \n"
+		   "00100000-00101000 rw-s 00000000 08:01 5    /mnt/with sf in "
+		   "it\n"
+		   "Size:                  4 kB\n"
+		   "FilePmdMapped:         0 kB\n"
+		   "VmFlags: %s\n"
+		   "00101000-00102000 rw-s 00001000 08:01 5    /mnt/with sf in "
+		   "it\n"
+		   "VmFlags: %s\n"
+		   "00102000-00103000 rw-s 0 08:01 5 /behind\n"
+		   "VmFlags: rd wr sh mr mw me ms sf \n",
+		   first, second);
 }
 
 /* Make pmem0 of this region the disk of the invented file. */
@@ -166,7 +176,7 @@ static void disk_is(const char *name)
 {
 	char full[2 * PATH_MAX], to[2 * PATH_MAX];
 
-	put("/sys/dev/block/x", " ");
+	write_tree("/sys/dev/block/x", " ");
 	sprintf(full, "%s/sys/dev/block/%u:%u", dir, real.stx_dev_major,
 		real.stx_dev_minor);
 	sprintf(to, "../../devices/ndbus0/%s/namespace0.0/block/pmem0", name);
@@ -178,29 +188,29 @@ Test(caps_invented, dax)
 {
 	claim_dax = true;
 	invent("ext4", "rw,dax=always");
-	smaps("rd wr sh mr mw me ms sf", "rd wr sh mr mw me ms sf");
-	want(HERE, LEN, RP_MEM_DAX_SYNC);
+	make_smaps("rd wr sh mr mw me ms sf", "rd wr sh mr mw me ms sf");
+	expect_found(HERE, LEN, RP_MEM_DAX_SYNC);
 	cr_assert_eq(facts.fs_trusted, RP_YES);
 	cr_assert_eq(facts.domain, RP_DOMAIN_UNKNOWN);
 	/* One mapping without MAP_SYNC is enough to need msync. */
-	smaps("rd wr sh mr mw me ms sf", "rd wr sh mr mw me ms");
-	want(HERE, LEN, RP_MEM_DAX);
-	want(HERE, LEN / 2, RP_MEM_DAX_SYNC);
-	smaps("rd wr sh mr mw me ms", "rd wr sh mr mw me ms sf");
-	want(HERE, LEN, RP_MEM_DAX);
-	smaps("rd wr sh mr mw me ms", "rd wr sh mr mw me ms");
-	want(HERE, LEN, RP_MEM_DAX);
-	put("/proc/self/smaps", "garbage\n");
-	want(HERE, LEN, RP_MEM_DAX);
+	make_smaps("rd wr sh mr mw me ms sf", "rd wr sh mr mw me ms");
+	expect_found(HERE, LEN, RP_MEM_DAX);
+	expect_found(HERE, LEN / 2, RP_MEM_DAX_SYNC);
+	make_smaps("rd wr sh mr mw me ms", "rd wr sh mr mw me ms sf");
+	expect_found(HERE, LEN, RP_MEM_DAX);
+	make_smaps("rd wr sh mr mw me ms", "rd wr sh mr mw me ms");
+	expect_found(HERE, LEN, RP_MEM_DAX);
+	write_tree("/proc/self/smaps", "garbage\n");
+	expect_found(HERE, LEN, RP_MEM_DAX);
 	/* A DAX file on an untrusted file system. */
 	invent("virtiofs", "rw");
-	want(HERE, LEN, RP_MEM_DAX);
+	expect_found(HERE, LEN, RP_MEM_DAX);
 	cr_assert_eq(facts.fs_trusted, RP_NO);
 	/* Without STATX_ATTR_DAX the mapping flag does not make it DAX. */
 	claim_dax = false;
 	invent("ext4", "rw");
-	smaps("rd wr sh mr mw me ms sf", "rd wr sh mr mw me ms sf");
-	want(HERE, LEN, RP_MEM_FILE);
+	make_smaps("rd wr sh mr mw me ms sf", "rd wr sh mr mw me ms sf");
+	expect_found(HERE, LEN, RP_MEM_FILE);
 }
 
 Test(caps_invented, persistence_domain)
@@ -217,16 +227,16 @@ Test(caps_invented, persistence_domain)
 	};
 
 	invent("ext4", "rw");
-	smaps("rd wr sf", "rd wr sf");
+	make_smaps("rd wr sf", "rd wr sf");
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
 		nd_region("region0", t[i].word);
 		disk_is("region0");
 		claim_dax = true;
-		want(HERE, LEN, RP_MEM_DAX_SYNC);
+		expect_found(HERE, LEN, RP_MEM_DAX_SYNC);
 		cr_assert_eq(facts.domain, t[i].domain, "%s", t[i].word);
 		/* A file without DAX on that disk uses the page cache. */
 		claim_dax = false;
-		want(HERE, LEN, RP_MEM_FILE);
+		expect_found(HERE, LEN, RP_MEM_FILE);
 		cr_assert_eq(facts.domain, RP_DOMAIN_UNKNOWN);
 	}
 	/* One region without persistence_domain, one with. */
@@ -234,7 +244,7 @@ Test(caps_invented, persistence_domain)
 	nd_region("region1", NULL);
 	disk_is("region1");
 	nd_region("region0", "cpu_cache");
-	want(HERE, LEN, RP_MEM_DAX_SYNC);
+	expect_found(HERE, LEN, RP_MEM_DAX_SYNC);
 	cr_assert_eq(facts.domain, RP_DOMAIN_UNKNOWN);
 }
 
@@ -246,24 +256,25 @@ Test(caps_invented, devdax)
 	invent("devtmpfs", "rw");
 	cr_assert_eq(stat("/dev/null", &st), 0);
 	cr_assert_eq(statx(AT_FDCWD, "/dev/null", 0, STATX_MNT_ID, &real), 0);
-	put("/proc/self/mountinfo", "%llu 1 0:5 / /dev rw - devtmpfs d rw\n",
-	    (unsigned long long)real.stx_mnt_id);
-	put("/proc/self/maps", "00100000-00102000 rw-s 0 00:05 %lu /dev/null\n",
-	    st.st_ino);
+	write_tree("/proc/self/mountinfo",
+		   "%llu 1 0:5 / /dev rw - devtmpfs d rw\n",
+		   (unsigned long long)real.stx_mnt_id);
+	write_tree("/proc/self/maps",
+		   "00100000-00102000 rw-s 0 00:05 %lu /dev/null\n", st.st_ino);
 	/* No other device gives a promise. */
-	want(HERE, LEN, RP_MEM_UNKNOWN);
+	expect_found(HERE, LEN, RP_MEM_UNKNOWN);
 	nd_region("region0", "memory_controller");
-	put("/sys/devices/ndbus0/region0/dax0.0/dax/size", "1\n");
-	put("/sys/dev/char/x", " ");
+	write_tree("/sys/devices/ndbus0/region0/dax0.0/dax/size", "1\n");
+	write_tree("/sys/dev/char/x", " ");
 	sprintf(full, "%s/sys/dev/char/1:3", dir);
 	cr_assert_eq(symlink("../../devices/ndbus0/region0/dax0.0", full), 0);
-	want(HERE, LEN, RP_MEM_UNKNOWN);
+	expect_found(HERE, LEN, RP_MEM_UNKNOWN);
 	sprintf(full, "%s/sys/devices/ndbus0/region0/dax0.0/subsystem", dir);
 	cr_assert_eq(symlink("../../../../bus/daxter", full), 0);
-	want(HERE, LEN, RP_MEM_UNKNOWN);
+	expect_found(HERE, LEN, RP_MEM_UNKNOWN);
 	unlink(full);
 	cr_assert_eq(symlink("../../../../bus/dax", full), 0);
-	want(HERE, LEN, RP_MEM_DAX_SYNC);
+	expect_found(HERE, LEN, RP_MEM_DAX_SYNC);
 	cr_assert_eq(facts.domain, RP_DOMAIN_MEMCTRL);
 	cr_assert_eq(facts.fs_trusted, RP_YES);
 	cr_assert_str_eq(facts.fs_name, "");
@@ -286,23 +297,24 @@ Test(caps_invented, forced_granularity)
 		setenv("PMEM2_FORCE_GRANULARITY", t[i].value, 1);
 		invent("ext4", "rw");
 		cfg.allow_force_granularity = false;
-		want(HERE, LEN, RP_MEM_FILE);
+		expect_found(HERE, LEN, RP_MEM_FILE);
 		cr_assert_eq(rp_method_best(&facts, RP_METHODS_BUILT).class,
 			     RP_CLASS_POWER);
 		cfg.allow_force_granularity = true;
-		want(HERE, LEN, forced);
+		expect_found(HERE, LEN, forced);
 		if (t[i].counts)
 			cr_assert_eq(
 				rp_method_best(&facts, RP_METHODS_BUILT).class,
 				RP_CLASS_NONE);
 		invent("tmpfs", "rw");
-		want(HERE, LEN, t[i].counts ? RP_MEM_EMULATED : RP_MEM_TMPFS);
+		expect_found(HERE, LEN,
+			     t[i].counts ? RP_MEM_EMULATED : RP_MEM_TMPFS);
 		/* Private memory is never emulated. */
 		cfg.root = NULL;
-		want(map(-1, page, MAP_PRIVATE | MAP_ANONYMOUS), page,
-		     RP_MEM_ANON);
-		want(map(make_file("p", page), page, MAP_PRIVATE), page,
-		     RP_MEM_PRIVATE);
+		expect_found(map(-1, page, MAP_PRIVATE | MAP_ANONYMOUS), page,
+			     RP_MEM_ANON);
+		expect_found(map(make_file("p", page), page, MAP_PRIVATE), page,
+			     RP_MEM_PRIVATE);
 	}
 }
 
@@ -324,15 +336,15 @@ Test(caps_invented, broken_maps)
 
 	cfg.root = dir;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		put("/proc/self/maps", "%s", bad[i]);
-		cr_assert_lt(look(HERE, LEN), 0, "%zu", i);
+		write_tree("/proc/self/maps", "%s", bad[i]);
+		cr_assert_lt(read_facts(HERE, LEN), 0, "%zu", i);
 	}
 	/* Overlapping lines, as when mappings are merged meanwhile. */
-	put("/proc/self/maps", "00100000-00101000 rw-p 0 00:00 0\n"
-			       "00100000-00102000 rw-p 0 00:00 0\n");
-	want(HERE, LEN, RP_MEM_ANON);
+	write_tree("/proc/self/maps", "00100000-00101000 rw-p 0 00:00 0\n"
+				      "00100000-00102000 rw-p 0 00:00 0\n");
+	expect_found(HERE, LEN, RP_MEM_ANON);
 	cfg.root = "/no/such/folder";
-	want_err(HERE, LEN, -ENOENT, "/proc/self/maps");
+	expect_err(HERE, LEN, -ENOENT, "/proc/self/maps");
 }
 
 static double seconds(void)
@@ -369,11 +381,11 @@ Test(caps_invented, many_mappings)
 	fclose(f);
 	begun = seconds();
 	looks = 0;
-	want((void *)at, 0x1000 * 10000, RP_MEM_FILE);
+	expect_found((void *)at, 0x1000 * 10000, RP_MEM_FILE);
 	begun = seconds() - begun;
 	cr_assert_lt(begun, 1.0, "took %.3f s", begun);
 	cr_assert_leq(looks, 2, "looked %zu times at one file", looks);
-	want_err((void *)at, 0x1000 * 10000 + 1, -EFAULT, "mapped");
+	expect_err((void *)at, 0x1000 * 10000 + 1, -EFAULT, "mapped");
 }
 
 Test(caps_invented, host_with_persistent_memory)

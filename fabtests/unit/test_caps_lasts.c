@@ -40,7 +40,7 @@ static void page_map(const char *type, const char *lines)
 		lines = it + 2;
 	}
 	strcat(text, lines);
-	put("/proc/self/maps", "%s", text);
+	write_tree("/proc/self/maps", "%s", text);
 }
 
 #define ANON	"00100000-00101000 rw-p 00000000 00:00 0\n"

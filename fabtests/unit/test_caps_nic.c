@@ -72,7 +72,7 @@ Test(caps_nic, ddio)
 	};
 
 	nic_device("mlx5_0", NIC_FUNCTION);
-	put(NIC_FUNCTION "/numa_node", "1\n");
+	write_tree(NIC_FUNCTION "/numa_node", "1\n");
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
 		nic_port(t[i].vendor, t[i].id, t[i].p0, t[i].p1, t[i].len);
 		nic_look("mlx5_0");
@@ -96,13 +96,13 @@ Test(caps_nic, no_registers)
 	cr_assert(strstr(nic.placement_why, "0000:0000"), "%s",
 		  nic.placement_why);
 	cr_assert_eq(nic.node, 0);
-	put(NIC_PORT "/vendor", "0x8086\n");
-	put(NIC_PORT "/device", "0x2030\n");
+	write_tree(NIC_PORT "/vendor", "0x8086\n");
+	write_tree(NIC_PORT "/device", "0x2030\n");
 	nic_look("mlx5_0");
 	cr_assert_eq(nic.placement, RP_PLACE_UNKNOWN);
 	cr_assert(strstr(nic.placement_why, "needs root"), "%s",
 		  nic.placement_why);
-	put(NIC_FUNCTION "/numa_node", "-1\n");
+	write_tree(NIC_FUNCTION "/numa_node", "-1\n");
 	nic_look("mlx5_0");
 	cr_assert_eq(nic.node, 0);
 }
@@ -201,17 +201,17 @@ Test(caps_nic, bases)
  * The machines that the two methods were made for (Douglas 2015, pages 10 to
  * 14; Gromadzki and Michalski 2019, sections 2 and 3), as trees.
  */
-static void machine(const char *domain, uint32_t p0, uint32_t p1)
+static void make_machine(const char *domain, uint32_t p0, uint32_t p1)
 {
 	char link[2 * PATH_MAX], to[2 * PATH_MAX];
 
 	invent("ext4", "rw");
 	claim_dax = true;
-	put("/proc/self/smaps",
-	    "00100000-00102000 rw-s 0 0:0 1 x\nVmFlags: rd wr sh sf \n");
+	write_tree("/proc/self/smaps",
+		   "00100000-00102000 rw-s 0 0:0 1 x\nVmFlags: rd wr sh sf \n");
 	nd_region("region0", domain);
-	put("/sys/devices/ndbus0/region0/numa_node", "0\n");
-	put("/sys/dev/block/x", "\n");
+	write_tree("/sys/devices/ndbus0/region0/numa_node", "0\n");
+	write_tree("/sys/dev/block/x", "\n");
 	sprintf(link, "%s/sys/dev/block/%u:%u", dir, real.stx_dev_major,
 		real.stx_dev_minor);
 	sprintf(to, "%s/sys/devices/ndbus0/region0/namespace0.0/block/pmem0",
@@ -227,12 +227,12 @@ static void machine(const char *domain, uint32_t p0, uint32_t p1)
 	cfg.fence_why = nic.fence_why;
 }
 
-static void expect(enum rp_memory memory, enum rp_method method,
-		   enum rp_class class)
+static void expect_method(enum rp_memory memory, enum rp_method method,
+			  enum rp_class class)
 {
 	struct rp_choice c;
 
-	cr_assert_eq(look(HERE, LEN), 0, "%s", why);
+	cr_assert_eq(read_facts(HERE, LEN), 0, "%s", why);
 	cr_assert_eq(facts.memory, memory, "%s", why);
 	c = rp_method_best(&facts, RP_METHODS_BUILT);
 	cr_assert_eq(c.method, method, "%s: %s", rp_method_name(c.method),
@@ -244,11 +244,11 @@ static void expect(enum rp_memory memory, enum rp_method method,
 #define DDIO_OFF 0, 0x200
 
 /* Batteries for the whole machine are known from the operator alone. */
-static void batteries(struct rp_operator **op)
+static void make_batteries(struct rp_operator **op)
 {
 	char file[2 * PATH_MAX];
 
-	put("/statements", "[host]\nassert domain = system\n");
+	write_tree("/statements", "[host]\nassert domain = system\n");
 	sprintf(file, "%s/statements", dir);
 	cr_assert_eq(rp_operator_load(file, op, why), 0, "%s", why);
 	cfg.op = *op;
@@ -259,53 +259,53 @@ Test(caps_nic, five_machines)
 	struct rp_operator *op;
 
 	/* ADR, DDIO on: the general-purpose method. */
-	machine("memory_controller", DDIO_ON);
-	expect(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
+	make_machine("memory_controller", DDIO_ON);
+	expect_method(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
 	cr_assert_eq(facts.node, 1);
 	/* ADR, DDIO off: the appliance method. */
-	machine("memory_controller", DDIO_OFF);
-	expect(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_CLASS_POWER);
+	make_machine("memory_controller", DDIO_OFF);
+	expect_method(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_CLASS_POWER);
 	/* eADR: the caches persist, so DDIO does no harm. */
-	machine("cpu_cache", DDIO_ON);
-	expect(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_CLASS_POWER);
-	machine("cpu_cache", DDIO_OFF);
-	expect(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_CLASS_POWER);
+	make_machine("cpu_cache", DDIO_ON);
+	expect_method(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_CLASS_POWER);
+	make_machine("cpu_cache", DDIO_OFF);
+	expect_method(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_CLASS_POWER);
 	/* ... and over tcp the CPU places into the caches. */
 	cfg.placement = RP_PLACE_CPU_USER;
 	cfg.fence = RP_UNKNOWN;
-	expect(RP_MEM_DAX_SYNC, RP_METHOD_DELIVERY, RP_CLASS_POWER);
+	expect_method(RP_MEM_DAX_SYNC, RP_METHOD_DELIVERY, RP_CLASS_POWER);
 	/* Battery-backed: bytes are safe once they have arrived, anywhere. */
-	machine("memory_controller", DDIO_ON);
-	batteries(&op);
-	expect(RP_MEM_DAX_SYNC, RP_METHOD_DELIVERY, RP_CLASS_POWER);
+	make_machine("memory_controller", DDIO_ON);
+	make_batteries(&op);
+	expect_method(RP_MEM_DAX_SYNC, RP_METHOD_DELIVERY, RP_CLASS_POWER);
 	cfg.op = NULL;
 	rp_operator_free(op);
-	expect(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
+	expect_method(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
 	/* An ordinary file: msync, and only where the CPU places. */
 	claim_dax = false;
 	cfg.placement = RP_PLACE_CPU_USER;
-	expect(RP_MEM_FILE, RP_METHOD_AGENT_MSYNC, RP_CLASS_POWER);
+	expect_method(RP_MEM_FILE, RP_METHOD_AGENT_MSYNC, RP_CLASS_POWER);
 	cr_assert_eq(
 		rp_method_choose(&facts, RP_CLASS_PROCESS, RP_METHODS_BUILT)
 			.method,
 		RP_METHOD_DELIVERY);
 	cfg.placement = nic.placement;
-	expect(RP_MEM_FILE, RP_METHOD_REFUSED, RP_CLASS_NONE);
+	expect_method(RP_MEM_FILE, RP_METHOD_REFUSED, RP_CLASS_NONE);
 }
 
 /* A fact that cannot be read stays unknown. */
 Test(caps_nic, unknown_stays_unknown)
 {
-	machine("memory_controller", DDIO_OFF);
+	make_machine("memory_controller", DDIO_OFF);
 	nic_port(0x8086, 0x2030, DDIO_OFF, 64); /* an ordinary user */
 	nic_look("mlx5_0");
 	cfg.placement = nic.placement;
-	expect(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
-	machine("odd", DDIO_OFF);
-	expect(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_NONE);
-	machine("memory_controller", DDIO_OFF);
+	expect_method(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
+	make_machine("odd", DDIO_OFF);
+	expect_method(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_NONE);
+	make_machine("memory_controller", DDIO_OFF);
 	cfg.fence = RP_UNKNOWN;
-	expect(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
+	expect_method(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
 }
 
 /* Only a channel adapter acknowledges a write after its arrival. */
@@ -322,13 +322,14 @@ Test(caps_nic, acknowledges)
 	char why[RP_SOURCE_LEN];
 
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
-		put("/sys/class/infiniband/x0/node_type", "%s\n", t[i].type);
+		write_tree("/sys/class/infiniband/x0/node_type", "%s\n",
+			   t[i].type);
 		cr_assert_eq(rp_caps_acknowledges(dir, "verbs", "x0", why),
 			     t[i].yes, "%s", t[i].type);
 		cr_assert_eq(!*why, t[i].yes);
 		cr_assert(t[i].yes || strstr(why, t[i].type), "%s", why);
 	}
-	put("/sys/class/infiniband/x0/node_type", "1: CA\n");
+	write_tree("/sys/class/infiniband/x0/node_type", "1: CA\n");
 	cr_assert(rp_caps_acknowledges(dir, "verbs;ofi_rxm", "x0", why));
 	cr_assert(rp_caps_acknowledges(dir, "VERBS", "x0-xrc", why));
 	/* A device whose node_type cannot be read does not acknowledge. */

@@ -31,11 +31,11 @@ static int open_files(void)
 TestSuite(caps_stated, .init = caps_setup, .fini = caps_teardown);
 
 /* Find this memory with this sentence; every opened file is closed again. */
-static void expect(enum rp_memory memory, const char *sentence)
+static void expect_memory(enum rp_memory memory, const char *sentence)
 {
 	int before = open_files();
 
-	want(HERE, LEN, memory);
+	expect_found(HERE, LEN, memory);
 	cr_assert_str_eq(why, sentence);
 	cr_assert_eq(open_files(), before);
 }
@@ -43,34 +43,35 @@ static void expect(enum rp_memory memory, const char *sentence)
 Test(caps_stated, files)
 {
 	invent("ext4", "rw");
-	expect(RP_MEM_FILE, "page cache of a file on ext4: pool");
+	expect_memory(RP_MEM_FILE, "page cache of a file on ext4: pool");
 	cr_assert_eq(facts.file.ino, real.stx_ino);
 	invent("ext4", "rw,nobarrier");
-	expect(RP_MEM_FILE, "page cache of a file on ext4, mounted without "
-			    "barriers; fix that, or vouch for it with "
-			    "FI_OFI_RPMEM_TRUST_FS=ext4: pool");
+	expect_memory(RP_MEM_FILE,
+		      "page cache of a file on ext4, mounted without "
+		      "barriers; fix that, or vouch for it with "
+		      "FI_OFI_RPMEM_TRUST_FS=ext4: pool");
 	invent("overlay", "rw");
-	expect(RP_MEM_FILE,
-	       "page cache of a file on overlay, whose msync nobody "
-	       "vouches for; FI_OFI_RPMEM_TRUST_FS=overlay does: "
-	       "pool");
+	expect_memory(RP_MEM_FILE,
+		      "page cache of a file on overlay, whose msync nobody "
+		      "vouches for; FI_OFI_RPMEM_TRUST_FS=overlay does: "
+		      "pool");
 	invent("tmpfs", "rw");
-	expect(RP_MEM_TMPFS,
-	       "file pool on tmpfs: outlives the process, not the "
-	       "machine");
+	expect_memory(RP_MEM_TMPFS,
+		      "file pool on tmpfs: outlives the process, not the "
+		      "machine");
 	cr_assert_eq(facts.file.ino, 0);
 	claim_dax = true;
 	invent("xfs", "rw");
-	put("/proc/self/smaps", "nothing\n");
-	expect(RP_MEM_DAX, "DAX file on xfs: pool");
+	write_tree("/proc/self/smaps", "nothing\n");
+	expect_memory(RP_MEM_DAX, "DAX file on xfs: pool");
 	cr_assert_eq(facts.file.ino, real.stx_ino);
-	put("/proc/self/smaps",
-	    "00100000-00102000 rw-s 0 08:01 5 /x\nVmFlags: rd wr sf\n");
-	expect(RP_MEM_DAX_SYNC, "DAX file on xfs: pool");
+	write_tree("/proc/self/smaps",
+		   "00100000-00102000 rw-s 0 08:01 5 /x\nVmFlags: rd wr sf\n");
+	expect_memory(RP_MEM_DAX_SYNC, "DAX file on xfs: pool");
 	cr_assert_eq(facts.file.ino, real.stx_ino);
 	/* Without smaps the MAP_SYNC flag is unknown. */
-	put("/proc/self/smaps", " ");
-	expect(RP_MEM_DAX, "DAX file on xfs: pool");
+	write_tree("/proc/self/smaps", " ");
+	expect_memory(RP_MEM_DAX, "DAX file on xfs: pool");
 }
 
 Test(caps_stated, a_mount_that_cannot_be_seen)
@@ -78,8 +79,8 @@ Test(caps_stated, a_mount_that_cannot_be_seen)
 	char sentence[512];
 
 	invent("ext4", "rw");
-	put("/proc/self/mountinfo", "1 0 0:1 / / rw - proc proc rw\n");
-	want(HERE, LEN, file_here());
+	write_tree("/proc/self/mountinfo", "1 0 0:1 / / rw - proc proc rw\n");
+	expect_found(HERE, LEN, file_here());
 	if (file_here() != RP_MEM_FILE || !facts.fs_name[0] ||
 	    !rp_caps_fs_listed(facts.fs_name))
 		cr_skip("this file system is not one of them");
@@ -88,43 +89,46 @@ Test(caps_stated, a_mount_that_cannot_be_seen)
 		 "seen; fix that, or vouch for it with "
 		 "FI_OFI_RPMEM_TRUST_FS=%s: pool",
 		 facts.fs_name, facts.fs_name);
-	expect(RP_MEM_FILE, sentence);
+	expect_memory(RP_MEM_FILE, sentence);
 }
 
 /* A process map with this one mapping. */
-static void mapped(const char *perms, const char *dev, unsigned long long ino,
-		   const char *path)
+static void make_maps(const char *perms, const char *dev,
+		      unsigned long long ino, const char *path)
 {
 	cfg.root = dir;
-	put("/proc/self/maps", "00100000-00102000 %s 0 %s %llu %s\n", perms,
-	    dev, ino, path);
+	write_tree("/proc/self/maps", "00100000-00102000 %s 0 %s %llu %s\n",
+		   perms, dev, ino, path);
 }
 
 Test(caps_stated, no_files)
 {
-	mapped("rw-s", "08:01", 5, "/no/such");
-	expect(RP_MEM_UNKNOWN, "cannot look at the mapped file such: No such "
-			       "file or directory");
-	mapped("rw-s", "08:01", 5, "/no/such (deleted)");
-	expect(RP_MEM_ANON,
-	       "no name leads to such (deleted): its bytes go with "
-	       "the last process that has it; use a file that has "
-	       "a name");
-	mapped("rw-s", "00:0e", 5, "inode:~\x7f[x]");
-	expect(RP_MEM_UNKNOWN, "inode:~?[x] is neither a file nor a devdax "
-			       "device");
-	mapped("rw-p", "00:00", 0, "");
-	expect(RP_MEM_ANON, "anonymous memory: dies with its process");
-	mapped("rw-s", "00:0e", 5, "/anon_hugepage (deleted)");
-	expect(RP_MEM_ANON, "anonymous memory: dies with its process");
+	make_maps("rw-s", "08:01", 5, "/no/such");
+	expect_memory(RP_MEM_UNKNOWN,
+		      "cannot look at the mapped file such: No such "
+		      "file or directory");
+	make_maps("rw-s", "08:01", 5, "/no/such (deleted)");
+	expect_memory(RP_MEM_ANON,
+		      "no name leads to such (deleted): its bytes go with "
+		      "the last process that has it; use a file that has "
+		      "a name");
+	make_maps("rw-s", "00:0e", 5, "inode:~\x7f[x]");
+	expect_memory(RP_MEM_UNKNOWN,
+		      "inode:~?[x] is neither a file nor a devdax "
+		      "device");
+	make_maps("rw-p", "00:00", 0, "");
+	expect_memory(RP_MEM_ANON, "anonymous memory: dies with its process");
+	make_maps("rw-s", "00:0e", 5, "/anon_hugepage (deleted)");
+	expect_memory(RP_MEM_ANON, "anonymous memory: dies with its process");
 	/* A file may have a name that begins like this. */
-	mapped("rw-s", "00:0e", 5, "/anon_hugepag");
-	expect(RP_MEM_UNKNOWN,
-	       "cannot look at the mapped file anon_hugepag: No "
-	       "such file or directory");
-	mapped("rw-p", "08:01", 5, "/some/where/file");
-	expect(RP_MEM_PRIVATE, "private mapping of file: msync on it writes "
-			       "nothing; map it with MAP_SHARED");
+	make_maps("rw-s", "00:0e", 5, "/anon_hugepag");
+	expect_memory(RP_MEM_UNKNOWN,
+		      "cannot look at the mapped file anon_hugepag: No "
+		      "such file or directory");
+	make_maps("rw-p", "08:01", 5, "/some/where/file");
+	expect_memory(RP_MEM_PRIVATE,
+		      "private mapping of file: msync on it writes "
+		      "nothing; map it with MAP_SHARED");
 }
 
 Test(caps_stated, devices)
@@ -135,15 +139,17 @@ Test(caps_stated, devices)
 	cfg.root = dir;
 	cr_assert_eq(stat("/dev/null", &st), 0);
 	cr_assert_eq(statx(AT_FDCWD, "/dev/null", 0, STATX_MNT_ID, &real), 0);
-	put("/proc/self/mountinfo", "%llu 1 0:5 / /dev rw - devtmpfs d rw\n",
-	    (unsigned long long)real.stx_mnt_id);
-	mapped("rw-s", "00:05", st.st_ino, "/dev/null");
-	expect(RP_MEM_UNKNOWN, "null is neither a file nor a devdax device");
+	write_tree("/proc/self/mountinfo",
+		   "%llu 1 0:5 / /dev rw - devtmpfs d rw\n",
+		   (unsigned long long)real.stx_mnt_id);
+	make_maps("rw-s", "00:05", st.st_ino, "/dev/null");
+	expect_memory(RP_MEM_UNKNOWN,
+		      "null is neither a file nor a devdax device");
 	cr_assert_str_eq(facts.fs_name, "");
-	put("/sys/dev/char/1:3/x", " ");
+	write_tree("/sys/dev/char/1:3/x", " ");
 	sprintf(full, "%s/sys/dev/char/1:3/subsystem", dir);
 	cr_assert_eq(symlink("../../../../bus/dax", full), 0);
-	expect(RP_MEM_DAX_SYNC, "devdax device null");
+	expect_memory(RP_MEM_DAX_SYNC, "devdax device null");
 	cr_assert_str_eq(facts.fs_name, "");
 }
 
@@ -153,17 +159,17 @@ Test(caps_stated, emulated_memory_promises_nothing)
 	setenv("PMEM2_FORCE_GRANULARITY", "BYTE", 1);
 	cfg.allow_force_granularity = true;
 	invent("ext4", "rw");
-	expect(RP_MEM_EMULATED, "file memory playing persistent memory: "
-				"survives nothing");
+	expect_memory(RP_MEM_EMULATED, "file memory playing persistent memory: "
+				       "survives nothing");
 	cr_assert_eq(facts.fs_trusted, RP_UNKNOWN);
 	cr_assert_eq(facts.domain, RP_DOMAIN_UNKNOWN);
 	cr_assert_str_eq(facts.fs_name, "");
 	claim_dax = true;
 	nd_region("region0", "cpu_cache");
-	put("/proc/self/smaps",
-	    "00100000-00102000 rw-s 0 08:01 5 /x\nVmFlags: rd wr sf\n");
-	expect(RP_MEM_EMULATED, "dax memory playing persistent memory: "
-				"survives nothing");
+	write_tree("/proc/self/smaps",
+		   "00100000-00102000 rw-s 0 08:01 5 /x\nVmFlags: rd wr sf\n");
+	expect_memory(RP_MEM_EMULATED, "dax memory playing persistent memory: "
+				       "survives nothing");
 	cr_assert_eq(facts.domain, RP_DOMAIN_UNKNOWN);
 	cr_assert_eq(facts.file.ino, 0);
 }
@@ -181,23 +187,24 @@ Test(caps_stated, two_files)
 		sprintf(path, "%s/b", dir);
 		cr_assert_eq(statx(AT_FDCWD, path, 0, STATX_BASIC_STATS, &b),
 			     0);
-		put("/proc/self/maps",
-		    "00100000-00101000 rw-s 0 %02x:%02x %llu %s\n"
-		    "00101000-00102000 rw-s 0 %02x:%02x %llu %s\n",
-		    real.stx_dev_major, real.stx_dev_minor,
-		    (unsigned long long)real.stx_ino, real_path,
-		    real.stx_dev_major, real.stx_dev_minor,
-		    (unsigned long long)b.stx_ino, path);
-		want_err(HERE, LEN, -ENOTSUP, "another file, b, at 0x101000");
+		write_tree("/proc/self/maps",
+			   "00100000-00101000 rw-s 0 %02x:%02x %llu %s\n"
+			   "00101000-00102000 rw-s 0 %02x:%02x %llu %s\n",
+			   real.stx_dev_major, real.stx_dev_minor,
+			   (unsigned long long)real.stx_ino, real_path,
+			   real.stx_dev_major, real.stx_dev_minor,
+			   (unsigned long long)b.stx_ino, path);
+		expect_err(HERE, LEN, -ENOTSUP, "another file, b, at 0x101000");
 	}
 	/* tmpfs is never synced, so two of its files may be one region. */
 	claim_dax = false;
 	invent("tmpfs", "rw");
-	put("/proc/self/maps",
-	    "00100000-00101000 rw-s 0 %02x:%02x %llu %s\n"
-	    "00101000-00102000 rw-s 0 %02x:%02x %llu %s\n",
-	    real.stx_dev_major, real.stx_dev_minor,
-	    (unsigned long long)real.stx_ino, real_path, real.stx_dev_major,
-	    real.stx_dev_minor, (unsigned long long)b.stx_ino, path);
-	want(HERE, LEN, RP_MEM_TMPFS);
+	write_tree("/proc/self/maps",
+		   "00100000-00101000 rw-s 0 %02x:%02x %llu %s\n"
+		   "00101000-00102000 rw-s 0 %02x:%02x %llu %s\n",
+		   real.stx_dev_major, real.stx_dev_minor,
+		   (unsigned long long)real.stx_ino, real_path,
+		   real.stx_dev_major, real.stx_dev_minor,
+		   (unsigned long long)b.stx_ino, path);
+	expect_found(HERE, LEN, RP_MEM_TMPFS);
 }

@@ -11,13 +11,13 @@
 static const struct rp_cost *const c = &rp_cost_default;
 static const uint64_t sizes[] = {1, 8, 64, 4096, 65536, 1 << 20, 1ull << 40};
 
-static uint64_t line(const struct rp_cost_line *l, uint64_t bytes)
+static uint64_t cost_of(const struct rp_cost_line *l, uint64_t bytes)
 {
 	return l->ns + bytes * l->ps / 1000;
 }
 
 /* Within a hundredth of the measured ns. */
-static void near(uint64_t got, uint64_t measured)
+static void expect_near(uint64_t got, uint64_t measured)
 {
 	uint64_t off = got > measured ? got - measured : measured - got;
 
@@ -31,27 +31,30 @@ Test(cost, measured_points)
 	const struct rp_cost_path *dma = &c->path[RP_PATH_DMA];
 	uint64_t clwb = rp_cost_flush(c, RP_METHOD_AGENT_CLWB, 64);
 
-	near(line(&cpu->write, 64), 8800);
-	near(line(&cpu->write, 65536), 39300);
-	near(line(&cpu->write, 64) + cpu->ask_ns + clwb, 21000);
-	near(line(&cpu->store, 64) + line(&c->stream, 64), 13200);
-	near(line(&cpu->store, 65536) + line(&c->stream, 65536), 60800);
-	near(cpu->fence_ns, 11600);
-	near(cpu->fence_ns + 64 * cpu->fences_ns - cpu->fence_ns, 371000);
-	near(line(&dma->write, 64), 1400);
-	near(line(&dma->write, 64) + dma->fence_ns, 2900);
-	near(line(&dma->write, 64) + dma->ask_ns + clwb, 4350);
-	near(line(&dma->store, 64) + line(&c->stream, 64), 2300);
-	near(clwb, 117);
-	near(rp_cost_flush(c, RP_METHOD_AGENT_CLWB, 65536), 30000);
-	near(line(&c->stream, 65536), 9800);
-	near(rp_cost_flush(c, RP_METHOD_AGENT_MSYNC, 4096), 360000);
-	near(rp_cost_flush(c, RP_METHOD_AGENT_CLWB_MSYNC, 65536), 390000);
+	expect_near(cost_of(&cpu->write, 64), 8800);
+	expect_near(cost_of(&cpu->write, 65536), 39300);
+	expect_near(cost_of(&cpu->write, 64) + cpu->ask_ns + clwb, 21000);
+	expect_near(cost_of(&cpu->store, 64) + cost_of(&c->stream, 64), 13200);
+	expect_near(cost_of(&cpu->store, 65536) + cost_of(&c->stream, 65536),
+		    60800);
+	expect_near(cpu->fence_ns, 11600);
+	expect_near(cpu->fence_ns + 64 * cpu->fences_ns - cpu->fence_ns,
+		    371000);
+	expect_near(cost_of(&dma->write, 64), 1400);
+	expect_near(cost_of(&dma->write, 64) + dma->fence_ns, 2900);
+	expect_near(cost_of(&dma->write, 64) + dma->ask_ns + clwb, 4350);
+	expect_near(cost_of(&dma->store, 64) + cost_of(&c->stream, 64), 2300);
+	expect_near(clwb, 117);
+	expect_near(rp_cost_flush(c, RP_METHOD_AGENT_CLWB, 65536), 30000);
+	expect_near(cost_of(&c->stream, 65536), 9800);
+	expect_near(rp_cost_flush(c, RP_METHOD_AGENT_MSYNC, 4096), 360000);
+	expect_near(rp_cost_flush(c, RP_METHOD_AGENT_CLWB_MSYNC, 65536),
+		    390000);
 	cr_assert_eq(rp_cost_flush(c, RP_METHOD_DELIVERY, 65536), 0);
 }
 
 /* A figure by its name in the document. */
-static struct rp_cost_line figure(const char *name)
+static struct rp_cost_line figure_of(const char *name)
 {
 	static const char *const paths[RP_PATHS] = {"unknown ", "cpu ", "dma "};
 	enum rp_method m = rp_method_parse(name);
@@ -101,7 +104,7 @@ Test(cost, document)
 			continue;
 		while (name[strlen(name) - 1] == ' ')
 			name[strlen(name) - 1] = '\0';
-		got = figure(name);
+		got = figure_of(name);
 		cr_assert_eq(got.ns, ns, "%s: %u ns", name, got.ns);
 		cr_assert_eq(got.ps, ps, "%s: %u ps", name, got.ps);
 		n++;
@@ -112,7 +115,8 @@ Test(cost, document)
 }
 
 /* The cost of one range in addition to its writes. */
-static uint64_t beyond(enum rp_path path, enum rp_method m, uint64_t bytes)
+static uint64_t cost_beyond_writes(enum rp_path path, enum rp_method m,
+				   uint64_t bytes)
 {
 	switch (m) {
 	case RP_METHOD_DELIVERY:
@@ -145,12 +149,14 @@ static void judge_order(const struct rp_facts *f, enum rp_class required,
 			continue;
 		for (size_t i = 0; i < COUNT(sizes); i++)
 			for (int p = RP_PATH_CPU; p < RP_PATHS; p++)
-				cr_assert_leq(beyond(p, first.method, sizes[i]),
-					      beyond(p, m, sizes[i]),
-					      "%s: %s is dearer than %s",
-					      show(f, required, built),
-					      rp_method_name(first.method),
-					      rp_method_name(m));
+				cr_assert_leq(
+					cost_beyond_writes(p, first.method,
+							   sizes[i]),
+					cost_beyond_writes(p, m, sizes[i]),
+					"%s: %s is dearer than %s",
+					show(f, required, built),
+					rp_method_name(first.method),
+					rp_method_name(m));
 	}
 }
 
@@ -171,7 +177,7 @@ Test(cost, more_is_never_cheaper)
 }
 
 /* n fences on one path, the first of which waits for a round trip. */
-static uint64_t fences(const struct rp_cost_path *p, uint64_t n)
+static uint64_t fences_cost(const struct rp_cost_path *p, uint64_t n)
 {
 	return p->fence_ns + (n - 1) * p->fences_ns;
 }
@@ -182,11 +188,11 @@ Test(cost, fences_or_a_request)
 	const struct rp_cost_path *dma = &c->path[RP_PATH_DMA];
 	const struct rp_cost_path *cpu = &c->path[RP_PATH_CPU];
 
-	cr_assert_eq(fences(dma, 1), 1500);
-	cr_assert_eq(fences(dma, 3), 3000);
-	cr_assert_lt(fences(dma, 3), dma->ask_ns + 3 * line64);
-	cr_assert_gt(fences(dma, 4), dma->ask_ns + 4 * line64);
-	cr_assert_lt(fences(cpu, 1), cpu->ask_ns + line64);
+	cr_assert_eq(fences_cost(dma, 1), 1500);
+	cr_assert_eq(fences_cost(dma, 3), 3000);
+	cr_assert_lt(fences_cost(dma, 3), dma->ask_ns + 3 * line64);
+	cr_assert_gt(fences_cost(dma, 4), dma->ask_ns + 4 * line64);
+	cr_assert_lt(fences_cost(cpu, 1), cpu->ask_ns + line64);
 }
 
 static size_t store_max(const struct rp_cost *cost, enum rp_path path,

@@ -40,7 +40,8 @@ static int read_text(const char *text, struct rp_cost *c)
 }
 
 /* Refused with this line and these words, and nothing of the file is taken. */
-static void refused(const char *text, unsigned int line, const char *words)
+static void expect_refused(const char *text, unsigned int line,
+			   const char *words)
 {
 	struct rp_cost c = rp_cost_default;
 	char at[16];
@@ -53,7 +54,7 @@ static void refused(const char *text, unsigned int line, const char *words)
 		     "taken in part: %s", text);
 }
 
-static struct rp_cost_line get(const struct rp_cost *c, size_t i)
+static struct rp_cost_line line_of(const struct rp_cost *c, size_t i)
 {
 	const struct rp_cost_figure *f = &rp_cost_figures[i];
 	struct rp_cost_line v = {0};
@@ -77,8 +78,8 @@ Test(cost_file, each_figure)
 			 RP_COST_END);
 		cr_assert_eq(read_text(text, &c), 0, "%s", why);
 		for (size_t j = 0; j < RP_COST_FIGURES; j++) {
-			struct rp_cost_line got = get(&c, j),
-					    old = get(&rp_cost_default, j);
+			struct rp_cost_line got = line_of(&c, j),
+					    old = line_of(&rp_cost_default, j);
 
 			if (j == i) {
 				cr_assert_eq(got.ns, UINT32_MAX);
@@ -145,27 +146,28 @@ Test(cost_file, mistakes)
 	struct rp_cost c = rp_cost_default;
 	char text[600];
 
-	refused("stream = 1 1\nend\n", 1, "first line");
-	refused("ofi_rpmem cost 2\nend\n", 1, "first line");
-	refused(FILE_OF("stream 1 1"), 3, "a figure is");
-	refused(FILE_OF("cpu write=1 1"), 3, "a figure is");
-	refused(FILE_OF("gpu write = 1 1"), 3, "no figure 'gpu write'");
-	refused(FILE_OF("stream = 2 2"), 3, "given before");
-	refused(FILE_OF("cpu ask = 1 1"), 3, "bytes do not count");
-	refused(FILE_OF("cpu write = 1"), 3, "two whole numbers");
-	refused(FILE_OF("cpu write = "), 3, "two whole numbers");
-	refused(FILE_OF("cpu write = 1 1 1"), 3, "two whole numbers");
-	refused(FILE_OF("cpu write = -1 1"), 3, "two whole numbers");
-	refused(FILE_OF("cpu write = 1 +1"), 3, "two whole numbers");
-	refused(FILE_OF("cpu write = 1.5 1"), 3, "two whole numbers");
-	refused(FILE_OF("cpu write = 0x10 1"), 3, "two whole numbers");
-	refused(FILE_OF("cpu write = 4294967296 1"), 3, "two whole numbers");
-	refused(FILE_OF("cpu write = 99999999999999999999 1"), 3,
-		"two whole numbers");
-	refused("ofi_rpmem cost 1\nend\nstream = 1 1\n", 3, "behind");
+	expect_refused("stream = 1 1\nend\n", 1, "first line");
+	expect_refused("ofi_rpmem cost 2\nend\n", 1, "first line");
+	expect_refused(FILE_OF("stream 1 1"), 3, "a figure is");
+	expect_refused(FILE_OF("cpu write=1 1"), 3, "a figure is");
+	expect_refused(FILE_OF("gpu write = 1 1"), 3, "no figure 'gpu write'");
+	expect_refused(FILE_OF("stream = 2 2"), 3, "given before");
+	expect_refused(FILE_OF("cpu ask = 1 1"), 3, "bytes do not count");
+	expect_refused(FILE_OF("cpu write = 1"), 3, "two whole numbers");
+	expect_refused(FILE_OF("cpu write = "), 3, "two whole numbers");
+	expect_refused(FILE_OF("cpu write = 1 1 1"), 3, "two whole numbers");
+	expect_refused(FILE_OF("cpu write = -1 1"), 3, "two whole numbers");
+	expect_refused(FILE_OF("cpu write = 1 +1"), 3, "two whole numbers");
+	expect_refused(FILE_OF("cpu write = 1.5 1"), 3, "two whole numbers");
+	expect_refused(FILE_OF("cpu write = 0x10 1"), 3, "two whole numbers");
+	expect_refused(FILE_OF("cpu write = 4294967296 1"), 3,
+		       "two whole numbers");
+	expect_refused(FILE_OF("cpu write = 99999999999999999999 1"), 3,
+		       "two whole numbers");
+	expect_refused("ofi_rpmem cost 1\nend\nstream = 1 1\n", 3, "behind");
 	memset(text, 'a', sizeof(text));
 	text[sizeof(text) - 1] = 0;
-	refused(text, 1, "does not end");
+	expect_refused(text, 1, "does not end");
 
 	write_file(nul, sizeof(nul) - 1);
 	cr_assert_eq(rp_cost_read(path, &c, why), -EINVAL);

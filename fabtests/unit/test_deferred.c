@@ -15,7 +15,8 @@ static uint8_t buf[RP_DEFERRED_RING_MSG];
 static struct rp_deferred_op items[16];
 static struct rp_wire_range decoded[RP_WIRE_MAX_PACKED];
 
-static struct rp_wire_hdr sent(uint64_t now, const struct rp_deferred_op *want)
+static struct rp_wire_hdr expect_sent(uint64_t now,
+				      const struct rp_deferred_op *want)
 {
 	struct rp_deferred_op *who;
 	struct rp_wire_hdr hdr;
@@ -55,7 +56,7 @@ static bool ack_as(enum rp_status st, uint16_t credits)
 	return rp_deferred_received(&a, 0, msg, (size_t)len);
 }
 
-static bool ack(uint16_t credits)
+static bool receive_ack(uint16_t credits)
 {
 	return ack_as(RP_ST_OK, credits);
 }
@@ -77,12 +78,12 @@ static bool reply_as(uint64_t token, enum rp_status st, enum rp_level level,
 	return rp_deferred_received(&a, 0, msg, (size_t)len);
 }
 
-static bool reply(uint64_t token, enum rp_status st)
+static bool receive_reply(uint64_t token, enum rp_status st)
 {
 	return reply_as(token, st, RP_LEVEL_DURABLE, RP_CLASS_POWER);
 }
 
-static bool says(enum rp_msg_type type)
+static bool sends_type(enum rp_msg_type type)
 {
 	uint8_t msg[16];
 	int len = rp_wire_put_signal(msg, sizeof(msg), type);
@@ -90,7 +91,7 @@ static bool says(enum rp_msg_type type)
 	return rp_deferred_received(&a, 0, msg, (size_t)len);
 }
 
-static struct rp_deferred_op *put(int i, enum rp_deferred_kind kind)
+static struct rp_deferred_op *put_op(int i, enum rp_deferred_kind kind)
 {
 	items[i] = (struct rp_deferred_op){
 		.kind = kind,
@@ -109,7 +110,7 @@ static struct rp_deferred_op *put(int i, enum rp_deferred_kind kind)
 	return &items[i];
 }
 
-static void begin(void)
+static void open_deferred(void)
 {
 	rp_deferred_init(&a, INITIATOR, DEADLINE);
 }
@@ -117,14 +118,14 @@ static void begin(void)
 /* One flush is outstanding, with token 1. */
 static void begin_open(void)
 {
-	begin();
-	put(0, RP_DEFERRED_FLUSH);
-	sent(0, NULL);
-	cr_assert(ack(64));
-	sent(0, &items[0]);
+	open_deferred();
+	put_op(0, RP_DEFERRED_FLUSH);
+	expect_sent(0, NULL);
+	cr_assert(receive_ack(64));
+	expect_sent(0, &items[0]);
 }
 
-static void ends(int i, enum rp_deferred_outcome end, enum rp_status why)
+static void expect_end(int i, enum rp_deferred_outcome end, enum rp_status why)
 {
 	cr_assert_eq(rp_deferred_take(&a), &items[i], "item %d", i);
 	cr_assert_eq(items[i].outcome, end);
@@ -137,13 +138,13 @@ Test(deferred, hello_is_sent_with_the_first_request)
 	struct rp_wire_hello m;
 	struct rp_wire_hdr hdr;
 
-	begin();
+	open_deferred();
 	nothing_to_send();
-	put(0, RP_DEFERRED_PLAIN);
+	put_op(0, RP_DEFERRED_PLAIN);
 	nothing_to_send();
-	ends(0, RP_DEFERRED_OK, 0);
-	put(1, RP_DEFERRED_FLUSH);
-	hdr = sent(0, NULL);
+	expect_end(0, RP_DEFERRED_OK, 0);
+	put_op(1, RP_DEFERRED_FLUSH);
+	hdr = expect_sent(0, NULL);
 	cr_assert_eq(hdr.type, RP_MSG_HELLO);
 	cr_assert_eq(rp_wire_get_hello(buf, hdr.length, &m), 0);
 	cr_assert_eq(m.initiator, INITIATOR);
@@ -170,23 +171,23 @@ Test(deferred, request_of_one_range)
 	cr_assert_eq(m.ranges[0].addr, 4096u);
 	cr_assert_eq(m.ranges[0].len, 64u);
 	cr_assert_null(rp_deferred_take(&a));
-	cr_assert(reply(hdr.token, RP_ST_OK));
-	ends(0, RP_DEFERRED_OK, 0);
+	cr_assert(receive_reply(hdr.token, RP_ST_OK));
+	expect_end(0, RP_DEFERRED_OK, 0);
 }
 
 /* Replies may come in any order; completions keep the order of posting. */
 Test(deferred, completions_keep_the_order)
 {
 	begin_open();
-	put(1, RP_DEFERRED_PLAIN);
-	put(2, RP_DEFERRED_FLUSH);
-	put(3, RP_DEFERRED_PLAIN);
-	sent(0, &items[2]);
-	cr_assert(reply(2, RP_ST_OK));
+	put_op(1, RP_DEFERRED_PLAIN);
+	put_op(2, RP_DEFERRED_FLUSH);
+	put_op(3, RP_DEFERRED_PLAIN);
+	expect_sent(0, &items[2]);
+	cr_assert(receive_reply(2, RP_ST_OK));
 	cr_assert_null(rp_deferred_take(&a));
-	cr_assert(reply(1, RP_ST_OK));
+	cr_assert(receive_reply(1, RP_ST_OK));
 	for (int i = 0; i < 4; i++)
-		ends(i, RP_DEFERRED_OK, 0);
+		expect_end(i, RP_DEFERRED_OK, 0);
 	cr_assert_null(rp_deferred_take(&a));
 }
 
@@ -197,26 +198,26 @@ Test(deferred, stores_wait)
 	struct rp_wire_hdr hdr;
 
 	begin_open();
-	put(1, RP_DEFERRED_STORE);
-	put(2, RP_DEFERRED_FLUSH);
-	put(3, RP_DEFERRED_STORE);
+	put_op(1, RP_DEFERRED_STORE);
+	put_op(2, RP_DEFERRED_FLUSH);
+	put_op(3, RP_DEFERRED_STORE);
 	nothing_to_send();
-	cr_assert(reply(1, RP_ST_OK));
+	cr_assert(receive_reply(1, RP_ST_OK));
 	nothing_to_send();
-	ends(0, RP_DEFERRED_OK, 0);
-	hdr = sent(0, &items[1]);
+	expect_end(0, RP_DEFERRED_OK, 0);
+	hdr = expect_sent(0, &items[1]);
 	cr_assert_eq(rp_wire_get_request(buf, &hdr, &m), 0);
 	cr_assert_eq(m.effect, RP_EFFECT_STORE);
 	cr_assert_eq(m.ranges[0].len, 8u);
 	cr_assert(!memcmp(m.bytes, items[1].value, 8));
-	sent(0, &items[2]);
+	expect_sent(0, &items[2]);
 	nothing_to_send();
-	cr_assert(reply(2, RP_ST_OK));
-	cr_assert(reply(3, RP_ST_OK));
-	ends(1, RP_DEFERRED_OK, 0);
+	cr_assert(receive_reply(2, RP_ST_OK));
+	cr_assert(receive_reply(3, RP_ST_OK));
+	expect_end(1, RP_DEFERRED_OK, 0);
 	nothing_to_send();
-	ends(2, RP_DEFERRED_OK, 0);
-	hdr = sent(0, &items[3]);
+	expect_end(2, RP_DEFERRED_OK, 0);
+	hdr = expect_sent(0, &items[3]);
 	cr_assert_eq(rp_wire_get_request(buf, &hdr, &m), 0);
 }
 
@@ -224,29 +225,29 @@ Test(deferred, stores_wait)
 Test(deferred, no_store_behind_a_failure)
 {
 	begin_open();
-	put(1, RP_DEFERRED_STORE);
-	cr_assert(reply(1, RP_ST_FLUSH_FAILED));
+	put_op(1, RP_DEFERRED_STORE);
+	cr_assert(receive_reply(1, RP_ST_FLUSH_FAILED));
 	nothing_to_send();
-	ends(0, RP_DEFERRED_REFUSED, RP_ST_FLUSH_FAILED);
+	expect_end(0, RP_DEFERRED_REFUSED, RP_ST_FLUSH_FAILED);
 	nothing_to_send();
-	ends(1, RP_DEFERRED_BEHIND, 0);
-	put(2, RP_DEFERRED_STORE);
+	expect_end(1, RP_DEFERRED_BEHIND, 0);
+	put_op(2, RP_DEFERRED_STORE);
 	nothing_to_send();
-	ends(2, RP_DEFERRED_BEHIND, 0);
-	put(3, RP_DEFERRED_PLAIN);
-	ends(3, RP_DEFERRED_BEHIND, 0);
+	expect_end(2, RP_DEFERRED_BEHIND, 0);
+	put_op(3, RP_DEFERRED_PLAIN);
+	expect_end(3, RP_DEFERRED_BEHIND, 0);
 }
 
 /* Requests outstanding behind a failure are not awaited. */
 Test(deferred, no_deadline_behind_a_failure)
 {
 	begin_open();
-	put(1, RP_DEFERRED_FLUSH);
-	sent(0, &items[1]);
-	cr_assert(reply(1, RP_ST_FLUSH_FAILED));
-	ends(0, RP_DEFERRED_REFUSED, RP_ST_FLUSH_FAILED);
+	put_op(1, RP_DEFERRED_FLUSH);
+	expect_sent(0, &items[1]);
+	cr_assert(receive_reply(1, RP_ST_FLUSH_FAILED));
+	expect_end(0, RP_DEFERRED_REFUSED, RP_ST_FLUSH_FAILED);
 	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
-	ends(1, RP_DEFERRED_BEHIND, 0);
+	expect_end(1, RP_DEFERRED_BEHIND, 0);
 }
 
 Test(deferred, credits)
@@ -254,16 +255,16 @@ Test(deferred, credits)
 	for (uint16_t credits = 3; credits <= 64; credits += 61) {
 		int n = credits < RP_DEFERRED_MAX ? credits : RP_DEFERRED_MAX;
 
-		begin();
+		open_deferred();
 		for (int i = 0; i < 12; i++)
-			put(i, RP_DEFERRED_FLUSH);
-		sent(0, NULL);
-		cr_assert(ack(credits));
+			put_op(i, RP_DEFERRED_FLUSH);
+		expect_sent(0, NULL);
+		cr_assert(receive_ack(credits));
 		for (int i = 0; i < n; i++)
-			sent(0, &items[i]);
+			expect_sent(0, &items[i]);
 		nothing_to_send();
-		cr_assert(reply(2, RP_ST_OK));
-		sent(0, &items[n]);
+		cr_assert(receive_reply(2, RP_ST_OK));
+		expect_sent(0, &items[n]);
 		nothing_to_send();
 	}
 }
@@ -273,10 +274,10 @@ Test(deferred, weaker_reply_is_refused)
 {
 	begin_open();
 	cr_assert(reply_as(1, RP_ST_OK, RP_LEVEL_DURABLE, RP_CLASS_PROCESS));
-	ends(0, RP_DEFERRED_REFUSED, RP_ST_CLASS);
+	expect_end(0, RP_DEFERRED_REFUSED, RP_ST_CLASS);
 	begin_open();
 	cr_assert(reply_as(1, RP_ST_OK, RP_LEVEL_VISIBLE, RP_CLASS_POWER));
-	ends(0, RP_DEFERRED_REFUSED, RP_ST_CLASS);
+	expect_end(0, RP_DEFERRED_REFUSED, RP_ST_CLASS);
 }
 
 /* Each of these messages is malformed and ends the connection. */
@@ -287,7 +288,7 @@ Test(deferred, nonsense)
 		bool heard = true;
 
 		begin_open();
-		put(1, RP_DEFERRED_PLAIN);
+		put_op(1, RP_DEFERRED_PLAIN);
 		switch (i) {
 		case 0:
 			heard = rp_deferred_received(&a, 0, msg, sizeof(msg));
@@ -296,65 +297,65 @@ Test(deferred, nonsense)
 			heard = rp_deferred_received(&a, 0, msg, 0);
 			break;
 		case 2: /* a token that was never used */
-			heard = reply(2, RP_ST_OK);
+			heard = receive_reply(2, RP_ST_OK);
 			break;
 		case 3: /* a second HELLO_ACK */
-			heard = ack(64);
+			heard = receive_ack(64);
 			break;
 		case 4: /* a message for targets */
-			heard = says(RP_MSG_DOORBELL);
+			heard = sends_type(RP_MSG_DOORBELL);
 			break;
 		case 5: /* a second reply */
-			put(2, RP_DEFERRED_FLUSH);
-			cr_assert(reply(1, RP_ST_OK));
-			heard = reply(1, RP_ST_OK);
+			put_op(2, RP_DEFERRED_FLUSH);
+			cr_assert(receive_reply(1, RP_ST_OK));
+			heard = receive_reply(1, RP_ST_OK);
 			cr_assert(!heard);
-			ends(0, RP_DEFERRED_OK, 0);
-			ends(1, RP_DEFERRED_OK, 0);
-			ends(2, RP_DEFERRED_LOST, 0);
+			expect_end(0, RP_DEFERRED_OK, 0);
+			expect_end(1, RP_DEFERRED_OK, 0);
+			expect_end(2, RP_DEFERRED_LOST, 0);
 			continue;
 		case 6: /* a reply before the request */
-			put(2, RP_DEFERRED_FLUSH);
-			heard = reply(2, RP_ST_OK);
+			put_op(2, RP_DEFERRED_FLUSH);
+			heard = receive_reply(2, RP_ST_OK);
 			break;
 		}
 		cr_assert(!heard, "%d", i);
-		ends(0, RP_DEFERRED_LOST, 0);
-		ends(1, RP_DEFERRED_BEHIND, 0);
+		expect_end(0, RP_DEFERRED_LOST, 0);
+		expect_end(1, RP_DEFERRED_BEHIND, 0);
 		nothing_to_send();
 		/* Later messages are ignored. */
-		cr_assert(reply(1, RP_ST_OK));
+		cr_assert(receive_reply(1, RP_ST_OK));
 	}
 }
 
 /* The first waiting operation gets the status; nothing more is sent. */
 Test(deferred, refused_hello)
 {
-	begin();
-	put(0, RP_DEFERRED_PLAIN);
-	put(1, RP_DEFERRED_FLUSH);
-	put(2, RP_DEFERRED_FLUSH);
-	sent(0, NULL);
+	open_deferred();
+	put_op(0, RP_DEFERRED_PLAIN);
+	put_op(1, RP_DEFERRED_FLUSH);
+	put_op(2, RP_DEFERRED_FLUSH);
+	expect_sent(0, NULL);
 	cr_assert(ack_as(RP_ST_STALE_KEY, 0));
 	nothing_to_send();
 	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
-	ends(0, RP_DEFERRED_OK, 0);
-	ends(1, RP_DEFERRED_REFUSED, RP_ST_STALE_KEY);
-	ends(2, RP_DEFERRED_BEHIND, 0);
+	expect_end(0, RP_DEFERRED_OK, 0);
+	expect_end(1, RP_DEFERRED_REFUSED, RP_ST_STALE_KEY);
+	expect_end(2, RP_DEFERRED_BEHIND, 0);
 }
 
 /* Only HELLO_ACK is a reply to HELLO. */
 Test(deferred, nonsense_for_an_ack)
 {
 	for (int i = 0; i < 3; i++) {
-		begin();
-		put(0, RP_DEFERRED_FLUSH);
+		open_deferred();
+		put_op(0, RP_DEFERRED_FLUSH);
 		if (i != 1)
-			sent(0, NULL);
-		cr_assert(!(i == 0   ? reply(1, RP_ST_OK)
-			    : i == 1 ? ack(64)
-				     : says(RP_MSG_PROGRESS)));
-		ends(0, RP_DEFERRED_LOST, 0);
+			expect_sent(0, NULL);
+		cr_assert(!(i == 0   ? receive_reply(1, RP_ST_OK)
+			    : i == 1 ? receive_ack(64)
+				     : sends_type(RP_MSG_PROGRESS)));
+		expect_end(0, RP_DEFERRED_LOST, 0);
 	}
 }
 
@@ -362,13 +363,13 @@ Test(deferred, silence)
 {
 	uint8_t msg[16];
 
-	begin();
+	open_deferred();
 	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
-	put(0, RP_DEFERRED_FLUSH);
-	sent(5, NULL);
+	put_op(0, RP_DEFERRED_FLUSH);
+	expect_sent(5, NULL);
 	cr_assert(!rp_deferred_expired(&a, 4 + DEADLINE));
 	cr_assert(rp_deferred_expired(&a, 5 + DEADLINE));
-	ends(0, RP_DEFERRED_LOST, 0);
+	expect_end(0, RP_DEFERRED_LOST, 0);
 	begin_open();
 	cr_assert(!rp_deferred_expired(&a, DEADLINE - 1));
 	/* A heartbeat. */
@@ -377,14 +378,14 @@ Test(deferred, silence)
 	cr_assert(!rp_deferred_expired(&a, DEADLINE + 6));
 	cr_assert(rp_deferred_expired(&a, DEADLINE + 7));
 	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
-	ends(0, RP_DEFERRED_LOST, 0);
+	expect_end(0, RP_DEFERRED_LOST, 0);
 	/* A deadline runs only while a request is outstanding. */
 	begin_open();
-	cr_assert(reply(1, RP_ST_OK));
-	ends(0, RP_DEFERRED_OK, 0);
+	cr_assert(receive_reply(1, RP_ST_OK));
+	expect_end(0, RP_DEFERRED_OK, 0);
 	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
-	put(1, RP_DEFERRED_FLUSH);
-	sent(DEADLINE, &items[1]);
+	put_op(1, RP_DEFERRED_FLUSH);
+	expect_sent(DEADLINE, &items[1]);
 	cr_assert(!rp_deferred_expired(&a, 2 * DEADLINE - 1ull));
 	cr_assert(rp_deferred_expired(&a, 2 * DEADLINE));
 }
@@ -403,20 +404,20 @@ static size_t pipeline_len(int i)
 	return rp_deferred_pipeline(&a, &items[i], buf);
 }
 
-static struct rp_deferred_op *pipeline(int i)
+static struct rp_deferred_op *put_pipelined(int i)
 {
 	return pipeline_len(i) ? &items[i] : NULL;
 }
 
-static bool idle(void)
+static bool is_idle(void)
 {
-	return says(RP_MSG_IDLE);
+	return sends_type(RP_MSG_IDLE);
 }
 
 static void begin_polling(void)
 {
 	begin_open();
-	cr_assert(says(RP_MSG_POLLING));
+	cr_assert(sends_type(RP_MSG_POLLING));
 }
 
 /* Requests are pipelined from POLLING until IDLE. */
@@ -426,171 +427,171 @@ Test(deferred, pipelined_while_the_agent_polls)
 	struct rp_wire_hdr hdr;
 	size_t len;
 
-	begin();
-	cr_assert_null(pipeline(1));
-	put(0, RP_DEFERRED_FLUSH);
-	sent(0, NULL);
-	cr_assert_null(pipeline(1));
-	cr_assert(ack(3));
-	sent(0, &items[0]);
-	cr_assert_null(pipeline(1), "it has not said so");
-	cr_assert(says(RP_MSG_POLLING));
+	open_deferred();
+	cr_assert_null(put_pipelined(1));
+	put_op(0, RP_DEFERRED_FLUSH);
+	expect_sent(0, NULL);
+	cr_assert_null(put_pipelined(1));
+	cr_assert(receive_ack(3));
+	expect_sent(0, &items[0]);
+	cr_assert_null(put_pipelined(1), "it has not said so");
+	cr_assert(sends_type(RP_MSG_POLLING));
 	len = pipeline_len(1);
 	cr_assert_eq(rp_wire_get_hdr(buf, len, &hdr), 0);
 	cr_assert_eq(rp_wire_get_request(buf, &hdr, &m), 0);
 	cr_assert(m.nranges == 1 && m.level == RP_LEVEL_DURABLE &&
 		  m.ranges[0].addr == items[1].addr && m.ranges[0].len == 64);
 	cr_assert_eq(hdr.token, 2u);
-	cr_assert_not_null(pipeline(2));
+	cr_assert_not_null(put_pipelined(2));
 	/* Pipelined requests need credits, too. */
-	cr_assert_null(pipeline(3));
-	cr_assert(reply(1, RP_ST_OK));
-	cr_assert_not_null(pipeline(3));
+	cr_assert_null(put_pipelined(3));
+	cr_assert(receive_reply(1, RP_ST_OK));
+	cr_assert_not_null(put_pipelined(3));
 	cr_assert_eq(a.consumed, 0u);
 	/* Third in the ring: the first two have been consumed, too. */
-	cr_assert(reply(4, RP_ST_OK));
+	cr_assert(receive_reply(4, RP_ST_OK));
 	cr_assert_eq(a.consumed, 3u);
-	cr_assert(reply(2, RP_ST_OK));
+	cr_assert(receive_reply(2, RP_ST_OK));
 	cr_assert_eq(a.consumed, 3u);
-	cr_assert(idle());
-	cr_assert_null(pipeline(4));
+	cr_assert(is_idle());
+	cr_assert_null(put_pipelined(4));
 	cr_assert(!a.doorbell);
 	for (int i = 1; i < 4; i++)
 		rp_deferred_placed(&a, 0, &items[i]);
 	cr_assert(a.doorbell, "the third is in the ring");
-	ends(0, RP_DEFERRED_OK, 0);
-	ends(1, RP_DEFERRED_OK, 0);
+	expect_end(0, RP_DEFERRED_OK, 0);
+	expect_end(1, RP_DEFERRED_OK, 0);
 	cr_assert_null(rp_deferred_take(&a));
 	/* A reply does not mean that the agent polls. */
-	cr_assert(reply(3, RP_ST_OK));
-	cr_assert_null(pipeline(5));
-	cr_assert(says(RP_MSG_POLLING));
-	cr_assert_not_null(pipeline(5));
+	cr_assert(receive_reply(3, RP_ST_OK));
+	cr_assert_null(put_pipelined(5));
+	cr_assert(sends_type(RP_MSG_POLLING));
+	cr_assert_not_null(put_pipelined(5));
 }
 
 Test(deferred, idle_agent_gets_a_doorbell)
 {
 	begin_polling();
-	cr_assert(reply(1, RP_ST_OK));
-	ends(0, RP_DEFERRED_OK, 0);
-	pipeline(1);
+	cr_assert(receive_reply(1, RP_ST_OK));
+	expect_end(0, RP_DEFERRED_OK, 0);
+	put_pipelined(1);
 	rp_deferred_placed(&a, 0, &items[1]);
 	cr_assert(!a.doorbell);
-	cr_assert(idle());
+	cr_assert(is_idle());
 	cr_assert(a.doorbell);
 	a.doorbell = false;
-	cr_assert(reply(2, RP_ST_OK));
-	ends(1, RP_DEFERRED_OK, 0);
+	cr_assert(receive_reply(2, RP_ST_OK));
+	expect_end(1, RP_DEFERRED_OK, 0);
 	/* Placed after IDLE: an earlier DOORBELL would find nothing. */
-	cr_assert(says(RP_MSG_POLLING));
-	pipeline(2);
-	cr_assert(idle());
+	cr_assert(sends_type(RP_MSG_POLLING));
+	put_pipelined(2);
+	cr_assert(is_idle());
 	cr_assert(!a.doorbell);
 	rp_deferred_placed(&a, 0, &items[2]);
 	cr_assert(a.doorbell);
 	a.doorbell = false;
 	/* A request sent as a message needs no DOORBELL. */
-	put(3, RP_DEFERRED_FLUSH);
-	sent(0, &items[3]);
-	cr_assert(reply(3, RP_ST_OK));
-	ends(2, RP_DEFERRED_OK, 0);
-	cr_assert(idle());
+	put_op(3, RP_DEFERRED_FLUSH);
+	expect_sent(0, &items[3]);
+	cr_assert(receive_reply(3, RP_ST_OK));
+	expect_end(2, RP_DEFERRED_OK, 0);
+	cr_assert(is_idle());
 	cr_assert(!a.doorbell);
 	rp_deferred_close(&a);
 	cr_assert(!a.doorbell);
-	ends(3, RP_DEFERRED_LOST, 0);
+	expect_end(3, RP_DEFERRED_LOST, 0);
 }
 
 /* The deadline counts from placement, even if the reply came before it. */
 Test(deferred, deadline_runs_from_placement)
 {
 	begin_polling();
-	cr_assert(reply(1, RP_ST_OK));
-	ends(0, RP_DEFERRED_OK, 0);
-	pipeline(1);
-	pipeline(2);
+	cr_assert(receive_reply(1, RP_ST_OK));
+	expect_end(0, RP_DEFERRED_OK, 0);
+	put_pipelined(1);
+	put_pipelined(2);
 	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
-	cr_assert(reply(2, RP_ST_STALE_KEY));
+	cr_assert(receive_reply(2, RP_ST_STALE_KEY));
 	cr_assert_null(rp_deferred_take(&a));
 	rp_deferred_placed(&a, 0, &items[1]);
 	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
 	rp_deferred_placed(&a, 9, &items[2]);
 	cr_assert(!rp_deferred_expired(&a, 8 + DEADLINE));
 	cr_assert(rp_deferred_expired(&a, 9 + DEADLINE));
-	ends(1, RP_DEFERRED_REFUSED, RP_ST_STALE_KEY);
-	ends(2, RP_DEFERRED_BEHIND, RP_ST_OK);
+	expect_end(1, RP_DEFERRED_REFUSED, RP_ST_STALE_KEY);
+	expect_end(2, RP_DEFERRED_BEHIND, RP_ST_OK);
 }
 
 Test(deferred, withdrawn_request_takes_no_reply)
 {
 	begin_polling();
-	pipeline(1);
-	pipeline(2);
+	put_pipelined(1);
+	put_pipelined(2);
 	rp_deferred_withdraw(&a, &items[2]);
 	rp_deferred_withdraw(&a, &items[1]);
 	cr_assert_eq(a.produced, 0u);
 	cr_assert_eq(a.outstanding, 1u);
 	/* No such request is outstanding. */
-	cr_assert(!reply(3, RP_ST_OK));
-	ends(0, RP_DEFERRED_LOST, 0);
+	cr_assert(!receive_reply(3, RP_ST_OK));
+	expect_end(0, RP_DEFERRED_LOST, 0);
 }
 
 /* The ring write failed, placed or not: a reply may come, once. */
 Test(deferred, dropped_request_takes_one_reply)
 {
 	begin_polling();
-	pipeline(1);
-	pipeline(2);
+	put_pipelined(1);
+	put_pipelined(2);
 	rp_deferred_drop(&a, &items[1]);
-	cr_assert(reply(2, RP_ST_OK));
+	cr_assert(receive_reply(2, RP_ST_OK));
 	cr_assert_eq(a.outstanding, 2u);
-	cr_assert(reply(1, RP_ST_OK));
-	ends(0, RP_DEFERRED_OK, 0);
+	cr_assert(receive_reply(1, RP_ST_OK));
+	expect_end(0, RP_DEFERRED_OK, 0);
 	/* With the reply already here, no other is expected. */
-	cr_assert(reply(3, RP_ST_OK));
+	cr_assert(receive_reply(3, RP_ST_OK));
 	rp_deferred_drop(&a, &items[2]);
 	cr_assert_eq(a.outstanding, 0u);
-	cr_assert(!reply(2, RP_ST_OK));
+	cr_assert(!receive_reply(2, RP_ST_OK));
 	/* A token that was never used is malformed. */
 	begin_polling();
-	pipeline(1);
+	put_pipelined(1);
 	rp_deferred_drop(&a, &items[1]);
-	cr_assert(!reply(3, RP_ST_OK));
+	cr_assert(!receive_reply(3, RP_ST_OK));
 	begin_polling();
-	pipeline(1);
+	put_pipelined(1);
 	rp_deferred_drop(&a, &items[1]);
-	cr_assert(!reply(0, RP_ST_OK));
+	cr_assert(!receive_reply(0, RP_ST_OK));
 }
 
 /* No reply will come for requests that are not placed yet either. */
 Test(deferred, pipelined_requests_are_lost)
 {
 	begin_polling();
-	cr_assert(reply(1, RP_ST_OK));
-	ends(0, RP_DEFERRED_OK, 0);
-	pipeline(1);
-	pipeline(2);
-	cr_assert(reply(2, RP_ST_OK));
+	cr_assert(receive_reply(1, RP_ST_OK));
+	expect_end(0, RP_DEFERRED_OK, 0);
+	put_pipelined(1);
+	put_pipelined(2);
+	cr_assert(receive_reply(2, RP_ST_OK));
 	rp_deferred_close(&a);
 	rp_deferred_placed(&a, 0, &items[1]);
 	rp_deferred_placed(&a, 0, &items[2]);
-	ends(1, RP_DEFERRED_OK, 0);
-	ends(2, RP_DEFERRED_LOST, 0);
-	cr_assert_null(pipeline(3));
+	expect_end(1, RP_DEFERRED_OK, 0);
+	expect_end(2, RP_DEFERRED_LOST, 0);
+	cr_assert_null(put_pipelined(3));
 }
 
 /* Lost without outstanding requests: the next request fails. */
 Test(deferred, loss_fails_the_next_request)
 {
 	begin_open();
-	cr_assert(reply(1, RP_ST_OK));
-	ends(0, RP_DEFERRED_OK, 0);
+	cr_assert(receive_reply(1, RP_ST_OK));
+	expect_end(0, RP_DEFERRED_OK, 0);
 	rp_deferred_close(&a);
-	put(1, RP_DEFERRED_PLAIN);
-	ends(1, RP_DEFERRED_OK, 0);
-	put(2, RP_DEFERRED_FLUSH);
+	put_op(1, RP_DEFERRED_PLAIN);
+	expect_end(1, RP_DEFERRED_OK, 0);
+	put_op(2, RP_DEFERRED_FLUSH);
 	nothing_to_send();
-	ends(2, RP_DEFERRED_LOST, 0);
+	expect_end(2, RP_DEFERRED_LOST, 0);
 }
 
 static uint8_t written[RP_DEFERRED_BYTES];
@@ -619,7 +620,7 @@ Test(deferred, writes_are_pipelined)
 	for (size_t i = 0; i < RP_DEFERRED_BYTES; i++)
 		written[i] = (uint8_t)(i * 7);
 	begin_open();
-	cr_assert(says(RP_MSG_POLLING));
+	cr_assert(sends_type(RP_MSG_POLLING));
 	for (int i = 0; i < 5; i++) {
 		len = write_len(1 + i, lens[i]);
 		cr_assert_eq(len, RP_WIRE_STORE_LEN(1, lens[i]));

@@ -29,7 +29,7 @@ static void setup(void)
 TestSuite(info_advice, .init = setup);
 
 /* The advice of this source, or NULL. */
-static const char *advice(const struct rp_choice *c, const char *source)
+static const char *advice_of(const struct rp_choice *c, const char *source)
 {
 	static char text[512];
 	json_t *list = info_advice(&facts, &nic, c), *a;
@@ -52,7 +52,7 @@ static const char *advice(const struct rp_choice *c, const char *source)
 	return found;
 }
 
-static size_t count(const struct rp_choice *c)
+static size_t count_advice(const struct rp_choice *c)
 {
 	json_t *list = info_advice(&facts, &nic, c);
 	size_t n = json_array_size(list);
@@ -65,39 +65,39 @@ static size_t count(const struct rp_choice *c)
 
 Test(info_advice, nodes)
 {
-	const char *a = advice(&clwb, H("1"));
+	const char *a = advice_of(&clwb, H("1"));
 
 	cr_assert(a && strstr(a, "node 1 and the memory on node 0"), "%s", a);
 	/* Memory and adapter on one node: no advice. */
 	nic.node = 1;
-	cr_assert_null(advice(&clwb, H("1")));
+	cr_assert_null(advice_of(&clwb, H("1")));
 	nic.node = 0;
-	a = advice(&clwb, H("1"));
+	a = advice_of(&clwb, H("1"));
 	cr_assert(a && strstr(a, "on one NUMA node"), "%s", a);
 	nic.node = 1;
 	facts.node = 0;
-	cr_assert_not_null(advice(&clwb, H("1")));
+	cr_assert_not_null(advice_of(&clwb, H("1")));
 	nic.pci[0] = '\0';
-	cr_assert_null(advice(&clwb, H("1")));
+	cr_assert_null(advice_of(&clwb, H("1")));
 }
 
 Test(info_advice, ddio)
 {
-	const char *a = advice(&clwb, H("3"));
+	const char *a = advice_of(&clwb, H("3"));
 
 	cr_assert(a && strstr(a, "root port 0000:17:00.0"), "%s", a);
 	nic.ddio = RP_NO;
-	cr_assert_null(advice(&clwb, H("3")));
+	cr_assert_null(advice_of(&clwb, H("3")));
 	nic.ddio = RP_UNKNOWN;
-	cr_assert_null(advice(&clwb, H("3")));
+	cr_assert_null(advice_of(&clwb, H("3")));
 }
 
 Test(info_advice, flushers)
 {
-	const char *a = advice(&clwb, H("2"));
+	const char *a = advice_of(&clwb, H("2"));
 
 	cr_assert(a && strstr(a, "per DIMM"), "%s", a);
-	cr_assert_null(advice(&fence, H("2")));
+	cr_assert_null(advice_of(&fence, H("2")));
 }
 
 Test(info_advice, persistent_memory)
@@ -106,9 +106,9 @@ Test(info_advice, persistent_memory)
 
 	for (int dax = 0; dax < 2; dax++) {
 		facts.memory = dax ? RP_MEM_DAX : RP_MEM_DAX_SYNC;
-		a = advice(&clwb, H("5 to H7"));
+		a = advice_of(&clwb, H("5 to H7"));
 		cr_assert(a && strstr(a, "aligned to 256"), "%s", a);
-		a = advice(&clwb, H("8"));
+		a = advice_of(&clwb, H("8"));
 		cr_assert(a && strstr(a, "atomics"), "%s", a);
 	}
 }
@@ -117,11 +117,11 @@ Test(info_advice, other_memory)
 {
 	const char *a;
 
-	cr_assert_eq(count(&refused), 0);
+	cr_assert_eq(count_advice(&refused), 0);
 	facts.memory = RP_MEM_FILE;
-	cr_assert_eq(count(&msync), 1);
-	a = advice(&msync, "msync(2)");
+	cr_assert_eq(count_advice(&msync), 1);
+	a = advice_of(&msync, "msync(2)");
 	cr_assert(a && strstr(a, "one commit many ranges"), "%s", a);
 	facts.memory = RP_MEM_TMPFS;
-	cr_assert_eq(count(&clwb), 0);
+	cr_assert_eq(count_advice(&clwb), 0);
 }

@@ -13,8 +13,8 @@
 #define RING 4096u
 #define POOL 512u
 
-static void append(struct rp_journal *j, uint64_t offset, char c, uint32_t len,
-		   uint64_t *seq)
+static void append_bytes(struct rp_journal *j, uint64_t offset, char c,
+			 uint32_t len, uint64_t *seq)
 {
 	char bytes[RING];
 
@@ -28,8 +28,8 @@ Test(journal, entry_is_freed_when_placed_and_committed)
 	uint64_t a, b;
 
 	cr_assert_eq(rp_journal_init(&j, RING), 0);
-	append(&j, 0, 'a', 100, &a);
-	append(&j, 100, 'b', 100, &b);
+	append_bytes(&j, 0, 'a', 100, &a);
+	append_bytes(&j, 100, 'b', 100, &b);
 	rp_journal_commit(&j, b + 1);
 	cr_assert_eq(rp_journal_used(&j), 200);
 	rp_journal_at(&j, b)->placed = true;
@@ -48,8 +48,8 @@ Test(journal, placed_entry_stays_until_a_commit)
 	uint64_t a, b;
 
 	cr_assert_eq(rp_journal_init(&j, RING), 0);
-	append(&j, 0, 'a', 10, &a);
-	append(&j, 10, 'b', 10, &b);
+	append_bytes(&j, 0, 'a', 10, &a);
+	append_bytes(&j, 10, 'b', 10, &b);
 	rp_journal_at(&j, a)->placed = rp_journal_at(&j, b)->placed = true;
 	rp_journal_commit(&j, a + 1);
 	cr_assert_eq(j.first, b);
@@ -68,20 +68,20 @@ Test(journal, full_ring_refuses_an_entry_and_its_end_is_skipped)
 	uint64_t seq, last;
 
 	cr_assert_eq(rp_journal_init(&j, RING), 0);
-	append(&j, 0, 'a', 3000, &seq);
-	append(&j, 0, 'b', 1000, &last);
+	append_bytes(&j, 0, 'a', 3000, &seq);
+	append_bytes(&j, 0, 'b', 1000, &last);
 	cr_assert_eq(rp_journal_append(&j, 0, bytes, 97, NULL, &seq), -EAGAIN);
 	rp_journal_at(&j, 0)->placed = true;
 	rp_journal_commit(&j, 1);
 	/* 96 bytes are left at the end, 3000 at the start. */
-	append(&j, 7, 'c', 3000, &seq);
+	append_bytes(&j, 7, 'c', 3000, &seq);
 	cr_assert_eq(rp_journal_at(&j, seq)->pos % RING, 0);
 	cr_assert_eq(*rp_journal_bytes(&j, rp_journal_at(&j, seq)), 'c');
 	cr_assert_eq(*rp_journal_bytes(&j, rp_journal_at(&j, last)), 'b');
 	cr_assert_eq(rp_journal_append(&j, 0, bytes, 1, NULL, &seq), -EAGAIN);
 	rp_journal_unappend(&j);
 	cr_assert_eq(rp_journal_used(&j), 1000);
-	append(&j, 7, 'd', 96, &seq);
+	append_bytes(&j, 7, 'd', 96, &seq);
 	rp_journal_fini(&j);
 }
 
@@ -106,7 +106,7 @@ Test(journal, plan_has_the_newest_bytes_of_every_range)
 				1 + (uint32_t)seeded_below(&s, POOL - offset);
 
 			len = len > 40 ? 40 : len;
-			append(&j, offset, (char)(i + 1), len, &seq);
+			append_bytes(&j, offset, (char)(i + 1), len, &seq);
 			memset(newest + offset, i + 1, len);
 			rp_journal_at(&j, seq)->durable = !seeded_below(&s, 3);
 		}

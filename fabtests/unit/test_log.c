@@ -12,7 +12,7 @@ static enum rp_log_level level;
 static char heard[1024];
 static int times;
 
-static void hear(enum rp_log_level l, const char *text)
+static void record_line(enum rp_log_level l, const char *text)
 {
 	level = l;
 	snprintf(heard, sizeof(heard), "%s", text);
@@ -48,7 +48,7 @@ Test(log, sink_gets_every_level)
 	char want[32];
 
 	listen_in();
-	rp_log_set(hear);
+	rp_log_set(record_line);
 	for (int i = 0; i < 3; i++) {
 		rp_log(all[i], "%s %d%%", "part", i);
 		snprintf(want, sizeof(want), "part %d%%", i);
@@ -72,7 +72,7 @@ Test(log, without_sink_only_warnings)
 Test(log, sink_can_be_taken_back)
 {
 	listen_in();
-	rp_log_set(hear);
+	rp_log_set(record_line);
 	rp_log_set(NULL);
 	rp_log(RP_LOG_WARN, "after all");
 	cr_assert_eq(times, 0);
@@ -87,7 +87,7 @@ Test(log, cut_not_overrun)
 
 	memset(mouthful, 'x', sizeof(mouthful) - 1);
 	mouthful[sizeof(mouthful) - 1] = 0;
-	rp_log_set(hear);
+	rp_log_set(record_line);
 	rp_log(RP_LOG_WARN, "%s", mouthful);
 	len = strlen(heard);
 	cr_assert_eq(len, 511);

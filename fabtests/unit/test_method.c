@@ -120,7 +120,7 @@ enum place {
 	ON_DISK,
 };
 
-static enum place where(const struct rp_facts *f, enum rp_method how)
+static enum place place_of(const struct rp_facts *f, enum rp_method how)
 {
 	enum place at = AT_SENDER;
 	bool pushed = how != RP_METHOD_DELIVERY;
@@ -170,7 +170,7 @@ static void judge_physics(const struct rp_facts *f, enum rp_class required,
 		[RP_DOMAIN_SYSTEM] = AT_NIC,
 	};
 	struct rp_choice got = rp_method_choose(f, required, built);
-	enum place at = where(f, got.method), least = ON_DISK;
+	enum place at = place_of(f, got.method), least = ON_DISK;
 
 	if (got.method == RP_METHOD_REFUSED)
 		return;
@@ -394,8 +394,8 @@ Test(method, best)
 }
 
 /* Single rows by name, to explain failures of the judges. */
-static struct rp_choice pick(enum rp_memory m, enum rp_placement p,
-			     enum rp_domain d, enum rp_class c)
+static struct rp_choice pick_for(enum rp_memory m, enum rp_placement p,
+				 enum rp_domain d, enum rp_class c)
 {
 	struct rp_facts f = {.memory = m,
 			     .placement = p,
@@ -410,13 +410,13 @@ Test(method, file_is_synced_for_power_only)
 {
 	struct rp_choice c;
 
-	c = pick(RP_MEM_FILE, RP_PLACE_CPU_USER, 0, RP_CLASS_POWER);
+	c = pick_for(RP_MEM_FILE, RP_PLACE_CPU_USER, 0, RP_CLASS_POWER);
 	cr_assert_eq(c.method, RP_METHOD_AGENT_MSYNC);
 	cr_assert_eq(c.class, RP_CLASS_POWER);
-	c = pick(RP_MEM_FILE, RP_PLACE_CPU_USER, 0, RP_CLASS_PROCESS);
+	c = pick_for(RP_MEM_FILE, RP_PLACE_CPU_USER, 0, RP_CLASS_PROCESS);
 	cr_assert_eq(c.method, RP_METHOD_DELIVERY);
 	cr_assert_eq(c.class, RP_CLASS_PROCESS);
-	c = pick(RP_MEM_FILE, RP_PLACE_CPU_KERNEL, 0, RP_CLASS_NONE);
+	c = pick_for(RP_MEM_FILE, RP_PLACE_CPU_KERNEL, 0, RP_CLASS_NONE);
 	cr_assert_eq(c.refusal, RP_REFUSAL_NOT_DIRTIED);
 }
 
@@ -443,13 +443,13 @@ Test(method, tmpfs_and_emulation_never_reach_power)
 {
 	struct rp_choice c;
 
-	c = pick(RP_MEM_TMPFS, RP_PLACE_CPU_USER, 0, RP_CLASS_POWER);
+	c = pick_for(RP_MEM_TMPFS, RP_PLACE_CPU_USER, 0, RP_CLASS_POWER);
 	cr_assert_eq(c.refusal, RP_REFUSAL_CLASS);
 	cr_assert_eq(c.class, RP_CLASS_PROCESS);
-	c = pick(RP_MEM_EMULATED, RP_PLACE_CPU_USER, RP_DOMAIN_MEMCTRL,
-		 RP_CLASS_PROCESS);
+	c = pick_for(RP_MEM_EMULATED, RP_PLACE_CPU_USER, RP_DOMAIN_MEMCTRL,
+		     RP_CLASS_PROCESS);
 	cr_assert_eq(c.refusal, RP_REFUSAL_CLASS);
-	c = pick(RP_MEM_EMULATED, RP_PLACE_CPU_USER, 0, RP_CLASS_NONE);
+	c = pick_for(RP_MEM_EMULATED, RP_PLACE_CPU_USER, 0, RP_CLASS_NONE);
 	cr_assert_eq(c.method, RP_METHOD_AGENT_CLWB);
 }
 

@@ -9,15 +9,16 @@
 
 static char why[RP_WHY_LEN];
 
-static struct rp_choice pick(const struct rp_facts *f, const char *forced)
+static struct rp_choice pick_forced(const struct rp_facts *f,
+				    const char *forced)
 {
 	memset(why, 0x5a, sizeof(why));
 	return rp_method_pick(f, forced, why);
 }
 
 /* Does the prose offer this method with at least this class? */
-static bool offered(const struct rp_facts *f, enum rp_method m,
-		    enum rp_class class)
+static bool prose_offers(const struct rp_facts *f, enum rp_method m,
+			 enum rp_class class)
 {
 	struct offers o = offers_of(f);
 
@@ -27,7 +28,7 @@ static bool offered(const struct rp_facts *f, enum rp_method m,
 	return false;
 }
 
-static bool same(const struct rp_choice *a, const struct rp_choice *b)
+static bool same_choice(const struct rp_choice *a, const struct rp_choice *b)
 {
 	return a->method == b->method && a->class == b->class &&
 	       a->refusal == b->refusal && a->row == b->row &&
@@ -51,7 +52,7 @@ static bool allowed_with(const struct rp_facts *f, enum rp_method m,
 			g.placement = i % PLACEMENTS;
 		if (d)
 			g.domain = i / PLACEMENTS;
-		if (offered(&g, m, RP_CLASS_NONE))
+		if (prose_offers(&g, m, RP_CLASS_NONE))
 			return true;
 	}
 	return false;
@@ -106,16 +107,16 @@ static void judge_reason(const struct rp_facts *f, enum rp_method m,
 static void judge_method(const struct rp_facts *f, enum rp_method m)
 {
 	struct rp_choice first = rp_method_best(f, RP_METHODS_BUILT);
-	struct rp_choice c = pick(f, rp_method_name(m));
+	struct rp_choice c = pick_forced(f, rp_method_name(m));
 
 	if (first.method == RP_METHOD_REFUSED) {
-		cr_assert(same(&c, &first), "%s", show(f, 0, 0));
+		cr_assert(same_choice(&c, &first), "%s", show(f, 0, 0));
 		cr_assert_eq(why[0], 0);
 		return;
 	}
 	cr_assert_leq(c.class, first.class);
 	if (c.method == RP_METHOD_REFUSED) {
-		cr_assert(!offered(f, m, RP_CLASS_NONE), "%s: %s",
+		cr_assert(!prose_offers(f, m, RP_CLASS_NONE), "%s: %s",
 			  show(f, 0, 0), why);
 		cr_assert_eq(c.class, RP_CLASS_NONE);
 		cr_assert_not_null(c.row);
@@ -123,17 +124,18 @@ static void judge_method(const struct rp_facts *f, enum rp_method m)
 		return;
 	}
 	cr_assert_eq(c.method, m);
-	cr_assert(offered(f, m, c.class), "%s: %s", show(f, c.class, 0),
+	cr_assert(prose_offers(f, m, c.class), "%s: %s", show(f, c.class, 0),
 		  rp_method_name(m));
 	/* The class is the strongest that the method gives. */
-	cr_assert(c.class == RP_CLASS_POWER || !offered(f, m, c.class + 1) ||
+	cr_assert(c.class == RP_CLASS_POWER ||
+		  !prose_offers(f, m, c.class + 1) ||
 		  f->limit != RP_LIMIT_POWER);
 	cr_assert_null(c.remedy);
 	cr_assert_eq(why[0], 0);
 }
 
-static void judge(const struct rp_facts *f, enum rp_class required,
-		  unsigned int build)
+static void check_forced(const struct rp_facts *f, enum rp_class required,
+			 unsigned int build)
 {
 	static const enum rp_class_limit limits[] = {
 		RP_LIMIT_POWER, RP_LIMIT_PROCESS, RP_LIMIT_NONE};
@@ -147,7 +149,7 @@ static void judge(const struct rp_facts *f, enum rp_class required,
 
 Test(method_force, never_what_the_facts_forbid)
 {
-	for_all(judge, RP_METHODS_BUILT);
+	for_all(check_forced, RP_METHODS_BUILT);
 }
 
 static void judge_none(const struct rp_facts *f, enum rp_class required,
@@ -155,15 +157,15 @@ static void judge_none(const struct rp_facts *f, enum rp_class required,
 {
 	struct rp_choice first = rp_method_best(f, RP_METHODS_BUILT), c;
 
-	c = pick(f, NULL);
-	cr_assert(same(&c, &first));
+	c = pick_forced(f, NULL);
+	cr_assert(same_choice(&c, &first));
 	cr_assert_eq(why[0], 0);
-	c = pick(f, "");
-	cr_assert(same(&c, &first));
-	c = pick(f, "clwb");
+	c = pick_forced(f, "");
+	cr_assert(same_choice(&c, &first));
+	c = pick_forced(f, "clwb");
 	cr_assert_eq(c.method, RP_METHOD_REFUSED);
 	if (first.method == RP_METHOD_REFUSED) {
-		cr_assert(same(&c, &first));
+		cr_assert(same_choice(&c, &first));
 		return;
 	}
 	cr_assert(strstr(why, "FI_OFI_RPMEM_METHOD=clwb names no method"), "%s",
@@ -190,42 +192,43 @@ Test(method_force, words)
 			       .agent = true};
 	struct rp_choice c;
 
-	c = pick(&file, "fence");
+	c = pick_forced(&file, "fence");
 	cr_assert_str_eq(why, "FI_OFI_RPMEM_METHOD=fence makes nothing durable "
 			      "here: memory is file");
 	cr_assert_str_eq(c.row, "none of the forced method");
-	pick(&file, "native");
+	pick_forced(&file, "native");
 	cr_assert_str_eq(why, "FI_OFI_RPMEM_METHOD=native makes nothing "
 			      "durable here: memory is file");
 	/* A weaker class is allowed, too. */
-	c = pick(&file, "delivery");
+	c = pick_forced(&file, "delivery");
 	cr_assert_eq(c.method, RP_METHOD_DELIVERY);
 	cr_assert_eq(c.class, RP_CLASS_PROCESS);
-	c = pick(&dax, "fence");
+	c = pick_forced(&dax, "fence");
 	cr_assert_str_eq(why, "FI_OFI_RPMEM_METHOD=fence makes nothing durable "
 			      "here: placement is dma-cache");
 	cr_assert(strstr(c.remedy, "state in the operator's file"), "%s",
 		  c.remedy);
-	c = pick(&dax, "native");
+	c = pick_forced(&dax, "native");
 	cr_assert_str_eq(why, "FI_OFI_RPMEM_METHOD=native makes nothing "
 			      "durable here: native is unknown");
 	cr_assert(strstr(c.remedy, "devices with FLUSH"), "%s", c.remedy);
 	dax.native = RP_YES;
-	cr_assert_eq(pick(&dax, "native").method, RP_METHOD_NATIVE);
-	cr_assert_eq(pick(&dax, NULL).method, RP_METHOD_NATIVE);
-	cr_assert_eq(pick(&dax, "agent-clwb").method, RP_METHOD_AGENT_CLWB);
+	cr_assert_eq(pick_forced(&dax, "native").method, RP_METHOD_NATIVE);
+	cr_assert_eq(pick_forced(&dax, NULL).method, RP_METHOD_NATIVE);
+	cr_assert_eq(pick_forced(&dax, "agent-clwb").method,
+		     RP_METHOD_AGENT_CLWB);
 	dax.native = RP_NO;
 	dax.fence = RP_NO;
-	pick(&dax, "fence");
+	pick_forced(&dax, "fence");
 	cr_assert_str_eq(why, "FI_OFI_RPMEM_METHOD=fence makes nothing durable "
 			      "here: placement is dma-cache, fence is no");
 	dax.fence = RP_YES;
 	/* eADR: methods stronger than the first one are allowed. */
 	dax.domain = RP_DOMAIN_CPUCACHE;
-	cr_assert_eq(pick(&dax, NULL).method, RP_METHOD_FENCE);
-	cr_assert_eq(pick(&dax, "agent-sfence").class, RP_CLASS_POWER);
-	cr_assert_eq(pick(&dax, "agent-clwb").class, RP_CLASS_POWER);
-	pick(&dax, "delivery");
+	cr_assert_eq(pick_forced(&dax, NULL).method, RP_METHOD_FENCE);
+	cr_assert_eq(pick_forced(&dax, "agent-sfence").class, RP_CLASS_POWER);
+	cr_assert_eq(pick_forced(&dax, "agent-clwb").class, RP_CLASS_POWER);
+	pick_forced(&dax, "delivery");
 	cr_assert(strstr(why, "is "), "%s", why);
 }
 

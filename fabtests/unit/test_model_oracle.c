@@ -32,7 +32,8 @@ struct machine {
 	struct w cache[WORDS]; /* FILE: the page cache */
 	struct w fly[WORDS];   /* between the CPU or its cache and media */
 	uint8_t has_fly[WORDS];
-	uint8_t newer[WORDS]; /* 1: fly[] is a non-temporal store, not in cache */
+	uint8_t newer[WORDS]; /* 1: fly[] is a non-temporal store, not in cache
+			       */
 	uint8_t cached[2];    /* by line */
 	uint8_t dirty[2];     /* by page: what the kernel knows */
 	uint8_t arrived[MAX_OPS];   /* by NIC write: words that arrived, bits */
@@ -109,7 +110,7 @@ static bool has_rc(const struct world *x)
 	       x->cfg.place == MODEL_DMA_MEMORY;
 }
 
-static struct w mix(struct w old, struct w v, uint8_t halves)
+static struct w mix_halves(struct w old, struct w v, uint8_t halves)
 {
 	for (int h = 0; h < 2; h++)
 		if (halves >> h & 1)
@@ -118,64 +119,66 @@ static struct w mix(struct w old, struct w v, uint8_t halves)
 }
 
 /* Move the oldest write of the root complex to the media. */
-static void drain(const struct world *x, struct machine *s, int w)
+static void drain_oldest(const struct world *x, struct machine *s, int w)
 {
 	int d = s->rc[w][0] - 1;
 
-	s->media[w] = mix(s->media[w], x->dma[d].v[w], x->dma[d].halves);
+	s->media[w] = mix_halves(s->media[w], x->dma[d].v[w], x->dma[d].halves);
 	memmove(s->rc[w], s->rc[w] + 1, MAX_OPS - 1);
 	s->rc[w][MAX_OPS - 1] = 0;
 }
 
 /* A word as readers below the caches see it. */
-static struct w below(const struct world *x, const struct machine *s, int w)
+static struct w below_caches(const struct world *x, const struct machine *s,
+			     int w)
 {
 	struct machine t = *s;
 
 	while (t.rc[w][0])
-		drain(x, &t, w);
+		drain_oldest(x, &t, w);
 	return t.media[w];
 }
 
-static struct w seen(const struct world *x, const struct machine *s, int w)
+static struct w seen_by_cpu(const struct world *x, const struct machine *s,
+			    int w)
 {
 	if (s->newer[w])
 		return s->fly[w];
-	return s->cached[line_of(w)] ? s->cache[w] : below(x, s, w);
+	return s->cached[line_of(w)] ? s->cache[w] : below_caches(x, s, w);
 }
 
-static void fetch(const struct world *x, struct machine *s, int line)
+static void fetch_line(const struct world *x, struct machine *s, int line)
 {
 	if (s->cached[line])
 		return;
 	for (int w = 0; w < WORDS; w++)
 		if (line_of(w) == line)
-			s->cache[w] = below(x, s, w);
+			s->cache[w] = below_caches(x, s, w);
 	s->cached[line] = 1;
 }
 
 /*
  * Write a whole word from the CPU. It includes the writes in the root complex
- * (see place()), which must not overwrite it later.
+ * (see place_word()), which must not overwrite it later.
  */
-static void put(struct machine *s, int w, struct w v)
+static void cpu_write(struct machine *s, int w, struct w v)
 {
 	s->media[w] = v;
 	memset(s->rc[w], 0, MAX_OPS);
 }
 
-static void land(struct machine *s, int w)
+static void land_word(struct machine *s, int w)
 {
 	static const struct w none;
 
-	put(s, w, s->fly[w]);
+	cpu_write(s, w, s->fly[w]);
 	if (s->newer[w] && s->cached[line_of(w)])
 		s->cache[w] = s->fly[w];
 	s->fly[w] = none;
 	s->has_fly[w] = s->newer[w] = 0;
 }
 
-static void evict(struct machine *s, int line)
+static void evict_line(struct machine *s, int line)
 {
 	static const struct w none;
 
@@ -187,18 +190,18 @@ static void evict(struct machine *s, int line)
 			s->fly[w] = none;
 			s->has_fly[w] = 0;
 		}
-		put(s, w, s->cache[w]);
+		cpu_write(s, w, s->cache[w]);
 		s->cache[w] = none;
 	}
 	s->cached[line] = 0;
 }
 
-static void store(const struct world *x, struct machine *s, int w, struct w v,
-		  uint8_t halves, bool user)
+static void cpu_store(const struct world *x, struct machine *s, int w,
+		      struct w v, uint8_t halves, bool user)
 {
-	struct w now = mix(seen(x, s, w), v, halves);
+	struct w now = mix_halves(seen_by_cpu(x, s, w), v, halves);
 
-	fetch(x, s, line_of(w));
+	fetch_line(x, s, line_of(w));
 	s->cache[w] = now;
 	s->newer[w] = 0;
 	if (user)
@@ -209,15 +212,15 @@ static void store_nt(const struct world *x, struct machine *s, int w,
 		     struct w v, uint8_t halves)
 {
 	if (is_file(x)) {
-		store(x, s, w, v, halves, true);
+		cpu_store(x, s, w, v, halves, true);
 		return;
 	}
-	s->fly[w] = mix(seen(x, s, w), v, halves);
+	s->fly[w] = mix_halves(seen_by_cpu(x, s, w), v, halves);
 	s->has_fly[w] = s->newer[w] = 1;
 	s->dirty[page_no(x, w)] = 1;
 }
 
-static void clwb(const struct world *x, struct machine *s, int line)
+static void clwb_line(const struct world *x, struct machine *s, int line)
 {
 	if (is_file(x))
 		return;
@@ -226,16 +229,16 @@ static void clwb(const struct world *x, struct machine *s, int line)
 			continue;
 		if (!s->cached[line] && !s->rc[w][0])
 			continue;
-		s->fly[w] = seen(x, s, w);
+		s->fly[w] = seen_by_cpu(x, s, w);
 		s->has_fly[w] = 1;
 	}
 }
 
-static void sfence(struct machine *s)
+static void cpu_sfence(struct machine *s)
 {
 	for (int w = 0; w < WORDS; w++)
 		if (s->has_fly[w])
-			land(s, w);
+			land_word(s, w);
 }
 
 static void write_back(const struct world *x, struct machine *s, int page)
@@ -244,34 +247,34 @@ static void write_back(const struct world *x, struct machine *s, int page)
 		if (page_no(x, w) != page)
 			continue;
 		if (s->has_fly[w])
-			land(s, w);
-		put(s, w, seen(x, s, w));
+			land_word(s, w);
+		cpu_write(s, w, seen_by_cpu(x, s, w));
 	}
 	s->dirty[page] = 0;
 }
 
 /* Place one word of a NIC write. */
-static void place(const struct world *x, struct machine *s, int d, int w)
+static void place_word(const struct world *x, struct machine *s, int d, int w)
 {
 	struct w v = x->dma[d].v[w];
 	uint8_t halves = x->dma[d].halves;
 
 	if (is_file(x) ||
 	    (x->cfg.domain != MODEL_EADR && x->cfg.place == MODEL_DMA_CACHE)) {
-		store(x, s, w, v, halves, false);
+		cpu_store(x, s, w, v, halves, false);
 		return;
 	}
 	/* Change these bytes in every copy of the word. */
 	if (x->cfg.place == MODEL_DMA_CACHE)
-		fetch(x, s, line_of(w));
+		fetch_line(x, s, line_of(w));
 	else if (has_rc(x))
 		s->rc[w][strnlen((const char *)s->rc[w], MAX_OPS)] = d + 1;
 	else
-		s->media[w] = mix(s->media[w], v, halves);
+		s->media[w] = mix_halves(s->media[w], v, halves);
 	if (s->cached[line_of(w)])
-		s->cache[w] = mix(s->cache[w], v, halves);
+		s->cache[w] = mix_halves(s->cache[w], v, halves);
 	if (s->has_fly[w])
-		s->fly[w] = mix(s->fly[w], v, halves);
+		s->fly[w] = mix_halves(s->fly[w], v, halves);
 }
 
 enum arrivals {
@@ -310,21 +313,21 @@ static void explore_one(const struct world *x, struct machine s,
 		if (!s.cached[l])
 			continue;
 		t = s;
-		evict(&t, l);
+		evict_line(&t, l);
 		set_add(&t);
 	}
 	for (int w = 0; w < WORDS; w++) {
 		if (!s.has_fly[w])
 			continue;
 		t = s;
-		land(&t, w);
+		land_word(&t, w);
 		set_add(&t);
 	}
 	for (int w = 0; w < WORDS; w++) {
 		if (!s.rc[w][0])
 			continue;
 		t = s;
-		drain(x, &t, w);
+		drain_oldest(x, &t, w);
 		set_add(&t);
 	}
 	for (int d = 0; d < (int)x->ndma && arrivals; d++) {
@@ -334,14 +337,14 @@ static void explore_one(const struct world *x, struct machine s,
 			if (!(x->dma[d].mask & ~s.arrived[d] & 1u << w))
 				continue;
 			t = s;
-			place(x, &t, d, w);
+			place_word(x, &t, d, w);
 			t.arrived[d] |= 1u << w;
 			set_add(&t);
 		}
 	}
 }
 
-static void explore(const struct world *x, enum arrivals arrivals)
+static void explore_states(const struct world *x, enum arrivals arrivals)
 {
 	for (size_t i = 0; i < nstates; i++)
 		explore_one(x, states[i], arrivals);
@@ -349,7 +352,7 @@ static void explore(const struct world *x, enum arrivals arrivals)
 
 /* --- what a cut leaves --- */
 
-static uint64_t number(struct w v)
+static uint64_t value_of(struct w v)
 {
 	return v.half[0] | (uint64_t)v.half[1] << 32;
 }
@@ -363,29 +366,31 @@ static bool all_arrived(const struct world *x, const struct machine *s)
 }
 
 /* false: power cannot be lost in this state. */
-static bool survives(const struct world *x, const struct machine *s, int w,
-		     uint64_t *v)
+static bool value_after_cut(const struct world *x, const struct machine *s,
+			    int w, uint64_t *v)
 {
 	if (is_file(x) || x->cfg.domain == MODEL_ADR)
-		*v = number(s->media[w]);
+		*v = value_of(s->media[w]);
 	else if (x->cfg.domain == MODEL_EADR)
-		*v = number(s->cached[line_of(w)] ? s->cache[w] : s->media[w]);
+		*v = value_of(s->cached[line_of(w)] ? s->cache[w]
+						    : s->media[w]);
 	else if (all_arrived(x, s))
-		*v = number(seen(x, s, w));
+		*v = value_of(seen_by_cpu(x, s, w));
 	else
 		return false;
 	return true;
 }
 
-static size_t collect(const struct world *x, int w, bool kill, uint64_t *out)
+static size_t collect_values(const struct world *x, int w, bool kill,
+			     uint64_t *out)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < nstates; i++) {
-		uint64_t v = number(seen(x, &states[i], w));
+		uint64_t v = value_of(seen_by_cpu(x, &states[i], w));
 		size_t j = 0;
 
-		if (!kill && !survives(x, &states[i], w, &v))
+		if (!kill && !value_after_cut(x, &states[i], w, &v))
 			continue;
 		while (j < n && out[j] != v)
 			j++;
@@ -397,7 +402,7 @@ static size_t collect(const struct world *x, int w, bool kill, uint64_t *out)
 	return n;
 }
 
-static bool has(const uint64_t *v, size_t n, uint64_t x)
+static bool has_value(const uint64_t *v, size_t n, uint64_t x)
 {
 	while (n--)
 		if (v[n] == x)
@@ -423,22 +428,22 @@ static const struct question {
   soon = {"cut now", false, model_soon},
   soon_kill = {"kill now", true, model_soon_kill};
 
-static void compare(struct run *r, int w, const struct question *q)
+static void compare_word(struct run *r, int w, const struct question *q)
 {
 	uint64_t want[4 * MODEL_VALUES], got[MODEL_VALUES];
-	size_t nwant = collect(&r->x, w, q->kill, want), n;
+	size_t nwant = collect_values(&r->x, w, q->kill, want), n;
 	const char *what = q->what;
 	bool lost, want_lost = !q->kill && r->x.cfg.kind == MODEL_DAX &&
 			       !r->x.metadata[page_no(&r->x, w)];
 
 	n = q->ask(r->m, r->at[w], got, &lost);
 	for (size_t i = 0; i < nwant; i++)
-		cr_assert(has(got, n, want[i]),
+		cr_assert(has_value(got, n, want[i]),
 			  "seed %" PRIu64 ": %s: word %d: a %s may leave "
 			  "%" PRIx64 ", the model does not say so",
 			  r->seed, r->text, w, what, want[i]);
 	for (size_t i = 0; i < n; i++)
-		cr_assert(has(want, nwant, got[i]),
+		cr_assert(has_value(want, nwant, got[i]),
 			  "seed %" PRIu64 ": %s: word %d: no %s leaves "
 			  "%" PRIx64 ", the model says so",
 			  r->seed, r->text, w, what, got[i]);
@@ -454,23 +459,24 @@ static void compare_all(struct run *r)
 	/* The CPU sees one value, whatever the adversary does. */
 	for (size_t i = 0; i < n; i++)
 		for (int w = 0; w < WORDS; w++)
-			cr_assert_eq(number(seen(&r->x, &states[i], w)),
-				     *r->at[w], "seed %" PRIu64 ": %s: word %d",
-				     r->seed, r->text, w);
+			cr_assert_eq(
+				value_of(seen_by_cpu(&r->x, &states[i], w)),
+				*r->at[w], "seed %" PRIu64 ": %s: word %d",
+				r->seed, r->text, w);
 	/* Before the cut, writes in flight may still arrive. */
 	memcpy(next_states, states, n * sizeof(*states));
-	explore(&r->x, READY_ARRIVE);
+	explore_states(&r->x, READY_ARRIVE);
 	for (int w = 0; w < WORDS; w++) {
 		if (!all)
-			compare(r, w, &soon);
-		compare(r, w, &soon_kill);
+			compare_word(r, w, &soon);
+		compare_word(r, w, &soon_kill);
 	}
-	explore(&r->x, ANY_ARRIVE);
+	explore_states(&r->x, ANY_ARRIVE);
 	for (int w = 0; w < WORDS; w++) {
 		if (all)
-			compare(r, w, &soon);
-		compare(r, w, &after_cut);
-		compare(r, w, &after_kill);
+			compare_word(r, w, &soon);
+		compare_word(r, w, &after_cut);
+		compare_word(r, w, &after_kill);
 	}
 	set_clear();
 	for (size_t i = 0; i < n; i++)
@@ -503,23 +509,23 @@ struct step {
 	struct w v;
 };
 
-static void apply(const struct world *x, struct machine *s,
-		  const struct step *t)
+static void apply_step(const struct world *x, struct machine *s,
+		       const struct step *t)
 {
 	switch (t->op) {
 	case OP_STORE:
 	case OP_KERNEL:
 		for (int w = t->w; w < t->w + t->n; w++)
-			store(x, s, w, t->v, t->halves, t->op == OP_STORE);
+			cpu_store(x, s, w, t->v, t->halves, t->op == OP_STORE);
 		break;
 	case OP_NT:
 		store_nt(x, s, t->w, t->v, t->halves);
 		break;
 	case OP_CLWB:
-		clwb(x, s, t->w);
+		clwb_line(x, s, t->w);
 		break;
 	case OP_SFENCE:
-		sfence(s);
+		cpu_sfence(s);
 		break;
 	case OP_MSYNC:
 		if (s->dirty[t->w])
@@ -528,13 +534,13 @@ static void apply(const struct world *x, struct machine *s,
 	case OP_STEP:
 		for (int w = 0; w < WORDS; w++)
 			if (x->dma[t->n].mask & 1u << w)
-				place(x, s, t->n, w);
+				place_word(x, s, t->n, w);
 		break;
 	case OP_FLUSH:
 		if (!is_file(x)) {
 			if (s->has_fly[t->w])
-				land(s, t->w);
-			put(s, t->w, seen(x, s, t->w));
+				land_word(s, t->w);
+			cpu_write(s, t->w, seen_by_cpu(x, s, t->w));
 		}
 		break;
 	case OP_READ:
@@ -543,7 +549,7 @@ static void apply(const struct world *x, struct machine *s,
 				while (s->rc[w][i] &&
 				       x->dma[s->rc[w][i] - 1].qp ==
 					       (unsigned int)t->n)
-					drain(x, s, w);
+					drain_oldest(x, s, w);
 		break;
 	default:
 		break;
@@ -558,13 +564,13 @@ static void apply_all(const struct world *x, const struct step *t)
 	memcpy(next_states, states, n * sizeof(*states));
 	set_clear();
 	for (size_t i = 0; i < n; i++) {
-		apply(x, &next_states[i], t);
+		apply_step(x, &next_states[i], t);
 		set_add(&next_states[i]);
 	}
-	explore(x, NO_ARRIVALS);
+	explore_states(x, NO_ARRIVALS);
 }
 
-static void note(struct run *r, const char *what, const struct step *t)
+static void note_step(struct run *r, const char *what, const struct step *t)
 {
 	size_t at = strlen(r->text);
 
@@ -572,10 +578,10 @@ static void note(struct run *r, const char *what, const struct step *t)
 		 what, t->w, t->n, t->halves, t->v.half[1], t->v.half[0]);
 }
 
-static void *part(struct run *r, const struct step *t, uint64_t buf[2],
-		  size_t *len)
+static void *part_of(struct run *r, const struct step *t, uint64_t buf[2],
+		     size_t *len)
 {
-	buf[0] = buf[1] = number(t->v);
+	buf[0] = buf[1] = value_of(t->v);
 	*len = t->n * MODEL_WORD;
 	if (t->halves == 3)
 		return r->at[t->w];
@@ -585,7 +591,7 @@ static void *part(struct run *r, const struct step *t, uint64_t buf[2],
 	return (uint8_t *)r->at[t->w] + (t->halves == 2 ? 4 : 0);
 }
 
-static void arrive(struct run *r, struct step t, int d)
+static void dma_arrives(struct run *r, struct step t, int d)
 {
 	t.op = OP_STEP;
 	t.n = d;
@@ -598,7 +604,7 @@ static void arrive_all(struct run *r, struct step t, unsigned int qp)
 {
 	for (int d = 0; d < (int)r->x.ndma; d++)
 		if (!r->x.dma[d].gone && r->x.dma[d].qp == qp)
-			arrive(r, t, d);
+			dma_arrives(r, t, d);
 }
 
 static void one_step(struct run *r, struct seeded *s, uint8_t value)
@@ -636,18 +642,18 @@ static void one_step(struct run *r, struct seeded *s, uint8_t value)
 		t.w = t.w == 2;
 	if (t.op == OP_MSYNC)
 		t.w = page_no(x, t.w);
-	note(r, names[t.op], &t);
+	note_step(r, names[t.op], &t);
 	switch (t.op) {
 	case OP_STORE:
 	case OP_KERNEL:
-		to = part(r, &t, buf, &len);
+		to = part_of(r, &t, buf, &len);
 		model_store(r->m,
 			    t.op == OP_STORE ? MODEL_CPU_USER
 					     : MODEL_CPU_KERNEL,
 			    to, buf, len);
 		break;
 	case OP_NT:
-		to = part(r, &t, buf, &len);
+		to = part_of(r, &t, buf, &len);
 		model_store_nt(r->m, to, buf, len);
 		break;
 	case OP_CLWB:
@@ -665,7 +671,7 @@ static void one_step(struct run *r, struct seeded *s, uint8_t value)
 		x->metadata[t.w] = true;
 		break;
 	case OP_DMA:
-		to = part(r, &t, buf, &len);
+		to = part_of(r, &t, buf, &len);
 		x->dma[x->ndma].qp = seeded_below(s, 2);
 		x->dma[x->ndma].halves = t.halves;
 		x->dma[x->ndma].mask = (t.n == 2 ? 3u : 1u) << t.w;
@@ -687,7 +693,7 @@ static void one_step(struct run *r, struct seeded *s, uint8_t value)
 				next = next && (x->dma[e].gone ||
 						x->dma[e].qp != x->dma[d].qp);
 			if (next && !len--) {
-				arrive(r, t, d);
+				dma_arrives(r, t, d);
 				return;
 			}
 		}

@@ -21,7 +21,7 @@ static struct rp_sources src;
 static int warnings;
 static char warning[512];
 
-static void sink(enum rp_log_level level, const char *text)
+static void record_line(enum rp_log_level level, const char *text)
 {
 	if (level != RP_LOG_WARN)
 		return;
@@ -35,7 +35,7 @@ static void setup(void)
 	sprintf(file, "%s/statements", dir);
 	op = NULL;
 	warnings = 0;
-	rp_log_set(sink);
+	rp_log_set(record_line);
 }
 
 static void teardown(void)
@@ -47,36 +47,38 @@ static void teardown(void)
 
 TestSuite(operator, .init = setup, .fini = teardown);
 
-static int load(const char *text)
+static int load_text(const char *text)
 {
 	rp_operator_free(op);
 	op = NULL;
-	put("/statements", "%s", text);
+	write_tree("/statements", "%s", text);
 	return rp_operator_load(file, &op, why);
 }
 
-static void loaded(const char *text)
+static void expect_loaded(const char *text)
 {
-	int ret = load(text);
+	int ret = load_text(text);
 
 	cr_assert_eq(ret, 0, "%s: %s", text, why);
 }
 
 Test(operator, takes)
 {
-	loaded("");
-	loaded("# nothing\n\n   \t\n");
-	loaded("[host]\n");
-	loaded("[host]\nassert domain = cpu-caches");
-	loaded("  [ host ]  # all\r\n\tlimit\tdomain=none # a word\r\n");
-	loaded("[path /]\n[path /mnt/a b/]\nassert filesystem = trusted\n"
-	       "[device dax0.0]\nassert fence = yes\nlimit native = no\n"
-	       "[host]\nlimit class = process\nassert placement = dma-memory\n"
-	       "limit placement = dma-cache\n");
+	expect_loaded("");
+	expect_loaded("# nothing\n\n   \t\n");
+	expect_loaded("[host]\n");
+	expect_loaded("[host]\nassert domain = cpu-caches");
+	expect_loaded("  [ host ]  # all\r\n\tlimit\tdomain=none # a word\r\n");
+	expect_loaded(
+		"[path /]\n[path /mnt/a b/]\nassert filesystem = trusted\n"
+		"[device dax0.0]\nassert fence = yes\nlimit native = no\n"
+		"[host]\nlimit class = process\nassert placement = dma-memory\n"
+		"limit placement = dma-cache\n");
 	/* Different sections may repeat a key. */
-	loaded("[host]\nlimit class = none\n[path /a]\nlimit class = none\n"
-	       "[path /a]\nlimit class = power\n");
-	loaded("[path /a#b]\nlimit class = none\n");
+	expect_loaded(
+		"[host]\nlimit class = none\n[path /a]\nlimit class = none\n"
+		"[path /a]\nlimit class = power\n");
+	expect_loaded("[path /a#b]\nlimit class = none\n");
 }
 
 Test(operator, refuses)
@@ -116,12 +118,12 @@ Test(operator, refuses)
 	};
 
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
-		cr_assert_eq(load(t[i].text), -EINVAL, "%s", t[i].text);
+		cr_assert_eq(load_text(t[i].text), -EINVAL, "%s", t[i].text);
 		cr_assert_null(op);
 		cr_assert(strstr(why, t[i].word), "%s: %s", t[i].text, why);
 		cr_assert(strstr(why, "/statements:"), "%s", why);
 	}
-	put("/statements", "[host]%c\n", 0);
+	write_tree("/statements", "[host]%c\n", 0);
 	cr_assert_eq(rp_operator_load(file, &op, why), -EINVAL);
 	cr_assert(strstr(why, "not text"), "%s", why);
 }
@@ -132,17 +134,17 @@ Test(operator, too_many)
 
 	for (int i = 0; i < 1025; i++)
 		p += sprintf(p, "[path /%d]\nlimit class = none\n", i);
-	cr_assert_eq(load(text), -E2BIG);
+	cr_assert_eq(load_text(text), -E2BIG);
 	cr_assert(strstr(why, ":2050: more than 1024"), "%s", why);
 	*strstr(text, "[path /1024]") = '\0';
-	loaded(text);
+	expect_loaded(text);
 	free(text);
 }
 
 /* Nobody else may write the file, because it decides what OK promises. */
 Test(operator, file_of_another_user_is_refused)
 {
-	loaded("[host]\n");
+	expect_loaded("[host]\n");
 	cr_assert_eq(chmod(file, 0660), 0);
 	cr_assert_eq(rp_operator_load(file, &op, why), -EPERM);
 	cr_assert(strstr(why, "chmod go-w"), "%s", why);
@@ -176,8 +178,8 @@ static const struct rp_facts weak = {
 	.agent = true,
 };
 
-static struct rp_facts applied(struct rp_facts f, const char *path,
-			       const char *device)
+static struct rp_facts apply_to(struct rp_facts f, const char *path,
+				const char *device)
 {
 	src = (struct rp_sources){.raised = 0};
 	warnings = 0;
@@ -186,7 +188,8 @@ static struct rp_facts applied(struct rp_facts f, const char *path,
 }
 
 /* The facts of a and b must be equal. */
-static void same(const struct rp_facts *a, const struct rp_facts *b)
+static void expect_same_facts(const struct rp_facts *a,
+			      const struct rp_facts *b)
 {
 	cr_assert_eq(a->placement, b->placement);
 	cr_assert_eq(a->domain, b->domain);
@@ -200,15 +203,16 @@ Test(operator, limits_lower)
 {
 	struct rp_facts f, want = strong;
 
-	loaded("[host]\nlimit domain = memory-controller\nlimit fence = no\n"
-	       "limit placement = dma-cache\nlimit native = no\n"
-	       "limit filesystem = untrusted\nlimit class = process\n");
+	expect_loaded(
+		"[host]\nlimit domain = memory-controller\nlimit fence = no\n"
+		"limit placement = dma-cache\nlimit native = no\n"
+		"limit filesystem = untrusted\nlimit class = process\n");
 	want.domain = RP_DOMAIN_MEMCTRL;
 	want.placement = RP_PLACE_DMA_CACHE;
 	want.fence = want.native = want.fs_trusted = RP_NO;
 	want.limit = RP_LIMIT_PROCESS;
-	f = applied(strong, "", "");
-	same(&f, &want);
+	f = apply_to(strong, "", "");
+	expect_same_facts(&f, &want);
 	cr_assert_eq(src.raised, 0);
 	cr_assert_eq(warnings, 0);
 	cr_assert(strstr(src.domain, "limited by"), "%s", src.domain);
@@ -217,27 +221,28 @@ Test(operator, limits_lower)
 	cr_assert(strstr(src.native, "instead of yes"), "%s", src.native);
 
 	/* A limit does not raise an unknown or a worse fact. */
-	f = applied(weak, "", "");
+	f = apply_to(weak, "", "");
 	want = weak;
 	want.limit = RP_LIMIT_PROCESS;
-	same(&f, &want);
+	expect_same_facts(&f, &want);
 	cr_assert_eq(src.domain[0], 0);
-	loaded("[host]\nlimit domain = system\nlimit class = power\n");
-	f = applied(weak, "", "");
-	same(&f, &weak);
-	f = applied(strong, "", "");
-	same(&f, &strong);
+	expect_loaded("[host]\nlimit domain = system\nlimit class = power\n");
+	f = apply_to(weak, "", "");
+	expect_same_facts(&f, &weak);
+	f = apply_to(strong, "", "");
+	expect_same_facts(&f, &strong);
 }
 
 Test(operator, assertions_raise_and_are_logged)
 {
 	struct rp_facts f, want = strong;
 
-	loaded("[host]\nassert domain = system\nassert fence = yes\n"
-	       "assert placement = dma-memory\nassert filesystem = trusted\n");
+	expect_loaded(
+		"[host]\nassert domain = system\nassert fence = yes\n"
+		"assert placement = dma-memory\nassert filesystem = trusted\n");
 	want.native = RP_UNKNOWN; /* no statement can assert it */
-	f = applied(weak, "", "");
-	same(&f, &want);
+	f = apply_to(weak, "", "");
+	expect_same_facts(&f, &want);
 	cr_assert_eq(src.raised, 4);
 	cr_assert_eq(warnings, 4);
 	cr_assert(strstr(warning, "asserts"), "%s", warning);
@@ -245,15 +250,16 @@ Test(operator, assertions_raise_and_are_logged)
 	cr_assert(strstr(src.fence, ":3, instead of unknown"), "%s", src.fence);
 
 	/* A fact that was found already is not raised. */
-	f = applied(strong, "", "");
-	same(&f, &strong);
+	f = apply_to(strong, "", "");
+	expect_same_facts(&f, &strong);
 	cr_assert_eq(src.raised, 0);
 	cr_assert_eq(warnings, 0);
 
 	/* Lowering a fact needs no warning. */
-	loaded("[host]\nassert domain = none\nassert fence = no\n"
-	       "assert placement = dma-cache\nassert filesystem = untrusted\n");
-	f = applied(strong, "", "");
+	expect_loaded("[host]\nassert domain = none\nassert fence = no\n"
+		      "assert placement = dma-cache\nassert filesystem = "
+		      "untrusted\n");
+	f = apply_to(strong, "", "");
 	cr_assert_eq(f.domain, RP_DOMAIN_NONE);
 	cr_assert_eq(f.fence, RP_NO);
 	cr_assert_eq(f.placement, RP_PLACE_DMA_CACHE);
@@ -269,37 +275,37 @@ Test(operator, no_opinion_on_cpu_placement)
 {
 	struct rp_facts f = strong;
 
-	loaded("[host]\nassert placement = dma-memory\n");
+	expect_loaded("[host]\nassert placement = dma-memory\n");
 	f.placement = RP_PLACE_CPU_USER;
-	cr_assert_eq(applied(f, "", "").placement, RP_PLACE_CPU_USER);
+	cr_assert_eq(apply_to(f, "", "").placement, RP_PLACE_CPU_USER);
 	cr_assert_eq(src.raised, 0);
 	f.placement = RP_PLACE_CPU_KERNEL;
-	cr_assert_eq(applied(f, "", "").placement, RP_PLACE_DMA_MEMORY);
+	cr_assert_eq(apply_to(f, "", "").placement, RP_PLACE_DMA_MEMORY);
 	cr_assert_eq(src.raised, 1);
-	loaded("[host]\nlimit placement = dma-cache\n");
-	cr_assert_eq(applied(f, "", "").placement, RP_PLACE_CPU_KERNEL);
+	expect_loaded("[host]\nlimit placement = dma-cache\n");
+	cr_assert_eq(apply_to(f, "", "").placement, RP_PLACE_CPU_KERNEL);
 }
 
 Test(operator, a_limit_holds_whatever_is_asserted)
 {
-	loaded("[host]\nlimit domain = memory-controller\n"
-	       "[path /p]\nassert domain = system\n");
-	cr_assert_eq(applied(weak, "/p/f", "").domain, RP_DOMAIN_MEMCTRL);
-	cr_assert_eq(applied(weak, "/q/f", "").domain, RP_DOMAIN_UNKNOWN);
-	loaded("[path /p]\nlimit class = none\n[host]\nlimit class = "
-	       "process\n");
-	cr_assert_eq(applied(weak, "/p/f", "").limit, RP_LIMIT_NONE);
-	cr_assert_eq(applied(weak, "/q/f", "").limit, RP_LIMIT_PROCESS);
+	expect_loaded("[host]\nlimit domain = memory-controller\n"
+		      "[path /p]\nassert domain = system\n");
+	cr_assert_eq(apply_to(weak, "/p/f", "").domain, RP_DOMAIN_MEMCTRL);
+	cr_assert_eq(apply_to(weak, "/q/f", "").domain, RP_DOMAIN_UNKNOWN);
+	expect_loaded("[path /p]\nlimit class = none\n[host]\nlimit class = "
+		      "process\n");
+	cr_assert_eq(apply_to(weak, "/p/f", "").limit, RP_LIMIT_NONE);
+	cr_assert_eq(apply_to(weak, "/q/f", "").limit, RP_LIMIT_PROCESS);
 }
 
 Test(operator, the_last_assertion_holds)
 {
-	loaded("[host]\nassert domain = cpu-caches\n"
-	       "[path /p]\nassert domain = none\n"
-	       "[path /p/q]\nassert domain = system\n");
-	cr_assert_eq(applied(weak, "", "").domain, RP_DOMAIN_CPUCACHE);
-	cr_assert_eq(applied(weak, "/p/f", "").domain, RP_DOMAIN_NONE);
-	cr_assert_eq(applied(weak, "/p/q/f", "").domain, RP_DOMAIN_SYSTEM);
+	expect_loaded("[host]\nassert domain = cpu-caches\n"
+		      "[path /p]\nassert domain = none\n"
+		      "[path /p/q]\nassert domain = system\n");
+	cr_assert_eq(apply_to(weak, "", "").domain, RP_DOMAIN_CPUCACHE);
+	cr_assert_eq(apply_to(weak, "/p/f", "").domain, RP_DOMAIN_NONE);
+	cr_assert_eq(apply_to(weak, "/p/q/f", "").domain, RP_DOMAIN_SYSTEM);
 	/* The fact is raised once, by the statement that applies. */
 	cr_assert_eq(src.raised, 1);
 	cr_assert_eq(warnings, 1);
@@ -307,20 +313,20 @@ Test(operator, the_last_assertion_holds)
 
 Test(operator, scopes)
 {
-	loaded("[path /mnt/a]\nassert fence = yes\n"
-	       "[device dax0.0]\nassert fence = yes\n"
-	       "[path /slash/]\nassert fence = yes\n");
-	cr_assert_eq(applied(weak, "/mnt/a", "").fence, RP_YES);
-	cr_assert_eq(applied(weak, "/mnt/a/b/c", "").fence, RP_YES);
-	cr_assert_eq(applied(weak, "/mnt/ab", "").fence, RP_UNKNOWN);
-	cr_assert_eq(applied(weak, "/mnt", "").fence, RP_UNKNOWN);
-	cr_assert_eq(applied(weak, "/slash/x", "").fence, RP_YES);
-	cr_assert_eq(applied(weak, "/dev/dax0.0", "dax0.0").fence, RP_YES);
-	cr_assert_eq(applied(weak, "/dev/dax0.1", "dax0.1").fence, RP_UNKNOWN);
-	cr_assert_eq(applied(weak, "", "").fence, RP_UNKNOWN);
-	loaded("[path /]\nassert fence = yes\n");
-	cr_assert_eq(applied(weak, "/x", "").fence, RP_YES);
-	cr_assert_eq(applied(weak, "", "").fence, RP_UNKNOWN);
+	expect_loaded("[path /mnt/a]\nassert fence = yes\n"
+		      "[device dax0.0]\nassert fence = yes\n"
+		      "[path /slash/]\nassert fence = yes\n");
+	cr_assert_eq(apply_to(weak, "/mnt/a", "").fence, RP_YES);
+	cr_assert_eq(apply_to(weak, "/mnt/a/b/c", "").fence, RP_YES);
+	cr_assert_eq(apply_to(weak, "/mnt/ab", "").fence, RP_UNKNOWN);
+	cr_assert_eq(apply_to(weak, "/mnt", "").fence, RP_UNKNOWN);
+	cr_assert_eq(apply_to(weak, "/slash/x", "").fence, RP_YES);
+	cr_assert_eq(apply_to(weak, "/dev/dax0.0", "dax0.0").fence, RP_YES);
+	cr_assert_eq(apply_to(weak, "/dev/dax0.1", "dax0.1").fence, RP_UNKNOWN);
+	cr_assert_eq(apply_to(weak, "", "").fence, RP_UNKNOWN);
+	expect_loaded("[path /]\nassert fence = yes\n");
+	cr_assert_eq(apply_to(weak, "/x", "").fence, RP_YES);
+	cr_assert_eq(apply_to(weak, "", "").fence, RP_UNKNOWN);
 }
 
 /* Statements in rp_caps_explain(), with the path that the map shows. */
@@ -330,7 +336,7 @@ Test(operator, of_a_region)
 
 	invent("overlay", "rw");
 	sprintf(text, "[path %s]\nassert filesystem = trusted\n", dir);
-	loaded(text);
+	expect_loaded(text);
 	cfg.op = op;
 	cr_assert_eq(rp_caps_explain(&cfg, HERE, LEN, &facts, why, &src), 0);
 	cr_assert_eq(facts.fs_trusted, RP_YES);

@@ -20,8 +20,8 @@
 #include "pmem_rig.h"
 
 /* The units of the first and the last byte, found by counting. */
-static void around(uintptr_t first, uintptr_t last, size_t unit,
-		   uintptr_t *start, uintptr_t *end)
+static void units_around(uintptr_t first, uintptr_t last, size_t unit,
+			 uintptr_t *start, uintptr_t *end)
 {
 	for (*start = first; *start % unit; --*start)
 		;
@@ -40,8 +40,8 @@ Test(pmem, lines_round_outward)
 				uintptr_t s, e;
 
 				log_n = 0;
-				around(base + off, base + off + len - 1, 64, &s,
-				       &e);
+				units_around(base + off, base + off + len - 1,
+					     64, &s, &e);
 				cr_assert_eq(rp_pmem_flush(pm, off, len), 0);
 				want(0, 'f', s, e);
 				cr_assert_eq(log_n, 1, "a flush drained");
@@ -66,8 +66,8 @@ Test(pmem, pages_round_outward)
 					     RP_METHOD_AGENT_MSYNC, &fake);
 
 				log_n = 0;
-				around(base + off, base + off + len - 1, page,
-				       &s, &e);
+				units_around(base + off, base + off + len - 1,
+					     page, &s, &e);
 				cr_assert_eq(rp_pmem_flush(pm, off, len), 0);
 				want(0, 's', s, e);
 				rp_pmem_drain(pm);
@@ -295,7 +295,7 @@ Test(pmem, file)
 }
 
 /* Bytes of the page cache that this process has made dirty. */
-static uint64_t dirtied(void)
+static uint64_t dirty_bytes(void)
 {
 	FILE *f = fopen("/proc/self/io", "r");
 	unsigned long long n = 0;
@@ -322,15 +322,15 @@ Test(pmem, small_flush_leaves_no_large_folio)
 	cr_assert_eq(pwrite(fd, bytes, len, 0), (ssize_t)len);
 	cr_assert_eq(fsync(fd), 0);
 	pm = make((uintptr_t)p, len, RP_METHOD_AGENT_MSYNC, NULL);
-	before = dirtied();
+	before = dirty_bytes();
 	p[5 * page] = 1;
 	cr_log_info("one byte makes %" PRIu64 " dirty at first\n",
-		    dirtied() - before);
+		    dirty_bytes() - before);
 	cr_assert_eq(rp_pmem_flush(pm, 5 * page, 1), 0);
 	rp_pmem_split(pm, 5 * page, 1);
-	before = dirtied();
+	before = dirty_bytes();
 	p[9 * page] = 1;
-	cr_assert_leq(dirtied() - before, page);
+	cr_assert_leq(dirty_bytes() - before, page);
 	rp_pmem_delete(pm);
 	munmap(p, len);
 	close(fd);
@@ -360,8 +360,8 @@ Test(pmem, file_cut_short)
 }
 
 /* Store without looking at durable. */
-static int put(struct rp_pmem *pm, uint64_t off, const void *bytes,
-	       uint64_t len)
+static int store_bytes(struct rp_pmem *pm, uint64_t off, const void *bytes,
+		       uint64_t len)
 {
 	bool durable;
 
@@ -379,15 +379,15 @@ Test(pmem, store_into_a_file_cut_short)
 	if (madvise(p, page, MADV_POPULATE_READ))
 		cr_skip("this kernel cannot tell");
 	pm = make((uintptr_t)p + 8, 4 * page - 8, RP_METHOD_AGENT_MSYNC, NULL);
-	cr_assert_eq(put(pm, 4 * page - 72, bytes, 64), 0);
+	cr_assert_eq(store_bytes(pm, 4 * page - 72, bytes, 64), 0);
 	cr_assert_eq(memcmp(p + 4 * page - 64, bytes, 64), 0);
 	cr_assert_eq(ftruncate(fd, 2 * page), 0);
 	/* A store whose last byte is outside; one outside; one inside. */
 	memset(p + 2 * page - 63, 7, 63);
-	cr_assert_lt(put(pm, 2 * page - 8 - 63, bytes, 64), 0);
+	cr_assert_lt(store_bytes(pm, 2 * page - 8 - 63, bytes, 64), 0);
 	cr_assert_eq(p[2 * page - 1], 7, "something was stored");
-	cr_assert_lt(put(pm, 3 * page, bytes, 1), 0);
-	cr_assert_eq(put(pm, 2 * page - 8 - 64, bytes, 64), 0);
+	cr_assert_lt(store_bytes(pm, 3 * page, bytes, 1), 0);
+	cr_assert_eq(store_bytes(pm, 2 * page - 8 - 64, bytes, 64), 0);
 	rp_pmem_delete(pm);
 	munmap(p, 4 * page);
 }
@@ -408,8 +408,9 @@ Test(pmem, store_everywhere)
 				memset(mem, 0x7f, sizeof(want));
 				memset(want, 0x7f, sizeof(want));
 				memcpy(want + off, bytes + from, len);
-				cr_assert_eq(put(pm, off, bytes + from, len),
-					     0);
+				cr_assert_eq(
+					store_bytes(pm, off, bytes + from, len),
+					0);
 				cr_assert_eq(memcmp(mem, want, sizeof(want)),
 					     0);
 			}
@@ -431,7 +432,7 @@ Test(pmem, store_lines_everywhere)
 			memset(mem, 0x7f, sizeof(want));
 			memset(want, 0x7f, sizeof(want));
 			memcpy(want + off, bytes, len);
-			cr_assert_eq(put(pm, off, bytes, len), 0);
+			cr_assert_eq(store_bytes(pm, off, bytes, len), 0);
 			cr_assert_eq(memcmp(mem, want, sizeof(want)), 0);
 		}
 	rp_pmem_delete(pm);
@@ -469,7 +470,7 @@ static uintptr_t reg_of(const struct user_regs_struct *r, int n)
 	return v[n];
 }
 
-static void decode(pid_t pid, struct executed *x)
+static void decode_instructions(pid_t pid, struct executed *x)
 {
 	struct user_regs_struct regs;
 	unsigned char op[8];
@@ -503,7 +504,8 @@ static void decode(pid_t pid, struct executed *x)
 	x->fences = 0;
 }
 
-static struct executed run(struct rp_pmem *pm, uint64_t off, uint64_t len)
+static struct executed run_traced(struct rp_pmem *pm, uint64_t off,
+				  uint64_t len)
 {
 	struct executed x = {0};
 	pid_t pid = fork();
@@ -522,7 +524,7 @@ static struct executed run(struct rp_pmem *pm, uint64_t off, uint64_t len)
 	if (!WIFSTOPPED(st) || WSTOPSIG(st) != SIGSTOP)
 		cr_skip("ptrace is not allowed here");
 	do {
-		decode(pid, &x);
+		decode_instructions(pid, &x);
 		cr_assert_eq(ptrace(PTRACE_SINGLESTEP, pid, NULL, NULL), 0);
 		cr_assert_eq(waitpid(pid, &st, 0), pid);
 		cr_assert(WIFSTOPPED(st));
@@ -539,9 +541,9 @@ static void check_lines(struct rp_pmem *pm, const char *base, size_t off,
 	uintptr_t s, e;
 	struct executed x;
 
-	around((uintptr_t)base + off, (uintptr_t)base + off + len - 1, 64, &s,
-	       &e);
-	x = run(pm, off, len);
+	units_around((uintptr_t)base + off, (uintptr_t)base + off + len - 1, 64,
+		     &s, &e);
+	x = run_traced(pm, off, len);
 	cr_assert_eq(x.lines, (e - s) / 64, "%zu lines, not %zu", x.lines,
 		     (e - s) / 64);
 	for (size_t i = 0; i < x.lines; i++)
@@ -590,7 +592,7 @@ Test(pmem, instructions_of_sfence)
 
 	skip_in_valgrind();
 	pm = make((uintptr_t)p, 4096, RP_METHOD_AGENT_SFENCE, NULL);
-	x = run(pm, 1, 200);
+	x = run_traced(pm, 1, 200);
 	cr_assert_eq(x.lines, 0);
 	cr_assert_geq(x.fences, 1);
 	rp_pmem_delete(pm);
@@ -826,7 +828,7 @@ Test(pmem, stores_no_word_in_parts)
 		ptrace(PTRACE_TRACEME, 0, NULL, NULL);
 		raise(SIGSTOP);
 		/* Whole words, two lines, and both ends inside a word. */
-		put(pm, 5, bytes + 5, WORDS * 8 + 6);
+		store_bytes(pm, 5, bytes + 5, WORDS * 8 + 6);
 		raise(SIGSTOP);
 		_exit(0);
 	}

@@ -32,7 +32,7 @@ static const struct rp_pmem_ops ops = {
 	.drain = no_drain,
 };
 
-static int flush(enum rp_method how)
+static int flush_by(enum rp_method how)
 {
 	static char bytes[64];
 	struct rp_pmem *pm;
@@ -48,8 +48,8 @@ static int flush(enum rp_method how)
 Test(pmem_fault, no_fault_without_the_variable)
 {
 	unsetenv("RPMEM_FAULT");
-	cr_assert_eq(flush(RP_METHOD_AGENT_MSYNC), 0);
-	cr_assert_eq(flush(RP_METHOD_AGENT_CLWB), 0);
+	cr_assert_eq(flush_by(RP_METHOD_AGENT_MSYNC), 0);
+	cr_assert_eq(flush_by(RP_METHOD_AGENT_CLWB), 0);
 	cr_assert_eq(syncs, 1);
 	cr_assert_eq(flushes, 1);
 }
@@ -57,9 +57,9 @@ Test(pmem_fault, no_fault_without_the_variable)
 Test(pmem_fault, skip)
 {
 	setenv("RPMEM_FAULT", "drop-replies,skip-flush", 1);
-	cr_assert_eq(flush(RP_METHOD_AGENT_MSYNC), 0);
-	cr_assert_eq(flush(RP_METHOD_AGENT_CLWB), 0);
-	cr_assert_eq(flush(RP_METHOD_AGENT_CLWB_MSYNC), 0);
+	cr_assert_eq(flush_by(RP_METHOD_AGENT_MSYNC), 0);
+	cr_assert_eq(flush_by(RP_METHOD_AGENT_CLWB), 0);
+	cr_assert_eq(flush_by(RP_METHOD_AGENT_CLWB_MSYNC), 0);
 	cr_assert_eq(syncs, 0);
 	cr_assert_eq(flushes, 0);
 }
@@ -67,9 +67,9 @@ Test(pmem_fault, skip)
 Test(pmem_fault, fail)
 {
 	setenv("RPMEM_FAULT", "fail-flush", 1);
-	cr_assert_eq(flush(RP_METHOD_AGENT_MSYNC), -EIO);
-	cr_assert_eq(flush(RP_METHOD_AGENT_CLWB_MSYNC), -EIO);
-	cr_assert_eq(flush(RP_METHOD_AGENT_CLWB), 0);
+	cr_assert_eq(flush_by(RP_METHOD_AGENT_MSYNC), -EIO);
+	cr_assert_eq(flush_by(RP_METHOD_AGENT_CLWB_MSYNC), -EIO);
+	cr_assert_eq(flush_by(RP_METHOD_AGENT_CLWB), 0);
 	cr_assert_eq(syncs, 0);
 }
 
@@ -80,7 +80,7 @@ Test(pmem_fault, slow)
 	setenv("RPMEM_FAULT", "slow-flush", 1);
 	setenv("RPMEM_FAULT_MS", "1100", 1);
 	clock_gettime(CLOCK_MONOTONIC, &a);
-	cr_assert_eq(flush(RP_METHOD_AGENT_MSYNC), 0);
+	cr_assert_eq(flush_by(RP_METHOD_AGENT_MSYNC), 0);
 	clock_gettime(CLOCK_MONOTONIC, &b);
 	cr_assert_eq(syncs, 1);
 	cr_assert_geq((b.tv_sec - a.tv_sec) * 1000 +
@@ -94,7 +94,7 @@ Test(pmem_fault, names_are_whole_words)
 	cr_assert_not(rp_fault_on("skip-flush"));
 	cr_assert_not(rp_fault_on("fail-flush"));
 	cr_assert(rp_fault_on("fail"));
-	cr_assert_eq(flush(RP_METHOD_AGENT_MSYNC), 0);
+	cr_assert_eq(flush_by(RP_METHOD_AGENT_MSYNC), 0);
 	cr_assert_eq(syncs, 1);
 	setenv("RPMEM_FAULT", "", 1);
 	cr_assert_not(rp_fault_on("skip-flush"));

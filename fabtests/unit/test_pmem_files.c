@@ -125,7 +125,7 @@ Test(pmem_files, regions_of_a_file_take_turns)
 static int left = -1; /* allocations; -1: no end */
 static _Atomic int blocks;
 
-static bool given(void)
+static bool files_given(void)
 {
 	if (!left)
 		return false;
@@ -140,14 +140,14 @@ void *__real_malloc(size_t size);
 void *__wrap_malloc(size_t size);
 void *__wrap_malloc(size_t size)
 {
-	return given() ? __real_malloc(size) : NULL;
+	return files_given() ? __real_malloc(size) : NULL;
 }
 
 void *__real_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size)
 {
-	return given() ? __real_calloc(n, size) : NULL;
+	return files_given() ? __real_calloc(n, size) : NULL;
 }
 
 void __real_free(void *p);

@@ -43,7 +43,7 @@ static char *room, *base;
 static size_t len;
 static struct rp_pmem *pm;
 
-static void make(void)
+static void make_file(void)
 {
 	room = aligned_alloc(CHUNK, 4 * CHUNK);
 	cr_assert(room);
@@ -55,51 +55,51 @@ static void make(void)
 		0);
 }
 
-static void end(void)
+static void unmap_file(void)
 {
 	rp_pmem_delete(pm);
 	free(room);
 }
 
-static void want(int i, char *from, size_t n)
+static void expect_error(int i, char *from, size_t n)
 {
 	cr_assert_eq(calls[i].start, (uintptr_t)from, "%d", i);
 	cr_assert_eq(calls[i].len, n, "%d: %zu", i, calls[i].len);
 }
 
 /* Store 8 bytes at this address. */
-static int put(char *at)
+static int store_word(char *at)
 {
 	return rp_pmem_place(pm, (uint64_t)(at - base), "12345678", 8);
 }
 
-TestSuite(pmem_stays, .init = make, .fini = end);
+TestSuite(pmem_stays, .init = make_file, .fini = unmap_file);
 
 Test(pmem_stays, file_is_populated_at_each_store)
 {
 	for (int i = 0; i < 4; i++)
-		cr_assert_eq(put(room + 8192), 0);
+		cr_assert_eq(store_word(room + 8192), 0);
 	cr_assert_eq(ncalls, 4);
-	want(3, room + 8192, 4096);
+	expect_error(3, room + 8192, 4096);
 }
 
 Test(pmem_stays, a_device_once_for_each_chunk)
 {
 	rp_pmem_stays(pm);
 	for (char *at = base; at < base + len - 8; at += 64)
-		cr_assert_eq(put(at), 0);
+		cr_assert_eq(store_word(at), 0);
 	cr_assert_eq(ncalls, 4);
 	/* No page before the region's first, none after its last. */
-	want(0, room + 4096, CHUNK - 4096);
-	want(1, room + CHUNK, CHUNK);
-	want(2, room + 2 * CHUNK, CHUNK);
-	want(3, room + 3 * CHUNK, 4096);
+	expect_error(0, room + 4096, CHUNK - 4096);
+	expect_error(1, room + CHUNK, CHUNK);
+	expect_error(2, room + 2 * CHUNK, CHUNK);
+	expect_error(3, room + 3 * CHUNK, 4096);
 }
 
 Test(pmem_stays, anonymous_memory_is_never_populated)
 {
 	rp_pmem_anonymous(pm);
-	cr_assert_eq(put(room + 8192), 0);
+	cr_assert_eq(store_word(room + 8192), 0);
 	cr_assert_eq(ncalls, 0);
 	cr_assert_eq(memcmp(room + 8192, "12345678", 8), 0);
 }
@@ -107,11 +107,11 @@ Test(pmem_stays, anonymous_memory_is_never_populated)
 Test(pmem_stays, over_the_end_of_a_chunk)
 {
 	rp_pmem_stays(pm);
-	cr_assert_eq(put(room + 2 * CHUNK - 8), 0);
+	cr_assert_eq(store_word(room + 2 * CHUNK - 8), 0);
 	cr_assert_eq(ncalls, 1, "the next is not touched");
-	cr_assert_eq(put(room + 2 * CHUNK - 7), 0);
+	cr_assert_eq(store_word(room + 2 * CHUNK - 7), 0);
 	cr_assert_eq(ncalls, 2);
-	want(1, room + 2 * CHUNK, CHUNK);
+	expect_error(1, room + 2 * CHUNK, CHUNK);
 	cr_assert_eq(memcmp(room + 2 * CHUNK - 7, "12345678", 8), 0);
 }
 
@@ -120,20 +120,20 @@ Test(pmem_stays, a_refusal_is_not_kept)
 {
 	rp_pmem_stays(pm);
 	refusal = EHWPOISON;
-	cr_assert_eq(put(base), -EHWPOISON);
-	cr_assert_eq(put(base), -EHWPOISON);
+	cr_assert_eq(store_word(base), -EHWPOISON);
+	cr_assert_eq(store_word(base), -EHWPOISON);
 	/* One call for the chunk, one for the bytes. */
 	cr_assert_eq(ncalls, 4);
 	cr_assert_eq(*base, 0);
 	refusal = 0;
-	cr_assert_eq(put(base), 0);
-	cr_assert_eq(put(base), 0);
+	cr_assert_eq(store_word(base), 0);
+	cr_assert_eq(store_word(base), 0);
 	cr_assert_eq(ncalls, 5);
 	/* A kernel without the advice is called once, too. */
 	refusal = EINVAL;
 	old_kernel = true;
-	cr_assert_eq(put(room + CHUNK), 0);
-	cr_assert_eq(put(room + CHUNK), 0);
+	cr_assert_eq(store_word(room + CHUNK), 0);
+	cr_assert_eq(store_word(room + CHUNK), 0);
 	cr_assert_eq(ncalls, 6);
 }
 
@@ -142,8 +142,8 @@ Test(pmem_stays, no_permission)
 {
 	rp_pmem_stays(pm);
 	refusal = EINVAL;
-	cr_assert_eq(put(room + CHUNK), -EACCES);
-	cr_assert_eq(put(room + CHUNK), -EACCES);
+	cr_assert_eq(store_word(room + CHUNK), -EACCES);
+	cr_assert_eq(store_word(room + CHUNK), -EACCES);
 	cr_assert_eq(ncalls, 4);
 }
 
@@ -152,12 +152,12 @@ Test(pmem_stays, a_bad_page_is_alone)
 	rp_pmem_stays(pm);
 	refusal = EHWPOISON;
 	refused_len = 8192;
-	cr_assert_eq(put(room + CHUNK), 0);
+	cr_assert_eq(store_word(room + CHUNK), 0);
 	cr_assert_eq(memcmp(room + CHUNK, "12345678", 8), 0);
 	cr_assert_eq(ncalls, 2);
-	want(0, room + CHUNK, CHUNK);
-	want(1, room + CHUNK, 4096);
+	expect_error(0, room + CHUNK, CHUNK);
+	expect_error(1, room + CHUNK, 4096);
 	/* The chunk is not marked as populated. */
-	cr_assert_eq(put(room + CHUNK), 0);
+	cr_assert_eq(store_word(room + CHUNK), 0);
 	cr_assert_eq(ncalls, 4);
 }

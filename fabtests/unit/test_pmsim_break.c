@@ -7,7 +7,7 @@
 
 #include "unit/sim_pair.h"
 
-static void breaks(const char *prov)
+static void check_breaks(const char *prov)
 {
 	struct sim_opts o = {.prov = prov};
 	unsigned int id, qp;
@@ -39,18 +39,18 @@ static void breaks(const char *prov)
 	cr_assert_eq(sim_wire(1).in_flight, 1);
 	sim_deliver_all();
 	node_expect(&a, &ctx[4], NULL);
-	cr_assert(node_quiet(&a));
+	cr_assert(node_no_entries(&a));
 	done();
 }
 
 Test(pmsim, breaks)
 {
-	breaks(NULL);
+	check_breaks(NULL);
 }
 
 Test(rpmem_on_pmsim, breaks)
 {
-	breaks("pmsim;ofi_rpmem");
+	check_breaks("pmsim;ofi_rpmem");
 }
 
 Test(pmsim, break_loses_both_directions)
@@ -112,7 +112,7 @@ Test(pmsim, break_loses_unread_acknowledgements)
 	sim->break_wire(sim_wire(1).id, 0);
 	cr_assert_eq(sim->arrived(0), 0);
 	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ECONNABORTED);
-	cr_assert(node_quiet(&a));
+	cr_assert(node_no_entries(&a));
 	done();
 }
 
@@ -141,7 +141,7 @@ static void late_errors(const char *prov)
 	/* Transmitted, and acknowledged before the loss. */
 	node_expect(&a, &ctx[3], NULL);
 	node_expect(&a, &ctx[0], NULL);
-	cr_assert(node_quiet(&a));
+	cr_assert(node_no_entries(&a));
 	cr_assert_eq(sim->outstanding(0), 2);
 	/* The next connection works before the failures are reported. */
 	MUST(fi_recv(b.ep, in[1], 4, NULL, FI_ADDR_UNSPEC, &ctx[4]));
@@ -156,7 +156,7 @@ static void late_errors(const char *prov)
 	node_expect(&a, &ctx[6], NULL);
 	node_expect(&a, &ctx[5], NULL);
 	node_expect(&a, &ctx[7], NULL);
-	cr_assert(node_quiet(&a));
+	cr_assert(node_no_entries(&a));
 	cr_assert_str_eq(in[0], "fro");
 	cr_assert_str_eq(in[1], "to");
 	cr_assert_arr_eq(mem, "124", 4);
@@ -168,7 +168,7 @@ static void late_errors(const char *prov)
 	MUST(write_dc("6", 1, 4, &ctx[9]));
 	sim->tell(1);
 	cr_assert_eq(sim->untold(0), 3);
-	cr_assert(node_quiet(&a));
+	cr_assert(node_no_entries(&a));
 	sim->tell(0);
 	cr_assert_eq(sim->untold(0), 0);
 	cr_assert_eq(sim->outstanding(0), 1, "the last one has not failed");
@@ -176,12 +176,12 @@ static void late_errors(const char *prov)
 	cr_assert_eq(node_expect_error(&a, &ctx[2]), FI_ECONNABORTED);
 	cr_assert_eq(node_expect_error(&a, &ctx[8]), FI_ECONNABORTED);
 	sim->tell(0);
-	cr_assert(node_quiet(&a));
+	cr_assert(node_no_entries(&a));
 	sim_deliver_all();
 	node_poke(&b);
 	cr_assert_eq(sim_deliver_all(), 1);
 	node_expect(&a, &ctx[9], NULL);
-	cr_assert(node_quiet(&a));
+	cr_assert(node_no_entries(&a));
 	cr_assert_arr_eq(mem, "124\0006", 6);
 	cr_assert_eq(got[0], 0);
 	done();
@@ -208,7 +208,7 @@ Test(pmsim, late_errors_and_deaths)
 	MUST(write_dc("1", 1, 0, &ctx[0]));
 	sim->kill(1);
 	cr_assert_eq(sim->untold(0), 1);
-	cr_assert(node_quiet(&a));
+	cr_assert(node_no_entries(&a));
 	dead = b;
 	node_open(&b, 1, dead.name);
 	node_memory(&b, mem, sizeof(mem), 7, 0);
@@ -220,7 +220,7 @@ Test(pmsim, late_errors_and_deaths)
 	cr_assert_eq(mem[0], '2');
 	sim->tell(0);
 	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ECONNABORTED);
-	cr_assert(node_quiet(&a));
+	cr_assert(node_no_entries(&a));
 	/* A killed process, or a closed endpoint, gets no late errors. */
 	MUST(write_dc("3", 1, 0, &ctx[2]));
 	sim->break_wire(sim_wire(0).id, 0);
@@ -229,7 +229,7 @@ Test(pmsim, late_errors_and_deaths)
 	cr_assert_eq(sim->untold(0), 0);
 	cr_assert_eq(sim->outstanding(0), 0);
 	sim->tell(0);
-	cr_assert(node_quiet(&a));
+	cr_assert(node_no_entries(&a));
 	node_close(&a);
 	node_open(&a, 0, NULL);
 	a_to_b = node_insert(&a, &b);
@@ -243,7 +243,7 @@ Test(pmsim, late_errors_and_deaths)
 
 /* --- incarnations --- */
 
-static void incarnations(const char *prov)
+static void check_incarnations(const char *prov)
 {
 	struct pmsim_cfg cfg = plain;
 	struct sim_opts o = {.prov = prov, .prov_keys = true};
@@ -262,7 +262,7 @@ static void incarnations(const char *prov)
 	sim->kill(1);
 	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ECONNABORTED);
 	/* A killed process sends nothing, not even what it had posted. */
-	cr_assert(node_quiet(&b));
+	cr_assert(node_no_entries(&b));
 	cr_assert_lt(fi_inject(b.ep, "!", 1, b_to_a), 0);
 	cr_assert_eq(sim->arrived(1), 0);
 	cr_assert_eq(mem[0], 0);
@@ -295,16 +295,16 @@ static void incarnations(const char *prov)
 
 Test(pmsim, incarnations)
 {
-	incarnations(NULL);
+	check_incarnations(NULL);
 }
 
 Test(rpmem_on_pmsim, incarnations)
 {
-	incarnations("pmsim;ofi_rpmem");
+	check_incarnations("pmsim;ofi_rpmem");
 }
 
 /* Whether the base keys of a restarted process equal those before. */
-static void keys(bool fixed)
+static void check_keys(bool fixed)
 {
 	struct pmsim_cfg cfg = plain;
 	struct sim_opts o = {.prov_keys = true};
@@ -354,10 +354,10 @@ static void keys(bool fixed)
 
 Test(pmsim, keys_are_repeated_after_a_kill)
 {
-	keys(true);
+	check_keys(true);
 }
 
 Test(pmsim, keys_are_new_after_a_kill)
 {
-	keys(false);
+	check_keys(false);
 }

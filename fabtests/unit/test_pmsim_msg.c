@@ -8,7 +8,7 @@
 
 #include "unit/sim_pair.h"
 
-static void messages(const char *prov)
+static void check_messages(const char *prov)
 {
 	struct sim_opts o = {.prov = prov};
 	struct fi_cq_tagged_entry e;
@@ -23,7 +23,7 @@ static void messages(const char *prov)
 	node_expect(&a, &ctx[1], &e);
 	cr_assert_eq(e.flags, FI_SEND | FI_MSG);
 	node_expect(&a, &ctx[2], NULL);
-	cr_assert(node_quiet(&a) && node_quiet(&b));
+	cr_assert(node_no_entries(&a) && node_no_entries(&b));
 	cr_assert_eq(sim_wire(0).in_flight, 3);
 	cr_assert_eq(sim->peek(sim_wire(0).id, 0), PMSIM_SEND);
 	sim->deliver(sim_wire(0).id, 2);
@@ -39,7 +39,7 @@ static void messages(const char *prov)
 	MUST(fi_recv(b.ep, got[1], 2, NULL, FI_ADDR_UNSPEC, &ctx[3]));
 	cr_assert_eq(node_expect_error(&b, &ctx[3]), FI_ETRUNC);
 	MUST(fi_recv(b.ep, got[1], 8, NULL, FI_ADDR_UNSPEC, &ctx[4]));
-	cr_assert(node_quiet(&b));
+	cr_assert(node_no_entries(&b));
 	sim_deliver_all();
 	node_expect(&b, &ctx[4], &e);
 	cr_assert_str_eq(got[1], "six");
@@ -50,15 +50,15 @@ static void messages(const char *prov)
 
 Test(pmsim, messages)
 {
-	messages(NULL);
+	check_messages(NULL);
 }
 
 Test(rpmem_on_pmsim, messages)
 {
-	messages("pmsim;ofi_rpmem");
+	check_messages("pmsim;ofi_rpmem");
 }
 
-static void tagged(const char *prov)
+static void check_tagged(const char *prov)
 {
 	struct sim_opts o = {.prov = prov, .av = FI_AV_TABLE};
 	struct fi_cq_tagged_entry e;
@@ -82,7 +82,7 @@ static void tagged(const char *prov)
 	cr_assert_eq(e.data, 42);
 	cr_assert_eq(e.flags, FI_RECV | FI_TAGGED | FI_REMOTE_CQ_DATA);
 	cr_assert_str_eq(got[0], "a");
-	cr_assert(node_quiet(&b));
+	cr_assert(node_no_entries(&b));
 	MUST(fi_trecv(b.ep, got[2], 8, NULL, b_to_a, 6, 0, &ctx[4]));
 	node_expect(&b, &ctx[4], &e);
 	cr_assert_str_eq(got[2], "c");
@@ -95,12 +95,12 @@ static void tagged(const char *prov)
 
 Test(pmsim, tagged)
 {
-	tagged(NULL);
+	check_tagged(NULL);
 }
 
 Test(rpmem_on_pmsim, tagged)
 {
-	tagged("pmsim;ofi_rpmem");
+	check_tagged("pmsim;ofi_rpmem");
 }
 
 Test(pmsim, selective_completion)
@@ -115,13 +115,13 @@ Test(pmsim, selective_completion)
 	MUST(fi_send(a.ep, "x", 1, NULL, a_to_b, &ctx[0]));
 	MUST(fi_sendmsg(a.ep, &m, FI_COMPLETION));
 	node_expect(&a, &ctx[1], NULL);
-	cr_assert(node_quiet(&a));
+	cr_assert(node_no_entries(&a));
 	MUST(fi_recv(b.ep, mem, 1, NULL, FI_ADDR_UNSPEC, &ctx[2]));
 	m.addr = b_to_a;
 	MUST(fi_recvmsg(b.ep, &m, FI_COMPLETION));
 	sim_deliver_all();
 	node_expect(&b, &ctx[1], NULL);
-	cr_assert(node_quiet(&b));
+	cr_assert(node_no_entries(&b));
 	done();
 }
 
@@ -136,7 +136,7 @@ Test(pmsim, delivery_of_messages)
 	cr_assert_eq(sim_deliver_all(), 0, "no receive was posted");
 	MUST(fi_recv(b.ep, mem, 1, NULL, FI_ADDR_UNSPEC, &ctx[1]));
 	node_expect(&b, &ctx[1], NULL);
-	cr_assert(node_quiet(&a));
+	cr_assert(node_no_entries(&a));
 	cr_assert_eq(sim_deliver_all(), 1);
 	node_expect(&a, &ctx[0], NULL);
 	done();

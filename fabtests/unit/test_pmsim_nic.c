@@ -72,7 +72,7 @@ Test(pmsim, reads_wait_in_the_nic)
 }
 
 /* A read with the FLUSH flag returns no bytes and writes back its range. */
-static void flushes(enum model_place place, unsigned int levels, int want)
+static void check_flush(enum model_place place, unsigned int levels, int want)
 {
 	const struct model_cfg mc = {
 		.kind = MODEL_DAX_SYNC,
@@ -118,17 +118,17 @@ static void flushes(enum model_place place, unsigned int levels, int want)
 
 Test(pmsim, flush_by_the_nic)
 {
-	flushes(MODEL_DMA_CACHE, MODEL_VISIBLE | MODEL_PERSISTENT, 0);
+	check_flush(MODEL_DMA_CACHE, MODEL_VISIBLE | MODEL_PERSISTENT, 0);
 }
 
 Test(pmsim, flush_by_the_kernel)
 {
-	flushes(MODEL_CPU_KERNEL, 0, 0);
+	check_flush(MODEL_CPU_KERNEL, 0, 0);
 }
 
 Test(pmsim, flush_by_nobody)
 {
-	flushes(MODEL_DMA_CACHE, MODEL_VISIBLE, FI_EACCES);
+	check_flush(MODEL_DMA_CACHE, MODEL_VISIBLE, FI_EACCES);
 }
 
 Test(pmsim, nic_places_by_itself)
@@ -332,11 +332,11 @@ Test(pmsim, reset_forgets_acknowledgements)
 	cr_assert_eq(sim_deliver_all(), 1);
 	cr_assert_eq(sim_deliver_all(), 0);
 	cr_assert_eq(sim->count(PMSIM_ACK), 0);
-	cr_assert(node_quiet(&a));
+	cr_assert(node_no_entries(&a));
 	model_dma_step(m, 0);
 	cr_assert_eq(sim_deliver_all(), 1);
 	node_expect(&a, &ctx[1], NULL);
-	cr_assert(node_quiet(&a));
+	cr_assert(node_no_entries(&a));
 	cr_assert_eq(pm[0], 0);
 	/* reset() to other machines frees a waiting acknowledgement. */
 	MUST(write_dc("old", 4, 0, &ctx[0]));
@@ -377,7 +377,7 @@ Test(pmsim, kill_lets_the_nic_finish)
 	cr_assert_eq(sim_deliver_all(), 0);
 	cr_assert_eq(sim->count(PMSIM_ACK), 0);
 	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ECONNABORTED);
-	cr_assert(node_quiet(&a));
+	cr_assert(node_no_entries(&a));
 	node_close(&dead);
 	done();
 }
@@ -422,6 +422,6 @@ Test(pmsim, break_lets_both_nics_finish)
 	cr_assert_str_eq(pm[1], "next");
 	cr_assert_eq(sim_deliver_all(), 0);
 	cr_assert_eq(sim->count(PMSIM_ACK), 0);
-	cr_assert(node_quiet(&a));
+	cr_assert(node_no_entries(&a));
 	done();
 }

@@ -4,7 +4,7 @@
 
 #include "unit/sim_pair.h"
 
-static void rma(const char *prov, bool virt_addr, bool prov_keys)
+static void check_rma(const char *prov, bool virt_addr, bool prov_keys)
 {
 	struct pmsim_cfg cfg = plain;
 	struct sim_opts o = {.prov = prov, .prov_keys = prov_keys};
@@ -25,7 +25,7 @@ static void rma(const char *prov, bool virt_addr, bool prov_keys)
 	node_expect(&a, &ctx[2], NULL);
 	cr_assert_eq(sim->outstanding(0), 2);
 	sim_deliver_all();
-	cr_assert(node_quiet(&a));
+	cr_assert(node_no_entries(&a));
 	cr_assert_eq(mem[0], 0, "nothing is stored before b looks");
 	node_expect(&b, NULL, &e);
 	cr_assert_eq(e.flags, FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
@@ -34,7 +34,7 @@ static void rma(const char *prov, bool virt_addr, bool prov_keys)
 	cr_assert_str_eq(mem + 8, "ack");
 	cr_assert_str_eq(mem + 16, "inj");
 	cr_assert_str_eq(mem + 24, "dat");
-	cr_assert(node_quiet(&a));
+	cr_assert(node_no_entries(&a));
 	cr_assert_eq(sim->peek(sim_wire(1).id, 0), PMSIM_ACK);
 	cr_assert_eq(sim->peek(sim_wire(1).id, 1), PMSIM_RESPONSE);
 	sim_deliver_all();
@@ -47,22 +47,22 @@ static void rma(const char *prov, bool virt_addr, bool prov_keys)
 
 Test(pmsim, rma)
 {
-	rma(NULL, false, false);
+	check_rma(NULL, false, false);
 }
 
 Test(pmsim, rma_by_address)
 {
-	rma(NULL, true, true);
+	check_rma(NULL, true, true);
 }
 
 Test(rpmem_on_pmsim, rma)
 {
-	rma("pmsim;ofi_rpmem", false, false);
+	check_rma("pmsim;ofi_rpmem", false, false);
 }
 
 Test(rpmem_on_pmsim, rma_by_address)
 {
-	rma("pmsim;ofi_rpmem", true, true);
+	check_rma("pmsim;ofi_rpmem", true, true);
 }
 
 static void refused_accesses(const char *prov)
@@ -86,7 +86,7 @@ static void refused_accesses(const char *prov)
 	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ENOKEY);
 	cr_assert_eq(node_expect_error(&a, &ctx[1]), FI_EACCES);
 	cr_assert_eq(node_expect_error(&a, &ctx[2]), FI_EACCES);
-	cr_assert(node_quiet(&a));
+	cr_assert(node_no_entries(&a));
 	for (size_t i = 0; i < sizeof(mem); i++)
 		cr_assert_eq(mem[i], 0);
 	done();
@@ -136,7 +136,7 @@ Test(pmsim, atomics)
 	MUST(fi_compare_atomic(a.ep, &v, 1, NULL, &cmp, NULL, &old[1], NULL,
 			       a_to_b, b.addr, b.key, FI_UINT64, FI_CSWAP,
 			       &ctx[2]));
-	cr_assert(node_quiet(&a));
+	cr_assert(node_no_entries(&a));
 	sim_deliver_all();
 	node_poke(&b);
 	cr_assert_eq(m[0], 5);

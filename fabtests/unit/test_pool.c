@@ -36,7 +36,7 @@ static void setup(void)
 	err[0] = 0;
 }
 
-static unsigned int entries(const char *name)
+static unsigned int count_entries(const char *name)
 {
 	DIR *d = opendir(name);
 	unsigned int n = 0;
@@ -57,12 +57,12 @@ static void teardown(void)
 
 TestSuite(pool, .init = setup, .fini = teardown, .timeout = 60);
 
-static void create(void)
+static void create_pool(void)
 {
 	cr_assert_eq(rp_pool_create(path, DATA, err), 0, "%s", err);
 }
 
-static void slurp(uint8_t *buf, size_t len)
+static void read_file(uint8_t *buf, size_t len)
 {
 	int fd = open(path, O_RDONLY);
 
@@ -70,7 +70,7 @@ static void slurp(uint8_t *buf, size_t len)
 	close(fd);
 }
 
-static void poke(off_t at, const void *bytes, size_t len)
+static void write_file(off_t at, const void *bytes, size_t len)
 {
 	int fd = open(path, O_WRONLY);
 
@@ -124,7 +124,7 @@ Test(pool, generations_and_uuids)
 	uint64_t last = 0;
 	uint8_t uuid[16];
 
-	create();
+	create_pool();
 	for (int i = 0; i < 5; i++) {
 		cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
 		cr_assert_gt(p.generation, last);
@@ -135,7 +135,7 @@ Test(pool, generations_and_uuids)
 		rp_pool_abandon(&p);
 	}
 	unlink(path);
-	create();
+	create_pool();
 	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
 	cr_assert_neq(memcmp(uuid, p.uuid, 16), 0, "a uuid twice");
 	rp_pool_abandon(&p);
@@ -145,20 +145,20 @@ Test(pool, existing_name_is_left_alone)
 {
 	uint8_t before[SIZE], after[SIZE];
 
-	create();
-	slurp(before, SIZE);
+	create_pool();
+	read_file(before, SIZE);
 	cr_assert_eq(rp_pool_create(path, 2 * DATA, err), -EEXIST);
 	cr_assert_not_null(strstr(err, path));
-	slurp(after, SIZE);
+	read_file(after, SIZE);
 	cr_assert_arr_eq(before, after, SIZE);
-	cr_assert_eq(entries(dir), 1);
+	cr_assert_eq(count_entries(dir), 1);
 }
 
 Test(pool, size_zero)
 {
 	cr_assert_eq(rp_pool_create(path, 0, err), -EINVAL);
 	cr_assert_eq(rp_pool_create(path, UINT64_MAX, err), -EINVAL);
-	cr_assert_eq(entries(dir), 0);
+	cr_assert_eq(count_entries(dir), 0);
 }
 
 Test(pool, missing)
@@ -197,7 +197,7 @@ Test(pool, truncated_at_every_interesting_length)
 	};
 	char number[32];
 
-	create();
+	create_pool();
 	for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
 		cr_assert_eq(truncate(path, cuts[i].len), 0);
 		expect_refused(cuts[i].code, cuts[i].word);
@@ -209,7 +209,7 @@ Test(pool, truncated_at_every_interesting_length)
 
 Test(pool, grown)
 {
-	create();
+	create_pool();
 	cr_assert_eq(truncate(path, SIZE + 1), 0);
 	expect_refused(-EBADMSG, "grown");
 	/* The remedy in the message works. */
@@ -226,15 +226,15 @@ Test(pool, bit_flips)
 	struct rp_pool p;
 	uint8_t head[4096 + RP_POOL_HDR];
 
-	create();
-	slurp(head, sizeof(head));
+	create_pool();
+	read_file(head, sizeof(head));
 	memcpy(good[0], head, RP_POOL_HDR);
 	memcpy(good[1], head + 4096, RP_POOL_HDR);
 	for (unsigned int bit = 0; bit < 8 * RP_POOL_HDR; bit++) {
 		memcpy(bad, good, sizeof(bad));
 		for (int i = 0; i < 2; i++) {
 			bad[i][bit / 8] ^= (uint8_t)(1 << bit % 8);
-			poke(4096 * i, bad[i], RP_POOL_HDR);
+			write_file(4096 * i, bad[i], RP_POOL_HDR);
 		}
 		err[0] = 0;
 		cr_assert_lt(rp_pool_open(path, &p, err), 0,
@@ -246,8 +246,8 @@ Test(pool, bit_flips)
 		if (bit % 8 != bit / 8 % 8 || bit / 8 % 8)
 			continue;
 		for (int i = 0; i < 2; i++) {
-			poke(4096 * i, good[i], RP_POOL_HDR);
-			poke(4096 * !i, bad[!i], RP_POOL_HDR);
+			write_file(4096 * i, good[i], RP_POOL_HDR);
+			write_file(4096 * !i, bad[!i], RP_POOL_HDR);
 			cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
 			cr_assert_not(p.was_clean, "the damaged copy may have "
 						   "been the newest");
@@ -261,12 +261,12 @@ Test(pool, damage_is_named)
 {
 	uint8_t zeros[8] = {0};
 
-	create();
-	poke(40, zeros, 8);
-	poke(4096 + 40, zeros, 8);
+	create_pool();
+	write_file(40, zeros, 8);
+	write_file(4096 + 40, zeros, 8);
 	expect_refused(-EBADMSG, "damaged");
-	poke(0, zeros, 8);
-	poke(4096, zeros, 8);
+	write_file(0, zeros, 8);
+	write_file(4096, zeros, 8);
 	expect_refused(-EINVAL, "no pool");
 }
 
@@ -274,9 +274,9 @@ Test(pool, other_version)
 {
 	static const uint8_t v2[4] = {2};
 
-	create();
-	poke(8, v2, 4);
-	poke(4096 + 8, v2, 4);
+	create_pool();
+	write_file(8, v2, 4);
+	write_file(4096 + 8, v2, 4);
 	expect_refused(-EPROTONOSUPPORT, "version 2");
 }
 
@@ -287,12 +287,12 @@ Test(pool, torn_header_write)
 	uint64_t gen;
 
 	/* The next header is written to the older copy. */
-	create();
+	create_pool();
 	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
 	gen = p.generation;
 	rp_pool_abandon(&p);
 	memset(torn, 0xee, sizeof(torn));
-	poke(RP_POOL_COPY(gen + 1) + 100, torn, sizeof(torn));
+	write_file(RP_POOL_COPY(gen + 1) + 100, torn, sizeof(torn));
 	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
 	cr_assert_eq(p.generation, gen + 1);
 	rp_pool_abandon(&p);
@@ -306,7 +306,7 @@ Test(pool, opened_twice_here)
 
 	cr_assert_gt(read(fd, command, sizeof(command) - 1), 0);
 	close(fd);
-	create();
+	create_pool();
 	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
 	cr_assert_eq(rp_pool_open(path, &q, err), -EBUSY);
 	snprintf(pid, sizeof(pid), "process %d (", getpid());
@@ -325,7 +325,7 @@ Test(pool, holder_is_another_process_and_dies)
 	pid_t child;
 	char c;
 
-	create();
+	create_pool();
 	cr_assert_eq(pipe(ready), 0);
 	child = fork();
 	if (!child) {
@@ -355,11 +355,11 @@ Test(pool, refusal_does_not_touch_the_file)
 	uint8_t before[SIZE], after[SIZE];
 	struct rp_pool p, q;
 
-	create();
+	create_pool();
 	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
-	slurp(before, SIZE);
+	read_file(before, SIZE);
 	cr_assert_eq(rp_pool_open(path, &q, err), -EBUSY);
-	slurp(after, SIZE);
+	read_file(after, SIZE);
 	cr_assert_arr_eq(before, after, SIZE);
 	rp_pool_abandon(&p);
 }
@@ -368,7 +368,7 @@ Test(pool, owner_and_whether_it_holds_the_pool_are_kept)
 {
 	struct rp_pool p;
 
-	create();
+	create_pool();
 	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
 	cr_assert(!p.owner && !p.is_open);
 	cr_assert_eq(rp_pool_set_owner(&p, 77, err), 0, "%s", err);
@@ -389,7 +389,7 @@ Test(pool, longer_file_is_served_as_it_is_used)
 	struct rp_pool p;
 	struct stat st;
 
-	create();
+	create_pool();
 	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
 	cr_assert_eq(rp_pool_allocate(&p, err), 0);
 	memset(p.data, 'a', DATA);
@@ -418,11 +418,12 @@ Test(pool, file_that_cannot_grow_keeps_its_length)
 	struct rp_pool p;
 	struct stat st;
 
-	create();
+	create_pool();
 	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
 	cr_assert_eq(statvfs(dir, &fs), 0);
 	/* Sparse; not every file system has files of that length. */
-	if (truncate(path, (off_t)(SIZE + 2 * fs.f_blocks * fs.f_frsize)) == 0) {
+	if (truncate(path, (off_t)(SIZE + 2 * fs.f_blocks * fs.f_frsize)) ==
+	    0) {
 		cr_assert_eq(rp_pool_allocate(&p, err), -ENOSPC);
 		cr_assert(strstr(err, "cannot grow by"), "%s", err);
 	}
@@ -436,7 +437,7 @@ Test(pool, file_that_is_cut_short_is_noticed)
 {
 	struct rp_pool p;
 
-	create();
+	create_pool();
 	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
 	cr_assert_eq(truncate(path, (off_t)p.map_len - 1), 0);
 	cr_assert_eq(rp_pool_check_file(&p), -ENODATA);
@@ -450,13 +451,13 @@ Test(pool, removed_file_has_no_name)
 	char other[128];
 	struct rp_pool p;
 
-	create();
+	create_pool();
 	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
 	cr_assert_eq(rp_pool_check_file(&p), 0);
 	snprintf(other, sizeof(other), "%s/other", dir);
 	cr_assert_eq(rename(path, other), 0);
 	cr_assert_eq(rp_pool_check_file(&p), 0, "renamed");
-	create();
+	create_pool();
 	cr_assert_eq(rp_pool_check_file(&p), 0, "another took its name");
 	cr_assert_eq(rename(path, other), 0);
 	cr_assert_eq(rp_pool_check_file(&p), -ENOENT, "replaced");
@@ -471,7 +472,7 @@ Test(pool, holes_are_filled)
 	struct stat st;
 	int fd;
 
-	create();
+	create_pool();
 	fd = open(path, O_RDWR);
 	if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 		      RP_POOL_DATA, DATA)) {
@@ -494,7 +495,7 @@ Test(pool, starts_from_the_disk)
 	struct rp_pool p;
 	struct statfs fs;
 
-	create();
+	create_pool();
 	cr_assert_eq(statfs(path, &fs), 0);
 	if (fs.f_type == TMPFS_MAGIC) {
 		unlink(path);
@@ -533,10 +534,10 @@ Test(pool, disk_full)
 	cr_assert_eq(rp_pool_create(path, 1 << 20, err), -ENOSPC, "%s", err);
 	cr_assert_not_null(strstr(err, path), "%s", err);
 	cr_assert_not_null(strstr(err, "1.1 MiB"), "%s", err);
-	cr_assert_eq(entries(dir), 0, "something was left behind");
+	cr_assert_eq(count_entries(dir), 0, "something was left behind");
 
 	/* A sparse copy of a pool that does not fit. */
-	create();
+	create_pool();
 	fd = open(path, O_RDWR);
 	cr_assert_eq(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
 			       8192, SIZE - 8192),

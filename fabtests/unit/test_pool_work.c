@@ -34,30 +34,29 @@ struct world {
 	uint64_t committed[CELLS]; /* the oldest write that a cut may leave */
 };
 
-static bool covers(const struct op *o, unsigned int cell)
+static bool covers_cell(const struct op *o, unsigned int cell)
 {
 	return o->op.type == RPMEM_POOL_WRITE && cell - o->at < o->n;
 }
 
 /* The newest write to the cell that began before an operation. */
-static uint64_t newest(const struct world *w, unsigned int cell,
-		       unsigned int before, bool completed)
+static uint64_t newest_write(const struct world *w, unsigned int cell,
+			     unsigned int before, bool completed)
 {
 	for (unsigned int i = before - 1; i > 0; i--)
-		if (covers(&w->ops[i], cell) && !w->ops[i].op.result &&
+		if (covers_cell(&w->ops[i], cell) && !w->ops[i].op.result &&
 		    (w->ops[i].completed || !completed))
 			return i;
 	return 0;
 }
 
-static void require(struct world *w, bool ok, const char *what,
-		    unsigned int cell)
+static void check(struct world *w, bool ok, const char *what, unsigned int cell)
 {
 	cr_assert(ok, "%s, cell %u, operation %u of RP_SEED=%" PRIu64, what,
 		  cell, w->next, w->random.seed);
 }
 
-static void submit(struct world *w)
+static void submit_op(struct world *w)
 {
 	struct op *o = &w->ops[w->next];
 	const uint64_t kind = seeded_below(&w->random, 20);
@@ -78,7 +77,7 @@ static void submit(struct world *w)
 		o->op.flags = 0;
 	for (unsigned int i = 0; i < o->n; i++) {
 		o->bytes[i] = w->next;
-		o->need[i] = newest(w, o->at + i, w->next, true);
+		o->need[i] = newest_write(w, o->at + i, w->next, true);
 	}
 	cr_assert_eq(rpmem_pool_submit(&w->t->pool, &o->op), 0);
 	w->next++;
@@ -91,9 +90,9 @@ static void read_completed(struct world *w, const struct op *o)
 		const unsigned int cell = o->at + i;
 		const uint64_t v = o->bytes[i];
 
-		require(w, v >= o->need[i], "a read finds an old write", cell);
-		require(w, !v || (v < w->next && covers(&w->ops[v], cell)),
-			"a read finds what nobody wrote", cell);
+		check(w, v >= o->need[i], "a read finds an old write", cell);
+		check(w, !v || (v < w->next && covers_cell(&w->ops[v], cell)),
+		      "a read finds what nobody wrote", cell);
 	}
 }
 
@@ -103,19 +102,19 @@ static void raise_floor(struct world *w, unsigned int cell, uint64_t to)
 		w->committed[cell] = to;
 }
 
-static void completed(struct world *w, struct op *o)
+static void check_completed(struct world *w, struct op *o)
 {
 	const unsigned int number = (unsigned int)(o - w->ops);
 
 	o->completed = true;
 	w->outstanding--;
 	if (o->op.result)
-		require(w, o->op.result == -EIO && o->op.error, "its error", 0);
+		check(w, o->op.result == -EIO && o->op.error, "its error", 0);
 	else if (o->op.type == RPMEM_POOL_READ)
 		read_completed(w, o);
 	else if (o->op.type == RPMEM_POOL_COMMIT)
 		for (unsigned int c = 0; c < CELLS; c++)
-			raise_floor(w, c, newest(w, c, number, false));
+			raise_floor(w, c, newest_write(w, c, number, false));
 	else if (o->op.flags & RPMEM_POOL_DURABLE)
 		for (unsigned int i = 0; i < o->n; i++)
 			raise_floor(w, o->at + i, number);
@@ -127,26 +126,26 @@ static void poll_pool(struct world *w)
 	int n = rpmem_pool_poll(&w->t->pool, done, 4, 0);
 
 	for (int i = 0; i < n; i++)
-		completed(w, done[i]->context);
+		check_completed(w, done[i]->context);
 	for (unsigned int c = 0; c < CELLS; c++)
-		require(w, w->t->media[c] >= w->committed[c],
-			"a committed write is not durable", c);
+		check(w, w->t->media[c] >= w->committed[c],
+		      "a committed write is not durable", c);
 }
 
-static void die(struct world *w)
+static void kill_target(struct world *w)
 {
 	pool_target_dies(w->t, w->lossy);
 	w->deaths++;
 }
 
 /* One step; faults: the disk may fail as well. */
-static void step(struct world *w, bool faults)
+static void run_step(struct world *w, bool faults)
 {
 	switch (seeded_below(&w->random, 12)) {
 	case 0:
 	case 1:
 		if (w->next <= OPS && w->outstanding < OUTSTANDING)
-			submit(w);
+			submit_op(w);
 		break;
 	case 2:
 	case 3:
@@ -174,11 +173,11 @@ static void step(struct world *w, bool faults)
 }
 
 /* All that is outstanding completes when nothing fails any more. */
-static void settle(struct world *w)
+static void finish_all(struct world *w)
 {
 	for (unsigned int i = 0; w->outstanding; i++) {
-		require(w, i < 100000, "an operation never completes", 0);
-		step(w, false);
+		check(w, i < 100000, "an operation never completes", 0);
+		run_step(w, false);
 	}
 }
 
@@ -186,7 +185,8 @@ static void settle(struct world *w)
  * Run the program of a seed. The target dies before step first, and again that
  * many steps later. Returns how many steps it takes.
  */
-static unsigned int run(uint64_t seed, unsigned int first, unsigned int again)
+static unsigned int run_program(uint64_t seed, unsigned int first,
+				unsigned int again)
 {
 	struct world *w = calloc(1, sizeof(*w));
 	const bool faults = seed % 4 == 3;
@@ -199,20 +199,20 @@ static unsigned int run(uint64_t seed, unsigned int first, unsigned int again)
 	w->next = 1;
 	for (; w->next <= OPS || w->outstanding; n++) {
 		if (n == first || n == first + again)
-			die(w);
-		step(w, faults);
-		require(w, n < 100000, "an operation never completes", 0);
+			kill_target(w);
+		run_step(w, faults);
+		check(w, n < 100000, "an operation never completes", 0);
 	}
 	/* A commit that failed before may have been this one's as well. */
 	do {
-		submit(w);
-		settle(w);
+		submit_op(w);
+		finish_all(w);
 	} while (w->ops[w->next - 1].op.result && w->next < OPS + 4);
-	require(w, !w->ops[w->next - 1].op.result, "the last commit fails", 0);
-	die(w);
+	check(w, !w->ops[w->next - 1].op.result, "the last commit fails", 0);
+	kill_target(w);
 	for (unsigned int c = 0; c < CELLS; c++)
-		require(w, w->t->media[c] >= newest(w, c, w->next, false),
-			"the last commit leaves a write out", c);
+		check(w, w->t->media[c] >= newest_write(w, c, w->next, false),
+		      "the last commit leaves a write out", c);
 	pool_target_end(w->t);
 	free(w);
 	return n;
@@ -224,10 +224,10 @@ Test(pool_work, every_step_may_be_the_targets_last, .timeout = 300)
 	unsigned int programs = 128, cuts = 0;
 
 	for (uint64_t seed = start.seed; programs--; seed++) {
-		const unsigned int steps = run(seed, NEVER, 0);
+		const unsigned int steps = run_program(seed, NEVER, 0);
 
 		for (unsigned int k = 0; k < steps; k++, cuts++)
-			run(seed, k, 1 + k * 7 % 50);
+			run_program(seed, k, 1 + k * 7 % 50);
 	}
 	cr_log_info("%u cuts\n", cuts);
 }

@@ -18,7 +18,7 @@
 #define DOC	 RP_SRCDIR "/docs/protocol.md"
 
 /* The text from a heading to the next of its level; the caller frees it. */
-static char *part(const char *text, const char *heading)
+static char *text_below(const char *text, const char *heading)
 {
 	const char *from = strstr(text, heading), *to;
 	char level[8];
@@ -42,17 +42,17 @@ static char *chapter_of(const char *heading)
 	fclose(f);
 	cr_assert_lt(n, sizeof(text) - 1);
 	text[n] = 0;
-	return part(text, heading);
+	return text_below(text, heading);
 }
 
-static char *chapter(void)
+static char *message_chapter(void)
 {
 	return chapter_of("\n## Control messages\n");
 }
 
-static char *section(const char *heading)
+static char *section_of(const char *heading)
 {
-	char *all = chapter(), *s = part(all, heading);
+	char *all = message_chapter(), *s = text_below(all, heading);
 
 	free(all);
 	return s;
@@ -63,7 +63,8 @@ static char *section(const char *heading)
  * "". False: none.
  */
 #define GROUPS 4
-static bool next(const char **at, const char *pattern, char out[GROUPS][256])
+static bool next_match(const char **at, const char *pattern,
+		       char out[GROUPS][256])
 {
 	regmatch_t m[GROUPS + 1];
 	bool found;
@@ -102,10 +103,10 @@ static void rows_parse(const char *from, const char *to, struct row *rows,
 	char g[GROUPS][256];
 	size_t n = 0;
 
-	while (next(&from,
-		    "^\\| ([0-9]+) \\| (u(8|16|32|64)|[0-9]+ bytes) \\| "
-		    "([a-z_]+|0)[: ]",
-		    g) &&
+	while (next_match(&from,
+			  "^\\| ([0-9]+) \\| (u(8|16|32|64)|[0-9]+ bytes) \\| "
+			  "([a-z_]+|0)[: ]",
+			  g) &&
 	       from <= to) {
 		struct row *r = &rows[n];
 
@@ -117,15 +118,15 @@ static void rows_parse(const char *from, const char *to, struct row *rows,
 	}
 }
 
-static size_t layouts(const char *heading, struct layout *v, size_t max)
+static size_t parse_layouts(const char *heading, struct layout *v, size_t max)
 {
 	static const char pattern[] =
 		"^([A-Z_]+), (type ([0-9]+), )?([0-9]+) bytes";
-	char *s = section(heading), g[GROUPS][256];
+	char *s = section_of(heading), g[GROUPS][256];
 	const char *at = s, *end;
 	size_t n = 0;
 
-	while (next(&at, pattern, g)) {
+	while (next_match(&at, pattern, g)) {
 		struct layout *l = &v[n];
 
 		cr_assert_lt(n++, max);
@@ -133,7 +134,7 @@ static size_t layouts(const char *heading, struct layout *v, size_t max)
 		l->type = strtoul(g[2], NULL, 10);
 		l->len = strtoul(g[3], NULL, 10);
 		end = at;
-		if (!next(&end, pattern, g))
+		if (!next_match(&end, pattern, g))
 			end = at + strlen(at);
 		rows_parse(at, end, l->rows, COUNT(l->rows));
 	}
@@ -242,7 +243,7 @@ static void check_rows(const struct layout *page, const struct layout *code)
 Test(protocol, messages)
 {
 	struct layout page[16] = {0};
-	size_t n = layouts("\n### Layout\n", page, COUNT(page));
+	size_t n = parse_layouts("\n### Layout\n", page, COUNT(page));
 	unsigned int found = 0, types = 0;
 
 	cr_assert_eq(n, COUNT(structs));
@@ -295,12 +296,14 @@ Test(protocol, frames_over_tcp)
 		{"WRITE", RP_TCP_WRITE},     {"READ", RP_TCP_READ},
 		{"DATA", RP_TCP_DATA},	     {"PLACED", RP_TCP_PLACED},
 	};
-	char *s = section("\n### Frames over TCP\n"), g[GROUPS][256], magic[16];
+	char *s = section_of("\n### Frames over TCP\n"), g[GROUPS][256],
+	     magic[16];
 	const char *at = s;
 	struct layout page[4] = {0};
 
-	cr_assert_eq(layouts("\n### Frames over TCP\n", page, COUNT(page)),
-		     COUNT(frames));
+	cr_assert_eq(
+		parse_layouts("\n### Frames over TCP\n", page, COUNT(page)),
+		COUNT(frames));
 	for (size_t i = 0; i < COUNT(frames); i++) {
 		cr_assert_str_eq(page[i].name, frames[i].name);
 		cr_assert_eq(page[i].len, frames[i].len);
@@ -309,8 +312,8 @@ Test(protocol, frames_over_tcp)
 	snprintf(magic, sizeof(magic), "%#x", RP_WIRE_MAGIC);
 	cr_assert(strstr(s, magic), "%s", magic);
 	for (size_t i = 0; i < COUNT(types); i++) {
-		cr_assert(next(&at, "^\\| ([A-Z]+) \\| ([0-9]+) \\| ", g), "%s",
-			  types[i].name);
+		cr_assert(next_match(&at, "^\\| ([A-Z]+) \\| ([0-9]+) \\| ", g),
+			  "%s", types[i].name);
 		cr_assert_str_eq(g[0], types[i].name);
 		cr_assert_eq(strtoul(g[1], NULL, 10), types[i].type, "%s",
 			     g[0]);
@@ -374,7 +377,7 @@ Test(protocol, values)
 		{"memory", memory_name}, {"placement", placement_name},
 		{"domain", domain_name}, {"refusal", refusal_name},
 	};
-	char *s = section("\n### Numbers in fields\n");
+	char *s = section_of("\n### Numbers in fields\n");
 
 	for (size_t i = 0; i < COUNT(v); i++) {
 		char want[512];
@@ -391,7 +394,7 @@ Test(protocol, values)
 
 Test(protocol, statuses)
 {
-	char *s = section("\n### Numbers in fields\n"), g[GROUPS][256];
+	char *s = section_of("\n### Numbers in fields\n"), g[GROUPS][256];
 	const char *at = s;
 	int known = 0;
 
@@ -399,8 +402,9 @@ Test(protocol, statuses)
 		if (!strcmp(rp_status_name(st), rp_status_name(RP_ST_MAX)))
 			continue; /* a gap between groups */
 		known++;
-		cr_assert(next(&at, "^\\| ([0-9]+) \\| ([^|]+) \\| ([^|]*)\\|",
-			       g),
+		cr_assert(next_match(&at,
+				     "^\\| ([0-9]+) \\| ([^|]+) \\| ([^|]*)\\|",
+				     g),
 			  "no row for status %d", st);
 		cr_assert_eq(atoi(g[0]), st, "%s where %d belongs", g[0], st);
 		cr_assert_str_eq(g[1], rp_status_name(st));
@@ -408,7 +412,8 @@ Test(protocol, statuses)
 		cr_assert_eq(!g[2][0], st >= RP_ST_WRITE_FAILED, "status %d",
 			     st);
 	}
-	cr_assert(!next(&at, "^\\| ([0-9]+) \\|", g), "%s is no status", g[0]);
+	cr_assert(!next_match(&at, "^\\| ([0-9]+) \\|", g), "%s is no status",
+		  g[0]);
 	cr_assert_gt(known, 0);
 	free(s);
 }
@@ -428,7 +433,7 @@ Test(protocol, key)
 		{"random", k.random}, {"port", k.port}, {"method", k.method},
 		{"class", k.class},   {"mark", 5},
 	};
-	char *s = section("\n### The remote key\n"), g[GROUPS][256];
+	char *s = section_of("\n### The remote key\n"), g[GROUPS][256];
 	uint64_t key = rp_key_make(&k);
 	unsigned int from = 0;
 	const char *at = s;
@@ -437,9 +442,10 @@ Test(protocol, key)
 		unsigned int first, last;
 		uint64_t bits;
 
-		cr_assert(
-			next(&at, "^\\| ([0-9]+) to ([0-9]+) \\| ([a-z]+):", g),
-			"no row for %s", want[i].name);
+		cr_assert(next_match(
+				  &at,
+				  "^\\| ([0-9]+) to ([0-9]+) \\| ([a-z]+):", g),
+			  "no row for %s", want[i].name);
 		first = atoi(g[0]);
 		last = atoi(g[1]);
 		cr_assert_eq(first, from, "%s begins at %u", g[2], first);
@@ -484,16 +490,16 @@ Test(protocol, limits)
 		{"time for which a connection with a wrong key lives on, ms",
 		 RP_AGENT_LINGER_NS / 1000000},
 	};
-	char *s = section("\n### Limits\n"), g[GROUPS][256];
+	char *s = section_of("\n### Limits\n"), g[GROUPS][256];
 	const char *at = s;
 
 	for (size_t i = 0; i < COUNT(want); i++) {
-		cr_assert(next(&at, "^\\| ([^|]*) \\| ([0-9]+) \\|", g));
+		cr_assert(next_match(&at, "^\\| ([^|]*) \\| ([0-9]+) \\|", g));
 		cr_assert_str_eq(g[0], want[i].name);
 		cr_assert_eq(strtoull(g[1], NULL, 10), want[i].value, "%s: %s",
 			     g[0], g[1]);
 	}
-	cr_assert(!next(&at, "^\\| ([^|]*) \\| ([0-9]+) \\|", g),
+	cr_assert(!next_match(&at, "^\\| ([^|]*) \\| ([0-9]+) \\|", g),
 		  "nothing holds the page to: %s", g[0]);
 	free(s);
 }
@@ -517,7 +523,7 @@ __attribute__((format(printf, 1, 2))) static void says(const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	text_says(chapter(), fmt, ap);
+	text_says(message_chapter(), fmt, ap);
 	va_end(ap);
 }
 

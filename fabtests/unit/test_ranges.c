@@ -164,8 +164,8 @@ Test(ranges, model_smaller_than_spaces)
 	run_model(2);
 }
 
-static void expect(const struct rp_ranges *r, size_t n,
-		   const struct rp_range *want)
+static void expect_ranges(const struct rp_ranges *r, size_t n,
+			  const struct rp_range *want)
 {
 	cr_assert_eq(r->n, n, "%zu ranges, not %zu", r->n, n);
 	for (size_t i = 0; i < n; i++)
@@ -178,7 +178,7 @@ static void expect(const struct rp_ranges *r, size_t n,
 #define EXPECT(r, ...)                                                         \
 	do {                                                                   \
 		const struct rp_range w[] = {__VA_ARGS__};                     \
-		expect(r, sizeof(w) / sizeof(w[0]), w);                        \
+		expect_ranges(r, sizeof(w) / sizeof(w[0]), w);                 \
 	} while (0)
 
 Test(ranges, merges_what_touches)

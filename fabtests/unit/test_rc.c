@@ -19,7 +19,8 @@
 #define LARGE (1u << 20)
 #define MANY  300
 
-static void reg(struct node *n, void *buf, size_t len, struct rp_rc_mr *mr)
+static void register_memory(struct node *n, void *buf, size_t len,
+			    struct rp_rc_mr *mr)
 {
 	int ret = rp_rc_reg(n->rc, buf, len,
 			    RP_RC_REMOTE_READ | RP_RC_REMOTE_WRITE, mr);
@@ -309,7 +310,7 @@ struct order {
 	int wrong;
 };
 
-static void look(struct end *e)
+static void poll_end(struct end *e)
 {
 	struct order *o = e->arg;
 	uint32_t want, is;
@@ -330,9 +331,9 @@ Test(rc, a_message_arrives_behind_the_writes_before_it)
 	struct pair p;
 
 	pair_open(&p);
-	reg(&p.t, sink, LARGE, &mr);
+	register_memory(&p.t, sink, LARGE, &mr);
 	p.te.arg = &order;
-	p.te.on_message = look;
+	p.te.on_message = poll_end;
 	for (uint32_t n = 1; n <= 50; n++) {
 		for (size_t i = 0; i < LARGE; i += sizeof(n))
 			memcpy(source + i, &n, sizeof(n));
@@ -361,7 +362,7 @@ Test(rc, fences_and_deliveries_prove_placement)
 	struct pair p;
 
 	pair_open(&p);
-	reg(&p.t, sink, LARGE, &mr);
+	register_memory(&p.t, sink, LARGE, &mr);
 	for (int n = 1; n <= 20; n++) {
 		memset(source, n, LARGE);
 		op_init(&w, RP_CHANNEL_WRITE, source, LARGE);
@@ -395,7 +396,7 @@ Test(rc, operations_of_many_pieces)
 	struct pair p;
 
 	pair_open(&p);
-	reg(&p.t, sink, sizeof(sink), &mr);
+	register_memory(&p.t, sink, sizeof(sink), &mr);
 	for (int i = 0; i < RP_CHANNEL_IOV; i++) {
 		memset(bytes[i], 'a' + i, sizeof(bytes[i]));
 		from[i] = (struct iovec){bytes[i], sizeof(bytes[i])};
@@ -444,7 +445,7 @@ Test(rc, operations_of_many_pieces)
 	pair_close(&p);
 }
 
-static void echo(struct end *e)
+static void echo_message(struct end *e)
 {
 	struct op o;
 
@@ -473,7 +474,7 @@ Test(rc, messages_flow_behind_few_receives)
 	PUMP(&p.i, &p.t, p.te.messages == 100);
 	for (int i = 0; i < 100; i++)
 		cr_assert(s[i].done == 1 && !s[i].err);
-	p.te.on_message = echo;
+	p.te.on_message = echo_message;
 	p.te.arg = &p.t;
 	for (int i = 0; i < 100; i++) {
 		op_init(&s[i], RP_CHANNEL_SEND, bytes, 100);
@@ -495,7 +496,7 @@ Test(rc, no_more_is_posted_than_the_depth)
 	int posted = 0;
 
 	pair_open(&p);
-	reg(&p.t, &theirs, 1, &mr);
+	register_memory(&p.t, &theirs, 1, &mr);
 	for (; posted < N; posted++) {
 		struct rp_channel_op *op = &s[posted].op;
 
@@ -599,8 +600,8 @@ Test(rc, a_wrong_key_ends_the_connection)
 
 		pair_open(&p);
 		memset(sink, 0, sizeof(sink));
-		reg(&p.t, sink, sizeof(sink), &mr);
-		reg(&p.t, sink, sizeof(sink), &other);
+		register_memory(&p.t, sink, sizeof(sink), &mr);
+		register_memory(&p.t, sink, sizeof(sink), &other);
 		cr_assert_neq(mr.rkey, other.rkey);
 		op_init(&w, RP_CHANNEL_WRITE, source, sizeof(source));
 		op_to(&w, &mr, how == 1 ? 1 : 0); /* past the end */
@@ -680,7 +681,7 @@ static void load_check(const struct load *l, int done)
 	cr_assert_eq(l->f.done, done);
 }
 
-static void *map(size_t len)
+static void *map_memory(size_t len)
 {
 	void *p = mmap(NULL, len, PROT_READ | PROT_WRITE,
 		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -697,10 +698,10 @@ Test(rc, close_completes_each_once_and_releases_the_buffers)
 	struct pair p;
 
 	for (int n = 0; n < 10; n++) {
-		uint8_t *source = map(LARGE);
+		uint8_t *source = map_memory(LARGE);
 
 		pair_open(&p);
-		reg(&p.t, sink, LARGE, &mr);
+		register_memory(&p.t, sink, LARGE, &mr);
 		load_post(&l, p.ie.c, source, &mr);
 		for (int i = 0; i < n; i++) {
 			rp_rc_poll(p.i.rc, 64);
@@ -754,8 +755,8 @@ Test(rc, close_among_responses_of_reads_spoils_no_other_connection)
 		ALL = 64,
 		PIECE = LARGE / ALL
 	};
-	uint8_t *source = map((size_t)FEW * LARGE),
-		*sink = map((size_t)FEW * LARGE);
+	uint8_t *source = map_memory((size_t)FEW * LARGE),
+		*sink = map_memory((size_t)FEW * LARGE);
 	struct node t = {0}, i = {0};
 	struct end te, ie;
 	struct rp_rc_mr mr;
@@ -766,7 +767,7 @@ Test(rc, close_among_responses_of_reads_spoils_no_other_connection)
 	node_open(&t);
 	node_open(&i);
 	node_listen(&t);
-	reg(&t, source, (size_t)FEW * LARGE, &mr);
+	register_memory(&t, source, (size_t)FEW * LARGE, &mr);
 	for (int n = 0; n < 10; n++) {
 		te = ie = (struct end){0};
 		t.accept = &te;
@@ -801,13 +802,13 @@ Test(rc, close_among_responses_of_reads_spoils_no_other_connection)
 /* Nothing is placed after the target has closed its end. */
 Test(rc, close_of_the_target_stops_placement)
 {
-	uint8_t *sink = map(LARGE), *source = map(LARGE);
+	uint8_t *sink = map_memory(LARGE), *source = map_memory(LARGE);
 	struct rp_rc_mr mr;
 	struct load l;
 	struct pair p;
 
 	pair_open(&p);
-	reg(&p.t, sink, LARGE, &mr);
+	register_memory(&p.t, sink, LARGE, &mr);
 	load_post(&l, p.ie.c, source, &mr);
 	for (int i = 0; i < 3; i++) {
 		rp_rc_poll(p.i.rc, 64);
@@ -841,7 +842,7 @@ static pid_t target_start(struct node *t, uint8_t *sink, struct rp_rc_mr *mr)
 
 		node_open(&n);
 		node_listen(&n);
-		reg(&n, sink, LARGE, mr);
+		register_memory(&n, sink, LARGE, mr);
 		if (write(fds[1], &n.at, sizeof(n.at)) < 0 ||
 		    write(fds[1], mr, sizeof(*mr)) < 0)
 			_exit(1);
@@ -1124,8 +1125,8 @@ Test(rc, the_descriptor_wakes)
 		node_open_with(&t, &attr);
 		node_listen(&t);
 		t.accept = &te;
-		te.on_message = echo;
-		reg(&t, sink, LARGE, &mr);
+		te.on_message = echo_message;
+		register_memory(&t, sink, LARGE, &mr);
 		if (write(fds[1], &t.at, sizeof(t.at)) < 0 ||
 		    write(fds[1], &mr, sizeof(mr)) < 0)
 			_exit(1);

@@ -13,7 +13,7 @@
 
 static char bytes[4096];
 
-static void begin(uint64_t caps, bool makes)
+static void open_rig(uint64_t caps, bool makes)
 {
 	fake_start();
 	fake.caps = caps;
@@ -35,7 +35,7 @@ Test(rc_flush, devices_with_flush)
 	struct rig_end e;
 
 	for (size_t i = 0; i < sizeof(devices) / sizeof(devices[0]); i++) {
-		begin(devices[i].caps, devices[i].makes);
+		open_rig(devices[i].caps, devices[i].makes);
 		cr_assert_eq(!!(rp_rc_flags(rig) & RP_CHANNEL_FLUSHES),
 			     devices[i].native, "%zu", i);
 		rig_connect(&e);
@@ -47,7 +47,8 @@ Test(rc_flush, devices_with_flush)
 }
 
 /* A write and a FLUSH of len bytes. */
-static void pair(struct rig_op o[2], struct rp_channel_op *ops[2], size_t len)
+static void write_and_flush(struct rig_op o[2], struct rp_channel_op *ops[2],
+			    size_t len)
 {
 	ops[0] = rig_op(&o[0], RP_CHANNEL_WRITE, bytes, 8);
 	ops[1] = rig_op(&o[1], RP_CHANNEL_FLUSH, NULL, len);
@@ -60,10 +61,10 @@ Test(rc_flush, behind_the_write_in_one_call)
 	struct rp_rc_mr mr;
 	struct rig_end e;
 
-	begin(BOTH, true);
+	open_rig(BOTH, true);
 	rig_connect(&e);
 	cr_assert_eq(rp_rc_reg(rig, bytes, 4096, RP_RC_LOCAL, &mr), 0);
-	pair(o, ops, 3000);
+	write_and_flush(o, ops, 3000);
 	ops[0] = rig_op_mr(&o[0], RP_CHANNEL_WRITE, bytes, 4000, &mr);
 	ops[0]->delivered = true;
 	ops[2] = rig_op(&o[2], RP_CHANNEL_SEND, "message", 7);
@@ -106,9 +107,9 @@ Test(rc_flush, behind_a_short_write)
 	struct rig_op o[2];
 	struct rig_end e;
 
-	begin(BOTH, true);
+	open_rig(BOTH, true);
 	rig_connect(&e);
-	pair(o, ops, 8);
+	write_and_flush(o, ops, 8);
 	memcpy(bytes, "8 bytes", 8);
 	cr_assert_eq(rp_channel_post(e.c, ops, 2), 2);
 	cr_assert_eq(fake.posted[0].wr.opcode, IBV_WR_RDMA_WRITE);
@@ -125,9 +126,9 @@ Test(rc_flush, that_fails)
 	struct rig_op o[2];
 	struct rig_end e;
 
-	begin(BOTH, true);
+	open_rig(BOTH, true);
 	rig_connect(&e);
-	pair(o, ops, 8);
+	write_and_flush(o, ops, 8);
 	cr_assert_eq(rp_channel_post(e.c, ops, 2), 2);
 	fake_complete(&fake.posted[1], IBV_WC_REM_ACCESS_ERR);
 	rig_poll();
@@ -145,9 +146,9 @@ Test(rc_flush, refused_by_the_device)
 	struct rig_op o[2];
 	struct rig_end e;
 
-	begin(BOTH, true);
+	open_rig(BOTH, true);
 	rig_connect(&e);
-	pair(o, ops, 8);
+	write_and_flush(o, ops, 8);
 	fake.take_err = ENOMEM;
 	cr_assert_eq(rp_channel_post(e.c, ops, 2), 1);
 	cr_assert_eq(rp_channel_post(e.c, ops + 1, 1), 1);
@@ -164,7 +165,7 @@ Test(rc_flush, the_right_of_peers)
 {
 	struct rig_end e;
 
-	begin(BOTH, true);
+	open_rig(BOTH, true);
 	rig_accept(&e);
 	cr_assert_eq(fake.access & FAKE_MAY_FLUSH, FAKE_MAY_FLUSH);
 	rp_channel_close(e.c);
@@ -172,7 +173,7 @@ Test(rc_flush, the_right_of_peers)
 	cr_assert_eq(fake.access, 0);
 	rp_channel_close(e.c);
 	rig_end();
-	begin(0, true);
+	open_rig(0, true);
 	rig_accept(&e);
 	cr_assert_eq(fake.access & FAKE_MAY_FLUSH, 0);
 	rp_channel_close(e.c);
@@ -184,7 +185,7 @@ Test(rc_flush, the_right_to_a_region)
 {
 	struct rp_rc_mr mr;
 
-	begin(BOTH, true);
+	open_rig(BOTH, true);
 	cr_assert_eq(rp_rc_reg(rig, bytes, 64, RP_RC_REMOTE_WRITE, &mr), 0);
 	cr_assert_eq((mr.rkey - 0x2000) & FAKE_MAY_FLUSH, 0);
 	rp_rc_dereg(rig, &mr);
@@ -199,7 +200,7 @@ Test(rc_flush, the_right_to_a_region)
 			       RP_RC_REMOTE_WRITE | RP_RC_REMOTE_FLUSH, &mr),
 		     -EOPNOTSUPP);
 	rig_end();
-	begin(0, true);
+	open_rig(0, true);
 	cr_assert_eq(rp_rc_reg(rig, bytes, 64,
 			       RP_RC_REMOTE_WRITE | RP_RC_REMOTE_FLUSH, &mr),
 		     -EOPNOTSUPP);

@@ -390,8 +390,8 @@ enum {
 };
 
 /* Frames that no initiator sends. */
-static void nonsense(int fd, int which, const struct rp_rc_mr *rw,
-		     const struct rp_rc_mr *r, const struct rp_rc_mr *w)
+static void send_nonsense(int fd, int which, const struct rp_rc_mr *rw,
+			  const struct rp_rc_mr *r, const struct rp_rc_mr *w)
 {
 	const struct rp_rc_mr none = {.rkey = rw->rkey ^ 1};
 	struct rp_tcp_hdr h = {
@@ -474,7 +474,7 @@ Test(rc_tcp, nonsense_of_an_initiator_ends_its_connection)
 			  RP_RC_REMOTE_READ | RP_RC_REMOTE_WRITE, &rw);
 		rp_rc_reg(t.rc, memory + SMALL, SMALL, RP_RC_REMOTE_READ, &r);
 		rp_rc_reg(t.rc, memory + SMALL, SMALL, RP_RC_REMOTE_WRITE, &w);
-		nonsense(fd, which, &rw, &r, &w);
+		send_nonsense(fd, which, &rw, &r, &w);
 		PUMP1(&t, te.lost);
 		cr_assert_eq(te.messages, 0, "%d", which);
 		PUMP1(&t, raw_ended(fd));
@@ -581,7 +581,7 @@ Test(rc_tcp, unread_acknowledgements_end_the_connection)
 static uint8_t messages[17 * 4000];
 
 /* Send until the connection breaks. */
-static void *flood(void *arg)
+static void *send_until_broken(void *arg)
 {
 	int fd = *(int *)arg;
 
@@ -611,7 +611,7 @@ Test(rc_tcp, peers_that_flood_leave_receives_to_others)
 		PUMP1(&t, te[i].c);
 	}
 	for (int i = 0; i < FLOODS; i++)
-		pthread_create(&thread[i], NULL, flood, &fd[i + 1]);
+		pthread_create(&thread[i], NULL, send_until_broken, &fd[i + 1]);
 	PUMP1(&t, te[1].messages > 1000 && te[FLOODS].messages > 1000);
 	for (int n = 1; n <= 20; n++) {
 		raw_frame(fd[0], RP_TCP_MESSAGE, 1, "x", 1);

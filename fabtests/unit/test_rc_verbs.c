@@ -23,7 +23,7 @@ static void start(void)
 TestSuite(rc_verbs, .init = start, .fini = rig_end);
 TestSuite(rc_verbs_open);
 
-static bool signaled(int i)
+static bool was_signaled(int i)
 {
 	return fake.posted[i].wr.send_flags & IBV_SEND_SIGNALED;
 }
@@ -32,7 +32,7 @@ static bool signaled(int i)
 static void complete_all(void)
 {
 	for (int i = 0; i < fake.nposted; i++)
-		if (signaled(i))
+		if (was_signaled(i))
 			fake_complete(&fake.posted[i], IBV_WC_SUCCESS);
 	fake.nposted = 0;
 	rig_poll();
@@ -62,9 +62,9 @@ Test(rc_verbs, a_chain_is_posted_in_one_call_and_reported_in_order)
 	cr_assert(fake.posted[1].wr.send_flags & IBV_SEND_INLINE);
 	cr_assert_eq(fake.posted[2].wr.opcode, IBV_WR_RDMA_READ);
 	cr_assert_eq(fake.posted[2].len, 8);
-	cr_assert_not(signaled(0));
-	cr_assert_not(signaled(1));
-	cr_assert(signaled(2));
+	cr_assert_not(was_signaled(0));
+	cr_assert_not(was_signaled(1));
+	cr_assert(was_signaled(2));
 	rig_poll();
 	cr_assert_eq(o[0].done + o[1].done + o[2].done, 0);
 	complete_all();
@@ -89,12 +89,12 @@ Test(rc_verbs, a_delivered_write_is_followed_by_a_read)
 	ops[0]->delivered = true;
 	cr_assert_eq(rp_channel_post(e.c, ops, 1), 1);
 	cr_assert_eq(fake.nposted, 2);
-	cr_assert_not(signaled(0));
+	cr_assert_not(was_signaled(0));
 	cr_assert_eq(fake.posted[1].wr.opcode, IBV_WR_RDMA_READ);
 	cr_assert_eq(fake.posted[1].wr.wr.rdma.remote_addr, 0x1000);
 	cr_assert_eq(fake.posted[1].wr.wr.rdma.rkey, 7);
 	cr_assert_eq(fake.posted[1].len, 4);
-	cr_assert(signaled(1));
+	cr_assert(was_signaled(1));
 	complete_all();
 	cr_assert_eq(o[0].done, 1);
 	/* One READ covers all writes before it; the program's own counts. */
@@ -106,7 +106,7 @@ Test(rc_verbs, a_delivered_write_is_followed_by_a_read)
 	cr_assert_eq(fake.nposted, 4);
 	cr_assert_eq(fake.posted[3].wr.opcode, IBV_WR_RDMA_READ);
 	cr_assert_eq(fake.posted[3].len, 8);
-	cr_assert_not(signaled(2));
+	cr_assert_not(was_signaled(2));
 	complete_all();
 	cr_assert_eq(o[2].done, 1);
 	ops[1] = rig_op(&o[1], RP_CHANNEL_READ, NULL, 1);
@@ -218,7 +218,7 @@ Test(rc_verbs, injected_messages_are_never_reported)
 	o.op.inject = true;
 	for (int i = 0; i < 8; i++) {
 		cr_assert_eq(rig_post(&e, &o.op), 1);
-		n += signaled(i);
+		n += was_signaled(i);
 	}
 	/* One of eight is signaled: the send queue never stays full. */
 	cr_assert_eq(n, 1);

@@ -19,7 +19,7 @@ static void start(void)
 TestSuite(rc_verbs_cm, .init = start, .fini = rig_end);
 TestSuite(rc_verbs_cm_open);
 
-static void step(struct rig_end *e, enum rdma_cm_event_type type)
+static void deliver_event(struct rig_end *e, enum rdma_cm_event_type type)
 {
 	fake_event(e->id, type, 0, NULL, 0);
 	rig_poll();
@@ -32,10 +32,10 @@ Test(rc_verbs_cm, connecting_goes_step_by_step)
 	rig_begin(&e);
 	cr_assert_eq(fake.resolved, 1);
 	cr_assert_not(fake.bound);
-	step(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
+	deliver_event(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
 	cr_assert_eq(fake.routed, 1);
 	cr_assert_null(fake.qp);
-	step(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	deliver_event(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
 	cr_assert_eq(fake.connected, 1);
 	cr_assert_eq(fake.qp->state, IBV_QPS_INIT);
 	/* The peer gets no access to memory here. */
@@ -60,7 +60,7 @@ Test(rc_verbs_cm, connecting_goes_step_by_step)
 	/* RDMA CM pads the private data. */
 	cr_assert_eq(e.data_len, 196);
 	cr_assert_eq(memcmp(e.data, "answer\0", 8), 0);
-	step(&e, RDMA_CM_EVENT_DISCONNECTED);
+	deliver_event(&e, RDMA_CM_EVENT_DISCONNECTED);
 	cr_assert_eq(e.lost, 1);
 	rp_channel_close(e.c);
 	cr_assert_eq(e.lost, 1);
@@ -74,8 +74,8 @@ Test(rc_verbs_cm, nothing_is_posted_before_it_is_up)
 	rig_begin(&e);
 	rig_op(&o, RP_CHANNEL_READ, NULL, 8);
 	cr_assert_eq(rig_post(&e, &o.op), 0);
-	step(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
-	step(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	deliver_event(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
+	deliver_event(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
 	cr_assert_eq(rig_post(&e, &o.op), 0);
 	rp_channel_close(e.c);
 	cr_assert_eq(o.done, 0);
@@ -91,7 +91,7 @@ Test(rc_verbs_cm, close_at_each_step)
 	for (int n = 0; n <= 3; n++) {
 		rig_begin(&e);
 		for (int i = 0; i < n; i++)
-			step(&e, steps[i]);
+			deliver_event(&e, steps[i]);
 		/* The kernel has queued one more event, which close() drops. */
 		fake_event(e.id, n < 3 ? steps[n] : RDMA_CM_EVENT_DISCONNECTED,
 			   0, NULL, 0);
@@ -108,8 +108,8 @@ Test(rc_verbs_cm, a_refusal_brings_its_data)
 	struct rig_end e;
 
 	rig_begin(&e);
-	step(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
-	step(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	deliver_event(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
+	deliver_event(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
 	fake_padded(e.id, RDMA_CM_EVENT_REJECTED, "no", 2, 148);
 	rig_poll();
 	cr_assert_eq(e.lost, 1);
@@ -119,8 +119,8 @@ Test(rc_verbs_cm, a_refusal_brings_its_data)
 	rp_channel_close(e.c);
 	/* A rejection by the kernel, because nobody listens. */
 	rig_begin(&e);
-	step(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
-	step(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	deliver_event(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
+	deliver_event(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
 	fake_padded(e.id, RDMA_CM_EVENT_REJECTED, NULL, 0, 148);
 	rig_poll();
 	cr_assert_eq(e.lost_err, ECONNREFUSED);
@@ -158,8 +158,8 @@ Test(rc_verbs_cm, longest_private_data)
 				     &e, &e.c),
 		     0);
 	e.id = fake.id;
-	step(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
-	step(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	deliver_event(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
+	deliver_event(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
 	cr_assert_eq(fake.shown.private_data_len, 56);
 	rp_channel_close(e.c);
 	fake_event(fake_peer(), RDMA_CM_EVENT_CONNECT_REQUEST, 0, NULL, 0);
@@ -181,7 +181,7 @@ Test(rc_verbs_cm, connect_failures_are_reported)
 	/* No route: once a call fails, once an event says so. */
 	fake.fail_route = 1;
 	rig_begin(&e);
-	step(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
+	deliver_event(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
 	cr_assert_eq(e.lost, 1);
 	cr_assert_eq(e.lost_err, EHOSTUNREACH);
 	rp_channel_close(e.c);
@@ -195,16 +195,16 @@ Test(rc_verbs_cm, connect_failures_are_reported)
 	/* The address resolves to another device. */
 	fake.leads_to = "fake1";
 	rig_begin(&e);
-	step(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
-	step(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	deliver_event(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
+	deliver_event(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
 	cr_assert_eq(e.lost, 1);
 	cr_assert_eq(e.lost_err, ENODEV);
 	rp_channel_close(e.c);
 	fake.leads_to = FAKE_DEVICE;
 	/* No peer replies. */
 	rig_begin(&e);
-	step(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
-	step(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	deliver_event(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
+	deliver_event(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
 	fake_event(e.id, RDMA_CM_EVENT_UNREACHABLE, -ETIMEDOUT, NULL, 0);
 	rig_poll();
 	cr_assert_eq(e.lost_err, ETIMEDOUT);
@@ -229,7 +229,7 @@ Test(rc_verbs_cm, a_request_is_accepted)
 	cr_assert_eq(fake.shown.qp_num, fake.qp->qp_num);
 	cr_assert_eq(memcmp(fake.shown_bytes, "ack", 4), 0);
 	cr_assert_eq(e.up, 0);
-	step(&e, RDMA_CM_EVENT_DISCONNECTED);
+	deliver_event(&e, RDMA_CM_EVENT_DISCONNECTED);
 	cr_assert_eq(e.lost, 1);
 	rp_channel_close(e.c);
 }

@@ -11,7 +11,7 @@ static char memory[1000];
 /* Never called; not NULL means persistent. */
 #define SOME_PMEM ((struct rp_pmem *)memory)
 
-static uint64_t key(uint64_t random)
+static uint64_t key_with(uint64_t random)
 {
 	const struct rp_key k = {
 		.class = RP_CLASS_PROCESS,
@@ -26,8 +26,8 @@ static uint64_t key(uint64_t random)
 Test(region, table)
 {
 	struct rp_regions t = {0};
-	struct rp_region a = {.key = key(0xaaaaaaaaaa)};
-	struct rp_region b = {.key = key(0xbbbbbbbbbb)};
+	struct rp_region a = {.key = key_with(0xaaaaaaaaaa)};
+	struct rp_region b = {.key = key_with(0xbbbbbbbbbb)};
 	struct rp_region again = {.key = a.key};
 	enum rp_status st = RP_ST_OK;
 
@@ -56,7 +56,7 @@ Test(region, table)
 /* A key with any one bit changed is a wrong key. */
 Test(region, every_bit_of_a_key)
 {
-	struct rp_region r = {.key = key(0x1234567890)};
+	struct rp_region r = {.key = key_with(0x1234567890)};
 	struct rp_regions t = {0};
 
 	cr_assert_eq(rp_regions_add(&t, &r), 0);
@@ -79,7 +79,7 @@ Test(region, many)
 	enum rp_status st;
 
 	for (uint32_t i = 0; i < N; i++) {
-		r[i].key = key(i * 2654435761u);
+		r[i].key = key_with(i * 2654435761u);
 		cr_assert_eq(rp_regions_add(&t, &r[i]), 0);
 	}
 	for (uint32_t i = 0; i < N; i += 2)
@@ -91,8 +91,9 @@ Test(region, many)
 		rp_regions_del(&t, &r[i]);
 }
 
-static enum rp_status check(const struct rp_region *r, uint64_t addr,
-			    uint64_t len, bool durable, enum rp_class required)
+static enum rp_status check_range(const struct rp_region *r, uint64_t addr,
+				  uint64_t len, bool durable,
+				  enum rp_class required)
 {
 	uint64_t off = 12345;
 	enum rp_status st =
@@ -116,32 +117,39 @@ Test(region, check)
 	};
 	const enum rp_class process = RP_CLASS_PROCESS, power = RP_CLASS_POWER;
 
-	cr_assert_eq(check(&r, 0x10000, 1000, true, process), RP_ST_OK);
-	cr_assert_eq(check(&r, 0x10000 + 999, 1, true, process), RP_ST_OK);
-	cr_assert_eq(check(&r, 0x10000, 1, true, RP_CLASS_NONE), RP_ST_OK);
+	cr_assert_eq(check_range(&r, 0x10000, 1000, true, process), RP_ST_OK);
+	cr_assert_eq(check_range(&r, 0x10000 + 999, 1, true, process),
+		     RP_ST_OK);
+	cr_assert_eq(check_range(&r, 0x10000, 1, true, RP_CLASS_NONE),
+		     RP_ST_OK);
 
-	cr_assert_eq(check(&r, 0x10000, 1001, true, process), RP_ST_RANGE);
-	cr_assert_eq(check(&r, 0x10000 + 1000, 1, true, process), RP_ST_RANGE);
-	cr_assert_eq(check(&r, 0xffff, 1, true, process), RP_ST_RANGE);
-	cr_assert_eq(check(&r, 0, 1, true, process), RP_ST_RANGE);
-	cr_assert_eq(check(&r, 0x10000, 0, true, process), RP_ST_WRAP);
-	cr_assert_eq(check(&r, 0x10000, UINT64_MAX, true, process), RP_ST_WRAP);
-	cr_assert_eq(check(&r, UINT64_MAX, 2, true, process), RP_ST_WRAP);
+	cr_assert_eq(check_range(&r, 0x10000, 1001, true, process),
+		     RP_ST_RANGE);
+	cr_assert_eq(check_range(&r, 0x10000 + 1000, 1, true, process),
+		     RP_ST_RANGE);
+	cr_assert_eq(check_range(&r, 0xffff, 1, true, process), RP_ST_RANGE);
+	cr_assert_eq(check_range(&r, 0, 1, true, process), RP_ST_RANGE);
+	cr_assert_eq(check_range(&r, 0x10000, 0, true, process), RP_ST_WRAP);
+	cr_assert_eq(check_range(&r, 0x10000, UINT64_MAX, true, process),
+		     RP_ST_WRAP);
+	cr_assert_eq(check_range(&r, UINT64_MAX, 2, true, process), RP_ST_WRAP);
 
-	cr_assert_eq(check(&r, 0x10000, 1, true, power), RP_ST_CLASS);
-	cr_assert_eq(check(&r, 0x10000, 1, false, power), RP_ST_OK);
+	cr_assert_eq(check_range(&r, 0x10000, 1, true, power), RP_ST_CLASS);
+	cr_assert_eq(check_range(&r, 0x10000, 1, false, power), RP_ST_OK);
 
 	r.failed = EIO;
-	cr_assert_eq(check(&r, 0x10000, 1, true, process), RP_ST_REGION_FAILED);
-	cr_assert_eq(check(&r, 0x10000, 1, false, process),
+	cr_assert_eq(check_range(&r, 0x10000, 1, true, process),
+		     RP_ST_REGION_FAILED);
+	cr_assert_eq(check_range(&r, 0x10000, 1, false, process),
 		     RP_ST_REGION_FAILED);
 	r.failed = 0;
 
 	/* Volatile memory can be visible, not durable. */
 	r.pmem = NULL;
-	cr_assert_eq(check(&r, 0x10000, 1, true, process), RP_ST_VOLATILE);
-	cr_assert_eq(check(&r, 0x10000, 1, false, process), RP_ST_OK);
-	cr_assert_eq(check(&r, 0, 1, false, process), RP_ST_RANGE);
+	cr_assert_eq(check_range(&r, 0x10000, 1, true, process),
+		     RP_ST_VOLATILE);
+	cr_assert_eq(check_range(&r, 0x10000, 1, false, process), RP_ST_OK);
+	cr_assert_eq(check_range(&r, 0, 1, false, process), RP_ST_RANGE);
 }
 
 /* addr 0: ranges are offsets. */
@@ -154,8 +162,10 @@ Test(region, check_offset)
 		.pmem = SOME_PMEM,
 	};
 
-	cr_assert_eq(check(&r, 0, 1000, true, RP_CLASS_POWER), RP_ST_OK);
-	cr_assert_eq(check(&r, 1, 1000, true, RP_CLASS_POWER), RP_ST_RANGE);
-	cr_assert_eq(check(&r, (uintptr_t)memory, 1, true, RP_CLASS_POWER),
+	cr_assert_eq(check_range(&r, 0, 1000, true, RP_CLASS_POWER), RP_ST_OK);
+	cr_assert_eq(check_range(&r, 1, 1000, true, RP_CLASS_POWER),
 		     RP_ST_RANGE);
+	cr_assert_eq(
+		check_range(&r, (uintptr_t)memory, 1, true, RP_CLASS_POWER),
+		RP_ST_RANGE);
 }

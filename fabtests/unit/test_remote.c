@@ -14,7 +14,8 @@
 #define AT  0x10000u
 #define LEN 4096u
 
-static struct rp_desc devdax(enum rp_placement placement, enum rp_domain domain)
+static struct rp_desc devdax_desc(enum rp_placement placement,
+				  enum rp_domain domain)
 {
 	return (struct rp_desc){
 		.addr = AT,
@@ -46,7 +47,7 @@ static struct rp_remote remote_of(struct rp_desc d, unsigned int native)
 /* FLUSH needs device, registration and queue pair at both ends. */
 Test(remote, native_needs_both_ends)
 {
-	struct rp_desc d = devdax(RP_PLACE_CPU_KERNEL, RP_DOMAIN_MEMCTRL);
+	struct rp_desc d = devdax_desc(RP_PLACE_CPU_KERNEL, RP_DOMAIN_MEMCTRL);
 	struct rp_remote r = remote_of(d, BOTH);
 
 	cr_assert_eq(r.persistent.method, RP_METHOD_NATIVE);
@@ -118,7 +119,8 @@ Test(remote, table)
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct rp_desc d = devdax(rows[i].placement, rows[i].domain);
+		struct rp_desc d =
+			devdax_desc(rows[i].placement, rows[i].domain);
 		struct rp_remote r;
 
 		d.memory = rows[i].memory;
@@ -136,7 +138,7 @@ Test(remote, table)
 /* An untrusted file system makes no promise. */
 Test(remote, untrusted)
 {
-	struct rp_desc d = devdax(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE);
+	struct rp_desc d = devdax_desc(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE);
 
 	for (enum rp_tri t = RP_UNKNOWN; t <= RP_YES; t++) {
 		d.fs_trusted = t;
@@ -151,7 +153,7 @@ Test(remote, untrusted)
 
 Test(remote, global)
 {
-	struct rp_desc d = devdax(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
+	struct rp_desc d = devdax_desc(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
 
 	cr_assert_eq(remote_of(d, 0).global, RP_METHOD_FENCE);
 	d.fence = RP_UNKNOWN;
@@ -170,7 +172,7 @@ Test(remote, global)
 /* Persistence can be reached, visibility cannot: a flush of both is refused. */
 Test(remote, both_kinds)
 {
-	struct rp_desc d = devdax(RP_PLACE_DMA_MEMORY, RP_DOMAIN_SYSTEM);
+	struct rp_desc d = devdax_desc(RP_PLACE_DMA_MEMORY, RP_DOMAIN_SYSTEM);
 	struct rp_remote r;
 
 	d.fence = RP_UNKNOWN;
@@ -184,7 +186,7 @@ Test(remote, both_kinds)
 /* A fence is a read; delivery is proved by a read, too. */
 Test(remote, nothing_without_reads)
 {
-	struct rp_desc d = devdax(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE);
+	struct rp_desc d = devdax_desc(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE);
 	struct rp_remote r;
 
 	d.region &= ~RP_DESC_READ;
@@ -195,7 +197,7 @@ Test(remote, nothing_without_reads)
 
 Test(remote, class_and_force)
 {
-	struct rp_desc d = devdax(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE);
+	struct rp_desc d = devdax_desc(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE);
 	struct rp_remote_cfg cfg = {.native = BOTH,
 				    .required = RP_CLASS_POWER,
 				    .forced = RP_METHOD_DELIVERY};
@@ -234,7 +236,7 @@ Test(remote, class_and_force)
 Test(remote, arguments)
 {
 	struct rp_remote r = remote_of(
-		devdax(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE), BOTH);
+		devdax_desc(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE), BOTH);
 
 	for (unsigned int type = 0; type < 256; type++)
 		for (unsigned int level = 0; level < 256; level++) {
@@ -273,8 +275,8 @@ Test(remote, refused_by_the_target)
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		for (unsigned int native = 0; native <= BOTH; native += BOTH) {
-			struct rp_desc d =
-				devdax(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE);
+			struct rp_desc d = devdax_desc(RP_PLACE_CPU_KERNEL,
+						       RP_DOMAIN_CPUCACHE);
 			struct rp_remote r;
 			struct rp_flush f;
 
@@ -310,8 +312,8 @@ Test(remote, fences)
 		{0, 0, 1, AT, 8},
 		{UINT64_MAX, UINT64_MAX, 1, AT, 8},
 	};
-	struct rp_remote r =
-		remote_of(devdax(RP_PLACE_DMA_CACHE, RP_DOMAIN_CPUCACHE), 0);
+	struct rp_remote r = remote_of(
+		devdax_desc(RP_PLACE_DMA_CACHE, RP_DOMAIN_CPUCACHE), 0);
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
 		for (uint8_t type = 1; type <= 3; type++) {
@@ -328,7 +330,7 @@ Test(remote, fences)
 /* A device would cut longer flushes silently. */
 Test(remote, long_flushes_are_refused)
 {
-	struct rp_desc d = devdax(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE);
+	struct rp_desc d = devdax_desc(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE);
 	struct rp_remote r;
 
 	d.length = 1ull << 32;
@@ -365,7 +367,7 @@ static struct rp_remote remote_with_agent(struct rp_desc d, unsigned int native)
 /* The agent is used if nothing cheaper works. */
 Test(remote, agent)
 {
-	struct rp_desc d = devdax(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
+	struct rp_desc d = devdax_desc(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
 	struct rp_remote r = remote_with_agent(d, 0);
 	struct rp_flush f = rp_flush_decide(&r, AT + 3, 99, P, 0);
 
@@ -399,7 +401,7 @@ Test(remote, agent)
 /* The agent flushes placed bytes only, so it needs a read fence before. */
 Test(remote, agent_needs_the_fence)
 {
-	struct rp_desc d = devdax(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
+	struct rp_desc d = devdax_desc(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
 	struct rp_remote_cfg cfg = {.required = RP_CLASS_POWER, .agent = true};
 	struct rp_remote r;
 
@@ -440,7 +442,7 @@ Test(remote, agent_needs_the_fence)
 
 Test(remote, atomic_writes)
 {
-	struct rp_desc d = devdax(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
+	struct rp_desc d = devdax_desc(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
 	struct rp_remote r = remote_with_agent(d, 0), none = remote_of(d, 0);
 	struct rp_flush f = rp_atomic_decide(&r, AT + LEN - 8, false);
 
@@ -468,7 +470,7 @@ Test(remote, atomic_writes)
 	r = remote_with_agent(d, 0);
 	cr_assert_eq(rp_atomic_decide(&r, AT, false).how, RP_FLUSH_NOT_BY_QP);
 	/* Both ends have atomic writes: no request to the agent. */
-	d = devdax(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
+	d = devdax_desc(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
 	d.region = d.qp = RP_DESC_ALL;
 	d.native = RP_DESC_ATOMIC_WRITE;
 	r = remote_with_agent(d, RP_DESC_ATOMIC_WRITE);

@@ -22,19 +22,20 @@ static void open_both(void)
 	rp_ring_init(&b.ring, b.in, b.out);
 }
 
-static void carry(const struct rp_ring_write *w, struct end *to)
+static void place_write(const struct rp_ring_write *w, struct end *to)
 {
 	cr_assert_leq(w->offset + w->len, sizeof(to->in));
 	memcpy(to->in + w->offset, w->buf, w->len);
 }
 
-static int send(struct end *from, struct end *to, const void *msg, size_t len)
+static int send_message(struct end *from, struct end *to, const void *msg,
+			size_t len)
 {
 	struct rp_ring_write w;
 	int ret = rp_ring_put(&from->ring, msg, len, &w);
 
 	if (!ret)
-		carry(&w, to);
+		place_write(&w, to);
 	return ret;
 }
 
@@ -72,7 +73,7 @@ Test(ring, golden_bytes)
 	cr_assert_eq(RP_RING_LEN, 2752);
 	cr_assert_eq(RP_RING_SLOT, 344);
 	a.ring.consumed = 0x01020304;
-	cr_assert_eq(send(&a, &b, "hello", 5), 0);
+	cr_assert_eq(send_message(&a, &b, "hello", 5), 0);
 	cr_assert_arr_eq(b.in + end - sizeof(golden), golden, sizeof(golden));
 	for (size_t i = 0; i < end - sizeof(golden); i++)
 		cr_assert_eq(b.in[i], 0);
@@ -91,7 +92,7 @@ Test(ring, checksums_of_every_length)
 			b.in + (size_t)(n % RP_RING_SLOTS + 1) * RP_RING_SLOT -
 			RP_WIRE_SLOT;
 
-		cr_assert_eq(send(&a, &b, msg, len), 0);
+		cr_assert_eq(send_message(&a, &b, msg, len), 0);
 		sum = tail[0] | (uint32_t)tail[1] << 8 |
 		      (uint32_t)tail[2] << 16 | (uint32_t)tail[3] << 24;
 		cr_assert_eq(sum, sum_of(msg, len, a.ring.consumed,
@@ -100,8 +101,8 @@ Test(ring, checksums_of_every_length)
 		cr_assert_arr_eq(got, msg, len);
 		rp_ring_release(&a.ring, b.ring.consumed);
 	}
-	cr_assert_eq(send(&a, &b, msg, 0), -EMSGSIZE);
-	cr_assert_eq(send(&a, &b, msg, sizeof(msg)), -EMSGSIZE);
+	cr_assert_eq(send_message(&a, &b, msg, 0), -EMSGSIZE);
+	cr_assert_eq(send_message(&a, &b, msg, sizeof(msg)), -EMSGSIZE);
 }
 
 /* One direction: the writer learns the consumer index by other means. */
@@ -149,7 +150,7 @@ Test(ring, in_order_and_never_more_than_fit)
 		case 0:
 		case 1:
 		case 2:
-			if (!send(&a, &b, &sent, sizeof(sent)))
+			if (!send_message(&a, &b, &sent, sizeof(sent)))
 				sent++;
 			break;
 		case 3:
@@ -161,7 +162,7 @@ Test(ring, in_order_and_never_more_than_fit)
 			}
 			break;
 		default: /* the opposite ring carries the index */
-			if (!send(&b, &a, "x", 1))
+			if (!send_message(&b, &a, "x", 1))
 				rp_ring_take(&a.ring, got);
 			rp_ring_release(&b.ring, a.ring.consumed);
 		}
@@ -176,15 +177,15 @@ Test(ring, full_until_slots_are_released)
 
 	open_both();
 	for (int i = 0; i < RP_RING_SLOTS; i++)
-		cr_assert_eq(send(&a, &b, "m", 1), 0);
-	cr_assert_eq(send(&a, &b, "m", 1), -EAGAIN);
+		cr_assert_eq(send_message(&a, &b, "m", 1), 0);
+	cr_assert_eq(send_message(&a, &b, "m", 1), -EAGAIN);
 	for (int i = 0; i < RP_RING_SLOTS; i++)
 		cr_assert_eq(rp_ring_take(&b.ring, got), 1);
-	cr_assert_eq(send(&a, &b, "m", 1), -EAGAIN);
-	cr_assert_eq(send(&b, &a, "m", 1), 0);
+	cr_assert_eq(send_message(&a, &b, "m", 1), -EAGAIN);
+	cr_assert_eq(send_message(&b, &a, "m", 1), 0);
 	cr_assert_eq(rp_ring_take(&a.ring, got), 1);
 	for (int i = 0; i < RP_RING_SLOTS; i++)
-		cr_assert_eq(send(&a, &b, "m", 1), 0);
+		cr_assert_eq(send_message(&a, &b, "m", 1), 0);
 }
 
 Test(ring, message_needs_its_last_byte)
@@ -207,7 +208,7 @@ Test(ring, message_needs_its_last_byte)
 		       (const uint8_t *)w.buf + w.len - n, n);
 		cr_assert_eq(rp_ring_take(&b.ring, got), 0, "%zu bytes", n);
 	}
-	carry(&w, &b);
+	place_write(&w, &b);
 	cr_assert_eq(rp_ring_take(&b.ring, got), sizeof(msg));
 	/* A message is taken once. */
 	cr_assert_eq(rp_ring_take(&b.ring, got), 0);
@@ -221,7 +222,7 @@ Test(ring, unput_message_is_not_sent)
 	open_both();
 	cr_assert_eq(rp_ring_put(&a.ring, "one", 3, &w), 0);
 	rp_ring_unput(&a.ring);
-	cr_assert_eq(send(&a, &b, "two", 3), 0);
+	cr_assert_eq(send_message(&a, &b, "two", 3), 0);
 	cr_assert_eq(rp_ring_take(&b.ring, got), 3);
 	cr_assert_arr_eq(got, "two", 3);
 }
@@ -235,11 +236,11 @@ Test(ring, wrong_consumer_index_releases_nothing)
 	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
 		open_both();
 		b.ring.consumed = lies[i];
-		cr_assert_eq(send(&b, &a, "lie", 3), 0);
+		cr_assert_eq(send_message(&b, &a, "lie", 3), 0);
 		cr_assert_eq(rp_ring_take(&a.ring, got), 3);
 		for (int n = 0; n < RP_RING_SLOTS; n++)
-			cr_assert_eq(send(&a, &b, "m", 1), 0);
-		cr_assert_eq(send(&a, &b, "m", 1), -EAGAIN);
+			cr_assert_eq(send_message(&a, &b, "m", 1), 0);
+		cr_assert_eq(send_message(&a, &b, "m", 1), -EAGAIN);
 	}
 }
 
@@ -252,15 +253,15 @@ Test(ring, indices_in_another_order)
 	open_both();
 	cr_assert_eq(rp_ring_put(&b.ring, "late", 4, &late), 0);
 	for (int i = 0; i < RP_RING_SLOTS; i++) {
-		cr_assert_eq(send(&a, &b, "m", 1), 0);
+		cr_assert_eq(send_message(&a, &b, "m", 1), 0);
 		cr_assert_eq(rp_ring_take(&b.ring, got), 1);
 	}
 	rp_ring_release(&a.ring, b.ring.consumed);
-	cr_assert_eq(send(&a, &b, "m", 1), 0);
-	carry(&late, &a);
+	cr_assert_eq(send_message(&a, &b, "m", 1), 0);
+	place_write(&late, &a);
 	cr_assert_eq(rp_ring_take(&a.ring, got), 4);
 	for (int i = 1; i < RP_RING_SLOTS; i++)
-		cr_assert_eq(send(&a, &b, "m", 1), 0);
+		cr_assert_eq(send_message(&a, &b, "m", 1), 0);
 }
 
 Test(ring, any_bytes_are_survived)

@@ -8,21 +8,21 @@
 
 static struct rp_samples s;
 
-static void fill(size_t n)
+static void fill_samples(size_t n)
 {
 	/* 1 .. n, in an order that is neither. */
 	for (size_t i = 0; i < n; i++)
 		cr_assert_eq(rp_samples_add(&s, (i * 7919) % n + 1), 0);
 }
 
-static void done(void)
+static void free_samples(void)
 {
 	rp_samples_free(&s);
 }
 
-TestSuite(samples, .fini = done);
+TestSuite(samples, .fini = free_samples);
 
-static uint64_t rank(unsigned int permille)
+static uint64_t percentile(unsigned int permille)
 {
 	uint64_t v = 0;
 
@@ -32,21 +32,21 @@ static uint64_t rank(unsigned int permille)
 
 Test(samples, nearest_rank)
 {
-	fill(10000);
-	cr_assert_eq(rank(0), 1);
-	cr_assert_eq(rank(500), 5000);
-	cr_assert_eq(rank(900), 9000);
-	cr_assert_eq(rank(990), 9900);
-	cr_assert_eq(rank(999), 9990);
-	cr_assert_eq(rank(1000), 10000);
+	fill_samples(10000);
+	cr_assert_eq(percentile(0), 1);
+	cr_assert_eq(percentile(500), 5000);
+	cr_assert_eq(percentile(900), 9000);
+	cr_assert_eq(percentile(990), 9900);
+	cr_assert_eq(percentile(999), 9990);
+	cr_assert_eq(percentile(1000), 10000);
 }
 
 Test(samples, odd_counts)
 {
-	fill(3);
-	cr_assert_eq(rank(0), 1);
-	cr_assert_eq(rank(500), 2);
-	cr_assert_eq(rank(1000), 3);
+	fill_samples(3);
+	cr_assert_eq(percentile(0), 1);
+	cr_assert_eq(percentile(500), 2);
+	cr_assert_eq(percentile(1000), 3);
 }
 
 Test(samples, none_is_no_figure)
@@ -63,19 +63,19 @@ Test(samples, too_few_for_a_tail)
 {
 	uint64_t v;
 
-	fill(999);
+	fill_samples(999);
 	cr_assert_eq(rp_samples_rank(&s, 999, &v), -ENODATA);
-	cr_assert_eq(rank(990), 990);
+	cr_assert_eq(percentile(990), 990);
 	cr_assert_eq(rp_samples_add(&s, 1000), 0);
-	cr_assert_eq(rank(999), 999);
+	cr_assert_eq(percentile(999), 999);
 }
 
 Test(samples, adding_after_reading)
 {
-	fill(100);
-	cr_assert_eq(rank(1000), 100);
+	fill_samples(100);
+	cr_assert_eq(percentile(1000), 100);
 	cr_assert_eq(rp_samples_add(&s, 5000), 0);
 	cr_assert_eq(rp_samples_add(&s, 0), 0);
-	cr_assert_eq(rank(1000), 5000);
-	cr_assert_eq(rank(0), 0);
+	cr_assert_eq(percentile(1000), 5000);
+	cr_assert_eq(percentile(0), 0);
 }

@@ -12,7 +12,7 @@ static struct report a, b, c;
 
 static unsigned int warnings, infos;
 
-static void count(enum rp_log_level level, const char *text)
+static void count_log_line(enum rp_log_level level, const char *text)
 {
 	warnings += level == RP_LOG_WARN;
 	infos += level == RP_LOG_INFO;
@@ -20,7 +20,7 @@ static void count(enum rp_log_level level, const char *text)
 
 static void start(void)
 {
-	rp_log_set(count);
+	rp_log_set(count_log_line);
 	warnings = infos = 0;
 	bed_start(NULL);
 }
@@ -84,7 +84,7 @@ Test(session, initiator_is_not_zero)
 }
 
 /* A refusal fails the next operation, so that no caller loops. */
-static void refused(enum rp_status st, uint32_t detail)
+static void expect_refused(enum rp_status st, uint32_t detail)
 {
 	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	bed_refuse(st, detail);
@@ -101,17 +101,17 @@ static void refused(enum rp_status st, uint32_t detail)
 
 Test(session, overload_ends_the_next_operation)
 {
-	refused(RP_ST_OVERLOADED, 3);
+	expect_refused(RP_ST_OVERLOADED, 3);
 }
 
 Test(session, stale_key_ends_the_next_operation)
 {
-	refused(RP_ST_STALE_KEY, 7);
+	expect_refused(RP_ST_STALE_KEY, 7);
 }
 
 Test(session, version_of_refusal_ends_the_next_operation)
 {
-	refused(RP_ST_VERSION, 2);
+	expect_refused(RP_ST_VERSION, 2);
 }
 
 /* Operations with another key may succeed, so they do not fail. */

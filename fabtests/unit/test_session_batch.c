@@ -10,13 +10,13 @@
 
 static struct report w[300], a, b;
 
-static void quiet(enum rp_log_level level, const char *text)
+static void drop_log_line(enum rp_log_level level, const char *text)
 {
 }
 
 static void start(void)
 {
-	rp_log_set(quiet);
+	rp_log_set(drop_log_line);
 	bed_start(NULL);
 	bed_open(1);
 }
@@ -31,7 +31,7 @@ static void write_small(unsigned int i, uint64_t off, size_t len)
 	memset(w[i].buf, 0xee, len);
 }
 
-static void scattered(unsigned int n)
+static void post_scattered(unsigned int n)
 {
 	for (unsigned int i = 0; i < n; i++)
 		write_small(i, 1000 * (uint64_t)((7 * i) % n), 24);
@@ -48,7 +48,7 @@ Test(session_batch, small_writes_leave_together)
 {
 	unsigned int kicks = bed.kicks;
 
-	scattered(64);
+	post_scattered(64);
 	bed_see_nothing();
 	cr_assert_eq(bed.kicks, kicks + 1);
 	cr_assert_eq(rp_session_deadline(bed.s), 0);
@@ -112,7 +112,7 @@ Test(session_batch, later_operations_send_the_batch_first)
 {
 	struct rp_op *op;
 
-	scattered(2);
+	post_scattered(2);
 	bed_post(op_commit_one(&a, 1, 0, 4096));
 	see_batch(2);
 	bed_see_request(RP_EFFECT_NONE);
@@ -150,7 +150,7 @@ Test(session_batch, later_operations_send_the_batch_first)
 
 Test(session_batch, full_batch_leaves)
 {
-	scattered(2 * 86 + 1);
+	post_scattered(2 * 86 + 1);
 	see_batch(86);
 	see_batch(86);
 	bed_see_nothing();
@@ -229,7 +229,7 @@ Test(session_batch, not_over_a_device)
 
 Test(session_batch, failure_poisons_all_its_writes)
 {
-	scattered(8);
+	post_scattered(8);
 	bed_post(op_commit_one(&a, 1, 3000, 8));
 	see_batch(8);
 	bed_done_all();
@@ -254,7 +254,7 @@ Test(session_batch, failure_poisons_all_its_writes)
 Test(session_batch, loss_before_and_after_sending)
 {
 	for (int sent = 0; sent < 2; sent++) {
-		scattered(8);
+		post_scattered(8);
 		if (sent)
 			bed_progress();
 		bed_lose(ECONNRESET);
@@ -281,7 +281,7 @@ Test(session_batch, loss_before_and_after_sending)
 /* RDMA and effects on its bytes wait for the batch, as for every store. */
 Test(session_batch, rdma_of_its_bytes_waits)
 {
-	scattered(4);
+	post_scattered(4);
 	bed_post(op_write(&a, 1, 3008, 4096, 0));
 	see_batch(4);
 	bed_see_nothing();
@@ -290,7 +290,7 @@ Test(session_batch, rdma_of_its_bytes_waits)
 	expect_ok(&w[0]);
 	bed_see_kind(RP_CHANNEL_WRITE);
 	bed_done_all();
-	scattered(4);
+	post_scattered(4);
 	bed_post(op_then(&a, 1, 0, 1024, 65536));
 	see_batch(4);
 	bed_see_nothing();
@@ -322,7 +322,7 @@ static void write_again(struct report *t)
 
 Test(session_batch, done_may_start_the_next_batch)
 {
-	scattered(4);
+	post_scattered(4);
 	w[1].then = write_again;
 	bed_progress();
 	see_batch(4);

@@ -13,13 +13,13 @@
 static struct report a, b, c, d;
 static struct rp_wire_range many[5000];
 
-static void quiet(enum rp_log_level level, const char *text)
+static void drop_log_line(enum rp_log_level level, const char *text)
 {
 }
 
 static void start(void)
 {
-	rp_log_set(quiet);
+	rp_log_set(drop_log_line);
 	bed_start(NULL);
 	bed_open(1);
 }
@@ -41,7 +41,7 @@ static void start_alone(enum rp_method m, unsigned int max_commits)
 }
 
 /* Descending ranges, which do not pack well. */
-static void fill(size_t n)
+static void fill_ranges(size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		many[i] = bed_range(1, 128 * (n - i), 64);
@@ -67,7 +67,7 @@ Test(session_commit, many_ranges_are_cut)
 {
 	size_t seen = 0;
 
-	fill(400);
+	fill_ranges(400);
 	bed_post(op_commit(&a, many, 400));
 	for (int i = 0; i < 3; i++) {
 		const struct bed_seen *m = bed_see_request(RP_EFFECT_NONE);
@@ -108,7 +108,7 @@ Test(session_commit, slices_wait_for_credits)
 	bed_start(NULL);
 	bed.credits = 2;
 	bed_open(1);
-	fill(168 * 5);
+	fill_ranges(168 * 5);
 	bed_post(op_commit(&a, many, 168 * 5));
 	bed_post(op_read(&b, 1, 0, 64));
 	for (uint64_t t = 1; t <= 5; t++) {
@@ -131,7 +131,7 @@ Test(session_commit, first_failure_counts)
 	bed_start(NULL);
 	bed.credits = 2;
 	bed_open(1);
-	fill(168 * 5);
+	fill_ranges(168 * 5);
 	bed_post(op_commit(&a, many, 168 * 5));
 	bed_see();
 	bed_see();
@@ -150,7 +150,7 @@ Test(session_commit, first_failure_counts)
 
 Test(session_commit, range_at_fault_is_counted_from_the_first)
 {
-	fill(400);
+	fill_ranges(400);
 	bed_post(op_commit(&a, many, 400));
 	bed_done_all();
 	bed_reply(1, RP_ST_OK);
@@ -225,7 +225,7 @@ Test(session_commit, weakest_class_is_reported)
 		.class = RP_CLASS_PROCESS,
 	};
 
-	fill(300);
+	fill_ranges(300);
 	op_commit(&a, many, 300)->required = RP_CLASS_NONE;
 	bed_post(&a.op);
 	bed_done_all();
@@ -253,7 +253,7 @@ Test(session_commit, ranges_are_freed_when_they_are_owned)
 /* A visible commit proves placement: one request without ranges. */
 Test(session_commit, visible_commit_is_a_plain_fence)
 {
-	fill(400);
+	fill_ranges(400);
 	bed_post(op_write(&b, 1, 128, 4096, 0));
 	op_commit(&a, many, 400)->level = RP_LEVEL_VISIBLE;
 	bed_post(&a.op);
@@ -290,7 +290,7 @@ Test(session_commit, ordered_store_is_in_the_request)
 /* The last slice alone has the effect: all ranges are durable before. */
 Test(session_commit, effect_is_in_the_last_slice_alone)
 {
-	fill(400);
+	fill_ranges(400);
 	op_commit(&a, many, 400)->effect = RP_EFFECT_NOTIFY;
 	bed_post(&a.op);
 	bed_see_request(RP_EFFECT_NONE);
@@ -311,7 +311,7 @@ Test(session_commit, effect_is_in_the_last_slice_alone)
 
 Test(session_commit, effect_is_not_sent_behind_a_failure)
 {
-	fill(400);
+	fill_ranges(400);
 	op_commit(&a, many, 400)->effect = RP_EFFECT_THEN;
 	a.op.then = (struct rp_wire_then){bed_key(1), BED_ADDR, 1};
 	bed_post(&a.op);
@@ -424,7 +424,7 @@ Test(session_commit, effect_behind_too_many_ranges_waits_for_every_store)
 Test(session_commit, fence_commits_a_region_at_once)
 {
 	start_alone(RP_METHOD_FENCE, 0);
-	fill(400);
+	fill_ranges(400);
 	bed_post(op_commit(&a, many, 400));
 	bed_see_kind(RP_CHANNEL_READ);
 	cr_assert_eq(bed.last->remote_addr,
@@ -459,7 +459,7 @@ Test(session_commit, each_region_gets_one_fence)
 Test(session_commit, flush_commits_each_range)
 {
 	start_alone(RP_METHOD_NATIVE, 0);
-	fill(RP_SESSION_FLUSHES);
+	fill_ranges(RP_SESSION_FLUSHES);
 	bed_post(op_commit(&a, many, RP_SESSION_FLUSHES));
 	for (int i = 0; i < RP_SESSION_FLUSHES; i++)
 		cr_assert_eq(bed_see_kind(RP_CHANNEL_FLUSH)->remote_addr,
@@ -469,7 +469,7 @@ Test(session_commit, flush_commits_each_range)
 	expect_ok(&a);
 	cr_assert_eq(a.out.method, RP_METHOD_NATIVE);
 	/* With more ranges one REQUEST is cheaper than FLUSHes. */
-	fill(RP_SESSION_FLUSHES + 1);
+	fill_ranges(RP_SESSION_FLUSHES + 1);
 	bed_post(op_commit(&a, many, RP_SESSION_FLUSHES + 1));
 	bed_see_request(RP_EFFECT_NONE);
 	bed_see_nothing();

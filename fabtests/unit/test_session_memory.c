@@ -20,7 +20,7 @@ void *__wrap_realloc(void *p, size_t n);
 static unsigned int good;
 static bool armed, failed;
 
-static bool fails(void)
+static bool allocation_fails(void)
 {
 	if (!armed || bed_allocates)
 		return false;
@@ -33,26 +33,26 @@ static bool fails(void)
 
 void *__wrap_malloc(size_t n)
 {
-	return fails() ? NULL : __real_malloc(n);
+	return allocation_fails() ? NULL : __real_malloc(n);
 }
 
 void *__wrap_calloc(size_t n, size_t size)
 {
-	return fails() ? NULL : __real_calloc(n, size);
+	return allocation_fails() ? NULL : __real_calloc(n, size);
 }
 
 void *__wrap_realloc(void *p, size_t n)
 {
-	return fails() ? NULL : __real_realloc(p, n);
+	return allocation_fails() ? NULL : __real_realloc(p, n);
 }
 
-static void quiet(enum rp_log_level level, const char *text)
+static void drop_log_line(enum rp_log_level level, const char *text)
 {
 }
 
 static void start(void)
 {
-	rp_log_set(quiet);
+	rp_log_set(drop_log_line);
 	bed_start(NULL);
 	bed_open(1);
 }
@@ -62,7 +62,7 @@ TestSuite(session_memory, .init = start, .fini = bed_stop);
 static struct report w[3], b;
 static struct rp_wire_range many[400];
 
-static void arm(unsigned int n)
+static void fail_allocation(unsigned int n)
 {
 	armed = true;
 	failed = false;
@@ -70,7 +70,7 @@ static void arm(unsigned int n)
 }
 
 /* Reply to all posted requests. */
-static void serve(void)
+static void reply_to_all(void)
 {
 	do {
 		bed_done_all();
@@ -86,14 +86,14 @@ static void serve(void)
 	} while (bed.nposted || !STAILQ_EMPTY(&bed.seen));
 }
 
-static bool report(struct report *t, int ret)
+static bool record_result(struct report *t, int ret)
 {
 	if (ret) {
 		cr_assert(ret == -ENOMEM || ret == -EAGAIN, "%d", ret);
 		expect_pending(t);
 		return false;
 	}
-	serve();
+	reply_to_all();
 	cr_assert_eq(t->times, 1);
 	cr_assert(!t->out.status || t->out.status == RP_ST_NO_MEMORY ||
 		  t->out.status == RP_ST_LOST);
@@ -107,7 +107,8 @@ static bool report(struct report *t, int ret)
  * Fail the n-th allocation of each operation, for all n. A failed operation
  * poisons its range, a successful one does not, and the session goes on.
  */
-static unsigned int each(struct rp_op *(*make)(struct report *t), uint64_t off)
+static unsigned int
+fail_each_allocation(struct rp_op *(*make)(struct report *t), uint64_t off)
 {
 	unsigned int n = 0;
 
@@ -115,25 +116,25 @@ static unsigned int each(struct rp_op *(*make)(struct report *t), uint64_t off)
 		bool ok;
 		int ret;
 
-		arm(n++);
+		fail_allocation(n++);
 		ret = bed_try(make(&w[0]));
 		armed = false;
 		if (ret == -EAGAIN)
-			serve();
-		ok = report(&w[0], ret);
+			reply_to_all();
+		ok = record_result(&w[0], ret);
 		cr_assert(!failed || !ok);
 		bed_post(op_commit_one(&b, 1, off, 8));
-		serve();
+		reply_to_all();
 		expect_status(&b, ok || ret ? RP_ST_OK : RP_ST_WRITE_FAILED);
 		/* The range is cured. */
 		bed_post(op_write(&w[1], 1, off, 16, RP_LEVEL_VISIBLE));
-		serve();
+		reply_to_all();
 		expect_ok(&w[1]);
 	} while (failed);
 	return n - 1;
 }
 
-static struct rp_op *durable(struct report *t)
+static struct rp_op *post_durable(struct report *t)
 {
 	return op_write(t, 1, 0, 4096, RP_LEVEL_DURABLE);
 }
@@ -143,12 +144,12 @@ static struct rp_op *long_one(struct report *t)
 	return op_write(t, 1, 0, 5000, RP_LEVEL_DURABLE);
 }
 
-static struct rp_op *plain(struct report *t)
+static struct rp_op *post_plain(struct report *t)
 {
 	return op_write(t, 1, 0, 24, 0);
 }
 
-static struct rp_op *injected(struct report *t)
+static struct rp_op *post_injected(struct report *t)
 {
 	struct rp_op *op = op_write(t, 1, 0, 200, 0);
 
@@ -164,7 +165,7 @@ static struct rp_op *injected_store(struct report *t)
 	return op;
 }
 
-static struct rp_op *scattered(struct report *t)
+static struct rp_op *post_scattered(struct report *t)
 {
 	struct rp_op *op = op_write(t, 1, 0, 5000, RP_LEVEL_DURABLE);
 
@@ -175,21 +176,23 @@ static struct rp_op *scattered(struct report *t)
 	return op;
 }
 
-static struct rp_op *atomic(struct report *t)
+static struct rp_op *post_atomic(struct report *t)
 {
 	return op_atomic(t, 1, 0);
 }
 
 Test(session_memory, writes)
 {
-	cr_assert_eq(each(durable, 0), 1);
-	cr_assert_eq(each(long_one, 0), 0, "two pieces need no memory");
-	cr_assert_geq(each(injected, 0), 1);
-	cr_assert_eq(each(injected_store, 0), 0, "the channel copies it");
-	cr_assert_geq(each(scattered, 0), 8);
-	each(scattered, 40000);
-	cr_assert_eq(each(atomic, 0), 1);
-	cr_assert_eq(each(plain, 0), 1);
+	cr_assert_eq(fail_each_allocation(post_durable, 0), 1);
+	cr_assert_eq(fail_each_allocation(long_one, 0), 0,
+		     "two pieces need no memory");
+	cr_assert_geq(fail_each_allocation(post_injected, 0), 1);
+	cr_assert_eq(fail_each_allocation(injected_store, 0), 0,
+		     "the channel copies it");
+	cr_assert_geq(fail_each_allocation(post_scattered, 0), 8);
+	fail_each_allocation(post_scattered, 40000);
+	cr_assert_eq(fail_each_allocation(post_atomic, 0), 1);
+	cr_assert_eq(fail_each_allocation(post_plain, 0), 1);
 }
 
 /* A commit without memory fails. */
@@ -200,10 +203,10 @@ Test(session_memory, commits)
 	for (int i = 0; i < 400; i++)
 		many[i] = bed_range(1, 128 * (400 - i), 64);
 	do {
-		arm(n++);
+		fail_allocation(n++);
 		cr_assert_eq(bed_try(op_commit(&b, many, 400)), 0);
 		armed = false;
-		serve();
+		reply_to_all();
 		cr_assert_eq(b.times, 1);
 		cr_assert_eq(b.out.status, failed ? RP_ST_NO_MEMORY : RP_ST_OK);
 		cr_assert(!b.out.detail || b.out.detail == ENOMEM);
@@ -234,17 +237,17 @@ Test(session_memory, commits_without_the_agent)
 			many[k] = bed_range(1 + k, 0, 64);
 		}
 		do {
-			arm(n++);
+			fail_allocation(n++);
 			cr_assert_eq(bed_try(op_commit(&b, many, 4)), 0);
 			armed = false;
-			serve();
+			reply_to_all();
 			expect_status(&b, failed ? RP_ST_NO_MEMORY : RP_ST_OK);
 		} while (failed);
 		cr_assert_eq(n, 3);
 	}
 }
 
-static struct rp_op *notified(struct report *t)
+static struct rp_op *post_notified(struct report *t)
 {
 	struct rp_op *op = op_write(t, 1, 0, 5000, RP_LEVEL_VISIBLE);
 
@@ -259,7 +262,7 @@ static struct rp_op *notified(struct report *t)
 /* RDMA without memory for the REQUEST behind it. */
 Test(session_memory, notified_write)
 {
-	cr_assert_geq(each(notified, 0), 3);
+	cr_assert_geq(fail_each_allocation(post_notified, 0), 3);
 }
 
 /* A queued inject write without memory for its copy. */
@@ -269,7 +272,7 @@ Test(session_memory, queued_injected_write)
 
 	op->inject = true;
 	bed.room = 0;
-	arm(0);
+	fail_allocation(0);
 	cr_assert_eq(bed_try(op), 0);
 	cr_assert(failed);
 	bed.room = -1;
@@ -290,10 +293,10 @@ Test(session_memory, injected_write_behind_a_store)
 	op = op_write(&w[1], 1, 0, 5000, RP_LEVEL_DURABLE);
 	op->inject = true;
 	/* The first allocation is the vector of unplaced ranges. */
-	arm(1);
+	fail_allocation(1);
 	bed_post(op);
 	cr_assert(failed);
-	serve();
+	reply_to_all();
 	expect_ok(&w[0]);
 	expect_status(&w[1], RP_ST_NO_MEMORY);
 	bed_post(op_commit_one(&b, 1, 4096, 64));
@@ -305,7 +308,7 @@ Test(session_memory, batch)
 {
 	for (int i = 0; i < 3; i++)
 		bed_post(op_write(&w[i], 1, 1000 * i, 100, 0));
-	arm(0);
+	fail_allocation(0);
 	bed_progress();
 	cr_assert(failed);
 	bed_see_nothing();
@@ -322,7 +325,7 @@ Test(session_memory, poison)
 		bed_stop();
 		start();
 		bed_post(op_write(&w[0], 1, 0, 64, RP_LEVEL_DURABLE));
-		arm(n);
+		fail_allocation(n);
 		bed_reply(1, RP_ST_FLUSH_FAILED);
 		cr_assert(failed);
 		expect_status(&w[0], RP_ST_FLUSH_FAILED);
@@ -340,7 +343,7 @@ Test(session_memory, poison_fails_outstanding_commits)
 		start();
 		bed_post(op_write(&w[0], 1, 0, 64, RP_LEVEL_DURABLE));
 		bed_post(op_commit_one(&b, 1, 0, 64));
-		arm(n);
+		fail_allocation(n);
 		bed_reply(1, RP_ST_FLUSH_FAILED);
 		cr_assert(failed);
 		expect_status(&w[0], RP_ST_FLUSH_FAILED);
@@ -357,7 +360,7 @@ Test(session_memory, without_memory_for_cached_bytes_commits_go_to_the_agent)
 	bed.method = RP_METHOD_FENCE;
 	bed_open(1);
 	/* The first allocation is the operand's copy. */
-	arm(1);
+	fail_allocation(1);
 	bed_post(op_atomic(&w[0], 1, 0));
 	cr_assert(failed);
 	bed_see();
@@ -374,7 +377,7 @@ Test(session_memory, grants)
 		bed_stop();
 		bed_start(NULL);
 		cr_assert_eq(bed_try(op_write(&w[0], 1, 0, 64, 0)), -EAGAIN);
-		arm(n);
+		fail_allocation(n);
 		bed_accept();
 		cr_assert(failed);
 		bed_progress();
@@ -384,7 +387,7 @@ Test(session_memory, grants)
 	}
 	cr_assert_eq(bed_try(op_write(&w[0], 1, 0, 64, 0)), -EAGAIN);
 	/* A refusal that cannot be recorded for its key counts for all keys. */
-	arm(0);
+	fail_allocation(0);
 	bed_refuse(RP_ST_STALE_KEY, 5);
 	bed_progress();
 	cr_assert(failed);
@@ -393,7 +396,7 @@ Test(session_memory, grants)
 	cr_assert_eq(w[0].out.detail, 5);
 	bed_open(1);
 	for (unsigned int n = 0; n < 2; n++) {
-		arm(n);
+		fail_allocation(n);
 		cr_assert_eq(bed_try(op_write(&w[0], 2 + n, 0, 64, 0)),
 			     -ENOMEM);
 		armed = false;
@@ -402,7 +405,7 @@ Test(session_memory, grants)
 	/* Without memory for the first key the second is not queried. */
 	many[0] = bed_range(7, 0, 64);
 	many[1] = bed_range(8, 0, 64);
-	arm(0);
+	fail_allocation(0);
 	cr_assert_eq(bed_try(op_commit(&w[0], many, 2)), -ENOMEM);
 	cr_assert(failed);
 	bed_see_nothing();
@@ -414,13 +417,13 @@ Test(session_memory, unplaced_ranges)
 {
 	bed_stop();
 	start();
-	arm(0);
+	fail_allocation(0);
 	cr_assert_eq(bed_try(op_write(&w[0], 1, 0, 5000, 0)), -ENOMEM);
 	cr_assert(failed);
 	bed_see_nothing();
 	cr_assert_eq(rp_session_outstanding(bed.s), 0);
 	bed_post(op_write(&w[0], 1, 0, 5000, 0));
-	serve();
+	reply_to_all();
 	expect_ok(&w[0]);
 }
 
@@ -428,7 +431,7 @@ Test(session_memory, unplaced_ranges)
 Test(session_memory, fences)
 {
 	bed_post(op_write(&w[0], 1, 0, 4096, 0));
-	arm(0);
+	fail_allocation(0);
 	cr_assert(rp_session_unplaced(bed.s));
 	cr_assert(failed);
 	bed_see();
@@ -442,6 +445,6 @@ Test(session_memory, sessions)
 	struct rp_session_attr attr = bed_attr();
 	struct rp_session *s;
 
-	arm(0);
+	fail_allocation(0);
 	cr_assert_eq(rp_session_new(&bed.k, &attr, "addr", 4, &s), -ENOMEM);
 }

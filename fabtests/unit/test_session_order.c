@@ -11,13 +11,13 @@
 
 static struct report a, b, c, d, many[16];
 
-static void quiet(enum rp_log_level level, const char *text)
+static void drop_log_line(enum rp_log_level level, const char *text)
 {
 }
 
 static void start(void)
 {
-	rp_log_set(quiet);
+	rp_log_set(drop_log_line);
 	bed_start(NULL);
 	bed_open(1);
 }
@@ -579,7 +579,7 @@ Test(session_order, many_unplaced_bytes_send_a_fence)
 
 static unsigned int left;
 
-static void chain(struct report *t)
+static void post_chain(struct report *t)
 {
 	if (!left--)
 		return;
@@ -589,7 +589,7 @@ static void chain(struct report *t)
 Test(session_order, done_may_post_the_operation_again)
 {
 	left = 9;
-	a.then = chain;
+	a.then = post_chain;
 	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
 	for (int i = 0; i < 10; i++) {
 		bed_see_request(RP_EFFECT_STORE);

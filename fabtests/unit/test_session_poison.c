@@ -12,13 +12,13 @@
 static struct report a, b, c, d;
 static struct rp_wire_range many[400];
 
-static void quiet(enum rp_log_level level, const char *text)
+static void drop_log_line(enum rp_log_level level, const char *text)
 {
 }
 
 static void start(void)
 {
-	rp_log_set(quiet);
+	rp_log_set(drop_log_line);
 	bed_start(NULL);
 	bed_open(1);
 }
@@ -26,7 +26,7 @@ static void start(void)
 TestSuite(session_poison, .init = start, .fini = bed_stop);
 
 /* Descending ranges, which do not pack well. */
-static void fill(size_t n)
+static void fill_ranges(size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 		many[i] = bed_range(1, 128 * (n - i), 64);
@@ -350,7 +350,7 @@ Test(session_poison, failing_store_fails_commits_behind_it)
 /* The ordered store will not be executed: commits of its bytes fail. */
 Test(session_poison, ordered_store_is_poisoned_when_its_commit_fails)
 {
-	fill(400);
+	fill_ranges(400);
 	op_commit(&a, many, 400)->effect = RP_EFFECT_THEN;
 	a.op.then = (struct rp_wire_then){bed_key(1), BED_ADDR + 65536, 1};
 	bed_post(&a.op);
@@ -374,8 +374,8 @@ Test(session_poison, ordered_store_is_poisoned_when_its_commit_fails)
 }
 
 /*
- * The target refuses the flush of a write, and executes the commit behind it. The
- * connection ends before the channel has released the refused request.
+ * The target refuses the flush of a write, and executes the commit behind it.
+ * The connection ends before the channel has released the refused request.
  */
 Test(session_poison, ordered_store_behind_a_refused_write_is_indeterminate)
 {
@@ -459,7 +459,7 @@ Test(session_poison, unsent_effects_that_are_lost_are_not_done)
 	bed.room = -1;
 	commit_says(65536, 8, RP_ST_OK);
 	/* All slices but the last are sent. */
-	fill(400);
+	fill_ranges(400);
 	op = op_commit(&a, many, 400);
 	op->effect = RP_EFFECT_NOTIFY;
 	lose_after_post(op, RP_ST_LOST, false, 1 << 20);
@@ -570,7 +570,7 @@ static void take_all_edges(void)
 	bed_ok();
 	expect_ok(&a);
 	/* SLICES: deferred; directly to the last; lost for want of a credit. */
-	fill(400);
+	fill_ranges(400);
 	op_commit(&a, many, 400)->effect = RP_EFFECT_NOTIFY;
 	bed_post(&a.op);
 	for (int i = 0; i < 3; i++) {
@@ -605,7 +605,7 @@ static void take_all_edges(void)
 	bed_start(NULL);
 	bed.credits = 1;
 	bed_open(1);
-	fill(400);
+	fill_ranges(400);
 	bed_post(op_commit(&a, many, 400));
 	bed_post(op_query(&b, 1));
 	lose_all();

@@ -104,14 +104,14 @@ static unsigned int region_of_rkey(uint64_t rkey)
 	return region_of(rkey ^ 0xff);
 }
 
-static void quiet(enum rp_log_level level, const char *text)
+static void drop_log_line(enum rp_log_level level, const char *text)
 {
 }
 
 /* --- the target --- */
 
-static void place(unsigned int r, uint64_t at, const uint8_t *from, size_t len,
-		  bool cpu)
+static void place_bytes(unsigned int r, uint64_t at, const uint8_t *from,
+			size_t len, bool cpu)
 {
 	for (size_t i = 0; i < len / 8; i++) {
 		struct cell *c = &cells[r][at / 8 + i];
@@ -125,7 +125,7 @@ static void place(unsigned int r, uint64_t at, const uint8_t *from, size_t len,
 }
 
 /* A fence or a FLUSH covers bytes that RDMA of this connection has placed. */
-static void push(unsigned int r, uint64_t at, uint64_t len)
+static void write_back(unsigned int r, uint64_t at, uint64_t len)
 {
 	for (size_t i = at / 8; i < (at + len) / 8; i++) {
 		struct cell *c = &cells[r][i];
@@ -135,7 +135,7 @@ static void push(unsigned int r, uint64_t at, uint64_t len)
 	}
 }
 
-static void flush(const struct rp_wire_range *g)
+static void flush_range(const struct rp_wire_range *g)
 {
 	struct cell *c = cells[region_of(g->key)];
 
@@ -145,7 +145,7 @@ static void flush(const struct rp_wire_range *g)
 }
 
 /* Deliver the next message or RDMA in order. False: none. */
-static bool arrive(void)
+static bool deliver_next(void)
 {
 	struct item *it;
 	const struct bed_seen *m;
@@ -191,11 +191,11 @@ static bool arrive(void)
 	r = region_of_rkey(m->rkey);
 	at = m->remote_addr - BED_REMOTE;
 	if (m->kind == RP_CHANNEL_WRITE)
-		place(r, at, m->bytes, m->len, false);
+		place_bytes(r, at, m->bytes, m->len, false);
 	else if (m->kind == RP_CHANNEL_FLUSH)
-		push(r, at, m->length);
+		write_back(r, at, m->length);
 	else if (method_of(r) == RP_METHOD_FENCE)
-		push(r, 0, 8 * CELLS);
+		write_back(r, 0, 8 * CELLS);
 	if (m->kind == RP_CHANNEL_READ && m->iov_count)
 		for (uint64_t i = 0; i < m->length / 8; i++)
 			it->data[i] = cells[r][at / 8 + i].placed;
@@ -228,9 +228,9 @@ static void store_then(const struct reply *r)
 					      "what it is behind",
 					      rnd.seed);
 	}
-	place(region, r->then.addr - BED_ADDR, (uint8_t *)&r->then.value, 8,
-	      true);
-	flush(&(struct rp_wire_range){r->then.key, r->then.addr, 8});
+	place_bytes(region, r->then.addr - BED_ADDR, (uint8_t *)&r->then.value,
+		    8, true);
+	flush_range(&(struct rp_wire_range){r->then.key, r->then.addr, 8});
 }
 
 static void free_item(struct item *it)
@@ -241,7 +241,7 @@ static void free_item(struct item *it)
 }
 
 /* Execute the next message at the agent. False: none. */
-static bool serve(void)
+static bool serve_next(void)
 {
 	struct item *it = STAILQ_FIRST(&received);
 	const struct bed_seen *m;
@@ -278,8 +278,8 @@ static bool serve(void)
 		if (stores) {
 			struct try *t;
 
-			place(region_of(g->key), g->addr - BED_ADDR, from,
-			      g->len, true);
+			place_bytes(region_of(g->key), g->addr - BED_ADDR, from,
+				    g->len, true);
 			memcpy(&number, from, sizeof(number));
 			t = try_of_number(number);
 			if (t)
@@ -287,7 +287,7 @@ static bool serve(void)
 			from += g->len;
 		}
 		if (m->req.level == RP_LEVEL_DURABLE && !one_in(40))
-			flush(g);
+			flush_range(g);
 		else if (m->req.level == RP_LEVEL_DURABLE)
 			r->m = (struct rp_wire_reply){
 				.status = RP_ST_FLUSH_FAILED};
@@ -320,7 +320,7 @@ static bool send_reply(void)
 
 /* --- the channel --- */
 
-static void collect(void)
+static void collect_messages(void)
 {
 	struct bed_seen *m;
 
@@ -334,11 +334,11 @@ static void collect(void)
 }
 
 /* Complete the channel's oldest operation if it may complete now. */
-static bool complete(void)
+static bool complete_oldest(void)
 {
 	struct item *it;
 
-	collect();
+	collect_messages();
 	STAILQ_FOREACH (it, &wire, link)
 		if (!it->m->injected)
 			break;
@@ -362,12 +362,12 @@ static bool complete(void)
 	return true;
 }
 
-static void forget(void)
+static void free_messages(void)
 {
 	struct item *it;
 	struct reply *r;
 
-	collect();
+	collect_messages();
 	while ((it = STAILQ_FIRST(&wire))) {
 		STAILQ_REMOVE_HEAD(&wire, link);
 		free_item(it);
@@ -383,7 +383,7 @@ static void forget(void)
 }
 
 /* Lose the connection; some of the messages still arrive before. */
-static void lose(void)
+static void lose_connection(void)
 {
 	struct reply *r;
 
@@ -393,30 +393,30 @@ static void lose(void)
 		rp_session_disconnect(bed.s, RP_ST_CANCELED, 0);
 	else
 		bed_lose(ECONNRESET);
-	collect();
-	while (!one_in(4) && arrive())
+	collect_messages();
+	while (!one_in(4) && deliver_next())
 		;
 	while (!one_in(4) && !STAILQ_EMPTY(&received) &&
 	       STAILQ_FIRST(&received)->m->hdr.type == RP_MSG_REQUEST &&
-	       serve())
+	       serve_next())
 		;
 	STAILQ_FOREACH (r, &replies, link)
 		if (r->stores && one_in(2))
 			store_then(r);
 	connection++;
-	forget();
+	free_messages();
 	/* Writes that were not placed have failed. */
 	for (unsigned int k = 0; k < REGIONS; k++)
 		for (unsigned int i = 0; i < CELLS; i++)
 			if (cells[k][i].placed < cells[k][i].posted)
 				failed[cells[k][i].posted] = true;
 	bed_progress();
-	forget();
+	free_messages();
 }
 
 /* --- the program --- */
 
-static void check(struct try *t)
+static void check_read(struct try *t)
 {
 	const struct rp_op *op = &t->report.op;
 	const enum rp_status st = t->report.out.status;
@@ -459,11 +459,11 @@ static void check(struct try *t)
 	}
 }
 
-static void ended(struct report *report)
+static void check_ended(struct report *report)
 {
 	struct try *t = (struct try *)report;
 
-	check(t);
+	check_read(t);
 	t->busy = false;
 }
 
@@ -485,7 +485,7 @@ static void number_bytes(struct try *t)
 	memcpy(t->report.buf, v, sizeof(v));
 }
 
-static struct rp_op *make(struct try *t)
+static struct rp_op *make_op(struct try *t)
 {
 	struct report *o = &t->report;
 	struct rp_wire_range g;
@@ -496,7 +496,7 @@ static struct rp_op *make(struct try *t)
 	t->number = t->then_number = 0;
 	t->n = 1;
 	t->ranges[0] = g = random_range(CELLS);
-	o->then = ended;
+	o->then = check_ended;
 	switch (seeded_below(&rnd, 10)) {
 	case 0:
 	case 1:
@@ -544,7 +544,7 @@ static struct rp_op *make(struct try *t)
 }
 
 /* Record the covered cells before the operation is accepted. */
-static void look(struct try *t)
+static void note_covered(struct try *t)
 {
 	for (size_t i = 0; i < t->n; i++) {
 		const struct rp_wire_range *g = &t->ranges[i];
@@ -556,7 +556,7 @@ static void look(struct try *t)
 	}
 }
 
-static void accepted(struct try *t)
+static void note_accepted(struct try *t)
 {
 	const struct rp_wire_range *g = t->ranges;
 	struct rp_op *op = &t->report.op;
@@ -586,7 +586,7 @@ static void accept_if_requested(void)
 	bed_accept();
 }
 
-static void unplaced(void)
+static void drop_unplaced(void)
 {
 	if (rp_session_unplaced(bed.s))
 		return;
@@ -608,7 +608,7 @@ static void unplaced(void)
 					rnd.seed);
 }
 
-static void step(void)
+static void run_step(void)
 {
 	struct try *t = &tries[seeded_below(&rnd, OPS)];
 
@@ -618,40 +618,40 @@ static void step(void)
 	case 2:
 		if (t->busy)
 			break;
-		make(t);
-		look(t);
+		make_op(t);
+		note_covered(t);
 		if (!bed_try(&t->report.op))
-			accepted(t);
+			note_accepted(t);
 		accept_if_requested();
 		break;
 	case 3:
-		while (one_in(2) && (collect(), arrive()))
+		while (one_in(2) && (collect_messages(), deliver_next()))
 			;
 		break;
 	case 4:
-		serve();
+		serve_next();
 		break;
 	case 5:
 		send_reply();
 		break;
 	case 6:
-		complete();
+		complete_oldest();
 		break;
 	case 7:
 		if (one_in(4))
-			unplaced();
+			drop_unplaced();
 		if (one_in(25))
-			lose();
+			lose_connection();
 		bed.room = one_in(5) ? (int)seeded_below(&rnd, 3) : -1;
 		break;
 	case 8:
 		bed_progress();
 		break;
 	}
-	collect();
+	collect_messages();
 }
 
-static bool busy(void)
+static bool ops_outstanding(void)
 {
 	for (int i = 0; i < OPS; i++)
 		if (tries[i].busy)
@@ -659,7 +659,7 @@ static bool busy(void)
 	return false;
 }
 
-static void run(void)
+static void run_world(void)
 {
 	struct rp_session_attr attr = bed_attr();
 	int left = 100000;
@@ -680,19 +680,20 @@ static void run(void)
 	bed.inject = one_in(2) ? 128 : 0;
 	bed.credits = 1 + (uint16_t)seeded_below(&rnd, 8);
 	for (int i = 0; i < STEPS; i++)
-		step();
+		run_step();
 	bed.room = -1;
-	while (busy() && left--) {
+	while (ops_outstanding() && left--) {
 		bed_progress();
 		accept_if_requested();
-		collect();
-		if (!arrive() && !serve() && !send_reply())
-			complete();
+		collect_messages();
+		if (!deliver_next() && !serve_next() && !send_reply())
+			complete_oldest();
 	}
-	cr_assert(!busy(), "seed %#lx: an operation does not end", rnd.seed);
-	forget();
+	cr_assert(!ops_outstanding(), "seed %#lx: an operation does not end",
+		  rnd.seed);
+	free_messages();
 	bed_stop();
-	forget();
+	free_messages();
 }
 
 Test(session_world, worlds, .timeout = 120)
@@ -700,11 +701,11 @@ Test(session_world, worlds, .timeout = 120)
 	struct seeded s = seeded_start();
 	int runs = getenv("RP_SEED") ? 1 : RUNS;
 
-	rp_log_set(quiet);
+	rp_log_set(drop_log_line);
 	for (int i = 0; i < runs; i++) {
 		rnd = (struct seeded){s.seed + (uint64_t)i,
 				      s.seed + (uint64_t)i};
-		run();
+		run_world();
 	}
 	cr_log_info("%u operations succeeded", nsaid);
 	if (runs > 1)

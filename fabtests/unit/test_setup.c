@@ -194,7 +194,7 @@ Test(setup, reserved_fields_and_bad_names)
 	cr_assert_str_eq(m.error.text, "n? such pool");
 }
 
-static bool plain(const char *s)
+static bool is_plain_text(const char *s)
 {
 	for (; *s; s++)
 		if (*s < 0x20 || *s > 0x7e)
@@ -223,11 +223,11 @@ Test(setup, text_of_a_peer_is_printable_ascii)
 
 		bufs[4][23] = (uint8_t)c;
 		cr_assert_eq(get_error(bufs[4], lens[4]), 0);
-		cr_assert(plain(m.error.text), "%#x in an error", c);
+		cr_assert(is_plain_text(m.error.text), "%#x in an error", c);
 		*why = *base = (uint8_t)c;
 		cr_assert_eq(get_export(bufs[2], lens[2]), 0);
-		cr_assert(plain(m.export.why), "%#x in a why", c);
-		cr_assert(plain(m.export.base), "%#x in a base", c);
+		cr_assert(is_plain_text(m.export.why), "%#x in a why", c);
+		cr_assert(is_plain_text(m.export.base), "%#x in a base", c);
 		*listed = (uint8_t)c;
 		cr_assert_eq(get_list(bufs[3], lens[3]),
 			     ok && c != '/' ? 0 : -EBADMSG,
@@ -338,7 +338,8 @@ Test(setup, mac_covers_everything)
 
 /* ---------------------------------------------------------- secrets ---- */
 
-static int load(const char *bytes, size_t len, mode_t mode, struct rp_secret *s)
+static int load_secret(const char *bytes, size_t len, mode_t mode,
+		       struct rp_secret *s)
 {
 	char path[] = "secret.XXXXXX";
 	int fd = mkstemp(path), ret;
@@ -360,24 +361,25 @@ Test(setup, secret_files)
 	static char big[RP_SECRET_MAX + 3];
 	struct rp_secret s = {.len = 99};
 
-	cr_assert_eq(load("0123456789abcdef\r\n\n", 19, 0600, &s), 0, "%s",
-		     err);
+	cr_assert_eq(load_secret("0123456789abcdef\r\n\n", 19, 0600, &s), 0,
+		     "%s", err);
 	cr_assert_eq(s.len, 16);
 	cr_assert_arr_eq(s.bytes, "0123456789abcdef", 16);
-	cr_assert_eq(load("0123456789abcdef", 16, 0440, &s), 0, "%s", err);
+	cr_assert_eq(load_secret("0123456789abcdef", 16, 0440, &s), 0, "%s",
+		     err);
 	s.len = 99;
-	cr_assert_eq(load("0123456789abcdef", 16, 0604, &s), -EPERM);
+	cr_assert_eq(load_secret("0123456789abcdef", 16, 0604, &s), -EPERM);
 	cr_assert_not_null(strstr(err, "chmod 600"), "%s", err);
-	cr_assert_eq(load("0123456789abcdef", 16, 0602, &s), -EPERM);
-	cr_assert_eq(load("0123456789abcdef", 16, 0620, &s), -EPERM);
-	cr_assert_eq(load("0123456789abcde\n", 16, 0600, &s), -EINVAL);
+	cr_assert_eq(load_secret("0123456789abcdef", 16, 0602, &s), -EPERM);
+	cr_assert_eq(load_secret("0123456789abcdef", 16, 0620, &s), -EPERM);
+	cr_assert_eq(load_secret("0123456789abcde\n", 16, 0600, &s), -EINVAL);
 	cr_assert_not_null(strstr(err, "head -c 32"), "%s", err);
-	cr_assert_eq(load("", 0, 0600, &s), -EINVAL);
+	cr_assert_eq(load_secret("", 0, 0600, &s), -EINVAL);
 	memset(big, 'x', sizeof(big));
-	cr_assert_eq(load(big, RP_SECRET_MAX + 1, 0600, &s), -EINVAL);
-	cr_assert_eq(load(big, RP_SECRET_MAX + 3, 0600, &s), -EINVAL);
+	cr_assert_eq(load_secret(big, RP_SECRET_MAX + 1, 0600, &s), -EINVAL);
+	cr_assert_eq(load_secret(big, RP_SECRET_MAX + 3, 0600, &s), -EINVAL);
 	cr_assert_eq(s.len, 99, "written although refused");
-	cr_assert_eq(load(big, RP_SECRET_MAX, 0600, &s), 0);
+	cr_assert_eq(load_secret(big, RP_SECRET_MAX, 0600, &s), 0);
 	cr_assert_eq(rp_secret_load("/no/such/file", &s, err), -ENOENT);
 	cr_assert_eq(rp_secret_load("/dev/null", &s, err), -EINVAL);
 }

@@ -27,7 +27,7 @@ static pthread_t thread;
 static struct rp_setup_server *server;
 static struct rp_setup_target target;
 
-static void reported(const char *peer, const char *pool)
+static void count_report(const char *peer, const char *pool)
 {
 	cr_assert_str_eq(peer, "127.0.0.1");
 	atomic_fetch_add(pool ? &served : &refusals, 1);
@@ -68,13 +68,13 @@ static int may_open(void *arg, unsigned int i, char *why)
 	return rp_err(why, -EAGAIN, "the last client may come back");
 }
 
-static void release(void *arg, unsigned int i)
+static void release_export(void *arg, unsigned int i)
 {
 	cr_assert_eq(i, 0);
 	atomic_fetch_add(&releases, 1);
 }
 
-static void *serve(void *arg)
+static void *serve_thread(void *arg)
 {
 	struct pollfd pfd = {
 		.fd = rp_setup_server_fd(server),
@@ -100,8 +100,8 @@ static const char *second_is_withdrawn(void *arg, unsigned int i)
 
 static bool withdraws;
 
-static void start(const struct rp_secret *s, unsigned int max_conns,
-		  unsigned int timeout_ms)
+static void start_server(const struct rp_secret *s, unsigned int max_conns,
+			 unsigned int timeout_ms)
 {
 	struct rp_setup_server_attr attr = {
 		.secret = s,
@@ -113,9 +113,9 @@ static void start(const struct rp_secret *s, unsigned int max_conns,
 		.set_length = set_length,
 		.set_owner = set_owner,
 		.may_open = may_open,
-		.release = release,
+		.release = release_export,
 		.arg = &target,
-		.report = reported,
+		.report = count_report,
 	};
 
 	memcpy(exports, pools, sizeof(exports));
@@ -125,23 +125,23 @@ static void start(const struct rp_secret *s, unsigned int max_conns,
 	target.secret = s;
 	target.timeout_ms = 3000;
 	atomic_store(&stop, false);
-	cr_assert_eq(pthread_create(&thread, NULL, serve, NULL), 0);
+	cr_assert_eq(pthread_create(&thread, NULL, serve_thread, NULL), 0);
 }
 
-static void finish(void)
+static void stop_server(void)
 {
 	atomic_store(&stop, true);
 	pthread_join(thread, NULL);
 	rp_setup_server_delete(server);
 }
 
-static int fetch(void)
+static int fetch_export(void)
 {
 	err[0] = 0;
 	return rp_setup_fetch_export(&target, "volume one", &m.export, err);
 }
 
-static int dial(void)
+static int connect_to(void)
 {
 	struct sockaddr_in sa = {
 		.sin_family = AF_INET,
@@ -157,7 +157,7 @@ static int dial(void)
 }
 
 /* Read until the peer closes. */
-static size_t drain(int fd, uint8_t *buf, size_t size)
+static size_t read_to_end(int fd, uint8_t *buf, size_t size)
 {
 	size_t len = 0;
 	ssize_t n;
@@ -170,7 +170,7 @@ static size_t drain(int fd, uint8_t *buf, size_t size)
 static void expect_error(int fd, enum rp_setup_code code)
 {
 	uint8_t buf[4096];
-	size_t len = drain(fd, buf, sizeof(buf));
+	size_t len = read_to_end(fd, buf, sizeof(buf));
 
 	cr_assert_eq(get_error(buf, len), 0, "%zu bytes", len);
 	cr_assert_eq(m.error.code, code, "%s", m.error.text);
@@ -188,7 +188,7 @@ static void two_replies(void)
 {
 	struct rp_setup_list list;
 
-	cr_assert_eq(fetch(), 0, "%s", err);
+	cr_assert_eq(fetch_export(), 0, "%s", err);
 	same_export(&m.export, &pools[0]);
 	cr_assert_eq(rp_setup_fetch_list(&target, &list, err), 0, "%s", err);
 	cr_assert_eq(list.n, 2);
@@ -199,44 +199,44 @@ static void two_replies(void)
 
 Test(setup_server, replies_without_secret, .timeout = 60)
 {
-	start(NULL, 0, 0);
+	start_server(NULL, 0, 0);
 	two_replies();
 	target.secret = &secret;
-	cr_assert_eq(fetch(), -EACCES);
+	cr_assert_eq(fetch_export(), -EACCES);
 	cr_assert_not_null(strstr(err, "does not ask"), "%s", err);
-	finish();
+	stop_server();
 }
 
 Test(setup_server, replies_with_secret, .timeout = 60)
 {
-	start(&secret, 0, 0);
+	start_server(&secret, 0, 0);
 	two_replies();
 	cr_assert_eq(atomic_load(&refusals), 0);
 	target.secret = NULL;
-	cr_assert_eq(fetch(), -EACCES);
+	cr_assert_eq(fetch_export(), -EACCES);
 	cr_assert_not_null(strstr(err, "--secret FILE"), "%s", err);
 	target.secret = &other;
-	cr_assert_eq(fetch(), -EACCES);
+	cr_assert_eq(fetch_export(), -EACCES);
 	cr_assert_not_null(strstr(err, "not the daemon's"), "%s", err);
 	cr_assert_null(strstr(err, "volume"),
 		       "an unverified peer learned a name");
 	/* An unverified peer must not learn which pools exist. */
 	cr_assert_eq(rp_setup_fetch_export(&target, "x", &m.export, err),
 		     -EACCES);
-	finish();
+	stop_server();
 	cr_assert_eq(atomic_load(&refusals), 1, "one a second");
 }
 
 Test(setup_server, unknown_pool_names_the_known, .timeout = 60)
 {
-	start(&secret, 0, 0);
+	start_server(&secret, 0, 0);
 	cr_assert_eq(rp_setup_fetch_export(&target, "vol", &m.export, err),
 		     -ENOENT);
 	cr_assert_not_null(strstr(err, "'vol'"), "%s", err);
 	cr_assert_not_null(strstr(err, "'volume one', 'b'"), "%s", err);
 	cr_assert_eq(rp_setup_fetch_export(&target, "/dev/x", &m.export, err),
 		     -EINVAL);
-	finish();
+	stop_server();
 }
 
 Test(setup_server, withdrawn_pool_is_refused_with_the_reason, .timeout = 60)
@@ -244,19 +244,19 @@ Test(setup_server, withdrawn_pool_is_refused_with_the_reason, .timeout = 60)
 	struct rp_setup_list list;
 
 	withdraws = true;
-	start(NULL, 0, 0);
+	start_server(NULL, 0, 0);
 	cr_assert_eq(rp_setup_fetch_export(&target, "b", &m.export, err),
 		     -ENOENT);
 	cr_assert_not_null(strstr(err, "it was removed; make another"), "%s",
 			   err);
-	cr_assert_eq(fetch(), 0, "the other is served: %s", err);
+	cr_assert_eq(fetch_export(), 0, "the other is served: %s", err);
 	cr_assert_eq(rp_setup_fetch_list(&target, &list, err), 0, "%s", err);
 	cr_assert_eq(list.n, 1);
 	cr_assert_str_eq(list.v[0].name, "volume one");
 	cr_assert_eq(rp_setup_fetch_export(&target, "x", &m.export, err),
 		     -ENOENT);
 	cr_assert_null(strstr(err, "'b'"), "%s", err);
-	finish();
+	stop_server();
 }
 
 /* A recorded request is refused on another connection. */
@@ -271,24 +271,24 @@ Test(setup_server, replay, .timeout = 60)
 	uint8_t req[256], buf[4096];
 	int fd, len;
 
-	start(&secret, 0, 0);
-	fd = dial();
+	start_server(&secret, 0, 0);
+	fd = connect_to();
 	recv_challenge(fd, &g);
 	len = rp_setup_put_request(req, sizeof(req), &r);
 	memcpy(auth.daemon_nonce, g.nonce, sizeof(g.nonce));
 	rp_setup_seal(req, (size_t)len, RP_SETUP_FROM_CLIENT, &auth);
 	cr_assert_eq(send(fd, req, (size_t)len, 0), len);
-	cr_assert_eq(get_export(buf, drain(fd, buf, sizeof(buf))), 0);
+	cr_assert_eq(get_export(buf, read_to_end(fd, buf, sizeof(buf))), 0);
 	cr_assert_str_eq(m.export.name, "b");
 	close(fd);
 
-	fd = dial();
+	fd = connect_to();
 	recv_challenge(fd, &again);
 	cr_assert_neq(memcmp(again.nonce, g.nonce, sizeof(g.nonce)), 0);
 	cr_assert_eq(send(fd, req, (size_t)len, 0), len);
 	expect_error(fd, RP_SETUP_E_SECRET);
 	close(fd);
-	finish();
+	stop_server();
 }
 
 Test(setup_server, bad_requests, .timeout = 60)
@@ -299,9 +299,9 @@ Test(setup_server, bad_requests, .timeout = 60)
 	int fd;
 
 	valid(bufs, lens);
-	start(NULL, 0, 0);
+	start_server(NULL, 0, 0);
 	/* Longer than any request. */
-	fd = dial();
+	fd = connect_to();
 	recv_challenge(fd, &g);
 	bufs[1][9] = 0x10;
 	cr_assert_gt(send(fd, bufs[1], lens[1], 0), 0);
@@ -309,20 +309,20 @@ Test(setup_server, bad_requests, .timeout = 60)
 	close(fd);
 	bufs[1][9] = 0;
 	/* Another version. */
-	fd = dial();
+	fd = connect_to();
 	recv_challenge(fd, &g);
 	bufs[1][4] = 9;
 	cr_assert_gt(send(fd, bufs[1], lens[1], 0), 0);
 	expect_error(fd, RP_SETUP_E_VERSION);
 	close(fd);
 	/* A message type that only a daemon sends. */
-	fd = dial();
+	fd = connect_to();
 	recv_challenge(fd, &g);
 	cr_assert_gt(send(fd, bufs[4], lens[4], 0), 0);
 	expect_error(fd, RP_SETUP_E_REQUEST);
 	close(fd);
 	/* A lot of bytes of another protocol. */
-	fd = dial();
+	fd = connect_to();
 	recv_challenge(fd, &g);
 	memset(bufs[0], 'x', 4096);
 	for (int i = 0; i < 20; i++)
@@ -330,8 +330,8 @@ Test(setup_server, bad_requests, .timeout = 60)
 			break;
 	expect_error(fd, RP_SETUP_E_REQUEST);
 	close(fd);
-	cr_assert_eq(fetch(), 0, "others are served: %s", err);
-	finish();
+	cr_assert_eq(fetch_export(), 0, "others are served: %s", err);
+	stop_server();
 }
 
 /* A request may arrive byte by byte. */
@@ -344,16 +344,16 @@ Test(setup_server, slow_client, .timeout = 60)
 	int fd;
 
 	valid(bufs, lens);
-	start(NULL, 0, 0);
-	fd = dial();
+	start_server(NULL, 0, 0);
+	fd = connect_to();
 	recv_challenge(fd, &g);
 	for (size_t i = 0; i < lens[1]; i++) {
 		cr_assert_eq(send(fd, bufs[1] + i, 1, 0), 1);
 		usleep(1000);
 	}
-	cr_assert_eq(get_export(buf, drain(fd, buf, sizeof(buf))), 0);
+	cr_assert_eq(get_export(buf, read_to_end(fd, buf, sizeof(buf))), 0);
 	close(fd);
-	finish();
+	stop_server();
 }
 
 /* More incomplete requests than the limit: an honest client is still served. */
@@ -365,13 +365,13 @@ Test(setup_server, half_messages_block_nobody, .timeout = 60)
 	int fds[12];
 
 	valid(bufs, lens);
-	start(NULL, 4, 1000);
+	start_server(NULL, 4, 1000);
 	for (int i = 0; i < 12; i++) {
-		fds[i] = dial();
+		fds[i] = connect_to();
 		cr_assert_eq(send(fds[i], bufs[1], 20, MSG_NOSIGNAL), 20);
 	}
 	clock_gettime(CLOCK_MONOTONIC, &a);
-	cr_assert_eq(fetch(), 0, "%s", err);
+	cr_assert_eq(fetch_export(), 0, "%s", err);
 	clock_gettime(CLOCK_MONOTONIC, &b);
 	cr_assert_lt((b.tv_sec - a.tv_sec) * 1000 +
 			     (b.tv_nsec - a.tv_nsec) / 1000000,
@@ -380,15 +380,15 @@ Test(setup_server, half_messages_block_nobody, .timeout = 60)
 	for (int i = 0; i < 12; i++) {
 		uint8_t buf[256];
 
-		cr_assert_leq(drain(fds[i], buf, sizeof(buf)), 56);
+		cr_assert_leq(read_to_end(fds[i], buf, sizeof(buf)), 56);
 		close(fds[i]);
 	}
 	clock_gettime(CLOCK_MONOTONIC, &b);
 	cr_assert_lt(b.tv_sec - a.tv_sec, 5);
-	finish();
+	stop_server();
 }
 
-static unsigned int descriptors(void)
+static unsigned int count_descriptors(void)
 {
 	DIR *d = opendir("/proc/self/fd");
 	unsigned int n = 0;
@@ -419,10 +419,10 @@ Test(setup_server, idle_connections_end_in_every_state, .timeout = 60)
 	size_t lens[8];
 
 	valid(bufs, lens);
-	start(NULL, 0, 200);
-	before = descriptors();
+	start_server(NULL, 0, 200);
+	before = count_descriptors();
 	for (int i = 0; i < N; i++) {
-		fds[i] = dial();
+		fds[i] = connect_to();
 		recv_challenge(fds[i], &g);
 	}
 	cr_assert_eq(send(fds[HALF], bufs[1], 20, 0), 20);
@@ -437,12 +437,12 @@ Test(setup_server, idle_connections_end_in_every_state, .timeout = 60)
 		if (at < lens[1] - 1)
 			send(fds[DRIBBLES], bufs[1] + at, 1, MSG_NOSIGNAL);
 		send(fds[TALKS_ON], "x", 1, MSG_NOSIGNAL);
-		open = (int)(descriptors() - before) - N;
+		open = (int)(count_descriptors() - before) - N;
 	}
 	for (int i = 0; i < N; i++)
 		close(fds[i]);
-	cr_assert_eq(fetch(), 0, "others are served: %s", err);
-	finish();
+	cr_assert_eq(fetch_export(), 0, "others are served: %s", err);
+	stop_server();
 }
 
 Test(setup_server, sleeps_when_idle, .timeout = 60)
@@ -450,8 +450,8 @@ Test(setup_server, sleeps_when_idle, .timeout = 60)
 	int fd;
 	unsigned int before;
 
-	start(NULL, 0, 0);
-	fd = dial();
+	start_server(NULL, 0, 0);
+	fd = connect_to();
 	cr_assert_eq(send(fd, "RPMS", 4, 0), 4);
 	usleep(100000);
 	before = atomic_load(&wakeups);
@@ -460,7 +460,7 @@ Test(setup_server, sleeps_when_idle, .timeout = 60)
 		      "woken by a client that says nothing");
 	close(fd);
 	usleep(100000);
-	finish();
+	stop_server();
 }
 
 Test(setup_server, port_in_use, .timeout = 60)
@@ -468,14 +468,14 @@ Test(setup_server, port_in_use, .timeout = 60)
 	struct rp_setup_server_attr attr = {.exports = pools, .nexports = 2};
 	struct rp_setup_server *twin;
 
-	start(NULL, 0, 0);
+	start_server(NULL, 0, 0);
 	attr.port = target.port;
 	cr_assert_eq(rp_setup_server_new(&attr, &twin, err), -EADDRINUSE);
 	cr_assert_not_null(strstr(err, "--port"), "%s", err);
 	cr_assert_eq(rp_setup_server_check("127.0.0.1", attr.port, err),
 		     -EADDRINUSE);
 	cr_assert_not_null(strstr(err, "--port"), "%s", err);
-	finish();
+	stop_server();
 	cr_assert_eq(rp_setup_server_check("127.0.0.1", attr.port, err), 0);
 	cr_assert_eq(rp_setup_server_check("192.0.2.1", 0, err),
 		     -EADDRNOTAVAIL);
@@ -508,7 +508,7 @@ static void *impostor_run(void *arg)
 	return NULL;
 }
 
-static int meet(struct impostor *im)
+static int meet_impostor(struct impostor *im)
 {
 	struct sockaddr_in sa = {
 		.sin_family = AF_INET,
@@ -525,7 +525,7 @@ static int meet(struct impostor *im)
 	target.port = ntohs(sa.sin_port);
 	target.timeout_ms = 300;
 	pthread_create(&thread, NULL, impostor_run, im);
-	ret = fetch();
+	ret = fetch_export();
 	pthread_join(thread, NULL);
 	close(im->listener);
 	return ret;
@@ -539,53 +539,53 @@ Test(setup_server, impostors, .timeout = 60)
 
 	valid(bufs, lens);
 	/* It sends nothing. */
-	cr_assert_eq(meet(&im), -ETIMEDOUT);
+	cr_assert_eq(meet_impostor(&im), -ETIMEDOUT);
 	cr_assert_not_null(strstr(err, "silent"), "%s", err);
 	/* It is another service. */
 	im.hello = "SSH-2.0-OpenSSH_9.2p1\r\n";
 	im.hello_len = 23;
-	cr_assert_eq(meet(&im), -EPROTO);
+	cr_assert_eq(meet_impostor(&im), -EPROTO);
 	cr_assert_not_null(strstr(err, "not fi_rpmemd"), "%s", err);
 	/* Half a challenge. */
 	im.hello = bufs[0];
 	im.hello_len = 30;
-	cr_assert_eq(meet(&im), -ETIMEDOUT);
+	cr_assert_eq(meet_impostor(&im), -ETIMEDOUT);
 	/* It replies without knowing the secret. */
 	im.hello_len = lens[0];
 	im.reply = bufs[2];
 	im.reply_len = lens[2];
 	target.secret = &secret;
-	cr_assert_eq(meet(&im), -EACCES);
+	cr_assert_eq(meet_impostor(&im), -EACCES);
 	cr_assert_not_null(strstr(err, "do not use it"), "%s", err);
 	/* It replies with another type. */
 	bufs[0][16] = 0;
 	target.secret = NULL;
 	im.reply = bufs[3];
 	im.reply_len = lens[3];
-	cr_assert_eq(meet(&im), -EPROTO);
+	cr_assert_eq(meet_impostor(&im), -EPROTO);
 	/* It exports a pool that wraps around the end of memory. */
 	memset(bufs[2] + 24, 0xff, 8);
 	im.reply = bufs[2];
 	im.reply_len = lens[2];
-	cr_assert_eq(meet(&im), -EPROTO);
+	cr_assert_eq(meet_impostor(&im), -EPROTO);
 	/* It is a newer daemon. */
 	bufs[0][4] = 4;
-	cr_assert_eq(meet(&im), -EPROTONOSUPPORT);
+	cr_assert_eq(meet_impostor(&im), -EPROTONOSUPPORT);
 	/* No process listens. */
 	target.port = 1;
-	cr_assert_eq(fetch(), -ECONNREFUSED);
+	cr_assert_eq(fetch_export(), -ECONNREFUSED);
 	cr_assert_not_null(strstr(err, "start fi_rpmemd"), "%s", err);
 	strcpy(target.host, "no.such.host.invalid");
-	cr_assert_eq(fetch(), -EHOSTUNREACH);
+	cr_assert_eq(fetch_export(), -EHOSTUNREACH);
 }
 
 Test(setup_server, length_of_a_file_is_remembered, .timeout = 60)
 {
-	start(&secret, 0, 0);
+	start_server(&secret, 0, 0);
 	cr_assert_eq(rp_setup_set_length(&target, "volume one", 4711, err), 0,
 		     "%s", err);
 	cr_assert_eq(atomic_load(&length_set), 4711);
-	cr_assert_eq(fetch(), 0, "%s", err);
+	cr_assert_eq(fetch_export(), 0, "%s", err);
 	cr_assert_eq(m.export.length, 4711);
 	cr_assert_eq(atomic_load(&served), 1, "setting is no opening");
 	/* Longer than the pool; not kept; no such pool; another secret. */
@@ -600,7 +600,7 @@ Test(setup_server, length_of_a_file_is_remembered, .timeout = 60)
 	cr_assert_eq(rp_setup_set_length(&target, "volume one", 99, err),
 		     -EACCES);
 	cr_assert_eq(atomic_load(&length_set), 4711);
-	finish();
+	stop_server();
 }
 
 static int open_as(uint64_t owner, bool exclusive, bool again, int *fd)
@@ -630,7 +630,7 @@ Test(setup_server, exclusive_client_is_alone, .timeout = 60)
 {
 	int a, b, c;
 
-	start(&secret, 0, 0);
+	start_server(&secret, 0, 0);
 	cr_assert_eq(open_as(1, true, false, &a), 0, "%s", err);
 	cr_assert_eq(m.export.owner, 1);
 	cr_assert_eq(open_as(2, true, false, &b), -EBUSY);
@@ -654,19 +654,19 @@ Test(setup_server, exclusive_client_is_alone, .timeout = 60)
 	cr_assert_eq(open_after_close(4, true, &a), 0, "%s", err);
 	cr_assert_eq(m.export.owner, 4);
 	close(a);
-	finish();
+	stop_server();
 }
 
 Test(setup_server, holder_outlives_deadlines_and_crowds, .timeout = 60)
 {
 	int holder, fd[12], other_fd;
 
-	start(NULL, 4, 300);
+	start_server(NULL, 4, 300);
 	cr_assert_eq(open_as(1, true, false, &holder), 0, "%s", err);
 	for (int i = 0; i < 12; i++)
-		fd[i] = dial();
+		fd[i] = connect_to();
 	/* Longer than the limit of a connection that holds nothing. */
-	cr_assert_eq(drain(fd[11], (uint8_t[64]){0}, 64), 56);
+	cr_assert_eq(read_to_end(fd[11], (uint8_t[64]){0}, 64), 56);
 	poll(NULL, 0, 600);
 	cr_assert_eq(open_as(2, true, false, &other_fd), -EBUSY);
 	for (int i = 0; i < 12; i++)
@@ -674,14 +674,14 @@ Test(setup_server, holder_outlives_deadlines_and_crowds, .timeout = 60)
 	close(holder);
 	cr_assert_eq(open_after_close(2, true, &other_fd), 0, "%s", err);
 	close(other_fd);
-	finish();
+	stop_server();
 }
 
 Test(setup_server, same_client_replaces_its_lost_connection, .timeout = 60)
 {
 	int a, b, c;
 
-	start(&secret, 0, 0);
+	start_server(&secret, 0, 0);
 	cr_assert_eq(open_as(1, true, false, &a), 0, "%s", err);
 	cr_assert_eq(open_as(1, true, true, &b), 0, "%s", err);
 	cr_assert_eq(atomic_load(&owners), 1, "it is the owner already");
@@ -694,7 +694,7 @@ Test(setup_server, same_client_replaces_its_lost_connection, .timeout = 60)
 	cr_assert_eq(open_after_close(2, true, &c), 0, "%s", err);
 	cr_assert_eq(atomic_load(&releases), 1);
 	/* A daemon that stops keeps its owners for the next one. */
-	finish();
+	stop_server();
 	cr_assert_eq(atomic_load(&releases), 1);
 	close(c);
 }
@@ -704,7 +704,7 @@ Test(setup_server, owner_is_awaited, .timeout = 60)
 {
 	int a, b;
 
-	start(&secret, 0, 0);
+	start_server(&secret, 0, 0);
 	exports[0].owner = 1;
 	atomic_store(&awaited, true);
 	cr_assert_eq(open_as(2, true, false, &b), -EBUSY);
@@ -715,14 +715,14 @@ Test(setup_server, owner_is_awaited, .timeout = 60)
 	close(a);
 	cr_assert_eq(open_after_close(2, true, &b), 0, "%s", err);
 	close(b);
-	finish();
+	stop_server();
 }
 
 Test(setup_server, follower_shuts_the_former_owner_out, .timeout = 60)
 {
 	int a, b;
 
-	start(&secret, 0, 0);
+	start_server(&secret, 0, 0);
 	cr_assert_eq(open_as(1, true, false, &a), 0, "%s", err);
 	close(a);
 	cr_assert_eq(open_after_close(2, true, &b), 0, "%s", err);
@@ -735,14 +735,14 @@ Test(setup_server, follower_shuts_the_former_owner_out, .timeout = 60)
 	/* As a new client, it may. */
 	cr_assert_eq(open_after_close(1, true, &a), 0, "%s", err);
 	close(a);
-	finish();
+	stop_server();
 }
 
 Test(setup_server, owner_that_cannot_be_remembered_is_refused, .timeout = 60)
 {
 	int fd;
 
-	start(&secret, 0, 0);
+	start_server(&secret, 0, 0);
 	cr_assert_eq(open_as(13, true, false, &fd), -EBUSY);
 	cr_assert(strstr(err, "the disk is broken"), "%s", err);
 	cr_assert_eq(open_as(2, true, false, &fd), 0, "it holds nothing: %s",
@@ -750,5 +750,5 @@ Test(setup_server, owner_that_cannot_be_remembered_is_refused, .timeout = 60)
 	close(fd);
 	target.secret = &other;
 	cr_assert_eq(open_as(2, true, false, &fd), -EACCES);
-	finish();
+	stop_server();
 }

@@ -42,8 +42,8 @@ static void end(void)
 	mock_fini(&m);
 }
 
-static int flush(uint64_t wr_id, size_t off, size_t len, uint8_t type,
-		 uint8_t level)
+static int post_flush(uint64_t wr_id, size_t off, size_t len, uint8_t type,
+		      uint8_t level)
 {
 	m.q.pub.wr_id = wr_id;
 	rpmem_wr_start(&m.q.pub);
@@ -114,7 +114,7 @@ Test(shim_agent, durable_when_it_completes)
 {
 	begin();
 	mock_write(&m, 1, 0, 64, 'a');
-	cr_assert_eq(flush(2, 0, 64, P, 0), 0);
+	cr_assert_eq(post_flush(2, 0, 64, P, 0), 0);
 	mock_write(&m, 3, 64, 64, 'b');
 	mock_run(&m);
 	next_is(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
@@ -139,7 +139,7 @@ Test(shim_agent, request_follows_the_fence)
 {
 	begin();
 	mock_write(&m, 1, 0, 64, 'a');
-	cr_assert_eq(flush(2, 0, 64, P, 0), 0);
+	cr_assert_eq(post_flush(2, 0, 64, P, 0), 0);
 	cr_assert_eq(m.queue[1].op, MOCK_READ);
 	cr_assert_eq(m.queue[1].addr, MOCK_AT);
 	nothing_more();
@@ -155,13 +155,13 @@ Test(shim_agent, request_follows_the_fence)
 	next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	/* A flush of the whole region, and one of both types. */
 	mock_write(&m, 3, 0, MOCK_BYTES, 'c');
-	cr_assert_eq(flush(4, 0, 0, P, 1), 0);
+	cr_assert_eq(post_flush(4, 0, 0, P, 1), 0);
 	run_all();
 	next_is(3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
 	next_is(4, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	cr_assert(is_durable(0, MOCK_BYTES, 'c'));
 	mock_write(&m, 5, 8, 8, 'd');
-	cr_assert_eq(flush(6, 8, 8, G | P, 0), 0);
+	cr_assert_eq(post_flush(6, 8, 8, G | P, 0), 0);
 	run_all();
 	next_is(5, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
 	next_is(6, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
@@ -173,8 +173,8 @@ Test(shim_agent, request_follows_the_fence)
 Test(shim_agent, visible_only_needs_no_agent)
 {
 	begin();
-	cr_assert_eq(flush(1, 0, 64, G, 0), 0);
-	cr_assert_eq(flush(2, 64, 0, P, 0), 0);
+	cr_assert_eq(post_flush(1, 0, 64, G, 0), 0);
+	cr_assert_eq(post_flush(2, 64, 0, P, 0), 0);
 	mock_run(&m);
 	next_is(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
@@ -188,7 +188,7 @@ Test(shim_agent, unsignaled)
 	begin();
 	m.q.pub.wr_flags = 0;
 	mock_write(&m, 1, 0, 64, 'a');
-	cr_assert_eq(flush(2, 0, 64, P, 0), 0);
+	cr_assert_eq(post_flush(2, 0, 64, P, 0), 0);
 	mock_write(&m, 3, 64, 64, 'b');
 	run_all();
 	next_is(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
@@ -197,7 +197,7 @@ Test(shim_agent, unsignaled)
 	cr_assert(is_durable(0, 64, 'a'));
 	/* An unsignaled flush still reports an error. */
 	mock_side_again(&m);
-	cr_assert_eq(flush(4, 0, 64, P, 0), 0);
+	cr_assert_eq(post_flush(4, 0, 64, P, 0), 0);
 	run_all();
 	next_is(4, IBV_WC_REM_ACCESS_ERR, 0);
 	end();
@@ -211,7 +211,7 @@ Test(shim_agent, many)
 
 	begin();
 	for (uint64_t i = 0; i < 20; i++)
-		cr_assert_eq(flush(i, i * 32, 32, P, 0), 0);
+		cr_assert_eq(post_flush(i, i * 32, 32, P, 0), 0);
 	for (int i = 0; i < 40; i++) {
 		mock_run(&m);
 		mock_side_channel_run(&m);
@@ -226,8 +226,8 @@ Test(shim_agent, many)
 	cr_assert_eq(free_slots(), (size_t)CQE - RP_SIDE_RECVS);
 	/* Each flush takes a slot of the CQ; receives of replies hold some. */
 	for (uint64_t i = 0; i < CQE - RP_SIDE_RECVS; i++)
-		cr_assert_eq(flush(i, 0, 32, P, 0), 0);
-	cr_assert_eq(flush(99, 0, 32, P, 0), ENOMEM);
+		cr_assert_eq(post_flush(i, 0, 32, P, 0), 0);
+	cr_assert_eq(post_flush(99, 0, 32, P, 0), ENOMEM);
 	for (int i = 0; i < 40; i++) {
 		mock_run(&m);
 		mock_side_channel_run(&m);
@@ -271,8 +271,8 @@ Test(shim_agent, refused)
 {
 	begin();
 	mock_side_again(&m);
-	cr_assert_eq(flush(1, 0, 64, P, 0), 0);
-	cr_assert_eq(flush(2, 0, 64, P, 0), 0);
+	cr_assert_eq(post_flush(1, 0, 64, P, 0), 0);
+	cr_assert_eq(post_flush(2, 0, 64, P, 0), 0);
 	mock_write(&m, 3, 0, 64, 'a');
 	run_all();
 	next_is(1, IBV_WC_REM_ACCESS_ERR, 0);
@@ -280,7 +280,7 @@ Test(shim_agent, refused)
 	next_is(3, IBV_WC_WR_FLUSH_ERR, 0);
 	nothing_more();
 	cr_assert_eq(m.fails, 1u);
-	cr_assert_eq(flush(4, 0, 64, P, 0), ENOTCONN);
+	cr_assert_eq(post_flush(4, 0, 64, P, 0), ENOTCONN);
 	/* A write that the device completed before is flushed in error. */
 	m.error = false;
 	mock_write(&m, 5, 0, 64, 'a');
@@ -295,12 +295,12 @@ Test(shim_agent, silence)
 	for (int before_hello = 0; before_hello < 2; before_hello++) {
 		begin();
 		if (!before_hello) {
-			cr_assert_eq(flush(9, 0, 64, P, 0), 0);
+			cr_assert_eq(post_flush(9, 0, 64, P, 0), 0);
 			run_all();
 			next_is(9, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		}
 		m.side.drop_replies = 99;
-		cr_assert_eq(flush(1, 0, 64, P, 0), 0);
+		cr_assert_eq(post_flush(1, 0, 64, P, 0), 0);
 		mock_write(&m, 2, 64, 64, 'b');
 		run_all();
 		nothing_more();
@@ -319,10 +319,10 @@ Test(shim_agent, silence)
 Test(shim_agent, late_poll_is_no_timeout)
 {
 	begin();
-	cr_assert_eq(flush(1, 0, 64, P, 0), 0);
+	cr_assert_eq(post_flush(1, 0, 64, P, 0), 0);
 	run_all();
 	next_is(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
-	cr_assert_eq(flush(2, 0, 64, P, 0), 0);
+	cr_assert_eq(post_flush(2, 0, 64, P, 0), 0);
 	mock_run(&m);
 	nothing_more();
 	mock_side_channel_run(&m);
@@ -339,7 +339,7 @@ Test(shim_agent, side_lost)
 			m.side.send_err = ENOMEM;
 		else
 			m.side.error = true;
-		cr_assert_eq(flush(1, 0, 64, P, 0), 0);
+		cr_assert_eq(post_flush(1, 0, 64, P, 0), 0);
 		mock_write(&m, 2, 0, 64, 'b');
 		run_all();
 		next_is(1, IBV_WC_RETRY_EXC_ERR, 0);
@@ -354,8 +354,8 @@ Test(shim_agent, data_lost)
 {
 	begin();
 	mock_write(&m, 1, 0, 64, 'a');
-	cr_assert_eq(flush(2, 0, 64, P, 0), 0);
-	cr_assert_eq(flush(3, 0, 64, P, 0), 0);
+	cr_assert_eq(post_flush(2, 0, 64, P, 0), 0);
+	cr_assert_eq(post_flush(3, 0, 64, P, 0), 0);
 	m.drop_ack = true;
 	run_all();
 	next_is(1, IBV_WC_RETRY_EXC_ERR, 0);
@@ -367,7 +367,7 @@ Test(shim_agent, data_lost)
 	end();
 	/* A flush that the agent has already received still succeeds. */
 	begin();
-	cr_assert_eq(flush(1, 0, 64, P, 0), 0);
+	cr_assert_eq(post_flush(1, 0, 64, P, 0), 0);
 	mock_run(&m);
 	nothing_more();
 	mock_write(&m, 2, 0, 64, 'a');
@@ -382,7 +382,7 @@ Test(shim_agent, data_lost)
 Test(shim_agent, nonsense)
 {
 	begin();
-	cr_assert_eq(flush(1, 0, 64, P, 0), 0);
+	cr_assert_eq(post_flush(1, 0, 64, P, 0), 0);
 	mock_run(&m);
 	nothing_more();
 	memset(&m.side.in[0], 0xee, sizeof(m.side.in[0]));
@@ -397,7 +397,7 @@ Test(shim_agent, nonsense)
 Test(shim_agent, receives_are_not_deferred)
 {
 	begin();
-	cr_assert_eq(flush(1, 0, 64, P, 0), 0);
+	cr_assert_eq(post_flush(1, 0, 64, P, 0), 0);
 	mock_run(&m);
 	nothing_more();
 	m.done[m.ndone++] = (struct ibv_wc){
@@ -420,9 +420,9 @@ Test(shim_agent, atomic_writes_are_behind_flushes)
 
 	begin();
 	mock_write(&m, 1, 0, 64, 'a');
-	cr_assert_eq(flush(2, 0, 64, P, 0), 0);
+	cr_assert_eq(post_flush(2, 0, 64, P, 0), 0);
 	cr_assert_eq(atomic_write(3, 128, 0x1122334455667788), 0);
-	cr_assert_eq(flush(4, 128, 8, P, 0), 0);
+	cr_assert_eq(post_flush(4, 128, 8, P, 0), 0);
 	mock_write(&m, 5, 256, 64, 'b');
 	mock_run(&m);
 	for (int i = 0; i < 40; i++) {
@@ -457,7 +457,7 @@ Test(shim_agent, native_atomic_writes)
 	cr_assert_eq(m.queue[0].op, MOCK_ATOMIC_WRITE);
 	mock_run(&m);
 	next_is(1, IBV_WC_SUCCESS, 9);
-	cr_assert_eq(flush(2, 0, 64, P, 0), 0);
+	cr_assert_eq(post_flush(2, 0, 64, P, 0), 0);
 	cr_assert_eq(atomic_write(3, 8, 2), 0);
 	cr_assert_eq(m.queue[1].op, MOCK_READ);
 	run_all();
@@ -485,7 +485,7 @@ Test(shim_agent, stores_that_a_device_flushes)
 		d.native = RP_DESC_GLOBAL | RP_DESC_PERSISTENT;
 		cr_assert_eq(mock_add(&m, &d, d.native), 0);
 		cr_assert_eq(atomic_write(1, 128, value), 0);
-		cr_assert_eq(flush(2, 128, 8, P, 0), 0);
+		cr_assert_eq(post_flush(2, 128, 8, P, 0), 0);
 		cr_assert_eq(m.queue[1].op, MOCK_FLUSH);
 		run_all();
 		next_is(1, IBV_WC_SUCCESS, RPMEM_WC_ATOMIC_WRITE);
@@ -520,7 +520,7 @@ Test(shim_agent, detached_meanwhile)
 
 	begin();
 	for (uint64_t i = 1; i < 4; i++)
-		cr_assert_eq(flush(i, 0, 64, P, 0), 0);
+		cr_assert_eq(post_flush(i, 0, 64, P, 0), 0);
 	cr_assert(mock_step(&m));
 	cr_assert(mock_step(&m));
 	nothing_more();

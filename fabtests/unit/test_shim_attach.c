@@ -11,7 +11,7 @@
 
 TestSuite(shim_attach, .init = dev_start, .fini = dev_end);
 
-static unsigned int native(uint64_t caps, unsigned int makes)
+static unsigned int attach_native(uint64_t caps, unsigned int makes)
 {
 	dev.caps = caps;
 	dev.makes = BUILDERS | makes;
@@ -21,14 +21,14 @@ static unsigned int native(uint64_t caps, unsigned int makes)
 /* An old library passes on unknown bits: a capability needs a trial. */
 Test(shim_attach, capability_and_trial)
 {
-	cr_assert_eq(native(0, WITH_FLUSH | WITH_ATOMIC), 0u);
-	cr_assert_eq(native(DEV_GLOBAL | DEV_PERSISTENT, 0), 0u);
-	cr_assert_eq(native(DEV_ATOMIC_WRITE, WITH_FLUSH), 0u);
-	cr_assert_eq(native(DEV_GLOBAL, WITH_FLUSH),
+	cr_assert_eq(attach_native(0, WITH_FLUSH | WITH_ATOMIC), 0u);
+	cr_assert_eq(attach_native(DEV_GLOBAL | DEV_PERSISTENT, 0), 0u);
+	cr_assert_eq(attach_native(DEV_ATOMIC_WRITE, WITH_FLUSH), 0u);
+	cr_assert_eq(attach_native(DEV_GLOBAL, WITH_FLUSH),
 		     (unsigned int)RP_DESC_GLOBAL);
-	cr_assert_eq(native(DEV_PERSISTENT, WITH_FLUSH | WITH_ATOMIC),
+	cr_assert_eq(attach_native(DEV_PERSISTENT, WITH_FLUSH | WITH_ATOMIC),
 		     (unsigned int)RP_DESC_PERSISTENT);
-	cr_assert_eq(native(DEV_ATOMIC_WRITE, WITH_ATOMIC),
+	cr_assert_eq(attach_native(DEV_ATOMIC_WRITE, WITH_ATOMIC),
 		     (unsigned int)RP_DESC_ATOMIC_WRITE);
 	cr_assert_eq(dev.open, 0);
 }
@@ -37,7 +37,7 @@ Test(shim_attach, a_trial_that_fails_is_none)
 {
 	for (int n = 1; n <= 2; n++) {
 		dev.fail_make = n;
-		cr_assert_eq(native(DEV_PERSISTENT, WITH_FLUSH), 0u);
+		cr_assert_eq(attach_native(DEV_PERSISTENT, WITH_FLUSH), 0u);
 		cr_assert_eq(dev.open, 0);
 	}
 }
@@ -155,7 +155,7 @@ Test(shim_attach, created_queue_pair_has_flush_where_the_device_has_it)
 		cr_assert_eq(qp->init_access,
 			     flush ? RPMEM_ACCESS_FLUSH_PERSISTENT : 0u);
 		cr_assert_eq(rpmem_destroy_qp(qp), 0);
-		/* Rights that are none: the queue pair is not left behind. */
+		/* Invalid access rights: the queue pair is destroyed again. */
 		cr_assert_null(
 			rpmem_create_qp(scq, &attr, IBV_ACCESS_REMOTE_READ));
 		cr_assert_eq(errno, EINVAL);

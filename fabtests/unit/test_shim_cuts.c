@@ -38,7 +38,7 @@ struct world {
 	unsigned int stores, storing;
 };
 
-static void judge(struct world *w)
+static void check_values(struct world *w)
 {
 	uint8_t left[MOCK_BYTES];
 
@@ -48,7 +48,7 @@ static void judge(struct world *w)
 		w->lost += left[i] < w->vouched[i];
 }
 
-static void drink(struct world *w)
+static void drain_queues(struct world *w)
 {
 	struct ibv_wc wc[4];
 	int n = rpmem_poll_cq(w->m.cq, 1 + (int)seeded_below(&w->s, 4), wc);
@@ -106,7 +106,7 @@ static void post_atomic_write(struct world *w)
 	w->storing++;
 }
 
-static void step(struct world *w, unsigned int i)
+static void run_step(struct world *w, unsigned int i)
 {
 	size_t off, len;
 
@@ -140,7 +140,7 @@ static void step(struct world *w, unsigned int i)
 				   seeded_below(&w->s, MOCK_BYTES / MOCK_LINE));
 		break;
 	case 7:
-		drink(w);
+		drain_queues(w);
 		break;
 	case 8:
 		if (w->m.nqueue + 2 < MOCK_QUEUE)
@@ -152,12 +152,12 @@ static void step(struct world *w, unsigned int i)
 		mock_side_step(&w->m);
 		break;
 	}
-	judge(w);
+	check_values(w);
 }
 
 /* believed: the descriptor that the initiator gets; NULL: the true one. */
-static void run(struct world *w, bool kept, bool cpu, unsigned int native,
-		bool agent, const struct rp_desc *believed)
+static void run_world(struct world *w, bool kept, bool cpu, unsigned int native,
+		      bool agent, const struct rp_desc *believed)
 {
 	struct rp_desc d;
 
@@ -171,18 +171,18 @@ static void run(struct world *w, bool kept, bool cpu, unsigned int native,
 	d = believed ? *believed : mock_desc(&w->m);
 	cr_assert_eq(mock_add(&w->m, &d, native), 0);
 	for (unsigned int i = 0; i < STEPS; i++)
-		step(w, i);
+		run_step(w, i);
 	for (int i = 0; i < 2 * MOCK_QUEUE; i++) {
 		unsigned int ok = w->ok;
 
 		mock_run(&w->m);
 		if (agent)
 			mock_side_channel_run(&w->m);
-		drink(w);
+		drain_queues(w);
 		if (w->ok != ok)
-			judge(w);
+			check_values(w);
 	}
-	judge(w);
+	check_values(w);
 	if (agent)
 		mock_side_fini(&w->m);
 	mock_fini(&w->m);
@@ -202,7 +202,7 @@ Test(shim_cuts, nothing_that_was_vouched_for_is_lost)
 		memset(&w, 0, sizeof(w));
 		w.s = s;
 		seeded_next(&s);
-		run(&w, kept, cpu, native, agent, NULL);
+		run_world(&w, kept, cpu, native, agent, NULL);
 		cr_assert_eq(w.lost, 0u, "program %u", i);
 		/* On ADR a flush needs FLUSH or the agent. */
 		if (!kept && !native && !agent)
@@ -231,7 +231,7 @@ Test(shim_cuts, false_facts_lose_bytes)
 		memset(&w, 0, sizeof(w));
 		w.s = s;
 		seeded_next(&s);
-		run(&w, false, false, 0, false, &d);
+		run_world(&w, false, false, 0, false, &d);
 		lost += w.lost > 0;
 	}
 	cr_assert_gt(lost, 100u);
@@ -250,7 +250,7 @@ Test(shim_cuts, missing_step_loses_bytes)
 		w.idle_agent = i & 1;
 		w.hollow_reads = !(i & 1);
 		seeded_next(&s);
-		run(&w, false, false, 0, true, NULL);
+		run_world(&w, false, false, 0, true, NULL);
 		lost[i & 1] += w.lost > 0;
 	}
 	cr_assert_gt(lost[0], 50u);
@@ -267,12 +267,12 @@ Test(shim_cuts, delivery_is_no_fence)
 	mock_write(&w.m, 1, 0, 64, 1);
 	mock_run(&w.m);
 	memset(w.vouched, 1, 64);
-	judge(&w);
+	check_values(&w);
 	cr_assert_eq(w.lost, 64u);
 	while (w.m.nadapter)
 		mock_drain(&w.m);
 	w.lost = 0;
-	judge(&w);
+	check_values(&w);
 	cr_assert_eq(w.lost, 0u);
 	mock_fini(&w.m);
 }

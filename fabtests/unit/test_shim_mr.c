@@ -13,22 +13,22 @@ static const struct pair_attr with_side = {.access = PERSISTENT, .sides = true};
 
 TestSuite(shim_mr, .init = dev_start, .fini = dev_end);
 
-static struct rpmem_mr *reg(void *addr, unsigned int flushes)
+static struct rpmem_mr *register_region(void *addr, unsigned int flushes)
 {
 	return rpmem_reg_mr(dev_pd(), addr, 4096, (int)(OPEN | flushes));
 }
 
-static void refused(void *addr, unsigned int flushes, int err)
+static void expect_refused(void *addr, unsigned int flushes, int err)
 {
 	errno = 0;
-	cr_assert_null(reg(addr, flushes));
+	cr_assert_null(register_region(addr, flushes));
 	cr_assert_eq(errno, err, "%d", errno);
 	cr_assert_eq(dev.open, 0);
 }
 
-static void taken(void *addr, unsigned int flushes, unsigned int device)
+static void expect_taken(void *addr, unsigned int flushes, unsigned int device)
 {
-	struct rpmem_mr *mr = reg(addr, flushes);
+	struct rpmem_mr *mr = register_region(addr, flushes);
 
 	cr_assert(mr);
 	cr_assert_eq(dev.reg_access, OPEN | device, "%x", dev.reg_access);
@@ -40,38 +40,38 @@ Test(shim_mr, volatile_memory)
 {
 	static uint8_t dram[4096];
 
-	refused(dram, PERSISTENT, EINVAL);
-	refused(dram, PERSISTENT | GLOBAL, EINVAL);
+	expect_refused(dram, PERSISTENT, EINVAL);
+	expect_refused(dram, PERSISTENT | GLOBAL, EINVAL);
 	/* Only visibility can be had. */
-	taken(dram, GLOBAL, 0);
-	taken(dram, 0, 0);
+	expect_taken(dram, GLOBAL, 0);
+	expect_taken(dram, 0, 0);
 }
 
 /* No method makes this memory durable. */
 Test(shim_mr, memory_without_a_method_is_refused)
 {
 	dev.facts.memory = RP_MEM_UNKNOWN;
-	refused(dev.pmem, PERSISTENT, EOPNOTSUPP);
+	expect_refused(dev.pmem, PERSISTENT, EOPNOTSUPP);
 	/* DMA leaves pages clean, and msync writes back dirty pages only. */
 	dev.facts.memory = RP_MEM_FILE;
-	refused(dev.pmem, PERSISTENT, EOPNOTSUPP);
+	expect_refused(dev.pmem, PERSISTENT, EOPNOTSUPP);
 	dev.facts.placement = RP_PLACE_CPU_USER;
-	taken(dev.pmem, PERSISTENT, 0);
+	expect_taken(dev.pmem, PERSISTENT, 0);
 }
 
 /* The kernel refuses rights that device or memory do not support. */
 Test(shim_mr, device_gets_supported_rights)
 {
-	taken(dev.pmem, PERSISTENT | GLOBAL, 0);
+	expect_taken(dev.pmem, PERSISTENT | GLOBAL, 0);
 	dev.makes |= WITH_FLUSH;
 	dev.caps = DEV_GLOBAL;
-	taken(dev.pmem, PERSISTENT | GLOBAL, GLOBAL);
+	expect_taken(dev.pmem, PERSISTENT | GLOBAL, GLOBAL);
 	dev.caps = DEV_GLOBAL | DEV_PERSISTENT;
-	taken(dev.pmem, PERSISTENT | GLOBAL, GLOBAL | PERSISTENT);
-	taken(dev.pmem, GLOBAL, GLOBAL);
+	expect_taken(dev.pmem, PERSISTENT | GLOBAL, GLOBAL | PERSISTENT);
+	expect_taken(dev.pmem, GLOBAL, GLOBAL);
 	dev.facts.memory = RP_MEM_FILE;
 	dev.facts.placement = RP_PLACE_CPU_USER;
-	taken(dev.pmem, PERSISTENT | GLOBAL, GLOBAL);
+	expect_taken(dev.pmem, PERSISTENT | GLOBAL, GLOBAL);
 }
 
 static struct rp_desc desc_of(unsigned int native)
@@ -207,7 +207,7 @@ Test(shim_mr, scarce)
 		struct rpmem_mr *mr;
 
 		dev.fail_make = n;
-		mr = reg(dev.pmem, PERSISTENT);
+		mr = register_region(dev.pmem, PERSISTENT);
 		failed += !mr;
 		dev.fail_make = 0;
 		if (mr)
@@ -223,7 +223,7 @@ Test(shim_mr, scarce)
 Test(shim_mr, forced)
 {
 	setenv("FI_OFI_RPMEM_METHOD", "fence", 1);
-	taken(dev.pmem, PERSISTENT, 0);
+	expect_taken(dev.pmem, PERSISTENT, 0);
 	pair_open(&p, &with_side);
 	cr_assert_str_eq(pair_method(&p), "refused");
 	pair_close(&p);

@@ -15,7 +15,7 @@ static struct mock m;
 static struct ibv_wc shown[256];
 static size_t nshown, ntaken;
 
-static int flush(uint64_t wr_id, size_t off, size_t len)
+static int post_flush(uint64_t wr_id, size_t off, size_t len)
 {
 	m.q.pub.wr_id = wr_id;
 	rpmem_wr_start(&m.q.pub);
@@ -80,7 +80,7 @@ static bool is_durable(size_t off, size_t len, uint8_t value)
 	return true;
 }
 
-static void unseen(size_t off, size_t len, uint8_t value)
+static void expect_unseen(size_t off, size_t len, uint8_t value)
 {
 	mock_write(&m, 0, off, len, value);
 	m.queue[m.nqueue - 1].flags = 0;
@@ -98,7 +98,7 @@ static void begin_as(bool cpu)
 	mock_side_init(&m);
 	d = mock_desc(&m);
 	cr_assert_eq(mock_add(&m, &d, 0), 0);
-	cr_assert_eq(flush(1, 0, 64), 0);
+	cr_assert_eq(post_flush(1, 0, 64), 0);
 	/* Before HELLO_ACK nothing is pipelined. */
 	cr_assert_eq(m.queue[0].op, MOCK_READ);
 	run_all();
@@ -133,8 +133,8 @@ static void end(void)
 Test(shim_pipeline, one_round_trip)
 {
 	begin();
-	unseen(0, 64, 'a');
-	cr_assert_eq(flush(2, 0, 64), 0);
+	expect_unseen(0, 64, 'a');
+	cr_assert_eq(post_flush(2, 0, 64), 0);
 	cr_assert_eq(m.nqueue, 2u);
 	cr_assert_eq(m.queue[1].op, MOCK_WRITE);
 	cr_assert_eq(m.queue[1].rkey, MOCK_RING_RKEY);
@@ -155,8 +155,8 @@ Test(shim_pipeline, reply_before_the_completion)
 	struct ibv_wc wc;
 
 	begin();
-	unseen(0, 64, 'a');
-	cr_assert_eq(flush(2, 0, 64), 0);
+	expect_unseen(0, 64, 'a');
+	cr_assert_eq(post_flush(2, 0, 64), 0);
 	mock_run(&m);
 	cr_assert_eq(m.ndone, 1u);
 	wc = m.done[0];
@@ -176,8 +176,8 @@ Test(shim_pipeline, reply_before_the_completion)
 Test(shim_pipeline, not_behind_an_adapter)
 {
 	begin_as(false);
-	unseen(0, 64, 'a');
-	cr_assert_eq(flush(2, 0, 64), 0);
+	expect_unseen(0, 64, 'a');
+	cr_assert_eq(post_flush(2, 0, 64), 0);
 	cr_assert_eq(m.queue[1].op, MOCK_READ);
 	run_all();
 	cr_assert(is_durable(0, 64, 'a'));
@@ -194,7 +194,7 @@ Test(shim_pipeline, not_without_write_access)
 	m.access = RP_DESC_ALL & ~RP_DESC_WRITE;
 	d = mock_desc(&m);
 	cr_assert_eq(mock_add(&m, &d, 0), 0);
-	cr_assert_eq(flush(2, 0, 64), 0);
+	cr_assert_eq(post_flush(2, 0, 64), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_READ);
 	run_all();
 	next_is(2, IBV_WC_SUCCESS);
@@ -209,7 +209,7 @@ Test(shim_pipeline, idle_agent_gets_a_doorbell)
 	mock_side_sleep(&m);
 	mock_side_channel_run(&m);
 	take_completions();
-	cr_assert_eq(flush(2, 0, 64), 0);
+	cr_assert_eq(post_flush(2, 0, 64), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_READ);
 	run_all();
 	next_is(2, IBV_WC_SUCCESS);
@@ -217,7 +217,7 @@ Test(shim_pipeline, idle_agent_gets_a_doorbell)
 	mock_side_wake(&m);
 	run_all();
 	/* IDLE and the write cross. */
-	cr_assert_eq(flush(3, 0, 64), 0);
+	cr_assert_eq(post_flush(3, 0, 64), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_WRITE);
 	mock_side_sleep(&m);
 	mock_run(&m);
@@ -231,8 +231,8 @@ Test(shim_pipeline, idle_agent_gets_a_doorbell)
 	cr_assert_eq(m.side.doorbells, 1u);
 	mock_side_wake(&m);
 	run_all();
-	/* IDLE arrives before the write is placed. */
-	cr_assert_eq(flush(4, 0, 64), 0);
+	/* The agent says IDLE (it sleeps) before the write is placed. */
+	cr_assert_eq(post_flush(4, 0, 64), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_WRITE);
 	mock_side_sleep(&m);
 	mock_side_channel_run(&m);
@@ -266,10 +266,11 @@ Test(shim_pipeline, any_order)
 		case 0:
 			if (posted - ntaken > 12 || posted == 200)
 				break;
-			unseen(8 * (posted % 64), 8, (uint8_t)posted);
+			expect_unseen(8 * (posted % 64), 8, (uint8_t)posted);
 			posted++;
-			cr_assert_eq(flush(posted, 8 * ((posted - 1) % 64), 8),
-				     0);
+			cr_assert_eq(
+				post_flush(posted, 8 * ((posted - 1) % 64), 8),
+				0);
 			pipelined += m.queue[m.nqueue - 1].op == MOCK_WRITE;
 			break;
 		case 1:
@@ -316,7 +317,8 @@ Test(shim_pipeline, many)
 	begin();
 	for (uint64_t round = 0; round < 15; round++) {
 		for (uint64_t i = 0; i < 12; i++)
-			cr_assert_eq(flush(100 * round + i, 32 * i, 32), 0);
+			cr_assert_eq(post_flush(100 * round + i, 32 * i, 32),
+				     0);
 		for (size_t i = 0; i < m.nqueue; i++)
 			pipelined += m.queue[i].op == MOCK_WRITE;
 		run_all();
@@ -332,7 +334,7 @@ Test(shim_pipeline, flush_behind_a_store_is_a_message)
 {
 	begin();
 	cr_assert_eq(atomic_write(2, 128, 0x4242424242424242), 0);
-	cr_assert_eq(flush(3, 128, 8), 0);
+	cr_assert_eq(post_flush(3, 128, 8), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_READ);
 	cr_assert_eq(m.queue[1].op, MOCK_READ);
 	run_all();
@@ -343,7 +345,7 @@ Test(shim_pipeline, flush_behind_a_store_is_a_message)
 	next_is(3, IBV_WC_SUCCESS);
 	cr_assert(is_durable(128, 8, 0x42));
 	/* The store has completed. */
-	cr_assert_eq(flush(4, 128, 8), 0);
+	cr_assert_eq(post_flush(4, 128, 8), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_WRITE);
 	run_all();
 	next_is(4, IBV_WC_SUCCESS);
@@ -354,8 +356,8 @@ Test(shim_pipeline, flush_behind_a_store_is_a_message)
 Test(shim_pipeline, store_waits_for_pipelined_flushes)
 {
 	begin();
-	unseen(0, 64, 'a');
-	cr_assert_eq(flush(2, 0, 64), 0);
+	expect_unseen(0, 64, 'a');
+	cr_assert_eq(post_flush(2, 0, 64), 0);
 	cr_assert_eq(atomic_write(3, 128, 0x4242424242424242), 0);
 	mock_run(&m);
 	take_completions();
@@ -385,7 +387,7 @@ Test(shim_pipeline, not_posted)
 	rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
 	cr_assert_eq(rpmem_wr_complete(&m.q.pub), ENOMEM);
 	m.complete_err = 0;
-	cr_assert_eq(flush(3, 0, 64), 0);
+	cr_assert_eq(post_flush(3, 0, 64), 0);
 	cr_assert_eq(m.queue[1].op, MOCK_WRITE);
 	run_all();
 	next_is(2, IBV_WC_SUCCESS);
@@ -398,10 +400,10 @@ Test(shim_pipeline, not_posted)
 Test(shim_pipeline, ring_write_fails)
 {
 	begin();
-	unseen(0, 64, 'a');
-	cr_assert_eq(flush(2, 0, 64), 0);
-	unseen(64, 64, 'b');
-	cr_assert_eq(flush(3, 64, 64), 0);
+	expect_unseen(0, 64, 'a');
+	cr_assert_eq(post_flush(2, 0, 64), 0);
+	expect_unseen(64, 64, 'b');
+	cr_assert_eq(post_flush(3, 64, 64), 0);
 	mock_step(&m);
 	mock_step(&m);
 	mock_step(&m);
@@ -413,7 +415,7 @@ Test(shim_pipeline, ring_write_fails)
 	next_is(2, IBV_WC_SUCCESS);
 	cr_assert(is_durable(0, 64, 'a'));
 	next_is(3, IBV_WC_RETRY_EXC_ERR);
-	cr_assert_eq(flush(4, 0, 64), ENOTCONN);
+	cr_assert_eq(post_flush(4, 0, 64), ENOTCONN);
 	end();
 }
 
@@ -421,8 +423,8 @@ Test(shim_pipeline, ring_write_fails)
 Test(shim_pipeline, loss_of_the_side_fails_flushes)
 {
 	begin();
-	cr_assert_eq(flush(2, 0, 64), 0);
-	cr_assert_eq(flush(3, 0, 64), 0);
+	cr_assert_eq(post_flush(2, 0, 64), 0);
+	cr_assert_eq(post_flush(3, 0, 64), 0);
 	mock_step(&m);
 	take_completions();
 	m.side.error = true;
@@ -439,11 +441,11 @@ Test(shim_pipeline, loss_of_the_side_fails_flushes)
 Test(shim_pipeline, failed_ring_write_is_a_lost_agent)
 {
 	begin();
-	cr_assert_eq(flush(2, 0, 64), 0);
+	cr_assert_eq(post_flush(2, 0, 64), 0);
 	m.side.has_ring = false;
 	mock_run(&m);
 	next_is(2, IBV_WC_RETRY_EXC_ERR);
-	cr_assert_eq(flush(3, 0, 64), ENOTCONN);
+	cr_assert_eq(post_flush(3, 0, 64), ENOTCONN);
 	end();
 }
 
@@ -451,7 +453,7 @@ Test(shim_pipeline, failed_ring_write_is_a_lost_agent)
 Test(shim_pipeline, silence)
 {
 	begin();
-	cr_assert_eq(flush(2, 0, 64), 0);
+	cr_assert_eq(post_flush(2, 0, 64), 0);
 	m.side.ring_idle = true;
 	m.side.now += 5000000000ull;
 	nothing_more(); /* the ring write is not placed yet */
@@ -466,7 +468,7 @@ Test(shim_pipeline, silence)
 Test(shim_pipeline, refused)
 {
 	begin();
-	cr_assert_eq(flush(2, 0, 64), 0);
+	cr_assert_eq(post_flush(2, 0, 64), 0);
 	mock_side_again(&m);
 	run_all();
 	next_is(2, IBV_WC_REM_ACCESS_ERR);
@@ -480,7 +482,7 @@ Test(shim_pipeline, detached)
 	struct ibv_wc wc;
 
 	begin();
-	cr_assert_eq(flush(2, 0, 64), 0);
+	cr_assert_eq(post_flush(2, 0, 64), 0);
 	mock_side_fini(&m);
 	rp_qp_fini(&m.q);
 	cr_assert_eq(free_slots(), (size_t)CQE - 1);

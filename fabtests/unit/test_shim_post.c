@@ -12,7 +12,7 @@ static struct pair p;
 TestSuite(shim_post, .init = dev_start, .fini = dev_end);
 
 /* Persistent caches behind an adapter: method fence. */
-static void fences(unsigned int ops, bool sides)
+static void expect_fences(unsigned int ops, bool sides)
 {
 	const struct pair_attr attr = {
 		.ops = ops, .access = GLOBAL | PERSISTENT, .sides = sides};
@@ -30,7 +30,7 @@ Test(shim_post, a_read_inside_the_range)
 			const struct dev_op *op = dev.done;
 
 			dev.ndone = 0;
-			fences(ops, sides);
+			expect_fences(ops, sides);
 			cr_assert_eq(pair_write(&p, 1, 128, 64, 'a'), 0);
 			cr_assert_eq(pair_flush(&p, 2, 130, 62), 0);
 			pair_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
@@ -48,7 +48,7 @@ Test(shim_post, a_read_inside_the_range)
 		}
 }
 
-static void flushes(const struct rpmem_qp *qp, size_t n, uint64_t from)
+static void expect_flushes(const struct rpmem_qp *qp, size_t n, uint64_t from)
 {
 	rpmem_wr_start(p.a.sqp);
 	for (size_t i = 0; i < n; i++) {
@@ -63,8 +63,8 @@ Test(shim_post, many_in_one_call)
 {
 	for (unsigned int ops = 0; ops <= BUILDERS; ops += BUILDERS) {
 		dev.ndone = 0;
-		fences(ops, false);
-		flushes(p.a.sqp, 40, 1);
+		expect_fences(ops, false);
+		expect_flushes(p.a.sqp, 40, 1);
 		cr_assert_eq(rpmem_wr_complete(p.a.sqp), 0);
 		for (uint64_t i = 1; i <= 40; i++)
 			pair_next(&p, i, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
@@ -72,9 +72,9 @@ Test(shim_post, many_in_one_call)
 			cr_assert_eq(dev.done[i].addr,
 				     (uintptr_t)dev.pmem + 64 * i);
 		/* Aborted requests are not posted with the next batch. */
-		flushes(p.a.sqp, 3, 50);
+		expect_flushes(p.a.sqp, 3, 50);
 		rpmem_wr_abort(p.a.sqp);
-		flushes(p.a.sqp, 1, 60);
+		expect_flushes(p.a.sqp, 1, 60);
 		cr_assert_eq(rpmem_wr_complete(p.a.sqp), 0);
 		pair_next(&p, 60, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		pair_next(&p, 0, 0, 0);
@@ -86,10 +86,10 @@ Test(shim_post, many_in_one_call)
 Test(shim_post, partial_post_is_reported)
 {
 	for (unsigned int ops = 0; ops <= BUILDERS; ops += BUILDERS) {
-		fences(ops, false);
+		expect_fences(ops, false);
 		dev.take = 2;
 		dev.take_err = ENOMEM;
-		flushes(p.a.sqp, 4, 1);
+		expect_flushes(p.a.sqp, 4, 1);
 		cr_assert_eq(rpmem_wr_complete(p.a.sqp), ENOMEM);
 		if (!ops) {
 			pair_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
@@ -98,7 +98,7 @@ Test(shim_post, partial_post_is_reported)
 		dev.take = 0;
 		/* All slots are free again. */
 		for (uint64_t i = 1; i <= 2; i++) {
-			flushes(p.a.sqp, PAIR_CQE / 2, 1);
+			expect_flushes(p.a.sqp, PAIR_CQE / 2, 1);
 			cr_assert_eq(rpmem_wr_complete(p.a.sqp), 0);
 		}
 		for (int k = 0; k < 2; k++)
@@ -114,11 +114,11 @@ Test(shim_post, builders_of_the_program_are_kept)
 {
 	struct ibv_qp_ex *ex;
 
-	fences(BUILDERS, false);
+	expect_fences(BUILDERS, false);
 	ex = ibv_qp_to_qp_ex(p.a.qp);
 	ex->wr_id = 77;
 	ex->wr_flags = IBV_SEND_SIGNALED;
-	flushes(p.a.sqp, 1, 5);
+	expect_flushes(p.a.sqp, 1, 5);
 	cr_assert_eq(ex->wr_id, 77u);
 	cr_assert_eq(ex->wr_flags, (unsigned int)IBV_SEND_SIGNALED);
 	ibv_wr_rdma_read(ex, p.rkey, (uintptr_t)dev.pmem);
@@ -164,7 +164,7 @@ Test(shim_post, dropped_acks)
 {
 	for (unsigned int ops = 0; ops <= BUILDERS; ops += BUILDERS)
 		for (int drop = 0; drop < 2; drop++) {
-			fences(ops, false);
+			expect_fences(ops, false);
 			dev.fail_qp = p.a.qp->qp_num;
 			dev.fail = IBV_WC_RETRY_EXC_ERR;
 			dev.drop_ack = drop;
@@ -182,7 +182,7 @@ Test(shim_post, refused_flush_ends_the_queue_pair)
 	struct ibv_qp_attr attr;
 
 	for (unsigned int ops = 0; ops <= BUILDERS; ops += BUILDERS) {
-		fences(ops, false);
+		expect_fences(ops, false);
 		cr_assert_eq(pair_flush(&p, 1, DEV_BYTES - 32, 64), 0);
 		cr_assert_eq(pair_write(&p, 2, 0, 8, 'b'), 0);
 		pair_next(&p, 1, IBV_WC_REM_ACCESS_ERR, 0);

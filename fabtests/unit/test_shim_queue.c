@@ -24,8 +24,8 @@ static void begin(unsigned int native)
 	cr_assert_eq(mock_add(&m, &d, native), 0);
 }
 
-static int flush(uint64_t wr_id, uint64_t addr, size_t len, uint8_t type,
-		 uint8_t level)
+static int post_flush(uint64_t wr_id, uint64_t addr, size_t len, uint8_t type,
+		      uint8_t level)
 {
 	m.q.pub.wr_id = wr_id;
 	rpmem_wr_start(&m.q.pub);
@@ -68,9 +68,9 @@ Test(shim_queue, in_order)
 	for (unsigned int native = 0; native <= BOTH; native += BOTH) {
 		begin(native);
 		mock_write(&m, 1, 0, 64, 'a');
-		cr_assert_eq(flush(2, MOCK_AT, 64, P, 0), 0);
+		cr_assert_eq(post_flush(2, MOCK_AT, 64, P, 0), 0);
 		mock_write(&m, 3, 64, 64, 'b');
-		cr_assert_eq(flush(4, 0, 0, G, 1), 0);
+		cr_assert_eq(post_flush(4, 0, 0, G, 1), 0);
 		mock_run(&m);
 		next_is(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
 		next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
@@ -86,7 +86,7 @@ Test(shim_queue, native_flush_keeps_its_arguments)
 {
 	begin(BOTH);
 	m.q.pub.wr_flags = IBV_SEND_FENCE;
-	cr_assert_eq(flush(5, MOCK_AT + 3, 99, G | P, 0), 0);
+	cr_assert_eq(post_flush(5, MOCK_AT + 3, 99, G | P, 0), 0);
 	cr_assert_eq(m.nqueue, 1u);
 	cr_assert_eq(m.queue[0].op, MOCK_FLUSH);
 	cr_assert_eq(m.queue[0].wr_id, 5u);
@@ -105,7 +105,7 @@ Test(shim_queue, unsignaled)
 {
 	begin(0);
 	m.q.pub.wr_flags = IBV_SEND_FENCE | IBV_SEND_INLINE;
-	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), 0);
+	cr_assert_eq(post_flush(1, MOCK_AT, 64, P, 0), 0);
 	cr_assert_eq(m.queue[0].flags,
 		     (unsigned int)(IBV_SEND_FENCE | IBV_SEND_SIGNALED));
 	mock_write(&m, 2, 0, 1, 'a');
@@ -114,7 +114,7 @@ Test(shim_queue, unsignaled)
 	nothing_more();
 	cr_assert_eq(free_slots(), 8u);
 	/* An unsignaled flush still reports an error. */
-	cr_assert_eq(flush(3, MOCK_AT, 64, P, 0), 0);
+	cr_assert_eq(post_flush(3, MOCK_AT, 64, P, 0), 0);
 	m.next = IBV_WC_RETRY_EXC_ERR;
 	mock_run(&m);
 	next_is(3, IBV_WC_RETRY_EXC_ERR, 0);
@@ -126,7 +126,7 @@ Test(shim_queue, all_are_signaled)
 	begin(0);
 	m.q.sig_all = true;
 	m.q.pub.wr_flags = 0;
-	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), 0);
+	cr_assert_eq(post_flush(1, MOCK_AT, 64, P, 0), 0);
 	mock_run(&m);
 	next_is(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	mock_fini(&m);
@@ -140,7 +140,7 @@ Test(shim_queue, polls_many)
 	begin(0);
 	for (uint64_t i = 0; i < 6; i++) {
 		m.q.pub.wr_flags = i % 3 == 1 ? 0 : IBV_SEND_SIGNALED;
-		cr_assert_eq(flush(i, MOCK_AT, 64, P, 0), 0);
+		cr_assert_eq(post_flush(i, MOCK_AT, 64, P, 0), 0);
 	}
 	mock_run(&m);
 	cr_assert_eq(rpmem_poll_cq(m.cq, 3, wc), 3);
@@ -155,13 +155,13 @@ Test(shim_queue, slots)
 {
 	begin(0);
 	for (uint64_t i = 0; i < 8; i++)
-		cr_assert_eq(flush(i, MOCK_AT, 64, P, 0), 0);
-	cr_assert_eq(flush(8, MOCK_AT, 64, P, 0), ENOMEM);
+		cr_assert_eq(post_flush(i, MOCK_AT, 64, P, 0), 0);
+	cr_assert_eq(post_flush(8, MOCK_AT, 64, P, 0), ENOMEM);
 	cr_assert_eq(m.nqueue, 8u);
 	mock_run(&m);
 	for (uint64_t i = 0; i < 8; i++)
 		next_is(i, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
-	cr_assert_eq(flush(9, MOCK_AT, 64, P, 0), 0);
+	cr_assert_eq(post_flush(9, MOCK_AT, 64, P, 0), 0);
 	mock_run(&m);
 	next_is(9, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	mock_fini(&m);
@@ -211,15 +211,15 @@ Test(shim_queue, unknown_regions)
 	cr_assert_eq(rpmem_wr_complete(&m.q.pub), ENOKEY);
 	cr_assert_eq(rpmem_forget_mr(&m.q.pub, 8), ENOKEY);
 	cr_assert_eq(rpmem_forget_mr(&m.q.pub, MOCK_RKEY), 0);
-	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), ENOKEY);
+	cr_assert_eq(post_flush(1, MOCK_AT, 64, P, 0), ENOKEY);
 	/* The same rkey is added again: the later descriptor counts. */
 	d = mock_desc(&m);
 	d.domain = RP_DOMAIN_MEMCTRL;
 	cr_assert_eq(mock_add(&m, &d, 0), 0);
-	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), EOPNOTSUPP);
+	cr_assert_eq(post_flush(1, MOCK_AT, 64, P, 0), EOPNOTSUPP);
 	d.domain = RP_DOMAIN_CPUCACHE;
 	cr_assert_eq(mock_add(&m, &d, 0), 0);
-	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), 0);
+	cr_assert_eq(post_flush(1, MOCK_AT, 64, P, 0), 0);
 	cr_assert_eq(m.nqueue, 1u);
 	mock_run(&m);
 	next_is(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
@@ -231,15 +231,15 @@ Test(shim_queue, descriptor_must_fit_the_connection)
 {
 	begin(0);
 	m.end.dest_qp_num = MOCK_PEER + 1;
-	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), EKEYREJECTED);
+	cr_assert_eq(post_flush(1, MOCK_AT, 64, P, 0), EKEYREJECTED);
 	m.end.dest_qp_num = MOCK_PEER;
 	m.end.state = IBV_QPS_RTR;
-	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), EINVAL);
+	cr_assert_eq(post_flush(1, MOCK_AT, 64, P, 0), EINVAL);
 	m.end.state = IBV_QPS_RTS;
 	m.end.max_rd_atomic = 0;
-	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), EOPNOTSUPP);
+	cr_assert_eq(post_flush(1, MOCK_AT, 64, P, 0), EOPNOTSUPP);
 	m.end.max_rd_atomic = 1;
-	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), 0);
+	cr_assert_eq(post_flush(1, MOCK_AT, 64, P, 0), 0);
 	cr_assert_eq(m.nqueue, 1u);
 	mock_run(&m);
 	next_is(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
@@ -271,7 +271,7 @@ Test(shim_queue, refusals_are_in_order)
 		d = mock_desc(&m);
 		cr_assert_eq(mock_add(&m, &d, 0), 0);
 		mock_write(&m, 1, 0, 64, 'a');
-		cr_assert_eq(flush(2, cases[i].addr, 64, P, 0), 0);
+		cr_assert_eq(post_flush(2, cases[i].addr, 64, P, 0), 0);
 		mock_write(&m, 3, 0, 64, 'b');
 		mock_run(&m);
 		next_is(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
@@ -280,7 +280,7 @@ Test(shim_queue, refusals_are_in_order)
 		nothing_more();
 		/* The program may reset the queue pair and connect it again. */
 		m.error = false;
-		cr_assert_eq(flush(4, MOCK_AT, 64, P, 0), ENOTCONN);
+		cr_assert_eq(post_flush(4, MOCK_AT, 64, P, 0), ENOTCONN);
 		cr_assert_eq(m.nqueue, 0u);
 		mock_fini(&m);
 	}
@@ -291,7 +291,7 @@ Test(shim_queue, refused_flush_fails_on_a_lax_device)
 {
 	begin(0);
 	m.lax = true;
-	cr_assert_eq(flush(1, MOCK_AT + MOCK_BYTES, 64, P, 0), 0);
+	cr_assert_eq(post_flush(1, MOCK_AT + MOCK_BYTES, 64, P, 0), 0);
 	mock_write(&m, 2, 0, 64, 'b');
 	cr_assert(mock_step(&m));
 	{
@@ -304,7 +304,7 @@ Test(shim_queue, refused_flush_fails_on_a_lax_device)
 	cr_assert_eq(m.fails, 1u);
 	mock_run(&m);
 	next_is(2, IBV_WC_WR_FLUSH_ERR, 0);
-	cr_assert_eq(flush(3, MOCK_AT, 64, P, 0), ENOTCONN);
+	cr_assert_eq(post_flush(3, MOCK_AT, 64, P, 0), ENOTCONN);
 	mock_fini(&m);
 }
 
@@ -313,7 +313,7 @@ Test(shim_queue, earlier_error_is_reported_first)
 {
 	begin(0);
 	mock_write(&m, 1, 0, 64, 'a');
-	cr_assert_eq(flush(2, MOCK_AT + MOCK_BYTES, 64, P, 0), 0);
+	cr_assert_eq(post_flush(2, MOCK_AT + MOCK_BYTES, 64, P, 0), 0);
 	m.next = IBV_WC_RETRY_EXC_ERR;
 	mock_run(&m);
 	next_is(1, IBV_WC_RETRY_EXC_ERR, 0);
@@ -330,7 +330,7 @@ Test(shim_queue, posts_after_errors_as_a_device)
 	m.next = IBV_WC_RNR_RETRY_EXC_ERR;
 	mock_run(&m);
 	next_is(1, IBV_WC_RNR_RETRY_EXC_ERR, 0);
-	cr_assert_eq(flush(2, MOCK_AT, 64, P, 0), 0);
+	cr_assert_eq(post_flush(2, MOCK_AT, 64, P, 0), 0);
 	mock_run(&m);
 	next_is(2, IBV_WC_WR_FLUSH_ERR, 0);
 	nothing_more();
@@ -381,7 +381,7 @@ Test(shim_queue, any_error_ends_flushes)
 	mock_run(&m);
 	next_is(1, IBV_WC_RNR_RETRY_EXC_ERR, 0);
 	m.error = false;
-	cr_assert_eq(flush(2, MOCK_AT, 64, P, 0), ENOTCONN);
+	cr_assert_eq(post_flush(2, MOCK_AT, 64, P, 0), ENOTCONN);
 	mock_fini(&m);
 }
 
@@ -392,7 +392,7 @@ Test(shim_queue, detached_meanwhile)
 
 	begin(0);
 	cr_assert_eq(rpmem_detach_cq(m.cq), EBUSY);
-	cr_assert_eq(flush(1, MOCK_AT, 64, P, 0), 0);
+	cr_assert_eq(post_flush(1, MOCK_AT, 64, P, 0), 0);
 	rp_qp_fini(&m.q);
 	memset(&m.q, 0, sizeof(m.q));
 	cr_assert_eq(rp_qp_init(&m.q, &m.qp, m.cq, m.cq->ops), 0);
@@ -400,7 +400,7 @@ Test(shim_queue, detached_meanwhile)
 	d = mock_desc(&m);
 	cr_assert_eq(mock_add(&m, &d, 0), 0);
 	cr_assert_eq(free_slots(), 7u);
-	cr_assert_eq(flush(2, MOCK_AT, 64, P, 0), 0);
+	cr_assert_eq(post_flush(2, MOCK_AT, 64, P, 0), 0);
 	mock_run(&m);
 	next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	nothing_more();
@@ -423,7 +423,7 @@ Test(shim_queue, atomic_writes)
 	mock_run(&m);
 	next_is(1, IBV_WC_SUCCESS, 9);
 	/* Behind a flush that is a read it needs IBV_SEND_FENCE. */
-	cr_assert_eq(flush(2, MOCK_AT, 64, P, 0), 0);
+	cr_assert_eq(post_flush(2, MOCK_AT, 64, P, 0), 0);
 	m.q.pub.wr_id = 3;
 	rpmem_wr_start(&m.q.pub);
 	rpmem_wr_atomic_write(&m.q.pub, MOCK_RKEY, MOCK_AT + 8, &value);

@@ -31,7 +31,7 @@ static void start(void)
 
 TestSuite(shim_ring, .init = start, .fini = dev_end);
 
-static void once(uint64_t i)
+static void flush_once(uint64_t i)
 {
 	const size_t off = 64 * (i % 100);
 
@@ -50,7 +50,7 @@ Test(shim_ring, no_read_while_the_agent_polls)
 		pair_open(&p, i ? &by_builders : &with_side);
 		cr_assert_str_eq(pair_method(&p), "agent-clwb");
 		for (uint64_t k = 0; k < 50; k++)
-			once(k);
+			flush_once(k);
 		/* The first flush, and those before POLLING arrived. */
 		cr_assert_leq(dev_count(IBV_WC_RDMA_READ) - before, 3u);
 		pair_close(&p);
@@ -64,10 +64,10 @@ static unsigned int replies_sent(const struct pair_attr *attr)
 	pair_open(&p, attr);
 	/* Until the agent polls and POLLING has arrived. */
 	for (uint64_t k = 0; k < 5; k++)
-		once(k);
+		flush_once(k);
 	before = dev_count(IBV_WC_SEND);
 	for (uint64_t k = 0; k < 50; k++)
-		once(k);
+		flush_once(k);
 	before = dev_count(IBV_WC_SEND) - before;
 	pair_close(&p);
 	return before;
@@ -130,7 +130,7 @@ Test(shim_ring, full_ring_falls_back_to_messages)
 
 	pair_open(&p, &with_side);
 	for (uint64_t k = 0; k < 5; k++)
-		once(k);
+		flush_once(k);
 	for (uint64_t k = 1; k <= 8; k++)
 		cr_assert_eq(pair_flush(&p, k, 64 * k, 64), 0);
 	for (uint64_t k = 1; k <= 8; k++)
@@ -142,7 +142,7 @@ Test(shim_ring, full_ring_falls_back_to_messages)
 		pair_next(&p, k, IBV_WC_SUCCESS, RPMEM_WC_ATOMIC_WRITE);
 	sends = dev_count(IBV_WC_SEND);
 	for (uint64_t k = 0; k < 20; k++)
-		once(k);
+		flush_once(k);
 	cr_assert_leq(dev_count(IBV_WC_SEND) - sends, 2u);
 	pair_close(&p);
 }
@@ -154,18 +154,18 @@ Test(shim_ring, frames_in_use)
 
 	pair_open(&p, &with_side);
 	for (uint64_t k = 0; k < 5; k++)
-		once(k);
+		flush_once(k);
 	dev.late_qp = p.sb.target;
 	sends = dev_count(IBV_WC_SEND);
 	for (uint64_t k = 0; k < 12; k++)
-		once(k);
+		flush_once(k);
 	cr_assert_eq(dev_count(IBV_WC_SEND) - sends, 12u - RP_RING_SLOTS);
 	dev.late_qp = 0;
 	dev_run();
 	sends = dev_count(IBV_WC_SEND);
 	/* Perhaps once before the thread sees the completions. */
 	for (uint64_t k = 0; k < 12; k++)
-		once(k);
+		flush_once(k);
 	cr_assert_leq(dev_count(IBV_WC_SEND) - sends, 1u);
 	pair_close(&p);
 }
@@ -227,14 +227,14 @@ Test(shim_ring, flush_crosses_idle)
 			dev_at_notify(NULL);
 			/* Often enough for the agent to poll. */
 			for (uint64_t j = 0; j < 4; j++)
-				once(j);
+				flush_once(j);
 			dev_at_notify(how[i]);
 			for (int j = 0; !crossed && j < 1000; j++)
 				nanosleep(&ms, NULL);
 		}
 		pair_next(&p, 4, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		cr_assert_eq(crossed, 2);
-		once(100);
+		flush_once(100);
 		pair_close(&p);
 	}
 }
@@ -254,7 +254,7 @@ Test(shim_ring, idle_and_polling)
 
 			if (seeded_below(&s, 2))
 				nanosleep(&ns, NULL);
-			once(k);
+			flush_once(k);
 			dev.ndone = 0;
 		}
 		pair_close(&p);

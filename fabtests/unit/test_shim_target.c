@@ -279,7 +279,7 @@ Test(shim_target, two_peers_with_polling)
 }
 
 /* How often the thread went idle during 40 requests. */
-static unsigned int sleeps(const char *us)
+static unsigned int count_idle(const char *us)
 {
 	setenv("FI_OFI_RPMEM_SPIN", us, 1);
 	dev.notifies = 0;
@@ -294,7 +294,8 @@ static unsigned int sleeps(const char *us)
 
 Test(shim_target, thread_polls_before_it_sleeps)
 {
-	const unsigned int without = sleeps("0"), with = sleeps(FOR_EVER);
+	const unsigned int without = count_idle("0"),
+			   with = count_idle(FOR_EVER);
 
 	cr_assert_gt(without, 10u);
 	cr_assert_lt(with, 5u, "%u", with);

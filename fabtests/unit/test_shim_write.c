@@ -35,22 +35,22 @@ static const struct pair_attr native = {.ops = BUILDERS | WITH_FLUSH,
 					.access = PERSISTENT,
 					.native = PERSISTENT};
 
-static void flushed(uint64_t wr_id)
+static void expect_flushed(uint64_t wr_id)
 {
 	pair_next(&p, wr_id, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 }
 
 /* Make the agent poll, and the initiator know it. */
-static void wake(void)
+static void wake_agent(void)
 {
 	for (uint64_t i = 1; i <= 4; i++) {
 		cr_assert_eq(pair_flush(&p, i, 0, 64), 0);
-		flushed(i);
+		expect_flushed(i);
 	}
 }
 
 /* These bytes are durable, and none beside them. */
-static void only(size_t off, size_t len, uint8_t value)
+static void expect_only(size_t off, size_t len, uint8_t value)
 {
 	cr_assert(dev_durable(off, len, value), "%zu of %zu", off, len);
 	cr_assert(!off || dev_durable(off - 1, 1, 0), "%zu", off);
@@ -67,8 +67,8 @@ static void all_sizes(void)
 			memset(dev.pmem, 0, sizeof(dev.pmem));
 			memset(dev.medium, 0, sizeof(dev.medium));
 			cr_assert_eq(pair_put(&p, 5, off, lens[i], 'a'), 0);
-			flushed(5);
-			only(off, lens[i], 'a');
+			expect_flushed(5);
+			expect_only(off, lens[i], 'a');
 		}
 	pair_next(&p, 0, 0, 0);
 }
@@ -80,7 +80,7 @@ Test(shim_write, into_the_request)
 	for (int i = 0; i < 2; i++) {
 		pair_open(&p, how[i]);
 		cr_assert_str_eq(pair_method(&p), "agent-clwb");
-		wake();
+		wake_agent();
 		all_sizes();
 		pair_close(&p);
 	}
@@ -102,7 +102,7 @@ Test(shim_write, by_fence)
 	pair_open(&p, &alone);
 	cr_assert_str_eq(pair_method(&p), "fence");
 	cr_assert_eq(pair_put(&p, 1, 100, 64, 'a'), 0);
-	flushed(1);
+	expect_flushed(1);
 	cr_assert_eq(dev.pmem[100], 'a');
 	cr_assert_eq(dev_count(IBV_WC_RDMA_WRITE), 1u);
 	cr_assert_eq(dev_count(IBV_WC_RDMA_READ), 1u);
@@ -129,11 +129,11 @@ Test(shim_write, one_message)
 
 	for (size_t len = 255; len <= 257; len++) {
 		pair_open(&p, &with_side);
-		wake();
+		wake_agent();
 		writes = dev_count(IBV_WC_RDMA_WRITE);
 		others = dev_count(IBV_WC_RDMA_READ) + dev_count(IBV_WC_SEND);
 		cr_assert_eq(pair_put(&p, 5, 64, len, 'a'), 0);
-		flushed(5);
+		expect_flushed(5);
 		/* The request and the reply. */
 		cr_assert_eq(dev_count(IBV_WC_RDMA_WRITE) - writes,
 			     len > 256 ? 3u : 2u, "%zu", len);
@@ -148,12 +148,12 @@ Test(shim_write, unsignaled)
 {
 	for (size_t len = 64; len <= 640; len += 576) {
 		pair_open(&p, &with_side);
-		wake();
+		wake_agent();
 		p.a.sqp->wr_flags = 0;
 		cr_assert_eq(pair_put(&p, 5, 64, len, 'a'), 0);
 		p.a.sqp->wr_flags = IBV_SEND_SIGNALED;
 		cr_assert_eq(pair_put(&p, 6, 4096, len, 'b'), 0);
-		flushed(6);
+		expect_flushed(6);
 		cr_assert(dev_durable(64, len, 'a'));
 		pair_next(&p, 0, 0, 0);
 		pair_close(&p);
@@ -168,7 +168,7 @@ Test(shim_write, in_order)
 	uint64_t tail = 0;
 
 	pair_open(&p, &with_side);
-	wake();
+	wake_agent();
 	for (uint64_t round = 0; round < 40; round++) {
 		const uint64_t n = 1 + seeded_below(&s, 12);
 		uint64_t kind[12], at[12];
@@ -206,7 +206,7 @@ Test(shim_write, aborted_batch_leaves_nothing)
 	const struct ibv_sge sge = {.addr = (uintptr_t)p.from, .length = 64};
 
 	pair_open(&p, &by_builders);
-	wake();
+	wake_agent();
 	for (int i = 0; i < 40; i++) {
 		rpmem_wr_start(p.a.sqp);
 		for (int k = 0; k < 3; k++)
@@ -220,7 +220,7 @@ Test(shim_write, aborted_batch_leaves_nothing)
 			cr_assert_eq(rpmem_wr_complete(p.a.sqp), EAGAIN);
 		}
 		cr_assert_eq(pair_put(&p, 5, 4096, 64, (uint8_t)(i + 1)), 0);
-		flushed(5);
+		expect_flushed(5);
 		cr_assert(dev_durable(4096, 64, (uint8_t)(i + 1)));
 	}
 	pair_close(&p);
@@ -265,7 +265,7 @@ Test(shim_write, fails)
 		}
 		pair_open(&p, how[i]);
 		if (i)
-			wake();
+			wake_agent();
 		dev.fail_qp = p.a.qp->qp_num;
 		dev.fail = IBV_WC_REM_OP_ERR;
 		cr_assert_eq(pair_put(&p, 5, 64, i == 2 ? 300 : 64, 'a'), 0);
@@ -286,7 +286,7 @@ Test(shim_write, not_writable)
 	for (int i = 0; i < 3; i++) {
 		pair_open(&p, &with_side);
 		if (i)
-			wake();
+			wake_agent();
 		mr = rpmem_reg_mr(dev_pd(), dev.pmem, DEV_BYTES,
 				  (int)(IBV_ACCESS_REMOTE_READ | PERSISTENT));
 		cr_assert(mr);
@@ -329,7 +329,7 @@ Test(shim_write, refused)
 		struct ibv_sge sge;
 
 		pair_open(&p, &with_side);
-		wake();
+		wake_agent();
 		sge = (struct ibv_sge){.addr = (uintptr_t)p.from,
 				       .length = (uint32_t)bad[i].len,
 				       .lkey = p.from_mr->lkey};
@@ -356,9 +356,9 @@ Test(shim_write, refused)
 Test(shim_write, empty_write)
 {
 	pair_open(&p, &with_side);
-	wake();
+	wake_agent();
 	cr_assert_eq(pair_put(&p, 5, 64, 0, 'a'), 0);
-	flushed(5);
+	expect_flushed(5);
 	pair_close(&p);
 }
 
@@ -366,10 +366,10 @@ Test(shim_write, empty_write)
 Test(shim_write, idle_agent_is_detected)
 {
 	pair_open(&p, &with_side);
-	wake();
+	wake_agent();
 	dev.idle_agent = true;
 	cr_assert_eq(pair_put(&p, 5, 65, 60, 'a'), 0);
-	flushed(5);
+	expect_flushed(5);
 	cr_assert_not(dev_durable(65, 60, 'a'));
 	pair_close(&p);
 }

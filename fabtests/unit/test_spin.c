@@ -12,7 +12,7 @@ static struct rp_spin s;
 static uint64_t now = 1000;
 
 /* One event, then none until the caller sleeps: how long it polled. */
-static uint64_t vain(void)
+static uint64_t time_in_vain(void)
 {
 	const uint64_t begun = now;
 
@@ -35,7 +35,7 @@ Test(spin, nothing_came)
 
 Test(spin, ends_in_time)
 {
-	cr_assert_eq(vain(), NS);
+	cr_assert_eq(time_in_vain(), NS);
 	/* Without an event polling does not start again. */
 	cr_assert_not(rp_spin(&s, NS, false, now));
 }
@@ -55,21 +55,21 @@ Test(spin, vain_ones_become_rare)
 	int tried = 0;
 
 	for (int i = 0; i < 502; i++)
-		tried += vain() > 0;
+		tried += time_in_vain() > 0;
 	cr_assert_eq(tried, 8, "%d", tried); /* it skips 1, 3, ... 255 */
 	for (int i = 0; i < 10 * (RP_SPIN_SKIPPED + 1); i++)
-		tried += vain() > 0;
+		tried += time_in_vain() > 0;
 	cr_assert_eq(tried, 18, "%d", tried);
 }
 
 Test(spin, one_that_pays_makes_up_for_them)
 {
 	while (s.missed < RP_SPIN_SKIPPED)
-		vain();
+		time_in_vain();
 	while (!rp_spin(&s, NS, true, now))
 		now += 10;
 	cr_assert(rp_spin(&s, NS, true, ++now));
-	cr_assert_eq(vain(), NS);
+	cr_assert_eq(time_in_vain(), NS);
 	cr_assert_eq(s.skip, 1);
 }
 

@@ -198,7 +198,7 @@ static const enum rp_method by_cost[] = {
 	RP_METHOD_AGENT_CLWB, RP_METHOD_AGENT_MSYNC, RP_METHOD_AGENT_CLWB_MSYNC,
 };
 
-static enum rp_method cheapest(const struct verdict_cell *c)
+static enum rp_method cheapest_method(const struct verdict_cell *c)
 {
 	for (size_t i = 0; i < COUNT(by_cost); i++)
 		if (of_method(c, by_cost[i])->valid)
@@ -250,7 +250,7 @@ Test(verdicts, refusals_and_detours_are_known)
 		if (!judged_singly(c))
 			continue;
 		got = rp_method_choose(&c->facts, c->against, ALL_BUILT).method;
-		best = cheapest(c);
+		best = cheapest_method(c);
 		if (got == best)
 			continue;
 		while (k < COUNT(more) &&

@@ -77,12 +77,12 @@ static void seal_of(uint8_t *p, unsigned int n)
 	}
 }
 
-static void seal(uint8_t *p)
+static void set_checksum(uint8_t *p)
 {
 	seal_of(p, RP_DESC_LEN - 4);
 }
 
-static void same(const struct rp_desc *a, const struct rp_desc *b)
+static void expect_same(const struct rp_desc *a, const struct rp_desc *b)
 {
 	uint8_t x[RP_DESC_LEN], y[RP_DESC_LEN];
 
@@ -114,7 +114,7 @@ Test(wire_desc, goldens)
 	cr_assert_eq(d.qp, example.qp);
 	cr_assert_eq(d.native, example.native);
 	cr_assert_eq(d.key, example.key);
-	seal(buf);
+	set_checksum(buf);
 	cr_assert_eq(memcmp(buf, golden, RP_DESC_LEN), 0, "the test's own CRC");
 }
 
@@ -155,10 +155,10 @@ Test(wire_desc, fields)
 
 		memcpy(buf, golden, sizeof(buf));
 		buf[bytes[i].at] = bytes[i].most;
-		seal(buf);
+		set_checksum(buf);
 		cr_assert_eq(rp_desc_get(buf, &d), 0, "byte %u", bytes[i].at);
 		buf[bytes[i].at]++;
-		seal(buf);
+		set_checksum(buf);
 		cr_assert_eq(rp_desc_get(buf, &d), -EBADMSG, "byte %u",
 			     bytes[i].at);
 	}
@@ -182,7 +182,7 @@ Test(wire_desc, another_version)
 
 	memcpy(buf, golden, sizeof(buf));
 	buf[2] = RP_WIRE_VERSION + 1;
-	seal(buf);
+	set_checksum(buf);
 	cr_assert_eq(rp_desc_get(buf, &d), -EPROTONOSUPPORT);
 }
 
@@ -202,7 +202,7 @@ Test(wire_desc, empty_and_wrapping)
 	d.qp_num--;
 	cr_assert_eq(rp_desc_put(buf, &d), 0);
 	buf[16] = 5;
-	seal(buf);
+	set_checksum(buf);
 	cr_assert_eq(rp_desc_get(buf, &d), -EBADMSG);
 }
 
@@ -244,7 +244,7 @@ Test(wire_desc, round_trips)
 			     (unsigned long long)s.seed);
 		cr_assert_eq(rp_desc_get(buf, &e), 0, "seed %llu",
 			     (unsigned long long)s.seed);
-		same(&d, &e);
+		expect_same(&d, &e);
 	}
 }
 
@@ -262,7 +262,7 @@ Test(wire_desc, keys)
 	cr_assert_eq(rp_desc_put(buf, &d), -EINVAL);
 	memcpy(buf, golden, sizeof(buf));
 	buf[55] ^= 0x80;
-	seal(buf);
+	set_checksum(buf);
 	cr_assert_eq(rp_desc_get(buf, &d), -EBADMSG);
 }
 

@@ -17,7 +17,7 @@
 static struct rp_wire_range r[MOST], back[MOST];
 static uint8_t buf[2 * RP_WIRE_NUMBER * MOST];
 
-static size_t pack(size_t n, size_t size)
+static size_t pack_ranges(size_t n, size_t size)
 {
 	size_t taken, len = rp_wire_pack(buf, size, r, n, &taken);
 
@@ -26,7 +26,7 @@ static size_t pack(size_t n, size_t size)
 	return len;
 }
 
-static void same(size_t n, size_t len)
+static void expect_round_trip(size_t n, size_t len)
 {
 	memset(back, 0x5a, sizeof(back));
 	cr_assert_eq(rp_wire_unpack(buf, len, K, back, n), (int)len);
@@ -55,11 +55,11 @@ Test(wire_pack, golden)
 	size_t len;
 
 	memcpy(r, some, sizeof(some));
-	len = pack(N(some), IN_MSG);
+	len = pack_ranges(N(some), IN_MSG);
 	for (size_t i = 0; i < len && i < sizeof(want); i++)
 		cr_expect_eq(buf[i], want[i], "%zu: %#x", i, buf[i]);
 	cr_assert_eq(len, sizeof(want), "%zu", len);
-	same(N(some), len);
+	expect_round_trip(N(some), len);
 }
 
 /* Evenly scattered ranges take a few bytes in all. */
@@ -68,12 +68,12 @@ Test(wire_pack, even)
 	for (size_t i = 0; i < MOST; i++)
 		r[i] = (struct rp_wire_range){K, 0x7f0012345000 + i * 8192,
 					      4096};
-	cr_assert_leq(pack(MOST, IN_MSG), 16);
-	same(MOST, pack(MOST, IN_MSG));
+	cr_assert_leq(pack_ranges(MOST, IN_MSG), 16);
+	expect_round_trip(MOST, pack_ranges(MOST, IN_MSG));
 	/* The largest number of ranges at random places fits as well. */
 	for (size_t i = 0; i < MOST; i++)
 		r[i].addr += i * i % 1021 * 2;
-	same(MOST, pack(MOST, IN_MSG));
+	expect_round_trip(MOST, pack_ranges(MOST, IN_MSG));
 }
 
 Test(wire_pack, random)
@@ -98,12 +98,12 @@ Test(wire_pack, random)
 			r[i] = (struct rp_wire_range){K, at + gap, size};
 			at += gap + size;
 		}
-		len = pack(n, sizeof(buf));
-		same(n, len);
+		len = pack_ranges(n, sizeof(buf));
+		expect_round_trip(n, len);
 		/* Less room takes fewer ranges, each of them whole. */
 		len = rp_wire_pack(buf, seeded_below(&s, (uint32_t)len + 1), r,
 				   n, &taken);
-		same(taken, len);
+		expect_round_trip(taken, len);
 	}
 }
 
@@ -142,18 +142,18 @@ Test(wire_pack, ends)
 	size_t len;
 
 	r[0] = (struct rp_wire_range){K, 0, UINT64_MAX};
-	len = pack(1, 11);
+	len = pack_ranges(1, 11);
 	cr_assert_eq(len, 11);
-	same(1, len);
+	expect_round_trip(1, len);
 	r[0] = (struct rp_wire_range){K, half, UINT64_MAX - half};
-	same(1, pack(1, 20));
+	expect_round_trip(1, pack_ranges(1, 20));
 	r[0] = (struct rp_wire_range){K, 0, third};
 	r[1] = (struct rp_wire_range){K, third, third};
 	r[2] = (struct rp_wire_range){K, 2 * third, third};
-	same(3, pack(3, IN_MSG));
+	expect_round_trip(3, pack_ranges(3, IN_MSG));
 }
 
-static void bad(size_t n, const void *bytes, size_t len)
+static void expect_bad(size_t n, const void *bytes, size_t len)
 {
 	uint8_t *exact = malloc(len ? len : 1);
 
@@ -163,7 +163,7 @@ static void bad(size_t n, const void *bytes, size_t len)
 		     len);
 	free(exact);
 }
-#define BAD(n, bytes) bad(n, bytes, sizeof(bytes) - 1)
+#define BAD(n, bytes) expect_bad(n, bytes, sizeof(bytes) - 1)
 
 Test(wire_pack, nonsense)
 {
@@ -172,10 +172,10 @@ Test(wire_pack, nonsense)
 	r[0] = (struct rp_wire_range){K, 300, 64};
 	r[1] = (struct rp_wire_range){K, 400, 1000};
 	r[2] = (struct rp_wire_range){K, 1 << 20, 1};
-	len = pack(3, sizeof(buf));
+	len = pack_ranges(3, sizeof(buf));
 	for (size_t cut = 0; cut < len; cut++)
-		bad(3, buf, cut);
-	bad(4, buf, len);
+		expect_bad(3, buf, cut);
+	expect_bad(4, buf, len);
 	BAD(1, "\2\0");	      /* empty */
 	BAD(2, "\2\1\3");     /* again what? */
 	BAD(3, "\2\1\2\1\1"); /* repeats 0 */
@@ -204,7 +204,7 @@ Test(wire_pack, followed)
 
 	r[0] = (struct rp_wire_range){K, 300, 64};
 	r[1] = (struct rp_wire_range){K, 400, 1000};
-	len = pack(2, sizeof(buf));
+	len = pack_ranges(2, sizeof(buf));
 	memset(buf + len, 0xff, 8);
 	cr_assert_eq(rp_wire_unpack(buf, len + 8, K, back, 2), (int)len);
 	cr_assert_eq(memcmp(back, r, 2 * sizeof(*r)), 0);

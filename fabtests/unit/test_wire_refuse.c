@@ -18,7 +18,7 @@
 
 /* Every type, a REQUEST with every effect, and one with packed ranges. */
 #define EXAMPLES (WIRE_TYPES + RP_EFFECT_ATOMIC + 1)
-static int example(size_t i, uint8_t *buf, struct wire_msg *m)
+static int make_example(size_t i, uint8_t *buf, struct wire_msg *m)
 {
 	if (i < WIRE_TYPES) {
 		wire_example(wire_types[i], m);
@@ -36,7 +36,7 @@ static int example(size_t i, uint8_t *buf, struct wire_msg *m)
 }
 
 /* Set the header's length. */
-static void tell(uint8_t *buf, uint32_t len)
+static void set_length(uint8_t *buf, uint32_t len)
 {
 	for (int i = 0; i < 4; i++)
 		buf[4 + i] = (uint8_t)(len >> 8 * i);
@@ -49,7 +49,7 @@ Test(wire_refuse, every_length)
 	uint8_t buf[RP_WIRE_MAX_MSG];
 
 	for (size_t i = 0; i < EXAMPLES; i++) {
-		int full = example(i, buf, &m);
+		int full = make_example(i, buf, &m);
 
 		for (int len = 0; len < full + 9; len++) {
 			/* A heap copy: ASan sees reads past its end. */
@@ -63,7 +63,7 @@ Test(wire_refuse, every_length)
 					     -EBADMSG);
 			/* The same with this length in the header. */
 			if (len >= 8)
-				tell(cut, len);
+				set_length(cut, len);
 			/* A REPLY may have a result of any length. */
 			if (m.type == RP_MSG_REPLY && len >= 32)
 				cr_assert_eq(wire_get(cut, len, &back), 0);
@@ -91,7 +91,7 @@ Test(wire_refuse, every_byte)
 	uint8_t buf[RP_WIRE_MAX_MSG], again[RP_WIRE_MAX_MSG];
 
 	for (size_t i = 0; i < EXAMPLES; i++) {
-		int len = example(i, buf, &m);
+		int len = make_example(i, buf, &m);
 
 		for (int at = 0; at < len; at++) {
 			uint8_t good = buf[at];
@@ -130,7 +130,7 @@ Test(wire_refuse, random_bytes)
 		if (len >= 8 && i % 8) {
 			memcpy(buf, "RP\2", 3);
 			buf[3] = wire_types[i % WIRE_TYPES];
-			tell(buf, len);
+			set_length(buf, len);
 		}
 		wire_get(buf, len, &back);
 		free(buf);
@@ -145,7 +145,7 @@ Test(wire_refuse, decoders_of_other_types)
 	struct rp_wire_hdr hdr;
 
 	for (size_t i = 0; i < WIRE_TYPES; i++) {
-		int len = example(i, buf, &m);
+		int len = make_example(i, buf, &m);
 
 		for (size_t j = 0; j < WIRE_TYPES; j++) {
 			cr_assert_eq(rp_wire_get_hdr(buf, len, &hdr), 0);
@@ -290,13 +290,13 @@ Test(wire_refuse, packed_ranges)
 	const int len = 36;
 
 	cr_assert_eq(sizeof(buf) - 1, 38);
-	tell(buf, len);
+	set_length(buf, len);
 	cr_assert_eq(wire_get(buf, len, &back), 0);
 	cr_assert_eq(back.ranges[1].addr, 1);
 	/* A byte behind the ranges, without an effect. */
-	tell(buf, len + 1);
+	set_length(buf, len + 1);
 	cr_assert_eq(wire_get(buf, len + 1, &back), -EBADMSG);
-	tell(buf, len);
+	set_length(buf, len);
 	buf[16] = 1;
 	cr_assert_eq(wire_get(buf, len, &back), -EBADMSG);
 	buf[16] = 3;
@@ -305,7 +305,7 @@ Test(wire_refuse, packed_ranges)
 	buf[17] = 4;
 	cr_assert_eq(wire_get(buf, len, &back), -EBADMSG);
 	for (int cut = 24; cut < len; cut++) {
-		tell(buf, cut);
+		set_length(buf, cut);
 		buf[16] = 2;
 		buf[17] = 0;
 		cr_assert_eq(wire_get(buf, cut, &back), -EBADMSG);
@@ -342,9 +342,9 @@ Test(wire_refuse, header)
 
 	/* The longest message that is allowed, and one byte more. */
 	buf[3] = RP_MSG_REQUEST;
-	tell(buf, RP_WIRE_MAX_MSG);
+	set_length(buf, RP_WIRE_MAX_MSG);
 	cr_assert_eq(rp_wire_get_hdr(buf, RP_WIRE_MAX_MSG, &back), 0);
-	tell(buf, RP_WIRE_MAX_MSG + 1);
+	set_length(buf, RP_WIRE_MAX_MSG + 1);
 	cr_assert_eq(rp_wire_get_hdr(buf, RP_WIRE_MAX_MSG + 1, &back),
 		     -EBADMSG);
 }
@@ -390,7 +390,7 @@ Test(wire_refuse, single_packed_range)
 	len = RP_WIRE_PACKS +
 	      rp_wire_pack(buf + RP_WIRE_PACKS, 64, &r, 1, &taken);
 	cr_assert_eq(taken, 1);
-	tell(buf, (uint32_t)len);
+	set_length(buf, (uint32_t)len);
 	cr_assert_eq(wire_get(buf, len, &back), -EBADMSG);
 }
 
@@ -409,7 +409,7 @@ Test(wire_refuse, store_without_its_ranges)
 		 */
 		back.ranges[0].len = EBADMSG;
 		back.ranges[1].len = left;
-		tell(buf, (uint32_t)len);
+		set_length(buf, (uint32_t)len);
 		cr_assert_eq(wire_get(buf, len, &back), -EBADMSG);
 	}
 }
@@ -447,9 +447,9 @@ Test(wire_refuse, other_version)
 	cr_assert_eq(back.token, m.token);
 	/* An unknown type with only the header. */
 	buf[3] = 200;
-	tell(buf, 16);
+	set_length(buf, 16);
 	cr_assert_eq(rp_wire_get_hdr(buf, 16, &back), -EPROTONOSUPPORT);
-	tell(buf, 15);
+	set_length(buf, 15);
 	cr_assert_eq(rp_wire_get_hdr(buf, 15, &back), -EBADMSG);
 	/* Private data of another version may have any length. */
 	cr_assert_eq(rp_wire_get_hello(buf, 16, &m.hello), -EPROTONOSUPPORT);
@@ -465,7 +465,7 @@ Test(wire_refuse, encoders_without_room)
 	uint8_t buf[RP_WIRE_MAX_MSG];
 
 	for (size_t i = 0; i < EXAMPLES; i++) {
-		int full = example(i, buf, &m);
+		int full = make_example(i, buf, &m);
 
 		memset(buf, 0x5a, sizeof(buf));
 		cr_assert_eq(wire_put(buf, full, &m), full, "just enough");

@@ -37,7 +37,7 @@ static void stop(void)
 static unsigned int ends;
 static enum rp_status end_status;
 
-static void ended(void *arg, enum rp_status st, uint32_t detail)
+static void on_ended(void *arg, enum rp_status st, uint32_t detail)
 {
 	ends++;
 	end_status = st;
@@ -318,7 +318,7 @@ Test(worker, deregistration_waits_for_its_flush)
 	bed_wait_entered(&g, 1);
 	bed_commit(&p, &file, 5000, 10);
 	bed_commit(&q, &other, 0, 10);
-	cr_assert_eq(rp_agent_local_flush(g.a, &at, 1, ended, NULL), 0);
+	cr_assert_eq(rp_agent_local_flush(g.a, &at, 1, on_ended, NULL), 0);
 	pthread_create(&opener, NULL, open_soon, NULL);
 	bed_region_del(&g, &file);
 	pthread_join(opener, NULL);
@@ -344,7 +344,7 @@ Test(worker, local_flush_beside_a_disk)
 	bed_commit(&p, &file, 0, 10);
 	bed_run(&g);
 	bed_wait_entered(&g, 1);
-	cr_assert_eq(rp_agent_local_flush(g.a, &at, 1, ended, NULL), 0);
+	cr_assert_eq(rp_agent_local_flush(g.a, &at, 1, on_ended, NULL), 0);
 	cr_assert_eq(rp_agent_deadline(g.a), 0);
 	cr_assert(rp_agent_progress(g.a));
 	cr_assert_eq(ends, 1);
@@ -440,7 +440,7 @@ Test(worker, flush_outlives_all)
 	stop();
 }
 
-static void commit(struct bed_peer *p, const struct bed_region *m)
+static void request_commit(struct bed_peer *p, const struct bed_region *m)
 {
 	const struct rp_wire_range r = {m->r.key, 0, 100};
 
@@ -464,11 +464,11 @@ Test(worker, races)
 			case 0:
 			case 1:
 				if (!p.c->closed)
-					commit(&p, &file);
+					request_commit(&p, &file);
 				break;
 			case 2:
 				if (!q.c->closed)
-					commit(&q, &other);
+					request_commit(&q, &other);
 				break;
 			case 3:
 				if (!p.c->closed)

@@ -68,13 +68,13 @@ int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a,
 static atomic_uint kicks;
 static sigset_t blocked; /* signal mask of the kicking thread */
 
-static void kick(struct rp_agent_host *h)
+static void count_kick(struct rp_agent_host *h)
 {
 	pthread_sigmask(SIG_BLOCK, NULL, &blocked);
 	atomic_fetch_add(&kicks, 1);
 }
 
-static const struct rp_agent_host_ops ops = {.kick = kick};
+static const struct rp_agent_host_ops ops = {.kick = count_kick};
 static struct rp_agent_host host = {.ops = &ops};
 static struct rp_worker w;
 static struct rp_batch batch;
@@ -97,7 +97,7 @@ static void stop(void)
 TestSuite(worker_alone, .init = start, .fini = stop);
 
 /* Run one empty batch, and wait for its kick. */
-static void run(void)
+static void run_empty_batch(void)
 {
 	rp_worker_submit(&w, &batch);
 	cr_assert(rp_worker_finished(&w, true));
@@ -155,7 +155,7 @@ Test(worker_alone, one_thread)
 	mask_is_ours();
 	cr_assert_eq(creates, 1);
 	for (int i = 0; i < 3; i++)
-		run();
+		run_empty_batch();
 }
 
 /* Signal handlers of the program must not run on the worker's thread. */
@@ -164,7 +164,7 @@ Test(worker_alone, no_signals)
 	static const int some[] = {SIGTERM, SIGINT, SIGUSR1, SIGCHLD, SIGALRM};
 
 	cr_assert_eq(rp_worker_start(&w), 0);
-	run();
+	run_empty_batch();
 	for (int i = 0; i < 5; i++)
 		cr_assert_eq(sigismember(&blocked, some[i]), 1);
 }
