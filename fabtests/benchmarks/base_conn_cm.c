@@ -114,7 +114,7 @@ static void data_initiator(struct conn_world *w, int number)
 }
 
 /* Listen on a socket that accepts nothing, or that is closed again. */
-static int listener(struct conn_world *w, int backlog)
+static int listen_unanswered(struct conn_world *w, int backlog)
 {
 	struct sockaddr_in sa = {.sin_family = AF_INET};
 	socklen_t len = sizeof(sa);
@@ -143,7 +143,7 @@ static void backlog_fill(struct conn_world *w)
 	usleep(100000);
 }
 
-static void interrupt(int sig)
+static void note_alarm(int sig)
 {
 }
 
@@ -177,25 +177,25 @@ static void connect_and_wait(struct conn_node *n, struct conn_world *w,
 	fi_close(&ep->fid);
 }
 
-static void nobody(struct conn_world *w, int number)
+static void never_called(struct conn_world *w, int number)
 {
 }
 
 static void refused_initiator(struct conn_world *w, int number)
 {
-	struct sigaction sa = {.sa_handler = interrupt};
+	struct sigaction sa = {.sa_handler = note_alarm};
 	struct conn_node n;
 	int fd;
 
 	sigaction(SIGALRM, &sa, NULL);
 	conn_open(&n, w->prov, false);
-	fd = listener(w, -1);
+	fd = listen_unanswered(w, -1);
 	close(fd);
 	connect_and_wait(&n, w, "closed port");
-	fd = listener(w, 16);
+	fd = listen_unanswered(w, 16);
 	connect_and_wait(&n, w, "listener that never accepts");
 	close(fd);
-	fd = listener(w, 0);
+	fd = listen_unanswered(w, 0);
 	backlog_fill(w);
 	connect_and_wait(&n, w, "listener with a full backlog");
 	close(fd);
@@ -203,7 +203,7 @@ static void refused_initiator(struct conn_world *w, int number)
 
 #define STRANGERS 200
 
-static int descriptors(void)
+static int count_descriptors(void)
 {
 	DIR *d = opendir("/proc/self/fd");
 	int n = 0;
@@ -228,13 +228,13 @@ static void strangers_target(struct conn_world *w, int number)
 	conn_open(&n, w->prov, false);
 	conn_listen(&n, w);
 	conn_event(&n, true, 10);
-	before = descriptors();
+	before = count_descriptors();
 	for (int i = 0; i < 3; i++) {
 		conn_step(w, 2 * i + 1);
 		conn_await(w, 2 * i + 2);
 		e = conn_event(&n, true, 300);
 		printf("  %d strangers %s: %d descriptors more, EQ: %s\n",
-		       STRANGERS, what[i], descriptors() - before,
+		       STRANGERS, what[i], count_descriptors() - before,
 		       conn_event_text(&e));
 		fflush(stdout);
 	}
@@ -333,19 +333,20 @@ static const char *const actions[] = {
 	[INITIATOR_DIES] = "initiator killed; target",
 };
 
-static void act(struct conn_world *w, int step)
+static void do_step(struct conn_world *w, int step)
 {
 	w->value[0] = conn_now();
 	conn_step(w, step);
 }
 
-static void die(struct conn_world *w, int step)
+static void exit_at_step(struct conn_world *w, int step)
 {
-	act(w, step);
+	do_step(w, step);
 	kill(getpid(), SIGKILL);
 }
 
-static void report(struct conn_world *w, struct conn_node *n, bool with_cq)
+static void report_error(struct conn_world *w, struct conn_node *n,
+			 bool with_cq)
 {
 	struct conn_event e = conn_event(n, with_cq, deadline_ms);
 
@@ -366,12 +367,12 @@ static void end_target(struct conn_world *w, int number)
 	conn_step(w, 1);
 	if (action == DIES_LISTENING) {
 		conn_await(w, 2);
-		die(w, 3);
+		exit_at_step(w, 3);
 	}
 	e = await_request(&n);
 	if (action == DIES_REQUESTED) {
 		conn_await(w, 2);
-		die(w, 3);
+		exit_at_step(w, 3);
 	}
 	ep = conn_ep_open(&n, e.info, NULL);
 	if (action == INITIATOR_CLOSES_EARLY) {
@@ -381,24 +382,24 @@ static void end_target(struct conn_world *w, int number)
 		printf("  %s: fi_accept() returns %s, first %s\n",
 		       actions[action], ret ? fi_strerror(-ret) : "0",
 		       conn_event_text(&e));
-		report(w, &n, true);
+		report_error(w, &n, true);
 		return;
 	}
 	MUST(fi_accept(ep, NULL, 0));
 	conn_event(&n, true, 20000);
 	conn_await(w, 2);
 	if (action == DIES_CONNECTED)
-		die(w, 3);
+		exit_at_step(w, 3);
 	if (action == TARGET_CLOSES) {
-		act(w, 3);
+		do_step(w, 3);
 		fi_close(&ep->fid);
 	} else if (action == TARGET_SHUTS_DOWN) {
-		act(w, 3);
+		do_step(w, 3);
 		fi_shutdown(ep, 0);
 	} else {
 		conn_step(w, 3);
 		conn_await(w, 4);
-		report(w, &n, action != INITIATOR_CLOSES);
+		report_error(w, &n, action != INITIATOR_CLOSES);
 		return;
 	}
 	conn_await(w, 5);
@@ -418,12 +419,12 @@ static void end_initiator(struct conn_world *w, int number)
 		conn_event(&n, true, 300);
 		conn_step(w, 2);
 		if (action == INITIATOR_CLOSES_EARLY) {
-			act(w, 3);
+			do_step(w, 3);
 			fi_close(&ep->fid);
 			return;
 		}
 		conn_await(w, 3);
-		report(w, &n, true);
+		report_error(w, &n, true);
 		return;
 	}
 	conn_event(&n, true, 20000);
@@ -432,18 +433,18 @@ static void end_initiator(struct conn_world *w, int number)
 	switch (action) {
 	case INITIATOR_CLOSES:
 	case INITIATOR_CLOSES_CQ:
-		act(w, 4);
+		do_step(w, 4);
 		fi_close(&ep->fid);
 		break;
 	case INITIATOR_SHUTS_DOWN:
-		act(w, 4);
+		do_step(w, 4);
 		fi_shutdown(ep, 0);
 		break;
 	case INITIATOR_DIES:
-		die(w, 4);
+		exit_at_step(w, 4);
 		break;
 	default:
-		report(w, &n, true);
+		report_error(w, &n, true);
 		conn_step(w, 5);
 		return;
 	}
@@ -460,7 +461,7 @@ int conn_cm(const char *prov, int argc, char **argv)
 	ret = conn_run(prov, 0, data_target, data_initiator, 1);
 	printf("%s, no connection, waiting %.0f s:\n", prov,
 	       deadline_ms / 1000);
-	ret |= conn_run(prov, 0, nobody, refused_initiator, 1);
+	ret |= conn_run(prov, 0, never_called, refused_initiator, 1);
 	printf("%s, ends:\n", prov);
 	for (action = 0; action < ACTIONS; action++)
 		ret |= conn_run(prov, 0, end_target, end_initiator, 1);

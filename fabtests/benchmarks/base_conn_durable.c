@@ -82,7 +82,7 @@ struct side {
 		MUST(r_);                                                      \
 	} while (0)
 
-static char *slot(struct side *s, enum transport t, int i)
+static char *slot_of(struct side *s, enum transport t, int i)
 {
 	return s->slots + (size_t)(t * POSTED + i) * MESSAGE;
 }
@@ -118,9 +118,9 @@ static void rdm_open(struct side *s, bool target)
 	MUST(fi_ep_bind(s->rdm_ep, &s->rdm.cq->fid, FI_RECV));
 	MUST(fi_enable(s->rdm_ep));
 	for (int i = 0; i < POSTED; i++)
-		MUST(fi_trecv(s->rdm_ep, slot(s, RDM, i), MESSAGE, NULL,
+		MUST(fi_trecv(s->rdm_ep, slot_of(s, RDM, i), MESSAGE, NULL,
 			      FI_ADDR_UNSPEC, target ? TAG_REQUEST : TAG_REPLY,
-			      0, slot(s, RDM, i)));
+			      0, slot_of(s, RDM, i)));
 	w->rdm_len[target] = sizeof(w->rdm_name[0]);
 	MUST(fi_getname(&s->rdm_ep->fid, w->rdm_name[target],
 			&w->rdm_len[target]));
@@ -184,8 +184,8 @@ static void side_open(struct side *s, struct conn_world *w)
 static void post_msg(struct side *s)
 {
 	for (int i = 0; i < POSTED; i++)
-		MUST(fi_recv(s->ep, slot(s, MSG, i), MESSAGE, NULL, 0,
-			     slot(s, MSG, i)));
+		MUST(fi_recv(s->ep, slot_of(s, MSG, i), MESSAGE, NULL, 0,
+			     slot_of(s, MSG, i)));
 }
 
 static const char *request_copy(struct side *s, const struct range *r,
@@ -649,8 +649,8 @@ static const struct method scattered[] = {
 #define SCATTERED 9
 
 /* The bytes of the last operation are in the target's memory. */
-static void verify(struct side *s, const struct method *m, uint64_t off,
-		   uint64_t size)
+static void verify_target_memory(struct side *s, const struct method *m,
+				 uint64_t off, uint64_t size)
 {
 	if (m->t == RAW)
 		return;
@@ -662,8 +662,8 @@ static void verify(struct side *s, const struct method *m, uint64_t off,
 		MUST(-FI_EIO);
 }
 
-static double block(struct side *s, const struct method *m, uint64_t size,
-		    int ops)
+static double time_block(struct side *s, const struct method *m, uint64_t size,
+			 int ops)
 {
 	uint64_t off = 0;
 	double begun;
@@ -679,11 +679,11 @@ static double block(struct side *s, const struct method *m, uint64_t size,
 		if (i >= 0)
 			s->samples[i] = conn_now() - begun;
 	}
-	verify(s, m, off, size);
+	verify_target_memory(s, m, off, size);
 	return conn_median(s->samples, ops);
 }
 
-static int rounds(void)
+static int count_rounds(void)
 {
 	const char *text = getenv("CONN_ROUNDS");
 	int n = text ? atoi(text) : 61;
@@ -696,7 +696,7 @@ static void methods_run(struct side *s, const struct method *methods, int n,
 {
 	static double us[16][MOST_ROUNDS];
 	double ratio[MOST_ROUNDS], sorted[MOST_ROUNDS];
-	const int r = rounds();
+	const int r = count_rounds();
 	double quiet;
 	char text[RP_SIZE_LEN];
 
@@ -705,7 +705,8 @@ static void methods_run(struct side *s, const struct method *methods, int n,
 			const int m = (i + k) % n;
 
 			if (!methods[m].most || size <= methods[m].most)
-				us[m][i] = block(s, &methods[m], size, ops);
+				us[m][i] =
+					time_block(s, &methods[m], size, ops);
 		}
 	memcpy(sorted, us[reference], sizeof(sorted));
 	quiet = conn_percentile(sorted, r, 10);
@@ -779,7 +780,7 @@ int conn_durable(const char *prov, int argc, char **argv)
 	printf("%s, %d rounds: median and lowest decile of their p50; ratio to "
 	       "e: "
 	       "median of the rounds (quartiles), of the lowest deciles\n",
-	       prov, rounds());
+	       prov, count_rounds());
 	return conn_run(prov, POOL, durable_target, durable_initiator, 1);
 }
 
@@ -788,6 +789,6 @@ int conn_scattered(const char *prov, int argc, char **argv)
 	printf("%s, %d rounds: median and lowest decile of their p50; ratio to "
 	       "a: "
 	       "median of the rounds (quartiles), of the lowest deciles\n",
-	       prov, rounds());
+	       prov, count_rounds());
 	return conn_run(prov, POOL, durable_target, scattered_initiator, 1);
 }

@@ -31,7 +31,7 @@ struct tally {
 	} entry[256];
 };
 
-static void *context(int i)
+static void *context_of(int i)
 {
 	return (void *)(uintptr_t)i;
 }
@@ -91,7 +91,7 @@ static ssize_t message_send(struct fid_ep *ep, const void *buf, size_t len,
 	const struct fi_msg m = {
 		.msg_iov = &iov,
 		.iov_count = 1,
-		.context = context(number),
+		.context = context_of(number),
 	};
 
 	return fi_sendmsg(ep, &m, flags);
@@ -108,7 +108,7 @@ static ssize_t write_post(struct fid_ep *ep, const void *buf, size_t len,
 		.iov_count = 1,
 		.rma_iov = &to,
 		.rma_iov_count = 1,
-		.context = context(number),
+		.context = context_of(number),
 	};
 
 	return fi_writemsg(ep, &m, flags);
@@ -201,7 +201,7 @@ static void waiting_target(struct conn_world *w, int number)
 	while (atomic_load(&w->step) < 9)
 		fi_cq_read(n.cq, NULL, 0);
 	/* A message longer than its receive. */
-	MUST(fi_recv(ep, buf[0], 64, NULL, 0, context(1)));
+	MUST(fi_recv(ep, buf[0], 64, NULL, 0, context_of(1)));
 	conn_step(w, 10);
 	{
 		struct tally t = {0};
@@ -262,7 +262,7 @@ static void waiting_initiator(struct conn_world *w, int number)
 	printf("  FI_DELIVERY_COMPLETE behind a message that the initiator has "
 	       "no receive for, in 200 ms: %d completions\n",
 	       t.n);
-	MUST(fi_recv(ep, reply, sizeof(reply), NULL, 0, context(2)));
+	MUST(fi_recv(ep, reply, sizeof(reply), NULL, 0, context_of(2)));
 	tally_poll(&n, &t, 2, 200);
 	tally_print("and with a receive", &t);
 	conn_step(w, 9);
@@ -401,7 +401,8 @@ static void closing_initiator(struct conn_world *w, int number)
 	ep = conn_connect(&n, NULL, w);
 	conn_await(w, 2);
 	for (int i = 0; i < 3; i++)
-		MUST(fi_recv(ep, received[i], 64, NULL, 0, context(101 + i)));
+		MUST(fi_recv(ep, received[i], 64, NULL, 0,
+			     context_of(101 + i)));
 	for (int i = 0; i < WRITES; i++)
 		MUST(write_post(ep, buf, WRITE, w->base + (uint64_t)i * WRITE,
 				w->key[0], 1 + i,
@@ -410,7 +411,7 @@ static void closing_initiator(struct conn_world *w, int number)
 			w->key[0], 11, 0)); /* unsignaled */
 	MUST(fi_inject_write(ep, small, 64, 0, w->base + 9 * WRITE, w->key[0]));
 	MUST(fi_read(ep, read_into, 4096, NULL, 0, w->base, w->key[0],
-		     context(21)));
+		     context_of(21)));
 	MUST(message_send(ep, small, 64, 31, FI_COMPLETION));
 	MUST(message_send(ep, small, 64, 32, 0)); /* unsignaled */
 	MUST(fi_inject(ep, small, 64, 0));
@@ -489,7 +490,7 @@ static void cut_target(struct conn_world *w, int number)
 
 	target_open(&n, w);
 	ep = conn_accept(&n, NULL);
-	MUST(fi_recv(ep, buf, sizeof(buf), NULL, 0, context(101)));
+	MUST(fi_recv(ep, buf, sizeof(buf), NULL, 0, context_of(101)));
 	conn_step(w, 2);
 	while (w->mem[0] != OLD)
 		fi_cq_read(n.cq, NULL, 0); /* the first write */

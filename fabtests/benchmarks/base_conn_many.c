@@ -52,8 +52,8 @@ static void slots_post(struct fid_ep *ep, int n)
 	}
 }
 
-static void inject(struct conn_node *n, struct fid_ep *ep, const void *buf,
-		   size_t len)
+static void inject_message(struct conn_node *n, struct fid_ep *ep,
+			   const void *buf, size_t len)
 {
 	ssize_t ret;
 
@@ -114,7 +114,7 @@ static void many_target(struct conn_world *w, int number)
 		memcpy(w->mem + off, slot->buf + CONN_HEADER, BYTES);
 		cpu.flush(w->mem + off, BYTES);
 		cpu.drain();
-		inject(&node, slot->ep, slot->buf, CONN_REPLY);
+		inject_message(&node, slot->ep, slot->buf, CONN_REPLY);
 		MUST(fi_recv(slot->ep, slot->buf, sizeof(slot->buf), NULL, 0,
 			     slot));
 	}
@@ -122,7 +122,7 @@ static void many_target(struct conn_world *w, int number)
 		usleep(1000);
 }
 
-static void request(struct conn_node *n, struct fid_ep *ep)
+static void send_request(struct conn_node *n, struct fid_ep *ep)
 {
 	static char message[CONN_HEADER + BYTES];
 	const struct iovec iov = {message, sizeof(message)};
@@ -155,7 +155,7 @@ static void many_initiator(struct conn_world *w, int number)
 		usleep(50);
 	for (int i = 0; i < shape->connections; i++)
 		for (int k = 0; k < shape->outstanding; k++)
-			request(&node, ep[i]);
+			send_request(&node, ep[i]);
 	begun = conn_now();
 	while (conn_now() - begun < SECONDS * 1e6) {
 		struct slot *slot;
@@ -169,7 +169,7 @@ static void many_initiator(struct conn_world *w, int number)
 		count++;
 		MUST(fi_recv(slot->ep, slot->buf, sizeof(slot->buf), NULL, 0,
 			     slot));
-		request(&node, slot->ep);
+		send_request(&node, slot->ep);
 	}
 	atomic_fetch_add(&w->count, count);
 	if (atomic_fetch_add(&w->driven, 1) == all - 1)

@@ -32,7 +32,7 @@ double conn_now(void)
 	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
 	const double *x = a, *y = b;
 
@@ -41,7 +41,7 @@ static int compare(const void *a, const void *b)
 
 double conn_percentile(double *v, int n, int percent)
 {
-	qsort(v, (size_t)n, sizeof(*v), compare);
+	qsort(v, (size_t)n, sizeof(*v), compare_doubles);
 	return v[(int)((int64_t)(n - 1) * percent / 100)];
 }
 
@@ -256,7 +256,7 @@ void conn_world_free(struct conn_world *w)
 	munmap(w, sizeof(*w));
 }
 
-static pid_t start(struct conn_world *w, conn_role role, int number)
+static pid_t start_role(struct conn_world *w, conn_role role, int number)
 {
 	pid_t pid;
 
@@ -293,9 +293,9 @@ struct conn_world *conn_run_page(const char *prov, size_t len, conn_role target,
 	w->mem = len ? shared_map(len) : NULL;
 	if (len && !w->mem)
 		MUST(-FI_ENOMEM);
-	pid[0] = start(w, target, 0);
+	pid[0] = start_role(w, target, 0);
 	for (int i = 1; i <= n; i++)
-		pid[i] = start(w, initiator, i - 1);
+		pid[i] = start_role(w, initiator, i - 1);
 	for (int left = n + 1; left; left--) {
 		done = wait(&status);
 		if (done < 0)

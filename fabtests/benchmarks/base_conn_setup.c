@@ -20,7 +20,7 @@ static struct {
 	bool queues; /* a CQ for each connection */
 } cfg;
 
-static int entries(const char *path)
+static int count_entries(const char *path)
 {
 	DIR *d = opendir(path);
 	int n = 0;
@@ -62,8 +62,8 @@ struct usage {
 static struct usage usage_read(void)
 {
 	const struct usage u = {heap_kib(), private_kib(),
-				entries("/proc/self/fd"),
-				entries("/proc/self/task")};
+				count_entries("/proc/self/fd"),
+				count_entries("/proc/self/task")};
 
 	return u;
 }

@@ -42,8 +42,8 @@ static int write_window(struct bench *b, struct bench_end *e, uint64_t n,
 	return ret;
 }
 
-static int rate(struct bench *b, const struct bench_line *l,
-		struct bench_end *e, uint64_t *ns, char *err)
+static int measure_rate(struct bench *b, const struct bench_line *l,
+			struct bench_end *e, uint64_t *ns, char *err)
 {
 	uint64_t start = bench_now();
 	int ret = write_window(b, e, RATE_WRITES, b->cfg->window, l->size, 0, 0,
@@ -56,13 +56,13 @@ static int rate(struct bench *b, const struct bench_line *l,
 int bench_run_rate_base(struct bench *b, const struct bench_line *l,
 			uint64_t *ns, char *err)
 {
-	return rate(b, l, &b->end[BENCH_BASE], ns, err);
+	return measure_rate(b, l, &b->end[BENCH_BASE], ns, err);
 }
 
 int bench_run_rate_pmem(struct bench *b, const struct bench_line *l,
 			uint64_t *ns, char *err)
 {
-	return rate(b, l, &b->end[BENCH_RPMEM], ns, err);
+	return measure_rate(b, l, &b->end[BENCH_RPMEM], ns, err);
 }
 
 /*
@@ -78,7 +78,7 @@ int bench_run_rate(struct bench *b, const struct bench_line *l, uint64_t *ns,
 
 	e->key = b->shared->volatile_key;
 	e->addr = b->shared->volatile_addr;
-	ret = rate(b, l, e, ns, err);
+	ret = measure_rate(b, l, e, ns, err);
 	e->key = key;
 	e->addr = addr;
 	return ret;
@@ -153,9 +153,9 @@ int bench_run_writes_commit(struct bench *b, const struct bench_line *l,
 }
 
 /* One pass over PASS bytes of the pool, or over the whole smaller pool. */
-static int sequential(struct bench *b, const struct bench_line *l,
-		      struct bench_end *e, uint64_t flags, bool commit,
-		      uint64_t *ns, char *err)
+static int write_sequentially(struct bench *b, const struct bench_line *l,
+			      struct bench_end *e, uint64_t flags, bool commit,
+			      uint64_t *ns, char *err)
 {
 	uint64_t bytes = PASS < b->pool.len ? PASS : b->pool.len;
 	uint64_t n = bytes / l->size, start = bench_now();
@@ -178,14 +178,14 @@ static int sequential(struct bench *b, const struct bench_line *l,
 int bench_run_sequential_base(struct bench *b, const struct bench_line *l,
 			      uint64_t *ns, char *err)
 {
-	return sequential(b, l, &b->end[BENCH_BASE], FI_DELIVERY_COMPLETE,
-			  false, ns, err);
+	return write_sequentially(b, l, &b->end[BENCH_BASE],
+				  FI_DELIVERY_COMPLETE, false, ns, err);
 }
 
 int bench_run_sequential(struct bench *b, const struct bench_line *l,
 			 uint64_t *ns, char *err)
 {
-	return sequential(b, l, &b->end[BENCH_RPMEM], 0, true, ns, err);
+	return write_sequentially(b, l, &b->end[BENCH_RPMEM], 0, true, ns, err);
 }
 
 /*
@@ -226,8 +226,9 @@ static int zipf_next(struct bench *b, uint64_t size, uint64_t *off, char *err)
 	return 0;
 }
 
-static int mixed(struct bench *b, const struct bench_line *l,
-		 struct bench_end *e, uint64_t flags, uint64_t *ns, char *err)
+static int read_and_write(struct bench *b, const struct bench_line *l,
+			  struct bench_end *e, uint64_t flags, uint64_t *ns,
+			  char *err)
 {
 	uint64_t off = 0, start;
 	size_t taken = 0;
@@ -248,11 +249,13 @@ static int mixed(struct bench *b, const struct bench_line *l,
 int bench_run_mixed_base(struct bench *b, const struct bench_line *l,
 			 uint64_t *ns, char *err)
 {
-	return mixed(b, l, &b->end[BENCH_BASE], FI_DELIVERY_COMPLETE, ns, err);
+	return read_and_write(b, l, &b->end[BENCH_BASE], FI_DELIVERY_COMPLETE,
+			      ns, err);
 }
 
 int bench_run_mixed(struct bench *b, const struct bench_line *l, uint64_t *ns,
 		    char *err)
 {
-	return mixed(b, l, &b->end[BENCH_RPMEM], FI_COMMIT_COMPLETE, ns, err);
+	return read_and_write(b, l, &b->end[BENCH_RPMEM], FI_COMMIT_COMPLETE,
+			      ns, err);
 }

@@ -25,7 +25,7 @@ static const char *const cases[] = {
 
 static struct bench_line lines[NCASES * NSIZES];
 
-static struct bench_line *line(const char *name, size_t size)
+static struct bench_line *find_line(const char *name, size_t size)
 {
 	for (size_t i = 0; i < NCASES; i++)
 		if (!strcmp(cases[i], name))
@@ -33,11 +33,11 @@ static struct bench_line *line(const char *name, size_t size)
 	return NULL;
 }
 
-static double median(const char *name, size_t size)
+static double median_of(const char *name, size_t size)
 {
 	uint64_t ns;
 
-	return rp_samples_rank(&line(name, size)->samples, 500, &ns)
+	return rp_samples_rank(&find_line(name, size)->samples, 500, &ns)
 		       ? -1
 		       : (double)ns;
 }
@@ -46,12 +46,12 @@ static double median(const char *name, size_t size)
  * Fit a line by least relative error; least absolute error would fit the
  * largest sizes only. Returns false when there are too few points.
  */
-static bool fit(const char *name, double *ns, double *ps)
+static bool fit_line(const char *name, double *ns, double *ps)
 {
 	double sw = 0, sx = 0, sy = 0, sxx = 0, sxy = 0, d;
 
 	for (size_t i = 0; i < NSIZES; i++) {
-		double x = (double)sizes[i], y = median(name, i), w;
+		double x = (double)sizes[i], y = median_of(name, i), w;
 
 		if (y <= 0)
 			continue;
@@ -85,8 +85,8 @@ static bool fit_less(const char *name, const char *without, double *ns,
 {
 	double less_ns = 0, less_ps = 0;
 
-	if (!fit(name, ns, ps) ||
-	    (without && !fit(without, &less_ns, &less_ps)))
+	if (!fit_line(name, ns, ps) ||
+	    (without && !fit_line(without, &less_ns, &less_ps)))
 		return false;
 	*ns = *ns > less_ns ? *ns - less_ns : 0;
 	*ps = *ps > less_ps ? *ps - less_ps : 0;
@@ -105,10 +105,10 @@ static json_t *json_fit(const char *name, const char *without)
 
 static double median_diff(const char *name, const char *base, const char *less)
 {
-	double a = median(name, 0), b = median(base, 0), c = 0;
+	double a = median_of(name, 0), b = median_of(base, 0), c = 0;
 
 	if (less)
-		c = median(less, 0);
+		c = median_of(less, 0);
 	return a < 0 || b < 0 || c < 0 ? -1 : a > b + c ? a - b - c : 0;
 }
 
@@ -121,7 +121,8 @@ static double request_cost(void)
 /* Cost of each further one of concurrent reads, or -1. */
 static double fence_cost(void)
 {
-	double one = median("base_read", 0), many = median("base_reads", 0);
+	double one = median_of("base_read", 0),
+	       many = median_of("base_reads", 0);
 
 	if (one < 0 || many < 0)
 		return -1;
@@ -129,12 +130,12 @@ static double fence_cost(void)
 }
 
 /* Figures as JSON, under the names of the cost model. */
-static json_t *cost(void)
+static json_t *cost_json(void)
 {
 	return json_pack("{s:{s:{s:o, s:o, s:o, s:o, s:o}}, s:{s:o, s:o}, s:o}",
 			 "path", "cpu", "write", json_fit("base_write", NULL),
 			 "ask_ns", json_round(request_cost()), "fence_ns",
-			 json_round(median("base_read", 0)), "fences_ns",
+			 json_round(median_of("base_read", 0)), "fences_ns",
 			 json_round(fence_cost()), "store",
 			 json_fit("handwritten_inline", "stream"), "flush",
 			 "agent-clwb", json_fit("clwb", NULL), "agent-msync",
@@ -173,13 +174,13 @@ static bool get_figure(const char *name, double *ns, double *ps)
 	if (!strcmp(name, "cpu ask"))
 		*ns = request_cost();
 	else if (!strcmp(name, "cpu fence"))
-		*ns = median("base_read", 0);
+		*ns = median_of("base_read", 0);
 	else if (!strcmp(name, "cpu fences"))
 		*ns = fence_cost();
 	return *ns >= 0;
 }
 
-static unsigned int number(double v)
+static unsigned int rounded(double v)
 {
 	return v < UINT32_MAX ? (unsigned int)(v + 0.5) : UINT32_MAX;
 }
@@ -213,8 +214,8 @@ static int write_cost(const struct bench *b, char *err)
 		if (rp_cost_figure_of(figure, RP_PATH_CPU) && !cpu)
 			continue;
 		if (get_figure(figure->name, &ns, &ps))
-			fprintf(f, "%s = %u %u\n", figure->name, number(ns),
-				number(ps));
+			fprintf(f, "%s = %u %u\n", figure->name, rounded(ns),
+				rounded(ps));
 	}
 	fprintf(f, "%s\n", RP_COST_END);
 	bad = ferror(f);
@@ -224,7 +225,7 @@ static int write_cost(const struct bench *b, char *err)
 	return 0;
 }
 
-static void print(const struct bench *b)
+static void print_cost(const struct bench *b)
 {
 	char text[RP_SIZE_LEN];
 	double ns, ps;
@@ -237,12 +238,12 @@ static void print(const struct bench *b)
 	for (size_t c = 0; c < NCASES; c++) {
 		printf("%-20s", cases[c]);
 		for (size_t s = 0; s < NSIZES; s++) {
-			if (median(cases[c], s) < 0)
+			if (median_of(cases[c], s) < 0)
 				printf(" %9s", "-");
 			else
-				printf(" %9.2f", median(cases[c], s) / 1000);
+				printf(" %9.2f", median_of(cases[c], s) / 1000);
 		}
-		if (fit(cases[c], &ns, &ps))
+		if (fit_line(cases[c], &ns, &ps))
 			printf("  %.0f + %.0f\n", ns, ps);
 		else
 			printf("  %s\n", lines[c * NSIZES].note);
@@ -275,14 +276,14 @@ int bench_calibrate_run(struct bench *b, char *err)
 			code = RP_EXIT_PARTLY;
 	}
 	if (!b->cfg->json || strcmp(b->cfg->json, "-"))
-		print(b);
+		print_cost(b);
 	ret = b->cfg->json
 		      ? bench_report_write(
 				json_pack("{s:s, s:s, s:s, s:o, s:o, s:s, "
 					  "s:s, s:I, s:o}",
 					  "tool", "fi_rpmem_bench", "version",
 					  PACKAGE_VERSION, "mode", "calibrate",
-					  "cost", cost(), "machine",
+					  "cost", cost_json(), "machine",
 					  bench_report_machine(), "base",
 					  bench_report_base(b), "pool",
 					  b->pool.kind, "seed",

@@ -112,8 +112,9 @@ static int run_msync(struct bench *b, const struct bench_line *l, uint64_t *ns,
  * Round trip of a tagged message. The reply to tag 1 has 8 bytes, the reply to
  * tag 3 has back bytes.
  */
-static int ping(struct bench *b, struct bench_end *e, uint64_t tag,
-		uint64_t size, uint64_t back, uint64_t *ns, char *err)
+static int measure_round_trip(struct bench *b, struct bench_end *e,
+			      uint64_t tag, uint64_t size, uint64_t back,
+			      uint64_t *ns, char *err)
 {
 	void *desc = rp_fabric_desc(e->mr);
 	char *reply = b->buf + BENCH_MAX_SIZE;
@@ -157,13 +158,15 @@ static int ping(struct bench *b, struct bench_end *e, uint64_t tag,
 static int run_tagged(struct bench *b, const struct bench_line *l, uint64_t *ns,
 		      char *err)
 {
-	return ping(b, &b->end[BENCH_BASE], 1, l->size, 8, ns, err);
+	return measure_round_trip(b, &b->end[BENCH_BASE], 1, l->size, 8, ns,
+				  err);
 }
 
 static int run_pingpong(struct bench *b, const struct bench_line *l,
 			uint64_t *ns, char *err)
 {
-	return ping(b, &b->end[l->what->side], 3, l->size, l->size, ns, err);
+	return measure_round_trip(b, &b->end[l->what->side], 3, l->size,
+				  l->size, ns, err);
 }
 
 #define ALL   BENCH_ALL

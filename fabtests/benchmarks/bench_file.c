@@ -23,7 +23,7 @@
  * suite's commits are of class none (emulated pool), and with class none a
  * commit of a file would be by delivery.
  */
-static void child(const struct bench *b, const char *json)
+static void run_child(const struct bench *b, const char *json)
 {
 	char exe[1024], pool[1024], iterations[24], seconds[24], seed[24];
 	char cpus[48];
@@ -64,7 +64,7 @@ static void child(const struct bench *b, const char *json)
 	_exit(127);
 }
 
-static int median(json_t *root, const char *name, double *ns, char *err)
+static int median_of(json_t *root, const char *name, double *ns, char *err)
 {
 	json_t *l, *p50, *note;
 	size_t i;
@@ -106,11 +106,11 @@ static int read_report(const char *path, struct bench_file *f, char *err)
 			     json_is_string(why) ? json_string_value(why)
 						 : "unknown");
 	else
-		ret = median(root, "write_commit_flag", &f->write, err);
+		ret = median_of(root, "write_commit_flag", &f->write, err);
 	if (!ret)
-		ret = median(root, "msync", &f->msync, err);
+		ret = median_of(root, "msync", &f->msync, err);
 	if (!ret)
-		ret = median(root, "base_pingpong", &f->trip, err);
+		ret = median_of(root, "base_pingpong", &f->trip, err);
 	json_decref(root);
 	return ret;
 }
@@ -127,7 +127,7 @@ int bench_file_run(const struct bench *b, struct bench_file *f, char *err)
 	fflush(NULL);
 	pid = fork();
 	if (!pid)
-		child(b, json);
+		run_child(b, json);
 	if (pid < 0 || waitpid(pid, NULL, 0) != pid)
 		ret = rp_err(err, -errno, "fork: %s", strerror(errno));
 	else

@@ -66,7 +66,7 @@ static int one_write(struct rp_fabric *from, struct rp_fabric *to, uint64_t key,
 	return bench_read_cq(&e, 1, err);
 }
 
-static int measure(const struct bench_cfg *cfg, struct outcome *a)
+static int measure_idle(const struct bench_cfg *cfg, struct outcome *a)
 {
 	struct rp_fabric_attr at = {
 		.base = cfg->base,
@@ -121,7 +121,7 @@ int bench_idle_share(const struct bench *b, double *share, char *err)
 	if (!child) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		a->err[0] = 0;
-		ret = measure(b->cfg, a);
+		ret = measure_idle(b->cfg, a);
 		a->ret = ret;
 		_exit(0);
 	}

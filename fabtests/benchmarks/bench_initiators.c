@@ -56,9 +56,9 @@ void bench_initiators_close(struct bench *b)
 }
 
 /* Each initiator has one write outstanding; *ns is the mean time of a write. */
-static int initiators(struct bench *b, const struct bench_line *l,
-		      enum bench_side side, uint64_t flags, uint64_t *ns,
-		      char *err)
+static int measure_initiators(struct bench *b, const struct bench_line *l,
+			      enum bench_side side, uint64_t flags,
+			      uint64_t *ns, char *err)
 {
 	size_t left[BENCH_MAX_INITIATORS], busy = 0;
 	struct fi_cq_entry done;
@@ -112,11 +112,13 @@ static int initiators(struct bench *b, const struct bench_line *l,
 int bench_run_initiators_base(struct bench *b, const struct bench_line *l,
 			      uint64_t *ns, char *err)
 {
-	return initiators(b, l, BENCH_BASE, FI_DELIVERY_COMPLETE, ns, err);
+	return measure_initiators(b, l, BENCH_BASE, FI_DELIVERY_COMPLETE, ns,
+				  err);
 }
 
 int bench_run_initiators(struct bench *b, const struct bench_line *l,
 			 uint64_t *ns, char *err)
 {
-	return initiators(b, l, BENCH_RPMEM, FI_COMMIT_COMPLETE, ns, err);
+	return measure_initiators(b, l, BENCH_RPMEM, FI_COMMIT_COMPLETE, ns,
+				  err);
 }

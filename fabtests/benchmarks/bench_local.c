@@ -9,7 +9,7 @@
 #include "fabtests/benchmarks/bench.h"
 #include "fabtests/benchmarks/flush.h"
 
-static int cpu(struct rp_flush **f, char *err)
+static int cpu_flush(struct rp_flush **f, char *err)
 {
 	static struct rp_flush flush;
 	int ret = flush.flush ? 0 : rp_flush_open(&flush, err);
@@ -22,7 +22,7 @@ static int cpu(struct rp_flush **f, char *err)
  * Random place in private memory: with a file, the first store after each msync
  * would add a page fault.
  */
-static char *scratch(struct bench *b, uint64_t size)
+static char *scratch_page(struct bench *b, uint64_t size)
 {
 	uint64_t pages = (BENCH_MAX_SIZE - size) / BENCH_PAGE + 1;
 
@@ -32,10 +32,10 @@ static char *scratch(struct bench *b, uint64_t size)
 int bench_run_clwb(struct bench *b, const struct bench_line *l, uint64_t *ns,
 		   char *err)
 {
-	char *at = scratch(b, l->size);
+	char *at = scratch_page(b, l->size);
 	struct rp_flush *f;
 	uint64_t start;
-	int ret = cpu(&f, err);
+	int ret = cpu_flush(&f, err);
 
 	if (ret)
 		return ret;
@@ -50,10 +50,10 @@ int bench_run_clwb(struct bench *b, const struct bench_line *l, uint64_t *ns,
 int bench_run_stream(struct bench *b, const struct bench_line *l, uint64_t *ns,
 		     char *err)
 {
-	char *at = scratch(b, l->size);
+	char *at = scratch_page(b, l->size);
 	struct rp_flush *f;
 	uint64_t start;
-	int ret = cpu(&f, err);
+	int ret = cpu_flush(&f, err);
 
 	if (ret)
 		return ret;
@@ -102,8 +102,8 @@ int bench_run_local_flush(struct bench *b, const struct bench_line *l,
 }
 
 /* Pick one range on each of l->ranges distinct random pages of the file. */
-static void pick(struct bench *b, const struct bench_line *l,
-		 struct fi_rma_iov *ranges)
+static void pick_ranges(struct bench *b, const struct bench_line *l,
+			struct fi_rma_iov *ranges)
 {
 	uint64_t slots = b->disk.len / bench_stride(l->size);
 	uint64_t at = bench_random(b) % slots;
@@ -120,8 +120,8 @@ static void pick(struct bench *b, const struct bench_line *l,
 			.key = b->shared->disk_key};
 }
 
-static int disk(struct bench *b, const struct bench_line *l, bool batch,
-		uint64_t *ns, char *err)
+static int measure_msync(struct bench *b, const struct bench_line *l,
+			 bool batch, uint64_t *ns, char *err)
 {
 	struct bench_end *e = &b->end[BENCH_RPMEM];
 	struct fi_rma_iov ranges[BENCH_MAX_RANGES];
@@ -131,7 +131,7 @@ static int disk(struct bench *b, const struct bench_line *l, bool batch,
 
 	if (!b->shared->disk_ok)
 		return rp_err(err, -ENOTSUP, "%s", b->shared->disk_why);
-	pick(b, l, ranges);
+	pick_ranges(b, l, ranges);
 	e->key = b->shared->disk_key;
 	e->addr = 0;
 	start = bench_now();
@@ -158,13 +158,13 @@ static int disk(struct bench *b, const struct bench_line *l, bool batch,
 int bench_run_disk_each(struct bench *b, const struct bench_line *l,
 			uint64_t *ns, char *err)
 {
-	return disk(b, l, false, ns, err);
+	return measure_msync(b, l, false, ns, err);
 }
 
 int bench_run_disk_batch(struct bench *b, const struct bench_line *l,
 			 uint64_t *ns, char *err)
 {
-	return disk(b, l, true, ns, err);
+	return measure_msync(b, l, true, ns, err);
 }
 
 /*
@@ -180,7 +180,7 @@ static int disk_alone(struct bench *b, const struct bench_line *l, bool batch,
 
 	if (!b->disk.map)
 		return rp_err(err, -ENOTSUP, "%s", b->shared->disk_why);
-	pick(b, l, ranges);
+	pick_ranges(b, l, ranges);
 	start = bench_now();
 	for (uint64_t i = 0; !bad && i < l->ranges; i++) {
 		char *at =

@@ -199,7 +199,7 @@ static void pin_apart(struct bench_cfg *cfg)
 }
 
 /* Fill options that were not given with the defaults of the mode. */
-static void complete(struct argp_state *state)
+static void set_defaults(struct argp_state *state)
 {
 	struct bench_cfg *cfg = state->input;
 	const struct mode *m = modes;
@@ -372,7 +372,7 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		if (!!cfg->pool + cfg->emulate + !!cfg->dax > 1)
 			argp_error(state, "--pool, --dax and --emulate exclude "
 					  "each other");
-		complete(state);
+		set_defaults(state);
 		check_remote(state);
 		return 0;
 	default:

@@ -18,8 +18,8 @@ struct curve {
 };
 
 /* Write the medians of a case by size, or by number of initiators. */
-static void data(FILE *f, struct bench_line *lines, size_t n, struct curve *c,
-		 bool rate)
+static void write_data(FILE *f, struct bench_line *lines, size_t n,
+		       struct curve *c, bool rate)
 {
 	uint64_t last = 0, next = 0, ns;
 
@@ -47,8 +47,9 @@ static void data(FILE *f, struct bench_line *lines, size_t n, struct curve *c,
 	fprintf(f, "EOD\n");
 }
 
-static void plot(FILE *f, struct bench_line *lines, size_t n, const char *png,
-		 bool rate, struct curve *c, size_t curves)
+static void write_plot(FILE *f, struct bench_line *lines, size_t n,
+		       const char *png, bool rate, struct curve *c,
+		       size_t curves)
 {
 	const char *how = "plot";
 
@@ -61,7 +62,7 @@ static void plot(FILE *f, struct bench_line *lines, size_t n, const char *png,
 		rate ? "thousands of writes per second" : "us, median",
 		rate ? "unset" : "set", rate ? "%g" : "%.0f");
 	for (size_t i = 0; i < curves; i++)
-		data(f, lines, n, &c[i], rate);
+		write_data(f, lines, n, &c[i], rate);
 	for (size_t i = 0; i < curves; i++) {
 		if (!c[i].points)
 			continue;
@@ -73,7 +74,7 @@ static void plot(FILE *f, struct bench_line *lines, size_t n, const char *png,
 }
 
 /* Run gnuplot. Returns its exit code; 127: not installed. */
-static int gnuplot(const char *script)
+static int run_gnuplot(const char *script)
 {
 	int status;
 	pid_t child = fork();
@@ -126,10 +127,10 @@ void bench_plot(const char *json, struct bench_line *lines, size_t n)
 			close(fd);
 		return;
 	}
-	plot(f, lines, n, png[0], false, by_size, 4);
-	plot(f, lines, n, png[1], true, by_count, 2);
+	write_plot(f, lines, n, png[0], false, by_size, 4);
+	write_plot(f, lines, n, png[1], true, by_count, 2);
 	fclose(f);
-	ret = gnuplot(script);
+	ret = run_gnuplot(script);
 	unlink(script);
 	if (ret == 127)
 		fprintf(stderr, "no plots: gnuplot is not installed\n");

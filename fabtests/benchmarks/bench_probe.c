@@ -214,8 +214,8 @@ static void add_arg(const char **argv, int *n, const char *option,
 	argv[(*n)++] = value;
 }
 
-static int spawn(const struct bench *b, const char *dir, const struct probe *p,
-		 pid_t *child)
+static int spawn_probe(const struct bench *b, const char *dir,
+		       const struct probe *p, pid_t *child)
 {
 	char out[256], stdouts[256], exe[1024], size[24], rival[24];
 	const char *argv[MAX_ARGS] = {
@@ -322,7 +322,7 @@ static int count_instructions(const struct bench *b, const struct probe *p,
 	if (!mkdtemp(dir))
 		return rp_err(err, -errno, "a folder for callgrind: %s",
 			      strerror(errno));
-	ret = spawn(b, dir, p, &child);
+	ret = spawn_probe(b, dir, p, &child);
 	if (ret) {
 		rp_err(err, ret, "valgrind: %s", strerror(-ret));
 		goto remove;

@@ -51,18 +51,18 @@ static void hello_fill(struct hello *h)
 		 sizeof(struct from_initiator) + sizeof(struct from_target));
 }
 
-static bool put(int fd, const void *buf, size_t len)
+static bool send_all(int fd, const void *buf, size_t len)
 {
 	return send(fd, buf, len, MSG_NOSIGNAL) == (ssize_t)len;
 }
 
-static bool take(int fd, void *buf, size_t len)
+static bool recv_all(int fd, void *buf, size_t len)
 {
 	return recv(fd, buf, len, MSG_WAITALL) == (ssize_t)len;
 }
 
 /* HOST:PORT or [HOST]:PORT, cut in place. */
-static int split(char *where, char **host, char **port, char *err)
+static int split_host_port(char *where, char **host, char **port, char *err)
 {
 	char *colon = strrchr(where, ':');
 	size_t len;
@@ -82,7 +82,7 @@ static int split(char *where, char **host, char **port, char *err)
 	return 0;
 }
 
-static int resolve(const char *where, bool listens, int *fd, char *err)
+static int resolve_and_open(const char *where, bool listens, int *fd, char *err)
 {
 	struct addrinfo *ai = NULL,
 			hints = {
@@ -91,7 +91,7 @@ static int resolve(const char *where, bool listens, int *fd, char *err)
 			};
 	char *copy = strdup(where), *host = NULL, *port = NULL;
 	const int one = 1;
-	int ret = copy ? split(copy, &host, &port, err) : -ENOMEM;
+	int ret = copy ? split_host_port(copy, &host, &port, err) : -ENOMEM;
 
 	if (ret)
 		goto out;
@@ -137,7 +137,7 @@ int bench_remote_connect(struct bench *b, char *err)
 	struct hello h;
 	int ret;
 
-	ret = resolve(b->cfg->connect, false, &b->control, err);
+	ret = resolve_and_open(b->cfg->connect, false, &b->control, err);
 	if (ret)
 		return ret;
 	if (!b->node)
@@ -145,7 +145,7 @@ int bench_remote_connect(struct bench *b, char *err)
 	hello_fill(&h);
 	h.pool_len = b->pool.len;
 	h.seed = b->cfg->seed;
-	if (!b->node || !put(b->control, &h, sizeof(h)))
+	if (!b->node || !send_all(b->control, &h, sizeof(h)))
 		return rp_err(err, -EIO, "%s: %s", b->cfg->connect,
 			      strerror(errno));
 	return 0;
@@ -165,8 +165,8 @@ void bench_remote_exchange(struct bench *b)
 	for (int i = 0; i < BENCH_SIDES; i++)
 		out.name_len[i] = sh->initiator_len[i];
 	memcpy(out.name, sh->initiator_name, sizeof(out.name));
-	if (b->target < 0 || !put(b->control, &out, sizeof(out)) ||
-	    !take(b->control, &in, sizeof(in))) {
+	if (b->target < 0 || !send_all(b->control, &out, sizeof(out)) ||
+	    !recv_all(b->control, &in, sizeof(in))) {
 		b->target = -1; /* the other process has ended */
 		return;
 	}
@@ -192,7 +192,8 @@ static void pause_100us(void)
 }
 
 /* Whether the target polls what the initiator has asked for. */
-static bool obeyed(struct bench_shared *sh, const struct from_initiator *in)
+static bool polls_as_requested(struct bench_shared *sh,
+			       const struct from_initiator *in)
 {
 	if (!in->open)
 		return atomic_load(&sh->exported);
@@ -200,7 +201,7 @@ static bool obeyed(struct bench_shared *sh, const struct from_initiator *in)
 	       atomic_load(&sh->seen) == in->mode;
 }
 
-static bool answer(struct bench *b, const struct from_initiator *in)
+static bool reply_to_initiator(struct bench *b, const struct from_initiator *in)
 {
 	struct bench_shared *sh = b->shared;
 	struct from_target out = {
@@ -220,22 +221,23 @@ static bool answer(struct bench *b, const struct from_initiator *in)
 	atomic_store(&sh->reply_size, in->reply_size);
 	atomic_store(&sh->mode, in->mode);
 	atomic_store(&sh->initiator_open, in->open);
-	while (in->mode != BENCH_QUIT && !obeyed(sh, in))
+	while (in->mode != BENCH_QUIT && !polls_as_requested(sh, in))
 		pause_100us();
 	out.open = atomic_load(&sh->target_open);
 	out.volatile_key = sh->volatile_key;
 	out.volatile_addr = sh->volatile_addr;
 	memcpy(out.kind, b->pool.kind, sizeof(out.kind));
 	memcpy(out.target, sh->target, sizeof(out.target));
-	return put(b->control, &out, sizeof(out));
+	return send_all(b->control, &out, sizeof(out));
 }
 
-static void *serve(void *arg)
+static void *serve_initiators(void *arg)
 {
 	struct bench *b = arg;
 	struct from_initiator in;
 
-	while (take(b->control, &in, sizeof(in)) && answer(b, &in))
+	while (recv_all(b->control, &in, sizeof(in)) &&
+	       reply_to_initiator(b, &in))
 		;
 	atomic_store(&b->shared->mode, BENCH_QUIT);
 	return NULL;
@@ -245,7 +247,7 @@ static void *serve(void *arg)
 static int accept_one(struct bench *b, char *err)
 {
 	struct hello h, mine;
-	int fd = -1, ret = resolve(b->cfg->listen, true, &fd, err);
+	int fd = -1, ret = resolve_and_open(b->cfg->listen, true, &fd, err);
 
 	if (!ret) {
 		printf("waiting for fi_rpmem_bench --connect %s\n",
@@ -261,7 +263,7 @@ static int accept_one(struct bench *b, char *err)
 	if (ret)
 		return ret;
 	hello_fill(&mine);
-	if (!take(b->control, &h, sizeof(h)) ||
+	if (!recv_all(b->control, &h, sizeof(h)) ||
 	    memcmp(h.magic, mine.magic, sizeof(h.magic)))
 		return rp_err(err, -EPROTO,
 			      "the other end is no fi_rpmem_bench of this "
@@ -285,7 +287,7 @@ int bench_remote_serve(struct bench *b, char *err)
 	if (!ret)
 		ret = bench_alloc(b, err);
 	if (!ret)
-		ret = -pthread_create(&thread, NULL, serve, b);
+		ret = -pthread_create(&thread, NULL, serve_initiators, b);
 	if (ret)
 		return ret;
 	ret = bench_target_run(b);

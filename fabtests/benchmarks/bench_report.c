@@ -45,8 +45,9 @@ static const struct {
 };
 #define NRATIOS (sizeof(ratios) / sizeof(ratios[0]))
 
-static struct bench_line *find(struct bench_line *lines, size_t n,
-			       const char *name, uint64_t size, uint64_t ranges)
+static struct bench_line *find_line(struct bench_line *lines, size_t n,
+				    const char *name, uint64_t size,
+				    uint64_t ranges)
 {
 	for (size_t i = 0; i < n; i++)
 		if (!strcmp(lines[i].what->name, name) &&
@@ -57,11 +58,11 @@ static struct bench_line *find(struct bench_line *lines, size_t n,
 }
 
 /* Compute a ratio. Returns 0 or -ENODATA. */
-static int ratio(struct bench_line *lines, size_t n, size_t which,
-		 struct bench_line *upper, double *value)
+static int compute_ratio(struct bench_line *lines, size_t n, size_t which,
+			 struct bench_line *upper, double *value)
 {
-	struct bench_line *lower =
-		find(lines, n, ratios[which].lower, upper->size, upper->ranges);
+	struct bench_line *lower = find_line(lines, n, ratios[which].lower,
+					     upper->size, upper->ranges);
 	uint64_t up, low;
 
 	if (!lower || upper->samples.n < BENCH_RATIO_MIN ||
@@ -217,7 +218,7 @@ static void print_ratios(struct bench_line *lines, size_t n, uint64_t size)
 			if (l->what->many)
 				snprintf(count, sizeof(count), "%llu ",
 					 (unsigned long long)l->ranges);
-			if (ratio(lines, n, r, l, &value))
+			if (compute_ratio(lines, n, r, l, &value))
 				printf("  %9s  %s%s\n", "-", count,
 				       ratios[r].title);
 			else
@@ -290,7 +291,7 @@ static json_t *json_ratios(struct bench_line *lines, size_t n)
 					  ratios[r].each, "size",
 					  (json_int_t)l->size, "ranges",
 					  (json_int_t)l->ranges, "value",
-					  ratio(lines, n, r, l, &value)
+					  compute_ratio(lines, n, r, l, &value)
 						  ? json_null()
 						  : json_real(value)));
 		}

@@ -64,7 +64,7 @@ static struct {
 	{GPSPM, 4096, 0, {0}},
 };
 
-static void before(struct bench *b)
+static void prepare_rivals(struct bench *b)
 {
 	for (size_t i = 0; i < sizeof(counted) / sizeof(counted[0]); i++)
 		counted[i].f.known = !bench_instructions_durable(
@@ -73,8 +73,8 @@ static void before(struct bench *b)
 			counted[i].f.why);
 }
 
-static int count(struct bench *b, const struct bench_metric *m, double *value,
-		 char *err)
+static int count_instructions(struct bench *b, const struct bench_metric *m,
+			      double *value, char *err)
 {
 	return bench_figure_value(&counted[m->r.ranges].f, value, err);
 }
@@ -97,7 +97,7 @@ static const struct bench_metric metrics[] = {
 	 by_agent},
 };
 
-/* count() uses .ranges as index into counted[]. */
+/* count_instructions() uses .ranges as index into counted[]. */
 static const struct bench_metric also[] = {
 	{"initiator_instructions_64B", 0, false, {.ranges = 0}, count},
 	{"initiator_instructions_4KiB", 0, false, {.ranges = 1}, count},

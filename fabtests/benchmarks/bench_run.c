@@ -50,7 +50,7 @@ uint64_t bench_random(struct bench *b)
 	return z ^ (z >> 31);
 }
 
-static int pin(const struct bench *b, unsigned int end, char *err)
+static int pin_to_cpu(const struct bench *b, unsigned int end, char *err)
 {
 	cpu_set_t set;
 
@@ -88,13 +88,13 @@ static int start_target(struct bench *b, char *err)
 		if (getppid() != parent)
 			_exit(1);
 		b->pool.path = b->disk.path = NULL; /* owned by the initiator */
-		if (pin(b, 1, NULL))
+		if (pin_to_cpu(b, 1, NULL))
 			_exit(1);
 		_exit(bench_target_run(b));
 	}
 	sigaction(SIGINT, &act, NULL);
 	sigaction(SIGTERM, &act, NULL);
-	return pin(b, 0, err);
+	return pin_to_cpu(b, 0, err);
 }
 
 static void open_side(struct bench *b, enum bench_side side)
@@ -348,8 +348,8 @@ static void run_turn(struct bench *b, struct bench_line *l)
 	bench_set_mode(b, BENCH_IDLE);
 }
 
-static void progress(const struct bench *b, const struct bench_line *l,
-		     uint64_t left)
+static void show_progress(const struct bench *b, const struct bench_line *l,
+			  uint64_t left)
 {
 	static int tty = -1;
 	char text[RP_SIZE_LEN];
@@ -376,7 +376,7 @@ static void measure_group(struct bench *b, struct bench_line **lines, size_t n,
 	/* Each case gets one turn, even if earlier cases used up the time. */
 	for (; more && !interrupted && ((t = bench_now()) < end || first);
 	     first = false) {
-		progress(b, lines[0], t < end ? end - t : 0);
+		show_progress(b, lines[0], t < end ? end - t : 0);
 		for (size_t i = n - 1; i > 0; i--) {
 			size_t j = bench_random(b) % (i + 1);
 			struct bench_line *l = lines[i];

@@ -69,8 +69,8 @@ static struct bench_result result;
  * The first call sets *group, which is ANY_GROUP before.
  */
 #define ANY_GROUP UINT_MAX
-static int median(const char *name, uint64_t size, uint64_t ranges,
-		  unsigned int *group, double *ns, char *err)
+static int median_of(const char *name, uint64_t size, uint64_t ranges,
+		     unsigned int *group, double *ns, char *err)
 {
 	uint64_t v;
 
@@ -95,29 +95,31 @@ int bench_suite_ratio(const struct bench_ratio *r, double *value, char *err)
 {
 	unsigned int group = ANY_GROUP;
 	double up = 0, low = 1;
-	int ret = median(r->upper, r->size, r->ranges, &group, &up, err);
+	int ret = median_of(r->upper, r->size, r->ranges, &group, &up, err);
 
 	if (!ret)
-		ret = median(r->lower, r->size, r->ranges, &group, &low, err);
+		ret = median_of(r->lower, r->size, r->ranges, &group, &low,
+				err);
 	if (!ret)
 		*value = up / low;
 	return ret;
 }
 
-static int scaling(struct bench *b, const struct bench_metric *m, double *value,
-		   char *err)
+static int initiator_scaling(struct bench *b, const struct bench_metric *m,
+			     double *value, char *err)
 {
 	double one, many, base_one, base_many;
 	unsigned int group = ANY_GROUP;
-	int ret = median("initiators", 64, 1, &group, &one, err);
+	int ret = median_of("initiators", 64, 1, &group, &one, err);
 
 	if (!ret)
-		ret = median("initiators", 64, 16, &group, &many, err);
+		ret = median_of("initiators", 64, 16, &group, &many, err);
 	if (!ret)
-		ret = median("base_initiators", 64, 1, &group, &base_one, err);
+		ret = median_of("base_initiators", 64, 1, &group, &base_one,
+				err);
 	if (!ret)
-		ret = median("base_initiators", 64, 16, &group, &base_many,
-			     err);
+		ret = median_of("base_initiators", 64, 16, &group, &base_many,
+				err);
 	if (!ret)
 		*value = one / many / (base_one / base_many);
 	return ret;
@@ -132,10 +134,10 @@ static int flush_bound(struct bench *b, const struct bench_metric *m,
 {
 	unsigned int group = ANY_GROUP;
 	double flush, trip;
-	int ret = median("local_flush", 4096, 1024, &group, &flush, err);
+	int ret = median_of("local_flush", 4096, 1024, &group, &flush, err);
 
 	if (!ret)
-		ret = median("base_pingpong", 64, 1, &group, &trip, err);
+		ret = median_of("base_pingpong", 64, 1, &group, &trip, err);
 	if (!ret)
 		*value = flush / (flush + trip);
 	return ret;
@@ -295,7 +297,7 @@ static const struct bench_metric metrics[] = {
 	 true,
 	 {"local_flush", "agent_flush", 4096, 1024},
 	 flush_efficiency},
-	{"initiators_16_scaling", 0.95, true, {0}, scaling},
+	{"initiators_16_scaling", 0.95, true, {0}, initiator_scaling},
 	{"msync_batching",
 	 1.10,
 	 false,
@@ -339,7 +341,7 @@ static const struct bench_metric also[] = {
 	 NULL},
 };
 
-static void before(struct bench *b)
+static void prepare_suite(struct bench *b)
 {
 	idle.known = !bench_idle_share(b, &idle.value, idle.why);
 	instructions.known = !bench_instructions(
@@ -362,7 +364,7 @@ static const struct bench_plan whole = {
 	.nsizes = COUNT(each_size),
 	.also = also,
 	.nalso = COUNT(also),
-	.before = before,
+	.before = prepare_suite,
 };
 _Static_assert(COUNT(metrics) <= BENCH_FIGURES && COUNT(also) <= BENCH_FIGURES,
 	       "there is room");

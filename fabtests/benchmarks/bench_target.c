@@ -110,8 +110,8 @@ static int post_recv(struct bench *b, struct target_end *e, uint64_t tag)
 	return (int)ret;
 }
 
-static void reply(struct bench *b, struct target_end *e, fi_addr_t to,
-		  uint64_t size)
+static void reply_to_ping(struct bench *b, struct target_end *e, fi_addr_t to,
+			  uint64_t size)
 {
 	bool inject = size <= e->f.info->tx_attr->inject_size;
 	char *from = b->buf + BENCH_MAX_SIZE;
@@ -147,10 +147,11 @@ static void poll_side(struct bench *b, struct target_end *e,
 	if (n == -FI_EAVAIL)
 		rp_fabric_cq_error(&e->f, &bad, NULL);
 	if (n == 1 && done.op_context == recv_context(b, TAG_SHORT)) {
-		reply(b, e, initiator, 8);
+		reply_to_ping(b, e, initiator, 8);
 		post_recv(b, e, TAG_SHORT);
 	} else if (n == 1 && done.op_context == recv_context(b, TAG_PING)) {
-		reply(b, e, initiator, atomic_load(&b->shared->reply_size));
+		reply_to_ping(b, e, initiator,
+			      atomic_load(&b->shared->reply_size));
 		post_recv(b, e, TAG_PING);
 	}
 }

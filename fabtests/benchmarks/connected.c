@@ -86,7 +86,7 @@ static double now(void)
 	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-static double put(struct side *s, int w, size_t size, uint64_t off)
+static double write_and_wait(struct side *s, int w, size_t size, uint64_t off)
 {
 	struct iovec iov = {.iov_base = source, .iov_len = size};
 	struct fi_rma_iov to = {
@@ -122,7 +122,7 @@ static double median(double *v, int n)
 	return v[n / 2];
 }
 
-static double turn(struct side *s, int w, size_t size, int count)
+static double time_turn(struct side *s, int w, size_t size, int count)
 {
 	double *v = malloc((size_t)count * sizeof(*v)), us;
 
@@ -130,8 +130,9 @@ static double turn(struct side *s, int w, size_t size, int count)
 		MUST(-FI_ENOMEM);
 	shared->driven = w;
 	for (int i = -WARM_UP; i < count; i++) {
-		us = put(s, w, size,
-			 (uint64_t)(i + WARM_UP) * 4096 % (POOL - LARGEST));
+		us = write_and_wait(s, w, size,
+				    (uint64_t)(i + WARM_UP) * 4096 %
+					    (POOL - LARGEST));
 		if (i >= 0)
 			v[i] = us;
 	}
@@ -156,7 +157,7 @@ static void initiator(size_t size, int count)
 	}
 	for (int t = 0; t < TURNS; t++)
 		for (int w = 0; w < WAYS; w++)
-			us[w][t] = turn(&s[w], w, size, count);
+			us[w][t] = time_turn(&s[w], w, size, count);
 	for (int w = 1; w < WAYS; w++) {
 		for (int t = 0; t < TURNS; t++)
 			ratio[t] = us[0][t] / us[w][t];

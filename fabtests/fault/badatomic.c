@@ -28,7 +28,7 @@ static struct fi_rma_ioc rma[16];
 static struct fi_msg_atomic m;
 
 /* One valid call, which a case then makes invalid. */
-static void good(const struct card *c)
+static void post_valid(const struct card *c)
 {
 	for (int i = 0; i < 16; i++) {
 		iov[i] = (struct fi_ioc){&v[i], 1};
@@ -48,7 +48,7 @@ static void good(const struct card *c)
 	};
 }
 
-static ssize_t plain(uint64_t flags)
+static ssize_t post_atomic(uint64_t flags)
 {
 	ssize_t ret;
 
@@ -58,7 +58,7 @@ static ssize_t plain(uint64_t flags)
 	return ret;
 }
 
-static ssize_t fetch(size_t nres, uint64_t flags)
+static ssize_t post_fetch(size_t nres, uint64_t flags)
 {
 	ssize_t ret;
 
@@ -68,7 +68,7 @@ static ssize_t fetch(size_t nres, uint64_t flags)
 	return ret;
 }
 
-static ssize_t compare(size_t ncmp, size_t nres, uint64_t flags)
+static ssize_t post_compare(size_t ncmp, size_t nres, uint64_t flags)
 {
 	ssize_t ret;
 
@@ -80,58 +80,58 @@ static ssize_t compare(size_t ncmp, size_t nres, uint64_t flags)
 }
 
 /* The same calls with and without a commit. */
-static const char *calls(const struct card *c, uint64_t flags)
+static const char *check_calls(const struct card *c, uint64_t flags)
 {
-	good(c);
+	post_valid(c);
 	m.op = 200;
-	EXPECT(plain(flags), -FI_EOPNOTSUPP);
-	EXPECT(fetch(1, flags), -FI_EOPNOTSUPP);
+	EXPECT(post_atomic(flags), -FI_EOPNOTSUPP);
+	EXPECT(post_fetch(1, flags), -FI_EOPNOTSUPP);
 	m.op = FI_CSWAP;
-	EXPECT(plain(flags), -FI_EOPNOTSUPP);
-	EXPECT(fetch(1, flags), -FI_EOPNOTSUPP);
+	EXPECT(post_atomic(flags), -FI_EOPNOTSUPP);
+	EXPECT(post_fetch(1, flags), -FI_EOPNOTSUPP);
 	m.op = FI_SUM;
-	EXPECT(compare(1, 1, flags), -FI_EOPNOTSUPP);
+	EXPECT(post_compare(1, 1, flags), -FI_EOPNOTSUPP);
 	m.datatype = 200;
-	EXPECT(plain(flags), -FI_EOPNOTSUPP);
+	EXPECT(post_atomic(flags), -FI_EOPNOTSUPP);
 	m.datatype = FI_DOUBLE;
 	m.op = FI_BXOR;
-	EXPECT(plain(flags), -FI_EOPNOTSUPP);
-	good(c);
+	EXPECT(post_atomic(flags), -FI_EOPNOTSUPP);
+	post_valid(c);
 	/* The element counts of the lists differ. */
 	iov[0].count = 2;
-	EXPECT(plain(flags), -FI_EINVAL);
+	EXPECT(post_atomic(flags), -FI_EINVAL);
 	iov[0].count = SIZE_MAX / 4;
-	EXPECT(plain(flags), -FI_EINVAL);
+	EXPECT(post_atomic(flags), -FI_EINVAL);
 	rma[0].count = SIZE_MAX / 4;
-	EXPECT(plain(flags), -FI_EINVAL);
-	good(c);
+	EXPECT(post_atomic(flags), -FI_EINVAL);
+	post_valid(c);
 	rma[0].count = 2;
-	EXPECT(plain(flags), -FI_EINVAL);
-	good(c);
-	EXPECT(fetch(2, flags), -FI_EINVAL);
+	EXPECT(post_atomic(flags), -FI_EINVAL);
+	post_valid(c);
+	EXPECT(post_fetch(2, flags), -FI_EINVAL);
 	m.op = FI_CSWAP;
-	EXPECT(compare(2, 1, flags), -FI_EINVAL);
-	EXPECT(compare(1, 0, flags), -FI_EINVAL);
+	EXPECT(post_compare(2, 1, flags), -FI_EINVAL);
+	EXPECT(post_compare(1, 0, flags), -FI_EINVAL);
 	/* More segments than the limit. */
-	good(c);
+	post_valid(c);
 	m.iov_count = m.rma_iov_count = 16;
-	EXPECT(plain(flags), -FI_EINVAL);
+	EXPECT(post_atomic(flags), -FI_EINVAL);
 	m.iov_count = 1;
 	m.rma_iov_count = 9;
-	EXPECT(plain(flags), -FI_EINVAL);
-	good(c);
-	EXPECT(fetch(16, flags), -FI_EINVAL);
+	EXPECT(post_atomic(flags), -FI_EINVAL);
+	post_valid(c);
+	EXPECT(post_fetch(16, flags), -FI_EINVAL);
 	/* More bytes than an inject takes. */
-	good(c);
+	post_valid(c);
 	iov[0].count = rma[0].count = 512;
-	EXPECT(plain(flags | FI_INJECT), -FI_EINVAL);
+	EXPECT(post_atomic(flags | FI_INJECT), -FI_EINVAL);
 	/* An unknown address; a range that ends beyond 2^64. */
-	good(c);
+	post_valid(c);
 	m.addr = 77;
-	EXPECT(plain(flags), -FI_EINVAL);
-	good(c);
+	EXPECT(post_atomic(flags), -FI_EINVAL);
+	post_valid(c);
 	rma[0].addr = UINT64_MAX - 3;
-	EXPECT(plain(flags), -FI_EINVAL);
+	EXPECT(post_atomic(flags), -FI_EINVAL);
 	EXPECT(side_quiet(&s), 1);
 	return NULL;
 }
@@ -152,11 +152,11 @@ static const char *refused_by_target(const struct card *c, uint64_t flags)
 	uint64_t back = 0;
 
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
-		good(c);
+		post_valid(c);
 		rma[0].addr += wrong[i].off;
 		v[0] = ~0ull;
 		m.op = FI_ATOMIC_WRITE;
-		EXPECT(plain(flags), 0);
+		EXPECT(post_atomic(flags), 0);
 		EXPECT(side_wait(&s, &e, &err), 0);
 		EXPECT(err.op_context == &m, 1);
 		EXPECT(err.prov_errno, wrong[i].status);
@@ -171,7 +171,7 @@ static const char *refused_by_target(const struct card *c, uint64_t flags)
 	return NULL;
 }
 
-static const char *all(struct duo *d)
+static const char *check_all(struct duo *d)
 {
 	const uint64_t flags[] = {0, FI_COMMIT_COMPLETE};
 	const char *wrong = NULL;
@@ -180,7 +180,7 @@ static const char *all(struct duo *d)
 	duo_start(d, &opts, &c);
 	duo_open(&s, &opts, &c);
 	for (int i = 0; i < 2 && !wrong; i++) {
-		wrong = calls(&c, flags[i]);
+		wrong = check_calls(&c, flags[i]);
 		if (!wrong)
 			wrong = refused_by_target(&c, flags[i]);
 	}
@@ -194,6 +194,6 @@ int main(void)
 {
 	setbuf(stdout, NULL);
 	opts.caps = FI_ATOMIC;
-	duo_case("atomics with bad arguments", all);
+	duo_case("atomics with bad arguments", check_all);
 	return tap_done();
 }

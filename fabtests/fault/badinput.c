@@ -23,8 +23,8 @@ static char sentence[200];
 static const struct pair_opts plain;
 
 /* Post a commit that the call itself refuses: the negative error. */
-static ssize_t refused(struct side *s, uint64_t key, uint64_t addr,
-		       uint64_t len, fi_addr_t to)
+static ssize_t commit_refused(struct side *s, uint64_t key, uint64_t addr,
+			      uint64_t len, fi_addr_t to)
 {
 	struct fi_rma_iov r = {addr, len, key};
 	ssize_t ret;
@@ -69,20 +69,21 @@ static const char *keys_and_ranges(struct duo *d)
 	EXPECT(duo_commit(&s, &c, PAIR_POOL, 1), RP_ST_RANGE);
 	EXPECT(duo_commit(&s, &c, 1ull << 40, 1), RP_ST_RANGE);
 	EXPECT(duo_commit(&s, &c, 0, PAIR_POOL), 0);
-	EXPECT(refused(&s, c.pool_key, 64, UINT64_MAX - 32, s.peer),
+	EXPECT(commit_refused(&s, c.pool_key, 64, UINT64_MAX - 32, s.peer),
 	       -FI_EINVAL);
 	SAYS("are no valid range: empty, or wrapping");
-	EXPECT(refused(&s, c.pool_key, 0, 0, s.peer), -FI_EINVAL);
+	EXPECT(commit_refused(&s, c.pool_key, 0, 0, s.peer), -FI_EINVAL);
 	SAYS("are no valid range: empty, or wrapping");
-	EXPECT(refused(&s, 1, 0, 64, s.peer), -FI_EKEYREJECTED);
-	EXPECT(refused(&s, c.pool_key, 0, 64, 77), -FI_EINVAL);
-	EXPECT(refused(&s, c.pool_key, 0, 64, FI_ADDR_UNSPEC), -FI_EINVAL);
+	EXPECT(commit_refused(&s, 1, 0, 64, s.peer), -FI_EKEYREJECTED);
+	EXPECT(commit_refused(&s, c.pool_key, 0, 64, 77), -FI_EINVAL);
+	EXPECT(commit_refused(&s, c.pool_key, 0, 64, FI_ADDR_UNSPEC),
+	       -FI_EINVAL);
 	EXPECT(duo_commit(&s, &c, 0, 64), 0);
 	side_close(&s);
 	return NULL;
 }
 
-static const char *calls(struct duo *d)
+static const char *check_calls(struct duo *d)
 {
 	struct fi_rpmem_then then = {0};
 	struct fi_rpmem_attr attr = {.size = 8};
@@ -128,7 +129,7 @@ static const char *calls(struct duo *d)
 }
 
 /* Memory that cannot be registered as persistent is refused. */
-static const char *registrations(struct duo *d)
+static const char *check_registrations(struct duo *d)
 {
 	const size_t len = 65536;
 	char path[] = "bad_pool.XXXXXX";
@@ -217,7 +218,7 @@ static struct rp_wire_hdr last;
 static struct rp_wire_reply reply;
 static struct rp_wire_info info;
 
-static void received(struct frame_conn *c, const uint8_t *msg, size_t len)
+static void take_message(struct frame_conn *c, const uint8_t *msg, size_t len)
 {
 	MUST(rp_wire_get_hdr(msg, len, &last));
 	if (last.type == RP_MSG_REPLY)
@@ -226,7 +227,7 @@ static void received(struct frame_conn *c, const uint8_t *msg, size_t len)
 		MUST(rp_wire_get_info(msg, &last, &info));
 }
 
-static const struct frame_events events = {.received = received};
+static const struct frame_events events = {.received = take_message};
 
 static struct frame_peer me;
 static struct frame_conn *conn;
@@ -326,7 +327,7 @@ static const char *bad_hellos(struct duo *d)
 }
 
 /* Well-formed messages that claim what was not granted. */
-static const char *lies(struct duo *d)
+static const char *check_lies(struct duo *d)
 {
 	uint8_t buf[RP_WIRE_MAX_MSG], hello[RP_WIRE_CM_DATA];
 	struct rp_wire_query q = {0};
@@ -406,7 +407,7 @@ static const char *plain_peer(struct duo *d)
 	side_open(&other, &raw);
 	side_card(&other, &c);
 	duo_open(&s, &plain, &c);
-	EXPECT(refused(&s, 0x1234, 0, 64, s.peer), -FI_EKEYREJECTED);
+	EXPECT(commit_refused(&s, 0x1234, 0, 64, s.peer), -FI_EKEYREJECTED);
 	EXPECT(side_quiet(&other), 1);
 	side_close(&s);
 	side_close(&other);
@@ -418,16 +419,18 @@ int main(void)
 	setbuf(stdout, NULL);
 	duo_env("FI_OFI_RPMEM_TIMEOUT", "3000");
 	duo_listening_case("keys and ranges", keys_and_ranges);
-	duo_case("calls with bad arguments", calls);
-	duo_listening_case("memory that is not persistent", registrations);
+	duo_case("calls with bad arguments", check_calls);
+	duo_listening_case("memory that is not persistent",
+			   check_registrations);
 	duo_case("a class that is not met", weak_class);
 	if (pair_over("verbs")) {
 		tap_skip("an initiator that lies", "it speaks tcp only");
 	} else {
 		duo_case("HELLOs that are refused, each with its status",
 			 bad_hellos);
-		duo_case("an initiator that lies, beside one that is served",
-			 lies);
+		duo_case("an initiator that check_lies, beside one that is "
+			 "served",
+			 check_lies);
 	}
 	duo_case("a peer without ofi_rpmem", plain_peer);
 	return tap_done();

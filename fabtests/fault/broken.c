@@ -29,7 +29,7 @@ static const struct pair_opts plain;
  * Shut down this process's private connections, recognized by the port in the
  * key; returns how many there were.
  */
-static int cut(const struct card *c)
+static int cut_connections(const struct card *c)
 {
 	const uint16_t port = htons(rp_key_port(c->pool_key));
 	struct sockaddr_in peer;
@@ -74,7 +74,7 @@ static const char *cut_between(struct duo *d)
 		POST(&s,
 		     fi_write(s.ep, bytes[i], sizeof(bytes[i]), NULL, s.peer,
 			      c.pool_addr + i * 4096, c.pool_key, bytes[i]));
-	if (!cut(&c))
+	if (!cut_connections(&c))
 		return "found no connection to cut";
 	r = (struct fi_rma_iov){c.pool_addr, 8 * 4096, c.pool_key};
 	POST(&s, commit_post(s.ep, &r, 1, s.peer, FI_RPMEM_DURABLE,
@@ -135,7 +135,7 @@ static void one_port(void)
  * A restarted target at the same address refuses a key of its previous
  * incarnation; at another port nothing listens for that key.
  */
-static const char *restart(struct duo *d, bool between, bool same_port)
+static const char *restart_target(struct duo *d, bool between, bool same_port)
 {
 	struct card c, again;
 	struct side s;
@@ -180,22 +180,22 @@ static const char *restart(struct duo *d, bool between, bool same_port)
 
 static const char *restart_between(struct duo *d)
 {
-	return restart(d, true, false);
+	return restart_target(d, true, false);
 }
 
 static const char *restart_before(struct duo *d)
 {
-	return restart(d, false, false);
+	return restart_target(d, false, false);
 }
 
 static const char *restart_between_same_port(struct duo *d)
 {
-	return restart(d, true, true);
+	return restart_target(d, true, true);
 }
 
 static const char *restart_before_same_port(struct duo *d)
 {
-	return restart(d, false, true);
+	return restart_target(d, false, true);
 }
 
 static const char *lost_replies(struct duo *d)

@@ -20,7 +20,7 @@
 static char dir[] = "copy_dead.XXXXXX";
 static char pool[64], port[64], file[64];
 
-static void quit(const char *what)
+static void fail_test(const char *what)
 {
 	printf("Bail out! %s\n", what);
 	exit(99);
@@ -29,7 +29,7 @@ static void quit(const char *what)
 /*
  * Start fi_rpmemd and wait until it is ready: its pid, and the port in *number.
  */
-static pid_t serve(uint16_t *number)
+static pid_t start_daemon(uint16_t *number)
 {
 	const struct timespec pause = {.tv_nsec = 20000000};
 	pid_t pid = fork();
@@ -54,12 +54,12 @@ static pid_t serve(uint16_t *number)
 		nanosleep(&pause, NULL);
 	}
 	if (!n)
-		quit("no daemon");
+		fail_test("no daemon");
 	*number = (uint16_t)n;
 	return pid;
 }
 
-static void copy(bool up)
+static void run_copy(bool up)
 {
 	struct copy_cfg cfg = {
 		.file = file,
@@ -78,10 +78,10 @@ static void copy(bool up)
 	int ret;
 
 	strcpy(cfg.target.host, "127.0.0.1");
-	daemon = serve(&cfg.target.port);
+	daemon = start_daemon(&cfg.target.port);
 	c.fd = open(file, O_RDONLY);
 	if (copy_open(&c))
-		quit(c.err);
+		fail_test(c.err);
 	kill(daemon, SIGKILL);
 	waitpid(daemon, NULL, 0);
 	unlink(port);
@@ -104,7 +104,7 @@ static void copy(bool up)
 		exit(1);
 }
 
-static void clean(void)
+static void remove_files(void)
 {
 	unlink(pool);
 	unlink(port);
@@ -119,17 +119,17 @@ int main(void)
 	setbuf(stdout, NULL);
 	unsetenv("FI_PROVIDER");
 	if (!mkdtemp(dir))
-		quit("no folder");
-	atexit(clean);
+		fail_test("no folder");
+	atexit(remove_files);
 	snprintf(pool, sizeof(pool), "%s/pool", dir);
 	snprintf(port, sizeof(port), "%s/port", dir);
 	snprintf(file, sizeof(file), "%s/file", dir);
 	fd = open(file, O_RDWR | O_CREAT, 0600);
 	if (fd < 0 || ftruncate(fd, SIZE))
-		quit("no file");
+		fail_test("no file");
 	close(fd);
-	copy(true);
-	copy(false);
+	run_copy(true);
+	run_copy(false);
 	printf("1..2\n");
 	return 0;
 }

@@ -90,8 +90,8 @@ bool crash_built(const struct verdict_cell *cell,
  * Methods of the agent have two forms: small durable writes go inside their
  * request, or only the smallest do.
  */
-static unsigned int forms(const struct verdict_cell *cell,
-			  const struct verdict_method *m)
+static unsigned int count_forms(const struct verdict_cell *cell,
+				const struct verdict_method *m)
 {
 	const enum rp_method by = carried_out(cell, m);
 
@@ -102,7 +102,7 @@ static unsigned int forms(const struct verdict_cell *cell,
 }
 
 /* Facts, true or not, that make the provider choose this method. */
-static struct rp_facts believe(enum rp_method m, enum rp_class against)
+static struct rp_facts facts_leading_to(enum rp_method m, enum rp_class against)
 {
 	struct rp_facts f = {
 		.memory = RP_MEM_DAX_SYNC,
@@ -153,10 +153,10 @@ static struct rp_facts believe(enum rp_method m, enum rp_class against)
 	return f;
 }
 
-static void fill(const struct verdict_cell *cell,
-		 const struct verdict_method *m, unsigned int place,
-		 unsigned int domain, unsigned int wire, bool apart,
-		 struct crash_cell *out)
+static void fill_cell(const struct verdict_cell *cell,
+		      const struct verdict_method *m, unsigned int place,
+		      unsigned int domain, unsigned int wire, bool apart,
+		      struct crash_cell *out)
 {
 	const struct rp_facts *f = &cell->facts;
 	bool dma = place >= RP_PLACE_DMA_CACHE;
@@ -177,7 +177,7 @@ static void fill(const struct verdict_cell *cell,
 	out->apart = apart;
 	out->alone = !out->send && m->valid &&
 		     only_acknowledged(f, carried_out(cell, m));
-	out->believed = believe(carried_out(cell, m), cell->against);
+	out->believed = facts_leading_to(carried_out(cell, m), cell->against);
 	if (out->believed.native == RP_YES)
 		out->truth.levels = MODEL_VISIBLE | MODEL_PERSISTENT;
 	if (!crash_inplace(cell, m))
@@ -211,7 +211,7 @@ bool crash_variant(const struct verdict_cell *cell,
 		const bool dma = lo >= RP_PLACE_DMA_CACHE;
 		const unsigned int wires =
 			dma || crash_inplace(cell, m) ? 2 : 1;
-		const unsigned int each = wires * forms(cell, m);
+		const unsigned int each = wires * count_forms(cell, m);
 		unsigned int dlo = f->domain ? f->domain : RP_DOMAIN_NONE,
 			     dhi = f->domain ? f->domain : RP_DOMAIN_SYSTEM;
 
@@ -220,7 +220,7 @@ bool crash_variant(const struct verdict_cell *cell,
 				n -= each;
 				continue;
 			}
-			fill(cell, m, lo, dlo, n % wires, n / wires, out);
+			fill_cell(cell, m, lo, dlo, n % wires, n / wires, out);
 			out->conn = conn;
 			return true;
 		}

@@ -53,7 +53,7 @@ bool choices_more(struct choices *c)
 	return false;
 }
 
-static uint64_t next(uint64_t *state)
+static uint64_t next_random(uint64_t *state)
 {
 	uint64_t z = *state += 0x9e3779b97f4a7c15ull;
 
@@ -63,7 +63,7 @@ static uint64_t next(uint64_t *state)
 }
 
 /* The n-th bit that is set in bits. */
-static unsigned int nth(uint64_t bits, unsigned int n)
+static unsigned int nth_set_bit(uint64_t bits, unsigned int n)
 {
 	while (n--)
 		bits &= bits - 1;
@@ -89,7 +89,8 @@ unsigned int choose_of(struct choices *c, uint64_t allowed)
 		c->open[c->len++] = allowed & (allowed - 1);
 		break;
 	case CHOICE_RANDOM:
-		pick = nth(allowed, (unsigned int)(next(&c->rng) % n));
+		pick = nth_set_bit(allowed,
+				   (unsigned int)(next_random(&c->rng) % n));
 		c->path[c->len++] = (uint8_t)pick;
 		break;
 	case CHOICE_REPLAY:
@@ -100,7 +101,7 @@ unsigned int choose_of(struct choices *c, uint64_t allowed)
 		 * more.
 		 */
 		if (pick > 63 || !(allowed >> pick & 1))
-			pick = nth(allowed, pick % n);
+			pick = nth_set_bit(allowed, pick % n);
 		break;
 	}
 	c->at++;

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The adversary's choices: exhaustive, random, or replayed. */
+/*
+ * A run of the crash matrix asks here at each point where several things could
+ * happen next. All possibilities are tried, or random ones, or those of a run
+ * that is repeated.
+ */
 #ifndef CRASH_CHOICE_H
 #define CRASH_CHOICE_H
 
@@ -10,7 +14,8 @@
 enum choice_mode {
 	CHOICE_ALL,    /* depth first, every path once */
 	CHOICE_RANDOM, /* from a seed */
-	CHOICE_REPLAY, /* from path; behind its end the first possibility */
+	CHOICE_REPLAY, /* from path; past its end always the first possibility
+			*/
 };
 
 #define CHOICE_MAX 4096 /* in one run */
@@ -18,8 +23,8 @@ enum choice_mode {
 struct choices {
 	enum choice_mode mode;
 	uint64_t rng;
-	size_t at;  /* of this run so far */
-	size_t len; /* of the path */
+	size_t at;  /* number of choices made so far in this run */
+	size_t len; /* number of choices in path */
 	uint8_t path[CHOICE_MAX];
 	uint64_t open[CHOICE_MAX]; /* ALL: what is left to try here */
 };

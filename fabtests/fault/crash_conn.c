@@ -5,7 +5,7 @@
 
 #include "crash_node.h"
 
-static void begin(struct node *n, unsigned int machine)
+static void open_node(struct node *n, unsigned int machine)
 {
 	struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_CONTEXT, .size = 256};
 	struct fi_eq_attr eq = {.wait_obj = FI_WAIT_NONE};
@@ -21,14 +21,14 @@ static void begin(struct node *n, unsigned int machine)
 
 void node_begin(struct node *n, unsigned int machine)
 {
-	begin(n, machine);
+	open_node(n, machine);
 }
 
 void node_listen(struct node *n, unsigned int machine, const void *name)
 {
 	struct fi_info *info = fi_dupinfo(nodes_info());
 
-	begin(n, machine);
+	open_node(n, machine);
 	if (!info)
 		exit(99);
 	if (name) {
@@ -44,7 +44,7 @@ void node_listen(struct node *n, unsigned int machine, const void *name)
 	fi_freeinfo(info);
 }
 
-static struct fid_ep *endpoint(struct node *n, struct fi_info *info)
+static struct fid_ep *new_endpoint(struct node *n, struct fi_info *info)
 {
 	struct fid_ep *ep;
 
@@ -62,7 +62,7 @@ void node_connect(struct node *n, const void *name)
 	pmsim->use_machine(n->machine);
 	if (n->ep)
 		MUST(fi_close(&n->ep->fid));
-	n->ep = endpoint(n, (struct fi_info *)nodes_info());
+	n->ep = new_endpoint(n, (struct fi_info *)nodes_info());
 	MUST(fi_connect(n->ep, name, &me, sizeof(me)));
 }
 
@@ -70,13 +70,13 @@ void node_connect(struct node *n, const void *name)
  * Accept, and close the previous connection of that peer first: its late writes
  * must not reach memory behind those of the new one.
  */
-static void serve(struct node *n, unsigned int peer, struct fi_info *info)
+static void accept_peer(struct node *n, unsigned int peer, struct fi_info *info)
 {
 	if (peer >= NODE_SERVED)
 		abort();
 	if (n->served[peer])
 		MUST(fi_close(&n->served[peer]->fid));
-	n->served[peer] = endpoint(n, info);
+	n->served[peer] = new_endpoint(n, info);
 	/* The initiator may have closed its end since. */
 	if (fi_accept(n->served[peer], NULL, 0)) {
 		MUST(fi_close(&n->served[peer]->fid));
@@ -112,7 +112,7 @@ enum node_event node_event(struct node *n)
 	}
 	MUST(ret);
 	if (event == FI_CONNREQ)
-		serve(n, cm.e.data[0], cm.e.info);
+		accept_peer(n, cm.e.data[0], cm.e.info);
 	else if (event == FI_SHUTDOWN && n->pep)
 		served_is_over(n, cm.e.fid);
 	return event == FI_SHUTDOWN ? NODE_OVER : NODE_CONNECTED;

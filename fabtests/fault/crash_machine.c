@@ -39,7 +39,7 @@ static int sim_facts(const void *addr, size_t len, struct rp_facts *facts)
  * Before the target flushes, its peers may make progress and the power may
  * fail. A reply that is in flight may be received and believed now.
  */
-static void meanwhile(void)
+static void run_other_machines(void)
 {
 	bool any = false;
 
@@ -66,9 +66,10 @@ static void meanwhile(void)
 
 static int op_sync(void *ctx, void *addr, size_t len)
 {
-	meanwhile();
-	if (w.begun && w.fails < w.prog->fails && choose(w.c, 2)) {
-		w.fails++;
+	run_other_machines();
+	if (w.begun && w.disk_failures < w.prog->disk_failures &&
+	    choose(w.c, 2)) {
+		w.disk_failures++;
 		say("an msync fails");
 		return model_msync_fails(w.model, addr, len);
 	}
@@ -77,13 +78,13 @@ static int op_sync(void *ctx, void *addr, size_t len)
 
 static void op_flush(void *ctx, const void *addr, size_t len)
 {
-	meanwhile();
+	run_other_machines();
 	model_clwb(w.model, addr, len);
 }
 
 static void op_drain(void *ctx)
 {
-	meanwhile();
+	run_other_machines();
 	model_sfence(w.model);
 }
 
@@ -98,7 +99,7 @@ void received(const struct oracle_op *op, fi_addr_t from)
 
 static void op_store8(void *ctx, uint64_t *addr, uint64_t value)
 {
-	meanwhile();
+	run_other_machines();
 	say("the target stores #%u", (uint8_t)value);
 	oracle_stored(&w.o, value);
 	model_store(w.model, MODEL_CPU_USER, addr, &value, sizeof(value));
@@ -109,7 +110,7 @@ static void op_store8(void *ctx, uint64_t *addr, uint64_t value)
 
 static void op_copy(void *ctx, void *to, const void *from, size_t len)
 {
-	meanwhile();
+	run_other_machines();
 	say("the target stores %zu bytes", len);
 	oracle_copied(&w.o, *(const uint8_t *)from);
 	model_store(w.model, MODEL_CPU_USER, to, from, len);
@@ -119,7 +120,7 @@ static void op_copy(void *ctx, void *to, const void *from, size_t len)
 
 static void op_stream(void *ctx, void *to, const void *from, size_t len)
 {
-	meanwhile();
+	run_other_machines();
 	say("the target stores %zu bytes past the caches", len);
 	oracle_copied(&w.o, *(const uint8_t *)from);
 	model_store_nt(w.model, to, from, len);

@@ -91,8 +91,8 @@ static size_t npairs, not_built_valid, not_built_forbidden;
 
 /* --- the programs of a cell --- */
 
-static bool variant(const struct pair *p, unsigned int n,
-		    struct crash_cell *out)
+static bool nth_variant(const struct pair *p, unsigned int n,
+			struct crash_cell *out)
 {
 	bool any = crash_variant(p->cell, p->method,
 				 n + (opt.conn ? CRASH_CONN : 0), out);
@@ -102,7 +102,8 @@ static bool variant(const struct pair *p, unsigned int n,
 	return any;
 }
 
-static size_t sends(const struct pair *p, const struct crash_prog **list)
+static size_t send_programs(const struct pair *p,
+			    const struct crash_prog **list)
 {
 	switch (p->method->order) {
 	case VERDICT_WAIT:
@@ -120,11 +121,11 @@ static size_t sends(const struct pair *p, const struct crash_prog **list)
 	}
 }
 
-static size_t programs(const struct pair *p, const struct crash_cell *cell,
-		       const struct crash_prog **list)
+static size_t programs_of(const struct pair *p, const struct crash_cell *cell,
+			  const struct crash_prog **list)
 {
 	if (p->cell->op == VERDICT_SEND)
-		return sends(p, list);
+		return send_programs(p, list);
 	if (cell->conn && p->method->order == VERDICT_ALONE) {
 		*list = crash_conn;
 		return crash_nconn;
@@ -196,15 +197,15 @@ static bool applies(const struct pair *p, const struct crash_prog *prog,
 
 /* --- exploring one pair --- */
 
-static void found(struct result *r, const struct crash_cell *cell,
-		  const struct crash_prog *prog, struct choices *c,
-		  enum crash_result how)
+static void report_found(struct result *r, const struct crash_cell *cell,
+			 const struct crash_prog *prog, struct choices *c,
+			 enum crash_result how)
 {
 	crash_shrink(cell, prog, c, how);
 	choices_print(c, r->path, sizeof(r->path));
 }
 
-static uint64_t mix(uint64_t h, const void *data, size_t len)
+static uint64_t mix_hash(uint64_t h, const void *data, size_t len)
 {
 	for (const uint8_t *b = data; len--; b++)
 		h = (h ^ *b) * 0x100000001b3ull;
@@ -222,9 +223,9 @@ static uint64_t search_hash(const struct pair *p, const struct crash_cell *cell,
 	uint64_t h = 0xcbf29ce484222325ull;
 
 	key.fabric.recv_in_pm = false;
-	h = mix(h, &key, sizeof(key));
-	h = mix(h, &prog, sizeof(prog));
-	h = mix(h, &p->forbidden, sizeof(p->forbidden));
+	h = mix_hash(h, &key, sizeof(key));
+	h = mix_hash(h, &prog, sizeof(prog));
+	h = mix_hash(h, &p->forbidden, sizeof(p->forbidden));
 	return h ? h : 1;
 }
 
@@ -240,10 +241,10 @@ static _Atomic uint64_t *search_slot(struct shared *s, uint64_t h)
 }
 
 /* True: go on; *cut: the search was not exhaustive. */
-static bool explore(struct shared *s, const struct pair *p,
-		    const struct crash_cell *cell,
-		    const struct crash_prog *prog, uint64_t max,
-		    struct result *r, bool *cut)
+static bool explore_choices(struct shared *s, const struct pair *p,
+			    const struct crash_cell *cell,
+			    const struct crash_prog *prog, uint64_t max,
+			    struct result *r, bool *cut)
 {
 	static struct choices c;
 	uint64_t before = r->all.runs, h = search_hash(p, cell, prog);
@@ -278,7 +279,7 @@ static bool explore(struct shared *s, const struct pair *p,
 			     : how == CRASH_LOST ? OUT_LOST
 						 : OUT_WRONG;
 		c.len = c.at;
-		found(r, cell, prog, &c, how);
+		report_found(r, cell, prog, &c, how);
 		return false;
 	}
 	atomic_store(search_slot(s, h), h);
@@ -327,7 +328,7 @@ static bool explore_random(const struct pair *p, const struct crash_cell *cell,
 					 : OUT_WRONG;
 	r->program = ~0u;
 	r->seed = seed;
-	found(r, cell, &prog, &c, how);
+	report_found(r, cell, &prog, &c, how);
 	return false;
 }
 
@@ -340,25 +341,26 @@ static bool work_short(struct shared *s, const struct pair *p, uint64_t max,
 	bool cut = false;
 	size_t n;
 
-	for (unsigned int v = 0; variant(p, v, &cell); v++) {
+	for (unsigned int v = 0; nth_variant(p, v, &cell); v++) {
 		if (opt.variant >= 0 && v != (unsigned int)opt.variant)
 			continue;
 		r->variant = v;
-		n = programs(p, &cell, &list);
+		n = programs_of(p, &cell, &list);
 		for (unsigned int i = 0; i < n; i++) {
 			if (opt.program >= 0 && i != (unsigned int)opt.program)
 				continue;
 			r->program = i;
 			if (applies(p, &list[i], &cell) &&
-			    !explore(s, p, &cell, &list[i], max, r, &cut))
+			    !explore_choices(s, p, &cell, &list[i], max, r,
+					     &cut))
 				return true;
 		}
 	}
 	return !cut;
 }
 
-static void work(struct shared *s, const struct pair *p, uint64_t random,
-		 struct result *r)
+static void run_pair(struct shared *s, const struct pair *p, uint64_t random,
+		     struct result *r)
 {
 	struct crash_cell cell;
 	struct timespec a, b;
@@ -374,11 +376,11 @@ static void work(struct shared *s, const struct pair *p, uint64_t random,
 	    !opt.quick && !p->forbidden)
 		r->outcome = OUT_CUT;
 	for (uint64_t i = 0, v = 0; !r->outcome && i < random; i++, v++) {
-		if (!variant(p, (unsigned int)v, &cell))
-			variant(p, 0, &cell), v = 0;
+		if (!nth_variant(p, (unsigned int)v, &cell))
+			nth_variant(p, 0, &cell), v = 0;
 		if (opt.variant >= 0) {
 			v = (uint64_t)opt.variant;
-			variant(p, (unsigned int)v, &cell);
+			nth_variant(p, (unsigned int)v, &cell);
 		}
 		r->variant = (unsigned int)v;
 		cell.truth.relaxed = !cell.alone;
@@ -395,13 +397,13 @@ static void work(struct shared *s, const struct pair *p, uint64_t random,
 
 /* --- all of them --- */
 
-static void worker(struct shared *s, uint64_t random)
+static void run_worker(struct shared *s, uint64_t random)
 {
 	size_t i;
 
 	crash_setup();
 	while ((i = atomic_fetch_add(&s->next, 1)) < npairs)
-		work(s, &pairs[i], random, &s->results[i]);
+		run_pair(s, &pairs[i], random, &s->results[i]);
 	crash_teardown();
 }
 
@@ -417,7 +419,7 @@ static void work_all(struct shared *s)
 	for (unsigned int j = 0; j < opt.jobs; j++) {
 		pid[j] = fork();
 		if (!pid[j]) {
-			worker(s, random);
+			run_worker(s, random);
 			exit(0);
 		}
 		if (pid[j] < 0) {
@@ -436,7 +438,7 @@ static void work_all(struct shared *s)
 }
 
 /* Is the pair on the list that forbidden_pairs has made of the file? */
-static bool listed(const char *cell, const char *method)
+static bool is_listed_forbidden(const char *cell, const char *method)
 {
 	static char *text;
 	char line[256];
@@ -459,7 +461,7 @@ static bool listed(const char *cell, const char *method)
 	return false;
 }
 
-static void collect(void)
+static void collect_workers(void)
 {
 	struct crash_cell any;
 
@@ -467,9 +469,10 @@ static void collect(void)
 		for (size_t k = 0; k < verdicts.cells[i].n; k++) {
 			const struct verdict_cell *c = &verdicts.cells[i];
 			const struct verdict_method *m = &c->methods[k];
-			bool forbidden = opt.forbidden
-						 ? listed(c->name, m->name)
-						 : !m->valid;
+			bool forbidden =
+				opt.forbidden
+					? is_listed_forbidden(c->name, m->name)
+					: !m->valid;
 
 			if (forbidden == m->valid) {
 				fprintf(stderr,
@@ -534,7 +537,7 @@ static void print_bad(const struct pair *p, const struct result *r)
 		       opt.conn ? " --connected" : "");
 }
 
-static int report(const struct shared *s, double seconds)
+static int report_totals(const struct shared *s, double seconds)
 {
 	uint64_t runs = 0, steps = 0, acked = 0, long_runs = 0;
 	size_t valid = 0, forbidden = 0, lost = 0, caught = 0, bad = 0;
@@ -612,7 +615,7 @@ static int report(const struct shared *s, double seconds)
 	return bad ? 1 : 0;
 }
 
-static int replay(void)
+static int replay_path(void)
 {
 	const struct crash_prog *list, *prog;
 	static struct choices c;
@@ -623,13 +626,13 @@ static int replay(void)
 	char why[CRASH_WHY];
 
 	if (npairs != 1 || opt.variant < 0 ||
-	    !variant(&pairs[0], (unsigned int)opt.variant, &cell)) {
+	    !nth_variant(&pairs[0], (unsigned int)opt.variant, &cell)) {
 		fprintf(stderr, "--replay wants one --cell, --method, "
 				"--variant and --program\n");
 		return 2;
 	}
 	if (opt.program >= 0) {
-		if ((size_t)opt.program >= programs(&pairs[0], &cell, &list))
+		if ((size_t)opt.program >= programs_of(&pairs[0], &cell, &list))
 			return 2;
 		prog = &list[opt.program];
 	} else {
@@ -761,9 +764,9 @@ int main(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, NULL);
 	if (verdicts_read(opt.tsv, &verdicts))
 		return 99;
-	collect();
+	collect_workers();
 	if (opt.replay)
-		return replay();
+		return replay_path();
 	size = sizeof(*s) + npairs * sizeof(s->results[0]);
 	s = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		 -1, 0);
@@ -773,7 +776,7 @@ int main(int argc, char **argv)
 	}
 	work_all(s);
 	clock_gettime(CLOCK_REALTIME, &b);
-	ret = report(s, (double)(b.tv_sec - a.tv_sec));
+	ret = report_totals(s, (double)(b.tv_sec - a.tv_sec));
 	munmap(s, size);
 	free(pairs);
 	verdicts_free(&verdicts);

@@ -29,7 +29,7 @@ long node_must(long ret, const char *what, const char *file, int line)
 }
 
 /* A handle of the DSO that libfabric has loaded from the same file. */
-static void *find(void **dso, const char *file, const char *symbol)
+static void *find_symbol(void **dso, const char *file, const char *symbol)
 {
 	const char *dir = getenv("FI_PROVIDER_PATH");
 	char path[4096];
@@ -50,9 +50,9 @@ void nodes_setup(void)
 	pmsim_control_fn control;
 
 	setenv("FI_PROVIDER", PROVIDER, 1);
-	control = (pmsim_control_fn)find(&sim_dso, "libpmsim-fi.so",
-					 PMSIM_CONTROL);
-	host_sim = find(&rpmem_dso, "librpmem-sim-fi.so", HOST_SIM);
+	control = (pmsim_control_fn)find_symbol(&sim_dso, "libpmsim-fi.so",
+						PMSIM_CONTROL);
+	host_sim = find_symbol(&rpmem_dso, "librpmem-sim-fi.so", HOST_SIM);
 	pmsim = control();
 }
 

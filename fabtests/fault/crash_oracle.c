@@ -16,7 +16,7 @@ static bool is_write(const struct oracle_op *op)
 }
 
 /* Does op write this byte? A THEN writes where it stores. */
-static bool writes(const struct oracle_op *op, unsigned int b)
+static bool writes_byte(const struct oracle_op *op, unsigned int b)
 {
 	if (op->kind == CRASH_THEN)
 		return b >= op->at && b < op->at + 8;
@@ -183,13 +183,13 @@ static const struct oracle_op *last_write(const struct oracle *o,
 			continue;
 		if (op->state != OP_NEW && op->state != OP_SKIPPED &&
 		    op->key == commit->key && op->conn == commit->conn &&
-		    writes(op, byte))
+		    writes_byte(op, byte))
 			return op;
 	}
 	return NULL;
 }
 
-static bool covers(const struct oracle_op *commit, unsigned int b)
+static bool covers_byte(const struct oracle_op *commit, unsigned int b)
 {
 	return (b >= commit->off && b < commit->off + commit->len) ||
 	       (commit->kind == CRASH_SCATTER && b >= CRASH_APART &&
@@ -220,10 +220,10 @@ static void acknowledge_byte(struct oracle *o, const struct oracle_op *commit,
 	o->nmust++;
 }
 
-static void acknowledge(struct oracle *o, const struct oracle_op *commit)
+static void acknowledge_commit(struct oracle *o, const struct oracle_op *commit)
 {
 	for (unsigned int b = 0; b < CRASH_BYTES; b++)
-		if (covers(commit, b))
+		if (covers_byte(commit, b))
 			acknowledge_byte(o, commit, b);
 	if ((commit->kind == CRASH_THEN || commit->kind == CRASH_ATOMIC) &&
 	    !commit->stores)
@@ -247,7 +247,7 @@ void oracle_complete(struct oracle *o, struct oracle_op *op, int err,
 	}
 	op->ended = step;
 	if (ok && oracle_is_commit(op))
-		acknowledge(o, op);
+		acknowledge_commit(o, op);
 	if (ok && o->cell->send && !o->cell->inplace &&
 	    op->kind == CRASH_WRITE_COMMIT && !op->copied)
 		wrong(o, "#%u did not travel in a message", op->id);
@@ -324,15 +324,15 @@ bool oracle_finished(const struct oracle *o)
  * registration does not count: it says nothing about where writes to an earlier
  * registration are.
  */
-static bool committed(const struct oracle *o, const struct oracle_op *op,
-		      unsigned int b, unsigned int before)
+static bool was_committed(const struct oracle *o, const struct oracle_op *op,
+			  unsigned int b, unsigned int before)
 {
 	for (unsigned int k = op->number; k < o->next[op->init]; k++) {
 		const struct oracle_op *c = &o->op[op->init][k];
 
 		if (oracle_is_commit(c) && c->state == OP_OK &&
 		    c->key == op->key && c->ended < before &&
-		    (covers(c, b) || (c == op && writes(op, b))))
+		    (covers_byte(c, b) || (c == op && writes_byte(op, b))))
 			return true;
 	}
 	return false;
@@ -350,28 +350,29 @@ static bool has_left(const struct oracle *o)
  * Did must certainly overwrite byte b of found? found NULL: the initial zeroes.
  * With relaxed ordering a completion alone proves no placement.
  */
-static bool before(const struct oracle *o, const struct oracle_op *found,
-		   const struct oracle_op *must, unsigned int b)
+static bool certainly_overwrote(const struct oracle *o,
+				const struct oracle_op *found,
+				const struct oracle_op *must, unsigned int b)
 {
 	if (!found)
 		return true;
 	if (o->cell->truth.relaxed ||
 	    (found->init != must->init && has_left(o)))
-		return committed(o, found, b, must->posted);
+		return was_committed(o, found, b, must->posted);
 	if (found->init == must->init && o->cell->fabric.ordered)
 		return found->number < must->number;
 	return found->state != OP_POSTED && found->ended < must->posted;
 }
 
-static size_t survivors(const struct oracle *o, const struct model *m,
-			const void *word, uint64_t *v, bool *lost)
+static size_t possible_values(const struct oracle *o, const struct model *m,
+			      const void *word, uint64_t *v, bool *lost)
 {
 	return o->cell->against == RP_CLASS_POWER
 		       ? model_after_cut(m, word, v, lost)
 		       : model_after_kill(m, word, v, lost);
 }
 
-/* As survivors(), for the order of words: DMA is modeled step by step. */
+/* As possible_values(), for the order of words: DMA is modeled step by step. */
 static size_t survivors_soon(const struct oracle *o, const struct model *m,
 			     const void *word, uint64_t *v, bool *lost)
 {
@@ -399,7 +400,7 @@ static enum crash_result check_byte(struct oracle *o, unsigned int b,
 		uint8_t id = byte_of(v[i], b % MODEL_WORD);
 		const struct oracle_op *found = by_id(o, id);
 
-		if (id != must->id && before(o, found, must, b)) {
+		if (id != must->id && certainly_overwrote(o, found, must, b)) {
 			snprintf(o->why, CRASH_WHY,
 				 "byte %u of #%u was acknowledged, a cut may "
 				 "leave #%u there",
@@ -428,7 +429,7 @@ static enum crash_result check_order(struct oracle *o, const struct model *m,
 		return CRASH_OK;
 	for (unsigned int b = 0; b < CRASH_BYTES; b++) {
 		if (second->kind == CRASH_THEN
-			    ? !writes(second, b)
+			    ? !writes_byte(second, b)
 			    : b < second->off || b >= second->off + second->len)
 			continue;
 		n = survivors_soon(o, m, mem + (b & ~7u), v, &lost);
@@ -469,8 +470,9 @@ enum crash_result oracle_check(struct oracle *o, const struct model *m,
 				continue;
 			if (word != b / MODEL_WORD) {
 				word = b / MODEL_WORD;
-				n = survivors(o, m, mem + word * MODEL_WORD, v,
-					      &lost);
+				n = possible_values(o, m,
+						    mem + word * MODEL_WORD, v,
+						    &lost);
 			}
 			ret = check_byte(o, b, o->must[b][i], v, n, lost);
 		}

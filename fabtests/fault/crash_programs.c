@@ -99,7 +99,7 @@ const struct crash_prog crash_single[] = {
 	 A(W(0, 64), W(64, 64), C(0, 128))},
 	{.name = "a disk that fails",
 	 .wide = true,
-	 .fails = 1,
+	 .disk_failures = 1,
 	 A(W(0, 64), C(0, 64), W(64, 64), WAIT, C(0, 128))},
 	{.name = "the target dies anywhere",
 	 .wide = true,
@@ -160,7 +160,7 @@ const struct crash_prog crash_single[] = {
 	 A(W(0, 64), T(0, 64, 128))},
 	{.name = "a disk that fails, with a store",
 	 .wide = true,
-	 .fails = 1,
+	 .disk_failures = 1,
 	 .first = 1,
 	 .second = 2,
 	 A(W(0, 64), T(0, 64, 128))},
@@ -379,7 +379,7 @@ const size_t crash_nsend_then =
 
 /* clang-format on */
 
-static uint64_t next(uint64_t *state)
+static uint64_t next_random(uint64_t *state)
 {
 	uint64_t z = *state += 0x9e3779b97f4a7c15ull;
 
@@ -391,18 +391,19 @@ static uint64_t next(uint64_t *state)
 static struct crash_op random_op(uint64_t *s)
 {
 	struct crash_op op = {.kind = CRASH_WRITE};
-	uint64_t r = next(s) % 16;
+	uint64_t r = next_random(s) % 16;
 
 	/* Few offsets, so that operations overlap. */
-	op.off = (unsigned int)(next(s) % 3 * 64 + next(s) % 8 * 8);
-	op.len = (unsigned int)(1 + next(s) % 70);
-	if (next(s) % 2) {
+	op.off = (unsigned int)(next_random(s) % 3 * 64 +
+				next_random(s) % 8 * 8);
+	op.len = (unsigned int)(1 + next_random(s) % 70);
+	if (next_random(s) % 2) {
 		op.off &= ~63u;
 		op.len = 64;
 	}
 	if (r < 5) {
 		op.kind = CRASH_COMMIT;
-		op.len += (unsigned int)(next(s) % 2 * 64);
+		op.len += (unsigned int)(next_random(s) % 2 * 64);
 	} else if (r < 7) {
 		op.kind = CRASH_WRITE_COMMIT;
 	} else if (r < 8) {
@@ -413,7 +414,7 @@ static struct crash_op random_op(uint64_t *s)
 		op.kind = CRASH_QUERY;
 	} else if (r < 12) {
 		op.kind = CRASH_THEN;
-		op.at = (unsigned int)(next(s) % (CRASH_BYTES / 8) * 8);
+		op.at = (unsigned int)(next_random(s) % (CRASH_BYTES / 8) * 8);
 	} else if (r < 13) {
 		op.kind = CRASH_ATOMIC;
 		op.off &= ~7u;
@@ -437,29 +438,29 @@ void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 
 	memset(out, 0, sizeof(*out));
 	out->name = "random";
-	out->n[0] = (unsigned int)(6 + next(&s) % (CRASH_OPS - 6));
-	if (next(&s) % 2)
-		out->n[1] = (unsigned int)(1 + next(&s) % CRASH_OPS);
+	out->n[0] = (unsigned int)(6 + next_random(&s) % (CRASH_OPS - 6));
+	if (next_random(&s) % 2)
+		out->n[1] = (unsigned int)(1 + next_random(&s) % CRASH_OPS);
 	for (unsigned int p = 0; p < CRASH_INITS; p++)
 		for (unsigned int k = 0; k < out->n[p]; k++)
 			out->op[p][k] = random_op(&s);
 	if (breaks) {
-		out->cuts = (unsigned int)(next(&s) % 3);
-		out->stops = (unsigned int)(next(&s) % 2);
-		out->removes = (unsigned int)(next(&s) % 2);
-		out->rekeys = next(&s) % 4 == 0;
+		out->cuts = (unsigned int)(next_random(&s) % 3);
+		out->stops = (unsigned int)(next_random(&s) % 2);
+		out->removes = (unsigned int)(next_random(&s) % 2);
+		out->rekeys = next_random(&s) % 4 == 0;
 	}
 	out->late = true;
-	out->restarts = (unsigned int)(next(&s) % 2);
-	out->fails = next(&s) % 8 == 0;
-	out->dies = next(&s) % 8 == 0;
-	out->cold = next(&s) % 2;
+	out->restarts = (unsigned int)(next_random(&s) % 2);
+	out->disk_failures = next_random(&s) % 8 == 0;
+	out->dies = next_random(&s) % 8 == 0;
+	out->cold = next_random(&s) % 2;
 	if (shape == CRASH_SINGLE)
 		return;
 	/* The first operations are a and b, undisturbed; random ones follow. */
 	out->n[1] = 0;
 	out->restarts = out->cuts = out->stops = out->removes = out->rekeys = 0;
-	out->op[0][i++] = (struct crash_op)W(0, 64 + next(&s) % 32);
+	out->op[0][i++] = (struct crash_op)W(0, 64 + next_random(&s) % 32);
 	out->op[0][i++] = (struct crash_op)C(0, 96);
 	out->first = 1;
 	if (shape == CRASH_ORDER_THEN) {
@@ -492,10 +493,10 @@ void crash_random_sends(uint64_t seed, enum crash_shape shape,
 
 	memset(out, 0, sizeof(*out));
 	out->name = "random";
-	out->n[0] = (unsigned int)(4 + next(&s) % 8);
+	out->n[0] = (unsigned int)(4 + next_random(&s) % 8);
 	if (shape != CRASH_SINGLE) {
 		out->op[0][i++] = (struct crash_op)WC(
-			0, 64 + (unsigned int)(next(&s) % 32));
+			0, 64 + (unsigned int)(next_random(&s) % 32));
 		out->first = 1;
 		if (shape == CRASH_ORDER_WAIT)
 			out->op[0][i++] = (struct crash_op)WAIT;
@@ -508,14 +509,14 @@ void crash_random_sends(uint64_t seed, enum crash_shape shape,
 	}
 	/* No two ranges overlap, so that no operation waits for another. */
 	for (; i < out->n[0]; i++) {
-		unsigned int len = (unsigned int)(1 + next(&s) % 40);
+		unsigned int len = (unsigned int)(1 + next_random(&s) % 40);
 
-		most += (unsigned int)(next(&s) % 8);
+		most += (unsigned int)(next_random(&s) % 8);
 		if (most + len > CRASH_BYTES)
 			break;
 		out->op[0][i] = (struct crash_op)WC(most, len);
 		most += len;
-		if (next(&s) % 4 == 0 && i + 1 < out->n[0])
+		if (next_random(&s) % 4 == 0 && i + 1 < out->n[0])
 			out->op[0][++i] = (struct crash_op)WAIT;
 	}
 	out->n[0] = i;

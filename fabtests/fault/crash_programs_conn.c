@@ -99,7 +99,7 @@ const struct crash_prog crash_conn[] = {
 	 A(WC(0, 64), WAIT, ASK, W(32, 64), C(0, 96))},
 	{.name = "a disk that fails",
 	 .wide = true,
-	 .fails = 1,
+	 .disk_failures = 1,
 	 A(W(0, 64), C(0, 64), W(64, 64), WAIT, C(0, 128))},
 	/* As in crash_single: a write behind an error stays. */
 	CRASH_REWRITES("stopped", .stops),

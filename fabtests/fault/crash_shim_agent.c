@@ -30,7 +30,7 @@ static void deliver_answers(void)
 }
 
 /* Before a flush the power may fail, and replies in flight may arrive. */
-static void meanwhile(void)
+static void run_other_machines(void)
 {
 	if (!w.begun || w.meanwhile || w.seen != CRASH_OK)
 		return;
@@ -45,9 +45,10 @@ static void meanwhile(void)
 
 static int op_sync(void *ctx, void *addr, size_t len)
 {
-	meanwhile();
-	if (w.begun && w.fails < w.prog->fails && choose(w.c, 2)) {
-		w.fails++;
+	run_other_machines();
+	if (w.begun && w.disk_failures < w.prog->disk_failures &&
+	    choose(w.c, 2)) {
+		w.disk_failures++;
 		say("an msync fails");
 		return model_msync_fails(w.model, addr, len);
 	}
@@ -56,7 +57,7 @@ static int op_sync(void *ctx, void *addr, size_t len)
 
 static void op_flush(void *ctx, const void *addr, size_t len)
 {
-	meanwhile();
+	run_other_machines();
 	say("the agent writes back [%zu, %zu)",
 	    (size_t)((const uint8_t *)addr - w.mem),
 	    (size_t)((const uint8_t *)addr - w.mem) + len);
@@ -65,14 +66,14 @@ static void op_flush(void *ctx, const void *addr, size_t len)
 
 static void op_drain(void *ctx)
 {
-	meanwhile();
+	run_other_machines();
 	say("the agent drains");
 	model_sfence(w.model);
 }
 
 static void op_store8(void *ctx, uint64_t *addr, uint64_t value)
 {
-	meanwhile();
+	run_other_machines();
 	say("the agent stores #%u", (uint8_t)value);
 	oracle_stored(&w.o, value);
 	model_store(w.model, MODEL_CPU_USER, addr, &value, sizeof(value));
@@ -90,7 +91,7 @@ static void op_copy(void *ctx, void *to, const void *from, size_t len)
 		op_store8(ctx, to, value);
 		return;
 	}
-	meanwhile();
+	run_other_machines();
 	say("the agent stores %zu bytes of #%u", len, *first);
 	model_store(w.model, MODEL_CPU_USER, to, from, len);
 	check();
@@ -213,7 +214,7 @@ void agent_wake(void)
 	say_signal(RP_MSG_POLLING);
 }
 
-static void hear(const struct msg *m)
+static void take_message(const struct msg *m)
 {
 	if (side_host_is(m->bytes, m->len, RP_MSG_DOORBELL))
 		empty_ring();
@@ -237,7 +238,7 @@ void agent_turn(void)
 		complete(m.wr_id, SHIM_SIDE, IBV_WC_SEND, m.len,
 			 w.side_error ? IBV_WC_RETRY_EXC_ERR : IBV_WC_SUCCESS);
 		if (!w.side_error)
-			hear(&m);
+			take_message(&m);
 	}
 	if (!w.parked && !w.side_error)
 		empty_ring();

@@ -38,8 +38,8 @@ struct rp_desc shim_desc(const struct rp_facts *f, enum rp_method m)
 }
 
 /* Does the shim choose this method, and no other, on these facts? */
-static bool offered(const struct rp_facts *f, enum rp_method m,
-		    enum rp_class required)
+static bool shim_offers(const struct rp_facts *f, enum rp_method m,
+			enum rp_class required)
 {
 	const struct rp_remote_cfg cfg = {
 		.native = SHIM_NATIVE(m),
@@ -92,7 +92,7 @@ static bool valid_together(const struct verdict_cell *cell,
 }
 
 /* Facts that lead to this method, other than the scenario's. */
-static struct rp_facts believe(enum rp_method m, enum rp_class against)
+static struct rp_facts facts_leading_to(enum rp_method m, enum rp_class against)
 {
 	struct rp_facts f = {
 		.memory = RP_MEM_DAX_SYNC,
@@ -110,7 +110,7 @@ static struct rp_facts believe(enum rp_method m, enum rp_class against)
 		f.memory = RP_MEM_FILE;
 	if (m == RP_METHOD_AGENT_CLWB_MSYNC)
 		f.memory = RP_MEM_DAX;
-	if (!offered(&f, m, against)) {
+	if (!shim_offers(&f, m, against)) {
 		fprintf(stderr, "no facts found that lead to %s\n",
 			rp_method_name(m));
 		exit(99);
@@ -133,13 +133,14 @@ bool crash_built(const struct verdict_cell *cell,
 	/* A SEND and a write with data are the program's own operations. */
 	if (cell->op != VERDICT_WRITE)
 		return false;
-	chosen = offered(&cell->facts, by, cell->against);
+	chosen = shim_offers(&cell->facts, by, cell->against);
 	if (m->valid)
 		return chosen;
 	if (by == RP_METHOD_DELIVERY || contains_fence(cell, m) ||
 	    valid_together(cell, m))
 		return false;
-	/* The program itself lets b wait for a. */
+	/* Without an order of the method, the program posts b only after a has
+	 * completed. */
 	if (chosen && m->order == VERDICT_ALONE) {
 		fprintf(stderr, "%s: %s is forbidden, and the shim does it\n",
 			cell->name, m->name);
@@ -148,9 +149,9 @@ bool crash_built(const struct verdict_cell *cell,
 	return true;
 }
 
-static void fill(const struct verdict_cell *cell,
-		 const struct verdict_method *m, unsigned int place,
-		 unsigned int domain, struct crash_cell *out)
+static void fill_cell(const struct verdict_cell *cell,
+		      const struct verdict_method *m, unsigned int place,
+		      unsigned int domain, struct crash_cell *out)
 {
 	const struct rp_facts *f = &cell->facts;
 	const bool dma = place >= RP_PLACE_DMA_CACHE;
@@ -171,9 +172,9 @@ static void fill(const struct verdict_cell *cell,
 	 * writes may overtake each other.
 	 */
 	out->alone = m->valid && dma && out->forced == RP_METHOD_DELIVERY;
-	out->believed = m->valid || offered(f, out->forced, cell->against)
+	out->believed = m->valid || shim_offers(f, out->forced, cell->against)
 				? *f
-				: believe(out->forced, cell->against);
+				: facts_leading_to(out->forced, cell->against);
 }
 
 bool crash_variant(const struct verdict_cell *cell,
@@ -199,7 +200,7 @@ bool crash_variant(const struct verdict_cell *cell,
 
 	memset(out, 0, sizeof(*out));
 	while (m->order == VERDICT_THEN && also < 4 &&
-	       offered(f, others[also].by, cell->against))
+	       shim_offers(f, others[also].by, cell->against))
 		also++;
 	for (lo = f->placement ? f->placement : RP_PLACE_CPU_USER,
 	    hi = f->placement ? f->placement : RP_PLACE_DMA_MEMORY;
@@ -211,7 +212,7 @@ bool crash_variant(const struct verdict_cell *cell,
 			for (unsigned int k = 0; k <= also; k++) {
 				if (n--)
 					continue;
-				fill(cell, m, lo, dlo, out);
+				fill_cell(cell, m, lo, dlo, out);
 				if (!k)
 					return true;
 				out->forced = others[k - 1].by;

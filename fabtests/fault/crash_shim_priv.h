@@ -52,7 +52,7 @@ struct shim_world {
 	uint8_t *mem;
 	struct oracle o;
 	enum crash_result seen;
-	unsigned int step, breaks, cuts, fails;
+	unsigned int step, breaks, cuts, disk_failures;
 	bool begun, meanwhile;
 	uint64_t now;
 

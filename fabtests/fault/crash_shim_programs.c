@@ -25,7 +25,7 @@ const struct crash_prog crash_single[] = {
 	 A(W(0, 64), C(0, 64), W(64, 64), C(64, 64))},
 	{.name = "the side is lost", .cuts = 1,
 	 A(W(0, 64), C(0, 64), W(64, 64), C(64, 64))},
-	{.name = "an msync fails", .fails = 1,
+	{.name = "an msync fails", .disk_failures = 1,
 	 A(W(0, 64), C(0, 64), WAIT, W(64, 64), C(0, 128))},
 	{.name = "a write with its flush", A(WC(40, 61), WC(128, 64))},
 	{.name = "one behind a write to the same bytes",
@@ -35,7 +35,7 @@ const struct crash_prog crash_single[] = {
 	{.name = "one, and a break", .breaks = 1, A(WC(0, 64), WC(64, 64))},
 	{.name = "one, and the side is lost", .cuts = 1,
 	 A(WC(0, 64), WC(64, 64))},
-	{.name = "one, and an msync fails", .fails = 1,
+	{.name = "one, and an msync fails", .disk_failures = 1,
 	 A(WC(0, 64), WAIT, WC(64, 64))},
 };
 const size_t crash_nsingle = COUNT(crash_single);
@@ -85,7 +85,7 @@ const struct crash_prog crash_send_single[1], crash_send_wait[1],
 const size_t crash_nsend_single, crash_nsend_wait, crash_nsend_pipelined,
 	crash_nsend_then, crash_nconn;
 
-static uint64_t next(uint64_t *state)
+static uint64_t next_random(uint64_t *state)
 {
 	uint64_t z = *state += 0x9e3779b97f4a7c15ull;
 
@@ -94,17 +94,17 @@ static uint64_t next(uint64_t *state)
 	return z ^ z >> 31;
 }
 
-static unsigned int below(uint64_t *state, unsigned int n)
+static unsigned int random_below(uint64_t *state, unsigned int n)
 {
-	return (unsigned int)(next(state) % n);
+	return (unsigned int)(next_random(state) % n);
 }
 
 static struct crash_op any_range(uint64_t *state, enum crash_kind kind)
 {
-	const unsigned int off = below(state, CRASH_BYTES);
+	const unsigned int off = random_below(state, CRASH_BYTES);
 
-	return (struct crash_op){kind, off, 1 + below(state, CRASH_BYTES - off),
-				 0};
+	return (struct crash_op){kind, off,
+				 1 + random_below(state, CRASH_BYTES - off), 0};
 }
 
 void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
@@ -114,9 +114,9 @@ void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 	unsigned int n;
 
 	*out = (struct crash_prog){.name = "a long program"};
-	if (breaks && below(&s, 3) == 0)
+	if (breaks && random_below(&s, 3) == 0)
 		out->breaks = 1;
-	if (below(&s, 4) == 0)
+	if (random_below(&s, 4) == 0)
 		out->cuts = 1;
 	if (shape != CRASH_SINGLE) {
 		/*
@@ -137,13 +137,13 @@ void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 		out->n[0] = n;
 		return;
 	}
-	n = 6 + below(&s, 12);
+	n = 6 + random_below(&s, 12);
 	for (unsigned int i = 0; i < n; i++)
-		out->op[0][i] =
-			below(&s, 6) == 0
-				? (struct crash_op)WAIT
-				: any_range(&s, below(&s, 2) ? CRASH_WRITE
-							     : CRASH_COMMIT);
+		out->op[0][i] = random_below(&s, 6) == 0
+					? (struct crash_op)WAIT
+					: any_range(&s, random_below(&s, 2)
+								? CRASH_WRITE
+								: CRASH_COMMIT);
 	out->n[0] = n;
 }
 

@@ -77,7 +77,7 @@ static void complete_front(void)
 	}
 }
 
-static void record(const struct ibv_wc *wc)
+static void record_completion(const struct ibv_wc *wc)
 {
 	struct oracle_op *op = (struct oracle_op *)(uintptr_t)wc->wr_id;
 
@@ -102,7 +102,7 @@ void look(void)
 
 	while ((n = rpmem_poll_cq(w.cq, 4, wc)) > 0)
 		for (int i = 0; i < n; i++)
-			record(&wc[i]);
+			record_completion(&wc[i]);
 }
 
 /* --- the target's adapter --- */
@@ -112,7 +112,7 @@ static bool in_order(void)
 	return w.cell->truth.place < MODEL_DMA_CACHE;
 }
 
-static void place(const struct wr *r, const void *bytes)
+static void place_bytes(const struct wr *r, const void *bytes)
 {
 	if (in_order())
 		model_store(w.model, w.cell->truth.place, w.mem + r->off, bytes,
@@ -121,18 +121,18 @@ static void place(const struct wr *r, const void *bytes)
 		model_dma_write(w.model, QP, w.mem + r->off, bytes, r->len);
 }
 
-static void execute(struct wr *r)
+static void execute_request(struct wr *r)
 {
 	uint8_t scratch[RP_FENCE_MAX];
 
 	r->done = true;
 	switch (r->kind) {
 	case WR_WRITE:
-		place(r, r->buf);
+		place_bytes(r, r->buf);
 		break;
 	case WR_ATOMIC:
 		oracle_stored(&w.o, r->value);
-		place(r, &r->value);
+		place_bytes(r, &r->value);
 		break;
 	case WR_RING:
 		/*
@@ -159,7 +159,7 @@ static void execute(struct wr *r)
 }
 
 /* Does the request wait in the adapter for its turn? */
-static bool waits(const struct wr *r, unsigned int i)
+static bool waits_for_turn(const struct wr *r, unsigned int i)
 {
 	if (r->kind == WR_READ || r->kind == WR_FLUSH)
 		return true;
@@ -178,8 +178,8 @@ static bool waits(const struct wr *r, unsigned int i)
 static void take_up(void)
 {
 	for (unsigned int i = 0; i < w.nqueue; i++)
-		if (!w.queue[i].done && !waits(&w.queue[i], i))
-			execute(&w.queue[i]);
+		if (!w.queue[i].done && !waits_for_turn(&w.queue[i], i))
+			execute_request(&w.queue[i]);
 	complete_front();
 }
 
@@ -196,7 +196,7 @@ static void break_off(enum ibv_wc_status first)
 	complete_front();
 }
 
-static void put(const struct wr *r)
+static void post_request(const struct wr *r)
 {
 	if (w.nqueue == QUEUE) {
 		fprintf(stderr, "a send queue is full\n");
@@ -217,7 +217,7 @@ static int first_waiting(void)
 	return -1;
 }
 
-static void turn(void)
+static void run_turn(void)
 {
 	struct wr *r = &w.queue[first_waiting()];
 	unsigned int how = 0;
@@ -231,7 +231,7 @@ static void turn(void)
 		    : r->kind == WR_RING   ? "write into the ring"
 		    : r->kind == WR_ATOMIC ? "atomic write"
 					   : "write");
-		execute(r);
+		execute_request(r);
 	}
 	if (how) {
 		say("the connection is lost");
@@ -251,7 +251,7 @@ static void do_start(struct rp_qp *q)
 	w.nbatch = 0;
 }
 
-static void add(const struct wr *r)
+static void add_request(const struct wr *r)
 {
 	if (w.nbatch == QUEUE)
 		abort();
@@ -261,11 +261,11 @@ static void add(const struct wr *r)
 static void do_read(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 		    uint32_t rkey, uint64_t addr, uint32_t len)
 {
-	add(&(struct wr){.kind = WR_READ,
-			 .wr_id = wr_id,
-			 .flags = flags,
-			 .off = addr - SHIM_AT,
-			 .len = len});
+	add_request(&(struct wr){.kind = WR_READ,
+				 .wr_id = wr_id,
+				 .flags = flags,
+				 .off = addr - SHIM_AT,
+				 .len = len});
 }
 
 static void do_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
@@ -273,34 +273,34 @@ static void do_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 		     const void *buf, uint32_t len)
 {
 	if (rkey == SHIM_RKEY) {
-		add(&(struct wr){.kind = WR_WRITE,
-				 .wr_id = wr_id,
-				 .flags = flags,
-				 .off = addr - SHIM_AT,
-				 .len = len,
-				 .buf = buf});
+		add_request(&(struct wr){.kind = WR_WRITE,
+					 .wr_id = wr_id,
+					 .flags = flags,
+					 .off = addr - SHIM_AT,
+					 .len = len,
+					 .buf = buf});
 		return;
 	}
 	if (rkey != SHIM_RING_RKEY || addr - SHIM_RING > sizeof(w.ring_in) ||
 	    len > sizeof(w.ring_in) - (addr - SHIM_RING))
 		abort();
-	add(&(struct wr){.kind = WR_RING,
-			 .wr_id = wr_id,
-			 .flags = flags,
-			 .off = addr - SHIM_RING,
-			 .len = len,
-			 .buf = buf});
+	add_request(&(struct wr){.kind = WR_RING,
+				 .wr_id = wr_id,
+				 .flags = flags,
+				 .off = addr - SHIM_RING,
+				 .len = len,
+				 .buf = buf});
 }
 
 static void do_flush(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 		     uint32_t rkey, uint64_t addr, size_t len, uint8_t type,
 		     uint8_t level)
 {
-	add(&(struct wr){.kind = WR_FLUSH,
-			 .wr_id = wr_id,
-			 .flags = flags,
-			 .off = level ? 0 : addr - SHIM_AT,
-			 .len = level ? MODEL_PAGE : len});
+	add_request(&(struct wr){.kind = WR_FLUSH,
+				 .wr_id = wr_id,
+				 .flags = flags,
+				 .off = level ? 0 : addr - SHIM_AT,
+				 .len = level ? MODEL_PAGE : len});
 }
 
 static void do_atomic_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
@@ -313,13 +313,13 @@ static void do_atomic_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 		       .len = sizeof(r.value)};
 
 	memcpy(&r.value, value, sizeof(r.value));
-	add(&r);
+	add_request(&r);
 }
 
 static int do_complete(struct rp_qp *q, size_t *posted)
 {
 	for (unsigned int i = 0; i < w.nbatch; i++)
-		put(&w.batch[i]);
+		post_request(&w.batch[i]);
 	*posted = w.nbatch;
 	return 0;
 }
@@ -397,17 +397,17 @@ static void wr_flush(size_t off, size_t len)
 		       RPMEM_FLUSH_PERSISTENT, RPMEM_FLUSH_RANGE);
 }
 
-static int post(struct oracle_op *op)
+static int post_op(struct oracle_op *op)
 {
 	const uint64_t value = 0x0101010101010101ull * op->id;
 
 	if (op->kind == CRASH_WRITE) {
-		put(&(struct wr){.kind = WR_WRITE,
-				 .wr_id = (uintptr_t)op,
-				 .flags = IBV_SEND_SIGNALED,
-				 .off = op->off,
-				 .len = op->len,
-				 .buf = op->bytes});
+		post_request(&(struct wr){.kind = WR_WRITE,
+					  .wr_id = (uintptr_t)op,
+					  .flags = IBV_SEND_SIGNALED,
+					  .off = op->off,
+					  .len = op->len,
+					  .buf = op->bytes});
 		return 0;
 	}
 	w.q.pub.wr_id = (uintptr_t)op;
@@ -440,13 +440,13 @@ static void go_on(void)
 		return;
 	say("posts %s", oracle_op_name(op));
 	oracle_posted(&w.o, op, SHIM_RKEY, w.step);
-	if (post(op)) {
+	if (post_op(op)) {
 		say("which is refused");
 		oracle_refused(op);
 	}
 }
 
-static bool same(const struct model_cfg *a, const struct model_cfg *b)
+static bool same_model(const struct model_cfg *a, const struct model_cfg *b)
 {
 	return a->kind == b->kind && a->domain == b->domain &&
 	       a->place == b->place && a->fence == b->fence &&
@@ -455,7 +455,7 @@ static bool same(const struct model_cfg *a, const struct model_cfg *b)
 
 static void model_start(void)
 {
-	if (w.model && !same(&w.truth, &w.cell->truth)) {
+	if (w.model && !same_model(&w.truth, &w.cell->truth)) {
 		model_delete(w.model);
 		w.model = NULL;
 	}
@@ -468,7 +468,7 @@ static void model_start(void)
 	w.mem = model_alloc(w.model, MODEL_PAGE);
 }
 
-static void start(void)
+static void start_run(void)
 {
 	struct rp_remote_cfg cfg = {
 		.native = SHIM_NATIVE(w.cell->forced) &
@@ -505,7 +505,7 @@ static void start(void)
 		if (rpmem_wr_complete(&w.q.pub))
 			abort();
 		while (first_waiting() >= 0)
-			turn();
+			run_turn();
 		look();
 		agent_wake();
 		while (agent_has_work())
@@ -514,7 +514,7 @@ static void start(void)
 	w.begun = true;
 }
 
-static void end(void)
+static void end_run(void)
 {
 	if (w.agent)
 		agent_end();
@@ -525,7 +525,7 @@ static void end(void)
 }
 
 /* Take one of all possible next steps. False: there is none. */
-static bool move(void)
+static bool take_step(void)
 {
 	const size_t pieces = model_dma_ready(w.model);
 	const bool may_post = oracle_may_post(&w.o, 0);
@@ -545,7 +545,7 @@ static bool move(void)
 	if (may_post && !pick--) {
 		go_on();
 	} else if (may_turn && !pick--) {
-		turn();
+		run_turn();
 	} else if (may_agent && !pick--) {
 		say("the agent has its turn");
 		agent_turn();
@@ -580,9 +580,9 @@ enum crash_result crash_run(const struct crash_cell *cell,
 	w.trace = trace;
 	w.st = st;
 	oracle_start(&w.o, cell, prog, why);
-	start();
+	start_run();
 	while (w.seen == CRASH_OK && !oracle_finished(&w.o)) {
-		if (move()) {
+		if (take_step()) {
 			check();
 		} else if (!waited) {
 			say("time passes");
@@ -597,18 +597,18 @@ enum crash_result crash_run(const struct crash_cell *cell,
 	st->runs++;
 	st->steps += w.step;
 	w.begun = false;
-	end();
+	end_run();
 	return w.seen;
 }
 
 /* Drop log lines: completions carry the results. */
-static void quiet(enum rp_log_level level, const char *text)
+static void drop_log_line(enum rp_log_level level, const char *text)
 {
 }
 
 void crash_setup(void)
 {
-	rp_log_set(quiet);
+	rp_log_set(drop_log_line);
 }
 
 void crash_teardown(void)

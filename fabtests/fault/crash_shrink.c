@@ -4,8 +4,9 @@
 
 #include "crash_world.h"
 
-static bool fails(const struct crash_cell *cell, const struct crash_prog *prog,
-		  struct choices *c, enum crash_result as)
+static bool still_fails(const struct crash_cell *cell,
+			const struct crash_prog *prog, struct choices *c,
+			enum crash_result as)
 {
 	struct crash_stats st = {0};
 	char why[CRASH_WHY];
@@ -21,7 +22,7 @@ void crash_shrink(const struct crash_cell *cell, const struct crash_prog *prog,
 	bool better = true;
 
 	best = *c;
-	if (!fails(cell, prog, &best, as))
+	if (!still_fails(cell, prog, &best, as))
 		return; /* not reproduced: keep the path */
 	while (better) {
 		better = false;
@@ -31,7 +32,7 @@ void crash_shrink(const struct crash_cell *cell, const struct crash_prog *prog,
 				memmove(&trial.path[i], &trial.path[i + n],
 					best.len - i - n);
 				trial.len -= n;
-				if (fails(cell, prog, &trial, as)) {
+				if (still_fails(cell, prog, &trial, as)) {
 					best = trial;
 					better = true;
 				} else {
@@ -43,7 +44,7 @@ void crash_shrink(const struct crash_cell *cell, const struct crash_prog *prog,
 				continue;
 			trial = best;
 			trial.path[i] = 0;
-			if (fails(cell, prog, &trial, as)) {
+			if (still_fails(cell, prog, &trial, as)) {
 				best = trial;
 				better = true;
 			}

@@ -72,7 +72,7 @@ static void target_open(const void *name)
 
 /* --- reading queues --- */
 
-static void record(struct oracle_op *op, bool ok, int err)
+static void record_end(struct oracle_op *op, bool ok, int err)
 {
 	if (!op)
 		return;
@@ -131,13 +131,13 @@ void run(unsigned int machine)
 			memset(&err, 0, sizeof(err));
 			MUST(fi_cq_readerr(n->cq, &err, 0));
 			if (machine != TARGET)
-				record(err.op_context, false, err.err);
+				record_end(err.op_context, false, err.err);
 			continue;
 		}
 		MUST(got);
 		for (ssize_t i = 0; i < got; i++)
 			if (machine != TARGET)
-				record(e[i].op_context, true, 0);
+				record_end(e[i].op_context, true, 0);
 			else if (w.cell->inplace)
 				received(e[i].op_context, from[i]);
 	}
@@ -165,7 +165,7 @@ static bool any_waits(void)
 }
 
 /* Deliver everything and let every program poll until nothing moves. */
-static void pump(void)
+static void deliver_all(void)
 {
 	for (int i = 0; i < PUMP_MAX; i++) {
 		look_at_wires();
@@ -212,7 +212,7 @@ static void warm_post(struct node *n, bool commit)
 					w.addr + at, w.known[n->machine], NULL);
 		if (ret != -FI_EAGAIN)
 			break;
-		pump();
+		deliver_all();
 	}
 	MUST(ret);
 }
@@ -223,7 +223,7 @@ static void warm_up(void)
 		warm_post(&w.node[i], false);
 		warm_post(&w.node[i], true);
 	}
-	pump();
+	deliver_all();
 	for (unsigned int i = 0; i < w.ninits; i++)
 		if (!pmsim->cut(i, PMSIM_CUT_NOT))
 			node_must(-FI_ENOTCONN, "a private connection",
@@ -249,7 +249,7 @@ static void open_initiator(unsigned int i)
 /*
  * An atomic changes memory without the model, which must know the value before.
  */
-static void pretouch(void)
+static void pretouch_words(void)
 {
 	static const uint64_t zero;
 
@@ -283,7 +283,7 @@ static void open_all(void)
 	w.model = model;
 	w.mem = mem;
 	w.addr = w.cell->fabric.virt_addr ? (uintptr_t)w.mem : 0;
-	pretouch();
+	pretouch_words();
 	host_sim->inline_max(w.cell->apart ? APART_MAX : RP_WIRE_MAX_STORE);
 	host_sim->required(w.cell->against);
 	target_open(NULL);
@@ -419,7 +419,7 @@ static void act_post(unsigned int i)
 	}
 	oracle_posted(&w.o, op, w.known[i], w.step);
 	if (ret)
-		record(op, false, (int)-ret);
+		record_end(op, false, (int)-ret);
 }
 
 /* DMA at the target progresses by the adversary's choice. */
@@ -440,7 +440,7 @@ static void dma_choices(bool at_least_one)
 }
 
 /* Deliver n messages; without an order in the base, any of them. */
-static void arrive(const struct pmsim_wire *x, unsigned int n)
+static void deliver_messages(const struct pmsim_wire *x, unsigned int n)
 {
 	unsigned int left = x->in_flight, pick;
 
@@ -468,7 +468,7 @@ static enum crash_result act_run(const struct act *a)
 			continue;
 		say("%u of %u arrive at %s from %s", a->arrive[k],
 		    w.wire[k].in_flight, who(a->machine), who(w.wire[k].from));
-		arrive(&w.wire[k], a->arrive[k]);
+		deliver_messages(&w.wire[k], a->arrive[k]);
 		any = true;
 	}
 	/*
@@ -676,7 +676,7 @@ static size_t all_actions(struct act *out, size_t max)
  * later action. One order therefore stands for both, the one with initiators
  * first: they can only believe more, earlier.
  */
-static bool independent(const struct act *a, const struct act *b)
+static bool acts_independent(const struct act *a, const struct act *b)
 {
 	/* The end of a connection, or a new one, is an event for both. */
 	if (w.cell->fabric.connects &&
@@ -687,7 +687,7 @@ static bool independent(const struct act *a, const struct act *b)
 	       b->kind <= ACT_POST;
 }
 
-static bool same(const struct act *a, const struct act *b)
+static bool same_act(const struct act *a, const struct act *b)
 {
 	return a->kind == b->kind && a->machine == b->machine &&
 	       !memcmp(a->arrive, b->arrive, sizeof(a->arrive));
@@ -696,7 +696,7 @@ static bool same(const struct act *a, const struct act *b)
 static bool in_sleep_set(const struct act *a)
 {
 	for (size_t i = 0; i < w.nsleep_set; i++)
-		if (same(a, &w.sleep_set[i]))
+		if (same_act(a, &w.sleep_set[i]))
 			return true;
 	return false;
 }
@@ -706,7 +706,7 @@ static void wake_dependent(const struct act *a)
 	size_t n = 0;
 
 	for (size_t i = 0; i < w.nsleep_set; i++)
-		if (independent(a, &w.sleep_set[i]))
+		if (acts_independent(a, &w.sleep_set[i]))
 			w.sleep_set[n++] = w.sleep_set[i];
 	w.nsleep_set = n;
 }
@@ -715,7 +715,7 @@ static void wake_dependent(const struct act *a)
  * Take the next action. False: none is left; *how is CRASH_PRUNED if other runs
  * have taken all that were.
  */
-static bool step(enum crash_result *how)
+static bool take_action(enum crash_result *how)
 {
 	struct act acts[64];
 	size_t n = all_actions(acts, 64);
@@ -829,7 +829,7 @@ enum crash_result crash_run(const struct crash_cell *cell,
 	w.trace = trace != CRASH_SILENT;
 	pmsim->trace(trace == CRASH_MESSAGES);
 	st->runs++;
-	while (step(&ret) && ret == CRASH_OK) {
+	while (take_action(&ret) && ret == CRASH_OK) {
 		ret = oracle_check(&w.o, w.model, w.mem);
 		if (ret == CRASH_OK && oracle_finished(&w.o)) {
 			ret = arrive_late();

@@ -68,9 +68,9 @@ struct crash_prog {
 	unsigned int removes; /* addresses removed, and inserted again */
 	unsigned int rekeys;  /* new registrations at the target */
 	bool late;	      /* initiators may learn of a cut later */
-	unsigned int fails;   /* failing msyncs of the target */
-	bool dies;	      /* the target dies for good */
-	bool wide;	      /* long, to examine the provider only */
+	unsigned int disk_failures; /* msync calls of the target that fail */
+	bool dies;		    /* the target dies for good */
+	bool wide;		    /* long, to examine the provider only */
 	bool deep; /* long: only where a CPU places writes, in order */
 	bool cold; /* without a session, key not confirmed */
 	/* "first durable before second is written": 1-based ops of program 0 */

@@ -47,7 +47,8 @@ struct world {
 	uint64_t known[CRASH_INITS]; /* that each initiator knows */
 	uint64_t addr;		     /* remote_addr of the first byte */
 	unsigned int ninits;
-	unsigned int cuts, stops, removes, restarts, rekeys, fails, ticks;
+	unsigned int cuts, stops, removes, restarts, rekeys, disk_failures,
+		ticks;
 	/* Events that a program ignored when it polled. */
 	unsigned int ignored[MACHINES];
 	bool begun, flushing, dead;

@@ -43,7 +43,7 @@ static void sleep_on_fd(struct side *s)
 		poll(&p, 1, -1);
 }
 
-static const char *reap(struct side *s, int *ends)
+static const char *reap_entries(struct side *s, int *ends)
 {
 	struct fi_cq_err_entry err;
 	struct fi_cq_tagged_entry e;
@@ -90,7 +90,7 @@ static const char *reap(struct side *s, int *ends)
  * Does the target serve a commit? Untimed: on a busy machine it may miss the
  * short timeout of these tests.
  */
-static bool serves(struct side *s, const struct card *c)
+static bool target_commits(struct side *s, const struct card *c)
 {
 	for (int i = 0; i < 10; i++) {
 		int st = duo_commit(s, c, 0, 64);
@@ -101,7 +101,7 @@ static bool serves(struct side *s, const struct card *c)
 	return false;
 }
 
-static const char *die(struct duo *d)
+static const char *kill_target(struct duo *d)
 {
 	const struct pair_opts target = {.progress = progress};
 	const struct pair_opts mine = {
@@ -125,7 +125,7 @@ static const char *die(struct duo *d)
 
 	duo_start(d, &target, &c);
 	duo_open(&s, &mine, &c);
-	if (!serves(&s, &c))
+	if (!target_commits(&s, &c))
 		return "the first commit failed";
 	/*
 	 * Stop the target first, so that all commits are outstanding when it
@@ -148,7 +148,7 @@ static const char *die(struct duo *d)
 	waited = duo_waited();
 	if (deadly == SIGKILL)
 		duo_kill(d);
-	bad = reap(&s, ends);
+	bad = reap_entries(&s, ends);
 	if (bad)
 		return bad;
 	took = duo_now() - start;
@@ -178,7 +178,7 @@ int main(void)
 				snprintf(name, sizeof(name), "%s, %s, %s",
 					 k ? "stopped" : "killed", ways[how],
 					 a ? "auto" : "manual");
-				duo_case(name, die);
+				duo_case(name, kill_target);
 			}
 		}
 	}
@@ -187,6 +187,6 @@ int main(void)
 	progress = FI_PROGRESS_MANUAL;
 	deadly = SIGKILL;
 	how = SLEEPS;
-	duo_case("killed, fi_cq_sread(-1), the default of 5 s", die);
+	duo_case("killed, fi_cq_sread(-1), the default of 5 s", kill_target);
 	return tap_done();
 }

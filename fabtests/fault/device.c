@@ -50,7 +50,7 @@ static char sentence[200];
 
 static const struct pair_opts plain;
 
-static int reg(struct side *s, void *p, struct fid_mr **mr)
+static int register_memory(struct side *s, void *p, struct fid_mr **mr)
 {
 	return fi_mr_reg(s->domain, p, LEN, FI_REMOTE_READ | FI_REMOTE_WRITE, 0,
 			 0, FI_RMA_PMEM, mr, NULL);
@@ -80,19 +80,19 @@ static const char *page_cache(struct duo *d)
 	void *p = map_file(".", MAP_SHARED, path, sizeof(path));
 
 	side_open(&s, &plain);
-	EXPECT(reg(&s, p, &mr), -FI_EOPNOTSUPP);
+	EXPECT(register_memory(&s, p, &mr), -FI_EOPNOTSUPP);
 	SAYS("or devdax");
 	unlink(path);
 	p = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 		 -1, 0);
-	EXPECT(reg(&s, p, &mr), -FI_EOPNOTSUPP);
+	EXPECT(register_memory(&s, p, &mr), -FI_EOPNOTSUPP);
 	SAYS("anonymous memory: dies with its process");
 	side_close(&s);
 	return NULL;
 }
 
 /* The kernel refuses long-term pins of fsdax pages. */
-static const char *fsdax(struct duo *d)
+static const char *check_fsdax(struct duo *d)
 {
 	const int flags[] = {MAP_SHARED, MAP_SHARED_VALIDATE | MAP_SYNC};
 	struct fid_mr *mr;
@@ -106,7 +106,7 @@ static const char *fsdax(struct duo *d)
 			     sizeof(path));
 		if (p == MAP_FAILED)
 			return "no mapping";
-		if (reg(&s, p, &mr) >= 0)
+		if (register_memory(&s, p, &mr) >= 0)
 			return "it was taken";
 		SAYS("use a devdax device");
 		unlink(path);
@@ -116,7 +116,7 @@ static const char *fsdax(struct duo *d)
 }
 
 /* Write, commit and read back by the expected method. */
-static const char *method(struct duo *d)
+static const char *check_method(struct duo *d)
 {
 	static const char *const names[] = {
 		[FI_RPMEM_METHOD_DELIVERY] = "delivery",
@@ -177,7 +177,7 @@ static const char *method(struct duo *d)
  * A store behind a commit, with messages of the program in front of it, for
  * which the target never posts receives.
  */
-static const char *behind(struct duo *d)
+static const char *check_ordered_store(struct duo *d)
 {
 	static uint64_t value, seen;
 	struct fi_cq_tagged_entry e;
@@ -218,7 +218,7 @@ static const char *behind(struct duo *d)
 }
 
 /* Kill the target and restart it at the same address, with the same memory. */
-static const char *restart(struct duo *d)
+static const char *check_restart(struct duo *d)
 {
 	struct card c, again;
 	struct side s;
@@ -252,7 +252,7 @@ static const char *restart(struct duo *d)
 }
 
 /* With FI_MR_LOCAL every buffer has a descriptor. */
-static const char *descriptors(struct duo *d)
+static const char *check_descriptors(struct duo *d)
 {
 	const struct pair_opts local = {.local = true};
 	static char out[4096], in[4096];
@@ -299,12 +299,12 @@ int main(int argc, char **argv)
 		duo_fn fn;
 		bool listens;
 	} cases[] = {
-		{"the method", method, false},
+		{"the method", check_method, false},
 		{"page cache and anonymous memory", page_cache, true},
-		{"files of a DAX file system", fsdax, true},
-		{"a store behind a commit", behind, false},
-		{"a target that is killed", restart, false},
-		{"FI_MR_LOCAL", descriptors, false},
+		{"files of a DAX file system", check_fsdax, true},
+		{"a store behind a commit", check_ordered_store, false},
+		{"a target that is killed", check_restart, false},
+		{"FI_MR_LOCAL", check_descriptors, false},
 	};
 
 	setbuf(stdout, NULL);
@@ -319,7 +319,7 @@ int main(int argc, char **argv)
 		 * machine with a long one.
 		 */
 		duo_env("FI_OFI_RPMEM_TIMEOUT",
-			cases[i].fn == restart ? "5000" : "30000");
+			cases[i].fn == check_restart ? "5000" : "30000");
 		if (cases[i].listens)
 			duo_listening_case(cases[i].name, cases[i].fn);
 		else

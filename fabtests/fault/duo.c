@@ -68,7 +68,8 @@ void duo_faults(const char *points)
 	duo_env("RPMEM_FAULT", points);
 }
 
-static void serve(const struct duo *d, const struct pair_opts *opts, int fd)
+static void run_target(const struct duo *d, const struct pair_opts *opts,
+		       int fd)
 {
 	struct pair_opts o = *opts;
 	struct fi_cq_tagged_entry e;
@@ -115,7 +116,7 @@ static void spare_peer_start(struct duo *d)
 		close(card[0]);
 		if (read(go[0], &order, sizeof(order)) != sizeof(order))
 			_exit(0);
-		serve(&order.d, &order.o, card[1]);
+		run_target(&order.d, &order.o, card[1]);
 	}
 	close(go[0]);
 	close(card[1]);

@@ -66,8 +66,8 @@ static size_t make_ack(uint8_t *buf)
 	return len;
 }
 
-static void requested(struct frame_peer *p, struct frame_call *call,
-		      const uint8_t *data, size_t len)
+static void take_connection(struct frame_peer *p, struct frame_call *call,
+			    const uint8_t *data, size_t len)
 {
 	uint8_t ack[FRAME_DATA];
 	struct rp_wire_hello m;
@@ -136,7 +136,7 @@ static void send_request(void)
 	frame_send(conn, buf, (size_t)MUST(len));
 }
 
-static void answer(void)
+static void reply_falsely(void)
 {
 	uint8_t buf[FRAME_MAX];
 
@@ -183,7 +183,7 @@ static void answer(void)
 	}
 }
 
-static void received(struct frame_conn *c, const uint8_t *msg, size_t len)
+static void take_message(struct frame_conn *c, const uint8_t *msg, size_t len)
 {
 	struct rp_wire_hdr h;
 
@@ -195,16 +195,16 @@ static void received(struct frame_conn *c, const uint8_t *msg, size_t len)
 	if (h.type == RP_MSG_QUERY)
 		send_info();
 	else
-		answer();
+		reply_falsely();
 }
 
 static const struct frame_events events = {
-	.received = received,
-	.requested = requested,
+	.received = take_message,
+	.requested = take_connection,
 };
 
 /* Report the listener's address and key through fd. */
-static void show(int fd, uint16_t port)
+static void show_card(int fd, uint16_t port)
 {
 	const struct rp_key key = {
 		.class = RP_CLASS_POWER,
@@ -225,7 +225,7 @@ static void show(int fd, uint16_t port)
 		_exit(1);
 }
 
-static void target(int fd)
+static void run_target(int fd)
 {
 	uint8_t progress[64];
 	size_t len =
@@ -235,7 +235,7 @@ static void target(int fd)
 	frame_serve(&me, memory, sizeof(memory), RKEY);
 	if (!frame_listen(&me, 0))
 		_exit(1);
-	show(fd, ntohs(me.at.sin_port));
+	show_card(fd, ntohs(me.at.sin_port));
 	for (;;) {
 		if (!frame_poll(&me) && !lie->flood)
 			usleep(200);
@@ -257,7 +257,7 @@ static void other_program(int fd, bool talks)
 	if (l < 0 || bind(l, (struct sockaddr *)&at, sizeof(at)) ||
 	    listen(l, 64) || getsockname(l, (struct sockaddr *)&at, &len))
 		_exit(1);
-	show(fd, ntohs(at.sin_port));
+	show_card(fd, ntohs(at.sin_port));
 	for (;;) {
 		one = accept(l, NULL, NULL);
 		for (int i = 0; talks && one >= 0 && i < 100; i++)
@@ -273,7 +273,7 @@ enum who {
 	TALKING_PROGRAM,
 };
 
-static pid_t start(enum who who, struct card *c)
+static pid_t start_target(enum who who, struct card *c)
 {
 	int fds[2];
 	pid_t pid;
@@ -284,7 +284,7 @@ static pid_t start(enum who who, struct card *c)
 	if (!pid) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (who == FALSE_TARGET)
-			target(fds[1]);
+			run_target(fds[1]);
 		other_program(fds[1], who == TALKING_PROGRAM);
 	}
 	close(fds[1]);
@@ -296,7 +296,7 @@ static pid_t start(enum who who, struct card *c)
 
 /* --- the initiator --- */
 
-static long resident(void)
+static long resident_kib(void)
 {
 	long size, rss = 0;
 	FILE *f = fopen("/proc/self/statm", "r");
@@ -321,7 +321,7 @@ static const char *open_both(struct duo *d, enum who who, struct both *b)
 	const struct pair_opts plain = {.caps = FI_ATOMIC};
 
 	duo_start(d, &plain, &b->good);
-	start(who, &b->bad);
+	start_target(who, &b->bad);
 	duo_open(&b->s, &plain, &b->bad);
 	b->bad_peer = b->s.peer;
 	side_insert(&b->s, &b->good);
@@ -329,7 +329,7 @@ static const char *open_both(struct duo *d, enum who who, struct both *b)
 	if (duo_commit(&b->s, &b->good, 0, 64))
 		return "the good target does not serve";
 	b->s.peer = b->bad_peer;
-	b->rss = resident();
+	b->rss = resident_kib();
 	return NULL;
 }
 
@@ -344,14 +344,14 @@ static const char *close_both(struct both *b)
 	st = duo_commit(&b->s, &b->good, 0, 64);
 	if (st)
 		FAIL("then a commit to the good target ends with %d", st);
-	if (resident() > b->rss + MORE_RSS && !(sanitized && *sanitized))
+	if (resident_kib() > b->rss + MORE_RSS && !(sanitized && *sanitized))
 		FAIL("it grew from %ld to %ld KiB", b->rss >> 10,
-		     resident() >> 10);
+		     resident_kib() >> 10);
 	side_close(&b->s);
 	return NULL;
 }
 
-static double limit(void)
+static double time_limit(void)
 {
 	return 3.0 * atoi(getenv("FI_OFI_RPMEM_TIMEOUT")) / 1000;
 }
@@ -382,7 +382,7 @@ static const char *one_commit(struct duo *d)
 			FAIL("commit %d ended with %d, not %u", i, st,
 			     lie->want);
 		}
-		if (took > limit() + waited + 2)
+		if (took > time_limit() + waited + 2)
 			FAIL("that took %.1f s", took);
 	}
 	return close_both(&b);
@@ -418,7 +418,7 @@ static const char *no_data(struct duo *d)
 }
 
 /* A REPLY with an old value of the wrong length is refused. */
-static const char *fetched(struct duo *d)
+static const char *check_fetched_length(struct duo *d)
 {
 	static uint64_t back[8], was[8];
 	struct fi_cq_tagged_entry e;
@@ -514,7 +514,7 @@ static const char *another_program(struct duo *d)
 	printf("# another program: %d in %.1f s\n", st, took);
 	if (st != RP_ST_TIMEOUT && st != RP_ST_LOST)
 		FAIL("the commit ended with %d", st);
-	if (took > limit() + waited + 2)
+	if (took > time_limit() + waited + 2)
 		FAIL("that took %.1f s", took);
 	return close_both(&b);
 }
@@ -554,11 +554,14 @@ int main(int argc, char **argv)
 	}
 	set_timeout(IMPATIENT_MS);
 	one_case(&deaf, "no data of a target that is silent", no_data, only);
-	one_case(&truth, "an atomic without its old value", fetched, only);
-	one_case(&short_result, "an atomic with half of its old value", fetched,
-		 only);
-	one_case(&long_result, "an atomic with two old values", fetched, only);
-	one_case(&closes, "an atomic whose connection ends", fetched, only);
+	one_case(&truth, "an atomic without its old value",
+		 check_fetched_length, only);
+	one_case(&short_result, "an atomic with half of its old value",
+		 check_fetched_length, only);
+	one_case(&long_result, "an atomic with two old values",
+		 check_fetched_length, only);
+	one_case(&closes, "an atomic whose connection ends",
+		 check_fetched_length, only);
 	one_case(&at_it, "PROGRESS for ever", progress_for_ever, only);
 	one_case(&truth, "INFO with terminal control characters",
 		 info_for_a_terminal, only);

@@ -89,7 +89,7 @@ static void choose_points(void)
 	setenv("RPMEM_FAULT_MS", n, 1);
 }
 
-static void start(enum side_of side, bool points)
+static void start_side(enum side_of side, bool points)
 {
 	uint64_t g = atomic_load(&world->generation), seed = rnd();
 	pid_t pid;
@@ -121,7 +121,7 @@ static void start(enum side_of side, bool points)
 	}
 }
 
-/* A power cut: bytes that are not on the medium are lost. */
+/* A power cut_connection: bytes that are not on the medium are lost. */
 static void lose_power(void)
 {
 	int fd = open(world->pool, O_RDWR | O_CREAT | O_TRUNC, 0600);
@@ -132,7 +132,7 @@ static void lose_power(void)
 	close(fd);
 }
 
-static void end(enum side_of side)
+static void end_side(enum side_of side)
 {
 	kill(pid_of[side], SIGKILL);
 	waitpid(pid_of[side], NULL, 0);
@@ -158,7 +158,7 @@ static bool both_live(void)
 		return false;
 	}
 	overruns++;
-	start(INITIATOR, false);
+	start_side(INITIATOR, false);
 	return true;
 }
 
@@ -166,16 +166,16 @@ static bool both_live(void)
 
 static void kill_target(void)
 {
-	end(TARGET);
+	end_side(TARGET);
 	pause_ms(rnd() % 2 ? 0 : (unsigned int)(rnd() % 500));
 	lose_power();
-	start(TARGET, true);
+	start_side(TARGET, true);
 }
 
 static void kill_initiator(void)
 {
-	end(INITIATOR);
-	start(INITIATOR, false);
+	end_side(INITIATOR);
+	start_side(INITIATOR, false);
 }
 
 static void stop_for(enum side_of side, unsigned int ms)
@@ -238,7 +238,7 @@ static void no_descriptors(void)
 	atomic_store(&world->no_fds[side], false);
 }
 
-static void cut(void)
+static void cut_connection(void)
 {
 	atomic_store(&world->cut, true);
 }
@@ -256,12 +256,12 @@ static const struct fault {
 	{"target without memory", no_memory_target},
 	{"initiator without memory", no_memory_initiator},
 	{"no descriptors", no_descriptors},
-	{"connections cut", cut},
+	{"connections cut", cut_connection},
 };
 #define NFAULTS (sizeof(faults) / sizeof(*faults))
 
 /* Wait until n more commits are acknowledged, in time. */
-static bool serves(unsigned int n)
+static bool commits_continue(unsigned int n)
 {
 	const uint64_t from = world->acked, failed = world->failed;
 	const uint64_t t = now_ns();
@@ -281,32 +281,32 @@ static bool serves(unsigned int n)
 	return true;
 }
 
-static uint64_t failures(void)
+static uint64_t count_failures(void)
 {
 	return atomic_load(&world->failed);
 }
 
 /* --- one fault at a time, with its exact outcome --- */
 
-static void alone(void)
+static void run_alone(void)
 {
 	uint64_t was, timeouts;
 
-	tap_ok(serves(100), "commits are acknowledged");
+	tap_ok(commits_continue(100), "commits are acknowledged");
 
-	was = failures();
+	was = count_failures();
 	stop_for(TARGET, TIMEOUT_MS / 4);
-	tap_ok(serves(100) && failures() == was,
+	tap_ok(commits_continue(100) && count_failures() == was,
 	       "target stopped for less than the timeout: nothing fails");
 
 	timeouts = atomic_load(&world->status[RP_ST_TIMEOUT]);
 	stop_for(TARGET, 2 * TIMEOUT_MS);
-	tap_ok(serves(100) &&
+	tap_ok(commits_continue(100) &&
 		       atomic_load(&world->status[RP_ST_TIMEOUT]) > timeouts,
 	       "target stopped for longer: timeouts, then commits succeed");
 
 	stop_for(INITIATOR, 2 * TIMEOUT_MS);
-	tap_ok(serves(100),
+	tap_ok(commits_continue(100),
 	       "initiator stopped for long: commits succeed again");
 
 	atomic_store(&world->msync_error, EIO);
@@ -318,17 +318,18 @@ static void alone(void)
 		       atomic_load(&world->status[RP_ST_REGION_FAILED]),
 	       "disk error: reported, and reported again");
 	atomic_store(&world->register_anew, true);
-	tap_ok(serves(100), "registered anew: commits succeed again");
+	tap_ok(commits_continue(100), "registered anew: commits succeed again");
 
-	was = failures();
+	was = count_failures();
 	no_memory(TARGET);
 	no_memory(INITIATOR);
-	tap_ok(serves(100), "allocations failed, and some operations");
+	tap_ok(commits_continue(100),
+	       "allocations failed, and some operations");
 
-	end(TARGET);
+	end_side(TARGET);
 	lose_power();
-	start(TARGET, false);
-	tap_ok(serves(100), "target killed and started again");
+	start_side(TARGET, false);
+	tap_ok(commits_continue(100), "target killed and started again");
 }
 
 static void at_once(void)
@@ -353,10 +354,10 @@ static void at_once(void)
 			atomic_store(&world->alloc_ppm[i], 0);
 			atomic_store(&world->no_fds[i], false);
 		}
-		end(TARGET);
+		end_side(TARGET);
 		lose_power();
-		start(TARGET, false);
-		tap_ok(serves(300), "commits succeed at the end");
+		start_side(TARGET, false);
+		tap_ok(commits_continue(300), "commits succeed at the end");
 	}
 	for (i = 0; i < NFAULTS; i++)
 		printf("# %-26s %5llu\n", faults[i].name,
@@ -367,7 +368,8 @@ static void at_once(void)
 			       i == 255 ? "in the base" : rp_status_name(i),
 			       (unsigned long long)world->status[i]);
 	printf("# failed: %llu msyncs of %llu, %llu allocations; %llu "
-	       "connections cut; %llu refused, %llu given up; %u queues "
+	       "connections cut_connection; %llu refused, %llu given up; %u "
+	       "queues "
 	       "overrun\n",
 	       (unsigned long long)world->failed_msyncs,
 	       (unsigned long long)world->msyncs,
@@ -431,9 +433,9 @@ int main(int argc, char **argv)
 	setenv("FI_OFI_RPMEM_TIMEOUT", "2000", 1);
 
 	lose_power();
-	start(TARGET, false);
-	start(INITIATOR, false);
-	alone();
+	start_side(TARGET, false);
+	start_side(INITIATOR, false);
+	run_alone();
 	at_once();
 
 	atomic_store(&world->stop, true);

@@ -61,7 +61,7 @@ static uintptr_t ours_from, ours_to;
 static enum side_of side;
 static _Atomic uint64_t calls;
 
-static int find(struct dl_phdr_info *info, size_t size, void *arg)
+static int find_object(struct dl_phdr_info *info, size_t size, void *arg)
 {
 	if (!strstr(info->dlpi_name, "/librpmem"))
 		return 0;
@@ -79,12 +79,12 @@ static int find(struct dl_phdr_info *info, size_t size, void *arg)
 void preload_arm(enum side_of s)
 {
 	side = s;
-	dl_iterate_phdr(find, NULL);
+	dl_iterate_phdr(find_object, NULL);
 	if (!ours_to)
 		abort();
 }
 
-static bool fails(void *caller)
+static bool call_fails(void *caller)
 {
 	uintptr_t at = (uintptr_t)caller;
 	uint32_t ppm;
@@ -106,19 +106,21 @@ void *__libc_realloc(void *p, size_t size);
 
 SEEN void *malloc(size_t size)
 {
-	return fails(__builtin_return_address(0)) ? NULL : __libc_malloc(size);
+	return call_fails(__builtin_return_address(0)) ? NULL
+						       : __libc_malloc(size);
 }
 
 SEEN void *calloc(size_t n, size_t size)
 {
-	return fails(__builtin_return_address(0)) ? NULL
-						  : __libc_calloc(n, size);
+	return call_fails(__builtin_return_address(0)) ? NULL
+						       : __libc_calloc(n, size);
 }
 
 SEEN void *realloc(void *p, size_t size)
 {
-	return fails(__builtin_return_address(0)) ? NULL
-						  : __libc_realloc(p, size);
+	return call_fails(__builtin_return_address(0))
+		       ? NULL
+		       : __libc_realloc(p, size);
 }
 #else
 void preload_arm(enum side_of s)

@@ -24,7 +24,7 @@
 #define GIVEUP 3000000000ull
 
 /* Lower the limit of descriptors to those that are open, or restore it. */
-static void squeeze(enum side_of side)
+static void limit_descriptors(enum side_of side)
 {
 	static struct rlimit all;
 	static bool squeezed;
@@ -48,7 +48,7 @@ static void squeeze(enum side_of side)
 
 /* --- the target --- */
 
-static int publish(struct side *s, char *pool, struct fid_mr **mr)
+static int register_pool(struct side *s, char *pool, struct fid_mr **mr)
 {
 	const uint64_t remote = FI_REMOTE_READ | FI_REMOTE_WRITE;
 	struct card c;
@@ -100,16 +100,16 @@ void target_run(void)
 	close(fd);
 	side_open(&s, &o);
 	preload_map(pool, sizeof(world->media));
-	MUST(publish(&s, pool, &mr));
+	MUST(register_pool(&s, pool, &mr));
 	preload_arm(TARGET);
 	while (!atomic_load(&world->stop)) {
-		squeeze(TARGET);
+		limit_descriptors(TARGET);
 		if (fi_cq_sread(s.cq, &e, 1, NULL, 10) == -FI_EAVAIL)
 			fi_cq_readerr(s.cq, &err, 0);
 		if (!mr || atomic_exchange(&world->register_anew, false)) {
 			if (mr)
 				MUST(fi_close(&mr->fid));
-			publish(&s, pool, &mr);
+			register_pool(&s, pool, &mr);
 		}
 	}
 	if (mr)
@@ -134,14 +134,14 @@ static unsigned int base_slot;
 static struct card target;
 static uint64_t generation;
 
-static void complain(const char *what, uint64_t a, uint64_t b)
+static void report_mismatch(const char *what, uint64_t a, uint64_t b)
 {
 	if (!*world->says)
 		snprintf(world->says, sizeof(world->says), "%s (%llu, %llu)",
 			 what, (unsigned long long)a, (unsigned long long)b);
 }
 
-static void judge(struct op *o)
+static void check_memory(struct op *o)
 {
 	o->busy = false;
 	if (o->failed)
@@ -149,8 +149,8 @@ static void judge(struct op *o)
 	atomic_fetch_add(&world->acked, 1);
 	if (o->after_failure) {
 		atomic_fetch_add(&world->unsticky, 1);
-		complain("a commit of a region that had failed", o->value,
-			 o->first);
+		report_mismatch("a commit of a region that had failed",
+				o->value, o->first);
 	}
 	for (unsigned int i = 0; i < o->n; i++) {
 		const uint64_t *m = world->media[o->first + i];
@@ -159,14 +159,14 @@ static void judge(struct op *o)
 			if (m[k] == o->value)
 				continue;
 			atomic_fetch_add(&world->lost, 1);
-			complain("acknowledged and not in the pool", o->value,
-				 m[k]);
+			report_mismatch("acknowledged and not in the pool",
+					o->value, m[k]);
 			return;
 		}
 	}
 }
 
-static void ended(void *context, uint32_t status)
+static void end_query(void *context, uint32_t status)
 {
 	struct op *o = NULL;
 
@@ -175,7 +175,7 @@ static void ended(void *context, uint32_t status)
 			o = &ops[i];
 	if (!o || !(context == &o->w ? o->write_due : o->commit_due)) {
 		atomic_fetch_add(&world->twice, 1);
-		complain("an operation ended twice", status, 0);
+		report_mismatch("an operation ended twice", status, 0);
 		return;
 	}
 	if (context == &o->w)
@@ -188,11 +188,11 @@ static void ended(void *context, uint32_t status)
 		atomic_fetch_add(&world->status[status % 256], 1);
 	}
 	if (!o->write_due && !o->commit_due)
-		judge(o);
+		check_memory(o);
 }
 
 /* The entry's status; 255: an error of the base. */
-static uint32_t outcome(const struct fi_cq_err_entry *err)
+static uint32_t status_of(const struct fi_cq_err_entry *err)
 {
 	int st = err->prov_errno;
 
@@ -202,7 +202,7 @@ static uint32_t outcome(const struct fi_cq_err_entry *err)
 		       : 255;
 }
 
-static void reap(struct side *s)
+static void reap_entries(struct side *s)
 {
 	struct fi_cq_tagged_entry e;
 	struct fi_cq_err_entry err = {0};
@@ -210,10 +210,10 @@ static void reap(struct side *s)
 
 	while ((n = fi_cq_read(s->cq, &e, 1)) != -FI_EAGAIN) {
 		if (n == 1) {
-			ended(e.op_context, 0);
+			end_query(e.op_context, 0);
 		} else if (n == -FI_EAVAIL) {
 			if (fi_cq_readerr(s->cq, &err, 0) == 1)
-				ended(err.op_context, outcome(&err));
+				end_query(err.op_context, status_of(&err));
 		} else {
 			/*
 			 * Memory for a completion is missing: the queue reports
@@ -221,7 +221,7 @@ static void reap(struct side *s)
 			 */
 			if (n == -FI_EOVERRUN && world->failed_allocs)
 				exit(OVERRUN);
-			complain("the queue broke", (uint64_t)-n, 0);
+			report_mismatch("the queue broke", (uint64_t)-n, 0);
 			exit(1);
 		}
 	}
@@ -241,10 +241,10 @@ static bool not_taken(ssize_t ret)
 	do {                                                                   \
 		uint64_t end_ = now_ns() + GIVEUP;                             \
 		while (((ret) = (call)) == -FI_EAGAIN && now_ns() < end_)      \
-			reap(s);                                               \
+			reap_entries(s);                                       \
 	} while (0)
 
-static void begin(struct side *s, struct op *o)
+static void begin_op(struct side *s, struct op *o)
 {
 	struct fi_rma_iov g;
 	struct iovec iov = {o->bytes, 0};
@@ -352,21 +352,21 @@ void initiator_run(unsigned int turn)
 	side_insert(&s, &target);
 	preload_arm(INITIATOR);
 	while (!atomic_load(&world->stop)) {
-		squeeze(INITIATOR);
+		limit_descriptors(INITIATOR);
 		if (atomic_exchange(&world->cut, false))
 			cut_connections();
-		reap(&s);
+		reap_entries(&s);
 		for (int i = 0; i < OPS; i++) {
 			struct op *p = &ops[i];
 
 			if (p->busy && now_ns() > p->since + HUNG) {
 				atomic_fetch_add(&world->hung, 1);
-				complain("an operation does not end", p->value,
-					 p->commit_due);
+				report_mismatch("an operation does not end",
+						p->value, p->commit_due);
 				exit(1);
 			}
 			if (!p->busy && read_card())
-				begin(&s, p);
+				begin_op(&s, p);
 		}
 		nanosleep(&pause, NULL);
 	}

@@ -107,7 +107,7 @@ static uint8_t name[NODE_NAME];
 static uint8_t *mem, *other;
 static uint64_t key;
 
-static void start(const char *what, const struct pmsim_cfg *cfg)
+static void start_world(const char *what, const struct pmsim_cfg *cfg)
 {
 	doing = what;
 	facts = appliance;
@@ -125,7 +125,7 @@ static void start(const char *what, const struct pmsim_cfg *cfg)
 	node_peer(&a, name);
 }
 
-static void end(void)
+static void end_world(void)
 {
 	node_close(&a);
 	node_close(&t);
@@ -138,14 +138,14 @@ static void insert_again(void)
 }
 
 /* Register the target's memory anew. */
-static void reregister(uint8_t *at)
+static void register_again(uint8_t *at)
 {
 	MUST(fi_close(&t.mr->fid));
 	node_register(&t, at, PAGE);
 	key = fi_mr_key(t.mr);
 }
 
-static void look(struct node *n)
+static void poll_once(struct node *n)
 {
 	fi_cq_read(n->cq, NULL, 0);
 }
@@ -166,7 +166,7 @@ static char want, rest; /* contexts: awaited, and not */
 static void round_trip(void)
 {
 	deliver_to(1);
-	look(&t);
+	poll_once(&t);
 	deliver_to(0);
 }
 
@@ -196,12 +196,12 @@ static int wait_end(unsigned int *rounds)
 }
 
 /* True: the private connection is being made, call again. */
-static bool connecting(ssize_t ret, unsigned int *tries)
+static bool still_connecting(ssize_t ret, unsigned int *tries)
 {
 	if (ret != -FI_EAGAIN || ++*tries > 100)
 		return false;
 	round_trip();
-	look(&a);
+	poll_once(&a);
 	now += 3000000;
 	return true;
 }
@@ -224,12 +224,12 @@ static ssize_t write_flags(const void *buf, size_t len, uint64_t at,
 
 	do
 		ret = fi_writemsg(a.ep, &m, flags | FI_COMPLETION);
-	while (connecting(ret, &tries));
+	while (still_connecting(ret, &tries));
 	return ret;
 }
 
 /* A durable write; negative when the call refused it. */
-static int durable(uint64_t at, uint64_t value, unsigned int *rounds)
+static int durable_write(uint64_t at, uint64_t value, unsigned int *rounds)
 {
 	ssize_t ret = write_flags(&value, sizeof(value), at, FI_COMMIT_COMPLETE,
 				  &want);
@@ -247,7 +247,7 @@ static ssize_t post_commit(uint64_t at, uint64_t len, enum fi_rpmem_level level,
 	do
 		ret = commit_post(a.ep, &r, 1, a.peer, level,
 				  FI_RPMEM_CLASS_DEFAULT, then, &want);
-	while (connecting(ret, &tries));
+	while (still_connecting(ret, &tries));
 	return ret;
 }
 
@@ -259,7 +259,7 @@ static int commit(uint64_t at, uint64_t len, unsigned int *rounds)
 }
 
 /* Does the word certainly hold this value after a cut? */
-static bool safe(const uint8_t *at, uint64_t value)
+static bool survives_cut(const uint8_t *at, uint64_t value)
 {
 	uint64_t v[MODEL_VALUES];
 	bool lost;
@@ -271,7 +271,7 @@ static bool safe(const uint8_t *at, uint64_t value)
 /* Messages before the next commit. */
 static uint64_t reads, sends;
 
-static void count(void)
+static void count_steps(void)
 {
 	reads = pmsim->count(PMSIM_READ);
 	sends = pmsim->count(PMSIM_SEND);
@@ -294,25 +294,25 @@ static void connect_up(void)
 {
 	unsigned int rounds;
 
-	CHECK(durable(PAGE - 64, 1, &rounds) == 0);
+	CHECK(durable_write(PAGE - 64, 1, &rounds) == 0);
 }
 
 /* The initiator learns that its private connection has ended. */
-static void learn(void)
+static void notice_lost_connection(void)
 {
 	for (int i = 0; i < 4; i++) {
 		now += 3000000;
 		round_trip();
-		look(&a);
+		poll_once(&a);
 	}
 }
 
-static void cut(void)
+static void cut_power(void)
 {
 	CHECK(pmsim->cut(0, PMSIM_CUT_HERE));
 	for (int i = 0; i < 4; i++) {
 		now += 3000000;
-		look(&a);
+		poll_once(&a);
 	}
 }
 
@@ -323,16 +323,16 @@ static void one_round(void)
 	static uint64_t got;
 	unsigned int rounds, more;
 
-	start("one durable write", &fabric);
-	count();
+	start_world("one durable write", &fabric);
+	count_steps();
 	connect_up();
 	/* The first commit uses a fence, too. */
 	CHECK(used_fence());
-	count();
-	CHECK(durable(0, 0x11, &rounds) == 0);
+	count_steps();
+	CHECK(durable_write(0, 0x11, &rounds) == 0);
 	CHECK(rounds == 1);
 	CHECK(used_fence());
-	CHECK(safe(mem, 0x11));
+	CHECK(survives_cut(mem, 0x11));
 	/* The fence itself has no completion. */
 	CHECK(fi_cq_read(a.cq, NULL, 0) != -FI_EAVAIL);
 
@@ -342,38 +342,38 @@ static void one_round(void)
 	MUST(fi_read(a.ep, &got, 8, NULL, a.peer, 8, key, &want));
 	CHECK(wait_end(&more) == 0);
 	CHECK(rounds + more == 2);
-	CHECK(safe(mem + 8, got));
-	end();
+	CHECK(survives_cut(mem + 8, got));
+	end_world();
 }
 
 static void many_writes(void)
 {
 	unsigned int rounds;
 
-	start("writes, then their commit", &fabric);
+	start_world("writes, then their commit", &fabric);
 	connect_up();
 	for (uint64_t i = 0; i < 3; i++)
 		CHECK(write_flags(&i, 8, 64 * i, 0, &rest) == 0);
-	count();
+	count_steps();
 	CHECK(commit(0, 192, &rounds) == 0);
 	CHECK(rounds == 1);
 	CHECK(used_fence());
-	CHECK(safe(mem + 64, 1) && safe(mem + 128, 2));
+	CHECK(survives_cut(mem + 64, 1) && survives_cut(mem + 128, 2));
 	/* At the region's end the fence reads the last bytes only. */
-	count();
+	count_steps();
 	CHECK(write_flags("abc", 3, PAGE - 3, FI_COMMIT_COMPLETE, &want) == 0);
 	CHECK(wait_end(&rounds) == 0);
 	CHECK(used_fence());
 	/*
 	 * A commit beyond the region posts nothing, and the connection stays.
 	 */
-	count();
+	count_steps();
 	CHECK(commit(PAGE - 3, 4, &rounds) == ERANGE);
 	CHECK(pmsim->count(PMSIM_READ) == reads);
-	count();
-	CHECK(durable(0, 5, &rounds) == 0);
+	count_steps();
+	CHECK(durable_write(0, 5, &rounds) == 0);
 	CHECK(used_fence());
-	end();
+	end_world();
 }
 
 /* Commits that a fence cannot carry out go to the agent. */
@@ -382,26 +382,26 @@ static void not_by_fence(void)
 	struct fi_rpmem_then then = {.addr = 8, .value = 7};
 	unsigned int rounds;
 
-	start("a store behind it", &fabric);
+	start_world("a store behind it", &fabric);
 	connect_up();
 	then.key = key;
-	count();
+	count_steps();
 	MUST(post_commit(0, 8, FI_RPMEM_DURABLE, &then));
 	CHECK(wait_end(&rounds) == 0);
 	CHECK(used_agent());
-	CHECK(safe(mem + 8, 7));
+	CHECK(survives_cut(mem + 8, 7));
 	doing = "remote CQ data";
-	count();
+	count_steps();
 	CHECK(write_flags("12345678", 8, 0,
 			  FI_COMMIT_COMPLETE | FI_REMOTE_CQ_DATA, &want) == 0);
 	CHECK(wait_end(&rounds) == 0);
 	CHECK(used_agent());
 	doing = "visible";
-	count();
+	count_steps();
 	MUST(post_commit(0, 8, FI_RPMEM_VISIBLE, NULL));
 	CHECK(wait_end(&rounds) == 0);
 	CHECK(used_agent());
-	end();
+	end_world();
 }
 
 /* --- when the agent has to take over --- */
@@ -411,39 +411,39 @@ static void after_break(void)
 	unsigned int rounds;
 	uint64_t v = 9;
 
-	start("after a break", &fabric);
+	start_world("after a break", &fabric);
 	connect_up();
 	/* The write arrives, but only at the target's NIC. */
 	CHECK(write_flags(&v, 8, 0, FI_DELIVERY_COMPLETE, &want) == 0);
 	CHECK(wait_end(&rounds) == 0);
 	/* The cut leaves the outcome of this write indeterminate. */
 	CHECK(write_flags(&v, 8, 64, FI_COMMIT_COMPLETE, &want) == 0);
-	cut();
+	cut_power();
 	CHECK(wait_end(&rounds) == ENOTCONN);
 	/*
 	 * A fence on a new connection does not follow the old connection's
 	 * writes.
 	 */
-	count();
+	count_steps();
 	CHECK(commit(0, 8, &rounds) == 0);
 	CHECK(used_agent());
-	CHECK(safe(mem, 9));
+	CHECK(survives_cut(mem, 9));
 	/* A fence on the new connection follows that connection's writes. */
-	count();
-	CHECK(durable(128, 1, &rounds) == 0);
+	count_steps();
+	CHECK(durable_write(128, 1, &rounds) == 0);
 	CHECK(used_fence());
 	CHECK(commit(64, 8, &rounds) == EREMOTEIO);
-	CHECK(durable(64, 3, &rounds) == 0);
+	CHECK(durable_write(64, 3, &rounds) == 0);
 	CHECK(commit(64, 8, &rounds) == 0);
-	CHECK(safe(mem + 64, 3));
+	CHECK(survives_cut(mem + 64, 3));
 	/* After a new registration the fence is used again. */
-	reregister(mem);
-	learn();
+	register_again(mem);
+	notice_lost_connection();
 	connect_up();
-	count();
-	CHECK(durable(192, 2, &rounds) == 0);
+	count_steps();
+	CHECK(durable_write(192, 2, &rounds) == 0);
 	CHECK(used_fence());
-	end();
+	end_world();
 }
 
 /* The connection breaks while nothing is outstanding. */
@@ -452,20 +452,20 @@ static void quiet_break(void)
 	unsigned int rounds;
 	uint64_t v = 5;
 
-	start("after a break without outstanding operations", &fabric);
+	start_world("after a break without outstanding operations", &fabric);
 	connect_up();
 	CHECK(write_flags(&v, 8, 0, FI_DELIVERY_COMPLETE, &want) == 0);
 	CHECK(wait_end(&rounds) == 0);
-	cut();
-	count();
+	cut_power();
+	count_steps();
 	CHECK(commit(0, 8, &rounds) == 0);
 	CHECK(used_agent());
-	CHECK(safe(mem, 5));
-	count();
-	CHECK(durable(0, 2, &rounds) == 0);
+	CHECK(survives_cut(mem, 5));
+	count_steps();
+	CHECK(durable_write(0, 2, &rounds) == 0);
 	CHECK(used_fence());
-	CHECK(safe(mem, 2));
-	end();
+	CHECK(survives_cut(mem, 2));
+	end_world();
 }
 
 /* The address is removed and inserted again while a write is outstanding. */
@@ -473,20 +473,20 @@ static void after_removal(void)
 {
 	unsigned int rounds;
 
-	start("after fi_av_remove()", &fabric);
+	start_world("after fi_av_remove()", &fabric);
 	connect_up();
 	CHECK(write_flags("12345678", 8, 0, FI_COMMIT_COMPLETE, &want) == 0);
 	insert_again();
 	CHECK(wait_end(&rounds) == ECANCELED);
 	CHECK(commit(0, 8, &rounds) == EREMOTEIO);
-	count();
-	CHECK(durable(0, 4, &rounds) == 0);
+	count_steps();
+	CHECK(durable_write(0, 4, &rounds) == 0);
 	CHECK(used_fence());
-	CHECK(safe(mem, 4));
-	end();
+	CHECK(survives_cut(mem, 4));
+	end_world();
 }
 
-static void restart(uint8_t *at)
+static void restart_target(uint8_t *at)
 {
 	pmsim->kill(1);
 	node_close(&t);
@@ -499,46 +499,46 @@ static void after_restart(void)
 	unsigned int rounds;
 	uint64_t old;
 
-	start("after a restart", &fabric);
+	start_world("after a restart", &fabric);
 	connect_up();
 	old = key;
-	restart(other);
+	restart_target(other);
 	/* The base key now names other memory. */
-	CHECK(durable(0, 3, &rounds) > 0);
-	CHECK(durable(0, 3, &rounds) > 0);
-	CHECK(!safe(other, 3));
+	CHECK(durable_write(0, 3, &rounds) > 0);
+	CHECK(durable_write(0, 3, &rounds) > 0);
+	CHECK(!survives_cut(other, 3));
 	key = fi_mr_key(t.mr);
 	CHECK(key != old);
-	count();
-	CHECK(durable(0, 4, &rounds) == 0);
+	count_steps();
+	CHECK(durable_write(0, 4, &rounds) == 0);
 	CHECK(used_fence());
-	CHECK(safe(other, 4));
-	end();
+	CHECK(survives_cut(other, 4));
+	end_world();
 }
 
 /* The operator's facts or the memory changed; the region is registered anew. */
-static void downgrade(void)
+static void check_downgrade(void)
 {
 	unsigned int rounds;
 	uint64_t old;
 
-	start("after a downgrade", &fabric);
+	start_world("after a downgrade", &fabric);
 	connect_up();
 	old = key;
 	facts.fence = RP_NO;
-	reregister(mem);
-	learn();
+	register_again(mem);
+	notice_lost_connection();
 	for (int i = 1; i < 3; i++) {
-		count();
-		CHECK(durable(0, (uint64_t)i, &rounds) == 0);
+		count_steps();
+		CHECK(durable_write(0, (uint64_t)i, &rounds) == 0);
 		CHECK(used_agent());
-		CHECK(safe(mem, (uint64_t)i));
+		CHECK(survives_cut(mem, (uint64_t)i));
 	}
 	/* The old key is refused. */
 	key = old;
-	CHECK(durable(0, 3, &rounds) > 0);
+	CHECK(durable_write(0, 3, &rounds) > 0);
 	CHECK(commit(0, 8, &rounds) != 0);
-	end();
+	end_world();
 }
 
 /*
@@ -553,41 +553,41 @@ static void reused_keys(void)
 
 	cfg.fixed_keys = false;
 	cfg.reuse_keys = true;
-	start("with base keys given twice", &cfg);
+	start_world("with base keys given twice", &cfg);
 	connect_up();
 	/* The write is in flight while the region is closed. */
 	CHECK(write_flags("12345678", 8, 0, FI_COMMIT_COMPLETE, &want) == 0);
 	next = key;
-	reregister(other);
+	register_again(other);
 	CHECK(key != next);
 	CHECK(wait_end(&rounds) > 0);
-	CHECK(safe(other, 0));
+	CHECK(survives_cut(other, 0));
 	next ^= key;
 	key ^= next;
-	CHECK(durable(0, 0xbad, &rounds) > 0);
-	CHECK(safe(other, 0));
+	CHECK(durable_write(0, 0xbad, &rounds) > 0);
+	CHECK(survives_cut(other, 0));
 	key ^= next;
-	CHECK(durable(0, 6, &rounds) == 0);
-	CHECK(safe(other, 6));
-	end();
+	CHECK(durable_write(0, 6, &rounds) == 0);
+	CHECK(survives_cut(other, 6));
+	end_world();
 }
 
 /* --- initiators that may not use the fence --- */
 
 /* FI_OFI_RPMEM_METHOD at the initiators leaves commits to the agent. */
-static void forced(void)
+static void check_forced_method(void)
 {
 	unsigned int rounds;
 
-	start("where the agent's method is forced", &fabric);
+	start_world("where the agent's method is forced", &fabric);
 	connect_up();
 	for (uint64_t i = 1; i < 4; i++) {
-		count();
-		CHECK(durable(0, i, &rounds) == 0);
+		count_steps();
+		CHECK(durable_write(0, i, &rounds) == 0);
 		CHECK(used_agent());
-		CHECK(safe(mem, i));
+		CHECK(survives_cut(mem, i));
 	}
-	end();
+	end_world();
 }
 
 /* --- what the success of a write means, with or without the agent --- */
@@ -597,7 +597,7 @@ static void forced(void)
  * over the next one. end: how the commit ends; kept: the bytes survive a power
  * cut.
  */
-static void acknowledged(void)
+static void check_acknowledged(void)
 {
 	static const struct {
 		const char *what;
@@ -628,7 +628,7 @@ static void acknowledged(void)
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		cfg.placed_acks = rows[i].placed_acks;
-		start(rows[i].what, &cfg);
+		start_world(rows[i].what, &cfg);
 		connect_up();
 		CHECK(write_flags(&value, 8, 0, rows[i].flags, &rest) == 0);
 		for (n = pmsim->wires(w, 8); n-- && w[n].to != 1;)
@@ -639,14 +639,14 @@ static void acknowledged(void)
 			while (rows[i].placed_acks && model_dma_ready(model))
 				model_dma_step(model, 0);
 			deliver_to(0);
-			look(&a);
+			poll_once(&a);
 		}
 		if (rows[i].forgets)
 			model_dma_drop(model, w[n].qp);
-		cut();
+		cut_power();
 		CHECK(commit(0, 8, &rounds) == rows[i].end);
-		CHECK(safe(mem, value) == rows[i].kept);
-		end();
+		CHECK(survives_cut(mem, value) == rows[i].kept);
+		end_world();
 	}
 }
 
@@ -659,7 +659,7 @@ int main(int argc, char **argv)
 	host_sim->facts = sim_facts;
 	host_sim->flusher = sim_flusher;
 	if (argc > 1) {
-		forced();
+		check_forced_method();
 		nodes_teardown();
 		return failed ? 1 : 0;
 	}
@@ -670,9 +670,9 @@ int main(int argc, char **argv)
 	quiet_break();
 	after_removal();
 	after_restart();
-	downgrade();
+	check_downgrade();
 	reused_keys();
-	acknowledged();
+	check_acknowledged();
 	nodes_teardown();
 	return failed ? 1 : 0;
 }

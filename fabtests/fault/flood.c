@@ -21,7 +21,7 @@
 #define MESSAGES    100000
 #define SIZE	    72
 #define CONNECTIONS 2000 /* to each port */
-#define OPEN	    200	 /* connections of these that stay open */
+#define OPEN	    200	 /* the number of these connections that stay open */
 #define ROUNDS	    2
 #define TIMEOUT	    3000u      /* FI_OFI_RPMEM_TIMEOUT, ms */
 #define FLOOD_S	    20	       /* s for one round, then it is cut short */
@@ -35,10 +35,10 @@ enum flood {
 };
 
 /*
- * The target program's own messages may use memory: a base buffers messages
- * that arrive faster than the program receives them. So memory is judged only
- * if the unverified peer waits for the program between bursts, and with
- * fi_rpmemd, which receives no messages.
+ * A base buffers messages that arrive faster than the target program receives
+ * them, and so uses memory. Memory is therefore measured only where the
+ * flooding peer waits for the program between bursts, and with fi_rpmemd, which
+ * receives no messages.
  */
 static const struct {
 	const char *name;
@@ -138,7 +138,7 @@ static void send_messages(const struct card *c, bool tagged, unsigned int burst,
 	printf("# %d messages taken\n", taken);
 }
 
-static int dial(uint16_t port)
+static int connect_to(uint16_t port)
 {
 	struct sockaddr_in to = {
 		.sin_family = AF_INET,
@@ -166,7 +166,7 @@ static void send_bytes(const struct card *c, pid_t pid, uint16_t but)
 		for (int p = 0; p < n; p++) {
 			if (ports[p] == but)
 				continue;
-			fd = dial(ports[p]);
+			fd = connect_to(ports[p]);
 			if (fd < 0)
 				continue;
 			made++;
@@ -209,7 +209,7 @@ static pid_t unverified_start(size_t row, const struct bed *b, pid_t pid,
 /* --- one row --- */
 
 /* The honest client: durable writes until one succeeds. */
-static const char *honest(struct bed *b, int *done)
+static const char *run_honest_client(struct bed *b, int *done)
 {
 	const double end = bed_now() + BED_RECOVERY;
 	struct bed_op *op;
@@ -243,12 +243,12 @@ static const char *flood_once(struct bed *b, pid_t unverified, int *done)
 
 	while (!wrong && !waitpid(unverified, NULL, WNOHANG)) {
 		bed_pause(b, 0.002);
-		wrong = honest(b, done);
+		wrong = run_honest_client(b, done);
 	}
 	/* The target works off messages that it has not read yet. */
 	for (int i = 0; i < 100 && !wrong; i++) {
 		bed_pause(b, 0.005);
-		wrong = honest(b, done);
+		wrong = run_honest_client(b, done);
 	}
 	return wrong;
 }
@@ -262,7 +262,7 @@ static const char *flood_rounds(struct bed *b, size_t row, pid_t pid,
 	int done = 0, before;
 
 	for (int i = 0; i < 200 && !wrong; i++)
-		wrong = honest(b, &done);
+		wrong = run_honest_client(b, &done);
 	if (wrong)
 		return bed_says("at first: %s", wrong);
 	idle = status_kib(pid, "VmRSS");

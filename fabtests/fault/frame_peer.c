@@ -116,7 +116,7 @@ void frame_serve(struct frame_peer *p, void *memory, size_t len, uint64_t rkey)
 
 /* --- connections --- */
 
-static void end(struct frame_conn *c, int err)
+static void end_connection(struct frame_conn *c, int err)
 {
 	if (c->state == FRAME_ENDED)
 		return;
@@ -124,7 +124,7 @@ static void end(struct frame_conn *c, int err)
 	c->err = err;
 }
 
-static void flush(struct frame_conn *c)
+static void flush_output(struct frame_conn *c)
 {
 	ssize_t n;
 
@@ -133,7 +133,7 @@ static void flush(struct frame_conn *c)
 	n = send(c->fd, c->out, c->out_len, MSG_NOSIGNAL);
 	if (n < 0 && errno != EAGAIN && errno != EINPROGRESS &&
 	    errno != ENOTCONN)
-		end(c, errno);
+		end_connection(c, errno);
 	if (n <= 0)
 		return;
 	c->out_len -= (size_t)n;
@@ -141,8 +141,8 @@ static void flush(struct frame_conn *c)
 }
 
 /* Queue a frame. False: there is no room. */
-static bool put(struct frame_conn *c, const struct tcp_head *h,
-		const void *data, size_t len)
+static bool queue_frame(struct frame_conn *c, const struct tcp_head *h,
+			const void *data, size_t len)
 {
 	struct rp_tcp_rma hdr;
 	const size_t n = rp_tcp_put(&hdr, h);
@@ -153,7 +153,7 @@ static bool put(struct frame_conn *c, const struct tcp_head *h,
 	if (len)
 		memcpy(c->out + c->out_len + n, data, len);
 	c->out_len += n + len;
-	flush(c);
+	flush_output(c);
 	return true;
 }
 
@@ -162,7 +162,7 @@ static bool put_data(struct frame_conn *c, enum rp_tcp_type type,
 {
 	const struct tcp_head h = {.type = type, .length = len};
 
-	return put(c, &h, data, len);
+	return queue_frame(c, &h, data, len);
 }
 
 static struct frame_conn *conn_new(struct frame_peer *p, int fd)
@@ -185,7 +185,7 @@ struct frame_conn *frame_dial(struct frame_peer *p,
 
 	if (connect(c->fd, (const struct sockaddr *)to, sizeof(*to)) &&
 	    errno != EINPROGRESS)
-		end(c, errno);
+		end_connection(c, errno);
 	put_data(c, RP_TCP_CONNECT, data, len);
 	return c;
 }
@@ -229,30 +229,30 @@ void frame_shut(struct frame_conn *c)
 
 /* --- frames received --- */
 
-static void opened(struct frame_conn *c, const struct tcp_head *h,
-		   const uint8_t *data, size_t len)
+static void take_open(struct frame_conn *c, const struct tcp_head *h,
+		      const uint8_t *data, size_t len)
 {
 	c->data_len = len;
 	memcpy(c->data, data, len);
 	if (h->type == RP_TCP_REJECT) {
-		end(c, ECONNREFUSED);
+		end_connection(c, ECONNREFUSED);
 	} else if (h->type == RP_TCP_ACCEPT) {
 		c->state = FRAME_UP;
 		c->was_up = true;
 	} else {
-		end(c, EPROTO);
+		end_connection(c, EPROTO);
 	}
 }
 
-static void rma(struct frame_conn *c, const struct tcp_head *h,
-		const uint8_t *data)
+static void execute_rma(struct frame_conn *c, const struct tcp_head *h,
+			const uint8_t *data)
 {
 	const struct frame_peer *p = c->peer;
 	const struct tcp_head placed = {.type = RP_TCP_PLACED, .length = 1};
 
 	if (h->rkey != p->rkey || h->addr > p->memory_len ||
 	    h->length > p->memory_len - h->addr) {
-		end(c, EACCES);
+		end_connection(c, EACCES);
 		return;
 	}
 	if (h->type == RP_TCP_READ) {
@@ -261,17 +261,17 @@ static void rma(struct frame_conn *c, const struct tcp_head *h,
 	}
 	memcpy(p->memory + h->addr, data, h->length);
 	if (h->acknowledged)
-		put(c, &placed, NULL, 0);
+		queue_frame(c, &placed, NULL, 0);
 }
 
 /* Handle a complete frame; data is a copy. */
-static void use(struct frame_conn *c, const struct tcp_head *h,
-		const uint8_t *data, size_t len)
+static void handle_frame(struct frame_conn *c, const struct tcp_head *h,
+			 const uint8_t *data, size_t len)
 {
 	const struct frame_events *ev = c->peer->events;
 
 	if (c->state == FRAME_CONNECTING) {
-		opened(c, h, data, len);
+		take_open(c, h, data, len);
 		return;
 	}
 	switch (h->type) {
@@ -281,26 +281,26 @@ static void use(struct frame_conn *c, const struct tcp_head *h,
 		break;
 	case RP_TCP_WRITE:
 	case RP_TCP_READ:
-		rma(c, h, data);
+		execute_rma(c, h, data);
 		break;
 	case RP_TCP_PLACED:
 		c->placed += (unsigned int)h->length;
 		break;
 	case RP_TCP_DATA:
 		if (!c->sink || len != c->sink_len) {
-			end(c, EPROTO);
+			end_connection(c, EPROTO);
 			return;
 		}
 		memcpy(c->sink, data, len);
 		c->sink = NULL;
 		break;
 	default:
-		end(c, EPROTO);
+		end_connection(c, EPROTO);
 	}
 }
 
 /* Take the next frame from the input. False: it is incomplete. */
-static bool next(struct frame_conn *c)
+static bool next_frame(struct frame_conn *c)
 {
 	static uint8_t copies[4][FRAME_MAX];
 	static unsigned int depth;
@@ -311,13 +311,13 @@ static bool next(struct frame_conn *c)
 
 	if (ret <= 0) {
 		if (ret)
-			end(c, EPROTO);
+			end_connection(c, EPROTO);
 		return false;
 	}
 	hdr = rp_tcp_head_len(h.type);
 	len = h.type == RP_TCP_READ || h.type == RP_TCP_PLACED ? 0 : h.length;
 	if (len > FRAME_MAX) {
-		end(c, EMSGSIZE);
+		end_connection(c, EMSGSIZE);
 		return false;
 	}
 	if (c->in_len < hdr + len || depth == 4)
@@ -329,7 +329,7 @@ static bool next(struct frame_conn *c)
 	memcpy(data, c->in + hdr, len);
 	c->in_len -= hdr + len;
 	memmove(c->in, c->in + hdr + len, c->in_len);
-	use(c, &h, data, len);
+	handle_frame(c, &h, data, len);
 	depth--;
 	return true;
 }
@@ -339,8 +339,8 @@ static bool poll_conn(struct frame_conn *c)
 	bool any = false;
 	ssize_t n;
 
-	flush(c);
-	while (c->state != FRAME_ENDED && next(c))
+	flush_output(c);
+	while (c->state != FRAME_ENDED && next_frame(c))
 		any = true;
 	if (c->state == FRAME_ENDED || c->in_len == sizeof(c->in))
 		return any;
@@ -349,11 +349,11 @@ static bool poll_conn(struct frame_conn *c)
 	if (n < 0 && (errno == EAGAIN || errno == ENOTCONN))
 		return any;
 	if (n <= 0) {
-		end(c, n ? errno : ECONNRESET);
+		end_connection(c, n ? errno : ECONNRESET);
 		return true;
 	}
 	c->in_len += (size_t)n;
-	while (c->state != FRAME_ENDED && next(c))
+	while (c->state != FRAME_ENDED && next_frame(c))
 		;
 	return true;
 }
@@ -457,7 +457,7 @@ static bool send_frame(struct frame_conn *c, const struct tcp_head *h,
 	const uint64_t until = frame_now_ms() + SEND_MS;
 
 	while (c->state != FRAME_ENDED && frame_now_ms() < until) {
-		if (put(c, h, data, len))
+		if (queue_frame(c, h, data, len))
 			return true;
 		frame_poll(c->peer);
 	}
@@ -474,8 +474,8 @@ bool frame_send(struct frame_conn *c, const void *msg, size_t len)
 	return sent;
 }
 
-static int finish(struct frame_conn *c, const unsigned int *count,
-		  unsigned int enough, uint8_t **sink)
+static int poll_until_count(struct frame_conn *c, const unsigned int *count,
+			    unsigned int enough, uint8_t **sink)
 {
 	const uint64_t until = frame_now_ms() + SEND_MS;
 
@@ -501,7 +501,7 @@ int frame_write(struct frame_conn *c, const void *buf, size_t len,
 
 	if (!send_frame(c, &h, buf, len))
 		return c->state == FRAME_ENDED ? ENOTCONN : ETIMEDOUT;
-	return finish(c, &c->placed, before + 1, NULL);
+	return poll_until_count(c, &c->placed, before + 1, NULL);
 }
 
 int frame_read(struct frame_conn *c, void *buf, size_t len, uint64_t addr,
@@ -515,7 +515,7 @@ int frame_read(struct frame_conn *c, void *buf, size_t len, uint64_t addr,
 	c->sink_len = len;
 	if (!send_frame(c, &h, NULL, 0))
 		return c->state == FRAME_ENDED ? ENOTCONN : ETIMEDOUT;
-	err = finish(c, NULL, 0, &c->sink);
+	err = poll_until_count(c, NULL, 0, &c->sink);
 	c->sink = NULL;
 	return err;
 }

@@ -390,7 +390,7 @@ static const char *bare_row(enum bare what)
 
 #define VARIANTS 5
 
-static size_t variant(int i, uint8_t *out, uint64_t salt)
+static size_t make_variant(int i, uint8_t *out, uint64_t salt)
 {
 	uint64_t word;
 	size_t len = 72;
@@ -418,8 +418,8 @@ static size_t variant(int i, uint8_t *out, uint64_t salt)
 }
 
 /* Send msg, and receive until the connection ends or is silent for 0.5 s. */
-static ssize_t talk(uint16_t port, const uint8_t *msg, size_t len,
-		    uint8_t *back, size_t size)
+static ssize_t exchange(uint16_t port, const uint8_t *msg, size_t len,
+			uint8_t *back, size_t size)
 {
 	struct sockaddr_in to = {
 		.sin_family = AF_INET,
@@ -454,8 +454,8 @@ static const char *raw_row(void)
 		if (ports[p] == target.where.port)
 			continue;
 		for (int i = 0; i < VARIANTS; i++) {
-			n = talk(ports[p], msg, variant(i, msg, 7), back,
-				 sizeof(back));
+			n = exchange(ports[p], msg, make_variant(i, msg, 7),
+				     back, sizeof(back));
 			tried += n >= 0;
 			/* An unfinished message gets no reply. */
 			if (n <= 0)
@@ -526,7 +526,7 @@ static const char *connect_row(void)
 	if (!frame_port(&port))
 		return "the key names no port that the target listens on";
 	for (int i = -1; i < VARIANTS - 1; i++) {
-		len = i < 0 ? 0 : variant(i, msg, 8);
+		len = i < 0 ? 0 : make_variant(i, msg, 8);
 		reply = connect_with(port, msg, len);
 		if (reply == CONNECTED)
 			return bed_says("variant %d is connected", i);

@@ -11,14 +11,14 @@ static void inline_max(size_t bytes)
 	rp_params.inline_max = bytes;
 }
 
-static void required(enum rp_class required)
+static void require_class(enum rp_class class)
 {
-	rp_params.required = required;
+	rp_params.required = class;
 }
 
 __attribute__((visibility("default"))) struct host_sim rp_host_sim = {
 	.inline_max = inline_max,
-	.required = required,
+	.required = require_class,
 };
 
 uint64_t rp_host_now(void)

@@ -53,7 +53,7 @@ uint64_t rnd(void)
 	return z ^ z >> 31;
 }
 
-static pid_t start(void)
+static pid_t start_target(void)
 {
 	pid_t pid;
 
@@ -74,7 +74,7 @@ static void pause_5ms(void)
 }
 
 /* Let the target audit itself; false: it does not respond. */
-static bool audit(struct audit *a)
+static bool target_audits_itself(struct audit *a)
 {
 	uint64_t end = now_ns() + 2 * SLOW_NS;
 	unsigned int due = atomic_fetch_add(&world->audits_due, 1) + 1;
@@ -91,7 +91,8 @@ static bool audit(struct audit *a)
 /*
  * Run one attack in a process of its own: NULL, or the damage found afterwards.
  */
-static const char *attack(const struct attack *at, const struct audit *before)
+static const char *run_attack(const struct attack *at,
+			      const struct audit *before)
 {
 	static char text[300];
 	uint64_t commits, failed, limit, begun, t = now_ns();
@@ -108,7 +109,7 @@ static const char *attack(const struct attack *at, const struct audit *before)
 	failed = atomic_load(&world->failed);
 	limit = t + (world->sanitized ? 120 : 60) * 1000000000ull;
 
-	pid = start();
+	pid = start_target();
 	if (!pid) {
 		at->run();
 		_exit(0);
@@ -130,7 +131,7 @@ static const char *attack(const struct attack *at, const struct audit *before)
 	limit = now_ns() + 3 * SLOW_NS;
 	while (atomic_load(&world->commits) == commits && now_ns() < limit)
 		pause_5ms();
-	if (!audit(&a))
+	if (!target_audits_itself(&a))
 		return "the target died or hangs";
 	printf("# %-32s %6llu messages, %5llu replies, %5llu honest commits, "
 	       "slowest %4llu ms, %u fds, at most %u, %3llu MiB, %.1f s\n",
@@ -189,7 +190,7 @@ static bool ended_well(pid_t pid)
 	return !status;
 }
 
-static bool ready(void)
+static bool target_ready(void)
 {
 	uint64_t end = now_ns() + 6 * SLOW_NS;
 
@@ -231,8 +232,8 @@ static error_t parse(int key, char *arg, struct argp_state *st)
 }
 
 /* Run all attacks of a list. False: the target is dead. */
-static bool all(const struct attack *at, const struct audit *before,
-		uint64_t round)
+static bool run_attacks(const struct attack *at, const struct audit *before,
+			uint64_t round)
 {
 	const char *bad;
 
@@ -240,7 +241,7 @@ static bool all(const struct attack *at, const struct audit *before,
 		if (only && !strstr(at->name, only))
 			continue;
 		rnd_seed(world->seed + round * 1000 + i);
-		bad = attack(at, before);
+		bad = run_attack(at, before);
 		tap_ok(!bad, "%s%s%s", at->name, bad ? ": " : "",
 		       bad ? bad : "");
 		if (waitpid(target, NULL, WNOHANG))
@@ -274,7 +275,7 @@ int main(int argc, char **argv)
 
 	snprintf(pools, sizeof(pools), "./hostile_pool.%d", getpid());
 	atomic_store(&world->audits_due, 1);
-	target = start();
+	target = start_target();
 	if (!target)
 		target_run(pools);
 	while (!atomic_load(&world->audits)) {
@@ -282,16 +283,16 @@ int main(int argc, char **argv)
 			MUST(-ECHILD);
 		pause_5ms();
 	}
-	honest = start();
+	honest = start_target();
 	if (!honest)
 		honest_run();
-	tap_ok(ready(), "the honest initiator is served");
-	if (!audit(&before))
+	tap_ok(target_ready(), "the honest initiator is served");
+	if (!target_audits_itself(&before))
 		tap_ok(false, "the target audits itself");
 
 	for (int r = 0; r < rounds; r++)
-		if (!all(message_attacks, &before, (uint64_t)r) ||
-		    !all(connect_attacks, &before, (uint64_t)r))
+		if (!run_attacks(message_attacks, &before, (uint64_t)r) ||
+		    !run_attacks(connect_attacks, &before, (uint64_t)r))
 			goto out;
 	/*
 	 * Wait until half-open sessions are dropped and lost connections
@@ -300,7 +301,8 @@ int main(int argc, char **argv)
 	for (int i = 0; i < 60; i++) {
 		struct timespec t = {.tv_nsec = 200000000};
 
-		if (!audit(&after) || (i > 30 && after.fds <= before.fds + 4))
+		if (!target_audits_itself(&after) ||
+		    (i > 30 && after.fds <= before.fds + 4))
 			break;
 		nanosleep(&t, NULL);
 	}

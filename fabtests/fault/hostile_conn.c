@@ -52,7 +52,7 @@ void allow(uint64_t token)
 
 /* --- replies --- */
 
-static void learn(uint64_t key, const struct rp_wire_grant *g)
+static void learn_grant(uint64_t key, const struct rp_wire_grant *g)
 {
 	for (int r = 0; r < R_COUNT; r++) {
 		if (world->regions[r].key != key || !g->length)
@@ -62,7 +62,7 @@ static void learn(uint64_t key, const struct rp_wire_grant *g)
 	}
 }
 
-static void received(struct frame_conn *c, const uint8_t *msg, size_t len)
+static void take_message(struct frame_conn *c, const uint8_t *msg, size_t len)
 {
 	struct rp_wire_reply reply;
 	struct rp_wire_info info;
@@ -86,7 +86,7 @@ static void received(struct frame_conn *c, const uint8_t *msg, size_t len)
 		} else {
 			st = info.status;
 			if (c == conn)
-				learn(queried_key, &info.grant);
+				learn_grant(queried_key, &info.grant);
 		}
 	} else if (h.type != RP_MSG_PROGRESS) {
 		complain("a message that no target sends", h.type, len);
@@ -100,7 +100,7 @@ static void received(struct frame_conn *c, const uint8_t *msg, size_t len)
 		complain("said OK to what must be refused", h.token, h.type);
 }
 
-static const struct frame_events events = {.received = received};
+static const struct frame_events events = {.received = take_message};
 
 /* --- the connection --- */
 
@@ -175,7 +175,7 @@ bool conn_ensure(void)
 		complain("no HELLO_ACK with the accept", conn->data_len, 0);
 		return false;
 	}
-	learn(world->regions[R_FILE].key, &ack.grant);
+	learn_grant(world->regions[R_FILE].key, &ack.grant);
 	return true;
 }
 

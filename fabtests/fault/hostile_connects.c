@@ -48,7 +48,7 @@ static void one_hello(const uint8_t *m, size_t len)
 }
 
 /* The target replies late to a wrong key: show many at once. */
-static void hellos(uint8_t (*m)[FRAME_DATA], const size_t *len, size_t n)
+static void send_hellos(uint8_t (*m)[FRAME_DATA], const size_t *len, size_t n)
 {
 	struct frame_conn *c[MANY];
 
@@ -102,7 +102,7 @@ static void false_hellos(void)
 	wire_put(m[64] + 16, 8, world->regions[R_STALE].key);
 	lens[65] = hello(m[65], rnd());
 	wire_put(m[65] + 16, 8, world->regions[R_VOLATILE].key);
-	hellos(m, lens, 66);
+	send_hellos(m, lens, 66);
 }
 
 /* Wrong keys of one host that the target examines: at once, and per second. */
@@ -227,7 +227,7 @@ static void many_sessions(void)
 }
 
 /* A repeated initiator number ends the older connection, and no other. */
-static void numbers(void)
+static void repeat_numbers(void)
 {
 	struct frame_conn *old = NULL, *c, *bystander;
 
@@ -295,7 +295,7 @@ static void gone_in_the_middle(void)
 }
 
 /* Requests whose replies the peer never reads. */
-static void deaf(void)
+static void never_read(void)
 {
 	static uint8_t zeros[4096];
 	uint8_t msg[RP_WIRE_MAX_MSG];
@@ -354,7 +354,7 @@ static void no_access(bool write, uint64_t addr, uint64_t rkey, size_t len)
 	bye();
 }
 
-static void rdma(void)
+static void send_bad_rdma(void)
 {
 	const uint64_t R = REGION_LEN;
 	const uint64_t outside[][2] = {{R, 64},	     {R - 63, 64},
@@ -412,19 +412,19 @@ ATTACK(false_hellos)
 ATTACK(guessed_keys)
 ATTACK(half_open)
 ATTACK(many_sessions)
-ATTACK(numbers)
+ATTACK(repeat_numbers)
 ATTACK(gone_in_the_middle)
-ATTACK(deaf)
-ATTACK(rdma)
+ATTACK(never_read)
+ATTACK(send_bad_rdma)
 
 const struct attack connect_attacks[] = {
 	{"malformed HELLOs", run_false_hellos},
 	{"half-open connections by the hundred", run_half_open},
 	{"connections by the hundred", run_many_sessions},
-	{"the number of another initiator", run_numbers},
+	{"the number of another initiator", run_repeat_numbers},
 	{"gone in the middle", run_gone_in_the_middle},
-	{"replies are never read", run_deaf},
-	{"RDMA that was not granted", run_rdma},
+	{"replies are never read", run_never_read},
+	{"RDMA that was not granted", run_send_bad_rdma},
 	{"keys guessed by the thousand", run_guessed_keys},
 	{0},
 };

@@ -22,8 +22,8 @@ struct field {
 };
 
 /* Set each field to its extremes. */
-static void vary(const uint8_t *good, size_t len, const struct field *f,
-		 size_t nfields)
+static void vary_fields(const uint8_t *good, size_t len, const struct field *f,
+			size_t nfields)
 {
 	uint8_t msg[RP_WIRE_MAX_MSG];
 
@@ -48,7 +48,7 @@ static void vary(const uint8_t *good, size_t len, const struct field *f,
 	}
 }
 
-static void fields(void)
+static void attack_fields(void)
 {
 	static const struct field head[] = {
 		{0, 2}, {2, 1}, {3, 1}, {4, 4}, {8, 8}};
@@ -69,17 +69,17 @@ static void fields(void)
 		g[1] = range_of(R_FILE, REGION_LEN - 64, 64);
 		for (uint8_t level = 1; level <= 2; level++) {
 			len = request(msg, g, 2, level, r == R_PMEM ? 0 : 2);
-			vary(msg, len, request_f, 12);
+			vary_fields(msg, len, request_f, 12);
 		}
-		vary(msg, len, head, 5);
+		vary_fields(msg, len, head, 5);
 		q = (struct rp_wire_query){.key = world->regions[r].key};
 		len = (size_t)MUST(rp_wire_put_query(msg, sizeof(msg), 1, &q));
-		vary(msg, len, query_f, 3);
-		vary(msg, len, head, 5);
+		vary_fields(msg, len, query_f, 3);
+		vary_fields(msg, len, head, 5);
 	}
 }
 
-static void ranges(void)
+static void attack_ranges(void)
 {
 	const uint64_t R = REGION_LEN;
 	const uint64_t edges[][2] = {
@@ -238,7 +238,7 @@ static void refused_thens(void)
 }
 
 /* Encode an atomic, then set fields that the encoder never sets. */
-static void atomics(void)
+static void attack_atomics(void)
 {
 	static uint8_t ones[4096];
 	uint8_t msg[RP_WIRE_MAX_MSG + 64];
@@ -306,8 +306,8 @@ static void atomics(void)
 	}
 }
 
-/* Packed ranges: random bytes in them, and a random number of them. */
-static void packed(void)
+/* Packed attack_ranges: random bytes in them, and a random number of them. */
+static void attack_packed_ranges(void)
 {
 	uint8_t msg[RP_WIRE_MAX_MSG];
 	size_t len;
@@ -453,7 +453,7 @@ static void half_and_too_long(void)
 	}
 }
 
-static void noise(void)
+static void send_noise(void)
 {
 	static const int given[] = {R_FILE, R_PMEM, R_READONLY};
 	struct rp_wire_range g[4];
@@ -496,16 +496,16 @@ static void noise(void)
 }
 
 const struct attack message_attacks[] = {
-	{"fields at their extremes", fields},
-	{"ranges at their edges, and outside", ranges},
+	{"fields at their extremes", attack_fields},
+	{"ranges at their edges, and outside", attack_ranges},
 	{"keys that were not granted", keys_of_others},
 	{"stores that may not be", refused_stores},
 	{"ordered stores that may not be", refused_thens},
-	{"malformed atomics", atomics},
-	{"packed ranges of any bytes", packed},
+	{"malformed atomics", attack_atomics},
+	{"packed ranges of any bytes", attack_packed_ranges},
 	{"messages of targets", messages_of_targets},
 	{"credits ignored", no_credit},
 	{"half messages and too long ones", half_and_too_long},
-	{"noise", noise},
+	{"noise", send_noise},
 	{0},
 };

@@ -41,13 +41,13 @@ __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 	return real(addr, len, flags);
 }
 
-static char pattern(int region, size_t at)
+static char pattern_byte(int region, size_t at)
 {
 	return (char)(at * 31 + at / 4096 + 7 * region + 1);
 }
 
 /* Map memory between two inaccessible pages. */
-static char *guarded(const char *file)
+static char *map_guarded(const char *file)
 {
 	const size_t page = 4096;
 	char *p = mmap(NULL, REGION_LEN + 2 * page, PROT_NONE,
@@ -81,9 +81,9 @@ static void make_region(struct side *s, int r, const char *pools)
 	char path[200];
 
 	snprintf(path, sizeof(path), "%s.%d", pools, r);
-	base_of[r] = guarded(file ? path : NULL);
+	base_of[r] = map_guarded(file ? path : NULL);
 	for (size_t i = 0; i < REGION_LEN; i++)
-		base_of[r][i] = r == R_HONEST ? 0 : pattern(r, i);
+		base_of[r][i] = r == R_HONEST ? 0 : pattern_byte(r, i);
 	MUST(fi_mr_reg(s->domain, base_of[r], REGION_LEN, remote, 0, r + 1,
 		       r == R_VOLATILE ? 0 : FI_RMA_PMEM, &mrs[r], NULL));
 	world->regions[r] = (struct region){
@@ -105,7 +105,7 @@ static unsigned int open_files(void)
 	return n;
 }
 
-static uint64_t resident(void)
+static uint64_t resident_kib(void)
 {
 	unsigned long size, rss = 0;
 	FILE *f = fopen("/proc/self/statm", "r");
@@ -117,15 +117,15 @@ static uint64_t resident(void)
 	return (uint64_t)rss * 4096;
 }
 
-static void look(void)
+static void look_at_regions(void)
 {
-	struct audit a = {.fds = open_files(), .rss = resident()};
+	struct audit a = {.fds = open_files(), .rss = resident_kib()};
 
 	for (int r = R_READONLY; r < R_COUNT; r++)
 		for (size_t i = 0; i < REGION_LEN; i++)
 			/* A peer that has the key may write there. */
 			a.changed += r != R_FILE && r != R_PMEM &&
-				     base_of[r][i] != pattern(r, i);
+				     base_of[r][i] != pattern_byte(r, i);
 	for (size_t i = SLOTS * 64; i < REGION_LEN; i++)
 		a.changed += base_of[R_HONEST][i] != 0;
 	/* Each slot has its acknowledged value, or a later one. */
@@ -178,7 +178,7 @@ void target_run(const char *pools)
 			atomic_fetch_add(&world->seen, 1);
 		due = atomic_load(&world->audits_due);
 		if (due > atomic_load(&world->audits)) {
-			look();
+			look_at_regions();
 			atomic_store(&world->audits, due);
 		}
 	}

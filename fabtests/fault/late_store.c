@@ -168,7 +168,7 @@ static char old_bytes[1u << 20], new_bytes[8192];
  * Fill new_bytes with bytes of their own for each attempt. For a compare and
  * swap the first word stays, because the old operation compares it.
  */
-static void fill(const struct cell *c, size_t row, int attempt)
+static void fill_new_bytes(const struct cell *c, size_t row, int attempt)
 {
 	uint64_t word;
 
@@ -272,7 +272,7 @@ static const char *fail_old(const struct cell *c)
 }
 
 /* Which operation wrote the first word that differs from new_bytes? */
-static const char *owner(const struct cell *c, size_t len)
+static const char *writer_of(const struct cell *c, size_t len)
 {
 	uint64_t is, new, old = operand;
 	size_t i = 0;
@@ -289,8 +289,8 @@ static const char *owner(const struct cell *c, size_t len)
 }
 
 /* One attempt to write new bytes: 1 success, 0 failed, negative: refused. */
-static ssize_t renew(const struct cell *c, size_t len, int *status,
-		     const char **wrong)
+static ssize_t write_new_bytes(const struct cell *c, size_t len, int *status,
+			       const char **wrong)
 {
 	const bool two = c->renewal <= WRITE_WAIT_COMMIT;
 	struct bed_op *w = calloc(2, sizeof(*w)), *k = &w[two ? 1 : 0];
@@ -326,7 +326,7 @@ static ssize_t renew(const struct cell *c, size_t len, int *status,
 	/* When the commit completes, the new bytes are in place. */
 	else if (!k->err && memcmp(bed.mem + PLACE, new_bytes, len))
 		*wrong = bed_says("when the commit succeeds the bytes are %s",
-				  owner(c, len));
+				  writer_of(c, len));
 	else if (!bed_wait(&bed, w, BED_DEADLINE))
 		*wrong = "a write did not end";
 	else if (!k->err && w->err)
@@ -347,8 +347,8 @@ static const char *renew_until_success(const struct cell *c, size_t row)
 	for (; !i || bed_now() < end; i++) {
 		if (i)
 			bed_pause(&bed, BED_PAUSE);
-		fill(c, row, i);
-		ret = renew(c, len, &status, &wrong);
+		fill_new_bytes(c, row, i);
+		ret = write_new_bytes(c, len, &status, &wrong);
 		if (wrong || bed.wrong)
 			return wrong ? wrong : bed.wrong;
 		if (ret != 1)
@@ -357,7 +357,7 @@ static const char *renew_until_success(const struct cell *c, size_t row)
 			return "the target has died";
 		if (memcmp(bed.mem + PLACE, new_bytes, len))
 			return bed_says("after a commit the bytes become %s",
-					owner(c, len));
+					writer_of(c, len));
 		return bed.wrong;
 	}
 	return bed_says("none of %d commits succeeds, the last %s %zd", i,
@@ -384,7 +384,7 @@ static const char *cell_run(size_t row)
 		memcpy(old_bytes + i, &word, 8);
 	}
 	bed_open(&bed, &o);
-	fill(c, row, 255);
+	fill_new_bytes(c, row, 255);
 	wrong = bed_commit_again(&bed, new_bytes, PLACE, sizeof(new_bytes));
 	if (wrong)
 		return bed_says("at first: %s", wrong);
@@ -427,7 +427,7 @@ static size_t all_cells(void)
 }
 
 /* Shuffle, with every operation and every cause among the first cells. */
-static void shuffle(size_t n)
+static void shuffle_cells(size_t n)
 {
 	bool seen[OLDS][CAUSES] = {0};
 	size_t first = 0;
@@ -459,7 +459,7 @@ int main(int argc, char **argv)
 	bed_args(argc, argv, &seed, &only);
 	bed_seed(seed);
 	n = all_cells();
-	shuffle(n);
+	shuffle_cells(n);
 	for (size_t i = 0; i < n && only; i++) {
 		cell_name(i, name, sizeof(name));
 		if (strstr(name, only))

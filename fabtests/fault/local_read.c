@@ -29,7 +29,7 @@ static struct card c;
 static struct side s;
 
 /* Open the pool, whose shadow this program has preloaded. */
-static void start(struct duo *d)
+static void open_pool(struct duo *d)
 {
 	duo_start(d, &opts, &c);
 	duo_open(&s, &opts, &c);
@@ -108,12 +108,12 @@ static const char *round_trip(int i, bool *kept)
 	return NULL;
 }
 
-static const char *kept(struct duo *d)
+static const char *check_kept(struct duo *d)
 {
 	const char *wrong = NULL;
 	bool ok = true;
 
-	start(d);
+	open_pool(d);
 	for (int i = 0; i < 25 && !wrong && ok; i++)
 		wrong = round_trip(i, &ok);
 	if (!wrong && !ok)
@@ -130,18 +130,18 @@ static const char *not_kept(struct duo *d)
 	const char *wrong;
 	bool ok = true;
 
-	start(d);
+	open_pool(d);
 	wrong = round_trip(1, &ok);
 	side_close(&s);
 	return wrong ? wrong : ok ? "bytes without a flush are kept" : NULL;
 }
 
-static const char *many(struct duo *d)
+static const char *check_many_reads(struct duo *d)
 {
 	static struct iovec iov[200];
 	static int ends[200];
 
-	start(d);
+	open_pool(d);
 	for (int i = 0; i < 200; i++) {
 		iov[i] = (struct iovec){s.pool + i * 5000, 64};
 		EXPECT(read_commit(&iov[i], 1, 0), 0);
@@ -157,12 +157,12 @@ static const char *many(struct duo *d)
 	return NULL;
 }
 
-static const char *refusals(struct duo *d)
+static const char *check_refusals(struct duo *d)
 {
 	static char plain[64];
 	struct iovec iov[2] = {{plain, sizeof(plain)}, {plain, 1}};
 
-	start(d);
+	open_pool(d);
 	EXPECT(read_commit(iov, 1, 0), -FI_EINVAL);
 	iov[0] = (struct iovec){s.pool + PAIR_POOL - 8, 9};
 	EXPECT(read_commit(iov, 1, 0), -FI_EINVAL);
@@ -207,7 +207,7 @@ static const char *bad_disk(struct duo *d)
 {
 	struct iovec iov;
 
-	start(d);
+	open_pool(d);
 	iov = (struct iovec){s.pool, 8};
 	EXPECT(read_commit(&iov, 1, 0), 0);
 	EXPECT(side_wait(&s, &e, &err), 0);
@@ -234,7 +234,7 @@ static const char *closed_endpoint(struct duo *d)
 {
 	struct iovec iov;
 
-	start(d);
+	open_pool(d);
 	iov = (struct iovec){s.pool, 8};
 	EXPECT(read_commit(&iov, 1, 0), 0);
 	poke_for(0.5);
@@ -255,7 +255,7 @@ static const char *closed_region(struct duo *d)
 {
 	struct iovec iov;
 
-	start(d);
+	open_pool(d);
 	iov = (struct iovec){s.pool, 8};
 	EXPECT(read_commit(&iov, 1, 0), 0);
 	poke_for(0.5);
@@ -272,7 +272,7 @@ static const char *region_gone(struct duo *d)
 	struct iovec iov;
 	bool ok;
 
-	start(d);
+	open_pool(d);
 	if (round_trip(1, &ok))
 		return "the first read failed";
 	iov = (struct iovec){s.pool, 8};
@@ -306,11 +306,11 @@ int main(void)
 		opts = ways[i].o;
 		snprintf(text, sizeof(text), "%s: what completes is kept",
 			 ways[i].name);
-		duo_case(text, kept);
+		duo_case(text, check_kept);
 	}
 	opts = (struct pair_opts){0};
-	duo_case("200 outstanding, each completes once", many);
-	duo_case("refusals", refusals);
+	duo_case("200 outstanding, each completes once", check_many_reads);
+	duo_case("refusals", check_refusals);
 	duo_case("a class that is not met", low_class);
 	duo_case("a region that is gone when its bytes come", region_gone);
 	duo_faults("skip-flush");

@@ -70,7 +70,8 @@ target(const char *pool, struct board *b, uint32_t incarnation)
 		fi_cq_read(s.cq, &e, 1);
 }
 
-static void meet(struct board *b, uint32_t incarnation, struct card *c)
+static void exchange_cards(struct board *b, uint32_t incarnation,
+			   struct card *c)
 {
 	const double limit = now() + DEADLINE;
 
@@ -100,7 +101,7 @@ struct way {
 	bool reported;
 };
 
-static void reap(struct side *s, struct way *w)
+static void reap_entries(struct side *s, struct way *w)
 {
 	struct fi_cq_tagged_entry e;
 	struct fi_cq_err_entry err = {0};
@@ -132,7 +133,7 @@ static void reap(struct side *s, struct way *w)
 	}
 }
 
-static ssize_t put(struct side *s, const struct card *c, struct op *o)
+static ssize_t post_record(struct side *s, const struct card *c, struct op *o)
 {
 	struct iovec iov = {sent[o->record], RECORD};
 	struct fi_rma_iov to = {c->pool_addr + o->record * RECORD, RECORD,
@@ -160,12 +161,12 @@ static void put_all(struct side *s, const struct card *c, struct way *w,
 	while (next < end && !w->failed && now() < limit) {
 		struct op *o = &w->op[next % WINDOW];
 
-		reap(s, w);
+		reap_entries(s, w);
 		if (o->outstanding)
 			continue;
 		o->record = next;
 		o->posted = now();
-		ret = put(s, c, o);
+		ret = post_record(s, c, o);
 		if (ret == -FI_EAGAIN)
 			continue;
 		if (ret) {
@@ -183,10 +184,10 @@ static void put_all(struct side *s, const struct card *c, struct way *w,
 	}
 	limit = now() + DEADLINE;
 	while (w->left && now() < limit)
-		reap(s, w);
+		reap_entries(s, w);
 }
 
-static int committed(struct side *s, const struct card *c)
+static int commit_and_wait(struct side *s, const struct card *c)
 {
 	struct fi_rma_iov r = {c->pool_addr, RECORD, c->pool_key};
 	struct fi_cq_tagged_entry e;
@@ -198,7 +199,7 @@ static int committed(struct side *s, const struct card *c)
 }
 
 /* Count the acknowledged records that the target lacks. */
-static size_t missing(struct side *s, const struct card *c)
+static size_t count_missing(struct side *s, const struct card *c)
 {
 	static char in[PAIR_POOL];
 	struct fi_cq_tagged_entry e;
@@ -228,7 +229,7 @@ static int initiator(struct board *b, double timeout)
 	for (size_t i = 0; i < RECORDS; i++)
 		for (size_t k = 0; k < RECORD; k++)
 			sent[i][k] = (char)(i * 31 + k * 7 + 1);
-	meet(b, 1, &c);
+	exchange_cards(b, 1, &c);
 	side_open(&s, &o);
 	side_insert(&s, &c);
 	put_all(&s, &c, &first, 0, RECORDS);
@@ -240,7 +241,7 @@ static int initiator(struct board *b, double timeout)
 	printf("# %zu acknowledged, %zu failed, %.2f s at most of %.2f\n",
 	       first.acked, first.failed, first.longest, timeout);
 
-	meet(b, 2, &again);
+	exchange_cards(b, 2, &again);
 	/*
 	 * The device did not notice the machine's death, so ofi_rxm keeps its
 	 * connection: docs/guarantees.md, "Over verbs".
@@ -248,17 +249,17 @@ static int initiator(struct board *b, double timeout)
 	side_close(&s);
 	side_open(&s, &o);
 	side_insert(&s, &again);
-	status = committed(&s, &c);
+	status = commit_and_wait(&s, &c);
 	tap_ok(status && status != RP_ST_TIMEOUT,
 	       "the next incarnation refuses the last one's key");
 	printf("# old key: status %d\n", status);
 	tap_ok(c.pool_key != again.pool_key, "keys are not given twice");
-	tap_ok(missing(&s, &again) == 0,
+	tap_ok(count_missing(&s, &again) == 0,
 	       "acknowledged records are in the pool");
 	from = RECORDS - MORE;
 	put_all(&s, &again, &second, from, RECORDS);
 	tap_ok(second.acked == MORE && !second.failed, "work goes on");
-	tap_ok(missing(&s, &again) == 0, "and all of them are");
+	tap_ok(count_missing(&s, &again) == 0, "and all of them are");
 	side_close(&s);
 	return tap_done();
 }

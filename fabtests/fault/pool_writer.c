@@ -39,7 +39,7 @@ struct worker {
 	pthread_t thread;
 };
 
-static int wrong(const char *what)
+static int report_wrong(const char *what)
 {
 	fprintf(stderr, "%s: %s\n", what, rpmem_pool_error());
 	return -1;
@@ -62,7 +62,7 @@ static int write_one(struct worker *w, unsigned int flags)
 		return 0;
 	return rpmem_pool_write(w->pool, w->model + at, len, part_start(w) + at,
 				flags)
-		       ? wrong("write")
+		       ? report_wrong("write")
 		       : 0;
 }
 
@@ -75,7 +75,7 @@ static int read_one(struct worker *w)
 	if (w->dry)
 		return 0;
 	if (rpmem_pool_read(w->pool, got, len, part_start(w) + at))
-		return wrong("read");
+		return report_wrong("read");
 	if (!memcmp(got, w->model + at, len))
 		return 0;
 	fprintf(stderr, "thread %u: %zu bytes at %zu differ\n", w->index, len,
@@ -104,11 +104,11 @@ static int write_batch(struct worker *w)
 		return 0;
 	for (unsigned int i = 0; i <= BATCH; i++)
 		if (rpmem_pool_submit(w->pool, &ops[i]))
-			return wrong("submit");
+			return report_wrong("submit");
 	while (left) {
 		n = rpmem_pool_poll(w->pool, done, BATCH + 1, -1);
 		if (n < 0)
-			return wrong("poll");
+			return report_wrong("poll");
 		for (int i = 0; i < n; i++)
 			if (done[i]->result) {
 				fprintf(stderr, "operation: %s\n",
@@ -124,7 +124,8 @@ static int write_batch(struct worker *w)
 #define DROP_LEN (3u << 20) /* several posts for each */
 
 /* Writes and reads that the caller closes the pool under. */
-static int drop(struct rpmem_pool *pool, struct rpmem_pool_op *ops, char *bytes)
+static int close_with_work(struct rpmem_pool *pool, struct rpmem_pool_op *ops,
+			   char *bytes)
 {
 	struct rpmem_pool_op *done;
 
@@ -136,9 +137,10 @@ static int drop(struct rpmem_pool *pool, struct rpmem_pool_op *ops, char *bytes)
 			.offset = (uint64_t)i * DROP_LEN,
 		};
 		if (rpmem_pool_submit(pool, &ops[i]))
-			return wrong("submit");
+			return report_wrong("submit");
 	}
-	return rpmem_pool_poll(pool, &done, 1, 0) < 0 ? wrong("poll") : 0;
+	return rpmem_pool_poll(pool, &done, 1, 0) < 0 ? report_wrong("poll")
+						      : 0;
 }
 
 /* Records of the ledger, many in flight. */
@@ -152,7 +154,7 @@ static unsigned char record_byte(uint64_t n)
 	return (unsigned char)(1 + n % 255);
 }
 
-static int ledger(struct rpmem_pool *pool, unsigned int rounds)
+static int write_ledger(struct rpmem_pool *pool, unsigned int rounds)
 {
 	unsigned char bytes[IN_FLIGHT][RECORD];
 	struct rpmem_pool_op ops[IN_FLIGHT] = {0}, *done[IN_FLIGHT];
@@ -170,12 +172,12 @@ static int ledger(struct rpmem_pool *pool, unsigned int rounds)
 		memset(ops[i].buf, record_byte(next), RECORD);
 		ops[i].offset = (uint64_t)next++ * STRIDE;
 		if (rpmem_pool_submit(pool, &ops[i]))
-			return wrong("submit");
+			return report_wrong("submit");
 	}
 	while (left) {
 		n = rpmem_pool_poll(pool, done, IN_FLIGHT, -1);
 		if (n < 0)
-			return wrong("poll");
+			return report_wrong("poll");
 		for (int i = 0; i < n; i++, left--) {
 			if (done[i]->result) {
 				fprintf(stderr, "write: %s\n", done[i]->error);
@@ -189,7 +191,7 @@ static int ledger(struct rpmem_pool *pool, unsigned int rounds)
 			memset(done[i]->buf, record_byte(next), RECORD);
 			done[i]->offset = (uint64_t)next++ * STRIDE;
 			if (rpmem_pool_submit(pool, done[i]))
-				return wrong("submit");
+				return report_wrong("submit");
 			left++;
 		}
 	}
@@ -197,14 +199,14 @@ static int ledger(struct rpmem_pool *pool, unsigned int rounds)
 }
 
 /* The numbers come on stdin. */
-static int found(struct rpmem_pool *pool)
+static int check_numbers(struct rpmem_pool *pool)
 {
 	unsigned char got[RECORD];
 	unsigned int n, count = 0;
 
 	while (scanf("acked %u\n", &n) == 1) {
 		if (rpmem_pool_read(pool, got, RECORD, (uint64_t)n * STRIDE))
-			return wrong("read");
+			return report_wrong("read");
 		for (unsigned int i = 0; i < RECORD; i++)
 			if (got[i] != record_byte(n)) {
 				fprintf(stderr, "record %u is lost\n", n);
@@ -216,7 +218,7 @@ static int found(struct rpmem_pool *pool)
 	return count ? 0 : -1;
 }
 
-static void *work(void *arg)
+static void *run_thread(void *arg)
 {
 	struct worker *w = arg;
 
@@ -227,7 +229,7 @@ static void *work(void *arg)
 			break;
 		case 1:
 			if (!w->dry && rpmem_pool_commit(w->pool))
-				w->failed = wrong("commit");
+				w->failed = report_wrong("commit");
 			break;
 		case 2:
 		case 3:
@@ -250,13 +252,14 @@ static void *work(void *arg)
 	return NULL;
 }
 
-static int check(struct rpmem_pool *pool, const unsigned char *model)
+static int compare_with_model(struct rpmem_pool *pool,
+			      const unsigned char *model)
 {
 	unsigned char *got = malloc(THREADS * PART);
 	int ret = 0;
 
 	if (!got || rpmem_pool_read(pool, got, THREADS * PART, 0))
-		ret = wrong("read");
+		ret = report_wrong("read");
 	for (size_t i = 0; !ret && i < THREADS * PART; i++)
 		if (got[i] != model[i]) {
 			fprintf(stderr, "byte %zu differs\n", i);
@@ -285,12 +288,12 @@ int main(int argc, char **argv)
 	if (!strcmp(argv[2], "none"))
 		attr.required = RPMEM_POOL_NONE;
 	if (rpmem_pool_open(&pool, argv[1], &attr))
-		return -wrong("open");
+		return -report_wrong("open");
 	if (!strcmp(argv[4], "drop")) {
 		static struct rpmem_pool_op ops[DROPPED];
 		char *bytes = calloc(DROPPED, DROP_LEN);
 
-		failed = bytes ? drop(pool, ops, bytes) : -1;
+		failed = bytes ? close_with_work(pool, ops, bytes) : -1;
 		rpmem_pool_close(pool);
 		free(bytes);
 		free(model);
@@ -298,8 +301,9 @@ int main(int argc, char **argv)
 	}
 	if (!strcmp(argv[4], "ledger") || !strcmp(argv[4], "found")) {
 		failed = *argv[4] == 'l'
-				 ? ledger(pool, (unsigned int)atoi(argv[3]))
-				 : found(pool);
+				 ? write_ledger(pool,
+						(unsigned int)atoi(argv[3]))
+				 : check_numbers(pool);
 		rpmem_pool_close(pool);
 		free(model);
 		return -failed;
@@ -314,7 +318,7 @@ int main(int argc, char **argv)
 			.model = model + (size_t)i * PART,
 		};
 		w[i].random.state += i;
-		if (pthread_create(&w[i].thread, NULL, work, &w[i]))
+		if (pthread_create(&w[i].thread, NULL, run_thread, &w[i]))
 			return 2;
 	}
 	for (unsigned int i = 0; i < THREADS; i++) {
@@ -322,9 +326,9 @@ int main(int argc, char **argv)
 		failed |= w[i].failed;
 	}
 	if (!failed && !dry && rpmem_pool_commit(pool))
-		failed = wrong("last commit");
+		failed = report_wrong("last commit");
 	if (!failed)
-		failed = check(pool, model);
+		failed = compare_with_model(pool, model);
 	if (!rpmem_pool_query(pool, &info) && !dry) {
 		printf("%llu reconnects, %llu bytes kept\n",
 		       (unsigned long long)info.reconnects,

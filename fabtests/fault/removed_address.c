@@ -130,7 +130,7 @@ static uint64_t in_memory(unsigned int w)
 }
 
 /* Is each byte of v that of a or of b? */
-static bool mixed(uint64_t v, uint64_t a, uint64_t b)
+static bool bytes_of_either(uint64_t v, uint64_t a, uint64_t b)
 {
 	for (int i = 0; i < 64; i += 8) {
 		uint8_t x = (uint8_t)(v >> i);
@@ -142,7 +142,7 @@ static bool mixed(uint64_t v, uint64_t a, uint64_t b)
 }
 
 /* NULL, or the fault in this word at this moment. */
-static const char *judge(unsigned int w)
+static const char *check_word(unsigned int w)
 {
 	const struct word *d = &words[w];
 	const struct operation *o = d->busy;
@@ -154,7 +154,7 @@ static const char *judge(unsigned int w)
 		return bed_says("word %u, committed by operation %llu, has "
 				"changed",
 				w, (unsigned long long)d->seq);
-	if (o && !mixed(v, d->value, o->value[w - o->first]))
+	if (o && !bytes_of_either(v, d->value, o->value[w - o->first]))
 		return bed_says("word %u holds neither its committed value nor "
 				"that of a %s under way",
 				w, kind_names[o->kind]);
@@ -166,12 +166,12 @@ static const char *judge_all(void)
 	const char *wrong = NULL;
 
 	for (unsigned int w = 0; w < WORDS && !wrong; w++)
-		wrong = judge(w);
+		wrong = check_word(w);
 	return wrong;
 }
 
 /* Record the operations that a commit covers when it is posted. */
-static void cover(struct operation *c)
+static void record_cover(struct operation *c)
 {
 	for (unsigned int i = 0; i < c->commit_count; i++) {
 		const struct word *d = &words[c->commit_first + i];
@@ -196,7 +196,7 @@ static const char *over_failed(const struct operation *c,
 }
 
 /* Record a successful commit: NULL, or the fault. */
-static const char *vouch(const struct operation *c)
+static const char *record_commit(const struct operation *c)
 {
 	for (unsigned int i = 0; i < c->ncovers; i++)
 		if (c->covers[i]->op.ends && c->covers[i]->op.err)
@@ -233,7 +233,7 @@ static const char *vouch(const struct operation *c)
 	return NULL;
 }
 
-static const char *succeed(struct operation *o)
+static const char *end_with_success(struct operation *o)
 {
 	const bool sure = o->kind == DURABLE || o->kind == THEN || o->durable;
 	const char *wrong;
@@ -246,7 +246,7 @@ static const char *succeed(struct operation *o)
 		d->seq = o->seq;
 		d->poison = NULL;
 		d->sure = sure || o->vouched;
-		wrong = judge(o->first + i);
+		wrong = check_word(o->first + i);
 		if (wrong)
 			return bed_says("a %s has succeeded: %s",
 					kind_names[o->kind], wrong);
@@ -255,10 +255,10 @@ static const char *succeed(struct operation *o)
 	    o->result != o->was)
 		return bed_says("a %s has fetched another value",
 				kind_names[o->kind]);
-	return o->commit_count ? vouch(o) : NULL;
+	return o->commit_count ? record_commit(o) : NULL;
 }
 
-static const char *fail(struct operation *o)
+static const char *end_with_error(struct operation *o)
 {
 	for (unsigned int i = 0; i < o->count; i++) {
 		struct word *d = &words[o->first + i];
@@ -274,7 +274,7 @@ static const char *fail(struct operation *o)
  * Ended operations stay allocated: a second entry of one has to be noticed, and
  * a later commit may wrongly succeed over it.
  */
-static const char *reap(void)
+static const char *reap_entries(void)
 {
 	struct operation **p = &outstanding, *o;
 	const char *wrong = bed.wrong;
@@ -286,14 +286,14 @@ static const char *reap(void)
 		}
 		*p = o->next;
 		noutstanding--;
-		wrong = o->op.err ? fail(o) : succeed(o);
+		wrong = o->op.err ? end_with_error(o) : end_with_success(o);
 	}
 	return wrong;
 }
 
 /* --- steps --- */
 
-static unsigned int below(unsigned int n)
+static unsigned int random_below(unsigned int n)
 {
 	return (unsigned int)(bed_random() % n);
 }
@@ -311,15 +311,16 @@ static void choose_range(unsigned int *first, unsigned int *count)
 {
 	static const unsigned int most[] = {1, 8, 64, 512, LONGEST};
 
-	*count = 1 + below(most[below(5)]);
-	*first = below(WORDS - *count + 1);
+	*count = 1 + random_below(most[random_below(5)]);
+	*first = random_below(WORDS - *count + 1);
 }
 
 /* Choose what the operation does; false: not possible now. */
-static bool plan(struct operation *o)
+static bool choose_op(struct operation *o)
 {
-	o->kind = (enum kind)below(KINDS);
-	o->durable = o->kind >= ATOMIC_WRITE && o->kind <= CSWAP && below(2);
+	o->kind = (enum kind)random_below(KINDS);
+	o->durable =
+		o->kind >= ATOMIC_WRITE && o->kind <= CSWAP && random_below(2);
 	if (o->kind == COMMIT || o->kind == THEN)
 		choose_range(&o->commit_first, &o->commit_count);
 	if (o->kind == COMMIT)
@@ -341,7 +342,7 @@ static bool plan(struct operation *o)
 	o->was = words[o->first].value;
 	o->was_sure = words[o->first].sure;
 	o->operand = o->value[0];
-	o->compare = below(4) ? o->was : ~o->was;
+	o->compare = random_below(4) ? o->was : ~o->was;
 	if (o->kind == SUM)
 		o->value[0] = o->was + o->operand;
 	if (o->kind == CSWAP && o->compare != o->was)
@@ -349,7 +350,7 @@ static bool plan(struct operation *o)
 	return true;
 }
 
-static ssize_t post(struct operation *o)
+static ssize_t post_op(struct operation *o)
 {
 	const uint64_t flags = o->durable ? FI_COMMIT_COMPLETE : 0;
 	const struct fi_rpmem_then then = {
@@ -381,7 +382,7 @@ static ssize_t post(struct operation *o)
 	}
 }
 
-static void operate(void)
+static void start_op(void)
 {
 	struct operation *o = calloc(1, sizeof(*o));
 
@@ -389,12 +390,12 @@ static void operate(void)
 		MUST(-FI_ENOMEM);
 	o->seq = ++next_seq;
 	/* A call that fails, for whatever reason, has started nothing. */
-	if (noutstanding == MOST || !plan(o) || post(o)) {
+	if (noutstanding == MOST || !choose_op(o) || post_op(o)) {
 		free(o->value);
 		free(o);
 		return;
 	}
-	cover(o);
+	record_cover(o);
 	for (unsigned int i = 0; i < o->count; i++)
 		words[o->first + i].busy = o;
 	o->next = outstanding;
@@ -405,13 +406,13 @@ static void operate(void)
 /* Stop the target for a few steps, or until an operation has failed. */
 static double continue_at;
 
-static const char *happen(unsigned int events)
+static const char *cause_event(unsigned int events)
 {
 	int ret;
 
 	if (bed.stopped && bed_now() > continue_at)
 		bed_continue(&bed);
-	switch (below(40)) {
+	switch (random_below(40)) {
 	case 0:
 		if (!(events & REMOVALS))
 			break;
@@ -425,10 +426,11 @@ static const char *happen(unsigned int events)
 			break;
 		bed_stop(&bed);
 		continue_at =
-			bed_now() + 1e-3 * below(below(4) ? 30 : 2 * TIMEOUT);
+			bed_now() +
+			1e-3 * random_below(random_below(4) ? 30 : 2 * TIMEOUT);
 		break;
 	case 2:
-		if ((events & CUTS) && !below(2))
+		if ((events & CUTS) && !random_below(2))
 			bed_cut(&bed);
 		break;
 	default:
@@ -438,7 +440,7 @@ static const char *happen(unsigned int events)
 }
 
 /* Wait for all ends; then no word may change, and new operations succeed. */
-static const char *finish(void)
+static const char *check_end(void)
 {
 	static uint64_t last[WORDS];
 	const double end = bed_now() + BED_DEADLINE;
@@ -447,7 +449,7 @@ static const char *finish(void)
 	bed_continue(&bed);
 	while (outstanding && !wrong && bed_now() < end) {
 		bed_pause(&bed, 0.001);
-		wrong = reap();
+		wrong = reap_entries();
 	}
 	if (outstanding && !wrong)
 		return bed_says("a %s did not end",
@@ -489,21 +491,21 @@ static const char *row_run(size_t i)
 	for (unsigned int w = 0; w < WORDS; w++)
 		words[w].sure = true;
 	for (int step = 0; step < STEPS && !wrong; step++) {
-		wrong = happen(mixtures[mixture_of(row)].events);
-		operate();
-		if (!below(4))
-			bed_pause(&bed, 1e-3 * below(4));
+		wrong = cause_event(mixtures[mixture_of(row)].events);
+		start_op();
+		if (!random_below(4))
+			bed_pause(&bed, 1e-3 * random_below(4));
 		else
 			bed_poll(&bed);
 		if (!wrong)
-			wrong = reap();
+			wrong = reap_entries();
 		if (!wrong && step % 16 == 0)
 			wrong = judge_all();
 		if (wrong)
 			wrong = bed_says("step %d: %s", step, wrong);
 	}
 	if (!wrong)
-		wrong = finish();
+		wrong = check_end();
 	bed_continue(&bed);
 	return wrong;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Sixteen processes commit to one target: no record is lost, no memory grows.
+/* Sixteen processes commit to one run_target: no record is lost, no memory
+ * grows.
  */
 #include "config.h"
 
@@ -54,7 +55,7 @@ static void record_make(struct record *r, uint64_t initiator, uint64_t seq)
 	r->sum = mix(r->sum ^ initiator ^ seq << 20);
 }
 
-static void target(void *shared, unsigned int number)
+static void run_target(void *shared, unsigned int number)
 {
 	const struct pair_opts o = {.sleeps = true};
 	struct world *w = shared;
@@ -70,8 +71,8 @@ static void target(void *shared, unsigned int number)
 }
 
 /* Post half of the records in one call, half as a write and a commit. */
-static void post(struct side *s, struct world *w, struct record *r, uint64_t at,
-		 void *context, unsigned int *ends)
+static void post_records(struct side *s, struct world *w, struct record *r,
+			 uint64_t at, void *context, unsigned int *ends)
 {
 	struct fi_rma_iov to = {
 		.addr = w->card.pool_addr + at,
@@ -101,7 +102,7 @@ static void post(struct side *s, struct world *w, struct record *r, uint64_t at,
 	*ends = 2;
 }
 
-static void initiator(void *shared, unsigned int number)
+static void run_initiator(void *shared, unsigned int number)
 {
 	const struct pair_opts o = {.sleeps = true};
 	struct fi_cq_tagged_entry e;
@@ -118,9 +119,9 @@ static void initiator(void *shared, unsigned int number)
 	for (unsigned long seq = 0; seq < w->each; seq += WINDOW) {
 		for (unsigned int i = left = 0; i < WINDOW; i++) {
 			record_make(&r[i], number, seq + i);
-			post(&s, w, &r[i],
-			     (number * w->each + seq + i) * sizeof(*r),
-			     &ends[i], &ends[i]);
+			post_records(&s, w, &r[i],
+				     (number * w->each + seq + i) * sizeof(*r),
+				     &ends[i], &ends[i]);
 			left += ends[i];
 		}
 		while (left--) {
@@ -147,7 +148,7 @@ static void initiator(void *shared, unsigned int number)
 	side_close(&s);
 }
 
-static unsigned long acked(const struct world *w)
+static unsigned long count_acked(const struct world *w)
 {
 	unsigned long n = 0;
 
@@ -157,7 +158,7 @@ static unsigned long acked(const struct world *w)
 }
 
 /* Wait for the initiators; measure the target meanwhile. */
-static void watch(struct world *w, pid_t t, pid_t *initiators)
+static void watch_target(struct world *w, pid_t t, pid_t *initiators)
 {
 	unsigned long total = w->each * INITIATORS, done = 0, tenth = 0;
 	size_t at_ten = 0, most = 0, now = 0;
@@ -168,7 +169,7 @@ static void watch(struct world *w, pid_t t, pid_t *initiators)
 
 	while (done < total && !atomic_load(&w->failed)) {
 		scale_sleep_ms(20);
-		done = acked(w);
+		done = count_acked(w);
 		n = scale_fds(t);
 		fds = n > fds ? n : fds;
 		now = scale_rss(t);
@@ -184,7 +185,8 @@ static void watch(struct world *w, pid_t t, pid_t *initiators)
 		if (scale_now() - start > 3000)
 			break;
 	}
-	printf("# %lu commits in %.1f s; target: %zu KiB at 10 %%, %zu KiB at "
+	printf("# %lu commits in %.1f s; run_target: %zu KiB at 10 %%, %zu KiB "
+	       "at "
 	       "most after that, %u descriptors at most\n",
 	       done, scale_now() - start, at_ten >> 10, most >> 10, fds);
 	/*
@@ -202,11 +204,11 @@ static void watch(struct world *w, pid_t t, pid_t *initiators)
 		tap_ok(most - at_ten <= RSS_GROWTH,
 		       "the target grew by %zu KiB after the tenth percent",
 		       (most - at_ten) >> 10);
-	tap_ok(fds <= FDS, "%u descriptors at the target, %u are enough", fds,
-	       FDS);
+	tap_ok(fds <= FDS, "%u descriptors at the run_target, %u are enough",
+	       fds, FDS);
 }
 
-static void check(const struct world *w, const char *media)
+static void check_file(const struct world *w, const char *media)
 {
 	unsigned long lost = 0, n = 0;
 	struct record want;
@@ -248,12 +250,12 @@ void scale_commits(unsigned long total, const char *file)
 	w->pool.len = w->each * INITIATORS * sizeof(struct record);
 	w->pool.map =
 		file ? scale_map(file, w->pool.len) : scale_shared(w->pool.len);
-	t = scale_fork(target, w, 0);
+	t = scale_fork(run_target, w, 0);
 	for (unsigned int i = 0; i < INITIATORS; i++)
-		pids[i] = scale_fork(initiator, w, i);
-	watch(w, t, pids);
+		pids[i] = scale_fork(run_initiator, w, i);
+	watch_target(w, t, pids);
 	/* The shadow of the file, written by each msync, if there is one. */
 	media = spec ? scale_map(strrchr(spec, ':') + 1, w->pool.len)
 		     : w->pool.map;
-	check(w, media);
+	check_file(w, media);
 }

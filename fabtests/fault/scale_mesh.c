@@ -35,7 +35,7 @@ struct node {
 	char out[WINDOW][SLOT];
 };
 
-static void look(struct node *n, int timeout)
+static void poll_once(struct node *n, int timeout)
 {
 	struct fi_cq_tagged_entry e;
 	struct fi_cq_err_entry err = {0};
@@ -53,11 +53,11 @@ static void look(struct node *n, int timeout)
 }
 
 /* Wait for all nodes, polling: other nodes need this one's progress. */
-static void meet(struct node *n, unsigned int at)
+static void meet_others(struct node *n, unsigned int at)
 {
 	atomic_fetch_add(&n->w->met[at], 1);
 	while (atomic_load(&n->w->met[at]) < n->w->nodes)
-		look(n, 5);
+		poll_once(n, 5);
 }
 
 static void open_all(struct node *n)
@@ -85,14 +85,15 @@ static void open_all(struct node *n)
 		c->len = sizeof(c->name);
 		MUST(fi_getname(&n->ep[i]->fid, c->name, &c->len));
 	}
-	meet(n, 0);
+	meet_others(n, 0);
 	for (unsigned int i = 0; i < w->all; i++)
 		if (fi_av_insert(n->s.av, w->card[i].name, 1, &n->peer[i], 0,
 				 NULL) != 1)
 			MUST(-FI_EADDRNOTAVAIL);
 }
 
-static void fill(char *bytes, unsigned int from, unsigned int to, int round)
+static void fill_bytes(char *bytes, unsigned int from, unsigned int to,
+		       int round)
 {
 	for (unsigned int i = 0; i < SLOT; i++)
 		bytes[i] =
@@ -121,17 +122,17 @@ static void send_one(struct node *n, unsigned int mine, unsigned int to,
 	};
 	ssize_t ret;
 
-	fill(out, from, to, round);
+	fill_bytes(out, from, to, round);
 	while ((ret = fi_writemsg(n->ep[mine], &msg,
 				  FI_COMMIT_COMPLETE | FI_COMPLETION)) ==
 	       -FI_EAGAIN)
-		look(n, 0);
+		poll_once(n, 0);
 	MUST(ret);
 	n->outstanding++;
 }
 
 /* Processor time of this process, whatever else runs on the machine. */
-static unsigned long used(void)
+static unsigned long cpu_time_used(void)
 {
 	struct timespec t;
 
@@ -140,7 +141,7 @@ static unsigned long used(void)
 	       (unsigned long)t.tv_nsec;
 }
 
-static void run(void *shared, unsigned int number)
+static void run_node(void *shared, unsigned int number)
 {
 	struct world *w = shared;
 	struct node *n = calloc(1, sizeof(*n));
@@ -155,9 +156,9 @@ static void run(void *shared, unsigned int number)
 	n->number = number;
 	open_all(n);
 	for (int r = 0; r < ROUNDS; r++) {
-		meet(n, 1 + r);
+		meet_others(n, 1 + r);
 		start = scale_now();
-		cpu = used();
+		cpu = cpu_time_used();
 		for (unsigned int i = 0; i < w->all; i++)
 			for (unsigned int k = 0; k < w->eps; k++) {
 				/*
@@ -170,17 +171,17 @@ static void run(void *shared, unsigned int number)
 				if (to == number * w->eps + k)
 					continue;
 				while (n->outstanding >= WINDOW)
-					look(n, 100);
+					poll_once(n, 100);
 				slot = (slot + 1) % WINDOW;
 				if (!slot)
 					while (n->outstanding)
-						look(n, 100);
+						poll_once(n, 100);
 				send_one(n, k, to, r, n->out[slot]);
 			}
 		while (n->outstanding)
-			look(n, 100);
-		meet(n, 2 + r);
-		cpu = used() - cpu;
+			poll_once(n, 100);
+		meet_others(n, 2 + r);
+		cpu = cpu_time_used() - cpu;
 		if (!number)
 			w->took[r] = scale_now() - start;
 	}
@@ -189,18 +190,18 @@ static void run(void *shared, unsigned int number)
 		for (unsigned int k = 0; k < w->eps; k++) {
 			unsigned int to = number * w->eps + k;
 
-			fill(want, from, to, ROUNDS - 1);
+			fill_bytes(want, from, to, ROUNDS - 1);
 			if (from != to &&
 			    memcmp(n->pool.map +
 					   ((size_t)from * w->eps + k) * SLOT,
 				   want, SLOT))
 				atomic_fetch_add(&w->wrong, 1);
 		}
-	meet(n, ROUNDS + 2);
+	meet_others(n, ROUNDS + 2);
 }
 
 /* Microseconds of processor time for a commit, once all are connected. */
-static double mesh(unsigned int nodes, unsigned int eps)
+static double measure_mesh(unsigned int nodes, unsigned int eps)
 {
 	struct world *w = scale_shared(sizeof(*w));
 	unsigned int commits;
@@ -213,7 +214,7 @@ static double mesh(unsigned int nodes, unsigned int eps)
 	w->all = nodes * eps;
 	commits = w->all * (w->all - 1);
 	for (unsigned int i = 0; i < nodes; i++)
-		pids[i] = scale_fork(run, w, i);
+		pids[i] = scale_fork(run_node, w, i);
 	for (unsigned int i = 0; i < nodes; i++)
 		well &= scale_join(pids[i]);
 	us = (double)w->cpu * 1e-3 / commits;
@@ -235,8 +236,8 @@ void scale_mesh(unsigned int nodes, unsigned int eps)
 		MUST(-EINVAL);
 	/* An endpoint of ofi_rxm takes 100 MB with buffers of 16 KiB. */
 	setenv("FI_OFI_RXM_BUFFER_SIZE", "1024", 1);
-	few = mesh(nodes, eps / 4);
-	many = mesh(nodes, eps);
+	few = measure_mesh(nodes, eps / 4);
+	many = measure_mesh(nodes, eps);
 	tap_ok(many < 8 * few,
 	       "four times the endpoints: a commit is %.1f times the work",
 	       many / few);

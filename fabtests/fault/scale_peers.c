@@ -34,7 +34,7 @@ struct world {
 	size_t size[2][2][SIZES];
 };
 
-static void measure(size_t *size)
+static void measure_memory(size_t *size)
 {
 	struct mallinfo2 m = mallinfo2();
 
@@ -42,7 +42,7 @@ static void measure(size_t *size)
 	size[RSS] = scale_rss(getpid());
 }
 
-static void target(void *shared, unsigned int number)
+static void run_target(void *shared, unsigned int number)
 {
 	struct fi_cq_tagged_entry e;
 	struct world *w = shared;
@@ -67,13 +67,13 @@ static void target(void *shared, unsigned int number)
 		n = atomic_load(&w->requested);
 		if (n == atomic_load(&w->measured))
 			continue;
-		measure(w->size[n - 1][0]);
+		measure_memory(w->size[n - 1][0]);
 		atomic_store(&w->measured, n);
 	}
 }
 
 /* Another endpoint, that has written and, over ofi_rpmem, committed. */
-static void join(struct world *w, struct side *s, struct fid_ep *ep)
+static void join_endpoint(struct world *w, struct side *s, struct fid_ep *ep)
 {
 	struct fi_rma_iov at = {w->card.pool_addr, 64, w->card.pool_key};
 	struct fi_cq_tagged_entry e;
@@ -98,7 +98,7 @@ static void join(struct world *w, struct side *s, struct fid_ep *ep)
 	}
 }
 
-static void initiator(void *shared, unsigned int number)
+static void run_initiator(void *shared, unsigned int number)
 {
 	struct world *w = shared;
 	struct pair_opts o = {.sleeps = true, .prov = w->prov};
@@ -109,12 +109,12 @@ static void initiator(void *shared, unsigned int number)
 		scale_sleep_ms(10);
 	side_open(&s, &o);
 	side_insert(&s, &w->card);
-	join(w, &s, s.ep);
+	join_endpoint(w, &s, s.ep);
 	for (unsigned int n = 1; n <= w->max; n++) {
 		unsigned int many = n == w->max;
 
 		if (n == FEW || many) {
-			measure(w->size[many][1]);
+			measure_memory(w->size[many][1]);
 			atomic_store(&w->requested, many + 1);
 			while (atomic_load(&w->measured) != many + 1)
 				scale_sleep_ms(1);
@@ -125,7 +125,7 @@ static void initiator(void *shared, unsigned int number)
 		MUST(fi_ep_bind(ep, &s.cq->fid, FI_TRANSMIT | FI_RECV));
 		MUST(fi_ep_bind(ep, &s.av->fid, 0));
 		MUST(fi_enable(ep));
-		join(w, &s, ep);
+		join_endpoint(w, &s, ep);
 	}
 }
 
@@ -139,8 +139,8 @@ static void per_peer(const char *prov, unsigned int max, double cost[2][SIZES])
 	w->max = max;
 	w->pool.len = BYTES;
 	w->pool.map = scale_shared(BYTES);
-	t = scale_fork(target, w, 0);
-	i = scale_fork(initiator, w, 0);
+	t = scale_fork(run_target, w, 0);
+	i = scale_fork(run_initiator, w, 0);
 	tap_ok(scale_join(i), "%s: %u endpoints have met the target",
 	       prov ? prov : "tcp;ofi_rpmem", max);
 	scale_kill(t);

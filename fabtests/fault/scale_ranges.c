@@ -26,7 +26,7 @@ struct world {
 	size_t n;
 };
 
-static void target(void *shared, unsigned int number)
+static void run_target(void *shared, unsigned int number)
 {
 	const struct pair_opts o = {.sleeps = true};
 	struct world *w = shared;
@@ -40,7 +40,7 @@ static void target(void *shared, unsigned int number)
 	scale_serve(&s, &w->stop);
 }
 
-static void enter(struct world *w, struct side *s)
+static void open_side(struct world *w, struct side *s)
 {
 	const struct pair_opts o = {.sleeps = true};
 
@@ -51,8 +51,8 @@ static void enter(struct world *w, struct side *s)
 }
 
 /* Commit and wait: 0, or the error entry's prov_errno. */
-static int commit(struct side *s, const struct fi_rma_iov *v, size_t n,
-		  struct fi_cq_err_entry *err)
+static int commit_and_wait(struct side *s, const struct fi_rma_iov *v, size_t n,
+			   struct fi_cq_err_entry *err)
 {
 	struct fi_cq_tagged_entry e;
 
@@ -61,8 +61,8 @@ static int commit(struct side *s, const struct fi_rma_iov *v, size_t n,
 	return side_wait(s, &e, err) ? 0 : err->prov_errno;
 }
 
-static void put(struct side *s, const struct world *w, uint64_t at,
-		const void *bytes, size_t len)
+static void write_and_wait(struct side *s, const struct world *w, uint64_t at,
+			   const void *bytes, size_t len)
 {
 	struct fi_cq_tagged_entry e;
 	struct fi_cq_err_entry err;
@@ -80,7 +80,7 @@ static uint8_t byte_of(size_t i)
 	return (uint8_t)(i % 251 + 1);
 }
 
-static void many(void *shared, unsigned int number)
+static void run_many_ranges(void *shared, unsigned int number)
 {
 	struct world *w = shared;
 	const size_t piece = 8192; /* ranges that one write fills */
@@ -94,19 +94,19 @@ static void many(void *shared, unsigned int number)
 
 	if (!v || !out)
 		MUST(-ENOMEM);
-	enter(w, &s);
+	open_side(w, &s);
 	for (size_t i = 0; i < w->n; i += piece) {
 		size_t k, some = w->n - i < piece ? w->n - i : piece;
 
 		for (k = 0; k < some; k++)
 			memset(out + k * STRIDE, byte_of(i + k), STRIDE);
-		put(&s, w, i * STRIDE, out, some * STRIDE);
+		write_and_wait(&s, w, i * STRIDE, out, some * STRIDE);
 	}
 	for (size_t i = 0; i < w->n; i++)
 		v[i] = (struct fi_rma_iov){w->card.pool_addr + i * STRIDE,
 					   RANGE, w->card.pool_key};
 	start = scale_now();
-	st = commit(&s, v, w->n, &err);
+	st = commit_and_wait(&s, v, w->n, &err);
 	printf("# %zu ranges in one commit: %.3f s\n", w->n,
 	       scale_now() - start);
 	tap_ok(!st && side_quiet(&s),
@@ -114,7 +114,7 @@ static void many(void *shared, unsigned int number)
 
 	v[w->n / 2].addr = w->card.pool_addr + w->pool.len;
 	start = scale_now();
-	st = commit(&s, v, w->n, &err);
+	st = commit_and_wait(&s, v, w->n, &err);
 	printf("# with one outside the region: %.3f s\n", scale_now() - start);
 	fi_cq_strerror(s.cq, err.prov_errno, err.err_data, text, sizeof(text));
 	snprintf(index, sizeof(index), "range %zu", w->n / 2);
@@ -124,7 +124,7 @@ static void many(void *shared, unsigned int number)
 	tap_ok(side_quiet(&s), "and is the only one");
 	/* The failed commit has left no state behind. */
 	v[w->n / 2].addr = w->card.pool_addr;
-	tap_ok(!commit(&s, v, w->n, &err), "the next commit succeeds");
+	tap_ok(!commit_and_wait(&s, v, w->n, &err), "the next commit succeeds");
 	side_close(&s);
 	free(v);
 	free(out);
@@ -142,8 +142,8 @@ void scale_ranges(size_t n, const char *file)
 	w->pool.len = n * STRIDE;
 	w->pool.map =
 		file ? scale_map(file, w->pool.len) : scale_shared(w->pool.len);
-	t = scale_fork(target, w, 0);
-	many(w, 0);
+	t = scale_fork(run_target, w, 0);
+	run_many_ranges(w, 0);
 	scale_kill(t);
 	media = spec ? scale_map(strrchr(spec, ':') + 1, w->pool.len)
 		     : w->pool.map;
@@ -159,8 +159,8 @@ void scale_ranges(size_t n, const char *file)
 /* --- a file with holes --- */
 
 /* Write and commit bytes at these offsets, and read them from the file. */
-static void probe(struct side *s, const struct world *w, const char *file,
-		  uint64_t at)
+static void probe_offsets(struct side *s, const struct world *w,
+			  const char *file, uint64_t at)
 {
 	struct fi_rma_iov v = {w->card.pool_addr + at, 4096, w->card.pool_key};
 	struct fi_cq_err_entry err;
@@ -168,8 +168,8 @@ static void probe(struct side *s, const struct world *w, const char *file,
 	int fd = open(file, O_RDONLY), st;
 
 	memset(out, (int)(at >> 12) | 1, sizeof(out));
-	put(s, w, at, out, sizeof(out));
-	st = commit(s, &v, 1, &err);
+	write_and_wait(s, w, at, out, sizeof(out));
+	st = commit_and_wait(s, &v, 1, &err);
 	if (fd < 0 || pread(fd, in, sizeof(in), (off_t)at) != sizeof(in))
 		MUST(-errno);
 	close(fd);
@@ -177,13 +177,13 @@ static void probe(struct side *s, const struct world *w, const char *file,
 	       "4 KiB at %#" PRIx64 " (status %d)", at, st);
 }
 
-static void bounded(double took, double limit, const char *what)
+static void check_time(double took, double limit, const char *what)
 {
 	tap_ok(took < limit, "%s took %.3f s, less than %.0f", what, took,
 	       limit);
 }
 
-static void region(uint64_t len, const char *file)
+static void check_region(uint64_t len, const char *file)
 {
 	struct world *w = scale_shared(sizeof(*w));
 	struct fi_rma_iov v;
@@ -195,33 +195,33 @@ static void region(uint64_t len, const char *file)
 
 	w->pool.len = len;
 	w->pool.map = scale_map(file, len);
-	t = scale_fork(target, w, 0);
-	enter(w, &s);
+	t = scale_fork(run_target, w, 0);
+	open_side(w, &s);
 	printf("# a region of %" PRIu64 " GiB\n", len / GIB);
-	bounded(w->took, 5, "registration");
-	probe(&s, w, file, 0);
-	probe(&s, w, file, 4 * GIB);
-	probe(&s, w, file, 4 * GIB - 2048);
-	probe(&s, w, file, 4 * GIB + 12345);
-	probe(&s, w, file, len - 4096);
+	check_time(w->took, 5, "registration");
+	probe_offsets(&s, w, file, 0);
+	probe_offsets(&s, w, file, 4 * GIB);
+	probe_offsets(&s, w, file, 4 * GIB - 2048);
+	probe_offsets(&s, w, file, 4 * GIB + 12345);
+	probe_offsets(&s, w, file, len - 4096);
 
 	/* One range across the 4 GiB line, written in two distant pieces. */
-	put(&s, w, 2 * GIB, "left", 4);
-	put(&s, w, 5 * GIB, "right", 5);
+	write_and_wait(&s, w, 2 * GIB, "left", 4);
+	write_and_wait(&s, w, 5 * GIB, "right", 5);
 	v = (struct fi_rma_iov){w->card.pool_addr + GIB, 4 * GIB + 4096,
 				w->card.pool_key};
 	start = scale_now();
-	st = commit(&s, &v, 1, &err);
+	st = commit_and_wait(&s, &v, 1, &err);
 	tap_ok(!st, "a range of more than 4 GiB across the line (status %d)",
 	       st);
-	bounded(scale_now() - start, 20, "that");
+	check_time(scale_now() - start, 20, "that");
 	v = (struct fi_rma_iov){w->card.pool_addr, len, w->card.pool_key};
 	start = scale_now();
-	st = commit(&s, &v, 1, &err);
+	st = commit_and_wait(&s, &v, 1, &err);
 	tap_ok(!st, "the whole region (status %d)", st);
-	bounded(scale_now() - start, 20, "that");
+	check_time(scale_now() - start, 20, "that");
 	v.len++;
-	tap_ok(commit(&s, &v, 1, &err) == RP_ST_RANGE,
+	tap_ok(commit_and_wait(&s, &v, 1, &err) == RP_ST_RANGE,
 	       "one byte more is refused");
 	side_close(&s);
 	scale_kill(t);
@@ -237,9 +237,9 @@ void scale_sparse(const char *file)
 	if (fd >= 0)
 		close(fd);
 	unlink(file);
-	region(6 * GIB, file);
+	check_region(6 * GIB, file);
 	if (huge)
-		region(TIB, file);
+		check_region(TIB, file);
 	else
 		printf("# no file of 1 TiB here: %s\n", strerror(errno));
 }

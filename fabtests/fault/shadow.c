@@ -207,7 +207,7 @@ static __thread struct line *under_way;
 static pmem2_flush_fn real_flush;
 static pmem2_drain_fn real_drain;
 
-static void leave(const void *addr, size_t len, off_t at)
+static void copy_to_shadow(const void *addr, size_t len, off_t at)
 {
 	struct line *l;
 
@@ -223,13 +223,13 @@ static void leave(const void *addr, size_t len, off_t at)
 	under_way = l;
 }
 
-static void leaves(const void *addr, size_t len)
+static void range_leaves_cache(const void *addr, size_t len)
 {
 	const char *p = addr;
 	size_t n;
 
 	if (!medium) {
-		leave(p, len, pool_offset((uintptr_t)p));
+		copy_to_shadow(p, len, pool_offset((uintptr_t)p));
 		return;
 	}
 	for (; len; p += n, len -= n) {
@@ -237,34 +237,34 @@ static void leaves(const void *addr, size_t len)
 		const off_t page = page_place((uintptr_t)p);
 
 		n = len < PAGE - in_page ? len : PAGE - in_page;
-		leave(p, n, page < 0 ? page : page + (off_t)in_page);
+		copy_to_shadow(p, n, page < 0 ? page : page + (off_t)in_page);
 	}
 }
 
-static bool watches(void)
+static bool is_watched(void)
 {
 	return medium || shadow_fd >= 0;
 }
 
 static void shadow_flush(const void *addr, size_t len)
 {
-	leaves(addr, len);
+	range_leaves_cache(addr, len);
 	real_flush(addr, len);
 }
 
 /* The provider with fault points reports its non-temporal stores here. */
 void rpmem_shadow_streamed(const void *addr, size_t len)
 {
-	if (watches())
-		leaves(addr, len);
+	if (is_watched())
+		range_leaves_cache(addr, len);
 }
 
 /* Write the list from its end: newer copies of a line are in front. */
-static void arrive(struct line *l)
+static void lines_arrive(struct line *l)
 {
 	if (!l)
 		return;
-	arrive(l->next);
+	lines_arrive(l->next);
 	if (medium)
 		memcpy(medium + l->at, l->bytes, l->len);
 	else if (pwrite(shadow_fd, l->bytes, l->len, l->at) != (ssize_t)l->len)
@@ -275,12 +275,12 @@ static void arrive(struct line *l)
 static void shadow_drain(void)
 {
 	real_drain();
-	arrive(under_way);
+	lines_arrive(under_way);
 	under_way = NULL;
 }
 
 /* The provider loads libpmem2 by itself, so RTLD_NEXT does not find it. */
-static void *behind(const char *name)
+static void *real_function(const char *name)
 {
 	void *lib = dlopen("libpmem2.so.1", RTLD_NOW), *f;
 
@@ -294,9 +294,9 @@ __attribute__((visibility("default"))) pmem2_flush_fn
 pmem2_get_flush_fn(struct pmem2_map *map)
 {
 	pmem2_flush_fn (*real)(struct pmem2_map *) =
-		(pmem2_flush_fn(*)(struct pmem2_map *))behind(__func__);
+		(pmem2_flush_fn(*)(struct pmem2_map *))real_function(__func__);
 
-	if (!watches())
+	if (!is_watched())
 		return real(map);
 	real_flush = real(map);
 	return shadow_flush;
@@ -306,9 +306,9 @@ __attribute__((visibility("default"))) pmem2_drain_fn
 pmem2_get_drain_fn(struct pmem2_map *map)
 {
 	pmem2_drain_fn (*real)(struct pmem2_map *) =
-		(pmem2_drain_fn(*)(struct pmem2_map *))behind(__func__);
+		(pmem2_drain_fn(*)(struct pmem2_map *))real_function(__func__);
 
-	if (!watches())
+	if (!is_watched())
 		return real(map);
 	real_drain = real(map);
 	return shadow_drain;

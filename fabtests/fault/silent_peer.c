@@ -19,7 +19,7 @@ static struct {
 	atomic_int target;
 } * seen;
 
-static ssize_t post(struct side *s, const struct card *peer)
+static ssize_t post_write(struct side *s, const struct card *peer)
 {
 	struct iovec iov = {bytes, sizeof(bytes)};
 	struct fi_rma_iov at = {peer->pool_addr, sizeof(bytes), peer->pool_key};
@@ -33,7 +33,7 @@ static ssize_t post(struct side *s, const struct card *peer)
 	return fi_writemsg(s->ep, &m, FI_COMMIT_COMPLETE | FI_COMPLETION);
 }
 
-static void target(struct side *s, const struct card *peer)
+static void run_target(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);
 	pair_barrier(s);
@@ -43,7 +43,7 @@ static void target(struct side *s, const struct card *peer)
 	pair_barrier(s);
 }
 
-static void *sleeper(void *arg)
+static void *sleep_on_queue(void *arg)
 {
 	struct side *s = arg;
 	/* The timeout is one second, and an idle connection lives for 60. */
@@ -54,20 +54,20 @@ static void *sleeper(void *arg)
 	return NULL;
 }
 
-static void initiator(struct side *s, const struct card *peer)
+static void run_initiator(struct side *s, const struct card *peer)
 {
 	pthread_t thread;
 
 	side_insert(s, peer);
 	pair_barrier(s);
-	POST(s, post(s, peer));
+	POST(s, post_write(s, peer));
 	MUST(side_wait(s, &e, &err) ? 0 : -FI_EIO);
 	pair_barrier(s);
 	while (!atomic_load(&seen->target))
 		usleep(1000);
-	MUST(pthread_create(&thread, NULL, sleeper, s));
+	MUST(pthread_create(&thread, NULL, sleep_on_queue, s));
 	usleep(200000);
-	POST(s, post(s, peer));
+	POST(s, post_write(s, peer));
 	pthread_join(thread, NULL);
 	kill(atomic_load(&seen->target), SIGCONT);
 	tap_ok(err.prov_errno == 65,
@@ -86,6 +86,6 @@ int main(void)
 		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (seen == MAP_FAILED)
 		return 1;
-	pair_run(&o, &o, target, initiator);
+	pair_run(&o, &o, run_target, run_initiator);
 	return tap_done();
 }

@@ -136,7 +136,7 @@ static void sim_close(struct rp_rc *rc)
 /* --- operations --- */
 
 /* Copy up to size bytes of an operation; returns its number of bytes. */
-static size_t gather(const struct rp_channel_op *op, uint8_t *to, size_t size)
+static size_t copy_op(const struct rp_channel_op *op, uint8_t *to, size_t size)
 {
 	size_t at = 0;
 
@@ -158,7 +158,7 @@ static ssize_t post_inject(struct sim_channel *fc,
 	if (op->iov_count == 1)
 		return fi_inject(fc->ep, op->iov->iov_base, op->iov->iov_len,
 				 FI_ADDR_UNSPEC);
-	len = gather(op, bytes, sizeof(bytes));
+	len = copy_op(op, bytes, sizeof(bytes));
 	return len > sizeof(bytes)
 		       ? -FI_EINVAL
 		       : fi_inject(fc->ep, bytes, len, FI_ADDR_UNSPEC);
@@ -166,7 +166,7 @@ static ssize_t post_inject(struct sim_channel *fc,
 
 static ssize_t post_copied(struct sim_channel *fc, struct rp_channel_op *op)
 {
-	const size_t len = gather(op, NULL, 0);
+	const size_t len = copy_op(op, NULL, 0);
 	struct copied *b = malloc(sizeof(*b) + len);
 	struct iovec iov;
 	ssize_t ret;
@@ -175,7 +175,7 @@ static ssize_t post_copied(struct sim_channel *fc, struct rp_channel_op *op)
 		return -FI_EAGAIN;
 	b->op = op;
 	iov.iov_base = b->bytes;
-	iov.iov_len = gather(op, b->bytes, len);
+	iov.iov_len = copy_op(op, b->bytes, len);
 	ret = fi_sendmsg(fc->ep,
 			 &(struct fi_msg){
 				 .msg_iov = &iov,
@@ -352,7 +352,8 @@ int sim_recvs_open(struct sim_channel *fc)
  * Copy the message of r into the receive `to` of rc's pool, complete that, and
  * give r to the fabric again. Nothing is called back inside: c stays.
  */
-static void deliver(struct sim_rc *f, struct rp_rc_recv *to, struct sim_recv *r)
+static void deliver_message(struct sim_rc *f, struct rp_rc_recv *to,
+			    struct sim_recv *r)
 {
 	struct rp_rc_channel *c = &r->channel->c;
 	int ret = 0;
@@ -375,11 +376,11 @@ static int sim_post_recv(struct rp_rc *rc, struct rp_rc_recv *to)
 		return 0;
 	}
 	TAILQ_REMOVE(&f->waiting, r, link);
-	deliver(f, to, r);
+	deliver_message(f, to, r);
 	return 0;
 }
 
-static void received(struct sim_rc *f, struct sim_recv *r, size_t len, int err)
+static void end_recv(struct sim_rc *f, struct sim_recv *r, size_t len, int err)
 {
 	struct rp_rc_channel *c = &r->channel->c;
 	struct rp_rc_recv *to = TAILQ_FIRST(&f->pool);
@@ -399,7 +400,7 @@ static void received(struct sim_rc *f, struct sim_recv *r, size_t len, int err)
 		return;
 	}
 	TAILQ_REMOVE(&f->pool, to, link);
-	deliver(f, to, r);
+	deliver_message(f, to, r);
 }
 
 /* Free the receives of a channel; the fabric has given all of them back. */
@@ -416,13 +417,13 @@ static void recvs_free(struct sim_rc *f, struct sim_channel *fc)
 
 /* --- completions --- */
 
-static void complete(struct rp_rc *rc, void *context, size_t len, int err)
+static void complete_recv(struct rp_rc *rc, void *context, size_t len, int err)
 {
 	const uintptr_t bits = (uintptr_t)context & CONTEXT_BITS;
 	void *ptr = (char *)context - bits;
 
 	if (bits == CONTEXT_RECV) {
-		received(sim_rc(rc), ptr, len, err);
+		end_recv(sim_rc(rc), ptr, len, err);
 	} else if (bits == CONTEXT_COPIED) {
 		struct copied *b = ptr;
 
@@ -439,7 +440,7 @@ static bool complete_error(struct rp_rc *rc)
 
 	if (fi_cq_readerr(sim_rc(rc)->cq, &e, 0) != 1)
 		return false;
-	complete(rc, e.op_context, 0, e.err > 0 ? e.err : EIO);
+	complete_recv(rc, e.op_context, 0, e.err > 0 ? e.err : EIO);
 	return true;
 }
 
@@ -461,7 +462,7 @@ static int sim_poll(struct rp_rc *rc, int max)
 		if (got <= 0)
 			break;
 		for (ssize_t i = 0; i < got; i++)
-			complete(rc, e[i].op_context, e[i].len, 0);
+			complete_recv(rc, e[i].op_context, e[i].len, 0);
 		n += (int)got;
 		if (got < BATCH)
 			break;

@@ -6,7 +6,7 @@
 
 #include "sim_rc.h"
 
-static uint32_t format(const union rp_rc_addr *addr)
+static uint32_t address_format(const union rp_rc_addr *addr)
 {
 	return addr->sa.sa_family == AF_INET6 ? FI_SOCKADDR_IN6
 					      : FI_SOCKADDR_IN;
@@ -39,7 +39,7 @@ int sim_listen(struct rp_rc *rc, const union rp_rc_addr *at, size_t len,
 
 	if (!info)
 		return -FI_ENOMEM;
-	info->addr_format = format(at);
+	info->addr_format = address_format(at);
 	info->src_addr = malloc(len);
 	if (!info->src_addr) {
 		fi_freeinfo(info);
@@ -89,7 +89,7 @@ int sim_connect(struct rp_rc_channel *c, size_t addr_len, const void *data,
 	int ret;
 
 	/* The address format chooses the family of the socket. */
-	f->info->addr_format = format(&c->peer);
+	f->info->addr_format = address_format(&c->peer);
 	ret = ep_open(c, f->info);
 	return ret ? ret : fi_connect(sim_channel(c)->ep, &c->peer, data, len);
 }
@@ -147,8 +147,8 @@ static bool read_error(struct sim_rc *f)
 	return true;
 }
 
-static void requested(struct sim_rc *f, struct fi_info *info, const void *data,
-		      size_t len)
+static void take_request(struct sim_rc *f, struct fi_info *info,
+			 const void *data, size_t len)
 {
 	const struct sockaddr *peer = info->dest_addr;
 
@@ -157,7 +157,7 @@ static void requested(struct sim_rc *f, struct fi_info *info, const void *data,
 	rp_rc_requested(&f->rc, info, peer, data, len);
 }
 
-static void connected(struct rp_rc_channel *c, const void *data, size_t len)
+static void end_connect(struct rp_rc_channel *c, const void *data, size_t len)
 {
 	sim_channel(c)->connected = true;
 	rp_rc_up(c, data, len);
@@ -180,9 +180,9 @@ static bool read_event(struct sim_rc *f)
 		return false;
 	len = (size_t)n - sizeof(buf.e);
 	if (event == FI_CONNREQ)
-		requested(f, buf.e.info, buf.e.data, len);
+		take_request(f, buf.e.info, buf.e.data, len);
 	else if (event == FI_CONNECTED)
-		connected(buf.e.fid->context, buf.e.data, len);
+		end_connect(buf.e.fid->context, buf.e.data, len);
 	else if (event == FI_SHUTDOWN)
 		rp_rc_end(buf.e.fid->context, ECONNRESET, NULL, 0);
 	return true;

@@ -83,7 +83,7 @@ static ssize_t post_vector(struct bed_op *op)
 }
 
 /* A call that fails has started nothing. */
-static void post(enum shape shape)
+static void post_shape(enum shape shape)
 {
 	const size_t piece = SIZE / PIECES;
 	ssize_t ret;
@@ -169,12 +169,12 @@ static const char *row_run(size_t row)
 	if (wrong)
 		return bed_says("at first: %s", wrong);
 	if (SHAPE(row) == READS) {
-		post(READS);
+		post_shape(READS);
 		bed_wait(&b, &ops[posted - 1], 0.001);
 		bed_stop(&b);
 	} else {
 		bed_stop(&b);
-		post(SHAPE(row));
+		post_shape(SHAPE(row));
 		bed_pause(&b, 0.02);
 	}
 	if (CAUSE(row) == REMOVAL) {

@@ -216,7 +216,7 @@ void bed_file(char *path, size_t size, const char *suffix)
 	snprintf(path, size, "bed_%s.%d.%zu", suffix, (int)driver, current_row);
 }
 
-static bool listens(unsigned long inode, pid_t pid)
+static bool process_listens(unsigned long inode, pid_t pid)
 {
 	char link[64], path[64], want[64];
 	struct dirent *de;
@@ -253,7 +253,8 @@ int bed_ports(pid_t pid, uint16_t *ports, int n)
 				   "%*d: %*[0-9A-F]:%x %*[0-9A-F]:%*x %x "
 				   "%*x:%*x %*x:%*x %*x %*u %*d %lu",
 				   &port, &state, &inode) == 3 &&
-			    state == 10 && found < n && listens(inode, pid))
+			    state == 10 && found < n &&
+			    process_listens(inode, pid))
 				ports[found++] = (uint16_t)port;
 		if (f)
 			fclose(f);

@@ -117,7 +117,7 @@ static int value_of(const struct word *words, const char *s, size_t len)
 	return -1;
 }
 
-static bool parse(const struct word *words, const char *s, int *value)
+static bool parse_word(const struct word *words, const char *s, int *value)
 {
 	*value = value_of(words, s, strlen(s));
 	return *value >= 0;
@@ -128,21 +128,21 @@ static const char *parse_cell(char *const row[COLUMNS], struct verdict_cell *c)
 {
 	int memory, placement, domain, fence, buf, op, shape, against;
 
-	if (!parse(memories, row[C_MEMORY], &memory))
+	if (!parse_word(memories, row[C_MEMORY], &memory))
 		return "memory";
-	if (!parse(placements, row[C_PLACEMENT], &placement))
+	if (!parse_word(placements, row[C_PLACEMENT], &placement))
 		return "placement";
-	if (!parse(domains, row[C_DOMAIN], &domain))
+	if (!parse_word(domains, row[C_DOMAIN], &domain))
 		return "domain";
-	if (!parse(fences, row[C_FENCE], &fence))
+	if (!parse_word(fences, row[C_FENCE], &fence))
 		return "fence";
-	if (!parse(buffers, row[C_BUFFERS], &buf))
+	if (!parse_word(buffers, row[C_BUFFERS], &buf))
 		return "buffers";
-	if (!parse(ops, row[C_OP], &op))
+	if (!parse_word(ops, row[C_OP], &op))
 		return "op";
-	if (!parse(shapes, row[C_SHAPE], &shape))
+	if (!parse_word(shapes, row[C_SHAPE], &shape))
 		return "shape";
-	if (!parse(againsts, row[C_AGAINST], &against))
+	if (!parse_word(againsts, row[C_AGAINST], &against))
 		return "against";
 	*c = (struct verdict_cell){
 		.taxonomy = strncmp(row[C_CELL], "x-", 2) != 0,
@@ -183,7 +183,7 @@ static bool parse_method(const struct verdict_cell *c, const char *name,
 		return true;
 	if (c->compound != (name[len] == '+'))
 		return false;
-	if (c->compound && !parse(orders, name + len + 1, &order))
+	if (c->compound && !parse_word(orders, name + len + 1, &order))
 		return false;
 	m->order = order;
 	value = value_of(c->op == VERDICT_SEND ? sends : methods, name, len);
@@ -241,7 +241,7 @@ static const char *add_row(struct verdicts *v, char *const row[COLUMNS])
 		return "method";
 	if (verdict_method(c, row[C_METHOD]))
 		return "method (twice)";
-	if (!parse(verdict_words, row[C_VERDICT], &valid))
+	if (!parse_word(verdict_words, row[C_VERDICT], &valid))
 		return "verdict";
 	if (c->n == VERDICT_METHODS)
 		return "method (too many)";

@@ -15,7 +15,7 @@
 #include "core/method.h"
 #include "core/pmem.h"
 
-static struct rp_pmem *region(char *addr, size_t len)
+static struct rp_pmem *open_region(char *addr, size_t len)
 {
 	struct rp_caps_cfg cfg = {.placement = RP_PLACE_CPU_USER};
 	struct rp_facts facts;
@@ -49,8 +49,8 @@ int main(int argc, char **argv)
 	p = mmap(NULL, 2 * half, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED)
 		err(1, "mmap");
-	a = region(p, half);
-	b = region(p + half, half);
+	a = open_region(p, half);
+	b = open_region(p + half, half);
 	/*
 	 * Do what the kernel's flusher does after some seconds: write all pages
 	 * back, fail for the second half, which has no space, and keep the

@@ -48,8 +48,8 @@ static uint64_t word, old;
  */
 static void *context;
 
-static ssize_t add(struct fid_ep *ep, fi_addr_t dest, struct fi_rma_ioc *rma,
-		   bool fetches)
+static ssize_t post_add(struct fid_ep *ep, fi_addr_t dest,
+			struct fi_rma_ioc *rma, bool fetches)
 {
 	struct fi_ioc ioc = {&word, 1}, res = {&old, 1};
 	const struct fi_msg_atomic m = {
@@ -67,8 +67,8 @@ static ssize_t add(struct fid_ep *ep, fi_addr_t dest, struct fi_rma_ioc *rma,
 		       : fi_atomicmsg(ep, &m, COMMIT);
 }
 
-static ssize_t post(struct fid_ep *ep, fi_addr_t dest, const struct card *peer,
-		    int how)
+static ssize_t post_how(struct fid_ep *ep, fi_addr_t dest,
+			const struct card *peer, int how)
 {
 	struct fi_rma_iov rma = {peer->pool_addr, 8, peer->pool_key};
 	struct fi_rma_ioc rioc = {peer->pool_addr, 1, peer->pool_key};
@@ -102,9 +102,9 @@ static ssize_t post(struct fid_ep *ep, fi_addr_t dest, const struct card *peer,
 		return fi_write(ep, &word, sizeof(word), NULL, dest, rma.addr,
 				rma.key, context);
 	case ADD:
-		return add(ep, dest, &rioc, false);
+		return post_add(ep, dest, &rioc, false);
 	case FETCH:
-		return add(ep, dest, &rioc, true);
+		return post_add(ep, dest, &rioc, true);
 	case READ:
 		return fi_readmsg(ep, &m, COMMIT);
 	default:
@@ -113,7 +113,7 @@ static ssize_t post(struct fid_ep *ep, fi_addr_t dest, const struct card *peer,
 	}
 }
 
-static bool done(struct side *s)
+static bool reap_success(struct side *s)
 {
 	if (!side_wait(s, &e, &err)) {
 		printf("# %s: %s\n", label, fi_strerror(err.err));
@@ -122,77 +122,81 @@ static bool done(struct side *s)
 	return e.op_context == context;
 }
 
-/* Each call is refused with this error. works() would see stray completions. */
-static void refused(struct side *s, struct fid_ep *ep, fi_addr_t dest,
-		    const struct card *peer, ssize_t as, const char *what)
+/* Each call is refused with this error. expect_works() would see stray
+ * completions. */
+static void expect_refused(struct side *s, struct fid_ep *ep, fi_addr_t dest,
+			   const struct card *peer, ssize_t as,
+			   const char *what)
 {
 	context = NULL;
 	for (int i = 0; i < N; i++) {
-		ssize_t ret = post(ep, dest, peer, i);
+		ssize_t ret = post_how(ep, dest, peer, i);
 
 		tap_ok(ret == as, "%s: %s: %s: %s", label, what, names[i],
 		       fi_strerror((int)-ret));
 	}
 }
 
-static void works(struct side *s, const struct card *peer, const char *what)
+static void expect_works(struct side *s, const struct card *peer,
+			 const char *what)
 {
 	word = 42;
 	context = &word;
-	POST(s, post(s->ep, s->peer, peer, WRITE));
-	tap_ok(done(s), "%s: %s: a durable write", label, what);
-	POST(s, post(s->ep, s->peer, peer, COMMIT_CALL));
-	tap_ok(done(s), "%s: %s: a commit", label, what);
-	POST(s, post(s->ep, s->peer, peer, ADD));
-	tap_ok(done(s), "%s: %s: a durable atomic", label, what);
+	POST(s, post_how(s->ep, s->peer, peer, WRITE));
+	tap_ok(reap_success(s), "%s: %s: a durable write", label, what);
+	POST(s, post_how(s->ep, s->peer, peer, COMMIT_CALL));
+	tap_ok(reap_success(s), "%s: %s: a commit", label, what);
+	POST(s, post_how(s->ep, s->peer, peer, ADD));
+	tap_ok(reap_success(s), "%s: %s: a durable atomic", label, what);
 }
 
-static void removed(struct side *s, const struct card *peer)
+static void check_removed(struct side *s, const struct card *peer)
 {
 	struct card other = *peer;
 	fi_addr_t addr, gone;
 
-	refused(s, s->ep, 7, peer, -FI_EINVAL, "never inserted");
+	expect_refused(s, s->ep, 7, peer, -FI_EINVAL, "never inserted");
 	((struct sockaddr_in *)other.name)->sin_port ^= 1;
 	MUST(fi_av_insert(s->av, other.name, 1, &addr, 0, NULL));
-	works(s, peer, "before");
+	expect_works(s, peer, "before");
 	MUST(fi_av_remove(s->av, &addr, 1, 0));
-	refused(s, s->ep, addr, peer, -FI_EINVAL, "removed unused");
-	works(s, peer, "beside it");
+	expect_refused(s, s->ep, addr, peer, -FI_EINVAL, "removed unused");
+	expect_works(s, peer, "beside it");
 	gone = s->peer;
 	MUST(fi_av_remove(s->av, &gone, 1, 0));
-	refused(s, s->ep, gone, peer, -FI_EINVAL, "removed");
+	expect_refused(s, s->ep, gone, peer, -FI_EINVAL, "removed");
 	side_insert(s, peer);
-	works(s, peer, "inserted again");
+	expect_works(s, peer, "inserted again");
 }
 
 /* An endpoint bound to a queue, and not yet to an address vector. */
-static void unbound(struct side *s, const struct card *peer)
+static void check_unbound(struct side *s, const struct card *peer)
 {
 	struct fid_ep *first = s->ep;
 
 	MUST(fi_endpoint(s->domain, s->info, &s->ep, NULL));
 	MUST(fi_ep_bind(s->ep, &s->cq->fid, FI_TRANSMIT | FI_RECV));
-	refused(s, s->ep, s->peer, peer, -FI_EOPBADSTATE, "no address vector");
+	expect_refused(s, s->ep, s->peer, peer, -FI_EOPBADSTATE,
+		       "no address vector");
 	tap_ok(fi_enable(s->ep) == -FI_ENOAV, "%s: it cannot be enabled",
 	       label);
 	/* ofi_rxm 1.17 cannot close an endpoint without an address vector. */
 	MUST(fi_ep_bind(s->ep, &s->av->fid, 0));
-	refused(s, s->ep, s->peer, peer, -FI_EOPBADSTATE, "not enabled");
+	expect_refused(s, s->ep, s->peer, peer, -FI_EOPBADSTATE, "not enabled");
 	MUST(fi_enable(s->ep));
-	works(s, peer, "enabled");
+	expect_works(s, peer, "enabled");
 	MUST(fi_close(&s->ep->fid));
 	s->ep = first;
-	works(s, peer, "another endpoint");
+	expect_works(s, peer, "another endpoint");
 }
 
-static void initiator(struct side *s, const struct card *peer)
+static void run_initiator(struct side *s, const struct card *peer)
 {
-	unbound(s, peer);
-	removed(s, peer);
+	check_unbound(s, peer);
+	check_removed(s, peer);
 }
 
-static void idle(struct side *s, const struct card *peer)
+static void run_idle(struct side *s, const struct card *peer)
 {
 }
 
@@ -215,7 +219,7 @@ int main(void)
 	setbuf(stdout, NULL);
 	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]); i++) {
 		label = ways[i].label;
-		pair_run(&ways[i].o, &ways[i].o, idle, initiator);
+		pair_run(&ways[i].o, &ways[i].o, run_idle, run_initiator);
 	}
 	return tap_done();
 }

@@ -21,7 +21,7 @@ struct place {
 	bool persistent;
 };
 
-static uint64_t peek(struct side *s, const struct place *p, uint64_t off)
+static uint64_t read_word(struct side *s, const struct place *p, uint64_t off)
 {
 	uint64_t v = 0;
 
@@ -32,8 +32,8 @@ static uint64_t peek(struct side *s, const struct place *p, uint64_t off)
 	return v;
 }
 
-static void poke(struct side *s, const struct place *p, uint64_t off,
-		 uint64_t v)
+static void write_word(struct side *s, const struct place *p, uint64_t off,
+		       uint64_t v)
 {
 	POST(s, fi_write(s->ep, &v, sizeof(v), NULL, s->peer, p->addr + off,
 			 p->key, &v));
@@ -41,7 +41,7 @@ static void poke(struct side *s, const struct place *p, uint64_t off,
 		MUST(-FI_EOTHER);
 }
 
-static void idle(struct side *s, const struct card *peer)
+static void run_idle(struct side *s, const struct card *peer)
 {
 }
 
@@ -63,35 +63,36 @@ static void short_forms(struct side *s, const struct place *p)
 	struct fi_ioc ioc[2] = {{&v[0], 1}, {&v[1], 1}};
 	const char *w = p->what;
 
-	poke(s, p, 0, 41);
-	poke(s, p, 8, 0);
+	write_word(s, p, 0, 41);
+	write_word(s, p, 8, 0);
 	POST(s, fi_atomic(s->ep, &one, 1, NULL, s->peer, p->addr, p->key,
 			  FI_UINT64, FI_SUM, &one));
 	tap_ok(side_wait(s, &e, &err) && e.op_context == &one &&
-		       has_entry(s, p, false) && peek(s, p, 0) == 42,
+		       has_entry(s, p, false) && read_word(s, p, 0) == 42,
 	       "%s: %s: sum", label, w);
 	POST(s, fi_atomicv(s->ep, ioc, NULL, 2, s->peer, p->addr, p->key,
 			   FI_UINT64, FI_SUM, ioc));
 	tap_ok(side_wait(s, &e, &err) && e.op_context == ioc &&
-		       peek(s, p, 0) == 52 && peek(s, p, 8) == 20,
+		       read_word(s, p, 0) == 52 && read_word(s, p, 8) == 20,
 	       "%s: %s: sum of a vector", label, w);
 	POST(s, fi_fetch_atomic(s->ep, &one, 1, NULL, &got, NULL, s->peer,
 				p->addr, p->key, FI_UINT64, FI_SUM, &got));
 	tap_ok(side_wait(s, &e, &err) && e.op_context == &got &&
 		       has_entry(s, p, true) && got == 52 &&
-		       peek(s, p, 0) == 53,
+		       read_word(s, p, 0) == 53,
 	       "%s: %s: fetch and add", label, w);
 	is = 53;
 	POST(s, fi_compare_atomic(s->ep, &five, 1, NULL, &is, NULL, &got, NULL,
 				  s->peer, p->addr, p->key, FI_UINT64, FI_CSWAP,
 				  &is));
 	tap_ok(side_wait(s, &e, &err) && e.op_context == &is &&
-		       has_entry(s, p, true) && got == 53 && peek(s, p, 0) == 5,
+		       has_entry(s, p, true) && got == 53 &&
+		       read_word(s, p, 0) == 5,
 	       "%s: %s: compare and swap", label, w);
 	POST(s, fi_compare_atomic(s->ep, &one, 1, NULL, &is, NULL, &got, NULL,
 				  s->peer, p->addr, p->key, FI_UINT64, FI_CSWAP,
 				  &is));
-	tap_ok(side_wait(s, &e, &err) && got == 5 && peek(s, p, 0) == 5,
+	tap_ok(side_wait(s, &e, &err) && got == 5 && read_word(s, p, 0) == 5,
 	       "%s: %s: compare, and leave it", label, w);
 	got = 0;
 	POST(s,
@@ -102,7 +103,7 @@ static void short_forms(struct side *s, const struct place *p)
 	POST(s, fi_inject_atomic(s->ep, &five, 1, s->peer, p->addr, p->key,
 				 FI_UINT64, FI_SUM));
 	five = 77; /* the buffer is free again */
-	tap_ok(side_quiet(s) && peek(s, p, 0) == 10,
+	tap_ok(side_quiet(s) && read_word(s, p, 0) == 10,
 	       "%s: %s: an injected one has no entry", label, w);
 }
 
@@ -129,17 +130,17 @@ static void message_forms(struct side *s, const struct place *p, uint64_t flags)
 	const char *w =
 		flags & FI_COMMIT_COMPLETE ? "with its commit" : p->what;
 
-	poke(s, p, 0, 10);
-	poke(s, p, 4096, 20);
+	write_word(s, p, 0, 10);
+	write_word(s, p, 4096, 20);
 	POST(s, fi_atomicmsg(s->ep, &m, flags));
 	tap_ok(side_wait(s, &e, &err) && e.op_context == &m &&
-		       has_entry(s, p, false) && peek(s, p, 0) == 11 &&
-		       peek(s, p, 4096) == 22,
+		       has_entry(s, p, false) && read_word(s, p, 0) == 11 &&
+		       read_word(s, p, 4096) == 22,
 	       "%s: %s: message form", label, w);
 	POST(s, fi_fetch_atomicmsg(s->ep, &m, res, NULL, 2, flags));
 	tap_ok(side_wait(s, &e, &err) && e.op_context == &m &&
 		       has_entry(s, p, true) && got[0] == 11 && got[1] == 22 &&
-		       peek(s, p, 0) == 12 && peek(s, p, 4096) == 24,
+		       read_word(s, p, 0) == 12 && read_word(s, p, 4096) == 24,
 	       "%s: %s: message form that fetches", label, w);
 	m.op = FI_CSWAP;
 	cmp[0] = 12;
@@ -147,7 +148,7 @@ static void message_forms(struct side *s, const struct place *p, uint64_t flags)
 				     flags));
 	tap_ok(side_wait(s, &e, &err) && e.op_context == &m &&
 		       has_entry(s, p, true) && got[0] == 12 && got[1] == 24 &&
-		       peek(s, p, 0) == 1 && peek(s, p, 4096) == 24,
+		       read_word(s, p, 0) == 1 && read_word(s, p, 4096) == 24,
 	       "%s: %s: message form that compares", label, w);
 	m.op = FI_SUM;
 	POST(s, fi_atomicmsg(s->ep, &m, flags | FI_INJECT));
@@ -160,7 +161,7 @@ static void message_forms(struct side *s, const struct place *p, uint64_t flags)
 		       "%s: %s: an injected one has an entry", label, w);
 	else
 		OK(side_quiet(s), "an injected one has no entry of the base");
-	tap_ok(peek(s, p, 0) == 2 && peek(s, p, 4096) == 26,
+	tap_ok(read_word(s, p, 0) == 2 && read_word(s, p, 4096) == 26,
 	       "%s: %s: an injected one has taken its operands", label, w);
 }
 
@@ -171,7 +172,7 @@ static bool fails_once(struct side *s, void *context)
 }
 
 /* How commits treat atomics. */
-static void commits(struct side *s, const struct place *p)
+static void check_commits(struct side *s, const struct place *p)
 {
 	uint64_t one = 1, got = 7;
 	struct fi_rma_iov r = {p->addr + 4088, 16, p->key};
@@ -189,7 +190,7 @@ static void commits(struct side *s, const struct place *p)
 	};
 	bool once = true;
 
-	poke(s, p, 4096, 0);
+	write_word(s, p, 4096, 0);
 	for (int i = 0; i < 100; i++)
 		POST(s,
 		     fi_inject_atomic(s->ep, &one, 1, s->peer, p->addr + 4096,
@@ -197,13 +198,13 @@ static void commits(struct side *s, const struct place *p)
 	POST(s, commit_post(s->ep, &r, 1, s->peer, FI_RPMEM_DURABLE,
 			    FI_RPMEM_CLASS_DEFAULT, NULL, &r));
 	OK(side_wait(s, &e, &err) && e.op_context == &r &&
-		   peek(s, p, 4096) == 100,
+		   read_word(s, p, 4096) == 100,
 	   "a commit covers atomics");
 	for (int i = 0; i < 100; i++)
 		POST(s, fi_fetch_atomicmsg(s->ep, &m, &res, NULL, 1, COMMIT));
 	for (int i = 0; i < 100; i++)
 		once &= side_wait(s, &e, &err) && e.op_context == &m;
-	OK(once && side_quiet(s) && peek(s, p, 4096) == 200,
+	OK(once && side_quiet(s) && read_word(s, p, 4096) == 200,
 	   "100 with commits, each completes once");
 	m.op = FI_ATOMIC_READ;
 	OK(fi_fetch_atomicmsg(s->ep, &m, &res, NULL, 1, COMMIT) ==
@@ -215,7 +216,7 @@ static void commits(struct side *s, const struct place *p)
 	OK(fails_once(s, &m), "one past the end is one error entry");
 }
 
-static void initiate(struct side *s, const struct card *peer)
+static void run_initiator(struct side *s, const struct card *peer)
 {
 	const struct place pool = {"persistent", peer->pool_addr,
 				   peer->pool_key, true},
@@ -238,7 +239,7 @@ static void initiate(struct side *s, const struct card *peer)
 	message_forms(s, &plain, FI_COMPLETION);
 	message_forms(s, &pool, FI_COMPLETION);
 	message_forms(s, &pool, COMMIT);
-	commits(s, &pool);
+	check_commits(s, &pool);
 }
 
 /* FI_COMMIT_COMPLETE as the endpoint's default. */
@@ -251,7 +252,7 @@ static void by_default(struct side *s, const struct card *peer)
 	POST(s, fi_fetch_atomic(s->ep, &one, 1, NULL, &got, NULL, s->peer,
 				pool.addr, pool.key, FI_UINT64, FI_SUM, &got));
 	OK(side_wait(s, &e, &err) && e.op_context == &got &&
-		   peek(s, &pool, 0) == 1,
+		   read_word(s, &pool, 0) == 1,
 	   "fi_fetch_atomic()");
 	OK(fi_atomic(s->ep, &one, 1, NULL, s->peer, peer->plain_addr,
 		     peer->plain_key, FI_UINT64, FI_SUM,
@@ -264,7 +265,7 @@ static void by_default(struct side *s, const struct card *peer)
 	   "an atomic read has nothing to commit");
 }
 
-static void raw(struct side *s, const struct card *peer)
+static void run_raw_keys(struct side *s, const struct card *peer)
 {
 	const struct place pool = {"raw", peer->pool_addr, peer->pool_key,
 				   false};
@@ -284,7 +285,7 @@ static void raw(struct side *s, const struct card *peer)
 	POST(s, fi_atomic(s->ep, &one, 1, NULL, s->peer, pool.addr, pool.key,
 			  FI_UINT64, FI_SUM, &one));
 	OK(side_wait(s, &e, &err) && e.op_context == &one &&
-		   peek(s, &pool, 0) == 1,
+		   read_word(s, &pool, 0) == 1,
 	   "works");
 	OK(fi_atomicmsg(s->ep, &m, FI_COMMIT_COMPLETE) == -FI_EKEYREJECTED,
 	   "a commit is refused");
@@ -306,13 +307,13 @@ static void raw_by_default(struct side *s, const struct card *peer)
 	OK(side_quiet(s), "an inject has nothing to commit");
 }
 
-static void run(const char *name, struct pair_opts target, struct pair_opts o,
-		half_fn half)
+static void run_pair(const char *name, struct pair_opts target,
+		     struct pair_opts o, half_fn half)
 {
 	label = name;
 	target.caps |= FI_ATOMIC;
 	o.caps |= FI_ATOMIC;
-	pair_run(&target, &o, idle, half);
+	pair_run(&target, &o, run_idle, half);
 }
 
 int main(void)
@@ -321,21 +322,21 @@ int main(void)
 	struct pair_opts o;
 
 	setbuf(stdout, NULL);
-	run("manual", plain, plain, initiate);
+	run_pair("manual", plain, plain, run_initiator);
 	o = (struct pair_opts){.sleeps = true};
-	run("manual, sread", o, o, initiate);
+	run_pair("manual, sread", o, o, run_initiator);
 	o = (struct pair_opts){.progress = FI_PROGRESS_AUTO, .sleeps = true};
-	run("auto, sread", o, o, initiate);
+	run_pair("auto, sread", o, o, run_initiator);
 	o = (struct pair_opts){.prov = "sockets;ofi_rpmem"};
-	run("sockets", o, o, initiate);
+	run_pair("sockets", o, o, run_initiator);
 	o = (struct pair_opts){.format = FI_CQ_FORMAT_CONTEXT};
-	run("format context", plain, o, initiate);
+	run_pair("format context", plain, o, run_initiator);
 	o = (struct pair_opts){.op_flags = FI_COMMIT_COMPLETE};
-	run("default flag", plain, o, by_default);
+	run_pair("default flag", plain, o, by_default);
 	o = (struct pair_opts){.raw_keys = true};
-	run("raw keys", o, o, raw);
+	run_pair("raw keys", o, o, run_raw_keys);
 	o.op_flags = FI_COMMIT_COMPLETE;
-	run("raw keys, default flag", (struct pair_opts){.raw_keys = true}, o,
-	    raw_by_default);
+	run_pair("raw keys, default flag", (struct pair_opts){.raw_keys = true},
+		 o, raw_by_default);
 	return tap_done();
 }

@@ -17,7 +17,7 @@ static char text[] = "pool text";
 
 /* --- the target's half: echoes, then lets the initiator write --- */
 
-static void serve(struct side *s, const struct card *peer)
+static void run_target(struct side *s, const struct card *peer)
 {
 	char buf[256];
 
@@ -49,7 +49,7 @@ static void serve(struct side *s, const struct card *peer)
 
 /* --- the initiator's half --- */
 
-static void messages(struct side *s)
+static void check_messages(struct side *s)
 {
 	bool whole = s->info->ep_attr->mem_tag_format; /* keeps s in use */
 	char in[64], out[64] = "a message";
@@ -68,7 +68,7 @@ static void messages(struct side *s)
 		   "send, receive");
 }
 
-static void tagged(struct side *s)
+static void check_tagged(struct side *s)
 {
 	uint64_t tags[] = {7, 0, ~0ull};
 	/* sockets sets FI_MSG for a tagged message, too. */
@@ -92,7 +92,7 @@ static void tagged(struct side *s)
 	}
 }
 
-static void writes(struct side *s, const struct card *peer)
+static void check_writes(struct side *s, const struct card *peer)
 {
 	static char src[4096], back[4096];
 	const struct {
@@ -153,7 +153,7 @@ static uint32_t method_wanted(void)
 	return FI_RPMEM_METHOD_AGENT_MSYNC;
 }
 
-static void commits(struct side *s, const struct card *peer)
+static void check_commits(struct side *s, const struct card *peer)
 {
 	struct fi_rma_iov many[1000],
 		one = {peer->pool_addr, 64, peer->pool_key};
@@ -219,15 +219,15 @@ static void commits(struct side *s, const struct card *peer)
 	   "a range across the end is an error entry");
 }
 
-static void initiate(struct side *s, const struct card *peer)
+static void run_initiator(struct side *s, const struct card *peer)
 {
 	char in[64];
 
-	messages(s);
+	check_messages(s);
 	/* From here on REQUESTs and REPLYs are outstanding. */
-	writes(s, peer);
-	commits(s, peer);
-	tagged(s);
+	check_writes(s, peer);
+	check_commits(s, peer);
+	check_tagged(s);
 	pair_barrier(s);
 	for (int i = 0; i < 2; i++) {
 		POST(s,
@@ -239,18 +239,18 @@ static void initiate(struct side *s, const struct card *peer)
 
 /* --- the ways to open an endpoint --- */
 
-static void run(const char *name, struct pair_opts target,
-		struct pair_opts initiator)
+static void run_pair(const char *name, struct pair_opts target,
+		     struct pair_opts initiator)
 {
 	/* The provider opened another base than the one in the hints. */
 	if (target.prov && !pair_over("tcp"))
 		return;
 	label = name;
-	pair_run(&target, &initiator, serve, initiate);
+	pair_run(&target, &initiator, run_target, run_initiator);
 }
 
 /* Selective completion: an operation has an entry only with FI_COMPLETION. */
-static void idle(struct side *s, const struct card *peer)
+static void run_idle(struct side *s, const struct card *peer)
 {
 }
 
@@ -302,7 +302,7 @@ static void by_default(struct side *s, const struct card *peer)
 }
 
 /* Keys chosen by the application work, and commits report their remedy. */
-static void raw(struct side *s, const struct card *peer)
+static void run_raw_keys(struct side *s, const struct card *peer)
 {
 	struct fi_rma_iov rma = {peer->pool_addr, 1, peer->pool_key};
 
@@ -371,38 +371,38 @@ int main(void)
 	struct pair_opts o;
 
 	setbuf(stdout, NULL);
-	run("manual, map", plain, plain);
+	run_pair("manual, map", plain, plain);
 	o = (struct pair_opts){.av = FI_AV_TABLE};
-	run("manual, table", o, o);
+	run_pair("manual, table", o, o);
 	o = (struct pair_opts){.sleeps = true};
-	run("manual, sread", o, o);
+	run_pair("manual, sread", o, o);
 	o = (struct pair_opts){.progress = FI_PROGRESS_AUTO};
-	run("auto", o, o);
+	run_pair("auto", o, o);
 	o = (struct pair_opts){.progress = FI_PROGRESS_AUTO, .sleeps = true};
-	run("auto, sread", o, o);
+	run_pair("auto, sread", o, o);
 	o = (struct pair_opts){.prov = "sockets;ofi_rpmem"};
-	run("sockets", o, o);
+	run_pair("sockets", o, o);
 	o = (struct pair_opts){.prov = "sockets;ofi_rpmem", .sleeps = true};
-	run("sockets, sread", o, o);
+	run_pair("sockets, sread", o, o);
 	o = (struct pair_opts){.format = FI_CQ_FORMAT_CONTEXT};
-	run("format context", plain, o);
+	run_pair("format context", plain, o);
 	o = (struct pair_opts){.format = FI_CQ_FORMAT_MSG};
-	run("format msg", plain, o);
+	run_pair("format msg", plain, o);
 	o = (struct pair_opts){.format = FI_CQ_FORMAT_DATA};
-	run("format data", plain, o);
+	run_pair("format data", plain, o);
 
 	label = "selective";
 	o = (struct pair_opts){.selective = true};
-	pair_run(&plain, &o, idle, select_few);
+	pair_run(&plain, &o, run_idle, select_few);
 	label = "default flag";
 	o = (struct pair_opts){.op_flags = FI_COMMIT_COMPLETE};
-	pair_run(&plain, &o, idle, by_default);
+	pair_run(&plain, &o, run_idle, by_default);
 	label = "raw keys";
 	o = (struct pair_opts){.raw_keys = true};
 	if (pair_over("verbs"))
 		tap_skip(label, "the device makes the keys");
 	else
-		pair_run(&o, &o, idle, raw);
+		pair_run(&o, &o, run_idle, run_raw_keys);
 	label = "the table";
 	o = (struct pair_opts){.av = FI_AV_TABLE, .sources = true};
 	pair_run(&o, &plain, table_target, table_initiator);

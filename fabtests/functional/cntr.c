@@ -21,12 +21,12 @@ static struct fi_cq_err_entry err;
 
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
 
-static uint64_t of(struct side *s, int kind)
+static uint64_t counter_value(struct side *s, int kind)
 {
 	return fi_cntr_read(s->cntr[kind]);
 }
 
-static double ms(clockid_t clock)
+static double clock_ms(clockid_t clock)
 {
 	struct timespec ts;
 
@@ -38,16 +38,17 @@ static double ms(clockid_t clock)
  * Wait until the counter reaches n: sockets counts an operation just after its
  * entry.
  */
-static uint64_t counted(struct side *s, int kind, uint64_t n)
+static uint64_t wait_for_count(struct side *s, int kind, uint64_t n)
 {
-	const double deadline = ms(CLOCK_MONOTONIC) + 30000;
+	const double deadline = clock_ms(CLOCK_MONOTONIC) + 30000;
 
-	while (of(s, kind) < n && ms(CLOCK_MONOTONIC) < deadline)
+	while (counter_value(s, kind) < n &&
+	       clock_ms(CLOCK_MONOTONIC) < deadline)
 		side_poke(s);
-	return of(s, kind);
+	return counter_value(s, kind);
 }
 
-static void entry(struct side *s)
+static void take_entry(struct side *s)
 {
 	if (!side_wait(s, &e, &err))
 		MUST(-err.err);
@@ -55,7 +56,7 @@ static void entry(struct side *s)
 
 /* --- the target's half --- */
 
-static void serve(struct side *s, const struct card *peer)
+static void run_target(struct side *s, const struct card *peer)
 {
 	struct fi_cntr_attr attr = {.wait_obj = FI_WAIT_NONE};
 	struct fid_cntr *c;
@@ -66,16 +67,17 @@ static void serve(struct side *s, const struct card *peer)
 	for (int i = 0; i < ROUNDS; i++) {
 		POST(s, fi_recv(s->ep, buf, sizeof(buf), NULL, FI_ADDR_UNSPEC,
 				NULL));
-		entry(s);
+		take_entry(s);
 		POST(s, fi_send(s->ep, buf, 32, NULL, s->peer, NULL));
-		entry(s);
+		take_entry(s);
 	}
 	pair_barrier(s); /* the initiator has counted */
 	pair_barrier(s); /* all commits are done: hundreds of REQUESTs */
-	if (counted(s, 0, ROUNDS) != ROUNDS ||
-	    counted(s, 1, ROUNDS) != ROUNDS) {
+	if (wait_for_count(s, 0, ROUNDS) != ROUNDS ||
+	    wait_for_count(s, 1, ROUNDS) != ROUNDS) {
 		printf("# target: %lu sends, %lu receives told\n",
-		       (unsigned long)of(s, 0), (unsigned long)of(s, 1));
+		       (unsigned long)counter_value(s, 0),
+		       (unsigned long)counter_value(s, 1));
 		MUST(-FI_EOTHER);
 	}
 	/*
@@ -122,7 +124,7 @@ static ssize_t bad_commit(struct side *s, const struct card *peer)
 			   FI_RPMEM_CLASS_DEFAULT, NULL, NULL);
 }
 
-static void messages(struct side *s)
+static void check_messages(struct side *s)
 {
 	char in[64], out[64] = "counted";
 	bool right = true;
@@ -131,42 +133,42 @@ static void messages(struct side *s)
 		POST(s, fi_recv(s->ep, in, sizeof(in), NULL, FI_ADDR_UNSPEC,
 				NULL));
 		POST(s, fi_send(s->ep, out, 32, NULL, s->peer, NULL));
-		entry(s);
-		entry(s);
-		right &= counted(s, 0, i + 1u) == i + 1u &&
-			 counted(s, 1, i + 1u) == i + 1u;
+		take_entry(s);
+		take_entry(s);
+		right &= wait_for_count(s, 0, i + 1u) == i + 1u &&
+			 wait_for_count(s, 1, i + 1u) == i + 1u;
 	}
 	OK(right, "each message is counted once");
 }
 
-static void rma(struct side *s, const struct card *peer)
+static void check_rma(struct side *s, const struct card *peer)
 {
 	static char buf[4096];
-	uint64_t before = of(s, 3);
+	uint64_t before = counter_value(s, 3);
 
 	for (int i = 0; i < 5; i++) {
 		POST(s, fi_write(s->ep, buf, 64, NULL, s->peer,
 				 peer->plain_addr, peer->plain_key, NULL));
 		POST(s, fi_write(s->ep, buf, 64, NULL, s->peer, peer->pool_addr,
 				 peer->pool_key, NULL));
-		entry(s);
-		entry(s);
+		take_entry(s);
+		take_entry(s);
 	}
-	OK(counted(s, 3, before + 10) == before + 10,
+	OK(wait_for_count(s, 3, before + 10) == before + 10,
 	   "each write is counted once");
 	for (int i = 0; i < 3; i++) {
 		POST(s, fi_read(s->ep, buf, 64, NULL, s->peer, peer->pool_addr,
 				peer->pool_key, NULL));
-		entry(s);
+		take_entry(s);
 	}
-	OK(counted(s, 2, 3) == 3, "each read is counted once");
+	OK(wait_for_count(s, 2, 3) == 3, "each read is counted once");
 }
 
 /* After the counter has grown, the queue has the matching entries. */
-static void commits(struct side *s, const struct card *peer)
+static void check_commits(struct side *s, const struct card *peer)
 {
-	uint64_t before = of(s, 3), v, last = before;
-	double start = ms(CLOCK_MONOTONIC);
+	uint64_t before = counter_value(s, 3), v, last = before;
+	double start = clock_ms(CLOCK_MONOTONIC);
 	bool early = false, back = false;
 	int done = 0;
 	ssize_t n;
@@ -174,7 +176,7 @@ static void commits(struct side *s, const struct card *peer)
 	for (int i = 0; i < MANY; i++)
 		POST(s, write_commit(s, peer, (size_t)i * 4096));
 	while (done < MANY) {
-		v = of(s, 3);
+		v = counter_value(s, 3);
 		back |= v < last;
 		last = v;
 		while ((n = fi_cq_read(s->cq, &e, 1)) == 1)
@@ -183,21 +185,22 @@ static void commits(struct side *s, const struct card *peer)
 			MUST(n);
 		early |= v > before + (uint64_t)done;
 	}
-	OK(ms(CLOCK_MONOTONIC) - start >= FLUSH_MS, "(the flushes were slow)");
+	OK(clock_ms(CLOCK_MONOTONIC) - start >= FLUSH_MS,
+	   "(the flushes were slow)");
 	OK(!early, "no write is counted before its commit has ended");
 	OK(!back, "the counter does not go back");
-	OK(of(s, 3) == before + MANY, "each is counted once");
-	OK(of(s, 0) == ROUNDS && of(s, 1) == ROUNDS,
+	OK(counter_value(s, 3) == before + MANY, "each is counted once");
+	OK(counter_value(s, 0) == ROUNDS && counter_value(s, 1) == ROUNDS,
 	   "control messages are not counted");
 }
 
-static void failures(struct side *s, const struct card *peer)
+static void check_failures(struct side *s, const struct card *peer)
 {
-	uint64_t ok = of(s, 3), bad = fi_cntr_readerr(s->cntr[3]);
+	uint64_t ok = counter_value(s, 3), bad = fi_cntr_readerr(s->cntr[3]);
 
 	POST(s, bad_commit(s, peer));
 	OK(!side_wait(s, &e, &err), "a refused commit has an error entry");
-	OK(of(s, 3) == ok && fi_cntr_readerr(s->cntr[3]) == bad + 1,
+	OK(counter_value(s, 3) == ok && fi_cntr_readerr(s->cntr[3]) == bad + 1,
 	   "and is an error for the counter");
 	POST(s, bad_commit(s, peer));
 	usleep(100000); /* the error precedes the wait */
@@ -211,23 +214,23 @@ static void failures(struct side *s, const struct card *peer)
 	OK(!side_wait(s, &e, &err), "its entry is in the queue, too");
 }
 
-static void waits(struct side *s, const struct card *peer)
+static void check_waits(struct side *s, const struct card *peer)
 {
 	double start, cpu;
-	uint64_t n = of(s, 3);
+	uint64_t n = counter_value(s, 3);
 
 	fi_cntr_readerr(s->cntr[3]);
-	start = ms(CLOCK_MONOTONIC);
-	cpu = ms(CLOCK_THREAD_CPUTIME_ID);
+	start = clock_ms(CLOCK_MONOTONIC);
+	cpu = clock_ms(CLOCK_THREAD_CPUTIME_ID);
 	POST(s, write_commit(s, peer, 0));
 	OK(fi_cntr_wait(s->cntr[3], n + 1, -1) == 0,
 	   "a wait without reading the queue ends");
-	OK(ms(CLOCK_MONOTONIC) - start >= FLUSH_MS,
+	OK(clock_ms(CLOCK_MONOTONIC) - start >= FLUSH_MS,
 	   "when the bytes are durable");
 	OK(fi_cntr_wait(s->cntr[3], n + 2, 2000) == -FI_ETIMEDOUT,
 	   "or with a timeout");
-	cpu = ms(CLOCK_THREAD_CPUTIME_ID) - cpu;
-	start = ms(CLOCK_MONOTONIC) - start;
+	cpu = clock_ms(CLOCK_THREAD_CPUTIME_ID) - cpu;
+	start = clock_ms(CLOCK_MONOTONIC) - start;
 	printf("# %.0f ms of the processor in %.0f ms\n", cpu, start);
 	/*
 	 * sockets 1.17 passes a monotonic time to a wait on the real-time
@@ -237,23 +240,23 @@ static void waits(struct side *s, const struct card *peer)
 		tap_skip(label, "sockets does not sleep in fi_cntr_wait()");
 	else
 		OK(cpu < start / 2, "and it sleeps");
-	entry(s);
+	take_entry(s);
 }
 
-static void sets(struct side *s, const struct card *peer)
+static void check_sets(struct side *s, const struct card *peer)
 {
 	MUST(fi_cntr_set(s->cntr[3], 1000));
-	OK(of(s, 3) == 1000, "set");
+	OK(counter_value(s, 3) == 1000, "set");
 	MUST(fi_cntr_add(s->cntr[3], 5));
-	OK(of(s, 3) == 1005, "add");
+	OK(counter_value(s, 3) == 1005, "add");
 	POST(s, write_commit(s, peer, 0));
-	entry(s);
-	OK(of(s, 3) == 1006, "counts on from there");
+	take_entry(s);
+	OK(counter_value(s, 3) == 1006, "counts on from there");
 	MUST(fi_cntr_set(s->cntr[3], 3));
-	OK(of(s, 3) == 3, "set to less");
+	OK(counter_value(s, 3) == 3, "set to less");
 	POST(s, write_commit(s, peer, 0));
-	entry(s);
-	OK(of(s, 3) == 4, "counts on from there too");
+	take_entry(s);
+	OK(counter_value(s, 3) == 4, "counts on from there too");
 	MUST(fi_cntr_seterr(s->cntr[3], 7));
 	MUST(fi_cntr_adderr(s->cntr[3], 1));
 	OK(fi_cntr_readerr(s->cntr[3]) == 8, "errors are set and added to");
@@ -263,7 +266,7 @@ static void sets(struct side *s, const struct card *peer)
 static void no_queue(struct side *s, const struct card *peer)
 {
 	struct fid_ep *ep, *first = s->ep;
-	uint64_t n = of(s, 3);
+	uint64_t n = counter_value(s, 3);
 	int ret;
 
 	MUST(fi_endpoint(s->domain, s->info, &ep, NULL));
@@ -284,10 +287,11 @@ static void no_queue(struct side *s, const struct card *peer)
 	   "an endpoint without a queue counts");
 	s->ep = first;
 	POST(s, write_commit(s, peer, 0));
-	entry(s);
-	OK(of(s, 3) == n + 4, "what it did not report is not in the queue");
+	take_entry(s);
+	OK(counter_value(s, 3) == n + 4,
+	   "what it did not report is not in the queue");
 	MUST(fi_close(&ep->fid));
-	OK(of(s, 3) == n + 4, "its count stays when it is closed");
+	OK(counter_value(s, 3) == n + 4, "its count stays when it is closed");
 }
 
 static void remote_writes(struct side *s)
@@ -309,15 +313,15 @@ static void remote_writes(struct side *s)
 	MUST(fi_close(&c->fid));
 }
 
-static void drive(struct side *s, const struct card *peer)
+static void run_initiator(struct side *s, const struct card *peer)
 {
-	messages(s);
+	check_messages(s);
 	pair_barrier(s);
-	rma(s, peer);
-	commits(s, peer);
-	failures(s, peer);
-	waits(s, peer);
-	sets(s, peer);
+	check_rma(s, peer);
+	check_commits(s, peer);
+	check_failures(s, peer);
+	check_waits(s, peer);
+	check_sets(s, peer);
 	no_queue(s, peer);
 	remote_writes(s);
 	pair_barrier(s);
@@ -328,13 +332,13 @@ int main(void)
 	struct pair_opts o = {.counts = true};
 
 	label = "tcp";
-	pair_run(&o, &o, serve, drive);
+	pair_run(&o, &o, run_target, run_initiator);
 	label = "tcp, threads";
 	o.progress = FI_PROGRESS_AUTO;
-	pair_run(&o, &o, serve, drive);
+	pair_run(&o, &o, run_target, run_initiator);
 	o.progress = 0;
 	label = "sockets";
 	o.prov = "sockets;ofi_rpmem";
-	pair_run(&o, &o, serve, drive);
+	pair_run(&o, &o, run_target, run_initiator);
 	return tap_done();
 }

@@ -24,8 +24,8 @@ static char buf[PAIR_POOL];
 
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
 
-static ssize_t post(struct side *s, const struct card *peer, size_t len,
-		    uint64_t at, uint64_t flags)
+static ssize_t post_write(struct side *s, const struct card *peer, size_t len,
+			  uint64_t at, uint64_t flags)
 {
 	struct iovec iov[2] = {{buf + at, len / 2},
 			       {buf + at + len / 2, len - len / 2}};
@@ -42,10 +42,11 @@ static ssize_t post(struct side *s, const struct card *peer, size_t len,
 	return fi_writemsg(s->ep, &msg, flags);
 }
 
-static int durable(struct side *s, const struct card *peer, size_t len,
-		   uint64_t at)
+static int durable_write(struct side *s, const struct card *peer, size_t len,
+			 uint64_t at)
 {
-	POST(s, post(s, peer, len, at, FI_COMMIT_COMPLETE | FI_COMPLETION));
+	POST(s,
+	     post_write(s, peer, len, at, FI_COMMIT_COMPLETE | FI_COMPLETION));
 	return side_wait(s, &e, &err) ? 0 : err.prov_errno;
 }
 
@@ -60,12 +61,12 @@ static bool connect_up(struct side *s, const struct card *peer)
 	       !strstr(why, "a private connection")) {
 		if (!pair_time_left())
 			return false;
-		durable(s, peer, 8, FREE);
+		durable_write(s, peer, 8, FREE);
 	}
 	return true;
 }
 
-static void cut(const struct card *peer)
+static void cut_connection(const struct card *peer)
 {
 	const in_port_t port = htons((uint16_t)(peer->pool_key >> 40));
 	struct sockaddr_in remote;
@@ -83,13 +84,13 @@ static void cut(const struct card *peer)
 	closedir(dir);
 }
 
-static void fill(char seed)
+static void fill_source(char seed)
 {
 	for (size_t i = 0; i < sizeof(buf); i++)
 		buf[i] = (char)(seed + (char)(i * 7 + i / 251));
 }
 
-static bool written(const struct side *s)
+static bool all_written(const struct side *s)
 {
 	for (size_t i = 0; i < MANY; i++)
 		if (memcmp(s->pool + i * STEP, buf + i * STEP, SMALL))
@@ -99,27 +100,27 @@ static bool written(const struct side *s)
 
 /* --- the target --- */
 
-static void serve(struct side *s, const struct card *peer)
+static void run_target(struct side *s, const struct card *peer)
 {
 	char *bytes = s->pool + FREE;
 
 	side_insert(s, peer);
 	pair_barrier(s);
 	pair_barrier(s); /* one commit for all */
-	fill(1);
-	OK(written(s), "all committed bytes are placed");
+	fill_source(1);
+	OK(all_written(s), "all committed bytes are placed");
 	pair_barrier(s);
 	pair_barrier(s); /* without a commit */
-	fill(2);
-	OK(written(s), "and all that came back without");
+	fill_source(2);
+	OK(all_written(s), "and all that came back without");
 	pair_barrier(s);
 	pair_barrier(s); /* overlapping writes */
 	OK(bytes[0] == 2 && bytes[1] == 3 && bytes[63] == 3,
 	   "the last one stays");
 	pair_barrier(s);
 	pair_barrier(s); /* cut, and written again */
-	fill(5);
-	OK(written(s), "written again all bytes are placed");
+	fill_source(5);
+	OK(all_written(s), "written again all bytes are placed");
 	pair_barrier(s);
 }
 
@@ -141,7 +142,8 @@ static int write_all(struct side *s, const struct card *peer, uint64_t flags,
 	int bad = 0;
 
 	for (uint64_t i = 0; i < MANY; i++) {
-		while (post(s, peer, SMALL, i * STEP, flags) == -FI_EAGAIN)
+		while (post_write(s, peer, SMALL, i * STEP, flags) ==
+		       -FI_EAGAIN)
 			wait_for(s, due, &bad);
 		*due += flags & FI_COMPLETION ? 1 : 0;
 	}
@@ -171,7 +173,7 @@ static void write_plenty(struct side *s, const struct card *peer)
 {
 	int due = 0, bad;
 
-	fill(1);
+	fill_source(1);
 	bad = write_all(s, peer, 0, &due);
 	bad += commit_all(s, peer, &due);
 	while (due)
@@ -179,7 +181,7 @@ static void write_plenty(struct side *s, const struct card *peer)
 	OK(!bad, "many writes and one commit of them");
 	pair_barrier(s);
 	pair_barrier(s);
-	fill(2);
+	fill_source(2);
 	bad = write_all(s, peer, FI_COMPLETION, &due);
 	while (due)
 		wait_for(s, &due, &bad);
@@ -187,15 +189,15 @@ static void write_plenty(struct side *s, const struct card *peer)
 }
 
 /* Reads, other writes and durable writes meet the small writes' bytes. */
-static void meet(struct side *s, const struct card *peer)
+static void check_overlaps(struct side *s, const struct card *peer)
 {
 	char got[64] = {0};
 	int due = 0, bad = 0;
 	ssize_t ret;
 
-	fill(0);
+	fill_source(0);
 	memset(buf + FREE, 1, 64);
-	POST(s, post(s, peer, 64, FREE, FI_COMPLETION));
+	POST(s, post_write(s, peer, 64, FREE, FI_COMPLETION));
 	POST(s, fi_read(s->ep, got, 64, NULL, s->peer, peer->pool_addr + FREE,
 			peer->pool_key, got));
 	for (int i = 0; i < 2; i++)
@@ -207,13 +209,13 @@ static void meet(struct side *s, const struct card *peer)
 		for (int j = 0; j < 4; j++) {
 			buf[FREE] = j == 3 ? 2 : 9;
 			memset(buf + FREE + 1, j == 3 ? 3 : 9, 63);
-			while ((ret = post(s, peer, len[j], FREE,
-					   FI_COMPLETION |
-						   FI_INJECT * (len[j] < 65) |
-						   (i % 3 && j == 1
-							    ? FI_COMMIT_COMPLETE
-							    : 0))) ==
-			       -FI_EAGAIN)
+			while ((ret = post_write(
+					s, peer, len[j], FREE,
+					FI_COMPLETION |
+						FI_INJECT * (len[j] < 65) |
+						(i % 3 && j == 1
+							 ? FI_COMMIT_COMPLETE
+							 : 0))) == -FI_EAGAIN)
 				wait_for(s, &due, &bad);
 			bad += ret != 0;
 			due++;
@@ -230,23 +232,23 @@ static void meet(struct side *s, const struct card *peer)
 	OK(!bad && side_quiet(s), "writes to the same bytes end once");
 }
 
-static void lose(struct side *s, const struct card *peer)
+static void check_lost_writes(struct side *s, const struct card *peer)
 {
 	int due = 0, bad, again = 0;
 
 	OK(connect_up(s, peer), "a connection is made");
-	fill(4);
+	fill_source(4);
 	bad = write_all(s, peer, FI_COMPLETION, &due);
 	if (pair_over("tcp"))
-		cut(peer);
+		cut_connection(peer);
 	bad += commit_all(s, peer, &due);
 	while (due)
 		wait_for(s, &due, &bad);
 	printf("# %d were lost\n", bad);
 	OK(side_quiet(s), "what is lost ends once");
-	fill(5);
+	fill_source(5);
 	while (again < MANY && pair_time_left())
-		again += !durable(s, peer, SMALL, (uint64_t)again * STEP);
+		again += !durable_write(s, peer, SMALL, (uint64_t)again * STEP);
 	OK(again == MANY, "written again it is durable");
 }
 
@@ -257,10 +259,10 @@ static void write_to(struct side *s, const struct card *peer)
 	write_plenty(s, peer);
 	pair_barrier(s);
 	pair_barrier(s);
-	meet(s, peer);
+	check_overlaps(s, peer);
 	pair_barrier(s);
 	pair_barrier(s);
-	lose(s, peer);
+	check_lost_writes(s, peer);
 	pair_barrier(s);
 	pair_barrier(s);
 }
@@ -278,7 +280,8 @@ static void write_close(struct side *s, const struct card *peer)
 
 	OK(connect_up(s, peer), "a connection is made");
 	for (int i = 0; i < 40; i++)
-		due += !post(s, peer, SMALL, (uint64_t)i * STEP, FI_COMPLETION);
+		due += !post_write(s, peer, SMALL, (uint64_t)i * STEP,
+				   FI_COMPLETION);
 	MUST(fi_close(&s->ep->fid));
 	for (;;) {
 		ssize_t n = fi_cq_read(s->cq, &e, 1);
@@ -304,7 +307,7 @@ int main(void)
 					      .op_flags = FI_COMPLETION};
 
 	label = "writes";
-	pair_run(&plain, &few_entries, serve, write_to);
+	pair_run(&plain, &few_entries, run_target, write_to);
 	label = "close";
 	pair_run(&plain, &plain, serve_close, write_close);
 	return tap_done();

@@ -18,7 +18,7 @@
 
 static int failed;
 
-static void ok(int good, const char *what)
+static void check(int good, const char *what)
 {
 	if (good)
 		return;
@@ -42,8 +42,8 @@ static struct fi_info *hints_of(const char *prov, enum fi_ep_type type,
 	return h;
 }
 
-static struct fi_info *getinfo(const char *prov, enum fi_ep_type type,
-			       uint64_t caps, uint64_t op_flags)
+static struct fi_info *get_info(const char *prov, enum fi_ep_type type,
+				uint64_t caps, uint64_t op_flags)
 {
 	struct fi_info *h = hints_of(prov, type, caps), *list = NULL;
 
@@ -59,23 +59,24 @@ static void check_persistent(const char *prov, enum fi_ep_type type)
 {
 	const bool offered = type == FI_EP_MSG;
 	struct fi_info *list =
-		getinfo(prov, type, FI_MSG | FI_RMA | FI_RMA_PMEM, 0);
+		get_info(prov, type, FI_MSG | FI_RMA | FI_RMA_PMEM, 0);
 	struct fi_info *h;
 
 	if (offered)
-		ok(list && (list->caps & FI_RMA_PMEM) &&
-			   (list->domain_attr->mr_mode & FI_MR_PROV_KEY) &&
-			   !list->next,
-		   "persistence requested: the provider's are listed, and no "
-		   "others");
+		check(list && (list->caps & FI_RMA_PMEM) &&
+			      (list->domain_attr->mr_mode & FI_MR_PROV_KEY) &&
+			      !list->next,
+		      "persistence requested: the provider's are listed, and "
+		      "no "
+		      "others");
 	else
-		ok(!list, "persistence requested: no match");
+		check(!list, "persistence requested: no match");
 	fi_freeinfo(list);
 	h = hints_of(prov, type, FI_MSG | FI_RMA | FI_RMA_PMEM);
 	h->domain_attr->mr_mode = 0;
 	list = NULL;
-	ok(fi_getinfo(V, "127.0.0.1", NULL, 0, h, &list) && !list,
-	   "nor where we may not make the keys");
+	check(fi_getinfo(V, "127.0.0.1", NULL, 0, h, &list) && !list,
+	      "nor where we may not make the keys");
 	fi_freeinfo(list);
 	fi_freeinfo(h);
 }
@@ -84,18 +85,18 @@ static void check_persistent(const char *prov, enum fi_ep_type type)
 static void check_comp_order(const char *prov, enum fi_ep_type type)
 {
 	const uint64_t caps = FI_MSG | FI_RMA;
-	struct fi_info *list = getinfo(prov, type, caps | FI_RMA_PMEM, 0), *h;
+	struct fi_info *list = get_info(prov, type, caps | FI_RMA_PMEM, 0), *h;
 
-	ok(list && !list->tx_attr->comp_order && !list->rx_attr->comp_order,
-	   "no order of persistent completions is offered");
+	check(list && !list->tx_attr->comp_order && !list->rx_attr->comp_order,
+	      "no order of persistent completions is offered");
 	fi_freeinfo(list);
 	for (int rx = 0; rx < 2; rx++) {
 		h = hints_of(prov, type, caps | FI_RMA_PMEM);
 		*(rx ? &h->rx_attr->comp_order : &h->tx_attr->comp_order) =
 			FI_ORDER_STRICT;
 		list = NULL;
-		ok(fi_getinfo(V, "127.0.0.1", NULL, 0, h, &list) && !list,
-		   "requested: no match");
+		check(fi_getinfo(V, "127.0.0.1", NULL, 0, h, &list) && !list,
+		      "requested: no match");
 		fi_freeinfo(list);
 		fi_freeinfo(h);
 	}
@@ -103,39 +104,40 @@ static void check_comp_order(const char *prov, enum fi_ep_type type)
 
 static void check_entries(const char *prov, enum fi_ep_type type)
 {
-	struct fi_info *list = getinfo(prov, type, 0, 0);
+	struct fi_info *list = get_info(prov, type, 0, 0);
 
-	ok(list != NULL, "the base's own endpoints are listed");
+	check(list != NULL, "the base's own endpoints are listed");
 	for (struct fi_info *i = list; i; i = i->next) {
-		ok(i->ep_attr->type == type, "of the requested type");
-		ok(!strcmp(i->fabric_attr->prov_name, prov), "under our name");
-		ok(!((i->caps | i->tx_attr->caps | i->rx_attr->caps) &
-		     FI_RMA_PMEM),
-		   "none calls itself persistent");
-		ok(!(i->tx_attr->op_flags & FI_COMMIT_COMPLETE),
-		   "none commits by default");
+		check(i->ep_attr->type == type, "of the requested type");
+		check(!strcmp(i->fabric_attr->prov_name, prov),
+		      "under our name");
+		check(!((i->caps | i->tx_attr->caps | i->rx_attr->caps) &
+			FI_RMA_PMEM),
+		      "none calls itself persistent");
+		check(!(i->tx_attr->op_flags & FI_COMMIT_COMPLETE),
+		      "none commits by default");
 	}
 	fi_freeinfo(list);
 	check_persistent(prov, type);
-	list = getinfo(prov, type, FI_MSG, FI_COMMIT_COMPLETE);
-	ok(!list, "commits by default requested: no match");
+	list = get_info(prov, type, FI_MSG, FI_COMMIT_COMPLETE);
+	check(!list, "commits by default requested: no match");
 	fi_freeinfo(list);
 }
 
 /* The provider stays first in the list for hints without an order. */
 static void check_order(const char *prov)
 {
-	struct fi_info *list = getinfo(prov, FI_EP_UNSPEC, 0, 0);
+	struct fi_info *list = get_info(prov, FI_EP_UNSPEC, 0, 0);
 	int others = 0;
 
-	ok(list && list->ep_attr->type == FI_EP_RDM,
-	   "the provider's come first");
+	check(list && list->ep_attr->type == FI_EP_RDM,
+	      "the provider's come first");
 	for (struct fi_info *i = list; i; i = i->next) {
 		others += i->ep_attr->type != FI_EP_RDM;
-		ok(!others || i->ep_attr->type != FI_EP_RDM,
-		   "and the base's behind them");
+		check(!others || i->ep_attr->type != FI_EP_RDM,
+		      "and the base's behind them");
 	}
-	ok(others, "the base's are listed");
+	check(others, "the base's are listed");
 	fi_freeinfo(list);
 }
 
@@ -160,12 +162,12 @@ static int side_open(struct fid_fabric *fabric, struct fid_eq *eq,
 
 static void side_close(struct side *s)
 {
-	ok(!fi_close(&s->ep->fid) && !fi_close(&s->cq->fid) &&
-		   !fi_close(&s->dom->fid),
-	   "a side closes");
+	check(!fi_close(&s->ep->fid) && !fi_close(&s->cq->fid) &&
+		      !fi_close(&s->dom->fid),
+	      "a side closes");
 }
 
-static uint32_t event(struct fid_eq *eq, struct fi_eq_cm_entry *e)
+static uint32_t next_event(struct fid_eq *eq, struct fi_eq_cm_entry *e)
 {
 	uint32_t what = 0;
 
@@ -174,7 +176,7 @@ static uint32_t event(struct fid_eq *eq, struct fi_eq_cm_entry *e)
 	return what;
 }
 
-static int complete(struct side *s)
+static int wait_completion(struct side *s)
 {
 	struct fi_cq_entry e;
 	ssize_t n;
@@ -190,7 +192,7 @@ static int complete(struct side *s)
 /* Connected endpoints within one process, over the provider's objects. */
 static void check_connected(const char *prov)
 {
-	struct fi_info *list = getinfo(prov, FI_EP_MSG, FI_MSG, 0), *to;
+	struct fi_info *list = get_info(prov, FI_EP_MSG, FI_MSG, 0), *to;
 	struct side a = {0}, b = {0};
 	struct fi_eq_attr eq_attr = {.wait_obj = FI_WAIT_UNSPEC};
 	struct fi_eq_cm_entry e = {0};
@@ -208,7 +210,7 @@ static void check_connected(const char *prov)
 	    fi_passive_ep(fabric, list, &pep, NULL) ||
 	    fi_pep_bind(pep, &eq->fid, 0) || fi_listen(pep) ||
 	    fi_getname(&pep->fid, addr, &len)) {
-		ok(0, "a passive endpoint");
+		check(0, "a passive endpoint");
 		return;
 	}
 	to = fi_dupinfo(list);
@@ -216,25 +218,27 @@ static void check_connected(const char *prov)
 	to->dest_addr = malloc(len);
 	memcpy(to->dest_addr, addr, len);
 	to->dest_addrlen = len;
-	ok(!side_open(fabric, eq, to, &a), "the active side");
-	ok(!fi_connect(a.ep, addr, NULL, 0), "connects");
-	ok(event(eq, &e) == FI_CONNREQ, "a request arrives");
+	check(!side_open(fabric, eq, to, &a), "the active side");
+	check(!fi_connect(a.ep, addr, NULL, 0), "connects");
+	check(next_event(eq, &e) == FI_CONNREQ, "a request arrives");
 	request = e.info;
-	ok(request && !side_open(fabric, eq, request, &b), "the passive side");
-	ok(!fi_accept(b.ep, NULL, 0), "accepts");
-	up += event(eq, &e) == FI_CONNECTED;
-	up += event(eq, &e) == FI_CONNECTED;
-	ok(up == 2, "both are connected");
-	ok(!fi_recv(b.ep, in, sizeof(in), NULL, 0, NULL), "a receive");
-	ok(!fi_send(a.ep, out, sizeof(out), NULL, 0, NULL), "a send");
-	ok(complete(&a) && complete(&b) && !strcmp(in, out), "it arrives");
+	check(request && !side_open(fabric, eq, request, &b),
+	      "the passive side");
+	check(!fi_accept(b.ep, NULL, 0), "accepts");
+	up += next_event(eq, &e) == FI_CONNECTED;
+	up += next_event(eq, &e) == FI_CONNECTED;
+	check(up == 2, "both are connected");
+	check(!fi_recv(b.ep, in, sizeof(in), NULL, 0, NULL), "a receive");
+	check(!fi_send(a.ep, out, sizeof(out), NULL, 0, NULL), "a send");
+	check(wait_completion(&a) && wait_completion(&b) && !strcmp(in, out),
+	      "it arrives");
 	side_close(&a);
 	side_close(&b);
 	fi_freeinfo(to);
 	fi_freeinfo(request);
-	ok(!fi_close(&pep->fid) && !fi_close(&eq->fid) &&
-		   !fi_close(&fabric->fid),
-	   "the fabric closes");
+	check(!fi_close(&pep->fid) && !fi_close(&eq->fid) &&
+		      !fi_close(&fabric->fid),
+	      "the fabric closes");
 	fi_freeinfo(list);
 }
 

@@ -22,12 +22,12 @@ static struct {
 static char said[32];
 
 /* In every other round the operator does not trust the disk. */
-static bool limited(int round)
+static bool disk_distrusted(int round)
 {
 	return round % 2;
 }
 
-static void say(const char *text)
+static void write_statement(const char *text)
 {
 	FILE *f = fopen(said, "w");
 
@@ -40,8 +40,9 @@ static void target_half(struct side *s, const struct card *peer)
 	(void)peer;
 	for (int i = 1; i <= ROUNDS; i++) {
 		pair_barrier(s);
-		say(limited(i) ? "[host]\nlimit class = process\n"
-			       : "# none\n");
+		write_statement(disk_distrusted(i)
+					? "[host]\nlimit class = process\n"
+					: "# none\n");
 		MUST(fi_close(&s->pool_mr->fid));
 		MUST(fi_mr_reg(s->domain, s->pool, PAIR_POOL,
 			       FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 1,
@@ -53,9 +54,10 @@ static void target_half(struct side *s, const struct card *peer)
 
 /*
  * One commit of this class: enum rp_status. It covers other bytes than
- * durable() writes: a commit over refused writes fails for them.
+ * durable_write() writes: a commit over refused writes fails for them.
  */
-static int commit(struct side *s, const struct card *c, uint64_t key, int class)
+static int commit_of_class(struct side *s, const struct card *c, uint64_t key,
+			   int class)
 {
 	struct fi_rma_iov r = {c->pool_addr + 4096, 64, key};
 	struct fi_cq_tagged_entry e;
@@ -67,7 +69,7 @@ static int commit(struct side *s, const struct card *c, uint64_t key, int class)
 }
 
 /* A durable write: 0 or the errno. */
-static int durable(struct side *s, const struct card *c, uint64_t key)
+static int durable_write(struct side *s, const struct card *c, uint64_t key)
 {
 	static char bytes[64] = "durable";
 	struct iovec iov = {bytes, sizeof(bytes)};
@@ -110,7 +112,7 @@ static int placed_write(struct side *s, const struct card *c, uint64_t key)
 	return err.prov_errno;
 }
 
-static bool gone(int st)
+static bool is_lost(int st)
 {
 	return st == RP_ST_STALE_KEY;
 }
@@ -124,25 +126,27 @@ static void round_trip(struct side *s, const struct card *c, int i,
 
 	tap_ok(key != old, "round %d: another key", i);
 	st = placed_write(s, c, old);
-	tap_ok(gone(st), "round %d: the confirmed key is refused (%d)", i, st);
+	tap_ok(is_lost(st), "round %d: the confirmed key is refused (%d)", i,
+	       st);
 	ret = key_query(s->ep, s->peer, key, FI_RPMEM_CLASS_NONE, &a);
-	tap_ok(!ret && a.region_class == (limited(i) ? FI_RPMEM_CLASS_PROCESS
-						     : FI_RPMEM_CLASS_POWER),
+	tap_ok(!ret && a.region_class == (disk_distrusted(i)
+						  ? FI_RPMEM_CLASS_PROCESS
+						  : FI_RPMEM_CLASS_POWER),
 	       "round %d: class %d is reported", i, (int)a.region_class);
-	ret = durable(s, c, key);
-	tap_ok(limited(i) ? ret == EOPNOTSUPP : !ret,
+	ret = durable_write(s, c, key);
+	tap_ok(disk_distrusted(i) ? ret == EOPNOTSUPP : !ret,
 	       "round %d: a write that needs class power ends with %d", i, ret);
-	st = commit(s, c, key, FI_RPMEM_CLASS_POWER);
-	tap_ok(st == (limited(i) ? RP_ST_CLASS : RP_ST_OK),
+	st = commit_of_class(s, c, key, FI_RPMEM_CLASS_POWER);
+	tap_ok(st == (disk_distrusted(i) ? RP_ST_CLASS : RP_ST_OK),
 	       "round %d: so does a commit (%d)", i, st);
-	st = commit(s, c, key, FI_RPMEM_CLASS_PROCESS);
+	st = commit_of_class(s, c, key, FI_RPMEM_CLASS_PROCESS);
 	tap_ok(!st, "round %d: less is had (%d)", i, st);
 }
 
 static void initiator_half(struct side *s, const struct card *c)
 {
 	uint64_t first = c->pool_key, old = first;
-	int st = durable(s, c, old);
+	int st = durable_write(s, c, old);
 
 	tap_ok(!st, "a durable write confirms the key (%d)", st);
 	for (int i = 1; i <= ROUNDS; i++) {
@@ -152,8 +156,8 @@ static void initiator_half(struct side *s, const struct card *c)
 		old = shared->key;
 	}
 	st = placed_write(s, c, first);
-	tap_ok(gone(st), "the first key has not come back (%d)", st);
-	tap_ok(durable(s, c, first) != 0, "nor is it written to");
+	tap_ok(is_lost(st), "the first key has not come back (%d)", st);
+	tap_ok(durable_write(s, c, first) != 0, "nor is it written to");
 }
 
 int main(void)

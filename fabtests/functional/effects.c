@@ -87,7 +87,7 @@ struct verdict {
 	uint64_t tail;
 };
 
-static uint64_t offset(const void *buf, const char *start)
+static uint64_t offset_of(const void *buf, const char *start)
 {
 	return buf ? (uint64_t)((const char *)buf - start) : ~0ull;
 }
@@ -104,7 +104,7 @@ static void next_entry(struct side *s, struct fi_cq_tagged_entry *entry,
 	MUST(n == 1 ? 0 : n);
 }
 
-static void serve(struct side *s, const struct card *peer)
+static void run_target(struct side *s, const struct card *peer)
 {
 	struct fi_cq_tagged_entry plain;
 	struct verdict v = {0};
@@ -117,7 +117,7 @@ static void serve(struct side *s, const struct card *peer)
 	memset(medium, 0, sizeof(medium));
 	/* The base's own entry, of a write to plain memory. */
 	next_entry(s, &v.base, &v.base_from);
-	v.base_at = offset(v.base.buf, s->plain);
+	v.base_at = offset_of(v.base.buf, s->plain);
 	/* Entries of the base and of persistent writes have no common order. */
 	pair_barrier(s);
 	for (; v.notes < NOTES; v.notes++) {
@@ -128,7 +128,7 @@ static void serve(struct side *s, const struct card *peer)
 		v.strange += v.ours.data != 0xda7a00 + v.notes;
 	}
 	v.peer = s->peer;
-	v.ours_at = offset(v.ours.buf, s->pool);
+	v.ours_at = offset_of(v.ours.buf, s->pool);
 	/* A write without a commit: its entry means placed. */
 	next_entry(s, &plain, &from);
 	v.strange += plain.data != 0x91a1 || s->pool[LOG - 1] != 'n';
@@ -148,7 +148,7 @@ static void serve(struct side *s, const struct card *peer)
 
 /* --- the initiator --- */
 
-static void notes(struct side *s, const struct card *peer)
+static void check_notifications(struct side *s, const struct card *peer)
 {
 	static char bytes[RECORD];
 	struct iovec iov = {bytes, sizeof(bytes)};
@@ -203,7 +203,7 @@ static void meet_store(struct side *s, const struct fi_rpmem_then *then)
 	loose += 2;
 }
 
-static void append(struct side *s, const struct card *peer)
+static void check_append(struct side *s, const struct card *peer)
 {
 	static char bytes[RECORDS][RECORD];
 	struct fi_rpmem_then then = {
@@ -257,7 +257,7 @@ static void append(struct side *s, const struct card *peer)
 	OK(side_wait(s, &e, &err) && seen == RECORDS, "the last store counts");
 }
 
-static void refusals(struct side *s, const struct card *peer)
+static void check_refusals(struct side *s, const struct card *peer)
 {
 	struct fi_rma_iov r = {peer->pool_addr, 64, peer->pool_key};
 	struct fi_rpmem_then t = {peer->pool_key, peer->pool_addr + 4, 1};
@@ -279,15 +279,15 @@ static void refusals(struct side *s, const struct card *peer)
 	   "a place outside the region");
 }
 
-static void program(struct side *s, const struct card *peer)
+static void run_initiator(struct side *s, const struct card *peer)
 {
 	struct verdict v;
 
 	pair_barrier(s);
-	notes(s, peer);
+	check_notifications(s, peer);
 	pair_barrier(s);
-	append(s, peer);
-	refusals(s, peer);
+	check_append(s, peer);
+	check_refusals(s, peer);
 	POST(s, fi_recv(s->ep, &v, sizeof(v), NULL, FI_ADDR_UNSPEC, &v));
 	pair_barrier(s);
 	if (!side_wait(s, &e, &err) || e.op_context != &v)
@@ -333,7 +333,7 @@ int main(void)
 	setbuf(stdout, NULL);
 	for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
 		label = runs[i].label;
-		pair_run(&runs[i].o, &runs[i].o, serve, program);
+		pair_run(&runs[i].o, &runs[i].o, run_target, run_initiator);
 	}
 	return tap_done();
 }

@@ -55,7 +55,7 @@ static void close_second(struct ends *d)
 }
 
 /* Send the name of the second endpoint to the peer, and insert the peer's. */
-static void exchange(struct side *s, struct ends *d)
+static void exchange_names(struct side *s, struct ends *d)
 {
 	static char mine[NAME], theirs[NAME];
 	size_t len = sizeof(mine);
@@ -79,7 +79,7 @@ static void open_second(struct side *s, struct ends *d)
 	side_endpoint(s, s->info);
 	MUST(fi_enable(s->ep));
 	end_second(s, d);
-	exchange(s, d);
+	exchange_names(s, d);
 }
 
 /* --- the target --- */
@@ -90,7 +90,7 @@ static uint64_t data_of(int from, int to, uint64_t i)
 	return i << 8 | (uint64_t)(from << 4 | to);
 }
 
-static void poke(struct ends *d)
+static void send_to_both(struct ends *d)
 {
 	for (int i = 0; i < 2; i++)
 		fi_cq_read(d->cq[i], NULL, 0);
@@ -100,8 +100,8 @@ struct count {
 	int right[2], wrong, unknown; /* right: by the endpoint that wrote */
 };
 
-static void count(const struct side *s, const struct ends *d, int to,
-		  struct count *n)
+static void count_entries(const struct side *s, const struct ends *d, int to,
+			  struct count *n)
 {
 	fi_addr_t src = FI_ADDR_NOTAVAIL;
 	ssize_t ret = fi_cq_readfrom(d->cq[to], &e, 1, &src);
@@ -124,7 +124,7 @@ static void count(const struct side *s, const struct ends *d, int to,
 		n->unknown++;
 }
 
-static void receive(struct side *s, struct ends *d)
+static void receive_all(struct side *s, struct ends *d)
 {
 	struct count n[2];
 	int due = (s->o.msg ? 2 : 4) * EACH;
@@ -134,7 +134,7 @@ static void receive(struct side *s, struct ends *d)
 	while (due > n[0].right[0] + n[0].right[1] + n[1].right[0] +
 			     n[1].right[1] + n[0].wrong + n[1].wrong)
 		for (int to = 0; to < 2; to++)
-			count(s, d, to, &n[to]);
+			count_entries(s, d, to, &n[to]);
 	for (int to = 0; to < 2; to++) {
 		const int one = s->o.msg && to ? 0 : EACH;
 		const int two = s->o.msg && !to ? 0 : EACH;
@@ -163,13 +163,13 @@ static void close_one(struct side *s, struct ends *d)
 	close_second(d);
 }
 
-static void serve(struct side *s, const struct card *peer)
+static void run_target(struct side *s, const struct card *peer)
 {
 	struct ends d;
 
 	side_insert(s, peer);
 	open_second(s, &d);
-	receive(s, &d);
+	receive_all(s, &d);
 	close_one(s, &d);
 }
 
@@ -180,15 +180,16 @@ static void serve_connected(struct side *s, const struct card *peer)
 	second_cq_open(s, &d);
 	side_accept(s);
 	end_second(s, &d);
-	receive(s, &d);
+	receive_all(s, &d);
 	pair_barrier(s);
 	close_second(&d);
 }
 
 /* --- the initiator --- */
 
-static ssize_t post(struct side *s, const struct card *peer, struct fid_ep *ep,
-		    fi_addr_t to, uint64_t data, uint64_t flags)
+static ssize_t post_write(struct side *s, const struct card *peer,
+			  struct fid_ep *ep, fi_addr_t to, uint64_t data,
+			  uint64_t flags)
 {
 	static char bytes[64] = "both";
 	struct iovec iov = {bytes, sizeof(bytes)};
@@ -217,14 +218,15 @@ static int write_all(struct side *s, struct ends *d, const struct card *peer)
 			if (s->o.msg && from != to)
 				continue;
 			s->cq = d->cq[from];
-			POST(s, post(s, peer, d->ep[from],
-				     s->o.msg ? 0 : d->to[to],
-				     data_of(from, to, i),
-				     FI_REMOTE_CQ_DATA |
-					     (i % 2 ? FI_COMMIT_COMPLETE : 0)));
+			POST(s, post_write(s, peer, d->ep[from],
+					   s->o.msg ? 0 : d->to[to],
+					   data_of(from, to, i),
+					   FI_REMOTE_CQ_DATA |
+						   (i % 2 ? FI_COMMIT_COMPLETE
+							  : 0)));
 			bad += !side_wait(s, &e, &err);
 			s->cq = first;
-			poke(d);
+			send_to_both(d);
 		}
 	return bad;
 }
@@ -249,7 +251,8 @@ static void sleep_on_late_queue(struct side *s, const struct card *peer)
 	end_second(s, &d);
 	s->cq = d.cq[1];
 	for (int i = 0; i < EACH && n == 1; i++) {
-		POST(s, post(s, peer, d.ep[1], s->peer, 0, FI_COMMIT_COMPLETE));
+		POST(s, post_write(s, peer, d.ep[1], s->peer, 0,
+				   FI_COMMIT_COMPLETE));
 		do
 			n = fi_cq_sread(d.cq[1], &e, 1, NULL, 30000);
 		while (n == -FI_EINTR);
@@ -259,7 +262,7 @@ static void sleep_on_late_queue(struct side *s, const struct card *peer)
 	close_second(&d);
 }
 
-static void program(struct side *s, const struct card *peer)
+static void run_initiator(struct side *s, const struct card *peer)
 {
 	struct ends d;
 
@@ -269,15 +272,16 @@ static void program(struct side *s, const struct card *peer)
 	pair_barrier(s);
 	pair_barrier(s); /* the second endpoint is closed */
 	for (int i = 0; i < 2; i++) {
-		POST(s, post(s, peer, s->ep, d.to[1], 1,
-			     FI_REMOTE_CQ_DATA | (i ? FI_COMMIT_COMPLETE : 0)));
+		POST(s, post_write(s, peer, s->ep, d.to[1], 1,
+				   FI_REMOTE_CQ_DATA |
+					   (i ? FI_COMMIT_COMPLETE : 0)));
 		OK(!side_wait(s, &e, &err) &&
 			   err.prov_errno == RP_ST_UNSUPPORTED,
 		   "data for an endpoint that is gone are an error");
 	}
 	/* The target's first address stays usable. */
 	MUST(fi_av_remove(s->av, &d.to[1], 1, 0));
-	POST(s, post(s, peer, s->ep, d.to[0], 0, FI_COMMIT_COMPLETE));
+	POST(s, post_write(s, peer, s->ep, d.to[0], 0, FI_COMMIT_COMPLETE));
 	OK(side_wait(s, &e, &err), "an address goes, and the other one stays");
 	sleep_on_late_queue(s, peer);
 	pair_barrier(s);
@@ -320,8 +324,8 @@ int main(void)
 	for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
 		label = runs[i].label;
 		pair_run(&runs[i].o, &runs[i].o,
-			 runs[i].o.msg ? serve_connected : serve,
-			 runs[i].o.msg ? program_connected : program);
+			 runs[i].o.msg ? serve_connected : run_target,
+			 runs[i].o.msg ? program_connected : run_initiator);
 	}
 	return tap_done();
 }

@@ -24,7 +24,8 @@ static struct fi_cq_err_entry err;
 
 /* --- the target's half --- */
 
-static int reg(struct side *s, void *at, size_t len, uint64_t access)
+static int register_memory(struct side *s, void *at, size_t len,
+			   uint64_t access)
 {
 	struct fid_mr *mr;
 	int ret = fi_mr_reg(s->domain, at, len, access, 0, 77, 0, &mr, NULL);
@@ -34,7 +35,7 @@ static int reg(struct side *s, void *at, size_t len, uint64_t access)
 	return ret;
 }
 
-static void *mapped(const char *path, size_t len, int prot, int flags)
+static void *map_file(const char *path, size_t len, int prot, int flags)
 {
 	int fd = open(path, O_RDWR);
 	void *p = mmap(NULL, len, prot, flags, fd, 0);
@@ -45,37 +46,43 @@ static void *mapped(const char *path, size_t len, int prot, int flags)
 	return p;
 }
 
-static void registrations(struct side *s)
+static void check_registrations(struct side *s)
 {
 	const uint64_t both = FI_REMOTE_READ | FI_REMOTE_WRITE;
 	const int rw = PROT_READ | PROT_WRITE;
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	char *anon =
 		mmap(NULL, 3 * page, rw, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	char *private = mapped(s->path, page, rw, MAP_PRIVATE);
-	char *readable = mapped(s->path, page, PROT_READ, MAP_SHARED);
+	char *private = map_file(s->path, page, rw, MAP_PRIVATE);
+	char *readable = map_file(s->path, page, PROT_READ, MAP_SHARED);
 	char cut[] = "implicit_cut.XXXXXX", *end;
 	int fd = mkstemp(cut);
 
 	if (fd < 0 || ftruncate(fd, (off_t)page + 100))
 		MUST(-errno);
 	close(fd);
-	end = mapped(cut, 2 * page, rw, MAP_SHARED);
-	tap_ok(!reg(s, anon, page, both), "anonymous memory is ordinary");
-	tap_ok(!reg(s, private, page, both), "so is a private mapping");
-	tap_ok(!reg(s, readable, page, both), "and a read-only mapping");
-	tap_ok(!reg(s, end, page, both), "a file is registered");
-	tap_ok(reg(s, end, 2 * page, both) == -FI_EFAULT,
+	end = map_file(cut, 2 * page, rw, MAP_SHARED);
+	tap_ok(!register_memory(s, anon, page, both),
+	       "anonymous memory is ordinary");
+	tap_ok(!register_memory(s, private, page, both),
+	       "so is a private mapping");
+	tap_ok(!register_memory(s, readable, page, both),
+	       "and a read-only mapping");
+	tap_ok(!register_memory(s, end, page, both), "a file is registered");
+	tap_ok(register_memory(s, end, 2 * page, both) == -FI_EFAULT,
 	       "what is in part behind the end of its file is refused");
-	tap_ok(!reg(s, end, 2 * page, FI_REMOTE_READ | FI_SEND | FI_READ),
+	tap_ok(!register_memory(s, end, 2 * page,
+				FI_REMOTE_READ | FI_SEND | FI_READ),
 	       "not where peers do not write");
 	/* A file mapping beside anonymous memory, in one range. */
 	if (mmap(anon + page, page, rw, MAP_SHARED | MAP_FIXED,
 		 fd = open(s->path, O_RDWR), 0) == MAP_FAILED)
 		MUST(-errno);
 	close(fd);
-	tap_ok(reg(s, anon, 3 * page, both) < 0, "a file in part is refused");
-	tap_ok(!reg(s, anon + 2 * page, page, both), "not what is beside it");
+	tap_ok(register_memory(s, anon, 3 * page, both) < 0,
+	       "a file in part is refused");
+	tap_ok(!register_memory(s, anon + 2 * page, page, both),
+	       "not what is beside it");
 	munmap(anon, 3 * page);
 	munmap(private, page);
 	munmap(readable, page);
@@ -83,18 +90,18 @@ static void registrations(struct side *s)
 	unlink(cut);
 }
 
-static void serve(struct side *s, const struct card *peer)
+static void run_target(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);
 	if (getenv("EXPECT_IMPLICIT"))
-		registrations(s);
+		check_registrations(s);
 	pair_barrier(s);
 	pair_barrier(s);
 }
 
 /* --- the initiator's half --- */
 
-static double ms(void)
+static double now_ms(void)
 {
 	struct timespec ts;
 
@@ -202,15 +209,15 @@ static void check_late(struct side *s, const char *what,
 	double begun, took;
 	int completed;
 
-	POST(s, (begun = ms(), post(s)));
+	POST(s, (begun = now_ms(), post(s)));
 	completed = side_wait(s, &e, &err);
-	took = ms() - begun;
+	took = now_ms() - begun;
 	tap_ok(completed && took >= FLUSH_MS,
 	       "%s completes behind its flush (%.0f ms)", what, took);
 }
 
 /* Does a commit of the key's first page succeed? */
-static bool commits(struct side *s, uint64_t addr, uint64_t key)
+static bool commit_succeeds(struct side *s, uint64_t addr, uint64_t key)
 {
 	const struct fi_rma_iov r = {addr, 4096, key};
 	ssize_t ret;
@@ -222,16 +229,16 @@ static bool commits(struct side *s, uint64_t addr, uint64_t key)
 	return !ret && side_wait(s, &e, &err);
 }
 
-static void initiate(struct side *s, const struct card *peer)
+static void run_initiator(struct side *s, const struct card *peer)
 {
 	bool expected = getenv("EXPECT_IMPLICIT");
 
 	at = peer;
 	side_insert(s, peer);
 	pair_barrier(s);
-	tap_ok(commits(s, peer->pool_addr, peer->pool_key) == expected,
+	tap_ok(commit_succeeds(s, peer->pool_addr, peer->pool_key) == expected,
 	       "the file is %s", expected ? "persistent" : "ordinary");
-	tap_ok(!commits(s, peer->plain_addr, peer->plain_key),
+	tap_ok(!commit_succeeds(s, peer->plain_addr, peer->plain_key),
 	       "plain memory is ordinary");
 	if (expected) {
 		check_late(s, "fi_write", post_write);
@@ -252,6 +259,6 @@ int main(void)
 {
 	const struct pair_opts o = {.plain_hints = true, .caps = FI_ATOMIC};
 
-	pair_run(&o, &o, serve, initiate);
+	pair_run(&o, &o, run_target, run_initiator);
 	return tap_done();
 }

@@ -76,14 +76,14 @@ static char byte_of(int i, size_t k)
 	return (char)(1 + ((size_t)i * 37 + k * 11) % 255);
 }
 
-static uint64_t place(int i)
+static uint64_t offset_of(int i)
 {
 	return BEHIND + (uint64_t)i * APART + 61 + (uint64_t)i % 8;
 }
 
 static void check_medium(int i, size_t len)
 {
-	const char *at = medium + place(i);
+	const char *at = medium + offset_of(i);
 
 	for (size_t k = 0; k < len; k++)
 		if (at[k] != byte_of(i, k))
@@ -92,7 +92,7 @@ static void check_medium(int i, size_t len)
 		atomic_fetch_add(&seen->beside, 1);
 }
 
-static void serve(struct side *s, const struct card *peer)
+static void run_target(struct side *s, const struct card *peer)
 {
 	uint64_t n = 0, word;
 
@@ -144,8 +144,9 @@ static struct fi_msg_rma msg = {
 	.rma_iov_count = 1,
 };
 
-static ssize_t post(struct side *s, const struct card *peer, const void *buf,
-		    size_t len, uint64_t at, uint64_t flags)
+static ssize_t post_write(struct side *s, const struct card *peer,
+			  const void *buf, size_t len, uint64_t at,
+			  uint64_t flags)
 {
 	iov[0] = (struct iovec){(void *)buf, len};
 	rma = (struct fi_rma_iov){peer->pool_addr + at, len, peer->pool_key};
@@ -155,15 +156,16 @@ static ssize_t post(struct side *s, const struct card *peer, const void *buf,
 	return fi_writemsg(s->ep, &msg, flags | FI_COMPLETION);
 }
 
-static bool durable(struct side *s, const struct card *peer, const void *buf,
-		    size_t len, uint64_t at, uint64_t flags)
+static bool durable_write(struct side *s, const struct card *peer,
+			  const void *buf, size_t len, uint64_t at,
+			  uint64_t flags)
 {
-	POST(s, post(s, peer, buf, len, at, flags | FI_COMMIT_COMPLETE));
+	POST(s, post_write(s, peer, buf, len, at, flags | FI_COMMIT_COMPLETE));
 	return side_wait(s, &e, &err) && e.op_context == buf &&
 	       e.flags == (FI_RMA | FI_WRITE);
 }
 
-static unsigned int stores(void)
+static unsigned int count_stores(void)
 {
 	return atomic_load(&seen->stores);
 }
@@ -171,7 +173,7 @@ static unsigned int stores(void)
 static void all_sizes(struct side *s, const struct card *peer)
 {
 	static char bytes[9000];
-	unsigned int good = 0, small = stores();
+	unsigned int good = 0, small = count_stores();
 
 	for (int i = 0; i < SIZES; i++) {
 		for (size_t k = 0; k < sizes[i]; k++)
@@ -185,7 +187,8 @@ static void all_sizes(struct side *s, const struct card *peer)
 			iov[0] = (struct iovec){bytes, 1};
 			iov[1] = (struct iovec){bytes + 1, sizes[i] - 2};
 			iov[2] = (struct iovec){bytes + sizes[i] - 1, 1};
-			rma = (struct fi_rma_iov){peer->pool_addr + place(i),
+			rma = (struct fi_rma_iov){peer->pool_addr +
+							  offset_of(i),
 						  sizes[i], peer->pool_key};
 			msg.iov_count = 3;
 			msg.addr = s->peer;
@@ -202,25 +205,25 @@ static void all_sizes(struct side *s, const struct card *peer)
 					? FI_INJECT
 					: 0;
 
-			good += durable(s, peer, bytes, sizes[i], place(i),
-					inject);
+			good += durable_write(s, peer, bytes, sizes[i],
+					      offset_of(i), inject);
 		}
 	}
 	OK(good == SIZES, "writes of all sizes with commit succeed");
-	OK(stores() == small, "those up to the limit, and no others, are "
-			      "stored by the agent");
+	OK(count_stores() == small, "those up to the limit, and no others, are "
+				    "stored by the agent");
 }
 
 /* A later message never precedes the bytes that it announces. */
-static void announced(struct side *s, const struct card *peer)
+static void check_announced(struct side *s, const struct card *peer)
 {
 	static uint64_t n[ROUNDS + 1];
 	unsigned int ended = 0, good = 0;
 
 	for (int i = 1; i <= ROUNDS; i++) {
 		n[i] = (uint64_t)i;
-		POST(s, post(s, peer, &n[i], sizeof(n[i]), HOT,
-			     FI_COMMIT_COMPLETE));
+		POST(s, post_write(s, peer, &n[i], sizeof(n[i]), HOT,
+				   FI_COMMIT_COMPLETE));
 		POST(s,
 		     fi_send(s->ep, &n[i], sizeof(n[i]), NULL, s->peer, NULL));
 		while (fi_cq_read(s->cq, &e, 1) == 1) {
@@ -234,19 +237,19 @@ static void announced(struct side *s, const struct card *peer)
 }
 
 /* The later one of two overlapping writes stays. */
-static void overlapping(struct side *s, const struct card *peer)
+static void check_overlapping(struct side *s, const struct card *peer)
 {
 	static const uint64_t one = 0x0101010101010101,
 			      two = 0x0202020202020202;
-	unsigned int before = stores(), wrong = 0, bad = 0;
+	unsigned int before = count_stores(), wrong = 0, bad = 0;
 	static uint64_t got;
 
 	for (int i = 0; i < ROUNDS; i++) {
-		POST(s, post(s, peer, &one, 8, HOT, FI_COMMIT_COMPLETE));
+		POST(s, post_write(s, peer, &one, 8, HOT, FI_COMMIT_COMPLETE));
 		POST(s, fi_write(s->ep, &two, 5, NULL, s->peer,
 				 peer->pool_addr + HOT + 3, peer->pool_key,
 				 (void *)&two));
-		POST(s, post(s, peer, &two, 8, HOT, FI_COMMIT_COMPLETE));
+		POST(s, post_write(s, peer, &two, 8, HOT, FI_COMMIT_COMPLETE));
 		POST(s, fi_read(s->ep, &got, sizeof(got), NULL, s->peer,
 				peer->pool_addr + HOT, peer->pool_key, &got));
 		for (int k = 0; k < 4; k++)
@@ -257,53 +260,53 @@ static void overlapping(struct side *s, const struct card *peer)
 	OK(!bad, "writes that overlap succeed");
 	OK(!wrong, "a read sees the last of them");
 	if (!limit)
-		OK(stores() == before, "none is stored inline");
+		OK(count_stores() == before, "none is stored inline");
 }
 
-static void program(struct side *s, const struct card *peer)
+static void run_initiator(struct side *s, const struct card *peer)
 {
 	static char bytes[64];
 
 	memset(bytes, 'x', sizeof(bytes));
 	pair_barrier(s);
-	OK(durable(s, peer, bytes, 64, 0, 0), "the first write");
+	OK(durable_write(s, peer, bytes, 64, 0, 0), "the first write");
 	all_sizes(s, peer);
 	pair_barrier(s);
 	pair_barrier(s);
 	OK(!atomic_load(&seen->lost), "every byte is on the medium");
 	OK(!atomic_load(&seen->beside), "and none beside them is");
-	announced(s, peer);
+	check_announced(s, peer);
 	pair_barrier(s);
 	OK(!atomic_load(&seen->late),
 	   "no message precedes the write that it announces");
-	overlapping(s, peer);
+	check_overlapping(s, peer);
 	pair_barrier(s);
 	pair_barrier(s);
 	OK(!atomic_load(&seen->lost), "and the last is on the medium");
 	msg.data = 5;
-	OK(durable(s, peer, bytes, 8, 64, FI_REMOTE_CQ_DATA),
+	OK(durable_write(s, peer, bytes, 8, 64, FI_REMOTE_CQ_DATA),
 	   "a write with CQ data");
 	POST(s, fi_inject_write(s->ep, bytes, 8, s->peer, peer->pool_addr + 128,
 				peer->pool_key));
-	OK(durable(s, peer, bytes, 8, 192, FI_FENCE) || err.err,
+	OK(durable_write(s, peer, bytes, 8, 192, FI_FENCE) || err.err,
 	   "a write with FI_FENCE");
 	pair_barrier(s);
 	pair_barrier(s);
 	OK(atomic_load(&seen->notes) == 1, "the target gets one entry");
 	/* The region is gone: the write fails, and the target lives. */
 	if (limit >= 8) {
-		POST(s, post(s, peer, bytes, 8, BEHIND + 4096,
-			     FI_COMMIT_COMPLETE));
+		POST(s, post_write(s, peer, bytes, 8, BEHIND + 4096,
+				   FI_COMMIT_COMPLETE));
 		OK(!side_wait(s, &e, &err) &&
 			   err.prov_errno == RP_ST_FLUSH_FAILED,
 		   "a file that was cut short is an error");
-		OK(durable(s, peer, bytes, 8, 256, 0), "and no end");
+		OK(durable_write(s, peer, bytes, 8, 256, 0), "and no end");
 	}
 	pair_barrier(s);
 }
 
-static int run(const char *what, const char *max, size_t bytes,
-	       const struct pair_opts *o)
+static int run_pair(const char *what, const char *max, size_t bytes,
+		    const struct pair_opts *o)
 {
 	struct pair_opts side = *o;
 	pid_t pid = fork();
@@ -322,7 +325,7 @@ static int run(const char *what, const char *max, size_t bytes,
 		 * Requests send-after-write, for messages that announce writes.
 		 */
 		side.order |= FI_ORDER_SAW;
-		pair_run(&side, &side, serve, program);
+		pair_run(&side, &side, run_target, run_initiator);
 		exit(tap_done());
 	}
 	waitpid(pid, &st, 0);
@@ -359,7 +362,7 @@ int main(int argc, char **argv)
 		return 99;
 	for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++)
 		if (argc < 2 || !strcmp(argv[1], runs[i].label))
-			bad |= run(runs[i].label, runs[i].max, runs[i].limit,
-				   &runs[i].o);
+			bad |= run_pair(runs[i].label, runs[i].max,
+					runs[i].limit, &runs[i].o);
 	return bad != 0;
 }

@@ -92,13 +92,13 @@ struct tally {
 
 /* --- comparing --- */
 
-static void forget(struct inv_result *r)
+static void free_result(struct inv_result *r)
 {
 	free(r->text);
 	r->text = NULL;
 }
 
-static bool same(const struct inv_result *a, const struct inv_result *b)
+static bool same_result(const struct inv_result *a, const struct inv_result *b)
 {
 	return a->text && b->text ? !strcmp(a->text, b->text)
 				  : !a->text && !b->text;
@@ -163,7 +163,7 @@ static void print_plan(const struct inv_programs *of, uint64_t n,
 	inv_plan_free(&p);
 }
 
-static void common(struct inv_features *f, const struct inv_features *g)
+static void keep_common(struct inv_features *f, const struct inv_features *g)
 {
 	f->atomic &= g->atomic;
 	f->counters &= g->counters;
@@ -198,9 +198,9 @@ static void start_both(const struct options *opt, struct inv_runner *r,
 		       "documented\n",
 		       t->bad_offer ? "not " : "");
 	}
-	forget(&a);
-	forget(&b);
-	common(f, &g);
+	free_result(&a);
+	free_result(&b);
+	keep_common(f, &g);
 	inv_side_go(&r[0], f);
 	inv_side_go(&r[1], f);
 }
@@ -217,8 +217,8 @@ static long count_steps(const struct inv_programs *of, uint64_t n,
 	return steps;
 }
 
-static void suspect(struct tally *t, uint64_t n, struct inv_result *a,
-		    struct inv_result *b)
+static void report_suspect(struct tally *t, uint64_t n, struct inv_result *a,
+			   struct inv_result *b)
 {
 	printf("# program %llu: %s\n", (unsigned long long)n,
 	       !a->text || !b->text   ? "a side died"
@@ -253,12 +253,12 @@ static uint64_t run_some(const struct options *opt,
 		if (opt->verbose)
 			printf("%s----\n%s", a.text, b.text);
 		stuck = a.stuck || b.stuck;
-		if (stuck || !same(&a, &b)) {
-			suspect(t, i, &a, &b);
+		if (stuck || !same_result(&a, &b)) {
+			report_suspect(t, i, &a, &b);
 			stop = opt->stop || t->suspects > MAX_SUSPECTS;
 		}
-		forget(&a);
-		forget(&b);
+		free_result(&a);
+		free_result(&b);
 	}
 	for (int k = 0; k < 2; k++) {
 		int status = inv_side_stop(&r[k], stuck || stop);
@@ -299,7 +299,7 @@ static void run_alone(const struct options *opt, uint64_t n,
 	}
 	inv_side_go(&r, f);
 	for (uint64_t i = of.from; i < of.end; i++) {
-		forget(result);
+		free_result(result);
 		inv_side_next(&r, result);
 		if (result->stuck)
 			break;
@@ -311,7 +311,7 @@ static bool is_among(const struct inv_result *r, const struct inv_result *set,
 		     int n)
 {
 	for (int i = 0; i < n; i++)
-		if (same(r, &set[i]))
+		if (same_result(r, &set[i]))
 			return true;
 	return false;
 }
@@ -333,7 +333,7 @@ static bool is_the_base(const struct options *opt, struct suspect *s,
 	for (int i = 1; i <= AGAIN_LAYERED; i++)
 		run_alone(opt, s->program, f, !opt->control, &ours[i]);
 	for (int i = 0; i <= AGAIN_BASE; i++) {
-		steady += same(&base[0], &base[i]);
+		steady += same_result(&base[0], &base[i]);
 		ended += !base[i].stuck;
 	}
 	for (int i = 0; i <= AGAIN_LAYERED; i++)
@@ -342,14 +342,14 @@ static bool is_the_base(const struct options *opt, struct suspect *s,
 	       "to an end; %d of %d of ours were like one of them\n",
 	       1 + AGAIN_BASE, steady, ended, among, 1 + AGAIN_LAYERED);
 	for (int i = 1; i <= AGAIN_BASE; i++)
-		forget(&base[i]);
+		free_result(&base[i]);
 	for (int i = 1; i <= AGAIN_LAYERED; i++)
-		forget(&ours[i]);
+		free_result(&ours[i]);
 	return steady <= AGAIN_BASE && ended && among == 1 + AGAIN_LAYERED;
 }
 
-static void judge(const struct options *opt, const struct inv_features *f,
-		  struct tally *t)
+static void compare_runs(const struct options *opt,
+			 const struct inv_features *f, struct tally *t)
 {
 	struct inv_programs of = {.base = opt->base, .seed = opt->seed};
 
@@ -368,8 +368,8 @@ static void judge(const struct options *opt, const struct inv_features *f,
 		} else if (!t->differ++) {
 			print_plan(&of, s->program, f);
 		}
-		forget(&s->base);
-		forget(&s->layered);
+		free_result(&s->base);
+		free_result(&s->layered);
 	}
 	if (t->suspects > MAX_SUSPECTS) {
 		printf("# too many: the rest was not looked at\n");
@@ -413,7 +413,7 @@ int main(int argc, char **argv)
 				   .end = opt.from + (uint64_t)opt.programs};
 	while (of.from < of.end)
 		of.from = run_some(&opt, &of, &f, &t);
-	judge(&opt, &f, &t);
+	compare_runs(&opt, &f, &t);
 	/* A base that mostly varies cannot be compared with. */
 	good = !t.differ && !t.bad_end && t.unsteady * 100 <= t.programs;
 	printf("%sok 2 - %ld programs, %ld steps on %s: %ld differ, %ld where "

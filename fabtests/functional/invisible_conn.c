@@ -32,7 +32,7 @@ static bool all_over(void)
 	return true;
 }
 
-static void settle(void)
+static void wait_for_all(void)
 {
 	struct inv_deadline p = inv_deadline();
 
@@ -48,11 +48,11 @@ static void settle(void)
 
 static void settle_all(void)
 {
-	settle();
+	wait_for_all();
 	for (int k = 0; k < 2 && !stuck; k++)
 		for (int c = 0; c < nconns; c++)
 			post_fence(c, k);
-	settle();
+	wait_for_all();
 }
 
 static void round_of(int c)
@@ -90,27 +90,27 @@ static void round_of(int c)
 		settle_all();
 		while (n--)
 			post_read(c, k);
-		settle();
+		wait_for_all();
 	}
 	if (inv_chance(&aside, 50))
 		poll_all();
 }
 
 /* Cancel a receive that gets no message. */
-static void cancel(int c)
+static void cancel_recv(int c)
 {
 	int k = (int)inv_below(&rng, 2);
 	struct op *o = &ops[nops];
 
-	settle();
+	wait_for_all();
 	where = "cancel";
 	post_recv(c, k);
 	o->expect = 1;
 	saw("cancel: %zd\n", (ssize_t)fi_cancel(&side[k].end[c].ep->fid, o));
-	settle();
+	wait_for_all();
 }
 
-static void counters(void)
+static void trace_counters(void)
 {
 	for (int k = 0; k < 2; k++)
 		for (int c = 0; c < nconns; c++)
@@ -138,7 +138,7 @@ static uint64_t sum_of(const char *p, size_t len)
 	return h;
 }
 
-static void tell(void)
+static void send_trace(void)
 {
 	static const char *const names[] = {"recv", "send", "write", "read"};
 
@@ -205,7 +205,7 @@ static void close_program(void)
 		}
 }
 
-static void program(void)
+static void run_program(void)
 {
 	static const enum fi_cq_format formats[] = {
 		FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_DATA,
@@ -239,25 +239,25 @@ static void program(void)
 	while (rounds-- && !stuck) {
 		round_of((int)inv_below(&rng, (uint64_t)nconns));
 		if (inv_chance(&rng, 40))
-			settle();
+			wait_for_all();
 		if (inv_chance(&rng, 10))
-			cancel((int)inv_below(&rng, (uint64_t)nconns));
+			cancel_recv((int)inv_below(&rng, (uint64_t)nconns));
 	}
 	where = "the end";
 	if (!stuck)
 		settle_all();
 	if (!stuck)
-		counters();
+		trace_counters();
 	for (int c = 0; c < nconns && !stuck; c++)
 		end_of(c);
-	tell();
+	send_trace();
 	if (!stuck)
 		close_program();
 }
 
 /* --- both providers --- */
 
-static void put(int fd, const void *p, size_t len)
+static void write_all(int fd, const void *p, size_t len)
 {
 	const char *b = p;
 
@@ -271,7 +271,8 @@ static void put(int fd, const void *p, size_t len)
 	}
 }
 
-static void run(bool over, uint64_t seed, uint64_t from, uint64_t end, int out)
+static void run_programs(bool over, uint64_t seed, uint64_t from, uint64_t end,
+			 int out)
 {
 	layered = over;
 	arena = mmap(NULL, (size_t)OPS * (LONGEST + 64), PROT_READ | PROT_WRITE,
@@ -291,10 +292,10 @@ static void run(bool over, uint64_t seed, uint64_t from, uint64_t end, int out)
 		}
 		rng.s = (seed + i) * 0x9e3779b97f4a7c15ull;
 		aside.s = seed + i + over;
-		program();
+		run_program();
 		len = (uint32_t)text_len;
-		put(out, &len, sizeof(len));
-		put(out, text, len);
+		write_all(out, &len, sizeof(len));
+		write_all(out, text, len);
 		if (stuck)
 			_exit(0);
 	}
@@ -307,8 +308,8 @@ struct runner {
 	FILE *in;
 };
 
-static void start(struct runner *r, bool over, uint64_t seed, uint64_t from,
-		  uint64_t end)
+static void start_runner(struct runner *r, bool over, uint64_t seed,
+			 uint64_t from, uint64_t end)
 {
 	int fd[2];
 
@@ -318,14 +319,14 @@ static void start(struct runner *r, bool over, uint64_t seed, uint64_t from,
 	r->pid = fork();
 	if (!r->pid) {
 		close(fd[0]);
-		run(over, seed, from, end, fd[1]);
+		run_programs(over, seed, from, end, fd[1]);
 	}
 	close(fd[1]);
 	r->in = fdopen(fd[0], "r");
 }
 
 /* The trace of the next program; NULL: the runner has ended. */
-static char *next(struct runner *r)
+static char *next_trace(struct runner *r)
 {
 	uint32_t len;
 	char *t;
@@ -338,7 +339,7 @@ static char *next(struct runner *r)
 	return t;
 }
 
-static int stop(struct runner *r, bool now)
+static int stop_runner(struct runner *r, bool now)
 {
 	int status = 0;
 
@@ -379,9 +380,9 @@ static bool is_the_base(uint64_t i, const char *ours)
 	for (int n = 0; n < 5; n++) {
 		struct runner r;
 
-		start(&r, false, opt.seed, i, i + 1);
-		t = next(&r);
-		stop(&r, true);
+		start_runner(&r, false, opt.seed, i, i + 1);
+		t = next_trace(&r);
+		stop_runner(&r, true);
 		if (!t)
 			continue;
 		steady = steady && (!first || !strcmp(first, t));
@@ -447,10 +448,11 @@ int main(int argc, char **argv)
 		struct runner a, b;
 		bool again = false;
 
-		start(&a, false, opt.seed, i, opt.from + opt.programs);
-		start(&b, !opt.control, opt.seed, i, opt.from + opt.programs);
+		start_runner(&a, false, opt.seed, i, opt.from + opt.programs);
+		start_runner(&b, !opt.control, opt.seed, i,
+			     opt.from + opt.programs);
 		while (i < opt.from + opt.programs && !again && differ < 10) {
-			char *x = next(&a), *y = next(&b);
+			char *x = next_trace(&a), *y = next_trace(&b);
 
 			if (!x || !y) {
 				printf("# program %llu: a side ended\n",
@@ -476,7 +478,7 @@ int main(int argc, char **argv)
 			done++;
 		}
 		again |= differ >= 10;
-		bad |= stop(&a, again) || stop(&b, again);
+		bad |= stop_runner(&a, again) || stop_runner(&b, again);
 		bad |= differ >= 10;
 	}
 	bad |= differ || unsteady * 100 > done;

@@ -8,7 +8,7 @@
 
 uint64_t slot;
 
-static struct op *add(enum kind kind, int c, int k, size_t len)
+static struct op *add_op(enum kind kind, int c, int k, size_t len)
 {
 	struct op *o = &ops[nops++];
 
@@ -29,7 +29,7 @@ static struct op *add(enum kind kind, int c, int k, size_t len)
 	return o;
 }
 
-static void split(const struct op *o, struct iovec *iov)
+static void split_buffer(const struct op *o, struct iovec *iov)
 {
 	size_t at = 0;
 
@@ -80,7 +80,7 @@ static uint64_t flags_of(const struct end *e)
 }
 
 /* The completion that follows from its flags. */
-static void finish(struct op *o, const struct end *e, uint64_t flags)
+static void expect_completion(struct op *o, const struct end *e, uint64_t flags)
 {
 	o->expect = !e->selective || (flags & FI_COMPLETION);
 	o->delivered = flags & (FI_DELIVERY_COMPLETE | FI_TRANSMIT_COMPLETE);
@@ -88,13 +88,13 @@ static void finish(struct op *o, const struct end *e, uint64_t flags)
 
 void post_recv(int c, int k)
 {
-	struct op *o = add(RECV, c, k, LONGEST);
+	struct op *o = add_op(RECV, c, k, LONGEST);
 	struct end *e = &side[k].end[c];
 	struct iovec iov[4];
 	struct fi_msg m = {.msg_iov = iov, .context = o};
 	uint64_t flags = inv_chance(&rng, 50) ? FI_COMPLETION : 0;
 
-	split(o, iov);
+	split_buffer(o, iov);
 	m.iov_count = o->iovs;
 	o->expect = !e->rx_selective;
 	switch (inv_below(&rng, 3)) {
@@ -112,7 +112,7 @@ void post_recv(int c, int k)
 
 void post_send(int c, int k)
 {
-	struct op *o = add(SEND, c, k, some_len());
+	struct op *o = add_op(SEND, c, k, some_len());
 	struct end *e = &side[k].end[c];
 	struct iovec iov[4];
 	struct fi_msg m = {.msg_iov = iov, .context = o, .data = 0x5a};
@@ -120,9 +120,9 @@ void post_send(int c, int k)
 	size_t inject = side[k].info->tx_attr->inject_size;
 	unsigned int form = (unsigned int)inv_below(&rng, 6);
 
-	split(o, iov);
+	split_buffer(o, iov);
 	m.iov_count = o->iovs;
-	finish(o, e, form == 2 ? flags : e->op_flags);
+	expect_completion(o, e, form == 2 ? flags : e->op_flags);
 	/*
 	 * Injected operations are counted by some releases of tcp, and not by
 	 * others.
@@ -164,7 +164,7 @@ static uint64_t key_of(int k, unsigned int which)
 /* Write to a place of its own, in plain or persistent memory. */
 void post_write(int c, int k)
 {
-	struct op *o = add(WRITE, c, k, 1 + some_len() % 9000);
+	struct op *o = add_op(WRITE, c, k, 1 + some_len() % 9000);
 	struct end *e = &side[k].end[c];
 	unsigned int which = o->which = (unsigned int)inv_below(&rng, 2);
 	uint64_t at = slot, key = key_of(!k, which), flags = flags_of(e);
@@ -182,9 +182,9 @@ void post_write(int c, int k)
 		slot = at = 0;
 	slot += o->len;
 	to.addr = at;
-	split(o, iov);
+	split_buffer(o, iov);
 	m.iov_count = o->iovs;
-	finish(o, e, form == 2 ? flags : e->op_flags);
+	expect_completion(o, e, form == 2 ? flags : e->op_flags);
 	if (form > 3 && (o->len > 64 || e->cntr[3]))
 		form -= 4;
 	o->form = form;
@@ -217,7 +217,7 @@ void post_write(int c, int k)
 
 void post_read(int c, int k)
 {
-	struct op *o = add(READ, c, k, 1 + some_len() % 9000);
+	struct op *o = add_op(READ, c, k, 1 + some_len() % 9000);
 	struct end *e = &side[k].end[c];
 	unsigned int which = o->which = (unsigned int)inv_below(&rng, 2);
 	uint64_t key = key_of(!k, which), flags = flags_of(e);
@@ -231,9 +231,9 @@ void post_read(int c, int k)
 	bool msg = inv_chance(&rng, 50);
 
 	flags &= ~(FI_INJECT_COMPLETE | FI_DELIVERY_COMPLETE);
-	split(o, iov);
+	split_buffer(o, iov);
 	m.iov_count = o->iovs;
-	finish(o, e, msg ? flags : e->op_flags);
+	expect_completion(o, e, msg ? flags : e->op_flags);
 	if (msg)
 		POST(fi_readmsg(e->ep, &m, flags));
 	else
@@ -247,7 +247,7 @@ void post_read(int c, int k)
  */
 void post_fence(int c, int k)
 {
-	struct op *to = add(RECV, c, !k, 8), *from = add(SEND, c, k, 8);
+	struct op *to = add_op(RECV, c, !k, 8), *from = add_op(SEND, c, k, 8);
 	struct op *commit;
 	struct fi_rma_iov all = {0, TRAFFIC, key_of(!k, 1)};
 	struct iovec iov = {to->buf, to->len};
@@ -260,7 +260,7 @@ void post_fence(int c, int k)
 	m.context = from;
 	POST(fi_sendmsg(side[k].end[c].ep, &m,
 			FI_COMPLETION | FI_DELIVERY_COMPLETE));
-	commit = add(BESIDE, c, k, 0);
+	commit = add_op(BESIDE, c, k, 0);
 	if (!layered)
 		return;
 	commit->expect = 1;
@@ -271,7 +271,7 @@ void post_fence(int c, int k)
 
 void traffic(int c, int k)
 {
-	struct op *o = add(BESIDE, c, k, 1 + inv_below(&rng, 600));
+	struct op *o = add_op(BESIDE, c, k, 1 + inv_below(&rng, 600));
 	struct end *e = &side[k].end[c];
 	uint64_t at = TRAFFIC + inv_below(&rng, TRAFFIC - o->len);
 	struct fi_rma_iov to = {at, o->len, key_of(!k, 1)};

@@ -48,7 +48,7 @@ static void add_memory(struct side *s, int which)
 		       &s->mr[which], NULL));
 }
 
-static struct fi_info *getinfo(bool automatic)
+static struct fi_info *get_info(bool automatic)
 {
 	struct fi_info *h = fi_allocinfo(), *i = NULL;
 	char prov[64];
@@ -74,7 +74,7 @@ void open_batch(bool automatic)
 	for (int k = 0; k < 2; k++) {
 		struct side *s = &side[k];
 
-		s->info = getinfo(automatic);
+		s->info = get_info(automatic);
 		MUST(fi_fabric(s->info->fabric_attr, &s->fabric, NULL));
 		MUST(fi_domain(s->fabric, s->info, &s->domain, NULL));
 		MUST(fi_eq_open(s->fabric, &eq, &s->eq, NULL));
@@ -115,7 +115,7 @@ struct fid_cq *queue(struct side *s, bool waits)
 	return cq;
 }
 
-static void endpoint(int k, int c, struct fi_info *given)
+static void open_endpoint(int k, int c, struct fi_info *given)
 {
 	/*
 	 * tcp waits for acknowledgements in calls with flags for transmission
@@ -160,7 +160,7 @@ static int conn_of(const struct side *s, const struct fid_cq *cq)
 	return 0;
 }
 
-static void note(char *to, size_t size, const char *fmt, ...)
+static void format_note(char *to, size_t size, const char *fmt, ...)
 {
 	size_t n = strlen(to);
 	va_list ap;
@@ -170,8 +170,8 @@ static void note(char *to, size_t size, const char *fmt, ...)
 	va_end(ap);
 }
 
-static void entry(struct side *s, struct fid_cq *cq,
-		  const struct fi_cq_tagged_entry *e, int err)
+static void trace_entry(struct side *s, struct fid_cq *cq,
+			const struct fi_cq_tagged_entry *e, int err)
 {
 	struct op *o = e->op_context;
 	enum fi_cq_format f = s->format;
@@ -184,10 +184,11 @@ static void entry(struct side *s, struct fid_cq *cq,
 			end->data_sum += e->flags * e->data;
 			return;
 		}
-		note(end->order[KINDS - 1], sizeof(end->order[0]),
-		     " %#llx/%#llx", (unsigned long long)e->flags,
-		     (unsigned long long)(f >= FI_CQ_FORMAT_DATA ? e->data
-								 : 0));
+		format_note(end->order[KINDS - 1], sizeof(end->order[0]),
+			    " %#llx/%#llx", (unsigned long long)e->flags,
+			    (unsigned long long)(f >= FI_CQ_FORMAT_DATA
+							 ? e->data
+							 : 0));
 		return;
 	}
 	if (o < ops || o >= ops + nops)
@@ -202,19 +203,20 @@ static void entry(struct side *s, struct fid_cq *cq,
 	}
 	end = &side[o->side].end[o->conn];
 	if (!o->which)
-		note(end->order[o->kind + (o->delivered ? DELIVERED : 0)],
-		     sizeof(end->order[0]), " %d", (int)(o - ops));
+		format_note(
+			end->order[o->kind + (o->delivered ? DELIVERED : 0)],
+			sizeof(end->order[0]), " %d", (int)(o - ops));
 	if (f == FI_CQ_FORMAT_CONTEXT && !err)
-		note(o->saw, sizeof(o->saw), " ended");
+		format_note(o->saw, sizeof(o->saw), " ended");
 	else
-		note(o->saw, sizeof(o->saw), " flags %#llx err %d",
-		     (unsigned long long)e->flags, err);
+		format_note(o->saw, sizeof(o->saw), " flags %#llx err %d",
+			    (unsigned long long)e->flags, err);
 	/* For sends and writes these fields are undefined. */
 	if (f >= FI_CQ_FORMAT_MSG && o->kind == RECV && !err)
-		note(o->saw, sizeof(o->saw), " len %zu", e->len);
+		format_note(o->saw, sizeof(o->saw), " len %zu", e->len);
 	if (f >= FI_CQ_FORMAT_DATA && (e->flags & FI_REMOTE_CQ_DATA))
-		note(o->saw, sizeof(o->saw), " data %#llx",
-		     (unsigned long long)e->data);
+		format_note(o->saw, sizeof(o->saw), " data %#llx",
+			    (unsigned long long)e->data);
 }
 
 static bool poll_cq(struct side *s, struct fid_cq *cq)
@@ -232,13 +234,13 @@ static bool poll_cq(struct side *s, struct fid_cq *cq)
 	if (n == -FI_EAVAIL && fi_cq_readerr(cq, &err, 0) == 1) {
 		e.op_context = err.op_context;
 		e.flags = err.flags;
-		entry(s, cq, &e, err.err);
+		trace_entry(s, cq, &e, err.err);
 		return true;
 	}
 	for (ssize_t i = 0; i < n; i++) {
 		memcpy(&e, (char *)raw + (size_t)i * sizes[s->format],
 		       sizes[s->format]);
-		entry(s, cq, &e, 0);
+		trace_entry(s, cq, &e, 0);
 	}
 	return n > 0;
 }
@@ -328,7 +330,7 @@ void connect_one(int c, bool refused)
 	MUST(fi_getname(&to->pep->fid, name, &len));
 	n = some_data(data);
 	m = some_data(answer);
-	endpoint(!listener, c, NULL);
+	open_endpoint(!listener, c, NULL);
 	MUST(fi_connect(from->end[c].ep, name, n ? data : NULL, n));
 	do {
 		what = event(!listener, 0, NULL);
@@ -351,7 +353,7 @@ void connect_one(int c, bool refused)
 		memset(&from->end[c], 0, sizeof(from->end[c]));
 		return;
 	}
-	endpoint(listener, c, info);
+	open_endpoint(listener, c, info);
 	MUST(fi_accept(to->end[c].ep, m ? answer : NULL, m));
 	fi_freeinfo(info);
 	stuck |= !event(listener, 5000, NULL);

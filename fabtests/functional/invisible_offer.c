@@ -33,7 +33,7 @@ struct fi_info *inv_getinfo(const char *prov, uint64_t caps,
 	return ret ? NULL : info;
 }
 
-static bool has(const char *prov, uint64_t cap)
+static bool has_cap(const char *prov, uint64_t cap)
 {
 	struct fi_info *i =
 		inv_getinfo(prov, PLAIN_CAPS | cap, FI_PROGRESS_UNSPEC);
@@ -51,7 +51,7 @@ uint64_t inv_wanted_caps(const struct inv_features *f)
 	       (f->source ? FI_SOURCE : 0) | (f->multi ? FI_MULTI_RECV : 0);
 }
 
-static void say(struct inv_trace *t, const char *name, uint64_t value)
+static void trace_value(struct inv_trace *t, const char *name, uint64_t value)
 {
 	inv_saw(t, -1, "%s %#llx", name, (unsigned long long)value);
 }
@@ -61,36 +61,36 @@ static void say_attributes(struct inv_trace *t, const struct fi_info *i)
 	const struct fi_domain_attr *d = i->domain_attr;
 	const struct fi_ep_attr *e = i->ep_attr;
 
-	say(t, "caps", i->caps);
-	say(t, "mode", i->mode);
-	say(t, "addr_format", i->addr_format);
-	say(t, "tx_attr.caps", i->tx_attr->caps);
-	say(t, "tx_attr.msg_order", i->tx_attr->msg_order);
-	say(t, "tx_attr.comp_order", i->tx_attr->comp_order);
-	say(t, "tx_attr.inject_size", i->tx_attr->inject_size);
-	say(t, "tx_attr.size", i->tx_attr->size);
-	say(t, "tx_attr.iov_limit", i->tx_attr->iov_limit);
-	say(t, "tx_attr.rma_iov_limit", i->tx_attr->rma_iov_limit);
-	say(t, "rx_attr.caps", i->rx_attr->caps);
-	say(t, "rx_attr.msg_order", i->rx_attr->msg_order);
-	say(t, "rx_attr.comp_order", i->rx_attr->comp_order);
-	say(t, "rx_attr.size", i->rx_attr->size);
-	say(t, "rx_attr.iov_limit", i->rx_attr->iov_limit);
-	say(t, "ep_attr.type", e->type);
-	say(t, "ep_attr.protocol", e->protocol);
-	say(t, "ep_attr.max_msg_size", e->max_msg_size);
-	say(t, "ep_attr.max_order_raw_size", e->max_order_raw_size);
-	say(t, "ep_attr.max_order_war_size", e->max_order_war_size);
-	say(t, "ep_attr.max_order_waw_size", e->max_order_waw_size);
-	say(t, "ep_attr.mem_tag_format", e->mem_tag_format);
-	say(t, "domain_attr.threading", d->threading);
-	say(t, "domain_attr.data_progress", d->data_progress);
-	say(t, "domain_attr.resource_mgmt", d->resource_mgmt);
-	say(t, "domain_attr.av_type", d->av_type);
-	say(t, "domain_attr.mr_mode", (uint64_t)d->mr_mode);
-	say(t, "domain_attr.mr_key_size", d->mr_key_size);
-	say(t, "domain_attr.cq_data_size", d->cq_data_size);
-	say(t, "domain_attr.mr_iov_limit", d->mr_iov_limit);
+	trace_value(t, "caps", i->caps);
+	trace_value(t, "mode", i->mode);
+	trace_value(t, "addr_format", i->addr_format);
+	trace_value(t, "tx_attr.caps", i->tx_attr->caps);
+	trace_value(t, "tx_attr.msg_order", i->tx_attr->msg_order);
+	trace_value(t, "tx_attr.comp_order", i->tx_attr->comp_order);
+	trace_value(t, "tx_attr.inject_size", i->tx_attr->inject_size);
+	trace_value(t, "tx_attr.size", i->tx_attr->size);
+	trace_value(t, "tx_attr.iov_limit", i->tx_attr->iov_limit);
+	trace_value(t, "tx_attr.rma_iov_limit", i->tx_attr->rma_iov_limit);
+	trace_value(t, "rx_attr.caps", i->rx_attr->caps);
+	trace_value(t, "rx_attr.msg_order", i->rx_attr->msg_order);
+	trace_value(t, "rx_attr.comp_order", i->rx_attr->comp_order);
+	trace_value(t, "rx_attr.size", i->rx_attr->size);
+	trace_value(t, "rx_attr.iov_limit", i->rx_attr->iov_limit);
+	trace_value(t, "ep_attr.type", e->type);
+	trace_value(t, "ep_attr.protocol", e->protocol);
+	trace_value(t, "ep_attr.max_msg_size", e->max_msg_size);
+	trace_value(t, "ep_attr.max_order_raw_size", e->max_order_raw_size);
+	trace_value(t, "ep_attr.max_order_war_size", e->max_order_war_size);
+	trace_value(t, "ep_attr.max_order_waw_size", e->max_order_waw_size);
+	trace_value(t, "ep_attr.mem_tag_format", e->mem_tag_format);
+	trace_value(t, "domain_attr.threading", d->threading);
+	trace_value(t, "domain_attr.data_progress", d->data_progress);
+	trace_value(t, "domain_attr.resource_mgmt", d->resource_mgmt);
+	trace_value(t, "domain_attr.av_type", d->av_type);
+	trace_value(t, "domain_attr.mr_mode", (uint64_t)d->mr_mode);
+	trace_value(t, "domain_attr.mr_key_size", d->mr_key_size);
+	trace_value(t, "domain_attr.cq_data_size", d->cq_data_size);
+	trace_value(t, "domain_attr.mr_iov_limit", d->mr_iov_limit);
 }
 
 static void try_objects(const char *prov, struct inv_features *f,
@@ -127,7 +127,7 @@ static void try_objects(const char *prov, struct inv_features *f,
 	f->counters = !ret[0];
 	f->wait = !ret[1];
 	for (int k = 0; k < 5; k++) {
-		say(t, names[k], (uint64_t)-ret[k]);
+		trace_value(t, names[k], (uint64_t)-ret[k]);
 		if (!ret[k])
 			fi_close(fid[k]);
 	}
@@ -160,8 +160,8 @@ void inv_offer(const char *prov, struct inv_features *f, struct inv_trace *t)
 	bool yes[10];
 
 	for (int i = 0; i < 10; i++) {
-		yes[i] = has(prov, caps[i].bit);
-		say(t, caps[i].name, yes[i]);
+		yes[i] = has_cap(prov, caps[i].bit);
+		trace_value(t, caps[i].name, yes[i]);
 	}
 	*f = (struct inv_features){.rma_event = yes[1],
 				   .direct = yes[2],
@@ -171,7 +171,7 @@ void inv_offer(const char *prov, struct inv_features *f, struct inv_trace *t)
 	 * tcp of libfabric 2.1 gives each of these from one layering, both from
 	 * none.
 	 */
-	f->atomic = yes[0] && has(prov, FI_ATOMIC | inv_wanted_caps(f));
+	f->atomic = yes[0] && has_cap(prov, FI_ATOMIC | inv_wanted_caps(f));
 	try_objects(prov, f, t);
 }
 

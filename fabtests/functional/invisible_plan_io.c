@@ -13,7 +13,7 @@
 /* More messages than there are receives for the provider's own. */
 #define FLOOD 80
 
-static struct inv_op *op(struct inv_gen *g, int i)
+static struct inv_op *new_op(struct inv_gen *g, int i)
 {
 	return &g->p->ops[i];
 }
@@ -68,7 +68,7 @@ static void some_form(struct inv_gen *g, struct inv_op *o, size_t index,
 	o->counted = true;
 }
 
-static bool matches(const struct inv_op *r, const struct inv_op *m)
+static bool recv_matches(const struct inv_op *r, const struct inv_op *m)
 {
 	return (r->peer < 0 || r->peer == m->ep) &&
 	       (!m->tagged || !((r->tag ^ m->tag) & ~r->ignore));
@@ -144,22 +144,22 @@ static int pair_up(struct inv_gen *g, const int *recv, int nrecv,
 
 	for (k = 0; k < nsend; k++) {
 		for (i = 0; i < nrecv; i++)
-			if (!taken[i] &&
-			    matches(op(g, recv[i]), op(g, send[k])))
+			if (!taken[i] && recv_matches(new_op(g, recv[i]),
+						      new_op(g, send[k])))
 				break;
 		if (i == nrecv)
 			return k;
 		taken[i] = true;
-		op(g, recv[i])->other = send[k];
-		op(g, recv[i])->due = recv[i] > send[k] ? recv[i] : send[k];
+		new_op(g, recv[i])->other = send[k];
+		new_op(g, recv[i])->due = recv[i] > send[k] ? recv[i] : send[k];
 	}
 	return -1;
 }
 
 /* Fill in a receive that gets a message. */
-static void receive(struct inv_gen *g, struct inv_op *r, bool in_order)
+static void plan_recv(struct inv_gen *g, struct inv_op *r, bool in_order)
 {
-	struct inv_op *m = op(g, r->other);
+	struct inv_op *m = new_op(g, r->other);
 
 	r->counted = true;
 	r->expect = rx_completes(g, r);
@@ -177,9 +177,9 @@ static void add_cancel(struct inv_gen *g, int ep, int recv)
 	struct inv_op *o = inv_add(g, INV_CANCEL, ep);
 
 	o->other = recv;
-	op(g, recv)->expect = 1;
-	op(g, recv)->fails = true;
-	op(g, recv)->due = o->due;
+	new_op(g, recv)->expect = 1;
+	new_op(g, recv)->fails = true;
+	new_op(g, recv)->due = o->due;
 }
 
 void inv_gen_forget(struct inv_gen *g, int ep, bool tagged)
@@ -221,16 +221,16 @@ void inv_gen_messages(struct inv_gen *g, bool tagged)
 	}
 	while ((k = pair_up(g, recv, nrecv, send, nsend)) >= 0) {
 		recv[nrecv] = add_recv(g, to, tagged, -1);
-		op(g, recv[nrecv])->tag = op(g, send[k])->tag;
+		new_op(g, recv[nrecv])->tag = new_op(g, send[k])->tag;
 		nrecv++;
 		first = false;
 	}
 	g->nwaiting[to][tagged] = 0;
 	for (k = 0; k < nrecv; k++) {
-		struct inv_op *r = op(g, recv[k]);
+		struct inv_op *r = new_op(g, recv[k]);
 
 		if (r->other >= 0) {
-			receive(g, r, first && from != INV_UNKNOWN);
+			plan_recv(g, r, first && from != INV_UNKNOWN);
 		} else if (g->nwaiting[to][tagged] < MAX_RECV) {
 			waiting[g->nwaiting[to][tagged]++] = recv[k];
 		} else {
@@ -239,8 +239,8 @@ void inv_gen_messages(struct inv_gen *g, bool tagged)
 	}
 	/* Lengths are final: fit the number of segments to them. */
 	for (k = 0; k < nsend; k++)
-		if (op(g, send[k])->iovs > op(g, send[k])->len)
-			op(g, send[k])->iovs = 1;
+		if (new_op(g, send[k])->iovs > new_op(g, send[k])->len)
+			new_op(g, send[k])->iovs = 1;
 }
 
 void inv_gen_peek(struct inv_gen *g)
@@ -264,17 +264,17 @@ void inv_gen_peek(struct inv_gen *g)
 	/*
 	 * A message that the receiver may discard must not wait for delivery.
 	 */
-	op(g, m)->flags &= ~FI_DELIVERY_COMPLETE;
-	op(g, m)->len %= 4000;
-	if (op(g, m)->iovs > op(g, m)->len)
-		op(g, m)->iovs = 1;
+	new_op(g, m)->flags &= ~FI_DELIVERY_COMPLETE;
+	new_op(g, m)->len %= 4000;
+	if (new_op(g, m)->iovs > new_op(g, m)->len)
+		new_op(g, m)->iovs = 1;
 	o = inv_add(g, INV_PEEK, to);
 	o->tagged = true;
 	o->other = m;
-	o->tag = op(g, m)->tag;
+	o->tag = new_op(g, m)->tag;
 	o->ignore = some_ignore(g);
 	o->how = INV_KEEP + (int)inv_below(&g->rng, 3);
-	o->len = op(g, m)->len;
+	o->len = new_op(g, m)->len;
 	if (o->how == INV_DISCARD &&
 	    g->p->setup.op_flags[from] & FI_DELIVERY_COMPLETE)
 		o->how = INV_CLAIM;
@@ -304,26 +304,26 @@ void inv_gen_multi(struct inv_gen *g)
 		int m = add_send(g, from, to, false);
 
 		/* Its length suited its form already. */
-		len = op(g, m)->len;
+		len = new_op(g, m)->len;
 		/*
 		 * Long messages use a rendezvous protocol, which is out of
 		 * order.
 		 */
 		if (len > 1000)
-			len = op(g, m)->len = 1000;
+			len = new_op(g, m)->len = 1000;
 		if (!len)
-			len = op(g, m)->len = 1;
-		if (op(g, m)->iovs > len)
-			op(g, m)->iovs = 1;
+			len = new_op(g, m)->len = 1;
+		if (new_op(g, m)->iovs > len)
+			new_op(g, m)->iovs = 1;
 		sum += len;
 	}
-	op(g, multi)->due = (int)g->p->n - 1;
+	new_op(g, multi)->due = (int)g->p->n - 1;
 	/* Only the last message leaves too little room. */
 	if (fills)
 		spare = len < MULTI_ROOM
 				? MULTI_ROOM - len + inv_below(&g->rng, len)
 				: inv_below(&g->rng, MULTI_ROOM);
-	op(g, multi)->len = sum + spare;
+	new_op(g, multi)->len = sum + spare;
 	if (!fills) {
 		inv_add(g, INV_SYNC, 0);
 		memset(g->busy, 0, sizeof(g->busy));
@@ -350,7 +350,7 @@ void inv_gen_flood(struct inv_gen *g)
 		return;
 	inv_gen_forget(g, to, true);
 	recv = add_recv(g, to, true, -1);
-	op(g, recv)->ignore = ~0ull;
+	new_op(g, recv)->ignore = ~0ull;
 	for (int i = 0; i < 2; i++) {
 		o = inv_add_traffic(g, INV_UNKNOWN, to, FLOOD / 2);
 		if (o)
@@ -359,7 +359,7 @@ void inv_gen_flood(struct inv_gen *g)
 	}
 	send = add_send(g, from, to, true);
 	pair_up(g, &recv, 1, &send, 1);
-	receive(g, op(g, recv), false);
+	plan_recv(g, new_op(g, recv), false);
 	inv_add(g, INV_SYNC, 0);
 	memset(g->busy, 0, sizeof(g->busy));
 }

@@ -31,7 +31,7 @@ static uint64_t addr_of(struct inv_world *w, int ep, int which, uint64_t off)
 }
 
 /* n segments of different lengths. */
-static void split(const struct inv_op *o, struct iovec *iov, size_t n)
+static void split_buffer(const struct inv_op *o, struct iovec *iov, size_t n)
 {
 	size_t at = 0;
 
@@ -79,7 +79,7 @@ static ssize_t post_recv(struct inv_world *w, struct inv_op *o)
 		.context = o,
 	};
 
-	split(o, iov, o->iovs);
+	split_buffer(o, iov, o->iovs);
 	switch (o->form) {
 	case INV_PLAIN:
 		return o->tagged ? fi_trecv(ep, o->buf, o->len, NULL, from,
@@ -107,7 +107,7 @@ static ssize_t post_tsend(struct fid_ep *ep, fi_addr_t to, struct inv_op *o)
 		.data = o->data,
 	};
 
-	split(o, iov, o->iovs);
+	split_buffer(o, iov, o->iovs);
 	switch (o->form) {
 	case INV_PLAIN:
 		return fi_tsend(ep, o->buf, o->len, NULL, to, o->tag, o);
@@ -136,7 +136,7 @@ static ssize_t post_send(struct fid_ep *ep, fi_addr_t to, struct inv_op *o)
 		.data = o->data,
 	};
 
-	split(o, iov, o->iovs);
+	split_buffer(o, iov, o->iovs);
 	switch (o->form) {
 	case INV_PLAIN:
 		return fi_send(ep, o->buf, o->len, NULL, to, o);
@@ -169,7 +169,7 @@ static ssize_t post_rma(struct fid_ep *ep, fi_addr_t to, uint64_t addr,
 	};
 	bool read = o->verb == INV_READ;
 
-	split(o, iov, o->iovs);
+	split_buffer(o, iov, o->iovs);
 	split_remote(o, remote, addr, key);
 	switch (o->form) {
 	case INV_PLAIN:

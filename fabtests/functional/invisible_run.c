@@ -76,7 +76,7 @@ void inv_poll(struct inv_world *w)
 
 /* --- counters --- */
 
-static void count(uint64_t *c, const struct inv_op *o, bool arriving)
+static void count_op(uint64_t *c, const struct inv_op *o, bool arriving)
 {
 	switch (o->verb) {
 	case INV_SEND:
@@ -102,9 +102,9 @@ static void count(uint64_t *c, const struct inv_op *o, bool arriving)
 
 void inv_count_posted(struct inv_world *w, const struct inv_op *o)
 {
-	count(w->ep[o->ep].posted, o, false);
+	count_op(w->ep[o->ep].posted, o, false);
 	if (o->peer >= 0)
-		count(w->ep[o->peer].posted, o, true);
+		count_op(w->ep[o->peer].posted, o, true);
 }
 
 void inv_count_done(struct inv_world *w, const struct inv_op *o)
@@ -124,9 +124,9 @@ void inv_count_done(struct inv_world *w, const struct inv_op *o)
 			ep->counted[INV_C_RECV]++;
 		return;
 	}
-	count(ep->counted, o, false);
+	count_op(ep->counted, o, false);
 	if (o->peer >= 0 && o->verb != INV_SEND && o->verb != INV_FD)
-		count(w->ep[o->peer].counted, o, true);
+		count_op(w->ep[o->peer].counted, o, true);
 }
 
 /* rest: no commit is outstanding. Otherwise counters of writes are skipped. */
@@ -199,7 +199,7 @@ static uint64_t *cell_of(struct inv_world *w, const struct inv_op *o)
 		       [(INV_REGION - o->off) / 8 - 1];
 }
 
-static void foresee(struct inv_world *w, const struct inv_op *o)
+static void foresee_end(struct inv_world *w, const struct inv_op *o)
 {
 	uint64_t *c = cell_of(w, o), d = o->data;
 
@@ -234,7 +234,7 @@ static const char *memory_of(struct inv_world *w, const struct inv_op *o)
 	       o->off;
 }
 
-static bool holds(const struct inv_world *w, const char *at, int index)
+static bool memory_holds(const struct inv_world *w, const char *at, int index)
 {
 	const struct inv_op *o = &w->p->ops[index];
 
@@ -253,14 +253,14 @@ static bool is_over(struct inv_world *w, struct inv_op *o, int index)
 		return false;
 	switch (o->verb) {
 	case INV_RECV:
-		return o->expect || holds(w, o->buf, o->other);
+		return o->expect || memory_holds(w, o->buf, o->other);
 	case INV_WRITE:
-		return holds(w, memory_of(w, o), index);
+		return memory_holds(w, memory_of(w, o), index);
 	case INV_ATOMIC:
 		return !memcmp(memory_of(w, o), cell_of(w, o), 8);
 	case INV_READ:
 		/*
-		 * Without an entry its bytes show the end; conclude() checks
+		 * Without an entry its bytes show the end; conclude_op() checks
 		 * them.
 		 */
 		for (size_t i = 0; !o->expect && i < o->len; i++)
@@ -273,7 +273,7 @@ static bool is_over(struct inv_world *w, struct inv_op *o, int index)
 	}
 }
 
-static void conclude(struct inv_world *w, struct inv_op *o, int index)
+static void conclude_op(struct inv_world *w, struct inv_op *o, int index)
 {
 	uint64_t fetched;
 	bool good = true;
@@ -284,7 +284,8 @@ static void conclude(struct inv_world *w, struct inv_op *o, int index)
 	case INV_RECV:
 		if (!o->fails && o->other >= 0)
 			inv_saw(w->t, index, "received %d: %s", o->other,
-				holds(w, o->buf, o->other) ? "good" : "bad");
+				memory_holds(w, o->buf, o->other) ? "good"
+								  : "bad");
 		break;
 	case INV_READ:
 		for (size_t i = 0; i < o->len; i++)
@@ -318,7 +319,7 @@ static bool all_over(struct inv_world *w, int upto)
 		if (o->done || o->due > upto || o->ret)
 			continue;
 		if (is_over(w, o, i))
-			conclude(w, o, i);
+			conclude_op(w, o, i);
 		else
 			over = false;
 	}
@@ -327,7 +328,7 @@ static bool all_over(struct inv_world *w, int upto)
 	return over;
 }
 
-static void settle(struct inv_world *w, int upto, bool rest)
+static void wait_for_ops(struct inv_world *w, int upto, bool rest)
 {
 	struct inv_deadline deadline = inv_deadline();
 	char say[200];
@@ -361,7 +362,7 @@ static void settle(struct inv_world *w, int upto, bool rest)
 		w->traffic_out);
 }
 
-static void cancel(struct inv_world *w, struct inv_op *o)
+static void cancel_op(struct inv_world *w, struct inv_op *o)
 {
 	struct inv_op *victim = &w->p->ops[o->other];
 
@@ -376,20 +377,20 @@ static void cancel(struct inv_world *w, struct inv_op *o)
 		inv_saw(w->t, (int)(o - w->p->ops), "cancel: %zd", o->ret);
 }
 
-static void step(struct inv_world *w, struct inv_op *o, int index)
+static void run_step(struct inv_world *w, struct inv_op *o, int index)
 {
 	size_t min;
 
 	switch (o->verb) {
 	case INV_SYNC:
 	case INV_REST:
-		settle(w, index, o->verb == INV_REST);
+		wait_for_ops(w, index, o->verb == INV_REST);
 		return;
 	case INV_TRAFFIC:
 		inv_post_traffic(w, o);
 		return;
 	case INV_CANCEL:
-		cancel(w, o);
+		cancel_op(w, o);
 		return;
 	case INV_PEEK:
 		inv_do_peek(w, o);
@@ -414,7 +415,7 @@ static void step(struct inv_world *w, struct inv_op *o, int index)
 		o->flags |= FI_MULTI_RECV;
 		break;
 	case INV_ATOMIC:
-		foresee(w, o);
+		foresee_end(w, o);
 		break;
 	default:
 		break;
@@ -426,7 +427,7 @@ static void step(struct inv_world *w, struct inv_op *o, int index)
 	if (o->ret)
 		inv_saw(w->t, index, "says %zd", o->ret);
 	if (o->verb == INV_BADKEY)
-		settle(w, index + 1, true);
+		wait_for_ops(w, index + 1, true);
 	else if (inv_chance(&w->rng, 30))
 		inv_poll(w);
 }
@@ -444,7 +445,7 @@ void inv_run(struct inv_world *w, struct inv_plan *p, struct inv_trace *t,
 	if (!w->open)
 		inv_stage_open(w);
 	for (size_t i = 0; i < p->n && !w->stuck; i++)
-		step(w, &p->ops[i], (int)i);
+		run_step(w, &p->ops[i], (int)i);
 	/* A stage that hangs may not close, either. */
 	if (last && !w->stuck)
 		inv_stage_close(w);

@@ -19,7 +19,7 @@ enum {
 	STUCK
 };
 
-static void put(int fd, const void *buf, size_t len)
+static void write_all(int fd, const void *buf, size_t len)
 {
 	const char *p = buf;
 	ssize_t n;
@@ -33,7 +33,7 @@ static void put(int fd, const void *buf, size_t len)
 	}
 }
 
-static bool take(int fd, void *buf, size_t len)
+static bool read_all(int fd, void *buf, size_t len)
 {
 	char *p = buf;
 	ssize_t n;
@@ -53,14 +53,14 @@ static void put_text(int fd, struct inv_trace *t, char how)
 	char *text = inv_trace_text(t);
 	uint32_t len = (uint32_t)strlen(text) + 1;
 
-	put(fd, &how, 1);
-	put(fd, &len, sizeof(len));
-	put(fd, text, len);
+	write_all(fd, &how, 1);
+	write_all(fd, &len, sizeof(len));
+	write_all(fd, text, len);
 	free(text);
 	inv_trace_clear(t);
 }
 
-static uint64_t mix(uint64_t seed, uint64_t n)
+static uint64_t mix_seed(uint64_t seed, uint64_t n)
 {
 	struct inv_rng r = {seed ^ n * 0xd1342543de82ef95ull};
 
@@ -70,7 +70,8 @@ static uint64_t mix(uint64_t seed, uint64_t n)
 void inv_run_plan(const struct inv_programs *of, struct inv_plan *p, uint64_t i,
 		  const struct inv_features *f)
 {
-	inv_plan_make(p, mix(of->seed, i), mix(~of->seed, i / INV_STAGE),
+	inv_plan_make(p, mix_seed(of->seed, i),
+		      mix_seed(~of->seed, i / INV_STAGE),
 		      i % INV_STAGE == INV_STAGE - 1, f);
 }
 
@@ -87,9 +88,9 @@ static void run_all(const struct inv_programs *of, const char *prov,
 	mallopt(M_MMAP_THRESHOLD, 1 << 30);
 	mallopt(M_TRIM_THRESHOLD, 1 << 30);
 	inv_offer(prov, &f, t);
-	put(out, &f, sizeof(f));
+	write_all(out, &f, sizeof(f));
 	put_text(out, t, ENDED);
-	if (!take(in, &f, sizeof(f)))
+	if (!read_all(in, &f, sizeof(f)))
 		_exit(0);
 	for (uint64_t i = of->from; i < of->end; i++) {
 		alarm(HANG_S); /* in a call that never returns */
@@ -100,7 +101,7 @@ static void run_all(const struct inv_programs *of, const char *prov,
 			memset(&w, 0, sizeof(w));
 			w.f = &f;
 			inv_world_open(&w, prov, layered,
-				       mix(of->seed, ~batch));
+				       mix_seed(of->seed, ~batch));
 		}
 		inv_run_plan(of, &p, i, &f);
 		inv_run(&w, &p, t,
@@ -144,7 +145,7 @@ void inv_side_start(struct inv_runner *r, const struct inv_programs *of,
 bool inv_side_offer(struct inv_runner *r, struct inv_features *f,
 		    struct inv_result *offer)
 {
-	if (!take(r->in, f, sizeof(*f)))
+	if (!read_all(r->in, f, sizeof(*f)))
 		return false;
 	inv_side_next(r, offer);
 	return offer->text;
@@ -152,7 +153,7 @@ bool inv_side_offer(struct inv_runner *r, struct inv_features *f,
 
 void inv_side_go(struct inv_runner *r, const struct inv_features *f)
 {
-	put(r->out, f, sizeof(*f));
+	write_all(r->out, f, sizeof(*f));
 }
 
 void inv_side_next(struct inv_runner *r, struct inv_result *result)
@@ -161,13 +162,13 @@ void inv_side_next(struct inv_runner *r, struct inv_result *result)
 	char how;
 
 	*result = (struct inv_result){.stuck = true};
-	if (!take(r->in, &how, 1) || !take(r->in, &len, sizeof(len)))
+	if (!read_all(r->in, &how, 1) || !read_all(r->in, &len, sizeof(len)))
 		return;
 	result->stuck = how == STUCK;
 	result->text = malloc(len);
 	if (!result->text)
 		abort();
-	if (take(r->in, result->text, len))
+	if (read_all(r->in, result->text, len))
 		return;
 	free(result->text);
 	*result = (struct inv_result){.stuck = true};

@@ -19,7 +19,7 @@ static int index_of(const struct inv_world *w, const struct inv_op *o)
 
 /* --- peek --- */
 
-static bool await(struct inv_world *w, struct inv_op *o, int got)
+static bool await_entries(struct inv_world *w, struct inv_op *o, int got)
 {
 	struct inv_deadline deadline = inv_deadline();
 
@@ -55,7 +55,7 @@ void inv_do_peek(struct inv_world *w, struct inv_op *o)
 		ret = fi_trecvmsg(ep, &m, first[o->how]);
 		if (ret)
 			inv_saw(w->t, index_of(w, o), "peek: %zd", ret);
-		if (ret || (!await(w, o, 1) && !o->early))
+		if (ret || (!await_entries(w, o, 1) && !o->early))
 			return;
 		inv_poll(w);
 	} while (o->early && inv_time_left(&deadline));
@@ -67,7 +67,7 @@ void inv_do_peek(struct inv_world *w, struct inv_op *o)
 			  FI_COMPLETION | (o->how == INV_CLAIM ? FI_CLAIM : 0));
 	if (ret)
 		inv_saw(w->t, index_of(w, o), "after peek: %zd", ret);
-	else if (await(w, o, 2))
+	else if (await_entries(w, o, 2))
 		inv_saw(w->t, index_of(w, o), "bytes of the peeked: %s",
 			o->len && (uint8_t)o->buf[o->len - 1] !=
 						inv_pattern(
@@ -106,7 +106,7 @@ static void look_up(struct inv_world *w, struct inv_op *o, int i,
 			: "wrong");
 }
 
-static void insert(struct inv_world *w, struct inv_op *o)
+static void insert_address(struct inv_world *w, struct inv_op *o)
 {
 	struct fid_av *av = w->side[inv_side_of(o->ep)].av;
 	struct sockaddr_in a[8];
@@ -131,7 +131,7 @@ static void insert(struct inv_world *w, struct inv_op *o)
 		look_up(w, o, i, &a[i]);
 }
 
-static void meet(struct inv_world *w, struct inv_op *o)
+static void meet_peer(struct inv_world *w, struct inv_op *o)
 {
 	struct inv_ep *c = &w->ep[INV_UNKNOWN];
 	int s = inv_side_of(o->ep), ret;
@@ -152,10 +152,10 @@ void inv_do_addresses(struct inv_world *w, struct inv_op *o)
 
 	switch (o->verb) {
 	case INV_INSERT:
-		insert(w, o);
+		insert_address(w, o);
 		return;
 	case INV_MEET:
-		meet(w, o);
+		meet_peer(w, o);
 		return;
 	default:
 		old = &w->p->ops[o->other];
@@ -169,7 +169,8 @@ void inv_do_addresses(struct inv_world *w, struct inv_op *o)
 
 struct poller {
 	struct inv_world *w;
-	int skipped; /* side whose queues are not read: a thread waits on them */
+	int skipped; /* side whose queues are not read: a thread waits on them
+		      */
 	atomic_bool over;
 };
 

@@ -184,7 +184,7 @@ static void open_ep(struct inv_world *w, int n)
 	INV_MUST(fi_getname(&ep->fid->fid, ep->name, &ep->len));
 }
 
-static void introduce(struct inv_world *w, int s)
+static void exchange_addresses(struct inv_world *w, int s)
 {
 	struct inv_op nobody = {
 		.count = 1, .verb = INV_INSERT, .how = 1, .ep = 2 * s};
@@ -274,7 +274,7 @@ void inv_stage_open(struct inv_world *w)
 			open_ep(w, n);
 	}
 	for (int s = 0; s < INV_SIDES; s++)
-		introduce(w, s);
+		exchange_addresses(w, s);
 	shake_all_hands(w);
 }
 

@@ -62,14 +62,14 @@ static uint64_t addr_of(const struct memory *m)
 		       : 0;
 }
 
-static int reg(struct memory *m, uint64_t flags)
+static int register_memory(struct memory *m, uint64_t flags)
 {
 	return fi_mr_reg(f.domain, m->map, LEN,
 			 FI_REMOTE_READ | FI_REMOTE_WRITE, 0, 0, flags, &m->mr,
 			 NULL);
 }
 
-static void map(struct memory *m, int fd)
+static void map_memory(struct memory *m, int fd)
 {
 	if (fd < 0 || posix_fallocate(fd, 0, LEN))
 		bail("pool", strerror(errno));
@@ -79,15 +79,15 @@ static void map(struct memory *m, int fd)
 	close(fd);
 }
 
-static struct fi_rma_iov range(const struct memory *m, uint64_t off,
-			       uint64_t len)
+static struct fi_rma_iov range_of(const struct memory *m, uint64_t off,
+				  uint64_t len)
 {
 	return (struct fi_rma_iov){
 		.addr = addr_of(m) + off, .len = len, .key = fi_mr_key(m->mr)};
 }
 
 /* Take the next completion: 0, or the error entry's prov_errno. */
-static int take(void **context, struct fi_cq_err_entry *bad)
+static int take_completion(void **context, struct fi_cq_err_entry *bad)
 {
 	struct fi_cq_entry e;
 	ssize_t n;
@@ -109,7 +109,7 @@ static int take(void **context, struct fi_cq_err_entry *bad)
 }
 
 /* No completion may follow; waits for a while only. */
-static bool quiet(void)
+static bool no_completion(void)
 {
 	struct fi_cq_entry e;
 
@@ -132,7 +132,7 @@ static ssize_t writemsg(const struct memory *m, uint64_t off, size_t len,
 			uint64_t flags, void *context)
 {
 	struct iovec iov = {.iov_base = buf, .iov_len = len};
-	struct fi_rma_iov to = range(m, off, len);
+	struct fi_rma_iov to = range_of(m, off, len);
 	struct fi_msg_rma msg = {
 		.msg_iov = &iov,
 		.iov_count = 1,
@@ -146,16 +146,16 @@ static ssize_t writemsg(const struct memory *m, uint64_t off, size_t len,
 	return AGAIN(fi_writemsg(f.ep, &msg, flags | FI_COMPLETION));
 }
 
-static ssize_t commit(const struct memory *m, uint64_t off, uint64_t len,
-		      enum fi_rpmem_class class, void *context)
+static ssize_t post_commit(const struct memory *m, uint64_t off, uint64_t len,
+			   enum fi_rpmem_class class, void *context)
 {
-	struct fi_rma_iov r = range(m, off, len);
+	struct fi_rma_iov r = range_of(m, off, len);
 
 	return AGAIN(commit_post(f.ep, &r, 1, self, FI_RPMEM_DURABLE, class,
 				 NULL, context));
 }
 
-static void registering(const char *folder)
+static void check_registering(const char *folder)
 {
 	char path[4096];
 	struct memory anon, private;
@@ -163,18 +163,19 @@ static void registering(const char *folder)
 
 	snprintf(path, sizeof(path), "%s/private", folder);
 	fd = open(path, O_RDWR | O_CREAT, 0600);
-	map(&private, dup(fd));
+	map_memory(&private, dup(fd));
 	munmap(private.map, LEN);
 	private.map =
 		mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
 	close(fd);
 	anon.map = mmap(NULL, LEN, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	claim_is(reg(&anon, FI_RMA_PMEM), -FI_EOPNOTSUPP,
+	claim_is(register_memory(&anon, FI_RMA_PMEM), -FI_EOPNOTSUPP,
 		 "anonymous memory is not persistent");
-	claim_is(reg(&private, FI_RMA_PMEM), -FI_EOPNOTSUPP,
+	claim_is(register_memory(&private, FI_RMA_PMEM), -FI_EOPNOTSUPP,
 		 "a private mapping is not persistent");
-	claim_is(reg(&anon, 0), 0, "without FI_RMA_PMEM it is registered");
+	claim_is(register_memory(&anon, 0), 0,
+		 "without FI_RMA_PMEM it is registered");
 	if (anon.mr)
 		fi_close(&anon.mr->fid);
 	claim_is((long long)f.info->domain_attr->mr_key_size, 8,
@@ -183,7 +184,7 @@ static void registering(const char *folder)
 	      "keys carry facts above the base's 32 bits");
 }
 
-static void committing(void)
+static void check_committing(void)
 {
 	struct fi_rma_iov r[2];
 	struct fi_cq_err_entry bad;
@@ -193,12 +194,13 @@ static void committing(void)
 	memset(buf, 'x', sizeof(buf));
 	claim_is(writemsg(&disk, 0, 512, FI_COMMIT_COMPLETE, &a), 0,
 		 "FI_COMMIT_COMPLETE on fi_writemsg()");
-	claim(!take(&c, &bad) && c == &a && !memcmp(disk.map, buf, 512),
+	claim(!take_completion(&c, &bad) && c == &a &&
+		      !memcmp(disk.map, buf, 512),
 	      "its one completion has the context, and the bytes are placed");
-	claim(quiet(), "and no second one follows");
+	claim(no_completion(), "and no second one follows");
 
-	r[0] = range(&disk, 4096, 100);
-	r[1] = range(&disk, 12288, 1);
+	r[0] = range_of(&disk, 4096, 100);
+	r[1] = range_of(&disk, 12288, 1);
 	claim_is(AGAIN(fi_write(f.ep, buf, 100, NULL, self, r[0].addr, r[0].key,
 				&a)),
 		 0, "a write to be covered");
@@ -206,14 +208,15 @@ static void committing(void)
 				   FI_RPMEM_CLASS_POWER, NULL, &b)),
 		 0, "fi_rpmem_commit() of it and of bytes never written");
 	memset(r, 0, sizeof(r)); /* copied: the buffer is free again */
-	claim(!take(&c, &bad) && !take(&c, &bad) && quiet(),
+	claim(!take_completion(&c, &bad) && !take_completion(&c, &bad) &&
+		      no_completion(),
 	      "both complete once, although the ranges were overwritten");
 
-	r[0] = range(&disk, 4096, 100);
+	r[0] = range_of(&disk, 4096, 100);
 	claim_is(AGAIN(commit_post(f.ep, r, 1, self, FI_RPMEM_VISIBLE,
 				   FI_RPMEM_CLASS_DEFAULT, NULL, &a)),
 		 0, "a commit of level visible");
-	claim(!take(&c, &bad) && c == &a, "completes");
+	claim(!take_completion(&c, &bad) && c == &a, "completes");
 }
 
 /* More ranges than fit one message still give one completion. */
@@ -225,16 +228,18 @@ static void many_ranges(void)
 	int a;
 
 	for (size_t i = 0; i < 1000; i++)
-		r[i] = range(&disk, i * 64, 8);
+		r[i] = range_of(&disk, i * 64, 8);
 	claim_is(AGAIN(commit_post(f.ep, r, 1000, self, FI_RPMEM_DURABLE,
 				   FI_RPMEM_CLASS_DEFAULT, NULL, &a)),
 		 0, "a commit of 1000 ranges");
-	claim(!take(&c, &bad) && c == &a && quiet(), "completes once");
+	claim(!take_completion(&c, &bad) && c == &a && no_completion(),
+	      "completes once");
 }
 
 static void refused_calls(void)
 {
-	struct fi_rma_iov r = range(&disk, 0, 8), none = r, wrap = r, odd = r;
+	struct fi_rma_iov r = range_of(&disk, 0, 8), none = r, wrap = r,
+			  odd = r;
 	struct fi_rpmem_then then = {.key = r.key, .addr = r.addr};
 	struct iovec iov = {.iov_base = buf, .iov_len = 8};
 	struct fi_msg_rma read = {
@@ -268,18 +273,18 @@ static void refused_calls(void)
 		 "a store whose address is no multiple of 8");
 	claim_is(CALL(&odd, 1, self, DURABLE, 0, NULL), -FI_EKEYREJECTED,
 		 "a key that ofi_rpmem did not make");
-	claim_is(commit(&plain, 0, 8, 0, NULL), -FI_EKEYREJECTED,
+	claim_is(post_commit(&plain, 0, 8, 0, NULL), -FI_EKEYREJECTED,
 		 "a key of a region that is not persistent");
 	claim_is(fi_readmsg(f.ep, &read, FI_COMMIT_COMPLETE), -FI_EINVAL,
 		 "a read with commit to where nothing is persistent");
 	claim_is(fi_sendmsg(f.ep, &msg, FI_COMMIT_COMPLETE), -FI_EOPNOTSUPP,
 		 "a commit of a message");
-	claim(quiet(), "and none of these left a completion");
+	claim(no_completion(), "and none of these left a completion");
 }
 
 static void store_behind(void)
 {
-	struct fi_rma_iov r = range(&disk, 0, 64);
+	struct fi_rma_iov r = range_of(&disk, 0, 64);
 	struct fi_rpmem_then then = {
 		.key = r.key,
 		.addr = r.addr + 128,
@@ -294,7 +299,8 @@ static void store_behind(void)
 	claim_is(AGAIN(commit_post(f.ep, &r, 1, self, FI_RPMEM_DURABLE,
 				   FI_RPMEM_CLASS_DEFAULT, &then, &a)),
 		 0, "a commit with a store behind it");
-	claim(!take(&c, &bad) && c == &a && quiet(), "completes once");
+	claim(!take_completion(&c, &bad) && c == &a && no_completion(),
+	      "completes once");
 	memcpy(&v, (char *)disk.map + 128, sizeof(v));
 	claim(v == 0x5107ed, "and has stored");
 
@@ -306,7 +312,7 @@ static void store_behind(void)
 	claim_is(AGAIN(commit_post(f.ep, &r, 1, self, FI_RPMEM_DURABLE,
 				   FI_RPMEM_CLASS_DEFAULT, &then, &a)),
 		 0, "a store to that address");
-	claim(take(&c, &bad) == RP_ST_ACCESS && bad.err == EACCES &&
+	claim(take_completion(&c, &bad) == RP_ST_ACCESS && bad.err == EACCES &&
 		      bad.data == 1,
 	      "is refused, and the store is named");
 	memcpy(&v, (char *)disk.map + 128, sizeof(v));
@@ -320,7 +326,7 @@ static void failed_as(enum rp_status want, void *context, const char *text)
 	const char *says;
 	struct fi_cq_err_entry bad;
 	void *c = NULL;
-	int got = take(&c, &bad);
+	int got = take_completion(&c, &bad);
 
 	claim_is(got, want, text);
 	says = fi_cq_strerror(f.cq, bad.prov_errno, bad.err_data, NULL, 0);
@@ -337,21 +343,21 @@ static void failing_commits(void)
 	struct fi_rma_iov r;
 	int a;
 
-	claim_is(commit(&disk, LEN - 4, 8, 0, &a), 0, "across the end");
+	claim_is(post_commit(&disk, LEN - 4, 8, 0, &a), 0, "across the end");
 	failed_as(RP_ST_RANGE, &a, "is outside the region");
-	claim_is(commit(&shm, 0, 8, FI_RPMEM_CLASS_POWER, &a), 0,
+	claim_is(post_commit(&shm, 0, 8, FI_RPMEM_CLASS_POWER, &a), 0,
 		 "power on tmpfs");
 	failed_as(RP_ST_CLASS, &a, "is a class not met");
 
-	if (reg(&again, FI_RMA_PMEM))
+	if (register_memory(&again, FI_RMA_PMEM))
 		bail("registering again", "failed");
-	r = range(&again, 0, 8);
+	r = range_of(&again, 0, 8);
 	fi_close(&again.mr->fid);
 	claim_is(AGAIN(commit_post(f.ep, &r, 1, self, FI_RPMEM_DURABLE, 0, NULL,
 				   &a)),
 		 0, "a key that was closed");
 	failed_as(RP_ST_STALE_KEY, &a, "is stale");
-	r = range(&disk, 0, 8);
+	r = range_of(&disk, 0, 8);
 	r.key ^= 1ull << 20;
 	claim_is(AGAIN(commit_post(f.ep, &r, 1, self, FI_RPMEM_DURABLE, 0, NULL,
 				   &a)),
@@ -365,12 +371,12 @@ static void lowered_class(void)
 	void *c = NULL;
 	int a;
 
-	claim_is(commit(&shm, 0, 8, FI_RPMEM_CLASS_PROCESS, &a), 0,
+	claim_is(post_commit(&shm, 0, 8, FI_RPMEM_CLASS_PROCESS, &a), 0,
 		 "class process on tmpfs");
-	claim(!take(&c, &bad) && c == &a, "is granted");
+	claim(!take_completion(&c, &bad) && c == &a, "is granted");
 }
 
-static void querying(void)
+static void check_querying(void)
 {
 	static char why[512];
 	struct fi_rpmem_attr q = QUERY_ATTR(why);
@@ -438,7 +444,7 @@ static void not_offered(void)
 }
 
 /* How often is the provider listed for these hints? */
-static int listed(const struct fi_info *hints)
+static int count_listed(const struct fi_info *hints)
 {
 	struct fi_info *list = NULL;
 	int n = 0;
@@ -451,34 +457,35 @@ static int listed(const struct fi_info *hints)
 	return n;
 }
 
-static void selecting(void)
+static void check_selecting(void)
 {
 	struct fi_info *h = fi_allocinfo();
 	struct rp_fabric base;
 	struct rp_fabric_attr bare = {.bare = true, .tagged = true};
 	struct fi_rma_iov r = {.len = 8};
 
-	claim(!listed(NULL) && !listed(h), "not listed unless requested");
+	claim(!count_listed(NULL) && !count_listed(h),
+	      "not listed unless requested");
 	h->ep_attr->type = FI_EP_RDM;
 	h->domain_attr->mr_mode = FI_MR_PROV_KEY;
-	claim(!listed(h), "nor for RDM");
+	claim(!count_listed(h), "nor for RDM");
 	h->caps = FI_RMA | FI_RMA_PMEM;
-	claim(listed(h), "listed for FI_RMA_PMEM on RDM");
+	claim(count_listed(h), "listed for FI_RMA_PMEM on RDM");
 	h->ep_attr->type = FI_EP_MSG;
-	claim(!listed(h), "for FI_EP_MSG by name only");
+	claim(!count_listed(h), "for FI_EP_MSG by name only");
 	h->ep_attr->type = FI_EP_RDM;
 	h->caps = FI_RMA;
 	h->fabric_attr->prov_name = strdup("tcp;ofi_rpmem");
-	claim(listed(h), "listed by name");
+	claim(count_listed(h), "listed by name");
 	h->caps = FI_RMA | FI_ATOMIC;
-	claim(listed(h), "with atomics too");
+	claim(count_listed(h), "with atomics too");
 	h->caps = FI_RMA;
 	h->ep_attr->type = FI_EP_MSG;
-	claim(listed(h), "FI_EP_MSG is the base's own");
+	claim(count_listed(h), "FI_EP_MSG is the base's own");
 	h->caps |= FI_RMA_PMEM;
-	claim(listed(h), "with FI_RMA_PMEM the provider's");
+	claim(count_listed(h), "with FI_RMA_PMEM the provider's");
 	h->domain_attr->mr_mode = 0;
-	claim(!listed(h), "if we may make the keys");
+	claim(!count_listed(h), "if we may make the keys");
 	fi_freeinfo(h);
 
 	claim(!strstr(f.info->fabric_attr->prov_name, "ofi_rxm"),
@@ -534,7 +541,7 @@ static void chosen_keys(void)
 /* An endpoint whose default is FI_COMMIT_COMPLETE. */
 static void default_flag(void)
 {
-	struct fi_rma_iov r = range(&shm, 0, 8);
+	struct fi_rma_iov r = range_of(&shm, 0, 8);
 	struct fi_cq_err_entry bad;
 	struct fi_info *info = fi_dupinfo(f.info);
 	struct fid_ep *ep, *keep = f.ep;
@@ -555,15 +562,17 @@ static void default_flag(void)
 	claim_is(AGAIN(fi_write(ep, buf, 8, NULL, self, r.addr, r.key, &a)), 0,
 		 "fi_write() on an endpoint with the default flag");
 	/* tmpfs lacks the required class power: the error proves a commit. */
-	claim(take(&c, &bad) == RP_ST_CLASS && c == &a, "is a commit");
+	claim(take_completion(&c, &bad) == RP_ST_CLASS && c == &a,
+	      "is a commit");
 	claim_is(AGAIN(fi_writedata(ep, buf, 8, NULL, 7, self, r.addr, r.key,
 				    &a)),
 		 0, "fi_writedata() on it");
-	claim(take(&c, &bad) == RP_ST_CLASS && c == &a && quiet(),
+	claim(take_completion(&c, &bad) == RP_ST_CLASS && c == &a &&
+		      no_completion(),
 	      "is a commit, whose failure has no entry at the target");
 	claim_is(AGAIN(fi_inject_write(ep, buf, 8, self, r.addr, r.key)), 0,
 		 "fi_inject_write() on it is not a commit");
-	claim(quiet(), "and completes nothing");
+	claim(no_completion(), "and completes nothing");
 	fi_close(&ep->fid);
 	f.ep = keep;
 	fi_freeinfo(info);
@@ -576,7 +585,7 @@ static void default_flag(void)
 static void *contexts[3];
 static int posted, tries, completed;
 
-static ssize_t record(void *context)
+static ssize_t post_record(void *context)
 {
 	if (tries++ % 2 == 0)
 		return -FI_EAGAIN;
@@ -589,13 +598,13 @@ static ssize_t record_write(struct fid_ep *ep, const void *from, size_t len,
 			    void *desc, fi_addr_t to, uint64_t addr,
 			    uint64_t key, void *context)
 {
-	return record(context);
+	return post_record(context);
 }
 
 static ssize_t record_commit(struct fid_ep *ep, const struct fi_rpmem_msg *msg,
 			     uint64_t flags)
 {
-	return record(msg->context);
+	return post_record(msg->context);
 }
 
 static ssize_t complete_recorded(struct fid_cq *cq, void *to, size_t count)
@@ -657,25 +666,26 @@ static void example_of_commit(const char *path)
 }
 
 /* Draining cannot be undone, so this comes last. */
-static void draining(const void *name)
+static void check_draining(const void *name)
 {
 	struct fi_cq_err_entry bad;
 	void *c = NULL;
 	struct fi_rpmem_domain_ops *ops;
 	int a, b, st;
 
-	claim_is(commit(&disk, 0, 64, FI_RPMEM_CLASS_POWER, &a), 0,
+	claim_is(post_commit(&disk, 0, 64, FI_RPMEM_CLASS_POWER, &a), 0,
 		 "a commit before fi_rpmem_drain()");
 	claim_is(fi_rpmem_domain_ops_get(f.domain, &ops), 0,
 		 "fi_rpmem_domain_ops_get()");
 	claim_is(fi_rpmem_drain(ops, f.domain, 60000), 0,
 		 "fi_rpmem_drain() comes to an end");
-	st = take(&c, &bad);
-	claim((!st || st == RP_ST_OVERLOADED) && c == &a && quiet(),
+	st = take_completion(&c, &bad);
+	claim((!st || st == RP_ST_OVERLOADED) && c == &a && no_completion(),
 	      "the commit has one completion");
-	claim_is(commit(&disk, 0, 64, FI_RPMEM_CLASS_POWER, &b), 0,
+	claim_is(post_commit(&disk, 0, 64, FI_RPMEM_CLASS_POWER, &b), 0,
 		 "a commit behind it is accepted by the call");
-	claim(take(&c, &bad) == RP_ST_OVERLOADED && bad.err == EBUSY && c == &b,
+	claim(take_completion(&c, &bad) == RP_ST_OVERLOADED &&
+		      bad.err == EBUSY && c == &b,
 	      "and refused by the target");
 	claim_is(fi_rpmem_drain(ops, f.domain, 0), 0,
 		 "a second one finds nothing");
@@ -684,7 +694,8 @@ static void draining(const void *name)
 		bail("fi_av_insert", "again");
 	claim_is(writemsg(&disk, 0, 64, 0, &b), 0,
 		 "a write that makes a new connection");
-	claim(take(&c, &bad) == RP_ST_OVERLOADED && c == &b && quiet(),
+	claim(take_completion(&c, &bad) == RP_ST_OVERLOADED && c == &b &&
+		      no_completion(),
 	      "is refused by the target that was drained");
 }
 
@@ -698,8 +709,8 @@ int main(int argc, char **argv)
 	size_t len = sizeof(name);
 
 	snprintf(path, sizeof(path), "%s/pool", folder);
-	map(&disk, open(path, O_RDWR | O_CREAT, 0600));
-	map(&shm, mkostemp(tmpfs, O_CLOEXEC));
+	map_memory(&disk, open(path, O_RDWR | O_CREAT, 0600));
+	map_memory(&shm, mkostemp(tmpfs, O_CLOEXEC));
 	plain.map = mmap(NULL, LEN, PROT_READ | PROT_WRITE,
 			 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	unsetenv("FI_PROVIDER");
@@ -707,25 +718,26 @@ int main(int argc, char **argv)
 	if (rp_fabric_open(&attr, &f, err))
 		bail("endpoint", err);
 	if (fi_getname(&f.ep->fid, name, &len) ||
-	    rp_fabric_peer(&f, name, &self, err) || reg(&disk, FI_RMA_PMEM) ||
-	    reg(&shm, FI_RMA_PMEM) || reg(&plain, 0))
+	    rp_fabric_peer(&f, name, &self, err) ||
+	    register_memory(&disk, FI_RMA_PMEM) ||
+	    register_memory(&shm, FI_RMA_PMEM) || register_memory(&plain, 0))
 		bail("set-up", err);
 
 	unlink(tmpfs); /* registration needed the name */
-	registering(folder);
-	committing();
+	check_registering(folder);
+	check_committing();
 	many_ranges();
 	lowered_class();
-	querying();
+	check_querying();
 	store_behind();
 	refused_calls();
 	failing_commits();
 	default_flag();
 	chosen_keys();
 	not_offered();
-	selecting();
+	check_selecting();
 	example_of_commit(example);
-	draining(name);
+	check_draining(name);
 
 	fi_close(&disk.mr->fid);
 	fi_close(&shm.mr->fid);

@@ -46,7 +46,7 @@ static void bail(const char *what, const char *why)
 }
 
 /* Wait for its completion; 0, or its error. */
-static int end(ssize_t posted)
+static int wait_end(ssize_t posted)
 {
 	struct fi_cq_err_entry bad = {0};
 	struct fi_cq_entry e;
@@ -64,7 +64,7 @@ static int end(ssize_t posted)
 	return bad.prov_errno;
 }
 
-static int put(unsigned int i)
+static int write_to_peer(unsigned int i)
 {
 	uint8_t bytes[BYTES];
 	ssize_t n;
@@ -76,10 +76,10 @@ static int put(unsigned int i)
 		if (n == -FI_EAGAIN)
 			fi_cq_read(f.cq, NULL, 0);
 	} while (n == -FI_EAGAIN);
-	return end(n);
+	return wait_end(n);
 }
 
-static int save(unsigned int i)
+static int commit_at_peer(unsigned int i)
 {
 	struct fi_rma_iov r = {
 		.addr = base + i * BYTES,
@@ -94,10 +94,10 @@ static int save(unsigned int i)
 		if (n == -FI_EAGAIN)
 			fi_cq_read(f.cq, NULL, 0);
 	} while (n == -FI_EAGAIN);
-	return end(n);
+	return wait_end(n);
 }
 
-static unsigned int each(int (*one)(unsigned int i))
+static unsigned int for_each_peer(int (*one)(unsigned int i))
 {
 	unsigned int bad = 0;
 
@@ -106,7 +106,7 @@ static unsigned int each(int (*one)(unsigned int i))
 	return bad;
 }
 
-static unsigned int descriptors(void)
+static unsigned int count_descriptors(void)
 {
 	DIR *d = opendir("/proc/self/fd");
 	unsigned int n = 0;
@@ -161,9 +161,11 @@ int main(void)
 	unsetenv("FI_PROVIDER");
 	unsetenv("FI_TCP_IFACE");
 	open_all();
-	ok(!each(put), "a write to each peer completes");
-	ok(descriptors() < FDS, "and connections beyond the bound are closed");
-	ok(!each(save), "a commit to each covers it, over another connection");
+	ok(!for_each_peer(write_to_peer), "a write to each peer completes");
+	ok(count_descriptors() < FDS,
+	   "and connections beyond the bound are closed");
+	ok(!for_each_peer(commit_at_peer),
+	   "a commit to each covers it, over another connection");
 	for (size_t i = 0; i < LEN; i++)
 		wrong += pool[i] != i / BYTES % 251 + 1;
 	ok(!wrong, "all bytes are placed");

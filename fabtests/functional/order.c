@@ -47,7 +47,7 @@ static uint64_t flags[RDMA / sizeof(uint64_t)];
 
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
 
-static bool offered(const struct side *s, enum announcement a)
+static bool order_offered(const struct side *s, enum announcement a)
 {
 	if (a == TAGGED)
 		return s->info->caps & FI_TAGGED;
@@ -56,7 +56,7 @@ static bool offered(const struct side *s, enum announcement a)
 	return true;
 }
 
-static size_t length(uint64_t n)
+static size_t length_of(uint64_t n)
 {
 	return n % 2 ? LONG : SHORT;
 }
@@ -93,15 +93,15 @@ static void await_flag(struct side *s, uint64_t n, const char *at)
 		side_poke(s);
 }
 
-static bool arrived(const struct side *s, uint64_t n)
+static bool has_arrived(const struct side *s, uint64_t n)
 {
-	for (size_t i = 0; i < length(n); i++)
+	for (size_t i = 0; i < length_of(n); i++)
 		if (s->pool[i] != (char)n)
 			return false;
 	return true;
 }
 
-static void serve(struct side *s, const struct card *peer)
+static void run_target(struct side *s, const struct card *peer)
 {
 	uint64_t n = 0;
 
@@ -111,7 +111,7 @@ static void serve(struct side *s, const struct card *peer)
 	for (enum announcement a = 0; a < KINDS; a++) {
 		int early = 0;
 
-		if (!offered(s, a))
+		if (!order_offered(s, a))
 			continue;
 		for (int i = 0; i < ROUNDS; i++) {
 			n++;
@@ -122,7 +122,7 @@ static void serve(struct side *s, const struct card *peer)
 					   a == FLAG_PLAIN
 						   ? s->plain + PLAIN_FLAG
 						   : s->pool + FLAG);
-			early += !arrived(s, n);
+			early += !has_arrived(s, n);
 			pair_barrier(s);
 		}
 		printf("# %d early\n", early);
@@ -134,8 +134,8 @@ static void serve(struct side *s, const struct card *peer)
 
 /* --- the initiator --- */
 
-static ssize_t put(struct side *s, const void *buf, size_t len, uint64_t addr,
-		   uint64_t key, uint64_t flags)
+static ssize_t post_write(struct side *s, const void *buf, size_t len,
+			  uint64_t addr, uint64_t key, uint64_t flags)
 {
 	struct iovec iov = {(void *)buf, len};
 	struct fi_rma_iov rma = {addr, len, key};
@@ -152,8 +152,8 @@ static ssize_t put(struct side *s, const void *buf, size_t len, uint64_t addr,
 }
 
 /* Post the announcement; returns its number of completions. */
-static int announce(struct side *s, const struct card *peer,
-		    enum announcement a, const uint64_t *n)
+static int post_announcement(struct side *s, const struct card *peer,
+			     enum announcement a, const uint64_t *n)
 {
 	const uint64_t flag = peer->pool_addr + FLAG;
 
@@ -168,15 +168,16 @@ static int announce(struct side *s, const struct card *peer,
 		POST(s, fi_tsend(s->ep, n, 8, NULL, s->peer, 7, NULL));
 		return 1;
 	case FLAG_WRITE:
-		POST(s, put(s, n, 8, flag, peer->pool_key, 0));
+		POST(s, post_write(s, n, 8, flag, peer->pool_key, 0));
 		return 1;
 	case FLAG_RDMA:
 		for (size_t i = 0; i < RDMA / sizeof(*n); i++)
 			flags[i] = *n;
-		POST(s, put(s, flags, RDMA, flag, peer->pool_key, 0));
+		POST(s, post_write(s, flags, RDMA, flag, peer->pool_key, 0));
 		return 1;
 	case FLAG_DURABLE:
-		POST(s, put(s, n, 8, flag, peer->pool_key, FI_COMMIT_COMPLETE));
+		POST(s, post_write(s, n, 8, flag, peer->pool_key,
+				   FI_COMMIT_COMPLETE));
 		return 1;
 	case FLAG_ATOMIC:
 		POST(s,
@@ -184,8 +185,8 @@ static int announce(struct side *s, const struct card *peer,
 			       FI_UINT64, FI_ATOMIC_WRITE, NULL));
 		return 1;
 	default:
-		POST(s, put(s, n, 8, peer->plain_addr + PLAIN_FLAG,
-			    peer->plain_key, 0));
+		POST(s, post_write(s, n, 8, peer->plain_addr + PLAIN_FLAG,
+				   peer->plain_key, 0));
 		return 1;
 	}
 }
@@ -198,16 +199,16 @@ static int round_trip(struct side *s, const struct card *peer,
 
 	memset(bytes, (char)n, sizeof(bytes));
 	pair_barrier(s);
-	POST(s, put(s, bytes, length(n), peer->pool_addr, peer->pool_key,
-		    n % 3 ? FI_COMMIT_COMPLETE : 0));
-	due += announce(s, peer, a, &n);
+	POST(s, post_write(s, bytes, length_of(n), peer->pool_addr,
+			   peer->pool_key, n % 3 ? FI_COMMIT_COMPLETE : 0));
+	due += post_announcement(s, peer, a, &n);
 	for (int i = 0; i < due; i++)
 		good += side_wait(s, &e, &err);
 	pair_barrier(s);
 	return good == due;
 }
 
-static void program(struct side *s, const struct card *peer)
+static void run_initiator(struct side *s, const struct card *peer)
 {
 	uint64_t n = 0;
 
@@ -215,7 +216,7 @@ static void program(struct side *s, const struct card *peer)
 	for (enum announcement a = 0; a < KINDS; a++) {
 		int good = 0;
 
-		if (!offered(s, a))
+		if (!order_offered(s, a))
 			continue;
 		for (int i = 0; i < ROUNDS; i++)
 			good += round_trip(s, peer, a, ++n);
@@ -246,7 +247,7 @@ int main(void)
 
 	for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {
 		label = runs[i].label;
-		pair_run(&runs[i].o, &runs[i].o, serve, program);
+		pair_run(&runs[i].o, &runs[i].o, run_target, run_initiator);
 	}
 	return tap_done();
 }

@@ -15,7 +15,7 @@ static struct fi_cq_err_entry err;
 
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
 
-static void serve(struct side *s, const struct card *peer)
+static void run_target(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);
 	pair_barrier(s);
@@ -39,7 +39,7 @@ static int poll_set(struct fid_poll *set, void **context, int count)
 	return n;
 }
 
-static bool quiet(struct fid_poll *set)
+static bool poll_set_empty(struct fid_poll *set)
 {
 	const struct timespec pause = {.tv_nsec = 1000000};
 	void *context[4];
@@ -52,7 +52,7 @@ static bool quiet(struct fid_poll *set)
 	return true;
 }
 
-static void commit(struct side *s, const struct card *peer)
+static void commit_and_poll(struct side *s, const struct card *peer)
 {
 	static char src[64];
 	struct iovec iov = {src, sizeof(src)};
@@ -77,7 +77,7 @@ static void commit_outside(struct side *s, const struct card *peer)
 			    FI_RPMEM_CLASS_DEFAULT, NULL, NULL));
 }
 
-static void drive(struct side *s, const struct card *peer)
+static void run_initiator(struct side *s, const struct card *peer)
 {
 	struct fi_poll_attr attr = {.flags = FI_AFFINITY};
 	struct fid_poll *set, *other;
@@ -97,7 +97,7 @@ static void drive(struct side *s, const struct card *peer)
 	MUST(fi_poll_add(set, &s->cq->fid, 0));
 	MUST(fi_poll_add(other, &s->cntr[3]->fid, 0));
 	MUST(fi_poll_add(other, &s->cntr[3]->fid, 0));
-	OK(quiet(set) && quiet(other), "nothing is new");
+	OK(poll_set_empty(set) && poll_set_empty(other), "nothing is new");
 
 	POST(s, fi_recv(s->ep, in, 8, NULL, FI_ADDR_UNSPEC, NULL));
 	pair_barrier(s);
@@ -105,14 +105,14 @@ static void drive(struct side *s, const struct card *peer)
 	   "a completion is");
 	OK(fi_poll(set, context, 4) == 1, "until it is read");
 	OK(side_wait(s, &e, &err), "which it can be");
-	OK(quiet(set) && quiet(other), "then nothing is");
+	OK(poll_set_empty(set) && poll_set_empty(other), "then nothing is");
 
-	commit(s, peer);
+	commit_and_poll(s, peer);
 	OK(poll_set(other, context, 4) == 1 && context[0] == &s->cntr[3],
 	   "the end of a commit is, for a counter");
-	OK(quiet(other), "once");
+	OK(poll_set_empty(other), "once");
 	OK(poll_set(set, context, 4) == 1 && side_wait(s, &e, &err) &&
-		   quiet(set),
+		   poll_set_empty(set),
 	   "and for a queue, but none of our messages");
 
 	commit_outside(s, peer);
@@ -121,23 +121,23 @@ static void drive(struct side *s, const struct card *peer)
 	OK(!side_wait(s, &e, &err), "which has an entry");
 
 	MUST(fi_poll_add(set, &s->cntr[3]->fid, 0));
-	commit(s, peer);
+	commit_and_poll(s, peer);
 	if (!side_wait(s, &e, &err))
 		MUST(-err.err);
 	OK(poll_set(set, context, 1) == 1 && context[0] == &s->cntr[3],
 	   "each set has its own state of new entries");
 	MUST(fi_poll_del(set, &s->cntr[3]->fid, 0));
 	MUST(fi_poll_del(set, &s->cntr[3]->fid, 0));
-	commit(s, peer);
+	commit_and_poll(s, peer);
 	if (!side_wait(s, &e, &err))
 		MUST(-err.err);
-	OK(quiet(set), "a counter that left the set is not named");
+	OK(poll_set_empty(set), "a counter that left the set is not named");
 
 	MUST(fi_cq_open(s->domain, &(struct fi_cq_attr){0}, &cq, NULL));
 	MUST(fi_poll_add(other, &cq->fid, 0));
 	MUST(fi_close(&cq->fid));
 	poll_set(other, context, 4);
-	OK(quiet(other), "nor a closed one");
+	OK(poll_set_empty(other), "nor a closed one");
 	MUST(fi_close(&set->fid));
 	MUST(fi_close(&other->fid));
 	pair_barrier(s);
@@ -148,13 +148,13 @@ int main(void)
 	struct pair_opts o = {.counts = true};
 
 	label = "tcp";
-	pair_run(&o, &o, serve, drive);
+	pair_run(&o, &o, run_target, run_initiator);
 	label = "tcp, threads";
 	o.progress = FI_PROGRESS_AUTO;
-	pair_run(&o, &o, serve, drive);
+	pair_run(&o, &o, run_target, run_initiator);
 	o.progress = 0;
 	label = "sockets";
 	o.prov = "sockets;ofi_rpmem";
-	pair_run(&o, &o, serve, drive);
+	pair_run(&o, &o, run_target, run_initiator);
 	return tap_done();
 }

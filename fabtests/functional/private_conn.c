@@ -24,12 +24,13 @@ static const char *label;
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
 static char buf[PAIR_POOL];
-static char why[512]; /* of query() */
+static char why[512]; /* of query_key() */
 
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
 
-static ssize_t post(struct side *s, const struct card *peer, uint64_t key,
-		    const void *from, size_t len, uint64_t at, uint64_t flags)
+static ssize_t post_write(struct side *s, const struct card *peer, uint64_t key,
+			  const void *from, size_t len, uint64_t at,
+			  uint64_t flags)
 {
 	struct iovec iov = {(void *)from, len};
 	struct fi_rma_iov rma = {peer->pool_addr + at, len, key};
@@ -46,14 +47,14 @@ static ssize_t post(struct side *s, const struct card *peer, uint64_t key,
 }
 
 /* One durable write, waited for: 0, or the status. */
-static int durable(struct side *s, const struct card *peer, uint64_t key,
-		   const void *from, size_t len, uint64_t at)
+static int durable_write(struct side *s, const struct card *peer, uint64_t key,
+			 const void *from, size_t len, uint64_t at)
 {
-	POST(s, post(s, peer, key, from, len, at, FI_COMMIT_COMPLETE));
+	POST(s, post_write(s, peer, key, from, len, at, FI_COMMIT_COMPLETE));
 	return side_wait(s, &e, &err) ? 0 : err.prov_errno;
 }
 
-static bool query(struct side *s, uint64_t key, struct fi_rpmem_attr *attr)
+static bool query_key(struct side *s, uint64_t key, struct fi_rpmem_attr *attr)
 {
 	*attr = QUERY_ATTR(why);
 	if (key_query(s->ep, s->peer, key, FI_RPMEM_CLASS_DEFAULT, attr))
@@ -66,12 +67,12 @@ static bool connect_up(struct side *s, const struct card *peer, uint64_t key)
 {
 	struct fi_rpmem_attr attr;
 
-	while (!query(s, key, &attr)) {
+	while (!query_key(s, key, &attr)) {
 		if (!pair_time_left()) {
 			printf("# %s\n", why);
 			return false;
 		}
-		durable(s, peer, key, buf, 8, 0);
+		durable_write(s, peer, key, buf, 8, 0);
 	}
 	return true;
 }
@@ -106,7 +107,7 @@ static int private_sockets(const struct card *peer, bool how,
 	return n;
 }
 
-static void fill(char seed)
+static void fill_source(char seed)
 {
 	for (size_t i = 0; i < sizeof(buf); i++)
 		buf[i] = (char)(seed + (char)(i * 7 + i / 251));
@@ -116,7 +117,7 @@ static void fill(char seed)
 
 static void check_area(struct side *s, char seed)
 {
-	fill(seed);
+	fill_source(seed);
 	OK(!memcmp(s->pool, buf, AREA), "all bytes are placed");
 }
 
@@ -145,13 +146,14 @@ static void write_sizes(struct side *s, const struct card *peer)
 	uint64_t at = 0;
 	bool ok = true;
 
-	fill(1);
+	fill_source(1);
 	for (size_t i = 0; at < AREA; i++) {
 		size_t len = sizes[i % (sizeof(sizes) / sizeof(sizes[0]))];
 
 		if (len > AREA - at)
 			len = AREA - at;
-		ok &= !durable(s, peer, peer->pool_key, buf + at, len, at);
+		ok &= !durable_write(s, peer, peer->pool_key, buf + at, len,
+				     at);
 		ok &= e.op_context == buf + at;
 		at += len;
 	}
@@ -168,15 +170,16 @@ static void write_many(struct side *s, const struct card *peer)
 	int due = 0, bad = 0;
 
 	for (char round = 7; round > 0; round--) {
-		fill((char)(round == 1 ? 2 : round + 10));
+		fill_source((char)(round == 1 ? 2 : round + 10));
 		/* Sources stay unchanged until their writes complete. */
 		for (int i = 0; i < MANY; i++) {
 			uint64_t flags =
 				(i + round) % 3 ? FI_COMMIT_COMPLETE : 0;
 
-			while (post(s, peer, peer->pool_key, buf + i * SLOT,
-				    SLOT, (uint64_t)i * SLOT,
-				    flags) == -FI_EAGAIN)
+			while (post_write(s, peer, peer->pool_key,
+					  buf + i * SLOT, SLOT,
+					  (uint64_t)i * SLOT,
+					  flags) == -FI_EAGAIN)
 				if (due) {
 					bad += !side_wait(s, &e, &err);
 					due--;
@@ -198,8 +201,8 @@ static void read_behind(struct side *s, const struct card *peer)
 	for (v = 1; v < 200 && ok; v++) {
 		int due = 2;
 
-		POST(s, post(s, peer, peer->pool_key, &v, 8, AREA + 64,
-			     FI_COMMIT_COMPLETE));
+		POST(s, post_write(s, peer, peer->pool_key, &v, 8, AREA + 64,
+				   FI_COMMIT_COMPLETE));
 		while (fi_read(s->ep, &got, 8, NULL, s->peer,
 			       peer->pool_addr + AREA + 64, peer->pool_key,
 			       &got) == -FI_EAGAIN) {
@@ -213,7 +216,7 @@ static void read_behind(struct side *s, const struct card *peer)
 	OK(ok, "a read waits for what it would overtake");
 }
 
-static enum fi_rpmem_method expected(void)
+static enum fi_rpmem_method expected_method(void)
 {
 	const char *how = getenv("EXPECT");
 
@@ -247,11 +250,11 @@ static void cut_connection(struct side *s, const struct card *peer)
 	int bad = 0, good = 0, due = 0, tries = 0, again = 0;
 
 	connect_up(s, peer, peer->pool_key);
-	fill(3);
+	fill_source(3);
 	for (int i = 0; i < MANY; i++) {
-		while (post(s, peer, peer->pool_key, buf + i * SLOT, SLOT,
-			    (uint64_t)i * SLOT,
-			    FI_COMMIT_COMPLETE) == -FI_EAGAIN)
+		while (post_write(s, peer, peer->pool_key, buf + i * SLOT, SLOT,
+				  (uint64_t)i * SLOT,
+				  FI_COMMIT_COMPLETE) == -FI_EAGAIN)
 			if (due) {
 				count_end(s, &good, &bad);
 				due--;
@@ -264,15 +267,16 @@ static void cut_connection(struct side *s, const struct card *peer)
 		count_end(s, &good, &bad);
 	printf("# %d succeeded, %d were lost\n", good, bad);
 	/* A thread, or the agent, may have completed all of them before. */
-	OK(good + bad == MANY && (bad || s->o.progress == FI_PROGRESS_AUTO ||
-				  !pair_over("tcp") ||
-				  expected() >= FI_RPMEM_METHOD_AGENT_SFENCE),
+	OK(good + bad == MANY &&
+		   (bad || s->o.progress == FI_PROGRESS_AUTO ||
+		    !pair_over("tcp") ||
+		    expected_method() >= FI_RPMEM_METHOD_AGENT_SFENCE),
 	   "outstanding writes fail");
 	OK(side_quiet(s), "and ends once");
 	/* Writing a poisoned range again clears its poison. */
 	while (again < MANY && pair_time_left())
-		if (durable(s, peer, peer->pool_key, buf + again * SLOT, SLOT,
-			    (uint64_t)again * SLOT))
+		if (durable_write(s, peer, peer->pool_key, buf + again * SLOT,
+				  SLOT, (uint64_t)again * SLOT))
 			tries++;
 		else
 			again++;
@@ -299,7 +303,7 @@ static void unverified_peer(struct side *s, const struct card *peer)
 	}
 	OK(c->state == FRAME_ENDED && c->data_len,
 	   "an unverified peer without a key is refused");
-	OK(!durable(s, peer, peer->pool_key, &v, 8, AREA + 128),
+	OK(!durable_write(s, peer, peer->pool_key, &v, 8, AREA + 128),
 	   "and does not disturb commits");
 	frame_end(c);
 	frame_close(&p);
@@ -311,8 +315,8 @@ static void write_all(struct side *s, const struct card *peer)
 
 	pair_barrier(s);
 	OK(connect_up(s, peer, peer->pool_key), "a connection is made");
-	query(s, peer->pool_key, &attr);
-	OK(attr.method == expected(), "the method is as expected");
+	query_key(s, peer->pool_key, &attr);
+	OK(attr.method == expected_method(), "the method is as expected");
 	write_sizes(s, peer);
 	pair_barrier(s);
 	pair_barrier(s);
@@ -366,11 +370,11 @@ static void write_keys(struct side *s, const struct card *peer)
 	OK(connect_up(s, peer, peer->pool_key), "a connection is made");
 	pair_barrier(s);
 	pair_barrier(s);
-	fill(9);
+	fill_source(9);
 	for (int i = 0; i < 8; i++) {
-		ssize_t ret =
-			post(s, peer, peer->pool_key, buf + i * SLOT, SLOT,
-			     (uint64_t)i * SLOT, FI_COMMIT_COMPLETE);
+		ssize_t ret = post_write(
+			s, peer, peer->pool_key, buf + i * SLOT, SLOT,
+			(uint64_t)i * SLOT, FI_COMMIT_COMPLETE);
 		due += !ret;
 	}
 	for (; due; due--)
@@ -383,7 +387,7 @@ static void write_keys(struct side *s, const struct card *peer)
 	pair_barrier(s);
 	/* The base's own connection may have broken as well. */
 	do {
-		st = durable(s, &c, c.pool_key, buf, 8, AREA + 64);
+		st = durable_write(s, &c, c.pool_key, buf, 8, AREA + 64);
 	} while (st && pair_time_left());
 	printf("# status %d\n", st);
 	OK(!st, "its successor is");
@@ -407,8 +411,8 @@ static void write_death(struct side *s, const struct card *peer)
 	pair_barrier(s);
 	OK(connect_up(s, peer, peer->pool_key), "a connection is made");
 	for (int i = 0; i < 16; i++)
-		due += !post(s, peer, peer->pool_key, buf, SLOT,
-			     (uint64_t)i * SLOT, FI_COMMIT_COMPLETE);
+		due += !post_write(s, peer, peer->pool_key, buf, SLOT,
+				   (uint64_t)i * SLOT, FI_COMMIT_COMPLETE);
 	while (due--) {
 		ends++;
 		good += side_wait(s, &e, &err);
@@ -416,13 +420,13 @@ static void write_death(struct side *s, const struct card *peer)
 	OK(ends && good == ends, "writes succeed while the target lives");
 	pair_barrier(s);
 	/* The target's process is gone when the first commit fails. */
-	while (!durable(s, peer, peer->pool_key, buf, SLOT, 0) &&
+	while (!durable_write(s, peer, peer->pool_key, buf, SLOT, 0) &&
 	       pair_time_left())
 		;
 	due = 0;
 	for (int i = 0; i < 16; i++) {
-		due += !post(s, peer, peer->pool_key, buf, SLOT,
-			     (uint64_t)i * SLOT, FI_COMMIT_COMPLETE);
+		due += !post_write(s, peer, peer->pool_key, buf, SLOT,
+				   (uint64_t)i * SLOT, FI_COMMIT_COMPLETE);
 		side_poke(s);
 	}
 	while (due--)
@@ -445,8 +449,8 @@ static void write_close(struct side *s, const struct card *peer)
 
 	OK(connect_up(s, peer, peer->pool_key), "a connection is made");
 	for (int i = 0; i < 40; i++)
-		due += !post(s, peer, peer->pool_key, buf, SLOT,
-			     (uint64_t)i * SLOT, FI_COMMIT_COMPLETE);
+		due += !post_write(s, peer, peer->pool_key, buf, SLOT,
+				   (uint64_t)i * SLOT, FI_COMMIT_COMPLETE);
 	MUST(fi_close(&s->ep->fid));
 	for (;;) {
 		ssize_t n = fi_cq_read(s->cq, &e, 1);

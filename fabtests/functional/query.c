@@ -22,7 +22,7 @@ static char why[512];
 #define UNTOUCHED      0x7e57
 
 /* An attr that shows whether it was written. */
-static struct fi_rpmem_attr *fresh(void)
+static struct fi_rpmem_attr *fresh_attr(void)
 {
 	strcpy(why, "untouched");
 	attr = QUERY_ATTR(why);
@@ -31,7 +31,7 @@ static struct fi_rpmem_attr *fresh(void)
 	return &attr;
 }
 
-static bool untouched(void)
+static bool attr_untouched(void)
 {
 	return attr.prov_errno == UNTOUCHED && attr.len == UNTOUCHED &&
 	       !strcmp(why, "untouched");
@@ -48,18 +48,18 @@ static uint64_t key_of_nobody(const struct card *peer)
 #define QUERY_SYNC(s, key, class, a)                                           \
 	fi_rpmem_query_sync(ops, (s)->ep, (s)->peer, key, class, a)
 
-static void idle(struct side *s, const struct card *peer)
+static void run_idle(struct side *s, const struct card *peer)
 {
 	pair_barrier(s);
 }
 
 /* --- completions --- */
 
-static void completes(struct side *s, const struct card *peer)
+static void check_completes(struct side *s, const struct card *peer)
 {
 	int context;
 
-	POST(s, QUERY(s, peer->pool_key, FI_RPMEM_CLASS_DEFAULT, fresh(),
+	POST(s, QUERY(s, peer->pool_key, FI_RPMEM_CLASS_DEFAULT, fresh_attr(),
 		      &context));
 	OK(side_wait(s, &e, &err) && e.op_context == &context,
 	   "a query completes with its context");
@@ -74,22 +74,22 @@ static void completes(struct side *s, const struct card *peer)
 	OK(side_quiet(s), "it completes once");
 }
 
-static void fails(struct side *s, const struct card *peer)
+static void check_fails(struct side *s, const struct card *peer)
 {
 	int context;
 
-	POST(s, QUERY(s, key_of_nobody(peer), FI_RPMEM_CLASS_DEFAULT, fresh(),
-		      &context));
+	POST(s, QUERY(s, key_of_nobody(peer), FI_RPMEM_CLASS_DEFAULT,
+		      fresh_attr(), &context));
 	OK(!side_wait(s, &e, &err) && err.op_context == &context &&
 		   err.prov_errno == RP_ST_LOST && err.err == ENOTCONN &&
 		   err.flags == (FI_RMA | FI_READ) &&
 		   fi_rpmem_status(err.prov_errno) == FI_RPMEM_ST_LOST,
 	   "a query that nobody hears is an error entry with its context");
-	OK(untouched(), "its attr is as it was");
+	OK(attr_untouched(), "its attr is as it was");
 	OK(side_quiet(s), "it fails once");
 }
 
-static void many(struct side *s, const struct card *peer)
+static void check_many(struct side *s, const struct card *peer)
 {
 	static struct fi_rpmem_attr a[100];
 	int contexts[100] = {0}, n = 0;
@@ -109,13 +109,14 @@ static void many(struct side *s, const struct card *peer)
 	OK(n == 100 && side_quiet(s), "100 queries complete once each");
 }
 
-static void completions(struct side *s, const struct card *peer)
+static void check_completions(struct side *s, const struct card *peer)
 {
 	MUST(fi_rpmem_ops_get(s->ep, &ops));
-	completes(s, peer);
-	fails(s, peer);
-	many(s, peer);
-	OK(!QUERY_SYNC(s, peer->pool_key, FI_RPMEM_CLASS_DEFAULT, fresh()) &&
+	check_completes(s, peer);
+	check_fails(s, peer);
+	check_many(s, peer);
+	OK(!QUERY_SYNC(s, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
+		       fresh_attr()) &&
 		   attr.len == PAIR_POOL,
 	   "a synchronous query");
 	OK(side_quiet(s), "has no completion");
@@ -124,7 +125,7 @@ static void completions(struct side *s, const struct card *peer)
 
 /* --- arguments --- */
 
-static void arguments(struct side *s, const struct card *peer)
+static void check_arguments(struct side *s, const struct card *peer)
 {
 	const struct fi_rma_iov r = {peer->pool_addr, 64, peer->pool_key};
 	struct fi_rpmem_msg msg = {
@@ -144,13 +145,14 @@ static void arguments(struct side *s, const struct card *peer)
 	   "a query without an attr is refused");
 	OK(QUERY(s, key, FI_RPMEM_CLASS_DEFAULT, &small, NULL) == -FI_EINVAL,
 	   "an attr of another size is refused");
-	OK(QUERY(s, key, (enum fi_rpmem_class)9, fresh(), NULL) == -FI_EINVAL,
+	OK(QUERY(s, key, (enum fi_rpmem_class)9, fresh_attr(), NULL) ==
+		   -FI_EINVAL,
 	   "a class that is none is refused");
-	OK(QUERY(s, 42, FI_RPMEM_CLASS_DEFAULT, fresh(), NULL) ==
+	OK(QUERY(s, 42, FI_RPMEM_CLASS_DEFAULT, fresh_attr(), NULL) ==
 		   -FI_EKEYREJECTED,
 	   "a key that ofi_rpmem did not make is refused");
-	OK(fi_rpmem_query(ops, s->ep, 77, key, FI_RPMEM_CLASS_DEFAULT, fresh(),
-			  NULL) == -FI_EINVAL,
+	OK(fi_rpmem_query(ops, s->ep, 77, key, FI_RPMEM_CLASS_DEFAULT,
+			  fresh_attr(), NULL) == -FI_EINVAL,
 	   "an address that is not in the vector is refused");
 	for (int bit = 0; bit < 64; bit++) {
 		ssize_t ret = fi_rpmem_commit(ops, s->ep, &msg, 1ull << bit);
@@ -163,11 +165,11 @@ static void arguments(struct side *s, const struct card *peer)
 	msg.rma_iov = NULL;
 	OK(fi_rpmem_commit(ops, s->ep, &msg, 0) == -FI_EINVAL,
 	   "a commit without ranges is refused");
-	OK(untouched() && side_quiet(s), "refused calls complete nothing");
+	OK(attr_untouched() && side_quiet(s), "refused calls complete nothing");
 	pair_barrier(s);
 }
 
-static void sentences(struct side *s, const struct card *peer)
+static void check_sentences(struct side *s, const struct card *peer)
 {
 	char whole[512], cut[9];
 
@@ -186,20 +188,20 @@ static void sentences(struct side *s, const struct card *peer)
 		if (!side_wait(s, &e, &err))                                   \
 			MUST(-err.err);                                        \
 	} while (0)
-		fresh();
+		fresh_attr();
 		RUN();
 		strcpy(whole, why);
-		fresh();
+		fresh_attr();
 		attr.why = NULL;
 		RUN();
 		tap_ok(attr.len == PAIR_POOL && !strcmp(why, "untouched"),
 		       "%s: %s: why NULL", label, how);
-		fresh();
+		fresh_attr();
 		attr.why_size = 0;
 		RUN();
 		tap_ok(attr.len == PAIR_POOL && !strcmp(why, "untouched"),
 		       "%s: %s: why_size 0", label, how);
-		fresh();
+		fresh_attr();
 		memset(cut, '!', sizeof(cut));
 		attr.why = cut;
 		attr.why_size = sizeof(cut) - 1;
@@ -212,36 +214,37 @@ static void sentences(struct side *s, const struct card *peer)
 
 /* --- what is bound --- */
 
-static void counters(struct side *s, const struct card *peer)
+static void check_counters(struct side *s, const struct card *peer)
 {
 	struct fid_cntr *reads = s->cntr[2], *writes = s->cntr[3];
 
 	MUST(fi_rpmem_ops_get(s->ep, &ops));
-	MUST(QUERY_SYNC(s, peer->pool_key, FI_RPMEM_CLASS_DEFAULT, fresh()));
+	MUST(QUERY_SYNC(s, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
+			fresh_attr()));
 	OK(!fi_cntr_read(reads) && !fi_cntr_read(writes),
 	   "a synchronous query is not counted");
-	completes(s, peer);
+	check_completes(s, peer);
 	OK(fi_cntr_read(reads) == 1 && !fi_cntr_readerr(reads) &&
 		   !fi_cntr_read(writes),
 	   "a query counts as a read");
-	fails(s, peer);
+	check_fails(s, peer);
 	OK(fi_cntr_read(reads) == 1 && fi_cntr_readerr(reads) == 1 &&
 		   !fi_cntr_readerr(writes),
 	   "a query that failed counts as a failed read");
 	pair_barrier(s);
 }
 
-static void selective(struct side *s, const struct card *peer)
+static void check_selective(struct side *s, const struct card *peer)
 {
 	MUST(fi_rpmem_ops_get(s->ep, &ops));
-	completes(s, peer);
-	fails(s, peer);
+	check_completes(s, peer);
+	check_fails(s, peer);
 	pair_barrier(s);
 }
 
 /* --- the endpoint closes --- */
 
-static void sleepy(struct side *s, const struct card *peer)
+static void check_sleeping_reader(struct side *s, const struct card *peer)
 {
 	const struct timespec pause = {.tv_sec = 2};
 
@@ -250,7 +253,7 @@ static void sleepy(struct side *s, const struct card *peer)
 	pair_barrier(s);
 }
 
-static void closed(struct side *s, const struct card *peer)
+static void check_closed(struct side *s, const struct card *peer)
 {
 	const struct timespec pause = {.tv_nsec = 300000000};
 	struct fid_ep *first = s->ep;
@@ -261,7 +264,7 @@ static void closed(struct side *s, const struct card *peer)
 	MUST(fi_ep_bind(s->ep, &s->av->fid, 0));
 	MUST(fi_enable(s->ep));
 	MUST(fi_rpmem_ops_get(s->ep, &ops));
-	completes(s, peer);
+	check_completes(s, peer);
 	/* The meeting is of the first endpoint. */
 	{
 		struct fid_ep *second = s->ep;
@@ -271,21 +274,21 @@ static void closed(struct side *s, const struct card *peer)
 		s->ep = second;
 	}
 	nanosleep(&pause, NULL); /* the target sleeps */
-	POST(s, QUERY(s, peer->pool_key, FI_RPMEM_CLASS_DEFAULT, fresh(),
+	POST(s, QUERY(s, peer->pool_key, FI_RPMEM_CLASS_DEFAULT, fresh_attr(),
 		      &context));
 	MUST(fi_close(&s->ep->fid));
 	s->ep = first;
 	OK(!side_wait(s, &e, &err) && err.op_context == &context &&
 		   err.prov_errno == RP_ST_CANCELED,
 	   "a query of a closed endpoint fails with its context");
-	OK(untouched(), "its attr is as it was");
+	OK(attr_untouched(), "its attr is as it was");
 	pair_barrier(s);
 }
 
 /* --- classes, on tmpfs --- */
 
-static int zeroed(struct side *s, const struct card *peer,
-		  enum fi_rpmem_level level)
+static int commit_zeroed(struct side *s, const struct card *peer,
+			 enum fi_rpmem_level level)
 {
 	const struct fi_rma_iov r = {peer->pool_addr, 64, peer->pool_key};
 	struct fi_rpmem_msg msg = {0};
@@ -298,12 +301,12 @@ static int zeroed(struct side *s, const struct card *peer,
 	return side_wait(s, &e, &err) ? 0 : err.prov_errno;
 }
 
-static void power(struct side *s, const struct card *peer)
+static void check_power(struct side *s, const struct card *peer)
 {
 	int context;
 
 	MUST(fi_rpmem_ops_get(s->ep, &ops));
-	POST(s, QUERY(s, peer->pool_key, FI_RPMEM_CLASS_DEFAULT, fresh(),
+	POST(s, QUERY(s, peer->pool_key, FI_RPMEM_CLASS_DEFAULT, fresh_attr(),
 		      &context));
 	OK(side_wait(s, &e, &err) && e.op_context == &context &&
 		   attr.prov_errno == RP_ST_CLASS &&
@@ -311,23 +314,23 @@ static void power(struct side *s, const struct card *peer)
 		   attr.region_class == FI_RPMEM_CLASS_PROCESS &&
 		   attr.method == FI_RPMEM_METHOD_REFUSED && why[0],
 	   "a query completes when commits are refused");
-	OK(zeroed(s, peer, 0) == RP_ST_CLASS,
+	OK(commit_zeroed(s, peer, 0) == RP_ST_CLASS,
 	   "a zeroed msg is durable, at the endpoint's class power");
-	OK(!zeroed(s, peer, FI_RPMEM_VISIBLE),
+	OK(!commit_zeroed(s, peer, FI_RPMEM_VISIBLE),
 	   "level visible requires no class");
 	pair_barrier(s);
 }
 
-static void process(struct side *s, const struct card *peer)
+static void check_process(struct side *s, const struct card *peer)
 {
 	MUST(fi_rpmem_ops_get(s->ep, &ops));
-	OK(!zeroed(s, peer, 0),
+	OK(!commit_zeroed(s, peer, 0),
 	   "a zeroed msg requires the endpoint's class process");
 	pair_barrier(s);
 }
 
-static void run(const char *name, struct pair_opts initiator, half_fn target,
-		half_fn half)
+static void run_pair(const char *name, struct pair_opts initiator,
+		     half_fn target, half_fn half)
 {
 	const struct pair_opts plain = {0};
 
@@ -343,26 +346,26 @@ int main(void)
 
 	setbuf(stdout, NULL);
 	unsetenv("FI_OFI_RPMEM_CLASS");
-	run("format tagged", plain, idle, completions);
+	run_pair("format tagged", plain, run_idle, check_completions);
 	o = (struct pair_opts){.format = FI_CQ_FORMAT_CONTEXT, .sleeps = true};
-	run("format context, sread", o, idle, completions);
+	run_pair("format context, sread", o, run_idle, check_completions);
 	o = (struct pair_opts){.format = FI_CQ_FORMAT_MSG,
 			       .progress = FI_PROGRESS_AUTO};
-	run("format msg, auto", o, idle, completions);
+	run_pair("format msg, auto", o, run_idle, check_completions);
 	o = (struct pair_opts){.format = FI_CQ_FORMAT_DATA};
-	run("format data", o, idle, completions);
-	run("arguments", plain, idle, arguments);
-	run("sentences", plain, idle, sentences);
+	run_pair("format data", o, run_idle, check_completions);
+	run_pair("arguments", plain, run_idle, check_arguments);
+	run_pair("sentences", plain, run_idle, check_sentences);
 	o = (struct pair_opts){.counts = true};
-	run("counters", o, idle, counters);
+	run_pair("counters", o, run_idle, check_counters);
 	o = (struct pair_opts){.selective = true};
-	run("selective", o, idle, selective);
-	run("closed", plain, sleepy, closed);
+	run_pair("selective", o, run_idle, check_selective);
+	run_pair("closed", plain, check_sleeping_reader, check_closed);
 	if (!pair_on_tmpfs(path))
 		return tap_done();
-	run("class process", plain, idle, process);
+	run_pair("class process", plain, run_idle, check_process);
 	unsetenv("FI_OFI_RPMEM_CLASS");
-	run("class power", plain, idle, power);
+	run_pair("class power", plain, run_idle, check_power);
 	unlink(path);
 	return tap_done();
 }

@@ -19,8 +19,8 @@ enum {
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
 
-static int listed(const char *prov, uint32_t version, int mode,
-		  struct fi_info **info)
+static int count_listed(const char *prov, uint32_t version, int mode,
+			struct fi_info **info)
 {
 	struct fi_info *h = fi_allocinfo();
 	int ret;
@@ -35,7 +35,7 @@ static int listed(const char *prov, uint32_t version, int mode,
 }
 
 /* A write to itself in this mode: 1, or 0 if a call fails. */
-static int works(struct fi_info *info)
+static int mode_works(struct fi_info *info)
 {
 	struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED};
 	struct fi_av_attr av_attr = {.type = FI_AV_MAP};
@@ -76,7 +76,7 @@ static int works(struct fi_info *info)
 	       !fi_close(&s.fabric->fid);
 }
 
-static void modes(const char *base, const char *ours)
+static void check_modes(const char *base, const char *ours)
 {
 	const struct {
 		const char *name;
@@ -104,13 +104,13 @@ static void modes(const char *base, const char *ours)
 	struct fi_info *b, *o;
 
 	for (size_t i = 0; i < sizeof(m) / sizeof(*m); i++) {
-		int on_base = listed(base, m[i].version, m[i].mode, &b);
-		int on_ours = listed(ours, m[i].version, m[i].mode, &o);
+		int on_base = count_listed(base, m[i].version, m[i].mode, &b);
+		int on_ours = count_listed(ours, m[i].version, m[i].mode, &o);
 
 		tap_ok(on_ours == on_base, "%s: %s: listed as the base is (%d)",
 		       ours, m[i].name, on_base);
 		if (on_ours)
-			tap_ok(works(o), "%s: %s: works (mode %#x)", ours,
+			tap_ok(mode_works(o), "%s: %s: works (mode %#x)", ours,
 			       m[i].name, o->domain_attr->mr_mode);
 		if (on_base)
 			fi_freeinfo(b);
@@ -120,7 +120,7 @@ static void modes(const char *base, const char *ours)
 }
 
 /* A region of 5 GiB, little of it written; commits beyond the fourth GiB. */
-static void large(void)
+static void check_large_region(void)
 {
 	const uint64_t size = 5ull << 30, far = (9ull << 29) + 100;
 	const struct pair_opts o = {0};
@@ -181,8 +181,8 @@ int main(void)
 {
 	setbuf(stdout, NULL);
 	alarm(120);
-	large();
-	modes("tcp;ofi_rxm", "tcp;ofi_rpmem");
-	modes("sockets", "sockets;ofi_rpmem");
+	check_large_region();
+	check_modes("tcp;ofi_rxm", "tcp;ofi_rpmem");
+	check_modes("sockets", "sockets;ofi_rpmem");
 	return tap_done();
 }

@@ -22,7 +22,7 @@ static double now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static bool commit(struct side *s, const struct card *peer, size_t n)
+static bool commit_writes(struct side *s, const struct card *peer, size_t n)
 {
 	struct fi_rma_iov v[RANGES];
 
@@ -34,7 +34,7 @@ static bool commit(struct side *s, const struct card *peer, size_t n)
 	return side_wait(s, &e, &err);
 }
 
-static void first(struct side *s, const struct card *peer)
+static void run_first(struct side *s, const struct card *peer)
 {
 	struct card theirs;
 	double start;
@@ -46,7 +46,7 @@ static void first(struct side *s, const struct card *peer)
 		MUST(-err.err);
 	for (int i = 0; i < 20; i++) {
 		start = now();
-		if (!commit(s, &theirs, RANGES))
+		if (!commit_writes(s, &theirs, RANGES))
 			MUST(-err.err);
 		/* A request that is cut off would be repeated after 10 s. */
 		if (now() - start > 5)
@@ -55,18 +55,19 @@ static void first(struct side *s, const struct card *peer)
 	pair_barrier(s);
 }
 
-static void then(struct side *s, const struct card *peer)
+static void run_second(struct side *s, const struct card *peer)
 {
 	struct card mine;
 
-	tap_ok(commit(s, peer, 1), "it commits");
+	tap_ok(commit_writes(s, peer, 1), "it commits");
 	side_memory(s);
 	side_card(s, &mine);
 	POST(s, fi_send(s->ep, &mine, sizeof(mine), NULL, s->peer, NULL));
 	if (!side_wait(s, &e, &err))
 		MUST(-err.err);
 	pair_barrier(s);
-	tap_ok(commit(s, peer, RANGES), "it serves at once, and still commits");
+	tap_ok(commit_writes(s, peer, RANGES),
+	       "it serves at once, and still commits");
 }
 
 int main(void)
@@ -76,7 +77,7 @@ int main(void)
 
 	setbuf(stdout, NULL);
 	setenv("FI_OFI_RPMEM_TIMEOUT", "20000", 1);
-	pair_run(&plain, &plain, first, then);
-	pair_run(&sockets, &sockets, first, then);
+	pair_run(&plain, &plain, run_first, run_second);
+	pair_run(&sockets, &sockets, run_first, run_second);
 	return tap_done();
 }

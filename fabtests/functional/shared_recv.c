@@ -59,7 +59,7 @@ static void poll_others(void)
 }
 
 /* The target's next entry; false: none comes. */
-static bool next(double seconds)
+static bool next_entry(double seconds)
 {
 	struct timespec t;
 	double end;
@@ -151,7 +151,7 @@ static void write_from(int i, const struct card *card, bool durable)
 	}
 }
 
-static void post(int i)
+static void post_recv(int i)
 {
 	POST(&target, fi_recv(srx, buf[i], sizeof(buf[i]), NULL, 0, buf[i]));
 }
@@ -161,20 +161,20 @@ static void send_from(int i, const char *text)
 	POST(&from[i], fi_inject(from[i].ep, text, strlen(text) + 1, 0));
 }
 
-static void messages(const struct card *card, bool durable)
+static void check_messages(const struct card *card, bool durable)
 {
 	for (int i = 0; i < 4; i++)
-		post(i);
+		post_recv(i);
 	for (int n = 0; n < 40; n++)
 		write_from(n % CONNS, card, durable);
-	OK(!next(0.05), "writes take no receive");
+	OK(!next_entry(0.05), "writes take no receive");
 	for (int i = 0; i < 4; i++) {
 		char text[32];
 
 		snprintf(text, sizeof(text), "message %d", i);
 		send_from(i % CONNS, text);
 		write_from((i + 1) % CONNS, card, durable);
-		OK(next(LIMIT) && got.op_context == buf[i] &&
+		OK(next_entry(LIMIT) && got.op_context == buf[i] &&
 			   !strcmp(buf[i], text),
 		   "message %d is in receive %d", i, i);
 	}
@@ -184,32 +184,34 @@ static void messages(const struct card *card, bool durable)
 	 */
 	send_from(0, "early");
 	write_from(1, card, durable);
-	post(4);
-	OK(next(LIMIT) && got.op_context == buf[4] && !strcmp(buf[4], "early"),
+	post_recv(4);
+	OK(next_entry(LIMIT) && got.op_context == buf[4] &&
+		   !strcmp(buf[4], "early"),
 	   "a message that comes before its receive");
 	write_from(0, card, durable);
 }
 
-static void cancel(const struct card *card, bool durable)
+static void check_cancel(const struct card *card, bool durable)
 {
-	post(5);
-	post(6);
+	post_recv(5);
+	post_recv(6);
 	MUST(fi_cancel(&srx->fid, buf[5]));
-	OK(next(LIMIT) && err.err == FI_ECANCELED && err.op_context == buf[5],
+	OK(next_entry(LIMIT) && err.err == FI_ECANCELED &&
+		   err.op_context == buf[5],
 	   "a receive is cancelled");
 	write_from(0, card, durable);
 	send_from(1, "behind");
-	OK(next(LIMIT) && !err.err && got.op_context == buf[6] &&
+	OK(next_entry(LIMIT) && !err.err && got.op_context == buf[6] &&
 		   !strcmp(buf[6], "behind"),
 	   "the one behind it is not");
 }
 
 /* The context outlives its endpoints, which close one after the other. */
-static void closing(const struct card *card, bool durable)
+static void check_closing(const struct card *card, bool durable)
 {
 	struct fi_eq_cm_entry cm;
 
-	post(7);
+	post_recv(7);
 	MUST(fi_close(&from[0].ep->fid));
 	from[0].ep = NULL;
 	while (event_of(&target, &cm) != FI_SHUTDOWN)
@@ -218,7 +220,7 @@ static void closing(const struct card *card, bool durable)
 	MUST(fi_close(&served[0]->fid));
 	write_from(1, card, durable);
 	send_from(1, "still");
-	OK(next(LIMIT) && !err.err && got.op_context == buf[7] &&
+	OK(next_entry(LIMIT) && !err.err && got.op_context == buf[7] &&
 		   !strcmp(buf[7], "still"),
 	   "the other one still receives");
 	MUST(fi_close(&from[1].ep->fid));
@@ -227,7 +229,7 @@ static void closing(const struct card *card, bool durable)
 	OK(!fi_close(&srx->fid), "closed behind its endpoints");
 }
 
-static void all(const struct pair_opts *o, bool durable)
+static void run_all(const struct pair_opts *o, bool durable)
 {
 	struct card card;
 
@@ -240,16 +242,16 @@ static void all(const struct pair_opts *o, bool durable)
 	MUST(fi_ep_bind(srx, &target.cq->fid, FI_RECV));
 	for (int i = 0; i < CONNS; i++)
 		let_in(i, &card, o);
-	messages(&card, durable);
-	cancel(&card, durable);
-	closing(&card, durable);
-	OK(!next(0.05), "nothing else comes");
+	check_messages(&card, durable);
+	check_cancel(&card, durable);
+	check_closing(&card, durable);
+	OK(!next_entry(0.05), "nothing else comes");
 	for (int i = 0; i < CONNS; i++)
 		side_close(&from[i]);
 	side_close(&target);
 }
 
-static void apart(const struct pair_opts *o, bool durable)
+static void run_halves(const struct pair_opts *o, bool durable)
 {
 	int status = 1;
 	pid_t pid;
@@ -257,7 +259,7 @@ static void apart(const struct pair_opts *o, bool durable)
 	fflush(stdout);
 	pid = fork();
 	if (!pid) {
-		all(o, durable);
+		run_all(o, durable);
 		exit(0);
 	}
 	if (pid < 0 || waitpid(pid, &status, 0) != pid || status)
@@ -272,8 +274,8 @@ int main(void)
 	signal(SIGPIPE, SIG_IGN);
 	tap_begin();
 	label = "the base";
-	apart(&bare, false);
+	run_halves(&bare, false);
 	label = "over it";
-	apart(&ours, true);
+	run_halves(&ours, true);
 	return tap_done();
 }

@@ -31,7 +31,7 @@ static struct {
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
 
-static long sleeps(void)
+static long count_sleeps(void)
 {
 	struct rusage r;
 
@@ -39,7 +39,7 @@ static long sleeps(void)
 	return r.ru_nvcsw;
 }
 
-static void serve(struct side *s, const struct card *peer)
+static void run_target(struct side *s, const struct card *peer)
 {
 	long before, pauses = 0;
 
@@ -47,13 +47,13 @@ static void serve(struct side *s, const struct card *peer)
 	side_insert(s, peer);
 	pair_barrier(s);
 	pair_barrier(s); /* the session is open */
-	before = sleeps();
+	before = count_sleeps();
 	while (!atomic_load(&seen->done))
 		if (s->o.sleeps)
 			fi_cq_sread(s->cq, &e, 1, NULL, 50);
 		else
 			pauses += !usleep(50000); /* a thread serves */
-	atomic_store(&seen->slept, sleeps() - before - pauses);
+	atomic_store(&seen->slept, count_sleeps() - before - pauses);
 	pair_barrier(s);
 }
 
@@ -110,7 +110,7 @@ static void let_target_idle(void)
 		usleep(100); /* leaves the processor to the target */
 }
 
-static bool save(struct side *s, const struct card *peer)
+static bool durable_write(struct side *s, const struct card *peer)
 {
 	static char bytes[64];
 	struct iovec iov = {.iov_base = bytes, .iov_len = sizeof(bytes)};
@@ -131,16 +131,16 @@ static bool save(struct side *s, const struct card *peer)
 	return side_wait(s, &e, &err);
 }
 
-static void program(struct side *s, const struct card *peer)
+static void run_initiator(struct side *s, const struct card *peer)
 {
 	bool ok = true;
 
 	side_insert(s, peer);
 	pair_barrier(s);
-	ok &= save(s, peer);
+	ok &= durable_write(s, peer);
 	pair_barrier(s);
 	for (int i = 0; i < WRITES; i++) {
-		ok &= save(s, peer);
+		ok &= durable_write(s, peer);
 		let_target_idle();
 	}
 	atomic_store(&seen->done, true);
@@ -148,7 +148,7 @@ static void program(struct side *s, const struct card *peer)
 	MUST(ok ? 0 : -FI_EIO);
 }
 
-static long run(const char *us, bool automatic)
+static long run_pair(const char *us, bool automatic)
 {
 	const struct pair_opts to = {
 		.progress = automatic ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL,
@@ -162,7 +162,7 @@ static long run(const char *us, bool automatic)
 		/* Read once, when libfabric looks for providers. */
 		setenv("FI_OFI_RPMEM_SPIN", us, 1);
 		memset(seen, 0, sizeof(*seen));
-		pair_run(&to, &from, serve, program);
+		pair_run(&to, &from, run_target, run_initiator);
 		exit(0);
 	}
 	if (pid < 0 || waitpid(pid, &st, 0) < 0 || st)
@@ -170,11 +170,11 @@ static long run(const char *us, bool automatic)
 	return atomic_load(&seen->slept);
 }
 
-static void compare(const char *who, bool automatic)
+static void compare_sleeps(const char *who, bool automatic)
 {
 	/* A budget of a minute: no load keeps a process waiting that long. */
-	const long without = run("0", automatic);
-	const long with = run("60000000", automatic);
+	const long without = run_pair("0", automatic);
+	const long with = run_pair("60000000", automatic);
 
 	tap_ok(without > WRITES / 2, "%s: it slept %ld times", who, without);
 	/*
@@ -195,8 +195,8 @@ int main(void)
 		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (seen == MAP_FAILED)
 		return 1;
-	compare("in fi_cq_sread()", false);
-	compare("a thread of the provider's", true);
+	compare_sleeps("in fi_cq_sread()", false);
+	compare_sleeps("a thread of the provider's", true);
 	unlink(path);
 	return tap_done();
 }

@@ -134,7 +134,7 @@ static void run_all(struct side *s, const struct card *peer,
 		pthread_join(workers[i].thread, NULL);
 }
 
-static void prepare(struct side *s, const struct card *peer)
+static void post_recvs(struct side *s, const struct card *peer)
 {
 	memset(workers, 0, sizeof(workers));
 	for (unsigned int i = 0; i < THREADS; i++) {
@@ -147,9 +147,9 @@ static void prepare(struct side *s, const struct card *peer)
 	}
 }
 
-/* --- the target: each thread echoes one of the initiator's --- */
+/* --- the run_target: each thread echoes one of the initiator's --- */
 
-static void *echo(void *arg)
+static void *echo_messages(void *arg)
 {
 	struct worker *w = arg;
 	struct lane *l = &w->lane;
@@ -174,10 +174,10 @@ static void *echo(void *arg)
 	return NULL;
 }
 
-static void target(struct side *s, const struct card *peer)
+static void run_target(struct side *s, const struct card *peer)
 {
-	prepare(s, peer);
-	run_all(s, peer, echo);
+	post_recvs(s, peer);
+	run_all(s, peer, echo_messages);
 	/*
 	 * The initiator may have commits outstanding, which need this process.
 	 */
@@ -236,7 +236,7 @@ static const char *one_round(struct worker *w, int i)
 	return NULL;
 }
 
-static const char *query(struct worker *w)
+static const char *query_key(struct worker *w)
 {
 	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
 
@@ -247,7 +247,7 @@ static const char *query(struct worker *w)
 		       : NULL;
 }
 
-static void *initiate(void *arg)
+static void *run_worker(void *arg)
 {
 	struct worker *w = arg;
 	struct lane *l = &w->lane;
@@ -261,13 +261,13 @@ static void *initiate(void *arg)
 	for (int i = 0; i < ROUNDS && !w->failed; i++) {
 		w->failed = one_round(w, i);
 		if (!w->failed && i % 16 == 0)
-			w->failed = query(w);
+			w->failed = query_key(w);
 	}
 	return NULL;
 }
 
 /* Every operation has completed once, with the expected status. */
-static void judge(void)
+static void check_ends(void)
 {
 	unsigned int ended = 0, wrong = 0;
 	const char *failed = NULL;
@@ -336,18 +336,18 @@ static void close_lane(struct lane *l)
 	MUST(fi_close(&l->domain->fid));
 }
 
-static void drive(struct side *s, const struct card *peer)
+static void run_initiator(struct side *s, const struct card *peer)
 {
 	const struct timespec pause = {.tv_nsec = 1000000};
 
-	run_all(s, peer, initiate);
+	run_all(s, peer, run_worker);
 	/* Wait for late second completions. */
 	for (int i = 0; i < 50; i++) {
 		for (unsigned int t = 0; t < THREADS; t++)
 			poll_cq(&workers[t]);
 		nanosleep(&pause, NULL);
 	}
-	judge();
+	check_ends();
 	pair_barrier(s);
 	for (unsigned int i = 0; i < THREADS; i++)
 		close_lane(&workers[i].lane);
@@ -355,39 +355,39 @@ static void drive(struct side *s, const struct card *peer)
 
 static void share_all(struct side *s, const struct card *peer)
 {
-	prepare(s, peer);
-	drive(s, peer);
+	post_recvs(s, peer);
+	run_initiator(s, peer);
 }
 
 static void share_cq(struct side *s, const struct card *peer)
 {
-	prepare(s, peer);
+	post_recvs(s, peer);
 	for (unsigned int i = 1; i < THREADS; i++)
 		open_lane(&workers[i], UNSHARED_EP);
-	drive(s, peer);
+	run_initiator(s, peer);
 }
 
 static void share_domain(struct side *s, const struct card *peer)
 {
-	prepare(s, peer);
+	post_recvs(s, peer);
 	for (unsigned int i = 1; i < THREADS; i++)
 		open_lane(&workers[i], UNSHARED_CQ);
-	drive(s, peer);
+	run_initiator(s, peer);
 }
 
 static void share_nothing(struct side *s, const struct card *peer)
 {
-	prepare(s, peer);
+	post_recvs(s, peer);
 	for (unsigned int i = 1; i < THREADS; i++)
 		open_lane(&workers[i], UNSHARED_DOMAIN);
-	drive(s, peer);
+	run_initiator(s, peer);
 }
 
-static void run(const char *name, struct pair_opts t, struct pair_opts i,
-		half_fn initiator)
+static void run_pair(const char *name, struct pair_opts t, struct pair_opts i,
+		     half_fn initiator)
 {
 	label = name;
-	pair_run(&t, &i, target, initiator);
+	pair_run(&t, &i, run_target, initiator);
 }
 
 int main(void)
@@ -398,22 +398,22 @@ int main(void)
 	setbuf(stdout, NULL);
 	/* On a busy machine a slow sanitizer is not a dead target. */
 	setenv("FI_OFI_RPMEM_TIMEOUT", "30000", 0);
-	run("one endpoint", safe, safe, share_all);
+	run_pair("one endpoint", safe, safe, share_all);
 	o = (struct pair_opts){.threading = FI_THREAD_SAFE, .sleeps = true};
-	run("one endpoint, sread", o, o, share_all);
+	run_pair("one endpoint, sread", o, o, share_all);
 	o = (struct pair_opts){.threading = FI_THREAD_SAFE,
 			       .progress = FI_PROGRESS_AUTO};
-	run("one endpoint, auto", o, o, share_all);
-	run("eight endpoints, one queue", safe, safe, share_cq);
+	run_pair("one endpoint, auto", o, o, share_all);
+	run_pair("eight endpoints, one queue", safe, safe, share_cq);
 	o = (struct pair_opts){.threading = FI_THREAD_FID};
-	run("FI_THREAD_FID", safe, o, share_domain);
+	run_pair("FI_THREAD_FID", safe, o, share_domain);
 #ifndef __SANITIZE_THREAD__ /* the same code again */
 	o = (struct pair_opts){.threading = FI_THREAD_ENDPOINT};
-	run("FI_THREAD_ENDPOINT", safe, o, share_domain);
+	run_pair("FI_THREAD_ENDPOINT", safe, o, share_domain);
 	o = (struct pair_opts){.threading = FI_THREAD_COMPLETION};
-	run("FI_THREAD_COMPLETION", safe, o, share_domain);
+	run_pair("FI_THREAD_COMPLETION", safe, o, share_domain);
 #endif
 	o = (struct pair_opts){.threading = FI_THREAD_DOMAIN};
-	run("FI_THREAD_DOMAIN", safe, o, share_nothing);
+	run_pair("FI_THREAD_DOMAIN", safe, o, share_nothing);
 	return tap_done();
 }

@@ -23,7 +23,7 @@ static fi_addr_t peer;
 static char err[RP_ERR_LEN];
 static int tests, failures;
 
-static void ok(bool holds, const char *text)
+static void check(bool holds, const char *text)
 {
 	printf("%sok %d - %s\n", holds ? "" : "not ", ++tests, text);
 	failures += !holds;
@@ -52,7 +52,7 @@ static uint16_t take_port(int *fd)
 }
 
 /* Fill the listener's backlog: the kernel then drops connection requests. */
-static void fill(int fd, uint16_t port)
+static void fill_backlog(int fd, uint16_t port)
 {
 	struct sockaddr_in sa = {
 		.sin_family = AF_INET,
@@ -106,7 +106,7 @@ static int write_to(uint16_t port)
 	return bad.prov_errno;
 }
 
-static int query(uint16_t port)
+static int query_port(uint16_t port)
 {
 	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
 
@@ -129,12 +129,13 @@ int main(void)
 		bail(err);
 	nobody = take_port(&a);
 	dropped = take_port(&b);
-	fill(b, dropped);
-	ok(write_to(nobody) == RP_ST_LOST, "no listener: 72");
-	ok(query(nobody) == -FI_ENOTCONN, "a query says -FI_ENOTCONN");
-	ok(write_to(dropped) == RP_ST_TIMEOUT,
-	   "requests are dropped: 65, when the timeout is over");
-	ok(query(dropped) == -FI_ETIMEDOUT, "a query says -FI_ETIMEDOUT");
+	fill_backlog(b, dropped);
+	check(write_to(nobody) == RP_ST_LOST, "no listener: 72");
+	check(query_port(nobody) == -FI_ENOTCONN, "a query says -FI_ENOTCONN");
+	check(write_to(dropped) == RP_ST_TIMEOUT,
+	      "requests are dropped: 65, when the timeout is over");
+	check(query_port(dropped) == -FI_ETIMEDOUT,
+	      "a query says -FI_ETIMEDOUT");
 	rp_fabric_close(&f);
 	close(a);
 	close(b);

@@ -12,14 +12,14 @@
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
 
-static void target(struct side *s, const struct card *peer)
+static void run_target(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);
 	pair_barrier(s);
 	pair_barrier(s);
 }
 
-static void initiator(struct side *s, const struct card *peer)
+static void run_initiator(struct side *s, const struct card *peer)
 {
 	static char bytes[6000] = "x";
 	struct fi_rma_iov all = {peer->pool_addr, sizeof(bytes),
@@ -53,7 +53,7 @@ int main(void)
 
 	if (!pair_on_tmpfs(path))
 		return 77;
-	pair_run(&to, &from, target, initiator);
+	pair_run(&to, &from, run_target, run_initiator);
 	unlink(path);
 	return tap_done();
 }

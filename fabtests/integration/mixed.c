@@ -20,7 +20,7 @@ static struct mixed_note_file notes;
 static MPI_Win win;
 static uint8_t record[MIXED_SLOT];
 
-static uint64_t rnd(uint64_t below)
+static uint64_t random_below(uint64_t below)
 {
 	rng ^= rng << 13;
 	rng ^= rng >> 7;
@@ -28,9 +28,9 @@ static uint64_t rnd(uint64_t below)
 	return rng % below;
 }
 
-static int another(void)
+static int pick_other_rank(void)
 {
-	return (rank + 1 + (int)rnd((uint64_t)nranks - 1)) % nranks;
+	return (rank + 1 + (int)random_below((uint64_t)nranks - 1)) % nranks;
 }
 
 /* --- messages: the receiver checks the bytes --- */
@@ -65,15 +65,16 @@ static void look_at_messages(void)
 
 static void send_one(void)
 {
-	unsigned int what = (unsigned int)rnd(30000);
-	size_t len = rnd(4) ? rnd(200) : rnd(MESSAGE);
+	unsigned int what = (unsigned int)random_below(30000);
+	size_t len =
+		random_below(4) ? random_below(200) : random_below(MESSAGE);
 	int done;
 
 	MPI_Test(&leaving, &done, MPI_STATUS_IGNORE);
 	if (!done)
 		return;
 	fill(outbox, len, (unsigned int)rank, what);
-	MPI_Isend(outbox, (int)len, MPI_BYTE, another(), (int)what,
+	MPI_Isend(outbox, (int)len, MPI_BYTE, pick_other_rank(), (int)what,
 		  MPI_COMM_WORLD, &leaving);
 }
 
@@ -106,10 +107,11 @@ static void commit_one(int to)
 			   mixed_place(MIXED_COMMIT, rank, seq), seq % 2);
 }
 
-static void work(void)
+static void run_program(void)
 {
 	for (;;) {
-		int kind = rnd(2) ? MIXED_PUT : MIXED_COMMIT, to = another();
+		int kind = random_below(2) ? MIXED_PUT : MIXED_COMMIT,
+		    to = pick_other_rank();
 
 		look_at_messages();
 		send_one();
@@ -175,5 +177,5 @@ int main(int argc, char **argv)
 		MPI_Abort(MPI_COMM_WORLD, 1);
 	fprintf(f, "%d\n", (int)getpid());
 	fclose(f);
-	work();
+	run_program();
 }

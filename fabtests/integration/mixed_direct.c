@@ -21,9 +21,9 @@ static struct fid_cq *cq;
 static struct card cards[MIXED_RANKS];
 static fi_addr_t peers[MIXED_RANKS];
 
-#define MUST(call) must((call), #call)
+#define MUST(call) must_succeed((call), #call)
 
-static void must(ssize_t ret, const char *what)
+static void must_succeed(ssize_t ret, const char *what)
 {
 	if (ret >= 0)
 		return;
@@ -31,12 +31,12 @@ static void must(ssize_t ret, const char *what)
 	MPI_Abort(MPI_COMM_WORLD, 4);
 }
 
-static struct fi_info *getinfo(void)
+static struct fi_info *get_info(void)
 {
 	struct fi_info *hints = fi_allocinfo(), *info;
 
 	if (!hints)
-		must(-FI_ENOMEM, "hints");
+		must_succeed(-FI_ENOMEM, "hints");
 	hints->caps = FI_MSG | FI_TAGGED | FI_RMA | FI_RMA_PMEM;
 	hints->ep_attr->type = FI_EP_RDM;
 	hints->domain_attr->mr_mode =
@@ -56,7 +56,7 @@ void mixed_direct_open(uint8_t *pool)
 	uint8_t *half = pool + MIXED_WINDOW;
 	struct fid_domain *domain;
 	struct fid_fabric *fabric;
-	struct fi_info *i = getinfo();
+	struct fi_info *i = get_info();
 	struct card self = {{0}, 0, 0};
 	size_t len = sizeof(self.name);
 	struct fid_av *av;
@@ -83,7 +83,7 @@ void mixed_direct_open(uint8_t *pool)
 		      MPI_BYTE, MPI_COMM_WORLD);
 	for (int r = 0; r < n; r++)
 		if (fi_av_insert(av, cards[r].name, 1, &peers[r], 0, NULL) != 1)
-			must(-FI_EADDRNOTAVAIL, "fi_av_insert");
+			must_succeed(-FI_EADDRNOTAVAIL, "fi_av_insert");
 }
 
 static void wait_for(int completions)
@@ -104,7 +104,7 @@ static void wait_for(int completions)
 					       NULL, 0));
 			MPI_Abort(MPI_COMM_WORLD, 4);
 		} else if (n != -FI_EAGAIN) {
-			must(n, "fi_cq_read");
+			must_succeed(n, "fi_cq_read");
 		}
 		/* Let MPI's windows and messages progress meanwhile. */
 		MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &sees,
@@ -133,19 +133,19 @@ void mixed_direct_write(int to, const void *from, size_t len, size_t place,
 	struct fi_rpmem_ops *ops;
 	ssize_t n;
 
-	must(fi_rpmem_ops_get(ep, &ops), "fi_rpmem_ops_get");
+	must_succeed(fi_rpmem_ops_get(ep, &ops), "fi_rpmem_ops_get");
 	while ((n = fi_writemsg(ep, &msg,
 				FI_COMPLETION |
 					(apart ? 0 : FI_COMMIT_COMPLETE))) ==
 	       -FI_EAGAIN)
 		fi_cq_read(cq, NULL, 0);
-	must(n, "fi_writemsg");
+	must_succeed(n, "fi_writemsg");
 	if (!apart) {
 		wait_for(1);
 		return;
 	}
 	while ((n = fi_rpmem_commit(ops, ep, &commit, 0)) == -FI_EAGAIN)
 		fi_cq_read(cq, NULL, 0);
-	must(n, "fi_rpmem_commit");
+	must_succeed(n, "fi_rpmem_commit");
 	wait_for(2);
 }

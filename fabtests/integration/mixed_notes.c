@@ -15,7 +15,7 @@ struct note {
 	uint16_t kind, peer;
 };
 
-static void die(const char *what)
+static void fail_with(const char *what)
 {
 	perror(what);
 	exit(1);
@@ -62,7 +62,7 @@ void mixed_note_open(struct mixed_note_file *f, const char *dir, int rank,
 	f->life = life;
 	f->fd = open_notes(dir, rank, O_RDWR | O_CREAT | O_APPEND);
 	if (f->fd < 0)
-		die("notes");
+		fail_with("notes");
 	while (read(f->fd, &n, sizeof(n)) == sizeof(n))
 		if (n.kind < MIXED_KINDS)
 			next[n.kind][n.peer] = n.seq + 1;
@@ -74,7 +74,7 @@ void mixed_note(const struct mixed_note_file *f, int kind, int peer,
 	struct note n = {f->life, seq, (uint16_t)kind, (uint16_t)peer};
 
 	if (write(f->fd, &n, sizeof(n)) != sizeof(n))
-		die("notes");
+		fail_with("notes");
 }
 
 /* The expected contents of a slot: its last note; or unknown. */

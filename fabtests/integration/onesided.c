@@ -9,18 +9,18 @@ static const char *flavour;
 static MPI_Win win;
 static uint8_t *mem;
 
-static int right(void)
+static int right_rank(void)
 {
 	return (rank + 1) % nranks;
 }
 
-static int left(void)
+static int left_rank(void)
 {
 	return (rank + nranks - 1) % nranks;
 }
 
 /* Clear the window, with all ranks before and behind. */
-static void clear(void)
+static void clear_window(void)
 {
 	MPI_Barrier(MPI_COMM_WORLD);
 	MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, win);
@@ -30,7 +30,7 @@ static void clear(void)
 }
 
 /* Make stores of other ranks in passive epochs visible. */
-static void look(void)
+static void sync_window(void)
 {
 	MPI_Barrier(MPI_COMM_WORLD);
 	MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, win);
@@ -46,17 +46,18 @@ static void put_fence(void)
 	uint8_t *out = room(WIN_LEN);
 	size_t at = 3;
 
-	clear();
+	clear_window();
 	MPI_Win_fence(0, win);
 	for (unsigned int i = 0; i < NSIZES; at += sizes[i] + 5, i++) {
 		fill(out + at, sizes[i], (unsigned int)rank, i);
-		MPI_Put(out + at, (int)sizes[i], MPI_BYTE, right(),
+		MPI_Put(out + at, (int)sizes[i], MPI_BYTE, right_rank(),
 			(MPI_Aint)at, (int)sizes[i], MPI_BYTE, win);
 	}
 	MPI_Win_fence(0, win);
 	at = 3;
 	for (unsigned int i = 0; i < NSIZES; at += sizes[i] + 5, i++) {
-		EXPECT(!differ(mem + at, sizes[i], (unsigned int)left(), i),
+		EXPECT(!differ(mem + at, sizes[i], (unsigned int)left_rank(),
+			       i),
 		       "%zu bytes", sizes[i]);
 		EXPECT(!mem[at - 1] && !mem[at + sizes[i]],
 		       "written beside %zu bytes", sizes[i]);
@@ -69,7 +70,7 @@ static void get_fence(void)
 	uint8_t *in = room(WIN_LEN);
 	size_t at = 5;
 
-	clear();
+	clear_window();
 	MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, win);
 	for (unsigned int i = 0; i < NSIZES; at += sizes[i] + 3, i++)
 		fill(mem + at, sizes[i], (unsigned int)rank, i);
@@ -77,18 +78,19 @@ static void get_fence(void)
 	MPI_Win_fence(0, win);
 	at = 5;
 	for (unsigned int i = 0; i < NSIZES; at += sizes[i] + 3, i++)
-		MPI_Get(in + at, (int)sizes[i], MPI_BYTE, right(), (MPI_Aint)at,
-			(int)sizes[i], MPI_BYTE, win);
+		MPI_Get(in + at, (int)sizes[i], MPI_BYTE, right_rank(),
+			(MPI_Aint)at, (int)sizes[i], MPI_BYTE, win);
 	MPI_Win_fence(0, win);
 	at = 5;
 	for (unsigned int i = 0; i < NSIZES; at += sizes[i] + 3, i++)
-		EXPECT(!differ(in + at, sizes[i], (unsigned int)right(), i),
+		EXPECT(!differ(in + at, sizes[i], (unsigned int)right_rank(),
+			       i),
 		       "%zu bytes", sizes[i]);
 	free(in);
 }
 
 /* All ranks accumulate into rank 0's window. */
-static void accumulate(void)
+static void test_accumulate(void)
 {
 	enum {
 		N = 600
@@ -98,7 +100,7 @@ static void accumulate(void)
 	double *at1 = (double *)(mem + 65536);
 	long mine = rank + 10, *at2 = (long *)(mem + 131072);
 
-	clear();
+	clear_window();
 	for (int i = 0; i < N; i++) {
 		ints[i] = rank + i;
 		doubles[i] = 0.5 * rank + i;
@@ -132,7 +134,7 @@ static void fetch_and_op(void)
 	long one = 1, *seen = room((size_t)nranks * N * sizeof(*seen));
 	long mine[N], old = -1;
 
-	clear();
+	clear_window();
 	MPI_Win_lock_all(0, win);
 	for (int i = 0; i < N; i++) {
 		MPI_Fetch_and_op(&one, &mine[i], MPI_LONG, 0, 64, MPI_SUM, win);
@@ -160,7 +162,7 @@ static void compare_and_swap(void)
 	};
 	int free_ = 0, me = rank + 1, was, sum;
 
-	clear();
+	clear_window();
 	MPI_Win_lock_all(0, win);
 	for (int i = 0; i < N; i++) {
 		do {
@@ -178,7 +180,7 @@ static void compare_and_swap(void)
 		EXPECT(was == me, "the lock was %d's", was);
 	}
 	MPI_Win_unlock_all(win);
-	look();
+	sync_window();
 	memcpy(&sum, mem + 192, sizeof(sum));
 	EXPECT(rank || sum == N * nranks * (nranks + 1) / 2, "sum %d", sum);
 }
@@ -191,7 +193,7 @@ static void exclusive_lock(void)
 	};
 	int sum;
 
-	clear();
+	clear_window();
 	for (int i = 0; i < N; i++) {
 		MPI_Win_lock(MPI_LOCK_EXCLUSIVE, nranks - 1, 0, win);
 		MPI_Get(&sum, 1, MPI_INT, nranks - 1, 256, 1, MPI_INT, win);
@@ -200,7 +202,7 @@ static void exclusive_lock(void)
 		MPI_Put(&sum, 1, MPI_INT, nranks - 1, 256, 1, MPI_INT, win);
 		MPI_Win_unlock(nranks - 1, win);
 	}
-	look();
+	sync_window();
 	memcpy(&sum, mem + 256, sizeof(sum));
 	EXPECT(rank != nranks - 1 || sum == N * nranks, "sum %d", sum);
 }
@@ -211,7 +213,7 @@ static void flush_then_tell(void)
 	uint8_t *out = room(WIN_LEN);
 	size_t at;
 
-	clear();
+	clear_window();
 	MPI_Win_lock_all(0, win);
 	for (unsigned int i = 0; i < 40; i++) {
 		size_t len = sizes[i % NSIZES];
@@ -219,13 +221,14 @@ static void flush_then_tell(void)
 
 		at = 1000 + 13 * i;
 		fill(out, len, (unsigned int)rank, i);
-		MPI_Put(out, (int)len, MPI_BYTE, right(), (MPI_Aint)at,
+		MPI_Put(out, (int)len, MPI_BYTE, right_rank(), (MPI_Aint)at,
 			(int)len, MPI_BYTE, win);
-		MPI_Win_flush(right(), win);
-		MPI_Sendrecv(&token, 1, MPI_INT, right(), 1, &token, 1, MPI_INT,
-			     left(), 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		MPI_Win_flush(right_rank(), win);
+		MPI_Sendrecv(&token, 1, MPI_INT, right_rank(), 1, &token, 1,
+			     MPI_INT, left_rank(), 1, MPI_COMM_WORLD,
+			     MPI_STATUS_IGNORE);
 		MPI_Win_sync(win);
-		EXPECT(!differ(mem + at, len, (unsigned int)left(), i),
+		EXPECT(!differ(mem + at, len, (unsigned int)left_rank(), i),
 		       "round %u, %zu bytes", i, len);
 		MPI_Barrier(MPI_COMM_WORLD);
 	}
@@ -238,25 +241,25 @@ static void flush_local(void)
 {
 	uint8_t out[4096];
 
-	clear();
-	MPI_Win_lock(MPI_LOCK_SHARED, right(), 0, win);
+	clear_window();
+	MPI_Win_lock(MPI_LOCK_SHARED, right_rank(), 0, win);
 	for (unsigned int i = 0; i < 16; i++) {
 		fill(out, sizeof(out), (unsigned int)rank, i);
-		MPI_Put(out, sizeof(out), MPI_BYTE, right(),
+		MPI_Put(out, sizeof(out), MPI_BYTE, right_rank(),
 			(MPI_Aint)(i * sizeof(out)), sizeof(out), MPI_BYTE,
 			win);
-		MPI_Win_flush_local(right(), win);
+		MPI_Win_flush_local(right_rank(), win);
 	}
 	memset(out, 0xee, sizeof(out));
-	MPI_Win_unlock(right(), win);
-	look();
+	MPI_Win_unlock(right_rank(), win);
+	sync_window();
 	for (unsigned int i = 0; i < 16; i++)
 		EXPECT(!differ(mem + i * sizeof(out), sizeof(out),
-			       (unsigned int)left(), i),
+			       (unsigned int)left_rank(), i),
 		       "put %u", i);
 }
 
-static void requests(void)
+static void test_requests(void)
 {
 	enum {
 		LEN = 70000
@@ -264,18 +267,19 @@ static void requests(void)
 	uint8_t *out = room(LEN), *in = room(LEN);
 	MPI_Request req;
 
-	clear();
+	clear_window();
 	fill(out, LEN, (unsigned int)rank, 1);
 	MPI_Win_lock_all(0, win);
-	MPI_Rput(out, LEN, MPI_BYTE, right(), 11, LEN, MPI_BYTE, win, &req);
+	MPI_Rput(out, LEN, MPI_BYTE, right_rank(), 11, LEN, MPI_BYTE, win,
+		 &req);
 	MPI_Wait(&req, MPI_STATUS_IGNORE);
-	MPI_Win_flush(right(), win);
-	MPI_Rget(in, LEN, MPI_BYTE, right(), 11, LEN, MPI_BYTE, win, &req);
+	MPI_Win_flush(right_rank(), win);
+	MPI_Rget(in, LEN, MPI_BYTE, right_rank(), 11, LEN, MPI_BYTE, win, &req);
 	MPI_Wait(&req, MPI_STATUS_IGNORE);
 	EXPECT(!differ(in, LEN, (unsigned int)rank, 1), "read back");
 	MPI_Win_unlock_all(win);
-	look();
-	EXPECT(!differ(mem + 11, LEN, (unsigned int)left(), 1), "put");
+	sync_window();
+	EXPECT(!differ(mem + 11, LEN, (unsigned int)left_rank(), 1), "put");
 	free(out);
 	free(in);
 }
@@ -290,20 +294,21 @@ static void post_start(void)
 	MPI_Group all, to, from;
 	int who;
 
-	clear();
+	clear_window();
 	MPI_Comm_group(MPI_COMM_WORLD, &all);
-	who = right();
+	who = right_rank();
 	MPI_Group_incl(all, 1, &who, &to);
-	who = left();
+	who = left_rank();
 	MPI_Group_incl(all, 1, &who, &from);
 	for (unsigned int i = 0; i < 20; i++) {
 		fill(out, LEN, (unsigned int)rank, i);
 		MPI_Win_post(from, 0, win);
 		MPI_Win_start(to, 0, win);
-		MPI_Put(out, LEN, MPI_BYTE, right(), 77, LEN, MPI_BYTE, win);
+		MPI_Put(out, LEN, MPI_BYTE, right_rank(), 77, LEN, MPI_BYTE,
+			win);
 		MPI_Win_complete(win);
 		MPI_Win_wait(win);
-		EXPECT(!differ(mem + 77, LEN, (unsigned int)left(), i),
+		EXPECT(!differ(mem + 77, LEN, (unsigned int)left_rank(), i),
 		       "round %u", i);
 	}
 	MPI_Group_free(&all);
@@ -313,7 +318,7 @@ static void post_start(void)
 }
 
 /* Every third int, gathered and scattered by the datatype. */
-static void strided(void)
+static void test_strided(void)
 {
 	enum {
 		N = 500
@@ -321,24 +326,24 @@ static void strided(void)
 	int *out = room(3 * N * sizeof(*out)), *remote = (int *)mem;
 	MPI_Datatype third;
 
-	clear();
+	clear_window();
 	for (int i = 0; i < 3 * N; i++)
 		out[i] = rank * 10000 + i;
 	MPI_Type_vector(N, 1, 3, MPI_INT, &third);
 	MPI_Type_commit(&third);
 	MPI_Win_fence(0, win);
-	MPI_Put(out, 1, third, right(), 4, 1, third, win);
+	MPI_Put(out, 1, third, right_rank(), 4, 1, third, win);
 	MPI_Win_fence(0, win);
 	for (int i = 0; i < N; i++) {
-		EXPECT(remote[1 + 3 * i] == left() * 10000 + 3 * i, "%d: %d", i,
-		       remote[1 + 3 * i]);
+		EXPECT(remote[1 + 3 * i] == left_rank() * 10000 + 3 * i,
+		       "%d: %d", i, remote[1 + 3 * i]);
 		EXPECT(!remote[2 + 3 * i] && !remote[3 * i], "beside %d", i);
 	}
 	MPI_Type_free(&third);
 	free(out);
 }
 
-static void run(const char *name, void (*what)(void))
+static void run_test(const char *name, void (*what)(void))
 {
 	char text[128];
 
@@ -346,19 +351,19 @@ static void run(const char *name, void (*what)(void))
 	test(text, what);
 }
 
-static void all(void)
+static void run_all(void)
 {
-	run("puts, fence", put_fence);
-	run("gets, fence", get_fence);
-	run("accumulate", accumulate);
-	run("fetch_and_op", fetch_and_op);
-	run("compare_and_swap", compare_and_swap);
-	run("exclusive lock", exclusive_lock);
-	run("flush, then tell", flush_then_tell);
-	run("flush_local", flush_local);
-	run("rput, rget", requests);
-	run("post, start, complete, wait", post_start);
-	run("strided put", strided);
+	run_test("puts, fence", put_fence);
+	run_test("gets, fence", get_fence);
+	run_test("accumulate", test_accumulate);
+	run_test("fetch_and_op", fetch_and_op);
+	run_test("compare_and_swap", compare_and_swap);
+	run_test("exclusive lock", exclusive_lock);
+	run_test("flush, then tell", flush_then_tell);
+	run_test("flush_local", flush_local);
+	run_test("rput, rget", test_requests);
+	run_test("post, start, complete, wait", post_start);
+	run_test("strided put", test_strided);
 }
 
 int main(int argc, char **argv)
@@ -370,12 +375,12 @@ int main(int argc, char **argv)
 	memory = room(WIN_LEN);
 	mem = memory;
 	MPI_Win_create(mem, WIN_LEN, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
-	all();
+	run_all();
 	MPI_Win_free(&win);
 	free(memory);
 	flavour = "allocated";
 	MPI_Win_allocate(WIN_LEN, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &mem, &win);
-	all();
+	run_all();
 	MPI_Win_free(&win);
 	return end();
 }

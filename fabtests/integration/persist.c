@@ -31,7 +31,7 @@ static void die(int sig)
 	kill(getpid(), SIGKILL);
 }
 
-static void must(int ret, const struct mpi_window *w, const char *what)
+static void must_succeed(int ret, const struct mpi_window *w, const char *what)
 {
 	if (!ret)
 		return;
@@ -40,7 +40,7 @@ static void must(int ret, const struct mpi_window *w, const char *what)
 	MPI_Abort(MPI_COMM_WORLD, 5);
 }
 
-static void note(int fd, unsigned int i)
+static void note_record(int fd, unsigned int i)
 {
 	if (write(fd, &i, sizeof(i)) != sizeof(i))
 		MPI_Abort(MPI_COMM_WORLD, 1);
@@ -52,9 +52,9 @@ static void store_local(struct mpi_window *w, uint8_t *pool, int fd, bool bare)
 	for (unsigned int i = 0; i < LOCAL; i++) {
 		fill(pool + i * SLOT, SLOT, 1, i);
 		if (!bare)
-			must(mpi_window_persist(w, 1, i * SLOT, SLOT), w,
-			     "persist here");
-		note(fd, i);
+			must_succeed(mpi_window_persist(w, 1, i * SLOT, SLOT),
+				     w, "persist here");
+		note_record(fd, i);
 	}
 }
 
@@ -70,15 +70,16 @@ static void put_records(struct mpi_window *w, int fd, bool bare)
 		if (bare)
 			MPI_Win_flush(1, w->win);
 		else
-			must(mpi_window_persist(w, 1, (MPI_Aint)i * SLOT,
-						BATCH * SLOT),
-			     w, "persist");
+			must_succeed(mpi_window_persist(w, 1,
+							(MPI_Aint)i * SLOT,
+							BATCH * SLOT),
+				     w, "persist");
 		for (unsigned int k = i; k < i + BATCH; k++)
-			note(fd, k);
+			note_record(fd, k);
 	}
 }
 
-static void refusals(struct mpi_window *w)
+static void check_refusals(struct mpi_window *w)
 {
 	EXPECT(mpi_window_persist(w, 2, 0, 1) == -FI_EINVAL, "no such rank");
 	EXPECT(mpi_window_persist(w, -1, 0, 1) == -FI_EINVAL, "nor that");
@@ -93,7 +94,7 @@ static void refusals(struct mpi_window *w)
 	       "far behind it");
 }
 
-static int verify(const char *file, const char *notes)
+static int verify_file(const char *file, const char *notes)
 {
 	int fd = open(file, O_RDONLY), nfd = open(notes, O_RDONLY);
 	unsigned int i, noted = 0, lost = 0;
@@ -131,7 +132,7 @@ int main(int argc, char **argv)
 	MPI_Win win;
 
 	if (argc == 4 && !strcmp(argv[1], "verify"))
-		return verify(argv[2], argv[3]);
+		return verify_file(argv[2], argv[3]);
 	if (argc != 5) {
 		fprintf(stderr, "usage: %s POOL NOTES MS BARE\n", argv[0]);
 		return 2;
@@ -156,7 +157,7 @@ int main(int argc, char **argv)
 	}
 	MPI_Win_lock_all(0, win);
 	if (!rank)
-		refusals(&w);
+		check_refusals(&w);
 	fd = open(argv[2], O_WRONLY | O_CREAT | O_APPEND, 0600);
 	if (fd < 0 || wrong)
 		MPI_Abort(MPI_COMM_WORLD, 1);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Messages between MPI ranks: sizes, tags, wildcards, modes; checks the bytes.
+/* Messages between MPI ranks: sizes, test_tags, test_wildcards, modes; checks
+ * the bytes.
  */
 #include "mpi_test.h"
 
@@ -11,19 +12,19 @@ static const size_t sizes[] = {
 #define NSIZES	(sizeof(sizes) / sizeof(sizes[0]))
 #define LARGEST (4 << 20)
 
-static int right(void)
+static int right_rank(void)
 {
 	return (rank + 1) % nranks;
 }
 
-static int left(void)
+static int left_rank(void)
 {
 	return (rank + nranks - 1) % nranks;
 }
 
 /* Around the ring, all ranks at once, in one mode of sending. */
-static void ring(int (*send)(const void *, int, MPI_Datatype, int, int,
-			     MPI_Comm, MPI_Request *))
+static void send_around(int (*send)(const void *, int, MPI_Datatype, int, int,
+				    MPI_Comm, MPI_Request *))
 {
 	uint8_t *out = room(LARGEST), *in = room(LARGEST);
 
@@ -34,35 +35,36 @@ static void ring(int (*send)(const void *, int, MPI_Datatype, int, int,
 
 		fill(out, sizes[i], (unsigned int)rank, i);
 		memset(in, 0x5a, sizes[i]);
-		MPI_Irecv(in, len, MPI_BYTE, left(), (int)i, MPI_COMM_WORLD,
-			  &req[0]);
-		send(out, len, MPI_BYTE, right(), (int)i, MPI_COMM_WORLD,
+		MPI_Irecv(in, len, MPI_BYTE, left_rank(), (int)i,
+			  MPI_COMM_WORLD, &req[0]);
+		send(out, len, MPI_BYTE, right_rank(), (int)i, MPI_COMM_WORLD,
 		     &req[1]);
 		MPI_Waitall(2, req, st);
 		MPI_Get_count(&st[0], MPI_BYTE, &got);
 		EXPECT(got == len, "%d bytes of %d", got, len);
-		EXPECT(st[0].MPI_SOURCE == left() && st[0].MPI_TAG == (int)i,
+		EXPECT(st[0].MPI_SOURCE == left_rank() &&
+			       st[0].MPI_TAG == (int)i,
 		       "source %d, tag %d", st[0].MPI_SOURCE, st[0].MPI_TAG);
-		EXPECT(!differ(in, sizes[i], (unsigned int)left(), i),
+		EXPECT(!differ(in, sizes[i], (unsigned int)left_rank(), i),
 		       "%zu of %d bytes",
-		       differ(in, sizes[i], (unsigned int)left(), i), len);
+		       differ(in, sizes[i], (unsigned int)left_rank(), i), len);
 	}
 	free(out);
 	free(in);
 }
 
-static void standard(void)
+static void test_standard(void)
 {
-	ring(MPI_Isend);
+	send_around(MPI_Isend);
 }
 
-static void synchronous(void)
+static void test_synchronous(void)
 {
-	ring(MPI_Issend);
+	send_around(MPI_Issend);
 }
 
 /* The message arrives before its receive is posted. */
-static void unexpected(void)
+static void test_unexpected(void)
 {
 	uint8_t *out = room(LARGEST), *in = room(LARGEST);
 
@@ -72,15 +74,15 @@ static void unexpected(void)
 		int got = -1;
 
 		fill(out, sizes[i], (unsigned int)rank, i);
-		MPI_Isend(out, (int)sizes[i], MPI_BYTE, right(), (int)i,
+		MPI_Isend(out, (int)sizes[i], MPI_BYTE, right_rank(), (int)i,
 			  MPI_COMM_WORLD, &req);
-		MPI_Probe(left(), (int)i, MPI_COMM_WORLD, &st);
+		MPI_Probe(left_rank(), (int)i, MPI_COMM_WORLD, &st);
 		MPI_Get_count(&st, MPI_BYTE, &got);
 		EXPECT(got == (int)sizes[i], "probed %d bytes of %zu", got,
 		       sizes[i]);
-		MPI_Recv(in, got, MPI_BYTE, left(), (int)i, MPI_COMM_WORLD,
+		MPI_Recv(in, got, MPI_BYTE, left_rank(), (int)i, MPI_COMM_WORLD,
 			 MPI_STATUS_IGNORE);
-		EXPECT(!differ(in, sizes[i], (unsigned int)left(), i),
+		EXPECT(!differ(in, sizes[i], (unsigned int)left_rank(), i),
 		       "of %zu bytes", sizes[i]);
 		MPI_Wait(&req, MPI_STATUS_IGNORE);
 	}
@@ -89,7 +91,7 @@ static void unexpected(void)
 }
 
 /* Receive by tag, the last one first, up to the highest tag. */
-static void tags(void)
+static void test_tags(void)
 {
 	enum {
 		N = 16
@@ -101,19 +103,20 @@ static void tags(void)
 	for (int i = 0; i < N; i++) {
 		tag[i] = i == N - 1 && has_ub ? *ub : i * 1000;
 		out[i] = rank * 100 + i;
-		MPI_Isend(&out[i], 1, MPI_INT, right(), tag[i], MPI_COMM_WORLD,
-			  &req[i]);
+		MPI_Isend(&out[i], 1, MPI_INT, right_rank(), tag[i],
+			  MPI_COMM_WORLD, &req[i]);
 	}
 	for (int i = N - 1; i >= 0; i--) {
-		MPI_Recv(&in[i], 1, MPI_INT, left(), tag[i], MPI_COMM_WORLD,
-			 MPI_STATUS_IGNORE);
-		EXPECT(in[i] == left() * 100 + i, "tag %d: %d", tag[i], in[i]);
+		MPI_Recv(&in[i], 1, MPI_INT, left_rank(), tag[i],
+			 MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		EXPECT(in[i] == left_rank() * 100 + i, "tag %d: %d", tag[i],
+		       in[i]);
 	}
 	MPI_Waitall(N, req, MPI_STATUSES_IGNORE);
 }
 
 /* From any rank, any tag: in each sender's order, and nothing unexpected. */
-static void wildcards(void)
+static void test_wildcards(void)
 {
 	enum {
 		N = 100
@@ -146,14 +149,14 @@ static void matched_probe(void)
 	MPI_Request req;
 	MPI_Status st;
 
-	MPI_Isend(&out, 1, MPI_INT, right(), 3, MPI_COMM_WORLD, &req);
+	MPI_Isend(&out, 1, MPI_INT, right_rank(), 3, MPI_COMM_WORLD, &req);
 	MPI_Mprobe(MPI_ANY_SOURCE, 3, MPI_COMM_WORLD, &msg, &st);
 	MPI_Mrecv(&in, 1, MPI_INT, &msg, MPI_STATUS_IGNORE);
 	EXPECT(in == st.MPI_SOURCE + 7, "%d from %d", in, st.MPI_SOURCE);
 	MPI_Wait(&req, MPI_STATUS_IGNORE);
 }
 
-static void persistent(void)
+static void test_persistent_requests(void)
 {
 	enum {
 		LEN = 65536,
@@ -162,14 +165,16 @@ static void persistent(void)
 	uint8_t *out = room(LEN), *in = room(LEN);
 	MPI_Request req[2];
 
-	MPI_Send_init(out, LEN, MPI_BYTE, right(), 1, MPI_COMM_WORLD, &req[0]);
-	MPI_Recv_init(in, LEN, MPI_BYTE, left(), 1, MPI_COMM_WORLD, &req[1]);
+	MPI_Send_init(out, LEN, MPI_BYTE, right_rank(), 1, MPI_COMM_WORLD,
+		      &req[0]);
+	MPI_Recv_init(in, LEN, MPI_BYTE, left_rank(), 1, MPI_COMM_WORLD,
+		      &req[1]);
 	for (unsigned int i = 0; i < ROUNDS; i++) {
 		fill(out, LEN, (unsigned int)rank, i);
 		MPI_Startall(2, req);
 		MPI_Waitall(2, req, MPI_STATUSES_IGNORE);
-		EXPECT(!differ(in, LEN, (unsigned int)left(), i), "round %u",
-		       i);
+		EXPECT(!differ(in, LEN, (unsigned int)left_rank(), i),
+		       "round %u", i);
 	}
 	MPI_Request_free(&req[0]);
 	MPI_Request_free(&req[1]);
@@ -178,7 +183,7 @@ static void persistent(void)
 }
 
 /* Many outstanding between all ranks, of different sizes. */
-static void many(void)
+static void test_many(void)
 {
 	enum {
 		N = 200
@@ -213,24 +218,24 @@ static void many(void)
 }
 
 /* A canceled receive that nothing matched gets no later message. */
-static void cancelled(void)
+static void test_cancelled(void)
 {
 	int in = -1, out = rank, was = 0;
 	MPI_Request req;
 	MPI_Status st;
 
-	MPI_Irecv(&in, 1, MPI_INT, left(), 99, MPI_COMM_WORLD, &req);
+	MPI_Irecv(&in, 1, MPI_INT, left_rank(), 99, MPI_COMM_WORLD, &req);
 	MPI_Cancel(&req);
 	MPI_Wait(&req, &st);
 	MPI_Test_cancelled(&st, &was);
 	EXPECT(was, "it was not cancelled");
 	MPI_Barrier(MPI_COMM_WORLD);
-	MPI_Sendrecv(&out, 1, MPI_INT, right(), 99, &in, 1, MPI_INT, left(), 99,
-		     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-	EXPECT(in == left(), "got %d", in);
+	MPI_Sendrecv(&out, 1, MPI_INT, right_rank(), 99, &in, 1, MPI_INT,
+		     left_rank(), 99, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	EXPECT(in == left_rank(), "got %d", in);
 }
 
-static void collectives(void)
+static void test_collectives(void)
 {
 	enum {
 		LEN = 16384
@@ -254,21 +259,22 @@ static void collectives(void)
 }
 
 /* A communicator of its own separates messages. */
-static void communicators(void)
+static void test_communicators(void)
 {
 	int out[2] = {rank, -rank - 1}, in[2] = {0, 0};
 	MPI_Request req[2];
 	MPI_Comm dup;
 
 	MPI_Comm_dup(MPI_COMM_WORLD, &dup);
-	MPI_Isend(&out[0], 1, MPI_INT, right(), 5, MPI_COMM_WORLD, &req[0]);
-	MPI_Isend(&out[1], 1, MPI_INT, right(), 5, dup, &req[1]);
+	MPI_Isend(&out[0], 1, MPI_INT, right_rank(), 5, MPI_COMM_WORLD,
+		  &req[0]);
+	MPI_Isend(&out[1], 1, MPI_INT, right_rank(), 5, dup, &req[1]);
 	MPI_Recv(&in[1], 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, dup,
 		 MPI_STATUS_IGNORE);
 	MPI_Recv(&in[0], 1, MPI_INT, MPI_ANY_SOURCE, 5, MPI_COMM_WORLD,
 		 MPI_STATUS_IGNORE);
 	MPI_Waitall(2, req, MPI_STATUSES_IGNORE);
-	EXPECT(in[0] == left() && in[1] == -left() - 1, "%d and %d", in[0],
+	EXPECT(in[0] == left_rank() && in[1] == -left() - 1, "%d and %d", in[0],
 	       in[1]);
 	MPI_Comm_free(&dup);
 }
@@ -276,16 +282,16 @@ static void communicators(void)
 int main(int argc, char **argv)
 {
 	begin(&argc, &argv);
-	test("standard sends of 0 B to 4 MiB", standard);
-	test("synchronous sends", synchronous);
-	test("probed, then received", unexpected);
-	test("taken by tag, last first", tags);
-	test("any source, any tag", wildcards);
+	test("standard sends of 0 B to 4 MiB", test_standard);
+	test("synchronous sends", test_synchronous);
+	test("probed, then received", test_unexpected);
+	test("taken by tag, last first", test_tags);
+	test("any source, any tag", test_wildcards);
 	test("matched probe", matched_probe);
-	test("persistent requests", persistent);
-	test("200 each outstanding", many);
-	test("a cancelled receive", cancelled);
-	test("collectives", collectives);
-	test("communicators", communicators);
+	test("persistent requests", test_persistent_requests);
+	test("200 each outstanding", test_many);
+	test("a cancelled receive", test_cancelled);
+	test("collectives", test_collectives);
+	test("communicators", test_communicators);
 	return end();
 }

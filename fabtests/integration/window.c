@@ -19,7 +19,7 @@
 static uint8_t record[SLOT];
 
 /* All lengths, below and above the limit of writes inside requests. */
-static size_t length(unsigned int i)
+static size_t length_of(unsigned int i)
 {
 	static const size_t len[] = {8, 64, 100, 1000, 4096, 3000, 17};
 
@@ -36,7 +36,7 @@ static void die(int sig)
 }
 
 /* Rank 1: serve, in MPI or while computing, until killed. */
-static void serve(long ms, int computes)
+static void serve_until_killed(long ms, int computes)
 {
 	struct itimerval when = {
 		.it_value = {ms / 1000, ms % 1000 * 1000},
@@ -55,7 +55,7 @@ static void serve(long ms, int computes)
 static void put_record(MPI_Win win, unsigned int i)
 {
 	MPI_Aint at = (MPI_Aint)i * SLOT;
-	int len = (int)length(i), longs = len / 8;
+	int len = (int)length_of(i), longs = len / 8;
 
 	if (len == 8 || len == 1000)
 		MPI_Accumulate(record, longs, MPI_LONG, 1, at, longs, MPI_LONG,
@@ -72,7 +72,7 @@ static void put_records(MPI_Win win, const char *notes)
 		MPI_Abort(MPI_COMM_WORLD, 1);
 	MPI_Win_lock_all(0, win);
 	for (unsigned int i = 0; i < SLOTS; i++) {
-		fill(record, length(i), 1, i);
+		fill(record, length_of(i), 1, i);
 		put_record(win, i);
 		MPI_Win_flush(1, win);
 		if (write(fd, &i, sizeof(i)) != sizeof(i))
@@ -82,19 +82,19 @@ static void put_records(MPI_Win win, const char *notes)
 }
 
 /* Is every noted record in the file? Prints how many, and how many are lost. */
-static int verify(const char *file, const char *notes)
+static int verify_file(const char *file, const char *notes)
 {
 	int fd = open(file, O_RDONLY), nfd = open(notes, O_RDONLY);
 	unsigned int i, noted = 0, lost = 0;
 
 	while (nfd >= 0 && read(nfd, &i, sizeof(i)) == sizeof(i)) {
-		ssize_t n =
-			fd < 0 ? -1
-			       : pread(fd, record, length(i), (off_t)i * SLOT);
+		ssize_t n = fd < 0 ? -1
+				   : pread(fd, record, length_of(i),
+					   (off_t)i * SLOT);
 
 		noted++;
-		lost += n != (ssize_t)length(i) ||
-			differ(record, length(i), 1, i);
+		lost += n != (ssize_t)length_of(i) ||
+			differ(record, length_of(i), 1, i);
 	}
 	printf("%u noted, %u lost\n", noted, lost);
 	return lost != 0;
@@ -106,7 +106,7 @@ int main(int argc, char **argv)
 	MPI_Win win;
 
 	if (argc == 4 && !strcmp(argv[1], "verify"))
-		return verify(argv[2], argv[3]);
+		return verify_file(argv[2], argv[3]);
 	if (argc != 5) {
 		fprintf(stderr,
 			"usage: %s POOL NOTES MS COMPUTES\n"
@@ -127,7 +127,7 @@ int main(int argc, char **argv)
 	MPI_Win_create(pool, pool ? SLOTS * SLOT : 0, 1, MPI_INFO_NULL,
 		       MPI_COMM_WORLD, &win);
 	if (rank == 1)
-		serve(atol(argv[3]), atoi(argv[4]));
+		serve_until_killed(atol(argv[3]), atoi(argv[4]));
 	else
 		put_records(win, argv[2]);
 	return 1;

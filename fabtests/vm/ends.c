@@ -85,7 +85,7 @@ void ends_make(struct ends_end *e, const struct ends_device *d, int sends)
 	e->send_ops = d->send_ops;
 }
 
-static void move(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+static void modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
 	errno = ibv_modify_qp(qp, attr, mask | IBV_QP_STATE);
 	if (errno)
@@ -104,7 +104,8 @@ void ends_join(struct ibv_qp *qp, const struct ends_device *d, uint32_t peer,
 		.qp_access_flags = access & ~(ENDS_FLUSHES & ~d->flushes),
 	};
 
-	move(qp, &attr, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	modify_qp(qp, &attr,
+		  IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 	attr = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = d->port.active_mtu,
@@ -117,15 +118,16 @@ void ends_join(struct ibv_qp *qp, const struct ends_device *d, uint32_t peer,
 				    .sgid_index = (uint8_t)d->gid_index,
 				    .hop_limit = 1}},
 	};
-	move(qp, &attr,
-	     IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-		     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	modify_qp(qp, &attr,
+		  IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+			  IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+			  IBV_QP_MIN_RNR_TIMER);
 	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
 				    .timeout = d->timeout ? d->timeout : 16,
 				    .retry_cnt = 5,
 				    .rnr_retry = 5,
 				    .max_rd_atomic = 1};
-	move(qp, &attr,
-	     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-		     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+	modify_qp(qp, &attr,
+		  IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+			  IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 }

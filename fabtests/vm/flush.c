@@ -100,7 +100,7 @@ static void end_close(struct end *e)
 	ibv_destroy_cq(e->cq);
 }
 
-static void move(struct end *e, struct ibv_qp_attr *attr, int mask)
+static void modify_qp(struct end *e, struct ibv_qp_attr *attr, int mask)
 {
 	errno = ibv_modify_qp(e->qp, attr, mask | IBV_QP_STATE);
 	if (errno)
@@ -113,7 +113,8 @@ static void end_join(struct end *e, const struct end *peer, int access)
 				   .port_num = PORT,
 				   .qp_access_flags = (unsigned int)access};
 
-	move(e, &attr, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	modify_qp(e, &attr,
+		  IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 	attr = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = port.active_mtu,
@@ -126,18 +127,19 @@ static void end_join(struct end *e, const struct end *peer, int access)
 				    .sgid_index = (uint8_t)gid_index,
 				    .hop_limit = 1}},
 	};
-	move(e, &attr,
-	     IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-		     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	modify_qp(e, &attr,
+		  IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+			  IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+			  IBV_QP_MIN_RNR_TIMER);
 	/* Seven retries are endless in rxe. */
 	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
 				    .timeout = 16,
 				    .retry_cnt = 5,
 				    .rnr_retry = 5,
 				    .max_rd_atomic = 1};
-	move(e, &attr,
-	     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-		     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+	modify_qp(e, &attr,
+		  IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+			  IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
 /* A refusal puts both into the error state, so each case has its own pair. */
@@ -155,7 +157,7 @@ static void pair_close(void)
 	end_close(&b);
 }
 
-static enum ibv_wc_status ended(enum ibv_wc_opcode opcode)
+static enum ibv_wc_status wait_end(enum ibv_wc_opcode opcode)
 {
 	const time_t limit = time(NULL) + SECONDS;
 	struct ibv_wc wc;
@@ -171,15 +173,15 @@ static enum ibv_wc_status ended(enum ibv_wc_opcode opcode)
 	return wc.status;
 }
 
-static enum ibv_wc_status post(enum ibv_wc_opcode opcode)
+static enum ibv_wc_status post_wr(enum ibv_wc_opcode opcode)
 {
 	errno = ibv_wr_complete(a.ex);
 	if (errno)
 		die("ibv_wr_complete");
-	return ended(opcode);
+	return wait_end(opcode);
 }
 
-static void begin(void)
+static void open_ends(void)
 {
 	ibv_wr_start(a.ex);
 	a.ex->wr_id = 1;
@@ -189,18 +191,19 @@ static void begin(void)
 static enum ibv_wc_status write_at(const struct ibv_mr *mr, size_t off,
 				   size_t len)
 {
-	begin();
+	open_ends();
 	ibv_wr_rdma_write(a.ex, mr->rkey, (uintptr_t)to + off);
 	ibv_wr_set_sge(a.ex, from->lkey, (uintptr_t)source, (uint32_t)len);
-	return post(IBV_WC_RDMA_WRITE);
+	return post_wr(IBV_WC_RDMA_WRITE);
 }
 
-static enum ibv_wc_status flush(const struct ibv_mr *mr, size_t off, size_t len,
-				uint8_t type, uint8_t level)
+static enum ibv_wc_status flush_and_wait(const struct ibv_mr *mr, size_t off,
+					 size_t len, uint8_t type,
+					 uint8_t level)
 {
-	begin();
+	open_ends();
 	ibv_wr_flush(a.ex, mr->rkey, (uintptr_t)to + off, len, type, level);
-	return post(IBV_WC_FLUSH);
+	return post_wr(IBV_WC_FLUSH);
 }
 
 static const struct one {
@@ -234,7 +237,7 @@ static const struct one {
 	 IBV_FLUSH_PERSISTENT, IBV_FLUSH_RANGE, IBV_WC_REM_INV_REQ_ERR, 0, 0},
 };
 
-static void play(const struct one *c)
+static void run_case(const struct one *c)
 {
 	struct ibv_mr *mr = ibv_reg_mr(pd, to, LEN, WRITES | c->mr_access);
 	size_t fits = c->off + c->len > LEN ? LEN - c->off : c->len;
@@ -247,7 +250,7 @@ static void play(const struct one *c)
 	if (write_at(mr, c->off, fits) || memcmp(to + c->off, source, fits))
 		die("the write before \"%s\"", c->name);
 	mark("begin %zu %zu %s\n", c->back, c->back_len, c->name);
-	got = flush(mr, c->off, c->len, c->type, c->level);
+	got = flush_and_wait(mr, c->off, c->len, c->type, c->level);
 	mark("end %s: %s\n", got == c->want ? "right" : "wrong",
 	     ibv_wc_status_str(got));
 	pair_close();
@@ -255,7 +258,7 @@ static void play(const struct one *c)
 }
 
 /* Memory that is not persistent is refused as such. */
-static void refuses(const char *name, void *addr)
+static void expect_refused(const char *name, void *addr)
 {
 	struct ibv_mr *mr = ibv_reg_mr(pd, addr, LEN, WRITES | PERSISTENT);
 
@@ -313,11 +316,11 @@ int main(int argc, char **argv)
 		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (anon == MAP_FAILED)
 		die("mmap");
-	refuses("anonymous memory", anon);
+	expect_refused("anonymous memory", anon);
 	from = ibv_reg_mr(pd, source, LEN, IBV_ACCESS_LOCAL_WRITE);
 	if (!from)
 		die("ibv_reg_mr");
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		play(&cases[i]);
+		run_case(&cases[i]);
 	return 0;
 }

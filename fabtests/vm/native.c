@@ -24,7 +24,7 @@ static FILE *marker;
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
 static char buf[BIG];
-static char why[512]; /* of query() */
+static char why[512]; /* of query_key() */
 
 static void __attribute__((format(printf, 1, 2))) mark(const char *fmt, ...)
 {
@@ -36,8 +36,8 @@ static void __attribute__((format(printf, 1, 2))) mark(const char *fmt, ...)
 	MUST(fflush(marker));
 }
 
-static ssize_t post(struct side *s, const struct card *peer, size_t at,
-		    size_t len, uint64_t flags)
+static ssize_t post_write(struct side *s, const struct card *peer, size_t at,
+			  size_t len, uint64_t flags)
 {
 	struct iovec iov = {buf, len};
 	struct fi_rma_iov rma = {peer->pool_addr + at, len, peer->pool_key};
@@ -53,13 +53,13 @@ static ssize_t post(struct side *s, const struct card *peer, size_t at,
 	return fi_writemsg(s->ep, &msg, flags | FI_COMPLETION);
 }
 
-static int ended(struct side *s)
+static int wait_end(struct side *s)
 {
 	return side_wait(s, &e, &err) ? 0 : err.prov_errno;
 }
 
-static void query(struct side *s, const struct card *peer,
-		  struct fi_rpmem_attr *attr)
+static void query_key(struct side *s, const struct card *peer,
+		      struct fi_rpmem_attr *attr)
 {
 	*attr = QUERY_ATTR(why);
 	MUST(key_query(s->ep, s->peer, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
@@ -67,18 +67,19 @@ static void query(struct side *s, const struct card *peer,
 }
 
 /* The first durable write makes the private connection. */
-static enum fi_rpmem_method method(struct side *s, const struct card *peer)
+static enum fi_rpmem_method wait_for_method(struct side *s,
+					    const struct card *peer)
 {
 	struct fi_rpmem_attr attr;
 
-	POST(s, post(s, peer, FAR, 8, FI_COMMIT_COMPLETE));
-	tap_ok(!ended(s), "the first durable write");
-	query(s, peer, &attr);
+	POST(s, post_write(s, peer, FAR, 8, FI_COMMIT_COMPLETE));
+	tap_ok(!wait_end(s), "the first durable write");
+	query_key(s, peer, &attr);
 	printf("# %s\n", why);
 	return attr.method;
 }
 
-static void end(const char *name, int status)
+static void report_case(const char *name, int status)
 {
 	mark("end %s %d", status ? "wrong:" : "right:", status);
 	tap_ok(!status, "%s, ends", name);
@@ -88,38 +89,38 @@ static void end(const char *name, int status)
  * One durable write. The device writes its bytes back; with another method
  * none.
  */
-static void durable(struct side *s, const struct card *peer, size_t at,
-		    size_t len, const char *name)
+static void check_durable(struct side *s, const struct card *peer, size_t at,
+			  size_t len, const char *name)
 {
 	mark("begin %zu %zu %s", at, strcmp(expected, "native") ? 0 : len,
 	     name);
-	POST(s, post(s, peer, at, len, FI_COMMIT_COMPLETE));
-	end(name, ended(s));
+	POST(s, post_write(s, peer, at, len, FI_COMMIT_COMPLETE));
+	report_case(name, wait_end(s));
 }
 
-static void plain(struct side *s, const struct card *peer)
+static void check_plain(struct side *s, const struct card *peer)
 {
 	mark("begin %zu 0 a write without a commit", PAGE);
-	POST(s, post(s, peer, PAGE, 64, 0));
-	end("a write without a commit", ended(s));
+	POST(s, post_write(s, peer, PAGE, 64, 0));
+	report_case("a write without a commit", wait_end(s));
 }
 
 /* Two durable writes outstanding at once. */
-static void two(struct side *s, const struct card *peer)
+static void check_two(struct side *s, const struct card *peer)
 {
 	int st;
 
 	mark("begin %zu %zu two at once", 20 * PAGE,
 	     strcmp(expected, "native") ? 0 : 2 * PAGE);
-	POST(s, post(s, peer, 20 * PAGE, PAGE, FI_COMMIT_COMPLETE));
-	POST(s, post(s, peer, 21 * PAGE, PAGE, FI_COMMIT_COMPLETE));
-	st = ended(s);
-	st = st ? st : ended(s);
-	end("two at once", st);
+	POST(s, post_write(s, peer, 20 * PAGE, PAGE, FI_COMMIT_COMPLETE));
+	POST(s, post_write(s, peer, 21 * PAGE, PAGE, FI_COMMIT_COMPLETE));
+	st = wait_end(s);
+	st = st ? st : wait_end(s);
+	report_case("two at once", st);
 }
 
 /* One FLUSH for each range, behind writes that were posted before. */
-static void commit(struct side *s, const struct card *peer)
+static void check_commit(struct side *s, const struct card *peer)
 {
 	const struct fi_rma_iov r[] = {
 		{peer->pool_addr + 30 * PAGE, PAGE, peer->pool_key},
@@ -129,22 +130,22 @@ static void commit(struct side *s, const struct card *peer)
 	mark("begin %zu %zu a commit of two ranges", 30 * PAGE,
 	     strcmp(expected, "native") ? 0 : 2 * PAGE);
 	for (size_t i = 0; i < 2; i++) {
-		POST(s, post(s, peer, (30 + i) * PAGE, 8, 0));
-		ended(s);
+		POST(s, post_write(s, peer, (30 + i) * PAGE, 8, 0));
+		wait_end(s);
 	}
 	POST(s, commit_post(s->ep, r, 2, s->peer, FI_RPMEM_DURABLE,
 			    FI_RPMEM_CLASS_DEFAULT, NULL, buf));
-	end("a commit of two ranges", ended(s));
+	report_case("a commit of two ranges", wait_end(s));
 }
 
-static void target(struct side *s, const struct card *peer)
+static void run_target(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);
 	pair_barrier(s);
 	pair_barrier(s);
 }
 
-static void initiator(struct side *s, const struct card *peer)
+static void run_initiator(struct side *s, const struct card *peer)
 {
 	const enum fi_rpmem_method want = strcmp(expected, "native")
 						  ? FI_RPMEM_METHOD_AGENT_CLWB
@@ -152,16 +153,16 @@ static void initiator(struct side *s, const struct card *peer)
 
 	pair_barrier(s);
 	memset(buf, 0x5a, sizeof(buf));
-	tap_ok(method(s, peer) == want, "the method is %s", expected);
-	durable(s, peer, 0, 1, "one byte");
-	durable(s, peer, PAGE - 4, 8, "8 bytes in two pages");
-	durable(s, peer, 3 * PAGE, PAGE, "a page");
-	durable(s, peer, 5 * PAGE + 100, 2 * PAGE, "three pages in part");
-	durable(s, peer, 8 * PAGE, 64, "a line");
-	plain(s, peer);
-	two(s, peer);
-	commit(s, peer);
-	durable(s, peer, 60 * PAGE + 1, BIG, "many pages");
+	tap_ok(wait_for_method(s, peer) == want, "the method is %s", expected);
+	check_durable(s, peer, 0, 1, "one byte");
+	check_durable(s, peer, PAGE - 4, 8, "8 bytes in two pages");
+	check_durable(s, peer, 3 * PAGE, PAGE, "a page");
+	check_durable(s, peer, 5 * PAGE + 100, 2 * PAGE, "three pages in part");
+	check_durable(s, peer, 8 * PAGE, 64, "a line");
+	check_plain(s, peer);
+	check_two(s, peer);
+	check_commit(s, peer);
+	check_durable(s, peer, 60 * PAGE + 1, BIG, "many pages");
 	pair_barrier(s);
 }
 
@@ -172,6 +173,6 @@ int main(int argc, char **argv)
 	if (argc != 3 || !(marker = fopen(argv[2], "w")))
 		return 99;
 	expected = argv[1];
-	pair_run(&o, &o, target, initiator);
+	pair_run(&o, &o, run_target, run_initiator);
 	return tap_done();
 }

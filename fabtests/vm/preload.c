@@ -84,7 +84,7 @@ die(const char *fmt, ...)
 	exit(1);
 }
 
-static void check(bool good, const char *name)
+static void report_case(bool good, const char *name)
 {
 	printf("%sok - %s\n", good ? "" : "not ", name);
 }
@@ -110,7 +110,7 @@ static void device_open(const char *name, int index)
 		die("ibv_alloc_pd");
 }
 
-static void move(struct ibv_qp_attr *attr, int mask)
+static void modify_qp(struct ibv_qp_attr *attr, int mask)
 {
 	errno = ibv_modify_qp(qp, attr, mask | IBV_QP_STATE);
 	if (errno)
@@ -123,7 +123,7 @@ static void qp_join(uint32_t peer, unsigned int access)
 				   .port_num = PORT,
 				   .qp_access_flags = WRITES | access};
 
-	move(&attr, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+	modify_qp(&attr, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 	attr = (struct ibv_qp_attr){
 		.qp_state = IBV_QPS_RTR,
 		.path_mtu = port.active_mtu,
@@ -136,16 +136,16 @@ static void qp_join(uint32_t peer, unsigned int access)
 				    .sgid_index = (uint8_t)gid_index,
 				    .hop_limit = 1}},
 	};
-	move(&attr, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-			    IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-			    IBV_QP_MIN_RNR_TIMER);
+	modify_qp(&attr, IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+				 IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+				 IBV_QP_MIN_RNR_TIMER);
 	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
 				    .timeout = 16,
 				    .retry_cnt = 4,
 				    .rnr_retry = 5,
 				    .max_rd_atomic = 1};
-	move(&attr, IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-			    IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+	modify_qp(&attr, IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				 IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
 /* --- the target --- */
@@ -162,7 +162,7 @@ static bool is_durable(int shadow, const char *to, const struct order *o)
 	return same;
 }
 
-static void serve(char *to)
+static void run_target(char *to)
 {
 	const char *path = getenv("SHADOW");
 	int shadow = path ? open(path, O_RDONLY) : -1;
@@ -258,7 +258,7 @@ static void qp_close(void)
 		die("what was open");
 }
 
-static struct reply tell(struct order o)
+static struct reply send_order(struct order o)
 {
 	struct reply r;
 
@@ -273,10 +273,10 @@ static struct reply pair_open(unsigned int mr_access, unsigned int qp_access)
 	struct reply r;
 
 	qp_open();
-	r = tell((struct order){.what = OPEN,
-				.mr_access = mr_access,
-				.qp_access = qp_access,
-				.qp_num = qp->qp_num});
+	r = send_order((struct order){.what = OPEN,
+				      .mr_access = mr_access,
+				      .qp_access = qp_access,
+				      .qp_num = qp->qp_num});
 	qp_join(r.qp_num, 0);
 	fprintf(logged, "the target's queue pair: %x\n", r.access);
 	return r;
@@ -284,14 +284,14 @@ static struct reply pair_open(unsigned int mr_access, unsigned int qp_access)
 
 static struct reply pair_close(size_t off, size_t len)
 {
-	struct reply r =
-		tell((struct order){.what = CLOSE, .off = off, .len = len});
+	struct reply r = send_order(
+		(struct order){.what = CLOSE, .off = off, .len = len});
 
 	qp_close();
 	return r;
 }
 
-static void as(uint64_t wr_id, unsigned int flags)
+static void set_wr(uint64_t wr_id, unsigned int flags)
 {
 	ex->wr_id = wr_id;
 	ex->wr_flags = flags;
@@ -300,19 +300,20 @@ static void as(uint64_t wr_id, unsigned int flags)
 static void write_to(uint64_t wr_id, unsigned int flags, const struct reply *r,
 		     size_t off, size_t len)
 {
-	as(wr_id, flags);
+	set_wr(wr_id, flags);
 	ibv_wr_rdma_write(ex, r->rkey, r->addr + off);
 	ibv_wr_set_sge(ex, from->lkey, (uintptr_t)source, (uint32_t)len);
 }
 
-static void flush(uint64_t wr_id, unsigned int flags, const struct reply *r,
-		  size_t off, size_t len, uint8_t type, uint8_t level)
+static void post_flush(uint64_t wr_id, unsigned int flags,
+		       const struct reply *r, size_t off, size_t len,
+		       uint8_t type, uint8_t level)
 {
-	as(wr_id, flags);
+	set_wr(wr_id, flags);
 	ibv_wr_flush(ex, r->rkey, r->addr + off, len, type, level);
 }
 
-static void complete(const char *name)
+static void complete_batch(const char *name)
 {
 	errno = ibv_wr_complete(ex);
 	if (errno)
@@ -320,7 +321,7 @@ static void complete(const char *name)
 }
 
 /* Request a notification before posting, as programs do. */
-static void start(void)
+static void start_batch(void)
 {
 	if (ibv_req_notify_cq(cq, 0))
 		die("ibv_req_notify_cq");
@@ -396,7 +397,7 @@ static const struct one {
 	 IBV_WC_REM_INV_REQ_ERR},
 };
 
-static void play(const struct one *c)
+static void run_case(const struct one *c)
 {
 	size_t fits = c->off + c->len > LEN ? LEN - c->off : c->len;
 	struct reply r = pair_open(c->mr_access, c->qp_access);
@@ -405,17 +406,17 @@ static void play(const struct one *c)
 	if (!fits)
 		fits = 1;
 	memset(source, 'a' + (int)(c - cases), LEN);
-	start();
+	start_batch();
 	write_to(1, IBV_SEND_SIGNALED, &r, c->off, fits);
-	flush(2, IBV_SEND_SIGNALED, &r, c->off, c->len, c->type, c->level);
+	post_flush(2, IBV_SEND_SIGNALED, &r, c->off, c->len, c->type, c->level);
 	write_to(3, IBV_SEND_SIGNALED, &r, 0, 1);
-	complete(c->name);
+	complete_batch(c->name);
 	got = log_completions(c->name, 3);
-	check(got == c->want, c->name);
+	report_case(got == c->want, c->name);
 	r = pair_close(c->off, got || !(c->type & 2) || !c->len ? 0 : fits);
 	if (got == IBV_WC_SUCCESS)
-		check(r.durable && (!c->len || r.first == *source),
-		      "flushed bytes are kept");
+		report_case(r.durable && (!c->len || r.first == *source),
+			    "flushed bytes are kept");
 }
 
 static void plays_unsignaled(void)
@@ -424,13 +425,13 @@ static void plays_unsignaled(void)
 	struct reply r = pair_open(PERSISTENT, PERSISTENT);
 	const struct timespec while_ = {.tv_nsec = 300000000};
 
-	start();
+	start_batch();
 	write_to(1, 0, &r, 0, 64);
-	flush(4, 0, &r, 0, 64, 2, 0);
-	flush(5, 0, &r, 64, 64, 2, 0);
-	flush(2, IBV_SEND_SIGNALED, &r, 0, 64, 2, 0);
-	complete(name);
-	check(!log_completions(name, 1), name);
+	post_flush(4, 0, &r, 0, 64, 2, 0);
+	post_flush(5, 0, &r, 64, 64, 2, 0);
+	post_flush(2, IBV_SEND_SIGNALED, &r, 0, 64, 2, 0);
+	complete_batch(name);
+	report_case(!log_completions(name, 1), name);
 	nanosleep(&while_, NULL);
 	log_completions(name, 0);
 	pair_close(0, 64);
@@ -441,15 +442,15 @@ static void plays_after_error(void)
 	static const char name[] = "after an error";
 	struct reply r = pair_open(PERSISTENT, PERSISTENT);
 
-	start();
-	flush(1, IBV_SEND_SIGNALED, &r, LEN, 64, 2, 0);
-	complete(name);
+	start_batch();
+	post_flush(1, IBV_SEND_SIGNALED, &r, LEN, 64, 2, 0);
+	complete_batch(name);
 	log_completions(name, 1);
-	start();
-	flush(2, IBV_SEND_SIGNALED, &r, 0, 64, 2, 0);
+	start_batch();
+	post_flush(2, IBV_SEND_SIGNALED, &r, 0, 64, 2, 0);
 	write_to(3, IBV_SEND_SIGNALED, &r, 0, 64);
-	complete(name);
-	check(log_completions(name, 2) == IBV_WC_WR_FLUSH_ERR, name);
+	complete_batch(name);
+	report_case(log_completions(name, 2) == IBV_WC_WR_FLUSH_ERR, name);
 	pair_close(0, 0);
 }
 
@@ -459,20 +460,20 @@ static void plays_reregistered(bool old)
 	const char *name = old ? "the old rkey" : "registered anew";
 	struct reply r = pair_open(FLUSHES, FLUSHES), now;
 
-	start();
-	flush(1, IBV_SEND_SIGNALED, &r, 0, 64, 2, 0);
-	complete(name);
+	start_batch();
+	post_flush(1, IBV_SEND_SIGNALED, &r, 0, 64, 2, 0);
+	complete_batch(name);
 	log_completions(name, 1);
-	now = tell((struct order){.what = ANEW, .mr_access = GLOBAL});
+	now = send_order((struct order){.what = ANEW, .mr_access = GLOBAL});
 	if (!old)
 		r = now;
-	start();
-	flush(2, IBV_SEND_SIGNALED, &r, 0, 64, old ? 2 : 1, 0);
-	flush(3, IBV_SEND_SIGNALED, &r, 0, 64, 2, 0);
-	complete(name);
-	check(log_completions(name, 2) ==
-		      (old ? IBV_WC_REM_ACCESS_ERR : IBV_WC_SUCCESS),
-	      name);
+	start_batch();
+	post_flush(2, IBV_SEND_SIGNALED, &r, 0, 64, old ? 2 : 1, 0);
+	post_flush(3, IBV_SEND_SIGNALED, &r, 0, 64, 2, 0);
+	complete_batch(name);
+	report_case(log_completions(name, 2) ==
+			    (old ? IBV_WC_REM_ACCESS_ERR : IBV_WC_SUCCESS),
+		    name);
 	pair_close(0, 0);
 }
 
@@ -482,16 +483,16 @@ static void plays_atomic(void)
 	struct reply r = pair_open(PERSISTENT, PERSISTENT);
 	const uint64_t value = 0x5a5a5a5a5a5a5a5a;
 
-	start();
+	start_batch();
 	write_to(1, IBV_SEND_SIGNALED, &r, 4096, 4096);
-	flush(3, IBV_SEND_SIGNALED, &r, 4096, 4096, 2, 0);
-	as(4, IBV_SEND_SIGNALED);
+	post_flush(3, IBV_SEND_SIGNALED, &r, 4096, 4096, 2, 0);
+	set_wr(4, IBV_SEND_SIGNALED);
 	ibv_wr_atomic_write(ex, r.rkey, r.addr + 512, &value);
-	flush(2, IBV_SEND_SIGNALED, &r, 512, 8, 2, 0);
-	complete(name);
-	check(!log_completions(name, 4), name);
+	post_flush(2, IBV_SEND_SIGNALED, &r, 512, 8, 2, 0);
+	complete_batch(name);
+	report_case(!log_completions(name, 4), name);
 	r = pair_close(512, 8);
-	check(r.durable && r.first == 0x5a, "the tail is kept");
+	report_case(r.durable && r.first == 0x5a, "the tail is kept");
 }
 
 static void plays_many(void)
@@ -500,15 +501,15 @@ static void plays_many(void)
 	struct reply r = pair_open(PERSISTENT, PERSISTENT);
 
 	for (int round = 0; round < 3; round++) {
-		start();
+		start_batch();
 		for (unsigned int i = 0; i < 32; i += 2) {
 			write_to(100 + i, i % 4 ? IBV_SEND_SIGNALED : 0, &r,
 				 i * 1024, 1000);
-			flush(i == 30 ? 2 : 101 + i, IBV_SEND_SIGNALED, &r,
-			      i * 1024, 1000, 2, 0);
+			post_flush(i == 30 ? 2 : 101 + i, IBV_SEND_SIGNALED, &r,
+				   i * 1024, 1000, 2, 0);
 		}
-		complete(name);
-		check(!log_completions(name, 24), name);
+		complete_batch(name);
+		report_case(!log_completions(name, 24), name);
 	}
 	pair_close(0, 32 * 1024);
 }
@@ -519,18 +520,18 @@ static void plays_death(void)
 	static const char name[] = "the target is killed";
 	struct reply r = pair_open(PERSISTENT, PERSISTENT);
 
-	start();
-	flush(1, IBV_SEND_SIGNALED, &r, 0, 64, 2, 0);
-	complete(name);
+	start_batch();
+	post_flush(1, IBV_SEND_SIGNALED, &r, 0, 64, 2, 0);
+	complete_batch(name);
 	log_completions(name, 1);
 	kill(target, SIGKILL);
 	waitpid(target, NULL, 0);
 	target = 0;
-	start();
-	flush(2, IBV_SEND_SIGNALED, &r, 0, 64, 2, 0);
+	start_batch();
+	post_flush(2, IBV_SEND_SIGNALED, &r, 0, 64, 2, 0);
 	write_to(3, IBV_SEND_SIGNALED, &r, 0, 64);
-	complete(name);
-	check(log_completions(name, 2) == IBV_WC_RETRY_EXC_ERR, name);
+	complete_batch(name);
+	report_case(log_completions(name, 2) == IBV_WC_RETRY_EXC_ERR, name);
 	qp_close();
 }
 
@@ -545,19 +546,19 @@ static void plays_silence(void)
 	enum ibv_wc_status got;
 	int state;
 
-	start();
-	flush(1, IBV_SEND_SIGNALED, &r, 0, 64, 2, 0);
-	complete(name);
+	start_batch();
+	post_flush(1, IBV_SEND_SIGNALED, &r, 0, 64, 2, 0);
+	complete_batch(name);
 	log_completions(name, 1);
 	/* Wait until all of its threads have stopped. */
 	if (kill(target, SIGSTOP) ||
 	    waitpid(target, &state, WUNTRACED) != target || !WIFSTOPPED(state))
 		die("SIGSTOP");
-	start();
-	flush(2, IBV_SEND_SIGNALED, &r, 0, 64, 2, 0);
-	complete(name);
+	start_batch();
+	post_flush(2, IBV_SEND_SIGNALED, &r, 0, 64, 2, 0);
+	complete_batch(name);
 	got = log_completions(name, 1);
-	check(got == IBV_WC_RETRY_EXC_ERR, name);
+	report_case(got == IBV_WC_RETRY_EXC_ERR, name);
 	printf("# %s\n", ibv_wc_status_str(got));
 	kill(target, SIGKILL);
 	qp_close();
@@ -574,7 +575,7 @@ static void plays_volatile(void)
 	mr = ibv_reg_mr(pd, anon, LEN, WRITES | PERSISTENT);
 	fprintf(logged, "anonymous memory: %s\n",
 		mr ? "registered" : strerror(errno));
-	check(!mr && errno == EINVAL, "registers no anonymous memory");
+	report_case(!mr && errno == EINVAL, "registers no anonymous memory");
 }
 
 static void begin_target(char **argv)
@@ -595,7 +596,7 @@ static void begin_target(char **argv)
 	other = s[0];
 }
 
-static void initiator(void)
+static void run_initiator(void)
 {
 	struct ibv_device_attr_ex attr = {0};
 
@@ -614,7 +615,7 @@ static void initiator(void)
 	}
 	plays_volatile();
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		play(&cases[i]);
+		run_case(&cases[i]);
 	plays_unsignaled();
 	plays_after_error();
 	plays_reregistered(false);
@@ -639,7 +640,7 @@ int main(int argc, char **argv)
 		if (fd < 0 || to == MAP_FAILED)
 			die("%s", argv[4]);
 		device_open(argv[2], atoi(argv[3]));
-		serve(to);
+		run_target(to);
 		return 0;
 	}
 	if (argc < 5) {
@@ -653,6 +654,6 @@ int main(int argc, char **argv)
 	if (!logged)
 		die("%s", argv[3]);
 	device_open(argv[1], atoi(argv[2]));
-	initiator();
+	run_initiator();
 	return 0;
 }

@@ -62,9 +62,9 @@ static struct node t, i;
 static uint8_t *target, *source;
 static struct rp_rc_mr tmr, smr;
 
-static void report(bool good, const char *fmt, ...)
+static void report_case(bool good, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
-static void report(bool good, const char *fmt, ...)
+static void report_case(bool good, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -82,10 +82,10 @@ static void report(bool good, const char *fmt, ...)
 	do {                                                                   \
 		const bool say_good = (cond);                                  \
                                                                                \
-		report(say_good, __VA_ARGS__);                                 \
+		report_case(say_good, __VA_ARGS__);                            \
 	} while (0)
 
-static uint64_t now(void *arg)
+static uint64_t rig_now(void *arg)
 {
 	struct timespec ts;
 
@@ -98,11 +98,11 @@ static int fill_random(void *arg, void *buf, size_t len)
 	return getrandom(buf, len, 0) == (ssize_t)len ? 0 : -EIO;
 }
 
-static void kick(void *arg)
+static void count_kick(void *arg)
 {
 }
 
-static void connected(void *owner, const void *data, size_t len)
+static void on_connected(void *owner, const void *data, size_t len)
 {
 	struct end *e = owner;
 
@@ -111,7 +111,7 @@ static void connected(void *owner, const void *data, size_t len)
 	e->data_len = len;
 }
 
-static void lost(void *owner, int err, const void *data, size_t len)
+static void on_lost(void *owner, int err, const void *data, size_t len)
 {
 	struct end *e = owner;
 
@@ -122,7 +122,7 @@ static void lost(void *owner, int err, const void *data, size_t len)
 	e->data_len = len;
 }
 
-static void received(void *owner, const void *msg, size_t len)
+static void on_message(void *owner, const void *msg, size_t len)
 {
 	struct end *e = owner;
 
@@ -132,12 +132,12 @@ static void received(void *owner, const void *msg, size_t len)
 }
 
 static const struct rp_channel_events events = {
-	.connected = connected,
-	.lost = lost,
-	.received = received,
+	.connected = on_connected,
+	.lost = on_lost,
+	.received = on_message,
 };
 
-static void requested(void *arg, void *request, const void *data, size_t len)
+static void on_request(void *arg, void *request, const void *data, size_t len)
 {
 	struct node *n = arg;
 	struct end *e;
@@ -159,7 +159,7 @@ static void requested(void *arg, void *request, const void *data, size_t len)
 		!rp_rc_accept(n->rc, request, "welcome", 7, &events, e, &e->c);
 }
 
-static void gone(void *arg, void *request)
+static void on_request_gone(void *arg, void *request)
 {
 }
 
@@ -169,11 +169,11 @@ static void node_open(struct node *n)
 		.backend = RP_RC_VERBS,
 		.device = device,
 		.waits = true,
-		.now = now,
+		.now = rig_now,
 		.random = fill_random,
-		.kick = kick,
-		.requested = requested,
-		.gone = gone,
+		.kick = count_kick,
+		.requested = on_request,
+		.gone = on_request_gone,
 		.arg = n,
 	};
 	char why[256];
@@ -188,9 +188,9 @@ static void node_open(struct node *n)
 /* Poll both ends until cond; false: it did not become true. */
 #define PUMP(cond)                                                             \
 	({                                                                     \
-		const uint64_t begun = now(NULL);                              \
+		const uint64_t begun = rig_now(NULL);                          \
                                                                                \
-		while (!(cond) && now(NULL) - begun < LIMIT) {                 \
+		while (!(cond) && rig_now(NULL) - begun < LIMIT) {             \
 			rp_rc_poll(t.rc, 64);                                  \
 			rp_rc_poll(i.rc, 64);                                  \
 		}                                                              \
@@ -199,7 +199,7 @@ static void node_open(struct node *n)
 
 static uint32_t dials;
 
-static int dial(struct end *e)
+static int connect_end(struct end *e)
 {
 	struct rp_connector *k = rp_rc_connector(i.rc);
 	uint8_t hello[9] = "hello";
@@ -212,7 +212,7 @@ static int dial(struct end *e)
 }
 
 /* Let the target accept the next n dials. */
-static void await(struct end *te, int n)
+static void accept_dials(struct end *te, int n)
 {
 	memset(te, 0, (size_t)n * sizeof(*te));
 	t.accept = te;
@@ -221,13 +221,14 @@ static void await(struct end *te, int n)
 }
 
 /* Connect both ends. */
-static bool join(struct end *ie, struct end *te)
+static bool join_ends(struct end *ie, struct end *te)
 {
-	await(te, 1);
-	return !dial(ie) && PUMP((ie->up && te->c) || ie->lost) && ie->up;
+	accept_dials(te, 1);
+	return !connect_end(ie) && PUMP((ie->up && te->c) || ie->lost) &&
+	       ie->up;
 }
 
-static void part(struct end *ie, struct end *te)
+static void part_ends(struct end *ie, struct end *te)
 {
 	if (ie->c)
 		rp_channel_close(ie->c);
@@ -244,8 +245,8 @@ static void op_done(struct rp_channel_op *op, int err)
 	o->err = err;
 }
 
-static struct rp_channel_op *make(struct op *o, enum rp_channel_kind kind,
-				  void *buf, size_t len, size_t to)
+static struct rp_channel_op *make_op(struct op *o, enum rp_channel_kind kind,
+				     void *buf, size_t len, size_t to)
 {
 	*o = (struct op){
 		.op = {.done = op_done,
@@ -264,12 +265,12 @@ static struct rp_channel_op *make(struct op *o, enum rp_channel_kind kind,
 }
 
 /* Post all n, in time. */
-static bool post(struct end *e, struct rp_channel_op **ops, int n)
+static bool post_all(struct end *e, struct rp_channel_op **ops, int n)
 {
-	const uint64_t begun = now(NULL);
+	const uint64_t begun = rig_now(NULL);
 	int done = 0;
 
-	while (done < n && now(NULL) - begun < LIMIT) {
+	while (done < n && rig_now(NULL) - begun < LIMIT) {
 		done += rp_channel_post(e->c, ops + done, n - done);
 		if (done < n) {
 			rp_rc_poll(i.rc, 64);
@@ -281,7 +282,7 @@ static bool post(struct end *e, struct rp_channel_op **ops, int n)
 
 static bool post1(struct end *e, struct rp_channel_op *op)
 {
-	return post(e, &op, 1);
+	return post_all(e, &op, 1);
 }
 
 /* --- cases --- */
@@ -290,7 +291,7 @@ static void setup(void)
 {
 	struct end ie, te;
 
-	say(join(&ie, &te), "a connection is made");
+	say(join_ends(&ie, &te), "a connection is made");
 	say(t.shown_len >= 9 && !memcmp(t.shown, "hello", 5),
 	    "the target gets the initiator's data");
 	say(ie.data_len >= 7 && !memcmp(ie.data, "welcome", 7),
@@ -299,82 +300,83 @@ static void setup(void)
 	ie.c = NULL;
 	say(PUMP(te.lost), "the target gets the end of the connection: %s",
 	    strerror(te.err));
-	part(&ie, &te);
-	say(join(&ie, &te), "a second one");
+	part_ends(&ie, &te);
+	say(join_ends(&ie, &te), "a second one");
 	rp_channel_close(te.c);
 	te.c = NULL;
 	say(PUMP(ie.lost), "the initiator gets the end of the connection: %s",
 	    strerror(ie.err));
-	part(&ie, &te);
+	part_ends(&ie, &te);
 }
 
-static void refusals(void)
+static void check_refusals(void)
 {
 	struct sockaddr_in saved = at;
 	struct end e;
 
 	t.refuse = true;
-	say(!dial(&e) && PUMP(e.lost) && e.err == ECONNREFUSED &&
+	say(!connect_end(&e) && PUMP(e.lost) && e.err == ECONNREFUSED &&
 		    e.data_len >= 7 && !memcmp(e.data, "go away", 7),
 	    "a refusal brings its reason");
 	rp_channel_close(e.c);
 	t.refuse = false;
 	at.sin_port = htons(1);
-	say(!dial(&e) && PUMP(e.lost) && e.err == ECONNREFUSED && !e.data_len,
+	say(!connect_end(&e) && PUMP(e.lost) && e.err == ECONNREFUSED &&
+		    !e.data_len,
 	    "no listener: %s", strerror(e.err));
 	rp_channel_close(e.c);
 	at = saved;
 	at.sin_addr.s_addr ^= htonl(0xfe);
-	say(dial(&e) || (PUMP(e.lost) && !e.up), "no such machine: %s",
+	say(connect_end(&e) || (PUMP(e.lost) && !e.up), "no such machine: %s",
 	    strerror(e.err));
 	if (e.c)
 		rp_channel_close(e.c);
 	at = saved;
 }
 
-static void messages(void)
+static void check_messages(void)
 {
 	struct end ie, te;
 	struct op o;
 	bool same = true;
 
-	join(&ie, &te);
+	join_ends(&ie, &te);
 	for (size_t len = 1; len <= RP_WIRE_MAX_MSG; len += 463) {
 		const int n = te.messages;
 
 		fill_random(NULL, source, len);
-		post1(&ie, make(&o, RP_CHANNEL_SEND, source, len, 0));
+		post1(&ie, make_op(&o, RP_CHANNEL_SEND, source, len, 0));
 		same &= PUMP(te.messages > n && o.done) && te.len == len &&
 			!memcmp(te.msg, source, len) && !o.err;
 	}
 	say(same, "messages of all lengths arrive");
 	te.messages = ie.messages = 0;
-	make(&o, RP_CHANNEL_SEND, source, 40, 0)->inject = true;
+	make_op(&o, RP_CHANNEL_SEND, source, 40, 0)->inject = true;
 	for (uint32_t k = 0; k < 3000; k++) {
 		memcpy(source, &k, sizeof(k));
 		post1(k & 1 ? &ie : &te, &o.op);
 	}
 	say(PUMP(ie.messages == 1500 && te.messages == 1500),
 	    "3000 injected messages arrive");
-	part(&ie, &te);
+	part_ends(&ie, &te);
 }
 
-static void data(void)
+static void check_data(void)
 {
 	static struct op o[4];
 	struct rp_channel_op *ops[4];
 	struct end ie, te;
 	bool good = true;
 
-	join(&ie, &te);
+	join_ends(&ie, &te);
 	for (int k = 0; k < 200; k++) {
 		const size_t len = 1 + (size_t)k * 613, to = (size_t)k * 7;
 
 		fill_random(NULL, source, len);
-		ops[0] = make(&o[0], RP_CHANNEL_WRITE, source, len, to);
-		ops[1] = make(&o[1], RP_CHANNEL_READ, NULL, len < 8 ? len : 8,
-			      to);
-		post(&ie, ops, 2);
+		ops[0] = make_op(&o[0], RP_CHANNEL_WRITE, source, len, to);
+		ops[1] = make_op(&o[1], RP_CHANNEL_READ, NULL,
+				 len < 8 ? len : 8, to);
+		post_all(&ie, ops, 2);
 		good &= PUMP(o[1].done) && o[0].done == 1 && !o[0].err &&
 			!o[1].err && !memcmp(target + to, source, len);
 	}
@@ -384,10 +386,10 @@ static void data(void)
 		uint8_t small[300];
 
 		fill_random(NULL, small, sizeof(small));
-		post1(&ie, make(&o[0], RP_CHANNEL_WRITE, small, sizeof(small),
-				5000));
+		post1(&ie, make_op(&o[0], RP_CHANNEL_WRITE, small,
+				   sizeof(small), 5000));
 		o[0].op.delivered = true;
-		make(&o[1], RP_CHANNEL_WRITE, small, sizeof(small), 9000);
+		make_op(&o[1], RP_CHANNEL_WRITE, small, sizeof(small), 9000);
 		o[1].op.delivered = true;
 		post1(&ie, &o[1].op);
 		good &= PUMP(o[1].done) && o[0].done && !o[1].err &&
@@ -396,7 +398,7 @@ static void data(void)
 	}
 	say(good, "a delivered write of unregistered memory");
 	fill_random(NULL, target, 100000);
-	post1(&ie, make(&o[0], RP_CHANNEL_READ, source, 100000, 0));
+	post1(&ie, make_op(&o[0], RP_CHANNEL_READ, source, 100000, 0));
 	say(PUMP(o[0].done) && !o[0].err && !memcmp(source, target, 100000),
 	    "a read brings bytes");
 	/* A message does not overtake writes. */
@@ -404,46 +406,46 @@ static void data(void)
 	for (int k = 0; k < 200; k++) {
 		te.messages = 0;
 		memset(source, k, 4096);
-		ops[0] = make(&o[0], RP_CHANNEL_WRITE, source, 4096, 0);
-		ops[1] = make(&o[1], RP_CHANNEL_SEND, "look", 4, 0);
-		post(&ie, ops, 2);
+		ops[0] = make_op(&o[0], RP_CHANNEL_WRITE, source, 4096, 0);
+		ops[1] = make_op(&o[1], RP_CHANNEL_SEND, "look", 4, 0);
+		post_all(&ie, ops, 2);
 		good &= PUMP(te.messages) && target[0] == (uint8_t)k &&
 			target[4095] == (uint8_t)k && PUMP(o[1].done);
 	}
 	say(good, "a message arrives behind its writes");
-	part(&ie, &te);
+	part_ends(&ie, &te);
 }
 
 /* A peer that writes without access rights. */
-static void intruders(void)
+static void check_access(void)
 {
 	struct end ie, te, other, other_te;
 	struct op o;
 
-	join(&other, &other_te);
-	join(&ie, &te);
-	make(&o, RP_CHANNEL_WRITE, source, 4096, 0)->rkey ^= 0x5500;
+	join_ends(&other, &other_te);
+	join_ends(&ie, &te);
+	make_op(&o, RP_CHANNEL_WRITE, source, 4096, 0)->rkey ^= 0x5500;
 	post1(&ie, &o.op);
 	say(PUMP(ie.lost) && o.done == 1 && o.err, "a wrong rkey: %s, %s",
 	    strerror(ie.err), strerror(o.err));
 	say(PUMP(te.lost), "the target gets the loss: %s", strerror(te.err));
-	part(&ie, &te);
+	part_ends(&ie, &te);
 	/* The target has no access to the initiator's memory. */
-	join(&ie, &te);
-	make(&o, RP_CHANNEL_WRITE, source, 8, 0);
+	join_ends(&ie, &te);
+	make_op(&o, RP_CHANNEL_WRITE, source, 8, 0);
 	o.op.rkey = smr.rkey;
 	o.op.remote_addr = smr.remote_addr;
 	o.op.delivered = true;
 	post1(&te, &o.op);
 	say(PUMP(o.done) && o.err, "a target writes to its initiator: %s",
 	    strerror(te.err));
-	part(&ie, &te);
+	part_ends(&ie, &te);
 	say(!other.lost && !other_te.lost, "other connections live on");
-	part(&other, &other_te);
+	part_ends(&other, &other_te);
 }
 
 /* After close no bytes arrive, no buffer is used, each end is reported once. */
-static void closes(void)
+static void check_close(void)
 {
 	static struct op o[400];
 	struct end ie, te;
@@ -451,15 +453,15 @@ static void closes(void)
 	int posted, canceled = 0;
 
 	for (int round = 0; round < 30; round++) {
-		join(&ie, &te);
+		join_ends(&ie, &te);
 		memset(source, round + 1, SIZE / 2);
 		posted = 0;
 		for (int k = 0; k < 400; k++) {
-			struct rp_channel_op *op =
-				make(&o[k],
-				     k % 7 ? RP_CHANNEL_WRITE : RP_CHANNEL_SEND,
-				     source, k % 7 ? 60000 : 3000,
-				     (size_t)(k % 20) * 60000);
+			struct rp_channel_op *op = make_op(
+				&o[k],
+				k % 7 ? RP_CHANNEL_WRITE : RP_CHANNEL_SEND,
+				source, k % 7 ? 60000 : 3000,
+				(size_t)(k % 20) * 60000);
 
 			if (rp_channel_post(ie.c, &op, 1) != 1)
 				break;
@@ -485,7 +487,7 @@ static void closes(void)
 		memset(o, 0x55, sizeof(o));
 		if (te.c)
 			reported &= PUMP(te.lost);
-		part(&ie, &te);
+		part_ends(&ie, &te);
 	}
 	say(once, "close reports each operation once (%d canceled)", canceled);
 	say(still, "nothing arrives after the target's close");
@@ -498,8 +500,8 @@ static void early_closes(void)
 	int ups = 0;
 
 	for (int n = 0; n < 60; n++) {
-		await(&te, 1);
-		if (dial(&ie))
+		accept_dials(&te, 1);
+		if (connect_end(&ie))
 			continue;
 		for (int k = 0; k < n * 40 && !ie.up && !ie.lost; k++) {
 			rp_rc_poll(i.rc, 4);
@@ -510,13 +512,14 @@ static void early_closes(void)
 		ie.c = NULL;
 		for (int k = 0; k < 500; k++)
 			rp_rc_poll(t.rc, 4);
-		part(&ie, &te);
+		part_ends(&ie, &te);
 	}
-	say(join(&ie, &te), "60 that were closed early, %d of them up", ups);
-	part(&ie, &te);
+	say(join_ends(&ie, &te), "60 that were closed early, %d of them up",
+	    ups);
+	part_ends(&ie, &te);
 }
 
-static void many(void)
+static void check_many(void)
 {
 	enum {
 		MANY = 100
@@ -525,30 +528,30 @@ static void many(void)
 	static struct op o[MANY];
 	int ups = 0, got = 0;
 
-	await(te, MANY);
+	accept_dials(te, MANY);
 	t.naccepted = 0;
 	for (int k = 0; k < MANY; k++)
-		dial(&ie[k]);
+		connect_end(&ie[k]);
 	PUMP(t.naccepted == MANY);
 	for (int k = 0; k < MANY; k++)
 		ups += PUMP(ie[k].up || ie[k].lost) && ie[k].up;
 	say(ups == MANY, "%d connections at once", ups);
 	for (int k = 0; k < MANY && ups == MANY; k++)
-		post1(&ie[k], make(&o[k], RP_CHANNEL_SEND, source, 1000, 0));
+		post1(&ie[k], make_op(&o[k], RP_CHANNEL_SEND, source, 1000, 0));
 	for (int k = 0; k < MANY && ups == MANY; k++)
 		got += PUMP(te[k].messages == 1) && PUMP(o[k].done);
 	say(got == MANY, "a message over each of %d", got);
 	for (int k = 0; k < MANY; k++)
-		part(&ie[k], &te[k]);
+		part_ends(&ie[k], &te[k]);
 }
 
 /* Sleep on the descriptor until cond; only this end makes progress. */
 #define SLEEP(n, cond)                                                         \
 	({                                                                     \
-		const uint64_t begun = now(NULL);                              \
+		const uint64_t begun = rig_now(NULL);                          \
 		struct pollfd p = {.fd = rp_rc_fd((n)->rc), .events = POLLIN}; \
                                                                                \
-		while (!(cond) && now(NULL) - begun < LIMIT) {                 \
+		while (!(cond) && rig_now(NULL) - begun < LIMIT) {             \
 			if (!rp_rc_trywait((n)->rc))                           \
 				poll(&p, 1, 60000);                            \
 			while (rp_rc_poll((n)->rc, 64))                        \
@@ -569,14 +572,14 @@ static void other_process(const char *how)
 	}
 }
 
-static void sleepers(void)
+static void check_sleep(void)
 {
 	struct end te;
 	int status = 0;
 	char port[32];
 
 	snprintf(port, sizeof(port), "child:%u", ntohs(at.sin_port));
-	await(&te, 1);
+	accept_dials(&te, 1);
 	t.from = 0;
 	other_process(port);
 	say(SLEEP(&t, te.c), "a request wakes a sleeper");
@@ -588,18 +591,18 @@ static void sleepers(void)
 	rp_channel_close(te.c);
 }
 
-static int child(const char *how)
+static int run_child(const char *how)
 {
 	struct end e;
 	struct op o;
 
 	node_open(&i);
 	at.sin_port = htons((uint16_t)atoi(strchr(how, ':') + 1));
-	if (dial(&e) || !SLEEP(&i, e.up))
+	if (connect_end(&e) || !SLEEP(&i, e.up))
 		return 1;
 	for (int k = 0; k < 10; k++) {
 		struct rp_channel_op *op =
-			make(&o, RP_CHANNEL_SEND, "a message", 10, 0);
+			make_op(&o, RP_CHANNEL_SEND, "a message", 10, 0);
 
 		if (rp_channel_post(e.c, &op, 1) != 1 || !SLEEP(&i, o.done))
 			return 2;
@@ -610,7 +613,7 @@ static int child(const char *how)
 }
 
 /* FLUSH, if the library and the device have it. */
-static void flushes(const char *path)
+static void check_flush(const char *path)
 {
 	const unsigned int all =
 		RP_RC_REMOTE_READ | RP_RC_REMOTE_WRITE | RP_RC_REMOTE_FLUSH;
@@ -636,26 +639,26 @@ static void flushes(const char *path)
 	}
 	ret = rp_rc_reg(t.rc, pmem, SIZE, all, &tmr);
 	say(!ret, "devdax can be registered for FLUSH: %s", strerror(-ret));
-	say(join(&ie, &te) && (ie.c->flags & RP_CHANNEL_FLUSHES),
+	say(join_ends(&ie, &te) && (ie.c->flags & RP_CHANNEL_FLUSHES),
 	    "the connection has FLUSH");
 	fill_random(NULL, source, 10000);
-	ops[0] = make(&o[0], RP_CHANNEL_WRITE, source, 10000, 4000);
-	ops[1] = make(&o[1], RP_CHANNEL_FLUSH, NULL, 10000, 4000);
-	ops[2] = make(&o[2], RP_CHANNEL_SEND, "flushed", 7, 0);
-	ops[3] = make(&o[3], RP_CHANNEL_READ, NULL, 8, 4000);
-	post(&ie, ops, 4);
+	ops[0] = make_op(&o[0], RP_CHANNEL_WRITE, source, 10000, 4000);
+	ops[1] = make_op(&o[1], RP_CHANNEL_FLUSH, NULL, 10000, 4000);
+	ops[2] = make_op(&o[2], RP_CHANNEL_SEND, "flushed", 7, 0);
+	ops[3] = make_op(&o[3], RP_CHANNEL_READ, NULL, 8, 4000);
+	post_all(&ie, ops, 4);
 	say(PUMP(o[3].done || ie.lost) && !o[0].err && !o[1].err && !o[3].err &&
 		    !memcmp(pmem + 4000, source, 10000) && PUMP(te.messages),
 	    "a write, its FLUSH, a message and a fence in one chain");
-	part(&ie, &te);
+	part_ends(&ie, &te);
 	/* FLUSH of memory registered without it is refused. */
 	rp_rc_dereg(t.rc, &tmr);
 	tmr = saved;
-	join(&ie, &te);
-	post1(&ie, make(&o[0], RP_CHANNEL_FLUSH, NULL, 8, 0));
+	join_ends(&ie, &te);
+	post1(&ie, make_op(&o[0], RP_CHANNEL_FLUSH, NULL, 8, 0));
 	say(PUMP(ie.lost) && o[0].err, "FLUSH of another region: %s",
 	    strerror(ie.err));
-	part(&ie, &te);
+	part_ends(&ie, &te);
 	munmap(pmem, SIZE);
 	close(fd);
 }
@@ -671,7 +674,7 @@ int main(int argc, char **argv)
 	inet_pton(AF_INET, argv[1], &at.sin_addr);
 	device = argv[2];
 	if (argc > 3 && !strncmp(argv[3], "child:", 6))
-		return child(argv[3]);
+		return run_child(argv[3]);
 	node_open(&t);
 	node_open(&i);
 	ret = rp_rc_listen(t.rc, (struct sockaddr *)&at, sizeof(at), &port);
@@ -689,16 +692,16 @@ int main(int argc, char **argv)
 		      &smr))
 		return 1;
 	setup();
-	refusals();
-	messages();
-	data();
-	intruders();
-	closes();
+	check_refusals();
+	check_messages();
+	check_data();
+	check_access();
+	check_close();
 	early_closes();
-	many();
-	sleepers();
+	check_many();
+	check_sleep();
 	if (argc > 3)
-		flushes(argv[3]);
+		check_flush(argv[3]);
 	rp_rc_dereg(t.rc, &tmr);
 	rp_rc_dereg(i.rc, &smr);
 	rp_rc_close(i.rc);

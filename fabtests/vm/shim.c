@@ -71,7 +71,7 @@ die(const char *fmt, ...)
 	exit(1);
 }
 
-static void check(bool good, const char *name)
+static void report_case(bool good, const char *name)
 {
 	printf("%sok - %s: %s\n", good ? "" : "not ", modes[mode], name);
 }
@@ -200,7 +200,7 @@ static void write_to(uint64_t wr_id, uint32_t rkey, size_t off, size_t len)
 	ibv_wr_set_sge(a.ex, from->lkey, (uintptr_t)source, (uint32_t)len);
 }
 
-static void start(void)
+static void start_batch(void)
 {
 	if (mode == RAW)
 		ibv_wr_start(a.ex);
@@ -208,13 +208,13 @@ static void start(void)
 		rpmem_wr_start(a.sqp);
 }
 
-static int complete(void)
+static int complete_batch(void)
 {
 	return mode == RAW ? ibv_wr_complete(a.ex) : rpmem_wr_complete(a.sqp);
 }
 
-static void flush(uint64_t wr_id, uint32_t rkey, size_t off, size_t len,
-		  uint8_t type, uint8_t level)
+static void post_flush(uint64_t wr_id, uint32_t rkey, size_t off, size_t len,
+		       uint8_t type, uint8_t level)
 {
 	if (mode != RAW) {
 		a.sqp->wr_id = wr_id;
@@ -230,14 +230,14 @@ static void flush(uint64_t wr_id, uint32_t rkey, size_t off, size_t len,
 #endif
 }
 
-static int polled(struct ibv_wc *wc)
+static int poll_one(struct ibv_wc *wc)
 {
 	return mode == RAW ? ibv_poll_cq(a.cq, 1, wc)
 			   : rpmem_poll_cq(a.scq, 1, wc);
 }
 
-static struct ibv_mr *reg(void *addr, unsigned int access,
-			  struct rpmem_mr **rmr)
+static struct ibv_mr *register_region(void *addr, unsigned int access,
+				      struct rpmem_mr **rmr)
 {
 	if (mode == RAW)
 		return (ibv_reg_mr)(dev.pd, addr, LEN, (int)access);
@@ -254,7 +254,7 @@ static enum ibv_wc_status log_completions(const char *name)
 	struct ibv_wc wc;
 
 	for (int n = 0; n < 3;) {
-		int ret = polled(&wc);
+		int ret = poll_one(&wc);
 
 		if (ret < 0)
 			die("poll");
@@ -312,11 +312,11 @@ static const struct one {
 	 IBV_WC_REM_INV_REQ_ERR, 0, 0},
 };
 
-static void play(const struct one *c)
+static void run_case(const struct one *c)
 {
 	size_t fits = c->off + c->len > LEN ? LEN - c->off : c->len;
 	struct rpmem_mr *rmr = NULL;
-	struct ibv_mr *mr = reg(to, OPEN | c->mr_access, &rmr);
+	struct ibv_mr *mr = register_region(to, OPEN | c->mr_access, &rmr);
 	struct rpmem_mr_desc desc;
 	enum ibv_wc_status got;
 
@@ -340,13 +340,13 @@ static void play(const struct one *c)
 		mark("begin 0 0 %s\n", c->name);
 	if (mode >= SEND)
 		write_to(1, mr->rkey, c->off, fits);
-	start();
+	start_batch();
 	if (mode < SEND)
 		write_to(1, mr->rkey, c->off, fits);
-	flush(2, mr->rkey, c->off, c->len, c->type, c->level);
+	post_flush(2, mr->rkey, c->off, c->len, c->type, c->level);
 	if (mode < SEND)
 		write_to(3, mr->rkey, 0, 1);
-	errno = complete();
+	errno = complete_batch();
 	if (errno)
 		die("\"%s\"", c->name);
 	if (mode >= SEND)
@@ -357,7 +357,7 @@ static void play(const struct one *c)
 		     ? "right"
 		     : "wrong",
 	     ibv_wc_status_str(got));
-	check(got == c->want, c->name);
+	report_case(got == c->want, c->name);
 	end_close(&a);
 	end_close(&b);
 	if (rmr ? rpmem_dereg_mr(rmr) : ibv_dereg_mr(mr))
@@ -365,7 +365,7 @@ static void play(const struct one *c)
 }
 
 /* Calls that the shim refuses at once. */
-static void refuses(void)
+static void check_refusals(void)
 {
 	static const struct {
 		const char *name;
@@ -386,18 +386,19 @@ static void refuses(void)
 	    rpmem_import_mr(a.sqp, &desc, NULL))
 		die("a region");
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
-		start();
-		flush(2, rmr->mr->rkey + bad[i].other, 0, 64, bad[i].type,
-		      bad[i].level);
-		check(complete() == bad[i].want, bad[i].name);
+		start_batch();
+		post_flush(2, rmr->mr->rkey + bad[i].other, 0, 64, bad[i].type,
+			   bad[i].level);
+		report_case(complete_batch() == bad[i].want, bad[i].name);
 	}
 	/* A descriptor for one queue pair is void for the other. */
 	if (rpmem_export_mr(rmr, a.sqp, &desc) ||
 	    rpmem_import_mr(a.sqp, &desc, NULL))
 		die("a descriptor of another queue pair");
-	start();
-	flush(2, rmr->mr->rkey, 0, 64, 2, 0);
-	check(complete() == EKEYREJECTED, "refuses another's descriptor");
+	start_batch();
+	post_flush(2, rmr->mr->rkey, 0, 64, 2, 0);
+	report_case(complete_batch() == EKEYREJECTED,
+		    "refuses another's descriptor");
 	end_close(&a);
 	end_close(&b);
 	rpmem_dereg_mr(rmr);
@@ -409,7 +410,7 @@ static enum ibv_wc_status next_is(uint64_t wr_id, int opcode)
 	struct ibv_wc wc;
 	int n;
 
-	while (!(n = polled(&wc)))
+	while (!(n = poll_one(&wc)))
 		if (time(NULL) > limit)
 			die("%d has not come", (int)wr_id);
 	if (n < 0 || wc.wr_id != wr_id)
@@ -422,32 +423,32 @@ static enum ibv_wc_status next_is(uint64_t wr_id, int opcode)
 static int atomic_write(uint64_t wr_id, uint32_t rkey, size_t off,
 			uint64_t value)
 {
-	start();
+	start_batch();
 	a.sqp->wr_id = wr_id;
 	a.sqp->wr_flags = IBV_SEND_SIGNALED;
 	rpmem_wr_atomic_write(a.sqp, rkey, (uintptr_t)to + off, &value);
-	return complete();
+	return complete_batch();
 }
 
 static int flush_alone(uint64_t wr_id, uint32_t rkey, size_t off)
 {
-	start();
-	flush(wr_id, rkey, off, 64, RPMEM_FLUSH_PERSISTENT, 0);
-	return complete();
+	start_batch();
+	post_flush(wr_id, rkey, off, 64, RPMEM_FLUSH_PERSISTENT, 0);
+	return complete_batch();
 }
 
-static void put(uint64_t wr_id, uint32_t rkey, size_t off, size_t len)
+static void post_write(uint64_t wr_id, uint32_t rkey, size_t off, size_t len)
 {
 	const struct ibv_sge sge = {.addr = (uintptr_t)source,
 				    .length = (uint32_t)len,
 				    .lkey = from->lkey};
 
-	start();
+	start_batch();
 	a.sqp->wr_id = wr_id;
 	a.sqp->wr_flags = IBV_SEND_SIGNALED;
 	rpmem_wr_write_flush(a.sqp, rkey, (uintptr_t)to + off, &sge,
 			     RPMEM_FLUSH_PERSISTENT);
-	errno = complete();
+	errno = complete_batch();
 	if (errno)
 		die("a write with its flush");
 }
@@ -479,14 +480,14 @@ static void puts_records(void)
 
 		memset(to, 0, LEN);
 		memset(source, (int)(1 + round), len);
-		put(round, rkey, off, len);
+		post_write(round, rkey, off, len);
 		wrong += next_is(round, RPMEM_WC_FLUSH) != 0 ||
 			 memcmp(to + off, source, len) != 0 || to[off + len];
 	}
-	check(!wrong && !polled(&wc), "writes with their flush");
-	put(7, rkey, LEN - 63, 64);
-	check(next_is(7, 0) == IBV_WC_REM_ACCESS_ERR && !polled(&wc),
-	      "one beyond the end");
+	report_case(!wrong && !poll_one(&wc), "writes with their flush");
+	post_write(7, rkey, LEN - 63, 64);
+	report_case(next_is(7, 0) == IBV_WC_REM_ACCESS_ERR && !poll_one(&wc),
+		    "one beyond the end");
 	end_close(&a);
 	end_close(&b);
 	rpmem_dereg_mr(rmr);
@@ -501,12 +502,12 @@ static void agent_cases(void)
 	uint64_t *at = (uint64_t *)(to + 4096);
 	const uint32_t rkey = rmr->mr->rkey;
 
-	check(!rpmem_export_mr(rmr, b.sqp, &desc) &&
-		      !rpmem_import_mr(a.sqp, &desc, &attr) &&
-		      attr.rkey == rkey && attr.length == LEN &&
-		      attr.remote_addr == (uintptr_t)to &&
-		      !strncmp(attr.persistent, "agent-", 6),
-	      "the agent gets the request");
+	report_case(!rpmem_export_mr(rmr, b.sqp, &desc) &&
+			    !rpmem_import_mr(a.sqp, &desc, &attr) &&
+			    attr.rkey == rkey && attr.length == LEN &&
+			    attr.remote_addr == (uintptr_t)to &&
+			    !strncmp(attr.persistent, "agent-", 6),
+		    "the agent gets the request");
 	memset(to, 0, LEN);
 	for (uint64_t i = 1; i <= 4; i++)
 		if (flush_alone(2 * i, rkey, 64 * i) ||
@@ -516,16 +517,19 @@ static void agent_cases(void)
 		if (next_is(2 * i, RPMEM_WC_FLUSH) ||
 		    next_is(2 * i + 1, RPMEM_WC_ATOMIC_WRITE))
 			die("what came");
-	check(!at[0] && at[1] == 1 && at[2] == 2 && at[3] == 3 && at[4] == 4,
-	      "atomic writes between flushes");
-	check(atomic_write(2, rkey, 4097, 1) == EINVAL,
-	      "an atomic write that is not aligned");
+	report_case(!at[0] && at[1] == 1 && at[2] == 2 && at[3] == 3 &&
+			    at[4] == 4,
+		    "atomic writes between flushes");
+	report_case(atomic_write(2, rkey, 4097, 1) == EINVAL,
+		    "an atomic write that is not aligned");
 	/* b's side connection is closed, and no agent replies any more. */
 	rpmem_detach_qp(b.sqp);
 	if (flush_alone(3, rkey, 64))
 		die("a flush");
-	check(next_is(3, 0) == IBV_WC_RETRY_EXC_ERR, "an agent that is gone");
-	check(flush_alone(4, rkey, 64) == ENOTCONN, "and nothing behind it");
+	report_case(next_is(3, 0) == IBV_WC_RETRY_EXC_ERR,
+		    "an agent that is gone");
+	report_case(flush_alone(4, rkey, 64) == ENOTCONN,
+		    "and nothing behind it");
 	b.sqp = NULL;
 	end_close(&a);
 	end_close(&b);
@@ -535,9 +539,9 @@ static void agent_cases(void)
 static void refuses_memory(const char *name, void *addr)
 {
 	struct rpmem_mr *rmr = NULL;
-	bool got = reg(addr, OPEN | PERSISTENT, &rmr);
+	bool got = register_region(addr, OPEN | PERSISTENT, &rmr);
 
-	check(!got && errno == EINVAL, name);
+	report_case(!got && errno == EINVAL, name);
 }
 
 int main(int argc, char **argv)
@@ -572,9 +576,9 @@ int main(int argc, char **argv)
 		die("ibv_reg_mr");
 	refuses_memory("registers no anonymous memory as persistent", anon);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		play(&cases[i]);
+		run_case(&cases[i]);
 	if (mode != RAW) {
-		refuses();
+		check_refusals();
 		puts_records();
 	}
 	if (mode == AGENT || mode == AGENT_SEND)

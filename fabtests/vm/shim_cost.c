@@ -36,7 +36,7 @@ static double now(void)
 	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
 }
 
-static void came(int n, const struct ibv_wc *wc)
+static void count_completions(int n, const struct ibv_wc *wc)
 {
 	if (n == 1 && wc->status == IBV_WC_SUCCESS && wc->wr_id == 7 &&
 	    wc->opcode == IBV_WC_FLUSH)
@@ -44,7 +44,7 @@ static void came(int n, const struct ibv_wc *wc)
 	ends_die("%d completions, %s", n, ibv_wc_status_str(wc->status));
 }
 
-static double plain(void)
+static double time_plain(void)
 {
 	struct ibv_qp_ex *ex = a[0].ex;
 	const double start = now();
@@ -60,11 +60,11 @@ static double plain(void)
 		ends_die("ibv_wr_flush");
 	while (!(n = ibv_poll_cq(a[0].cq, 1, &wc)))
 		;
-	came(n, &wc);
+	count_completions(n, &wc);
 	return now() - start;
 }
 
-static double shim(void)
+static double time_shim(void)
 {
 	struct rpmem_qp *qp = sqp[0];
 	const double start = now();
@@ -81,11 +81,11 @@ static double shim(void)
 		ends_die("rpmem_wr_flush");
 	while (!(n = rpmem_poll_cq(scq[0], 1, &wc)))
 		;
-	came(n, &wc);
+	count_completions(n, &wc);
 	return now() - start;
 }
 
-static void attach(int i, struct ends_end *e, unsigned int access)
+static void attach_end(int i, struct ends_end *e, unsigned int access)
 {
 	const struct rpmem_qp_attr attr = {.send_ops_flags = e->send_ops,
 					   .access = access};
@@ -109,8 +109,8 @@ static void setup(const struct ends_device *d, char *dax)
 		ends_join(b[i].qp, d, a[i].qp->qp_num,
 			  ENDS_OPEN | ENDS_FLUSHES);
 	}
-	attach(0, &a[1], 0);
-	attach(1, &b[1], ENDS_FLUSHES);
+	attach_end(0, &a[1], 0);
+	attach_end(1, &b[1], ENDS_FLUSHES);
 	mr = rpmem_reg_mr(d->pd, dax, LEN, ENDS_OPEN | ENDS_FLUSHES);
 	if (!mr)
 		ends_die("rpmem_reg_mr");
@@ -139,7 +139,7 @@ static double median(double *t, size_t n)
 	return t[n / 2];
 }
 
-static void tell(FILE *f, const double us[2], size_t n)
+static void print_times(FILE *f, const double us[2], size_t n)
 {
 	fprintf(f,
 		"{\"shim_native_vs_wr_flush\": %.4f, \"bar\": %.2f, "
@@ -177,18 +177,18 @@ int main(int argc, char **argv)
 		ends_die("%s", argv[3]);
 	setup(&d, dax);
 	for (size_t i = 0; only && i < n; i++)
-		strcmp(only, "shim") ? plain() : shim();
+		strcmp(only, "shim") ? time_plain() : time_shim();
 	if (only)
 		return 0;
 	for (size_t i = 0; i < WARM; i++)
-		plain(), shim();
+		time_plain(), time_shim();
 	for (size_t i = 0; i < n; i++) {
 		/* Alternate which one is first. */
 		if (i % 2)
-			t[1][i] = shim();
-		t[0][i] = plain();
+			t[1][i] = time_shim();
+		t[0][i] = time_plain();
 		if (!(i % 2))
-			t[1][i] = shim();
+			t[1][i] = time_shim();
 	}
 	for (int k = 0; k < 2; k++)
 		us[k] = median(t[k], n);
@@ -201,7 +201,7 @@ int main(int argc, char **argv)
 
 		if (!f)
 			ends_die("%s", json);
-		tell(f, us, n);
+		print_times(f, us, n);
 		if (fclose(f))
 			ends_die("%s", json);
 	}

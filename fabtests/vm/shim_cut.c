@@ -61,32 +61,32 @@ static struct rpmem_cq *cq;
 static struct rpmem_qp *qp;
 static uint64_t rng_state;
 
-static uint64_t rng(uint64_t below)
+static uint64_t random_below(uint64_t below)
 {
 	rng_state += 1;
 	return mix(rng_state) % below;
 }
 
-static void put(int fd, const void *what, size_t len)
+static void write_all(int fd, const void *what, size_t len)
 {
 	if (write(fd, what, len) != (ssize_t)len)
 		ends_die("the other side");
 }
 
-static void get(int fd, void *what, size_t len)
+static void read_all(int fd, void *what, size_t len)
 {
 	if (read(fd, what, len) != (ssize_t)len)
 		ends_die("the other side");
 }
 
-static void must(const char *what, int err)
+static void must_succeed(const char *what, int err)
 {
 	errno = err;
 	if (err)
 		ends_die("%s", what);
 }
 
-static int back(int flags)
+static int read_back(int flags)
 {
 	const char *path = getenv("RPMEM_BACK");
 	int fd = path ? open(path, flags) : -1;
@@ -96,7 +96,7 @@ static int back(int flags)
 	return fd;
 }
 
-static void attach(unsigned int access)
+static void attach_qp(unsigned int access)
 {
 	struct rpmem_qp_attr attr = {.access = access};
 
@@ -115,7 +115,7 @@ static void attach(unsigned int access)
 
 /* --- the target: maps the pool, its agent serves --- */
 
-static int target(char *pool)
+static int run_target(char *pool)
 {
 	char *slot = strchr(pool, '@'), *map;
 	struct first first;
@@ -133,19 +133,19 @@ static int target(char *pool)
 		   (off_t)DEVICE * atoi(slot));
 	if (fd < 0 || map == MAP_FAILED)
 		ends_die("%s", pool);
-	attach(ENDS_PERSISTENT);
+	attach_qp(ENDS_PERSISTENT);
 	mr = rpmem_reg_mr(device.pd, map, POOL, ENDS_OPEN | ENDS_FLUSHES);
 	if (!mr)
 		ends_die("rpmem_reg_mr");
 	first = (struct first){end.qp->qp_num, mr->mr->rkey, (uintptr_t)map};
-	put(STDOUT_FILENO, &first, sizeof(first));
-	from = back(O_RDONLY);
-	get(from, &answer, sizeof(answer));
+	write_all(STDOUT_FILENO, &first, sizeof(first));
+	from = read_back(O_RDONLY);
+	read_all(from, &answer, sizeof(answer));
 	ends_join(end.qp, &device, answer.qp_num, ENDS_OPEN | ENDS_FLUSHES);
-	must("rpmem_export_qp", rpmem_export_qp(qp, &second.addr));
-	must("rpmem_connect_qp", rpmem_connect_qp(qp, &answer.addr));
-	must("rpmem_export_mr", rpmem_export_mr(mr, qp, &second.desc));
-	put(STDOUT_FILENO, &second, sizeof(second));
+	must_succeed("rpmem_export_qp", rpmem_export_qp(qp, &second.addr));
+	must_succeed("rpmem_connect_qp", rpmem_connect_qp(qp, &answer.addr));
+	must_succeed("rpmem_export_mr", rpmem_export_mr(mr, qp, &second.desc));
+	write_all(STDOUT_FILENO, &second, sizeof(second));
 	for (;;)
 		pause();
 }
@@ -165,7 +165,7 @@ static struct ibv_mr *from;
 static struct record *records;
 static bool by_device, skips;
 
-static void settle(struct batch *b, bool ok)
+static void end_batch(struct batch *b, bool ok)
 {
 	b->failed |= !ok;
 	if (--b->waits || b->failed)
@@ -173,11 +173,11 @@ static void settle(struct batch *b, bool ok)
 	for (unsigned int i = 0; i < b->n; i++) {
 		acked[b->first + i] = 1;
 		if (++acked_count == acked_enough)
-			put(STDOUT_FILENO, "enough\n", 7);
+			write_all(STDOUT_FILENO, "enough\n", 7);
 	}
 }
 
-static void reap(void)
+static void reap_completions(void)
 {
 	struct ibv_wc wc;
 	int n = rpmem_poll_cq(cq, 1, &wc);
@@ -190,10 +190,10 @@ static void reap(void)
 	if (n && wc.status)
 		fprintf(stderr, "%s\n", ibv_wc_status_str(wc.status));
 	if (n && wc.wr_id)
-		settle((struct batch *)(uintptr_t)wc.wr_id, !wc.status);
+		end_batch((struct batch *)(uintptr_t)wc.wr_id, !wc.status);
 }
 
-static uint64_t place(uint64_t i)
+static uint64_t offset_of(uint64_t i)
 {
 	return at.at + i * sizeof(struct record);
 }
@@ -203,16 +203,17 @@ static void write_record(uint64_t i, size_t off, size_t len)
 {
 	end.ex->wr_id = 0;
 	end.ex->wr_flags = 0;
-	ibv_wr_rdma_write(end.ex, at.rkey, place(i) + off);
+	ibv_wr_rdma_write(end.ex, at.rkey, offset_of(i) + off);
 	ibv_wr_set_sge(end.ex, from->lkey, (uintptr_t)&records[i] + off,
 		       (uint32_t)len);
 }
 
-static void flush(struct batch *b, uint64_t i, unsigned int n, bool signaled)
+static void flush_record(struct batch *b, uint64_t i, unsigned int n,
+			 bool signaled)
 {
 	qp->wr_id = signaled ? (uintptr_t)b : 0;
 	qp->wr_flags = signaled ? IBV_SEND_SIGNALED : 0;
-	rpmem_wr_flush(qp, at.rkey, place(i), n * sizeof(struct record),
+	rpmem_wr_flush(qp, at.rkey, offset_of(i), n * sizeof(struct record),
 		       skips ? RPMEM_FLUSH_GLOBAL : RPMEM_FLUSH_PERSISTENT,
 		       RPMEM_FLUSH_RANGE);
 }
@@ -226,7 +227,7 @@ static void put_record(struct batch *b, uint64_t i)
 
 	qp->wr_id = (uintptr_t)b;
 	qp->wr_flags = IBV_SEND_SIGNALED;
-	rpmem_wr_write_flush(qp, at.rkey, place(i), &sge,
+	rpmem_wr_write_flush(qp, at.rkey, offset_of(i), &sge,
 			     skips ? RPMEM_FLUSH_GLOBAL
 				   : RPMEM_FLUSH_PERSISTENT);
 }
@@ -237,17 +238,17 @@ static void put_record(struct batch *b, uint64_t i)
 static void append_tail(struct batch *b, uint64_t i)
 {
 	write_record(i, 0, sizeof(struct record) - sizeof(uint64_t));
-	flush(b, i, 1, false);
+	flush_record(b, i, 1, false);
 	qp->wr_id = 0;
 	qp->wr_flags = 0;
 	rpmem_wr_atomic_write(qp, at.rkey,
-			      place(i) + offsetof(struct record, sum),
+			      offset_of(i) + offsetof(struct record, sum),
 			      &records[i].sum);
-	flush(b, i, 1, true);
+	flush_record(b, i, 1, true);
 	b->waits++;
 }
 
-static void append(struct batch *b, int way)
+static void append_records(struct batch *b, int way)
 {
 	rpmem_wr_start(qp);
 	if (way == 2 && by_device) {
@@ -263,14 +264,14 @@ static void append(struct batch *b, int way)
 		/* One flush for each record, or one for all. */
 		b->waits = way ? b->n : 1;
 		if (!way)
-			flush(b, b->first, b->n, true);
+			flush_record(b, b->first, b->n, true);
 		for (unsigned int i = 0; way && i < b->n; i++)
-			flush(b, b->first + i, 1, true);
+			flush_record(b, b->first + i, 1, true);
 	}
-	must("a batch", rpmem_wr_complete(qp));
+	must_succeed("a batch", rpmem_wr_complete(qp));
 }
 
-static int initiator(int ack_fd, uint64_t seed, int slot)
+static int run_initiator(int ack_fd, uint64_t seed, int slot)
 {
 	static struct batch window[WINDOW];
 	const char *fault = getenv("RPMEM_FAULT");
@@ -287,18 +288,19 @@ static int initiator(int ack_fd, uint64_t seed, int slot)
 		ends_die("memory");
 	for (uint64_t i = 0; i < RECORDS; i++)
 		record_make(&records[i], seed, i + 1);
-	attach(0);
+	attach_qp(0);
 	from = ibv_reg_mr(device.pd, records, POOL, IBV_ACCESS_LOCAL_WRITE);
 	if (!from)
 		ends_die("ibv_reg_mr");
-	get(STDIN_FILENO, &at, sizeof(at));
+	read_all(STDIN_FILENO, &at, sizeof(at));
 	ends_join(end.qp, &device, at.qp_num, ENDS_OPEN);
 	answer.qp_num = end.qp->qp_num;
-	must("rpmem_export_qp", rpmem_export_qp(qp, &answer.addr));
-	put(back(O_WRONLY), &answer, sizeof(answer));
-	get(STDIN_FILENO, &second, sizeof(second));
-	must("rpmem_connect_qp", rpmem_connect_qp(qp, &second.addr));
-	must("rpmem_import_mr", rpmem_import_mr(qp, &second.desc, &how));
+	must_succeed("rpmem_export_qp", rpmem_export_qp(qp, &answer.addr));
+	write_all(read_back(O_WRONLY), &answer, sizeof(answer));
+	read_all(STDIN_FILENO, &second, sizeof(second));
+	must_succeed("rpmem_connect_qp", rpmem_connect_qp(qp, &second.addr));
+	must_succeed("rpmem_import_mr",
+		     rpmem_import_mr(qp, &second.desc, &how));
 	fprintf(stderr, "flushed by %s\n", how.persistent);
 	by_device = end.send_ops & (1u << 12);
 	skips = fault && !strcmp(fault, "skip-flush") &&
@@ -307,11 +309,12 @@ static int initiator(int ack_fd, uint64_t seed, int slot)
 		struct batch *b = &window[i % WINDOW];
 
 		while (b->waits)
-			reap();
-		*b = (struct batch){.first = next, .n = 1 + rng(BATCH)};
+			reap_completions();
+		*b = (struct batch){.first = next,
+				    .n = 1 + random_below(BATCH)};
 		if (b->n > RECORDS - next)
 			b->n = RECORDS - next;
-		append(b, (int)rng(WAYS));
+		append_records(b, (int)random_below(WAYS));
 		next += b->n;
 		/*
 		 * Enough were acknowledged: slow down, with some outstanding.
@@ -320,17 +323,17 @@ static int initiator(int ack_fd, uint64_t seed, int slot)
 			usleep(20000);
 	}
 	for (;;)
-		reap();
+		reap_completions();
 }
 
 int main(int argc, char **argv)
 {
 	if (argc == 4 && !strcmp(argv[1], "--target"))
-		return target(argv[2]);
+		return run_target(argv[2]);
 	if (argc == 6 && !strcmp(argv[1], "--initiator")) {
 		acked_enough = strtoull(argv[5], NULL, 10);
-		return initiator(atoi(argv[2]), strtoull(argv[3], NULL, 10),
-				 atoi(argv[4]));
+		return run_initiator(atoi(argv[2]), strtoull(argv[3], NULL, 10),
+				     atoi(argv[4]));
 	}
 	fprintf(stderr, "usage: shim_cut --target POOL@N SEED | --initiator FD "
 			"SEED SLOT ENOUGH\n");

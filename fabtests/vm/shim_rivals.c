@@ -103,7 +103,7 @@ static void wait_for(_Atomic int *what, int value)
 }
 
 /* Set up both ends: 0 writes, 1 has the memory. */
-static void meet(int self, const char *device, int gid_index)
+static void connect_ends(int self, const char *device, int gid_index)
 {
 	const unsigned int access = self ? ENDS_FLUSHES : 0;
 	struct rpmem_qp_attr attr = {.access = access};
@@ -130,8 +130,8 @@ static void meet(int self, const char *device, int gid_index)
 
 /* --- the process with the memory --- */
 
-static void target(const struct rival_cfg *cfg, const char *device,
-		   int gid_index)
+static void run_target(const struct rival_cfg *cfg, const char *device,
+		       int gid_index)
 {
 	struct rpmem_mr *mr;
 	int ret = way->rival->serve(cfg, &w->page, &rival, w->err);
@@ -139,7 +139,7 @@ static void target(const struct rival_cfg *cfg, const char *device,
 	atomic_store(&w->up, ret ? -1 : 1);
 	if (ret)
 		_exit(1);
-	meet(1, device, gid_index);
+	connect_ends(1, device, gid_index);
 	mr = rpmem_reg_mr(dev.pd, mem + LEN, LEN, ENDS_OPEN | ENDS_FLUSHES);
 	if (!mr)
 		ends_die("rpmem_reg_mr");
@@ -218,7 +218,7 @@ static void as_rival(void)
 		ends_die("%s: %s", way->rival->name, err);
 }
 
-static void turn(int owner)
+static void time_turn(int owner)
 {
 	static unsigned char salt;
 	const char *remote = mem + (owner == SHIM ? LEN : 0) + AT;
@@ -242,7 +242,7 @@ static void turn(int owner)
 	}
 }
 
-static double median(struct rp_samples *of)
+static double median_of(struct rp_samples *of)
 {
 	uint64_t ns;
 
@@ -251,28 +251,28 @@ static double median(struct rp_samples *of)
 	return (double)ns / 1e3;
 }
 
-static void judge(size_t turns)
+static void compare_times(size_t turns)
 {
 	double us[2];
 
 	for (size_t i = 0; i < turns; i++) {
 		/* Alternate which one is first. */
-		turn((int)(i % 2));
-		turn((int)!(i % 2));
+		time_turn((int)(i % 2));
+		time_turn((int)!(i % 2));
 	}
 	for (int k = 0; k < 2; k++)
-		us[k] = median(&samples[k]);
+		us[k] = median_of(&samples[k]);
 	printf("# through the shim %.1f us, %s %.1f us, of %zu\n", us[SHIM],
 	       way->rival->name, us[RIVAL], turns * TURN);
 	printf("%s %.4f <= %.2f %s\n", way->metric, us[SHIM] / us[RIVAL],
 	       way->bar, us[SHIM] / us[RIVAL] <= way->bar ? "met" : "missed");
 }
 
-static void initiator(const struct rival_cfg *cfg, const char *device,
-		      int gid_index, size_t turns)
+static void run_initiator(const struct rival_cfg *cfg, const char *device,
+			  int gid_index, size_t turns)
 {
 	wait_for(&w->setup[1].steps, 1);
-	meet(0, device, gid_index);
+	connect_ends(0, device, gid_index);
 	look_at_region();
 	source = aligned_alloc(4096, 4096);
 	from = source ? ibv_reg_mr(dev.pd, source, 4096, IBV_ACCESS_LOCAL_WRITE)
@@ -284,7 +284,7 @@ static void initiator(const struct rival_cfg *cfg, const char *device,
 	sem_post(&w->wake);
 	if (way->rival->open(cfg, &w->page, &rival, w->err))
 		ends_die("%s: %s", way->rival->name, w->err);
-	judge(turns);
+	compare_times(turns);
 }
 
 int main(int argc, char **argv)
@@ -320,13 +320,13 @@ int main(int argc, char **argv)
 	child = fork();
 	if (!child) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		target(&cfg, argv[1], atoi(argv[2]));
+		run_target(&cfg, argv[1], atoi(argv[2]));
 	}
 	while (child > 0 && !atomic_load(&w->up))
 		usleep(1000);
 	if (child < 0 || atomic_load(&w->up) < 0)
 		ends_die("the target: %s", w->err);
-	initiator(&cfg, argv[1], atoi(argv[2]), turns);
+	run_initiator(&cfg, argv[1], atoi(argv[2]), turns);
 	atomic_store(&w->over, 1);
 	sem_post(&w->wake);
 	return waitpid(child, &code, 0) == child && !code ? 0 : 1;
