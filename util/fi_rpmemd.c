@@ -552,10 +552,9 @@ static void find_longer(struct daemon *d)
 	}
 	if (!found)
 		log_event("SIGHUP is ignored: reloading is not supported yet, "
-			  "and "
-			  "no pool file was made longer; stop fi_rpmemd with "
-			  "SIGTERM and start it again to change its pools or "
-			  "options");
+			  "and no pool file was made longer; stop fi_rpmemd "
+			  "with SIGTERM and start it again to change its pools "
+			  "or options");
 }
 
 /*

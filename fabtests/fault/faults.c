@@ -121,7 +121,7 @@ static void start_side(enum side_of side, bool points)
 	}
 }
 
-/* A power cut_connection: bytes that are not on the medium are lost. */
+/* A power cut: bytes that are not on the medium are lost. */
 static void lose_power(void)
 {
 	int fd = open(world->pool, O_RDWR | O_CREAT | O_TRUNC, 0600);
@@ -368,7 +368,7 @@ static void at_once(void)
 			       i == 255 ? "in the base" : rp_status_name(i),
 			       (unsigned long long)world->status[i]);
 	printf("# failed: %llu msyncs of %llu, %llu allocations; %llu "
-	       "connections cut_connection; %llu refused, %llu given up; %u "
+	       "connections cut; %llu refused, %llu given up; %u "
 	       "queues "
 	       "overrun\n",
 	       (unsigned long long)world->failed_msyncs,

@@ -306,7 +306,7 @@ static void attack_atomics(void)
 	}
 }
 
-/* Packed attack_ranges: random bytes in them, and a random number of them. */
+/* Packed ranges: random bytes in them, and a random number of them. */
 static void attack_packed_ranges(void)
 {
 	uint8_t msg[RP_WIRE_MAX_MSG];

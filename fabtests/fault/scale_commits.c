@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Sixteen processes commit to one run_target: no record is lost, no memory
+/* Sixteen processes commit to one target: no record is lost, no memory
  * grows.
  */
 #include "config.h"
@@ -185,7 +185,7 @@ static void watch_target(struct world *w, pid_t t, pid_t *initiators)
 		if (scale_now() - start > 3000)
 			break;
 	}
-	printf("# %lu commits in %.1f s; run_target: %zu KiB at 10 %%, %zu KiB "
+	printf("# %lu commits in %.1f s; target: %zu KiB at 10 %%, %zu KiB "
 	       "at "
 	       "most after that, %u descriptors at most\n",
 	       done, scale_now() - start, at_ten >> 10, most >> 10, fds);
@@ -204,8 +204,8 @@ static void watch_target(struct world *w, pid_t t, pid_t *initiators)
 		tap_ok(most - at_ten <= RSS_GROWTH,
 		       "the target grew by %zu KiB after the tenth percent",
 		       (most - at_ten) >> 10);
-	tap_ok(fds <= FDS, "%u descriptors at the run_target, %u are enough",
-	       fds, FDS);
+	tap_ok(fds <= FDS, "%u descriptors at the target, %u are enough", fds,
+	       FDS);
 }
 
 static void check_file(const struct world *w, const char *media)

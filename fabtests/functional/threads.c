@@ -147,7 +147,7 @@ static void post_recvs(struct side *s, const struct card *peer)
 	}
 }
 
-/* --- the run_target: each thread echoes one of the initiator's --- */
+/* --- the target: each thread echoes one of the initiator's --- */
 
 static void *echo_messages(void *arg)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Messages between MPI ranks: sizes, test_tags, test_wildcards, modes; checks
+/* Messages between MPI ranks: sizes, tags, wildcards, modes; checks
  * the bytes.
  */
 #include "mpi_test.h"

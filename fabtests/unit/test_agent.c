@@ -672,7 +672,7 @@ Test(agent, query)
 	cr_assert_eq(i.refusal, RP_REFUSAL_CLASS);
 	cr_assert_gt(strlen(i.why), 10);
 
-	/* The query of a region without a method, of a volatile one, and so on. */
+	/* The query of a region without a method, and of a volatile one. */
 	dax.r.facts.memory = RP_MEM_UNKNOWN;
 	i = bed_query(&p, dax.r.key, RP_CLASS_NONE);
 	cr_assert_eq(i.status, RP_ST_NO_METHOD);
