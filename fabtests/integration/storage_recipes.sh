@@ -33,9 +33,13 @@ unset FI_PROVIDER FI_OFI_RPMEM_CLASS
 mkdir "$dir/bin"
 cat >"$dir/bin/nbdkit" <<S
 #!/bin/sh
-[ "\$1" != -U ] || { s="-U \$2"; shift 2; }
+s=
+while [ "\${1#-}" != "\$1" ]; do
+	s="\$s \$1 \$2"
+	shift 2
+done
 [ "\$1" != rpmem ] || { shift; set -- $build/util/.libs/nbdkit-rpmem-plugin.so "\$@"; }
-exec /usr/bin/nbdkit \${s-} "\$@"
+exec /usr/bin/nbdkit \$s "\$@"
 S
 printf '#!/bin/sh\nexec %s/util/fi_rpmemd "$@"\n' "$build" >"$dir/bin/fi_rpmemd"
 chmod +x "$dir/bin/nbdkit" "$dir/bin/fi_rpmemd"
@@ -43,13 +47,15 @@ PATH=$dir/bin:$PATH
 cd "$src" || exit 99
 failed=0
 
-# block HEADING: the commands of a section, its first block, or all of them.
+# block HEADING: the commands of a section, but those that need the module nbd.
 block()
 {
 	awk -v want="$1" '
 		/^#/ { on = $0 == want }
-		on && sub(/^    /, "")' docs/storage.md |
-		grep -v '^ *<\|modprobe\|nbd-client\|/dev/nbd0\|^qemu-system' |
+		!/^    / { module = 0 }
+		/^    modprobe/ { module = 1 }
+		on && !module && sub(/^    /, "")' docs/storage.md |
+		grep -v '^ *<\|apt-get\|^-drive' |
 		sed "s|/data\\b|$dir/data|g"
 }
 
@@ -64,15 +70,14 @@ stop()
 }
 
 # recipe HEADING [OTHER]: run a section on a new pool, with the commands of
-# another one before its first umount, or at the end.
+# another one before it takes down what it has set up.
 recipe()
 {
-	mkdir "$dir/data"
 	{
-		block "# Storage on a pool" | grep '^fi_rpmemd'
-		block "$1" | sed '/^umount/,$d'
+		block "# Storage on a pool"
+		block "$1" | sed '/^umount\|^kill/,$d'
 		block "${2-}"
-		block "$1" | sed -n '/^umount/,$p'
+		block "$1" | sed -n '/^umount\|^kill/,$p'
 	} >"$dir/commands"
 	[ "$(wc -l <"$dir/commands")" -ge 2 ] || { echo "FAIL: no '$1'"; failed=1; }
 	if ! timeout 120 sh -e "$dir/commands" >"$dir/out" 2>&1 </dev/null; then
@@ -105,4 +110,5 @@ fi
 if command -v fio >/dev/null; then
 	recipe "## An image, there and back" "## fio"
 fi
+recipe "## An image, there and back" "## A larger pool"
 exit $failed
