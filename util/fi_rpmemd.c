@@ -474,6 +474,9 @@ static int set_owner(void *arg, unsigned int i, uint64_t owner, char *err)
 	}
 	if (!ret)
 		ret = rp_pool_set_owner(&e->pool, owner, err);
+	/* Nobody is awaited who shares the pool. */
+	if (!ret && owner & RP_SETUP_SHARED)
+		ret = rp_pool_release(&e->pool, err);
 	if (ret)
 		log_event("%s", err);
 	else

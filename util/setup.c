@@ -352,7 +352,8 @@ int rp_setup_get_request(const void *buf, size_t len,
 		r.again = flags & OPEN_AGAIN;
 	}
 	if (get_end(&c, true) || flags & ~(OPEN_EXCLUSIVE | OPEN_AGAIN) ||
-	    (r.type == RP_SETUP_OPEN && !r.owner))
+	    (r.type == RP_SETUP_OPEN &&
+	     (!r.owner || r.owner & RP_SETUP_SHARED)))
 		return -EBADMSG;
 	if (r.type == RP_SETUP_GET_LIST ? r.name[0] != 0
 					: !rp_setup_name_ok(r.name))

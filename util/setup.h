@@ -66,6 +66,10 @@ struct rp_setup_challenge {
 	uint8_t nonce[RP_SETUP_NONCE];
 };
 
+/* Owner of a pool: a client opened it shared, the first one after an exclusive.
+ */
+#define RP_SETUP_SHARED (1ull << 63)
+
 /*  16 nonce  48 string name (GET_LIST: empty)  SET_LENGTH: u64 length
  *  OPEN: u64 owner, u32 flags: bit 0 exclusive, bit 1 again  MAC
  *  A string is a u16 length and its bytes. */
@@ -74,9 +78,10 @@ struct rp_setup_request {
 	uint8_t nonce[RP_SETUP_NONCE];
 	char name[RP_SETUP_NAME + 1];
 	uint64_t length; /* SET_LENGTH: of the file in the pool; 0: unknown */
-	uint64_t owner;	 /* OPEN: random number of the client, not 0 */
+	uint64_t owner;	 /* OPEN: random number of the client, 63 bits, not 0 */
 	bool exclusive;	 /* OPEN: while no other client has the pool open */
-	bool again; /* OPEN, exclusive: only if no other owner came since */
+	bool again;	 /* OPEN: this client has had it open, only if no other
+			  * owner came since */
 };
 
 /*  16 u64 key  24 u64 addr  32 u64 len  40 u64 incarnation
@@ -101,7 +106,12 @@ struct rp_setup_export {
 	uint16_t fi_name_len;
 	char why[RP_SETUP_TEXT + 1];
 	uint64_t length; /* of the file that was copied there; 0: unknown */
-	uint64_t owner;	 /* the last client that opened it exclusively, or 0 */
+	/*
+	 * The last client that opened it exclusively, or, with the bit
+	 * RP_SETUP_SHARED, the first one that has shared it after that; 0:
+	 * none.
+	 */
+	uint64_t owner;
 };
 
 /*  16 u16 count  18 entries: u64 len, u8 class, u8 method, string name  MAC */

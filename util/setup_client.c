@@ -145,8 +145,9 @@ static int call_connect(struct call *c)
 	ret = getaddrinfo(t->host, service, &hints, &list);
 	if (ret)
 		return rp_err(c->err, -EHOSTUNREACH,
-			      "host '%s' is not known: %s", t->host,
-			      gai_strerror(ret));
+			      "host '%s' is not known: %s; check its name, and "
+			      "the name service of this host",
+			      t->host, gai_strerror(ret));
 	ret = connect_any(c, list);
 	freeaddrinfo(list);
 	if (ret == -ECONNREFUSED)
@@ -444,7 +445,9 @@ uint64_t rp_setup_owner(void)
 {
 	uint64_t owner;
 
-	return getrandom(&owner, sizeof(owner), 0) == sizeof(owner) ? owner : 0;
+	if (getrandom(&owner, sizeof(owner), 0) != sizeof(owner))
+		return 0;
+	return owner & ~RP_SETUP_SHARED;
 }
 
 int rp_setup_set_length(const struct rp_setup_target *t, const char *pool,

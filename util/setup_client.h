@@ -32,9 +32,9 @@ int rp_setup_fetch_export(const struct rp_setup_target *t, const char *pool,
 			  struct rp_setup_export *out, char *err);
 /* A client that opens a pool, and whether it shares the pool. */
 struct rp_setup_open {
-	uint64_t owner; /* random number of the client, not 0 */
+	uint64_t owner; /* random number of the client: rp_setup_owner() */
 	bool exclusive; /* no other client may have it open */
-	bool again;	/* exclusive: only if no other owner came since */
+	bool again;	/* it had the pool open: displace no other client */
 };
 /*
  * The same, and open the pool: it stays open until the caller closes *fd. The

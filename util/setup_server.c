@@ -320,12 +320,28 @@ static void hold_export(struct rp_setup_server *s, struct conn *c,
 	setsockopt(c->fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
 }
 
+/*
+ * The owner that the pool gets by this OPEN; 0: it keeps the one that it has. A
+ * client that shares the pool ends the claim of an exclusive one that has gone:
+ * bytes which that one wanted to write again would replace newer ones.
+ */
+static uint64_t next_owner(const struct rp_setup_export *e,
+			   const struct rp_setup_request *req)
+{
+	if (req->exclusive)
+		return e->owner == req->owner ? 0 : req->owner;
+	if (!e->owner || e->owner & RP_SETUP_SHARED || req->again)
+		return 0;
+	return req->owner | RP_SETUP_SHARED;
+}
+
 /* Reply to OPEN. */
 static int put_open(struct rp_setup_server *s, struct conn *c,
 		    const struct rp_setup_request *req, unsigned int i)
 {
 	const struct rp_setup_export *e = &s->attr.exports[i];
 	const struct conn *h = find_holder(s, req, i);
+	const uint64_t owner = next_owner(e, req);
 	char err[RP_ERR_LEN] = "it cannot be opened exclusively here";
 
 	if (e->owner != req->owner && s->attr.may_open &&
@@ -334,7 +350,8 @@ static int put_open(struct rp_setup_server *s, struct conn *c,
 	if (req->exclusive && req->again && e->owner != req->owner)
 		return put_error(c, RP_SETUP_E_TAKEN,
 				 "another client has opened pool '%.100s' "
-				 "meanwhile",
+				 "meanwhile; what was not committed is lost: "
+				 "open the pool again",
 				 e->name);
 	if (h)
 		return put_error(c, RP_SETUP_E_BUSY,
@@ -342,9 +359,8 @@ static int put_open(struct rp_setup_server *s, struct conn *c,
 				 "close it there first",
 				 e->name, h->exclusive ? " exclusively" : "",
 				 h->peer);
-	if (req->exclusive && e->owner != req->owner &&
-	    (!s->attr.set_owner ||
-	     s->attr.set_owner(s->attr.arg, i, req->owner, err)))
+	if (owner && (!s->attr.set_owner ||
+		      s->attr.set_owner(s->attr.arg, i, owner, err)))
 		return put_error(c, RP_SETUP_E_BUSY, "%.390s", err);
 	report_client(s, c, e->name);
 	hold_export(s, c, req, i);

@@ -114,6 +114,11 @@ Test(setup, open_needs_an_owner_and_known_flags)
 	bufs[7][lens[7] - 36] = 0;
 	memset(bufs[7] + lens[7] - 44, 0, 8);
 	cr_assert_eq(get_request(bufs[7], lens[7]), -EBADMSG);
+	bufs[7][lens[7] - 44] = 1;
+	cr_assert_eq(get_request(bufs[7], lens[7]), 0);
+	/* The uppermost bit is the daemon's. */
+	bufs[7][lens[7] - 37] = 0x80;
+	cr_assert_eq(get_request(bufs[7], lens[7]), -EBADMSG);
 }
 
 Test(setup, no_room)

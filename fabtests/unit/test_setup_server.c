@@ -738,6 +738,55 @@ Test(setup_server, follower_shuts_the_former_owner_out, .timeout = 60)
 	stop_server();
 }
 
+/* The former owner's kept bytes would replace what the others have written. */
+Test(setup_server, client_that_shares_shuts_the_former_owner_out, .timeout = 60)
+{
+	int a, b, c;
+
+	start_server(&secret, 0, 0);
+	exports[0].owner = 0;
+	cr_assert_eq(open_as(5, false, false, &c), 0, "%s", err);
+	cr_assert_eq(atomic_load(&owners), 0, "there was no owner");
+	close(c);
+	cr_assert_eq(open_after_close(1, true, &a), 0, "%s", err);
+	close(a);
+	cr_assert_eq(open_after_close(2, false, &b), 0, "%s", err);
+	cr_assert_eq(m.export.owner, 2 | RP_SETUP_SHARED);
+	cr_assert_eq(atomic_load(&owners), 2);
+	/* One that shared it before finds another owner than it had. */
+	cr_assert_eq(open_as(5, false, true, &c), 0, "%s", err);
+	cr_assert_eq(m.export.owner, 2 | RP_SETUP_SHARED);
+	close(c);
+	cr_assert_eq(open_as(3, false, false, &c), 0, "%s", err);
+	cr_assert_eq(atomic_load(&owners), 2, "it disturbs nobody");
+	cr_assert_eq(open_as(1, true, true, &a), -ESTALE);
+	cr_assert(strstr(err, "meanwhile"), "%s", err);
+	close(b);
+	close(c);
+	poll(NULL, 0, 100);
+	cr_assert_eq(open_as(1, true, true, &a), -ESTALE);
+	stop_server();
+}
+
+/* A client that comes back displaces no owner: it only looks. */
+Test(setup_server, client_that_shared_displaces_no_owner, .timeout = 60)
+{
+	int a, b;
+
+	start_server(&secret, 0, 0);
+	cr_assert_eq(open_as(1, true, false, &a), 0, "%s", err);
+	close(a);
+	poll(NULL, 0, 100);
+	while (open_as(2, false, true, &b) == -EBUSY)
+		poll(NULL, 0, 10);
+	cr_assert_eq(m.export.owner, 1);
+	close(b);
+	poll(NULL, 0, 100);
+	cr_assert_eq(open_as(1, true, true, &a), 0, "%s", err);
+	close(a);
+	stop_server();
+}
+
 Test(setup_server, owner_that_cannot_be_remembered_is_refused, .timeout = 60)
 {
 	int fd;

@@ -36,7 +36,7 @@ static int check_same_pool(struct rpmem_pool *p, struct offer *o)
 			      " bytes; what was not committed is lost: open "
 			      "the pool again",
 			      p->name, p->target.host, was->len, is->len);
-	/* The daemon itself refuses an exclusive client that was followed. */
+	/* The daemon itself refuses an exclusive client that was displaced. */
 	if (!p->exclusive && is->owner != was->owner)
 		return rp_err(o->err, -ESTALE,
 			      "another client has opened pool '%s' on %s "
@@ -122,7 +122,7 @@ void pool_connect(struct rpmem_pool *p, struct offer *o)
 	const struct rp_setup_open how = {
 		.owner = p->owner,
 		.exclusive = p->exclusive,
-		.again = again && p->exclusive,
+		.again = again,
 	};
 
 	o->peer = FI_ADDR_UNSPEC;
