@@ -11,41 +11,53 @@ extern "C" {
 #endif
 
 /*
- * Every function may be called by any thread. Those that return int return 0
- * or a negative errno, and rpmem_pool_error() then has the cause and the
- * remedy. rpmem_pool(3) describes all.
+ * Every function but rpmem_pool_close() may be called by several threads at one
+ * time. Those that return int return 0 or a negative errno, and
+ * rpmem_pool_error() then has the cause and the remedy. rpmem_pool(3) describes
+ * all.
  */
 struct rpmem_pool;
 
-/* The failures that committed bytes survive. Zero requires the strongest. */
+/*
+ * The failures that committed bytes survive, strongest first; each class
+ * includes those below it.
+ */
 enum rpmem_pool_class {
 	RPMEM_POOL_POWER = 0,	/* a power cut at the target */
-	RPMEM_POOL_PROCESS = 1, /* the death of fi_rpmemd */
-	RPMEM_POOL_NONE = 2,	/* nothing: emulated persistent memory */
+	RPMEM_POOL_PROCESS = 1, /* the end of fi_rpmemd, however it ends */
+	RPMEM_POOL_NONE = 2,	/* none: for tests */
 };
 
 /* Zero is the default of each field but size. */
 struct rpmem_pool_attr {
 	size_t size;		 /* sizeof(struct rpmem_pool_attr) */
-	const char *secret_file; /* the secret of fi_rpmemd --secret */
-	enum rpmem_pool_class required;
-	unsigned int timeout; /* seconds that calls wait for a target that is
+	const char *secret_file; /* path of the file that fi_rpmemd --secret
+				  * has; NULL: none */
+	enum rpmem_pool_class required; /* a weaker pool is refused */
+	unsigned int timeout; /* seconds that a call waits while the target is
 			       * away; 0: 60 */
 	int exclusive; /* not 0: refuse to share the pool with other clients */
 };
 
 /*
  * Open a pool, "HOST:POOL" or "HOST:PORT:POOL". attr may be NULL. -EOPNOTSUPP:
- * the pool does not reach the required class; -EACCES: the secret; -ENOENT: no
- * such pool; -EBUSY: another client has it open, and one of the two is
- * exclusive; -ECONNREFUSED, -EHOSTUNREACH, -ETIMEDOUT: no daemon. The first
- * call in a process sets variables of the environment for libfabric.
+ * the pool does not reach the required class; -EACCES: the secret is missing or
+ * wrong; -ENOENT: no such pool; -EBUSY: another client has it open, and one of
+ * the two is exclusive; -ECONNREFUSED, -EHOSTUNREACH, -ETIMEDOUT: no daemon.
+ * The first call in a process may call setenv(3) for libfabric: make it before
+ * other threads run.
+ *
+ * Clients that share a pool must not write to bytes that another one has
+ * written and not yet committed: after a lost connection a client writes its
+ * uncommitted bytes again, over newer ones.
  */
 int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
 		    const struct rpmem_pool_attr *attr);
 /*
  * Close without a commit: what was not committed may be lost. No other call may
- * be running, and submitted operations are dropped.
+ * use the pool. Operations that are outstanding are dropped: when the call
+ * returns, the library does not touch any of them, nor its buffer, and no call
+ * returns them.
  */
 void rpmem_pool_close(struct rpmem_pool *pool);
 
@@ -53,31 +65,44 @@ struct rpmem_pool_info {
 	size_t size;		       /* in: sizeof(struct rpmem_pool_info) */
 	uint64_t length;	       /* bytes of the pool */
 	enum rpmem_pool_class reached; /* by a commit of this pool */
-	const char *method;	 /* how, in the words of docs/guarantees.md */
-	uint32_t granularity;	 /* bytes that the target flushes at once */
-	uint32_t preferred_size; /* bytes of one write */
-	uint64_t kept;		 /* bytes written, and kept until a commit */
-	uint64_t reconnects;	 /* successful ones since the pool was opened */
+	const char *method;   /* how commits are done: a name of fi_rpmem(7) */
+	uint32_t granularity; /* a flush at the target rounds ranges to this
+			       * many bytes: a hint */
+	uint32_t preferred_size; /* bytes of one write: a hint */
+	uint64_t kept;	     /* bytes of writes that no commit has covered */
+	uint64_t reconnects; /* times that the connection was made again */
 };
 int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info);
 
-/* Flag of a write: durable when it completes, without a commit. */
+/* Flag of a write: it completes when its own bytes are durable. */
 #define RPMEM_POOL_DURABLE 1u
 
 /*
- * Write len bytes at an offset of the pool. When the call returns, the bytes
- * are visible to every reader, and not yet durable. The library keeps a copy
- * until a commit covers them, and writes it again when the target was away.
- * -ERANGE: beyond the end; -ETIMEDOUT: the target was away for too long, the
- * range has its old bytes or the new ones, in any mixture.
+ * Write len bytes at an offset of the pool, with any alignment. When the call
+ * returns 0 the bytes are visible to every reader; they are durable after a
+ * commit, or at once with RPMEM_POOL_DURABLE. Until a commit covers them the
+ * library keeps a copy, at most 64 MiB in all, and writes it again when the
+ * connection was lost or the target restarted; it commits by itself when half
+ * of that is in use. No write is atomic in a power cut.
+ *
+ * -ERANGE: beyond the end. -ETIMEDOUT: the target was away for too long. The
+ * range has its old bytes, the new ones, or a mixture, and may still change to
+ * the new ones until the pool is closed. -EIO: the target's disk failed in a
+ * commit that had to make room for the copy.
  */
 int rpmem_pool_write(struct rpmem_pool *pool, const void *buf, size_t len,
 		     uint64_t offset, unsigned int flags);
 int rpmem_pool_read(struct rpmem_pool *pool, void *buf, size_t len,
 		    uint64_t offset);
 /*
- * Make durable every write that completed before this call. -EIO: the target's
- * disk failed.
+ * Make durable every write that completed before this call, by whatever thread
+ * of this pool handle. Without any it returns 0 at once, and sends no
+ * request.
+ *
+ * -ETIMEDOUT: not known to be durable; call it again. -EIO: the target's disk
+ * failed. Every commit fails until fi_rpmemd is started again; the library then
+ * writes all uncommitted bytes again, and a commit that returns 0 can be
+ * trusted.
  */
 int rpmem_pool_commit(struct rpmem_pool *pool);
 
@@ -90,8 +115,7 @@ enum rpmem_pool_type {
 struct rpmem_pool_op {
 	enum rpmem_pool_type type;
 	unsigned int flags;
-	void *buf; /* a write's bytes are copied when it is submitted or later:
-		    * leave them unchanged until it completes */
+	void *buf; /* unchanged and in place until the operation completes */
 	size_t len;
 	uint64_t offset;
 	void *context;	   /* the caller's */
@@ -101,14 +125,16 @@ struct rpmem_pool_op {
 };
 /*
  * Start an operation. *op belongs to the library until rpmem_pool_poll()
- * returns it, once, whatever its result. A commit covers the writes that were
- * submitted before it. -EINVAL, -ERANGE, -ENOMEM: not started.
+ * returns it, once, whatever its result. Operations are not ordered, except
+ * that a commit covers the writes that were submitted before it. -EINVAL,
+ * -ERANGE, -ENOMEM: not started.
  */
 int rpmem_pool_submit(struct rpmem_pool *pool, struct rpmem_pool_op *op);
 /*
- * Return up to n completed operations; wait up to timeout_ms (-1: without end)
- * for the first. Progress of submitted operations happens in this call and in
- * the blocking ones. Returns their number, or a negative errno.
+ * Return up to n completed operations, of whatever thread; wait up to
+ * timeout_ms for the first (0: do not wait; -1: without end). Submitted
+ * operations progress only while a thread is in this call or in a blocking one.
+ * Returns their number, 0 if none completed in time, or a negative errno.
  */
 int rpmem_pool_poll(struct rpmem_pool *pool, struct rpmem_pool_op **done,
 		    unsigned int n, int timeout_ms);
@@ -118,8 +144,9 @@ const char *rpmem_pool_error(void);
 
 /*
  * The libfabric objects of the pool, for programs that use libfabric too. They
- * are valid until the pool is closed; peer, key and addr until the target
- * restarts.
+ * are valid until the pool is closed. peer, key and addr change when the target
+ * restarts, that is when info.reconnects of rpmem_pool_query() grows; an old
+ * key is refused.
  */
 struct fi_info;
 struct fid_domain;
@@ -130,7 +157,8 @@ struct rpmem_pool_fabric {
 	struct fid_domain *domain;
 	struct fid_ep *ep; /* its completions belong to the library */
 	uint64_t peer;	   /* fi_addr_t of the target */
-	uint64_t key, addr;
+	uint64_t key;	   /* of the pool, for remote access */
+	uint64_t addr;	   /* remote address of the pool's first byte */
 };
 int rpmem_pool_fabric(struct rpmem_pool *pool,
 		      struct rpmem_pool_fabric *fabric);

@@ -164,6 +164,17 @@ with rpmem_pool.open(where) as pool:
     pool.commit()
     assert pool.info()["kept"] == 0
 fails(errno.EINVAL, "no failure class", rpmem_pool.open, where, required=7)
+fails(errno.EINVAL, "has no port from 1", rpmem_pool.open, "127.0.0.1:1x:vol")
+fails(errno.EINVAL, "has no port from 1", rpmem_pool.open, "[::1]:-1:vol")
+fails(errno.EACCES, "no/secret", rpmem_pool.open, where, secret="no/secret")
+lib = rpmem_pool._lib
+assert lib.rpmem_pool_open(None, where.encode(), None) == -errno.EINVAL
+with rpmem_pool.open(where) as pool:
+    handle = pool._pool
+    assert lib.rpmem_pool_query(handle, None) == -errno.EINVAL
+    assert lib.rpmem_pool_write(handle, None, 1, 0, 0) == -errno.EINVAL
+    assert lib.rpmem_pool_read(handle, None, 1, 0) == -errno.EINVAL
+    assert lib.rpmem_pool_write(handle, None, 0, 0, 0) == 0
 
 # Clients share a pool, or one has it alone.
 with rpmem_pool.open(where) as a, rpmem_pool.open(where) as b:
@@ -195,21 +206,28 @@ def lose_lease():
             pass
 
 
-alone = until_free(exclusive=True)
-fails(errno.EBUSY, "is open exclusively", rpmem_pool.open, where)
-alone.write(b"first", 0)
-# Without another client, a lost connection harms nobody.
-lose_lease()
-alone.write(b"still", 0)
-alone.commit()
-# With one, the former owner can change nothing, and is told.
-with until_free(exclusive=True) as follower:
-    follower.write(b"follower", 0, durable=True)
-    fails(errno.ESTALE, "another client has opened pool 'vol'", alone.write,
-          b"former", 0)
-    fails(errno.ESTALE, "another client has opened pool 'vol'", alone.commit)
-    assert follower.read(8, 0) == b"follower"
-alone.close()
+for exclusive in True, False:
+    alone = until_free(exclusive=True)
+    fails(errno.EBUSY, "is open exclusively", rpmem_pool.open, where)
+    alone.write(b"first", 0)
+    # Without another client, a lost connection harms nobody.
+    lose_lease()
+    alone.write(b"still", 0)
+    alone.commit()
+    alone.write(b"kept", 16)
+    # With one, the former owner can change nothing, and is told: also its
+    # kept bytes do not replace those of the other client.
+    with until_free(exclusive=exclusive) as follower:
+        follower.write(b"follower", 0, durable=True)
+        follower.write(b"newer", 16)
+        follower.commit()
+        fails(errno.ESTALE, "another client has opened pool 'vol'",
+              alone.write, b"former", 0)
+        fails(errno.ESTALE, "another client has opened pool 'vol'",
+              alone.commit)
+        assert follower.read(8, 0) == b"follower"
+        assert follower.read(5, 16) == b"newer"
+    alone.close()
 print("all of it")
 P
 		fail "the Python module"

@@ -24,6 +24,14 @@ static int parse_where(struct rpmem_pool *p, const char *where)
 				  "'%s' names no pool; give HOST:POOL or "
 				  "HOST:PORT:POOL",
 				  where);
+	/* Without a port n is the length of the host, perhaps in brackets. */
+	if (strchr(where + n + 1, ':') &&
+	    (size_t)n == strlen(p->target.host) + (*where == '[' ? 2 : 0))
+		return pool_error(-EINVAL,
+				  "'%s' has no port from 1 to 65535 behind its "
+				  "host; a pool whose name contains ':' needs "
+				  "HOST:PORT:POOL",
+				  where);
 	strcpy(p->name, where + n + 1);
 	return 0;
 }
@@ -54,7 +62,9 @@ static int parse_attr(struct rpmem_pool *p, const struct rpmem_pool_attr *attr)
 	if (!a.secret_file)
 		return 0;
 	p->target.secret = &p->secret;
-	return rp_secret_load(a.secret_file, &p->secret, pool_error_buf());
+	return rp_secret_load(a.secret_file, &p->secret, pool_error_buf())
+		       ? -EACCES
+		       : 0;
 }
 
 static int init(struct rpmem_pool *p)
@@ -110,9 +120,13 @@ void rpmem_pool_close(struct rpmem_pool *p)
 int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
 		    const struct rpmem_pool_attr *attr)
 {
-	struct rpmem_pool *p = calloc(1, sizeof(*p));
+	struct rpmem_pool *p;
 	int ret;
 
+	if (!pool || !where)
+		return pool_error(-EINVAL, "rpmem_pool_open() needs a place "
+					   "for the pool and HOST:POOL");
+	p = calloc(1, sizeof(*p));
 	if (!p)
 		return pool_error(-ENOMEM, "out of memory");
 	ret = init(p);
@@ -150,6 +164,8 @@ int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info)
 	};
 	const struct offer *o = &pool->now;
 
+	if (!info)
+		return pool_error(-EINVAL, "info is NULL");
 	if (info->size != sizeof(*info))
 		return pool_error(-EINVAL,
 				  "info->size is %zu; set it to sizeof(struct "
@@ -169,6 +185,8 @@ int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info)
 
 int rpmem_pool_fabric(struct rpmem_pool *pool, struct rpmem_pool_fabric *fabric)
 {
+	if (!fabric)
+		return pool_error(-EINVAL, "fabric is NULL");
 	if (fabric->size != sizeof(*fabric))
 		return pool_error(-EINVAL,
 				  "fabric->size is %zu; set it to "

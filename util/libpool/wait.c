@@ -31,6 +31,8 @@ static int check(struct rpmem_pool *p, const struct rpmem_pool_op *op)
 	if (op->flags &
 	    ~(op->type == RPMEM_POOL_WRITE ? RPMEM_POOL_DURABLE : 0u))
 		return pool_error(-EINVAL, "flags %#x are unknown", op->flags);
+	if (!op->buf && op->len)
+		return pool_error(-EINVAL, "the buffer is NULL");
 	if (op->offset > p->now.ex.len || op->len > p->now.ex.len - op->offset)
 		return pool_error(
 			-ERANGE,

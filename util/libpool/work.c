@@ -656,8 +656,17 @@ static void read_cq_error(struct rpmem_pool *p)
 
 	if (rp_fabric_cq_error(&p->f, &bad, text) || !bad.op_context)
 		return;
-	rp_err(sentence, 0, "the target of pool '%.64s' on %.64s: %.300s",
-	       p->name, p->target.host, text);
+	/* The provider's remedy is for programs that register memory. */
+	if (fi_rpmem_status(bad.prov_errno) == FI_RPMEM_ST_FAILED)
+		rp_err(sentence, 0,
+		       "the disk of pool '%.64s' on %.64s has failed: check it "
+		       "and the kernel's log there, and start fi_rpmemd again; "
+		       "what was not committed is then written again",
+		       p->name, p->target.host);
+	else
+		rp_err(sentence, 0,
+		       "the target of pool '%.64s' on %.64s: %.300s", p->name,
+		       p->target.host, text);
 	post_failed(p, bad.op_context, bad.prov_errno, pool_text(p, sentence));
 }
 
