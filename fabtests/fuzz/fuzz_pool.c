@@ -70,7 +70,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		fuzz_bytes(&in, hdr[i], 64);
 		memset(hdr[i] + 64, 0, RP_POOL_HDR - 64);
 		if (flags & 1 << i)
-			checksum(hdr[i], hdr[i] + SUM_AT);
+			header_checksum(hdr[i], hdr[i] + SUM_AT);
 		try_header(hdr[i]);
 		MUST(!rp_pwrite_full(fd, hdr[i], RP_POOL_HDR, RP_POOL_COPY(i)));
 	}

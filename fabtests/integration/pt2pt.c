@@ -274,8 +274,8 @@ static void test_communicators(void)
 	MPI_Recv(&in[0], 1, MPI_INT, MPI_ANY_SOURCE, 5, MPI_COMM_WORLD,
 		 MPI_STATUS_IGNORE);
 	MPI_Waitall(2, req, MPI_STATUSES_IGNORE);
-	EXPECT(in[0] == left_rank() && in[1] == -left() - 1, "%d and %d", in[0],
-	       in[1]);
+	EXPECT(in[0] == left_rank() && in[1] == -left_rank() - 1, "%d and %d",
+	       in[0], in[1]);
 	MPI_Comm_free(&dup);
 }
 
