@@ -79,7 +79,7 @@ static json_t *json_round(double v)
 	return v < 0 ? json_null() : json_integer((json_int_t)(v + 0.5));
 }
 
-/* Fit of the case name, minus the fit of the case without unless NULL. */
+/* Fit the case name, and subtract the fit of the case without (NULL: none). */
 static bool fit_less(const char *name, const char *without, double *ns,
 		     double *ps)
 {

@@ -7,7 +7,7 @@
 set -u -o pipefail
 matrix=${1:-crash_matrix}
 [ $# = 0 ] || shift
-# Only a long run searches the surviving pairs exhaustively: that takes long.
+# Only a long run searches all pairs exhaustively.
 args=(--quick --random "${RP_CRASH_RANDOM:-20000}" --jobs 2)
 if [ "${RP_LONG:-0}" = 1 ]; then
 	args=(--all --random 5000000 --jobs "$(nproc)")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The objects of programs: domains and memory once, the rest for each one. */
+/* The libfabric objects of a random program. Domains and memory serve all. */
 /* Newer headers deprecate poll and wait sets, which programs still use. */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #include <arpa/inet.h>

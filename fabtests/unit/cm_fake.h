@@ -60,7 +60,7 @@ struct fake {
 	uint32_t max_inline;		  /* larger ones fail to be made */
 	struct ibv_qp *qp;
 	uint32_t reuse_number; /* number of the next queue pair; 0: a new one */
-	unsigned int access;   /* of the last queue pair in INIT */
+	unsigned int access;   /* rights of the last queue pair moved to INIT */
 	struct ibv_qp_attr rtr, rts;
 	int max_cqe;
 	uint64_t caps;		   /* device capabilities */

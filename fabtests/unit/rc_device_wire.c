@@ -156,7 +156,7 @@ static void report_end(struct dev_qp *q, const struct dev_wr *w,
 			     &(struct ibv_wc){
 				     .wr_id = w->wr_id,
 				     .status = status,
-				     /* Undefined in an error. */
+				     /* The opcode of an error is undefined. */
 				     .opcode = status ? (enum ibv_wc_opcode)0x5a
 						      : w->opcode,
 				     .byte_len = (uint32_t)w->len,

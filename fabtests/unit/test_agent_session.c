@@ -979,7 +979,7 @@ Test(agent_session, channels_without_rdma)
 	key = dax.r.key;
 	p = bed_connect(&g, &file);
 	cr_assert_null(g.grants);
-	/* The key needs no QUERY. */
+	/* A commit may name a key without a QUERY before. */
 	bed_expect(&p, bed_commit(&p, &dax, 0, 8), RP_ST_OK);
 	t = bed_commit(&p, &file, 0, 8);
 	bed_then(&p, (struct bed_at){&file, 64, 8}, &dax, 64, 1);

@@ -819,7 +819,7 @@ static void wrong_reply(struct server *s, int which)
 	uint8_t bytes[SMALL] = {1};
 
 	switch (which) {
-	case 0: /* to the later one */
+	case 0: /* a reply to the second operation before the first */
 		raw_frame(s->fd, RP_TCP_DATA, SMALL, bytes, SMALL);
 		break;
 	case 1:

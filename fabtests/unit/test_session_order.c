@@ -448,7 +448,7 @@ Test(session_order, outstanding_proof_is_enough)
 	bed_reply(1, RP_ST_OK);
 	cr_assert(!rp_session_unplaced(bed.s));
 	bed_done_all();
-	/* The same for a delivered write, and a read that fences. */
+	/* A delivered write, too, is unplaced until a read fence completes. */
 	bed_post(op_write(&a, 1, 0, 4096, 0));
 	bed_post(op_write(&b, 1, 8192, 64, RP_LEVEL_VISIBLE));
 	bed_see();

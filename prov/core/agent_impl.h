@@ -183,7 +183,7 @@ void rp_agent_reply(struct rp_agent_session *s, uint64_t token,
 		    const struct rp_wire_reply *m);
 void rp_agent_info(struct rp_agent_session *s, uint64_t token,
 		   const struct rp_wire_info *m);
-/* Resume, retry, send PROGRESS, close. True: did something. */
+/* Retry, send due PROGRESS, close. Returns whether it did something. */
 bool rp_agent_sessions_progress(struct rp_agent *a, uint64_t now);
 uint64_t rp_agent_sessions_deadline(const struct rp_agent *a);
 

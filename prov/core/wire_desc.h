@@ -26,8 +26,8 @@
 /* Write the first 8 bytes and the checksum of a message of len bytes, >= 12. */
 void rp_wire_seal(void *buf, uint8_t type, size_t len);
 /*
- * Check both. 0; -EBADMSG; -EPROTONOSUPPORT: the checksum fits, but the version
- * is another.
+ * Check the first 8 bytes and the checksum. Returns 0; -EBADMSG; or
+ * -EPROTONOSUPPORT: the checksum is right, but the version is another.
  */
 int rp_wire_unseal(const void *buf, uint8_t type, size_t len);
 

@@ -74,7 +74,7 @@ void ps_eq_push(struct ps_eq *eq, uint32_t event, int err, struct fid *fid,
 		struct fi_info *info, const void *data, size_t len);
 /* Remove the events of this object. */
 void ps_eq_forget(struct ps_eq *eq, const struct fid *fid);
-/* A descriptor that is never readable; 0 or 1, as a set takes it once. */
+/* One of two descriptors (i: 0 or 1) that are never readable. */
 int ps_wait_fd(unsigned int i);
 bool ps_wait_fits(enum fi_wait_obj wait);
 

@@ -104,8 +104,8 @@ int rp_rc_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
 void rp_rc_dereg(struct rp_rc *rc, struct rp_rc_mr *mr);
 
 /*
- * Poll completions and events; call done(), received(), connected(), lost(),
- * requested(). About max of them at most. True: there was something.
+ * Poll completions and events; call done(), received(), connected(), lost() or
+ * requested() for about max of them at most. Returns whether there was any.
  */
 bool rp_rc_poll(struct rp_rc *rc, int max);
 /* Is there something to report at the next poll? No descriptor signals it. */

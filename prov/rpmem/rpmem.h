@@ -269,8 +269,8 @@ void rp_private_forget(struct rp_ep *ep, fi_addr_t dest);
  */
 void rp_private_close_ep(struct rp_ep *ep);
 /*
- * With the lock: does the program's order make dest wait for writes without
- * proof of placement? Then -FI_EAGAIN, and a fence is outstanding.
+ * With the lock: -FI_EAGAIN if the order that the program asked for makes an
+ * operation to dest wait for earlier writes; a fence to prove them is posted.
  */
 int rp_private_order(struct rp_ep *ep, fi_addr_t dest);
 /* With the lock: serve connections and sessions. True: did something. */
