@@ -199,4 +199,6 @@ static struct nbdkit_plugin plugin = {
 	.flush = rpmem_flush,
 };
 
+/* nbdkit 1.32 defines plugin_init() without a declaration. */
+struct nbdkit_plugin *plugin_init(void);
 NBDKIT_REGISTER_PLUGIN(plugin)
