@@ -69,7 +69,7 @@ fabtests_unit_test_pool_work_SOURCES = fabtests/unit/test_pool_work.c \
 	fabtests/unit/seeded.h util/libpool/error.c util/libpool/journal.c \
 	util/libpool/wait.c util/libpool/work.c util/text.c
 fabtests_unit_test_pool_work_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
-fabtests_unit_test_pool_work_LDADD = $(CRITERION_LIBS) $(FABRIC_LIBS)
+fabtests_unit_test_pool_work_LDADD = $(CRITERION_LIBS) $(FABRIC_LIBS) -lm
 
 unit_tests += fabtests/unit/test_batch
 fabtests_unit_test_batch_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
