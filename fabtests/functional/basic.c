@@ -306,8 +306,12 @@ static void run_raw_keys(struct side *s, const struct card *peer)
 {
 	struct fi_rma_iov rma = {peer->pool_addr, 1, peer->pool_key};
 
-	OK(peer->pool_key == 1 && peer->plain_key == 2,
+	OK(peer->pool_key == 1 && peer->plain_key == PAIR_PLAIN_KEY,
 	   "the application chose the keys");
+	POST(s, fi_write(s->ep, text, 1, NULL, s->peer, peer->plain_addr,
+			 PAIR_PLAIN_KEY, text));
+	OK(side_wait(s, &e, &err) && e.op_context == text,
+	   "a key with the mark of persistent keys is the application's");
 	POST(s,
 	     fi_write(s->ep, text, 1, NULL, s->peer, peer->pool_addr, 1, &rma));
 	OK(side_wait(s, &e, &err) && e.op_context == &rma, "a write works");

@@ -339,8 +339,8 @@ void side_memory(struct side *s)
 	if (s->plain == MAP_FAILED)
 		MUST(-errno);
 	peers_write_here(s->plain, PAIR_POOL);
-	MUST(fi_mr_reg(s->domain, s->plain, PAIR_POOL, remote, 0, 2, 0,
-		       &s->plain_mr, NULL));
+	MUST(fi_mr_reg(s->domain, s->plain, PAIR_POOL, remote, 0,
+		       PAIR_PLAIN_KEY, 0, &s->plain_mr, NULL));
 }
 
 void *side_local_desc(struct side *s, void *buf, size_t len)

@@ -16,8 +16,11 @@
 
 #include "fabtests/commit.h"
 
-#define PAIR_POOL   (1u << 20)
-#define PAIR_DEVICE (2u << 20) /* devdax maps whole huge pages */
+#define PAIR_POOL (1u << 20)
+/* Requested for volatile memory: it looks like the key of a persistent region.
+ */
+#define PAIR_PLAIN_KEY (5ull << 61 | 2)
+#define PAIR_DEVICE    (2u << 20) /* devdax maps whole huge pages */
 
 /* How a side is opened; zero fields are the defaults. */
 struct pair_opts {

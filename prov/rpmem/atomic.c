@@ -17,12 +17,6 @@ struct call {
 	size_t nres;
 };
 
-/* Keys of the application's choice carry no mark: never persistent. */
-static inline bool persistent(const struct rp_ep *ep, uint64_t key)
-{
-	return ep->dom->marked && rp_key_is_persistent(key);
-}
-
 static ssize_t base_call(struct rp_ep *ep, const struct call *c, uint64_t flags)
 {
 	switch (c->kind) {
@@ -189,7 +183,7 @@ static ssize_t post_any(struct rp_ep *ep, const struct call *c, uint64_t flags,
 	if (m->op == FI_ATOMIC_READ)
 		flags &= ~FI_COMMIT_COMPLETE;
 	for (size_t i = 0; i < m->rma_iov_count; i++)
-		n += persistent(ep, m->rma_iov[i].key);
+		n += rp_ep_persistent(ep, m->rma_iov[i].key);
 	if (n && n < m->rma_iov_count)
 		return -FI_EINVAL;
 	if (n && (flags & FI_REMOTE_CQ_DATA)) {
@@ -214,7 +208,8 @@ static ssize_t post_msg(struct rp_ep *ep, const struct call *c, uint64_t flags)
 				 "writes nothing that could be committed\n");
 		return -FI_EOPNOTSUPP;
 	}
-	if (c->msg->rma_iov_count && persistent(ep, c->msg->rma_iov[0].key))
+	if (c->msg->rma_iov_count &&
+	    rp_ep_persistent(ep, c->msg->rma_iov[0].key))
 		flags |= ep->implicit_flags;
 	return post_any(ep, c, flags, rp_ep_wants(ep, flags));
 }
@@ -240,7 +235,7 @@ static ssize_t post_iov(struct rp_ep *ep, const struct call *c,
 	};
 	uint64_t flags = ep->op_flags | (ep->selective ? 0 : FI_COMPLETION);
 
-	if (persistent(ep, key))
+	if (rp_ep_persistent(ep, key))
 		flags |= ep->implicit_flags;
 	call.msg = &msg;
 	return post_any(ep, &call, flags, rp_ep_wants(ep, ep->op_flags));
@@ -249,7 +244,7 @@ static ssize_t post_iov(struct rp_ep *ep, const struct call *c,
 /* Can the call be forwarded to the base as it is? */
 static inline bool plain(struct rp_ep *ep, uint64_t key)
 {
-	return ep->plain && !persistent(ep, key);
+	return ep->plain && !rp_ep_persistent(ep, key);
 }
 
 static ssize_t at_writev(struct fid_ep *fid, const struct fi_ioc *iov,
@@ -309,7 +304,7 @@ static ssize_t at_inject(struct fid_ep *fid, const void *buf, size_t count,
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 	int ret;
 
-	if (persistent(ep, key))
+	if (rp_ep_persistent(ep, key))
 		return post_any(ep, &c, FI_INJECT, false);
 	ret = ep->plain ? 0 : rp_ep_wait_order(fid, dest);
 	return ret ? ret

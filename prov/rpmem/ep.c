@@ -364,7 +364,7 @@ static void set_ops(struct rp_ep *ep)
 	if (ep->base->tagged)
 		ep->fid.tagged =
 			ordered ? &rp_tagged_ordered_ops : &rp_tagged_ops;
-	ep->fid.rma = ep->dom->marked ? &rp_rma_ops : &rp_rma_raw_ops;
+	ep->fid.rma = &rp_rma_ops;
 	ep->fid.atomic = ep->base->atomic ? &rp_atomic_ops : NULL;
 }
 
@@ -393,6 +393,7 @@ int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 		ep->msg_order = info->tx_attr->msg_order;
 	}
 	set_plain(ep);
+	ep->mark = dom->marked ? RP_KEY_MARK >> RP_KEY_MARK_SHIFT : UINT64_MAX;
 	ep->inject_size = dom->base_info->tx_attr->inject_size;
 	ep->required = rp_params.required;
 	if (rp_params.commit_writes && ep->dom->marked)

@@ -39,7 +39,7 @@ static int query_check(const struct rp_ep *ep, uint64_t key,
 		return -FI_EINVAL;
 	if (!ep->enabled)
 		return -FI_EOPBADSTATE;
-	if (!ep->dom->marked || !rp_key_is_persistent(key))
+	if (!rp_ep_persistent(ep, key))
 		return -FI_EKEYREJECTED;
 	return class;
 }

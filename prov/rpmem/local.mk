@@ -28,7 +28,6 @@ rpmem_sources = \
 	prov/rpmem/private.c \
 	prov/rpmem/progress.c \
 	prov/rpmem/rma.c \
-	prov/rpmem/rma_raw.c \
 	prov/rpmem/rpmem.h \
 	prov/rpmem/srx.c \
 	prov/rpmem/tagged.c \

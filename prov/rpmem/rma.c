@@ -51,12 +51,12 @@ ssize_t rp_rma_end(struct rp_task *t, struct rp_session *s)
 }
 
 /* 1: all ranges are persistent; 0: none; -FI_EINVAL: some are. */
-static int classify(const struct fi_msg_rma *msg)
+static int classify(const struct rp_ep *ep, const struct fi_msg_rma *msg)
 {
 	size_t n = 0;
 
 	for (size_t i = 0; i < msg->rma_iov_count; i++)
-		n += rp_key_is_persistent(msg->rma_iov[i].key);
+		n += rp_ep_persistent(ep, msg->rma_iov[i].key);
 	if (n && n < msg->rma_iov_count) {
 		RP_WARN(EP_DATA, "one operation names persistent regions and "
 				 "others: use one operation for each kind\n");
@@ -191,7 +191,7 @@ ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rpmem_msg *msg,
 
 	if (msg->then && level != RP_LEVEL_DURABLE)
 		return -FI_EINVAL;
-	if (!ep->dom->marked || !rp_key_is_persistent(msg->rma_iov[0].key))
+	if (!rp_ep_persistent(ep, msg->rma_iov[0].key))
 		return rp_rma_unmarked();
 	if (count > RP_CHANNEL_IOV) {
 		many = malloc(count * sizeof(*many));
@@ -240,7 +240,7 @@ unlock:
 static ssize_t write_any(struct rp_ep *ep, const struct fi_msg_rma *msg,
 			 uint64_t flags, uint64_t implicit_flags, bool want)
 {
-	int ret = classify(msg);
+	int ret = classify(ep, msg);
 
 	if (ret < 0)
 		return ret;
@@ -291,7 +291,7 @@ static ssize_t write_iov(struct rp_ep *ep, const struct iovec *iov, void **desc,
 /* The base's short calls are the same as its message form. */
 static inline bool plain(const struct rp_ep *ep, uint64_t key)
 {
-	return !rp_key_is_persistent(key) && ep->plain;
+	return !rp_ep_persistent(ep, key) && ep->plain;
 }
 
 static inline uint64_t base_flags(const struct rp_ep *ep)
@@ -356,7 +356,7 @@ static ssize_t rma_inject(struct fid_ep *fid, const void *buf, size_t len,
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 	int ret;
 
-	if (rp_key_is_persistent(key))
+	if (rp_ep_persistent(ep, key))
 		return write_iov(ep, &iov, NULL, 1, 0, dest, addr, key, NULL,
 				 FI_INJECT, false);
 	ret = ep->plain ? 0 : rp_ep_wait_order(fid, dest);
@@ -371,7 +371,7 @@ static ssize_t rma_injectdata(struct fid_ep *fid, const void *buf, size_t len,
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 	int ret;
 
-	if (rp_key_is_persistent(key))
+	if (rp_ep_persistent(ep, key))
 		return write_iov(ep, &iov, NULL, 1, data, dest, addr, key, NULL,
 				 FI_INJECT | FI_REMOTE_CQ_DATA, false);
 	ret = ep->plain ? 0 : rp_ep_wait_order(fid, dest);
@@ -386,12 +386,13 @@ static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 			   uint64_t flags)
 {
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
-	ssize_t ret = classify(msg);
+	ssize_t ret = classify(ep, msg);
 
 	if (ret < 0)
 		return ret;
 	if (flags & FI_COMMIT_COMPLETE)
-		return rp_local_read(ep, msg, flags, ret);
+		return ep->dom->marked ? rp_local_read(ep, msg, flags, ret)
+				       : rp_rma_unmarked();
 	if (ret) {
 		pthread_mutex_lock(&ep->dom->lock);
 		ret = rp_rma_read(ep, msg, flags, rp_task_done, NULL);

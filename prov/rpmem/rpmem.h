@@ -512,6 +512,8 @@ struct rp_ep {
 	struct rp_cq *tx_cq, *rx_cq;
 	struct rp_cntr *cntr[RP_CNTR_KINDS];
 	uint64_t op_flags; /* default transmit flags of the program */
+	/* The mark of persistent keys; UINT64_MAX: keys are the program's. */
+	uint64_t mark;
 	bool selective;
 	bool plain; /* calls without flags neither commit nor wait for order */
 	bool enabled;
@@ -540,6 +542,11 @@ static inline bool rp_ep_wants(const struct rp_ep *ep, uint64_t flags)
 {
 	return !ep->selective || (flags & FI_COMPLETION);
 }
+/* Is it the key of a persistent region? */
+static inline bool rp_ep_persistent(const struct rp_ep *ep, uint64_t key)
+{
+	return key >> RP_KEY_MARK_SHIFT == ep->mark;
+}
 /*
  * Must the base's operation for dest wait for persistent ones? 0, or
  * -FI_EAGAIN. Takes the lock.
@@ -551,8 +558,7 @@ extern struct fi_ops_ep rp_ep_ops;
 /* Calls that only forward; and those that first check msg_order. */
 extern struct fi_ops_msg rp_msg_ops, rp_msg_ordered_ops;
 extern struct fi_ops_tagged rp_tagged_ops, rp_tagged_ordered_ops;
-extern struct fi_ops_rma rp_rma_ops;	 /* keys of the provider */
-extern struct fi_ops_rma rp_rma_raw_ops; /* keys of the application */
+extern struct fi_ops_rma rp_rma_ops;
 extern struct fi_ops_atomic rp_atomic_ops;
 /* fi_query_atomic(): supported by both the base and the agent. */
 int rp_atomic_query(const struct rp_dom *dom, enum fi_datatype type,
