@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Commits and queries of tests: each call opens the endpoint's operations. */
+/* Commits, zeros and queries of tests: each call opens the endpoint's
+ * operations. */
 #ifndef RP_TEST_COMMIT_H
 #define RP_TEST_COMMIT_H
 
@@ -33,6 +34,25 @@ static inline ssize_t commit_post(struct fid_ep *ep,
 	int ret = fi_rpmem_ops_get(ep, &ops);
 
 	return ret ? ret : fi_rpmem_commit(ops, ep, &msg, 0);
+}
+
+static inline ssize_t zero_post(struct fid_ep *ep,
+				const struct fi_rma_iov *ranges, size_t count,
+				fi_addr_t addr, enum fi_rpmem_level level,
+				enum fi_rpmem_class required, void *context)
+{
+	const struct fi_rpmem_msg msg = {
+		.rma_iov = ranges,
+		.rma_iov_count = count,
+		.addr = addr,
+		.level = level,
+		.required = required,
+		.context = context,
+	};
+	struct fi_rpmem_ops *ops;
+	int ret = fi_rpmem_ops_get(ep, &ops);
+
+	return ret ? ret : fi_rpmem_zero(ops, ep, &msg, 0);
 }
 
 static inline int key_query(struct fid_ep *ep, fi_addr_t addr, uint64_t key,

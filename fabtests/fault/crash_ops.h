@@ -29,6 +29,14 @@
 	{                                                                      \
 		CRASH_ATOMIC, off, 8, 0                                        \
 	}
+#define Z(off, len)                                                            \
+	{                                                                      \
+		CRASH_ZERO, off, len, 0                                        \
+	}
+#define ZC(off, len)                                                           \
+	{                                                                      \
+		CRASH_ZERO_COMMIT, off, len, 0                                 \
+	}
 #define WAIT                                                                   \
 	{                                                                      \
 		CRASH_WAIT, 0, 0, 0                                            \

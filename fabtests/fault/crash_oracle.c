@@ -8,11 +8,16 @@
 
 #include "crash_oracle.h"
 
+static bool is_zero(const struct oracle_op *op)
+{
+	return op->kind == CRASH_ZERO || op->kind == CRASH_ZERO_COMMIT;
+}
+
 static bool is_write(const struct oracle_op *op)
 {
 	return op->kind == CRASH_WRITE || op->kind == CRASH_WRITE_COMMIT ||
 	       op->kind == CRASH_REDO || op->kind == CRASH_THEN ||
-	       op->kind == CRASH_ATOMIC;
+	       op->kind == CRASH_ATOMIC || is_zero(op);
 }
 
 /* Does op write this byte? A THEN writes where it stores. */
@@ -27,15 +32,15 @@ bool oracle_is_commit(const struct oracle_op *op)
 {
 	return op->kind == CRASH_COMMIT || op->kind == CRASH_SCATTER ||
 	       op->kind == CRASH_WRITE_COMMIT || op->kind == CRASH_THEN ||
-	       op->kind == CRASH_ATOMIC;
+	       op->kind == CRASH_ATOMIC || op->kind == CRASH_ZERO_COMMIT;
 }
 
 const char *oracle_op_name(const struct oracle_op *op)
 {
 	static const char *const kinds[] = {
-		"write",	 "commit",	 "scattered commit",
-		"write+commit",	 "wait",	 "rewrite",
-		"learn the key", "commit+store", "atomic",
+		"write",  "commit",  "scattered commit", "write+commit",
+		"wait",	  "rewrite", "learn the key",	 "commit+store",
+		"atomic", "zeros",   "zeros+commit",
 	};
 	static char text[64];
 
@@ -120,7 +125,8 @@ static struct oracle_op *failed_write(struct oracle *o, unsigned int i)
 	for (unsigned int k = 0; k < o->next[i]; k++) {
 		struct oracle_op *op = &o->op[i][k];
 
-		if (op->kind == CRASH_WRITE && op->state == OP_FAILED)
+		if ((op->kind == CRASH_WRITE || op->kind == CRASH_ZERO) &&
+		    op->state == OP_FAILED)
 			return op;
 	}
 	return NULL;
@@ -208,7 +214,8 @@ static void acknowledge_byte(struct oracle *o, const struct oracle_op *commit,
 	 * A write with its own commit has no completion of the write alone, so
 	 * its outcome is not checked here: check_byte() looks at the bytes.
 	 */
-	if (last->kind != CRASH_WRITE_COMMIT && last != commit) {
+	if (last->kind != CRASH_WRITE_COMMIT &&
+	    last->kind != CRASH_ZERO_COMMIT && last != commit) {
 		if (last->state == OP_POSTED)
 			wrong(o, "commit #%u is ok before write #%u",
 			      commit->id, last->id);
@@ -364,6 +371,23 @@ static bool certainly_overwrote(const struct oracle *o,
 	return found->state != OP_POSTED && found->ended < must->posted;
 }
 
+/* May zeros that a program has written be there in place of must? */
+static bool zeros_possible(const struct oracle *o, const struct oracle_op *must,
+			   unsigned int b)
+{
+	for (unsigned int i = 0; i < CRASH_INITS; i++)
+		for (unsigned int k = 0; k < o->next[i]; k++) {
+			const struct oracle_op *op = &o->op[i][k];
+
+			if (is_zero(op) && writes_byte(op, b) &&
+			    op->state != OP_SKIPPED &&
+			    (op == must ||
+			     !certainly_overwrote(o, op, must, b)))
+				return true;
+		}
+	return false;
+}
+
 static size_t possible_values(const struct oracle *o, const struct model *m,
 			      const void *word, uint64_t *v, bool *lost)
 {
@@ -400,7 +424,9 @@ static enum crash_result check_byte(struct oracle *o, unsigned int b,
 		uint8_t id = byte_of(v[i], b % MODEL_WORD);
 		const struct oracle_op *found = by_id(o, id);
 
-		if (id != must->id && certainly_overwrote(o, found, must, b)) {
+		if (id ? id != must->id &&
+				    certainly_overwrote(o, found, must, b)
+		       : !zeros_possible(o, must, b)) {
 			snprintf(o->why, CRASH_WHY,
 				 "byte %u of #%u was acknowledged, a cut may "
 				 "leave #%u there",

@@ -48,6 +48,25 @@ const struct crash_prog crash_single[] = {
 	 .deep = true,
 	 .restarts = 1,
 	 A(WC(0, 64), WAIT, ASK, WC(0, 64), WC(64, 8))},
+	{.name = "zeros over a write, one commit",
+	 .wide = true,
+	 A(W(0, 64), Z(32, 64), C(0, 96))},
+	{.name = "a write over zeros, one commit",
+	 .wide = true,
+	 A(Z(0, 64), W(32, 64), C(0, 96))},
+	{.name = "durable zeros over a durable write",
+	 .wide = true,
+	 A(WC(0, 64), ZC(32, 64), WC(64, 8))},
+	{.name = "zeros, cut, written again",
+	 .wide = true,
+	 .deep = true,
+	 .cuts = 1,
+	 A(W(0, 64), C(0, 64), Z(0, 64), WAIT, REDO, Z(8, 56), C(0, 64))},
+	{.name = "zeros, restart, a new key",
+	 .wide = true,
+	 .deep = true,
+	 .restarts = 1,
+	 A(WC(0, 64), WAIT, ZC(0, 64), WAIT, ASK, ZC(0, 64))},
 	{.name = "two initiators, small writes of one line",
 	 .wide = true,
 	 A(WC(0, 24)),
@@ -420,6 +439,8 @@ static struct crash_op random_op(uint64_t *s)
 		op.off &= ~7u;
 		op.len = 8;
 	} else if (r < 14) {
+		op.kind = next_random(s) % 2 ? CRASH_ZERO : CRASH_ZERO_COMMIT;
+	} else if (r < 15) {
 		op.kind = CRASH_SCATTER;
 		op.off %= CRASH_BYTES - CRASH_APART;
 		if (op.len > CRASH_BYTES - CRASH_APART - op.off)

@@ -363,6 +363,17 @@ static ssize_t post_atomic(struct node *n, const struct oracle_op *op)
 	return fi_atomicmsg(n->ep, &msg, FI_COMMIT_COMPLETE | FI_COMPLETION);
 }
 
+static ssize_t post_zero(struct node *n, const struct oracle_op *op)
+{
+	const struct fi_rma_iov rma = {w.addr + op->off, op->len,
+				       w.known[n->machine]};
+
+	return zero_post(n->ep, &rma, 1, n->peer,
+			 op->kind == CRASH_ZERO ? FI_RPMEM_VISIBLE
+						: FI_RPMEM_DURABLE,
+			 rp_class_encode(w.cell->against), (void *)op);
+}
+
 static ssize_t post_op(struct node *n, struct oracle_op *op)
 {
 	struct fi_rpmem_then then = {
@@ -379,6 +390,9 @@ static ssize_t post_op(struct node *n, struct oracle_op *op)
 				oracle_next_is_write(&w.o, n->machine) &&
 				choose(w.c, 2));
 	switch (op->kind) {
+	case CRASH_ZERO:
+	case CRASH_ZERO_COMMIT:
+		return post_zero(n, op);
 	case CRASH_COMMIT:
 		return post_commit(n, op->off, op->len, 1, NULL, op);
 	case CRASH_SCATTER:

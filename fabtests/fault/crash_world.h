@@ -49,6 +49,8 @@ enum crash_kind {
 	CRASH_QUERY,	    /* learn the target's present key */
 	CRASH_THEN,	    /* a commit, and a store of 8 bytes behind it */
 	CRASH_ATOMIC,	    /* 8 bytes set by an atomic, FI_COMMIT_COMPLETE */
+	CRASH_ZERO,	    /* zeros, written by the target */
+	CRASH_ZERO_COMMIT,  /* the same, durable */
 };
 
 struct crash_op {

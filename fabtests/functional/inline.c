@@ -123,6 +123,16 @@ static void run_target(struct side *s, const struct card *peer)
 	if (word != 0x0202020202020202)
 		atomic_fetch_add(&seen->lost, 1);
 	pair_barrier(s);
+	pair_barrier(s); /* some zeros are durable */
+	memcpy(&word, medium + HOT, sizeof(word));
+	if (word != 0x0202000000020202)
+		atomic_fetch_add(&seen->lost, 1);
+	pair_barrier(s);
+	pair_barrier(s); /* the pool is all zeros */
+	for (size_t k = 0; k < PAIR_POOL; k++)
+		if (medium[k])
+			atomic_fetch_add(&seen->lost, 1);
+	pair_barrier(s);
 	/* Read messages that are left. */
 	pair_barrier(s);
 	while (fi_cq_read(s->cq, &e, 1) == 1)
@@ -263,6 +273,54 @@ static void check_overlapping(struct side *s, const struct card *peer)
 		OK(count_stores() == before, "none is stored inline");
 }
 
+static bool zeros(struct side *s, const struct card *peer, uint64_t at,
+		  size_t len, enum fi_rpmem_level level)
+{
+	const struct fi_rma_iov to = {peer->pool_addr + at, len,
+				      peer->pool_key};
+
+	POST(s, zero_post(s->ep, &to, 1, s->peer, level, FI_RPMEM_CLASS_DEFAULT,
+			  &rma));
+	return side_wait(s, &e, &err) && e.op_context == &rma &&
+	       e.flags == (FI_RMA | FI_WRITE);
+}
+
+/* Zeros replace what is there, and no byte beside them. */
+static void check_zeros(struct side *s, const struct card *peer)
+{
+	struct fi_rma_iov to = {peer->pool_addr + HOT, 8, peer->pool_key};
+	static uint64_t got = 1;
+
+	OK(zeros(s, peer, HOT + 3, 3, FI_RPMEM_VISIBLE), "visible zeros");
+	POST(s, fi_read(s->ep, &got, sizeof(got), NULL, s->peer, to.addr,
+			to.key, &got));
+	OK(side_wait(s, &e, &err) && got == 0x0202000000020202,
+	   "a read sees them");
+	POST(s, commit_post(s->ep, &to, 1, s->peer, FI_RPMEM_DURABLE,
+			    FI_RPMEM_CLASS_DEFAULT, NULL, &to));
+	OK(side_wait(s, &e, &err), "and a commit covers them");
+	pair_barrier(s);
+	pair_barrier(s);
+	OK(!atomic_load(&seen->lost), "they are on the medium, and only they");
+	OK(zeros(s, peer, 0, FI_RPMEM_ZERO_MAX, FI_RPMEM_DURABLE),
+	   "durable zeros, as many as a call takes");
+	pair_barrier(s);
+	pair_barrier(s);
+	OK(!atomic_load(&seen->lost), "they are on the medium");
+	to.len = FI_RPMEM_ZERO_MAX + 1;
+	OK(zero_post(s->ep, &to, 1, s->peer, FI_RPMEM_DURABLE,
+		     FI_RPMEM_CLASS_DEFAULT, NULL) == -FI_EINVAL,
+	   "one more is refused");
+	to.len = 0;
+	OK(zero_post(s->ep, &to, 1, s->peer, FI_RPMEM_DURABLE,
+		     FI_RPMEM_CLASS_DEFAULT, NULL) == -FI_EINVAL,
+	   "none is refused");
+	to = (struct fi_rma_iov){peer->plain_addr, 8, peer->plain_key};
+	OK(zero_post(s->ep, &to, 1, s->peer, FI_RPMEM_DURABLE,
+		     FI_RPMEM_CLASS_DEFAULT, NULL) == -FI_EKEYREJECTED,
+	   "volatile memory is refused");
+}
+
 static void run_initiator(struct side *s, const struct card *peer)
 {
 	static char bytes[64];
@@ -283,6 +341,7 @@ static void run_initiator(struct side *s, const struct card *peer)
 	pair_barrier(s);
 	pair_barrier(s);
 	OK(!atomic_load(&seen->lost), "and the last is on the medium");
+	check_zeros(s, peer);
 	msg.data = 5;
 	OK(durable_write(s, peer, bytes, 8, 64, FI_REMOTE_CQ_DATA),
 	   "a write with CQ data");

@@ -505,6 +505,7 @@ static void remember_request(struct channel *c, const uint8_t *msg, size_t len)
 	memcpy(q->ranges, ranges, m.nranges * sizeof(ranges[0]));
 	writes =
 		m.effect == RP_EFFECT_STORE || m.effect == RP_EFFECT_NOTIFY ||
+		m.effect == RP_EFFECT_ZERO ||
 		(m.effect == RP_EFFECT_ATOMIC && m.atomic.op != RP_ATOMIC_READ);
 	for (unsigned int i = 0; i < m.nranges; i++)
 		q->possible &= range_is_possible(c, &ranges[i], writes);
@@ -557,7 +558,7 @@ static int some_request(struct fuzz_in *in, uint8_t *buf)
 		.required = (how >> 1) % 3,
 		.nranges = (how >> 3 & 7),
 		.packed = how >> 6 & 1,
-		.effect = what % 5,
+		.effect = what % 6,
 		.ranges = ranges,
 		.bytes = bytes,
 	};
@@ -571,7 +572,7 @@ static int some_request(struct fuzz_in *in, uint8_t *buf)
 		m.then = (struct rp_wire_then){then.key, then.addr, what};
 	}
 	m.atomic = (struct rp_wire_atomic){
-		.op = what / 5 % RP_ATOMIC_OPS,
+		.op = what / 6 % RP_ATOMIC_OPS,
 		.datatype = how >> 4 & 7,
 		.fetch = what >> 7,
 		.operand = bytes,

@@ -425,15 +425,15 @@ Test(effects, later_ordered_store_waits_for_an_ordered_store)
 	stop();
 }
 
-/* Its second range is the one of the ordered store. */
-Test(effects, store_to_several_ranges_waits_for_an_ordered_store)
+/* The second range is the one of the ordered store. */
+static void store_waits(enum rp_effect effect)
 {
 	struct rp_wire_range two[2];
 	const uint8_t bytes[16] = {0};
 	const struct rp_wire_request m = {
 		.nranges = 2,
 		.level = RP_LEVEL_VISIBLE,
-		.effect = RP_EFFECT_STORE,
+		.effect = effect,
 		.bytes = bytes,
 		.ranges = two,
 	};
@@ -455,6 +455,12 @@ Test(effects, store_to_several_ranges_waits_for_an_ordered_store)
 	bed_expect(&p, t + 1, RP_ST_OK);
 	cr_assert_eq(bed_value(&dax, 64, false), 0);
 	stop();
+}
+
+Test(effects, store_to_several_ranges_waits_for_an_ordered_store)
+{
+	store_waits(RP_EFFECT_STORE);
+	store_waits(RP_EFFECT_ZERO);
 }
 
 /*

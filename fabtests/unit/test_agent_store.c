@@ -103,6 +103,53 @@ Test(agent_store, on_the_worker)
 	each_method(true);
 }
 
+static uint64_t zero(enum rp_level level, struct bed_region *m, uint64_t off,
+		     uint64_t len)
+{
+	const struct rp_wire_range r = {m->r.key, m->r.addr + off, len};
+	const struct rp_wire_request q = {
+		.nranges = 1,
+		.level = level,
+		.required = RP_CLASS_POWER,
+		.effect = RP_EFFECT_ZERO,
+		.ranges = &r,
+	};
+
+	uint64_t token = bed_send(&p, &q);
+
+	bed_run(&g);
+	return token;
+}
+
+/* Zeros are visible at once, and durable by the reply of a durable ZERO. */
+Test(agent_store, zeros)
+{
+	uint64_t t;
+
+	start(NULL);
+	for (int i = 0; i < 5; i++) {
+		struct bed_region *m = all[i];
+
+		t = durable_write(m, 0, 4096, 7);
+		bed_run(&g);
+		bed_expect(&p, t, RP_ST_OK);
+		bed_expect(&p, zero(RP_LEVEL_VISIBLE, m, 61, 300), RP_ST_OK);
+		cr_assert(bytes_are(m->mem, 61, 300, 0));
+		cr_assert(bytes_are(m->mem, 60, 1, 7));
+		cr_assert(bytes_are(m->mem, 361, 1, 7));
+		cr_assert(m == &tmpfs || bytes_are(m->media, 61, 300, 7));
+		bed_expect(&p, zero(RP_LEVEL_DURABLE, m, 61, 2000),
+			   m == &tmpfs ? RP_ST_CLASS : RP_ST_OK);
+		cr_assert(m == &tmpfs || bytes_are(m->media, 61, 2000, 0));
+		cr_assert(m == &tmpfs || bytes_are(m->media, 2061, 1, 7));
+	}
+	bed_expect(&p, zero(RP_LEVEL_DURABLE, &dax, 8 * BED_PAGE - 8, 16),
+		   RP_ST_RANGE);
+	dax.r.writable = false;
+	bed_expect(&p, zero(RP_LEVEL_DURABLE, &dax, 0, 16), RP_ST_ACCESS);
+	stop();
+}
+
 /* A store past the caches leaves nothing to flush. */
 Test(agent_store, streamed)
 {

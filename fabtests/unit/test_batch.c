@@ -646,10 +646,10 @@ Test(batch, merge)
 Test(batch, no_memory_for_a_job)
 {
 	static const enum rp_effect effects[] = {
-		RP_EFFECT_NONE, RP_EFFECT_THEN, RP_EFFECT_NOTIFY,
-		RP_EFFECT_STORE, RP_EFFECT_ATOMIC};
+		RP_EFFECT_NONE,	 RP_EFFECT_THEN,   RP_EFFECT_NOTIFY,
+		RP_EFFECT_STORE, RP_EFFECT_ATOMIC, RP_EFFECT_ZERO};
 
-	for (int i = 0; i < 5; i++) {
+	for (int i = 0; i < 6; i++) {
 		struct rp_job j = {.effect = effects[i]};
 
 		rp_job_fail_memory(&j);

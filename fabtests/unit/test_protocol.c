@@ -551,12 +551,14 @@ Test(protocol, sentences)
 	     RP_WIRE_MAX_RANGES, RP_WIRE_MAX_PACKED);
 	says("level: %d visible: placed; %d durable: flushed, too |",
 	     RP_LEVEL_VISIBLE, RP_LEVEL_DURABLE);
-	says("effect: %d none, %d THEN, %d NOTIFY, %d STORE, %d ATOMIC |",
+	says("effect: %d none, %d THEN, %d NOTIFY, %d STORE, %d ATOMIC, "
+	     "%d ZERO |",
 	     RP_EFFECT_NONE, RP_EFFECT_THEN, RP_EFFECT_NOTIFY, RP_EFFECT_STORE,
-	     RP_EFFECT_ATOMIC);
+	     RP_EFFECT_ATOMIC, RP_EFFECT_ZERO);
 	says("flags: bit 0: the ranges are packed |");
 	cr_assert_eq(RP_LE_REQUEST_PACKED, 1);
 	says("in their order, 1 to %d in all.", RP_WIRE_MAX_STORE);
+	says("ranges of a ZERO have 1 to %d bytes in all", RP_WIRE_MAX_ZERO);
 	says("whole elements, 1 to %d bytes:", RP_WIRE_MAX_STORE);
 	says("range at fault, at most %d; as many", RP_WIRE_MAX_PACKED);
 	says("why_len: bytes of the sentence, at most %d,", RP_WHY_LEN - 1);

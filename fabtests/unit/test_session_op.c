@@ -256,6 +256,101 @@ Test(session_op, small_durable_write_is_one_request)
 	cr_assert_eq(a.out.method, RP_METHOD_AGENT_CLWB);
 }
 
+/* A write of zeros to one range, as the adapter fills it in. */
+static struct rp_op *op_zero(struct report *t, uint64_t off, uint64_t len,
+			     enum rp_level level)
+{
+	struct rp_op *op = op_write(t, 1, off, 0, level);
+
+	t->range.len = len;
+	op->iov_count = 0;
+	op->zero = true;
+	return op;
+}
+
+/* Zeros do not travel, and every method leaves them to the agent. */
+Test(session_op, zeros_are_one_request)
+{
+	static const enum rp_method methods[] = {
+		RP_METHOD_AGENT_MSYNC, RP_METHOD_FENCE, RP_METHOD_DELIVERY};
+
+	for (int i = 0; i < 6; i++) {
+		const enum rp_level level =
+			i % 2 ? RP_LEVEL_DURABLE : RP_LEVEL_VISIBLE;
+
+		bed_stop();
+		bed_start(NULL);
+		bed.method = methods[i / 2];
+		bed_open(1);
+		bed_post(op_zero(&a, 64, RP_WIRE_MAX_ZERO, level));
+		bed_see_request(RP_EFFECT_ZERO);
+		cr_assert_eq(bed.last->len, RP_WIRE_STORE_LEN(1, 0));
+		cr_assert_eq(bed.last->req.level, level);
+		cr_assert_eq(bed.last->ranges[0].addr, BED_ADDR + 64);
+		cr_assert_eq(bed.last->ranges[0].len, RP_WIRE_MAX_ZERO);
+		bed_see_nothing();
+		bed_done_all();
+		expect_pending(&a);
+		bed_ok();
+		expect_ok(&a);
+		/* The agent's CPU stored: it also flushes. */
+		bed_post(op_commit_one(&b, 1, 0, 4096));
+		if (level == RP_LEVEL_VISIBLE)
+			bed_see_request(RP_EFFECT_NONE);
+	}
+}
+
+Test(session_op, zeros_that_are_not_valid)
+{
+	struct rp_op *op =
+		op_zero(&a, 0, RP_WIRE_MAX_ZERO + 1, RP_LEVEL_DURABLE);
+
+	cr_assert_eq(bed_try(op), -EINVAL);
+	cr_assert_eq(bed_try(op_zero(&a, 0, 64, 0)), -EINVAL);
+	op = op_zero(&a, 0, 64, RP_LEVEL_DURABLE);
+	op->effect = RP_EFFECT_NOTIFY;
+	cr_assert_eq(bed_try(op), -EINVAL);
+	op = op_zero(&a, 0, 64, RP_LEVEL_DURABLE);
+	op->kind = RP_OP_READ;
+	cr_assert_eq(bed_try(op), -EINVAL);
+	op = op_zero(&a, BED_LEN - 32, 64, RP_LEVEL_DURABLE);
+	bed_post(op);
+	bed_progress();
+	expect_status(&a, RP_ST_RANGE);
+	bed_see_nothing();
+}
+
+/* RDMA over zeros waits for the reply; a lost request poisons its bytes. */
+Test(session_op, zeros_are_ordered_as_stores_are)
+{
+	bed_post(op_zero(&a, 0, 65536, RP_LEVEL_VISIBLE));
+	bed_see_request(RP_EFFECT_ZERO);
+	bed_post(op_write(&b, 1, 4096, 4096, 0));
+	bed_post(op_read(&c, 1, 65536, 64));
+	bed_see_nothing();
+	bed_reply(1, RP_ST_OK);
+	bed_see_kind(RP_CHANNEL_WRITE);
+	bed_see_kind(RP_CHANNEL_READ);
+	bed_done_all();
+	bed_post(op_zero(&a, 131072, 65536, RP_LEVEL_VISIBLE));
+	bed_lose(ECONNRESET);
+	bed_progress();
+	expect_status(&a, RP_ST_LOST);
+	while (bed_see())
+		;
+	bed_open(1);
+	bed_post(op_commit_one(&b, 1, 190000, 64));
+	bed_progress();
+	expect_status(&b, RP_ST_WRITE_FAILED);
+	bed_post(op_zero(&a, 131072, 65536, RP_LEVEL_DURABLE));
+	bed_see_request(RP_EFFECT_ZERO);
+	bed_ok();
+	bed_done_all();
+	expect_ok(&a);
+	bed_post(op_commit_one(&b, 1, 190000, 64));
+	bed_see_request(RP_EFFECT_NONE);
+}
+
 /* The bytes are sent from the program's buffer, which is busy until done(). */
 Test(session_op, longer_store_is_not_copied)
 {

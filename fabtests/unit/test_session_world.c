@@ -240,6 +240,14 @@ static void free_item(struct item *it)
 	free(it);
 }
 
+/* What a ZERO stores in this world: the number of its write. */
+static uint64_t *zeros_of(const struct bed_seen *m, uint64_t *fill)
+{
+	for (int i = 0; i < CELLS; i++)
+		fill[i] = m->req.data;
+	return fill;
+}
+
 /* Execute the next message at the agent. False: none. */
 static bool serve_next(void)
 {
@@ -247,7 +255,7 @@ static bool serve_next(void)
 	const struct bed_seen *m;
 	struct reply *r;
 	const uint8_t *from;
-	uint64_t number;
+	uint64_t number, fill[CELLS];
 	bool stores;
 
 	if (!it)
@@ -255,7 +263,8 @@ static bool serve_next(void)
 	m = it->m;
 	from = m->req.bytes;
 	stores = m->req.effect == RP_EFFECT_STORE ||
-		 m->req.effect == RP_EFFECT_ATOMIC;
+		 m->req.effect == RP_EFFECT_ATOMIC ||
+		 m->req.effect == RP_EFFECT_ZERO;
 	STAILQ_REMOVE_HEAD(&received, link);
 	r = calloc(1, sizeof(*r));
 	r->token = m->hdr.token;
@@ -270,6 +279,8 @@ static bool serve_next(void)
 	r->m.class = RP_CLASS_POWER;
 	if (m->req.effect == RP_EFFECT_ATOMIC)
 		from = m->req.atomic.operand;
+	if (m->req.effect == RP_EFFECT_ZERO)
+		from = (uint8_t *)zeros_of(m, fill);
 	if (one_in(30))
 		r->m = (struct rp_wire_reply){.status = RP_ST_OVERLOADED};
 	for (size_t i = 0; !r->m.status && i < m->req.nranges; i++) {
@@ -320,6 +331,18 @@ static bool send_reply(void)
 
 /* --- the channel --- */
 
+/* The number that the operation of this request writes; 0: it has ended. */
+static uint64_t number_of_request(uint64_t token)
+{
+	const struct rp_piece *p = NULL;
+
+	if (bed.s)
+		p = bed.s->by_token[token % RP_SESSION_TOKENS];
+	while (p && p->token != token)
+		p = p->same;
+	return p ? ((struct try *)p->op)->number : 0;
+}
+
 static void collect_messages(void)
 {
 	struct bed_seen *m;
@@ -329,6 +352,9 @@ static void collect_messages(void)
 
 		STAILQ_REMOVE_HEAD(&bed.seen, link);
 		it->m = m;
+		if (m->kind == RP_CHANNEL_SEND &&
+		    m->req.effect == RP_EFFECT_ZERO)
+			m->req.data = number_of_request(m->hdr.token);
 		STAILQ_INSERT_TAIL(&wire, it, link);
 	}
 }
@@ -532,8 +558,13 @@ static struct rp_op *make_op(struct try *t)
 			      (enum rp_level)seeded_below(&rnd, 3));
 		op->inject = g.len < 100 && one_in(2);
 		t->number = ++numbers;
-		if (op->level && one_in(6))
+		if (op->level && one_in(6)) {
 			op->effect = RP_EFFECT_NOTIFY;
+		} else if (op->level && one_in(4)) {
+			op->zero = true;
+			op->inject = false;
+			op->iov_count = 0;
+		}
 		break;
 	}
 	op->ranges = t->ranges;

@@ -106,6 +106,12 @@ static const struct {
 			   "0c05010000000000"
 			   "6f706572616e6421"
 			   "636f6d7061726521"},
+	{RP_EFFECT_ZERO, "5250020230000000"
+			 "2827262524232221"
+			 "0100020205000000"
+			 "4847464544434241"
+			 "5857565554535251"
+			 "0000100000000000"},
 };
 
 static void check_bytes(const struct wire_msg *m, const char *want)
@@ -284,7 +290,7 @@ static void random_request(struct seeded *s, struct wire_msg *m)
 	struct rp_wire_request *q = &m->request;
 	size_t n = 1 + seeded_below(s, RP_WIRE_MAX_RANGES), size = 1;
 
-	q->effect = seeded_below(s, RP_EFFECT_ATOMIC + 1);
+	q->effect = seeded_below(s, RP_EFFECT_ZERO + 1);
 	q->level = q->effect == RP_EFFECT_THEN ? RP_LEVEL_DURABLE
 					       : 1 + seeded_below(s, 2);
 	q->required = seeded_below(s, 3);

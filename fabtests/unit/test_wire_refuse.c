@@ -265,6 +265,8 @@ Test(wire_refuse, effects_out_of_range)
 		{RP_EFFECT_ATOMIC, 50, 2},
 		{RP_EFFECT_ATOMIC, 51, 1},
 		{RP_EFFECT_ATOMIC, 55, 1},
+		{RP_EFFECT_ZERO, 40, 1}, /* a byte more */
+		{RP_EFFECT_ZERO, 42, 0}, /* an empty range */
 	};
 	static struct wire_msg m, back;
 
@@ -512,8 +514,9 @@ Test(wire_refuse, encoders)
 	REFUSED(RP_MSG_REQUEST, request.level, 0);
 	REFUSED(RP_MSG_REQUEST, request.level, 3);
 	REFUSED(RP_MSG_REQUEST, request.required, 3);
-	REFUSED(RP_MSG_REQUEST, request.effect, 5);
-	/* Too many bytes for a store; for that atomic. */
+	REFUSED(RP_MSG_REQUEST, request.effect, 6);
+	/* Too many bytes for a store; for that atomic; for zeros. */
+	REFUSED(RP_MSG_REQUEST, request.effect, RP_EFFECT_ZERO);
 	REFUSED(RP_MSG_REQUEST, request.effect, RP_EFFECT_STORE);
 	REFUSED(RP_MSG_REQUEST, request.effect, RP_EFFECT_ATOMIC);
 	REFUSED(RP_MSG_REPLY, reply.status, RP_ST_TIMEOUT);

@@ -190,5 +190,8 @@ void wire_example_effect(enum rp_effect effect, struct wire_msg *m)
 			.compare = "compare!",
 		};
 		break;
+	case RP_EFFECT_ZERO:
+		m->ranges[0].len = RP_WIRE_MAX_ZERO;
+		break;
 	}
 }

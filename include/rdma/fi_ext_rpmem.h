@@ -111,7 +111,10 @@ struct fi_rpmem_then {
 	uint64_t value;
 };
 
-/* A commit. Zero means level durable, the endpoint's class, no store. */
+/*
+ * A commit, or a write of zeros. Zero in a field means level durable, the
+ * endpoint's class, no store.
+ */
 struct fi_rpmem_msg {
 	const struct fi_rma_iov *rma_iov; /* ranges, all of one target */
 	size_t rma_iov_count;
@@ -147,6 +150,8 @@ struct fi_rpmem_ops {
 	int (*query_sync)(struct fid_ep *ep, fi_addr_t addr, uint64_t key,
 			  enum fi_rpmem_class required,
 			  struct fi_rpmem_attr *attr);
+	ssize_t (*zero)(struct fid_ep *ep, const struct fi_rpmem_msg *msg,
+			uint64_t flags);
 };
 
 struct fi_rpmem_domain_ops {
@@ -187,6 +192,22 @@ static inline ssize_t fi_rpmem_commit(struct fi_rpmem_ops *ops,
 				      uint64_t flags)
 {
 	return ops->commit(ep, msg, flags);
+}
+
+/*
+ * Write zeros to the ranges, which the target does by itself: their bytes do
+ * not travel. Level visible: a completion means that any reader sees the zeros,
+ * and a commit makes them durable, as it does for fi_write(); level durable:
+ * they are durable, too. At most FI_RPMEM_ZERO_MAX bytes in at most 8 ranges;
+ * msg->then is NULL; otherwise -FI_EINVAL. All else as fi_rpmem_commit().
+ * fi_rpmem_zero(3).
+ */
+#define FI_RPMEM_ZERO_MAX 1048576
+static inline ssize_t fi_rpmem_zero(struct fi_rpmem_ops *ops, struct fid_ep *ep,
+				    const struct fi_rpmem_msg *msg,
+				    uint64_t flags)
+{
+	return ops->zero(ep, msg, flags);
 }
 
 /*

@@ -184,7 +184,7 @@ static bool must_wait(const struct rp_agent_session *s,
 	const struct rp_job *old;
 
 	if (job->effect != RP_EFFECT_STORE && job->effect != RP_EFFECT_ATOMIC &&
-	    job->effect != RP_EFFECT_THEN)
+	    job->effect != RP_EFFECT_THEN && job->effect != RP_EFFECT_ZERO)
 		return false;
 	TAILQ_FOREACH (old, &s->jobs, of_owner) {
 		if (!old->then.region)
@@ -202,20 +202,24 @@ static bool must_wait(const struct rp_agent_session *s,
 }
 
 /*
- * Execute a STORE or ATOMIC as the message is received, so that nothing which
- * the peer sent later is visible earlier. The flush is the commit's part.
+ * Execute a STORE, ZERO or ATOMIC as the message is received, so that nothing
+ * which the peer sent later is visible earlier. The flush is the commit's part.
  * False: the job has failed.
  */
 static bool execute(const struct rp_wire_request *m, struct rp_job *job,
 		    char *result)
 {
-	const char *bytes =
-		m->effect == RP_EFFECT_STORE ? m->bytes : m->atomic.operand;
+	static char
+		zeros[RP_WIRE_MAX_ZERO]; /* never written: costs no memory */
+	const char *bytes = m->effect == RP_EFFECT_STORE  ? m->bytes
+			    : m->effect == RP_EFFECT_ZERO ? zeros
+							  : m->atomic.operand;
 	const char *compare = m->atomic.compare;
 	bool durable;
 	int ret = 0;
 
-	if (m->effect != RP_EFFECT_STORE && m->effect != RP_EFFECT_ATOMIC)
+	if (m->effect != RP_EFFECT_STORE && m->effect != RP_EFFECT_ATOMIC &&
+	    m->effect != RP_EFFECT_ZERO)
 		return true;
 	for (size_t i = 0; i < job->n; i++) {
 		struct rp_job_range *g = &job->ranges[i];

@@ -126,6 +126,9 @@ struct rp_op {
 	void *desc[RP_CHANNEL_IOV];
 	size_t iov_count;
 	bool inject; /* WRITE: the bytes are copied inside post; small */
+	/* WRITE of zeros, without a local side: up to RP_WIRE_MAX_ZERO bytes,
+	 * level VISIBLE or DURABLE, no effect. */
+	bool zero;
 	/*
 	 * Remote side. All but COMMIT: one to RP_CHANNEL_IOV; COMMIT: any
 	 * number, freed if `ranges_owned`. Must stay valid until done().

@@ -169,7 +169,9 @@ static int encode(const struct rp_piece *p, void *buf, size_t size)
 		m.data = op->data;
 		m.endpoint = op->endpoint;
 		m.atomic = op->atomic;
-		if (op->priv.store)
+		if (op->zero)
+			m.effect = RP_EFFECT_ZERO;
+		else if (op->priv.store)
 			m.effect = RP_EFFECT_STORE;
 		else if (op->kind == RP_OP_ATOMIC)
 			m.effect = RP_EFFECT_ATOMIC;
@@ -204,7 +206,7 @@ static int make_message(struct rp_piece *p, uint8_t *buf, size_t size)
 {
 	struct rp_op *op = p->op;
 	const uint32_t flags = op->priv.session->channel->flags;
-	const size_t extra = op->priv.store ? op->priv.bytes : 0;
+	const size_t extra = op->priv.store && !op->zero ? op->priv.bytes : 0;
 	const struct iovec *iov;
 	int len = encode(p, buf, size);
 	bool apart;

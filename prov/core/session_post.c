@@ -76,6 +76,11 @@ static int check(struct rp_op *op)
 	op->priv.bytes = few ? bytes : 0;
 	if (op->kind == RP_OP_ATOMIC)
 		return check_atomic(op);
+	if (op->zero)
+		return op->kind == RP_OP_WRITE && op->level && !op->effect &&
+				       bytes <= RP_WIRE_MAX_ZERO
+			       ? 0
+			       : -EINVAL;
 	if (few && (op->iov_count > RP_CHANNEL_IOV ||
 		    !sums_to(op->iov, op->iov_count, bytes)))
 		return -EINVAL;
@@ -99,11 +104,13 @@ static int check(struct rp_op *op)
 	return check_range(&then);
 }
 
-/* Are the bytes of this write sent inside a REQUEST? */
+/* Does the target's CPU store the bytes of this write, for a REQUEST? */
 static bool is_inline(struct rp_session *s, const struct rp_op *op)
 {
 	const uint64_t bytes = op->priv.bytes;
 
+	if (op->zero)
+		return true;
 	if (op->kind != RP_OP_WRITE || op->effect ||
 	    bytes > RP_WIRE_MAX_STORE ||
 	    RP_WIRE_STORE_LEN(op->nranges, bytes) > RP_WIRE_MAX_MSG)

@@ -20,12 +20,13 @@
  */
 #define RP_WIRE_MAGIC	   0x5052
 #define RP_WIRE_VERSION	   2
-#define RP_WIRE_CM_DATA	   56	/* what an RDMA CM REQ carries */
-#define RP_WIRE_CM_ACK	   148	/* what an RDMA CM REJ carries */
-#define RP_WIRE_MAX_MSG	   4168 /* longest message */
-#define RP_WIRE_MAX_STORE  4096 /* bytes of an inline write */
-#define RP_WIRE_MAX_RANGES 168	/* unpacked, in one REQUEST */
-#define RP_WIRE_MAX_PACKED 1024 /* packed, in one REQUEST */
+#define RP_WIRE_CM_DATA	   56	      /* what an RDMA CM REQ carries */
+#define RP_WIRE_CM_ACK	   148	      /* what an RDMA CM REJ carries */
+#define RP_WIRE_MAX_MSG	   4168	      /* longest message */
+#define RP_WIRE_MAX_STORE  4096	      /* bytes of an inline write */
+#define RP_WIRE_MAX_ZERO   (1u << 20) /* bytes of a ZERO */
+#define RP_WIRE_MAX_RANGES 168	      /* unpacked, in one REQUEST */
+#define RP_WIRE_MAX_PACKED 1024	      /* packed, in one REQUEST */
 #define RP_WIRE_MAX_REPLY  (32 + RP_WIRE_MAX_STORE) /* an atomic's result */
 /* Bytes of a STORE of n unpacked ranges, with so many bytes in all. */
 #define RP_WIRE_STORE_LEN(n, bytes) (24 + 24 * (n) + (bytes))
@@ -113,6 +114,7 @@ enum rp_effect {
 	RP_EFFECT_NOTIFY = 2, /* then a completion with remote CQ data */
 	RP_EFFECT_STORE = 3,  /* first: store bytes that the message contains */
 	RP_EFFECT_ATOMIC = 4, /* first: an atomic on the ranges */
+	RP_EFFECT_ZERO = 5,   /* first: store zeros to the ranges */
 };
 
 struct rp_wire_then {
@@ -132,8 +134,9 @@ struct rp_wire_atomic {
 };
 
 /*
- * THEN needs level DURABLE. STORE and ATOMIC: no range is empty, the bytes of
- * all are RP_WIRE_MAX_STORE at most, and the message RP_WIRE_MAX_MSG.
+ * THEN needs level DURABLE. STORE, ATOMIC and ZERO: no range is empty, the
+ * bytes of all are RP_WIRE_MAX_STORE at most (ZERO: RP_WIRE_MAX_ZERO), and the
+ * message RP_WIRE_MAX_MSG.
  */
 struct rp_wire_request {
 	uint16_t nranges; /* 0 only with level VISIBLE: a plain fence */

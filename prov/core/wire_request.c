@@ -25,20 +25,19 @@ static bool request_valid(const struct rp_wire_request *m, bool packed)
 		return false;
 	if (m->effect == RP_EFFECT_THEN && m->level != RP_LEVEL_DURABLE)
 		return false;
-	return m->required <= RP_CLASS_POWER && m->effect <= RP_EFFECT_ATOMIC;
+	return m->required <= RP_CLASS_POWER && m->effect <= RP_EFFECT_ZERO;
 }
 
 /*
  * Count the bytes of all ranges for elements of this size. False: a range is
- * empty or no multiple, or there are too many bytes.
+ * empty or no multiple, or there are more than `most` bytes.
  */
 static bool bytes_count(const struct rp_wire_range *r, size_t n, size_t element,
-			size_t *bytes)
+			size_t most, size_t *bytes)
 {
 	*bytes = 0;
 	for (size_t i = 0; i < n; i++) {
-		if (!r[i].len || r[i].len > RP_WIRE_MAX_STORE - *bytes ||
-		    r[i].len % element)
+		if (!r[i].len || r[i].len > most - *bytes || r[i].len % element)
 			return false;
 		*bytes += r[i].len;
 	}
@@ -53,6 +52,8 @@ static int effect_len(const struct rp_wire_request *m,
 		      const struct rp_wire_range *r, size_t *head,
 		      size_t *bytes)
 {
+	const size_t most = m->effect == RP_EFFECT_ZERO ? RP_WIRE_MAX_ZERO
+							: RP_WIRE_MAX_STORE;
 	size_t element = 1;
 
 	*head = *bytes = 0;
@@ -70,7 +71,10 @@ static int effect_len(const struct rp_wire_request *m,
 			return -EINVAL;
 		/* fallthrough */
 	case RP_EFFECT_STORE:
-		return bytes_count(r, m->nranges, element, bytes) ? 0 : -EINVAL;
+	case RP_EFFECT_ZERO:
+		return bytes_count(r, m->nranges, element, most, bytes)
+			       ? 0
+			       : -EINVAL;
 	default:
 		return 0;
 	}

@@ -8,8 +8,9 @@
 #include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
-static ssize_t ext_commit(struct fid_ep *fid, const struct fi_rpmem_msg *msg,
-			  uint64_t flags)
+/* Post a commit, or a write of zeros. */
+static ssize_t ext_post(struct fid_ep *fid, const struct fi_rpmem_msg *msg,
+			uint64_t flags, enum rp_op_kind kind)
 {
 	struct rp_ep *ep = rp_container_of(fid, struct rp_ep, fid);
 	int class, level;
@@ -22,8 +23,20 @@ static ssize_t ext_commit(struct fid_ep *fid, const struct fi_rpmem_msg *msg,
 		return -FI_EINVAL;
 	if (!ep->enabled)
 		return -FI_EOPBADSTATE;
-	return rp_rma_commit(ep, msg, (enum rp_level)level,
-			     (enum rp_class) class);
+	return rp_rma_ranges(ep, msg, (enum rp_level)level,
+			     (enum rp_class) class, kind);
+}
+
+static ssize_t ext_commit(struct fid_ep *fid, const struct fi_rpmem_msg *msg,
+			  uint64_t flags)
+{
+	return ext_post(fid, msg, flags, RP_OP_COMMIT);
+}
+
+static ssize_t ext_zero(struct fid_ep *fid, const struct fi_rpmem_msg *msg,
+			uint64_t flags)
+{
+	return ext_post(fid, msg, flags, RP_OP_WRITE);
 }
 
 /* --- queries --- */
@@ -219,6 +232,7 @@ struct fi_rpmem_ops rp_ext_ops = {
 	.commit = ext_commit,
 	.query = ext_query,
 	.query_sync = ext_query_sync,
+	.zero = ext_zero,
 };
 
 static int ext_drain(struct fid_domain *fid, int timeout)

@@ -180,8 +180,9 @@ ssize_t rp_rma_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	return end(t, s);
 }
 
-ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rpmem_msg *msg,
-		      enum rp_level level, enum rp_class required)
+ssize_t rp_rma_ranges(struct rp_ep *ep, const struct fi_rpmem_msg *msg,
+		      enum rp_level level, enum rp_class required,
+		      enum rp_op_kind kind)
 {
 	const size_t count = msg->rma_iov_count;
 	struct rp_wire_range *many = NULL, *to;
@@ -189,7 +190,8 @@ ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rpmem_msg *msg,
 	struct rp_task *t;
 	ssize_t ret;
 
-	if (msg->then && level != RP_LEVEL_DURABLE)
+	if ((msg->then && level != RP_LEVEL_DURABLE) ||
+	    (kind == RP_OP_WRITE && (msg->then || count > RP_CHANNEL_IOV)))
 		return -FI_EINVAL;
 	if (!rp_ep_persistent(ep, msg->rma_iov[0].key))
 		return rp_rma_unmarked();
@@ -207,7 +209,8 @@ ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rpmem_msg *msg,
 	to = many ? many : t->ranges;
 	for (size_t i = 0; i < count; i++)
 		to[i] = range_of(&msg->rma_iov[i]);
-	t->op.kind = RP_OP_COMMIT;
+	t->op.kind = kind;
+	t->op.zero = kind == RP_OP_WRITE;
 	t->op.level = level;
 	t->op.required = required;
 	t->op.ranges = to;

@@ -585,9 +585,13 @@ ssize_t rp_rma_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 /* Log that memory whose key has no mark has no commits; returns the error. */
 int rp_rma_unmarked(void);
 
-/* Post a commit for the program: level and required are those of msg. */
-ssize_t rp_rma_commit(struct rp_ep *ep, const struct fi_rpmem_msg *msg,
-		      enum rp_level level, enum rp_class required);
+/*
+ * Post a commit (kind COMMIT) or a write of zeros (kind WRITE) for the program:
+ * level and required are those of msg.
+ */
+ssize_t rp_rma_ranges(struct rp_ep *ep, const struct fi_rpmem_msg *msg,
+		      enum rp_level level, enum rp_class required,
+		      enum rp_op_kind kind);
 
 /* --- local.c --- */
 
