@@ -74,16 +74,16 @@ struct rpmem_pool_info {
 };
 int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info);
 
-/* Flag of a write: it completes when its own bytes are durable. */
+/* Flag of a write, or of zeros: complete when the bytes are durable. */
 #define RPMEM_POOL_DURABLE 1u
 
 /*
  * Write len bytes at an offset of the pool, with any alignment. When the call
  * returns 0 the bytes are visible to every reader; they are durable after a
  * commit, or at once with RPMEM_POOL_DURABLE. Until a commit covers them the
- * library keeps a copy, at most 64 MiB in all, and writes it again when the
- * connection was lost or the target restarted; it commits by itself when half
- * of that is in use. No write is atomic in a power cut.
+ * library keeps a copy, at most 64 MiB and 131,072 writes in all, and writes it
+ * again when the connection was lost or the target restarted; it commits by
+ * itself when half of that is in use. No write is atomic in a power cut.
  *
  * -ERANGE: beyond the end. -ETIMEDOUT: the target was away for too long. The
  * range has its old bytes, the new ones, or a mixture, and may still change to
@@ -92,6 +92,12 @@ int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info);
  */
 int rpmem_pool_write(struct rpmem_pool *pool, const void *buf, size_t len,
 		     uint64_t offset, unsigned int flags);
+/*
+ * The same with len zeros, which the target writes by itself: they do not
+ * travel, and the copy takes no memory.
+ */
+int rpmem_pool_zero(struct rpmem_pool *pool, size_t len, uint64_t offset,
+		    unsigned int flags);
 int rpmem_pool_read(struct rpmem_pool *pool, void *buf, size_t len,
 		    uint64_t offset);
 /*
@@ -111,6 +117,7 @@ enum rpmem_pool_type {
 	RPMEM_POOL_WRITE = 1,
 	RPMEM_POOL_READ = 2,
 	RPMEM_POOL_COMMIT = 3,
+	RPMEM_POOL_ZERO = 4, /* buf is not used */
 };
 struct rpmem_pool_op {
 	enum rpmem_pool_type type;

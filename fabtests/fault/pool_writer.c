@@ -50,16 +50,23 @@ static uint64_t part_start(const struct worker *w)
 	return (uint64_t)w->index * PART;
 }
 
-/* One write of random bytes: to the model, and to the pool. */
+/* One write of random bytes or of zeros: to the model, and to the pool. */
 static int write_one(struct worker *w, unsigned int flags)
 {
 	const size_t len = 1 + seeded_below(&w->random, LONGEST);
 	const size_t at = seeded_below(&w->random, PART - len);
 
+	const bool zero = seeded_below(&w->random, 5) == 0;
+
 	for (size_t i = 0; i < len; i++)
-		w->model[at + i] = (unsigned char)seeded_next(&w->random);
+		w->model[at + i] =
+			zero ? 0 : (unsigned char)seeded_next(&w->random);
 	if (w->dry)
 		return 0;
+	if (zero)
+		return rpmem_pool_zero(w->pool, len, part_start(w) + at, flags)
+			       ? report_wrong("zero")
+			       : 0;
 	return rpmem_pool_write(w->pool, w->model + at, len, part_start(w) + at,
 				flags)
 		       ? report_wrong("write")

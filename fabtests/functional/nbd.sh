@@ -142,7 +142,7 @@ shm=$(mktemp -d /dev/shm/rpmem-nbd.XXXXXX 2>/dev/null) && {
 }
 
 export_pool timeout=2
-for feature in multi-conn fua flush; do
+for feature in multi-conn fua flush zero fast-zero; do
 	nbdinfo --can $feature "$uri" || fail "no $feature"
 done
 [ "$(nbdinfo --size "$uri")" -eq $((8 << 20)) ] || fail "another size"
@@ -175,6 +175,11 @@ for verb in sys.argv[2:]:
         a.pwrite(b"not flushed", 81920)
     elif verb == "former":
         a.pwrite(b"by a former owner", 122880)
+    elif verb == "zero":
+        a.pwrite(b"x" * 32, 163840, nbd.CMD_FLAG_FUA)
+        a.zero(8, 163848, nbd.CMD_FLAG_FUA)
+        a.zero(8, 163864)
+        assert bytes(b.pread(32, 163840)) == 2 * (8 * b"x" + 8 * b"\0")
     elif verb == "far":
         assert bytes(b.pread(11, 81920)) == b"not flushed"
     elif verb == "eio":
@@ -198,18 +203,28 @@ client()
 	timeout 120 /usr/bin/python3 client.py "$uri" "$@" >out 2>&1 ||
 		{ fail "client $*"; cat out nbdkit.out; }
 }
-client write flush fua plain beyond
+client write flush fua plain beyond zero
 holds vol.safe 4096 "by the other connection" ||
 	fail "a flush does not cover the other connection"
 holds vol.safe 40960 "by FUA" || fail "a write with FUA is not durable"
 holds vol.safe 81920 "not flushed" &&
 	fail "everything is flushed: nothing was tested"
+# zeros_at FILE: bytes 8 to 15 are zeros by FUA, 24 to 31 by a plain request.
+zeros_at()
+{
+	dd if="$1" bs=1 skip=$((65536 + 163840)) count=32 2>/dev/null |
+		tr '\0x' '0x'
+}
+[ "$(zeros_at vol.safe)" = xxxxxxxx00000000xxxxxxxxxxxxxxxx ] ||
+	fail "zeros with FUA are not durable, or plain ones are: $(zeros_at vol.safe)"
 
 # The target dies: what was not flushed is written again, unseen by the client.
 cut
 serve vol
 client far flush
 holds vol.safe 81920 "not flushed" || fail "a write is lost over a restart"
+[ "$(zeros_at vol.safe)" = xxxxxxxx00000000xxxxxxxx00000000 ] ||
+	fail "zeros are lost over a restart: $(zeros_at vol.safe)"
 
 # It stays away: errors, no hang, and nothing is lost when it is back.
 client write plain

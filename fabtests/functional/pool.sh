@@ -137,6 +137,14 @@ with rpmem_pool.open(where) as pool:
     pool.commit()
     assert pool.info()["kept"] == 0
     assert pool.read(10, 100) == b"bytesarray"
+    pool.zero(4, 101)
+    assert pool.info()["kept"] == 4
+    assert pool.read(10, 100) == b"b\0\0\0\0array"
+    pool.zero(3 << 20, 1 << 19, durable=True)
+    pool.commit()
+    assert pool.info()["kept"] == 0
+    assert not any(pool.read(3 << 20, 1 << 19))
+    fails(errno.ERANGE, "go beyond its end", pool.zero, 2, (4 << 20) - 1)
     pool.write(b"", 4 << 20)
     assert pool.read(0, 4 << 20) == b""
     fails(errno.ERANGE, "go beyond its end", pool.write, b"x", 4 << 20)

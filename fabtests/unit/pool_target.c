@@ -48,6 +48,52 @@ static ssize_t write_post(struct fid_ep *ep, const struct fi_msg_rma *msg,
 	return add_post(p);
 }
 
+/* The number that the newest zeros in the journal have in this cell. */
+static uint64_t zeros_of_cell(struct pool_target *t, unsigned int cell)
+{
+	struct rp_journal *j = &t->pool.journal;
+
+	for (uint64_t s = j->next; s != j->first; s--) {
+		const struct rp_journal_entry *e = rp_journal_at(j, s - 1);
+
+		if (e->offset <= cell * 8u && cell * 8u < e->offset + e->len) {
+			cr_assert(e->zero, "zeros over newer bytes");
+			return t->zero_values[s - 1];
+		}
+	}
+	cr_assert_fail("zeros of no operation");
+	return 0;
+}
+
+static ssize_t zero_post(struct fid_ep *ep, const struct fi_rpmem_msg *msg,
+			 uint64_t flags)
+{
+	struct pool_target *t = the_target;
+	const struct post *post = msg->context;
+	struct pool_post p = {
+		.what = T_WRITE,
+		.durable = msg->level == FI_RPMEM_DURABLE,
+		.context = msg->context,
+	};
+	uint64_t number;
+
+	set_range(&p, msg->rma_iov->addr, msg->rma_iov->len);
+	if (post->kind == POST_ENTRY) {
+		cr_assert_lt(post->seq, MAX_ENTRIES);
+		memcpy(&number,
+		       rp_journal_at(&t->pool.journal, post->seq)
+			       ->work->op->buf,
+		       sizeof(number));
+		t->zero_values[post->seq] = number;
+		for (unsigned int i = 0; i < p.n; i++)
+			p.zeros[i] = number;
+	} else {
+		for (unsigned int i = 0; i < p.n; i++)
+			p.zeros[i] = zeros_of_cell(t, p.at + i);
+	}
+	return add_post(p);
+}
+
 static ssize_t read_post(struct fid_ep *ep, void *buf, size_t len, void *desc,
 			 fi_addr_t peer, uint64_t addr, uint64_t key,
 			 void *context)
@@ -149,6 +195,7 @@ struct pool_target *pool_target_start(struct seeded *random, bool power)
 	t->cq_ops.sread = cq_sread;
 	t->cq.ops = &t->cq_ops;
 	t->ops.commit = commit_post;
+	t->ops.zero = zero_post;
 	p->f.ep = &t->ep;
 	p->f.cq = &t->cq;
 	p->f.ops = &t->ops;
@@ -178,7 +225,7 @@ void pool_target_end(struct pool_target *t)
 static void execute_post(struct pool_target *t, struct pool_post *p,
 			 bool disk_fails)
 {
-	uint64_t *bytes = p->bytes;
+	uint64_t *bytes = p->bytes ? p->bytes : p->zeros;
 
 	p->executed = true;
 	t->executed++;

@@ -13,9 +13,10 @@
 #include "libpool/pool.h"
 #include "seeded.h"
 
-#define CELLS	   12u /* of 8 bytes each: the pool */
-#define MAX_POSTS  8u  /* a post beyond them gets -FI_EAGAIN */
-#define RING_CELLS 24u /* of the journal */
+#define CELLS	    12u	 /* of 8 bytes each: the pool */
+#define MAX_POSTS   8u	 /* a post beyond them gets -FI_EAGAIN */
+#define RING_CELLS  24u	 /* of the journal */
+#define MAX_ENTRIES 512u /* of a journal's life */
 
 enum pool_step {
 	STEP_EXECUTE,	/* the oldest post that is not executed yet */
@@ -26,21 +27,33 @@ enum pool_step {
 };
 
 struct pool_post {
-	enum { T_WRITE, T_READ, T_COMMIT } what;
+	enum {
+		T_WRITE,
+		T_READ,
+		T_COMMIT
+	} what;
 	bool durable, executed;
 	int status; /* prov_errno of its error entry, or 0 */
 	unsigned int at, n;
 	void *bytes; /* the caller's: they are read when it is executed */
+	uint64_t zeros[CELLS]; /* what they stand for; bytes is NULL */
 	bool covers[CELLS];
 	void *context;
 };
 
+/*
+ * Each write stores the number of its operation, and so do zeros here, so that
+ * the number in a cell says which operation wrote it: an operation of type ZERO
+ * has its number at buf.
+ */
 struct pool_target {
 	struct rpmem_pool pool;
 	struct seeded *random;
 	uint64_t mem[CELLS], media[CELLS];
 	struct pool_post posts[MAX_POSTS];
 	unsigned int nposts, executed;
+	/* By number of the journal entry: what its zeros stand for. */
+	uint64_t zero_values[MAX_ENTRIES];
 	struct fi_cq_err_entry done[MAX_POSTS];
 	unsigned int ndone;
 	bool up, connects; /* the client waits for a new connection */

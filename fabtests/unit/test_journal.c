@@ -85,6 +85,39 @@ Test(journal, full_ring_refuses_an_entry_and_its_end_is_skipped)
 	rp_journal_fini(&j);
 }
 
+/* They count as kept, and as many entries as may be there. */
+Test(journal, zeros_take_no_room_in_the_ring)
+{
+	struct rp_journal j;
+	uint64_t a, b, seq;
+
+	cr_assert_eq(rp_journal_init(&j, RING), 0);
+	append_bytes(&j, 0, 'a', 4000, &a);
+	cr_assert_eq(rp_journal_append(&j, 0, NULL, 1 << 20, NULL, &b), 0);
+	append_bytes(&j, 9, 'c', 96, &seq);
+	cr_assert_eq(rp_journal_used(&j), RING + (1 << 20));
+	rp_journal_unappend(&j);
+	append_bytes(&j, 9, 'd', 96, &seq);
+	cr_assert_eq(*rp_journal_bytes(&j, rp_journal_at(&j, seq)), 'd');
+	cr_assert_eq(*rp_journal_bytes(&j, rp_journal_at(&j, a)), 'a');
+	cr_assert(rp_journal_half_full(&j));
+	rp_journal_at(&j, a)->placed = rp_journal_at(&j, b)->placed = true;
+	rp_journal_commit(&j, b + 1);
+	cr_assert_eq(rp_journal_used(&j), 96);
+	cr_assert_not(rp_journal_half_full(&j));
+	while (j.next - j.first < RP_JOURNAL_ENTRIES)
+		cr_assert_eq(rp_journal_append(&j, 0, NULL, 1, NULL, &b), 0);
+	cr_assert(rp_journal_half_full(&j));
+	cr_assert_eq(rp_journal_append(&j, 0, NULL, 1, NULL, &b), -EAGAIN);
+	rp_journal_unappend(&j);
+	cr_assert_eq(rp_journal_append(&j, 0, "x", 1, NULL, &b), 0);
+	for (uint64_t s = j.first; s != j.next; s++)
+		rp_journal_at(&j, s)->placed = true;
+	rp_journal_commit(&j, j.next);
+	cr_assert_eq(rp_journal_used(&j), 0);
+	rp_journal_fini(&j);
+}
+
 /* Entries in random order and state; plan and ranges against the model. */
 Test(journal, plan_has_the_newest_bytes_of_every_range)
 {
@@ -93,6 +126,7 @@ Test(journal, plan_has_the_newest_bytes_of_every_range)
 	for (int round = 0; round < 200; round++) {
 		char newest[POOL] = {0}, planned[POOL] = {0};
 		bool need[POOL] = {0}, ranged[POOL] = {0};
+		bool written[POOL] = {0}, claimed[POOL] = {0};
 		struct rp_journal_piece *v;
 		struct rp_journal_range *r;
 		struct rp_journal j;
@@ -106,17 +140,30 @@ Test(journal, plan_has_the_newest_bytes_of_every_range)
 				1 + (uint32_t)seeded_below(&s, POOL - offset);
 
 			len = len > 40 ? 40 : len;
-			append_bytes(&j, offset, (char)(i + 1), len, &seq);
-			memset(newest + offset, i + 1, len);
+			if (seeded_below(&s, 4)) {
+				append_bytes(&j, offset, (char)(i + 1), len,
+					     &seq);
+				memset(newest + offset, i + 1, len);
+			} else {
+				cr_assert_eq(rp_journal_append(&j, offset, NULL,
+							       len, NULL, &seq),
+					     0);
+				memset(newest + offset, 0, len);
+			}
+			memset(written + offset, 1, len);
 			rp_journal_at(&j, seq)->durable = !seeded_below(&s, 3);
 		}
 		cr_assert_eq(rp_journal_plan(&j, &v, &n), 0);
 		for (size_t i = 0; i < n; i++)
 			for (uint32_t k = 0; k < v[i].len; k++) {
-				cr_assert_eq(planned[v[i].offset + k], 0,
-					     "twice; seed %" PRIu64, s.seed);
-				planned[v[i].offset + k] = v[i].bytes[k];
+				cr_assert(!claimed[v[i].offset + k],
+					  "twice; seed %" PRIu64, s.seed);
+				claimed[v[i].offset + k] = true;
+				planned[v[i].offset + k] =
+					v[i].bytes ? v[i].bytes[k] : 0;
 			}
+		cr_assert_eq(memcmp(written, claimed, POOL), 0, "seed %" PRIu64,
+			     s.seed);
 		cr_assert_eq(memcmp(newest, planned, POOL), 0, "seed %" PRIu64,
 			     s.seed);
 		free(v);

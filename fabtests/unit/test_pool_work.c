@@ -34,9 +34,14 @@ struct world {
 	uint64_t committed[CELLS]; /* the oldest write that a cut may leave */
 };
 
+static bool is_write(const struct rpmem_pool_op *op)
+{
+	return op->type == RPMEM_POOL_WRITE || op->type == RPMEM_POOL_ZERO;
+}
+
 static bool covers_cell(const struct op *o, unsigned int cell)
 {
-	return o->op.type == RPMEM_POOL_WRITE && cell - o->at < o->n;
+	return is_write(&o->op) && cell - o->at < o->n;
 }
 
 /* The newest write to the cell that began before an operation. */
@@ -64,16 +69,17 @@ static void submit_op(struct world *w)
 	o->n = 1 + (unsigned int)seeded_below(&w->random, 4);
 	o->at = (unsigned int)seeded_below(&w->random, CELLS - o->n);
 	o->op = (struct rpmem_pool_op){
-		.type = w->next > OPS || kind < 4 ? RPMEM_POOL_COMMIT
-			: kind < 7		  ? RPMEM_POOL_READ
-						  : RPMEM_POOL_WRITE,
+		.type = w->next > OPS || kind < 4	   ? RPMEM_POOL_COMMIT
+			: kind < 7			   ? RPMEM_POOL_READ
+			: seeded_below(&w->random, 4) == 0 ? RPMEM_POOL_ZERO
+							   : RPMEM_POOL_WRITE,
 		.flags = kind > 16 ? RPMEM_POOL_DURABLE : 0,
 		.buf = o->bytes,
 		.len = 8u * o->n,
 		.offset = 8u * o->at,
 		.context = o,
 	};
-	if (o->op.type != RPMEM_POOL_WRITE)
+	if (!is_write(&o->op))
 		o->op.flags = 0;
 	for (unsigned int i = 0; i < o->n; i++) {
 		o->bytes[i] = w->next;

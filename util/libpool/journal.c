@@ -41,6 +41,12 @@ struct rp_journal_entry *rp_journal_at(struct rp_journal *j, uint64_t seq)
 	return &j->v[seq & (j->cap - 1)];
 }
 
+/* Bytes of the entry in the ring. */
+static uint32_t ring_len(const struct rp_journal_entry *e)
+{
+	return e->zero ? 0 : e->len;
+}
+
 char *rp_journal_bytes(struct rp_journal *j, const struct rp_journal_entry *e)
 {
 	return j->bytes + e->pos % j->size;
@@ -64,12 +70,14 @@ int rp_journal_append(struct rp_journal *j, uint64_t offset, const void *from,
 		      uint32_t len, struct work *work, uint64_t *seq)
 {
 	uint64_t pos = j->tail, left = j->size - pos % j->size;
+	const uint32_t bytes = from ? len : 0;
 	struct rp_journal_entry *e;
 
 	/* Bytes of one entry are contiguous: skip the end of the ring. */
-	if (left < len)
+	if (left < bytes)
 		pos += left;
-	if (pos + len - j->head > j->size)
+	if (pos + bytes - j->head > j->size ||
+	    j->next - j->first == RP_JOURNAL_ENTRIES)
 		return -EAGAIN;
 	if (j->next - j->first == j->cap && grow_journal(j))
 		return -ENOMEM;
@@ -78,21 +86,29 @@ int rp_journal_append(struct rp_journal *j, uint64_t offset, const void *from,
 		.offset = offset,
 		.pos = pos,
 		.len = len,
+		.zero = !from,
 		.work = work,
 	};
-	memcpy(rp_journal_bytes(j, e), from, len);
-	j->tail = pos + len;
+	if (from)
+		memcpy(rp_journal_bytes(j, e), from, len);
+	else
+		j->zeros += len;
+	j->tail = pos + bytes;
 	*seq = j->next++;
 	return 0;
 }
 
 void rp_journal_unappend(struct rp_journal *j)
 {
-	j->next--;
-	j->tail = j->next == j->first
-			  ? j->head
-			  : rp_journal_at(j, j->next - 1)->pos +
-				    rp_journal_at(j, j->next - 1)->len;
+	const struct rp_journal_entry *e = rp_journal_at(j, --j->next);
+
+	if (e->zero)
+		j->zeros -= e->len;
+	j->tail = j->head;
+	if (j->next == j->first)
+		return;
+	e = rp_journal_at(j, j->next - 1);
+	j->tail = e->pos + ring_len(e);
 }
 
 void rp_journal_trim(struct rp_journal *j)
@@ -102,7 +118,9 @@ void rp_journal_trim(struct rp_journal *j)
 
 		if (!e->placed || (j->first >= j->committed && !e->durable))
 			break;
-		j->head = e->pos + e->len;
+		j->head = e->pos + ring_len(e);
+		if (e->zero)
+			j->zeros -= e->len;
 		j->first++;
 	}
 	if (j->first == j->next)
@@ -118,9 +136,15 @@ void rp_journal_commit(struct rp_journal *j, uint64_t upto)
 	rp_journal_trim(j);
 }
 
+bool rp_journal_half_full(const struct rp_journal *j)
+{
+	return j->tail - j->head > j->size / 2 ||
+	       j->next - j->first > RP_JOURNAL_ENTRIES / 2;
+}
+
 uint64_t rp_journal_used(const struct rp_journal *j)
 {
-	return j->tail - j->head;
+	return j->tail - j->head + j->zeros;
 }
 
 static int by_offset(const void *a, const void *b)
@@ -214,7 +238,8 @@ static int add_piece(struct plan *p, struct rp_journal *j,
 	}
 	p->v[p->n++] = (struct rp_journal_piece){
 		.offset = start,
-		.bytes = rp_journal_bytes(j, e) + (start - e->offset),
+		.bytes = e->zero ? NULL
+				 : rp_journal_bytes(j, e) + (start - e->offset),
 		.len = (uint32_t)(end - start),
 	};
 	return 0;

@@ -14,6 +14,7 @@ struct rp_journal_entry {
 	uint64_t offset; /* in the pool */
 	uint64_t pos;	 /* of its bytes, counted since the start */
 	uint32_t len;
+	bool zero;	   /* zeros: no bytes in the ring */
 	bool placed;	   /* its post completed */
 	bool durably;	   /* posted as a durable write */
 	bool durable;	   /* that has completed */
@@ -29,18 +30,22 @@ struct rp_journal {
 	char *bytes;
 	uint64_t size;	     /* of the ring */
 	uint64_t head, tail; /* positions: bytes in use */
+	uint64_t zeros;	     /* bytes of entries that are zeros */
 	struct rp_journal_entry *v;
 	uint64_t cap; /* a power of two */
 	uint64_t first, next, committed;
 };
+
+/* Most entries: a bound of memory, whatever the length of writes. */
+#define RP_JOURNAL_ENTRIES (1u << 17)
 
 /* Returns 0 or -ENOMEM. Memory of the ring is used when it is written to. */
 int rp_journal_init(struct rp_journal *j, uint64_t size);
 void rp_journal_fini(struct rp_journal *j);
 
 /*
- * Append a copy of len bytes (1 to size). Returns 0 and its number, -EAGAIN:
- * the ring is full; -ENOMEM.
+ * Append a copy of len bytes (1 to size), or len zeros (from NULL). Returns 0
+ * and its number, -EAGAIN: the journal is full; -ENOMEM.
  */
 int rp_journal_append(struct rp_journal *j, uint64_t offset, const void *from,
 		      uint32_t len, struct work *work, uint64_t *seq);
@@ -53,7 +58,9 @@ char *rp_journal_bytes(struct rp_journal *j, const struct rp_journal_entry *e);
 void rp_journal_commit(struct rp_journal *j, uint64_t upto);
 /* Free what can be freed. */
 void rp_journal_trim(struct rp_journal *j);
-/* Bytes in use. */
+/* Is half of the journal in use? */
+bool rp_journal_half_full(const struct rp_journal *j);
+/* Bytes of all entries. */
 uint64_t rp_journal_used(const struct rp_journal *j);
 
 /* A range of the pool. */
@@ -70,7 +77,7 @@ int rp_journal_ranges(struct rp_journal *j, uint64_t from, uint64_t upto,
 /* Bytes to write again. */
 struct rp_journal_piece {
 	uint64_t offset;
-	const char *bytes;
+	const char *bytes; /* NULL: zeros */
 	uint32_t len;
 };
 /*

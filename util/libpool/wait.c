@@ -25,13 +25,14 @@ static int check(struct rpmem_pool *p, const struct rpmem_pool_op *op)
 {
 	if (op->type == RPMEM_POOL_COMMIT)
 		return 0;
-	if (op->type != RPMEM_POOL_WRITE && op->type != RPMEM_POOL_READ)
+	if (op->type != RPMEM_POOL_WRITE && op->type != RPMEM_POOL_READ &&
+	    op->type != RPMEM_POOL_ZERO)
 		return pool_error(-EINVAL, "%d is no type of an operation",
 				  (int)op->type);
 	if (op->flags &
-	    ~(op->type == RPMEM_POOL_WRITE ? RPMEM_POOL_DURABLE : 0u))
+	    ~(op->type == RPMEM_POOL_READ ? 0u : RPMEM_POOL_DURABLE))
 		return pool_error(-EINVAL, "flags %#x are unknown", op->flags);
-	if (!op->buf && op->len)
+	if (!op->buf && op->len && op->type != RPMEM_POOL_ZERO)
 		return pool_error(-EINVAL, "the buffer is NULL");
 	if (op->offset > p->now.ex.len || op->len > p->now.ex.len - op->offset)
 		return pool_error(
@@ -133,6 +134,19 @@ int rpmem_pool_write(struct rpmem_pool *pool, const void *buf, size_t len,
 		.type = RPMEM_POOL_WRITE,
 		.flags = flags,
 		.buf = (void *)(uintptr_t)buf,
+		.len = len,
+		.offset = offset,
+	};
+
+	return run(pool, &op);
+}
+
+int rpmem_pool_zero(struct rpmem_pool *pool, size_t len, uint64_t offset,
+		    unsigned int flags)
+{
+	struct rpmem_pool_op op = {
+		.type = RPMEM_POOL_ZERO,
+		.flags = flags,
 		.len = len,
 		.offset = offset,
 	};

@@ -184,6 +184,27 @@ static uint64_t remote_addr(const struct rpmem_pool *p, uint64_t offset)
 	return p->now.ex.addr + offset;
 }
 
+static ssize_t post_zeros(struct rpmem_pool *p, uint32_t len, uint64_t offset,
+			  bool durable, struct post *t)
+{
+	const struct fi_rma_iov to = {
+		.addr = remote_addr(p, offset),
+		.len = len,
+		.key = p->now.ex.key,
+	};
+	const struct fi_rpmem_msg msg = {
+		.rma_iov = &to,
+		.rma_iov_count = 1,
+		.addr = p->now.peer,
+		.level = durable ? FI_RPMEM_DURABLE : FI_RPMEM_VISIBLE,
+		.required = p->required,
+		.context = t,
+	};
+
+	return fi_rpmem_zero(p->f.ops, p->f.ep, &msg, 0);
+}
+
+/* bytes NULL: zeros. */
 static ssize_t post_write(struct rpmem_pool *p, const char *bytes, uint32_t len,
 			  uint64_t offset, bool durable, struct post *t)
 {
@@ -207,6 +228,8 @@ static ssize_t post_write(struct rpmem_pool *p, const char *bytes, uint32_t len,
 		.context = t,
 	};
 
+	if (!bytes)
+		return post_zeros(p, len, offset, durable, t);
 	return fi_writemsg(p->f.ep, &msg,
 			   FI_COMPLETION | (durable ? FI_COMMIT_COMPLETE : 0));
 }
@@ -238,6 +261,9 @@ static int post_writes(struct rpmem_pool *p, struct work *w)
 	/* FI_COMMIT_COMPLETE requires power; else a commit follows. */
 	const bool durable = w->op->flags & RPMEM_POOL_DURABLE &&
 			     p->required == FI_RPMEM_CLASS_POWER;
+	const bool zero = w->op->type == RPMEM_POOL_ZERO;
+	struct rp_journal_entry *e;
+	const char *from;
 	uint64_t seq, left;
 	struct post *t;
 	uint32_t len;
@@ -246,9 +272,9 @@ static int post_writes(struct rpmem_pool *p, struct work *w)
 	while (w->done < w->op->len) {
 		left = w->op->len - w->done;
 		len = left < POOL_PIECE ? (uint32_t)left : POOL_PIECE;
+		from = zero ? NULL : (const char *)w->op->buf + w->done;
 		ret = rp_journal_append(&p->journal, w->op->offset + w->done,
-					(const char *)w->op->buf + w->done, len,
-					w, &seq);
+					from, len, w, &seq);
 		if (ret == -EAGAIN && p->commit_error && !p->ncommits)
 			return -EIO;
 		if (ret)
@@ -260,14 +286,14 @@ static int post_writes(struct rpmem_pool *p, struct work *w)
 		}
 		t->kind = POST_ENTRY;
 		t->seq = seq;
-		rp_journal_at(&p->journal, seq)->durably = durable;
+		e = rp_journal_at(&p->journal, seq);
+		e->durably = durable;
 		ret = post_result(
 			p, t,
 			post_write(p,
-				   rp_journal_bytes(
-					   &p->journal,
-					   rp_journal_at(&p->journal, seq)),
-				   len, w->op->offset + w->done, durable, t));
+				   zero ? NULL
+					: rp_journal_bytes(&p->journal, e),
+				   len, e->offset, durable, t));
 		if (ret) {
 			rp_journal_unappend(&p->journal);
 			return ret;
@@ -347,8 +373,7 @@ static bool commit_needed(struct rpmem_pool *p)
 
 	if (p->journal.next == p->commit_upto)
 		return false;
-	if (rp_journal_used(&p->journal) > p->journal.size / 2 &&
-	    !p->commit_error)
+	if (rp_journal_half_full(&p->journal) && !p->commit_error)
 		return true;
 	TAILQ_FOREACH (w, &p->commit_waiters, link)
 		if (w->upto > p->commit_upto)
@@ -433,6 +458,7 @@ void work_post(struct rpmem_pool *p)
 		ret = 0;
 		switch (w->op->type) {
 		case RPMEM_POOL_WRITE:
+		case RPMEM_POOL_ZERO:
 			ret = post_writes(p, w);
 			break;
 		case RPMEM_POOL_READ:

@@ -167,6 +167,20 @@ static int rpmem_pwrite(void *handle, const void *buf, uint32_t count,
 		flags & NBDKIT_FLAG_FUA ? RPMEM_POOL_DURABLE : 0));
 }
 
+/* Blocks of a pool stay allocated: MAY_TRIM makes no difference. */
+static int rpmem_zero(void *handle, uint32_t count, uint64_t offset,
+		      uint32_t flags)
+{
+	return report_result(rpmem_pool_zero(
+		pool, count, offset,
+		flags & NBDKIT_FLAG_FUA ? RPMEM_POOL_DURABLE : 0));
+}
+
+static int rpmem_can_fast_zero(void *handle)
+{
+	return 1;
+}
+
 static int rpmem_flush(void *handle, uint32_t flags)
 {
 	return report_result(rpmem_pool_commit(pool));
@@ -197,6 +211,8 @@ static struct nbdkit_plugin plugin = {
 	.pread = rpmem_pread,
 	.pwrite = rpmem_pwrite,
 	.flush = rpmem_flush,
+	.zero = rpmem_zero,
+	.can_fast_zero = rpmem_can_fast_zero,
 };
 
 /* nbdkit 1.32 defines plugin_init() without a declaration. */

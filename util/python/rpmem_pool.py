@@ -51,6 +51,8 @@ _lib.rpmem_pool_write.argtypes = [
     ctypes.c_uint]
 _lib.rpmem_pool_read.argtypes = [
     ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64]
+_lib.rpmem_pool_zero.argtypes = [
+    ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64, ctypes.c_uint]
 _lib.rpmem_pool_commit.argtypes = [ctypes.c_void_p]
 
 
@@ -86,6 +88,11 @@ class Pool:
             buf = (ctypes.c_char * len(view)).from_buffer(view)
         _check(_lib.rpmem_pool_write(self._handle(), buf, len(view), offset,
                                      _DURABLE if durable else 0))
+
+    def zero(self, length, offset, durable=False):
+        """Write zeros, which do not travel."""
+        _check(_lib.rpmem_pool_zero(self._handle(), length, offset,
+                                    _DURABLE if durable else 0))
 
     def read(self, length, offset):
         """Return bytes of the pool."""
