@@ -99,18 +99,26 @@ static const struct bench_metric metrics[] = {
 
 /* count_instructions() uses .ranges as index into counted[]. */
 static const struct bench_metric also[] = {
-	{"initiator_instructions_64B", 0, false, {.ranges = 0}, count},
-	{"initiator_instructions_4KiB", 0, false, {.ranges = 1}, count},
+	{"initiator_instructions_64B",
+	 0,
+	 false,
+	 {.ranges = 0},
+	 count_instructions},
+	{"initiator_instructions_4KiB",
+	 0,
+	 false,
+	 {.ranges = 1},
+	 count_instructions},
 	{"initiator_instructions_64B_librpma_gpspm",
 	 0,
 	 false,
 	 {.ranges = 2},
-	 count},
+	 count_instructions},
 	{"initiator_instructions_4KiB_librpma_gpspm",
 	 0,
 	 false,
 	 {.ranges = 3},
-	 count},
+	 count_instructions},
 	{"librpma_flush_vs_librpma_gpspm",
 	 0,
 	 false,
@@ -125,7 +133,7 @@ const struct bench_plan bench_plan_rivals = {
 	.nmetrics = sizeof(metrics) / sizeof(metrics[0]),
 	.also = also,
 	.nalso = sizeof(also) / sizeof(also[0]),
-	.before = before,
+	.before = prepare_rivals,
 };
 
 #endif
