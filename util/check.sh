@@ -18,7 +18,7 @@ all tests but those in a guest and on the second platform.
   --quick          what a change to a file should pass before its commit: the
                    suites of fabtests/quick, the format, lint and named mutants
                    of the files that differ from HEAD
-  --long           longer runs of the fault and crash tests
+  --long           longer runs of the fault and crash tests; Debian packages
   --vm             the guest stage too: real verbs, DAX and persistence domains
                    in a Debian guest (with --long: of both releases)
   --domain NAME    only this persistence domain in the guest: adr or eadr
@@ -431,6 +431,13 @@ if [ -n "$platform" ] && [ -z "$sanitize" ]; then
 	platform
 else
 	left_out="$left_out --platform (trixie)"
+fi
+# Packages of both releases, built and used in new roots.
+if [ -n "$long" ] && [ -z "$sanitize" ]; then
+	for suite in bookworm trixie; do
+		stage "packages $suite" "$src/util/package.sh" --suite $suite \
+			--out "$build/packages-$suite"
+	done
 fi
 [ -n "$clang" ] || left_out="$left_out --clang"
 [ -n "$long" ] || left_out="$left_out --long (longer fault and crash runs)"

@@ -1,5 +1,6 @@
 # The programs of an operator, and their shared library.
 EXTRA_DIST += util/on_rpmem.sh util/quickstart.sh util/check.sh util/packages.sh \
+	util/package.sh \
 	util/trust.sh  \
 	util/lint.sh util/lint.known util/lint.cppcheck .clang-tidy
 noinst_LTLIBRARIES += util/libutil.la
@@ -55,7 +56,7 @@ util_librpmem_pool_la_LIBADD = util/libutil.la prov/core/libcore.la \
 util_librpmem_pool_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
 	-export-symbols-regex '^rpmem_pool_'
 pooldir = $(libdir)/pkgconfig
-pool_DATA = util/libpool/librpmem_pool.pc
+pool_DATA = util/libpool/librpmem_pool.pc prov/rpmem/ofi_rpmem.pc
 
 dist_python3_DATA = util/python/rpmem_pool.py
 

@@ -1,3 +1,4 @@
 # The tests in a root of another release; util/check.sh --platform runs them.
 EXTRA_DIST += fabtests/platform/inside.sh fabtests/platform/platform.sh \
-	fabtests/platform/root.sh fabtests/platform/tests.sh
+	fabtests/platform/root.sh fabtests/platform/tests.sh \
+	fabtests/platform/packages.sh

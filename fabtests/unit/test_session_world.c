@@ -240,7 +240,7 @@ static void free_item(struct item *it)
 	free(it);
 }
 
-/* What a ZERO stores in this world: the number of its write. */
+/* Zeros stand for the number of their write here, so that all cells grow. */
 static uint64_t *zeros_of(const struct bed_seen *m, uint64_t *fill)
 {
 	for (int i = 0; i < CELLS; i++)

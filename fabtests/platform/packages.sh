@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+# Inside a new root of a Debian release: installs the packages in /packages, uses
+# each of them as its user would, and removes them. util/package.sh runs it.
+set -e -o pipefail
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C
+
+used() {
+	echo "used: $*"
+}
+
+apt-get install -y --no-install-recommends /packages/*.deb
+dpkg -l | awk '/rpmem/ { print $2, $3 }'
+
+# shellcheck source=util/trust.sh
+. /trust.sh
+dir=$(mktemp -d)
+cd "$dir"
+set +e +o pipefail
+trust_folder fi_rpmem_info .
+set -e -o pipefail
+fi_rpmem_info --version
+export FI_TCP_IFACE=lo
+fi_rpmemd --create 64M --port 0 --port-file port vol &
+daemon=$!
+until [ -s port ]; do
+	kill -0 $daemon
+	sleep 0.05
+done
+port=$(cat port)
+head -c 3000000 /dev/urandom >file
+fi_rpmem_cp --quiet file 127.0.0.1:"$port":vol
+fi_rpmem_cp --quiet 127.0.0.1:"$port":vol back
+cmp file back
+used ofi-rpmem-tools libfabric-rpmem: a copy there and back
+
+apt-get install -y --no-install-recommends gcc libc6-dev pkg-config python3 \
+	libnbd-bin libfabric-bin
+fi_info -p 'tcp;ofi_rpmem' | grep -q 'provider: tcp;ofi_rpmem'
+used libfabric-rpmem: libfabric finds the provider
+examples=/usr/share/doc/ofi-rpmem-doc/examples
+# shellcheck disable=SC2046 # lists
+gcc -o pool $examples/pool.c $(pkg-config --cflags --libs librpmem_pool)
+./pool 127.0.0.1:"$port":vol
+# shellcheck disable=SC2046
+gcc -o durable $examples/durable.c $(pkg-config --cflags --libs ofi_rpmem)
+./durable "$dir/pool.file"
+echo '#include <infiniband/rpmem.h>
+int main(void) { return !rpmem_attach_qp; }' >verbs.c
+# shellcheck disable=SC2046
+gcc -o verbs verbs.c $(pkg-config --cflags --libs libibvrpmem)
+./verbs
+used ofi-rpmem-dev ofi-rpmem-doc librpmem-pool0 libibvrpmem0: programs
+python3 - 127.0.0.1:"$port":vol <<'P'
+import sys
+import rpmem_pool
+
+with rpmem_pool.open(sys.argv[1]) as pool:
+    pool.write(b"by Python", 0, durable=True)
+    assert pool.read(9, 0) == b"by Python"
+P
+used python3-rpmem-pool: a durable write
+nbdkit --exit-with-parent -U - rpmem target=127.0.0.1:"$port" pool=vol \
+	--run 'nbdcopy file "$uri" && nbdcopy "$uri" disk'
+cmp -n 3000000 file disk
+used nbdkit-plugin-rpmem: a copy there and back
+kill $daemon
+wait $daemon
+
+# shellcheck disable=SC2046 # a list
+apt-get purge -y $(dpkg-query -W -f '${Package}\n' | grep rpmem)
+left=$(find /usr /etc -name '*rpmem*')
+[ -z "$left" ] || { echo "left behind: $left"; exit 1; }
+used all: nothing is left behind
