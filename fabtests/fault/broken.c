@@ -183,7 +183,7 @@ static const char *restart_between(struct duo *d)
 	return restart_target(d, true, false);
 }
 
-static const char *restart_before(struct duo *d)
+static const char *restart_before_commit(struct duo *d)
 {
 	return restart_target(d, false, false);
 }
@@ -193,7 +193,7 @@ static const char *restart_between_same_port(struct duo *d)
 	return restart_target(d, true, true);
 }
 
-static const char *restart_before_same_port(struct duo *d)
+static const char *restart_before_commit_same_port(struct duo *d)
 {
 	return restart_target(d, false, true);
 }
@@ -259,11 +259,12 @@ int main(void)
 	duo_faults(NULL);
 	duo_case("connection cut between write and commit", cut_between);
 	duo_case("target restarted between write and commit", restart_between);
-	duo_case("target restarted before the first commit", restart_before);
+	duo_case("target restarted before the first commit",
+		 restart_before_commit);
 	duo_case("restarted at the same port between write and commit",
 		 restart_between_same_port);
 	duo_case("restarted at the same port before the first commit",
-		 restart_before_same_port);
+		 restart_before_commit_same_port);
 	duo_env("FI_OFI_RPMEM_TIMEOUT", "1000");
 	duo_faults("drop-replies");
 	duo_case("replies are lost", lost_replies);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/remote.h"
+#include "core/remote_flush.h"
 #include "crash_cells.h"
 #include "crash_shim.h"
 
@@ -167,9 +167,9 @@ static void fill_cell(const struct verdict_cell *cell,
 	out->against = cell->against;
 	out->forced = carried_out(m);
 	/*
-	 * If all that the adapter has survives, no read pushes it. The outcome
-	 * of two writes to the same bytes then depends on the adapter, if its
-	 * writes may overtake each other.
+	 * If the adapter's buffers survive, no read flushes them. An adapter
+	 * that reorders writes may then place two writes to the same bytes in
+	 * either order, so programs of this cell have one initiator.
 	 */
 	out->alone = m->valid && dma && out->forced == RP_METHOD_DELIVERY;
 	out->believed = m->valid || shim_offers(f, out->forced, cell->against)

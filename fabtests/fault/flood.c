@@ -211,7 +211,7 @@ static pid_t unverified_start(size_t row, const struct bed *b, pid_t pid,
 /* The honest client: durable writes until one succeeds. */
 static const char *run_honest_client(struct bed *b, int *done)
 {
-	const double end = bed_now() + BED_RECOVERY;
+	const double end = bed_now() + BED_RECOVERY_SECONDS;
 	struct bed_op *op;
 	const uint64_t mark = (uint64_t)*done;
 	ssize_t ret = 0;

@@ -253,7 +253,7 @@ static const char *honest_row(void)
 	for (unsigned int i = 0; i < 8; i++)
 		present_key(&b, QUERY, guess_key(i % KINDS, i));
 	honest.card.pool_key = target.export.key;
-	for (end = bed_now() + BED_RECOVERY; bed_now() < end;) {
+	for (end = bed_now() + BED_RECOVERY_SECONDS; bed_now() < end;) {
 		op = calloc(1, sizeof(*op));
 		if (!op)
 			MUST(-FI_ENOMEM);

@@ -340,7 +340,7 @@ static const char *renew_until_success(const struct cell *c, size_t row)
 	const size_t len = c->renewal == DURABLE_64 ? 64 : 8192;
 	const char *wrong = NULL;
 	ssize_t ret = 0;
-	const double end = bed_now() + BED_RECOVERY;
+	const double end = bed_now() + BED_RECOVERY_SECONDS;
 	int status = 0, i = 0;
 
 	bed.wakes = true;

@@ -621,7 +621,7 @@ void bed_pause(struct bed *b, double seconds)
 const char *bed_commit_again(struct bed *b, const void *buf, uint64_t at,
 			     size_t len)
 {
-	const double end = bed_now() + BED_RECOVERY;
+	const double end = bed_now() + BED_RECOVERY_SECONDS;
 	struct bed_op *write, *commit;
 	ssize_t ret = 0;
 	int tries = 0;

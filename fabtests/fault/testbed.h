@@ -16,8 +16,8 @@
 /* Seconds after which a repeated -FI_EAGAIN or a missing entry is a failure. */
 #define BED_DEADLINE 30.0
 /* Seconds within which operations have to succeed again, with pauses. */
-#define BED_RECOVERY 15.0
-#define BED_PAUSE    0.02
+#define BED_RECOVERY_SECONDS 15.0
+#define BED_PAUSE	     0.02
 
 enum bed_memory {
 	BED_FILE,     /* class power, agent-msync */
@@ -138,7 +138,7 @@ ssize_t bed_atomic(struct bed *b, enum fi_op kind, const uint64_t *operand,
 		   uint64_t flags, struct bed_op *op);
 
 /*
- * Write and commit until both succeed, within BED_RECOVERY: NULL or the
+ * Write and commit until both succeed, within BED_RECOVERY_SECONDS: NULL or the
  * sentence. The bytes are in place then.
  */
 const char *bed_commit_again(struct bed *b, const void *buf, uint64_t at,

@@ -191,21 +191,21 @@ fabtests_functional_roles_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_roles_LDADD = $(FABRIC_LIBS)
 
 # Programs that cannot distinguish the provider from its base.
-check_PROGRAMS += fabtests/functional/invisible
-invisible_parts = fabtests/functional/invisible.h \
-	fabtests/functional/invisible_offer.c \
-	fabtests/functional/invisible_plan.c \
-	fabtests/functional/invisible_plan_io.c \
-	fabtests/functional/invisible_post.c \
-	fabtests/functional/invisible_run.c \
-	fabtests/functional/invisible_steps.c \
-	fabtests/functional/invisible_trace.c \
-	fabtests/functional/invisible_world.c
-fabtests_functional_invisible_SOURCES = fabtests/functional/invisible.c \
-	fabtests/functional/invisible_side.c \
-	fabtests/functional/invisible_side.h $(invisible_parts)
-fabtests_functional_invisible_CPPFLAGS = $(pair_cppflags)
-fabtests_functional_invisible_LDADD = $(FABRIC_LIBS) -lpthread
+check_PROGRAMS += fabtests/functional/transparent
+transparent_parts = fabtests/functional/transparent.h \
+	fabtests/functional/transparent_offer.c \
+	fabtests/functional/transparent_plan.c \
+	fabtests/functional/transparent_plan_io.c \
+	fabtests/functional/transparent_post.c \
+	fabtests/functional/transparent_run.c \
+	fabtests/functional/transparent_steps.c \
+	fabtests/functional/transparent_trace.c \
+	fabtests/functional/transparent_world.c
+fabtests_functional_transparent_SOURCES = fabtests/functional/transparent.c \
+	fabtests/functional/transparent_side.c \
+	fabtests/functional/transparent_side.h $(transparent_parts)
+fabtests_functional_transparent_CPPFLAGS = $(pair_cppflags)
+fabtests_functional_transparent_LDADD = $(FABRIC_LIBS) -lpthread
 check_PROGRAMS += fabtests/functional/shared_recv
 fabtests_functional_shared_recv_SOURCES = fabtests/functional/shared_recv.c \
 	$(pair_sources)
@@ -214,18 +214,18 @@ fabtests_functional_shared_recv_LDADD = $(FABRIC_LIBS)
 TESTS += fabtests/functional/shared_recv
 
 # The same with connected endpoints.
-check_PROGRAMS += fabtests/functional/invisible_conn
-fabtests_functional_invisible_conn_SOURCES = \
-	fabtests/functional/invisible_conn.c \
-	fabtests/functional/invisible_conn.h \
-	fabtests/functional/invisible_conn_post.c \
-	fabtests/functional/invisible_conn_world.c $(invisible_parts)
-fabtests_functional_invisible_conn_CPPFLAGS = $(pair_cppflags)
-fabtests_functional_invisible_conn_LDADD = $(FABRIC_LIBS) -lpthread
-TESTS += fabtests/functional/invisible_conn
-TESTS += fabtests/functional/invisible.sh
-EXTRA_DIST += fabtests/functional/invisible.sh \
-	fabtests/functional/invisible_planted
+check_PROGRAMS += fabtests/functional/transparent_conn
+fabtests_functional_transparent_conn_SOURCES = \
+	fabtests/functional/transparent_conn.c \
+	fabtests/functional/transparent_conn.h \
+	fabtests/functional/transparent_conn_post.c \
+	fabtests/functional/transparent_conn_world.c $(transparent_parts)
+fabtests_functional_transparent_conn_CPPFLAGS = $(pair_cppflags)
+fabtests_functional_transparent_conn_LDADD = $(FABRIC_LIBS) -lpthread
+TESTS += fabtests/functional/transparent_conn
+TESTS += fabtests/functional/transparent.sh
+EXTRA_DIST += fabtests/functional/transparent.sh \
+	fabtests/functional/transparent_planted
 # Under valgrind.
 TESTS += fabtests/functional/valgrind.sh
 EXTRA_DIST += fabtests/functional/valgrind.sh fabtests/functional/valgrind.supp

@@ -243,9 +243,9 @@ P
 fi
 stop
 
-# A pool whose file was made longer, while a client has bytes that are not
-# committed: SIGHUP, and the client has the new length. Without room it has its
-# former length again.
+# The pool's file is made longer while a client has uncommitted bytes: after
+# SIGHUP to the daemon the client sees the new length. If the disk has no room
+# for the new blocks, the daemon cuts the file to its former length.
 serve --port 0 vol
 if command -v python3 >/dev/null && [ -z "${RP_SANITIZE:-}" ]; then
 	timeout 120 python3 - 127.0.0.1:"$P":vol "$src/util/python" $daemon >out 2>&1 <<'P' ||

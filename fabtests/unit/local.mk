@@ -49,7 +49,7 @@ unit_tests += fabtests/unit/test_wire_refuse
 fabtests_unit_test_wire_refuse_SOURCES = fabtests/unit/test_wire_refuse.c $(wire_rig)
 
 unit_tests += fabtests/unit/test_wire_rendezvous fabtests/unit/test_wire_desc \
-	fabtests/unit/test_deferred fabtests/unit/test_remote fabtests/unit/test_key
+	fabtests/unit/test_deferred fabtests/unit/test_remote_flush fabtests/unit/test_key
 
 unit_tests += fabtests/unit/test_protocol
 fabtests_unit_test_protocol_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcdir)"'

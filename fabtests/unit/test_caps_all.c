@@ -277,7 +277,10 @@ static int fact_value(const struct rp_facts *f, enum said_key key)
 	return 0;
 }
 
-/* Apply the statement to the true facts; true: it raises them. */
+/*
+ * Replace a fact of the machine by what the operator has stated. Returns
+ * whether the statement is stronger than the fact.
+ */
 static bool apply_statement(const struct said *s, struct rp_facts *f)
 {
 	int was = fact_value(f, s->key);

@@ -98,7 +98,10 @@ Test(session_order, no_more_stores_than_credits)
 	bed_see_nothing();
 }
 
-/* Replies are no room in the channel: no deadline retries. */
+/*
+ * A request that lacks a credit waits for a reply. Room in the channel would
+ * not help, so the session sets no deadline to try again.
+ */
 Test(session_order, request_without_a_credit_is_not_retried)
 {
 	bed_stop();

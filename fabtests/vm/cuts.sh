@@ -192,7 +192,7 @@ cut_once() {
 	fi
 }
 
-# cuts SUITE: all of it
+# cuts SUITE: cut the power of a suite's guest several times, and check its disks
 cuts() {
 	local suite=$1 round rounds=3 domain base symbols at_ext4 at_dax how
 	local start=$SECONDS seed=$((RANDOM * 32768 + RANDOM))

@@ -23,7 +23,7 @@ core_sources = \
 	prov/core/pmem.c prov/core/pmem.h \
 	prov/core/ranges.c prov/core/ranges.h \
 	prov/core/region.c prov/core/region.h \
-	prov/core/remote.c prov/core/remote.h \
+	prov/core/remote_flush.c prov/core/remote_flush.h \
 	prov/core/ring.c prov/core/ring.h \
 	prov/core/serve.c \
 	prov/core/session.c prov/core/session.h prov/core/session_priv.h \

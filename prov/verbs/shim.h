@@ -15,7 +15,7 @@
 #include "core/deferred.h"
 #include "core/hash.h"
 #include "core/ring.h"
-#include "core/remote.h"
+#include "core/remote_flush.h"
 
 #define RP_PUBLIC __attribute__((visibility("default")))
 

@@ -9,18 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "functional/invisible.h"
+#include "functional/transparent.h"
 
 #define PLAIN_CAPS (FI_MSG | FI_TAGGED | FI_RMA)
 
-struct fi_info *inv_getinfo(const char *prov, uint64_t caps,
-			    enum fi_progress progress)
+struct fi_info *tp_getinfo(const char *prov, uint64_t caps,
+			   enum fi_progress progress)
 {
 	struct fi_info *h = fi_allocinfo(), *info = NULL;
 	int ret;
 
 	if (!h)
-		INV_MUST(-FI_ENOMEM);
+		TP_MUST(-FI_ENOMEM);
 	h->caps = caps;
 	h->ep_attr->type = FI_EP_RDM;
 	h->domain_attr->mr_mode =
@@ -36,14 +36,14 @@ struct fi_info *inv_getinfo(const char *prov, uint64_t caps,
 static bool has_cap(const char *prov, uint64_t cap)
 {
 	struct fi_info *i =
-		inv_getinfo(prov, PLAIN_CAPS | cap, FI_PROGRESS_UNSPEC);
+		tp_getinfo(prov, PLAIN_CAPS | cap, FI_PROGRESS_UNSPEC);
 	bool yes = i;
 
 	fi_freeinfo(i);
 	return yes;
 }
 
-uint64_t inv_wanted_caps(const struct inv_features *f)
+uint64_t tp_wanted_caps(const struct tp_features *f)
 {
 	return PLAIN_CAPS | (f->atomic ? FI_ATOMIC : 0) |
 	       (f->rma_event ? FI_RMA_EVENT : 0) |
@@ -51,12 +51,12 @@ uint64_t inv_wanted_caps(const struct inv_features *f)
 	       (f->source ? FI_SOURCE : 0) | (f->multi ? FI_MULTI_RECV : 0);
 }
 
-static void trace_value(struct inv_trace *t, const char *name, uint64_t value)
+static void trace_value(struct tp_trace *t, const char *name, uint64_t value)
 {
-	inv_saw(t, -1, "%s %#llx", name, (unsigned long long)value);
+	tp_saw(t, -1, "%s %#llx", name, (unsigned long long)value);
 }
 
-static void say_attributes(struct inv_trace *t, const struct fi_info *i)
+static void say_attributes(struct tp_trace *t, const struct fi_info *i)
 {
 	const struct fi_domain_attr *d = i->domain_attr;
 	const struct fi_ep_attr *e = i->ep_attr;
@@ -93,8 +93,8 @@ static void say_attributes(struct inv_trace *t, const struct fi_info *i)
 	trace_value(t, "domain_attr.mr_iov_limit", d->mr_iov_limit);
 }
 
-static void try_objects(const char *prov, struct inv_features *f,
-			struct inv_trace *t)
+static void try_objects(const char *prov, struct tp_features *f,
+			struct tp_trace *t)
 {
 	static const char *const names[] = {
 		"fi_cntr_open()",
@@ -103,7 +103,7 @@ static void try_objects(const char *prov, struct inv_features *f,
 		"fi_wait_open()",
 		"fi_av_open() with FI_EVENT",
 	};
-	struct fi_info *i = inv_getinfo(prov, PLAIN_CAPS, FI_PROGRESS_UNSPEC);
+	struct fi_info *i = tp_getinfo(prov, PLAIN_CAPS, FI_PROGRESS_UNSPEC);
 	struct fi_cntr_attr cntr = {.events = FI_CNTR_EVENTS_COMP};
 	struct fi_cq_attr cq = {.wait_obj = FI_WAIT_FD,
 				.format = FI_CQ_FORMAT_TAGGED};
@@ -116,9 +116,9 @@ static void try_objects(const char *prov, struct inv_features *f,
 	int ret[5];
 
 	if (!i)
-		INV_MUST(-FI_ENODATA);
-	INV_MUST(fi_fabric(i->fabric_attr, &fabric, NULL));
-	INV_MUST(fi_domain(fabric, i, &domain, NULL));
+		TP_MUST(-FI_ENODATA);
+	TP_MUST(fi_fabric(i->fabric_attr, &fabric, NULL));
+	TP_MUST(fi_domain(fabric, i, &domain, NULL));
 	ret[0] = fi_cntr_open(domain, &cntr, (struct fid_cntr **)&fid[0], NULL);
 	ret[1] = fi_cq_open(domain, &cq, (struct fid_cq **)&fid[1], NULL);
 	ret[2] = fi_poll_open(domain, &poll, (struct fid_poll **)&fid[2]);
@@ -140,7 +140,7 @@ static void try_objects(const char *prov, struct inv_features *f,
 	fi_freeinfo(i);
 }
 
-void inv_offer(const char *prov, struct inv_features *f, struct inv_trace *t)
+void tp_offer(const char *prov, struct tp_features *f, struct tp_trace *t)
 {
 	static const struct {
 		uint64_t bit;
@@ -163,21 +163,21 @@ void inv_offer(const char *prov, struct inv_features *f, struct inv_trace *t)
 		yes[i] = has_cap(prov, caps[i].bit);
 		trace_value(t, caps[i].name, yes[i]);
 	}
-	*f = (struct inv_features){.rma_event = yes[1],
-				   .direct = yes[2],
-				   .source = yes[3],
-				   .multi = yes[4]};
+	*f = (struct tp_features){.rma_event = yes[1],
+				  .direct = yes[2],
+				  .source = yes[3],
+				  .multi = yes[4]};
 	/*
 	 * tcp of libfabric 2.1 gives each of these from one layering, both from
 	 * none.
 	 */
-	f->atomic = yes[0] && has_cap(prov, FI_ATOMIC | inv_wanted_caps(f));
+	f->atomic = yes[0] && has_cap(prov, FI_ATOMIC | tp_wanted_caps(f));
 	try_objects(prov, f, t);
 }
 
 /*
  * Each of these is in docs/guarantees.md, "What a program may notice":
- * invisible.sh looks for its words there.
+ * transparent.sh looks for its words there.
  */
 static bool is_documented(const char *name, uint64_t base, uint64_t ours)
 {
@@ -188,8 +188,8 @@ static bool is_documented(const char *name, uint64_t base, uint64_t ours)
 	return false;
 }
 
-/* Both are lines of a number, a name and a value: see inv_offer(). */
-bool inv_offers_differ(const char *base, const char *ours)
+/* Both are lines of a number, a name and a value: see tp_offer(). */
+bool tp_offers_differ(const char *base, const char *ours)
 {
 	bool differ = false;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A peer's region over the program's connection: how a flush is executed. */
-#ifndef RP_REMOTE_H
-#define RP_REMOTE_H
+#ifndef RP_REMOTE_FLUSH_H
+#define RP_REMOTE_FLUSH_H
 
 #include <stdbool.h>
 #include <stdint.h>

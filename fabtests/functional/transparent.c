@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "functional/invisible_side.h"
+#include "functional/transparent_side.h"
 
 #define LONG_PROGRAMS 10000
 #define MAX_SUSPECTS  20
@@ -49,7 +49,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		o->control = true;
 		return 0;
 	case 'p':
-		inv_deadline_ms = atoi(arg);
+		tp_deadline_ms = atoi(arg);
 		return 0;
 	case 'v':
 		o->verbose = true;
@@ -79,7 +79,7 @@ static const struct argp_option argp_options[] = {
 /* A program that differs, as first seen. */
 struct suspect {
 	uint64_t program;
-	struct inv_result base, layered;
+	struct tp_result base, layered;
 };
 
 struct tally {
@@ -92,13 +92,13 @@ struct tally {
 
 /* --- comparing --- */
 
-static void free_result(struct inv_result *r)
+static void free_result(struct tp_result *r)
 {
 	free(r->text);
 	r->text = NULL;
 }
 
-static bool same_result(const struct inv_result *a, const struct inv_result *b)
+static bool same_result(const struct tp_result *a, const struct tp_result *b)
 {
 	return a->text && b->text ? !strcmp(a->text, b->text)
 				  : !a->text && !b->text;
@@ -135,8 +135,8 @@ static void print_first(const char *a, const char *b)
 	       (int)strcspn(a, "\n"), a, (int)strcspn(b, "\n"), b);
 }
 
-static void print_difference(const struct inv_result *a,
-			     const struct inv_result *b)
+static void print_difference(const struct tp_result *a,
+			     const struct tp_result *b)
 {
 	bool any;
 
@@ -149,21 +149,21 @@ static void print_difference(const struct inv_result *a,
 		print_first(a->text, b->text);
 }
 
-static void print_plan(const struct inv_programs *of, uint64_t n,
-		       const struct inv_features *f)
+static void print_plan(const struct tp_programs *of, uint64_t n,
+		       const struct tp_features *f)
 {
-	struct inv_plan p;
+	struct tp_plan p;
 	char say[200];
 
-	inv_run_plan(of, &p, n, f);
+	tp_run_plan(of, &p, n, f);
 	for (size_t i = 0; i < p.n; i++) {
-		inv_op_say(&p.ops[i], say, sizeof(say));
+		tp_op_say(&p.ops[i], say, sizeof(say));
 		printf("#   %zu: %s\n", i, say);
 	}
-	inv_plan_free(&p);
+	tp_plan_free(&p);
 }
 
-static void keep_common(struct inv_features *f, const struct inv_features *g)
+static void keep_common(struct tp_features *f, const struct tp_features *g)
 {
 	f->atomic &= g->atomic;
 	f->counters &= g->counters;
@@ -179,21 +179,21 @@ static void keep_common(struct inv_features *f, const struct inv_features *g)
 		f->rma_iov_limit = g->rma_iov_limit;
 }
 
-static void start_both(const struct options *opt, struct inv_runner *r,
-		       const struct inv_programs *of, struct inv_features *f,
+static void start_both(const struct options *opt, struct tp_runner *r,
+		       const struct tp_programs *of, struct tp_features *f,
 		       struct tally *t)
 {
-	struct inv_result a, b;
-	struct inv_features g;
+	struct tp_result a, b;
+	struct tp_features g;
 
-	inv_side_start(&r[0], of, false);
-	inv_side_start(&r[1], of, !opt->control);
-	if (!inv_side_offer(&r[0], f, &a) || !inv_side_offer(&r[1], &g, &b)) {
+	tp_side_start(&r[0], of, false);
+	tp_side_start(&r[1], of, !opt->control);
+	if (!tp_side_offer(&r[0], f, &a) || !tp_side_offer(&r[1], &g, &b)) {
 		printf("Bail out! a side did not start\n");
 		exit(1);
 	}
 	if (!t->programs) {
-		t->bad_offer = inv_offers_differ(a.text, b.text);
+		t->bad_offer = tp_offers_differ(a.text, b.text);
 		printf("%sok 1 - the same is offered, but for what is "
 		       "documented\n",
 		       t->bad_offer ? "not " : "");
@@ -201,24 +201,24 @@ static void start_both(const struct options *opt, struct inv_runner *r,
 	free_result(&a);
 	free_result(&b);
 	keep_common(f, &g);
-	inv_side_go(&r[0], f);
-	inv_side_go(&r[1], f);
+	tp_side_go(&r[0], f);
+	tp_side_go(&r[1], f);
 }
 
-static long count_steps(const struct inv_programs *of, uint64_t n,
-			const struct inv_features *f)
+static long count_steps(const struct tp_programs *of, uint64_t n,
+			const struct tp_features *f)
 {
-	struct inv_plan p;
+	struct tp_plan p;
 	long steps;
 
-	inv_run_plan(of, &p, n, f);
+	tp_run_plan(of, &p, n, f);
 	steps = (long)p.n;
-	inv_plan_free(&p);
+	tp_plan_free(&p);
 	return steps;
 }
 
-static void report_suspect(struct tally *t, uint64_t n, struct inv_result *a,
-			   struct inv_result *b)
+static void report_suspect(struct tally *t, uint64_t n, struct tp_result *a,
+			   struct tp_result *b)
 {
 	printf("# program %llu: %s\n", (unsigned long long)n,
 	       !a->text || !b->text   ? "a side died"
@@ -236,18 +236,18 @@ static void report_suspect(struct tally *t, uint64_t n, struct inv_result *a,
 
 /* Run programs from of->from on, until one hangs. Returns the next one. */
 static uint64_t run_some(const struct options *opt,
-			 const struct inv_programs *of, struct inv_features *f,
+			 const struct tp_programs *of, struct tp_features *f,
 			 struct tally *t)
 {
-	struct inv_runner r[2];
-	struct inv_result a, b;
+	struct tp_runner r[2];
+	struct tp_result a, b;
 	uint64_t i = of->from;
 	bool stuck = false, stop = false;
 
 	start_both(opt, r, of, f, t);
 	for (; i < of->end && !stuck && !stop; i++) {
-		inv_side_next(&r[0], &a);
-		inv_side_next(&r[1], &b);
+		tp_side_next(&r[0], &a);
+		tp_side_next(&r[1], &b);
 		t->programs++;
 		t->steps += count_steps(of, i, f);
 		if (opt->verbose)
@@ -261,7 +261,7 @@ static uint64_t run_some(const struct options *opt,
 		free_result(&b);
 	}
 	for (int k = 0; k < 2; k++) {
-		int status = inv_side_stop(&r[k], stuck || stop);
+		int status = tp_side_stop(&r[k], stuck || stop);
 
 		if (status) {
 			printf("# a side ended with status %#x\n",
@@ -274,7 +274,7 @@ static uint64_t run_some(const struct options *opt,
 	/*
 	 * Skip the rest of the stage: its start would differ on the two sides.
 	 */
-	for (; stuck && i < of->end && i % INV_STAGE; i++)
+	for (; stuck && i < of->end && i % TP_PER_SETUP; i++)
 		t->left_out++;
 	return i;
 }
@@ -282,32 +282,32 @@ static uint64_t run_some(const struct options *opt,
 /* --- is it the provider, or does the base itself vary? --- */
 
 static void run_alone(const struct options *opt, uint64_t n,
-		      const struct inv_features *f, bool layered,
-		      struct inv_result *result)
+		      const struct tp_features *f, bool layered,
+		      struct tp_result *result)
 {
-	struct inv_programs of = {.base = opt->base,
-				  .seed = opt->seed,
-				  .from = n - n % INV_STAGE,
-				  .end = n + 1};
-	struct inv_features unused;
-	struct inv_runner r;
+	struct tp_programs of = {.base = opt->base,
+				 .seed = opt->seed,
+				 .from = n - n % TP_PER_SETUP,
+				 .end = n + 1};
+	struct tp_features unused;
+	struct tp_runner r;
 
-	inv_side_start(&r, &of, layered);
-	if (!inv_side_offer(&r, &unused, result)) {
-		inv_side_stop(&r, true);
+	tp_side_start(&r, &of, layered);
+	if (!tp_side_offer(&r, &unused, result)) {
+		tp_side_stop(&r, true);
 		return;
 	}
-	inv_side_go(&r, f);
+	tp_side_go(&r, f);
 	for (uint64_t i = of.from; i < of.end; i++) {
 		free_result(result);
-		inv_side_next(&r, result);
+		tp_side_next(&r, result);
 		if (result->stuck)
 			break;
 	}
-	inv_side_stop(&r, true);
+	tp_side_stop(&r, true);
 }
 
-static bool is_among(const struct inv_result *r, const struct inv_result *set,
+static bool is_among(const struct tp_result *r, const struct tp_result *set,
 		     int n)
 {
 	for (int i = 0; i < n; i++)
@@ -321,9 +321,9 @@ static bool is_among(const struct inv_result *r, const struct inv_result *set,
  * among its own. A program that never ends there is neither, and is counted.
  */
 static bool is_the_base(const struct options *opt, struct suspect *s,
-			const struct inv_features *f)
+			const struct tp_features *f)
 {
-	struct inv_result base[1 + AGAIN_BASE], ours[1 + AGAIN_LAYERED];
+	struct tp_result base[1 + AGAIN_BASE], ours[1 + AGAIN_LAYERED];
 	int steady = 0, ended = 0, among = 0;
 
 	base[0] = s->base;
@@ -348,10 +348,10 @@ static bool is_the_base(const struct options *opt, struct suspect *s,
 	return steady <= AGAIN_BASE && ended && among == 1 + AGAIN_LAYERED;
 }
 
-static void compare_runs(const struct options *opt,
-			 const struct inv_features *f, struct tally *t)
+static void compare_runs(const struct options *opt, const struct tp_features *f,
+			 struct tally *t)
 {
-	struct inv_programs of = {.base = opt->base, .seed = opt->seed};
+	struct tp_programs of = {.base = opt->base, .seed = opt->seed};
 
 	for (long k = 0; k < t->suspects && k < MAX_SUSPECTS; k++) {
 		struct suspect *s = &t->suspect[k];
@@ -383,19 +383,19 @@ int main(int argc, char **argv)
 					 NULL,	       NULL,  NULL};
 	struct options opt = {
 		.base = "tcp", .seed = (uint64_t)time(NULL), .programs = 1000};
-	struct inv_programs of;
+	struct tp_programs of;
 	static struct tally t;
-	struct inv_features f;
-	uint64_t begin = inv_now_ms();
+	struct tp_features f;
+	uint64_t begin = tp_now_ms();
 	bool good;
 
 	argp_parse(&argp, argc, argv, 0, NULL, &opt);
 	/*
-	 * A program starts in the state that its predecessors left on the
-	 * stage.
+	 * TP_PER_SETUP programs share endpoints and memory, so a repeated
+	 * program needs those before it of the same set-up.
 	 */
-	opt.programs += (long)(opt.from % INV_STAGE);
-	opt.from -= opt.from % INV_STAGE;
+	opt.programs += (long)(opt.from % TP_PER_SETUP);
+	opt.from -= opt.from % TP_PER_SETUP;
 	setenv("FI_OFI_RPMEM_EMULATE", "1", 1);
 	setenv("FI_OFI_RPMEM_CLASS", "none", 1);
 	/* On a busy machine a slow target is not a dead one. */
@@ -407,10 +407,10 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	printf("# seed %llu\n", (unsigned long long)opt.seed);
-	of = (struct inv_programs){.base = opt.base,
-				   .seed = opt.seed,
-				   .from = opt.from,
-				   .end = opt.from + (uint64_t)opt.programs};
+	of = (struct tp_programs){.base = opt.base,
+				  .seed = opt.seed,
+				  .from = opt.from,
+				  .end = opt.from + (uint64_t)opt.programs};
 	while (of.from < of.end)
 		of.from = run_some(&opt, &of, &f, &t);
 	compare_runs(&opt, &f, &t);
@@ -419,7 +419,7 @@ int main(int argc, char **argv)
 	printf("%sok 2 - %ld programs, %ld steps on %s: %ld differ, %ld where "
 	       "the base differs from itself, %ld not run, %.1f s\n",
 	       good ? "" : "not ", t.programs, t.steps, opt.base, t.differ,
-	       t.unsteady, t.left_out, (double)(inv_now_ms() - begin) / 1000);
+	       t.unsteady, t.left_out, (double)(tp_now_ms() - begin) / 1000);
 	printf("1..2\n");
 	return !good || t.bad_offer;
 }

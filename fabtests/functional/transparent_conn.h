@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Random programs with connected endpoints: their world, in one process. */
-#ifndef RP_TEST_INVISIBLE_CONN_H
-#define RP_TEST_INVISIBLE_CONN_H
+#ifndef RP_TEST_TRANSPARENT_CONN_H
+#define RP_TEST_TRANSPARENT_CONN_H
 
-#include "functional/invisible.h"
+#include "functional/transparent.h"
 
 #define BATCH	25 /* programs that share domains */
 #define CONNS	2
@@ -73,19 +73,19 @@ struct side {
 	struct end end[CONNS];
 };
 
-/* --- invisible_conn_world.c --- */
+/* --- transparent_conn_world.c --- */
 
 extern struct side side[2];
 extern bool layered, stuck; /* stuck: something that is due never happened */
 extern const char *base;
-extern struct inv_rng rng, aside; /* of the program; of what it cannot notice */
+extern struct tp_rng rng, aside; /* of the program; of what it cannot notice */
 extern struct op ops[OPS];
 extern int nops, nconns, listener;
 extern char *arena;
 extern size_t used, text_len;
 extern char text[TEXT]; /* the trace */
 
-#define MUST(call) inv_must((call), #call, __FILE__, __LINE__)
+#define MUST(call) tp_must((call), #call, __FILE__, __LINE__)
 
 void saw(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void open_batch(bool automatic);
@@ -97,7 +97,7 @@ bool poll_all(void);
 uint32_t event(int k, unsigned int ms, struct fi_info **info);
 void connect_one(int c, bool refused);
 
-/* --- invisible_conn_post.c --- */
+/* --- transparent_conn_post.c --- */
 
 extern uint64_t slot; /* the next place not written to yet */
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "fabtests/commit.h"
-#include "functional/invisible_conn.h"
+#include "functional/transparent_conn.h"
 
 uint64_t slot;
 
@@ -19,7 +19,7 @@ static struct op *add_op(enum kind kind, int c, int k, size_t len)
 	o->conn = c;
 	o->side = k;
 	o->len = len;
-	o->iovs = 1 + inv_below(&rng, 3);
+	o->iovs = 1 + tp_below(&rng, 3);
 	o->buf = arena + used;
 	used += (len + 63) & ~(size_t)63;
 	for (size_t i = 0; i < len; i++)
@@ -46,8 +46,8 @@ static size_t some_len(void)
 	static const size_t edges[] = {0,    1,	    8,	   63,	   64,
 				       4096, 16384, 40000, LONGEST};
 
-	return inv_chance(&rng, 60) ? inv_below(&rng, 300)
-				    : edges[inv_below(&rng, 9)];
+	return tp_chance(&rng, 60) ? tp_below(&rng, 300)
+				   : edges[tp_below(&rng, 9)];
 }
 
 static uint64_t some_flags(void)
@@ -56,15 +56,15 @@ static uint64_t some_flags(void)
 					 FI_TRANSMIT_COMPLETE,
 					 FI_DELIVERY_COMPLETE};
 
-	return level[inv_below(&rng, 4)] |
-	       (inv_chance(&rng, 60) ? FI_COMPLETION : 0);
+	return level[tp_below(&rng, 4)] |
+	       (tp_chance(&rng, 60) ? FI_COMPLETION : 0);
 }
 
 #define POST(call)                                                             \
 	do {                                                                   \
-		struct inv_deadline p_ = inv_deadline();                       \
+		struct tp_deadline p_ = tp_deadline();                         \
 		ssize_t r_;                                                    \
-		while ((r_ = (call)) == -FI_EAGAIN && inv_time_left(&p_))      \
+		while ((r_ = (call)) == -FI_EAGAIN && tp_time_left(&p_))       \
 			poll_all();                                            \
 		if (r_)                                                        \
 			saw("%s says %zd\n", #call, r_);                       \
@@ -92,12 +92,12 @@ void post_recv(int c, int k)
 	struct end *e = &side[k].end[c];
 	struct iovec iov[4];
 	struct fi_msg m = {.msg_iov = iov, .context = o};
-	uint64_t flags = inv_chance(&rng, 50) ? FI_COMPLETION : 0;
+	uint64_t flags = tp_chance(&rng, 50) ? FI_COMPLETION : 0;
 
 	split_buffer(o, iov);
 	m.iov_count = o->iovs;
 	o->expect = !e->rx_selective;
-	switch (inv_below(&rng, 3)) {
+	switch (tp_below(&rng, 3)) {
 	case 0:
 		POST(fi_recv(e->ep, o->buf, o->len, NULL, 0, o));
 		break;
@@ -118,7 +118,7 @@ void post_send(int c, int k)
 	struct fi_msg m = {.msg_iov = iov, .context = o, .data = 0x5a};
 	uint64_t flags = flags_of(e);
 	size_t inject = side[k].info->tx_attr->inject_size;
-	unsigned int form = (unsigned int)inv_below(&rng, 6);
+	unsigned int form = (unsigned int)tp_below(&rng, 6);
 
 	split_buffer(o, iov);
 	m.iov_count = o->iovs;
@@ -138,10 +138,9 @@ void post_send(int c, int k)
 		POST(fi_sendv(e->ep, iov, NULL, o->iovs, 0, o));
 		break;
 	case 2:
-		POST(fi_sendmsg(e->ep, &m,
-				flags | (inv_chance(&rng, 30)
-						 ? FI_REMOTE_CQ_DATA
-						 : 0)));
+		POST(fi_sendmsg(
+			e->ep, &m,
+			flags | (tp_chance(&rng, 30) ? FI_REMOTE_CQ_DATA : 0)));
 		break;
 	case 3:
 		POST(fi_senddata(e->ep, o->buf, o->len, NULL, 0xda7a, 0, o));
@@ -166,7 +165,7 @@ void post_write(int c, int k)
 {
 	struct op *o = add_op(WRITE, c, k, 1 + some_len() % 9000);
 	struct end *e = &side[k].end[c];
-	unsigned int which = o->which = (unsigned int)inv_below(&rng, 2);
+	unsigned int which = o->which = (unsigned int)tp_below(&rng, 2);
 	uint64_t at = slot, key = key_of(!k, which), flags = flags_of(e);
 	uint64_t mark = which ? DATA_PERSISTENT : 0;
 	struct fi_rma_iov to = {at, o->len, key};
@@ -176,7 +175,7 @@ void post_write(int c, int k)
 			       .rma_iov_count = 1,
 			       .context = o,
 			       .data = 0x77 + mark};
-	unsigned int form = (unsigned int)inv_below(&rng, 6);
+	unsigned int form = (unsigned int)tp_below(&rng, 6);
 
 	if (at + o->len > TRAFFIC)
 		slot = at = 0;
@@ -219,16 +218,16 @@ void post_read(int c, int k)
 {
 	struct op *o = add_op(READ, c, k, 1 + some_len() % 9000);
 	struct end *e = &side[k].end[c];
-	unsigned int which = o->which = (unsigned int)inv_below(&rng, 2);
+	unsigned int which = o->which = (unsigned int)tp_below(&rng, 2);
 	uint64_t key = key_of(!k, which), flags = flags_of(e);
-	uint64_t at = inv_below(&rng, TRAFFIC - o->len);
+	uint64_t at = tp_below(&rng, TRAFFIC - o->len);
 	struct fi_rma_iov from = {at, o->len, key};
 	struct iovec iov[4];
 	struct fi_msg_rma m = {.msg_iov = iov,
 			       .rma_iov = &from,
 			       .rma_iov_count = 1,
 			       .context = o};
-	bool msg = inv_chance(&rng, 50);
+	bool msg = tp_chance(&rng, 50);
 
 	flags &= ~(FI_INJECT_COMPLETE | FI_DELIVERY_COMPLETE);
 	split_buffer(o, iov);
@@ -271,9 +270,9 @@ void post_fence(int c, int k)
 
 void traffic(int c, int k)
 {
-	struct op *o = add_op(BESIDE, c, k, 1 + inv_below(&rng, 600));
+	struct op *o = add_op(BESIDE, c, k, 1 + tp_below(&rng, 600));
 	struct end *e = &side[k].end[c];
-	uint64_t at = TRAFFIC + inv_below(&rng, TRAFFIC - o->len);
+	uint64_t at = TRAFFIC + tp_below(&rng, TRAFFIC - o->len);
 	struct fi_rma_iov to = {at, o->len, key_of(!k, 1)};
 	struct iovec iov = {o->buf, o->len};
 	struct fi_msg_rma m = {.msg_iov = &iov,
@@ -281,7 +280,7 @@ void traffic(int c, int k)
 			       .rma_iov = &to,
 			       .rma_iov_count = 1,
 			       .context = o};
-	unsigned int form = (unsigned int)inv_below(&rng, 3);
+	unsigned int form = (unsigned int)tp_below(&rng, 3);
 
 	e->beside++;
 	o->expect = 1;

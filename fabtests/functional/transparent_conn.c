@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "functional/invisible_conn.h"
+#include "functional/transparent_conn.h"
 #include "unit/landing.h"
 
 static const char *where;
@@ -34,9 +34,9 @@ static bool all_over(void)
 
 static void wait_for_all(void)
 {
-	struct inv_deadline p = inv_deadline();
+	struct tp_deadline p = tp_deadline();
 
-	while (!all_over() && inv_time_left(&p))
+	while (!all_over() && tp_time_left(&p))
 		poll_all();
 	for (int i = 0; i < 3; i++)
 		poll_all();
@@ -57,12 +57,12 @@ static void settle_all(void)
 
 static void round_of(int c)
 {
-	int k = (int)inv_below(&rng, 2), n = 1 + (int)inv_below(&rng, 5);
-	bool late = inv_chance(&rng, 30);
+	int k = (int)tp_below(&rng, 2), n = 1 + (int)tp_below(&rng, 5);
+	bool late = tp_chance(&rng, 30);
 
-	if (inv_chance(&rng, 60))
-		traffic(c, (int)inv_below(&rng, 2));
-	switch (inv_below(&rng, 4)) {
+	if (tp_chance(&rng, 60))
+		traffic(c, (int)tp_below(&rng, 2));
+	switch (tp_below(&rng, 4)) {
 	case 0:
 	case 1:
 		where = "messages";
@@ -70,8 +70,8 @@ static void round_of(int c)
 			post_recv(c, !k);
 		for (int i = 0; i < n; i++) {
 			post_send(c, k);
-			if (inv_chance(&rng, 20))
-				traffic(c, (int)inv_below(&rng, 2));
+			if (tp_chance(&rng, 20))
+				traffic(c, (int)tp_below(&rng, 2));
 		}
 		for (int i = 0; i < n && late; i++)
 			post_recv(c, !k);
@@ -92,14 +92,14 @@ static void round_of(int c)
 			post_read(c, k);
 		wait_for_all();
 	}
-	if (inv_chance(&aside, 50))
+	if (tp_chance(&aside, 50))
 		poll_all();
 }
 
 /* Cancel a receive that gets no message. */
 static void cancel_recv(int c)
 {
-	int k = (int)inv_below(&rng, 2);
+	int k = (int)tp_below(&rng, 2);
 	struct op *o = &ops[nops];
 
 	wait_for_all();
@@ -172,8 +172,8 @@ static void send_trace(void)
 /* Each connection ends, by fi_shutdown() or by fi_close(). */
 static void end_of(int c)
 {
-	int k = (int)inv_below(&rng, 2);
-	bool says = inv_chance(&rng, 50);
+	int k = (int)tp_below(&rng, 2);
+	bool says = tp_chance(&rng, 50);
 
 	if (says)
 		saw("shutdown: %d\n", fi_shutdown(side[k].end[c].ep, 0));
@@ -210,38 +210,38 @@ static void run_program(void)
 	static const enum fi_cq_format formats[] = {
 		FI_CQ_FORMAT_CONTEXT, FI_CQ_FORMAT_MSG, FI_CQ_FORMAT_DATA,
 		FI_CQ_FORMAT_TAGGED};
-	int rounds = 2 + (int)inv_below(&rng, 10);
+	int rounds = 2 + (int)tp_below(&rng, 10);
 
 	nops = 0;
 	used = 0;
 	text_len = 0;
 	slot = 0;
-	nconns = 1 + (int)inv_below(&rng, CONNS);
-	listener = (int)inv_below(&rng, 2);
+	nconns = 1 + (int)tp_below(&rng, CONNS);
+	listener = (int)tp_below(&rng, 2);
 	for (int k = 0; k < 2; k++) {
 		struct side *s = &side[k];
-		bool waits = inv_chance(&rng, 30), apart = inv_chance(&rng, 50);
+		bool waits = tp_chance(&rng, 30), apart = tp_chance(&rng, 50);
 
 		memset(s->end, 0, sizeof(s->end));
 		memset(s->mem[0], 0, TRAFFIC);
 		memset(s->mem[1], 0, TRAFFIC);
-		s->format = formats[inv_below(&rng, 4)];
+		s->format = formats[tp_below(&rng, 4)];
 		for (int c = 0; c < nconns; c++) {
 			s->tx[c] = queue(s, waits);
 			s->rx[c] = apart ? queue(s, waits) : s->tx[c];
 		}
 	}
 	for (int c = 0; c < nconns && !stuck; c++) {
-		if (inv_chance(&rng, 10))
+		if (tp_chance(&rng, 10))
 			connect_one(c, true);
 		connect_one(c, false);
 	}
 	while (rounds-- && !stuck) {
-		round_of((int)inv_below(&rng, (uint64_t)nconns));
-		if (inv_chance(&rng, 40))
+		round_of((int)tp_below(&rng, (uint64_t)nconns));
+		if (tp_chance(&rng, 40))
 			wait_for_all();
-		if (inv_chance(&rng, 10))
-			cancel_recv((int)inv_below(&rng, (uint64_t)nconns));
+		if (tp_chance(&rng, 10))
+			cancel_recv((int)tp_below(&rng, (uint64_t)nconns));
 	}
 	where = "the end";
 	if (!stuck)
@@ -288,7 +288,7 @@ static void run_programs(bool over, uint64_t seed, uint64_t from, uint64_t end,
 			rng.s = seed ^ (i / BATCH) * 0xd1342543de82ef95ull;
 			if (i != from)
 				close_batch();
-			open_batch(inv_chance(&rng, 20));
+			open_batch(tp_chance(&rng, 20));
 		}
 		rng.s = (seed + i) * 0x9e3779b97f4a7c15ull;
 		aside.s = seed + i + over;
@@ -426,7 +426,7 @@ int main(int argc, char **argv)
 		{0},
 	};
 	static const struct argp argp = {.options = options, .parser = parse};
-	uint64_t done = 0, differ = 0, unsteady = 0, begun = inv_now_ms();
+	uint64_t done = 0, differ = 0, unsteady = 0, begun = tp_now_ms();
 	int bad = 0;
 
 	opt.seed = (uint64_t)time(NULL);
@@ -438,7 +438,7 @@ int main(int argc, char **argv)
 		return 77;
 	}
 	argp_parse(&argp, argc, argv, 0, NULL, NULL);
-	inv_deadline_ms = 10000;
+	tp_deadline_ms = 10000;
 	setenv("FI_OFI_RPMEM_EMULATE", "1", 1);
 	setenv("FI_OFI_RPMEM_CLASS", "none", 1);
 	setenv("FI_OFI_RPMEM_TIMEOUT", "60000", 0);
@@ -486,6 +486,6 @@ int main(int argc, char **argv)
 	       "differs from itself, %.1f s\n1..1\n",
 	       bad ? "not " : "", (unsigned long long)done,
 	       (unsigned long long)differ, (unsigned long long)unsteady,
-	       (double)(inv_now_ms() - begun) / 1000);
+	       (double)(tp_now_ms() - begun) / 1000);
 	return bad;
 }

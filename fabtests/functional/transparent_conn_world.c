@@ -7,14 +7,14 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "functional/invisible_conn.h"
+#include "functional/transparent_conn.h"
 #include "unit/landing.h"
 
 static const uint64_t cntr_bits[4] = {FI_SEND, FI_RECV, FI_READ, FI_WRITE};
 struct side side[2];
 bool layered, stuck;
 const char *base = "tcp";
-struct inv_rng rng, aside;
+struct tp_rng rng, aside;
 struct op ops[OPS];
 int nops, nconns, listener;
 char *arena;
@@ -130,19 +130,19 @@ static void open_endpoint(int k, int c, struct fi_info *given)
 	uint64_t tx = FI_TRANSMIT, rx = FI_RECV;
 
 	i->handle = given ? given->handle : NULL;
-	i->tx_attr->op_flags = e->op_flags = op_flags[inv_below(&rng, 3)];
+	i->tx_attr->op_flags = e->op_flags = op_flags[tp_below(&rng, 3)];
 	MUST(fi_endpoint(s->domain, i, &e->ep, NULL));
 	i->handle = NULL;
 	fi_freeinfo(i);
-	e->selective = inv_chance(&rng, 30);
-	e->rx_selective = inv_chance(&rng, 20);
+	e->selective = tp_chance(&rng, 30);
+	e->rx_selective = tp_chance(&rng, 20);
 	tx |= e->selective ? FI_SELECTIVE_COMPLETION : 0;
 	rx |= e->rx_selective ? FI_SELECTIVE_COMPLETION : 0;
 	MUST(fi_ep_bind(e->ep, &s->tx[c]->fid, tx));
 	MUST(fi_ep_bind(e->ep, &s->rx[c]->fid, rx));
 	MUST(fi_ep_bind(e->ep, &s->eq->fid, 0));
 	for (int n = 0; n < 4; n++) {
-		if (inv_chance(&rng, 60))
+		if (tp_chance(&rng, 60))
 			continue;
 		MUST(fi_cntr_open(s->domain, &attr, &e->cntr[n], NULL));
 		MUST(fi_ep_bind(e->ep, &e->cntr[n]->fid, cntr_bits[n]));
@@ -229,7 +229,7 @@ static bool poll_cq(struct side *s, struct fid_cq *cq)
 	};
 	struct fi_cq_tagged_entry raw[8], e = {0};
 	struct fi_cq_err_entry err = {0};
-	ssize_t n = fi_cq_read(cq, raw, 1 + inv_below(&aside, 8));
+	ssize_t n = fi_cq_read(cq, raw, 1 + tp_below(&aside, 8));
 
 	if (n == -FI_EAVAIL && fi_cq_readerr(cq, &err, 0) == 1) {
 		e.op_context = err.op_context;
@@ -284,14 +284,14 @@ uint32_t event(int k, unsigned int ms, struct fi_info **info)
 		uint8_t room[sizeof(struct fi_eq_cm_entry) + 512];
 	} cm;
 	struct fi_eq_err_entry err = {0};
-	uint64_t end = inv_now_ms() + ms, sum = 0;
+	uint64_t end = tp_now_ms() + ms, sum = 0;
 	uint32_t what = 0;
 	ssize_t n;
 
 	do {
 		n = fi_eq_read(side[k].eq, &what, &cm, sizeof(cm), 0);
 		poll_all();
-	} while (n == -FI_EAGAIN && inv_now_ms() < end);
+	} while (n == -FI_EAGAIN && tp_now_ms() < end);
 	if (n == -FI_EAGAIN)
 		return 0;
 	if (n == -FI_EAVAIL) {
@@ -312,10 +312,10 @@ uint32_t event(int k, unsigned int ms, struct fi_info **info)
 
 static size_t some_data(uint8_t *data)
 {
-	size_t len = inv_chance(&rng, 30) ? 0 : inv_below(&rng, 257);
+	size_t len = tp_chance(&rng, 30) ? 0 : tp_below(&rng, 257);
 
 	for (size_t i = 0; i < len; i++)
-		data[i] = (uint8_t)inv_next(&rng);
+		data[i] = (uint8_t)tp_next(&rng);
 	return len;
 }
 

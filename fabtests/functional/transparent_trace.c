@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "functional/invisible.h"
+#include "functional/transparent.h"
 
 /* Sort keys of lines that belong to no operation. */
 #define LINE_REMOTE (1 << 19) /* remote CQ data of an operation */
@@ -20,34 +20,34 @@ struct line {
 	char *text;
 };
 
-struct inv_trace {
+struct tp_trace {
 	struct line *line;
 	size_t n, cap;
 };
 
-struct inv_trace *inv_trace_new(void)
+struct tp_trace *tp_trace_new(void)
 {
-	struct inv_trace *t = calloc(1, sizeof(*t));
+	struct tp_trace *t = calloc(1, sizeof(*t));
 
 	if (!t)
 		abort();
 	return t;
 }
 
-void inv_trace_clear(struct inv_trace *t)
+void tp_trace_clear(struct tp_trace *t)
 {
 	while (t->n)
 		free(t->line[--t->n].text);
 }
 
-void inv_trace_free(struct inv_trace *t)
+void tp_trace_free(struct tp_trace *t)
 {
-	inv_trace_clear(t);
+	tp_trace_clear(t);
 	free(t->line);
 	free(t);
 }
 
-void inv_saw(struct inv_trace *t, int op, const char *fmt, ...)
+void tp_saw(struct tp_trace *t, int op, const char *fmt, ...)
 {
 	struct line l = {.op = op, .seq = (unsigned int)t->n};
 	va_list ap;
@@ -77,7 +77,7 @@ static int by_op(const void *a, const void *b)
 	return x->seq < y->seq ? -1 : x->seq > y->seq;
 }
 
-char *inv_trace_text(struct inv_trace *t)
+char *tp_trace_text(struct tp_trace *t)
 {
 	char *text = NULL;
 	size_t len = 0;
@@ -94,19 +94,19 @@ char *inv_trace_text(struct inv_trace *t)
 
 /* --- entries --- */
 
-static struct inv_op *op_of(struct inv_world *w, const void *context)
+static struct tp_op *op_of(struct tp_world *w, const void *context)
 {
-	struct inv_plan *p = w->p;
+	struct tp_plan *p = w->p;
 	uintptr_t at = (uintptr_t)context - (uintptr_t)p->ops;
 
 	return at < p->n * sizeof(*p->ops) && !(at % sizeof(*p->ops))
-		       ? (struct inv_op *)context
+		       ? (struct tp_op *)context
 		       : NULL;
 }
 
-static bool is_hello(struct inv_world *w, const void *context)
+static bool is_hello(struct tp_world *w, const void *context)
 {
-	struct inv_op *o = (struct inv_op *)context;
+	struct tp_op *o = (struct tp_op *)context;
 
 	if (o != &w->hello[0] && o != &w->hello[1])
 		return false;
@@ -114,17 +114,17 @@ static bool is_hello(struct inv_world *w, const void *context)
 	return true;
 }
 
-static struct inv_traffic *traffic_of(struct inv_world *w, const void *context)
+static struct tp_traffic *traffic_of(struct tp_world *w, const void *context)
 {
 	uintptr_t at = (uintptr_t)context - (uintptr_t)w->traffic;
 
 	return at < sizeof(w->traffic) && !(at % sizeof(*w->traffic))
-		       ? (struct inv_traffic *)context
+		       ? (struct tp_traffic *)context
 		       : NULL;
 }
 
 /* Print an address by the endpoint that it means, not by its number. */
-static void say_source(struct inv_world *w, const struct inv_cq *cq,
+static void say_source(struct tp_world *w, const struct tp_cq *cq,
 		       fi_addr_t src, char *buf, size_t len)
 {
 	snprintf(buf, len, "nobody");
@@ -135,12 +135,12 @@ static void say_source(struct inv_world *w, const struct inv_cq *cq,
 		return;
 	}
 	snprintf(buf, len, "wild");
-	for (int n = 0; n < INV_EPS; n++)
+	for (int n = 0; n < TP_EPS; n++)
 		if (w->ep[2 * cq->side].peer[n] == src)
 			snprintf(buf, len, "ep%d", n);
 }
 
-static void say_buf(const struct inv_op *o, const void *buf, char *out,
+static void say_buf(const struct tp_op *o, const void *buf, char *out,
 		    size_t len)
 {
 	size_t at = (size_t)((const char *)buf - o->buf);
@@ -153,16 +153,16 @@ static void say_buf(const struct inv_op *o, const void *buf, char *out,
 		snprintf(out, len, "wild");
 }
 
-static void traffic_ends(struct inv_world *w, struct inv_traffic *f, int err,
+static void traffic_ends(struct tp_world *w, struct tp_traffic *f, int err,
 			 int prov_errno)
 {
 	if (!f->out)
-		inv_saw(w->t, LINE_STRAY, "traffic of ep%d ended twice", f->ep);
+		tp_saw(w->t, LINE_STRAY, "traffic of ep%d ended twice", f->ep);
 	else
 		w->traffic_out--;
 	if (err)
-		inv_saw(w->t, LINE_STRAY, "traffic of ep%d: error %d (%d)",
-			f->ep, err, prov_errno);
+		tp_saw(w->t, LINE_STRAY, "traffic of ep%d: error %d (%d)",
+		       f->ep, err, prov_errno);
 	f->out = false;
 }
 
@@ -170,7 +170,7 @@ static void traffic_ends(struct inv_world *w, struct inv_traffic *f, int err,
  * Clear the fields that fi_cq(3) leaves undefined, unless the base defines
  * them.
  */
-static void only_defined(struct inv_world *w, struct fi_cq_tagged_entry *e)
+static void only_defined(struct tp_world *w, struct fi_cq_tagged_entry *e)
 {
 	if (w->tidy)
 		return;
@@ -184,12 +184,12 @@ static void only_defined(struct inv_world *w, struct fi_cq_tagged_entry *e)
 		e->tag = 0;
 }
 
-void inv_saw_entry(struct inv_world *w, struct inv_cq *cq,
-		   const struct fi_cq_tagged_entry *e, fi_addr_t src)
+void tp_saw_entry(struct tp_world *w, struct tp_cq *cq,
+		  const struct fi_cq_tagged_entry *e, fi_addr_t src)
 {
-	struct inv_op *o = op_of(w, e->op_context), none = {0};
+	struct tp_op *o = op_of(w, e->op_context), none = {0};
 	struct fi_cq_tagged_entry copy = *e;
-	struct inv_traffic *f = traffic_of(w, e->op_context);
+	struct tp_traffic *f = traffic_of(w, e->op_context);
 	char from[24], buf[24], text[200];
 	int index = o ? (int)(o - w->p->ops) : LINE_STRAY, n;
 
@@ -209,8 +209,8 @@ void inv_saw_entry(struct inv_world *w, struct inv_cq *cq,
 	    (e->data & 0xffff) < w->p->n)
 		index = LINE_REMOTE + (int)(e->data & 0xffff);
 	/* Only receives have a source. */
-	if (!o || (o->verb != INV_RECV && o->verb != INV_MULTI &&
-		   o->verb != INV_PEEK))
+	if (!o ||
+	    (o->verb != TP_RECV && o->verb != TP_MULTI && o->verb != TP_PEEK))
 		src = FI_ADDR_NOTAVAIL;
 	only_defined(w, &copy);
 	e = &copy;
@@ -228,23 +228,23 @@ void inv_saw_entry(struct inv_world *w, struct inv_cq *cq,
 	if (cq->format >= FI_CQ_FORMAT_TAGGED)
 		snprintf(text + n, sizeof(text) - n, " tag %#llx",
 			 (unsigned long long)e->tag);
-	inv_saw(w->t, index, "%s from %s", text, from);
+	tp_saw(w->t, index, "%s from %s", text, from);
 	if (o) {
 		o->got++;
 		if (o->in_order)
-			inv_saw(w->t, LINE_ORDER + 2 * o->ep + o->tagged,
-				"ep%d has received by %s%d", o->ep,
-				o->tagged ? "tagged " : "", index);
+			tp_saw(w->t, LINE_ORDER + 2 * o->ep + o->tagged,
+			       "ep%d has received by %s%d", o->ep,
+			       o->tagged ? "tagged " : "", index);
 	} else {
 		w->side[cq->side].anonymous++;
 	}
 }
 
-void inv_saw_error(struct inv_world *w, struct inv_cq *cq,
-		   const struct fi_cq_err_entry *e)
+void tp_saw_error(struct tp_world *w, struct tp_cq *cq,
+		  const struct fi_cq_err_entry *e)
 {
-	struct inv_op *o = op_of(w, e->op_context);
-	struct inv_traffic *f = traffic_of(w, e->op_context);
+	struct tp_op *o = op_of(w, e->op_context);
+	struct tp_traffic *f = traffic_of(w, e->op_context);
 	char buf[24] = "none";
 	int prov_errno = 0;
 
@@ -253,7 +253,7 @@ void inv_saw_error(struct inv_world *w, struct inv_cq *cq,
 		return;
 	}
 	/* A peek that comes too early is repeated, and not recorded. */
-	if (o && o->verb == INV_PEEK && o->other >= 0 && e->err == FI_ENOMSG) {
+	if (o && o->verb == TP_PEEK && o->other >= 0 && e->err == FI_ENOMSG) {
 		o->early = true;
 		return;
 	}
@@ -262,12 +262,12 @@ void inv_saw_error(struct inv_world *w, struct inv_cq *cq,
 	/* The base returns an errno that an earlier call has left. */
 	if (e->err != FI_ETRUNC)
 		prov_errno = e->prov_errno;
-	inv_saw(w->t, o ? (int)(o - w->p->ops) : LINE_STRAY,
-		"error side %d flags %#llx len %zu buf %s data %#llx tag %#llx "
-		"olen %zu err %d prov_errno %d",
-		cq->side, (unsigned long long)e->flags, e->len, buf,
-		(unsigned long long)e->data, (unsigned long long)e->tag,
-		e->olen, e->err, prov_errno);
+	tp_saw(w->t, o ? (int)(o - w->p->ops) : LINE_STRAY,
+	       "error side %d flags %#llx len %zu buf %s data %#llx tag %#llx "
+	       "olen %zu err %d prov_errno %d",
+	       cq->side, (unsigned long long)e->flags, e->len, buf,
+	       (unsigned long long)e->data, (unsigned long long)e->tag, e->olen,
+	       e->err, prov_errno);
 	if (o)
 		o->got++;
 }

@@ -20,7 +20,7 @@ for word in '`data_progress` is FI_PROGRESS_MANUAL unless' \
 	esac
 done
 [ "$(grep -c 'strcmp(name, ' \
-	"${srcdir:-.}/fabtests/functional/invisible_offer.c")" = 2 ] || {
+	"${srcdir:-.}/fabtests/functional/transparent_offer.c")" = 2 ] || {
 	echo "not ok - what is let pass has changed: compare it with the docs"
 	bad=1
 }
@@ -29,7 +29,7 @@ case $(FI_PROVIDER_PATH=/nowhere fi_info --version 2>/dev/null |
 	sed -n 's/^libfabric: //p') in
 '' | 1.*) ;;
 *)
-	said=$(fabtests/functional/invisible --control --seed 7 --programs 20 \
+	said=$(fabtests/functional/transparent --control --seed 7 --programs 20 \
 		--deadline 5000 --stop 2>&1) || {
 		echo "$said" | grep -E '^# program .*(stuck|died|differ)' | head -3
 		echo "SKIP: the bare base does not end the same programs twice"
@@ -38,10 +38,10 @@ case $(FI_PROVIDER_PATH=/nowhere fi_info --version 2>/dev/null |
 	}
 	;;
 esac
-fabtests/functional/invisible --seed 7 --programs $fixed || bad=1
-fabtests/functional/invisible --programs $new || bad=1
+fabtests/functional/transparent --seed 7 --programs $fixed || bad=1
+fabtests/functional/transparent --programs $new || bad=1
 # Negative control: planted differences are found.
 [ "${RP_LONG:-0}" != 1 ] || [ -n "${RP_SANITIZE:-}" ] ||
-	"${srcdir:-.}/fabtests/functional/invisible_planted" "${srcdir:-.}" . ||
+	"${srcdir:-.}/fabtests/functional/transparent_planted" "${srcdir:-.}" . ||
 	bad=1
 exit $bad

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "functional/invisible.h"
+#include "functional/transparent.h"
 
-static int index_of(const struct inv_world *w, const struct inv_op *o)
+static int index_of(const struct tp_world *w, const struct tp_op *o)
 {
 	/* Addresses inserted before the program begins have no step. */
 	return o >= w->p->ops && o < w->p->ops + w->p->n ? (int)(o - w->p->ops)
@@ -19,20 +19,20 @@ static int index_of(const struct inv_world *w, const struct inv_op *o)
 
 /* --- peek --- */
 
-static bool await_entries(struct inv_world *w, struct inv_op *o, int got)
+static bool await_entries(struct tp_world *w, struct tp_op *o, int got)
 {
-	struct inv_deadline deadline = inv_deadline();
+	struct tp_deadline deadline = tp_deadline();
 
-	while (o->got < got && !o->early && inv_time_left(&deadline))
-		inv_poll(w);
+	while (o->got < got && !o->early && tp_time_left(&deadline))
+		tp_poll(w);
 	if (o->got < got && !o->early) {
-		inv_saw(w->t, index_of(w, o), "peek: nothing came");
+		tp_saw(w->t, index_of(w, o), "peek: nothing came");
 		w->stuck = true;
 	}
 	return o->got >= got;
 }
 
-void inv_do_peek(struct inv_world *w, struct inv_op *o)
+void tp_do_peek(struct tp_world *w, struct tp_op *o)
 {
 	static const uint64_t first[] = {FI_PEEK, FI_PEEK, FI_PEEK | FI_CLAIM,
 					 FI_PEEK | FI_DISCARD};
@@ -45,41 +45,40 @@ void inv_do_peek(struct inv_world *w, struct inv_op *o)
 		.context = o,
 	};
 	struct fid_ep *ep = w->ep[o->ep].fid;
-	struct inv_deadline deadline = inv_deadline();
+	struct tp_deadline deadline = tp_deadline();
 	ssize_t ret;
 
-	inv_give_buffer(w, o);
+	tp_give_buffer(w, o);
 	iov = (struct iovec){o->buf, o->len};
 	do {
 		o->early = false;
 		ret = fi_trecvmsg(ep, &m, first[o->how]);
 		if (ret)
-			inv_saw(w->t, index_of(w, o), "peek: %zd", ret);
+			tp_saw(w->t, index_of(w, o), "peek: %zd", ret);
 		if (ret || (!await_entries(w, o, 1) && !o->early))
 			return;
-		inv_poll(w);
-	} while (o->early && inv_time_left(&deadline));
+		tp_poll(w);
+	} while (o->early && tp_time_left(&deadline));
 	w->stuck |= o->early;
-	if (o->other < 0 || o->how == INV_DISCARD || o->early)
+	if (o->other < 0 || o->how == TP_DISCARD || o->early)
 		return;
 	m.iov_count = 1;
 	ret = fi_trecvmsg(ep, &m,
-			  FI_COMPLETION | (o->how == INV_CLAIM ? FI_CLAIM : 0));
+			  FI_COMPLETION | (o->how == TP_CLAIM ? FI_CLAIM : 0));
 	if (ret)
-		inv_saw(w->t, index_of(w, o), "after peek: %zd", ret);
+		tp_saw(w->t, index_of(w, o), "after peek: %zd", ret);
 	else if (await_entries(w, o, 2))
-		inv_saw(w->t, index_of(w, o), "bytes of the peeked: %s",
-			o->len && (uint8_t)o->buf[o->len - 1] !=
-						inv_pattern(
-							&w->p->ops[o->other],
-							o->other, o->len - 1)
-				? "bad"
-				: "good");
+		tp_saw(w->t, index_of(w, o), "bytes of the peeked: %s",
+		       o->len && (uint8_t)o->buf[o->len - 1] !=
+					       tp_pattern(&w->p->ops[o->other],
+							  o->other, o->len - 1)
+			       ? "bad"
+			       : "good");
 }
 
 /* --- addresses --- */
 
-static void made_up(struct inv_world *w, struct sockaddr_in *a)
+static void made_up(struct tp_world *w, struct sockaddr_in *a)
 {
 	unsigned int n = (unsigned int)w->ndummy++;
 
@@ -89,26 +88,26 @@ static void made_up(struct inv_world *w, struct sockaddr_in *a)
 	a->sin_port = htons((uint16_t)(2000 + n));
 }
 
-static void look_up(struct inv_world *w, struct inv_op *o, int i,
+static void look_up(struct tp_world *w, struct tp_op *o, int i,
 		    const struct sockaddr_in *want)
 {
-	struct fid_av *av = w->side[inv_side_of(o->ep)].av;
-	bool table = w->p->setup.av[inv_side_of(o->ep)] == FI_AV_TABLE;
+	struct fid_av *av = w->side[tp_side_of(o->ep)].av;
+	bool table = w->p->setup.av[tp_side_of(o->ep)] == FI_AV_TABLE;
 	struct sockaddr_in got = {0};
 	size_t len = sizeof(got);
 	int ret = fi_av_lookup(av, o->fi_addr[i], &got, &len);
 
-	inv_saw(w->t, index_of(w, o), "address %lld: lookup %d, len %zu, %s",
-		table ? (long long)o->fi_addr[i] : -1, ret, len,
-		got.sin_port == want->sin_port &&
-				got.sin_addr.s_addr == want->sin_addr.s_addr
-			? "right"
-			: "wrong");
+	tp_saw(w->t, index_of(w, o), "address %lld: lookup %d, len %zu, %s",
+	       table ? (long long)o->fi_addr[i] : -1, ret, len,
+	       got.sin_port == want->sin_port &&
+			       got.sin_addr.s_addr == want->sin_addr.s_addr
+		       ? "right"
+		       : "wrong");
 }
 
-static void insert_address(struct inv_world *w, struct inv_op *o)
+static void insert_address(struct tp_world *w, struct tp_op *o)
 {
-	struct fid_av *av = w->side[inv_side_of(o->ep)].av;
+	struct fid_av *av = w->side[tp_side_of(o->ep)].av;
 	struct sockaddr_in a[8];
 	char node[32], service[8];
 	int ret;
@@ -126,49 +125,49 @@ static void insert_address(struct inv_world *w, struct inv_op *o)
 		ret = fi_av_insert(av, a, (size_t)o->count, o->fi_addr, 0,
 				   NULL);
 	}
-	inv_saw(w->t, index_of(w, o), "insert %d: %d", o->count, ret);
+	tp_saw(w->t, index_of(w, o), "insert %d: %d", o->count, ret);
 	for (int i = 0; i < o->count && ret > 0; i++)
 		look_up(w, o, i, &a[i]);
 }
 
-static void meet_peer(struct inv_world *w, struct inv_op *o)
+static void meet_peer(struct tp_world *w, struct tp_op *o)
 {
-	struct inv_ep *c = &w->ep[INV_UNKNOWN];
-	int s = inv_side_of(o->ep), ret;
+	struct tp_ep *c = &w->ep[TP_UNKNOWN];
+	int s = tp_side_of(o->ep), ret;
 	struct sockaddr_in a;
 
 	ret = fi_av_insert(w->side[s].av, c->name, 1, o->fi_addr, 0, NULL);
-	inv_saw(w->t, index_of(w, o), "insert C: %d", ret);
+	tp_saw(w->t, index_of(w, o), "insert C: %d", ret);
 	memcpy(&a, c->name, sizeof(a));
 	if (ret == 1)
 		look_up(w, o, 0, &a);
 	for (int i = 0; i < 2; i++)
-		w->ep[2 * s + i].peer[INV_UNKNOWN] = o->fi_addr[0];
+		w->ep[2 * s + i].peer[TP_UNKNOWN] = o->fi_addr[0];
 }
 
-void inv_do_addresses(struct inv_world *w, struct inv_op *o)
+void tp_do_addresses(struct tp_world *w, struct tp_op *o)
 {
-	struct inv_op *old;
+	struct tp_op *old;
 
 	switch (o->verb) {
-	case INV_INSERT:
+	case TP_INSERT:
 		insert_address(w, o);
 		return;
-	case INV_MEET:
+	case TP_MEET:
 		meet_peer(w, o);
 		return;
 	default:
 		old = &w->p->ops[o->other];
-		inv_saw(w->t, index_of(w, o), "remove %d: %d", old->count,
-			fi_av_remove(w->side[inv_side_of(o->ep)].av,
-				     old->fi_addr, (size_t)old->count, 0));
+		tp_saw(w->t, index_of(w, o), "remove %d: %d", old->count,
+		       fi_av_remove(w->side[tp_side_of(o->ep)].av, old->fi_addr,
+				    (size_t)old->count, 0));
 	}
 }
 
 /* --- waiting --- */
 
 struct poller {
-	struct inv_world *w;
+	struct tp_world *w;
 	int skipped; /* side whose queues are not read: a thread waits on them
 		      */
 	atomic_bool over;
@@ -181,116 +180,115 @@ static void *drive_the_others(void *arg)
 	while (!atomic_load(&a->over))
 		for (int i = 0; i < a->w->ncq; i++)
 			if (a->w->cq[i].side != a->skipped)
-				inv_poll_cq(a->w, &a->w->cq[i]);
+				tp_poll_cq(a->w, &a->w->cq[i]);
 	return NULL;
 }
 
 /* No entry comes, however much others commit: the sleep must time out. */
-static void sleep_in_vain(struct inv_world *w, struct inv_op *o)
+static void sleep_in_vain(struct tp_world *w, struct tp_op *o)
 {
-	struct inv_cq *cq = w->ep[o->ep].rx;
+	struct tp_cq *cq = w->ep[o->ep].rx;
 	struct poller a = {.w = w, .skipped = cq->side};
 	struct fi_cq_tagged_entry e = {0};
 	uint64_t begin, took;
 	pthread_t others;
 	ssize_t n;
 
-	INV_MUST(-pthread_create(&others, NULL, drive_the_others, &a));
+	TP_MUST(-pthread_create(&others, NULL, drive_the_others, &a));
 	/* Is it always late, or only on a busy machine? */
 	for (int i = 0; i < 20; i++) {
-		begin = inv_now_ms();
+		begin = tp_now_ms();
 		n = fi_cq_sread(cq->fid, &e, 1, NULL, o->count);
-		took = inv_now_ms() - begin;
+		took = tp_now_ms() - begin;
 		if (n != -FI_EAGAIN || took < (uint64_t)o->count + 500)
 			break;
 	}
 	atomic_store(&a.over, true);
 	pthread_join(others, NULL);
-	inv_saw(w->t, index_of(w, o), "sread: %zd, %s", n,
-		took + 2 < (uint64_t)o->count	   ? "too early"
-		: took >= (uint64_t)o->count + 500 ? "too late"
-						   : "in time");
+	tp_saw(w->t, index_of(w, o), "sread: %zd, %s", n,
+	       took + 2 < (uint64_t)o->count	  ? "too early"
+	       : took >= (uint64_t)o->count + 500 ? "too late"
+						  : "in time");
 	if (n > 0)
-		inv_saw_entry(w, cq, &e, FI_ADDR_NOTAVAIL);
+		tp_saw_entry(w, cq, &e, FI_ADDR_NOTAVAIL);
 }
 
-static void signal_and_sleep(struct inv_world *w, struct inv_op *o)
+static void signal_and_sleep(struct tp_world *w, struct tp_op *o)
 {
-	struct inv_cq *cq = w->ep[o->ep].rx;
+	struct tp_cq *cq = w->ep[o->ep].rx;
 	struct fi_cq_tagged_entry e;
-	uint64_t begin = inv_now_ms();
+	uint64_t begin = tp_now_ms();
 	int ret = fi_cq_signal(cq->fid);
-	ssize_t n = fi_cq_sread(cq->fid, &e, 1, NULL, inv_deadline_ms);
+	ssize_t n = fi_cq_sread(cq->fid, &e, 1, NULL, tp_deadline_ms);
 
-	inv_saw(w->t, index_of(w, o), "signal: %d, sread: %zd, %s", ret, n,
-		inv_now_ms() < begin + (uint64_t)inv_deadline_ms ? "woken"
-								 : "timed out");
+	tp_saw(w->t, index_of(w, o), "signal: %d, sread: %zd, %s", ret, n,
+	       tp_now_ms() < begin + (uint64_t)tp_deadline_ms ? "woken"
+							      : "timed out");
 }
 
-static int may_sleep(struct inv_world *w, struct inv_cq *cq)
+static int may_sleep(struct tp_world *w, struct tp_cq *cq)
 {
 	struct fid *fid = &cq->fid->fid;
 
 	return fi_trywait(w->side[cq->side].fabric, &fid, 1);
 }
 
-static void poll_all_but(struct inv_world *w, const struct inv_cq *cq)
+static void poll_all_but(struct tp_world *w, const struct tp_cq *cq)
 {
 	for (int i = 0; i < w->ncq; i++)
 		if (&w->cq[i] != cq)
-			inv_poll_cq(w, &w->cq[i]);
+			tp_poll_cq(w, &w->cq[i]);
 }
 
 /* A short message has left its sender: a sleep of any length must end. */
-static bool sleep_once(struct inv_world *w, struct inv_cq *cq, int fd)
+static bool sleep_once(struct tp_world *w, struct tp_cq *cq, int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 	int ret;
 
 	poll_all_but(w, cq);
 	ret = may_sleep(w, cq);
-	if (!ret && poll(&p, 1, inv_deadline_ms) != 1)
+	if (!ret && poll(&p, 1, tp_deadline_ms) != 1)
 		return false;
 	if (!ret || ret == -FI_EAGAIN)
-		inv_poll_cq(w, cq);
+		tp_poll_cq(w, cq);
 	return !ret || ret == -FI_EAGAIN;
 }
 
-static void sleep_on_fd(struct inv_world *w, struct inv_op *o)
+static void sleep_on_fd(struct tp_world *w, struct tp_op *o)
 {
-	struct inv_op *recv = &w->p->ops[o->other];
-	struct inv_cq *cq = w->ep[o->peer].rx;
+	struct tp_op *recv = &w->p->ops[o->other];
+	struct tp_cq *cq = w->ep[o->peer].rx;
 	struct pollfd p = {.events = POLLIN};
-	struct inv_deadline deadline = inv_deadline();
+	struct tp_deadline deadline = tp_deadline();
 	int ret = fi_control(&cq->fid->fid, FI_GETWAIT, &p.fd), idle = -1;
 
-	inv_saw(w->t, index_of(w, o), "descriptor: %d", ret);
+	tp_saw(w->t, index_of(w, o), "descriptor: %d", ret);
 	if (ret)
 		return;
-	while (idle && inv_time_left(&deadline)) {
+	while (idle && tp_time_left(&deadline)) {
 		ret = may_sleep(w, cq);
 		if (!ret)
 			idle = poll(&p, 1, 0);
-		inv_poll(w);
+		tp_poll(w);
 	}
-	inv_saw(w->t, index_of(w, o), "with nothing to read: %d", idle);
-	inv_give_buffer(w, o);
-	inv_count_posted(w, o);
-	o->ret = inv_post(w, o);
-	deadline = inv_deadline();
+	tp_saw(w->t, index_of(w, o), "with nothing to read: %d", idle);
+	tp_give_buffer(w, o);
+	tp_count_posted(w, o);
+	o->ret = tp_post(w, o);
+	deadline = tp_deadline();
 	while (!o->ret && !recv->got && !w->stuck)
-		w->stuck =
-			!sleep_once(w, cq, p.fd) || !inv_time_left(&deadline);
+		w->stuck = !sleep_once(w, cq, p.fd) || !tp_time_left(&deadline);
 	/* The sender's completion may come before or after this. */
-	inv_saw(w->t, index_of(w, recv), "woken: %d, %s", (int)o->ret,
-		recv->got ? "received" : "nothing");
+	tp_saw(w->t, index_of(w, recv), "woken: %d, %s", (int)o->ret,
+	       recv->got ? "received" : "nothing");
 }
 
-void inv_do_wait(struct inv_world *w, struct inv_op *o)
+void tp_do_wait(struct tp_world *w, struct tp_op *o)
 {
-	if (o->verb == INV_FD)
+	if (o->verb == TP_FD)
 		sleep_on_fd(w, o);
-	else if (o->verb == INV_SIGNAL)
+	else if (o->verb == TP_SIGNAL)
 		signal_and_sleep(w, o);
 	else
 		sleep_in_vain(w, o);
@@ -298,9 +296,9 @@ void inv_do_wait(struct inv_world *w, struct inv_op *o)
 
 /* --- events --- */
 
-void inv_do_event(struct inv_world *w, struct inv_op *o)
+void tp_do_event(struct tp_world *w, struct tp_op *o)
 {
-	struct fid_eq *eq = w->side[inv_side_of(o->ep)].eq;
+	struct fid_eq *eq = w->side[tp_side_of(o->ep)].eq;
 	struct fi_eq_entry in = {.fid = &w->ep[o->ep].fid->fid,
 				 .context = o,
 				 .data = 42},
@@ -309,12 +307,12 @@ void inv_do_event(struct inv_world *w, struct inv_op *o)
 	ssize_t n;
 
 	n = fi_eq_read(eq, &event, &out, sizeof(out), 0);
-	inv_saw(w->t, index_of(w, o), "event queue: %zd", n);
+	tp_saw(w->t, index_of(w, o), "event queue: %zd", n);
 	n = fi_eq_write(eq, FI_NOTIFY, &in, sizeof(in), 0);
-	inv_saw(w->t, index_of(w, o), "event written: %zd", n);
+	tp_saw(w->t, index_of(w, o), "event written: %zd", n);
 	n = fi_eq_read(eq, &event, &out, sizeof(out), 0);
-	inv_saw(w->t, index_of(w, o), "event queue: %zd, %u, %s", n, event,
-		!memcmp(&in, &out, sizeof(in)) ? "same" : "other");
+	tp_saw(w->t, index_of(w, o), "event queue: %zd, %u, %s", n, event,
+	       !memcmp(&in, &out, sizeof(in)) ? "same" : "other");
 	n = fi_eq_sread(eq, &event, &out, sizeof(out), 1, 0);
-	inv_saw(w->t, index_of(w, o), "event queue: %zd", n);
+	tp_saw(w->t, index_of(w, o), "event queue: %zd", n);
 }

@@ -4,26 +4,26 @@
 #include <sys/uio.h>
 
 #include "fabtests/commit.h"
-#include "functional/invisible.h"
+#include "functional/transparent.h"
 
-uint8_t inv_pattern(const struct inv_op *o, int index, size_t at)
+uint8_t tp_pattern(const struct tp_op *o, int index, size_t at)
 {
 	return (uint8_t)(index * 151 + at * 31 + (at >> 8) + o->tag + 1);
 }
 
-uint8_t inv_static(int side, uint64_t at)
+uint8_t tp_static(int side, uint64_t at)
 {
 	return (uint8_t)(side * 77 + at * 13 + (at >> 7));
 }
 
-static uint64_t key_of(struct inv_world *w, int ep, int which)
+static uint64_t key_of(struct tp_world *w, int ep, int which)
 {
-	return fi_mr_key(w->side[inv_side_of(ep)].mr[which]);
+	return fi_mr_key(w->side[tp_side_of(ep)].mr[which]);
 }
 
-static uint64_t addr_of(struct inv_world *w, int ep, int which, uint64_t off)
+static uint64_t addr_of(struct tp_world *w, int ep, int which, uint64_t off)
 {
-	struct inv_side *s = &w->side[inv_side_of(ep)];
+	struct tp_side *s = &w->side[tp_side_of(ep)];
 
 	return off + (s->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR
 			      ? (uintptr_t)s->mem[which]
@@ -31,7 +31,7 @@ static uint64_t addr_of(struct inv_world *w, int ep, int which, uint64_t off)
 }
 
 /* n segments of different lengths. */
-static void split_buffer(const struct inv_op *o, struct iovec *iov, size_t n)
+static void split_buffer(const struct tp_op *o, struct iovec *iov, size_t n)
 {
 	size_t at = 0;
 
@@ -45,7 +45,7 @@ static void split_buffer(const struct inv_op *o, struct iovec *iov, size_t n)
 	}
 }
 
-static void split_remote(const struct inv_op *o, struct fi_rma_iov *iov,
+static void split_remote(const struct tp_op *o, struct fi_rma_iov *iov,
 			 uint64_t addr, uint64_t key)
 {
 	uint64_t at = 0;
@@ -58,7 +58,7 @@ static void split_remote(const struct inv_op *o, struct fi_rma_iov *iov,
 	}
 }
 
-static ssize_t post_recv(struct inv_world *w, struct inv_op *o)
+static ssize_t post_recv(struct tp_world *w, struct tp_op *o)
 {
 	struct fid_ep *ep = w->ep[o->ep].fid;
 	fi_addr_t from =
@@ -81,11 +81,11 @@ static ssize_t post_recv(struct inv_world *w, struct inv_op *o)
 
 	split_buffer(o, iov, o->iovs);
 	switch (o->form) {
-	case INV_PLAIN:
+	case TP_PLAIN:
 		return o->tagged ? fi_trecv(ep, o->buf, o->len, NULL, from,
 					    o->tag, o->ignore, o)
 				 : fi_recv(ep, o->buf, o->len, NULL, from, o);
-	case INV_V:
+	case TP_V:
 		return o->tagged ? fi_trecvv(ep, iov, NULL, o->iovs, from,
 					     o->tag, o->ignore, o)
 				 : fi_recvv(ep, iov, NULL, o->iovs, from, o);
@@ -95,7 +95,7 @@ static ssize_t post_recv(struct inv_world *w, struct inv_op *o)
 	}
 }
 
-static ssize_t post_tsend(struct fid_ep *ep, fi_addr_t to, struct inv_op *o)
+static ssize_t post_tsend(struct fid_ep *ep, fi_addr_t to, struct tp_op *o)
 {
 	struct iovec iov[4];
 	struct fi_msg_tagged m = {
@@ -109,15 +109,15 @@ static ssize_t post_tsend(struct fid_ep *ep, fi_addr_t to, struct inv_op *o)
 
 	split_buffer(o, iov, o->iovs);
 	switch (o->form) {
-	case INV_PLAIN:
+	case TP_PLAIN:
 		return fi_tsend(ep, o->buf, o->len, NULL, to, o->tag, o);
-	case INV_V:
+	case TP_V:
 		return fi_tsendv(ep, iov, NULL, o->iovs, to, o->tag, o);
-	case INV_MSG:
+	case TP_MSG:
 		return fi_tsendmsg(ep, &m, o->flags);
-	case INV_INJECT:
+	case TP_INJECT:
 		return fi_tinject(ep, o->buf, o->len, to, o->tag);
-	case INV_DATA:
+	case TP_DATA:
 		return fi_tsenddata(ep, o->buf, o->len, NULL, o->data, to,
 				    o->tag, o);
 	default:
@@ -125,7 +125,7 @@ static ssize_t post_tsend(struct fid_ep *ep, fi_addr_t to, struct inv_op *o)
 	}
 }
 
-static ssize_t post_send(struct fid_ep *ep, fi_addr_t to, struct inv_op *o)
+static ssize_t post_send(struct fid_ep *ep, fi_addr_t to, struct tp_op *o)
 {
 	struct iovec iov[4];
 	struct fi_msg m = {
@@ -138,15 +138,15 @@ static ssize_t post_send(struct fid_ep *ep, fi_addr_t to, struct inv_op *o)
 
 	split_buffer(o, iov, o->iovs);
 	switch (o->form) {
-	case INV_PLAIN:
+	case TP_PLAIN:
 		return fi_send(ep, o->buf, o->len, NULL, to, o);
-	case INV_V:
+	case TP_V:
 		return fi_sendv(ep, iov, NULL, o->iovs, to, o);
-	case INV_MSG:
+	case TP_MSG:
 		return fi_sendmsg(ep, &m, o->flags);
-	case INV_INJECT:
+	case TP_INJECT:
 		return fi_inject(ep, o->buf, o->len, to);
-	case INV_DATA:
+	case TP_DATA:
 		return fi_senddata(ep, o->buf, o->len, NULL, o->data, to, o);
 	default:
 		return fi_injectdata(ep, o->buf, o->len, o->data, to);
@@ -154,7 +154,7 @@ static ssize_t post_send(struct fid_ep *ep, fi_addr_t to, struct inv_op *o)
 }
 
 static ssize_t post_rma(struct fid_ep *ep, fi_addr_t to, uint64_t addr,
-			uint64_t key, struct inv_op *o)
+			uint64_t key, struct tp_op *o)
 {
 	struct fi_rma_iov remote[4];
 	struct iovec iov[4];
@@ -167,26 +167,26 @@ static ssize_t post_rma(struct fid_ep *ep, fi_addr_t to, uint64_t addr,
 		.context = o,
 		.data = o->data,
 	};
-	bool read = o->verb == INV_READ;
+	bool read = o->verb == TP_READ;
 
 	split_buffer(o, iov, o->iovs);
 	split_remote(o, remote, addr, key);
 	switch (o->form) {
-	case INV_PLAIN:
+	case TP_PLAIN:
 		return read ? fi_read(ep, o->buf, o->len, NULL, to, addr, key,
 				      o)
 			    : fi_write(ep, o->buf, o->len, NULL, to, addr, key,
 				       o);
-	case INV_V:
+	case TP_V:
 		return read ? fi_readv(ep, iov, NULL, o->iovs, to, addr, key, o)
 			    : fi_writev(ep, iov, NULL, o->iovs, to, addr, key,
 					o);
-	case INV_MSG:
+	case TP_MSG:
 		return read ? fi_readmsg(ep, &m, o->flags)
 			    : fi_writemsg(ep, &m, o->flags);
-	case INV_INJECT:
+	case TP_INJECT:
 		return fi_inject_write(ep, o->buf, o->len, to, addr, key);
-	case INV_DATA:
+	case TP_DATA:
 		return fi_writedata(ep, o->buf, o->len, NULL, o->data, to, addr,
 				    key, o);
 	default:
@@ -197,7 +197,7 @@ static ssize_t post_rma(struct fid_ep *ep, fi_addr_t to, uint64_t addr,
 
 /* buf: the operand; 8 further: what to compare; 16 further: the result. */
 static ssize_t post_atomic(struct fid_ep *ep, fi_addr_t to, uint64_t addr,
-			   uint64_t key, struct inv_op *o)
+			   uint64_t key, struct tp_op *o)
 {
 	struct fi_ioc operand = {o->buf, 1}, compare = {o->buf + 8, 1},
 		      result = {o->buf + 16, 1};
@@ -212,25 +212,25 @@ static ssize_t post_atomic(struct fid_ep *ep, fi_addr_t to, uint64_t addr,
 		.op = o->op,
 		.context = o,
 	};
-	bool msg = o->form == INV_MSG;
+	bool msg = o->form == TP_MSG;
 
 	memcpy(o->buf, &o->data, 8);
 	memcpy(o->buf + 8, &o->tag, 8);
 	switch (o->how) {
-	case INV_FETCH:
+	case TP_FETCH:
 		return msg ? fi_fetch_atomicmsg(ep, &m, &result, NULL, 1,
 						o->flags)
 			   : fi_fetch_atomic(ep, o->buf, 1, NULL, o->buf + 16,
 					     NULL, to, addr, key, FI_UINT64,
 					     o->op, o);
-	case INV_COMPARE:
+	case TP_COMPARE:
 		return msg ? fi_compare_atomicmsg(ep, &m, &compare, NULL, 1,
 						  &result, NULL, 1, o->flags)
 			   : fi_compare_atomic(ep, o->buf, 1, NULL, o->buf + 8,
 					       NULL, o->buf + 16, NULL, to,
 					       addr, key, FI_UINT64, o->op, o);
 	default:
-		if (o->form == INV_INJECT)
+		if (o->form == TP_INJECT)
 			return fi_inject_atomic(ep, o->buf, 1, to, addr, key,
 						FI_UINT64, o->op);
 		return msg ? fi_atomicmsg(ep, &m, o->flags)
@@ -239,25 +239,25 @@ static ssize_t post_atomic(struct fid_ep *ep, fi_addr_t to, uint64_t addr,
 	}
 }
 
-static ssize_t post_once(struct inv_world *w, struct inv_op *o)
+static ssize_t post_once(struct tp_world *w, struct tp_op *o)
 {
 	struct fid_ep *ep = w->ep[o->ep].fid;
 	fi_addr_t to =
 		o->peer < 0 ? FI_ADDR_UNSPEC : w->ep[o->ep].peer[o->peer];
-	int which = o->pmem ? INV_MEM_PMEM : INV_MEM_PLAIN;
+	int which = o->pmem ? TP_MEM_PMEM : TP_MEM_PLAIN;
 
 	switch (o->verb) {
-	case INV_RECV:
-	case INV_MULTI:
+	case TP_RECV:
+	case TP_MULTI:
 		return post_recv(w, o);
-	case INV_SEND:
-	case INV_FD:
+	case TP_SEND:
+	case TP_FD:
 		return o->tagged ? post_tsend(ep, to, o) : post_send(ep, to, o);
-	case INV_WRITE:
-	case INV_READ:
+	case TP_WRITE:
+	case TP_READ:
 		return post_rma(ep, to, addr_of(w, o->peer, which, o->off),
 				key_of(w, o->peer, which), o);
-	case INV_BADKEY:
+	case TP_BADKEY:
 		/* A key that was never registered. */
 		return post_rma(ep, to, addr_of(w, o->peer, which, 0),
 				0x7ffff123, o);
@@ -267,14 +267,13 @@ static ssize_t post_once(struct inv_world *w, struct inv_op *o)
 	}
 }
 
-ssize_t inv_post(struct inv_world *w, struct inv_op *o)
+ssize_t tp_post(struct tp_world *w, struct tp_op *o)
 {
-	struct inv_deadline deadline = inv_deadline();
+	struct tp_deadline deadline = tp_deadline();
 	ssize_t ret;
 
-	while ((ret = post_once(w, o)) == -FI_EAGAIN &&
-	       inv_time_left(&deadline))
-		inv_poll(w);
+	while ((ret = post_once(w, o)) == -FI_EAGAIN && tp_time_left(&deadline))
+		tp_poll(w);
 	w->stuck |= ret == -FI_EAGAIN;
 	return ret;
 }
@@ -287,17 +286,17 @@ enum traffic_kind {
 	COMMIT
 };
 
-static void traffic_one(struct inv_world *w, struct inv_op *o, int which,
+static void traffic_one(struct tp_world *w, struct tp_op *o, int which,
 			enum traffic_kind kind)
 {
-	struct inv_traffic *f = &w->traffic[w->ntraffic++ % INV_TRAFFIC_MAX];
-	struct iovec iov = {.iov_base = w->arena, .iov_len = INV_TRAFFIC_LEN};
+	struct tp_traffic *f = &w->traffic[w->ntraffic++ % TP_TRAFFIC_MAX];
+	struct iovec iov = {.iov_base = w->arena, .iov_len = TP_TRAFFIC_LEN};
 	/* The commit covers what was written just before. */
 	uint64_t slot = (uint64_t)(f - w->traffic) - (kind == COMMIT);
-	uint64_t off = slot * INV_TRAFFIC_LEN;
+	uint64_t off = slot * TP_TRAFFIC_LEN;
 	struct fi_rma_iov remote = {addr_of(w, o->peer, which, off),
-				    INV_TRAFFIC_LEN, key_of(w, o->peer, which)};
-	struct inv_ep *ep = &w->ep[o->ep];
+				    TP_TRAFFIC_LEN, key_of(w, o->peer, which)};
+	struct tp_ep *ep = &w->ep[o->ep];
 	fi_addr_t to = ep->peer[o->peer];
 	struct fi_msg_rma m = {
 		.msg_iov = &iov,
@@ -307,7 +306,7 @@ static void traffic_one(struct inv_world *w, struct inv_op *o, int which,
 		.rma_iov_count = 1,
 		.context = f,
 	};
-	struct inv_deadline deadline = inv_deadline();
+	struct tp_deadline deadline = tp_deadline();
 	uint64_t flags = FI_COMPLETION;
 	ssize_t ret;
 
@@ -321,18 +320,18 @@ static void traffic_one(struct inv_world *w, struct inv_op *o, int which,
 		if (w->layered && kind == COMMIT)
 			ret = commit_post(
 				ep->fid, &remote, 1, to, FI_RPMEM_DURABLE,
-				which == INV_MEM_FILE ? FI_RPMEM_CLASS_POWER
-						      : FI_RPMEM_CLASS_NONE,
+				which == TP_MEM_FILE ? FI_RPMEM_CLASS_POWER
+						     : FI_RPMEM_CLASS_NONE,
 				NULL, f);
 		else
 			ret = fi_writemsg(ep->fid, &m, flags);
 		if (ret == -FI_EAGAIN)
-			inv_poll(w);
-	} while (ret == -FI_EAGAIN && inv_time_left(&deadline));
+			tp_poll(w);
+	} while (ret == -FI_EAGAIN && tp_time_left(&deadline));
 	w->stuck |= ret == -FI_EAGAIN;
 	if (ret) {
 		f->out = false;
-		inv_saw(w->t, (int)(o - w->p->ops), "traffic: %zd", ret);
+		tp_saw(w->t, (int)(o - w->p->ops), "traffic: %zd", ret);
 		return;
 	}
 	w->traffic_out++;
@@ -341,20 +340,20 @@ static void traffic_one(struct inv_world *w, struct inv_op *o, int which,
 		w->ep[o->peer].traffic_in++;
 }
 
-void inv_post_traffic(struct inv_world *w, struct inv_op *o)
+void tp_post_traffic(struct tp_world *w, struct tp_op *o)
 {
 	if (w->quiet)
 		return;
 	for (int i = 0; i < o->count; i++) {
 		if (!o->how) {
 			/* The disk is slow, so rarely. */
-			traffic_one(w, o, INV_MEM_FILE, WRITE);
-			traffic_one(w, o, INV_MEM_FILE, COMMIT);
+			traffic_one(w, o, TP_MEM_FILE, WRITE);
+			traffic_one(w, o, TP_MEM_FILE, COMMIT);
 		} else if (o->how < 5) {
-			traffic_one(w, o, INV_MEM_QUICK, COMMITTED);
+			traffic_one(w, o, TP_MEM_QUICK, COMMITTED);
 		} else {
-			traffic_one(w, o, INV_MEM_QUICK, WRITE);
-			traffic_one(w, o, INV_MEM_QUICK, COMMIT);
+			traffic_one(w, o, TP_MEM_QUICK, WRITE);
+			traffic_one(w, o, TP_MEM_QUICK, COMMIT);
 		}
 	}
 }

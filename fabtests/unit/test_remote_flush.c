@@ -4,7 +4,7 @@
 
 #include <criterion/criterion.h>
 
-#include "core/remote.h"
+#include "core/remote_flush.h"
 
 #define G    RP_DESC_GLOBAL
 #define P    RP_DESC_PERSISTENT

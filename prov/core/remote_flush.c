@@ -2,7 +2,7 @@
 /* How a flush of a peer's region is executed, from its descriptor alone. */
 #include <errno.h>
 
-#include "core/remote.h"
+#include "core/remote_flush.h"
 
 #define TYPES (RP_DESC_GLOBAL | RP_DESC_PERSISTENT)
 
