@@ -98,8 +98,14 @@ int rp_fabric_find_provider(char *dir, size_t len, char *err)
 	const char *list = getenv("FI_PROVIDER_PATH");
 
 	if (list && *list) {
+		errno = 0;
 		if (find_in_list(list, dir, len))
 			return 0;
+		if (errno == EMFILE || errno == ENFILE)
+			return rp_err(err, -errno,
+				      "looking for " PROVIDER_DSO ": %s; close "
+				      "some, or raise the limit (ulimit -n)",
+				      strerror(errno));
 		return rp_err(err, -ENOENT,
 			      "no folder of FI_PROVIDER_PATH='%s' has "
 			      "readable " PROVIDER_DSO

@@ -161,6 +161,11 @@ static int call_connect(struct call *c)
 			      "port %u of %s does not answer; check the host "
 			      "and the firewalls on the way",
 			      t->port, t->host);
+	if (ret == -EMFILE || ret == -ENFILE)
+		return rp_err(c->err, ret,
+			      "connecting to %s: %s; close some, or raise the "
+			      "limit (ulimit -n)",
+			      t->host, strerror(-ret));
 	if (ret)
 		return rp_err(c->err, -EHOSTUNREACH, "%s cannot be reached: %s",
 			      t->host, strerror(-ret));

@@ -109,6 +109,7 @@ if command -v python3 >/dev/null && [ -z "${RP_SANITIZE:-}" ]; then
 	timeout 120 python3 - 127.0.0.1:"$P":vol "$src/util/python" >out 2>&1 <<'P' ||
 import errno
 import os
+import resource
 import socket
 import sys
 import threading
@@ -175,6 +176,23 @@ fails(errno.EINVAL, "no failure class", rpmem_pool.open, where, required=7)
 fails(errno.EINVAL, "has no port from 1", rpmem_pool.open, "127.0.0.1:1x:vol")
 fails(errno.EINVAL, "has no port from 1", rpmem_pool.open, "[::1]:-1:vol")
 fails(errno.EACCES, "no/secret", rpmem_pool.open, where, secret="no/secret")
+# Each lack of descriptors is called so, until there are enough of them.
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+for more in range(40):
+    resource.setrlimit(resource.RLIMIT_NOFILE,
+                       (len(os.listdir("/proc/self/fd")) - 1 + more, hard[1]))
+    try:
+        rpmem_pool.open(where, timeout=5).close()
+    except OSError as e:
+        if e.errno not in (errno.EMFILE, errno.EIO, errno.ETIMEDOUT):
+            raise
+        if e.errno == errno.EMFILE:
+            assert "Too many open files" in str(e), e
+    else:
+        break
+else:
+    raise AssertionError("no number of descriptors is enough")
+resource.setrlimit(resource.RLIMIT_NOFILE, hard)
 lib = rpmem_pool._lib
 assert lib.rpmem_pool_open(None, where.encode(), None) == -errno.EINVAL
 with rpmem_pool.open(where) as pool:

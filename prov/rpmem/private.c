@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Private connections of a domain: sessions by address, and their use. */
+#include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -233,14 +234,17 @@ static int open_rc(struct rp_private *p, char *why)
 struct rp_private *rp_private_get(struct rp_dom *dom, char *why)
 {
 	struct rp_private *p = dom->private;
+	int ret;
 
 	if (p)
 		return p;
+	errno = EOPNOTSUPP;
 	if (!rp_private_possible(dom->base_info, why))
 		return NULL;
 	p = calloc(1, sizeof(*p));
 	if (!p) {
 		snprintf(why, RP_WHY_LEN, "no memory");
+		errno = ENOMEM;
 		return NULL;
 	}
 	p->dom = dom;
@@ -249,9 +253,11 @@ struct rp_private *rp_private_get(struct rp_dom *dom, char *why)
 	TAILQ_INIT(&p->retired);
 	set_attr(p);
 	dom->private = p;
-	if (open_rc(p, why)) {
+	ret = open_rc(p, why);
+	if (ret) {
 		dom->private = NULL;
 		free(p);
+		errno = -ret;
 		return NULL;
 	}
 	return p;
@@ -304,7 +310,7 @@ int rp_private_listen(struct rp_dom *dom, uint16_t *port, char *why)
 	int ret;
 
 	if (!p)
-		return -FI_EOPNOTSUPP;
+		return -errno;
 	if (!p->port) {
 		len = local_addr(dom, &at);
 		ret = rp_rc_listen(p->rc, (struct sockaddr *)&at, len,
@@ -587,8 +593,9 @@ int rp_private_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
 		dest = 0; /* a connected endpoint has one peer */
 	p = rp_private_get(ep->dom, why);
 	if (!p) {
+		ret = -errno;
 		RP_WARN(EP_DATA, "%s\n", why);
-		return -FI_EOPNOTSUPP;
+		return ret;
 	}
 	if (!l || l->dest != dest || l->port != port) {
 		ret = dest_get(p, ep, dest, port, &l);

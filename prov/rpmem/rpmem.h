@@ -224,7 +224,8 @@ static inline bool rp_dom_live(const struct rp_dom *dom)
 /*
  * With the lock: opened on first use. Backend: VERBS if the base is verbs, else
  * TCP, at the address of an endpoint of the domain (or, without one, of the
- * domain's info). NULL and *why (RP_WHY_LEN bytes): impossible.
+ * domain's info). NULL: errno and *why (RP_WHY_LEN bytes) say why; EOPNOTSUPP:
+ * not over this base.
  */
 struct rp_private *rp_private_get(struct rp_dom *dom, char *why);
 /* With the lock: listen, once; *port is for keys. 0 or -errno. */

@@ -93,6 +93,11 @@ static int query_agent(struct rpmem_pool *p, struct offer *o)
 	ret = rp_query(p->f.ops, p->f.ep, o->peer, o->ex.key, p->required,
 		       &o->attr, &o->class);
 	o->attr.why = NULL;
+	if (ret == -EMFILE || ret == -ENFILE)
+		return rp_err(o->err, p->now.ex.len ? -EAGAIN : ret,
+			      "connecting to pool '%s' on %s: %s; close some, "
+			      "or raise the limit (ulimit -n)",
+			      p->name, p->target.host, fi_strerror(-ret));
 	if (ret)
 		return rp_err(o->err, -EAGAIN,
 			      "the target of pool '%s' does not reply over "
