@@ -231,10 +231,12 @@ static ssize_t try_post(struct copy *c, struct copy_op *op)
 		.len = op->len,
 		.key = c->ex.key,
 	};
-	const struct fi_rpmem_msg commit = {
+	const struct fi_rpmem_msg msg = {
 		.rma_iov = &range,
 		.rma_iov_count = 1,
 		.addr = c->peer,
+		.level = op->state == COPY_WRITING ? FI_RPMEM_VISIBLE
+						   : FI_RPMEM_DURABLE,
 		.required = c->cfg->class,
 		.context = op,
 	};
@@ -245,11 +247,13 @@ static ssize_t try_post(struct copy *c, struct copy_op *op)
 			       rp_fabric_desc(c->mr), c->peer, addr, c->ex.key,
 			       op);
 	case COPY_WRITING:
+		if (op->zero)
+			return fi_rpmem_zero(c->f.ops, c->f.ep, &msg, 0);
 		return fi_write(c->f.ep, op->data, op->len,
 				rp_fabric_desc(c->mr), c->peer, addr, c->ex.key,
 				op);
 	case COPY_COMMITTING:
-		return fi_rpmem_commit(c->f.ops, c->f.ep, &commit, 0);
+		return fi_rpmem_commit(c->f.ops, c->f.ep, &msg, 0);
 	case COPY_IDLE:
 	case COPY_DONE:
 		break;

@@ -51,6 +51,7 @@ struct copy_op {
 	} state;
 	bool busy;   /* posted, not completed */
 	bool failed; /* completed by an error entry */
+	bool zero;   /* all bytes are zeros: the target writes them */
 	uint64_t at; /* offset from the start of the copy */
 	uint64_t len;
 	char *data;	 /* bytes of the file, or read from the pool */
@@ -83,6 +84,7 @@ struct copy {
 
 	uint64_t acked;	  /* bytes that completed commits cover */
 	uint64_t skipped; /* bytes that the pool already had */
+	uint64_t zeros;	  /* bytes that the target wrote by itself */
 	int ack_fd;
 	struct sha256_ctx sha; /* over the bytes of this pass */
 	uint8_t sha_file[SHA256_DIGEST_SIZE];

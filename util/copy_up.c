@@ -42,6 +42,17 @@ static uint64_t chunk_len(const struct up *u, uint64_t at)
 	return c->size - at < c->chunk ? c->size - at : c->chunk;
 }
 
+/* Post the write of a chunk; holes and other zeros do not travel. */
+static int write_chunk(struct copy *c, struct copy_op *op)
+{
+	op->state = COPY_WRITING;
+	op->zero = op->len <= FI_RPMEM_ZERO_MAX && !*op->data &&
+		   !memcmp(op->data, op->data + 1, op->len - 1);
+	if (op->zero)
+		c->zeros += op->len;
+	return copy_post(c, op);
+}
+
 static int load_chunk(struct up *u)
 {
 	struct copy *c = u->c;
@@ -60,8 +71,8 @@ static int load_chunk(struct up *u)
 	}
 	if (c->cfg->verify)
 		sha256_update(&c->sha, op->len, (const uint8_t *)op->data);
-	op->state = u->compare ? COPY_READING : COPY_WRITING;
-	ret = copy_post(c, op);
+	op->state = COPY_READING;
+	ret = u->compare ? copy_post(c, op) : write_chunk(c, op);
 	if (!ret)
 		u->loaded += op->len;
 	return ret;
@@ -87,8 +98,7 @@ static int advance(struct up *u, struct copy_op *op)
 		c->skipped += op->len;
 		return 0;
 	}
-	op->state = COPY_WRITING;
-	return copy_post(c, op);
+	return write_chunk(c, op);
 }
 
 static int advance_all(struct up *u)

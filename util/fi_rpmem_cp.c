@@ -345,6 +345,17 @@ static void format_hex(const uint8_t *sum, char *buf)
 		sprintf(buf + 2 * i, "%02x", sum[i]);
 }
 
+/*
+ * How many of these bytes travelled to the pool. Zeros did not, nor what
+ * --resume has only compared.
+ */
+static uint64_t sent_bytes(const struct copy *c, uint64_t bytes)
+{
+	const uint64_t not_sent = c->skipped + c->zeros;
+
+	return bytes > not_sent ? bytes - not_sent : 0;
+}
+
 static void print_json(const struct copy *c, int code, uint64_t ms,
 		       const char *resume)
 {
@@ -368,10 +379,9 @@ static void print_json(const struct copy *c, int code, uint64_t ms,
 				    json_integer((json_int_t)c->skipped));
 		json_object_set_new(
 			o, "sent_bytes",
-			json_integer(
-				(json_int_t)(c->acked > c->skipped
-						     ? c->acked - c->skipped
-						     : 0)));
+			json_integer((json_int_t)sent_bytes(c, c->acked)));
+		json_object_set_new(o, "zero_bytes",
+				    json_integer((json_int_t)c->zeros));
 		json_object_set_new(o, "class",
 				    json_string(rp_class_name(c->class)));
 		json_object_set_new(
@@ -395,8 +405,7 @@ static void print_done(const struct copy *c, uint64_t ms)
 {
 	const struct copy_cfg *cfg = c->cfg;
 	char size[RP_SIZE_LEN], rate[RP_SIZE_LEN], present[RP_SIZE_LEN];
-	/* Bytes that --resume has only compared did not travel to the pool. */
-	const uint64_t sent = c->size - c->skipped;
+	const uint64_t sent = sent_bytes(c, c->size);
 	char sum[2 * SHA256_DIGEST_SIZE + 1];
 
 	printf("%s: %s in %.2f s, %s/s",
@@ -409,6 +418,9 @@ static void print_done(const struct copy *c, uint64_t ms)
 	if (c->skipped)
 		printf(", %s of it already there and not sent",
 		       rp_size_format(c->skipped, present));
+	if (c->zeros)
+		printf(", %s of it zeros and not sent",
+		       rp_size_format(c->zeros, present));
 	putchar('\n');
 	if (cfg->verify) {
 		format_hex(c->sha_pool, sum);

@@ -282,6 +282,15 @@ else
 	esac
 fi
 
+# Zeros of a sparse file do not travel, and replace what the pool has.
+truncate -s 20000001 sparse
+dd if=new of=sparse bs=1M seek=9 count=1 conv=notrunc 2>/dev/null
+expect 0 $cp --verify sparse 127.0.0.1:$P:vol0
+says "of it zeros and not sent"
+holds 0 20000001 sparse || fail "the pool has other bytes than the sparse file"
+expect 0 $cp --json --chunk 4096 sparse 127.0.0.1:$P:vol0
+says '"zero_bytes": 18951425'
+
 # A target that hangs, and one that hangs during a copy back.
 kill -STOP $daemon
 FI_OFI_RPMEM_TIMEOUT=500 expect 6 $cp small 127.0.0.1:$P:vol0
