@@ -184,26 +184,6 @@ static uint64_t remote_addr(const struct rpmem_pool *p, uint64_t offset)
 	return p->now.ex.addr + offset;
 }
 
-static ssize_t post_zeros(struct rpmem_pool *p, uint32_t len, uint64_t offset,
-			  bool durable, struct post *t)
-{
-	const struct fi_rma_iov to = {
-		.addr = remote_addr(p, offset),
-		.len = len,
-		.key = p->now.ex.key,
-	};
-	const struct fi_rpmem_msg msg = {
-		.rma_iov = &to,
-		.rma_iov_count = 1,
-		.addr = p->now.peer,
-		.level = durable ? FI_RPMEM_DURABLE : FI_RPMEM_VISIBLE,
-		.required = p->required,
-		.context = t,
-	};
-
-	return fi_rpmem_zero(p->f.ops, p->f.ep, &msg, 0);
-}
-
 /* bytes NULL: zeros. */
 static ssize_t post_write(struct rpmem_pool *p, const char *bytes, uint32_t len,
 			  uint64_t offset, bool durable, struct post *t)
@@ -218,6 +198,14 @@ static ssize_t post_write(struct rpmem_pool *p, const char *bytes, uint32_t len,
 		.len = len,
 		.key = p->now.ex.key,
 	};
+	const struct fi_rpmem_msg zeros = {
+		.rma_iov = &to,
+		.rma_iov_count = 1,
+		.addr = p->now.peer,
+		.level = durable ? FI_RPMEM_DURABLE : FI_RPMEM_VISIBLE,
+		.required = p->required,
+		.context = t,
+	};
 	const struct fi_msg_rma msg = {
 		.msg_iov = &iov,
 		.desc = &desc,
@@ -229,7 +217,7 @@ static ssize_t post_write(struct rpmem_pool *p, const char *bytes, uint32_t len,
 	};
 
 	if (!bytes)
-		return post_zeros(p, len, offset, durable, t);
+		return fi_rpmem_zero(p->f.ops, p->f.ep, &zeros, 0);
 	return fi_writemsg(p->f.ep, &msg,
 			   FI_COMPLETION | (durable ? FI_COMMIT_COMPLETE : 0));
 }
