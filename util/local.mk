@@ -2,7 +2,7 @@
 EXTRA_DIST += util/on_rpmem.sh util/quickstart.sh util/check.sh util/packages.sh \
 	util/package.sh \
 	util/trust.sh  \
-	util/lint.sh util/lint.known util/lint.cppcheck .clang-tidy
+	util/lint.sh util/lint.known util/lint.cppcheck util/words.py .clang-tidy
 noinst_LTLIBRARIES += util/libutil.la
 util_libutil_la_SOURCES = \
 	util/bytes.h util/clock.h \
