@@ -94,7 +94,7 @@ int rpmem_pool_write(struct rpmem_pool *pool, const void *buf, size_t len,
 		     uint64_t offset, unsigned int flags);
 /*
  * The same with len zeros, which the target writes by itself: they do not
- * travel, and the copy takes no memory.
+ * travel, and only their range is kept.
  */
 int rpmem_pool_zero(struct rpmem_pool *pool, size_t len, uint64_t offset,
 		    unsigned int flags);

@@ -338,7 +338,11 @@ for h in a, b:
     h.connect_uri(sys.argv[1])
 a.pwrite(b"on a bad disk", 204800)
 for call in (a.flush, b.flush,
-             lambda: a.pwrite(b"x", 262144, nbd.CMD_FLAG_FUA)):
+             lambda: a.pwrite(b"x", 262144, nbd.CMD_FLAG_FUA), b.flush,
+             lambda: a.zero(8, 262200, nbd.CMD_FLAG_FUA), b.flush):
+    # Writes that are not flushed succeed, small ones and zeros too.
+    a.pwrite(b"small", 270336)
+    a.zero(2, 270336)
     try:
         call()
     except nbd.Error as e:
@@ -346,6 +350,7 @@ for call in (a.flush, b.flush,
     else:
         raise AssertionError("success on a disk that fails")
 assert bytes(b.pread(13, 204800)) == b"on a bad disk"
+assert bytes(b.pread(5, 270336)) == b"\0\0all"
 P
 holds vol.safe 204800 "on a bad disk" && fail "it is flushed: nothing was tested"
 cut
@@ -353,6 +358,8 @@ serve vol
 client flush
 holds vol.safe 204800 "on a bad disk" ||
 	fail "a write of before the disk failed is not replayed"
+[ "$(dd if=vol.safe bs=1 skip=$((65536 + 270336 + 2)) count=3 2>/dev/null)" = all ] ||
+	fail "a write to the bad disk is not replayed"
 stop_export
 
 # The file of the pool is cut short under its clients: an error on both sides.

@@ -312,6 +312,31 @@ P
 fi
 stop
 
+# A slow disk is not an absent target: a commit takes longer than the timeout.
+if command -v python3 >/dev/null && [ -z "${RP_SANITIZE:-}" ]; then
+	mkdir fault
+	ln -s "$top/fabtests/fault/.libs/librpmem-fault-fi.so" fault/
+	provider=$FI_PROVIDER_PATH
+	FI_PROVIDER_PATH=$PWD/fault RPMEM_FAULT=slow-flush RPMEM_FAULT_MS=2500
+	export RPMEM_FAULT RPMEM_FAULT_MS
+	serve --port 0 vol
+	FI_PROVIDER_PATH=$provider
+	unset RPMEM_FAULT RPMEM_FAULT_MS
+	timeout 120 python3 - 127.0.0.1:"$P":vol "$src/util/python" >out 2>&1 <<'P' ||
+import sys
+
+sys.path.insert(0, sys.argv[2])
+import rpmem_pool
+
+with rpmem_pool.open(sys.argv[1], timeout=1) as pool:
+    pool.write(b"slowly", 0)
+    pool.commit()
+    pool.write(b"slowly", 0, durable=True)
+P
+		{ fail "a slow disk"; cat out daemon.out; }
+	stop
+fi
+
 # A secret.
 (umask 077 && head -c 32 /dev/urandom | base64 >secret)
 serve --port 0 --secret secret vol

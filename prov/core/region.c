@@ -58,7 +58,7 @@ enum rp_status rp_region_check(const struct rp_region *r, uint64_t addr,
 		return st;
 	if (durable && r->choice.class < required)
 		return RP_ST_CLASS;
-	if (r->failed)
+	if (durable && r->failed)
 		return RP_ST_REGION_FAILED;
 	*off = at;
 	return RP_ST_OK;

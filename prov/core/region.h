@@ -52,8 +52,8 @@ struct rp_region *rp_regions_find(const struct rp_regions *t, uint64_t key,
 /*
  * Check one range against its region and the required class. Returns RP_ST_OK
  * and the offset, or the first error: RP_ST_VOLATILE, RP_ST_WRAP, RP_ST_RANGE,
- * RP_ST_CLASS, RP_ST_REGION_FAILED. At level visible the first and required are
- * ignored.
+ * RP_ST_CLASS, RP_ST_REGION_FAILED. At level visible only those of the range: a
+ * region whose flush has failed can still be written to and read.
  */
 enum rp_status rp_region_check(const struct rp_region *r, uint64_t addr,
 			       uint64_t len, bool durable,

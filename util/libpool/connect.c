@@ -83,6 +83,7 @@ static int find_peer(struct rpmem_pool *p, struct offer *o)
 static int query_agent(struct rpmem_pool *p, struct offer *o)
 {
 	char why[RP_ERR_LEN / 2] = "";
+	bool failed;
 	int ret;
 
 	o->attr = (struct fi_rpmem_attr){
@@ -105,7 +106,18 @@ static int query_agent(struct rpmem_pool *p, struct offer *o)
 			      "and that firewalls let its data port through "
 			      "(FI_OFI_RPMEM_PORTS)",
 			      p->name, fi_strerror(-ret), p->target.host);
-	if (o->attr.prov_errno)
+	/*
+	 * A flush has failed. Commits fail until the daemon is started again,
+	 * reads and writes do not: a pool that is open goes on.
+	 */
+	failed = fi_rpmem_status(o->attr.prov_errno) == FI_RPMEM_ST_FAILED;
+	if (failed && !p->now.ex.len)
+		return rp_err(o->err, -EIO,
+			      "the disk of pool '%s' on %s has failed: check "
+			      "it and the kernel's log there, and start "
+			      "fi_rpmemd again",
+			      p->name, p->target.host);
+	if (o->attr.prov_errno && !failed)
 		return rp_err(o->err, -EOPNOTSUPP,
 			      "pool '%s' on %s is of class %s, weaker than "
 			      "required: %s; use another pool, or require less",

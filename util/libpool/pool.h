@@ -111,7 +111,8 @@ struct rpmem_pool {
 	enum link_state state;
 	struct offer now; /* the connection in use */
 	uint64_t reconnects;
-	const char *reason; /* why the last connection was lost */
+	uint64_t away_since; /* ms: the last loss of a working connection */
+	const char *reason;  /* why the last connection was lost */
 	struct text *texts;
 
 	struct rp_journal journal;
@@ -158,14 +159,15 @@ void pool_release(struct offer *o);
 /* Start the thread that does so until it succeeds. The lock is held. */
 void pool_reconnect(struct rpmem_pool *p);
 
-/* work.c: the lists of a new pool, and all that is in them when it is closed. */
+/* work.c: the lists of a new pool, and all that is in them when it is closed.
+ */
 void work_init(struct rpmem_pool *p);
 void work_fini(struct rpmem_pool *p);
 /* With the lock held. Put an operation at the end of the queue. */
 void work_add(struct rpmem_pool *p, struct work *w);
 /* Post what can be posted. */
 void work_post(struct rpmem_pool *p);
-/* Fail what waits for longer than the timeout. */
+/* While the target is away: fail what waits for longer than the timeout. */
 void work_expire(struct rpmem_pool *p);
 /* Read completions, for up to ms; the lock is released meanwhile. */
 void work_progress(struct rpmem_pool *p, int ms);

@@ -173,6 +173,8 @@ static void link_lost(struct rpmem_pool *p, const char *reason)
 {
 	if (p->state != LINK_UP && p->state != LINK_REPLAYING)
 		return;
+	if (p->state == LINK_UP)
+		p->away_since = rp_now_ms();
 	p->state = LINK_DRAINING;
 	p->reason = reason;
 	p->ncommits = 0;
@@ -483,6 +485,13 @@ void work_add(struct rpmem_pool *p, struct work *w)
 		work_post(p);
 }
 
+/* Has the operation waited long enough for a target that is away? */
+static bool is_late(const struct rpmem_pool *p, const struct work *w,
+		    uint64_t now)
+{
+	return now >= w->deadline && now >= p->away_since + p->timeout_ms;
+}
+
 static void expire_list(struct rpmem_pool *p, struct works *list, uint64_t now)
 {
 	struct work *w, *next;
@@ -490,7 +499,7 @@ static void expire_list(struct rpmem_pool *p, struct works *list, uint64_t now)
 	for (w = TAILQ_FIRST(list); w; w = next) {
 		next = TAILQ_NEXT(w, link);
 		/* The provider may still write to the buffer of a read. */
-		if (now < w->deadline ||
+		if (!is_late(p, w, now) ||
 		    (w->op->type == RPMEM_POOL_READ && w->out))
 			continue;
 		TAILQ_REMOVE(list, w, link);
@@ -503,18 +512,16 @@ void work_expire(struct rpmem_pool *p)
 {
 	const uint64_t now = rp_now_ms();
 
-	if (!p->reason)
-		p->reason = "the target accepts no operations; check that it "
-			    "runs and makes progress";
-	expire_list(p, &p->waiting, now);
-	expire_list(p, &p->commit_waiters, now);
+	/* The provider itself notices a target that is silent. */
 	if (p->state == LINK_UP)
 		return;
+	expire_list(p, &p->waiting, now);
+	expire_list(p, &p->commit_waiters, now);
 	/* Writes whose bytes are all in the journal. */
 	for (uint64_t s = p->journal.first; s != p->journal.next; s++) {
 		struct work *w = rp_journal_at(&p->journal, s)->work;
 
-		if (!w || w->done < w->op->len || now < w->deadline)
+		if (!w || w->done < w->op->len || !is_late(p, w, now))
 			continue;
 		detach_entries(p, w);
 		complete(p, w, -ETIMEDOUT, p->reason);
