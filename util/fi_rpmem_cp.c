@@ -405,13 +405,14 @@ static void print_done(const struct copy *c, uint64_t ms)
 {
 	const struct copy_cfg *cfg = c->cfg;
 	char size[RP_SIZE_LEN], rate[RP_SIZE_LEN], present[RP_SIZE_LEN];
-	const uint64_t sent = sent_bytes(c, c->size);
+	/* Bytes that --resume has only compared were not written. */
+	const uint64_t written = c->size - c->skipped;
 	char sum[2 * SHA256_DIGEST_SIZE + 1];
 
 	printf("%s: %s in %.2f s, %s/s",
 	       cfg->up && is_durable(c) ? "durable" : "copied",
 	       rp_size_format(c->size, size), (double)ms / 1000,
-	       rp_size_format(ms ? sent * 1000 / ms : sent, rate));
+	       rp_size_format(ms ? written * 1000 / ms : written, rate));
 	if (cfg->up)
 		printf(", class %s by %s", rp_class_name(c->class),
 		       rp_method_name((enum rp_method)c->method));
