@@ -103,6 +103,7 @@ lintian --fail-on error --allow-root \
 mkdir /packages
 mv ../*.deb /packages
 B
+rm -rf "$out/packages"
 step "the packages are built, and lintian finds no error" "$out/build.log" \
 	root "$needs,build-essential,lintian" "copy-in $work/src $work/build /" \
 	'chroot "$1" bash /build' "copy-out /packages $out" || {
@@ -111,7 +112,8 @@ step "the packages are built, and lintian finds no error" "$out/build.log" \
 }
 rm -f "$out"/packages/*-dbgsym_*
 cp "$src/fabtests/platform/packages.sh" "$src/util/trust.sh" "$work/"
-# The roots have this machine's name server.
+# packages.sh installs more inside: mmdebstrap gives the root this machine's
+# name server.
 step "apt installs them, they work, and apt removes them" "$out/use.log" \
 	root apt "copy-in $work/packages.sh $work/trust.sh $out/packages /" \
 	'chroot "$1" bash /packages.sh'
