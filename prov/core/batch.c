@@ -49,8 +49,7 @@ void rp_job_fail(struct rp_job *job, enum rp_status st, uint32_t detail,
 
 void rp_job_fail_memory(struct rp_job *job)
 {
-	if (job->effect == RP_EFFECT_STORE || job->effect == RP_EFFECT_ATOMIC ||
-	    job->effect == RP_EFFECT_ZERO)
+	if (rp_effect_is_first(job->effect))
 		rp_job_fail(job, RP_ST_FLUSH_FAILED, ENOMEM, 0);
 	else
 		rp_job_fail(job, RP_ST_OVERLOADED, 0, 0);

@@ -183,8 +183,7 @@ static bool must_wait(const struct rp_agent_session *s,
 	const struct rp_job_then *t = &job->then;
 	const struct rp_job *old;
 
-	if (job->effect != RP_EFFECT_STORE && job->effect != RP_EFFECT_ATOMIC &&
-	    job->effect != RP_EFFECT_THEN && job->effect != RP_EFFECT_ZERO)
+	if (!rp_effect_is_first(job->effect) && job->effect != RP_EFFECT_THEN)
 		return false;
 	TAILQ_FOREACH (old, &s->jobs, of_owner) {
 		if (!old->then.region)
@@ -209,8 +208,8 @@ static bool must_wait(const struct rp_agent_session *s,
 static bool execute(const struct rp_wire_request *m, struct rp_job *job,
 		    char *result)
 {
-	static char
-		zeros[RP_WIRE_MAX_ZERO]; /* never written: costs no memory */
+	/* Never written, so its pages take no memory. */
+	static char zeros[RP_WIRE_MAX_ZERO];
 	const char *bytes = m->effect == RP_EFFECT_STORE  ? m->bytes
 			    : m->effect == RP_EFFECT_ZERO ? zeros
 							  : m->atomic.operand;
@@ -218,8 +217,7 @@ static bool execute(const struct rp_wire_request *m, struct rp_job *job,
 	bool durable;
 	int ret = 0;
 
-	if (m->effect != RP_EFFECT_STORE && m->effect != RP_EFFECT_ATOMIC &&
-	    m->effect != RP_EFFECT_ZERO)
+	if (!rp_effect_is_first(m->effect))
 		return true;
 	for (size_t i = 0; i < job->n; i++) {
 		struct rp_job_range *g = &job->ranges[i];

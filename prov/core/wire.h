@@ -116,6 +116,12 @@ enum rp_effect {
 	RP_EFFECT_ATOMIC = 4, /* first: an atomic on the ranges */
 	RP_EFFECT_ZERO = 5,   /* first: store zeros to the ranges */
 };
+/* Is the effect executed on the ranges, when its request is received? */
+static inline bool rp_effect_is_first(unsigned int effect)
+{
+	return effect == RP_EFFECT_STORE || effect == RP_EFFECT_ATOMIC ||
+	       effect == RP_EFFECT_ZERO;
+}
 
 struct rp_wire_then {
 	uint64_t key;
