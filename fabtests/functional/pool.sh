@@ -179,8 +179,10 @@ fails(errno.EACCES, "no/secret", rpmem_pool.open, where, secret="no/secret")
 # Each lack of descriptors is called so, until there are enough of them.
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 for more in range(40):
-    resource.setrlimit(resource.RLIMIT_NOFILE,
-                       (len(os.listdir("/proc/self/fd")) - 1 + more, hard[1]))
+    resource.setrlimit(resource.RLIMIT_NOFILE, hard)
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + more, hard[1]))
     try:
         rpmem_pool.open(where, timeout=5).close()
     except OSError as e:
