@@ -28,6 +28,12 @@ enum rpmem_pool_class {
 	RPMEM_POOL_NONE = 2,	/* none: for tests */
 };
 
+/* Values of rpmem_pool_attr.exclusive. */
+#define RPMEM_POOL_EXCLUSIVE 1 /* refuse to share the pool */
+#define RPMEM_POOL_TAKE                                                        \
+	2 /* and close it at the clients that have it open:                    \
+	   * for an administrator, when one of them hangs */
+
 /* Zero is the default of each field but size. */
 struct rpmem_pool_attr {
 	size_t size;		 /* sizeof(struct rpmem_pool_attr) */
@@ -36,16 +42,16 @@ struct rpmem_pool_attr {
 	enum rpmem_pool_class required; /* a weaker pool is refused */
 	unsigned int timeout; /* seconds that a call waits while the target is
 			       * away; 0: 60 */
-	int exclusive; /* not 0: refuse to share the pool with other clients */
+	int exclusive;	      /* 0: share the pool with other clients */
 };
 
 /*
  * Open a pool, "HOST:POOL" or "HOST:PORT:POOL". attr may be NULL. -EOPNOTSUPP:
  * the pool does not reach the required class; -EACCES: the secret is missing or
- * wrong; -ENOENT: no such pool; -EBUSY: another client has it open, and one of
- * the two is exclusive; -ECONNREFUSED, -EHOSTUNREACH, -ETIMEDOUT: no daemon.
- * The first call in a process may call setenv(3) for libfabric: make it before
- * other threads run.
+ * wrong, or does not allow this; -ENOENT: no such pool; -EBUSY: another client
+ * has it open, and one of the two is exclusive; -ECONNREFUSED, -EHOSTUNREACH,
+ * -ETIMEDOUT: no daemon. The first call in a process may call setenv(3) for
+ * libfabric: make it before other threads run.
  *
  * Clients that share a pool must not write to bytes that another one has
  * written and not yet committed: after a lost connection a client writes its
@@ -71,6 +77,7 @@ struct rpmem_pool_info {
 	uint32_t preferred_size; /* bytes of one write: a hint */
 	uint64_t kept;	     /* bytes of writes that no commit has covered */
 	uint64_t reconnects; /* times that the connection was made again */
+	int read_only;	     /* the secret does not allow writes */
 };
 int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info);
 
@@ -85,10 +92,11 @@ int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info);
  * again when the connection was lost or the target restarted; it commits by
  * itself when half of that is in use. No write is atomic in a power cut.
  *
- * -ERANGE: beyond the end. -ETIMEDOUT: the target was away for too long. The
- * range has its old bytes, the new ones, or a mixture, and may still change to
- * the new ones until the pool is closed. -EIO: the target's disk failed in a
- * commit that had to make room for the copy.
+ * -EACCES: the secret only allows to read. -ERANGE: beyond the end. -ETIMEDOUT:
+ * the target was away for too long. The range has its old bytes, the new ones,
+ * or a mixture, and may still change to the new ones until the pool is closed.
+ * -EIO: the target's disk failed in a commit that had to make room for the
+ * copy.
  */
 int rpmem_pool_write(struct rpmem_pool *pool, const void *buf, size_t len,
 		     uint64_t offset, unsigned int flags);

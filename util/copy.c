@@ -69,6 +69,17 @@ static int check_bounds(struct copy *c)
 	return RP_EXIT_SPACE;
 }
 
+static int check_right(struct copy *c)
+{
+	if (!c->cfg->up || !c->ex.read_only)
+		return 0;
+	rp_err(c->err, 0,
+	       "the secret only allows to read pool '%s'; use another one, or "
+	       "change the configuration of fi_rpmemd",
+	       c->cfg->pool);
+	return RP_EXIT_SECRET;
+}
+
 static int open_fabric(struct copy *c)
 {
 	struct rp_fabric_attr attr = {
@@ -194,6 +205,8 @@ int copy_open(struct copy *c)
 
 	if (!ret)
 		ret = check_bounds(c);
+	if (!ret)
+		ret = check_right(c);
 	if (!ret)
 		ret = open_fabric(c);
 	if (!ret)

@@ -4,75 +4,45 @@
 
 #include <argp.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <rdma/fi_ext_rpmem.h>
 
 #include "core/method.h"
-#include "core/status.h"
-#include "core/wire.h"
 #include "util/clock.h"
+#include "util/conf.h"
+#include "util/event.h"
 #include "util/exits.h"
-#include "util/fabric.h"
-#include "util/machine_facts.h"
+#include "util/export.h"
 #include "util/file.h"
-#include "util/pool.h"
-#include "util/setup_server.h"
 
 /* After SIGTERM, accepted commits have this long to complete. */
 #define DRAIN_MS 10000
 /* Time for the last replies to leave, after the last commit. */
 #define LINGER_MS 100
-/* Interval of the check that each pool file still has a name. */
-#define NAMES_MS 1000
-/* A new daemon keeps a pool for its last owner, which tries each second. */
-#define AWAIT_MS 5000
-
-struct export
-{
-	const char *path;
-	const char *name; /* points into path */
-	struct rp_pool pool;
-	bool open;
-	bool made;    /* by this process */
-	bool awaited; /* its owner has not closed it, and may come back */
-	bool longer;  /* SIGHUP: its file is, and its blocks are allocated */
-	struct fid_mr *mr;
-	char withdrawn[RP_ERR_LEN]; /* reason, or "" while the pool is served */
-};
+/* Interval of the check of pool files, and of what is ending. */
+#define CHECK_MS 1000
 
 struct daemon {
 	/* command line */
 	uint64_t create; /* size of new pools, or 0 */
-	uint16_t port;
-	const char *addr;
+	const char *config_file;
 	const char *secret_file;
 	const char *port_file;
-	const char *base;
 
-	struct export exports[RP_SETUP_POOLS];
-	unsigned int n;
-	struct rp_setup_export offers[RP_SETUP_POOLS];
-	struct rp_secret secret;
-	struct rp_fabric f;
-	int cq_fd;
+	struct rp_conf conf;
+	struct rp_setup_secrets secrets;
+	struct rp_exports exports;
 	int signal_fd;
 	struct rp_setup_server *server;
-	uint64_t incarnation;
-	uint64_t await_until; /* ms */
-	bool served;	      /* clients were able to connect */
 	char err[RP_ERR_LEN];
 };
 
@@ -89,6 +59,7 @@ static const char doc[] =
 enum {
 	OPT_PORT_FILE = 256,
 	OPT_BASE,
+	OPT_CONFIG,
 };
 
 static const struct argp_option options[] = {
@@ -105,36 +76,34 @@ static const struct argp_option options[] = {
 	 "Serve only clients that know the secret in FILE", 0},
 	{"port-file", OPT_PORT_FILE, "FILE", 0,
 	 "Write the port to FILE once clients can connect", 0},
+	{"config", OPT_CONFIG, "FILE", 0,
+	 "Read pools, secrets and rights from FILE; SIGHUP reads it again", 0},
 	{"base", OPT_BASE, "NAME", 0, "Base provider of libfabric (tcp)", 0},
 	{0},
 };
 
-static error_t parse_pool(struct argp_state *state, struct daemon *d,
-			  const char *path)
+static void set_text(struct argp_state *state, char **to, const char *value)
 {
-	struct export *e = &d->exports[d->n];
-	const char *slash = strrchr(path, '/');
+	free(*to);
+	*to = strdup(value);
+	if (!*to)
+		argp_failure(state, RP_EXIT_FAILED, 0, "out of memory");
+}
 
-	if (d->n == RP_SETUP_POOLS)
-		argp_error(state, "more than %d pools; run another fi_rpmemd",
-			   RP_SETUP_POOLS);
-	e->path = path;
-	e->name = slash ? slash + 1 : path;
-	if (!rp_setup_name_ok(e->name))
-		argp_error(state,
-			   "'%s' cannot name a pool; use printable ASCII "
-			   "characters, at most 255, or a symbolic link of "
-			   "such a name",
-			   path);
-	/* Clients name a pool without its folder, so names must differ. */
-	for (unsigned int i = 0; i < d->n; i++)
-		if (!strcmp(d->exports[i].name, e->name))
-			argp_error(state,
-				   "'%s' and '%s' have the same name; rename "
-				   "one, or run two daemons",
-				   d->exports[i].path, path);
-	d->n++;
-	return 0;
+/* Everything is known: a configuration has all, or the command line. */
+static void parse_end(struct argp_state *state, struct daemon *d)
+{
+	const bool given = d->conf.npools || d->conf.listen || d->conf.base ||
+			   d->conf.has_port || d->create || d->secret_file;
+
+	if (d->config_file && given)
+		argp_error(state, "--config FILE names pools, address, port, "
+				  "base and secrets; leave all other options "
+				  "but --port-file out");
+	if (!d->config_file && !d->conf.npools)
+		argp_error(state, "name at least one pool file");
+	for (unsigned int i = 0; i < d->conf.npools; i++)
+		d->conf.pools[i].create = d->create;
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -156,10 +125,11 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 'p':
 		if (rp_number_parse(arg, 0, 65535, &v, d->err))
 			argp_error(state, "--port: %s", d->err);
-		d->port = (uint16_t)v;
+		d->conf.port = (uint16_t)v;
+		d->conf.has_port = true;
 		return 0;
 	case 'l':
-		d->addr = arg;
+		set_text(state, &d->conf.listen, arg);
 		return 0;
 	case 's':
 		d->secret_file = arg;
@@ -168,12 +138,17 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		d->port_file = arg;
 		return 0;
 	case OPT_BASE:
-		d->base = arg;
+		set_text(state, &d->conf.base, arg);
+		return 0;
+	case OPT_CONFIG:
+		d->config_file = arg;
 		return 0;
 	case ARGP_KEY_ARG:
-		return parse_pool(state, d, arg);
-	case ARGP_KEY_NO_ARGS:
-		argp_error(state, "name at least one pool file");
+		if (rp_conf_add_pool(&d->conf, arg, 0, d->err))
+			argp_error(state, "%s", d->err);
+		return 0;
+	case ARGP_KEY_END:
+		parse_end(state, d);
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -186,465 +161,226 @@ static int report_error(const struct daemon *d, int code)
 	return code;
 }
 
-/* Check secret, address and port before any pool is opened or created. */
-static int check_access(struct daemon *d)
+static const char *listen_address(const struct rp_conf *c)
 {
+	return c->listen ? c->listen : "127.0.0.1";
+}
+
+static uint16_t listen_port(const struct rp_conf *c)
+{
+	return c->has_port ? c->port : RP_SETUP_PORT;
+}
+
+/* Read the configuration, or the secret of the command line. */
+static int load(struct daemon *d, struct rp_conf *c)
+{
+	if (d->config_file && rp_conf_load(d->config_file, c, d->err))
+		return RP_EXIT_USAGE;
 	if (d->secret_file &&
-	    rp_secret_load(d->secret_file, &d->secret, d->err))
-		return report_error(d, RP_EXIT_SECRET);
-	if (!strcmp(d->addr, "0.0.0.0") || !strcmp(d->addr, "::")) {
+	    rp_conf_add_secret(c, "secret", d->secret_file, d->err))
+		return RP_EXIT_SECRET;
+	if (c->listen &&
+	    (!strcmp(c->listen, "0.0.0.0") || !strcmp(c->listen, "::"))) {
 		rp_err(d->err, 0,
 		       "--listen %s: clients write to this address; give the "
 		       "address by which they reach this host",
-		       d->addr);
-		return report_error(d, RP_EXIT_USAGE);
+		       c->listen);
+		return RP_EXIT_USAGE;
 	}
-	if (!d->secret_file && !rp_fabric_is_loopback(d->addr)) {
-		rp_err(d->err, 0,
-		       "--listen %s lets other hosts in, so --secret FILE is "
-		       "needed; make one: (umask 077; head -c 32 /dev/urandom "
-		       "| base64 > FILE)",
-		       d->addr);
-		return report_error(d, RP_EXIT_SECRET);
-	}
-	if (rp_setup_server_check(d->addr, d->port, d->err))
+	if (c->nsecrets || rp_fabric_is_loopback(listen_address(c)))
+		return 0;
+	rp_err(d->err, 0,
+	       "--listen %s lets other hosts in, so --secret FILE is needed "
+	       "(in a configuration, [secret NAME]); make one: (umask 077; "
+	       "head "
+	       "-c 32 /dev/urandom | base64 > FILE)",
+	       c->listen);
+	return RP_EXIT_SECRET;
+}
+
+/* Check secrets, address and port before any pool is opened or created. */
+static int check_access(struct daemon *d)
+{
+	int code = load(d, &d->conf);
+
+	if (code)
+		return report_error(d, code);
+	if (rp_setup_server_check(listen_address(&d->conf),
+				  listen_port(&d->conf), d->err))
 		return report_error(d, RP_EXIT_NETWORK);
 	return 0;
-}
-
-static int pool_exit(int ret)
-{
-	switch (ret) {
-	case -EBUSY:
-		return RP_EXIT_BUSY;
-	case -ENOSPC:
-	case -EDQUOT:
-		return RP_EXIT_SPACE;
-	default:
-		return RP_EXIT_FILE;
-	}
-}
-
-static int open_pool(struct daemon *d, struct export *e)
-{
-	char have[RP_SIZE_LEN], want[RP_SIZE_LEN];
-	bool made = d->create && access(e->path, F_OK) && errno == ENOENT;
-	uint64_t rounded;
-	int ret;
-
-	if (made) {
-		ret = rp_pool_create(e->path, d->create, d->err);
-		if (ret)
-			return report_error(d, pool_exit(ret));
-		e->made = true;
-	}
-	ret = rp_pool_open(e->path, &e->pool, d->err);
-	if (ret)
-		return report_error(d, pool_exit(ret));
-	e->open = true;
-	rounded = rp_pool_round(d->create);
-	if (d->create && e->pool.size != rounded) {
-		rp_err(d->err, 0,
-		       "pool '%s' exists with %s, not %s; leave --create out "
-		       "to use it as it is",
-		       e->path, rp_size_format(e->pool.size, have),
-		       rp_size_format(rounded, want));
-		return report_error(d, RP_EXIT_FILE);
-	}
-	if (made)
-		printf("created pool '%s' with %s\n", e->path,
-		       rp_size_format(e->pool.size, have));
-	else if (!e->pool.was_clean)
-		printf("pool '%s' was not closed by its last daemon; all "
-		       "acknowledged bytes are there\n",
-		       e->path);
-	return 0;
-}
-
-static int open_fabric(struct daemon *d)
-{
-	struct rp_fabric_attr attr = {
-		.base = d->base,
-		.target = true,
-		.no_ep = true,
-		.source = d->addr,
-		.wait_fd = true,
-	};
-	int ret = rp_fabric_open(&attr, &d->f, d->err);
-
-	if (ret)
-		return report_error(d, RP_EXIT_NETWORK);
-	ret = fi_control(&d->f.cq->fid, FI_GETWAIT, &d->cq_fd);
-	if (ret) {
-		rp_err(d->err, ret,
-		       "file descriptor of the completion queue: %s",
-		       fi_strerror(-ret));
-		return report_error(d, RP_EXIT_NETWORK);
-	}
-	return 0;
-}
-
-/* Explain why the provider refused to register the pool. */
-static void explain_refusal(struct daemon *d, const struct export *e, int ret)
-{
-	struct rp_facts facts;
-	struct rp_choice choice;
-	char why[RP_WHY_LEN], obstacle[RP_WHY_LEN];
-
-	if (rp_facts_find(d->base, NULL, e->pool.data, e->pool.size, &facts,
-			  why, NULL, NULL)) {
-		rp_err(d->err, 0, "pool '%s' cannot be registered: %s", e->path,
-		       why);
-		return;
-	}
-	choice = rp_facts_pick(&facts, obstacle);
-	if (choice.method == RP_METHOD_REFUSED)
-		rp_err(d->err, 0,
-		       "pool '%s' cannot be made durable: %s%s%s; %s", e->path,
-		       why, *obstacle ? "; " : "", obstacle, choice.remedy);
-	else
-		rp_err(d->err, 0, "pool '%s' cannot be registered: %s", e->path,
-		       fi_strerror(-ret));
-}
-
-/* Describe commits of this pool, for people: programs QUERY the agent. */
-static int describe(struct daemon *d, const struct export *e,
-		    struct rp_setup_export *offer)
-{
-	struct rp_facts facts;
-	char why[RP_WHY_LEN];
-	struct rp_key key;
-
-	if (rp_key_parse(fi_mr_key(e->mr), &key)) {
-		rp_err(d->err, 0,
-		       "the key of pool '%s' has another format; check that "
-		       "FI_PROVIDER_PATH has the provider of this release",
-		       e->path);
-		return report_error(d, RP_EXIT_FAILED);
-	}
-	offer->class = (uint8_t)key.class;
-	offer->method = (uint8_t)key.method;
-	/*
-	 * Look up the properties again: those of the provider are in its log
-	 * only.
-	 */
-	if (rp_facts_find(d->base, d->f.info->domain_attr->name, e->pool.data,
-			  e->pool.size, &facts, why, NULL, NULL))
-		why[0] = 0;
-	snprintf(offer->why, sizeof(offer->why), "%s", why);
-	return 0;
-}
-
-/* End the key of a pool. False while requests to the pool are executed. */
-static bool end_key(struct export *e)
-{
-	if (e->mr && fi_close(&e->mr->fid))
-		return false;
-	e->mr = NULL;
-	return true;
-}
-
-static int register_pool(struct daemon *d, struct export *e, char *err)
-{
-	return rp_fabric_reg(&d->f, e->pool.data, e->pool.size,
-			     FI_REMOTE_READ | FI_REMOTE_WRITE, FI_RMA_PMEM,
-			     &e->mr, err);
-}
-
-/*
- * Register a pool; the domain then listens for private connections. Clients
- * find the domain by the address of this host and the port in the key.
- */
-static int export_pool(struct daemon *d, struct export *e,
-		       struct rp_setup_export *offer)
-{
-	const struct fi_info *info = d->f.info;
-	int ret;
-
-	ret = register_pool(d, e, d->err);
-	if (ret) {
-		explain_refusal(d, e, ret);
-		return report_error(d, RP_EXIT_CLASS);
-	}
-	if (info->src_addrlen > sizeof(offer->fi_name)) {
-		rp_err(d->err, 0, "the address of the domain is too long");
-		return report_error(d, RP_EXIT_NETWORK);
-	}
-	memcpy(offer->fi_name, info->src_addr, info->src_addrlen);
-	offer->fi_name_len = (uint16_t)info->src_addrlen;
-	offer->key = fi_mr_key(e->mr);
-	/* fi_av_insert() refuses port 0. */
-	((struct sockaddr_in *)offer->fi_name)->sin_port =
-		htons(rp_key_port(offer->key));
-	offer->addr = info->domain_attr->mr_mode & FI_MR_VIRT_ADDR
-			      ? (uintptr_t)e->pool.data
-			      : 0;
-	offer->len = e->pool.size;
-	offer->length = e->pool.length;
-	offer->owner = e->pool.owner;
-	offer->incarnation = d->incarnation;
-	offer->generation = e->pool.generation;
-	memcpy(offer->uuid, e->pool.uuid, sizeof(offer->uuid));
-	offer->control = RP_WIRE_VERSION;
-	offer->was_clean = e->pool.was_clean;
-	snprintf(offer->name, sizeof(offer->name), "%s", e->name);
-	snprintf(offer->base, sizeof(offer->base), "%s",
-		 d->base ? d->base : "tcp");
-	return describe(d, e, offer);
-}
-
-static int export_all(struct daemon *d)
-{
-	int ret;
-
-	if (getrandom(&d->incarnation, sizeof(d->incarnation), 0) !=
-	    sizeof(d->incarnation)) {
-		rp_err(d->err, 0, "no random bytes");
-		return report_error(d, RP_EXIT_FAILED);
-	}
-	for (unsigned int i = 0; i < d->n; i++) {
-		ret = export_pool(d, &d->exports[i], &d->offers[i]);
-		if (ret)
-			return ret;
-		d->exports[i].awaited = d->exports[i].pool.is_open;
-	}
-	return 0;
-}
-
-/* One line on stderr; journald has a time of its own. */
-static void log_event(const char *fmt, ...)
-	__attribute__((format(printf, 1, 2)));
-static void log_event(const char *fmt, ...)
-{
-	char at[32] = "", text[2 * RP_ERR_LEN];
-	time_t now = time(NULL);
-	struct tm tm;
-	va_list ap;
-
-	if (!getenv("JOURNAL_STREAM") && localtime_r(&now, &tm))
-		strftime(at, sizeof(at), "%Y-%m-%dT%H:%M:%S%z ", &tm);
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	fprintf(stderr, "%sfi_rpmemd: %s\n", at, text);
 }
 
 static void report_client(const char *peer, const char *pool)
 {
 	if (pool)
-		log_event("a client at %s opens pool '%s'", peer, pool);
+		rp_event("a client at %s opens pool '%s'", peer, pool);
 	else
-		log_event("a client at %s has a wrong secret", peer);
+		rp_event("a client at %s has a wrong secret", peer);
 }
 
-static int set_length(void *arg, unsigned int i, uint64_t length, char *err)
+/* Give each pool its rights; slots[i]: of secret i, or RP_SETUP_SECRETS. */
+static void apply_rights(struct daemon *d, const struct rp_conf *c,
+			 const unsigned int *slots)
 {
-	struct daemon *d = arg;
-	int ret = rp_pool_set_length(&d->exports[i].pool, length, err);
+	for (unsigned int i = 0; i < c->npools; i++) {
+		const struct rp_conf_pool *pool = &c->pools[i];
+		uint8_t rights[RP_SETUP_SECRETS + 1] = {0};
+		int e = rp_exports_find(&d->exports, pool->name, pool->path);
 
-	if (ret)
-		log_event("%s", err);
-	else
-		d->offers[i].length = length;
-	return ret;
-}
-
-/*
- * A new owner: nothing of the former one arrives behind the end of its key.
- * What the new owner reads is durable, because its own commits do not cover it.
- * Then the pool gets a new key, and the owner is remembered, also over a
- * restart.
- */
-static int set_owner(void *arg, unsigned int i, uint64_t owner, char *err)
-{
-	struct daemon *d = arg;
-	struct export *e = &d->exports[i];
-	int settled, ret;
-
-	if (!end_key(e))
-		return rp_err(err, -EBUSY,
-			      "requests of the last client of pool '%.100s' "
-			      "are still under way; try again",
-			      e->name);
-	settled = rp_pool_settle(&e->pool, err);
-	ret = register_pool(d, e, settled ? NULL : err);
-	if (!ret) {
-		d->offers[i].key = fi_mr_key(e->mr);
-		ret = settled;
+		if (!c->nsecrets)
+			rights[0] =
+				RP_SETUP_READ | RP_SETUP_WRITE | RP_SETUP_ADMIN;
+		for (unsigned int s = 0; s < c->nsecrets; s++)
+			rights[slots[s]] = pool->rights[s];
+		if (e >= 0)
+			rp_exports_set_rights(&d->exports, (unsigned int)e,
+					      rights, pool->clients);
 	}
-	if (!ret)
-		ret = rp_pool_set_owner(&e->pool, owner, err);
-	/* Nobody is awaited who shares the pool. */
-	if (!ret && owner & RP_SETUP_SHARED)
-		ret = rp_pool_release(&e->pool, err);
-	if (ret)
-		log_event("%s", err);
-	else
-		d->offers[i].owner = owner;
-	return ret;
+	if (d->server)
+		rp_setup_server_recheck(d->server);
 }
 
-/*
- * An owner whose daemon was restarted has bytes that it will write again. For
- * some seconds the pool is kept for it.
- */
-static int may_open(void *arg, unsigned int i, char *err)
+/* Slots of the secrets that stay; the others are forgotten. */
+static void keep_secrets(struct daemon *d, const struct rp_conf *c,
+			 unsigned int *slots)
 {
-	struct daemon *d = arg;
-	struct export *e = &d->exports[i];
+	bool kept[RP_SETUP_SECRETS] = {0};
 
-	if (!e->awaited || rp_now_ms() > d->await_until)
-		return 0;
-	return rp_err(err, -EAGAIN,
-		      "the last client of pool '%.100s' may come back after "
-		      "the restart of fi_rpmemd; try again in %d seconds",
-		      e->name, AWAIT_MS / 1000);
-}
+	d->secrets.needed = c->nsecrets;
+	for (unsigned int s = 0; s < c->nsecrets; s++) {
+		const struct rp_secret *want = &c->secrets[s].secret;
 
-static void release_export(void *arg, unsigned int i)
-{
-	struct daemon *d = arg;
-	char err[RP_ERR_LEN];
+		for (slots[s] = 0; slots[s] < RP_SETUP_SECRETS; slots[s]++) {
+			const struct rp_secret *have = &d->secrets.v[slots[s]];
 
-	d->exports[i].awaited = false;
-	if (rp_pool_release(&d->exports[i].pool, err))
-		log_event("%s", err);
-}
-
-static void withdraw_export(struct export *e, int why)
-{
-	if (why == -ENOENT)
-		rp_err(e->withdrawn, 0,
-		       "pool '%.100s' is withdrawn: its file was removed while "
-		       "it was exported, so its bytes vanish when fi_rpmemd "
-		       "ends; until then 'cp /proc/%ld/fd/%d FILE' on that "
-		       "host "
-		       "saves them; start fi_rpmemd again with a file that "
-		       "stays",
-		       e->name, (long)getpid(), e->pool.fd);
-	else if (why == -ENODATA)
-		rp_err(e->withdrawn, 0,
-		       "pool '%.100s' is withdrawn: its file was cut short "
-		       "while it was exported, and its end is lost; restore it "
-		       "from a copy, then start fi_rpmemd again",
-		       e->name);
-	else
-		rp_err(e->withdrawn, 0,
-		       "pool '%.100s' is withdrawn: its file cannot be "
-		       "examined "
-		       "any more (%s); check the file system, then start "
-		       "fi_rpmemd again",
-		       e->name, strerror(-why));
-	log_event("%s", e->withdrawn);
-}
-
-/* SIGHUP: see which files were made longer. */
-static void find_longer(struct daemon *d)
-{
-	bool found = false;
-
-	for (unsigned int i = 0; i < d->n; i++) {
-		struct export *e = &d->exports[i];
-		int ret = e->withdrawn[0] ? 0
-					  : rp_pool_allocate(&e->pool, d->err);
-
-		if (ret < 0)
-			log_event("%s", d->err);
-		e->longer |= ret > 0;
-		found |= ret;
+			if (have->len == want->len &&
+			    !memcmp(have->bytes, want->bytes, want->len))
+				break;
+		}
+		if (slots[s] < RP_SETUP_SECRETS)
+			kept[slots[s]] = true;
 	}
-	if (!found)
-		log_event("SIGHUP is ignored: reloading is not supported yet, "
-			  "and no pool file was made longer; stop fi_rpmemd "
-			  "with SIGTERM and start it again to change its pools "
-			  "or options");
+	for (unsigned int i = 0; i < RP_SETUP_SECRETS; i++)
+		if (!kept[i])
+			rp_secret_wipe(&d->secrets.v[i]);
 }
 
-/*
- * Serve the new length of a pool, with a new key: its clients connect again, as
- * after a restart. The next check tries again while requests are executed.
- */
-static void extend_export(struct daemon *d, unsigned int i)
+/* Give the new secrets slots that no key belongs to. */
+static void add_secrets(struct daemon *d, const struct rp_conf *c,
+			unsigned int *slots)
 {
-	struct export *e = &d->exports[i];
-	char size[RP_SIZE_LEN];
-	int ret;
+	unsigned int i = 0;
 
-	if (!end_key(e))
-		return;
-	e->longer = false;
-	ret = rp_pool_extend(&e->pool, d->err);
-	if (ret)
-		log_event("%s", d->err);
-	if (export_pool(d, e, &d->offers[i]))
-		rp_err(e->withdrawn, 0,
-		       "pool '%.100s' is withdrawn: it cannot be registered "
-		       "with its new length; start fi_rpmemd again",
-		       e->name);
-	else if (!ret)
-		log_event("pool '%s' has %s now", e->name,
-			  rp_size_format(e->pool.size, size));
-}
-
-/*
- * Withdraw a pool whose file was removed: its bytes vanish with this process,
- * so writes to it are no longer durable. Closing the region makes the agent
- * refuse its keys.
- */
-static const char *check_export(void *arg, unsigned int i)
-{
-	struct daemon *d = arg;
-	struct export *e = &d->exports[i];
-	int ret = e->withdrawn[0] ? 0 : rp_pool_check_file(&e->pool);
-
-	if (ret)
-		withdraw_export(e, ret);
-	if (!e->withdrawn[0])
-		return NULL;
-	end_key(e); /* while that fails, the next check tries again */
-	return e->withdrawn;
-}
-
-/* The pools, for the handler. */
-static const struct daemon *exporting;
-
-/* A store to a page behind the end of a pool file that was cut short. */
-static void lost_page(int sig, siginfo_t *info, void *context)
-{
-	static const char text[] =
-		"' was cut short while it was exported, and its end is lost; "
-		"what was acknowledged before is on the disk. Restore the file "
-		"from a copy, then start fi_rpmemd again\n";
-	const char *at = info->si_addr;
-
-	for (unsigned int i = 0; i < exporting->n; i++) {
-		const struct export *e = &exporting->exports[i];
-		const char *map = e->pool.map;
-		struct iovec line[] = {
-			{(void *)"fi_rpmemd: the file of pool '", 29},
-			{(void *)e->name, strlen(e->name)},
-			{(void *)text, sizeof(text) - 1},
-		};
-
-		if (!map || at < map || at >= map + e->pool.map_len)
+	for (unsigned int s = 0; s < c->nsecrets; s++) {
+		if (slots[s] < RP_SETUP_SECRETS)
 			continue;
-		if (writev(STDERR_FILENO, line, 3) < 0)
-			break;
-		_exit(RP_EXIT_FILE);
+		while (i < RP_SETUP_SECRETS &&
+		       (d->secrets.v[i].len ||
+			rp_exports_use_secret(&d->exports, i)))
+			i++;
+		slots[s] = i;
+		if (i < RP_SETUP_SECRETS)
+			d->secrets.v[i] = c->secrets[s].secret;
+		else
+			rp_event("secret '%s' is not accepted yet: keys of "
+				 "removed secrets are still in use; send "
+				 "SIGHUP again",
+				 c->secrets[s].path);
 	}
-	signal(sig, SIG_DFL); /* not of a pool: the store is repeated, and ends
-			       * the process */
 }
 
-static void watch_pages(const struct daemon *d)
+static bool has_pool(const struct rp_conf *c, const struct rp_export *e)
 {
-	const struct sigaction act = {
-		.sa_sigaction = lost_page,
-		.sa_flags = SA_SIGINFO,
-	};
+	for (unsigned int i = 0; i < c->npools; i++)
+		if (!strcmp(c->pools[i].name, e->name) &&
+		    !strcmp(c->pools[i].path, e->path))
+			return true;
+	return false;
+}
 
-	exporting = d;
-	sigaction(SIGBUS, &act, NULL);
+/*
+ * Make pools, secrets and rights those of a configuration. Whatever loses a
+ * right loses it before anything new is added. Returns the exit code of the
+ * first pool that cannot be exported, whose reason is reported.
+ */
+static int apply(struct daemon *d, const struct rp_conf *c)
+{
+	unsigned int slots[RP_SETUP_SECRETS];
+	int ret, code = 0;
+
+	for (unsigned int i = 0; i < RP_SETUP_POOLS; i++) {
+		const struct rp_export *e = &d->exports.v[i];
+
+		if (e->path && !e->leaving && !has_pool(c, e))
+			rp_exports_remove(&d->exports, i);
+	}
+	keep_secrets(d, c, slots);
+	apply_rights(d, c, slots);
+	rp_exports_check(&d->exports);
+	for (unsigned int i = 0; i < c->npools; i++) {
+		const struct rp_conf_pool *pool = &c->pools[i];
+
+		if (rp_exports_find(&d->exports, pool->name, pool->path) >= 0)
+			continue;
+		ret = rp_exports_add(&d->exports, pool, d->err);
+		if (ret)
+			report_error(d, ret);
+		if (!code)
+			code = ret;
+		if (ret && !d->exports.served)
+			return code;
+	}
+	add_secrets(d, c, slots);
+	apply_rights(d, c, slots);
+	return code;
+}
+
+/* Read the configuration again. -1: it is wrong, and nothing has changed. */
+static int load_again(struct daemon *d, struct rp_conf *c)
+{
+	if (!d->config_file)
+		for (unsigned int i = 0; i < d->conf.npools; i++)
+			if (rp_conf_add_pool(c, d->conf.pools[i].path, 0,
+					     d->err))
+				return -1;
+	if (!d->config_file && d->conf.listen) {
+		c->listen = strdup(d->conf.listen);
+		if (!c->listen)
+			return rp_err(d->err, -1, "out of memory");
+	}
+	if (load(d, c))
+		return -1;
+	if (d->config_file &&
+	    (strcmp(listen_address(c), listen_address(&d->conf)) ||
+	     listen_port(c) != listen_port(&d->conf) ||
+	     strcmp(c->base ? c->base : "tcp", d->exports.base)))
+		return rp_err(d->err, -1,
+			      "'%s' changes listen, port or base; restart "
+			      "fi_rpmemd for that",
+			      d->config_file);
+	return 0;
+}
+
+/* SIGHUP: change pools, secrets and rights, and serve pools that grew. */
+static void reload(struct daemon *d)
+{
+	struct rp_conf *c = calloc(1, sizeof(*c));
+	unsigned int longer;
+
+	if (!c || load_again(d, c)) {
+		rp_event("SIGHUP changes nothing: %s",
+			 c ? d->err : "out of memory");
+		goto out;
+	}
+	apply(d, c);
+	longer = rp_exports_find_longer(&d->exports);
+	rp_event("SIGHUP: pools %u, secrets %u, pool files made longer %u",
+		 c->npools, c->nsecrets, longer);
+out:
+	if (c)
+		rp_conf_free(c);
+	free(c);
 }
 
 static int write_port_file(struct daemon *d, uint16_t port)
@@ -667,20 +403,13 @@ static int write_port_file(struct daemon *d, uint16_t port)
 static int open_server(struct daemon *d)
 {
 	struct rp_setup_server_attr attr = {
-		.addr = d->addr,
-		.port = d->port,
-		.secret = d->secret_file ? &d->secret : NULL,
-		.exports = d->offers,
-		.nexports = d->n,
-		.withdrawn = check_export,
-		.set_length = set_length,
-		.set_owner = set_owner,
-		.may_open = may_open,
-		.release = release_export,
-		.arg = d,
+		.addr = listen_address(&d->conf),
+		.port = listen_port(&d->conf),
+		.secrets = &d->secrets,
 		.report = report_client,
 	};
 
+	rp_exports_serve(&d->exports, &attr);
 	if (rp_setup_server_new(&attr, &d->server, d->err))
 		return report_error(d, RP_EXIT_NETWORK);
 	return 0;
@@ -688,24 +417,25 @@ static int open_server(struct daemon *d)
 
 static void print_exports(const struct daemon *d)
 {
+	const struct rp_setup_export *offers = d->exports.offers;
 	char size[RP_SIZE_LEN];
 	int wide = 4;
 
-	for (unsigned int i = 0; i < d->n; i++)
-		if ((int)strlen(d->offers[i].name) > wide)
-			wide = (int)strlen(d->offers[i].name);
+	for (unsigned int i = 0; i < d->conf.npools; i++)
+		if ((int)strlen(offers[i].name) > wide)
+			wide = (int)strlen(offers[i].name);
 	printf("%-*s  %10s  %-7s  %-16s  %s\n", wide, "POOL", "SIZE", "CLASS",
 	       "METHOD", "WHY");
-	for (unsigned int i = 0; i < d->n; i++) {
-		const struct rp_setup_export *o = &d->offers[i];
+	for (unsigned int i = 0; i < d->conf.npools; i++) {
+		const struct rp_setup_export *o = &offers[i];
 
 		printf("%-*s  %10s  %-7s  %-16s  %s\n", wide, o->name,
 		       rp_size_format(o->len, size), rp_class_name(o->class),
 		       rp_method_name(o->method), o->why);
 	}
-	printf("process %ld listens on %s port %u%s\n", (long)getpid(), d->addr,
-	       rp_setup_server_port(d->server),
-	       d->secret_file ? ", with a secret" : "");
+	printf("process %ld listens on %s port %u%s\n", (long)getpid(),
+	       listen_address(&d->conf), rp_setup_server_port(d->server),
+	       d->secrets.needed ? ", with a secret" : "");
 }
 
 /* Make progress: the provider works inside fi_cq_read(). */
@@ -713,14 +443,14 @@ static int make_progress(struct daemon *d)
 {
 	struct fi_cq_err_entry bad;
 	struct fi_cq_entry done[16];
-	ssize_t n = fi_cq_read(d->f.cq, done, 16);
+	ssize_t n = fi_cq_read(d->exports.f.cq, done, 16);
 
 	/*
 	 * A client that disconnects during an operation does not concern the
 	 * daemon.
 	 */
 	if (n == -FI_EAVAIL) {
-		rp_fabric_cq_error(&d->f, &bad, NULL);
+		rp_fabric_cq_error(&d->exports.f, &bad, NULL);
 		return 0;
 	}
 	if (n < 0 && n != -FI_EAGAIN) {
@@ -738,7 +468,7 @@ static bool read_signals(struct daemon *d)
 	while (read(d->signal_fd, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo != SIGHUP)
 			return true;
-		find_longer(d);
+		reload(d);
 	}
 	return false;
 }
@@ -746,21 +476,19 @@ static bool read_signals(struct daemon *d)
 static int serve(struct daemon *d)
 {
 	struct pollfd fds[] = {
-		{.fd = d->cq_fd, .events = POLLIN},
+		{.fd = d->exports.cq_fd, .events = POLLIN},
 		{.fd = rp_setup_server_fd(d->server), .events = POLLIN},
 		{.fd = d->signal_fd, .events = POLLIN},
 	};
-	struct fid *cq = &d->f.cq->fid;
+	struct fid *cq = &d->exports.f.cq->fid;
 	uint64_t now, check_at = 0;
 	int ret;
 
 	for (;;) {
 		now = rp_now_ms();
 		if (now >= check_at) {
-			for (unsigned int i = 0; i < d->n; i++)
-				if (!check_export(d, i) && d->exports[i].longer)
-					extend_export(d, i);
-			check_at = now + NAMES_MS;
+			rp_exports_check(&d->exports);
+			check_at = now + CHECK_MS;
 		}
 		ret = make_progress(d);
 		if (ret)
@@ -768,7 +496,7 @@ static int serve(struct daemon *d)
 		rp_setup_server_run(d->server);
 		/* Sleep only if fi_trywait() finds nothing left to do. */
 		ret = 0;
-		if (fi_trywait(d->f.fabric, &cq, 1) == 0) {
+		if (fi_trywait(d->exports.f.fabric, &cq, 1) == 0) {
 			ret = rp_setup_server_timeout(d->server);
 			if (ret < 0 || ret > (int)(check_at - now))
 				ret = (int)(check_at - now);
@@ -789,13 +517,13 @@ static int drain(struct daemon *d)
 	struct fi_rpmem_domain_ops *ops;
 	int ret, code = 0;
 
-	log_event("stopping: accepted commits are completed, new ones refused");
+	rp_event("stopping: accepted commits are completed, new ones refused");
 	/* The listener is closed, so the kernel refuses new clients. */
 	rp_setup_server_delete(d->server);
 	d->server = NULL;
-	ret = fi_rpmem_domain_ops_get(d->f.domain, &ops);
+	ret = fi_rpmem_domain_ops_get(d->exports.f.domain, &ops);
 	if (!ret)
-		ret = fi_rpmem_drain(ops, d->f.domain, DRAIN_MS);
+		ret = fi_rpmem_drain(ops, d->exports.f.domain, DRAIN_MS);
 	if (ret) {
 		rp_err(d->err, 0,
 		       "commits of clients were not completed: %s; the clients "
@@ -808,38 +536,18 @@ static int drain(struct daemon *d)
 	return code;
 }
 
-/*
- * Close the fabric before the pools: no write may arrive after a pool is marked
- * clean. After a failed start each pool keeps its former mark.
- */
 static int close_all(struct daemon *d, bool failed)
 {
-	int code = 0;
+	int code;
 
 	rp_setup_server_delete(d->server);
-	for (unsigned int i = 0; i < d->n; i++)
-		if (d->exports[i].mr)
-			fi_close(&d->exports[i].mr->fid);
-	rp_fabric_close(&d->f);
-	for (unsigned int i = 0; i < d->n; i++) {
-		struct export *e = &d->exports[i];
-
-		/* A start that fails leaves no new pool. */
-		if (e->made && !d->served)
-			unlink(e->path);
-		if (!e->open)
-			continue;
-		if (e->withdrawn[0]) {
-			rp_pool_abandon(&e->pool);
-			code = RP_EXIT_FILE;
-		} else if (d->served ? failed : !e->pool.was_clean)
-			rp_pool_abandon(&e->pool);
-		else if (rp_pool_close_clean(&e->pool, d->err))
-			code = report_error(d, RP_EXIT_FILE);
-	}
-	if (d->port_file && d->served)
+	code = rp_exports_close(&d->exports, failed, d->err);
+	if (code && d->err[0])
+		report_error(d, code);
+	if (d->port_file && d->exports.served)
 		unlink(d->port_file);
-	rp_secret_wipe(&d->secret);
+	rp_conf_free(&d->conf);
+	explicit_bzero(&d->secrets, sizeof(d->secrets));
 	return code;
 }
 
@@ -897,20 +605,19 @@ static int run(struct daemon *d)
 	if (!code)
 		code = block_signals(d);
 	/* The fabric comes first: a base that fails leaves no new pool. */
+	if (!code) {
+		code = rp_exports_open(&d->exports, d->conf.base,
+				       listen_address(&d->conf), d->err);
+		if (code)
+			report_error(d, code);
+	}
 	if (!code)
-		code = open_fabric(d);
-	for (unsigned int i = 0; i < d->n && !code; i++)
-		code = open_pool(d, &d->exports[i]);
-	if (!code)
-		code = export_all(d);
+		code = apply(d, &d->conf);
 	if (!code)
 		code = open_server(d);
 	if (code)
 		return code;
-	/* After libfabric, whose providers may have a handler of their own. */
-	watch_pages(d);
-	d->served = true;
-	d->await_until = rp_now_ms() + AWAIT_MS;
+	d->exports.served = true;
 	print_exports(d);
 	if (d->port_file)
 		code = write_port_file(d, rp_setup_server_port(d->server));
@@ -927,13 +634,9 @@ static int run(struct daemon *d)
 int main(int argc, char **argv)
 {
 	static const struct argp argp = {
-		options, parse_option, "POOLFILE...", doc, NULL, NULL, NULL,
+		options, parse_option, "[POOLFILE...]", doc, NULL, NULL, NULL,
 	};
-	static struct daemon d = {
-		.port = RP_SETUP_PORT,
-		.addr = "127.0.0.1",
-		.signal_fd = -1,
-	};
+	static struct daemon d = {.signal_fd = -1};
 	int code, closed;
 
 	argp_err_exit_status = RP_EXIT_USAGE;
@@ -941,6 +644,7 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	raise_descriptors();
 	code = run(&d);
+	d.err[0] = 0;
 	closed = close_all(&d, code);
 	return code ? code : closed;
 }

@@ -60,6 +60,7 @@ static json_t *pack_export(const char *where, const struct rp_setup_export *x,
 				    a->region_class, RP_CLASS_NONE))));
 	json_object_set_new(o, "base", info_text("%s", x->base));
 	json_object_set_new(o, "stopped_cleanly", json_boolean(x->was_clean));
+	json_object_set_new(o, "read_only", json_boolean(x->read_only));
 	if (a->prov_errno) {
 		json_object_set_new(o, "refused",
 				    json_string(rp_status_name(
@@ -185,6 +186,8 @@ void info_target_print(const json_t *o)
 	       rp_size_format(number_of(o, "preferred_align"), size));
 	printf("  %-14s %s\n", "why",
 	       json_string_value(json_object_get(o, "why")));
+	if (json_is_true(json_object_get(o, "read_only")))
+		printf("  %-14s the secret only allows to read\n", "rights");
 	if (refused)
 		printf("  %-14s %s: %s\n", "refused", refused,
 		       json_string_value(json_object_get(o, "remedy")));

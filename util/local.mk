@@ -33,8 +33,11 @@ util_fi_rpmem_info_LDADD = util/libutil.la prov/core/libcore.la \
 	$(JANSSON_LIBS) $(FABRIC_LIBS) -ldl
 
 bin_PROGRAMS += util/fi_rpmemd
-util_fi_rpmemd_SOURCES = util/fi_rpmemd.c util/exits.h
-util_fi_rpmemd_LDADD = util/libutil.la prov/core/libcore.la $(FABRIC_LIBS)
+util_fi_rpmemd_SOURCES = util/fi_rpmemd.c util/exits.h \
+	util/conf.c util/conf.h util/event.c util/event.h \
+	util/export.c util/export.h
+util_fi_rpmemd_LDADD = util/libutil.la prov/core/libcore.la $(FABRIC_LIBS) \
+	$(INIH_LIBS)
 
 bin_PROGRAMS += util/fi_rpmem_cp
 util_fi_rpmem_cp_SOURCES = util/fi_rpmem_cp.c util/exits.h util/copy.c \

@@ -14,6 +14,10 @@
 /* Flags of OPEN. */
 #define OPEN_EXCLUSIVE 1u
 #define OPEN_AGAIN     2u
+#define OPEN_TAKE      4u
+/* Flags of EXPORT. */
+#define WAS_CLEAN 1u
+#define READ_ONLY 2u
 
 static const uint8_t magic[4] = {'R', 'P', 'M', 'S'};
 
@@ -216,7 +220,8 @@ int rp_setup_put_request(void *buf, size_t size,
 	if (m->type == RP_SETUP_OPEN) {
 		put_u64(&c, m->owner);
 		put_u32(&c, (m->exclusive ? OPEN_EXCLUSIVE : 0) |
-				    (m->again ? OPEN_AGAIN : 0));
+				    (m->again ? OPEN_AGAIN : 0) |
+				    (m->take ? OPEN_TAKE : 0));
 	}
 	return put_end(&c, buf, size, true);
 }
@@ -236,7 +241,8 @@ int rp_setup_put_export(void *buf, size_t size, const struct rp_setup_export *m)
 	put_u16(&c, m->control);
 	put_u8(&c, m->class);
 	put_u8(&c, m->method);
-	put_u32(&c, m->was_clean);
+	put_u32(&c, (m->was_clean ? WAS_CLEAN : 0) |
+			    (m->read_only ? READ_ONLY : 0));
 	put_string(&c, m->name);
 	put_string(&c, m->base);
 	put_u16(&c, m->fi_name_len);
@@ -350,8 +356,11 @@ int rp_setup_get_request(const void *buf, size_t len,
 		flags = get_u32(&c);
 		r.exclusive = flags & OPEN_EXCLUSIVE;
 		r.again = flags & OPEN_AGAIN;
+		r.take = flags & OPEN_TAKE;
 	}
-	if (get_end(&c, true) || flags & ~(OPEN_EXCLUSIVE | OPEN_AGAIN) ||
+	if (get_end(&c, true) ||
+	    flags & ~(OPEN_EXCLUSIVE | OPEN_AGAIN | OPEN_TAKE) ||
+	    (r.take && (!r.exclusive || r.again)) ||
 	    (r.type == RP_SETUP_OPEN &&
 	     (!r.owner || r.owner & RP_SETUP_SHARED)))
 		return -EBADMSG;
@@ -387,12 +396,14 @@ int rp_setup_get_export(const void *buf, size_t len, struct rp_setup_export *m)
 	get_text(&c, e.why, sizeof(e.why));
 	e.length = get_u64(&c);
 	e.owner = get_u64(&c);
-	if (get_end(&c, true) || flags > 1 || !rp_setup_name_ok(e.name))
+	if (get_end(&c, true) || flags & ~(WAS_CLEAN | READ_ONLY) ||
+	    !rp_setup_name_ok(e.name))
 		return -EBADMSG;
 	/* A pool is not empty, and its end does not wrap. */
 	if (e.len == 0 || e.addr + e.len < e.addr || e.length > e.len)
 		return -EBADMSG;
-	e.was_clean = flags;
+	e.was_clean = flags & WAS_CLEAN;
+	e.read_only = flags & READ_ONLY;
 	*m = e;
 	return 0;
 }

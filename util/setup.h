@@ -34,6 +34,7 @@
 #define RP_SETUP_TEXT	     400 /* bytes of a sentence */
 #define RP_SETUP_FI_NAME     128 /* bytes of a fabric address */
 #define RP_SETUP_POOLS	     64	 /* pools of one daemon */
+#define RP_SETUP_SECRETS     64	 /* secrets of one daemon */
 #define RP_SETUP_MAX_REQUEST 512
 #define RP_SETUP_MAX_REPLY   65536
 
@@ -58,6 +59,7 @@ enum rp_setup_code {
 	RP_SETUP_E_BUSY = 6,	/* open at another client */
 	RP_SETUP_E_TAKEN = 7,	/* another client has opened it meanwhile */
 	RP_SETUP_E_AWAITED = 8, /* its last owner may come back: try again */
+	RP_SETUP_E_RIGHT = 9,	/* the secret does not allow this */
 };
 
 /* Body: 16 u32 flags: bit 0 a secret is needed  20 u32 0  24 nonce */
@@ -71,7 +73,7 @@ struct rp_setup_challenge {
 #define RP_SETUP_SHARED (1ull << 63)
 
 /*  16 nonce  48 string name (GET_LIST: empty)  SET_LENGTH: u64 length
- *  OPEN: u64 owner, u32 flags: bit 0 exclusive, bit 1 again  MAC
+ *  OPEN: u64 owner, u32 flags: bit 0 exclusive, bit 1 again, bit 2 take  MAC
  *  A string is a u16 length and its bytes. */
 struct rp_setup_request {
 	enum rp_setup_type type; /* GET_EXPORT, GET_LIST, SET_LENGTH, OPEN */
@@ -82,11 +84,12 @@ struct rp_setup_request {
 	bool exclusive;	 /* OPEN: while no other client has the pool open */
 	bool again;	 /* OPEN: this client has had it open, only if no other
 			  * owner came since */
+	bool take;	 /* OPEN exclusively: take it from whoever has it */
 };
 
 /*  16 u64 key  24 u64 addr  32 u64 len  40 u64 incarnation
  *  48 u64 generation  56 uuid  72 u16 control protocol version
- *  74 u8 class  75 u8 method  76 u32 flags: bit 0 was clean
+ *  74 u8 class  75 u8 method  76 u32 flags: bit 0 was clean, bit 1 read-only
  *  80 strings: name, base provider, endpoint name, why
  *  u64 length  u64 owner  MAC */
 struct rp_setup_export {
@@ -100,6 +103,7 @@ struct rp_setup_export {
 	uint8_t class;	      /* enum rp_class that commits reach */
 	uint8_t method;	      /* enum rp_method */
 	bool was_clean;	      /* the last daemon marked the pool clean */
+	bool read_only;	      /* the key does not allow writes */
 	char name[RP_SETUP_NAME + 1];
 	char base[64];
 	_Alignas(8) uint8_t fi_name[RP_SETUP_FI_NAME]; /* a sockaddr */

@@ -298,6 +298,7 @@ static int call_read_error(struct call *c, const uint8_t *buf, size_t len)
 		return call_report(c, -EBADMSG);
 	switch (e.code) {
 	case RP_SETUP_E_SECRET:
+	case RP_SETUP_E_RIGHT:
 		ret = -EACCES;
 		break;
 	case RP_SETUP_E_POOL:
@@ -437,6 +438,7 @@ int rp_setup_open(const struct rp_setup_target *t, const char *pool,
 		.owner = how->owner,
 		.exclusive = how->exclusive,
 		.again = how->again,
+		.take = how->take,
 	};
 	int ret;
 

@@ -24,9 +24,9 @@ int rp_setup_parse_target(const char *s, struct rp_setup_target *t, char *err);
 /*
  * Fetch one pool, or the list. Blocks for wait and timeout at most. Returns 0,
  * or -errno and the remedy in err: -ECONNREFUSED nothing listens, -ETIMEDOUT,
- * -EHOSTUNREACH unknown host or no route, -EACCES the secret, -ENOENT no such
- * pool, -EPROTO not fi_rpmemd, -EPROTONOSUPPORT another version, -EIO the
- * connection ended early.
+ * -EHOSTUNREACH unknown host or no route, -EACCES the secret is wrong or does
+ * not allow this, -ENOENT no such pool, -EPROTO not fi_rpmemd, -EPROTONOSUPPORT
+ * another version, -EIO the connection ended early.
  */
 int rp_setup_fetch_export(const struct rp_setup_target *t, const char *pool,
 			  struct rp_setup_export *out, char *err);
@@ -35,6 +35,7 @@ struct rp_setup_open {
 	uint64_t owner; /* random number of the client: rp_setup_owner() */
 	bool exclusive; /* no other client may have it open */
 	bool again;	/* it had the pool open: displace no other client */
+	bool take;	/* exclusively: displace whoever has it open */
 };
 /*
  * The same, and open the pool: it stays open until the caller closes *fd. The

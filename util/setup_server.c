@@ -46,7 +46,7 @@ struct conn {
 	/* A client that has opened a pool; such connections have no deadline */
 	bool holds;
 	bool exclusive;
-	unsigned int pool;
+	unsigned int pool, who, rights;
 	uint64_t owner;
 };
 TAILQ_HEAD(conns, conn);
@@ -231,6 +231,17 @@ static const char *why_withdrawn(const struct rp_setup_server *s,
 	return s->attr.withdrawn ? s->attr.withdrawn(s->attr.arg, i) : NULL;
 }
 
+/* The rights of a client to exports[i]; 0: the client does not see it. */
+static unsigned int find_rights(const struct rp_setup_server *s,
+				const struct conn *c, unsigned int i)
+{
+	if (!s->attr.exports[i].name[0])
+		return 0;
+	if (!s->attr.rights)
+		return RP_SETUP_READ | RP_SETUP_WRITE | RP_SETUP_ADMIN;
+	return s->attr.rights(s->attr.arg, i, c->who);
+}
+
 static int put_list(const struct rp_setup_server *s, struct conn *c)
 {
 	struct rp_setup_list list = {0};
@@ -238,7 +249,7 @@ static int put_list(const struct rp_setup_server *s, struct conn *c)
 	for (unsigned int i = 0; i < s->attr.nexports; i++) {
 		const struct rp_setup_export *e = &s->attr.exports[i];
 
-		if (why_withdrawn(s, i))
+		if (!find_rights(s, c, i) || why_withdrawn(s, i))
 			continue;
 		list.v[list.n].len = e->len;
 		list.v[list.n].class = e->class;
@@ -311,6 +322,7 @@ static void hold_export(struct rp_setup_server *s, struct conn *c,
 	c->holds = true;
 	c->exclusive = req->exclusive;
 	c->pool = i;
+	c->rights = find_rights(s, c, i);
 	c->owner = req->owner;
 	/* A host that has vanished releases its pools after 30 seconds. */
 	setsockopt(c->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
@@ -323,26 +335,95 @@ static void hold_export(struct rp_setup_server *s, struct conn *c,
 /*
  * The owner that the pool gets by this OPEN; 0: it keeps the one that it has. A
  * client that shares the pool ends the claim of an exclusive one that has gone:
- * bytes which that one wanted to write again would replace newer ones.
+ * bytes which that one wanted to write again would replace newer ones. A client
+ * that only reads ends no claim.
  */
 static uint64_t next_owner(const struct rp_setup_export *e,
-			   const struct rp_setup_request *req)
+			   const struct rp_setup_request *req,
+			   unsigned int rights)
 {
 	if (req->exclusive)
 		return e->owner == req->owner ? 0 : req->owner;
-	if (!e->owner || e->owner & RP_SETUP_SHARED || req->again)
+	if (!(rights & RP_SETUP_WRITE) || !e->owner ||
+	    e->owner & RP_SETUP_SHARED || req->again)
 		return 0;
 	return req->owner | RP_SETUP_SHARED;
 }
 
-/* Reply to OPEN. */
-static int put_open(struct rp_setup_server *s, struct conn *c,
-		    const struct rp_setup_request *req, unsigned int i)
+/* Copy exports[i] with the client's key. Returns 0, or an encoded ERROR. */
+static int grant_export(struct rp_setup_server *s, struct conn *c,
+			unsigned int i, struct rp_setup_export *e)
+{
+	char err[RP_ERR_LEN];
+
+	*e = s->attr.exports[i];
+	e->read_only = !(find_rights(s, c, i) & RP_SETUP_WRITE);
+	if (!s->attr.grant ||
+	    !s->attr.grant(s->attr.arg, i, c->who, &e->key, err))
+		return 0;
+	return put_error(c, RP_SETUP_E_BUSY, "%.390s", err);
+}
+
+/* Refuse what the rights do not allow. 0: they allow it. */
+static int check_rights(struct rp_setup_server *s, struct conn *c,
+			const struct rp_setup_request *req, unsigned int i)
+{
+	const unsigned int rights = find_rights(s, c, i);
+	const bool writes = req->type == RP_SETUP_SET_LENGTH || req->exclusive;
+	const char *missing = NULL;
+
+	if (writes && !(rights & RP_SETUP_WRITE))
+		missing = "write to";
+	else if (req->take && !(rights & RP_SETUP_ADMIN))
+		missing = "administer";
+	return missing ? put_error(c, RP_SETUP_E_RIGHT,
+				   "this secret does not allow to %s pool "
+				   "'%.100s'; use another one, or change the "
+				   "configuration of fi_rpmemd",
+				   missing, s->attr.exports[i].name)
+		       : 0;
+}
+
+/* Clients that have exports[i] open, without those that have gone. */
+static unsigned int count_holders(struct rp_setup_server *s, uint64_t owner,
+				  unsigned int i)
+{
+	struct conn *h, *next;
+	unsigned int n = 0;
+
+	for (h = TAILQ_FIRST(&s->holders); h; h = next) {
+		next = TAILQ_NEXT(h, link);
+		if (h->pool != i || h->owner == owner)
+			continue;
+		if (has_closed(h))
+			conn_drop(s, h);
+		else
+			n++;
+	}
+	return n;
+}
+
+/* Close exports[i] for all clients. */
+static void drop_holders(struct rp_setup_server *s, unsigned int i)
+{
+	struct conn *h, *next;
+
+	for (h = TAILQ_FIRST(&s->holders); h; h = next) {
+		next = TAILQ_NEXT(h, link);
+		if (h->pool == i)
+			conn_drop(s, h);
+	}
+}
+
+/* Refuse an OPEN because of other clients. 0: there is no reason. */
+static int check_others(struct rp_setup_server *s, struct conn *c,
+			const struct rp_setup_request *req, unsigned int i)
 {
 	const struct rp_setup_export *e = &s->attr.exports[i];
+	const unsigned int most =
+		s->attr.clients ? s->attr.clients(s->attr.arg, i) : 0;
 	const struct conn *h = find_holder(s, req, i);
-	const uint64_t owner = next_owner(e, req);
-	char err[RP_ERR_LEN] = "it cannot be opened exclusively here";
+	char err[RP_ERR_LEN];
 
 	if (e->owner != req->owner && s->attr.may_open &&
 	    s->attr.may_open(s->attr.arg, i, err))
@@ -359,38 +440,69 @@ static int put_open(struct rp_setup_server *s, struct conn *c,
 				 "close it there first",
 				 e->name, h->exclusive ? " exclusively" : "",
 				 h->peer);
+	if (most && count_holders(s, req->owner, i) >= most)
+		return put_error(c, RP_SETUP_E_BUSY,
+				 "pool '%.100s' is open at %u clients, as many "
+				 "as its configuration allows; close it at one "
+				 "of them, or raise the limit",
+				 e->name, most);
+	return 0;
+}
+
+/* Reply to OPEN. */
+static int put_open(struct rp_setup_server *s, struct conn *c,
+		    const struct rp_setup_request *req, unsigned int i)
+{
+	const uint64_t owner =
+		next_owner(&s->attr.exports[i], req, find_rights(s, c, i));
+	char err[RP_ERR_LEN] = "it cannot be opened exclusively here";
+	int ret = req->take ? 0 : check_others(s, c, req, i);
+	struct rp_setup_export e;
+
+	if (ret)
+		return ret;
+	if (req->take)
+		drop_holders(s, i);
 	if (owner && (!s->attr.set_owner ||
 		      s->attr.set_owner(s->attr.arg, i, owner, err)))
 		return put_error(c, RP_SETUP_E_BUSY, "%.390s", err);
-	report_client(s, c, e->name);
+	ret = grant_export(s, c, i, &e);
+	if (ret)
+		return ret;
+	report_client(s, c, e.name);
 	hold_export(s, c, req, i);
-	return rp_setup_put_export(c->out, REPLY_SIZE, e);
+	return rp_setup_put_export(c->out, REPLY_SIZE, &e);
 }
 
 /* Reply to a request that concerns exports[i]. */
 static int put_found(struct rp_setup_server *s, struct conn *c,
 		     const struct rp_setup_request *req, unsigned int i)
 {
-	const struct rp_setup_export *e = &s->attr.exports[i];
 	const char *why = why_withdrawn(s, i);
+	struct rp_setup_export e;
 	char err[RP_ERR_LEN];
+	int ret;
 
 	if (why)
 		return put_error(c, RP_SETUP_E_POOL, "%s", why);
+	ret = check_rights(s, c, req, i);
+	if (ret)
+		return ret;
 	if (req->type == RP_SETUP_OPEN)
 		return put_open(s, c, req, i);
 	if (req->type != RP_SETUP_SET_LENGTH)
-		report_client(s, c, e->name);
-	else if (req->length > e->len)
+		report_client(s, c, req->name);
+	else if (req->length > s->attr.exports[i].len)
 		return put_error(c, RP_SETUP_E_LENGTH,
 				 "the file is longer than pool '%.100s'",
-				 e->name);
+				 req->name);
 	else if (!s->attr.set_length)
 		return put_error(c, RP_SETUP_E_LENGTH,
 				 "this daemon remembers no lengths");
 	else if (s->attr.set_length(s->attr.arg, i, req->length, err))
 		return put_error(c, RP_SETUP_E_LENGTH, "%.390s", err);
-	return rp_setup_put_export(c->out, REPLY_SIZE, e);
+	ret = grant_export(s, c, i, &e);
+	return ret ? ret : rp_setup_put_export(c->out, REPLY_SIZE, &e);
 }
 
 static int put_export(struct rp_setup_server *s, struct conn *c,
@@ -401,19 +513,39 @@ static int put_export(struct rp_setup_server *s, struct conn *c,
 	size_t len = 0;
 
 	for (unsigned int i = 0; i < s->attr.nexports; i++)
-		if (!strcmp(s->attr.exports[i].name, name))
+		if (!strcmp(s->attr.exports[i].name, name) &&
+		    find_rights(s, c, i))
 			return put_found(s, c, req, i);
 	known[0] = 0;
 	for (unsigned int i = 0; i < s->attr.nexports && len < sizeof(known);
 	     i++)
-		if (!why_withdrawn(s, i))
+		if (find_rights(s, c, i) && !why_withdrawn(s, i))
 			len += (size_t)snprintf(
 				known + len, sizeof(known) - len, "%s'%s'",
 				len ? ", " : "", s->attr.exports[i].name);
 	return put_error(c, RP_SETUP_E_POOL,
-			 "no pool '%.100s' is exported here; there is %s%s",
-			 name, len ? known : "none",
+			 "no pool '%.100s' is exported here%s; there is %s%s",
+			 name, c->auth.secret ? " for this secret" : "",
+			 len ? known : "none",
 			 len >= sizeof(known) ? "..." : "");
+}
+
+/* Whether the request was sealed by a secret; it then is the client's. */
+static bool authenticate(struct rp_setup_server *s, struct conn *c, size_t len)
+{
+	const struct rp_setup_secrets *known = s->attr.secrets;
+
+	if (!known || !known->needed)
+		return true;
+	for (c->who = 0; c->who < RP_SETUP_SECRETS; c->who++) {
+		c->auth.secret = &known->v[c->who];
+		if (c->auth.secret->len &&
+		    rp_setup_check_seal(c->in, len, RP_SETUP_FROM_CLIENT,
+					&c->auth))
+			return true;
+	}
+	c->auth.secret = NULL;
+	return false;
 }
 
 /*
@@ -437,8 +569,7 @@ static int put_reply(struct rp_setup_server *s, struct conn *c, int frame,
 				 "the request is not understood; install the "
 				 "same release at both ends");
 	memcpy(c->auth.client_nonce, req.nonce, sizeof(req.nonce));
-	if (c->auth.secret &&
-	    !rp_setup_check_seal(c->in, len, RP_SETUP_FROM_CLIENT, &c->auth)) {
+	if (!authenticate(s, c, len)) {
 		report_client(s, c, NULL);
 		return put_error(c, RP_SETUP_E_SECRET,
 				 "the secret is not the daemon's; give the "
@@ -525,11 +656,12 @@ static bool conn_run(struct rp_setup_server *s, struct conn *c)
 /* Queue CHALLENGE; the loop sends it. */
 static bool conn_challenge(struct rp_setup_server *s, struct conn *c)
 {
-	struct rp_setup_challenge g = {.secret = s->attr.secret != NULL};
+	struct rp_setup_challenge g = {
+		.secret = s->attr.secrets && s->attr.secrets->needed,
+	};
 	struct epoll_event ev = {.events = EPOLLOUT, .data.ptr = c};
 	int ret;
 
-	c->auth.secret = s->attr.secret;
 	if (getrandom(c->auth.daemon_nonce, sizeof(c->auth.daemon_nonce), 0) !=
 	    (ssize_t)sizeof(c->auth.daemon_nonce))
 		return false;
@@ -618,6 +750,17 @@ void rp_setup_server_run(struct rp_setup_server *s)
 		conn_drop(s, c);
 	if (s->listen_again && s->listen_again <= now)
 		server_listen(s, true);
+}
+
+void rp_setup_server_recheck(struct rp_setup_server *s)
+{
+	struct conn *h, *next;
+
+	for (h = TAILQ_FIRST(&s->holders); h; h = next) {
+		next = TAILQ_NEXT(h, link);
+		if (h->rights & ~find_rights(s, h, h->pool))
+			conn_drop(s, h);
+	}
 }
 
 void rp_setup_server_delete(struct rp_setup_server *s)

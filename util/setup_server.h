@@ -7,11 +7,28 @@
 
 struct rp_setup_server;
 
+/* Rights of a client to a pool. */
+enum rp_setup_right {
+	RP_SETUP_READ = 1,
+	RP_SETUP_WRITE = 2,
+	RP_SETUP_ADMIN = 4, /* take the pool from another client */
+};
+
+/*
+ * The secrets that clients may have. The slot of the secret by which a client
+ * has authenticated itself stands for the client from then on: `who` below.
+ */
+struct rp_setup_secrets {
+	bool needed; /* false: every client is accepted, as number 0 */
+	struct rp_secret v[RP_SETUP_SECRETS]; /* length 0: a free slot */
+};
+
 struct rp_setup_server_attr {
-	const char *addr;		/* NULL: 127.0.0.1 */
-	uint16_t port;			/* 0: a free one */
-	const struct rp_secret *secret; /* NULL: none; outlives the server */
-	const struct rp_setup_export *exports; /* outlives the server */
+	const char *addr; /* NULL: 127.0.0.1 */
+	uint16_t port;	  /* 0: a free one */
+	/* Both outlive the server, and may change between its calls. */
+	const struct rp_setup_secrets *secrets; /* NULL: none is needed */
+	const struct rp_setup_export *exports;	/* empty name: a free slot */
 	unsigned int nexports;
 	unsigned int max_conns;	 /* 0: 64; one more replaces the oldest. Those
 				  * that hold a pool open do not count. */
@@ -22,6 +39,22 @@ struct rp_setup_server_attr {
 	 * served.
 	 */
 	const char *(*withdrawn)(void *arg, unsigned int i);
+	/*
+	 * The rights of a client to exports[i]; 0: for this client there is no
+	 * such pool. NULL: every client has all rights.
+	 */
+	unsigned int (*rights)(void *arg, unsigned int i, unsigned int who);
+	/*
+	 * The number of clients that may have exports[i] open; 0: any. NULL:
+	 * any.
+	 */
+	unsigned int (*clients)(void *arg, unsigned int i);
+	/*
+	 * Finds or makes the key of a client for exports[i]. Returns 0, or
+	 * -errno and the reason in err. NULL: all clients get exports[i].key.
+	 */
+	int (*grant)(void *arg, unsigned int i, unsigned int who, uint64_t *key,
+		     char *err);
 	/*
 	 * Remembers the length of the file in exports[i], and changes it there.
 	 * Returns 0, or -errno and the reason in err. NULL: none is remembered.
@@ -69,5 +102,10 @@ int rp_setup_server_fd(const struct rp_setup_server *s);
 int rp_setup_server_timeout(const struct rp_setup_server *s);
 /* Serve all ready connections. Never blocks. */
 void rp_setup_server_run(struct rp_setup_server *s);
+/*
+ * Secrets, exports or rights have changed: close the pools of clients that have
+ * lost a right.
+ */
+void rp_setup_server_recheck(struct rp_setup_server *s);
 
 #endif

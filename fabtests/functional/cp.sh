@@ -226,14 +226,14 @@ before=$(($(ticks)))
 sleep 1
 [ $(($(ticks) - before)) -le 3 ] || fail "busy although idle"
 
-# SIGUSR1 and SIGHUP do not stop it.
+# SIGUSR1 and SIGHUP do not stop it, nor close its pools.
 kill -USR1 $daemon
 kill -HUP $daemon
 for _ in $(seq 200); do
-	grep -q 'SIGHUP is ignored: reloading is not supp' daemon.out && break
+	grep -q 'SIGHUP: pools 1, secrets 0' daemon.out && break
 	sleep 0.05
 done
-grep -q 'SIGHUP is ignored' daemon.out || fail "SIGHUP is not logged"
+grep -q 'SIGHUP: pools 1, secrets 0' daemon.out || fail "SIGHUP is not logged"
 expect 0 $cp small 127.0.0.1:$P:vol0
 
 # After SIGTERM the next daemon finds the pool unchanged.

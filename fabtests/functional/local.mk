@@ -230,7 +230,12 @@ EXTRA_DIST += fabtests/functional/transparent.sh \
 TESTS += fabtests/functional/valgrind.sh
 EXTRA_DIST += fabtests/functional/valgrind.sh fabtests/functional/valgrind.supp
 
-TESTS += fabtests/functional/pool.sh fabtests/functional/nbd.sh \
-	fabtests/functional/on_rpmem.sh
-EXTRA_DIST += fabtests/functional/pool.sh fabtests/functional/nbd.sh \
-	fabtests/functional/on_rpmem.sh
+TESTS += fabtests/functional/pool.sh fabtests/functional/reload.sh \
+	fabtests/functional/nbd.sh fabtests/functional/on_rpmem.sh
+EXTRA_DIST += fabtests/functional/pool.sh fabtests/functional/reload.sh \
+	fabtests/functional/nbd.sh fabtests/functional/on_rpmem.sh
+check_PROGRAMS += fabtests/functional/read_only
+fabtests_functional_read_only_SOURCES = fabtests/functional/read_only.c
+fabtests_functional_read_only_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+fabtests_functional_read_only_LDADD = util/libutil.la prov/core/libcore.la \
+	$(FABRIC_LIBS)

@@ -34,6 +34,13 @@ static const struct rp_secret secret = {
 	.bytes = "0123456789abcdef0123456789abcdef",
 	.len = 32,
 };
+static const struct rp_setup_secrets secrets = {
+	.needed = true,
+	.v[1] = {
+		.bytes = "0123456789abcdef0123456789abcdef",
+		.len = 32,
+	},
+};
 static const struct rp_setup_export pools[2] = {
 	{.key = 1, .len = 4096, .name = "one", .base = "tcp", .why = "ext4"},
 	{.key = 2,
@@ -145,7 +152,7 @@ static struct rp_setup_server *new_server(bool with_secret)
 {
 	static struct rp_setup_server *s[2];
 	struct rp_setup_server_attr attr = {
-		.secret = with_secret ? &secret : NULL,
+		.secrets = with_secret ? &secrets : NULL,
 		.exports = pools,
 		.nexports = 2,
 		.max_conns = 4,

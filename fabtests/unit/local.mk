@@ -150,6 +150,15 @@ fabtests_unit_test_setup_SOURCES = fabtests/unit/test_setup.c $(setup_rig) \
 	fabtests/unit/seeded.h
 fabtests_unit_test_setup_LDADD = util/libutil.la $(CRITERION_LIBS) $(NETTLE_LIBS)
 
+unit_tests += fabtests/unit/test_conf
+fabtests_unit_test_conf_SOURCES = fabtests/unit/test_conf.c util/conf.c
+fabtests_unit_test_conf_LDADD = util/libutil.la $(CRITERION_LIBS) $(NETTLE_LIBS) \
+	$(INIH_LIBS)
+
+unit_tests += fabtests/unit/test_setup_rights
+fabtests_unit_test_setup_rights_SOURCES = fabtests/unit/test_setup_rights.c $(setup_rig)
+fabtests_unit_test_setup_rights_LDADD = util/libutil.la $(CRITERION_LIBS) $(NETTLE_LIBS)
+
 unit_tests += fabtests/unit/test_setup_server
 fabtests_unit_test_setup_server_SOURCES = fabtests/unit/test_setup_server.c $(setup_rig)
 fabtests_unit_test_setup_server_LDADD = util/libutil.la $(CRITERION_LIBS) $(NETTLE_LIBS)

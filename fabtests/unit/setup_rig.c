@@ -39,7 +39,7 @@ const struct rp_setup_export pools[2] = {
 		.length = 300000,
 		.owner = 0x123456789,
 	},
-	{.len = 1, .name = "b", .base = "tcp", .fi_name_len = 0},
+	{.len = 1, .name = "b", .base = "tcp", .read_only = true},
 };
 
 void same_export(const struct rp_setup_export *a,
@@ -55,6 +55,7 @@ void same_export(const struct rp_setup_export *a,
 	cr_assert_eq(a->class, b->class);
 	cr_assert_eq(a->method, b->method);
 	cr_assert_eq(a->was_clean, b->was_clean);
+	cr_assert_eq(a->read_only, b->read_only);
 	cr_assert_str_eq(a->name, b->name);
 	cr_assert_str_eq(a->base, b->base);
 	cr_assert_eq(a->fi_name_len, b->fi_name_len);
@@ -110,6 +111,7 @@ size_t valid(uint8_t bufs[8][4096], size_t *lens)
 		.name = "volume one",
 		.owner = 0xabcdef,
 		.exclusive = true,
+		.take = true,
 	};
 	struct rp_setup_error e = {.code = 4, .text = "no such pool"};
 	struct rp_setup_list list = {.n = 2};

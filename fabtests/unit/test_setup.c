@@ -104,12 +104,16 @@ Test(setup, open_needs_an_owner_and_known_flags)
 	size_t lens[8];
 
 	valid(bufs, lens);
-	for (int flags = 0; flags < 8; flags++) {
+	for (int flags = 0; flags < 16; flags++) {
+		/* To take a pool is for an exclusive owner, and a new one. */
+		const bool good = flags < 4 || flags == 5;
+
 		bufs[7][lens[7] - 36] = (uint8_t)flags;
 		cr_assert_eq(get_request(bufs[7], lens[7]),
-			     flags < 4 ? 0 : -EBADMSG);
-		cr_assert(flags >= 4 || (m.request.exclusive == (flags & 1) &&
-					 m.request.again == flags >> 1));
+			     good ? 0 : -EBADMSG);
+		cr_assert(!good || (m.request.exclusive == (flags & 1) &&
+				    m.request.again == (flags >> 1 & 1) &&
+				    m.request.take == flags >> 2));
 	}
 	bufs[7][lens[7] - 36] = 0;
 	memset(bufs[7] + lens[7] - 44, 0, 8);
@@ -184,7 +188,7 @@ Test(setup, reserved_fields_and_bad_names)
 	cr_assert_eq(get_request(bufs[1], lens[1]), -EBADMSG);
 	bufs[1][50] = '\n';
 	cr_assert_eq(get_request(bufs[1], lens[1]), -EBADMSG);
-	bufs[2][76] = 2; /* flags of EXPORT */
+	bufs[2][76] = 4; /* flags of EXPORT */
 	cr_assert_eq(get_export(bufs[2], lens[2]), -EBADMSG);
 	bufs[2][76] = 1;
 	/* A file that is longer than its pool. */

@@ -100,11 +100,13 @@ static const char *second_is_withdrawn(void *arg, unsigned int i)
 
 static bool withdraws;
 
+static struct rp_setup_secrets known;
+
 static void start_server(const struct rp_secret *s, unsigned int max_conns,
 			 unsigned int timeout_ms)
 {
 	struct rp_setup_server_attr attr = {
-		.secret = s,
+		.secrets = s ? &known : NULL,
 		.exports = exports,
 		.nexports = 2,
 		.max_conns = max_conns,
@@ -118,6 +120,10 @@ static void start_server(const struct rp_secret *s, unsigned int max_conns,
 		.report = count_report,
 	};
 
+	memset(&known, 0, sizeof(known));
+	known.needed = s;
+	if (s)
+		known.v[0] = *s;
 	memcpy(exports, pools, sizeof(exports));
 	cr_assert_eq(rp_setup_server_new(&attr, &server, err), 0, "%s", err);
 	strcpy(target.host, "127.0.0.1");

@@ -43,6 +43,13 @@ static int check_same_pool(struct rpmem_pool *p, struct offer *o)
 			      "exclusively; what was not committed is lost: "
 			      "open the pool again",
 			      p->name, p->target.host);
+	/* An operator can give the right back. */
+	if (is->read_only && !was->read_only)
+		return rp_err(o->err, -EAGAIN,
+			      "the secret of pool '%s' on %s only allows to "
+			      "read now; give it the right to write in the "
+			      "configuration of fi_rpmemd",
+			      p->name, p->target.host);
 	if (strcmp(was->base, is->base))
 		return rp_err(o->err, -ESTALE,
 			      "fi_rpmemd on %s uses provider '%s' now, '%s' "
@@ -140,6 +147,7 @@ void pool_connect(struct rpmem_pool *p, struct offer *o)
 		.owner = p->owner,
 		.exclusive = p->exclusive,
 		.again = again,
+		.take = p->take && !again,
 	};
 
 	o->peer = FI_ADDR_UNSPEC;

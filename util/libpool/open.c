@@ -57,7 +57,13 @@ static int parse_attr(struct rpmem_pool *p, const struct rpmem_pool_attr *attr)
 		return pool_error(-EINVAL, "%d is no failure class",
 				  (int)a.required);
 	p->required = classes[a.required];
+	if (a.exclusive < 0 || a.exclusive > RPMEM_POOL_TAKE)
+		return pool_error(-EINVAL,
+				  "attr->exclusive is %d; give 0, "
+				  "RPMEM_POOL_EXCLUSIVE or RPMEM_POOL_TAKE",
+				  a.exclusive);
 	p->exclusive = a.exclusive;
+	p->take = a.exclusive == RPMEM_POOL_TAKE;
 	p->timeout_ms = 1000ull * (a.timeout ? a.timeout : POOL_TIMEOUT_S);
 	if (!a.secret_file)
 		return 0;
@@ -179,6 +185,7 @@ int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info)
 	info->preferred_size = o->attr.preferred_size;
 	info->kept = rp_journal_used(&pool->journal);
 	info->reconnects = pool->reconnects;
+	info->read_only = o->ex.read_only;
 	pthread_mutex_unlock(&pool->lock);
 	return 0;
 }

@@ -103,7 +103,7 @@ struct rpmem_pool {
 	enum fi_rpmem_class required;
 	uint64_t timeout_ms;
 	uint64_t owner; /* this client, to the daemon */
-	bool exclusive;
+	bool exclusive, take;
 	struct rp_fabric f;
 	struct fid_mr *journal_mr;
 

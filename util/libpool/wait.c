@@ -32,6 +32,12 @@ static int check(struct rpmem_pool *p, const struct rpmem_pool_op *op)
 	if (op->flags &
 	    ~(op->type == RPMEM_POOL_READ ? 0u : RPMEM_POOL_DURABLE))
 		return pool_error(-EINVAL, "flags %#x are unknown", op->flags);
+	if (p->now.ex.read_only && op->type != RPMEM_POOL_READ)
+		return pool_error(-EACCES,
+				  "the secret only allows to read pool '%s'; "
+				  "use another one, or change the "
+				  "configuration of fi_rpmemd",
+				  p->name);
 	if (!op->buf && op->len && op->type != RPMEM_POOL_ZERO)
 		return pool_error(-EINVAL, "the buffer is NULL");
 	if (op->offset > p->now.ex.len || op->len > p->now.ex.len - op->offset)

@@ -17,7 +17,10 @@
 /* One pool for all connections: a FLUSH covers the writes of each of them. */
 static char *target, *pool_name, *secret;
 /* A second server would not know what the first one has in its buffers. */
-static struct rpmem_pool_attr attr = {.size = sizeof(attr), .exclusive = 1};
+static struct rpmem_pool_attr attr = {
+	.size = sizeof(attr),
+	.exclusive = RPMEM_POOL_EXCLUSIVE,
+};
 static struct rpmem_pool *pool;
 
 static void rpmem_unload(void)
@@ -45,6 +48,15 @@ static int config_class(const char *value)
 	return -1;
 }
 
+static int config_take(const char *value)
+{
+	int take = nbdkit_parse_bool(value);
+
+	if (take > 0)
+		attr.exclusive = RPMEM_POOL_TAKE;
+	return take < 0 ? -1 : 0;
+}
+
 static int set_parameter(char **to, char *value)
 {
 	if (!value)
@@ -65,6 +77,8 @@ static int rpmem_config(const char *key, const char *value)
 		return set_parameter(&secret, nbdkit_absolute_path(value));
 	if (!strcmp(key, "class"))
 		return config_class(value);
+	if (!strcmp(key, "take"))
+		return config_take(value);
 	if (!strcmp(key, "timeout"))
 		return nbdkit_parse_unsigned("timeout", value, &attr.timeout);
 	nbdkit_error("unknown parameter '%s'; 'nbdkit rpmem --help' lists them",
@@ -92,6 +106,11 @@ static int rpmem_after_fork(void)
 		return -1;
 	}
 	ret = rpmem_pool_open(&pool, where, &attr);
+	/* A secret that only allows to read cannot have the pool for itself. */
+	if (ret == -EACCES) {
+		attr.exclusive = 0;
+		ret = rpmem_pool_open(&pool, where, &attr);
+	}
 	free(where);
 	if (!ret)
 		return 0;
@@ -131,6 +150,14 @@ static int rpmem_block_size(void *handle, uint32_t *minimum,
 	*preferred = info.granularity < 4096 ? 4096 : info.granularity;
 	*maximum = 0xffffffff;
 	return 0;
+}
+
+/* Only the exclusive client may write. */
+static int rpmem_can_write(void *handle)
+{
+	struct rpmem_pool_info info;
+
+	return query_info(&info) ? -1 : attr.exclusive && !info.read_only;
 }
 
 static int rpmem_can_multi_conn(void *handle)
@@ -200,12 +227,15 @@ static struct nbdkit_plugin plugin = {
 		"secret=FILE         The secret of fi_rpmemd --secret.\n"
 		"class=CLASS         What flushed bytes must survive: power\n"
 		"                    (default), process or none.\n"
+		"take=true           Close the pool at the client that has it\n"
+		"                    open; the secret needs the right admin.\n"
 		"timeout=SECONDS     How long requests wait for a target that\n"
 		"                    is away (60).",
 	.after_fork = rpmem_after_fork,
 	.open = rpmem_open,
 	.get_size = rpmem_get_size,
 	.block_size = rpmem_block_size,
+	.can_write = rpmem_can_write,
 	.can_multi_conn = rpmem_can_multi_conn,
 	.can_fua = rpmem_can_fua,
 	.pread = rpmem_pread,

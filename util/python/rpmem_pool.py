@@ -12,6 +12,7 @@ import ctypes
 import os
 
 POWER, PROCESS, NONE = range(3)
+EXCLUSIVE, TAKE = 1, 2
 _CLASSES = ("power", "process", "none")
 _DURABLE = 1
 
@@ -36,6 +37,7 @@ class _Info(ctypes.Structure):
         ("preferred_size", ctypes.c_uint32),
         ("kept", ctypes.c_uint64),
         ("reconnects", ctypes.c_uint64),
+        ("read_only", ctypes.c_int),
     ]
 
 
@@ -105,12 +107,13 @@ class Pool:
         _check(_lib.rpmem_pool_commit(self._handle()))
 
     def info(self):
-        """Return a dict: length, reached, method, kept, reconnects, ..."""
+        """Return a dict: length, reached, method, kept, read_only, ..."""
         info = _Info(size=ctypes.sizeof(_Info))
         _check(_lib.rpmem_pool_query(self._handle(), ctypes.byref(info)))
         found = {name: getattr(info, name) for name, _ in _Info._fields_[1:]}
         found["reached"] = _CLASSES[info.reached]
         found["method"] = info.method.decode()
+        found["read_only"] = bool(info.read_only)
         return found
 
     def close(self):

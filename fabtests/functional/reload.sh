@@ -1,0 +1,271 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# The configuration of fi_rpmemd: rights of secrets, and SIGHUP, which changes
+# pools, secrets and rights while clients are connected.
+set -u
+src=$(cd "${srcdir:-.}" && pwd)
+dir=$(mktemp -d ./reload.XXXXXX) || exit 99
+top=$PWD
+cd "$dir" || exit 99
+cp=../util/fi_rpmem_cp
+daemon='' failed=0
+LD_LIBRARY_PATH=$top/util/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
+unset FI_PROVIDER FI_OFI_RPMEM_CLASS
+
+finish()
+{
+	[ $failed = 0 ] || sed 's/^/# daemon: /' daemon.out
+	[ -z "$daemon" ] || kill -9 "$daemon" 2>/dev/null
+	cd "$top" && rm -rf "$dir"
+}
+trap finish EXIT
+
+fail()
+{
+	echo "FAIL: $*"
+	failed=1
+}
+
+# said N TEXT: the daemon has N lines with the text, soon.
+said()
+{
+	for _ in $(seq 600); do
+		[ "$(grep -c -- "$2" daemon.out)" -ge "$1" ] && return
+		sleep 0.05
+	done
+	fail "the daemon did not say '$2' $1 times"
+}
+
+reloads=0
+# reload: SIGHUP, and wait until the daemon has read the configuration.
+reload()
+{
+	reloads=$((reloads + 1))
+	kill -HUP $daemon
+	said $reloads 'SIGHUP: '
+}
+
+# expect CODE TEXT COMMAND...: the exit code, and what is printed.
+expect()
+{
+	code=$1 text=$2
+	shift 2
+	"$@" >out 2>&1
+	got=$?
+	[ $got = "$code" ] || { fail "$*: exit code $got, not $code"; cat out; }
+	[ -z "$text" ] || grep -q -- "$text" out || { fail "$*: no '$text' in:"; cat out; }
+}
+
+for s in app backup ops new; do
+	(umask 077 && head -c 32 /dev/urandom | base64 >$s.secret)
+done
+head -c 300000 /dev/urandom >file
+
+# config RIGHTS-OF-A [LINE...]
+config()
+{
+	{
+		printf '%s\n' 'port = 0' '[secret app]' 'file = app.secret' \
+			'[secret backup]' 'file = backup.secret' \
+			'[secret ops]' 'file = ops.secret' \
+			'[pool a]' 'path = a' 'create = 4M'
+		printf '%b\n' "$@"
+	} >conf
+}
+b='[pool b]\npath = sub/b\ncreate = 1M\nadmin = ops'
+mkdir sub
+config 'write = app\nread = backup' "$b"
+../util/fi_rpmemd --config conf --port-file port >daemon.out 2>&1 &
+daemon=$!
+for _ in $(seq 400); do
+	[ -e port ] && break
+	kill -0 $daemon 2>/dev/null || break
+	sleep 0.05
+done
+[ -e port ] || { fail "no daemon"; exit 1; }
+a=127.0.0.1:$(cat port):a b_at=127.0.0.1:$(cat port):b
+
+# Rights.
+expect 0 '' $cp --secret app.secret file "$a"
+expect 0 '' $cp --secret backup.secret "$a" copy
+cmp file copy || fail "the copy differs"
+expect 7 'only allows to read pool' $cp --secret backup.secret file "$a"
+expect 6 "no pool 'b' is exported here for this secret; there is 'a'" \
+	$cp --secret app.secret file "$b_at"
+expect 6 "there is 'b'" $cp --secret ops.secret file "$a"
+expect 7 "not the daemon's" $cp --secret new.secret file "$a"
+expect 0 'may write$' ../fabtests/functional/read_only "$a" app.secret
+expect 0 'may only read' ../fabtests/functional/read_only "$a" backup.secret
+expect 0 'only allows to read' ../util/fi_rpmem_info --target "$a" \
+	--secret backup.secret
+
+# A configuration that is wrong changes nothing.
+config 'write = nobody'
+kill -HUP $daemon
+said 1 'SIGHUP changes nothing: conf:11: there is no section \[secret nobody\]'
+config 'write = app'
+sed -i 's/^port = 0/port = 1/' conf
+kill -HUP $daemon
+said 1 "SIGHUP changes nothing: 'conf' changes listen, port or base; restart"
+expect 0 '' $cp --secret backup.secret "$a" copy
+
+# A pool more, another one less, and a secret is replaced in two steps.
+config 'write = app\nread = backup' '[pool c]\npath = c\ncreate = 2M\nwrite=app'
+sed -i '/app.secret/a file = new.secret' conf
+reload
+said 1 "pool 'b' is no longer exported"
+said 1 "pool 'c' is exported"
+expect 0 '' $cp --secret new.secret file "${a%a}c"
+expect 0 '' $cp --secret app.secret "${a%a}c" copy
+expect 6 "no pool 'b'" $cp --secret ops.secret file "$b_at"
+expect 0 '' flock -n sub/b true
+sed -i '/app.secret/d' conf
+reload
+expect 7 "not the daemon's" $cp --secret app.secret file "$a"
+expect 0 '' $cp --secret new.secret file "$a"
+# Rights are taken and given.
+sed -i 's/^write = app/read = app/' conf
+reload
+expect 7 'only allows to read pool' $cp --secret new.secret file "$a"
+sed -i 's/^read = app/write = app/' conf
+reload
+expect 0 '' $cp --secret new.secret file "$a"
+
+# Clients that have a pool open meanwhile.
+if command -v python3 >/dev/null && [ -z "${RP_SANITIZE:-}" ]; then
+	timeout 120 python3 - "$a" "$src/util/python" $daemon >out 2>&1 <<'P' ||
+import errno
+import os
+import signal
+import sys
+import threading
+import time
+
+sys.path.insert(0, sys.argv[2])
+import rpmem_pool
+
+where = sys.argv[1]
+with open("conf", encoding="utf-8") as f:
+    whole = f.read()
+
+
+def said(text):
+    with open("daemon.out", encoding="utf-8") as f:
+        return f.read().count(text)
+
+
+def reload(text):
+    """Make this the configuration."""
+    before = said("SIGHUP: ")
+    with open("conf", "w", encoding="utf-8") as f:
+        f.write(text)
+    os.kill(int(sys.argv[3]), signal.SIGHUP)
+    while said("SIGHUP: ") == before:
+        time.sleep(0.02)
+
+
+def fails(number, text, call, *args, **named):
+    try:
+        call(*args, **named)
+    except OSError as e:
+        assert e.errno == number and text in str(e), e
+        return
+    raise AssertionError(f"no error '{text}'")
+
+
+# A reader.
+with rpmem_pool.open(where, secret="backup.secret") as pool:
+    assert pool.info()["read_only"]
+    fails(errno.EACCES, "only allows to read", pool.write, b"x", 0)
+    fails(errno.EACCES, "only allows to read", pool.zero, 1, 0)
+    assert len(pool.read(100, 0)) == 100
+fails(errno.EACCES, "allow to write", rpmem_pool.open, where,
+      secret="backup.secret", exclusive=True)
+
+# What was not committed waits for a pool that is taken out for a while.
+with rpmem_pool.open(where, secret="new.secret", exclusive=True) as pool:
+    pool.write(b"kept", 0)
+    reload(whole.replace("[pool a]\npath = a\n", "[pool z]\npath = z\n"))
+    while said("pool 'a' is no longer exported") < 1:
+        time.sleep(0.02)
+    done = []
+    thread = threading.Thread(target=lambda: done.append(pool.commit()))
+    thread.start()
+    reload(whole)
+    thread.join()
+    assert done == [None], done
+    assert pool.info()["reconnects"] >= 1, pool.info()
+    assert pool.read(4, 0) == b"kept"
+
+# The right to write, and then the secret, are taken away from an open pool.
+with rpmem_pool.open(where, secret="new.secret", timeout=2) as pool:
+    pool.write(b"before", 0)
+    reload(whole.replace("write = app\nread = backup", "read = app backup"))
+    fails(errno.ETIMEDOUT, "only allows to read now", pool.commit)
+    reload(whole)
+    pool.commit()
+    assert pool.read(6, 0) == b"before"
+    reload(whole.replace("file = new.secret", "file = app.secret"))
+    fails(errno.ETIMEDOUT, "not the daemon's", pool.read, 1, 0)
+    reload(whole)
+    assert pool.read(6, 0) == b"before"
+    # Who may no longer have it does not keep it from others.
+    reload(whole.replace("file = new.secret", "file = app.secret"))
+    rpmem_pool.open(where, secret="app.secret", exclusive=True).close()
+
+# An administrator takes a pool from a client that hangs.
+reload(whole.replace("write = app\nread = backup", "write = app\nadmin = ops"))
+with rpmem_pool.open(where, secret="new.secret", exclusive=True) as pool:
+    pool.write(b"hangs", 0)
+    fails(errno.EBUSY, "open exclusively", rpmem_pool.open, where,
+          secret="ops.secret", exclusive=True)
+    fails(errno.EACCES, "allow to administer", rpmem_pool.open, where,
+          secret="new.secret", exclusive=rpmem_pool.TAKE)
+    with rpmem_pool.open(where, secret="ops.secret",
+                         exclusive=rpmem_pool.TAKE) as other:
+        other.write(b"taken", 0, durable=True)
+        fails(errno.ESTALE, "another client has opened", pool.commit)
+        assert other.read(5, 0) == b"taken"
+
+# The number of clients is limited.
+reload(whole.replace("[pool a]\n", "[pool a]\nclients = 1\n"))
+with rpmem_pool.open(where, secret="new.secret") as pool:
+    fails(errno.EBUSY, "open at 1 clients", rpmem_pool.open, where,
+          secret="new.secret")
+print("all of it")
+P
+		fail "clients during a reload"
+	grep -q "^all of it" out || { fail "clients during a reload"; cat out; }
+fi
+
+# Pools are closed as they should be.
+kill $daemon
+wait $daemon || fail "exit code $? at the end"
+daemon=''
+../util/fi_rpmemd --port 0 --create 4M --port-file port a >daemon.out 2>&1 &
+daemon=$!
+for _ in $(seq 400); do
+	[ -e port ] && break
+	sleep 0.05
+done
+if grep -q 'was not closed' daemon.out; then
+	fail "a pool was left open"
+fi
+
+# A secret of the command line is read again, too.
+kill $daemon
+wait $daemon
+../util/fi_rpmemd --port 0 --secret app.secret --port-file port a >daemon.out 2>&1 &
+daemon=$!
+for _ in $(seq 400); do
+	[ -e port ] && break
+	sleep 0.05
+done
+a=127.0.0.1:$(cat port):a
+cp new.secret app.secret
+expect 7 "not the daemon's" $cp --secret new.secret file "$a"
+reloads=0
+reload
+expect 0 '' $cp --secret new.secret file "$a"
+exit $failed

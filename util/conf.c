@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Configuration of fi_rpmemd: pools, secrets, and the rights of secrets. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <ini.h>
+
+#include "util/conf.h"
+#include "util/pool.h"
+
+/* One name in a list of rights; resolved when all secrets are known. */
+struct right {
+	unsigned int pool, line;
+	uint8_t rights;
+	char name[RP_CONF_NAME];
+};
+
+enum section {
+	GLOBAL,
+	SECRET,
+	POOL
+};
+
+struct parser {
+	struct rp_conf *c;
+	const char *path;
+	FILE *file;
+	unsigned int line;
+	enum section section;
+	char secret[RP_CONF_NAME]; /* of this section */
+	bool has_file;		   /* a secret of that name */
+	struct right *rights;
+	size_t nrights;
+	int ret; /* of the first error */
+	char *err;
+};
+
+/* Report the first error of the file. Returns false, for the handler. */
+static bool fail(struct parser *p, int ret, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+static bool fail(struct parser *p, int ret, const char *fmt, ...)
+{
+	char text[RP_ERR_LEN];
+	va_list ap;
+
+	if (p->ret)
+		return false;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	p->ret = rp_err(p->err, ret, "%s:%u: %s", p->path, p->line, text);
+	return false;
+}
+
+static bool name_ok(const char *name)
+{
+	return *name && strlen(name) < RP_CONF_NAME &&
+	       !name[strspn(name, "abcdefghijklmnopqrstuvwxyz"
+				  "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				  "0123456789._-")];
+}
+
+static struct rp_conf_pool *find_pool(struct rp_conf *c, const char *name)
+{
+	for (unsigned int i = 0; i < c->npools; i++)
+		if (!strcmp(c->pools[i].name, name))
+			return &c->pools[i];
+	return NULL;
+}
+
+static bool has_secret(const struct rp_conf *c, const char *name)
+{
+	for (unsigned int i = 0; i < c->nsecrets; i++)
+		if (!strcmp(c->secrets[i].name, name))
+			return true;
+	return false;
+}
+
+/* A section ends: its mandatory lines must be there. */
+static bool end_section(struct parser *p)
+{
+	const struct rp_conf_pool *pool;
+
+	if (p->section == SECRET && !p->has_file)
+		return fail(p, -EINVAL,
+			    "secret '%s' has no file; add file = PATH above",
+			    p->secret);
+	if (p->section != POOL)
+		return true;
+	pool = &p->c->pools[p->c->npools - 1];
+	return pool->path ||
+	       fail(p, -EINVAL, "pool '%s' has no path; add path = FILE above",
+		    pool->name);
+}
+
+static bool begin_pool(struct parser *p, const char *name)
+{
+	struct rp_conf *c = p->c;
+
+	if (!rp_setup_name_ok(name))
+		return fail(p, -EINVAL,
+			    "'%s' cannot name a pool; use printable ASCII "
+			    "characters without '/'",
+			    name);
+	if (find_pool(c, name))
+		return fail(p, -EINVAL, "there are two pools '%s'", name);
+	if (c->npools == RP_SETUP_POOLS)
+		return fail(p, -E2BIG,
+			    "more than %d pools; run another fi_rpmemd",
+			    RP_SETUP_POOLS);
+	snprintf(c->pools[c->npools].name, sizeof(c->pools[0].name), "%s",
+		 name);
+	c->npools++;
+	p->section = POOL;
+	return true;
+}
+
+static bool begin_secret(struct parser *p, const char *name)
+{
+	if (!name_ok(name))
+		return fail(p, -EINVAL,
+			    "'%s' cannot name a secret; use at most %d "
+			    "letters, digits, '.', '_' and '-'",
+			    name, RP_CONF_NAME - 1);
+	if (has_secret(p->c, name))
+		return fail(p, -EINVAL,
+			    "there are two sections [secret %s]; a secret can "
+			    "have several lines file = PATH",
+			    name);
+	snprintf(p->secret, sizeof(p->secret), "%s", name);
+	p->has_file = false;
+	p->section = SECRET;
+	return true;
+}
+
+/* A line that begins with '['. */
+static bool begin_section(struct parser *p, const char *text)
+{
+	char kind[8], name[RP_SETUP_NAME + 2] = "", end;
+
+	if (!end_section(p))
+		return false;
+	if (sscanf(text, "[%7[a-z] %256[^]\n]%c", kind, name, &end) == 3 &&
+	    end == ']') {
+		for (char *s = name + strlen(name); s > name && s[-1] == ' ';)
+			*--s = 0;
+		if (!strcmp(kind, "pool"))
+			return begin_pool(p, name);
+		if (!strcmp(kind, "secret"))
+			return begin_secret(p, name);
+	}
+	return fail(p, -EINVAL, "sections are [pool NAME] and [secret NAME]");
+}
+
+/* Called by inih for each line of the file. */
+static char *read_line(char *buf, int size, void *arg)
+{
+	struct parser *p = arg;
+	size_t len;
+
+	if (!fgets(buf, size, p->file))
+		return NULL;
+	p->line++;
+	len = strlen(buf);
+	if (len == (size_t)size - 1 && buf[len - 1] != '\n')
+		fail(p, -EINVAL, "the line is longer than %d bytes", size - 2);
+	if (buf[0] == '[')
+		begin_section(p, buf);
+	return buf;
+}
+
+static bool set_text(struct parser *p, char **to, const char *name,
+		     const char *value)
+{
+	if (*to)
+		return fail(p, -EINVAL, "%s is given twice", name);
+	if (!*value)
+		return fail(p, -EINVAL, "%s has no value", name);
+	*to = strdup(value);
+	return *to || fail(p, -ENOMEM, "out of memory");
+}
+
+static bool set_number(struct parser *p, const char *name, const char *value,
+		       uint64_t max, uint64_t *n)
+{
+	char why[RP_ERR_LEN];
+
+	return !rp_number_parse(value, 0, max, n, why) ||
+	       fail(p, -EINVAL, "%s: %.300s", name, why);
+}
+
+static bool add_rights(struct parser *p, const char *value, uint8_t rights)
+{
+	char list[256], *save = NULL;
+	struct right *more;
+
+	snprintf(list, sizeof(list), "%s", value);
+	for (char *s = strtok_r(list, " ,\t", &save); s;
+	     s = strtok_r(NULL, " ,\t", &save)) {
+		if (!name_ok(s))
+			return fail(p, -EINVAL, "'%s' names no secret", s);
+		more = realloc(p->rights, (p->nrights + 1) * sizeof(*more));
+		if (!more)
+			return fail(p, -ENOMEM, "out of memory");
+		p->rights = more;
+		more += p->nrights++;
+		*more = (struct right){p->c->npools - 1, p->line, rights, ""};
+		snprintf(more->name, sizeof(more->name), "%s", s);
+	}
+	return true;
+}
+
+static bool set_in_pool(struct parser *p, const char *name, const char *value)
+{
+	struct rp_conf_pool *pool = &p->c->pools[p->c->npools - 1];
+	char why[RP_ERR_LEN];
+	uint64_t n;
+
+	if (!strcmp(name, "path"))
+		return set_text(p, &pool->path, name, value);
+	if (!strcmp(name, "read"))
+		return add_rights(p, value, RP_SETUP_READ);
+	if (!strcmp(name, "write"))
+		return add_rights(p, value, RP_SETUP_READ | RP_SETUP_WRITE);
+	if (!strcmp(name, "admin"))
+		return add_rights(p, value,
+				  RP_SETUP_READ | RP_SETUP_WRITE |
+					  RP_SETUP_ADMIN);
+	if (!strcmp(name, "clients")) {
+		if (!set_number(p, name, value, 1000000, &n))
+			return false;
+		pool->clients = (unsigned int)n;
+		return true;
+	}
+	if (strcmp(name, "create"))
+		return fail(p, -EINVAL,
+			    "a pool has no '%s'; it has path, create, read, "
+			    "write, admin and clients",
+			    name);
+	if (rp_size_parse(value, &pool->create, why))
+		return fail(p, -EINVAL, "create: %.300s", why);
+	return pool->create >= RP_POOL_UNIT ||
+	       fail(p, -EINVAL,
+		    "create: a pool has at least 4K bytes; give a number with "
+		    "a unit, as in 64M or 10G");
+}
+
+static bool set_global(struct parser *p, const char *name, const char *value)
+{
+	uint64_t n;
+
+	if (!strcmp(name, "listen"))
+		return set_text(p, &p->c->listen, name, value);
+	if (!strcmp(name, "base"))
+		return set_text(p, &p->c->base, name, value);
+	if (strcmp(name, "port"))
+		return fail(p, -EINVAL,
+			    "there is no '%s'; in front of the sections are "
+			    "listen, port and base",
+			    name);
+	if (!set_number(p, name, value, 65535, &n))
+		return false;
+	p->c->port = (uint16_t)n;
+	p->c->has_port = true;
+	return true;
+}
+
+/* Called by inih for each line NAME = VALUE. 0: an error. */
+static int set_value(void *arg, const char *section, const char *name,
+		     const char *value)
+{
+	struct parser *p = arg;
+	char why[RP_ERR_LEN];
+	int ret;
+
+	if (p->ret)
+		return 0;
+	switch (p->section) {
+	case GLOBAL:
+		return set_global(p, name, value);
+	case POOL:
+		return set_in_pool(p, name, value);
+	case SECRET:
+		break;
+	}
+	if (strcmp(name, "file"))
+		return fail(p, -EINVAL, "a secret has no '%s', only file",
+			    name);
+	p->has_file = true;
+	ret = rp_conf_add_secret(p->c, p->secret, value, why);
+	return !ret || fail(p, ret, "%.400s", why);
+}
+
+/* Replace the names in lists of rights by secrets. */
+static bool resolve_rights(struct parser *p)
+{
+	struct rp_conf *c = p->c;
+	bool some;
+
+	for (size_t i = 0; i < p->nrights; i++) {
+		const struct right *r = &p->rights[i];
+
+		p->line = r->line;
+		if (!has_secret(c, r->name))
+			return fail(p, -EINVAL,
+				    "there is no section [secret %s]", r->name);
+		for (unsigned int s = 0; s < c->nsecrets; s++)
+			if (!strcmp(c->secrets[s].name, r->name))
+				c->pools[r->pool].rights[s] |= r->rights;
+	}
+	for (unsigned int i = 0; i < c->npools; i++) {
+		some = !c->nsecrets;
+		for (unsigned int s = 0; s < c->nsecrets; s++)
+			some |= c->pools[i].rights[s] != 0;
+		if (!some)
+			return fail(p, -EINVAL,
+				    "nobody may use pool '%s'; add to its "
+				    "section write = NAME, with the name of a "
+				    "secret",
+				    c->pools[i].name);
+	}
+	return true;
+}
+
+int rp_conf_load(const char *path, struct rp_conf *c, char *err)
+{
+	struct parser p = {.c = c, .path = path, .err = err};
+	int line;
+
+	p.file = fopen(path, "re");
+	if (!p.file)
+		return rp_err(err, -errno, "'%s' cannot be read: %s", path,
+			      strerror(errno));
+	line = ini_parse_stream(read_line, &p, set_value, &p);
+	if (!p.ret && ferror(p.file))
+		fail(&p, -EIO, "the file cannot be read");
+	if (!p.ret && line) {
+		p.line = (unsigned int)line;
+		fail(&p, -EINVAL,
+		     "a line is NAME = VALUE, [SECTION], or a "
+		     "comment behind '#'");
+	}
+	if (!p.ret)
+		end_section(&p);
+	if (!p.ret && !c->npools)
+		fail(&p, -EINVAL, "there is no section [pool NAME]");
+	if (!p.ret)
+		resolve_rights(&p);
+	fclose(p.file);
+	free(p.rights);
+	if (p.ret)
+		rp_conf_free(c);
+	return p.ret;
+}
+
+int rp_conf_add_pool(struct rp_conf *c, const char *path, uint64_t create,
+		     char *err)
+{
+	struct rp_conf_pool *pool = &c->pools[c->npools];
+	const char *slash = strrchr(path, '/'),
+		   *name = slash ? slash + 1 : path;
+
+	if (c->npools == RP_SETUP_POOLS)
+		return rp_err(err, -E2BIG,
+			      "more than %d pools; run another fi_rpmemd",
+			      RP_SETUP_POOLS);
+	if (!rp_setup_name_ok(name))
+		return rp_err(err, -EINVAL,
+			      "'%s' cannot name a pool; use printable ASCII "
+			      "characters, at most 255, or a symbolic link of "
+			      "such a name",
+			      path);
+	/* Clients name a pool without its folder, so names must differ. */
+	if (find_pool(c, name))
+		return rp_err(err, -EINVAL,
+			      "'%s' and '%s' have the same name; rename one, "
+			      "or run two daemons",
+			      find_pool(c, name)->path, path);
+	strcpy(pool->name, name);
+	pool->path = strdup(path);
+	if (!pool->path)
+		return rp_err(err, -ENOMEM, "out of memory");
+	pool->create = create;
+	memset(pool->rights, RP_SETUP_READ | RP_SETUP_WRITE | RP_SETUP_ADMIN,
+	       sizeof(pool->rights));
+	c->npools++;
+	return 0;
+}
+
+int rp_conf_add_secret(struct rp_conf *c, const char *name, const char *path,
+		       char *err)
+{
+	struct rp_conf_secret *s = &c->secrets[c->nsecrets];
+	int ret;
+
+	if (c->nsecrets == RP_SETUP_SECRETS)
+		return rp_err(err, -E2BIG, "more than %d files of secrets",
+			      RP_SETUP_SECRETS);
+	ret = rp_secret_load(path, &s->secret, err);
+	if (ret)
+		return ret;
+	for (unsigned int i = 0; i < c->nsecrets; i++) {
+		const struct rp_secret *other = &c->secrets[i].secret;
+
+		if (other->len == s->secret.len &&
+		    !memcmp(other->bytes, s->secret.bytes, other->len)) {
+			rp_secret_wipe(&s->secret);
+			return rp_err(err, -EINVAL,
+				      "'%s' and '%s' have the same bytes, so "
+				      "clients cannot be told apart; make a "
+				      "new secret",
+				      c->secrets[i].path, path);
+		}
+	}
+	s->path = strdup(path);
+	if (!s->path)
+		return rp_err(err, -ENOMEM, "out of memory");
+	snprintf(s->name, sizeof(s->name), "%s", name);
+	c->nsecrets++;
+	return 0;
+}
+
+void rp_conf_free(struct rp_conf *c)
+{
+	free(c->listen);
+	free(c->base);
+	for (unsigned int i = 0; i < c->nsecrets; i++)
+		free(c->secrets[i].path);
+	for (unsigned int i = 0; i < RP_SETUP_POOLS; i++)
+		free(c->pools[i].path);
+	explicit_bzero(c, sizeof(*c));
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Configuration of fi_rpmemd: pools, secrets, and the rights of secrets. */
+#ifndef RP_UTIL_CONF_H
+#define RP_UTIL_CONF_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "util/secret.h"
+#include "util/setup_server.h"
+
+#define RP_CONF_NAME 40 /* bytes of a secret's name, with the 0 */
+
+struct rp_conf_secret {
+	char name[RP_CONF_NAME];
+	char *path;
+	struct rp_secret secret;
+};
+
+struct rp_conf_pool {
+	char name[RP_SETUP_NAME + 1];
+	char *path;
+	uint64_t create;      /* size of a new pool; 0: it must exist */
+	unsigned int clients; /* that may have it open; 0: any number */
+	uint8_t rights[RP_SETUP_SECRETS]; /* RP_SETUP_READ..., by secret */
+};
+
+/* Zero is the default of each field. */
+struct rp_conf {
+	char *listen;
+	char *base;
+	uint16_t port;
+	bool has_port;
+	unsigned int nsecrets;
+	struct rp_conf_secret secrets[RP_SETUP_SECRETS];
+	unsigned int npools;
+	struct rp_conf_pool pools[RP_SETUP_POOLS];
+};
+
+/*
+ * Read the file, and the secrets that it names. Returns 0, or -errno with the
+ * line, the reason and the remedy in err: -ENOENT, -EINVAL, -EACCES for a
+ * secret.
+ */
+int rp_conf_load(const char *path, struct rp_conf *c, char *err);
+/*
+ * Add a pool file, named like the file, with every right for every secret.
+ * -EINVAL: the name cannot be used, or is in use; -E2BIG: too many pools.
+ */
+int rp_conf_add_pool(struct rp_conf *c, const char *path, uint64_t create,
+		     char *err);
+/* Add a secret, and load it. -E2BIG: too many; the errors of rp_secret_load().
+ */
+int rp_conf_add_secret(struct rp_conf *c, const char *name, const char *path,
+		       char *err);
+/* Free what the configuration has, and wipe its secrets. */
+void rp_conf_free(struct rp_conf *c);
+
+#endif
