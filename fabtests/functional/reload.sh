@@ -183,7 +183,7 @@ with rpmem_pool.open(where, secret="backup.secret") as pool:
 fails(errno.EACCES, "allow to write", rpmem_pool.open, where,
       secret="backup.secret", exclusive=True)
 
-# What was not committed waits for a pool that is taken out for a while.
+# Uncommitted bytes wait for a pool that is taken out for a while.
 with rpmem_pool.open(where, secret="new.secret", exclusive=True) as pool:
     pool.write(b"kept", 0)
     reload(whole.replace("[pool a]\npath = a\n", "[pool z]\npath = z\n"))
@@ -210,7 +210,7 @@ with rpmem_pool.open(where, secret="new.secret", timeout=2) as pool:
     fails(errno.ETIMEDOUT, "not the daemon's", pool.read, 1, 0)
     reload(whole)
     assert pool.read(6, 0) == b"before"
-    # Who may no longer have it does not keep it from others.
+    # A client without the right does not keep the pool from others.
     reload(whole.replace("file = new.secret", "file = app.secret"))
     rpmem_pool.open(where, secret="app.secret", exclusive=True).close()
 
@@ -239,10 +239,34 @@ P
 	grep -q "^all of it" out || { fail "clients during a reload"; cat out; }
 fi
 
-# Pools are closed as they should be.
+# The examples of the page and the documentation, with paths and an address of
+# this machine.
 kill $daemon
-wait $daemon || fail "exit code $? at the end"
-daemon=''
+wait $daemon || fail "exit code $? behind the clients"
+awk '/^\.Sh / { on = ($2 == "EXAMPLES") }
+     /^\.Ed/ { text = 0 }
+     on && text
+     on && /^\.Bd/ { text = 1 }' "$src/man/rpmemd.conf.5" >page.conf
+cp "$src/docs/examples/rpmemd.conf" docs.conf
+for example in page docs; do
+	sed -i "s,/etc/ofi_rpmem/,$PWD/,; s,/var/lib/ofi_rpmem/,$PWD/,
+		s,10\.0\.0\.5,127.0.0.1,; s,^port = 18620,port = 0,
+		s,^create = .*,create = 8M," $example.conf
+	grep -q '^port' $example.conf || sed -i '1i port = 0' $example.conf
+	rm -f port vol0
+	../util/fi_rpmemd --config $example.conf --port-file port >daemon.out 2>&1 &
+	daemon=$!
+	for _ in $(seq 400); do
+		[ -e port ] && break
+		kill -0 $daemon 2>/dev/null || break
+		sleep 0.05
+	done
+	expect 0 '' $cp --secret app.secret file "127.0.0.1:$(cat port):vol0"
+	kill $daemon
+	wait $daemon || fail "exit code $? of $example"
+done
+
+# Pools are closed as they should be.
 ../util/fi_rpmemd --port 0 --create 4M --port-file port a >daemon.out 2>&1 &
 daemon=$!
 for _ in $(seq 400); do

@@ -18,7 +18,7 @@
 #define W (R | RP_SETUP_WRITE)
 #define A (W | RP_SETUP_ADMIN)
 
-/* Who has which slot. */
+/* Slots of the secrets. */
 enum {
 	APP = 3,
 	BACKUP = 7,
