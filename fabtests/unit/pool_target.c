@@ -44,6 +44,8 @@ static ssize_t write_post(struct fid_ep *ep, const struct fi_msg_rma *msg,
 		.context = msg->context,
 	};
 
+	/* rpmem_pool_write() promises that every reader sees the bytes. */
+	cr_assert(flags & (FI_COMMIT_COMPLETE | FI_DELIVERY_COMPLETE));
 	set_range(&p, msg->rma_iov->addr, msg->rma_iov->len);
 	return add_post(p);
 }

@@ -221,7 +221,8 @@ static ssize_t post_write(struct rpmem_pool *p, const char *bytes, uint32_t len,
 	if (!bytes)
 		return fi_rpmem_zero(p->f.ops, p->f.ep, &zeros, 0);
 	return fi_writemsg(p->f.ep, &msg,
-			   FI_COMPLETION | (durable ? FI_COMMIT_COMPLETE : 0));
+			   FI_COMPLETION | (durable ? FI_COMMIT_COMPLETE
+						    : FI_DELIVERY_COMPLETE));
 }
 
 /*
