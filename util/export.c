@@ -15,10 +15,10 @@
 #include "core/method.h"
 #include "core/wire.h"
 #include "util/clock.h"
-#include "util/event.h"
 #include "util/exits.h"
 #include "util/export.h"
 #include "util/machine_facts.h"
+#include "util/service.h"
 
 /* A new daemon keeps a pool for its last owner, which tries each second. */
 #define AWAIT_MS 5000
@@ -290,7 +290,8 @@ int rp_exports_add(struct rp_exports *x, const struct rp_conf_pool *conf,
 	}
 	e->awaited = !x->served && e->pool.is_open;
 	if (x->served)
-		rp_event("pool '%s' is exported", e->name);
+		rp_service_log(RP_SERVICE_NOTICE, "pool '%s' is exported",
+			       e->name);
 	return 0;
 }
 
@@ -298,7 +299,8 @@ void rp_exports_remove(struct rp_exports *x, unsigned int i)
 {
 	x->v[i].leaving = true;
 	memset(&x->offers[i], 0, sizeof(x->offers[i]));
-	rp_event("pool '%s' is no longer exported", x->v[i].name);
+	rp_service_log(RP_SERVICE_NOTICE, "pool '%s' is no longer exported",
+		       x->v[i].name);
 }
 
 int rp_exports_find(const struct rp_exports *x, const char *name,
@@ -359,7 +361,7 @@ static void withdraw_export(struct rp_export *e, int why)
 		       "any more (%s); check the file system, then start "
 		       "fi_rpmemd again",
 		       e->name, strerror(-why));
-	rp_event("%s", e->withdrawn);
+	rp_service_log(RP_SERVICE_ERROR, "%s", e->withdrawn);
 }
 
 unsigned int rp_exports_find_longer(struct rp_exports *x)
@@ -373,7 +375,7 @@ unsigned int rp_exports_find_longer(struct rp_exports *x)
 			continue;
 		ret = rp_pool_allocate(&e->pool, err);
 		if (ret < 0)
-			rp_event("%s", err);
+			rp_service_log(RP_SERVICE_ERROR, "%s", err);
 		e->longer |= ret > 0;
 		n += ret != 0;
 	}
@@ -395,15 +397,15 @@ static void extend_export(struct rp_exports *x, unsigned int i)
 	e->longer = false;
 	ret = rp_pool_extend(&e->pool, err);
 	if (ret)
-		rp_event("%s", err);
+		rp_service_log(RP_SERVICE_ERROR, "%s", err);
 	if (export_pool(x, e, &x->offers[i], err))
 		rp_err(e->withdrawn, 0,
 		       "pool '%.100s' is withdrawn: it cannot be registered "
 		       "with its new length; start fi_rpmemd again",
 		       e->name);
 	else if (!ret)
-		rp_event("pool '%s' has %s now", e->name,
-			 rp_size_format(e->pool.size, size));
+		rp_service_log(RP_SERVICE_NOTICE, "pool '%s' has %s now",
+			       e->name, rp_size_format(e->pool.size, size));
 }
 
 /*
@@ -435,7 +437,7 @@ static void finish_removal(struct rp_export *e)
 	if (e->withdrawn[0])
 		rp_pool_abandon(&e->pool);
 	else if (rp_pool_close_clean(&e->pool, err))
-		rp_event("%s", err);
+		rp_service_log(RP_SERVICE_ERROR, "%s", err);
 	free(e->path);
 	memset(e, 0, sizeof(*e));
 }
@@ -493,13 +495,22 @@ static int grant_key(void *arg, unsigned int i, unsigned int who, uint64_t *key,
 	return ret;
 }
 
+/* A failure that a client can cause again and again: one line in a second. */
+static void log_failure(const char *err)
+{
+	static uint64_t last;
+
+	if (rp_service_may_log(&last))
+		rp_service_log(RP_SERVICE_ERROR, "%s", err);
+}
+
 static int set_length(void *arg, unsigned int i, uint64_t length, char *err)
 {
 	struct rp_exports *x = arg;
 	int ret = rp_pool_set_length(&x->v[i].pool, length, err);
 
 	if (ret)
-		rp_event("%s", err);
+		log_failure(err);
 	else
 		x->offers[i].length = length;
 	return ret;
@@ -528,7 +539,7 @@ static int set_owner(void *arg, unsigned int i, uint64_t owner, char *err)
 	if (!ret && owner & RP_SETUP_SHARED)
 		ret = rp_pool_release(&e->pool, err);
 	if (ret)
-		rp_event("%s", err);
+		log_failure(err);
 	else
 		x->offers[i].owner = owner;
 	return ret;
@@ -558,11 +569,12 @@ static void release_export(void *arg, unsigned int i)
 
 	x->v[i].awaited = false;
 	if (rp_pool_release(&x->v[i].pool, err))
-		rp_event("%s", err);
+		log_failure(err);
 }
 
 /* The pools, for the handler. */
 static const struct rp_exports *exporting;
+static const char *lost_page_prefix;
 
 /* A store to a page behind the end of a pool file that was cut short. */
 static void lost_page(int sig, siginfo_t *info, void *context)
@@ -577,6 +589,7 @@ static void lost_page(int sig, siginfo_t *info, void *context)
 		const struct rp_export *e = &exporting->v[i];
 		const char *map = e->pool.map;
 		struct iovec line[] = {
+			{(void *)lost_page_prefix, strlen(lost_page_prefix)},
 			{(void *)"fi_rpmemd: the file of pool '", 29},
 			{(void *)e->name, strlen(e->name)},
 			{(void *)text, sizeof(text) - 1},
@@ -584,7 +597,7 @@ static void lost_page(int sig, siginfo_t *info, void *context)
 
 		if (!map || at < map || at >= map + e->pool.map_len)
 			continue;
-		if (writev(STDERR_FILENO, line, 3) < 0)
+		if (writev(STDERR_FILENO, line, 4) < 0)
 			break;
 		_exit(RP_EXIT_FILE);
 	}
@@ -601,6 +614,7 @@ static void watch_pages(const struct rp_exports *x)
 	};
 
 	exporting = x;
+	lost_page_prefix = rp_service_prefix(RP_SERVICE_ERROR);
 	sigaction(SIGBUS, &act, NULL);
 }
 

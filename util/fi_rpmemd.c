@@ -19,10 +19,10 @@
 #include "core/method.h"
 #include "util/clock.h"
 #include "util/conf.h"
-#include "util/event.h"
 #include "util/exits.h"
 #include "util/export.h"
 #include "util/file.h"
+#include "util/service.h"
 
 /* After SIGTERM, accepted commits have this long to complete. */
 #define DRAIN_MS 10000
@@ -157,7 +157,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 
 static int report_error(const struct daemon *d, int code)
 {
-	fprintf(stderr, "fi_rpmemd: %s\n", d->err);
+	fprintf(stderr, "%sfi_rpmemd: %s\n",
+		rp_service_prefix(RP_SERVICE_ERROR), d->err);
 	return code;
 }
 
@@ -214,9 +215,11 @@ static int check_access(struct daemon *d)
 static void report_client(const char *peer, const char *pool)
 {
 	if (pool)
-		rp_event("a client at %s opens pool '%s'", peer, pool);
+		rp_service_log(RP_SERVICE_NOTICE,
+			       "a client at %s opens pool '%s'", peer, pool);
 	else
-		rp_event("a client at %s has a wrong secret", peer);
+		rp_service_log(RP_SERVICE_WARNING,
+			       "a client at %s has a wrong secret", peer);
 }
 
 /* Give each pool its rights; slots[i]: of secret i, or RP_SETUP_SECRETS. */
@@ -283,10 +286,12 @@ static void add_secrets(struct daemon *d, const struct rp_conf *c,
 		if (i < RP_SETUP_SECRETS)
 			d->secrets.v[i] = c->secrets[s].secret;
 		else
-			rp_event("secret '%s' is not accepted yet: keys of "
-				 "removed secrets are still in use; send "
-				 "SIGHUP again",
-				 c->secrets[s].path);
+			rp_service_log(
+				RP_SERVICE_WARNING,
+				"secret '%s' is not accepted yet: keys of "
+				"removed secrets are still in use; send "
+				"SIGHUP again",
+				c->secrets[s].path);
 	}
 }
 
@@ -362,6 +367,13 @@ static int load_again(struct daemon *d, struct rp_conf *c)
 	return 0;
 }
 
+/* The line that systemctl status shows. */
+static void tell_status(const struct daemon *d, const struct rp_conf *c)
+{
+	rp_service_status("%u pools on %s port %u", c->npools,
+			  listen_address(c), rp_setup_server_port(d->server));
+}
+
 /* SIGHUP: change pools, secrets and rights, and serve pools that grew. */
 static void reload(struct daemon *d)
 {
@@ -369,14 +381,17 @@ static void reload(struct daemon *d)
 	unsigned int longer;
 
 	if (!c || load_again(d, c)) {
-		rp_event("SIGHUP changes nothing: %s",
-			 c ? d->err : "out of memory");
+		rp_service_log(RP_SERVICE_ERROR, "SIGHUP changes nothing: %s",
+			       c ? d->err : "out of memory");
 		goto out;
 	}
 	apply(d, c);
 	longer = rp_exports_find_longer(&d->exports);
-	rp_event("SIGHUP: pools %u, secrets %u, pool files made longer %u",
-		 c->npools, c->nsecrets, longer);
+	tell_status(d, c);
+	rp_service_log(
+		RP_SERVICE_NOTICE,
+		"SIGHUP: pools %u, secrets %u, pool files made longer %u",
+		c->npools, c->nsecrets, longer);
 out:
 	if (c)
 		rp_conf_free(c);
@@ -468,7 +483,9 @@ static bool read_signals(struct daemon *d)
 	while (read(d->signal_fd, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo != SIGHUP)
 			return true;
+		rp_service_reloading();
 		reload(d);
+		rp_service_ready();
 	}
 	return false;
 }
@@ -482,9 +499,10 @@ static int serve(struct daemon *d)
 	};
 	struct fid *cq = &d->exports.f.cq->fid;
 	uint64_t now, check_at = 0;
-	int ret;
+	int ret, watchdog;
 
 	for (;;) {
+		watchdog = rp_service_watchdog();
 		now = rp_now_ms();
 		if (now >= check_at) {
 			rp_exports_check(&d->exports);
@@ -500,6 +518,8 @@ static int serve(struct daemon *d)
 			ret = rp_setup_server_timeout(d->server);
 			if (ret < 0 || ret > (int)(check_at - now))
 				ret = (int)(check_at - now);
+			if (watchdog >= 0 && ret > watchdog)
+				ret = watchdog;
 		}
 		if (poll(fds, 3, ret) < 0 && errno != EINTR) {
 			rp_err(d->err, 0, "poll: %s", strerror(errno));
@@ -517,7 +537,10 @@ static int drain(struct daemon *d)
 	struct fi_rpmem_domain_ops *ops;
 	int ret, code = 0;
 
-	rp_event("stopping: accepted commits are completed, new ones refused");
+	rp_service_stopping();
+	rp_service_log(
+		RP_SERVICE_NOTICE,
+		"stopping: accepted commits are completed, new ones refused");
 	/* The listener is closed, so the kernel refuses new clients. */
 	rp_setup_server_delete(d->server);
 	d->server = NULL;
@@ -621,8 +644,11 @@ static int run(struct daemon *d)
 	print_exports(d);
 	if (d->port_file)
 		code = write_port_file(d, rp_setup_server_port(d->server));
-	if (!code)
+	if (!code) {
+		tell_status(d, &d->conf);
+		rp_service_ready();
 		code = serve(d);
+	}
 	if (code)
 		return code;
 	while (read(d->signal_fd, &info, sizeof(info)) > 0)

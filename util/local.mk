@@ -12,6 +12,7 @@ util_libutil_la_SOURCES = \
 	util/pool.c util/pool.h \
 	util/query.c util/query.h \
 	util/secret.c util/secret.h \
+	util/service.c util/service.h \
 	util/setup.c util/setup.h \
 	util/setup_client.c util/setup_client.h \
 	util/setup_server.c util/setup_server.h \
@@ -34,7 +35,7 @@ util_fi_rpmem_info_LDADD = util/libutil.la prov/core/libcore.la \
 
 bin_PROGRAMS += util/fi_rpmemd
 util_fi_rpmemd_SOURCES = util/fi_rpmemd.c util/exits.h \
-	util/conf.c util/conf.h util/event.c util/event.h \
+	util/conf.c util/conf.h \
 	util/export.c util/export.h
 util_fi_rpmemd_LDADD = util/libutil.la prov/core/libcore.la $(FABRIC_LIBS) \
 	$(INIH_LIBS)

@@ -163,6 +163,9 @@ unit_tests += fabtests/unit/test_setup_server
 fabtests_unit_test_setup_server_SOURCES = fabtests/unit/test_setup_server.c $(setup_rig)
 fabtests_unit_test_setup_server_LDADD = util/libutil.la $(CRITERION_LIBS) $(NETTLE_LIBS)
 
+unit_tests += fabtests/unit/test_service
+fabtests_unit_test_service_LDADD = util/libutil.la $(CRITERION_LIBS)
+
 agent_bed = fabtests/unit/agent_bed.c fabtests/unit/agent_bed.h \
 	fabtests/unit/disk.h fabtests/unit/seeded.h
 

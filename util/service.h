@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A daemon under a service manager: sd_notify(3), and lines for the journal. */
+#ifndef RP_UTIL_SERVICE_H
+#define RP_UTIL_SERVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Levels of syslog(3). */
+enum rp_service_level {
+	RP_SERVICE_ERROR = 3,
+	RP_SERVICE_WARNING = 4,
+	RP_SERVICE_NOTICE = 5,
+};
+
+/* Each call does nothing when no manager waits for it (NOTIFY_SOCKET). */
+void rp_service_ready(void);	 /* also the end of reloading */
+void rp_service_reloading(void); /* rp_service_ready() follows */
+void rp_service_stopping(void);
+/* One line that systemctl status shows. */
+void rp_service_status(const char *fmt, ...)
+	__attribute__((format(printf, 1, 2)));
+/*
+ * Keep the watchdog of the manager quiet, at most twice in its interval.
+ * Returns the milliseconds until the next call, or -1: no watchdog. Only the
+ * loop whose hang must be found may call it.
+ */
+int rp_service_watchdog(void);
+
+/* Prefix of a line on stderr: "<3>" for the journal, "" for anybody else. */
+const char *rp_service_prefix(enum rp_service_level level);
+/* One line on stderr, with the time unless the journal adds it. */
+void rp_service_log(enum rp_service_level level, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+/* Whether a second has passed since this call returned true for last. */
+bool rp_service_may_log(uint64_t *last);
+
+#endif
