@@ -101,8 +101,9 @@ int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info);
 int rpmem_pool_write(struct rpmem_pool *pool, const void *buf, size_t len,
 		     uint64_t offset, unsigned int flags);
 /*
- * The same with len zeros, which the target writes by itself: they do not
- * travel, and only their range is kept.
+ * Write len zeros at an offset, with the errors and flags of
+ * rpmem_pool_write(). The target makes the zeros, so they do not travel. The
+ * library keeps their range and no copy; each MiB of zeros counts as one write.
  */
 int rpmem_pool_zero(struct rpmem_pool *pool, size_t len, uint64_t offset,
 		    unsigned int flags);

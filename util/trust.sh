@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# States what software cannot see of a folder; sourced by quickstart.sh and
-# check.sh.
+# States what software cannot see of a folder; sourced by quickstart.sh,
+# check.sh, and packages.sh of fabtests/platform.
 # shellcheck shell=sh
 
 # trust_word TOOL DIR FIELD: print a field that fi_rpmem_info (TOOL) reports of

@@ -212,7 +212,8 @@ static void acknowledge_byte(struct oracle *o, const struct oracle_op *commit,
 		return;
 	/*
 	 * A write with its own commit has no completion of the write alone, so
-	 * its outcome is not checked here: check_byte() looks at the bytes.
+	 * its outcome is not checked here: check_byte() compares the bytes
+	 * that the cut has left.
 	 */
 	if (last->kind != CRASH_WRITE_COMMIT &&
 	    last->kind != CRASH_ZERO_COMMIT && last != commit) {
@@ -371,7 +372,10 @@ static bool certainly_overwrote(const struct oracle *o,
 	return found->state != OP_POSTED && found->ended < must->posted;
 }
 
-/* May zeros that a program has written be there in place of must? */
+/*
+ * Whether byte b may be zero although the write `must` survived: a write of
+ * zeros that `must` did not certainly overwrite may have come behind it.
+ */
 static bool zeros_possible(const struct oracle *o, const struct oracle_op *must,
 			   unsigned int b)
 {

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# Roots made of Debian packages, kept for the next run; sourced by guest.sh and
-# platform.sh, which set $cache, $build, $work and $url, and end $child.
+# Roots made of Debian packages, kept for the next run; sourced by guest.sh,
+# platform.sh and package.sh, which set $cache, $build, $work and $url, and end
+# $child.
 # shellcheck shell=bash disable=SC2154
 
 # run COMMAND...: in the background, so that signals are handled at once; the

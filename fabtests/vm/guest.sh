@@ -115,11 +115,13 @@ look_around() {
 # carry SUITE: copy the programs built with another release's libibverbs, if its
 # root is cached
 carry() {
-	local suite dir
+	local suite dir script
 
+	script=$(sha256sum <"$here/image.sh" | cut -c1-12)
 	for suite in trixie bookworm; do
 		[ "$suite" != "$1" ] || continue
-		for dir in $(ls -dt "$cache/$suite-"*/ 2>/dev/null); do
+		# A root of an earlier image.sh may lack packages.
+		for dir in $(ls -dt "$cache/$suite-$script-"*/ 2>/dev/null); do
 			case $dir in *.new/) continue ;; esac
 			mkdir -p "$build/carried-$suite"
 			flock -s "$dir" true &&
@@ -145,7 +147,7 @@ make_tests() {
 	apart "$here/inside.sh" "$image/root" "$src" "$out" || return
 	carry "$suite" || return
 	cp "$here/lib.sh" "$here/flush.sh" "$here/shim.sh" \
-		"$here/preload.sh" "$here/verbs.sh" \
+		"$here/preload.sh" "$here/verbs.sh" "$here/tunnel.sh" \
 		"$here/lives.sh" "$here/sides.sh" "$here/methods" \
 		"$here/rivals.sh" \
 		"$here/trace.sh" "$here/trace.awk" \

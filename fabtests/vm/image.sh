@@ -14,10 +14,12 @@ mirror=$1 suite=$2 dir=$3
 build="gcc libc6-dev make pkg-config libfabric-dev libpmem2-dev uthash-dev
 	libjansson-dev nettle-dev libinih-dev libibverbs-dev librdmacm-dev librpma-dev"
 run="libfabric-bin rdma-core ibverbs-utils ibverbs-providers rdmacm-utils
-	perftest ndctl daxctl e2fsprogs iproute2 kmod procps valgrind"
+	perftest ndctl daxctl e2fsprogs iproute2 kmod procps valgrind
+	wireguard-tools"
 modules="virtio_pci virtio_blk virtio_net ext4 nfit nd_pmem device_dax dax_pmem
 	ib_uverbs rdma_cm rdma_ucm rdma_rxe dummy crc32c_generic
-	crc32_generic"
+	crc32_generic veth wireguard esp4 xfrm_user gcm seqiv ctr ghash_generic
+	aes_generic cryptomgr crypto_null"
 
 said() { echo "$suite: $* ($SECONDS s)"; }
 

@@ -169,5 +169,6 @@ fi
 . ./verbs.sh
 if [ "$domain" = adr ]; then
 	. ./rivals.sh
+	. ./tunnel.sh
 	. ./trace.sh
 fi

@@ -112,8 +112,8 @@ struct fi_rpmem_then {
 };
 
 /*
- * A commit, or a write of zeros. Zero in a field means level durable, the
- * endpoint's class, no store.
+ * Argument of fi_rpmem_commit() and fi_rpmem_zero(). The value 0 means durable
+ * in level, the endpoint's class in required, and no store in then.
  */
 struct fi_rpmem_msg {
 	const struct fi_rma_iov *rma_iov; /* ranges, all of one target */

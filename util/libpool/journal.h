@@ -44,8 +44,8 @@ int rp_journal_init(struct rp_journal *j, uint64_t size);
 void rp_journal_fini(struct rp_journal *j);
 
 /*
- * Append a copy of len bytes (1 to size), or len zeros (from NULL). Returns 0
- * and its number, -EAGAIN: the journal is full; -ENOMEM.
+ * Append a copy of len bytes, 1 to half of the size, or len zeros (from NULL).
+ * Returns 0 and the number of the entry, -EAGAIN: the journal is full; -ENOMEM.
  */
 int rp_journal_append(struct rp_journal *j, uint64_t offset, const void *from,
 		      uint32_t len, struct work *work, uint64_t *seq);

@@ -246,7 +246,10 @@ static int post_result(struct rpmem_pool *p, struct post *t, ssize_t ret)
 	return -EAGAIN;
 }
 
-/* Returns 0: all is posted; -EAGAIN: later; else the operation has failed. */
+/*
+ * Returns 0: all is posted; -EAGAIN: later; -EIO: the journal is full, and the
+ * commit that would empty it failed; -ENOMEM.
+ */
 static int post_writes(struct rpmem_pool *p, struct work *w)
 {
 	/* FI_COMMIT_COMPLETE requires power; else a commit follows. */
