@@ -17,7 +17,9 @@
 
 static struct rp_pmem *open_region(char *addr, size_t len)
 {
-	struct rp_caps_cfg cfg = {.placement = RP_PLACE_CPU_USER};
+	/* The tmpfs below the loop device would limit the class. */
+	struct rp_caps_cfg cfg = {.placement = RP_PLACE_CPU_USER,
+				  .trust_fs = "ext4"};
 	struct rp_facts facts;
 	struct rp_choice c;
 	struct rp_pmem *pm;

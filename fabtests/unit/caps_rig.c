@@ -178,6 +178,46 @@ void invent(const char *type, const char *opts)
 	cfg.root = dir;
 }
 
+void invent_on(unsigned int major, unsigned int minor, const char *type,
+	       const char *source, const char *opts)
+{
+	invent(type, opts);
+	write_tree("/proc/self/maps",
+		   "00100000-00102000 rw-s 00000000 %02x:%02x %llu     %s\n",
+		   major, minor, (unsigned long long)real.stx_ino, real_path);
+	write_tree("/proc/self/mountinfo", "%llu 1 %u:%u / / rw - %s %s %s\n",
+		   (unsigned long long)real.stx_mnt_id, major, minor, type,
+		   source, opts);
+}
+
+void link_tree(const char *path, const char *to)
+{
+	char full[2 * PATH_MAX], target[2 * PATH_MAX];
+
+	sprintf(full, "%s/x", path);
+	write_tree(full, "\n");
+	sprintf(full, "%s%s/x", dir, path);
+	unlink(full);
+	sprintf(full, "%s%s", dir, path);
+	cr_assert_eq(rmdir(full), 0);
+	sprintf(target, "%s%s", dir, to);
+	cr_assert_eq(symlink(target, full), 0);
+}
+
+void disk_device(const char *folder, const char *cache, const char *fua)
+{
+	char path[PATH_MAX];
+
+	sprintf(path, "%s/size", folder);
+	write_tree(path, "1\n");
+	sprintf(path, "%s/queue/write_cache", folder);
+	if (cache)
+		write_tree(path, "%s\n", cache);
+	sprintf(path, "%s/queue/fua", folder);
+	if (fua)
+		write_tree(path, "%s\n", fua);
+}
+
 void nd_region(const char *name, const char *domain)
 {
 	char path[256], full[2 * PATH_MAX], to[2 * PATH_MAX];

@@ -50,6 +50,13 @@ void write_tree(const char *path, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 /* A process map with the file at HERE in one piece, on a mount of this type. */
 void invent(const char *type, const char *opts);
+/* The same with this device number and this source of the mount. */
+void invent_on(unsigned int major, unsigned int minor, const char *type,
+	       const char *source, const char *opts);
+/* A link of the tree in dir; it leads to another path of the tree. */
+void link_tree(const char *path, const char *to);
+/* A disk in this folder; cache, fua: in its queue, NULL: no such file. */
+void disk_device(const char *folder, const char *cache, const char *fua);
 /* The path of an adapter below a root port. */
 #define NIC_PORT     "/sys/devices/pci0000:17/0000:17:00.0"
 #define NIC_FUNCTION NIC_PORT "/0000:18:00.1"

@@ -128,6 +128,10 @@ unit_tests += fabtests/unit/test_caps_all
 fabtests_unit_test_caps_all_SOURCES = fabtests/unit/test_caps_all.c $(caps_rig)
 fabtests_unit_test_caps_all_LDFLAGS = -Wl,--wrap=statx
 
+unit_tests += fabtests/unit/test_caps_disk
+fabtests_unit_test_caps_disk_SOURCES = fabtests/unit/test_caps_disk.c $(caps_rig)
+fabtests_unit_test_caps_disk_LDFLAGS = -Wl,--wrap=statx
+
 unit_tests += fabtests/unit/test_caps_nic
 fabtests_unit_test_caps_nic_SOURCES = fabtests/unit/test_caps_nic.c $(caps_rig)
 fabtests_unit_test_caps_nic_LDFLAGS = -Wl,--wrap=statx

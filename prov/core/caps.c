@@ -3,49 +3,14 @@
 #include "config.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <unistd.h>
 
 #include "core/caps_priv.h"
 #include "core/operator.h"
 
-/*
- * The sentence is sent to peers and logged, and file names may contain
- * anything: '?' replaces each byte that is not printable ASCII.
- */
-static void format_sentence(char *text, size_t len, const char *fmt, va_list ap)
-{
-	vsnprintf(text, len, fmt, ap);
-	for (; *text; text++)
-		if (*text < ' ' || *text > '~')
-			*text = '?';
-}
-
-void rp_caps_say(char *text, size_t len, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	format_sentence(text, len, fmt, ap);
-	va_end(ap);
-}
-
-__attribute__((format(printf, 2, 3))) static void say(char *why,
-						      const char *fmt, ...)
-{
-	va_list ap;
-
-	if (!why)
-		return;
-	va_start(ap, fmt);
-	format_sentence(why, RP_WHY_LEN, fmt, ap);
-	va_end(ap);
-}
+#define say(why, ...) rp_caps_say(why, RP_WHY_LEN, __VA_ARGS__)
 
 /*
  * Was every mapping in [start, end) made with MAP_SYNC? Only smaps shows that,
@@ -270,6 +235,12 @@ int rp_caps_explain(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 	if (!src)
 		src = &scratch;
 	sources_fill(cfg, &b, facts, src);
+	/* Lines that are written back need no flush of a disk. */
+	if (b.disks.flaw[0] && b.memory != RP_MEM_DAX_SYNC) {
+		facts->limit = RP_LIMIT_PROCESS;
+		strcpy(src->limit, b.disks.flaw);
+		say(why, "%s; %s", b.why, b.disks.flaw);
+	}
 	if (cfg->op)
 		rp_operator_apply(cfg->op, b.path, b.device, facts, src);
 	return 0;

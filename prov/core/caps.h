@@ -77,7 +77,7 @@ struct rp_facts {
 	char fs_name[32];   /* "ext4", "overlay", ...; "": no file system */
 	struct rp_file_id file; /* of a page-cache or DAX file, or devdax */
 	bool anonymous;		/* no file that could be cut short */
-	/* The operator's limit: no commit reaches a higher class. */
+	/* By the operator or a disk: no commit reaches a higher class. */
 	enum rp_class_limit limit;
 	int node; /* NUMA node of the memory plus 1; 0: unknown */
 };
@@ -167,6 +167,23 @@ bool rp_caps_fs_listed(const char *fs_name);
  * -ENOENT (unknown), -ENAMETOOLONG (len is too small).
  */
 int rp_caps_fs_name(int fd, char *name, size_t len);
+
+/* A walk over the block devices below a file, from the disks up. */
+struct rp_disks {
+	const char *root; /* as in rp_caps_cfg */
+	/* Called for each, dir: its folder in sysfs; NULL: no call. */
+	void (*fn)(struct rp_disks *w, const char *dir, const char *flaw);
+	void *ctx;
+	int depth;		  /* 0 at first */
+	char flaw[RP_SOURCE_LEN]; /* why a disk loses bytes, or "" */
+};
+/*
+ * Devices that cannot be seen are left out; one may come twice. False: path is
+ * in memory, or on a mount without barriers.
+ */
+bool rp_caps_disks(struct rp_disks *w, const char *path);
+/* First line, of PATH_MAX bytes, of a file in a folder of sysfs; "": none. */
+const char *rp_caps_line(const char *dir, const char *name, char *line);
 
 /* Facts of the host alone, for fi_rpmem_info. */
 struct rp_host {

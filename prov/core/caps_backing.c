@@ -4,12 +4,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "core/caps_priv.h"
@@ -136,6 +134,9 @@ static void regular_file(const struct rp_caps_cfg *cfg, const char *name,
 		nd_find(cfg->root, "block", sx->stx_dev_major,
 			sx->stx_dev_minor, b);
 	b->trusted = rp_caps_fs_trusted(&b->fs, cfg->trust_fs) ? RP_YES : RP_NO;
+	b->disks.root = cfg->root;
+	if (!rp_caps_fs_vouched(&b->fs, cfg->trust_fs))
+		rp_fs_walk(&b->disks, &b->fs);
 	if (b->trusted == RP_YES)
 		rp_caps_say(WHY(b), "%s on %s: %s", kind, b->fs.name, name);
 	else if (!b->fs.name[0])
@@ -255,20 +256,17 @@ static bool emulates_pmem(const struct rp_caps_cfg *cfg, enum rp_memory m)
 		m == RP_MEM_DAX_SYNC);
 }
 
-static void emulate_backing(struct rp_backing *b)
+void rp_caps_emulate(const struct rp_caps_cfg *cfg, struct rp_backing *b)
 {
+	if (!emulates_pmem(cfg, b->memory))
+		return;
 	rp_caps_say(WHY(b),
 		    "%s memory playing persistent memory: survives nothing",
 		    rp_memory_name(b->memory));
 	b->memory = RP_MEM_EMULATED;
 	b->domain = RP_DOMAIN_UNKNOWN;
 	b->domain_why[0] = '\0';
+	b->disks.flaw[0] = '\0';
 	b->trusted = RP_UNKNOWN;
 	b->fs.name[0] = '\0';
-}
-
-void rp_caps_emulate(const struct rp_caps_cfg *cfg, struct rp_backing *b)
-{
-	if (emulates_pmem(cfg, b->memory))
-		emulate_backing(b);
 }

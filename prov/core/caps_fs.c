@@ -4,12 +4,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
+#include <limits.h>
 #include <linux/magic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
-#include <sys/sysmacros.h>
 
 #include "core/caps_priv.h"
 
@@ -44,16 +45,27 @@ static const struct {
 
 FILE *rp_caps_open(const char *root, const char *path)
 {
-	char *full;
-	FILE *f;
+	char full[PATH_MAX];
 
-	if (!root)
-		return fopen(path, "re");
-	if (asprintf(&full, "%s%s", root, path) < 0)
-		return NULL;
-	f = fopen(full, "re");
-	free(full);
-	return f;
+	snprintf(full, sizeof(full), "%s%s", root ? root : "", path);
+	return fopen(full, "re");
+}
+
+const char *rp_caps_line(const char *dir, const char *name, char *line)
+{
+	glob_t g = {0};
+	FILE *f = NULL;
+
+	snprintf(line, PATH_MAX, "%s/%s", dir, name);
+	if (!glob(line, 0, NULL, &g))
+		f = fopen(g.gl_pathv[0], "re");
+	globfree(&g);
+	if (!f || !fgets(line, PATH_MAX, f))
+		line[0] = '\0';
+	if (f)
+		fclose(f);
+	line[strcspn(line, "\n")] = '\0';
+	return line;
 }
 
 bool rp_caps_fs_listed(const char *fs_name)
@@ -84,11 +96,15 @@ static bool has_word(const char *list, const char *word, const char *sep)
 	return false;
 }
 
+bool rp_caps_fs_vouched(const struct rp_fs *fs, const char *trust_fs)
+{
+	return has_word(trust_fs, fs->name, ", \t");
+}
+
 bool rp_caps_fs_trusted(const struct rp_fs *fs, const char *trust_fs)
 {
-	if (has_word(trust_fs, fs->name, ", \t"))
-		return true;
-	return rp_caps_fs_listed(fs->name) && fs->barriers == RP_YES;
+	return rp_caps_fs_vouched(fs, trust_fs) ||
+	       (rp_caps_fs_listed(fs->name) && fs->barriers == RP_YES);
 }
 
 /*
@@ -99,7 +115,7 @@ static bool mount_parse(char *line, uint64_t id, struct rp_fs *fs)
 {
 	unsigned long long got;
 	struct rp_fs m = {.barriers = RP_YES};
-	char *type, *opts, *save;
+	char *type, *source, *opts, *save;
 
 	if (sscanf(line, "%llu %*u %u:%u ", &got, &m.major, &m.minor) != 3 ||
 	    got != id)
@@ -108,11 +124,16 @@ static bool mount_parse(char *line, uint64_t id, struct rp_fs *fs)
 	if (!type)
 		return false;
 	type = strtok_r(type + 3, " \n", &save);
-	strtok_r(NULL, " \n", &save);
+	source = strtok_r(NULL, " \n", &save);
 	opts = strtok_r(NULL, " \n", &save);
 	if (!type || strlen(type) >= sizeof(m.name))
 		return false;
 	strcpy(m.name, type);
+	if (opts && !strcmp(type, "overlay") && strstr(opts, "upperdir="))
+		source = strstr(opts, "upperdir=") + strlen("upperdir=");
+	if (source)
+		snprintf(m.source, sizeof(m.source), "%.*s",
+			 (int)strcspn(source, ","), source);
 	if (has_word(opts, "nobarrier", ",") ||
 	    has_word(opts, "barrier=0", ",") ||
 	    has_word(opts, "fsync_mode=nobarrier", ","))

@@ -4,6 +4,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -14,52 +15,31 @@
 #include "core/caps_priv.h"
 
 /* An nd region without this attribute is unknown, not the usual domain. */
-static enum rp_domain domain_read(const char *root, const char *dir)
-{
-	static const struct {
-		const char *word;
-		enum rp_domain domain;
-	} words[] = {
-		{"cpu_cache", RP_DOMAIN_CPUCACHE},
-		{"memory_controller", RP_DOMAIN_MEMCTRL},
-		{"none", RP_DOMAIN_NONE},
-	};
-	enum rp_domain domain = RP_DOMAIN_UNKNOWN;
-	char *path, text[32] = "";
-	FILE *f;
-
-	if (asprintf(&path, "%s/persistence_domain", dir) < 0)
-		return domain;
-	f = rp_caps_open(root, path);
-	free(path);
-	if (!f)
-		return domain;
-	if (fgets(text, sizeof(text), f)) {
-		text[strcspn(text, "\n")] = '\0';
-		for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-			if (!strcmp(text, words[i].word))
-				domain = words[i].domain;
-	}
-	fclose(f);
-	return domain;
-}
-
 enum rp_domain rp_caps_nd_domain(const char *dir)
 {
-	return domain_read(NULL, dir);
+	static const char *const words[] = {
+		[RP_DOMAIN_NONE] = "none",
+		[RP_DOMAIN_MEMCTRL] = "memory_controller",
+		[RP_DOMAIN_CPUCACHE] = "cpu_cache",
+	};
+	char line[PATH_MAX];
+
+	rp_caps_line(dir, "persistence_domain", line);
+	for (int d = RP_DOMAIN_NONE; d <= RP_DOMAIN_CPUCACHE; d++)
+		if (!strcmp(line, words[d]))
+			return (enum rp_domain)d;
+	return RP_DOMAIN_UNKNOWN;
 }
 
 char *rp_caps_nd_region(const char *root, const char *kind, unsigned int major,
 			unsigned int minor)
 {
-	char *link, *dir, *slash;
+	char link[PATH_MAX], *dir, *slash;
 
-	if (asprintf(&link, "%s/sys/dev/%s/%u:%u", root ? root : "", kind,
-		     major, minor) < 0)
-		return NULL;
+	snprintf(link, sizeof(link), "%s/sys/dev/%s/%u:%u", root ? root : "",
+		 kind, major, minor);
 	/* .../region0/namespace0.0/block/pmem0: the region is above. */
 	dir = realpath(link, NULL);
-	free(link);
 	while (dir && (slash = strrchr(dir, '/'))) {
 		if (!strncmp(slash + 1, "region", 6))
 			return dir;
@@ -71,34 +51,22 @@ char *rp_caps_nd_region(const char *root, const char *kind, unsigned int major,
 
 int rp_caps_node(const char *dir)
 {
-	char *path;
+	char line[PATH_MAX];
 	int node = -1;
-	FILE *f;
 
-	if (asprintf(&path, "%s/numa_node", dir) < 0)
-		return 0;
-	f = fopen(path, "re");
-	free(path);
-	if (!f)
-		return 0;
-	if (fscanf(f, "%d", &node) != 1)
-		node = -1;
-	fclose(f);
+	sscanf(rp_caps_line(dir, "numa_node", line), "%d", &node);
 	return node < 0 || node > 1023 ? 0 : node + 1;
 }
 
 /* The weakest domain of all regions: the host promises no more for any. */
 static int nd_read(const char *root, struct rp_host *host)
 {
-	static const char sys[] = "/sys/bus/nd/devices";
-	char *path;
+	char sys[PATH_MAX], region[PATH_MAX + 256];
 	struct dirent *e;
 	DIR *d;
 
-	if (asprintf(&path, "%s%s", root ? root : "", sys) < 0)
-		return -ENOMEM;
-	d = opendir(path);
-	free(path);
+	snprintf(sys, sizeof(sys), "%s/sys/bus/nd/devices", root ? root : "");
+	d = opendir(sys);
 	if (!d)
 		return errno == ENOENT ? 0 : -errno;
 	while ((e = readdir(d))) {
@@ -106,16 +74,14 @@ static int nd_read(const char *root, struct rp_host *host)
 
 		if (strncmp(e->d_name, "region", 6))
 			continue;
-		if (asprintf(&path, "%s/%s", sys, e->d_name) < 0)
-			break;
-		domain = domain_read(root, path);
-		free(path);
+		snprintf(region, sizeof(region), "%s/%s", sys, e->d_name);
+		domain = rp_caps_nd_domain(region);
 		if (!host->has_nd || domain < host->domain)
 			host->domain = domain;
 		host->has_nd = true;
 	}
 	closedir(d);
-	return e ? -ENOMEM : 0;
+	return 0;
 }
 
 static void cpu_read(struct rp_host *host)

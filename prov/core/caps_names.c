@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The words for classes and facts. */
+/* The words for classes and facts, and sentences. */
 #include <errno.h>
+#include <stdarg.h>
 #include <strings.h>
 
-#include "core/caps.h"
+#include "core/caps_priv.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -82,4 +83,22 @@ const char *rp_tri_name(enum rp_tri t)
 	};
 
 	return name_of(names, COUNT(names), t);
+}
+
+/*
+ * The sentence is sent to peers and logged, and file names may contain
+ * anything: '?' replaces each byte that is not printable ASCII.
+ */
+void rp_caps_say(char *text, size_t len, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!text)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(text, len, fmt, ap);
+	va_end(ap);
+	for (; *text; text++)
+		if (*text < ' ' || *text > '~')
+			*text = '?';
 }

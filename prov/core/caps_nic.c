@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,19 +78,10 @@ static bool find_function(char *dir, struct rp_nic *nic, size_t *port_len)
 
 static unsigned int read_hex(const char *dir, const char *name)
 {
+	char line[PATH_MAX];
 	unsigned int v = 0;
-	char *path;
-	FILE *f;
 
-	if (asprintf(&path, "%s/%s", dir, name) < 0)
-		return 0;
-	f = fopen(path, "re");
-	free(path);
-	if (!f)
-		return 0;
-	if (fscanf(f, "%x", &v) != 1)
-		v = 0;
-	fclose(f);
+	sscanf(rp_caps_line(dir, name, line), "%x", &v);
 	return v;
 }
 
@@ -103,13 +95,11 @@ static int read_perfctrl(const char *port, uint32_t v[2])
 {
 	unsigned char raw[8];
 	ssize_t n;
-	char *path;
+	char path[PATH_MAX];
 	int fd;
 
-	if (asprintf(&path, "%s/config", port) < 0)
-		return -ENOMEM;
+	snprintf(path, sizeof(path), "%s/config", port);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
-	free(path);
 	if (fd < 0)
 		return -errno;
 	n = pread(fd, raw, sizeof(raw), PERFCTRLSTS);
@@ -191,15 +181,13 @@ int rp_caps_nic(const char *root, const char *device, struct rp_nic *out)
 {
 	struct rp_nic nic = {.ddio = RP_UNKNOWN};
 	size_t port_len;
-	char *link, *dir;
+	char link[PATH_MAX], *dir;
 
 	if (!*device || *device == '.' || strchr(device, '/'))
 		return -EINVAL;
-	if (asprintf(&link, "%s/sys/class/infiniband/%s", root ? root : "",
-		     device) < 0)
-		return -ENOMEM;
+	snprintf(link, sizeof(link), "%s/sys/class/infiniband/%s",
+		 root ? root : "", device);
 	dir = realpath(link, NULL);
-	free(link);
 	if (!dir)
 		return -ENODEV;
 	if (strstr(dir, "/devices/virtual/")) {
@@ -235,8 +223,7 @@ bool rp_caps_acknowledges(const char *root, const char *base,
 			  const char *device, char *why)
 {
 	static const char verbs[] = "verbs";
-	char type[32] = "nothing", *name, *path = NULL;
-	FILE *f = NULL;
+	char dir[PATH_MAX], line[PATH_MAX] = "", *name;
 
 	*why = '\0';
 	/* Other providers complete a delivery, or refuse to. */
@@ -244,23 +231,19 @@ bool rp_caps_acknowledges(const char *root, const char *base,
 	    strncasecmp(base, verbs, sizeof(verbs) - 1))
 		return true;
 	name = device ? device_of(device) : NULL;
-	if (name && *name && *name != '.' && !strchr(name, '/') &&
-	    asprintf(&path, "%s/sys/class/infiniband/%s/node_type",
-		     root ? root : "", name) >= 0)
-		f = fopen(path, "re");
-	if (f && fgets(type, sizeof(type), f))
-		type[strcspn(type, "\n")] = '\0';
-	if (f)
-		fclose(f);
-	free(path);
+	if (name && *name && *name != '.' && !strchr(name, '/')) {
+		snprintf(dir, sizeof(dir), "%s/sys/class/infiniband/%s",
+			 root ? root : "", name);
+		rp_caps_line(dir, "node_type", line);
+	}
 	free(name);
 	/* The kernel's IB_NODE_CA: a channel adapter. */
-	if (!strncmp(type, "1:", 2))
+	if (!strncmp(line, "1:", 2))
 		return true;
 	rp_caps_say(why, RP_SOURCE_LEN,
 		    "%s is no InfiniBand or RoCE adapter (its node type is "
 		    "%s): nothing tells that a write has arrived",
-		    device ? device : "the device", type);
+		    device ? device : "the device", *line ? line : "nothing");
 	return false;
 }
 

@@ -14,12 +14,17 @@ struct rp_fs {
 	unsigned int major, minor; /* as the process map shows them */
 	/* Does fsync flush the disk's cache? Unknown: a chroot hides mounts. */
 	enum rp_tri barriers;
+	char source[256]; /* its device; of an overlay, the upper folder */
 };
 
 /* Never fails: facts that cannot be determined stay unknown. */
 void rp_caps_fs(const char *root, int fd, struct rp_fs *fs);
-/* Listed with barriers on, or named by the operator. */
+/* Is it among the names that the operator vouches for? */
+bool rp_caps_fs_vouched(const struct rp_fs *fs, const char *trust_fs);
+/* Listed with barriers on, or vouched for. */
 bool rp_caps_fs_trusted(const struct rp_fs *fs, const char *trust_fs);
+/* rp_caps_disks() for a file system that is known. */
+void rp_fs_walk(struct rp_disks *w, const struct rp_fs *fs);
 /* Do its files outlive the process, but not the machine? */
 bool rp_caps_fs_in_memory(const char *name);
 
@@ -63,6 +68,7 @@ struct rp_backing {
 	uint64_t size; /* of the file; UINT64_MAX: it has no end */
 	char why[RP_WHY_LEN];
 	char domain_why[RP_SOURCE_LEN];
+	struct rp_disks disks;
 	int node;	 /* plus 1; 0: unknown */
 	char device[32]; /* name of a device DAX */
 	char path[4097]; /* as in the map; "": none */

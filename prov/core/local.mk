@@ -7,6 +7,7 @@ core_sources = \
 	prov/core/atomic.c prov/core/atomic.h \
 	prov/core/batch.c prov/core/batch.h \
 	prov/core/caps.c prov/core/caps.h prov/core/caps_backing.c \
+	prov/core/caps_disk.c \
 	prov/core/caps_fs.c prov/core/caps_host.c prov/core/caps_lasts.c \
 	prov/core/caps_names.c \
 	prov/core/caps_nic.c prov/core/operator.c prov/core/operator.h \

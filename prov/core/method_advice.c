@@ -129,7 +129,7 @@ static const struct {
 	{trust, "Put the file on ext4 or xfs, or vouch for the file system "
 		"(FI_OFI_RPMEM_TRUST_FS) if msync there reaches stable "
 		"storage."},
-	{no_limit, "Lift the operator's limit on the class."},
+	{no_limit, "Lift the limit on the class, the operator's or a disk's."},
 	{map_sync, "Map the file with MAP_SYNC."},
 	{ddio_off, "Switch DDIO off at the adapter's root port: then a read "
 		   "fence is enough (Douglas 2015; Wei et al. 2021, H3)."},

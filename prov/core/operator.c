@@ -550,10 +550,19 @@ void rp_operator_apply(const struct rp_operator *o, const char *path,
 		       struct rp_sources *src)
 {
 	const struct statement *last[KEYS] = {NULL}, *s;
+	struct statement vouched;
 
 	for (s = o->v; s < o->v + o->n; s++)
 		if (s->verb == VERB_ASSERT && matches(s, path, device))
 			last[s->key] = s;
+	/* Trust covers the disks below the file system. */
+	if (last[KEY_FILESYSTEM] && last[KEY_FILESYSTEM]->value == RP_YES &&
+	    facts->limit != RP_LIMIT_POWER) {
+		vouched = *last[KEY_FILESYSTEM];
+		vouched.key = KEY_CLASS;
+		vouched.value = RP_LIMIT_POWER;
+		last[KEY_CLASS] = &vouched;
+	}
 	for (size_t k = 0; k < KEYS; k++) {
 		int found = fact_get(facts, (enum key)k);
 

@@ -25,7 +25,7 @@
  *			not of a CPU that copies to the program's mapping
  *	fence		yes, no
  *	native		no (limit only: both ends must confirm it)
- *	filesystem	trusted, untrusted
+ *	filesystem	trusted, untrusted; trust covers the disks below, too
  *	class		none, process, power (limit only: it follows from facts)
  */
 #define RP_OPERATOR_DEFAULT "/etc/ofi_rpmem.conf"

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The block devices below a file: does a flush reach what keeps the bytes? */
+#include "config.h"
+
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <glob.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/caps_priv.h"
+
+#define MAX_DEPTH 16
+
+static bool writes_back(const char *dir, const char *name)
+{
+	char line[PATH_MAX];
+
+	return !strncmp(rp_caps_line(dir, name, line), "write back", 10);
+}
+
+/*
+ * The kernel drops flushes to a device whose queue/write_cache is "write
+ * through", which root may write. Its driver sets the other files, queue/fua
+ * only where there is a volatile cache.
+ */
+static void disk_judge(const char *dir, bool cached_below, char *flaw)
+{
+	const char *sign = NULL, *name = rp_caps_base_name(dir);
+	char line[PATH_MAX];
+
+	if (atoi(rp_caps_line(dir, "queue/fua", line)))
+		sign = "queue/fua is 1";
+	else if (writes_back(dir, "cache_type") ||
+		 writes_back(dir, "device/scsi_disk/*/cache_type"))
+		sign = "cache_type is write back";
+	else if (cached_below)
+		sign = "below it";
+	else if (!fnmatch("*ram[0-9]*", name, 0))
+		sign = "it is in memory";
+	if (sign && !strcmp(rp_caps_line(dir, "queue/write_cache", line),
+			    "write through"))
+		rp_caps_say(flaw, RP_SOURCE_LEN,
+			    "%s has a volatile cache (%s) and gets no flushes: "
+			    "its queue/write_cache is write through",
+			    name, sign);
+}
+
+bool rp_caps_disks(struct rp_disks *w, const char *path)
+{
+	int fd = w->depth < MAX_DEPTH ? open(path, O_PATH | O_CLOEXEC) : -1;
+	struct rp_fs fs;
+
+	if (fd < 0)
+		return true;
+	rp_caps_fs(w->root, fd, &fs);
+	close(fd);
+	w->depth++;
+	rp_fs_walk(w, &fs);
+	w->depth--;
+	return !rp_caps_fs_in_memory(fs.name) && fs.barriers != RP_NO;
+}
+
+/* The devices of this pattern; those below a device come before it. */
+static bool disks_walk(struct rp_disks *w, const char *dir, const char *names)
+{
+	char line[PATH_MAX], flaw[RP_SOURCE_LEN], *disk;
+	bool cached = false, below;
+	glob_t g = {0};
+
+	snprintf(line, sizeof(line), "%s%s", dir, names);
+	glob(line, 0, NULL, &g);
+	for (size_t i = 0; i < g.gl_pathc; i++) {
+		disk = realpath(g.gl_pathv[i], NULL);
+		if (!disk)
+			continue;
+		flaw[0] = '\0';
+		/* A partition has no queue: its disk, the folder above, has. */
+		if (*rp_caps_line(disk, "partition", line))
+			*strrchr(disk, '/') = '\0';
+		below = disks_walk(w, disk, "/slaves/*");
+		/* The page cache holds the file of a loop device. */
+		if (*rp_caps_line(disk, "loop/backing_file", line)) {
+			if (!rp_caps_disks(w, line))
+				rp_caps_say(flaw, sizeof(flaw),
+					    "%s is on no disk that is flushed",
+					    rp_caps_base_name(disk));
+			below = true;
+		}
+		disk_judge(disk, below, flaw);
+		cached |= writes_back(disk, "queue/write_cache");
+		if (*flaw)
+			strcpy(w->flaw, flaw);
+		if (w->fn)
+			w->fn(w, disk, flaw);
+		free(disk);
+	}
+	globfree(&g);
+	return cached;
+}
+
+void rp_fs_walk(struct rp_disks *w, const struct rp_fs *fs)
+{
+	char path[PATH_MAX], *dev;
+	glob_t g = {0};
+
+	if (!strcmp(fs->name, "overlay")) {
+		rp_caps_disks(w, fs->source);
+		return;
+	}
+	if (fs->major) {
+		snprintf(path, sizeof(path), "/sys/dev/block/%u:%u", fs->major,
+			 fs->minor);
+		disks_walk(w, w->root ? w->root : "", path);
+		return;
+	}
+	/* btrfs has a device number of its own, and may have many devices. */
+	dev = realpath(fs->source, NULL);
+	snprintf(path, sizeof(path), "%s/sys/fs/btrfs/*/devices/%s",
+		 w->root ? w->root : "",
+		 rp_caps_base_name(dev ? dev : fs->source));
+	if (!glob(path, 0, NULL, &g)) {
+		*strrchr(g.gl_pathv[0], '/') = '\0';
+		disks_walk(w, g.gl_pathv[0], "/*");
+	}
+	globfree(&g);
+	free(dev);
+}
