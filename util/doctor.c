@@ -498,7 +498,11 @@ json_t *doctor_run(char *const *paths, size_t n)
 	check_base(&d);
 	check_memlock(&d);
 	for (size_t i = 0; i < n; i++) {
+		json_t *disks = doctor_disks(NULL, paths[i]);
+
 		check_path(&d, paths[i]);
+		json_array_extend(d.checks, disks);
+		json_decref(disks);
 		check_commit(&d, paths[i]);
 	}
 	return d.checks;

@@ -71,6 +71,12 @@ int doctor_worst(const json_t *checks);
 void doctor_print(const json_t *checks);
 
 /*
+ * doctor_disk.c: checks of the disks below path, the lowest first, and what
+ * msync is worth there. root: prefix of /proc and /sys, for tests.
+ */
+json_t *doctor_disks(const char *root, const char *path);
+
+/*
  * Hints for commits: FI_EP_RDM with FI_RMA, and FI_RMA_PMEM if prov_name is
  * NULL or names ofi_rpmem. Returns NULL when out of memory.
  */

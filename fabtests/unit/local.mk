@@ -132,6 +132,14 @@ unit_tests += fabtests/unit/test_caps_disk
 fabtests_unit_test_caps_disk_SOURCES = fabtests/unit/test_caps_disk.c $(caps_rig)
 fabtests_unit_test_caps_disk_LDFLAGS = -Wl,--wrap=statx
 
+unit_tests += fabtests/unit/test_doctor_disk
+fabtests_unit_test_doctor_disk_SOURCES = fabtests/unit/test_doctor_disk.c \
+	util/doctor_disk.c util/info_host.c $(caps_rig)
+fabtests_unit_test_doctor_disk_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
+fabtests_unit_test_doctor_disk_LDADD = util/libutil.la prov/core/libcore.la \
+	$(CRITERION_LIBS) $(JANSSON_LIBS) $(FABRIC_LIBS) -ldl
+fabtests_unit_test_doctor_disk_LDFLAGS = -Wl,--wrap=statx
+
 unit_tests += fabtests/unit/test_caps_nic
 fabtests_unit_test_caps_nic_SOURCES = fabtests/unit/test_caps_nic.c $(caps_rig)
 fabtests_unit_test_caps_nic_LDFLAGS = -Wl,--wrap=statx

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The doctor's lines about the disks below a path, and the worth of msync. */
+#include "config.h"
+
+#include <glob.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+
+#include "util/info.h"
+
+struct disks {
+	json_t *checks;
+	char said[1024]; /* clauses about the disks at the bottom */
+	char remedy[256];
+};
+
+static bool is_there(const char *dir, const char *name)
+{
+	char pattern[PATH_MAX];
+	glob_t g = {0};
+	bool found;
+
+	snprintf(pattern, sizeof(pattern), "%s/%s", dir, name);
+	found = !glob(pattern, 0, NULL, &g);
+	globfree(&g);
+	return found;
+}
+
+/* The files of sysfs that were read, and their lines. */
+static json_t *lines_of(const char *dir, const char *name)
+{
+	static const char *const files[] = {
+		"queue/write_cache", "queue/fua",
+		"cache_type",	     "device/scsi_disk/*/cache_type",
+		"queue/rotational",  "device/model",
+		"dm/name",	     "md/level",
+		"loop/backing_file",
+	};
+	char line[PATH_MAX], text[512];
+	size_t n = (size_t)snprintf(text, sizeof(text), "/sys/block/%s", name);
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+		if (*rp_caps_line(dir, files[i], line) && n < sizeof(text))
+			n += (size_t)snprintf(text + n, sizeof(text) - n,
+					      ", %s: %s", files[i], line);
+	return info_text("%s", text);
+}
+
+/* Who else has a cache that sysfs does not show? */
+static const char *beyond(const char *dir, const char *name)
+{
+	char line[PATH_MAX];
+
+	if (!strncmp(name, "nbd", 3) || !strncmp(name, "rbd", 3))
+		return "; it is on a server, which alone knows whether its "
+		       "flushes reach a disk";
+	rp_caps_line(dir, "device/model", line);
+	if (!strncmp(name, "vd", 2) || !strncmp(name, "xvd", 3) ||
+	    strcasestr(line, "virtual") || strcasestr(line, "qemu") ||
+	    strcasestr(line, "vbox"))
+		return "; it is a virtual disk, whose host alone knows whether "
+		       "its flushes reach a disk (cache=unsafe: they do not)";
+	return "";
+}
+
+static void disk_examine(struct rp_disks *w, const char *dir, const char *flaw)
+{
+	const char *name = strrchr(dir, '/') + 1;
+	struct disks *d = w->ctx;
+	char line[PATH_MAX];
+	size_t n = strlen(d->said);
+
+	json_array_append_new(
+		d->checks, json_pack("{s:s, s:i, s:o}", "check", "disk",
+				     "status", *flaw ? DOCTOR_WARN : DOCTOR_OK,
+				     "found", lines_of(dir, name)));
+	rp_caps_line(dir, "queue/write_cache", line);
+	if (*flaw && strstr(flaw, "gets no flushes") &&
+	    !strstr(flaw, "in memory"))
+		snprintf(
+			d->remedy, sizeof(d->remedy),
+			"echo \"write back\" > /sys/block/%s/queue/write_cache",
+			name);
+	/* A stack passes flushes on; the disks at the bottom decide. */
+	if (is_there(dir, "slaves/*") || is_there(dir, "loop/backing_file"))
+		return;
+	snprintf(d->said + n, sizeof(d->said) - n, "%s%s%s%s", n ? "; " : "",
+		 !strcmp(line, "write back") ? "it ends with a flush of "
+		 : *line ? "the kernel sends no flush to a disk without a "
+			   "volatile cache, as its driver reports of "
+			 : "nothing tells of the cache of ",
+		 name, beyond(dir, name));
+}
+
+json_t *doctor_disks(const char *root, const char *path)
+{
+	struct disks d = {.checks = json_array()};
+	struct rp_disks w = {.root = root, .fn = disk_examine, .ctx = &d};
+	const char *remedy = "put the file on a disk of this machine";
+	json_t *c;
+
+	if (!rp_caps_disks(&w, path) && !json_array_size(d.checks))
+		return d.checks; /* tmpfs: the class says it */
+	if (!w.flaw[0]) {
+		c = json_pack(
+			"{s:s, s:i, s:o}", "check", "msync", "status",
+			DOCTOR_OK, "found",
+			info_text("%s", d.said[0] ? d.said
+						  : "no disk can be seen below "
+						    "this file system: it "
+						    "alone answers for msync"));
+	} else {
+		c = json_pack("{s:s, s:i, s:o, s:o}", "check", "msync",
+			      "status", DOCTOR_WARN, "found",
+			      info_text("a power cut loses what it wrote: %s",
+					w.flaw),
+			      "remedy",
+			      info_text("%s", d.remedy[0] ? d.remedy : remedy));
+	}
+	json_array_append_new(d.checks, c);
+	return d.checks;
+}
