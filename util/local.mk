@@ -62,6 +62,14 @@ util_librpmem_pool_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
 pooldir = $(libdir)/pkgconfig
 pool_DATA = util/libpool/librpmem_pool.pc prov/rpmem/ofi_rpmem.pc
 
+bin_PROGRAMS += util/fi_rpmem_plugpull
+util_fi_rpmem_plugpull_SOURCES = util/fi_rpmem_plugpull.c util/exits.h \
+	util/plugpull.h util/plugpull_judge.c util/plugpull_ledger.c \
+	util/plugpull_writer.c
+util_fi_rpmem_plugpull_LDADD = util/librpmem_pool.la util/libutil.la \
+	prov/core/libcore.la $(JANSSON_LIBS) $(NETTLE_LIBS) $(FABRIC_LIBS) \
+	-lpthread
+
 dist_python3_DATA = util/python/rpmem_pool.py
 
 # The plugin of nbdkit.

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Judge of fi_rpmem_plugpull: what the pool may hold, and what it holds. */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/plugpull.h"
+
+/*
+ * A byte may have the value of a record unless an acknowledged one replaced it
+ * for good: one that began after the end of the record, or one that the same
+ * thread wrote later. Without an acknowledged record it may also be zero, as
+ * before.
+ */
+struct span {
+	const struct pull_cfg *cfg;
+	struct pull_record **over; /* the records that cover it */
+	size_t n;
+	uint64_t at, len;
+	const unsigned char *got;
+	const struct pull_record *acked; /* the newest of these, or NULL */
+	uint64_t begin;			 /* its line: the latest */
+	uint64_t seq[PULL_THREADS];	 /* 1 + the newest acknowledged one's */
+	bool *explained;		 /* of each byte */
+	unsigned char *bytes;
+};
+
+static int by_offset(const void *a, const void *b)
+{
+	const struct pull_record *x = a, *y = b;
+
+	return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static bool is_allowed(const struct span *s, const struct pull_record *r)
+{
+	return !(r->end < s->begin) && !(r->seq + 1 < s->seq[r->thread]);
+}
+
+static void find_newest(struct span *s)
+{
+	s->acked = NULL;
+	s->begin = 0;
+	memset(s->seq, 0, sizeof(s->seq));
+	for (size_t i = 0; i < s->n; i++) {
+		const struct pull_record *r = s->over[i];
+
+		if (!r->acked)
+			continue;
+		if (r->begin >= s->begin) {
+			s->begin = r->begin;
+			s->acked = r;
+		}
+		if (r->seq + 1 > s->seq[r->thread])
+			s->seq[r->thread] = r->seq + 1;
+	}
+}
+
+/* Mark the bytes of the span that are those of r; returns their number. */
+static uint64_t compare(struct span *s, const struct pull_record *r,
+			bool *marks)
+{
+	uint64_t same = 0;
+
+	pull_fill(s->cfg->seed, r, s->at - r->offset, s->bytes, s->len);
+	for (uint64_t i = 0; i < s->len; i++) {
+		if (s->bytes[i] != s->got[s->at + i])
+			continue;
+		marks[i] = true;
+		same++;
+	}
+	return same;
+}
+
+/* Name what is found instead of an acknowledged record. */
+static void describe(struct span *s, uint64_t first, FILE *out)
+{
+	const struct pull_record *is = NULL;
+	struct span one = *s;
+	bool mark[PULL_LONGEST];
+
+	one.at += first;
+	one.len -= first;
+	for (size_t i = 0; i < s->n && !is; i++) {
+		memset(mark, 0, one.len);
+		compare(&one, s->over[i], mark);
+		if (mark[0])
+			is = s->over[i];
+	}
+	fprintf(out, "  offset %" PRIu64 ": ", one.at);
+	if (s->acked)
+		fprintf(out, "record %" PRIu64 " is lost there; ",
+			s->acked->seq);
+	if (is)
+		fprintf(out, "the byte is that of record %" PRIu64 "\n",
+			is->seq);
+	else
+		fprintf(out, "the byte 0x%02x is %s\n", s->got[one.at],
+			s->got[one.at] ? "of no record"
+				       : "the zero from before");
+}
+
+static void judge_span(struct span *s, FILE *out, uint64_t *named,
+		       uint64_t *count)
+{
+	uint64_t wrong = 0, first = 0, same;
+
+	find_newest(s);
+	for (uint64_t i = 0; i < s->len; i++)
+		s->explained[i] = !s->acked && !s->got[s->at + i];
+	for (size_t i = 0; i < s->n; i++) {
+		struct pull_record *r = s->over[i];
+
+		if (!is_allowed(s, r))
+			continue;
+		same = compare(s, r, s->explained);
+		r->may += s->len;
+		r->is += same;
+	}
+	for (uint64_t i = s->len; i--;)
+		if (!s->explained[i]) {
+			wrong++;
+			first = i;
+		}
+	if (s->acked)
+		count[PULL_BYTES] += s->len;
+	count[s->acked ? PULL_LOST : PULL_FOREIGN] += wrong;
+	if (wrong && (*named)++ < PULL_NAMED)
+		describe(s, first, out);
+}
+
+/* Cut the area at the ends of all records, and judge piece by piece. */
+static void judge_spans(struct span *s, const uint64_t *cuts, size_t ncuts,
+			struct pull_record *v, size_t n, FILE *out,
+			uint64_t *count)
+{
+	uint64_t named = 0, from, to;
+	size_t low = 0;
+
+	for (size_t c = 0; c + 1 < ncuts; c++) {
+		from = cuts[c];
+		to = cuts[c + 1];
+		while (low < n && v[low].offset + PULL_LONGEST <= from)
+			low++;
+		s->n = 0;
+		for (size_t i = low; i < n && v[i].offset <= from; i++)
+			if (v[i].offset + v[i].len > from)
+				s->over[s->n++] = &v[i];
+		/* A piece without records has no bound: cut it further. */
+		for (s->at = from; s->at < to; s->at += s->len) {
+			s->len = to - s->at < PULL_LONGEST ? to - s->at
+							   : PULL_LONGEST;
+			judge_span(s, out, &named, count);
+		}
+	}
+	if (named > PULL_NAMED)
+		fprintf(out, "  and %" PRIu64 " places more\n",
+			named - PULL_NAMED);
+}
+
+/*
+ * One byte in 256 of a record is that of another by chance, so a record counts
+ * as old with up to one in 32.
+ */
+static void count_records(const struct pull_record *v, size_t n,
+			  uint64_t *count)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (v[i].acked) {
+			count[PULL_RECORDS]++;
+			continue;
+		}
+		if (!v[i].may)
+			continue;
+		count[PULL_OPEN]++;
+		if (v[i].is == v[i].may)
+			count[PULL_NEW]++;
+		else if (v[i].is <= v[i].may / 32)
+			count[PULL_OLD]++;
+		else
+			count[PULL_TORN]++;
+	}
+}
+
+int pull_judge(const struct pull_cfg *cfg, struct pull_record *v, size_t n,
+	       const unsigned char *got, FILE *out, uint64_t *count)
+{
+	struct span s = {.cfg = cfg, .got = got};
+	uint64_t *cuts = calloc(2 * n + 2, sizeof(*cuts));
+	int ret = -ENOMEM;
+
+	s.over = calloc(n + 1, sizeof(struct pull_record *));
+	s.explained = calloc(PULL_LONGEST, sizeof(bool));
+	s.bytes = malloc(PULL_LONGEST);
+	if (cuts && s.over && s.explained && s.bytes) {
+		cuts[1] = cfg->area;
+		for (size_t i = 0; i < n; i++) {
+			cuts[2 * i + 2] = v[i].offset;
+			cuts[2 * i + 3] = v[i].offset + v[i].len;
+		}
+		qsort(v, n, sizeof(*v), by_offset);
+		qsort(cuts, 2 * n + 2, sizeof(*cuts), by_value);
+		judge_spans(&s, cuts, 2 * n + 2, v, n, out, count);
+		count_records(v, n, count);
+		ret = 0;
+	}
+	free(cuts);
+	free(s.over);
+	free(s.explained);
+	free(s.bytes);
+	return ret;
+}
