@@ -70,6 +70,20 @@ util_fi_rpmem_plugpull_LDADD = util/librpmem_pool.la util/libutil.la \
 	prov/core/libcore.la $(JANSSON_LIBS) $(NETTLE_LIBS) $(FABRIC_LIBS) \
 	-lpthread
 
+# bash loads the file that has the name of the command.
+bashcompdir = $(datadir)/bash-completion/completions
+completions = util/completion/fi_rpmemd util/completion/fi_rpmem_cp \
+	util/completion/fi_rpmem_info util/completion/fi_rpmem_bench \
+	util/completion/fi_rpmem_plugpull
+nodist_bashcomp_DATA = $(completions)
+CLEANFILES += $(completions)
+EXTRA_DIST += util/completion/fi_rpmem.bash
+$(completions): util/completion/fi_rpmem.bash
+	$(AM_V_GEN)$(MKDIR_P) util/completion && \
+		cp $(srcdir)/util/completion/fi_rpmem.bash $@
+zshcompdir = $(datadir)/zsh/site-functions
+dist_zshcomp_DATA = util/completion/_fi_rpmem
+
 dist_python3_DATA = util/python/rpmem_pool.py
 
 # The plugin of nbdkit.

@@ -1,0 +1,121 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# bash and zsh complete every option that --help prints, and what follows one.
+set -u
+src=$(cd "${srcdir:-..}" && pwd) || exit 99
+dir=$(mktemp -d ./completion.XXXXXX) || exit 99
+trap 'rm -rf "$dir"' EXIT
+tools='fi_rpmemd fi_rpmem_cp fi_rpmem_info fi_rpmem_bench fi_rpmem_plugpull'
+failed=0 n=0
+PATH=$PWD/util:$PATH
+export PATH
+
+# result NAME WANT GOT: two files of words, one a line.
+result()
+{
+	n=$((n + 1))
+	sort -u "$2" >"$dir/want.sorted"
+	sort -u "$3" | sed '/^$/d' >"$dir/got.sorted"
+	if [ -s "$2" ] && diff "$dir/want.sorted" "$dir/got.sorted" >"$dir/diff"; then
+		echo "ok $n - $1"
+	else
+		echo "not ok $n - $1"
+		sed 's/^/# /' "$dir/diff"
+		failed=1
+	fi
+}
+
+# Each program that is installed has a completion.
+for tool in util/fi_rpmem*; do
+	[ -x "$tool" ] && [ -f "$tool" ] && echo "${tool#util/}"
+done >"$dir/want"
+sed -n '/^complete /,$p' "$src/util/completion/fi_rpmem.bash" |
+	tr '\t ' '\n\n' | grep '^fi_' >"$dir/got"
+result "bash knows all tools" "$dir/want" "$dir/got"
+sed -n '1s/^#compdef //p' "$src/util/completion/_fi_rpmem" | tr ' ' '\n' >"$dir/got"
+result "zsh knows all tools" "$dir/want" "$dir/got"
+
+# options TOOL: the long ones that --help prints.
+options()
+{
+	"$1" --help | grep -o '^ *\(-., \)\? *--[a-z-]*' | grep -o -e '--.*'
+}
+
+# in_bash WORD...: what bash offers in place of the last word.
+in_bash()
+{
+	bash -c '. "$1"; shift
+		COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _fi_rpmem
+		printf "%s\n" "${COMPREPLY[@]}"' - \
+		"$src/util/completion/fi_rpmem.bash" "$@" | sed 's/=$//'
+}
+
+# in_zsh LINE: what zsh offers at the end of the line.
+cat >"$dir/zsh" <<'END'
+zmodload zsh/zpty || exit 1
+zpty shell zsh -f -i
+zpty -w shell "PS1= ; fpath=(${(q)1} \$fpath); autoload -U compinit; compinit -u -D
+compadd() {
+	local -a m
+	builtin compadd -O m \"\$@\"
+	print -rl -- \$m >>${(q)3}
+	builtin compadd \"\$@\"
+}
+zle -C offer list-choices _main_complete
+offer_all() { zle offer; : >${(q)3}.done }
+zle -N offer_all; bindkey '^T' offer_all"
+zpty -w -n shell "$2"$'\x14'
+for i in {1..400}; do
+	[[ -e $3.done ]] && break
+	zpty -r -t shell seen
+	sleep 0.05
+done
+zpty -d shell
+[[ -e $3.done ]]
+END
+in_zsh()
+{
+	rm -f "$dir/offer" "$dir/offer.done"
+	zsh -f "$dir/zsh" "$src/util/completion" "$1" "$dir/offer" >&2 &&
+		cat "$dir/offer"
+}
+
+printf '%s\n' power process none >"$dir/classes"
+: >"$dir/secret"
+echo "$dir/secret" >"$dir/file"
+for tool in $tools; do
+	options "$tool" >"$dir/want"
+	in_bash "$tool" -- >"$dir/got"
+	result "bash: options of $tool" "$dir/want" "$dir/got"
+	case $tool in
+	fi_rpmem_bench) printf 'pingpong\n' >"$dir/want"
+		in_bash $tool pi >"$dir/got"
+		result "bash: modes of $tool" "$dir/want" "$dir/got" ;;
+	*)
+		in_bash "$tool" --secret = "$dir/sec" >"$dir/got"
+		result "bash: --secret=FILE of $tool" "$dir/file" "$dir/got" ;;
+	esac
+	case $tool in
+	fi_rpmem_cp | fi_rpmem_bench | fi_rpmem_plugpull)
+		in_bash "$tool" --class '' >"$dir/got"
+		result "bash: --class of $tool" "$dir/classes" "$dir/got" ;;
+	esac
+done
+in_bash fi_rpmem_cp -s "$dir/sec" >"$dir/got"
+result "bash: -s FILE, whose long option has the value" "$dir/file" "$dir/got"
+
+if ! command -v zsh >/dev/null; then
+	echo "ok $((n + 1)) - zsh # SKIP zsh is missing; on Debian: apt-get install zsh"
+	exit $failed
+fi
+for tool in $tools; do
+	options "$tool" >"$dir/want"
+	in_zsh "$tool --" >"$dir/got"
+	result "zsh: options of $tool" "$dir/want" "$dir/got"
+done
+in_zsh "fi_rpmem_plugpull --class=" >"$dir/got"
+result "zsh: --class" "$dir/classes" "$dir/got"
+echo "pingpong" >"$dir/want"
+in_zsh "fi_rpmem_bench pi" >"$dir/got"
+result "zsh: modes of fi_rpmem_bench" "$dir/want" "$dir/got"
+exit $failed
