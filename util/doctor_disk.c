@@ -17,7 +17,7 @@ struct disks {
 	char remedy[256];
 };
 
-static bool is_there(const char *dir, const char *name)
+static bool has_file(const char *dir, const char *name)
 {
 	char pattern[PATH_MAX];
 	glob_t g = {0};
@@ -49,7 +49,7 @@ static json_t *lines_of(const char *dir, const char *name)
 	return info_text("%s", text);
 }
 
-/* Who else has a cache that sysfs does not show? */
+/* Caches outside this machine, which sysfs does not show. */
 static const char *beyond(const char *dir, const char *name)
 {
 	char line[PATH_MAX];
@@ -85,7 +85,7 @@ static void disk_examine(struct rp_disks *w, const char *dir, const char *flaw)
 			"echo \"write back\" > /sys/block/%s/queue/write_cache",
 			name);
 	/* A stack passes flushes on; the disks at the bottom decide. */
-	if (is_there(dir, "slaves/*") || is_there(dir, "loop/backing_file"))
+	if (has_file(dir, "slaves/*") || has_file(dir, "loop/backing_file"))
 		return;
 	snprintf(d->said + n, sizeof(d->said) - n, "%s%s%s%s", n ? "; " : "",
 		 !strcmp(line, "write back") ? "it ends with a flush of "
