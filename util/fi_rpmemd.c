@@ -241,7 +241,7 @@ static void apply_rights(struct daemon *d, const struct rp_conf *c,
 					      rights, pool->clients);
 	}
 	if (d->server)
-		rp_setup_server_recheck(d->server);
+		rp_setup_server_check_rights(d->server);
 }
 
 /* Slots of the secrets that stay; the others are forgotten. */

@@ -163,7 +163,7 @@ bool rp_setup_name_ok(const char *name)
 	if (n == 0 || n > RP_SETUP_NAME)
 		return false;
 	for (; *name; name++)
-		if (!rp_char_ok(*name) || *name == '/')
+		if (!rp_char_printable(*name) || *name == '/')
 			return false;
 	return true;
 }

@@ -752,7 +752,7 @@ void rp_setup_server_run(struct rp_setup_server *s)
 		server_listen(s, true);
 }
 
-void rp_setup_server_recheck(struct rp_setup_server *s)
+void rp_setup_server_check_rights(struct rp_setup_server *s)
 {
 	struct conn *h, *next;
 

@@ -106,6 +106,6 @@ void rp_setup_server_run(struct rp_setup_server *s);
  * Secrets, exports or rights have changed: close the pools of clients that have
  * lost a right.
  */
-void rp_setup_server_recheck(struct rp_setup_server *s);
+void rp_setup_server_check_rights(struct rp_setup_server *s);
 
 #endif

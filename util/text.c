@@ -25,7 +25,7 @@ int rp_err(char *err, int ret, const char *fmt, ...)
 void rp_text_clean(char *s, char by)
 {
 	for (; *s; s++)
-		if (!rp_char_ok(*s))
+		if (!rp_char_printable(*s))
 			*s = by;
 }
 

@@ -25,7 +25,7 @@ int rp_number_parse(const char *s, uint64_t min, uint64_t max, uint64_t *n,
 		    char *err);
 
 /* Whether c is printable ASCII, without effect on a terminal. */
-static inline bool rp_char_ok(char c)
+static inline bool rp_char_printable(char c)
 {
 	return c >= 0x20 && c < 0x7f;
 }

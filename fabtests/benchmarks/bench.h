@@ -97,7 +97,7 @@ struct bench_cfg {
 	bool persistent; /* probe: write to the pool, not to volatile memory */
 	bool durable;	 /* probe: commit each write */
 	bool sleep;	 /* the target sleeps instead of polling */
-	const char *class; /* NULL: power, or none when emulating */
+	const char *class; /* NULL: "power", or "none" with --emulate */
 	const char *json;  /* NULL: none; "-": standard output */
 	const char *cost;  /* calibrate: cost file to write, or NULL */
 	const char *bars[BENCH_FIGURES]; /* suite: NAME=VALUE overrides */

@@ -66,8 +66,9 @@ int bench_run_stream(struct bench *b, const struct bench_line *l, uint64_t *ns,
 }
 
 /*
- * Agent and libpmem2 flush lines that are dirty in the same cache: the CPU of
- * the target has just stored to them, as a base without RDMA places bytes.
+ * Agent and libpmem2 flush the same lines, dirty in the cache of one CPU, which
+ * has just stored to them: so does the target's CPU over a base provider
+ * without RDMA.
  */
 int bench_run_agent_flush(struct bench *b, const struct bench_line *l,
 			  uint64_t *ns, char *err)

@@ -471,7 +471,7 @@ static void deliver_messages(const struct pmsim_wire *x, unsigned int n)
 	}
 }
 
-/* Run the program of one machine; judges also before it polls. */
+/* Run one machine's program; check its results before it polls, too. */
 static enum crash_result act_run(const struct act *a)
 {
 	enum crash_result ret = CRASH_OK;

@@ -110,7 +110,7 @@ with open("file", "rb") as a, open("back", "rb") as b:
     assert a.read() == b.read(200000)
 grown = resident() - memory
 print(f"# {before} descriptors before, at most {most}; {grown} KiB more")
-# 64 unproved connections on each port, and the client's own.
+# 64 unverified connections on each port, and the client's own.
 assert most <= before + 2 * 64 + 16, most
 if "RP_SANITIZE" not in os.environ:
     assert grown < 8192, grown

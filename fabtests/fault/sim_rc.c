@@ -135,7 +135,10 @@ static void sim_close(struct rp_rc *rc)
 
 /* --- operations --- */
 
-/* Copy up to size bytes of an operation; returns its number of bytes. */
+/*
+ * Copy an operation's bytes if they fit in size. Returns how many it has, also
+ * if they do not.
+ */
 static size_t copy_op(const struct rp_channel_op *op, uint8_t *to, size_t size)
 {
 	size_t at = 0;

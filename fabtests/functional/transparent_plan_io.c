@@ -117,7 +117,7 @@ static bool rx_completes(const struct tp_gen *g, const struct tp_op *o)
 	       (o->form == TP_MSG && (o->flags & FI_COMPLETION));
 }
 
-/* The sender is alone with this queue in the round: see pair_up(). */
+/* In one round only this sender sends to the queue: see pair_up(). */
 static int add_send(struct tp_gen *g, int ep, int to, bool tagged)
 {
 	struct tp_op *o = tp_add(g, TP_SEND, ep);

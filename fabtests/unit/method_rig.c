@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Every combination of facts, and what the guarantees' prose offers for it. */
+/*
+ * Every combination of facts, and the methods that docs/guarantees.md promises
+ * for it.
+ */
 #include <stdio.h>
 
 #include <criterion/criterion.h>

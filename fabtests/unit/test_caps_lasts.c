@@ -24,7 +24,7 @@ static enum rp_lasts lasts_at(uintptr_t addr, size_t len)
 }
 
 /* Map pages from 0x100000 on; IT is the pool's file, on this type of mount. */
-static void page_map(const char *type, const char *lines)
+static void map_page(const char *type, const char *lines)
 {
 	static char text[16 * PATH_MAX], id[3 * PATH_MAX];
 	const char *it;
@@ -54,7 +54,7 @@ static void page_map(const char *type, const char *lines)
 
 Test(caps_lasts, each_kind)
 {
-	page_map("ext4", ALL);
+	map_page("ext4", ALL);
 	cr_assert_eq(lasts_at(0x100000, 0x1000), RP_LASTS_NOT);
 	cr_assert_eq(lasts_at(0x101000, 0x1000), RP_LASTS_MEANT);
 	cr_assert_eq(lasts_at(0x101ff8, 8), RP_LASTS_MEANT);
@@ -71,7 +71,7 @@ Test(caps_lasts, each_kind)
 /* One page of a file is enough, wherever it lies; pages beside it are not. */
 Test(caps_lasts, one_page_of_a_file_is_enough)
 {
-	page_map("ext4", ALL);
+	map_page("ext4", ALL);
 	cr_assert_eq(lasts_at(0x100000, 0x1001), RP_LASTS_MEANT);
 	cr_assert_eq(lasts_at(0x100000, 0x3000), RP_LASTS_MEANT);
 	cr_assert_eq(lasts_at(0x101fff, 0x1000), RP_LASTS_MEANT);
@@ -86,17 +86,17 @@ Test(caps_lasts, file_on_any_file_system)
 	static const char *types[] = {"xfs", "overlay", "nfs4", "fuse"};
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-		page_map(types[i], FILE_RW);
+		map_page(types[i], FILE_RW);
 		cr_assert_eq(lasts_at(0x101000, 8), RP_LASTS_MEANT, "%s",
 			     types[i]);
 	}
-	page_map("tmpfs", ALL);
+	map_page("tmpfs", ALL);
 	cr_assert_eq(lasts_at(0x101000, 8), RP_LASTS_MAYBE);
 	cr_assert_eq(lasts_at(0x100000, 0x2000), RP_LASTS_MAYBE);
 	cr_assert_eq(lasts_at(0x101000, 0x6001), RP_LASTS_MEANT);
 	cfg.emulate = true;
 	cr_assert_eq(lasts_at(0x100000, 8), RP_LASTS_MAYBE);
-	page_map("ext4", ALL);
+	map_page("ext4", ALL);
 	cr_assert_eq(lasts_at(0x105000, 8), RP_LASTS_MAYBE);
 	cr_assert_eq(lasts_at(0x103000, 8), RP_LASTS_NOT);
 	cr_assert_eq(lasts_at(0x101000, 8), RP_LASTS_MEANT);
@@ -106,7 +106,7 @@ Test(caps_lasts, unreadable_map_is_an_error)
 {
 	enum rp_lasts lasts = 77;
 
-	page_map("ext4", "no line of a map\n");
+	map_page("ext4", "no line of a map\n");
 	cr_assert_eq(rp_caps_lasts(&cfg, HERE, LEN, &lasts, why), -EPROTO);
 	cr_assert(strstr(why, "make sense"), "%s", why);
 	cr_assert_eq(rp_caps_lasts(&cfg, HERE, 0, &lasts, why), -EINVAL);

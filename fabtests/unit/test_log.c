@@ -82,13 +82,13 @@ Test(log, sink_can_be_taken_back)
 /* A message that is too long is cut and terminated. */
 Test(log, cut_not_overrun)
 {
-	char mouthful[800];
+	char long_message[800];
 	size_t len;
 
-	memset(mouthful, 'x', sizeof(mouthful) - 1);
-	mouthful[sizeof(mouthful) - 1] = 0;
+	memset(long_message, 'x', sizeof(long_message) - 1);
+	long_message[sizeof(long_message) - 1] = 0;
 	rp_log_set(record_line);
-	rp_log(RP_LOG_WARN, "%s", mouthful);
+	rp_log(RP_LOG_WARN, "%s", long_message);
 	len = strlen(heard);
 	cr_assert_eq(len, 511);
 	cr_assert_eq(strspn(heard, "x"), len);

@@ -317,7 +317,9 @@ Test(session_commit, effect_is_not_sent_behind_a_failure)
 	bed_post(&a.op);
 	bed_done_all();
 	bed_reply(1, RP_ST_OK);
-	/* The ordered store, which would be range 168, is not in this slice. */
+	/*
+	 * Range 168 would be the ordered store, which is not in this REQUEST.
+	 */
 	bed_reply_as(2, &(struct rp_wire_reply){.status = RP_ST_FLUSH_FAILED,
 						.range = 168});
 	expect_status(&a, RP_ST_FLUSH_FAILED);

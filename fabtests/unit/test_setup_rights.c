@@ -244,7 +244,7 @@ Test(setup_rights, pools_close_for_those_that_lose_a_right)
 	rights[0][BACKUP] = W;
 	rights[0][OPS] = 0;
 	rp_secret_wipe(&known.v[OPS]);
-	rp_setup_server_recheck(server);
+	rp_setup_server_check_rights(server);
 	pthread_mutex_unlock(&lock);
 	cr_assert(is_closed(a));
 	cr_assert_not(is_closed(b));

@@ -121,7 +121,7 @@ static inline void rp_channel_close(struct rp_channel *c)
 	c->ops->close(c);
 }
 
-/* A session connects through it; it is also the adapter's clock and thread. */
+/* How a session connects, reads the time, and wakes its progress thread. */
 struct rp_connector;
 struct rp_connector_ops {
 	/*

@@ -131,7 +131,7 @@ static int key_ready(struct rp_session *s, uint64_t key, bool query,
 static int keys_ready(struct rp_session *s, const struct rp_op *op,
 		      uint64_t *range, uint32_t *detail)
 {
-	const struct rp_wire_range then = rp_then_range(op);
+	const struct rp_wire_range then = rp_ordered_store_range(op);
 	uint64_t before = 0;
 	int ret = 0;
 

@@ -56,7 +56,7 @@ static int check(struct rp_op *op)
 {
 	const bool few = op->kind == RP_OP_WRITE || op->kind == RP_OP_READ ||
 			 op->kind == RP_OP_ATOMIC;
-	const struct rp_wire_range then = rp_then_range(op);
+	const struct rp_wire_range then = rp_ordered_store_range(op);
 	uint64_t bytes = 0;
 	int ret;
 
@@ -133,7 +133,7 @@ static bool is_inline(struct rp_session *s, const struct rp_op *op)
 static enum rp_status status_by_grants(struct rp_session *s,
 				       const struct rp_op *op, uint64_t *range)
 {
-	const struct rp_wire_range then = rp_then_range(op);
+	const struct rp_wire_range then = rp_ordered_store_range(op);
 	const struct rp_grant *g = NULL;
 
 	if (op->kind == RP_OP_QUERY)

@@ -270,7 +270,8 @@ static inline bool rp_op_then(const struct rp_op *op)
 	       (op->kind == RP_OP_COMMIT || op->kind == RP_OP_WRITE);
 }
 
-static inline struct rp_wire_range rp_then_range(const struct rp_op *op)
+static inline struct rp_wire_range
+rp_ordered_store_range(const struct rp_op *op)
 {
 	return (struct rp_wire_range){op->then.key, op->then.addr,
 				      sizeof(op->then.value)};

@@ -180,7 +180,7 @@ void rp_write_failed(struct rp_op *op)
 
 void rp_op_poison(struct rp_op *op)
 {
-	const struct rp_wire_range then = rp_then_range(op);
+	const struct rp_wire_range then = rp_ordered_store_range(op);
 
 	if (rp_op_writes(op))
 		for (size_t i = 0; i < op->nranges; i++)
@@ -262,7 +262,7 @@ bool rp_ops_overlap(const struct rp_op *a, const struct rp_op *b)
 /* Does the operation cover the range, ordered store included? */
 static bool touches(const struct rp_op *op, const struct rp_wire_range *g)
 {
-	const struct rp_wire_range then = rp_then_range(op);
+	const struct rp_wire_range then = rp_ordered_store_range(op);
 
 	return covers(op, g) || (rp_op_then(op) && rp_wire_overlap(&then, g));
 }
@@ -281,13 +281,13 @@ bool rp_op_conflicts(const struct rp_op *op)
 			  (op->kind == RP_OP_WRITE && !op->priv.store);
 	const bool waits = rdma || (op->kind == RP_OP_COMMIT && op->effect);
 	const bool all = s->ordered && rdma && op->kind == RP_OP_WRITE;
-	const struct rp_wire_range then = rp_then_range(op);
+	const struct rp_wire_range then = rp_ordered_store_range(op);
 	const struct rp_op *o;
 
 	if (op->kind == RP_OP_QUERY || (!waits && !s->nthens))
 		return false;
 	LIST_FOREACH (o, &s->stores, priv.of_stores) {
-		const struct rp_wire_range late = rp_then_range(o);
+		const struct rp_wire_range late = rp_ordered_store_range(o);
 
 		if (rp_op_then(o) && touches(op, &late))
 			return true;

@@ -17,7 +17,7 @@ enum {
 	BODY = 56,
 };
 
-static bool has_names(enum rp_rendezvous_type t)
+static bool has_endpoint_names(enum rp_rendezvous_type t)
 {
 	return t == RP_RENDEZVOUS_LOOKUP || t == RP_RENDEZVOUS_FOUND;
 }
@@ -48,7 +48,7 @@ int rp_rendezvous_put(void *buf, const struct rp_rendezvous *m)
 	memset(p, 0, RP_RENDEZVOUS_LEN);
 	if (has_rkey(m->type))
 		put32(p, RKEY, m->rkey);
-	if (has_names(m->type))
+	if (has_endpoint_names(m->type))
 		ret = put_names(p, m);
 	if (m->type == RP_RENDEZVOUS_DESC)
 		ret = m->desc.rkey == m->rkey ? rp_desc_put(p + BODY, &m->desc)
@@ -75,7 +75,7 @@ int rp_rendezvous_get(const void *buf, struct rp_rendezvous *m)
 	};
 	memcpy(got.to_gid, p + TO_GID, RP_GID_LEN);
 	memcpy(got.from_gid, p + FROM_GID, RP_GID_LEN);
-	if (has_names(got.type))
+	if (has_endpoint_names(got.type))
 		ret = rp_side_get(p + BODY, &got.side);
 	else if (got.type == RP_RENDEZVOUS_DESC)
 		ret = rp_desc_get(p + BODY, &got.desc);

@@ -68,7 +68,7 @@ struct chain {
 	/*
 	 * The last WRITE with delivery, if nothing behind it proves placement.
 	 */
-	const struct rp_channel_op *unproved;
+	const struct rp_channel_op *unconfirmed;
 	struct ibv_send_wr wr[CHAIN];
 	struct ibv_sge sge[CHAIN][RP_VERBS_SGES];
 };
@@ -199,9 +199,9 @@ static int add_op(struct chain *ch, struct rp_channel_op *op)
 	ch->reports |= !op->inject || copy;
 	ch->flushes |= op->kind == RP_CHANNEL_FLUSH;
 	if (op->kind == RP_CHANNEL_READ || op->kind == RP_CHANNEL_FLUSH)
-		ch->unproved = NULL;
+		ch->unconfirmed = NULL;
 	else if (op->kind == RP_CHANNEL_WRITE && op->delivered && op->length)
-		ch->unproved = op;
+		ch->unconfirmed = op;
 	ch->nops++;
 	return 0;
 }
@@ -212,7 +212,7 @@ static int add_op(struct chain *ch, struct rp_channel_op *op)
  */
 static void prove_placement(struct chain *ch)
 {
-	const struct rp_channel_op *op = ch->unproved;
+	const struct rp_channel_op *op = ch->unconfirmed;
 	struct rp_verbs_rc *v = ch->v;
 
 	if (!op)
@@ -297,7 +297,7 @@ static int post_some(struct rp_verbs_channel *c, struct rp_channel_op *ops[],
 	ch.qp = c->qp;
 	ch.n = ch.nops = 0;
 	ch.reports = ch.flushes = false;
-	ch.unproved = NULL;
+	ch.unconfirmed = NULL;
 	while (ch.nops < n && !ret)
 		ret = add_op(&ch, ops[ch.nops]);
 	if (ch.n)

@@ -557,7 +557,7 @@ static void append(struct fi_info **list, struct fi_info *more)
 	*list = more;
 }
 
-/* Append entries of the base that are not layered over. */
+/* Append the entries of the base provider that have no layer of ours. */
 static void add_direct(uint32_t version, const char *node, const char *service,
 		       uint64_t flags, const struct fi_info *hints,
 		       const char *base, struct fi_info **list)

@@ -13,11 +13,11 @@
 #include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
-/* Most open connections of a domain's endpoints. */
+/* Limit of connections that all endpoints of a domain have open. */
 #define MAX_OPEN 1024
 /* A connection without operations is closed after this. */
 #define IDLE_NS 60000000000ull
-/* Most completions and events of one progress call. */
+/* Limit of completions and events in one progress call. */
 #define POLL_MAX 64
 /* Progress calls without work before a peer moves to the quiet list. */
 #define QUIET_CALLS 64

@@ -237,8 +237,8 @@ unlock:
 /* --- writes --- */
 
 /*
- * Any write in message form with complete flags; implicit flags are added if
- * the regions are persistent.
+ * Post any kind of write, as a message whose flags include those of the
+ * endpoint; implicit_flags are added if the regions are persistent.
  */
 static ssize_t write_any(struct rp_ep *ep, const struct fi_msg_rma *msg,
 			 uint64_t flags, uint64_t implicit_flags, bool want)

@@ -72,8 +72,8 @@ static bool is_of_side(const struct rp_slot *s)
 	return s->kind == RP_SLOT_SEND || s->kind == RP_SLOT_RECV;
 }
 
-static void send_by(struct rp_qp *q, struct rp_slot **slot, unsigned int buf,
-		    size_t len)
+static void send_deadline(struct rp_qp *q, struct rp_slot **slot,
+			  unsigned int buf, size_t len)
 {
 	struct rp_side_end *k = q->side;
 	struct rp_slot *s = *slot;
@@ -103,7 +103,7 @@ static void push(struct rp_qp *q)
 		buf = (unsigned int)__builtin_ctz(k->tx_free);
 		len = (size_t)rp_wire_put_signal(k->tx[buf], RP_SIDE_BUF,
 						 RP_MSG_DOORBELL);
-		send_by(q, &k->hello, buf, len);
+		send_deadline(q, &k->hello, buf, len);
 	}
 	while (k->tx_free) {
 		buf = (unsigned int)__builtin_ctz(k->tx_free);
@@ -111,10 +111,10 @@ static void push(struct rp_qp *q)
 				       &owner);
 		if (!len)
 			return;
-		send_by(q,
-			owner ? &((struct rp_deferred_wc *)owner)->slot
-			      : &k->hello,
-			buf, len);
+		send_deadline(q,
+			      owner ? &((struct rp_deferred_wc *)owner)->slot
+				    : &k->hello,
+			      buf, len);
 	}
 }
 

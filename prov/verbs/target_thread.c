@@ -58,7 +58,7 @@ static bool poll_peers(struct rp_dom *dom)
 	return came;
 }
 
-/* Polling has paid: send POLLING to peers with a ring. */
+/* Polling has found requests: send POLLING to each peer that has a ring. */
 static void announce_polling(struct rp_dom *dom)
 {
 	struct rp_target *s;
