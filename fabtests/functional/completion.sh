@@ -89,7 +89,7 @@ for tool in $tools; do
 	result "bash: options of $tool" "$dir/want" "$dir/got"
 	case $tool in
 	fi_rpmem_bench) printf 'pingpong\n' >"$dir/want"
-		in_bash $tool pi >"$dir/got"
+		in_bash "$tool" pi >"$dir/got"
 		result "bash: modes of $tool" "$dir/want" "$dir/got" ;;
 	*)
 		in_bash "$tool" --secret = "$dir/sec" >"$dir/got"

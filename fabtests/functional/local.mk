@@ -30,7 +30,7 @@ tree_tests = fabtests/functional/budgets.sh \
 	fabtests/functional/call_cycles.sh \
 	fabtests/functional/includes.sh fabtests/functional/layering.sh \
 	fabtests/functional/readme_example.sh \
-	fabtests/functional/select.sh
+	fabtests/functional/select.sh fabtests/functional/upgrade.sh
 TESTS += $(tree_tests)
 EXTRA_DIST += $(tree_tests)
 
