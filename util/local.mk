@@ -40,6 +40,17 @@ util_fi_rpmemd_SOURCES = util/fi_rpmemd.c util/exits.h \
 util_fi_rpmemd_LDADD = util/libutil.la prov/core/libcore.la $(FABRIC_LIBS) \
 	$(INIH_LIBS)
 
+# Its unit, and the user of the unit.
+EXTRA_DIST += util/systemd/fi_rpmemd.service.in util/systemd/ofi_rpmem.conf
+systemdsystemunit_DATA = util/systemd/fi_rpmemd.service
+sysusersdir = $(prefix)/lib/sysusers.d
+sysusers_DATA = util/systemd/ofi_rpmem.conf
+CLEANFILES += util/systemd/fi_rpmemd.service
+util/systemd/fi_rpmemd.service: util/systemd/fi_rpmemd.service.in Makefile
+	$(AM_V_GEN)$(MKDIR_P) util/systemd && \
+		$(SED) 's,@bindir[@],$(bindir),' \
+		'$(top_srcdir)/util/systemd/fi_rpmemd.service.in' >$@
+
 bin_PROGRAMS += util/fi_rpmem_cp
 util_fi_rpmem_cp_SOURCES = util/fi_rpmem_cp.c util/exits.h util/copy.c \
 	util/copy.h util/copy_up.c util/copy_down.c util/progress.c \

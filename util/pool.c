@@ -153,6 +153,25 @@ static int header_read(int fd, const char *path, uint64_t st_size,
 		      path);
 }
 
+/* Append to err what lets this process write to the file. Returns ret. */
+static int add_remedy(char *err, int ret)
+{
+	size_t len = err ? strlen(err) : 0;
+
+	if (err && ret == -EROFS)
+		snprintf(err + len, RP_ERR_LEN - len,
+			 "; mount it read-write; a systemd service writes only "
+			 "to /var/lib/ofi_rpmem: 'systemctl edit fi_rpmemd' "
+			 "adds [Service] ReadWritePaths=FOLDER");
+	else if (err && ret == -EACCES)
+		snprintf(err + len, RP_ERR_LEN - len,
+			 "; user %ld must be able to write to the file and to "
+			 "search its folders; a systemd service sees nothing "
+			 "of /home",
+			 (long)geteuid());
+	return ret;
+}
+
 int rp_pool_create(const char *path, uint64_t size, char *err)
 {
 	struct header h = {.flags = FLAG_CLEAN, .data = RP_POOL_DATA};
@@ -175,7 +194,7 @@ int rp_pool_create(const char *path, uint64_t size, char *err)
 		return rp_err(err, -EIO, "no random bytes for a uuid");
 	ret = rp_tmpfile_open(path, &t, err);
 	if (ret)
-		return ret;
+		return add_remedy(err, ret);
 	/*
 	 * Allocate every block: a store into a hole of a full file system
 	 * raises SIGBUS.
@@ -410,8 +429,9 @@ int rp_pool_open(const char *path, struct rp_pool *p, char *err)
 			      "--create SIZE",
 			      path);
 	if (p->fd < 0)
-		return rp_err(err, -errno, "pool '%s' cannot be opened: %s",
-			      path, strerror(errno));
+		return add_remedy(err, rp_err(err, -errno,
+					      "pool '%s' cannot be opened: %s",
+					      path, strerror(errno)));
 	if (fstat(p->fd, &st) || !S_ISREG(st.st_mode)) {
 		ret = rp_err(err, -EINVAL,
 			     "'%s' is no pool: not a regular file", path);
