@@ -24,7 +24,8 @@ all tests but those in a guest and on the second platform.
   --domain NAME    only this persistence domain in the guest: adr or eadr
   --mutants K/N    of the named mutants, those of turn K of 0 to N-1, and as
                    large a part of the others
-  --platform NAME  build and test in a root of another Debian release too: trixie
+  --platform NAME  build and test in a root of another Debian release too: trixie;
+                   and fi_rpmemd as a service of systemd
   --fabtests DIR   upstream's fabtests, built there (with --platform)
   --cache DIR      where guests and roots are kept (default: ofi_rpmem in the
                    user's cache)
@@ -431,6 +432,15 @@ if [ -n "$platform" ] && [ -z "$sanitize" ]; then
 	platform
 else
 	left_out="$left_out --platform (trixie)"
+fi
+# fi_rpmemd as a service: systemd of this release, with --long of both.
+if [ -n "$platform$long" ] && [ -z "$sanitize" ]; then
+	for suite in bookworm ${long:+trixie}; do
+		stage "platform service $suite" \
+			"$src/fabtests/platform/service.sh" --suite "$suite" \
+			--host "$build" --build "$build/service-$suite" \
+			${cache:+--cache "$cache"}
+	done
 fi
 # Packages of both releases, built and used in new roots.
 if [ -n "$long" ] && [ -z "$sanitize" ]; then
