@@ -264,6 +264,14 @@ must "exports: information" said '^vol .*' PRIORITY=6
 said '<[0-9]>' && why=${why:-a prefix was not understood}
 rm $pools/vol
 must "withdrawn: error" until_true said "pool 'vol' is withdrawn" PRIORITY=3
+configure fault "Environment=FI_PROVIDER_PATH=/run RPMEM_FAULT=fail-flush"
+command_line --create 8M $pools/vol
+must "start" systemctl restart $unit
+fi_rpmem_cp --quiet /out/file $host:vol 2>/dev/null &&
+	why=${why:-a copy whose flush failed}
+must "a failed flush" until_true said 'flushing a region of .* bytes failed'
+said 'fi_getinfo' && why=${why:-lines of libfabric itself}
+rm -f $drop/fault.conf $pools/vol
 ok "lines in the journal have their level"
 
 command_line --create 8M --secret /etc/ofi_rpmem/secret $pools/vol

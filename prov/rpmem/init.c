@@ -35,13 +35,13 @@ static void log_sink(enum rp_log_level level, const char *text)
 {
 	switch (level) {
 	case RP_LOG_WARN:
-		FI_WARN(&rp_prov, FI_LOG_CORE, "%s\n", text);
+		FI_WARN(&rp_prov, FI_LOG_DOMAIN, "%s\n", text);
 		break;
 	case RP_LOG_INFO:
-		FI_INFO(&rp_prov, FI_LOG_CORE, "%s\n", text);
+		FI_INFO(&rp_prov, FI_LOG_DOMAIN, "%s\n", text);
 		break;
 	case RP_LOG_DEBUG:
-		FI_DBG(&rp_prov, FI_LOG_CORE, "%s\n", text);
+		FI_DBG(&rp_prov, FI_LOG_DOMAIN, "%s\n", text);
 		break;
 	}
 }
@@ -57,12 +57,12 @@ static void cost_read(void)
 		return;
 	measured = rp_cost_default;
 	if (rp_cost_read(file, &measured, why)) {
-		FI_WARN(&rp_prov, FI_LOG_CORE,
+		FI_WARN(&rp_prov, FI_LOG_FABRIC,
 			"FI_OFI_RPMEM_COST: %s: none of its figures is used\n",
 			why);
 		return;
 	}
-	FI_INFO(&rp_prov, FI_LOG_CORE, "costs are those of %s\n", file);
+	FI_INFO(&rp_prov, FI_LOG_FABRIC, "costs are those of %s\n", file);
 	rp_params.measured = &measured;
 }
 
@@ -91,7 +91,7 @@ static void ports_read(void)
 		rp_params.port_last = (uint16_t)last;
 		return;
 	}
-	FI_WARN(&rp_prov, FI_LOG_CORE,
+	FI_WARN(&rp_prov, FI_LOG_FABRIC,
 		"FI_OFI_RPMEM_PORTS=%s is no range of ports (FIRST-LAST, 1 to "
 		"65535): targets listen on ports that the kernel chooses\n",
 		text);
@@ -179,12 +179,12 @@ static void params_read(void)
 	params_define();
 	if (!fi_param_get_str(&rp_prov, "class", &s) &&
 	    rp_class_parse(s, &rp_params.required))
-		FI_WARN(&rp_prov, FI_LOG_CORE,
+		FI_WARN(&rp_prov, FI_LOG_FABRIC,
 			"FI_OFI_RPMEM_CLASS=%s is none of power, process, "
 			"none: power is used\n",
 			s);
 	if (rp_params.required < RP_CLASS_POWER)
-		FI_WARN(&rp_prov, FI_LOG_CORE,
+		FI_WARN(&rp_prov, FI_LOG_FABRIC,
 			"commits are only required to survive: %s\n",
 			rp_class_name(rp_params.required));
 	get_size("timeout", &ms);
@@ -213,7 +213,7 @@ static void params_read(void)
 		rp_params.method = NULL;
 	if (rp_params.method &&
 	    rp_method_parse(rp_params.method) == RP_METHOD_REFUSED)
-		FI_WARN(&rp_prov, FI_LOG_CORE,
+		FI_WARN(&rp_prov, FI_LOG_FABRIC,
 			"FI_OFI_RPMEM_METHOD=%s names no method: no "
 			"persistent memory is registered, and every commit "
 			"is a request to its target\n",
