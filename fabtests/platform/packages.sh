@@ -73,8 +73,14 @@ used nbdkit-plugin-rpmem: a copy there and back
 kill $daemon
 wait $daemon
 
+getent passwd ofi_rpmem >/dev/null
+find /usr/lib/systemd /lib/systemd -name fi_rpmemd.service | grep . >/dev/null
+mkdir -p /etc/ofi_rpmem /var/lib/ofi_rpmem
+: >/etc/ofi_rpmem/rpmemd.conf
+cp vol /var/lib/ofi_rpmem/kept
 # shellcheck disable=SC2046 # a list
 apt-get purge -y $(dpkg-query -W -f '${Package}\n' | grep rpmem)
 left=$(find /usr /etc -name '*rpmem*')
 [ -z "$left" ] || { echo "left behind: $left"; exit 1; }
-used all: nothing is left behind
+cmp vol /var/lib/ofi_rpmem/kept
+used all: nothing is left behind but pools
