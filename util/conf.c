@@ -113,8 +113,7 @@ static bool begin_pool(struct parser *p, const char *name)
 		return fail(p, -E2BIG,
 			    "more than %d pools; run another fi_rpmemd",
 			    RP_SETUP_POOLS);
-	snprintf(c->pools[c->npools].name, sizeof(c->pools[0].name), "%s",
-		 name);
+	strcpy(c->pools[c->npools].name, name); /* rp_setup_name_ok() */
 	c->npools++;
 	p->section = POOL;
 	return true;
@@ -132,7 +131,7 @@ static bool begin_secret(struct parser *p, const char *name)
 			    "there are two sections [secret %s]; a secret can "
 			    "have several lines file = PATH",
 			    name);
-	snprintf(p->secret, sizeof(p->secret), "%s", name);
+	strcpy(p->secret, name); /* name_ok() */
 	p->has_file = false;
 	p->section = SECRET;
 	return true;

@@ -17,7 +17,7 @@ mmdebstrap --quiet --variant=minbase --mode=root \
 	--dpkgopt=force-unsafe-io \
 	--dpkgopt='path-exclude=/usr/share/doc/*' \
 	--dpkgopt='path-exclude=/usr/share/locale/*' \
-	--include=systemd,libfabric1,libpmem2,libjansson4,libnettle8,procps,iproute2 \
+	--include=systemd,libfabric1,libpmem2,libjansson4,libnettle8,libinih1,procps,iproute2 \
 	"$suite" root "deb $mirror $suite main"
 # Mount points for service_boot.sh.
 mkdir root/out root/build root/tests

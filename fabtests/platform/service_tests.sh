@@ -196,6 +196,34 @@ must "active again" until_true systemctl is-active $unit
 must "copy" copy vol
 ok "a reload makes a pool larger, without a restart"
 
+# --- the configuration ---
+
+# The unit itself, without a command line of this test.
+rm $drop/command.conf
+systemctl daemon-reload
+(umask 077 && head -c 32 /dev/urandom | base64 >/out/app && cp /out/app /etc/ofi_rpmem/app)
+chown ofi_rpmem: /etc/ofi_rpmem/app
+printf '%s\n' '[pool one]' "path = $pools/one" 'create = 8M' >/etc/ofi_rpmem/rpmemd.conf
+must "start" systemctl restart $unit
+must "copy" copy one
+printf '%s\n' '[secret app]' 'file = /etc/ofi_rpmem/app' \
+	'[pool two]' "path = $pools/two" 'create = 8M' 'write = app' \
+	>/etc/ofi_rpmem/rpmemd.conf
+pid=$(prop MainPID)
+must "reload" systemctl reload $unit
+must "copy with a secret" copy two --secret /out/app
+fi_rpmem_cp --quiet --secret /out/app /out/file $host:one 2>/dev/null &&
+	why=${why:-a pool that was removed}
+echo '[pool' >/etc/ofi_rpmem/rpmemd.conf
+must "reload" systemctl reload $unit
+must "an error: error" until_true said 'SIGHUP changes nothing' PRIORITY=3
+must "the former configuration" copy two --secret /out/app
+[ "$(prop MainPID)" = "$pid" ] || why=${why:-another process}
+must "status" grep -q '1 pools on' <(prop StatusText)
+: >/etc/ofi_rpmem/rpmemd.conf
+ok "a reload makes pools and rights those of rpmemd.conf"
+command_line $pools/vol
+
 # --- stop ---
 
 cp /build/fabtests/fault/.libs/librpmem-fault-fi.so /run/librpmem-fi.so
