@@ -3,10 +3,13 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <ini.h>
 
@@ -160,14 +163,14 @@ static bool begin_section(struct parser *p, const char *text)
 static char *read_line(char *buf, int size, void *arg)
 {
 	struct parser *p = arg;
-	size_t len;
 
 	if (!fgets(buf, size, p->file))
 		return NULL;
 	p->line++;
-	len = strlen(buf);
-	if (len == (size_t)size - 1 && buf[len - 1] != '\n')
-		fail(p, -EINVAL, "the line is longer than %d bytes", size - 2);
+	if (!strchr(buf, '\n') && !feof(p->file))
+		fail(p, -EINVAL,
+		     "the line is longer than %d bytes, or has a byte 0",
+		     size - 2);
 	if (buf[0] == '[')
 		begin_section(p, buf);
 	return buf;
@@ -326,15 +329,31 @@ static bool resolve_rights(struct parser *p)
 	return true;
 }
 
+/* O_NONBLOCK: opening a fifo must not block. */
+static FILE *open_regular(const char *path, char *err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	FILE *f = NULL;
+	struct stat st;
+
+	if (fd >= 0 && (fstat(fd, &st) || !S_ISREG(st.st_mode)))
+		rp_err(err, 0, "'%s' is not a regular file", path);
+	else if (fd < 0 || !(f = fdopen(fd, "r")))
+		rp_err(err, 0, "'%s' cannot be read: %s", path,
+		       strerror(errno));
+	if (!f && fd >= 0)
+		close(fd);
+	return f;
+}
+
 int rp_conf_load(const char *path, struct rp_conf *c, char *err)
 {
 	struct parser p = {.c = c, .path = path, .err = err};
 	int line;
 
-	p.file = fopen(path, "re");
+	p.file = open_regular(path, err);
 	if (!p.file)
-		return rp_err(err, -errno, "'%s' cannot be read: %s", path,
-			      strerror(errno));
+		return -EINVAL;
 	line = ini_parse_stream(read_line, &p, set_value, &p);
 	if (!p.ret && ferror(p.file))
 		fail(&p, -EIO, "the file cannot be read");

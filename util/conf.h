@@ -39,8 +39,7 @@ struct rp_conf {
 
 /*
  * Read the file, and the secrets that it names. Returns 0, or -errno with the
- * line, the reason and the remedy in err: -ENOENT, -EINVAL, -EACCES for a
- * secret.
+ * line, the reason and the remedy in err: -EINVAL, -E2BIG, or that of a secret.
  */
 int rp_conf_load(const char *path, struct rp_conf *c, char *err);
 /*

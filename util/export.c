@@ -263,6 +263,15 @@ int rp_exports_add(struct rp_exports *x, const struct rp_conf_pool *conf,
 	struct rp_setup_export *offer;
 	int code;
 
+	for (int i = 0; i < RP_SETUP_POOLS; i++)
+		if (x->v[i].leaving && !strcmp(x->v[i].path, conf->path)) {
+			rp_err(err, 0,
+			       "pool '%.100s' is still being closed, because "
+			       "requests to it are under way; send SIGHUP "
+			       "again",
+			       x->v[i].name);
+			return RP_EXIT_BUSY;
+		}
 	while (e < x->v + RP_SETUP_POOLS && e->path)
 		e++;
 	if (e == x->v + RP_SETUP_POOLS) {

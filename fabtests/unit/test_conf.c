@@ -178,6 +178,10 @@ Test(conf, errors_name_the_line_and_what_is_wrong)
 			cr_assert(!strncmp(err, at, strlen(at)), "%zu: %s", i,
 				  err);
 	}
+	unlink(one);
+	cr_assert_eq(mkfifo(one, 0600), 0);
+	cr_assert_lt(rp_conf_load(one, c, err), 0);
+	cr_assert_not_null(strstr(err, "not a regular file"));
 	cr_assert_lt(rp_conf_load("/no/such", c, err), 0);
 	cr_assert_not_null(strstr(err, "/no/such"));
 }
@@ -189,6 +193,9 @@ Test(conf, a_line_that_is_too_long_is_not_cut)
 	memset(text + strlen(text), 'x', 300);
 	strcat(text, "\n");
 	cr_assert_lt(load(text), 0);
+	cr_assert_not_null(strstr(err, ":2: the line is longer"), "%s", err);
+	put_file(config, "[pool a]\npath = /a\0b\nread = x\n", 31);
+	cr_assert_lt(rp_conf_load(config, c, err), 0);
 	cr_assert_not_null(strstr(err, ":2: the line is longer"), "%s", err);
 }
 
