@@ -199,11 +199,19 @@ static bool run_batches(struct rp_agent *a)
 
 int rp_agent_region_add(struct rp_agent *a, struct rp_region *r)
 {
+	int ret;
+
 	if (!r->pmem)
 		return -EINVAL;
 	r->failed = 0;
 	r->busy = 0;
-	return rp_regions_add(&a->regions, r);
+	ret = rp_regions_add(&a->regions, r);
+	if (ret)
+		return ret;
+	r->stats = rp_stats_region_open(r->facts.name, r->len, r->choice.class,
+					r->choice.method);
+	rp_pmem_count(r->pmem, r->stats);
+	return 0;
 }
 
 /* Jobs left after the sessions are local ones, or of sessions without RDMA. */
@@ -228,6 +236,7 @@ static void fail_queued(struct rp_jobs *queue, const struct rp_region *r)
 void rp_agent_region_del(struct rp_agent *a, struct rp_region *r)
 {
 	rp_regions_del(&a->regions, r);
+	rp_stats_region_close(r->stats);
 	rp_agent_close_granted(a, r->key);
 	if (!r->busy)
 		return;

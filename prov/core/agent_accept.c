@@ -19,6 +19,7 @@ static void refuse(struct rp_agent *a, void *request, enum rp_status st)
 
 	assert(len > 0);
 	a->stats.refused_connections++;
+	rp_stats_add(&rp_stats->refused, 1);
 	a->host->ops->refuse(a->host, request, msg, (size_t)len);
 }
 
@@ -117,6 +118,7 @@ static bool refuse_later(struct rp_agent *a, void *request,
 	struct rp_agent_refusal *f;
 
 	a->stats.wrong_keys++;
+	rp_stats_add(&rp_stats->refused_keys, 1);
 	source_charge(a, s ? s->source : source_of(a, request), now);
 	warn_wrong_key(a, now);
 	f = malloc(sizeof(*f));
@@ -249,6 +251,8 @@ static bool session_accept(struct rp_agent_session *s, void *request,
 	TAILQ_INSERT_TAIL(&a->open, s, link);
 	a->nsessions++;
 	a->stats.accepted++;
+	rp_stats_add(&rp_stats->sessions, 1);
+	rp_stats_add(&rp_stats->accepted, 1);
 	return true;
 }
 

@@ -175,6 +175,7 @@ void rp_agent_session_add_job(struct rp_agent_session *s, struct rp_job *job)
 	a->progress_at = earlier_time(a->progress_at, s->progress_at);
 	job->session = s;
 	TAILQ_INSERT_TAIL(&s->jobs, job, of_owner);
+	rp_stats_add(&rp_stats->jobs, 1);
 	backlog_add(s);
 }
 
@@ -186,6 +187,7 @@ void rp_agent_session_del_job(struct rp_job *job)
 	if (TAILQ_EMPTY(&s->jobs))
 		TAILQ_REMOVE(&s->agent->working, s, working);
 	s->agent->resume = true;
+	rp_stats_add(&rp_stats->jobs, -1ull);
 	backlog_remove(s);
 }
 
@@ -344,6 +346,8 @@ void rp_agent_reply(struct rp_agent_session *s, uint64_t token,
 	uint8_t msg[RP_WIRE_MAX_REPLY];
 	int len;
 
+	if (m->status != RP_ST_OK)
+		rp_stats_add(&rp_stats->failures[m->status], 1);
 	if (RP_FAULT("drop-replies"))
 		return;
 	if (RP_FAULT("delay-replies"))
@@ -418,6 +422,7 @@ void rp_agent_session_close(struct rp_agent_session *s)
 	assert(!s->backlog);
 	TAILQ_REMOVE(&a->ending, s, link);
 	a->nsessions--;
+	rp_stats_add(&rp_stats->sessions, -1ull);
 	rp_agent_session_free(s);
 }
 

@@ -245,10 +245,12 @@ static void flush_part(struct rp_batch *b, const struct rp_pass *pass,
 {
 	const struct rp_range *v = &pass->set.v[part->first];
 	const uint64_t base = (uintptr_t)part->region->base;
+	const uint64_t start = rp_stats_now();
 
 	if (part->err)
 		return;
 	part->err = -flush_ranges(b, part, v);
+	rp_pmem_took(part->pmem, start);
 	for (size_t i = 0; i < part->n && !part->err; i++)
 		rp_pmem_split(part->pmem, v[i].start - base,
 			      v[i].end - v[i].start);
@@ -260,9 +262,12 @@ static void run_pass(struct rp_batch *b, struct rp_pass *pass)
 	for (size_t i = 0; i < pass->nparts; i++)
 		flush_part(b, pass, &pass->parts[i]);
 	for (size_t i = 0; i < pass->nparts; i++) {
+		const uint64_t start = rp_stats_now();
+
 		if (pass->parts[i].err)
 			continue;
 		rp_pmem_drain(pass->parts[i].pmem);
+		rp_pmem_took(pass->parts[i].pmem, start);
 		b->drains++;
 	}
 }
@@ -339,6 +344,9 @@ void rp_region_fail(struct rp_region *r, int err)
 	if (r->failed)
 		return;
 	r->failed = err;
+	rp_stats_add(&rp_stats->failed_regions, 1);
+	if (r->stats)
+		r->stats->failed = (uint64_t)err;
 	rp_log(RP_LOG_WARN,
 	       "flushing a region of %llu bytes failed (%s): every commit to "
 	       "it fails until it is registered again",

@@ -45,6 +45,7 @@ struct rp_job {
 	void *arg;
 	uint64_t token;
 	uint64_t since;
+	uint64_t start; /* rp_stats_now() when it was decoded */
 	enum rp_effect effect;
 	uint64_t data;	   /* NOTIFY */
 	uint16_t endpoint; /* NOTIFY */

@@ -33,6 +33,7 @@ core_sources = \
 	prov/core/session_op.c prov/core/session_piece.c \
 	prov/core/session_post.c prov/core/session_ranges.c \
 	prov/core/spin.c prov/core/spin.h \
+	prov/core/stats.c prov/core/stats.h \
 	prov/core/status.c prov/core/status.h \
 	prov/core/bytes.h \
 	prov/core/wire.c prov/core/wire.h prov/core/wire_layout.h \

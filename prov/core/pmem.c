@@ -60,6 +60,7 @@ struct rp_pmem {
 	uint64_t sync_ns;   /* time to sync one range; 0: unknown */
 	unsigned int apart; /* flushes to do range by range */
 	unsigned int slow;  /* value of apart after the next slow span */
+	struct rp_stats_region *stats;
 	const struct rp_cost *measured; /* NULL: no measured figures */
 	int (*flush)(struct rp_pmem *pm, uintptr_t start, uintptr_t end);
 	void (*drain)(struct rp_pmem *pm);
@@ -370,6 +371,7 @@ int rp_pmem_new(void *addr, size_t len, enum rp_method method,
 	pm->end = pm->base + len;
 	pm->page = sysconf(_SC_PAGESIZE);
 	pm->slow = 1;
+	pm->stats = &rp_stats_unread;
 	if (ops)
 		pm->ops = *ops;
 	ret = bind_method(pm, method);
@@ -417,6 +419,27 @@ void rp_pmem_calibrate(struct rp_pmem *pm, const struct rp_cost *measured)
 					    pm->granularity);
 }
 
+void rp_pmem_count(struct rp_pmem *pm, struct rp_stats_region *stats)
+{
+	pm->stats = stats;
+}
+
+void rp_pmem_took(struct rp_pmem *pm, uint64_t start)
+{
+	if (pm->pages)
+		return;
+	rp_stats_took(&pm->stats->lines, rp_stats_since(start));
+}
+
+/* Count one msync. */
+static uint64_t took_sync(struct rp_pmem *pm, uint64_t start)
+{
+	const uint64_t ns = pm->ops.now(pm->ops.ctx) - start;
+
+	rp_stats_took(&pm->stats->msync, (double)ns);
+	return ns;
+}
+
 bool rp_pmem_blocks(const struct rp_pmem *pm)
 {
 	return pm->pages;
@@ -454,7 +477,7 @@ int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len)
 		return flush(pm, off, len);
 	start = pm->ops.now(pm->ops.ctx);
 	ret = flush(pm, off, len);
-	learn_sync_time(pm, pm->ops.now(pm->ops.ctx) - start);
+	learn_sync_time(pm, took_sync(pm, start));
 	return ret;
 }
 
@@ -475,7 +498,7 @@ int rp_pmem_flush_together(struct rp_pmem *pm, uint64_t off, uint64_t len,
 	uint64_t start = pm->ops.now(pm->ops.ctx);
 	int ret = flush(pm, off, len);
 
-	if (pm->ops.now(pm->ops.ctx) - start > n * pm->sync_ns) {
+	if (took_sync(pm, start) > n * pm->sync_ns) {
 		pm->apart = pm->slow;
 		if (pm->slow < MAX_APART)
 			pm->slow *= 2;
@@ -595,16 +618,20 @@ int rp_pmem_store(struct rp_pmem *pm, uint64_t off, const void *bytes,
 	uintptr_t first = (start + RP_CACHE_LINE - 1) & ~(RP_CACHE_LINE - 1ul);
 	uintptr_t last = end & ~(RP_CACHE_LINE - 1ul);
 	int ret = rp_pmem_ready(pm, off, len);
+	uint64_t now;
 
 	if (ret)
 		return ret;
 	*durable = pm->streams && first < last &&
 		   (!pm->measured || rp_cost_streams(pm->measured, len)) &&
 		   !RP_FAULT("skip-flush");
-	if (*durable)
-		stream(pm, start, first, last, end, bytes);
-	else
+	if (!*durable) {
 		pm->ops.copy(pm->ops.ctx, (void *)start, bytes, len);
+		return 0;
+	}
+	now = rp_stats_now();
+	stream(pm, start, first, last, end, bytes);
+	rp_pmem_took(pm, now);
 	return 0;
 }
 

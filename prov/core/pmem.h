@@ -10,6 +10,7 @@
 #include "core/atomic.h"
 #include "core/cost.h"
 #include "core/method.h"
+#include "core/stats.h"
 
 #define RP_CACHE_LINE 64
 
@@ -70,6 +71,11 @@ void rp_pmem_calibrate(struct rp_pmem *pm, const struct rp_cost *measured);
 void rp_pmem_stays(struct rp_pmem *pm);
 /* Anonymous memory: a store gets its page, so no madvise() is needed. */
 void rp_pmem_anonymous(struct rp_pmem *pm);
+
+/* Count flushes of the region there. */
+void rp_pmem_count(struct rp_pmem *pm, struct rp_stats_region *stats);
+/* Count a flush or drain of cache lines since start; msync counts itself. */
+void rp_pmem_took(struct rp_pmem *pm, uint64_t start);
 
 /* Does the method block on a disk, so that a worker should run it? */
 bool rp_pmem_blocks(const struct rp_pmem *pm);

@@ -11,6 +11,7 @@
 #include "core/caps.h"
 #include "core/method.h"
 #include "core/pmem.h"
+#include "core/stats.h"
 #include "core/status.h"
 
 /*
@@ -29,6 +30,7 @@ struct rp_region {
 	enum rp_method forced;	 /* by the operator; REFUSED: no method is */
 	struct rp_pmem *pmem;	 /* NULL: not persistent */
 	char why[RP_WHY_LEN];
+	struct rp_stats_region *stats; /* NULL: in no agent */
 	int failed;	   /* errno of the first failed flush, for good */
 	unsigned int busy; /* jobs that use the region */
 	UT_hash_handle hh;

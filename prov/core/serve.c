@@ -268,6 +268,7 @@ static bool are_separate(const struct rp_job *job)
 static void flush_ranges(struct rp_agent *a, struct rp_job *job)
 {
 	struct rp_region *r = job->ranges->region;
+	const uint64_t start = rp_stats_now();
 	int ret;
 
 	for (size_t i = 0; i < job->n; i++) {
@@ -283,6 +284,7 @@ static void flush_ranges(struct rp_agent *a, struct rp_job *job)
 		a->stats.flushed_bytes += g->len;
 	}
 	rp_pmem_drain(r->pmem);
+	rp_pmem_took(r->pmem, start);
 	a->stats.drains++;
 }
 
@@ -333,6 +335,18 @@ static void notify(struct rp_agent_session *s, struct rp_job *job)
 			    0, 0);
 }
 
+static void count_commit(const struct rp_job *job)
+{
+	if (job->reply.status != RP_ST_OK ||
+	    job->reply.level != RP_LEVEL_DURABLE || !job->n)
+		return;
+	for (size_t i = 0; i < job->n; i++)
+		rp_stats_add(&job->ranges[i].region->stats->bytes,
+			     job->ranges[i].len);
+	rp_stats_take(&job->ranges->region->stats->commits,
+		      rp_stats_since(job->start));
+}
+
 void rp_agent_job_complete(struct rp_agent_session *s, struct rp_job *job)
 {
 	struct rp_agent *a = s->agent;
@@ -341,6 +355,7 @@ void rp_agent_job_complete(struct rp_agent_session *s, struct rp_job *job)
 		notify(s, job);
 	a->stats.effects += job->effect && job->reply.status == RP_ST_OK;
 	a->stats.replies++;
+	count_commit(job);
 	rp_agent_reply(s, job->token, &job->reply);
 }
 
@@ -406,6 +421,7 @@ static void request_execute(struct rp_agent_session *s,
 		result = rp_job_result(job);
 	}
 	a->stats.requests++;
+	rp_stats_add(&rp_stats->requests, 1);
 	a->stats.ranges += m->nranges;
 	if (fetched) {
 		job->reply.result = result;
@@ -428,6 +444,7 @@ static bool serve_request(struct rp_agent_session *s, const void *msg,
 {
 	struct rp_agent *a = s->agent;
 	struct rp_wire_request m = {.decoded = a->ranges};
+	const uint64_t start = rp_stats_now();
 	struct rp_job *job = a->job;
 	enum rp_status st;
 	bool full;
@@ -444,6 +461,7 @@ static bool serve_request(struct rp_agent_session *s, const void *msg,
 	}
 	*job = (struct rp_job){
 		.token = hdr->token,
+		.start = start,
 		.effect = (enum rp_effect)m.effect,
 		.data = m.data,
 		.endpoint = m.endpoint,

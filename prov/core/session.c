@@ -47,6 +47,7 @@ int rp_session_new(struct rp_connector *k, const struct rp_session_attr *attr,
 		return ret;
 	}
 	s->initiator |= !s->initiator;
+	rp_stats_open();
 	*out = s;
 	return 0;
 }
@@ -261,6 +262,10 @@ static void connected(void *owner, const void *data, size_t len)
 	}
 	s->credits = m.credits;
 	s->state = RP_SESSION_OPEN;
+	rp_stats_add(&rp_stats->connected, 1);
+	rp_stats_add(&rp_stats->connections, 1);
+	rp_stats_add(&rp_stats->reconnections, s->was_open);
+	s->was_open = true;
 	s->heard = true;
 	s->idle = false;
 }
@@ -321,6 +326,8 @@ static void connection_end(struct rp_session *s, enum rp_status st,
 	rp_log(RP_LOG_INFO, "the connection to %s ends: %s",
 	       s->channel->ops->peer(s->channel, peer, sizeof(peer)),
 	       rp_status_name(st));
+	rp_stats_add(&rp_stats->connected,
+		     -(uint64_t)(s->state == RP_SESSION_OPEN));
 	s->state = RP_SESSION_CLOSING;
 	s->doomed = false;
 	s->batch = NULL;

@@ -155,6 +155,7 @@ struct rp_op {
 		LIST_ENTRY(rp_op) of_stores;
 		STAILQ_HEAD(, rp_piece) ready; /* encoded, not posted yet */
 		struct rp_session *session;
+		uint64_t start;	  /* rp_stats_now() of the post */
 		uint64_t seq;	  /* number of the operation in the session */
 		uint64_t bytes;	  /* of all ranges */
 		uint64_t written; /* of the session, up to this operation */

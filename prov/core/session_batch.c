@@ -27,6 +27,7 @@ static void batch_done(struct rp_op *op, const struct rp_outcome *out)
 	while ((w = TAILQ_FIRST(&b->writes))) {
 		TAILQ_REMOVE(&b->writes, w, priv.link);
 		s->outstanding--;
+		rp_op_count_end(w, &each);
 		w->done(w, &each);
 	}
 	free(b);
@@ -105,5 +106,6 @@ int rp_session_batch_add(struct rp_session *s, struct rp_op *op)
 	b->op.priv.written = s->written;
 	TAILQ_INSERT_TAIL(&b->writes, op, priv.link);
 	s->outstanding++;
+	rp_op_count(op);
 	return 0;
 }

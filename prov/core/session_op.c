@@ -6,6 +6,8 @@
 
 #include "core/session_priv.h"
 
+_Static_assert(RP_OP_QUERY < RP_STATS_KINDS, "no counter of a kind");
+
 void (*rp_op_moved)(enum rp_op_state from, enum rp_op_state to);
 
 bool rp_op_counts(const struct rp_op *op)
@@ -50,7 +52,10 @@ void rp_op_accept(struct rp_session *s, struct rp_op *op)
 	s->nqueued++;
 	s->ncommits += rp_op_counts(op);
 	s->nstores += is_cpu_store(op);
-	s->outstanding += !op->priv.internal;
+	if (!op->priv.internal) {
+		s->outstanding++;
+		rp_op_count(op);
+	}
 	s->written += op->priv.bytes;
 	op->priv.written = s->written;
 }
@@ -261,7 +266,10 @@ bool rp_session_deliver(struct rp_session *s)
 
 	while ((op = TAILQ_FIRST(&s->ended))) {
 		TAILQ_REMOVE(&s->ended, op, priv.link);
-		s->outstanding -= !op->priv.internal;
+		if (!op->priv.internal) {
+			s->outstanding--;
+			rp_op_count_end(op, &op->priv.out);
+		}
 		free(op->priv.copy);
 		if (op->ranges_owned)
 			free((void *)op->ranges);

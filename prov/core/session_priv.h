@@ -8,6 +8,7 @@
 #include "core/atomic.h"
 #include "core/hash.h"
 #include "core/session.h"
+#include "core/stats.h"
 
 #define RP_SESSION_TOKENS 64 /* buckets of outstanding requests */
 /* Bounds of the unplaced ranges (then a fence is due), poison and by_agent. */
@@ -99,9 +100,10 @@ struct rp_session {
 	struct rp_op *fence;		 /* an internal operation */
 	struct rp_op *batch;		 /* last of ops, open for coalescing */
 
-	bool heard;   /* a message came since the last progress */
-	bool idle;    /* nothing outstanding since idle_at */
-	bool blocked; /* the channel has had no room */
+	bool heard;    /* a message came since the last progress */
+	bool was_open; /* a connection was made before */
+	bool idle;     /* nothing outstanding since idle_at */
+	bool blocked;  /* the channel has had no room */
 	uint64_t alive_at, idle_at;
 };
 
@@ -262,6 +264,32 @@ static inline bool rp_op_writes(const struct rp_op *op)
 {
 	return op->kind == RP_OP_WRITE ||
 	       (op->kind == RP_OP_ATOMIC && op->atomic.op != RP_ATOMIC_READ);
+}
+
+/* Count an operation of the program. */
+static inline void rp_op_count(struct rp_op *op)
+{
+	rp_stats_add(&rp_stats->started, 1);
+	if (op->level == RP_LEVEL_DURABLE)
+		op->priv.start = rp_stats_now();
+}
+
+static inline void rp_op_count_end(const struct rp_op *op,
+				   const struct rp_outcome *out)
+{
+	struct rp_stats *st = rp_stats;
+	unsigned int kind;
+
+	if (out->status != RP_ST_OK) {
+		rp_stats_add(&st->errors[out->status], 1);
+		return;
+	}
+	if (op->level == RP_LEVEL_DURABLE)
+		rp_stats_take(&st->durable[out->method],
+			      rp_stats_since(op->priv.start));
+	kind = op->kind;
+	rp_stats_add(&st->completed[kind].bytes, op->priv.bytes);
+	rp_stats_add(&st->completed[kind].count, 1);
 }
 
 static inline bool rp_op_then(const struct rp_op *op)

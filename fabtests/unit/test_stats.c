@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The page of counters: its buckets, its regions, its file. */
+#include "config.h"
+
+#include <criterion/criterion.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "util/stats.h"
+
+/* The page as another process sees it: in the n-th file of that name. */
+static const struct rp_stats *page_read(int *count)
+{
+	const struct rp_stats *p = NULL;
+	char path[300], to[64];
+	DIR *d = opendir("/proc/self/fd");
+	struct dirent *e;
+	ssize_t n;
+	int fd;
+
+	*count = 0;
+	while ((e = readdir(d))) {
+		snprintf(path, sizeof(path), "/proc/self/fd/%s", e->d_name);
+		n = readlink(path, to, sizeof(to) - 1);
+		if (n < 0 || (to[n] = 0, strncmp(to, "/memfd:" RP_STATS_FILE,
+						 7 + strlen(RP_STATS_FILE))))
+			continue;
+		(*count)++;
+		fd = open(path, O_RDWR);
+		p = mmap(NULL, sizeof(*p), PROT_READ, MAP_SHARED, fd, 0);
+		cr_assert(p != MAP_FAILED);
+		cr_assert_eq(ftruncate(fd, 0), -1, "it cannot be cut short");
+		close(fd);
+	}
+	closedir(d);
+	return p;
+}
+
+/* The greatest double below. */
+static double before(double x)
+{
+	uint64_t bits;
+
+	memcpy(&bits, &x, sizeof(bits));
+	bits--;
+	memcpy(&x, &bits, sizeof(bits));
+	return x;
+}
+
+Test(stats, buckets_are_quarters_of_powers_of_two)
+{
+	for (size_t i = 0; i < RP_STATS_BUCKETS - 1; i++) {
+		double end = rp_bucket_end(i);
+
+		cr_assert_eq(rp_stats_bucket(end), i + 1);
+		cr_assert_eq(rp_stats_bucket(before(end)), i);
+		cr_assert_eq(end, ldexp(4 + (i + 1) % 4, (int)(i + 1) / 4 - 5));
+	}
+	cr_assert_eq(rp_bucket_end(3), 0.25);
+	cr_assert_eq(rp_bucket_end(RP_STATS_BUCKETS - 2), ldexp(1, 37));
+	cr_assert(isinf(rp_bucket_end(RP_STATS_BUCKETS - 1)));
+}
+
+Test(stats, every_time_has_a_bucket)
+{
+	const uint64_t now = rp_stats_now();
+	const uint64_t starts[] = {now,
+				   now - 1,
+				   now + (1ull << 20),
+				   0,
+				   UINT64_MAX,
+				   now - (1ull << 36),
+				   now + 1,
+				   now + (1ull << 63),
+				   now - (1ull << 62)};
+	const double scales[] = {0.125, 0.4, 1, 2};
+
+	for (int i = 0; i < 4; i++) {
+		rp_stats_scale = scales[i];
+		for (size_t j = 0; j < sizeof(starts) / sizeof(*starts); j++) {
+			double ns = rp_stats_since(starts[j]);
+
+			cr_assert_gt(ns, 0);
+			cr_assert_lt(rp_stats_bucket(ns), RP_STATS_BUCKETS);
+		}
+	}
+	/* A counter that is behind took no time. */
+	cr_assert_eq(rp_stats_since(rp_stats_now() + (1ull << 40)), 2);
+}
+
+Test(stats, histogram_counts_each_once)
+{
+	static struct rp_stats_histogram h;
+	uint64_t sum = 0, ns = 0;
+
+	for (uint64_t t = 1; t < 1ull << 36; t += t / 3 + 1) {
+		rp_stats_take(&h, (double)t);
+		ns += t;
+		sum++;
+	}
+	cr_assert_eq(h.ns, ns);
+	for (size_t i = 0; i < RP_STATS_BUCKETS; i++)
+		sum -= h.count[i];
+	cr_assert_eq(sum, 0);
+}
+
+Test(stats, ticks_become_nanoseconds)
+{
+	struct timespec a, b;
+	uint64_t start;
+	double ns, got;
+
+	rp_stats_open();
+	clock_gettime(CLOCK_MONOTONIC, &a);
+	start = rp_stats_now();
+	usleep(20000);
+	got = rp_stats_since(start);
+	clock_gettime(CLOCK_MONOTONIC, &b);
+	ns = (double)(b.tv_sec - a.tv_sec) * 1e9 +
+	     (double)(b.tv_nsec - a.tv_nsec);
+	cr_assert(got > 19e6 && got < ns * 1.05, "%g of %g", got, ns);
+}
+
+Test(stats, page_is_made_once_and_is_readable)
+{
+	const struct rp_stats *p;
+	int n;
+
+	rp_stats_add(&rp_stats->requests, 1);
+	cr_assert_null(page_read(&n));
+	rp_stats_open();
+	rp_stats_open();
+	p = page_read(&n);
+	cr_assert_eq(n, 1);
+	cr_assert_eq(p->magic, RP_STATS_MAGIC);
+	cr_assert_eq(p->version, RP_STATS_VERSION);
+	cr_assert_eq(p->size, sizeof(*p));
+	rp_stats_add(&rp_stats->requests, 3);
+	cr_assert_eq(p->requests, 3);
+}
+
+Test(stats, child_of_fork_makes_another_page)
+{
+	const struct rp_stats *p;
+	struct rp_stats_region *r;
+	int n, status;
+	pid_t pid;
+
+	r = rp_stats_region_open("a", 1, RP_CLASS_POWER, RP_METHOD_FENCE);
+	p = page_read(&n);
+	pid = fork();
+	if (!pid) {
+		rp_stats_add(&r->bytes, 7);
+		page_read(&n);
+		if (n)
+			_exit(1);
+		rp_stats_open();
+		rp_stats_add(&rp_stats->requests, 5);
+		p = page_read(&n);
+		_exit(n == 1 && p->requests == 5 ? 0 : 2);
+	}
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	cr_assert_eq(status, 0);
+	cr_assert_eq(p->region[0].bytes, 0);
+	cr_assert_eq(p->requests, 0);
+	cr_assert_str_eq(p->region[0].name, "a");
+}
+
+static struct rp_stats_region *add(const char *name)
+{
+	return rp_stats_region_open(name, 4096, RP_CLASS_PROCESS,
+				    RP_METHOD_AGENT_MSYNC);
+}
+
+Test(stats, region_of_the_same_name_goes_on)
+{
+	struct rp_stats_region *r = add("pool"), *s;
+
+	rp_stats_add(&r->bytes, 10);
+	r->failed = 5;
+	s = add("pool");
+	cr_assert_neq(r, s, "it is in use");
+	rp_stats_region_close(r);
+	cr_assert_neq(add("other"), r, "there are unused ones");
+	cr_assert_eq(add("pool"), r);
+	cr_assert_eq(r->bytes, 10);
+	cr_assert_eq(r->failed, 0);
+	cr_assert_eq(r->length, 4096);
+	cr_assert_eq(r->class, RP_CLASS_PROCESS);
+	cr_assert_eq(r->method, RP_METHOD_AGENT_MSYNC);
+}
+
+Test(stats, regions_beyond_the_last_share_one)
+{
+	struct rp_stats_region *r[RP_STATS_REGIONS + 1];
+	char name[80];
+
+	for (int i = 0; i <= RP_STATS_REGIONS; i++) {
+		snprintf(name, sizeof(name), "%d%075d", i, 0);
+		r[i] = add(i ? name : "");
+		cr_assert_eq(strlen(r[i]->name) < RP_STATS_NAME, 1);
+	}
+	cr_assert_str_eq(r[0]->name, "anonymous");
+	cr_assert_str_eq(r[RP_STATS_REGIONS]->name, "others");
+	cr_assert_eq(r[RP_STATS_REGIONS], r[RP_STATS_REGIONS - 1]);
+	cr_assert_eq(r[RP_STATS_REGIONS]->used, 2);
+	/* A free one is taken over, and counts from 0. */
+	rp_stats_add(&r[3]->bytes, 9);
+	rp_stats_region_close(r[3]);
+	cr_assert_eq(add("new"), r[3]);
+	cr_assert_eq(r[3]->bytes, 0);
+	cr_assert_str_eq(r[3]->name, "new");
+}
+
+/* Without memory for a page, everything is counted, and nobody reads it. */
+Test(stats, no_page_changes_nothing)
+{
+	struct rp_stats_region *r;
+	const struct rlimit none = {0, 0};
+	int n;
+
+	/* No file can have a length. */
+	signal(SIGXFSZ, SIG_IGN);
+	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &none), 0);
+	r = add("pool");
+	rp_stats_add(&r->bytes, 1);
+	cr_assert_eq(r->bytes, 1);
+	rp_stats_add(&rp_stats->requests, 2);
+	cr_assert_eq(rp_stats->requests, 2);
+	cr_assert_null(page_read(&n));
+}

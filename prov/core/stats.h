@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Counters of this process, in shared memory that operators can read. */
+#ifndef RP_STATS_H
+#define RP_STATS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+#ifdef __x86_64__
+#include <x86intrin.h>
+#endif
+
+#include "core/method.h"
+#include "core/status.h"
+
+/*
+ * The page is a memfd, so it ends with its process, and the kernel decides who
+ * may open it by /proc/PID/fd. A reader checks magic, version and size. Keys,
+ * addresses and bytes of regions are never in it. Every counter is a uint64_t
+ * that is only added to, unless its comment calls it a gauge.
+ */
+#define RP_STATS_FILE	 "ofi_rpmem-stats"
+#define RP_STATS_MAGIC	 0x73746174736d7072ull /* "rpmstats" */
+#define RP_STATS_VERSION 1
+#define RP_STATS_REGIONS 64
+#define RP_STATS_NAME	 48
+#define RP_STATS_STATUS	 80
+#define RP_STATS_METHODS 8
+#define RP_STATS_KINDS	 5
+
+/*
+ * Four buckets for each power of two, from 2^-3 ns; the last one, which has no
+ * end, begins at 2^37 ns. Times of 2^36 ticks and more count as 2^36.
+ */
+#define RP_STATS_FIRST	 ((1023 - 3) * 4) /* of 2^-3, in a double's bits */
+#define RP_STATS_BUCKETS 161
+#define RP_STATS_TICKS	 36
+struct rp_stats_histogram {
+	uint64_t count[RP_STATS_BUCKETS];
+	uint64_t ns; /* sum */
+};
+
+struct rp_stats_time {
+	uint64_t count;
+	uint64_t ns;
+};
+
+/* A region of the target; the last one stands for all that find no other. */
+struct rp_stats_region {
+	uint64_t used;		  /* gauge: registrations */
+	uint64_t length;	  /* gauge */
+	uint64_t class, method;	  /* gauges */
+	uint64_t failed;	  /* gauge: errno of the failed flush */
+	char name[RP_STATS_NAME]; /* of its file; "": never used */
+	uint64_t bytes;		  /* made durable for peers */
+	struct rp_stats_time msync;
+	struct rp_stats_time lines; /* stores past, flushes and drains of
+				       the CPU caches */
+	/* From the decoding of a commit to its reply of success. */
+	struct rp_stats_histogram commits;
+};
+
+struct rp_stats {
+	uint64_t magic;
+	uint32_t version, size;
+	/* The target side. */
+	uint64_t requests;		    /* accepted */
+	uint64_t failures[RP_STATS_STATUS]; /* replies, by status */
+	uint64_t jobs;			    /* gauge: requests on the worker */
+	uint64_t sessions;		    /* gauge */
+	uint64_t accepted;		    /* sessions */
+	uint64_t refused;		    /* connection requests */
+	uint64_t refused_keys;
+	uint64_t failed_regions;
+	/* The initiator side. */
+	uint64_t started; /* operations */
+	struct {
+		uint64_t count, bytes;
+	} completed[RP_STATS_KINDS];	     /* by enum rp_op_kind */
+	uint64_t errors[RP_STATS_STATUS];    /* operations, by status */
+	uint64_t connected;		     /* gauge: sessions */
+	uint64_t connections, reconnections; /* made */
+	/* From the post of a durable operation to its success, by method. */
+	struct rp_stats_histogram durable[RP_STATS_METHODS];
+	struct rp_stats_region region[RP_STATS_REGIONS];
+};
+_Static_assert(sizeof(struct rp_stats_histogram) == 1296, "layout");
+_Static_assert(sizeof(struct rp_stats_region) == 1424, "layout");
+_Static_assert(offsetof(struct rp_stats, requests) == 16, "layout");
+_Static_assert(offsetof(struct rp_stats, started) == 712, "layout");
+_Static_assert(offsetof(struct rp_stats, durable) == 1464, "layout");
+_Static_assert(sizeof(struct rp_stats) == 102968, "layout");
+_Static_assert(RP_ST_MAX <= RP_STATS_STATUS, "no counter of a status");
+_Static_assert(RP_METHOD_MAX <= RP_STATS_METHODS, "no counter of a method");
+
+/* Without it, code with -fPIC reads the address of a variable first. */
+#define RP_STATS_HIDDEN __attribute__((visibility("hidden")))
+
+/* The page; without memfd, memory that nobody reads. Never NULL. */
+extern RP_STATS_HIDDEN struct rp_stats *rp_stats;
+extern RP_STATS_HIDDEN struct rp_stats_region rp_stats_unread;
+
+/* Make the page, unless it exists. */
+void rp_stats_open(void);
+/*
+ * The counters of a region: those of an earlier one with this name if it is not
+ * registered any more.
+ */
+struct rp_stats_region *rp_stats_region_open(const char *name, uint64_t length,
+					     enum rp_class class,
+					     enum rp_method method);
+void rp_stats_region_close(struct rp_stats_region *r);
+
+static inline void rp_stats_add(uint64_t *counter, uint64_t n)
+{
+	__atomic_fetch_add(counter, n, __ATOMIC_RELAXED);
+}
+
+/* Time in ticks of the CPU's counter, which costs less than a clock. */
+extern RP_STATS_HIDDEN double rp_stats_scale; /* ns per tick, 1/8 to 2 */
+static inline uint64_t rp_stats_now(void)
+{
+#ifdef __x86_64__
+	return __rdtsc();
+#else
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+#endif
+}
+
+/* ns since start, in the range of the buckets. */
+static inline double rp_stats_since(uint64_t start)
+{
+	uint64_t ticks = rp_stats_now() - start;
+
+	/* Negative if another CPU's counter is behind. */
+	if (__builtin_expect(ticks >> RP_STATS_TICKS != 0, 0))
+		ticks = (int64_t)ticks < 0 ? 0 : 1ull << RP_STATS_TICKS;
+	return (double)(int64_t)(ticks | 1) * rp_stats_scale;
+}
+
+/*
+ * The bits of a double are the logarithm, then the fraction: without the last
+ * 50 they count quarters of powers of two.
+ */
+static inline size_t rp_stats_bucket(double ns)
+{
+	uint64_t bits;
+
+	__builtin_memcpy(&bits, &ns, sizeof(bits));
+	return (size_t)(bits >> 50) - RP_STATS_FIRST;
+}
+
+static inline void rp_stats_took(struct rp_stats_time *t, double ns)
+{
+	rp_stats_add(&t->ns, (uint64_t)(int64_t)ns);
+	rp_stats_add(&t->count, 1);
+}
+
+static inline void rp_stats_take(struct rp_stats_histogram *h, double ns)
+{
+	rp_stats_add(&h->ns, (uint64_t)(int64_t)ns);
+	rp_stats_add(&h->count[rp_stats_bucket(ns)], 1);
+}
+
+#endif

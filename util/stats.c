@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Find the pages of counters of processes, and copy them. */
+#include "config.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "core/session.h"
+#include "util/stats.h"
+#include "util/text.h"
+
+#define LINK "/memfd:" RP_STATS_FILE
+
+/*
+ * Copy a page. Its process may be hostile: only a file that cannot be cut short
+ * is read, and strings are ended.
+ */
+static bool page_copy(int fd, struct rp_stats *to)
+{
+	const int seals = fcntl(fd, F_GET_SEALS);
+	void *p;
+
+	if (seals < 0 || !(seals & F_SEAL_SHRINK) ||
+	    lseek(fd, 0, SEEK_END) < (off_t)sizeof(*to))
+		return false;
+	p = mmap(NULL, sizeof(*to), PROT_READ, MAP_SHARED, fd, 0);
+	if (p == MAP_FAILED)
+		return false;
+	for (size_t i = 0; i < sizeof(*to) / sizeof(uint64_t); i++)
+		((uint64_t *)to)[i] =
+			__atomic_load_n((uint64_t *)p + i, __ATOMIC_RELAXED);
+	munmap(p, sizeof(*to));
+	if (to->magic != RP_STATS_MAGIC || to->version != RP_STATS_VERSION ||
+	    to->size != sizeof(*to))
+		return false;
+	for (int i = 0; i < RP_STATS_REGIONS; i++) {
+		struct rp_stats_region *r = &to->region[i];
+
+		r->name[sizeof(r->name) - 1] = 0;
+		rp_text_clean(r->name, '?');
+		if (r->class > RP_CLASS_POWER)
+			r->class = RP_CLASS_NONE;
+		if (r->method >= RP_METHOD_MAX)
+			r->method = RP_METHOD_REFUSED;
+	}
+	return true;
+}
+
+static void command_read(struct rp_stats_copy *c)
+{
+	char path[64];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", (int)c->pid);
+	f = fopen(path, "re");
+	if (!f || !fgets(c->command, sizeof(c->command), f))
+		c->command[0] = 0;
+	if (f)
+		fclose(f);
+	c->command[strcspn(c->command, "\n")] = 0;
+	rp_text_clean(c->command, '?');
+}
+
+static bool is_page(int dir, const char *name)
+{
+	char to[sizeof(LINK)];
+	const ssize_t n = readlinkat(dir, name, to, sizeof(to));
+
+	return n >= (ssize_t)sizeof(LINK) - 1 &&
+	       !memcmp(to, LINK, sizeof(LINK) - 1);
+}
+
+static int process_read(pid_t pid,
+			void (*take)(void *arg, struct rp_stats_copy *c),
+			void *arg)
+{
+	struct rp_stats_copy *c = malloc(sizeof(*c));
+	struct dirent *e;
+	char path[64];
+	int fd, n = 0;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	d = c ? opendir(path) : NULL;
+	if (!d) {
+		n = c ? -errno : -ENOMEM;
+		free(c);
+		return n;
+	}
+	while ((e = readdir(d))) {
+		if (!is_page(dirfd(d), e->d_name))
+			continue;
+		/* Another file may have that name by now: do not wait. */
+		fd = openat(dirfd(d), e->d_name,
+			    O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+		if (fd < 0)
+			continue;
+		c->pid = pid;
+		c->nth = (unsigned int)n;
+		if (page_copy(fd, &c->page)) {
+			command_read(c);
+			take(arg, c);
+			n++;
+		}
+		close(fd);
+	}
+	closedir(d);
+	free(c);
+	return n;
+}
+
+int rp_stats_each(pid_t pid, void (*take)(void *arg, struct rp_stats_copy *c),
+		  void *arg)
+{
+	struct dirent *e;
+	int ret, n = 0;
+	DIR *d;
+
+	if (pid)
+		return process_read(pid, take, arg);
+	d = opendir("/proc");
+	if (!d)
+		return -errno;
+	while ((e = readdir(d))) {
+		if (!isdigit((unsigned char)e->d_name[0]))
+			continue;
+		ret = process_read((pid_t)atoi(e->d_name), take, arg);
+		n += ret > 0 ? ret : 0;
+	}
+	closedir(d);
+	return n;
+}
+
+uint64_t rp_histogram_count(const struct rp_stats_histogram *h)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < RP_STATS_BUCKETS; i++)
+		sum += h->count[i];
+	return sum;
+}
+
+double rp_histogram_quantile(const struct rp_stats_histogram *h, double part)
+{
+	const double due = part * (double)rp_histogram_count(h);
+	uint64_t sum = 0;
+	size_t i = 0;
+
+	for (; i < RP_STATS_BUCKETS - 1; i++) {
+		sum += h->count[i];
+		if (sum && (double)sum >= due)
+			break;
+	}
+	return sum ? rp_bucket_end(i) : 0;
+}
+
+uint64_t rp_stats_outstanding(const struct rp_stats *s)
+{
+	uint64_t ended = 0;
+
+	for (int i = 0; i < RP_STATS_KINDS; i++)
+		ended += s->completed[i].count;
+	for (int i = 0; i < RP_STATS_STATUS; i++)
+		ended += s->errors[i];
+	/* An end may be counted while the page is copied. */
+	return s->started > ended ? s->started - ended : 0;
+}

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Counters in Prometheus' text format. */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "core/session.h"
+#include "util/stats.h"
+
+/* Buckets end at powers of two from 2^LOW ns on. */
+#define LOW  9
+#define HIGH 37
+
+struct text {
+	FILE *out;
+	const struct rp_stats_copy *const *copies;
+	size_t n;
+};
+
+#define EACH(t, s)                                                             \
+	for (size_t i = 0; i < (t)->n; i++)                                    \
+		for (const struct rp_stats *s = &(t)->copies[i]->page; s;      \
+		     s = NULL)
+
+static void head(const struct text *t, const char *name, const char *type,
+		 const char *help)
+{
+	fprintf(t->out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+/* Quote and backslash are escaped; all else is printable ASCII. */
+static void put_label(FILE *out, const char *name, const char *value)
+{
+	fprintf(out, "%s=\"", name);
+	for (; *value; value++) {
+		if (*value == '"' || *value == '\\')
+			fputc('\\', out);
+		fputc(*value, out);
+	}
+	fputc('"', out);
+}
+
+/* Name and labels of one line, without the closing brace. */
+static void begin(const struct text *t, size_t i, const char *name)
+{
+	const struct rp_stats_copy *c = t->copies[i];
+
+	fprintf(t->out, "%s{pid=\"%d", name, (int)c->pid);
+	if (c->nth)
+		fprintf(t->out, ":%u", c->nth + 1);
+	fputs("\",", t->out);
+	put_label(t->out, "command", c->command);
+}
+
+static void end(const struct text *t, uint64_t value)
+{
+	fprintf(t->out, "} %" PRIu64 "\n", value);
+}
+
+static void end_seconds(const struct text *t, uint64_t ns)
+{
+	fprintf(t->out, "} %.9f\n", (double)ns / 1e9);
+}
+
+static void put_one(const struct text *t, const char *name, const char *type,
+		    const char *help, size_t at)
+{
+	head(t, name, type, help);
+	EACH(t, s)
+	{
+		begin(t, i, name);
+		end(t, *(const uint64_t *)((const char *)s + at));
+	}
+}
+
+/* The names of regions may be equal: the later one gets its number. */
+static void region_begin(const struct text *t, size_t i, const char *name,
+			 const struct rp_stats_region *r)
+{
+	const struct rp_stats_region *first = t->copies[i]->page.region, *e;
+	char pool[RP_STATS_NAME + 8];
+
+	for (e = first; e < r && strcmp(e->name, r->name); e++)
+		;
+	snprintf(pool, sizeof(pool), e < r ? "%s#%d" : "%s", r->name,
+		 (int)(r - first));
+	begin(t, i, name);
+	fputc(',', t->out);
+	put_label(t->out, "pool", pool);
+}
+
+#define EACH_REGION(s, r)                                                      \
+	for (const struct rp_stats_region *r = (s)->region;                    \
+	     r < &(s)->region[RP_STATS_REGIONS]; r++)                          \
+		if (r->name[0])
+
+static void put_region(const struct text *t, const char *name, const char *type,
+		       const char *help, size_t at, bool seconds)
+{
+	head(t, name, type, help);
+	EACH(t, s)
+	EACH_REGION(s, r)
+	{
+		const uint64_t v = *(const uint64_t *)((const char *)r + at);
+
+		region_begin(t, i, name, r);
+		if (seconds)
+			end_seconds(t, v);
+		else
+			end(t, v);
+	}
+}
+
+static void put_info(const struct text *t)
+{
+	static const char name[] = "ofi_rpmem_pool_class";
+
+	head(t, name, "gauge",
+	     "Failure class of a pool: 0 none, 1 process, 2 power.");
+	EACH(t, s)
+	EACH_REGION(s, r)
+	{
+		if (!r->used)
+			continue;
+		region_begin(t, i, name, r);
+		fprintf(t->out, ",method=\"%s\"",
+			rp_method_name((enum rp_method)r->method));
+		end(t, r->class);
+	}
+	head(t, "ofi_rpmem_pool_failed", "gauge",
+	     "1 if a flush of the pool has failed: commits to it fail.");
+	EACH(t, s)
+	EACH_REGION(s, r)
+	{
+		region_begin(t, i, "ofi_rpmem_pool_failed", r);
+		end(t, r->failed != 0 && r->used);
+	}
+}
+
+/* The name and labels of a histogram. */
+struct series {
+	const struct text *t;
+	size_t i;
+	const char *name;
+	const struct rp_stats_region *region; /* or ... */
+	int method;			      /* ... a method */
+};
+
+static void series_begin(const struct series *s, const char *suffix)
+{
+	char name[80];
+
+	snprintf(name, sizeof(name), "%s%s", s->name, suffix);
+	if (s->region)
+		region_begin(s->t, s->i, name, s->region);
+	else
+		begin(s->t, s->i, name);
+	fprintf(s->t->out, ",method=\"%s\"",
+		rp_method_name(s->region ? (enum rp_method)s->region->method
+					 : (enum rp_method)s->method));
+}
+
+static void put_histogram(const struct series *s,
+			  const struct rp_stats_histogram *h)
+{
+	FILE *out = s->t->out;
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < RP_STATS_BUCKETS; i++) {
+		const double ns = rp_bucket_end(i);
+
+		sum += h->count[i];
+		/* Every fourth bucket ends at a power of two. */
+		if (i % 4 != 3 || ns < 1 << LOW || isinf(ns))
+			continue;
+		series_begin(s, "_bucket");
+		fprintf(out, ",le=\"%.12g\"", ns / 1e9);
+		end(s->t, sum);
+	}
+	series_begin(s, "_bucket");
+	fputs(",le=\"+Inf\"", out);
+	end(s->t, sum);
+	series_begin(s, "_sum");
+	end_seconds(s->t, h->ns);
+	series_begin(s, "_count");
+	end(s->t, sum);
+}
+
+static void put_commits(const struct text *t)
+{
+	struct series of = {t, 0, "ofi_rpmem_commit_seconds", NULL, 0};
+
+	head(t, of.name, "histogram",
+	     "Time of commits at the target, from decoding to reply.");
+	EACH(t, s)
+	EACH_REGION(s, r)
+	{
+		of.i = i;
+		of.region = r;
+		put_histogram(&of, &r->commits);
+	}
+	of.name = "ofi_rpmem_durable_seconds";
+	of.region = NULL;
+	head(t, of.name, "histogram",
+	     "Time of durable operations at the initiator.");
+	EACH(t, s)
+	for (of.method = 1; of.method < RP_METHOD_MAX; of.method++) {
+		of.i = i;
+		if (rp_histogram_count(&s->durable[of.method]))
+			put_histogram(&of, &s->durable[of.method]);
+	}
+}
+
+static void put_statuses(const struct text *t, const char *name,
+			 const char *help, size_t at)
+{
+	head(t, name, "counter", help);
+	EACH(t, s)
+	for (int st = 1; st < RP_ST_MAX; st++) {
+		const uint64_t *v =
+			(const uint64_t *)((const char *)s + at) + st;
+
+		if (!*v)
+			continue;
+		begin(t, i, name);
+		fputc(',', t->out);
+		put_label(t->out, "status", rp_status_name((enum rp_status)st));
+		end(t, *v);
+	}
+}
+
+static void put_operations(const struct text *t)
+{
+	static const char *const kinds[RP_STATS_KINDS] = {
+		[RP_OP_WRITE] = "write",   [RP_OP_READ] = "read",
+		[RP_OP_COMMIT] = "commit", [RP_OP_ATOMIC] = "atomic",
+		[RP_OP_QUERY] = "query",
+	};
+	static const char *const names[] = {"ofi_rpmem_operations_total",
+					    "ofi_rpmem_operation_bytes_total"};
+
+	for (int b = 0; b < 2; b++) {
+		head(t, names[b], "counter",
+		     b ? "Bytes of operations that an initiator completed."
+		       : "Operations that an initiator completed.");
+		EACH(t, s)
+		for (int k = 0; k < RP_STATS_KINDS; k++) {
+			begin(t, i, names[b]);
+			fprintf(t->out, ",kind=\"%s\"", kinds[k]);
+			end(t,
+			    b ? s->completed[k].bytes : s->completed[k].count);
+		}
+	}
+	head(t, "ofi_rpmem_operations_outstanding", "gauge",
+	     "Operations of an initiator that are not complete.");
+	EACH(t, s)
+	{
+		begin(t, i, "ofi_rpmem_operations_outstanding");
+		end(t, rp_stats_outstanding(s));
+	}
+}
+
+#define PAGE(field)   offsetof(struct rp_stats, field)
+#define REGION(field) offsetof(struct rp_stats_region, field)
+
+static void put_target(const struct text *t)
+{
+	put_one(t, "ofi_rpmem_requests_total", "counter",
+		"Requests that the target accepted.", PAGE(requests));
+	put_statuses(t, "ofi_rpmem_failures_total",
+		     "Replies of failure of the target.", PAGE(failures));
+	put_one(t, "ofi_rpmem_jobs", "gauge", "Requests that wait for a flush.",
+		PAGE(jobs));
+	put_one(t, "ofi_rpmem_sessions", "gauge",
+		"Initiators that are connected to the target.", PAGE(sessions));
+	put_one(t, "ofi_rpmem_sessions_total", "counter",
+		"Connections of initiators that the target accepted.",
+		PAGE(accepted));
+	put_one(t, "ofi_rpmem_refused_connections_total", "counter",
+		"Connections that the target refused.", PAGE(refused));
+	put_one(t, "ofi_rpmem_refused_keys_total", "counter",
+		"Keys of no region, in requests and connections.",
+		PAGE(refused_keys));
+	put_one(t, "ofi_rpmem_region_failures_total", "counter",
+		"Regions whose flush has failed.", PAGE(failed_regions));
+	put_region(t, "ofi_rpmem_pool_bytes", "gauge", "Length of a pool.",
+		   REGION(length), false);
+	put_info(t);
+	put_region(t, "ofi_rpmem_committed_bytes_total", "counter",
+		   "Bytes that the target made durable.", REGION(bytes), false);
+	put_region(t, "ofi_rpmem_msyncs_total", "counter", "Calls of msync.",
+		   REGION(msync.count), false);
+	put_region(t, "ofi_rpmem_msync_seconds_total", "counter",
+		   "Time inside msync.", REGION(msync.ns), true);
+	put_region(t, "ofi_rpmem_cache_flushes_total", "counter",
+		   "Flushes and drains of cache lines.", REGION(lines.count),
+		   false);
+	put_region(t, "ofi_rpmem_cache_flush_seconds_total", "counter",
+		   "Time of flushes and drains of cache lines.",
+		   REGION(lines.ns), true);
+}
+
+int rp_stats_prometheus(FILE *out, const struct rp_stats_copy *const *copies,
+			size_t n)
+{
+	const struct text t = {out, copies, n};
+
+	put_target(&t);
+	put_operations(&t);
+	put_statuses(&t, "ofi_rpmem_operation_failures_total",
+		     "Operations of an initiator that failed.", PAGE(errors));
+	put_one(&t, "ofi_rpmem_connected", "gauge",
+		"Targets that an initiator is connected to.", PAGE(connected));
+	put_one(&t, "ofi_rpmem_connections_total", "counter",
+		"Connections that an initiator made.", PAGE(connections));
+	put_one(&t, "ofi_rpmem_reconnections_total", "counter",
+		"Connections made again after a loss or a pause.",
+		PAGE(reconnections));
+	put_commits(&t);
+	return ferror(out) ? -ENOMEM : 0;
+}
