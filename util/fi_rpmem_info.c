@@ -17,10 +17,14 @@ enum {
 	OPT_SECRET,
 	OPT_BASE,
 	OPT_TABLE,
+	OPT_STATS,
+	OPT_WATCH,
+	OPT_PROMETHEUS,
 };
 
 struct info_cfg {
-	bool doctor, json, table;
+	bool doctor, json, table, counts;
+	struct info_stats stats;
 	struct info_transport transport;
 	const char *target, *secret;
 	char **paths;
@@ -45,9 +49,27 @@ static const struct argp_option options[] = {
 	 0},
 	{"table", OPT_TABLE, NULL, 0,
 	 "Print which method makes which memory durable", 0},
+	{"stats", OPT_STATS, "PID", OPTION_ARG_OPTIONAL,
+	 "Print the counters of a running process, or of all", 0},
+	{"watch", OPT_WATCH, "SECONDS", OPTION_ARG_OPTIONAL,
+	 "Repeat --stats each second, or after SECONDS", 0},
+	{"prometheus", OPT_PROMETHEUS, NULL, 0,
+	 "Print --stats for node_exporter's textfile collector", 0},
 	{"json", OPT_JSON, NULL, 0, "Print JSON", 0},
 	{0},
 };
+
+/* A number from 1 to max; 0 without an argument. */
+static uint64_t parse_number(struct argp_state *state, const char *option,
+			     const char *arg, uint64_t max)
+{
+	char err[RP_ERR_LEN];
+	uint64_t v = 0;
+
+	if (arg && rp_number_parse(arg, 1, max, &v, err))
+		argp_error(state, "%s: %s", option, err);
+	return v;
+}
 
 static error_t parse_opt(int key, char *arg, struct argp_state *state)
 {
@@ -57,8 +79,21 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 	case OPT_DOCTOR:
 		cfg->doctor = true;
 		return 0;
+	case OPT_STATS:
+		cfg->counts = true;
+		cfg->stats.pid =
+			(pid_t)parse_number(state, "--stats", arg, INT32_MAX);
+		return 0;
+	case OPT_WATCH:
+		cfg->stats.watch = arg ? (unsigned int)parse_number(
+						 state, "--watch", arg, 86400)
+				       : 1;
+		return 0;
+	case OPT_PROMETHEUS:
+		cfg->stats.prometheus = true;
+		return 0;
 	case OPT_JSON:
-		cfg->json = true;
+		cfg->json = cfg->stats.json = true;
 		return 0;
 	case OPT_TABLE:
 		cfg->table = true;
@@ -78,6 +113,12 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		cfg->secret = arg;
 		return 0;
 	case ARGP_KEY_END:
+		if (cfg->counts &&
+		    (cfg->doctor || cfg->n || cfg->target || cfg->table))
+			argp_error(state, "--stats stands alone");
+		if ((cfg->stats.watch || cfg->stats.prometheus) && !cfg->counts)
+			argp_error(state, "--watch and --prometheus go with "
+					  "--stats");
 		if (cfg->target && (cfg->doctor || cfg->n))
 			argp_error(state, "--target stands alone");
 		if (cfg->table && (cfg->doctor || cfg->n || cfg->target))
@@ -209,6 +250,8 @@ int main(int argc, char **argv)
 
 	argp_err_exit_status = RP_EXIT_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, &cfg);
+	if (cfg.counts)
+		return info_stats(&cfg.stats);
 	if (cfg.table)
 		return run_table(&cfg);
 	if (cfg.target)

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include <jansson.h>
 #include <rdma/fabric.h>
@@ -60,6 +61,17 @@ void info_table_print(const json_t *table);
 int info_target(const char *where, const struct rp_secret *secret, json_t **out,
 		char *err);
 void info_target_print(const json_t *target);
+
+/*
+ * info_stats.c: print the counters of running processes. Returns the exit
+ * status.
+ */
+struct info_stats {
+	pid_t pid;	    /* 0: all that this user may see */
+	unsigned int watch; /* repeat after so many seconds; 0: do not */
+	bool json, prometheus;
+};
+int info_stats(const struct info_stats *cfg);
 
 /* doctor.c: check in order what commits on this host need. */
 #define DOCTOR_OK   0

@@ -15,6 +15,9 @@ PKG_TEST="libcriterion-dev libfabric-bin clang-14 clang-tidy-14 clang-format-14
 PKG_VM="qemu-system-x86 mmdebstrap busybox-static cpio e2fsprogs xz-utils zstd
 	debian-archive-keyring"
 
+# promtool checks the metrics and the alert rules; a test skips that without it.
+PKG_METRICS="prometheus"
+
 # Databases that are tested on a pool.
 PKG_DATABASES="postgresql-15 redis-server etcd-server sqlite3 nbdkit libnbd-bin
 	e2fsprogs mount qemu-utils fio nbd-client fdisk kmod"

@@ -526,6 +526,12 @@ Test(agent, failed_while_queued)
 		later += m.reply.status == RP_ST_REGION_FAILED;
 	}
 	cr_assert_eq(failed + later, 20);
+	cr_assert_eq(rp_stats->failures[RP_ST_FLUSH_FAILED], (uint64_t)failed);
+	cr_assert_eq(rp_stats->failures[RP_ST_REGION_FAILED], (uint64_t)later);
+	cr_assert_eq(rp_stats->failed_regions, 1);
+	cr_assert_eq(file.r.stats->failed, EIO);
+	cr_assert_eq(file.r.stats->bytes, 0);
+	cr_assert_eq(rp_stats->jobs, 0);
 	cr_assert_gt(later, 0);
 	cr_assert_eq(file.syncs, 1);
 	stop();

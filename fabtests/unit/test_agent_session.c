@@ -157,6 +157,10 @@ Test(agent_session, wrong_keys_are_refused_late_and_alike)
 				    3 * (1000 * BED_MS / RP_AGENT_REFUSALS));
 	cr_assert_eq(rp_agent_deadline(g.a), UINT64_MAX);
 	cr_assert_eq(bed_stats(&g).wrong_keys, 4);
+	cr_assert_eq(rp_stats->refused_keys, 4);
+	cr_assert_eq(rp_stats->refused, bed_stats(&g).refused_connections);
+	cr_assert_eq(rp_stats->sessions, bed_stats(&g).sessions);
+	cr_assert_eq(rp_stats->accepted, bed_stats(&g).accepted);
 	cr_assert_eq(bed_stats(&g).refused_connections, 4);
 	stop();
 }

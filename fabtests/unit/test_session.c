@@ -146,6 +146,9 @@ Test(session, dead_port_ends_the_next_operation)
 	expect_status(&a, RP_ST_LOST);
 	cr_assert_eq(a.out.detail, ECONNREFUSED);
 	cr_assert_eq(a.out.range, 0);
+	cr_assert_eq(rp_stats->errors[RP_ST_LOST], 1);
+	cr_assert_eq(rp_stats->started, 1);
+	cr_assert_eq(rp_stats->connections, 0);
 	cr_assert_eq(warnings, 0);
 	cr_assert_eq(infos, 1);
 }
