@@ -106,7 +106,8 @@ fabtests_unit_test_pmem_files_LDFLAGS = \
 # The same code with its fault points compiled in.
 unit_tests += fabtests/unit/test_pmem_fault
 fabtests_unit_test_pmem_fault_SOURCES = fabtests/unit/test_pmem_fault.c \
-	prov/core/pmem.c prov/core/fault.c prov/core/cost.c prov/core/atomic.c
+	prov/core/pmem.c prov/core/fault.c prov/core/cost.c prov/core/atomic.c \
+	prov/core/stats.c
 fabtests_unit_test_pmem_fault_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 fabtests_unit_test_pmem_fault_LDADD = $(CRITERION_LIBS) $(PMEM2_LIBS)
 

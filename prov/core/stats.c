@@ -60,8 +60,9 @@ static void leave_page(void)
 {
 	if (fd < 0)
 		return;
-	mmap(page, sizeof(*rp_stats), PROT_READ | PROT_WRITE,
-	     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	if (mmap(page, sizeof(*rp_stats), PROT_READ | PROT_WRITE,
+		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+		rp_stats = &unread;
 	close(fd);
 	fd = -1;
 }
@@ -101,13 +102,13 @@ void rp_stats_open(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* Its own, one never used, or another's; else the last. */
+/* The counters of that name, unused ones, or those of all others. */
 static struct rp_stats_region *region_find(const char *name)
 {
 	struct rp_stats_region *r = rp_stats->region, *unused = NULL;
 
 	for (; r < &rp_stats->region[RP_STATS_REGIONS - 1]; r++) {
-		if (!r->used && !strcmp(r->name, name))
+		if (!strcmp(r->name, name))
 			return r;
 		if (!r->used && (!unused || (unused->name[0] && !r->name[0])))
 			unused = r;
@@ -133,11 +134,12 @@ struct rp_stats_region *rp_stats_region_open(const char *name, uint64_t length,
 	rp_stats_open();
 	pthread_mutex_lock(&lock);
 	r = region_find(cut);
+	if (!r->used)
+		r->failed = 0;
 	rp_stats_add(&r->used, 1);
 	r->length = length;
 	r->class = class;
 	r->method = method;
-	r->failed = 0;
 	pthread_mutex_unlock(&lock);
 	return r;
 }

@@ -104,8 +104,8 @@ extern RP_STATS_HIDDEN struct rp_stats_region rp_stats_unread;
 /* Make the page, unless it exists. */
 void rp_stats_open(void);
 /*
- * The counters of a region: those of an earlier one with this name if it is not
- * registered any more.
+ * The counters of a region: those of the regions and of the earlier regions of
+ * this name, such as the keys that fi_rpmemd gives out for one pool.
  */
 struct rp_stats_region *rp_stats_region_open(const char *name, uint64_t length,
 					     enum rp_class class,

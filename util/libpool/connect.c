@@ -124,12 +124,18 @@ static int query_agent(struct rpmem_pool *p, struct offer *o)
 			      "it and the kernel's log there, and start "
 			      "fi_rpmemd again",
 			      p->name, p->target.host);
-	if (o->attr.prov_errno && !failed)
+	if (fi_rpmem_status(o->attr.prov_errno) == FI_RPMEM_ST_CLASS)
 		return rp_err(o->err, -EOPNOTSUPP,
 			      "pool '%s' on %s is of class %s, weaker than "
 			      "required: %s; use another pool, or require less",
 			      p->name, p->target.host, rp_class_name(o->class),
 			      why);
+	/* The daemon may have revoked the key since it gave it out. */
+	if (o->attr.prov_errno && !failed)
+		return rp_err(o->err, -EAGAIN,
+			      "the target of pool '%s' on %s refuses its key: "
+			      "%s; try again",
+			      p->name, p->target.host, why);
 	if (o->attr.addr > o->ex.addr ||
 	    o->ex.addr - o->attr.addr > o->attr.len ||
 	    o->ex.len > o->attr.len - (o->ex.addr - o->attr.addr))
