@@ -22,6 +22,7 @@
 #include "util/exits.h"
 #include "util/export.h"
 #include "util/file.h"
+#include "util/metrics.h"
 #include "util/service.h"
 
 /* After SIGTERM, accepted commits have this long to complete. */
@@ -37,12 +38,14 @@ struct daemon {
 	const char *config_file;
 	const char *secret_file;
 	const char *port_file;
+	const char *metrics_at;
 
 	struct rp_conf conf;
 	struct rp_setup_secrets secrets;
 	struct rp_exports exports;
 	int signal_fd;
 	struct rp_setup_server *server;
+	struct rp_metrics *metrics;
 	char err[RP_ERR_LEN];
 };
 
@@ -60,6 +63,7 @@ enum {
 	OPT_PORT_FILE = 256,
 	OPT_BASE,
 	OPT_CONFIG,
+	OPT_METRICS,
 };
 
 static const struct argp_option options[] = {
@@ -78,6 +82,9 @@ static const struct argp_option options[] = {
 	 "Write the port to FILE once clients can connect", 0},
 	{"config", OPT_CONFIG, "FILE", 0,
 	 "Read pools, secrets and rights from FILE; SIGHUP reads it again", 0},
+	{"metrics", OPT_METRICS, "ADDR:PORT|unix:PATH", 0,
+	 "Serve the counters to Prometheus, at a loopback address or a socket",
+	 0},
 	{"base", OPT_BASE, "NAME", 0, "Base provider of libfabric (tcp)", 0},
 	{0},
 };
@@ -99,7 +106,7 @@ static void parse_end(struct argp_state *state, struct daemon *d)
 	if (d->config_file && given)
 		argp_error(state, "--config FILE names pools, address, port, "
 				  "base and secrets; leave all other options "
-				  "but --port-file out");
+				  "but --port-file and --metrics out");
 	if (!d->config_file && !d->conf.npools)
 		argp_error(state, "name at least one pool file");
 	for (unsigned int i = 0; i < d->conf.npools; i++)
@@ -139,6 +146,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_BASE:
 		set_text(state, &d->conf.base, arg);
+		return 0;
+	case OPT_METRICS:
+		d->metrics_at = arg;
 		return 0;
 	case OPT_CONFIG:
 		d->config_file = arg;
@@ -496,6 +506,7 @@ static int serve(struct daemon *d)
 		{.fd = d->exports.cq_fd, .events = POLLIN},
 		{.fd = rp_setup_server_fd(d->server), .events = POLLIN},
 		{.fd = d->signal_fd, .events = POLLIN},
+		{.fd = rp_metrics_fd(d->metrics), .events = POLLIN},
 	};
 	struct fid *cq = &d->exports.f.cq->fid;
 	uint64_t now, check_at = 0;
@@ -512,6 +523,7 @@ static int serve(struct daemon *d)
 		if (ret)
 			return ret;
 		rp_setup_server_run(d->server);
+		rp_metrics_run(d->metrics);
 		/* Sleep only if fi_trywait() finds nothing left to do. */
 		ret = 0;
 		if (fi_trywait(d->exports.f.fabric, &cq, 1) == 0) {
@@ -521,7 +533,7 @@ static int serve(struct daemon *d)
 			if (watchdog >= 0 && ret > watchdog)
 				ret = watchdog;
 		}
-		if (poll(fds, 3, ret) < 0 && errno != EINTR) {
+		if (poll(fds, 4, ret) < 0 && errno != EINTR) {
 			rp_err(d->err, 0, "poll: %s", strerror(errno));
 			return report_error(d, RP_EXIT_FAILED);
 		}
@@ -563,6 +575,7 @@ static int close_all(struct daemon *d, bool failed)
 {
 	int code;
 
+	rp_metrics_close(d->metrics);
 	rp_setup_server_delete(d->server);
 	code = rp_exports_close(&d->exports, failed, d->err);
 	if (code && d->err[0])
@@ -638,6 +651,9 @@ static int run(struct daemon *d)
 		code = apply(d, &d->conf);
 	if (!code)
 		code = open_server(d);
+	if (!code && d->metrics_at &&
+	    rp_metrics_open(d->metrics_at, &d->metrics, d->err))
+		code = report_error(d, RP_EXIT_NETWORK);
 	if (code)
 		return code;
 	d->exports.served = true;

@@ -37,9 +37,10 @@ util_fi_rpmem_info_LDADD = util/libutil.la prov/core/libcore.la \
 bin_PROGRAMS += util/fi_rpmemd
 util_fi_rpmemd_SOURCES = util/fi_rpmemd.c util/exits.h \
 	util/conf.c util/conf.h \
-	util/export.c util/export.h
+	util/export.c util/export.h util/metrics.c util/metrics.h
+util_fi_rpmemd_CFLAGS = $(AM_CFLAGS) $(MICROHTTPD_CFLAGS)
 util_fi_rpmemd_LDADD = util/libutil.la prov/core/libcore.la $(FABRIC_LIBS) \
-	$(INIH_LIBS)
+	$(INIH_LIBS) $(MICROHTTPD_LIBS)
 
 # Its unit, and the user of the unit.
 EXTRA_DIST += util/systemd/fi_rpmemd.service.in util/systemd/ofi_rpmem.conf

@@ -61,7 +61,8 @@ v = t["pools"][0]
 sys.exit(0 if eval("(" + sys.argv[1] + ")") else print("#", sys.argv[1], "of", p) or 1)' "$1"
 }
 
-../util/fi_rpmemd --create 8M --port 0 --port-file port "$@" vol >daemon.out 2>&1 &
+../util/fi_rpmemd --create 8M --port 0 --port-file port \
+	--metrics unix:http vol >daemon.out 2>&1 &
 daemon=$!
 for _ in $(seq 400); do
 	[ -e port ] && break
@@ -132,6 +133,70 @@ if command -v promtool >/dev/null; then
 else
 	echo "ok - # SKIP promtool is not installed (Debian: prometheus)"
 fi
+
+# A misspelt metric would only show nothing.
+cat "$src/docs/alerts.yml" "$src/docs/dashboard.json" |
+	grep -o 'ofi_rpmem_[a-z_]*' | sed 's/_bucket$//; s/_count$//' | sort -u >used
+grep '^# TYPE' prom | cut -d' ' -f3 | sort >made
+python3 -m json.tool "$src/docs/dashboard.json" >/dev/null &&
+	[ -s used ] && [ -z "$(comm -23 used made | tee unknown)" ]
+ok "dashboard and alerts name metrics that exist: $(tr '\n' ' ' <unknown)" $?
+
+# The daemon serves the same text, and idle connections stop nothing.
+cat >http.py <<'P'
+import socket, subprocess, sys, time
+def get(path):
+    with socket.socket(socket.AF_UNIX) as s:
+        s.settimeout(60)
+        s.connect("http")
+        s.sendall(b"GET %s HTTP/1.0\r\n\r\n" % path)
+        return b"".join(iter(lambda: s.recv(65536), b""))
+# The last client's connection may end between two readings.
+end = time.monotonic() + 60
+while True:
+    want = subprocess.check_output(sys.argv[1:])
+    head, text = get(b"/metrics").split(b"\r\n\r\n", 1)
+    if text == want or time.monotonic() > end:
+        break
+if b" 200 " not in head or b"text/plain; version=0.0.4" not in head:
+    sys.exit(f"# {head}")
+if text != want:
+    sys.exit("# another text")
+if b" 404 " not in get(b"/"):
+    sys.exit("# / is no 404")
+idle = []
+for i in range(40):
+    s = socket.socket(socket.AF_UNIX)
+    s.setblocking(False)
+    idle.append(s)
+    try:
+        s.connect("http")
+        s.sendall(b"GET /met")
+    except OSError:
+        pass
+print("idle", flush=True)
+sys.stdin.readline()
+for s in idle:
+    s.close()
+sys.exit(0 if b" 200 " in get(b"/metrics") else "# no reply behind idle connections")
+P
+mkfifo go
+python3 http.py $info --prometheus <go >http.out & http=$!
+exec 3>go
+for _ in $(seq 400); do
+	grep -q idle http.out && break
+	kill -0 $http 2>/dev/null || break
+	sleep 0.05
+done
+grep -q idle http.out && client 20 64 0
+ok "a client commits while 40 connections to the metrics are idle" $?
+echo >&3
+exec 3>&-
+wait $http
+ok "GET /metrics is the text of fi_rpmem_info" $?
+timeout 30 ../util/fi_rpmemd --create 1M --port 0 --metrics 0.0.0.0:9 other >said 2>&1
+[ $? = 6 ] && grep -q loopback said && [ ! -e other ]
+ok "the metrics are served on loopback and unix sockets only" $?
 
 # Only the same user and root may read.
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null &&

@@ -9,6 +9,9 @@ set -eu -o pipefail
 
 mirror=$1 suite=$2 dir=$3
 
+# Its name has changed between the two releases.
+http=libmicrohttpd12
+[ "$suite" != trixie ] || http=libmicrohttpd12t64
 mkdir "$dir"
 cd "$dir"
 mmdebstrap --quiet --variant=minbase --mode=root \
@@ -17,7 +20,7 @@ mmdebstrap --quiet --variant=minbase --mode=root \
 	--dpkgopt=force-unsafe-io \
 	--dpkgopt='path-exclude=/usr/share/doc/*' \
 	--dpkgopt='path-exclude=/usr/share/locale/*' \
-	--include=systemd,libfabric1,libpmem2,libjansson4,libnettle8,libinih1,procps,iproute2 \
+	--include=systemd,libfabric1,libpmem2,libjansson4,libnettle8,libinih1,$http,procps,iproute2 \
 	"$suite" root "deb $mirror $suite main"
 # Mount points for service_boot.sh.
 mkdir root/out root/build root/tests

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* HTTP server of the counters of this process, for Prometheus. */
+#ifndef RP_UTIL_METRICS_H
+#define RP_UTIL_METRICS_H
+
+struct rp_metrics;
+
+/*
+ * Listen at ADDR:PORT, a loopback address ([::1]:PORT), or unix:PATH. Returns
+ * 0, or -errno and the remedy in err: -EINVAL (another form or address),
+ * -EADDRINUSE, ...
+ */
+int rp_metrics_open(const char *where, struct rp_metrics **out, char *err);
+/* NULL is allowed in all of these; the descriptor is then -1. */
+void rp_metrics_close(struct rp_metrics *m);
+/* Readable when rp_metrics_run() has work. */
+int rp_metrics_fd(const struct rp_metrics *m);
+/* Serve what is ready. Never blocks. */
+void rp_metrics_run(struct rp_metrics *m);
+
+#endif
