@@ -60,9 +60,12 @@ static void leave_page(void)
 {
 	if (fd < 0)
 		return;
-	if (mmap(page, sizeof(*rp_stats), PROT_READ | PROT_WRITE,
-		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+	page = mmap(page, sizeof(*rp_stats), PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	if (page == MAP_FAILED) {
+		page = NULL;
 		rp_stats = &unread;
+	}
 	close(fd);
 	fd = -1;
 }
