@@ -587,7 +587,10 @@ static int close_all(struct daemon *d, bool failed)
 	return code;
 }
 
-/* Block the signals and read them from a signalfd in the loop. */
+/*
+ * Block the signals; the loop reads them from a signalfd. A SIGHUP that comes
+ * before is read by the loop, too.
+ */
 static int block_signals(struct daemon *d)
 {
 	sigset_t set;
@@ -600,11 +603,10 @@ static int block_signals(struct daemon *d)
 	sigprocmask(SIG_BLOCK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	d->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (d->signal_fd < 0) {
-		rp_err(d->err, 0, "signalfd: %s", strerror(errno));
-		return report_error(d, RP_EXIT_FAILED);
-	}
-	return 0;
+	if (d->signal_fd >= 0)
+		return 0;
+	rp_err(d->err, 0, "signalfd: %s", strerror(errno));
+	return report_error(d, RP_EXIT_FAILED);
 }
 
 /*
@@ -637,9 +639,9 @@ static int run(struct daemon *d)
 	struct signalfd_siginfo info;
 	int code;
 
-	code = check_access(d);
+	code = block_signals(d);
 	if (!code)
-		code = block_signals(d);
+		code = check_access(d);
 	/* The fabric comes first: a base that fails leaves no new pool. */
 	if (!code) {
 		code = rp_exports_open(&d->exports, d->conf.base,

@@ -207,7 +207,7 @@ static int start(struct rp_metrics *m, int s)
 int rp_metrics_open(const char *where, struct rp_metrics **out, char *err)
 {
 	struct rp_metrics *m = calloc(1, sizeof(*m));
-	int s, ret;
+	int s = -1, ret;
 
 	if (!m)
 		return rp_err(err, -ENOMEM, "out of memory");

@@ -20,10 +20,20 @@ struct text {
 	size_t n;
 };
 
-#define EACH(t, s)                                                             \
-	for (size_t i = 0; i < (t)->n; i++)                                    \
-		for (const struct rp_stats *s = &(t)->copies[i]->page; s;      \
-		     s = NULL)
+static const struct rp_stats *page_of(const struct text *t, size_t i)
+{
+	return &t->copies[i]->page;
+}
+
+/* The next region that has a name; NULL: the first, or there is none. */
+static const struct rp_stats_region *
+region_next(const struct rp_stats *s, const struct rp_stats_region *r)
+{
+	for (r = r ? r + 1 : s->region; r < &s->region[RP_STATS_REGIONS]; r++)
+		if (r->name[0])
+			return r;
+	return NULL;
+}
 
 static void head(const struct text *t, const char *name, const char *type,
 		 const char *help)
@@ -69,10 +79,9 @@ static void put_one(const struct text *t, const char *name, const char *type,
 		    const char *help, size_t at)
 {
 	head(t, name, type, help);
-	EACH(t, s)
-	{
+	for (size_t i = 0; i < t->n; i++) {
 		begin(t, i, name);
-		end(t, *(const uint64_t *)((const char *)s + at));
+		end(t, *(const uint64_t *)((const char *)page_of(t, i) + at));
 	}
 }
 
@@ -92,26 +101,23 @@ static void region_begin(const struct text *t, size_t i, const char *name,
 	put_label(t->out, "pool", pool);
 }
 
-#define EACH_REGION(s, r)                                                      \
-	for (const struct rp_stats_region *r = (s)->region;                    \
-	     r < &(s)->region[RP_STATS_REGIONS]; r++)                          \
-		if (r->name[0])
-
 static void put_region(const struct text *t, const char *name, const char *type,
 		       const char *help, size_t at, bool seconds)
 {
 	head(t, name, type, help);
-	EACH(t, s)
-	EACH_REGION(s, r)
-	{
-		const uint64_t v = *(const uint64_t *)((const char *)r + at);
+	for (size_t i = 0; i < t->n; i++)
+		for (const struct rp_stats_region *r =
+			     region_next(page_of(t, i), NULL);
+		     r; r = region_next(page_of(t, i), r)) {
+			const uint64_t v =
+				*(const uint64_t *)((const char *)r + at);
 
-		region_begin(t, i, name, r);
-		if (seconds)
-			end_seconds(t, v);
-		else
-			end(t, v);
-	}
+			region_begin(t, i, name, r);
+			if (seconds)
+				end_seconds(t, v);
+			else
+				end(t, v);
+		}
 }
 
 static void put_info(const struct text *t)
@@ -120,24 +126,26 @@ static void put_info(const struct text *t)
 
 	head(t, name, "gauge",
 	     "Failure class of a pool: 0 none, 1 process, 2 power.");
-	EACH(t, s)
-	EACH_REGION(s, r)
-	{
-		if (!r->used)
-			continue;
-		region_begin(t, i, name, r);
-		fprintf(t->out, ",method=\"%s\"",
-			rp_method_name((enum rp_method)r->method));
-		end(t, r->class);
-	}
+	for (size_t i = 0; i < t->n; i++)
+		for (const struct rp_stats_region *r =
+			     region_next(page_of(t, i), NULL);
+		     r; r = region_next(page_of(t, i), r)) {
+			if (!r->used)
+				continue;
+			region_begin(t, i, name, r);
+			fprintf(t->out, ",method=\"%s\"",
+				rp_method_name((enum rp_method)r->method));
+			end(t, r->class);
+		}
 	head(t, "ofi_rpmem_pool_failed", "gauge",
 	     "1 if a flush of the pool has failed: commits to it fail.");
-	EACH(t, s)
-	EACH_REGION(s, r)
-	{
-		region_begin(t, i, "ofi_rpmem_pool_failed", r);
-		end(t, r->failed != 0 && r->used);
-	}
+	for (size_t i = 0; i < t->n; i++)
+		for (const struct rp_stats_region *r =
+			     region_next(page_of(t, i), NULL);
+		     r; r = region_next(page_of(t, i), r)) {
+			region_begin(t, i, "ofi_rpmem_pool_failed", r);
+			end(t, r->failed != 0 && r->used);
+		}
 }
 
 /* The name and labels of a histogram. */
@@ -195,41 +203,48 @@ static void put_commits(const struct text *t)
 
 	head(t, of.name, "histogram",
 	     "Time of commits at the target, from decoding to reply.");
-	EACH(t, s)
-	EACH_REGION(s, r)
-	{
-		of.i = i;
-		of.region = r;
-		put_histogram(&of, &r->commits);
-	}
+	for (size_t i = 0; i < t->n; i++)
+		for (const struct rp_stats_region *r =
+			     region_next(page_of(t, i), NULL);
+		     r; r = region_next(page_of(t, i), r)) {
+			of.i = i;
+			of.region = r;
+			put_histogram(&of, &r->commits);
+		}
 	of.name = "ofi_rpmem_durable_seconds";
 	of.region = NULL;
 	head(t, of.name, "histogram",
 	     "Time of durable operations at the initiator.");
-	EACH(t, s)
-	for (of.method = 1; of.method < RP_METHOD_MAX; of.method++) {
-		of.i = i;
-		if (rp_histogram_count(&s->durable[of.method]))
-			put_histogram(&of, &s->durable[of.method]);
-	}
+	for (size_t i = 0; i < t->n; i++)
+		for (of.method = 1; of.method < RP_METHOD_MAX; of.method++) {
+			of.i = i;
+			if (rp_histogram_count(
+				    &page_of(t, i)->durable[of.method]))
+				put_histogram(
+					&of,
+					&page_of(t, i)->durable[of.method]);
+		}
 }
 
 static void put_statuses(const struct text *t, const char *name,
 			 const char *help, size_t at)
 {
 	head(t, name, "counter", help);
-	EACH(t, s)
-	for (int st = 1; st < RP_ST_MAX; st++) {
-		const uint64_t *v =
-			(const uint64_t *)((const char *)s + at) + st;
+	for (size_t i = 0; i < t->n; i++)
+		for (int st = 1; st < RP_ST_MAX; st++) {
+			const uint64_t *v =
+				(const uint64_t *)((const char *)page_of(t, i) +
+						   at) +
+				st;
 
-		if (!*v)
-			continue;
-		begin(t, i, name);
-		fputc(',', t->out);
-		put_label(t->out, "status", rp_status_name((enum rp_status)st));
-		end(t, *v);
-	}
+			if (!*v)
+				continue;
+			begin(t, i, name);
+			fputc(',', t->out);
+			put_label(t->out, "status",
+				  rp_status_name((enum rp_status)st));
+			end(t, *v);
+		}
 }
 
 static void put_operations(const struct text *t)
@@ -246,20 +261,19 @@ static void put_operations(const struct text *t)
 		head(t, names[b], "counter",
 		     b ? "Bytes of operations that an initiator completed."
 		       : "Operations that an initiator completed.");
-		EACH(t, s)
-		for (int k = 0; k < RP_STATS_KINDS; k++) {
-			begin(t, i, names[b]);
-			fprintf(t->out, ",kind=\"%s\"", kinds[k]);
-			end(t,
-			    b ? s->completed[k].bytes : s->completed[k].count);
-		}
+		for (size_t i = 0; i < t->n; i++)
+			for (int k = 0; k < RP_STATS_KINDS; k++) {
+				begin(t, i, names[b]);
+				fprintf(t->out, ",kind=\"%s\"", kinds[k]);
+				end(t, b ? page_of(t, i)->completed[k].bytes
+					 : page_of(t, i)->completed[k].count);
+			}
 	}
 	head(t, "ofi_rpmem_operations_outstanding", "gauge",
 	     "Operations of an initiator that are not complete.");
-	EACH(t, s)
-	{
+	for (size_t i = 0; i < t->n; i++) {
 		begin(t, i, "ofi_rpmem_operations_outstanding");
-		end(t, rp_stats_outstanding(s));
+		end(t, rp_stats_outstanding(page_of(t, i)));
 	}
 }
 

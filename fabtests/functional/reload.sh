@@ -266,6 +266,22 @@ for example in page docs; do
 	wait $daemon || fail "exit code $? of $example"
 done
 
+# A SIGHUP during the start, while the pool is created, ends nothing.
+rm -f port
+../util/fi_rpmemd --port 0 --create 256M --port-file port early >daemon.out 2>&1 &
+daemon=$!
+until [ -n "$(ls .early.* early 2>/dev/null)" ] || ! kill -0 $daemon; do :; done
+kill -HUP $daemon
+for _ in $(seq 400); do
+	[ -e port ] && break
+	kill -0 $daemon 2>/dev/null || break
+	sleep 0.05
+done
+said 1 'SIGHUP: pools 1'
+kill $daemon
+wait $daemon || fail "exit code $? behind a SIGHUP at the start"
+rm -f early
+
 # Pools are closed as they should be.
 ../util/fi_rpmemd --port 0 --create 4M --port-file port a >daemon.out 2>&1 &
 daemon=$!
