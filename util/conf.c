@@ -260,10 +260,12 @@ static bool set_global(struct parser *p, const char *name, const char *value)
 		return set_text(p, &p->c->listen, name, value);
 	if (!strcmp(name, "base"))
 		return set_text(p, &p->c->base, name, value);
+	if (!strcmp(name, "metrics"))
+		return set_text(p, &p->c->metrics, name, value);
 	if (strcmp(name, "port"))
 		return fail(p, -EINVAL,
 			    "there is no '%s'; in front of the sections are "
-			    "listen, port and base",
+			    "listen, port, base and metrics",
 			    name);
 	if (!set_number(p, name, value, 65535, &n))
 		return false;
@@ -447,6 +449,7 @@ void rp_conf_free(struct rp_conf *c)
 {
 	free(c->listen);
 	free(c->base);
+	free(c->metrics);
 	for (unsigned int i = 0; i < c->nsecrets; i++)
 		free(c->secrets[i].path);
 	for (unsigned int i = 0; i < RP_SETUP_POOLS; i++)

@@ -29,6 +29,7 @@ struct rp_conf_pool {
 struct rp_conf {
 	char *listen;
 	char *base;
+	char *metrics; /* as of --metrics */
 	uint16_t port;
 	bool has_port;
 	unsigned int nsecrets;

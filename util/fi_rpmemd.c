@@ -369,10 +369,12 @@ static int load_again(struct daemon *d, struct rp_conf *c)
 	if (d->config_file &&
 	    (strcmp(listen_address(c), listen_address(&d->conf)) ||
 	     listen_port(c) != listen_port(&d->conf) ||
-	     strcmp(c->base ? c->base : "tcp", d->exports.base)))
+	     strcmp(c->base ? c->base : "tcp", d->exports.base) ||
+	     strcmp(c->metrics ? c->metrics : "",
+		    d->conf.metrics ? d->conf.metrics : "")))
 		return rp_err(d->err, -1,
-			      "'%s' changes listen, port or base; restart "
-			      "fi_rpmemd for that",
+			      "'%s' changes listen, port, base or metrics; "
+			      "restart fi_rpmemd for that",
 			      d->config_file);
 	return 0;
 }
@@ -653,6 +655,8 @@ static int run(struct daemon *d)
 		code = apply(d, &d->conf);
 	if (!code)
 		code = open_server(d);
+	if (d->conf.metrics)
+		d->metrics_at = d->conf.metrics;
 	if (!code && d->metrics_at &&
 	    rp_metrics_open(d->metrics_at, &d->metrics, d->err))
 		code = report_error(d, RP_EXIT_NETWORK);

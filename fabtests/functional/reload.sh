@@ -107,7 +107,7 @@ said 1 'SIGHUP changes nothing: conf:11: there is no section \[secret nobody\]'
 config 'write = app'
 sed -i 's/^port = 0/port = 1/' conf
 kill -HUP $daemon
-said 1 "SIGHUP changes nothing: 'conf' changes listen, port or base; restart"
+said 1 "SIGHUP changes nothing: 'conf' changes listen, port, base or metrics; restart"
 expect 0 '' $cp --secret backup.secret "$a" copy
 
 # A pool more, another one less, and a secret is replaced in two steps.

@@ -80,6 +80,7 @@ Test(conf, a_whole_configuration_is_read)
 			  "listen = 10.0.0.5\n"
 			  "port = 0\n"
 			  "base = sockets\n"
+			  "metrics = unix:/m\n"
 			  "[secret app]\n"
 			  "file = %1\n"
 			  "[pool vol 0]\n"
@@ -97,6 +98,7 @@ Test(conf, a_whole_configuration_is_read)
 		     0, "%s", err);
 	cr_assert_str_eq(c->listen, "10.0.0.5");
 	cr_assert_str_eq(c->base, "sockets");
+	cr_assert_str_eq(c->metrics, "unix:/m");
 	cr_assert(c->has_port);
 	cr_assert_eq(c->port, 0);
 	cr_assert_eq(c->nsecrets, 2);
