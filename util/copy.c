@@ -119,6 +119,14 @@ static int check_class(struct copy *c)
 		       c->cfg->pool, fi_strerror(-ret));
 		return RP_EXIT_NETWORK;
 	}
+	if (attr.prov_errno &&
+	    fi_rpmem_status(attr.prov_errno) == FI_RPMEM_ST_KEY) {
+		rp_err(c->err, 0,
+		       "the key of pool '%s' was revoked meanwhile: the "
+		       "configuration of fi_rpmemd has changed; try again",
+		       c->cfg->pool);
+		return RP_EXIT_NETWORK;
+	}
 	if (attr.addr > c->ex.addr || c->ex.addr - attr.addr > attr.len ||
 	    c->ex.len > attr.len - (c->ex.addr - attr.addr)) {
 		rp_err(c->err, 0,

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -52,8 +53,10 @@ static int check_size(const struct rp_export *e, uint64_t create, char *err)
 	return RP_EXIT_FILE;
 }
 
-static int open_pool(struct rp_export *e, uint64_t create, char *err)
+static int open_pool(struct rp_export *e, const struct rp_conf_pool *conf,
+		     char *err)
 {
+	const uint64_t create = conf->create;
 	char have[RP_SIZE_LEN];
 	bool made = create && access(e->path, F_OK) && errno == ENOENT;
 	int ret;
@@ -68,7 +71,7 @@ static int open_pool(struct rp_export *e, uint64_t create, char *err)
 	if (ret)
 		return pool_exit(ret);
 	e->open = true;
-	ret = check_size(e, create, err);
+	ret = conf->exact ? check_size(e, create, err) : 0;
 	if (ret)
 		return ret;
 	if (made)
@@ -289,7 +292,7 @@ int rp_exports_add(struct rp_exports *x, const struct rp_conf_pool *conf,
 	}
 	strcpy(e->name, conf->name);
 	e->clients = conf->clients;
-	code = open_pool(e, conf->create, err);
+	code = open_pool(e, conf, err);
 	if (!code)
 		code = export_pool(x, e, offer, err);
 	if (code) {
@@ -336,6 +339,14 @@ void rp_exports_set_rights(struct rp_exports *x, unsigned int i,
 			end_key(&e->keys[who]);
 	}
 	e->clients = clients;
+}
+
+bool rp_exports_is_at_path(const struct rp_exports *x, unsigned int i)
+{
+	struct stat named, st;
+
+	return stat(x->v[i].path, &named) || fstat(x->v[i].pool.fd, &st) ||
+	       (named.st_dev == st.st_dev && named.st_ino == st.st_ino);
 }
 
 bool rp_exports_use_secret(const struct rp_exports *x, unsigned int who)
@@ -386,7 +397,7 @@ unsigned int rp_exports_find_longer(struct rp_exports *x)
 		if (ret < 0)
 			rp_service_log(RP_SERVICE_ERROR, "%s", err);
 		e->longer |= ret > 0;
-		n += ret != 0;
+		n += ret > 0;
 	}
 	return n;
 }
@@ -443,10 +454,16 @@ static void finish_removal(struct rp_export *e)
 
 	if (!end_registrations(e))
 		return;
-	if (e->withdrawn[0])
+	if (e->withdrawn[0]) {
 		rp_pool_abandon(&e->pool);
-	else if (rp_pool_close_clean(&e->pool, err))
+		rp_service_log(RP_SERVICE_ERROR,
+			       "pool '%s' is closed: what its file had when it "
+			       "was withdrawn can no longer be saved",
+			       e->name);
+	} else if ((e->longer && rp_pool_extend(&e->pool, err)) ||
+		   rp_pool_close_clean(&e->pool, err)) {
 		rp_service_log(RP_SERVICE_ERROR, "%s", err);
+	}
 	free(e->path);
 	memset(e, 0, sizeof(*e));
 }
@@ -662,7 +679,8 @@ int rp_exports_close(struct rp_exports *x, bool failed, char *err)
 			code = RP_EXIT_FILE;
 		} else if (x->served ? failed : !e->pool.was_clean) {
 			rp_pool_abandon(&e->pool);
-		} else if (rp_pool_close_clean(&e->pool, err)) {
+		} else if ((e->longer && rp_pool_extend(&e->pool, err)) ||
+			   rp_pool_close_clean(&e->pool, err)) {
 			code = RP_EXIT_FILE;
 		}
 		free(e->path);

@@ -72,6 +72,11 @@ int rp_exports_find(const struct rp_exports *x, const char *name,
  */
 void rp_exports_set_rights(struct rp_exports *x, unsigned int i,
 			   const uint8_t *rights, unsigned int clients);
+/*
+ * Whether the pool is still the file at its path, which may have been renamed
+ * or removed: only another file there is another pool.
+ */
+bool rp_exports_is_at_path(const struct rp_exports *x, unsigned int i);
 /* Whether a secret has a key, perhaps one that is ending. */
 bool rp_exports_use_secret(const struct rp_exports *x, unsigned int who);
 /* Allocate the new blocks of files that were made longer. Returns how many. */

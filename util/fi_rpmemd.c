@@ -109,8 +109,10 @@ static void parse_end(struct argp_state *state, struct daemon *d)
 				  "but --port-file and --metrics out");
 	if (!d->config_file && !d->conf.npools)
 		argp_error(state, "name at least one pool file");
-	for (unsigned int i = 0; i < d->conf.npools; i++)
+	for (unsigned int i = 0; i < d->conf.npools; i++) {
 		d->conf.pools[i].create = d->create;
+		d->conf.pools[i].exact = true;
+	}
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -327,7 +329,10 @@ static int apply(struct daemon *d, const struct rp_conf *c)
 	for (unsigned int i = 0; i < RP_SETUP_POOLS; i++) {
 		const struct rp_export *e = &d->exports.v[i];
 
-		if (e->path && !e->leaving && !has_pool(c, e))
+		if (e->path && !e->leaving &&
+		    (!has_pool(c, e) ||
+		     (!e->withdrawn[0] &&
+		      !rp_exports_is_at_path(&d->exports, i))))
 			rp_exports_remove(&d->exports, i);
 	}
 	keep_secrets(d, c, slots);
@@ -339,7 +344,9 @@ static int apply(struct daemon *d, const struct rp_conf *c)
 		if (rp_exports_find(&d->exports, pool->name, pool->path) >= 0)
 			continue;
 		ret = rp_exports_add(&d->exports, pool, d->err);
-		if (ret)
+		if (ret && d->exports.served)
+			rp_service_log(RP_SERVICE_ERROR, "%s", d->err);
+		else if (ret)
 			report_error(d, ret);
 		if (!code)
 			code = ret;
@@ -391,19 +398,22 @@ static void reload(struct daemon *d)
 {
 	struct rp_conf *c = calloc(1, sizeof(*c));
 	unsigned int longer;
+	int code;
 
 	if (!c || load_again(d, c)) {
 		rp_service_log(RP_SERVICE_ERROR, "SIGHUP changes nothing: %s",
 			       c ? d->err : "out of memory");
 		goto out;
 	}
-	apply(d, c);
+	/* First, so that a pool which leaves is closed with its new length. */
 	longer = rp_exports_find_longer(&d->exports);
+	code = apply(d, c);
 	tell_status(d, c);
 	rp_service_log(
-		RP_SERVICE_NOTICE,
-		"SIGHUP: pools %u, secrets %u, pool files made longer %u",
-		c->npools, c->nsecrets, longer);
+		code ? RP_SERVICE_ERROR : RP_SERVICE_NOTICE,
+		"SIGHUP: pools %u, secrets %u, pool files made longer %u%s",
+		c->npools, c->nsecrets, longer,
+		code ? "; pools named above are not exported" : "");
 out:
 	if (c)
 		rp_conf_free(c);

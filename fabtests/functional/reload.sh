@@ -132,12 +132,51 @@ sed -i 's/^read = app/write = app/' conf
 reload
 expect 0 '' $cp --secret new.secret file "$a"
 
+# A pool that was made longer leaves and comes back, also by one reload.
+cp conf whole.conf
+sed '/^\[pool c\]/,$d' conf >less.conf
+leave_and_return()
+{
+	cp less.conf conf
+	reload
+	cp whole.conf conf
+	reload
+}
+truncate -s +2M c
+reload
+said 1 "pool 'c' has 4 MiB now"
+leave_and_return
+said 2 "pool 'c' is exported"
+truncate -s +2M c
+leave_and_return
+said 3 "pool 'c' is exported"
+expect 0 'pool  *6 MiB' ../util/fi_rpmem_info --target "${a%a}c" \
+	--secret new.secret
+
+# Another file has the path of a pool: a reload serves that one.
+mv c c.old
+cp c.old c
+reload
+said 4 "pool 'c' is exported"
+expect 0 '' flock -n c.old true
+expect 1 '' flock -n c true
+
+# A pool that cannot be opened concerns no other.
+printf '%s\n' '[pool bad]' 'path = no/such' 'write = app' >>conf
+reload
+said 1 'made longer 0; pools named above are not exported'
+said 1 "pool 'no/such' does not exist"
+expect 0 '' $cp --secret new.secret file "${a%a}c"
+cp whole.conf conf
+reload
+
 # Clients that have a pool open meanwhile.
 if command -v python3 >/dev/null && [ -z "${RP_SANITIZE:-}" ]; then
 	timeout 120 python3 - "$a" "$src/util/python" $daemon >out 2>&1 <<'P' ||
 import errno
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -213,6 +252,48 @@ with rpmem_pool.open(where, secret="new.secret", timeout=2) as pool:
     # A client without the right does not keep the pool from others.
     reload(whole.replace("file = new.secret", "file = app.secret"))
     rpmem_pool.open(where, secret="app.secret", exclusive=True).close()
+
+# A key that ends between the set-up and its first use is no weaker class: a
+# proxy holds the daemon's reply back until a reload has revoked the key.
+reload(whole)
+less = whole.replace("write = app\nread = backup", "read = app backup")
+replies = 0
+
+
+def pump(source, to, from_daemon):
+    global replies
+    messages = 0
+    while data := source.recv(65536):
+        messages += from_daemon
+        if messages == 2:  # behind CHALLENGE
+            messages = 3
+            replies += 1
+            if replies == 2:
+                reload(less)
+                reload(whole)
+        to.sendall(data)
+    to.shutdown(socket.SHUT_WR)
+
+
+def serve(listener):
+    while True:
+        client = listener.accept()[0]
+        daemon = socket.create_connection(("127.0.0.1", port))
+        for pair in ((client, daemon, False), (daemon, client, True)):
+            threading.Thread(target=pump, args=pair, daemon=True).start()
+
+
+port = int(where.split(":")[1])
+listener = socket.create_server(("127.0.0.1", 0))
+threading.Thread(target=serve, args=(listener,), daemon=True).start()
+with rpmem_pool.open(f"127.0.0.1:{listener.getsockname()[1]}:a",
+                     secret="new.secret", timeout=20) as pool:
+    pool.write(b"kept again", 0)
+    reload(less)
+    reload(whole)
+    pool.commit()
+    assert replies >= 3, replies
+    assert pool.read(10, 0) == b"kept again"
 
 # An administrator takes a pool from a client that hangs.
 reload(whole.replace("write = app\nread = backup", "write = app\nadmin = ops"))
