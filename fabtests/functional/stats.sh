@@ -147,8 +147,8 @@ cat >http.py <<'P'
 import socket, subprocess, sys, time
 def get(path):
     with socket.socket(socket.AF_UNIX) as s:
+        s.connect("http")  # waits while the queue of connections is full
         s.settimeout(60)
-        s.connect("http")
         s.sendall(b"GET %s HTTP/1.0\r\n\r\n" % path)
         return b"".join(iter(lambda: s.recv(65536), b""))
 # The last client's connection may end between two readings.

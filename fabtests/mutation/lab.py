@@ -45,7 +45,7 @@ class Lab:
         self.dir = tempfile.mkdtemp(prefix="mutate.", dir=scratch(source))
         self.tree = os.path.join(self.dir, "tree")
         for part in ("include", "prov/core", "prov/rc", "prov/rpmem", "prov/verbs",
-                     "fabtests/unit", "fabtests/fault", "docs"):
+                     "fabtests/unit", "fabtests/fault", "docs", "util"):
             shutil.copytree(os.path.join(source, part),
                             os.path.join(self.tree, part))
         # Everything else that config.h defines is -D_GNU_SOURCE.
