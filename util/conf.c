@@ -378,8 +378,7 @@ int rp_conf_load(const char *path, struct rp_conf *c, char *err)
 	return p.ret;
 }
 
-int rp_conf_add_pool(struct rp_conf *c, const char *path, uint64_t create,
-		     char *err)
+int rp_conf_add_pool(struct rp_conf *c, const char *path, char *err)
 {
 	struct rp_conf_pool *pool = &c->pools[c->npools];
 	const char *slash = strrchr(path, '/'),
@@ -405,7 +404,6 @@ int rp_conf_add_pool(struct rp_conf *c, const char *path, uint64_t create,
 	pool->path = strdup(path);
 	if (!pool->path)
 		return rp_err(err, -ENOMEM, "out of memory");
-	pool->create = create;
 	memset(pool->rights, RP_SETUP_READ | RP_SETUP_WRITE | RP_SETUP_ADMIN,
 	       sizeof(pool->rights));
 	c->npools++;

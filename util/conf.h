@@ -48,8 +48,7 @@ int rp_conf_load(const char *path, struct rp_conf *c, char *err);
  * Add a pool file, named like the file, with every right for every secret.
  * -EINVAL: the name cannot be used, or is in use; -E2BIG: too many pools.
  */
-int rp_conf_add_pool(struct rp_conf *c, const char *path, uint64_t create,
-		     char *err);
+int rp_conf_add_pool(struct rp_conf *c, const char *path, char *err);
 /* Add a secret, and load it. -E2BIG: too many; the errors of rp_secret_load().
  */
 int rp_conf_add_secret(struct rp_conf *c, const char *name, const char *path,

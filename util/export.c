@@ -243,8 +243,27 @@ static int export_pool(struct rp_exports *x, struct rp_export *e,
 	return describe(x, e, offer, err);
 }
 
+/*
+ * Close a pool, with its new length if it was made longer. clean: write it back
+ * and mark it. -errno: it is closed without the mark, and err has the reason.
+ */
+static int close_pool(struct rp_export *e, bool clean, char *err)
+{
+	int ret = 0;
+
+	if (clean && e->longer)
+		ret = rp_pool_extend(&e->pool, err);
+	if (clean && !ret)
+		ret = rp_pool_close_clean(&e->pool, err);
+	else
+		rp_pool_abandon(&e->pool);
+	free(e->path);
+	memset(e, 0, sizeof(*e));
+	return ret;
+}
+
 /* Drop a pool that could not be exported; it keeps its former mark. */
-static void remove_failed(struct rp_exports *x, struct rp_export *e)
+static void remove_failed(struct rp_export *e)
 {
 	char err[RP_ERR_LEN];
 
@@ -252,11 +271,9 @@ static void remove_failed(struct rp_exports *x, struct rp_export *e)
 		fi_close(&e->mr->fid);
 	if (e->made)
 		unlink(e->path);
-	if (e->open &&
-	    (!e->pool.was_clean || rp_pool_close_clean(&e->pool, err)))
-		rp_pool_abandon(&e->pool);
-	free(e->path);
-	memset(e, 0, sizeof(*e));
+	if (!e->open)
+		e->pool.fd = -1;
+	close_pool(e, e->open && e->pool.was_clean, err);
 }
 
 int rp_exports_add(struct rp_exports *x, const struct rp_conf_pool *conf,
@@ -296,7 +313,7 @@ int rp_exports_add(struct rp_exports *x, const struct rp_conf_pool *conf,
 	if (!code)
 		code = export_pool(x, e, offer, err);
 	if (code) {
-		remove_failed(x, e);
+		remove_failed(e);
 		memset(offer, 0, sizeof(*offer));
 		return code;
 	}
@@ -454,18 +471,13 @@ static void finish_removal(struct rp_export *e)
 
 	if (!end_registrations(e))
 		return;
-	if (e->withdrawn[0]) {
-		rp_pool_abandon(&e->pool);
+	if (e->withdrawn[0])
 		rp_service_log(RP_SERVICE_ERROR,
 			       "pool '%s' is closed: what its file had when it "
 			       "was withdrawn can no longer be saved",
 			       e->name);
-	} else if ((e->longer && rp_pool_extend(&e->pool, err)) ||
-		   rp_pool_close_clean(&e->pool, err)) {
+	if (close_pool(e, !e->withdrawn[0], err))
 		rp_service_log(RP_SERVICE_ERROR, "%s", err);
-	}
-	free(e->path);
-	memset(e, 0, sizeof(*e));
 }
 
 void rp_exports_check(struct rp_exports *x)
@@ -674,16 +686,14 @@ int rp_exports_close(struct rp_exports *x, bool failed, char *err)
 		/* A start that fails leaves no new pool, and no new mark. */
 		if (e->made && !x->served)
 			unlink(e->path);
-		if (e->withdrawn[0]) {
-			rp_pool_abandon(&e->pool);
+		if (e->withdrawn[0])
 			code = RP_EXIT_FILE;
-		} else if (x->served ? failed : !e->pool.was_clean) {
-			rp_pool_abandon(&e->pool);
-		} else if ((e->longer && rp_pool_extend(&e->pool, err)) ||
-			   rp_pool_close_clean(&e->pool, err)) {
+		if (close_pool(
+			    e,
+			    !e->withdrawn[0] &&
+				    (x->served ? !failed : e->pool.was_clean),
+			    err))
 			code = RP_EXIT_FILE;
-		}
-		free(e->path);
 	}
 	return code;
 }

@@ -156,7 +156,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		d->config_file = arg;
 		return 0;
 	case ARGP_KEY_ARG:
-		if (rp_conf_add_pool(&d->conf, arg, 0, d->err))
+		if (rp_conf_add_pool(&d->conf, arg, d->err))
 			argp_error(state, "%s", d->err);
 		return 0;
 	case ARGP_KEY_END:
@@ -363,8 +363,7 @@ static int load_again(struct daemon *d, struct rp_conf *c)
 {
 	if (!d->config_file)
 		for (unsigned int i = 0; i < d->conf.npools; i++)
-			if (rp_conf_add_pool(c, d->conf.pools[i].path, 0,
-					     d->err))
+			if (rp_conf_add_pool(c, d->conf.pools[i].path, d->err))
 				return -1;
 	if (!d->config_file && d->conf.listen) {
 		c->listen = strdup(d->conf.listen);

@@ -223,10 +223,10 @@ Test(conf, too_many_pools_and_secrets_are_refused)
 
 Test(conf, pools_of_the_command_line_are_named_by_their_files)
 {
-	cr_assert_eq(rp_conf_add_pool(c, "/a/vol", 0, err), 0);
-	cr_assert_eq(rp_conf_add_pool(c, "/b/vol", 0, err), -EINVAL);
+	cr_assert_eq(rp_conf_add_pool(c, "/a/vol", err), 0);
+	cr_assert_eq(rp_conf_add_pool(c, "/b/vol", err), -EINVAL);
 	cr_assert_not_null(strstr(err, "same name"));
-	cr_assert_eq(rp_conf_add_pool(c, "/b/", 0, err), -EINVAL);
+	cr_assert_eq(rp_conf_add_pool(c, "/b/", err), -EINVAL);
 	cr_assert_eq(c->npools, 1);
 	cr_assert_str_eq(c->pools[0].name, "vol");
 	cr_assert_eq(c->pools[0].rights[9],
