@@ -353,12 +353,19 @@ void bed_fini(struct bed *g)
 
 /* --- memory --- */
 
+/*
+ * Below a larger gap, which the kernel prefers to holes that a test makes in
+ * these pages.
+ */
 static void *map_pages(size_t n)
 {
-	void *p = mmap(NULL, n * BED_PAGE, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	const size_t gap = 1 << 30, len = n * BED_PAGE;
+	char *p = mmap(NULL, len + gap, PROT_NONE,
+		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	cr_assert_neq(p, MAP_FAILED);
+	munmap(p + len, gap);
+	cr_assert_eq(mprotect(p, len, PROT_READ | PROT_WRITE), 0);
 	return p;
 }
 
