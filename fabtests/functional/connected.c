@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Connected endpoints: messages and RMA as on the base, and durable writes. */
+#include <dirent.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "core/stats.h"
 #include "functional/pair.h"
 
 static const char *label;
@@ -254,6 +257,54 @@ static void hang_up(struct side *s, const struct card *peer)
 	MUST(fi_shutdown(s->ep, 0));
 	side_close(s);
 	_exit(0);
+}
+
+/* Private connections to this process; from its counters. */
+static uint64_t sessions(void)
+{
+	uint64_t n = UINT64_MAX;
+	struct rp_stats *page;
+	char path[300], link[64];
+	struct dirent *d;
+	DIR *dir = opendir("/proc/self/fd");
+
+	while (dir && (d = readdir(dir))) {
+		int fd = atoi(d->d_name);
+		ssize_t len = readlinkat(dirfd(dir), d->d_name, link,
+					 sizeof(link) - 1);
+
+		snprintf(path, sizeof(path), "/memfd:%s", RP_STATS_FILE);
+		if (len < 0 || strncmp(link, path, strlen(path)))
+			continue;
+		page = mmap(NULL, sizeof(*page), PROT_READ, MAP_SHARED, fd, 0);
+		if (page == MAP_FAILED)
+			continue;
+		n = page->sessions;
+		munmap(page, sizeof(*page));
+	}
+	closedir(dir);
+	return n;
+}
+
+/* The target closes the endpoint that it accepted, and goes on. */
+static void close_end(struct side *s, const struct card *peer)
+{
+	pair_barrier(s); /* the peer has committed, and polls no more */
+	OK(sessions() == 1, "the peer has a private connection");
+	MUST(fi_close(&s->ep->fid));
+	s->ep = NULL;
+	OK(!sessions(), "that the end of the accepted endpoint closes");
+	pair_barrier_unpolled(s);
+}
+
+static void commit_once(struct side *s, const struct card *peer)
+{
+	char *buf = room.small;
+
+	POST(s, post_commit(s, peer->pool_addr, 64, peer->pool_key, NULL, buf));
+	OK(ended_well(s, buf), "a commit before");
+	pair_barrier_unpolled(s);
+	pair_barrier_unpolled(s);
 }
 
 static double seconds(void)
@@ -517,6 +568,8 @@ static void check_ends(void)
 	pair_run(&ours, &ours, check_dead_target, check_lost_connection);
 	label = "the target is killed, sread";
 	pair_run(&ours, &with_sread, check_dead_target, check_lost_connection);
+	label = "the target closes its end";
+	pair_run(&ours, &ours, close_end, commit_once);
 	label = "the target hangs up";
 	pair_run(&ours, &ours, hang_up, check_lost_connection);
 	label = "the target hangs up, sread";

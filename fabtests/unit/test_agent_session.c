@@ -111,6 +111,34 @@ Test(agent_session, malformed_hello_is_refused)
 	stop();
 }
 
+static bool is_peer(struct rp_channel *c, uint16_t port, void *arg)
+{
+	const struct bed_peer *p = arg;
+
+	return c == &p->c->c && port == BED_PORT + 1;
+}
+
+/* Sessions with another channel or port stay open. */
+Test(agent_session, peer_that_is_over_is_closed_alone)
+{
+	struct rp_wire_hello hello;
+	struct bed_peer p[3];
+
+	start(NULL);
+	for (int i = 0; i < 3; i++) {
+		hello = bed_hello(file.r.key);
+		hello.port = (uint16_t)(BED_PORT + (i > 0));
+		p[i] = expect_accepted(&hello);
+	}
+	rp_agent_close_peer(g.a, is_peer, &p[0]);
+	cr_assert_eq(bed_stats(&g).sessions, 3);
+	rp_agent_close_peer(g.a, is_peer, &p[1]);
+	cr_assert_eq(bed_stats(&g).sessions, 2);
+	cr_assert(p[1].c->closed);
+	cr_assert(!p[0].c->closed && !p[2].c->closed);
+	stop();
+}
+
 /* Wrong keys of all kinds get the same status after the same delay. */
 Test(agent_session, wrong_keys_are_refused_late_and_alike)
 {

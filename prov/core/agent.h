@@ -89,6 +89,11 @@ int rp_agent_new(const struct rp_agent_attr *attr, struct rp_agent_host *h,
 void rp_agent_delete(struct rp_agent *a);
 /* End every session now: afterwards no session writes memory. */
 void rp_agent_close_sessions(struct rp_agent *a);
+/* End those whose channel and port of the HELLO are the peer's. */
+void rp_agent_close_peer(struct rp_agent *a,
+			 bool (*is_peer)(struct rp_channel *c, uint16_t port,
+					 void *arg),
+			 void *arg);
 
 /* Make a region known. -EEXIST when a live region has the same key; -ENOMEM. */
 int rp_agent_region_add(struct rp_agent *a, struct rp_region *r);

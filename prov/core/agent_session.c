@@ -434,6 +434,18 @@ void rp_agent_close_sessions(struct rp_agent *a)
 		rp_agent_session_close(s);
 }
 
+void rp_agent_close_peer(struct rp_agent *a,
+			 bool (*is_peer)(struct rp_channel *c, uint16_t port,
+					 void *arg),
+			 void *arg)
+{
+	struct rp_agent_session *s, *tmp;
+
+	HASH_ITER(hh, a->by_initiator, s, tmp)
+	if (is_peer(s->channel, s->port, arg))
+		rp_agent_session_close(s);
+}
+
 void rp_agent_close_granted(struct rp_agent *a, uint64_t key)
 {
 	struct rp_agent_session *s, *tmp;

@@ -245,6 +245,12 @@ int ps_connect(struct fid_ep *fid, const void *addr, const void *param,
 	ep->req = req;
 	LIST_INSERT_HEAD(&ps_sim.reqs, req, link);
 	info->handle = &req->fid;
+	free(info->dest_addr);
+	info->dest_addr = malloc(sizeof(ep->addr));
+	if (!info->dest_addr)
+		abort(); /* out of memory: abort the test */
+	memcpy(info->dest_addr, &ep->addr, sizeof(ep->addr));
+	info->dest_addrlen = sizeof(ep->addr);
 	PS_TRACE("machine %u: connects to machine %u", ep->dom->machine->id,
 		 pep->machine->id);
 	ps_eq_push(pep->eq, FI_CONNREQ, 0, &pep->fid.fid, info, param,

@@ -2,6 +2,7 @@
 /* Endpoints: their addresses, and what ends with one. */
 #include <stdlib.h>
 #include <string.h>
+#include <arpa/inet.h>
 
 #include "pmsim/pmsim_int.h"
 
@@ -420,7 +421,10 @@ static struct fi_ops_cm cm_ops = {
 	.join = no_join,
 };
 
-/* The requested address, else the next free one. */
+/*
+ * The requested address, else the next free one. Connected endpoints of one
+ * machine differ in the port alone.
+ */
 static int set_address(struct ps_ep *ep, const struct fi_info *info)
 {
 	uint32_t number;
@@ -440,8 +444,13 @@ static int set_address(struct ps_ep *ep, const struct fi_info *info)
 	}
 	do {
 		number = ++ps_sim.last_number;
-	} while (!number || (!ep->connected && reachable(number)));
-	ps_addr_make(number, &ep->addr);
+	} while (!(uint16_t)number || (!ep->connected && reachable(number)));
+	if (!ep->connected) {
+		ps_addr_make(number, &ep->addr);
+		return 0;
+	}
+	ps_addr_make(UINT32_MAX - ep->dom->machine->id, &ep->addr);
+	ep->addr.port = htons((uint16_t)number);
 	return 0;
 }
 
@@ -462,12 +471,12 @@ int ps_ep_open(struct fid_domain *domain, struct fi_info *info,
 	if (!ep)
 		return -FI_ENOMEM;
 	ep->connected = type == FI_EP_MSG;
+	ep->dom = dom;
 	ret = set_address(ep, info);
 	if (ret) {
 		free(ep);
 		return ret;
 	}
-	ep->dom = dom;
 	dom->refs++;
 	ep->directed = info->caps & FI_DIRECTED_RECV;
 	ep->tx_flags = info->tx_attr ? info->tx_attr->op_flags : 0;

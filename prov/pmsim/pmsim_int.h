@@ -114,7 +114,8 @@ int ps_mr_find(struct ps_dom *dom, const struct fi_rma_iov *iov,
 
 /*
  * An endpoint address that looks like IPv4, so that layers can read a port.
- * Listeners are found by port, others by number.
+ * Listeners are found by port, others by number. The number of a connected
+ * endpoint is its machine's.
  */
 struct ps_addr {
 	uint16_t family, port; /* port: big-endian */

@@ -6,8 +6,10 @@
 void rp_cm_set_connected(struct rp_ep *ep, bool connected)
 {
 	pthread_mutex_lock(&ep->dom->lock);
-	if (ep->connected && !connected)
+	if (ep->connected && !connected) {
 		rp_private_forget(ep, FI_ADDR_UNSPEC);
+		rp_target_end_peer(ep);
+	}
 	ep->connected = connected;
 	pthread_mutex_unlock(&ep->dom->lock);
 }
@@ -41,11 +43,15 @@ static int cm_connect(struct fid_ep *fid, const void *addr, const void *param,
 static int cm_accept(struct fid_ep *fid, const void *param, size_t paramlen)
 {
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
+	size_t len = sizeof(ep->accepted);
 	int ret = fi_accept(ep->base, param, paramlen);
 
-	if (!ret)
-		ep->enabled = true;
-	return ret;
+	if (ret)
+		return ret;
+	ep->enabled = true;
+	if (fi_getpeer(ep->base, &ep->accepted, &len))
+		ep->accepted.ss_family = AF_UNSPEC;
+	return 0;
 }
 
 static int cm_shutdown(struct fid_ep *fid, uint64_t flags)

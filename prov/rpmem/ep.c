@@ -60,6 +60,7 @@ static int ep_close(struct fid *fid)
 
 	pthread_mutex_lock(&dom->lock);
 	rp_private_close_ep(ep);
+	rp_target_end_peer(ep);
 	rp_local_close_ep(ep);
 	ret = fi_close(&ep->base->fid);
 	if (ret) {

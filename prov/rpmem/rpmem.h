@@ -285,6 +285,8 @@ int rp_target_open(struct rp_dom *dom, uint16_t *port, char *why);
 /* Register with the device, if one registration serves all connections. */
 int rp_target_reg(struct rp_mr *mr);
 void rp_target_dereg(struct rp_mr *mr);
+/* End the private connections from the peer that the program accepted. */
+void rp_target_end_peer(struct rp_ep *ep);
 void rp_target_close(struct rp_dom *dom);
 
 /* --- cq.c: private completions, until the program reads them --- */
@@ -529,6 +531,7 @@ struct rp_ep {
 	struct rp_dest *dests, *last_dest;
 	struct rp_peer *peers; /* and by sockaddr */
 	uint16_t port; /* target.c: known to peers; 0: not looked up yet */
+	struct sockaddr_storage accepted; /* peer of fi_accept(), or 0 */
 	LIST_ENTRY(rp_ep) link;
 	struct rp_eq_name name; /* connected endpoints: for events */
 	LIST_HEAD(, rp_local_read) flushing; /* local.c */

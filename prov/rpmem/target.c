@@ -180,6 +180,17 @@ static struct rp_ep *receiver(struct rp_dom *dom, const struct sockaddr *host,
 	return found;
 }
 
+static bool is_peer(struct rp_channel *c, uint16_t port, void *arg)
+{
+	return rp_addr_is(arg, rp_rc_peer(c), port);
+}
+
+void rp_target_end_peer(struct rp_ep *ep)
+{
+	if (ep->dom->agent && ep->accepted.ss_family != AF_UNSPEC)
+		rp_agent_close_peer(ep->dom->agent, is_peer, &ep->accepted);
+}
+
 /*
  * The entry is the base's for a write with remote CQ data (libfabric 1.17):
  * ofi_rxm gives neither buffer nor length, sockets does.
