@@ -216,12 +216,6 @@ static const char *av_straddr(struct fid_av *fid, const void *addr, char *buf,
 	return fi_av_straddr(av_of(fid)->base, addr, buf, len);
 }
 
-static int no_av_set(struct fid_av *av, struct fi_av_set_attr *attr,
-		     struct fid_av_set **av_set, void *context)
-{
-	return -FI_ENOSYS;
-}
-
 static struct fi_ops_av av_ops = {
 	.size = sizeof(struct fi_ops_av),
 	.insert = av_insert,
@@ -230,7 +224,6 @@ static struct fi_ops_av av_ops = {
 	.remove = av_remove,
 	.lookup = av_lookup,
 	.straddr = av_straddr,
-	.av_set = no_av_set,
 };
 
 bool rp_addr_is(const void *addr, const struct sockaddr *host, uint16_t port)

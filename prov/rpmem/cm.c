@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Names and connections of endpoints: forwarded to the base. */
+/* Names, connections and listeners: forwarded to the base. */
 #include "rpmem/cm.h"
 
 /* A private connection ends with the endpoint's connection. */
@@ -14,26 +14,41 @@ void rp_cm_set_connected(struct rp_ep *ep, bool connected)
 	pthread_mutex_unlock(&ep->dom->lock);
 }
 
+/* NULL: the program has cast another object to an endpoint. */
+static struct rp_ep *active_ep(struct fid_ep *fid)
+{
+	return fid->fid.fclass == FI_CLASS_EP ? rp_ep_of(&fid->fid) : NULL;
+}
+
+static struct fid_pep *passive_base(struct fid_pep *fid)
+{
+	return fid->fid.fclass == FI_CLASS_PEP
+		       ? rp_container_of(fid, struct rp_pep, fid)->base
+		       : NULL;
+}
+
 static int cm_setname(fid_t fid, void *addr, size_t addrlen)
 {
-	return fi_setname(&rp_ep_of(fid)->base->fid, addr, addrlen);
+	return fi_setname(rp_fid_base(fid), addr, addrlen);
 }
 
 static int cm_getname(fid_t fid, void *addr, size_t *addrlen)
 {
-	return fi_getname(&rp_ep_of(fid)->base->fid, addr, addrlen);
+	return fi_getname(rp_fid_base(fid), addr, addrlen);
 }
 
 static int cm_getpeer(struct fid_ep *fid, void *addr, size_t *addrlen)
 {
-	return fi_getpeer(rp_ep_of(&fid->fid)->base, addr, addrlen);
+	struct rp_ep *ep = active_ep(fid);
+
+	return ep ? fi_getpeer(ep->base, addr, addrlen) : -FI_ENOSYS;
 }
 
 static int cm_connect(struct fid_ep *fid, const void *addr, const void *param,
 		      size_t paramlen)
 {
-	struct rp_ep *ep = rp_ep_of(&fid->fid);
-	int ret = fi_connect(ep->base, addr, param, paramlen);
+	struct rp_ep *ep = active_ep(fid);
+	int ret = ep ? fi_connect(ep->base, addr, param, paramlen) : -FI_ENOSYS;
 
 	if (!ret)
 		ep->enabled = true;
@@ -42,9 +57,9 @@ static int cm_connect(struct fid_ep *fid, const void *addr, const void *param,
 
 static int cm_accept(struct fid_ep *fid, const void *param, size_t paramlen)
 {
-	struct rp_ep *ep = rp_ep_of(&fid->fid);
+	struct rp_ep *ep = active_ep(fid);
 	size_t len = sizeof(ep->accepted);
-	int ret = fi_accept(ep->base, param, paramlen);
+	int ret = ep ? fi_accept(ep->base, param, paramlen) : -FI_ENOSYS;
 
 	if (ret)
 		return ret;
@@ -56,30 +71,30 @@ static int cm_accept(struct fid_ep *fid, const void *param, size_t paramlen)
 
 static int cm_shutdown(struct fid_ep *fid, uint64_t flags)
 {
-	struct rp_ep *ep = rp_ep_of(&fid->fid);
+	struct rp_ep *ep = active_ep(fid);
 
+	if (!ep)
+		return -FI_ENOSYS;
 	rp_cm_set_connected(ep, false);
 	return fi_shutdown(ep->base, flags);
 }
 
-/* Listen and reject exist for passive endpoints only. */
-static int cm_listen(struct fid_pep *pep)
+static int cm_listen(struct fid_pep *fid)
 {
-	return -FI_ENOSYS;
+	struct fid_pep *base = passive_base(fid);
+
+	return base ? fi_listen(base) : -FI_ENOSYS;
 }
 
-static int cm_reject(struct fid_pep *pep, fid_t handle, const void *param,
+static int cm_reject(struct fid_pep *fid, fid_t handle, const void *param,
 		     size_t paramlen)
 {
-	return -FI_ENOSYS;
+	struct fid_pep *base = passive_base(fid);
+
+	return base ? fi_reject(base, handle, param, paramlen) : -FI_ENOSYS;
 }
 
-static int cm_join(struct fid_ep *fid, const void *addr, uint64_t flags,
-		   struct fid_mc **mc, void *context)
-{
-	return -FI_ENOSYS;
-}
-
+/* Of endpoints and of passive endpoints. */
 struct fi_ops_cm rp_cm_ops = {
 	.size = sizeof(struct fi_ops_cm),
 	.setname = cm_setname,
@@ -90,5 +105,4 @@ struct fi_ops_cm rp_cm_ops = {
 	.accept = cm_accept,
 	.reject = cm_reject,
 	.shutdown = cm_shutdown,
-	.join = cm_join,
 };

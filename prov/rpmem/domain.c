@@ -92,12 +92,6 @@ static int query_atomic(struct fid_domain *domain, enum fi_datatype datatype,
 			       datatype, op, attr, flags);
 }
 
-static int no_coll(struct fid_domain *domain, enum fi_collective_op coll,
-		   struct fi_collective_attr *attr, uint64_t flags)
-{
-	return -FI_ENOSYS;
-}
-
 static int domain_ep2(struct fid_domain *domain, struct fi_info *info,
 		      struct fid_ep **ep, uint64_t flags, void *context)
 {
@@ -123,7 +117,6 @@ static struct fi_ops_domain domain_ops = {
 	.stx_ctx = no_stx,
 	.srx_ctx = domain_srx,
 	.query_atomic = query_atomic,
-	.query_collective = no_coll,
 	.endpoint2 = domain_ep2,
 };
 

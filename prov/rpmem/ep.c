@@ -30,7 +30,7 @@ int rp_ep_wait_order(struct fid_ep *fid, fi_addr_t dest)
 	return ret;
 }
 
-int rp_ep_check_message(struct fid_ep *fid, fi_addr_t dest, uint64_t flags)
+int rp_ep_check_flags(struct fid_ep *fid, fi_addr_t dest, uint64_t flags)
 {
 	if (!(flags & FI_COMMIT_COMPLETE))
 		return rp_ep_wait_order(fid, dest);
@@ -272,21 +272,19 @@ static struct fi_ops ep_fid_ops = {
 
 static ssize_t ep_cancel(fid_t fid, void *context)
 {
-	return fi_cancel(&rp_ep_of(fid)->base->fid, context);
+	return fi_cancel(rp_fid_base(fid), context);
 }
 
 static int ep_getopt(fid_t fid, int level, int optname, void *optval,
 		     size_t *optlen)
 {
-	return fi_getopt(&rp_ep_of(fid)->base->fid, level, optname, optval,
-			 optlen);
+	return fi_getopt(rp_fid_base(fid), level, optname, optval, optlen);
 }
 
 static int ep_setopt(fid_t fid, int level, int optname, const void *optval,
 		     size_t optlen)
 {
-	return fi_setopt(&rp_ep_of(fid)->base->fid, level, optname, optval,
-			 optlen);
+	return fi_setopt(rp_fid_base(fid), level, optname, optval, optlen);
 }
 
 static int no_ctx_tx(struct fid_ep *sep, int index, struct fi_tx_attr *attr,
@@ -306,6 +304,7 @@ static ssize_t no_size_left(struct fid_ep *fid)
 	return -FI_ENOSYS;
 }
 
+/* Those with a fid_t serve passive endpoints, too. */
 struct fi_ops_ep rp_ep_ops = {
 	.size = sizeof(struct fi_ops_ep),
 	.cancel = ep_cancel,
@@ -355,16 +354,12 @@ static struct fi_info *base_ep_info(struct rp_dom *dom,
 /* Set the call tables once the base's endpoint exists. */
 static void set_ops(struct rp_ep *ep)
 {
-	bool ordered = ep->msg_order & ORDER_MSG;
-
 	ep->fid.fid.ops = &ep_fid_ops;
 	ep->fid.ops = &rp_ep_ops;
 	ep->fid.cm = &rp_cm_ops;
-	ep->fid.msg = ordered ? &rp_msg_ordered_ops : &rp_msg_ops;
+	ep->fid.msg = &rp_msg_ops;
 	/* verbs has no tagged calls. */
-	if (ep->base->tagged)
-		ep->fid.tagged =
-			ordered ? &rp_tagged_ordered_ops : &rp_tagged_ops;
+	ep->fid.tagged = ep->base->tagged ? &rp_tagged_ops : NULL;
 	ep->fid.rma = &rp_rma_ops;
 	ep->fid.atomic = ep->base->atomic ? &rp_atomic_ops : NULL;
 }
@@ -392,6 +387,7 @@ int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	if (info->tx_attr) {
 		ep->op_flags = info->tx_attr->op_flags;
 		ep->msg_order = info->tx_attr->msg_order;
+		ep->msg_waits = ep->msg_order & ORDER_MSG;
 	}
 	set_plain(ep);
 	ep->mark = dom->marked ? RP_KEY_MARK >> RP_KEY_MARK_SHIFT : UINT64_MAX;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Default calls of struct fi_ops, for objects that do not support them. */
-#include "rpmem/rpmem.h"
+/* Calls of struct fi_ops that objects share: not supported, or the base's. */
+#include "rpmem/cm.h"
 
 int rp_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
@@ -16,4 +16,16 @@ int rp_no_ops_open(struct fid *fid, const char *name, uint64_t flags,
 		   void **ops, void *context)
 {
 	return -FI_ENOSYS;
+}
+
+struct fid *rp_fid_base(struct fid *fid)
+{
+	if (fid->fclass == FI_CLASS_PEP)
+		return &rp_container_of(fid, struct rp_pep, fid.fid)->base->fid;
+	return &rp_ep_of(fid)->base->fid;
+}
+
+int rp_base_control(struct fid *fid, int command, void *arg)
+{
+	return fi_control(rp_fid_base(fid), command, arg);
 }

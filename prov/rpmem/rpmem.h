@@ -468,6 +468,9 @@ int rp_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
 int rp_no_control(struct fid *fid, int command, void *arg);
 int rp_no_ops_open(struct fid *fid, const char *name, uint64_t flags,
 		   void **ops, void *context);
+/* The base's object: of an endpoint, shared context or passive endpoint. */
+struct fid *rp_fid_base(struct fid *fid);
+int rp_base_control(struct fid *fid, int command, void *arg);
 int64_t rp_wait_now(void); /* ms */
 int rp_wait_watch(int epfd, int fd);
 /*
@@ -526,6 +529,7 @@ struct rp_ep {
 	uint64_t
 		implicit_flags; /* implicit FI_COMMIT_COMPLETE of file writes */
 	uint64_t msg_order;	/* promised to the program */
+	bool msg_waits;		/* messages wait for persistent writes */
 	enum rp_class required;
 	/* private.c: sessions by fi_addr_t; the last one found. */
 	struct rp_dest *dests, *last_dest;
@@ -542,6 +546,10 @@ static inline struct rp_ep *rp_ep_of(struct fid *fid)
 {
 	return rp_container_of(fid, struct rp_ep, fid.fid);
 }
+static inline struct fid_ep *rp_ep_base(struct fid_ep *fid)
+{
+	return rp_ep_of(&fid->fid)->base;
+}
 static inline bool rp_ep_wants(const struct rp_ep *ep, uint64_t flags)
 {
 	return !ep->selective || (flags & FI_COMPLETION);
@@ -556,12 +564,22 @@ static inline bool rp_ep_persistent(const struct rp_ep *ep, uint64_t key)
  * -FI_EAGAIN. Takes the lock.
  */
 int rp_ep_wait_order(struct fid_ep *fid, fi_addr_t dest);
-/* The same for a message with FI_FENCE; FI_COMMIT_COMPLETE is refused. */
-int rp_ep_check_message(struct fid_ep *fid, fi_addr_t dest, uint64_t flags);
+int rp_ep_check_flags(struct fid_ep *fid, fi_addr_t dest, uint64_t flags);
+/*
+ * The same for a message, if the endpoint or FI_FENCE asks for that order;
+ * FI_COMMIT_COMPLETE is refused.
+ */
+static inline int rp_ep_check_message(struct fid_ep *fid, fi_addr_t dest,
+				      uint64_t flags)
+{
+	if (!rp_ep_of(&fid->fid)->msg_waits &&
+	    !(flags & (FI_COMMIT_COMPLETE | FI_FENCE)))
+		return 0;
+	return rp_ep_check_flags(fid, dest, flags);
+}
 extern struct fi_ops_ep rp_ep_ops;
-/* Calls that only forward; and those that first check msg_order. */
-extern struct fi_ops_msg rp_msg_ops, rp_msg_ordered_ops;
-extern struct fi_ops_tagged rp_tagged_ops, rp_tagged_ordered_ops;
+extern struct fi_ops_msg rp_msg_ops;
+extern struct fi_ops_tagged rp_tagged_ops;
 extern struct fi_ops_rma rp_rma_ops;
 extern struct fi_ops_atomic rp_atomic_ops;
 /* fi_query_atomic(): supported by both the base and the agent. */

@@ -4,15 +4,9 @@
 
 #include "rpmem/rpmem.h"
 
-/* A struct rp_ep without list entries, as its calls are those of endpoints. */
-static struct rp_ep *srx_of(struct fid *fid)
-{
-	return rp_container_of(fid, struct rp_ep, fid.fid);
-}
-
 static int srx_close(struct fid *fid)
 {
-	struct rp_ep *srx = srx_of(fid);
+	struct rp_ep *srx = rp_ep_of(fid);
 	int ret = fi_close(&srx->base->fid);
 
 	if (ret)
@@ -26,7 +20,7 @@ static int srx_close(struct fid *fid)
 
 static int srx_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 {
-	struct rp_ep *srx = srx_of(fid);
+	struct rp_ep *srx = rp_ep_of(fid);
 	struct rp_cq *cq = rp_container_of(bfid, struct rp_cq, fid.fid);
 	int ret;
 
@@ -42,16 +36,11 @@ static int srx_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 	return 0;
 }
 
-static int srx_control(struct fid *fid, int command, void *arg)
-{
-	return fi_control(&srx_of(fid)->base->fid, command, arg);
-}
-
 static struct fi_ops srx_fid_ops = {
 	.size = sizeof(struct fi_ops),
 	.close = srx_close,
 	.bind = srx_bind,
-	.control = srx_control,
+	.control = rp_base_control,
 	.ops_open = rp_no_ops_open,
 };
 
@@ -59,6 +48,7 @@ int rp_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr,
 		struct fid_ep **out, void *context)
 {
 	struct rp_dom *dom = rp_container_of(domain, struct rp_dom, fid);
+	/* Without list entries; its calls are those of endpoints. */
 	struct rp_ep *srx = calloc(1, sizeof(*srx));
 	int ret;
 
