@@ -16,9 +16,6 @@ int rp_info_msg_list(uint32_t version, const char *node, const char *service,
 /* The base's own entry for the one that a program chose. */
 int rp_info_msg_base(const struct rp_fabric *fab, const struct fi_info *info,
 		     struct fi_info **out);
-/* A program's entry with the base's names, attributes and handle. */
-struct fi_info *rp_info_msg_to_base(const struct fi_info *info,
-				    const char *base);
 
 /* --- pep.c --- */
 

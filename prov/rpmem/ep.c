@@ -330,13 +330,11 @@ static struct fi_info *base_ep_info(struct rp_dom *dom,
 {
 	const struct fi_info *of = dom->base_info;
 	struct fi_info *b =
-		dom->msg ? rp_info_msg_to_base(info, dom->fabric->base_name)
-			 : rp_info_to_base(info);
+		rp_info_to_base(info, dom->msg ? FI_EP_MSG : FI_EP_RDM,
+				of->fabric_attr->prov_name);
 
 	if (!b)
 		return NULL;
-	free(b->fabric_attr->prov_name);
-	b->fabric_attr->prov_name = strdup(of->fabric_attr->prov_name);
 	b->domain_attr->mr_mode = of->domain_attr->mr_mode;
 	b->domain_attr->mr_key_size = of->domain_attr->mr_key_size;
 	b->domain_attr->data_progress = of->domain_attr->data_progress;
@@ -344,10 +342,6 @@ static struct fi_info *base_ep_info(struct rp_dom *dom,
 	b->ep_attr->mem_tag_format = of->ep_attr->mem_tag_format;
 	b->domain_attr->domain = dom->base;
 	b->handle = rp_pep_to_base(info->handle);
-	if (!b->fabric_attr->prov_name) {
-		free_base_info(b);
-		return NULL;
-	}
 	return b;
 }
 

@@ -55,10 +55,8 @@ static struct fi_info *direct_info(struct rp_fabric *fab,
 
 	if (!b)
 		return NULL;
-	free(b->fabric_attr->prov_name);
-	b->fabric_attr->prov_name = strdup(fab->base_name);
 	b->fabric_attr->fabric = fab->direct;
-	if (b->fabric_attr->prov_name)
+	if (rp_info_set_prov(b, fab->base_name))
 		return b;
 	fi_freeinfo(b);
 	return NULL;
@@ -214,15 +212,17 @@ int rp_fabric_base(struct rp_fabric *fab, const struct fi_info *base,
 int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 		   void *context)
 {
+	const uint32_t version =
+		attr->api_version ? attr->api_version : fi_version();
 	struct fi_info *hints, *list = NULL;
 	struct rp_fabric *fab;
 	int ret = -FI_ENOMEM;
 
 	fab = calloc(1, sizeof(*fab));
-	hints = fi_allocinfo();
+	hints = rp_info_any(version);
 	if (!fab || !hints)
 		goto free;
-	fab->version = attr->api_version ? attr->api_version : fi_version();
+	fab->version = version;
 	fab->base_name = rp_info_base_name(attr->prov_name);
 	if (!fab->base_name) {
 		RP_WARN(FABRIC,
@@ -234,11 +234,6 @@ int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 	}
 	if (attr->name)
 		hints->fabric_attr->name = strdup(attr->name);
-	hints->mode = ~RP_BUFFERED_RECV;
-	hints->domain_attr->mode = ~0ull;
-	/* Since API 1.5: for an older one they match nothing. */
-	if (FI_VERSION_GE(fab->version, FI_VERSION(1, 5)))
-		hints->domain_attr->mr_mode = ~RP_MR_BEFORE_BITS;
 	ret = rp_info_base(fab->version, NULL, NULL, 0, hints, fab->base_name,
 			   &list);
 	if (ret)

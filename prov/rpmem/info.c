@@ -182,7 +182,38 @@ static char *base_for(const struct fi_info *hints)
 	return base;
 }
 
-void rp_info_domain_to_base(struct fi_domain_attr *d)
+bool rp_info_set_prov(struct fi_info *i, const char *name)
+{
+	free(i->fabric_attr->prov_name);
+	i->fabric_attr->prov_name = strdup(name);
+	return i->fabric_attr->prov_name;
+}
+
+void rp_info_drop(struct fi_info **link)
+{
+	struct fi_info *i = *link;
+
+	*link = i->next;
+	i->next = NULL;
+	fi_freeinfo(i);
+}
+
+struct fi_info *rp_info_any(uint32_t version)
+{
+	struct fi_info *hints = fi_allocinfo();
+
+	if (!hints)
+		return NULL;
+	hints->mode = ~RP_BUFFERED_RECV;
+	hints->domain_attr->mode = ~0ull;
+	/* Since API 1.5: for an older one they match nothing. */
+	if (FI_VERSION_GE(version, FI_VERSION(1, 5)))
+		hints->domain_attr->mr_mode = ~RP_MR_BEFORE_BITS;
+	return hints;
+}
+
+/* Convert the domain attributes of a program's entry to the base's. */
+static void domain_to_base(struct fi_domain_attr *d)
 {
 	/* ofi_rpmem's keys may be longer than the base's. */
 	d->mr_key_size = 0;
@@ -209,13 +240,14 @@ static void fids_to_base(struct fi_info *b)
 						 ->direct;
 }
 
-struct fi_info *rp_info_to_base(const struct fi_info *info)
+struct fi_info *rp_info_to_base(const struct fi_info *info,
+				enum fi_ep_type type, const char *prov_name)
 {
 	struct fi_info *b = fi_dupinfo(info);
 
 	if (!b)
 		return NULL;
-	b->next = NULL;
+	b->handle = NULL; /* it is the program's */
 	if (!b->ep_attr || !b->domain_attr || !b->fabric_attr || !b->tx_attr ||
 	    !b->rx_attr) {
 		/* Hints may lack parts; the conversion needs all of them. */
@@ -247,10 +279,13 @@ struct fi_info *rp_info_to_base(const struct fi_info *info)
 	b->mode &= ~RP_BUFFERED_RECV;
 	b->rx_attr->mode &= ~RP_BUFFERED_RECV;
 	b->tx_attr->op_flags &= ~FI_COMMIT_COMPLETE;
-	b->ep_attr->type = FI_EP_RDM;
-	rp_info_domain_to_base(b->domain_attr);
+	b->ep_attr->type = type;
+	domain_to_base(b->domain_attr);
 	fids_to_base(b);
-	return b;
+	if (rp_info_set_prov(b, prov_name))
+		return b;
+	fi_freeinfo(b);
+	return NULL;
 }
 
 /*
@@ -278,13 +313,10 @@ static void keep_one_layering(struct fi_info **list, const char *base)
 			keep = other = strdup(name);
 	}
 	for (link = list; (i = *link);) {
-		if (keep && !strcasecmp(i->fabric_attr->prov_name, keep)) {
+		if (keep && !strcasecmp(i->fabric_attr->prov_name, keep))
 			link = &i->next;
-		} else {
-			*link = i->next;
-			i->next = NULL;
-			fi_freeinfo(i);
-		}
+		else
+			rp_info_drop(link);
 	}
 	free(other);
 }
@@ -311,12 +343,29 @@ int rp_info_pick(const struct fi_info *list, const struct fi_info *info,
 	return *out ? 0 : -FI_ENOMEM;
 }
 
+/* fi_getinfo() of the base; the caret keeps it from calling ofi_rpmem again. */
+static int getinfo_below(uint32_t version, const char *node,
+			 const char *service, uint64_t flags, struct fi_info *b,
+			 const char *base, struct fi_info **list)
+{
+	char *name;
+	int ret = -FI_ENOMEM;
+
+	if (asprintf(&name, "%s;^" RP_PROV_NAME, base) < 0)
+		return ret;
+	if (rp_info_set_prov(b, name))
+		ret = fi_getinfo(version, node, service,
+				 flags | GETINFO_INTERNAL, b, list);
+	free(name);
+	return ret;
+}
+
 int rp_info_base(uint32_t version, const char *node, const char *service,
 		 uint64_t flags, const struct fi_info *hints, const char *base,
 		 struct fi_info **list)
 {
-	struct fi_info *b = hints ? rp_info_to_base(hints) : fi_allocinfo();
-	size_t len = strlen(base) + sizeof(";^" RP_PROV_NAME);
+	struct fi_info *b = hints ? rp_info_to_base(hints, FI_EP_RDM, base)
+				  : fi_allocinfo();
 	int ret;
 
 	*list = NULL;
@@ -330,16 +379,7 @@ int rp_info_base(uint32_t version, const char *node, const char *service,
 	 */
 	if (!strcasecmp(base, "sockets"))
 		b->domain_attr->data_progress = FI_PROGRESS_UNSPEC;
-	free(b->fabric_attr->prov_name);
-	/* The caret keeps libfabric from calling ofi_rpmem for this again. */
-	b->fabric_attr->prov_name = malloc(len);
-	if (!b->fabric_attr->prov_name) {
-		fi_freeinfo(b);
-		return -FI_ENOMEM;
-	}
-	snprintf(b->fabric_attr->prov_name, len, "%s;^" RP_PROV_NAME, base);
-	ret = fi_getinfo(version, node, service, flags | GETINFO_INTERNAL, b,
-			 list);
+	ret = getinfo_below(version, node, service, flags, b, base, list);
 	fi_freeinfo(b);
 	if (ret)
 		return ret;
@@ -522,13 +562,7 @@ int rp_info_direct_list(uint32_t version, const char *node, const char *service,
 	if (b->domain_attr)
 		b->domain_attr->domain = NULL;
 	b->fabric_attr->fabric = NULL;
-	free(b->fabric_attr->prov_name);
-	if (asprintf(&b->fabric_attr->prov_name, "%s;^" RP_PROV_NAME, base) < 0)
-		b->fabric_attr->prov_name = NULL;
-	if (!b->fabric_attr->prov_name)
-		goto free;
-	ret = fi_getinfo(version, node, service, flags | GETINFO_INTERNAL, b,
-			 list);
+	ret = getinfo_below(version, node, service, flags, b, base, list);
 	for (link = list; !ret && (i = *link);) {
 		if (!strcasecmp(i->fabric_attr->prov_name, base) &&
 		    rp_info_is_direct(i)) {
@@ -537,11 +571,9 @@ int rp_info_direct_list(uint32_t version, const char *node, const char *service,
 			i->rx_attr->caps &= ~FI_RMA_PMEM;
 			i->tx_attr->op_flags &= ~FI_COMMIT_COMPLETE;
 			link = &i->next;
-			continue;
+		} else {
+			rp_info_drop(link);
 		}
-		*link = i->next;
-		i->next = NULL;
-		fi_freeinfo(i);
 	}
 free:
 	if (b && hints)
@@ -626,13 +658,10 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 		ret = rp_info_base(version, node, service, flags, hints, base,
 				   &list);
 	for (link = &list; (i = *link);) {
-		if (!info_to_ours(version, hints, i)) {
+		if (!info_to_ours(version, hints, i))
 			link = &i->next;
-			continue;
-		}
-		*link = i->next;
-		i->next = NULL;
-		fi_freeinfo(i);
+		else
+			rp_info_drop(link);
 	}
 	if (!list && !rp_info_msg_list(version, node, service, flags, hints,
 				       base, &list))
@@ -647,25 +676,14 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 
 int rp_info_direct(uint32_t version, const char *base, struct fi_info **list)
 {
-	struct fi_info *hints = fi_allocinfo();
+	/* Accept any mode: verbs has no other entries. */
+	struct fi_info *hints = rp_info_any(version);
 	int ret;
 
 	if (!hints)
 		return -FI_ENOMEM;
-	/* Accept any mode: verbs has no other entries. */
-	hints->mode = ~RP_BUFFERED_RECV;
-	hints->domain_attr->mode = ~0ull;
-	if (FI_VERSION_GE(version, FI_VERSION(1, 5)))
-		hints->domain_attr->mr_mode = ~RP_MR_BEFORE_BITS;
 	ret = rp_info_direct_list(version, NULL, NULL, 0, hints, base,
 				  FI_EP_MSG, list);
 	fi_freeinfo(hints);
 	return ret;
-}
-
-int rp_info_msg(uint32_t version, const char *base, const struct fi_info *hints,
-		struct fi_info **list)
-{
-	return rp_info_direct_list(version, NULL, NULL, 0, hints, base,
-				   FI_EP_MSG, list);
 }

@@ -23,61 +23,16 @@ static bool is_requested(uint32_t version, const struct fi_info *hints)
 	       rp_info_may_make_keys(version, hints);
 }
 
-static void domain_to_base(struct fi_domain_attr *d)
-{
-	rp_info_domain_to_base(d);
-	if (d->domain)
-		d->domain =
-			rp_container_of(d->domain, struct rp_dom, fid)->base;
-}
-
-struct fi_info *rp_info_msg_to_base(const struct fi_info *info,
-				    const char *base)
-{
-	struct fi_info *b = fi_dupinfo(info);
-
-	if (!b)
-		return NULL;
-	b->next = NULL;
-	b->handle = info->handle;
-	b->caps &= ~FI_RMA_PMEM;
-	b->mode &= ~RP_BUFFERED_RECV;
-	if (b->tx_attr) {
-		b->tx_attr->op_flags &= ~FI_COMMIT_COMPLETE;
-		b->tx_attr->caps &= ~FI_RMA_PMEM;
-	}
-	if (b->rx_attr) {
-		b->rx_attr->mode &= ~RP_BUFFERED_RECV;
-		b->rx_attr->caps &= ~FI_RMA_PMEM;
-	}
-	if (b->domain_attr)
-		domain_to_base(b->domain_attr);
-	if (!b->fabric_attr)
-		return b;
-	if (b->fabric_attr->fabric)
-		b->fabric_attr->fabric = rp_container_of(b->fabric_attr->fabric,
-							 struct rp_fabric, fid)
-						 ->direct;
-	free(b->fabric_attr->prov_name);
-	b->fabric_attr->prov_name = strdup(base);
-	if (b->fabric_attr->prov_name)
-		return b;
-	b->handle = NULL;
-	fi_freeinfo(b);
-	return NULL;
-}
-
 /* Entries of the base's list that have RMA. */
 static int base_list(uint32_t version, const char *node, const char *service,
 		     uint64_t flags, const struct fi_info *hints,
 		     const char *base, struct fi_info **list)
 {
-	struct fi_info *b = rp_info_msg_to_base(hints, base);
+	struct fi_info *b = rp_info_to_base(hints, FI_EP_MSG, base);
 	int ret;
 
 	if (!b)
 		return -FI_ENOMEM;
-	b->handle = NULL;
 	ret = rp_info_direct_list(version, node, service, flags, b, base,
 				  FI_EP_MSG, list);
 	fi_freeinfo(b);
@@ -99,11 +54,9 @@ int rp_info_msg_list(uint32_t version, const char *node, const char *service,
 		if ((i->caps & FI_RMA) && !rp_info_mark(hints, i)) {
 			rp_info_to_ours(hints, i);
 			link = &i->next;
-			continue;
+		} else {
+			rp_info_drop(link);
 		}
-		*link = i->next;
-		i->next = NULL;
-		fi_freeinfo(i);
 	}
 	return ret ? ret : *list ? 0 : -FI_ENODATA;
 }

@@ -56,10 +56,11 @@ int rp_pep_open(struct fid_fabric *fabric, struct fi_info *info,
 	if (!pep)
 		return ret;
 	pep->info = fi_dupinfo(info);
-	pep->base_info = rp_info_msg_to_base(info, fab->base_name);
+	pep->base_info = rp_info_to_base(info, FI_EP_MSG, fab->base_name);
 	if (!pep->info || !pep->base_info)
 		goto free;
 	pep->info->handle = NULL;
+	pep->base_info->handle = info->handle;
 	pep->base_info->fabric_attr->fabric = fab->direct;
 	ret = fi_passive_ep(fab->direct, pep->base_info, &pep->base, context);
 	if (ret)

@@ -80,8 +80,15 @@ int rp_info_base(uint32_t version, const char *node, const char *service,
 /* A copy of the list's entry whose domain is that of info. */
 int rp_info_pick(const struct fi_info *list, const struct fi_info *info,
 		 struct fi_info **out);
-/* A program's fi_info with the base's names, attributes and handles. */
-struct fi_info *rp_info_to_base(const struct fi_info *info);
+/* A program's fi_info with the base's attributes and fids, without a handle. */
+struct fi_info *rp_info_to_base(const struct fi_info *info,
+				enum fi_ep_type type, const char *prov_name);
+/* Replace the provider's name. False: no memory. */
+bool rp_info_set_prov(struct fi_info *i, const char *name);
+/* Remove an entry from its list, and free it. */
+void rp_info_drop(struct fi_info **link);
+/* Hints that every entry suits; NULL: no memory. */
+struct fi_info *rp_info_any(uint32_t version);
 /* "tcp" from "tcp;ofi_rpmem"; NULL: no base is named. Caller frees. */
 char *rp_info_base_name(const char *prov_name);
 /*
@@ -90,8 +97,6 @@ char *rp_info_base_name(const char *prov_name);
  */
 bool rp_info_is_direct(const struct fi_info *info);
 /* The base's own connected endpoints; -FI_ENODATA: none. */
-int rp_info_msg(uint32_t version, const char *base, const struct fi_info *hints,
-		struct fi_info **list);
 int rp_info_direct(uint32_t version, const char *base, struct fi_info **list);
 /* The base's own entries of an endpoint type, without utility providers. */
 int rp_info_direct_list(uint32_t version, const char *node, const char *service,
@@ -109,8 +114,6 @@ bool rp_info_is_marked(const struct fi_info *info);
 int rp_info_mark(const struct fi_info *hints, struct fi_info *i);
 /* Set what all of ofi_rpmem's entries have in common, whatever the keys. */
 void rp_info_to_ours(const struct fi_info *hints, struct fi_info *i);
-/* Convert the domain attributes of a program's entry to the base's. */
-void rp_info_domain_to_base(struct fi_domain_attr *d);
 int rp_getinfo(uint32_t version, const char *node, const char *service,
 	       uint64_t flags, const struct fi_info *hints,
 	       struct fi_info **info);
