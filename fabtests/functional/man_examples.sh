@@ -117,9 +117,8 @@ sed -n 's/^\.It Dv FI_RPMEM_ST_\([A-Z_]*\) Pq \([0-9]*\)$/\2 \1/p' \
 diff "$dir/page" "$dir/header" || fail "fi_rpmem.7 and the header differ"
 
 # The page lists exactly the parameters that the provider reads.
-tr -d '\n\t' <"$src/prov/rpmem/init.c" |
-	grep -o 'fi_param_define(&rp_prov, "[a-z_]*"' |
-	sed 's/.*"\(.*\)"/FI_OFI_RPMEM_\U\1/' | sort >"$dir/code"
+sed -n 's/^\t{"\([a-z_]*\)", FI_PARAM_.*/FI_OFI_RPMEM_\U\1/p' \
+	"$src/prov/rpmem/init.c" | sort >"$dir/code"
 sed -n 's/^\.It Ev \(FI_OFI_RPMEM_[A-Z_]*\)$/\1/p' "$src/man/fi_rpmem.7" |
 	sort >"$dir/page"
 [ -s "$dir/code" ] || fail "no parameters in init.c"

@@ -23,11 +23,10 @@ struct fi_provider rp_prov = {
 
 struct rp_params rp_params = {
 	.required = RP_CLASS_POWER,
-	.timeout_ns = 5000000000ull,
-	.slow_rate = 16 << 20,
 	.max_commits = 4096,
+	.credits = RP_AGENT_CREDITS,
+	.max_sessions = RP_AGENT_SESSIONS,
 	.inline_max = RP_WIRE_MAX_STORE,
-	.spin_ns = 20000,
 	.native = true,
 };
 
@@ -66,14 +65,6 @@ static void cost_read(void)
 	rp_params.measured = &measured;
 }
 
-static void get_size(const char *name, size_t *value)
-{
-	size_t v;
-
-	if (!fi_param_get_size_t(&rp_prov, name, &v) && v)
-		*value = v;
-}
-
 /* "5000-5100", or one port. */
 static void ports_read(void)
 {
@@ -97,118 +88,106 @@ static void ports_read(void)
 		text);
 }
 
-static void params_define(void)
-{
-	const size_t us = rp_params.spin_ns / 1000;
-	const size_t ms = rp_params.timeout_ns / 1000000;
+/* Parameters in other units than those of rp_params. */
+static size_t timeout_ms = 5000, slow_rate = 16 << 20, spin_us = 20;
+static char *class_name;
 
-	fi_param_define(&rp_prov, "class", FI_PARAM_STRING,
-			"Failure class that a commit requires unless "
-			"the call names one: power, process or none "
-			"(power)");
-	fi_param_define(&rp_prov, "timeout", FI_PARAM_SIZE_T,
-			"Milliseconds without a message from a target, "
-			"after which its connection is closed and its "
-			"operations fail (%zu)",
-			ms);
-	fi_param_define(&rp_prov, "slow_rate", FI_PARAM_SIZE_T,
-			"Bytes per second of the slowest network in "
-			"use. The timeout is extended by the time that "
-			"the unacknowledged bytes take at this rate "
-			"(%zu)",
-			(size_t)rp_params.slow_rate);
-	fi_param_define(&rp_prov, "ports", FI_PARAM_STRING,
-			"FIRST-LAST: range of ports on which a target "
-			"listens for private connections; open these in "
-			"firewalls (any)");
-	fi_param_define(&rp_prov, "emulate", FI_PARAM_BOOL,
-			"Treat anonymous and tmpfs memory as persistent "
-			"memory of class none, for tests (no)");
-	fi_param_define(&rp_prov, "trust_fs", FI_PARAM_STRING,
-			"Comma-separated list of file systems whose "
-			"msync reaches stable storage, although "
-			"ofi_rpmem does not list them (none)");
-	fi_param_define(&rp_prov, "operator", FI_PARAM_STRING,
-			"File with the operator's statements on "
-			"hardware properties that software cannot "
-			"detect (%s, if it exists)",
-			RP_OPERATOR_DEFAULT);
-	fi_param_define(&rp_prov, "method", FI_PARAM_STRING,
-			"Commit by this method instead of the cheapest "
-			"one; memory that does not allow it is refused "
-			"(none)");
-	fi_param_define(&rp_prov, "allow_force_granularity", FI_PARAM_BOOL,
-			"Obey PMEM2_FORCE_GRANULARITY, with class none (no)");
-	fi_param_define(&rp_prov, "max_commits", FI_PARAM_SIZE_T,
-			"Outstanding commits from one endpoint to one "
-			"target, at most (%zu)",
-			rp_params.max_commits);
-	fi_param_define(&rp_prov, "credits", FI_PARAM_SIZE_T,
-			"Outstanding requests that a target accepts "
-			"from one initiator (%d)",
-			RP_AGENT_CREDITS);
-	fi_param_define(&rp_prov, "max_sessions", FI_PARAM_SIZE_T,
-			"Initiators that a target serves at once (%d)",
-			RP_AGENT_SESSIONS);
-	fi_param_define(&rp_prov, "inline", FI_PARAM_SIZE_T,
-			"Longest durable write, in bytes, that is sent inside "
-			"its request; 0 switches this off (%zu)",
-			rp_params.inline_max);
-	fi_param_define(&rp_prov, "spin", FI_PARAM_SIZE_T,
-			"Busy-poll budget in microseconds before sleeping; "
-			"adapts to 0 when polling does not pay (%zu)",
-			us);
-	fi_param_define(&rp_prov, "cost", FI_PARAM_STRING,
-			"File of costs measured on this machine, written by "
-			"fi_rpmem_bench calibrate (none)");
-	fi_param_define(&rp_prov, "native", FI_PARAM_BOOL,
-			"Use the FLUSH operation of RDMA devices that have it "
-			"(yes)");
-	fi_param_define(&rp_prov, "commit_writes", FI_PARAM_BOOL,
-			"Commit every write to files and persistent "
-			"memory, for programs that do not request "
-			"commits (no)");
+/* %zu in the help is the value before it is read. */
+static const struct param {
+	const char *name;
+	enum fi_param_type type;
+	void *value; /* NULL: read elsewhere */
+	const char *help;
+} params[] = {
+	{"class", FI_PARAM_STRING, &class_name,
+	 "Failure class that a commit requires unless the call names one: "
+	 "power, process or none (power)"},
+	{"timeout", FI_PARAM_SIZE_T, &timeout_ms,
+	 "Milliseconds without a message from a target, after which its "
+	 "connection is closed and its operations fail (%zu)"},
+	{"slow_rate", FI_PARAM_SIZE_T, &slow_rate,
+	 "Bytes per second of the slowest network in use. The timeout is "
+	 "extended by the time that the unacknowledged bytes take at this "
+	 "rate (%zu)"},
+	{"ports", FI_PARAM_STRING, NULL,
+	 "FIRST-LAST: range of ports on which a target listens for private "
+	 "connections; open these in firewalls (any)"},
+	{"emulate", FI_PARAM_BOOL, &rp_params.emulate,
+	 "Treat anonymous and tmpfs memory as persistent memory of class "
+	 "none, for tests (no)"},
+	{"trust_fs", FI_PARAM_STRING, &rp_params.trust_fs,
+	 "Comma-separated list of file systems whose msync reaches stable "
+	 "storage, although ofi_rpmem does not list them (none)"},
+	{"operator", FI_PARAM_STRING, &rp_params.operator_file,
+	 "File with the operator's statements on hardware properties that "
+	 "software cannot detect (" RP_OPERATOR_DEFAULT ", if it exists)"},
+	{"method", FI_PARAM_STRING, &rp_params.method,
+	 "Commit by this method instead of the cheapest one; memory that "
+	 "does not allow it is refused (none)"},
+	{"allow_force_granularity", FI_PARAM_BOOL,
+	 &rp_params.allow_force_granularity,
+	 "Obey PMEM2_FORCE_GRANULARITY, with class none (no)"},
+	{"max_commits", FI_PARAM_SIZE_T, &rp_params.max_commits,
+	 "Outstanding commits from one endpoint to one target, at most "
+	 "(%zu)"},
+	{"credits", FI_PARAM_SIZE_T, &rp_params.credits,
+	 "Outstanding requests that a target accepts from one initiator "
+	 "(%zu)"},
+	{"max_sessions", FI_PARAM_SIZE_T, &rp_params.max_sessions,
+	 "Initiators that a target serves at once (%zu)"},
+	{"inline", FI_PARAM_SIZE_T, &rp_params.inline_max,
+	 "Longest durable write, in bytes, that is sent inside its request; "
+	 "0 switches this off (%zu)"},
+	{"spin", FI_PARAM_SIZE_T, &spin_us,
+	 "Busy-poll budget in microseconds before sleeping; adapts to 0 "
+	 "when polling does not pay (%zu)"},
+	{"cost", FI_PARAM_STRING, NULL,
+	 "File of costs measured on this machine, written by "
+	 "fi_rpmem_bench calibrate (none)"},
+	{"native", FI_PARAM_BOOL, &rp_params.native,
+	 "Use the FLUSH operation of RDMA devices that have it (yes)"},
+	{"commit_writes", FI_PARAM_BOOL, &rp_params.commit_writes,
+	 "Commit every write to files and persistent memory, for programs "
+	 "that do not request commits (no)"},
+};
+
+static void param_read(const struct param *p)
+{
+	size_t v = p->type == FI_PARAM_SIZE_T ? *(size_t *)p->value : 0;
+	/* 0 switches these off; no other size can be 0. */
+	const bool zero =
+		p->value == &spin_us || p->value == &rp_params.inline_max;
+
+	fi_param_define(&rp_prov, p->name, p->type, p->help, v);
+	if (p->type == FI_PARAM_BOOL)
+		fi_param_get_bool(&rp_prov, p->name, p->value);
+	else if (p->type == FI_PARAM_STRING && p->value)
+		fi_param_get_str(&rp_prov, p->name, p->value);
+	else if (p->type == FI_PARAM_SIZE_T &&
+		 !fi_param_get_size_t(&rp_prov, p->name, &v) && (v || zero))
+		*(size_t *)p->value = v;
 }
 
 static void params_read(void)
 {
-	size_t us = rp_params.spin_ns / 1000;
-	size_t ms = rp_params.timeout_ns / 1000000, rate = rp_params.slow_rate;
-	char *s;
-
-	params_define();
-	if (!fi_param_get_str(&rp_prov, "class", &s) &&
-	    rp_class_parse(s, &rp_params.required))
+	for (size_t i = 0; i < sizeof(params) / sizeof(params[0]); i++)
+		param_read(&params[i]);
+	if (class_name && rp_class_parse(class_name, &rp_params.required))
 		FI_WARN(&rp_prov, FI_LOG_FABRIC,
 			"FI_OFI_RPMEM_CLASS=%s is none of power, process, "
 			"none: power is used\n",
-			s);
+			class_name);
 	if (rp_params.required < RP_CLASS_POWER)
 		FI_WARN(&rp_prov, FI_LOG_FABRIC,
 			"commits are only required to survive: %s\n",
 			rp_class_name(rp_params.required));
-	get_size("timeout", &ms);
-	rp_params.timeout_ns = ms * 1000000ull;
-	get_size("slow_rate", &rate);
-	rp_params.slow_rate = rate;
-	get_size("max_commits", &rp_params.max_commits);
-	get_size("credits", &rp_params.credits);
-	get_size("max_sessions", &rp_params.max_sessions);
-	fi_param_get_size_t(&rp_prov, "inline", &rp_params.inline_max);
-	fi_param_get_size_t(&rp_prov, "spin", &us);
-	rp_params.spin_ns = us * 1000ull;
+	rp_params.timeout_ns = timeout_ms * 1000000ull;
+	rp_params.slow_rate = slow_rate;
+	rp_params.spin_ns = spin_us * 1000ull;
 	if (rp_params.inline_max > RP_WIRE_MAX_STORE)
 		rp_params.inline_max = RP_WIRE_MAX_STORE;
 	cost_read();
 	ports_read();
-	fi_param_get_bool(&rp_prov, "native", &rp_params.native);
-	fi_param_get_bool(&rp_prov, "commit_writes", &rp_params.commit_writes);
-	fi_param_get_bool(&rp_prov, "emulate", &rp_params.emulate);
-	fi_param_get_bool(&rp_prov, "allow_force_granularity",
-			  &rp_params.allow_force_granularity);
-	fi_param_get_str(&rp_prov, "trust_fs", &rp_params.trust_fs);
-	fi_param_get_str(&rp_prov, "operator", &rp_params.operator_file);
-	fi_param_get_str(&rp_prov, "method", &rp_params.method);
 	if (rp_params.method && !*rp_params.method)
 		rp_params.method = NULL;
 	if (rp_params.method &&
