@@ -12,32 +12,24 @@
 /* Bits of device_cap_flags_ex without names: both kinds of FLUSH. */
 #define CAP_BOTH (1ull << 38 | 1ull << 39)
 
-#define WITH_FLUSH (1u << 11)
 #define SEND_OPS                                                               \
 	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ |                \
-	 IBV_QP_EX_WITH_SEND | WITH_FLUSH)
+	 IBV_QP_EX_WITH_SEND | RP_QP_EX_WITH_FLUSH)
 
 #define TYPE_BOTH   (1 | 2) /* IBV_FLUSH_GLOBAL, IBV_FLUSH_PERSISTENT */
 #define LEVEL_RANGE 0
 
-/*
- * Offset of wr_flush in struct ibv_qp_ex since rdma-core 45; 44 has private
- * data there. A library that made a queue pair WITH_FLUSH is 45 or later.
- */
-#define WR_FLUSH_AT 352
-typedef void (*wr_flush_fn)(struct ibv_qp_ex *qp, uint32_t rkey,
-			    uint64_t remote_addr, size_t len, uint8_t type,
-			    uint8_t level);
 #ifdef HAVE_IBV_WR_FLUSH
-_Static_assert(offsetof(struct ibv_qp_ex, wr_flush) == WR_FLUSH_AT,
+_Static_assert(offsetof(struct ibv_qp_ex, wr_flush) == RP_WR_FLUSH_AT,
 	       "the offset is ABI");
 #else
-_Static_assert(sizeof(struct ibv_qp_ex) == WR_FLUSH_AT,
+_Static_assert(sizeof(struct ibv_qp_ex) == RP_WR_FLUSH_AT,
 	       "wr_flush was added at the end");
 #endif
 
-struct ibv_qp *rp_flush_create_qp(struct ibv_pd *pd,
-				  const struct ibv_qp_init_attr *attr)
+static struct ibv_qp *create_qp(struct ibv_pd *pd,
+				const struct ibv_qp_init_attr *attr,
+				uint64_t send_ops)
 {
 	struct ibv_qp_init_attr_ex ex = {
 		.send_cq = attr->send_cq,
@@ -48,16 +40,20 @@ struct ibv_qp *rp_flush_create_qp(struct ibv_pd *pd,
 		.comp_mask =
 			IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
 		.pd = pd,
-		.send_ops_flags = SEND_OPS,
+		.send_ops_flags = send_ops,
 	};
 
 	return ibv_create_qp_ex(pd->context, &ex);
 }
 
-/* An old library passes the capability bits on: only a trial proves it. */
-bool rp_flush_supported(struct ibv_context *verbs, struct ibv_pd *pd)
+struct ibv_qp *rp_flush_create_qp(struct ibv_pd *pd,
+				  const struct ibv_qp_init_attr *attr)
 {
-	struct ibv_device_attr_ex dev = {.comp_mask = 0};
+	return create_qp(pd, attr, SEND_OPS);
+}
+
+bool rp_builders_supported(struct ibv_pd *pd, uint64_t send_ops)
+{
 	struct ibv_qp_init_attr attr = {
 		.qp_type = IBV_QPT_RC,
 		.cap = {.max_send_wr = 1,
@@ -65,30 +61,45 @@ bool rp_flush_supported(struct ibv_context *verbs, struct ibv_pd *pd)
 			.max_send_sge = 1,
 			.max_recv_sge = 1},
 	};
-	struct ibv_qp *qp = NULL;
+	struct ibv_qp *qp;
 
-	if (ibv_query_device_ex(verbs, NULL, &dev) ||
-	    (dev.device_cap_flags_ex & CAP_BOTH) != CAP_BOTH)
-		return false;
-	attr.send_cq = ibv_create_cq(verbs, 2, NULL, NULL, 0);
+	attr.send_cq = ibv_create_cq(pd->context, 2, NULL, NULL, 0);
 	if (!attr.send_cq)
 		return false;
 	attr.recv_cq = attr.send_cq;
-	qp = rp_flush_create_qp(pd, &attr);
+	qp = create_qp(pd, &attr, send_ops);
 	if (qp)
 		ibv_destroy_qp(qp);
 	ibv_destroy_cq(attr.send_cq);
 	return qp;
 }
 
+/* An old library passes the capability bits on: only a trial proves it. */
+bool rp_flush_supported(struct ibv_context *verbs, struct ibv_pd *pd)
+{
+	struct ibv_device_attr_ex dev = {.comp_mask = 0};
+
+	if (ibv_query_device_ex(verbs, NULL, &dev) ||
+	    (dev.device_cap_flags_ex & CAP_BOTH) != CAP_BOTH)
+		return false;
+	return rp_builders_supported(pd, SEND_OPS);
+}
+
+void rp_flush_build(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
+		    size_t len, uint8_t type, uint8_t level)
+{
+	rp_wr_flush_fn fn;
+
+	memcpy(&fn, (char *)ex + RP_WR_FLUSH_AT, sizeof(fn));
+	fn(ex, rkey, remote_addr, len, type, level);
+}
+
 static void build_flush(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr)
 {
 	const size_t len = RP_FAULT("skip-flush") ? 0 : wr->sg_list->length;
-	wr_flush_fn fn;
 
-	memcpy(&fn, (char *)ex + WR_FLUSH_AT, sizeof(fn));
-	fn(ex, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, len, TYPE_BOTH,
-	   LEVEL_RANGE);
+	rp_flush_build(ex, wr->wr.rdma.rkey, wr->wr.rdma.remote_addr, len,
+		       TYPE_BOTH, LEVEL_RANGE);
 }
 
 static int build(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr)

@@ -14,32 +14,6 @@
 
 #define WITH_ATOMIC_WRITE (1u << 12)
 
-bool rp_device_makes(struct ibv_pd *pd, uint64_t send_ops)
-{
-	struct ibv_qp_init_attr_ex attr = {
-		.qp_type = IBV_QPT_RC,
-		.cap = {.max_send_wr = 1,
-			.max_recv_wr = 1,
-			.max_send_sge = 1,
-			.max_recv_sge = 1},
-		.comp_mask =
-			IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
-		.pd = pd,
-		.send_ops_flags = send_ops,
-	};
-	struct ibv_cq *cq = ibv_create_cq(pd->context, 2, NULL, NULL, 0);
-	struct ibv_qp *qp = NULL;
-
-	if (!cq)
-		return false;
-	attr.send_cq = attr.recv_cq = cq;
-	qp = ibv_create_qp_ex(pd->context, &attr);
-	if (qp)
-		ibv_destroy_qp(qp);
-	ibv_destroy_cq(cq);
-	return qp;
-}
-
 /* An old library passes capability bits on, so a trial is needed, too. */
 unsigned int rp_device_native(struct ibv_pd *pd)
 {
@@ -52,14 +26,14 @@ unsigned int rp_device_native(struct ibv_pd *pd)
 	if (ibv_query_device_ex(pd->context, NULL, &attr))
 		return 0;
 	if ((attr.device_cap_flags_ex & (CAP_GLOBAL | CAP_PERSISTENT)) &&
-	    rp_device_makes(pd, RP_QP_EX_WITH_FLUSH)) {
+	    rp_builders_supported(pd, RP_QP_EX_WITH_FLUSH)) {
 		if (attr.device_cap_flags_ex & CAP_GLOBAL)
 			native |= RP_DESC_GLOBAL;
 		if (attr.device_cap_flags_ex & CAP_PERSISTENT)
 			native |= RP_DESC_PERSISTENT;
 	}
 	if ((attr.device_cap_flags_ex & CAP_ATOMIC_WRITE) &&
-	    rp_device_makes(pd, WITH_ATOMIC_WRITE))
+	    rp_builders_supported(pd, WITH_ATOMIC_WRITE))
 		native |= RP_DESC_ATOMIC_WRITE;
 	return native;
 }

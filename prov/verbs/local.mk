@@ -2,6 +2,7 @@
 # library.
 EXTRA_DIST += include/infiniband/rpmem.h
 shim_sources = \
+	prov/rc/rc_flush.c prov/rc/rc_flush.h \
 	prov/verbs/attach.c \
 	prov/verbs/cq.c \
 	prov/verbs/mr.c \

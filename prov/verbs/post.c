@@ -9,14 +9,6 @@
 
 #include "verbs/post.h"
 
-#ifdef HAVE_IBV_WR_FLUSH
-_Static_assert(offsetof(struct ibv_qp_ex, wr_flush) == RP_WR_FLUSH_AT,
-	       "what later releases keep for earlier programs");
-#else
-_Static_assert(sizeof(struct ibv_qp_ex) == RP_WR_FLUSH_AT,
-	       "wr_flush was added at the end");
-#endif
-
 static int take_end(struct rp_qp *q, struct rp_end *end)
 {
 	struct ibv_qp_init_attr init;
@@ -108,11 +100,9 @@ static void ex_flush(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 	struct ibv_qp_ex *ex = post_of(q)->ex;
 	const uint64_t id = ex->wr_id;
 	const unsigned int was = ex->wr_flags;
-	rp_wr_flush_fn flush;
 
-	memcpy(&flush, (char *)ex + RP_WR_FLUSH_AT, sizeof(flush));
 	ex_as(ex, wr_id, flags);
-	flush(ex, rkey, addr, len, type, level);
+	rp_flush_build(ex, rkey, addr, len, type, level);
 	ex_as(ex, id, was);
 }
 
@@ -191,7 +181,9 @@ static void start_chain(struct rp_qp *q)
 	post_of(q)->err = 0;
 }
 
-static void send_one(struct rp_post *p, const struct rp_post_wr *one)
+static void add_wr(struct rp_post *p, enum ibv_wr_opcode opcode, uint64_t wr_id,
+		   unsigned int flags, uint32_t rkey, uint64_t addr,
+		   struct ibv_sge sge)
 {
 	size_t room = p->room ? 2 * p->room : 16;
 	void *more;
@@ -205,42 +197,33 @@ static void send_one(struct rp_post *p, const struct rp_post_wr *one)
 		p->wrs = more;
 		p->room = room;
 	}
-	p->wrs[p->nwrs++] = *one;
+	p->wrs[p->nwrs++] = (struct rp_post_wr){
+		.sge = sge,
+		.wr = {.wr_id = wr_id,
+		       .num_sge = 1,
+		       .opcode = opcode,
+		       .send_flags = flags,
+		       .wr.rdma = {.remote_addr = addr, .rkey = rkey}},
+	};
 }
 
 static void send_read(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 		      uint32_t rkey, uint64_t addr, uint32_t len)
 {
 	struct rp_post *p = post_of(q);
-	const struct rp_post_wr r = {
-		.sge = {.addr = (uintptr_t)p->scratch,
-			.length = len,
-			.lkey = p->scratch_mr->lkey},
-		.wr = {.wr_id = wr_id,
-		       .num_sge = 1,
-		       .opcode = IBV_WR_RDMA_READ,
-		       .send_flags = flags,
-		       .wr.rdma = {.remote_addr = addr, .rkey = rkey}},
-	};
+	const struct ibv_sge sge = {(uintptr_t)p->scratch, len,
+				    p->scratch_mr->lkey};
 
-	send_one(p, &r);
+	add_wr(p, IBV_WR_RDMA_READ, wr_id, flags, rkey, addr, sge);
 }
 
 static void send_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 		       uint32_t rkey, uint64_t addr, uint32_t lkey,
 		       const void *buf, uint32_t len)
 {
-	struct rp_post *p = post_of(q);
-	const struct rp_post_wr r = {
-		.sge = {.addr = (uintptr_t)buf, .length = len, .lkey = lkey},
-		.wr = {.wr_id = wr_id,
-		       .num_sge = 1,
-		       .opcode = IBV_WR_RDMA_WRITE,
-		       .send_flags = flags,
-		       .wr.rdma = {.remote_addr = addr, .rkey = rkey}},
-	};
+	const struct ibv_sge sge = {(uintptr_t)buf, len, lkey};
 
-	send_one(p, &r);
+	add_wr(post_of(q), IBV_WR_RDMA_WRITE, wr_id, flags, rkey, addr, sge);
 }
 
 static int send_complete(struct rp_qp *q, size_t *posted)

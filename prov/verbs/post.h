@@ -3,19 +3,8 @@
 #ifndef RP_POST_H
 #define RP_POST_H
 
+#include "rc/rc_flush.h"
 #include "verbs/target.h"
-
-/* IBV_QP_EX_WITH_FLUSH of rdma-core 45 and later. */
-#define RP_QP_EX_WITH_FLUSH (1u << 11)
-
-/*
- * Offset of wr_flush in struct ibv_qp_ex of rdma-core 45 and later. A queue
- * pair made with FLUSH proves that the library in use is that late.
- */
-#define RP_WR_FLUSH_AT 352
-typedef void (*rp_wr_flush_fn)(struct ibv_qp_ex *qp, uint32_t rkey,
-			       uint64_t remote_addr, size_t len, uint8_t type,
-			       uint8_t level);
 
 struct rp_post_wr {
 	struct ibv_send_wr wr;

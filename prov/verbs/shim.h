@@ -248,8 +248,6 @@ extern const struct rp_qp_ops rp_qp_ops_ex, rp_qp_ops_send;
 
 /* RP_DESC_NATIVE: the flushes of the device and the library in use. */
 unsigned int rp_device_native(struct ibv_pd *pd);
-/* Do the library in use and the device have these builders? */
-bool rp_device_makes(struct ibv_pd *pd, uint64_t send_ops);
 unsigned int rp_desc_bits(unsigned int access);
 /* As rpmem_reg_mr(), with the remote address of the first byte. */
 struct rpmem_mr *rp_mr_new(struct ibv_pd *pd, void *addr, size_t length,

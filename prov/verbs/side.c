@@ -82,23 +82,9 @@ int rp_side_join(struct ibv_qp *qp, const struct rp_route *route,
 				     IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-int rp_side_send(struct ibv_qp *qp, uint64_t wr_id, const void *msg, size_t len,
-		 uint32_t lkey)
-{
-	struct ibv_sge sge = {
-		.addr = (uintptr_t)msg, .length = (uint32_t)len, .lkey = lkey};
-	struct ibv_send_wr *bad, wr = {
-					 .wr_id = wr_id,
-					 .sg_list = &sge,
-					 .num_sge = 1,
-					 .opcode = IBV_WR_SEND,
-				 };
-
-	return ibv_post_send(qp, &wr, &bad);
-}
-
-int rp_side_write(struct ibv_qp *qp, uint64_t wr_id, const void *msg,
-		  size_t len, uint32_t lkey, uint64_t addr, uint32_t rkey)
+static int post(struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id,
+		const void *msg, size_t len, uint32_t lkey, uint64_t addr,
+		uint32_t rkey)
 {
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)msg, .length = (uint32_t)len, .lkey = lkey};
@@ -107,11 +93,23 @@ int rp_side_write(struct ibv_qp *qp, uint64_t wr_id, const void *msg,
 			.wr_id = wr_id,
 			.sg_list = &sge,
 			.num_sge = 1,
-			.opcode = IBV_WR_RDMA_WRITE,
+			.opcode = opcode,
 			.wr.rdma = {.remote_addr = addr, .rkey = rkey},
 		};
 
 	return ibv_post_send(qp, &wr, &bad);
+}
+
+int rp_side_send(struct ibv_qp *qp, uint64_t wr_id, const void *msg, size_t len,
+		 uint32_t lkey)
+{
+	return post(qp, IBV_WR_SEND, wr_id, msg, len, lkey, 0, 0);
+}
+
+int rp_side_write(struct ibv_qp *qp, uint64_t wr_id, const void *msg,
+		  size_t len, uint32_t lkey, uint64_t addr, uint32_t rkey)
+{
+	return post(qp, IBV_WR_RDMA_WRITE, wr_id, msg, len, lkey, addr, rkey);
 }
 
 int rp_side_listen(struct ibv_qp *qp, uint64_t wr_id, void *msg, size_t len,

@@ -669,7 +669,7 @@ static bool is_wanted(struct ibv_context *ctx, struct ibv_device_attr *attr)
 	if (!pd)
 		return false;
 	native = rp_device_native(pd);
-	builders = rp_device_makes(pd, IBV_QP_EX_WITH_RDMA_READ);
+	builders = rp_builders_supported(pd, IBV_QP_EX_WITH_RDMA_READ);
 	ibv_dealloc_pd(pd);
 	if ((native & RP_DESC_GLOBAL) && (native & RP_DESC_PERSISTENT))
 		return false;
