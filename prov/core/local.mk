@@ -40,6 +40,7 @@ core_sources = \
 	prov/core/wire_pack.c prov/core/wire_pack.h prov/core/wire_request.c \
 	prov/core/wire_desc.c prov/core/wire_desc.h \
 	prov/core/wire_rendezvous.c prov/core/wire_rendezvous.h \
+	prov/core/thread.h \
 	prov/core/worker.c prov/core/worker.h
 prov_core_libcore_la_SOURCES = $(core_sources)
 prov_core_libcore_la_LIBADD = $(PMEM2_LIBS) -lpthread

@@ -7,14 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/fault.h"
 #include "core/hash.h"
 #include "core/pmem.h"
+#include "core/thread.h"
 
-/* The line size of libpmem2 on every CPU it supports. */
 /*
  * Limit of the backoff after a flush of a whole span was slower than flushes of
  * its ranges: one flush range by range at first, then twice as many each time.
@@ -187,10 +186,7 @@ static void real_stream(void *ctx, void *to, const void *from, size_t len)
 
 static uint64_t real_now(void *ctx)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+	return rp_clock_ns(CLOCK_MONOTONIC);
 }
 
 /* Extend [start, end) to whole units. The unit is a power of two. */

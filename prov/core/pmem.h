@@ -12,6 +12,7 @@
 #include "core/method.h"
 #include "core/stats.h"
 
+/* The line size of libpmem2 on every CPU it supports. */
 #define RP_CACHE_LINE 64
 
 /*

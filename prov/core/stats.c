@@ -26,16 +26,15 @@ static int fd = -1;
 /* Read both clocks at once; repeat an interrupted reading. */
 static uint64_t read_clocks(uint64_t *ticks)
 {
-	struct timespec t;
-	uint64_t before;
+	uint64_t before, ns;
 	int tries = 100;
 
 	do {
 		before = rp_stats_now();
-		clock_gettime(CLOCK_MONOTONIC, &t);
+		ns = rp_clock_ns(CLOCK_MONOTONIC);
 		*ticks = rp_stats_now();
 	} while (*ticks - before > 512 && --tries);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+	return ns;
 }
 
 /* Measure the rate of the CPU's counter. */

@@ -6,13 +6,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <time.h>
 #ifdef __x86_64__
 #include <x86intrin.h>
 #endif
 
 #include "core/method.h"
 #include "core/status.h"
+#include "core/thread.h"
 
 /*
  * The page is a memfd, so it ends with its process, and the kernel decides who
@@ -124,10 +124,7 @@ static inline uint64_t rp_stats_now(void)
 #ifdef __x86_64__
 	return __rdtsc();
 #else
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+	return rp_clock_ns(CLOCK_MONOTONIC);
 #endif
 }
 

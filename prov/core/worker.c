@@ -2,8 +2,8 @@
 /* One thread that runs batches whose flushes block on a disk. */
 #include <assert.h>
 #include <errno.h>
-#include <signal.h>
 
+#include "core/thread.h"
 #include "core/worker.h"
 
 int rp_worker_init(struct rp_worker *w, struct rp_agent_host *h)
@@ -59,16 +59,11 @@ static void *worker_main(void *arg)
 
 int rp_worker_start(struct rp_worker *w)
 {
-	sigset_t all, old;
 	int ret;
 
 	if (w->started)
 		return 0;
-	/* Block the program's signals in this thread. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	ret = pthread_create(&w->thread, NULL, worker_main, w);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	ret = rp_thread_start(&w->thread, worker_main, w);
 	w->started = !ret;
 	return -ret;
 }

@@ -2,25 +2,19 @@
 /* The real machine: its clock, its randomness, its memory. */
 #include <errno.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include "core/operator.h"
+#include "core/thread.h"
 #include "rpmem/host.h"
 
 uint64_t rp_host_now(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
+	return rp_clock_ns(CLOCK_MONOTONIC);
 }
 
 uint64_t rp_host_tick(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
-	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
+	return rp_clock_ns(CLOCK_MONOTONIC_COARSE);
 }
 
 int rp_host_random(void *buf, size_t len)

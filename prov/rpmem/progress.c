@@ -7,6 +7,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "core/thread.h"
 #include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
@@ -173,7 +174,7 @@ int rp_domain_thread_start(struct rp_dom *dom)
 	int ret;
 
 	atomic_store(&dom->stop, false);
-	ret = -pthread_create(&dom->thread, NULL, thread_run, dom);
+	ret = -rp_thread_start(&dom->thread, thread_run, dom);
 	dom->thread_on = !ret;
 	return ret;
 }

@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "core/thread.h"
 #include "verbs/post.h"
 
 static int take_end(struct rp_qp *q, struct rp_end *end)
@@ -150,11 +150,8 @@ static int listen_again(struct rp_qp *q, uint64_t wr_id, void *msg)
 
 static uint64_t now(const struct rp_qp *q)
 {
-	struct timespec ts;
-
 	/* Read at every poll, and deadlines are far longer than the tick. */
-	clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+	return rp_clock_ns(CLOCK_MONOTONIC_COARSE);
 }
 
 const struct rp_qp_ops rp_qp_ops_ex = {

@@ -168,7 +168,7 @@ static int random_bits(void *buf, size_t len)
 	return getrandom(buf, len, 0) == (ssize_t)len ? 0 : EIO;
 }
 
-static void end_close(struct rp_post *p)
+void rp_side_close(struct rp_post *p)
 {
 	if (p->side_qp)
 		ibv_destroy_qp(p->side_qp);
@@ -181,10 +181,16 @@ static void end_close(struct rp_post *p)
 	if (p->ring_mr)
 		ibv_dereg_mr(p->ring_mr);
 	free(p->end);
+	if (p->target)
+		rp_target_delete(p->target);
+	if (p->dom)
+		rp_dom_put(p->dom);
 	p->side_qp = NULL;
 	p->replies_mr = p->end_mr = p->ring_mr = NULL;
 	p->side_pd = NULL;
 	p->end = NULL;
+	p->target = NULL;
+	p->dom = NULL;
 }
 
 /*
@@ -248,33 +254,14 @@ static int side_open(struct rp_qp *q)
 	p->psn &= QPN_MASK;
 	if (q->access & RPMEM_ACCESS_FLUSH_PERSISTENT) {
 		ret = rp_dom_get(pd, &p->dom);
-		if (ret)
-			return ret;
-		ret = rp_target_new(p->dom, &p->target);
-		if (ret)
-			goto put;
+		if (!ret)
+			ret = rp_target_new(p->dom, &p->target);
 	}
-	ret = end_open(p, pd, q->cq->base);
 	if (!ret)
-		return 0;
-	end_close(p);
-	if (p->target)
-		rp_target_delete(p->target);
-	p->target = NULL;
-put:
-	if (p->dom)
-		rp_dom_put(p->dom);
-	p->dom = NULL;
+		ret = end_open(p, pd, q->cq->base);
+	if (ret)
+		rp_side_close(p);
 	return ret;
-}
-
-void rp_side_close(struct rp_post *p)
-{
-	end_close(p);
-	if (p->target)
-		rp_target_delete(p->target);
-	if (p->dom)
-		rp_dom_put(p->dom);
 }
 
 void rp_side_fail(struct rp_post *p)

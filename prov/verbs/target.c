@@ -305,30 +305,23 @@ int rp_target_new(struct rp_dom *dom, struct rp_target **out)
 	s->dom = dom;
 	s->tx_free = (1u << SENDS) - 1;
 	s->mr = ibv_reg_mr(dom->pd, s, sizeof(*s), IBV_ACCESS_LOCAL_WRITE);
-	if (!s->mr)
-		goto free;
-	s->cq = ibv_create_cq(dom->pd->context, NAMES, s, dom->channel, 0);
-	if (!s->cq)
-		goto dereg;
-	if (ibv_req_notify_cq(s->cq, 0))
-		goto destroy;
-	s->qp = rp_side_new(dom->pd, s->cq, NAMES - RECVS, RECVS);
-	if (!s->qp)
-		goto destroy;
-	ring_open(s);
-	*out = s;
-	return 0;
-destroy:
-	ret = errno;
-	ibv_destroy_cq(s->cq);
-	errno = ret;
-dereg:
-	ret = errno;
-	ibv_dereg_mr(s->mr);
-	errno = ret;
-free:
+	if (s->mr)
+		s->cq = ibv_create_cq(dom->pd->context, NAMES, s, dom->channel,
+				      0);
+	if (s->cq && !ibv_req_notify_cq(s->cq, 0))
+		s->qp = rp_side_new(dom->pd, s->cq, NAMES - RECVS, RECVS);
+	if (s->qp) {
+		ring_open(s);
+		*out = s;
+		return 0;
+	}
+	ret = errno ? errno : EIO;
+	if (s->cq)
+		ibv_destroy_cq(s->cq);
+	if (s->mr)
+		ibv_dereg_mr(s->mr);
 	free(s);
-	return errno ? errno : EIO;
+	return ret;
 }
 
 void rp_target_name(const struct rp_target *s, struct rp_side *side)

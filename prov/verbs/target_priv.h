@@ -3,10 +3,9 @@
 #ifndef RP_TARGET_PRIV_H
 #define RP_TARGET_PRIV_H
 
-#include <time.h>
-
 #include "core/ring.h"
 #include "core/spin.h"
+#include "core/thread.h"
 #include "verbs/target.h"
 
 /* Buffers of received messages, and of sent ones (INFO is the longest). */
@@ -114,18 +113,10 @@ static inline void rp_target_park(struct rp_target *s)
 	s->is_polled = false;
 }
 
-static inline uint64_t rp_target_clock(clockid_t id)
-{
-	struct timespec ts;
-
-	clock_gettime(id, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
-
 /* Deadlines of the agent are far longer than the kernel's tick. */
 static inline uint64_t rp_target_now(void)
 {
-	return rp_target_clock(CLOCK_MONOTONIC_COARSE);
+	return rp_clock_ns(CLOCK_MONOTONIC_COARSE);
 }
 
 #endif

@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
@@ -24,11 +23,8 @@ static LIST_HEAD(, rp_dom) doms = LIST_HEAD_INITIALIZER(doms);
 
 void rp_dom_wake(const struct rp_dom *dom)
 {
-	const uint64_t one = 1;
-
 	/* It fails only if the counter is full of wake-ups. */
-	if (write(dom->kick, &one, sizeof(one)) < 0)
-		return;
+	eventfd_write(dom->kick, 1);
 }
 
 /* With the lock: take and acknowledge completion events. */
@@ -102,7 +98,7 @@ static bool keep_polling(struct rp_dom *dom, bool came, unsigned int polls)
 	if (!came && dom->spin.until && polls % POLLS)
 		return true;
 	return rp_spin(&dom->spin, dom->spin_ns, came,
-		       rp_target_clock(CLOCK_MONOTONIC));
+		       rp_clock_ns(CLOCK_MONOTONIC));
 }
 
 static int wait_ms(const struct rp_dom *dom)
@@ -124,12 +120,11 @@ static void wait_for_event(struct rp_dom *dom)
 		{.fd = dom->kick, .events = POLLIN},
 	};
 	const int ms = wait_ms(dom);
-	uint64_t kicks;
+	eventfd_t kicks;
 
 	rp_dom_leave(dom);
 	poll(fds, 2, ms);
-	if (read(dom->kick, &kicks, sizeof(kicks)) < 0)
-		kicks = 0;
+	eventfd_read(dom->kick, &kicks);
 	pthread_mutex_lock(&dom->lock);
 }
 
@@ -171,16 +166,11 @@ static void *work(void *arg)
 
 int rp_dom_start(struct rp_dom *dom)
 {
-	sigset_t all, old;
 	int ret;
 
 	if (dom->runs)
 		return 0;
-	/* Block the program's signals in this thread. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	ret = pthread_create(&dom->thread, NULL, work, dom);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	ret = rp_thread_start(&dom->thread, work, dom);
 	dom->runs = !ret;
 	return ret;
 }

@@ -9,21 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "core/log.h"
 #include "verbs/preload/preload.h"
 
 #define NS_PER_MS 1000000u
-
-uint64_t rp_pre_now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
-}
 
 /* --- a connection with a deadline --- */
 
@@ -42,44 +33,43 @@ static int wait_for(int fd, short what, uint64_t until)
 	return n < 0 ? errno : n ? 0 : ETIMEDOUT;
 }
 
-static int send_message(int fd, const struct rp_rendezvous *m, uint64_t until)
+/* Send or receive one whole message. */
+static int transfer(int fd, uint8_t msg[RP_RENDEZVOUS_LEN], bool out,
+		    uint64_t until)
 {
-	uint8_t msg[RP_RENDEZVOUS_LEN];
-	size_t at = 0;
-	ssize_t n;
-	int ret = -rp_rendezvous_put(msg, m);
-
-	while (!ret && at < sizeof(msg)) {
-		n = send(fd, msg + at, sizeof(msg) - at, MSG_NOSIGNAL);
-		if (n > 0)
-			at += (size_t)n;
-		else if (n < 0 && errno == EAGAIN)
-			ret = wait_for(fd, POLLOUT, until);
-		else if (n < 0 && errno != EINTR)
-			ret = errno;
-	}
-	return ret;
-}
-
-/* Read one whole message, after its first byte has arrived. */
-static int receive_message(int fd, struct rp_rendezvous *m, uint64_t until)
-{
-	uint8_t msg[RP_RENDEZVOUS_LEN];
-	size_t at = 0;
+	size_t at = 0, left;
 	ssize_t n;
 	int ret = 0;
 
-	while (!ret && at < sizeof(msg)) {
-		n = read(fd, msg + at, sizeof(msg) - at);
+	while (!ret && at < RP_RENDEZVOUS_LEN) {
+		left = RP_RENDEZVOUS_LEN - at;
+		n = out ? send(fd, msg + at, left, MSG_NOSIGNAL)
+			: read(fd, msg + at, left);
 		if (n > 0)
 			at += (size_t)n;
 		else if (!n)
 			ret = ECONNRESET;
 		else if (errno == EAGAIN)
-			ret = wait_for(fd, POLLIN, until);
+			ret = wait_for(fd, out ? POLLOUT : POLLIN, until);
 		else if (errno != EINTR)
 			ret = errno;
 	}
+	return ret;
+}
+
+static int send_message(int fd, const struct rp_rendezvous *m, uint64_t until)
+{
+	uint8_t msg[RP_RENDEZVOUS_LEN];
+	int ret = -rp_rendezvous_put(msg, m);
+
+	return ret ? ret : transfer(fd, msg, true, until);
+}
+
+static int receive_message(int fd, struct rp_rendezvous *m, uint64_t until)
+{
+	uint8_t msg[RP_RENDEZVOUS_LEN];
+	int ret = transfer(fd, msg, false, until);
+
 	return ret ? ret : -rp_rendezvous_get(msg, m);
 }
 
@@ -286,16 +276,15 @@ void rp_pre_receive(struct rp_pre_qp *r)
 	}
 }
 
-/* A descriptor that allows nothing: a flush then fails as on a device. */
-static void empty_desc(const struct rp_pre_qp *r, uint32_t rkey, bool qp,
-		       struct rp_desc *d)
+struct rp_desc rp_pre_empty_desc(uint32_t rkey, uint32_t qp_num,
+				 unsigned int qp)
 {
-	*d = (struct rp_desc){
+	return (struct rp_desc){
 		.addr = UINT64_MAX - 2,
 		.length = 1,
 		.rkey = rkey,
-		.qp_num = r->peer_num,
-		.qp = qp ? RP_DESC_ALL : 0,
+		.qp_num = qp_num,
+		.qp = (uint16_t)qp,
 	};
 }
 
@@ -331,6 +320,7 @@ void rp_pre_region_get(struct rp_pre_qp *r, uint32_t rkey)
 {
 	struct rp_qp *q = rp_qp_of(r->shim);
 	uint8_t buf[RP_DESC_LEN];
+	bool found, lost;
 	struct rp_desc d;
 
 	pthread_mutex_lock(&r->client_lock);
@@ -342,11 +332,12 @@ void rp_pre_region_get(struct rp_pre_qp *r, uint32_t rkey)
 	if (r->all_recalled)
 		rp_qp_forget(q, rkey);
 	if (!rp_qp_knows(q, rkey)) {
-		if (atomic_load(&r->state) != RP_PRE_FOUND)
-			empty_desc(r, rkey,
-				   atomic_load(&r->state) == RP_PRE_LOST, &d);
-		else if (get_descriptor(r, rkey, &d))
-			empty_desc(r, rkey, true, &d);
+		found = atomic_load(&r->state) == RP_PRE_FOUND;
+		if (!found || get_descriptor(r, rkey, &d)) {
+			lost = found || atomic_load(&r->state) == RP_PRE_LOST;
+			d = rp_pre_empty_desc(rkey, r->peer_num,
+					      lost ? RP_DESC_ALL : 0);
+		}
 		r->cfg.agent = q->side;
 		r->cfg.ring = q->side && q->side->ring_addr;
 		if (!rp_desc_put(buf, &d))

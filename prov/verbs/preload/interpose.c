@@ -20,24 +20,28 @@
 
 __thread unsigned int rp_pre_inside;
 
+#define FOR_CALLS(DO)                                                          \
+	DO(open_device)                                                        \
+	DO(import_device)                                                      \
+	DO(close_device)                                                       \
+	DO(create_cq)                                                          \
+	DO(resize_cq)                                                          \
+	DO(destroy_cq)                                                         \
+	DO(get_cq_event)                                                       \
+	DO(qp_to_qp_ex)                                                        \
+	DO(modify_qp)                                                          \
+	DO(query_qp)                                                           \
+	DO(destroy_qp)                                                         \
+	DO(reg_mr)                                                             \
+	DO(reg_mr_iova)                                                        \
+	DO(reg_mr_iova2)                                                       \
+	DO(reg_dmabuf_mr)                                                      \
+	DO(rereg_mr)                                                           \
+	DO(dereg_mr)
+
 static struct {
-	__typeof__(ibv_open_device) *open_device;
-	__typeof__(ibv_import_device) *import_device;
-	__typeof__(ibv_close_device) *close_device;
-	__typeof__(ibv_create_cq) *create_cq;
-	__typeof__(ibv_resize_cq) *resize_cq;
-	__typeof__(ibv_destroy_cq) *destroy_cq;
-	__typeof__(ibv_get_cq_event) *get_cq_event;
-	__typeof__(ibv_qp_to_qp_ex) *qp_to_qp_ex;
-	__typeof__(ibv_modify_qp) *modify_qp;
-	__typeof__(ibv_query_qp) *query_qp;
-	__typeof__(ibv_destroy_qp) *destroy_qp;
-	__typeof__(ibv_reg_mr) *reg_mr;
-	__typeof__(ibv_reg_mr_iova) *reg_mr_iova;
-	__typeof__(ibv_reg_mr_iova2) *reg_mr_iova2;
-	__typeof__(ibv_reg_dmabuf_mr) *reg_dmabuf_mr;
-	__typeof__(ibv_rereg_mr) *rereg_mr;
-	__typeof__(ibv_dereg_mr) *dereg_mr;
+#define FIELD(call) __typeof__(ibv_##call) *call;
+	FOR_CALLS(FIELD)
 } base;
 
 static void *next_one(const char *name)
@@ -53,25 +57,8 @@ static void *next_one(const char *name)
 
 static void __attribute__((constructor)) find_base(void)
 {
-#define FIND(call) base.call = next_one("ibv_" #call)
-	FIND(open_device);
-	FIND(import_device);
-	FIND(close_device);
-	FIND(create_cq);
-	FIND(resize_cq);
-	FIND(destroy_cq);
-	FIND(get_cq_event);
-	FIND(qp_to_qp_ex);
-	FIND(modify_qp);
-	FIND(query_qp);
-	FIND(destroy_qp);
-	FIND(reg_mr);
-	FIND(reg_mr_iova);
-	FIND(reg_mr_iova2);
-	FIND(reg_dmabuf_mr);
-	FIND(rereg_mr);
-	FIND(dereg_mr);
-#undef FIND
+#define FIND(call) base.call = next_one("ibv_" #call);
+	FOR_CALLS(FIND)
 }
 
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* for both */

@@ -5,6 +5,7 @@
 
 #include <netinet/in.h>
 
+#include "core/thread.h"
 #include "core/wire_rendezvous.h"
 #include "verbs/post.h"
 
@@ -108,7 +109,13 @@ int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side *peer);
 /* Address of the host with this GID; false: the GID has no address. */
 bool rp_pre_host(const union ibv_gid *gid, uint32_t scope, uint16_t port,
 		 struct sockaddr_in6 *to);
-uint64_t rp_pre_now(void); /* ns */
+static inline uint64_t rp_pre_now(void)
+{
+	return rp_clock_ns(CLOCK_MONOTONIC);
+}
+/* A descriptor that allows nothing: a flush then fails as on a device. */
+struct rp_desc rp_pre_empty_desc(uint32_t rkey, uint32_t qp_num,
+				 unsigned int qp);
 
 /* --- server.c: the rendezvous server, and the thread of both sides --- */
 

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -71,11 +70,9 @@ static void init(void)
 
 void rp_pre_watch(void)
 {
-	const uint64_t again = 1;
-
 	/* It fails only if the counter is full of wake-ups. */
-	if (kick >= 0 && write(kick, &again, sizeof(again)) < 0)
-		return;
+	if (kick >= 0)
+		eventfd_write(kick, 1);
 }
 
 /* --- clients --- */
@@ -207,14 +204,9 @@ static bool send_descriptor(struct client *v, uint32_t rkey)
 	    !rp_desc_get(desc.bytes, &m.desc) && granted_add(v, rkey))
 		return send_now(v, &m);
 	/* No such region: send only what the queue pair allows. */
-	m.desc = (struct rp_desc){
-		.addr = UINT64_MAX - 2,
-		.length = 1,
-		.rkey = rkey,
-		.qp_num = r->qp->qp_num,
-		.qp = (uint16_t)rp_desc_bits(r->access) | RP_DESC_READ |
-		      RP_DESC_WRITE,
-	};
+	m.desc = rp_pre_empty_desc(rkey, r->qp->qp_num,
+				   rp_desc_bits(r->access) | RP_DESC_READ |
+					   RP_DESC_WRITE);
 	return send_now(v, &m);
 }
 
@@ -371,7 +363,7 @@ static struct pollfd *all_fds(nfds_t *n, int *ms)
 static void *work(void *arg)
 {
 	struct pollfd *fds;
-	uint64_t kicks;
+	eventfd_t kicks;
 	nfds_t n;
 	int ms;
 
@@ -383,8 +375,7 @@ static void *work(void *arg)
 		pthread_mutex_unlock(&lock);
 		poll(fds, n, ms);
 		free(fds);
-		if (read(kick, &kicks, sizeof(kicks)) < 0)
-			kicks = 0;
+		eventfd_read(kick, &kicks);
 		pthread_mutex_lock(&lock);
 	}
 	return NULL;
@@ -394,7 +385,6 @@ static void *work(void *arg)
 static int start(void)
 {
 	pthread_t thread;
-	sigset_t all, old;
 	int ret;
 
 	if (runs)
@@ -403,11 +393,7 @@ static int start(void)
 		kick = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (kick < 0)
 		return errno;
-	/* Block the program's signals in this thread. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	ret = pthread_create(&thread, NULL, work, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	ret = rp_thread_start(&thread, work, NULL);
 	if (!ret)
 		pthread_detach(thread);
 	runs = !ret;
