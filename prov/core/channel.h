@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/uio.h>
 
 #include "core/list.h"
@@ -119,6 +120,29 @@ static inline int rp_channel_post(struct rp_channel *c,
 static inline void rp_channel_close(struct rp_channel *c)
 {
 	c->ops->close(c);
+}
+
+/* Bytes of a scatter list; copy them out of it, and into it. */
+static inline size_t rp_iov_len(const struct iovec *iov, size_t n)
+{
+	size_t len = 0;
+
+	for (size_t i = 0; i < n; i++)
+		len += iov[i].iov_len;
+	return len;
+}
+static inline void rp_iov_gather(uint8_t *to, const struct iovec *iov, size_t n)
+{
+	for (size_t i = 0; i < n; to += iov[i++].iov_len)
+		if (iov[i].iov_len)
+			memcpy(to, iov[i].iov_base, iov[i].iov_len);
+}
+static inline void rp_iov_scatter(const struct iovec *iov, size_t n,
+				  const uint8_t *from)
+{
+	for (size_t i = 0; i < n; from += iov[i++].iov_len)
+		if (iov[i].iov_len)
+			memcpy(iov[i].iov_base, from, iov[i].iov_len);
 }
 
 /* How a session connects, reads the time, and wakes its progress thread. */

@@ -83,7 +83,6 @@ static int open_batch(struct rp_session *s)
 int rp_session_batch_add(struct rp_session *s, struct rp_op *op)
 {
 	struct batch *b;
-	uint8_t *to;
 
 	if (s->batch && !fits(s->batch, op)) {
 		s->batch = NULL;
@@ -94,11 +93,7 @@ int rp_session_batch_add(struct rp_session *s, struct rp_op *op)
 	b = (struct batch *)s->batch;
 	op->priv.store = true;
 	rp_write_begin(s, op);
-	to = b->bytes + b->op.priv.bytes;
-	for (size_t i = 0; i < op->iov_count; i++) {
-		memcpy(to, op->iov[i].iov_base, op->iov[i].iov_len);
-		to += op->iov[i].iov_len;
-	}
+	rp_iov_gather(b->bytes + b->op.priv.bytes, op->iov, op->iov_count);
 	b->ranges[b->op.nranges++] = op->ranges[0];
 	b->op.priv.bytes += op->priv.bytes;
 	b->op.iov[0].iov_len = b->op.priv.bytes;

@@ -16,10 +16,7 @@ int rp_op_copy(struct rp_op *op)
 		return -ENOMEM;
 	op->priv.copy = to;
 	op->priv.copied = (struct iovec){to, op->priv.bytes};
-	for (size_t i = 0; i < op->iov_count; i++) {
-		memcpy(to, op->iov[i].iov_base, op->iov[i].iov_len);
-		to += op->iov[i].iov_len;
-	}
+	rp_iov_gather(to, op->iov, op->iov_count);
 	return 0;
 }
 
@@ -179,24 +176,6 @@ static int encode(const struct rp_piece *p, void *buf, size_t size)
 	return rp_wire_put_request(buf, size, p->token, &m);
 }
 
-/* The local scatter list of a write. */
-static size_t source_iov(const struct rp_op *op, const struct iovec **iov)
-{
-	*iov = op->priv.copy ? &op->priv.copied : op->iov;
-	return op->priv.copy ? 1 : op->iov_count;
-}
-
-static void gather(uint8_t *to, const struct rp_op *op)
-{
-	const struct iovec *iov;
-	size_t n = source_iov(op, &iov);
-
-	for (size_t i = 0; i < n; i++) {
-		memcpy(to, iov[i].iov_base, iov[i].iov_len);
-		to += iov[i].iov_len;
-	}
-}
-
 /*
  * Encode the message of a piece: injected out of buf if the channel can, else
  * sent from allocated memory; a store's bytes are sent from the program's
@@ -207,7 +186,8 @@ static int make_message(struct rp_piece *p, uint8_t *buf, size_t size)
 	struct rp_op *op = p->op;
 	const uint32_t flags = op->priv.session->channel->flags;
 	const size_t extra = op->priv.store && !op->zero ? op->priv.bytes : 0;
-	const struct iovec *iov;
+	const struct iovec *iov = op->priv.copy ? &op->priv.copied : op->iov;
+	const size_t n = op->priv.copy ? 1 : op->iov_count;
 	int len = encode(p, buf, size);
 	bool apart;
 
@@ -217,12 +197,12 @@ static int make_message(struct rp_piece *p, uint8_t *buf, size_t size)
 	p->chan.iov_count = 1;
 	p->chan.inject = len + extra <= op->priv.session->channel->inject;
 	apart = extra && !p->chan.inject && !(flags & RP_CHANNEL_LOCAL_MR) &&
-		source_iov(op, &iov) == 1 && (!op->inject || op->priv.copy);
+		n == 1 && (!op->inject || op->priv.copy);
 	if (apart) {
 		p->iov[1] = iov[0];
 		p->chan.iov_count = 2;
 	} else if (extra) {
-		gather(buf + len, op);
+		rp_iov_gather(buf + len, iov, n);
 		len += (int)extra;
 	}
 	p->iov[0] = (struct iovec){buf, (size_t)len};
@@ -321,18 +301,13 @@ static struct rp_piece *find_token(const struct rp_session *s, uint64_t token)
 /* Copy the fetched values of an atomic. False: the reply has too few bytes. */
 static bool fetch(struct rp_op *op, const struct rp_wire_reply *m)
 {
-	const uint8_t *from = m->result;
-
 	if (m->status != RP_ST_OK)
 		return true;
 	if (op->kind != RP_OP_ATOMIC || !op->atomic.fetch)
 		return !m->result_len;
 	if (m->result_len != op->priv.bytes)
 		return false;
-	for (size_t i = 0; i < op->result_count; i++) {
-		memcpy(op->result[i].iov_base, from, op->result[i].iov_len);
-		from += op->result[i].iov_len;
-	}
+	rp_iov_scatter(op->result, op->result_count, m->result);
 	return true;
 }
 

@@ -161,7 +161,7 @@ static int copy_operands(struct rp_op *op)
 	const uint64_t bytes = op->priv.bytes;
 	uint8_t *to;
 
-	if (!rp_atomic_has_operand(op->atomic.op))
+	if (op->kind != RP_OP_ATOMIC || !rp_atomic_has_operand(op->atomic.op))
 		return 0;
 	to = malloc(bytes << compares);
 	if (!to)
@@ -188,13 +188,6 @@ static int accept_failed(struct rp_session *s, struct rp_op *op,
 	return 0;
 }
 
-static int copy(struct rp_op *op)
-{
-	if (op->kind == RP_OP_ATOMIC)
-		return copy_operands(op);
-	return 0;
-}
-
 /* Accept the operation: connection and grants are ready. */
 static int start(struct rp_session *s, struct rp_op *op)
 {
@@ -210,7 +203,7 @@ static int start(struct rp_session *s, struct rp_op *op)
 	if (rp_session_batch_takes(s, op))
 		return rp_session_batch_add(s, op);
 	op->priv.store = is_inline(s, op);
-	if (copy(op) || (rp_op_writes(op) && rp_write_begin(s, op))) {
+	if (copy_operands(op) || (rp_op_writes(op) && rp_write_begin(s, op))) {
 		free(op->priv.copy);
 		return -ENOMEM;
 	}

@@ -176,21 +176,9 @@ struct rp_rc_ops {
 	int (*trywait)(struct rp_rc *rc);
 };
 
-/* Number of local bytes of an operation, and a copy of them. */
 static inline size_t rp_rc_op_bytes(const struct rp_channel_op *op)
 {
-	size_t len = 0;
-
-	for (unsigned int i = 0; i < op->iov_count; i++)
-		len += op->iov[i].iov_len;
-	return len;
-}
-static inline void rp_rc_op_copy(const struct rp_channel_op *op, uint8_t *to)
-{
-	for (unsigned int i = 0; i < op->iov_count; i++) {
-		memcpy(to, op->iov[i].iov_base, op->iov[i].iov_len);
-		to += op->iov[i].iov_len;
-	}
+	return rp_iov_len(op->iov, op->iov_count);
 }
 
 extern const struct rp_rc_ops rp_rc_tcp;

@@ -64,13 +64,9 @@ static size_t copy_payload(struct tcp_channel *t, const uint8_t *from,
 {
 	struct iovec iov[RP_CHANNEL_IOV];
 	const unsigned int n = payload_iov(t, iov, len);
-	size_t at = 0;
 
-	for (unsigned int i = 0; i < n; i++) {
-		memcpy(iov[i].iov_base, from + at, iov[i].iov_len);
-		at += iov[i].iov_len;
-	}
-	return at;
+	rp_iov_scatter(iov, n, from);
+	return rp_iov_len(iov, n);
 }
 
 /* --- frames --- */
@@ -276,8 +272,7 @@ static int read_once(struct tcp_channel *t, bool *more)
 	*more = false;
 	if (t->payload_left) {
 		m.msg_iovlen = payload_iov(t, iov, CHUNK);
-		for (size_t i = 0; i < m.msg_iovlen; i++)
-			direct += iov[i].iov_len;
+		direct = rp_iov_len(iov, m.msg_iovlen);
 	}
 	want = direct;
 	/*

@@ -119,7 +119,7 @@ static void enqueue(struct tcp_channel *t, const struct tcp_frame *f)
 	}
 	*entry = *f;
 	if (inject) {
-		rp_rc_op_copy(f->op, entry->copy);
+		rp_iov_gather(entry->copy, f->op->iov, f->op->iov_count);
 		entry->data_iov = (struct iovec){entry->copy, bytes};
 		entry->iov_count = 1;
 		entry->op = NULL; /* is on the caller's stack */

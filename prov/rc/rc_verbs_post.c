@@ -133,7 +133,7 @@ static void set_local(struct rp_verbs_rc *v, const struct rp_channel_op *op,
 		set_sges(op, false, wr);
 		wr->send_flags |= IBV_SEND_INLINE;
 	} else if (copy) {
-		rp_rc_op_copy(op, copy->bytes);
+		rp_iov_gather(copy->bytes, op->iov, op->iov_count);
 		set_one(wr, copy->bytes, len, &v->copies_mr);
 	} else {
 		set_sges(op, true, wr);

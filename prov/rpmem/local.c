@@ -80,11 +80,6 @@ static struct rp_local_read *find(struct rp_cq *cq, const void *context)
 	return NULL;
 }
 
-static void reading_remove(struct rp_cq *cq, struct rp_local_read *l)
-{
-	LIST_REMOVE(l, link);
-}
-
 ssize_t rp_local_take(struct rp_cq *cq, void *buf, ssize_t n, fi_addr_t *src)
 {
 	struct rp_local_read *l;
@@ -95,7 +90,7 @@ ssize_t rp_local_take(struct rp_cq *cq, void *buf, ssize_t n, fi_addr_t *src)
 	for (ssize_t i = 0; i < n; i++, e += cq->size) {
 		l = find(cq, *(void **)e);
 		if (l) {
-			reading_remove(cq, l);
+			LIST_REMOVE(l, link);
 			if (l->closed)
 				rp_task_put(cq->dom, l->task);
 			else
@@ -119,7 +114,7 @@ ssize_t rp_local_take_error(struct rp_cq *cq, struct fi_cq_err_entry *e)
 	pthread_mutex_lock(&cq->dom->lock);
 	l = find(cq, e->op_context);
 	if (l) {
-		reading_remove(cq, l);
+		LIST_REMOVE(l, link);
 		ret = l->closed ? -FI_EAGAIN : 1;
 		e->op_context = l->task->context;
 		rp_task_put(cq->dom, l->task);
@@ -159,7 +154,7 @@ static ssize_t read_base(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	atomic_store(&ep->dom->shares, true);
 	ret = fi_readmsg(ep->base, &m, flags | FI_COMPLETION);
 	if (ret) {
-		reading_remove(ep->tx_cq, l);
+		LIST_REMOVE(l, link);
 		rp_task_put(ep->dom, t);
 	}
 	return ret;

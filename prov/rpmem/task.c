@@ -108,32 +108,17 @@ static void unmap(struct rp_dom *dom, struct rp_task *t)
 	t->mr.handle = NULL;
 }
 
-static size_t total(const struct iovec *iov, size_t n)
-{
-	size_t len = 0;
-
-	for (size_t i = 0; i < n; i++)
-		len += iov[i].iov_len;
-	return len;
-}
-
 /* Replace the operation's local memory by one piece. */
 static void replace(struct rp_task *t, void *buf, size_t len, void *desc)
 {
-	char *to = buf;
-
 	t->bounce = buf;
 	if (t->op.kind == RP_OP_READ) {
 		memcpy(t->user, t->op.iov,
 		       t->op.iov_count * sizeof(t->user[0]));
 		t->nuser = t->op.iov_count;
 	}
-	for (size_t i = 0; i < t->op.iov_count && t->op.kind == RP_OP_WRITE;
-	     i++) {
-		if (t->op.iov[i].iov_len)
-			memcpy(to, t->op.iov[i].iov_base, t->op.iov[i].iov_len);
-		to += t->op.iov[i].iov_len;
-	}
+	if (t->op.kind == RP_OP_WRITE)
+		rp_iov_gather(buf, t->op.iov, t->op.iov_count);
 	t->op.iov[0] = (struct iovec){.iov_base = buf, .iov_len = len};
 	t->op.iov_count = 1;
 	t->op.desc[0] = desc;
@@ -142,13 +127,7 @@ static void replace(struct rp_task *t, void *buf, size_t len, void *desc)
 /* Copy only once: a second copy after a flush would dirty the caches again. */
 void rp_task_copy_back(struct rp_task *t)
 {
-	const char *from = t->bounce;
-
-	for (size_t i = 0; i < t->nuser; i++) {
-		if (t->user[i].iov_len)
-			memcpy(t->user[i].iov_base, from, t->user[i].iov_len);
-		from += t->user[i].iov_len;
-	}
+	rp_iov_scatter(t->user, t->nuser, t->bounce);
 	t->nuser = 0;
 }
 
@@ -171,7 +150,7 @@ static int map_copy(struct rp_dom *dom, struct rp_task *t, size_t len)
 
 static int map(struct rp_dom *dom, struct rp_task *t)
 {
-	const size_t len = total(t->op.iov, t->op.iov_count);
+	const size_t len = rp_iov_len(t->op.iov, t->op.iov_count);
 	struct rp_bounce_pool *b = pool_of(dom);
 	int i;
 
