@@ -3,6 +3,7 @@
 #ifndef RP_RC_H
 #define RP_RC_H
 
+#include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -18,6 +19,15 @@
  */
 struct rp_rc;
 struct rp_rc_ops;
+
+/* An IP address; the port has the same offset in both families. */
+union rp_rc_addr {
+	struct sockaddr sa;
+	struct sockaddr_in in;
+	struct sockaddr_in6 in6;
+};
+/* The length of an IPv4 or IPv6 address, if it is at most len; else 0. */
+size_t rp_rc_addr_len(const struct sockaddr *sa, size_t len);
 
 enum rp_rc_backend {
 	RP_RC_TCP,   /* sockets, for any base */

@@ -3,7 +3,6 @@
 #ifndef RP_RC_PRIV_H
 #define RP_RC_PRIV_H
 
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,12 +20,6 @@
 /* Limits of the pool of receives. */
 #define RP_RC_SHARED_RECVS 32	/* for the first channel */
 #define RP_RC_SHARED_MAX   4096 /* also limited by the device */
-
-union rp_rc_addr {
-	struct sockaddr sa;
-	struct sockaddr_in in;
-	struct sockaddr_in6 in6;
-};
 
 /* A receive buffer for one message, and the device's context of it. */
 struct rp_rc_recv {
@@ -240,8 +233,6 @@ int rp_rc_channel_start(struct rp_rc_channel *c, enum rp_rc_state state,
 
 /* --- rc_listen.c --- */
 
-/* The length of an IPv4 or IPv6 address, if it is at most len; else 0. */
-size_t rp_rc_addr_len(const struct sockaddr *sa, size_t len);
 /* Reject requests that are too old at this time; UINT64_MAX: all. */
 void rp_rc_requests_expire(struct rp_rc *rc, uint64_t now);
 

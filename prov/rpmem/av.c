@@ -79,45 +79,23 @@ static int remember(struct rp_av *av, fi_addr_t addr)
 	return oom ? -FI_ENOMEM : 0;
 }
 
-/* Arguments of one of the base's insert calls. */
-struct insertion {
-	const void *addr;
-	const char *node, *service;
-	size_t nodecnt, svccnt;
-	uint64_t flags;
-	void *context;
-};
-
-static int base_insert(struct fid_av *base, const struct insertion *in,
-		       size_t count, fi_addr_t *out)
+/* Take the lock, and an array for the base's insert call; NULL: no memory. */
+static fi_addr_t *insert_begin(struct rp_av *av, size_t count, fi_addr_t *out)
 {
+	fi_addr_t *got = out ? out : malloc(count * sizeof(*got));
+
+	if (!got)
+		return NULL;
 	for (size_t i = 0; i < count; i++)
-		out[i] = FI_ADDR_NOTAVAIL;
-	if (in->addr)
-		return fi_av_insert(base, in->addr, count, out, in->flags,
-				    in->context);
-	if (in->nodecnt)
-		return fi_av_insertsym(base, in->node, in->nodecnt, in->service,
-				       in->svccnt, out, in->flags, in->context);
-	return fi_av_insertsvc(base, in->node, in->service, out, in->flags,
-			       in->context);
+		got[i] = FI_ADDR_NOTAVAIL;
+	pthread_mutex_lock(&av->dom->lock);
+	return got;
 }
 
 /* If the record has no memory for an address, remove it from the base again. */
-static int insert(struct rp_av *av, const struct insertion *in, size_t count,
-		  fi_addr_t *out)
+static int insert_end(struct rp_av *av, size_t count, fi_addr_t *out,
+		      fi_addr_t *got, int ret)
 {
-	fi_addr_t *got = out;
-	int ret;
-
-	if (!count)
-		return 0;
-	if (!got)
-		got = malloc(count * sizeof(*got));
-	if (!got)
-		return -FI_ENOMEM;
-	pthread_mutex_lock(&av->dom->lock);
-	ret = base_insert(av->base, in, count, got);
 	for (size_t i = 0; ret > 0 && i < count; i++) {
 		if (got[i] == FI_ADDR_NOTAVAIL || !remember(av, got[i]))
 			continue;
@@ -132,45 +110,45 @@ static int insert(struct rp_av *av, const struct insertion *in, size_t count,
 }
 
 static int av_insert(struct fid_av *fid, const void *addr, size_t count,
-		     fi_addr_t *fi_addr, uint64_t flags, void *context)
+		     fi_addr_t *out, uint64_t flags, void *context)
 {
-	const struct insertion in = {
-		.addr = addr,
-		.flags = flags,
-		.context = context,
-	};
+	struct rp_av *av = av_of(fid);
+	fi_addr_t *got = count ? insert_begin(av, count, out) : NULL;
 
-	return insert(av_of(fid), &in, count, fi_addr);
+	if (!got)
+		return count ? -FI_ENOMEM : 0;
+	return insert_end(
+		av, count, out, got,
+		fi_av_insert(av->base, addr, count, got, flags, context));
 }
 
 static int av_insertsvc(struct fid_av *fid, const char *node,
-			const char *service, fi_addr_t *fi_addr, uint64_t flags,
+			const char *service, fi_addr_t *out, uint64_t flags,
 			void *context)
 {
-	const struct insertion in = {
-		.node = node,
-		.service = service,
-		.flags = flags,
-		.context = context,
-	};
+	struct rp_av *av = av_of(fid);
+	fi_addr_t *got = insert_begin(av, 1, out);
 
-	return insert(av_of(fid), &in, 1, fi_addr);
+	if (!got)
+		return -FI_ENOMEM;
+	return insert_end(
+		av, 1, out, got,
+		fi_av_insertsvc(av->base, node, service, got, flags, context));
 }
 
 static int av_insertsym(struct fid_av *fid, const char *node, size_t nodecnt,
-			const char *service, size_t svccnt, fi_addr_t *fi_addr,
+			const char *service, size_t svccnt, fi_addr_t *out,
 			uint64_t flags, void *context)
 {
-	const struct insertion in = {
-		.node = node,
-		.service = service,
-		.nodecnt = nodecnt,
-		.svccnt = svccnt,
-		.flags = flags,
-		.context = context,
-	};
+	struct rp_av *av = av_of(fid);
+	const size_t count = nodecnt * svccnt;
+	fi_addr_t *got = count ? insert_begin(av, count, out) : NULL;
 
-	return insert(av_of(fid), &in, nodecnt * svccnt, fi_addr);
+	if (!got)
+		return count ? -FI_ENOMEM : 0;
+	return insert_end(av, count, out, got,
+			  fi_av_insertsym(av->base, node, nodecnt, service,
+					  svccnt, got, flags, context));
 }
 
 /* With the lock: remove the entry after its last insertion is removed. */
@@ -226,25 +204,24 @@ static struct fi_ops_av av_ops = {
 	.straddr = av_straddr,
 };
 
-bool rp_addr_is(const void *addr, const struct sockaddr *host, uint16_t port)
+bool rp_addr_is(const union rp_rc_addr *a, const struct sockaddr *host,
+		uint16_t port)
 {
-	const struct sockaddr_in *a4 = addr, *b4 = (const void *)host;
-	const struct sockaddr_in6 *a6 = addr, *b6 = (const void *)host;
-	const struct sockaddr *a = addr;
+	const union rp_rc_addr *b = (const void *)host;
 
-	if (a->sa_family != host->sa_family)
+	if (a->sa.sa_family != host->sa_family || a->in.sin_port != htons(port))
 		return false;
-	if (a->sa_family == AF_INET)
-		return a4->sin_port == htons(port) &&
-		       a4->sin_addr.s_addr == b4->sin_addr.s_addr;
-	return a->sa_family == AF_INET6 && a6->sin6_port == htons(port) &&
-	       !memcmp(&a6->sin6_addr, &b6->sin6_addr, sizeof(b6->sin6_addr));
+	if (host->sa_family == AF_INET)
+		return a->in.sin_addr.s_addr == b->in.sin_addr.s_addr;
+	return host->sa_family == AF_INET6 &&
+	       !memcmp(&a->in6.sin6_addr, &b->in6.sin6_addr,
+		       sizeof(b->in6.sin6_addr));
 }
 
 fi_addr_t rp_av_find(struct rp_av *av, const struct sockaddr *host,
 		     uint16_t port)
 {
-	struct sockaddr_storage sa;
+	union rp_rc_addr sa;
 	struct rp_av_known *k, *tmp;
 	size_t len;
 

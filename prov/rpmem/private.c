@@ -48,7 +48,7 @@ struct rp_peer {
 	TAILQ_ENTRY(rp_peer) link;
 	UT_hash_handle hh; /* in ep->peers, by addr */
 	size_t len;
-	struct sockaddr_storage addr; /* with the key's port */
+	union rp_rc_addr addr; /* with the key's port */
 };
 
 struct rp_dest {
@@ -265,47 +265,33 @@ struct rp_private *rp_private_get(struct rp_dom *dom, char *why)
 
 /* --- listening --- */
 
-static bool is_ip(const void *addr, size_t len)
-{
-	const struct sockaddr *sa = addr;
-
-	return addr && ((sa->sa_family == AF_INET &&
-			 len >= sizeof(struct sockaddr_in)) ||
-			(sa->sa_family == AF_INET6 &&
-			 len >= sizeof(struct sockaddr_in6)));
-}
-
 /* The address of the domain, else of one of its endpoints, else any. */
-static size_t local_addr(const struct rp_dom *dom, struct sockaddr_storage *at)
+static size_t local_addr(const struct rp_dom *dom, union rp_rc_addr *at)
 {
 	const struct fi_info *b = dom->base_info;
 	struct rp_ep *ep;
-	size_t len;
+	size_t len = rp_rc_addr_len(b->src_addr, b->src_addrlen);
 
-	memset(at, 0, sizeof(*at));
-	if (is_ip(b->src_addr, b->src_addrlen)) {
-		memcpy(at, b->src_addr, b->src_addrlen);
-		return b->src_addrlen;
+	if (len) {
+		memcpy(at, b->src_addr, len);
+		return len;
 	}
 	LIST_FOREACH (ep, &dom->eps, link) {
 		len = sizeof(*at);
 		if (ep->enabled && !fi_getname(&ep->base->fid, at, &len) &&
-		    is_ip(at, len))
+		    rp_rc_addr_len(&at->sa, len))
 			return len;
 	}
 	memset(at, 0, sizeof(*at));
-	if (b->addr_format == FI_SOCKADDR_IN6) {
-		at->ss_family = AF_INET6;
-		return sizeof(struct sockaddr_in6);
-	}
-	at->ss_family = AF_INET;
-	return sizeof(struct sockaddr_in);
+	at->sa.sa_family =
+		b->addr_format == FI_SOCKADDR_IN6 ? AF_INET6 : AF_INET;
+	return rp_rc_addr_len(&at->sa, sizeof(*at));
 }
 
 int rp_private_listen(struct rp_dom *dom, uint16_t *port, char *why)
 {
 	struct rp_private *p = rp_private_get(dom, why);
-	struct sockaddr_storage at;
+	union rp_rc_addr at;
 	size_t len;
 	int ret;
 
@@ -313,8 +299,7 @@ int rp_private_listen(struct rp_dom *dom, uint16_t *port, char *why)
 		return -errno;
 	if (!p->port) {
 		len = local_addr(dom, &at);
-		ret = rp_rc_listen(p->rc, (struct sockaddr *)&at, len,
-				   &p->port);
+		ret = rp_rc_listen(p->rc, &at.sa, len, &p->port);
 		if (ret) {
 			snprintf(why, RP_WHY_LEN,
 				 "cannot listen for private connections: %s%s",
@@ -451,52 +436,39 @@ static void retire(struct rp_private *p, struct rp_peer *q)
 	free(old);
 }
 
-static uint16_t port_of(const struct sockaddr_storage *sa)
-{
-	/* The port has the same offset in both families. */
-	return ntohs(((const struct sockaddr_in *)sa)->sin_port);
-}
-
 uint16_t rp_private_port(const struct rp_ep *ep)
 {
-	struct sockaddr_storage sa = {0};
+	union rp_rc_addr sa;
 	size_t len = sizeof(sa);
 
-	return fi_getname(&ep->base->fid, &sa, &len) || len > sizeof(sa) ||
-			       !is_ip(&sa, len)
-		       ? 0
-		       : port_of(&sa);
+	return !fi_getname(&ep->base->fid, &sa, &len) &&
+			       rp_rc_addr_len(&sa.sa, len)
+		       ? ntohs(sa.in.sin_port)
+		       : 0;
 }
 
 /* The sockaddr of dest with the port of a key; all other fields canonical. */
 static int addr_of(struct rp_ep *ep, fi_addr_t dest, uint16_t port,
 		   struct rp_peer *q, uint16_t *endpoint)
 {
-	struct sockaddr_storage sa = {0};
-	struct sockaddr_in *in = (struct sockaddr_in *)&sa,
-			   *to4 = (void *)&q->addr;
-	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)&sa,
-			    *to6 = (void *)&q->addr;
+	union rp_rc_addr sa;
 	size_t len = sizeof(sa);
 	int ret = ep->dom->msg ? fi_getpeer(ep->base, &sa, &len)
 			       : rp_av_sockaddr(ep->av, dest, &sa, &len);
 
 	if (ret)
 		return ret;
-	memset(&q->addr, 0, sizeof(q->addr));
-	q->addr.ss_family = sa.ss_family;
-	if (!is_ip(&sa, len > sizeof(sa) ? 0 : len))
+	q->len = rp_rc_addr_len(&sa.sa, len);
+	if (!q->len)
 		return -FI_EINVAL;
-	*endpoint = port_of(&sa);
-	if (sa.ss_family == AF_INET) {
-		to4->sin_addr = in->sin_addr;
-		to4->sin_port = htons(port);
-		q->len = sizeof(*in);
+	*endpoint = ntohs(sa.in.sin_port);
+	q->addr.sa.sa_family = sa.sa.sa_family;
+	q->addr.in.sin_port = htons(port);
+	if (sa.sa.sa_family == AF_INET) {
+		q->addr.in.sin_addr = sa.in.sin_addr;
 	} else {
-		to6->sin6_addr = in6->sin6_addr;
-		to6->sin6_scope_id = in6->sin6_scope_id;
-		to6->sin6_port = htons(port);
-		q->len = sizeof(*in6);
+		q->addr.in6.sin6_addr = sa.in6.sin6_addr;
+		q->addr.in6.sin6_scope_id = sa.in6.sin6_scope_id;
 	}
 	return 0;
 }

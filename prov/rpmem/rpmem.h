@@ -379,7 +379,8 @@ int rp_av_open(struct fid_domain *domain, struct fi_av_attr *attr,
  * value). */
 int rp_av_sockaddr(struct rp_av *av, fi_addr_t addr, void *buf, size_t *len);
 /* Is the sockaddr that of a host, with this port instead of the host's? */
-bool rp_addr_is(const void *addr, const struct sockaddr *host, uint16_t port);
+bool rp_addr_is(const union rp_rc_addr *addr, const struct sockaddr *host,
+		uint16_t port);
 /* With the lock: the address of such an entry, or FI_ADDR_NOTAVAIL. */
 fi_addr_t rp_av_find(struct rp_av *av, const struct sockaddr *host,
 		     uint16_t port);

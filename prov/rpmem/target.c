@@ -142,11 +142,10 @@ static uint32_t host_flags(struct rp_agent_host *h)
 static bool leads_to(const struct rp_ep *ep, const struct sockaddr *host,
 		     uint16_t port, bool *at_host)
 {
-	struct sockaddr_storage sa = {0};
-	struct sockaddr_in *in = (struct sockaddr_in *)&sa;
+	union rp_rc_addr sa;
 	size_t len = sizeof(sa);
 
-	if (fi_getpeer(ep->base, &sa, &len) || in->sin_port != htons(port))
+	if (fi_getpeer(ep->base, &sa, &len) || sa.in.sin_port != htons(port))
 		return false;
 	*at_host = rp_addr_is(&sa, host, port);
 	return true;
