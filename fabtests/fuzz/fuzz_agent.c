@@ -40,7 +40,7 @@ struct channel {
 	struct rp_channel c;
 	int closed, room;
 	unsigned int initiator;
-	struct rp_channel_op *under_way;
+	TAILQ_HEAD(, rp_channel_op) under_way;
 	int granted[REGIONS];
 };
 
@@ -167,8 +167,7 @@ static int c_post(struct rp_channel *rc, struct rp_channel_op *ops[], int n)
 		MUST(op->iov[0].iov_len <= c->c.inject);
 		return 1;
 	}
-	op->next = c->under_way;
-	c->under_way = op;
+	TAILQ_INSERT_HEAD(&c->under_way, op, link);
 	return 1;
 }
 
@@ -176,11 +175,11 @@ static void c_done(struct channel *c, int err)
 {
 	struct rp_channel_op *op;
 
-	while ((op = c->under_way)) {
+	while ((op = TAILQ_FIRST(&c->under_way))) {
 		volatile uint8_t still = *(uint8_t *)op->iov[0].iov_base;
 
 		(void)still;
-		c->under_way = op->next;
+		TAILQ_REMOVE(&c->under_way, op, link);
 		op->done(op, err);
 	}
 }
@@ -227,6 +226,7 @@ static int host_accept(struct rp_agent_host *h, void *request, const void *data,
 	c->c.owner = owner;
 	c->c.inject = 64;
 	c->room = -1;
+	TAILQ_INIT(&c->under_way);
 	c->initiator = w->initiator;
 	for (unsigned int i = 0; i < REGIONS; i++)
 		if (regions[i].live && ack.grant.rkey == regions[i].r.key)

@@ -34,7 +34,7 @@ static struct {
 	struct rp_session *s;
 	struct rp_channel chan;
 	struct rp_wire_hello hello;
-	struct rp_channel_op *posted, **end;
+	TAILQ_HEAD(, rp_channel_op) posted;
 	uint64_t now, tokens[TOKENS];
 	unsigned int accepted, ended, sent;
 	enum rp_method method;
@@ -102,9 +102,7 @@ static int post_ops(struct rp_channel *c, struct rp_channel_op *ops[], int n)
 			MUST(c->flags & RP_CHANNEL_FLUSHES);
 		if (op->inject)
 			continue;
-		op->next = NULL;
-		*t.end = op;
-		t.end = &op->next;
+		TAILQ_INSERT_TAIL(&t.posted, op, link);
 	}
 	return n;
 }
@@ -112,11 +110,9 @@ static int post_ops(struct rp_channel *c, struct rp_channel_op *ops[], int n)
 static void finish_ops(int err)
 {
 	static uint8_t bytes[1 << 20];
-	struct rp_channel_op *op = t.posted;
+	struct rp_channel_op *op = TAILQ_FIRST(&t.posted);
 
-	t.posted = op->next;
-	if (!t.posted)
-		t.end = &t.posted;
+	TAILQ_REMOVE(&t.posted, op, link);
 	if (op->kind == RP_CHANNEL_READ)
 		scatter_bytes(op);
 	else if (op->kind != RP_CHANNEL_FLUSH)
@@ -127,7 +123,7 @@ static void finish_ops(int err)
 static void close_channel(struct rp_channel *c)
 {
 	MUST(t.open);
-	while (t.posted)
+	while (!TAILQ_EMPTY(&t.posted))
 		finish_ops(ECANCELED);
 	t.open = t.connected = t.lost = false;
 }
@@ -448,7 +444,7 @@ static void target_step(struct fuzz_in *f, uint8_t op)
 		lose_connection();
 		break;
 	default:
-		if (t.posted)
+		if (!TAILQ_EMPTY(&t.posted))
 			finish_ops(op & 0x80 ? EIO : 0);
 		break;
 	}
@@ -528,7 +524,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memset(&t, 0, sizeof(t));
 	t.k.ops = &connector_ops;
 	t.now = 1000 * MS;
-	t.end = &t.posted;
+	TAILQ_INIT(&t.posted);
 	t.method = 1 + (how & 7) % (RP_METHOD_MAX - 1);
 	t.class = (how >> 3 & 3) % 3;
 	t.flags = RP_CHANNEL_ORDERED | (how & 0x20 ? RP_CHANNEL_FENCES : 0) |
@@ -537,6 +533,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	for (int i = 0; i < 500 && in.left; i++)
 		one_step(&in);
 	rp_session_delete(t.s);
-	MUST(!t.open && !t.posted && t.accepted == t.ended);
+	MUST(!t.open && TAILQ_EMPTY(&t.posted) && t.accepted == t.ended);
 	return 0;
 }

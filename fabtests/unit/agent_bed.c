@@ -82,7 +82,7 @@ static void deliver_message(struct bed_channel *c, const void *msg, size_t len)
 static int c_post(struct rp_channel *rc, struct rp_channel_op *ops[], int n)
 {
 	struct bed_channel *c = (struct bed_channel *)rc;
-	struct rp_channel_op *op = ops[0], **last;
+	struct rp_channel_op *op = ops[0];
 
 	MUST(!c->closed && n == 1 && op->kind == RP_CHANNEL_SEND);
 	MUST(op->iov_count == 1 && op->iov[0].iov_len == op->length);
@@ -95,10 +95,7 @@ static int c_post(struct rp_channel *rc, struct rp_channel_op *ops[], int n)
 	deliver_message(c, op->iov[0].iov_base, op->iov[0].iov_len);
 	if (op->inject)
 		return 1;
-	op->next = NULL;
-	for (last = &c->under_way; *last; last = &(*last)->next)
-		;
-	*last = op;
+	TAILQ_INSERT_TAIL(&c->under_way, op, link);
 	return 1;
 }
 
@@ -106,8 +103,8 @@ static void all_done(struct bed_channel *c, int err)
 {
 	struct rp_channel_op *op;
 
-	while ((op = c->under_way)) {
-		c->under_way = op->next;
+	while ((op = TAILQ_FIRST(&c->under_way))) {
+		TAILQ_REMOVE(&c->under_way, op, link);
 		/* The message's bytes stay valid until done(). */
 		MUST(((const uint8_t *)op->iov[0].iov_base)[3] >= 64);
 		op->done(op, err);
@@ -181,6 +178,7 @@ static int host_accept(struct rp_agent_host *h, void *request, const void *data,
 	c->bed = g;
 	c->room = -1;
 	c->last = &c->first;
+	TAILQ_INIT(&c->under_way);
 	c->next = g->channels;
 	g->channels = c;
 	r->accepted = true;

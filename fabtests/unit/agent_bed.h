@@ -48,7 +48,7 @@ struct bed_channel {
 	int room;    /* posts that it accepts; below 0: any number */
 	bool slow;   /* only the test calls done() */
 	bool inside; /* close() is running */
-	struct rp_channel_op *under_way; /* posted, done() is due */
+	TAILQ_HEAD(, rp_channel_op) under_way; /* posted, done() is due */
 	struct bed_msg *first, **last;
 	unsigned int posts; /* tries to post */
 	struct bed_channel *next;

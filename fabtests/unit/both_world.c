@@ -238,20 +238,12 @@ static void drop_all(struct w_items *q)
 		free(it);
 }
 
-static void append_op(struct rp_channel_op **list, struct rp_channel_op *op)
-{
-	while (*list)
-		list = &(*list)->next;
-	op->next = NULL;
-	*list = op;
-}
-
-static void cancel_ops(struct rp_channel_op **list)
+static void cancel_ops(struct w_ops *list)
 {
 	struct rp_channel_op *op;
 
-	while ((op = *list)) {
-		*list = op->next;
+	while ((op = TAILQ_FIRST(list))) {
+		TAILQ_REMOVE(list, op, link);
 		op->done(op, ECANCELED);
 	}
 }
@@ -291,7 +283,7 @@ static int i_post(struct rp_channel *rc, struct rp_channel_op *ops[], int n)
 				  reads ? 0 : op->iov_count);
 		op->err = 0;
 		if (!op->inject)
-			append_op(&c->posted, op);
+			TAILQ_INSERT_TAIL(&c->posted, op, link);
 	}
 	return i;
 }
@@ -329,7 +321,7 @@ static int t_post(struct rp_channel *rc, struct rp_channel_op *ops[], int n)
 		push_item(&c->to_initiator, &it, ops[0]->iov,
 			  ops[0]->iov_count);
 	if (!ops[0]->inject)
-		append_op(&c->t_posted, ops[0]);
+		TAILQ_INSERT_TAIL(&c->t_posted, ops[0], link);
 	return 1;
 }
 
@@ -361,6 +353,8 @@ static int k_connect(struct rp_connector *k, const void *addr, size_t len,
 	c->session = *(const uint8_t *)addr;
 	STAILQ_INIT(&c->to_target);
 	STAILQ_INIT(&c->to_initiator);
+	TAILQ_INIT(&c->posted);
+	TAILQ_INIT(&c->t_posted);
 	c->i = (struct rp_channel){
 		.ops = &i_ops,
 		.events = events,
@@ -647,7 +641,7 @@ static void arrive_at_initiator(struct w_conn *c)
 /* Call done() of the oldest posted operation, if it may end now. */
 static bool complete_oldest(struct w_conn *c)
 {
-	struct rp_channel_op *op = c->posted;
+	struct rp_channel_op *op = TAILQ_FIRST(&c->posted);
 	bool acked = op && op->err == -1;
 
 	if (!op ||
@@ -662,7 +656,7 @@ static bool complete_oldest(struct w_conn *c)
 	STAILQ_FOREACH (it, &c->to_initiator, link)
 		if (it->op == op)
 			it->op = NULL;
-	c->posted = op->next;
+	TAILQ_REMOVE(&c->posted, op, link);
 	op->err = 0;
 	op->done(op, 0);
 	return true;
@@ -670,11 +664,11 @@ static bool complete_oldest(struct w_conn *c)
 
 static bool t_complete(struct w_conn *c)
 {
-	struct rp_channel_op *op = c->t_posted;
+	struct rp_channel_op *op = TAILQ_FIRST(&c->t_posted);
 
 	if (!op)
 		return false;
-	c->t_posted = op->next;
+	TAILQ_REMOVE(&c->t_posted, op, link);
 	op->done(op, 0);
 	return true;
 }

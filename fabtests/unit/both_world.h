@@ -68,6 +68,7 @@ struct w_item {
 	uint8_t bytes[];
 };
 STAILQ_HEAD(w_items, w_item);
+TAILQ_HEAD(w_ops, rp_channel_op);
 
 /* A connection, and both of its channels. */
 struct w_conn {
@@ -79,8 +80,8 @@ struct w_conn {
 	bool taken;	/* the agent has accepted it */
 	bool i_closed, t_closed, broken, i_lost;
 	struct w_items to_target, to_initiator;
-	struct rp_channel_op *posted;	/* the session's; done() is due */
-	struct rp_channel_op *t_posted; /* the agent's */
+	struct w_ops posted;   /* the session's; done() is due */
+	struct w_ops t_posted; /* the agent's */
 };
 
 struct w_grant {

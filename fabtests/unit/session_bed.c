@@ -109,9 +109,7 @@ static int post_ops(struct rp_channel *c, struct rp_channel_op *ops[], int n)
 			cr_assert_leq(gather_bytes(op, NULL), bed.inject);
 			continue;
 		}
-		op->next = NULL;
-		*bed.posted_end = op;
-		bed.posted_end = &op->next;
+		TAILQ_INSERT_TAIL(&bed.posted, op, link);
 		bed.nposted++;
 	}
 	return i;
@@ -119,12 +117,10 @@ static int post_ops(struct rp_channel *c, struct rp_channel_op *ops[], int n)
 
 static void finish_oldest(int err)
 {
-	struct rp_channel_op *op = bed.posted;
+	struct rp_channel_op *op = TAILQ_FIRST(&bed.posted);
 
 	cr_assert(op);
-	bed.posted = op->next;
-	if (!bed.posted)
-		bed.posted_end = &bed.posted;
+	TAILQ_REMOVE(&bed.posted, op, link);
 	bed.nposted--;
 	op->done(op, err);
 }
@@ -135,7 +131,7 @@ static void close_channel(struct rp_channel *c)
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_CLOSING);
 	if (bed.in_close)
 		bed.in_close();
-	while (bed.posted)
+	while (!TAILQ_EMPTY(&bed.posted))
 		finish_oldest(ECANCELED);
 	bed.connected = false;
 	bed.closes++;
@@ -235,7 +231,7 @@ void bed_start(const struct rp_session_attr *attr)
 	bed.class = RP_CLASS_POWER;
 	bed.length = BED_LEN;
 	STAILQ_INIT(&bed.seen);
-	bed.posted_end = &bed.posted;
+	TAILQ_INIT(&bed.posted);
 	rp_op_moved = note_move;
 	cr_assert_eq(rp_session_new(&bed.k, attr ? attr : &usual, &to,
 				    sizeof(to), &bed.s),
@@ -412,7 +408,7 @@ void bed_done(unsigned int n)
 
 void bed_done_all(void)
 {
-	while (bed.posted)
+	while (!TAILQ_EMPTY(&bed.posted))
 		finish_oldest(0);
 }
 

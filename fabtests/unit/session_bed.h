@@ -58,8 +58,8 @@ struct bed {
 	bool connected; /* from connect() to close() */
 	bool replies;	/* the bed itself replies to HELLO and QUERY */
 	STAILQ_HEAD(, bed_seen) seen;
-	struct bed_seen *last;			    /* from bed_see() */
-	struct rp_channel_op *posted, **posted_end; /* done() is due */
+	struct bed_seen *last;		    /* from bed_see() */
+	TAILQ_HEAD(, rp_channel_op) posted; /* done() is due */
 	unsigned int nposted;
 };
 extern struct bed bed;

@@ -380,8 +380,10 @@ static bool complete_oldest(void)
 		bed_done(1);
 		return true;
 	}
-	if (it->m->kind == RP_CHANNEL_READ && bed.posted->iov_count)
-		memcpy(bed.posted->iov[0].iov_base, it->data, it->m->length);
+	if (it->m->kind == RP_CHANNEL_READ &&
+	    TAILQ_FIRST(&bed.posted)->iov_count)
+		memcpy(TAILQ_FIRST(&bed.posted)->iov[0].iov_base, it->data,
+		       it->m->length);
 	STAILQ_REMOVE(&wire, it, item, link);
 	free_item(it);
 	bed_done(1);

@@ -55,8 +55,7 @@ struct rp_channel_op {
 	uint64_t rkey, remote_addr, length; /* WRITE, READ, FLUSH */
 	/* Set by the channel, from post to done(). */
 	struct rp_channel *channel;
-	TAILQ_ENTRY(rp_channel_op) link; /* in the list of posted ones */
-	struct rp_channel_op *next;
+	TAILQ_ENTRY(rp_channel_op) link; /* posted, failed or completed ones */
 	int err;
 };
 

@@ -51,9 +51,7 @@ void rp_rc_complete_op(struct rp_rc *rc, struct rp_channel_op *op, int err)
 	TAILQ_REMOVE(&c->posted, op, link);
 	c->nposted--;
 	op->err = err;
-	op->next = NULL;
-	*rc->done_last = op;
-	rc->done_last = &op->next;
+	TAILQ_INSERT_TAIL(&rc->done, op, link);
 	rc->ndone++;
 	c->ndone++;
 }
@@ -62,8 +60,7 @@ void rp_rc_failed(struct rp_rc_channel *c, struct rp_channel_op *op, int err)
 {
 	op->channel = &c->base;
 	op->err = err;
-	op->next = c->failed;
-	c->failed = op;
+	TAILQ_INSERT_TAIL(&c->failed, op, link);
 	rp_rc_end(c, err, NULL, 0);
 }
 
@@ -77,13 +74,11 @@ void rp_rc_complete_recv(struct rp_rc *rc, struct rp_rc_channel *from,
 
 static bool report_op(struct rp_rc *rc)
 {
-	struct rp_channel_op *op = rc->done_first;
+	struct rp_channel_op *op = TAILQ_FIRST(&rc->done);
 
 	if (!op)
 		return false;
-	rc->done_first = op->next;
-	if (!op->next)
-		rc->done_last = &rc->done_first;
+	TAILQ_REMOVE(&rc->done, op, link);
 	rc->ndone--;
 	((struct rp_rc_channel *)op->channel)->ndone--;
 	if (op->err)
@@ -153,8 +148,8 @@ static void channel_shut(struct rp_rc_channel *c)
 	c->rc->ops->shut(c);
 	while ((op = TAILQ_FIRST(&c->posted)))
 		rp_rc_complete_op(c->rc, op, ECANCELED);
-	while ((op = c->failed)) {
-		c->failed = op->next;
+	while ((op = TAILQ_FIRST(&c->failed))) {
+		TAILQ_REMOVE(&c->failed, op, link);
 		rp_rc_posted(c, op);
 		rp_rc_complete_op(c->rc, op, op->err);
 	}
@@ -192,25 +187,17 @@ static void report_loss(struct rp_rc_channel *c)
 }
 
 /* Move the operations of c out of the queue of completions to report. */
-static struct rp_channel_op *done_take(struct rp_rc *rc,
-				       const struct rp_rc_channel *c)
+static void done_take(struct rp_rc *rc, const struct rp_rc_channel *c,
+		      struct rp_rc_ops_list *mine)
 {
-	struct rp_channel_op *list = NULL, **last = &list;
-	struct rp_channel_op **at = &rc->done_first, *op;
+	struct rp_channel_op *op, *next;
 
-	while ((op = *at)) {
-		if (op->channel != &c->base) {
-			at = &op->next;
-			continue;
-		}
-		*at = op->next;
+	TAILQ_FOREACH_SAFE(op, &rc->done, link, next)
+	if (op->channel == &c->base) {
+		TAILQ_REMOVE(&rc->done, op, link);
 		rc->ndone--;
-		op->next = NULL;
-		*last = op;
-		last = &op->next;
+		TAILQ_INSERT_TAIL(mine, op, link);
 	}
-	rc->done_last = at;
-	return list;
 }
 
 static void messages_drop(struct rp_rc *rc, const struct rp_rc_channel *c)
@@ -228,7 +215,8 @@ static void channel_close(struct rp_channel *base)
 {
 	struct rp_rc_channel *c = (struct rp_rc_channel *)base;
 	struct rp_rc *rc = c->rc;
-	struct rp_channel_op *op, *next;
+	struct rp_rc_ops_list mine = TAILQ_HEAD_INITIALIZER(mine);
+	struct rp_channel_op *op;
 
 	if (c->state == RP_RC_CLOSED)
 		return;
@@ -243,8 +231,9 @@ static void channel_close(struct rp_channel *base)
 	TAILQ_INSERT_TAIL(&rc->dead, c, link);
 	channel_shut(c);
 	messages_drop(rc, c);
-	for (op = done_take(rc, c); op; op = next) {
-		next = op->next;
+	done_take(rc, c, &mine);
+	while ((op = TAILQ_FIRST(&mine))) {
+		TAILQ_REMOVE(&mine, op, link);
 		op->done(op, ECANCELED);
 	}
 	rc->depth--;
@@ -310,6 +299,7 @@ struct rp_rc_channel *rp_rc_channel_new(struct rp_rc *rc,
 		.inject = rc->inject,
 	};
 	TAILQ_INIT(&c->posted);
+	TAILQ_INIT(&c->failed);
 	c->rc = rc;
 	return c;
 }
@@ -421,7 +411,7 @@ int rp_rc_open(const struct rp_rc_attr *attr, struct rp_rc **out, char *why,
 	rc->connector.ops = &connector_ops;
 	rc->ops = ops;
 	rc->attr = *attr;
-	rc->done_last = &rc->done_first;
+	TAILQ_INIT(&rc->done);
 	TAILQ_INIT(&rc->channels);
 	TAILQ_INIT(&rc->ending);
 	TAILQ_INIT(&rc->dead);
@@ -506,7 +496,7 @@ void rp_rc_dereg(struct rp_rc *rc, struct rp_rc_mr *mr)
 
 bool rp_rc_pending(const struct rp_rc *rc)
 {
-	return rc->done_first || !TAILQ_EMPTY(&rc->messages) ||
+	return !TAILQ_EMPTY(&rc->done) || !TAILQ_EMPTY(&rc->messages) ||
 	       !TAILQ_EMPTY(&rc->ending);
 }
 

@@ -39,6 +39,8 @@ struct rp_rc_slab {
 	uint8_t *bytes;
 };
 
+TAILQ_HEAD(rp_rc_ops_list, rp_channel_op);
+
 enum rp_rc_state {
 	RP_RC_CONNECTING,
 	RP_RC_UP,     /* connected or accepted */
@@ -53,12 +55,12 @@ struct rp_rc_channel {
 	struct rp_rc *rc;
 	TAILQ_ENTRY(rp_rc_channel) link; /* in rc->channels, ending or dead */
 	enum rp_rc_state state;
-	bool shut;			    /* ops->shut() was called */
-	unsigned int nposted;		    /* operations in the device */
-	unsigned int ndone;		    /* completed, not reported yet */
-	TAILQ_HEAD(, rp_channel_op) posted; /* outstanding operations */
+	bool shut;		      /* ops->shut() was called */
+	unsigned int nposted;	      /* operations in the device */
+	unsigned int ndone;	      /* completed, not reported yet */
+	struct rp_rc_ops_list posted; /* outstanding operations */
 	union rp_rc_addr peer;
-	struct rp_channel_op *failed; /* refused by the device */
+	struct rp_rc_ops_list failed; /* refused by the device */
 	int err;		      /* why the channel ends, positive */
 	/* Private data of the peer's reject, kept until lost(). */
 	size_t data_len;
@@ -97,7 +99,7 @@ struct rp_rc {
 	bool listening;
 	unsigned int depth; /* nesting of rp_rc_poll() and close() */
 	/* Completed operations that are not reported yet. */
-	struct rp_channel_op *done_first, **done_last;
+	struct rp_rc_ops_list done;
 	unsigned int ndone;
 	struct rp_rc_recvs messages;
 	/* Receives that any channel may fill. */

@@ -170,18 +170,13 @@ static int cntr_control(struct fid *fid, int command, void *arg)
 	return 0;
 }
 
-static struct fi_ops cntr_fid_ops = {
+struct fi_ops rp_cntr_fid_ops = {
 	.size = sizeof(struct fi_ops),
 	.close = cntr_close,
 	.bind = rp_no_bind,
 	.control = cntr_control,
 	.ops_open = rp_no_ops_open,
 };
-
-bool rp_cntr_is_ours(const struct fid *fid)
-{
-	return fid->fclass == FI_CLASS_CNTR && fid->ops == &cntr_fid_ops;
-}
 
 int rp_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr,
 		 struct fid_cntr **out, void *context)
@@ -216,7 +211,7 @@ int rp_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr,
 	}
 	c->fid.fid.fclass = FI_CLASS_CNTR;
 	c->fid.fid.context = context;
-	c->fid.fid.ops = &cntr_fid_ops;
+	c->fid.fid.ops = &rp_cntr_fid_ops;
 	c->fid.ops = &cntr_ops;
 	atomic_fetch_add(&dom->refs, 1);
 	*out = &c->fid;

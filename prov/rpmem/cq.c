@@ -150,18 +150,13 @@ static int cq_control(struct fid *fid, int command, void *arg)
 	}
 }
 
-static struct fi_ops cq_fid_ops = {
+struct fi_ops rp_cq_fid_ops = {
 	.size = sizeof(struct fi_ops),
 	.close = cq_close,
 	.bind = rp_no_bind,
 	.control = cq_control,
 	.ops_open = rp_no_ops_open,
 };
-
-bool rp_cq_is_ours(const struct fid *fid)
-{
-	return fid->fclass == FI_CLASS_CQ && fid->ops == &cq_fid_ops;
-}
 
 /* Open the base's queue, with a descriptor if the program may sleep. */
 static int open_base(struct rp_cq *cq, struct fi_cq_attr *a, void *context)
@@ -217,7 +212,7 @@ int rp_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
 	}
 	cq->fid.fid.fclass = FI_CLASS_CQ;
 	cq->fid.fid.context = context;
-	cq->fid.fid.ops = &cq_fid_ops;
+	cq->fid.fid.ops = &rp_cq_fid_ops;
 	cq->fid.ops = &rp_cq_ops;
 	pthread_mutex_lock(&dom->lock);
 	LIST_INSERT_HEAD(&dom->cqs, cq, link);

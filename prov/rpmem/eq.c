@@ -57,13 +57,12 @@ static struct rp_eq *eq_of(struct fid_eq *fid)
 	return rp_container_of(fid->ops, struct rp_eq, ops);
 }
 
-static void swap(void **a, void **b)
-{
-	void *was = *a;
-
-	*a = *b;
-	*b = was;
-}
+#define SWAP(a, b)                                                             \
+	do {                                                                   \
+		__typeof__(a) was = (a);                                       \
+		(a) = (b);                                                     \
+		(b) = was;                                                     \
+	} while (0)
 
 /*
  * A connection request to an ofi_rpmem listener is accepted by an ofi_rpmem
@@ -72,9 +71,8 @@ static void swap(void **a, void **b)
  */
 static int info_to_ours(const struct fi_info *given, struct fi_info *i)
 {
-	struct fi_info *ours, was = *i;
 	const char *name = i->fabric_attr->prov_name;
-	size_t len;
+	struct fi_info *ours;
 
 	/*
 	 * An earlier FI_PEEK has translated this entry: its provider's name is
@@ -85,21 +83,14 @@ static int info_to_ours(const struct fi_info *given, struct fi_info *i)
 	ours = fi_dupinfo(given);
 	if (!ours)
 		return -FI_ENOMEM;
-	*i = *ours;
-	*ours = was;
-	i->next = NULL;
-	i->handle = was.handle;
-	ours->handle = NULL;
+	SWAP(*i, *ours);
+	SWAP(i->handle, ours->handle);
+	SWAP(i->domain_attr->name, ours->domain_attr->name);
+	SWAP(i->dest_addr, ours->dest_addr);
+	SWAP(i->dest_addrlen, ours->dest_addrlen);
+	SWAP(i->src_addr, ours->src_addr);
+	SWAP(i->src_addrlen, ours->src_addrlen);
 	ours->next = NULL;
-	swap((void **)&i->domain_attr->name, (void **)&ours->domain_attr->name);
-	swap(&i->dest_addr, &ours->dest_addr);
-	swap(&i->src_addr, &ours->src_addr);
-	len = i->dest_addrlen;
-	i->dest_addrlen = ours->dest_addrlen;
-	ours->dest_addrlen = len;
-	len = i->src_addrlen;
-	i->src_addrlen = ours->src_addrlen;
-	ours->src_addrlen = len;
 	fi_freeinfo(ours);
 	return 0;
 }

@@ -243,20 +243,15 @@ static void fids_to_base(struct fi_info *b)
 struct fi_info *rp_info_to_base(const struct fi_info *info,
 				enum fi_ep_type type, const char *prov_name)
 {
-	struct fi_info *b = fi_dupinfo(info);
+	/* Hints may lack parts; the conversion needs all of them. */
+	struct fi_info *b = fi_dupinfo(info), *full = fi_allocinfo();
 
-	if (!b)
+	if (!b || !full) {
+		fi_freeinfo(b);
+		fi_freeinfo(full);
 		return NULL;
+	}
 	b->handle = NULL; /* it is the program's */
-	if (!b->ep_attr || !b->domain_attr || !b->fabric_attr || !b->tx_attr ||
-	    !b->rx_attr) {
-		/* Hints may lack parts; the conversion needs all of them. */
-		struct fi_info *full = fi_allocinfo();
-
-		if (!full) {
-			fi_freeinfo(b);
-			return NULL;
-		}
 #define TAKE(part)                                                             \
 	do {                                                                   \
 		if (!b->part) {                                                \
@@ -264,14 +259,13 @@ struct fi_info *rp_info_to_base(const struct fi_info *info,
 			full->part = NULL;                                     \
 		}                                                              \
 	} while (0)
-		TAKE(ep_attr);
-		TAKE(domain_attr);
-		TAKE(fabric_attr);
-		TAKE(tx_attr);
-		TAKE(rx_attr);
+	TAKE(ep_attr);
+	TAKE(domain_attr);
+	TAKE(fabric_attr);
+	TAKE(tx_attr);
+	TAKE(rx_attr);
 #undef TAKE
-		fi_freeinfo(full);
-	}
+	fi_freeinfo(full);
 	b->caps &= ~FI_RMA_PMEM;
 	b->tx_attr->caps &= ~FI_RMA_PMEM;
 	b->rx_attr->caps &= ~FI_RMA_PMEM;
@@ -400,10 +394,6 @@ static bool gets_persistence(const struct fi_info *hints)
 	return rp_params.commit_writes && (hints->caps & (FI_RMA | FI_ATOMIC));
 }
 
-/*
- * Keys with a mark change mr_mode, so a program that excludes the mode gets the
- * base's keys.
- */
 bool rp_info_may_make_keys(uint32_t version, const struct fi_info *hints)
 {
 	return FI_VERSION_GE(version, FI_VERSION(1, 5)) && hints &&
@@ -528,7 +518,6 @@ static int info_to_ours(uint32_t version, const struct fi_info *hints,
 	return 0;
 }
 
-/* Are these hints, or the entry returned for them, for the base alone? */
 bool rp_info_is_direct(const struct fi_info *info)
 {
 	const struct fi_ep_attr *e = info->ep_attr;

@@ -169,7 +169,7 @@ static void *thread_run(void *arg)
 	return NULL;
 }
 
-int rp_domain_thread_start(struct rp_dom *dom)
+static int thread_start(struct rp_dom *dom)
 {
 	int ret;
 
@@ -194,7 +194,7 @@ int rp_domain_go_live(struct rp_dom *dom)
 	int ret = 0;
 
 	if (dom->auto_progress && !dom->thread_on)
-		ret = rp_domain_thread_start(dom);
+		ret = thread_start(dom);
 	if (!ret)
 		atomic_store(&dom->live, true);
 	/* Sleepers watch wake_fd, but no deadline is armed yet. */

@@ -427,13 +427,17 @@ int rp_cq_trywait(struct rp_cq *cq);
 /* 1: there is a private entry; 0: none. */
 int rp_cq_ready(struct rp_cq *cq);
 extern struct fi_ops_cq rp_cq_ops;
+extern struct fi_ops rp_cq_fid_ops, rp_cntr_fid_ops;
 /* With the lock: a sleeper polls again; all it slept for was read. */
 void rp_cq_wake(struct rp_cq *cq);
 void rp_cq_unwake(struct rp_cq *cq);
 /* With the lock: remove the first entry, which was read. */
 void rp_cq_drop_first(struct rp_cq *cq);
 /* Is it ofi_rpmem's queue, not one of a domain that is the base's own? */
-bool rp_cq_is_ours(const struct fid *fid);
+static inline bool rp_cq_is_ours(const struct fid *fid)
+{
+	return fid->fclass == FI_CLASS_CQ && fid->ops == &rp_cq_fid_ops;
+}
 
 /* --- cntr.c: the base's counter; private completions by fi_cntr_add() */
 
@@ -458,7 +462,10 @@ struct rp_cntr {
 int rp_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr,
 		 struct fid_cntr **cntr, void *context);
 void rp_cntr_count(struct rp_ep *ep, enum rp_cntr_kind kind, bool failed);
-bool rp_cntr_is_ours(const struct fid *fid);
+static inline bool rp_cntr_is_ours(const struct fid *fid)
+{
+	return fid->fclass == FI_CLASS_CNTR && fid->ops == &rp_cntr_fid_ops;
+}
 /* Takes the lock. 0, or -FI_EAGAIN: do not sleep. */
 int rp_cntr_trywait(struct rp_cntr *cntr);
 
@@ -502,7 +509,6 @@ void rp_domain_kick(struct rp_dom *dom);
 void rp_domain_tell_sleepers(struct rp_dom *dom, uint64_t due);
 /* With the lock: from now on calls also serve private traffic. */
 int rp_domain_go_live(struct rp_dom *dom);
-int rp_domain_thread_start(struct rp_dom *dom);
 void rp_domain_thread_stop(struct rp_dom *dom);
 
 /* --- ep.c --- */
