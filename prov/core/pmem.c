@@ -377,22 +377,17 @@ int rp_pmem_new(void *addr, size_t len, enum rp_method method,
 		free(pm);
 		return ret;
 	}
-	if (!pm->ops.sync) {
-		pm->ops.sync = real_sync;
+	if (!pm->ops.sync)
 		pm->ops.split = real_split;
-	}
-	if (!pm->ops.flush)
-		pm->ops.flush = real_flush;
-	if (!pm->ops.drain)
-		pm->ops.drain = real_drain;
-	if (!pm->ops.store8)
-		pm->ops.store8 = real_store8;
-	if (!pm->ops.copy)
-		pm->ops.copy = real_copy;
-	if (!pm->ops.stream)
-		pm->ops.stream = real_stream;
-	if (!pm->ops.now)
-		pm->ops.now = real_now;
+#define REAL(op) pm->ops.op = pm->ops.op ? pm->ops.op : real_##op
+	REAL(sync);
+	REAL(flush);
+	REAL(drain);
+	REAL(store8);
+	REAL(copy);
+	REAL(stream);
+	REAL(now);
+#undef REAL
 	*out = pm;
 	return 0;
 }

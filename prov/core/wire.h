@@ -46,7 +46,6 @@ enum rp_msg_type {
 	RP_MSG_IDLE = 70,    /* ... no more */
 };
 /* Types 32 to 39 are frames of rc/rc_tcp_frame.h, 40 to 49 wire_desc.h's. */
-#define RP_MSG_TO_TARGET(type) ((type) < 64)
 
 /* Decoded header: 16 bytes on the wire. */
 struct rp_wire_hdr {

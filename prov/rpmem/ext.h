@@ -10,45 +10,31 @@
 #include "core/caps.h"
 #include "core/wire.h"
 
+_Static_assert(FI_RPMEM_CLASS_DEFAULT == 0 &&
+		       FI_RPMEM_CLASS_NONE == RP_CLASS_NONE + 1 &&
+		       FI_RPMEM_CLASS_PROCESS == RP_CLASS_PROCESS + 1 &&
+		       FI_RPMEM_CLASS_POWER == RP_CLASS_POWER + 1,
+	       "a program's classes are core's, behind DEFAULT");
+
 /* A class (unset for DEFAULT), or -EINVAL. */
 static inline int rp_class_decode(enum fi_rpmem_class c, enum rp_class unset)
 {
-	switch (c) {
-	case FI_RPMEM_CLASS_DEFAULT:
+	if (c == FI_RPMEM_CLASS_DEFAULT)
 		return unset;
-	case FI_RPMEM_CLASS_NONE:
-		return RP_CLASS_NONE;
-	case FI_RPMEM_CLASS_PROCESS:
-		return RP_CLASS_PROCESS;
-	case FI_RPMEM_CLASS_POWER:
-		return RP_CLASS_POWER;
-	}
-	return -EINVAL;
+	return (unsigned int)c <= FI_RPMEM_CLASS_POWER ? (int)c - 1 : -EINVAL;
 }
 
 static inline enum fi_rpmem_class rp_class_encode(enum rp_class c)
 {
-	switch (c) {
-	case RP_CLASS_POWER:
-		return FI_RPMEM_CLASS_POWER;
-	case RP_CLASS_PROCESS:
-		return FI_RPMEM_CLASS_PROCESS;
-	case RP_CLASS_NONE:
-		break;
-	}
-	return FI_RPMEM_CLASS_NONE;
+	return (enum fi_rpmem_class)(c + 1);
 }
 
 /* A level, or -EINVAL. */
 static inline int rp_level_decode(enum fi_rpmem_level level)
 {
-	switch (level) {
-	case FI_RPMEM_DURABLE:
+	if (level == FI_RPMEM_DURABLE)
 		return RP_LEVEL_DURABLE;
-	case FI_RPMEM_VISIBLE:
-		return RP_LEVEL_VISIBLE;
-	}
-	return -EINVAL;
+	return level == FI_RPMEM_VISIBLE ? RP_LEVEL_VISIBLE : -EINVAL;
 }
 
 #endif

@@ -353,7 +353,7 @@ int rp_target_connect(struct rp_target *s, const struct rp_route *route,
 		ret = rp_side_join(s->qp, route, peer->initiator);
 	if (ret)
 		rp_target_hang_up(s);
-	rp_dom_leave(dom);
+	pthread_mutex_unlock(&dom->lock);
 	return ret;
 }
 
@@ -367,7 +367,7 @@ void rp_target_delete(struct rp_target *s)
 	rp_target_park(s);
 	ibv_destroy_qp(s->qp);
 	ibv_destroy_cq(s->cq);
-	rp_dom_leave(dom);
+	pthread_mutex_unlock(&dom->lock);
 	if (s->ring_mr)
 		ibv_dereg_mr(s->ring_mr);
 	ibv_dereg_mr(s->mr);

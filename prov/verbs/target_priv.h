@@ -93,11 +93,6 @@ static inline void rp_dom_enter(struct rp_dom *dom)
 	atomic_fetch_sub(&dom->wanted, 1);
 }
 
-static inline void rp_dom_leave(struct rp_dom *dom)
-{
-	pthread_mutex_unlock(&dom->lock);
-}
-
 static inline void rp_target_unpark(struct rp_target *s)
 {
 	if (s->is_polled)

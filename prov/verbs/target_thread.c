@@ -122,7 +122,7 @@ static void wait_for_event(struct rp_dom *dom)
 	const int ms = wait_ms(dom);
 	eventfd_t kicks;
 
-	rp_dom_leave(dom);
+	pthread_mutex_unlock(&dom->lock);
 	poll(fds, 2, ms);
 	eventfd_read(dom->kick, &kicks);
 	pthread_mutex_lock(&dom->lock);
@@ -152,7 +152,7 @@ static void *work(void *arg)
 		if (dom->has_message && paid)
 			announce_polling(dom);
 		if (keep_polling(dom, came, polls)) {
-			rp_dom_leave(dom);
+			pthread_mutex_unlock(&dom->lock);
 			yield_lock(dom);
 			pthread_mutex_lock(&dom->lock);
 		} else if (!park_all(dom)) {
@@ -160,7 +160,7 @@ static void *work(void *arg)
 			polls = UINT_MAX; /* next: take the events */
 		}
 	}
-	rp_dom_leave(dom);
+	pthread_mutex_unlock(&dom->lock);
 	return NULL;
 }
 
@@ -181,19 +181,36 @@ static int channel_open(struct rp_dom *dom)
 {
 	int flags;
 
+	dom->kick = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (dom->kick < 0)
+		return errno;
 	dom->channel = ibv_create_comp_channel(dom->pd->context);
 	if (!dom->channel)
 		return errno;
 	flags = fcntl(dom->channel->fd, F_GETFL);
 	if (flags < 0 || fcntl(dom->channel->fd, F_SETFL, flags | O_NONBLOCK))
-		goto fail;
-	dom->kick = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+		return errno;
+	return 0;
+}
+
+/* Also of a domain that could not be opened. */
+static void dom_delete(struct rp_dom *dom)
+{
+	rp_dom_enter(dom);
+	dom->stop = true;
+	pthread_mutex_unlock(&dom->lock);
+	if (dom->runs) {
+		rp_dom_wake(dom);
+		pthread_join(dom->thread, NULL);
+	}
+	if (dom->agent)
+		rp_agent_delete(dom->agent);
 	if (dom->kick >= 0)
-		return 0;
-fail:
-	flags = errno;
-	ibv_destroy_comp_channel(dom->channel);
-	return flags;
+		close(dom->kick);
+	if (dom->channel)
+		ibv_destroy_comp_channel(dom->channel);
+	pthread_mutex_destroy(&dom->lock);
+	free(dom);
 }
 
 static int dom_new(struct ibv_pd *pd, struct rp_dom **out)
@@ -204,52 +221,28 @@ static int dom_new(struct ibv_pd *pd, struct rp_dom **out)
 		.messages_only = true,
 	};
 	struct rp_dom *dom = calloc(1, sizeof(*dom));
-	int ret = ENOMEM;
+	int ret = 0;
 
 	if (!dom)
-		return ret;
+		return ENOMEM;
+	pthread_mutex_init(&dom->lock, NULL);
 	dom->pd = pd;
+	dom->kick = -1;
 	dom->spin_ns = rp_shim_spin();
 	dom->host.ops = &rp_target_host_ops;
-	while (!attr.incarnation)
+	while (!ret && !attr.incarnation)
 		if (getrandom(&attr.incarnation, sizeof(attr.incarnation), 0) <
-		    0) {
+		    0)
 			ret = EIO;
-			goto free;
-		}
-	ret = -rp_agent_new(&attr, &dom->host, &dom->agent);
+	if (!ret)
+		ret = -rp_agent_new(&attr, &dom->host, &dom->agent);
+	if (!ret)
+		ret = channel_open(dom);
 	if (ret)
-		goto free;
-	ret = channel_open(dom);
-	if (ret)
-		goto delete;
-	ret = pthread_mutex_init(&dom->lock, NULL);
-	if (ret)
-		goto close;
-	*out = dom;
-	return 0;
-close:
-	close(dom->kick);
-	ibv_destroy_comp_channel(dom->channel);
-	delete : rp_agent_delete(dom->agent);
-free:
-	free(dom);
+		dom_delete(dom);
+	else
+		*out = dom;
 	return ret;
-}
-
-static void dom_delete(struct rp_dom *dom)
-{
-	rp_dom_enter(dom);
-	dom->stop = true;
-	rp_dom_leave(dom);
-	rp_dom_wake(dom);
-	if (dom->runs)
-		pthread_join(dom->thread, NULL);
-	rp_agent_delete(dom->agent);
-	close(dom->kick);
-	ibv_destroy_comp_channel(dom->channel);
-	pthread_mutex_destroy(&dom->lock);
-	free(dom);
 }
 
 int rp_dom_get(struct ibv_pd *pd, struct rp_dom **out)
@@ -293,7 +286,7 @@ int rp_dom_add(struct rp_dom *dom, struct rp_region *r)
 
 	rp_dom_enter(dom);
 	ret = -rp_agent_region_add(dom->agent, r);
-	rp_dom_leave(dom);
+	pthread_mutex_unlock(&dom->lock);
 	return ret;
 }
 
@@ -301,5 +294,5 @@ void rp_dom_del(struct rp_dom *dom, struct rp_region *r)
 {
 	rp_dom_enter(dom);
 	rp_agent_region_del(dom->agent, r);
-	rp_dom_leave(dom);
+	pthread_mutex_unlock(&dom->lock);
 }
