@@ -16,88 +16,53 @@ static struct ibv_qp_ex *base_of(struct ibv_qp_ex *ex)
 	return base;
 }
 
-static void cmp_swp(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr,
-		    uint64_t compare, uint64_t swap)
+/* Setters follow a builder, which has copied the fields. */
+static struct ibv_qp_ex *last_of(struct ibv_qp_ex *ex)
 {
-	ibv_wr_atomic_cmp_swp(base_of(ex), rkey, addr, compare, swap);
+	return ((struct rp_pre_qp *)ex)->base;
 }
 
-static void fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr,
-		      uint64_t add)
-{
-	ibv_wr_atomic_fetch_add(base_of(ex), rkey, addr, add);
-}
+/* The builders of reliable connections that only forward to the device's. */
+#define EX struct ibv_qp_ex *ex
+#define FOR_BUILDERS(DO)                                                       \
+	DO(atomic_cmp_swp,                                                     \
+	   (EX, uint32_t rkey, uint64_t addr, uint64_t compare,                \
+	    uint64_t swap),                                                    \
+	   (base_of(ex), rkey, addr, compare, swap))                           \
+	DO(atomic_fetch_add, (EX, uint32_t rkey, uint64_t addr, uint64_t add), \
+	   (base_of(ex), rkey, addr, add))                                     \
+	DO(bind_mw,                                                            \
+	   (EX, struct ibv_mw * mw, uint32_t rkey,                             \
+	    const struct ibv_mw_bind_info *info),                              \
+	   (base_of(ex), mw, rkey, info))                                      \
+	DO(local_inv, (EX, uint32_t rkey), (base_of(ex), rkey))                \
+	DO(rdma_read, (EX, uint32_t rkey, uint64_t addr),                      \
+	   (base_of(ex), rkey, addr))                                          \
+	DO(rdma_write, (EX, uint32_t rkey, uint64_t addr),                     \
+	   (base_of(ex), rkey, addr))                                          \
+	DO(rdma_write_imm, (EX, uint32_t rkey, uint64_t addr, __be32 imm),     \
+	   (base_of(ex), rkey, addr, imm))                                     \
+	DO(send, (EX), (base_of(ex)))                                          \
+	DO(send_imm, (EX, __be32 imm), (base_of(ex), imm))                     \
+	DO(send_inv, (EX, uint32_t rkey), (base_of(ex), rkey))                 \
+	DO(send_tso, (EX, void *hdr, uint16_t len, uint16_t mss),              \
+	   (base_of(ex), hdr, len, mss))                                       \
+	DO(set_inline_data, (EX, void *addr, size_t len),                      \
+	   (last_of(ex), addr, len))                                           \
+	DO(set_inline_data_list,                                               \
+	   (EX, size_t n, const struct ibv_data_buf *bufs),                    \
+	   (last_of(ex), n, bufs))                                             \
+	DO(set_sge, (EX, uint32_t lkey, uint64_t addr, uint32_t len),          \
+	   (last_of(ex), lkey, addr, len))                                     \
+	DO(set_sge_list, (EX, size_t n, const struct ibv_sge *sges),           \
+	   (last_of(ex), n, sges))
 
-static void bind_mw(struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey,
-		    const struct ibv_mw_bind_info *info)
-{
-	ibv_wr_bind_mw(base_of(ex), mw, rkey, info);
-}
-
-static void local_inv(struct ibv_qp_ex *ex, uint32_t rkey)
-{
-	ibv_wr_local_inv(base_of(ex), rkey);
-}
-
-static void rdma_read(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr)
-{
-	ibv_wr_rdma_read(base_of(ex), rkey, addr);
-}
-
-static void rdma_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr)
-{
-	ibv_wr_rdma_write(base_of(ex), rkey, addr);
-}
-
-static void rdma_write_imm(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr,
-			   __be32 imm)
-{
-	ibv_wr_rdma_write_imm(base_of(ex), rkey, addr, imm);
-}
-
-static void send_msg(struct ibv_qp_ex *ex)
-{
-	ibv_wr_send(base_of(ex));
-}
-
-static void send_imm(struct ibv_qp_ex *ex, __be32 imm)
-{
-	ibv_wr_send_imm(base_of(ex), imm);
-}
-
-static void send_inv(struct ibv_qp_ex *ex, uint32_t rkey)
-{
-	ibv_wr_send_inv(base_of(ex), rkey);
-}
-
-static void send_tso(struct ibv_qp_ex *ex, void *hdr, uint16_t len,
-		     uint16_t mss)
-{
-	ibv_wr_send_tso(base_of(ex), hdr, len, mss);
-}
-
-static void set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t len)
-{
-	ibv_wr_set_inline_data(((struct rp_pre_qp *)ex)->base, addr, len);
-}
-
-static void set_inline_data_list(struct ibv_qp_ex *ex, size_t n,
-				 const struct ibv_data_buf *bufs)
-{
-	ibv_wr_set_inline_data_list(((struct rp_pre_qp *)ex)->base, n, bufs);
-}
-
-static void set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr,
-		    uint32_t len)
-{
-	ibv_wr_set_sge(((struct rp_pre_qp *)ex)->base, lkey, addr, len);
-}
-
-static void set_sge_list(struct ibv_qp_ex *ex, size_t n,
-			 const struct ibv_sge *sges)
-{
-	ibv_wr_set_sge_list(((struct rp_pre_qp *)ex)->base, n, sges);
-}
+#define DEFINE(call, params, args)                                             \
+	static void forward_##call params                                      \
+	{                                                                      \
+		ibv_wr_##call args;                                            \
+	}
+FOR_BUILDERS(DEFINE)
 
 /* rpmem_wr_start() locks until complete, so look the peer up before. */
 static void start(struct ibv_qp_ex *ex)
@@ -168,21 +133,8 @@ void rp_pre_ex_init(struct rp_pre_qp *r)
 		.wr_atomic_write = atomic_write,
 	};
 	memcpy(r->room + RP_WR_FLUSH_AT, &fn, sizeof(fn));
-	/* Builders of reliable connections; a NULL of the device stays NULL. */
-	ex->wr_atomic_cmp_swp = b->wr_atomic_cmp_swp ? cmp_swp : NULL;
-	ex->wr_atomic_fetch_add = b->wr_atomic_fetch_add ? fetch_add : NULL;
-	ex->wr_bind_mw = b->wr_bind_mw ? bind_mw : NULL;
-	ex->wr_local_inv = b->wr_local_inv ? local_inv : NULL;
-	ex->wr_rdma_read = b->wr_rdma_read ? rdma_read : NULL;
-	ex->wr_rdma_write = b->wr_rdma_write ? rdma_write : NULL;
-	ex->wr_rdma_write_imm = b->wr_rdma_write_imm ? rdma_write_imm : NULL;
-	ex->wr_send = b->wr_send ? send_msg : NULL;
-	ex->wr_send_imm = b->wr_send_imm ? send_imm : NULL;
-	ex->wr_send_inv = b->wr_send_inv ? send_inv : NULL;
-	ex->wr_send_tso = b->wr_send_tso ? send_tso : NULL;
-	ex->wr_set_inline_data = b->wr_set_inline_data ? set_inline_data : NULL;
-	ex->wr_set_inline_data_list =
-		b->wr_set_inline_data_list ? set_inline_data_list : NULL;
-	ex->wr_set_sge = b->wr_set_sge ? set_sge : NULL;
-	ex->wr_set_sge_list = b->wr_set_sge_list ? set_sge_list : NULL;
+	/* A NULL of the device stays NULL. */
+#define SET(call, params, args)                                                \
+	ex->wr_##call = b->wr_##call ? forward_##call : NULL;
+	FOR_BUILDERS(SET)
 }
