@@ -56,11 +56,11 @@ struct sim_channel {
 
 static inline struct sim_rc *sim_rc(struct rp_rc *rc)
 {
-	return rp_rc_container(rc, struct sim_rc, rc);
+	return rp_container_of(rc, struct sim_rc, rc);
 }
 static inline struct sim_channel *sim_channel(struct rp_rc_channel *c)
 {
-	return rp_rc_container(c, struct sim_channel, c);
+	return rp_container_of(c, struct sim_channel, c);
 }
 
 /* --- sim_rc.c --- */

@@ -675,7 +675,7 @@ Test(rc_tcp, no_poll_sends_without_end)
 	size_t before;
 
 	rp_rc_reg(t.rc, memory, huge, RP_RC_REMOTE_READ, &mr);
-	endless_fd = rp_rc_container(te.c, struct tcp_channel, c.base)->fd;
+	endless_fd = rp_container_of(te.c, struct tcp_channel, c.base)->fd;
 	raw_rma(fd, RP_TCP_READ, &mr, 0, huge);
 	while (taken < huge) {
 		before = taken;

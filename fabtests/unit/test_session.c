@@ -788,7 +788,7 @@ Test(session, progress_says_whether_it_did_something)
 /* Peers identify the endpoint by its port. */
 Test(session, hello_shows_the_port)
 {
-	rp_session_set_port(bed.s, 4711);
+	rp_session_set_endpoint(bed.s, 4711, false);
 	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	cr_assert_eq(bed.hello.port, 4711);
 }

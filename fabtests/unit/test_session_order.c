@@ -284,16 +284,16 @@ Test(session_order, rdma_waits_for_stores_of_its_bytes)
 /* With ordered writes, RDMA must not be visible before an earlier store. */
 Test(session_order, ordered_write_waits_for_every_store)
 {
-	rp_session_set_ordered(bed.s, true);
+	rp_session_set_endpoint(bed.s, 0, true);
 	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
 	bed_see();
 	waits_for_a(op_write(&b, 1, 4096, 4000, 0), true);
-	rp_session_set_ordered(bed.s, true);
+	rp_session_set_endpoint(bed.s, 0, true);
 	bed_post(op_atomic(&a, 1, 0));
 	bed_see();
 	waits_for_a(op_write(&b, 1, 4096, 8000, RP_LEVEL_DURABLE), true);
 	/* A read of other bytes cannot reveal the order. */
-	rp_session_set_ordered(bed.s, true);
+	rp_session_set_endpoint(bed.s, 0, true);
 	bed_post(op_atomic(&a, 1, 0));
 	bed_see();
 	waits_for_a(op_read(&b, 1, 4096, 8), false);

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* sys/queue.h with the removal-safe walk that glibc leaves out. */
+/* sys/queue.h with the removal-safe walk that glibc leaves out; containers. */
 #ifndef RP_LIST_H
 #define RP_LIST_H
 
+#include <stddef.h>
 #include <sys/queue.h>
+
+#define rp_container_of(ptr, type, member)                                     \
+	((type *)((char *)(ptr)-offsetof(type, member)))
 
 #ifndef TAILQ_FOREACH_SAFE
 #define TAILQ_FOREACH_SAFE(var, head, field, next)                             \

@@ -52,13 +52,9 @@ int rp_session_new(struct rp_connector *k, const struct rp_session_attr *attr,
 	return 0;
 }
 
-void rp_session_set_port(struct rp_session *s, uint16_t port)
+void rp_session_set_endpoint(struct rp_session *s, uint16_t port, bool ordered)
 {
 	s->port = port;
-}
-
-void rp_session_set_ordered(struct rp_session *s, bool ordered)
-{
 	s->ordered = ordered;
 }
 

@@ -55,15 +55,12 @@ int rp_session_new(struct rp_connector *k, const struct rp_session_attr *attr,
 /* Disconnect with RP_ST_CANCELED and free the session. */
 void rp_session_delete(struct rp_session *s);
 /*
- * The port by which the base's peers know the endpoint, for notifications; 0:
- * none. Later connections send it in HELLO.
+ * port: by which the base's peers know the endpoint, for notifications; 0:
+ * none. Later connections send it in HELLO. ordered: place writes in the order
+ * of posting (FI_ORDER_WAW), whatever bytes they touch: RDMA waits for replies
+ * to earlier STOREs and ATOMICs.
  */
-void rp_session_set_port(struct rp_session *s, uint16_t port);
-/*
- * Place writes in the order of posting (FI_ORDER_WAW), whatever bytes they
- * touch: RDMA waits for replies to earlier STOREs and ATOMICs.
- */
-void rp_session_set_ordered(struct rp_session *s, bool ordered);
+void rp_session_set_endpoint(struct rp_session *s, uint16_t port, bool ordered);
 /*
  * End the connection now. Every outstanding operation fails: with st, or with
  * RP_ST_UNSURE (detail: st) if a once-only effect may have been executed.

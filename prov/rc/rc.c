@@ -325,7 +325,7 @@ int rp_rc_channel_start(struct rp_rc_channel *c, enum rp_rc_state state,
 
 static struct rp_rc *rc_of(struct rp_connector *k)
 {
-	return rp_rc_container(k, struct rp_rc, connector);
+	return rp_container_of(k, struct rp_rc, connector);
 }
 
 static int rc_connect(struct rp_connector *k, const void *addr, size_t len,

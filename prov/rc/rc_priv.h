@@ -10,9 +10,6 @@
 #include "core/wire.h"
 #include "rc/rc.h"
 
-#define rp_rc_container(ptr, type, member)                                     \
-	((type *)((char *)(ptr)-offsetof(type, member)))
-
 /* Most outstanding operations of one channel: post() accepts no more. */
 #define RP_RC_DEPTH 256
 /* Longest private data of the tcp connection manager, both directions. */

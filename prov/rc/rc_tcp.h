@@ -115,11 +115,11 @@ struct tcp_rc {
 
 static inline struct tcp_rc *tcp_rc(struct rp_rc *rc)
 {
-	return rp_rc_container(rc, struct tcp_rc, rc);
+	return rp_container_of(rc, struct tcp_rc, rc);
 }
 static inline struct tcp_channel *tcp_channel(struct rp_rc_channel *c)
 {
-	return rp_rc_container(c, struct tcp_channel, c);
+	return rp_container_of(c, struct tcp_channel, c);
 }
 
 /*

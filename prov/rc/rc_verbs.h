@@ -94,13 +94,13 @@ struct rp_verbs_rc {
 
 static inline struct rp_verbs_rc *rp_verbs_rc_of(struct rp_rc *rc)
 {
-	return rp_rc_container(rc, struct rp_verbs_rc, rc);
+	return rp_container_of(rc, struct rp_verbs_rc, rc);
 }
 
 static inline struct rp_verbs_channel *
 rp_verbs_channel_of(struct rp_rc_channel *c)
 {
-	return rp_rc_container(c, struct rp_verbs_channel, c);
+	return rp_container_of(c, struct rp_verbs_channel, c);
 }
 
 /* Make fd non-blocking: it is read until it is empty. */

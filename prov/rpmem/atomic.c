@@ -233,18 +233,12 @@ static ssize_t post_iov(struct rp_ep *ep, const struct call *c,
 		.op = op,
 		.context = context,
 	};
-	uint64_t flags = ep->op_flags | (ep->selective ? 0 : FI_COMPLETION);
+	uint64_t flags = rp_ep_flags(ep);
 
 	if (rp_ep_persistent(ep, key))
 		flags |= ep->implicit_flags;
 	call.msg = &msg;
 	return post_any(ep, &call, flags, rp_ep_wants(ep, ep->op_flags));
-}
-
-/* Can the call be forwarded to the base as it is? */
-static inline bool plain(struct rp_ep *ep, uint64_t key)
-{
-	return ep->plain && !rp_ep_persistent(ep, key);
 }
 
 static ssize_t at_writev(struct fid_ep *fid, const struct fi_ioc *iov,
@@ -255,7 +249,7 @@ static ssize_t at_writev(struct fid_ep *fid, const struct fi_ioc *iov,
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 	struct call c = {0};
 
-	if (plain(ep, key))
+	if (rp_ep_plain(ep, key))
 		return fi_atomicv(ep->base, iov, desc, count, dest, addr, key,
 				  type, op, context);
 	return post_iov(ep, &c, iov, desc, count, dest, addr, key, type, op,
@@ -269,7 +263,7 @@ static ssize_t at_write(struct fid_ep *fid, const void *buf, size_t count,
 	const struct fi_ioc iov = {.addr = (void *)buf, .count = count};
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	if (plain(ep, key))
+	if (rp_ep_plain(ep, key))
 		return fi_atomic(ep->base, buf, count, desc, dest, addr, key,
 				 type, op, context);
 	return at_writev(fid, &iov, &desc, 1, dest, addr, key, type, op,
@@ -326,7 +320,7 @@ static ssize_t at_readwritev(struct fid_ep *fid, const struct fi_ioc *iov,
 		.nres = nresult,
 	};
 
-	if (plain(ep, key))
+	if (rp_ep_plain(ep, key))
 		return fi_fetch_atomicv(ep->base, iov, desc, count, resultv,
 					result_desc, nresult, dest, addr, key,
 					type, op, context);
@@ -343,7 +337,7 @@ static ssize_t at_readwrite(struct fid_ep *fid, const void *buf, size_t count,
 	struct fi_ioc res = {.addr = result, .count = count};
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	if (plain(ep, key))
+	if (rp_ep_plain(ep, key))
 		return fi_fetch_atomic(ep->base, buf, count, desc, result,
 				       result_desc, dest, addr, key, type, op,
 				       context);
@@ -386,7 +380,7 @@ static ssize_t at_compwritev(struct fid_ep *fid, const struct fi_ioc *iov,
 		.nres = nresult,
 	};
 
-	if (plain(ep, key))
+	if (rp_ep_plain(ep, key))
 		return fi_compare_atomicv(ep->base, iov, desc, count, comparev,
 					  compare_desc, ncompare, resultv,
 					  result_desc, nresult, dest, addr, key,
@@ -406,7 +400,7 @@ static ssize_t at_compwrite(struct fid_ep *fid, const void *buf, size_t count,
 	struct fi_ioc res = {.addr = result, .count = count};
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	if (plain(ep, key))
+	if (rp_ep_plain(ep, key))
 		return fi_compare_atomic(ep->base, buf, count, desc, compare,
 					 compare_desc, result, result_desc,
 					 dest, addr, key, type, op, context);

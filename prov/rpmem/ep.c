@@ -38,7 +38,7 @@ int rp_ep_check_flags(struct fid_ep *fid, fi_addr_t dest, uint64_t flags)
 	return -FI_EOPNOTSUPP;
 }
 
-static void release(struct rp_ep *ep)
+void rp_ep_release(struct rp_ep *ep)
 {
 	for (int i = 0; i < RP_CNTR_KINDS; i++)
 		if (ep->cntr[i])
@@ -50,6 +50,7 @@ static void release(struct rp_ep *ep)
 	if (ep->av)
 		atomic_fetch_sub(&ep->av->refs, 1);
 	atomic_fetch_sub(&ep->dom->refs, 1);
+	free(ep);
 }
 
 static int ep_close(struct fid *fid)
@@ -76,8 +77,7 @@ static int ep_close(struct fid *fid)
 		dom->nremote--;
 	pthread_mutex_unlock(&dom->lock);
 	rp_eq_del_name(&ep->name);
-	release(ep);
-	free(ep);
+	rp_ep_release(ep);
 	return 0;
 }
 

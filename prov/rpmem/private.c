@@ -492,9 +492,9 @@ static int peer_get(struct rp_private *p, struct rp_ep *ep, struct rp_dest *l)
 	ret = new_session(p, q);
 	if (ret)
 		goto free;
-	rp_session_set_port(q->session, rp_private_port(ep));
-	rp_session_set_ordered(
-		q->session, ep->msg_order & (FI_ORDER_WAW | FI_ORDER_RMA_WAW));
+	rp_session_set_endpoint(q->session, rp_private_port(ep),
+				ep->msg_order &
+					(FI_ORDER_WAW | FI_ORDER_RMA_WAW));
 	HASH_ADD(hh, ep->peers, addr, q->len, q);
 	if (oom) {
 		rp_session_delete(q->session);

@@ -260,9 +260,9 @@ static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 			    uint64_t flags)
 {
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
-	const bool want = !ep->selective || (flags & FI_COMPLETION);
 
-	return write_any(ep, msg, flags, ep->implicit_flags, want);
+	return write_any(ep, msg, flags, ep->implicit_flags,
+			 rp_ep_wants(ep, flags));
 }
 
 /* Calls without flags use the endpoint's, or FI_INJECT. */
@@ -291,28 +291,17 @@ static ssize_t write_iov(struct rp_ep *ep, const struct iovec *iov, void **desc,
 	return write_any(ep, &msg, flags, implicit_flags, want);
 }
 
-/* The base's short calls are the same as its message form. */
-static inline bool plain(const struct rp_ep *ep, uint64_t key)
-{
-	return !rp_ep_persistent(ep, key) && ep->plain;
-}
-
-static inline uint64_t base_flags(const struct rp_ep *ep)
-{
-	return ep->op_flags | (ep->selective ? 0 : FI_COMPLETION);
-}
-
 static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov,
 			  void **desc, size_t count, fi_addr_t dest,
 			  uint64_t addr, uint64_t key, void *context)
 {
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	if (plain(ep, key))
+	if (rp_ep_plain(ep, key))
 		return fi_writev(ep->base, iov, desc, count, dest, addr, key,
 				 context);
 	return write_iov(ep, iov, desc, count, 0, dest, addr, key, context,
-			 base_flags(ep), rp_ep_wants(ep, ep->op_flags));
+			 rp_ep_flags(ep), rp_ep_wants(ep, ep->op_flags));
 }
 
 /* A function of its own, so that the base's path needs no stack frame. */
@@ -331,7 +320,7 @@ static ssize_t rma_write(struct fid_ep *fid, const void *buf, size_t len,
 {
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	if (plain(ep, key))
+	if (rp_ep_plain(ep, key))
 		return fi_write(ep->base, buf, len, desc, dest, addr, key,
 				context);
 	return write_one(fid, buf, len, desc, dest, addr, key, context);
@@ -344,11 +333,11 @@ static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len,
 	struct iovec iov = {.iov_base = (void *)buf, .iov_len = len};
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	if (plain(ep, key))
+	if (rp_ep_plain(ep, key))
 		return fi_writedata(ep->base, buf, len, desc, data, dest, addr,
 				    key, context);
 	return write_iov(ep, &iov, &desc, 1, data, dest, addr, key, context,
-			 base_flags(ep) | FI_REMOTE_CQ_DATA,
+			 rp_ep_flags(ep) | FI_REMOTE_CQ_DATA,
 			 rp_ep_wants(ep, ep->op_flags));
 }
 
@@ -424,12 +413,12 @@ static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov,
 		.context = context,
 	};
 
-	if (plain(ep, key))
+	if (rp_ep_plain(ep, key))
 		return fi_readv(ep->base, iov, desc, count, src, addr, key,
 				context);
 	for (size_t i = 0; i < count; i++)
 		rma.len += iov[i].iov_len;
-	return rma_readmsg(fid, &msg, base_flags(ep) & ~FI_COMMIT_COMPLETE);
+	return rma_readmsg(fid, &msg, rp_ep_flags(ep) & ~FI_COMMIT_COMPLETE);
 }
 
 static ssize_t rma_read(struct fid_ep *fid, void *buf, size_t len, void *desc,
@@ -439,7 +428,7 @@ static ssize_t rma_read(struct fid_ep *fid, void *buf, size_t len, void *desc,
 	struct iovec iov = {.iov_base = buf, .iov_len = len};
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	if (plain(ep, key))
+	if (rp_ep_plain(ep, key))
 		return fi_read(ep->base, buf, len, desc, src, addr, key,
 			       context);
 	return rma_readv(fid, &iov, &desc, 1, src, addr, key, context);

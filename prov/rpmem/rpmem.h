@@ -38,9 +38,6 @@
 #define RP_BUFFERED_RECV  (1ull << 51)
 #define RP_MR_BEFORE_BITS 3
 
-#define rp_container_of(ptr, type, member)                                     \
-	((type *)((char *)(ptr)-offsetof(type, member)))
-
 extern struct fi_provider rp_prov;
 
 #define RP_WARN(subsys, ...) FI_WARN(&rp_prov, FI_LOG_##subsys, __VA_ARGS__)
@@ -552,6 +549,8 @@ struct rp_ep {
 };
 int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	       struct fid_ep **ep, void *context);
+/* Drop the references of a closed endpoint or context, and free it. */
+void rp_ep_release(struct rp_ep *ep);
 static inline struct rp_ep *rp_ep_of(struct fid *fid)
 {
 	return rp_container_of(fid, struct rp_ep, fid.fid);
@@ -568,6 +567,16 @@ static inline bool rp_ep_wants(const struct rp_ep *ep, uint64_t flags)
 static inline bool rp_ep_persistent(const struct rp_ep *ep, uint64_t key)
 {
 	return key >> RP_KEY_MARK_SHIFT == ep->mark;
+}
+/* Is a short call of the base the same as its message form? */
+static inline bool rp_ep_plain(const struct rp_ep *ep, uint64_t key)
+{
+	return !rp_ep_persistent(ep, key) && ep->plain;
+}
+/* Flags of calls without flags. */
+static inline uint64_t rp_ep_flags(const struct rp_ep *ep)
+{
+	return ep->op_flags | (ep->selective ? 0 : FI_COMPLETION);
 }
 /*
  * Must the base's operation for dest wait for persistent ones? 0, or

@@ -9,13 +9,9 @@ static int srx_close(struct fid *fid)
 	struct rp_ep *srx = rp_ep_of(fid);
 	int ret = fi_close(&srx->base->fid);
 
-	if (ret)
-		return ret;
-	if (srx->rx_cq)
-		atomic_fetch_sub(&srx->rx_cq->refs, 1);
-	atomic_fetch_sub(&srx->dom->refs, 1);
-	free(srx);
-	return 0;
+	if (!ret)
+		rp_ep_release(srx);
+	return ret;
 }
 
 static int srx_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
