@@ -65,7 +65,7 @@ static int cm_accept(struct fid_ep *fid, const void *param, size_t paramlen)
 		return ret;
 	ep->enabled = true;
 	if (fi_getpeer(ep->base, &ep->accepted, &len))
-		ep->accepted.ss_family = AF_UNSPEC;
+		ep->accepted.sa.sa_family = AF_UNSPEC;
 	return 0;
 }
 

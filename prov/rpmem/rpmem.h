@@ -542,7 +542,7 @@ struct rp_ep {
 	struct rp_dest *dests, *last_dest;
 	struct rp_peer *peers; /* and by sockaddr */
 	uint16_t port; /* target.c: known to peers; 0: not looked up yet */
-	struct sockaddr_storage accepted; /* peer of fi_accept(), or 0 */
+	union rp_rc_addr accepted; /* peer of fi_accept(), or 0 */
 	LIST_ENTRY(rp_ep) link;
 	struct rp_eq_name name; /* connected endpoints: for events */
 	LIST_HEAD(, rp_local_read) flushing; /* local.c */

@@ -186,9 +186,9 @@ static bool is_peer(struct rp_channel *c, uint16_t port, void *arg)
 
 void rp_target_end_peer(struct rp_ep *ep)
 {
-	if (ep->dom->agent && ep->accepted.ss_family != AF_UNSPEC)
+	if (ep->dom->agent && ep->accepted.sa.sa_family != AF_UNSPEC)
 		rp_agent_close_peer(ep->dom->agent, is_peer, &ep->accepted);
-	ep->accepted.ss_family = AF_UNSPEC; /* its port may be another's now */
+	ep->accepted.sa.sa_family = AF_UNSPEC; /* its port may be another's now */
 }
 
 /*
