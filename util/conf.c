@@ -29,11 +29,25 @@ enum section {
 	POOL
 };
 
+/* Keys of which a section has one. Lists go on in further lines. */
+static const struct key {
+	const char *name;
+	bool list;
+} keys[] = {
+	{"listen", false},  {"port", false}, {"base", false},
+	{"metrics", false}, {"path", false}, {"create", false},
+	{"clients", false}, {"read", true},  {"write", true},
+	{"admin", true},
+};
+#define KEYS (sizeof(keys) / sizeof(keys[0]))
+
 struct parser {
 	struct rp_conf *c;
 	const char *path;
 	FILE *file;
 	unsigned int line;
+	bool goes_on;		 /* the line begins with a space */
+	unsigned int seen[KEYS]; /* line of the key in this section; 0: none */
 	enum section section;
 	char secret[RP_CONF_NAME]; /* of this section */
 	bool has_file;		   /* a secret of that name */
@@ -111,7 +125,10 @@ static bool begin_pool(struct parser *p, const char *name)
 			    "characters without '/'",
 			    name);
 	if (find_pool(c, name))
-		return fail(p, -EINVAL, "there are two pools '%s'", name);
+		return fail(p, -EINVAL,
+			    "there are two sections [pool %s]; rename or "
+			    "remove one",
+			    name);
 	if (c->npools == RP_SETUP_POOLS)
 		return fail(p, -E2BIG,
 			    "more than %d pools; run another fi_rpmemd",
@@ -143,12 +160,26 @@ static bool begin_secret(struct parser *p, const char *name)
 /* A line that begins with '['. */
 static bool begin_section(struct parser *p, const char *text)
 {
-	char kind[8], name[RP_SETUP_NAME + 2] = "", end;
+	char kind[8], name[RP_SETUP_NAME + 2] = "";
+	int end = 0;
 
 	if (!end_section(p))
 		return false;
-	if (sscanf(text, "[%7[a-z] %256[^]\n]%c", kind, name, &end) == 3 &&
-	    end == ']') {
+	memset(p->seen, 0, sizeof(p->seen));
+	if (p->goes_on)
+		return fail(p, -EINVAL,
+			    "a section begins at the start of its line; remove "
+			    "the space before '['");
+	if (sscanf(text, "[%7[a-z] %256[^]\n]]%n", kind, name, &end) == 2 &&
+	    end) {
+		text += end;
+		if (text[strspn(text, " \t\r\n")] &&
+		    !(strchr(" \t", *text) && text[strspn(text, " \t")] == ';'))
+			return fail(p, -EINVAL,
+				    "there is text behind [%s %s]; a name has "
+				    "no ']', and a comment begins with a space "
+				    "and ';'",
+				    kind, name);
 		for (char *s = name + strlen(name); s > name && s[-1] == ' ';)
 			*--s = 0;
 		if (!strcmp(kind, "pool"))
@@ -171,7 +202,12 @@ static char *read_line(char *buf, int size, void *arg)
 		fail(p, -EINVAL,
 		     "the line is longer than %d bytes, or has a byte 0",
 		     size - 2);
-	if (buf[0] == '[')
+	p->goes_on = buf[0] == ' ' || buf[0] == '\t';
+	/* inih leaves a comment behind such a line. */
+	for (char *s = buf; p->goes_on && (s = strchr(s + 1, ';'));)
+		if (s[-1] == ' ' || s[-1] == '\t')
+			*s-- = 0;
+	if (buf[strspn(buf, " \t")] == '[')
 		begin_section(p, buf);
 	return buf;
 }
@@ -179,10 +215,10 @@ static char *read_line(char *buf, int size, void *arg)
 static bool set_text(struct parser *p, char **to, const char *name,
 		     const char *value)
 {
-	if (*to)
-		return fail(p, -EINVAL, "%s is given twice", name);
 	if (!*value)
-		return fail(p, -EINVAL, "%s has no value", name);
+		return fail(p, -EINVAL,
+			    "%s has no value; give one, or remove the line",
+			    name);
 	*to = strdup(value);
 	return *to || fail(p, -ENOMEM, "out of memory");
 }
@@ -274,6 +310,31 @@ static bool set_global(struct parser *p, const char *name, const char *value)
 	return true;
 }
 
+/* inih repeats the name for a line that begins with a space. */
+static bool check_key(struct parser *p, const char *name)
+{
+	size_t i = 0;
+
+	while (i < KEYS && strcmp(keys[i].name, name))
+		i++;
+	if (p->goes_on && (i == KEYS || !keys[i].list))
+		return fail(p, -EINVAL,
+			    "a line that begins with a space continues the "
+			    "line above, and %s is no list; remove the space",
+			    name);
+	if (p->goes_on || i == KEYS)
+		return true;
+	if (p->seen[i])
+		return fail(p, -EINVAL,
+			    "%s is given twice, first in line %u; remove one "
+			    "of the lines%s",
+			    name, p->seen[i],
+			    keys[i].list ? ", and name all secrets in the other"
+					 : "");
+	p->seen[i] = p->line;
+	return true;
+}
+
 /* Called by inih for each line NAME = VALUE. 0: an error. */
 static int set_value(void *arg, const char *section, const char *name,
 		     const char *value)
@@ -282,7 +343,7 @@ static int set_value(void *arg, const char *section, const char *name,
 	char why[RP_ERR_LEN];
 	int ret;
 
-	if (p->ret)
+	if (p->ret || !check_key(p, name))
 		return 0;
 	switch (p->section) {
 	case GLOBAL:
@@ -376,6 +437,49 @@ int rp_conf_load(const char *path, struct rp_conf *c, char *err)
 	if (p.ret)
 		rp_conf_free(c);
 	return p.ret;
+}
+
+/* Names of the secrets that have these rights to a pool, and no more. */
+static void print_rights(const struct rp_conf *c, unsigned int pool,
+			 const char *name, uint8_t rights)
+{
+	const char *last = "", *between = "";
+
+	for (unsigned int s = 0; s < c->nsecrets; s++) {
+		const char *secret = c->secrets[s].name;
+
+		if (c->pools[pool].rights[s] != rights || !strcmp(secret, last))
+			continue;
+		printf("%s%s", *between ? between : name, secret);
+		between = " ";
+		last = secret;
+	}
+}
+
+void rp_conf_print(const struct rp_conf *c)
+{
+	const uint8_t r = RP_SETUP_READ, w = r | RP_SETUP_WRITE;
+	char size[RP_SIZE_LEN];
+
+	for (unsigned int s = 0; s < c->nsecrets; s++)
+		printf("secret %s: file %s\n", c->secrets[s].name,
+		       c->secrets[s].path);
+	for (unsigned int i = 0; i < c->npools; i++) {
+		const struct rp_conf_pool *pool = &c->pools[i];
+
+		printf("pool %s: path %s", pool->name, pool->path);
+		if (pool->create)
+			printf(", create %s",
+			       rp_size_format(pool->create, size));
+		if (pool->clients)
+			printf(", clients %u", pool->clients);
+		print_rights(c, i, ", read ", r);
+		print_rights(c, i, ", write ", w);
+		print_rights(c, i, ", admin ", w | RP_SETUP_ADMIN);
+		puts(c->nsecrets ? ""
+				 : ", all rights for every program of "
+				   "this host");
+	}
 }
 
 int rp_conf_add_pool(struct rp_conf *c, const char *path, char *err)

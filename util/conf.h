@@ -44,6 +44,8 @@ struct rp_conf {
  * line, the reason and the remedy in err: -EINVAL, -E2BIG, or that of a secret.
  */
 int rp_conf_load(const char *path, struct rp_conf *c, char *err);
+/* Print secrets, pools and rights on standard output. */
+void rp_conf_print(const struct rp_conf *c);
 /*
  * Add a pool file, named like the file, with every right for every secret.
  * -EINVAL: the name cannot be used, or is in use; -E2BIG: too many pools.

@@ -39,6 +39,7 @@ struct daemon {
 	const char *secret_file;
 	const char *port_file;
 	const char *metrics_at;
+	bool check; /* the configuration, and no more */
 
 	struct rp_conf conf;
 	struct rp_setup_secrets secrets;
@@ -64,6 +65,7 @@ enum {
 	OPT_BASE,
 	OPT_CONFIG,
 	OPT_METRICS,
+	OPT_CHECK,
 };
 
 static const struct argp_option options[] = {
@@ -82,6 +84,8 @@ static const struct argp_option options[] = {
 	 "Write the port to FILE once clients can connect", 0},
 	{"config", OPT_CONFIG, "FILE", 0,
 	 "Read pools, secrets and rights from FILE; SIGHUP reads it again", 0},
+	{"check", OPT_CHECK, NULL, 0,
+	 "Check the file of --config, print what it says, and end", 0},
 	{"metrics", OPT_METRICS, "ADDR:PORT|unix:PATH", 0,
 	 "Serve the counters to Prometheus, at a loopback address or a socket",
 	 0},
@@ -107,6 +111,8 @@ static void parse_end(struct argp_state *state, struct daemon *d)
 		argp_error(state, "--config FILE names pools, address, port, "
 				  "base and secrets; leave all other options "
 				  "but --port-file and --metrics out");
+	if (d->check && !d->config_file)
+		argp_error(state, "--check needs --config FILE");
 	if (!d->config_file && !d->conf.npools)
 		argp_error(state, "name at least one pool file");
 	for (unsigned int i = 0; i < d->conf.npools; i++) {
@@ -151,6 +157,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_METRICS:
 		d->metrics_at = arg;
+		return 0;
+	case OPT_CHECK:
+		d->check = true;
 		return 0;
 	case OPT_CONFIG:
 		d->config_file = arg;
@@ -200,6 +209,8 @@ static int load(struct daemon *d, struct rp_conf *c)
 		       c->listen);
 		return RP_EXIT_USAGE;
 	}
+	if (c->metrics && rp_metrics_check(c->metrics, d->err))
+		return RP_EXIT_NETWORK;
 	if (c->nsecrets || rp_fabric_is_loopback(listen_address(c)))
 		return 0;
 	rp_err(d->err, 0,
@@ -211,6 +222,17 @@ static int load(struct daemon *d, struct rp_conf *c)
 	return RP_EXIT_SECRET;
 }
 
+/* --check: port and pools may be those of a daemon that runs. */
+static void print_conf(const struct daemon *d)
+{
+	const struct rp_conf *c = &d->conf;
+
+	printf("listen %s, port %u, base %s, metrics %s\n", listen_address(c),
+	       listen_port(c), c->base ? c->base : "tcp",
+	       c->metrics ? c->metrics : "none");
+	rp_conf_print(c);
+}
+
 /* Check secrets, address and port before any pool is opened or created. */
 static int check_access(struct daemon *d)
 {
@@ -218,6 +240,8 @@ static int check_access(struct daemon *d)
 
 	if (code)
 		return report_error(d, code);
+	if (d->check)
+		return 0;
 	if (rp_setup_server_check(listen_address(&d->conf),
 				  listen_port(&d->conf), d->err))
 		return report_error(d, RP_EXIT_NETWORK);
@@ -653,6 +677,10 @@ static int run(struct daemon *d)
 	code = block_signals(d);
 	if (!code)
 		code = check_access(d);
+	if (!code && d->check) {
+		print_conf(d);
+		return 0;
+	}
 	/* The fabric comes first: a base that fails leaves no new pool. */
 	if (!code) {
 		code = rp_exports_open(&d->exports, d->conf.base,

@@ -146,6 +146,14 @@ static int parse(const char *where, struct sockaddr_storage *sa, char *err)
 		      host);
 }
 
+int rp_metrics_check(const char *where, char *err)
+{
+	struct sockaddr_storage sa = {0};
+	const int len = parse(where, &sa, err);
+
+	return len < 0 ? len : 0;
+}
+
 /* A socket that its last daemon has left behind is removed. */
 static void remove_stale(const struct sockaddr_un *un)
 {

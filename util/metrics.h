@@ -5,6 +5,8 @@
 
 struct rp_metrics;
 
+/* Check an address without listening: 0, or -EINVAL and the remedy in err. */
+int rp_metrics_check(const char *where, char *err);
 /*
  * Listen at ADDR:PORT, a loopback address ([::1]:PORT), or unix:PATH. Returns
  * 0, or -errno and the remedy in err: -EINVAL (another form or address),

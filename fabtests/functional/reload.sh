@@ -100,6 +100,22 @@ expect 0 'may only read' ../fabtests/functional/read_only "$a" backup.secret
 expect 0 'only allows to read' ../util/fi_rpmem_info --target "$a" \
 	--secret backup.secret
 
+# A check opens nothing: pools and ports may be in use.
+fd=$(ls sub)
+sed "s/^port = 0/port = $(cat port)/; s/sub\/b/sub\/new/" conf >checked
+expect 0 "^listen 127.0.0.1, port $(cat port), base tcp, metrics none$" \
+	../util/fi_rpmemd --config checked --check
+grep -q '^pool a: path a, create 4 MiB, read backup, write app$' out &&
+	grep -q '^pool b: path sub/new, create 1 MiB, admin ops$' out &&
+	grep -q '^secret ops: file ops.secret$' out || { fail "check"; cat out; }
+[ "$fd" = "$(ls sub)" ] || fail "a check has made $(ls sub)"
+echo 'path = twice' >>checked
+expect 2 'fi_rpmemd: checked:17: path is given twice, first in line 14; remove' \
+	../util/fi_rpmemd --config checked --check
+sed '1i metrics = 10.0.0.1:1' conf >checked
+expect 6 'not a loopback address' ../util/fi_rpmemd --config checked --check
+expect 2 'check needs --config' ../util/fi_rpmemd --check a
+
 # A configuration that is wrong changes nothing.
 config 'write = nobody'
 kill -HUP $daemon
@@ -125,10 +141,10 @@ reload
 expect 7 "not the daemon's" $cp --secret app.secret file "$a"
 expect 0 '' $cp --secret new.secret file "$a"
 # Rights are taken and given.
-sed -i 's/^write = app/read = app/' conf
+sed -i 's/^write = app/read = app backup/; /^read = backup/d' conf
 reload
 expect 7 'only allows to read pool' $cp --secret new.secret file "$a"
-sed -i 's/^read = app/write = app/' conf
+sed -i 's/^read = app backup/write = app\nread = backup/' conf
 reload
 expect 0 '' $cp --secret new.secret file "$a"
 

@@ -83,12 +83,14 @@ Test(conf, a_whole_configuration_is_read)
 			  "metrics = unix:/m\n"
 			  "[secret app]\n"
 			  "file = %1\n"
-			  "[pool vol 0]\n"
+			  "[pool vol 0] ; comment\n"
 			  "path = /p/one ; comment\n"
 			  "create = 10G\n"
 			  "write = app\n"
 			  "read = backup,\n"
-			  "  app\n"
+			  " # comment\n"
+			  "\n"
+			  "  app ; comment\n"
 			  "clients = 3\n"
 			  "[pool b]\n"
 			  "path = /p/two\n"
@@ -143,14 +145,37 @@ static const struct {
 	{"", 0, "no section [pool NAME]"},
 	{"speed = 3\n", 1, "no 'speed'"},
 	{"port = 70000\n", 1, "port"},
-	{"listen = a\nlisten = b\n", 2, "twice"},
+	{"listen = a\nlisten = b\n", 2,
+	 "listen is given twice, first in line 1"},
+	{"port = 1\n# b\nport = 1\n", 3,
+	 "port is given twice, first in line 1"},
+	{"base = a\nbase = b\n", 2, "remove one of the lines"},
+	{"metrics = a\nmetrics = b\n", 2, "remove one of the lines"},
+	{"listen = a\n  port = 1\n", 2, "listen is no list; remove the space"},
 	{"listen =\n", 1, "no value"},
 	{"[pool]\n", 1, "[pool NAME]"},
 	{"[pool a b\n", 1, "[pool NAME]"},
 	{"[disk a]\n", 1, "[pool NAME]"},
+	{"[pool a]b]\npath = /p\n", 1, "text behind [pool a]; a name has no"},
+	{"[pool a] # b\npath = /p\n", 1, "text behind [pool a]"},
+	{"[secret a]b]\nfile = %1\n", 1, "text behind [secret a]"},
+	{" [pool a]\npath = /p\n", 1, "remove the space before '['"},
+	{"[pool a]\n\tpath = /p\n", 2, "remove the space"},
 	{"[pool a/b]\npath = /p\n", 1, "cannot name a pool"},
 	{"[pool a]\n[pool b]\npath = /p\n", 2, "pool 'a' has no path"},
-	{"[pool a]\npath = /p\n[pool a]\npath = /q\n", 3, "two pools 'a'"},
+	{"[pool a]\npath = /p\n[pool a]\npath = /q\n", 3,
+	 "two sections [pool a]; rename or remove"},
+	{"[pool a]\npath = /p\npath = /p\n", 3, "path is given twice"},
+	{"[pool a]\npath = /p\n  /q\n", 3, "path is no list"},
+	{"[pool a]\npath = /p\ncreate = 4K\ncreate = 4K\n", 4, "in line 3"},
+	{"[pool a]\npath = /p\nclients = 1\nclients = 0\n", 4, "in line 3"},
+	{"[secret b]\nfile = %1\n[pool a]\npath = /p\nread = b\nread = b\n", 6,
+	 "in line 5; remove one of the lines, and name all secrets"},
+	{"[secret b]\nfile = %1\n[pool a]\npath = /p\nwrite = b\nwrite =\n", 6,
+	 "in line 5"},
+	{"[secret b]\nfile = %1\n[pool a]\npath = /p\nadmin = b\nadmin = b\n",
+	 6, "in line 5"},
+	{"[secret b]\nfile = %1\n  %2\n", 3, "file is no list"},
 	{"[pool a]\npath = /p\nsize = 3\n", 3, "no 'size'"},
 	{"[pool a]\npath = /p\ncreate = 10\n", 3, "at least 4K"},
 	{"[pool a]\npath = /p\ncreate = x\n", 3, "create"},
