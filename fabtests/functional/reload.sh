@@ -265,6 +265,18 @@ with rpmem_pool.open(where, secret="new.secret", timeout=2) as pool:
     fails(errno.ETIMEDOUT, "not the daemon's", pool.read, 1, 0)
     reload(whole)
     assert pool.read(6, 0) == b"before"
+    # A client reads a secret again whose file was replaced.
+    with open("new.secret", encoding="utf-8") as f:
+        old = f.read()
+    reload(whole.replace("file = new.secret", "file = app.secret"))
+    with open("app.secret", encoding="utf-8") as f, \
+         open("new.secret", "w", encoding="utf-8") as to:
+        to.write(f.read())
+    assert pool.read(6, 0) == b"before"
+    with open("new.secret", "w", encoding="utf-8") as to:
+        to.write(old)
+    reload(whole)
+    assert pool.read(6, 0) == b"before"
     # A client without the right does not keep the pool from others.
     reload(whole.replace("file = new.secret", "file = app.secret"))
     rpmem_pool.open(where, secret="app.secret", exclusive=True).close()

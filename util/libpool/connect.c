@@ -156,6 +156,9 @@ void pool_connect(struct rpmem_pool *p, struct offer *o)
 		.take = p->take && !again,
 	};
 
+	/* The operator may have replaced it; until then the old one goes on. */
+	if (again && p->secret_file)
+		rp_secret_load(p->secret_file, &p->secret, NULL);
 	o->peer = FI_ADDR_UNSPEC;
 	o->lease = -1;
 	o->ret = rp_setup_open(&p->target, p->name, &how, &o->ex, &o->lease,

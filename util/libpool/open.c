@@ -68,6 +68,9 @@ static int parse_attr(struct rpmem_pool *p, const struct rpmem_pool_attr *attr)
 	if (!a.secret_file)
 		return 0;
 	p->target.secret = &p->secret;
+	p->secret_file = strdup(a.secret_file);
+	if (!p->secret_file)
+		return pool_error(-ENOMEM, "out of memory");
 	return rp_secret_load(a.secret_file, &p->secret, pool_error_buf())
 		       ? -EACCES
 		       : 0;
@@ -117,6 +120,7 @@ void rpmem_pool_close(struct rpmem_pool *p)
 	rp_journal_fini(&p->journal);
 	pool_texts_free(p);
 	rp_secret_wipe(&p->secret);
+	free(p->secret_file);
 	pthread_cond_destroy(&p->async_done);
 	pthread_cond_destroy(&p->thread_done);
 	pthread_mutex_destroy(&p->lock);

@@ -98,7 +98,8 @@ struct offer {
 struct rpmem_pool {
 	/* constant after rpmem_pool_open() */
 	struct rp_setup_target target;
-	struct rp_secret secret;
+	struct rp_secret secret; /* of the last connection */
+	char *secret_file;	 /* NULL: none is needed */
 	char name[RP_SETUP_NAME + 1];
 	enum fi_rpmem_class required;
 	uint64_t timeout_ms;
