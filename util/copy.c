@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -395,6 +396,27 @@ void copy_finish(struct copy *c)
 		copy_poll(c, 100);
 	memcpy(c->err, err, sizeof(err));
 	c->status = status;
+}
+
+void copy_explain(struct copy *c)
+{
+	struct rp_setup_target t = c->cfg->target;
+	struct rp_setup_export ex;
+	char byte, err[RP_ERR_LEN];
+	int ret;
+
+	if (recv(c->lease, &byte, 1, MSG_PEEK | MSG_DONTWAIT))
+		return;
+	t.wait_ms = 0;
+	ret = rp_setup_fetch_export(&t, c->cfg->pool, &ex, err);
+	if (ret == -ENOENT || ret == -EACCES)
+		rp_err(c->err, 0, "fi_rpmemd has closed the pool: %.400s", err);
+	else if (!ret && ex.owner != c->ex.owner)
+		rp_err(c->err, 0,
+		       "another client has taken pool '%s' on %s for itself, "
+		       "so this copy may not go on; close the pool there, then "
+		       "copy again",
+		       c->cfg->pool, t.host);
 }
 
 int copy_read_all(struct copy *c, copy_sink sink)

@@ -111,6 +111,8 @@ int copy_poll(struct copy *c, int ms);
  * daemon that stops still completes the commits that it accepted.
  */
 void copy_finish(struct copy *c);
+/* The same: where a daemon that runs has closed the pool, ask it why. */
+void copy_explain(struct copy *c);
 /*
  * Read the pool pipelined, and pass the chunks to sink in order. A sink returns
  * 0 or an enum rp_exit.

@@ -499,6 +499,8 @@ int main(int argc, char **argv)
 	began = rp_now_ms();
 	code = run(&c);
 	began = rp_now_ms() - began;
+	if (code == RP_EXIT_BROKEN && !copy_interrupted)
+		copy_explain(&c);
 	if (a.cfg.up && code == RP_EXIT_BROKEN)
 		resume_command(&a, &c, resume, sizeof(resume));
 	if (code)

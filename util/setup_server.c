@@ -424,6 +424,7 @@ static int check_others(struct rp_setup_server *s, struct conn *c,
 		s->attr.clients ? s->attr.clients(s->attr.arg, i) : 0;
 	const struct conn *h = find_holder(s, req, i);
 	char err[RP_ERR_LEN];
+	unsigned int n;
 
 	if (e->owner != req->owner && s->attr.may_open &&
 	    s->attr.may_open(s->attr.arg, i, err))
@@ -440,13 +441,14 @@ static int check_others(struct rp_setup_server *s, struct conn *c,
 				 "close it there first",
 				 e->name, h->exclusive ? " exclusively" : "",
 				 h->peer);
-	if (most && count_holders(s, req->owner, i) >= most)
-		return put_error(c, RP_SETUP_E_BUSY,
-				 "pool '%.100s' is open at %u clients, as many "
-				 "as its configuration allows; close it at one "
-				 "of them, or raise the limit",
-				 e->name, most);
-	return 0;
+	n = most ? count_holders(s, req->owner, i) : 0;
+	if (n < most || !most)
+		return 0;
+	return put_error(c, RP_SETUP_E_BUSY,
+			 "pool '%.100s' is open at %u client%s, and its "
+			 "configuration allows %u; close it at %u of them, or "
+			 "raise 'clients' there",
+			 e->name, n, n == 1 ? "" : "s", most, n - most + 1);
 }
 
 /* Reply to OPEN. */

@@ -190,10 +190,14 @@ reload
 if command -v python3 >/dev/null && [ -z "${RP_SANITIZE:-}" ]; then
 	timeout 120 python3 - "$a" "$src/util/python" $daemon >out 2>&1 <<'P' ||
 import errno
+import fcntl
 import os
 import signal
 import socket
+import struct
+import subprocess
 import sys
+import termios
 import threading
 import time
 
@@ -337,10 +341,35 @@ with rpmem_pool.open(where, secret="new.secret", exclusive=True) as pool:
         fails(errno.ESTALE, "another client has opened", pool.commit)
         assert other.read(5, 0) == b"taken"
 
+# ... and from a copy, which says so. The copy waits in its second line to a
+# pipe that is full then.
+def drain():
+    while os.read(acks, 4096):
+        pass
+
+
+os.mkfifo("acks")
+acks = os.open("acks", os.O_RDWR)
+room = fcntl.fcntl(acks, fcntl.F_SETPIPE_SZ, 4096) - 8
+os.write(acks, b"\n" * room)
+with subprocess.Popen(["../util/fi_rpmem_cp", "--secret", "new.secret",
+                       "--chunk", "4K", "--window", "1", "--ack-log", "acks",
+                       "file", where], stderr=subprocess.PIPE,
+                      text=True) as copy:
+    while (struct.unpack("i", fcntl.ioctl(acks, termios.FIONREAD, b"1234"))[0]
+           == room and copy.poll() is None):
+        time.sleep(0.02)
+    with rpmem_pool.open(where, secret="ops.secret",
+                         exclusive=rpmem_pool.TAKE):
+        threading.Thread(target=drain, daemon=True).start()
+        text = copy.communicate()[1]
+assert "another client has taken pool 'a' on 127.0.0.1 for itself" in text, text
+assert copy.returncode == 9, copy.returncode
+
 # The number of clients is limited.
 reload(whole.replace("[pool a]\n", "[pool a]\nclients = 1\n"))
 with rpmem_pool.open(where, secret="new.secret") as pool:
-    fails(errno.EBUSY, "open at 1 clients", rpmem_pool.open, where,
+    fails(errno.EBUSY, "open at 1 client, and its", rpmem_pool.open, where,
           secret="new.secret")
 print("all of it")
 P

@@ -219,7 +219,19 @@ Test(setup_rights, number_of_clients_is_limited)
 	cr_assert_eq(open_pool(&secrets[0], 1, false, false, &a), 0, "%s", err);
 	cr_assert_eq(open_pool(&secrets[1], 2, false, false, &b), 0, "%s", err);
 	cr_assert_eq(open_pool(&secrets[0], 3, false, false, &c), -EBUSY);
-	cr_assert(strstr(err, "open at 2 clients"), "%s", err);
+	cr_assert(strstr(err, "open at 2 clients, and its configuration "
+			      "allows 2; close it at 1 of them"),
+		  "%s", err);
+	pthread_mutex_lock(&lock);
+	most = 1;
+	pthread_mutex_unlock(&lock);
+	cr_assert_eq(open_pool(&secrets[0], 3, false, false, &c), -EBUSY);
+	cr_assert(strstr(err, "open at 2 clients, and its configuration "
+			      "allows 1; close it at 2 of them"),
+		  "%s", err);
+	pthread_mutex_lock(&lock);
+	most = 2;
+	pthread_mutex_unlock(&lock);
 	/* A client that connects again is no further one. */
 	cr_assert_eq(open_pool(&secrets[0], 1, false, false, &c), 0, "%s", err);
 	/* One that has gone makes room, noticed or not. */
