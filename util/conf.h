@@ -23,6 +23,7 @@ struct rp_conf_pool {
 	uint64_t create;      /* size of a new pool; 0: it must exist */
 	bool exact;	      /* a pool that exists must have that size, too */
 	unsigned int clients; /* that may have it open; 0: any number */
+	bool waits;	      /* until a pool that leaves is closed */
 	uint8_t rights[RP_SETUP_SECRETS]; /* RP_SETUP_READ..., by secret */
 };
 

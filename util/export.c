@@ -4,10 +4,13 @@
 
 #include <errno.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -108,6 +111,11 @@ int rp_exports_open(struct rp_exports *x, const char *base, const char *source,
 	if (getrandom(&x->incarnation, sizeof(x->incarnation), 0) !=
 	    sizeof(x->incarnation)) {
 		rp_err(err, 0, "no random bytes");
+		return RP_EXIT_FAILED;
+	}
+	x->closed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (x->closed_fd < 0) {
+		rp_err(err, 0, "eventfd: %s", strerror(errno));
 		return RP_EXIT_FAILED;
 	}
 	return 0;
@@ -247,19 +255,22 @@ static int export_pool(struct rp_exports *x, struct rp_export *e,
  * Close a pool, with its new length if it was made longer. clean: write it back
  * and mark it. -errno: it is closed without the mark, and err has the reason.
  */
-static int close_pool(struct rp_export *e, bool clean, char *err)
+static int close_pool(struct rp_pool *pool, bool longer, bool clean, char *err)
 {
 	int ret = 0;
 
-	if (clean && e->longer)
-		ret = rp_pool_extend(&e->pool, err);
+	if (clean && longer)
+		ret = rp_pool_extend(pool, err);
 	if (clean && !ret)
-		ret = rp_pool_close_clean(&e->pool, err);
-	else
-		rp_pool_abandon(&e->pool);
+		return rp_pool_close_clean(pool, err);
+	rp_pool_abandon(pool);
+	return ret;
+}
+
+static void free_slot(struct rp_export *e)
+{
 	free(e->path);
 	memset(e, 0, sizeof(*e));
-	return ret;
 }
 
 /* Drop a pool that could not be exported; it keeps its former mark. */
@@ -273,7 +284,22 @@ static void remove_failed(struct rp_export *e)
 		unlink(e->path);
 	if (!e->open)
 		e->pool.fd = -1;
-	close_pool(e, e->open && e->pool.was_clean, err);
+	close_pool(&e->pool, e->longer, e->open && e->pool.was_clean, err);
+	free_slot(e);
+}
+
+bool rp_exports_must_wait(const struct rp_exports *x,
+			  const struct rp_conf_pool *conf)
+{
+	bool some = false, room = false;
+
+	for (const struct rp_export *e = x->v; e < x->v + RP_SETUP_POOLS; e++) {
+		if (e->leaving && !strcmp(e->path, conf->path))
+			return true;
+		some |= e->leaving;
+		room |= !e->path;
+	}
+	return some && !room;
 }
 
 int rp_exports_add(struct rp_exports *x, const struct rp_conf_pool *conf,
@@ -283,15 +309,6 @@ int rp_exports_add(struct rp_exports *x, const struct rp_conf_pool *conf,
 	struct rp_setup_export *offer;
 	int code;
 
-	for (int i = 0; i < RP_SETUP_POOLS; i++)
-		if (x->v[i].leaving && !strcmp(x->v[i].path, conf->path)) {
-			rp_err(err, 0,
-			       "pool '%.100s' is still being closed, because "
-			       "requests to it are under way; send SIGHUP "
-			       "again",
-			       x->v[i].name);
-			return RP_EXIT_BUSY;
-		}
 	while (e < x->v + RP_SETUP_POOLS && e->path)
 		e++;
 	if (e == x->v + RP_SETUP_POOLS) {
@@ -464,24 +481,92 @@ static const char *check_export(void *arg, unsigned int i)
 	return e->withdrawn;
 }
 
-/* Close a pool that is no longer exported, once its keys have ended. */
-static void finish_removal(struct rp_export *e)
-{
+/* The disk of one pool must not keep the clients of others waiting. */
+struct rp_export_closer {
+	pthread_t thread;
+	struct rp_pool pool;
+	bool longer, clean;
+	int closed_fd;
+	atomic_bool done;
+	int ret;
 	char err[RP_ERR_LEN];
+};
+
+static void *closer_run(void *arg)
+{
+	struct rp_export_closer *c = arg;
+
+	c->ret = close_pool(&c->pool, c->longer, c->clean, c->err);
+	atomic_store(&c->done, true);
+	eventfd_write(c->closed_fd, 1);
+	return NULL;
+}
+
+/* Close a pool that is no longer exported, once its keys have ended. */
+static void closer_start(const struct rp_exports *x, struct rp_export *e)
+{
+	struct rp_export_closer *c;
 
 	if (!end_registrations(e))
 		return;
+	c = calloc(1, sizeof(*c));
+	if (!c)
+		return; /* the next check tries again */
 	if (e->withdrawn[0])
 		rp_service_log(RP_SERVICE_ERROR,
 			       "pool '%s' is closed: what its file had when it "
 			       "was withdrawn can no longer be saved",
 			       e->name);
-	if (close_pool(e, !e->withdrawn[0], err))
-		rp_service_log(RP_SERVICE_ERROR, "%s", err);
+	c->pool = e->pool;
+	c->longer = e->longer;
+	c->clean = !e->withdrawn[0];
+	c->closed_fd = x->closed_fd;
+	if (pthread_create(&c->thread, NULL, closer_run, c)) {
+		free(c);
+		return;
+	}
+	e->pool = (struct rp_pool){.fd = -1};
+	e->closer = c;
 }
 
-void rp_exports_check(struct rp_exports *x)
+/* Wait for the thread. Returns 0, or the reason in err. */
+static int closer_end(struct rp_export *e, char *err)
 {
+	struct rp_export_closer *c = e->closer;
+	int ret;
+
+	pthread_join(c->thread, NULL);
+	ret = c->ret;
+	if (ret)
+		memcpy(err, c->err, RP_ERR_LEN);
+	free(c);
+	free_slot(e);
+	return ret;
+}
+
+/* False: the pool still leaves. */
+static bool finish_removal(const struct rp_exports *x, struct rp_export *e)
+{
+	char err[RP_ERR_LEN], name[sizeof(e->name)];
+	const bool withdrawn = e->withdrawn[0];
+
+	if (!e->closer)
+		closer_start(x, e);
+	if (!e->closer || !atomic_load(&e->closer->done))
+		return false;
+	memcpy(name, e->name, sizeof(name));
+	if (closer_end(e, err))
+		rp_service_log(RP_SERVICE_ERROR, "%s", err);
+	else if (!withdrawn)
+		rp_service_log(RP_SERVICE_NOTICE,
+			       "pool '%s' is written back and closed", name);
+	return true;
+}
+
+bool rp_exports_check(struct rp_exports *x)
+{
+	bool closed = false;
+
 	for (unsigned int i = 0; i < RP_SETUP_POOLS; i++) {
 		struct rp_export *e = &x->v[i];
 
@@ -491,10 +576,11 @@ void rp_exports_check(struct rp_exports *x)
 			if (e->keys[who].ending)
 				end_key(&e->keys[who]);
 		if (e->leaving)
-			finish_removal(e);
+			closed |= finish_removal(x, e);
 		else if (!check_export(x, i) && e->longer)
 			extend_export(x, i);
 	}
+	return closed;
 }
 
 static unsigned int find_rights(void *arg, unsigned int i, unsigned int who)
@@ -683,17 +769,24 @@ int rp_exports_close(struct rp_exports *x, bool failed, char *err)
 	for (struct rp_export *e = x->v; e < x->v + RP_SETUP_POOLS; e++) {
 		if (!e->path)
 			continue;
+		if (e->closer) {
+			code = closer_end(e, err) ? RP_EXIT_FILE : code;
+			continue;
+		}
 		/* A start that fails leaves no new pool, and no new mark. */
 		if (e->made && !x->served)
 			unlink(e->path);
 		if (e->withdrawn[0])
 			code = RP_EXIT_FILE;
 		if (close_pool(
-			    e,
+			    &e->pool, e->longer,
 			    !e->withdrawn[0] &&
 				    (x->served ? !failed : e->pool.was_clean),
 			    err))
 			code = RP_EXIT_FILE;
+		free_slot(e);
 	}
+	if (x->closed_fd > 0)
+		close(x->closed_fd);
 	return code;
 }

@@ -17,6 +17,8 @@ struct rp_export_key {
 	bool ending;	   /* as soon as no request uses it */
 };
 
+struct rp_export_closer; /* a thread that writes a pool back */
+
 /* One pool; a free slot has no path. */
 struct rp_export {
 	char name[RP_SETUP_NAME + 1];
@@ -29,6 +31,7 @@ struct rp_export {
 	bool awaited; /* its owner has not closed it, and may come back */
 	bool longer;  /* its file is, and its blocks are allocated */
 	bool leaving; /* closed as soon as no request uses its keys */
+	struct rp_export_closer *closer; /* NULL: not yet */
 	/* Registered for the class and the port; its key is not given out. */
 	struct fid_mr *mr;
 	struct rp_export_key keys[RP_SETUP_SECRETS];
@@ -38,6 +41,7 @@ struct rp_export {
 struct rp_exports {
 	struct rp_fabric f;
 	int cq_fd;
+	int closed_fd; /* readable: a closer has ended */
 	char base[64]; /* provider */
 	uint64_t incarnation;
 	uint64_t await_until; /* ms */
@@ -59,8 +63,14 @@ int rp_exports_open(struct rp_exports *x, const char *base, const char *source,
 int rp_exports_add(struct rp_exports *x, const struct rp_conf_pool *conf,
 		   char *err);
 /*
- * End a pool: clients do not find it any more, and its keys end. It is closed
- * by rp_exports_check().
+ * Whether the pool cannot be added yet, because one that leaves has its file or
+ * the last slot.
+ */
+bool rp_exports_must_wait(const struct rp_exports *x,
+			  const struct rp_conf_pool *conf);
+/*
+ * End a pool: clients do not find it any more, and its keys end. A thread
+ * closes it, which rp_exports_check() starts and ends.
  */
 void rp_exports_remove(struct rp_exports *x, unsigned int i);
 /* Slot of the pool with that name and path, or -1. */
@@ -83,9 +93,9 @@ bool rp_exports_use_secret(const struct rp_exports *x, unsigned int who);
 unsigned int rp_exports_find_longer(struct rp_exports *x);
 /*
  * Withdraw pools whose files have gone, serve the new length of longer ones,
- * end keys and pools.
+ * end keys and pools. Returns whether a pool has been closed.
  */
-void rp_exports_check(struct rp_exports *x);
+bool rp_exports_check(struct rp_exports *x);
 /*
  * Close everything: the fabric before the pools, as no write may arrive after a
  * pool is marked clean. failed: no pool is marked. Returns an exit code.

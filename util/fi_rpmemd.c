@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <time.h>
@@ -42,7 +43,9 @@ struct daemon {
 	bool check; /* the configuration, and no more */
 
 	struct rp_conf conf;
+	struct rp_conf *reloaded; /* by SIGHUP; NULL: conf */
 	struct rp_setup_secrets secrets;
+	unsigned int slots[RP_SETUP_SECRETS]; /* in secrets, of each in conf */
 	struct rp_exports exports;
 	int signal_fd;
 	struct rp_setup_server *server;
@@ -258,9 +261,8 @@ static void report_client(const char *peer, const char *pool)
 			       "a client at %s has a wrong secret", peer);
 }
 
-/* Give each pool its rights; slots[i]: of secret i, or RP_SETUP_SECRETS. */
-static void apply_rights(struct daemon *d, const struct rp_conf *c,
-			 const unsigned int *slots)
+/* Give each pool its rights. */
+static void apply_rights(struct daemon *d, const struct rp_conf *c)
 {
 	for (unsigned int i = 0; i < c->npools; i++) {
 		const struct rp_conf_pool *pool = &c->pools[i];
@@ -271,7 +273,7 @@ static void apply_rights(struct daemon *d, const struct rp_conf *c,
 			rights[0] =
 				RP_SETUP_READ | RP_SETUP_WRITE | RP_SETUP_ADMIN;
 		for (unsigned int s = 0; s < c->nsecrets; s++)
-			rights[slots[s]] = pool->rights[s];
+			rights[d->slots[s]] = pool->rights[s];
 		if (e >= 0)
 			rp_exports_set_rights(&d->exports, (unsigned int)e,
 					      rights, pool->clients);
@@ -280,10 +282,13 @@ static void apply_rights(struct daemon *d, const struct rp_conf *c,
 		rp_setup_server_check_rights(d->server);
 }
 
-/* Slots of the secrets that stay; the others are forgotten. */
-static void keep_secrets(struct daemon *d, const struct rp_conf *c,
-			 unsigned int *slots)
+/*
+ * Find the slots of the secrets that stay; the others are forgotten. New ones
+ * have no slot: RP_SETUP_SECRETS.
+ */
+static void keep_secrets(struct daemon *d, const struct rp_conf *c)
 {
+	unsigned int *slots = d->slots;
 	bool kept[RP_SETUP_SECRETS] = {0};
 
 	d->secrets.needed = c->nsecrets;
@@ -306,10 +311,9 @@ static void keep_secrets(struct daemon *d, const struct rp_conf *c,
 }
 
 /* Give the new secrets slots that no key belongs to. */
-static void add_secrets(struct daemon *d, const struct rp_conf *c,
-			unsigned int *slots)
+static void add_secrets(struct daemon *d, const struct rp_conf *c)
 {
-	unsigned int i = 0;
+	unsigned int *slots = d->slots, i = 0;
 
 	for (unsigned int s = 0; s < c->nsecrets; s++) {
 		if (slots[s] < RP_SETUP_SECRETS)
@@ -340,15 +344,46 @@ static bool has_pool(const struct rp_conf *c, const struct rp_export *e)
 	return false;
 }
 
+/* Add the pools that are missing, or only those that had to wait. */
+static int add_pools(struct daemon *d, struct rp_conf *c, bool waiting)
+{
+	int ret, code = 0;
+
+	for (unsigned int i = 0; i < c->npools; i++) {
+		struct rp_conf_pool *pool = &c->pools[i];
+
+		if ((waiting && !pool->waits) ||
+		    rp_exports_find(&d->exports, pool->name, pool->path) >= 0)
+			continue;
+		pool->waits = rp_exports_must_wait(&d->exports, pool);
+		if (pool->waits) {
+			if (!waiting)
+				rp_service_log(RP_SERVICE_NOTICE,
+					       "pool '%s' is exported as soon "
+					       "as a pool that leaves is "
+					       "closed",
+					       pool->name);
+			continue;
+		}
+		ret = rp_exports_add(&d->exports, pool, d->err);
+		if (ret && d->exports.served)
+			rp_service_log(RP_SERVICE_ERROR, "%s", d->err);
+		else if (ret)
+			return report_error(d, ret);
+		if (!code)
+			code = ret;
+	}
+	return code;
+}
+
 /*
  * Make pools, secrets and rights those of a configuration. Whatever loses a
  * right loses it before anything new is added. Returns the exit code of the
  * first pool that cannot be exported, whose reason is reported.
  */
-static int apply(struct daemon *d, const struct rp_conf *c)
+static int apply(struct daemon *d, struct rp_conf *c)
 {
-	unsigned int slots[RP_SETUP_SECRETS];
-	int ret, code = 0;
+	int code;
 
 	for (unsigned int i = 0; i < RP_SETUP_POOLS; i++) {
 		const struct rp_export *e = &d->exports.v[i];
@@ -359,27 +394,24 @@ static int apply(struct daemon *d, const struct rp_conf *c)
 		      !rp_exports_is_at_path(&d->exports, i))))
 			rp_exports_remove(&d->exports, i);
 	}
-	keep_secrets(d, c, slots);
-	apply_rights(d, c, slots);
+	keep_secrets(d, c);
+	apply_rights(d, c);
 	rp_exports_check(&d->exports);
-	for (unsigned int i = 0; i < c->npools; i++) {
-		const struct rp_conf_pool *pool = &c->pools[i];
-
-		if (rp_exports_find(&d->exports, pool->name, pool->path) >= 0)
-			continue;
-		ret = rp_exports_add(&d->exports, pool, d->err);
-		if (ret && d->exports.served)
-			rp_service_log(RP_SERVICE_ERROR, "%s", d->err);
-		else if (ret)
-			report_error(d, ret);
-		if (!code)
-			code = ret;
-		if (ret && !d->exports.served)
-			return code;
-	}
-	add_secrets(d, c, slots);
-	apply_rights(d, c, slots);
+	code = add_pools(d, c, false);
+	if (code && !d->exports.served)
+		return code;
+	add_secrets(d, c);
+	apply_rights(d, c);
 	return code;
+}
+
+/* Check pools; where one has been closed, others may have waited for that. */
+static void check_exports(struct daemon *d)
+{
+	if (!rp_exports_check(&d->exports) || !d->reloaded)
+		return;
+	add_pools(d, d->reloaded, true);
+	apply_rights(d, d->reloaded);
 }
 
 /* Read the configuration again. -1: it is wrong, and nothing has changed. */
@@ -416,6 +448,13 @@ static void tell_status(const struct daemon *d, const struct rp_conf *c)
 			  listen_address(c), rp_setup_server_port(d->server));
 }
 
+static void free_conf(struct rp_conf *c)
+{
+	if (c)
+		rp_conf_free(c);
+	free(c);
+}
+
 /* SIGHUP: change pools, secrets and rights, and serve pools that grew. */
 static void reload(struct daemon *d)
 {
@@ -437,10 +476,11 @@ static void reload(struct daemon *d)
 		"SIGHUP: pools %u, secrets %u, pool files made longer %u%s",
 		c->npools, c->nsecrets, longer,
 		code ? "; pools named above are not exported" : "");
+	free_conf(d->reloaded);
+	d->reloaded = c;
+	return;
 out:
-	if (c)
-		rp_conf_free(c);
-	free(c);
+	free_conf(c);
 }
 
 static int write_port_file(struct daemon *d, uint16_t port)
@@ -542,7 +582,9 @@ static int serve(struct daemon *d)
 		{.fd = rp_setup_server_fd(d->server), .events = POLLIN},
 		{.fd = d->signal_fd, .events = POLLIN},
 		{.fd = rp_metrics_fd(d->metrics), .events = POLLIN},
+		{.fd = d->exports.closed_fd, .events = POLLIN},
 	};
+	eventfd_t closed;
 	struct fid *cq = &d->exports.f.cq->fid;
 	uint64_t now, check_at = 0;
 	int ret, watchdog;
@@ -551,7 +593,7 @@ static int serve(struct daemon *d)
 		watchdog = rp_service_watchdog();
 		now = rp_now_ms();
 		if (now >= check_at) {
-			rp_exports_check(&d->exports);
+			check_exports(d);
 			check_at = now + CHECK_MS;
 		}
 		ret = make_progress(d);
@@ -568,10 +610,12 @@ static int serve(struct daemon *d)
 			if (watchdog >= 0 && ret > watchdog)
 				ret = watchdog;
 		}
-		if (poll(fds, 4, ret) < 0 && errno != EINTR) {
+		if (poll(fds, 5, ret) < 0 && errno != EINTR) {
 			rp_err(d->err, 0, "poll: %s", strerror(errno));
 			return report_error(d, RP_EXIT_FAILED);
 		}
+		if (fds[4].revents && !eventfd_read(fds[4].fd, &closed))
+			check_at = 0;
 		if (fds[2].revents && read_signals(d))
 			return 0;
 	}
@@ -618,6 +662,7 @@ static int close_all(struct daemon *d, bool failed)
 	if (d->port_file && d->exports.served)
 		unlink(d->port_file);
 	rp_conf_free(&d->conf);
+	free_conf(d->reloaded);
 	explicit_bzero(&d->secrets, sizeof(d->secrets));
 	return code;
 }

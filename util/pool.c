@@ -18,6 +18,7 @@
 
 #include <nettle/sha2.h>
 
+#include "core/fault.h"
 #include "util/bytes.h"
 #include "util/file.h"
 #include "util/pool.h"
@@ -630,6 +631,8 @@ int rp_pool_close_clean(struct rp_pool *p, char *err)
 {
 	int ret = 0;
 
+	if (RP_FAULT("slow-close"))
+		rp_fault_dawdle();
 	/* A clean pool has all bytes on disk, committed or not. */
 	if (fdatasync(p->fd))
 		ret = rp_err(err, -errno,

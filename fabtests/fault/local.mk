@@ -15,6 +15,14 @@ fabtests_fault_librpmem_fault_fi_la_LDFLAGS = \
 	$(prov_rpmem_librpmem_fi_la_LDFLAGS) -rpath /nowhere
 fabtests_fault_librpmem_fault_fi_la_LIBADD = $(FABRIC_LIBS) $(PMEM2_LIBS) $(rpmem_libs) -lpthread
 
+# fi_rpmemd with fault points of its own.
+check_PROGRAMS += fabtests/fault/fi_rpmemd_faults
+fabtests_fault_fi_rpmemd_faults_SOURCES = util/fi_rpmemd.c util/conf.c \
+	util/export.c util/metrics.c util/pool.c prov/core/fault.c
+fabtests_fault_fi_rpmemd_faults_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
+fabtests_fault_fi_rpmemd_faults_CFLAGS = $(util_fi_rpmemd_CFLAGS)
+fabtests_fault_fi_rpmemd_faults_LDADD = $(util_fi_rpmemd_LDADD)
+
 # The shim's preload with fault points, for the guest.
 if HAVE_PRELOAD
 check_LTLIBRARIES += fabtests/fault/libibvrpmem_preload-fault.la

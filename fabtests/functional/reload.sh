@@ -135,6 +135,7 @@ said 1 "pool 'c' is exported"
 expect 0 '' $cp --secret new.secret file "${a%a}c"
 expect 0 '' $cp --secret app.secret "${a%a}c" copy
 expect 6 "no pool 'b'" $cp --secret ops.secret file "$b_at"
+said 1 "pool 'b' is written back and closed"
 expect 0 '' flock -n sub/b true
 sed -i '/app.secret/d' conf
 reload
@@ -376,6 +377,67 @@ P
 		fail "clients during a reload"
 	grep -q "^all of it" out || { fail "clients during a reload"; cat out; }
 fi
+
+# A pool that is removed is written back while others are served. The daemon
+# writes a line to a fifo when it begins: it stays there until somebody reads.
+kill $daemon
+wait $daemon || fail "exit code $? behind the clients"
+mkfifo closing
+printf '%s\n' 'port = 0' '[pool y]' 'path = y' 'create = 1M' >less.conf
+printf '%s\n' '[pool x]' 'path = x' 'create = 1M' | cat less.conf - >whole.conf
+cp whole.conf conf
+rm -f port
+RPMEM_FAULT=slow-close RPMEM_FAULT_LOG=closing ../fabtests/fault/fi_rpmemd_faults \
+	--config conf --port-file port --metrics unix:http >daemon.out 2>&1 &
+daemon=$!
+for _ in $(seq 400); do
+	[ -e port ] && break
+	kill -0 $daemon 2>/dev/null || break
+	sleep 0.05
+done
+x=127.0.0.1:$(cat port):x y=127.0.0.1:$(cat port):y
+cp less.conf conf
+kill -HUP $daemon
+said 1 "pool 'x' is no longer exported"
+expect 0 '' $cp file "$y"
+expect 6 "no pool 'x'" $cp file "$x"
+expect 1 '' flock -n x true
+cp whole.conf conf
+kill -HUP $daemon
+said 1 "pool 'x' is exported as soon as a pool that leaves is closed"
+expect 0 '' $cp file "$y"
+expect 6 "no pool 'x'" $cp file "$x"
+grep -q 'is written back' daemon.out && fail "the fifo does not stop the write-back"
+exec 4<>closing
+said 1 "pool 'x' is written back and closed"
+said 1 "pool 'x' is exported$"
+expect 0 '' $cp file "$x"
+# The end of the daemon waits for it, too. The other pool is not written back.
+exec 4<&-
+rm y
+said 1 "pool 'y' is withdrawn"
+cp less.conf conf
+kill -HUP $daemon
+said 2 "pool 'x' is no longer exported"
+kill $daemon
+for _ in $(seq 600); do # the socket goes before the pools
+	[ -e http ] || break
+	sleep 0.05
+done
+exec 4<>closing
+wait $daemon
+[ $? = 3 ] || fail "exit code of a daemon that closes a pool"
+daemon=
+../util/fi_rpmemd --port 0 --port-file port x >daemon.out 2>&1 &
+daemon=$!
+for _ in $(seq 400); do
+	[ -e port ] && break
+	sleep 0.05
+done
+if grep -q 'was not closed' daemon.out; then
+	fail "a pool that was removed was left open"
+fi
+exec 4<&-
 
 # The examples of the page and the documentation, with paths and an address of
 # this machine.
