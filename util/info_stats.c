@@ -4,12 +4,14 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "core/session.h"
+#include "util/clock.h"
 #include "util/exits.h"
 #include "util/info.h"
 #include "util/stats.h"
@@ -191,14 +193,8 @@ static void print_region(const struct rp_stats *s, int i, const struct rate *r)
 {
 	const struct rp_stats_region *g = &s->region[i];
 	const struct rp_stats_region *old = r->old ? &r->old->region[i] : NULL;
-	const struct rate since = {0};
 	char size[RP_SIZE_LEN];
 
-	/* Another region has taken over the counters. */
-	if (old && strcmp(old->name, g->name)) {
-		old = NULL;
-		r = &since;
-	}
 	printf("    %s  %s  %s by %s%s", g->name,
 	       rp_size_format(g->length, size),
 	       rp_class_name((enum rp_class)g->class),
@@ -253,8 +249,12 @@ static void print_initiator(const struct rp_stats *s, const struct rate *r)
 }
 
 static void print_table(const struct copies *all, const struct copies *before,
-			unsigned int seconds)
+			double seconds)
 {
+	for (size_t i = 0; i < before->n; i++)
+		if (!find(all, before->v[i]))
+			printf("process %d  %s  has ended\n",
+			       (int)before->v[i]->pid, before->v[i]->command);
 	for (size_t i = 0; i < all->n; i++) {
 		const struct rp_stats_copy *c = all->v[i];
 		const struct rp_stats_copy *old = find(before, c);
@@ -274,7 +274,7 @@ static void print_table(const struct copies *all, const struct copies *before,
 /* --- the command --- */
 
 static int print(const struct copies *all, const struct copies *before,
-		 const struct info_stats *cfg)
+		 double seconds, const struct info_stats *cfg)
 {
 	json_t *o;
 
@@ -283,7 +283,7 @@ static int print(const struct copies *all, const struct copies *before,
 			stdout, (const struct rp_stats_copy *const *)all->v,
 			all->n);
 	if (!cfg->json) {
-		print_table(all, before, cfg->watch);
+		print_table(all, before, seconds);
 		return 0;
 	}
 	o = json_array();
@@ -299,22 +299,29 @@ static int print(const struct copies *all, const struct copies *before,
 int info_stats(const struct info_stats *cfg)
 {
 	struct copies all = {0}, before = {0};
+	uint64_t now, last = 0;
 	int ret;
 
-	for (;;) {
+	/* A library of libfabric's (libinfinipath) makes them exit status 1. */
+	signal(SIGINT, SIG_DFL);
+	signal(SIGTERM, SIG_DFL);
+	for (;; last = now) {
+		now = rp_now_ms();
 		ret = rp_stats_each(cfg->pid, take, &all);
 		if (ret < 0 || (cfg->pid && !ret)) {
 			fprintf(stderr, "fi_rpmem_info: process %d: %s\n",
 				(int)cfg->pid,
-				ret == -EACCES ? "another user's: read its "
-						 "counters as that user or root"
-				: ret	       ? "no such process"
+				before.n ? "it has ended"
+				: ret == -EACCES
+					? "another user's: read its "
+					  "counters as that user or root"
+				: ret ? "no such process"
 				      : "it has no counters: it has registered "
 					"no persistent memory and written to "
 					"none");
 			break;
 		}
-		ret = print(&all, &before, cfg);
+		ret = print(&all, &before, (double)(now - last) / 1e3, cfg);
 		if (ret || !cfg->watch)
 			break;
 		copies_free(&before);

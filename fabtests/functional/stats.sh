@@ -35,13 +35,23 @@ ok()
 }
 
 cat >client.py <<'P'
-import sys
+import os, subprocess, sys
 sys.path.insert(0, sys.argv[2])
 import rpmem_pool
 count, length, at = map(int, sys.argv[3:6])
 with rpmem_pool.open(sys.argv[1]) as pool:
     for i in range(count):
         pool.write(bytes([i % 256]) * length, at, durable=True)
+        if os.path.exists("stop"):
+            break
+    for i in range(int(os.environ.get("COMMITS", 0))):
+        pool.write(bytes(9), at)
+        pool.commit()
+    if "COMMITS" in os.environ:
+        for form in "json", "prometheus":
+            with open(form, "wb") as f:
+                subprocess.check_call(["../util/fi_rpmem_info", "--" + form,
+                                       f"--stats={os.getpid()}"], stdout=f)
 P
 # client COUNT LENGTH AT: durable writes, one after another
 client()
@@ -57,7 +67,7 @@ check()
 import json, sys
 all = json.load(open("json"))
 p, t = all[0], all[0]["target"]
-v = t["pools"][0]
+v = (t["pools"] or [None])[0]
 sys.exit(0 if eval("(" + sys.argv[1] + ")") else print("#", sys.argv[1], "of", p) or 1)' "$1"
 }
 
@@ -198,6 +208,49 @@ timeout 30 ../util/fi_rpmemd --create 1M --port 0 --metrics 0.0.0.0:9 other >sai
 [ $? = 6 ] && grep -q loopback said && [ ! -e other ]
 ok "the metrics are served on loopback and unix sockets only" $?
 
+# The initiator counts, and times, what the target does.
+$info --prometheus >before
+COMMITS=40 client 60 100 0
+check 'p["initiator"]["durable"].keys() == {"agent-msync"} and
+p["initiator"]["durable"]["agent-msync"]["count"] == 100 and
+p["initiator"]["operations"]["commit"]["count"] == 40 and
+p["initiator"]["failures"] == {} and p["initiator"]["outstanding"] == 0'
+ok "the histogram of an initiator has all its commits" $?
+$info --prometheus | cat before - | awk '/^ofi_rpmem_commit_seconds_count/ {
+	n = $NF - n } END { exit n != 100 }'
+ok "the target has as many" $?
+awk '/^ofi_rpmem_durable_seconds_bucket/ {
+	v = $NF; if (v < last) down = 1; last = v; k++ }
+	/^ofi_rpmem_durable_seconds_count/ { n = $NF }
+	END { exit k != 30 || down || last != 100 || n != 100 }' prometheus
+ok "its buckets are cumulative and end with all commits" $?
+
+# said FILE TEXT: the file has a line with the text, soon.
+said()
+{
+	for _ in $(seq 600); do
+		grep -q "$2" "$1" && return
+		sleep 0.05
+	done
+	sed 's/^/# /' "$1"
+	return 1
+}
+# --watch prints rates while the daemon lives, and ends by a signal.
+$info --watch >watched 2>&1 & watch=$!
+said watched 'vol .* commits [0-9]*  bytes [0-9]*  p50 ' &&
+	said watched 'vol .* commits 0/s  bytes 0/s$'
+ok "--watch prints the sum first, and then a rate of 0 without load" $?
+client 1000000 64 0 & load=$!
+said watched 'vol .* commits [1-9][0-9]*/s  bytes [1-9][0-9]*/s  p50 .* us  p99 '
+ok "--watch prints a rate, and times, under load" $?
+>stop
+wait $load
+rm stop
+kill $watch
+wait $watch
+[ $? = 143 ]
+ok "SIGTERM ends --watch" $?
+
 # Only the same user and root may read.
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null &&
 	cp ../util/fi_rpmem_info m/info && chmod 755 m/info &&
@@ -209,10 +262,79 @@ else
 	echo "ok - # SKIP another user: needs root, setpriv, and a folder that all may enter"
 fi
 
+$info --watch >watched 2>&1 & watch=$!
+../util/fi_rpmem_info --stats --watch >all 2>&1 & all=$!
+said watched '  target' && said all "process $daemon  fi_rpmemd$"
 kill -9 $daemon
 wait $daemon 2>/dev/null
+wait $watch
+[ $? = 3 ] && grep -q "process $daemon: it has ended" watched
+ok "the end of the process ends --watch, with a line" $?
+said all "process $daemon  fi_rpmemd  has ended"
+gone=$?
+kill $all && [ $gone = 0 ]
+ok "--watch of all processes says so, and goes on" $?
+wait $all
 $info >said 2>&1
 [ $? = 3 ] && grep -q 'no such process' said && ! ls -d /dev/shm/*ofi_rpmem-stats* 2>/dev/null
 ok "SIGKILL leaves nothing" $?
+
+# No counter goes down or vanishes when pools leave and come back, also where
+# there were more names than the page has room for.
+names()
+{
+	printf '%s\n' 'port = 0' 'metrics = unix:http'
+	for i in "$@"; do
+		printf '%s\n' "[pool p$i]" "path = p$i" 'create = 64K'
+	done
+}
+names keep $(seq 40) >conf
+rm -f port
+../util/fi_rpmemd --config conf --port-file port >daemon.out 2>&1 &
+daemon=$!
+said port .
+P=$(cat port)
+info="../util/fi_rpmem_info --stats=$daemon"
+cat >monotonic.py <<'P'
+import re, subprocess, sys
+def read(path):
+    with open(path, encoding="ascii") as f:
+        return {l.rsplit(" ", 1)[0]: float(l.rsplit(" ", 1)[1]) for l in f
+                if re.match(r"\w+_(total|count|sum|bucket)\{", l)}
+old, new = map(read, sys.argv[1:])
+wrong = [f"# {k}: {v} and then {new.get(k)}" for k, v in old.items()
+         if new.get(k, -1) < v]
+for line in wrong[:5]:
+    print(line)
+sys.exit(bool(wrong) or len(old) < 100)
+P
+# turn N POOL...: serve these pools, commit to one, compare the metrics.
+turn()
+{
+	count=$1 to=$2
+	shift
+	$info --prometheus >before
+	names "$@" >conf
+	kill -HUP $daemon
+	for _ in $(seq 600); do
+		[ "$(grep -c 'SIGHUP: ' daemon.out)" -ge "$count" ] && break
+		sleep 0.05
+	done
+	LD_LIBRARY_PATH=$top/util/.libs:${LD_LIBRARY_PATH:-} timeout 120 \
+		python3 client.py "127.0.0.1:$P:p$to" "$src/util/python" 9 64 0
+	$info --prometheus >prom
+	python3 monotonic.py before prom
+	ok "no counter has gone down in turn $count, to pool $to" $?
+}
+turn 1 keep $(seq 2 40)
+turn 2 1 keep
+turn 3 keep $(seq 41 80)
+turn 4 2 $(seq 81 100)
+turn 5 1 keep 2
+awk '/^ofi_rpmem_requests_total/ { n = $NF } /^ofi_rpmem_commit_seconds_count/ { c += $NF }
+	END { exit n != 45 || c != 45 }' prom
+ok "all commits of five turns are in the metrics of the pools" $?
+kill $daemon
+wait $daemon
 daemon=
 exit $failed

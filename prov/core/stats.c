@@ -104,23 +104,19 @@ void rp_stats_open(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* The counters of that name, unused ones, or those of all others. */
+/*
+ * The counters of that name, or those of all others. A name keeps its counters,
+ * also without a region, because a counter of a reader must not go down.
+ */
 static struct rp_stats_region *region_find(const char *name)
 {
-	struct rp_stats_region *r = rp_stats->region, *unused = NULL;
+	struct rp_stats_region *r = rp_stats->region,
+			       *last = &r[RP_STATS_REGIONS - 1];
 
-	for (; r < &rp_stats->region[RP_STATS_REGIONS - 1]; r++) {
-		if (!strcmp(r->name, name))
-			return r;
-		if (!r->used && (!unused || (unused->name[0] && !r->name[0])))
-			unused = r;
-	}
-	if (unused) {
-		r = memset(unused, 0, sizeof(*unused));
-		strcpy(r->name, name);
-	} else {
-		strcpy(r->name, "others");
-	}
+	for (; r < last; r++)
+		if (!r->name[0] || !strcmp(r->name, name))
+			break;
+	strcpy(r->name, r < last ? name : "others");
 	return r;
 }
 
