@@ -253,9 +253,11 @@ fabtests_fault_removed_address_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_removed_address_LDADD = $(FABRIC_LIBS)
 
 # librpmem_pool over restarts of its target.
-TESTS += fabtests/fault/pool_owners.py fabtests/fault/pool_restart.sh \
+TESTS += fabtests/fault/mixed.sh \
+	fabtests/fault/pool_owners.py fabtests/fault/pool_restart.sh \
 	fabtests/fault/plugpull.sh fabtests/fault/crowd.sh
-EXTRA_DIST += fabtests/fault/pool_owners.py fabtests/fault/pool_restart.sh \
+EXTRA_DIST += fabtests/fault/mixed.py fabtests/fault/mixed.sh \
+	fabtests/fault/pool_owners.py fabtests/fault/pool_restart.sh \
 	fabtests/fault/plugpull.sh fabtests/fault/crowd.sh
 check_PROGRAMS += fabtests/fault/pool_writer
 fabtests_fault_pool_writer_SOURCES = fabtests/fault/pool_writer.c

@@ -1,0 +1,402 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""A mixed load on fi_rpmemd, started by mixed.sh.
+
+Each client process has a part of a pool. It writes records, durably or with a
+commit behind them, and compares what it reads with what it has written. An
+incarnation of the daemon is stopped in order, when the clients rest, or killed
+under them; on pool a, a kill leaves only what msync had covered. When they
+rest, each client compares all of its part, the counters of the daemon must be
+the commits of the clients, and neither its memory nor its descriptors may have
+grown since the incarnation was warm.
+"""
+import argparse
+import base64
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+CLIENTS = 6
+SLOTS = 256
+SLOT = 4096
+PART = SLOTS * SLOT
+WARM = 6  # steps of an incarnation before its memory is measured
+MORE_KB = 4096  # of anonymous memory
+MORE_FDS = 2
+
+
+def record(client, slot, number):
+    """What a slot has."""
+    return (b"%d %d %d;" % (client, slot, number)).ljust(200 + slot, b".")
+
+
+class NoPower(Exception):
+    """The class of a pool is not power."""
+
+
+class Client:
+    """A client process: it is told to rest, to go on, to open anew, to end."""
+
+    def __init__(self, number, where, seed):
+        self.number, self.where = number, where
+        self.rng = random.Random(seed)
+        self.model = {}
+        self.count = self.commits = 0
+        self.dirty = False
+
+    def open(self):
+        import rpmem_pool
+        self.pool = rpmem_pool.open(self.where, timeout=300,
+                                    secret=f"client{self.number}.secret")
+
+    def at(self, slot):
+        return (self.number % (CLIENTS // 2)) * PART + slot * SLOT
+
+    def compare(self, slot):
+        want = self.model[slot]
+        got = self.pool.read(len(want), self.at(slot))
+        if got != want:
+            print(f"client {self.number}, slot {slot}: {got[:40]} in place of "
+                  f"{want[:40]}", flush=True)
+            os._exit(1)
+
+    def step(self):
+        slot = self.rng.randrange(SLOTS)
+        dice = self.rng.random()
+        if dice < 0.3 and slot in self.model:
+            return self.compare(slot)
+        if dice < 0.4:
+            return self.commit()
+        self.count += 1
+        durable = self.rng.random() < 0.4
+        self.model[slot] = record(self.number, slot, self.count)
+        self.pool.write(self.model[slot], self.at(slot), durable=durable)
+        self.commits += durable
+        self.dirty |= not durable
+        return None
+
+    def commit(self):
+        """A commit behind no write sends no request."""
+        if self.dirty:
+            self.pool.commit()
+            self.commits += 1
+            self.dirty = False
+
+    def rest(self):
+        self.commit()
+        for slot in self.model:
+            self.compare(slot)
+        print(json.dumps({"commits": self.commits, "writes": self.count,
+                          "reconnects": self.pool.info()["reconnects"]}),
+              flush=True)
+
+    def run(self):
+        self.open()
+        os.set_blocking(0, False)
+        resting = False
+        while True:
+            word = os.read(0, 1) if resting else self.word()
+            if word == b"r":
+                self.rest()
+                os.set_blocking(0, True)
+                resting = True
+            elif word == b"n":
+                self.pool.close()
+                self.open()
+                self.rest()
+            elif word == b"g":
+                os.set_blocking(0, False)
+                resting = False
+            elif word in (b"e", b""):
+                self.pool.close()
+                os._exit(0)
+            elif not resting:
+                self.step()
+
+    @staticmethod
+    def word():
+        try:
+            return os.read(0, 1)
+        except BlockingIOError:
+            return None
+
+
+class Test:
+    """The daemon, and its clients."""
+
+    def __init__(self, seed, minutes):
+        self.rng = random.Random(seed)
+        self.end = time.monotonic() + minutes * 60
+        self.port = 0
+        self.files = ["s0"]  # of the secret
+        self.extra = False
+        self.incarnations = self.kills = self.exact = 0
+        self.last = {"commits": 0}
+        self.number = 0
+        self.steps = {}
+        self.log = open("daemon.out", "w", encoding="utf-8")
+        self.new_secret("s0")
+        self.daemon = None
+        self.clients = []
+
+    # --- the daemon ---
+
+    def new_secret(self, name):
+        with open(os.open(name, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as f:
+            f.write(base64.b64encode(os.urandom(32)))
+
+    def configure(self, without=""):
+        with open("conf.new", "w", encoding="utf-8") as f:
+            f.write(f"port = {self.port}\n[secret app]\n")
+            f.writelines(f"file = {name}\n" for name in self.files)
+            for pool in "ab" + ("c" if self.extra else ""):
+                if pool != without:
+                    f.write(f"[pool {pool}]\npath = {pool}\ncreate = "
+                            f"{CLIENTS * PART}\nwrite = app\n")
+        os.rename("conf.new", "conf")
+
+    def serve(self):
+        self.configure()
+        if os.path.exists("port"):
+            os.unlink("port")
+        env = dict(os.environ)
+        if os.path.exists("a.safe"):
+            env["RPMEM_SHADOW"] = "a:a.safe"
+            env["LD_PRELOAD"] = "../fabtests/fault/.libs/libshadow.so"
+        self.daemon = subprocess.Popen(
+            ["../util/fi_rpmemd", "--config", "conf", "--port-file", "port"],
+            stdout=self.log, stderr=self.log, env=env)
+        while not os.path.exists("port"):
+            assert self.daemon.poll() is None, "fi_rpmemd has ended"
+            time.sleep(0.02)
+        with open("port", encoding="ascii") as f:
+            self.port = int(f.read())
+        self.incarnations += 1
+        self.age, self.warm = 0, None
+        self.counted = 0  # commits, by the daemon, at the last rest
+        self.cut = 0  # times since then that clients were disconnected
+
+    def said(self):
+        with open("daemon.out", encoding="utf-8") as f:
+            return f.read().count("SIGHUP: ")
+
+    def reload(self, without=""):
+        self.configure(without)
+        before = self.said()
+        self.daemon.send_signal(signal.SIGHUP)
+        end = time.monotonic() + 60
+        while self.said() == before:
+            assert self.daemon.poll() is None, "fi_rpmemd has ended"
+            assert time.monotonic() < end, "no reload"
+            time.sleep(0.01)
+
+    # --- the clients ---
+
+    def start_client(self, number):
+        shutil.copy2(self.files[-1], f"client{number}.secret")
+        return subprocess.Popen(
+            [sys.executable, __file__, "--client", str(number), "--port",
+             str(self.port), "--seed", str(self.rng.randrange(1 << 30))],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def tell(self, word):
+        for client in self.clients:
+            client.stdin.write(word)
+            client.stdin.flush()
+
+    def replies(self):
+        total = {"commits": 0, "writes": 0, "reconnects": 0}
+        for client in self.clients:
+            line = client.stdout.readline()
+            assert line.startswith(b"{"), line.decode() or "a client has ended"
+            for name, value in json.loads(line).items():
+                total[name] += value
+        return total
+
+    # --- what must hold ---
+
+    def daemon_counts(self):
+        out = subprocess.check_output(
+            ["../util/fi_rpmem_info", f"--stats={self.daemon.pid}", "--json"])
+        target = json.loads(out)[0]["target"]
+        assert not target["failed_regions"], target
+        return sum(pool["commits"]["count"] for pool in target["pools"])
+
+    def usage(self):
+        with open(f"/proc/{self.daemon.pid}/status", encoding="ascii") as f:
+            kb = next(int(line.split()[1]) for line in f
+                      if line.startswith("RssAnon"))
+        return kb, len(os.listdir(f"/proc/{self.daemon.pid}/fd"))
+
+    def rest(self):
+        """All clients rest; the counters and the memory are compared."""
+        self.tell(b"r")
+        now = self.replies()
+        counted = self.daemon_counts()
+        mine = now["commits"] - self.last["commits"]
+        theirs = counted - self.counted
+        self.last, self.counted = now, counted
+        # A client that connects again repeats one operation, and one commit
+        # behind it may cover what the client commits later.
+        slack = 2 * CLIENTS * self.cut
+        self.cut = 0
+        assert mine - slack <= theirs <= mine + slack, \
+            f"the daemon counts {theirs} commits, the clients {mine}, " \
+            f"+- {slack}"
+        self.exact += mine == theirs
+        usage = self.usage()
+        if self.age >= WARM and self.warm is None:
+            self.warm = usage
+        if self.warm:
+            assert usage[0] <= self.warm[0] + MORE_KB and \
+                usage[1] <= self.warm[1] + MORE_FDS, \
+                f"KiB, descriptors: {self.warm} when warm, {usage} now"
+        self.note(f"rest: {mine} commits, {theirs} at the daemon, slack "
+                  f"{slack}; in all {counted}; {usage[0]} KiB, {usage[1]} "
+                  f"descriptors; {now['reconnects']} reconnects; step "
+                  f"{self.age}")
+
+    def note(self, text):
+        print(f"# {self.incarnations}: {text}", flush=True)
+
+    # --- the steps ---
+
+    def step_reload(self):
+        self.reload()
+
+    def step_pool(self):
+        self.extra = not self.extra
+        self.reload()
+
+    def step_away(self):
+        """A pool leaves its clients, and comes back."""
+        self.cut += 1
+        self.reload(without=self.rng.choice("ab"))
+        time.sleep(self.rng.random())
+        self.reload()
+
+    def step_secret(self):
+        """The second file, all clients, then without the first one."""
+        self.cut += 1
+        self.number += 1
+        new, old = f"s{self.number}", self.files[0]
+        self.new_secret(new)
+        self.files = [old, new]
+        self.reload()
+        for n in range(CLIENTS):
+            shutil.copy2(new, "new")
+            os.rename("new", f"client{n}.secret")
+        self.files = [new]
+        self.reload()
+        os.unlink(old)
+
+    def step_rest(self):
+        self.rest()
+        self.tell(b"g")
+
+    def step_restart(self):
+        self.rest()
+        self.daemon.terminate()
+        assert self.daemon.wait() == 0, "exit status"
+        if os.path.exists("a.safe"):
+            shutil.copyfile("a", "a.safe")
+        self.serve()
+        self.tell(b"g")
+
+    def step_kill(self):
+        """Its counts are lost. Those of the next one begin at a rest."""
+        self.daemon.kill()
+        self.daemon.wait()
+        if os.path.exists("a.safe"):
+            shutil.copyfile("a.safe", "a")
+        self.kills += 1
+        self.serve()
+        self.tell(b"r")
+        self.last = self.replies()
+        self.counted = self.daemon_counts()
+        self.tell(b"g")
+
+    def run(self):
+        self.serve()
+        with open("daemon.out", encoding="utf-8") as f:
+            if not re.search("^a .* power ", f.read(), re.MULTILINE):
+                raise NoPower
+        self.daemon.terminate()
+        self.daemon.wait()
+        shutil.copyfile("a", "a.safe")
+        self.serve()
+        self.clients += [self.start_client(n) for n in range(CLIENTS)]
+        self.tell(b"r")
+        self.replies()
+        self.tell(b"g")
+        steps = [self.step_reload, self.step_pool, self.step_away,
+                 self.step_secret, self.step_rest, self.step_restart,
+                 self.step_kill]
+        weights = [18, 12, 12, 12, 24, 1, 1]
+        while time.monotonic() < self.end:
+            step = self.rng.choices(steps, weights)[0]
+            name = step.__name__[5:]
+            self.steps[name] = self.steps.get(name, 0) + 1
+            step()
+            self.age += 1
+            time.sleep(self.rng.random() * 2)
+        self.step_kill()
+        self.tell(b"rn")
+        last = self.replies()
+        assert last["reconnects"], "no connection was lost"
+        self.replies()
+        self.tell(b"e")
+        assert all(client.wait() == 0 for client in self.clients)
+        self.daemon.terminate()
+        assert self.daemon.wait() == 0, "exit status"
+        with open("daemon.out", encoding="utf-8") as f:
+            assert "not exported" not in f.read(), "a reload has failed"
+        assert self.exact, "the counters were never compared exactly"
+        print(f"# {self.incarnations} incarnations, {self.kills} killed; "
+              f"{last}; equal counters {self.exact} times; {self.steps}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--seed", type=int,
+                        default=int.from_bytes(os.urandom(4), "little"))
+    parser.add_argument("--client", type=int)
+    parser.add_argument("--port", type=int)
+    args = parser.parse_args()
+    if args.client is not None:
+        pool = "ab"[args.client * 2 // CLIENTS]
+        Client(args.client, f"127.0.0.1:{args.port}:{pool}", args.seed).run()
+    print(f"# seed {args.seed}", flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    folder = tempfile.mkdtemp(prefix="mixed.", dir=".")
+    os.chdir(folder)
+    test = Test(args.seed, args.minutes)
+    try:
+        test.run()
+    except NoPower:
+        print("SKIP: no file system here on which msync reaches a disk")
+        sys.exit(77)
+    except (AssertionError, OSError) as e:
+        print(f"not ok 1 - {e} (seed {args.seed})")
+        with open("daemon.out", encoding="utf-8") as f:
+            print("".join("# daemon: " + line for line in
+                          f.readlines()[-20:]))
+        sys.exit(1)
+    finally:
+        for process in [test.daemon, *test.clients]:
+            if process and process.poll() is None:
+                process.kill()
+        os.chdir("..")
+        shutil.rmtree(folder)
+    print("ok 1 - all acknowledged writes are there, and the counters add up")
+
+
+main()

@@ -1,0 +1,21 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# fi_rpmemd with a configuration, and clients that write, commit and compare,
+# through reloads, replaced secrets, restarts and kills. usage: mixed.sh
+# [MINUTES [SEED]], in a build folder. An hour, with RP_LONG=1 only.
+set -u
+if [ "${RP_LONG:-0}" != 1 ] && [ $# = 0 ]; then
+	echo "SKIP: an hour, so only with RP_LONG=1 (util/check.sh --long)"
+	exit 77
+fi
+if ! command -v python3 >/dev/null || [ -n "${RP_SANITIZE:-}" ]; then
+	echo "SKIP: the clients are Python programs, which a sanitizer cannot run"
+	exit 77
+fi
+src=$(cd "${srcdir:-..}" && pwd)
+LD_LIBRARY_PATH=$PWD/util/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+PYTHONPATH=$src/util/python
+export LD_LIBRARY_PATH PYTHONPATH
+unset FI_PROVIDER FI_OFI_RPMEM_CLASS
+exec python3 "$src/fabtests/fault/mixed.py" --minutes "${1:-60}" \
+	${2:+--seed "$2"}
