@@ -40,7 +40,7 @@ __thread unsigned int rp_pre_inside;
 	DO(dereg_mr)
 
 static struct {
-#define FIELD(call) __typeof__(ibv_##call) *call;
+#define FIELD(call) __typeof__(ibv_##call) *(call);
 	FOR_CALLS(FIELD)
 } base;
 
