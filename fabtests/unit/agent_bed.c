@@ -251,6 +251,12 @@ static unsigned int all_posts(const struct bed *g)
 	return n;
 }
 
+static int host_facts(struct rp_agent_host *h, struct rp_region *r,
+		      struct rp_facts *facts, char *why)
+{
+	return bed_of(h)->facts(r, facts, why);
+}
+
 static int host_notify(struct rp_agent_host *h, struct rp_channel *c,
 		       uint16_t port, uint16_t endpoint, uint64_t data,
 		       void *buf, size_t len)
@@ -299,6 +305,7 @@ static const struct rp_agent_host_ops host_ops = {
 	.revoke = host_revoke,
 	.flags = host_flags,
 	.notify = host_notify,
+	.facts = host_facts,
 	.now = host_now,
 	.kick = host_kick,
 	.warn = host_warn,
@@ -542,6 +549,11 @@ void bed_region_facts(struct bed *g, struct bed_region *m,
 	/* Fields that the agent must initialize. */
 	m->r.busy = 99;
 	m->r.failed = 99;
+	if (g->facts_file) {
+		rp_watch_record(&m->r.watch);
+		free(rp_watch_read(RP_SOURCE_LINE, g->facts_file, 0));
+		rp_watch_record(NULL);
+	}
 	cr_assert_eq(rp_agent_region_add(g->a, &m->r), 0);
 }
 
@@ -574,6 +586,7 @@ void bed_region(struct bed *g, struct bed_region *m, enum rp_method method,
 	default:
 		f.memory = RP_MEM_FILE;
 	}
+	strcpy(f.name, rp_method_name(method));
 	bed_region_facts(g, m, &f, npages);
 	cr_assert_eq(m->r.choice.method, method);
 }

@@ -94,6 +94,12 @@ struct bed {
 	uint64_t source; /* of the next connection requests */
 	bool no_native;	 /* grants come without FLUSH */
 	uint32_t inject;
+	/*
+	 * The file that the facts of regions come from, and a lookup that also
+	 * reads it; NULL: the facts never change.
+	 */
+	const char *facts_file;
+	int (*facts)(struct rp_region *r, struct rp_facts *facts, char *why);
 	/* Counts of calls, and the last notification. */
 	struct bed_channel *channels;
 	struct bed_grant *grants;

@@ -154,6 +154,10 @@ unit_tests += fabtests/unit/test_caps_stated
 fabtests_unit_test_caps_stated_SOURCES = fabtests/unit/test_caps_stated.c $(caps_rig)
 fabtests_unit_test_caps_stated_LDFLAGS = -Wl,--wrap=statx
 
+unit_tests += fabtests/unit/test_watch
+fabtests_unit_test_watch_SOURCES = fabtests/unit/test_watch.c $(caps_rig)
+fabtests_unit_test_watch_LDFLAGS = -Wl,--wrap=statx
+
 unit_tests += fabtests/unit/test_pool
 fabtests_unit_test_pool_LDADD = util/libutil.la $(CRITERION_LIBS)
 
@@ -200,6 +204,10 @@ fabtests_unit_test_atomic_LDADD = $(unit_ldadd) -lm
 unit_tests += fabtests/unit/test_agent
 fabtests_unit_test_agent_SOURCES = fabtests/unit/test_agent.c $(agent_bed)
 fabtests_unit_test_agent_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
+
+unit_tests += fabtests/unit/test_agent_facts
+fabtests_unit_test_agent_facts_SOURCES = fabtests/unit/test_agent_facts.c $(agent_bed)
+fabtests_unit_test_agent_facts_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
 unit_tests += fabtests/unit/test_agent_effects
 fabtests_unit_test_agent_effects_SOURCES = fabtests/unit/test_agent_effects.c $(agent_bed)

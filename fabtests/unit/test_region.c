@@ -112,7 +112,8 @@ Test(region, check)
 		.base = memory,
 		.addr = 0x10000,
 		.len = sizeof(memory),
-		.choice = {.class = RP_CLASS_PROCESS},
+		.choice = {.method = RP_METHOD_DELIVERY,
+			   .class = RP_CLASS_PROCESS},
 		.pmem = SOME_PMEM,
 	};
 	const enum rp_class process = RP_CLASS_PROCESS, power = RP_CLASS_POWER;
@@ -144,6 +145,13 @@ Test(region, check)
 	cr_assert_eq(check_range(&r, 0x10000, 1, false, process), RP_ST_OK);
 	r.failed = 0;
 
+	/* Memory that has lost its method promises nothing, not even that. */
+	r.choice = (struct rp_choice){.method = RP_METHOD_REFUSED};
+	cr_assert_eq(check_range(&r, 0x10000, 1, true, RP_CLASS_NONE),
+		     RP_ST_NO_METHOD);
+	cr_assert_eq(check_range(&r, 0x10000, 1, true, process), RP_ST_CLASS);
+	cr_assert_eq(check_range(&r, 0x10000, 1, false, process), RP_ST_OK);
+
 	/* Volatile memory can be visible, not durable. */
 	r.pmem = NULL;
 	cr_assert_eq(check_range(&r, 0x10000, 1, true, process),
@@ -158,7 +166,8 @@ Test(region, check_offset)
 	struct rp_region r = {
 		.base = memory,
 		.len = sizeof(memory),
-		.choice = {.class = RP_CLASS_POWER},
+		.choice = {.method = RP_METHOD_AGENT_MSYNC,
+			   .class = RP_CLASS_POWER},
 		.pmem = SOME_PMEM,
 	};
 

@@ -33,6 +33,7 @@ int rp_agent_new(const struct rp_agent_attr *attr, struct rp_agent_host *h,
 	TAILQ_INIT(&a->quick);
 	TAILQ_INIT(&a->slow);
 	TAILQ_INIT(&a->local);
+	TAILQ_INIT(&a->settling);
 
 	ret = rp_batch_init(&a->inl);
 	if (ret)
@@ -68,6 +69,7 @@ void rp_agent_delete(struct rp_agent *a)
 	/* Jobs that run name their regions, so no region means no such job. */
 	assert(!a->backlog && !a->far_runs);
 	rp_worker_fini(&a->worker);
+	rp_agent_facts_fini(a);
 	free(a->job);
 	rp_batch_fini(&a->far);
 	rp_batch_fini(&a->inl);
@@ -100,10 +102,25 @@ static void jobs_complete(struct rp_jobs *jobs)
 	}
 }
 
+/* A flush for a class that its region has lost meanwhile is no success. */
+static void fail_weakened(struct rp_job *job)
+{
+	if (!job->weakened)
+		return;
+	if (job->then.region || rp_effect_is_first(job->effect))
+		rp_job_fail(job, RP_ST_FLUSH_FAILED, EIO, 0);
+	else
+		rp_job_fail(job, RP_ST_CLASS, job->weakened - 1, 0);
+}
+
 /* The batch has run and its outcome is known: complete its jobs. */
 static void batch_complete(struct rp_agent *a, struct rp_batch *b)
 {
+	struct rp_job *job;
+
 	rp_batch_complete(b, &b->jobs);
+	TAILQ_FOREACH (job, &b->jobs, link)
+		fail_weakened(job);
 	rp_agent_count(a, b);
 	jobs_complete(&b->jobs);
 	rp_batch_reset(b);
@@ -134,14 +151,20 @@ static void check_failed(struct rp_job *job)
 static bool batch_fill(struct rp_agent *a, struct rp_jobs *queue,
 		       struct rp_batch *b)
 {
-	struct rp_job *job;
+	struct rp_job *job, *tmp;
 	bool any = false;
 
-	while ((job = TAILQ_FIRST(queue)) && rp_batch_has_room(b, job) &&
-	       rp_batch_has_room(&a->inl, job)) {
+	TAILQ_FOREACH_SAFE(job, queue, link, tmp)
+	{
+		if (!rp_batch_has_room(b, job) ||
+		    !rp_batch_has_room(&a->inl, job))
+			break;
+		if (rp_agent_waits(job))
+			continue;
 		TAILQ_REMOVE(queue, job, link);
 		job->queue = NULL;
 		check_failed(job);
+		fail_weakened(job);
 		/* A slow job's cheap ranges are flushed before it starts. */
 		if (job->reply.status == RP_ST_OK &&
 		    rp_batch_merge(&a->inl, b, job))
@@ -211,6 +234,7 @@ int rp_agent_region_add(struct rp_agent *a, struct rp_region *r)
 	r->stats = rp_stats_region_open(r->facts.name, r->len, r->choice.class,
 					r->choice.method);
 	rp_pmem_count(r->pmem, r->stats);
+	rp_agent_facts_add(a, r);
 	return 0;
 }
 
@@ -235,7 +259,10 @@ static void fail_queued(struct rp_jobs *queue, const struct rp_region *r)
 
 void rp_agent_region_del(struct rp_agent *a, struct rp_region *r)
 {
+	rp_agent_facts_del(a, r);
 	rp_regions_del(&a->regions, r);
+	if (!a->regions.by_key)
+		rp_watch_free(&a->watch);
 	rp_stats_region_close(r->stats);
 	rp_agent_close_granted(a, r->key);
 	if (!r->busy)
@@ -259,13 +286,19 @@ bool rp_agent_progress(struct rp_agent *a)
 	uint64_t now;
 
 	/* Fast path for every poll of a completion queue: nothing is due. */
-	if (!a->far_runs && !a->backlog && TAILQ_EMPTY(&a->ending) &&
-	    TAILQ_EMPTY(&a->delayed) && TAILQ_EMPTY(&a->local))
-		return false;
+	const bool idle = !a->far_runs && !a->backlog &&
+			  TAILQ_EMPTY(&a->ending) && TAILQ_EMPTY(&a->delayed) &&
+			  TAILQ_EMPTY(&a->local) && TAILQ_EMPTY(&a->settling) &&
+			  !a->review;
 
-	any |= collect_far(a, false);
-	any |= run_batches(a);
+	if (idle && !a->watch)
+		return false;
 	now = rp_agent_now(a);
+	if (idle && now < a->watch_at)
+		return false;
+	any |= collect_far(a, false);
+	any |= rp_agent_facts_progress(a, now);
+	any |= run_batches(a);
 	any |= rp_agent_sessions_progress(a, now);
 	any |= rp_agent_refuse_delayed(a, now);
 	return any;
@@ -275,9 +308,13 @@ uint64_t rp_agent_deadline(const struct rp_agent *a)
 {
 	uint64_t due;
 
-	if (!TAILQ_EMPTY(&a->quick) || (!TAILQ_EMPTY(&a->slow) && !a->far_runs))
+	if (!TAILQ_EMPTY(&a->quick) || a->review ||
+	    ((!TAILQ_EMPTY(&a->slow) || !TAILQ_EMPTY(&a->settling)) &&
+	     !a->far_runs))
 		return 0;
 	due = rp_agent_sessions_deadline(a);
+	if (a->watch && a->watch_at < due)
+		due = a->watch_at;
 	/* The list of delayed refusals is sorted by due time. */
 	if (!TAILQ_EMPTY(&a->delayed) && TAILQ_FIRST(&a->delayed)->due < due)
 		due = TAILQ_FIRST(&a->delayed)->due;

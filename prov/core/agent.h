@@ -58,6 +58,12 @@ struct rp_agent_host_ops {
 	int (*notify)(struct rp_agent_host *h, struct rp_channel *c,
 		      uint16_t port, uint16_t endpoint, uint64_t data,
 		      void *buf, size_t len);
+	/*
+	 * Find the facts of the region anew, as its registration did. 0 or
+	 * -errno; why: RP_WHY_LEN bytes. NULL: facts never change.
+	 */
+	int (*facts)(struct rp_agent_host *h, struct rp_region *r,
+		     struct rp_facts *facts, char *why);
 	uint64_t (*now)(struct rp_agent_host *h);
 	/* Progress is due. From any thread, without the adapter's lock. */
 	void (*kick)(struct rp_agent_host *h);

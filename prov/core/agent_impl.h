@@ -9,6 +9,7 @@
 #include "core/batch.h"
 #include "core/hash.h"
 #include "core/list.h"
+#include "core/watch.h"
 #include "core/worker.h"
 
 /*
@@ -43,6 +44,12 @@
  */
 #define RP_AGENT_DEBT	 128
 #define RP_AGENT_SOURCES 32
+
+/*
+ * Comparisons of the sources of facts: a change that two of them find is
+ * believed, which bounds the delay to 2 periods.
+ */
+#define RP_AGENT_WATCH_NS 400000000ull
 
 /* A host that has shown wrong keys. */
 struct rp_agent_source {
@@ -134,6 +141,14 @@ struct rp_agent {
 	struct rp_job *job;
 	struct rp_wire_range ranges[RP_WIRE_MAX_PACKED];
 	uint8_t result[RP_WIRE_MAX_STORE];
+	/* Sources of all regions' facts; those of the review that runs. */
+	struct rp_watch *watch, *fresh;
+	uint64_t watch_at;
+	bool changed, starved; /* at the last comparison; in this review */
+	char change[RP_SOURCE_LEN];
+	struct rp_region *review; /* the next one; NULL: no review runs */
+	struct rp_agent_lookup *lookups;
+	TAILQ_HEAD(, rp_region) settling;
 	uint64_t progress_at; /* no PROGRESS is due earlier */
 	uint64_t retry_at;
 	struct rp_agent_stats stats;
@@ -186,6 +201,17 @@ void rp_agent_info(struct rp_agent_session *s, uint64_t token,
 /* Retry, send due PROGRESS, close. Returns whether it did something. */
 bool rp_agent_sessions_progress(struct rp_agent *a, uint64_t now);
 uint64_t rp_agent_sessions_deadline(const struct rp_agent *a);
+
+/* --- agent_facts.c --- */
+
+/* Watch the sources of a new region's facts; forget a region. */
+void rp_agent_facts_add(struct rp_agent *a, struct rp_region *r);
+void rp_agent_facts_del(struct rp_agent *a, struct rp_region *r);
+/* Compare, review, weaken, flush what is due. True: did something. */
+bool rp_agent_facts_progress(struct rp_agent *a, uint64_t now);
+void rp_agent_facts_fini(struct rp_agent *a);
+/* Does the job wait until a region is flushed for its weaker class? */
+bool rp_agent_waits(const struct rp_job *job);
 
 /* --- agent_accept.c --- */
 

@@ -47,6 +47,9 @@ enum rp_method rp_agent_session_method(const struct rp_agent_session *s,
 	/* Commits of a delivered write need a read fence later, too. */
 	if (r->unreadable && (m == RP_METHOD_DELIVERY || m == RP_METHOD_FENCE))
 		return agent_method(r, choice);
+	/* Commits wait at the agent until the caches are flushed. */
+	if (r->settling)
+		return agent_method(r, choice);
 	if ((m == RP_METHOD_NATIVE && !(s->flags & RP_CHANNEL_FLUSHES)) ||
 	    (m == RP_METHOD_FENCE &&
 	     (!(s->flags & RP_CHANNEL_FENCES) || r->facts.fence != RP_YES)))

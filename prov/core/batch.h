@@ -50,6 +50,8 @@ struct rp_job {
 	uint64_t data;	   /* NOTIFY */
 	uint16_t endpoint; /* NOTIFY */
 	struct rp_job_then then;
+	/* Class + 1 of a region that weakened since the check; 0: none. */
+	uint32_t weakened;
 	bool void_then; /* the session has ended; guarded by batch->storing */
 	struct rp_wire_reply reply; /* sent unless something fails */
 	size_t n;

@@ -63,6 +63,7 @@ static int file_open(const char *root, const struct rp_vma *v, struct rp_fs *fs,
 		fd = open(name, O_PATH | O_CLOEXEC);
 		if (fd < 0) {
 			err = errno;
+			rp_watch_failed(err);
 		} else {
 			rp_caps_fs(root, fd, fs);
 			if (!statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS,
@@ -107,10 +108,8 @@ static void nd_find(const char *root, const char *kind, unsigned int major,
 			    "no nd region above device %u:%u", major, minor);
 		return;
 	}
-	b->domain = rp_caps_nd_domain(dir);
+	b->domain = rp_caps_nd_domain(dir, b->domain_why);
 	b->node = rp_caps_node(dir);
-	rp_caps_say(b->domain_why, sizeof(b->domain_why),
-		    "persistence_domain of %s", rp_caps_base_name(dir));
 	free(dir);
 }
 

@@ -2,6 +2,7 @@
 /* The block devices below a file: does a flush reach what keeps the bytes? */
 #include "config.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <glob.h>
@@ -53,8 +54,10 @@ bool rp_caps_disks(struct rp_disks *w, const char *path)
 	int fd = w->depth < MAX_DEPTH ? open(path, O_PATH | O_CLOEXEC) : -1;
 	struct rp_fs fs;
 
-	if (fd < 0)
+	if (fd < 0) {
+		rp_watch_failed(errno);
 		return true;
+	}
 	rp_caps_fs(w->root, fd, &fs);
 	close(fd);
 	w->depth++;
@@ -71,6 +74,7 @@ static bool disks_walk(struct rp_disks *w, const char *dir, const char *names)
 	glob_t g = {0};
 
 	snprintf(line, sizeof(line), "%s%s", dir, names);
+	free(rp_watch_read(RP_SOURCE_NAMES, line, 0));
 	glob(line, 0, NULL, &g);
 	for (size_t i = 0; i < g.gl_pathc; i++) {
 		disk = realpath(g.gl_pathv[i], NULL);

@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <limits.h>
 #include <linux/magic.h>
 #include <stdlib.h>
@@ -47,24 +46,23 @@ FILE *rp_caps_open(const char *root, const char *path)
 {
 	char full[PATH_MAX];
 
+	FILE *f;
+
 	snprintf(full, sizeof(full), "%s%s", root ? root : "", path);
-	return fopen(full, "re");
+	f = fopen(full, "re");
+	if (!f)
+		rp_watch_failed(errno);
+	return f;
 }
 
 const char *rp_caps_line(const char *dir, const char *name, char *line)
 {
-	glob_t g = {0};
-	FILE *f = NULL;
+	char *text;
 
 	snprintf(line, PATH_MAX, "%s/%s", dir, name);
-	if (!glob(line, 0, NULL, &g))
-		f = fopen(g.gl_pathv[0], "re");
-	globfree(&g);
-	if (!f || !fgets(line, PATH_MAX, f))
-		line[0] = '\0';
-	if (f)
-		fclose(f);
-	line[strcspn(line, "\n")] = '\0';
+	text = rp_watch_read(RP_SOURCE_LINE, line, 0);
+	snprintf(line, PATH_MAX, "%s", text ? text : "");
+	free(text);
 	return line;
 }
 
@@ -144,17 +142,14 @@ static bool mount_parse(char *line, uint64_t id, struct rp_fs *fs)
 
 static bool mount_find(const char *root, uint64_t id, struct rp_fs *fs)
 {
-	FILE *f = rp_caps_open(root, "/proc/self/mountinfo");
-	char *line = NULL;
-	size_t size = 0;
-	bool found = false;
+	char path[PATH_MAX], *line;
+	bool found;
 
-	if (!f)
-		return false;
-	while (!found && getline(&line, &size, f) > 0)
-		found = mount_parse(line, id, fs);
+	snprintf(path, sizeof(path), "%s/proc/self/mountinfo",
+		 root ? root : "");
+	line = rp_watch_read(RP_SOURCE_MOUNT, path, id);
+	found = line && mount_parse(line, id, fs);
 	free(line);
-	fclose(f);
 	return found;
 }
 

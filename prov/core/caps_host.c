@@ -14,8 +14,43 @@
 
 #include "core/caps_priv.h"
 
+#define MAX_DIMMS 32
+
+/*
+ * The domain of a region is that of its weakest DIMM. The kernel states the
+ * domain of the memory controller for CXL devices too, whether or not they are
+ * flushed at a power cut (GPF); one that counts dirty shutdowns is.
+ */
+static enum rp_domain dimms_domain(const char *dir, char *why)
+{
+	char line[PATH_MAX], name[PATH_MAX];
+	const bool cxl = !strcmp(rp_caps_line(dir, "../provider", line), "CXL");
+	int n;
+
+	for (int i = 0; i < MAX_DIMMS; i++) {
+		snprintf(name, sizeof(name), "mapping%d", i);
+		n = (int)strcspn(rp_caps_line(dir, name, line), ",");
+		if (!n)
+			break;
+		rp_caps_say(why, RP_SOURCE_LEN, "%.*s", n, line);
+		snprintf(name, sizeof(name), "../%.99s/*/flags", why);
+		/* The drivers are those of ACPI (NFIT) and PAPR. */
+		if (strstr(rp_caps_line(dir, name, line), "not_armed")) {
+			strcat(why, " is not armed: it loses its bytes");
+			return RP_DOMAIN_NONE;
+		}
+		snprintf(name, sizeof(name), "../%.99s/cxl/dirty_shutdown",
+			 why);
+		if (cxl && !*rp_caps_line(dir, name, line)) {
+			strcat(why, " (CXL) counts no dirty shutdowns");
+			return RP_DOMAIN_UNKNOWN;
+		}
+	}
+	return RP_DOMAIN_SYSTEM;
+}
+
 /* An nd region without this attribute is unknown, not the usual domain. */
-enum rp_domain rp_caps_nd_domain(const char *dir)
+enum rp_domain rp_caps_nd_domain(const char *dir, char *why)
 {
 	static const char *const words[] = {
 		[RP_DOMAIN_NONE] = "none",
@@ -23,7 +58,12 @@ enum rp_domain rp_caps_nd_domain(const char *dir)
 		[RP_DOMAIN_CPUCACHE] = "cpu_cache",
 	};
 	char line[PATH_MAX];
+	enum rp_domain dimms = dimms_domain(dir, why);
 
+	if (dimms != RP_DOMAIN_SYSTEM)
+		return dimms;
+	rp_caps_say(why, RP_SOURCE_LEN, "persistence_domain of %s",
+		    rp_caps_base_name(dir));
 	rp_caps_line(dir, "persistence_domain", line);
 	for (int d = RP_DOMAIN_NONE; d <= RP_DOMAIN_CPUCACHE; d++)
 		if (!strcmp(line, words[d]))
@@ -61,7 +101,7 @@ int rp_caps_node(const char *dir)
 /* The weakest domain of all regions: the host promises no more for any. */
 static int nd_read(const char *root, struct rp_host *host)
 {
-	char sys[PATH_MAX], region[PATH_MAX + 256];
+	char sys[PATH_MAX], region[PATH_MAX + 256], why[RP_SOURCE_LEN];
 	struct dirent *e;
 	DIR *d;
 
@@ -75,7 +115,7 @@ static int nd_read(const char *root, struct rp_host *host)
 		if (strncmp(e->d_name, "region", 6))
 			continue;
 		snprintf(region, sizeof(region), "%s/%s", sys, e->d_name);
-		domain = rp_caps_nd_domain(region);
+		domain = rp_caps_nd_domain(region, why);
 		if (!host->has_nd || domain < host->domain)
 			host->domain = domain;
 		host->has_nd = true;

@@ -3,13 +3,11 @@
 #include "config.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #include "core/caps_priv.h"
 
@@ -85,30 +83,18 @@ static unsigned int read_hex(const char *dir, const char *name)
 	return v;
 }
 
-static uint32_t reg_at(const unsigned char *p)
-{
-	return p[0] | p[1] << 8 | p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
 /* Reading beyond the first 64 bytes of config space needs privilege. */
 static int read_perfctrl(const char *port, uint32_t v[2])
 {
-	unsigned char raw[8];
-	ssize_t n;
-	char path[PATH_MAX];
-	int fd;
+	char path[PATH_MAX], *text;
+	int n;
 
 	snprintf(path, sizeof(path), "%s/config", port);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return -errno;
-	n = pread(fd, raw, sizeof(raw), PERFCTRLSTS);
-	close(fd);
-	if (n != sizeof(raw))
-		return -EPERM;
-	v[0] = reg_at(raw);
-	v[1] = reg_at(raw + 4);
-	return 0;
+	text = rp_watch_read(RP_SOURCE_BYTES, path, PERFCTRLSTS);
+	/* The registers are little-endian, the text is not. */
+	n = text ? sscanf(text, "%8x%8x", &v[1], &v[0]) : 0;
+	free(text);
+	return n == 2 ? 0 : -EPERM;
 }
 
 #define SAY(nic, ...)                                                          \

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "core/caps.h"
+#include "core/watch.h"
 
 /* The file system behind a descriptor. */
 struct rp_fs {
@@ -34,8 +35,11 @@ bool rp_caps_fs_in_memory(const char *name);
  */
 char *rp_caps_nd_region(const char *root, const char *kind, unsigned int major,
 			unsigned int minor);
-/* The persistence domain that the region in this folder states. */
-enum rp_domain rp_caps_nd_domain(const char *dir);
+/*
+ * The persistence domain that the region in this folder and its DIMMs state;
+ * why: its source, RP_SOURCE_LEN bytes.
+ */
+enum rp_domain rp_caps_nd_domain(const char *dir, char *why);
 /* NUMA node in the numa_node file of a device's folder, plus 1; 0: unknown. */
 int rp_caps_node(const char *dir);
 

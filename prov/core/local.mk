@@ -2,7 +2,8 @@
 noinst_LTLIBRARIES += prov/core/libcore.la
 core_sources = \
 	prov/core/agent.c prov/core/agent.h prov/core/agent_impl.h \
-	prov/core/agent_accept.c prov/core/agent_session.c \
+	prov/core/agent_accept.c prov/core/agent_facts.c \
+	prov/core/agent_session.c \
 	prov/core/deferred.c prov/core/deferred.h \
 	prov/core/atomic.c prov/core/atomic.h \
 	prov/core/batch.c prov/core/batch.h \
@@ -36,6 +37,7 @@ core_sources = \
 	prov/core/stats.c prov/core/stats.h \
 	prov/core/status.c prov/core/status.h \
 	prov/core/bytes.h \
+	prov/core/watch.c prov/core/watch.h \
 	prov/core/wire.c prov/core/wire.h prov/core/wire_layout.h \
 	prov/core/wire_pack.c prov/core/wire_pack.h prov/core/wire_request.c \
 	prov/core/wire_desc.c prov/core/wire_desc.h \

@@ -13,6 +13,7 @@
 
 #include "core/log.h"
 #include "core/operator.h"
+#include "core/watch.h"
 
 #define MAX_STATEMENTS 1024
 
@@ -347,6 +348,8 @@ int rp_operator_load(const char *path, struct rp_operator **out, char *why)
 		snprintf(why, RP_WHY_LEN, "out of memory");
 		return -ENOMEM;
 	}
+	/* Before the file is read: a later change is seen. */
+	free(rp_watch_read(RP_SOURCE_FILE, path, 0));
 	/* O_NONBLOCK: a pipe or terminal must not block the open. */
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	f = fd < 0 ? NULL : fdopen(fd, "r");
@@ -575,4 +578,17 @@ void rp_operator_apply(const struct rp_operator *o, const char *path,
 		    rank_of(s->key, fact_get(facts, s->key)) >
 			    rank_of(s->key, s->value))
 			apply(o, s, facts, src);
+}
+
+void rp_facts_weaken(struct rp_facts *f, const struct rp_facts *now)
+{
+	for (size_t k = 0; k < KEYS; k++) {
+		const enum key key = (enum key)k;
+		const int value = fact_get(now, key);
+		const unsigned int was =
+			(unsigned int)rank_of(key, fact_get(f, key));
+
+		if ((unsigned int)rank_of(key, value) < was)
+			fact_set(f, key, value);
+	}
 }

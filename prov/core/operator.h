@@ -56,4 +56,10 @@ void rp_operator_apply(const struct rp_operator *o, const char *path,
 		       const char *device, struct rp_facts *facts,
 		       struct rp_sources *src);
 
+/*
+ * Lower each fact that the operator can state to that of now, where that is
+ * weaker. A CPU that copies counts as the strongest placement.
+ */
+void rp_facts_weaken(struct rp_facts *f, const struct rp_facts *now);
+
 #endif

@@ -410,6 +410,11 @@ void rp_pmem_calibrate(struct rp_pmem *pm, const struct rp_cost *measured)
 					    pm->granularity);
 }
 
+int rp_pmem_use_lines(struct rp_pmem *pm)
+{
+	return pm->pages ? 0 : bind_method(pm, RP_METHOD_AGENT_CLWB);
+}
+
 void rp_pmem_count(struct rp_pmem *pm, struct rp_stats_region *stats)
 {
 	pm->stats = stats;

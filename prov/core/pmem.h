@@ -73,6 +73,12 @@ void rp_pmem_stays(struct rp_pmem *pm);
 /* Anonymous memory: a store gets its page, so no madvise() is needed. */
 void rp_pmem_anonymous(struct rp_pmem *pm);
 
+/*
+ * Write cache lines back from now on, where nothing did. 0 or -errno. No other
+ * call on this object runs meanwhile.
+ */
+int rp_pmem_use_lines(struct rp_pmem *pm);
+
 /* Count flushes of the region there. */
 void rp_pmem_count(struct rp_pmem *pm, struct rp_stats_region *stats);
 /* Count a flush or drain of cache lines since start; msync counts itself. */

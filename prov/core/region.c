@@ -58,6 +58,8 @@ enum rp_status rp_region_check(const struct rp_region *r, uint64_t addr,
 		return st;
 	if (durable && r->choice.class < required)
 		return RP_ST_CLASS;
+	if (durable && r->choice.method == RP_METHOD_REFUSED)
+		return RP_ST_NO_METHOD;
 	if (durable && r->failed)
 		return RP_ST_REGION_FAILED;
 	*off = at;

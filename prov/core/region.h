@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "core/hash.h"
 #include "core/caps.h"
@@ -13,6 +14,7 @@
 #include "core/pmem.h"
 #include "core/stats.h"
 #include "core/status.h"
+#include "core/watch.h"
 
 /*
  * One registration. Owned by the adapter's memory region object; the table only
@@ -31,6 +33,12 @@ struct rp_region {
 	struct rp_pmem *pmem;	 /* NULL: not persistent */
 	char why[RP_WHY_LEN];
 	struct rp_stats_region *stats; /* NULL: in no agent */
+	struct rp_watch *watch; /* sources of its facts; the agent takes them */
+	bool weakened;		/* since the registration; why says how */
+	/* Its caches have become volatile; flushed up to `settled`. */
+	bool settling, piece;
+	uint64_t settled;
+	TAILQ_ENTRY(rp_region) link; /* while it is settling */
 	int failed;	   /* errno of the first failed flush, for good */
 	unsigned int busy; /* jobs that use the region */
 	UT_hash_handle hh;
@@ -54,8 +62,9 @@ struct rp_region *rp_regions_find(const struct rp_regions *t, uint64_t key,
 /*
  * Check one range against its region and the required class. Returns RP_ST_OK
  * and the offset, or the first error: RP_ST_VOLATILE, RP_ST_WRAP, RP_ST_RANGE,
- * RP_ST_CLASS, RP_ST_REGION_FAILED. At level visible only those of the range: a
- * region whose flush has failed can still be written to and read.
+ * RP_ST_CLASS, RP_ST_NO_METHOD, RP_ST_REGION_FAILED. At level visible only
+ * those of the range: a region whose flush has failed can still be written to
+ * and read.
  */
 enum rp_status rp_region_check(const struct rp_region *r, uint64_t addr,
 			       uint64_t len, bool durable,

@@ -516,7 +516,8 @@ static void describe(const struct rp_agent_session *s,
 	};
 	if (choice.method == RP_METHOD_REFUSED) {
 		m->status = refusal_status(choice.refusal);
-		why = choice.remedy;
+		if (!r->weakened)
+			why = choice.remedy;
 	} else if (r->failed) {
 		m->status = RP_ST_REGION_FAILED;
 		why = rp_status_remedy(m->status);

@@ -35,6 +35,7 @@ static int mr_close(struct fid *fid)
 		return ret;
 	if (mr->served)
 		region_withdraw(mr);
+	rp_watch_free(&mr->region.watch);
 	rp_pmem_delete(mr->region.pmem);
 	atomic_fetch_sub(&mr->dom->refs, 1);
 	free(mr);
@@ -205,6 +206,20 @@ static struct rp_caps_cfg caps_cfg(enum rp_tri native)
 	};
 }
 
+int rp_mr_facts(struct rp_mr *mr, struct rp_facts *facts, char *why)
+{
+	const struct rp_region *r = &mr->region;
+	int ret = rp_host_facts(
+		caps_cfg(mr->native), rp_private_transport(mr->dom),
+		mr->dom->base_info->domain_attr->name, rp_params.operator_file,
+		r->base, r->len, facts, why);
+
+	/* A read fence needs FI_REMOTE_READ. */
+	if (!ret && r->unreadable)
+		facts->fence = RP_NO;
+	return ret;
+}
+
 /*
  * May the memory be persistent? Depends on what backs it. why: the reason if
  * not.
@@ -215,7 +230,6 @@ static int find_facts(struct rp_mr *mr, const struct fi_mr_attr *attr,
 	struct rp_dom *dom = mr->dom;
 	struct rp_region *r = &mr->region;
 	char obstacle[RP_WHY_LEN];
-	enum rp_tri native;
 	int ret;
 
 	if (attr->iov_count != 1) {
@@ -229,20 +243,22 @@ static int find_facts(struct rp_mr *mr, const struct fi_mr_attr *attr,
 			  : 0;
 	if (!rp_private_possible(dom->base_info, why))
 		return -FI_EOPNOTSUPP;
-	ret = find_native(dom, &native, why);
+	ret = find_native(dom, &mr->native, why);
 	if (ret)
 		return ret;
-	ret = rp_host_facts(caps_cfg(native), rp_private_transport(dom),
-			    dom->base_info->domain_attr->name,
-			    rp_params.operator_file, r->base, r->len, &r->facts,
-			    r->why);
+	rp_watch_starved();
+	rp_watch_record(&r->watch);
+	ret = rp_mr_facts(mr, &r->facts, r->why);
+	rp_watch_record(NULL);
+	/* Facts whose sources cannot be watched are not believed. */
+	if (rp_watch_starved() && !ret) {
+		strcpy(r->why, "no memory or no file descriptor is left");
+		ret = -FI_ENOMEM;
+	}
 	if (ret) {
 		strcpy(why, r->why);
 		return ret;
 	}
-	/* A read fence needs FI_REMOTE_READ. */
-	if (!(attr->access & FI_REMOTE_READ))
-		r->facts.fence = RP_NO;
 	r->choice = rp_method_pick(&r->facts, rp_params.method, obstacle);
 	if (r->choice.method != RP_METHOD_REFUSED)
 		return 0;
@@ -491,6 +507,7 @@ base:
 pmem:
 	rp_pmem_delete(mr->region.pmem);
 free:
+	rp_watch_free(&mr->region.watch);
 	free(mr);
 	return ret;
 }

@@ -349,11 +349,14 @@ struct rp_mr {
 	uint64_t access; /* the program's: FI_REMOTE_READ, FI_REMOTE_WRITE */
 	/* VERBS only: one registration for all connections. */
 	struct rp_rc_mr shared;
-	bool flushed; /* ... and it allows FLUSH */
+	bool flushed;	    /* ... and it allows FLUSH */
+	enum rp_tri native; /* does the device have FLUSH? */
 	struct rp_region region;
 	LIST_ENTRY(rp_mr) link; /* in dom->pmems */
 };
 extern struct fi_ops_mr rp_mr_ops;
+/* Find the facts of the region, at its registration or later. 0 or -errno. */
+int rp_mr_facts(struct rp_mr *mr, struct rp_facts *facts, char *why);
 /*
  * With the lock: a local persistent region that contains the bytes and reaches
  * the class. NULL: none; *why is the closest reason.

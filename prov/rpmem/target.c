@@ -219,6 +219,13 @@ static int host_notify(struct rp_agent_host *h, struct rp_channel *c,
 	return rp_cq_push(ep->rx_cq, &e, src);
 }
 
+static int host_facts(struct rp_agent_host *h, struct rp_region *r,
+		      struct rp_facts *facts, char *why)
+{
+	return rp_mr_facts(rp_container_of(r, struct rp_mr, region), facts,
+			   why);
+}
+
 static uint64_t host_now(struct rp_agent_host *h)
 {
 	return rp_domain_now(dom_of(h));
@@ -242,6 +249,7 @@ static const struct rp_agent_host_ops host_ops = {
 	.revoke = host_revoke,
 	.flags = host_flags,
 	.notify = host_notify,
+	.facts = host_facts,
 	.now = host_now,
 	.kick = host_kick,
 	.warn = host_warn,

@@ -4,11 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/random.h>
 
 #include "core/log.h"
-#include "core/operator.h"
 #include "verbs/target.h"
 
 struct rp_mr {
@@ -20,41 +18,6 @@ struct rp_mr {
 	struct rp_dom *dom;    /* its agent knows the region; or NULL */
 	struct rp_region region;
 };
-
-/* As the provider's parameters: one operator, one machine. */
-static bool is_set(const char *name)
-{
-	const char *s = getenv(name);
-
-	return s && (!strcmp(s, "1") || !strcasecmp(s, "yes") ||
-		     !strcasecmp(s, "true") || !strcasecmp(s, "on"));
-}
-
-static int find_facts(const char *device, void *addr, size_t length,
-		      struct rp_facts *facts, char *why)
-{
-	struct rp_caps_cfg cfg = {
-		.trust_fs = getenv("FI_OFI_RPMEM_TRUST_FS"),
-		.emulate = is_set("FI_OFI_RPMEM_EMULATE"),
-		.allow_force_granularity =
-			is_set("FI_OFI_RPMEM_ALLOW_FORCE_GRANULARITY"),
-	};
-	struct rp_operator *op;
-	struct rp_nic nic;
-	int ret = rp_operator_find(getenv("FI_OFI_RPMEM_OPERATOR"), &op, why);
-
-	if (ret)
-		return ret;
-	rp_caps_base(NULL, "verbs", device, &nic);
-	cfg.placement = nic.placement;
-	cfg.placement_why = nic.placement_why;
-	cfg.fence = nic.fence;
-	cfg.fence_why = nic.fence_why;
-	cfg.op = op;
-	ret = rp_caps_region(&cfg, addr, length, facts, why);
-	rp_operator_free(op);
-	return ret;
-}
 
 /*
  * The kernel accepts FLUSH bits only on devices that have FLUSH, and lets rxe
@@ -181,8 +144,14 @@ struct rpmem_mr *rp_mr_new(struct ibv_pd *pd, void *addr, size_t length,
 
 	if (!m)
 		return NULL;
-	ret = -find_facts(ibv_get_device_name(pd->context->device), addr,
-			  length, &m->facts, why);
+	rp_watch_starved();
+	rp_watch_record(&m->region.watch);
+	ret = -rp_device_facts(pd, addr, length, &m->facts, why);
+	rp_watch_record(NULL);
+	if (!ret && rp_watch_starved()) {
+		strcpy(why, "no memory or no file descriptor is left");
+		ret = ENOMEM;
+	}
 	if (ret) {
 		rp_log(RP_LOG_WARN, "registration refused: %s", why);
 		goto free;
@@ -205,6 +174,7 @@ struct rpmem_mr *rp_mr_new(struct ibv_pd *pd, void *addr, size_t length,
 dereg:
 	ibv_dereg_mr(m->pub.mr);
 free:
+	rp_watch_free(&m->region.watch);
 	free(m);
 	errno = ret;
 	return NULL;
@@ -236,6 +206,7 @@ RP_PUBLIC int rpmem_dereg_mr(struct rpmem_mr *mr)
 		rp_pmem_delete(m->region.pmem);
 		rp_dom_put(m->dom);
 	}
+	rp_watch_free(&m->region.watch);
 	free(m);
 	return 0;
 }

@@ -149,6 +149,15 @@ static int host_notify(struct rp_agent_host *h, struct rp_channel *c,
 	return -ENOSYS;
 }
 
+static int host_facts(struct rp_agent_host *h, struct rp_region *r,
+		      struct rp_facts *facts, char *why)
+{
+	int ret = rp_device_facts(dom_of(h)->pd, r->base, r->len, facts, why);
+
+	facts->native = RP_NO;
+	return ret;
+}
+
 static uint64_t host_now(struct rp_agent_host *h)
 {
 	return rp_target_now();
@@ -169,6 +178,7 @@ const struct rp_agent_host_ops rp_target_host_ops = {
 	.refuse = host_refuse,
 	.flags = host_flags,
 	.notify = host_notify,
+	.facts = host_facts,
 	.now = host_now,
 	.kick = host_kick,
 	.warn = host_warn,

@@ -16,6 +16,10 @@ void rp_dom_put(struct rp_dom *dom);
 int rp_dom_add(struct rp_dom *dom, struct rp_region *r);
 void rp_dom_del(struct rp_dom *dom, struct rp_region *r);
 
+/* facts.c: find the facts of a registration, at first or later. 0 or -errno. */
+int rp_device_facts(struct ibv_pd *pd, void *addr, size_t length,
+		    struct rp_facts *facts, char *why);
+
 /*
  * The side queue pair for replies to one peer, and the peer's side queue pair
  * of that number; it receives nothing before it is connected.

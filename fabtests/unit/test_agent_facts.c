@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Facts of live regions: what a changed source takes back, whom it closes, and
+ * what is flushed before the weaker class is served.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "agent_bed.h"
+#include "core/agent_impl.h"
+
+/* Longest time from a change to its effect. */
+#define LIMIT (1000 * BED_MS)
+
+static struct bed g;
+static struct bed_region file, eadr, tmpfs;
+static struct bed_peer p, q;
+static char source[64];
+/* Facts that a lookup of each region finds; the number of lookups. */
+static struct rp_facts file_now, eadr_now, tmpfs_now;
+static int lookup_ret;
+static unsigned int lookups;
+
+static void write_source(const char *line)
+{
+	FILE *f = fopen(source, "w");
+
+	cr_assert_not_null(f);
+	fprintf(f, "%s\n", line);
+	fclose(f);
+}
+
+static int find(struct rp_region *r, struct rp_facts *facts, char *why)
+{
+	lookups++;
+	free(rp_watch_read(RP_SOURCE_LINE, source, 0));
+	snprintf(why, RP_WHY_LEN, "found anew");
+	*facts = r == &eadr.r ? eadr_now : r == &tmpfs.r ? tmpfs_now : file_now;
+	return lookup_ret;
+}
+
+static void start(const struct rp_agent_attr *attr)
+{
+	struct bed_region *const all[] = {&file, &eadr, &tmpfs};
+	int fd;
+
+	strcpy(source, "agent_facts.XXXXXX");
+	fd = mkstemp(source);
+	cr_assert_geq(fd, 0);
+	close(fd);
+	write_source("good");
+	lookup_ret = 0;
+	lookups = 0;
+	bed_init(&g, attr);
+	g.facts_file = source;
+	g.facts = find;
+	bed_region(&g, &file, RP_METHOD_AGENT_MSYNC, 8);
+	bed_region(&g, &eadr, RP_METHOD_AGENT_SFENCE, 8);
+	bed_region(&g, &tmpfs, RP_METHOD_DELIVERY, 8);
+	file_now = file.r.facts;
+	eadr_now = eadr.r.facts;
+	tmpfs_now = tmpfs.r.facts;
+	/* The first has a grant of each, the other one of tmpfs only. */
+	p = bed_connect_all(&g, all, 3);
+	q = bed_connect(&g, &tmpfs);
+}
+
+static void stop(void)
+{
+	struct bed_region *const all[] = {&file, &eadr, &tmpfs};
+
+	for (int i = 0; i < 3; i++)
+		if (!all[i]->gone)
+			bed_region_del(&g, all[i]);
+	bed_fini(&g);
+	unlink(source);
+}
+
+TestSuite(agent_facts, .fini = stop);
+
+/* Only at its deadlines, as a program that sleeps, for at most this time. */
+static void sleep_for(uint64_t ns)
+{
+	const uint64_t end = g.now + ns;
+
+	while (rp_agent_deadline(g.a) <= end) {
+		if (g.now < rp_agent_deadline(g.a))
+			g.now = rp_agent_deadline(g.a);
+		rp_agent_progress(g.a);
+	}
+	g.now = end;
+}
+
+static void expect_class(const struct bed_region *m, enum rp_class class)
+{
+	cr_assert_eq(m->r.choice.class, class);
+	cr_assert_eq(m->r.stats->class, class);
+	cr_assert_eq(m->r.stats->method, m->r.choice.method);
+}
+
+Test(agent_facts, class_is_taken_back_within_a_second)
+{
+	struct rp_wire_info info;
+	uint64_t t;
+
+	start(NULL);
+	write_source("bad");
+	file_now.limit = RP_LIMIT_PROCESS;
+	sleep_for(LIMIT);
+	cr_assert(p.c->closed, "a session with the old grant is open");
+	cr_assert_not(q.c->closed, "a session without a grant was closed");
+	expect_class(&file, RP_CLASS_PROCESS);
+	expect_class(&eadr, RP_CLASS_POWER);
+
+	p = bed_connect(&g, &file);
+	cr_assert_eq(p.ack.grant.class, RP_CLASS_PROCESS);
+	t = bed_request(&p, RP_LEVEL_DURABLE, RP_CLASS_POWER, 1,
+			&(struct rp_wire_range){file.r.key, 0, 8});
+	cr_assert_eq(bed_expect(&p, t, RP_ST_CLASS).detail, RP_CLASS_PROCESS);
+	t = bed_request(&p, RP_LEVEL_DURABLE, RP_CLASS_PROCESS, 1,
+			&(struct rp_wire_range){file.r.key, 0, 8});
+	bed_run(&g);
+	cr_assert_eq(bed_expect(&p, t, RP_ST_OK).class, RP_CLASS_PROCESS);
+	/* The text names the class, the line and what it was. */
+	info = bed_query(&p, file.r.key, RP_CLASS_POWER);
+	cr_assert_eq(info.status, RP_ST_CLASS);
+	cr_assert(strstr(info.why, "class was power, now process: "), "%s",
+		  info.why);
+	cr_assert(strstr(info.why, "was good, now bad"), "%s", info.why);
+	cr_assert(strstr(info.why, "found anew"), "%s", info.why);
+}
+
+Test(agent_facts, change_that_no_class_rests_on_closes_nothing)
+{
+	start(NULL);
+	write_source("otherwise");
+	/* The node of a memory is a fact, but leads to no other method. */
+	file_now.node = 2;
+	sleep_for(LIMIT);
+	cr_assert_geq(lookups, 2);
+	cr_assert_not(p.c->closed);
+	cr_assert_not(q.c->closed);
+	expect_class(&file, RP_CLASS_POWER);
+	/* The new text is the one that is compared from now on. */
+	lookups = 0;
+	sleep_for(10 * LIMIT);
+	cr_assert_eq(lookups, 0);
+}
+
+Test(agent_facts, unchanged_sources_are_looked_up_never)
+{
+	start(NULL);
+	file_now.limit = RP_LIMIT_NONE;
+	sleep_for(10 * LIMIT);
+	cr_assert_eq(lookups, 0);
+	expect_class(&file, RP_CLASS_POWER);
+}
+
+/* A file that is written anew is empty for a moment. */
+Test(agent_facts, change_of_a_moment_is_not_believed)
+{
+	start(NULL);
+	write_source("");
+	g.now = rp_agent_deadline(g.a);
+	rp_agent_progress(g.a);
+	write_source("good");
+	file_now.limit = RP_LIMIT_NONE;
+	sleep_for(10 * LIMIT);
+	cr_assert_eq(lookups, 0);
+}
+
+Test(agent_facts, strengthening_is_believed_at_the_next_registration)
+{
+	start(NULL);
+	write_source("bad");
+	file_now.limit = RP_LIMIT_PROCESS;
+	sleep_for(LIMIT);
+	write_source("good");
+	file_now.limit = RP_LIMIT_POWER;
+	tmpfs_now.memory = RP_MEM_DAX_SYNC;
+	tmpfs_now.domain = RP_DOMAIN_CPUCACHE;
+	sleep_for(10 * LIMIT);
+	expect_class(&file, RP_CLASS_PROCESS);
+	expect_class(&tmpfs, RP_CLASS_PROCESS);
+	cr_assert_not(q.c->closed);
+	bed_region_del(&g, &file);
+	bed_region(&g, &file, RP_METHOD_AGENT_MSYNC, 8);
+	expect_class(&file, RP_CLASS_POWER);
+}
+
+Test(agent_facts, facts_that_cannot_be_found_are_unknown)
+{
+	struct rp_wire_info info;
+	uint64_t t;
+
+	start(NULL);
+	write_source("bad");
+	lookup_ret = -EACCES;
+	sleep_for(LIMIT);
+	expect_class(&file, RP_CLASS_NONE);
+	p = bed_connect(&g, &file);
+	for (int c = RP_CLASS_NONE; c <= RP_CLASS_POWER; c++) {
+		t = bed_request(&p, RP_LEVEL_DURABLE, (enum rp_class)c, 1,
+				&(struct rp_wire_range){file.r.key, 0, 8});
+		bed_expect(&p, t, c ? RP_ST_CLASS : RP_ST_NO_METHOD);
+	}
+	info = bed_query(&p, file.r.key, RP_CLASS_POWER);
+	cr_assert_eq(info.status, RP_ST_NO_METHOD);
+	/* Bytes can still be written and read. */
+	t = bed_request(&p, RP_LEVEL_VISIBLE, RP_CLASS_NONE, 1,
+			&(struct rp_wire_range){file.r.key, 0, 8});
+	bed_expect(&p, t, RP_ST_OK);
+}
+
+/* Then nothing was learned: the class stays, and is looked at again. */
+Test(agent_facts, lack_of_memory_is_no_change)
+{
+	start(NULL);
+	write_source("bad");
+	lookup_ret = -EMFILE;
+	sleep_for(LIMIT);
+	cr_assert_gt(lookups, 0);
+	expect_class(&file, RP_CLASS_POWER);
+	cr_assert_not(p.c->closed);
+	lookup_ret = 0;
+	file_now.limit = RP_LIMIT_PROCESS;
+	sleep_for(LIMIT);
+	expect_class(&file, RP_CLASS_PROCESS);
+}
+
+static bool on_media(const struct bed_region *m)
+{
+	return !memcmp(m->mem + BED_SKEW, m->media + BED_SKEW, m->r.len);
+}
+
+/* The caches were persistent, so that nothing is known to be in memory. */
+static void lose_the_caches(void)
+{
+	bed_store(&eadr, 0, eadr.r.len);
+	write_source("bad");
+	eadr_now.domain = RP_DOMAIN_MEMCTRL;
+}
+
+Test(agent_facts, region_is_flushed_once_when_its_caches_become_volatile)
+{
+	unsigned int flushes;
+
+	start(NULL);
+	lose_the_caches();
+	sleep_for(LIMIT);
+	cr_assert(on_media(&eadr));
+	expect_class(&eadr, RP_CLASS_POWER);
+	cr_assert_eq(eadr.r.choice.method, RP_METHOD_AGENT_CLWB);
+	cr_assert(p.c->closed);
+	cr_assert_not(eadr.r.settling);
+	flushes = eadr.flushes;
+	sleep_for(10 * LIMIT);
+	cr_assert_eq(eadr.flushes, flushes);
+	p = bed_connect(&g, &eadr);
+	bed_commit(&p, &eadr, 100, 200);
+	bed_run(&g);
+	cr_assert_gt(eadr.flushes, flushes);
+}
+
+/* A lower limit of a region that clwb flushes leaves nothing in caches. */
+Test(agent_facts, region_that_was_flushed_is_not_flushed_again)
+{
+	start(NULL);
+	bed_region_del(&g, &eadr);
+	bed_region(&g, &eadr, RP_METHOD_AGENT_CLWB, 8);
+	eadr_now = eadr.r.facts;
+	eadr_now.limit = RP_LIMIT_PROCESS;
+	write_source("bad");
+	sleep_for(LIMIT);
+	expect_class(&eadr, RP_CLASS_PROCESS);
+	cr_assert_eq(eadr.flushes, 0);
+}
+
+/* The change is found while the worker runs a commit of another region. */
+static void lose_the_caches_while_the_worker_runs(void)
+{
+	const struct rp_agent_attr with_worker = {
+		.incarnation = BED_INCARNATION,
+	};
+
+	start(&with_worker);
+	bed_close_gate(&g);
+	bed_commit(&p, &file, 0, 64);
+	rp_agent_progress(g.a);
+	bed_wait_entered(&g, 1);
+	lose_the_caches();
+	g.now += LIMIT;
+	rp_agent_progress(g.a);
+	g.now += LIMIT;
+	while (!eadr.r.weakened)
+		rp_agent_progress(g.a);
+	cr_assert(p.c->closed);
+	cr_assert(eadr.r.settling);
+}
+
+/*
+ * Commits of the new class wait until the worker has flushed the region, even
+ * those that would fill batches before it.
+ */
+Test(agent_facts, commits_wait_for_the_flush_of_the_region)
+{
+	enum {
+		COMMITS = 3 * (RP_BATCH_RANGES / RP_WIRE_MAX_RANGES)
+	};
+	struct bed_at at[RP_WIRE_MAX_RANGES];
+	struct bed_msg m;
+
+	lose_the_caches_while_the_worker_runs();
+	p = bed_connect(&g, &eadr);
+	for (int i = 0; i < RP_WIRE_MAX_RANGES; i++)
+		at[i] = (struct bed_at){&eadr, 128 * (unsigned int)i, 8};
+	for (int i = 0; i < COMMITS; i++)
+		bed_commit_all(&p, RP_CLASS_POWER, RP_WIRE_MAX_RANGES, at);
+	for (int i = 0; i < 10; i++)
+		rp_agent_progress(g.a);
+	bed_expect_nothing(&p);
+	cr_assert_not(on_media(&eadr));
+	bed_open_gate(&g);
+	while (!p.c->first)
+		rp_agent_progress(g.a);
+	cr_assert(on_media(&eadr), "a commit came before the flush");
+	bed_run_worker(&g);
+	for (int i = 0; i < COMMITS; i++) {
+		cr_assert(bed_take(&p, &m));
+		cr_assert_eq(m.reply.status, RP_ST_OK);
+		cr_assert_eq(m.reply.method, RP_METHOD_AGENT_CLWB);
+	}
+}
+
+/* A fence of the initiator would not wait: the agent's method does. */
+Test(agent_facts, grants_without_the_agent_wait_for_the_flush)
+{
+	start(NULL);
+	eadr.r.facts.fence = RP_YES;
+	eadr.r.choice = rp_method_best(&eadr.r.facts, RP_METHODS_BUILT);
+	cr_assert_eq(eadr.r.choice.method, RP_METHOD_FENCE);
+	g.flags |= RP_CHANNEL_FENCES;
+	eadr.r.settling = true;
+	q = bed_connect(&g, &eadr);
+	cr_assert_eq(q.ack.grant.method, RP_METHOD_AGENT_SFENCE);
+	eadr.r.settling = false;
+	q = bed_connect(&g, &eadr);
+	cr_assert_eq(q.ack.grant.method, RP_METHOD_FENCE);
+}
+
+struct end {
+	unsigned int times;
+	enum rp_status st;
+	uint32_t detail;
+};
+
+static void record_end(void *arg, enum rp_status st, uint32_t detail)
+{
+	*(struct end *)arg = (struct end){
+		.times = ((struct end *)arg)->times + 1,
+		.st = st,
+		.detail = detail,
+	};
+}
+
+/* Its own flushes, too, were accepted for the old class: one waits, one runs.
+ */
+Test(agent_facts, flushes_for_the_old_class_fail)
+{
+	const struct rp_agent_attr with_worker = {
+		.incarnation = BED_INCARNATION,
+	};
+	const struct rp_local at = {&file.r, 0, 64};
+	struct end runs = {0}, waits = {0};
+
+	start(&with_worker);
+	bed_close_gate(&g);
+	cr_assert_eq(rp_agent_local_flush(g.a, &at, 1, record_end, &runs), 0);
+	rp_agent_progress(g.a);
+	bed_wait_entered(&g, 1);
+	cr_assert_eq(rp_agent_local_flush(g.a, &at, 1, record_end, &waits), 0);
+	write_source("bad");
+	file_now.limit = RP_LIMIT_PROCESS;
+	g.now += LIMIT;
+	rp_agent_progress(g.a);
+	g.now += LIMIT;
+	while (!file.r.weakened)
+		rp_agent_progress(g.a);
+	bed_open_gate(&g);
+	while (!runs.times || !waits.times)
+		rp_agent_progress(g.a);
+	cr_assert_eq(runs.st, RP_ST_CLASS);
+	cr_assert_eq(runs.detail, RP_CLASS_PROCESS);
+	cr_assert_eq(waits.st, RP_ST_CLASS);
+	cr_assert_eq(runs.times + waits.times, 2);
+}
+
+/* Regions of one file cost one lookup, and one comparison of its sources. */
+Test(agent_facts, many_regions_of_one_file_are_looked_up_once)
+{
+	static struct bed_region many[1000];
+	struct rp_facts f;
+
+	start(NULL);
+	f = file.r.facts;
+	f.path = 4711;
+	strcpy(f.name, "many");
+	for (int i = 0; i < 1000; i++)
+		bed_region_facts(&g, &many[i], &f, 1);
+	file_now = f;
+	file_now.limit = RP_LIMIT_PROCESS;
+	write_source("bad");
+	sleep_for(LIMIT);
+	for (int i = 0; i < 1000; i++)
+		expect_class(&many[i], RP_CLASS_PROCESS);
+	/* The other three, and one for all of these. */
+	cr_assert_leq(lookups, 4, "%u", lookups);
+	for (int i = 0; i < 1000; i++)
+		bed_region_del(&g, &many[i]);
+}
+
+/* A region may end while the others are looked up. */
+Test(agent_facts, region_that_ends_in_a_review_is_left_out)
+{
+	static struct bed_region many[20];
+
+	start(NULL);
+	for (int i = 0; i < 20; i++)
+		bed_region(&g, &many[i], RP_METHOD_AGENT_MSYNC, 1);
+	write_source("bad");
+	g.now += LIMIT;
+	rp_agent_progress(g.a);
+	g.now += LIMIT;
+	file_now.limit = RP_LIMIT_PROCESS;
+	rp_agent_progress(g.a);
+	cr_assert_not_null(g.a->review);
+	cr_assert_eq(rp_agent_deadline(g.a), 0);
+	for (int i = 0; i < 20; i++)
+		if (&many[i].r == g.a->review) {
+			bed_region_del(&g, &many[i]);
+			break;
+		}
+	bed_run(&g);
+	for (int i = 0; i < 20; i++) {
+		if (many[i].gone)
+			continue;
+		expect_class(&many[i], RP_CLASS_PROCESS);
+		bed_region_del(&g, &many[i]);
+	}
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The sources of facts: each is recorded, and a change of each is found. */
+#include "config.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "caps_rig.h"
+#include "core/method.h"
+#include "core/operator.h"
+#include "core/watch.h"
+
+#define SDA  "/sys/devices/pci0000:00/host0/block/sda"
+#define NMEM "/sys/devices/ndbus0/nmem0"
+
+static struct rp_watch *w;
+static char what[RP_SOURCE_LEN];
+static struct rp_nic nic;
+
+static void setup(void)
+{
+	caps_setup();
+}
+
+static void teardown(void)
+{
+	rp_watch_free(&w);
+	caps_teardown();
+}
+
+TestSuite(watch, .init = setup, .fini = teardown);
+
+/* A registration looks at the operator's file, adapter and memory. */
+static struct rp_choice look(bool adapter)
+{
+	char op_file[2 * PATH_MAX];
+	struct rp_operator *op = NULL;
+
+	snprintf(op_file, sizeof(op_file), "%s/op.conf", dir);
+	rp_watch_free(&w);
+	rp_watch_starved();
+	rp_watch_record(&w);
+	if (!access(op_file, F_OK))
+		cr_assert_eq(rp_operator_load(op_file, &op, why), 0, "%s", why);
+	if (adapter) {
+		rp_caps_base(dir, "verbs", "mlx5_0", &nic);
+		cfg.placement = nic.placement;
+		cfg.fence = nic.fence;
+	}
+	cfg.op = op;
+	cr_assert_eq(rp_caps_region(&cfg, HERE, LEN, &facts, why), 0);
+	rp_watch_record(NULL);
+	cr_assert_not(rp_watch_starved());
+	rp_operator_free(op);
+	cfg.op = NULL;
+	return rp_method_best(&facts, RP_METHODS_BUILT);
+}
+
+static void expect_same(void)
+{
+	cr_assert_not(rp_watch_changed(w, what), "%s", what);
+	cr_assert_not(rp_watch_starved());
+}
+
+static void expect_changed(const char *word)
+{
+	cr_assert(rp_watch_changed(w, what));
+	cr_assert(strstr(what, word), "%s", what);
+	cr_assert_not(strstr(what, dir), "%s", what);
+}
+
+static void expect_choice(struct rp_choice c, enum rp_class class,
+			  enum rp_method method)
+{
+	cr_assert_eq(c.class, class, "%s", why);
+	cr_assert_eq(c.method, method, "%s", rp_method_name(c.method));
+}
+
+Test(watch, write_cache_of_a_disk)
+{
+	invent_on(8, 1, "ext4", "/dev/sda1", "rw");
+	disk_device(SDA, "write back", "1");
+	write_tree(SDA "/sda1/partition", "1\n");
+	link_tree("/sys/dev/block/8:1", SDA "/sda1");
+	expect_choice(look(false), RP_CLASS_POWER, RP_METHOD_AGENT_MSYNC);
+	expect_same();
+	write_tree(SDA "/queue/write_cache", "write through\n");
+	expect_changed("sda/queue/write_cache was write back, now write "
+		       "through");
+	expect_choice(look(false), RP_CLASS_PROCESS, RP_METHOD_DELIVERY);
+	expect_same();
+}
+
+Test(watch, disk_that_comes_below_a_device)
+{
+	invent_on(253, 0, "xfs", "/dev/mapper/vg-lv", "rw");
+	link_tree("/sys/dev/block/253:0", "/sys/devices/virtual/block/dm-0");
+	disk_device("/sys/devices/virtual/block/dm-0", "write back", "1");
+	disk_device(SDA, "write through", "1");
+	expect_choice(look(false), RP_CLASS_POWER, RP_METHOD_AGENT_MSYNC);
+	expect_same();
+	link_tree("/sys/devices/virtual/block/dm-0/slaves/sda", SDA);
+	expect_changed("has changed");
+	expect_choice(look(false), RP_CLASS_PROCESS, RP_METHOD_DELIVERY);
+}
+
+Test(watch, mount_options)
+{
+	invent("ext4", "rw");
+	expect_choice(look(false), RP_CLASS_POWER, RP_METHOD_AGENT_MSYNC);
+	/* Another mount of the table is no source. */
+	write_tree("/proc/self/mountinfo",
+		   "%llu 1 %u:%u / /mnt\\040- x rw,relatime shared:1 - ext4 "
+		   "/dev/d rw\n"
+		   "987654 1 0:98 / /new rw - tmpfs t rw\n",
+		   (unsigned long long)real.stx_mnt_id, real.stx_dev_major,
+		   real.stx_dev_minor);
+	expect_same();
+	invent("ext4", "rw,nobarrier");
+	expect_changed("mountinfo has changed");
+	cr_assert_eq(look(false).refusal, RP_REFUSAL_FS);
+	expect_same();
+	/* The file system is replaced: its mount is gone. */
+	write_tree("/proc/self/mountinfo",
+		   "987654 1 0:98 / /new rw - t t rw\n");
+	expect_changed("mountinfo is gone");
+}
+
+Test(watch, persistence_domain_and_dimms)
+{
+	claim_dax = true;
+	invent("ext4", "rw");
+	write_tree("/proc/self/smaps",
+		   "00100000-00102000 rw-s 0 08:01 5 /x\nVmFlags: rd wr sf\n");
+	nd_region("region0", "cpu_cache");
+	link_tree("/sys/dev/block/0:0", "/nowhere");
+	{
+		char dev[64];
+
+		snprintf(dev, sizeof(dev), "/sys/dev/block/%u:%u",
+			 real.stx_dev_major, real.stx_dev_minor);
+		link_tree(dev, "/sys/devices/ndbus0/region0/namespace0.0/"
+			       "block/pmem0");
+	}
+	write_tree("/sys/devices/ndbus0/region0/mapping0", "nmem0,0,99,0\n");
+	write_tree(NMEM "/nfit/flags", "\n");
+	expect_choice(look(false), RP_CLASS_POWER, RP_METHOD_DELIVERY);
+	expect_same();
+	write_tree("/sys/devices/ndbus0/region0/persistence_domain",
+		   "memory_controller\n");
+	expect_changed("ndbus0/region0/persistence_domain was cpu_cache, now "
+		       "memory_controller");
+	expect_choice(look(false), RP_CLASS_POWER, RP_METHOD_AGENT_CLWB);
+	/* A DIMM that has lost its energy for a save. */
+	write_tree(NMEM "/nfit/flags", "not_armed smart_event\n");
+	expect_changed("flags was absent, now not_armed smart_event");
+	expect_choice(look(false), RP_CLASS_NONE, RP_METHOD_AGENT_CLWB);
+	cr_assert_eq(facts.domain, RP_DOMAIN_NONE);
+	/* CXL: its domain is believed where it counts dirty shutdowns. */
+	write_tree(NMEM "/nfit/flags", "\n");
+	write_tree("/sys/devices/ndbus0/provider", "CXL\n");
+	expect_choice(look(false), RP_CLASS_NONE, RP_METHOD_AGENT_CLWB);
+	cr_assert_eq(facts.domain, RP_DOMAIN_UNKNOWN);
+	write_tree(NMEM "/cxl/dirty_shutdown", "0\n");
+	expect_changed("nmem0/cxl/dirty_shutdown was absent, now 0");
+	expect_choice(look(false), RP_CLASS_POWER, RP_METHOD_AGENT_CLWB);
+}
+
+Test(watch, registers_of_the_root_port)
+{
+	claim_dax = true;
+	invent("ext4", "rw");
+	write_tree("/proc/self/smaps",
+		   "00100000-00102000 rw-s 0 08:01 5 /x\nVmFlags: rd wr sf\n");
+	write_tree("/op.conf", "[host]\nassert domain = memory-controller\n");
+	nic_device("mlx5_0", NIC_FUNCTION);
+	nic_port(0x8086, 0x2030, 0, 1 << 9, 4096);
+	expect_choice(look(true), RP_CLASS_POWER, RP_METHOD_FENCE);
+	expect_same();
+	nic_port(0x8086, 0x2030, 1 << 7, 1 << 9, 4096);
+	expect_changed("config has changed");
+	expect_choice(look(true), RP_CLASS_POWER, RP_METHOD_AGENT_CLWB);
+}
+
+Test(watch, operators_file)
+{
+	char path[2 * PATH_MAX];
+
+	invent("ext4", "rw");
+	write_tree("/op.conf", "[host]\n");
+	expect_choice(look(false), RP_CLASS_POWER, RP_METHOD_AGENT_MSYNC);
+	expect_same();
+	write_tree("/op.conf", "[host]\nlimit class = process\n");
+	expect_changed("op.conf has changed");
+	expect_choice(look(false), RP_CLASS_PROCESS, RP_METHOD_DELIVERY);
+	expect_same();
+	snprintf(path, sizeof(path), "%s/op.conf", dir);
+	/* Other users can write it: it is not believed any more. */
+	chmod(path, 0666);
+	expect_changed("op.conf has changed");
+	chmod(path, 0600);
+	look(false);
+	unlink(path);
+	expect_changed("op.conf is gone");
+}
+
+/* Files that cannot be opened for a lack of descriptors have not changed. */
+Test(watch, lack_of_descriptors_is_no_change)
+{
+	struct rlimit old, none;
+	bool starved;
+
+	invent("ext4", "rw");
+	look(false);
+	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &old), 0);
+	none = (struct rlimit){3, old.rlim_max};
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+	rp_watch_changed(w, what);
+	starved = rp_watch_starved();
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &old), 0);
+	cr_assert(starved);
+	expect_same();
+}
+
+/* The text that was read first is the one that was believed. */
+Test(watch, merged_sources_keep_the_text_that_was_believed)
+{
+	struct rp_watch *later = NULL;
+	char path[2 * PATH_MAX];
+
+	write_tree("/line", "old\n");
+	snprintf(path, sizeof(path), "%s/line", dir);
+	rp_watch_record(&w);
+	free(rp_watch_read(RP_SOURCE_LINE, path, 0));
+	write_tree("/line", "new\n");
+	rp_watch_record(&later);
+	free(rp_watch_read(RP_SOURCE_LINE, path, 0));
+	rp_watch_record(NULL);
+	rp_watch_merge(&w, &later);
+	cr_assert_null(later);
+	expect_changed("line was old, now new");
+	free(rp_watch_read(RP_SOURCE_LINE, path, 1));
+	write_tree("/line", "old\n");
+	expect_same();
+}

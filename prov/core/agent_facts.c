@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Facts of live regions: compare their sources, take classes back. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/agent_impl.h"
+#include "core/log.h"
+#include "core/operator.h"
+
+/* Lookups and weakened regions of one progress call. */
+#define LOOKUPS 4
+/* One flush of a region: on the worker, where there is one. */
+#define PIECE (4 * RP_JOB_LONG)
+
+/* A lookup, kept for other regions with the same facts. */
+struct rp_agent_lookup {
+	struct rp_facts was, now;
+	char why[RP_WHY_LEN];
+	UT_hash_handle hh;
+};
+
+void rp_agent_facts_add(struct rp_agent *a, struct rp_region *r)
+{
+	if (!a->watch)
+		a->watch_at = rp_agent_now(a) + RP_AGENT_WATCH_NS;
+	if (a->host->ops->facts)
+		rp_watch_merge(&a->watch, &r->watch);
+	rp_watch_free(&r->watch);
+}
+
+static void lookups_free(struct rp_agent *a)
+{
+	struct rp_agent_lookup *l = a->lookups, *next;
+
+	HASH_CLEAR(hh, a->lookups);
+	for (; l; l = next) {
+		next = l->hh.next;
+		free(l);
+	}
+}
+
+void rp_agent_facts_del(struct rp_agent *a, struct rp_region *r)
+{
+	if (a->review == r)
+		a->review = r->hh.next;
+	if (r->settling)
+		TAILQ_REMOVE(&a->settling, r, link);
+	r->settling = false;
+}
+
+/* --- one region --- */
+
+/* Do the facts lead to other methods, for any class? */
+static bool choices_differ(const struct rp_region *r, const struct rp_facts *f)
+{
+	const unsigned int built = rp_methods_allowed(r->forced);
+	struct rp_choice was, now;
+
+	for (int c = RP_CLASS_NONE; c <= RP_CLASS_POWER; c++) {
+		was = rp_method_choose(&r->facts, (enum rp_class)c, built);
+		now = rp_method_choose(f, (enum rp_class)c, built);
+		if (was.method != now.method || was.class != now.class ||
+		    was.refusal != now.refusal ||
+		    rp_method_by_agent(&r->facts, was).method !=
+			    rp_method_by_agent(f, now).method)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * The weaker of the region's facts and those found now: a fact that becomes
+ * stronger is believed at the next registration.
+ */
+static struct rp_facts merge_facts(const struct rp_region *r,
+				   const struct rp_facts *now)
+{
+	const unsigned int built = rp_methods_allowed(r->forced);
+	struct rp_facts f = r->facts, other;
+
+	rp_facts_weaken(&f, now);
+	other = f;
+	other.memory = now->memory;
+	if (rp_method_best(&other, built).class <
+	    rp_method_best(&f, built).class)
+		f.memory = now->memory;
+	return f;
+}
+
+/* Fail jobs that were accepted for the former class. */
+static void jobs_withdraw(struct rp_jobs *jobs, const struct rp_region *r)
+{
+	struct rp_job *job;
+
+	TAILQ_FOREACH (job, jobs, link)
+		for (size_t i = 0; i < job->n; i++)
+			if (job->ranges[i].region == r)
+				job->weakened = 1u + r->choice.class;
+}
+
+/* Bytes that the former method has left in the caches are to be flushed. */
+static bool needs_settling(const struct rp_region *r,
+			   const struct rp_choice *was)
+{
+	return r->facts.memory == RP_MEM_DAX_SYNC &&
+	       was->method != RP_METHOD_AGENT_CLWB &&
+	       rp_method_by_agent(&r->facts, r->choice).method ==
+		       RP_METHOD_AGENT_CLWB;
+}
+
+/* One line for all regions of a file. */
+static void warn_weaker(const struct rp_agent *a, const struct rp_region *r,
+			const struct rp_choice *was, const char *why)
+{
+	rp_log(RP_LOG_WARN,
+	       "pool %s: class %s (%s) has become %s (%s): %s; %s; register it "
+	       "again after a repair",
+	       r->stats->name, rp_class_name(was->class),
+	       rp_method_name(was->method), rp_class_name(r->choice.class),
+	       rp_method_name(r->choice.method), a->change, why);
+}
+
+static void region_weaken(struct rp_agent *a, struct rp_region *r,
+			  const struct rp_facts *facts, const char *why)
+{
+	const struct rp_choice was = r->choice;
+
+	r->facts = *facts;
+	r->choice = rp_method_best(facts, rp_methods_allowed(r->forced));
+	snprintf(r->why, sizeof(r->why), "class was %s, now %s: %.120s; %.100s",
+		 rp_class_name(was.class), rp_class_name(r->choice.class),
+		 a->change, why);
+	r->weakened = true;
+	r->stats->class = r->choice.class;
+	r->stats->method = r->choice.method;
+	rp_agent_close_granted(a, r->key);
+	jobs_withdraw(&a->quick, r);
+	jobs_withdraw(&a->slow, r);
+	jobs_withdraw(&a->far.jobs, r);
+	if (!needs_settling(r, &was))
+		return;
+	if (!r->settling)
+		TAILQ_INSERT_TAIL(&a->settling, r, link);
+	r->settling = true;
+	r->settled = 0;
+}
+
+static const struct rp_agent_lookup *
+lookup(struct rp_agent *a, struct rp_region *r, struct rp_agent_lookup *l)
+{
+	struct rp_agent_lookup *old;
+	bool oom = false;
+	int ret;
+
+	/* Without a path the facts do not say which memory it is. */
+	if (r->facts.path)
+		HASH_FIND(hh, a->lookups, &r->facts, sizeof(r->facts), old);
+	else
+		old = NULL;
+	if (old)
+		return old;
+	l->was = r->facts;
+	rp_watch_record(&a->fresh);
+	ret = a->host->ops->facts(a->host, r, &l->now, l->why);
+	rp_watch_record(NULL);
+	if (ret)
+		rp_watch_failed(-ret);
+	/* Facts that cannot be found are unknown. */
+	if (ret)
+		l->now = (struct rp_facts){.memory = RP_MEM_UNKNOWN};
+	old = r->facts.path ? malloc(sizeof(*old)) : NULL;
+	if (!old)
+		return l;
+	*old = *l;
+	memcpy(&old->was, &r->facts, sizeof(old->was));
+	HASH_ADD(hh, a->lookups, was, sizeof(old->was), old);
+	if (oom)
+		free(old);
+	return l;
+}
+
+/* Returns the number of costly steps. */
+static int region_review(struct rp_agent *a, struct rp_region *r)
+{
+	struct rp_agent_lookup here = {0};
+	const struct rp_agent_lookup *l;
+	struct rp_choice was;
+	struct rp_facts f;
+
+	if (r->choice.class == RP_CLASS_NONE)
+		return 0;
+	l = lookup(a, r, &here);
+	a->starved |= rp_watch_starved();
+	if (a->starved)
+		return LOOKUPS;
+	f = merge_facts(r, &l->now);
+	if (!choices_differ(r, &f))
+		return l == &here;
+	was = r->choice;
+	region_weaken(a, r, &f, l->why);
+	if (l == &here)
+		warn_weaker(a, r, &was, l->why);
+	return 1;
+}
+
+/* --- all regions --- */
+
+/* Review some regions; behind the last one their new sources are watched. */
+static bool review_some(struct rp_agent *a)
+{
+	struct rp_region *r;
+
+	for (int n = 0; n < LOOKUPS && (r = a->review);) {
+		a->review = r->hh.next;
+		n += region_review(a, r);
+	}
+	if (a->review && !a->starved)
+		return true;
+	/* The old texts stay, so that the next comparison finds a change. */
+	if (a->starved)
+		rp_watch_free(&a->fresh);
+	else
+		rp_watch_free(&a->watch);
+	rp_watch_merge(&a->watch, &a->fresh);
+	a->review = NULL;
+	a->starved = false;
+	lookups_free(a);
+	return true;
+}
+
+/*
+ * Compare the sources. A change has to be there twice: a file that is being
+ * written anew is empty for a moment.
+ */
+static bool watch(struct rp_agent *a, uint64_t now)
+{
+	bool changed;
+
+	if (!a->watch || now < a->watch_at)
+		return false;
+	a->watch_at = now + RP_AGENT_WATCH_NS;
+	rp_watch_starved();
+	changed = rp_watch_changed(a->watch, a->change);
+	if (rp_watch_starved())
+		return false;
+	if (changed && a->changed)
+		a->review = a->regions.by_key;
+	a->changed = changed && !a->changed;
+	return a->review;
+}
+
+/* --- regions whose caches have become volatile --- */
+
+static void piece_done(void *arg, enum rp_status st, uint32_t detail)
+{
+	struct rp_region *r = arg;
+
+	r->piece = false;
+	/* Its lack of memory, or one more change, lets a piece be repeated. */
+	if (st == RP_ST_OK && r->settling)
+		r->settled += PIECE;
+}
+
+static bool settle(struct rp_agent *a, struct rp_region *r)
+{
+	const struct rp_local piece = {
+		.region = r,
+		.off = r->settled,
+		.len = r->len - r->settled < PIECE ? r->len - r->settled
+						   : PIECE,
+	};
+	int ret;
+
+	if (r->piece || (!r->settled && a->far_runs))
+		return false;
+	if (r->settled >= r->len || r->failed) {
+		r->settling = false;
+		TAILQ_REMOVE(&a->settling, r, link);
+		return true;
+	}
+	/* The worker flushes nothing now, so the method may be replaced. */
+	ret = r->settled ? 0 : rp_pmem_use_lines(r->pmem);
+	if (!ret)
+		ret = rp_agent_local_flush(a, &piece, 1, piece_done, r);
+	if (ret)
+		rp_region_fail(r, -ret);
+	else
+		r->piece = true;
+	return true;
+}
+
+bool rp_agent_waits(const struct rp_job *job)
+{
+	if (job->done == piece_done)
+		return false;
+	for (size_t i = 0; i < job->n; i++)
+		if (job->ranges[i].region->settling)
+			return true;
+	return job->then.region && job->then.region->settling;
+}
+
+bool rp_agent_facts_progress(struct rp_agent *a, uint64_t now)
+{
+	bool any = a->review || watch(a, now) ? review_some(a) : false;
+	struct rp_region *r, *tmp;
+
+	TAILQ_FOREACH_SAFE(r, &a->settling, link, tmp)
+	any |= settle(a, r);
+	return any;
+}
+
+void rp_agent_facts_fini(struct rp_agent *a)
+{
+	rp_watch_free(&a->watch);
+	rp_watch_free(&a->fresh);
+	lookups_free(a);
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Read the sources of facts, record what was read, compare it later. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/caps_priv.h"
+#include "core/hash.h"
+#include "core/watch.h"
+
+struct rp_watch {
+	enum rp_source kind;
+	uint64_t arg;
+	char *text;
+	UT_hash_handle hh;
+	char key[]; /* kind, argument, a space, path */
+};
+
+/* The sources of a lookup belong to the thread that makes it. */
+static __thread struct rp_watch **recorded;
+static __thread bool starved;
+
+void rp_watch_failed(int err)
+{
+	starved |= err == EMFILE || err == ENFILE || err == ENOMEM;
+}
+
+bool rp_watch_starved(void)
+{
+	const bool was = starved;
+
+	starved = false;
+	return was;
+}
+
+static FILE *open_file(const char *path)
+{
+	/* O_NONBLOCK: a pipe or terminal must not block the open. */
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+
+	if (!f)
+		rp_watch_failed(errno);
+	if (!f && fd >= 0)
+		close(fd);
+	return f;
+}
+
+static void glob_files(const char *pattern, glob_t *g)
+{
+	*g = (glob_t){0};
+	errno = 0;
+	if (glob(pattern, 0, NULL, g))
+		rp_watch_failed(errno);
+}
+
+static char *line_of(FILE *f, const uint64_t *mount)
+{
+	char *line = NULL;
+	size_t size = 0;
+	bool found = false;
+
+	while (f && !found && getline(&line, &size, f) > 0)
+		found = !mount || strtoull(line, NULL, 10) == *mount;
+	if (f)
+		fclose(f);
+	if (found) {
+		line[strcspn(line, "\n")] = '\0';
+		return line;
+	}
+	free(line);
+	return strdup("");
+}
+
+static char *read_line(const char *pattern)
+{
+	char *text;
+	glob_t g;
+
+	glob_files(pattern, &g);
+	text = line_of(g.gl_pathc ? open_file(g.gl_pathv[0]) : NULL, NULL);
+	globfree(&g);
+	return text;
+}
+
+uint64_t rp_watch_digest(uint64_t h, const void *bytes, size_t n)
+{
+	for (const uint8_t *p = bytes; n; n--)
+		h = (h ^ *p++) * 0x100000001b3ull;
+	return h;
+}
+
+static char *hexadecimal(uint64_t v)
+{
+	char text[17];
+
+	snprintf(text, sizeof(text), "%016llx", (unsigned long long)v);
+	return strdup(text);
+}
+
+static char *read_names(const char *pattern)
+{
+	uint64_t h = 0;
+	glob_t g;
+
+	glob_files(pattern, &g);
+	for (size_t i = 0; i < g.gl_pathc; i++)
+		h = rp_watch_digest(h, g.gl_pathv[i],
+				    strlen(g.gl_pathv[i]) + 1);
+	globfree(&g);
+	return hexadecimal(h);
+}
+
+static char *read_bytes(const char *path, uint64_t off)
+{
+	FILE *f = open_file(path);
+	uint64_t v;
+	ssize_t n = f ? pread(fileno(f), &v, sizeof(v), (off_t)off) : 0;
+
+	if (f)
+		fclose(f);
+	return n == sizeof(v) ? hexadecimal(v) : strdup("");
+}
+
+static char *read_file(const char *path)
+{
+	FILE *f = open_file(path);
+	char buf[4096];
+	struct stat st = {0};
+	uint64_t h = 0;
+	size_t n;
+
+	if (!f)
+		return strdup("");
+	if (!fstat(fileno(f), &st)) {
+		h = rp_watch_digest(h, &st.st_mode, sizeof(st.st_mode));
+		h = rp_watch_digest(h, &st.st_uid, sizeof(st.st_uid));
+	}
+	while (S_ISREG(st.st_mode) && (n = fread(buf, 1, sizeof(buf), f)))
+		h = rp_watch_digest(h, buf, n);
+	fclose(f);
+	return hexadecimal(h);
+}
+
+static char *source_read(enum rp_source kind, const char *path, uint64_t arg)
+{
+	switch (kind) {
+	case RP_SOURCE_LINE:
+		return read_line(path);
+	case RP_SOURCE_MOUNT:
+		return line_of(open_file(path), &arg);
+	case RP_SOURCE_NAMES:
+		return read_names(path);
+	case RP_SOURCE_BYTES:
+		return read_bytes(path, arg);
+	case RP_SOURCE_FILE:
+		break;
+	}
+	return read_file(path);
+}
+
+/* Takes the entry, unless there is one of the same source. */
+static void watch_add(struct rp_watch **w, struct rp_watch *e)
+{
+	struct rp_watch *old;
+	bool oom = false;
+
+	HASH_FIND(hh, *w, e->key, strlen(e->key), old);
+	if (!old)
+		HASH_ADD_KEYPTR(hh, *w, e->key, strlen(e->key), e);
+	/* A source that cannot be watched must not look as if it were. */
+	if (oom)
+		rp_watch_failed(ENOMEM);
+	/* The text that the older entry has is the one that was believed. */
+	if (!old && !oom)
+		return;
+	free(e->text);
+	free(e);
+}
+
+char *rp_watch_read(enum rp_source kind, const char *path, uint64_t arg)
+{
+	char *text = source_read(kind, path, arg);
+	size_t size = strlen(path) + 32;
+	struct rp_watch *e;
+
+	if (!text || !recorded)
+		return text;
+	e = calloc(1, sizeof(*e) + size);
+	if (e)
+		e->text = strdup(text);
+	if (!e || !e->text) {
+		rp_watch_failed(ENOMEM);
+		free(e);
+		return text;
+	}
+	e->kind = kind;
+	e->arg = arg;
+	snprintf(e->key, size, "%d:%llx %s", (int)kind, (unsigned long long)arg,
+		 path);
+	watch_add(recorded, e);
+	return text;
+}
+
+void rp_watch_record(struct rp_watch **w)
+{
+	recorded = w;
+}
+
+void rp_watch_merge(struct rp_watch **to, struct rp_watch **from)
+{
+	struct rp_watch *e, *tmp;
+
+	HASH_ITER(hh, *from, e, tmp)
+	{
+		HASH_DEL(*from, e);
+		watch_add(to, e);
+	}
+}
+
+void rp_watch_free(struct rp_watch **w)
+{
+	struct rp_watch *e = *w, *next;
+
+	HASH_CLEAR(hh, *w);
+	for (; e; e = next) {
+		next = e->hh.next;
+		free(e->text);
+		free(e);
+	}
+}
+
+/* The last three names of a path of sysfs or proc; of other paths the last. */
+static const char *short_name(const char *path)
+{
+	const char *p = path + strlen(path);
+	int names = strstr(path, "/sys/") || strstr(path, "/proc/") ? 3 : 1;
+
+	while (p > path && (p[-1] != '/' || --names))
+		p--;
+	return p;
+}
+
+static void describe(const struct rp_watch *e, const char *now, char *what)
+{
+	const char *name = short_name(strchr(e->key, ' ') + 1);
+
+	if (e->kind == RP_SOURCE_LINE && *now != '/' && *e->text != '/')
+		rp_caps_say(what, RP_SOURCE_LEN, "%.60s was %.40s, now %.40s",
+			    name, *e->text ? e->text : "absent",
+			    *now ? now : "absent");
+	else
+		rp_caps_say(what, RP_SOURCE_LEN, "%.80s %s", name,
+			    *now ? "has changed" : "is gone");
+}
+
+bool rp_watch_changed(struct rp_watch *w, char *what)
+{
+	bool changed = false;
+	char *now;
+
+	for (; w && !changed; w = w->hh.next) {
+		now = source_read(w->kind, strchr(w->key, ' ') + 1, w->arg);
+		changed = now && strcmp(now, w->text);
+		if (changed)
+			describe(w, now, what);
+		free(now);
+	}
+	return changed;
+}

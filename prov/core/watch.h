@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The sources of facts: files are read here, and compared again later. */
+#ifndef RP_WATCH_H
+#define RP_WATCH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum rp_source {
+	RP_SOURCE_LINE,	 /* first line of a file; wildcards: the first match */
+	RP_SOURCE_MOUNT, /* line of a mount table; arg: mount ID */
+	RP_SOURCE_NAMES, /* digest of the paths that match a pattern */
+	RP_SOURCE_BYTES, /* 8 bytes at offset arg, in hexadecimal */
+	RP_SOURCE_FILE,	 /* digest of content, owner and permissions */
+};
+
+/* Sources, each of them once, with the text that each had; NULL: none. */
+struct rp_watch;
+
+/* The text of a source, malloced; "": absent. NULL: no memory. */
+char *rp_watch_read(enum rp_source kind, const char *path, uint64_t arg);
+/* Record sources that this thread reads in *w from now on. NULL: end. */
+void rp_watch_record(struct rp_watch **w);
+/* Move the sources of *from to *to. */
+void rp_watch_merge(struct rp_watch **to, struct rp_watch **from);
+void rp_watch_free(struct rp_watch **w);
+/*
+ * Compare all sources with their texts. True: one differs, and `what`
+ * (RP_SOURCE_LEN bytes, plain ASCII, no folder of a user) says which.
+ */
+bool rp_watch_changed(struct rp_watch *w, char *what);
+/*
+ * Has this thread failed to open a file because of a lack of descriptors or
+ * memory, since the last call? Then what it has read says nothing.
+ */
+bool rp_watch_starved(void);
+/* FNV-1a; h: the digest of what comes before. */
+uint64_t rp_watch_digest(uint64_t h, const void *bytes, size_t n);
+/* Behind a failed open: errno. */
+void rp_watch_failed(int err);
+
+#endif
