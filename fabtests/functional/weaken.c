@@ -28,7 +28,7 @@ static void state(const char *text)
 		MUST(-errno);
 }
 
-/* It serves while it waits: by polling, asleep, or by its thread. */
+/* It serves while it waits: by polling, in fi_cq_sread(), or by its thread. */
 static void target_half(struct side *s, const struct card *peer)
 {
 	(void)peer;

@@ -409,7 +409,7 @@ Test(agent_facts, many_regions_of_one_file_are_looked_up_once)
 
 	start(NULL);
 	f = file.r.facts;
-	f.path = 4711;
+	f.file.ino = 4711;
 	strcpy(f.name, "many");
 	for (int i = 0; i < 1000; i++)
 		bed_region_facts(&g, &many[i], &f, 1);

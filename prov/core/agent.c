@@ -69,7 +69,6 @@ void rp_agent_delete(struct rp_agent *a)
 	/* Jobs that run name their regions, so no region means no such job. */
 	assert(!a->backlog && !a->far_runs);
 	rp_worker_fini(&a->worker);
-	rp_agent_facts_fini(a);
 	free(a->job);
 	rp_batch_fini(&a->far);
 	rp_batch_fini(&a->inl);
@@ -261,8 +260,6 @@ void rp_agent_region_del(struct rp_agent *a, struct rp_region *r)
 {
 	rp_agent_facts_del(a, r);
 	rp_regions_del(&a->regions, r);
-	if (!a->regions.by_key)
-		rp_watch_free(&a->watch);
 	rp_stats_region_close(r->stats);
 	rp_agent_close_granted(a, r->key);
 	if (!r->busy)

@@ -14,13 +14,6 @@
 /* One flush of a region: on the worker, where there is one. */
 #define PIECE (4 * RP_JOB_LONG)
 
-/* A lookup, kept for other regions with the same facts. */
-struct rp_agent_lookup {
-	struct rp_facts was, now;
-	char why[RP_WHY_LEN];
-	UT_hash_handle hh;
-};
-
 void rp_agent_facts_add(struct rp_agent *a, struct rp_region *r)
 {
 	if (!a->watch)
@@ -30,17 +23,6 @@ void rp_agent_facts_add(struct rp_agent *a, struct rp_region *r)
 	rp_watch_free(&r->watch);
 }
 
-static void lookups_free(struct rp_agent *a)
-{
-	struct rp_agent_lookup *l = a->lookups, *next;
-
-	HASH_CLEAR(hh, a->lookups);
-	for (; l; l = next) {
-		next = l->hh.next;
-		free(l);
-	}
-}
-
 void rp_agent_facts_del(struct rp_agent *a, struct rp_region *r)
 {
 	if (a->review == r)
@@ -48,6 +30,10 @@ void rp_agent_facts_del(struct rp_agent *a, struct rp_region *r)
 	if (r->settling)
 		TAILQ_REMOVE(&a->settling, r, link);
 	r->settling = false;
+	if (a->regions.by_key != r || r->hh.next)
+		return;
+	rp_watch_free(&a->watch);
+	rp_watch_free(&a->fresh);
 }
 
 /* --- one region --- */
@@ -110,20 +96,8 @@ static bool needs_settling(const struct rp_region *r,
 		       RP_METHOD_AGENT_CLWB;
 }
 
-/* One line for all regions of a file. */
-static void warn_weaker(const struct rp_agent *a, const struct rp_region *r,
-			const struct rp_choice *was, const char *why)
-{
-	rp_log(RP_LOG_WARN,
-	       "pool %s: class %s (%s) has become %s (%s): %s; %s; register it "
-	       "again after a repair",
-	       r->stats->name, rp_class_name(was->class),
-	       rp_method_name(was->method), rp_class_name(r->choice.class),
-	       rp_method_name(r->choice.method), a->change, why);
-}
-
 static void region_weaken(struct rp_agent *a, struct rp_region *r,
-			  const struct rp_facts *facts, const char *why)
+			  const struct rp_facts *facts)
 {
 	const struct rp_choice was = r->choice;
 
@@ -131,7 +105,7 @@ static void region_weaken(struct rp_agent *a, struct rp_region *r,
 	r->choice = rp_method_best(facts, rp_methods_allowed(r->forced));
 	snprintf(r->why, sizeof(r->why), "class was %s, now %s: %.120s; %.100s",
 		 rp_class_name(was.class), rp_class_name(r->choice.class),
-		 a->change, why);
+		 a->change, a->lookup.why);
 	r->weakened = true;
 	r->stats->class = r->choice.class;
 	r->stats->method = r->choice.method;
@@ -147,61 +121,62 @@ static void region_weaken(struct rp_agent *a, struct rp_region *r,
 	r->settled = 0;
 }
 
-static const struct rp_agent_lookup *
-lookup(struct rp_agent *a, struct rp_region *r, struct rp_agent_lookup *l)
+/* Do both regions' facts come from the same sources? */
+static bool same_sources(const struct rp_facts *a, const struct rp_facts *b)
 {
-	struct rp_agent_lookup *old;
-	bool oom = false;
+	return a->file.ino && a->file.ino == b->file.ino &&
+	       a->file.dev == b->file.dev && a->path == b->path &&
+	       a->memory == b->memory && a->fence == b->fence &&
+	       a->native == b->native;
+}
+
+/* Find the facts; regions of one file that lie in a row have the same ones. */
+static bool lookup(struct rp_agent *a, struct rp_region *r)
+{
+	struct rp_agent_lookup *l = &a->lookup;
 	int ret;
 
-	/* Without a path the facts do not say which memory it is. */
-	if (r->facts.path)
-		HASH_FIND(hh, a->lookups, &r->facts, sizeof(r->facts), old);
-	else
-		old = NULL;
-	if (old)
-		return old;
+	if (l->valid && same_sources(&l->was, &r->facts))
+		return false;
 	l->was = r->facts;
+	l->valid = true;
 	rp_watch_record(&a->fresh);
 	ret = a->host->ops->facts(a->host, r, &l->now, l->why);
 	rp_watch_record(NULL);
-	if (ret)
-		rp_watch_failed(-ret);
 	/* Facts that cannot be found are unknown. */
 	if (ret)
 		l->now = (struct rp_facts){.memory = RP_MEM_UNKNOWN};
-	old = r->facts.path ? malloc(sizeof(*old)) : NULL;
-	if (!old)
-		return l;
-	*old = *l;
-	memcpy(&old->was, &r->facts, sizeof(old->was));
-	HASH_ADD(hh, a->lookups, was, sizeof(old->was), old);
-	if (oom)
-		free(old);
-	return l;
+	rp_watch_failed(-ret);
+	a->starved |= rp_watch_starved();
+	return true;
 }
 
 /* Returns the number of costly steps. */
 static int region_review(struct rp_agent *a, struct rp_region *r)
 {
-	struct rp_agent_lookup here = {0};
-	const struct rp_agent_lookup *l;
-	struct rp_choice was;
+	const struct rp_choice was = r->choice;
 	struct rp_facts f;
+	bool first;
 
-	if (r->choice.class == RP_CLASS_NONE)
+	if (was.class == RP_CLASS_NONE)
 		return 0;
-	l = lookup(a, r, &here);
-	a->starved |= rp_watch_starved();
+	first = lookup(a, r);
 	if (a->starved)
 		return LOOKUPS;
-	f = merge_facts(r, &l->now);
+	f = merge_facts(r, &a->lookup.now);
 	if (!choices_differ(r, &f))
-		return l == &here;
-	was = r->choice;
-	region_weaken(a, r, &f, l->why);
-	if (l == &here)
-		warn_weaker(a, r, &was, l->why);
+		return first;
+	region_weaken(a, r, &f);
+	/* One line for all regions of a file. */
+	if (first)
+		rp_log(RP_LOG_WARN,
+		       "pool %s: class %s (%s) has become %s (%s): %s; %s; "
+		       "register it again after a repair",
+		       r->stats->name, rp_class_name(was.class),
+		       rp_method_name(was.method),
+		       rp_class_name(r->choice.class),
+		       rp_method_name(r->choice.method), a->change,
+		       a->lookup.why);
 	return 1;
 }
 
@@ -225,8 +200,7 @@ static bool review_some(struct rp_agent *a)
 		rp_watch_free(&a->watch);
 	rp_watch_merge(&a->watch, &a->fresh);
 	a->review = NULL;
-	a->starved = false;
-	lookups_free(a);
+	a->starved = a->lookup.valid = false;
 	return true;
 }
 
@@ -309,11 +283,4 @@ bool rp_agent_facts_progress(struct rp_agent *a, uint64_t now)
 	TAILQ_FOREACH_SAFE(r, &a->settling, link, tmp)
 	any |= settle(a, r);
 	return any;
-}
-
-void rp_agent_facts_fini(struct rp_agent *a)
-{
-	rp_watch_free(&a->watch);
-	rp_watch_free(&a->fresh);
-	lookups_free(a);
 }

@@ -147,7 +147,11 @@ struct rp_agent {
 	bool changed, starved; /* at the last comparison; in this review */
 	char change[RP_SOURCE_LEN];
 	struct rp_region *review; /* the next one; NULL: no review runs */
-	struct rp_agent_lookup *lookups;
+	struct rp_agent_lookup {
+		bool valid;
+		struct rp_facts was, now;
+		char why[RP_WHY_LEN];
+	} lookup; /* the last one of the review */
 	TAILQ_HEAD(, rp_region) settling;
 	uint64_t progress_at; /* no PROGRESS is due earlier */
 	uint64_t retry_at;
@@ -209,7 +213,6 @@ void rp_agent_facts_add(struct rp_agent *a, struct rp_region *r);
 void rp_agent_facts_del(struct rp_agent *a, struct rp_region *r);
 /* Compare, review, weaken, flush what is due. True: did something. */
 bool rp_agent_facts_progress(struct rp_agent *a, uint64_t now);
-void rp_agent_facts_fini(struct rp_agent *a);
 /* Does the job wait until a region is flushed for its weaker class? */
 bool rp_agent_waits(const struct rp_job *job);
 

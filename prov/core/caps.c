@@ -8,6 +8,7 @@
 #include <sys/sysmacros.h>
 
 #include "core/caps_priv.h"
+#include "core/hash.h"
 #include "core/operator.h"
 
 #define say(why, ...) rp_caps_say(why, RP_WHY_LEN, __VA_ARGS__)
@@ -229,7 +230,7 @@ int rp_caps_explain(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 	strcpy(facts->fs_name, b.fs.name);
 	rp_caps_say(facts->name, sizeof(facts->name), "%s",
 		    rp_caps_base_name(b.path));
-	facts->path = rp_watch_digest(0, b.path, strlen(b.path));
+	HASH_JEN(b.path, strlen(b.path), facts->path);
 	if (on_storage(b.memory))
 		facts->file = (struct rp_file_id){
 			.dev = makedev(b.major, b.minor),

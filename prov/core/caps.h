@@ -79,9 +79,9 @@ struct rp_facts {
 	bool anonymous;		/* no file that could be cut short */
 	/* By the operator or a disk: no commit reaches a higher class. */
 	enum rp_class_limit limit;
-	int node;      /* NUMA node of the memory plus 1; 0: unknown */
-	char name[48]; /* of the file, without its folder; "": none */
-	uint64_t path; /* digest of the file's path; 0: no path */
+	int node;	   /* NUMA node of the memory plus 1; 0: unknown */
+	char name[48];	   /* of the file, without its folder; "": none */
+	unsigned int path; /* hash of the file's path */
 };
 
 #define RP_WHY_LEN    256

@@ -90,63 +90,50 @@ static char *read_line(const char *pattern)
 	return text;
 }
 
-uint64_t rp_watch_digest(uint64_t h, const void *bytes, size_t n)
-{
-	for (const uint8_t *p = bytes; n; n--)
-		h = (h ^ *p++) * 0x100000001b3ull;
-	return h;
-}
-
-static char *hexadecimal(uint64_t v)
-{
-	char text[17];
-
-	snprintf(text, sizeof(text), "%016llx", (unsigned long long)v);
-	return strdup(text);
-}
-
 static char *read_names(const char *pattern)
 {
-	uint64_t h = 0;
+	char *text = NULL;
+	size_t size;
+	FILE *f = open_memstream(&text, &size);
 	glob_t g;
 
 	glob_files(pattern, &g);
-	for (size_t i = 0; i < g.gl_pathc; i++)
-		h = rp_watch_digest(h, g.gl_pathv[i],
-				    strlen(g.gl_pathv[i]) + 1);
+	for (size_t i = 0; f && i < g.gl_pathc; i++)
+		fprintf(f, "%s\n", g.gl_pathv[i]);
 	globfree(&g);
-	return hexadecimal(h);
-}
-
-static char *read_bytes(const char *path, uint64_t off)
-{
-	FILE *f = open_file(path);
-	uint64_t v;
-	ssize_t n = f ? pread(fileno(f), &v, sizeof(v), (off_t)off) : 0;
-
 	if (f)
 		fclose(f);
-	return n == sizeof(v) ? hexadecimal(v) : strdup("");
+	return text;
 }
 
-static char *read_file(const char *path)
+static char *read_bytes(FILE *f, uint64_t off)
 {
-	FILE *f = open_file(path);
-	char buf[4096];
-	struct stat st = {0};
-	uint64_t h = 0;
-	size_t n;
+	char text[17] = "";
+	uint64_t v;
 
-	if (!f)
-		return strdup("");
-	if (!fstat(fileno(f), &st)) {
-		h = rp_watch_digest(h, &st.st_mode, sizeof(st.st_mode));
-		h = rp_watch_digest(h, &st.st_uid, sizeof(st.st_uid));
-	}
-	while (S_ISREG(st.st_mode) && (n = fread(buf, 1, sizeof(buf), f)))
-		h = rp_watch_digest(h, buf, n);
-	fclose(f);
-	return hexadecimal(h);
+	if (f && pread(fileno(f), &v, sizeof(v), (off_t)off) == sizeof(v))
+		snprintf(text, sizeof(text), "%016llx", (unsigned long long)v);
+	if (f)
+		fclose(f);
+	return strdup(text);
+}
+
+/* A text has no NUL; other files are refused by those who read them. */
+static char *read_file(FILE *f)
+{
+	char *text = NULL, *out = NULL;
+	struct stat st;
+	size_t size = 0;
+
+	if (f && !fstat(fileno(f), &st) && S_ISREG(st.st_mode) &&
+	    (getdelim(&text, &size, '\0', f) >= 0 || feof(f)) &&
+	    asprintf(&out, "%o %u %s", st.st_mode, st.st_uid,
+		     st.st_size && text ? text : "") < 0)
+		out = NULL;
+	free(text);
+	if (f)
+		fclose(f);
+	return out ? out : strdup("");
 }
 
 static char *source_read(enum rp_source kind, const char *path, uint64_t arg)
@@ -159,11 +146,11 @@ static char *source_read(enum rp_source kind, const char *path, uint64_t arg)
 	case RP_SOURCE_NAMES:
 		return read_names(path);
 	case RP_SOURCE_BYTES:
-		return read_bytes(path, arg);
+		return read_bytes(open_file(path), arg);
 	case RP_SOURCE_FILE:
 		break;
 	}
-	return read_file(path);
+	return read_file(open_file(path));
 }
 
 /* Takes the entry, unless there is one of the same source. */

@@ -10,9 +10,9 @@
 enum rp_source {
 	RP_SOURCE_LINE,	 /* first line of a file; wildcards: the first match */
 	RP_SOURCE_MOUNT, /* line of a mount table; arg: mount ID */
-	RP_SOURCE_NAMES, /* digest of the paths that match a pattern */
+	RP_SOURCE_NAMES, /* the paths that match a pattern */
 	RP_SOURCE_BYTES, /* 8 bytes at offset arg, in hexadecimal */
-	RP_SOURCE_FILE,	 /* digest of content, owner and permissions */
+	RP_SOURCE_FILE,	 /* owner, permissions and content of a text */
 };
 
 /* Sources, each of them once, with the text that each had; NULL: none. */
@@ -35,8 +35,6 @@ bool rp_watch_changed(struct rp_watch *w, char *what);
  * memory, since the last call? Then what it has read says nothing.
  */
 bool rp_watch_starved(void);
-/* FNV-1a; h: the digest of what comes before. */
-uint64_t rp_watch_digest(uint64_t h, const void *bytes, size_t n);
 /* Behind a failed open: errno. */
 void rp_watch_failed(int err);
 
