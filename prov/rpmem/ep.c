@@ -304,7 +304,7 @@ static ssize_t no_size_left(struct fid_ep *fid)
 	return -FI_ENOSYS;
 }
 
-/* Those with a fid_t serve passive endpoints, too. */
+/* Calls with a fid_t serve passive endpoints, too. */
 struct fi_ops_ep rp_ep_ops = {
 	.size = sizeof(struct fi_ops_ep),
 	.cancel = ep_cancel,
