@@ -258,7 +258,7 @@ Test(agent_facts, region_is_flushed_once_when_its_caches_become_volatile)
 	expect_class(&eadr, RP_CLASS_POWER);
 	cr_assert_eq(eadr.r.choice.method, RP_METHOD_AGENT_CLWB);
 	cr_assert(p.c->closed);
-	cr_assert_not(eadr.r.settling);
+	cr_assert_not(eadr.r.flushing_all);
 	flushes = eadr.flushes;
 	sleep_for(10 * LIMIT);
 	cr_assert_eq(eadr.flushes, flushes);
@@ -301,7 +301,7 @@ static void lose_the_caches_while_the_worker_runs(void)
 	while (!eadr.r.weakened)
 		rp_agent_progress(g.a);
 	cr_assert(p.c->closed);
-	cr_assert(eadr.r.settling);
+	cr_assert(eadr.r.flushing_all);
 }
 
 /*
@@ -346,10 +346,10 @@ Test(agent_facts, grants_without_the_agent_wait_for_the_flush)
 	eadr.r.choice = rp_method_best(&eadr.r.facts, RP_METHODS_BUILT);
 	cr_assert_eq(eadr.r.choice.method, RP_METHOD_FENCE);
 	g.flags |= RP_CHANNEL_FENCES;
-	eadr.r.settling = true;
+	eadr.r.flushing_all = true;
 	q = bed_connect(&g, &eadr);
 	cr_assert_eq(q.ack.grant.method, RP_METHOD_AGENT_SFENCE);
-	eadr.r.settling = false;
+	eadr.r.flushing_all = false;
 	q = bed_connect(&g, &eadr);
 	cr_assert_eq(q.ack.grant.method, RP_METHOD_FENCE);
 }

@@ -33,7 +33,7 @@ int rp_agent_new(const struct rp_agent_attr *attr, struct rp_agent_host *h,
 	TAILQ_INIT(&a->quick);
 	TAILQ_INIT(&a->slow);
 	TAILQ_INIT(&a->local);
-	TAILQ_INIT(&a->settling);
+	TAILQ_INIT(&a->flushing_all);
 
 	ret = rp_batch_init(&a->inl);
 	if (ret)
@@ -285,8 +285,8 @@ bool rp_agent_progress(struct rp_agent *a)
 	/* Fast path for every poll of a completion queue: nothing is due. */
 	const bool idle = !a->far_runs && !a->backlog &&
 			  TAILQ_EMPTY(&a->ending) && TAILQ_EMPTY(&a->delayed) &&
-			  TAILQ_EMPTY(&a->local) && TAILQ_EMPTY(&a->settling) &&
-			  !a->review;
+			  TAILQ_EMPTY(&a->local) &&
+			  TAILQ_EMPTY(&a->flushing_all) && !a->review;
 
 	if (idle && !a->watch)
 		return false;
@@ -306,7 +306,7 @@ uint64_t rp_agent_deadline(const struct rp_agent *a)
 	uint64_t due;
 
 	if (!TAILQ_EMPTY(&a->quick) || a->review ||
-	    ((!TAILQ_EMPTY(&a->slow) || !TAILQ_EMPTY(&a->settling)) &&
+	    ((!TAILQ_EMPTY(&a->slow) || !TAILQ_EMPTY(&a->flushing_all)) &&
 	     !a->far_runs))
 		return 0;
 	due = rp_agent_sessions_deadline(a);

@@ -95,7 +95,10 @@ int rp_agent_new(const struct rp_agent_attr *attr, struct rp_agent_host *h,
 void rp_agent_delete(struct rp_agent *a);
 /* End every session now: afterwards no session writes memory. */
 void rp_agent_close_sessions(struct rp_agent *a);
-/* End those whose channel and port of the HELLO are the peer's. */
+/*
+ * End the sessions of one peer: is_peer() says whether a session with this
+ * channel, whose HELLO named this port of an endpoint, is one of them.
+ */
 void rp_agent_close_peer(struct rp_agent *a,
 			 bool (*is_peer)(struct rp_channel *c, uint16_t port,
 					 void *arg),

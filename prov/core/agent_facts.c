@@ -11,8 +11,8 @@
 
 /* Lookups and weakened regions of one progress call. */
 #define LOOKUPS 4
-/* One flush of a region: on the worker, where there is one. */
-#define PIECE (4 * RP_JOB_LONG)
+/* Bytes of one flush of a whole region: long, so the worker does it. */
+#define CHUNK (4 * RP_JOB_LONG)
 
 void rp_agent_facts_add(struct rp_agent *a, struct rp_region *r)
 {
@@ -27,9 +27,9 @@ void rp_agent_facts_del(struct rp_agent *a, struct rp_region *r)
 {
 	if (a->review == r)
 		a->review = r->hh.next;
-	if (r->settling)
-		TAILQ_REMOVE(&a->settling, r, link);
-	r->settling = false;
+	if (r->flushing_all)
+		TAILQ_REMOVE(&a->flushing_all, r, link);
+	r->flushing_all = false;
 	if (a->regions.by_key != r || r->hh.next)
 		return;
 	rp_watch_free(&a->watch);
@@ -87,7 +87,7 @@ static void jobs_withdraw(struct rp_jobs *jobs, const struct rp_region *r)
 }
 
 /* Bytes that the former method has left in the caches are to be flushed. */
-static bool needs_settling(const struct rp_region *r,
+static bool must_flush_all(const struct rp_region *r,
 			   const struct rp_choice *was)
 {
 	return r->facts.memory == RP_MEM_DAX_SYNC &&
@@ -113,15 +113,15 @@ static void region_weaken(struct rp_agent *a, struct rp_region *r,
 	jobs_withdraw(&a->quick, r);
 	jobs_withdraw(&a->slow, r);
 	jobs_withdraw(&a->far.jobs, r);
-	if (!needs_settling(r, &was))
+	if (!must_flush_all(r, &was))
 		return;
-	if (!r->settling)
-		TAILQ_INSERT_TAIL(&a->settling, r, link);
-	r->settling = true;
-	r->settled = 0;
+	if (!r->flushing_all)
+		TAILQ_INSERT_TAIL(&a->flushing_all, r, link);
+	r->flushing_all = true;
+	r->flushed_to = 0;
 }
 
-/* Do both regions' facts come from the same sources? */
+/* Do the facts of both regions come from the same sources? */
 static bool same_sources(const struct rp_facts *a, const struct rp_facts *b)
 {
 	return a->file.ino && a->file.ino == b->file.ino &&
@@ -151,7 +151,10 @@ static bool lookup(struct rp_agent *a, struct rp_region *r)
 	return true;
 }
 
-/* Returns the number of costly steps. */
+/*
+ * Find the facts of one region, and weaken the region if they lead to another
+ * method. Returns how much of LOOKUPS that used up.
+ */
 static int region_review(struct rp_agent *a, struct rp_region *r)
 {
 	const struct rp_choice was = r->choice;
@@ -167,7 +170,7 @@ static int region_review(struct rp_agent *a, struct rp_region *r)
 	if (!choices_differ(r, &f))
 		return first;
 	region_weaken(a, r, &f);
-	/* One line for all regions of a file. */
+	/* Regions of a file that lie in a row get one line in the log. */
 	if (first)
 		rp_log(RP_LOG_WARN,
 		       "pool %s: class %s (%s) has become %s (%s): %s; %s; "
@@ -227,52 +230,55 @@ static bool watch(struct rp_agent *a, uint64_t now)
 
 /* --- regions whose caches have become volatile --- */
 
-static void piece_done(void *arg, enum rp_status st, uint32_t detail)
+static void chunk_done(void *arg, enum rp_status st, uint32_t detail)
 {
 	struct rp_region *r = arg;
 
-	r->piece = false;
-	/* Its lack of memory, or one more change, lets a piece be repeated. */
-	if (st == RP_ST_OK && r->settling)
-		r->settled += PIECE;
+	r->chunk_posted = false;
+	/* A chunk that ran out of memory is posted again. */
+	if (st == RP_ST_OK && r->flushing_all)
+		r->flushed_to += CHUNK;
 }
 
-static bool settle(struct rp_agent *a, struct rp_region *r)
+static bool flush_next_chunk(struct rp_agent *a, struct rp_region *r)
 {
-	const struct rp_local piece = {
+	const struct rp_local chunk = {
 		.region = r,
-		.off = r->settled,
-		.len = r->len - r->settled < PIECE ? r->len - r->settled
-						   : PIECE,
+		.off = r->flushed_to,
+		.len = r->len - r->flushed_to < CHUNK ? r->len - r->flushed_to
+						      : CHUNK,
 	};
 	int ret;
 
-	if (r->piece || (!r->settled && a->far_runs))
+	if (r->chunk_posted || (!r->flushed_to && a->far_runs))
 		return false;
-	if (r->settled >= r->len || r->failed) {
-		r->settling = false;
-		TAILQ_REMOVE(&a->settling, r, link);
+	if (r->flushed_to >= r->len || r->failed) {
+		r->flushing_all = false;
+		TAILQ_REMOVE(&a->flushing_all, r, link);
 		return true;
 	}
-	/* The worker flushes nothing now, so the method may be replaced. */
-	ret = r->settled ? 0 : rp_pmem_use_lines(r->pmem);
+	/*
+	 * At the first chunk no batch runs (far_runs), so the worker does not
+	 * use the method that is replaced here.
+	 */
+	ret = r->flushed_to ? 0 : rp_pmem_use_lines(r->pmem);
 	if (!ret)
-		ret = rp_agent_local_flush(a, &piece, 1, piece_done, r);
+		ret = rp_agent_local_flush(a, &chunk, 1, chunk_done, r);
 	if (ret)
 		rp_region_fail(r, -ret);
 	else
-		r->piece = true;
+		r->chunk_posted = true;
 	return true;
 }
 
 bool rp_agent_waits(const struct rp_job *job)
 {
-	if (job->done == piece_done)
+	if (job->done == chunk_done)
 		return false;
 	for (size_t i = 0; i < job->n; i++)
-		if (job->ranges[i].region->settling)
+		if (job->ranges[i].region->flushing_all)
 			return true;
-	return job->then.region && job->then.region->settling;
+	return job->then.region && job->then.region->flushing_all;
 }
 
 bool rp_agent_facts_progress(struct rp_agent *a, uint64_t now)
@@ -280,7 +286,7 @@ bool rp_agent_facts_progress(struct rp_agent *a, uint64_t now)
 	bool any = a->review || watch(a, now) ? review_some(a) : false;
 	struct rp_region *r, *tmp;
 
-	TAILQ_FOREACH_SAFE(r, &a->settling, link, tmp)
-	any |= settle(a, r);
+	TAILQ_FOREACH_SAFE(r, &a->flushing_all, link, tmp)
+	any |= flush_next_chunk(a, r);
 	return any;
 }

@@ -48,7 +48,7 @@ enum rp_method rp_agent_session_method(const struct rp_agent_session *s,
 	if (r->unreadable && (m == RP_METHOD_DELIVERY || m == RP_METHOD_FENCE))
 		return agent_method(r, choice);
 	/* Commits wait at the agent until the caches are flushed. */
-	if (r->settling)
+	if (r->flushing_all)
 		return agent_method(r, choice);
 	if ((m == RP_METHOD_NATIVE && !(s->flags & RP_CHANNEL_FLUSHES)) ||
 	    (m == RP_METHOD_FENCE &&

@@ -70,12 +70,12 @@ bool rp_job_blocks(const struct rp_job *job)
 	const struct rp_job_then *then = &job->then;
 
 	for (size_t i = 0; i < job->n; i++)
-		if (job->ranges[i].region->settling ||
+		if (job->ranges[i].region->flushing_all ||
 		    (job->ranges[i].flush &&
 		     rp_pmem_blocks(job->ranges[i].region->pmem)))
 			return true;
 	if (then->region &&
-	    (then->region->settling ||
+	    (then->region->flushing_all ||
 	     (then->flush && rp_pmem_blocks(then->region->pmem))))
 		return true;
 	return is_long(job);

@@ -35,10 +35,13 @@ struct rp_region {
 	struct rp_stats_region *stats; /* NULL: in no agent */
 	struct rp_watch *watch; /* sources of its facts; the agent takes them */
 	bool weakened;		/* since the registration; why says how */
-	/* Its caches have become volatile; flushed up to `settled`. */
-	bool settling, piece;
-	uint64_t settled;
-	TAILQ_ENTRY(rp_region) link; /* while it is settling */
+	/*
+	 * The CPU caches have become volatile: the region is flushed whole,
+	 * chunk by chunk.
+	 */
+	bool flushing_all, chunk_posted;
+	uint64_t flushed_to;
+	TAILQ_ENTRY(rp_region) link; /* in agent.flushing_all */
 	int failed;	   /* errno of the first failed flush, for good */
 	unsigned int busy; /* jobs that use the region */
 	UT_hash_handle hh;

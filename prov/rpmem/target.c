@@ -188,7 +188,7 @@ void rp_target_end_peer(struct rp_ep *ep)
 {
 	if (ep->dom->agent && ep->accepted.sa.sa_family != AF_UNSPEC)
 		rp_agent_close_peer(ep->dom->agent, is_peer, &ep->accepted);
-	ep->accepted.sa.sa_family = AF_UNSPEC; /* its port may be another's now */
+	ep->accepted.sa.sa_family = AF_UNSPEC; /* a later peer may reuse the port */
 }
 
 /*
