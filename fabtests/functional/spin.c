@@ -31,7 +31,7 @@ static struct {
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
 
-/* Of all threads but the thread sanitizer's, which wakes every 100 ms. */
+/* The sleeps of all threads but the sanitizer's, which wakes every 100 ms. */
 static long count_sleeps(void)
 {
 	struct rusage r;
@@ -60,7 +60,9 @@ static void run_target(struct side *s, const struct card *peer)
 			fi_cq_sread(s->cq, &e, 1, NULL, 50);
 		else
 			pauses += !usleep(50000); /* a thread serves */
-	atomic_store(&seen->slept, count_sleeps() - before - pauses);
+	pauses += before;
+	before = count_sleeps();
+	atomic_store(&seen->slept, before > pauses ? before - pauses : 0);
 	pair_barrier(s);
 }
 
