@@ -22,8 +22,8 @@ all tests but those in a guest and on the second platform.
   --vm             the guest stage too: real verbs, DAX and persistence domains
                    in a Debian guest (with --long: of both releases)
   --domain NAME    only this persistence domain in the guest: adr or eadr
-  --mutants K/N    of the named mutants, those of turn K of 0 to N-1, and as
-                   large a part of the others
+  --mutants K/N    of the named mutants and of the bugs of crash_planted, those
+                   of turn K of 0 to N-1, and as large a part of the others
   --platform NAME  build and test in a root of another Debian release too: trixie;
                    and fi_rpmemd as a service of systemd
   --fabtests DIR   upstream's fabtests, built there (with --platform)
@@ -52,7 +52,7 @@ fi
 
 src=$(cd "$(dirname "$0")/.." && pwd)
 build= long= vm= sanitize= cache= platform= fabtests= only= quick= domain=
-mutants= clang= databases=
+RP_MUTANTS= clang= databases=
 while [ $# -gt 0 ]; do
 	case $1 in
 	--clang) clang=1 ;;
@@ -60,7 +60,7 @@ while [ $# -gt 0 ]; do
 	--only) only=$2; shift ;;
 	--quick) quick=1 ;;
 	--domain) domain=$2; shift ;;
-	--mutants) mutants=$2; shift ;;
+	--mutants) export RP_MUTANTS=$2; shift ;;
 	--long) long=1 ;;
 	--vm) vm=1 ;;
 	--platform) platform=$2; shift ;;
@@ -339,10 +339,10 @@ kills_end() {
 
 # Mutation tests: a mutant that the tests detect counts as passed.
 mutations() {
-	local log="$build/mutate.log" seed kind p f s of=${mutants#*/}
+	local log="$build/mutate.log" seed kind p f s of=${RP_MUTANTS#*/}
 	local -a what=(--named --sample $((60 / ${of:-1})))
 
-	[ -z "$mutants" ] || what+=(--share "$mutants")
+	[ -z "$RP_MUTANTS" ] || what+=(--share "$RP_MUTANTS")
 	[ -z "$long" ] || what=(--long)
 	# The seed changes with each commit.
 	seed=$(git -C "$src" log -1 --format=%ct 2>/dev/null) ||

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A copy of the tree, built file by file, in which mutants are tried."""
+import concurrent.futures
 import functools
 import glob
 import math
@@ -97,15 +98,19 @@ class Lab:
         obj = os.path.join(self.dir, build, name.replace("/", "_") + ".o")
         if not os.path.exists(obj):
             os.makedirs(os.path.dirname(obj), exist_ok=True)
-            r = self.compile(build, self.path(name), obj, ["-O2", "-w"])
+            # Two workers may compile it at once.
+            new = f"{obj}.{threading.get_ident()}"
+            r = self.compile(build, self.path(name), new, ["-O2", "-w"])
             if r.returncode:
                 raise Broken(r.stdout)
+            os.rename(new, obj)
         return obj
 
     def archive(self, build):
         name = os.path.join(self.dir, build, "core.a")
         if not os.path.exists(name):
-            r = command(["ar", "rc", name] +
+            new = f"{name}.{threading.get_ident()}"
+            r = command(["ar", "rc", new] +
                         [self.obj(build, "prov/core/" + c)
                          for c in self.core] +
                         [self.obj(build, "prov/verbs/" + c)
@@ -114,6 +119,7 @@ class Lab:
                          for c in self.rc])
             if r.returncode:
                 raise Broken(r.stdout)
+            os.rename(new, name)
         return name
 
     def has(self, killer, path):
@@ -121,20 +127,36 @@ class Lab:
         return path.endswith(".h") or \
             os.path.basename(path)[:-2] in self.used.get(killer.name, ())
 
-    def ready(self, build, killers):
-        """Check once that every suite passes on the unbroken code."""
+    def compile_all(self, build, killers, jobs):
+        """Make the objects of the sources and of these suites, jobs at once."""
+        names = {f"prov/core/{c}" for c in self.core}
+        names |= {f"prov/verbs/{c}" for c in self.verbs}
+        names |= {f"prov/rc/{c}" for c in self.rc}
+        names |= {f"fabtests/{s}" for k in killers for s in k.sources}
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            list(pool.map(lambda n: self.obj(build, n), sorted(names)))
+
+    def link_all(self, killers):
+        """Find the files that each suite has in it."""
+        for k in killers:
+            Bench(self, "unbroken").link("plain", k, {})
+            if not self.used[k.name]:
+                raise Broken(f"{k.name} has nothing of the sources in it")
+
+    def limit(self, build, killer):
+        """CPU seconds of the suite on the unbroken code, where it passes."""
+        key = build, killer.name
         with self.lock:
-            for k in killers:
-                if (build, k.name) in self.limits:
-                    continue
+            if key not in self.limits:
                 start = cpu_seconds()
-                failure = Bench(self, "unbroken").run(build, k, {})
+                bench = Bench(self, "unbroken")
+                failure = bench.execute(
+                    build, [bench.link(build, killer, {}), "--fail-fast"], 30)
                 if failure:
-                    raise Broken(f"{k.name} ({build}) fails on unbroken "
+                    raise Broken(f"{killer.name} ({build}) fails on unbroken "
                                  f"code: {failure}")
-                if not self.used[k.name]:
-                    raise Broken(f"{k.name} has nothing of prov/core in it")
-                self.limits[build, k.name] = cpu_seconds() - start
+                self.limits[key] = cpu_seconds() - start
+            return self.limits[key]
 
     def ready_also(self, shell):
         bench, path = Bench(self, "unbroken"), "prov/core/ranges.c"
@@ -199,6 +221,12 @@ class Bench:
 
     def run(self, build, killer, objs):
         """The suite's first failure with the mutant; None: it passed."""
+        took = self.lab.limit(build, killer)
+        return self.execute(
+            build, [self.link(build, killer, objs), "--fail-fast"], took)
+
+    def link(self, build, killer, objs):
+        """The suite as a program, with these objects in place of theirs."""
         lab = self.lab
         prog = os.path.join(self.dir, "test_" + killer.name)
         # A changed object comes before its original in the archive.
@@ -214,8 +242,7 @@ class Bench:
             raise Broken(r.stdout)
         lab.used.setdefault(killer.name, set(
             re.findall(r"prov_(?:core|verbs|rc)_(\w+)\.c\.o", r.stdout)))
-        took = lab.limits.get((build, killer.name), 30)
-        return self.execute(build, [prog, "--fail-fast"], took)
+        return prog
 
     def also(self, shell, path):
         return self.execute(None, ["sh", "-c", shell], 60, MUTANT=path,
