@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "util/fabric.h"
+#include "util/host_facts.h"
 #include "util/info.h"
 
 json_t *info_text(const char *fmt, ...)
@@ -183,12 +184,11 @@ json_t *info_host(void)
 {
 	const struct rp_fabric_attr attr = {0};
 	uint32_t v = fi_version();
-	const struct rp_caps_cfg cfg = {.root = NULL};
 	struct rp_host h;
 
 	/* Set the environment before the first libfabric call. */
 	rp_fabric_env(&attr, NULL);
-	if (rp_caps_host(&cfg, &h))
+	if (rp_host_read(NULL, &h))
 		memset(&h, 0, sizeof(h));
 	return json_pack(
 		"{s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:s, s:o}", "system",

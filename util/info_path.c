@@ -11,7 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "util/host_facts.h"
 #include "util/machine_facts.h"
+#include "util/method_advice.h"
 #include "util/info.h"
 #include "util/text.h"
 
@@ -218,7 +220,7 @@ json_t *info_path(const char *path, const struct info_transport *transport)
 		return json_pack("{s:o, s:n, s:o}", "path",
 				 info_text("%s", path), "class", "why",
 				 info_text("%s", err));
-	rp_caps_fs_name(m.fd, fs, sizeof(fs));
+	rp_host_fs_name(m.fd, fs, sizeof(fs));
 	ret = rp_facts_find(transport->base, transport->device, m.addr, m.len,
 			    &facts, why, &src, &nic);
 	if (ret) {

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "util/info.h"
+#include "util/method_rows.h"
 
 json_t *info_table(void)
 {

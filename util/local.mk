@@ -8,7 +8,9 @@ util_libutil_la_SOURCES = \
 	util/bytes.h util/clock.h \
 	util/fabric.c util/fabric.h \
 	util/machine_facts.c util/machine_facts.h \
+	util/method_advice.c util/method_advice.h \
 	util/file.c util/file.h \
+	util/host_facts.c util/host_facts.h \
 	util/pool.c util/pool.h \
 	util/query.c util/query.h \
 	util/secret.c util/secret.h \
@@ -30,6 +32,7 @@ bin_PROGRAMS += util/fi_rpmem_info
 util_fi_rpmem_info_SOURCES = util/fi_rpmem_info.c util/info.h util/exits.h \
 	util/info_advice.c util/info_host.c util/info_path.c \
 	util/info_stats.c util/info_table.c util/info_target.c \
+	util/method_rows.c util/method_rows.h \
 	util/doctor.c util/doctor_commit.c util/doctor_disk.c util/doctor_filter.c
 util_fi_rpmem_info_LDADD = util/libutil.la prov/core/libcore.la \
 	$(JANSSON_LIBS) $(FABRIC_LIBS) -ldl

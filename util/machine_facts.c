@@ -4,19 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "core/operator.h"
 #include "util/machine_facts.h"
-
-int rp_facts_flag(const char *name)
-{
-	static const char *const yes[] = {"1", "y", "yes", "on", "true"};
-	const char *v = getenv(name);
-
-	for (size_t i = 0; v && i < sizeof(yes) / sizeof(yes[0]); i++)
-		if (!strcasecmp(v, yes[i]))
-			return 1;
-	return 0;
-}
 
 struct rp_choice rp_facts_pick(const struct rp_facts *facts, char *why)
 {
@@ -44,29 +32,11 @@ int rp_facts_find(const char *base, const char *device, const void *addr,
 		  size_t len, struct rp_facts *facts, char *why,
 		  struct rp_sources *src, struct rp_nic *nic)
 {
-	struct rp_caps_cfg cfg = {
-		.trust_fs = getenv("FI_OFI_RPMEM_TRUST_FS"),
-		.emulate = rp_facts_flag("FI_OFI_RPMEM_EMULATE"),
-		.allow_force_granularity =
-			rp_facts_flag("FI_OFI_RPMEM_ALLOW_FORCE_GRANULARITY"),
-	};
-	struct rp_operator *op;
-	struct rp_nic nic_buf;
-	int ret = rp_operator_find(getenv("FI_OFI_RPMEM_OPERATOR"), &op, why);
+	struct rp_caps_cfg cfg = rp_caps_env();
 
-	if (ret)
-		return ret;
-	if (!nic)
-		nic = &nic_buf;
 	/* Private connections use verbs or tcp, whatever the base is. */
-	rp_caps_base(NULL, is_verbs(base) ? base : "tcp", device, nic);
-	cfg.placement = nic->placement;
-	cfg.fence = nic->fence;
-	cfg.placement_why = nic->placement_why;
-	cfg.fence_why = nic->fence_why;
+	cfg.base = is_verbs(base) ? base : "tcp";
+	cfg.device = device;
 	cfg.native_why = native_why(base);
-	cfg.op = op;
-	ret = rp_caps_explain(&cfg, addr, len, facts, why, src);
-	rp_operator_free(op);
-	return ret;
+	return rp_caps_find(cfg, addr, len, facts, why, src, nic);
 }

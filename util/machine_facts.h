@@ -11,8 +11,7 @@
 /*
  * Find the properties of memory as a registration over this base (NULL: "tcp")
  * and device (NULL: unknown) would, with the FI_OFI_RPMEM_* variables and the
- * operator file. src and nic may be NULL. Returns as rp_caps_region(), or the
- * error of the operator file; why (RP_WHY_LEN bytes) explains.
+ * operator file. Returns as rp_caps_find().
  */
 int rp_facts_find(const char *base, const char *device, const void *addr,
 		  size_t len, struct rp_facts *facts, char *why,
@@ -20,8 +19,5 @@ int rp_facts_find(const char *base, const char *device, const void *addr,
 
 /* rp_method_pick() with FI_OFI_RPMEM_METHOD. */
 struct rp_choice rp_facts_pick(const struct rp_facts *facts, char *why);
-
-/* Value of a boolean variable, spelled as libfabric does. */
-int rp_facts_flag(const char *name);
 
 #endif

@@ -13,6 +13,7 @@
 
 #include "core/caps.h"
 #include "fabtests/benchmarks/bench.h"
+#include "util/host_facts.h"
 
 #define DAX_ALIGN (2u << 20) /* alignment of a device DAX mapping */
 
@@ -89,7 +90,7 @@ static int open_file(struct bench_pool *p, const char *name, const char *any,
 	ret = -posix_fallocate(p->fd, 0, (off_t)p->len);
 	if (ret)
 		return rp_err(err, ret, "pool %s: %s", p->path, strerror(-ret));
-	rp_caps_fs_name(p->fd, fs, sizeof(fs));
+	rp_host_fs_name(p->fd, fs, sizeof(fs));
 	snprintf(p->kind, sizeof(p->kind), "file on %s", fs);
 	return 0;
 }

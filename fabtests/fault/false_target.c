@@ -228,8 +228,8 @@ static void show_card(int fd, uint16_t port)
 static void run_target(int fd)
 {
 	uint8_t progress[64];
-	size_t len =
-		(size_t)MUST(rp_wire_put_progress(progress, sizeof(progress)));
+	size_t len = (size_t)MUST(rp_wire_put_signal(progress, sizeof(progress),
+						     RP_MSG_PROGRESS));
 
 	frame_open(&me, &events);
 	frame_serve(&me, memory, sizeof(memory), RKEY);

@@ -37,8 +37,7 @@ int rp_host_random(void *buf, size_t len)
 	return 0;
 }
 
-int rp_host_facts(struct rp_caps_cfg cfg, const char *base, const char *device,
-		  const char *op_file, const void *addr, size_t len,
+int rp_host_facts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		  struct rp_facts *facts, char *why)
 {
 	snprintf(why, RP_WHY_LEN, "simulated memory");

@@ -380,7 +380,8 @@ static void messages_of_targets(void)
 					       &info);
 			break;
 		case 2:
-			len = rp_wire_put_progress(msg, sizeof(msg));
+			len = rp_wire_put_signal(msg, sizeof(msg),
+						 RP_MSG_PROGRESS);
 			break;
 		case 3:
 			len = rp_wire_put_signal(msg, sizeof(msg),

@@ -6,10 +6,13 @@ fabtests_fault_writeback_error_LDADD = prov/core/libcore.la $(PMEM2_LIBS)
 EXTRA_DIST += fabtests/fault/writeback_error.sh
 TESTS += fabtests/fault/writeback_error.sh
 
+# What RP_FAULTS objects of prov and util call.
+fault_points = fabtests/fault/points.c
+
 # The provider with fault points, in a folder of its own.
 check_LTLIBRARIES += fabtests/fault/librpmem-fault-fi.la
 fabtests_fault_librpmem_fault_fi_la_SOURCES = $(rpmem_sources) prov/rpmem/host.c \
-	$(rc_sources) $(core_sources)
+	$(rc_sources) $(core_sources) $(fault_points)
 fabtests_fault_librpmem_fault_fi_la_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 fabtests_fault_librpmem_fault_fi_la_LDFLAGS = \
 	$(prov_rpmem_librpmem_fi_la_LDFLAGS) -rpath /nowhere
@@ -18,7 +21,7 @@ fabtests_fault_librpmem_fault_fi_la_LIBADD = $(FABRIC_LIBS) $(PMEM2_LIBS) $(rpme
 # fi_rpmemd with fault points of its own.
 check_PROGRAMS += fabtests/fault/fi_rpmemd_faults
 fabtests_fault_fi_rpmemd_faults_SOURCES = util/fi_rpmemd.c util/conf.c \
-	util/export.c util/metrics.c util/pool.c prov/core/fault.c
+	util/export.c util/metrics.c util/pool.c $(fault_points)
 fabtests_fault_fi_rpmemd_faults_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 fabtests_fault_fi_rpmemd_faults_CFLAGS = $(util_fi_rpmemd_CFLAGS)
 fabtests_fault_fi_rpmemd_faults_LDADD = $(util_fi_rpmemd_LDADD)
@@ -27,7 +30,7 @@ fabtests_fault_fi_rpmemd_faults_LDADD = $(util_fi_rpmemd_LDADD)
 if HAVE_PRELOAD
 check_LTLIBRARIES += fabtests/fault/libibvrpmem_preload-fault.la
 fabtests_fault_libibvrpmem_preload_fault_la_SOURCES = $(pre_sources) \
-	$(shim_sources) $(core_sources)
+	$(shim_sources) $(core_sources) $(fault_points)
 fabtests_fault_libibvrpmem_preload_fault_la_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 fabtests_fault_libibvrpmem_preload_fault_la_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
 fabtests_fault_libibvrpmem_preload_fault_la_LDFLAGS = $(preload_ldflags) \
@@ -119,6 +122,7 @@ EXTRA_DIST += $(word_tests)
 # The provider on a machine that a test simulates.
 check_LTLIBRARIES += fabtests/fault/librpmem-sim-fi.la
 fabtests_fault_librpmem_sim_fi_la_SOURCES = $(rpmem_sources) $(rc_sources) $(core_sources) \
+	$(fault_points) \
 	fabtests/fault/host_sim.c fabtests/fault/host_sim.h \
 	fabtests/fault/sim_rc.c fabtests/fault/sim_rc.h fabtests/fault/sim_rc_cm.c
 fabtests_fault_librpmem_sim_fi_la_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS

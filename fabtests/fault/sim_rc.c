@@ -96,8 +96,8 @@ static int sim_open(struct rp_rc *rc, char *why, size_t why_size)
 	}
 	if (rp_host_sim.flushes && rp_host_sim.flushes())
 		f->flush_flag = PMSIM_FLUSH;
-	rc->flags = RP_CHANNEL_ORDERED | RP_CHANNEL_FENCES |
-		    (f->flush_flag ? RP_CHANNEL_FLUSHES : 0);
+	rc->flags =
+		RP_CHANNEL_FENCES | (f->flush_flag ? RP_CHANNEL_FLUSHES : 0);
 	rc->inject = (uint32_t)f->info->tx_attr->inject_size;
 	if (rc->inject > INJECT)
 		rc->inject = INJECT;

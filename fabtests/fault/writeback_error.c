@@ -25,7 +25,7 @@ static struct rp_pmem *open_region(char *addr, size_t len)
 	struct rp_pmem *pm;
 	char why[RP_WHY_LEN];
 
-	if (rp_caps_region(&cfg, addr, len, &facts, why))
+	if (rp_caps_explain(&cfg, addr, len, &facts, why, NULL))
 		errx(1, "%s", why);
 	c = rp_method_best(&facts, RP_METHODS_BUILT);
 	if (c.method != RP_METHOD_AGENT_MSYNC)

@@ -273,7 +273,7 @@ static void host_revoke(struct rp_agent_host *h, void *grant)
 
 static uint32_t host_flags(struct rp_agent_host *h)
 {
-	return RP_CHANNEL_ORDERED | RP_CHANNEL_FENCES | RP_CHANNEL_FLUSHES;
+	return RP_CHANNEL_FENCES | RP_CHANNEL_FLUSHES;
 }
 
 static int host_notify(struct rp_agent_host *h, struct rp_channel *c,
@@ -295,11 +295,6 @@ static void host_kick(struct rp_agent_host *h)
 {
 }
 
-static void host_warn(struct rp_agent_host *h, const char *text)
-{
-	MUST(*text);
-}
-
 static const struct rp_agent_host_ops host_ops = {
 	.accept = host_accept,
 	.refuse = host_refuse,
@@ -309,7 +304,6 @@ static const struct rp_agent_host_ops host_ops = {
 	.notify = host_notify,
 	.now = host_now,
 	.kick = host_kick,
-	.warn = host_warn,
 };
 static struct rp_agent_host host = {.ops = &host_ops};
 

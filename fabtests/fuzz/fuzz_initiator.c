@@ -527,7 +527,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	TAILQ_INIT(&t.posted);
 	t.method = 1 + (how & 7) % (RP_METHOD_MAX - 1);
 	t.class = (how >> 3 & 3) % 3;
-	t.flags = RP_CHANNEL_ORDERED | (how & 0x20 ? RP_CHANNEL_FENCES : 0) |
+	t.flags = (how & 0x20 ? RP_CHANNEL_FENCES : 0) |
 		  (how & 0x40 ? RP_CHANNEL_FLUSHES : 0);
 	MUST(!rp_session_new(&t.k, &attr, &to, sizeof(to), &t.s));
 	for (int i = 0; i < 500 && in.left; i++)

@@ -10,6 +10,7 @@
 #include <criterion/criterion.h>
 
 #include "agent_bed.h"
+#include "core/log.h"
 #include "disk.h"
 
 /* For all threads: the worker's may not use the test framework's asserts. */
@@ -291,10 +292,12 @@ static void host_kick(struct rp_agent_host *h)
 	atomic_fetch_add(&bed_of(h)->kicks, 1);
 }
 
-static void host_warn(struct rp_agent_host *h, const char *text)
+static unsigned int *warnings;
+
+static void count_warnings(enum rp_log_level level, const char *text)
 {
 	MUST(*text);
-	bed_of(h)->warnings++;
+	*warnings += level == RP_LOG_WARN;
 }
 
 static const struct rp_agent_host_ops host_ops = {
@@ -308,7 +311,6 @@ static const struct rp_agent_host_ops host_ops = {
 	.facts = host_facts,
 	.now = host_now,
 	.kick = host_kick,
-	.warn = host_warn,
 };
 
 void bed_init(struct bed *g, const struct rp_agent_attr *attr)
@@ -321,8 +323,9 @@ void bed_init(struct bed *g, const struct rp_agent_attr *attr)
 	memset(g, 0, sizeof(*g));
 	g->host.ops = &host_ops;
 	g->now = 1000000 * BED_MS;
-	g->flags = RP_CHANNEL_ORDERED;
 	g->inject = BED_INJECT;
+	warnings = &g->warnings;
+	rp_log_set(count_warnings);
 	pthread_mutex_init(&g->lock, NULL);
 	pthread_cond_init(&g->changed, NULL);
 	cr_assert_eq(rp_agent_new(attr ? attr : &simple, &g->host, &g->a), 0);

@@ -359,7 +359,7 @@ static int k_connect(struct rp_connector *k, const void *addr, size_t len,
 		.ops = &i_ops,
 		.events = events,
 		.owner = owner,
-		.flags = RP_CHANNEL_ORDERED | RP_CHANNEL_FENCES,
+		.flags = RP_CHANNEL_FENCES,
 		.inject = 128,
 	};
 	push_item(&c->to_target, &hello, &iov, 1);
@@ -476,7 +476,7 @@ static void host_revoke(struct rp_agent_host *h, void *grant)
 
 static uint32_t host_flags(struct rp_agent_host *h)
 {
-	return RP_CHANNEL_ORDERED | RP_CHANNEL_FENCES;
+	return RP_CHANNEL_FENCES;
 }
 
 static int host_notify(struct rp_agent_host *h, struct rp_channel *rc,
@@ -503,10 +503,6 @@ static void host_kick(struct rp_agent_host *h)
 {
 }
 
-static void host_warn(struct rp_agent_host *h, const char *text)
-{
-}
-
 static const struct rp_agent_host_ops h_ops = {
 	.accept = host_accept,
 	.refuse = host_refuse,
@@ -516,7 +512,6 @@ static const struct rp_agent_host_ops h_ops = {
 	.notify = host_notify,
 	.now = host_now,
 	.kick = host_kick,
-	.warn = host_warn,
 };
 
 static void life_new(struct world *w)

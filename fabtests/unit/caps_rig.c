@@ -48,7 +48,7 @@ void caps_teardown(void)
 
 int read_facts(const void *addr, size_t len)
 {
-	int ret = rp_caps_region(&cfg, addr, len, &facts, why);
+	int ret = rp_caps_explain(&cfg, addr, len, &facts, why, NULL);
 
 	cr_assert_str_neq(why, "untouched");
 	for (const char *p = why; *p; p++)

@@ -22,7 +22,8 @@ fabtests_unit_test_info_advice_LDADD = util/libutil.la prov/core/libcore.la \
 method_rig = fabtests/unit/method_rig.c fabtests/unit/method_rig.h
 
 unit_tests += fabtests/unit/test_method
-fabtests_unit_test_method_SOURCES = fabtests/unit/test_method.c $(method_rig)
+fabtests_unit_test_method_SOURCES = fabtests/unit/test_method.c $(method_rig) \
+	util/method_rows.c util/method_rows.h
 fabtests_unit_test_method_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcdir)"'
 
 unit_tests += fabtests/unit/test_method_force
@@ -35,6 +36,8 @@ fabtests_unit_test_cost_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcdir
 unit_tests += fabtests/unit/test_cost_file
 
 unit_tests += fabtests/unit/test_method_advice
+fabtests_unit_test_method_advice_SOURCES = fabtests/unit/test_method_advice.c \
+	util/method_advice.c util/method_advice.h
 
 wire_rig = fabtests/unit/wire_rig.c fabtests/unit/wire_rig.h \
 	fabtests/unit/seeded.h
@@ -53,6 +56,8 @@ unit_tests += fabtests/unit/test_wire_rendezvous fabtests/unit/test_wire_desc \
 	fabtests/unit/test_deferred fabtests/unit/test_remote_flush fabtests/unit/test_key
 
 unit_tests += fabtests/unit/test_protocol
+fabtests_unit_test_protocol_SOURCES = fabtests/unit/test_protocol.c \
+	util/method_rows.c util/method_rows.h
 fabtests_unit_test_protocol_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcdir)"'
 
 unit_tests += fabtests/unit/test_ranges
@@ -106,7 +111,7 @@ fabtests_unit_test_pmem_files_LDFLAGS = \
 # The same code with its fault points compiled in.
 unit_tests += fabtests/unit/test_pmem_fault
 fabtests_unit_test_pmem_fault_SOURCES = fabtests/unit/test_pmem_fault.c \
-	prov/core/pmem.c prov/core/fault.c prov/core/cost.c prov/core/atomic.c \
+	prov/core/pmem.c $(fault_points) prov/core/cost.c prov/core/atomic.c \
 	prov/core/stats.c
 fabtests_unit_test_pmem_fault_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 fabtests_unit_test_pmem_fault_LDADD = $(CRITERION_LIBS) $(PMEM2_LIBS)
@@ -115,11 +120,13 @@ fabtests_unit_test_pmem_fault_LDADD = $(CRITERION_LIBS) $(PMEM2_LIBS)
 caps_rig = fabtests/unit/caps_rig.c fabtests/unit/caps_rig.h
 
 unit_tests += fabtests/unit/test_caps
-fabtests_unit_test_caps_SOURCES = fabtests/unit/test_caps.c $(caps_rig)
+fabtests_unit_test_caps_SOURCES = fabtests/unit/test_caps.c $(caps_rig) \
+	util/host_facts.c util/host_facts.h
 fabtests_unit_test_caps_LDFLAGS = -Wl,--wrap=statx
 
 unit_tests += fabtests/unit/test_caps_invented
-fabtests_unit_test_caps_invented_SOURCES = fabtests/unit/test_caps_invented.c $(caps_rig)
+fabtests_unit_test_caps_invented_SOURCES = fabtests/unit/test_caps_invented.c $(caps_rig) \
+	util/host_facts.c util/host_facts.h
 fabtests_unit_test_caps_invented_LDFLAGS = -Wl,--wrap=statx
 
 unit_tests += fabtests/unit/test_caps_lasts
@@ -411,7 +418,7 @@ fabtests_unit_test_shim_pipeline_SOURCES = fabtests/unit/test_shim_pipeline.c $(
 fabtests_unit_test_shim_pipeline_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_pipeline_LDADD = $(shim_ldadd)
 
-shim_ldflags = -Wl,--wrap=rp_caps_region -Wl,--wrap=rp_pmem_new
+shim_ldflags = -Wl,--wrap=rp_caps_find -Wl,--wrap=rp_pmem_new
 
 unit_tests += fabtests/unit/test_shim_attach
 fabtests_unit_test_shim_attach_SOURCES = fabtests/unit/test_shim_attach.c $(rc_device)

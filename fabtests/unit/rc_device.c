@@ -455,12 +455,12 @@ void dev_join(struct ibv_qp *qp, uint32_t peer, unsigned int access)
 
 /* --- functions of core that the test replaces --- */
 
-int __wrap_rp_caps_region(const struct rp_caps_cfg *cfg, const void *addr,
-			  size_t len, struct rp_facts *facts,
-			  char why[RP_WHY_LEN]);
-int __wrap_rp_caps_region(const struct rp_caps_cfg *cfg, const void *addr,
-			  size_t len, struct rp_facts *facts,
-			  char why[RP_WHY_LEN])
+int __wrap_rp_caps_find(struct rp_caps_cfg cfg, const void *addr, size_t len,
+			struct rp_facts *facts, char why[RP_WHY_LEN],
+			struct rp_sources *src, struct rp_nic *nic);
+int __wrap_rp_caps_find(struct rp_caps_cfg cfg, const void *addr, size_t len,
+			struct rp_facts *facts, char why[RP_WHY_LEN],
+			struct rp_sources *src, struct rp_nic *nic)
 {
 	*facts = dev.facts;
 	if (addr != dev.pmem)

@@ -223,7 +223,7 @@ void bed_start(const struct rp_session_attr *attr)
 	memset(&bed, 0, sizeof(bed));
 	bed.k.ops = &connector_ops;
 	bed.now = 1000 * BED_MS;
-	bed.flags = RP_CHANNEL_ORDERED | RP_CHANNEL_FENCES;
+	bed.flags = RP_CHANNEL_FENCES;
 	bed.inject = 128;
 	bed.room = -1;
 	bed.credits = 64;

@@ -86,10 +86,6 @@ static void side_kick(struct rp_agent_host *h)
 {
 }
 
-static void side_warn(struct rp_agent_host *h, const char *text)
-{
-}
-
 /* Returns 0 or -errno. */
 static inline int side_host_init(struct side_host *s,
 				 int (*say)(const void *msg, size_t len,
@@ -102,7 +98,6 @@ static inline int side_host_init(struct side_host *s,
 		.flags = side_flags,
 		.now = side_now,
 		.kick = side_kick,
-		.warn = side_warn,
 	};
 	const struct rp_agent_attr attr = {
 		.incarnation = 0x1cca,

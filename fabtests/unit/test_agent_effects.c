@@ -646,6 +646,22 @@ Test(effects, deferred_messages_are_bounded)
 
 /* --- notifications --- */
 
+/* The shim's host has none: whatever a peer requests is refused. */
+Test(effects, notification_of_a_host_without_endpoints_is_refused)
+{
+	struct rp_agent_host_ops ops;
+	uint64_t t;
+
+	start(NULL);
+	ops = *g.host.ops;
+	ops.notify = NULL;
+	g.host.ops = &ops;
+	t = bed_notify(&p, (struct bed_at){&file, 100, 300}, 0xdada);
+	bed_run(&g);
+	bed_expect(&p, t, RP_ST_UNSUPPORTED);
+	stop();
+}
+
 Test(effects, notification)
 {
 	const struct bed_at at = {&file, 100, 300};

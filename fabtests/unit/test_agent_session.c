@@ -612,7 +612,7 @@ Test(agent_session, method_is_that_of_the_connection)
 
 		f.agent = true;
 		f.fs_trusted = RP_YES;
-		g.flags = RP_CHANNEL_ORDERED | t[i].flags;
+		g.flags = t[i].flags;
 		bed_region_facts(&g, &m, &f, 1);
 		cr_assert_eq(m.r.choice.method, t[i].best, "case %zu: %s", i,
 			     rp_method_name(m.r.choice.method));

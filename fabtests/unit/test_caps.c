@@ -20,6 +20,7 @@
 
 #include "caps_rig.h"
 #include "core/method.h"
+#include "util/host_facts.h"
 
 TestSuite(caps, .init = caps_setup, .fini = caps_teardown);
 
@@ -52,7 +53,7 @@ Test(caps, a_file)
 	cr_assert_eq(fstat(fd, &st), 0);
 	if (file_here() == RP_MEM_FILE)
 		cr_assert_eq(facts.file.ino, st.st_ino);
-	cr_assert_eq(rp_caps_fs_name(fd, name, sizeof(name)), 0);
+	cr_assert_eq(rp_host_fs_name(fd, name, sizeof(name)), 0);
 	cr_assert_str_eq(name, facts.fs_name);
 	cr_assert_eq(fstatfs(fd, &s), 0);
 	if (s.f_type == EXT4_SUPER_MAGIC) {
@@ -74,9 +75,9 @@ Test(caps, a_file)
 	expect_found(p + 1, 1, file_here());
 	expect_found(p + 4 * page - 1, 1, file_here());
 	expect_found(p + page - 1, page + 2, file_here());
-	cr_assert_eq(rp_caps_region(&cfg, p, page, &facts, NULL), 0);
-	cr_assert_eq(rp_caps_fs_name(-1, name, sizeof(name)), -EBADF);
-	cr_assert_eq(rp_caps_fs_name(fd, name, 2), -ENAMETOOLONG);
+	cr_assert_eq(rp_caps_explain(&cfg, p, page, &facts, NULL, NULL), 0);
+	cr_assert_eq(rp_host_fs_name(-1, name, sizeof(name)), -EBADF);
+	cr_assert_eq(rp_host_fs_name(fd, name, 2), -ENAMETOOLONG);
 }
 
 Test(caps, files_with_odd_names)
@@ -315,7 +316,7 @@ Test(caps, host_here)
 	cr_assert_eq(getrlimit(RLIMIT_MEMLOCK, &lim), 0);
 	lim.rlim_cur = 65536;
 	cr_assert_eq(setrlimit(RLIMIT_MEMLOCK, &lim), 0);
-	cr_assert_eq(rp_caps_host(&cfg, &host), 0);
+	cr_assert_eq(rp_host_read(cfg.root, &host), 0);
 	cr_assert_eq(host.memlock, 65536);
 	f = fopen("/proc/cpuinfo", "r");
 	while (f && fgets(line, sizeof(line), f)) {

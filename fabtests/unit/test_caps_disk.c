@@ -354,12 +354,6 @@ Test(caps_disk, dax_is_weaker_only_where_msync_is_the_method)
 		   "00100000-00102000 rw-s 0 08:01 5 /x\nVmFlags: rd wr sf\n");
 	expect_found(HERE, LEN, RP_MEM_DAX_SYNC);
 	cr_assert_eq(facts.limit, RP_LIMIT_POWER);
-	claim_dax = false;
-	cfg.emulate = true;
-	setenv("PMEM2_FORCE_GRANULARITY", "CACHE_LINE", 1);
-	cfg.allow_force_granularity = true;
-	expect_found(HERE, LEN, RP_MEM_EMULATED);
-	cr_assert_eq(facts.limit, RP_LIMIT_POWER);
 }
 
 static char seen[256];

@@ -16,6 +16,7 @@
 
 #include "caps_rig.h"
 #include "core/method.h"
+#include "util/host_facts.h"
 
 TestSuite(caps_invented, .init = caps_setup, .fini = caps_teardown);
 
@@ -282,40 +283,37 @@ Test(caps_invented, devdax)
 		     RP_METHOD_AGENT_CLWB);
 }
 
-Test(caps_invented, forced_granularity)
+/* libpmem2's variable calls an ordinary file byte-persistent. */
+Test(caps_invented, forced_granularity_is_ignored)
 {
-	static const struct {
-		const char *value;
-		bool counts;
-	} t[] = {{"BYTE", true},  {"cache_line", true}, {"CACHE_LINE", true},
-		 {"PAGE", false}, {"", false},		{"yes", false}};
+	static const char *const values[] = {"BYTE", "cache_line", "PAGE", ""};
 
-	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
-		enum rp_memory forced =
-			t[i].counts ? RP_MEM_EMULATED : RP_MEM_FILE;
-
-		setenv("PMEM2_FORCE_GRANULARITY", t[i].value, 1);
+	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+		setenv("PMEM2_FORCE_GRANULARITY", values[i], 1);
 		invent("ext4", "rw");
-		cfg.allow_force_granularity = false;
 		expect_found(HERE, LEN, RP_MEM_FILE);
 		cr_assert_eq(rp_method_best(&facts, RP_METHODS_BUILT).class,
 			     RP_CLASS_POWER);
-		cfg.allow_force_granularity = true;
-		expect_found(HERE, LEN, forced);
-		if (t[i].counts)
-			cr_assert_eq(
-				rp_method_best(&facts, RP_METHODS_BUILT).class,
-				RP_CLASS_NONE);
 		invent("tmpfs", "rw");
-		expect_found(HERE, LEN,
-			     t[i].counts ? RP_MEM_EMULATED : RP_MEM_TMPFS);
-		/* Private memory is never emulated. */
-		cfg.root = NULL;
-		expect_found(map(-1, page, MAP_PRIVATE | MAP_ANONYMOUS), page,
-			     RP_MEM_ANON);
-		expect_found(map(make_file("p", page), page, MAP_PRIVATE), page,
-			     RP_MEM_PRIVATE);
+		expect_found(HERE, LEN, RP_MEM_TMPFS);
 	}
+}
+
+/* Private memory is emulated where it has no file, a file never. */
+Test(caps_invented, memory_without_a_disk_is_emulated)
+{
+	cfg.emulate = true;
+	invent("ext4", "rw");
+	expect_found(HERE, LEN, RP_MEM_FILE);
+	invent("tmpfs", "rw");
+	expect_found(HERE, LEN, RP_MEM_EMULATED);
+	cr_assert_eq(rp_method_best(&facts, RP_METHODS_BUILT).class,
+		     RP_CLASS_NONE);
+	cfg.root = NULL;
+	expect_found(map(-1, page, MAP_PRIVATE | MAP_ANONYMOUS), page,
+		     RP_MEM_EMULATED);
+	expect_found(map(make_file("p", page), page, MAP_PRIVATE), page,
+		     RP_MEM_PRIVATE);
 }
 
 Test(caps_invented, broken_maps)
@@ -393,19 +391,19 @@ Test(caps_invented, host_with_persistent_memory)
 	struct rp_host host;
 
 	cfg.root = dir;
-	cr_assert_eq(rp_caps_host(&cfg, &host), 0);
+	cr_assert_eq(rp_host_read(cfg.root, &host), 0);
 	cr_assert_not(host.has_nd);
 	cr_assert_eq(host.domain, RP_DOMAIN_UNKNOWN);
 	nd_region("region0", "cpu_cache");
-	cr_assert_eq(rp_caps_host(&cfg, &host), 0);
+	cr_assert_eq(rp_host_read(cfg.root, &host), 0);
 	cr_assert(host.has_nd);
 	cr_assert_eq(host.domain, RP_DOMAIN_CPUCACHE);
 	/* The weakest domain counts, in any region. */
 	nd_region("region1", "memory_controller");
 	nd_region("region2", "cpu_cache");
-	cr_assert_eq(rp_caps_host(&cfg, &host), 0);
+	cr_assert_eq(rp_host_read(cfg.root, &host), 0);
 	cr_assert_eq(host.domain, RP_DOMAIN_MEMCTRL);
 	nd_region("region3", NULL);
-	cr_assert_eq(rp_caps_host(&cfg, &host), 0);
+	cr_assert_eq(rp_host_read(cfg.root, &host), 0);
 	cr_assert_eq(host.domain, RP_DOMAIN_UNKNOWN);
 }

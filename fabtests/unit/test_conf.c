@@ -234,7 +234,7 @@ Test(conf, too_many_pools_and_secrets_are_refused)
 		sprintf(text + strlen(text), "[pool %d]\npath=/p\n", i);
 	cr_assert_eq(load(text), -E2BIG);
 	for (int i = 0; i <= RP_SETUP_SECRETS; i++) {
-		char bytes[20];
+		char bytes[32];
 		int ret;
 
 		snprintf(path, sizeof(path), "%s/s", dir);

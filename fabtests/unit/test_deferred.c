@@ -373,7 +373,7 @@ Test(deferred, silence)
 	begin_open();
 	cr_assert(!rp_deferred_expired(&a, DEADLINE - 1));
 	/* A heartbeat. */
-	cr_assert_eq(rp_wire_put_progress(msg, sizeof(msg)), 16);
+	cr_assert_eq(rp_wire_put_signal(msg, sizeof(msg), RP_MSG_PROGRESS), 16);
 	cr_assert(rp_deferred_received(&a, 7, msg, 16));
 	cr_assert(!rp_deferred_expired(&a, DEADLINE + 6));
 	cr_assert(rp_deferred_expired(&a, DEADLINE + 7));

@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 
 #include "method_rig.h"
+#include "util/method_rows.h"
 
 /* The builds: today's, all methods, and each method left out in turn. */
 static void for_builds(judge_fn judge)

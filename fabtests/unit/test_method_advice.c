@@ -5,7 +5,7 @@
 #include <criterion/criterion.h>
 
 #include "core/caps.h"
-#include "core/method.h"
+#include "util/method_advice.h"
 
 #define ALL_BUILT ((1u << RP_METHOD_MAX) - 2)
 #define COUNT(a)  (sizeof(a) / sizeof((a)[0]))

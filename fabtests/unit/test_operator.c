@@ -342,7 +342,7 @@ Test(operator, of_a_region)
 	cr_assert_eq(facts.fs_trusted, RP_YES);
 	cr_assert_eq(src.raised, 1);
 	cr_assert(strstr(src.fs, "asserted by"), "%s", src.fs);
-	cr_assert_eq(rp_caps_region(&cfg, HERE, LEN, &facts, NULL), 0);
+	cr_assert_eq(rp_caps_explain(&cfg, HERE, LEN, &facts, NULL, NULL), 0);
 	cr_assert_eq(facts.fs_trusted, RP_YES);
 	cfg.op = NULL;
 	cr_assert_eq(rp_caps_explain(&cfg, HERE, LEN, &facts, why, &src), 0);

@@ -13,6 +13,7 @@
 #include "core/wire_layout.h"
 #include "core/wire_rendezvous.h"
 #include "rc/rc_tcp.h"
+#include "util/method_rows.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define DOC	 RP_SRCDIR "/docs/protocol.md"
@@ -260,7 +261,7 @@ Test(protocol, messages)
 		struct rp_wire_hdr back;
 		uint8_t buf[sizeof(struct rp_le_hdr)];
 
-		rp_wire_put_progress(buf, sizeof(buf));
+		rp_wire_put_signal(buf, sizeof(buf), RP_MSG_PROGRESS);
 		buf[3] = t;
 		found += !rp_wire_get_hdr(buf, sizeof(buf), &back);
 	}

@@ -41,7 +41,7 @@ Test(rc, both_ends_get_the_data_of_the_other)
 	cr_assert_eq(p.ie.data_len, 7);
 	cr_assert_eq(memcmp(p.ie.data, "welcome", 7), 0);
 	cr_assert_eq(p.te.connected, 0);
-	cr_assert_eq(p.ie.c->flags, RP_CHANNEL_ORDERED | RP_CHANNEL_FENCES);
+	cr_assert_eq(p.ie.c->flags, RP_CHANNEL_FENCES);
 	cr_assert_geq(p.ie.c->inject, 64);
 	p.ie.c->ops->peer(p.ie.c, text, sizeof(text));
 	cr_assert_eq(strncmp(text, "127.0.0.1:", 10), 0, "%s", text);

@@ -604,7 +604,7 @@ Test(session, deadline_counts_what_was_heard)
 Test(session, progress_of_the_target_counts)
 {
 	uint8_t msg[64];
-	int len = rp_wire_put_progress(msg, sizeof(msg));
+	int len = rp_wire_put_signal(msg, sizeof(msg), RP_MSG_PROGRESS);
 
 	bed_open(1);
 	bed_post(op_commit_one(&a, 1, 0, 64));
@@ -752,7 +752,7 @@ Test(session, idle_close_waits_for_placement)
 Test(session, outstanding_operations_are_not_idle)
 {
 	uint8_t msg[64];
-	int len = rp_wire_put_progress(msg, sizeof(msg));
+	int len = rp_wire_put_signal(msg, sizeof(msg), RP_MSG_PROGRESS);
 
 	start_idle();
 	bed_post(op_commit_one(&a, 1, 0, 64));
@@ -1068,7 +1068,7 @@ Test(session, message_of_an_initiator_ends_the_connection)
 Test(session, other_version_ends_the_connection)
 {
 	uint8_t buf[64];
-	int len = rp_wire_put_progress(buf, sizeof(buf));
+	int len = rp_wire_put_signal(buf, sizeof(buf), RP_MSG_PROGRESS);
 
 	bed_open(1);
 	bed_post(op_commit_one(&a, 1, 0, 64));
@@ -1120,7 +1120,7 @@ Test(session, log_messages_describe_the_channel)
 		{RP_CHANNEL_FENCES, true, "in use, fences"},
 		{RP_CHANNEL_FLUSHES, true, "in use, FLUSH"},
 		{RP_CHANNEL_FLUSHES, false, "in use"},
-		{RP_CHANNEL_ORDERED, true, "in use"},
+		{RP_CHANNEL_LOCAL_MR, true, "in use"},
 		{7, true, "in use, fences, FLUSH"},
 	};
 	struct rp_session_attr attr = bed_attr();

@@ -236,20 +236,6 @@ Test(session_commit, weakest_class_is_reported)
 	cr_assert_eq(a.out.class, RP_CLASS_PROCESS);
 }
 
-Test(session_commit, ranges_are_freed_when_they_are_owned)
-{
-	struct rp_wire_range *r = malloc(sizeof(*r));
-
-	*r = bed_range(1, 0, 64);
-	op_commit(&a, r, 1)->ranges_owned = true;
-	bed_post(&a.op);
-	bed_see();
-	bed_ok();
-	expect_ok(&a);
-	/* bed_stop() checks for leaks, which nothing points to. */
-	a.op.ranges = r = NULL;
-}
-
 /* A visible commit proves placement: one request without ranges. */
 Test(session_commit, visible_commit_is_a_plain_fence)
 {

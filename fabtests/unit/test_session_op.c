@@ -766,7 +766,7 @@ Test(session_op, excluded_method_goes_to_the_agent)
 		attr.forced = cases[i].forced;
 		bed_start(&attr);
 		bed.method = cases[i].m;
-		bed.flags = RP_CHANNEL_ORDERED | cases[i].flags;
+		bed.flags = cases[i].flags;
 		bed_open(1);
 		bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
 		cr_assert_eq(bed_see()->kind == RP_CHANNEL_WRITE,

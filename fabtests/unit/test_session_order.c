@@ -516,7 +516,7 @@ Test(session_order, read_without_fencing_proves_nothing)
 {
 	bed_stop();
 	bed_start(NULL);
-	bed.flags = RP_CHANNEL_ORDERED;
+	bed.flags = 0;
 	bed_open(1);
 	bed_post(op_write(&a, 1, 0, 4096, 0));
 	bed_post(op_read(&b, 1, 8192, 64));

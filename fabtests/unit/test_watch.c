@@ -2,6 +2,7 @@
 /* The sources of facts: each is recorded, and a change of each is found. */
 #include "config.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +55,7 @@ static struct rp_choice look(bool adapter)
 		cfg.fence = nic.fence;
 	}
 	cfg.op = op;
-	cr_assert_eq(rp_caps_region(&cfg, HERE, LEN, &facts, why), 0);
+	cr_assert_eq(rp_caps_explain(&cfg, HERE, LEN, &facts, why, NULL), 0);
 	rp_watch_record(NULL);
 	cr_assert_not(rp_watch_starved());
 	rp_operator_free(op);
@@ -226,6 +227,26 @@ Test(watch, lack_of_descriptors_is_no_change)
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &old), 0);
 	cr_assert(starved);
 	expect_same();
+}
+
+/* A failure before the lookup does not count, one within it does. */
+Test(watch, facts_without_sources_are_refused)
+{
+	struct rp_watch *none = NULL;
+	char reason[RP_WHY_LEN] = "";
+
+	rp_watch_failed(EMFILE);
+	rp_watch_record(&none);
+	cr_assert_eq(rp_watch_end(0, reason), 0);
+	rp_watch_record(&none);
+	rp_watch_failed(EMFILE);
+	cr_assert_eq(rp_watch_end(0, reason), -ENOMEM);
+	cr_assert(strstr(reason, "file descriptor"));
+	cr_assert_not(rp_watch_starved());
+	/* The error of the lookup itself is kept. */
+	rp_watch_record(&none);
+	rp_watch_failed(EMFILE);
+	cr_assert_eq(rp_watch_end(-EFAULT, reason), -EFAULT);
 }
 
 /* The text that was read first is the one that was believed. */

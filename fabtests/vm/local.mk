@@ -41,7 +41,7 @@ fabtests_vm_shim_cut_LDADD = $(fabtests_vm_shim_LDADD)
 # The shim with fault points.
 check_PROGRAMS += fabtests/vm/shim_cut_faults
 fabtests_vm_shim_cut_faults_SOURCES = $(fabtests_vm_shim_cut_SOURCES) \
-	$(shim_sources) $(core_sources)
+	$(shim_sources) $(core_sources) $(fault_points)
 fabtests_vm_shim_cut_faults_CPPFLAGS = $(fabtests_vm_shim_cut_CPPFLAGS) -DRP_FAULTS
 fabtests_vm_shim_cut_faults_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
 fabtests_vm_shim_cut_faults_LDADD = $(PMEM2_LIBS) $(VERBS_LIBS) -lpthread

@@ -6,6 +6,9 @@
 
 #include "core/agent_impl.h"
 
+/* Tries for a random key that no other region has. */
+#define KEY_TRIES 64
+
 int rp_agent_new(const struct rp_agent_attr *attr, struct rp_agent_host *h,
 		 struct rp_agent **out)
 {
@@ -235,6 +238,27 @@ int rp_agent_region_add(struct rp_agent *a, struct rp_region *r)
 	rp_pmem_count(r->pmem, r->stats);
 	rp_agent_facts_add(a, r);
 	return 0;
+}
+
+int rp_agent_region_make(struct rp_agent *a, struct rp_region *r, uint16_t port,
+			 int (*random)(void *buf, size_t len))
+{
+	struct rp_key k = {
+		.class = r->choice.class,
+		.method = r->choice.method,
+		.port = port,
+	};
+	int ret = -EEXIST;
+
+	for (int i = 0; i < KEY_TRIES && ret == -EEXIST; i++) {
+		ret = random(&k.random, sizeof(k.random));
+		if (ret)
+			return ret;
+		k.random &= (1ull << RP_KEY_RANDOM_BITS) - 1;
+		r->key = rp_key_make(&k);
+		ret = rp_agent_region_add(a, r);
+	}
+	return ret;
 }
 
 /* Jobs left after the sessions are local ones, or of sessions without RDMA. */

@@ -47,13 +47,17 @@ struct rp_agent_host_ops {
 		     const struct rp_region *r, struct rp_wire_grant *g,
 		     void **grant);
 	void (*revoke)(struct rp_agent_host *h, void *grant);
-	/* Flags that every channel of this host has: enum rp_channel_flags. */
+	/*
+	 * Flags that every channel of this host has: enum rp_channel_flags;
+	 * NULL: none.
+	 */
 	uint32_t (*flags)(struct rp_agent_host *h);
 	/*
 	 * Report to the program that [buf, buf+len) was written with remote CQ
 	 * data, over c, by the initiator's endpoint of that port (of its HELLO;
 	 * 0: none), to the target's endpoint (of its REQUEST; 0: any). 0, or
-	 * without notification -ENOSYS (no such endpoint) or -ENOMEM.
+	 * without notification -ENOSYS (no such endpoint) or -ENOMEM. NULL:
+	 * there are no endpoints.
 	 */
 	int (*notify)(struct rp_agent_host *h, struct rp_channel *c,
 		      uint16_t port, uint16_t endpoint, uint64_t data,
@@ -67,9 +71,6 @@ struct rp_agent_host_ops {
 	uint64_t (*now)(struct rp_agent_host *h);
 	/* Progress is due. From any thread, without the adapter's lock. */
 	void (*kick)(struct rp_agent_host *h);
-	/* One line for the operator's log (refusals; rate limited by the
-	 * agent). */
-	void (*warn)(struct rp_agent_host *h, const char *text);
 };
 struct rp_agent_host {
 	const struct rp_agent_host_ops *ops;
@@ -106,6 +107,9 @@ void rp_agent_close_peer(struct rp_agent *a,
 
 /* Make a region known. -EEXIST when a live region has the same key; -ENOMEM. */
 int rp_agent_region_add(struct rp_agent *a, struct rp_region *r);
+/* The same under a new key, with this port and a random part. */
+int rp_agent_region_make(struct rp_agent *a, struct rp_region *r, uint16_t port,
+			 int (*random)(void *buf, size_t len));
 /*
  * Close every session that was granted the region's key, then forget the
  * region: afterwards nothing touches its memory. Requests that have not started

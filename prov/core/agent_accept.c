@@ -2,10 +2,10 @@
 /* Connection requests and wrong keys: accept, refuse, delay the refusal. */
 #include <assert.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/agent_impl.h"
+#include "core/log.h"
 
 #define NS_PER_MS 1000000ull
 /* Least time between two delayed refusals. */
@@ -44,17 +44,13 @@ static void refusal_send(struct rp_agent *a, struct rp_agent_refusal *f,
 
 static void warn_wrong_key(struct rp_agent *a, uint64_t now)
 {
-	char text[160];
-
 	if (a->warned_at && now - a->warned_at < RP_AGENT_WARN_NS)
 		return;
 	a->warned_at = now;
-	snprintf(
-		text, sizeof(text),
-		"refused a key of no registered region (%llu since the start): "
-		"a peer holds an old key, or guesses keys",
-		(unsigned long long)a->stats.wrong_keys);
-	a->host->ops->warn(a->host, text);
+	rp_log(RP_LOG_WARN,
+	       "refused a key of no registered region (%llu since the start): "
+	       "a peer holds an old key, or guesses keys",
+	       (unsigned long long)a->stats.wrong_keys);
 }
 
 /* --- hosts that show wrong keys --- */
@@ -214,7 +210,8 @@ session_new(struct rp_agent *a, const struct rp_wire_hello *m, uint64_t source)
 	s->source = source;
 	s->port = m->port;
 	s->pace = refusal_pause(m->timeout_ms);
-	s->flags = a->host->ops->flags(a->host);
+	if (a->host->ops->flags)
+		s->flags = a->host->ops->flags(a->host);
 	if (!(m->features & RP_FEATURE_NATIVE))
 		s->flags &= ~(uint32_t)RP_CHANNEL_FLUSHES;
 	TAILQ_INIT(&s->jobs);

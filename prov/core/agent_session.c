@@ -516,7 +516,7 @@ static bool send_progress_if_due(struct rp_agent_session *s, uint64_t now)
 	/* A kept reply shows the peer as much as PROGRESS. */
 	if (!TAILQ_EMPTY(&s->kept))
 		return false;
-	len = rp_wire_put_progress(msg, sizeof(msg));
+	len = rp_wire_put_signal(msg, sizeof(msg), RP_MSG_PROGRESS);
 	assert(len > 0);
 	rp_agent_send(s, msg, (size_t)len);
 	a->stats.progress_sent++;

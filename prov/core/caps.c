@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/sysmacros.h>
 
 #include "core/caps_priv.h"
@@ -250,8 +251,45 @@ int rp_caps_explain(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 	return 0;
 }
 
-int rp_caps_region(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
-		   struct rp_facts *facts, char *why)
+int rp_caps_find(struct rp_caps_cfg cfg, const void *addr, size_t len,
+		 struct rp_facts *facts, char *why, struct rp_sources *src,
+		 struct rp_nic *nic)
 {
-	return rp_caps_explain(cfg, addr, len, facts, why, NULL);
+	struct rp_operator *op;
+	struct rp_nic unused;
+	int ret = rp_operator_find(cfg.op_file, &op, why);
+
+	if (ret)
+		return ret;
+	if (!nic)
+		nic = &unused;
+	rp_caps_base(cfg.root, cfg.base, cfg.device, nic);
+	cfg.placement = nic->placement;
+	cfg.placement_why = nic->placement_why;
+	cfg.fence = nic->fence;
+	cfg.fence_why = nic->fence_why;
+	cfg.op = op;
+	ret = rp_caps_explain(&cfg, addr, len, facts, why, src);
+	rp_operator_free(op);
+	return ret;
+}
+
+static bool env_flag(const char *name)
+{
+	static const char *const yes[] = {"1", "y", "yes", "on", "true"};
+	const char *v = getenv(name);
+
+	for (size_t i = 0; v && i < sizeof(yes) / sizeof(yes[0]); i++)
+		if (!strcasecmp(v, yes[i]))
+			return true;
+	return false;
+}
+
+struct rp_caps_cfg rp_caps_env(void)
+{
+	return (struct rp_caps_cfg){
+		.trust_fs = getenv("FI_OFI_RPMEM_TRUST_FS"),
+		.emulate = env_flag("FI_OFI_RPMEM_EMULATE"),
+		.op_file = getenv("FI_OFI_RPMEM_OPERATOR"),
+	};
 }

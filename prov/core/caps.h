@@ -99,13 +99,15 @@ struct rp_sources {
 	unsigned int raised; /* facts that the operator made stronger */
 };
 struct rp_operator;
+struct rp_nic;
 
 /* The operator's settings and where to look; NULL strings: the default. */
 struct rp_caps_cfg {
 	const char *root; /* prefix of /proc and /sys, for tests; NULL: "" */
 	const char *trust_fs; /* extra file system names, comma separated */
 	bool emulate; /* anonymous memory and tmpfs emulate cache-line pmem */
-	bool allow_force_granularity; /* honour PMEM2_FORCE_GRANULARITY */
+	/* For rp_caps_find(): transport, its device, the operator's file. */
+	const char *base, *device, *op_file;
 	/* By the base provider and its adapter; the source of that. */
 	enum rp_placement placement;
 	enum rp_tri fence, native;
@@ -124,13 +126,21 @@ struct rp_caps_cfg {
  * error here: rp_method_choose() refuses it. why (RP_WHY_LEN bytes, may be
  * NULL) gets one sentence in either case: what was found and where, or what is
  * wrong and the remedy; plain ASCII, no folder names: peers may read it. Reads
- * /proc/self/maps and mountinfo, and for DAX smaps and sysfs.
+ * /proc/self/maps and mountinfo, and for DAX smaps and sysfs. src: on success
+ * the source of each fact; NULL: not asked.
  */
-int rp_caps_region(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
-		   struct rp_facts *facts, char *why);
-/* As rp_caps_region(), and on success also the source of each fact. */
 int rp_caps_explain(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		    struct rp_facts *facts, char *why, struct rp_sources *src);
+/*
+ * As rp_caps_explain(), with the facts of cfg->base and the statements of the
+ * operator's file, which is read anew. An error of that file is returned, too.
+ * src and nic may be NULL.
+ */
+int rp_caps_find(struct rp_caps_cfg cfg, const void *addr, size_t len,
+		 struct rp_facts *facts, char *why, struct rp_sources *src,
+		 struct rp_nic *nic);
+/* Settings of the FI_OFI_RPMEM_* variables, as the provider reads them. */
+struct rp_caps_cfg rp_caps_env(void);
 
 /* The purpose of a range, according to its mappings. */
 enum rp_lasts {
@@ -164,12 +174,6 @@ enum rp_implicit rp_caps_implicit(enum rp_lasts lasts, bool fit,
  */
 bool rp_caps_fs_listed(const char *fs_name);
 
-/*
- * The file system of fd by its name in the mount table. Returns 0, -EBADF,
- * -ENOENT (unknown), -ENAMETOOLONG (len is too small).
- */
-int rp_caps_fs_name(int fd, char *name, size_t len);
-
 /* A walk over the block devices below a file, from the disks up. */
 struct rp_disks {
 	const char *root; /* as in rp_caps_cfg */
@@ -186,15 +190,6 @@ struct rp_disks {
 bool rp_caps_disks(struct rp_disks *w, const char *path);
 /* First line, of PATH_MAX bytes, of a file in a folder of sysfs; "": none. */
 const char *rp_caps_line(const char *dir, const char *name, char *line);
-
-/* Facts of the host alone, for fi_rpmem_info. */
-struct rp_host {
-	enum rp_domain domain; /* weakest of the nd regions; UNKNOWN: none */
-	bool has_nd;	       /* the host has a persistent memory region */
-	bool clwb, clflushopt, clflush, movdir64b;
-	uint64_t memlock; /* RLIMIT_MEMLOCK, bytes; UINT64_MAX: no limit */
-};
-int rp_caps_host(const struct rp_caps_cfg *cfg, struct rp_host *host);
 
 /*
  * The adapter behind an RDMA device ("mlx5_0", as in /sys/class/infiniband). A

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -237,35 +236,14 @@ void rp_caps_classify(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 	}
 }
 
-/*
- * Does the memory emulate persistent memory? Memory without a disk does if
- * cfg->emulate is set, shared memory if libpmem2's override is allowed to say
- * so. Neither promises anything.
- */
-static bool emulates_pmem(const struct rp_caps_cfg *cfg, enum rp_memory m)
-{
-	const char *force = getenv("PMEM2_FORCE_GRANULARITY");
-
-	if (cfg->emulate && (m == RP_MEM_ANON || m == RP_MEM_TMPFS))
-		return true;
-	return cfg->allow_force_granularity && force &&
-	       (!strcasecmp(force, "BYTE") ||
-		!strcasecmp(force, "CACHE_LINE")) &&
-	       (m == RP_MEM_TMPFS || m == RP_MEM_FILE || m == RP_MEM_DAX ||
-		m == RP_MEM_DAX_SYNC);
-}
-
 void rp_caps_emulate(const struct rp_caps_cfg *cfg, struct rp_backing *b)
 {
-	if (!emulates_pmem(cfg, b->memory))
+	if (!cfg->emulate ||
+	    (b->memory != RP_MEM_ANON && b->memory != RP_MEM_TMPFS))
 		return;
 	rp_caps_say(WHY(b),
 		    "%s memory playing persistent memory: survives nothing",
 		    rp_memory_name(b->memory));
 	b->memory = RP_MEM_EMULATED;
-	b->domain = RP_DOMAIN_UNKNOWN;
-	b->domain_why[0] = '\0';
-	b->disks.flaw[0] = '\0';
-	b->trusted = RP_UNKNOWN;
 	b->fs.name[0] = '\0';
 }

@@ -171,18 +171,3 @@ void rp_caps_fs(const char *root, int fd, struct rp_fs *fs)
 		if ((unsigned long)sfs.f_type == magics[i].magic)
 			strcpy(fs->name, magics[i].name);
 }
-
-int rp_caps_fs_name(int fd, char *name, size_t len)
-{
-	struct rp_fs fs;
-
-	if (fcntl(fd, F_GETFD) < 0)
-		return -errno;
-	rp_caps_fs(NULL, fd, &fs);
-	if (!fs.name[0])
-		return -ENOENT;
-	if (strlen(fs.name) >= len)
-		return -ENAMETOOLONG;
-	strcpy(name, fs.name);
-	return 0;
-}

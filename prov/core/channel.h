@@ -74,8 +74,6 @@ struct rp_channel_events {
 };
 
 enum rp_channel_flags {
-	/* A message is received only after earlier writes are placed. */
-	RP_CHANNEL_ORDERED = 1,
 	/* A read that completes proves placement of earlier writes. */
 	RP_CHANNEL_FENCES = 2,
 	/* FLUSH is available: in both devices and the library. */
@@ -98,7 +96,7 @@ struct rp_channel_ops {
 	 * freed.
 	 */
 	void (*close)(struct rp_channel *c);
-	/* The peer's address as text, for logs and errors. */
+	/* The peer's address as text, for the initiator's log. */
 	const char *(*peer)(const struct rp_channel *c, char *buf, size_t size);
 };
 

@@ -15,13 +15,12 @@ core_sources = \
 	prov/core/caps_priv.h \
 	prov/core/channel.h \
 	prov/core/cost.c prov/core/cost.h prov/core/cost_file.c \
-	prov/core/fault.c prov/core/fault.h \
+	prov/core/fault.h \
 	prov/core/hash.h \
 	prov/core/list.h prov/core/local.c \
 	prov/core/log.c prov/core/log.h \
-	prov/core/method.c prov/core/method.h prov/core/method_advice.c \
+	prov/core/method.c prov/core/method.h \
 	prov/core/method_force.c prov/core/method_priv.h \
-	prov/core/method_words.c \
 	prov/core/pmem.c prov/core/pmem.h \
 	prov/core/ranges.c prov/core/ranges.h \
 	prov/core/region.c prov/core/region.h \

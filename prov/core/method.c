@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The method table: the method for each memory, or why there is none. */
+#include <string.h>
+
 #include "core/method_priv.h"
 
 #define ANY	(~0u)
@@ -169,35 +171,24 @@ const struct rp_row rp_rows[] = {
 };
 const size_t rp_rows_count = sizeof(rp_rows) / sizeof(rp_rows[0]);
 
-static const char *remedy_of(enum rp_refusal r)
-{
-	switch (r) {
-	case RP_REFUSAL_NONE:
-		return NULL;
-	case RP_REFUSAL_VOLATILE:
-		return "Map a file with MAP_SHARED; to try things out without "
-		       "durability set FI_OFI_RPMEM_EMULATE=1.";
-	case RP_REFUSAL_CLASS:
-		return "Use memory of the required class, or lower it with "
-		       "FI_OFI_RPMEM_CLASS or in the call.";
-	case RP_REFUSAL_FS:
-		return "Put the file on ext4 or xfs; if you know that msync "
-		       "there reaches stable storage, name the file system in "
-		       "FI_OFI_RPMEM_TRUST_FS.";
-	case RP_REFUSAL_NOT_DIRTIED:
-		return "Use a base provider that writes through the user's "
-		       "mapping (tcp), or a DAX file system or devdax.";
-	case RP_REFUSAL_NO_AGENT:
-		return "Load ofi_rpmem in the target process too.";
-	case RP_REFUSAL_NOT_BUILT:
-		return "Use a release of ofi_rpmem whose build has the method "
-		       "that this memory needs.";
-	case RP_REFUSAL_UNKNOWN:
-		break;
-	}
-	return "Use a shared mapping of an ordinary file or of a devdax "
-	       "device.";
-}
+static const char *const remedies[] = {
+	[RP_REFUSAL_VOLATILE] =
+		"Map a file with MAP_SHARED; to try things out without "
+		"durability set FI_OFI_RPMEM_EMULATE=1.",
+	[RP_REFUSAL_CLASS] = "Use memory of the required class, or lower it "
+			     "with FI_OFI_RPMEM_CLASS or in the call.",
+	[RP_REFUSAL_FS] = "Put the file on ext4 or xfs; if you know that msync "
+			  "there reaches stable storage, name the file system "
+			  "in FI_OFI_RPMEM_TRUST_FS.",
+	[RP_REFUSAL_NOT_DIRTIED] =
+		"Use a base provider that writes through the user's mapping "
+		"(tcp), or a DAX file system or devdax.",
+	[RP_REFUSAL_NO_AGENT] = "Load ofi_rpmem in the target process too.",
+	[RP_REFUSAL_NOT_BUILT] = "Use a release of ofi_rpmem whose build has "
+				 "the method that this memory needs.",
+	[RP_REFUSAL_UNKNOWN] = "Use a shared mapping of an ordinary file or of "
+			       "a devdax device.",
+};
 
 static struct rp_choice refuse(enum rp_refusal r, const char *row,
 			       enum rp_class class)
@@ -207,7 +198,7 @@ static struct rp_choice refuse(enum rp_refusal r, const char *row,
 		.class = class,
 		.refusal = r,
 		.row = row,
-		.remedy = remedy_of(r),
+		.remedy = remedies[r],
 	};
 }
 
@@ -300,4 +291,28 @@ struct rp_choice rp_method_by_agent(const struct rp_facts *facts,
 		return choice;
 	return rp_method_choose(facts, choice.class,
 				RP_METHODS_BUILT & ~not_its);
+}
+
+const char *rp_method_name(enum rp_method m)
+{
+	static const char *const names[RP_METHOD_MAX] = {
+		[RP_METHOD_REFUSED] = "refused",
+		[RP_METHOD_DELIVERY] = "delivery",
+		[RP_METHOD_FENCE] = "fence",
+		[RP_METHOD_NATIVE] = "native",
+		[RP_METHOD_AGENT_SFENCE] = "agent-sfence",
+		[RP_METHOD_AGENT_CLWB] = "agent-clwb",
+		[RP_METHOD_AGENT_MSYNC] = "agent-msync",
+		[RP_METHOD_AGENT_CLWB_MSYNC] = "agent-clwb-msync",
+	};
+
+	return (unsigned int)m < RP_METHOD_MAX ? names[m] : "unknown";
+}
+
+enum rp_method rp_method_parse(const char *name)
+{
+	for (int m = RP_METHOD_DELIVERY; m < RP_METHOD_MAX; m++)
+		if (!strcmp(name, rp_method_name((enum rp_method)m)))
+			return (enum rp_method)m;
+	return RP_METHOD_REFUSED;
 }

@@ -92,25 +92,6 @@ enum rp_method rp_method_parse(const char *name);
 /* Methods that may carry out commits of a region with this forced method. */
 unsigned int rp_methods_allowed(enum rp_method forced);
 
-/* One row of the table in the words of docs/guarantees.md. */
-struct rp_method_words {
-	char memory[64], placement[64], domain[64];
-	char needs[32];	 /* facts, comma separated */
-	char method[64]; /* or "refused: why" */
-	char class[16];	 /* "" for a refusal */
-};
-/* False: i is behind the last row. */
-bool rp_method_row(size_t i, struct rp_method_words *w);
-
-/* The one change that would give a better method. */
-struct rp_advice {
-	const char *change;	 /* a sentence; NULL: nothing is better */
-	struct rp_choice choice; /* what it would give */
-};
-struct rp_advice rp_method_advice(const struct rp_facts *facts,
-				  unsigned int built);
-
 const char *rp_method_name(enum rp_method m);
-const char *rp_refusal_name(enum rp_refusal r);
 
 #endif

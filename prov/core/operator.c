@@ -59,69 +59,77 @@ struct rp_operator {
 };
 
 /* Every value that may be stated, with the verbs that may state it. */
+#define BOTH (VERB_LIMIT | VERB_ASSERT)
 static const struct word {
 	enum key key;
 	const char *word;
 	int value;
 	unsigned int verbs;
 } words[] = {
-	{KEY_DOMAIN, "none", RP_DOMAIN_NONE, VERB_LIMIT | VERB_ASSERT},
-	{KEY_DOMAIN, "memory-controller", RP_DOMAIN_MEMCTRL,
-	 VERB_LIMIT | VERB_ASSERT},
-	{KEY_DOMAIN, "cpu-caches", RP_DOMAIN_CPUCACHE,
-	 VERB_LIMIT | VERB_ASSERT},
-	{KEY_DOMAIN, "system", RP_DOMAIN_SYSTEM, VERB_LIMIT | VERB_ASSERT},
-	{KEY_PLACEMENT, "dma-cache", RP_PLACE_DMA_CACHE,
-	 VERB_LIMIT | VERB_ASSERT},
+	{KEY_DOMAIN, "none", RP_DOMAIN_NONE, BOTH},
+	{KEY_DOMAIN, "memory-controller", RP_DOMAIN_MEMCTRL, BOTH},
+	{KEY_DOMAIN, "cpu-caches", RP_DOMAIN_CPUCACHE, BOTH},
+	{KEY_DOMAIN, "system", RP_DOMAIN_SYSTEM, BOTH},
+	{KEY_PLACEMENT, "dma-cache", RP_PLACE_DMA_CACHE, BOTH},
 	{KEY_PLACEMENT, "dma-memory", RP_PLACE_DMA_MEMORY, VERB_ASSERT},
 	{KEY_FENCE, "yes", RP_YES, VERB_ASSERT},
-	{KEY_FENCE, "no", RP_NO, VERB_LIMIT | VERB_ASSERT},
+	{KEY_FENCE, "no", RP_NO, BOTH},
 	{KEY_NATIVE, "no", RP_NO, VERB_LIMIT},
 	{KEY_FILESYSTEM, "trusted", RP_YES, VERB_ASSERT},
-	{KEY_FILESYSTEM, "untrusted", RP_NO, VERB_LIMIT | VERB_ASSERT},
+	{KEY_FILESYSTEM, "untrusted", RP_NO, BOTH},
 	{KEY_CLASS, "none", RP_LIMIT_NONE, VERB_LIMIT},
 	{KEY_CLASS, "process", RP_LIMIT_PROCESS, VERB_LIMIT},
 	{KEY_CLASS, "power", RP_LIMIT_POWER, VERB_LIMIT},
 };
 #define WORDS (sizeof(words) / sizeof(words[0]))
 
+/* Every fact, of any enum: all are as long as an unsigned int. */
 static const struct {
 	const char *name;
-	const char *values; /* for people */
+	size_t fact, source; /* offsets in rp_facts and rp_sources */
+	const char *values;  /* for people */
 } keys[] = {
-	[KEY_DOMAIN] = {"domain",
+#define AT(fact, source)                                                       \
+	offsetof(struct rp_facts, fact), offsetof(struct rp_sources, source)
+	[KEY_DOMAIN] = {"domain", AT(domain, domain),
 			"none, memory-controller, cpu-caches or system"},
-	[KEY_PLACEMENT] = {"placement", "dma-cache or dma-memory"},
-	[KEY_FENCE] = {"fence", "yes or no"},
-	[KEY_NATIVE] = {"native", "no"},
-	[KEY_FILESYSTEM] = {"filesystem", "trusted or untrusted"},
-	[KEY_CLASS] = {"class", "none, process or power"},
+	[KEY_PLACEMENT] = {"placement", AT(placement, placement),
+			   "dma-cache or dma-memory"},
+	[KEY_FENCE] = {"fence", AT(fence, fence), "yes or no"},
+	[KEY_NATIVE] = {"native", AT(native, native), "no"},
+	[KEY_FILESYSTEM] = {"filesystem", AT(fs_trusted, fs),
+			    "trusted or untrusted"},
+	[KEY_CLASS] = {"class", AT(limit, limit), "none, process or power"},
 };
 #define KEYS (sizeof(keys) / sizeof(keys[0]))
 
 /* State of reading one file. */
 struct reader {
+	const char *file;
+	char *why;	   /* RP_WHY_LEN bytes */
+	unsigned int line; /* number of the current line */
 	struct rp_operator *o;
-	char *why;
-	unsigned int line;
 	enum scope scope;
-	char *name;
-	bool in_section;
+	char *name; /* NULL: no section yet */
 };
 
+/* Write why, with file and line; return err. */
 __attribute__((format(printf, 3, 4))) static int
-complain(struct reader *r, int err, const char *fmt, ...)
+refuse_as(struct reader *r, int err, const char *fmt, ...)
 {
-	char text[RP_WHY_LEN];
+	char text[RP_WHY_LEN], line[16] = "";
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	snprintf(r->why, RP_WHY_LEN, "%.100s:%u: %.140s", r->o->file, r->line,
-		 text);
+	if (r->line)
+		snprintf(line, sizeof(line), ":%u", r->line);
+	snprintf(r->why, RP_WHY_LEN, "%.100s%s: %.130s", r->file, line, text);
 	return err;
 }
+
+#define refuse(r, ...) refuse_as(r, -EINVAL, __VA_ARGS__)
 
 static char *trim_spaces(char *s)
 {
@@ -151,7 +159,7 @@ static int read_section(struct reader *r, char *s)
 	struct section *sec;
 
 	if (!end || end[1])
-		return complain(r, -EINVAL, "a section ends with ]");
+		return refuse(r, "a section ends with ]");
 	*end = '\0';
 	kind = first_word(trim_spaces(s + 1), &name);
 	if (!strcmp(kind, "host"))
@@ -161,28 +169,26 @@ static int read_section(struct reader *r, char *s)
 	else if (!strcmp(kind, "device"))
 		r->scope = SCOPE_DEVICE;
 	else
-		return complain(r, -EINVAL,
-				"[%s] is none of [host], [path /...], [device "
-				"...]",
-				kind);
+		return refuse(r,
+			      "[%s] is none of [host], [path /...], [device "
+			      "...]",
+			      kind);
 	if (r->scope == SCOPE_HOST && *name)
-		return complain(r, -EINVAL, "[host] has no name");
+		return refuse(r, "[host] has no name");
 	if (r->scope == SCOPE_PATH && *name != '/')
-		return complain(r, -EINVAL, "[path ...] wants a full path");
+		return refuse(r, "[path ...] wants a full path");
 	if (r->scope == SCOPE_DEVICE && (!*name || strchr(name, '/')))
-		return complain(r, -EINVAL,
-				"[device ...] wants a name as in dax0.0");
+		return refuse(r, "[device ...] wants a name as in dax0.0");
 	/* Ignore a final slash; "/" alone covers everything. */
 	while (name[0] && name[1] && name[strlen(name) - 1] == '/')
 		name[strlen(name) - 1] = '\0';
 	sec = malloc(sizeof(*sec) + strlen(name) + 1);
 	if (!sec)
-		return complain(r, -ENOMEM, "out of memory");
+		return refuse_as(r, -ENOMEM, "out of memory");
 	strcpy(sec->name, name);
 	sec->next = r->o->sections;
 	r->o->sections = sec;
 	r->name = sec->name;
-	r->in_section = true;
 	return 0;
 }
 
@@ -213,15 +219,14 @@ static int add_statement(struct reader *r, const struct word *w, enum verb verb)
 	for (size_t i = 0; i < o->n; i++)
 		if (o->v[i].name == r->name && o->v[i].verb == verb &&
 		    o->v[i].key == w->key)
-			return complain(r, -EINVAL,
-					"%s was stated before, in line %u",
-					keys[w->key].name, o->v[i].line);
+			return refuse(r, "%s was stated before, in line %u",
+				      keys[w->key].name, o->v[i].line);
 	if (o->n == MAX_STATEMENTS)
-		return complain(r, -E2BIG, "more than %d statements",
-				MAX_STATEMENTS);
+		return refuse_as(r, -E2BIG, "more than %d statements",
+				 MAX_STATEMENTS);
 	v = realloc(o->v, (o->n + 1) * sizeof(*v));
 	if (!v)
-		return complain(r, -ENOMEM, "out of memory");
+		return refuse_as(r, -ENOMEM, "out of memory");
 	o->v = v;
 	v[o->n++] = (struct statement){
 		.scope = r->scope,
@@ -241,13 +246,11 @@ static int read_statement(struct reader *r, char *s)
 	enum verb verb;
 	enum key key;
 
-	if (!r->in_section)
-		return complain(r, -EINVAL,
-				"a statement stands in a section, [host] say");
+	if (!r->name)
+		return refuse(r, "a statement stands in a section, [host] say");
 	if (!value)
-		return complain(r, -EINVAL,
-				"a statement is: limit or assert, FACT = "
-				"VALUE");
+		return refuse(r, "a statement is: limit or assert, FACT = "
+				 "VALUE");
 	*value++ = '\0';
 	value = trim_spaces(value);
 	verb_text = first_word(trim_spaces(s), &key_text);
@@ -256,28 +259,28 @@ static int read_statement(struct reader *r, char *s)
 	else if (!strcmp(verb_text, "assert"))
 		verb = VERB_ASSERT;
 	else
-		return complain(r, -EINVAL,
-				"'%s' is neither limit (never raises what is "
-				"found) nor assert (is believed)",
-				verb_text);
+		return refuse(r,
+			      "'%s' is neither limit (never raises what is "
+			      "found) nor assert (is believed)",
+			      verb_text);
 	if (find_key(key_text, &key))
-		return complain(r, -EINVAL,
-				"'%s' is none of domain, placement, fence, "
-				"native, filesystem, class",
-				key_text);
+		return refuse(r,
+			      "'%s' is none of domain, placement, fence, "
+			      "native, filesystem, class",
+			      key_text);
 	w = find_word(key, value);
 	if (!w)
-		return complain(r, -EINVAL, "%s is %s, not '%s'",
-				keys[key].name, keys[key].values, value);
+		return refuse(r, "%s is %s, not '%s'", keys[key].name,
+			      keys[key].values, value);
 	if (w->verbs & verb)
 		return add_statement(r, w, verb);
 	if (key == KEY_NATIVE || key == KEY_CLASS)
-		return complain(r, -EINVAL,
-				"%s can be limited only: it follows from "
-				"facts%s",
-				keys[key].name,
-				key == KEY_NATIVE ? " of both ends" : "");
-	return complain(r, -EINVAL, "'%s' is no limit: leave it out", value);
+		return refuse(r,
+			      "%s can be limited only: it follows from "
+			      "facts%s",
+			      keys[key].name,
+			      key == KEY_NATIVE ? " of both ends" : "");
+	return refuse(r, "'%s' is no limit: leave it out", value);
 }
 
 static int read_line(struct reader *r, char *s)
@@ -295,79 +298,74 @@ static int read_line(struct reader *r, char *s)
 	return *s == '[' ? read_section(r, s) : read_statement(r, s);
 }
 
-static int check_file(struct reader *r, FILE *f)
+static int check_file(struct reader *r, int fd)
 {
 	struct stat st;
 
-	if (fstat(fileno(f), &st))
-		return complain(r, -errno, "%s", strerror(errno));
+	if (fstat(fd, &st))
+		return refuse_as(r, -errno, "%s", strerror(errno));
 	if (!S_ISREG(st.st_mode))
-		return complain(r, -EINVAL, "is not a regular file");
+		return refuse_as(r, -EINVAL, "is not a regular file");
 	if (st.st_uid && st.st_uid != geteuid())
-		return complain(r, -EPERM,
-				"belongs to user %u: it must be root's or "
-				"this user's",
-				(unsigned int)st.st_uid);
+		return refuse_as(r, -EPERM,
+				 "belongs to user %u: it must be root's "
+				 "or this user's",
+				 (unsigned int)st.st_uid);
 	if (st.st_mode & (S_IWGRP | S_IWOTH))
-		return complain(r, -EPERM, "others can write it: chmod go-w");
+		return refuse_as(r, -EPERM, "others can write it: chmod go-w");
 	return 0;
 }
 
-static int read_file(struct reader *r, FILE *f)
+static int read_file(struct reader *r)
 {
-	char *line = NULL;
+	/* O_NONBLOCK: a pipe or terminal must not block the open. */
+	int fd = open(r->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
+	char *s = NULL;
 	size_t size = 0;
 	ssize_t n;
 	int ret;
 
-	ret = check_file(r, f);
-	while (!ret && (n = getline(&line, &size, f)) >= 0) {
+	if (!f) {
+		ret = refuse_as(r, -errno, "%s", strerror(errno));
+		if (fd >= 0)
+			close(fd);
+		return ret;
+	}
+	ret = check_file(r, fd);
+	while (!ret && (n = getline(&s, &size, f)) > 0) {
 		r->line++;
-		if (strlen(line) != (size_t)n)
-			ret = complain(r, -EINVAL, "this is not text");
-		else
-			ret = read_line(r, line);
+		if (strlen(s) != (size_t)n)
+			ret = refuse_as(r, -EINVAL, "this is not text");
+		if (!ret)
+			ret = read_line(r, s);
 	}
 	if (!ret && ferror(f))
-		ret = complain(r, -EIO, "cannot be read");
-	free(line);
+		ret = refuse_as(r, -EIO, "cannot be read");
+	free(s);
+	fclose(f);
 	return ret;
 }
 
 int rp_operator_load(const char *path, struct rp_operator **out, char *why)
 {
-	struct reader r = {.why = why};
-	FILE *f;
-	int fd, ret;
+	struct reader r = {.file = path, .why = why};
+	int ret = -ENOMEM;
 
 	r.o = calloc(1, sizeof(*r.o));
 	if (r.o)
 		r.o->file = strdup(path);
-	if (!r.o || !r.o->file) {
-		rp_operator_free(r.o);
-		snprintf(why, RP_WHY_LEN, "out of memory");
-		return -ENOMEM;
+	if (r.o && r.o->file) {
+		/* Before the file is read: a later change is seen. */
+		free(rp_watch_read(RP_SOURCE_FILE, path, 0));
+		ret = read_file(&r);
+	} else {
+		refuse_as(&r, ret, "out of memory");
 	}
-	/* Before the file is read: a later change is seen. */
-	free(rp_watch_read(RP_SOURCE_FILE, path, 0));
-	/* O_NONBLOCK: a pipe or terminal must not block the open. */
-	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	f = fd < 0 ? NULL : fdopen(fd, "r");
-	if (!f) {
-		ret = -errno;
-		if (fd >= 0)
-			close(fd);
-		snprintf(why, RP_WHY_LEN, "%.150s: %s", path, strerror(-ret));
-		goto free;
-	}
-	ret = read_file(&r, f);
-	fclose(f);
 	if (ret)
-		goto free;
-	*out = r.o;
-	return 0;
-free:
-	rp_operator_free(r.o);
+		rp_operator_free(r.o);
+	else
+		*out = r.o;
 	return ret;
 }
 
@@ -447,64 +445,15 @@ static int rank_of(enum key key, int value)
 
 static int fact_get(const struct rp_facts *f, enum key key)
 {
-	switch (key) {
-	case KEY_DOMAIN:
-		return f->domain;
-	case KEY_PLACEMENT:
-		return f->placement;
-	case KEY_FENCE:
-		return f->fence;
-	case KEY_NATIVE:
-		return f->native;
-	case KEY_FILESYSTEM:
-		return f->fs_trusted;
-	case KEY_CLASS:
-		return f->limit;
-	}
-	return 0;
+	int value;
+
+	memcpy(&value, (const char *)f + keys[key].fact, sizeof(value));
+	return value;
 }
 
 static void fact_set(struct rp_facts *f, enum key key, int value)
 {
-	switch (key) {
-	case KEY_DOMAIN:
-		f->domain = (enum rp_domain)value;
-		break;
-	case KEY_PLACEMENT:
-		f->placement = (enum rp_placement)value;
-		break;
-	case KEY_FENCE:
-		f->fence = (enum rp_tri)value;
-		break;
-	case KEY_NATIVE:
-		f->native = (enum rp_tri)value;
-		break;
-	case KEY_FILESYSTEM:
-		f->fs_trusted = (enum rp_tri)value;
-		break;
-	case KEY_CLASS:
-		f->limit = (enum rp_class_limit)value;
-		break;
-	}
-}
-
-static char *source_of(struct rp_sources *src, enum key key)
-{
-	switch (key) {
-	case KEY_DOMAIN:
-		return src->domain;
-	case KEY_PLACEMENT:
-		return src->placement;
-	case KEY_FENCE:
-		return src->fence;
-	case KEY_NATIVE:
-		return src->native;
-	case KEY_FILESYSTEM:
-		return src->fs;
-	case KEY_CLASS:
-		return src->limit;
-	}
-	return NULL;
+	memcpy((char *)f + keys[key].fact, &value, sizeof(value));
 }
 
 static const char *word_of(enum key key, int value)
@@ -520,7 +469,7 @@ static void apply(const struct rp_operator *o, const struct statement *s,
 		  struct rp_facts *facts, struct rp_sources *src)
 {
 	int found = fact_get(facts, s->key);
-	char *text = source_of(src, s->key);
+	char *text = (char *)src + keys[s->key].source;
 	bool up = rank_of(s->key, s->value) > rank_of(s->key, found);
 	char was[RP_SOURCE_LEN];
 

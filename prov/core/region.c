@@ -1,9 +1,32 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The table of live registrations, and the range check. */
+/* A registration: method and flushes, table of live ones, range check. */
 #include <errno.h>
 
 #include "core/ranges.h"
 #include "core/region.h"
+
+int rp_region_choose(struct rp_region *r, const char *forced, char *obstacle)
+{
+	r->choice = rp_method_pick(&r->facts, forced, obstacle);
+	if (forced && *forced)
+		r->forced = r->choice.method;
+	return r->choice.method == RP_METHOD_REFUSED ? -EOPNOTSUPP : 0;
+}
+
+int rp_region_open(struct rp_region *r, const struct rp_pmem_ops *ops)
+{
+	int ret = rp_pmem_new(r->base, r->len,
+			      rp_method_by_agent(&r->facts, r->choice).method,
+			      &r->facts.file, ops, &r->pmem);
+
+	if (ret)
+		return ret;
+	if (rp_facts_device(&r->facts))
+		rp_pmem_stays(r->pmem);
+	if (r->facts.anonymous)
+		rp_pmem_anonymous(r->pmem);
+	return 0;
+}
 
 int rp_regions_add(struct rp_regions *t, struct rp_region *r)
 {

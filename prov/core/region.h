@@ -47,6 +47,17 @@ struct rp_region {
 	UT_hash_handle hh;
 };
 
+/*
+ * Choose the method by the region's facts, or the forced one (its name; NULL or
+ * "": none). -EOPNOTSUPP: the choice is a refusal. obstacle as
+ * rp_method_pick().
+ */
+int rp_region_choose(struct rp_region *r, const char *forced, char *obstacle);
+/*
+ * Make the region's pmem. ops: NULL, the CPU's. Returns as rp_pmem_new().
+ */
+int rp_region_open(struct rp_region *r, const struct rp_pmem_ops *ops);
+
 struct rp_regions {
 	struct rp_region *by_key;
 };

@@ -322,12 +322,14 @@ static void notify(struct rp_agent_session *s, struct rp_job *job)
 	struct rp_agent_host *h = s->agent->host;
 	const struct rp_job_range *g = &job->ranges[0];
 	size_t len = 0;
-	int ret;
+	int ret = -ENOSYS;
 
 	for (size_t i = 0; i < job->n; i++)
 		len += job->ranges[i].len;
-	ret = h->ops->notify(h, s->channel, s->port, job->endpoint, job->data,
-			     (char *)g->region->base + g->off, len);
+	if (h->ops->notify)
+		ret = h->ops->notify(h, s->channel, s->port, job->endpoint,
+				     job->data,
+				     (char *)g->region->base + g->off, len);
 	if (ret)
 		rp_job_fail(job,
 			    ret == -ENOSYS ? RP_ST_UNSUPPORTED

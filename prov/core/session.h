@@ -128,11 +128,10 @@ struct rp_op {
 	bool zero;
 	/*
 	 * Remote side. All but COMMIT: one to RP_CHANNEL_IOV; COMMIT: any
-	 * number, freed if `ranges_owned`. Must stay valid until done().
+	 * number. Must stay valid until done().
 	 */
 	const struct rp_wire_range *ranges;
 	size_t nranges;
-	bool ranges_owned;
 	/* COMMIT, WRITE. THEN: level DURABLE; NOTIFY: that or VISIBLE. */
 	enum rp_effect effect; /* NONE, THEN, NOTIFY */
 	struct rp_wire_then then;

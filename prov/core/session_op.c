@@ -271,8 +271,6 @@ bool rp_session_deliver(struct rp_session *s)
 			rp_op_count_end(op, &op->priv.out);
 		}
 		free(op->priv.copy);
-		if (op->ranges_owned)
-			free((void *)op->ranges);
 		out = op->priv.out;
 		op->done(op, &out);
 		any = true;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Threads and clocks of this process. */
+/* Threads, clocks and random numbers of this process. */
 #ifndef RP_THREAD_H
 #define RP_THREAD_H
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
+#include <sys/random.h>
 #include <time.h>
 
 static inline uint64_t rp_clock_ns(clockid_t id)
@@ -14,6 +16,12 @@ static inline uint64_t rp_clock_ns(clockid_t id)
 
 	clock_gettime(id, &t);
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* Random bytes that a peer cannot guess. 0 or -errno. */
+static inline int rp_random(void *buf, size_t len)
+{
+	return getrandom(buf, len, 0) == (ssize_t)len ? 0 : -errno;
 }
 
 /* Start a thread that takes none of the program's signals. 0 or an errno. */

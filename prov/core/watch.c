@@ -199,6 +199,17 @@ char *rp_watch_read(enum rp_source kind, const char *path, uint64_t arg)
 void rp_watch_record(struct rp_watch **w)
 {
 	recorded = w;
+	if (w)
+		starved = false;
+}
+
+int rp_watch_end(int ret, char *why)
+{
+	recorded = NULL;
+	if (!rp_watch_starved() || ret)
+		return ret;
+	strcpy(why, "no memory or no file descriptor is left");
+	return -ENOMEM;
 }
 
 void rp_watch_merge(struct rp_watch **to, struct rp_watch **from)

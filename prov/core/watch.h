@@ -22,6 +22,11 @@ struct rp_watch;
 char *rp_watch_read(enum rp_source kind, const char *path, uint64_t arg);
 /* Record sources that this thread reads in *w from now on. NULL: end. */
 void rp_watch_record(struct rp_watch **w);
+/*
+ * The end behind a lookup that returned ret: ret, or -ENOMEM and a reason if
+ * its sources cannot be watched.
+ */
+int rp_watch_end(int ret, char *why);
 /* Move the sources of *from to *to. */
 void rp_watch_merge(struct rp_watch **to, struct rp_watch **from);
 void rp_watch_free(struct rp_watch **w);

@@ -397,11 +397,6 @@ int rp_wire_put_signal(void *buf, size_t size, enum rp_msg_type type)
 	return sizeof(w);
 }
 
-int rp_wire_put_progress(void *buf, size_t size)
-{
-	return rp_wire_put_signal(buf, size, RP_MSG_PROGRESS);
-}
-
 #define KEY_CLASS_SHIFT	 59
 #define KEY_METHOD_SHIFT 56
 #define KEY_RANDOM	 ((1ull << RP_KEY_RANDOM_BITS) - 1)

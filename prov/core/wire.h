@@ -215,8 +215,7 @@ int rp_wire_put_query(void *buf, size_t size, uint64_t token,
 		      const struct rp_wire_query *m);
 int rp_wire_put_info(void *buf, size_t size, uint64_t token,
 		     const struct rp_wire_info *m);
-int rp_wire_put_progress(void *buf, size_t size);
-/* DOORBELL, POLLING or IDLE, which have no body either. */
+/* PROGRESS, DOORBELL, POLLING or IDLE, which have no body. */
 int rp_wire_put_signal(void *buf, size_t size, enum rp_msg_type type);
 
 int rp_wire_get_hdr(const void *buf, size_t len, struct rp_wire_hdr *hdr);

@@ -108,7 +108,10 @@ enum rp_rc_access {
 	RP_RC_REMOTE_WRITE = 4,
 	RP_RC_REMOTE_FLUSH = 8, /* -EOPNOTSUPP: not for this memory or device */
 };
-/* TCP: the rkey is 64 random bits, so each grant is a registration. */
+/*
+ * TCP: the rkey is 64 random bits, so each grant is a registration. On failure
+ * *mr is all 0.
+ */
 int rp_rc_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
 	      struct rp_rc_mr *mr);
 void rp_rc_dereg(struct rp_rc *rc, struct rp_rc_mr *mr);

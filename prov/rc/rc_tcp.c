@@ -36,7 +36,7 @@ static int tcp_open(struct rp_rc *rc, char *why, size_t why_size)
 		snprintf(why, why_size, "%s", strerror(-ret));
 		return ret;
 	}
-	rc->flags = RP_CHANNEL_ORDERED | RP_CHANNEL_FENCES;
+	rc->flags = RP_CHANNEL_FENCES;
 	rc->inject = INJECT;
 	rc->shared = RP_RC_SHARED_MAX;
 	return 0;

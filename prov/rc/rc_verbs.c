@@ -205,8 +205,7 @@ static int verbs_open(struct rp_rc *rc, char *why, size_t why_size)
 
 	if (ret)
 		return ret;
-	rc->flags =
-		RP_CHANNEL_ORDERED | RP_CHANNEL_FENCES | RP_CHANNEL_LOCAL_MR;
+	rc->flags = RP_CHANNEL_FENCES | RP_CHANNEL_LOCAL_MR;
 	rc->inject = INJECT;
 	rc->local_mr = true;
 	rc->shared = SRQ_SIZE;

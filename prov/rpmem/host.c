@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The real machine: its clock, its randomness, its memory. */
-#include <errno.h>
-#include <sys/random.h>
-
-#include "core/operator.h"
 #include "core/thread.h"
 #include "rpmem/host.h"
 
@@ -19,28 +15,13 @@ uint64_t rp_host_tick(void)
 
 int rp_host_random(void *buf, size_t len)
 {
-	return getrandom(buf, len, 0) == (ssize_t)len ? 0 : -errno;
+	return rp_random(buf, len);
 }
 
-int rp_host_facts(struct rp_caps_cfg cfg, const char *transport,
-		  const char *device, const char *op_file, const void *addr,
-		  size_t len, struct rp_facts *facts, char *why)
+int rp_host_facts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
+		  struct rp_facts *facts, char *why)
 {
-	struct rp_operator *op;
-	struct rp_nic nic;
-	int ret = rp_operator_find(op_file, &op, why);
-
-	if (ret)
-		return ret;
-	rp_caps_base(cfg.root, transport, device, &nic);
-	cfg.placement = nic.placement;
-	cfg.fence = nic.fence;
-	cfg.placement_why = nic.placement_why;
-	cfg.fence_why = nic.fence_why;
-	cfg.op = op;
-	ret = rp_caps_region(&cfg, addr, len, facts, why);
-	rp_operator_free(op);
-	return ret;
+	return rp_caps_find(*cfg, addr, len, facts, why, NULL, NULL);
 }
 
 int rp_host_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,

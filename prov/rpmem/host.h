@@ -22,16 +22,11 @@ uint64_t rp_host_now(void);
  * reading the precise clock needs a system call.
  */
 uint64_t rp_host_tick(void);
-/* Random bytes that a peer cannot guess. 0 or -errno. */
+/* As rp_random(). */
 int rp_host_random(void *buf, size_t len);
-/*
- * As rp_caps_region(), with the facts of the transport of incoming writes
- * ("tcp", "verbs") and its device, and the statements of the operator's file,
- * which is read anew: op_file, NULL: the default.
- */
-int rp_host_facts(struct rp_caps_cfg cfg, const char *transport,
-		  const char *device, const char *op_file, const void *addr,
-		  size_t len, struct rp_facts *facts, char *why);
+/* As rp_caps_find(). */
+int rp_host_facts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
+		  struct rp_facts *facts, char *why);
 /* As rp_caps_lasts(). */
 int rp_host_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		  enum rp_lasts *lasts, char *why);

@@ -41,22 +41,24 @@ static bool is_component(const char *s, size_t len, const char *name)
 	return strlen(name) == len && !strncasecmp(s, name, len);
 }
 
+/* The length of the first component of the list "a;b;c". */
+static size_t component_len(const char *list, size_t len)
+{
+	const char *end = memchr(list, ';', len);
+
+	return end ? (size_t)(end - list) : len;
+}
+
 /* Does the list "a;b;c" contain the component name? */
 static bool has_component(const char *list, size_t len, const char *name)
 {
-	while (len) {
-		size_t n = 0;
+	const char *const end = list + len;
+	size_t n;
 
-		while (n < len && list[n] != ';')
-			n++;
+	for (; list < end; list += n + 1) {
+		n = component_len(list, (size_t)(end - list));
 		if (is_component(list, n, name))
 			return true;
-		list += n;
-		len -= n;
-		if (len) {
-			list++;
-			len--;
-		}
 	}
 	return false;
 }
@@ -64,24 +66,17 @@ static bool has_component(const char *list, size_t len, const char *name)
 /* The components of "a;b;c" other than ofi_rpmem, joined; "": none. */
 static char *base_of(const char *list, size_t len)
 {
+	const char *const end = list + len;
 	char *out = calloc(1, len + 1), *o = out;
+	size_t n;
 
-	while (out && len) {
-		size_t n = 0;
-
-		while (n < len && list[n] != ';')
-			n++;
+	for (; out && list < end; list += n + 1) {
+		n = component_len(list, (size_t)(end - list));
 		if (n && *list != '^' && !is_component(list, n, RP_PROV_NAME)) {
 			if (o != out)
 				*o++ = ';';
 			memcpy(o, list, n);
 			o += n;
-		}
-		list += n;
-		len -= n;
-		if (len) {
-			list++;
-			len--;
 		}
 	}
 	return out;

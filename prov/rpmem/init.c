@@ -124,9 +124,6 @@ static const struct param {
 	{"method", FI_PARAM_STRING, &rp_params.method,
 	 "Commit by this method instead of the cheapest one; memory that "
 	 "does not allow it is refused (none)"},
-	{"allow_force_granularity", FI_PARAM_BOOL,
-	 &rp_params.allow_force_granularity,
-	 "Obey PMEM2_FORCE_GRANULARITY, with class none (no)"},
 	{"max_commits", FI_PARAM_SIZE_T, &rp_params.max_commits,
 	 "Outstanding commits from one endpoint to one target, at most "
 	 "(%zu)"},

@@ -8,7 +8,7 @@
 #include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
-/* Tries for a random key, which must not be the key of another region. */
+/* Tries for a random key of the base that no other region has. */
 #define KEY_TRIES 64
 /* Room for several sentences about a region. */
 #define WHY_ROOM ((size_t)3 * RP_WHY_LEN)
@@ -156,27 +156,6 @@ static int base_reg_local(struct rp_dom *dom, const struct fi_mr_attr *attr,
 	return base_reg(dom, &a, flags, mr);
 }
 
-/* Enter the region into the agent, with a key that no live region has. */
-static int add_region(struct rp_mr *mr, uint16_t port)
-{
-	struct rp_key k = {
-		.class = mr->region.choice.class,
-		.method = mr->region.choice.method,
-		.port = port,
-	};
-	int ret = -EEXIST;
-
-	for (int i = 0; i < KEY_TRIES && ret == -EEXIST; i++) {
-		ret = rp_host_random(&k.random, sizeof(k.random));
-		if (ret)
-			return ret;
-		k.random &= (1ull << RP_KEY_RANDOM_BITS) - 1;
-		mr->region.key = rp_key_make(&k);
-		ret = rp_agent_region_add(mr->dom->agent, &mr->region);
-	}
-	return ret;
-}
-
 /* Is native FLUSH possible? Known once the device is open. */
 static int find_native(struct rp_dom *dom, enum rp_tri *native,
 		       char why[WHY_ROOM])
@@ -195,24 +174,24 @@ static int find_native(struct rp_dom *dom, enum rp_tri *native,
 	return p ? 0 : -FI_EOPNOTSUPP;
 }
 
-static struct rp_caps_cfg caps_cfg(enum rp_tri native)
+static struct rp_caps_cfg caps_cfg(const struct rp_mr *mr)
 {
 	return (struct rp_caps_cfg){
-		.native = native,
+		.native = mr->native,
 		/* Commits use private connections, whatever the base does. */
+		.base = rp_private_transport(mr->dom),
+		.device = mr->dom->base_info->domain_attr->name,
+		.op_file = rp_params.operator_file,
 		.trust_fs = rp_params.trust_fs,
 		.emulate = rp_params.emulate,
-		.allow_force_granularity = rp_params.allow_force_granularity,
 	};
 }
 
 int rp_mr_facts(struct rp_mr *mr, struct rp_facts *facts, char *why)
 {
 	const struct rp_region *r = &mr->region;
-	int ret = rp_host_facts(
-		caps_cfg(mr->native), rp_private_transport(mr->dom),
-		mr->dom->base_info->domain_attr->name, rp_params.operator_file,
-		r->base, r->len, facts, why);
+	const struct rp_caps_cfg cfg = caps_cfg(mr);
+	int ret = rp_host_facts(&cfg, r->base, r->len, facts, why);
 
 	/* A read fence needs FI_REMOTE_READ. */
 	if (!ret && r->unreadable)
@@ -246,36 +225,26 @@ static int find_facts(struct rp_mr *mr, const struct fi_mr_attr *attr,
 	ret = find_native(dom, &mr->native, why);
 	if (ret)
 		return ret;
-	rp_watch_starved();
 	rp_watch_record(&r->watch);
-	ret = rp_mr_facts(mr, &r->facts, r->why);
-	rp_watch_record(NULL);
-	/* Facts whose sources cannot be watched are not believed. */
-	if (rp_watch_starved() && !ret) {
-		strcpy(r->why, "no memory or no file descriptor is left");
-		ret = -FI_ENOMEM;
-	}
+	ret = rp_watch_end(rp_mr_facts(mr, &r->facts, r->why), r->why);
 	if (ret) {
 		strcpy(why, r->why);
 		return ret;
 	}
-	r->choice = rp_method_pick(&r->facts, rp_params.method, obstacle);
-	if (r->choice.method != RP_METHOD_REFUSED)
-		return 0;
-	snprintf(why, WHY_ROOM, "%s%s%s; %s", r->why, *obstacle ? "; " : "",
-		 obstacle, r->choice.remedy);
-	return -FI_EOPNOTSUPP;
+	ret = rp_region_choose(r, rp_params.method, obstacle);
+	if (ret)
+		snprintf(why, WHY_ROOM, "%s%s%s; %s", r->why,
+			 *obstacle ? "; " : "", obstacle, r->choice.remedy);
+	return ret;
 }
 
 static int make_persistent(struct rp_mr *mr)
 {
 	struct rp_region *r = &mr->region;
-	struct rp_choice first;
+	const struct rp_choice first =
+		rp_method_best(&r->facts, RP_METHODS_BUILT);
 	int ret;
 
-	if (rp_params.method)
-		r->forced = r->choice.method;
-	first = rp_method_best(&r->facts, RP_METHODS_BUILT);
 	if (r->choice.class < first.class)
 		RP_WARN(MR,
 			"FI_OFI_RPMEM_METHOD=%s lowers the class from %s to "
@@ -286,14 +255,7 @@ static int make_persistent(struct rp_mr *mr)
 		rp_class_name(r->choice.class),
 		rp_method_name(r->choice.method),
 		r->forced ? ", which is forced" : "");
-	ret = rp_pmem_new(r->base, r->len,
-			  rp_method_by_agent(&r->facts, r->choice).method,
-			  &r->facts.file, rp_host_flusher(r->base, r->len),
-			  &r->pmem);
-	if (!ret && rp_facts_device(&r->facts))
-		rp_pmem_stays(r->pmem);
-	if (!ret && r->facts.anonymous)
-		rp_pmem_anonymous(r->pmem);
+	ret = rp_region_open(r, rp_host_flusher(r->base, r->len));
 	if (!ret && rp_params.measured)
 		rp_pmem_calibrate(r->pmem, rp_params.measured);
 	return ret;
@@ -313,7 +275,7 @@ static int check_requested(struct rp_mr *mr, const struct fi_mr_attr *attr)
 /* FI_OFI_RPMEM_COMMIT_WRITES: a file is meant to last without a request. */
 static int check_implicit(struct rp_mr *mr, const struct fi_mr_attr *attr)
 {
-	const struct rp_caps_cfg cfg = caps_cfg(RP_NO);
+	const struct rp_caps_cfg cfg = caps_cfg(mr);
 	enum rp_lasts lasts = RP_LASTS_NOT, here;
 	char why[WHY_ROOM];
 	int ret = 0;
@@ -416,7 +378,8 @@ static int region_serve(struct rp_mr *mr)
 		device_refused(mr, ret);
 		goto unlock;
 	}
-	ret = add_region(mr, port);
+	ret = rp_agent_region_make(dom->agent, &mr->region, port,
+				   rp_host_random);
 	if (ret) {
 		rp_target_dereg(mr);
 		goto unlock;

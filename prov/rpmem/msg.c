@@ -24,55 +24,48 @@ static ssize_t msg_recvmsg(struct fid_ep *fid, const struct fi_msg *msg,
 static ssize_t msg_send(struct fid_ep *fid, const void *buf, size_t len,
 			void *desc, fi_addr_t dest, void *context)
 {
-	int ret = rp_ep_check_message(fid, dest, 0);
-
-	return ret ? ret
-		   : fi_send(rp_ep_base(fid), buf, len, desc, dest, context);
+	return rp_ep_check_message(fid, dest, 0)
+		       ?: fi_send(rp_ep_base(fid), buf, len, desc, dest,
+				  context);
 }
 
 static ssize_t msg_sendv(struct fid_ep *fid, const struct iovec *iov,
 			 void **desc, size_t count, fi_addr_t dest,
 			 void *context)
 {
-	int ret = rp_ep_check_message(fid, dest, 0);
-
-	return ret ? ret
-		   : fi_sendv(rp_ep_base(fid), iov, desc, count, dest, context);
+	return rp_ep_check_message(fid, dest, 0)
+		       ?: fi_sendv(rp_ep_base(fid), iov, desc, count, dest,
+				   context);
 }
 
 static ssize_t msg_sendmsg(struct fid_ep *fid, const struct fi_msg *msg,
 			   uint64_t flags)
 {
-	int ret = rp_ep_check_message(fid, msg->addr, flags);
-
-	return ret ? ret : fi_sendmsg(rp_ep_base(fid), msg, flags);
+	return rp_ep_check_message(fid, msg->addr, flags)
+		       ?: fi_sendmsg(rp_ep_base(fid), msg, flags);
 }
 
 static ssize_t msg_inject(struct fid_ep *fid, const void *buf, size_t len,
 			  fi_addr_t dest)
 {
-	int ret = rp_ep_check_message(fid, dest, 0);
-
-	return ret ? ret : fi_inject(rp_ep_base(fid), buf, len, dest);
+	return rp_ep_check_message(fid, dest, 0)
+		       ?: fi_inject(rp_ep_base(fid), buf, len, dest);
 }
 
 static ssize_t msg_senddata(struct fid_ep *fid, const void *buf, size_t len,
 			    void *desc, uint64_t data, fi_addr_t dest,
 			    void *context)
 {
-	int ret = rp_ep_check_message(fid, dest, 0);
-
-	return ret ? ret
-		   : fi_senddata(rp_ep_base(fid), buf, len, desc, data, dest,
-				 context);
+	return rp_ep_check_message(fid, dest, 0)
+		       ?: fi_senddata(rp_ep_base(fid), buf, len, desc, data,
+				      dest, context);
 }
 
 static ssize_t msg_injectdata(struct fid_ep *fid, const void *buf, size_t len,
 			      uint64_t data, fi_addr_t dest)
 {
-	int ret = rp_ep_check_message(fid, dest, 0);
-
-	return ret ? ret : fi_injectdata(rp_ep_base(fid), buf, len, data, dest);
+	return rp_ep_check_message(fid, dest, 0)
+		       ?: fi_injectdata(rp_ep_base(fid), buf, len, data, dest);
 }
 
 struct fi_ops_msg rp_msg_ops = {

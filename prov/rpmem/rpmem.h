@@ -49,7 +49,6 @@ struct rp_params {
 	uint64_t timeout_ns;
 	uint64_t slow_rate;
 	int emulate;
-	int allow_force_granularity;
 	char *trust_fs;
 	char *operator_file; /* statements; NULL: the default file */
 	char *method;	     /* forced, by name; NULL: none */

@@ -28,59 +28,50 @@ static ssize_t tagged_send(struct fid_ep *fid, const void *buf, size_t len,
 			   void *desc, fi_addr_t dest, uint64_t tag,
 			   void *context)
 {
-	int ret = rp_ep_check_message(fid, dest, 0);
-
-	return ret ? ret
-		   : fi_tsend(rp_ep_base(fid), buf, len, desc, dest, tag,
-			      context);
+	return rp_ep_check_message(fid, dest, 0)
+		       ?: fi_tsend(rp_ep_base(fid), buf, len, desc, dest, tag,
+				   context);
 }
 
 static ssize_t tagged_sendv(struct fid_ep *fid, const struct iovec *iov,
 			    void **desc, size_t count, fi_addr_t dest,
 			    uint64_t tag, void *context)
 {
-	int ret = rp_ep_check_message(fid, dest, 0);
-
-	return ret ? ret
-		   : fi_tsendv(rp_ep_base(fid), iov, desc, count, dest, tag,
-			       context);
+	return rp_ep_check_message(fid, dest, 0)
+		       ?: fi_tsendv(rp_ep_base(fid), iov, desc, count, dest,
+				    tag, context);
 }
 
 static ssize_t tagged_sendmsg(struct fid_ep *fid,
 			      const struct fi_msg_tagged *msg, uint64_t flags)
 {
-	int ret = rp_ep_check_message(fid, msg->addr, flags);
-
-	return ret ? ret : fi_tsendmsg(rp_ep_base(fid), msg, flags);
+	return rp_ep_check_message(fid, msg->addr, flags)
+		       ?: fi_tsendmsg(rp_ep_base(fid), msg, flags);
 }
 
 static ssize_t tagged_inject(struct fid_ep *fid, const void *buf, size_t len,
 			     fi_addr_t dest, uint64_t tag)
 {
-	int ret = rp_ep_check_message(fid, dest, 0);
-
-	return ret ? ret : fi_tinject(rp_ep_base(fid), buf, len, dest, tag);
+	return rp_ep_check_message(fid, dest, 0)
+		       ?: fi_tinject(rp_ep_base(fid), buf, len, dest, tag);
 }
 
 static ssize_t tagged_senddata(struct fid_ep *fid, const void *buf, size_t len,
 			       void *desc, uint64_t data, fi_addr_t dest,
 			       uint64_t tag, void *context)
 {
-	int ret = rp_ep_check_message(fid, dest, 0);
-
-	return ret ? ret
-		   : fi_tsenddata(rp_ep_base(fid), buf, len, desc, data, dest,
-				  tag, context);
+	return rp_ep_check_message(fid, dest, 0)
+		       ?: fi_tsenddata(rp_ep_base(fid), buf, len, desc, data,
+				       dest, tag, context);
 }
 
 static ssize_t tagged_injectdata(struct fid_ep *fid, const void *buf,
 				 size_t len, uint64_t data, fi_addr_t dest,
 				 uint64_t tag)
 {
-	int ret = rp_ep_check_message(fid, dest, 0);
-
-	return ret ? ret
-		   : fi_tinjectdata(rp_ep_base(fid), buf, len, data, dest, tag);
+	return rp_ep_check_message(fid, dest, 0)
+		       ?: fi_tinjectdata(rp_ep_base(fid), buf, len, data, dest,
+					 tag);
 }
 
 struct fi_ops_tagged rp_tagged_ops = {

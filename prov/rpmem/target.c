@@ -67,16 +67,12 @@ static int reg_shared(struct rp_mr *mr)
 		mr->flushed = !ret;
 		if (!ret)
 			return 0;
-		mr->shared = (struct rp_rc_mr){0};
 		RP_WARN(MR,
 			"the device does not FLUSH this region (%s): the agent "
 			"flushes it\n",
 			fi_strerror(-ret));
 	}
-	ret = reg(mr, false, &mr->shared);
-	if (ret)
-		mr->shared = (struct rp_rc_mr){0};
-	return ret;
+	return reg(mr, false, &mr->shared);
 }
 
 int rp_target_reg(struct rp_mr *mr)
@@ -188,7 +184,8 @@ void rp_target_end_peer(struct rp_ep *ep)
 {
 	if (ep->dom->agent && ep->accepted.sa.sa_family != AF_UNSPEC)
 		rp_agent_close_peer(ep->dom->agent, is_peer, &ep->accepted);
-	ep->accepted.sa.sa_family = AF_UNSPEC; /* a later peer may reuse the port */
+	ep->accepted.sa.sa_family =
+		AF_UNSPEC; /* a later peer may reuse the port */
 }
 
 /*
@@ -236,11 +233,6 @@ static void host_kick(struct rp_agent_host *h)
 	rp_domain_kick(dom_of(h));
 }
 
-static void host_warn(struct rp_agent_host *h, const char *text)
-{
-	RP_WARN(DOMAIN, "%s\n", text);
-}
-
 static const struct rp_agent_host_ops host_ops = {
 	.accept = host_accept,
 	.refuse = host_refuse,
@@ -252,7 +244,6 @@ static const struct rp_agent_host_ops host_ops = {
 	.facts = host_facts,
 	.now = host_now,
 	.kick = host_kick,
-	.warn = host_warn,
 };
 
 int rp_target_open(struct rp_dom *dom, uint16_t *port, char *why)

@@ -82,7 +82,6 @@ static struct rp_bounce_pool *pool_of(struct rp_dom *dom)
 	if (!b)
 		return NULL;
 	b->free = UINT32_MAX;
-	b->mr = (struct rp_rc_mr){0};
 	if (rp_rc_reg(rp_private_rc(dom), b->bytes, sizeof(b->bytes),
 		      RP_RC_LOCAL, &b->mr)) {
 		free(b);
@@ -105,7 +104,6 @@ static void unmap(struct rp_dom *dom, struct rp_task *t)
 	else
 		free(t->bounce);
 	t->bounce = NULL;
-	t->mr.handle = NULL;
 }
 
 /* Replace the operation's local memory by one piece. */
@@ -140,7 +138,6 @@ static int map_copy(struct rp_dom *dom, struct rp_task *t, size_t len)
 		return -FI_ENOMEM;
 	ret = rp_rc_reg(rp_private_rc(dom), buf, len, RP_RC_LOCAL, &t->mr);
 	if (ret) {
-		t->mr.handle = NULL;
 		free(buf);
 		return ret;
 	}
@@ -170,7 +167,6 @@ static int map(struct rp_dom *dom, struct rp_task *t)
 		return 0;
 	}
 	/* Read-only memory cannot be registered everywhere: copy it. */
-	t->mr.handle = NULL;
 	return map_copy(dom, t, len);
 }
 

@@ -180,9 +180,8 @@ rpmem_create_qp(struct rpmem_cq *send_cq,
 RP_PUBLIC int rpmem_destroy_qp(struct rpmem_qp *qp)
 {
 	struct ibv_qp *base = qp->qp;
-	int ret = rpmem_detach_qp(qp);
 
-	return ret ? ret : ibv_destroy_qp(base);
+	return rpmem_detach_qp(qp) ?: ibv_destroy_qp(base);
 }
 
 RP_PUBLIC int rpmem_detach_qp(struct rpmem_qp *qp)

@@ -5,7 +5,6 @@ shim_sources = \
 	prov/rc/rc_flush.c prov/rc/rc_flush.h \
 	prov/verbs/attach.c \
 	prov/verbs/cq.c \
-	prov/verbs/facts.c \
 	prov/verbs/mr.c \
 	prov/verbs/params.c \
 	prov/verbs/cq_defer.c \

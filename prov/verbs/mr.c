@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "core/log.h"
 #include "verbs/target.h"
@@ -72,27 +71,12 @@ static int check_facts(struct rp_mr *m, const char *why)
 	return c.refusal == RP_REFUSAL_VOLATILE ? EINVAL : EOPNOTSUPP;
 }
 
-static int make_key(struct rp_region *r)
-{
-	struct rp_key k = {
-		.class = r->choice.class,
-		.method = r->choice.method,
-	};
-
-	if (getrandom(&k.random, sizeof(k.random), 0) != sizeof(k.random))
-		return EIO;
-	k.random &= (1ull << RP_KEY_RANDOM_BITS) - 1;
-	r->key = rp_key_make(&k);
-	return 0;
-}
-
 /*
  * Add the region to the agent, for peers that have no cheaper method. If the
  * agent cannot flush it that is no error: peers may have one.
  */
 static int region_serve(struct rp_mr *m, struct ibv_pd *pd, const char *why)
 {
-	const char *forced = getenv("FI_OFI_RPMEM_METHOD");
 	struct rp_region *r = &m->region;
 	char obstacle[RP_WHY_LEN];
 	int ret;
@@ -106,30 +90,18 @@ static int region_serve(struct rp_mr *m, struct ibv_pd *pd, const char *why)
 	r->facts = m->facts;
 	r->facts.agent = true;
 	r->facts.native = RP_NO;
-	r->choice = rp_method_pick(&r->facts, forced, obstacle);
-	if (r->choice.method == RP_METHOD_REFUSED)
+	if (rp_region_choose(r, getenv("FI_OFI_RPMEM_METHOD"), obstacle))
 		return 0;
-	if (forced && *forced)
-		r->forced = r->choice.method;
 	snprintf(r->why, sizeof(r->why), "%s", why);
 	ret = rp_dom_get(pd, &m->dom);
 	if (ret)
 		return ret;
-	ret = make_key(r);
-	if (ret)
-		goto put;
-	ret = -rp_pmem_new(r->base, r->len,
-			   rp_method_by_agent(&r->facts, r->choice).method,
-			   &r->facts.file, NULL, &r->pmem);
-	if (ret)
-		goto put;
-	if (rp_facts_device(&r->facts))
-		rp_pmem_stays(r->pmem);
-	ret = rp_dom_add(m->dom, r);
+	ret = -rp_region_open(r, NULL);
+	if (!ret)
+		ret = rp_dom_add(m->dom, r);
 	if (!ret)
 		return 0;
 	rp_pmem_delete(r->pmem);
-put:
 	rp_dom_put(m->dom);
 	m->dom = NULL;
 	return ret;
@@ -144,14 +116,9 @@ struct rpmem_mr *rp_mr_new(struct ibv_pd *pd, void *addr, size_t length,
 
 	if (!m)
 		return NULL;
-	rp_watch_starved();
 	rp_watch_record(&m->region.watch);
-	ret = -rp_device_facts(pd, addr, length, &m->facts, why);
-	rp_watch_record(NULL);
-	if (!ret && rp_watch_starved()) {
-		strcpy(why, "no memory or no file descriptor is left");
-		ret = ENOMEM;
-	}
+	ret = rp_device_facts(pd, addr, length, &m->facts, why);
+	ret = -rp_watch_end(ret, why);
 	if (ret) {
 		rp_log(RP_LOG_WARN, "registration refused: %s", why);
 		goto free;

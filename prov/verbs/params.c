@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "core/log.h"
-#include "verbs/shim.h"
+#include "verbs/target.h"
 
 #define TIMEOUT_MS 5000
 #define SPIN_US	   20
@@ -42,4 +42,14 @@ uint64_t rp_shim_spin(void)
 	const char *s = getenv("FI_OFI_RPMEM_SPIN");
 
 	return (s ? strtoul(s, NULL, 10) : SPIN_US) * 1000ull;
+}
+
+int rp_device_facts(struct ibv_pd *pd, void *addr, size_t length,
+		    struct rp_facts *facts, char *why)
+{
+	struct rp_caps_cfg cfg = rp_caps_env();
+
+	cfg.base = "verbs";
+	cfg.device = ibv_get_device_name(pd->context->device);
+	return rp_caps_find(cfg, addr, length, facts, why, NULL, NULL);
 }

@@ -3,8 +3,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
+#include "core/thread.h"
 #include "verbs/post.h"
 #include "verbs/target.h"
 
@@ -163,11 +163,6 @@ static int route_of(struct ibv_qp *qp, const struct rp_side *peer,
 	return 0;
 }
 
-static int random_bits(void *buf, size_t len)
-{
-	return getrandom(buf, len, 0) == (ssize_t)len ? 0 : EIO;
-}
-
 void rp_side_close(struct rp_post *p)
 {
 	if (p->side_qp)
@@ -248,7 +243,7 @@ static int side_open(struct rp_qp *q)
 	struct ibv_pd *pd = q->pub.qp->pd;
 	int ret;
 
-	ret = random_bits(&p->psn, sizeof(p->psn));
+	ret = -rp_random(&p->psn, sizeof(p->psn));
 	if (ret)
 		return ret;
 	p->psn &= QPN_MASK;
@@ -302,7 +297,7 @@ static int side_connect(struct rp_qp *q, const struct rp_route *route,
 {
 	struct rp_post *p = q->mine;
 	uint64_t initiator;
-	int ret = random_bits(&initiator, sizeof(initiator));
+	int ret = -rp_random(&initiator, sizeof(initiator));
 
 	if (!ret)
 		ret = rp_side_init(p->side_qp, route,

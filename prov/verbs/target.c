@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/log.h"
 #include "verbs/target_priv.h"
 
 /* --- the agent's host and its channels --- */
@@ -94,17 +93,9 @@ static void c_close(struct rp_channel *c)
 	s->up = false;
 }
 
-static const char *c_peer(const struct rp_channel *c, char *buf, size_t size)
-{
-	snprintf(buf, size, "the peer of side queue pair %u",
-		 ((const struct rp_target *)c)->qp->qp_num);
-	return buf;
-}
-
 static const struct rp_channel_ops channel_ops = {
 	.post = c_post,
 	.close = c_close,
-	.peer = c_peer,
 };
 
 static int host_accept(struct rp_agent_host *h, void *request, const void *data,
@@ -136,19 +127,6 @@ static void host_refuse(struct rp_agent_host *h, void *request,
 	send_to(s, data, len);
 }
 
-static uint32_t host_flags(struct rp_agent_host *h)
-{
-	return 0;
-}
-
-/* Verbs programs have no completion queue for notifications. */
-static int host_notify(struct rp_agent_host *h, struct rp_channel *c,
-		       uint16_t port, uint16_t endpoint, uint64_t data,
-		       void *buf, size_t len)
-{
-	return -ENOSYS;
-}
-
 static int host_facts(struct rp_agent_host *h, struct rp_region *r,
 		      struct rp_facts *facts, char *why)
 {
@@ -168,20 +146,12 @@ static void host_kick(struct rp_agent_host *h)
 	rp_dom_wake(dom_of(h));
 }
 
-static void host_warn(struct rp_agent_host *h, const char *text)
-{
-	rp_log(RP_LOG_WARN, "%s", text);
-}
-
 const struct rp_agent_host_ops rp_target_host_ops = {
 	.accept = host_accept,
 	.refuse = host_refuse,
-	.flags = host_flags,
-	.notify = host_notify,
 	.facts = host_facts,
 	.now = host_now,
 	.kick = host_kick,
-	.warn = host_warn,
 };
 
 /* --- messages of a peer --- */

@@ -12,11 +12,15 @@ struct rp_dom;
 int rp_dom_get(struct ibv_pd *pd, struct rp_dom **out);
 void rp_dom_put(struct rp_dom *dom);
 
-/* 0, or a positive errno. After del no thread touches the region. */
+/*
+ * Add the region, under a new key if it has none. 0, or a positive errno. After
+ * del no thread touches the region.
+ */
 int rp_dom_add(struct rp_dom *dom, struct rp_region *r);
 void rp_dom_del(struct rp_dom *dom, struct rp_region *r);
 
-/* facts.c: find the facts of a registration, at first or later. 0 or -errno. */
+/* params.c: find the facts of a registration, at first or later. 0 or -errno.
+ */
 int rp_device_facts(struct ibv_pd *pd, void *addr, size_t length,
 		    struct rp_facts *facts, char *why);
 

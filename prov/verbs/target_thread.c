@@ -7,7 +7,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "verbs/target_priv.h"
@@ -231,9 +230,7 @@ static int dom_new(struct ibv_pd *pd, struct rp_dom **out)
 	dom->spin_ns = rp_shim_spin();
 	dom->host.ops = &rp_target_host_ops;
 	while (!ret && !attr.incarnation)
-		if (getrandom(&attr.incarnation, sizeof(attr.incarnation), 0) <
-		    0)
-			ret = EIO;
+		ret = -rp_random(&attr.incarnation, sizeof(attr.incarnation));
 	if (!ret)
 		ret = -rp_agent_new(&attr, &dom->host, &dom->agent);
 	if (!ret)
@@ -285,9 +282,10 @@ int rp_dom_add(struct rp_dom *dom, struct rp_region *r)
 	int ret;
 
 	rp_dom_enter(dom);
-	ret = -rp_agent_region_add(dom->agent, r);
+	ret = r->key ? rp_agent_region_add(dom->agent, r)
+		     : rp_agent_region_make(dom->agent, r, 0, rp_random);
 	pthread_mutex_unlock(&dom->lock);
-	return ret;
+	return -ret;
 }
 
 void rp_dom_del(struct rp_dom *dom, struct rp_region *r)

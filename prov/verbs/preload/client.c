@@ -60,17 +60,15 @@ static int transfer(int fd, uint8_t msg[RP_RENDEZVOUS_LEN], bool out,
 static int send_message(int fd, const struct rp_rendezvous *m, uint64_t until)
 {
 	uint8_t msg[RP_RENDEZVOUS_LEN];
-	int ret = -rp_rendezvous_put(msg, m);
 
-	return ret ? ret : transfer(fd, msg, true, until);
+	return -rp_rendezvous_put(msg, m) ?: transfer(fd, msg, true, until);
 }
 
 static int receive_message(int fd, struct rp_rendezvous *m, uint64_t until)
 {
 	uint8_t msg[RP_RENDEZVOUS_LEN];
-	int ret = transfer(fd, msg, false, until);
 
-	return ret ? ret : -rp_rendezvous_get(msg, m);
+	return transfer(fd, msg, false, until) ?: -rp_rendezvous_get(msg, m);
 }
 
 bool rp_pre_host(const union ibv_gid *gid, uint32_t scope, uint16_t port,

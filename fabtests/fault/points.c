@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The fault injection points of a test build. */
+/* The fault injection points of test builds, for objects with RP_FAULTS. */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -9,7 +9,6 @@
 
 #include "core/fault.h"
 
-#ifdef RP_FAULTS
 static bool is_named(const char *name)
 {
 	const char *list = getenv("RPMEM_FAULT");
@@ -61,4 +60,3 @@ void rp_fault_streamed(const void *addr, size_t len)
 	if (rpmem_shadow_streamed)
 		rpmem_shadow_streamed(addr, len);
 }
-#endif

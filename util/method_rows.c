@@ -1,9 +1,33 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The method table as text: rows, methods and refusals for people. */
+/* The rows of the method table in words. */
 #include <stdio.h>
 #include <string.h>
 
 #include "core/method_priv.h"
+#include "util/method_rows.h"
+
+const char *rp_refusal_name(enum rp_refusal r)
+{
+	switch (r) {
+	case RP_REFUSAL_NONE:
+		return "not refused";
+	case RP_REFUSAL_VOLATILE:
+		return "volatile memory";
+	case RP_REFUSAL_CLASS:
+		return "class not met";
+	case RP_REFUSAL_FS:
+		return "file system not trusted";
+	case RP_REFUSAL_NOT_DIRTIED:
+		return "pages not marked dirty";
+	case RP_REFUSAL_NO_AGENT:
+		return "no agent";
+	case RP_REFUSAL_NOT_BUILT:
+		return "method not built";
+	case RP_REFUSAL_UNKNOWN:
+		break;
+	}
+	return "unknown memory";
+}
 
 /* Names of the mask's values: those in it or those not in it, the shorter. */
 static void mask_words(unsigned int mask, unsigned int count,
@@ -74,51 +98,4 @@ bool rp_method_row(size_t i, struct rp_method_words *w)
 	strcpy(w->method, rp_method_name(r->method));
 	strcpy(w->class, rp_class_name(r->class));
 	return true;
-}
-
-const char *rp_method_name(enum rp_method m)
-{
-	static const char *const names[RP_METHOD_MAX] = {
-		[RP_METHOD_REFUSED] = "refused",
-		[RP_METHOD_DELIVERY] = "delivery",
-		[RP_METHOD_FENCE] = "fence",
-		[RP_METHOD_NATIVE] = "native",
-		[RP_METHOD_AGENT_SFENCE] = "agent-sfence",
-		[RP_METHOD_AGENT_CLWB] = "agent-clwb",
-		[RP_METHOD_AGENT_MSYNC] = "agent-msync",
-		[RP_METHOD_AGENT_CLWB_MSYNC] = "agent-clwb-msync",
-	};
-
-	return (unsigned int)m < RP_METHOD_MAX ? names[m] : "unknown";
-}
-
-enum rp_method rp_method_parse(const char *name)
-{
-	for (int m = RP_METHOD_DELIVERY; m < RP_METHOD_MAX; m++)
-		if (!strcmp(name, rp_method_name((enum rp_method)m)))
-			return (enum rp_method)m;
-	return RP_METHOD_REFUSED;
-}
-
-const char *rp_refusal_name(enum rp_refusal r)
-{
-	switch (r) {
-	case RP_REFUSAL_NONE:
-		return "not refused";
-	case RP_REFUSAL_VOLATILE:
-		return "volatile memory";
-	case RP_REFUSAL_CLASS:
-		return "class not met";
-	case RP_REFUSAL_FS:
-		return "file system not trusted";
-	case RP_REFUSAL_NOT_DIRTIED:
-		return "pages not marked dirty";
-	case RP_REFUSAL_NO_AGENT:
-		return "no agent";
-	case RP_REFUSAL_NOT_BUILT:
-		return "method not built";
-	case RP_REFUSAL_UNKNOWN:
-		break;
-	}
-	return "unknown memory";
 }

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Facts of the host alone. */
+#ifndef RP_HOST_FACTS_H
+#define RP_HOST_FACTS_H
+
+#include "core/caps.h"
+
+struct rp_host {
+	enum rp_domain domain; /* weakest of the nd regions; UNKNOWN: none */
+	bool has_nd;	       /* the host has a persistent memory region */
+	bool clwb, clflushopt, clflush, movdir64b;
+	uint64_t memlock; /* RLIMIT_MEMLOCK, bytes; UINT64_MAX: no limit */
+};
+/* root: prefix of /sys, for tests; NULL: "". 0 or -errno. */
+int rp_host_read(const char *root, struct rp_host *host);
+
+/*
+ * The file system of fd by its name in the mount table. Returns 0, -EBADF,
+ * -ENOENT (unknown), -ENAMETOOLONG (len is too small).
+ */
+int rp_host_fs_name(int fd, char *name, size_t len);
+
+#endif

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The one change to a machine that gives its memory a better method. */
+#ifndef RP_METHOD_ADVICE_H
+#define RP_METHOD_ADVICE_H
+
+#include "core/method.h"
+
+struct rp_advice {
+	const char *change;	 /* a sentence; NULL: nothing is better */
+	struct rp_choice choice; /* what it would give */
+};
+struct rp_advice rp_method_advice(const struct rp_facts *facts,
+				  unsigned int built);
+
+#endif
