@@ -99,7 +99,6 @@ struct bench_cfg {
 	bool sleep;	 /* the target sleeps instead of polling */
 	const char *class; /* NULL: "power", or "none" with --emulate */
 	const char *json;  /* NULL: none; "-": standard output */
-	const char *cost;  /* calibrate: cost file to write, or NULL */
 	const char *bars[BENCH_FIGURES]; /* suite: NAME=VALUE overrides */
 	size_t nbars;
 	bool pin;

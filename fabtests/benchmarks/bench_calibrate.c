@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* calibrate: this machine's figures for the cost model. */
+/* calibrate: this machine's costs of writes, requests and flushes. */
 #include "config.h"
 
 #include <errno.h>
@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/caps.h"
-#include "core/cost.h"
 #include "fabtests/benchmarks/bench.h"
 #include "util/exits.h"
 
@@ -129,7 +127,7 @@ static double fence_cost(void)
 	return many > one ? (many - one) / (READS - 1) : 0;
 }
 
-/* Figures as JSON, under the names of the cost model. */
+/* Figures as JSON, under the names of docs/operating.md. */
 static json_t *cost_json(void)
 {
 	return json_pack("{s:{s:{s:o, s:o, s:o, s:o, s:o}}, s:{s:o, s:o}, s:o}",
@@ -141,88 +139,6 @@ static json_t *cost_json(void)
 			 "agent-clwb", json_fit("clwb", NULL), "agent-msync",
 			 json_fit("msync", NULL), "stream",
 			 json_fit("stream", NULL));
-}
-
-/* One figure of the cost model; false if it was not measured. */
-static bool get_figure(const char *name, double *ns, double *ps)
-{
-	double more;
-
-	*ps = 0;
-	*ns = -1;
-	if (!strcmp(name, "cpu write"))
-		return fit_less("base_write", NULL, ns, ps);
-	if (!strcmp(name, "cpu store"))
-		return fit_less("handwritten_inline", "stream", ns, ps);
-	if (!strcmp(name, "agent-clwb"))
-		return fit_less("clwb", NULL, ns, ps);
-	if (!strcmp(name, "agent-msync"))
-		return fit_less("msync", NULL, ns, ps);
-	if (!strcmp(name, "stream"))
-		return fit_less("stream", NULL, ns, ps);
-	if (!strcmp(name, "agent-clwb-msync")) {
-		/*
-		 * clwb and msync run one after the other; the time of msync
-		 * hardly depends on the bytes.
-		 */
-		if (!fit_less("msync", NULL, &more, ps) ||
-		    !fit_less("clwb", NULL, ns, ps))
-			return false;
-		*ns += more;
-		return true;
-	}
-	if (!strcmp(name, "cpu ask"))
-		*ns = request_cost();
-	else if (!strcmp(name, "cpu fence"))
-		*ns = median_of("base_read", 0);
-	else if (!strcmp(name, "cpu fences"))
-		*ns = fence_cost();
-	return *ns >= 0;
-}
-
-static unsigned int rounded(double v)
-{
-	return v < UINT32_MAX ? (unsigned int)(v + 0.5) : UINT32_MAX;
-}
-
-/*
- * Write the --cost file, which FI_OFI_RPMEM_COST reads, without unmeasured
- * figures.
- */
-static int write_cost(const struct bench *b, char *err)
-{
-	const char *path = b->cfg->cost;
-	struct rp_nic nic;
-	FILE *f;
-	bool cpu, bad;
-
-	rp_caps_base(NULL, b->cfg->base, NULL, &nic);
-	cpu = rp_cost_path_of(&nic) == RP_PATH_CPU;
-	f = fopen(path, "we");
-	if (!f)
-		return rp_err(err, -errno, "%s: %s", path, strerror(errno));
-	fprintf(f, "%s\n# suite %s calibrate, %s; pool: %s\n", RP_COST_HEAD,
-		PACKAGE_VERSION, bench_report_base(b), b->pool.kind);
-	for (size_t i = 0; i < RP_COST_FIGURES; i++) {
-		const struct rp_cost_figure *figure = &rp_cost_figures[i];
-		double ns, ps;
-
-		/*
-		 * Over an RDMA adapter the rivals do not measure the path of
-		 * the provider.
-		 */
-		if (rp_cost_figure_of(figure, RP_PATH_CPU) && !cpu)
-			continue;
-		if (get_figure(figure->name, &ns, &ps))
-			fprintf(f, "%s = %u %u\n", figure->name, rounded(ns),
-				rounded(ps));
-	}
-	fprintf(f, "%s\n", RP_COST_END);
-	bad = ferror(f);
-	if (fclose(f) || bad)
-		return rp_err(err, -EIO, "writing %s: %s", path,
-			      strerror(errno));
-	return 0;
 }
 
 static void print_cost(const struct bench *b)
@@ -291,8 +207,6 @@ int bench_calibrate_run(struct bench *b, char *err)
 					  list),
 				b->cfg->json, err)
 		      : 0;
-	if (!ret && b->cfg->cost)
-		ret = write_cost(b, err);
 	for (size_t i = 0; i < NCASES * NSIZES; i++)
 		rp_samples_free(&lines[i].samples);
 	return ret ? ret : code;

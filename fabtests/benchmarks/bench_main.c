@@ -21,7 +21,6 @@ enum {
 	OPT_PIN,
 	OPT_EMULATE,
 	OPT_JSON,
-	OPT_COST,
 	OPT_CLASS,
 	OPT_BASE,
 	OPT_SLEEP,
@@ -120,8 +119,6 @@ static const struct argp_option suite_options[] = {
 	 "suite: compare with librpma over the RDMA device at "
 	 "--address",
 	 0},
-	{"cost", OPT_COST, "FILE", 0,
-	 "calibrate: write a file for FI_OFI_RPMEM_COST", 0},
 	{"rival", OPT_RIVAL, "N", OPTION_HIDDEN, NULL, 0},
 	{"mark", OPT_MARK, "FILE", OPTION_HIDDEN, NULL, 0},
 	{"bar", OPT_BAR, "NAME=VALUE", OPTION_HIDDEN, NULL, 0},
@@ -228,8 +225,6 @@ static void set_defaults(struct argp_state *state)
 	}
 	if (cfg->nbars && cfg->mode != BENCH_SUITE)
 		argp_error(state, "only suite has bars");
-	if (cfg->cost && cfg->mode != BENCH_CALIBRATE)
-		argp_error(state, "only calibrate has figures for --cost");
 	for (size_t i = 0; cfg->nsizes == i && i < BENCH_LIST; i++)
 		if (m->sizes[i])
 			cfg->sizes[cfg->nsizes++] = m->sizes[i];
@@ -347,9 +342,6 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_JSON:
 		cfg->json = arg;
-		return 0;
-	case OPT_COST:
-		cfg->cost = arg;
 		return 0;
 	case OPT_WINDOW:
 		cfg->window = parse_number(state, arg, 1, 256);

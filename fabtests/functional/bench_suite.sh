@@ -158,7 +158,7 @@ EOF
 [ -n "${RP_SANITIZE:-}" ] || whole
 
 timeout 300 $suite calibrate --iterations 2 --seconds 1 --pool "$dir/pool" \
-	--json "$dir/cal.json" --cost "$dir/cal.cost" >"$dir/table" 2>&1
+	--json "$dir/cal.json" >"$dir/table" 2>&1
 code=$?
 cat "$dir/table"
 [ $code -eq 0 ] || fail "exit code $code of calibrate"
@@ -172,33 +172,6 @@ numbers = [v for l in lines for v in (l["ns"], l["ps"])]
 numbers += [cost["path"]["cpu"][k] for k in ("ask_ns", "fence_ns", "fences_ns")]
 sys.exit(any(type(v) is not int or v < 0 for v in numbers))
 EOF
-
-# The provider reads and uses the file that calibrate writes.
-with_cost()
-{
-	FI_LOG_LEVEL=info FI_OFI_RPMEM_COST=$1 timeout 100 $bench write \
-		--emulate --sizes 64 --iterations 1 --seconds 1 2>&1
-}
-cat "$dir/cal.cost"
-for name in "cpu write" "cpu ask" "cpu fence" "cpu fences" "cpu store" \
-	agent-clwb agent-msync agent-clwb-msync stream; do
-	grep -q "^$name = [0-9]* [0-9]*$" "$dir/cal.cost" || fail "no $name"
-done
-with_cost "$dir/cal.cost" >"$dir/log"
-grep -q "costs are those of $dir/cal.cost" "$dir/log" ||
-	fail "what calibrate wrote is not used"
-printf 'ofi_rpmem cost 1\ncpu store = 4000000000 0\nend\n' >"$dir/dear.cost"
-with_cost "$dir/dear.cost" >"$dir/log"
-grep -q 'writes of up to 0 bytes are sent in requests' "$dir/log" ||
-	fail "stores are dear, and are made all the same"
-head -n 4 "$dir/cal.cost" >"$dir/short.cost"
-with_cost "$dir/short.cost" >"$dir/log"
-grep -q "short.cost:4: .*missing: none of its figures is used" "$dir/log" ||
-	fail "a file that was cut off is not named"
-grep -q 'writes of up to 4096 bytes are sent in requests' "$dir/log" ||
-	fail "with a bad file the default is not used"
-$suite initiators --cost "$dir/x" >/dev/null 2>&1
-[ $? -eq 2 ] || fail "--cost of another mode is not exit code 2"
 
 for mode in pingpong rate write commit mixed sequential flush file \
 	initiators; do

@@ -33,8 +33,6 @@ unit_tests += fabtests/unit/test_cost
 fabtests_unit_test_cost_SOURCES = fabtests/unit/test_cost.c $(method_rig)
 fabtests_unit_test_cost_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcdir)"'
 
-unit_tests += fabtests/unit/test_cost_file
-
 unit_tests += fabtests/unit/test_method_advice
 fabtests_unit_test_method_advice_SOURCES = fabtests/unit/test_method_advice.c \
 	util/method_advice.c util/method_advice.h
@@ -111,7 +109,7 @@ fabtests_unit_test_pmem_files_LDFLAGS = \
 # The same code with its fault points compiled in.
 unit_tests += fabtests/unit/test_pmem_fault
 fabtests_unit_test_pmem_fault_SOURCES = fabtests/unit/test_pmem_fault.c \
-	prov/core/pmem.c $(fault_points) prov/core/cost.c prov/core/atomic.c \
+	prov/core/pmem.c $(fault_points) prov/core/atomic.c \
 	prov/core/stats.c
 fabtests_unit_test_pmem_fault_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 fabtests_unit_test_pmem_fault_LDADD = $(CRITERION_LIBS) $(PMEM2_LIBS)

@@ -617,7 +617,6 @@ Test(pmem, stores_of_whole_lines)
 	static char mem[4096] __attribute__((aligned(4096)));
 	struct rp_pmem_ops ops = fake;
 	const uintptr_t m = (uintptr_t)mem;
-	struct rp_cost measured = rp_cost_default;
 	char bytes[300];
 	struct rp_pmem *pm;
 	bool durable;
@@ -661,19 +660,6 @@ Test(pmem, stores_of_whole_lines)
 			want(i++, 'd', 0, 0);
 			cr_assert_eq(log_n, i);
 		}
-	/* No streaming if this machine's costs say that it is slower. */
-	log_n = 0;
-	measured.stream.ns = measured.flush[RP_METHOD_AGENT_CLWB].ns + 1000;
-	measured.stream.ps = 0;
-	rp_pmem_calibrate(pm, &measured);
-	cr_assert_eq(rp_pmem_store(pm, 0, bytes, 128, &durable), 0);
-	want(0, 'c', m, m + 128);
-	cr_assert(!durable && log_n == 1);
-	measured.stream.ns = 0;
-	log_n = 0;
-	cr_assert_eq(rp_pmem_store(pm, 0, bytes, 128, &durable), 0);
-	want(0, 'n', m, m + 128);
-	cr_assert(durable);
 	rp_pmem_delete(pm);
 	/* Methods without write-back do not stream. */
 	for (enum rp_method how = RP_METHOD_DELIVERY; how < RP_METHOD_MAX;
@@ -689,20 +675,19 @@ Test(pmem, stores_of_whole_lines)
 	}
 }
 
-/* Separate syncs until one was measured, or its cost is known. */
-Test(pmem, together_from_the_first)
+/* Separate syncs until one was measured; never of cache lines. */
+Test(pmem, together_after_the_first)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
-	struct rp_cost measured = rp_cost_default;
 	struct rp_pmem *pm =
 		make(4 * page, 8 * page, RP_METHOD_AGENT_MSYNC, &fake);
 
 	cr_assert(!rp_pmem_together(pm, 2));
-	rp_pmem_calibrate(pm, &measured);
+	cr_assert_eq(rp_pmem_flush(pm, 0, 1), 0);
 	cr_assert(rp_pmem_together(pm, 2));
 	rp_pmem_delete(pm);
 	pm = make(4 * page, 8 * page, RP_METHOD_AGENT_CLWB, &fake);
-	rp_pmem_calibrate(pm, &measured);
+	cr_assert_eq(rp_pmem_flush(pm, 0, 1), 0);
 	cr_assert(!rp_pmem_together(pm, 2));
 	rp_pmem_delete(pm);
 }

@@ -14,7 +14,6 @@ core_sources = \
 	prov/core/caps_nic.c prov/core/operator.c prov/core/operator.h \
 	prov/core/caps_priv.h \
 	prov/core/channel.h \
-	prov/core/cost.c prov/core/cost.h prov/core/cost_file.c \
 	prov/core/fault.h \
 	prov/core/hash.h \
 	prov/core/list.h prov/core/local.c \

@@ -60,7 +60,6 @@ struct rp_pmem {
 	unsigned int apart; /* flushes to do range by range */
 	unsigned int slow;  /* value of apart after the next slow span */
 	struct rp_stats_region *stats;
-	const struct rp_cost *measured; /* NULL: no measured figures */
 	int (*flush)(struct rp_pmem *pm, uintptr_t start, uintptr_t end);
 	void (*drain)(struct rp_pmem *pm);
 	struct rp_pmem_ops ops; /* every member is set, but perhaps split */
@@ -402,14 +401,6 @@ void rp_pmem_delete(struct rp_pmem *pm)
 	free(pm);
 }
 
-void rp_pmem_calibrate(struct rp_pmem *pm, const struct rp_cost *measured)
-{
-	pm->measured = measured;
-	if (pm->pages)
-		pm->sync_ns = rp_cost_flush(measured, RP_METHOD_AGENT_MSYNC,
-					    pm->granularity);
-}
-
 int rp_pmem_use_lines(struct rp_pmem *pm)
 {
 	return pm->pages ? 0 : bind_method(pm, RP_METHOD_AGENT_CLWB);
@@ -618,9 +609,7 @@ int rp_pmem_store(struct rp_pmem *pm, uint64_t off, const void *bytes,
 
 	if (ret)
 		return ret;
-	*durable = pm->streams && first < last &&
-		   (!pm->measured || rp_cost_streams(pm->measured, len)) &&
-		   !RP_FAULT("skip-flush");
+	*durable = pm->streams && first < last && !RP_FAULT("skip-flush");
 	if (!*durable) {
 		pm->ops.copy(pm->ops.ctx, (void *)start, bytes, len);
 		return 0;

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "core/atomic.h"
-#include "core/cost.h"
+#include "core/caps.h"
 #include "core/method.h"
 #include "core/stats.h"
 
@@ -57,13 +57,6 @@ int rp_pmem_new(void *addr, size_t len, enum rp_method method,
 		const struct rp_file_id *file, const struct rp_pmem_ops *ops,
 		struct rp_pmem **out);
 void rp_pmem_delete(struct rp_pmem *pm);
-
-/*
- * Costs measured on this machine: when non-temporal stores pay, and the
- * expected time of a first sync. Without them all whole lines are streamed, and
- * the first sync is measured. The figures stay the caller's.
- */
-void rp_pmem_calibrate(struct rp_pmem *pm, const struct rp_cost *measured);
 
 /*
  * Pages stay populated, as on a device DAX, which cannot be cut short:

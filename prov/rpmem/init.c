@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/cost.h"
 #include "core/log.h"
 #include "core/operator.h"
 #include "rpmem/rpmem.h"
@@ -43,26 +42,6 @@ static void log_sink(enum rp_log_level level, const char *text)
 		FI_DBG(&rp_prov, FI_LOG_DOMAIN, "%s\n", text);
 		break;
 	}
-}
-
-/* A file with a mistake is ignored as a whole. */
-static void cost_read(void)
-{
-	static struct rp_cost measured;
-	char why[RP_WHY_LEN], *file = NULL;
-
-	fi_param_get_str(&rp_prov, "cost", &file);
-	if (!file || !*file)
-		return;
-	measured = rp_cost_default;
-	if (rp_cost_read(file, &measured, why)) {
-		FI_WARN(&rp_prov, FI_LOG_FABRIC,
-			"FI_OFI_RPMEM_COST: %s: none of its figures is used\n",
-			why);
-		return;
-	}
-	FI_INFO(&rp_prov, FI_LOG_FABRIC, "costs are those of %s\n", file);
-	rp_params.measured = &measured;
 }
 
 /* "5000-5100", or one port. */
@@ -138,9 +117,6 @@ static const struct param {
 	{"spin", FI_PARAM_SIZE_T, &spin_us,
 	 "Busy-poll budget in microseconds before sleeping; adapts to 0 "
 	 "when polling does not pay (%zu)"},
-	{"cost", FI_PARAM_STRING, NULL,
-	 "File of costs measured on this machine, written by "
-	 "fi_rpmem_bench calibrate (none)"},
 	{"native", FI_PARAM_BOOL, &rp_params.native,
 	 "Use the FLUSH operation of RDMA devices that have it (yes)"},
 	{"commit_writes", FI_PARAM_BOOL, &rp_params.commit_writes,
@@ -183,7 +159,6 @@ static void params_read(void)
 	rp_params.spin_ns = spin_us * 1000ull;
 	if (rp_params.inline_max > RP_WIRE_MAX_STORE)
 		rp_params.inline_max = RP_WIRE_MAX_STORE;
-	cost_read();
 	ports_read();
 	if (rp_params.method && !*rp_params.method)
 		rp_params.method = NULL;

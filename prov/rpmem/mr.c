@@ -243,7 +243,6 @@ static int make_persistent(struct rp_mr *mr)
 	struct rp_region *r = &mr->region;
 	const struct rp_choice first =
 		rp_method_best(&r->facts, RP_METHODS_BUILT);
-	int ret;
 
 	if (r->choice.class < first.class)
 		RP_WARN(MR,
@@ -255,10 +254,7 @@ static int make_persistent(struct rp_mr *mr)
 		rp_class_name(r->choice.class),
 		rp_method_name(r->choice.method),
 		r->forced ? ", which is forced" : "");
-	ret = rp_region_open(r, rp_host_flusher(r->base, r->len));
-	if (!ret && rp_params.measured)
-		rp_pmem_calibrate(r->pmem, rp_params.measured);
-	return ret;
+	return rp_region_open(r, rp_host_flusher(r->base, r->len));
 }
 
 static int check_requested(struct rp_mr *mr, const struct fi_mr_attr *attr)

@@ -8,7 +8,6 @@
 #include <strings.h>
 #include <sys/socket.h>
 
-#include "core/cost.h"
 #include "core/hash.h"
 #include "rpmem/host.h"
 #include "rpmem/rpmem.h"
@@ -160,28 +159,6 @@ bool rp_private_possible(const struct fi_info *base, char *why)
 	}
 }
 
-/* Bytes that are cheaper inside a request, for any method of the target. */
-static size_t inline_max(const struct rp_dom *dom)
-{
-	const struct rp_cost *cost =
-		rp_params.measured ? rp_params.measured : &rp_cost_default;
-	enum rp_path path = RP_PATH_CPU;
-	size_t max = rp_params.inline_max;
-	struct rp_nic nic;
-
-	if (is_verbs(dom)) {
-		rp_caps_base(NULL, "verbs", dom->base_info->domain_attr->name,
-			     &nic);
-		path = rp_cost_path_of(&nic);
-	}
-	for (int m = RP_METHOD_AGENT_SFENCE; m < RP_METHOD_MAX; m++)
-		max = rp_cost_store_max(cost, path, (enum rp_method)m, max);
-	RP_INFO(EP_CTRL,
-		"durable writes of up to %zu bytes are sent in requests\n",
-		max);
-	return max;
-}
-
 static void set_attr(struct rp_private *p)
 {
 	const char *forced = rp_params.method;
@@ -190,7 +167,7 @@ static void set_attr(struct rp_private *p)
 		.timeout_ns = rp_params.timeout_ns,
 		.slow_rate = rp_params.slow_rate,
 		.max_commits = (unsigned int)rp_params.max_commits,
-		.inline_max = inline_max(p->dom),
+		.inline_max = rp_params.inline_max,
 		.idle_ns = IDLE_NS,
 		.native = rp_params.native,
 		.forced = forced ? rp_method_parse(forced) : RP_METHOD_REFUSED,

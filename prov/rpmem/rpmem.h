@@ -60,7 +60,6 @@ struct rp_params {
 	uint16_t port_first, port_last; /* of listeners; 0: any */
 	int native;	   /* FLUSH may be used, if devices have it */
 	int commit_writes; /* commits for programs that request none */
-	const struct rp_cost *measured; /* measured figures, or NULL */
 };
 extern struct rp_params rp_params;
 
