@@ -33,6 +33,8 @@ static const char *const changes[] = {
 	"Put the file on ext4 or xfs, or vouch for the file system "
 	"(FI_OFI_RPMEM_TRUST_FS) if msync there reaches stable storage.",
 	"Lift the limit on the class, the operator's or a disk's.",
+	"Arm the DIMM (mend its energy source), or remove the operator's "
+	"'domain = none': until then no flush saves its bytes.",
 	"Map the file with MAP_SYNC.",
 	"Switch DDIO off at the adapter's root port: then a read fence is "
 	"enough (Douglas 2015; Wei et al. 2021, H3).",
@@ -65,29 +67,32 @@ static bool change(size_t i, struct rp_facts *f)
 		f->limit = RP_LIMIT_POWER;
 		return was.limit != RP_LIMIT_POWER;
 	case 2:
+		f->domain = RP_DOMAIN_MEMCTRL;
+		return was.domain == RP_DOMAIN_NONE;
+	case 3:
 		f->memory = RP_MEM_DAX_SYNC;
 		return was.memory == RP_MEM_DAX;
-	case 3:
+	case 4:
 		f->placement = RP_PLACE_DMA_MEMORY;
 		return adapter && was.fence == RP_YES;
-	case 4:
+	case 5:
 		f->fence = RP_YES;
 		return was.fence == RP_UNKNOWN &&
 		       (adapter || was.placement == RP_PLACE_DMA_MEMORY);
-	case 5:
+	case 6:
 		f->domain = RP_DOMAIN_MEMCTRL;
 		return was.domain == RP_DOMAIN_UNKNOWN;
-	case 6:
+	case 7:
 		f->memory = RP_MEM_FILE;
 		f->fs_trusted = RP_YES;
 		return !dax && was.memory != RP_MEM_FILE &&
 		       was.memory != RP_MEM_EMULATED;
-	case 7:
+	case 8:
 		f->memory = RP_MEM_DAX_SYNC;
 		f->fs_trusted = RP_YES;
 		f->domain = RP_DOMAIN_MEMCTRL;
 		return !dax;
-	case 8:
+	case 9:
 		f->domain = RP_DOMAIN_CPUCACHE;
 		return was.domain == RP_DOMAIN_MEMCTRL;
 	default:

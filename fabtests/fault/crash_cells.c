@@ -212,10 +212,13 @@ bool crash_variant(const struct verdict_cell *cell,
 		const unsigned int wires =
 			dma || crash_inplace(cell, m) ? 2 : 1;
 		const unsigned int each = wires * count_forms(cell, m);
-		unsigned int dlo = f->domain ? f->domain : RP_DOMAIN_NONE,
+		unsigned int dlo = f->domain,
 			     dhi = f->domain ? f->domain : RP_DOMAIN_SYSTEM;
 
 		for (; dlo <= dhi; dlo++) {
+			/* An unknown domain is not none: verdicts.tsv. */
+			if (!f->domain && dlo == RP_DOMAIN_NONE)
+				continue;
 			if (n >= each) {
 				n -= each;
 				continue;

@@ -205,11 +205,14 @@ bool crash_variant(const struct verdict_cell *cell,
 	for (lo = f->placement ? f->placement : RP_PLACE_CPU_USER,
 	    hi = f->placement ? f->placement : RP_PLACE_DMA_MEMORY;
 	     lo <= hi; lo++) {
-		unsigned int dlo = f->domain ? f->domain : RP_DOMAIN_NONE,
+		unsigned int dlo = f->domain,
 			     dhi = f->domain ? f->domain : RP_DOMAIN_SYSTEM;
 
 		for (; dlo <= dhi; dlo++)
 			for (unsigned int k = 0; k <= also; k++) {
+				/* An unknown domain is not none: verdicts. */
+				if (!f->domain && dlo == RP_DOMAIN_NONE)
+					continue;
 				if (n--)
 					continue;
 				fill_cell(cell, m, lo, dlo, out);

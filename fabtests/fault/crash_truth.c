@@ -17,9 +17,8 @@ static const enum model_place places[] = {
 };
 
 static const enum model_domain domains[] = {
-	[RP_DOMAIN_NONE] = MODEL_NONE,
-	[RP_DOMAIN_MEMCTRL] = MODEL_ADR,
-	[RP_DOMAIN_CPUCACHE] = MODEL_EADR,
+	[RP_DOMAIN_UNKNOWN] = MODEL_FLUSHED, [RP_DOMAIN_NONE] = MODEL_NONE,
+	[RP_DOMAIN_MEMCTRL] = MODEL_ADR,     [RP_DOMAIN_CPUCACHE] = MODEL_EADR,
 	[RP_DOMAIN_SYSTEM] = MODEL_SYSTEM,
 };
 

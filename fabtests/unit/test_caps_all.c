@@ -241,6 +241,7 @@ static int rank_of(enum said_key key, int v)
 		[RP_PLACE_DMA_MEMORY] = 2,
 	};
 	static const int of_domain[] = {
+		[RP_DOMAIN_NONE] = -1, /* below unknown */
 		[RP_DOMAIN_MEMCTRL] = 1,
 		[RP_DOMAIN_CPUCACHE] = 2,
 		[RP_DOMAIN_SYSTEM] = 3,

@@ -119,6 +119,7 @@ enum place {
 	IN_CACHE,
 	IN_MEMCTRL,
 	ON_DISK,
+	NOWHERE, /* no place is spared */
 };
 
 static enum place place_of(const struct rp_facts *f, enum rp_method how)
@@ -165,7 +166,7 @@ static void judge_physics(const struct rp_facts *f, enum rp_class required,
 {
 	static const enum place spared[] = {
 		[RP_DOMAIN_UNKNOWN] = ON_DISK,
-		[RP_DOMAIN_NONE] = ON_DISK,
+		[RP_DOMAIN_NONE] = NOWHERE,
 		[RP_DOMAIN_MEMCTRL] = IN_MEMCTRL,
 		[RP_DOMAIN_CPUCACHE] = IN_CACHE,
 		[RP_DOMAIN_SYSTEM] = AT_NIC,
@@ -199,7 +200,8 @@ static void judge_physics(const struct rp_facts *f, enum rp_class required,
 				  f->memory == RP_MEM_DAX_SYNC,
 			  "%s", show(f, required, built));
 		/* The power-fail domain is a fact of persistent memory only. */
-		if (f->memory == RP_MEM_DAX_SYNC)
+		if (f->memory == RP_MEM_DAX_SYNC ||
+		    (f->memory == RP_MEM_DAX && f->domain == RP_DOMAIN_NONE))
 			least = spared[f->domain];
 		cr_assert_geq(at, least, "%s: %s leaves bytes at %d",
 			      show(f, required, built),
@@ -574,12 +576,40 @@ static void judge_remedy(const struct rp_facts *f, enum rp_class required,
 		[RP_REFUSAL_UNKNOWN] = "shared mapping of an ordinary file",
 	};
 	struct rp_choice c = rp_method_choose(f, required, built);
+	bool unarmed =
+		c.refusal == RP_REFUSAL_CLASS && f->domain == RP_DOMAIN_NONE &&
+		(f->memory == RP_MEM_DAX || f->memory == RP_MEM_DAX_SYNC);
 
-	if (c.refusal)
-		cr_assert_not_null(strstr(c.remedy, word[c.refusal]), "%s: %s",
-				   show(f, required, built), c.remedy);
-	else
+	if (!c.refusal) {
 		cr_assert_null(c.remedy);
+		return;
+	}
+	cr_assert_not_null(strstr(c.remedy, word[c.refusal]), "%s: %s",
+			   show(f, required, built), c.remedy);
+	cr_assert_lt(strlen(c.remedy), RP_WHY_LEN);
+	cr_assert_eq(strstr(c.remedy, "DIMM is not armed") != NULL, unarmed,
+		     "%s: %s", show(f, required, built), c.remedy);
+}
+
+/* No method, forced or not, saves DAX memory in a domain that loses it. */
+static void judge_none(const struct rp_facts *f, enum rp_class required,
+		       unsigned int built)
+{
+	struct rp_facts unarmed = *f;
+
+	unarmed.domain = RP_DOMAIN_NONE;
+	if (f->memory == RP_MEM_DAX || f->memory == RP_MEM_DAX_SYNC)
+		cr_assert_eq(rp_method_best(&unarmed, built).class,
+			     RP_CLASS_NONE, "%s", show(f, required, built));
+	else if (f->memory == RP_MEM_FILE)
+		cr_assert_eq(rp_method_best(&unarmed, built).class,
+			     rp_method_best(f, built).class, "%s",
+			     show(f, required, built));
+}
+
+Test(method, domain_none_loses_dax_only)
+{
+	for_builds(judge_none);
 }
 
 Test(method, remedies)

@@ -292,6 +292,9 @@ Test(operator, a_limit_holds_whatever_is_asserted)
 		      "[path /p]\nassert domain = system\n");
 	cr_assert_eq(apply_to(weak, "/p/f", "").domain, RP_DOMAIN_MEMCTRL);
 	cr_assert_eq(apply_to(weak, "/q/f", "").domain, RP_DOMAIN_UNKNOWN);
+	/* msync is a promise in an unknown domain, in none it is not. */
+	expect_loaded("[host]\nlimit domain = none\n");
+	cr_assert_eq(apply_to(weak, "/p/f", "").domain, RP_DOMAIN_NONE);
 	expect_loaded("[path /p]\nlimit class = none\n[host]\nlimit class = "
 		      "process\n");
 	cr_assert_eq(apply_to(weak, "/p/f", "").limit, RP_LIMIT_NONE);

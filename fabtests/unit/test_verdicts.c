@@ -213,8 +213,6 @@ static const struct more {
 	const char *why;
 } more[] = {
 	/* Refused at class power, although msync of a DAX file would do. */
-	{"x-dax-sync-cpu-user-none", RP_METHOD_REFUSED,
-	 "msync fails on devdax, which the facts do not tell from a file"},
 	{"x-dax-sync-cpu-user-unknown", RP_METHOD_REFUSED,
 	 "msync fails on devdax, which the facts do not tell from a file"},
 	/* One row for all domains and placements. */

@@ -163,6 +163,10 @@ Test(watch, persistence_domain_and_dimms)
 	expect_changed("flags was absent, now not_armed smart_event");
 	expect_choice(look(false), RP_CLASS_NONE, RP_METHOD_AGENT_CLWB);
 	cr_assert_eq(facts.domain, RP_DOMAIN_NONE);
+	/* Without MAP_SYNC msync does not help. */
+	facts.memory = RP_MEM_DAX;
+	expect_choice(rp_method_best(&facts, RP_METHODS_BUILT), RP_CLASS_NONE,
+		      RP_METHOD_AGENT_CLWB_MSYNC);
 	/* CXL: its domain is believed where it counts dirty shutdowns. */
 	write_tree(NMEM "/nfit/flags", "\n");
 	write_tree("/sys/devices/ndbus0/provider", "CXL\n");

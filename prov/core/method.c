@@ -88,7 +88,7 @@ const struct rp_row rp_rows[] = {
 	{.name = "DAX without MAP_SYNC: agent, msync",
 	 .memory = M(DAX),
 	 .placement = P(CPU_USER),
-	 .domain = ANY,
+	 .domain = ~D(NONE),
 	 .method = RP_METHOD_AGENT_MSYNC,
 	 .class = RP_CLASS_POWER},
 	{.name = "DAX without MAP_SYNC: agent, clwb, msync for metadata",
@@ -97,7 +97,7 @@ const struct rp_row rp_rows[] = {
 	 .domain = D_KNOWN,
 	 .method = RP_METHOD_AGENT_CLWB_MSYNC,
 	 .class = RP_CLASS_POWER},
-	/* Pages are not dirty, so msync does not have to flush the device. */
+	/* Clean pages get no device flush; domain none loses all bytes. */
 	{.name = "DAX without MAP_SYNC, no or unknown persistence domain",
 	 .memory = M(DAX),
 	 .placement = ANY,
@@ -189,6 +189,10 @@ static const char *const remedies[] = {
 	[RP_REFUSAL_UNKNOWN] = "Use a shared mapping of an ordinary file or of "
 			       "a devdax device.",
 };
+static const char unarmed[] =
+	"No flush saves these bytes at a power cut: a DIMM is not armed, or "
+	"the operator states domain none. Mend its energy source or remove the "
+	"statement, use other memory, or lower FI_OFI_RPMEM_CLASS.";
 
 static struct rp_choice refuse(enum rp_refusal r, const char *row,
 			       enum rp_class class)
@@ -247,6 +251,9 @@ struct rp_choice rp_method_choose(const struct rp_facts *facts,
 			/* Rows of memory below power have one class. */
 			if (no.refusal == RP_REFUSAL_UNKNOWN)
 				no = refuse(RP_REFUSAL_CLASS, r->name, class);
+			if (facts->domain == RP_DOMAIN_NONE &&
+			    r->memory & (M(DAX) | M(DAX_SYNC)))
+				no.remedy = unarmed;
 		} else if (!(built & RP_METHOD_BIT(r->method))) {
 			if (!agent_missing)
 				no = refuse(RP_REFUSAL_NOT_BUILT, r->name,

@@ -419,14 +419,16 @@ static bool matches(const struct statement *s, const char *path,
 
 /*
  * The rank of a value of its fact: more can be promised on a higher rank.
- * Unknown has the lowest rank, like the known worst. Negative: a statement does
- * not apply to such a value.
+ * Unknown ranks like the known worst, but above domain none, where msync is no
+ * promise. Negative: a statement does not apply to such a value.
  */
 static int rank_of(enum key key, int value)
 {
 	switch (key) {
 	case KEY_DOMAIN:
-		return value == RP_DOMAIN_UNKNOWN ? 0 : value - RP_DOMAIN_NONE;
+		return value == RP_DOMAIN_NONE	    ? 0
+		       : value == RP_DOMAIN_UNKNOWN ? 1
+						    : value;
 	case KEY_PLACEMENT:
 		if (value == RP_PLACE_CPU_USER || value == RP_PLACE_CPU_KERNEL)
 			return -1;

@@ -34,11 +34,12 @@ enum model_kind {
 
 /* How far bytes must get to survive. */
 enum model_domain {
-	MODEL_NONE,   /* only what msync wrote: a disk, or DAX pages that were
-			 dirty (the kernel flushes the device as well) */
-	MODEL_ADR,    /* the memory controller's queue */
-	MODEL_EADR,   /* CPU caches */
-	MODEL_SYSTEM, /* everything, down to the buffers of the NIC */
+	MODEL_NONE,    /* nothing of DAX; of a page cache what msync wrote */
+	MODEL_FLUSHED, /* only what msync wrote: DAX pages that were dirty (the
+			  kernel flushes the device as well) */
+	MODEL_ADR,     /* the memory controller's queue */
+	MODEL_EADR,    /* CPU caches */
+	MODEL_SYSTEM,  /* everything, down to the buffers of the NIC */
 };
 
 /* The component that places incoming writes. */

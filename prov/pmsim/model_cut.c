@@ -152,7 +152,8 @@ static size_t put_coherent(const struct model *m, const void *word,
 
 static bool is_lost(const struct model *m, const struct page *p)
 {
-	return is_volatile(m) || (m->cfg.kind == MODEL_DAX && !p->metadata);
+	return is_volatile(m) || (is_dax(m) && m->cfg.domain == MODEL_NONE) ||
+	       (m->cfg.kind == MODEL_DAX && !p->metadata);
 }
 
 static size_t after_cut(const struct model *m, const void *addr, enum got got,

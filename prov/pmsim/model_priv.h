@@ -141,7 +141,7 @@ static inline bool is_waiting(const struct model *m)
 /* Can the CPU or a NIC push bytes into a persistence domain? */
 static inline bool has_domain(const struct model *m)
 {
-	return m->cfg.domain != MODEL_NONE;
+	return m->cfg.domain >= MODEL_ADR;
 }
 
 /* No value of this memory survives a power cut. */
