@@ -462,6 +462,8 @@ int __wrap_rp_caps_find(struct rp_caps_cfg cfg, const void *addr, size_t len,
 			struct rp_facts *facts, char why[RP_WHY_LEN],
 			struct rp_sources *src, struct rp_nic *nic)
 {
+	if (dev.source)
+		free(rp_watch_read(RP_SOURCE_LINE, dev.source, 0));
 	*facts = dev.facts;
 	if (addr != dev.pmem)
 		facts->memory = RP_MEM_ANON;

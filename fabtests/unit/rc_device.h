@@ -38,6 +38,7 @@ struct dev {
 	unsigned int makes; /* send_ops_flags that queue pairs may have */
 	int max_rd_atomic;
 	struct rp_facts facts;
+	const char *source; /* file that the facts are read from; or NULL */
 	uint8_t pmem[DEV_BYTES] __attribute__((aligned(4096)));
 	uint8_t medium[DEV_BYTES];
 	bool dirty[DEV_BYTES / DEV_LINE], flushed[DEV_BYTES / DEV_LINE];

@@ -18,6 +18,24 @@
 /* Longest time from a change to its effect. */
 #define LIMIT (1000 * BED_MS)
 
+/* Errors of the flush of lines of eadr: to begin with it, and of each flush. */
+static int begin_err, flush_err;
+
+int __real_rp_pmem_use_lines(struct rp_pmem *pm);
+int __wrap_rp_pmem_use_lines(struct rp_pmem *pm);
+int __real_rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len);
+int __wrap_rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len);
+
+int __wrap_rp_pmem_use_lines(struct rp_pmem *pm)
+{
+	return begin_err ? begin_err : __real_rp_pmem_use_lines(pm);
+}
+
+int __wrap_rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len)
+{
+	return flush_err ? flush_err : __real_rp_pmem_flush(pm, off, len);
+}
+
 static struct bed g;
 static struct bed_region file, eadr, tmpfs;
 static struct bed_peer p, q;
@@ -268,6 +286,18 @@ Test(agent_facts, region_is_flushed_once_when_its_caches_become_volatile)
 	cr_assert_gt(eadr.flushes, flushes);
 }
 
+/* No class is left by the forced method; its bytes are flushed all the same. */
+Test(agent_facts, region_is_flushed_when_its_forced_method_is_refused)
+{
+	start(NULL);
+	eadr.r.forced = RP_METHOD_AGENT_SFENCE;
+	lose_the_caches();
+	sleep_for(LIMIT);
+	cr_assert_eq(eadr.r.choice.method, RP_METHOD_REFUSED);
+	cr_assert(on_media(&eadr));
+	cr_assert(p.c->closed);
+}
+
 /* A lower limit of a region that clwb flushes leaves nothing in caches. */
 Test(agent_facts, region_that_was_flushed_is_not_flushed_again)
 {
@@ -336,6 +366,79 @@ Test(agent_facts, commits_wait_for_the_flush_of_the_region)
 		cr_assert_eq(m.reply.status, RP_ST_OK);
 		cr_assert_eq(m.reply.method, RP_METHOD_AGENT_CLWB);
 	}
+}
+
+/* The region has failed for good, though its flushes would succeed again. */
+static void expect_failed_region(void)
+{
+	uint64_t t;
+
+	begin_err = flush_err = 0;
+	cr_assert_eq(eadr.r.failed, EIO);
+	cr_assert_eq(eadr.r.stats->failed, EIO);
+	cr_assert_not(eadr.r.flushing_all);
+	cr_assert_not(on_media(&eadr));
+	/* A grant of a method without the agent would let commits succeed. */
+	eadr.r.facts.fence = RP_YES;
+	eadr.r.choice = rp_method_best(&eadr.r.facts, RP_METHODS_BUILT);
+	cr_assert_eq(eadr.r.choice.method, RP_METHOD_FENCE);
+	g.flags |= RP_CHANNEL_FENCES;
+	p = bed_connect(&g, &eadr);
+	cr_assert_eq(p.ack.grant.method, RP_METHOD_AGENT_CLWB);
+	for (int i = 0; i < 2; i++) {
+		t = bed_request(&p, RP_LEVEL_DURABLE, RP_CLASS_POWER, 1,
+				&(struct rp_wire_range){eadr.r.key, 0, 8});
+		bed_expect(&p, t, RP_ST_REGION_FAILED);
+		sleep_for(LIMIT);
+	}
+	cr_assert_eq(bed_query(&p, eadr.r.key, RP_CLASS_POWER).status,
+		     RP_ST_REGION_FAILED);
+	cr_assert_not(on_media(&eadr), "flushed although it has failed");
+}
+
+Test(agent_facts, region_fails_when_its_flush_fails)
+{
+	start(NULL);
+	lose_the_caches();
+	eadr_now.placement = RP_PLACE_DMA_MEMORY;
+	eadr.r.facts.placement = RP_PLACE_DMA_MEMORY;
+	flush_err = -EIO;
+	sleep_for(LIMIT);
+	expect_failed_region();
+}
+
+Test(agent_facts, region_fails_when_its_flush_cannot_begin)
+{
+	start(NULL);
+	lose_the_caches();
+	eadr_now.placement = RP_PLACE_DMA_MEMORY;
+	eadr.r.facts.placement = RP_PLACE_DMA_MEMORY;
+	begin_err = -EIO;
+	sleep_for(LIMIT);
+	expect_failed_region();
+}
+
+/* Commits of the new class that wait for it were not acknowledged yet. */
+Test(agent_facts, commits_that_wait_for_a_failed_flush_fail)
+{
+	struct bed_msg m;
+
+	lose_the_caches_while_the_worker_runs();
+	p = bed_connect(&g, &eadr);
+	for (int i = 0; i < 3; i++)
+		bed_commit(&p, &eadr, 128 * (unsigned int)i, 8);
+	for (int i = 0; i < 10; i++)
+		rp_agent_progress(g.a);
+	bed_expect_nothing(&p);
+	flush_err = -EIO;
+	bed_open_gate(&g);
+	bed_run_worker(&g);
+	for (int i = 0; i < 3; i++) {
+		cr_assert(bed_take(&p, &m));
+		cr_assert_eq(m.reply.status, RP_ST_REGION_FAILED);
+		cr_assert_eq(m.reply.detail, EIO);
+	}
+	cr_assert_eq(eadr.r.failed, EIO);
 }
 
 /* A fence of the initiator would not wait: the agent's method does. */

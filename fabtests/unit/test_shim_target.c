@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The target's agent, its thread and side connections, driven by a peer. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <criterion/criterion.h>
 
+#include "core/wire.h"
 #include "rc_pair.h"
 
 #define FOR_EVER "60000000" /* us: longer than any test waits */
@@ -299,4 +302,124 @@ Test(shim_target, thread_polls_before_it_sleeps)
 
 	cr_assert_gt(without, 10u);
 	cr_assert_lt(with, 5u, "%u", with);
+}
+
+/* --- facts that weaken --- */
+
+static const struct pair_attr by_flush = {
+	.ops = BUILDERS | WITH_FLUSH,
+	.access = PERSISTENT,
+	.native = PERSISTENT,
+	.sides = true,
+};
+
+static void set_facts(bool native)
+{
+	dev.facts.domain = native ? RP_DOMAIN_MEMCTRL : RP_DOMAIN_CPUCACHE;
+	dev.caps = native ? DEV_GLOBAL | DEV_PERSISTENT : 0;
+	dev.makes = (unsigned int)by_flush.ops;
+}
+
+/* Flushes by a read fence, or by the device's FLUSH. */
+static void open_without_agent(bool native)
+{
+	set_facts(native);
+	pair_open(&p, native ? &by_flush : &with_side);
+	cr_assert_str_eq(pair_method(&p), native ? "native" : "fence");
+}
+
+static void source_write(const char *path, const char *line)
+{
+	FILE *f = fopen(path, "w");
+
+	cr_assert(f);
+	cr_assert_gt(fputs(line, f), 0);
+	cr_assert_eq(fclose(f), 0);
+}
+
+/* The target sees the change; its peer, which sends no request, is told. */
+Test(shim_target, weakened_fact_fails_the_peers_flushes)
+{
+	char path[] = "/tmp/test_shim_target.XXXXXX";
+	struct ibv_wc wc = {.status = IBV_WC_SUCCESS};
+	struct rpmem_mr *others[20]; /* more than the target has buffers */
+	struct rp_desc d;
+	int fd = mkstemp(path);
+
+	cr_assert_geq(fd, 0);
+	close(fd);
+	for (int native = 0; native < 2; native++) {
+		source_write(path, "memory_controller and caches\n");
+		dev.source = path;
+		set_facts(native);
+		for (int i = 0; i < 20; i++)
+			others[i] = rpmem_reg_mr(dev_pd(), dev.pmem, DEV_BYTES,
+						 (int)(OPEN | PERSISTENT));
+		open_without_agent(native);
+		cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
+		pair_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+		dev.facts.domain = RP_DOMAIN_UNKNOWN;
+		source_write(path, "nothing\n");
+		do {
+			cr_assert_eq(pair_flush(&p, 2, 0, 64), 0);
+			while (!rpmem_poll_cq(p.a.scq, 1, &wc))
+				;
+			usleep(20000); /* the device logs 1024 requests */
+			cr_assert_eq(wc.wr_id, 2u);
+		} while (wc.status == IBV_WC_SUCCESS);
+		cr_assert_eq(wc.status, IBV_WC_REM_ACCESS_ERR);
+		cr_assert_eq(pair_flush(&p, 3, 0, 64), ENOTCONN);
+		/* Later descriptors have the weaker facts. */
+		cr_assert_eq(rpmem_export_mr(p.mr, p.b.sqp, &p.desc), 0);
+		cr_assert_eq(rp_desc_get(p.desc.bytes, &d), 0);
+		cr_assert_eq(d.domain, RP_DOMAIN_UNKNOWN);
+		pair_close(&p);
+		for (int i = 0; i < 20; i++)
+			cr_assert_eq(rpmem_dereg_mr(others[i]), 0);
+	}
+	unlink(path);
+}
+
+static void say_weakened(uint64_t key)
+{
+	const struct rp_wire_info m = {.status = RP_ST_CLASS,
+				       .why = "the test says so"};
+	uint8_t msg[384];
+	int len = rp_wire_put_info(msg, sizeof(msg), key, &m);
+
+	cr_assert_gt(len, 0);
+	cr_assert(dev_say(p.sa.initiator, msg, (size_t)len));
+}
+
+/* A flush that was posted before, and no flush of another region. */
+Test(shim_target, outstanding_flush_of_a_weakened_region_fails)
+{
+	struct rp_desc d;
+
+	for (int native = 0; native < 2; native++) {
+		open_without_agent(native);
+		cr_assert_eq(rp_desc_get(p.desc.bytes, &d), 0);
+		say_weakened(d.key ^ 1);
+		cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
+		pair_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+		dev.hold = true;
+		cr_assert_eq(pair_flush(&p, 2, 0, 64), 0);
+		dev.hold = false;
+		say_weakened(d.key);
+		pair_next(&p, 2, IBV_WC_REM_ACCESS_ERR, 0);
+		pair_close(&p);
+	}
+}
+
+/* A peer names more regions than are remembered: no region is flushed. */
+Test(shim_target, too_many_weakened_regions_fail_all)
+{
+	open_without_agent(false);
+	for (uint64_t key = 1; key <= RP_SIDE_KEYS + 8; key++) {
+		say_weakened(key);
+		pair_next(&p, 0, 0, 0);
+	}
+	cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
+	pair_next(&p, 1, IBV_WC_REM_ACCESS_ERR, 0);
+	pair_close(&p);
 }

@@ -128,6 +128,13 @@ void rp_agent_requested(struct rp_agent *a, void *request, const void *data,
 void rp_agent_request_gone(struct rp_agent *a, void *request);
 
 /*
+ * Weakenings are numbered: the region of the first one behind number *n, which
+ * becomes its number; or NULL, and *n is the last number. For peers whose
+ * flushes send no request.
+ */
+struct rp_region *rp_agent_weakened(struct rp_agent *a, uint64_t *n);
+
+/*
  * Make bytes durable that this process placed in its own regions, with the
  * batches of requests. done is called once, from progress or from the end of a
  * region. 0, -ENOMEM, -EINVAL (a range not inside its region).

@@ -91,9 +91,8 @@ static bool must_flush_all(const struct rp_region *r,
 			   const struct rp_choice *was)
 {
 	return r->facts.memory == RP_MEM_DAX_SYNC &&
-	       was->method != RP_METHOD_AGENT_CLWB &&
-	       rp_method_by_agent(&r->facts, r->choice).method ==
-		       RP_METHOD_AGENT_CLWB;
+	       r->facts.domain <= RP_DOMAIN_MEMCTRL &&
+	       was->method != RP_METHOD_AGENT_CLWB;
 }
 
 static void region_weaken(struct rp_agent *a, struct rp_region *r,
@@ -106,7 +105,7 @@ static void region_weaken(struct rp_agent *a, struct rp_region *r,
 	snprintf(r->why, sizeof(r->why), "class was %s, now %s: %.120s; %.100s",
 		 rp_class_name(was.class), rp_class_name(r->choice.class),
 		 a->change, a->lookup.why);
-	r->weakened = true;
+	r->weakened = ++a->weakenings;
 	r->stats->class = r->choice.class;
 	r->stats->method = r->choice.method;
 	rp_agent_close_granted(a, r->key);
@@ -119,6 +118,19 @@ static void region_weaken(struct rp_agent *a, struct rp_region *r,
 		TAILQ_INSERT_TAIL(&a->flushing_all, r, link);
 	r->flushing_all = true;
 	r->flushed_to = 0;
+}
+
+struct rp_region *rp_agent_weakened(struct rp_agent *a, uint64_t *n)
+{
+	struct rp_region *r, *next = NULL;
+
+	if (*n < a->weakenings)
+		for (r = a->regions.by_key; r; r = r->hh.next)
+			if (r->weakened > *n &&
+			    (!next || r->weakened < next->weakened))
+				next = r;
+	*n = next ? next->weakened : a->weakenings;
+	return next;
 }
 
 /* Do the facts of both regions come from the same sources? */

@@ -153,6 +153,7 @@ struct rp_agent {
 		char why[RP_WHY_LEN];
 	} lookup; /* the last one of the review */
 	TAILQ_HEAD(, rp_region) flushing_all;
+	uint64_t weakenings;
 	uint64_t progress_at; /* no PROGRESS is due earlier */
 	uint64_t retry_at;
 	struct rp_agent_stats stats;

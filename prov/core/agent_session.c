@@ -47,8 +47,8 @@ enum rp_method rp_agent_session_method(const struct rp_agent_session *s,
 	/* Commits of a delivered write need a read fence later, too. */
 	if (r->unreadable && (m == RP_METHOD_DELIVERY || m == RP_METHOD_FENCE))
 		return agent_method(r, choice);
-	/* Commits wait at the agent until the caches are flushed. */
-	if (r->flushing_all)
+	/* The agent waits for the flush of the caches, or refuses commits. */
+	if (r->flushing_all || r->failed)
 		return agent_method(r, choice);
 	if ((m == RP_METHOD_NATIVE && !(s->flags & RP_CHANNEL_FLUSHES)) ||
 	    (m == RP_METHOD_FENCE &&

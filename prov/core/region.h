@@ -34,7 +34,7 @@ struct rp_region {
 	char why[RP_WHY_LEN];
 	struct rp_stats_region *stats; /* NULL: in no agent */
 	struct rp_watch *watch; /* sources of its facts; the agent takes them */
-	bool weakened;		/* since the registration; why says how */
+	uint64_t weakened;	/* number of its last weakening; why says how */
 	/*
 	 * The CPU caches have become volatile: the region is flushed whole,
 	 * chunk by chunk.

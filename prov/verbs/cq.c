@@ -75,7 +75,7 @@ RP_PUBLIC int rpmem_detach_cq(struct rpmem_cq *cq)
 }
 
 struct rp_slot *rp_slot_get(struct rp_qp *q,
-			    const struct rp_deferred_op *request)
+			    const struct rp_deferred_op *request, uint64_t key)
 {
 	struct rpmem_cq *cq = q->cq;
 	struct rp_slot *s = NULL;
@@ -83,6 +83,11 @@ struct rp_slot *rp_slot_get(struct rp_qp *q,
 	pthread_mutex_lock(&cq->lock);
 	if (!request || rp_defer_reserve(cq, 1))
 		s = rp_slot_take(cq, q);
+	if (s) {
+		s->key = key;
+		if (rp_defer_weakened(q, key))
+			s->doomed = IBV_WC_REM_ACCESS_ERR;
+	}
 	if (s && request) {
 		s->deferred = rp_defer_get(cq);
 		s->deferred->item = *request;
@@ -115,7 +120,7 @@ static void doom(const struct rp_slot *s, struct ibv_wc *wc)
 {
 	switch (wc->status) {
 	case IBV_WC_SUCCESS:
-		/* A device that accepts the read must not make it a success. */
+		/* The device accepts the read, or the region has weakened. */
 		s->q->ops->fail(s->q);
 		break;
 	case IBV_WC_REM_ACCESS_ERR:

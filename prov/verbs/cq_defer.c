@@ -118,6 +118,53 @@ static void push(struct rp_qp *q)
 	}
 }
 
+/* --- regions that have weakened --- */
+
+bool rp_defer_weakened(const struct rp_qp *q, uint64_t key)
+{
+	const struct rp_side_end *k = q->side;
+
+	if (!k || !key)
+		return false;
+	for (unsigned int i = 0; i < k->nweakened; i++)
+		if (k->weakened[i] == key)
+			return true;
+	return k->nweakened == RP_SIDE_KEYS;
+}
+
+/* Fail outstanding and later flushes of the region, except by the agent. */
+static bool receive_weakening(struct rp_qp *q, uint64_t key, const void *msg,
+			      const struct rp_wire_hdr *hdr)
+{
+	struct rpmem_cq *cq = q->cq;
+	struct rp_wire_info m;
+
+	if (rp_wire_get_info(msg, hdr, &m) || m.status == RP_ST_OK)
+		return false;
+	if (rp_defer_weakened(q, key))
+		return true;
+	q->side->weakened[q->side->nweakened++] = key;
+	rp_log(RP_LOG_WARN,
+	       "queue pair %u: a region of the peer has weakened: %s; its "
+	       "flushes fail; connect again and import the region again",
+	       q->pub.qp->qp_num, m.why);
+	for (size_t i = 0; i < cq->nslots; i++)
+		if (cq->slots[i].q == q &&
+		    rp_defer_weakened(q, cq->slots[i].key))
+			cq->slots[i].doomed = IBV_WC_REM_ACCESS_ERR;
+	return true;
+}
+
+static bool receive_message(struct rp_qp *q, const void *msg, size_t len)
+{
+	struct rp_wire_hdr hdr;
+
+	if (!rp_wire_get_hdr(msg, len, &hdr) && hdr.type == RP_MSG_INFO)
+		return receive_weakening(q, hdr.token, msg, &hdr);
+	return rp_deferred_received(&q->side->deferred, q->ops->now(q), msg,
+				    len);
+}
+
 static void side_done(struct rp_slot *s, const struct ibv_wc *wc)
 {
 	struct rp_qp *q = s->q;
@@ -132,8 +179,7 @@ static void side_done(struct rp_slot *s, const struct ibv_wc *wc)
 		else
 			rp_slot_give(q->cq, s);
 	} else if (well) {
-		well = rp_deferred_received(&k->deferred, q->ops->now(q),
-					    k->rx[buf], wc->byte_len) &&
+		well = receive_message(q, k->rx[buf], wc->byte_len) &&
 		       !q->ops->listen(q, wc->wr_id, k->rx[buf]);
 	}
 	if (!well)

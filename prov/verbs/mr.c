@@ -182,19 +182,20 @@ RP_PUBLIC int rpmem_export_mr(struct rpmem_mr *mr, struct rpmem_qp *qp,
 			      struct rpmem_mr_desc *desc)
 {
 	const struct rp_mr *m = (const struct rp_mr *)mr;
-	const struct rp_facts *f = &m->facts;
+	const struct rp_facts f =
+		m->dom ? rp_dom_facts(m->dom, &m->region) : m->facts;
 	struct rp_qp *q = rp_qp_of(qp);
 	struct rp_desc d = {
 		.addr = m->addr,
 		.length = m->length,
 		.rkey = mr->mr->rkey,
 		.qp_num = qp->qp->qp_num,
-		.memory = f->memory,
-		.placement = f->placement,
-		.domain = f->domain,
-		.fence = f->fence,
-		.fs_trusted = f->fs_trusted,
-		.limit = f->limit,
+		.memory = f.memory,
+		.placement = f.placement,
+		.domain = f.domain,
+		.fence = f.fence,
+		.fs_trusted = f.fs_trusted,
+		.limit = f.limit,
 		.region = (uint16_t)m->access,
 		/* No side connection: no requests to the agent. */
 		.key = q->dom && q->dom == m->dom ? m->region.key : 0,

@@ -144,7 +144,7 @@ static int listen_again(struct rp_qp *q, uint64_t wr_id, void *msg)
 {
 	const struct rp_post *p = post_of(q);
 
-	return rp_side_listen(p->side_qp, wr_id, msg, RP_SIDE_BUF,
+	return rp_side_listen(p->side_qp, wr_id, msg, RP_SIDE_RECV,
 			      p->end_mr->lkey);
 }
 

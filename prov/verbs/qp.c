@@ -238,7 +238,7 @@ static int post_read(struct rp_qp *q, const struct rp_known *r,
 
 	if (!has_room(q))
 		return ENOMEM;
-	s = rp_slot_get(q, agent ? &i : NULL);
+	s = rp_slot_get(q, agent ? &i : NULL, agent ? 0 : r->r.d.key);
 	if (!s)
 		return ENOMEM;
 	q->by_agent |= agent;
@@ -277,6 +277,23 @@ static bool post_pipelined(struct rp_qp *q, const struct rp_known *r,
 	return true;
 }
 
+/*
+ * The device's FLUSH with a slot: the region may weaken, or a write in front of
+ * it may fail.
+ */
+static int post_native(struct rp_qp *q, const struct rp_known *r, uint64_t addr,
+		       size_t len, uint8_t type, uint8_t level)
+{
+	struct rp_slot *s =
+		has_room(q) ? rp_slot_get(q, NULL, r->r.d.key) : NULL;
+
+	if (!s)
+		return ENOMEM;
+	q->ops->flush(q, (uintptr_t)s, internal_wr(q, s, RPMEM_WC_FLUSH),
+		      r->r.d.rkey, addr, len, type, level);
+	return 0;
+}
+
 static int post_flush(struct rp_qp *q, const struct rp_known *r,
 		      struct rp_flush f, uint64_t addr, size_t len,
 		      uint8_t type, uint8_t level)
@@ -287,21 +304,11 @@ static int post_flush(struct rp_qp *q, const struct rp_known *r,
 		return 0;
 	if (f.how != RP_FLUSH_NATIVE)
 		return post_read(q, r, f, RPMEM_WC_FLUSH, NULL);
+	/* Completions of a queue pair with a side connection are the shim's. */
+	if (q->side && r->r.d.key)
+		return post_native(q, r, addr, len, type, level);
 	q->ops->flush(q, q->pub.wr_id, q->pub.wr_flags, r->r.d.rkey, addr, len,
 		      type, level);
-	return 0;
-}
-
-/* The device's FLUSH with a slot: a write in front of it may fail. */
-static int post_native(struct rp_qp *q, const struct rp_known *r, uint64_t addr,
-		       size_t len, uint8_t type)
-{
-	struct rp_slot *s = has_room(q) ? rp_slot_get(q, NULL) : NULL;
-
-	if (!s)
-		return ENOMEM;
-	q->ops->flush(q, (uintptr_t)s, internal_wr(q, s, RPMEM_WC_FLUSH),
-		      r->r.d.rkey, addr, len, type, 0);
 	return 0;
 }
 
@@ -325,14 +332,14 @@ static int post_write_flush(struct rp_qp *q, const struct rp_known *r,
 		return 0;
 	if (!has_room(q))
 		return ENOMEM;
-	write = rp_slot_get(q, NULL);
+	write = rp_slot_get(q, NULL, 0);
 	if (!write)
 		return ENOMEM;
 	q->ops->write(q, (uintptr_t)write, internal_wr(q, write, 0),
 		      r->r.d.rkey, addr, from->lkey, bytes, from->length);
 	write->signaled = false;
 	ret = f.how == RP_FLUSH_NATIVE
-		      ? post_native(q, r, addr, from->length, type)
+		      ? post_native(q, r, addr, from->length, type, 0)
 		      : post_flush(q, r, f, addr, from->length, type, 0);
 	if (ret)
 		return ret;

@@ -91,6 +91,7 @@ struct rp_slot {
 	unsigned int buf; /* SEND, RECV: index of the buffer */
 	bool kept;	  /* SEND: kept for a later DOORBELL */
 	uint64_t wr_id;	  /* READ: the program's wr_id */
+	uint64_t key;	  /* of a region flushed without the agent; or 0 */
 	int opcode;
 	bool signaled;
 	enum ibv_wc_status doomed; /* status to report; SUCCESS: not doomed */
@@ -115,6 +116,8 @@ struct rp_deferred_wc {
 #define RP_SIDE_RECVS 8
 #define RP_SIDE_SENDS 16
 #define RP_SIDE_BUF   128
+#define RP_SIDE_RECV  384 /* INFO is the longest */
+#define RP_SIDE_KEYS  32
 struct rp_side_end {
 	struct rp_deferred deferred;
 	uint32_t qp_num;
@@ -129,7 +132,10 @@ struct rp_side_end {
 	/* The ring of replies, if the peer writes it. */
 	uint8_t ring_in[RP_RING_LEN];
 	bool replies;
-	uint8_t rx[RP_SIDE_RECVS][RP_SIDE_BUF];
+	/* Regions that have weakened; RP_SIDE_KEYS of them stand for all. */
+	uint64_t weakened[RP_SIDE_KEYS];
+	unsigned int nweakened;
+	uint8_t rx[RP_SIDE_RECVS][RP_SIDE_RECV];
 	uint8_t tx[RP_SIDE_SENDS][RP_SIDE_BUF];
 };
 
@@ -177,12 +183,13 @@ struct rp_qp {
 struct rpmem_cq *rp_cq_new(struct ibv_cq *base, const struct rp_qp_ops *ops,
 			   size_t slots);
 /*
- * request: queued when the work request has completed; NULL: none. NULL: no
- * free slot, or no memory. A slot that is not posted is returned by
+ * request: queued when the work request has completed; NULL: none. key: of the
+ * region if this flushes it, without its agent; or 0. NULL: no free slot, or no
+ * memory. A slot that is not posted is returned by
  * rp_defer_back().
  */
 struct rp_slot *rp_slot_get(struct rp_qp *q,
-			    const struct rp_deferred_op *request);
+			    const struct rp_deferred_op *request, uint64_t key);
 /* The same with the lock held. */
 struct rp_slot *rp_slot_take(struct rpmem_cq *cq, struct rp_qp *q);
 void rp_slot_give(struct rpmem_cq *cq, struct rp_slot *s);
@@ -206,6 +213,8 @@ void rp_defer_end(struct rp_qp *q);
 int rp_defer_poll(struct rpmem_cq *cq, int n, struct ibv_wc *wc);
 /* Was the agent silent for too long? True also closes. */
 bool rp_defer_overdue(struct rp_qp *q);
+/* Has the region of this key weakened since the queue pair was connected? */
+bool rp_defer_weakened(const struct rp_qp *q, uint64_t key);
 /* Reserve n deferred completions. False: no memory. */
 bool rp_defer_reserve(struct rpmem_cq *cq, size_t n);
 /* Take a reserved one; put it back. */

@@ -258,6 +258,29 @@ bool rp_target_signal(struct rp_target *s, enum rp_msg_type type)
 	return ret != -EAGAIN;
 }
 
+bool rp_target_send_weakenings(struct rp_target *s)
+{
+	struct rp_wire_info m = {.status = RP_ST_CLASS};
+	const struct rp_region *r;
+	uint8_t msg[SEND];
+	uint64_t n = s->weakenings;
+	int ret;
+
+	while (s->up && (r = rp_agent_weakened(s->dom->agent, &n))) {
+		m.class = r->choice.class;
+		m.method = r->choice.method;
+		snprintf(m.why, sizeof(m.why), "%s", r->why);
+		ret = rp_wire_put_info(msg, sizeof(msg), r->key, &m);
+		ret = send_to(s, msg, (size_t)ret);
+		if (ret == -EAGAIN)
+			return false;
+		if (ret)
+			rp_target_hang_up(s);
+		s->weakenings = n;
+	}
+	return true;
+}
+
 /* --- one peer --- */
 
 /*
@@ -292,6 +315,9 @@ int rp_target_new(struct rp_dom *dom, struct rp_target **out)
 		s->qp = rp_side_new(dom->pd, s->cq, NAMES - RECVS, RECVS);
 	if (s->qp) {
 		ring_open(s);
+		rp_dom_enter(dom);
+		LIST_INSERT_HEAD(&dom->targets, s, link);
+		pthread_mutex_unlock(&dom->lock);
 		*out = s;
 		return 0;
 	}
@@ -325,6 +351,9 @@ int rp_target_connect(struct rp_target *s, const struct rp_route *route,
 		ret = rp_side_init(s->qp, route, 0);
 	for (unsigned int i = 0; !ret && i < RECVS; i++)
 		ret = rp_side_listen(s->qp, i, s->rx[i], RECV, s->mr->lkey);
+	/* Descriptors for this peer are made later, of the facts then. */
+	s->weakenings = UINT64_MAX;
+	rp_agent_weakened(dom->agent, &s->weakenings);
 	s->replies = peer->replies;
 	s->replies_rkey = peer->replies_rkey;
 	/* The first message may arrive before this returns. */
@@ -345,6 +374,7 @@ void rp_target_delete(struct rp_target *s)
 	rp_dom_enter(dom);
 	rp_target_hang_up(s);
 	rp_target_park(s);
+	LIST_REMOVE(s, link);
 	ibv_destroy_qp(s->qp);
 	ibv_destroy_cq(s->cq);
 	pthread_mutex_unlock(&dom->lock);

@@ -18,6 +18,8 @@ void rp_dom_put(struct rp_dom *dom);
  */
 int rp_dom_add(struct rp_dom *dom, struct rp_region *r);
 void rp_dom_del(struct rp_dom *dom, struct rp_region *r);
+/* The facts of a region that was added; they may have weakened. */
+struct rp_facts rp_dom_facts(struct rp_dom *dom, const struct rp_region *r);
 
 /* params.c: find the facts of a registration, at first or later. 0 or -errno.
  */

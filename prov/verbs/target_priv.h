@@ -30,6 +30,8 @@ struct rp_dom {
 	int kick; /* eventfd */
 	/* Peers whose completion queue is polled, not armed. */
 	LIST_HEAD(, rp_target) polled;
+	LIST_HEAD(, rp_target) targets; /* all of them */
+	uint64_t weakenings;		/* those that every peer was sent */
 	struct rp_spin spin;
 	uint64_t spin_ns;
 	bool has_message; /* set by a message; cleared before each poll */
@@ -53,7 +55,8 @@ struct rp_target {
 		TARGET_CLOSED
 	} state;
 	bool is_polled;
-	LIST_ENTRY(rp_target) polled;
+	LIST_ENTRY(rp_target) polled, link;
+	uint64_t weakenings;  /* number of the last one that was sent */
 	unsigned int tx_free; /* a bit per buffer */
 	uint8_t rx[RECVS][RECV], tx[SENDS][SEND];
 	/*
@@ -84,6 +87,8 @@ bool rp_target_drain(struct rp_target *s);
 bool rp_target_poll_ring(struct rp_target *s);
 /* Send POLLING or IDLE. False: no send buffer is free. */
 bool rp_target_signal(struct rp_target *s, enum rp_msg_type type);
+/* Send an INFO of each weakening. False: no send buffer is free. */
+bool rp_target_send_weakenings(struct rp_target *s);
 void rp_target_hang_up(struct rp_target *s);
 
 static inline void rp_dom_enter(struct rp_dom *dom)

@@ -63,6 +63,22 @@ static void announce_polling(struct rp_dom *dom)
 			s->polling = rp_target_signal(s, RP_MSG_POLLING);
 }
 
+/* A peer without a free send buffer gets the rest when one completes. */
+static void announce_weakenings(struct rp_dom *dom)
+{
+	uint64_t last = UINT64_MAX;
+	struct rp_target *s;
+	bool all = true;
+
+	rp_agent_weakened(dom->agent, &last);
+	if (dom->weakenings == last)
+		return;
+	LIST_FOREACH (s, &dom->targets, link)
+		all &= rp_target_send_weakenings(s);
+	if (all)
+		dom->weakenings = last;
+}
+
 /* A peer sends a DOORBELL for a request that crosses IDLE. False: no buffer. */
 static bool announce_idle(struct rp_target *s)
 {
@@ -148,6 +164,7 @@ static void *work(void *arg)
 		came = poll_peers(dom);
 		while (rp_agent_progress(dom->agent))
 			;
+		announce_weakenings(dom);
 		if (dom->has_message && paid)
 			announce_polling(dom);
 		if (keep_polling(dom, came, polls)) {
@@ -286,6 +303,16 @@ int rp_dom_add(struct rp_dom *dom, struct rp_region *r)
 		     : rp_agent_region_make(dom->agent, r, 0, rp_random);
 	pthread_mutex_unlock(&dom->lock);
 	return -ret;
+}
+
+struct rp_facts rp_dom_facts(struct rp_dom *dom, const struct rp_region *r)
+{
+	struct rp_facts f;
+
+	rp_dom_enter(dom);
+	f = r->facts;
+	pthread_mutex_unlock(&dom->lock);
+	return f;
 }
 
 void rp_dom_del(struct rp_dom *dom, struct rp_region *r)
