@@ -9,8 +9,8 @@
 #include "crash_cells.h"
 
 /* The provider's method. A SEND that the agent copies is an inline store. */
-static enum rp_method carried_out(const struct verdict_cell *cell,
-				  const struct verdict_method *m)
+enum rp_method crash_method(const struct verdict_cell *cell,
+			    const struct verdict_method *m)
 {
 	/*
 	 * In the verdicts one request carries both a and b. The provider sends
@@ -59,7 +59,7 @@ static bool by_device(const struct verdict_cell *cell,
 {
 	return cell->op == VERDICT_WRITE && cell->against == RP_CLASS_POWER &&
 	       (m->order == VERDICT_ALONE || m->order == VERDICT_WAIT) &&
-	       carried_out(cell, m) == RP_METHOD_NATIVE;
+	       crash_method(cell, m) == RP_METHOD_NATIVE;
 }
 
 /*
@@ -80,10 +80,10 @@ bool crash_built(const struct verdict_cell *cell,
 {
 	if (batched(cell, m))
 		return false;
-	if (carried_out(cell, m) == RP_METHOD_NATIVE)
+	if (crash_method(cell, m) == RP_METHOD_NATIVE)
 		return by_device(cell, m);
 	return cell->op == VERDICT_SEND ||
-	       (RP_METHODS_BUILT & RP_METHOD_BIT(carried_out(cell, m)));
+	       (RP_METHODS_BUILT & RP_METHOD_BIT(crash_method(cell, m)));
 }
 
 /*
@@ -93,7 +93,7 @@ bool crash_built(const struct verdict_cell *cell,
 static unsigned int count_forms(const struct verdict_cell *cell,
 				const struct verdict_method *m)
 {
-	const enum rp_method by = carried_out(cell, m);
+	const enum rp_method by = crash_method(cell, m);
 
 	return cell->op == VERDICT_SEND || by == RP_METHOD_DELIVERY ||
 			       by == RP_METHOD_FENCE || by == RP_METHOD_NATIVE
@@ -176,8 +176,8 @@ static void fill_cell(const struct verdict_cell *cell,
 	out->send = cell->op == VERDICT_SEND;
 	out->apart = apart;
 	out->alone = !out->send && m->valid &&
-		     only_acknowledged(f, carried_out(cell, m));
-	out->believed = facts_leading_to(carried_out(cell, m), cell->against);
+		     only_acknowledged(f, crash_method(cell, m));
+	out->believed = facts_leading_to(crash_method(cell, m), cell->against);
 	if (out->believed.native == RP_YES)
 		out->truth.levels = MODEL_VISIBLE | MODEL_PERSISTENT;
 	if (!crash_inplace(cell, m))

@@ -25,6 +25,23 @@ bool crash_variant(const struct verdict_cell *cell,
 		   const struct verdict_method *m, unsigned int n,
 		   struct crash_cell *out);
 
+/*
+ * Let a fact of this variant weaken: the n-th that can. The target is told the
+ * truth, before and after, and forced to the method where it would use another.
+ * Returns false behind the last one, and where the truth lets nobody use the
+ * method.
+ */
+bool crash_weakening(const struct verdict_cell *cell,
+		     const struct verdict_method *m, unsigned int n,
+		     struct crash_cell *out);
+
+/* The method of prov/core that carries out a method of the verdicts. */
+enum rp_method crash_method(const struct verdict_cell *cell,
+			    const struct verdict_method *m);
+/* The cell's facts, on this hardware. */
+struct rp_facts crash_facts(const struct verdict_cell *cell,
+			    const struct model_cfg *truth);
+
 /* The cell's memory, with one of the values of each unknown fact. */
 struct model_cfg crash_truth(const struct verdict_cell *cell,
 			     unsigned int place, unsigned int domain);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* The simulated machine below the provider: time, facts, and flushes. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,8 +30,7 @@ static bool sim_flushes(void)
 
 static int sim_facts(const void *addr, size_t len, struct rp_facts *facts)
 {
-	*facts = w.cell->believed;
-	return 0;
+	return facts_find(facts);
 }
 
 /* --- flushing --- */
@@ -163,11 +163,14 @@ static const struct rp_pmem_ops *sim_flusher(const void *addr, size_t len)
 	return &ops;
 }
 
-void crash_setup(void)
+void crash_setup(unsigned int timeout_ms)
 {
-	/* A simulated second serves as well as five. */
-	setenv("FI_OFI_RPMEM_TIMEOUT", "1000", 1);
+	char ms[16];
+
+	snprintf(ms, sizeof(ms), "%u", timeout_ms);
+	setenv("FI_OFI_RPMEM_TIMEOUT", ms, 1);
 	nodes_setup();
+	facts_setup();
 	host_sim->now = sim_now;
 	host_sim->random = sim_random;
 	host_sim->facts = sim_facts;

@@ -76,12 +76,13 @@ struct shared {
 static struct {
 	const char *tsv, *forbidden, *json, *cell, *method, *replay;
 	uint64_t seed, random, max, given; /* given: by --max */
-	unsigned int jobs;
+	unsigned int jobs, share;
 	int program, variant;
-	bool verbose, all, quick, power, conn;
+	bool verbose, all, quick, power, conn, weaken;
 } opt = {.random = 100000,
 	 .max = RUNS_MAX,
 	 .jobs = 1,
+	 .share = 1,
 	 .program = -1,
 	 .variant = -1};
 
@@ -94,9 +95,22 @@ static size_t npairs, not_built_valid, not_built_forbidden;
 static bool nth_variant(const struct pair *p, unsigned int n,
 			struct crash_cell *out)
 {
-	bool any = crash_variant(p->cell, p->method,
-				 n + (opt.conn ? CRASH_CONN : 0), out);
+	const unsigned int first = opt.conn ? CRASH_CONN : 0;
+	struct crash_cell strong;
+	bool any;
 
+	for (unsigned int v = 0; opt.weaken; v++) {
+		if (!crash_variant(p->cell, p->method, first + v, &strong))
+			return false;
+		for (unsigned int e = 0;; e++) {
+			*out = strong;
+			if (!crash_weakening(p->cell, p->method, e, out))
+				break;
+			if (!n--)
+				return true;
+		}
+	}
+	any = crash_variant(p->cell, p->method, first + n, out);
 	if (opt.power)
 		out->against = RP_CLASS_POWER;
 	return any;
@@ -191,8 +205,12 @@ static bool applies(const struct pair *p, const struct crash_prog *prog,
 	bool breaks = prog->breaks || prog->cuts || prog->stops ||
 		      prog->removes || prog->rekeys;
 
-	return (!breaks || may_break(c)) && (!prog->wide || is_wide(p)) &&
-	       (!c->alone || !prog->n[1]) && (!prog->deep || simple || opt.all);
+	if (opt.weaken && !opt.all &&
+	    (breaks || prog->restarts || prog->dies || prog->disk_failures))
+		return false;
+	return (!prog->weakens || opt.weaken) && (!breaks || may_break(c)) &&
+	       (!prog->wide || is_wide(p)) && (!c->alone || !prog->n[1]) &&
+	       (!prog->deep || simple || opt.all);
 }
 
 /* --- exploring one pair --- */
@@ -383,7 +401,7 @@ static void run_pair(struct shared *s, const struct pair *p, uint64_t random,
 			nth_variant(p, (unsigned int)v, &cell);
 		}
 		r->variant = (unsigned int)v;
-		cell.truth.relaxed = !cell.alone;
+		cell.truth.relaxed = cell.weak.relaxed = !cell.alone;
 		explore_random(p, &cell,
 			       opt.seed + 1000003 * (uint64_t)(p - pairs) + i,
 			       r);
@@ -397,11 +415,20 @@ static void run_pair(struct shared *s, const struct pair *p, uint64_t random,
 
 /* --- all of them --- */
 
+/*
+ * A simulated second serves as well as five; operations must outlast the time
+ * in which a target notices a change.
+ */
+static unsigned int timeout_ms(void)
+{
+	return opt.weaken ? 3000 : 1000;
+}
+
 static void run_worker(struct shared *s, uint64_t random)
 {
 	size_t i;
 
-	crash_setup();
+	crash_setup(timeout_ms());
 	while ((i = atomic_fetch_add(&s->next, 1)) < npairs)
 		run_pair(s, &pairs[i], random, &s->results[i]);
 	crash_teardown();
@@ -488,14 +515,27 @@ static void collect_workers(void)
 			}
 			if ((opt.cell && strcmp(opt.cell, c->name)) ||
 			    (opt.method && strcmp(opt.method, m->name)) ||
-			    (opt.conn &&
-			     !crash_variant(c, m, CRASH_CONN, &any)))
+			    ((opt.conn || opt.weaken) &&
+			     !nth_variant(&(struct pair){c, m, forbidden}, 0,
+					  &any)) ||
+			    (opt.weaken && forbidden))
 				continue;
 			pairs = realloc(pairs, (npairs + 1) * sizeof(*pairs));
 			if (!pairs)
 				exit(99);
 			pairs[npairs++] = (struct pair){c, m, forbidden};
 		}
+}
+
+/* Keep every N-th pair: the seed, mostly the time, rotates them. */
+static void thin_pairs(void)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < npairs; i++)
+		if ((i + opt.seed) % opt.share == 0)
+			pairs[n++] = pairs[i];
+	npairs = n;
 }
 
 /* --- reporting --- */
@@ -530,16 +570,17 @@ static void print_bad(const struct pair *p, const struct result *r)
 	if (r->outcome == OUT_LOST || r->outcome == OUT_WRONG)
 		printf("  again: crash_matrix --tsv %s --cell %s --method %s "
 		       "--variant %u --program %d --seed %llu --replay "
-		       "'%s'%s%s\n",
+		       "'%s'%s%s%s\n",
 		       opt.tsv, p->cell->name, p->method->name, r->variant,
 		       (int)r->program, (unsigned long long)r->seed, r->path,
 		       opt.power ? " --power" : "",
-		       opt.conn ? " --connected" : "");
+		       opt.conn ? " --connected" : "",
+		       opt.weaken ? " --weaken" : "");
 }
 
 static int report_totals(const struct shared *s, double seconds)
 {
-	uint64_t runs = 0, steps = 0, acked = 0, long_runs = 0;
+	uint64_t runs = 0, steps = 0, acked = 0, long_runs = 0, weak = 0;
 	size_t valid = 0, forbidden = 0, lost = 0, caught = 0, bad = 0;
 	size_t built_cells = 0;
 	json_t *j;
@@ -563,6 +604,7 @@ static int report_totals(const struct shared *s, double seconds)
 		long_runs += r->random.runs;
 		steps += r->all.steps + r->random.steps;
 		acked += r->all.acked + r->random.acked;
+		weak += r->all.acked_weak + r->random.acked_weak;
 		valid += !pairs[i].forbidden;
 		forbidden += pairs[i].forbidden;
 		caught += r->outcome == OUT_CAUGHT;
@@ -587,26 +629,30 @@ static int report_totals(const struct shared *s, double seconds)
 	       (unsigned long long)runs, (unsigned long long)long_runs,
 	       (unsigned long long)steps, (unsigned long long)acked,
 	       (unsigned long long)opt.seed, seconds);
+	if (opt.weaken)
+		printf("%llu commits acknowledged behind a weakening\n",
+		       (unsigned long long)weak);
 	if (s->nearly)
 		printf("%zu searches with remote CQ data ended early, after "
 		       "%llu runs each\n",
 		       (size_t)s->nearly, RUNS_DATA);
 	if (!opt.json)
 		return bad ? 1 : 0;
-	j = json_pack("{s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I "
-		      "s:I s:b}",
-		      "scenarios", (json_int_t)verdicts.n, "built",
-		      (json_int_t)built_cells, "pairs_valid", (json_int_t)valid,
-		      "pairs_forbidden", (json_int_t)forbidden, "lost",
-		      (json_int_t)lost, "wrong_methods_tried",
-		      (json_int_t)forbidden, "wrong_methods_caught",
-		      (json_int_t)caught, "steps_explored", (json_int_t)steps,
-		      "seed", (json_int_t)opt.seed, "runs_exhaustive",
-		      (json_int_t)runs, "runs_random", (json_int_t)long_runs,
-		      "pairs_valid_not_built", (json_int_t)not_built_valid,
-		      "pairs_forbidden_not_built",
-		      (json_int_t)not_built_forbidden, "searches_ended_early",
-		      (json_int_t)s->nearly, "exhaustive", !opt.quick);
+	j = json_pack(
+		"{s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I s:I "
+		"s:I s:b}",
+		"scenarios", (json_int_t)verdicts.n, "built",
+		(json_int_t)built_cells, "pairs_valid", (json_int_t)valid,
+		"pairs_forbidden", (json_int_t)forbidden, "lost",
+		(json_int_t)lost, "wrong_methods_tried", (json_int_t)forbidden,
+		"wrong_methods_caught", (json_int_t)caught, "steps_explored",
+		(json_int_t)steps, "seed", (json_int_t)opt.seed,
+		"runs_exhaustive", (json_int_t)runs, "runs_random",
+		(json_int_t)long_runs, "pairs_valid_not_built",
+		(json_int_t)not_built_valid, "pairs_forbidden_not_built",
+		(json_int_t)not_built_forbidden, "searches_ended_early",
+		(json_int_t)s->nearly, "acknowledged_weak", (json_int_t)weak,
+		"exhaustive", !opt.quick);
 	if (!j || json_dump_file(j, opt.json, JSON_INDENT(2))) {
 		fprintf(stderr, "%s: not written\n", opt.json);
 		bad++;
@@ -637,14 +683,14 @@ static int replay_path(void)
 		prog = &list[opt.program];
 	} else {
 		random_program(&pairs[0], &cell, opt.seed, &random);
-		cell.truth.relaxed = !cell.alone;
+		cell.truth.relaxed = cell.weak.relaxed = !cell.alone;
 		prog = &random;
 	}
 	if (choices_parse(&c, opt.replay)) {
 		fprintf(stderr, "--replay '%s' is no path\n", opt.replay);
 		return 2;
 	}
-	crash_setup();
+	crash_setup(timeout_ms());
 	how = crash_run(&cell, prog, &c,
 			opt.verbose ? CRASH_MESSAGES : CRASH_STEPS, &st, why);
 	crash_teardown();
@@ -674,6 +720,8 @@ static const struct argp_option options[] = {
 	 "Commits require class power, also of weaker memory", 0},
 	{"connected", 'C', NULL, 0,
 	 "Over connections of the program's own, where that can be", 0},
+	{"weaken", 'W', NULL, 0, "Each run weakens a fact of the target", 0},
+	{"share", 'S', "N", 0, "Every N-th pair only; the seed says which", 0},
 	{"max", 'M', "N", 0, "Give up a search after so many runs", 0},
 	{"verbose", 'v', NULL, 0, "A line for each pair", 0},
 	{0},
@@ -721,6 +769,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'C':
 		opt.conn = true;
 		break;
+	case 'S':
+		opt.share = (unsigned int)atoi(arg);
+		if (!opt.share)
+			argp_error(state, "--share is at least 1");
+		break;
+	case 'W':
+		opt.weaken = true;
+		break;
 	case 'M':
 		opt.max = opt.given = strtoull(arg, NULL, 0);
 		break;
@@ -765,6 +821,7 @@ int main(int argc, char **argv)
 	if (verdicts_read(opt.tsv, &verdicts))
 		return 99;
 	collect_workers();
+	thin_pairs();
 	if (opt.replay)
 		return replay_path();
 	size = sizeof(*s) + npairs * sizeof(s->results[0]);

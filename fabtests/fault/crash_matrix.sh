@@ -28,6 +28,6 @@ export FI_PROVIDER_PATH=$PWD/$dir
 	--forbidden "$dir/forbidden" --json "$dir/figures.json" \
 	"$@" "${args[@]}" ${RP_SEED:+--seed "$RP_SEED"} || exit 1
 cat "$dir/figures.json"
-name=$matrix${1:+.${1#--}}.json
+name=$matrix${1:+.${1#--}}${4:+.${4#--}}.json
 echo "# figures kept in $PWD/$name"
 mv "$dir/figures.json" "$name"

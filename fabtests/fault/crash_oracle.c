@@ -203,6 +203,34 @@ static bool covers_byte(const struct oracle_op *commit, unsigned int b)
 		b - CRASH_APART < commit->off + commit->len);
 }
 
+/*
+ * The target takes a class back by closing connections. An initiator that has
+ * not learned of that may still acknowledge earlier writes, by the proof that
+ * the former connection gave, but no write that came later.
+ */
+static enum oracle_phase phase_of(const struct oracle *o,
+				  const struct oracle_op *commit,
+				  const struct oracle_op *write)
+{
+	const unsigned int refused = o->refused[commit->init];
+
+	if (o->phase == ORACLE_AFTER && write->posted <= o->noticed &&
+	    (!refused || commit->posted <= refused))
+		return ORACLE_WINDOW;
+	return o->phase;
+}
+
+static void must_set(struct oracle *o, const struct oracle_op *commit,
+		     unsigned int b, const struct oracle_op *write)
+{
+	o->must[b][commit->init] = write;
+	o->acked[b][commit->init] = phase_of(o, commit, write);
+	o->nmust++;
+	if (o->acked[b][commit->init] == ORACLE_AFTER &&
+	    o->cell->weak_class < o->cell->against)
+		wrong(o, "commit #%u is ok, its class is no more", commit->id);
+}
+
 static void acknowledge_byte(struct oracle *o, const struct oracle_op *commit,
 			     unsigned int b)
 {
@@ -224,8 +252,7 @@ static void acknowledge_byte(struct oracle *o, const struct oracle_op *commit,
 			wrong(o, "commit #%u is ok, write #%u failed",
 			      commit->id, last->id);
 	}
-	o->must[b][commit->init] = last;
-	o->nmust++;
+	must_set(o, commit, b, last);
 }
 
 static void acknowledge_commit(struct oracle *o, const struct oracle_op *commit)
@@ -238,10 +265,8 @@ static void acknowledge_commit(struct oracle *o, const struct oracle_op *commit)
 		wrong(o, "#%u is ok and was not stored", commit->id);
 	if (commit->kind != CRASH_THEN)
 		return;
-	for (unsigned int b = commit->at; b < commit->at + 8; b++) {
-		o->must[b][commit->init] = commit;
-		o->nmust++;
-	}
+	for (unsigned int b = commit->at; b < commit->at + 8; b++)
+		must_set(o, commit, b, commit);
 }
 
 void oracle_complete(struct oracle *o, struct oracle_op *op, int err,
@@ -260,6 +285,9 @@ void oracle_complete(struct oracle *o, struct oracle_op *op, int err,
 	    op->kind == CRASH_WRITE_COMMIT && !op->copied)
 		wrong(o, "#%u did not travel in a message", op->id);
 	op->state = ok ? OP_OK : OP_FAILED;
+	if ((err == EOPNOTSUPP || err == ENOMEDIUM) &&
+	    o->phase == ORACLE_AFTER && !o->refused[op->init])
+		o->refused[op->init] = step;
 	/* Outcome indeterminate, canceled, or stored with a failed flush. */
 	op->unsure = err == EUCLEAN || err == ECANCELED || err == EIO;
 	if (!ok && op->stores && !op->unsure)
@@ -392,12 +420,71 @@ static bool zeros_possible(const struct oracle *o, const struct oracle_op *must,
 	return false;
 }
 
-static size_t possible_values(const struct oracle *o, const struct model *m,
+void oracle_weakened(struct oracle *o)
+{
+	o->phase = ORACLE_WINDOW;
+}
+
+void oracle_noticed(struct oracle *o, unsigned int step)
+{
+	o->phase = ORACLE_AFTER;
+	o->noticed = step;
+}
+
+void oracle_registered(struct oracle *o, unsigned int step)
+{
+	oracle_noticed(o, step);
+	o->unflushed = true;
+}
+
+/*
+ * The failure that bytes acknowledged then survive now. In the window the
+ * former class may be wrong, so only the death of the process is survived.
+ * Behind it the target has flushed once what the former method left behind.
+ */
+static enum rp_class class_promised(const struct oracle *o,
+				    enum oracle_phase acked)
+{
+	const struct crash_cell *c = o->cell;
+	const enum rp_class weak =
+		c->weak_class < c->against ? c->weak_class : c->against;
+
+	if (o->phase == ORACLE_BEFORE || acked == ORACLE_AFTER ||
+	    c->spared == CRASH_SPARES_ALL ||
+	    (c->spared == CRASH_SPARES_EARLIER && acked == ORACLE_BEFORE))
+		return c->against;
+	if (o->phase == ORACLE_AFTER && !o->unflushed)
+		return weak;
+	return weak < RP_CLASS_PROCESS ? weak : RP_CLASS_PROCESS;
+}
+
+/* Is "a before b" promised now, whatever a fact's weakening has ended? */
+static bool order_promised(const struct oracle *o,
+			   const struct oracle_op *second)
+{
+	const struct crash_cell *c = o->cell;
+	bool failed = false, waited = false;
+
+	if (!c->weakens || o->phase == ORACLE_BEFORE)
+		return true;
+	/* The target closes connections: b then comes without a. */
+	for (unsigned int k = 0; k < second->number; k++) {
+		failed |= o->op[0][k].state == OP_FAILED;
+		waited |= o->op[0][k].kind == CRASH_WAIT;
+	}
+	/* Without waiting, a is before b by the former facts alone. */
+	if (second->kind != CRASH_THEN && (failed || !waited))
+		return false;
+	return c->spared == CRASH_SPARES_ALL ||
+	       (o->phase == ORACLE_AFTER && !o->unflushed &&
+		c->weak_class >= c->against);
+}
+
+static size_t possible_values(enum rp_class class, const struct model *m,
 			      const void *word, uint64_t *v, bool *lost)
 {
-	return o->cell->against == RP_CLASS_POWER
-		       ? model_after_cut(m, word, v, lost)
-		       : model_after_kill(m, word, v, lost);
+	return class == RP_CLASS_POWER ? model_after_cut(m, word, v, lost)
+				       : model_after_kill(m, word, v, lost);
 }
 
 /* As possible_values(), for the order of words: DMA is modeled step by step. */
@@ -455,7 +542,8 @@ static enum crash_result check_order(struct oracle *o, const struct model *m,
 	 * An operation that was refused at once precedes nothing, and no commit
 	 * covers writes of another connection.
 	 */
-	if (first->state == OP_SKIPPED || first->conn != second->conn)
+	if (first->state == OP_SKIPPED || first->conn != second->conn ||
+	    !order_promised(o, second))
 		return CRASH_OK;
 	for (unsigned int b = 0; b < CRASH_BYTES; b++) {
 		if (second->kind == CRASH_THEN
@@ -487,6 +575,7 @@ enum crash_result oracle_check(struct oracle *o, const struct model *m,
 {
 	enum crash_result ret = CRASH_OK;
 	uint64_t v[MODEL_VALUES];
+	enum rp_class class, seen = RP_CLASS_NONE;
 	unsigned int word = ~0u;
 	bool lost = false;
 	size_t n = 0;
@@ -498,9 +587,13 @@ enum crash_result oracle_check(struct oracle *o, const struct model *m,
 		     i++) {
 			if (!o->must[b][i])
 				continue;
-			if (word != b / MODEL_WORD) {
+			class = class_promised(o, o->acked[b][i]);
+			if (class == RP_CLASS_NONE)
+				continue;
+			if (word != b / MODEL_WORD || class != seen) {
 				word = b / MODEL_WORD;
-				n = possible_values(o, m,
+				seen = class;
+				n = possible_values(class, m,
 						    mem + word * MODEL_WORD, v,
 						    &lost);
 			}

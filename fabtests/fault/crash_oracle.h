@@ -13,6 +13,13 @@ enum oracle_state {
 	OP_SKIPPED, /* a REDO with nothing to redo, or refused at once */
 };
 
+/* When a commit was acknowledged, for a fact that weakens. */
+enum oracle_phase {
+	ORACLE_BEFORE, /* also where no fact weakens */
+	ORACLE_WINDOW, /* the target need not have noticed */
+	ORACLE_AFTER,
+};
+
 struct oracle_op {
 	unsigned int init, number; /* initiator and index, from 0 */
 	uint8_t id;		   /* value of each byte it writes, not 0 */
@@ -39,7 +46,13 @@ struct oracle {
 	unsigned int conn[CRASH_INITS];
 	/* The last acknowledged write to each byte, by initiator. */
 	const struct oracle_op *must[CRASH_BYTES][CRASH_INITS];
+	enum oracle_phase acked[CRASH_BYTES][CRASH_INITS]; /* that write */
 	unsigned int nmust;
+	enum oracle_phase phase; /* now */
+	unsigned int noticed;	 /* the step in which AFTER began */
+	/* The step in which the target first refused the class; 0: none. */
+	unsigned int refused[CRASH_INITS];
+	bool unflushed; /* the region was closed in the window */
 };
 
 void oracle_start(struct oracle *o, const struct crash_cell *cell,
@@ -64,6 +77,12 @@ void oracle_unposted(struct oracle *o, struct oracle_op *op);
 /* Record a completion. err: 0, or that of the error entry. */
 void oracle_complete(struct oracle *o, struct oracle_op *op, int err,
 		     unsigned int step);
+/* A fact of the target has weakened. */
+void oracle_weakened(struct oracle *o);
+/* The target has had the time to notice it. */
+void oracle_noticed(struct oracle *o, unsigned int step);
+/* The target has registered anew before it noticed, which flushes nothing. */
+void oracle_registered(struct oracle *o, unsigned int step);
 /* The target copies this write's bytes out of a message. */
 void oracle_copied(struct oracle *o, uint8_t byte);
 /* The target stores the word of this THEN. */

@@ -250,6 +250,7 @@ const struct crash_prog crash_single[] = {
 	 */
 	CRASH_REWRITES("stopped", .stops),
 	CRASH_REWRITES("removed", .removes),
+	CRASH_REWRITES("weakened", .weakens),
 };
 const size_t crash_nsingle = sizeof(crash_single) / sizeof(*crash_single);
 

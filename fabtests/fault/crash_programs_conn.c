@@ -107,6 +107,7 @@ const struct crash_prog crash_conn[] = {
 	 A(W(0, 64), C(0, 64), W(64, 64), WAIT, C(0, 128))},
 	/* As in crash_single: a write behind an error stays. */
 	CRASH_REWRITES("stopped", .stops),
+	CRASH_REWRITES("weakened", .weakens),
 };
 const size_t crash_nconn = sizeof(crash_conn) / sizeof(*crash_conn);
 /* clang-format on */

@@ -124,6 +124,14 @@ bool crash_inplace(const struct verdict_cell *cell,
 	return false;
 }
 
+/* A shim's target does not close the program's queue pairs. */
+bool crash_weakening(const struct verdict_cell *cell,
+		     const struct verdict_method *m, unsigned int n,
+		     struct crash_cell *out)
+{
+	return false;
+}
+
 bool crash_built(const struct verdict_cell *cell,
 		 const struct verdict_method *m)
 {

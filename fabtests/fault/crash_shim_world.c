@@ -606,7 +606,7 @@ static void drop_log_line(enum rp_log_level level, const char *text)
 {
 }
 
-void crash_setup(void)
+void crash_setup(unsigned int timeout_ms)
 {
 	rp_log_set(drop_log_line);
 }

@@ -16,6 +16,7 @@ static const enum model_place places[] = {
 	[RP_PLACE_DMA_MEMORY] = MODEL_DMA_MEMORY,
 };
 
+/* An unknown domain may be a known one but none, or virtio-pmem's. */
 static const enum model_domain domains[] = {
 	[RP_DOMAIN_UNKNOWN] = MODEL_FLUSHED, [RP_DOMAIN_NONE] = MODEL_NONE,
 	[RP_DOMAIN_MEMCTRL] = MODEL_ADR,     [RP_DOMAIN_CPUCACHE] = MODEL_EADR,
@@ -36,4 +37,20 @@ struct model_cfg crash_truth(const struct verdict_cell *cell,
 		/* single: relaxed order leaves too many orders to search */
 		.relaxed = place >= RP_PLACE_DMA_CACHE && cell->compound,
 	};
+}
+
+struct rp_facts crash_facts(const struct verdict_cell *cell,
+			    const struct model_cfg *truth)
+{
+	struct rp_facts f = cell->facts;
+
+	f.placement = RP_PLACE_CPU_USER;
+	while (places[f.placement] != truth->place)
+		f.placement++;
+	f.domain = RP_DOMAIN_UNKNOWN;
+	while (domains[f.domain] != truth->domain)
+		f.domain++;
+	f.fs_trusted = RP_YES;
+	f.agent = true;
+	return f;
 }

@@ -52,6 +52,7 @@ static void target_register(struct node *t)
 {
 	node_register(t, w.mem, MODEL_PAGE);
 	w.key = fi_mr_key(t->mr);
+	facts_registered();
 }
 
 static void target_open(const void *name)
@@ -79,6 +80,7 @@ static void record_end(struct oracle_op *op, bool ok, int err)
 	say("%s reads an entry: %s %s", who(op->init), oracle_op_name(op),
 	    ok ? "ok" : fi_strerror(err));
 	oracle_complete(&w.o, op, ok ? 0 : err, w.step);
+	w.st->acked_weak += ok && oracle_is_commit(op) && w.noticed;
 	if (ok && oracle_is_commit(op))
 		w.st->acked++;
 	else if (oracle_is_commit(op))
@@ -283,6 +285,7 @@ static void open_all(void)
 	w.model = model;
 	w.mem = mem;
 	w.addr = w.cell->fabric.virt_addr ? (uintptr_t)w.mem : 0;
+	facts_start();
 	pretouch_words();
 	host_sim->inline_max(w.cell->apart ? APART_MAX : RP_WIRE_MAX_STORE);
 	host_sim->required(w.cell->against);
@@ -436,8 +439,7 @@ static void act_post(unsigned int i)
 		record_end(op, false, (int)-ret);
 }
 
-/* DMA at the target progresses by the adversary's choice. */
-static void dma_choices(bool at_least_one)
+void dma_choices(bool at_least_one)
 {
 	size_t n;
 
@@ -545,7 +547,8 @@ static void act_remove(unsigned int i)
 static void act_restart(void)
 {
 	uint8_t name[NODE_NAME];
-	bool power = w.cell->against == RP_CLASS_POWER && choose(w.c, 2);
+	bool power = w.cell->against == RP_CLASS_POWER && !w.cell->weakens &&
+		     choose(w.c, 2);
 
 	dma_choices(false);
 	say("the target %s", power ? "loses power, which comes back"
@@ -682,21 +685,30 @@ static size_t all_actions(struct act *out, size_t max)
 		out[n++] = (struct act){ACT_RESTART, TARGET, {0}};
 	if (w.rekeys < w.prog->rekeys && !w.dead && n < max)
 		out[n++] = (struct act){ACT_REKEY, TARGET, {0}};
+	if (w.cell->weakens && !w.noticed && !w.dead && n < max)
+		out[n++] = (struct act){
+			w.weakened ? ACT_NOTICE : ACT_WEAKEN, TARGET, {0}};
 	return n;
 }
 
 /*
  * Two machines act independently: neither polls what the other posts before a
  * later action. One order therefore stands for both, the one with initiators
- * first: they can only believe more, earlier.
+ * first: they can only believe more, earlier. The model follows the bytes of a
+ * weakened domain from the start, so when it weakens plays no role before the
+ * target notices; the order with the change last promises most.
  */
 static bool acts_independent(const struct act *a, const struct act *b)
 {
 	/* The end of a connection, or a new one, is an event for both. */
 	if (w.cell->fabric.connects &&
 	    (w.cuts || w.stops || w.removes || w.restarts || w.rekeys ||
-	     w.dead || w.ticks || w.prog->cold))
+	     w.dead || w.ticks || w.prog->cold || w.noticed))
 		return false;
+	if (a->kind == ACT_WEAKEN || b->kind == ACT_WEAKEN)
+		return w.cell->spared != CRASH_SPARES_EARLIER &&
+		       a->kind != b->kind &&
+		       (a->kind <= ACT_POST || b->kind <= ACT_POST);
 	return a->machine != b->machine && a->kind <= ACT_POST &&
 	       b->kind <= ACT_POST;
 }
@@ -788,6 +800,12 @@ static bool take_action(enum crash_result *how)
 	case ACT_TICK:
 		act_tick();
 		break;
+	case ACT_WEAKEN:
+		act_weaken();
+		break;
+	case ACT_NOTICE:
+		act_notice();
+		break;
 	}
 	return true;
 }
@@ -801,7 +819,7 @@ static enum crash_result arrive_late(void)
 	enum crash_result ret = CRASH_OK;
 	bool any = true;
 
-	if (w.dead || !(w.stops || w.removes || w.cuts))
+	if (w.dead || !(w.stops || w.removes || w.cuts || w.weakened))
 		return ret;
 	while (any && ret == CRASH_OK) {
 		any = false;
@@ -847,6 +865,10 @@ enum crash_result crash_run(const struct crash_cell *cell,
 		ret = oracle_check(&w.o, w.model, w.mem);
 		if (ret == CRASH_OK && oracle_finished(&w.o)) {
 			ret = arrive_late();
+			if (ret != CRASH_OK || !w.cell->weakens)
+				break;
+			facts_finish();
+			ret = oracle_check(&w.o, w.model, w.mem);
 			break;
 		}
 		if (ret != CRASH_OK)

@@ -19,6 +19,13 @@ enum {
 	CRASH_INITS = 2,
 };
 
+/* Acknowledged bytes that stay durable although a fact has weakened. */
+enum crash_spared {
+	CRASH_SPARES_NONE,
+	CRASH_SPARES_EARLIER, /* those acknowledged before it weakened */
+	CRASH_SPARES_ALL,     /* by its method, whenever */
+};
+
 /* The hardware as it is, and as the target believes it to be. */
 struct crash_cell {
 	struct model_cfg truth;
@@ -35,8 +42,14 @@ struct crash_cell {
 	 * without the provider. 0: not so.
 	 */
 	unsigned int inplace;
-	enum rp_method forced; /* method of the verbs shim, else 0 */
+	enum rp_method forced; /* of the shim, or FI_OFI_RPMEM_METHOD; else 0 */
 	bool no_atomic;	       /* shim: the agent does atomic writes */
+	/* The fact that weakens while the programs run; NULL: none. */
+	const char *weakens;
+	struct model_cfg weak;	    /* the hardware afterwards */
+	struct rp_facts weak_facts; /* that the target then finds */
+	enum rp_class weak_class;   /* of the memory, by any method */
+	enum crash_spared spared;
 };
 
 enum crash_kind {
@@ -72,6 +85,7 @@ struct crash_prog {
 	bool late;	      /* initiators may learn of a cut later */
 	unsigned int disk_failures; /* msync calls of the target that fail */
 	bool dies;		    /* the target dies for good */
+	bool weakens;		    /* only where a fact weakens */
 	bool wide;		    /* long, to examine the provider only */
 	bool deep; /* long: only where a CPU places writes, in order */
 	bool cold; /* without a session, key not confirmed */
@@ -90,10 +104,14 @@ struct crash_stats {
 	uint64_t runs, steps, acked; /* acked: commits that reported success */
 	uint64_t failed;	     /* commits that reported failure */
 	uint64_t breaks, restarts;
+	uint64_t acked_weak; /* commits acknowledged for a weakened fact */
 };
 
-/* Load the simulated fabric. Exits with a message if there is none. */
-void crash_setup(void);
+/*
+ * Load the simulated fabric. Exits with a message if there is none. timeout_ms:
+ * FI_OFI_RPMEM_TIMEOUT.
+ */
+void crash_setup(unsigned int timeout_ms);
 void crash_teardown(void);
 
 enum crash_trace {

@@ -21,8 +21,10 @@ enum act_kind {
 	ACT_RESTART,
 	ACT_REKEY, /* the target closes its region, and registers again */
 	ACT_DEATH,
-	ACT_TELL, /* an initiator learns of a cut */
-	ACT_TICK, /* only time can pass */
+	ACT_TELL,   /* an initiator learns of a cut */
+	ACT_TICK,   /* only time can pass */
+	ACT_WEAKEN, /* a fact of the target's machine weakens */
+	ACT_NOTICE, /* time passes until the target must have noticed */
 };
 
 struct act {
@@ -51,7 +53,7 @@ struct world {
 		ticks;
 	/* Events that a program ignored when it polled. */
 	unsigned int ignored[MACHINES];
-	bool begun, flushing, dead;
+	bool begun, flushing, dead, weakened, noticed;
 	enum crash_result seen;	   /* result while the target flushed */
 	bool stalled[CRASH_INITS]; /* an operation has to end first */
 	struct oracle o;
@@ -76,6 +78,23 @@ void look_at_wires(void);
 /* Read connection events, if programs have connections. */
 void look_at_events(unsigned int machine);
 void connect_again(unsigned int i);
+
+/* --- crash_world_facts.c: facts that weaken --- */
+
+/* Make the file that facts come from. */
+void facts_setup(void);
+/* Before the target opens. */
+void facts_start(void);
+int facts_find(struct rp_facts *facts);
+void act_weaken(void);
+void act_notice(void);
+/* The target registers its region: it finds the facts of this moment. */
+void facts_registered(void);
+/* The end of a run: the fact weakens at the latest now, and is noticed. */
+void facts_finish(void);
+
+/* DMA at the target progresses by the adversary's choice. */
+void dma_choices(bool at_least_one);
 
 /* A message has arrived that stays in its receive buffer. */
 void received(const struct oracle_op *op, fi_addr_t from);

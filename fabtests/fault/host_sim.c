@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Forwards the provider's host calls to the test that simulates the machine. */
 #include <stdio.h>
+#include <stdlib.h>
 
+#include "core/watch.h"
 #include "host_sim.h"
 #include "rpmem/rpmem.h"
 #include "sim_rc.h"
@@ -16,9 +18,15 @@ static void require_class(enum rp_class class)
 	rp_params.required = class;
 }
 
+static void method(const char *forced)
+{
+	rp_params.method = (char *)forced;
+}
+
 __attribute__((visibility("default"))) struct host_sim rp_host_sim = {
 	.inline_max = inline_max,
 	.required = require_class,
+	.method = method,
 };
 
 uint64_t rp_host_now(void)
@@ -41,6 +49,8 @@ int rp_host_facts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		  struct rp_facts *facts, char *why)
 {
 	snprintf(why, RP_WHY_LEN, "simulated memory");
+	if (rp_host_sim.source)
+		free(rp_watch_read(RP_SOURCE_BYTES, rp_host_sim.source, 0));
 	return rp_host_sim.facts(addr, len, facts);
 }
 

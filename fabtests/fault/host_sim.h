@@ -16,6 +16,8 @@ struct host_sim {
 	void (*random)(void *buf, size_t len);
 	/* The facts that the target believes: they need not be true. */
 	int (*facts)(const void *addr, size_t len, struct rp_facts *facts);
+	/* The file that the facts come from, 8 bytes; NULL: none is watched. */
+	const char *source;
 	const struct rp_pmem_ops *(*flusher)(const void *addr, size_t len);
 	/* Does a private connection support FLUSH? NULL: no. */
 	bool (*flushes)(void);
@@ -26,6 +28,8 @@ struct host_sim {
 	 * endpoints opened later.
 	 */
 	void (*required)(enum rp_class required);
+	/* As FI_OFI_RPMEM_METHOD, for regions registered later; NULL: none. */
+	void (*method)(const char *forced);
 };
 
 #endif

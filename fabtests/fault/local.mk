@@ -144,14 +144,16 @@ fabtests_fault_crash_matrix_SOURCES = \
 	fabtests/fault/crash_programs.c fabtests/fault/crash_programs.h \
 	fabtests/fault/crash_programs_conn.c \
 	fabtests/fault/crash_shrink.c fabtests/fault/crash_truth.c \
+	fabtests/fault/crash_weakening.c \
 	fabtests/fault/crash_world.c fabtests/fault/crash_world.h \
-	fabtests/fault/crash_world_conn.c fabtests/fault/crash_world_priv.h \
+	fabtests/fault/crash_world_conn.c fabtests/fault/crash_world_facts.c \
+	fabtests/fault/crash_world_priv.h \
 	fabtests/fault/host_sim.h fabtests/fault/verdicts.c fabtests/fault/verdicts.h
 fabtests_fault_crash_matrix_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/fabtests
 fabtests_fault_crash_matrix_LDADD = prov/core/libcore.la prov/pmsim/libmodel.la \
 	$(FABRIC_LIBS) $(JANSSON_LIBS) -ldl
 crash_tests = fabtests/fault/crash_matrix.sh fabtests/fault/crash_conn.sh \
-	fabtests/fault/crash_planted.sh
+	fabtests/fault/crash_planted.sh fabtests/fault/crash_weaken.sh
 TESTS += $(crash_tests)
 EXTRA_DIST += $(crash_tests) fabtests/fault/crash_planted
 

@@ -31,8 +31,14 @@ static inline void make(enum model_kind kind, enum model_domain domain,
 static inline void make_relaxed(enum model_kind kind, enum model_domain domain,
 				enum model_place place)
 {
-	struct model_cfg cfg = {kind, domain, place,
-				true, true,   MODEL_VISIBLE | MODEL_PERSISTENT};
+	struct model_cfg cfg = {
+		.kind = kind,
+		.domain = domain,
+		.place = place,
+		.fence = true,
+		.relaxed = true,
+		.levels = MODEL_VISIBLE | MODEL_PERSISTENT,
+	};
 
 	m = model_new(&cfg);
 	cr_assert(m);

@@ -24,23 +24,46 @@ void *model_grown(void *v, size_t n, size_t *cap, size_t size)
 	return v;
 }
 
+static enum rule rule_of(const struct model_cfg *cfg)
+{
+	/* The page cache is lost in a reboot, whatever the domain. */
+	if (cfg->kind == MODEL_FILE)
+		return RULE_DISK;
+	if ((cfg->kind != MODEL_DAX && cfg->kind != MODEL_DAX_SYNC) ||
+	    cfg->domain == MODEL_SYSTEM)
+		return RULE_COHERENT;
+	return cfg->domain == MODEL_EADR ? RULE_EADR : RULE_ADR;
+}
+
+static void begin(struct model *m)
+{
+	m->cfg = m->weak = m->first;
+	m->rule = m->cut = rule_of(&m->first);
+}
+
 struct model *model_new(const struct model_cfg *cfg)
 {
 	struct model *m = calloc(1, sizeof(*m));
 
 	if (!m)
 		return NULL;
-	m->cfg = *cfg;
-	/* The page cache is lost in a reboot, whatever the domain. */
-	if (cfg->kind == MODEL_FILE)
-		m->rule = RULE_DISK;
-	else if (is_volatile(m) || cfg->domain == MODEL_SYSTEM)
-		m->rule = RULE_COHERENT;
-	else if (cfg->domain == MODEL_EADR)
-		m->rule = RULE_EADR;
-	else
-		m->rule = RULE_ADR;
+	m->first = *cfg;
+	begin(m);
 	return m;
+}
+
+void model_foresee(struct model *m, const struct model_cfg *weak)
+{
+	if (m->nwords || m->npieces)
+		model_die("a weakening is foreseen behind a write");
+	m->weak = *weak;
+	m->rule = rule_of(weak);
+}
+
+void model_weaken(struct model *m)
+{
+	m->cfg = m->weak;
+	m->cut = m->rule;
 }
 
 void model_delete(struct model *m)
@@ -75,6 +98,7 @@ void model_reset(struct model *m)
 		*m->pages[i] = (struct page){0};
 	m->nwords = m->npages = m->nfencing = m->npieces = m->nwaiting = 0;
 	m->order = 0;
+	begin(m);
 }
 
 void *model_alloc(struct model *m, size_t len)
@@ -394,7 +418,7 @@ static int write_back(struct model *m, void *addr, size_t len, int error)
 		struct page *p = page_of(a, at);
 
 		page_touch(m, p);
-		if (error) {
+		if (error || m->cfg.cached) {
 			p->dirty = false;
 			continue;
 		}

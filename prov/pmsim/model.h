@@ -62,6 +62,7 @@ struct model_cfg {
 	enum model_place place;
 	bool fence;   /* a DMA read pushes earlier writes of its queue pair */
 	bool relaxed; /* data of one queue pair may overtake data */
+	bool cached;  /* the disk keeps what msync writes in a volatile cache */
 	unsigned int levels;
 };
 
@@ -75,6 +76,16 @@ void model_delete(struct model *m);
  * proportional to that.
  */
 void model_reset(struct model *m);
+
+/*
+ * The machine weakens later, to this configuration: follow all bytes as far as
+ * that machine keeps them. Call before the first write behind model_new() or
+ * model_reset(). The machine gets no stronger, and keeps its kind of memory,
+ * but for MODEL_TMPFS, which may become MODEL_ANON.
+ */
+void model_foresee(struct model *m, const struct model_cfg *weak);
+/* Weaken now: what the former machine has kept in its caches may be lost. */
+void model_weaken(struct model *m);
 
 /*
  * Memory of the configured kind, page-aligned, len a multiple of pages; lives

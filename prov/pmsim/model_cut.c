@@ -173,9 +173,13 @@ static size_t after_cut(const struct model *m, const void *addr, enum got got,
 	*lost = is_lost(m, page_of(a, at));
 	if (is_volatile(m))
 		return 0;
-	if (m->rule == RULE_COHERENT)
+	if (m->cut == RULE_COHERENT)
 		return put_coherent(m, at, GOT_ALL, values, 0);
-	w = *slot_of(a, at);
+	/*
+	 * Caches that are persistent until model_weaken() keep the newest
+	 * value; non-temporal stores count as fenced until then.
+	 */
+	w = m->cut == m->rule ? *slot_of(a, at) : NULL;
 	now = (struct val){.v = load(at)};
 	vals = w ? w->vals : &now;
 	nvals = w ? w->n : 1;
@@ -184,12 +188,12 @@ static size_t after_cut(const struct model *m, const void *addr, enum got got,
 		n = add_value(values, n, vals[i].v);
 	if (!m->npieces)
 		return n;
-	if (m->rule == RULE_DISK)
+	if (m->cut == RULE_DISK)
 		return page_of(a, at)->dirty
 			       ? put_coherent(m, at, got, values, n)
 			       : n;
 	/* A piece in the cache may be evicted with the rest of its word. */
-	if (m->rule == RULE_ADR && m->cfg.place == MODEL_DMA_CACHE)
+	if (m->cut == RULE_ADR && m->cfg.place == MODEL_DMA_CACHE)
 		return put_coherent(m, at, got, values, n);
 	/* They follow waiting writes: the media have all of those. */
 	reach_find(m, at, got, &r);
@@ -288,6 +292,8 @@ void model_cut(struct model *m, uint64_t (*pick)(void *ctx, uint64_t below),
 {
 	struct picker p = {pick, ctx};
 
+	if (m->cut != m->rule)
+		model_die("a cut before a weakening that has been foreseen");
 	if (is_volatile(m))
 		m->npieces = 0;
 	cut_pieces(m, &p);

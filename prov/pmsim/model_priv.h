@@ -92,8 +92,10 @@ enum by {
 };
 
 struct model {
-	struct model_cfg cfg;
-	enum rule rule;
+	struct model_cfg cfg;	      /* of the machine as it is now */
+	struct model_cfg first, weak; /* at the reset; behind model_weaken() */
+	enum rule rule;		      /* by which words are followed */
+	enum rule cut;		      /* by which a cut loses them now */
 	struct area *areas;
 	size_t nareas, cap_areas;
 	/* The first nwords are in use, the others are free for reuse. */

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The facts of a scenario that can weaken under a registration, and to what. */
+#include "crash_cells.h"
+
+static bool is_dax(const struct crash_cell *c)
+{
+	return c->truth.kind == MODEL_DAX || c->truth.kind == MODEL_DAX_SYNC;
+}
+
+/*
+ * Does the method leave nothing to a domain above the memory controller's? With
+ * a fence or native FLUSH the agent executes atomics, for the caches.
+ */
+static bool reaches_memory(enum rp_method m)
+{
+	return m == RP_METHOD_AGENT_CLWB || m == RP_METHOD_AGENT_CLWB_MSYNC ||
+	       m == RP_METHOD_AGENT_MSYNC;
+}
+
+/* eADR to ADR, or a whole system that is persistent no more. */
+static bool caches_volatile(struct crash_cell *c, enum rp_method m)
+{
+	c->weak.domain = MODEL_ADR;
+	c->weak_facts.domain = RP_DOMAIN_MEMCTRL;
+	c->spared = reaches_memory(m) ? CRASH_SPARES_ALL : CRASH_SPARES_NONE;
+	return is_dax(c) && c->truth.domain > MODEL_ADR;
+}
+
+/* The adapter's buffers are lost, the caches are not. */
+static bool adapter_volatile(struct crash_cell *c, enum rp_method m)
+{
+	c->weak.domain = MODEL_EADR;
+	c->weak_facts.domain = RP_DOMAIN_CPUCACHE;
+	if (m != RP_METHOD_DELIVERY || c->truth.place < MODEL_DMA_CACHE)
+		c->spared = CRASH_SPARES_ALL;
+	return is_dax(c) && c->truth.domain == MODEL_SYSTEM;
+}
+
+/* A DIMM is not armed: nothing keeps its bytes, msync neither. */
+static bool dimm_not_armed(struct crash_cell *c, enum rp_method m)
+{
+	c->weak.domain = MODEL_NONE;
+	c->weak_facts.domain = RP_DOMAIN_NONE;
+	c->weak_class = RP_CLASS_NONE;
+	return is_dax(c) && c->truth.domain != MODEL_NONE;
+}
+
+/* DDIO goes on: what is in memory stays, what comes stays in the cache. */
+static bool dma_cached(struct crash_cell *c, enum rp_method m)
+{
+	c->weak.place = MODEL_DMA_CACHE;
+	c->weak_facts.placement = RP_PLACE_DMA_CACHE;
+	c->spared = CRASH_SPARES_EARLIER;
+	return is_dax(c) && c->truth.place == MODEL_DMA_MEMORY;
+}
+
+/* The disk's volatile cache goes on, and Linux does not know. */
+static bool disk_cached(struct crash_cell *c, enum rp_method m)
+{
+	c->weak.cached = true;
+	c->weak_facts.limit = RP_LIMIT_PROCESS;
+	c->weak_class = RP_CLASS_PROCESS;
+	c->spared = CRASH_SPARES_EARLIER;
+	return c->truth.kind == MODEL_FILE;
+}
+
+/* The operator takes the last class away. */
+static bool nothing_kept(struct crash_cell *c, enum rp_method m)
+{
+	c->weak.kind = MODEL_ANON;
+	c->weak_facts.limit = RP_LIMIT_NONE;
+	c->weak_class = RP_CLASS_NONE;
+	return c->truth.kind == MODEL_TMPFS;
+}
+
+static const struct {
+	const char *name;
+	bool (*apply)(struct crash_cell *c, enum rp_method m);
+} events[] = {
+	{"the CPU caches become volatile", caches_volatile},
+	{"the adapter's buffers become volatile", adapter_volatile},
+	{"a DIMM is not armed any more", dimm_not_armed},
+	{"DDIO goes on", dma_cached},
+	{"the disk's volatile cache goes on", disk_cached},
+	{"the operator limits the class to none", nothing_kept},
+};
+
+/* Is the method had on the true facts, by itself or by force? */
+static bool is_had(const struct crash_cell *c, enum rp_method m,
+		   enum rp_method *forced)
+{
+	const struct rp_choice first =
+		rp_method_best(&c->believed, RP_METHODS_BUILT);
+
+	*forced = first.method == m ? RP_METHOD_REFUSED : m;
+	return rp_method_best(&c->believed, rp_methods_allowed(m)).class >=
+		       c->against &&
+	       rp_method_best(&c->believed, rp_methods_allowed(m)).method == m;
+}
+
+bool crash_weakening(const struct verdict_cell *cell,
+		     const struct verdict_method *m, unsigned int n,
+		     struct crash_cell *out)
+{
+	const enum rp_method by = crash_method(cell, m);
+	const struct crash_cell strong = *out;
+
+	if (strong.inplace)
+		return false;
+	for (size_t i = 0; i < sizeof(events) / sizeof(*events); i++) {
+		*out = strong;
+		out->believed = crash_facts(cell, &out->truth);
+		if (by == RP_METHOD_NATIVE)
+			out->believed.native = RP_YES;
+		if (!is_had(out, by, &out->forced))
+			return false;
+		out->weakens = events[i].name;
+		out->weak = out->truth;
+		out->weak_facts = out->believed;
+		out->weak_class = out->against;
+		if (events[i].apply(out, by) && !n--)
+			return true;
+	}
+	return false;
+}
