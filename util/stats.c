@@ -16,6 +16,28 @@
 
 #define LINK "/memfd:" RP_STATS_FILE
 
+static void words_copy(void *to, const void *from, size_t len)
+{
+	for (size_t i = 0; i < len / sizeof(uint64_t); i++)
+		((uint64_t *)to)[i] = __atomic_load_n(
+			(const uint64_t *)from + i, __ATOMIC_RELAXED);
+}
+
+/* Regions behind the first one without a name are not read, but the last. */
+static void regions_copy(struct rp_stats_region *to,
+			 const struct rp_stats_region *from)
+{
+	bool unused = false;
+
+	for (int i = 0; i < RP_STATS_REGIONS; i++) {
+		to[i].name[0] = 0;
+		if (unused && i < RP_STATS_REGIONS - 1)
+			continue;
+		words_copy(&to[i], &from[i], sizeof(*to));
+		unused = !to[i].name[0];
+	}
+}
+
 /*
  * Copy a page. Its process may be hostile: only a file that cannot be cut short
  * is read, and strings are ended.
@@ -31,9 +53,8 @@ static bool page_copy(int fd, struct rp_stats *to)
 	p = mmap(NULL, sizeof(*to), PROT_READ, MAP_SHARED, fd, 0);
 	if (p == MAP_FAILED)
 		return false;
-	for (size_t i = 0; i < sizeof(*to) / sizeof(uint64_t); i++)
-		((uint64_t *)to)[i] =
-			__atomic_load_n((uint64_t *)p + i, __ATOMIC_RELAXED);
+	words_copy(to, p, offsetof(struct rp_stats, region));
+	regions_copy(to->region, ((const struct rp_stats *)p)->region);
 	munmap(p, sizeof(*to));
 	if (to->magic != RP_STATS_MAGIC || to->version != RP_STATS_VERSION ||
 	    to->size != sizeof(*to))

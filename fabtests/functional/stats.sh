@@ -337,4 +337,21 @@ ok "all commits of five turns are in the metrics of the pools" $?
 kill $daemon
 wait $daemon
 daemon=
+
+# Names that are alike in their first 60 bytes.
+long=$(printf '%060d' 0)
+rm -f port
+../util/fi_rpmemd --create 1M --port 0 --port-file port "$long.a" "$long.b" \
+	>daemon.out 2>&1 &
+daemon=$!
+for _ in $(seq 400); do
+	[ -e port ] && break
+	sleep 0.05
+done
+../util/fi_rpmem_info --stats=$daemon --prometheus >prom
+[ "$(grep -c "^ofi_rpmem_pool_bytes.*pool=\"$long\.[ab]\"" prom)" = 2 ]
+ok "pools with long names have counters of their own" $?
+kill $daemon
+wait $daemon
+daemon=
 exit $failed

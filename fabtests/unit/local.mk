@@ -44,8 +44,10 @@ unit_tests += fabtests/unit/test_wire
 fabtests_unit_test_wire_SOURCES = fabtests/unit/test_wire.c $(wire_rig)
 
 unit_tests += fabtests/unit/test_ring fabtests/unit/test_spin \
-	fabtests/unit/test_stats \
 	fabtests/unit/test_wire_pack
+
+unit_tests += fabtests/unit/test_stats
+fabtests_unit_test_stats_LDADD = util/libutil.la $(unit_ldadd)
 
 unit_tests += fabtests/unit/test_wire_refuse
 fabtests_unit_test_wire_refuse_SOURCES = fabtests/unit/test_wire_refuse.c $(wire_rig)

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -204,22 +205,54 @@ Test(stats, region_of_the_same_name_goes_on)
 	cr_assert_eq(r->method, RP_METHOD_AGENT_MSYNC);
 }
 
+/* The copy of a page has all names; *arg counts the copies. */
+static void expect_copied(void *arg, struct rp_stats_copy *c)
+{
+	int *n = arg;
+
+	for (int i = 0; i < RP_STATS_REGIONS; i++)
+		cr_assert_str_eq(c->page.region[i].name,
+				 rp_stats->region[i].name, "%d", i);
+	cr_assert_eq(c->page.requests, rp_stats->requests);
+	++*n;
+}
+
+Test(stats, reader_copies_all_names)
+{
+	char name[24];
+	int n = 0;
+
+	rp_stats_open();
+	rp_stats_add(&rp_stats->requests, 3);
+	for (int i = 0; i < RP_STATS_REGIONS + 2; i++) {
+		snprintf(name, sizeof(name), "pool %d", i);
+		if (i % 500 < 2)
+			rp_stats_each(getpid(), expect_copied, &n);
+		add(name);
+	}
+	rp_stats_each(getpid(), expect_copied, &n);
+	cr_assert_eq(n, 7);
+}
+
 Test(stats, regions_beyond_the_last_share_one)
 {
 	struct rp_stats_region *r[RP_STATS_REGIONS + 1];
-	char name[80];
+	char name[NAME_MAX + 1];
 
 	for (int i = 0; i <= RP_STATS_REGIONS; i++) {
-		snprintf(name, sizeof(name), "%02d%075d", i, 0);
+		snprintf(name, sizeof(name), "%0*d", NAME_MAX, i);
 		r[i] = add(i ? name : "");
-		cr_assert_eq(strlen(r[i]->name) < RP_STATS_NAME, 1);
+		/* Names that differ in their last byte share no counters. */
+		cr_assert(i <= 0 || i >= RP_STATS_REGIONS - 1 ||
+			  !strcmp(r[i]->name, name));
+		cr_assert(!i || i == RP_STATS_REGIONS || r[i] != r[i - 1]);
 	}
 	cr_assert_str_eq(r[0]->name, "anonymous");
 	cr_assert_str_eq(r[RP_STATS_REGIONS]->name, "others");
 	cr_assert_eq(r[RP_STATS_REGIONS], r[RP_STATS_REGIONS - 1]);
 	cr_assert_eq(r[RP_STATS_REGIONS]->used, 2);
 	/* The counters of a region that is closed stay for its name. */
-	snprintf(name, sizeof(name), "%02d%075d", 3, 0);
+	snprintf(name, sizeof(name), "%0*d", NAME_MAX, 3);
 	rp_stats_add(&r[3]->bytes, 9);
 	rp_stats_region_close(r[3]);
 	cr_assert_eq(add("new"), r[RP_STATS_REGIONS]);

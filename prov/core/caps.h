@@ -80,7 +80,7 @@ struct rp_facts {
 	/* By the operator or a disk: no commit reaches a higher class. */
 	enum rp_class_limit limit;
 	int node;	   /* NUMA node of the memory plus 1; 0: unknown */
-	char name[48];	   /* of the file, without its folder; "": none */
+	char name[256];	   /* of the file (NAME_MAX), no folder; "": none */
 	unsigned int path; /* hash of the file's path */
 };
 

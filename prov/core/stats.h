@@ -22,9 +22,9 @@
  */
 #define RP_STATS_FILE	 "ofi_rpmem-stats"
 #define RP_STATS_MAGIC	 0x73746174736d7072ull /* "rpmstats" */
-#define RP_STATS_VERSION 1
-#define RP_STATS_REGIONS 64
-#define RP_STATS_NAME	 48
+#define RP_STATS_VERSION 2
+#define RP_STATS_REGIONS 1024
+#define RP_STATS_NAME	 256 /* NAME_MAX and the NUL */
 #define RP_STATS_STATUS	 80
 #define RP_STATS_METHODS 8
 #define RP_STATS_KINDS	 5
@@ -46,7 +46,7 @@ struct rp_stats_time {
 	uint64_t ns;
 };
 
-/* A region of the target; the last one stands for all that find no other. */
+/* A region of the target, in order of use; the last one: all that find none. */
 struct rp_stats_region {
 	uint64_t used;		  /* gauge: registrations */
 	uint64_t length;	  /* gauge */
@@ -86,11 +86,11 @@ struct rp_stats {
 	struct rp_stats_region region[RP_STATS_REGIONS];
 };
 _Static_assert(sizeof(struct rp_stats_histogram) == 1296, "layout");
-_Static_assert(sizeof(struct rp_stats_region) == 1424, "layout");
+_Static_assert(sizeof(struct rp_stats_region) == 1632, "layout");
 _Static_assert(offsetof(struct rp_stats, requests) == 16, "layout");
 _Static_assert(offsetof(struct rp_stats, started) == 712, "layout");
 _Static_assert(offsetof(struct rp_stats, durable) == 1464, "layout");
-_Static_assert(sizeof(struct rp_stats) == 102968, "layout");
+_Static_assert(sizeof(struct rp_stats) == 1683000, "layout");
 _Static_assert(RP_ST_MAX <= RP_STATS_STATUS, "no counter of a status");
 _Static_assert(RP_METHOD_MAX <= RP_STATS_METHODS, "no counter of a method");
 
