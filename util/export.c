@@ -16,6 +16,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <rdma/fi_ext_rpmem.h>
+
 #include "core/method.h"
 #include "core/wire.h"
 #include "util/clock.h"
@@ -145,31 +147,30 @@ static void explain_refusal(const struct rp_exports *x,
 		       fi_strerror(-ret));
 }
 
-/* Describe commits of this pool, for people: programs QUERY the agent. */
+/* Describe commits of this pool now, for people: programs QUERY the agent. */
 static int describe(const struct rp_exports *x, const struct rp_export *e,
 		    struct rp_setup_export *offer, char *err)
 {
-	struct rp_facts facts;
-	char why[RP_WHY_LEN];
-	struct rp_key key;
+	struct fi_rpmem_attr attr = {
+		.size = sizeof(attr),
+		.why = offer->why,
+		.why_size = sizeof(offer->why),
+	};
+	struct fi_rpmem_domain_ops *ops;
+	int ret = fi_rpmem_domain_ops_get(x->f.domain, &ops);
 
-	if (rp_key_parse(fi_mr_key(e->mr), &key)) {
+	if (!ret)
+		ret = fi_rpmem_region(ops, e->mr, &attr);
+	if (ret) {
 		rp_err(err, 0,
-		       "the key of pool '%s' has another format; check that "
-		       "FI_PROVIDER_PATH has the provider of this release",
-		       e->path);
+		       "pool '%s': the provider does not say what commits "
+		       "reach (%s); check that FI_PROVIDER_PATH has the "
+		       "provider of this release",
+		       e->path, fi_strerror(-ret));
 		return RP_EXIT_FAILED;
 	}
-	offer->class = (uint8_t)key.class;
-	offer->method = (uint8_t)key.method;
-	/*
-	 * Look up the properties again: those of the provider are in its log
-	 * only.
-	 */
-	if (rp_facts_find(x->base, x->f.info->domain_attr->name, e->pool.data,
-			  e->pool.size, &facts, why, NULL, NULL))
-		why[0] = 0;
-	snprintf(offer->why, sizeof(offer->why), "%s", why);
+	offer->class = (uint8_t)(attr.region_class - FI_RPMEM_CLASS_NONE);
+	offer->method = (uint8_t)attr.method;
 	return 0;
 }
 
@@ -472,11 +473,16 @@ static const char *check_export(void *arg, unsigned int i)
 	struct rp_exports *x = arg;
 	struct rp_export *e = &x->v[i];
 	int ret = e->withdrawn[0] ? 0 : rp_pool_check_file(&e->pool);
+	char err[RP_ERR_LEN];
 
 	if (ret)
 		withdraw_export(e, ret);
-	if (!e->withdrawn[0])
+	if (!e->withdrawn[0]) {
+		/* Facts may have weakened, which takes a class back. */
+		if (e->mr)
+			describe(x, e, &x->offers[i], err);
 		return NULL;
+	}
 	end_registrations(e); /* while that fails, the next check tries again */
 	return e->withdrawn;
 }

@@ -6,7 +6,7 @@ set -u
 src=${srcdir:-..}
 # Limits of docs/architecture.md. If a goal is not met, the limit is today's
 # value, so that it cannot get worse.
-lines_bound=34102 functions_bound=46 files_bound=20 instructions_bound=41
+lines_bound=33201 functions_bound=46 files_bound=20 instructions_bound=41
 failed=0 n=0
 dir=$(mktemp -d ./budgets.XXXXXX) || exit 99
 trap 'rm -rf "$dir"' EXIT

@@ -20,7 +20,8 @@ EXTRA_DIST += $(man_tests)
 # The tools report and measure.
 tool_tests = fabtests/functional/bench.sh fabtests/functional/bench_suite.sh \
 	fabtests/functional/completion.sh fabtests/functional/disks.sh \
-	fabtests/functional/info.sh fabtests/functional/stats.sh \
+	fabtests/functional/info.sh fabtests/functional/offer.sh \
+	fabtests/functional/stats.sh \
 	fabtests/functional/unlisted.sh
 TESTS += $(tool_tests)
 EXTRA_DIST += $(tool_tests)

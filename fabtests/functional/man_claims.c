@@ -671,12 +671,20 @@ static void check_draining(const void *name)
 	struct fi_cq_err_entry bad;
 	void *c = NULL;
 	struct fi_rpmem_domain_ops *ops;
+	struct fi_rpmem_attr attr = {.size = sizeof(attr)};
 	int a, b, st;
 
-	claim_is(post_commit(&disk, 0, 64, FI_RPMEM_CLASS_POWER, &a), 0,
-		 "a commit before fi_rpmem_drain()");
 	claim_is(fi_rpmem_domain_ops_get(f.domain, &ops), 0,
 		 "fi_rpmem_domain_ops_get()");
+	claim_is(fi_rpmem_region(ops, disk.mr, &attr), 0, "fi_rpmem_region()");
+	claim(attr.region_class == FI_RPMEM_CLASS_POWER && !attr.prov_errno &&
+		      attr.len && attr.granularity,
+	      "says what the region reaches");
+	attr.size--;
+	claim_is(fi_rpmem_region(ops, disk.mr, &attr), -FI_EINVAL,
+		 "another size is refused");
+	claim_is(post_commit(&disk, 0, 64, FI_RPMEM_CLASS_POWER, &a), 0,
+		 "a commit before fi_rpmem_drain()");
 	claim_is(fi_rpmem_drain(ops, f.domain, 60000), 0,
 		 "fi_rpmem_drain() comes to an end");
 	st = take_completion(&c, &bad);

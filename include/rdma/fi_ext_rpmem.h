@@ -157,6 +157,7 @@ struct fi_rpmem_ops {
 struct fi_rpmem_domain_ops {
 	size_t size;
 	int (*drain)(struct fid_domain *domain, int timeout);
+	int (*region)(struct fid_mr *mr, struct fi_rpmem_attr *attr);
 };
 
 /*
@@ -237,6 +238,20 @@ static inline int fi_rpmem_query_sync(struct fi_rpmem_ops *ops,
 				      struct fi_rpmem_attr *attr)
 {
 	return ops->query_sync(ep, addr, key, required, attr);
+}
+
+/*
+ * For a target: what commits to a persistent region of its own reach now, which
+ * may be less than at the registration. attr as in fi_rpmem_query(), for the
+ * strongest class. Returns 0; -FI_EINVAL: not persistent, or a wrong size;
+ * -FI_ENOSYS: an earlier release of the provider. fi_rpmem_query(3).
+ */
+static inline int fi_rpmem_region(struct fi_rpmem_domain_ops *ops,
+				  struct fid_mr *mr, struct fi_rpmem_attr *attr)
+{
+	if (ops->size <= offsetof(struct fi_rpmem_domain_ops, region))
+		return -FI_ENOSYS;
+	return ops->region(mr, attr);
 }
 
 /*

@@ -262,7 +262,29 @@ static int ext_drain(struct fid_domain *fid, int timeout)
 	return ret;
 }
 
+static int ext_region(struct fid_mr *fid, struct fi_rpmem_attr *attr)
+{
+	struct rp_mr *mr = rp_container_of(fid, struct rp_mr, fid);
+	const struct rp_region *r = &mr->region;
+
+	if (!attr || attr->size != sizeof(*attr) || !mr->served)
+		return -FI_EINVAL;
+	pthread_mutex_lock(&mr->dom->lock);
+	attr->region_class = rp_class_encode(r->choice.class);
+	attr->method = (enum fi_rpmem_method)r->choice.method;
+	attr->prov_errno = r->failed ? RP_ST_REGION_FAILED : RP_ST_OK;
+	attr->granularity = (uint32_t)rp_pmem_granularity(r->pmem);
+	attr->preferred_size = attr->preferred_align = attr->granularity;
+	attr->addr = r->addr;
+	attr->len = r->len;
+	if (attr->why && attr->why_size)
+		snprintf(attr->why, attr->why_size, "%s", r->why);
+	pthread_mutex_unlock(&mr->dom->lock);
+	return 0;
+}
+
 struct fi_rpmem_domain_ops rp_ext_domain_ops = {
 	.size = sizeof(struct fi_rpmem_domain_ops),
 	.drain = ext_drain,
+	.region = ext_region,
 };
