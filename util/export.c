@@ -37,6 +37,8 @@ static int pool_exit(int ret)
 	case -ENOSPC:
 	case -EDQUOT:
 		return RP_EXIT_SPACE;
+	case -ENOTRECOVERABLE: /* a restart does not help */
+		return RP_EXIT_CLASS;
 	default:
 		return RP_EXIT_FILE;
 	}
@@ -119,6 +121,22 @@ int rp_exports_open(struct rp_exports *x, const char *base, const char *source,
 	if (x->closed_fd < 0) {
 		rp_err(err, 0, "eventfd: %s", strerror(errno));
 		return RP_EXIT_FAILED;
+	}
+	return 0;
+}
+
+int rp_exports_accept_losses(const struct rp_conf *c, char *err)
+{
+	int ret;
+
+	for (unsigned int i = 0; i < c->npools; i++) {
+		ret = rp_pool_accept_loss(c->pools[i].path, err);
+		if (ret < 0)
+			return pool_exit(ret);
+		printf("pool '%s' %s\n", c->pools[i].path,
+		       ret ? "is accepted with its loss: clients find another "
+			     "pool there"
+			   : "has no loss to accept");
 	}
 	return 0;
 }

@@ -56,6 +56,8 @@ struct rp_exports {
  */
 int rp_exports_open(struct rp_exports *x, const char *base, const char *source,
 		    char *err);
+/* Let pools be opened that have lost bytes in a dirty shutdown; print it. */
+int rp_exports_accept_losses(const struct rp_conf *c, char *err);
 /*
  * Open a pool, which create makes if it does not exist, and register it.
  * Returns an exit code; what was made is removed again.

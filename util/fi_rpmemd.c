@@ -41,6 +41,7 @@ struct daemon {
 	const char *port_file;
 	const char *metrics_at;
 	bool check; /* the configuration, and no more */
+	bool accept_loss;
 
 	struct rp_conf conf;
 	struct rp_conf *reloaded; /* by SIGHUP; NULL: conf */
@@ -69,6 +70,7 @@ enum {
 	OPT_CONFIG,
 	OPT_METRICS,
 	OPT_CHECK,
+	OPT_ACCEPT_LOSS,
 };
 
 static const struct argp_option options[] = {
@@ -92,6 +94,8 @@ static const struct argp_option options[] = {
 	{"metrics", OPT_METRICS, "ADDR:PORT|unix:PATH", 0,
 	 "Serve the counters to Prometheus, at a loopback address or a socket",
 	 0},
+	{"accept-loss", OPT_ACCEPT_LOSS, NULL, 0,
+	 "Accept what the pools lost in a dirty shutdown, and end", 0},
 	{"base", OPT_BASE, "NAME", 0, "Base provider of libfabric (tcp)", 0},
 	{0},
 };
@@ -108,7 +112,8 @@ static void set_text(struct argp_state *state, char **to, const char *value)
 static void parse_end(struct argp_state *state, struct daemon *d)
 {
 	const bool given = d->conf.npools || d->conf.listen || d->conf.base ||
-			   d->conf.has_port || d->create || d->secret_file;
+			   d->conf.has_port || d->create || d->secret_file ||
+			   d->accept_loss;
 
 	if (d->config_file && given)
 		argp_error(state, "--config FILE names pools, address, port, "
@@ -163,6 +168,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_CHECK:
 		d->check = true;
+		return 0;
+	case OPT_ACCEPT_LOSS:
+		d->accept_loss = true;
 		return 0;
 	case OPT_CONFIG:
 		d->config_file = arg;
@@ -719,6 +727,10 @@ static int run(struct daemon *d)
 	struct signalfd_siginfo info;
 	int code;
 
+	if (d->accept_loss) {
+		code = rp_exports_accept_losses(&d->conf, d->err);
+		return code ? report_error(d, code) : 0;
+	}
 	code = block_signals(d);
 	if (!code)
 		code = check_access(d);

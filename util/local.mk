@@ -15,6 +15,7 @@ util_libutil_la_SOURCES = \
 	util/query.c util/query.h \
 	util/secret.c util/secret.h \
 	util/service.c util/service.h \
+	util/shutdowns.c util/shutdowns.h \
 	util/setup.c util/setup.h \
 	util/setup_client.c util/setup_client.h \
 	util/setup_server.c util/setup_server.h \

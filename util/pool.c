@@ -35,6 +35,7 @@ struct header {
 	uint64_t length;
 	uint64_t owner;
 	uint64_t is_open;
+	struct rp_shutdowns shutdowns;
 };
 
 static void header_checksum(const uint8_t *buf, uint8_t *sum)
@@ -59,6 +60,8 @@ static void header_encode(const struct header *h, uint8_t *buf)
 	rp_put64(buf + 56, h->length);
 	rp_put64(buf + 64, h->owner);
 	rp_put64(buf + 72, h->is_open);
+	rp_put64(buf + 80, h->shutdowns.count);
+	rp_put64(buf + 88, h->shutdowns.dimms);
 	header_checksum(buf, buf + SUM_AT);
 }
 
@@ -84,6 +87,8 @@ static int header_decode(const uint8_t *buf, struct header *h,
 	h->length = rp_get64(buf + 56);
 	h->owner = rp_get64(buf + 64);
 	h->is_open = rp_get64(buf + 72);
+	h->shutdowns.count = rp_get64(buf + 80);
+	h->shutdowns.dimms = rp_get64(buf + 88);
 	/* Another program wrote this header: do not guess its layout. */
 	if (h->data != RP_POOL_DATA || h->file_size <= h->data ||
 	    h->file_size > RP_POOL_MAX || h->length > h->file_size - h->data)
@@ -402,6 +407,7 @@ static int pool_mark(struct rp_pool *p, uint32_t flags, char *err)
 		.length = p->length,
 		.owner = p->owner,
 		.is_open = p->is_open,
+		.shutdowns = p->shutdowns,
 	};
 	int ret;
 
@@ -416,7 +422,50 @@ static int pool_mark(struct rp_pool *p, uint32_t flags, char *err)
 	return 0;
 }
 
-int rp_pool_open(const char *path, struct rp_pool *p, char *err)
+/*
+ * A pool that was in use when its memory lost what had reached the persistence
+ * domain may lack acknowledged bytes. A pool that was closed does not: all of
+ * it was saved before.
+ */
+static bool has_lost(const struct header *h, const struct rp_shutdowns *now)
+{
+	return !(h->flags & FLAG_CLEAN) && h->shutdowns.dimms &&
+	       (h->shutdowns.dimms != now->dimms ||
+		h->shutdowns.count != now->count);
+}
+
+static int check_shutdowns(const char *path, const struct header *h,
+			   const struct rp_shutdowns *now, char *err)
+{
+	if (!has_lost(h, now))
+		return 0;
+	return rp_err(err, -ENOTRECOVERABLE,
+		      "pool '%s' may have lost acknowledged bytes: it was in "
+		      "use when %s (dirty shutdowns: %" PRIu64
+		      " when it was opened, %" PRIu64
+		      " now); restore it from a copy, or accept the loss with "
+		      "fi_rpmemd --accept-loss '%s'",
+		      path,
+		      h->shutdowns.dimms == now->dimms
+			      ? "its memory shut down without saving all bytes"
+			      : "it was moved to other memory, whose count "
+				"tells nothing of it",
+		      h->shutdowns.count, now->count, path);
+}
+
+/* Clients that knew the pool find another one: they miss nothing silently. */
+static int accept_loss(struct header *h, const struct rp_shutdowns *now,
+		       bool *lost, char *err)
+{
+	*lost = has_lost(h, now);
+	if (*lost &&
+	    getrandom(h->uuid, sizeof(h->uuid), 0) != (ssize_t)sizeof(h->uuid))
+		return rp_err(err, -EIO, "no random bytes for a uuid");
+	return 0;
+}
+
+/* lost: NULL, or accept a loss, and say whether there was one. */
+static int pool_open(const char *path, struct rp_pool *p, bool *lost, char *err)
 {
 	struct header h = {0};
 	struct stat st;
@@ -453,6 +502,11 @@ int rp_pool_open(const char *path, struct rp_pool *p, char *err)
 	if (!ret)
 		ret = fill_holes(p->fd, path, &st, err);
 	if (!ret)
+		ret = rp_shutdowns_find(path, &p->shutdowns, err);
+	if (!ret)
+		ret = lost ? accept_loss(&h, &p->shutdowns, lost, err)
+			   : check_shutdowns(path, &h, &p->shutdowns, err);
+	if (!ret)
 		ret = drop_cache(p->fd, path, err);
 	if (ret)
 		goto close_fd;
@@ -487,6 +541,22 @@ close_fd:
 	memset(p, 0, sizeof(*p));
 	p->fd = -1;
 	return ret;
+}
+
+int rp_pool_open(const char *path, struct rp_pool *p, char *err)
+{
+	return pool_open(path, p, NULL, err);
+}
+
+int rp_pool_accept_loss(const char *path, char *err)
+{
+	struct rp_pool p;
+	bool lost = false;
+	int ret = pool_open(path, &p, &lost, err);
+
+	if (!ret)
+		rp_pool_abandon(&p);
+	return ret ? ret : lost;
 }
 
 /* Change one number of the header, durably or not at all. */

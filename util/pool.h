@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "util/shutdowns.h"
 #include "util/text.h"
 
 /*
@@ -23,7 +24,9 @@
  *   56 u64 length of the file that was copied there; 0: unknown
  *   64 u64 last client that opened the pool exclusively; 0: none
  *   72 u64 1: that client has the pool open; 0: not
- *   80 zeros
+ *   80 u64 dirty shutdowns of the memory below it when it was opened
+ *   88 u64 identity of the DIMMs that counted them; 0: none did
+ *   96 zeros
  *  480 32 SHA-256 of the 480 bytes before
  *
  * Data begins at 64 KiB: a multiple of every page size.
@@ -50,9 +53,10 @@ struct rp_pool {
 	void *data; /* points into map */
 	uint64_t size;
 	uint64_t generation;
-	uint64_t length;  /* of the file in it; 0: unknown */
-	uint64_t owner;	  /* the last exclusive client; 0: none */
-	uint64_t is_open; /* 1: it has not closed the pool */
+	uint64_t length;	       /* of the file in it; 0: unknown */
+	uint64_t owner;		       /* the last exclusive client; 0: none */
+	uint64_t is_open;	       /* 1: it has not closed the pool */
+	struct rp_shutdowns shutdowns; /* until it was opened */
 	uint64_t allocated; /* length of the file by rp_pool_allocate() */
 	bool was_clean;	    /* the last user closed the pool */
 	bool map_sync;	    /* mapped with MAP_SYNC: DAX */
@@ -72,9 +76,16 @@ int rp_pool_create(const char *path, uint64_t size, char *err);
  * -ENOENT; -EBUSY: in use, err names the holder; -EINVAL: no pool;
  * -EPROTONOSUPPORT: other version; -EBADMSG: both headers damaged, or the file
  * has grown; -ENODATA: truncated; -ENOSPC: has holes that cannot be filled;
- * another -errno.
+ * -ENOTRECOVERABLE: a dirty shutdown while it was open, so that acknowledged
+ * bytes may be lost; another -errno.
  */
 int rp_pool_open(const char *path, struct rp_pool *p, char *err);
+/*
+ * Let a pool be opened again that has lost bytes in a dirty shutdown: it gets
+ * the present count and another uuid. Returns 1 when that is durable; 0: it has
+ * no such loss; the errors of rp_pool_open().
+ */
+int rp_pool_accept_loss(const char *path, char *err);
 
 /*
  * Check that the file still has its name and its size. Returns 0; -ENOENT: it

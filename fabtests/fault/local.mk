@@ -21,7 +21,7 @@ fabtests_fault_librpmem_fault_fi_la_LIBADD = $(FABRIC_LIBS) $(PMEM2_LIBS) $(rpme
 # fi_rpmemd with fault points of its own.
 check_PROGRAMS += fabtests/fault/fi_rpmemd_faults
 fabtests_fault_fi_rpmemd_faults_SOURCES = util/fi_rpmemd.c util/conf.c \
-	util/export.c util/metrics.c util/pool.c $(fault_points)
+	util/export.c util/metrics.c util/pool.c util/shutdowns.c $(fault_points)
 fabtests_fault_fi_rpmemd_faults_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 fabtests_fault_fi_rpmemd_faults_CFLAGS = $(util_fi_rpmemd_CFLAGS)
 fabtests_fault_fi_rpmemd_faults_LDADD = $(util_fi_rpmemd_LDADD)
@@ -259,10 +259,11 @@ fabtests_fault_removed_address_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_removed_address_LDADD = $(FABRIC_LIBS)
 
 # librpmem_pool over restarts of its target.
-TESTS += fabtests/fault/mixed.sh \
+TESTS += fabtests/fault/dirty_shutdown.sh fabtests/fault/mixed.sh \
 	fabtests/fault/pool_owners.py fabtests/fault/pool_restart.sh \
 	fabtests/fault/plugpull.sh fabtests/fault/crowd.sh
-EXTRA_DIST += fabtests/fault/mixed.py fabtests/fault/mixed.sh \
+EXTRA_DIST += fabtests/fault/dirty_shutdown.sh \
+	fabtests/fault/mixed.py fabtests/fault/mixed.sh \
 	fabtests/fault/pool_owners.py fabtests/fault/pool_restart.sh \
 	fabtests/fault/plugpull.sh fabtests/fault/crowd.sh
 check_PROGRAMS += fabtests/fault/pool_writer

@@ -166,7 +166,16 @@ fabtests_unit_test_watch_SOURCES = fabtests/unit/test_watch.c $(caps_rig)
 fabtests_unit_test_watch_LDFLAGS = -Wl,--wrap=statx
 
 unit_tests += fabtests/unit/test_pool
-fabtests_unit_test_pool_LDADD = util/libutil.la $(CRITERION_LIBS)
+fabtests_unit_test_pool_LDADD = util/libutil.la prov/core/libcore.la \
+	$(CRITERION_LIBS)
+
+unit_tests += fabtests/unit/test_shutdowns
+fabtests_unit_test_shutdowns_SOURCES = fabtests/unit/test_shutdowns.c \
+	util/pool.c util/shutdowns.c $(fault_points) $(caps_rig)
+fabtests_unit_test_shutdowns_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
+fabtests_unit_test_shutdowns_LDADD = util/libutil.la prov/core/libcore.la \
+	$(CRITERION_LIBS) $(NETTLE_LIBS)
+fabtests_unit_test_shutdowns_LDFLAGS = -Wl,--wrap=statx
 
 setup_rig = fabtests/unit/setup_rig.c fabtests/unit/setup_rig.h
 

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Pools whose memory counts dirty shutdowns, on invented sysfs trees. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include <nettle/sha2.h>
+
+#include "caps_rig.h"
+#include "util/pool.h"
+
+#define BUS    "/sys/devices/ndbus0"
+#define REGION BUS "/region0"
+#define PMEM   REGION "/namespace0.0/block/pmem0"
+
+static char path[PATH_MAX], err[RP_ERR_LEN];
+static struct rp_pool p;
+static uint8_t uuid[16]; /* when it was opened last */
+
+/* A DIMM of the region; id NULL: its driver tells none. */
+static void dimm(int n, const char *driver, const char *id, unsigned int count)
+{
+	char name[128];
+
+	sprintf(name, REGION "/mapping%d", n);
+	write_tree(name, "nmem%d,0,4096,%d\n", n, n);
+	sprintf(name, BUS "/nmem%d/%s/dirty_shutdown", n, driver);
+	write_tree(name, "%u\n", count);
+	sprintf(name, BUS "/nmem%d/%s/id", n, driver);
+	if (id)
+		write_tree(name, "%s\n", id);
+}
+
+static void setup(void)
+{
+	caps_setup();
+	invent_on(259, 0, "ext4", "/dev/pmem0", "rw");
+	nd_region("region0", "memory_controller");
+	link_tree("/sys/dev/block/259:0", PMEM);
+	setenv("RPMEM_FAULT", "invented-sys", 1);
+	setenv("RPMEM_FAULT_SYS", dir, 1);
+	snprintf(path, sizeof(path), "%.*s/vol", PATH_MAX - 8, dir);
+	cr_assert_eq(rp_pool_create(path, 4096, err), 0, "%s", err);
+}
+
+TestSuite(shutdowns, .init = setup, .fini = caps_teardown, .timeout = 60);
+
+static void open_pool(void)
+{
+	err[0] = 0;
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	memcpy(uuid, p.uuid, sizeof(uuid));
+}
+
+/* Its daemon is killed, or its host loses power. */
+static void use_pool(void)
+{
+	open_pool();
+	memset(p.data, 0x5a, p.size);
+	rp_pool_abandon(&p);
+}
+
+static void use_and_close_pool(void)
+{
+	open_pool();
+	cr_assert_eq(rp_pool_close_clean(&p, err), 0, "%s", err);
+}
+
+/* The one line that an operator gets names all that there is to know. */
+static void expect_refused(const char *what, const char *counts)
+{
+	char remedy[2 * PATH_MAX];
+
+	snprintf(remedy, sizeof(remedy), "fi_rpmemd --accept-loss '%s'", path);
+	for (int i = 0; i < 2; i++) {
+		cr_assert_eq(rp_pool_open(path, &p, err), -ENOTRECOVERABLE,
+			     "%s", err);
+		cr_assert(strstr(err, what), "%s", err);
+		cr_assert(strstr(err, counts), "%s", err);
+		cr_assert(strstr(err, remedy), "%s", err);
+		cr_assert(!strchr(err, '\n'));
+	}
+}
+
+static void expect_accepted(void)
+{
+	uint8_t was[16];
+
+	memcpy(was, uuid, sizeof(was));
+	cr_assert_eq(rp_pool_accept_loss(path, err), 1, "%s", err);
+	open_pool();
+	cr_assert_not(p.was_clean);
+	cr_assert_eq(((char *)p.data)[0], 0x5a);
+	cr_assert_neq(memcmp(was, uuid, 16), 0, "clients miss the loss");
+	rp_pool_abandon(&p);
+}
+
+Test(shutdowns, pool_in_use_at_a_dirty_shutdown_is_refused)
+{
+	dimm(0, "nfit", "cdab-0a-07e0-ffffffff", 5);
+	use_pool();
+	use_pool();
+	dimm(0, "nfit", "cdab-0a-07e0-ffffffff", 6);
+	expect_refused("shut down without saving",
+		       "5 when it was opened, 6 now");
+	expect_accepted();
+	dimm(0, "nfit", "cdab-0a-07e0-ffffffff", 7);
+	expect_refused("shut down without saving",
+		       "6 when it was opened, 7 now");
+}
+
+Test(shutdowns, closed_pool_survives_a_dirty_shutdown)
+{
+	dimm(0, "nfit", "a", 5);
+	use_and_close_pool();
+	dimm(0, "nfit", "a", 6);
+	use_and_close_pool();
+	dimm(0, "nfit", "a", 7);
+	use_pool();
+	use_pool();
+	dimm(0, "nfit", "a", 8);
+	expect_refused("shut down", "7 when it was opened, 8 now");
+}
+
+/* Any DIMM of an interleave set, of any driver. */
+Test(shutdowns, each_dimm_counts)
+{
+	dimm(0, "cxl", "a", 1);
+	dimm(1, "papr", NULL, 20);
+	dimm(2, "nfit", "c", 300);
+	use_pool();
+	dimm(2, "nfit", "c", 301);
+	expect_refused("shut down", "321 when it was opened, 322 now");
+	dimm(2, "nfit", "c", 300);
+	use_pool();
+	dimm(1, "papr", NULL, 21);
+	expect_refused("shut down", "321 when it was opened, 322 now");
+}
+
+/* The count of other memory says nothing about the bytes in the pool. */
+Test(shutdowns, pool_in_use_is_refused_on_other_memory)
+{
+	dimm(0, "nfit", "a", 5);
+	use_and_close_pool();
+	dimm(0, "nfit", "b", 5);
+	use_pool();
+	dimm(0, "nfit", "a", 5);
+	expect_refused("moved to other memory", "5 when it was opened, 5 now");
+	expect_accepted();
+	invent_on(8, 0, "ext4", "/dev/sda", "rw");
+	expect_refused("moved to other memory", "5 when it was opened, 0 now");
+	expect_accepted();
+}
+
+Test(shutdowns, memory_without_a_count_changes_nothing)
+{
+	write_tree(REGION "/mapping0", "nmem0,0,4096,0\n");
+	use_pool();
+	open_pool();
+	cr_assert_eq(p.shutdowns.dimms, 0);
+	rp_pool_abandon(&p);
+}
+
+static void encode_as_before(uint64_t generation)
+{
+	uint8_t buf[RP_POOL_HDR];
+	struct sha256_ctx ctx;
+	int fd = open(path, O_RDWR);
+
+	cr_assert_eq(pread(fd, buf, sizeof(buf), RP_POOL_COPY(generation)),
+		     (ssize_t)sizeof(buf));
+	memset(buf + 80, 0, 16);
+	sha256_init(&ctx);
+	sha256_update(&ctx, RP_POOL_HDR - SHA256_DIGEST_SIZE, buf);
+	sha256_digest(&ctx, SHA256_DIGEST_SIZE,
+		      buf + RP_POOL_HDR - SHA256_DIGEST_SIZE);
+	cr_assert_eq(pwrite(fd, buf, sizeof(buf), RP_POOL_COPY(generation)),
+		     (ssize_t)sizeof(buf));
+	close(fd);
+}
+
+/* A pool of an earlier release has zeros there, also when it was in use. */
+Test(shutdowns, pool_of_an_earlier_release_is_served_and_watched_from_then_on)
+{
+	dimm(0, "nfit", "a", 5);
+	use_pool();
+	encode_as_before(0);
+	encode_as_before(1);
+	dimm(0, "nfit", "a", 6);
+	use_pool();
+	dimm(0, "nfit", "a", 7);
+	expect_refused("shut down", "6 when it was opened, 7 now");
+}
+
+Test(shutdowns, device_above_persistent_memory_is_seen_through)
+{
+	dimm(0, "nfit", "a", 5);
+	invent_on(253, 0, "ext4", "/dev/mapper/v", "rw");
+	write_tree("/sys/devices/virtual/block/dm-0/size", "1\n");
+	link_tree("/sys/dev/block/253:0", "/sys/devices/virtual/block/dm-0");
+	link_tree("/sys/devices/virtual/block/dm-0/slaves/pmem0", PMEM);
+	link_tree("/sys/devices/virtual/block/dm-0/slaves/pmem0s", PMEM);
+	use_pool();
+	dimm(0, "nfit", "a", 6);
+	expect_refused("shut down", "5 when it was opened, 6 now");
+}
+
+Test(shutdowns, pool_without_a_loss_has_none_to_accept)
+{
+	uint8_t was[16];
+
+	dimm(0, "nfit", "a", 5);
+	use_and_close_pool();
+	dimm(0, "nfit", "a", 6);
+	cr_assert_eq(rp_pool_accept_loss(path, err), 0, "%s", err);
+	open_pool();
+	memcpy(was, uuid, sizeof(was));
+	cr_assert_eq(rp_pool_accept_loss(path, err), -EBUSY);
+	rp_pool_abandon(&p);
+	cr_assert_eq(rp_pool_accept_loss(path, err), 0, "%s", err);
+	open_pool();
+	cr_assert_arr_eq(was, uuid, sizeof(uuid));
+	rp_pool_abandon(&p);
+}
