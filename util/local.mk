@@ -18,7 +18,7 @@ util_libutil_la_SOURCES = \
 	util/shutdowns.c util/shutdowns.h \
 	util/setup.c util/setup.h \
 	util/setup_client.c util/setup_client.h \
-	util/setup_server.c util/setup_server.h \
+	util/setup_listen.c util/setup_server.c util/setup_server.h \
 	util/stats.c util/stats.h util/stats_text.c \
 	util/text.c util/text.h
 util_libutil_la_CPPFLAGS = $(AM_CPPFLAGS) \

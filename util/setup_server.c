@@ -4,8 +4,6 @@
 
 #include <errno.h>
 #include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,68 +60,6 @@ struct rp_setup_server {
 	uint64_t listen_again;	 /* ms; 0: the listener is active */
 };
 
-/*
- * Bind a socket, and listen unless backlog is 0. Returns the socket, or -errno
- * and the remedy in err.
- */
-static int bind_socket(const char *addr, uint16_t port, int backlog, char *err)
-{
-	struct addrinfo *ai, hints = {
-				     .ai_socktype = SOCK_STREAM,
-				     .ai_flags = AI_PASSIVE,
-			     };
-	char service[8];
-	int fd, ret, one = 1;
-
-	snprintf(service, sizeof(service), "%u", port);
-	ret = getaddrinfo(addr, service, &hints, &ai);
-	if (ret)
-		return rp_err(err, -EINVAL,
-			      "'%s' is no address of this host: %s", addr,
-			      gai_strerror(ret));
-	fd = socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
-		    0);
-	if (fd < 0) {
-		ret = rp_err(err, -errno, "socket: %s", strerror(errno));
-		goto free_ai;
-	}
-	/* SO_REUSEADDR: a daemon that just ended must not block the port. */
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(fd, ai->ai_addr, ai->ai_addrlen) ||
-	    (backlog && listen(fd, backlog))) {
-		ret = -errno;
-		if (ret == -EADDRINUSE)
-			rp_err(err, ret,
-			       "port %u of %s is in use; stop what listens "
-			       "there (ss -ltnp), or give another --port",
-			       port, addr);
-		else if (ret == -EADDRNOTAVAIL)
-			rp_err(err, ret,
-			       "%s is no address of this host; 'ip address' "
-			       "shows them",
-			       addr);
-		else
-			rp_err(err, ret, "listening on port %u of %s: %s", port,
-			       addr, strerror(-ret));
-		close(fd);
-		goto free_ai;
-	}
-	ret = fd;
-free_ai:
-	freeaddrinfo(ai);
-	return ret;
-}
-
-int rp_setup_server_check(const char *addr, uint16_t port, char *err)
-{
-	int fd = bind_socket(addr, port, 0, err);
-
-	if (fd < 0)
-		return fd;
-	close(fd);
-	return 0;
-}
-
 int rp_setup_server_new(const struct rp_setup_server_attr *attr,
 			struct rp_setup_server **out, char *err)
 {
@@ -140,8 +76,8 @@ int rp_setup_server_new(const struct rp_setup_server_attr *attr,
 		s->attr.timeout_ms = 5000;
 	TAILQ_INIT(&s->conns);
 	TAILQ_INIT(&s->holders);
-	ret = bind_socket(attr->addr ? attr->addr : "127.0.0.1", attr->port, 64,
-			  err);
+	ret = rp_setup_listen(attr->addr ? attr->addr : "127.0.0.1", attr->port,
+			      64, err);
 	if (ret < 0)
 		goto free_server;
 	s->listener = ret;
@@ -165,14 +101,7 @@ free_server:
 
 uint16_t rp_setup_server_port(const struct rp_setup_server *s)
 {
-	struct sockaddr_storage sa;
-	socklen_t len = sizeof(sa);
-
-	if (getsockname(s->listener, (struct sockaddr *)&sa, &len))
-		return 0;
-	return ntohs(sa.ss_family == AF_INET6
-			     ? ((struct sockaddr_in6 *)&sa)->sin6_port
-			     : ((struct sockaddr_in *)&sa)->sin_port);
+	return rp_setup_port(s->listener);
 }
 
 int rp_setup_server_fd(const struct rp_setup_server *s)
@@ -270,15 +199,6 @@ static void report_client(struct rp_setup_server *s, const struct conn *c,
 	s->attr.report(c->peer, pool);
 }
 
-/* Whether the client has closed a connection that was not read since. */
-static bool has_closed(const struct conn *c)
-{
-	char byte;
-	ssize_t n = recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-
-	return n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
-}
-
 /*
  * The holder of exports[i] that does not agree with a request; NULL: none.
  * Those that have gone are dropped: a client that starts again is not refused.
@@ -294,7 +214,7 @@ static const struct conn *find_holder(struct rp_setup_server *s,
 		if (h->pool != i || h->owner == req->owner ||
 		    (!h->exclusive && !req->exclusive))
 			continue;
-		if (!has_closed(h))
+		if (!rp_setup_has_closed(h->fd))
 			return h;
 		conn_drop(s, h);
 	}
@@ -305,7 +225,6 @@ static const struct conn *find_holder(struct rp_setup_server *s,
 static void hold_export(struct rp_setup_server *s, struct conn *c,
 			const struct rp_setup_request *req, unsigned int i)
 {
-	const int on = 1, idle = 10, interval = 5, probes = 4;
 	struct conn *h, *next;
 
 	/* An earlier connection of the same client is lost, unnoticed here. */
@@ -324,12 +243,7 @@ static void hold_export(struct rp_setup_server *s, struct conn *c,
 	c->pool = i;
 	c->rights = find_rights(s, c, i);
 	c->owner = req->owner;
-	/* A host that has vanished releases its pools after 30 seconds. */
-	setsockopt(c->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-	setsockopt(c->fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
-	setsockopt(c->fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval,
-		   sizeof(interval));
-	setsockopt(c->fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+	rp_setup_keep_alive(c->fd);
 }
 
 /*
@@ -395,7 +309,7 @@ static unsigned int count_holders(struct rp_setup_server *s, uint64_t owner,
 		next = TAILQ_NEXT(h, link);
 		if (h->pool != i || h->owner == owner)
 			continue;
-		if (has_closed(h))
+		if (rp_setup_has_closed(h->fd))
 			conn_drop(s, h);
 		else
 			n++;

@@ -88,6 +88,17 @@ struct rp_setup_server_attr {
  */
 int rp_setup_server_check(const char *addr, uint16_t port, char *err);
 /*
+ * Bind a socket, and listen unless backlog is 0. Returns the socket, or -errno
+ * and the remedy in err.
+ */
+int rp_setup_listen(const char *addr, uint16_t port, int backlog, char *err);
+/* The port of a socket; 0: none. */
+uint16_t rp_setup_port(int fd);
+/* Whether the peer has closed a connection that was not read since. */
+bool rp_setup_has_closed(int fd);
+/* Let a host that has vanished end its connection after 30 seconds. */
+void rp_setup_keep_alive(int fd);
+/*
  * Start to listen. Returns 0, or -errno (-EADDRINUSE, ...) and the remedy in
  * err.
  */

@@ -45,7 +45,7 @@ $clang -fsanitize=fuzzer,address,undefined "$work/empty.c" -o "$work/empty" \
 build()
 {
 	(cd "$work" && mkdir o) || return
-	for c in "$src"/prov/core/*.c "$src"/util/{setup,text,secret,file,shutdowns}.c \
+	for c in "$src"/prov/core/*.c "$src"/util/{setup,setup_listen,text,secret,file,shutdowns}.c \
 		"$src"/prov/rc/{rc,rc_listen,rc_recv}.c "$src"/prov/rc/rc_tcp*.c \
 		"$src"/fabtests/unit/wire_rig.c; do
 		$clang $flags -c "$c" -o "$work/o/$(basename "$c" .c).o" || return
