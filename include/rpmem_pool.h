@@ -121,6 +121,16 @@ int rpmem_pool_read(struct rpmem_pool *pool, void *buf, size_t len,
  */
 int rpmem_pool_commit(struct rpmem_pool *pool);
 
+/*
+ * A store of 8 bytes at an offset that is a multiple of 8, done when the commit
+ * has made all else durable, and durable itself when the commit completes. It
+ * may be done again after a lost connection: nobody else may write there.
+ */
+struct rpmem_pool_then {
+	uint64_t offset;
+	uint64_t value;
+};
+
 /* One operation without waiting. Zero the fields that are not used. */
 enum rpmem_pool_type {
 	RPMEM_POOL_WRITE = 1,
@@ -134,8 +144,10 @@ struct rpmem_pool_op {
 	void *buf; /* unchanged and in place until the operation completes */
 	size_t len;
 	uint64_t offset;
-	void *context;	   /* the caller's */
-	int result;	   /* out: 0 or a negative errno */
+	const struct rpmem_pool_then *then; /* a commit's, or NULL; valid until
+					     * the operation completes */
+	void *context;			    /* the caller's */
+	int result;			    /* out: 0 or a negative errno */
 	const char *error; /* out: cause and remedy; valid while the pool is
 			    * open */
 };

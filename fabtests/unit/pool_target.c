@@ -121,6 +121,10 @@ static ssize_t commit_post(struct fid_ep *ep, const struct fi_rpmem_msg *msg,
 
 	for (size_t i = 0; i < msg->rma_iov_count; i++)
 		set_range(&p, msg->rma_iov[i].addr, msg->rma_iov[i].len);
+	if (msg->then) {
+		p.store_at = (unsigned int)(msg->then->addr / 8);
+		p.store = msg->then->value;
+	}
 	return add_post(p);
 }
 
@@ -240,6 +244,8 @@ static void execute_post(struct pool_target *t, struct pool_post *p,
 			t->media[i] = t->mem[i];
 	if (disk_fails)
 		p->status = RP_ST_FLUSH_FAILED;
+	else if (p->store_at)
+		t->mem[p->store_at] = t->media[p->store_at] = p->store;
 }
 
 static void complete_post(struct pool_target *t, unsigned int i)

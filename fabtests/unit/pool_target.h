@@ -38,6 +38,8 @@ struct pool_post {
 	void *bytes; /* the caller's: they are read when it is executed */
 	uint64_t zeros[CELLS]; /* what they stand for; bytes is NULL */
 	bool covers[CELLS];
+	unsigned int store_at; /* of a commit with a store, or 0 */
+	uint64_t store;
 	void *context;
 };
 

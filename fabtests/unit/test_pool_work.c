@@ -22,6 +22,7 @@ struct op {
 	uint64_t bytes[CELLS];
 	unsigned int at, n;
 	bool completed;
+	struct rpmem_pool_then then; /* of half of the commits: its number */
 	uint64_t need[CELLS]; /* a read's: the oldest write that it may find */
 };
 
@@ -81,6 +82,12 @@ static void submit_op(struct world *w)
 	};
 	if (!is_write(&o->op))
 		o->op.flags = 0;
+	/* No write reaches the last cell. */
+	if (o->op.type == RPMEM_POOL_COMMIT && seeded_below(&w->random, 2)) {
+		o->then.offset = 8u * (CELLS - 1);
+		o->then.value = w->next;
+		o->op.then = &o->then;
+	}
 	for (unsigned int i = 0; i < o->n; i++) {
 		o->bytes[i] = w->next;
 		o->need[i] = newest_write(w, o->at + i, w->next, true);
@@ -118,10 +125,13 @@ static void check_completed(struct world *w, struct op *o)
 		check(w, o->op.result == -EIO && o->op.error, "its error", 0);
 	else if (o->op.type == RPMEM_POOL_READ)
 		read_completed(w, o);
-	else if (o->op.type == RPMEM_POOL_COMMIT)
+	else if (o->op.type == RPMEM_POOL_COMMIT) {
+		if (o->op.then)
+			check(w, w->t->media[CELLS - 1] > 0,
+			      "a store is not durable", CELLS - 1);
 		for (unsigned int c = 0; c < CELLS; c++)
 			raise_floor(w, c, newest_write(w, c, number, false));
-	else if (o->op.flags & RPMEM_POOL_DURABLE)
+	} else if (o->op.flags & RPMEM_POOL_DURABLE)
 		for (unsigned int i = 0; i < o->n; i++)
 			raise_floor(w, o->at + i, number);
 }
@@ -136,6 +146,18 @@ static void poll_pool(struct world *w)
 	for (unsigned int c = 0; c < CELLS; c++)
 		check(w, w->t->media[c] >= w->committed[c],
 		      "a committed write is not durable", c);
+}
+
+/* A store says that everything before its commit is durable. */
+static void check_store(struct world *w)
+{
+	const unsigned int at = (unsigned int)w->t->media[CELLS - 1];
+
+	for (unsigned int c = 0; at && c + 1 < CELLS; c++)
+		check(w, w->t->media[c] >= newest_write(w, c, at, false),
+		      "a store is durable before a write that its commit "
+		      "covers",
+		      c);
 }
 
 static void kill_target(struct world *w)
@@ -176,6 +198,7 @@ static void run_step(struct world *w, bool faults)
 	default:
 		poll_pool(w);
 	}
+	check_store(w);
 }
 
 /* All that is outstanding completes when nothing fails any more. */

@@ -43,6 +43,7 @@ struct work {
 	unsigned int out;      /* posts outstanding */
 	bool lost;	       /* a read's post failed: read again */
 	uint64_t upto;	       /* a commit's: journal sequence that it covers */
+	bool posted;	       /* a commit with a store: it is outstanding */
 	struct fid_mr *mr;     /* a read's buffer, where the base needs that */
 	struct waiter *waiter; /* the thread that waits for it, or NULL */
 };
@@ -76,6 +77,7 @@ struct post {
 struct commit {
 	uint64_t id;
 	uint64_t upto;
+	struct work *then; /* the commit with a store that it is, or NULL */
 	bool done;
 };
 

@@ -23,8 +23,18 @@ void pool_cond_wait(struct rpmem_pool *p, pthread_cond_t *cond, uint64_t ms)
 
 static int check(struct rpmem_pool *p, const struct rpmem_pool_op *op)
 {
+	const struct rpmem_pool_then *then = op->then;
+	const struct rpmem_pool_op store = {
+		.type = RPMEM_POOL_ZERO,
+		.len = sizeof(then->value),
+		.offset = then ? then->offset : 0,
+	};
+
+	if (then && (op->type != RPMEM_POOL_COMMIT || then->offset % 8))
+		return pool_error(-EINVAL, "then is for a commit, and its "
+					   "offset a multiple of 8");
 	if (op->type == RPMEM_POOL_COMMIT)
-		return 0;
+		return then ? check(p, &store) : 0;
 	if (op->type != RPMEM_POOL_WRITE && op->type != RPMEM_POOL_READ &&
 	    op->type != RPMEM_POOL_ZERO)
 		return pool_error(-EINVAL, "%d is no type of an operation",

@@ -108,6 +108,7 @@ static void detach_entries(struct rpmem_pool *p, const struct work *w)
 static void end_pool(struct rpmem_pool *p, int ret, const char *error)
 {
 	p->state = LINK_ENDED;
+	p->ncommits = 0;
 	p->now.ret = ret;
 	p->reason = error;
 	for (uint64_t s = p->journal.first; s != p->journal.next; s++) {
@@ -162,11 +163,22 @@ static void commits_completed(struct rpmem_pool *p)
 
 	for (w = TAILQ_FIRST(&p->commit_waiters); w; w = next) {
 		next = TAILQ_NEXT(w, link);
-		if (w->upto > p->journal.committed)
+		if (w->upto > p->journal.committed || w->op->then)
 			continue;
 		TAILQ_REMOVE(&p->commit_waiters, w, link);
 		complete(p, w, 0, NULL);
 	}
+}
+
+/* No commit is outstanding any more: each has to be posted again. */
+static void drop_commits(struct rpmem_pool *p)
+{
+	struct work *w;
+
+	p->ncommits = 0;
+	p->commit_upto = p->journal.committed;
+	TAILQ_FOREACH (w, &p->commit_waiters, link)
+		w->posted = false;
 }
 
 static void link_lost(struct rpmem_pool *p, const char *reason)
@@ -177,8 +189,7 @@ static void link_lost(struct rpmem_pool *p, const char *reason)
 		p->away_since = rp_now_ms();
 	p->state = LINK_DRAINING;
 	p->reason = reason;
-	p->ncommits = 0;
-	p->commit_upto = p->journal.committed;
+	drop_commits(p);
 }
 
 static uint64_t remote_addr(const struct rpmem_pool *p, uint64_t offset)
@@ -328,13 +339,20 @@ static int post_reads(struct rpmem_pool *p, struct work *w)
 }
 
 static int post_commit(struct rpmem_pool *p, const struct rp_journal_range *v,
-		       size_t n, uint64_t id)
+		       size_t n, const struct rpmem_pool_then *store,
+		       uint64_t id)
 {
+	const struct fi_rpmem_then then = {
+		.key = p->now.ex.key,
+		.addr = store ? remote_addr(p, store->offset) : 0,
+		.value = store ? store->value : 0,
+	};
 	struct fi_rma_iov *iov = malloc(n * sizeof(*iov));
 	struct fi_rpmem_msg msg = {
 		.rma_iov = iov,
 		.rma_iov_count = n,
 		.addr = p->now.peer,
+		.then = store ? &then : NULL,
 		.required = p->required,
 	};
 	struct post *t = post_new(p);
@@ -375,6 +393,41 @@ static bool commit_needed(struct rpmem_pool *p)
 	return false;
 }
 
+/*
+ * Post the commits with a store, each for all bytes that are not durable yet:
+ * the store must not pass what an earlier commit, still outstanding, covers.
+ */
+static void post_stores(struct rpmem_pool *p)
+{
+	struct rp_journal_range none = {.len = sizeof(uint64_t)}, *v;
+	struct work *w;
+	size_t n;
+	int ret;
+
+	TAILQ_FOREACH (w, &p->commit_waiters, link) {
+		if (!w->op->then || w->posted)
+			continue;
+		if (p->ncommits == POOL_COMMITS ||
+		    rp_journal_ranges(&p->journal, p->journal.committed,
+				      w->upto, &v, &n))
+			return;
+		none.offset = w->op->then->offset;
+		ret = post_commit(p, n ? v : &none, n ? n : 1, w->op->then,
+				  p->commit_id + 1);
+		free(v);
+		if (ret)
+			return;
+		w->posted = true;
+		p->commits[p->ncommits++] = (struct commit){
+			.id = ++p->commit_id,
+			.upto = w->upto,
+			.then = w,
+		};
+		if (w->upto > p->commit_upto)
+			p->commit_upto = w->upto;
+	}
+}
+
 static void post_commits(struct rpmem_pool *p)
 {
 	const uint64_t upto = p->journal.next;
@@ -385,11 +438,12 @@ static void post_commits(struct rpmem_pool *p)
 	if (p->commit_upto < p->journal.committed)
 		p->commit_upto = p->journal.committed;
 	commits_completed(p);
+	post_stores(p);
 	if (p->ncommits == POOL_COMMITS || !commit_needed(p) ||
 	    rp_journal_ranges(&p->journal, p->commit_upto, upto, &v, &n))
 		return;
 	if (n)
-		ret = post_commit(p, v, n, p->commit_id + 1);
+		ret = post_commit(p, v, n, NULL, p->commit_id + 1);
 	free(v);
 	if (ret)
 		return;
@@ -578,6 +632,11 @@ static void commit_done(struct rpmem_pool *p, uint64_t id)
 		p->commits[i].done |= p->commits[i].id == id;
 	while (p->ncommits && p->commits[0].done) {
 		rp_journal_commit(&p->journal, p->commits[0].upto);
+		if (p->commits[0].then) {
+			TAILQ_REMOVE(&p->commit_waiters, p->commits[0].then,
+				     link);
+			complete(p, p->commits[0].then, 0, NULL);
+		}
 		p->ncommits--;
 		memmove(p->commits, p->commits + 1,
 			p->ncommits * sizeof(p->commits[0]));
@@ -600,8 +659,7 @@ static void commit_failed(struct rpmem_pool *p, const char *error)
 		complete(p, w, -EIO, error);
 	}
 	/* Later commits cover the same ranges again. */
-	p->ncommits = 0;
-	p->commit_upto = p->journal.committed;
+	drop_commits(p);
 }
 
 static void post_done(struct rpmem_pool *p, struct post *t)
