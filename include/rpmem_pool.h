@@ -33,6 +33,8 @@ enum rpmem_pool_class {
 #define RPMEM_POOL_TAKE                                                        \
 	2 /* and close it at the clients that have it open:                    \
 	   * for an administrator, when one of them hangs */
+#define RPMEM_POOL_OBSERVE                                                     \
+	3 /* only read, also while another client has it exclusively */
 
 /* Zero is the default of each field but size. */
 struct rpmem_pool_attr {
@@ -43,6 +45,15 @@ struct rpmem_pool_attr {
 	unsigned int timeout; /* seconds that a call waits while the target is
 			       * away; 0: 60 */
 	int exclusive;	      /* 0: share the pool with other clients */
+	/*
+	 * Open one part of a pool that rpmem_pool_divide() has divided into
+	 * this many, at most 32, as if it were a pool: no operation reaches
+	 * another part, and only clients of this part, or of the whole pool,
+	 * are in the way or displaced. 1: the whole pool, which must not be
+	 * divided; 0: the whole pool.
+	 */
+	unsigned int parts;
+	unsigned int part; /* from 0 on */
 };
 
 /*
@@ -50,8 +61,9 @@ struct rpmem_pool_attr {
  * the pool does not reach the required class; -EACCES: the secret is missing or
  * wrong, or does not allow this; -ENOENT: no such pool; -EBUSY: another client
  * has it open, and one of the two is exclusive; -ECONNREFUSED, -EHOSTUNREACH,
- * -ETIMEDOUT: no daemon. The first call in a process may call setenv(3) for
- * libfabric: make it before other threads run.
+ * -ETIMEDOUT: no daemon; -ENXIO: the pool has not that many parts. The first
+ * call in a process may call setenv(3) for libfabric: make it before other
+ * threads run.
  *
  * Clients that share a pool must not write to bytes that another one has
  * written and not yet committed: after a lost connection a client writes its
@@ -66,6 +78,14 @@ int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
  * returns them.
  */
 void rpmem_pool_close(struct rpmem_pool *pool);
+
+/*
+ * Divide a pool, which the caller has opened exclusively, into equal parts, 1
+ * to 32 (1: it is not divided): durable when the call returns 0, and the same
+ * until another call changes it. Bytes stay as they are. -EBUSY: the pool is
+ * not open exclusively any more; -ENXIO: it is too short for so many.
+ */
+int rpmem_pool_divide(struct rpmem_pool *pool, unsigned int parts);
 
 struct rpmem_pool_info {
 	size_t size;		       /* in: sizeof(struct rpmem_pool_info) */

@@ -4,16 +4,12 @@
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <rdma/fi_ext_rpmem.h>
@@ -23,6 +19,7 @@
 #include "util/clock.h"
 #include "util/exits.h"
 #include "util/export.h"
+#include "util/lost_page.h"
 #include "util/machine_facts.h"
 #include "util/service.h"
 
@@ -61,7 +58,7 @@ static int check_size(const struct rp_export *e, uint64_t create, char *err)
 }
 
 static int open_pool(struct rp_export *e, const struct rp_conf_pool *conf,
-		     char *err)
+		     bool print, char *err)
 {
 	const uint64_t create = conf->create;
 	char have[RP_SIZE_LEN];
@@ -81,6 +78,8 @@ static int open_pool(struct rp_export *e, const struct rp_conf_pool *conf,
 	ret = conf->exact ? check_size(e, create, err) : 0;
 	if (ret)
 		return ret;
+	if (!print)
+		return 0;
 	if (made)
 		printf("created pool '%s' with %s\n", e->path,
 		       rp_size_format(e->pool.size, have));
@@ -117,8 +116,8 @@ int rp_exports_open(struct rp_exports *x, const char *base, const char *source,
 		rp_err(err, 0, "no random bytes");
 		return RP_EXIT_FAILED;
 	}
-	x->closed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (x->closed_fd < 0) {
+	x->ended_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (x->ended_fd < 0) {
 		rp_err(err, 0, "eventfd: %s", strerror(errno));
 		return RP_EXIT_FAILED;
 	}
@@ -192,39 +191,10 @@ static int describe(const struct rp_exports *x, const struct rp_export *e,
 	return 0;
 }
 
-static int register_pool(struct rp_exports *x, struct rp_export *e,
-			 bool writable, struct fid_mr **mr, char *err)
-{
-	return rp_fabric_reg(&x->f, e->pool.data, e->pool.size,
-			     FI_REMOTE_READ | (writable ? FI_REMOTE_WRITE : 0),
-			     FI_RMA_PMEM, mr, err);
-}
-
-/* End a key. False while requests that use it are executed. */
-static bool end_key(struct rp_export_key *k)
-{
-	if (k->mr && fi_close(&k->mr->fid)) {
-		k->ending = true;
-		return false;
-	}
-	*k = (struct rp_export_key){0};
-	return true;
-}
-
-/* End all keys that clients have. */
-static bool end_keys(struct rp_export *e)
-{
-	bool all = true;
-
-	for (unsigned int who = 0; who < RP_SETUP_SECRETS; who++)
-		all &= end_key(&e->keys[who]);
-	return all;
-}
-
-/* The same, and end the registration that tells the class. */
+/* End all keys, and the registration that tells the class. */
 static bool end_registrations(struct rp_export *e)
 {
-	if (!end_keys(e) || (e->mr && fi_close(&e->mr->fid)))
+	if (!rp_export_end_part(e, 0) || (e->mr && fi_close(&e->mr->fid)))
 		return false;
 	e->mr = NULL;
 	return true;
@@ -240,7 +210,7 @@ static int export_pool(struct rp_exports *x, struct rp_export *e,
 	const struct fi_info *info = x->f.info;
 	int ret;
 
-	ret = register_pool(x, e, true, &e->mr, err);
+	ret = rp_export_register(x, e, 0, true, &e->mr, err);
 	if (ret) {
 		explain_refusal(x, e, ret, err);
 		return RP_EXIT_CLASS;
@@ -259,7 +229,7 @@ static int export_pool(struct rp_exports *x, struct rp_export *e,
 			      : 0;
 	offer->len = e->pool.size;
 	offer->length = e->pool.length;
-	offer->owner = e->pool.owner;
+	offer->owner = e->pool.owner[0];
 	offer->incarnation = x->incarnation;
 	offer->generation = e->pool.generation;
 	memcpy(offer->uuid, e->pool.uuid, sizeof(offer->uuid));
@@ -270,24 +240,14 @@ static int export_pool(struct rp_exports *x, struct rp_export *e,
 	return describe(x, e, offer, err);
 }
 
-/*
- * Close a pool, with its new length if it was made longer. clean: write it back
- * and mark it. -errno: it is closed without the mark, and err has the reason.
- */
-static int close_pool(struct rp_pool *pool, bool longer, bool clean, char *err)
-{
-	int ret = 0;
-
-	if (clean && longer)
-		ret = rp_pool_extend(pool, err);
-	if (clean && !ret)
-		return rp_pool_close_clean(pool, err);
-	rp_pool_abandon(pool);
-	return ret;
-}
-
 static void free_slot(struct rp_export *e)
 {
+	struct rp_export_key *k;
+
+	while ((k = TAILQ_FIRST(&e->keys))) {
+		TAILQ_REMOVE(&e->keys, k, link);
+		free(k);
+	}
 	free(e->path);
 	memset(e, 0, sizeof(*e));
 }
@@ -303,7 +263,8 @@ static void remove_failed(struct rp_export *e)
 		unlink(e->path);
 	if (!e->open)
 		e->pool.fd = -1;
-	close_pool(&e->pool, e->longer, e->open && e->pool.was_clean, err);
+	rp_export_close_pool(&e->pool, e->longer, e->open && e->pool.was_clean,
+			     err);
 	free_slot(e);
 }
 
@@ -343,9 +304,10 @@ int rp_exports_add(struct rp_exports *x, const struct rp_conf_pool *conf,
 		rp_err(err, 0, "out of memory");
 		return RP_EXIT_FAILED;
 	}
+	TAILQ_INIT(&e->keys);
 	strcpy(e->name, conf->name);
 	e->clients = conf->clients;
-	code = open_pool(e, conf, err);
+	code = open_pool(e, conf, !x->embedded, err);
 	if (!code)
 		code = export_pool(x, e, offer, err);
 	if (code) {
@@ -353,7 +315,7 @@ int rp_exports_add(struct rp_exports *x, const struct rp_conf_pool *conf,
 		memset(offer, 0, sizeof(*offer));
 		return code;
 	}
-	e->awaited = !x->served && e->pool.is_open;
+	e->awaited = x->served ? 0 : e->pool.is_open;
 	if (x->served)
 		rp_service_log(RP_SERVICE_NOTICE, "pool '%s' is exported",
 			       e->name);
@@ -366,6 +328,15 @@ void rp_exports_remove(struct rp_exports *x, unsigned int i)
 	memset(&x->offers[i], 0, sizeof(x->offers[i]));
 	rp_service_log(RP_SERVICE_NOTICE, "pool '%s' is no longer exported",
 		       x->v[i].name);
+}
+
+unsigned int rp_exports_count(const struct rp_exports *x)
+{
+	unsigned int n = 0;
+
+	for (int i = 0; i < RP_SETUP_POOLS; i++)
+		n += x->offers[i].name[0] != 0;
+	return n;
 }
 
 int rp_exports_find(const struct rp_exports *x, const char *name,
@@ -389,7 +360,7 @@ void rp_exports_set_rights(struct rp_exports *x, unsigned int i,
 
 		e->rights[who] = rights[who];
 		if (changed & in_key)
-			end_key(&e->keys[who]);
+			rp_export_end_secret(e, who);
 	}
 	e->clients = clients;
 }
@@ -404,9 +375,13 @@ bool rp_exports_is_at_path(const struct rp_exports *x, unsigned int i)
 
 bool rp_exports_use_secret(const struct rp_exports *x, unsigned int who)
 {
+	const struct rp_export_key *k;
+
 	for (unsigned int i = 0; i < RP_SETUP_POOLS; i++)
-		if (x->v[i].keys[who].mr)
-			return true;
+		TAILQ_FOREACH (k, &x->v[i].keys, link) {
+			if (k->who == who)
+				return true;
+		}
 	return false;
 }
 
@@ -439,18 +414,13 @@ static void withdraw_export(struct rp_export *e, int why)
 
 unsigned int rp_exports_find_longer(struct rp_exports *x)
 {
-	char err[RP_ERR_LEN];
 	unsigned int n = 0;
-	int ret;
 
 	for (struct rp_export *e = x->v; e < x->v + RP_SETUP_POOLS; e++) {
 		if (!e->path || e->leaving || e->withdrawn[0])
 			continue;
-		ret = rp_pool_allocate(&e->pool, err);
-		if (ret < 0)
-			rp_service_log(RP_SERVICE_ERROR, "%s", err);
-		e->longer |= ret > 0;
-		n += ret > 0;
+		e->grows = rp_pool_is_longer(&e->pool);
+		n += e->grows;
 	}
 	return n;
 }
@@ -505,103 +475,125 @@ static const char *check_export(void *arg, unsigned int i)
 	return e->withdrawn;
 }
 
-/* The disk of one pool must not keep the clients of others waiting. */
-struct rp_export_closer {
-	pthread_t thread;
-	struct rp_pool pool;
-	bool longer, clean;
-	int closed_fd;
-	atomic_bool done;
-	int ret;
-	char err[RP_ERR_LEN];
-};
-
-static void *closer_run(void *arg)
+/* A failure that a client can cause again and again: one line in a second. */
+static void log_failure(const char *err)
 {
-	struct rp_export_closer *c = arg;
+	static uint64_t last;
 
-	c->ret = close_pool(&c->pool, c->longer, c->clean, c->err);
-	atomic_store(&c->done, true);
-	eventfd_write(c->closed_fd, 1);
-	return NULL;
+	if (rp_service_may_log(&last))
+		rp_service_log(RP_SERVICE_ERROR, "%s", err);
+}
+
+/* --- work of a thread: the disk of one pool keeps no other client waiting */
+
+/* False: no thread; the next check tries again. */
+static bool start_work(const struct rp_exports *x, struct rp_export *e,
+		       struct rp_export_job *j)
+{
+	j->pool = e->pool;
+	e->worker = rp_export_worker_start(j, x->ended_fd);
+	return e->worker;
+}
+
+static void start_growing(const struct rp_exports *x, struct rp_export *e)
+{
+	struct rp_export_job j = {.run = rp_export_job_grow};
+
+	e->grows = !start_work(x, e, &j);
 }
 
 /* Close a pool that is no longer exported, once its keys have ended. */
-static void closer_start(const struct rp_exports *x, struct rp_export *e)
+static void start_closing(const struct rp_exports *x, struct rp_export *e)
 {
-	struct rp_export_closer *c;
+	struct rp_export_job j = {
+		.run = rp_export_job_close,
+		.longer = e->longer,
+		.clean = !e->withdrawn[0],
+	};
 
-	if (!end_registrations(e))
+	if (!end_registrations(e) || !start_work(x, e, &j))
 		return;
-	c = calloc(1, sizeof(*c));
-	if (!c)
-		return; /* the next check tries again */
 	if (e->withdrawn[0])
 		rp_service_log(RP_SERVICE_ERROR,
 			       "pool '%s' is closed: what its file had when it "
 			       "was withdrawn can no longer be saved",
 			       e->name);
-	c->pool = e->pool;
-	c->longer = e->longer;
-	c->clean = !e->withdrawn[0];
-	c->closed_fd = x->closed_fd;
-	if (pthread_create(&c->thread, NULL, closer_run, c)) {
-		free(c);
+	e->pool = (struct rp_pool){.fd = -1};
+}
+
+static void take_owner(struct rp_exports *x, struct rp_export *e,
+		       const struct rp_export_job *j)
+{
+	const uint64_t released = e->released;
+	char err[RP_ERR_LEN];
+
+	e->pool = j->pool;
+	e->settles = false;
+	e->released = 0;
+	if (released && rp_pool_release(&e->pool, released, err))
+		log_failure(err);
+	if (!j->ret) {
+		x->offers[e - x->v].owner = e->pool.owner[0];
 		return;
 	}
-	e->pool = (struct rp_pool){.fd = -1};
-	e->closer = c;
+	log_failure(j->err);
+	/* For the client, whose request is served again. */
+	e->failed_owner = j->owner;
+	memcpy(e->failure, j->err, sizeof(e->failure));
 }
 
-/* Wait for the thread. Returns 0, or the reason in err. */
-static int closer_end(struct rp_export *e, char *err)
+/*
+ * Wait for the thread, and take its result. True: it has closed the pool, whose
+ * slot is free; *j says how.
+ */
+static bool finish_work(struct rp_exports *x, struct rp_export *e,
+			struct rp_export_job *j)
 {
-	struct rp_export_closer *c = e->closer;
-	int ret;
-
-	pthread_join(c->thread, NULL);
-	ret = c->ret;
-	if (ret)
-		memcpy(err, c->err, RP_ERR_LEN);
-	free(c);
-	free_slot(e);
-	return ret;
-}
-
-/* False: the pool still leaves. */
-static bool finish_removal(const struct rp_exports *x, struct rp_export *e)
-{
-	char err[RP_ERR_LEN], name[sizeof(e->name)];
-	const bool withdrawn = e->withdrawn[0];
-
-	if (!e->closer)
-		closer_start(x, e);
-	if (!e->closer || !atomic_load(&e->closer->done))
+	rp_export_worker_end(e->worker, j);
+	e->worker = NULL;
+	if (j->run == rp_export_job_close) {
+		if (j->ret)
+			rp_service_log(RP_SERVICE_ERROR, "%s", j->err);
+		else if (!e->withdrawn[0])
+			rp_service_log(RP_SERVICE_NOTICE,
+				       "pool '%s' is written back and closed",
+				       e->name);
+		free_slot(e);
+		return true;
+	}
+	if (j->run == rp_export_job_set_owner) {
+		take_owner(x, e, j);
 		return false;
-	memcpy(name, e->name, sizeof(name));
-	if (closer_end(e, err))
-		rp_service_log(RP_SERVICE_ERROR, "%s", err);
-	else if (!withdrawn)
-		rp_service_log(RP_SERVICE_NOTICE,
-			       "pool '%s' is written back and closed", name);
-	return true;
+	}
+	if (j->ret < 0)
+		rp_service_log(RP_SERVICE_ERROR, "%s", j->err);
+	e->pool.allocated = j->pool.allocated;
+	e->longer |= j->ret > 0;
+	return false;
 }
 
 bool rp_exports_check(struct rp_exports *x)
 {
+	struct rp_export_job j;
 	bool closed = false;
 
 	for (unsigned int i = 0; i < RP_SETUP_POOLS; i++) {
 		struct rp_export *e = &x->v[i];
 
+		rp_export_end_ending(e);
+		if (e->worker && rp_export_worker_has_ended(e->worker))
+			closed |= finish_work(x, e, &j);
 		if (!e->path)
 			continue;
-		for (unsigned int who = 0; who < RP_SETUP_SECRETS; who++)
-			if (e->keys[who].ending)
-				end_key(&e->keys[who]);
-		if (e->leaving)
-			closed |= finish_removal(x, e);
-		else if (!check_export(x, i) && e->longer)
+		if (!e->leaving)
+			check_export(x, i);
+		if (e->worker)
+			continue;
+		if (e->grows)
+			start_growing(x, e);
+		else if (e->leaving)
+			start_closing(x, e);
+		else if (e->longer && !e->withdrawn[0])
 			extend_export(x, i);
 	}
 	return closed;
@@ -621,35 +613,40 @@ static unsigned int find_clients(void *arg, unsigned int i)
 	return x->v[i].clients;
 }
 
-/* The key of a secret; it is made when it is asked for first. */
-static int grant_key(void *arg, unsigned int i, unsigned int who, uint64_t *key,
+/* Describe a part; part 0 is the whole pool. */
+static unsigned int find_parts(void *arg, unsigned int i, unsigned int part,
+			       uint64_t *owner)
+{
+	const struct rp_exports *x = arg;
+
+	*owner = x->v[i].pool.owner[part];
+	return x->v[i].pool.parts ?: 1;
+}
+
+static int grant_key(void *arg, unsigned int i, unsigned int who,
+		     unsigned int part, struct rp_setup_export *offer,
 		     char *err)
 {
 	struct rp_exports *x = arg;
 	struct rp_export *e = &x->v[i];
-	struct rp_export_key *k = &e->keys[who];
-	int ret = 0;
+	uint64_t at;
 
-	if (k->ending && !end_key(k))
-		return rp_err(err, -EBUSY,
-			      "requests with the former key of pool '%.100s' "
-			      "are still under way; try again",
-			      e->name);
-	if (!k->mr)
-		ret = register_pool(x, e, e->rights[who] & RP_SETUP_WRITE,
-				    &k->mr, err);
-	if (!ret)
-		*key = fi_mr_key(k->mr);
-	return ret;
+	if (part) {
+		at = rp_pool_part(&e->pool, part, &offer->len);
+		if (x->f.info->domain_attr->mr_mode & FI_MR_VIRT_ADDR)
+			offer->addr += at;
+		offer->owner = e->pool.owner[part];
+		offer->length = 0;
+	}
+	return rp_export_grant(x, e, who, part, &offer->key, err);
 }
 
-/* A failure that a client can cause again and again: one line in a second. */
-static void log_failure(const char *err)
+static int divide_export(void *arg, unsigned int i, unsigned int parts,
+			 char *err)
 {
-	static uint64_t last;
+	struct rp_exports *x = arg;
 
-	if (rp_service_may_log(&last))
-		rp_service_log(RP_SERVICE_ERROR, "%s", err);
+	return rp_pool_divide(&x->v[i].pool, parts, err);
 }
 
 static int set_length(void *arg, unsigned int i, uint64_t length, char *err)
@@ -665,44 +662,53 @@ static int set_length(void *arg, unsigned int i, uint64_t length, char *err)
 }
 
 /*
- * A new owner: nothing of the former one arrives behind the end of its key.
- * What the new owner reads is durable, because its own commits do not cover it.
- * The owner is remembered, also over a restart.
+ * A new owner: nothing of the former one arrives behind the end of its key. A
+ * thread does the rest; until then no client gets a key.
  */
-static int set_owner(void *arg, unsigned int i, uint64_t owner, char *err)
+static int set_owner(void *arg, unsigned int i, unsigned int part,
+		     uint64_t owner, char *err)
 {
 	struct rp_exports *x = arg;
 	struct rp_export *e = &x->v[i];
-	int ret;
+	struct rp_export_job j = {
+		.run = rp_export_job_set_owner, .part = part, .owner = owner};
+	const bool failed = e->failed_owner == owner;
 
-	if (!end_keys(e))
+	if (!rp_export_end_part(e, part))
 		return rp_err(err, -EBUSY,
 			      "requests of the last client of pool '%.100s' "
 			      "are still under way; try again",
 			      e->name);
-	ret = rp_pool_settle(&e->pool, err);
-	if (!ret)
-		ret = rp_pool_set_owner(&e->pool, owner, err);
-	/* Nobody is awaited who shares the pool. */
-	if (!ret && owner & RP_SETUP_SHARED)
-		ret = rp_pool_release(&e->pool, err);
-	if (ret)
-		log_failure(err);
-	else
-		x->offers[i].owner = owner;
-	return ret;
+	e->failed_owner = 0;
+	if (failed)
+		return rp_err(err, -EIO, "%s", e->failure);
+	/* A thread that allocates blocks ends first. */
+	if (!e->worker)
+		e->settles = start_work(x, e, &j);
+	e->settling = part;
+	if (!e->worker)
+		return rp_err(err, -ENOMEM, "no thread can be started");
+	return -EINPROGRESS;
+}
+
+static bool is_busy(void *arg, unsigned int i)
+{
+	const struct rp_exports *x = arg;
+
+	return x->v[i].settles;
 }
 
 /*
  * An owner whose daemon was restarted has bytes that it will write again. For
  * some seconds the pool is kept for it.
  */
-static int may_open(void *arg, unsigned int i, char *err)
+static int may_open(void *arg, unsigned int i, unsigned int part, char *err)
 {
 	struct rp_exports *x = arg;
 	struct rp_export *e = &x->v[i];
+	const uint64_t others = part ? 1 | 1ull << part : UINT64_MAX;
 
-	if (!e->awaited || rp_now_ms() > x->await_until)
+	if (!(e->awaited & others) || rp_now_ms() > x->await_until)
 		return 0;
 	return rp_err(err, -EAGAIN,
 		      "the last client of pool '%.100s' may come back after "
@@ -710,73 +716,37 @@ static int may_open(void *arg, unsigned int i, char *err)
 		      e->name, AWAIT_MS / 1000);
 }
 
-static void release_export(void *arg, unsigned int i)
+static void release_export(void *arg, unsigned int i, unsigned int part)
 {
-	struct rp_exports *x = arg;
+	struct rp_export *e = &((struct rp_exports *)arg)->v[i];
 	char err[RP_ERR_LEN];
 
-	x->v[i].awaited = false;
-	if (rp_pool_release(&x->v[i].pool, err))
-		log_failure(err);
-}
-
-/* The pools, for the handler. */
-static const struct rp_exports *exporting;
-static const char *lost_page_prefix;
-
-/* A store to a page behind the end of a pool file that was cut short. */
-static void lost_page(int sig, siginfo_t *info, void *context)
-{
-	static const char text[] =
-		"' was cut short while it was exported, and its end is lost; "
-		"what was acknowledged before is on the disk. Restore the file "
-		"from a copy, then start fi_rpmemd again\n";
-	const char *at = info->si_addr;
-
-	for (unsigned int i = 0; i < RP_SETUP_POOLS; i++) {
-		const struct rp_export *e = &exporting->v[i];
-		const char *map = e->pool.map;
-		struct iovec line[] = {
-			{(void *)lost_page_prefix, strlen(lost_page_prefix)},
-			{(void *)"fi_rpmemd: the file of pool '", 29},
-			{(void *)e->name, strlen(e->name)},
-			{(void *)text, sizeof(text) - 1},
-		};
-
-		if (!map || at < map || at >= map + e->pool.map_len)
-			continue;
-		if (writev(STDERR_FILENO, line, 4) < 0)
-			break;
-		_exit(RP_EXIT_FILE);
+	e->awaited &= ~(1ull << part);
+	if (e->settles) {
+		/* The owner that this part gets now is no former one. */
+		if (e->settling && part != e->settling)
+			e->released |= 1ull << part;
+		return;
 	}
-	signal(sig, SIG_DFL); /* not of a pool: the store is repeated, and ends
-			       * the process */
-}
-
-/* After libfabric, whose providers may have a handler of their own. */
-static void watch_pages(const struct rp_exports *x)
-{
-	const struct sigaction act = {
-		.sa_sigaction = lost_page,
-		.sa_flags = SA_SIGINFO,
-	};
-
-	exporting = x;
-	lost_page_prefix = rp_service_prefix(RP_SERVICE_ERROR);
-	sigaction(SIGBUS, &act, NULL);
+	if (rp_pool_release(&e->pool, 1ull << part, err))
+		log_failure(err);
 }
 
 void rp_exports_serve(struct rp_exports *x, struct rp_setup_server_attr *attr)
 {
-	watch_pages(x);
+	if (!x->embedded)
+		rp_lost_page_watch(x);
 	attr->exports = x->offers;
 	attr->nexports = RP_SETUP_POOLS;
 	attr->withdrawn = check_export;
 	attr->rights = find_rights;
 	attr->clients = find_clients;
+	attr->parts = find_parts;
+	attr->divide = divide_export;
 	attr->grant = grant_key;
 	attr->set_length = set_length;
 	attr->set_owner = set_owner;
+	attr->is_busy = is_busy;
 	attr->may_open = may_open;
 	attr->release = release_export;
 	attr->arg = x;
@@ -785,6 +755,7 @@ void rp_exports_serve(struct rp_exports *x, struct rp_setup_server_attr *attr)
 
 int rp_exports_close(struct rp_exports *x, bool failed, char *err)
 {
+	struct rp_export_job j;
 	int code = 0;
 
 	for (unsigned int i = 0; i < RP_SETUP_POOLS; i++)
@@ -793,16 +764,18 @@ int rp_exports_close(struct rp_exports *x, bool failed, char *err)
 	for (struct rp_export *e = x->v; e < x->v + RP_SETUP_POOLS; e++) {
 		if (!e->path)
 			continue;
-		if (e->closer) {
-			code = closer_end(e, err) ? RP_EXIT_FILE : code;
+		if (e->worker && finish_work(x, e, &j)) {
+			code = j.ret ? RP_EXIT_FILE : code;
 			continue;
 		}
+		if (e->grows)
+			e->longer |= rp_pool_allocate(&e->pool, err) > 0;
 		/* A start that fails leaves no new pool, and no new mark. */
 		if (e->made && !x->served)
 			unlink(e->path);
 		if (e->withdrawn[0])
 			code = RP_EXIT_FILE;
-		if (close_pool(
+		if (rp_export_close_pool(
 			    &e->pool, e->longer,
 			    !e->withdrawn[0] &&
 				    (x->served ? !failed : e->pool.was_clean),
@@ -810,7 +783,7 @@ int rp_exports_close(struct rp_exports *x, bool failed, char *err)
 			code = RP_EXIT_FILE;
 		free_slot(e);
 	}
-	if (x->closed_fd > 0)
-		close(x->closed_fd);
+	if (x->ended_fd > 0)
+		close(x->ended_fd);
 	return code;
 }

@@ -5,19 +5,23 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "util/conf.h"
+#include "util/export_worker.h"
 #include "util/fabric.h"
 #include "util/pool.h"
 #include "util/setup_server.h"
 
-/* The key of one secret for one pool: a registration with its rights. */
+/* The key of one secret for a part of a pool: a registration with its rights.
+ */
 struct rp_export_key {
-	struct fid_mr *mr; /* NULL: not asked for yet */
-	bool ending;	   /* as soon as no request uses it */
+	TAILQ_ENTRY(rp_export_key) link;
+	struct fid_mr *mr;
+	unsigned int who, part; /* part 0: the whole pool */
+	bool ending;		/* as soon as no request uses it */
 };
-
-struct rp_export_closer; /* a thread that writes a pool back */
+TAILQ_HEAD(rp_export_keys, rp_export_key);
 
 /* One pool; a free slot has no path. */
 struct rp_export {
@@ -27,25 +31,33 @@ struct rp_export {
 	unsigned int clients; /* that may have it open; 0: any number */
 	uint8_t rights[RP_SETUP_SECRETS]; /* RP_SETUP_READ..., by secret */
 	bool open;
-	bool made;    /* by this process */
-	bool awaited; /* its owner has not closed it, and may come back */
-	bool longer;  /* its file is, and its blocks are allocated */
-	bool leaving; /* closed as soon as no request uses its keys */
-	struct rp_export_closer *closer; /* NULL: not yet */
+	bool made;	   /* by this process */
+	uint64_t awaited;  /* parts whose owners may come back */
+	uint64_t released; /* by their owners, while it settles */
+	bool longer;	   /* its file is, and its blocks are allocated */
+	bool leaving;	   /* closed as soon as no request uses its keys */
+	bool grows;   /* its file is longer: its blocks are to be allocated */
+	bool settles; /* the thread makes a client the owner */
+	unsigned int settling;		 /* of this part */
+	struct rp_export_worker *worker; /* NULL: none works on it */
+	uint64_t failed_owner;		 /* that it did not get; 0: none */
+	char failure[RP_ERR_LEN];	 /* and why */
 	/* Registered for the class and the port; its key is not given out. */
 	struct fid_mr *mr;
-	struct rp_export_key keys[RP_SETUP_SECRETS];
+	struct rp_export_keys keys;
 	char withdrawn[RP_ERR_LEN]; /* reason, or "" while it is served */
 };
 
 struct rp_exports {
 	struct rp_fabric f;
 	int cq_fd;
-	int closed_fd; /* readable: a closer has ended */
+	int ended_fd;  /* readable: a worker has ended */
 	char base[64]; /* provider */
 	uint64_t incarnation;
 	uint64_t await_until; /* ms */
 	bool served;	      /* clients were able to connect */
+	bool embedded;	      /* in a program of others: no text on stdout, no
+			       * handler of signals */
 	struct rp_export v[RP_SETUP_POOLS];
 	struct rp_setup_export offers[RP_SETUP_POOLS]; /* of v */
 };
@@ -75,6 +87,8 @@ bool rp_exports_must_wait(const struct rp_exports *x,
  * closes it, which rp_exports_check() starts and ends.
  */
 void rp_exports_remove(struct rp_exports *x, unsigned int i);
+/* Number of pools that clients find. */
+unsigned int rp_exports_count(const struct rp_exports *x);
 /* Slot of the pool with that name and path, or -1. */
 int rp_exports_find(const struct rp_exports *x, const char *name,
 		    const char *path);
@@ -91,7 +105,10 @@ void rp_exports_set_rights(struct rp_exports *x, unsigned int i,
 bool rp_exports_is_at_path(const struct rp_exports *x, unsigned int i);
 /* Whether a secret has a key, perhaps one that is ending. */
 bool rp_exports_use_secret(const struct rp_exports *x, unsigned int who);
-/* Allocate the new blocks of files that were made longer. Returns how many. */
+/*
+ * Find files that were made longer: rp_exports_check() lets threads allocate
+ * their new blocks. Returns how many.
+ */
 unsigned int rp_exports_find_longer(struct rp_exports *x);
 /*
  * Withdraw pools whose files have gone, serve the new length of longer ones,
@@ -106,5 +123,25 @@ int rp_exports_close(struct rp_exports *x, bool failed, char *err);
 
 /* Fill in the callbacks of the set-up server. */
 void rp_exports_serve(struct rp_exports *x, struct rp_setup_server_attr *attr);
+
+/* --- export_key.c */
+
+/* Register a part of a pool, for clients that may write or only read. */
+int rp_export_register(struct rp_exports *x, struct rp_export *e,
+		       unsigned int part, bool writable, struct fid_mr **mr,
+		       char *err);
+/*
+ * The key of a secret for a part, made when it is asked for first. -EBUSY: the
+ * former one has not ended yet; another -errno, and the reason in err.
+ */
+int rp_export_grant(struct rp_exports *x, struct rp_export *e, unsigned int who,
+		    unsigned int part, uint64_t *key, char *err);
+/*
+ * End the keys that reach bytes of a part. False while requests that use one
+ * are executed: rp_export_end_ending() tries again.
+ */
+bool rp_export_end_part(struct rp_export *e, unsigned int part);
+bool rp_export_end_secret(struct rp_export *e, unsigned int who);
+void rp_export_end_ending(struct rp_export *e);
 
 #endif

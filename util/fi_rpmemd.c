@@ -377,7 +377,7 @@ static int add_pools(struct daemon *d, struct rp_conf *c, bool waiting)
 		if (ret && d->exports.served)
 			rp_service_log(RP_SERVICE_ERROR, "%s", d->err);
 		else if (ret)
-			return report_error(d, ret);
+			report_error(d, ret);
 		if (!code)
 			code = ret;
 	}
@@ -406,8 +406,6 @@ static int apply(struct daemon *d, struct rp_conf *c)
 	apply_rights(d, c);
 	rp_exports_check(&d->exports);
 	code = add_pools(d, c, false);
-	if (code && !d->exports.served)
-		return code;
 	add_secrets(d, c);
 	apply_rights(d, c);
 	return code;
@@ -416,7 +414,10 @@ static int apply(struct daemon *d, struct rp_conf *c)
 /* Check pools; where one has been closed, others may have waited for that. */
 static void check_exports(struct daemon *d)
 {
-	if (!rp_exports_check(&d->exports) || !d->reloaded)
+	const bool closed = rp_exports_check(&d->exports);
+
+	rp_setup_server_resume(d->server);
+	if (!closed || !d->reloaded)
 		return;
 	add_pools(d, d->reloaded, true);
 	apply_rights(d, d->reloaded);
@@ -452,8 +453,9 @@ static int load_again(struct daemon *d, struct rp_conf *c)
 /* The line that systemctl status shows. */
 static void tell_status(const struct daemon *d, const struct rp_conf *c)
 {
-	rp_service_status("%u pools on %s port %u", c->npools,
-			  listen_address(c), rp_setup_server_port(d->server));
+	rp_service_status("%u pools on %s port %u",
+			  rp_exports_count(&d->exports), listen_address(c),
+			  rp_setup_server_port(d->server));
 }
 
 static void free_conf(struct rp_conf *c)
@@ -526,15 +528,16 @@ static int open_server(struct daemon *d)
 static void print_exports(const struct daemon *d)
 {
 	const struct rp_setup_export *offers = d->exports.offers;
+	const unsigned int n = rp_exports_count(&d->exports);
 	char size[RP_SIZE_LEN];
 	int wide = 4;
 
-	for (unsigned int i = 0; i < d->conf.npools; i++)
+	for (unsigned int i = 0; i < n; i++)
 		if ((int)strlen(offers[i].name) > wide)
 			wide = (int)strlen(offers[i].name);
 	printf("%-*s  %10s  %-7s  %-16s  %s\n", wide, "POOL", "SIZE", "CLASS",
 	       "METHOD", "WHY");
-	for (unsigned int i = 0; i < d->conf.npools; i++) {
+	for (unsigned int i = 0; i < n; i++) {
 		const struct rp_setup_export *o = &offers[i];
 
 		printf("%-*s  %10s  %-7s  %-16s  %s\n", wide, o->name,
@@ -544,6 +547,10 @@ static void print_exports(const struct daemon *d)
 	printf("process %ld listens on %s port %u%s\n", (long)getpid(),
 	       listen_address(&d->conf), rp_setup_server_port(d->server),
 	       d->secrets.needed ? ", with a secret" : "");
+	if (n < d->conf.npools)
+		rp_service_log(RP_SERVICE_ERROR,
+			       "pools named above are not exported; correct "
+			       "what their lines say, send SIGHUP");
 }
 
 /* Make progress: the provider works inside fi_cq_read(). */
@@ -590,9 +597,9 @@ static int serve(struct daemon *d)
 		{.fd = rp_setup_server_fd(d->server), .events = POLLIN},
 		{.fd = d->signal_fd, .events = POLLIN},
 		{.fd = rp_metrics_fd(d->metrics), .events = POLLIN},
-		{.fd = d->exports.closed_fd, .events = POLLIN},
+		{.fd = d->exports.ended_fd, .events = POLLIN},
 	};
-	eventfd_t closed;
+	eventfd_t ended;
 	struct fid *cq = &d->exports.f.cq->fid;
 	uint64_t now, check_at = 0;
 	int ret, watchdog;
@@ -622,7 +629,7 @@ static int serve(struct daemon *d)
 			rp_err(d->err, 0, "poll: %s", strerror(errno));
 			return report_error(d, RP_EXIT_FAILED);
 		}
-		if (fds[4].revents && !eventfd_read(fds[4].fd, &closed))
+		if (fds[4].revents && !eventfd_read(fds[4].fd, &ended))
 			check_at = 0;
 		if (fds[2].revents && read_signals(d))
 			return 0;
@@ -747,7 +754,8 @@ static int run(struct daemon *d)
 	}
 	if (!code)
 		code = apply(d, &d->conf);
-	if (!code)
+	/* A refused pool keeps no other from being served. */
+	if (!code || rp_exports_count(&d->exports))
 		code = open_server(d);
 	if (d->conf.metrics)
 		d->metrics_at = d->conf.metrics;

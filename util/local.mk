@@ -41,7 +41,10 @@ util_fi_rpmem_info_LDADD = util/libutil.la prov/core/libcore.la \
 bin_PROGRAMS += util/fi_rpmemd
 util_fi_rpmemd_SOURCES = util/fi_rpmemd.c util/exits.h \
 	util/conf.c util/conf.h \
-	util/export.c util/export.h util/metrics.c util/metrics.h
+	util/export.c util/export.h util/export_key.c \
+	util/export_worker.c util/export_worker.h \
+	util/lost_page.c util/lost_page.h \
+	util/metrics.c util/metrics.h
 util_fi_rpmemd_CFLAGS = $(AM_CFLAGS) $(MICROHTTPD_CFLAGS)
 util_fi_rpmemd_LDADD = util/libutil.la prov/core/libcore.la $(FABRIC_LIBS) \
 	$(INIH_LIBS) $(MICROHTTPD_LIBS)

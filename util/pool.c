@@ -33,10 +33,14 @@ struct header {
 	uint64_t data;
 	uint64_t generation;
 	uint64_t length;
-	uint64_t owner;
+	uint64_t owner[1 + RP_POOL_PARTS];
 	uint64_t is_open;
 	struct rp_shutdowns shutdowns;
+	uint32_t parts;
+	uint64_t part_len;
 };
+
+_Static_assert(112 + RP_POOL_PARTS * 8 <= SUM_AT, "the owners have room");
 
 static void header_checksum(const uint8_t *buf, uint8_t *sum)
 {
@@ -58,10 +62,14 @@ static void header_encode(const struct header *h, uint8_t *buf)
 	rp_put64(buf + 40, h->data);
 	rp_put64(buf + 48, h->generation);
 	rp_put64(buf + 56, h->length);
-	rp_put64(buf + 64, h->owner);
+	rp_put64(buf + 64, h->owner[0]);
 	rp_put64(buf + 72, h->is_open);
 	rp_put64(buf + 80, h->shutdowns.count);
 	rp_put64(buf + 88, h->shutdowns.dimms);
+	rp_put32(buf + 96, h->parts);
+	rp_put64(buf + 104, h->part_len);
+	for (size_t i = 0; i < RP_POOL_PARTS; i++)
+		rp_put64(buf + 112 + 8 * i, h->owner[1 + i]);
 	header_checksum(buf, buf + SUM_AT);
 }
 
@@ -85,13 +93,20 @@ static int header_decode(const uint8_t *buf, struct header *h,
 	h->data = rp_get64(buf + 40);
 	h->generation = rp_get64(buf + 48);
 	h->length = rp_get64(buf + 56);
-	h->owner = rp_get64(buf + 64);
+	h->owner[0] = rp_get64(buf + 64);
 	h->is_open = rp_get64(buf + 72);
 	h->shutdowns.count = rp_get64(buf + 80);
 	h->shutdowns.dimms = rp_get64(buf + 88);
+	h->parts = rp_get32(buf + 96);
+	h->part_len = rp_get64(buf + 104);
+	for (size_t i = 0; i < RP_POOL_PARTS; i++)
+		h->owner[1 + i] = rp_get64(buf + 112 + 8 * i);
 	/* Another program wrote this header: do not guess its layout. */
 	if (h->data != RP_POOL_DATA || h->file_size <= h->data ||
-	    h->file_size > RP_POOL_MAX || h->length > h->file_size - h->data)
+	    h->file_size > RP_POOL_MAX || h->length > h->file_size - h->data ||
+	    h->parts > RP_POOL_PARTS ||
+	    (h->parts && (h->part_len % RP_POOL_UNIT || !h->part_len ||
+			  h->part_len > (h->file_size - h->data) / h->parts)))
 		return -EBADMSG;
 	return 0;
 }
@@ -405,13 +420,15 @@ static int pool_mark(struct rp_pool *p, uint32_t flags, char *err)
 		.data = RP_POOL_DATA,
 		.generation = p->generation + 1,
 		.length = p->length,
-		.owner = p->owner,
 		.is_open = p->is_open,
 		.shutdowns = p->shutdowns,
+		.parts = p->parts,
+		.part_len = p->part_len,
 	};
 	int ret;
 
 	memcpy(h.uuid, p->uuid, sizeof(h.uuid));
+	memcpy(h.owner, p->owner, sizeof(h.owner));
 	ret = header_write(p->fd, &h);
 	if (!ret && fdatasync(p->fd))
 		ret = -errno;
@@ -520,8 +537,10 @@ static int pool_open(const char *path, struct rp_pool *p, bool *lost, char *err)
 	p->size = h.file_size - h.data;
 	p->generation = h.generation;
 	p->length = h.length;
-	p->owner = h.owner;
+	memcpy(p->owner, h.owner, sizeof(p->owner));
 	p->is_open = h.is_open;
+	p->parts = h.parts;
+	p->part_len = h.part_len;
 	p->was_clean = h.flags & FLAG_CLEAN;
 	ret = pool_map(p, err);
 	if (ret)
@@ -559,51 +578,106 @@ int rp_pool_accept_loss(const char *path, char *err)
 	return ret ? ret : lost;
 }
 
-/* Change one number of the header, durably or not at all. */
-static int pool_set(struct rp_pool *p, uint64_t *number, uint64_t to, char *err)
+/* Change the header as `to` says, durably or not at all. */
+static int pool_set(struct rp_pool *p, struct rp_pool *to, char *err)
 {
-	const uint64_t was = *number;
-	int ret;
+	const int ret = pool_mark(to, 0, err);
 
-	*number = to;
-	ret = pool_mark(p, 0, err);
-	if (ret)
-		*number = was;
+	if (!ret)
+		*p = *to;
 	return ret;
 }
 
 int rp_pool_set_length(struct rp_pool *p, uint64_t length, char *err)
 {
-	return pool_set(p, &p->length, length, err);
+	struct rp_pool to = *p;
+
+	to.length = length;
+	return pool_set(p, &to, err);
 }
 
-int rp_pool_set_owner(struct rp_pool *p, uint64_t owner, char *err)
+int rp_pool_divide(struct rp_pool *p, unsigned int parts, char *err)
 {
-	const uint64_t was = p->is_open;
-	int ret;
+	struct rp_pool to = *p;
 
-	p->is_open = 1;
-	ret = pool_set(p, &p->owner, owner, err);
-	if (ret)
-		p->is_open = was;
+	if (!parts || parts > RP_POOL_PARTS || p->size / parts < RP_POOL_UNIT)
+		return rp_err(err, -EINVAL,
+			      "pool '%s' cannot be divided into %u parts; give "
+			      "1 to %u, of at least %u bytes each",
+			      p->path, parts, RP_POOL_PARTS, RP_POOL_UNIT);
+	to.parts = parts > 1 ? parts : 0;
+	to.part_len = p->size / parts / RP_POOL_UNIT * RP_POOL_UNIT;
+	memset(to.owner + 1, 0, sizeof(to.owner) - sizeof(*to.owner));
+	to.is_open &= 1;
+	return pool_set(p, &to, err);
+}
+
+int rp_pool_set_owner(struct rp_pool *p, unsigned int part, uint64_t owner,
+		      char *err)
+{
+	struct rp_pool to = *p;
+
+	if (!part) {
+		memset(to.owner, 0, sizeof(to.owner));
+		to.is_open = 0;
+	}
+	to.owner[0] = to.owner[part] = owner;
+	to.is_open = (to.is_open & ~1ull) | 1ull << part;
+	return pool_set(p, &to, err);
+}
+
+int rp_pool_release(struct rp_pool *p, uint64_t parts, char *err)
+{
+	struct rp_pool to = *p;
+
+	to.is_open &= ~parts;
+	return pool_set(p, &to, err);
+}
+
+/*
+ * Write back a range of the file. The kernel reports a failed write-back once
+ * for each open file: msync() of p->map would take the report from the commits
+ * of clients of other parts, so a part is mapped from an open file of its own.
+ */
+static int pool_sync(const struct rp_pool *p, off_t at, size_t len)
+{
+	char path[32];
+	void *map;
+	int fd, ret;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", p->fd);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	map = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, at);
+	ret = map == MAP_FAILED || msync(map, len, MS_SYNC) ? -errno : 0;
+	if (map != MAP_FAILED)
+		munmap(map, len);
+	close(fd);
 	return ret;
 }
 
-int rp_pool_release(struct rp_pool *p, char *err)
+int rp_pool_settle(struct rp_pool *p, unsigned int part, char *err)
 {
-	return pool_set(p, &p->is_open, 0, err);
-}
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t len, at = rp_pool_part(p, part, &len), from, to;
+	int ret;
 
-int rp_pool_settle(struct rp_pool *p, char *err)
-{
-	if (msync(p->map, p->map_len, MS_SYNC))
-		return rp_err(err, -errno,
+	if (RP_FAULT("slow-settle"))
+		rp_fault_dawdle();
+	from = part ? (RP_POOL_DATA + at) / page * page : 0;
+	to = RP_POOL_DATA + at + len;
+	ret = part ? pool_sync(p, (off_t)from, to - from)
+		   : -(msync(p->map, p->map_len, MS_SYNC) ? errno : 0);
+	if (ret)
+		return rp_err(err, ret,
 			      "pool '%s': writing back what was not committed: "
 			      "%s; check the disk and the kernel's log",
-			      p->path, strerror(errno));
+			      p->path, strerror(-ret));
 	/* Pages whose earlier write-back failed are clean, and not on disk. */
-	madvise(p->map, p->map_len, MADV_DONTNEED);
-	posix_fadvise(p->fd, 0, 0, POSIX_FADV_DONTNEED);
+	madvise((char *)p->map + from, to - from, MADV_DONTNEED);
+	posix_fadvise(p->fd, (off_t)from, (off_t)(to - from),
+		      POSIX_FADV_DONTNEED);
 	return 0;
 }
 
@@ -623,6 +697,13 @@ int rp_pool_check_file(const struct rp_pool *p)
 	    named.st_ino == st.st_ino)
 		return 0;
 	return st.st_nlink ? 0 : -ENOENT;
+}
+
+bool rp_pool_is_longer(const struct rp_pool *p)
+{
+	struct stat st;
+
+	return !fstat(p->fd, &st) && (uint64_t)st.st_size > p->map_len;
 }
 
 int rp_pool_allocate(struct rp_pool *p, char *err)
@@ -647,6 +728,8 @@ int rp_pool_allocate(struct rp_pool *p, char *err)
 					    room));
 		goto restore;
 	}
+	if (RP_FAULT("slow-grow"))
+		rp_fault_dawdle();
 	ret = -posix_fallocate(p->fd, (off_t)p->map_len, (off_t)want);
 	if (!ret && fsync(p->fd))
 		ret = -errno;

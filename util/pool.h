@@ -22,11 +22,15 @@
  *   40 u64 offset of the data
  *   48 u64 generation: counts header writes
  *   56 u64 length of the file that was copied there; 0: unknown
- *   64 u64 last client that opened the pool exclusively; 0: none
- *   72 u64 1: that client has the pool open; 0: not
+ *   64 u64 last client that opened the pool, or a part, exclusively; 0: none
+ *   72 u64 bit 0: that client has the pool open; bit n: the owner of part n
  *   80 u64 dirty shutdowns of the memory below it when it was opened
  *   88 u64 identity of the DIMMs that counted them; 0: none did
- *   96 zeros
+ *   96 u32 parts, 2 to 32; 0: the pool is not divided
+ *  100 u32 0
+ *  104 u64 bytes of a part
+ *  112 32 u64 last client that opened part 1, 2... exclusively; 0: none
+ *  368 zeros
  *  480 32 SHA-256 of the 480 bytes before
  *
  * Data begins at 64 KiB: a multiple of every page size.
@@ -37,6 +41,7 @@
 #define RP_POOL_COPY(gen) ((off_t)(4096 * ((gen)&1)))
 #define RP_POOL_DATA	  65536u
 #define RP_POOL_UNIT	  4096u /* sizes are rounded up to this */
+#define RP_POOL_PARTS	  32u
 static inline uint64_t rp_pool_round(uint64_t size)
 {
 	return (size + RP_POOL_UNIT - 1) / RP_POOL_UNIT * RP_POOL_UNIT;
@@ -53,9 +58,15 @@ struct rp_pool {
 	void *data; /* points into map */
 	uint64_t size;
 	uint64_t generation;
-	uint64_t length;	       /* of the file in it; 0: unknown */
-	uint64_t owner;		       /* the last exclusive client; 0: none */
-	uint64_t is_open;	       /* 1: it has not closed the pool */
+	uint64_t length; /* of the file in it; 0: unknown */
+	/*
+	 * The last exclusive client of the pool or of any part, and of each
+	 * part, from 1 on; 0: none. A bit of is_open: it has not closed it.
+	 */
+	uint64_t owner[1 + RP_POOL_PARTS];
+	uint64_t is_open;
+	uint32_t parts; /* 0: not divided */
+	uint64_t part_len;
 	struct rp_shutdowns shutdowns; /* until it was opened */
 	uint64_t allocated; /* length of the file by rp_pool_allocate() */
 	bool was_clean;	    /* the last user closed the pool */
@@ -94,6 +105,8 @@ int rp_pool_accept_loss(const char *path, char *err);
  */
 int rp_pool_check_file(const struct rp_pool *p);
 
+/* Was the file made longer since it was opened? */
+bool rp_pool_is_longer(const struct rp_pool *p);
 /*
  * The file was made longer: allocate its new blocks. Returns 1 when that is
  * done; 0: it is not longer; -ENOSPC, another -errno: it has its former length
@@ -112,17 +125,32 @@ int rp_pool_extend(struct rp_pool *p, char *err);
  */
 int rp_pool_set_length(struct rp_pool *p, uint64_t length, char *err);
 /*
- * Make all bytes durable, whoever has written them, and forget what the disk
- * does not have. Nobody may write meanwhile. -errno: the disk failed, and err
- * has the reason.
+ * Divide the pool into equal parts (1: not), which have no owners then. As for
+ * the length; -EINVAL: too many for a pool of this size.
  */
-int rp_pool_settle(struct rp_pool *p, char *err);
+int rp_pool_divide(struct rp_pool *p, unsigned int parts, char *err);
+/* Offset of a part in the data, and its bytes; part 0 is the whole pool. */
+static inline uint64_t rp_pool_part(const struct rp_pool *p, unsigned int part,
+				    uint64_t *len)
+{
+	*len = part ? p->part_len : p->size;
+	return part ? (part - 1) * p->part_len : 0;
+}
 /*
- * Remember the exclusive client, which then has the pool open; and that it has
- * closed the pool. As for the length.
+ * Make all bytes of a part durable, whoever has written them, and forget what
+ * the disk does not have. Nobody may write there meanwhile. -errno: the disk
+ * failed, and err has the reason.
  */
-int rp_pool_set_owner(struct rp_pool *p, uint64_t owner, char *err);
-int rp_pool_release(struct rp_pool *p, char *err);
+int rp_pool_settle(struct rp_pool *p, unsigned int part, char *err);
+/*
+ * Remember the exclusive client of a part, which then has it open, and
+ * displaces owners of the whole pool, or, as the one of the whole pool, of all
+ * parts; and that clients have closed what they had: a bit for each part. As
+ * for the length.
+ */
+int rp_pool_set_owner(struct rp_pool *p, unsigned int part, uint64_t owner,
+		      char *err);
+int rp_pool_release(struct rp_pool *p, uint64_t parts, char *err);
 
 /*
  * Write back, mark the pool clean, close it. On failure it is closed without

@@ -15,6 +15,7 @@
 #define OPEN_EXCLUSIVE 1u
 #define OPEN_AGAIN     2u
 #define OPEN_TAKE      4u
+#define OPEN_OBSERVE   8u
 /* Flags of EXPORT. */
 #define WAS_CLEAN 1u
 #define READ_ONLY 2u
@@ -210,7 +211,7 @@ int rp_setup_put_request(void *buf, size_t size,
 {
 	struct cursor c = put_begin(buf, size, m->type);
 
-	if (m->type < RP_SETUP_GET_EXPORT || m->type > RP_SETUP_OPEN ||
+	if (m->type < RP_SETUP_GET_EXPORT || m->type > RP_SETUP_DIVIDE ||
 	    (m->type != RP_SETUP_GET_LIST && !rp_setup_name_ok(m->name)))
 		return -EINVAL;
 	put_bytes(&c, m->nonce, sizeof(m->nonce));
@@ -221,7 +222,14 @@ int rp_setup_put_request(void *buf, size_t size,
 		put_u64(&c, m->owner);
 		put_u32(&c, (m->exclusive ? OPEN_EXCLUSIVE : 0) |
 				    (m->again ? OPEN_AGAIN : 0) |
-				    (m->take ? OPEN_TAKE : 0));
+				    (m->take ? OPEN_TAKE : 0) |
+				    (m->observe ? OPEN_OBSERVE : 0));
+		put_u16(&c, (uint16_t)m->parts);
+		put_u16(&c, (uint16_t)m->part);
+	}
+	if (m->type == RP_SETUP_DIVIDE) {
+		put_u64(&c, m->owner);
+		put_u32(&c, m->parts);
 	}
 	return put_end(&c, buf, size, true);
 }
@@ -345,7 +353,7 @@ int rp_setup_get_request(const void *buf, size_t len,
 	struct cursor c = get_begin(buf, len, r.type);
 	uint32_t flags = 0;
 
-	while (c.bad && r.type < RP_SETUP_OPEN)
+	while (c.bad && r.type < RP_SETUP_DIVIDE)
 		c = get_begin(buf, len, ++r.type);
 	get_bytes(&c, r.nonce, sizeof(r.nonce));
 	get_string(&c, r.name, sizeof(r.name));
@@ -357,12 +365,23 @@ int rp_setup_get_request(const void *buf, size_t len,
 		r.exclusive = flags & OPEN_EXCLUSIVE;
 		r.again = flags & OPEN_AGAIN;
 		r.take = flags & OPEN_TAKE;
+		r.observe = flags & OPEN_OBSERVE;
+		r.parts = get_u16(&c);
+		r.part = get_u16(&c);
+	}
+	if (r.type == RP_SETUP_DIVIDE) {
+		r.owner = get_u64(&c);
+		r.parts = get_u32(&c);
 	}
 	if (get_end(&c, true) ||
-	    flags & ~(OPEN_EXCLUSIVE | OPEN_AGAIN | OPEN_TAKE) ||
+	    flags & ~(OPEN_EXCLUSIVE | OPEN_AGAIN | OPEN_TAKE | OPEN_OBSERVE) ||
 	    (r.take && (!r.exclusive || r.again)) ||
-	    (r.type == RP_SETUP_OPEN &&
-	     (!r.owner || r.owner & RP_SETUP_SHARED)))
+	    (r.observe && r.exclusive) ||
+	    (r.type >= RP_SETUP_OPEN &&
+	     (!r.owner || r.owner & RP_SETUP_SHARED)) ||
+	    r.parts > RP_SETUP_PARTS || r.part > r.parts ||
+	    (r.type == RP_SETUP_OPEN && (r.parts > 1) != (r.part > 0)) ||
+	    (r.type == RP_SETUP_DIVIDE && !r.parts))
 		return -EBADMSG;
 	if (r.type == RP_SETUP_GET_LIST ? r.name[0] != 0
 					: !rp_setup_name_ok(r.name))

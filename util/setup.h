@@ -35,6 +35,7 @@
 #define RP_SETUP_FI_NAME     128 /* bytes of a fabric address */
 #define RP_SETUP_POOLS	     64	 /* pools of one daemon */
 #define RP_SETUP_SECRETS     64	 /* secrets of one daemon */
+#define RP_SETUP_PARTS	     32	 /* parts of one pool */
 #define RP_SETUP_MAX_REQUEST 512
 #define RP_SETUP_MAX_REPLY   65536
 
@@ -44,6 +45,7 @@ enum rp_setup_type {
 	RP_SETUP_GET_LIST = 3,
 	RP_SETUP_SET_LENGTH = 4,
 	RP_SETUP_OPEN = 5, /* the connection stays, and holds the pool open */
+	RP_SETUP_DIVIDE = 6,
 	RP_SETUP_EXPORT = 66,
 	RP_SETUP_LIST = 67,
 	RP_SETUP_ERROR = 127,
@@ -60,6 +62,7 @@ enum rp_setup_code {
 	RP_SETUP_E_TAKEN = 7,	/* another client has opened it meanwhile */
 	RP_SETUP_E_AWAITED = 8, /* its last owner may come back: try again */
 	RP_SETUP_E_RIGHT = 9,	/* the secret does not allow this */
+	RP_SETUP_E_PARTS = 10,	/* the pool has another number of parts */
 };
 
 /* Body: 16 u32 flags: bit 0 a secret is needed  20 u32 0  24 nonce */
@@ -73,18 +76,27 @@ struct rp_setup_challenge {
 #define RP_SETUP_SHARED (1ull << 63)
 
 /*  16 nonce  48 string name (GET_LIST: empty)  SET_LENGTH: u64 length
- *  OPEN: u64 owner, u32 flags: bit 0 exclusive, bit 1 again, bit 2 take  MAC
+ *  OPEN: u64 owner, u32 flags: bit 0 exclusive, bit 1 again, bit 2 take,
+ *  bit 3 observe, u16 parts, u16 part  DIVIDE: u64 owner, u32 parts  MAC
  *  A string is a u16 length and its bytes. */
 struct rp_setup_request {
-	enum rp_setup_type type; /* GET_EXPORT, GET_LIST, SET_LENGTH, OPEN */
+	enum rp_setup_type type; /* from GET_EXPORT on */
 	uint8_t nonce[RP_SETUP_NONCE];
 	char name[RP_SETUP_NAME + 1];
 	uint64_t length; /* SET_LENGTH: of the file in the pool; 0: unknown */
-	uint64_t owner;	 /* OPEN: random number of the client, 63 bits, not 0 */
-	bool exclusive;	 /* OPEN: while no other client has the pool open */
-	bool again;	 /* OPEN: this client has had it open, only if no other
-			  * owner came since */
-	bool take;	 /* OPEN exclusively: take it from whoever has it */
+	uint64_t owner;	 /* OPEN: random number of the client, 63 bits, not 0;
+			  * DIVIDE: the one that has the pool exclusively */
+	/*
+	 * OPEN: only if the pool has this many parts, 1: it is not divided; 0:
+	 * whatever it has. DIVIDE: make this many.
+	 */
+	unsigned int parts;
+	unsigned int part; /* OPEN: this one, from 1 on; 0: the whole pool */
+	bool exclusive;	   /* OPEN: while no other client has the pool open */
+	bool again;   /* OPEN: this client has had it open, only if no other
+		       * owner came since */
+	bool take;    /* OPEN exclusively: take it from whoever has it */
+	bool observe; /* OPEN to read, also beside an exclusive client */
 };
 
 /*  16 u64 key  24 u64 addr  32 u64 len  40 u64 incarnation
@@ -111,9 +123,9 @@ struct rp_setup_export {
 	char why[RP_SETUP_TEXT + 1];
 	uint64_t length; /* of the file that was copied there; 0: unknown */
 	/*
-	 * The last client that opened it exclusively, or, with the bit
-	 * RP_SETUP_SHARED, the first one that has shared it after that; 0:
-	 * none.
+	 * The last client that opened it, or a part, exclusively, or, with the
+	 * bit RP_SETUP_SHARED, the first one that has shared it after that; 0:
+	 * none. To a client that opens a part, that of the part.
 	 */
 	uint64_t owner;
 };

@@ -319,6 +319,9 @@ static int call_read_error(struct call *c, const uint8_t *buf, size_t len)
 	case RP_SETUP_E_AWAITED:
 		ret = -EAGAIN;
 		break;
+	case RP_SETUP_E_PARTS:
+		ret = -ENXIO;
+		break;
 	default:
 		ret = -EPROTO;
 		break;
@@ -439,6 +442,9 @@ int rp_setup_open(const struct rp_setup_target *t, const char *pool,
 		.exclusive = how->exclusive,
 		.again = how->again,
 		.take = how->take,
+		.observe = how->observe,
+		.parts = how->parts,
+		.part = how->part,
 	};
 	int ret;
 
@@ -455,6 +461,19 @@ uint64_t rp_setup_owner(void)
 	if (getrandom(&owner, sizeof(owner), 0) != sizeof(owner))
 		return 0;
 	return owner & ~RP_SETUP_SHARED;
+}
+
+int rp_setup_divide(const struct rp_setup_target *t, const char *pool,
+		    uint64_t owner, unsigned int parts, char *err)
+{
+	struct rp_setup_request req = {
+		.type = RP_SETUP_DIVIDE,
+		.owner = owner,
+		.parts = parts,
+	};
+	struct rp_setup_export now;
+
+	return fetch_pool(t, pool, &req, &now, NULL, err);
 }
 
 int rp_setup_set_length(const struct rp_setup_target *t, const char *pool,

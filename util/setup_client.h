@@ -36,18 +36,32 @@ struct rp_setup_open {
 	bool exclusive; /* no other client may have it open */
 	bool again;	/* it had the pool open: displace no other client */
 	bool take;	/* exclusively: displace whoever has it open */
+	bool observe;	/* only read, also beside an exclusive client */
+	/*
+	 * Only a pool with this many parts, 1: not divided; 0: any. The part
+	 * counts from 1; 0: the whole pool.
+	 */
+	unsigned int parts, part;
 };
 /*
  * The same, and open the pool: it stays open until the caller closes *fd. The
  * errors of rp_setup_fetch_export(), and -EBUSY: another client has it open, or
  * may come back to it (with t->wait_ms the call waits for that first);
- * -ESTALE: another one has opened it meanwhile.
+ * -ESTALE: another one has opened it meanwhile; -ENXIO: another number of
+ * parts.
  */
 int rp_setup_open(const struct rp_setup_target *t, const char *pool,
 		  const struct rp_setup_open *how, struct rp_setup_export *out,
 		  int *fd, char *err);
 /* A random number for rp_setup_open.owner; 0: none can be had. */
 uint64_t rp_setup_owner(void);
+/*
+ * Divide a pool, durably, that this client has opened exclusively, all of it.
+ * The errors of rp_setup_fetch_export(), and -EBUSY: it has not; -ENXIO: too
+ * many parts.
+ */
+int rp_setup_divide(const struct rp_setup_target *t, const char *pool,
+		    uint64_t owner, unsigned int parts, char *err);
 /*
  * Remember the length of the file in a pool, durably; 0: unknown. The errors of
  * rp_setup_fetch_export(), and -ERANGE: longer than the pool.

@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/queue.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "core/list.h"
 #include "util/clock.h"
 #include "util/setup_server.h"
 #include "util/text.h"
@@ -25,6 +25,7 @@
 enum state {
 	CHALLENGE, /* sending CHALLENGE */
 	REQUEST,   /* receiving the request */
+	WAIT,	   /* the request waits for rp_setup_server_resume() */
 	REPLY,	   /* sending the reply */
 	CLOSE,	   /* waiting until the client closes */
 	HOLD,	   /* the same, and it holds a pool open */
@@ -43,8 +44,8 @@ struct conn {
 	char peer[NI_MAXHOST];
 	/* A client that has opened a pool; such connections have no deadline */
 	bool holds;
-	bool exclusive;
-	unsigned int pool, who, rights;
+	bool exclusive, observes;
+	unsigned int pool, part, who, rights;
 	uint64_t owner;
 };
 TAILQ_HEAD(conns, conn);
@@ -54,8 +55,9 @@ struct rp_setup_server {
 	int epfd;
 	int listener;
 	struct conns conns;	 /* those that hold no pool open */
+	struct conns waiting;	 /* those in WAIT, which have no deadline */
 	struct conns holders;	 /* the others */
-	unsigned int nconns;	 /* in conns */
+	unsigned int nconns;	 /* in conns and waiting */
 	uint64_t reported_at[2]; /* ms; clients refused, and served */
 	uint64_t listen_again;	 /* ms; 0: the listener is active */
 };
@@ -75,6 +77,7 @@ int rp_setup_server_new(const struct rp_setup_server_attr *attr,
 	if (!s->attr.timeout_ms)
 		s->attr.timeout_ms = 5000;
 	TAILQ_INIT(&s->conns);
+	TAILQ_INIT(&s->waiting);
 	TAILQ_INIT(&s->holders);
 	ret = rp_setup_listen(attr->addr ? attr->addr : "127.0.0.1", attr->port,
 			      64, err);
@@ -125,8 +128,11 @@ int rp_setup_server_timeout(const struct rp_setup_server *s)
 static void conn_drop(struct rp_setup_server *s, struct conn *c)
 {
 	if (c->holds && c->exclusive && s->attr.release)
-		s->attr.release(s->attr.arg, c->pool);
-	TAILQ_REMOVE(c->holds ? &s->holders : &s->conns, c, link);
+		s->attr.release(s->attr.arg, c->pool, c->part);
+	TAILQ_REMOVE(c->holds		? &s->holders
+		     : c->state == WAIT ? &s->waiting
+					: &s->conns,
+		     c, link);
 	s->nconns -= !c->holds;
 	close(c->fd);
 	free(c->out);
@@ -199,6 +205,21 @@ static void report_client(struct rp_setup_server *s, const struct conn *c,
 	s->attr.report(c->peer, pool);
 }
 
+/* The number of parts of exports[i]; *owner is that of one, or of all. */
+static unsigned int find_parts(const struct rp_setup_server *s, unsigned int i,
+			       unsigned int part, uint64_t *owner)
+{
+	*owner = s->attr.exports[i].owner;
+	return s->attr.parts ? s->attr.parts(s->attr.arg, i, part, owner) : 1;
+}
+
+/* Whether a client holds bytes of exports[i] that a request is about. */
+static bool holds_bytes(const struct conn *h,
+			const struct rp_setup_request *req, unsigned int i)
+{
+	return h->pool == i && (!h->part || !req->part || h->part == req->part);
+}
+
 /*
  * The holder of exports[i] that does not agree with a request; NULL: none.
  * Those that have gone are dropped: a client that starts again is not refused.
@@ -209,9 +230,10 @@ static const struct conn *find_holder(struct rp_setup_server *s,
 {
 	struct conn *h, *next;
 
-	for (h = TAILQ_FIRST(&s->holders); h; h = next) {
-		next = TAILQ_NEXT(h, link);
-		if (h->pool != i || h->owner == req->owner ||
+	TAILQ_FOREACH_SAFE(h, &s->holders, link, next)
+	{
+		if (!holds_bytes(h, req, i) || h->owner == req->owner ||
+		    h->observes || req->observe ||
 		    (!h->exclusive && !req->exclusive))
 			continue;
 		if (!rp_setup_has_closed(h->fd))
@@ -228,8 +250,8 @@ static void hold_export(struct rp_setup_server *s, struct conn *c,
 	struct conn *h, *next;
 
 	/* An earlier connection of the same client is lost, unnoticed here. */
-	for (h = TAILQ_FIRST(&s->holders); h; h = next) {
-		next = TAILQ_NEXT(h, link);
+	TAILQ_FOREACH_SAFE(h, &s->holders, link, next)
+	{
 		if (h->pool != i || h->owner != req->owner)
 			continue;
 		h->exclusive = false; /* the owner stays */
@@ -241,6 +263,7 @@ static void hold_export(struct rp_setup_server *s, struct conn *c,
 	c->holds = true;
 	c->exclusive = req->exclusive;
 	c->pool = i;
+	c->part = req->part;
 	c->rights = find_rights(s, c, i);
 	c->owner = req->owner;
 	rp_setup_keep_alive(c->fd);
@@ -252,28 +275,28 @@ static void hold_export(struct rp_setup_server *s, struct conn *c,
  * bytes which that one wanted to write again would replace newer ones. A client
  * that only reads ends no claim.
  */
-static uint64_t next_owner(const struct rp_setup_export *e,
-			   const struct rp_setup_request *req,
+static uint64_t next_owner(uint64_t owner, const struct rp_setup_request *req,
 			   unsigned int rights)
 {
 	if (req->exclusive)
-		return e->owner == req->owner ? 0 : req->owner;
-	if (!(rights & RP_SETUP_WRITE) || !e->owner ||
-	    e->owner & RP_SETUP_SHARED || req->again)
+		return owner == req->owner ? 0 : req->owner;
+	if (!(rights & RP_SETUP_WRITE) || !owner || owner & RP_SETUP_SHARED ||
+	    req->again || req->observe)
 		return 0;
 	return req->owner | RP_SETUP_SHARED;
 }
 
 /* Copy exports[i] with the client's key. Returns 0, or an encoded ERROR. */
 static int grant_export(struct rp_setup_server *s, struct conn *c,
-			unsigned int i, struct rp_setup_export *e)
+			unsigned int i, unsigned int part,
+			struct rp_setup_export *e)
 {
 	char err[RP_ERR_LEN];
 
 	*e = s->attr.exports[i];
-	e->read_only = !(find_rights(s, c, i) & RP_SETUP_WRITE);
+	e->read_only = c->observes || !(find_rights(s, c, i) & RP_SETUP_WRITE);
 	if (!s->attr.grant ||
-	    !s->attr.grant(s->attr.arg, i, c->who, &e->key, err))
+	    !s->attr.grant(s->attr.arg, i, c->who, part, e, err))
 		return 0;
 	return put_error(c, RP_SETUP_E_BUSY, "%.390s", err);
 }
@@ -283,7 +306,8 @@ static int check_rights(struct rp_setup_server *s, struct conn *c,
 			const struct rp_setup_request *req, unsigned int i)
 {
 	const unsigned int rights = find_rights(s, c, i);
-	const bool writes = req->type == RP_SETUP_SET_LENGTH || req->exclusive;
+	const bool writes = req->type == RP_SETUP_SET_LENGTH ||
+			    req->type == RP_SETUP_DIVIDE || req->exclusive;
 	const char *missing = NULL;
 
 	if (writes && !(rights & RP_SETUP_WRITE))
@@ -305,8 +329,8 @@ static unsigned int count_holders(struct rp_setup_server *s, uint64_t owner,
 	struct conn *h, *next;
 	unsigned int n = 0;
 
-	for (h = TAILQ_FIRST(&s->holders); h; h = next) {
-		next = TAILQ_NEXT(h, link);
+	TAILQ_FOREACH_SAFE(h, &s->holders, link, next)
+	{
 		if (h->pool != i || h->owner == owner)
 			continue;
 		if (rp_setup_has_closed(h->fd))
@@ -317,21 +341,55 @@ static unsigned int count_holders(struct rp_setup_server *s, uint64_t owner,
 	return n;
 }
 
-/* Close exports[i] for all clients. */
-static void drop_holders(struct rp_setup_server *s, unsigned int i)
+/* Close exports[i] for all clients of these bytes. */
+static void drop_holders(struct rp_setup_server *s,
+			 const struct rp_setup_request *req, unsigned int i)
 {
 	struct conn *h, *next;
 
-	for (h = TAILQ_FIRST(&s->holders); h; h = next) {
-		next = TAILQ_NEXT(h, link);
-		if (h->pool == i)
+	TAILQ_FOREACH_SAFE(h, &s->holders, link, next)
+	{
+		if (holds_bytes(h, req, i))
 			conn_drop(s, h);
 	}
 }
 
+/* The one holder of all of exports[i] can divide it. Returns 0, or an ERROR. */
+static int divide_export(struct rp_setup_server *s, struct conn *c,
+			 const struct rp_setup_request *req, unsigned int i)
+{
+	char err[RP_ERR_LEN] = "this daemon divides no pools";
+	const struct conn *h = TAILQ_FIRST(&s->holders);
+
+	while (h && (h->pool != i || h->owner != req->owner || !h->exclusive ||
+		     h->part))
+		h = TAILQ_NEXT(h, link);
+	if (!h)
+		return put_error(c, RP_SETUP_E_BUSY,
+				 "only a client that has all of pool '%.100s' "
+				 "open exclusively can divide it; open it so",
+				 s->attr.exports[i].name);
+	if (s->attr.divide && !s->attr.divide(s->attr.arg, i, req->parts, err))
+		return 0;
+	return put_error(c, RP_SETUP_E_PARTS, "%.390s", err);
+}
+
+/* Refuse an OPEN that does not know how exports[i] is divided. */
+static int check_parts(struct conn *c, const struct rp_setup_request *req,
+		       const char *name, unsigned int parts)
+{
+	if (!req->parts || req->parts == parts)
+		return 0;
+	return put_error(c, RP_SETUP_E_PARTS,
+			 "pool '%.100s' has %u part(s), not %u; give the "
+			 "number with which it was divided",
+			 name, parts, req->parts);
+}
+
 /* Refuse an OPEN because of other clients. 0: there is no reason. */
 static int check_others(struct rp_setup_server *s, struct conn *c,
-			const struct rp_setup_request *req, unsigned int i)
+			const struct rp_setup_request *req, unsigned int i,
+			uint64_t owner)
 {
 	const struct rp_setup_export *e = &s->attr.exports[i];
 	const unsigned int most =
@@ -340,10 +398,10 @@ static int check_others(struct rp_setup_server *s, struct conn *c,
 	char err[RP_ERR_LEN];
 	unsigned int n;
 
-	if (e->owner != req->owner && s->attr.may_open &&
-	    s->attr.may_open(s->attr.arg, i, err))
+	if (owner != req->owner && !req->observe && s->attr.may_open &&
+	    s->attr.may_open(s->attr.arg, i, req->part, err))
 		return put_error(c, RP_SETUP_E_AWAITED, "%.390s", err);
-	if (req->exclusive && req->again && e->owner != req->owner)
+	if (req->exclusive && req->again && owner != req->owner)
 		return put_error(c, RP_SETUP_E_TAKEN,
 				 "another client has opened pool '%.100s' "
 				 "meanwhile; what was not committed is lost: "
@@ -351,10 +409,10 @@ static int check_others(struct rp_setup_server *s, struct conn *c,
 				 e->name);
 	if (h)
 		return put_error(c, RP_SETUP_E_BUSY,
-				 "pool '%.100s' is open%s at a client on %s; "
+				 "%s '%.100s' is open%s at a client on %s; "
 				 "close it there first",
-				 e->name, h->exclusive ? " exclusively" : "",
-				 h->peer);
+				 h->part ? "a part of pool" : "pool", e->name,
+				 h->exclusive ? " exclusively" : "", h->peer);
 	n = most ? count_holders(s, req->owner, i) : 0;
 	if (n < most || !most)
 		return 0;
@@ -369,20 +427,30 @@ static int check_others(struct rp_setup_server *s, struct conn *c,
 static int put_open(struct rp_setup_server *s, struct conn *c,
 		    const struct rp_setup_request *req, unsigned int i)
 {
-	const uint64_t owner =
-		next_owner(&s->attr.exports[i], req, find_rights(s, c, i));
 	char err[RP_ERR_LEN] = "it cannot be opened exclusively here";
-	int ret = req->take ? 0 : check_others(s, c, req, i);
 	struct rp_setup_export e;
+	uint64_t owner;
+	int ret = check_parts(c, req, s->attr.exports[i].name,
+			      find_parts(s, i, req->part, &owner));
 
+	if (!ret && !req->take)
+		ret = check_others(s, c, req, i, owner);
 	if (ret)
 		return ret;
+	c->observes = req->observe;
 	if (req->take)
-		drop_holders(s, i);
-	if (owner && (!s->attr.set_owner ||
-		      s->attr.set_owner(s->attr.arg, i, owner, err)))
-		return put_error(c, RP_SETUP_E_BUSY, "%.390s", err);
-	ret = grant_export(s, c, i, &e);
+		drop_holders(s, req, i);
+	owner = next_owner(owner, req, find_rights(s, c, i));
+	if (owner)
+		ret = s->attr.set_owner
+			      ? s->attr.set_owner(s->attr.arg, i, req->part,
+						  owner, err)
+			      : -ENOSYS;
+	if (ret)
+		return ret == -EINPROGRESS
+			       ? ret
+			       : put_error(c, RP_SETUP_E_BUSY, "%.390s", err);
+	ret = grant_export(s, c, i, req->part, &e);
 	if (ret)
 		return ret;
 	report_client(s, c, e.name);
@@ -399,6 +467,8 @@ static int put_found(struct rp_setup_server *s, struct conn *c,
 	char err[RP_ERR_LEN];
 	int ret;
 
+	if (s->attr.is_busy && s->attr.is_busy(s->attr.arg, i))
+		return -EINPROGRESS;
 	if (why)
 		return put_error(c, RP_SETUP_E_POOL, "%s", why);
 	ret = check_rights(s, c, req, i);
@@ -406,7 +476,9 @@ static int put_found(struct rp_setup_server *s, struct conn *c,
 		return ret;
 	if (req->type == RP_SETUP_OPEN)
 		return put_open(s, c, req, i);
-	if (req->type != RP_SETUP_SET_LENGTH)
+	if (req->type == RP_SETUP_DIVIDE)
+		ret = divide_export(s, c, req, i);
+	else if (req->type != RP_SETUP_SET_LENGTH)
 		report_client(s, c, req->name);
 	else if (req->length > s->attr.exports[i].len)
 		return put_error(c, RP_SETUP_E_LENGTH,
@@ -417,7 +489,8 @@ static int put_found(struct rp_setup_server *s, struct conn *c,
 				 "this daemon remembers no lengths");
 	else if (s->attr.set_length(s->attr.arg, i, req->length, err))
 		return put_error(c, RP_SETUP_E_LENGTH, "%.390s", err);
-	ret = grant_export(s, c, i, &e);
+	if (!ret)
+		ret = grant_export(s, c, i, 0, &e);
 	return ret ? ret : rp_setup_put_export(c->out, REPLY_SIZE, &e);
 }
 
@@ -499,30 +572,56 @@ static int put_reply(struct rp_setup_server *s, struct conn *c, int frame,
 	return ret;
 }
 
-/* Returns false when the connection must be closed. */
-static bool conn_read(struct rp_setup_server *s, struct conn *c)
+/* Reply to a whole request. False: the connection must be closed. */
+static bool conn_serve(struct rp_setup_server *s, struct conn *c)
 {
 	enum rp_setup_type type;
 	size_t length = 0;
-	ssize_t n;
 	int frame, ret;
 
-	n = recv(c->fd, c->in + c->in_len, sizeof(c->in) - c->in_len, 0);
-	if (n < 0)
-		return errno == EAGAIN || errno == EINTR;
-	if (n == 0)
-		return false;
-	c->in_len += (size_t)n;
 	frame = rp_setup_frame(c->in, c->in_len, sizeof(c->in), &length, &type);
 	if (frame == -EAGAIN || (!frame && c->in_len < length))
 		return true;
 	ret = put_reply(s, c, frame, length);
+	if (ret == -EINPROGRESS) {
+		TAILQ_REMOVE(&s->conns, c, link);
+		TAILQ_INSERT_TAIL(&s->waiting, c, link);
+		c->state = WAIT;
+		return conn_wait_for(s, c, 0);
+	}
 	if (ret < 0)
 		return false;
 	c->out_len = (size_t)ret;
 	c->out_done = 0;
 	c->state = REPLY;
 	return conn_wait_for(s, c, EPOLLOUT);
+}
+
+static bool conn_read(struct rp_setup_server *s, struct conn *c)
+{
+	ssize_t n =
+		recv(c->fd, c->in + c->in_len, sizeof(c->in) - c->in_len, 0);
+
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR;
+	c->in_len += (size_t)n;
+	return n > 0 && conn_serve(s, c);
+}
+
+void rp_setup_server_resume(struct rp_setup_server *s)
+{
+	struct conns again = TAILQ_HEAD_INITIALIZER(again);
+	struct conn *c;
+
+	TAILQ_CONCAT(&again, &s->waiting, link);
+	while ((c = TAILQ_FIRST(&again))) {
+		TAILQ_REMOVE(&again, c, link);
+		TAILQ_INSERT_TAIL(&s->conns, c, link);
+		c->deadline = rp_now_ms() + s->attr.timeout_ms;
+		c->state = REQUEST;
+		if (!conn_serve(s, c))
+			conn_drop(s, c);
+	}
 }
 
 static bool conn_write(struct rp_setup_server *s, struct conn *c)
@@ -561,6 +660,8 @@ static bool conn_run(struct rp_setup_server *s, struct conn *c)
 		return conn_write(s, c);
 	case REQUEST:
 		return conn_read(s, c);
+	case WAIT: /* the client has gone */
+		return false;
 	case CLOSE:
 	case HOLD:
 		break;
@@ -655,7 +756,9 @@ void rp_setup_server_run(struct rp_setup_server *s)
 			 * milliseconds only.
 			 */
 			if (s->nconns == s->attr.max_conns)
-				conn_drop(s, TAILQ_FIRST(&s->conns));
+				conn_drop(s,
+					  TAILQ_FIRST(&s->conns)
+						  ?: TAILQ_FIRST(&s->waiting));
 			server_accept(s);
 		} else if (!conn_run(s, c)) {
 			conn_drop(s, c);
@@ -672,8 +775,8 @@ void rp_setup_server_check_rights(struct rp_setup_server *s)
 {
 	struct conn *h, *next;
 
-	for (h = TAILQ_FIRST(&s->holders); h; h = next) {
-		next = TAILQ_NEXT(h, link);
+	TAILQ_FOREACH_SAFE(h, &s->holders, link, next)
+	{
 		if (h->rights & ~find_rights(s, h, h->pool))
 			conn_drop(s, h);
 	}
@@ -687,7 +790,8 @@ void rp_setup_server_delete(struct rp_setup_server *s)
 		return;
 	/* Owners come back to the next daemon. */
 	s->attr.release = NULL;
-	while ((c = TAILQ_FIRST(&s->conns)) || (c = TAILQ_FIRST(&s->holders)))
+	while ((c = TAILQ_FIRST(&s->conns)) || (c = TAILQ_FIRST(&s->waiting)) ||
+	       (c = TAILQ_FIRST(&s->holders)))
 		conn_drop(s, c);
 	close(s->epfd);
 	close(s->listener);

@@ -50,11 +50,25 @@ struct rp_setup_server_attr {
 	 */
 	unsigned int (*clients)(void *arg, unsigned int i);
 	/*
-	 * Finds or makes the key of a client for exports[i]. Returns 0, or
-	 * -errno and the reason in err. NULL: all clients get exports[i].key.
+	 * The number of parts of exports[i], 1: it is not divided; *owner is
+	 * that of a part, which may be any up to RP_SETUP_PARTS. NULL: no pool
+	 * is divided.
 	 */
-	int (*grant)(void *arg, unsigned int i, unsigned int who, uint64_t *key,
-		     char *err);
+	unsigned int (*parts)(void *arg, unsigned int i, unsigned int part,
+			      uint64_t *owner);
+	/*
+	 * Divides exports[i]. Returns 0, or -errno and the reason in err. NULL:
+	 * none can be.
+	 */
+	int (*divide)(void *arg, unsigned int i, unsigned int parts, char *err);
+	/*
+	 * Finds or makes the key of a client for a part of exports[i] (0: all
+	 * of it), and makes *e, a copy of exports[i], describe the part.
+	 * Returns 0, or -errno and the reason in err. NULL: all clients get
+	 * exports[i].key.
+	 */
+	int (*grant)(void *arg, unsigned int i, unsigned int who,
+		     unsigned int part, struct rp_setup_export *e, char *err);
 	/*
 	 * Remembers the length of the file in exports[i], and changes it there.
 	 * Returns 0, or -errno and the reason in err. NULL: none is remembered.
@@ -62,18 +76,28 @@ struct rp_setup_server_attr {
 	int (*set_length)(void *arg, unsigned int i, uint64_t length,
 			  char *err);
 	/*
-	 * Makes a client the owner of exports[i]: revokes the keys that others
-	 * have, and remembers owner. Changes the export. Returns 0, or -errno
-	 * and the reason in err. NULL: no pool can be opened exclusively.
+	 * Makes a client the owner of a part of exports[i]: revokes the keys
+	 * that others have to it, and remembers owner. Changes the export.
+	 * Returns 0, or -errno and the reason in err; -EINPROGRESS: the request
+	 * is served again by rp_setup_server_resume(). NULL: no pool can be
+	 * opened exclusively.
 	 */
-	int (*set_owner)(void *arg, unsigned int i, uint64_t owner, char *err);
+	int (*set_owner)(void *arg, unsigned int i, unsigned int part,
+			 uint64_t owner, char *err);
 	/*
-	 * Whether a client other than the last owner may open exports[i]: 0, or
-	 * -errno and the reason in err. NULL: it may.
+	 * Whether a client other than the last owner may open a part of
+	 * exports[i]: 0, or -errno and the reason in err. NULL: it may.
 	 */
-	int (*may_open)(void *arg, unsigned int i, char *err);
-	/* The owner of exports[i] has closed it, or has ended. May be NULL. */
-	void (*release)(void *arg, unsigned int i);
+	int (*may_open)(void *arg, unsigned int i, unsigned int part,
+			char *err);
+	/*
+	 * Whether requests for exports[i] have to wait for
+	 * rp_setup_server_resume(). NULL: never.
+	 */
+	bool (*is_busy)(void *arg, unsigned int i);
+	/* The owner of a part of exports[i] has closed it, or has ended. May be
+	 * NULL. */
+	void (*release)(void *arg, unsigned int i, unsigned int part);
 	void *arg; /* argument of the calls above */
 	/*
 	 * Reports a client: pool is the one that it fetched, or NULL for a
@@ -113,6 +137,8 @@ int rp_setup_server_fd(const struct rp_setup_server *s);
 int rp_setup_server_timeout(const struct rp_setup_server *s);
 /* Serve all ready connections. Never blocks. */
 void rp_setup_server_run(struct rp_setup_server *s);
+/* Serve the requests again that had to wait, the oldest first. */
+void rp_setup_server_resume(struct rp_setup_server *s);
 /*
  * Secrets, exports or rights have changed: close the pools of clients that have
  * lost a right.

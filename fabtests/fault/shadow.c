@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <libpmem2.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -38,6 +39,7 @@ static ino_t pool_ino;
 static char *medium;
 static uint64_t medium_base, medium_len;
 static int pagemap_fd = -1;
+static pthread_mutex_t one_sync = PTHREAD_MUTEX_INITIALIZER;
 
 static void medium_open(const char *spec)
 {
@@ -155,14 +157,19 @@ __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 	at = pool_offset((uintptr_t)addr);
 	if (at < 0)
 		return real(addr, len, flags);
-	/* Only bytes from before the call are sure to be covered. */
+	/*
+	 * Only bytes from before the call are sure to be covered. One call at a
+	 * time: an older copy of a page must not replace a newer one.
+	 */
 	copy = malloc(len);
 	if (!copy)
 		abort();
+	pthread_mutex_lock(&one_sync);
 	memcpy(copy, addr, len);
 	ret = real(addr, len, flags);
 	if (!ret && pwrite(shadow_fd, copy, len, at) != (ssize_t)len)
 		abort();
+	pthread_mutex_unlock(&one_sync);
 	free(copy);
 	return ret;
 }

@@ -237,10 +237,11 @@ EXTRA_DIST += fabtests/functional/transparent.sh \
 TESTS += fabtests/functional/valgrind.sh
 EXTRA_DIST += fabtests/functional/valgrind.sh fabtests/functional/valgrind.supp
 
-TESTS += fabtests/functional/pool.sh fabtests/functional/reload.sh \
-	fabtests/functional/nbd.sh fabtests/functional/on_rpmem.sh
-EXTRA_DIST += fabtests/functional/pool.sh fabtests/functional/reload.sh \
-	fabtests/functional/nbd.sh fabtests/functional/on_rpmem.sh
+pool_tests = fabtests/functional/pool.sh fabtests/functional/hung_disk.sh \
+	fabtests/functional/reload.sh fabtests/functional/nbd.sh \
+	fabtests/functional/on_rpmem.sh
+TESTS += $(pool_tests)
+EXTRA_DIST += $(pool_tests)
 check_PROGRAMS += fabtests/functional/read_only
 fabtests_functional_read_only_SOURCES = fabtests/functional/read_only.c
 fabtests_functional_read_only_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)

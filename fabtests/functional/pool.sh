@@ -204,6 +204,38 @@ with rpmem_pool.open(where) as pool:
     assert lib.rpmem_pool_read(handle, None, 1, 0) == -errno.EINVAL
     assert lib.rpmem_pool_write(handle, None, 0, 0, 0) == 0
 
+
+
+def relay(listener, port, drop):
+    """Forwards connections, and closes the first ones unanswered."""
+    while True:
+        near, _ = listener.accept()
+        if drop > 0:
+            drop -= 1
+            near.close()
+            continue
+        far = socket.create_connection(("127.0.0.1", port))
+        for a, b in (near, far), (far, near):
+            threading.Thread(target=forward, args=(a, b), daemon=True).start()
+
+
+def forward(a, b):
+    try:
+        while data := a.recv(4096):
+            b.sendall(data)
+        b.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+
+
+# A daemon that ends while it is asked is asked again when it is back.
+with socket.create_server(("127.0.0.1", 0)) as s:
+    threading.Thread(target=relay, daemon=True,
+                     args=(s, int(where.split(":")[1]), 3)).start()
+    with rpmem_pool.open(f"127.0.0.1:{s.getsockname()[1]}:vol") as pool:
+        pool.write(b"again", 0, durable=True)
+        assert pool.read(5, 0) == b"again"
+
 # Clients share a pool, or one has it alone.
 with rpmem_pool.open(where) as a, rpmem_pool.open(where) as b:
     a.write(b"shared", 0)

@@ -482,6 +482,40 @@ kill $daemon
 wait $daemon || fail "exit code $? behind a SIGHUP at the start"
 rm -f early
 
+# A pool that is refused at the start keeps no other from being served.
+head -c 1M /dev/zero >bad
+rm -f port
+../util/fi_rpmemd --port 0 --port-file port bad a >daemon.out 2>&1 &
+daemon=$!
+for _ in $(seq 400); do
+	[ -e port ] && break
+	kill -0 $daemon 2>/dev/null || break
+	sleep 0.05
+done
+said 1 "'bad'"
+said 1 'pools named above are not exported'
+expect 0 '' $cp file "127.0.0.1:$(cat port):a"
+expect 6 "no pool 'bad' is exported here; there is 'a'" $cp file "127.0.0.1:$(cat port):bad"
+rm bad
+../util/fi_rpmemd --port 0 --port-file made --create 1M bad >made.out 2>&1 &
+other=$!
+for _ in $(seq 400); do
+	[ -e made ] && break
+	sleep 0.05
+done
+kill $other
+wait $other
+reloads=0
+reload
+expect 0 '' $cp file "127.0.0.1:$(cat port):bad"
+kill $daemon
+wait $daemon || fail "exit code $? behind a refused pool"
+rm -f bad port
+head -c 1M /dev/zero >bad
+expect 3 "'bad'" ../util/fi_rpmemd --port 0 --port-file port bad
+[ -e port ] && fail "a daemon without a pool serves"
+rm bad
+
 # Pools are closed as they should be.
 ../util/fi_rpmemd --port 0 --create 4M --port-file port a >daemon.out 2>&1 &
 daemon=$!

@@ -27,6 +27,8 @@ static void try_header(const uint8_t *buf)
 
 	if (!header_decode(exact, &h, &version)) {
 		MUST(h.data == RP_POOL_DATA && h.file_size > h.data);
+		MUST(h.parts <= RP_POOL_PARTS &&
+		     h.part_len <= (h.file_size - h.data) / (h.parts ?: 1));
 		/*
 		 * header_decode() does not look at the reserved zeros: compare
 		 * the bytes in front of them.

@@ -36,10 +36,11 @@ static const struct rp_secret secret = {
 };
 static const struct rp_setup_secrets secrets = {
 	.needed = true,
-	.v[1] = {
-		.bytes = "0123456789abcdef0123456789abcdef",
-		.len = 32,
-	},
+	.v[1] =
+		{
+			.bytes = "0123456789abcdef0123456789abcdef",
+			.len = 32,
+		},
 };
 static const struct rp_setup_export pools[2] = {
 	{.key = 1, .len = 4096, .name = "one", .base = "tcp", .why = "ext4"},
@@ -68,6 +69,7 @@ static int get_message(enum rp_setup_type type, const uint8_t *p, size_t len,
 	case RP_SETUP_GET_LIST:
 	case RP_SETUP_SET_LENGTH:
 	case RP_SETUP_OPEN:
+	case RP_SETUP_DIVIDE:
 		return rp_setup_get_request(p, len, &m->request);
 	case RP_SETUP_EXPORT:
 		return rp_setup_get_export(p, len, &m->export);
@@ -142,9 +144,25 @@ out:
 }
 
 /* The server has checked all that leads here. */
-static int set_owner(void *arg, unsigned int i, uint64_t owner, char *err)
+static int set_owner(void *arg, unsigned int i, unsigned int part,
+		     uint64_t owner, char *err)
 {
-	MUST(i < 2 && owner);
+	MUST(i < 2 && part <= 2 * i && owner);
+	return 0;
+}
+
+/* The second pool has two parts. */
+static unsigned int two_parts(void *arg, unsigned int i, unsigned int part,
+			      uint64_t *owner)
+{
+	MUST(i < 2 && part <= RP_SETUP_PARTS);
+	*owner = part;
+	return 1 + i;
+}
+
+static int divide(void *arg, unsigned int i, unsigned int parts, char *err)
+{
+	MUST(i < 2 && parts && parts <= RP_SETUP_PARTS);
 	return 0;
 }
 
@@ -157,6 +175,8 @@ static struct rp_setup_server *new_server(bool with_secret)
 		.nexports = 2,
 		.max_conns = 4,
 		.timeout_ms = 60000,
+		.parts = two_parts,
+		.divide = divide,
 		.set_owner = set_owner,
 	};
 	char err[RP_ERR_LEN];

@@ -194,17 +194,21 @@ GET = setup_msg(2, b"c" * 32 + text(b"one") + MAC)
 NONE = setup_msg(2, b"c" * 32 + text(b"three") + MAC)
 GET_LIST = setup_msg(3, b"c" * 32 + text(b"") + MAC)
 LENGTH = setup_msg(4, b"c" * 32 + text(b"one") + struct.pack("<Q", 9) + MAC)
-OPEN = setup_msg(5, b"c" * 32 + text(b"one") + struct.pack("<QI", 7, 1) + MAC)
+OPEN = setup_msg(5, b"c" * 32 + text(b"one") + struct.pack("<QIHH", 7, 1, 0, 0) + MAC)
+PART = setup_msg(5, b"c" * 32 + text(b"two") + struct.pack("<QIHH", 7, 1, 2, 1) + MAC)
+DIVIDE = setup_msg(6, b"c" * 32 + text(b"one") + struct.pack("<QI", 7, 2) + MAC)
 OTHER = setup_msg(2, b"c" * 32 + text(b"one") + MAC, 2)
 setup = {"decode-%d" % i: b"\0" + m for i, m in enumerate(
-    (CHALLENGE[0], GET, GET_LIST, EXPORT, LIST, ERROR, LENGTH, OPEN))}
+    (CHALLENGE[0], GET, GET_LIST, EXPORT, LIST, ERROR, LENGTH, OPEN,
+     PART, DIVIDE))}
 # Longer than the reader's room for it.
 LONG_NAME = setup_msg(2, b"c" * 32 + text(b"x" * 300) + MAC)
 LONG_ADDR = EXPORT.replace(text(b"\2\0\0\1"), text(b"a" * 200))
 LONG_ADDR = setup_msg(66, LONG_ADDR[16:])
 setup["long-name"] = b"\0" + LONG_NAME
 setup["long-addr"] = b"\0" + LONG_ADDR
-for i, m in enumerate((GET, GET_LIST, NONE, OTHER, LENGTH, OPEN)):
+for i, m in enumerate((GET, GET_LIST, NONE, OTHER, LENGTH, OPEN, PART,
+                       DIVIDE)):
     setup["open-%d" % i] = b"\1\0" + m
     setup["proved-%d" % i] = b"\7\5" + m
 setup["unproved"] = b"\3\0" + GET

@@ -21,6 +21,7 @@
 
 #include <criterion/criterion.h>
 
+#include "util/bytes.h"
 #include "util/pool.h"
 
 #define DATA 20480u
@@ -370,16 +371,92 @@ Test(pool, owner_and_whether_it_holds_the_pool_are_kept)
 
 	create_pool();
 	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
-	cr_assert(!p.owner && !p.is_open);
-	cr_assert_eq(rp_pool_set_owner(&p, 77, err), 0, "%s", err);
+	cr_assert(!p.owner[0] && !p.is_open);
+	cr_assert_eq(rp_pool_set_owner(&p, 0, 77, err), 0, "%s", err);
 	cr_assert_eq(rp_pool_set_length(&p, 9, err), 0, "%s", err);
 	rp_pool_abandon(&p);
 	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
-	cr_assert(p.owner == 77 && p.is_open == 1 && p.length == 9);
-	cr_assert_eq(rp_pool_release(&p, err), 0, "%s", err);
+	cr_assert(p.owner[0] == 77 && p.is_open == 1 && p.length == 9);
+	cr_assert_eq(rp_pool_release(&p, 1, err), 0, "%s", err);
 	cr_assert_eq(rp_pool_close_clean(&p, err), 0, "%s", err);
 	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
-	cr_assert(p.owner == 77 && !p.is_open && p.length == 9);
+	cr_assert(p.owner[0] == 77 && !p.is_open && p.length == 9);
+	rp_pool_abandon(&p);
+}
+
+static void open_again(struct rp_pool *p)
+{
+	rp_pool_abandon(p);
+	cr_assert_eq(rp_pool_open(path, p, err), 0, "%s", err);
+}
+
+/* The golden bytes of a divided pool's header. */
+static void check_header(const struct rp_pool *p)
+{
+	uint8_t h[RP_POOL_HDR];
+	const int fd = open(path, O_RDONLY);
+
+	cr_assert_eq(pread(fd, h, sizeof(h), RP_POOL_COPY(p->generation)),
+		     sizeof(h));
+	close(fd);
+	cr_assert_eq(h[64], 8, "the last owner");
+	cr_assert_eq(h[72], 6, "both have their parts open");
+	cr_assert_eq(h[96], 2, "parts");
+	cr_assert_eq(rp_get64(h + 104), p->part_len);
+	cr_assert(h[112] == 7 && h[120] == 8);
+}
+
+Test(pool, each_part_has_an_owner)
+{
+	struct rp_pool p;
+	uint64_t len;
+
+	create_pool();
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	cr_assert_eq(rp_pool_set_owner(&p, 0, 5, err), 0, "%s", err);
+	cr_assert_eq(rp_pool_divide(&p, 2, err), 0, "%s", err);
+	cr_assert(p.owner[0] == 5 && p.is_open == 1, "it stays");
+	cr_assert_eq(rp_pool_set_owner(&p, 1, 7, err), 0, "%s", err);
+	cr_assert(p.owner[0] == 7 && p.is_open == 2, "5 is displaced");
+	cr_assert_eq(rp_pool_set_owner(&p, 2, 8, err), 0, "%s", err);
+	check_header(&p);
+	open_again(&p);
+	cr_assert_eq(p.parts, 2);
+	cr_assert_eq(p.part_len, p.size / 2 / RP_POOL_UNIT * RP_POOL_UNIT);
+	cr_assert(p.owner[1] == 7 && p.owner[2] == 8 && p.is_open == 6);
+	cr_assert(rp_pool_part(&p, 0, &len) == 0 && len == p.size);
+	cr_assert(rp_pool_part(&p, 1, &len) == 0 && len == p.part_len);
+	cr_assert(rp_pool_part(&p, 2, &len) == len && len == p.part_len);
+	cr_assert_eq(rp_pool_release(&p, 2, err), 0, "%s", err);
+	open_again(&p);
+	cr_assert(p.owner[1] == 7 && p.is_open == 4);
+	/* The owner of the whole pool displaces both. */
+	cr_assert_eq(rp_pool_set_owner(&p, 0, 9, err), 0, "%s", err);
+	open_again(&p);
+	cr_assert(p.owner[0] == 9 && !p.owner[1] && !p.owner[2]);
+	cr_assert(p.is_open == 1 && p.parts == 2);
+	rp_pool_abandon(&p);
+}
+
+Test(pool, division_fits_the_pool)
+{
+	struct rp_pool p;
+
+	create_pool();
+	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
+	cr_assert_eq(rp_pool_divide(&p, 0, err), -EINVAL);
+	cr_assert_eq(rp_pool_divide(&p, RP_POOL_PARTS + 1, err), -EINVAL);
+	cr_assert_eq(p.size / RP_POOL_UNIT, DATA / RP_POOL_UNIT);
+	if (DATA / RP_POOL_UNIT < RP_POOL_PARTS)
+		cr_assert_eq(rp_pool_divide(&p, DATA / RP_POOL_UNIT + 1, err),
+			     -EINVAL);
+	cr_assert_eq(p.parts, 0);
+	cr_assert_eq(rp_pool_divide(&p, 2, err), 0, "%s", err);
+	cr_assert_eq(rp_pool_set_owner(&p, 2, 8, err), 0, "%s", err);
+	/* Not divided again: the parts have no owners. */
+	cr_assert_eq(rp_pool_divide(&p, 1, err), 0, "%s", err);
+	open_again(&p);
+	cr_assert(!p.parts && !p.owner[2] && !p.is_open);
 	rp_pool_abandon(&p);
 }
 

@@ -58,6 +58,56 @@ Test(setup, round_trips)
 				     i >= 5 ? j == 1 : i == j);
 }
 
+/* A part is one of those that the request says the pool has. */
+Test(setup, open_names_a_part_of_as_many)
+{
+	static uint8_t bufs[8][4096];
+	uint8_t *at;
+	size_t lens[8];
+
+	valid(bufs, lens);
+	at = bufs[7] + lens[7] - 36;
+	cr_assert_arr_eq(at, "\0\0\0\0", 4);
+	for (unsigned int parts = 0; parts < 40; parts++)
+		for (unsigned int part = 0; part < 40; part++) {
+			const bool good = parts <= 32 && part <= parts &&
+					  (parts > 1) == (part > 0);
+
+			at[0] = (uint8_t)parts;
+			at[2] = (uint8_t)part;
+			cr_assert_eq(get_request(bufs[7], lens[7]),
+				     good ? 0 : -EBADMSG, "%u of %u", part,
+				     parts);
+			cr_assert(!good || (m.request.parts == parts &&
+					    m.request.part == part));
+		}
+}
+
+Test(setup, divide_names_an_owner_and_a_number)
+{
+	struct rp_setup_request r = {
+		.type = RP_SETUP_DIVIDE,
+		.name = "p",
+		.owner = 0x1122,
+	};
+	uint8_t buf[256];
+	int n;
+
+	for (r.parts = 0; r.parts < 40; r.parts++) {
+		n = rp_setup_put_request(buf, sizeof(buf), &r);
+		cr_assert_eq(n, 16 + 32 + 3 + 8 + 4 + 32);
+		cr_assert_arr_eq(buf + 51, "\x22\x11\0\0\0\0\0\0", 8);
+		cr_assert_eq(buf[59], r.parts);
+		cr_assert_eq(get_request(buf, (size_t)n),
+			     r.parts && r.parts <= 32 ? 0 : -EBADMSG);
+	}
+	cr_assert(m.request.type == RP_SETUP_DIVIDE && m.request.parts == 32 &&
+		  m.request.owner == 0x1122);
+	memset(buf + 51, 0, 8);
+	buf[59] = 2;
+	cr_assert_eq(get_request(buf, (size_t)n), -EBADMSG, "no owner");
+}
+
 /* These bytes are the protocol: a change here needs a new version. */
 Test(setup, golden)
 {
@@ -104,24 +154,29 @@ Test(setup, open_needs_an_owner_and_known_flags)
 	size_t lens[8];
 
 	valid(bufs, lens);
-	for (int flags = 0; flags < 16; flags++) {
-		/* To take a pool is for an exclusive owner, and a new one. */
-		const bool good = flags < 4 || flags == 5;
+	for (int flags = 0; flags < 32; flags++) {
+		/*
+		 * To take a pool is for an exclusive owner, and a new one; an
+		 * observer is not exclusive.
+		 */
+		const bool good =
+			flags < 4 || flags == 5 || flags == 8 || flags == 10;
 
-		bufs[7][lens[7] - 36] = (uint8_t)flags;
+		bufs[7][lens[7] - 40] = (uint8_t)flags;
 		cr_assert_eq(get_request(bufs[7], lens[7]),
 			     good ? 0 : -EBADMSG);
 		cr_assert(!good || (m.request.exclusive == (flags & 1) &&
 				    m.request.again == (flags >> 1 & 1) &&
-				    m.request.take == flags >> 2));
+				    m.request.take == (flags >> 2 & 1) &&
+				    m.request.observe == flags >> 3));
 	}
-	bufs[7][lens[7] - 36] = 0;
-	memset(bufs[7] + lens[7] - 44, 0, 8);
+	bufs[7][lens[7] - 40] = 0;
+	memset(bufs[7] + lens[7] - 48, 0, 8);
 	cr_assert_eq(get_request(bufs[7], lens[7]), -EBADMSG);
-	bufs[7][lens[7] - 44] = 1;
+	bufs[7][lens[7] - 48] = 1;
 	cr_assert_eq(get_request(bufs[7], lens[7]), 0);
 	/* The uppermost bit is the daemon's. */
-	bufs[7][lens[7] - 37] = 0x80;
+	bufs[7][lens[7] - 41] = 0x80;
 	cr_assert_eq(get_request(bufs[7], lens[7]), -EBADMSG);
 }
 

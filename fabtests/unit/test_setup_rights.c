@@ -45,18 +45,52 @@ static unsigned int find_clients(void *arg, unsigned int i)
 	return most;
 }
 
+/* Parts of "volume one", and the owners of these and of all. */
+static unsigned int nparts = 1;
+static uint64_t owner_of[RP_SETUP_PARTS + 1];
+static atomic_uint released = 99;
+
+static unsigned int find_parts(void *arg, unsigned int i, unsigned int part,
+			       uint64_t *owner)
+{
+	if (i)
+		return 1;
+	*owner = owner_of[part];
+	return nparts;
+}
+
+static int divide(void *arg, unsigned int i, unsigned int parts, char *why)
+{
+	cr_assert_eq(i, 0);
+	if (parts > 2)
+		return rp_err(why, -EINVAL, "too many parts");
+	nparts = parts;
+	return 0;
+}
+
+static void release_part(void *arg, unsigned int i, unsigned int part)
+{
+	cr_assert_eq(i, 0);
+	atomic_store(&released, part);
+}
+
 static bool key_in_use;
 
-static int grant(void *arg, unsigned int i, unsigned int who, uint64_t *key,
-		 char *why)
+static int grant(void *arg, unsigned int i, unsigned int who, unsigned int part,
+		 struct rp_setup_export *e, char *why)
 {
-	*key = 1000 * i + who;
+	e->key = 1000 * i + 100 * part + who;
+	if (part)
+		e->owner = owner_of[part];
 	return key_in_use ? rp_err(why, -EBUSY, "the key is in use") : 0;
 }
 
-static int set_owner(void *arg, unsigned int i, uint64_t owner, char *why)
+static int set_owner(void *arg, unsigned int i, unsigned int part,
+		     uint64_t owner, char *why)
 {
-	exports[i].owner = owner;
+	exports[i].owner = owner_of[0] = owner_of[part] = owner;
+	if (!part)
+		owner_of[1] = owner_of[2] = 0;
 	return 0;
 }
 
@@ -82,6 +116,9 @@ static void start(void)
 		.rights = find_rights,
 		.clients = find_clients,
 		.grant = grant,
+		.parts = find_parts,
+		.divide = divide,
+		.release = release_part,
 		.set_owner = set_owner,
 	};
 
@@ -277,4 +314,121 @@ Test(setup_rights, free_slots_fit_no_client)
 	pthread_mutex_unlock(&lock);
 	cr_assert_eq(fetch(&secrets[0], "volume one"), -EACCES);
 	cr_assert_eq(fetch(&none, "volume one"), -EACCES);
+}
+
+/* --- parts */
+
+static int open_part(uint64_t owner, unsigned int parts, unsigned int part,
+		     bool again, int *fd)
+{
+	const struct rp_setup_open how = {
+		.owner = owner,
+		.exclusive = true,
+		.again = again,
+		.parts = parts,
+		.part = part,
+	};
+
+	target.secret = &secrets[0];
+	err[0] = 0;
+	return rp_setup_open(&target, pools[0].name, &how, &m.export, fd, err);
+}
+
+static int divide_by(uint64_t owner, unsigned int parts)
+{
+	err[0] = 0;
+	target.secret = &secrets[0];
+	return rp_setup_divide(&target, pools[0].name, owner, parts, err);
+}
+
+/* A client that has closed a pool is noticed soon. */
+static void close_and_wait(int fd, unsigned int part)
+{
+	atomic_store(&released, 99);
+	close(fd);
+	while (atomic_load(&released) != part)
+		poll(NULL, 0, 5);
+}
+
+Test(setup_rights, only_the_owner_of_all_divides_a_pool, .timeout = 60)
+{
+	int a, b;
+
+	cr_assert_eq(divide_by(1, 2), -EBUSY, "nobody has it open");
+	cr_assert_eq(open_pool(&secrets[0], 1, false, false, &b), 0, "%s", err);
+	cr_assert_eq(divide_by(1, 2), -EBUSY, "it is shared");
+	close(b);
+	while (open_part(1, 1, 0, false, &a) == -EBUSY)
+		poll(NULL, 0, 5);
+	cr_assert_eq(divide_by(2, 2), -EBUSY, "another client has it open");
+	cr_assert_eq(divide_by(1, 3), -ENXIO);
+	cr_assert(strstr(err, "too many parts"), "%s", err);
+	cr_assert_eq(divide_by(1, 2), 0, "%s", err);
+	close_and_wait(a, 0);
+	/* The number has to be right; both are named. */
+	cr_assert_eq(open_part(2, 1, 0, false, &a), -ENXIO);
+	cr_assert(strstr(err, "has 2 part(s), not 1"), "%s", err);
+	cr_assert_eq(open_part(2, 3, 3, false, &a), -ENXIO);
+	cr_assert(strstr(err, "has 2 part(s), not 3"), "%s", err);
+	cr_assert_eq(owner_of[0], 1, "a refused client takes nothing");
+	cr_assert_eq(open_part(2, 2, 2, false, &a), 0, "%s", err);
+	cr_assert_eq(divide_by(2, 1), -EBUSY, "it has a part only");
+	close(a);
+}
+
+Test(setup_rights, owners_of_two_parts_are_apart, .timeout = 60)
+{
+	int a, b, c;
+
+	nparts = 2;
+	cr_assert_eq(open_part(1, 2, 1, false, &a), 0, "%s", err);
+	cr_assert_eq(m.export.owner, 1);
+	cr_assert_eq(m.export.key % 1000 / 100, 1);
+	cr_assert_eq(open_part(2, 2, 2, false, &b), 0, "%s", err);
+	cr_assert_eq(m.export.owner, 2);
+	cr_assert_eq(m.export.key % 1000 / 100, 2);
+	cr_assert_eq(open_part(3, 2, 2, false, &c), -EBUSY);
+	cr_assert(strstr(err, "a part of pool"), "%s", err);
+	cr_assert_eq(open_part(3, 0, 0, false, &c), -EBUSY);
+	close_and_wait(b, 2);
+	cr_assert_eq(open_part(3, 0, 0, false, &c), -EBUSY, "1 has its part");
+	/* A new owner of one part, not of the other. */
+	cr_assert_eq(open_part(3, 2, 2, false, &c), 0, "%s", err);
+	cr_assert_eq(open_part(2, 2, 2, true, &b), -ESTALE);
+	cr_assert_eq(open_part(1, 2, 1, true, &b), 0, "%s", err);
+	close(a);
+	close_and_wait(c, 2);
+	close_and_wait(b, 1);
+	/* The owner of all displaces both. */
+	cr_assert_eq(open_part(4, 0, 0, false, &a), 0, "%s", err);
+	close_and_wait(a, 0);
+	cr_assert_eq(open_part(1, 2, 1, true, &a), -ESTALE);
+	/* And an owner of a part displaces that one. */
+	cr_assert_eq(open_part(5, 2, 1, false, &a), 0, "%s", err);
+	close_and_wait(a, 1);
+	cr_assert_eq(open_part(4, 0, 0, true, &a), -ESTALE);
+}
+
+Test(setup_rights, taking_a_part_leaves_the_other, .timeout = 60)
+{
+	const struct rp_setup_open take = {.owner = 3,
+					   .exclusive = true,
+					   .take = true,
+					   .parts = 2,
+					   .part = 1};
+	int a, b, c;
+	char byte;
+
+	nparts = 2;
+	rights[0][APP] |= A;
+	cr_assert_eq(open_part(1, 2, 1, false, &a), 0, "%s", err);
+	cr_assert_eq(open_part(2, 2, 2, false, &b), 0, "%s", err);
+	cr_assert_eq(rp_setup_open(&target, pools[0].name, &take, &m.export, &c,
+				   err),
+		     0, "%s", err);
+	cr_assert_eq(recv(a, &byte, 1, 0), 0, "it was closed");
+	cr_assert(recv(b, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN);
+	close(a);
+	close(b);
+	close(c);
 }

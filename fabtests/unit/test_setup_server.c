@@ -48,7 +48,8 @@ static int set_length(void *arg, unsigned int i, uint64_t length, char *why)
 /* How often a pool got another owner; owner 13 fails. */
 static atomic_uint owners;
 
-static int set_owner(void *arg, unsigned int i, uint64_t owner, char *why)
+static int set_owner(void *arg, unsigned int i, unsigned int part,
+		     uint64_t owner, char *why)
 {
 	if (owner == 13)
 		return rp_err(why, -EIO, "the disk is broken");
@@ -61,14 +62,14 @@ static int set_owner(void *arg, unsigned int i, uint64_t owner, char *why)
 static atomic_uint releases;
 static atomic_bool awaited;
 
-static int may_open(void *arg, unsigned int i, char *why)
+static int may_open(void *arg, unsigned int i, unsigned int part, char *why)
 {
 	if (!atomic_load(&awaited))
 		return 0;
 	return rp_err(why, -EAGAIN, "the last client may come back");
 }
 
-static void release_export(void *arg, unsigned int i)
+static void release_export(void *arg, unsigned int i, unsigned int part)
 {
 	cr_assert_eq(i, 0);
 	atomic_fetch_add(&releases, 1);
@@ -660,6 +661,37 @@ Test(setup_server, exclusive_client_is_alone, .timeout = 60)
 	cr_assert_eq(open_after_close(4, true, &a), 0, "%s", err);
 	cr_assert_eq(m.export.owner, 4);
 	close(a);
+	stop_server();
+}
+
+static int observe_as(uint64_t owner, int *fd)
+{
+	const struct rp_setup_open how = {.owner = owner, .observe = true};
+
+	err[0] = 0;
+	return rp_setup_open(&target, "volume one", &how, &m.export, fd, err);
+}
+
+Test(setup_server, observer_is_beside_an_exclusive_client, .timeout = 60)
+{
+	int a, b, c;
+
+	start_server(&secret, 0, 0);
+	cr_assert_eq(open_as(1, true, false, &a), 0, "%s", err);
+	cr_assert(!m.export.read_only);
+	cr_assert_eq(observe_as(2, &b), 0, "%s", err);
+	cr_assert(m.export.read_only);
+	cr_assert_eq(m.export.owner, 1, "an observer takes nothing");
+	cr_assert_eq(open_as(3, false, false, &c), -EBUSY);
+	close(a);
+	/* It is not in the way of the next one. */
+	cr_assert_eq(open_after_close(4, true, &a), 0, "%s", err);
+	cr_assert_eq(m.export.owner, 4);
+	close(a);
+	cr_assert_eq(open_after_close(5, false, &a), 0, "%s", err);
+	cr_assert(!m.export.read_only);
+	close(a);
+	close(b);
 	stop_server();
 }
 

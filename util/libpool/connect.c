@@ -36,8 +36,11 @@ static int check_same_pool(struct rpmem_pool *p, struct offer *o)
 			      " bytes; what was not committed is lost: open "
 			      "the pool again",
 			      p->name, p->target.host, was->len, is->len);
-	/* The daemon itself refuses an exclusive client that was displaced. */
-	if (!p->exclusive && is->owner != was->owner)
+	/*
+	 * The daemon itself refuses an exclusive client that was displaced, and
+	 * an observer has written nothing.
+	 */
+	if (!p->exclusive && !p->observe && is->owner != was->owner)
 		return rp_err(o->err, -ESTALE,
 			      "another client has opened pool '%s' on %s "
 			      "exclusively; what was not committed is lost: "
@@ -154,6 +157,9 @@ void pool_connect(struct rpmem_pool *p, struct offer *o)
 		.exclusive = p->exclusive,
 		.again = again,
 		.take = p->take && !again,
+		.observe = p->observe,
+		.parts = p->parts,
+		.part = p->part,
 	};
 
 	/* The operator may have replaced it; until then the old one goes on. */
@@ -165,8 +171,10 @@ void pool_connect(struct rpmem_pool *p, struct offer *o)
 			       o->err);
 	if (o->ret) {
 		/* An operator can repair each of the other errors meanwhile. */
-		if (again && o->ret != -ESTALE)
-			o->ret = -EAGAIN;
+		if (again)
+			o->ret = o->ret == -ESTALE || o->ret == -ENXIO
+					 ? -ESTALE
+					 : -EAGAIN;
 		return;
 	}
 	if (o->ex.control != RP_WIRE_VERSION)

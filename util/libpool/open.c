@@ -3,14 +3,21 @@
 #include "config.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/method.h"
+#include "util/clock.h"
 #include "libpool/pool.h"
 
 /* How long to wait for a daemon that may just be starting. */
 #define START_MS 2000
+
+/* The size of struct rpmem_pool_attr before it had `parts`. */
+#define ALIGN _Alignof(struct rpmem_pool_attr)
+#define ATTR_1                                                                 \
+	((offsetof(struct rpmem_pool_attr, parts) + ALIGN - 1) / ALIGN * ALIGN)
 
 static int parse_where(struct rpmem_pool *p, const char *where)
 {
@@ -36,6 +43,30 @@ static int parse_where(struct rpmem_pool *p, const char *where)
 	return 0;
 }
 
+/* Copy the attributes of the caller, which may know less of them. */
+static int copy_attr(struct rpmem_pool_attr *a,
+		     const struct rpmem_pool_attr *attr)
+{
+	*a = (struct rpmem_pool_attr){.size = sizeof(*a)};
+	if (!attr)
+		return 0;
+	if (attr->size == sizeof(*a))
+		*a = *attr;
+	else if (attr->size == ATTR_1)
+		memcpy(a, attr, offsetof(struct rpmem_pool_attr, parts));
+	else
+		return pool_error(-EINVAL,
+				  "attr->size is %zu; set it to sizeof(struct "
+				  "rpmem_pool_attr)",
+				  attr->size);
+	if (a->parts > RP_SETUP_PARTS || a->part >= (a->parts ?: 1))
+		return pool_error(-EINVAL,
+				  "part %u of %u; give one from 0 on, of at "
+				  "most %d",
+				  a->part, a->parts, RP_SETUP_PARTS);
+	return 0;
+}
+
 static int parse_attr(struct rpmem_pool *p, const struct rpmem_pool_attr *attr)
 {
 	static const enum fi_rpmem_class classes[] = {
@@ -43,27 +74,26 @@ static int parse_attr(struct rpmem_pool *p, const struct rpmem_pool_attr *attr)
 		[RPMEM_POOL_PROCESS] = FI_RPMEM_CLASS_PROCESS,
 		[RPMEM_POOL_NONE] = FI_RPMEM_CLASS_NONE,
 	};
-	struct rpmem_pool_attr a = {.size = sizeof(a)};
+	struct rpmem_pool_attr a;
+	const int ret = copy_attr(&a, attr);
 
-	if (attr) {
-		if (attr->size != sizeof(a))
-			return pool_error(-EINVAL,
-					  "attr->size is %zu; set it to "
-					  "sizeof(struct rpmem_pool_attr)",
-					  attr->size);
-		a = *attr;
-	}
+	if (ret)
+		return ret;
 	if ((unsigned int)a.required > RPMEM_POOL_NONE)
 		return pool_error(-EINVAL, "%d is no failure class",
 				  (int)a.required);
 	p->required = classes[a.required];
-	if (a.exclusive < 0 || a.exclusive > RPMEM_POOL_TAKE)
+	if (a.exclusive < 0 || a.exclusive > RPMEM_POOL_OBSERVE)
 		return pool_error(-EINVAL,
 				  "attr->exclusive is %d; give 0, "
-				  "RPMEM_POOL_EXCLUSIVE or RPMEM_POOL_TAKE",
+				  "RPMEM_POOL_EXCLUSIVE, RPMEM_POOL_TAKE or "
+				  "RPMEM_POOL_OBSERVE",
 				  a.exclusive);
-	p->exclusive = a.exclusive;
+	p->observe = a.exclusive == RPMEM_POOL_OBSERVE;
+	p->exclusive = a.exclusive && !p->observe;
 	p->take = a.exclusive == RPMEM_POOL_TAKE;
+	p->parts = a.parts;
+	p->part = a.parts > 1 ? a.part + 1 : 0;
 	p->timeout_ms = 1000ull * (a.timeout ? a.timeout : POOL_TIMEOUT_S);
 	if (!a.secret_file)
 		return 0;
@@ -96,6 +126,26 @@ static int init(struct rpmem_pool *p)
 	return 0;
 }
 
+static void disconnect(struct rpmem_pool *p)
+{
+	/* Closing the endpoint releases the memory of what is outstanding. */
+	if (p->f.ep)
+		fi_close(&p->f.ep->fid);
+	p->f.ep = NULL;
+	/* From here on no byte of this client can arrive. */
+	pool_release(&p->now);
+	pool_release(&p->next);
+	for (struct work *w = LIST_FIRST(&p->all); w; w = LIST_NEXT(w, all)) {
+		if (w->mr)
+			fi_close(&w->mr->fid);
+		w->mr = NULL;
+	}
+	if (p->journal_mr)
+		fi_close(&p->journal_mr->fid);
+	p->journal_mr = NULL;
+	rp_fabric_close(&p->f);
+}
+
 void rpmem_pool_close(struct rpmem_pool *p)
 {
 	if (!p)
@@ -106,17 +156,8 @@ void rpmem_pool_close(struct rpmem_pool *p)
 	pthread_mutex_unlock(&p->lock);
 	if (p->thread_runs)
 		pthread_join(p->thread, NULL);
-	/* Closing the endpoint releases the memory of what is outstanding. */
-	if (p->f.ep)
-		fi_close(&p->f.ep->fid);
-	p->f.ep = NULL;
-	/* From here on no byte of this client can arrive. */
-	pool_release(&p->now);
-	pool_release(&p->next);
-	if (p->journal_mr)
-		fi_close(&p->journal_mr->fid);
+	disconnect(p);
 	work_fini(p);
-	rp_fabric_close(&p->f);
 	rp_journal_fini(&p->journal);
 	pool_texts_free(p);
 	rp_secret_wipe(&p->secret);
@@ -125,6 +166,33 @@ void rpmem_pool_close(struct rpmem_pool *p)
 	pthread_cond_destroy(&p->thread_done);
 	pthread_mutex_destroy(&p->lock);
 	free(p);
+}
+
+/*
+ * Connect for the first time. The daemon may end a key before it is used, when
+ * another client opens the pool exclusively in between, or end itself, and be
+ * started again: connect again.
+ */
+static int connect_first(struct rpmem_pool *p)
+{
+	const uint64_t until = rp_now_ms() + START_MS;
+
+	p->target.wait_ms = START_MS;
+	for (;;) {
+		pool_connect(p, &p->next);
+		if ((p->next.ret != -EAGAIN && p->next.ret != -EIO) ||
+		    rp_now_ms() >= until)
+			break;
+		disconnect(p);
+		poll(NULL, 0, 10);
+	}
+	p->now = p->next;
+	p->next.lease = -1;
+	p->target.wait_ms = 0;
+	if (p->now.ret)
+		pool_error(0, "%s", p->now.err);
+	/* Nobody waits for a target that was never there. */
+	return p->now.ret == -EAGAIN ? -ETIMEDOUT : p->now.ret;
 }
 
 int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
@@ -144,25 +212,38 @@ int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
 		ret = parse_where(p, where);
 	if (!ret)
 		ret = parse_attr(p, attr);
-	if (!ret) {
-		p->target.wait_ms = START_MS;
-		pool_connect(p, &p->next);
-		p->target.wait_ms = 0;
-		p->now = p->next;
-		p->next.lease = -1;
-		ret = p->now.ret;
-		if (ret)
-			pool_error(0, "%s", p->now.err);
-		/* Nobody waits for a target that was never there. */
-		if (ret == -EAGAIN)
-			ret = -ETIMEDOUT;
-	}
+	if (!ret)
+		ret = connect_first(p);
 	if (ret) {
 		rpmem_pool_close(p);
 		return ret;
 	}
 	*pool = p;
 	return 0;
+}
+
+int rpmem_pool_divide(struct rpmem_pool *pool, unsigned int parts)
+{
+	/* The thread of connect.c may load pool->secret again meanwhile. */
+	struct rp_setup_target target = pool->target;
+	struct rp_secret secret;
+	int ret;
+
+	if (!parts || parts > RP_SETUP_PARTS)
+		return pool_error(-EINVAL, "%u parts; give 1 to %d", parts,
+				  RP_SETUP_PARTS);
+	if (!pool->exclusive || pool->part)
+		return pool_error(-EINVAL,
+				  "a pool is divided by a client that has all "
+				  "of it open exclusively");
+	target.secret = pool->secret_file ? &secret : NULL;
+	if (pool->secret_file &&
+	    rp_secret_load(pool->secret_file, &secret, pool_error_buf()))
+		return -EACCES;
+	ret = rp_setup_divide(&target, pool->name, pool->owner, parts,
+			      pool_error_buf());
+	rp_secret_wipe(&secret);
+	return ret;
 }
 
 int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info)

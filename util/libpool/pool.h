@@ -106,7 +106,8 @@ struct rpmem_pool {
 	enum fi_rpmem_class required;
 	uint64_t timeout_ms;
 	uint64_t owner; /* this client, to the daemon */
-	bool exclusive, take;
+	bool exclusive, take, observe;
+	unsigned int parts, part; /* as of rp_setup_open */
 	struct rp_fabric f;
 	struct fid_mr *journal_mr;
 

@@ -21,6 +21,7 @@ void pool_cond_wait(struct rpmem_pool *p, pthread_cond_t *cond, uint64_t ms)
 	pthread_cond_timedwait(cond, &p->lock, &until);
 }
 
+/* The store of a commit is checked as a write. */
 static int check(struct rpmem_pool *p, const struct rpmem_pool_op *op)
 {
 	const struct rpmem_pool_then *then = op->then;
@@ -44,9 +45,11 @@ static int check(struct rpmem_pool *p, const struct rpmem_pool_op *op)
 		return pool_error(-EINVAL, "flags %#x are unknown", op->flags);
 	if (p->now.ex.read_only && op->type != RPMEM_POOL_READ)
 		return pool_error(-EACCES,
-				  "the secret only allows to read pool '%s'; "
-				  "use another one, or change the "
-				  "configuration of fi_rpmemd",
+				  "%s only allows to read pool '%s'; use "
+				  "another one, or change the configuration "
+				  "of fi_rpmemd",
+				  p->observe ? "RPMEM_POOL_OBSERVE"
+					     : "the secret",
 				  p->name);
 	if (!op->buf && op->len && op->type != RPMEM_POOL_ZERO)
 		return pool_error(-EINVAL, "the buffer is NULL");

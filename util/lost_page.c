@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The handler of a store behind the end of a pool file that was cut short. */
+#include <signal.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "util/exits.h"
+#include "util/lost_page.h"
+#include "util/service.h"
+
+/* The pools, for the handler. */
+static const struct rp_exports *exporting;
+static const char *lost_page_prefix;
+
+/* A store to a page behind the end of a pool file that was cut short. */
+static void lost_page(int sig, siginfo_t *info, void *context)
+{
+	static const char text[] =
+		"' was cut short while it was exported, and its end is lost; "
+		"what was acknowledged before is on the disk. Restore the file "
+		"from a copy, then start fi_rpmemd again\n";
+	const char *at = info->si_addr;
+
+	for (unsigned int i = 0; i < RP_SETUP_POOLS; i++) {
+		const struct rp_export *e = &exporting->v[i];
+		const char *map = e->pool.map;
+		struct iovec line[] = {
+			{(void *)lost_page_prefix, strlen(lost_page_prefix)},
+			{(void *)"fi_rpmemd: the file of pool '", 29},
+			{(void *)e->name, strlen(e->name)},
+			{(void *)text, sizeof(text) - 1},
+		};
+
+		if (!map || at < map || at >= map + e->pool.map_len)
+			continue;
+		if (writev(STDERR_FILENO, line, 4) < 0)
+			break;
+		_exit(RP_EXIT_FILE);
+	}
+	signal(sig, SIG_DFL); /* not of a pool: the store is repeated, and ends
+			       * the process */
+}
+
+void rp_lost_page_watch(const struct rp_exports *x)
+{
+	const struct sigaction act = {
+		.sa_sigaction = lost_page,
+		.sa_flags = SA_SIGINFO,
+	};
+
+	exporting = x;
+	lost_page_prefix = rp_service_prefix(RP_SERVICE_ERROR);
+	sigaction(SIGBUS, &act, NULL);
+}
