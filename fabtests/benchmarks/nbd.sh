@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 # The block device on a pool beside nbdkit's file plugin on a file of the same
-# disk, by fio, in turns; medians and their ratios. PostgreSQL with its log on
-# the pool beside a local log, by pgbench, if it is there (as root).
+# disk, by fio, in turns; medians and their ratios. "remote" is the same file
+# behind a second nbdkit, over TCP: as many hops as the pool has.
 # usage: fabtests/benchmarks/nbd.sh --build DIR [--rounds N] [--seconds N]
 set -u
 build= rounds=5 seconds=3
@@ -43,7 +43,18 @@ nbdkit -f -U "$dir/rpmem.sock" "$build/util/.libs/nbdkit-rpmem-plugin.so" \
 pids=$!
 nbdkit -f -U "$dir/file.sock" file "$dir/file" 2>file.log &
 pids="$pids $!"
-for server in rpmem file; do
+remote=$(python3 -c 'import socket
+s = socket.socket()
+s.bind(("127.0.0.1", 0))
+print(s.getsockname()[1])')
+nbdkit -f -i 127.0.0.1 -p "$remote" file "$dir/file" 2>far.log &
+pids="$pids $!"
+until nbdinfo --size "nbd://127.0.0.1:$remote" >/dev/null 2>&1; do
+	sleep 0.05
+done
+nbdkit -f -U "$dir/remote.sock" nbd uri="nbd://127.0.0.1:$remote" 2>remote.log &
+pids="$pids $!"
+for server in rpmem file remote; do
 	until nbdinfo --size "nbd+unix:///?socket=$dir/$server.sock" >/dev/null 2>&1; do
 		sleep 0.05
 	done
@@ -69,7 +80,7 @@ P
 }
 
 for _ in $(seq "$rounds"); do
-	for server in rpmem file; do
+	for server in rpmem file remote; do
 		run $server fsync --rw=randwrite --bs=4k --iodepth=1 --fsync=1
 		run $server random --rw=randwrite --bs=4k --iodepth=32
 		run $server randread --rw=randread --bs=4k --iodepth=32
@@ -86,7 +97,8 @@ for line in open("results", encoding="ascii"):
     name, server, value = line.split()
     got.setdefault(name, {}).setdefault(server, []).append(float(value))
 for name, v in got.items():
-    a, b = (statistics.median(v[s]) for s in ("rpmem", "file"))
-    print(f"{name:9} pool {a:9.0f}/s  file {b:9.0f}/s  pool/file {a / b:5.2f}"
+    a, b, c = (statistics.median(v[s]) for s in ("rpmem", "file", "remote"))
+    print(f"{name:9} pool {a:9.0f}/s  file {b:9.0f}/s  remote {c:9.0f}/s"
+          f"  pool/file {a / b:5.2f}  pool/remote {a / c:5.2f}"
           + (f"  nbd_fsync_vs_file {b / a:5.2f}" if name == "fsync" else ""))
 P
