@@ -80,7 +80,20 @@ util_librpmem_pool_la_LIBADD = util/libutil.la prov/core/libcore.la \
 util_librpmem_pool_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
 	-export-symbols-regex '^rpmem_pool_'
 pooldir = $(libdir)/pkgconfig
-pool_DATA = util/libpool/librpmem_pool.pc prov/rpmem/ofi_rpmem.pc
+pool_DATA = util/libpool/librpmem_pool.pc util/liblog/librpmem_log.pc \
+	prov/rpmem/ofi_rpmem.pc
+
+# The library for programs that append to a log in a pool.
+lib_LTLIBRARIES += util/librpmem_log.la
+util_librpmem_log_la_SOURCES = \
+	util/liblog/append.c util/liblog/error.c \
+	util/liblog/format.c util/liblog/format.h \
+	util/liblog/log.h util/liblog/open.c util/liblog/progress.c \
+	util/liblog/read.c util/liblog/super.c
+util_librpmem_log_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
+util_librpmem_log_la_LIBADD = util/librpmem_pool.la $(XXHASH_LIBS) -lpthread
+util_librpmem_log_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
+	-export-symbols-regex '^rpmem_log_'
 
 bin_PROGRAMS += util/fi_rpmem_plugpull
 util_fi_rpmem_plugpull_SOURCES = util/fi_rpmem_plugpull.c util/exits.h \

@@ -11,8 +11,12 @@ fabtests_functional_man_claims_LDADD = util/libutil.la prov/core/libcore.la \
 EXTRA_DIST += docs/examples/append.c docs/examples/client.c \
 	docs/examples/durable.c docs/examples/mpi_window.c \
 	docs/examples/mpi_window.h docs/examples/native_flush.c \
-	docs/examples/peer.h docs/examples/pool.c docs/examples/rc.h \
+	docs/examples/log.c docs/examples/peer.h docs/examples/pool.c docs/examples/rc.h \
 	docs/examples/server.c docs/examples/write_flush.c
+check_PROGRAMS += fabtests/functional/log_parts
+fabtests_functional_log_parts_SOURCES = fabtests/functional/log_parts.c
+fabtests_functional_log_parts_LDADD = util/librpmem_log.la \
+	util/librpmem_pool.la $(FABRIC_LIBS)
 man_tests = fabtests/functional/man_examples.sh fabtests/functional/man_lint.sh
 TESTS += $(man_tests)
 EXTRA_DIST += $(man_tests)
@@ -237,7 +241,8 @@ EXTRA_DIST += fabtests/functional/transparent.sh \
 TESTS += fabtests/functional/valgrind.sh
 EXTRA_DIST += fabtests/functional/valgrind.sh fabtests/functional/valgrind.supp
 
-pool_tests = fabtests/functional/pool.sh fabtests/functional/hung_disk.sh \
+pool_tests = fabtests/functional/log.sh \
+	fabtests/functional/pool.sh fabtests/functional/hung_disk.sh \
 	fabtests/functional/reload.sh fabtests/functional/nbd.sh \
 	fabtests/functional/on_rpmem.sh
 TESTS += $(pool_tests)

@@ -6,7 +6,7 @@
 #
 # In a build folder, as `make check` does. --seconds: of all harnesses together
 # (60); --long: an hour; NAME: only these (wire, agent, initiator, setup,
-# setup_client, pool, wire_desc, ring, tcp).
+# setup_client, pool, log, wire_desc, ring, tcp).
 set -u
 src=$(cd "${srcdir:-.}" && pwd) || exit 99
 clang="clang-14"
@@ -21,16 +21,16 @@ while [ $# -gt 0 ]; do
 	esac
 	shift
 done
-names=${names:-wire agent initiator setup setup_client pool wire_desc ring tcp}
+names=${names:-wire agent initiator setup setup_client pool log wire_desc ring tcp}
 
 skip() { echo "1..0 # SKIP $*"; exit 77; }
 [ -z "${RP_SANITIZE:-}" ] || skip "the plain build does this, with ASan and UBSan"
 flags="-g -O1 -std=gnu11 -Wall -fsanitize=fuzzer-no-link,address,undefined
 	-fno-sanitize-recover=undefined -DHAVE_CONFIG_H -D_GNU_SOURCE -I. -I$src
-	-I$src/include -I$src/prov -I$src/fabtests
-	$(pkg-config --cflags libpmem2 nettle libfabric)"
+	-I$src/include -I$src/prov -I$src/util -I$src/fabtests
+	$(pkg-config --cflags libpmem2 nettle libfabric libxxhash)"
 # Not libfabric: a library that it loads catches SIGABRT before libFuzzer does.
-libs="$(pkg-config --libs libpmem2 nettle) -lpthread"
+libs="$(pkg-config --libs libpmem2 nettle libxxhash) -lpthread"
 work=$(mktemp -d ./fuzz.XXXXXX) || exit 99
 trap 'rm -rf "$work"' EXIT
 
@@ -46,7 +46,7 @@ build()
 {
 	(cd "$work" && mkdir o) || return
 	for c in "$src"/prov/core/*.c "$src"/util/{setup,setup_listen,text,secret,file,shutdowns}.c \
-		"$src"/prov/rc/{rc,rc_listen,rc_recv}.c "$src"/prov/rc/rc_tcp*.c \
+		"$src"/util/liblog/*.c "$src"/prov/rc/{rc,rc_listen,rc_recv}.c "$src"/prov/rc/rc_tcp*.c \
 		"$src"/fabtests/unit/wire_rig.c; do
 		$clang $flags -c "$c" -o "$work/o/$(basename "$c" .c).o" || return
 	done

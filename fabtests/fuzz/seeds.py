@@ -303,9 +303,23 @@ tcp = {
     "accepts": hostile(b"\1\0", [frame(2, 3, b"yes"), MESSAGE]),
 }
 
+# Steps of fuzz_log.c behind a byte with the layout.
+SUPER = b"\1" + struct.pack("<BH", 0x80 | 1, 7)
+ENTRY = b"\2" + struct.pack("<BBHB", 0, 0, 5, 0)
+NEXT = b"\2" + struct.pack("<BBHB", 0, 1, 5, 1)
+log = {"empty-%d" % n: bytes([n]) for n in range(4)}
+log["appended"] = b"\0" + b"\5a\5b\4\5c"
+log["stored"] = b"\1" + b"\5a\5b\4\5c"
+log["entries"] = b"\0" + ENTRY + NEXT + b"\4\5x"
+log["second"] = b"\0" + SUPER + ENTRY + b"\4"
+log["nothing"] = b"\0" + b"\2" + struct.pack("<BBHB", 0, 0, 0, 0) + b"\4\5z"
+log["pad"] = b"\0" + b"\2" + struct.pack("<BBHB", 2, 0, 0, 0) + b"\4"
+log["far"] = b"\0\1" + struct.pack("<BH", 0x24, 63) + b"\1" + struct.pack("<BH", 0x23, 63) + ENTRY + NEXT
+log["tail"] = b"\2" + ENTRY + b"\3" + struct.pack("<BQ", 1, 128) + b"\4\5y"
+
 for name, seeds in (("wire", wire), ("agent", agent), ("initiator", initiator),
                     ("setup", setup), ("setup_client", setup_client),
-                    ("pool", pool), ("wire_desc", wire_desc),
+                    ("pool", pool), ("log", log), ("wire_desc", wire_desc),
                     ("ring", ring), ("tcp", tcp)):
     folder = os.path.join(sys.argv[1], name)
     os.makedirs(folder, exist_ok=True)

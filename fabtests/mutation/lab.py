@@ -65,6 +65,9 @@ class Lab:
         # Private connections; has_rdmacm(): both backends are built.
         self.rc = sorted(os.path.basename(p) for p in glob.glob(
             os.path.join(self.tree, "prov/rc/*.c"))) if has_rdmacm() else []
+        self.libs = sorted(
+            os.path.relpath(p, self.tree)
+            for p in glob.glob(os.path.join(self.tree, "util/liblog/*.c")))
         self.limits = {}  # (build, suite): CPU seconds, once it was built
         self.used = {}    # suite: names of the files of prov/core in it
         self.clean = {}   # (bench, file): its unchanged code, optimized
@@ -87,6 +90,7 @@ class Lab:
                 [f"-I{self.path('fabtests/unit/plain')}",
                  f"-I{self.tree}", f"-I{self.path('include')}",
                  f"-I{self.path('prov')}", f"-I{self.path('fabtests')}",
+                 f"-I{self.path('util')}",
                  f"-DRP_SRCDIR=\"{self.tree}\""])
 
     def compile(self, build, source, obj, flags, overlay=None):
@@ -116,7 +120,8 @@ class Lab:
                         [self.obj(build, "prov/verbs/" + c)
                          for c in self.verbs] +
                         [self.obj(build, "prov/rc/" + c)
-                         for c in self.rc])
+                         for c in self.rc] +
+                        [self.obj(build, c) for c in self.libs])
             if r.returncode:
                 raise Broken(r.stdout)
             os.rename(new, name)
@@ -132,6 +137,7 @@ class Lab:
         names = {f"prov/core/{c}" for c in self.core}
         names |= {f"prov/verbs/{c}" for c in self.verbs}
         names |= {f"prov/rc/{c}" for c in self.rc}
+        names |= set(self.libs)
         names |= {f"fabtests/{s}" for k in killers for s in k.sources}
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
             list(pool.map(lambda n: self.obj(build, n), sorted(names)))
@@ -181,7 +187,7 @@ class Bench:
         shutil.rmtree(self.overlay, ignore_errors=True)
         for path, text in changed.items():
             where = os.path.join(self.overlay,
-                                 os.path.relpath(path, "prov"))
+                                 path.removeprefix("prov/"))
             os.makedirs(os.path.dirname(where), exist_ok=True)
             with open(where, "w", encoding="ascii") as f:
                 f.write(text)
@@ -234,14 +240,15 @@ class Bench:
         r = command(["gcc", "-o", prog] + BUILDS[build] + parts +
                     list(objs.values()) + [lab.archive(build)] +
                     [f"-Wl,--wrap={w}" for w in killer.wraps] +
-                    ["-Wl,--as-needed"] +
+                    ["-Wl,--as-needed", "-lxxhash"] +
                     (["-libverbs"] if lab.verbs else []) +
                     (["-lrdmacm", "-lfabric"] if lab.rc else []) +
                     ["-lpmem2", "-lpthread", "-Wl,-t,-t"])
         if r.returncode:
             raise Broken(r.stdout)
         lab.used.setdefault(killer.name, set(
-            re.findall(r"prov_(?:core|verbs|rc)_(\w+)\.c\.o", r.stdout)))
+            re.findall(r"(?:prov_(?:core|verbs|rc)|util_liblog)_(\w+)\.c\.o",
+                       r.stdout)))
         return prog
 
     def also(self, shell, path):

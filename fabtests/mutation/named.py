@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Named mutants: one file per source, each mutant anchored in its function.
 
-named/core/ring.mutants has the mutants of prov/core/ring.c:
+named/core/ring.mutants has the mutants of prov/core/ring.c, and named/liblog
+those of util/liblog:
 
     ## ring-in-pieces
     A message is taken before its last byte has arrived.
@@ -31,7 +32,9 @@ def read(source):
     found = []
     folder = os.path.join(source, "fabtests/mutation/named")
     for path in glob.glob(os.path.join(folder, "*", "*.mutants")):
-        c_file = "prov/" + os.path.relpath(path, folder)[:-8] + ".c"
+        part = os.path.relpath(path, folder)[:-8]
+        of = "util/" if part.startswith("lib") else "prov/"
+        c_file = of + part + ".c"
         with open(path, encoding="ascii") as f:
             first, *blocks = re.split(r"^## ", f.read(), flags=re.M)
         if first.strip() or not blocks:

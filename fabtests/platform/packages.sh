@@ -43,6 +43,9 @@ examples=/usr/share/doc/ofi-rpmem-doc/examples
 gcc -o pool $examples/pool.c $(pkg-config --cflags --libs librpmem_pool)
 ./pool 127.0.0.1:"$port":vol
 # shellcheck disable=SC2046
+gcc -o log $examples/log.c $(pkg-config --cflags --libs librpmem_log)
+[ "$(./log 127.0.0.1:"$port":vol line)" = line ]
+# shellcheck disable=SC2046
 gcc -o durable $examples/durable.c $(pkg-config --cflags --libs ofi_rpmem)
 ./durable "$dir/pool.file"
 echo '#include <infiniband/rpmem.h>
@@ -55,7 +58,7 @@ int main(void)
 # shellcheck disable=SC2046
 gcc -o verbs verbs.c $(pkg-config --cflags --libs libibvrpmem)
 ./verbs
-used ofi-rpmem-dev ofi-rpmem-doc librpmem-pool0 libibvrpmem0: programs
+used ofi-rpmem-dev ofi-rpmem-doc librpmem-pool0 librpmem-log0 libibvrpmem0: programs
 python3 - 127.0.0.1:"$port":vol <<'P'
 import sys
 import rpmem_pool

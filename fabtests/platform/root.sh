@@ -11,7 +11,7 @@ set -eu -o pipefail
 mirror=$1 suite=$2 dir=$3
 
 packages="gcc make pkg-config libc6-dev libfabric-dev libpmem2-dev uthash-dev
-	libjansson-dev nettle-dev libinih-dev libmicrohttpd-dev libibverbs-dev librdmacm-dev
+	libjansson-dev nettle-dev libinih-dev libxxhash-dev libmicrohttpd-dev libibverbs-dev librdmacm-dev
 	libcriterion-dev libfabric-bin mandoc valgrind iproute2 procps python3
 	git xz-utils e2fsprogs bc"
 

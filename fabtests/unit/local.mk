@@ -77,6 +77,29 @@ fabtests_unit_test_pool_work_SOURCES = fabtests/unit/test_pool_work.c \
 fabtests_unit_test_pool_work_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
 fabtests_unit_test_pool_work_LDADD = $(CRITERION_LIBS) $(FABRIC_LIBS) -lm
 
+unit_tests += fabtests/unit/test_rpmem_log fabtests/unit/test_rpmem_log_cuts \
+	fabtests/unit/test_rpmem_log_pool
+log_sources = fabtests/unit/log_rig.c fabtests/unit/log_rig.h \
+	fabtests/fault/crash_choice.c fabtests/fault/crash_choice.h \
+	fabtests/unit/seeded.h util/liblog/append.c util/liblog/error.c \
+	util/liblog/format.c util/liblog/open.c util/liblog/progress.c \
+	util/liblog/read.c util/liblog/super.c
+fabtests_unit_test_rpmem_log_SOURCES = fabtests/unit/test_rpmem_log.c \
+	$(log_sources)
+fabtests_unit_test_rpmem_log_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util \
+	-I$(top_srcdir)/fabtests
+fabtests_unit_test_rpmem_log_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS) -lpthread
+fabtests_unit_test_rpmem_log_cuts_SOURCES = \
+	fabtests/unit/test_rpmem_log_cuts.c $(log_sources)
+fabtests_unit_test_rpmem_log_cuts_CPPFLAGS = \
+	$(fabtests_unit_test_rpmem_log_CPPFLAGS)
+fabtests_unit_test_rpmem_log_cuts_LDADD = $(fabtests_unit_test_rpmem_log_LDADD)
+fabtests_unit_test_rpmem_log_pool_SOURCES = \
+	fabtests/unit/test_rpmem_log_pool.c $(log_sources)
+fabtests_unit_test_rpmem_log_pool_CPPFLAGS = \
+	$(fabtests_unit_test_rpmem_log_CPPFLAGS)
+fabtests_unit_test_rpmem_log_pool_LDADD = $(fabtests_unit_test_rpmem_log_LDADD)
+
 unit_tests += fabtests/unit/test_batch
 fabtests_unit_test_batch_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 fabtests_unit_test_batch_LDFLAGS = -Wl,--wrap=realloc -Wl,--wrap=calloc

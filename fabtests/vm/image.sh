@@ -12,7 +12,7 @@ set -eu -o pipefail
 mirror=$1 suite=$2 dir=$3
 
 build="gcc libc6-dev make pkg-config libfabric-dev libpmem2-dev uthash-dev
-	libjansson-dev nettle-dev libinih-dev libmicrohttpd-dev libibverbs-dev librdmacm-dev librpma-dev"
+	libjansson-dev nettle-dev libinih-dev libxxhash-dev libmicrohttpd-dev libibverbs-dev librdmacm-dev librpma-dev"
 run="libfabric-bin rdma-core ibverbs-utils ibverbs-providers rdmacm-utils
 	perftest ndctl daxctl e2fsprogs iproute2 kmod procps valgrind
 	wireguard-tools"

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: BSD-2-Clause
+# shellcheck shell=sh disable=SC2034
+# Sourced by log_lives.sh, which defines die().
+step=0
+
+# end PID: kill it.
+end()
+{
+	kill -9 "$1" 2>/dev/null
+	wait "$1" 2>/dev/null
+}
+
+# await_port PID: set port to what the server has printed in server.out.
+await_port()
+{
+	for _ in $(seq 800); do
+		grep -q '^port ' server.out && break
+		kill -0 "$1" 2>/dev/null || return 1
+		sleep 0.01
+	done
+	port=$(sed -n 's/^port //p' server.out)
+	[ -n "$port" ]
+}
+
+# below N: set pick to a number that depends on the seed and the step alone. In
+# a subshell the step would not move.
+below()
+{
+	step=$((step + 1))
+	pick=$((((RP_SEED + step * 7919) % 65536 * 40503 + step) / 256 % $1))
+}
+
+last_of()
+{
+	sed -n "s/^$1 //p" "$2" | tail -n 1
+}
+
+# await_lines FILE MOST PID...: wait until the file has some more lines.
+await_lines()
+{
+	file=$1
+	below "$2"
+	shift 2
+	want=$(($(wc -l <"$file") + 1 + pick))
+	for _ in $(seq 3000); do
+		[ "$(wc -l <"$file")" -ge $want ] && return
+		for pid in "$@"; do
+			kill -0 "$pid" 2>/dev/null || die "process $pid ended"
+		done
+		sleep 0.01
+	done
+	die "$file does not grow"
+}

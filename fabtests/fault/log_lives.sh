@@ -1,0 +1,163 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# librpmem_log over many lives: SIGKILL ends the writer, or fi_rpmemd whose pool
+# becomes what msync had covered, or both. Every acknowledged entry, and every
+# one that a reader has seen as durable, is there, and the numbers have no gap.
+# The pool has another log, whose writer goes on when only the first one ends.
+# usage: log_lives.sh [KILLS]
+set -u
+kills=${1:-40}
+[ "${RP_LONG:-0}" != 1 ] || kills=${1:-10000}
+[ -z "${RP_SANITIZE:-}" ] || kills=8
+src=$(cd "${srcdir:-..}" && pwd)
+dir=$(mktemp -d ./loglives.XXXXXX) || exit 99
+cd "$dir" || exit 99
+. "$src/fabtests/fault/lives.sh"
+RP_SEED=${RP_SEED:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
+export RP_SEED
+daemon= writer= reader= other= failed=0
+unset FI_PROVIDER FI_OFI_RPMEM_CLASS
+shadow=$PWD/../fabtests/fault/.libs/libshadow.so
+log=../fabtests/fault/log_writer
+
+finish()
+{
+	for pid in $daemon $writer $reader $other; do
+		kill -9 "$pid" 2>/dev/null
+	done
+	cd .. && rm -rf "$dir"
+}
+trap finish EXIT
+
+die()
+{
+	echo "FAIL: $* (RP_SEED=$RP_SEED)"
+	tail -n 20 daemon.out
+	tail -n 5 writer.out other.out reader.out check.out
+	exit 1
+}
+
+# check LOG FILE: the log has what its writer's lines say; sets last.
+check()
+{
+	acked=$(last_of acked "$2")
+	$log "$1" check >check.out 2>&1 || die "check of $1 failed"
+	last=$(last_of last check.out)
+	[ "$last" -ge "${acked:-0}" ] ||
+		die "life $life, layout $layout, $1: $acked was acknowledged, $last is the last"
+}
+
+# serve: start the daemon, always on the same port.
+serve()
+{
+	rm -f ready
+	RPMEM_SHADOW=vol:vol.safe LD_PRELOAD="${RP_PRELOAD:-}$shadow" \
+		../util/fi_rpmemd --port "$port" --port-file ready vol \
+		>>daemon.out 2>&1 &
+	daemon=$!
+	for _ in $(seq 400); do
+		[ -e ready ] && break
+		kill -0 $daemon 2>/dev/null || die "fi_rpmemd ended"
+		sleep 0.02
+	done
+	[ -e ready ] || die "fi_rpmemd is not ready"
+	port=$(cat ready)
+}
+
+: >daemon.out
+: >check.out
+port=0
+../util/fi_rpmemd --port 0 --port-file ready --create 2M vol >daemon.out 2>&1 &
+daemon=$!
+for _ in $(seq 400); do
+	[ -e ready ] && break
+	sleep 0.05
+done
+grep -q '^vol .* power ' daemon.out || {
+	echo "SKIP: no file system here on which msync reaches a disk"
+	exit 77
+}
+kill $daemon && wait $daemon
+cp vol empty
+
+life=0 writers=0 targets=0 boths=0
+for layout in 0 1 2 3; do
+	cp empty vol
+	cp empty vol.safe
+	serve
+	where=127.0.0.1:$port:vol@2/0
+	$log "$where" create $layout || die "create"
+	$log "${where%0}1" create $layout || die "create the other one"
+	: >writer.out
+	: >other.out
+	: >reader.out
+	$log "$where" follow >>reader.out 2>&1 &
+	reader=$!
+	until grep -q opened reader.out; do
+		kill -0 $reader 2>/dev/null || die "the reader ended"
+		sleep 0.02
+	done
+	for _ in $(seq $((kills / 4))); do
+		life=$((life + 1))
+		if [ -z "$writer" ]; then
+			$log "$where" append >>writer.out 2>&1 &
+			writer=$!
+		fi
+		if [ -z "$other" ]; then
+			$log "${where%0}1" append >>other.out 2>&1 &
+			other=$!
+		fi
+		await_lines writer.out 400 "$writer" "$reader" "$other"
+		below 8
+		case $pick in
+		0 | 1 | 2 | 3) # the writer alone
+			writers=$((writers + 1))
+			end "$writer"
+			writer=
+			await_lines other.out 1 "$other"
+			;;
+		4 | 5 | 6) # the target alone: the writer goes on
+			targets=$((targets + 1))
+			end $daemon
+			cp vol.safe vol
+			serve
+			await_lines writer.out 400 "$writer" "$reader" "$other"
+			continue
+			;;
+		*) # both
+			boths=$((boths + 1))
+			end "$writer"
+			end "$other"
+			writer= other=
+			end $daemon
+			cp vol.safe vol
+			serve
+			check "${where%0}1" other.out
+			;;
+		esac
+		seen=$(last_of seen reader.out)
+		check "$where" writer.out
+		[ "$last" -ge "${seen:-0}" ] ||
+			die "life $life, layout $layout: $seen was seen as durable, $last is the last"
+	done
+	# The entries are durable: the reader gets them, however late it runs.
+	for _ in $(seq 3000); do
+		[ -z "$(last_of seen reader.out)" ] || break
+		kill -0 "$reader" 2>/dev/null || die "the reader ended"
+		sleep 0.02
+	done
+	[ -n "$(last_of seen reader.out)" ] || die "the reader saw nothing"
+	[ -z "$writer" ] || end "$writer"
+	if [ -n "$other" ]; then
+		await_lines other.out 1 "$other"
+		end "$other"
+		check "${where%0}1" other.out
+	fi
+	writer= other=
+	end "$reader"
+	end $daemon
+	port=0
+done
+echo "$life kills: $writers of the writer, $targets of the target, $boths of both" \
+	"(RP_SEED=$RP_SEED)"
+exit $failed

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A log of numbered entries, for log_lives.sh: log_writer WHERE COMMAND. WHERE
+ * may end with @LOGS/LOG.
+ *
+ *   create LAYOUT
+ *
+ *   append  go on behind the last entry, without end; print "acked N"
+ *
+ *   follow  print "opened", then "seen N" as entries become durable
+ *
+ *   check   read all entries; print "last N"
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rpmem_log.h>
+
+#include "fabtests/unit/seeded.h"
+
+#define LONGEST 3000u
+#define WINDOW	48u
+
+/* Entry n: its number, and bytes that follow from it. */
+static size_t fill(unsigned char *to, uint64_t n)
+{
+	struct seeded s = {.state = n};
+	const size_t len = sizeof(n) + seeded_below(&s, LONGEST - sizeof(n));
+
+	memcpy(to, &n, sizeof(n));
+	for (size_t i = sizeof(n); i < len; i++)
+		to[i] = (unsigned char)(n * 31 + i);
+	return len;
+}
+
+static int report(const char *what)
+{
+	fprintf(stderr, "log_writer: %s: %s\n", what, rpmem_log_error());
+	return 1;
+}
+
+/* Compare an entry with what its number says. */
+static bool is_entry(const unsigned char *bytes, size_t len, uint64_t *n)
+{
+	unsigned char want[LONGEST];
+
+	*n = 0;
+	if (len < sizeof(*n))
+		return false;
+	memcpy(n, bytes, sizeof(*n));
+	return fill(want, *n) == len && !memcmp(want, bytes, len);
+}
+
+/* Read from *lsn on; *last is the number of the entry before, 0: not known. */
+static int read_on(struct rpmem_log *log, uint64_t *lsn, uint64_t *last)
+{
+	unsigned char bytes[LONGEST];
+	uint64_t n;
+	size_t len;
+	int ret;
+
+	while ((ret = rpmem_log_read(log, lsn, bytes, sizeof(bytes), &len,
+				     0)) != 0) {
+		if (ret == -ERANGE) {
+			*last = 0;
+			continue;
+		}
+		if (ret < 0)
+			return report("read");
+		if (!is_entry(bytes, len, &n) || (*last && n != *last + 1)) {
+			fprintf(stderr,
+				"log_writer: %" PRIu64 " follows %" PRIu64
+				" at LSN %" PRIu64 "\n",
+				n, *last, *lsn);
+			return 1;
+		}
+		*last = n;
+	}
+	return 0;
+}
+
+struct slot {
+	struct rpmem_log_op op;
+	uint64_t n;
+};
+
+/* Keep the ring from filling: drop the older half of a half-full one. */
+static int trim(struct rpmem_log *log, uint64_t *keep, uint64_t lsn)
+{
+	struct rpmem_log_info info = {.size = sizeof(info)};
+
+	if (rpmem_log_query(log, &info))
+		return report("query");
+	if (info.tail - info.head < info.capacity / 2)
+		return 0;
+	if (*keep > info.head && rpmem_log_trim(log, *keep))
+		return report("trim");
+	*keep = lsn;
+	return 0;
+}
+
+static int append(struct rpmem_log *log, uint64_t n)
+{
+	static struct slot slots[WINDOW];
+	unsigned char bytes[LONGEST];
+	uint64_t keep = RPMEM_LOG_HEAD;
+	unsigned int out = 0;
+	struct rpmem_log_op *done[WINDOW];
+	int got;
+
+	for (;;) {
+		while (out < WINDOW) {
+			struct slot *s = &slots[++n % WINDOW];
+			const struct iovec v = {bytes, fill(bytes, n)};
+
+			s->n = n;
+			s->op = (struct rpmem_log_op){
+				.entries = &v, .count = 1, .context = s};
+			if (rpmem_log_submit(log, &s->op))
+				return report("submit");
+			out++;
+		}
+		got = rpmem_log_poll(log, done, WINDOW, -1);
+		if (got < 0)
+			return report("poll");
+		for (int i = 0; i < got; i++) {
+			const struct slot *s = done[i]->context;
+
+			if (done[i]->result) {
+				fprintf(stderr, "log_writer: %s\n",
+					done[i]->error);
+				return 1;
+			}
+			printf("acked %" PRIu64 "\n", s->n);
+		}
+		fflush(stdout);
+		out -= (unsigned int)got;
+		if (trim(log, &keep, done[got - 1]->lsn))
+			return 1;
+	}
+}
+
+static int follow(struct rpmem_log *log)
+{
+	uint64_t lsn = RPMEM_LOG_HEAD, last = 0, before;
+
+	puts("opened");
+	fflush(stdout);
+	for (;;) {
+		before = last;
+		if (read_on(log, &lsn, &last))
+			return 1;
+		if (last != before && last) {
+			printf("seen %" PRIu64 "\n", last);
+			fflush(stdout);
+		}
+		poll(NULL, 0, 1);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct rpmem_log_attr attr = {.size = sizeof(attr), .timeout = 30};
+	uint64_t lsn = RPMEM_LOG_HEAD, last = 0;
+	struct rpmem_log *log;
+	char *at;
+	int ret = 0;
+
+	if (argc < 3)
+		return 2;
+	at = strchr(argv[1], '@');
+	if (at) {
+		*at++ = 0;
+		attr.logs = (unsigned int)strtoul(at, &at, 10);
+		attr.log = (unsigned int)strtoul(at + 1, NULL, 10);
+	}
+	if (!strcmp(argv[2], "create")) {
+		attr.layout = (enum rpmem_log_layout)atoi(argv[3]);
+		return rpmem_log_create(argv[1], &attr) ? report("create") : 0;
+	}
+	attr.read_only = !strcmp(argv[2], "follow");
+	/* A daemon that was killed waits for its writer, which has gone. */
+	attr.take = !strcmp(argv[2], "check");
+	if (rpmem_log_open(&log, argv[1], &attr))
+		return report("open");
+	if (attr.read_only)
+		ret = follow(log);
+	else
+		ret = read_on(log, &lsn, &last);
+	if (!ret && !strcmp(argv[2], "append"))
+		ret = append(log, last);
+	if (!ret)
+		printf("last %" PRIu64 "\n", last);
+	rpmem_log_close(log);
+	return ret;
+}

@@ -1,0 +1,788 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* librpmem_log on a pool in memory: cuts, readers, trims, errors. */
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "log_rig.h"
+
+#define MODEL 4096u
+#define LEN   700u
+#define BATCH 3u
+
+/* The entries that the log has to hold, of all writers, in order. */
+struct model {
+	struct item {
+		uint64_t lsn, next;
+		uint32_t len, seed;
+	} v[MODEL];
+	unsigned int n;	    /* submitted, or recovered */
+	unsigned int acked; /* of them, acknowledged */
+	unsigned int first; /* not trimmed */
+};
+
+static void fill(unsigned char *to, const struct item *it)
+{
+	for (uint32_t i = 0; i < it->len; i++)
+		to[i] = (unsigned char)(it->seed * 2654435761u >> (i % 25));
+}
+
+/* One append of a writer, and its place in the model. */
+struct batch {
+	struct rpmem_log_op op;
+	unsigned int from, count;
+};
+
+struct life {
+	struct rig rig;
+	struct seeded rnd;
+	struct rig_port port, reader_port;
+	struct rpmem_log *log;
+	struct model m;
+	struct batch batches[256];
+	unsigned int nbatches, done;
+};
+
+static void start(struct life *l, uint64_t length, uint32_t layout)
+{
+	struct log_io io;
+
+	l->rnd = seeded_start();
+	rig_init(&l->rig, &l->rnd, length);
+	l->port.rig = l->reader_port.rig = &l->rig;
+	io = rig_io(&l->port);
+	/* Not a superblock, whatever the random bytes are. */
+	l->rig.visible[0] = l->rig.visible[LOG_SLOT] = 0;
+	cr_assert_eq(log_create(&io, layout), 0, "%s", rpmem_log_error());
+}
+
+static void open_log(struct life *l)
+{
+	const struct log_io io = rig_io(&l->port);
+
+	cr_assert_eq(log_open(&l->log, &io, false), 0, "seed %" PRIu64 ": %s",
+		     l->rnd.seed, rpmem_log_error());
+	l->nbatches = l->done = 0;
+}
+
+/* Forget the handle as a killed process does. */
+static void drop_log(struct life *l)
+{
+	l->log->failed = -EIO; /* nothing to publish */
+	rpmem_log_close(l->log);
+	l->log = NULL;
+}
+
+static void submit(struct life *l)
+{
+	unsigned char bytes[BATCH][LEN];
+	struct iovec v[BATCH];
+	struct batch *b = &l->batches[l->nbatches];
+	struct model *m = &l->m;
+	uint64_t lsn;
+	int ret;
+
+	*b = (struct batch){.from = m->n};
+	b->count = 1 + (unsigned int)seeded_below(&l->rnd, BATCH);
+	for (unsigned int i = 0; i < b->count; i++) {
+		struct item *it = &m->v[m->n + i];
+
+		it->len = 1 + (uint32_t)seeded_below(&l->rnd, LEN);
+		it->seed = (uint32_t)seeded_next(&l->rnd);
+		fill(bytes[i], it);
+		v[i] = (struct iovec){bytes[i], it->len};
+	}
+	b->op.entries = v;
+	b->op.count = b->count;
+	ret = rpmem_log_submit(l->log, &b->op);
+	if (ret == -ENOSPC)
+		return;
+	cr_assert_eq(ret, 0, "seed %" PRIu64 ": %s", l->rnd.seed,
+		     rpmem_log_error());
+	memset(bytes, 0xee, sizeof(bytes)); /* not needed any more */
+	lsn = b->op.lsn;
+	for (unsigned int i = 0; i < b->count; i++) {
+		m->v[m->n + i].lsn = i ? 0 : lsn;
+		m->v[m->n + i].next = i + 1 == b->count ? b->op.next : 0;
+	}
+	m->n += b->count;
+	l->nbatches++;
+}
+
+static void poll_log(struct life *l, int timeout_ms)
+{
+	struct rpmem_log_op *done[4];
+	const int n = rpmem_log_poll(l->log, done, 4, timeout_ms);
+
+	cr_assert_geq(n, 0);
+	for (int i = 0; i < n; i++) {
+		struct batch *b = &l->batches[l->done++];
+
+		cr_assert_eq(done[i], &b->op, "seed %" PRIu64 ": not in order",
+			     l->rnd.seed);
+		cr_assert_eq(b->op.result, 0);
+		l->m.acked = b->from + b->count;
+	}
+}
+
+/* Read all entries of a log and compare them with the model from m->first. */
+static unsigned int compare(struct life *l, struct rpmem_log *log,
+			    unsigned int flags)
+{
+	unsigned char bytes[LEN], want[LEN];
+	uint64_t lsn = RPMEM_LOG_HEAD, before;
+	unsigned int at = l->m.first;
+	size_t len;
+	int ret;
+
+	while ((before = lsn,
+		ret = rpmem_log_read(log, &lsn, bytes, LEN, &len, flags)) > 0) {
+		cr_assert_lt(at, l->m.n, "seed %" PRIu64 ": an entry too many",
+			     l->rnd.seed);
+		fill(want, &l->m.v[at]);
+		cr_assert(len == l->m.v[at].len && !memcmp(want, bytes, len),
+			  "seed %" PRIu64 ": entry %u differs", l->rnd.seed,
+			  at);
+		cr_assert_gt(lsn, before);
+		if (!l->m.v[at].lsn && before)
+			l->m.v[at].lsn = before;
+		at++;
+	}
+	cr_assert_eq(ret, 0, "seed %" PRIu64 ": %s", l->rnd.seed,
+		     rpmem_log_error());
+	return at;
+}
+
+/* Drop some of the acknowledged entries. */
+static void trim(struct life *l)
+{
+	struct model *m = &l->m;
+	unsigned char bytes[LEN];
+	uint64_t lsn = RPMEM_LOG_HEAD;
+	unsigned int drop;
+	size_t len;
+
+	if (m->acked == m->first)
+		return;
+	drop = 1 + (unsigned int)seeded_below(&l->rnd, m->acked - m->first);
+	for (unsigned int i = 0; i < drop; i++)
+		cr_assert_eq(rpmem_log_read(l->log, &lsn, bytes, LEN, &len, 0),
+			     1, "seed %" PRIu64 ": %s", l->rnd.seed,
+			     rpmem_log_error());
+	cr_assert_eq(rpmem_log_trim(l->log, lsn), 0, "seed %" PRIu64 ": %s",
+		     l->rnd.seed, rpmem_log_error());
+	m->first += drop;
+}
+
+/* A writer runs up to a step at which it, or its target, ends. */
+static void live(struct life *l)
+{
+	const unsigned int steps = 1 + (unsigned int)seeded_below(&l->rnd, 40);
+	unsigned int end;
+
+	open_log(l);
+	end = compare(l, l->log, 0);
+	cr_assert_geq(end, l->m.acked,
+		      "seed %" PRIu64 ": entry %u was acknowledged, and only "
+		      "%u are there",
+		      l->rnd.seed, l->m.acked - 1, end);
+	/* The history that counts from now on. */
+	l->m.n = l->m.acked = end;
+	for (unsigned int i = 0;
+	     i < steps && l->m.n + BATCH < MODEL && l->nbatches < 256; i++)
+		switch (seeded_below(&l->rnd, 8)) {
+		case 0:
+			trim(l);
+			break;
+		case 1:
+		case 2:
+			poll_log(l, 0);
+			break;
+		case 3:
+			cr_assert_eq(rpmem_log_publish(l->log), 0);
+			break;
+		default:
+			submit(l);
+		}
+	if (seeded_below(&l->rnd, 2))
+		rig_cut(&l->rig);
+	else
+		rig_kill(&l->rig);
+	drop_log(l);
+}
+
+static void many_lives(uint32_t layout)
+{
+	static struct life l;
+
+	for (unsigned int run = 0; run < 40; run++) {
+		memset(&l, 0, sizeof(l));
+		start(&l, LOG_RING_AT + 4096 + 64 * (run % 160), layout);
+		for (unsigned int i = 0; i < 60; i++)
+			live(&l);
+		open_log(&l);
+		compare(&l, l.log, 0);
+		drop_log(&l);
+		rig_fini(&l.rig);
+	}
+}
+
+Test(rpmem_log, entries_layout_recovers_a_prefix_with_all_acknowledged)
+{
+	many_lives(RPMEM_LOG_ENTRY);
+}
+
+Test(rpmem_log, tail_layout_recovers_a_prefix_with_all_acknowledged)
+{
+	many_lives(RPMEM_LOG_TAIL);
+}
+
+Test(rpmem_log, counter_layout_recovers_a_prefix_with_all_acknowledged)
+{
+	many_lives(RPMEM_LOG_COUNTER);
+}
+
+Test(rpmem_log, register_layout_recovers_a_prefix_with_all_acknowledged)
+{
+	many_lives(RPMEM_LOG_REGISTER);
+}
+
+static struct life one;
+
+static void open_one(struct life *l, uint64_t ring, uint32_t layout)
+{
+	memset(l, 0, sizeof(*l));
+	start(l, LOG_RING_AT + ring, layout);
+	open_log(l);
+}
+
+static void close_one(struct life *l)
+{
+	rpmem_log_close(l->log);
+	rig_fini(&l->rig);
+}
+
+/* A reader beside the writer gets durable entries only, and all in the end. */
+static void reader_follows(uint32_t layout)
+{
+	struct life *l = &one;
+	unsigned char bytes[LEN], want[LEN];
+	uint64_t lsn = RPMEM_LOG_HEAD;
+	struct rpmem_log *reader;
+	struct log_io io;
+	unsigned int at = 0;
+	size_t len;
+	int ret;
+
+	open_one(l, 8192, layout);
+	io = rig_io(&l->reader_port);
+	cr_assert_eq(log_open(&reader, &io, true), 0, "%s", rpmem_log_error());
+	for (unsigned int i = 0;
+	     i < 20000 && l->m.n + BATCH < MODEL && l->nbatches < 256; i++) {
+		switch (seeded_below(&l->rnd, 6)) {
+		case 0:
+			if (at > l->m.first)
+				trim(l);
+			break;
+		case 1:
+			submit(l);
+			break;
+		case 2:
+			poll_log(l, 0);
+			break;
+		default:
+			ret = rpmem_log_read(reader, &lsn, bytes, LEN, &len, 0);
+			if (ret == -ERANGE) {
+				at = l->m.first;
+				break;
+			}
+			cr_assert(ret == 0 || ret == 1, "seed %" PRIu64 ": %s",
+				  l->rnd.seed, rpmem_log_error());
+			if (!ret)
+				break;
+			cr_assert_lt(at, l->m.n);
+			fill(want, &l->m.v[at]);
+			cr_assert(len == l->m.v[at].len &&
+					  !memcmp(want, bytes, len),
+				  "seed %" PRIu64 ": entry %u differs",
+				  l->rnd.seed, at);
+			at++;
+			cr_assert_leq(lsn, l->log->durable,
+				      "seed %" PRIu64 ": entry %u is not "
+				      "durable yet",
+				      l->rnd.seed, at - 1);
+		}
+	}
+	while (l->done < l->nbatches)
+		poll_log(l, -1);
+	cr_assert_eq(rpmem_log_publish(l->log), 0);
+	while (at < l->m.n) {
+		ret = rpmem_log_read(reader, &lsn, bytes, LEN, &len, 0);
+		cr_assert(ret == 1 || ret == -ERANGE, "seed %" PRIu64 ": %d",
+			  l->rnd.seed, ret);
+		at = ret == 1 ? at + 1 : l->m.first;
+	}
+	cr_assert_eq(rpmem_log_read(reader, &lsn, bytes, LEN, &len, 0), 0);
+	rpmem_log_close(reader);
+	close_one(l);
+}
+
+Test(rpmem_log, reader_gets_durable_entries_only_and_all_at_last)
+{
+	for (uint32_t layout = 0; layout <= RPMEM_LOG_REGISTER; layout++)
+		for (unsigned int i = 0; i < 20; i++)
+			reader_follows(layout);
+}
+
+Test(rpmem_log, visible_flag_reads_an_entry_that_is_not_durable)
+{
+	struct life *l = &one;
+	unsigned char bytes[LEN];
+	uint64_t lsn = RPMEM_LOG_HEAD;
+	struct rpmem_log *reader;
+	struct log_io io;
+	size_t len;
+
+	open_one(l, 8192, RPMEM_LOG_TAIL);
+	io = rig_io(&l->reader_port);
+	cr_assert_eq(log_open(&reader, &io, true), 0);
+	submit(l);
+	/* The writes are there, and the commit is outstanding. */
+	for (unsigned int i = 0; i < l->rig.nops; i++)
+		if (l->rig.ops[i].op->type == RPMEM_POOL_WRITE)
+			memcpy(l->rig.visible + l->rig.ops[i].op->offset,
+			       l->rig.ops[i].op->buf, l->rig.ops[i].op->len);
+	cr_assert_eq(rpmem_log_read(reader, &lsn, bytes, LEN, &len, 0), 0);
+	cr_assert_eq(rpmem_log_read(reader, &lsn, bytes, LEN, &len,
+				    RPMEM_LOG_VISIBLE),
+		     1);
+	cr_assert_eq(len, l->m.v[0].len);
+	while (l->done < l->nbatches)
+		poll_log(l, -1);
+	rpmem_log_close(reader);
+	close_one(l);
+}
+
+static int append_bytes(struct life *l, size_t len, uint64_t *lsn)
+{
+	static unsigned char bytes[1 << 16];
+
+	return rpmem_log_append(l->log, bytes, len, lsn);
+}
+
+Test(rpmem_log, append_of_a_full_log_fails_until_it_is_trimmed)
+{
+	struct life *l = &one;
+	uint64_t first, lsn;
+	int ret, n = 0;
+
+	open_one(l, 4096, RPMEM_LOG_ENTRY);
+	cr_assert_eq(append_bytes(l, 32, &first), 0);
+	while (!(ret = append_bytes(l, 32, &lsn)))
+		n++;
+	cr_assert_eq(ret, -ENOSPC);
+	cr_assert(strstr(rpmem_log_error(), "trim"));
+	cr_assert_eq(n + 1, 4096 / 64);
+	cr_assert_eq(append_bytes(l, 1, NULL), -ENOSPC);
+	cr_assert_eq(rpmem_log_trim(l->log, first + 64), 0);
+	cr_assert_eq(append_bytes(l, 32, &lsn), 0);
+	cr_assert_eq(append_bytes(l, 1, NULL), -ENOSPC);
+	close_one(l);
+}
+
+Test(rpmem_log, lsn_that_is_no_entry_is_refused)
+{
+	struct life *l = &one;
+	unsigned char bytes[LEN];
+	uint64_t lsn, bad;
+	size_t len;
+
+	open_one(l, 4096, RPMEM_LOG_ENTRY);
+	cr_assert_eq(append_bytes(l, 200, &lsn), 0);
+	cr_assert_eq(append_bytes(l, 200, NULL), 0);
+	cr_assert_eq(rpmem_log_trim(l->log, lsn + 64), -EINVAL);
+	cr_assert_eq(rpmem_log_trim(l->log, lsn + 1), -EINVAL);
+	cr_assert_eq(rpmem_log_trim(l->log, lsn + 4096), -EINVAL);
+	cr_assert_eq(rpmem_log_trim(l->log, 0), -EINVAL);
+	submit(l);
+	cr_assert_eq(rpmem_log_trim(l->log, l->log->tail), -EAGAIN);
+	cr_assert(strstr(rpmem_log_error(), "not durable"));
+	poll_log(l, -1);
+	bad = lsn + 64;
+	cr_assert_eq(rpmem_log_read(l->log, &bad, bytes, LEN, &len, 0),
+		     -EBADMSG);
+	bad = lsn + 3;
+	cr_assert_eq(rpmem_log_read(l->log, &bad, bytes, LEN, &len, 0),
+		     -EINVAL);
+	cr_assert_eq(rpmem_log_read(l->log, &lsn, bytes, 10, &len, 0),
+		     -EMSGSIZE);
+	cr_assert_eq(len, 200);
+	cr_assert_eq(rpmem_log_read(l->log, &lsn, bytes, LEN, &len, 0), 1);
+	cr_assert_eq(rpmem_log_trim(l->log, lsn), 0);
+	bad = lsn - 256;
+	cr_assert_eq(rpmem_log_read(l->log, &bad, bytes, LEN, &len, 0),
+		     -ERANGE);
+	cr_assert_eq(bad, lsn);
+	close_one(l);
+}
+
+Test(rpmem_log, sizes_out_of_range_are_refused)
+{
+	struct life *l = &one;
+	struct rpmem_log_info info = {.size = sizeof(info)};
+	struct iovec v[2] = {{"x", 1}, {NULL, 1}};
+	struct rpmem_log_op op = {.entries = v, .count = 2};
+	struct log_io io;
+
+	open_one(l, 4096, RPMEM_LOG_ENTRY);
+	cr_assert_eq(rpmem_log_query(l->log, &info), 0);
+	cr_assert_eq(append_bytes(l, 0, NULL), -EINVAL);
+	cr_assert_eq(append_bytes(l, info.max_entry + 1, NULL), -EMSGSIZE);
+	for (int i = 0; i < 5; i++) {
+		/* An empty log has room for it, whatever the position. */
+		cr_assert_eq(append_bytes(l, info.max_entry, NULL), 0);
+		cr_assert_eq(rpmem_log_trim(l->log, l->log->durable), 0);
+		cr_assert_eq(append_bytes(l, 10u + 64u * (size_t)i, NULL), 0);
+		cr_assert_eq(rpmem_log_trim(l->log, l->log->durable), 0);
+	}
+	cr_assert_eq(rpmem_log_submit(l->log, &op), -EINVAL);
+	op.count = 0;
+	cr_assert_eq(rpmem_log_submit(l->log, &op), -EINVAL);
+	info.size = 1;
+	cr_assert_eq(rpmem_log_query(l->log, &info), -EINVAL);
+	io = rig_io(&l->port);
+	cr_assert_eq(log_create(&io, RPMEM_LOG_ENTRY), -EEXIST);
+	cr_assert_eq(log_create(&io, 9), -EINVAL);
+	io.length = LOG_RING_AT;
+	cr_assert_eq(log_create(&io, RPMEM_LOG_ENTRY), -ENOSPC);
+	close_one(l);
+}
+
+Test(rpmem_log, null_arguments_are_refused)
+{
+	struct life *l = &one;
+	struct rpmem_log_op op = {0}, *done[1];
+	struct rpmem_log_info info = {.size = sizeof(info)};
+	uint64_t lsn = 0;
+	size_t len;
+
+	open_one(l, 4096, RPMEM_LOG_ENTRY);
+	cr_assert_eq(rpmem_log_append(NULL, "x", 1, NULL), -EINVAL);
+	cr_assert_eq(rpmem_log_append(l->log, NULL, 1, NULL), -EINVAL);
+	cr_assert(strstr(rpmem_log_error(), "NULL"));
+	cr_assert_eq(rpmem_log_submit(NULL, &op), -EINVAL);
+	cr_assert_eq(rpmem_log_submit(l->log, NULL), -EINVAL);
+	cr_assert_eq(rpmem_log_poll(NULL, done, 1, 0), -EINVAL);
+	cr_assert_eq(rpmem_log_read(NULL, &lsn, &lsn, 8, &len, 0), -EINVAL);
+	cr_assert_eq(rpmem_log_trim(NULL, 64), -EINVAL);
+	cr_assert_eq(rpmem_log_publish(NULL), -EINVAL);
+	cr_assert_eq(rpmem_log_query(NULL, &info), -EINVAL);
+	cr_assert_eq(rpmem_log_query(l->log, NULL), -EINVAL);
+	close_one(l);
+}
+
+/* An append that an empty log would refuse could never be made. */
+Test(rpmem_log, batch_fits_an_empty_log_at_any_position_or_is_refused_as_long)
+{
+	static unsigned char bytes[4096];
+	struct life *l = &one;
+	struct iovec v[65];
+	struct rpmem_log_op *done[1], op = {.entries = v};
+
+	open_one(l, 4096, RPMEM_LOG_ENTRY);
+	for (unsigned int i = 0; i < 65; i++)
+		v[i] = (struct iovec){bytes, 32};
+	op.count = 65;
+	cr_assert_eq(rpmem_log_submit(l->log, &op), -EMSGSIZE);
+	for (unsigned int i = 0; i < 64; i++) {
+		/* With one of 1024 bytes the ring may have a pad of 960. */
+		v[33].iov_len = 992;
+		op.count = 35;
+		cr_assert_eq(rpmem_log_submit(l->log, &op), -EMSGSIZE);
+		op.count = 34;
+		if (i % 2) {
+			v[33].iov_len = 32;
+			op.count = 64;
+		}
+		cr_assert_eq(rpmem_log_submit(l->log, &op), 0, "%u: %s", i,
+			     rpmem_log_error());
+		cr_assert_eq(rpmem_log_poll(l->log, done, 1, -1), 1);
+		cr_assert_eq(rpmem_log_trim(l->log, op.next), 0);
+		cr_assert_eq(append_bytes(l, 1, NULL), 0);
+		cr_assert_eq(rpmem_log_trim(l->log, l->log->tail), 0);
+	}
+	close_one(l);
+}
+
+Test(rpmem_log, poll_publishes_without_waiting)
+{
+	struct life *l = &one;
+	unsigned char bytes[LEN];
+	uint64_t lsn = RPMEM_LOG_HEAD;
+	struct rpmem_log_info info = {.size = sizeof(info)};
+	struct rpmem_log_op *done[1];
+	struct rpmem_log *reader;
+	struct log_io io;
+	size_t len;
+
+	open_one(l, 8192, RPMEM_LOG_ENTRY);
+	io = rig_io(&l->reader_port);
+	cr_assert_eq(log_open(&reader, &io, true), 0);
+	submit(l);
+	poll_log(l, -1);
+	cr_assert_eq(rpmem_log_read(reader, &lsn, bytes, LEN, &len, 0), 0);
+	cr_assert_eq(lsn, RPMEM_LOG_HEAD, "nothing was read");
+	l->rig.hold = true;
+	cr_assert_eq(rpmem_log_poll(l->log, done, 1, 0), 0);
+	cr_assert_eq(rpmem_log_poll(l->log, done, 1, 0), 0);
+	cr_assert_eq(l->rig.nops, 1);
+	l->rig.hold = false;
+	cr_assert_eq(rpmem_log_poll(l->log, done, 1, 0), 0);
+	cr_assert_eq(l->rig.nops, 0);
+	cr_assert_eq(rpmem_log_read(reader, &lsn, bytes, LEN, &len, 0), 1);
+	/* A query of a reader shows the head and the mark of now. */
+	submit(l);
+	poll_log(l, -1);
+	cr_assert_eq(rpmem_log_trim(l->log, l->log->durable), 0);
+	cr_assert_eq(rpmem_log_query(reader, &info), 0);
+	cr_assert_eq(info.head, l->log->durable);
+	cr_assert_eq(info.durable, l->log->durable);
+	/* The failure of a mark is not lost. */
+	submit(l);
+	poll_log(l, -1);
+	l->rig.fail = -EIO;
+	cr_assert_eq(rpmem_log_poll(l->log, done, 1, 0), 0);
+	cr_assert_eq(rpmem_log_poll(l->log, done, 1, 0), -EIO);
+	cr_assert_eq(rpmem_log_publish(l->log), -EIO);
+	cr_assert_eq(rpmem_log_trim(l->log, l->log->tail), -EIO);
+	rpmem_log_close(reader);
+	close_one(l);
+}
+
+/* The rig for several threads: a poll waits until there is an operation. */
+static pthread_mutex_t rig_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct log_io rig_calls;
+
+static int locked_submit(void *arg, struct rpmem_pool_op *op)
+{
+	int ret;
+
+	pthread_mutex_lock(&rig_lock);
+	ret = rig_calls.submit(arg, op);
+	pthread_mutex_unlock(&rig_lock);
+	return ret;
+}
+
+static int locked_poll(void *arg, struct rpmem_pool_op **done, unsigned int n,
+		       int timeout_ms)
+{
+	int ret;
+
+	do {
+		pthread_mutex_lock(&rig_lock);
+		ret = rig_calls.poll(arg, done, n, 0);
+		pthread_mutex_unlock(&rig_lock);
+		sched_yield();
+	} while (!ret && timeout_ms);
+	return ret;
+}
+
+struct worker {
+	pthread_t thread;
+	pthread_barrier_t *round;
+	unsigned int job;
+};
+
+#define ROUNDS 3000
+
+static void *work(void *arg)
+{
+	struct worker *w = arg;
+	struct rpmem_log_info info = {.size = sizeof(info)};
+	int ret;
+
+	for (unsigned int i = 0; i < ROUNDS; i++) {
+		pthread_barrier_wait(w->round);
+		switch ((w->job + i / 1000) % 3) {
+		case 0:
+			ret = rpmem_log_append(one.log, "0123456789", 10, NULL);
+			break;
+		case 1:
+			ret = rpmem_log_query(one.log, &info);
+			if (!ret)
+				ret = rpmem_log_trim(one.log, info.durable);
+			break;
+		default:
+			ret = rpmem_log_publish(one.log);
+		}
+		if (ret)
+			return (void *)(uintptr_t)-ret;
+	}
+	return NULL;
+}
+
+Test(rpmem_log, three_threads_append_trim_and_publish, .timeout = 120)
+{
+	struct life *l = &one;
+	struct worker w[3];
+	pthread_barrier_t round;
+	void *failed;
+
+	open_one(l, 8192, RPMEM_LOG_ENTRY);
+	rig_calls = l->log->io;
+	l->log->io.submit = locked_submit;
+	l->log->io.poll = locked_poll;
+	pthread_barrier_init(&round, NULL, 3);
+	for (unsigned int i = 0; i < 3; i++) {
+		w[i] = (struct worker){.round = &round, .job = i};
+		cr_assert_eq(pthread_create(&w[i].thread, NULL, work, &w[i]),
+			     0);
+	}
+	for (unsigned int i = 0; i < 3; i++) {
+		pthread_join(w[i].thread, &failed);
+		cr_assert_null(failed, "thread %u: errno %d", i,
+			       (int)(uintptr_t)failed);
+	}
+	pthread_barrier_destroy(&round);
+	close_one(l);
+}
+
+Test(rpmem_log, failed_write_ends_the_writer_and_all_that_is_outstanding)
+{
+	struct life *l = &one;
+	struct rpmem_log_op *done[8];
+	unsigned int got = 0;
+	int n;
+
+	for (uint32_t layout = 0; layout <= RPMEM_LOG_REGISTER; layout++) {
+		open_one(l, 8192, layout);
+		for (int i = 0; i < 4; i++)
+			submit(l);
+		l->rig.fail = -EIO;
+		for (got = 0; got < 4; got += (unsigned int)n) {
+			n = rpmem_log_poll(l->log, done, 8, -1);
+			cr_assert_gt(n, 0);
+			for (int i = 0; i < n; i++) {
+				cr_assert_eq(done[i]->result, -EIO);
+				cr_assert(strstr(done[i]->error, "open it "
+								 "again"));
+			}
+		}
+		cr_assert_eq(rpmem_log_poll(l->log, done, 8, -1), -EIO);
+		cr_assert_eq(append_bytes(l, 1, NULL), -EIO);
+		cr_assert_eq(rpmem_log_trim(l->log, l->log->super.head), -EIO);
+		close_one(l);
+	}
+}
+
+Test(rpmem_log, a_torn_superblock_leaves_the_other_one)
+{
+	struct life *l = &one;
+	struct log_io io;
+	uint64_t lsn;
+
+	open_one(l, 4096, RPMEM_LOG_ENTRY);
+	cr_assert_eq(append_bytes(l, 100, &lsn), 0);
+	io = rig_io(&l->port);
+	for (unsigned int i = 0; i < 4; i++) {
+		const uint64_t turn = l->log->super.turn;
+
+		rpmem_log_close(l->log);
+		/* Close wrote one of them; the newest may be torn by a cut. */
+		l->rig.visible[(turn + (i == 0)) % 2 * LOG_SLOT + 60] ^= 1;
+		cr_assert_eq(log_open(&l->log, &io, false), 0, "%u: %s", i,
+			     rpmem_log_error());
+		cr_assert_eq(l->log->durable, lsn + 192);
+	}
+	rpmem_log_close(l->log);
+	l->rig.visible[60] ^= 1;
+	l->rig.visible[LOG_SLOT + 60] ^= 1;
+	cr_assert_eq(log_open(&l->log, &io, false), -EBADMSG);
+	cr_assert_eq(log_create(&io, RPMEM_LOG_ENTRY), -EEXIST);
+	memset(l->rig.visible, 0, 2 * LOG_SLOT);
+	cr_assert_eq(log_open(&l->log, &io, false), -ENODATA);
+	cr_assert_eq(log_create(&io, RPMEM_LOG_ENTRY), 0);
+	rig_fini(&l->rig);
+}
+
+Test(rpmem_log, damage_in_front_of_the_tail_is_reported)
+{
+	struct life *l = &one;
+	unsigned char bytes[LEN];
+	struct log_io io;
+	uint64_t lsn;
+	size_t len;
+
+	for (uint32_t layout = 0; layout <= RPMEM_LOG_REGISTER; layout++) {
+		open_one(l, 4096, layout);
+		cr_assert_eq(append_bytes(l, 100, &lsn), 0);
+		cr_assert_eq(append_bytes(l, 100, NULL), 0);
+		l->rig.visible[LOG_RING_AT + lsn + 50] ^= 1;
+		cr_assert_eq(rpmem_log_read(l->log, &lsn, bytes, LEN, &len, 0),
+			     -EBADMSG);
+		drop_log(l); /* without a mark behind them */
+		io = rig_io(&l->port);
+		if (layout == RPMEM_LOG_ENTRY) {
+			cr_assert_eq(log_open(&l->log, &io, false), 0);
+			cr_assert_eq(l->log->durable, lsn);
+			rpmem_log_close(l->log);
+		} else {
+			cr_assert_eq(log_open(&l->log, &io, false), -EBADMSG);
+		}
+		rig_fini(&l->rig);
+	}
+}
+
+/* The window is bytes, so that 64 small appends are outstanding at once. */
+Test(rpmem_log, many_appends_are_outstanding_without_waiting)
+{
+	struct life *l = &one;
+	struct rpmem_log_op ops[64] = {0}, *done[64];
+	const struct iovec v = {"0123456789", 10};
+	unsigned int writes;
+
+	for (uint32_t layout = 0; layout <= RPMEM_LOG_REGISTER; layout++) {
+		open_one(l, 65536, layout);
+		writes = l->rig.writes;
+		for (int i = 0; i < 64; i++) {
+			ops[i] = (struct rpmem_log_op){.entries = &v,
+						       .count = 1};
+			cr_assert_eq(rpmem_log_submit(l->log, &ops[i]), 0);
+		}
+		cr_assert_geq(l->rig.nops, 64);
+		for (int i = 0, n; i < 64; i += n) {
+			n = rpmem_log_poll(l->log, done, 64, -1);
+			for (int k = 0; k < n; k++)
+				cr_assert_eq(done[k], &ops[i + k]);
+		}
+		/* One tail serves all appends that wait for it. */
+		cr_assert_leq(l->rig.writes - writes,
+			      layout == RPMEM_LOG_ENTRY ? 64 : 66);
+		close_one(l);
+	}
+}
+
+Test(rpmem_log, counter_and_register_use_ten_places_by_turns)
+{
+	struct life *l = &one;
+	unsigned int used;
+
+	for (uint32_t layout = RPMEM_LOG_TAIL; layout <= RPMEM_LOG_REGISTER;
+	     layout++) {
+		open_one(l, 8192, layout);
+		used = 0;
+		for (int i = 0; i < 12; i++) {
+			cr_assert_eq(append_bytes(l, 10, NULL), 0);
+			used |= 1u
+				<< (l->log->store_at.offset - LOG_PLACES_AT) /
+					   LOG_PLACE;
+		}
+		cr_assert_eq(used, layout == RPMEM_LOG_TAIL ? 1 : 1023);
+		close_one(l);
+	}
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* librpmem_log: how it opens a pool, and several logs of one. */
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "log_rig.h"
+
+#define LENGTH (LOG_RING_AT + LOG_RING_MIN)
+
+static struct rig rig;
+static struct seeded rnd = {.state = 1};
+
+/* A pool that is not divided, and as long as so many of the shortest logs. */
+static void start(unsigned int room)
+{
+	rig_init(&rig, &rnd, (uint64_t)room * LENGTH);
+	memset(rig.visible, 0, rig.length);
+	rig_pool = (struct rig_pool){.rig = &rig, .parts = 1};
+}
+
+static void finish(void)
+{
+	cr_assert_eq(rig_pool.handles, 0, "%u pools are open",
+		     rig_pool.handles);
+	rig_fini(&rig);
+}
+
+static struct rpmem_log_attr attr_of(unsigned int logs, unsigned int log)
+{
+	return (struct rpmem_log_attr){
+		.size = sizeof(struct rpmem_log_attr),
+		.logs = logs,
+		.log = log,
+	};
+}
+
+static int create(unsigned int logs, unsigned int log)
+{
+	const struct rpmem_log_attr a = attr_of(logs, log);
+
+	return rpmem_log_create("h:p", &a);
+}
+
+static int open_log(struct rpmem_log **l, unsigned int logs, unsigned int log)
+{
+	const struct rpmem_log_attr a = attr_of(logs, log);
+
+	return rpmem_log_open(l, "h:p", &a);
+}
+
+/* The log has one entry, this byte. */
+static void has(struct rpmem_log *l, char byte)
+{
+	uint64_t lsn = RPMEM_LOG_HEAD;
+	char c = 0;
+	size_t len;
+
+	cr_assert_eq(rpmem_log_read(l, &lsn, &c, 1, &len, 0), 1, "%s",
+		     rpmem_log_error());
+	cr_assert_eq(c, byte);
+	cr_assert_eq(rpmem_log_read(l, &lsn, &c, 1, &len, 0), 0);
+}
+
+Test(rpmem_log_pool, each_log_is_in_its_part)
+{
+	struct rpmem_log *l[3];
+
+	start(3);
+	for (unsigned int i = 0; i < 3; i++)
+		cr_assert_eq(create(3, (i + 1) % 3), 0, "%s",
+			     rpmem_log_error());
+	cr_assert_eq(rig_pool.parts, 3);
+	for (unsigned int i = 0; i < 3; i++) {
+		cr_assert_eq(open_log(&l[i], 3, i), 0, "%s", rpmem_log_error());
+		cr_assert_eq(rpmem_log_append(l[i], &"abc"[i], 1, NULL), 0);
+	}
+	for (unsigned int i = 0; i < 3; i++) {
+		has(l[i], "abc"[i]);
+		cr_assert_eq(memcmp(rig.visible + i * LENGTH, "RPMEMLOG", 8),
+			     0);
+		rpmem_log_close(l[i]);
+	}
+	for (unsigned int i = 0; i < 3; i++)
+		cr_assert_eq(create(3, i), -EEXIST);
+	finish();
+}
+
+Test(rpmem_log_pool, pool_that_is_a_log_is_not_divided)
+{
+	struct rpmem_log *l;
+
+	start(2);
+	cr_assert_eq(create(0, 0), 0, "%s", rpmem_log_error());
+	cr_assert_eq(create(2, 0), -EEXIST);
+	cr_assert_eq(create(2, 1), -EEXIST);
+	cr_assert_eq(rig_pool.parts, 1);
+	cr_assert_eq(open_log(&l, 2, 1), -ENXIO);
+	cr_assert_eq(open_log(&l, 1, 0), 0, "%s", rpmem_log_error());
+	rpmem_log_close(l);
+	/* Both superblocks are damaged: it may be restored from a copy. */
+	rig.visible[40] ^= 1;
+	rig.visible[LOG_SLOT + 40] ^= 1;
+	cr_assert_eq(create(2, 1), -EEXIST);
+	cr_assert_eq(rig_pool.parts, 1);
+	finish();
+}
+
+Test(rpmem_log_pool, another_number_is_refused)
+{
+	struct rpmem_log *l;
+
+	start(3);
+	cr_assert_eq(create(2, 0), 0, "%s", rpmem_log_error());
+	for (unsigned int n = 0; n < 4; n++) {
+		if (n == 2)
+			continue;
+		cr_assert_eq(open_log(&l, n, 0), -ENXIO, "%u", n);
+		cr_assert_eq(create(n, 0), -ENXIO, "%u", n);
+	}
+	cr_assert_eq(rig_pool.parts, 2);
+	finish();
+}
+
+/* Two creators of logs of one pool: the second one finds it divided. */
+Test(rpmem_log_pool, pool_may_be_divided_meanwhile)
+{
+	start(3);
+	rig_pool.divides_meanwhile = 3;
+	cr_assert_eq(create(3, 1), 0, "%s", rpmem_log_error());
+	rig_pool.parts = 1;
+	rig_pool.divides_meanwhile = 2;
+	cr_assert_eq(create(3, 2), -ENXIO);
+	cr_assert_eq(rig_pool.parts, 2);
+	finish();
+}
+
+Test(rpmem_log_pool, log_that_is_none_is_refused)
+{
+	struct rpmem_log *l;
+
+	start(3);
+	cr_assert_eq(create(2, 2), -EINVAL);
+	cr_assert(strstr(rpmem_log_error(), "no log 2 of 2"));
+	cr_assert_eq(create(0, 1), -EINVAL);
+	cr_assert_eq(create(33, 0), -EINVAL);
+	cr_assert_eq(open_log(&l, 33, 0), -EINVAL);
+	cr_assert_eq(open_log(&l, 1, 1), -EINVAL);
+	cr_assert_eq(rig_pool.opens, 0, "no pool was opened");
+	finish();
+}
+
+Test(rpmem_log_pool, pool_that_is_too_short_is_not_divided)
+{
+	start(3);
+	cr_assert_eq(create(4, 0), -ENOSPC);
+	cr_assert_eq(rig_pool.parts, 1);
+	cr_assert_eq(create(3, 2), 0, "%s", rpmem_log_error());
+	finish();
+}
+
+/* A caller that was compiled when the struct ended with the layout. */
+Test(rpmem_log_pool, attributes_of_an_older_caller_are_one_log)
+{
+	struct rpmem_log_attr a = attr_of(77, 99);
+	struct rpmem_log *l;
+
+	start(1);
+	a.size = offsetof(struct rpmem_log_attr, log);
+	cr_assert_eq(rpmem_log_create("h:p", &a), 0, "%s", rpmem_log_error());
+	cr_assert_eq(rpmem_log_open(&l, "h:p", &a), 0, "%s", rpmem_log_error());
+	rpmem_log_close(l);
+	a.size--;
+	cr_assert_eq(rpmem_log_open(&l, "h:p", &a), -EINVAL);
+	cr_assert_eq(rpmem_log_create("h:p", &a), -EINVAL);
+	finish();
+}
+
+Test(rpmem_log_pool, writer_is_exclusive_and_reader_observes)
+{
+	struct rpmem_log_attr a = attr_of(2, 1);
+	struct rpmem_log *l;
+
+	start(2);
+	cr_assert_eq(create(2, 1), 0, "%s", rpmem_log_error());
+	cr_assert_eq(rig_pool.attr.exclusive, RPMEM_POOL_EXCLUSIVE);
+	a.read_only = 1;
+	cr_assert_eq(rpmem_log_create("h:p", &a), -EINVAL);
+	cr_assert_eq(rpmem_log_open(&l, "h:p", &a), 0, "%s", rpmem_log_error());
+	cr_assert_eq(rig_pool.attr.exclusive, RPMEM_POOL_OBSERVE);
+	rpmem_log_close(l);
+	a.take = 1;
+	cr_assert_eq(rpmem_log_open(&l, "h:p", &a), -EINVAL);
+	a.read_only = 0;
+	cr_assert_eq(rpmem_log_open(&l, "h:p", &a), 0, "%s", rpmem_log_error());
+	cr_assert_eq(rig_pool.attr.exclusive, RPMEM_POOL_TAKE);
+	rpmem_log_close(l);
+	finish();
+}

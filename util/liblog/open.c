@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Create, open, describe and close a log. */
+#include "config.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "liblog/log.h"
+#include "util/clock.h"
+
+/* The size of struct rpmem_log_attr before it had `logs`. */
+#define ALIGN _Alignof(struct rpmem_log_attr)
+#define ATTR_1                                                                 \
+	((offsetof(struct rpmem_log_attr, logs) + ALIGN - 1) / ALIGN * ALIGN)
+#define LOGS_MAX 32u
+/* How long others may divide the pool before it counts as in use. */
+#define DIVIDE_MS 2000
+
+static int new_log(struct rpmem_log **out, const struct log_io *io,
+		   bool read_only)
+{
+	struct rpmem_log *log = calloc(1, sizeof(*log));
+	pthread_condattr_t attr;
+
+	if (!log)
+		return log_error(-ENOMEM, "out of memory");
+	log->io = *io;
+	log->read_only = read_only;
+	TAILQ_INIT(&log->writes);
+	TAILQ_INIT(&log->done);
+	pthread_mutex_init(&log->lock, NULL);
+	pthread_mutex_init(&log->read_lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&log->progressed, &attr);
+	pthread_condattr_destroy(&attr);
+	*out = log;
+	return 0;
+}
+
+static void free_log(struct rpmem_log *log)
+{
+	struct log_write *w;
+
+	rpmem_pool_close(log->pool);
+	while ((w = TAILQ_FIRST(&log->writes))) {
+		TAILQ_REMOVE(&log->writes, w, link);
+		free(w);
+	}
+	while ((w = TAILQ_FIRST(&log->done))) {
+		TAILQ_REMOVE(&log->done, w, link);
+		free(w);
+	}
+	pthread_cond_destroy(&log->progressed);
+	pthread_mutex_destroy(&log->read_lock);
+	pthread_mutex_destroy(&log->lock);
+	free(log->cache);
+	free(log);
+}
+
+/*
+ * Find the end of what the writer before has written: the first entry from the
+ * mark on that is not intact, or the tail where the layout stores one.
+ */
+static int find_end(struct rpmem_log *log)
+{
+	unsigned char places[LOG_PLACES * LOG_PLACE];
+	const bool stored = log->super.layout != RPMEM_LOG_ENTRY;
+	const unsigned char *data;
+	struct log_entry e;
+	uint64_t at = log->super.mark, end = 0;
+	int ret = 0;
+
+	if (stored) {
+		ret = log_call(log, RPMEM_POOL_READ, places, sizeof(places),
+			       LOG_PLACES_AT);
+		if (ret)
+			return ret;
+		end = log_places_load(&log->places, log->super.layout, places);
+	}
+	while (!stored || at < end) {
+		ret = log_read_entry(log, at, false, &e, &data);
+		/* Behind a full ring the head's entry is. */
+		if (ret <= 0 || e.next - log->super.head > log->super.ring)
+			break;
+		at = e.next;
+	}
+	if (ret < 0)
+		return ret;
+	if (stored && at != end)
+		return log_error(-EBADMSG,
+				 "the entry with LSN %llu is damaged, though "
+				 "the log has entries up to %llu; restore the "
+				 "pool from a copy",
+				 (unsigned long long)at,
+				 (unsigned long long)end);
+	log->tail = at;
+	log->durable = log->stored = log->store_end = log->tail;
+	return 0;
+}
+
+int log_open(struct rpmem_log **out, const struct log_io *io, bool read_only)
+{
+	struct rpmem_log *log;
+	int ret = new_log(&log, io, read_only);
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&log->lock);
+	ret = io->length < LOG_RING_AT + LOG_RING_MIN
+		      ? log_error(-ENODATA, "the pool is too short for a log")
+		      : log_super_read(log);
+	if (!ret && read_only)
+		log->durable = log->super.mark;
+	else if (!ret)
+		ret = find_end(log);
+	if (!ret && !read_only) {
+		ret = log_super_write(log, 0, log->super.epoch + 1);
+		if (ret && log->super_post.done)
+			log_error(ret, "%s", log->super_post.op.error);
+	}
+	pthread_mutex_unlock(&log->lock);
+	if (ret)
+		free_log(log);
+	else
+		*out = log;
+	return ret;
+}
+
+/* No log is there. The layout is not used. */
+static int check_none(struct rpmem_log *log, uint32_t layout)
+{
+	const int ret = log_super_read(log);
+
+	(void)layout;
+	if ((!ret || ret == -EBADMSG) && log->io.logs > 1)
+		return log_error(-EEXIST,
+				 "log %u of %u is there already; if it is not "
+				 "needed any more, write zeros over the first "
+				 "8192 bytes of its part, by a pool handle "
+				 "with parts=%u and part=%u",
+				 log->io.log, log->io.logs, log->io.logs,
+				 log->io.log);
+	if (!ret || ret == -EBADMSG)
+		return log_error(-EEXIST,
+				 "the pool has a log already; use another "
+				 "pool, or write zeros over its first 8192 "
+				 "bytes if the log is not needed any more");
+	return ret == -ENODATA ? 0 : ret;
+}
+
+/* Write the first superblock of a new log last: without it there is no log. */
+static int make(struct rpmem_log *log, uint32_t layout)
+{
+	const uint64_t ring =
+		(log->io.length - LOG_RING_AT) / LOG_ALIGN * LOG_ALIGN;
+	unsigned char bytes[LOG_RING_AT] = {0};
+	struct log_super s = {
+		.layout = layout,
+		.ring = ring,
+		.head = LOG_FIRST,
+		.mark = LOG_FIRST,
+	};
+	struct log_places places = {.next = 0};
+	uint64_t offset, value;
+	int ret;
+
+	ret = check_none(log, layout);
+	if (ret)
+		return ret;
+	if (getrandom(&s.id, sizeof(s.id), 0) != sizeof(s.id))
+		return log_error(-EIO, "no random bytes");
+	log_places_store(&places, layout, LOG_FIRST, &offset, &value);
+	memcpy(bytes + offset, &(uint64_t){htole64(value)}, sizeof(value));
+	ret = log_call(log, RPMEM_POOL_WRITE, bytes, sizeof(bytes), 0);
+	if (ret)
+		return ret;
+	log_super_encode(&s, bytes);
+	return log_call(log, RPMEM_POOL_WRITE, bytes, LOG_SUPER_BYTES, 0);
+}
+
+/* Run a call that needs no log. */
+static int run_call(const struct log_io *io, uint32_t layout,
+		    int (*call)(struct rpmem_log *log, uint32_t layout))
+{
+	struct rpmem_log *log;
+	int ret = new_log(&log, io, false);
+
+	if (ret)
+		return ret;
+	pthread_mutex_lock(&log->lock);
+	ret = call(log, layout);
+	pthread_mutex_unlock(&log->lock);
+	free_log(log);
+	return ret;
+}
+
+int log_check_none(const struct log_io *io)
+{
+	return run_call(io, 0, check_none);
+}
+
+int log_create(const struct log_io *io, uint32_t layout)
+{
+	if (io->length < LOG_RING_AT + LOG_RING_MIN)
+		return log_error(-ENOSPC,
+				 "a log needs a pool of at least %u bytes, and "
+				 "this one has %llu",
+				 LOG_RING_AT + LOG_RING_MIN,
+				 (unsigned long long)io->length);
+	if (layout > RPMEM_LOG_REGISTER)
+		return log_error(-EINVAL, "%u is no layout", layout);
+	return run_call(io, layout, make);
+}
+
+static int pool_submit(void *arg, struct rpmem_pool_op *op)
+{
+	return rpmem_pool_submit(arg, op);
+}
+
+static int pool_poll(void *arg, struct rpmem_pool_op **done, unsigned int n,
+		     int timeout_ms)
+{
+	return rpmem_pool_poll(arg, done, n, timeout_ms);
+}
+
+/* Check the caller's attributes, which may have none of the newer fields. */
+static int copy_attr(struct rpmem_log_attr *a,
+		     const struct rpmem_log_attr *attr)
+{
+	*a = (struct rpmem_log_attr){.size = sizeof(*a)};
+	if (attr && attr->size == sizeof(*a))
+		*a = *attr;
+	else if (attr && attr->size == ATTR_1)
+		memcpy(a, attr, offsetof(struct rpmem_log_attr, logs));
+	else if (attr)
+		return log_error(-EINVAL,
+				 "attr->size is %zu; set it to sizeof(struct "
+				 "rpmem_log_attr)",
+				 attr->size);
+	if (a->read_only && a->take)
+		return log_error(-EINVAL, "a reader cannot take the log");
+	if (!a->logs)
+		a->logs = 1;
+	if (a->logs > LOGS_MAX)
+		return log_error(-EINVAL, "logs is %u; a pool has at most %u",
+				 a->logs, LOGS_MAX);
+	if (a->log >= a->logs)
+		return log_error(-EINVAL,
+				 "there is no log %u of %u; give one from 0 "
+				 "on",
+				 a->log, a->logs);
+	return 0;
+}
+
+/* Open the pool of a log, or its part. */
+static int open_pool(struct rpmem_pool **pool, const char *where,
+		     const struct rpmem_log_attr *a, struct log_io *io)
+{
+	const struct rpmem_pool_attr p = {
+		.size = sizeof(p),
+		.secret_file = a->secret_file,
+		.required = a->required,
+		.timeout = a->timeout,
+		.exclusive = a->read_only ? RPMEM_POOL_OBSERVE
+			     : a->take	  ? RPMEM_POOL_TAKE
+					  : RPMEM_POOL_EXCLUSIVE,
+		.parts = a->logs,
+		.part = a->log,
+	};
+	struct rpmem_pool_info info = {.size = sizeof(info)};
+	int ret = rpmem_pool_open(pool, where, &p);
+
+	if (!ret)
+		ret = rpmem_pool_query(*pool, &info);
+	if (ret)
+		return log_error(ret, "%s", rpmem_pool_error());
+	*io = (struct log_io){
+		.submit = pool_submit,
+		.poll = pool_poll,
+		.arg = *pool,
+		.length = info.length,
+		.logs = a->logs,
+		.log = a->log,
+	};
+	return 0;
+}
+
+/* Divide a pool that is no log, with all of it open exclusively. */
+static int divide_pool(const char *where, const struct rpmem_log_attr *attr)
+{
+	struct rpmem_log_attr whole = *attr;
+	struct rpmem_pool *pool = NULL;
+	struct log_io io;
+	int ret;
+
+	whole.logs = 1;
+	whole.log = 0;
+	ret = open_pool(&pool, where, &whole, &io);
+	if (!ret && io.length / attr->logs < LOG_RING_AT + LOG_RING_MIN)
+		ret = log_error(-ENOSPC,
+				"%u logs need a pool of at least %u bytes, and "
+				"this one has %llu",
+				attr->logs,
+				attr->logs * (LOG_RING_AT + LOG_RING_MIN),
+				(unsigned long long)io.length);
+	if (!ret)
+		ret = log_check_none(&io);
+	if (!ret) {
+		ret = rpmem_pool_divide(pool, attr->logs);
+		if (ret)
+			log_error(0, "%s", rpmem_pool_error());
+	}
+	rpmem_pool_close(pool);
+	return ret;
+}
+
+/*
+ * Open the part of a log, and divide the pool before that if nobody has: the
+ * first calls of several processes may come at the same time, and one of them
+ * has all of the pool for a moment.
+ */
+static int open_or_divide(struct rpmem_pool **pool, const char *where,
+			  const struct rpmem_log_attr *a, struct log_io *io)
+{
+	const uint64_t until = rp_now_ms() + DIVIDE_MS;
+	bool divided = false;
+	int ret;
+
+	for (;;) {
+		ret = open_pool(pool, where, a, io);
+		if (ret == -ENXIO && a->logs > 1 && !divided) {
+			ret = divide_pool(where, a);
+			/* -ENXIO: it is divided, perhaps since this moment. */
+			divided = !ret || ret == -ENXIO;
+			if (divided)
+				continue;
+		}
+		if (ret != -EBUSY || a->logs == 1 || rp_now_ms() >= until)
+			return ret;
+		poll(NULL, 0, 10);
+	}
+}
+
+int rpmem_log_create(const char *where, const struct rpmem_log_attr *attr)
+{
+	struct rpmem_pool *pool = NULL;
+	struct rpmem_log_attr a;
+	struct log_io io;
+	int ret = copy_attr(&a, attr);
+
+	if (!ret && a.read_only)
+		ret = log_error(-EINVAL, "a log is not created to be read");
+	if (!ret && (unsigned int)a.layout > RPMEM_LOG_REGISTER)
+		ret = log_error(-EINVAL, "%u is no layout",
+				(unsigned int)a.layout);
+	if (ret)
+		return ret;
+	ret = open_or_divide(&pool, where, &a, &io);
+	if (!ret)
+		ret = log_create(&io, a.layout);
+	rpmem_pool_close(pool);
+	return ret;
+}
+
+int rpmem_log_open(struct rpmem_log **log, const char *where,
+		   const struct rpmem_log_attr *attr)
+{
+	struct rpmem_pool *pool = NULL;
+	struct rpmem_log_attr a;
+	struct log_io io;
+	int ret;
+
+	if (!log)
+		return log_error(-EINVAL,
+				 "rpmem_log_open() needs a place for the log");
+	ret = copy_attr(&a, attr);
+	if (!ret)
+		ret = open_pool(&pool, where, &a, &io);
+	if (!ret)
+		ret = log_open(log, &io, a.read_only);
+	if (ret)
+		rpmem_pool_close(pool);
+	else
+		(*log)->pool = pool;
+	return ret;
+}
+
+void rpmem_log_close(struct rpmem_log *log)
+{
+	if (!log)
+		return;
+	if (!log->failed && TAILQ_EMPTY(&log->writes))
+		rpmem_log_publish(log);
+	free_log(log);
+}
+
+int rpmem_log_query(struct rpmem_log *log, struct rpmem_log_info *info)
+{
+	struct rpmem_pool_info pool = {.size = sizeof(pool)};
+	int ret;
+
+	if (!log || !info)
+		return log_error(-EINVAL, "the log, or info, is NULL");
+	if (info->size != sizeof(*info))
+		return log_error(-EINVAL,
+				 "info->size is %zu; set it to sizeof(struct "
+				 "rpmem_log_info)",
+				 info->size);
+	ret = log->pool ? rpmem_pool_query(log->pool, &pool) : 0;
+	if (ret)
+		return log_error(ret, "%s", rpmem_pool_error());
+	pthread_mutex_lock(&log->read_lock);
+	pthread_mutex_lock(&log->lock);
+	if (log->read_only)
+		ret = log_refresh(log);
+	info->head = log->super.head;
+	info->durable = log->durable;
+	info->tail = log->read_only ? log->durable : log->tail;
+	info->capacity = log->super.ring;
+	info->max_entry = log_entry_max(&log->super);
+	info->epoch = log->super.epoch;
+	info->layout = (enum rpmem_log_layout)log->super.layout;
+	info->reached = pool.reached;
+	info->method = pool.method;
+	pthread_mutex_unlock(&log->lock);
+	pthread_mutex_unlock(&log->read_lock);
+	return ret;
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The two superblocks of a log. */
+#include "config.h"
+
+#include <errno.h>
+
+#include "liblog/log.h"
+
+/* Give super_next the next turn and the present mark, and submit it. */
+static int super_start(struct rpmem_log *log)
+{
+	struct log_post *p = &log->super_post;
+	int ret;
+
+	log->super_next.turn = log->super.turn + 1;
+	log->super_next.mark = log->durable;
+	log_super_encode(&log->super_next, log->super_bytes);
+	*p = (struct log_post){
+		.kind = LOG_POST_SUPER,
+		.op = {.type = RPMEM_POOL_WRITE,
+		       .flags = RPMEM_POOL_DURABLE,
+		       .buf = log->super_bytes,
+		       .len = sizeof(log->super_bytes),
+		       .offset = log->super_next.turn % 2 * LOG_SLOT},
+	};
+	p->op.context = p;
+	ret = log->io.submit(log->io.arg, &p->op);
+	if (ret)
+		log_fail(log, ret, rpmem_pool_error());
+	else
+		log->super_busy = true;
+	return ret;
+}
+
+int log_super_write(struct rpmem_log *log, uint64_t head, uint64_t epoch)
+{
+	while (log->super_busy)
+		log_progress(log, -1);
+	if (log->failed)
+		return log_check(log);
+	log->super_next = log->super;
+	log->super_next.epoch = epoch;
+	if (head > log->super.head)
+		log->super_next.head = head;
+	if (!super_start(log))
+		while (log->super_busy)
+			log_progress(log, -1);
+	return log_check(log);
+}
+
+void log_super_publish(struct rpmem_log *log)
+{
+	if (log->read_only || log->super_busy || log->failed ||
+	    log->durable == log->super.mark)
+		return;
+	log->super_next = log->super;
+	super_start(log);
+}
+
+int log_super_read(struct rpmem_log *log)
+{
+	unsigned char bytes[LOG_SLOT + LOG_SUPER_BYTES];
+	struct log_super s, best = {.turn = 0};
+	int ret, found = -ENODATA;
+
+	ret = log_call(log, RPMEM_POOL_READ, bytes, sizeof(bytes), 0);
+	if (ret)
+		return ret;
+	for (unsigned int i = 0; i < 2; i++) {
+		ret = log_super_decode(bytes + (size_t)i * LOG_SLOT, &s);
+		if (!ret && s.ring > log->io.length - LOG_RING_AT)
+			ret = -EBADMSG;
+		if (!ret && s.turn >= best.turn) {
+			best = s;
+			found = 0;
+		} else if (ret == -EBADMSG && found) {
+			found = -EBADMSG;
+		}
+	}
+	if (found == -ENODATA)
+		return log_error(found, "the pool has no log; "
+					"rpmem_log_create() makes one");
+	if (found)
+		return log_error(found,
+				 "both superblocks of the log are damaged, or "
+				 "the pool is shorter than when the log was "
+				 "created; restore it from a copy");
+	log->super = best;
+	return 0;
+}
