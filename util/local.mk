@@ -130,3 +130,13 @@ util_nbdkit_rpmem_plugin_la_LIBADD = util/librpmem_pool.la
 util_nbdkit_rpmem_plugin_la_LDFLAGS = -module -avoid-version -shared \
 	-export-symbols-regex '^plugin_init$$'
 endif
+
+# The module of Redis, which is also preloaded.
+redismoduledir = $(libdir)/redis/modules
+redismodule_LTLIBRARIES = util/rpmem_redis.la
+util_rpmem_redis_la_SOURCES = util/redis/folder.c util/redis/folder.h \
+	util/redis/module.c util/redis/preload.c util/redis/restore.c
+util_rpmem_redis_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
+util_rpmem_redis_la_LIBADD = util/librpmem_log.la -ldl -lpthread
+util_rpmem_redis_la_LDFLAGS = -module -avoid-version -shared \
+	-export-symbols-regex '^(RedisModule_On(Load|Unload)|fdatasync|rename|unlink|truncate64)$$'

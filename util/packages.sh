@@ -7,7 +7,7 @@ PKG_BUILD="gcc make autoconf automake libtool pkg-config libc6-dev
 	libinih-dev nettle-dev libxxhash-dev
 	libibverbs-dev librdmacm-dev nbdkit-plugin-dev"
 PKG_TEST="libcriterion-dev libfabric-bin clang-14 clang-tidy-14 clang-format-14
-	cppcheck g++ mount e2fsprogs nbdkit libnbd-bin python3-libnbd
+	cppcheck g++ mount e2fsprogs nbdkit libnbd-bin python3-libnbd redis-tools
 	libclang-rt-14-dev mandoc valgrind zsh
 	iproute2 procps python3 python3-clang-14 git xz-utils
 	openmpi-bin libopenmpi-dev"

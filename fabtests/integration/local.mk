@@ -1,8 +1,9 @@
 # Programs that do not know the provider: MPI.
 mpi_tests = fabtests/integration/durable.sh fabtests/integration/openmpi.sh \
 	fabtests/integration/persist.sh
-TESTS += $(mpi_tests)
-EXTRA_DIST += $(mpi_tests) fabtests/integration/mpi.sh \
+TESTS += $(mpi_tests) fabtests/integration/redis_log.sh
+EXTRA_DIST += $(mpi_tests) fabtests/integration/redis_log.sh \
+	fabtests/integration/redis_log.py fabtests/integration/redis_hook.c fabtests/integration/mpi.sh \
 	fabtests/integration/databases.py \
 	fabtests/integration/databases.sh fabtests/integration/nbd_kernels.sh \
 	fabtests/integration/storage_recipes.sh fabtests/integration/lives.sh \

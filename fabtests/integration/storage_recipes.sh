@@ -56,7 +56,8 @@ block()
 		/^    modprobe/ { module = 1 }
 		on && !module && sub(/^    /, "")' docs/storage.md |
 		grep -v '^ *<\|apt-get\|^-drive' |
-		sed "s|/data\\b|$dir/data|g"
+		sed "s|/data\\b|$dir/data|g
+			s|/usr/local/.*/rpmem_redis.so|$build/util/.libs/rpmem_redis.so|"
 }
 
 # stop NAME...: end all processes of these names; this namespace has only ours.
@@ -106,6 +107,9 @@ if command -v sqlite3 >/dev/null; then
 fi
 if [ -x /usr/lib/postgresql/15/bin/initdb ]; then
 	recipe "## A mounted file system" "## PostgreSQL"
+fi
+if command -v redis-server >/dev/null; then
+	recipe "## Redis without a disk"
 fi
 if command -v fio >/dev/null; then
 	recipe "## An image, there and back" "## fio"

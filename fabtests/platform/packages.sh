@@ -73,6 +73,8 @@ nbdkit --exit-with-parent -U - rpmem target=127.0.0.1:"$port" pool=vol \
 	--run 'nbdcopy file "$uri" && nbdcopy "$uri" disk'
 cmp -n 3000000 file disk
 used nbdkit-plugin-rpmem: a copy there and back
+LD_PRELOAD=$(dpkg -L redis-rpmem | grep '/rpmem_redis.so$') sync -d file
+used redis-rpmem: a preload
 kill $daemon
 wait $daemon
 

@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The folder of Redis's append-only files, mirrored in a remote log.
+ *
+ * Each entry of the log is a change of the folder: bytes of a file, a rename, a
+ * removal. The head of the log is the first entry of a file that the folder
+ * still has; entries of other files behind the head have no effect, because a
+ * later entry removes or replaces the file.
+ */
+#include "config.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "util/bytes.h"
+#include "util/redis/folder.h"
+
+/* Other appends wait for an entry of an upload. */
+#define UPLOAD_CHUNK  65536u
+#define LONGEST_CHUNK 1048576u
+
+struct rpmem_log *rp_folder_log;
+struct file_list rp_folder_files = LIST_HEAD_INITIALIZER(rp_folder_files);
+
+/* The lock guards the list alone: appends of several threads overlap. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+char rp_folder_name[NAME_SIZE];
+static char path_of_folder[4096];
+static uint64_t writes, last_id;
+
+struct file *rp_file_find(const char *name)
+{
+	struct file *f;
+
+	pthread_mutex_lock(&lock);
+	LIST_FOREACH (f, &rp_folder_files, link)
+		if (!strcmp(f->name, name))
+			break;
+	pthread_mutex_unlock(&lock);
+	return f;
+}
+
+struct file *rp_file_find_id(uint64_t id)
+{
+	struct file *f;
+
+	pthread_mutex_lock(&lock);
+	LIST_FOREACH (f, &rp_folder_files, link)
+		if (f->id == id)
+			break;
+	pthread_mutex_unlock(&lock);
+	return f;
+}
+
+void rp_file_drop(struct file *f)
+{
+	if (!f)
+		return;
+	pthread_mutex_lock(&lock);
+	LIST_REMOVE(f, link);
+	pthread_mutex_unlock(&lock);
+	if (f->fd >= 0)
+		close(f->fd);
+	free(f);
+}
+
+/* Make a file; id 0: a new one. */
+struct file *rp_file_make(const char *name, uint64_t id)
+{
+	struct file *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return NULL;
+	snprintf(f->name, sizeof(f->name), "%s", name);
+	f->open = NOWHERE;
+	f->fd = -1;
+	pthread_mutex_lock(&lock);
+	f->id = id ? id : last_id + 1;
+	last_id = f->id > last_id ? f->id : last_id;
+	LIST_INSERT_HEAD(&rp_folder_files, f, link);
+	pthread_mutex_unlock(&lock);
+	return f;
+}
+
+/* Fill the header and the name of an entry; returns their length. */
+static size_t put_header(unsigned char *e, enum change change,
+			 const struct file *f, uint64_t offset, bool more)
+{
+	const size_t n = strlen(f->name);
+
+	memset(e, 0, CHANGE_HEADER);
+	e[AT_CHANGE] = (unsigned char)change;
+	e[AT_MORE] = more;
+	e[AT_NAMELEN] = (unsigned char)n;
+	rp_put64(e + AT_ID, f->id);
+	rp_put64(e + AT_OFFSET, offset);
+	memcpy(e + CHANGE_HEADER, f->name, n);
+	return CHANGE_HEADER + n;
+}
+
+int rp_file_append(const struct file *f, enum change change, uint64_t offset,
+		   int fd, size_t len, bool more, uint64_t *lsn)
+{
+	unsigned char *e = malloc(CHANGE_HEADER + NAME_SIZE + len);
+	ssize_t got = 0;
+	size_t n;
+	int ret;
+
+	if (!e)
+		return -ENOMEM;
+	n = put_header(e, change, f, offset, more);
+	for (size_t at = 0; at < len; at += (size_t)got) {
+		got = pread(fd, e + n + at, len - at, (off_t)(offset + at));
+		if (got <= 0) {
+			ret = got ? -errno : -EIO;
+			free(e);
+			return ret;
+		}
+	}
+	ret = rpmem_log_append(rp_folder_log, e, n + len, lsn);
+	free(e);
+	return ret;
+}
+
+/* Append a change of the name; to "": a removal. */
+static int append_name(const struct file *f, const char *to)
+{
+	unsigned char e[CHANGE_HEADER + 2 * NAME_SIZE];
+	size_t n =
+		put_header(e, *to ? CHANGE_RENAME : CHANGE_UNLINK, f, 0, false);
+
+	memcpy(e + n, to, strlen(to));
+	return rpmem_log_append(rp_folder_log, e, n + strlen(to), NULL);
+}
+
+/* Returns the most file bytes of an entry; a long one may leave as many unused
+ * at the end of the ring. */
+size_t rp_folder_chunk(const struct rpmem_log_info *info)
+{
+	const uint64_t most = info->max_entry - CHANGE_HEADER - NAME_SIZE;
+	uint64_t chunk = info->capacity / 32;
+
+	chunk = chunk < most ? chunk : most;
+	return chunk < LONGEST_CHUNK ? chunk : LONGEST_CHUNK;
+}
+
+/* Append the bytes of fd behind those that the log has. */
+static int append_bytes(struct file *f, int fd, uint64_t size)
+{
+	struct rpmem_log_info info = {.size = sizeof(info)};
+	uint64_t lsn;
+	size_t most, len;
+	int ret;
+
+	ret = rpmem_log_query(rp_folder_log, &info);
+	if (ret)
+		return ret;
+	most = rp_folder_chunk(&info);
+	if (f->busy && most > UPLOAD_CHUNK)
+		most = UPLOAD_CHUNK;
+	do {
+		len = size - f->size < most ? size - f->size : most;
+		ret = rp_file_append(f, CHANGE_BYTES, f->size, fd, len,
+				     f->size + len < size, &lsn);
+		if (ret)
+			return ret;
+		pthread_mutex_lock(&lock);
+		if (!f->first)
+			f->first = lsn;
+		f->size += len;
+		pthread_mutex_unlock(&lock);
+	} while (f->size < size && !f->gone);
+	return f->gone ? -ECANCELED : 0;
+}
+
+/* Drop the entries in front of the first one of each file. */
+int rp_folder_trim(void)
+{
+	uint64_t head = NOWHERE;
+	struct file *f;
+
+	pthread_mutex_lock(&lock);
+	LIST_FOREACH (f, &rp_folder_files, link)
+		if (f->first < head)
+			head = f->first;
+	pthread_mutex_unlock(&lock);
+	if (!head || head == NOWHERE)
+		return 0;
+	return rpmem_log_trim(rp_folder_log, head);
+}
+
+const char *rp_folder_find(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	const size_t n = slash ? (size_t)(slash - path) : 0;
+
+	if (!slash || strlen(slash + 1) >= NAME_SIZE)
+		return NULL;
+	if ((!strncmp(path, rp_folder_name, n) && !rp_folder_name[n]) ||
+	    (!strncmp(path, path_of_folder, n) && !path_of_folder[n]))
+		return slash + 1;
+	return NULL;
+}
+
+/* The file of a descriptor; NULL: it is not in the folder. */
+static struct file *file_of(int fd, const struct stat *s)
+{
+	char link[64], path[4096];
+	const char *name;
+	struct file *f;
+	ssize_t n;
+
+	pthread_mutex_lock(&lock);
+	LIST_FOREACH (f, &rp_folder_files, link)
+		if (f->ino == s->st_ino && f->dev == s->st_dev)
+			break;
+	pthread_mutex_unlock(&lock);
+	if (f)
+		return f;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, path, sizeof(path) - 1);
+	if (n < 0)
+		return NULL;
+	path[n] = 0;
+	name = rp_folder_find(path);
+	if (!name)
+		return NULL;
+	f = rp_file_find(name);
+	if (f && f->ino) { /* another file of this name */
+		rp_file_drop(f);
+		f = NULL;
+	}
+	if (!f)
+		f = rp_file_make(name, 0);
+	if (!f)
+		return NULL;
+	f->ino = s->st_ino;
+	f->dev = s->st_dev;
+	f->fd = open(link, O_RDONLY | O_CLOEXEC);
+	return f;
+}
+
+int rp_folder_sync(int fd)
+{
+	struct file *f;
+	struct stat s;
+	int ret;
+
+	if (!rp_folder_log || fstat(fd, &s) || !S_ISREG(s.st_mode))
+		return -ENOENT;
+	f = file_of(fd, &s);
+	if (!f)
+		return -ENOENT;
+	if (f->first && f->size == (uint64_t)s.st_size)
+		return 0;
+	ret = append_bytes(f, f->fd, (uint64_t)s.st_size);
+	if (!ret)
+		writes++;
+	return ret;
+}
+
+/* Is there room for a file? A part of it would only fill the log. */
+static bool is_room(uint64_t size)
+{
+	struct rpmem_log_info info = {.size = sizeof(info)};
+
+	return !rpmem_log_query(rp_folder_log, &info) &&
+	       info.capacity - (info.tail - info.head) >
+		       size + size / 64 + 2 * rp_folder_chunk(&info);
+}
+
+int rp_folder_upload(const char *path, const char *name)
+{
+	int fd, ret = -ENOMEM;
+	struct file *f;
+	struct stat s;
+
+	rp_file_drop(rp_file_find(name));
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 || fstat(fd, &s))
+		return -errno;
+	if (!is_room((uint64_t)s.st_size)) {
+		close(fd);
+		return -ENOSPC;
+	}
+	f = rp_file_make(name, 0);
+	if (f) {
+		f->busy = true;
+		ret = append_bytes(f, fd, (uint64_t)s.st_size);
+	}
+	close(fd);
+	if (!f)
+		return ret;
+	pthread_mutex_lock(&lock);
+	f->busy = false;
+	ret = f->gone ? -ECANCELED : ret;
+	pthread_mutex_unlock(&lock);
+	if (ret)
+		rp_file_drop(f);
+	return ret;
+}
+
+/* Append each file of the folder that the log does not have. */
+static int upload_new(void)
+{
+	char path[sizeof(path_of_folder) + NAME_SIZE];
+	DIR *d = opendir(path_of_folder);
+	struct dirent *e;
+	int ret = 0;
+
+	if (!d)
+		return errno == ENOENT ? 0 : -errno;
+	while (!ret && (e = readdir(d))) {
+		if (e->d_name[0] == '.' || rp_file_find(e->d_name))
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", path_of_folder,
+			 e->d_name);
+		ret = rp_folder_upload(path, e->d_name);
+	}
+	closedir(d);
+	return ret;
+}
+
+int rp_folder_rename(const char *from, const char *to)
+{
+	const char *name = strrchr(from, '/'), *new_name = rp_folder_find(to);
+	struct file *f = rp_file_find(name ? name + 1 : from);
+	int ret = 0;
+
+	if (!f) {
+		ret = rp_folder_upload(from, TEMP_PREFIX "upload");
+		f = rp_file_find(TEMP_PREFIX "upload");
+	}
+	if (!ret)
+		ret = upload_new();
+	if (!ret && rp_libc_rename(from, to))
+		ret = -errno;
+	if (!ret)
+		ret = append_name(f, new_name);
+	if (ret)
+		return ret;
+	rp_file_drop(rp_file_find(new_name));
+	pthread_mutex_lock(&lock);
+	snprintf(f->name, sizeof(f->name), "%s", new_name);
+	pthread_mutex_unlock(&lock);
+	return rp_folder_trim();
+}
+
+int rp_folder_unlink(const char *path)
+{
+	const char *name = strrchr(path, '/');
+	struct file *f = rp_file_find(name ? name + 1 : path), copy;
+	bool busy;
+	int ret;
+
+	if (!f)
+		return 0;
+	pthread_mutex_lock(&lock);
+	f->gone = true;
+	busy = f->busy;
+	pthread_mutex_unlock(&lock);
+	if (busy)
+		return 0;
+	copy = *f;
+	rp_file_drop(f);
+	/* The trim comes first: the log may be full. */
+	ret = rp_folder_trim();
+	return ret ? ret : append_name(&copy, "");
+}
+
+void rp_folder_truncate(const char *name, off_t length)
+{
+	struct file *f = rp_file_find(name);
+
+	if (f && f->size > (uint64_t)length)
+		f->size = (uint64_t)length;
+}
+
+int rp_folder_query(struct folder_space *space)
+{
+	struct rpmem_log_info info = {.size = sizeof(info)};
+	int ret = rpmem_log_query(rp_folder_log, &info);
+	struct file *f;
+
+	if (ret)
+		return ret;
+	*space = (struct folder_space){.capacity = info.capacity,
+				       .used = info.tail - info.head,
+				       .writes = writes,
+				       .reached = info.reached};
+	pthread_mutex_lock(&lock);
+	LIST_FOREACH (f, &rp_folder_files, link) {
+		space->files += f->size;
+		if (!strncmp(f->name, TEMP_PREFIX, strlen(TEMP_PREFIX)))
+			space->uploaded += f->size;
+		else if (strstr(f->name, ".base."))
+			space->base = f->size;
+	}
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+int rp_folder_open(const char *name, const char *where,
+		   const struct rpmem_log_attr *attr)
+{
+	struct rpmem_log_info info = {.size = sizeof(info)};
+	char cwd[3072];
+	int ret;
+
+	if (!getcwd(cwd, sizeof(cwd)) || strlen(name) >= NAME_SIZE - 8)
+		return -ENAMETOOLONG;
+	snprintf(rp_folder_name, sizeof(rp_folder_name), "%s", name);
+	snprintf(path_of_folder, sizeof(path_of_folder), "%s/%s", cwd, name);
+	ret = rpmem_log_open(&rp_folder_log, where, attr);
+	if (!ret)
+		ret = rpmem_log_query(rp_folder_log, &info);
+	if (ret)
+		return ret;
+	if (info.head == info.tail)
+		return upload_new();
+	ret = rp_folder_restore(&info);
+	return ret ? ret : rp_folder_trim();
+}

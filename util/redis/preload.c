@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The calls of libc by which Redis makes its append-only files durable,
+ * replaced by appends to the remote log.
+ */
+#include "config.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "util/redis/folder.h"
+
+#define REWRITE_PREFIX TEMP_PREFIX "rewriteaof-"
+
+/* The child of a rewrite has no log: it sends the path of its file, and a
+ * thread of Redis's process uploads it while Redis goes on. */
+struct upload {
+	pid_t child;
+	int result;
+	char path[4000];
+};
+
+static pid_t owner;
+static int sockets[2]; /* of the owner's thread, of the child */
+
+#define LIBC(name) ((__typeof__(&(name)))dlsym(RTLD_NEXT, #name))
+
+int rp_libc_rename(const char *from, const char *to)
+{
+	return LIBC(rename)(from, to);
+}
+
+int rp_libc_unlink(const char *path)
+{
+	return LIBC(unlink)(path);
+}
+
+/* Report a result as libc does. */
+static int report_result(int ret)
+{
+	if (!ret)
+		return 0;
+	errno = -ret;
+	return -1;
+}
+
+static void *upload_files(void *unused)
+{
+	struct upload u;
+
+	(void)unused;
+	while (recv(sockets[0], &u, sizeof(u), 0) == sizeof(u)) {
+		u.result = rp_folder_upload(u.path, u.path);
+		send(sockets[0], &u, sizeof(u), MSG_NOSIGNAL);
+	}
+	return NULL;
+}
+
+int rp_preload_start(void)
+{
+	sigset_t all, before;
+	pthread_t thread;
+	int ret;
+
+	owner = getpid();
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets))
+		return -errno;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	ret = pthread_create(&thread, NULL, upload_files, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return -ret;
+}
+
+/* In the child: wait until the owner has uploaded the file. */
+static int request_upload(const char *path)
+{
+	struct upload u = {.child = getpid()}, reply;
+
+	/* The end of the owner then shows as the end of the connection. */
+	close(sockets[0]);
+	snprintf(u.path, sizeof(u.path), "%s", path);
+	if (send(sockets[1], &u, sizeof(u), MSG_NOSIGNAL) != sizeof(u))
+		return -errno;
+	do {
+		if (recv(sockets[1], &reply, sizeof(reply), 0) != sizeof(reply))
+			return -EPIPE;
+	} while (reply.child != u.child);
+	return reply.result;
+}
+
+int fdatasync(int fd)
+{
+	int ret = owner == getpid() ? rp_folder_sync(fd) : -ENOENT;
+
+	return ret == -ENOENT ? LIBC(fdatasync)(fd) : report_result(ret);
+}
+
+int rename(const char *from, const char *to)
+{
+	int ret;
+
+	if (owner == getpid() && rp_folder_find(to))
+		return report_result(rp_folder_rename(from, to));
+	ret = rp_libc_rename(from, to);
+	if (!ret && owner && owner != getpid() &&
+	    !strncmp(to, REWRITE_PREFIX, strlen(REWRITE_PREFIX)))
+		return report_result(request_upload(to));
+	return ret;
+}
+
+int unlink(const char *path)
+{
+	int ret = rp_libc_unlink(path), saved = errno;
+
+	if (!ret && owner == getpid())
+		rp_folder_unlink(path);
+	errno = saved;
+	return ret;
+}
+
+int truncate64(const char *path, off64_t length)
+{
+	int ret = LIBC(truncate64)(path, length);
+	const char *name = owner == getpid() ? rp_folder_find(path) : NULL;
+
+	if (!ret && name)
+		rp_folder_truncate(name, length);
+	return ret;
+}
