@@ -215,6 +215,7 @@ static struct fi_info *make_hints(const struct rp_fabric_attr *attr)
 		h->caps |= FI_REMOTE_READ | FI_REMOTE_WRITE;
 	if (attr->tagged)
 		h->caps |= FI_TAGGED | FI_SEND | FI_RECV;
+	h->tx_attr->size = h->rx_attr->size = attr->queue_size;
 	if (attr->selective)
 		h->tx_attr->op_flags = FI_COMPLETION;
 	if (!attr->bare && !attr->plain)

@@ -30,11 +30,12 @@ struct rp_fabric_attr {
 	const char *source;
 	const void *dest; /* aligned sockaddr of the peer */
 	size_t dest_len;
-	bool selective; /* FI_SELECTIVE_COMPLETION */
-	bool automatic; /* FI_PROGRESS_AUTO: a thread makes progress */
-	bool plain;	/* ofi_rpmem without FI_RMA_PMEM */
-	bool wait_fd;	/* the CQ has a file descriptor to wait on */
-	size_t cq_size; /* 0: the provider's default */
+	bool selective;	   /* FI_SELECTIVE_COMPLETION */
+	bool automatic;	   /* FI_PROGRESS_AUTO: a thread makes progress */
+	bool plain;	   /* ofi_rpmem without FI_RMA_PMEM */
+	bool wait_fd;	   /* the CQ has a file descriptor to wait on */
+	size_t cq_size;	   /* 0: the provider's default */
+	size_t queue_size; /* of both queues of the endpoint; 0: the same */
 };
 
 struct fi_rpmem_ops; /* rdma/fi_ext_rpmem.h */

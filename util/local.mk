@@ -81,7 +81,7 @@ util_librpmem_pool_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
 	-export-symbols-regex '^rpmem_pool_'
 pooldir = $(libdir)/pkgconfig
 pool_DATA = util/libpool/librpmem_pool.pc util/liblog/librpmem_log.pc \
-	prov/rpmem/ofi_rpmem.pc
+	util/librpc/librpmem_rpc.pc prov/rpmem/ofi_rpmem.pc
 
 # The library for programs that append to a log in a pool.
 lib_LTLIBRARIES += util/librpmem_log.la
@@ -94,6 +94,23 @@ util_librpmem_log_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
 util_librpmem_log_la_LIBADD = util/librpmem_pool.la $(XXHASH_LIBS) -lpthread
 util_librpmem_log_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
 	-export-symbols-regex '^rpmem_log_'
+
+# The library for calls that are durable before they are processed.
+lib_LTLIBRARIES += util/librpmem_rpc.la
+util_librpmem_rpc_la_SOURCES = \
+	util/librpc/calls.c util/librpc/client.h util/librpc/connect.c \
+	util/librpc/error.c util/librpc/format.c util/librpc/format.h \
+	util/librpc/loop.c util/librpc/port.c util/librpc/port.h \
+	util/librpc/rpc.h util/librpc/server.c util/librpc/server.h \
+	util/librpc/slot.c util/export.c util/export.h util/export_key.c \
+	util/export_worker.c util/export_worker.h \
+	util/lost_page.c util/lost_page.h
+util_librpmem_rpc_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
+util_librpmem_rpc_la_LIBADD = util/librpmem_pool.la util/libutil.la \
+	prov/core/libcore.la $(XXHASH_LIBS) $(FABRIC_LIBS) $(PMEM2_LIBS) \
+	-lpthread
+util_librpmem_rpc_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
+	-export-symbols-regex '^rpmem_rpc_'
 
 bin_PROGRAMS += util/fi_rpmem_plugpull
 util_fi_rpmem_plugpull_SOURCES = util/fi_rpmem_plugpull.c util/exits.h \

@@ -74,3 +74,7 @@ fabtests_benchmarks_base_conn_LDADD = fabtests/benchmarks/librivals.la util/libu
 check_PROGRAMS += fabtests/benchmarks/log
 fabtests_benchmarks_log_SOURCES = fabtests/benchmarks/log.c
 fabtests_benchmarks_log_LDADD = util/librpmem_log.la util/librpmem_pool.la
+
+check_PROGRAMS += fabtests/benchmarks/rpc
+fabtests_benchmarks_rpc_SOURCES = fabtests/benchmarks/rpc.c
+fabtests_benchmarks_rpc_LDADD = util/librpmem_rpc.la util/librpmem_pool.la

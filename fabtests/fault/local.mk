@@ -262,12 +262,18 @@ fabtests_fault_removed_address_LDADD = $(FABRIC_LIBS)
 # librpmem_pool over restarts of its target.
 TESTS += fabtests/fault/dirty_shutdown.sh fabtests/fault/mixed.sh \
 	fabtests/fault/log_lives.sh fabtests/fault/pool_owners.py fabtests/fault/pool_restart.sh \
-	fabtests/fault/plugpull.sh fabtests/fault/crowd.sh
+	fabtests/fault/plugpull.sh fabtests/fault/crowd.sh \
+	fabtests/fault/rpc_lives.sh
 EXTRA_DIST += fabtests/fault/dirty_shutdown.sh \
 	fabtests/fault/mixed.py fabtests/fault/mixed.sh \
 	fabtests/fault/log_lives.sh fabtests/fault/pool_owners.py fabtests/fault/pool_restart.sh \
 	fabtests/fault/plugpull.sh fabtests/fault/crowd.sh \
+	fabtests/fault/rpc_lives.sh \
 	fabtests/fault/lives.sh
+check_PROGRAMS += fabtests/fault/rpc_peer
+fabtests_fault_rpc_peer_SOURCES = fabtests/fault/rpc_peer.c
+fabtests_fault_rpc_peer_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+fabtests_fault_rpc_peer_LDADD = util/librpmem_rpc.la util/librpmem_pool.la
 check_PROGRAMS += fabtests/fault/log_writer
 fabtests_fault_log_writer_SOURCES = fabtests/fault/log_writer.c
 fabtests_fault_log_writer_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)

@@ -12,11 +12,18 @@ EXTRA_DIST += docs/examples/append.c docs/examples/client.c \
 	docs/examples/durable.c docs/examples/mpi_window.c \
 	docs/examples/mpi_window.h docs/examples/native_flush.c \
 	docs/examples/log.c docs/examples/peer.h docs/examples/pool.c docs/examples/rc.h \
+	docs/examples/rpc_client.c docs/examples/rpc_server.c \
 	docs/examples/server.c docs/examples/write_flush.c
 check_PROGRAMS += fabtests/functional/log_parts
 fabtests_functional_log_parts_SOURCES = fabtests/functional/log_parts.c
 fabtests_functional_log_parts_LDADD = util/librpmem_log.la \
 	util/librpmem_pool.la $(FABRIC_LIBS)
+check_PROGRAMS += fabtests/functional/rpc_many fabtests/functional/rpc_edges
+fabtests_functional_rpc_edges_SOURCES = fabtests/functional/rpc_edges.c
+fabtests_functional_rpc_edges_LDADD = util/librpmem_rpc.la util/librpmem_pool.la
+fabtests_functional_rpc_many_SOURCES = fabtests/functional/rpc_many.c
+fabtests_functional_rpc_many_LDADD = util/librpmem_rpc.la util/librpmem_pool.la \
+	-lpthread
 man_tests = fabtests/functional/man_examples.sh fabtests/functional/man_lint.sh
 TESTS += $(man_tests)
 EXTRA_DIST += $(man_tests)
@@ -241,7 +248,7 @@ EXTRA_DIST += fabtests/functional/transparent.sh \
 TESTS += fabtests/functional/valgrind.sh
 EXTRA_DIST += fabtests/functional/valgrind.sh fabtests/functional/valgrind.supp
 
-pool_tests = fabtests/functional/log.sh \
+pool_tests = fabtests/functional/log.sh fabtests/functional/rpc.sh \
 	fabtests/functional/pool.sh fabtests/functional/hung_disk.sh \
 	fabtests/functional/reload.sh fabtests/functional/nbd.sh \
 	fabtests/functional/on_rpmem.sh

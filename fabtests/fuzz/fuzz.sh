@@ -6,7 +6,7 @@
 #
 # In a build folder, as `make check` does. --seconds: of all harnesses together
 # (60); --long: an hour; NAME: only these (wire, agent, initiator, setup,
-# setup_client, pool, log, wire_desc, ring, tcp).
+# setup_client, pool, log, wire_desc, ring, rpc_ring, tcp).
 set -u
 src=$(cd "${srcdir:-.}" && pwd) || exit 99
 clang="clang-14"
@@ -21,7 +21,7 @@ while [ $# -gt 0 ]; do
 	esac
 	shift
 done
-names=${names:-wire agent initiator setup setup_client pool log wire_desc ring tcp}
+names=${names:-wire agent initiator setup setup_client pool log wire_desc ring rpc_ring tcp}
 
 skip() { echo "1..0 # SKIP $*"; exit 77; }
 [ -z "${RP_SANITIZE:-}" ] || skip "the plain build does this, with ASan and UBSan"

@@ -317,10 +317,31 @@ log["pad"] = b"\0" + b"\2" + struct.pack("<BBHB", 2, 0, 0, 0) + b"\4"
 log["far"] = b"\0\1" + struct.pack("<BH", 0x24, 63) + b"\1" + struct.pack("<BH", 0x23, 63) + ENTRY + NEXT
 log["tail"] = b"\2" + ENTRY + b"\3" + struct.pack("<BQ", 1, 128) + b"\4\5y"
 
+# Steps of fuzz_rpc_ring.c: of entries, calls, replies, flushes, restarts.
+def ring_entry(pos, size, room=0, behind=b"\0\0\0", result=1):
+    return bytes([1, 1, pos, 0, 0, 0]) + struct.pack("<H", size) \
+        + bytes([room, 0]) + behind + bytes([result])
+
+
+RING_CALL = b"\5\6\0\0"
+RING_SUPER = b"\0\1\0\1\1\1\0\1\3\0"
+rpc_ring = {
+    "calls": b"\0" + (ring_entry(0, 100, 4) + RING_CALL) * 4,
+    "flushed": b"\1" + (ring_entry(0, 100, 4) + RING_CALL) * 4 + b"\7",
+    "whole-rings": b"\1" + ring_entry(0, 2000) + RING_CALL
+                   + (ring_entry(30, 2000) + RING_CALL) * 4 + b"\7",
+    "restart": b"\1" + (ring_entry(0, 100, 4) + RING_CALL) * 2 + b"\x08\0\5",
+    "result": b"\0" + ring_entry(0, 100, 4, result=8) + b"\5"
+              + ring_entry(0, 100, 4) + RING_CALL,
+    "process": b"\0" + RING_SUPER + b"\4" + ring_entry(0, 100) + RING_CALL,
+    "damaged": b"\0" + ring_entry(0, 100) + ring_entry(3, 100)
+               + b"\3\0\x30\4damn" + b"\x08\0" + RING_CALL,
+}
+
 for name, seeds in (("wire", wire), ("agent", agent), ("initiator", initiator),
                     ("setup", setup), ("setup_client", setup_client),
                     ("pool", pool), ("log", log), ("wire_desc", wire_desc),
-                    ("ring", ring), ("tcp", tcp)):
+                    ("ring", ring), ("tcp", tcp), ("rpc_ring", rpc_ring)):
     folder = os.path.join(sys.argv[1], name)
     os.makedirs(folder, exist_ok=True)
     for seed, data in seeds.items():

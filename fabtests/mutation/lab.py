@@ -65,9 +65,11 @@ class Lab:
         # Private connections; has_rdmacm(): both backends are built.
         self.rc = sorted(os.path.basename(p) for p in glob.glob(
             os.path.join(self.tree, "prov/rc/*.c"))) if has_rdmacm() else []
+        # Not what the rig of calls replaces.
         self.libs = sorted(
-            os.path.relpath(p, self.tree)
-            for p in glob.glob(os.path.join(self.tree, "util/liblog/*.c")))
+            os.path.relpath(p, self.tree) for lib in ("liblog", "librpc")
+            for p in glob.glob(os.path.join(self.tree, f"util/{lib}/*.c"))
+            if os.path.basename(p) not in ("loop.c", "port.c", "server.c"))
         self.limits = {}  # (build, suite): CPU seconds, once it was built
         self.used = {}    # suite: names of the files of prov/core in it
         self.clean = {}   # (bench, file): its unchanged code, optimized
@@ -247,7 +249,7 @@ class Bench:
         if r.returncode:
             raise Broken(r.stdout)
         lab.used.setdefault(killer.name, set(
-            re.findall(r"(?:prov_(?:core|verbs|rc)|util_liblog)_(\w+)\.c\.o",
+            re.findall(r"(?:prov_(?:core|verbs|rc)|util_lib(?:log|rpc))_(\w+)\.c\.o",
                        r.stdout)))
         return prog
 

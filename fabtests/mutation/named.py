@@ -2,7 +2,7 @@
 """Named mutants: one file per source, each mutant anchored in its function.
 
 named/core/ring.mutants has the mutants of prov/core/ring.c, and named/liblog
-those of util/liblog:
+and named/librpc those of util/liblog and util/librpc:
 
     ## ring-in-pieces
     A message is taken before its last byte has arrived.

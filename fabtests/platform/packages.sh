@@ -46,6 +46,18 @@ gcc -o pool $examples/pool.c $(pkg-config --cflags --libs librpmem_pool)
 gcc -o log $examples/log.c $(pkg-config --cflags --libs librpmem_log)
 [ "$(./log 127.0.0.1:"$port":vol line)" = line ]
 # shellcheck disable=SC2046
+gcc -o rpc_server $examples/rpc_server.c $(pkg-config --cflags --libs librpmem_rpc)
+./rpc_server "$dir/calls" 0 "$dir/sums" >rpc.out &
+server=$!
+for _ in $(seq 200); do
+	[ -s rpc.out ] && break
+	sleep 0.05
+done
+# shellcheck disable=SC2046
+gcc -o rpc_client $examples/rpc_client.c $(pkg-config --cflags --libs librpmem_rpc)
+[ "$(./rpc_client 127.0.0.1:"$(sed 's/port //' rpc.out)":calls 1 2)" = 3 ]
+kill $server
+# shellcheck disable=SC2046
 gcc -o durable $examples/durable.c $(pkg-config --cflags --libs ofi_rpmem)
 ./durable "$dir/pool.file"
 echo '#include <infiniband/rpmem.h>
@@ -58,7 +70,7 @@ int main(void)
 # shellcheck disable=SC2046
 gcc -o verbs verbs.c $(pkg-config --cflags --libs libibvrpmem)
 ./verbs
-used ofi-rpmem-dev ofi-rpmem-doc librpmem-pool0 librpmem-log0 libibvrpmem0: programs
+used ofi-rpmem-dev ofi-rpmem-doc librpmem-pool0 librpmem-log0 librpmem-rpc0 libibvrpmem0: programs
 python3 - 127.0.0.1:"$port":vol <<'P'
 import sys
 import rpmem_pool

@@ -1,0 +1,119 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# librpmem_rpc over many lives: SIGKILL ends the client, or the server whose
+# pool becomes what msync had covered, or both. Every acknowledged call is
+# processed, once, in order, as seen by a handler that follows rpmem_rpc(3).
+# usage: rpc_lives.sh [KILLS]
+set -u
+kills=${1:-24}
+[ "${RP_LONG:-0}" != 1 ] || kills=${1:-10000}
+[ -z "${RP_SANITIZE:-}" ] || kills=8
+src=$(cd "${srcdir:-..}" && pwd)
+dir=$(mktemp -d ./rpclives.XXXXXX) || exit 99
+cd "$dir" || exit 99
+. "$src/fabtests/fault/lives.sh"
+RP_SEED=${RP_SEED:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
+export RP_SEED
+server= client=
+unset FI_PROVIDER FI_OFI_RPMEM_CLASS
+shadow=$PWD/../fabtests/fault/.libs/libshadow.so
+peer=../fabtests/fault/rpc_peer
+
+finish()
+{
+	for pid in $server $client; do
+		kill -9 "$pid" 2>/dev/null
+	done
+	cd .. && rm -rf "$dir"
+}
+trap finish EXIT
+
+die()
+{
+	echo "FAIL: $* (RP_SEED=$RP_SEED)"
+	tail -n 5 server.out client.out check.out
+	exit 1
+}
+
+# serve [SPEC]: start the server, always on the same port.
+serve()
+{
+	: >server.out
+	RPMEM_SHADOW=${1:-} LD_PRELOAD="${1:+${RP_PRELOAD:-}$shadow}" \
+		$peer serve ./vol "$port" state >>server.out 2>&1 &
+	server=$!
+	await_port $server
+}
+
+restart()
+{
+	end $server
+	! grep -q WRONG server.out || die "the handler"
+	cp vol.safe vol.0
+	serve "vol.0:vol.safe" || die "restart"
+}
+
+# compare: connect, and see what was processed.
+compare()
+{
+	! grep -q WRONG client.out || die "the client"
+	acked=$(last_of acked client.out)
+	timeout 60 $peer check "127.0.0.1:$port:vol" key >check.out 2>&1 ||
+		die "life $life: check"
+	! grep -q WRONG server.out || die "the handler"
+	last=$(last_of resume check.out)
+	[ "$last" -ge "${acked:-0}" ] ||
+		die "life $life: $acked was acknowledged, $last is the last processed"
+}
+
+port=0 life=0
+: >client.out
+: >check.out
+if ! serve; then
+	grep -q 'weaker than required\|durable' server.out || die "first start"
+	server=
+	echo "SKIP: $(tail -n 1 server.out)"
+	exit 77
+fi
+end $server
+cp vol.0 vol.safe
+serve "vol.0:vol.safe" || die "start"
+
+while [ $life -lt "$kills" ]; do
+	life=$((life + 1))
+	if [ -z "$client" ]; then
+		: >client.out
+		$peer call "127.0.0.1:$port:vol" key >>client.out 2>&1 &
+		client=$!
+	fi
+	await_lines client.out 300 "$client" "$server"
+	below 8
+	case $pick in
+	0 | 1 | 2) # the client alone
+		end "$client"
+		client=
+		;;
+	3 | 4 | 5) # the server alone: the client goes on
+		restart
+		await_lines client.out 300 "$client" "$server"
+		continue
+		;;
+	6) # the client, and the server before it has processed all
+		end "$client"
+		client=
+		restart
+		;;
+	*) # the server, and the client before it is back
+		end $server
+		end "$client"
+		client=
+		restart
+		;;
+	esac
+	compare
+done
+[ -z "$client" ] || end "$client"
+client=
+compare
+[ "$last" -gt 0 ] || die "no call was processed"
+echo "$life lives, $last calls (RP_SEED=$RP_SEED)"

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Both sides of librpmem_rpc on a pool in memory: the functions of
+ * librpmem_pool, of the endpoint and of core/pmem.c are replaced.
+ */
+#include "config.h"
+
+#include <criterion/criterion.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rpc_rig.h"
+
+struct rig rig;
+
+/* --- memory --- */
+
+static void persist(uint64_t at, uint64_t len)
+{
+	memcpy(rig.medium + at, rig.live + at, len);
+}
+
+int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len)
+{
+	cr_assert_lt(rig.nflushes, 64);
+	cr_assert_leq(off + len, rig.length);
+	rig.flushes[rig.nflushes].at = off;
+	rig.flushes[rig.nflushes++].len = len;
+	return 0;
+}
+
+void rp_pmem_drain(struct rp_pmem *pm)
+{
+	for (unsigned int i = 0; i < rig.nflushes; i++)
+		persist(rig.flushes[i].at, rig.flushes[i].len);
+	rig.nflushes = 0;
+}
+
+bool rp_pmem_blocks(const struct rp_pmem *pm)
+{
+	return rig.blocks;
+}
+
+/* --- pool --- */
+
+int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
+		    const struct rpmem_pool_attr *attr)
+{
+	/* The daemon ends the former client's key, and writes all back. */
+	if (attr->exclusive != RPMEM_POOL_OBSERVE)
+		persist(0, rig.length);
+	*pool = (struct rpmem_pool *)&rig;
+	return 0;
+}
+
+void rpmem_pool_close(struct rpmem_pool *pool)
+{
+}
+
+const char *rpmem_pool_error(void)
+{
+	return "an error of the pool";
+}
+
+int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info)
+{
+	info->length = rig.length;
+	info->method = "agent-clwb";
+	info->reconnects = rig.reconnects;
+	return 0;
+}
+
+int rpmem_pool_read(struct rpmem_pool *pool, void *buf, size_t len,
+		    uint64_t offset)
+{
+	memcpy(buf, rig.live + offset, len);
+	return 0;
+}
+
+int rpmem_pool_write(struct rpmem_pool *pool, const void *buf, size_t len,
+		     uint64_t offset, unsigned int flags)
+{
+	memcpy(rig.live + offset, buf, len);
+	cr_assert_eq(flags, RPMEM_POOL_DURABLE);
+	persist(offset, len);
+	return 0;
+}
+
+int rpmem_pool_submit(struct rpmem_pool *pool, struct rpmem_pool_op *op)
+{
+	cr_assert_lt(rig.nops, RIG_OPS);
+	cr_assert_leq(op->offset + op->len, rig.length);
+	rig.ops[rig.nops++] = op;
+	return 0;
+}
+
+/* Some words of an outstanding write arrive. */
+static void arrive_partly(const struct rpmem_pool_op *op)
+{
+	for (size_t i = 0; i < op->len; i += 8)
+		if (seeded_below(&rig.rnd, 3))
+			memcpy(rig.live + op->offset + i,
+			       (const char *)op->buf + i,
+			       op->len - i < 8 ? op->len - i : 8);
+}
+
+/* Writes complete in any order. */
+static void step(void)
+{
+	const unsigned int i =
+		(unsigned int)seeded_below(&rig.rnd, rig.nops ? rig.nops : 1);
+	struct rpmem_pool_op *op;
+
+	if (!rig.nops)
+		return;
+	op = rig.ops[i];
+	if (op->type == RPMEM_POOL_WRITE && seeded_below(&rig.rnd, 2)) {
+		arrive_partly(op);
+		return;
+	}
+	if (op->type == RPMEM_POOL_WRITE) {
+		memcpy(rig.live + op->offset, op->buf, op->len);
+		/* Visible before it is durable. */
+		if (seeded_below(&rig.rnd, 2))
+			return;
+		cr_assert_eq(op->flags, RPMEM_POOL_DURABLE);
+		persist(op->offset, op->len);
+	} else {
+		memcpy(op->buf, rig.live + op->offset, op->len);
+	}
+	rig.ops[i] = rig.ops[--rig.nops];
+	rig.done[rig.ndone++] = op;
+}
+
+int rpmem_pool_poll(struct rpmem_pool *pool, struct rpmem_pool_op **done,
+		    unsigned int n, int timeout_ms)
+{
+	unsigned int got = 0;
+
+	rig.waited += timeout_ms;
+	for (uint64_t i = seeded_below(&rig.rnd, 12); i; i--)
+		step();
+	while (got < n && rig.ndone)
+		done[got++] = rig.done[--rig.ndone];
+	return (int)got;
+}
+
+/* --- endpoint --- */
+
+int rpc_port_open(struct rpc_port *p, const struct rp_fabric_attr *attr,
+		  unsigned int n, char *err)
+{
+	memset(p, 0, sizeof(*p));
+	p->name_len = 3;
+	memcpy(p->name, "rig", 3);
+	return 0;
+}
+
+void rpc_port_close(struct rpc_port *p)
+{
+}
+
+int rp_fabric_peer(struct rp_fabric *f, const void *name, fi_addr_t *addr,
+		   char *err)
+{
+	*addr = 0;
+	return 0;
+}
+
+/* Whether the memory has an entry with its result. */
+static bool has_result(const unsigned char *memory, const struct rpc_entry *e)
+{
+	const struct rpc_super *s = &rig.srv->slots[0].super;
+	const unsigned char *from = memory + RPC_RING_AT + e->pos % s->ring;
+	struct rpc_entry found;
+	struct rpc_result r;
+
+	return rpc_entry_decode(s, from, &found) && found.n == e->n &&
+	       found.life == e->life &&
+	       rpc_entry_intact(s->seed, &found, from + RPC_HEADER) &&
+	       rpc_result_decode(s->seed, from + rpc_entry_result(e->len),
+				 e->room, rpc_sequence(e->life, e->n), &r);
+}
+
+bool rig_is_durable(const struct rpc_entry *e)
+{
+	return has_result(rig.medium, e);
+}
+
+int rpc_port_send(struct rpc_port *p, fi_addr_t to, const struct rpc_msg *m)
+{
+	if (rig.lose && seeded_below(&rig.rnd, 3) == 0)
+		return seeded_below(&rig.rnd, 2) ? 0 : -EAGAIN;
+	if (m->type != RPC_MSG_REPLY) {
+		slot_attach(rig.srv, &rig.srv->slots[0]);
+		rig.srv->slots[0].attached = true;
+		return 0;
+	}
+	/* Unless its client has read the reply, and used its space. */
+	cr_assert(!has_result(rig.live, &rig.srv->slots[0].replies[0].entry) ||
+			  rig_is_durable(&rig.srv->slots[0].replies[0].entry),
+		  "seed %" PRIu64 ": sent before it is durable", rig.rnd.seed);
+	if (rig.nmsgs == RIG_MSGS)
+		return -EAGAIN;
+	rig.msgs[rig.nmsgs].m = *m;
+	rig.msgs[rig.nmsgs].m.has_bytes = seeded_below(&rig.rnd, 4);
+	memcpy(rig.msgs[rig.nmsgs].bytes, m->bytes, m->result.len);
+	rig.nmsgs++;
+	return 0;
+}
+
+int rpc_port_poll(struct rpc_port *p, rpc_port_fn fn, void *arg, int ms)
+{
+	rig.waited += ms;
+	for (unsigned int i = 0; i < rig.nmsgs; i++) {
+		rig.msgs[i].m.bytes = rig.msgs[i].bytes;
+		fn(arg, &rig.msgs[i].m);
+	}
+	rig.nmsgs = 0;
+	return 0;
+}
+
+/* --- server --- */
+
+void server_publish(struct rpmem_rpc_server *srv)
+{
+	rpc_page_encode(&srv->page, rig.live + RPC_PAGE_AT);
+}
+
+void server_fail(struct rpmem_rpc_server *srv, int ret, const char *why)
+{
+	cr_assert_fail("the server fails: %s", why);
+}
+
+static void start_server(void)
+{
+	struct rpmem_rpc_server *srv = calloc(1, sizeof(*srv));
+
+	pthread_mutex_init(&srv->lock, NULL);
+	pthread_cond_init(&srv->ready, NULL);
+	pthread_cond_init(&srv->dirty, NULL);
+	TAILQ_INIT(&srv->calls);
+	TAILQ_INIT(&srv->dirty_slots);
+	srv->nslots = srv->page.slots = 1;
+	srv->page.name_len = 3;
+	srv->page.token = seeded_next(&rig.rnd);
+	srv->slots[0].map = rig.live;
+	rig.srv = srv;
+	cr_assert_eq(slot_open(srv, &srv->slots[0], rig.length, "rig"), 0,
+		     "seed %" PRIu64 ": %s", rig.rnd.seed, rpmem_rpc_error());
+	server_publish(srv);
+}
+
+static void end_server(void)
+{
+	struct call *c;
+
+	while ((c = TAILQ_FIRST(&rig.srv->calls))) {
+		TAILQ_REMOVE(&rig.srv->calls, c, link);
+		free(c);
+	}
+	free(rig.srv);
+}
+
+void rig_init(uint64_t ring)
+{
+	const struct seeded rnd = rig.rnd;
+
+	memset(&rig, 0, sizeof(rig));
+	rig.rnd = rnd;
+	rig.length = RPC_RING_AT + ring;
+	rig.live = calloc(1, rig.length);
+	rig.medium = calloc(1, rig.length);
+	start_server();
+}
+
+void rig_fini(void)
+{
+	end_server();
+	free(rig.live);
+	free(rig.medium);
+}
+
+void rig_flush(void)
+{
+	struct slot *s = TAILQ_FIRST(&rig.srv->dirty_slots);
+
+	pthread_mutex_lock(&rig.srv->lock);
+	if (s) {
+		TAILQ_REMOVE(&rig.srv->dirty_slots, s, link);
+		slot_flush(rig.srv, s);
+	}
+	slot_send(rig.srv, &rig.srv->slots[0]);
+	pthread_mutex_unlock(&rig.srv->lock);
+}
+
+struct rpmem_rpc_call *rig_next(void)
+{
+	struct call *c;
+
+	slot_scan(rig.srv, &rig.srv->slots[0]);
+	c = TAILQ_FIRST(&rig.srv->calls);
+	if (!c)
+		return NULL;
+	TAILQ_REMOVE(&rig.srv->calls, c, link);
+	return &c->call;
+}
+
+void rig_restart(bool cut)
+{
+	end_server();
+	rig.nflushes = 0;
+	rig.nmsgs = 0;
+	for (uint64_t i = 0; cut && i < rig.length; i += 8)
+		if (memcmp(rig.live + i, rig.medium + i, 8)) {
+			if (seeded_below(&rig.rnd, 2))
+				persist(i, 8);
+			else
+				memcpy(rig.live + i, rig.medium + i, 8);
+		}
+	rig.reconnects++;
+	start_server();
+}
+
+void rig_drop_client(struct rpmem_rpc *c)
+{
+	rig.nops = rig.ndone = rig.nmsgs = 0;
+	c->failed = -EIO; /* it writes nothing more */
+	rpmem_rpc_close(c, 0);
+}

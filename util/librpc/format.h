@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The bytes of a client's ring in its pool; docs/protocol.md. */
+#ifndef RP_LIBRPC_FORMAT_H
+#define RP_LIBRPC_FORMAT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RPC_VERSION 2
+#define RPC_ID	    16
+
+/*
+ * The pool of one client begins with two superblocks, RPC_SLOT apart, that the
+ * client writes by turns. The server's page follows, then the ring. The entry
+ * at position p is at byte p % ring of it.
+ */
+#define RPC_SLOT	4096u
+#define RPC_PAGE_AT	8192u
+#define RPC_RING_AT	12288u
+#define RPC_RING_MIN	4096u
+#define RPC_RING_MAX	(1ull << 38) /* numbers of its entries fit 32 bits */
+#define RPC_SUPER_BYTES 256u
+#define RPC_PAGE_BYTES	1536u
+#define RPC_NAME	128u
+#define RPC_BASE	64u
+#define RPC_ALIGN	64u
+#define RPC_HEADER	64u /* in front of a call's bytes */
+#define RPC_RESULT	32u /* in front of a reply's bytes */
+#define RPC_SLOTS	64u
+
+/* Owners of a ring. */
+enum rpc_kind {
+	RPC_FREE = 0,
+	RPC_RANDOM = 1, /* nobody comes back to it */
+	RPC_NAMED = 2,
+};
+
+struct rpc_super {
+	unsigned char id[RPC_ID];
+	uint64_t seed; /* random, of all checksums */
+	uint64_t ring; /* bytes, a multiple of RPC_ALIGN */
+	uint64_t turn;
+	uint64_t head_pos, head_n; /* all before was received */
+	uint64_t token;		   /* of messages to this client */
+	/*
+	 * The first call of the present process: from here on no entry of an
+	 * earlier one counts. What an earlier one has sent in part could else
+	 * be completed by the same words of a newer entry.
+	 */
+	uint64_t first_n;
+	uint32_t head_life; /* of the entry before the head */
+	uint32_t life;	    /* processes that have had the ring */
+	uint32_t kind;
+	uint32_t name_len; /* of the endpoint for its messages */
+	unsigned char name[RPC_NAME];
+};
+
+/* The page that the server writes into each pool; not durable. */
+struct rpc_page {
+	uint64_t token; /* of messages to this server */
+	uint32_t name_len;
+	uint32_t slots;
+	unsigned char name[RPC_NAME];
+	char base[RPC_BASE]; /* provider of the endpoint */
+	struct {
+		unsigned char id[RPC_ID];
+		uint32_t kind;
+	} v[RPC_SLOTS];
+};
+
+struct rpc_entry {
+	uint64_t hash; /* of the call's bytes */
+	uint64_t pos;
+	uint64_t n; /* number of the call: 1, 2, ... */
+	uint64_t head_pos, head_n;
+	uint64_t durable; /* all calls before this number were acknowledged */
+	uint32_t head_life;
+	uint32_t life; /* not below that of the entry before */
+	uint32_t len;  /* bytes of the call */
+	uint32_t room; /* most bytes of the reply */
+};
+
+/* A place in the sequence of entries: of the next one. */
+struct rpc_cursor {
+	uint64_t pos, n;
+	uint32_t life;
+};
+
+struct rpc_result {
+	uint64_t hash;
+	uint64_t sequence;
+	uint32_t len;
+	/*
+	 * rpc_mark(), stored when the result is durable: a client that reads
+	 * its ring could see a result before. Not durable itself.
+	 */
+	uint64_t mark;
+};
+#define RPC_MARK_AT 24u
+
+/* The mark differs for each server and each result. */
+static inline uint64_t rpc_mark(uint64_t token, uint64_t sequence)
+{
+	return token ^ sequence;
+}
+
+void rpc_super_encode(const struct rpc_super *s,
+		      unsigned char to[RPC_SUPER_BYTES]);
+/* Returns 0; -ENODATA: no superblock; -EBADMSG: a damaged one. */
+int rpc_super_decode(const unsigned char from[RPC_SUPER_BYTES],
+		     struct rpc_super *s);
+/* The newer one of the two at the start of a pool. The same errors. */
+int rpc_super_find(const unsigned char *pool, uint64_t length,
+		   struct rpc_super *s);
+void rpc_page_encode(const struct rpc_page *p,
+		     unsigned char to[RPC_PAGE_BYTES]);
+bool rpc_page_decode(const unsigned char from[RPC_PAGE_BYTES],
+		     struct rpc_page *p);
+
+static inline uint64_t rpc_round(uint64_t len)
+{
+	return (len + RPC_ALIGN - 1) / RPC_ALIGN * RPC_ALIGN;
+}
+
+/* Bytes of an entry in front of its result, and with it. */
+static inline uint64_t rpc_entry_result(uint64_t len)
+{
+	return RPC_HEADER + rpc_round(len);
+}
+
+static inline uint64_t rpc_entry_size(uint64_t len, uint64_t room)
+{
+	return rpc_entry_result(len) + rpc_round(RPC_RESULT + room);
+}
+
+/* Position of an entry of that size, which is not split at the ring's end. */
+static inline uint64_t rpc_place(uint64_t ring, uint64_t pos, uint64_t size)
+{
+	const uint64_t left = ring - pos % ring;
+
+	return size > left ? pos + left : pos;
+}
+
+static inline uint64_t rpc_entry_end(const struct rpc_entry *e)
+{
+	return e->pos + rpc_entry_size(e->len, e->room);
+}
+
+/* Grows with each call of a client, and is never used for two calls. */
+static inline uint64_t rpc_sequence(uint32_t life, uint64_t n)
+{
+	return (uint64_t)life << 40 | (n & ((1ull << 40) - 1));
+}
+
+/* Write header and checksums in front of len bytes at to + RPC_HEADER. */
+void rpc_entry_encode(uint64_t seed, const struct rpc_entry *e,
+		      unsigned char *to);
+/* Decode a header. False: it is none, or its sizes do not fit the ring. */
+bool rpc_entry_decode(const struct rpc_super *s,
+		      const unsigned char from[RPC_HEADER],
+		      struct rpc_entry *e);
+bool rpc_entry_intact(uint64_t seed, const struct rpc_entry *e,
+		      const unsigned char *bytes);
+
+void rpc_result_encode(uint64_t seed, uint64_t sequence, uint32_t len,
+		       const unsigned char *bytes,
+		       unsigned char to[RPC_RESULT]);
+/* Whether room bytes behind a header have the result of this call. */
+bool rpc_result_decode(uint64_t seed, const unsigned char *from, uint64_t room,
+		       uint64_t sequence, struct rpc_result *r);
+bool rpc_result_intact(uint64_t seed, const struct rpc_result *r,
+		       const unsigned char *bytes);
+
+/*
+ * The first entry that was not known to be received. Entries from there to
+ * *durable, which is not included, were acknowledged: one that is not intact
+ * is damage, and not the ring's end.
+ */
+void rpc_head_find(const struct rpc_super *s, const unsigned char *ring,
+		   struct rpc_cursor *c, uint64_t *durable);
+/*
+ * The entry at a cursor, whose call's bytes may be torn. False: there is none.
+ */
+bool rpc_entry_find(const struct rpc_super *s, const unsigned char *ring,
+		    const struct rpc_cursor *c, struct rpc_entry *e);
+/* The same, with all bytes of its call; the ring does not change. */
+bool rpc_entry_next(const struct rpc_super *s, const unsigned char *ring,
+		    const struct rpc_cursor *c, struct rpc_entry *e);
+/* Move a cursor behind an entry. */
+void rpc_cursor_pass(struct rpc_cursor *c, const struct rpc_entry *e);
+
+#endif
