@@ -9,7 +9,7 @@ PKG_BUILD="gcc make autoconf automake libtool pkg-config libc6-dev
 PKG_TEST="libcriterion-dev libfabric-bin clang-14 clang-tidy-14 clang-format-14
 	cppcheck g++ mount e2fsprogs nbdkit libnbd-bin python3-libnbd redis-tools
 	libclang-rt-14-dev mandoc valgrind zsh
-	iproute2 procps python3 python3-clang-14 git xz-utils
+	iproute2 procps liblmdb-dev python3 python3-clang-14 git xz-utils
 	openmpi-bin libopenmpi-dev"
 
 # Packages that run a guest.

@@ -78,3 +78,10 @@ fabtests_benchmarks_log_LDADD = util/librpmem_log.la util/librpmem_pool.la
 check_PROGRAMS += fabtests/benchmarks/rpc
 fabtests_benchmarks_rpc_SOURCES = fabtests/benchmarks/rpc.c
 fabtests_benchmarks_rpc_LDADD = util/librpmem_rpc.la util/librpmem_pool.la
+
+# plot.sh compiles the server of the examples, and runs this.
+check_PROGRAMS += fabtests/benchmarks/ycsb
+fabtests_benchmarks_ycsb_SOURCES = fabtests/benchmarks/ycsb.c
+fabtests_benchmarks_ycsb_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
+fabtests_benchmarks_ycsb_LDADD = util/librpmem_rpc.la util/librpmem_pool.la -lm
+EXTRA_DIST += fabtests/benchmarks/plot.sh

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # shellcheck shell=sh disable=SC2034
-# Sourced by log_lives.sh and rpc_lives.sh, which define die().
+# Sourced by log_lives.sh, rpc_lives.sh and kv_lives.sh, which define die().
 step=0
 
 # end PID: kill it.

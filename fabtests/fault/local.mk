@@ -263,13 +263,17 @@ fabtests_fault_removed_address_LDADD = $(FABRIC_LIBS)
 TESTS += fabtests/fault/dirty_shutdown.sh fabtests/fault/mixed.sh \
 	fabtests/fault/log_lives.sh fabtests/fault/pool_owners.py fabtests/fault/pool_restart.sh \
 	fabtests/fault/plugpull.sh fabtests/fault/crowd.sh \
-	fabtests/fault/rpc_lives.sh
+	fabtests/fault/rpc_lives.sh fabtests/fault/kv_lives.sh
 EXTRA_DIST += fabtests/fault/dirty_shutdown.sh \
 	fabtests/fault/mixed.py fabtests/fault/mixed.sh \
 	fabtests/fault/log_lives.sh fabtests/fault/pool_owners.py fabtests/fault/pool_restart.sh \
 	fabtests/fault/plugpull.sh fabtests/fault/crowd.sh \
-	fabtests/fault/rpc_lives.sh \
+	fabtests/fault/rpc_lives.sh fabtests/fault/kv_lives.sh \
 	fabtests/fault/lives.sh
+check_LTLIBRARIES += fabtests/fault/libkv_kill.la
+fabtests_fault_libkv_kill_la_SOURCES = fabtests/fault/kv_kill.c
+fabtests_fault_libkv_kill_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
+fabtests_fault_libkv_kill_la_LIBADD = -ldl
 check_PROGRAMS += fabtests/fault/rpc_peer
 fabtests_fault_rpc_peer_SOURCES = fabtests/fault/rpc_peer.c
 fabtests_fault_rpc_peer_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)

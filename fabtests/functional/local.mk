@@ -13,6 +13,7 @@ EXTRA_DIST += docs/examples/append.c docs/examples/client.c \
 	docs/examples/mpi_window.h docs/examples/native_flush.c \
 	docs/examples/log.c docs/examples/peer.h docs/examples/pool.c docs/examples/rc.h \
 	docs/examples/rpc_client.c docs/examples/rpc_server.c \
+	docs/examples/kv.h docs/examples/kv_client.c docs/examples/kv_server.c \
 	docs/examples/server.c docs/examples/write_flush.c
 check_PROGRAMS += fabtests/functional/log_parts
 fabtests_functional_log_parts_SOURCES = fabtests/functional/log_parts.c
