@@ -311,6 +311,7 @@ changed() {
 	[ ${#c[@]} = 0 ] || lint "${c[@]}"
 	for f in "${c[@]}"; do
 		local m=${f#prov/}
+		m=${m#util/}
 		[ -f "fabtests/mutation/named/${m%.c}.mutants" ] || continue
 		start=$SECONDS
 		fabtests/mutation/mutate --only . --file "${f##*/}" -j 2 >"$log" 2>&1

@@ -9,7 +9,8 @@ usage() {
 usage: util/lint.sh [--build DIR] [FILE...]
 
 Checks the C files of prov, include and util (or only FILE...) with clang-tidy
-and cppcheck. .clang-tidy and util/lint.cppcheck configure the checks.
+and cppcheck, and that the old text of each named mutant (fabtests/mutation)
+stands once in its source. .clang-tidy and util/lint.cppcheck configure the tools.
 util/lint.known lists false findings with the reason; an entry that no tool
 reports any more counts as a finding.
 
@@ -166,6 +167,21 @@ if [ $# = 0 ]; then
 	else
 		failed=$((failed + 1))
 	fi
+fi
+
+# The text of each named mutant, once in its source.
+fit="python3 -B fabtests/mutation/named.py"
+mkdir -p "$dir/prov/core" "$dir/fabtests/mutation/named/core"
+printf 'twice\ntwice\n' >"$dir/prov/core/x.c"
+printf '%s\n' '## x' 'A bug.' '--- old' twice '--- new' once \
+	>"$dir/fabtests/mutation/named/core/x.mutants"
+if $fit "$dir" >/dev/null; then
+	echo "named.py does not find a planted mutant"
+	failed=$((failed + 1))
+elif $fit .; then
+	passed=$((passed + 1))
+else
+	failed=$((failed + 1))
 fi
 
 # Report entries of the list that no tool finds any more.

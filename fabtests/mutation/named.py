@@ -14,11 +14,14 @@ and named/librpc those of util/liblog and util/librpc:
 
 The old text must stand exactly once in that function, or in the whole C file if
 there is no "in:". Blank lines at the end of a mutant are ignored.
+
+usage: named.py SOURCE: print each mutant that does not fit its source.
 """
 import collections
 import glob
 import os
 import re
+import sys
 
 Named = collections.namedtuple("Named", "name what path function old new")
 
@@ -85,3 +88,24 @@ def apply(text, mutant):
                     f"{mutant.function or mutant.path}, and must be there once")
     at = lines.search(text, first, end).start()
     return text[:at] + mutant.new + text[at + len(mutant.old):]
+
+
+def main():
+    bad = 0
+    try:
+        for mutant in read(sys.argv[1]):
+            try:
+                with open(os.path.join(sys.argv[1], mutant.path),
+                          encoding="ascii") as f:
+                    apply(f.read(), mutant)
+            except (OSError, Wrong) as e:
+                print(e)
+                bad = 1
+    except Wrong as e:
+        print(e)
+        bad = 1
+    return bad
+
+
+if __name__ == "__main__":
+    sys.exit(main())
