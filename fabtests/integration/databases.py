@@ -13,7 +13,8 @@ the client alone, whose database then recovers from the pool. The last one cuts
 both: the database recovers from several images.
 
 Clients note in a ledger what the database has acknowledged. Nothing noted may
-be missing, the database's own checks and e2fsck find nothing wrong. With
+be missing, the database's own checks and e2fsck find nothing wrong, and a page
+that was placed and not durable at a cut of the target is there, once synced. With
 --control, something that durability needs is left out, and the run fails unless
 a loss is found: skip-flush (the target reports success without a flush),
 no-fsync (the database calls none), no-replay (the plugin does not write again
@@ -40,6 +41,9 @@ import tempfile
 import threading
 import time
 
+sys.dont_write_bytecode = True
+from ledger import Ledger, Lost, Witness  # noqa: E402
+
 HEADER = 65536  # of a pool file
 PAGE = 4096
 POOL = 160 << 20
@@ -52,10 +56,6 @@ PLANTED = {
         ("util/libpool/work.c", "\tp->replay_next = p->replay_out = 0;\n",
          "\tp->replay_next = p->replay_out = p->nreplay = 0;\n")],
 }
-
-
-class Lost(Exception):
-    """What durability promises does not hold."""
 
 
 def wait_until(what, ready, process=None, seconds=60):
@@ -196,7 +196,10 @@ class Volume:
 
     def format(self):
         run("mkfs.ext4", "-q", "-J", "size=4", self.loop)
-        run("mount", self.loop, self.mount)
+        # A commit of the file system would wait for a target that was cut, and
+        # the database that does not sync for it.
+        run("mount", "-o", "commit=600" if self.control == "no-fsync"
+            else "defaults", self.loop, self.mount)
 
     def open_pages(self):
         """Offsets of the pages that no msync covered."""
@@ -251,43 +254,6 @@ class Volume:
         self.cut_all()
         self.detach()
         self.log.close()
-
-
-class Ledger:
-    """What was acknowledged: for each client the numbers from 1 to n."""
-
-    def __init__(self):
-        self.n = []
-        self.grew = threading.Condition()
-
-    def add(self, clients):
-        """The number of the first of some new clients."""
-        self.n += [0] * clients
-        return len(self.n) - clients
-
-    def note(self, client, number):
-        with self.grew:
-            self.n[client] = number
-            self.grew.notify_all()
-
-    def total(self):
-        return sum(self.n)
-
-    def wait_for(self, more, alive):
-        """Wait until `more` was acknowledged, while the clients live."""
-        goal = self.total() + more
-        with self.grew:
-            while self.total() < goal:
-                if not self.grew.wait(60) or not alive():
-                    raise RuntimeError("the clients make no progress")
-
-    def compare(self, client, found):
-        """found: a set of numbers that are there."""
-        missing = [i for i in range(1, self.n[client] + 1) if i not in found]
-        if missing:
-            raise Lost(f"client {client}: {len(missing)} of "
-                       f"{self.n[client]} acknowledged are missing, "
-                       f"first {missing[0]}")
 
 
 class Database:
@@ -643,7 +609,7 @@ def umount(folder):
                           check=False).returncode
 
 
-def check_image(db, path, folder, ledger, log):
+def check_image(db, path, folder, ledger, witness, log):
     """Recover one image as after a reboot, and compare it with the ledger."""
     loop = run("losetup", "--find", "--show", "--offset", str(HEADER),
                path).strip()
@@ -652,6 +618,7 @@ def check_image(db, path, folder, ledger, log):
         try:
             run("mount", loop, folder)
             mounted = True
+            witness.check(folder)
             db.start(folder, log)
         except RuntimeError as e:
             raise Lost(f"no recovery: {e}") from e
@@ -681,6 +648,7 @@ class Run:
         self.volume = Volume(args.build, folder, self.rng, args.control)
         self.check_at = os.path.join(folder, "check")
         self.ledger = Ledger()
+        self.witness = Witness(self.volume)
         self.cuts = args.cuts
 
     def cut(self, i):
@@ -689,11 +657,15 @@ class Run:
         # Between two acknowledgements, not at one.
         time.sleep(self.rng.random() * 0.02)
         if i + 1 < self.cuts and (self.control or self.rng.random() < 0.6):
-            self.volume.cut_target()
+            self.cut_target()
             return
         if i + 1 < self.cuts:
             self.cut_client()
             return
+        end(self.volume.daemon)
+        if self.control == "no-fsync":
+            # An acknowledgement is lost for certain while there is no target.
+            self.ledger.wait_for(1, self.db.alive)
         self.volume.cut_all()
         self.db.kill()
         self.volume.detach()
@@ -705,9 +677,17 @@ class Run:
             kept = (0, 1)[k] if k < 2 else self.rng.random()
             self.volume.image(path, pages, kept)
             check_image(self.db, path, self.check_at, self.ledger,
-                        self.volume.log)
+                        self.witness, self.volume.log)
         print(f"# {self.cuts} cuts, {self.ledger.total()} acknowledged, "
               f"{self.volume.opened} pages not covered", flush=True)
+
+    def cut_target(self):
+        """The target alone loses power, while a page is open or at any time."""
+        if self.control == "no-replay" or self.rng.random() < 0.5:
+            with self.witness.placed():
+                self.volume.cut_target()
+        else:
+            self.volume.cut_target()
 
     def cut_client(self):
         """The client loses power, and its database starts again on the pool."""
@@ -718,6 +698,7 @@ class Run:
         v.attach()
         try:
             run("mount", v.loop, v.mount)
+            self.witness.check(v.mount)
             self.db.start(v.mount, v.log)
         except RuntimeError as e:
             raise Lost(f"no recovery: {e}") from e
@@ -734,6 +715,7 @@ class Run:
             v.attach()
             v.format()
             self.db.setup(v.mount)
+            self.witness.create()
             run("sync", "-f", v.mount)
             self.db.start(v.mount, v.log)
             self.db.begin(v.mount, self.ledger)

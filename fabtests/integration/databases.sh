@@ -51,7 +51,7 @@ for db in sqlite postgres redis; do
 	try --cuts 1 --control no-fsync $db
 done
 try --cuts 1 --control skip-flush sqlite
-try --cuts 5 --control no-replay sqlite
+try --cuts 2 --control no-replay sqlite
 out=$(cd "$build" && srcdir=$src sh "$src/fabtests/integration/storage_recipes.sh" 2>&1)
 status=$?
 out=$(sed 's/^SKIP: /ok - the commands of docs\/storage.md # SKIP /' <<<"$out")
