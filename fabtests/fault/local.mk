@@ -158,6 +158,22 @@ crash_tests = fabtests/fault/crash_matrix.sh fabtests/fault/crash_conn.sh \
 TESTS += $(crash_tests)
 EXTRA_DIST += $(crash_tests) fabtests/fault/crash_planted
 
+# librpmem_log on the same fabric.
+check_PROGRAMS += fabtests/fault/crash_log
+fabtests_fault_crash_log_SOURCES = fabtests/fault/crash_log.c \
+	fabtests/fault/crash_choice.c fabtests/fault/crash_choice.h \
+	fabtests/fault/crash_node.c fabtests/fault/crash_node.h \
+	fabtests/fault/host_sim.h util/liblog/append.c util/liblog/error.c \
+	util/liblog/format.c util/liblog/open.c util/liblog/progress.c \
+	util/liblog/read.c util/liblog/super.c
+fabtests_fault_crash_log_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util \
+	-I$(top_srcdir)/fabtests
+fabtests_fault_crash_log_LDFLAGS = -Wl,--wrap=getrandom
+fabtests_fault_crash_log_LDADD = util/librpmem_pool.la prov/core/libcore.la \
+	prov/pmsim/libmodel.la $(XXHASH_LIBS) $(FABRIC_LIBS) -lpthread -ldl
+TESTS += fabtests/fault/crash_log.sh
+EXTRA_DIST += fabtests/fault/crash_log.sh
+
 # The same scenarios over a queue pair of the program, by the verbs shim.
 crash_shim_sources = \
 	fabtests/fault/crash_cells.h \
