@@ -109,13 +109,13 @@ static int connect_one(struct call *c, const struct addrinfo *ai)
 
 /*
  * Connect to the first address that accepts. While none does and one of them
- * refuses (its daemon may be starting), try again every 50 ms until wait_ms are
- * over.
+ * refuses (its daemon may be starting), try again until wait_ms are over.
  */
 static int connect_any(struct call *c, const struct addrinfo *list)
 {
 	const uint64_t until = rp_now_ms() + c->t->wait_ms;
 	const struct addrinfo *ai;
+	uint64_t pause = 0;
 	bool refused;
 	int ret;
 
@@ -130,7 +130,8 @@ static int connect_any(struct call *c, const struct addrinfo *list)
 			return ret;
 		if (rp_now_ms() >= until)
 			return -ECONNREFUSED;
-		poll(NULL, 0, 50);
+		pause = rp_pause_ms(pause);
+		poll(NULL, 0, (int)pause);
 	}
 }
 

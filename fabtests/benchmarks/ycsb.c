@@ -33,6 +33,7 @@
 
 #include "docs/examples/kv.h"
 #include "fabtests/unit/seeded.h"
+#include "util/clock.h"
 
 #define RECORDS	 50000u
 #define THETA	 0.99
@@ -41,8 +42,7 @@
 #define REPLY                                                                  \
 	(sizeof(struct kv_reply) +                                             \
 	 SCAN_MAX * (sizeof(struct kv_pair) + KV_VALUE_MAX))
-#define GRAPH	 (1ull << 40) /* key of a graph's node 0 */
-#define RETRY_MS 20	      /* doubles up to a second, as librpmem_pool's */
+#define GRAPH (1ull << 40) /* key of a graph's node 0 */
 
 enum way {
 	COUPLED,
@@ -506,16 +506,16 @@ static struct kv_call *recovery_call(uint64_t i, int puts)
 	return call_of(puts || seeded_below(&s, 2) ? KV_PUT : KV_GET, key, 0);
 }
 
-/* The intervals are those of a client whose calls are replayed. */
+/* The pauses are those of a client whose calls are replayed. */
 static void connect_again(void)
 {
-	unsigned int ms = RETRY_MS;
+	uint64_t ms = 0;
 
 	rpmem_rpc_close(rpc, 0);
-	do {
-		usleep(ms * 1000);
-		ms = ms * 2 < 1000 ? ms * 2 : 1000;
-	} while (try_connect());
+	while (try_connect()) {
+		ms = rp_pause_ms(ms);
+		usleep((useconds_t)ms * 1000);
+	}
 }
 
 /*

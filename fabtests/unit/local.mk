@@ -77,6 +77,15 @@ fabtests_unit_test_pool_work_SOURCES = fabtests/unit/test_pool_work.c \
 fabtests_unit_test_pool_work_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
 fabtests_unit_test_pool_work_LDADD = $(CRITERION_LIBS) $(FABRIC_LIBS) -lm
 
+unit_tests += fabtests/unit/test_pool_connect
+fabtests_unit_test_pool_connect_SOURCES = fabtests/unit/test_pool_connect.c \
+	util/libpool/connect.c
+fabtests_unit_test_pool_connect_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
+fabtests_unit_test_pool_connect_LDADD = util/libutil.la $(unit_ldadd) \
+	$(CRITERION_LIBS) $(FABRIC_LIBS) $(NETTLE_LIBS)
+fabtests_unit_test_pool_connect_LDFLAGS = -Wl,--wrap=clock_gettime \
+	-Wl,--wrap=connect -Wl,--wrap=poll
+
 unit_tests += fabtests/unit/test_rpmem_log fabtests/unit/test_rpmem_log_cuts \
 	fabtests/unit/test_rpmem_log_pool
 log_sources = fabtests/unit/log_rig.c fabtests/unit/log_rig.h \

@@ -14,10 +14,6 @@
 #include "libpool/pool.h"
 #include "util/query.h"
 
-/* Pauses between attempts. */
-#define PAUSE_MIN_MS 20
-#define PAUSE_MAX_MS 1000
-
 /* The pool that a daemon offers must be the one that was opened. */
 static int check_same_pool(struct rpmem_pool *p, struct offer *o)
 {
@@ -207,7 +203,7 @@ void pool_release(struct offer *o)
 static void *connect_thread(void *arg)
 {
 	struct rpmem_pool *p = arg;
-	uint64_t ms = PAUSE_MIN_MS, until;
+	uint64_t ms = 0, until;
 
 	pthread_mutex_lock(&p->lock);
 	while (!p->closing) {
@@ -217,10 +213,10 @@ static void *connect_thread(void *arg)
 		if (p->next.ret != -EAGAIN)
 			break;
 		p->reason = pool_text(p, p->next.err);
+		ms = rp_pause_ms(ms);
 		for (until = rp_now_ms() + ms;
 		     !p->closing && rp_now_ms() < until;)
 			pool_cond_wait(p, &p->thread_done, until - rp_now_ms());
-		ms = ms * 2 < PAUSE_MAX_MS ? ms * 2 : PAUSE_MAX_MS;
 	}
 	if (!p->closing)
 		work_connected(p);

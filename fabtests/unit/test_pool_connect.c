@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * Clients look for a daemon that is away: their pauses move a clock that stands
+ * still otherwise, and the daemon returns at a moment of this clock.
+ */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "libpool/pool.h"
+
+static struct rpmem_pool pool;
+static uint64_t now, returns_at; /* ms */
+static unsigned int attempts;
+
+int __wrap_clock_gettime(clockid_t id, struct timespec *t);
+int __wrap_clock_gettime(clockid_t id, struct timespec *t)
+{
+	*t = (struct timespec){
+		.tv_sec = (time_t)(now / 1000),
+		.tv_nsec = (long)(now % 1000) * 1000000,
+	};
+	return 0;
+}
+
+int __wrap_poll(struct pollfd *fds, nfds_t n, int ms);
+int __wrap_poll(struct pollfd *fds, nfds_t n, int ms)
+{
+	now += n ? 0 : (uint64_t)ms;
+	return (int)n;
+}
+
+/* The first attempt that meets the daemon ends the test. */
+int __wrap_connect(int fd, const struct sockaddr *to, socklen_t len);
+int __wrap_connect(int fd, const struct sockaddr *to, socklen_t len)
+{
+	attempts++;
+	pool.closing = now >= returns_at;
+	errno = pool.closing ? ENETDOWN : ECONNREFUSED;
+	return -1;
+}
+
+void pool_cond_wait(struct rpmem_pool *p, pthread_cond_t *cond, uint64_t ms)
+{
+	now += ms;
+}
+
+const char *pool_text(struct rpmem_pool *p, const char *s)
+{
+	return s;
+}
+
+void work_connected(struct rpmem_pool *p)
+{
+	cr_assert_fail("connected");
+}
+
+/* Look for a daemon that is away for ms, by an open pool or by a new one. */
+static void look(uint64_t ms, bool again)
+{
+	const struct rp_setup_open how = {.owner = 1};
+	static struct fid_ep ep;
+	struct rp_setup_export ex;
+	char err[RP_ERR_LEN];
+	int lease;
+
+	now = 1000000;
+	attempts = 0;
+	returns_at = now + ms;
+	pool = (struct rpmem_pool){
+		.target = {.host = "127.0.0.1", .port = 1},
+		.name = "pool",
+		.f.ep = again ? &ep : NULL,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.thread_done = PTHREAD_COND_INITIALIZER,
+	};
+	if (again) {
+		pool_reconnect(&pool);
+		pthread_join(pool.thread, NULL);
+		return;
+	}
+	pool.target.wait_ms = 100000;
+	cr_assert_eq(
+		rp_setup_open(&pool.target, "pool", &how, &ex, &lease, err),
+		-EHOSTUNREACH, "%s", err);
+}
+
+Test(pool_connect, daemon_is_found_soon_after_its_return_by_few_attempts)
+{
+	for (int again = 0; again < 2; again++)
+		for (uint64_t away = 0; away < 30000; away += 1 + away / 50) {
+			look(away, again);
+			cr_assert(now - returns_at <= 2 + away / 5 &&
+					  now - returns_at < 1000,
+				  "found %" PRIu64 " ms behind %" PRIu64,
+				  now - returns_at, away);
+			cr_assert_leq(attempts, 50 + away / 1000);
+		}
+}
