@@ -48,7 +48,7 @@ struct daemon {
 	struct rp_setup_secrets secrets;
 	unsigned int slots[RP_SETUP_SECRETS]; /* in secrets, of each in conf */
 	struct rp_exports exports;
-	int signal_fd;
+	int signal_fd, listener;
 	struct rp_setup_server *server;
 	struct rp_metrics *metrics;
 	char err[RP_ERR_LEN];
@@ -253,8 +253,9 @@ static int check_access(struct daemon *d)
 		return report_error(d, code);
 	if (d->check)
 		return 0;
-	if (rp_setup_server_check(listen_address(&d->conf),
-				  listen_port(&d->conf), d->err))
+	d->listener = rp_setup_listen(listen_address(&d->conf),
+				      listen_port(&d->conf), d->err);
+	if (d->listener < 0)
 		return report_error(d, RP_EXIT_NETWORK);
 	return 0;
 }
@@ -513,8 +514,7 @@ static int write_port_file(struct daemon *d, uint16_t port)
 static int open_server(struct daemon *d)
 {
 	struct rp_setup_server_attr attr = {
-		.addr = listen_address(&d->conf),
-		.port = listen_port(&d->conf),
+		.listener = d->listener,
 		.secrets = &d->secrets,
 		.report = report_client,
 	};

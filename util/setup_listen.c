@@ -14,7 +14,9 @@
 #include "util/setup_server.h"
 #include "util/text.h"
 
-int rp_setup_listen(const char *addr, uint16_t port, int backlog, char *err)
+#define BACKLOG 64
+
+int rp_setup_listen(const char *addr, uint16_t port, char *err)
 {
 	struct addrinfo *ai, hints = {
 				     .ai_socktype = SOCK_STREAM,
@@ -23,6 +25,8 @@ int rp_setup_listen(const char *addr, uint16_t port, int backlog, char *err)
 	char service[8];
 	int fd, ret, one = 1;
 
+	if (!addr)
+		addr = "127.0.0.1";
 	snprintf(service, sizeof(service), "%u", port);
 	ret = getaddrinfo(addr, service, &hints, &ai);
 	if (ret)
@@ -37,8 +41,7 @@ int rp_setup_listen(const char *addr, uint16_t port, int backlog, char *err)
 	}
 	/* SO_REUSEADDR: a daemon that just ended must not block the port. */
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-	if (bind(fd, ai->ai_addr, ai->ai_addrlen) ||
-	    (backlog && listen(fd, backlog))) {
+	if (bind(fd, ai->ai_addr, ai->ai_addrlen) || listen(fd, BACKLOG)) {
 		ret = -errno;
 		if (ret == -EADDRINUSE)
 			rp_err(err, ret,
@@ -60,16 +63,6 @@ int rp_setup_listen(const char *addr, uint16_t port, int backlog, char *err)
 free_ai:
 	freeaddrinfo(ai);
 	return ret;
-}
-
-int rp_setup_server_check(const char *addr, uint16_t port, char *err)
-{
-	int fd = rp_setup_listen(addr, port, 0, err);
-
-	if (fd < 0)
-		return fd;
-	close(fd);
-	return 0;
 }
 
 uint16_t rp_setup_port(int fd)

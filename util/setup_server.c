@@ -69,8 +69,10 @@ int rp_setup_server_new(const struct rp_setup_server_attr *attr,
 	struct epoll_event ev = {.events = EPOLLIN};
 	int ret;
 
-	if (!s)
+	if (!s) {
+		close(attr->listener);
 		return rp_err(err, -ENOMEM, "out of memory");
+	}
 	s->attr = *attr;
 	if (!s->attr.max_conns)
 		s->attr.max_conns = 64;
@@ -79,27 +81,19 @@ int rp_setup_server_new(const struct rp_setup_server_attr *attr,
 	TAILQ_INIT(&s->conns);
 	TAILQ_INIT(&s->waiting);
 	TAILQ_INIT(&s->holders);
-	ret = rp_setup_listen(attr->addr ? attr->addr : "127.0.0.1", attr->port,
-			      64, err);
-	if (ret < 0)
-		goto free_server;
-	s->listener = ret;
+	s->listener = attr->listener;
 	s->epfd = epoll_create1(EPOLL_CLOEXEC);
 	if (s->epfd < 0 ||
 	    epoll_ctl(s->epfd, EPOLL_CTL_ADD, s->listener, &ev)) {
 		ret = rp_err(err, -errno, "epoll: %s", strerror(errno));
-		goto close_fds;
+		if (s->epfd >= 0)
+			close(s->epfd);
+		close(s->listener);
+		free(s);
+		return ret;
 	}
 	*out = s;
 	return 0;
-
-close_fds:
-	if (s->epfd >= 0)
-		close(s->epfd);
-	close(s->listener);
-free_server:
-	free(s);
-	return ret;
 }
 
 uint16_t rp_setup_server_port(const struct rp_setup_server *s)

@@ -24,8 +24,7 @@ struct rp_setup_secrets {
 };
 
 struct rp_setup_server_attr {
-	const char *addr; /* NULL: 127.0.0.1 */
-	uint16_t port;	  /* 0: a free one */
+	int listener; /* of rp_setup_listen() */
 	/* Both outlive the server, and may change between its calls. */
 	const struct rp_setup_secrets *secrets; /* NULL: none is needed */
 	const struct rp_setup_export *exports;	/* empty name: a free slot */
@@ -107,15 +106,12 @@ struct rp_setup_server_attr {
 };
 
 /*
- * Check that the address exists and that nothing listens on the port. Returns
- * 0, or -errno (-EADDRINUSE, ...) and the remedy in err.
+ * Listen on an address (NULL: 127.0.0.1) and a port (0: a free one). Clients
+ * that connect before there is a server wait for its first message, and so they
+ * need not look for it again and again. Returns the socket, or -errno
+ * (-EADDRINUSE, ...) and the remedy in err.
  */
-int rp_setup_server_check(const char *addr, uint16_t port, char *err);
-/*
- * Bind a socket, and listen unless backlog is 0. Returns the socket, or -errno
- * and the remedy in err.
- */
-int rp_setup_listen(const char *addr, uint16_t port, int backlog, char *err);
+int rp_setup_listen(const char *addr, uint16_t port, char *err);
 /* The port of a socket; 0: none. */
 uint16_t rp_setup_port(int fd);
 /* Whether the peer has closed a connection that was not read since. */
@@ -123,8 +119,8 @@ bool rp_setup_has_closed(int fd);
 /* Let a host that has vanished end its connection after 30 seconds. */
 void rp_setup_keep_alive(int fd);
 /*
- * Start to listen. Returns 0, or -errno (-EADDRINUSE, ...) and the remedy in
- * err.
+ * Serve the clients of attr->listener, which the server closes, also when it
+ * cannot be made. Returns 0, or -errno and the remedy in err.
  */
 int rp_setup_server_new(const struct rp_setup_server_attr *attr,
 			struct rp_setup_server **out, char *err);

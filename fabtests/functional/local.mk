@@ -25,6 +25,11 @@ fabtests_functional_rpc_edges_LDADD = util/librpmem_rpc.la util/librpmem_pool.la
 fabtests_functional_rpc_many_SOURCES = fabtests/functional/rpc_many.c
 fabtests_functional_rpc_many_LDADD = util/librpmem_rpc.la util/librpmem_pool.la \
 	-lpthread
+check_LTLIBRARIES += fabtests/functional/libearly_client.la
+fabtests_functional_libearly_client_la_SOURCES = fabtests/functional/early_client.c
+fabtests_functional_libearly_client_la_LDFLAGS = -module -avoid-version -shared \
+	-rpath /nowhere
+fabtests_functional_libearly_client_la_LIBADD = -ldl
 man_tests = fabtests/functional/man_examples.sh fabtests/functional/man_lint.sh
 TESTS += $(man_tests)
 EXTRA_DIST += $(man_tests)

@@ -27,7 +27,7 @@ fail()
 serve()
 {
 	rm -f port
-	../util/fi_rpmemd --port-file port "$@" >daemon.out 2>&1 &
+	LD_PRELOAD=$preload ../util/fi_rpmemd --port-file port "$@" >daemon.out 2>&1 &
 	daemon=$!
 	for _ in $(seq 400); do
 		[ -e port ] && break
@@ -86,7 +86,11 @@ nm -D --defined-only ../util/.libs/librpmem_pool.so | sed -n 's/.* T //p' |
 diff header exported || fail "the header and the library differ"
 
 export LD_LIBRARY_PATH=$top/util/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+preload=${RP_PRELOAD:-}$top/fabtests/functional/.libs/libearly_client.so
 serve --port 0 --create 4M vol
+preload=
+grep -q '^early client: connected' daemon.out ||
+	fail "a client of a daemon that starts: $(grep early daemon.out)"
 if ! grep -q '^vol .* power ' daemon.out; then
 	echo "SKIP: no file system here on which msync reaches a disk"
 	exit 77

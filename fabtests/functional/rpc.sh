@@ -85,7 +85,8 @@ if [ -n "$shm" ]; then
 fi
 
 export LD_LIBRARY_PATH=$top/util/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-./rpc_server ./calls 0 sums >server.out 2>&1 &
+LD_PRELOAD=${RP_PRELOAD:-}$top/fabtests/functional/.libs/libearly_client.so \
+	./rpc_server ./calls 0 sums >server.out 2>&1 &
 server=$!
 for _ in $(seq 1200); do
 	grep -q '^port' server.out && break
@@ -99,6 +100,8 @@ if ! grep -q '^port' server.out; then
 	echo "SKIP: $(cat server.out)"
 	exit 77
 fi
+grep -q '^early client: connected' server.out ||
+	fail "a client of a server that starts: $(cat server.out)"
 where=127.0.0.1:$(sed -n 's/^port //p' server.out):calls
 [ "$(./rpc_client "$where" 1 2 3)" = 6 ] || fail "sum"
 ./rpc_client "$where.0" 1 2>out && fail "another pool is taken for calls"

@@ -182,6 +182,8 @@ static struct rp_setup_server *new_server(bool with_secret)
 	char err[RP_ERR_LEN];
 
 	if (!s[with_secret])
+		attr.listener = rp_setup_listen(NULL, 0, err);
+	if (!s[with_secret])
 		MUST(!rp_setup_server_new(&attr, &s[with_secret], err));
 	return s[with_secret];
 }

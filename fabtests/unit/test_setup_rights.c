@@ -110,6 +110,7 @@ static void *serve_thread(void *arg)
 static void start(void)
 {
 	const struct rp_setup_server_attr attr = {
+		.listener = rp_setup_listen(NULL, 0, err),
 		.secrets = &known,
 		.exports = exports,
 		.nexports = 3,

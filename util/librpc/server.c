@@ -223,13 +223,11 @@ static void *flusher_run(void *arg)
 	return NULL;
 }
 
-/* The set-up server and the threads: clients can connect. */
-static int start(struct rpmem_rpc_server *srv,
-		 const struct rpmem_rpc_server_attr *a)
+/* The set-up server and the threads: clients are served. */
+static int start(struct rpmem_rpc_server *srv)
 {
 	struct rp_setup_server_attr attr = {
-		.addr = a->address,
-		.port = a->port,
+		.listener = srv->listener,
 		.secrets = &srv->secrets,
 	};
 	int ret;
@@ -238,6 +236,7 @@ static int start(struct rpmem_rpc_server *srv,
 	if (srv->wake_fd < 0)
 		return rpc_error(-errno, "eventfd: %s", strerror(errno));
 	rp_exports_serve(&srv->x, &attr);
+	srv->listener = -1;
 	ret = rp_setup_server_new(&attr, &srv->setup, rpc_error_buf());
 	if (ret)
 		return ret;
@@ -357,7 +356,7 @@ int rpmem_rpc_listen(struct rpmem_rpc_server **out, const char *path,
 	srv = calloc(1, sizeof(*srv));
 	if (!srv)
 		return rpc_error(-ENOMEM, "out of memory");
-	srv->wake_fd = -1;
+	srv->wake_fd = srv->listener = -1;
 	srv->x.embedded = true;
 	pthread_mutex_init(&srv->lock, NULL);
 	pthread_cond_init(&srv->dirty, NULL);
@@ -368,6 +367,11 @@ int rpmem_rpc_listen(struct rpmem_rpc_server **out, const char *path,
 	TAILQ_INIT(&srv->calls);
 	TAILQ_INIT(&srv->dirty_slots);
 	ret = load_secret(srv, &a);
+	if (!ret)
+		srv->listener =
+			rp_setup_listen(a.address, a.port, rpc_error_buf());
+	if (!ret && srv->listener < 0)
+		ret = srv->listener;
 	if (!ret && rp_exports_open(&srv->x, a.base,
 				    a.address ? a.address : "127.0.0.1",
 				    rpc_error_buf()))
@@ -379,7 +383,7 @@ int rpmem_rpc_listen(struct rpmem_rpc_server **out, const char *path,
 		ret = add_slot(srv, path, &a, srv->nslots);
 	if (!ret) {
 		server_publish(srv);
-		ret = start(srv, &a);
+		ret = start(srv);
 	}
 	if (ret)
 		rpmem_rpc_server_close(srv);
@@ -452,6 +456,8 @@ static void end(struct rpmem_rpc_server *srv)
 	for (unsigned int i = 0; i < srv->nthreads; i++)
 		pthread_join(i ? srv->flushers[i - 1] : srv->thread, NULL);
 	rp_setup_server_delete(srv->setup);
+	if (srv->listener >= 0)
+		close(srv->listener);
 	if (srv->x.served && !fi_rpmem_domain_ops_get(srv->x.f.domain, &ops))
 		fi_rpmem_drain(ops, srv->x.f.domain, DRAIN_MS);
 	if (srv->wake_fd >= 0)

@@ -55,6 +55,7 @@ struct slot {
 
 struct rpmem_rpc_server {
 	struct rp_exports x;
+	int listener; /* from the beginning: clients wait for setup */
 	struct rp_setup_server *setup;
 	struct rp_setup_secrets secrets;
 	struct rpc_port port;
