@@ -25,6 +25,7 @@ int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len)
 {
 	cr_assert_lt(rig.nflushes, 64);
 	cr_assert_leq(off + len, rig.length);
+	rig.most = off + len > rig.most ? off + len : rig.most;
 	rig.flushes[rig.nflushes].at = off;
 	rig.flushes[rig.nflushes++].len = len;
 	return 0;
@@ -74,6 +75,7 @@ int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info)
 int rpmem_pool_read(struct rpmem_pool *pool, void *buf, size_t len,
 		    uint64_t offset)
 {
+	rig.most = offset + len > rig.most ? offset + len : rig.most;
 	memcpy(buf, rig.live + offset, len);
 	return 0;
 }

@@ -32,7 +32,8 @@ struct rig {
 	unsigned int nflushes;
 	struct rpmem_rpc_server *srv;
 	uint64_t reconnects;
-	int waited; /* ms, of the client's waits */
+	int waited;    /* ms, of the client's waits */
+	uint64_t most; /* behind the last byte that was read or flushed */
 };
 extern struct rig rig; /* of the replaced functions */
 

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "rpc_rig.h"
 
@@ -542,6 +543,32 @@ Test(rpmem_rpc, poll_without_an_outstanding_call_returns_at_once)
 	rig.waited = 0;
 	cr_assert_eq(rpmem_rpc_poll(w.c, done, 1, -1), 0);
 	cr_assert_eq(rig.waited, 0);
+	rig_drop_client(w.c);
+	rig_fini();
+}
+
+Test(rpmem_rpc, ring_that_no_process_has_had_is_not_read)
+{
+	const struct rpc_super super = {.ring = 4096, .head_n = 1};
+	unsigned char *absent =
+		mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	static struct world w;
+	struct rpc_cursor c;
+	uint64_t durable;
+
+	rpc_head_find(&super, absent, &c, &durable);
+	cr_assert(c.n == 1 && !durable);
+	munmap(absent, 4096);
+	rig.rnd = seeded_start();
+	rig_init(32768);
+	connect_client(&w);
+	cr_assert_leq(rig.most, RPC_RING_AT);
+	rig_restart(false);
+	cr_assert_eq(rig.most, rig.length);
+	rig.most = 0;
+	rig_drop_client(w.c);
+	connect_client(&w);
+	cr_assert_eq(rig.most, rig.length);
 	rig_drop_client(w.c);
 	rig_fini();
 }

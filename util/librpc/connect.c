@@ -130,20 +130,24 @@ static int read_ring(struct rpmem_rpc *c, bool keep)
 {
 	struct rpmem_pool_info info = {.size = sizeof(info)};
 	unsigned char *bytes = NULL;
+	bool damaged;
 	int ret = rpmem_pool_query(c->pool, &info);
 
 	if (!ret) {
-		bytes = malloc(info.length);
-		ret = bytes ? rpmem_pool_read(c->pool, bytes, info.length, 0)
+		bytes = calloc(1, info.length);
+		ret = bytes ? rpmem_pool_read(c->pool, bytes, RPC_RING_AT, 0)
 			    : -ENOMEM;
 	}
+	damaged = !ret && rpc_super_find(bytes, info.length, &c->super);
+	if (!ret && !damaged && c->super.life)
+		ret = rpmem_pool_read(c->pool, bytes + RPC_RING_AT,
+				      info.length - RPC_RING_AT, RPC_RING_AT);
 	if (ret) {
 		free(bytes);
 		return rpc_error(ret, "reading the ring: %s",
 				 rpmem_pool_error());
 	}
-	ret = rpc_super_find(bytes, info.length, &c->super);
-	if (ret) {
+	if (damaged) {
 		free(bytes);
 		return rpc_error(-EBADMSG,
 				 "the ring of slot %u is damaged; "

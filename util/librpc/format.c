@@ -214,7 +214,8 @@ bool rpc_result_decode(uint64_t seed, const unsigned char *from, uint64_t room,
  * Any header tells the truth about the head and what was acknowledged before
  * it, even if its own entry never was, and of any life. The space behind the
  * head that the newest durable header names is not used again. The process
- * that has the ring has found all entries before first_n.
+ * that has the ring has found all entries before first_n. A ring that no
+ * process has had is not read.
  */
 void rpc_head_find(const struct rpc_super *s, const unsigned char *ring,
 		   struct rpc_cursor *c, uint64_t *durable)
@@ -223,7 +224,7 @@ void rpc_head_find(const struct rpc_super *s, const unsigned char *ring,
 
 	*c = (struct rpc_cursor){s->head_pos, s->head_n, s->head_life};
 	*durable = s->first_n;
-	for (uint64_t at = 0; at < s->ring; at += RPC_ALIGN) {
+	for (uint64_t at = 0; s->life && at < s->ring; at += RPC_ALIGN) {
 		if (!rpc_entry_decode(s, ring + at, &e) ||
 		    e.pos % s->ring != at || e.life > s->life)
 			continue;

@@ -73,7 +73,8 @@ static int open_ring(struct slot *s, uint64_t length)
 	/* Results that the last server did not flush are visible all the same.
 	 */
 	if (!ret)
-		ret = rp_pmem_flush(s->pm, 0, length);
+		ret = rp_pmem_flush(s->pm, 0,
+				    s->super.life ? length : RPC_RING_AT);
 	if (!ret)
 		rp_pmem_drain(s->pm);
 	return ret;
