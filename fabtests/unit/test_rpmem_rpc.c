@@ -626,6 +626,20 @@ Test(rpmem_rpc, result_of_an_ended_server_is_durable_before_it_is_taken)
 	rig_fini();
 }
 
+Test(rpmem_rpc, reply_is_looked_for_soon_behind_a_restart_of_the_server)
+{
+	static struct world w;
+	struct rpmem_rpc_op *done[1];
+
+	first_call(&w);
+	w.c->peek_pause = 500; /* the call takes long */
+	rig_restart(false);
+	cr_assert_eq(rpmem_rpc_poll(w.c, done, 1, 0), 0);
+	cr_assert_leq(w.c->peek_pause, 20);
+	rig_drop_client(w.c);
+	rig_fini();
+}
+
 Test(rpmem_rpc, damaged_or_foreign_message_is_no_reply)
 {
 	static struct world w;

@@ -219,7 +219,9 @@ static void follow_server(struct rpmem_rpc *c)
 	pthread_mutex_unlock(&c->lock);
 	ret = rpc_attach(c);
 	pthread_mutex_lock(&c->lock);
+	/* Replies of before the server knows this client have no message. */
 	c->peek_at = 0;
+	c->peek_pause = PEEK_MIN;
 	if (ret)
 		fail(c, ret, rpmem_rpc_error());
 }
