@@ -96,6 +96,12 @@ int rp_export_grant(struct rp_exports *x, struct rp_export *e, unsigned int who,
 				 &k->mr, err);
 	if (ret) {
 		free(k);
+		if (ret == -ENOMEM)
+			rp_err(err, ret,
+			       "fi_rpmemd has too few file descriptors or "
+			       "memory for one more client of pool '%.100s'; "
+			       "close one, or raise its limit (ulimit -n)",
+			       e->name);
 		return ret;
 	}
 	TAILQ_INSERT_HEAD(&e->keys, k, link);

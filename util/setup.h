@@ -63,6 +63,7 @@ enum rp_setup_code {
 	RP_SETUP_E_AWAITED = 8, /* its last owner may come back: try again */
 	RP_SETUP_E_RIGHT = 9,	/* the secret does not allow this */
 	RP_SETUP_E_PARTS = 10,	/* the pool has another number of parts */
+	RP_SETUP_E_SCARCE = 11, /* too few descriptors, or too little memory */
 };
 
 /* Body: 16 u32 flags: bit 0 a secret is needed  20 u32 0  24 nonce */

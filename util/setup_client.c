@@ -244,7 +244,8 @@ static int call_report(struct call *c, int ret)
 	case -ETIMEDOUT:
 		return rp_err(c->err, ret,
 			      "what listens on port %u of %s is silent; check "
-			      "that it is fi_rpmemd, and that it runs",
+			      "that it is fi_rpmemd, that it runs, and that "
+			      "it has file descriptors left (ulimit -n)",
 			      t->port, t->host);
 	case -EIO:
 	case -ECONNRESET:
@@ -322,6 +323,9 @@ static int call_read_error(struct call *c, const uint8_t *buf, size_t len)
 		break;
 	case RP_SETUP_E_PARTS:
 		ret = -ENXIO;
+		break;
+	case RP_SETUP_E_SCARCE:
+		ret = -EMFILE;
 		break;
 	default:
 		ret = -EPROTO;

@@ -286,13 +286,18 @@ static int grant_export(struct rp_setup_server *s, struct conn *c,
 			struct rp_setup_export *e)
 {
 	char err[RP_ERR_LEN];
+	int ret;
 
 	*e = s->attr.exports[i];
 	e->read_only = c->observes || !(find_rights(s, c, i) & RP_SETUP_WRITE);
-	if (!s->attr.grant ||
-	    !s->attr.grant(s->attr.arg, i, c->who, part, e, err))
-		return 0;
-	return put_error(c, RP_SETUP_E_BUSY, "%.390s", err);
+	ret = s->attr.grant
+		      ? s->attr.grant(s->attr.arg, i, c->who, part, e, err)
+		      : 0;
+	return ret ? put_error(c,
+			       ret == -ENOMEM ? RP_SETUP_E_SCARCE
+					      : RP_SETUP_E_BUSY,
+			       "%.390s", err)
+		   : 0;
 }
 
 /* Refuse what the rights do not allow. 0: they allow it. */

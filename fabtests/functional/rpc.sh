@@ -118,6 +118,8 @@ if prlimit --pid $server --nofile=150:"$limit" 2>/dev/null; then
 	FI_OFI_RXM_TX_SIZE=64 FI_OFI_RXM_RX_SIZE=64 FI_OFI_RXM_MSG_TX_SIZE=64 \
 		FI_OFI_RXM_MSG_RX_SIZE=64 ../fabtests/functional/rpc_many \
 		"$where" 64 >out 2>&1 && fail "64 clients with 150 descriptors"
+	grep -q 'the server has too few file descriptors' out ||
+		fail "150 descriptors: $(cat out)"
 	prlimit --pid $server --nofile="$limit:$limit"
 fi
 [ "$(./rpc_client "$where" 4)" = 4 ] || fail "a place that was given up"
