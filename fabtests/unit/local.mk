@@ -109,14 +109,20 @@ fabtests_unit_test_rpmem_log_pool_CPPFLAGS = \
 	$(fabtests_unit_test_rpmem_log_CPPFLAGS)
 fabtests_unit_test_rpmem_log_pool_LDADD = $(fabtests_unit_test_rpmem_log_LDADD)
 
-unit_tests += fabtests/unit/test_rpmem_rpc
-fabtests_unit_test_rpmem_rpc_SOURCES = fabtests/unit/test_rpmem_rpc.c \
-	fabtests/unit/rpc_rig.c fabtests/unit/rpc_rig.h \
+unit_tests += fabtests/unit/test_rpmem_rpc fabtests/unit/test_rpmem_rpc_ring
+rpc_sources = fabtests/unit/rpc_rig.c fabtests/unit/rpc_rig.h \
 	fabtests/unit/seeded.h util/librpc/calls.c util/librpc/connect.c \
 	util/librpc/error.c util/librpc/format.c util/librpc/slot.c util/text.c
+fabtests_unit_test_rpmem_rpc_SOURCES = fabtests/unit/test_rpmem_rpc.c \
+	$(rpc_sources)
 fabtests_unit_test_rpmem_rpc_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
 fabtests_unit_test_rpmem_rpc_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS) \
 	$(FABRIC_LIBS) -lm -lpthread
+fabtests_unit_test_rpmem_rpc_ring_SOURCES = \
+	fabtests/unit/test_rpmem_rpc_ring.c $(rpc_sources)
+fabtests_unit_test_rpmem_rpc_ring_CPPFLAGS = \
+	$(fabtests_unit_test_rpmem_rpc_CPPFLAGS)
+fabtests_unit_test_rpmem_rpc_ring_LDADD = $(fabtests_unit_test_rpmem_rpc_LDADD)
 
 unit_tests += fabtests/unit/test_batch
 fabtests_unit_test_batch_LDADD = $(unit_ldadd) $(PMEM2_LIBS)

@@ -7,7 +7,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "rpc_rig.h"
 
@@ -547,32 +546,6 @@ Test(rpmem_rpc, poll_without_an_outstanding_call_returns_at_once)
 	rig_fini();
 }
 
-Test(rpmem_rpc, ring_that_no_process_has_had_is_not_read)
-{
-	const struct rpc_super super = {.ring = 4096, .head_n = 1};
-	unsigned char *absent =
-		mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	static struct world w;
-	struct rpc_cursor c;
-	uint64_t durable;
-
-	rpc_head_find(&super, absent, &c, &durable);
-	cr_assert(c.n == 1 && !durable);
-	munmap(absent, 4096);
-	rig.rnd = seeded_start();
-	rig_init(32768);
-	connect_client(&w);
-	cr_assert_leq(rig.most, RPC_RING_AT);
-	rig_restart(false);
-	cr_assert_eq(rig.most, rig.length);
-	rig.most = 0;
-	rig_drop_client(w.c);
-	connect_client(&w);
-	cr_assert_eq(rig.most, rig.length);
-	rig_drop_client(w.c);
-	rig_fini();
-}
-
 Test(rpmem_rpc, max_call_fits_however_it_is_divided)
 {
 	static struct world w;
@@ -638,6 +611,59 @@ Test(rpmem_rpc, reply_is_looked_for_soon_behind_a_restart_of_the_server)
 	cr_assert_leq(w.c->peek_pause, 20);
 	rig_drop_client(w.c);
 	rig_fini();
+}
+
+/* Poll a client that has waited for long. */
+static int poll_late(struct world *w, struct rpmem_rpc_op **done, int most)
+{
+	int ret = 0;
+
+	for (int i = 0; i < most && !ret; i++) {
+		w->c->peek_pause = 500;
+		w->c->peek_at = 0;
+		ret = rpmem_rpc_poll(w->c, done, 1, 0);
+	}
+	return ret;
+}
+
+Test(rpmem_rpc, damage_in_the_memory_of_a_running_server_is_an_error)
+{
+	static struct world w;
+	struct rpmem_rpc_op *done[1];
+	struct rpc_entry e;
+	unsigned char *at;
+
+	for (unsigned int i = 0; i < 4; i++) {
+		first_call(&w);
+		e = rpc_sent(w.c, 1)->entry;
+		at = rig.live + RPC_RING_AT + e.pos % w.c->super.ring;
+		if (i == 2) { /* the reply, whose message is lost */
+			process(&w, rig_next());
+			rig_flush();
+			rig.nmsgs = 0;
+			at += rpc_entry_result(e.len) + RPC_RESULT;
+		} else if (i == 1) {
+			at += RPC_HEADER;
+		}
+		*at ^= 1;
+		if (i == 3) { /* a read that met a store */
+			for (int n = 0; n < 1000 && !w.c->damaged; n++)
+				poll_late(&w, done, 1);
+			*at ^= 1;
+			cr_assert_eq(poll_late(&w, done, 1000), 0);
+			cr_assert_eq(w.c->damaged, 0);
+		} else {
+			cr_assert_null(rig_next());
+			cr_assert_eq(poll_late(&w, done, 1000), 1, "damage %u",
+				     i);
+			cr_assert_eq(done[0]->result, -EBADMSG);
+			cr_assert_not_null(strstr(done[0]->error, "byte 12288"),
+					   "%s", done[0]->error);
+			cr_assert_eq(poll_late(&w, done, 1000), -EBADMSG);
+		}
+		rig_drop_client(w.c);
+		rig_fini();
+	}
 }
 
 Test(rpmem_rpc, damaged_or_foreign_message_is_no_reply)

@@ -134,10 +134,14 @@ int rpc_super_write(struct rpmem_rpc *c)
 	return 0;
 }
 
-/* Read the reply to the oldest call without one: its message may be lost. */
+/*
+ * Read the reply to the oldest call without one: its message may be lost. When
+ * it does not come, read the call too.
+ */
 static void start_peek(struct rpmem_rpc *c)
 {
 	const struct rpc_entry *e;
+	uint64_t len;
 	const uint64_t now = rp_now_ms();
 	unsigned char *room;
 
@@ -145,7 +149,9 @@ static void start_peek(struct rpmem_rpc *c)
 	    now < c->peek_at)
 		return;
 	e = &rpc_sent(c, c->open)->entry;
-	room = realloc(c->peeked, RPC_RESULT + e->room);
+	c->peek_skip = c->peek_pause < PEEK_MAX ? 0 : rpc_entry_result(e->len);
+	len = c->peek_skip + RPC_RESULT + e->room;
+	room = realloc(c->peeked, len);
 	if (!room)
 		return;
 	c->peeked = room;
@@ -153,9 +159,9 @@ static void start_peek(struct rpmem_rpc *c)
 	c->peek = (struct rpmem_pool_op){
 		.type = RPMEM_POOL_READ,
 		.buf = room,
-		.len = RPC_RESULT + e->room,
+		.len = len,
 		.offset = RPC_RING_AT + e->pos % c->super.ring +
-			  rpc_entry_result(e->len),
+			  rpc_entry_result(e->len) - c->peek_skip,
 	};
 	if (rpmem_pool_submit(c->pool, &c->peek))
 		return;
@@ -163,8 +169,45 @@ static void start_peek(struct rpmem_rpc *c)
 	c->out++;
 }
 
+/*
+ * Whether the server will never see the call, or the client never its reply:
+ * other bytes than were acknowledged, or than were marked as durable.
+ */
+static bool is_damaged(const struct rpmem_rpc *c, const struct rpc_entry *sent,
+		       const struct rpc_result *r)
+{
+	struct rpc_entry e;
+
+	return !rpc_entry_decode(&c->super, c->peeked, &e) ||
+	       e.pos != sent->pos || e.n != sent->n || e.life != sent->life ||
+	       !rpc_entry_intact(c->super.seed, &e, c->peeked + RPC_HEADER) ||
+	       r->mark == rpc_mark(c->server_token,
+				   rpc_sequence(sent->life, sent->n));
+}
+
+static void find_damage(struct rpmem_rpc *c, const struct rpc_entry *sent,
+			const struct rpc_result *r)
+{
+	const bool found = c->peek_skip && is_damaged(c, sent, r);
+	char why[RP_ERR_LEN];
+
+	/* The first time, the read may have met the server's store. */
+	if (!found || c->damaged != sent->n) {
+		c->damaged = found ? sent->n : 0;
+		c->peek_at = found ? 0 : c->peek_at;
+		return;
+	}
+	rp_err(why, 0,
+	       "an acknowledged call of slot %u, or its reply, is damaged at "
+	       "byte %llu of its pool in the server's memory; check that host",
+	       c->slot,
+	       (unsigned long long)(RPC_RING_AT + sent->pos % c->super.ring));
+	fail(c, -EBADMSG, why);
+}
+
 static void peeked(struct rpmem_rpc *c)
 {
+	const unsigned char *from = c->peeked + c->peek_skip;
 	struct rpc_result r;
 	struct sent *s;
 
@@ -175,13 +218,15 @@ static void peeked(struct rpmem_rpc *c)
 	if (c->peek_n != c->open) /* the message came meanwhile */
 		return;
 	s = rpc_sent(c, c->peek_n);
-	if (rpc_result_decode(c->super.seed, c->peeked, s->entry.room,
+	if (rpc_result_decode(c->super.seed, from, s->entry.room,
 			      rpc_sequence(s->entry.life, s->entry.n), &r) &&
 	    r.mark == rpc_mark(c->server_token, r.sequence)) {
-		rpc_answer(c, s, c->peeked + RPC_RESULT, r.len);
+		rpc_answer(c, s, from + RPC_RESULT, r.len);
 		c->peeks++;
 		c->peek_at = 0; /* there may be more */
+		return;
 	}
+	find_damage(c, &s->entry, &r);
 }
 
 /* A message: the reply to a call, or that it can be read. */

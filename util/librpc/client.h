@@ -65,6 +65,8 @@ struct rpmem_rpc {
 	struct rpmem_pool_op peek; /* reads the reply to call `open` */
 	unsigned char *peeked;
 	uint64_t peek_n;
+	uint64_t peek_skip; /* bytes of the call in front of the reply */
+	uint64_t damaged;   /* the call that a peek found damaged, or 0 */
 	bool peeking;
 	uint64_t peek_at, peek_pause, peeks; /* ms */
 
