@@ -533,6 +533,8 @@ static void take_owner(struct rp_exports *x, struct rp_export *e,
 	if (released && rp_pool_release(&e->pool, released, err))
 		log_failure(err);
 	if (!j->ret) {
+		/* The new owner displaces those that could come back. */
+		e->awaited &= j->part ? ~(1 | 1ull << j->part) : 0;
 		x->offers[e - x->v].owner = e->pool.owner[0];
 		return;
 	}

@@ -141,9 +141,8 @@ static bool conn_wait_for(struct rp_setup_server *s, struct conn *c,
 	return epoll_ctl(s->epfd, EPOLL_CTL_MOD, c->fd, &ev) == 0;
 }
 
-static int put_error(struct conn *c, uint32_t code, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
-static int put_error(struct conn *c, uint32_t code, const char *fmt, ...)
+static __attribute__((format(printf, 3, 4))) int
+put_error(struct conn *c, uint32_t code, const char *fmt, ...)
 {
 	struct rp_setup_error e = {.code = code};
 	va_list ap;
@@ -395,25 +394,27 @@ static int check_others(struct rp_setup_server *s, struct conn *c,
 		s->attr.clients ? s->attr.clients(s->attr.arg, i) : 0;
 	const struct conn *h = find_holder(s, req, i);
 	char err[RP_ERR_LEN];
+	const bool awaited = owner != req->owner && !req->observe &&
+			     s->attr.may_open &&
+			     s->attr.may_open(s->attr.arg, i, req->part, err);
 	unsigned int n;
 
-	if (owner != req->owner && !req->observe && s->attr.may_open &&
-	    s->attr.may_open(s->attr.arg, i, req->part, err))
-		return put_error(c, RP_SETUP_E_AWAITED, "%.390s", err);
-	if (req->exclusive && req->again && owner != req->owner)
+	/* A client that shared it knows no owner who has it exclusively. */
+	if (req->again && (req->exclusive ? owner != req->owner : awaited || h))
 		return put_error(c, RP_SETUP_E_TAKEN,
 				 "another client has opened pool '%.100s' "
 				 "meanwhile; what was not committed is lost: "
 				 "open the pool again",
 				 e->name);
+	if (awaited)
+		return put_error(c, RP_SETUP_E_AWAITED, "%.390s", err);
 	if (h)
 		return put_error(c, RP_SETUP_E_BUSY,
 				 "%s '%.100s' is open%s at a client on %s; "
 				 "close it there first",
 				 h->part ? "a part of pool" : "pool", e->name,
 				 h->exclusive ? " exclusively" : "", h->peer);
-	n = most ? count_holders(s, req->owner, i) : 0;
-	if (n < most || !most)
+	if (!most || (n = count_holders(s, req->owner, i)) < most)
 		return 0;
 	return put_error(c, RP_SETUP_E_BUSY,
 			 "pool '%.100s' is open at %u client%s, and its "

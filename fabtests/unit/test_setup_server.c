@@ -770,6 +770,29 @@ Test(setup_server, follower_shuts_the_former_owner_out, .timeout = 60)
 	stop_server();
 }
 
+/* A displaced client gets the reason at once: it must not wait in vain. */
+Test(setup_server, displaced_client_is_refused_for_good, .timeout = 60)
+{
+	int a, b;
+
+	start_server(&secret, 0, 0);
+	cr_assert_eq(open_as(1, true, false, &a), 0, "%s", err);
+	/* Behind a restart that another client was faster to notice. */
+	for (int wait = 0; wait < 2; wait++) {
+		atomic_store(&awaited, wait);
+		cr_assert_eq(open_as(2, true, true, &b), -ESTALE);
+		cr_assert(strstr(err, "another client"), "%s", err);
+		cr_assert_eq(open_as(3, false, true, &b), -ESTALE);
+		cr_assert(strstr(err, "another client"), "%s", err);
+	}
+	close(a);
+	poll(NULL, 0, 100);
+	/* An owner that may come back was there behind a client that shares. */
+	cr_assert_eq(open_as(3, false, true, &b), -ESTALE);
+	atomic_store(&awaited, false);
+	stop_server();
+}
+
 /* The former owner's kept bytes would replace what the others have written. */
 Test(setup_server, client_that_shares_shuts_the_former_owner_out, .timeout = 60)
 {
