@@ -63,17 +63,31 @@ nm -D --defined-only ../util/.libs/librpmem_log.so | sed -n 's/.* T //p' |
 diff header exported || fail "the header and the library differ"
 
 export LD_LIBRARY_PATH=$top/util/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-../util/fi_rpmemd --port 0 --port-file port --create 1M vol other \
-	parts >daemon.out 2>&1 &
-daemon=$!
+# serve ARG...: a daemon, with its port in the file port.
+serve()
+{
+	rm -f port
+	../util/fi_rpmemd --port-file port "$@" >daemon.out 2>&1 &
+	daemon=$!
+}
+
+# ready FILE...: wait until these are there, or the daemon has ended.
+ready()
+{
+	for file; do
+		for _ in $(seq 400); do
+			[ -s "$file" ] && break
+			kill -0 $daemon 2>/dev/null || break
+			sleep 0.05
+		done
+	done
+}
+
+serve --port 0 --create 1M vol other parts again shared whole
 ../util/fi_rpmemd --port 0 --port-file port.small --create 12K small \
 	>small.out 2>&1 &
 small=$!
-for _ in $(seq 400); do
-	[ -e port ] && [ -e port.small ] && break
-	kill -0 $daemon 2>/dev/null || break
-	sleep 0.05
-done
+ready port port.small
 if ! grep -q '^vol .* power ' daemon.out; then
 	kill $small
 	echo "SKIP: no file system here on which msync reaches a disk"
@@ -97,6 +111,21 @@ kill $small && wait $small
 
 # Several logs of one pool.
 ../fabtests/functional/log_parts 127.0.0.1:"$P":parts || fail "log_parts"
+
+# Others take a log and a pool while the daemon is started again.
+mkfifo go
+../fabtests/functional/log_parts 127.0.0.1:"$P":again 127.0.0.1:"$P":shared \
+	127.0.0.1:"$P":whole <go >opened.out 2>&1 &
+first=$!
+exec 3>go
+ready opened.out
+kill -9 $daemon
+wait $daemon 2>/dev/null
+serve --port "$P" vol other parts again shared whole
+ready port
+echo >&3
+wait $first || fail "over a restart: $(cat opened.out)"
+exec 3>&-
 
 # A second writer is refused; a reader is not, and follows.
 $writer 127.0.0.1:"$P":other create 0 || fail "create"

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Two logs of one pool, for log.sh: log_parts WHERE, a pool without a log.
+ * Two logs of one pool, for log.sh: log_parts WHERE, a pool without a log, or
+ * log_parts PARTS SHARED WHOLE, three of them: the daemon is started again when
+ * the program has written a line, and before it reads one.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -368,8 +370,59 @@ static void clear(void)
 	rpmem_pool_close(p);
 }
 
+static struct rpmem_pool *open_whole(const char *pool, int exclusive)
+{
+	const struct rpmem_pool_attr a = {
+		.size = sizeof(a),
+		.timeout = 2, /* less than a new daemon waits for its owners */
+		.exclusive = exclusive,
+	};
+	struct rpmem_pool *p;
+
+	OK(rpmem_pool_open(&p, pool, &a));
+	return p;
+}
+
+/*
+ * Clients that others displace while the daemon is started again are told so
+ * before their timeout; one that nobody displaced divides its pool.
+ */
+static int restart(char **pools)
+{
+	struct rpmem_log_attr a = attr_of(2, 1);
+	struct rpmem_pool *shared, *whole, *other;
+	struct rpmem_log *log, *taker;
+
+	where = pools[0];
+	OK(create(2, 1));
+	a.timeout = 2;
+	OK(rpmem_log_open(&log, where, &a));
+	shared = open_whole(pools[1], 0);
+	whole = open_whole(pools[2], RPMEM_POOL_EXCLUSIVE);
+	OK(rpmem_pool_write(shared, "s", 1, 0, 0));
+	puts("opened");
+	fflush(stdout);
+	CHECK(getchar() == '\n');
+	OK(open_log(&taker, 2, 1, 't'));
+	other = open_whole(pools[1], RPMEM_POOL_TAKE);
+	CHECK(rpmem_log_append(log, "x", 1, NULL) == -ESTALE);
+	CHECK(names("another client has opened", "open the pool again"));
+	CHECK(rpmem_pool_commit(shared) == -ESTALE);
+	CHECK(strstr(rpmem_pool_error(), "another client has opened"));
+	OK(rpmem_pool_divide(whole, 2));
+	CHECK(rpmem_pool_divide(whole, 33) == -EINVAL);
+	rpmem_log_close(log);
+	rpmem_log_close(taker);
+	rpmem_pool_close(shared);
+	rpmem_pool_close(whole);
+	rpmem_pool_close(other);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
+	if (argc == 4)
+		return restart(argv + 1);
 	if (argc != 2)
 		return 2;
 	where = argv[1];

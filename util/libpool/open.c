@@ -222,11 +222,40 @@ int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
 	return 0;
 }
 
-int rpmem_pool_divide(struct rpmem_pool *pool, unsigned int parts)
+static int divide(struct rpmem_pool *pool, unsigned int parts)
 {
 	/* The thread of connect.c may load pool->secret again meanwhile. */
 	struct rp_setup_target target = pool->target;
-	struct rp_secret secret;
+	struct rp_secret secret = {.len = 0};
+	int ret;
+
+	target.secret = pool->secret_file ? &secret : NULL;
+	if (pool->secret_file &&
+	    rp_secret_load(pool->secret_file, &secret, pool_error_buf()))
+		return -EACCES;
+	ret = rp_setup_divide(&target, pool->name, pool->owner, parts,
+			      pool_error_buf());
+	rp_secret_wipe(&secret);
+	return ret;
+}
+
+/*
+ * The daemon does not know that this client has the pool: it was restarted, or
+ * the connection that says so is lost. A read connects again.
+ */
+static int connect_again(struct rpmem_pool *pool)
+{
+	char byte;
+
+	pthread_mutex_lock(&pool->lock);
+	work_lost(pool, "fi_rpmemd was started again");
+	pthread_mutex_unlock(&pool->lock);
+	return rpmem_pool_read(pool, &byte, 1, 0);
+}
+
+int rpmem_pool_divide(struct rpmem_pool *pool, unsigned int parts)
+{
+	const uint64_t until = rp_now_ms() + pool->timeout_ms;
 	int ret;
 
 	if (!parts || parts > RP_SETUP_PARTS)
@@ -236,14 +265,17 @@ int rpmem_pool_divide(struct rpmem_pool *pool, unsigned int parts)
 		return pool_error(-EINVAL,
 				  "a pool is divided by a client that has all "
 				  "of it open exclusively");
-	target.secret = pool->secret_file ? &secret : NULL;
-	if (pool->secret_file &&
-	    rp_secret_load(pool->secret_file, &secret, pool_error_buf()))
-		return -EACCES;
-	ret = rp_setup_divide(&target, pool->name, pool->owner, parts,
-			      pool_error_buf());
-	rp_secret_wipe(&secret);
-	return ret;
+	for (;;) {
+		ret = divide(pool, parts);
+		if ((ret != -EBUSY && ret != -EIO && ret != -ECONNREFUSED &&
+		     ret != -ETIMEDOUT && ret != -EHOSTUNREACH) ||
+		    rp_now_ms() >= until)
+			return ret;
+		ret = connect_again(pool);
+		if (ret)
+			return ret;
+		poll(NULL, 0, 10);
+	}
 }
 
 int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info)

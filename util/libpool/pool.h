@@ -175,6 +175,8 @@ void work_post(struct rpmem_pool *p);
 void work_expire(struct rpmem_pool *p);
 /* Read completions, for up to ms; the lock is released meanwhile. */
 void work_progress(struct rpmem_pool *p, int ms);
+/* The connection is lost, if there is one: connect again. */
+void work_lost(struct rpmem_pool *p, const char *reason);
 /* A connection attempt succeeded, or ended the pool. */
 void work_connected(struct rpmem_pool *p);
 

@@ -181,7 +181,7 @@ static void drop_commits(struct rpmem_pool *p)
 		w->posted = false;
 }
 
-static void link_lost(struct rpmem_pool *p, const char *reason)
+void work_lost(struct rpmem_pool *p, const char *reason)
 {
 	if (p->state != LINK_UP && p->state != LINK_REPLAYING)
 		return;
@@ -253,7 +253,7 @@ static int post_result(struct rpmem_pool *p, struct post *t, ssize_t ret)
 		return -EAGAIN;
 	rp_err(text, 0, "posting to the target on %s: %s", p->target.host,
 	       fi_strerror((int)-ret));
-	link_lost(p, pool_text(p, text));
+	work_lost(p, pool_text(p, text));
 	return -EAGAIN;
 }
 
@@ -711,7 +711,7 @@ static void post_failed(struct rpmem_pool *p, struct post *t, int prov_errno,
 		else if (t->kind == POST_ENTRY)
 			entry_failed(p, t->seq, error);
 		else
-			link_lost(p, error);
+			work_lost(p, error);
 		break;
 	case FI_RPMEM_ST_RANGE:
 	case FI_RPMEM_ST_CLASS:
@@ -720,7 +720,7 @@ static void post_failed(struct rpmem_pool *p, struct post *t, int prov_errno,
 		end_pool(p, -EIO, error);
 		break;
 	default:
-		link_lost(p, error);
+		work_lost(p, error);
 	}
 	if (t->kind == POST_READ) {
 		t->work->out--;
@@ -788,6 +788,6 @@ void work_progress(struct rpmem_pool *p, int ms)
 	if (n == -FI_EAGAIN || n == -FI_EINTR)
 		work_expire(p);
 	else if (n < 0 && n != -FI_EAVAIL)
-		link_lost(p, "the completion queue failed");
+		work_lost(p, "the completion queue failed");
 	work_post(p);
 }
