@@ -177,6 +177,7 @@ static void first_creates_meet(void)
 
 static void writers_are_apart(void)
 {
+	struct rpmem_log_attr taking = attr_of(2, 1);
 	struct rpmem_log *a, *b, *c, *reader[2];
 
 	OK(open_log(&a, 2, 0, 0));
@@ -191,6 +192,10 @@ static void writers_are_apart(void)
 	OK(rpmem_log_publish(b));
 	has(reader[0], "12");
 	has(reader[1], "x");
+	/* A creator displaces no writer where there is a log. */
+	taking.take = 1;
+	CHECK(rpmem_log_create(where, &taking) == -EEXIST);
+	OK(rpmem_log_append(b, "w", 1, NULL));
 	/* Another writer of one log. */
 	OK(open_log(&c, 2, 1, 't'));
 	CHECK(rpmem_log_append(b, "y", 1, NULL) == -ESTALE);
@@ -199,9 +204,9 @@ static void writers_are_apart(void)
 	OK(rpmem_log_publish(a));
 	OK(rpmem_log_publish(c));
 	has(reader[0], "123");
-	has(reader[1], "xz");
+	has(reader[1], "xwz");
 	has(a, "123");
-	has(c, "xz");
+	has(c, "xwz");
 	for (int i = 0; i < 2; i++)
 		rpmem_log_close(reader[i]);
 	rpmem_log_close(a);

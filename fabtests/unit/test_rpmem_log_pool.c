@@ -199,3 +199,32 @@ Test(rpmem_log_pool, writer_is_exclusive_and_reader_observes)
 	rpmem_log_close(l);
 	finish();
 }
+
+/* A writer keeps the log that a creator would take from it in vain. */
+Test(rpmem_log_pool, nothing_is_taken_unless_a_log_is_created)
+{
+	struct rpmem_log_attr a = attr_of(0, 0);
+
+	start(2);
+	a.take = 1;
+	cr_assert_eq(rpmem_log_create("h:p", &a), 0, "%s", rpmem_log_error());
+	cr_assert_eq(rig_pool.attr.exclusive, RPMEM_POOL_TAKE);
+	for (a.logs = 1; a.logs < 4; a.logs++) {
+		cr_assert_eq(rpmem_log_create("h:p", &a),
+			     a.logs == 3 ? -ENOSPC : -EEXIST);
+		cr_assert_eq(rig_pool.attr.exclusive, RPMEM_POOL_OBSERVE, "%u",
+			     a.logs);
+	}
+	memset(rig.visible, 0, rig.length);
+	a.logs = 2;
+	cr_assert_eq(rpmem_log_create("h:p", &a), 0, "%s", rpmem_log_error());
+	cr_assert_eq(rpmem_log_create("h:p", &a), -EEXIST);
+	cr_assert_eq(rig_pool.attr.exclusive, RPMEM_POOL_OBSERVE);
+	rig.length = LENGTH - 64;
+	rig_pool.parts = 1;
+	a.logs = 1;
+	cr_assert_eq(rpmem_log_create("h:p", &a), -ENOSPC);
+	cr_assert_eq(rig_pool.attr.exclusive, RPMEM_POOL_OBSERVE);
+	rig.length = 2 * LENGTH;
+	finish();
+}

@@ -203,7 +203,7 @@ int log_check_none(const struct log_io *io)
 	return run_call(io, 0, check_none);
 }
 
-int log_create(const struct log_io *io, uint32_t layout)
+static int check_room(const struct log_io *io)
 {
 	if (io->length < LOG_RING_AT + LOG_RING_MIN)
 		return log_error(-ENOSPC,
@@ -211,9 +211,16 @@ int log_create(const struct log_io *io, uint32_t layout)
 				 "this one has %llu",
 				 LOG_RING_AT + LOG_RING_MIN,
 				 (unsigned long long)io->length);
-	if (layout > RPMEM_LOG_REGISTER)
+	return 0;
+}
+
+int log_create(const struct log_io *io, uint32_t layout)
+{
+	const int ret = check_room(io);
+
+	if (!ret && layout > RPMEM_LOG_REGISTER)
 		return log_error(-EINVAL, "%u is no layout", layout);
-	return run_call(io, layout, make);
+	return ret ?: run_call(io, layout, make);
 }
 
 static int pool_submit(void *arg, struct rpmem_pool_op *op)
@@ -289,6 +296,40 @@ static int open_pool(struct rpmem_pool **pool, const char *where,
 	return 0;
 }
 
+/* Whether so many logs can be created: there is room, and none is there. */
+static int check_new(const struct log_io *io, unsigned int logs)
+{
+	if (logs == 1)
+		return check_room(io) ?: log_check_none(io);
+	if (io->length / logs < LOG_RING_AT + LOG_RING_MIN)
+		return log_error(-ENOSPC,
+				 "%u logs need a pool of at least %u bytes, "
+				 "and this one has %llu",
+				 logs, logs * (LOG_RING_AT + LOG_RING_MIN),
+				 (unsigned long long)io->length);
+	return log_check_none(io);
+}
+
+/* Open a pool to make so many logs, and take it from nobody in vain. */
+static int open_new(struct rpmem_pool **pool, const char *where,
+		    const struct rpmem_log_attr *attr, unsigned int logs,
+		    struct log_io *io)
+{
+	struct rpmem_log_attr look = *attr;
+	int ret = 0;
+
+	look.read_only = 1;
+	look.take = 0;
+	if (attr->take) {
+		ret = open_pool(pool, where, &look, io);
+		if (!ret)
+			ret = check_new(io, logs);
+		rpmem_pool_close(*pool);
+		*pool = NULL;
+	}
+	return ret ?: open_pool(pool, where, attr, io);
+}
+
 /* Divide a pool that is no log, with all of it open exclusively. */
 static int divide_pool(const char *where, const struct rpmem_log_attr *attr)
 {
@@ -299,16 +340,9 @@ static int divide_pool(const char *where, const struct rpmem_log_attr *attr)
 
 	whole.logs = 1;
 	whole.log = 0;
-	ret = open_pool(&pool, where, &whole, &io);
-	if (!ret && io.length / attr->logs < LOG_RING_AT + LOG_RING_MIN)
-		ret = log_error(-ENOSPC,
-				"%u logs need a pool of at least %u bytes, and "
-				"this one has %llu",
-				attr->logs,
-				attr->logs * (LOG_RING_AT + LOG_RING_MIN),
-				(unsigned long long)io.length);
+	ret = open_new(&pool, where, &whole, attr->logs, &io);
 	if (!ret)
-		ret = log_check_none(&io);
+		ret = check_new(&io, attr->logs);
 	if (!ret) {
 		ret = rpmem_pool_divide(pool, attr->logs);
 		if (ret)
@@ -331,7 +365,7 @@ static int open_or_divide(struct rpmem_pool **pool, const char *where,
 	int ret;
 
 	for (;;) {
-		ret = open_pool(pool, where, a, io);
+		ret = open_new(pool, where, a, 1, io);
 		if (ret == -ENXIO && a->logs > 1 && !divided) {
 			ret = divide_pool(where, a);
 			/* -ENXIO: it is divided, perhaps since this moment. */
