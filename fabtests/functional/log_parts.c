@@ -182,7 +182,8 @@ static void writers_are_apart(void)
 
 	OK(open_log(&a, 2, 0, 0));
 	OK(open_log(&b, 2, 1, 0));
-	CHECK(open_log(&c, 2, 1, 0) == -EBUSY);
+	CHECK(open_log(&c, 2, 1, 0) == -EBUSY &&
+	      names("log 1 of 2 of pool 'parts' at 127.0.0.1:", "close it"));
 	OK(open_log(&reader[0], 2, 0, 'r'));
 	OK(open_log(&reader[1], 2, 1, 'r'));
 	OK(rpmem_log_append(a, "1", 1, NULL));

@@ -228,3 +228,54 @@ Test(rpmem_log_pool, nothing_is_taken_unless_a_log_is_created)
 	rig.length = 2 * LENGTH;
 	finish();
 }
+
+/* An error names the log, its pool and its target. */
+Test(rpmem_log_pool, error_names_the_log)
+{
+	static const struct {
+		const char *where, *name;
+	} names[] = {
+		{"h:p", "log 1 of 2 of pool 'p' at h: "},
+		{"h:7:p", "log 1 of 2 of pool 'p' at h:7: "},
+		{"h:7:p:8:", "log 1 of 2 of pool 'p:8:' at h:7: "},
+		{"h:7p", "log 1 of 2 of pool '7p' at h: "},
+		{"[::1]:7:p", "log 1 of 2 of pool 'p' at [::1]:7: "},
+		{"[::1]:p", "log 1 of 2 of pool 'p' at [::1]: "},
+		{"h", "log 1 of 2 of pool '' at h: "},
+		{NULL, "log 1 of 2 of pool '' at : "},
+	};
+	struct rpmem_log_attr a = attr_of(2, 1);
+	uint64_t lsn = RPMEM_LOG_HEAD;
+	struct rpmem_log *l;
+	size_t len;
+	char c;
+
+	start(2);
+	cr_assert_eq(create(2, 0), 0, "%s", rpmem_log_error());
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+		cr_assert_eq(rpmem_log_open(&l, names[i].where, &a), -ENODATA);
+		cr_assert(strstr(rpmem_log_error(), names[i].name) ==
+				  rpmem_log_error(),
+			  "%s", rpmem_log_error());
+	}
+	cr_assert_eq(create(2, 1), 0, "%s", rpmem_log_error());
+	cr_assert_eq(create(2, 1), -EEXIST);
+	cr_assert(strstr(rpmem_log_error(), names[0].name));
+	cr_assert_eq(open_log(&l, 2, 1), 0, "%s", rpmem_log_error());
+	cr_assert_eq(rpmem_log_append(l, "x", 1, &lsn), 0);
+	rig.visible[LENGTH + LOG_RING_AT + lsn] ^= 1;
+	cr_assert_eq(rpmem_log_read(l, &lsn, &c, 1, &len, 0), -EBADMSG);
+	cr_assert(strstr(rpmem_log_error(), names[0].name));
+	rig.fail = -ESTALE;
+	cr_assert_eq(rpmem_log_append(l, "x", 1, NULL), -ESTALE);
+	cr_assert(strstr(rpmem_log_error(), names[0].name));
+	rpmem_log_close(l);
+	rig.visible[LENGTH + 40] ^= 1;
+	rig.visible[LENGTH + LOG_SLOT + 40] ^= 1;
+	cr_assert_eq(open_log(&l, 2, 1), -EBADMSG);
+	cr_assert(strstr(rpmem_log_error(), names[0].name));
+	cr_assert_eq(rpmem_log_open(&l, "h:p", NULL), -ENXIO);
+	cr_assert(strstr(rpmem_log_error(), "pool 'p' at h: ") ==
+		  rpmem_log_error());
+	finish();
+}

@@ -14,7 +14,7 @@
 #pragma GCC visibility pop
 #include "liblog/format.h"
 
-#define LOG_ERR_LEN 512
+#define LOG_ERR_LEN 768
 
 /*
  * The pool of a log: rpmem_pool_submit() and rpmem_pool_poll(), or a
@@ -27,6 +27,7 @@ struct log_io {
 	void *arg;
 	uint64_t length;	/* bytes of the pool */
 	unsigned int logs, log; /* the pool is this part of so many; 0: whole */
+	char name[192];		/* what errors begin with */
 };
 
 /* One operation of the pool: context of `op`. */

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -92,10 +93,10 @@ static int find_end(struct rpmem_log *log)
 		return ret;
 	if (stored && at != end)
 		return log_error(-EBADMSG,
-				 "the entry with LSN %llu is damaged, though "
+				 "%sthe entry with LSN %llu is damaged, though "
 				 "the log has entries up to %llu; restore the "
 				 "pool from a copy",
-				 (unsigned long long)at,
+				 log->io.name, (unsigned long long)at,
 				 (unsigned long long)end);
 	log->tail = at;
 	log->durable = log->stored = log->store_end = log->tail;
@@ -111,7 +112,10 @@ int log_open(struct rpmem_log **out, const struct log_io *io, bool read_only)
 		return ret;
 	pthread_mutex_lock(&log->lock);
 	ret = io->length < LOG_RING_AT + LOG_RING_MIN
-		      ? log_error(-ENODATA, "the pool is too short for a log")
+		      ? log_error(-ENODATA,
+				  "%sthe pool is too short for a log; use a "
+				  "longer one",
+				  io->name)
 		      : log_super_read(log);
 	if (!ret && read_only)
 		log->durable = log->super.mark;
@@ -120,7 +124,8 @@ int log_open(struct rpmem_log **out, const struct log_io *io, bool read_only)
 	if (!ret && !read_only) {
 		ret = log_super_write(log, 0, log->super.epoch + 1);
 		if (ret && log->super_post.done)
-			log_error(ret, "%s", log->super_post.op.error);
+			log_error(ret, "%s%s", io->name,
+				  log->super_post.op.error);
 	}
 	pthread_mutex_unlock(&log->lock);
 	if (ret)
@@ -138,17 +143,17 @@ static int check_none(struct rpmem_log *log, uint32_t layout)
 	(void)layout;
 	if ((!ret || ret == -EBADMSG) && log->io.logs > 1)
 		return log_error(-EEXIST,
-				 "log %u of %u is there already; if it is not "
+				 "%sthe log is there already; if it is not "
 				 "needed any more, write zeros over the first "
 				 "8192 bytes of its part, by a pool handle "
 				 "with parts=%u and part=%u",
-				 log->io.log, log->io.logs, log->io.logs,
-				 log->io.log);
+				 log->io.name, log->io.logs, log->io.log);
 	if (!ret || ret == -EBADMSG)
 		return log_error(-EEXIST,
-				 "the pool has a log already; use another "
+				 "%sthe pool has a log already; use another "
 				 "pool, or write zeros over its first 8192 "
-				 "bytes if the log is not needed any more");
+				 "bytes if the log is not needed any more",
+				 log->io.name);
 	return ret == -ENODATA ? 0 : ret;
 }
 
@@ -206,11 +211,12 @@ int log_check_none(const struct log_io *io)
 static int check_room(const struct log_io *io)
 {
 	if (io->length < LOG_RING_AT + LOG_RING_MIN)
-		return log_error(-ENOSPC,
-				 "a log needs a pool of at least %u bytes, and "
-				 "this one has %llu",
-				 LOG_RING_AT + LOG_RING_MIN,
-				 (unsigned long long)io->length);
+		return log_error(
+			-ENOSPC,
+			"%sa log needs a pool of at least %u bytes, and "
+			"this one has %llu",
+			io->name, LOG_RING_AT + LOG_RING_MIN,
+			(unsigned long long)io->length);
 	return 0;
 }
 
@@ -263,6 +269,27 @@ static int copy_attr(struct rpmem_log_attr *a,
 	return 0;
 }
 
+/* Name a log of "HOST:POOL" or "HOST:PORT:POOL". */
+static void name_log(struct log_io *io, const char *where)
+{
+	const char *end = where && *where == '[' ? strchr(where, ']') : NULL;
+	size_t port;
+	int host, n = 0;
+
+	where = where ?: ""; /* an error of rpmem_pool_open() */
+	end = end ?: where;
+	end += strcspn(end, ":");
+	port = *end ? strspn(end + 1, "0123456789") : 0;
+	if (port && end[1 + port] == ':')
+		end += 1 + port;
+	host = end - where < 64 ? (int)(end - where) : 64;
+	if (io->logs > 1)
+		n = snprintf(io->name, sizeof(io->name), "log %u of %u of ",
+			     io->log, io->logs);
+	snprintf(io->name + n, sizeof(io->name) - (size_t)n,
+		 "pool '%.64s' at %.*s: ", *end ? end + 1 : "", host, where);
+}
+
 /* Open the pool of a log, or its part. */
 static int open_pool(struct rpmem_pool **pool, const char *where,
 		     const struct rpmem_log_attr *a, struct log_io *io)
@@ -283,8 +310,6 @@ static int open_pool(struct rpmem_pool **pool, const char *where,
 
 	if (!ret)
 		ret = rpmem_pool_query(*pool, &info);
-	if (ret)
-		return log_error(ret, "%s", rpmem_pool_error());
 	*io = (struct log_io){
 		.submit = pool_submit,
 		.poll = pool_poll,
@@ -293,7 +318,8 @@ static int open_pool(struct rpmem_pool **pool, const char *where,
 		.logs = a->logs,
 		.log = a->log,
 	};
-	return 0;
+	name_log(io, where);
+	return ret ? log_error(ret, "%s%s", io->name, rpmem_pool_error()) : 0;
 }
 
 /* Whether so many logs can be created: there is room, and none is there. */
@@ -303,9 +329,10 @@ static int check_new(const struct log_io *io, unsigned int logs)
 		return check_room(io) ?: log_check_none(io);
 	if (io->length / logs < LOG_RING_AT + LOG_RING_MIN)
 		return log_error(-ENOSPC,
-				 "%u logs need a pool of at least %u bytes, "
+				 "%s%u logs need a pool of at least %u bytes, "
 				 "and this one has %llu",
-				 logs, logs * (LOG_RING_AT + LOG_RING_MIN),
+				 io->name, logs,
+				 logs * (LOG_RING_AT + LOG_RING_MIN),
 				 (unsigned long long)io->length);
 	return log_check_none(io);
 }
@@ -346,7 +373,7 @@ static int divide_pool(const char *where, const struct rpmem_log_attr *attr)
 	if (!ret) {
 		ret = rpmem_pool_divide(pool, attr->logs);
 		if (ret)
-			log_error(0, "%s", rpmem_pool_error());
+			log_error(0, "%s%s", io.name, rpmem_pool_error());
 	}
 	rpmem_pool_close(pool);
 	return ret;

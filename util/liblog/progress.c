@@ -62,9 +62,9 @@ void log_fail(struct rpmem_log *log, int ret, const char *error)
 		return;
 	log->failed = ret;
 	snprintf(log->failure, sizeof(log->failure),
-		 "%.400s; the entries that were outstanding are there or not: "
-		 "close the log and open it again",
-		 error);
+		 "%s%.400s; the entries that were outstanding are there or "
+		 "not: close the log and open it again",
+		 log->io.name, error);
 }
 
 int log_check(const struct rpmem_log *log)
@@ -176,8 +176,10 @@ int log_call(struct rpmem_log *log, enum rpmem_pool_type type, void *buf,
 	p.op.context = &p;
 	ret = log->io.submit(log->io.arg, &p.op);
 	if (ret)
-		return log_error(ret, "%s", rpmem_pool_error());
+		return log_error(ret, "%s%s", log->io.name, rpmem_pool_error());
 	while (!p.done)
 		log_progress(log, -1);
-	return p.op.result ? log_error(p.op.result, "%s", p.op.error) : 0;
+	return p.op.result ? log_error(p.op.result, "%s%s", log->io.name,
+				       p.op.error)
+			   : 0;
 }

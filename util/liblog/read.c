@@ -147,9 +147,10 @@ static int find_or_refresh(struct rpmem_log *log, uint64_t *lsn, bool visible,
 		return find(log, lsn, false, visible, e, data);
 	return ret ? ret
 		   : log_error(-EBADMSG,
-			       "no intact entry begins at LSN %llu: the log is "
-			       "damaged, or that is not the LSN of an entry",
-			       (unsigned long long)*lsn);
+			       "%sno intact entry begins at LSN %llu: restore "
+			       "the pool from a copy, or give the LSN of an "
+			       "entry",
+			       log->io.name, (unsigned long long)*lsn);
 }
 
 static int read_entry(struct rpmem_log *log, uint64_t *lsn, void *buf,

@@ -78,13 +78,17 @@ int log_super_read(struct rpmem_log *log)
 		}
 	}
 	if (found == -ENODATA)
-		return log_error(found, "the pool has no log; "
-					"rpmem_log_create() makes one");
-	if (found)
 		return log_error(found,
-				 "both superblocks of the log are damaged, or "
-				 "the pool is shorter than when the log was "
-				 "created; restore it from a copy");
+				 "%sthe pool has no log; "
+				 "rpmem_log_create() makes one",
+				 log->io.name);
+	if (found)
+		return log_error(
+			found,
+			"%sboth superblocks of the log are damaged, or "
+			"the pool is shorter than when the log was "
+			"created; restore it from a copy",
+			log->io.name);
 	log->super = best;
 	return 0;
 }
