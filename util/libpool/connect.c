@@ -13,6 +13,7 @@
 #include "util/clock.h"
 #include "libpool/pool.h"
 #include "util/query.h"
+#include "util/setup_server.h"
 
 /* The pool that a daemon offers must be the one that was opened. */
 static int check_same_pool(struct rpmem_pool *p, struct offer *o)
@@ -186,6 +187,13 @@ void pool_connect(struct rpmem_pool *p, struct offer *o)
 		o->ret = find_peer(p, o);
 	if (!o->ret)
 		o->ret = query_agent(p, o);
+	/* The daemon has closed the lease of a client that was displaced. */
+	if (o->ret == -EAGAIN && !again && p->exclusive &&
+	    rp_setup_has_closed(o->lease))
+		o->ret = rp_err(o->err, -ESTALE,
+				"another client took pool '%s' on %s while it "
+				"was opened; open it again",
+				p->name, p->target.host);
 	if (o->ret && o->peer != FI_ADDR_UNSPEC && o->peer != p->now.peer)
 		fi_av_remove(p->f.av, &o->peer, 1, 0);
 	if (o->ret)

@@ -180,7 +180,8 @@ static int connect_first(struct rpmem_pool *p)
 	p->target.wait_ms = START_MS;
 	for (;;) {
 		pool_connect(p, &p->next);
-		if ((p->next.ret != -EAGAIN && p->next.ret != -EIO) ||
+		if ((p->next.ret != -EAGAIN && p->next.ret != -EIO &&
+		     p->next.ret != -ESTALE) ||
 		    rp_now_ms() >= until)
 			break;
 		disconnect(p);
