@@ -172,6 +172,29 @@ static void first_creates_meet(void)
 	}
 	for (unsigned int i = 0; i < 8; i++)
 		CHECK(waitpid(pids[i], &status, 0) == pids[i] && !status);
+}
+
+/* Each of them takes the log in the end, however often others do meanwhile. */
+static void takers_meet(void)
+{
+	struct rpmem_log *l;
+	pid_t pids[4];
+	int status, ret;
+
+	for (unsigned int i = 0; i < 4; i++) {
+		pids[i] = fork();
+		if (pids[i])
+			continue;
+		for (unsigned int n = 0; n < 10; n++) {
+			OK(open_log(&l, 8, 5, 't'));
+			ret = rpmem_log_append(l, "t", 1, NULL);
+			CHECK(!ret || ret == -ESTALE);
+			rpmem_log_close(l);
+		}
+		_exit(0);
+	}
+	for (unsigned int i = 0; i < 4; i++)
+		CHECK(waitpid(pids[i], &status, 0) == pids[i] && !status);
 	CHECK(create(8, 5) == -EEXIST && names("log 5 of 8", "parts=8"));
 }
 
@@ -434,6 +457,7 @@ int main(int argc, char **argv)
 	where = argv[1];
 	/* No library is in use when it forks. */
 	first_creates_meet();
+	takers_meet();
 	divide(1);
 	clear();
 	one_log_stays();

@@ -34,6 +34,10 @@ int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
 		rig_pool.parts = rig_pool.divides_meanwhile;
 	if (!rig_pool.rig)
 		return -ENOENT;
+	if (rig_pool.taken) {
+		rig_pool.taken--;
+		return -ESTALE;
+	}
 	if (attr->parts && attr->parts != rig_pool.parts)
 		return -ENXIO;
 	cr_assert_lt(attr->part, attr->parts ? attr->parts : 1);

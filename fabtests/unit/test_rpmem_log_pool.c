@@ -279,3 +279,22 @@ Test(rpmem_log_pool, error_names_the_log)
 		  rpmem_log_error());
 	finish();
 }
+
+/* Two takers of a log displace each other while they open it. */
+Test(rpmem_log_pool, taker_tries_again)
+{
+	struct rpmem_log_attr a = attr_of(0, 0);
+	struct rpmem_log *l;
+
+	start(1);
+	cr_assert_eq(create(0, 0), 0, "%s", rpmem_log_error());
+	rig_pool.opens = 0;
+	rig_pool.taken = 3;
+	cr_assert_eq(rpmem_log_open(&l, "h:p", &a), -ESTALE);
+	cr_assert_eq(rig_pool.opens, 1, "it does not take the log");
+	a.take = 1;
+	cr_assert_eq(rpmem_log_open(&l, "h:p", &a), 0, "%s", rpmem_log_error());
+	cr_assert_eq(rig_pool.opens, 4);
+	rpmem_log_close(l);
+	finish();
+}

@@ -16,7 +16,8 @@
 #define ALIGN _Alignof(struct rpmem_log_attr)
 #define ATTR_1                                                                 \
 	((offsetof(struct rpmem_log_attr, logs) + ALIGN - 1) / ALIGN * ALIGN)
-#define LOGS_MAX 32u
+#define LOGS_MAX  32u
+#define TIMEOUT_S 60 /* of rpmem_pool_open() */
 /* How long others may divide the pool before it counts as in use. */
 #define DIVIDE_MS 2000
 
@@ -427,27 +428,43 @@ int rpmem_log_create(const char *where, const struct rpmem_log_attr *attr)
 	return ret;
 }
 
+static int open_once(struct rpmem_log **log, const char *where,
+		     const struct rpmem_log_attr *a)
+{
+	struct rpmem_pool *pool = NULL;
+	struct log_io io;
+	int ret = open_pool(&pool, where, a, &io);
+
+	if (!ret)
+		ret = log_open(log, &io, a->read_only);
+	if (ret)
+		rpmem_pool_close(pool);
+	else
+		(*log)->pool = pool;
+	return ret;
+}
+
 int rpmem_log_open(struct rpmem_log **log, const char *where,
 		   const struct rpmem_log_attr *attr)
 {
-	struct rpmem_pool *pool = NULL;
+	const uint64_t start = rp_now_ms();
 	struct rpmem_log_attr a;
-	struct log_io io;
 	int ret;
 
 	if (!log)
 		return log_error(-EINVAL,
 				 "rpmem_log_open() needs a place for the log");
 	ret = copy_attr(&a, attr);
-	if (!ret)
-		ret = open_pool(&pool, where, &a, &io);
-	if (!ret)
-		ret = log_open(log, &io, a.read_only);
 	if (ret)
-		rpmem_pool_close(pool);
-	else
-		(*log)->pool = pool;
-	return ret;
+		return ret;
+	for (;;) {
+		ret = open_once(log, where, &a);
+		/* Another one that takes the log meanwhile may give it up. */
+		if (!a.take || (ret != -ESTALE && ret != -EBUSY) ||
+		    rp_now_ms() - start >= 1000ull * (a.timeout ?: TIMEOUT_S))
+			return ret;
+		poll(NULL, 0, 10);
+	}
 }
 
 void rpmem_log_close(struct rpmem_log *log)
