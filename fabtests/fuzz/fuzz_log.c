@@ -222,6 +222,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	memset(pool_bytes, 0, sizeof(pool_bytes));
 	super = (struct log_super){
+		.logs = 1,
 		.layout = fuzz_u8(&in) % 4,
 		.id = 1,
 		.ring = RING,

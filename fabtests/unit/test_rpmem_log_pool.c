@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include <criterion/criterion.h>
+#include <xxhash.h>
 
 #include "log_rig.h"
+#include "util/bytes.h"
 
 #define LENGTH (LOG_RING_AT + LOG_RING_MIN)
 
@@ -296,5 +298,79 @@ Test(rpmem_log_pool, taker_tries_again)
 	cr_assert_eq(rpmem_log_open(&l, "h:p", &a), 0, "%s", rpmem_log_error());
 	cr_assert_eq(rig_pool.opens, 4);
 	rpmem_log_close(l);
+	finish();
+}
+
+/* The pool was divided again by hand: part 1 of 2 begins with log 2 of 4. */
+Test(rpmem_log_pool, bytes_of_another_log_are_refused)
+{
+	struct rpmem_log_attr a = attr_of(2, 1);
+	struct rpmem_log *l;
+
+	start(4);
+	for (unsigned int i = 0; i < 4; i++)
+		cr_assert_eq(create(4, i), 0, "%s", rpmem_log_error());
+	rig_pool.parts = 2;
+	cr_assert_eq(open_log(&l, 2, 1), -ENXIO);
+	cr_assert(strstr(rpmem_log_error(), "of log 2 of 4"));
+	a.read_only = 1;
+	cr_assert_eq(rpmem_log_open(&l, "h:p", &a), -ENXIO);
+	cr_assert_eq(create(2, 1), -EEXIST);
+	cr_assert_eq(open_log(&l, 2, 0), -ENXIO);
+	rig_pool.parts = 1;
+	cr_assert_eq(open_log(&l, 1, 0), -ENXIO);
+	cr_assert_eq(create(1, 0), -EEXIST);
+	rig_pool.parts = 4;
+	cr_assert_eq(open_log(&l, 4, 2), 0, "%s", rpmem_log_error());
+	rpmem_log_close(l);
+	/* A log of the right number, and another one of them. */
+	memcpy(rig.visible, rig.visible + LENGTH, LENGTH);
+	cr_assert_eq(open_log(&l, 4, 0), -ENXIO);
+	/* A longer one. */
+	memset(rig.visible, 0, rig.length);
+	rig_pool.parts = 2;
+	cr_assert_eq(create(2, 0), 0, "%s", rpmem_log_error());
+	rig_pool.parts = 4;
+	cr_assert_eq(open_log(&l, 4, 0), -ENXIO);
+	finish();
+}
+
+/* A log of version 1, which has no numbers, has them from its writer on. */
+Test(rpmem_log_pool, log_of_version_1_gets_its_numbers)
+{
+	unsigned char *super;
+	struct rpmem_log *l;
+
+	start(4);
+	super = rig.visible + LENGTH;
+	cr_assert_eq(create(4, 1), 0, "%s", rpmem_log_error());
+	rp_put32(super + 16, 1);
+	rp_put64(super + 8, XXH3_64bits(super + 16, LOG_SUPER_BYTES - 16));
+	cr_assert_eq(open_log(&l, 4, 1), -EBADMSG, "version 1 has no numbers");
+	memset(super + 72, 0, 8);
+	rp_put64(super + 8, XXH3_64bits(super + 16, LOG_SUPER_BYTES - 16));
+	cr_assert_eq(open_log(&l, 4, 1), 0, "%s", rpmem_log_error());
+	rpmem_log_close(l);
+	memcpy(rig.visible, super, LENGTH);
+	cr_assert_eq(open_log(&l, 4, 0), -ENXIO);
+	finish();
+}
+
+/* Each of the two superblocks of librpmem_rpc may be the only one. */
+Test(rpmem_log_pool, ring_of_calls_is_kept)
+{
+	struct rpmem_log *l;
+
+	start(2);
+	for (unsigned int i = 0; i < 2; i++) {
+		memset(rig.visible, 0, rig.length);
+		memcpy(rig.visible + (size_t)i * LOG_SLOT, "RPMEMRPC", 8);
+		cr_assert_eq(create(1, 0), -EEXIST);
+		cr_assert(strstr(rpmem_log_error(), "librpmem_rpc"));
+		cr_assert_eq(create(2, 0), -EEXIST);
+		cr_assert_eq(rig_pool.parts, 1);
+		cr_assert_eq(open_log(&l, 1, 0), -ENODATA);
+		cr_assert(strstr(rpmem_log_error(), "librpmem_rpc"));
+	}
 	finish();
 }

@@ -11,6 +11,7 @@
 #include "util/bytes.h"
 
 #define MAGIC	  "RPMEMLOG"
+#define RPC_MAGIC "RPMEMRPC"
 #define ENTRY_MAX (16u << 20)
 #define PAD	  (1u << 31)
 
@@ -30,17 +31,23 @@ void log_super_encode(const struct log_super *s,
 	rp_put64(to + 48, s->epoch);
 	rp_put64(to + 56, s->head);
 	rp_put64(to + 64, s->mark);
+	rp_put32(to + 72, s->logs);
+	rp_put32(to + 76, s->log);
 	rp_put64(to + 8, XXH3_64bits(to + 16, LOG_SUPER_BYTES - 16));
 }
 
 int log_super_decode(const unsigned char from[LOG_SUPER_BYTES],
 		     struct log_super *s)
 {
+	const uint32_t version = rp_get32(from + 16);
+
+	if (memcmp(from, RPC_MAGIC, 8) == 0)
+		return -EMEDIUMTYPE;
 	if (memcmp(from, MAGIC, 8) != 0)
 		return -ENODATA;
 	if (rp_get64(from + 8) !=
 		    XXH3_64bits(from + 16, LOG_SUPER_BYTES - 16) ||
-	    rp_get32(from + 16) != LOG_VERSION)
+	    !version || version > LOG_VERSION)
 		return -EBADMSG;
 	*s = (struct log_super){
 		.layout = rp_get32(from + 20),
@@ -50,10 +57,13 @@ int log_super_decode(const unsigned char from[LOG_SUPER_BYTES],
 		.epoch = rp_get64(from + 48),
 		.head = rp_get64(from + 56),
 		.mark = rp_get64(from + 64),
+		.logs = rp_get32(from + 72),
+		.log = rp_get32(from + 76),
 	};
 	if (s->layout > RPMEM_LOG_REGISTER || s->ring < LOG_RING_MIN ||
 	    s->ring % LOG_ALIGN || s->head % LOG_ALIGN || s->mark % LOG_ALIGN ||
 	    s->head < LOG_FIRST || s->mark < s->head ||
+	    (version > 1 ? s->log >= s->logs : s->logs | s->log) ||
 	    s->mark - s->head > s->ring || (s->turn | s->epoch | s->mark) >> 63)
 		return -EBADMSG;
 	return 0;

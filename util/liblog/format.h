@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define LOG_VERSION 1
+#define LOG_VERSION 2
 
 /*
  * The pool begins with two superblocks, LOG_SLOT apart, that are written by
@@ -39,6 +39,8 @@ struct log_super {
 	uint64_t epoch;
 	uint64_t head; /* LSN of the first entry */
 	uint64_t mark; /* every entry below is durable */
+	uint32_t logs; /* of the pool; 0: unknown, in version 1 */
+	uint32_t log;  /* this one, from 0 on */
 };
 
 struct log_entry {
@@ -53,8 +55,8 @@ struct log_entry {
 void log_super_encode(const struct log_super *s,
 		      unsigned char to[LOG_SUPER_BYTES]);
 /*
- * Returns 0; -ENODATA: no superblock; -EBADMSG: a damaged one. Numbers have 63
- * bits, so that none wraps.
+ * Returns 0; -ENODATA: no superblock; -EMEDIUMTYPE: one of librpmem_rpc;
+ * -EBADMSG: a damaged one. Numbers have 63 bits, so that none wraps.
  */
 int log_super_decode(const unsigned char from[LOG_SUPER_BYTES],
 		     struct log_super *s);

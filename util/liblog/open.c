@@ -118,6 +118,8 @@ int log_open(struct rpmem_log **out, const struct log_io *io, bool read_only)
 				  "longer one",
 				  io->name)
 		      : log_super_read(log);
+	if (ret == -EMEDIUMTYPE)
+		ret = -ENODATA;
 	if (!ret && read_only)
 		log->durable = log->super.mark;
 	else if (!ret)
@@ -142,6 +144,8 @@ static int check_none(struct rpmem_log *log, uint32_t layout)
 	const int ret = log_super_read(log);
 
 	(void)layout;
+	if (ret == -EMEDIUMTYPE || ret == -ENXIO)
+		return -EEXIST;
 	if ((!ret || ret == -EBADMSG) && log->io.logs > 1)
 		return log_error(-EEXIST,
 				 "%sthe log is there already; if it is not "
@@ -169,6 +173,8 @@ static int make(struct rpmem_log *log, uint32_t layout)
 		.ring = ring,
 		.head = LOG_FIRST,
 		.mark = LOG_FIRST,
+		.logs = log->io.logs ?: 1,
+		.log = log->io.log,
 	};
 	struct log_places places = {.next = 0};
 	uint64_t offset, value;

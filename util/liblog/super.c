@@ -14,6 +14,8 @@ static int super_start(struct rpmem_log *log)
 
 	log->super_next.turn = log->super.turn + 1;
 	log->super_next.mark = log->durable;
+	log->super_next.logs = log->io.logs ?: 1; /* version 1 had none */
+	log->super_next.log = log->io.log;
 	log_super_encode(&log->super_next, log->super_bytes);
 	*p = (struct log_post){
 		.kind = LOG_POST_SUPER,
@@ -57,6 +59,13 @@ void log_super_publish(struct rpmem_log *log)
 	super_start(log);
 }
 
+/* A log of another part, or of a pool with another number of them. */
+static bool is_other(const struct rpmem_log *log, const struct log_super *s)
+{
+	return s->logs &&
+	       (s->logs != (log->io.logs ?: 1) || s->log != log->io.log);
+}
+
 int log_super_read(struct rpmem_log *log)
 {
 	unsigned char bytes[LOG_SLOT + LOG_SUPER_BYTES];
@@ -68,13 +77,14 @@ int log_super_read(struct rpmem_log *log)
 		return ret;
 	for (unsigned int i = 0; i < 2; i++) {
 		ret = log_super_decode(bytes + (size_t)i * LOG_SLOT, &s);
-		if (!ret && s.ring > log->io.length - LOG_RING_AT)
+		if (!ret && !is_other(log, &s) &&
+		    s.ring > log->io.length - LOG_RING_AT)
 			ret = -EBADMSG;
 		if (!ret && s.turn >= best.turn) {
 			best = s;
 			found = 0;
-		} else if (ret == -EBADMSG && found) {
-			found = -EBADMSG;
+		} else if (ret && ret != -ENODATA && found) {
+			found = ret;
 		}
 	}
 	if (found == -ENODATA)
@@ -82,6 +92,13 @@ int log_super_read(struct rpmem_log *log)
 				 "%sthe pool has no log; "
 				 "rpmem_log_create() makes one",
 				 log->io.name);
+	if (found == -EMEDIUMTYPE)
+		return log_error(
+			found,
+			"%sthe pool has a ring of calls of librpmem_rpc; use "
+			"another pool, or write zeros over its first 8192 "
+			"bytes if its calls are not needed any more",
+			log->io.name);
 	if (found)
 		return log_error(
 			found,
@@ -89,6 +106,14 @@ int log_super_read(struct rpmem_log *log)
 			"the pool is shorter than when the log was "
 			"created; restore it from a copy",
 			log->io.name);
+	if (is_other(log, &best))
+		return log_error(
+			-ENXIO,
+			"%sthese are the bytes of log %u of %u: the pool was "
+			"divided again; divide it into %u parts to use that "
+			"log, or write zeros over the first 8192 bytes here if "
+			"it is not needed any more",
+			log->io.name, best.log, best.logs, best.logs);
 	log->super = best;
 	return 0;
 }
