@@ -84,7 +84,7 @@ class Owner:
                                        exclusive=True, timeout=20)
             except OSError as e:
                 if e.errno not in (errno.EBUSY, errno.ECONNREFUSED, errno.EIO,
-                                   errno.ETIMEDOUT):
+                                   errno.ETIMEDOUT, errno.ESTALE):
                     raise
                 time.sleep(self.rng.random() * 0.02)
                 continue

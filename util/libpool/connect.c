@@ -187,12 +187,12 @@ void pool_connect(struct rpmem_pool *p, struct offer *o)
 		o->ret = find_peer(p, o);
 	if (!o->ret)
 		o->ret = query_agent(p, o);
-	/* The daemon has closed the lease of a client that was displaced. */
+	/* The daemon closes the lease of a client that it displaces. */
 	if (o->ret == -EAGAIN && !again && p->exclusive &&
 	    rp_setup_has_closed(o->lease))
 		o->ret = rp_err(o->err, -ESTALE,
 				"another client took pool '%s' on %s while it "
-				"was opened; open it again",
+				"was opened, or fi_rpmemd ended; open it again",
 				p->name, p->target.host);
 	if (o->ret && o->peer != FI_ADDR_UNSPEC && o->peer != p->now.peer)
 		fi_av_remove(p->f.av, &o->peer, 1, 0);
