@@ -56,8 +56,8 @@ struct rpmem_log_attr {
 /*
  * Make an empty log that fills a pool, "HOST:POOL" or "HOST:PORT:POOL", or one
  * of its parts: the first call for one divides the pool, for good. -EEXIST:
- * there is a log, or, to divide the pool, it is one. -ENOSPC: less than 16 KiB.
- * Otherwise those of rpmem_log_open().
+ * there is a log, or, to divide the pool, it is one, or a ring of librpmem_rpc.
+ * -ENOSPC: less than 16 KiB for each log. Otherwise those of rpmem_log_open().
  */
 int rpmem_log_create(const char *where, const struct rpmem_log_attr *attr);
 
@@ -66,7 +66,8 @@ int rpmem_log_create(const char *where, const struct rpmem_log_attr *attr);
  * has one writer at a time; it finds the last entry of the one before.
  * -ENOENT: no such pool; -ENODATA: the pool has no log: create it; -EBADMSG:
  * the log is damaged; -EBUSY: another writer has it open; -ENXIO: the pool is
- * divided into another number of logs; -EINVAL: no such log; -EACCES,
+ * divided into another number of logs, or these are the bytes of another log;
+ * -ESTALE: others took it again and again; -EINVAL: no such log; -EACCES,
  * -EOPNOTSUPP, -ECONNREFUSED, -EHOSTUNREACH, -ETIMEDOUT: as
  * rpmem_pool_open().
  */
