@@ -70,13 +70,15 @@ util_fi_rpmem_cp_LDADD = util/libutil.la prov/core/libcore.la \
 # The library for programs that write to a pool.
 lib_LTLIBRARIES += util/librpmem_pool.la
 util_librpmem_pool_la_SOURCES = \
-	util/libpool/connect.c util/libpool/error.c \
+	util/libpool/connect.c util/libpool/error.c util/libpool/group.c \
+	util/libpool/group.h util/libpool/group_epoch.c \
+	util/libpool/group_format.c util/libpool/group_member.c \
 	util/libpool/journal.c util/libpool/journal.h \
 	util/libpool/open.c util/libpool/pool.h \
 	util/libpool/wait.c util/libpool/work.c
 util_librpmem_pool_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
 util_librpmem_pool_la_LIBADD = util/libutil.la prov/core/libcore.la \
-	$(FABRIC_LIBS) $(PMEM2_LIBS) -lpthread
+	$(XXHASH_LIBS) $(FABRIC_LIBS) $(PMEM2_LIBS) -lpthread
 util_librpmem_pool_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
 	-export-symbols-regex '^rpmem_pool_'
 pooldir = $(libdir)/pkgconfig

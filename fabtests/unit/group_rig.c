@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: BSD-2-Clause
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "group_rig.h"
+
+/* The context of a writer's callbacks. */
+struct rig_arg {
+	struct rig *r;
+	unsigned int writer;
+};
+static struct rig_arg args[RIG_WRITERS];
+
+/* --- what members do --- */
+
+static bool flip(struct rig *r)
+{
+	return seeded_below(&r->rnd, 2);
+}
+
+static bool changes(const struct rpmem_pool_op *op)
+{
+	return op->type == RPMEM_POOL_WRITE || op->type == RPMEM_POOL_ZERO;
+}
+
+static void compact(struct rig *r)
+{
+	unsigned int to = 0;
+
+	for (unsigned int i = 0; i < r->nops; i++) {
+		if (!r->ops[i].live) {
+			free(r->ops[i].bytes);
+			continue;
+		}
+		r->ops[to++] = r->ops[i];
+	}
+	r->nops = to;
+}
+
+/* Each cell of a write arrives or not. */
+static void place(struct rig *r, const struct rig_op *o, bool all)
+{
+	struct rig_member *m = &r->members[o->member];
+	const uint64_t at = o->op->offset;
+
+	for (uint64_t i = 0; i < o->op->len; i += 8)
+		if (all || flip(r))
+			memcpy(m->visible + at + i, o->bytes + i,
+			       o->op->len - i < 8 ? o->op->len - i : 8);
+}
+
+/* A completed write is not known to its operation any more: keep its range. */
+struct kept {
+	struct rig *r;
+	unsigned int writer, member;
+	uint64_t at, len;
+	unsigned char *bytes;
+	struct kept *next;
+};
+static struct kept *journal; /* newest first */
+
+static void journal_add(struct rig *r, struct rig_op *o)
+{
+	struct kept *e = calloc(1, sizeof(*e));
+
+	cr_assert_not_null(e);
+	*e = (struct kept){
+		.r = r,
+		.writer = o->writer,
+		.member = o->member,
+		.at = o->op->offset,
+		.len = o->op->len,
+		.bytes = o->bytes,
+		.next = journal,
+	};
+	o->bytes = NULL;
+	journal = e;
+}
+
+static void journal_drop(unsigned int writer, unsigned int member, bool commit)
+{
+	struct kept **p = &journal, *e;
+
+	while ((e = *p)) {
+		if (e->writer != writer || e->member != member) {
+			p = &e->next;
+			continue;
+		}
+		if (commit)
+			memcpy(e->r->members[member].durable + e->at,
+			       e->r->members[member].visible + e->at, e->len);
+		*p = e->next;
+		free(e->bytes);
+		free(e);
+	}
+}
+
+/* Oldest first. */
+static void journal_replay(struct kept *e, unsigned int writer,
+			   unsigned int member)
+{
+	if (!e)
+		return;
+	journal_replay(e->next, writer, member);
+	if (e->writer == writer && e->member == member)
+		memcpy(e->r->members[member].visible + e->at, e->bytes, e->len);
+}
+
+static void execute(struct rig *r, unsigned int i)
+{
+	struct rig_op *o = &r->ops[i];
+	struct rig_member *m = &r->members[o->member];
+	const struct rpmem_pool_then *then = o->op->then;
+
+	o->executed = true;
+	o->op->result = 0;
+	o->op->error = NULL;
+	if (o->op->type == RPMEM_POOL_READ) {
+		memcpy(o->op->buf, m->visible + o->op->offset, o->op->len);
+		return;
+	}
+	if (changes(o->op)) {
+		place(r, o, true);
+		if (o->op->flags & RPMEM_POOL_DURABLE)
+			memcpy(m->durable + o->op->offset,
+			       m->visible + o->op->offset, o->op->len);
+		else
+			journal_add(r, o);
+		return;
+	}
+	/* A commit covers what was submitted before it. */
+	for (unsigned int j = 0; j < i; j++)
+		if (r->ops[j].live && !r->ops[j].executed &&
+		    r->ops[j].writer == o->writer &&
+		    r->ops[j].member == o->member && changes(r->ops[j].op))
+			execute(r, j);
+	if (m->disk_failed) {
+		o->op->result = -EIO;
+		o->op->error = "the disk has failed";
+		return;
+	}
+	journal_drop(o->writer, o->member, true);
+	if (then) {
+		memcpy(m->visible + then->offset, &then->value, 8);
+		memcpy(m->durable + then->offset, &then->value, 8);
+	}
+}
+
+/* A handle ends: what is outstanding arrives in part. */
+static void drop_handle(struct rig *r, unsigned int writer, unsigned int member,
+			bool keep_ops, int ret)
+{
+	for (unsigned int i = 0; i < r->nops; i++) {
+		struct rig_op *o = &r->ops[i];
+
+		if (!o->live || o->writer != writer || o->member != member)
+			continue;
+		if (!o->executed && changes(o->op))
+			place(r, o, false);
+		if (!keep_ops) {
+			o->live = false;
+		} else if (!o->executed) {
+			o->executed = true;
+			o->op->result = ret;
+			o->op->error = "displaced";
+		}
+	}
+	journal_drop(writer, member, false);
+	if (r->members[member].owner == (int)writer)
+		r->members[member].owner = -1;
+}
+
+/* --- what a group calls --- */
+
+static int submit(void *arg, unsigned int member, struct rpmem_pool_op *op)
+{
+	const struct rig_arg *a = arg;
+	struct rig_writer *w = &a->r->writers[a->writer];
+	struct rig_op *o;
+
+	cr_assert(w->open[member], "an operation of a closed member");
+	if (a->r->nops == RIG_OPS)
+		compact(a->r);
+	cr_assert_lt(a->r->nops, RIG_OPS);
+	o = &a->r->ops[a->r->nops++];
+	*o = (struct rig_op){
+		.writer = a->writer,
+		.member = member,
+		.op = op,
+		.live = true,
+	};
+	if (changes(op)) {
+		cr_assert_leq(op->offset + op->len, RIG_LENGTH);
+		o->bytes = calloc(1, op->len);
+		cr_assert_not_null(o->bytes);
+		if (op->type == RPMEM_POOL_WRITE)
+			memcpy(o->bytes, op->buf, op->len);
+	}
+	if (w->displaced[member]) {
+		o->executed = true;
+		op->result = -ESTALE;
+		op->error = "displaced";
+	}
+	return 0;
+}
+
+static void reopen(void *arg, unsigned int member)
+{
+	const struct rig_arg *a = arg;
+
+	a->r->writers[a->writer].wants[member] = true;
+}
+
+/* --- events --- */
+
+static void open_member(struct rig *r, unsigned int writer, unsigned int member)
+{
+	struct rig_writer *w = &r->writers[writer];
+	struct rig_member *m = &r->members[member];
+	bool displaced = w->displaced[member];
+
+	if (w->open[member])
+		drop_handle(r, writer, member, false, 0);
+	w->open[member] = w->wants[member] = false;
+	if (!m->up || m->disk_failed) {
+		group_opened(&w->g, member, -ECONNREFUSED, 0, "away");
+		return;
+	}
+	/* A later writer takes the member; an earlier one does not. */
+	for (unsigned int i = writer + 1; i < r->nwriters; i++)
+		if (m->owner == (int)i) {
+			group_opened(&w->g, member, -EBUSY, 0, "busy");
+			return;
+		}
+	if (displaced && flip(r)) {
+		group_opened(&w->g, member, -EBUSY, 0, "busy");
+		return;
+	}
+	if (m->owner >= 0 && m->owner != (int)writer) {
+		const unsigned int was = (unsigned int)m->owner;
+
+		drop_handle(r, was, member, true, -ESTALE);
+		r->writers[was].displaced[member] = true;
+	}
+	m->owner = (int)writer;
+	w->open[member] = true;
+	w->displaced[member] = false;
+	group_opened(&w->g, member, 0, RIG_LENGTH, NULL);
+}
+
+static void deliver(struct rig *r, unsigned int i)
+{
+	const struct rig_op o = r->ops[i];
+
+	r->ops[i].live = false;
+	group_done(&r->writers[o.writer].g, o.member, o.op);
+}
+
+/* Only some members are fast, so that others lag. */
+static bool fast(struct rig *r, unsigned int member)
+{
+	return (r->now / 64 + member) % r->n || !seeded_below(&r->rnd, 8);
+}
+
+bool rig_event(struct rig *r)
+{
+	unsigned int can[RIG_OPS + RIG_WRITERS * GROUP_MEMBERS], n = 0, pick;
+
+	r->now++;
+	for (unsigned int i = 0; i < r->nops; i++)
+		if (r->ops[i].live &&
+		    (r->ops[i].executed || r->members[r->ops[i].member].up) &&
+		    fast(r, r->ops[i].member))
+			can[n++] = i;
+	for (unsigned int w = 0; w < r->nwriters; w++)
+		for (unsigned int m = 0; m < r->n; m++)
+			if (r->writers[w].alive && r->writers[w].wants[m] &&
+			    !seeded_below(&r->rnd, 4))
+				can[n++] = RIG_OPS + w * GROUP_MEMBERS + m;
+	if (n) {
+		pick = can[seeded_below(&r->rnd, n)];
+		if (pick >= RIG_OPS)
+			open_member(r, (pick - RIG_OPS) / GROUP_MEMBERS,
+				    (pick - RIG_OPS) % GROUP_MEMBERS);
+		else if (!r->ops[pick].executed)
+			execute(r, pick);
+		else
+			deliver(r, pick);
+	}
+	if (r->nops > RIG_OPS / 2)
+		compact(r);
+	for (unsigned int w = 0; w < r->nwriters; w++)
+		if (r->writers[w].alive)
+			group_run(&r->writers[w].g, r->now);
+	return n;
+}
+
+void rig_cut(struct rig *r, unsigned int member)
+{
+	struct rig_member *m = &r->members[member];
+
+	for (unsigned int i = 0; i < RIG_LENGTH; i += 8) {
+		if (flip(r))
+			memcpy(m->visible + i, m->durable + i, 8);
+		memcpy(m->durable + i, m->visible + i, 8);
+	}
+	if (m->owner >= 0)
+		journal_replay(journal, (unsigned int)m->owner, member);
+}
+
+void rig_replace(struct rig *r, unsigned int member)
+{
+	struct rig_member *m = &r->members[member];
+
+	/* A handle finds another pool in its place. */
+	if (m->owner >= 0) {
+		const unsigned int owner = (unsigned int)m->owner;
+
+		drop_handle(r, owner, member, true, -ETIMEDOUT);
+		r->writers[owner].wants[member] = true;
+		member_drop(&r->writers[owner].g, member, -ETIMEDOUT, "gone");
+	}
+	memset(m->visible, 0, RIG_LENGTH);
+	memset(m->durable, 0, RIG_LENGTH);
+}
+
+unsigned int rig_writer_new(struct rig *r,
+			    void (*completed)(void *, struct rpmem_pool_op *,
+					      int, const char *))
+{
+	const unsigned int writer = r->nwriters++;
+	const uint64_t id[2] = {seeded_next(&r->rnd), seeded_next(&r->rnd)};
+	struct group_io io = {
+		.submit = submit,
+		.reopen = reopen,
+		.arg = &args[writer],
+	};
+	struct rig_writer *w = &r->writers[writer];
+
+	cr_assert_lt(writer, RIG_WRITERS);
+	args[writer] = (struct rig_arg){r, writer};
+	*w = (struct rig_writer){.used = true, .alive = true};
+	cr_assert_not(group_init(&w->g, r->n, r->k, &io, id));
+	w->g.timeout_ms = UINT64_MAX / 2;
+	w->g.completed = completed;
+	return writer;
+}
+
+void rig_writer_kill(struct rig *r, unsigned int writer)
+{
+	struct rig_writer *w = &r->writers[writer];
+
+	w->alive = false;
+	for (unsigned int i = 0; i < r->n; i++)
+		drop_handle(r, writer, i, false, 0);
+	group_fini(&w->g);
+}
+
+void rig_start(struct rig *r, uint64_t seed, unsigned int n, unsigned int k)
+{
+	memset(r, 0, sizeof(*r));
+	r->rnd = (struct seeded){seed, seed};
+	r->n = n;
+	r->k = k;
+	for (unsigned int i = 0; i < n; i++) {
+		struct rig_member *m = &r->members[i];
+
+		m->up = true;
+		m->owner = -1;
+		/* Members of a new group hold any bytes behind their area. */
+		for (unsigned int b = GROUP_AREA; b < RIG_LENGTH; b++)
+			m->visible[b] = m->durable[b] =
+				i ? (unsigned char)seeded_next(&r->rnd) : 0;
+	}
+}
+
+void rig_end(struct rig *r)
+{
+	for (unsigned int i = 0; i < r->nwriters; i++)
+		if (r->writers[i].alive)
+			rig_writer_kill(r, i);
+	for (unsigned int i = 0; i < r->nops; i++)
+		free(r->ops[i].bytes);
+	r->nops = 0;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Members of a group in memory, and writers that open it. A member executes
+ * operations in any order that librpmem_pool allows, loses its power, is away,
+ * is replaced, and belongs to the writer that opened it last.
+ */
+#ifndef RP_TEST_GROUP_RIG_H
+#define RP_TEST_GROUP_RIG_H
+
+#include "libpool/group.h"
+#include "seeded.h"
+
+#define RIG_CHUNKS  12u
+#define RIG_BYTES   (RIG_CHUNKS * GROUP_CHUNK)
+#define RIG_CELLS   (RIG_BYTES / 8)
+#define RIG_LENGTH  (GROUP_AREA + RIG_BYTES)
+#define RIG_WRITERS 24u
+#define RIG_OPS	    4096u
+
+/* An operation that a writer has submitted to a member. */
+struct rig_op {
+	unsigned int writer, member;
+	struct rpmem_pool_op *op;
+	bool executed;
+	unsigned char *bytes; /* of a write: the library's journal */
+	bool live;
+};
+
+struct rig_member {
+	unsigned char visible[RIG_LENGTH], durable[RIG_LENGTH];
+	bool up;
+	int owner; /* the writer that has it open, or -1 */
+	bool disk_failed;
+};
+
+struct rig_writer {
+	struct group g;
+	bool used, alive, opened;
+	bool open[GROUP_MEMBERS];      /* it has a handle */
+	bool wants[GROUP_MEMBERS];     /* group_io.reopen was called */
+	bool displaced[GROUP_MEMBERS]; /* by another writer */
+};
+
+struct rig {
+	struct seeded rnd;
+	unsigned int n, k;
+	uint64_t now;
+	struct rig_member members[GROUP_MEMBERS];
+	struct rig_writer writers[RIG_WRITERS];
+	unsigned int nwriters;
+	struct rig_op ops[RIG_OPS]; /* in the order of submission */
+	unsigned int nops;
+};
+
+void rig_start(struct rig *r, uint64_t seed, unsigned int n, unsigned int k);
+void rig_end(struct rig *r);
+/* A writer begins to open the group; its index. */
+unsigned int rig_writer_new(struct rig *r,
+			    void (*completed)(void *, struct rpmem_pool_op *,
+					      int, const char *));
+/* Its process ends: what it had outstanding arrives or not. */
+void rig_writer_kill(struct rig *r, unsigned int writer);
+/* The power of a member fails; the library repeats what was not committed. */
+void rig_cut(struct rig *r, unsigned int member);
+/* An empty pool takes the place of a member. */
+void rig_replace(struct rig *r, unsigned int member);
+/* One random event: an execution, a completion, an opening. False: none. */
+bool rig_event(struct rig *r);
+
+#endif

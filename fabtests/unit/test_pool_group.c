@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A group of pools under random orders of events: members that lose power, are
+ * away, lag, or are replaced; writers that are killed, or displaced while they
+ * go on. Nothing acknowledged is lost, what one writer has read the next ones
+ * read too, and in the end all members hold the same bytes.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "group_rig.h"
+
+#define OPS 8u
+
+static struct rig rig;
+static uint64_t seed;
+
+/* The value of a cell is the number of the write: newer ones are greater. */
+static uint64_t next_value;
+
+static struct cell {
+	uint64_t acked; /* the newest value that must survive */
+	uint64_t newest;
+} cells[RIG_CELLS];
+
+/* An operation of a writer. */
+struct act {
+	struct rpmem_pool_op op;
+	struct rpmem_pool_then then;
+	bool used;
+	unsigned int writer, cell, n;
+	uint64_t values[32];
+};
+
+/* A writer's view. */
+static struct view {
+	struct act acts[OPS];
+	bool checked; /* it has read all cells when it opened the group */
+	uint64_t
+		has[RIG_CELLS]; /* value of the last completed write, or read */
+	uint64_t dirty[RIG_CELLS]; /* completed, not committed; 0: none */
+	uint64_t covered[OPS][RIG_CELLS]; /* by each commit */
+	bool busy[RIG_CELLS];
+} views[RIG_WRITERS];
+static unsigned int newest; /* writer that has opened the group last */
+static bool any_opened;
+
+#define CHECK(c, ...)                                                          \
+	do {                                                                   \
+		if (!(c)) {                                                    \
+			char text[256];                                        \
+			snprintf(text, sizeof(text), __VA_ARGS__);             \
+			cr_assert(false, "RP_SEED=%llu: %s",                   \
+				  (unsigned long long)seed, text);             \
+		}                                                              \
+	} while (0)
+
+/* A value was acknowledged as durable to a writer. */
+static void acknowledged(unsigned int writer, unsigned int cell, uint64_t value)
+{
+	if (any_opened && writer < newest)
+		CHECK(views[newest].has[cell] >= value,
+		      "cell %u: %llu was acknowledged to writer %u after "
+		      "writer "
+		      "%u had read %llu",
+		      cell, (unsigned long long)value, writer, newest,
+		      (unsigned long long)views[newest].has[cell]);
+	if (value > cells[cell].acked)
+		cells[cell].acked = value;
+}
+
+static void completed(void *arg, struct rpmem_pool_op *op, int ret,
+		      const char *error)
+{
+	struct act *a = op->context;
+	struct view *v = &views[a->writer];
+	const unsigned int at = (unsigned int)(a - v->acts);
+
+	a->used = false;
+	for (unsigned int i = 0; i < a->n; i++)
+		v->busy[a->cell + i] = false;
+	if (ret) {
+		/* The killed, and the displaced, do not go on. */
+		CHECK(ret == -ECANCELED || ret == -ESTALE || ret == -EIO,
+		      "an operation failed with %d: %s", ret, error);
+		return;
+	}
+	if (op->type == RPMEM_POOL_READ) {
+		for (unsigned int i = 0; i < a->n; i++)
+			CHECK(a->values[i] == v->has[a->cell + i],
+			      "cell %u: writer %u read %llu and not %llu",
+			      a->cell + i, a->writer,
+			      (unsigned long long)a->values[i],
+			      (unsigned long long)v->has[a->cell + i]);
+		return;
+	}
+	if (op->type == RPMEM_POOL_WRITE) {
+		for (unsigned int i = 0; i < a->n; i++) {
+			const unsigned int c = a->cell + i;
+
+			v->has[c] = a->values[i];
+			v->dirty[c] = a->values[i];
+			if (!(op->flags & RPMEM_POOL_DURABLE))
+				continue;
+			acknowledged(a->writer, c, a->values[i]);
+		}
+		return;
+	}
+	for (unsigned int c = 0; c < RIG_CELLS; c++)
+		if (v->covered[at][c])
+			acknowledged(a->writer, c, v->covered[at][c]);
+	if (op->then) {
+		v->has[a->cell] = a->then.value;
+		acknowledged(a->writer, a->cell, a->then.value);
+	}
+}
+
+static void act(unsigned int writer)
+{
+	struct view *v = &views[writer];
+	struct act *a = NULL;
+	unsigned int kind = (unsigned int)seeded_below(&rig.rnd, 10);
+
+	for (unsigned int i = 0; i < OPS && !a; i++)
+		if (!v->acts[i].used)
+			a = &v->acts[i];
+	if (!a)
+		return;
+	*a = (struct act){.writer = writer};
+	a->op.context = a;
+	a->n = 1 + (unsigned int)seeded_below(
+			   &rig.rnd, seeded_below(&rig.rnd, 3) ? 2 : 20);
+	a->cell = (unsigned int)seeded_below(&rig.rnd, RIG_CELLS - a->n);
+	a->op.buf = a->values;
+	if (kind >= 7) {
+		a->op.type = RPMEM_POOL_COMMIT;
+		a->n = 0;
+		memcpy(v->covered[a - v->acts], v->dirty, sizeof(v->dirty));
+		if (kind == 9 && !v->busy[a->cell]) {
+			a->n = 1;
+			a->op.then = &a->then;
+			a->then.offset = a->cell * 8;
+			a->then.value = ++next_value;
+			cells[a->cell].newest = next_value;
+			v->busy[a->cell] = true;
+		}
+	} else {
+		a->op.type = kind < 5 ? RPMEM_POOL_WRITE : RPMEM_POOL_READ;
+		a->op.offset = a->cell * 8;
+		a->op.len = a->n * 8;
+		for (unsigned int i = 0; i < a->n; i++)
+			if (v->busy[a->cell + i])
+				return;
+		for (unsigned int i = 0; i < a->n; i++) {
+			v->busy[a->cell + i] = true;
+			if (kind >= 5)
+				continue;
+			a->values[i] = ++next_value;
+			cells[a->cell + i].newest = next_value;
+		}
+		if (!kind)
+			a->op.flags = RPMEM_POOL_DURABLE;
+	}
+	a->used = true;
+	CHECK(!group_submit(&rig.writers[writer].g, &a->op), "submit");
+}
+
+/* --- the first look of a writer at the group --- */
+
+static struct act first[RIG_WRITERS];
+static uint64_t first_values[RIG_WRITERS][RIG_CELLS];
+
+static void first_read(void *arg, struct rpmem_pool_op *op, int ret,
+		       const char *error)
+{
+	struct act *a = op->context;
+	const unsigned int w = a->writer;
+	struct view *v = &views[w];
+
+	if (op != &first[w].op) {
+		completed(arg, op, ret, error);
+		return;
+	}
+	if (ret)
+		return;
+	for (unsigned int c = 0; c < RIG_CELLS; c++) {
+		const uint64_t value = first_values[w][c];
+
+		/* A writer that was displaced reads what it has. */
+		CHECK(value >= cells[c].acked || w < newest,
+		      "cell %u: writer %u reads %llu, and %llu was "
+		      "acknowledged",
+		      c, w, (unsigned long long)value,
+		      (unsigned long long)cells[c].acked);
+		CHECK(value <= cells[c].newest, "cell %u: nobody wrote %llu", c,
+		      (unsigned long long)value);
+		v->has[c] = value;
+		if (!any_opened || w >= newest)
+			cells[c].acked = value;
+	}
+	v->checked = true;
+	if (!any_opened || w > newest)
+		newest = w;
+	any_opened = true;
+}
+
+static void begin(unsigned int w)
+{
+	rig.writers[w].opened = true;
+	first[w] = (struct act){
+		.writer = w,
+		.op = {.type = RPMEM_POOL_READ,
+		       .buf = first_values[w],
+		       .len = RIG_BYTES,
+		       .context = &first[w]},
+	};
+	CHECK(!group_submit(&rig.writers[w].g, &first[w].op), "submit");
+}
+
+static unsigned int writer_new(void)
+{
+	const unsigned int w = rig_writer_new(&rig, first_read);
+
+	memset(&views[w], 0, sizeof(views[w]));
+	return w;
+}
+
+static bool ended(unsigned int w)
+{
+	return rig.writers[w].g.phase == GROUP_ENDED;
+}
+
+static void kill_writer(unsigned int w)
+{
+	rig_writer_kill(&rig, w);
+	for (unsigned int i = 0; i < OPS; i++)
+		views[w].acts[i].used = false;
+}
+
+/* --- a run --- */
+
+static bool all_current(unsigned int w)
+{
+	return rig.writers[w].alive && views[w].checked &&
+	       group_count(&rig.writers[w].g, MEMBER_CURRENT) == rig.n;
+}
+
+static void disturb(void)
+{
+	const unsigned int m = (unsigned int)seeded_below(&rig.rnd, rig.n);
+	const unsigned int last = rig.nwriters - 1;
+
+	switch (seeded_below(&rig.rnd, 12)) {
+	case 0: /* power */
+	case 1:
+		rig_cut(&rig, m);
+		break;
+	case 2: /* all of them */
+		for (unsigned int i = 0; i < rig.n; i++)
+			rig_cut(&rig, i);
+		break;
+	case 3: /* away, for a while */
+	case 4:
+		rig.members[m].up = false;
+		break;
+	case 5:
+	case 6:
+		for (unsigned int i = 0; i < rig.n; i++)
+			rig.members[i].up = true;
+		break;
+	case 7: /* its writer gives it up */
+		if (rig.members[m].owner >= 0)
+			member_drop(&rig.writers[rig.members[m].owner].g, m,
+				    -ETIMEDOUT, "away");
+		break;
+	case 8: /* a writer ends */
+		if (rig.nwriters < RIG_WRITERS && rig.writers[last].alive) {
+			kill_writer(last);
+			writer_new();
+		}
+		break;
+	case 9: /* a writer is displaced, and goes on */
+		if (rig.nwriters < RIG_WRITERS)
+			writer_new();
+		break;
+	case 10: /* a disk is replaced */
+		if (all_current(last))
+			rig_replace(&rig, m);
+		break;
+	case 11: /* a quiet bitmap is cleared */
+		if (rig.writers[last].alive)
+			group_clear_all(&rig.writers[last].g);
+		break;
+	}
+}
+
+static void step(void)
+{
+	rig_event(&rig);
+	for (unsigned int w = 0; w < rig.nwriters; w++) {
+		struct rig_writer *r = &rig.writers[w];
+
+		if (!r->alive)
+			continue;
+		if (!r->opened && r->g.phase == GROUP_OPEN)
+			begin(w);
+		if (views[w].checked && !seeded_below(&rig.rnd, 3))
+			act(w);
+		if (!ended(w))
+			continue;
+		CHECK(r->g.ret == -ESTALE || r->g.ret == -EAGAIN ||
+			      r->g.ret == -EIO || w + 1 < rig.nwriters,
+		      "writer %u ended with %d: %s", w, r->g.ret, r->g.error);
+		kill_writer(w);
+		if (w == rig.nwriters - 1 && w + 1 < RIG_WRITERS)
+			writer_new();
+	}
+}
+
+/* All members are there: the last writer reads all, and they become equal. */
+static void finish(void)
+{
+	unsigned int w, rounds = 0;
+
+	for (unsigned int i = 0; i < rig.n; i++)
+		rig.members[i].up = true;
+	for (unsigned int i = 0; i < rig.nwriters; i++)
+		if (rig.writers[i].alive)
+			kill_writer(i);
+	if (rig.nwriters == RIG_WRITERS)
+		return;
+	w = writer_new();
+	while (!views[w].checked ||
+	       group_count(&rig.writers[w].g, MEMBER_CURRENT) < rig.n) {
+		rig_event(&rig);
+		if (!rig.writers[w].opened &&
+		    rig.writers[w].g.phase == GROUP_OPEN)
+			begin(w);
+		CHECK(!ended(w), "the last writer ended: %s",
+		      rig.writers[w].g.error);
+		CHECK(rounds++ < 100000, "the last writer does not open");
+	}
+	for (unsigned int i = 0; i < 2; i++) {
+		while (!group_is_quiet(&rig.writers[w].g)) {
+			rig_event(&rig);
+			CHECK(rounds++ < 200000, "it does not end");
+		}
+		group_clear_all(&rig.writers[w].g);
+	}
+	for (unsigned int i = 1; i < rig.n; i++) {
+		CHECK(!memcmp(rig.members[0].visible + GROUP_AREA,
+			      rig.members[i].visible + GROUP_AREA, RIG_BYTES),
+		      "members 0 and %u differ", i);
+		CHECK(!memcmp(rig.members[0].durable + GROUP_AREA,
+			      rig.members[i].durable + GROUP_AREA, RIG_BYTES),
+		      "members 0 and %u differ durably", i);
+	}
+}
+
+static void run(uint64_t s, unsigned int n, unsigned int k)
+{
+	const unsigned int steps = 3000;
+
+	seed = s;
+	rig_start(&rig, s, n, k);
+	memset(cells, 0, sizeof(cells));
+	next_value = 0;
+	any_opened = false;
+	newest = 0;
+	writer_new();
+	for (unsigned int i = 0; i < steps; i++) {
+		step();
+		if (!seeded_below(&rig.rnd, 60))
+			disturb();
+	}
+	finish();
+	rig_end(&rig);
+}
+
+static void runs(unsigned int n, unsigned int k)
+{
+	struct seeded s = seeded_start();
+	const unsigned int count = getenv("RP_SEED") ? 1 : 60;
+
+	for (unsigned int i = 0; i < count; i++)
+		run(s.seed + i, n, k);
+}
+
+Test(pool_group, two_of_three_lose_nothing)
+{
+	runs(3, 2);
+}
+
+Test(pool_group, three_of_five_lose_nothing)
+{
+	runs(5, 3);
+}
+
+Test(pool_group, two_of_five_lose_nothing)
+{
+	runs(5, 2);
+}

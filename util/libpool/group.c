@@ -1,0 +1,755 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Operations of a group: sent to every member, complete at k of them. */
+#include "config.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libpool/group.h"
+
+/* --- legs --- */
+
+struct group_leg *leg_new(enum leg_kind kind, uint64_t bytes)
+{
+	struct group_leg *leg = calloc(1, sizeof(*leg) + bytes);
+
+	if (leg) {
+		leg->kind = kind;
+		leg->op.context = leg;
+	}
+	return leg;
+}
+
+static void op_complete(struct group *g, struct group_op *o, int ret,
+			const char *error);
+
+static void op_release(struct group_op *o)
+{
+	if (o->complete && !o->legs)
+		free(o);
+}
+
+void leg_free(struct group *g, struct group_leg *leg)
+{
+	struct group_op *o = leg->of;
+
+	free(leg);
+	if (!o)
+		return;
+	o->legs--;
+	/* Nothing writes to the buffer of a read that was dropped any more. */
+	if (g->phase == GROUP_ENDED && o->type == RPMEM_POOL_READ &&
+	    !o->complete && !o->legs) {
+		TAILQ_REMOVE(&g->reads, o, link);
+		op_complete(g, o, g->ret, g->error);
+		return;
+	}
+	op_release(o);
+}
+
+void group_legs_free(struct group *g, struct group_legs *list)
+{
+	struct group_leg *leg;
+
+	while ((leg = TAILQ_FIRST(list))) {
+		TAILQ_REMOVE(list, leg, link);
+		leg_free(g, leg);
+	}
+}
+
+/* The bytes of a member that a leg changes; none for len 0. */
+static void leg_range(const struct group_leg *leg, uint64_t *offset,
+		      uint64_t *len)
+{
+	const bool changes = leg->kind == LEG_WRITE || leg->kind == LEG_COPY ||
+			     leg->kind == LEG_BITS || leg->kind == LEG_CLEAR ||
+			     leg->kind == LEG_AREA;
+
+	*offset = leg->op.offset;
+	*len = changes ? leg->op.len : 0;
+}
+
+static bool overlaps(const struct group_leg *leg, uint64_t offset, uint64_t len)
+{
+	uint64_t at, n;
+
+	leg_range(leg, &at, &n);
+	return n && len && at < offset + len && offset < at + n;
+}
+
+static bool any_overlaps(const struct group_legs *list, uint64_t offset,
+			 uint64_t len)
+{
+	const struct group_leg *leg;
+
+	TAILQ_FOREACH (leg, list, link)
+		if (overlaps(leg, offset, len))
+			return true;
+	return false;
+}
+
+bool member_has_all(const struct group *g, unsigned int member, uint64_t offset,
+		    uint64_t len)
+{
+	const struct group_member *m = &g->members[member];
+
+	return !any_overlaps(&m->queue, offset, len) &&
+	       !any_overlaps(&m->out, offset, len);
+}
+
+void leg_add(struct group *g, unsigned int member, struct group_leg *leg)
+{
+	struct group_member *m = &g->members[member];
+
+	TAILQ_INSERT_TAIL(&m->queue, leg, link);
+	if (leg->of) {
+		leg->of->legs++;
+		if (leg->of->complete)
+			m->backlog += leg->op.len;
+	}
+}
+
+void member_start(struct group *g, unsigned int member,
+		  struct rpmem_pool_op *op)
+{
+	const int ret = g->io.submit(g->io.arg, member, op);
+
+	if (ret)
+		member_drop(g, member, ret, NULL);
+}
+
+/*
+ * Submit the newest commit: it covers the older ones that wait with it. One is
+ * outstanding at a time, since stores of two commits are not ordered, and the
+ * number must not go down.
+ */
+static void push_commit(struct group *g, unsigned int member)
+{
+	struct group_member *m = &g->members[member];
+	struct group_leg *leg = TAILQ_LAST(&m->commits, group_legs);
+
+	if (m->committing || !leg)
+		return;
+	TAILQ_REMOVE(&m->commits, leg, link);
+	TAILQ_INSERT_TAIL(&m->out, leg, link);
+	m->committing = leg;
+	member_start(g, member, &leg->op);
+}
+
+/*
+ * Submit what may be submitted, in order: a write waits for an older one to the
+ * same bytes, since operations of a pool are not ordered.
+ */
+static void member_push(struct group *g, unsigned int member)
+{
+	struct group_member *m = &g->members[member];
+	struct group_leg *leg;
+	uint64_t offset, len;
+
+	while (!m->barrier && (leg = TAILQ_FIRST(&m->queue))) {
+		leg_range(leg, &offset, &len);
+		if (any_overlaps(&m->out, offset, len))
+			break;
+		TAILQ_REMOVE(&m->queue, leg, link);
+		if (leg->kind == LEG_COMMIT) {
+			TAILQ_INSERT_TAIL(&m->commits, leg, link);
+			continue;
+		}
+		TAILQ_INSERT_TAIL(&m->out, leg, link);
+		if (leg->kind == LEG_BITS || leg->kind == LEG_BARRIER)
+			m->barrier = leg;
+		if (leg->kind == LEG_COPY)
+			m->copying = leg;
+		else
+			member_start(g, member, &leg->op);
+		if (m->state == MEMBER_AWAY)
+			return;
+	}
+	push_commit(g, member);
+}
+
+/* --- members --- */
+
+unsigned int group_count(const struct group *g, enum member_state from)
+{
+	unsigned int count = 0;
+
+	for (unsigned int i = 0; i < g->n; i++)
+		count += g->members[i].state >= from;
+	return count;
+}
+
+static unsigned int current_mask(const struct group *g)
+{
+	unsigned int mask = 0;
+
+	for (unsigned int i = 0; i < g->n; i++)
+		mask |= (unsigned int)(g->members[i].state == MEMBER_CURRENT)
+			<< i;
+	return mask;
+}
+
+void member_drop(struct group *g, unsigned int member, int ret,
+		 const char *error)
+{
+	struct group_member *m = &g->members[member];
+	struct group_leg *leg, *next;
+
+	if (m->state == MEMBER_AWAY)
+		return;
+	/* Reads start again at another member. */
+	for (leg = TAILQ_FIRST(&m->out); leg; leg = next) {
+		next = TAILQ_NEXT(leg, link);
+		if (leg->kind != LEG_READ || !leg->of->user)
+			continue;
+		TAILQ_REMOVE(&g->ops, leg->of, link);
+		TAILQ_INSERT_TAIL(&g->reads, leg->of, link);
+	}
+	for (unsigned int i = 0; i < g->n; i++)
+		if (g->members[i].source_at == member &&
+		    !g->members[i].source_read)
+			g->members[i].source = NULL;
+	/* The copy's write may still send from it. */
+	if (m->source && m->source_read)
+		TAILQ_INSERT_TAIL(&m->dropped, m->source, link);
+	m->source = NULL;
+	m->copying = NULL;
+	m->state = MEMBER_AWAY;
+	m->displaced = ret == -ESTALE;
+	m->ret = ret;
+	if (error)
+		m->error = error;
+	m->barrier = NULL;
+	m->numbered = m->inspecting = m->copy_queued = false;
+	m->backlog = 0;
+	TAILQ_CONCAT(&m->dropped, &m->queue, link);
+	TAILQ_CONCAT(&m->dropped, &m->commits, link);
+	TAILQ_CONCAT(&m->dropped, &m->out, link);
+	m->committing = NULL;
+	free(m->copy);
+	m->copy = NULL;
+	g->io.reopen(g->io.arg, member);
+}
+
+/* --- operations --- */
+
+static void op_complete(struct group *g, struct group_op *o, int ret,
+			const char *error)
+{
+	struct rpmem_pool_op *user = o->user;
+	struct group_leg *leg;
+
+	o->complete = true;
+	o->user = NULL;
+	for (unsigned int i = 0; i < g->n; i++) {
+		TAILQ_FOREACH (leg, &g->members[i].queue, link)
+			if (leg->of == o)
+				g->members[i].backlog += leg->op.len;
+		TAILQ_FOREACH (leg, &g->members[i].out, link)
+			if (leg->of == o)
+				g->members[i].backlog += leg->op.len;
+	}
+	op_release(o);
+	if (user)
+		g->completed(g->io.arg, user, ret, error);
+}
+
+static struct group_op *op_new(struct group *g, enum rpmem_pool_type type,
+			       uint64_t offset, uint64_t len, size_t copied)
+{
+	struct group_op *o = calloc(1, sizeof(*o) + copied);
+
+	if (!o)
+		return NULL;
+	o->type = type;
+	o->offset = offset;
+	o->len = len;
+	o->deadline = g->now + g->timeout_ms;
+	return o;
+}
+
+/* Add an operation's leg to each member that takes part. */
+static int add_legs(struct group *g, struct group_op *o)
+{
+	struct group_leg *legs[GROUP_MEMBERS] = {NULL};
+	const bool commit = o->type == RPMEM_POOL_COMMIT;
+
+	for (unsigned int i = 0; i < g->n; i++) {
+		struct group_member *m = &g->members[i];
+		struct group_leg *leg;
+
+		if (m->state < MEMBER_COPYING || (commit && !m->numbered))
+			continue;
+		leg = leg_new(commit ? LEG_COMMIT : LEG_WRITE, 0);
+		if (!leg) {
+			for (unsigned int j = 0; j < i; j++)
+				free(legs[j]);
+			return -ENOMEM;
+		}
+		leg->of = o;
+		leg->op.type = o->type;
+		if (commit) {
+			leg->then.offset = GROUP_NUMBER_AT(m->disk.slot);
+			leg->then.value = htole64(o->number);
+			leg->op.then = &leg->then;
+		} else {
+			leg->op.buf = o->bytes;
+			leg->op.len = o->len;
+			leg->op.offset = GROUP_AREA + o->offset;
+		}
+		legs[i] = leg;
+	}
+	for (unsigned int i = 0; i < g->n; i++)
+		if (legs[i])
+			leg_add(g, i, legs[i]);
+	return 0;
+}
+
+/* Bits of the bitmap, from byte first to byte last, for each member. */
+static int add_bits(struct group *g, enum leg_kind kind, uint64_t first,
+		    uint64_t last)
+{
+	for (unsigned int i = 0; i < g->n; i++) {
+		struct group_leg *leg;
+
+		if (g->members[i].state < MEMBER_COPYING)
+			continue;
+		leg = leg_new(kind, last - first + 1);
+		if (!leg) {
+			/* Without the bit no write may reach the member. */
+			member_drop(g, i, -ENOMEM, "out of memory");
+			continue;
+		}
+		memcpy(leg->bytes, g->bits + first, last - first + 1);
+		/* Its own chunks stay marked until all are copied. */
+		for (uint64_t b = first; g->members[i].copy && b <= last; b++)
+			leg->bytes[b - first] |= g->members[i].copy[b];
+		leg->op.type = RPMEM_POOL_WRITE;
+		leg->op.flags = kind == LEG_BITS ? RPMEM_POOL_DURABLE : 0;
+		leg->op.buf = leg->bytes;
+		leg->op.offset = GROUP_BITS_AT + first;
+		leg->op.len = last - first + 1;
+		leg_add(g, i, leg);
+	}
+	return 0;
+}
+
+/*
+ * Set the bits of a write's chunks: a bit is durable at a member before the
+ * write reaches it, so that whoever opens the group finds the chunks in which
+ * members can differ.
+ */
+static void touch(struct group *g, uint64_t offset, uint64_t len)
+{
+	const uint64_t first = offset / g->super.chunk;
+	const uint64_t last = (offset + len - 1) / g->super.chunk;
+	bool set = false;
+
+	for (uint64_t c = first; c <= last; c++) {
+		const unsigned char bit = (unsigned char)(1u << c % 8);
+
+		g->touched[c] = g->issued + 1;
+		if (g->bits[c / 8] & bit)
+			continue;
+		g->bits[c / 8] |= bit;
+		g->nset++;
+		set = true;
+	}
+	if (set)
+		add_bits(g, LEG_BITS, first / 8, last / 8);
+}
+
+static int add_write(struct group *g, enum rpmem_pool_type type,
+		     const void *buf, uint64_t offset, uint64_t len,
+		     struct rpmem_pool_op *user)
+{
+	const bool copied = type == RPMEM_POOL_WRITE;
+	struct group_op *o = op_new(g, type, offset, len, copied ? len : 0);
+
+	if (!o)
+		return -ENOMEM;
+	if (copied)
+		memcpy(o->bytes, buf, len);
+	o->user = user;
+	touch(g, offset, len);
+	if (add_legs(g, o)) {
+		free(o);
+		return -ENOMEM;
+	}
+	g->writes++;
+	TAILQ_INSERT_TAIL(&g->ops, o, link);
+	return 0;
+}
+
+static int add_commit(struct group *g, struct rpmem_pool_op *user, bool stored)
+{
+	struct group_op *o = op_new(g, RPMEM_POOL_COMMIT, 0, 0, 0);
+
+	if (!o)
+		return -ENOMEM;
+	o->user = user;
+	o->stored = stored;
+	o->number = g->issued + 1;
+	o->writes = g->writes;
+	if (add_legs(g, o)) {
+		free(o);
+		return -ENOMEM;
+	}
+	g->issued++;
+	TAILQ_INSERT_TAIL(&g->ops, o, link);
+	return 0;
+}
+
+int group_submit(struct group *g, struct rpmem_pool_op *op)
+{
+	struct group_op *o;
+	int ret;
+
+	if (g->phase == GROUP_ENDED) {
+		g->completed(g->io.arg, op, g->ret, g->error);
+		return 0;
+	}
+	switch (op->type) {
+	case RPMEM_POOL_COMMIT:
+		if (g->committed == g->writes && !op->then) {
+			g->completed(g->io.arg, op, 0, NULL);
+			return 0;
+		}
+		return add_commit(g, op, false);
+	case RPMEM_POOL_READ:
+		if (!op->len)
+			break;
+		o = op_new(g, op->type, op->offset, op->len, 0);
+		if (!o)
+			return -ENOMEM;
+		o->user = op;
+		TAILQ_INSERT_TAIL(&g->reads, o, link);
+		return 0;
+	default:
+		if (!op->len)
+			break;
+		if (!(op->flags & RPMEM_POOL_DURABLE))
+			return add_write(g, op->type, op->buf, op->offset,
+					 op->len, op);
+		ret = add_write(g, op->type, op->buf, op->offset, op->len,
+				NULL);
+		return ret ? ret : add_commit(g, op, true);
+	}
+	g->completed(g->io.arg, op, 0, NULL);
+	return 0;
+}
+
+/* A commit is durable at k members: its store follows, in a commit of its own.
+ */
+static void store_then(struct group *g, struct group_op *o)
+{
+	const struct rpmem_pool_then *then = o->user->then;
+	const uint64_t value = then->value;
+	struct rpmem_pool_op *user = o->user;
+
+	o->user = NULL;
+	if (add_write(g, RPMEM_POOL_WRITE, &value, then->offset, sizeof(value),
+		      NULL) ||
+	    add_commit(g, user, true))
+		g->completed(g->io.arg, user, -ENOMEM, "out of memory");
+}
+
+/* Complete the operations that are done at k current members. */
+static void complete_done(struct group *g)
+{
+	const unsigned int current = current_mask(g);
+	struct group_op *o, *next;
+
+	for (o = TAILQ_FIRST(&g->ops); o; o = next) {
+		next = TAILQ_NEXT(o, link);
+		if (o->type == RPMEM_POOL_READ ||
+		    (unsigned int)__builtin_popcount(o->has & current) < g->k)
+			continue;
+		TAILQ_REMOVE(&g->ops, o, link);
+		if (o->type == RPMEM_POOL_COMMIT && o->writes > g->committed)
+			g->committed = o->writes;
+		if (o->user && o->type == RPMEM_POOL_COMMIT && !o->stored &&
+		    o->user->then)
+			store_then(g, o);
+		op_complete(g, o, 0, NULL);
+	}
+}
+
+void group_adopted(struct group *g, unsigned int member)
+{
+	struct group_member *m = &g->members[member];
+	struct group_leg *leg;
+	struct group_op *o;
+
+	/* The chunks that were copied have all that was sent before. */
+	TAILQ_FOREACH (o, &g->ops, link)
+		if (o->type != RPMEM_POOL_COMMIT || o->number <= m->number)
+			o->has |= 1u << member;
+	TAILQ_FOREACH (leg, &m->queue, link)
+		if (leg->of)
+			leg->of->has &= ~(1u << member);
+	TAILQ_FOREACH (leg, &m->out, link)
+		if (leg->of)
+			leg->of->has &= ~(1u << member);
+	TAILQ_FOREACH (leg, &m->commits, link)
+		leg->of->has &= ~(1u << member);
+}
+
+/* A commit is durable at a member, and all that it covers. */
+static void commit_done(struct group *g, unsigned int member,
+			struct group_leg *leg)
+{
+	struct group_member *m = &g->members[member];
+	struct group_leg *l, *next;
+
+	m->number = leg->of->number;
+	/* A commit can be reported before the writes that it covers. */
+	for (l = TAILQ_FIRST(&m->out); l != leg; l = TAILQ_NEXT(l, link))
+		if (l->kind == LEG_WRITE)
+			l->of->has |= 1u << member;
+	for (l = TAILQ_FIRST(&m->commits); l; l = next) {
+		next = TAILQ_NEXT(l, link);
+		if (l->of->number > m->number)
+			break;
+		l->of->has |= 1u << member;
+		TAILQ_REMOVE(&m->commits, l, link);
+		leg_free(g, l);
+	}
+}
+
+/*
+ * The last current member is kept when an operation fails there, as long as it
+ * has all that was completed: nobody else could bring the others up to date.
+ * The caller gets the error.
+ */
+static bool is_last(const struct group *g, const struct group_member *m,
+		    const struct group_leg *leg)
+{
+	return m->state == MEMBER_CURRENT && leg->op.result != -ESTALE &&
+	       group_count(g, MEMBER_CURRENT) == 1 && leg->of &&
+	       !leg->of->complete;
+}
+
+void group_done(struct group *g, unsigned int member, struct rpmem_pool_op *op)
+{
+	struct group_leg *leg = (struct group_leg *)op->context;
+	struct group_member *m = &g->members[member];
+	struct group_op *o = leg->of;
+
+	if (m->state == MEMBER_AWAY)
+		return;
+	if (op->result && !is_last(g, m, leg)) {
+		member_drop(g, member, op->result, op->error);
+		return;
+	}
+	if (leg->kind == LEG_SOURCE || leg->kind == LEG_COPY) {
+		member_done(g, member, leg);
+		return;
+	}
+	if (leg->kind == LEG_COMMIT && !op->result)
+		commit_done(g, member, leg);
+	if (m->committing == leg)
+		m->committing = NULL;
+	TAILQ_REMOVE(&m->out, leg, link);
+	if (m->barrier == leg)
+		m->barrier = NULL;
+	if (!o) {
+		member_done(g, member, leg);
+		leg_free(g, leg);
+		return;
+	}
+	if (!op->result)
+		o->has |= 1u << member;
+	if (o->complete) {
+		m->backlog -= leg->op.len;
+	} else if (leg->kind == LEG_READ || op->result) {
+		TAILQ_REMOVE(&g->ops, o, link);
+		op_complete(g, o, op->result, op->error);
+	}
+	leg_free(g, leg);
+}
+
+/* Give a read to a current member whose completed writes have all arrived. */
+static void start_read(struct group *g, struct group_op *o)
+{
+	struct group_leg *leg;
+
+	/* A member that was dropped may still write to its buffer. */
+	if (o->legs)
+		return;
+	for (unsigned int i = 0; i < g->n; i++) {
+		struct group_member *m = &g->members[i];
+		bool lags = false;
+
+		if (m->state != MEMBER_CURRENT)
+			continue;
+		TAILQ_FOREACH (leg, &m->queue, link)
+			lags |= leg->of && leg->of->complete &&
+				overlaps(leg, GROUP_AREA + o->offset, o->len);
+		TAILQ_FOREACH (leg, &m->out, link)
+			lags |= leg->of && leg->of->complete &&
+				overlaps(leg, GROUP_AREA + o->offset, o->len);
+		if (lags)
+			continue;
+		leg = leg_new(LEG_READ, 0);
+		if (!leg)
+			return;
+		leg->of = o;
+		leg->op.type = RPMEM_POOL_READ;
+		leg->op.buf = o->user->buf;
+		leg->op.offset = GROUP_AREA + o->offset;
+		leg->op.len = o->len;
+		o->legs++;
+		TAILQ_REMOVE(&g->reads, o, link);
+		TAILQ_INSERT_TAIL(&g->ops, o, link);
+		TAILQ_INSERT_TAIL(&m->out, leg, link);
+		member_start(g, i, &leg->op);
+		return;
+	}
+}
+
+/* --- the bitmap --- */
+
+static uint64_t number_of_all(const struct group *g)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (unsigned int i = 0; i < g->n; i++)
+		if (g->members[i].number < least)
+			least = g->members[i].number;
+	return least;
+}
+
+/* Clear the bits of chunks whose writes are durable at all members. */
+static void clear_bits(struct group *g, uint64_t leave)
+{
+	const uint64_t upto = number_of_all(g);
+	uint64_t first = GROUP_BITS, last = 0;
+
+	for (uint64_t c = 0; c < GROUP_BITS && g->nset > leave; c++) {
+		if (!g->bits[c / 8]) {
+			c |= 7;
+			continue;
+		}
+		if (!(g->bits[c / 8] & 1u << c % 8) || g->touched[c] > upto)
+			continue;
+		g->bits[c / 8] &= (unsigned char)~(1u << c % 8);
+		g->nset--;
+		first = c < first ? c : first;
+		last = c;
+	}
+	if (first < GROUP_BITS)
+		add_bits(g, LEG_CLEAR, first / 8, last / 8);
+}
+
+static void clear_old(struct group *g)
+{
+	if (g->nset <= GROUP_HOT || g->issued < g->clear_after ||
+	    group_count(g, MEMBER_CURRENT) < g->n)
+		return;
+	g->clear_after = g->issued + GROUP_HOT / 2;
+	clear_bits(g, GROUP_HOT / 2);
+}
+
+bool group_is_quiet(const struct group *g)
+{
+	for (unsigned int i = 0; i < g->n; i++)
+		if (g->members[i].state != MEMBER_CURRENT ||
+		    !TAILQ_EMPTY(&g->members[i].queue) ||
+		    !TAILQ_EMPTY(&g->members[i].commits) ||
+		    !TAILQ_EMPTY(&g->members[i].out))
+			return false;
+	return TAILQ_EMPTY(&g->ops) && TAILQ_EMPTY(&g->reads) &&
+	       g->phase == GROUP_OPEN;
+}
+
+void group_clear_all(struct group *g)
+{
+	if (group_is_quiet(g) && g->committed == g->writes)
+		clear_bits(g, 0);
+}
+
+/* --- ends --- */
+
+static void fail_list(struct group *g, struct group_ops *list, int ret,
+		      const char *error)
+{
+	struct group_op *o, *next;
+
+	for (o = TAILQ_FIRST(list); o; o = next) {
+		next = TAILQ_NEXT(o, link);
+		if (o->type == RPMEM_POOL_READ && o->legs)
+			continue;
+		TAILQ_REMOVE(list, o, link);
+		op_complete(g, o, ret, error);
+	}
+}
+
+void group_end(struct group *g, int ret, const char *error)
+{
+	if (g->phase == GROUP_ENDED)
+		return;
+	g->phase = GROUP_ENDED;
+	g->ret = ret;
+	g->error = error;
+	fail_list(g, &g->ops, ret, error);
+	fail_list(g, &g->reads, ret, error);
+}
+
+/* The failure that keeps the group below k current members. */
+const char *group_why_late(const struct group *g)
+{
+	for (unsigned int i = 0; i < g->n; i++)
+		if (g->members[i].state != MEMBER_CURRENT &&
+		    g->members[i].error)
+			return g->members[i].error;
+	return "too few members of the group reply";
+}
+
+static void expire(struct group *g)
+{
+	struct group_ops *lists[] = {&g->ops, &g->reads};
+	struct group_op *o, *next;
+
+	for (unsigned int i = 0; i < 2; i++)
+		for (o = TAILQ_FIRST(lists[i]); o; o = next) {
+			next = TAILQ_NEXT(o, link);
+			/* A member may still write to the buffer of a read. */
+			if (g->now < o->deadline ||
+			    (o->type == RPMEM_POOL_READ && o->legs))
+				continue;
+			TAILQ_REMOVE(lists[i], o, link);
+			op_complete(g, o, -ETIMEDOUT, group_why_late(g));
+		}
+}
+
+/* A member that lags behind completed operations is brought up to date later.
+ */
+static void drop_slow(struct group *g)
+{
+	for (unsigned int i = 0; i < g->n; i++)
+		if (g->members[i].backlog > GROUP_BACKLOG)
+			member_drop(g, i, -ETIMEDOUT,
+				    "it was too slow; it is brought up to date "
+				    "again");
+}
+
+void group_ops_run(struct group *g)
+{
+	struct group_op *o, *next;
+
+	complete_done(g);
+	for (o = TAILQ_FIRST(&g->reads); o; o = next) {
+		next = TAILQ_NEXT(o, link);
+		start_read(g, o);
+	}
+	clear_old(g);
+	drop_slow(g);
+	expire(g);
+	for (unsigned int i = 0; i < g->n; i++) {
+		member_step(g, i);
+		member_push(g, i);
+	}
+}

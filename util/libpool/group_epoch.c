@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* A group from its opening to its end: epochs, and who has the newest bytes. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "libpool/group.h"
+
+/* How long an opening waits for more members than it needs. */
+#define GRACE_MS 100
+
+int group_init(struct group *g, unsigned int n, unsigned int k,
+	       const struct group_io *io, const uint64_t random[2])
+{
+	*g = (struct group){.io = *io, .n = n, .k = k};
+	g->super = (struct group_super){
+		.n = n, .k = k, .id = {random[0], random[1]}};
+	TAILQ_INIT(&g->ops);
+	TAILQ_INIT(&g->reads);
+	for (unsigned int i = 0; i < n; i++) {
+		struct group_member *m = &g->members[i];
+
+		TAILQ_INIT(&m->queue);
+		TAILQ_INIT(&m->out);
+		TAILQ_INIT(&m->commits);
+		TAILQ_INIT(&m->dropped);
+		m->area = malloc(GROUP_AREA);
+		if (!m->area)
+			return -ENOMEM;
+	}
+	g->bits = calloc(1, GROUP_BITS / 8);
+	g->touched = calloc(GROUP_BITS, sizeof(*g->touched));
+	if (!g->bits || !g->touched)
+		return -ENOMEM;
+	for (unsigned int i = 0; i < n; i++)
+		io->reopen(io->arg, i);
+	return 0;
+}
+
+static unsigned int needed(const struct group *g)
+{
+	const unsigned int others = g->n - g->k + 1;
+
+	return g->k > others ? g->k : others;
+}
+
+/*
+ * Whether members can know the newest commit: a member that was replaced does
+ * not, and counts when it has copied all.
+ */
+static bool enough(const struct group *g, enum member_state from)
+{
+	unsigned int known = 0;
+	bool founded = false;
+
+	for (unsigned int i = 0; i < g->n; i++) {
+		const struct group_member *m = &g->members[i];
+
+		if (m->state < from)
+			continue;
+		known += m->super.founder || m->disk.epoch;
+		founded |= m->disk.epoch > 0;
+	}
+	/* A group is founded by all of its members. */
+	if (!founded)
+		return group_count(g, from) == g->n;
+	return known > g->n - g->k && group_count(g, from) >= needed(g);
+}
+
+static void take_super(struct group *g)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (unsigned int i = 0; i < g->n; i++) {
+		struct group_member *m = &g->members[i];
+
+		if (m->state < MEMBER_SEEN)
+			continue;
+		if (m->super.n) {
+			g->super = m->super;
+			return;
+		}
+		least = m->length < least ? m->length : least;
+	}
+	g->super.length = (least - GROUP_AREA) / 8 * 8;
+	g->super.chunk = GROUP_CHUNK;
+	while (g->super.length / g->super.chunk >= GROUP_BITS)
+		g->super.chunk *= 2;
+}
+
+static void look(struct group *g)
+{
+	bool all = true, founded = false;
+
+	for (unsigned int i = 0; i < g->n; i++)
+		all &= g->members[i].tried &&
+		       (g->members[i].state == MEMBER_AWAY ||
+			g->members[i].state >= MEMBER_SEEN);
+	if (!enough(g, MEMBER_SEEN))
+		return;
+	if (!g->grace_until)
+		g->grace_until = g->now + GRACE_MS;
+	if (!all && g->now < g->grace_until)
+		return;
+	for (unsigned int i = 0; i < g->n; i++) {
+		const struct group_member *m = &g->members[i];
+		const uint64_t seen = m->disk.promised > m->disk.epoch
+					      ? m->disk.promised
+					      : m->disk.epoch;
+
+		if (m->state < MEMBER_SEEN)
+			continue;
+		founded |= m->disk.epoch > 0;
+		if (seen >= g->epoch)
+			g->epoch = seen + 1;
+	}
+	take_super(g);
+	g->super.founder = !founded;
+	g->phase = GROUP_PROMISING;
+}
+
+/* The member with the newest commit adopts the epoch as it is. */
+static void choose_source(struct group *g)
+{
+	unsigned int best = 0;
+
+	if (!enough(g, MEMBER_PROMISED))
+		return;
+	for (unsigned int i = 0; i < g->n; i++) {
+		const struct group_member *m = &g->members[i];
+		const struct group_member *b = &g->members[best];
+
+		if (m->state < MEMBER_PROMISED)
+			continue;
+		if (b->state < MEMBER_PROMISED ||
+		    b->disk.epoch < m->disk.epoch ||
+		    (b->disk.epoch == m->disk.epoch &&
+		     b->disk.number < m->disk.number))
+			best = i;
+	}
+	/* From now on g->bits only grows by what all members write first. */
+	for (unsigned int i = 0; i < g->n; i++)
+		if (g->members[i].state >= MEMBER_PROMISED &&
+		    !g->members[i].blank)
+			for (unsigned int b = 0; b < GROUP_BITS / 8; b++)
+				g->bits[b] |=
+					g->members[i].area[GROUP_BITS_AT + b];
+	for (unsigned int b = 0; b < GROUP_BITS / 8; b++)
+		g->nset += (unsigned int)__builtin_popcount(g->bits[b]);
+	g->phase = GROUP_MENDING;
+	member_join(g, best, true);
+}
+
+/* Whether a member has all bytes that were completed. */
+static bool has_all(const struct group *g)
+{
+	for (unsigned int i = 0; i < g->n; i++)
+		if (g->members[i].state >= MEMBER_ADOPTING ||
+		    (g->members[i].state == MEMBER_COPYING &&
+		     g->members[i].own))
+			return true;
+	return false;
+}
+
+void group_run(struct group *g, uint64_t now)
+{
+	g->now = now;
+	if (g->phase == GROUP_ENDED)
+		return;
+	if (g->phase == GROUP_LOOKING)
+		look(g);
+	for (unsigned int i = 0; i < g->n; i++)
+		member_step(g, i);
+	if (g->phase == GROUP_PROMISING)
+		choose_source(g);
+	if (g->phase == GROUP_MENDING && group_count(g, MEMBER_CURRENT) >= g->k)
+		g->phase = GROUP_OPEN;
+	if (g->phase >= GROUP_MENDING && !has_all(g))
+		group_end(
+			g, g->phase == GROUP_OPEN ? -EIO : -EAGAIN,
+			g->phase == GROUP_OPEN
+				? "no member has all bytes any more: open the "
+				  "group again; what was not committed may "
+				  "be lost"
+				: group_why_late(g));
+	if (g->phase == GROUP_ENDED)
+		return;
+	group_ops_run(g);
+}
+
+void group_opened(struct group *g, unsigned int member, int ret,
+		  uint64_t length, const char *error)
+{
+	struct group_member *m = &g->members[member];
+
+	group_legs_free(g, &m->dropped);
+	if (g->phase == GROUP_ENDED)
+		return;
+	m->tried = true;
+	m->error = ret ? error : NULL;
+	m->ret = ret;
+	if (!ret && length < GROUP_AREA + 8) {
+		m->error =
+			"it is shorter than the 64 KiB that a group keeps in "
+			"each member";
+		m->ret = ret = -ENOSPC;
+	}
+	if (ret) {
+		/* Its new owner does not give it back. */
+		if (m->displaced && (ret == -EBUSY || ret == -ESTALE))
+			group_end(g, -ESTALE, error);
+		else
+			g->io.reopen(g->io.arg, member);
+		return;
+	}
+	m->length = length;
+	m->state = MEMBER_INSPECT;
+	m->number = 0;
+	m->super = (struct group_super){0};
+	m->disk = (struct group_state){0};
+	m->blank = false;
+}
+
+void group_fini(struct group *g)
+{
+	group_end(g, -ECANCELED, "the group is closed");
+	for (unsigned int i = 0; i < g->n; i++) {
+		struct group_member *m = &g->members[i];
+
+		TAILQ_CONCAT(&m->dropped, &m->queue, link);
+		TAILQ_CONCAT(&m->dropped, &m->commits, link);
+		TAILQ_CONCAT(&m->dropped, &m->out, link);
+		group_legs_free(g, &m->dropped);
+		free(m->area);
+		free(m->copy);
+		if (m->source_read)
+			free(m->source);
+	}
+	free(g->bits);
+	free(g->touched);
+}

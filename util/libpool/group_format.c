@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The area at the start of each member of a group. */
+#include "config.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "libpool/group.h"
+
+static const char magic[8] = "RPMGROUP";
+
+static void put(unsigned char *to, uint64_t v)
+{
+	memcpy(to, &(uint64_t){htole64(v)}, sizeof(v));
+}
+
+static uint64_t get(const unsigned char *from)
+{
+	uint64_t v;
+
+	memcpy(&v, from, sizeof(v));
+	return le64toh(v);
+}
+
+void group_super_encode(const struct group_super *s,
+			unsigned char to[GROUP_SUPER])
+{
+	memcpy(to, magic, sizeof(magic));
+	put(to + 8, GROUP_FORMAT);
+	put(to + 16, s->n);
+	put(to + 24, s->k);
+	put(to + 32, s->id[0]);
+	put(to + 40, s->id[1]);
+	put(to + 48, s->length);
+	put(to + 56, s->chunk);
+	put(to + 64, s->founder);
+	put(to + 72, XXH64(to, 72, 0));
+}
+
+static bool is_zero(const unsigned char *p, size_t n)
+{
+	return !n || (!*p && !memcmp(p, p + 1, n - 1));
+}
+
+static int super_decode(const unsigned char from[GROUP_SUPER],
+			struct group_super *s)
+{
+	if (memcmp(from, magic, sizeof(magic)) ||
+	    get(from + 8) != GROUP_FORMAT ||
+	    get(from + 72) != XXH64(from, 72, 0))
+		return -EBADMSG;
+	*s = (struct group_super){
+		.n = (uint32_t)get(from + 16),
+		.k = (uint32_t)get(from + 24),
+		.id = {get(from + 32), get(from + 40)},
+		.length = get(from + 48),
+		.chunk = get(from + 56),
+		.founder = get(from + 64) != 0,
+	};
+	/* Numbers that a damaged area can have, and this code cannot. */
+	if (s->n < 2 || s->n > GROUP_MEMBERS || !s->k || s->k > s->n ||
+	    s->chunk < 8 || s->length > INT64_MAX || s->length % 8 ||
+	    s->length / s->chunk >= GROUP_BITS)
+		return -EBADMSG;
+	return 0;
+}
+
+void group_slot_encode(const struct group_super *s, uint64_t epoch,
+		       unsigned char to[GROUP_SLOT])
+{
+	put(to, epoch);
+	put(to + 8, XXH64(to, 8, s->id[0]));
+}
+
+int group_area_decode(const unsigned char area[GROUP_AREA],
+		      struct group_super *s, struct group_state *state)
+{
+	int ret;
+
+	*state = (struct group_state){0};
+	if (is_zero(area, GROUP_AREA))
+		return -ENODATA;
+	ret = super_decode(area, s);
+	/*
+	 * The superblock of a new member is durable before any byte behind it,
+	 * and its first 8 bytes before the rest: a power cut can tear it.
+	 */
+	if (ret)
+		return is_zero(area + GROUP_SUPER, GROUP_AREA - GROUP_SUPER) &&
+				       !memcmp(area, magic, sizeof(magic))
+			       ? -ENODATA
+			       : ret;
+	state->promised = get(area + GROUP_PROMISE_AT);
+	for (unsigned int i = 0; i < 2; i++) {
+		const unsigned char *slot = area + GROUP_SLOT_AT(i);
+		const uint64_t epoch = get(slot);
+
+		if (get(slot + 8) != XXH64(slot, 8, s->id[0]) ||
+		    epoch <= state->epoch)
+			continue;
+		state->epoch = epoch;
+		state->number = get(area + GROUP_NUMBER_AT(i));
+		state->slot = i;
+	}
+	return 0;
+}

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* A member of a group, from its opening until it is current. */
+#include "config.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libpool/group.h"
+
+/* Add bytes of the area, or a barrier, to the queue of a member. */
+static void add(struct group *g, unsigned int member, enum leg_kind kind,
+		uint64_t at, const void *bytes, size_t len)
+{
+	struct group_leg *leg = leg_new(kind, len);
+
+	if (!leg) {
+		member_drop(g, member, -ENOMEM, "out of memory");
+		return;
+	}
+	if (kind == LEG_BARRIER) {
+		leg->op.type = RPMEM_POOL_COMMIT;
+	} else {
+		leg->op.type = RPMEM_POOL_WRITE;
+		leg->op.flags = kind == LEG_BITS ? RPMEM_POOL_DURABLE : 0;
+		memcpy(leg->bytes, bytes, len);
+		leg->op.buf = leg->bytes;
+		leg->op.offset = at;
+		leg->op.len = len;
+	}
+	leg_add(g, member, leg);
+}
+
+static void inspect(struct group *g, unsigned int member)
+{
+	struct group_leg *leg = leg_new(LEG_AREA, 0);
+
+	if (!leg) {
+		member_drop(g, member, -ENOMEM, "out of memory");
+		return;
+	}
+	leg->op.type = RPMEM_POOL_READ;
+	leg->op.buf = g->members[member].area;
+	leg->op.len = GROUP_AREA;
+	leg_add(g, member, leg);
+	g->members[member].inspecting = true;
+}
+
+static bool same_group(const struct group *g, const struct group_super *s)
+{
+	const struct group_super *other = NULL;
+
+	for (unsigned int i = 0; i < g->n && !other; i++)
+		if (g->members[i].state >= MEMBER_SEEN && g->members[i].super.n)
+			other = &g->members[i].super;
+	if (g->phase != GROUP_LOOKING)
+		other = &g->super;
+	return !other || (s->id[0] == other->id[0] && s->id[1] == other->id[1]);
+}
+
+/* The area of a member has been read. */
+static void inspected(struct group *g, unsigned int member)
+{
+	struct group_member *m = &g->members[member];
+	struct group_super s = {0};
+	const int ret = group_area_decode(m->area, &s, &m->disk);
+
+	m->inspecting = false;
+	m->super = s;
+	if (ret == -EBADMSG)
+		group_end(g, -EBADMSG,
+			  "a member holds something else than this group: its "
+			  "first 64 KiB are not zero; give a new pool, or zero "
+			  "them");
+	else if (!ret && (s.n != g->n || s.k != g->k))
+		group_end(g, -EINVAL,
+			  "the group was created with other numbers of members "
+			  "or of copies (k); give the same as then");
+	else if (!ret && !same_group(g, &s))
+		group_end(g, -EINVAL,
+			  "the members belong to two groups; give the members "
+			  "of one");
+	else if ((!ret && m->length < GROUP_AREA + s.length) ||
+		 (ret && g->phase != GROUP_LOOKING &&
+		  m->length < GROUP_AREA + g->super.length))
+		member_drop(g, member, -ENOSPC,
+			    "it is shorter than the group: extend it");
+	else if (g->phase != GROUP_LOOKING && m->disk.promised > g->epoch)
+		group_end(g, -ESTALE,
+			  "another client has opened the group as its writer; "
+			  "open it again");
+	else {
+		m->blank = ret || !m->disk.epoch;
+		m->state = MEMBER_SEEN;
+	}
+}
+
+/* Write the superblock of a new member, and no epoch, so that it is blank. */
+static void format(struct group *g, unsigned int member)
+{
+	const struct group_super *was = &g->members[member].super;
+	unsigned char super[GROUP_SUPER];
+
+	/* The one that is visible may not be durable yet. */
+	group_super_encode(was->n ? was : &g->super, super);
+	/* A torn superblock is known by the 8 bytes that stand before it. */
+	add(g, member, LEG_AREA, 0, super, 8);
+	add(g, member, LEG_BARRIER, 0, NULL, 0);
+	add(g, member, LEG_AREA, 0, super, sizeof(super));
+	add(g, member, LEG_BARRIER, 0, NULL, 0);
+	g->members[member].barriers = 2;
+	if (g->members[member].state != MEMBER_AWAY)
+		g->members[member].state = MEMBER_FORMAT;
+}
+
+static void promise(struct group *g, unsigned int member)
+{
+	const uint64_t epoch = htole64(g->epoch);
+
+	add(g, member, LEG_AREA, GROUP_PROMISE_AT, &epoch, sizeof(epoch));
+	add(g, member, LEG_BARRIER, 0, NULL, 0);
+	if (g->members[member].state != MEMBER_AWAY)
+		g->members[member].state = MEMBER_PROMISING;
+}
+
+void member_join(struct group *g, unsigned int member, bool own)
+{
+	struct group_member *m = &g->members[member];
+	unsigned char *bits = m->area + GROUP_BITS_AT;
+
+	m->own = own;
+	m->copy_next = 0;
+	m->copy = malloc(GROUP_BITS / 8);
+	if (!m->copy) {
+		member_drop(g, member, -ENOMEM, "out of memory");
+		return;
+	}
+	for (unsigned int b = 0; b < GROUP_BITS / 8; b++)
+		bits[b] |= g->bits[b];
+	memcpy(m->copy, bits, GROUP_BITS / 8);
+	if (m->blank)
+		memset(m->copy, 0xff, GROUP_BITS / 8);
+	add(g, member, LEG_BITS, GROUP_BITS_AT, bits, GROUP_BITS / 8);
+	if (m->state != MEMBER_AWAY)
+		m->state = MEMBER_COPYING;
+}
+
+/*
+ * All bytes have been sent to the member. Its number becomes that of the newest
+ * commit that was issued: behind a barrier if the member is of this epoch
+ * already, else in the slot that is not in use, in front of that slot's epoch.
+ */
+static void adopt(struct group *g, unsigned int member)
+{
+	struct group_member *m = &g->members[member];
+	const bool again = m->disk.epoch == g->epoch;
+	const uint64_t number = htole64(g->issued);
+	unsigned char slot[GROUP_SLOT];
+
+	if (again)
+		add(g, member, LEG_BARRIER, 0, NULL, 0);
+	else
+		m->disk.slot ^= 1;
+	m->adopted = g->issued;
+	group_slot_encode(&g->super, g->epoch, slot);
+	add(g, member, LEG_AREA, GROUP_NUMBER_AT(m->disk.slot), &number,
+	    sizeof(number));
+	add(g, member, LEG_BARRIER, 0, NULL, 0);
+	if (!again) {
+		add(g, member, LEG_AREA, GROUP_SLOT_AT(m->disk.slot), slot,
+		    sizeof(slot));
+		add(g, member, LEG_BARRIER, 0, NULL, 0);
+	}
+	if (m->state == MEMBER_AWAY)
+		return;
+	m->barriers = 2;
+	m->numbered = true;
+	m->state = MEMBER_ADOPTING;
+}
+
+/* Copies go chunk by chunk: later writes to the chunk wait behind the copy. */
+static void copy_next(struct group *g, unsigned int member)
+{
+	struct group_member *m = &g->members[member];
+	const uint64_t chunks =
+		(g->super.length + g->super.chunk - 1) / g->super.chunk;
+	struct group_leg *leg;
+
+	while (m->copy_next < chunks &&
+	       !(m->copy[m->copy_next / 8] & 1u << m->copy_next % 8))
+		m->copy_next++;
+	if (m->copy_next >= chunks) {
+		adopt(g, member);
+		return;
+	}
+	leg = leg_new(LEG_COPY, 0);
+	if (!leg) {
+		member_drop(g, member, -ENOMEM, "out of memory");
+		return;
+	}
+	leg->op.offset = GROUP_AREA + m->copy_next * g->super.chunk;
+	leg->op.len = g->super.chunk;
+	if (leg->op.len > GROUP_AREA + g->super.length - leg->op.offset)
+		leg->op.len = GROUP_AREA + g->super.length - leg->op.offset;
+	leg_add(g, member, leg);
+	m->copy_queued = true;
+}
+
+/* Read the chunk at a current member that has all writes to it. */
+static void copy_read(struct group *g, unsigned int member)
+{
+	struct group_member *m = &g->members[member];
+	const struct group_leg *copy = m->copying;
+	struct group_leg *leg;
+
+	for (unsigned int i = 0; i < g->n; i++) {
+		if (m->own ? i != member
+			   : g->members[i].state != MEMBER_CURRENT ||
+				     !member_has_all(g, i, copy->op.offset,
+						     copy->op.len))
+			continue;
+		leg = leg_new(LEG_SOURCE, copy->op.len);
+		if (!leg) {
+			member_drop(g, member, -ENOMEM, "out of memory");
+			return;
+		}
+		leg->op.type = RPMEM_POOL_READ;
+		leg->op.buf = leg->bytes;
+		leg->op.offset = copy->op.offset;
+		leg->op.len = copy->op.len;
+		TAILQ_INSERT_TAIL(&g->members[i].out, leg, link);
+		m->source = leg;
+		m->source_at = i;
+		m->source_read = false;
+		member_start(g, i, &leg->op);
+		return;
+	}
+}
+
+static void copy_write(struct group *g, unsigned int member)
+{
+	struct group_member *m = &g->members[member];
+	struct group_leg *copy = m->copying;
+	const unsigned char *p = m->source->bytes;
+	const bool zero = !*p && !memcmp(p, p + 1, copy->op.len - 1);
+
+	m->source_read = true;
+	copy->op.type = zero ? RPMEM_POOL_ZERO : RPMEM_POOL_WRITE;
+	copy->op.buf = zero ? NULL : m->source->bytes;
+	member_start(g, member, &copy->op);
+}
+
+/* The chunk's bytes have been read; nobody wants them if its copy was dropped.
+ */
+static void source_done(struct group *g, unsigned int at, struct group_leg *leg)
+{
+	TAILQ_REMOVE(&g->members[at].out, leg, link);
+	for (unsigned int i = 0; i < g->n; i++)
+		if (g->members[i].source == leg) {
+			copy_write(g, i);
+			return;
+		}
+	leg_free(g, leg);
+}
+
+static void copy_done(struct group *g, unsigned int member)
+{
+	struct group_member *m = &g->members[member];
+
+	TAILQ_REMOVE(&m->out, m->copying, link);
+	leg_free(g, m->copying);
+	leg_free(g, m->source);
+	m->copying = m->source = NULL;
+	m->copy_queued = false;
+	m->copy_next++;
+}
+
+void member_done(struct group *g, unsigned int member, struct group_leg *leg)
+{
+	struct group_member *m = &g->members[member];
+
+	if (leg->kind == LEG_SOURCE)
+		source_done(g, member, leg);
+	else if (leg->kind == LEG_COPY)
+		copy_done(g, member);
+	else if (leg->kind == LEG_AREA && m->state == MEMBER_INSPECT)
+		inspected(g, member);
+	else if (leg->kind != LEG_BARRIER)
+		return;
+	else if (m->state == MEMBER_FORMAT) {
+		if (!--m->barriers)
+			promise(g, member);
+	} else if (m->state == MEMBER_PROMISING)
+		m->state = MEMBER_PROMISED;
+	else if (m->state == MEMBER_ADOPTING && !--m->barriers) {
+		m->state = MEMBER_CURRENT;
+		m->blank = false;
+		m->number = m->adopted;
+		free(m->copy);
+		m->copy = NULL;
+		group_adopted(g, member);
+	}
+}
+
+void member_step(struct group *g, unsigned int member)
+{
+	struct group_member *m = &g->members[member];
+
+	switch (m->state) {
+	case MEMBER_INSPECT:
+		if (!m->inspecting)
+			inspect(g, member);
+		break;
+	case MEMBER_SEEN:
+		if (g->phase < GROUP_PROMISING)
+			break;
+		if (m->disk.epoch)
+			promise(g, member);
+		else
+			format(g, member);
+		break;
+	case MEMBER_PROMISED:
+		if (g->phase >= GROUP_MENDING && group_count(g, MEMBER_CURRENT))
+			member_join(g, member, false);
+		break;
+	case MEMBER_COPYING:
+		if (m->copying && !m->source)
+			copy_read(g, member);
+		else if (!m->copying && !m->copy_queued)
+			copy_next(g, member);
+		break;
+	default:
+		break;
+	}
+}
