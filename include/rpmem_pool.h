@@ -95,9 +95,11 @@ struct rpmem_pool_info {
 	uint32_t granularity; /* a flush at the target rounds ranges to this
 			       * many bytes: a hint */
 	uint32_t preferred_size; /* bytes of one write: a hint */
-	uint64_t kept;	     /* bytes of writes that no commit has covered */
-	uint64_t reconnects; /* times that the connection was made again */
-	int read_only;	     /* the secret does not allow writes */
+	uint64_t kept;	      /* bytes of writes that no commit has covered */
+	uint64_t reconnects;  /* times that the connection was made again */
+	int read_only;	      /* the secret does not allow writes */
+	unsigned int members; /* of a group; 0: it is a single pool */
+	unsigned int current; /* members that have every completed write */
 };
 int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info);
 

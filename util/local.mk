@@ -73,6 +73,7 @@ util_librpmem_pool_la_SOURCES = \
 	util/libpool/connect.c util/libpool/error.c util/libpool/group.c \
 	util/libpool/group.h util/libpool/group_epoch.c \
 	util/libpool/group_format.c util/libpool/group_member.c \
+	util/libpool/group_open.c util/libpool/group_open.h \
 	util/libpool/journal.c util/libpool/journal.h \
 	util/libpool/open.c util/libpool/pool.h \
 	util/libpool/wait.c util/libpool/work.c

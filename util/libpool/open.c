@@ -9,6 +9,7 @@
 
 #include "core/method.h"
 #include "util/clock.h"
+#include "libpool/group_open.h"
 #include "libpool/pool.h"
 
 /* How long to wait for a daemon that may just be starting. */
@@ -43,9 +44,8 @@ static int parse_where(struct rpmem_pool *p, const char *where)
 	return 0;
 }
 
-/* Copy the attributes of the caller, which may know less of them. */
-static int copy_attr(struct rpmem_pool_attr *a,
-		     const struct rpmem_pool_attr *attr)
+int pool_copy_attr(struct rpmem_pool_attr *a,
+		   const struct rpmem_pool_attr *attr)
 {
 	*a = (struct rpmem_pool_attr){.size = sizeof(*a)};
 	if (!attr)
@@ -75,7 +75,7 @@ static int parse_attr(struct rpmem_pool *p, const struct rpmem_pool_attr *attr)
 		[RPMEM_POOL_NONE] = FI_RPMEM_CLASS_NONE,
 	};
 	struct rpmem_pool_attr a;
-	const int ret = copy_attr(&a, attr);
+	const int ret = pool_copy_attr(&a, attr);
 
 	if (ret)
 		return ret;
@@ -106,7 +106,7 @@ static int parse_attr(struct rpmem_pool *p, const struct rpmem_pool_attr *attr)
 		       : 0;
 }
 
-static int init(struct rpmem_pool *p)
+static int init(struct rpmem_pool *p, uint64_t owner)
 {
 	pthread_condattr_t attr;
 
@@ -118,7 +118,7 @@ static int init(struct rpmem_pool *p)
 	pthread_cond_init(&p->thread_done, &attr);
 	pthread_cond_init(&p->async_done, &attr);
 	pthread_condattr_destroy(&attr);
-	p->owner = rp_setup_owner();
+	p->owner = owner ? owner : rp_setup_owner();
 	if (!p->owner)
 		return pool_error(-EIO, "no random bytes");
 	if (rp_journal_init(&p->journal, POOL_KEEP))
@@ -150,6 +150,10 @@ void rpmem_pool_close(struct rpmem_pool *p)
 {
 	if (!p)
 		return;
+	if (p->group) {
+		pool_group_close(p);
+		return;
+	}
 	pthread_mutex_lock(&p->lock);
 	p->closing = true;
 	pthread_cond_broadcast(&p->thread_done);
@@ -196,19 +200,16 @@ static int connect_first(struct rpmem_pool *p)
 	return p->now.ret == -EAGAIN ? -ETIMEDOUT : p->now.ret;
 }
 
-int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
-		    const struct rpmem_pool_attr *attr)
+int pool_open_as(struct rpmem_pool **pool, const char *where,
+		 const struct rpmem_pool_attr *attr, uint64_t owner)
 {
 	struct rpmem_pool *p;
 	int ret;
 
-	if (!pool || !where)
-		return pool_error(-EINVAL, "rpmem_pool_open() needs a place "
-					   "for the pool and HOST:POOL");
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return pool_error(-ENOMEM, "out of memory");
-	ret = init(p);
+	ret = init(p, owner);
 	if (!ret)
 		ret = parse_where(p, where);
 	if (!ret)
@@ -221,6 +222,16 @@ int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
 	}
 	*pool = p;
 	return 0;
+}
+
+int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
+		    const struct rpmem_pool_attr *attr)
+{
+	if (!pool || !where)
+		return pool_error(-EINVAL, "rpmem_pool_open() needs a place "
+					   "for the pool and HOST:POOL");
+	return pool_group_is(where) ? pool_group_open(pool, where, attr)
+				    : pool_open_as(pool, where, attr, 0);
 }
 
 static int divide(struct rpmem_pool *pool, unsigned int parts)
@@ -259,6 +270,10 @@ int rpmem_pool_divide(struct rpmem_pool *pool, unsigned int parts)
 	const uint64_t until = rp_now_ms() + pool->timeout_ms;
 	int ret;
 
+	if (pool->group)
+		return pool_error(-EOPNOTSUPP,
+				  "a group is not divided; divide its members "
+				  "before it is created");
 	if (!parts || parts > RP_SETUP_PARTS)
 		return pool_error(-EINVAL, "%u parts; give 1 to %d", parts,
 				  RP_SETUP_PARTS);
@@ -295,6 +310,8 @@ int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info)
 				  "info->size is %zu; set it to sizeof(struct "
 				  "rpmem_pool_info)",
 				  info->size);
+	if (pool->group)
+		return pool_group_query(pool, info);
 	pthread_mutex_lock(&pool->lock);
 	info->length = o->ex.len;
 	info->reached = reached[o->class];
@@ -304,6 +321,7 @@ int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info)
 	info->kept = rp_journal_used(&pool->journal);
 	info->reconnects = pool->reconnects;
 	info->read_only = o->ex.read_only;
+	info->members = info->current = 0;
 	pthread_mutex_unlock(&pool->lock);
 	return 0;
 }
@@ -312,6 +330,9 @@ int rpmem_pool_fabric(struct rpmem_pool *pool, struct rpmem_pool_fabric *fabric)
 {
 	if (!fabric)
 		return pool_error(-EINVAL, "fabric is NULL");
+	if (pool->group)
+		return pool_error(-EOPNOTSUPP,
+				  "a group has an endpoint for each member");
 	if (fabric->size != sizeof(*fabric))
 		return pool_error(-EINVAL,
 				  "fabric->size is %zu; set it to "

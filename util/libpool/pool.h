@@ -97,7 +97,12 @@ struct offer {
 	char err[RP_ERR_LEN];
 };
 
+struct pool_group; /* group_open.c */
+
 struct rpmem_pool {
+	/* A group has the rest of its state there. */
+	struct pool_group *group;
+
 	/* constant after rpmem_pool_open() */
 	struct rp_setup_target target;
 	struct rp_secret secret; /* of the last connection */
@@ -153,8 +158,21 @@ void pool_texts_free(struct rpmem_pool *p);
 
 /* wait.c: wait for a condition of the pool, up to ms; the lock is released. */
 void pool_cond_wait(struct rpmem_pool *p, pthread_cond_t *cond, uint64_t ms);
+/*
+ * Prepare to wait with poll(2) for the next completion: 1, and *fd is readable
+ * then; 0: there is nothing to wait on. Lowers *ms to the time after which
+ * rpmem_pool_poll() is due in any case.
+ */
+unsigned int pool_trywait(struct rpmem_pool *p, int *fd, int *ms);
 /* Forget an operation whose owner has the result. The lock is held. */
 void work_free(struct work *w);
+
+/* open.c: rpmem_pool_open() by a client that has this number at the daemon. */
+int pool_open_as(struct rpmem_pool **pool, const char *where,
+		 const struct rpmem_pool_attr *attr, uint64_t owner);
+/* Copy the attributes of the caller, which may know less of them. */
+int pool_copy_attr(struct rpmem_pool_attr *a,
+		   const struct rpmem_pool_attr *attr);
 
 /* connect.c: fetch and query what the daemon offers. Blocks. */
 void pool_connect(struct rpmem_pool *p, struct offer *o);

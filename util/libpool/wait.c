@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "util/clock.h"
+#include "libpool/group_open.h"
 #include "libpool/pool.h"
 
 void pool_cond_wait(struct rpmem_pool *p, pthread_cond_t *cond, uint64_t ms)
@@ -132,6 +133,10 @@ static int run(struct rpmem_pool *p, struct rpmem_pool_op *op)
 	struct waiter me = {.done = false};
 	int ret;
 
+	if (p->group) {
+		ret = check(p, op);
+		return ret ? ret : pool_group_run(p, op);
+	}
 	pthread_cond_init(&me.wake, NULL);
 	pthread_mutex_lock(&p->lock);
 	ret = submit(p, op, &me);
@@ -197,6 +202,10 @@ int rpmem_pool_submit(struct rpmem_pool *pool, struct rpmem_pool_op *op)
 {
 	int ret;
 
+	if (pool->group) {
+		ret = check(pool, op);
+		return ret ? ret : pool_group_submit(pool, op);
+	}
 	pthread_mutex_lock(&pool->lock);
 	ret = submit(pool, op, NULL);
 	pthread_mutex_unlock(&pool->lock);
@@ -227,6 +236,8 @@ int rpmem_pool_poll(struct rpmem_pool *pool, struct rpmem_pool_op **done,
 
 	if (!n)
 		return pool_error(-EINVAL, "room for no operation");
+	if (pool->group)
+		return pool_group_poll(pool, done, n, timeout_ms);
 	pthread_mutex_lock(&pool->lock);
 	while (!(got = take_done(pool, done, n))) {
 		if (pool->polling) {
@@ -247,4 +258,29 @@ int rpmem_pool_poll(struct rpmem_pool *pool, struct rpmem_pool_op **done,
 	}
 	pthread_mutex_unlock(&pool->lock);
 	return (int)got;
+}
+
+unsigned int pool_trywait(struct rpmem_pool *p, int *fd, int *ms)
+{
+	struct fid *cq;
+	unsigned int n = 0;
+
+	pthread_mutex_lock(&p->lock);
+	cq = p->f.cq ? &p->f.cq->fid : NULL;
+	if (!TAILQ_EMPTY(&p->done) || p->polling ||
+	    (p->state == LINK_DRAINING && !p->out)) {
+		*ms = 0;
+	} else if (p->state == LINK_CONNECTING) {
+		*ms = *ms > 10 ? 10 : *ms;
+	} else if (!cq || fi_trywait(p->f.fabric, &cq, 1) ||
+		   fi_control(cq, FI_GETWAIT, fd)) {
+		*ms = 0;
+	} else {
+		n = 1;
+		/* A post that was not accepted is tried again soon. */
+		if (!TAILQ_EMPTY(&p->waiting))
+			*ms = 1;
+	}
+	pthread_mutex_unlock(&p->lock);
+	return n;
 }

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A client of a pool or a group of pools that does what the lines of its input
+ * say, and prints a line for each: the result, or the error.
+ *
+ * w OFFSET TEXT: write. d OFFSET TEXT: durably. c: commit. t OFFSET NUMBER:
+ * commit, and then store. r OFFSET LENGTH: read. q: members that are current,
+ * members, times that one was opened again.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <rpmem_pool.h>
+
+static int then_store(struct rpmem_pool *pool, uint64_t offset, uint64_t value)
+{
+	const struct rpmem_pool_then then = {offset, value};
+	struct rpmem_pool_op op = {.type = RPMEM_POOL_COMMIT, .then = &then};
+	struct rpmem_pool_op *done;
+	int ret = rpmem_pool_submit(pool, &op);
+
+	while (!ret && rpmem_pool_poll(pool, &done, 1, -1) == 0)
+		;
+	return ret ? ret : op.result;
+}
+
+static int run(struct rpmem_pool *pool, const char *line, char *out,
+	       size_t size)
+{
+	struct rpmem_pool_info info = {.size = sizeof(info)};
+	unsigned long long offset = 0, value = 0;
+	int at = 0, ret;
+
+	snprintf(out, size, "ok");
+	sscanf(line + 1, "%llu %n%llu", &offset, &at, &value);
+	switch (*line) {
+	case 'w':
+	case 'd':
+		return rpmem_pool_write(pool, line + 1 + at,
+					strlen(line + 1 + at), offset,
+					*line == 'd' ? RPMEM_POOL_DURABLE : 0);
+	case 'c':
+		return rpmem_pool_commit(pool);
+	case 't':
+		return then_store(pool, offset, value);
+	case 'r':
+		ret = rpmem_pool_read(pool, out,
+				      value < size ? value : size - 1, offset);
+		out[value < size ? value : size - 1] = 0;
+		for (size_t i = 0; !ret && i < value && i < size - 1; i++)
+			if (out[i] < ' ')
+				out[i] = '.';
+		return ret;
+	case 'q':
+		ret = rpmem_pool_query(pool, &info);
+		snprintf(out, size, "%u of %u, reopened %llu, %llu bytes, %s",
+			 info.current, info.members,
+			 (unsigned long long)info.reconnects,
+			 (unsigned long long)info.length, info.method);
+		return ret;
+	default:
+		fprintf(stderr, "unknown line: %s\n", line);
+		exit(2);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct rpmem_pool_attr attr = {
+		.size = sizeof(attr),
+		.required = RPMEM_POOL_NONE,
+		.timeout = 10,
+	};
+	struct rpmem_pool *pool;
+	char line[1024], out[1024];
+	int ret;
+
+	if (argc != 3) {
+		fprintf(stderr, "usage: group_client PLACE take|share\n");
+		return 2;
+	}
+	if (!strcmp(argv[2], "take"))
+		attr.exclusive = RPMEM_POOL_TAKE;
+	ret = rpmem_pool_open(&pool, argv[1], &attr);
+	printf("%d %s\n", ret, ret ? rpmem_pool_error() : "open");
+	fflush(stdout);
+	if (ret)
+		return 1;
+	while (fgets(line, sizeof(line), stdin)) {
+		line[strcspn(line, "\n")] = 0;
+		ret = run(pool, line, out, sizeof(out));
+		printf("%d %s\n", ret, ret ? rpmem_pool_error() : out);
+		fflush(stdout);
+	}
+	rpmem_pool_close(pool);
+	return 0;
+}

@@ -1,0 +1,640 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* A group of pools behind rpmem_pool_open(): threads, waiting, and its members.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "util/clock.h"
+#include "libpool/group.h"
+#include "libpool/group_open.h"
+
+/* An opening waits so long for members that may just be starting. */
+#define START_MS     2000
+#define TICK_MS	     100
+#define PAUSE_MIN_MS 20
+#define PAUSE_MAX_MS 1000
+
+/* A member: the handle of its pool, and the thread that opens it. */
+struct place {
+	struct pool_group *of;
+	unsigned int index;
+	char *where;
+	struct rpmem_pool *pool; /* NULL: closed */
+	bool reopen, had;	 /* to be opened again; it was open once */
+	pthread_t thread;
+	bool thread_runs;
+};
+
+/* A thread in a blocking call. */
+struct call {
+	LIST_ENTRY(call) link;
+	const struct rpmem_pool_op *op;
+	bool done;
+};
+
+struct pool_group {
+	struct rpmem_pool *p; /* the caller's; its lock guards all of this */
+	struct group g;
+	struct rpmem_pool_attr attr;
+	uint64_t owner; /* of all members, to their daemons */
+	struct place places[GROUP_MEMBERS];
+	LIST_HEAD(, call) calls;
+	struct rpmem_pool_op **done; /* for rpmem_pool_poll(), oldest first */
+	size_t ndone, nout, size;    /* nout: submitted and not in done */
+	uint64_t reconnects;
+	bool polling, closing, started;
+	int kick; /* eventfd: ends the wait of the thread that polls */
+	pthread_cond_t changed;
+	pthread_t tender; /* makes progress while members are brought up */
+	bool tender_runs;
+};
+
+/* --- what the group asks for --- */
+
+static int submit(void *arg, unsigned int member, struct rpmem_pool_op *op)
+{
+	struct pool_group *pg = arg;
+
+	return rpmem_pool_submit(pg->places[member].pool, op);
+}
+
+static void kick(struct pool_group *pg)
+{
+	/* It fails when it is full, and then it wakes the thread as well. */
+	(void)!write(pg->kick, &(uint64_t){1}, sizeof(uint64_t));
+}
+
+static void reopen(void *arg, unsigned int member)
+{
+	struct pool_group *pg = arg;
+
+	pg->places[member].reopen = true;
+	pthread_cond_broadcast(&pg->changed);
+}
+
+static void completed(void *arg, struct rpmem_pool_op *op, int ret,
+		      const char *error)
+{
+	struct pool_group *pg = arg;
+	struct call *c;
+
+	/* Operations that are outstanding at the end are dropped. */
+	if (pg->closing)
+		return;
+	op->result = ret;
+	op->error = ret ? error : NULL;
+	LIST_FOREACH (c, &pg->calls, link)
+		if (c->op == op) {
+			c->done = true;
+			pthread_cond_broadcast(&pg->changed);
+			return;
+		}
+	pg->nout--;
+	pg->done[pg->ndone++] = op;
+	pthread_cond_broadcast(&pg->changed);
+}
+
+/* --- members --- */
+
+/* The lock is held. */
+static const char *member_text(struct pool_group *pg, unsigned int member,
+			       const char *cause)
+{
+	char text[RP_ERR_LEN];
+
+	snprintf(text, sizeof(text), "member %s of the group: %s",
+		 pg->places[member].where, cause);
+	return pool_text(pg->p, text);
+}
+
+static int open_member(struct place *m, struct rpmem_pool **pool,
+		       uint64_t *length)
+{
+	struct rpmem_pool_info info = {.size = sizeof(info)};
+	struct rpmem_pool_attr attr = m->of->attr;
+	int ret;
+
+	/* A member that this writer had and lost is not taken again. */
+	if (m->had)
+		attr.exclusive = RPMEM_POOL_EXCLUSIVE;
+	ret = pool_open_as(pool, m->where, &attr, m->of->owner);
+	if (ret)
+		return ret;
+	ret = rpmem_pool_query(*pool, &info);
+	*length = info.length;
+	if (!ret && info.read_only)
+		ret = pool_error(-EACCES, "the secret only allows to read");
+	if (ret)
+		rpmem_pool_close(*pool);
+	return ret;
+}
+
+/* Opens a member whenever the group has given it up. */
+static void *member_thread(void *arg)
+{
+	struct place *m = arg;
+	struct pool_group *pg = m->of;
+	struct rpmem_pool *p = pg->p, *pool;
+	uint64_t ms = 0, until, length = 0;
+	int ret;
+
+	pthread_mutex_lock(&p->lock);
+	for (;;) {
+		while (!m->reopen && !pg->closing)
+			pthread_cond_wait(&pg->changed, &p->lock);
+		if (pg->closing)
+			break;
+		m->reopen = false;
+		pool = m->pool;
+		m->pool = NULL;
+		ms = pool ? 0 : ms;
+		pthread_mutex_unlock(&p->lock);
+		rpmem_pool_close(pool);
+		pthread_mutex_lock(&p->lock);
+		for (until = rp_now_ms() + ms;
+		     !pg->closing && rp_now_ms() < until;)
+			pool_cond_wait(p, &pg->changed, until - rp_now_ms());
+		if (pg->closing)
+			break;
+		pool = NULL;
+		ret = -ECANCELED;
+		if (pg->g.phase != GROUP_ENDED) {
+			pthread_mutex_unlock(&p->lock);
+			ret = open_member(m, &pool, &length);
+			pthread_mutex_lock(&p->lock);
+		}
+		m->pool = ret ? NULL : pool;
+		pg->reconnects += m->had && !ret;
+		m->had |= !ret;
+		ms = ms * 2 < PAUSE_MIN_MS   ? PAUSE_MIN_MS
+		     : ms * 2 < PAUSE_MAX_MS ? ms * 2
+					     : PAUSE_MAX_MS;
+		group_opened(&pg->g, m->index, ret, length,
+			     ret ? member_text(pg, m->index, rpmem_pool_error())
+				 : NULL);
+		pthread_cond_broadcast(&pg->changed);
+		kick(pg);
+	}
+	pthread_mutex_unlock(&p->lock);
+	return NULL;
+}
+
+/* --- progress --- */
+
+/* True: something has completed. The lock is held. */
+static bool collect(struct pool_group *pg)
+{
+	struct rpmem_pool_op *done[32];
+	bool any = false;
+
+	for (unsigned int i = 0; i < pg->g.n; i++) {
+		const struct place *m = &pg->places[i];
+		int n = m->pool ? rpmem_pool_poll(m->pool, done, 32, 0) : 0;
+
+		any |= n > 0;
+		for (int j = 0; j < n; j++) {
+			if (done[j]->result)
+				done[j]->error =
+					member_text(pg, i, done[j]->error);
+			group_done(&pg->g, i, done[j]);
+		}
+	}
+	group_run(&pg->g, rp_now_ms());
+	return any;
+}
+
+/*
+ * One round of progress, by the thread that has pg->polling: it waits up to ms
+ * for a member to complete something, without the lock.
+ */
+static void step(struct pool_group *pg, int ms)
+{
+	struct pollfd fds[GROUP_MEMBERS + 1] = {
+		{.fd = pg->kick, .events = POLLIN}};
+	unsigned int n = 1;
+	uint64_t count;
+
+	if (collect(pg) || !ms)
+		return;
+	for (unsigned int i = 0; i < pg->g.n; i++) {
+		if (!pg->places[i].pool || pg->places[i].reopen)
+			continue;
+		fds[n].events = POLLIN;
+		n += pool_trywait(pg->places[i].pool, &fds[n].fd, &ms);
+	}
+	pthread_mutex_unlock(&pg->p->lock);
+	if (ms)
+		poll(fds, n, ms);
+	if (fds[0].revents)
+		(void)!read(pg->kick, &count, sizeof(count));
+	pthread_mutex_lock(&pg->p->lock);
+	collect(pg);
+}
+
+/* Make progress, or wait for the thread that does. The lock is held. */
+static void progress(struct pool_group *pg, int ms)
+{
+	if (pg->polling) {
+		pool_cond_wait(pg->p, &pg->changed, (uint64_t)ms);
+		return;
+	}
+	pg->polling = true;
+	step(pg, ms);
+	pg->polling = false;
+	/* Another thread may want to poll. */
+	pthread_cond_broadcast(&pg->changed);
+}
+
+/* Whether members are brought up to date, or lag, with nobody in a call. */
+static bool needs_tender(const struct pool_group *pg)
+{
+	if (pg->g.phase == GROUP_ENDED)
+		return false;
+	for (unsigned int i = 0; i < pg->g.n; i++) {
+		const struct group_member *m = &pg->g.members[i];
+
+		if ((m->state > MEMBER_AWAY && m->state < MEMBER_CURRENT) ||
+		    !TAILQ_EMPTY(&m->queue) || !TAILQ_EMPTY(&m->commits) ||
+		    !TAILQ_EMPTY(&m->out))
+			return true;
+	}
+	return false;
+}
+
+static void *tender_thread(void *arg)
+{
+	struct pool_group *pg = arg;
+
+	pthread_mutex_lock(&pg->p->lock);
+	while (!pg->closing)
+		if (LIST_EMPTY(&pg->calls) && needs_tender(pg))
+			progress(pg, TICK_MS);
+		else
+			pool_cond_wait(pg->p, &pg->changed, TICK_MS);
+	pthread_mutex_unlock(&pg->p->lock);
+	return NULL;
+}
+
+/* --- the caller's calls --- */
+
+int pool_group_run(struct rpmem_pool *p, struct rpmem_pool_op *op)
+{
+	struct pool_group *pg = p->group;
+	struct call call = {.op = op};
+	int ret;
+
+	pthread_mutex_lock(&p->lock);
+	LIST_INSERT_HEAD(&pg->calls, &call, link);
+	ret = group_submit(&pg->g, op);
+	if (ret)
+		pool_error(ret, "out of memory");
+	else
+		group_run(&pg->g, rp_now_ms());
+	while (!ret && !call.done)
+		progress(pg, TICK_MS);
+	LIST_REMOVE(&call, link);
+	pthread_mutex_unlock(&p->lock);
+	if (ret)
+		return ret;
+	if (op->result)
+		pool_error(0, "%s", op->error);
+	return op->result;
+}
+
+int pool_group_submit(struct rpmem_pool *p, struct rpmem_pool_op *op)
+{
+	struct pool_group *pg = p->group;
+	void *more;
+	int ret;
+
+	pthread_mutex_lock(&p->lock);
+	if (pg->ndone + pg->nout == pg->size) {
+		more = realloc(pg->done,
+			       (pg->size * 2 + 64) * sizeof(*pg->done));
+		if (!more) {
+			pthread_mutex_unlock(&p->lock);
+			return pool_error(-ENOMEM, "out of memory");
+		}
+		pg->done = more;
+		pg->size = pg->size * 2 + 64;
+	}
+	pg->nout++;
+	ret = group_submit(&pg->g, op);
+	if (ret)
+		pg->nout--;
+	else
+		group_run(&pg->g, rp_now_ms());
+	pthread_mutex_unlock(&p->lock);
+	return ret ? pool_error(ret, "out of memory") : 0;
+}
+
+int pool_group_poll(struct rpmem_pool *p, struct rpmem_pool_op **done,
+		    unsigned int n, int timeout_ms)
+{
+	struct pool_group *pg = p->group;
+	const uint64_t until = rp_now_ms() + (uint64_t)timeout_ms;
+	size_t got;
+
+	pthread_mutex_lock(&p->lock);
+	if (!pg->ndone && !pg->polling)
+		collect(pg);
+	while (!pg->ndone && timeout_ms) {
+		const uint64_t now = rp_now_ms();
+		uint64_t left = timeout_ms < 0 ? TICK_MS : until - now;
+
+		if (timeout_ms > 0 && now >= until)
+			break;
+		progress(pg, left < TICK_MS ? (int)left : TICK_MS);
+	}
+	got = pg->ndone < n ? pg->ndone : n;
+	memcpy(done, pg->done, got * sizeof(*done));
+	pg->ndone -= got;
+	memmove(pg->done, pg->done + got, pg->ndone * sizeof(*done));
+	pthread_mutex_unlock(&p->lock);
+	return (int)got;
+}
+
+int pool_group_query(struct rpmem_pool *p, struct rpmem_pool_info *info)
+{
+	struct pool_group *pg = p->group;
+	struct rpmem_pool_info one;
+	bool first = true;
+
+	pthread_mutex_lock(&p->lock);
+	info->length = p->now.ex.len;
+	info->reconnects = pg->reconnects;
+	info->kept = 0;
+	info->read_only = 0;
+	info->reached = RPMEM_POOL_NONE;
+	info->method = "none";
+	info->granularity = info->preferred_size = 0;
+	info->members = pg->g.n;
+	info->current = group_count(&pg->g, MEMBER_CURRENT);
+	for (unsigned int i = 0; i < pg->g.n; i++) {
+		one.size = sizeof(one);
+		if (pg->g.members[i].state != MEMBER_CURRENT ||
+		    rpmem_pool_query(pg->places[i].pool, &one))
+			continue;
+		info->reconnects += one.reconnects;
+		info->kept = one.kept > info->kept ? one.kept : info->kept;
+		if (first || one.reached > info->reached)
+			info->reached = one.reached;
+		if (first)
+			info->method = one.method;
+		else if (strcmp(info->method, one.method) != 0)
+			info->method = "several";
+		if (one.granularity > info->granularity)
+			info->granularity = one.granularity;
+		if (first || one.preferred_size < info->preferred_size)
+			info->preferred_size = one.preferred_size;
+		first = false;
+	}
+	pthread_mutex_unlock(&p->lock);
+	return 0;
+}
+
+/* --- opening and closing --- */
+
+/* A group that is closed with nothing outstanding opens without copies. */
+static void clear_bitmap(struct pool_group *pg)
+{
+	const uint64_t until = rp_now_ms() + START_MS;
+
+	if (pg->g.phase != GROUP_OPEN || !group_is_quiet(&pg->g))
+		return;
+	group_clear_all(&pg->g);
+	while (pg->g.phase == GROUP_OPEN && !group_is_quiet(&pg->g) &&
+	       rp_now_ms() < until)
+		progress(pg, TICK_MS);
+}
+
+void pool_group_close(struct rpmem_pool *p)
+{
+	struct pool_group *pg = p->group;
+
+	pthread_mutex_lock(&p->lock);
+	clear_bitmap(pg);
+	pg->closing = true;
+	pthread_cond_broadcast(&pg->changed);
+	kick(pg);
+	pthread_mutex_unlock(&p->lock);
+	if (pg->tender_runs)
+		pthread_join(pg->tender, NULL);
+	for (unsigned int i = 0; i < GROUP_MEMBERS; i++) {
+		if (pg->places[i].thread_runs)
+			pthread_join(pg->places[i].thread, NULL);
+		rpmem_pool_close(pg->places[i].pool);
+		free(pg->places[i].where);
+	}
+	if (pg->started)
+		group_fini(&pg->g);
+	if (pg->kick >= 0)
+		close(pg->kick);
+	pthread_cond_destroy(&pg->changed);
+	pthread_mutex_destroy(&p->lock);
+	pool_texts_free(p);
+	free(pg->done);
+	free((char *)(uintptr_t)pg->attr.secret_file);
+	free(pg);
+	free(p);
+}
+
+bool pool_group_is(const char *where)
+{
+	const char *comma = strchr(where, ',');
+	const char *colon = strchr(where, ':');
+
+	/* A pool's own name may contain a comma. */
+	return comma && colon && colon < comma && strchr(comma, ':');
+}
+
+/* Split "PLACE,PLACE,...;k=N" into pg->places. */
+static int parse(struct pool_group *pg, const char *where, unsigned int *k)
+{
+	const char *semicolon = strrchr(where, ';'), *end = strchr(where, 0);
+	unsigned int n = 0;
+	char extra;
+
+	*k = 0;
+	if (semicolon && (sscanf(semicolon, ";k=%u%c", k, &extra) != 1 || !*k))
+		return pool_error(
+			-EINVAL,
+			"'%s' is nothing that a group has; give ;k=N, "
+			"the number of members at which a commit is "
+			"durable",
+			semicolon);
+	if (semicolon)
+		end = semicolon;
+	for (const char *s = where; s <= end; n++) {
+		const size_t len = strcspn(s, ",;");
+
+		if (n == GROUP_MEMBERS)
+			return pool_error(-EINVAL,
+					  "a group has at most %d members",
+					  GROUP_MEMBERS);
+		if (!len)
+			return pool_error(-EINVAL, "'%s' names an empty member",
+					  where);
+		pg->places[n].where = strndup(s, len);
+		if (!pg->places[n].where)
+			return pool_error(-ENOMEM, "out of memory");
+		for (unsigned int i = 0; i < n; i++)
+			if (!strcmp(pg->places[i].where, pg->places[n].where))
+				return pool_error(-EINVAL,
+						  "'%s' is given twice",
+						  pg->places[n].where);
+		s += len + 1;
+	}
+	if (!*k)
+		*k = n / 2 + 1;
+	if (*k > n)
+		return pool_error(-EINVAL, "k=%u is more than %u members", *k,
+				  n);
+	pg->g.n = n;
+	return 0;
+}
+
+static int start(struct pool_group *pg, unsigned int k)
+{
+	struct group_io io = {
+		.submit = submit,
+		.reopen = reopen,
+		.arg = pg,
+	};
+	const unsigned int n = pg->g.n;
+	const uint64_t id[2] = {rp_setup_owner(), rp_setup_owner()};
+	char *err = pool_error_buf();
+	int ret;
+
+	pg->owner = rp_setup_owner();
+	if (!pg->owner || !id[0] || !id[1])
+		return pool_error(-EIO, "no random bytes");
+	/* It sets the environment, which threads must not. */
+	ret = rp_fabric_env(&(struct rp_fabric_attr){0}, err);
+	if (ret)
+		return ret;
+	pg->started = true;
+	if (group_init(&pg->g, n, k, &io, id))
+		ret = pool_error(-ENOMEM, "out of memory");
+	pg->g.timeout_ms = 1000ull * (pg->attr.timeout ? pg->attr.timeout
+						       : POOL_TIMEOUT_S);
+	pg->g.completed = completed;
+	for (unsigned int i = 0; !ret && i < n; i++) {
+		struct place *m = &pg->places[i];
+
+		m->of = pg;
+		m->index = i;
+		if (pthread_create(&m->thread, NULL, member_thread, m))
+			ret = pool_error(-EAGAIN, "no thread for a member");
+		else
+			m->thread_runs = true;
+	}
+	return ret;
+}
+
+/* Whether a member is being brought up to date. */
+static bool is_working(const struct group *g)
+{
+	for (unsigned int i = 0; i < g->n; i++)
+		if (g->members[i].state == MEMBER_COPYING ||
+		    g->members[i].state == MEMBER_ADOPTING)
+			return true;
+	return false;
+}
+
+static int not_open(struct pool_group *pg)
+{
+	const struct group *g = &pg->g;
+
+	if (g->phase == GROUP_ENDED)
+		return pool_error(g->ret == -EAGAIN ? -ETIMEDOUT : g->ret, "%s",
+				  g->error);
+	for (unsigned int i = 0; i < g->n; i++)
+		if (g->members[i].state == MEMBER_AWAY && g->members[i].ret)
+			return pool_error(
+				g->members[i].ret,
+				"too few of %u members are there to find the "
+				"newest commit: %s",
+				g->n, g->members[i].error);
+	return pool_error(-ETIMEDOUT, "too few members of the group reply");
+}
+
+static int wait_open(struct pool_group *pg)
+{
+	uint64_t until = rp_now_ms() + START_MS;
+	int ret = 0;
+
+	pthread_mutex_lock(&pg->p->lock);
+	while (pg->g.phase < GROUP_OPEN && rp_now_ms() < until) {
+		/* A copy takes as long as it takes. */
+		if (is_working(&pg->g))
+			until = rp_now_ms() + START_MS;
+		progress(pg, 20);
+	}
+	if (pg->g.phase != GROUP_OPEN)
+		ret = not_open(pg);
+	pg->p->now.ex.len = pg->g.super.length;
+	pthread_mutex_unlock(&pg->p->lock);
+	return ret;
+}
+
+int pool_group_open(struct rpmem_pool **pool, const char *where,
+		    const struct rpmem_pool_attr *attr)
+{
+	struct rpmem_pool *p = calloc(1, sizeof(*p));
+	struct pool_group *pg = calloc(1, sizeof(*pg));
+	pthread_condattr_t clock;
+	unsigned int k = 0;
+	int ret;
+
+	if (!p || !pg) {
+		free(p);
+		free(pg);
+		return pool_error(-ENOMEM, "out of memory");
+	}
+	p->group = pg;
+	pg->p = p;
+	pthread_mutex_init(&p->lock, NULL);
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	pthread_cond_init(&pg->changed, &clock);
+	pthread_condattr_destroy(&clock);
+	pg->kick = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	snprintf(p->name, sizeof(p->name), "%s", where);
+	ret = pool_copy_attr(&pg->attr, attr);
+	if (pg->attr.secret_file)
+		pg->attr.secret_file = strdup(pg->attr.secret_file);
+	if (!ret && pg->attr.exclusive == RPMEM_POOL_OBSERVE)
+		ret = pool_error(-EINVAL,
+				 "a group is opened by its writer; to observe "
+				 "it, open one of its members");
+	if (!pg->attr.exclusive)
+		pg->attr.exclusive = RPMEM_POOL_EXCLUSIVE;
+	if (!ret && pg->kick < 0)
+		ret = pool_error(-errno, "no eventfd: %s", strerror(errno));
+	if (!ret)
+		ret = parse(pg, where, &k);
+	if (!ret)
+		ret = start(pg, k);
+	if (!ret)
+		ret = wait_open(pg);
+	if (!ret) {
+		pg->tender_runs =
+			!pthread_create(&pg->tender, NULL, tender_thread, pg);
+		if (!pg->tender_runs)
+			ret = pool_error(-EAGAIN, "no thread for the group");
+	}
+	if (ret) {
+		pool_group_close(p);
+		return ret;
+	}
+	*pool = p;
+	return 0;
+}
