@@ -70,18 +70,20 @@ int main(int argc, char **argv)
 	struct rpmem_pool_attr attr = {
 		.size = sizeof(attr),
 		.required = RPMEM_POOL_NONE,
-		.timeout = 10,
+		.timeout = 2,
 	};
 	struct rpmem_pool *pool;
 	char line[1024], out[1024];
 	int ret;
 
 	if (argc != 3) {
-		fprintf(stderr, "usage: group_client PLACE take|share\n");
+		fprintf(stderr, "usage: group_client PLACE take|share|observe\n");
 		return 2;
 	}
 	if (!strcmp(argv[2], "take"))
 		attr.exclusive = RPMEM_POOL_TAKE;
+	if (!strcmp(argv[2], "observe"))
+		attr.exclusive = RPMEM_POOL_OBSERVE;
 	ret = rpmem_pool_open(&pool, argv[1], &attr);
 	printf("%d %s\n", ret, ret ? rpmem_pool_error() : "open");
 	fflush(stdout);

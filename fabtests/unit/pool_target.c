@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 
 #include "core/status.h"
+#include "libpool/group_open.h"
 #include "pool_target.h"
 
 static struct pool_target *the_target;
@@ -320,4 +321,23 @@ void pool_target_returns(struct pool_target *t)
 	pthread_mutex_lock(&p->lock);
 	work_connected(p);
 	pthread_mutex_unlock(&p->lock);
+}
+
+/* --- groups: none here --- */
+
+int pool_group_run(struct rpmem_pool *p, struct rpmem_pool_op *op)
+{
+	cr_assert_fail("a pool of this test is no group");
+	return -FI_EOTHER;
+}
+
+int pool_group_submit(struct rpmem_pool *p, struct rpmem_pool_op *op)
+{
+	return pool_group_run(p, op);
+}
+
+int pool_group_poll(struct rpmem_pool *p, struct rpmem_pool_op **done,
+		    unsigned int n, int timeout_ms)
+{
+	return pool_group_run(p, NULL);
 }

@@ -653,6 +653,21 @@ static void clear_old(struct group *g)
 	clear_bits(g, GROUP_HOT / 2);
 }
 
+bool group_member_has_all(const struct group *g, unsigned int member)
+{
+	const struct group_member *m = &g->members[member];
+	const struct group_legs *lists[] = {&m->queue, &m->commits, &m->out};
+	const struct group_leg *leg;
+
+	if (m->state != MEMBER_CURRENT)
+		return false;
+	for (unsigned int i = 0; i < 3; i++)
+		TAILQ_FOREACH (leg, lists[i], link)
+			if (leg->of && leg->of->complete)
+				return false;
+	return true;
+}
+
 bool group_is_quiet(const struct group *g)
 {
 	for (unsigned int i = 0; i < g->n; i++)

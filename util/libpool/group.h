@@ -202,6 +202,8 @@ void group_done(struct group *g, unsigned int member, struct rpmem_pool_op *op);
 void group_run(struct group *g, uint64_t now);
 /* -ENOMEM, or 0: g->completed() is called once. The range was checked. */
 int group_submit(struct group *g, struct rpmem_pool_op *op);
+/* Whether a member has every operation that has completed. */
+bool group_member_has_all(const struct group *g, unsigned int member);
 /* Whether all members are current, and nothing is outstanding. */
 bool group_is_quiet(const struct group *g);
 /* Forget the bitmap, behind a commit of everything, when all are current. */

@@ -376,7 +376,9 @@ int pool_group_query(struct rpmem_pool *p, struct rpmem_pool_info *info)
 	info->method = "none";
 	info->granularity = info->preferred_size = 0;
 	info->members = pg->g.n;
-	info->current = group_count(&pg->g, MEMBER_CURRENT);
+	info->current = 0;
+	for (unsigned int i = 0; i < pg->g.n; i++)
+		info->current += group_member_has_all(&pg->g, i);
 	for (unsigned int i = 0; i < pg->g.n; i++) {
 		one.size = sizeof(one);
 		if (pg->g.members[i].state != MEMBER_CURRENT ||

@@ -1,0 +1,261 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# A group of three pools: members that are killed and come back or are replaced,
+# a writer that is killed or displaced, what is refused, a log on a group.
+set -u
+dir=$(mktemp -d ./group.XXXXXX) || exit 99
+top=$PWD
+cd "$dir" || exit 99
+daemons= failed=0
+unset FI_PROVIDER FI_OFI_RPMEM_CLASS
+
+finish()
+{
+	exec 3>&-
+	for pid in $daemons; do
+		kill -9 "$pid" 2>/dev/null
+	done
+	cd "$top" && rm -rf "$dir"
+}
+trap finish EXIT
+
+fail()
+{
+	echo "FAIL: $*"
+	failed=1
+}
+
+# serve NAME ARG...: a daemon of this pool at its port; its pid in $daemon
+serve()
+{
+	name=$1 port=0
+	shift
+	[ -e "port.$name" ] && port=$(cat "port.$name")
+	rm -f "port.$name"
+	../util/fi_rpmemd --port "$port" --port-file "port.$name" "$@" "$name" \
+		>>"log.$name" 2>&1 &
+	daemon=$!
+	daemons="$daemons $daemon"
+	for _ in $(seq 400); do
+		[ -s "port.$name" ] && return
+		kill -0 $daemon 2>/dev/null || break
+		sleep 0.05
+	done
+	fail "no daemon of $name: $(cat "log.$name")"
+	exit 1
+}
+
+at()
+{
+	echo "127.0.0.1:$(cat "port.$1"):$1"
+}
+
+# begin PLACE HOW: a client; its first line in $said
+begin()
+{
+	rm -f in out
+	mkfifo in
+	../fabtests/functional/group_client "$1" "$2" <in >out 2>err &
+	client=$!
+	exec 3>in
+	lines=0
+	hear
+}
+
+# hear: the next line of the client
+hear()
+{
+	lines=$((lines + 1))
+	for _ in $(seq 1200); do
+		said=$(sed -n ${lines}p out)
+		[ -n "$said" ] && return
+		kill -0 $client 2>/dev/null || break
+		sleep 0.02
+	done
+	said=$(sed -n ${lines}p out)
+}
+
+# do_line EXPECTED LINE: the client says something that begins so
+do_line()
+{
+	echo "$2" >&3
+	hear
+	case $said in
+	"$1"*) ;;
+	*) fail "$2: '$said' in place of '$1'" ;;
+	esac
+}
+
+# until_current TEXT: members come back in the background
+until_current()
+{
+	for _ in $(seq 400); do
+		echo q >&3
+		hear
+		case $said in
+		"0 $1"*) return ;;
+		esac
+		sleep 0.05
+	done
+	fail "not '$1': $said"
+}
+
+end()
+{
+	exec 3>&-
+	wait $client
+}
+
+# refused TEXT PLACE HOW: an opening fails with this text
+refused()
+{
+	begin "$2" "$3"
+	end
+	case $said in
+	0*) fail "$2 was opened" ;;
+	*"$1"*) ;;
+	*) fail "$2: no '$1' in: $said" ;;
+	esac
+}
+
+serve a --create 1M
+pid_a=$daemon
+serve b --create 1M
+pid_b=$daemon
+serve c --create 1M
+pid_c=$daemon
+G=$(at a),$(at b),$(at c)
+
+# A commit is durable at two; all three have it.
+begin "$G;k=2" share
+do_line "0 3 of 3" q
+do_line "0 ok" "w 10 first"
+do_line "0 ok" c
+do_line "0 ok" "d 300000 durable"
+do_line "0 ok" "t 400000 65"
+do_line "0 first" "r 10 5"
+do_line "0 A" "r 400000 1"
+
+# One daemon is killed: nobody waits for it, and it comes back.
+kill -9 "$pid_b" && wait "$pid_b" 2>/dev/null
+do_line "0 ok" "w 20 second"
+do_line "0 ok" c
+do_line "0 2 of 3" q
+do_line "0 durable" "r 300000 7"
+serve b
+pid_b=$daemon
+until_current "3 of 3"
+
+# Two are killed: a commit fails and, when one is back, succeeds.
+kill -9 "$pid_a" "$pid_b" && wait "$pid_a" "$pid_b" 2>/dev/null
+do_line "-110" "d 30 third"
+serve a
+pid_a=$daemon
+for _ in $(seq 20); do
+	echo "d 30 third" >&3
+	hear
+	[ "$said" = "0 ok" ] && break
+done
+[ "$said" = "0 ok" ] || fail "no commit with two members: $said"
+
+# The client is killed; another one finds all, with the third member away.
+kill -9 "$client" && wait "$client" 2>/dev/null
+exec 3>&-
+refused "is open exclusively" "$G;k=2" share
+begin "$G;k=2" take
+do_line "0 first" "r 10 5"
+do_line "0 second" "r 20 6"
+do_line "0 third" "r 30 5"
+do_line "0 2 of 3" q
+serve b
+pid_b=$daemon
+until_current "3 of 3"
+
+# A writer that is displaced is told, and changes nothing.
+exec 4>&3
+old=$client old_lines=$lines
+mv out out.old
+begin "$G;k=2" take
+do_line "0 3 of 3" q
+do_line "0 third" "r 30 5"
+echo "d 30 stale" >&4
+for _ in $(seq 1200); do
+	said=$(sed -n $((old_lines + 1))p out.old)
+	[ -n "$said" ] && break
+	sleep 0.02
+done
+case $said in
+-116*) ;;
+*) fail "the displaced writer: $said" ;;
+esac
+exec 4>&-
+wait "$old"
+do_line "0 third" "r 30 5"
+do_line "0 ok" "d 40 fourth"
+end
+
+# An empty pool in place of a member is filled.
+kill "$pid_c" && wait "$pid_c"
+mv c c.lost
+serve c --create 1M
+pid_c=$daemon
+begin "$G;k=2" share
+until_current "3 of 3"
+do_line "0 fourth" "r 40 6"
+end
+
+# Refused: other numbers, another group, bytes of somebody else.
+refused "give the same as then" "$G;k=3" share
+refused "give the same as then" "$(at a),$(at b)" share
+refused "k=4 is more than 3 members" "$G;k=4" share
+refused "give ;k=N" "$G;n=2" share
+refused "is given twice" "$(at a),$(at a),$(at c)" share
+refused "opened by its writer" "$G" observe
+refused "names an empty member" "$(at a),,$(at c)" share
+serve d --create 1M
+pid_d=$daemon
+begin "$(at d)" share
+do_line "0 ok" "d 8 mine"
+end
+refused "holds something else" "$(at a),$(at b),$(at d)" share
+
+# All members hold the same bytes behind their own 64 KiB.
+kill "$pid_a" "$pid_b" "$pid_c" "$pid_d"
+wait "$pid_a" "$pid_b" "$pid_c" "$pid_d"
+for f in a b c; do
+	tail -c 983040 $f >$f.bytes
+done
+cmp a.bytes b.bytes || fail "a and b differ"
+cmp a.bytes c.bytes || fail "a and c differ"
+grep -q fourth c.bytes || fail "c has not the last write"
+
+# A log on a group.
+serve e --create 1M
+pid_e=$daemon
+serve f --create 1M
+pid_f=$daemon
+serve g --create 1M
+pid_g=$daemon
+L="$(at e),$(at f),$(at g)"
+if grep -q '^e .* power ' log.e; then
+	writer=../fabtests/fault/log_writer
+	$writer "$L" create 0 || fail "a log on a group"
+	$writer "$L" append >append.out 2>&1 &
+	pid=$!
+	for _ in $(seq 400); do
+		[ "$(wc -l <append.out)" -ge 20 ] && break
+		sleep 0.05
+	done
+	kill -9 "$pid_f" && wait "$pid_f" 2>/dev/null
+	had=$(wc -l <append.out)
+	for _ in $(seq 400); do
+		[ "$(wc -l <append.out)" -ge $((had + 20)) ] && break
+		sleep 0.05
+	done
+	[ "$(wc -l <append.out)" -ge $((had + 20)) ] ||
+		fail "appends end with a member: $(tail -1 append.out)"
+	kill -9 $pid && wait $pid 2>/dev/null
+fi
+kill -9 "$pid_e" "$pid_g"
+wait "$pid_e" "$pid_g" 2>/dev/null
+exit $failed
