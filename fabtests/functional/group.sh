@@ -11,7 +11,7 @@ unset FI_PROVIDER FI_OFI_RPMEM_CLASS
 
 finish()
 {
-	exec 3>&-
+	exec 3>&- 4>&-
 	for pid in $daemons; do
 		kill -9 "$pid" 2>/dev/null
 	done
@@ -30,14 +30,14 @@ serve()
 {
 	name=$1 port=0
 	shift
-	[ -e "port.$name" ] && port=$(cat "port.$name")
+	[ -e "kept.$name" ] && port=$(cat "kept.$name")
 	rm -f "port.$name"
 	../util/fi_rpmemd --port "$port" --port-file "port.$name" "$@" "$name" \
-		>>"log.$name" 2>&1 &
+		>>"log.$name" 2>&1 3>&- 4>&- &
 	daemon=$!
 	daemons="$daemons $daemon"
 	for _ in $(seq 400); do
-		[ -s "port.$name" ] && return
+		[ -s "port.$name" ] && cp "port.$name" "kept.$name" && return
 		kill -0 $daemon 2>/dev/null || break
 		sleep 0.05
 	done
@@ -47,7 +47,7 @@ serve()
 
 at()
 {
-	echo "127.0.0.1:$(cat "port.$1"):$1"
+	echo "127.0.0.1:$(cat "kept.$1"):$1"
 }
 
 # begin PLACE HOW: a client; its first line in $said
@@ -55,7 +55,8 @@ begin()
 {
 	rm -f in out
 	mkfifo in
-	../fabtests/functional/group_client "$1" "$2" <in >out 2>err &
+	../fabtests/functional/group_client "$1" "$2" <in >out 2>err \
+		3>&- 4>&- &
 	client=$!
 	exec 3>in
 	lines=0
@@ -128,7 +129,7 @@ G=$(at a),$(at b),$(at c)
 
 # A commit is durable at two; all three have it.
 begin "$G;k=2" share
-do_line "0 3 of 3" q
+until_current "3 of 3"
 do_line "0 ok" "w 10 first"
 do_line "0 ok" c
 do_line "0 ok" "d 300000 durable"
@@ -140,7 +141,7 @@ do_line "0 A" "r 400000 1"
 kill -9 "$pid_b" && wait "$pid_b" 2>/dev/null
 do_line "0 ok" "w 20 second"
 do_line "0 ok" c
-do_line "0 2 of 3" q
+until_current "2 of 3"
 do_line "0 durable" "r 300000 7"
 serve b
 pid_b=$daemon
@@ -161,12 +162,11 @@ done
 # The client is killed; another one finds all, with the third member away.
 kill -9 "$client" && wait "$client" 2>/dev/null
 exec 3>&-
-refused "is open exclusively" "$G;k=2" share
 begin "$G;k=2" take
 do_line "0 first" "r 10 5"
 do_line "0 second" "r 20 6"
 do_line "0 third" "r 30 5"
-do_line "0 2 of 3" q
+until_current "2 of 3"
 serve b
 pid_b=$daemon
 until_current "3 of 3"
@@ -176,7 +176,7 @@ exec 4>&3
 old=$client old_lines=$lines
 mv out out.old
 begin "$G;k=2" take
-do_line "0 3 of 3" q
+until_current "3 of 3"
 do_line "0 third" "r 30 5"
 echo "d 30 stale" >&4
 for _ in $(seq 1200); do

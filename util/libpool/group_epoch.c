@@ -163,6 +163,22 @@ static bool has_all(const struct group *g)
 	return false;
 }
 
+/* No member is left that could bring the others up to date. */
+static void end_without_bytes(struct group *g)
+{
+	for (unsigned int i = 0; i < g->n; i++)
+		if (g->members[i].displaced) {
+			group_end(g, -ESTALE, g->members[i].error);
+			return;
+		}
+	if (g->phase == GROUP_MENDING)
+		group_end(g, -EAGAIN, group_why_late(g));
+	else
+		group_end(g, -EIO,
+			  "no member has all bytes any more: open the group "
+			  "again; what was not committed may be lost");
+}
+
 void group_run(struct group *g, uint64_t now)
 {
 	g->now = now;
@@ -177,13 +193,7 @@ void group_run(struct group *g, uint64_t now)
 	if (g->phase == GROUP_MENDING && group_count(g, MEMBER_CURRENT) >= g->k)
 		g->phase = GROUP_OPEN;
 	if (g->phase >= GROUP_MENDING && !has_all(g))
-		group_end(
-			g, g->phase == GROUP_OPEN ? -EIO : -EAGAIN,
-			g->phase == GROUP_OPEN
-				? "no member has all bytes any more: open the "
-				  "group again; what was not committed may "
-				  "be lost"
-				: group_why_late(g));
+		end_without_bytes(g);
 	if (g->phase == GROUP_ENDED)
 		return;
 	group_ops_run(g);
@@ -207,8 +217,12 @@ void group_opened(struct group *g, unsigned int member, int ret,
 		m->ret = ret = -ENOSPC;
 	}
 	if (ret) {
-		/* Its new owner does not give it back. */
-		if (m->displaced && (ret == -EBUSY || ret == -ESTALE))
+		/*
+		 * Another writer has taken this member, and perhaps no other
+		 * one: the group goes on as long as k members are left.
+		 */
+		if (m->displaced && ret == -EBUSY &&
+		    group_count(g, MEMBER_CURRENT) < g->k)
 			group_end(g, -ESTALE, error);
 		else
 			g->io.reopen(g->io.arg, member);
