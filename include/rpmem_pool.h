@@ -57,7 +57,9 @@ struct rpmem_pool_attr {
 };
 
 /*
- * Open a pool, "HOST:POOL" or "HOST:PORT:POOL". attr may be NULL. -EOPNOTSUPP:
+ * Open a pool, "HOST:POOL" or "HOST:PORT:POOL", or a group of pools, which has
+ * all its bytes at each of them and commits at k: "HOST:POOL,HOST:POOL,...;k=N"
+ * (without ;k=N at a majority). attr may be NULL. -EOPNOTSUPP:
  * the pool does not reach the required class; -EACCES: the secret is missing or
  * wrong, or does not allow this; -ENOENT: no such pool; -EBUSY: another client
  * has it open, and one of the two is exclusive; -ECONNREFUSED, -EHOSTUNREACH,

@@ -256,6 +256,39 @@ if grep -q '^e .* power ' log.e; then
 		fail "appends end with a member: $(tail -1 append.out)"
 	kill -9 $pid && wait $pid 2>/dev/null
 fi
-kill -9 "$pid_e" "$pid_g"
-wait "$pid_e" "$pid_g" 2>/dev/null
+
+# A disk on that group, with a member away, and then with another one.
+if grep -q '^e .* power ' log.e && command -v nbdkit >/dev/null &&
+	command -v nbdcopy >/dev/null; then
+	serve f
+	pid_f=$daemon
+	for f in e f g; do
+		kill "$(eval echo \$pid_$f)"
+		wait "$(eval echo \$pid_$f)"
+		rm -f $f
+		serve $f --create 1M
+		eval pid_$f=$daemon
+	done
+	cp ../fabtests/functional/.libs/group_client sent 2>/dev/null ||
+		cp ../fabtests/functional/group_client sent
+	head -c 400000 /dev/zero >>sent
+	truncate -s 400000 sent
+	disk()
+	{
+		nbdkit -f -U - ../util/.libs/nbdkit-rpmem-plugin.so \
+			pool="$L;k=2" timeout=5 --run "$1" 2>nbd.err
+	}
+	disk 'nbdcopy --flush sent "$uri"' || fail "to the disk: $(cat nbd.err)"
+	kill -9 "$pid_e" && wait "$pid_e" 2>/dev/null
+	disk 'nbdcopy "$uri" got1' || fail "from the disk: $(cat nbd.err)"
+	serve e
+	pid_e=$daemon
+	begin "$L;k=2" share
+	until_current "3 of 3"
+	end
+	kill -9 "$pid_g" && wait "$pid_g" 2>/dev/null
+	disk 'nbdcopy "$uri" got2' || fail "from the rest: $(cat nbd.err)"
+	cmp -n 400000 sent got1 || fail "the disk lost bytes with e"
+	cmp -n 400000 sent got2 || fail "the disk lost bytes with g"
+fi
 exit $failed

@@ -88,9 +88,10 @@ static int rpmem_config(const char *key, const char *value)
 
 static int rpmem_config_complete(void)
 {
-	if (target && pool_name)
+	if (pool_name && (target || strchr(pool_name, ',')))
 		return 0;
-	nbdkit_error("give target=HOST[:PORT] and pool=NAME");
+	nbdkit_error("give target=HOST[:PORT] and pool=NAME, or the members of "
+		     "a group: pool='HOST:NAME,HOST:NAME,...;k=N'");
 	return -1;
 }
 
@@ -101,7 +102,8 @@ static int rpmem_after_fork(void)
 	int ret;
 
 	attr.secret_file = secret;
-	if (asprintf(&where, "%s:%s", target, pool_name) < 0) {
+	if (asprintf(&where, "%s%s%s", target ? target : "", target ? ":" : "",
+		     pool_name) < 0) {
 		nbdkit_error("out of memory");
 		return -1;
 	}
@@ -222,8 +224,10 @@ static struct nbdkit_plugin plugin = {
 	.config = rpmem_config,
 	.config_complete = rpmem_config_complete,
 	.config_help =
-		"target=HOST[:PORT]  (required) The machine of fi_rpmemd.\n"
-		"pool=NAME           (required) One of its pools.\n"
+		"target=HOST[:PORT]  The machine of fi_rpmemd.\n"
+		"pool=NAME           (required) One of its pools; without\n"
+		"                    target, the members of a group:\n"
+		"                    'HOST:NAME,HOST:NAME,...;k=N'.\n"
 		"secret=FILE         The secret of fi_rpmemd --secret.\n"
 		"class=CLASS         What flushed bytes must survive: power\n"
 		"                    (default), process or none.\n"
