@@ -202,7 +202,7 @@ void member_drop(struct group *g, unsigned int member, int ret,
 	/* Reads start again at another member. */
 	for (leg = TAILQ_FIRST(&m->out); leg; leg = next) {
 		next = TAILQ_NEXT(leg, link);
-		if (leg->kind != LEG_READ || !leg->of->user)
+		if (leg->kind != LEG_READ || !leg->of || !leg->of->user)
 			continue;
 		TAILQ_REMOVE(&g->ops, leg->of, link);
 		TAILQ_INSERT_TAIL(&g->reads, leg->of, link);

@@ -35,7 +35,7 @@
 #define GROUP_SLOT_AT(s)   (1024u + (s)*512u)
 #define GROUP_NUMBER_AT(s) (GROUP_SLOT_AT(s) + 256u)
 #define GROUP_BITS_AT	   4096u
-#define GROUP_BITS	   ((GROUP_AREA - GROUP_BITS_AT) * 8)
+#define GROUP_BITS	   ((uint64_t)(GROUP_AREA - GROUP_BITS_AT) * 8)
 #define GROUP_SUPER	   80u /* bytes of the superblock, at 0 */
 #define GROUP_SLOT	   16u
 
@@ -88,7 +88,7 @@ enum leg_kind {
 	LEG_BARRIER, /* a commit in front of the next leg */
 };
 
-/* What one member does for an operation. */
+/* One member's part of an operation. */
 struct group_leg {
 	TAILQ_ENTRY(group_leg) link; /* in member.queue or member.out */
 	enum leg_kind kind;
@@ -139,7 +139,7 @@ struct group_member {
 	struct group_leg *source; /* the copy's bytes, of member source_at */
 	unsigned int source_at;
 	bool source_read; /* they are here */
-	bool inspecting, copy_queued, own;
+	bool inspecting, copy_queued, from_itself;
 	unsigned int barriers; /* outstanding of an adoption */
 	uint64_t adopted;      /* number that it writes */
 };
@@ -198,7 +198,7 @@ void group_opened(struct group *g, unsigned int member, int ret,
 		  uint64_t length, const char *error);
 /* An operation of a member has completed. */
 void group_done(struct group *g, unsigned int member, struct rpmem_pool_op *op);
-/* What follows from all reports so far, at a time in ms. */
+/* Act on all reports so far, at a time in ms. */
 void group_run(struct group *g, uint64_t now);
 /* -ENOMEM, or 0: g->completed() is called once. The range was checked. */
 int group_submit(struct group *g, struct rpmem_pool_op *op);
@@ -218,7 +218,7 @@ void member_step(struct group *g, unsigned int member);
  * itself. Bytes that a former writer left there without a commit are visible;
  * the copy makes them durable.
  */
-void member_join(struct group *g, unsigned int member, bool own);
+void member_join(struct group *g, unsigned int member, bool from_itself);
 void member_done(struct group *g, unsigned int member, struct group_leg *leg);
 unsigned int group_count(const struct group *g, enum member_state from);
 /* group.c, for group_epoch.c and group_member.c. */

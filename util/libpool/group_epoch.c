@@ -158,7 +158,7 @@ static bool has_all(const struct group *g)
 	for (unsigned int i = 0; i < g->n; i++)
 		if (g->members[i].state >= MEMBER_ADOPTING ||
 		    (g->members[i].state == MEMBER_COPYING &&
-		     g->members[i].own))
+		     g->members[i].from_itself))
 			return true;
 	return false;
 }

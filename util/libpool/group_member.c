@@ -124,12 +124,12 @@ static void promise(struct group *g, unsigned int member)
 		g->members[member].state = MEMBER_PROMISING;
 }
 
-void member_join(struct group *g, unsigned int member, bool own)
+void member_join(struct group *g, unsigned int member, bool from_itself)
 {
 	struct group_member *m = &g->members[member];
 	unsigned char *bits = m->area + GROUP_BITS_AT;
 
-	m->own = own;
+	m->from_itself = from_itself;
 	m->copy_next = 0;
 	m->copy = malloc(GROUP_BITS / 8);
 	if (!m->copy) {
@@ -215,10 +215,11 @@ static void copy_read(struct group *g, unsigned int member)
 	struct group_leg *leg;
 
 	for (unsigned int i = 0; i < g->n; i++) {
-		if (m->own ? i != member
-			   : g->members[i].state != MEMBER_CURRENT ||
-				     !member_has_all(g, i, copy->op.offset,
-						     copy->op.len))
+		if (m->from_itself
+			    ? i != member
+			    : g->members[i].state != MEMBER_CURRENT ||
+				      !member_has_all(g, i, copy->op.offset,
+						      copy->op.len))
 			continue;
 		leg = leg_new(LEG_SOURCE, copy->op.len);
 		if (!leg) {

@@ -267,12 +267,11 @@ unsigned int pool_trywait(struct rpmem_pool *p, int *fd, int *ms)
 
 	pthread_mutex_lock(&p->lock);
 	cq = p->f.cq ? &p->f.cq->fid : NULL;
-	if (!TAILQ_EMPTY(&p->done) || p->polling ||
-	    (p->state == LINK_DRAINING && !p->out)) {
-		*ms = 0;
-	} else if (p->state == LINK_CONNECTING) {
+	if (p->state == LINK_CONNECTING) {
 		*ms = *ms > 10 ? 10 : *ms;
-	} else if (!cq || fi_trywait(p->f.fabric, &cq, 1) ||
+	} else if (!cq || p->polling || !TAILQ_EMPTY(&p->done) ||
+		   (p->state == LINK_DRAINING && !p->out) ||
+		   fi_trywait(p->f.fabric, &cq, 1) ||
 		   fi_control(cq, FI_GETWAIT, fd)) {
 		*ms = 0;
 	} else {
