@@ -127,8 +127,8 @@ static void execute(struct rig *r, unsigned int i)
 		if (o->op->flags & RPMEM_POOL_DURABLE)
 			memcpy(m->durable + o->op->offset,
 			       m->visible + o->op->offset, o->op->len);
-		else
-			journal_add(r, o);
+		/* It is repeated too, behind an older write to its bytes. */
+		journal_add(r, o);
 		return;
 	}
 	/* A commit covers what was submitted before it. */
@@ -271,14 +271,14 @@ bool rig_event(struct rig *r)
 
 	r->now++;
 	for (unsigned int i = 0; i < r->nops; i++)
-		if (r->ops[i].live &&
+		if (r->ops[i].live && !r->writers[r->ops[i].writer].paused &&
 		    (r->ops[i].executed || r->members[r->ops[i].member].up) &&
 		    fast(r, r->ops[i].member))
 			can[n++] = i;
 	for (unsigned int w = 0; w < r->nwriters; w++)
 		for (unsigned int m = 0; m < r->n; m++)
-			if (r->writers[w].alive && r->writers[w].wants[m] &&
-			    !seeded_below(&r->rnd, 4))
+			if (r->writers[w].alive && !r->writers[w].paused &&
+			    r->writers[w].wants[m] && !seeded_below(&r->rnd, 4))
 				can[n++] = RIG_OPS + w * GROUP_MEMBERS + m;
 	if (n) {
 		pick = can[seeded_below(&r->rnd, n)];
@@ -293,9 +293,25 @@ bool rig_event(struct rig *r)
 	if (r->nops > RIG_OPS / 2)
 		compact(r);
 	for (unsigned int w = 0; w < r->nwriters; w++)
-		if (r->writers[w].alive)
+		if (r->writers[w].alive && !r->writers[w].paused)
 			group_run(&r->writers[w].g, r->now);
 	return n;
+}
+
+bool rig_touches(const struct rig *r, const void *buf, uint64_t len)
+{
+	const uintptr_t at = (uintptr_t)buf;
+
+	for (unsigned int i = 0; i < r->nops; i++) {
+		const struct rpmem_pool_op *op = r->ops[i].op;
+
+		if (r->ops[i].live && !r->ops[i].executed &&
+		    op->type == RPMEM_POOL_READ &&
+		    (uintptr_t)op->buf < at + len &&
+		    at < (uintptr_t)op->buf + op->len)
+			return true;
+	}
+	return false;
 }
 
 void rig_cut(struct rig *r, unsigned int member)

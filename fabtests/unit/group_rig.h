@@ -36,6 +36,7 @@ struct rig_member {
 struct rig_writer {
 	struct group g;
 	bool used, alive, opened;
+	bool paused;		       /* nothing of it goes on */
 	bool open[GROUP_MEMBERS];      /* it has a handle */
 	bool wants[GROUP_MEMBERS];     /* group_io.reopen was called */
 	bool displaced[GROUP_MEMBERS]; /* by another writer */
@@ -64,6 +65,8 @@ void rig_writer_kill(struct rig *r, unsigned int writer);
 void rig_cut(struct rig *r, unsigned int member);
 /* An empty pool takes the place of a member. */
 void rig_replace(struct rig *r, unsigned int member);
+/* Whether an operation that has not been executed reads to a buffer. */
+bool rig_touches(const struct rig *r, const void *buf, uint64_t len);
 /* One random event: an execution, a completion, an opening. False: none. */
 bool rig_event(struct rig *r);
 

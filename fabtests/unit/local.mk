@@ -87,16 +87,22 @@ fabtests_unit_test_pool_connect_LDFLAGS = -Wl,--wrap=clock_gettime \
 	-Wl,--wrap=connect -Wl,--wrap=poll
 
 # Small chunks, so that a run of the rig meets every rule of the bitmap.
-unit_tests += fabtests/unit/test_pool_group
-fabtests_unit_test_pool_group_SOURCES = fabtests/unit/test_pool_group.c \
-	fabtests/unit/group_rig.c fabtests/unit/group_rig.h \
+unit_tests += fabtests/unit/test_pool_group fabtests/unit/test_pool_group_rules
+group_sources = fabtests/unit/group_rig.c fabtests/unit/group_rig.h \
 	fabtests/unit/seeded.h util/libpool/group.c util/libpool/group.h \
 	util/libpool/group_epoch.c util/libpool/group_format.c \
 	util/libpool/group_member.c
-fabtests_unit_test_pool_group_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util \
+group_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/util \
 	-DGROUP_AREA=8192u -DGROUP_CHUNK=64u -DGROUP_HOT=4u \
 	-DGROUP_BACKLOG=400u
+fabtests_unit_test_pool_group_SOURCES = fabtests/unit/test_pool_group.c \
+	$(group_sources)
+fabtests_unit_test_pool_group_CPPFLAGS = $(group_cppflags)
 fabtests_unit_test_pool_group_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
+fabtests_unit_test_pool_group_rules_SOURCES = \
+	fabtests/unit/test_pool_group_rules.c $(group_sources)
+fabtests_unit_test_pool_group_rules_CPPFLAGS = $(group_cppflags)
+fabtests_unit_test_pool_group_rules_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
 
 unit_tests += fabtests/unit/test_rpmem_log fabtests/unit/test_rpmem_log_cuts \
 	fabtests/unit/test_rpmem_log_pool

@@ -89,6 +89,8 @@ static void completed(void *arg, struct rpmem_pool_op *op, int ret,
 		return;
 	}
 	if (op->type == RPMEM_POOL_READ) {
+		CHECK(!rig_touches(&rig, op->buf, op->len),
+		      "a member may still write to the buffer of a read");
 		for (unsigned int i = 0; i < a->n; i++)
 			CHECK(a->values[i] == v->has[a->cell + i],
 			      "cell %u: writer %u read %llu and not %llu",

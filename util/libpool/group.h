@@ -68,6 +68,8 @@ enum member_state {
 	MEMBER_AWAY,	  /* the owner opens it */
 	MEMBER_INSPECT,	  /* its area is read */
 	MEMBER_SEEN,	  /* it waits for the epoch */
+	MEMBER_MARKING,	  /* the superblock's first bytes are written */
+	MEMBER_MARKED,	  /* it waits for the others of a new group */
 	MEMBER_FORMAT,	  /* its superblock is written */
 	MEMBER_PROMISING, /* the epoch is written as promised */
 	MEMBER_PROMISED,  /* it waits for a current member */

@@ -149,6 +149,8 @@ static void choose_source(struct group *g)
 	for (unsigned int b = 0; b < GROUP_BITS / 8; b++)
 		g->nset += (unsigned int)__builtin_popcount(g->bits[b]);
 	g->phase = GROUP_MENDING;
+	/* A member that is blank from now on has replaced another one. */
+	g->super.founder = false;
 	member_join(g, best, true);
 }
 

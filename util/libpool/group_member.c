@@ -86,6 +86,13 @@ static void inspected(struct group *g, unsigned int member)
 		  m->length < GROUP_AREA + g->super.length))
 		member_drop(g, member, -ENOSPC,
 			    "it is shorter than the group: extend it");
+	else if (g->phase == GROUP_PROMISING &&
+		 (g->super.founder || m->disk.promised == g->epoch))
+		/* Another client can have chosen the same epoch, or identity.
+		 */
+		group_end(g, -EAGAIN,
+			  "a member was lost while the group was opened; open "
+			  "it again");
 	else if (g->phase != GROUP_LOOKING && m->disk.promised > g->epoch)
 		group_end(g, -ESTALE,
 			  "another client has opened the group as its writer; "
@@ -96,6 +103,29 @@ static void inspected(struct group *g, unsigned int member)
 	}
 }
 
+static void set_state(struct group *g, unsigned int member,
+		      enum member_state state)
+{
+	if (g->members[member].state != MEMBER_AWAY)
+		g->members[member].state = state;
+}
+
+/*
+ * Write the first bytes of a new member's superblock: a torn one is known by
+ * them. All members of a new group do this before the first one is given an
+ * identity, so that two clients cannot create two groups: a client that does
+ * not have all members any more finds out here.
+ */
+static void mark(struct group *g, unsigned int member)
+{
+	unsigned char super[GROUP_SUPER];
+
+	group_super_encode(&g->super, super);
+	add(g, member, LEG_AREA, 0, super, 8);
+	add(g, member, LEG_BARRIER, 0, NULL, 0);
+	set_state(g, member, MEMBER_MARKING);
+}
+
 /* Write the superblock of a new member, and no epoch, so that it is blank. */
 static void format(struct group *g, unsigned int member)
 {
@@ -104,14 +134,9 @@ static void format(struct group *g, unsigned int member)
 
 	/* The one that is visible may not be durable yet. */
 	group_super_encode(was->n ? was : &g->super, super);
-	/* A torn superblock is known by the 8 bytes that stand before it. */
-	add(g, member, LEG_AREA, 0, super, 8);
-	add(g, member, LEG_BARRIER, 0, NULL, 0);
 	add(g, member, LEG_AREA, 0, super, sizeof(super));
 	add(g, member, LEG_BARRIER, 0, NULL, 0);
-	g->members[member].barriers = 2;
-	if (g->members[member].state != MEMBER_AWAY)
-		g->members[member].state = MEMBER_FORMAT;
+	set_state(g, member, MEMBER_FORMAT);
 }
 
 static void promise(struct group *g, unsigned int member)
@@ -120,8 +145,7 @@ static void promise(struct group *g, unsigned int member)
 
 	add(g, member, LEG_AREA, GROUP_PROMISE_AT, &epoch, sizeof(epoch));
 	add(g, member, LEG_BARRIER, 0, NULL, 0);
-	if (g->members[member].state != MEMBER_AWAY)
-		g->members[member].state = MEMBER_PROMISING;
+	set_state(g, member, MEMBER_PROMISING);
 }
 
 void member_join(struct group *g, unsigned int member, bool from_itself)
@@ -142,8 +166,7 @@ void member_join(struct group *g, unsigned int member, bool from_itself)
 	if (m->blank)
 		memset(m->copy, 0xff, GROUP_BITS / 8);
 	add(g, member, LEG_BITS, GROUP_BITS_AT, bits, GROUP_BITS / 8);
-	if (m->state != MEMBER_AWAY)
-		m->state = MEMBER_COPYING;
+	set_state(g, member, MEMBER_COPYING);
 }
 
 /*
@@ -289,10 +312,11 @@ void member_done(struct group *g, unsigned int member, struct group_leg *leg)
 		inspected(g, member);
 	else if (leg->kind != LEG_BARRIER)
 		return;
-	else if (m->state == MEMBER_FORMAT) {
-		if (!--m->barriers)
-			promise(g, member);
-	} else if (m->state == MEMBER_PROMISING)
+	else if (m->state == MEMBER_MARKING)
+		m->state = MEMBER_MARKED;
+	else if (m->state == MEMBER_FORMAT)
+		promise(g, member);
+	else if (m->state == MEMBER_PROMISING)
 		m->state = MEMBER_PROMISED;
 	else if (m->state == MEMBER_ADOPTING && !--m->barriers) {
 		m->state = MEMBER_CURRENT;
@@ -319,6 +343,10 @@ void member_step(struct group *g, unsigned int member)
 		if (m->disk.epoch)
 			promise(g, member);
 		else
+			mark(g, member);
+		break;
+	case MEMBER_MARKED:
+		if (!g->super.founder || group_count(g, MEMBER_MARKED) == g->n)
 			format(g, member);
 		break;
 	case MEMBER_PROMISED:
