@@ -265,6 +265,12 @@ static bool fast(struct rig *r, unsigned int member)
 	return (r->now / 64 + member) % r->n || !seeded_below(&r->rnd, 8);
 }
 
+static bool is_held(const struct rig *r, const struct rig_op *o)
+{
+	return r->held && o->executed && changes(o->op) &&
+	       o->op->offset == r->held;
+}
+
 bool rig_event(struct rig *r)
 {
 	unsigned int can[RIG_OPS + RIG_WRITERS * GROUP_MEMBERS], n = 0, pick;
@@ -273,7 +279,7 @@ bool rig_event(struct rig *r)
 	for (unsigned int i = 0; i < r->nops; i++)
 		if (r->ops[i].live && !r->writers[r->ops[i].writer].paused &&
 		    (r->ops[i].executed || r->members[r->ops[i].member].up) &&
-		    fast(r, r->ops[i].member))
+		    !is_held(r, &r->ops[i]) && fast(r, r->ops[i].member))
 			can[n++] = i;
 	for (unsigned int w = 0; w < r->nwriters; w++)
 		for (unsigned int m = 0; m < r->n; m++)

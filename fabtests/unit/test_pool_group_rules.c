@@ -296,3 +296,49 @@ Test(pool_group_rules, a_replaced_member_does_not_know_the_newest_commit)
 		rig_end(&rig);
 	}
 }
+
+/* --- operations --- */
+
+/*
+ * A durable write is complete by the commits of a current member and of one
+ * that adopts the epoch, while no member has reported the write itself: a read
+ * behind it waits for a member that has reported it.
+ */
+Test(pool_group_rules, a_read_follows_a_write_that_is_durable_by_an_adoption)
+{
+	struct call first, c, r;
+	unsigned int w;
+
+	start(1, 3, 2);
+	w = opened();
+	keep(w, 0, 1);
+	all_current(w);
+	for (unsigned int i = 0; i < EVENTS && !group_is_quiet(group(w)); i++)
+		rig_event(&rig);
+	group_clear_all(group(w));
+	away(2);
+	keep(w, 0, 2);
+	/* The chunk is copied from member 1, which has all writes to it. */
+	rig.members[0].up = false;
+	write_begin(w, &first, 2, 9);
+	back(2);
+	reach(w, 2, MEMBER_COPYING);
+	rig.held = GROUP_AREA + 41 * 8;
+	c = (struct call){.value = 3};
+	c.op = (struct rpmem_pool_op){
+		.type = RPMEM_POOL_WRITE,
+		.flags = RPMEM_POOL_DURABLE,
+		.buf = &c.value,
+		.offset = 41 * 8,
+		.len = 8,
+	};
+	submit(w, &c);
+	cr_assert_not(finish(&c));
+	read_begin(w, &r, 41);
+	events(200);
+	cr_assert_not(r.done);
+	rig.held = 0;
+	cr_assert_not(finish(&r));
+	cr_assert_eq(r.value, 3);
+	rig_end(&rig);
+}

@@ -490,9 +490,7 @@ void group_adopted(struct group *g, unsigned int member)
 	TAILQ_FOREACH (leg, &m->queue, link)
 		if (leg->of)
 			leg->of->has &= ~(1u << member);
-	TAILQ_FOREACH (leg, &m->out, link)
-		if (leg->of)
-			leg->of->has &= ~(1u << member);
+	/* The adoption's last barrier has covered what is in m->out. */
 	TAILQ_FOREACH (leg, &m->commits, link)
 		leg->of->has &= ~(1u << member);
 }
