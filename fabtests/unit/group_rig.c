@@ -122,6 +122,11 @@ static void execute(struct rig *r, unsigned int i)
 		memcpy(o->op->buf, m->visible + o->op->offset, o->op->len);
 		return;
 	}
+	if (changes(o->op) && m->writes_fail) {
+		o->op->result = -EIO;
+		o->op->error = "a write has failed";
+		return;
+	}
 	if (changes(o->op)) {
 		place(r, o, true);
 		if (o->op->flags & RPMEM_POOL_DURABLE)
@@ -248,7 +253,7 @@ static void open_member(struct rig *r, unsigned int writer, unsigned int member)
 	m->owner = (int)writer;
 	w->open[member] = true;
 	w->displaced[member] = false;
-	group_opened(&w->g, member, 0, RIG_LENGTH, NULL);
+	group_opened(&w->g, member, 0, m->length, NULL);
 }
 
 static void deliver(struct rig *r, unsigned int i)
@@ -392,6 +397,7 @@ void rig_start(struct rig *r, uint64_t seed, unsigned int n, unsigned int k)
 
 		m->up = true;
 		m->owner = -1;
+		m->length = RIG_LENGTH;
 		/* Members of a new group hold any bytes behind their area. */
 		for (unsigned int b = GROUP_AREA; b < RIG_LENGTH; b++)
 			m->visible[b] = m->durable[b] =

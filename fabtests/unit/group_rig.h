@@ -31,6 +31,8 @@ struct rig_member {
 	bool up;
 	int owner; /* the writer that has it open, or -1 */
 	bool disk_failed;
+	bool writes_fail; /* with -EIO */
+	uint64_t length;  /* that an opening reports */
 };
 
 struct rig_writer {

@@ -211,6 +211,7 @@ bool group_is_quiet(const struct group *g);
 /* Forget the bitmap, behind a commit of everything, when all are current. */
 void group_clear_all(struct group *g);
 void group_end(struct group *g, int ret, const char *error);
+extern const char group_displaced[]; /* error of -ESTALE */
 
 /* group_member.c, for group.c. */
 void member_step(struct group *g, unsigned int member);

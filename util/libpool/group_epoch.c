@@ -10,6 +10,9 @@
 /* How long an opening waits for more members than it needs. */
 #define GRACE_MS 100
 
+const char group_displaced[] =
+	"another client has opened the group as its writer; open it again";
+
 int group_init(struct group *g, unsigned int n, unsigned int k,
 	       const struct group_io *io, const uint64_t random[2])
 {
@@ -165,20 +168,20 @@ static bool has_all(const struct group *g)
 	return false;
 }
 
-/* No member is left that could bring the others up to date. */
-static void end_without_bytes(struct group *g)
+/* No member has all bytes any more. */
+static void end_without_all(struct group *g)
 {
 	for (unsigned int i = 0; i < g->n; i++)
 		if (g->members[i].displaced) {
-			group_end(g, -ESTALE, g->members[i].error);
+			group_end(g, -ESTALE, group_displaced);
 			return;
 		}
-	if (g->phase == GROUP_MENDING)
-		group_end(g, -EAGAIN, group_why_late(g));
-	else
+	if (g->phase == GROUP_OPEN)
 		group_end(g, -EIO,
 			  "no member has all bytes any more: open the group "
 			  "again; what was not committed may be lost");
+	else
+		group_end(g, -EAGAIN, group_why_late(g));
 }
 
 void group_run(struct group *g, uint64_t now)
@@ -195,7 +198,7 @@ void group_run(struct group *g, uint64_t now)
 	if (g->phase == GROUP_MENDING && group_count(g, MEMBER_CURRENT) >= g->k)
 		g->phase = GROUP_OPEN;
 	if (g->phase >= GROUP_MENDING && !has_all(g))
-		end_without_bytes(g);
+		end_without_all(g);
 	if (g->phase == GROUP_ENDED)
 		return;
 	group_ops_run(g);

@@ -62,7 +62,8 @@ static int super_decode(const unsigned char from[GROUP_SUPER],
 	};
 	/* Numbers that a damaged area can have, and this code cannot. */
 	if (s->n < 2 || s->n > GROUP_MEMBERS || !s->k || s->k > s->n ||
-	    s->chunk < 8 || s->length > INT64_MAX || s->length % 8 ||
+	    s->chunk < 8 || s->chunk > INT64_MAX || s->chunk % 8 ||
+	    s->length > INT64_MAX || s->length % 8 ||
 	    s->length / s->chunk >= GROUP_BITS)
 		return -EBADMSG;
 	return 0;
@@ -105,5 +106,8 @@ int group_area_decode(const unsigned char area[GROUP_AREA],
 		state->number = get(area + GROUP_NUMBER_AT(i));
 		state->slot = i;
 	}
-	return 0;
+	/* Another epoch follows. */
+	return state->promised > INT64_MAX || state->epoch > INT64_MAX
+		       ? -EBADMSG
+		       : 0;
 }

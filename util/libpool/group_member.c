@@ -94,9 +94,7 @@ static void inspected(struct group *g, unsigned int member)
 			  "a member was lost while the group was opened; open "
 			  "it again");
 	else if (g->phase != GROUP_LOOKING && m->disk.promised > g->epoch)
-		group_end(g, -ESTALE,
-			  "another client has opened the group as its writer; "
-			  "open it again");
+		group_end(g, -ESTALE, group_displaced);
 	else {
 		m->blank = ret || !m->disk.epoch;
 		m->state = MEMBER_SEEN;
