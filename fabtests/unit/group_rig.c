@@ -180,6 +180,42 @@ static void drop_handle(struct rig *r, unsigned int writer, unsigned int member,
 
 /* --- what a group calls --- */
 
+/* A write of this writer that is not durable. */
+static bool is_pending(struct rig *r, unsigned int writer, unsigned int member,
+		       uint64_t at)
+{
+	for (unsigned int i = 0; i < r->nops; i++)
+		if (r->ops[i].live && !r->ops[i].executed &&
+		    r->ops[i].writer == writer && r->ops[i].member == member &&
+		    changes(r->ops[i].op) && r->ops[i].op->offset == at)
+			return true;
+	for (const struct kept *e = journal; e; e = e->next)
+		if (e->writer == writer && e->member == member && e->at == at)
+			return true;
+	return false;
+}
+
+/* What must be durable before an operation is submitted. */
+static void check_before(struct rig *r, unsigned int writer,
+			 unsigned int member, const struct rpmem_pool_op *op)
+{
+	const struct group_leg *leg = op->context;
+	const struct group *g = &r->writers[writer].g;
+	const unsigned char *durable = r->members[member].durable;
+
+	for (unsigned int s = 0; s < 2 && changes(op); s++)
+		if (op->offset == GROUP_SLOT_AT(s))
+			cr_assert(!is_pending(r, writer, member,
+					      GROUP_NUMBER_AT(s)),
+				  "an epoch before its number");
+	if (leg->kind != LEG_WRITE)
+		return;
+	for (uint64_t c = (op->offset - GROUP_AREA) / g->super.chunk;
+	     c <= (op->offset + op->len - 1 - GROUP_AREA) / g->super.chunk; c++)
+		cr_assert(durable[GROUP_BITS_AT + c / 8] & 1u << c % 8,
+			  "a write before its bit");
+}
+
 static int submit(void *arg, unsigned int member, struct rpmem_pool_op *op)
 {
 	const struct rig_arg *a = arg;
@@ -187,6 +223,8 @@ static int submit(void *arg, unsigned int member, struct rpmem_pool_op *op)
 	struct rig_op *o;
 
 	cr_assert(w->open[member], "an operation of a closed member");
+	if (!w->displaced[member])
+		check_before(a->r, a->writer, member, op);
 	if (a->r->nops == RIG_OPS)
 		compact(a->r);
 	cr_assert_lt(a->r->nops, RIG_OPS);

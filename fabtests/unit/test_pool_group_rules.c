@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* A group of pools, rule by rule: one story each, with members of the rig. */
+#include <endian.h>
 #include <errno.h>
 #include <string.h>
 
 #include <criterion/criterion.h>
+#include <xxhash.h>
 
 #include "group_rig.h"
 
@@ -463,6 +465,9 @@ Test(pool_group_rules, a_displaced_writer_ends)
 		start(1, 2, 1);
 		w = opened();
 		all_current(w);
+		keep(w, 0, 5);
+		while (!group_is_quiet(group(w)))
+			rig_event(&rig);
 		if (last)
 			away(1);
 		rig_writer_new(&rig, completed);
@@ -742,6 +747,7 @@ Test(pool_group_rules, a_torn_area_is_told_from_another_one)
 	cr_assert_eq(group_area_decode(area, &found, &state), -EBADMSG);
 	decode(&good, &found, &state);
 	area[8]++;
+	memcpy(area + 72, &(uint64_t){htole64(XXH64(area, 72, 0))}, 8);
 	cr_assert_eq(group_area_decode(area, &found, &state), -ENODATA);
 	area[GROUP_PROMISE_AT] = 1;
 	cr_assert_eq(group_area_decode(area, &found, &state), -EBADMSG);
@@ -798,6 +804,221 @@ Test(pool_group_rules, hostile_members_do_no_harm)
 		}
 		w = rig_writer_new(&rig, completed);
 		settle(w);
+		rig_end(&rig);
+	}
+}
+
+/* --- what a later writer finds --- */
+
+Test(pool_group_rules, a_write_completes_where_it_has_arrived)
+{
+	for (uint64_t seed = 0; seed < 16; seed++) {
+		struct call c;
+		unsigned int w;
+
+		start(seed, 2, 2);
+		w = opened();
+		keep(w, 0, 1);
+		away(1);
+		back(1);
+		reach(w, 1, MEMBER_ADOPTING);
+		write_begin(w, &c, 0, 2);
+		cr_assert_not(finish(&c));
+		cr_assert_eq(rig.members[1].visible[GROUP_AREA], 2);
+		rig_end(&rig);
+	}
+}
+
+Test(pool_group_rules, a_member_that_is_away_does_not_count)
+{
+	struct call c;
+	unsigned int w;
+
+	start(1, 3, 2);
+	w = opened();
+	all_current(w);
+	cr_assert_not(write_cell(w, 0, 1));
+	events(100);
+	rig.members[0].up = rig.members[1].up = false;
+	commit_begin(w, &c);
+	events(100);
+	away(2);
+	back(0);
+	events(300);
+	cr_assert_not(c.done);
+	back(1);
+	cr_assert_not(finish(&c));
+	rig_end(&rig);
+}
+
+Test(pool_group_rules, bits_stay_while_a_member_is_away)
+{
+	unsigned int w;
+
+	founded(3, 2);
+	w = opened();
+	all_current(w);
+	while (!group_is_quiet(group(w)))
+		rig_event(&rig);
+	group_clear_all(group(w));
+	events(100);
+	away(2);
+	keep(w, 0, 2);
+	rig_writer_kill(&rig, w);
+	w = opened();
+	group_clear_all(group(w));
+	back(2);
+	reach(w, 2, MEMBER_CURRENT);
+	cr_assert_eq(rig.members[2].visible[GROUP_AREA], 2);
+	rig_end(&rig);
+}
+
+/* A chunk that only the member itself knows to differ stays marked there. */
+Test(pool_group_rules, a_member_keeps_its_bits_until_it_has_copied)
+{
+	const unsigned int at = GROUP_AREA + 40 * 8;
+
+	for (uint64_t seed = 0; seed < 24; seed++) {
+		struct call c;
+		unsigned int w;
+
+		start(seed, 3, 2);
+		w = opened();
+		keep(w, 40, 1);
+		all_current(w);
+		while (!group_is_quiet(group(w)))
+			rig_event(&rig);
+		group_clear_all(group(w));
+		while (!group_is_quiet(group(w)))
+			rig_event(&rig);
+		events(100);
+		rig.members[0].up = rig.members[1].up = false;
+		write_begin(w, &c, 40, 77);
+		events(100);
+		rig_writer_kill(&rig, w);
+		back(0);
+		back(1);
+		rig.members[2].up = false;
+		w = opened();
+		back(2);
+		reach(w, 2, MEMBER_COPYING);
+		rig.members[0].up = rig.members[1].up = false;
+		write_begin(w, &c, 0, 3);
+		events(100);
+		rig_writer_kill(&rig, w);
+		back(0);
+		back(1);
+		w = opened();
+		all_current(w);
+		cr_assert_eq(rig.members[2].visible[at],
+			     rig.members[0].visible[at], "seed %llu",
+			     (unsigned long long)seed);
+		rig_end(&rig);
+	}
+}
+
+Test(pool_group_rules, an_epoch_is_promised_once)
+{
+	uint64_t epoch;
+	unsigned int w;
+
+	founded(3, 2);
+	w = rig_writer_new(&rig, completed);
+	reach(w, 0, MEMBER_PROMISED);
+	epoch = group(w)->epoch;
+	rig_writer_kill(&rig, w);
+	w = opened();
+	cr_assert_gt(group(w)->epoch, epoch);
+	rig_end(&rig);
+}
+
+Test(pool_group_rules, a_writer_ends_when_a_newer_one_was_there)
+{
+	unsigned int a, b;
+
+	founded(3, 2);
+	a = opened();
+	all_current(a);
+	away(1);
+	rig.writers[a].paused = true;
+	back(1);
+	rig.members[0].up = false;
+	b = opened();
+	rig_writer_kill(&rig, b);
+	rig.writers[a].paused = false;
+	ended(a, -ESTALE);
+	rig_end(&rig);
+}
+
+/* A newer one has one of three members, and keeps it. */
+Test(pool_group_rules, a_member_that_was_taken_ends_its_writer)
+{
+	unsigned int a, b;
+
+	founded(3, 2);
+	a = opened();
+	all_current(a);
+	rig.members[1].up = rig.members[2].up = false;
+	b = rig_writer_new(&rig, completed);
+	reach(b, 0, MEMBER_SEEN);
+	rig.writers[b].paused = true;
+	back(1);
+	back(2);
+	cr_assert_leq(write_cell(a, 0, 1), 0);
+	ended(a, -ESTALE);
+	rig_end(&rig);
+}
+
+/* One event; no member's epoch and number have become less. */
+static void event_up(struct group_state was[GROUP_MEMBERS])
+{
+	rig_event(&rig);
+	for (unsigned int i = 0; i < rig.n; i++) {
+		struct group_super s;
+		struct group_state now;
+
+		if (group_area_decode(rig.members[i].visible, &s, &now))
+			continue;
+		cr_assert(now.epoch > was[i].epoch ||
+				  (now.epoch == was[i].epoch &&
+				   now.number >= was[i].number),
+			  "member %u: epoch %llu number %llu after %llu, %llu",
+			  i, (unsigned long long)now.epoch,
+			  (unsigned long long)now.number,
+			  (unsigned long long)was[i].epoch,
+			  (unsigned long long)was[i].number);
+		was[i] = now;
+	}
+}
+
+Test(pool_group_rules, epoch_and_number_of_a_member_only_grow)
+{
+	for (uint64_t seed = 0; seed < 8; seed++) {
+		struct group_state was[GROUP_MEMBERS] = {{0}};
+		static struct call c[40];
+
+		start(seed, 3, 2);
+		for (unsigned int round = 0; round < 3; round++) {
+			const unsigned int w = rig_writer_new(&rig, completed);
+
+			while (group_count(group(w), MEMBER_CURRENT) < 3) {
+				event_up(was);
+				cr_assert_neq(group(w)->phase, GROUP_ENDED);
+			}
+			for (unsigned int i = 0; i < 40; i += 2) {
+				write_begin(w, &c[i], i, i + 1);
+				commit_begin(w, &c[i + 1]);
+				for (unsigned int j = 0; j < 4; j++)
+					event_up(was);
+			}
+			for (unsigned int i = 0; i < 500; i++)
+				event_up(was);
+			away(2);
+			back(2);
+			for (unsigned int i = 0; i < 500; i++)
+				event_up(was);
+			rig_writer_kill(&rig, w);
+		}
 		rig_end(&rig);
 	}
 }
