@@ -70,6 +70,11 @@ class Lab:
             os.path.relpath(p, self.tree) for lib in ("liblog", "librpc")
             for p in glob.glob(os.path.join(self.tree, f"util/{lib}/*.c"))
             if os.path.basename(p) not in ("loop.c", "port.c", "server.c"))
+        self.libs += sorted(os.path.relpath(p, self.tree) for p in glob.glob(
+            os.path.join(self.tree, "util/libpool/group*.c")))
+        # Sizes of the group's rig: see fabtests/unit/local.mk.
+        with open(self.path("fabtests/unit/local.mk"), encoding="ascii") as f:
+            self.sizes = re.findall(r"-DGROUP_\w+=\w+", f.read())
         self.limits = {}  # (build, suite): CPU seconds, once it was built
         self.used = {}    # suite: names of the files of prov/core in it
         self.clean = {}   # (bench, file): its unchanged code, optimized
@@ -88,7 +93,7 @@ class Lab:
     def cflags(self, build, overlay=None):
         first = [f"-I{overlay}"] if overlay else []
         return (["-std=gnu11", "-D_GNU_SOURCE", "-fno-strict-aliasing"] +
-                BUILDS[build] + first +
+                BUILDS[build] + self.sizes + first +
                 [f"-I{self.path('fabtests/unit/plain')}",
                  f"-I{self.tree}", f"-I{self.path('include')}",
                  f"-I{self.path('prov')}", f"-I{self.path('fabtests')}",
@@ -249,8 +254,8 @@ class Bench:
         if r.returncode:
             raise Broken(r.stdout)
         lab.used.setdefault(killer.name, set(
-            re.findall(r"(?:prov_(?:core|verbs|rc)|util_lib(?:log|rpc))_(\w+)\.c\.o",
-                       r.stdout)))
+            re.findall(r"(?:prov_(?:core|verbs|rc)|util_lib(?:log|pool|rpc))_(\w+)"
+                       r"\.c\.o", r.stdout)))
         return prog
 
     def also(self, shell, path):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Named mutants: one file per source, each mutant anchored in its function.
 
-named/core/ring.mutants has the mutants of prov/core/ring.c, and named/liblog
-and named/librpc those of util/liblog and util/librpc:
+named/core/ring.mutants has the mutants of prov/core/ring.c, and named/liblog,
+named/libpool and named/librpc those of the folders of these names in util:
 
     ## ring-in-pieces
     A message is taken before its last byte has arrived.
