@@ -228,6 +228,15 @@ static void copy_next(struct group *g, unsigned int member)
 	m->copy_queued = true;
 }
 
+static bool is_source(const struct group *g, unsigned int member,
+		      unsigned int from, const struct rpmem_pool_op *copy)
+{
+	if (g->members[member].from_itself)
+		return from == member;
+	return g->members[from].state == MEMBER_CURRENT &&
+	       member_has_all(g, from, copy->offset, copy->len);
+}
+
 /* Read the chunk at a current member that has all writes to it. */
 static void copy_read(struct group *g, unsigned int member)
 {
@@ -236,11 +245,7 @@ static void copy_read(struct group *g, unsigned int member)
 	struct group_leg *leg;
 
 	for (unsigned int i = 0; i < g->n; i++) {
-		if (m->from_itself
-			    ? i != member
-			    : g->members[i].state != MEMBER_CURRENT ||
-				      !member_has_all(g, i, copy->op.offset,
-						      copy->op.len))
+		if (!is_source(g, member, i, &copy->op))
 			continue;
 		leg = leg_new(LEG_SOURCE, copy->op.len);
 		if (!leg) {
