@@ -87,7 +87,8 @@ fabtests_unit_test_pool_connect_LDFLAGS = -Wl,--wrap=clock_gettime \
 	-Wl,--wrap=connect -Wl,--wrap=poll
 
 # Small chunks, so that a run of the rig meets every rule of the bitmap.
-unit_tests += fabtests/unit/test_pool_group fabtests/unit/test_pool_group_rules
+unit_tests += fabtests/unit/test_pool_group fabtests/unit/test_pool_group_area \
+	fabtests/unit/test_pool_group_rules
 group_sources = fabtests/unit/group_rig.c fabtests/unit/group_rig.h \
 	fabtests/unit/seeded.h util/libpool/group.c util/libpool/group.h \
 	util/libpool/group_epoch.c util/libpool/group_format.c \
@@ -99,8 +100,14 @@ fabtests_unit_test_pool_group_SOURCES = fabtests/unit/test_pool_group.c \
 	$(group_sources)
 fabtests_unit_test_pool_group_CPPFLAGS = $(group_cppflags)
 fabtests_unit_test_pool_group_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
+fabtests_unit_test_pool_group_area_SOURCES = \
+	fabtests/unit/test_pool_group_area.c fabtests/unit/group_calls.h \
+	$(group_sources)
+fabtests_unit_test_pool_group_area_CPPFLAGS = $(group_cppflags)
+fabtests_unit_test_pool_group_area_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
 fabtests_unit_test_pool_group_rules_SOURCES = \
-	fabtests/unit/test_pool_group_rules.c $(group_sources)
+	fabtests/unit/test_pool_group_rules.c fabtests/unit/group_calls.h \
+	$(group_sources)
 fabtests_unit_test_pool_group_rules_CPPFLAGS = $(group_cppflags)
 fabtests_unit_test_pool_group_rules_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
 

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The area of a group's member: torn, of another group, of any bytes. */
+#include <endian.h>
+
+#include <xxhash.h>
+
+#include "group_calls.h"
+
+static void refused(int ret)
+{
+	const unsigned int w = rig_writer_new(&rig, completed);
+
+	ended(w, ret);
+}
+
+Test(pool_group_area, other_numbers_of_members_and_copies_are_refused)
+{
+	founded(3, 2);
+	rig.k = 1;
+	refused(-EINVAL);
+	rig.k = 2;
+	rig.n = 2;
+	refused(-EINVAL);
+	rig.n = 3;
+	cr_assert_eq(read_cell(opened(), 0), 1);
+	rig_end(&rig);
+}
+
+static void area_set(unsigned int member, const unsigned char *area)
+{
+	memcpy(rig.members[member].visible, area, GROUP_AREA);
+	memcpy(rig.members[member].durable, area, GROUP_AREA);
+}
+
+Test(pool_group_area, members_of_two_groups_are_refused)
+{
+	static unsigned char area[GROUP_AREA];
+
+	founded(3, 2);
+	memcpy(area, rig.members[1].visible, GROUP_AREA);
+	rig_end(&rig);
+	start(2, 3, 2);
+	cr_assert(opens(0x7));
+	area_set(1, area);
+	back(0);
+	refused(-EINVAL);
+	rig_end(&rig);
+}
+
+Test(pool_group_area, other_bytes_are_refused)
+{
+	static const unsigned int at[] = {0, GROUP_SUPER, GROUP_AREA - 1};
+
+	for (unsigned int i = 0; i < 3; i++) {
+		start(1, 3, 2);
+		rig.members[1].visible[at[i]] = 1;
+		refused(-EBADMSG);
+		cr_assert_eq(rig.members[1].visible[at[i]], 1);
+		rig_end(&rig);
+	}
+}
+
+Test(pool_group_area, a_member_that_is_too_short_is_not_one)
+{
+	unsigned int w;
+
+	start(1, 3, 2);
+	rig.members[1].length = GROUP_AREA + 7;
+	w = rig_writer_new(&rig, completed);
+	events(500);
+	cr_assert_eq(group(w)->members[1].ret, -ENOSPC);
+	rig_writer_kill(&rig, w);
+	/* The shortest one decides, in whole cells. */
+	rig.members[1].length = RIG_LENGTH - 70;
+	w = opened();
+	cr_assert_eq(group(w)->super.length, RIG_BYTES - 72);
+	keep(w, 0, 1);
+	all_current(w);
+	for (unsigned int i = 0; i < 2; i++) {
+		away(2);
+		if (i)
+			rig_replace(&rig, 2);
+		rig.members[2].length = RIG_LENGTH - 80;
+		back(2);
+		events(500);
+		cr_assert_neq(group(w)->members[2].state, MEMBER_CURRENT);
+		rig.members[2].length = RIG_LENGTH;
+		reach(w, 2, MEMBER_CURRENT);
+	}
+	rig_end(&rig);
+}
+
+Test(pool_group_area, the_bitmap_has_a_bit_for_each_chunk)
+{
+	unsigned int w;
+
+	start(1, 2, 1);
+	for (unsigned int i = 0; i < 2; i++)
+		rig.members[i].length =
+			1000 * (uint64_t)GROUP_BITS * GROUP_CHUNK;
+	w = rig_writer_new(&rig, completed);
+	while (group(w)->phase < GROUP_PROMISING)
+		rig_event(&rig);
+	cr_assert_lt(group(w)->super.length / group(w)->super.chunk,
+		     GROUP_BITS);
+	rig_end(&rig);
+}
+
+static unsigned char area[GROUP_AREA];
+static const struct group_super good = {
+	.n = 3, .k = 2, .id = {1, 2}, .length = 800, .chunk = 64};
+
+static int decode(const struct group_super *s, struct group_super *found,
+		  struct group_state *state)
+{
+	memset(area, 0, sizeof(area));
+	group_super_encode(s, area);
+	return group_area_decode(area, found, state);
+}
+
+Test(pool_group_area, a_superblock_of_any_size_is_safe)
+{
+	static const uint64_t sizes[] = {
+		0,
+		1,
+		7,
+		8,
+		12,
+		64,
+		800,
+		GROUP_BITS * 64ull,
+		INT64_MAX,
+		1ull << 63,
+		UINT64_MAX - 7,
+		UINT64_MAX,
+		1ull << 62,
+		4096,
+		UINT32_MAX,
+	};
+	const unsigned int count = sizeof(sizes) / sizeof(*sizes);
+	struct group_super s = good, found;
+	struct group_state state;
+	unsigned int taken = 0;
+
+	cr_assert_not(decode(&s, &found, &state));
+	for (unsigned int i = 0; i < count; i++)
+		for (unsigned int j = 0; j < count; j++) {
+			s.length = sizes[i];
+			s.chunk = sizes[j];
+			if (decode(&s, &found, &state))
+				continue;
+			taken++;
+			cr_assert(found.chunk >= 8 && !(found.chunk % 8) &&
+				  !(found.length % 8));
+			/* No sum of a chunk, the length and the area wraps. */
+			cr_assert(found.length <= INT64_MAX &&
+				  found.chunk <= INT64_MAX);
+			cr_assert(found.length / found.chunk < GROUP_BITS);
+		}
+	cr_assert(taken);
+	for (unsigned int i = 0; i < count; i++)
+		for (unsigned int j = 0; j < count; j++) {
+			s = good;
+			s.n = (uint32_t)sizes[i];
+			s.k = (uint32_t)sizes[j];
+			if (!decode(&s, &found, &state))
+				cr_assert(found.n >= 2 &&
+					  found.n <= GROUP_MEMBERS && found.k &&
+					  found.k <= found.n);
+		}
+}
+
+Test(pool_group_area, a_torn_area_is_told_from_another_one)
+{
+	struct group_super found;
+	struct group_state state;
+	unsigned char whole[GROUP_SUPER];
+
+	group_super_encode(&good, whole);
+	for (unsigned int i = 0; i < GROUP_SUPER; i += 8) {
+		/* The first 8 bytes are there, and some of the rest. */
+		decode(&good, &found, &state);
+		memset(area + 8 + i, 0, i + 8 < GROUP_SUPER ? 8 : 0);
+		cr_assert_eq(group_area_decode(area, &found, &state),
+			     i + 8 < GROUP_SUPER && whole[8 + i] ? -ENODATA : 0,
+			     "%u", i);
+	}
+	decode(&good, &found, &state);
+	area[40] ^= 1;
+	cr_assert_eq(group_area_decode(area, &found, &state), -ENODATA);
+	area[GROUP_PROMISE_AT] = 1;
+	cr_assert_eq(group_area_decode(area, &found, &state), -EBADMSG);
+	decode(&good, &found, &state);
+	area[0] = 'X';
+	cr_assert_eq(group_area_decode(area, &found, &state), -EBADMSG);
+	decode(&good, &found, &state);
+	area[8]++;
+	memcpy(area + 72, &(uint64_t){htole64(XXH64(area, 72, 0))}, 8);
+	cr_assert_eq(group_area_decode(area, &found, &state), -ENODATA);
+	area[GROUP_PROMISE_AT] = 1;
+	cr_assert_eq(group_area_decode(area, &found, &state), -EBADMSG);
+}
+
+Test(pool_group_area, the_whole_slot_of_the_newest_epoch_counts)
+{
+	struct group_super found;
+	struct group_state state;
+
+	for (unsigned int newer = 0; newer < 2; newer++) {
+		decode(&good, &found, &state);
+		group_slot_encode(&good, 5, area + GROUP_SLOT_AT(!newer));
+		group_slot_encode(&good, 6, area + GROUP_SLOT_AT(newer));
+		area[GROUP_NUMBER_AT(newer)] = 9;
+		cr_assert_not(group_area_decode(area, &found, &state));
+		cr_assert_eq(state.epoch, 6);
+		cr_assert_eq(state.number, 9);
+		cr_assert_eq(state.slot, newer);
+		area[GROUP_SLOT_AT(newer)]++;
+		cr_assert_not(group_area_decode(area, &found, &state));
+		cr_assert_eq(state.epoch, 5);
+	}
+	/* There is no epoch behind the last one. */
+	group_slot_encode(&good, UINT64_MAX, area + GROUP_SLOT_AT(0));
+	cr_assert_eq(group_area_decode(area, &found, &state), -EBADMSG);
+	decode(&good, &found, &state);
+	memset(area + GROUP_PROMISE_AT, 0xff, 8);
+	cr_assert_eq(group_area_decode(area, &found, &state), -EBADMSG);
+}
+
+/* Members of any bytes: the group opens, or ends, and touches no other. */
+Test(pool_group_area, hostile_members_do_no_harm)
+{
+	for (uint64_t seed = 0; seed < 60; seed++) {
+		unsigned int w;
+
+		founded(3, 2);
+		rig.rnd = (struct seeded){seed, seed};
+		for (unsigned int i = 0; i < 3; i++) {
+			struct group_super s = good;
+
+			memcpy(area, rig.members[i].visible, GROUP_AREA);
+			s.length = 8 * seeded_below(&rig.rnd, RIG_CELLS + 1);
+			s.chunk = 8 * (1 + seeded_below(&rig.rnd, 64));
+			if (seed % 2)
+				group_super_encode(&s, area);
+			for (unsigned int b = 0; b < seed % 4; b++)
+				area[GROUP_SUPER +
+				     seeded_below(&rig.rnd,
+						  GROUP_AREA - GROUP_SUPER)] ^=
+					(unsigned char)seeded_next(&rig.rnd);
+			area_set(i, area);
+		}
+		w = rig_writer_new(&rig, completed);
+		settle(w);
+		rig_end(&rig);
+	}
+}
