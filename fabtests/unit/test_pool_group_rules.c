@@ -481,8 +481,8 @@ Test(pool_group_rules, a_writer_ends_when_a_newer_one_was_there)
 	rig_end(&rig);
 }
 
-/* A newer one has one of three members, and keeps it. */
-Test(pool_group_rules, a_member_that_was_taken_ends_its_writer)
+/* A newer one has one of three members, and then two. */
+Test(pool_group_rules, a_writer_ends_when_fewer_than_k_members_are_left)
 {
 	unsigned int a, b;
 
@@ -495,7 +495,13 @@ Test(pool_group_rules, a_member_that_was_taken_ends_its_writer)
 	rig.writers[b].paused = true;
 	back(1);
 	back(2);
-	cr_assert_leq(write_cell(a, 0, 1), 0);
+	cr_assert_eq(write_cell(a, 0, 1), 0);
+	events(200);
+	cr_assert_eq(write_cell(a, 0, 2), 0);
+	rig.writers[b].paused = false;
+	events(500);
+	cr_assert_eq(rig.members[1].owner, (int)b);
+	write_cell(a, 0, 3);
 	ended(a, -ESTALE);
 	rig_end(&rig);
 }
