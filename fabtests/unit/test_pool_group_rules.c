@@ -498,6 +498,7 @@ Test(pool_group_rules, a_writer_ends_when_fewer_than_k_members_are_left)
 	cr_assert_eq(write_cell(a, 0, 1), 0);
 	events(200);
 	cr_assert_eq(write_cell(a, 0, 2), 0);
+	rig.members[2].up = false;
 	rig.writers[b].paused = false;
 	events(500);
 	cr_assert_eq(rig.members[1].owner, (int)b);
