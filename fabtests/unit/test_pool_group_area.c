@@ -60,6 +60,23 @@ Test(pool_group_area, other_bytes_are_refused)
 	}
 }
 
+Test(pool_group_area, an_open_group_goes_on_without_a_member_of_other_bytes)
+{
+	unsigned int w;
+
+	founded(3, 2);
+	w = opened();
+	all_current(w);
+	away(1);
+	memset(rig.members[1].visible, 1, GROUP_AREA);
+	back(1);
+	events(500);
+	cr_assert_eq(write_cell(w, 0, 1), 0);
+	cr_assert_eq(commit(w), 0);
+	cr_assert_eq(rig.members[1].visible[0], 1);
+	rig_end(&rig);
+}
+
 Test(pool_group_area, a_member_that_is_too_short_is_not_one)
 {
 	unsigned int w;

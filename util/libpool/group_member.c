@@ -59,6 +59,16 @@ static bool same_group(const struct group *g, const struct group_super *s)
 	return !other || (s->id[0] == other->id[0] && s->id[1] == other->id[1]);
 }
 
+/* A member that is none: the opening fails, and an open group goes on. */
+static void refuse(struct group *g, unsigned int member, int ret,
+		   const char *error)
+{
+	if (g->phase == GROUP_OPEN)
+		member_drop(g, member, ret, error);
+	else
+		group_end(g, ret, error);
+}
+
 /* The area of a member has been read. */
 static void inspected(struct group *g, unsigned int member)
 {
@@ -69,18 +79,18 @@ static void inspected(struct group *g, unsigned int member)
 	m->inspecting = false;
 	m->super = s;
 	if (ret == -EBADMSG)
-		group_end(g, -EBADMSG,
-			  "a member holds something else than this group: its "
-			  "first 64 KiB are not zero; give a new pool, or zero "
-			  "them");
+		refuse(g, member, -EBADMSG,
+		       "a member holds something else than this group: its "
+		       "first 64 KiB are not zero; give a new pool, or zero "
+		       "them");
 	else if (!ret && (s.n != g->n || s.k != g->k))
-		group_end(g, -EINVAL,
-			  "the group was created with other numbers of members "
-			  "or of copies (k); give the same as then");
+		refuse(g, member, -EINVAL,
+		       "the group was created with other numbers of members "
+		       "or of copies (k); give the same as then");
 	else if (!ret && !same_group(g, &s))
-		group_end(g, -EINVAL,
-			  "the members belong to two groups; give the members "
-			  "of one");
+		refuse(g, member, -EINVAL,
+		       "the members belong to two groups; give the members "
+		       "of one");
 	else if ((!ret && m->length < GROUP_AREA + s.length) ||
 		 (ret && g->phase != GROUP_LOOKING &&
 		  m->length < GROUP_AREA + g->super.length))

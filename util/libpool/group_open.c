@@ -15,8 +15,10 @@
 #include "libpool/group.h"
 #include "libpool/group_open.h"
 
-/* An opening waits so long for members that may just be starting. */
-#define START_MS     2000
+/* An opening waits so long for members that may just be starting, */
+#define START_MS 2000
+/* and so long for those that have begun to reply. */
+#define OPEN_MS	     10000
 #define TICK_MS	     100
 #define PAUSE_MIN_MS 20
 #define PAUSE_MAX_MS 1000
@@ -142,7 +144,7 @@ static void *member_thread(void *arg)
 	struct place *m = arg;
 	struct pool_group *pg = m->of;
 	struct rpmem_pool *p = pg->p, *pool;
-	uint64_t ms = 0, until, length = 0;
+	uint64_t ms = 0, opened = 0, until, length = 0;
 	int ret;
 
 	pthread_mutex_lock(&p->lock);
@@ -154,7 +156,8 @@ static void *member_thread(void *arg)
 		m->reopen = false;
 		pool = m->pool;
 		m->pool = NULL;
-		ms = pool ? 0 : ms;
+		/* One that was of use for a while is looked for at once. */
+		ms = pool && rp_now_ms() - opened > PAUSE_MAX_MS ? 0 : ms;
 		pthread_mutex_unlock(&p->lock);
 		rpmem_pool_close(pool);
 		pthread_mutex_lock(&p->lock);
@@ -171,6 +174,7 @@ static void *member_thread(void *arg)
 			pthread_mutex_lock(&p->lock);
 		}
 		m->pool = ret ? NULL : pool;
+		opened = rp_now_ms();
 		pg->reconnects += m->had && !ret;
 		m->had |= !ret;
 		ms = ms * 2 < PAUSE_MIN_MS   ? PAUSE_MIN_MS
@@ -534,15 +538,24 @@ static int start(struct pool_group *pg, unsigned int k)
 		m->of = pg;
 		m->index = i;
 		if (pthread_create(&m->thread, NULL, member_thread, m))
-			ret = pool_error(-EAGAIN, "no thread for a member");
+			ret = pool_error(-ENOMEM, "no thread for a member");
 		else
 			m->thread_runs = true;
 	}
 	return ret;
 }
 
-/* Whether a member is being brought up to date. */
+/* Whether a member that was found is not current yet. */
 static bool is_working(const struct group *g)
+{
+	for (unsigned int i = 0; i < g->n; i++)
+		if (g->members[i].state > MEMBER_AWAY &&
+		    g->members[i].state < MEMBER_CURRENT)
+			return true;
+	return false;
+}
+
+static bool is_copying(const struct group *g)
 {
 	for (unsigned int i = 0; i < g->n; i++)
 		if (g->members[i].state == MEMBER_COPYING ||
@@ -556,8 +569,7 @@ static int not_open(struct pool_group *pg)
 	const struct group *g = &pg->g;
 
 	if (g->phase == GROUP_ENDED)
-		return pool_error(g->ret == -EAGAIN ? -ETIMEDOUT : g->ret, "%s",
-				  g->error);
+		return pool_error(g->ret, "%s", g->error);
 	for (unsigned int i = 0; i < g->n; i++)
 		if (g->members[i].state == MEMBER_AWAY && g->members[i].ret)
 			return pool_error(
@@ -570,14 +582,17 @@ static int not_open(struct pool_group *pg)
 
 static int wait_open(struct pool_group *pg)
 {
-	uint64_t until = rp_now_ms() + START_MS;
+	const uint64_t start = rp_now_ms();
+	uint64_t until = start + START_MS;
 	int ret = 0;
 
 	pthread_mutex_lock(&pg->p->lock);
 	while (pg->g.phase < GROUP_OPEN && rp_now_ms() < until) {
 		/* A copy takes as long as it takes. */
-		if (is_working(&pg->g))
+		if (is_copying(&pg->g))
 			until = rp_now_ms() + START_MS;
+		else if (is_working(&pg->g) && until < start + OPEN_MS)
+			until = start + OPEN_MS;
 		progress(pg, 20);
 	}
 	if (pg->g.phase != GROUP_OPEN)
@@ -587,8 +602,8 @@ static int wait_open(struct pool_group *pg)
 	return ret;
 }
 
-int pool_group_open(struct rpmem_pool **pool, const char *where,
-		    const struct rpmem_pool_attr *attr)
+static int open_once(struct rpmem_pool **pool, const char *where,
+		     const struct rpmem_pool_attr *attr)
 {
 	struct rpmem_pool *p = calloc(1, sizeof(*p));
 	struct pool_group *pg = calloc(1, sizeof(*pg));
@@ -631,7 +646,7 @@ int pool_group_open(struct rpmem_pool **pool, const char *where,
 		pg->tender_runs =
 			!pthread_create(&pg->tender, NULL, tender_thread, pg);
 		if (!pg->tender_runs)
-			ret = pool_error(-EAGAIN, "no thread for the group");
+			ret = pool_error(-ENOMEM, "no thread for the group");
 	}
 	if (ret) {
 		pool_group_close(p);
@@ -639,4 +654,17 @@ int pool_group_open(struct rpmem_pool **pool, const char *where,
 	}
 	*pool = p;
 	return 0;
+}
+
+int pool_group_open(struct rpmem_pool **pool, const char *where,
+		    const struct rpmem_pool_attr *attr)
+{
+	const uint64_t until = rp_now_ms() + OPEN_MS;
+	int ret;
+
+	/* -EAGAIN: members were lost, or had another writer, meanwhile. */
+	do
+		ret = open_once(pool, where, attr);
+	while (ret == -EAGAIN && rp_now_ms() < until);
+	return ret == -EAGAIN ? -ETIMEDOUT : ret;
 }
