@@ -195,7 +195,7 @@ static bool is_pending(struct rig *r, unsigned int writer, unsigned int member,
 	return false;
 }
 
-/* What must be durable before an operation is submitted. */
+/* An operation must not be submitted before other bytes are durable. */
 static void check_before(struct rig *r, unsigned int writer,
 			 unsigned int member, const struct rpmem_pool_op *op)
 {
@@ -308,10 +308,10 @@ static bool fast(struct rig *r, unsigned int member)
 	return (r->now / 64 + member) % r->n || !seeded_below(&r->rnd, 8);
 }
 
-static bool is_held(const struct rig *r, const struct rig_op *o)
+static bool is_unreported(const struct rig *r, const struct rig_op *o)
 {
-	return r->held && o->executed && changes(o->op) &&
-	       o->op->offset == r->held;
+	return r->unreported && o->executed && changes(o->op) &&
+	       o->op->offset == r->unreported;
 }
 
 bool rig_event(struct rig *r)
@@ -322,7 +322,7 @@ bool rig_event(struct rig *r)
 	for (unsigned int i = 0; i < r->nops; i++)
 		if (r->ops[i].live && !r->writers[r->ops[i].writer].paused &&
 		    (r->ops[i].executed || r->members[r->ops[i].member].up) &&
-		    !is_held(r, &r->ops[i]) && fast(r, r->ops[i].member))
+		    !is_unreported(r, &r->ops[i]) && fast(r, r->ops[i].member))
 			can[n++] = i;
 	for (unsigned int w = 0; w < r->nwriters; w++)
 		for (unsigned int m = 0; m < r->n; m++)

@@ -51,7 +51,8 @@ struct rig {
 	struct rig_member members[GROUP_MEMBERS];
 	struct rig_writer writers[RIG_WRITERS];
 	unsigned int nwriters;
-	uint64_t held; /* writes to this offset are not reported; 0: all are */
+	uint64_t unreported; /* writes to this offset are not reported; 0: all
+				are */
 	struct rig_op ops[RIG_OPS]; /* in the order of submission */
 	unsigned int nops;
 };

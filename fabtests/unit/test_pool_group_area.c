@@ -187,7 +187,7 @@ Test(pool_group_area, a_superblock_of_any_size_is_safe)
 		}
 }
 
-Test(pool_group_area, a_torn_area_is_told_from_another_one)
+Test(pool_group_area, a_torn_area_is_no_other_one)
 {
 	struct group_super found;
 	struct group_state state;

@@ -144,7 +144,7 @@ Test(pool_group_rules, a_read_follows_a_write_that_is_durable_by_an_adoption)
 	write_begin(w, &first, 2, 9);
 	back(2);
 	reach(w, 2, MEMBER_COPYING);
-	rig.held = GROUP_AREA + 41 * 8;
+	rig.unreported = GROUP_AREA + 41 * 8;
 	c = (struct call){.value = 3};
 	c.op = (struct rpmem_pool_op){
 		.type = RPMEM_POOL_WRITE,
@@ -158,7 +158,7 @@ Test(pool_group_rules, a_read_follows_a_write_that_is_durable_by_an_adoption)
 	read_begin(w, &r, 41);
 	events(200);
 	cr_assert_not(r.done);
-	rig.held = 0;
+	rig.unreported = 0;
 	cr_assert_not(finish(&r));
 	cr_assert_eq(r.value, 3);
 	rig_end(&rig);
@@ -463,7 +463,7 @@ Test(pool_group_rules, an_epoch_is_promised_once)
 	rig_end(&rig);
 }
 
-Test(pool_group_rules, a_writer_ends_when_a_newer_one_was_there)
+Test(pool_group_rules, a_writer_ends_when_a_newer_one_has_promised)
 {
 	unsigned int a, b;
 
