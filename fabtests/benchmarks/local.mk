@@ -71,6 +71,9 @@ fabtests_benchmarks_base_conn_SOURCES = \
 fabtests_benchmarks_base_conn_LDADD = fabtests/benchmarks/librivals.la util/libutil.la $(PMEM2_LIBS) $(FABRIC_LIBS) \
 	-lpthread
 
+check_PROGRAMS += fabtests/benchmarks/group
+fabtests_benchmarks_group_SOURCES = fabtests/benchmarks/group.c
+fabtests_benchmarks_group_LDADD = util/librpmem_pool.la
 check_PROGRAMS += fabtests/benchmarks/log
 fabtests_benchmarks_log_SOURCES = fabtests/benchmarks/log.c
 fabtests_benchmarks_log_LDADD = util/librpmem_log.la util/librpmem_pool.la

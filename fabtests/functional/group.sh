@@ -212,12 +212,16 @@ refused "give ;k=N" "$G;n=2" share
 refused "is given twice" "$(at a),$(at a),$(at c)" share
 refused "opened by its writer" "$G" observe
 refused "names an empty member" "$(at a),,$(at c)" share
+refused "names an empty member" ",$(at a),$(at c)" share
+refused "give ;k=N" "$G;k=4294967298" share
+refused "give ;k=N" "$G;k=2;k=2" share
 serve d --create 1M
 pid_d=$daemon
 begin "$(at d)" share
 do_line "0 ok" "d 8 mine"
 end
-refused "holds something else" "$(at a),$(at b),$(at d)" share
+refused "member $(at d) of the group: it holds something else" \
+	"$(at a),$(at b),$(at d)" share
 
 # All members hold the same bytes behind their own 64 KiB.
 kill "$pid_a" "$pid_b" "$pid_c" "$pid_d"

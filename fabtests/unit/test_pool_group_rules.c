@@ -231,6 +231,42 @@ Test(pool_group_rules, the_last_member_is_kept_when_its_disk_fails)
 	rig_end(&rig);
 }
 
+/*
+ * All members are away for longer than a call waits. Then what was sent to them
+ * fails, the bitmap at first, and one of them is left.
+ */
+Test(pool_group_rules, a_group_survives_an_outage_of_all_members)
+{
+	unsigned int w;
+
+	founded(3, 2);
+	w = opened();
+	all_current(w);
+	group_clear_all(group(w));
+	for (unsigned int i = 0; i < EVENTS && !group_is_quiet(group(w)); i++)
+		rig_event(&rig);
+	group(w)->timeout_ms = 500;
+	for (unsigned int round = 0; round < 2; round++) {
+		for (unsigned int i = 0; i < 3; i++)
+			rig.members[i].up = false;
+		cr_assert_eq(write_cell(w, 0, 1), -ETIMEDOUT);
+		for (unsigned int i = 0; i < 3; i++) {
+			rig.members[i].writes_fail = true;
+			rig.members[i].up = true;
+		}
+		events(300);
+		cr_assert_eq(group(w)->phase, GROUP_OPEN);
+		for (unsigned int i = 0; i < 3; i++)
+			rig.members[i].writes_fail = false;
+		all_current(w);
+		group(w)->timeout_ms = UINT64_MAX / 2;
+		keep(w, 0, 2);
+		cr_assert_eq(read_cell(w, 0), 2);
+		group(w)->timeout_ms = 500;
+	}
+	rig_end(&rig);
+}
+
 Test(pool_group_rules, the_last_member_is_not_kept_without_a_completed_write)
 {
 	unsigned int w;

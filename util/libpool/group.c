@@ -191,6 +191,11 @@ static unsigned int current_mask(const struct group *g)
 	return mask;
 }
 
+const char *group_text(struct group *g, unsigned int member, const char *cause)
+{
+	return g->io.text ? g->io.text(g->io.arg, member, cause) : cause;
+}
+
 void member_drop(struct group *g, unsigned int member, int ret,
 		 const char *error)
 {
@@ -220,7 +225,7 @@ void member_drop(struct group *g, unsigned int member, int ret,
 	m->displaced = ret == -ESTALE;
 	m->ret = ret;
 	if (error)
-		m->error = error;
+		m->error = group_text(g, member, error);
 	m->barrier = NULL;
 	m->numbered = m->inspecting = m->copy_queued = false;
 	m->backlog = 0;
@@ -242,6 +247,7 @@ static void op_complete(struct group *g, struct group_op *o, int ret,
 	struct group_leg *leg;
 
 	o->complete = true;
+	o->failed = ret != 0;
 	o->user = NULL;
 	for (unsigned int i = 0; i < g->n; i++) {
 		TAILQ_FOREACH (leg, &g->members[i].queue, link)
@@ -526,8 +532,27 @@ static bool is_last(const struct group *g, const struct group_member *m,
 		    const struct group_leg *leg)
 {
 	return m->state == MEMBER_CURRENT && leg->op.result != -ESTALE &&
-	       group_count(g, MEMBER_CURRENT) == 1 && leg->of &&
-	       !leg->of->complete;
+	       group_count(g, MEMBER_CURRENT) == 1 &&
+	       (!leg->of || !leg->of->complete || leg->of->failed);
+}
+
+/* The group's own work at the last current member is tried again. */
+static void repeat_at_last(struct group *g, unsigned int member,
+			   struct group_leg *leg)
+{
+	struct group_member *m = &g->members[member];
+
+	TAILQ_REMOVE(&m->out, leg, link);
+	if (leg->kind == LEG_SOURCE) {
+		for (unsigned int i = 0; i < g->n; i++)
+			if (g->members[i].source == leg)
+				g->members[i].source = NULL;
+		leg_free(g, leg);
+		return;
+	}
+	if (m->barrier == leg)
+		m->barrier = NULL;
+	TAILQ_INSERT_HEAD(&m->queue, leg, link);
 }
 
 void group_done(struct group *g, unsigned int member, struct rpmem_pool_op *op)
@@ -540,6 +565,10 @@ void group_done(struct group *g, unsigned int member, struct rpmem_pool_op *op)
 		return;
 	if (op->result && !is_last(g, m, leg)) {
 		member_drop(g, member, op->result, op->error);
+		return;
+	}
+	if (op->result && !o) {
+		repeat_at_last(g, member, leg);
 		return;
 	}
 	if (leg->kind == LEG_SOURCE || leg->kind == LEG_COPY) {
@@ -564,7 +593,9 @@ void group_done(struct group *g, unsigned int member, struct rpmem_pool_op *op)
 		m->backlog -= leg->op.len;
 	} else if (leg->kind == LEG_READ || op->result) {
 		TAILQ_REMOVE(&g->ops, o, link);
-		op_complete(g, o, op->result, op->error);
+		op_complete(g, o, op->result,
+			    op->result ? group_text(g, member, op->error)
+				       : NULL);
 	}
 	leg_free(g, leg);
 }

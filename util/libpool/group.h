@@ -112,7 +112,7 @@ struct group_op {
 	uint64_t writes;   /* a commit covers this many writes */
 	unsigned int has;  /* members where it is done, as bits */
 	unsigned int legs; /* not done or dropped yet */
-	bool complete, stored;
+	bool complete, failed, stored;
 	unsigned char bytes[]; /* of a write */
 };
 TAILQ_HEAD(group_ops, group_op);
@@ -163,6 +163,8 @@ struct group_io {
 	 * and from then on nothing touches the operations it had.
 	 */
 	void (*reopen)(void *arg, unsigned int member);
+	/* Keep a text that names the member and the cause; NULL: the cause. */
+	const char *(*text)(void *arg, unsigned int member, const char *cause);
 	void *arg;
 };
 
@@ -238,6 +240,7 @@ void group_adopted(struct group *g, unsigned int member);
 /* No leg of the member overlaps the range. */
 bool member_has_all(const struct group *g, unsigned int member, uint64_t offset,
 		    uint64_t len);
+const char *group_text(struct group *g, unsigned int member, const char *cause);
 void leg_free(struct group *g, struct group_leg *leg);
 void member_start(struct group *g, unsigned int member,
 		  struct rpmem_pool_op *op);

@@ -216,9 +216,9 @@ void group_opened(struct group *g, unsigned int member, int ret,
 	m->error = ret ? error : NULL;
 	m->ret = ret;
 	if (!ret && length < GROUP_AREA + 8) {
-		m->error =
-			"it is shorter than the 64 KiB that a group keeps in "
-			"each member";
+		m->error = group_text(g, member,
+				      "it is shorter than the 64 KiB that a "
+				      "group keeps in each member; extend it");
 		m->ret = ret = -ENOSPC;
 	}
 	if (ret) {

@@ -66,7 +66,7 @@ static void refuse(struct group *g, unsigned int member, int ret,
 	if (g->phase == GROUP_OPEN)
 		member_drop(g, member, ret, error);
 	else
-		group_end(g, ret, error);
+		group_end(g, ret, group_text(g, member, error));
 }
 
 /* The area of a member has been read. */
@@ -80,17 +80,16 @@ static void inspected(struct group *g, unsigned int member)
 	m->super = s;
 	if (ret == -EBADMSG)
 		refuse(g, member, -EBADMSG,
-		       "a member holds something else than this group: its "
-		       "first 64 KiB are not zero; give a new pool, or zero "
-		       "them");
+		       "it holds something else than this group: its first "
+		       "64 KiB are not zero; give a new pool, or zero them");
 	else if (!ret && (s.n != g->n || s.k != g->k))
 		refuse(g, member, -EINVAL,
 		       "the group was created with other numbers of members "
 		       "or of copies (k); give the same as then");
 	else if (!ret && !same_group(g, &s))
 		refuse(g, member, -EINVAL,
-		       "the members belong to two groups; give the members "
-		       "of one");
+		       "it belongs to another group than the others; give the "
+		       "members of one");
 	else if ((!ret && m->length < GROUP_AREA + s.length) ||
 		 (ret && g->phase != GROUP_LOOKING &&
 		  m->length < GROUP_AREA + g->super.length))

@@ -81,6 +81,22 @@ static void reopen(void *arg, unsigned int member)
 	pthread_cond_broadcast(&pg->changed);
 }
 
+/* The lock is held. */
+static const char *member_text(struct pool_group *pg, unsigned int member,
+			       const char *cause)
+{
+	char text[RP_ERR_LEN];
+
+	snprintf(text, sizeof(text), "member %s of the group: %s",
+		 pg->places[member].where, cause);
+	return pool_text(pg->p, text);
+}
+
+static const char *text(void *arg, unsigned int member, const char *cause)
+{
+	return member_text(arg, member, cause);
+}
+
 static void completed(void *arg, struct rpmem_pool_op *op, int ret,
 		      const char *error)
 {
@@ -104,17 +120,6 @@ static void completed(void *arg, struct rpmem_pool_op *op, int ret,
 }
 
 /* --- members --- */
-
-/* The lock is held. */
-static const char *member_text(struct pool_group *pg, unsigned int member,
-			       const char *cause)
-{
-	char text[RP_ERR_LEN];
-
-	snprintf(text, sizeof(text), "member %s of the group: %s",
-		 pg->places[member].where, cause);
-	return pool_text(pg->p, text);
-}
 
 static int open_member(struct place *m, struct rpmem_pool **pool,
 		       uint64_t *length)
@@ -204,9 +209,6 @@ static bool collect(struct pool_group *pg)
 
 		any |= n > 0;
 		for (int j = 0; j < n; j++) {
-			if (done[j]->result)
-				done[j]->error =
-					member_text(pg, i, done[j]->error);
 			group_done(&pg->g, i, done[j]);
 		}
 	}
@@ -296,6 +298,7 @@ int pool_group_run(struct rpmem_pool *p, struct rpmem_pool_op *op)
 
 	pthread_mutex_lock(&p->lock);
 	LIST_INSERT_HEAD(&pg->calls, &call, link);
+	pg->g.now = rp_now_ms();
 	ret = group_submit(&pg->g, op);
 	if (ret)
 		pool_error(ret, "out of memory");
@@ -330,6 +333,7 @@ int pool_group_submit(struct rpmem_pool *p, struct rpmem_pool_op *op)
 		pg->size = pg->size * 2 + 64;
 	}
 	pg->nout++;
+	pg->g.now = rp_now_ms();
 	ret = group_submit(&pg->g, op);
 	if (ret)
 		pg->nout--;
@@ -455,21 +459,23 @@ void pool_group_close(struct rpmem_pool *p)
 bool pool_group_is(const char *where)
 {
 	const char *comma = strchr(where, ',');
-	const char *colon = strchr(where, ':');
 
 	/* A pool's own name may contain a comma. */
-	return comma && colon && colon < comma && strchr(comma, ':');
+	return comma && strchr(comma, ':');
 }
 
 /* Split "PLACE,PLACE,...;k=N" into pg->places. */
 static int parse(struct pool_group *pg, const char *where, unsigned int *k)
 {
-	const char *semicolon = strrchr(where, ';'), *end = strchr(where, 0);
+	const char *semicolon = strchr(where, ';'), *end = strchr(where, 0);
 	unsigned int n = 0;
-	char extra;
 
-	*k = 0;
-	if (semicolon && (sscanf(semicolon, ";k=%u%c", k, &extra) != 1 || !*k))
+	/* One digit: a group has at most 8 members. */
+	*k = semicolon && !strncmp(semicolon, ";k=", 3) && semicolon[3] > '0' &&
+			     semicolon[3] <= '9' && !semicolon[4]
+		     ? (unsigned int)(semicolon[3] - '0')
+		     : 0;
+	if (semicolon && !*k)
 		return pool_error(
 			-EINVAL,
 			"'%s' is nothing that a group has; give ;k=N, "
@@ -512,6 +518,7 @@ static int start(struct pool_group *pg, unsigned int k)
 	struct group_io io = {
 		.submit = submit,
 		.reopen = reopen,
+		.text = text,
 		.arg = pg,
 	};
 	const unsigned int n = pg->g.n;
@@ -545,12 +552,13 @@ static int start(struct pool_group *pg, unsigned int k)
 	return ret;
 }
 
-/* Whether a member that was found is not current yet. */
-static bool is_working(const struct group *g)
+/* Whether a member may still be found, or is not current yet. */
+static bool is_trying(const struct group *g)
 {
 	for (unsigned int i = 0; i < g->n; i++)
-		if (g->members[i].state > MEMBER_AWAY &&
-		    g->members[i].state < MEMBER_CURRENT)
+		if (!g->members[i].tried ||
+		    (g->members[i].state > MEMBER_AWAY &&
+		     g->members[i].state < MEMBER_CURRENT))
 			return true;
 	return false;
 }
@@ -577,7 +585,14 @@ static int not_open(struct pool_group *pg)
 				"too few of %u members are there to find the "
 				"newest commit: %s",
 				g->n, g->members[i].error);
-	return pool_error(-ETIMEDOUT, "too few members of the group reply");
+	for (unsigned int i = 0; i < g->n; i++)
+		if (g->members[i].state < MEMBER_CURRENT)
+			return pool_error(-ETIMEDOUT,
+					  "member %s of the group has not "
+					  "replied; check fi_rpmemd and its "
+					  "disk there",
+					  pg->places[i].where);
+	return pool_error(-ETIMEDOUT, "the group is not open yet");
 }
 
 static int wait_open(struct pool_group *pg)
@@ -591,7 +606,7 @@ static int wait_open(struct pool_group *pg)
 		/* A copy takes as long as it takes. */
 		if (is_copying(&pg->g))
 			until = rp_now_ms() + START_MS;
-		else if (is_working(&pg->g) && until < start + OPEN_MS)
+		else if (is_trying(&pg->g) && until < start + OPEN_MS)
 			until = start + OPEN_MS;
 		progress(pg, 20);
 	}
