@@ -602,13 +602,14 @@ static int wait_open(struct pool_group *pg)
 	int ret = 0;
 
 	pthread_mutex_lock(&pg->p->lock);
-	while (pg->g.phase < GROUP_OPEN && rp_now_ms() < until) {
-		/* A copy takes as long as it takes. */
-		if (is_copying(&pg->g))
-			until = rp_now_ms() + START_MS;
-		else if (is_trying(&pg->g) && until < start + OPEN_MS)
-			until = start + OPEN_MS;
+	while (pg->g.phase < GROUP_OPEN &&
+	       rp_now_ms() < (is_trying(&pg->g) ? start + OPEN_MS : until)) {
 		progress(pg, 20);
+		/* A copy takes as long as it takes. */
+		while (pg->g.phase < GROUP_OPEN && is_copying(&pg->g)) {
+			progress(pg, 20);
+			until = rp_now_ms() + START_MS;
+		}
 	}
 	if (pg->g.phase != GROUP_OPEN)
 		ret = not_open(pg);
