@@ -50,12 +50,12 @@ at()
 	echo "127.0.0.1:$(cat "kept.$1"):$1"
 }
 
-# begin PLACE HOW: a client; its first line in $said
+# begin PLACE HOW [TIMEOUT]: a client; its first line in $said
 begin()
 {
 	rm -f in out
 	mkfifo in
-	../fabtests/functional/group_client "$1" "$2" <in >out 2>err \
+	../fabtests/functional/group_client "$@" <in >out 2>err \
 		3>&- 4>&- &
 	client=$!
 	exec 3>in
@@ -148,6 +148,9 @@ pid_b=$daemon
 until_current "3 of 3"
 
 # Two are killed: a commit fails and, when one is back, succeeds.
+end
+begin "$G;k=2" share 1
+until_current "3 of 3"
 kill -9 "$pid_a" "$pid_b" && wait "$pid_a" "$pid_b" 2>/dev/null
 do_line "-110" "d 30 third"
 serve a
@@ -178,11 +181,18 @@ mv out out.old
 begin "$G;k=2" take
 until_current "3 of 3"
 do_line "0 third" "r 30 5"
-echo "d 30 stale" >&4
-for _ in $(seq 1200); do
-	said=$(sed -n $((old_lines + 1))p out.old)
-	[ -n "$said" ] && break
-	sleep 0.02
+for _ in $(seq 40); do
+	echo "d 30 stale" >&4
+	old_lines=$((old_lines + 1))
+	for _ in $(seq 1200); do
+		said=$(sed -n ${old_lines}p out.old)
+		[ -n "$said" ] && break
+		sleep 0.02
+	done
+	case $said in
+	-110*) ;;
+	*) break ;;
+	esac
 done
 case $said in
 -116*) ;;

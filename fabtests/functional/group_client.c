@@ -70,16 +70,19 @@ int main(int argc, char **argv)
 	struct rpmem_pool_attr attr = {
 		.size = sizeof(attr),
 		.required = RPMEM_POOL_NONE,
-		.timeout = 2,
+		.timeout = 30,
 	};
 	struct rpmem_pool *pool;
 	char line[1024], out[1024];
 	int ret;
 
-	if (argc != 3) {
-		fprintf(stderr, "usage: group_client PLACE take|share|observe\n");
+	if (argc < 3) {
+		fprintf(stderr, "usage: group_client PLACE take|share|observe "
+				"[TIMEOUT]\n");
 		return 2;
 	}
+	if (argc > 3)
+		attr.timeout = (unsigned int)strtoul(argv[3], NULL, 10);
 	if (!strcmp(argv[2], "take"))
 		attr.exclusive = RPMEM_POOL_TAKE;
 	if (!strcmp(argv[2], "observe"))

@@ -373,9 +373,14 @@ int pool_group_query(struct rpmem_pool *p, struct rpmem_pool_info *info)
 {
 	struct pool_group *pg = p->group;
 	struct rpmem_pool_info one;
+	unsigned int current = 0;
 	bool first = true;
 
 	pthread_mutex_lock(&p->lock);
+	for (unsigned int i = 0; i < pg->g.n; i++)
+		current += group_member_has_all(&pg->g, i);
+	if (info->size == sizeof(*info))
+		info->current = current;
 	info->length = p->now.ex.len;
 	info->reconnects = pg->reconnects;
 	info->kept = 0;
@@ -384,9 +389,6 @@ int pool_group_query(struct rpmem_pool *p, struct rpmem_pool_info *info)
 	info->method = "none";
 	info->granularity = info->preferred_size = 0;
 	info->members = pg->g.n;
-	info->current = 0;
-	for (unsigned int i = 0; i < pg->g.n; i++)
-		info->current += group_member_has_all(&pg->g, i);
 	for (unsigned int i = 0; i < pg->g.n; i++) {
 		one.size = sizeof(one);
 		if (pg->g.members[i].state != MEMBER_CURRENT ||

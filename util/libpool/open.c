@@ -20,6 +20,9 @@
 #define ATTR_1                                                                 \
 	((offsetof(struct rpmem_pool_attr, parts) + ALIGN - 1) / ALIGN * ALIGN)
 
+/* The size of struct rpmem_pool_info before it had `current`. */
+#define INFO_1 offsetof(struct rpmem_pool_info, current)
+
 static int parse_where(struct rpmem_pool *p, const char *where)
 {
 	char *err = pool_error_buf();
@@ -305,7 +308,7 @@ int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info)
 
 	if (!info)
 		return pool_error(-EINVAL, "info is NULL");
-	if (info->size != sizeof(*info))
+	if (info->size != sizeof(*info) && info->size != INFO_1)
 		return pool_error(-EINVAL,
 				  "info->size is %zu; set it to sizeof(struct "
 				  "rpmem_pool_info)",
@@ -321,7 +324,9 @@ int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info)
 	info->kept = rp_journal_used(&pool->journal);
 	info->reconnects = pool->reconnects;
 	info->read_only = o->ex.read_only;
-	info->members = info->current = 0;
+	info->members = 0;
+	if (info->size > INFO_1)
+		info->current = 0;
 	pthread_mutex_unlock(&pool->lock);
 	return 0;
 }

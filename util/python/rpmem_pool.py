@@ -38,6 +38,8 @@ class _Info(ctypes.Structure):
         ("kept", ctypes.c_uint64),
         ("reconnects", ctypes.c_uint64),
         ("read_only", ctypes.c_int),
+        ("members", ctypes.c_uint),
+        ("current", ctypes.c_uint),
     ]
 
 
