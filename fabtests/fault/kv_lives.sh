@@ -170,9 +170,10 @@ while [ $life -lt "$kills" ] || [ -n "$client" ]; do
 		end "$client"
 		restart
 		;;
-	*) # the client, while the server repeats its calls
+	*) # the client, while the server repeats its calls; it may be at reply N
 		restart
 		end "$client"
+		restart
 		;;
 	esac
 	client=

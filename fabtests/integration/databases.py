@@ -117,7 +117,8 @@ def build_planted(build, folder, plants):
         "-I" + build, *("-I" + os.path.join(source, d)
                         for d in (".", "include", "prov", "util")), *files,
         build + "/util/.libs/libutil.a", build + "/prov/core/.libs/libcore.a",
-        "-lfabric", "-lpmem2", "-lnettle", "-lpthread", "-ldl")
+        "-lfabric", "-lpmem2", "-lnettle", "-lxxhash", "-lpthread",
+        "-ldl")
     return plugin
 
 

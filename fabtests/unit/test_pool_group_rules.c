@@ -543,6 +543,39 @@ Test(pool_group_rules, a_writer_ends_when_fewer_than_k_members_are_left)
 	rig_end(&rig);
 }
 
+/*
+ * A member that comes back in the same epoch has the newest number, durably,
+ * also where its slot was only visible when it was left.
+ */
+Test(pool_group_rules, a_member_that_comes_back_has_the_newest_number)
+{
+	struct rig_member *m = &rig.members[1];
+	struct group_super super;
+	struct group_state is;
+	unsigned int w;
+
+	founded(3, 2);
+	w = opened();
+	all_current(w);
+	for (unsigned int i = 0; i < 4; i++) {
+		for (unsigned int e = 0; e < EVENTS; e++)
+			if (!group_is_quiet(group(w)))
+				rig_event(&rig);
+		away(1);
+		cr_assert_not(group_area_decode(m->visible, &super, &is));
+		if (i > 1)
+			memset(m->durable + GROUP_SLOT_AT(is.slot), 0,
+			       GROUP_SLOT);
+		keep(w, 0, i + 1);
+		back(1);
+		reach(w, 1, MEMBER_CURRENT);
+		cr_assert_not(group_area_decode(m->durable, &super, &is));
+		cr_assert_eq(is.epoch, group(w)->epoch);
+		cr_assert_eq(is.number, group(w)->issued);
+	}
+	rig_end(&rig);
+}
+
 /* One event; no member's epoch and number have become less. */
 static void event_up(struct group_state was[GROUP_MEMBERS])
 {

@@ -193,18 +193,17 @@ static void adopt(struct group *g, unsigned int member)
 	else
 		m->disk.slot ^= 1;
 	m->adopted = g->issued;
+	m->barriers = again ? 3 : 2;
 	group_slot_encode(&g->super, g->epoch, slot);
 	add(g, member, LEG_AREA, GROUP_NUMBER_AT(m->disk.slot), &number,
 	    sizeof(number));
 	add(g, member, LEG_BARRIER, 0, NULL, 0);
-	if (!again) {
-		add(g, member, LEG_AREA, GROUP_SLOT_AT(m->disk.slot), slot,
-		    sizeof(slot));
-		add(g, member, LEG_BARRIER, 0, NULL, 0);
-	}
+	/* A slot of this epoch that is visible may not be durable yet. */
+	add(g, member, LEG_AREA, GROUP_SLOT_AT(m->disk.slot), slot,
+	    sizeof(slot));
+	add(g, member, LEG_BARRIER, 0, NULL, 0);
 	if (m->state == MEMBER_AWAY)
 		return;
-	m->barriers = 2;
 	m->numbered = true;
 	m->state = MEMBER_ADOPTING;
 }
