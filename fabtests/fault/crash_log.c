@@ -313,8 +313,10 @@ static void sim_random(void *buf, size_t len)
 }
 
 /* The id of a log is the same in each run, so that is_seen() knows its states.
+ * Shared objects that are linked, as the sanitizer's, refer to it too.
  */
-ssize_t __wrap_getrandom(void *buf, size_t len, unsigned int flags);
+__attribute__((visibility("default"))) ssize_t
+__wrap_getrandom(void *buf, size_t len, unsigned int flags);
 ssize_t __wrap_getrandom(void *buf, size_t len, unsigned int flags)
 {
 	sim_random(buf, len);
