@@ -271,9 +271,10 @@ if grep -q '^e .* power ' log.e; then
 	kill -9 $pid && wait $pid 2>/dev/null
 fi
 
-# A disk on that group, with a member away, and then with another one.
-if grep -q '^e .* power ' log.e && command -v nbdkit >/dev/null &&
-	command -v nbdcopy >/dev/null; then
+# A disk on that group, with a member away, and then with another one. A
+# sanitizer's runtime has to be the first library of nbdkit.
+if [ -z "${RP_SANITIZE:-}" ] && grep -q '^e .* power ' log.e &&
+	command -v nbdkit >/dev/null && command -v nbdcopy >/dev/null; then
 	serve f
 	pid_f=$daemon
 	for f in e f g; do
