@@ -149,7 +149,7 @@ static void *member_thread(void *arg)
 	struct place *m = arg;
 	struct pool_group *pg = m->of;
 	struct rpmem_pool *p = pg->p, *pool;
-	uint64_t ms = 0, opened = 0, until, length = 0;
+	uint64_t ms = 0, opened = 0, until, now, length = 0;
 	int ret;
 
 	pthread_mutex_lock(&p->lock);
@@ -166,9 +166,10 @@ static void *member_thread(void *arg)
 		pthread_mutex_unlock(&p->lock);
 		rpmem_pool_close(pool);
 		pthread_mutex_lock(&p->lock);
-		for (until = rp_now_ms() + ms;
-		     !pg->closing && rp_now_ms() < until;)
-			pool_cond_wait(p, &pg->changed, until - rp_now_ms());
+		now = rp_now_ms();
+		for (until = now + ms; !pg->closing && now < until;
+		     now = rp_now_ms())
+			pool_cond_wait(p, &pg->changed, until - now);
 		if (pg->closing)
 			break;
 		pool = NULL;
