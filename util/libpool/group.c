@@ -314,8 +314,8 @@ static int add_legs(struct group *g, struct group_op *o)
 }
 
 /* Bits of the bitmap, from byte first to byte last, for each member. */
-static int add_bits(struct group *g, enum leg_kind kind, uint64_t first,
-		    uint64_t last)
+static void add_bits(struct group *g, enum leg_kind kind, uint64_t first,
+		     uint64_t last)
 {
 	for (unsigned int i = 0; i < g->n; i++) {
 		struct group_leg *leg;
@@ -339,7 +339,6 @@ static int add_bits(struct group *g, enum leg_kind kind, uint64_t first,
 		leg->op.len = last - first + 1;
 		leg_add(g, i, leg);
 	}
-	return 0;
 }
 
 /*
