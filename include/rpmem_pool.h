@@ -105,8 +105,15 @@ struct rpmem_pool_info {
 };
 int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info);
 
-/* Flag of a write, or of zeros: complete when the bytes are durable. */
-#define RPMEM_POOL_DURABLE 1u
+/* Flags of a write, or of zeros; at most one of them. */
+#define RPMEM_POOL_DURABLE 1u /* complete when the bytes are durable */
+/*
+ * Complete when the library has its copy of the bytes. Reads and writes of this
+ * pool handle that come later find them in place, other readers not before the
+ * next commit. A failure of the write is a failure of that commit. In a
+ * group the flag has no effect.
+ */
+#define RPMEM_POOL_BUFFERED 2u
 
 /*
  * Write len bytes at an offset of the pool, with any alignment. When the call

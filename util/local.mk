@@ -76,7 +76,7 @@ util_librpmem_pool_la_SOURCES = \
 	util/libpool/group_open.c util/libpool/group_open.h \
 	util/libpool/journal.c util/libpool/journal.h \
 	util/libpool/open.c util/libpool/pool.h \
-	util/libpool/wait.c util/libpool/work.c
+	util/libpool/commits.c util/libpool/wait.c util/libpool/work.c
 util_librpmem_pool_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
 util_librpmem_pool_la_LIBADD = util/libutil.la prov/core/libcore.la \
 	$(XXHASH_LIBS) $(FABRIC_LIBS) $(PMEM2_LIBS) -lpthread

@@ -183,7 +183,12 @@ for verb in sys.argv[2:]:
     elif verb == "far":
         assert bytes(b.pread(11, 81920)) == b"not flushed"
     elif verb == "eio":
-        for call in (lambda: a.pwrite(b"x", 0), lambda: a.pread(1, 0), b.flush):
+        # A write that comes before the loss is known fails with the FLUSH.
+        try:
+            a.pwrite(b"x", 0)
+        except nbd.Error as e:
+            assert e.errno == "EIO", e
+        for call in b.flush, lambda: a.pread(1, 0), lambda: a.pwrite(b"x", 0):
             try:
                 call()
             except nbd.Error as e:

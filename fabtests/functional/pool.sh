@@ -155,6 +155,23 @@ with rpmem_pool.open(where) as pool:
     fails(errno.ERANGE, "go beyond its end", pool.write, b"x", 4 << 20)
     fails(errno.ERANGE, "go beyond its end", pool.read, 2, (4 << 20) - 1)
     fails(errno.ERANGE, "go beyond its end", pool.write, b"x", (1 << 64) - 1)
+    fails(errno.EINVAL, "either durable or buffered", pool.write, b"x", 0,
+          durable=True, buffered=True)
+    # Buffered writes: this handle finds them, others after a commit.
+    with rpmem_pool.open(where) as other:
+        for i in range(2000):
+            pool.write(bytes([i % 251]) * 5000, 997 * i % 3000000,
+                       buffered=True)
+            if i % 100 == 0:
+                assert pool.read(5000, 997 * i % 3000000) == (
+                    bytes([i % 251]) * 5000)
+        pool.zero(100, 3 << 20, buffered=True)
+        pool.write(b"newer", 3 << 20, buffered=True)
+        pool.commit()
+        assert pool.info()["kept"] == 0
+        assert other.read(7, 3 << 20) == b"newer\0\0"
+        for i in range(1996, 2000):
+            assert other.read(900, 997 * i % 3000000) == bytes([i % 251]) * 900
     # Larger than one post, and than what one commit leaves.
     big = bytes(range(256)) * 12288
     for i in range(40):

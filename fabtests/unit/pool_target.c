@@ -249,6 +249,20 @@ static void execute_post(struct pool_target *t, struct pool_post *p,
 		t->mem[p->store_at] = t->media[p->store_at] = p->store;
 }
 
+/* The next post to execute comes first of those that are not executed. */
+static void choose_post(struct pool_target *t)
+{
+	const unsigned int first = t->executed, n = t->nposts - first;
+	const unsigned int i = first + (unsigned int)seeded_below(t->random, n);
+	const struct pool_post p = t->posts[i];
+
+	if (!t->unordered || p.what == T_COMMIT)
+		return;
+	memmove(&t->posts[first + 1], &t->posts[first],
+		(i - first) * sizeof(p));
+	t->posts[first] = p;
+}
+
 static void complete_post(struct pool_target *t, unsigned int i)
 {
 	struct pool_post *p = &t->posts[i];
@@ -286,6 +300,8 @@ bool pool_target_step(struct pool_target *t, enum pool_step step)
 	case STEP_FAIL_DISK:
 		if (!t->up || t->executed == t->nposts)
 			return false;
+		if (step == STEP_EXECUTE)
+			choose_post(t);
 		if (step == STEP_FAIL_DISK && !t->posts[t->executed].durable)
 			return false;
 		execute_post(t, &t->posts[t->executed], step == STEP_FAIL_DISK);

@@ -19,7 +19,8 @@
 #define MAX_ENTRIES 512u /* of a journal's life */
 
 enum pool_step {
-	STEP_EXECUTE,	/* the oldest post that is not executed yet */
+	STEP_EXECUTE,	/* the oldest post that is not executed yet, or another
+			 * one; a commit only behind all older posts */
 	STEP_FAIL_DISK, /* the same, but its flush fails */
 	STEP_COMPLETE,	/* the completion of some executed post arrives */
 	STEP_EVICT,	/* the target writes a cell back by itself */
@@ -59,6 +60,7 @@ struct pool_target {
 	struct fi_cq_err_entry done[MAX_POSTS];
 	unsigned int ndone;
 	bool up, connects; /* the client waits for a new connection */
+	bool unordered;	   /* posts pass others */
 
 	struct fid_ep ep;
 	struct fid_cq cq;

@@ -29,6 +29,7 @@ struct op {
 struct world {
 	struct seeded random;
 	bool power, lossy; /* the class; deaths are power cuts */
+	bool buffered;	   /* writes are, but for durable ones */
 	struct pool_target *t;
 	struct op ops[OPS + 4]; /* number 0 is the content of a new pool */
 	unsigned int next, outstanding, deaths;
@@ -62,6 +63,16 @@ static void check(struct world *w, bool ok, const char *what, unsigned int cell)
 		  cell, w->next, w->random.seed);
 }
 
+/* A write to a range while another one is outstanding there has no order. */
+static bool overlaps_write(const struct world *w, const struct op *o)
+{
+	for (unsigned int i = 1; i < w->next; i++)
+		for (unsigned int c = o->at; c < o->at + o->n; c++)
+			if (!w->ops[i].completed && covers_cell(&w->ops[i], c))
+				return true;
+	return false;
+}
+
 static void submit_op(struct world *w)
 {
 	struct op *o = &w->ops[w->next];
@@ -82,6 +93,10 @@ static void submit_op(struct world *w)
 	};
 	if (!is_write(&o->op))
 		o->op.flags = 0;
+	else if (w->buffered && overlaps_write(w, o))
+		return;
+	else if (w->buffered && !o->op.flags)
+		o->op.flags = RPMEM_POOL_BUFFERED;
 	/* No write reaches the last cell. */
 	if (o->op.type == RPMEM_POOL_COMMIT && seeded_below(&w->random, 2)) {
 		o->then.offset = 8u * (CELLS - 1);
@@ -224,7 +239,9 @@ static unsigned int run_program(uint64_t seed, unsigned int first,
 	w->random = (struct seeded){.seed = seed, .state = seed};
 	w->power = seeded_below(&w->random, 2);
 	w->lossy = seeded_below(&w->random, 4);
+	w->buffered = seed % 2;
 	w->t = pool_target_start(&w->random, w->power);
+	w->t->unordered = w->buffered;
 	w->next = 1;
 	for (; w->next <= OPS || w->outstanding; n++) {
 		if (n == first || n == first + again)

@@ -18,6 +18,7 @@ struct rp_journal_entry {
 	bool placed;	   /* its post completed */
 	bool durably;	   /* posted as a durable write */
 	bool durable;	   /* that has completed */
+	bool buffered;	   /* its write completed before its post */
 	struct work *work; /* to be told, or NULL */
 };
 

@@ -125,8 +125,9 @@ struct rpmem_pool {
 	struct text *texts;
 
 	struct rp_journal journal;
-	LIST_HEAD(, work) all;	     /* until their owner has the result */
-	struct works waiting;	     /* not posted yet, in order */
+	unsigned int nbuffered; /* entries that are buffered and not placed */
+	LIST_HEAD(, work) all;	/* until their owner has the result */
+	struct works waiting;	/* not posted yet, in order */
 	struct works commit_waiters; /* commits, and durable writes replayed */
 	struct works done;	     /* for rpmem_pool_poll() */
 	struct commit commits[POOL_COMMITS];
@@ -197,5 +198,30 @@ void work_progress(struct rpmem_pool *p, int ms);
 void work_lost(struct rpmem_pool *p, const char *reason);
 /* A connection attempt succeeded, or ended the pool. */
 void work_connected(struct rpmem_pool *p);
+
+/* The same, for commits.c. Complete an operation: its owner has the result. */
+void work_complete(struct rpmem_pool *p, struct work *w, int ret,
+		   const char *error);
+struct post *post_new(struct rpmem_pool *p); /* NULL: no memory */
+void post_free(struct rpmem_pool *p, struct post *t);
+/*
+ * The result of a post: 0 when it is accepted; -EAGAIN: later. Any other error
+ * of the provider is a loss.
+ */
+int post_result(struct rpmem_pool *p, struct post *t, ssize_t ret);
+static inline uint64_t pool_remote_addr(const struct rpmem_pool *p,
+					uint64_t offset)
+{
+	return p->now.ex.addr + offset;
+}
+
+/* commits.c: post what somebody waits for. The lock is held in all of them. */
+void commits_post(struct rpmem_pool *p);
+/* The post of a commit has completed. */
+void commits_done(struct rpmem_pool *p, uint64_t id);
+/* The target's disk failed: a new connection to it would not help. */
+void commits_failed(struct rpmem_pool *p, const char *error);
+/* No commit is outstanding any more: each has to be posted again. */
+void commits_drop(struct rpmem_pool *p);
 
 #endif

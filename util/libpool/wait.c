@@ -11,6 +11,9 @@
 #include "libpool/group_open.h"
 #include "libpool/pool.h"
 
+/* Posts outstanding at which a write that need not wait reads completions. */
+#define OUT_MANY 16
+
 void pool_cond_wait(struct rpmem_pool *p, pthread_cond_t *cond, uint64_t ms)
 {
 	struct timespec until;
@@ -41,9 +44,13 @@ static int check(struct rpmem_pool *p, const struct rpmem_pool_op *op)
 	    op->type != RPMEM_POOL_ZERO)
 		return pool_error(-EINVAL, "%d is no type of an operation",
 				  (int)op->type);
-	if (op->flags &
-	    ~(op->type == RPMEM_POOL_READ ? 0u : RPMEM_POOL_DURABLE))
+	if (op->flags & ~(op->type == RPMEM_POOL_READ
+				  ? 0u
+				  : RPMEM_POOL_DURABLE | RPMEM_POOL_BUFFERED))
 		return pool_error(-EINVAL, "flags %#x are unknown", op->flags);
+	if (op->flags == (RPMEM_POOL_DURABLE | RPMEM_POOL_BUFFERED))
+		return pool_error(-EINVAL, "a write is either durable or "
+					   "buffered, when it completes");
 	if (p->now.ex.read_only && op->type != RPMEM_POOL_READ)
 		return pool_error(-EACCES,
 				  "%s only allows to read pool '%s'; use "
@@ -109,6 +116,12 @@ static void hand_over(struct rpmem_pool *p)
 /* Wait, as the one who makes progress or beside that thread. */
 static void wait_done(struct rpmem_pool *p, struct waiter *me)
 {
+	/* A buffered write: the completions of earlier ones make room. */
+	if (me->done && !p->polling && p->out >= OUT_MANY) {
+		p->polling = true;
+		work_progress(p, 0);
+		hand_over(p);
+	}
 	TAILQ_INSERT_TAIL(&p->waiters, me, link);
 	while (!me->done) {
 		if (p->polling) {

@@ -13,7 +13,7 @@
 /* Milliseconds between looks at deadlines. */
 #define TICK_MS 100
 
-static struct post *post_new(struct rpmem_pool *p)
+struct post *post_new(struct rpmem_pool *p)
 {
 	struct post *t = p->free_posts;
 
@@ -29,7 +29,7 @@ static struct post *post_new(struct rpmem_pool *p)
 	return t;
 }
 
-static void post_free(struct rpmem_pool *p, struct post *t)
+void post_free(struct rpmem_pool *p, struct post *t)
 {
 	t->next_free = p->free_posts;
 	p->free_posts = t;
@@ -68,8 +68,8 @@ void work_fini(struct rpmem_pool *p)
 	free(p->replay);
 }
 
-static void complete(struct rpmem_pool *p, struct work *w, int ret,
-		     const char *error)
+void work_complete(struct rpmem_pool *p, struct work *w, int ret,
+		   const char *error)
 {
 	w->op->result = ret;
 	w->op->error = ret ? error : NULL;
@@ -93,7 +93,7 @@ static void fail_all(struct rpmem_pool *p, struct works *list, int ret,
 
 	while ((w = TAILQ_FIRST(list))) {
 		TAILQ_REMOVE(list, w, link);
-		complete(p, w, ret, error);
+		work_complete(p, w, ret, error);
 	}
 }
 
@@ -119,7 +119,7 @@ static void end_pool(struct rpmem_pool *p, int ret, const char *error)
 		detach_entries(p, w);
 		/* One whose rest waits fails with the queue. */
 		if (w->done == w->op->len)
-			complete(p, w, ret, error);
+			work_complete(p, w, ret, error);
 	}
 	/* The provider may still write to the buffers of reads. */
 	for (struct work *w = TAILQ_FIRST(&p->waiting), *next; w; w = next) {
@@ -134,13 +134,19 @@ static void end_pool(struct rpmem_pool *p, int ret, const char *error)
 	fail_all(p, &p->commit_waiters, ret, error);
 }
 
+static void set_placed(struct rpmem_pool *p, struct rp_journal_entry *e)
+{
+	p->nbuffered -= e->buffered;
+	e->placed = true;
+}
+
 /* Each entry is outstanding until its post, or the replay, has completed. */
 static void entry_placed(struct rpmem_pool *p, uint64_t seq, bool durable)
 {
 	struct rp_journal_entry *e = rp_journal_at(&p->journal, seq);
 	struct work *w = e->work;
 
-	e->placed = true;
+	set_placed(p, e);
 	e->durable = durable;
 	e->work = NULL;
 	if (!w)
@@ -153,32 +159,7 @@ static void entry_placed(struct rpmem_pool *p, uint64_t seq, bool durable)
 	if (w->upto) /* written again: durable behind a commit */
 		TAILQ_INSERT_TAIL(&p->commit_waiters, w, link);
 	else
-		complete(p, w, 0, NULL);
-}
-
-/* Complete what the commits up to here cover. */
-static void commits_completed(struct rpmem_pool *p)
-{
-	struct work *w, *next;
-
-	for (w = TAILQ_FIRST(&p->commit_waiters); w; w = next) {
-		next = TAILQ_NEXT(w, link);
-		if (w->upto > p->journal.committed || w->op->then)
-			continue;
-		TAILQ_REMOVE(&p->commit_waiters, w, link);
-		complete(p, w, 0, NULL);
-	}
-}
-
-/* No commit is outstanding any more: each has to be posted again. */
-static void drop_commits(struct rpmem_pool *p)
-{
-	struct work *w;
-
-	p->ncommits = 0;
-	p->commit_upto = p->journal.committed;
-	TAILQ_FOREACH (w, &p->commit_waiters, link)
-		w->posted = false;
+		work_complete(p, w, 0, NULL);
 }
 
 void work_lost(struct rpmem_pool *p, const char *reason)
@@ -189,12 +170,7 @@ void work_lost(struct rpmem_pool *p, const char *reason)
 		p->away_since = rp_now_ms();
 	p->state = LINK_DRAINING;
 	p->reason = reason;
-	drop_commits(p);
-}
-
-static uint64_t remote_addr(const struct rpmem_pool *p, uint64_t offset)
-{
-	return p->now.ex.addr + offset;
+	commits_drop(p);
 }
 
 /* bytes NULL: zeros. */
@@ -207,7 +183,7 @@ static ssize_t post_write(struct rpmem_pool *p, const char *bytes, uint32_t len,
 		.iov_len = len,
 	};
 	const struct fi_rma_iov to = {
-		.addr = remote_addr(p, offset),
+		.addr = pool_remote_addr(p, offset),
 		.len = len,
 		.key = p->now.ex.key,
 	};
@@ -236,11 +212,7 @@ static ssize_t post_write(struct rpmem_pool *p, const char *bytes, uint32_t len,
 						    : FI_DELIVERY_COMPLETE));
 }
 
-/*
- * The result of a post: 0 when it is accepted; -EAGAIN: later. Any other error
- * of the provider is a loss.
- */
-static int post_result(struct rpmem_pool *p, struct post *t, ssize_t ret)
+int post_result(struct rpmem_pool *p, struct post *t, ssize_t ret)
 {
 	char text[RP_ERR_LEN];
 
@@ -258,6 +230,29 @@ static int post_result(struct rpmem_pool *p, struct post *t, ssize_t ret)
 }
 
 /*
+ * Whether a buffered write that is outstanding overlaps the operation: its
+ * caller relies on their order, and posts have none.
+ */
+static bool is_behind_buffered(struct rpmem_pool *p,
+			       const struct rpmem_pool_op *op)
+{
+	unsigned int left = p->nbuffered;
+
+	for (uint64_t s = p->journal.next; left; s--) {
+		const struct rp_journal_entry *e =
+			rp_journal_at(&p->journal, s - 1);
+
+		if (!e->buffered || e->placed)
+			continue;
+		if (e->offset < op->offset + op->len &&
+		    op->offset < e->offset + e->len)
+			return true;
+		left--;
+	}
+	return false;
+}
+
+/*
  * Returns 0: all is posted; -EAGAIN: later; -EIO: the journal is full, and the
  * commit that would empty it failed; -ENOMEM.
  */
@@ -267,6 +262,7 @@ static int post_writes(struct rpmem_pool *p, struct work *w)
 	const bool durable = w->op->flags & RPMEM_POOL_DURABLE &&
 			     p->required == FI_RPMEM_CLASS_POWER;
 	const bool zero = w->op->type == RPMEM_POOL_ZERO;
+	const bool buffered = w->op->flags == RPMEM_POOL_BUFFERED;
 	struct rp_journal_entry *e;
 	const char *from;
 	uint64_t seq, left;
@@ -303,8 +299,14 @@ static int post_writes(struct rpmem_pool *p, struct work *w)
 			rp_journal_unappend(&p->journal);
 			return ret;
 		}
-		w->out++;
 		w->done += len;
+		if (buffered) {
+			e->work = NULL;
+			e->buffered = true;
+			p->nbuffered++;
+		} else {
+			w->out++;
+		}
 	}
 	return 0;
 }
@@ -328,7 +330,7 @@ static int post_reads(struct rpmem_pool *p, struct work *w)
 			p, t,
 			fi_read(p->f.ep, (char *)w->op->buf + w->done, len,
 				rp_fabric_desc(w->mr), p->now.peer,
-				remote_addr(p, w->op->offset + w->done),
+				pool_remote_addr(p, w->op->offset + w->done),
 				p->now.ex.key, t));
 		if (ret)
 			return ret;
@@ -336,130 +338,6 @@ static int post_reads(struct rpmem_pool *p, struct work *w)
 		w->done += len;
 	}
 	return 0;
-}
-
-static int post_commit(struct rpmem_pool *p, const struct rp_journal_range *v,
-		       size_t n, const struct rpmem_pool_then *store,
-		       uint64_t id)
-{
-	const struct fi_rpmem_then then = {
-		.key = p->now.ex.key,
-		.addr = store ? remote_addr(p, store->offset) : 0,
-		.value = store ? store->value : 0,
-	};
-	struct fi_rma_iov *iov = malloc(n * sizeof(*iov));
-	struct fi_rpmem_msg msg = {
-		.rma_iov = iov,
-		.rma_iov_count = n,
-		.addr = p->now.peer,
-		.then = store ? &then : NULL,
-		.required = p->required,
-	};
-	struct post *t = post_new(p);
-	int ret;
-
-	if (!iov || !t) {
-		free(iov);
-		if (t)
-			post_free(p, t);
-		return -EAGAIN;
-	}
-	for (size_t i = 0; i < n; i++)
-		iov[i] = (struct fi_rma_iov){
-			.addr = remote_addr(p, v[i].offset),
-			.len = v[i].len,
-			.key = p->now.ex.key,
-		};
-	t->kind = POST_COMMIT;
-	t->id = id;
-	msg.context = t;
-	ret = post_result(p, t, fi_rpmem_commit(p->f.ops, p->f.ep, &msg, 0));
-	free(iov);
-	return ret;
-}
-
-/* Whether somebody needs a commit beyond those that are posted. */
-static bool commit_needed(struct rpmem_pool *p)
-{
-	struct work *w;
-
-	if (p->journal.next == p->commit_upto)
-		return false;
-	if (rp_journal_half_full(&p->journal) && !p->commit_error)
-		return true;
-	TAILQ_FOREACH (w, &p->commit_waiters, link)
-		if (w->upto > p->commit_upto)
-			return true;
-	return false;
-}
-
-/*
- * Post the commits with a store, each for all bytes that are not durable yet:
- * the store must not pass what an earlier commit, still outstanding, covers.
- */
-static void post_stores(struct rpmem_pool *p)
-{
-	struct rp_journal_range none = {.len = sizeof(uint64_t)}, *v;
-	struct work *w;
-	size_t n;
-	int ret;
-
-	TAILQ_FOREACH (w, &p->commit_waiters, link) {
-		if (!w->op->then || w->posted)
-			continue;
-		if (p->ncommits == POOL_COMMITS ||
-		    rp_journal_ranges(&p->journal, p->journal.committed,
-				      w->upto, &v, &n))
-			return;
-		none.offset = w->op->then->offset;
-		ret = post_commit(p, n ? v : &none, n ? n : 1, w->op->then,
-				  p->commit_id + 1);
-		free(v);
-		if (ret)
-			return;
-		w->posted = true;
-		p->commits[p->ncommits++] = (struct commit){
-			.id = ++p->commit_id,
-			.upto = w->upto,
-			.then = w,
-		};
-		if (w->upto > p->commit_upto)
-			p->commit_upto = w->upto;
-	}
-}
-
-static void post_commits(struct rpmem_pool *p)
-{
-	const uint64_t upto = p->journal.next;
-	struct rp_journal_range *v;
-	size_t n;
-	int ret = 0;
-
-	if (p->commit_upto < p->journal.committed)
-		p->commit_upto = p->journal.committed;
-	commits_completed(p);
-	post_stores(p);
-	if (p->ncommits == POOL_COMMITS || !commit_needed(p) ||
-	    rp_journal_ranges(&p->journal, p->commit_upto, upto, &v, &n))
-		return;
-	if (n)
-		ret = post_commit(p, v, n, NULL, p->commit_id + 1);
-	free(v);
-	if (ret)
-		return;
-	p->commit_upto = upto;
-	if (n) {
-		p->commits[p->ncommits++] = (struct commit){
-			.id = ++p->commit_id,
-			.upto = upto,
-		};
-	} else if (p->ncommits) {
-		/* The rest is durable already. */
-		p->commits[p->ncommits - 1].upto = upto;
-	} else {
-		rp_journal_commit(&p->journal, upto);
-		commits_completed(p);
-	}
 }
 
 static void replay_end(struct rpmem_pool *p)
@@ -503,6 +381,9 @@ void work_post(struct rpmem_pool *p)
 	if (p->state == LINK_REPLAYING)
 		post_replay(p);
 	while (p->state == LINK_UP && (w = TAILQ_FIRST(&p->waiting))) {
+		if (w->op->type != RPMEM_POOL_COMMIT && !w->done &&
+		    is_behind_buffered(p, w->op))
+			break;
 		ret = 0;
 		switch (w->op->type) {
 		case RPMEM_POOL_WRITE:
@@ -523,15 +404,15 @@ void work_post(struct rpmem_pool *p)
 			TAILQ_INSERT_TAIL(&p->commit_waiters, w, link);
 		} else if (ret) {
 			detach_entries(p, w);
-			complete(p, w, ret,
-				 ret == -EIO ? p->commit_error
-					     : "out of memory");
-		} else if (!w->op->len) {
-			complete(p, w, 0, NULL);
+			work_complete(p, w, ret,
+				      ret == -EIO ? p->commit_error
+						  : "out of memory");
+		} else if (!w->op->len || w->op->flags == RPMEM_POOL_BUFFERED) {
+			work_complete(p, w, 0, NULL);
 		}
 	}
 	if (p->state == LINK_UP)
-		post_commits(p);
+		commits_post(p);
 }
 
 void work_add(struct rpmem_pool *p, struct work *w)
@@ -562,7 +443,7 @@ static void expire_list(struct rpmem_pool *p, struct works *list, uint64_t now)
 			continue;
 		TAILQ_REMOVE(list, w, link);
 		detach_entries(p, w);
-		complete(p, w, -ETIMEDOUT, p->reason);
+		work_complete(p, w, -ETIMEDOUT, p->reason);
 	}
 }
 
@@ -582,7 +463,7 @@ void work_expire(struct rpmem_pool *p)
 		if (!w || w->done < w->op->len || !is_late(p, w, now))
 			continue;
 		detach_entries(p, w);
-		complete(p, w, -ETIMEDOUT, p->reason);
+		work_complete(p, w, -ETIMEDOUT, p->reason);
 	}
 }
 
@@ -614,7 +495,7 @@ static void read_ended(struct rpmem_pool *p, struct work *w)
 	if (w->out || (!w->lost && w->done < w->op->len))
 		return;
 	if (!w->lost || p->state == LINK_ENDED) {
-		complete(p, w, w->lost ? p->now.ret : 0, p->reason);
+		work_complete(p, w, w->lost ? p->now.ret : 0, p->reason);
 		return;
 	}
 	/* Part of it may wait in the queue still. */
@@ -623,43 +504,6 @@ static void read_ended(struct rpmem_pool *p, struct work *w)
 	w->lost = false;
 	w->done = 0;
 	TAILQ_INSERT_HEAD(&p->waiting, w, link);
-}
-
-static void commit_done(struct rpmem_pool *p, uint64_t id)
-{
-	/* A commit of before a loss or a failure is no longer in the list. */
-	for (unsigned int i = 0; i < p->ncommits; i++)
-		p->commits[i].done |= p->commits[i].id == id;
-	while (p->ncommits && p->commits[0].done) {
-		rp_journal_commit(&p->journal, p->commits[0].upto);
-		if (p->commits[0].then) {
-			TAILQ_REMOVE(&p->commit_waiters, p->commits[0].then,
-				     link);
-			complete(p, p->commits[0].then, 0, NULL);
-		}
-		p->ncommits--;
-		memmove(p->commits, p->commits + 1,
-			p->ncommits * sizeof(p->commits[0]));
-		p->commit_error = NULL;
-	}
-	commits_completed(p);
-}
-
-/* The target's disk failed: a new connection to it would not help. */
-static void commit_failed(struct rpmem_pool *p, const char *error)
-{
-	struct work *w, *next;
-
-	p->commit_error = error;
-	for (w = TAILQ_FIRST(&p->commit_waiters); w; w = next) {
-		next = TAILQ_NEXT(w, link);
-		if (w->upto > p->commit_upto)
-			continue;
-		TAILQ_REMOVE(&p->commit_waiters, w, link);
-		complete(p, w, -EIO, error);
-	}
-	/* Later commits cover the same ranges again. */
-	drop_commits(p);
 }
 
 static void post_done(struct rpmem_pool *p, struct post *t)
@@ -676,7 +520,7 @@ static void post_done(struct rpmem_pool *p, struct post *t)
 		read_ended(p, t->work);
 		break;
 	case POST_COMMIT:
-		commit_done(p, t->id);
+		commits_done(p, t->id);
 		break;
 	case POST_REPLAY:
 		p->replay_out--;
@@ -691,13 +535,13 @@ static void entry_failed(struct rpmem_pool *p, uint64_t seq, const char *error)
 	struct rp_journal_entry *e = rp_journal_at(&p->journal, seq);
 	struct work *w = e->work;
 
-	e->placed = true;
+	set_placed(p, e);
 	if (!w)
 		return;
 	detach_entries(p, w);
 	if (w->done < w->op->len)
 		TAILQ_REMOVE(&p->waiting, w, link);
-	complete(p, w, -EIO, error);
+	work_complete(p, w, -EIO, error);
 }
 
 static void post_failed(struct rpmem_pool *p, struct post *t, int prov_errno,
@@ -707,7 +551,7 @@ static void post_failed(struct rpmem_pool *p, struct post *t, int prov_errno,
 	switch (fi_rpmem_status(prov_errno)) {
 	case FI_RPMEM_ST_FAILED:
 		if (t->kind == POST_COMMIT)
-			commit_failed(p, error);
+			commits_failed(p, error);
 		else if (t->kind == POST_ENTRY)
 			entry_failed(p, t->seq, error);
 		else

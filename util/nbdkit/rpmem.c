@@ -188,21 +188,26 @@ static int rpmem_pread(void *handle, void *buf, uint32_t count, uint64_t offset,
 	return report_result(rpmem_pool_read(pool, buf, count, offset));
 }
 
+/* A FLUSH is what makes other writes durable, and reports their failures. */
+static unsigned int write_flags(uint32_t flags)
+{
+	return flags & NBDKIT_FLAG_FUA ? RPMEM_POOL_DURABLE
+				       : RPMEM_POOL_BUFFERED;
+}
+
 static int rpmem_pwrite(void *handle, const void *buf, uint32_t count,
 			uint64_t offset, uint32_t flags)
 {
-	return report_result(rpmem_pool_write(
-		pool, buf, count, offset,
-		flags & NBDKIT_FLAG_FUA ? RPMEM_POOL_DURABLE : 0));
+	return report_result(
+		rpmem_pool_write(pool, buf, count, offset, write_flags(flags)));
 }
 
 /* Blocks of a pool stay allocated: MAY_TRIM makes no difference. */
 static int rpmem_zero(void *handle, uint32_t count, uint64_t offset,
 		      uint32_t flags)
 {
-	return report_result(rpmem_pool_zero(
-		pool, count, offset,
-		flags & NBDKIT_FLAG_FUA ? RPMEM_POOL_DURABLE : 0));
+	return report_result(
+		rpmem_pool_zero(pool, count, offset, write_flags(flags)));
 }
 
 static int rpmem_can_fast_zero(void *handle)

@@ -15,6 +15,7 @@ POWER, PROCESS, NONE = range(3)
 EXCLUSIVE, TAKE = 1, 2
 _CLASSES = ("power", "process", "none")
 _DURABLE = 1
+_BUFFERED = 2
 
 
 class _Attr(ctypes.Structure):
@@ -83,20 +84,24 @@ class Pool:
             raise ValueError("the pool is closed")
         return self._pool
 
-    def write(self, data, offset, durable=False):
-        """Write bytes; with durable, return when they are durable."""
+    def write(self, data, offset, durable=False, buffered=False):
+        """Write bytes.
+
+        With durable, return when they are durable; with buffered, before
+        other readers see them: a commit makes them visible and durable.
+        """
         view = memoryview(data).cast("B")
         if view.readonly:
             buf = bytes(view)
         else:
             buf = (ctypes.c_char * len(view)).from_buffer(view)
         _check(_lib.rpmem_pool_write(self._handle(), buf, len(view), offset,
-                                     _DURABLE if durable else 0))
+                                     durable * _DURABLE + buffered * _BUFFERED))
 
-    def zero(self, length, offset, durable=False):
+    def zero(self, length, offset, durable=False, buffered=False):
         """Write zeros, which do not travel."""
         _check(_lib.rpmem_pool_zero(self._handle(), length, offset,
-                                    _DURABLE if durable else 0))
+                                    durable * _DURABLE + buffered * _BUFFERED))
 
     def read(self, length, offset):
         """Return bytes of the pool."""
