@@ -20,6 +20,8 @@ STRICT = ["-Werror=return-type", "-Werror=int-conversion",
 # Uninitialized variables have a fixed value, so that a run can be repeated.
 MUTANT = ["-O0", "-ftrivial-auto-var-init=pattern"] + STRICT
 MIB = 1 << 20
+# The part of librpmem_pool that has tests without a network.
+POOL = [f"util/libpool/{n}.c" for n in ("commits", "journal", "wait", "work")]
 BUILDS = {
     "plain": [],
     "address": ["-fsanitize=address,undefined", "-g1",
@@ -72,6 +74,7 @@ class Lab:
             if os.path.basename(p) not in ("loop.c", "port.c", "server.c"))
         self.libs += sorted(os.path.relpath(p, self.tree) for p in glob.glob(
             os.path.join(self.tree, "util/libpool/group*.c")))
+        self.libs += POOL
         # Sizes of the group's rig: see fabtests/unit/local.mk.
         with open(self.path("fabtests/unit/local.mk"), encoding="ascii") as f:
             self.sizes = re.findall(r"-DGROUP_\w+=\w+", f.read())
