@@ -5,6 +5,12 @@ dist_man_MANS += man/fi_rpmem.7 man/fi_rpmem_commit.3 man/fi_rpmem_zero.3 man/fi
 	man/rpmem_pool.3 man/rpmem_log.3 man/rpmem_rpc.3 \
 	man/nbdkit-rpmem-plugin.1 man/rpmem_redis.7
 
+EXTRA_DIST += man/librpmem.7
+man_MANS =
+if HAVE_PMDK_1_12
+man_MANS += man/librpmem.7
+endif
+
 # Those of the verbs shim. A page for several calls has a link for each.
 shim_mans = man/rpmem_verbs.7 man/rpmem_attach_cq.3 \
 	man/rpmem_attach_qp.3 man/rpmem_export_qp.3 \
@@ -22,7 +28,7 @@ if HAVE_PRELOAD
 preload_mans = man/rpmem_preload.7
 endif
 if HAVE_VERBS
-man_MANS = $(shim_mans) $(preload_mans)
+man_MANS += $(shim_mans) $(preload_mans)
 install-data-local:
 	$(MKDIR_P) $(DESTDIR)$(man3dir)
 	cd $(DESTDIR)$(man3dir) && for l in $(shim_links); do \

@@ -98,6 +98,16 @@ util_librpmem_log_la_LIBADD = util/librpmem_pool.la $(XXHASH_LIBS) -lpthread
 util_librpmem_log_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
 	-export-symbols-regex '^rpmem_log_'
 
+# The library that libpmemobj up to 1.12 loads for replicas on other hosts. It is
+# unloaded with libpmemobj, and libfabric cannot be.
+if HAVE_PMDK_1_12
+lib_LTLIBRARIES += util/librpmem.la
+util_librpmem_la_SOURCES = util/librpmem/librpmem.c
+util_librpmem_la_LIBADD = util/librpmem_pool.la $(XXHASH_LIBS)
+util_librpmem_la_LDFLAGS = -version-info 1:0:0 -no-undefined -Wl,-z,nodelete \
+	-export-symbols-regex '^rpmem_[a-z]'
+endif
+
 # The library for calls that are durable before they are processed.
 lib_LTLIBRARIES += util/librpmem_rpc.la
 util_librpmem_rpc_la_SOURCES = \

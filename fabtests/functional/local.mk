@@ -254,10 +254,16 @@ EXTRA_DIST += fabtests/functional/transparent.sh \
 TESTS += fabtests/functional/valgrind.sh
 EXTRA_DIST += fabtests/functional/valgrind.sh fabtests/functional/valgrind.supp
 
+if HAVE_PMEMOBJ
+check_PROGRAMS += fabtests/functional/obj_replica
+fabtests_functional_obj_replica_SOURCES = fabtests/functional/obj_replica.c
+fabtests_functional_obj_replica_LDADD = $(PMEMOBJ_LIBS)
+endif
 check_PROGRAMS += fabtests/functional/group_client
 fabtests_functional_group_client_SOURCES = fabtests/functional/group_client.c
 fabtests_functional_group_client_LDADD = util/librpmem_pool.la
-pool_tests = fabtests/functional/group.sh fabtests/functional/log.sh fabtests/functional/rpc.sh \
+pool_tests = fabtests/functional/group.sh fabtests/functional/obj_replica.sh \
+	fabtests/functional/log.sh fabtests/functional/rpc.sh \
 	fabtests/functional/pool.sh fabtests/functional/hung_disk.sh \
 	fabtests/functional/reload.sh fabtests/functional/nbd.sh \
 	fabtests/functional/on_rpmem.sh

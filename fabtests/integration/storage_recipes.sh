@@ -105,6 +105,9 @@ fi
 if command -v sqlite3 >/dev/null; then
 	recipe "## SQLite"
 fi
+if command -v pmempool >/dev/null && [ -e "$build/util/.libs/librpmem.so.1" ]; then
+	LD_LIBRARY_PATH=$build/util/.libs recipe "## libpmemobj"
+fi
 if [ -x /usr/lib/postgresql/15/bin/initdb ]; then
 	recipe "## A mounted file system" "## PostgreSQL"
 fi

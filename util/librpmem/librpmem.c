@@ -1,0 +1,404 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * The interface of PMDK's librpmem, version 1.3, on librpmem_pool: libpmemobj
+ * up to 1.12 loads it for each REPLICA of a pool set that names another host.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#include "rpmem_pool.h"
+#include "util/bytes.h"
+
+#define MAJOR	  1u
+#define MINOR	  3u
+#define HEADER	  4096u /* first bytes of a pool with attributes */
+#define MIN_SIZE  8192u /* of a pool: RPMEM_MIN_POOL */
+#define LANES_MAX 1024u /* what libpmemobj asks for */
+#define RELAXED	  1u	/* flag of rpmem_persist() and rpmem_flush() */
+#define FORCE	  1	/* flag of rpmem_remove() */
+#define POOL_SET  2	/* the same */
+#define MAGIC	  "RPMEMREP"
+#define CHECKED	  (HEADER - 8) /* bytes under the checksum behind them */
+/* A daemon takes notice of a client that has closed its pool, or ended. */
+#define BUSY_MS	  2000
+#define BUSY_STEP 20
+
+/* struct rpmem_pool_attr of librpmem: the pool's owner sets and reads it. */
+struct replica_attr {
+	char signature[8];
+	uint32_t major, compat, incompat, ro_compat;
+	unsigned char uuids[4][16]; /* of the set, this part, next, previous */
+	unsigned char user_flags[16];
+};
+
+/* RPMEMpool of librpmem. */
+struct replica {
+	struct rpmem_pool *pool;
+	const char *local; /* memory that is replicated, or NULL */
+	size_t size;
+	unsigned int lanes;
+	bool has_header; /* bytes below HEADER are not the caller's */
+};
+
+#define PUBLIC __attribute__((visibility("default")))
+PUBLIC struct replica *rpmem_create(const char *target, const char *name,
+				    void *local, size_t size,
+				    unsigned int *lanes,
+				    const struct replica_attr *attr);
+PUBLIC struct replica *rpmem_open(const char *target, const char *name,
+				  void *local, size_t size, unsigned int *lanes,
+				  struct replica_attr *attr);
+PUBLIC int rpmem_set_attr(struct replica *r, const struct replica_attr *attr);
+PUBLIC int rpmem_close(struct replica *r);
+PUBLIC int rpmem_persist(struct replica *r, size_t offset, size_t len,
+			 unsigned int lane, unsigned int flags);
+PUBLIC int rpmem_deep_persist(struct replica *r, size_t offset, size_t len,
+			      unsigned int lane);
+PUBLIC int rpmem_flush(struct replica *r, size_t offset, size_t len,
+		       unsigned int lane, unsigned int flags);
+PUBLIC int rpmem_drain(struct replica *r, unsigned int lane,
+		       unsigned int flags);
+PUBLIC int rpmem_read(struct replica *r, void *buf, size_t offset, size_t len,
+		      unsigned int lane);
+PUBLIC int rpmem_remove(const char *target, const char *name, int flags);
+PUBLIC const char *rpmem_check_version(unsigned int major, unsigned int minor);
+PUBLIC const char *rpmem_errormsg(void);
+
+static __thread char sentence[512];
+
+const char *rpmem_errormsg(void)
+{
+	return sentence;
+}
+
+/* Keep a sentence for rpmem_errormsg(); returns -1. */
+__attribute__((format(printf, 2, 3))) static int fail(int code, const char *fmt,
+						      ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(sentence, sizeof(sentence), fmt, ap);
+	va_end(ap);
+	errno = code;
+	return -1;
+}
+
+/* The result of a call of librpmem_pool as librpmem reports it. */
+static int result(int ret)
+{
+	return ret ? fail(-ret, "%s", rpmem_pool_error()) : 0;
+}
+
+const char *rpmem_check_version(unsigned int major, unsigned int minor)
+{
+	if (major == MAJOR && minor <= MINOR)
+		return NULL;
+	fail(EINVAL, "librpmem %u.%u is required, and this is %u.%u", major,
+	     minor, MAJOR, MINOR);
+	return sentence;
+}
+
+/* --- the header of a pool --- */
+
+static void header_encode(unsigned char to[HEADER],
+			  const struct replica_attr *attr)
+{
+	memset(to, 0, HEADER);
+	memcpy(to, MAGIC, 8);
+	if (attr)
+		memcpy(to + 8, attr, sizeof(*attr));
+	rp_put64(to + CHECKED, XXH64(to, CHECKED, 0));
+}
+
+/* Whether the first bytes of a pool are a header. */
+static bool header_decode(const unsigned char from[HEADER],
+			  struct replica_attr *attr)
+{
+	if (memcmp(from, MAGIC, 8) ||
+	    rp_get64(from + CHECKED) != XXH64(from, CHECKED, 0))
+		return false;
+	memcpy(attr, from + 8, sizeof(*attr));
+	return true;
+}
+
+static int write_header(struct replica *r, const struct replica_attr *attr)
+{
+	unsigned char header[HEADER];
+
+	header_encode(header, attr);
+	return result(rpmem_pool_write(r->pool, header, HEADER, 0,
+				       RPMEM_POOL_DURABLE));
+}
+
+/* --- opening --- */
+
+static int class_of(const char *name, enum rpmem_pool_class *class)
+{
+	static const char *const names[] = {
+		[RPMEM_POOL_POWER] = "power",
+		[RPMEM_POOL_PROCESS] = "process",
+		[RPMEM_POOL_NONE] = "none",
+	};
+
+	for (unsigned int i = 0; name && i < 3; i++)
+		if (!strcmp(name, names[i])) {
+			*class = (enum rpmem_pool_class)i;
+			return 0;
+		}
+	return name ? fail(EINVAL,
+			   "RPMEM_CLASS=%s: give power, process or none", name)
+		    : 0;
+}
+
+static void replica_free(struct replica *r)
+{
+	rpmem_pool_close(r->pool);
+	free(r);
+}
+
+static struct replica *pool_open(const char *target, const char *name)
+{
+	struct rpmem_pool_attr attr = {
+		.size = sizeof(attr),
+		.secret_file = getenv("RPMEM_SECRET"),
+		.exclusive = RPMEM_POOL_EXCLUSIVE,
+	};
+	struct replica *r;
+	char *where;
+	int ret;
+
+	if (!target || !name) {
+		fail(EINVAL, "no host, or no pool");
+		return NULL;
+	}
+	if (strchr(target, '@')) {
+		fail(EINVAL,
+		     "'%s' names a user: this librpmem starts nothing by ssh; "
+		     "give HOST or HOST:PORT of a running fi_rpmemd",
+		     target);
+		return NULL;
+	}
+	if (class_of(getenv("RPMEM_CLASS"), &attr.required))
+		return NULL;
+	r = calloc(1, sizeof(*r));
+	if (!r || asprintf(&where, "%s:%s", target, name) < 0) {
+		free(r);
+		fail(ENOMEM, "out of memory");
+		return NULL;
+	}
+	for (int ms = 0;; ms += BUSY_STEP) {
+		ret = rpmem_pool_open(&r->pool, where, &attr);
+		if (ret != -EBUSY || ms >= BUSY_MS)
+			break;
+		poll(NULL, 0, BUSY_STEP);
+	}
+	free(where);
+	if (!result(ret))
+		return r;
+	free(r);
+	return NULL;
+}
+
+/* Check the arguments, and what they need of the pool. */
+static int prepare(struct replica *r, const char *name, void *local,
+		   size_t size, unsigned int *lanes)
+{
+	struct rpmem_pool_info info = {.size = sizeof(info)};
+	const char *most = getenv("RPMEM_MAX_NLANES");
+	const unsigned long max = most ? strtoul(most, NULL, 10) : LANES_MAX;
+
+	if (!lanes || !*lanes)
+		return fail(EINVAL, "no lanes are asked for");
+	if (size < MIN_SIZE)
+		return fail(EINVAL,
+			    "a pool of %zu bytes is too small: %u are "
+			    "the least",
+			    size, MIN_SIZE);
+	if (result(rpmem_pool_query(r->pool, &info)))
+		return -1;
+	if (info.length < size)
+		return fail(ENOSPC,
+			    "pool '%s' has %llu bytes, and %zu are needed: "
+			    "make its file longer on the target, and send "
+			    "SIGHUP to fi_rpmemd",
+			    name, (unsigned long long)info.length, size);
+	r->local = local;
+	r->size = size;
+	r->lanes = *lanes;
+	if (max && r->lanes > max)
+		r->lanes = (unsigned int)max;
+	if (r->lanes > LANES_MAX)
+		r->lanes = LANES_MAX;
+	*lanes = r->lanes;
+	return 0;
+}
+
+struct replica *rpmem_create(const char *target, const char *name, void *local,
+			     size_t size, unsigned int *lanes,
+			     const struct replica_attr *attr)
+{
+	struct replica *r = pool_open(target, name);
+	unsigned char header[HEADER];
+	struct replica_attr old;
+	int ret;
+
+	if (!r)
+		return NULL;
+	ret = prepare(r, name, local, size, lanes);
+	if (!ret)
+		ret = result(rpmem_pool_read(r->pool, header, HEADER, 0));
+	if (!ret && header_decode(header, &old))
+		ret = fail(EEXIST,
+			   "pool '%s' on %s has a replica already: remove it "
+			   "with 'pmempool rm', or name another pool",
+			   name, target);
+	r->has_header = attr != NULL;
+	if (!ret && attr)
+		ret = write_header(r, attr);
+	if (!ret)
+		return r;
+	replica_free(r);
+	return NULL;
+}
+
+struct replica *rpmem_open(const char *target, const char *name, void *local,
+			   size_t size, unsigned int *lanes,
+			   struct replica_attr *attr)
+{
+	struct replica *r = pool_open(target, name);
+	struct replica_attr found = {.major = 0};
+	unsigned char header[HEADER];
+	int ret;
+
+	if (!r)
+		return NULL;
+	ret = prepare(r, name, local, size, lanes);
+	if (!ret)
+		ret = result(rpmem_pool_read(r->pool, header, HEADER, 0));
+	if (!ret) {
+		r->has_header = header_decode(header, &found);
+		if (attr && !r->has_header)
+			ret = fail(ENOENT,
+				   "pool '%s' on %s has no replica: create one "
+				   "with 'pmempool sync' or pmemobj_create()",
+				   name, target);
+	}
+	if (!ret) {
+		if (attr)
+			*attr = found;
+		return r;
+	}
+	replica_free(r);
+	return NULL;
+}
+
+int rpmem_set_attr(struct replica *r, const struct replica_attr *attr)
+{
+	if (!r->has_header)
+		return fail(EINVAL, "the pool was created without attributes");
+	return write_header(r, attr);
+}
+
+int rpmem_close(struct replica *r)
+{
+	replica_free(r);
+	return 0;
+}
+
+/* --- bytes --- */
+
+static int check_range(const struct replica *r, size_t offset, size_t len,
+		       unsigned int lane, bool write)
+{
+	if (lane >= r->lanes)
+		return fail(EINVAL, "lane %u of %u", lane, r->lanes);
+	if (offset > r->size || len > r->size - offset)
+		return fail(EINVAL,
+			    "%zu bytes at %zu go beyond the %zu of the pool",
+			    len, offset, r->size);
+	if (write && r->has_header && offset < HEADER)
+		return fail(EINVAL,
+			    "the first %u bytes are the attributes: "
+			    "rpmem_set_attr() writes them",
+			    HEADER);
+	if (write && !r->local)
+		return fail(EINVAL, "the pool was opened without memory");
+	return 0;
+}
+
+static int write_range(struct replica *r, size_t offset, size_t len,
+		       unsigned int lane, unsigned int flags,
+		       unsigned int pool_flags)
+{
+	if (flags & ~RELAXED)
+		return fail(EINVAL, "flags %#x are unknown", flags);
+	if (check_range(r, offset, len, lane, true))
+		return -1;
+	return result(rpmem_pool_write(r->pool, r->local + offset, len, offset,
+				       pool_flags));
+}
+
+int rpmem_persist(struct replica *r, size_t offset, size_t len,
+		  unsigned int lane, unsigned int flags)
+{
+	return write_range(r, offset, len, lane, flags, RPMEM_POOL_DURABLE);
+}
+
+/* The class of the pool says what each persist survives. */
+int rpmem_deep_persist(struct replica *r, size_t offset, size_t len,
+		       unsigned int lane)
+{
+	return write_range(r, offset, len, lane, 0, RPMEM_POOL_DURABLE);
+}
+
+int rpmem_flush(struct replica *r, size_t offset, size_t len, unsigned int lane,
+		unsigned int flags)
+{
+	return write_range(r, offset, len, lane, flags, RPMEM_POOL_BUFFERED);
+}
+
+/* A commit covers the writes of all lanes. */
+int rpmem_drain(struct replica *r, unsigned int lane, unsigned int flags)
+{
+	if (flags)
+		return fail(EINVAL, "flags %#x are unknown", flags);
+	if (check_range(r, 0, 0, lane, false))
+		return -1;
+	return result(rpmem_pool_commit(r->pool));
+}
+
+int rpmem_read(struct replica *r, void *buf, size_t offset, size_t len,
+	       unsigned int lane)
+{
+	if (check_range(r, offset, len, lane, false))
+		return -1;
+	return result(rpmem_pool_read(r->pool, buf, len, offset));
+}
+
+/* --- removal --- */
+
+/* The pool stays, and can have another replica: it is its operator's. */
+int rpmem_remove(const char *target, const char *name, int flags)
+{
+	struct replica *r;
+	int ret;
+
+	if (flags & ~(FORCE | POOL_SET))
+		return fail(EINVAL, "flags %#x are unknown", flags);
+	r = pool_open(target, name);
+	if (!r)
+		return flags & FORCE && errno == ENOENT ? 0 : -1;
+	ret = result(rpmem_pool_zero(r->pool, HEADER, 0, RPMEM_POOL_DURABLE));
+	replica_free(r);
+	return ret;
+}
