@@ -41,11 +41,20 @@ static void compact(struct rig *r)
 }
 
 /* Each cell of a write arrives or not. */
-static void place(struct rig *r, const struct rig_op *o, bool all)
+static void place(struct rig *r, struct rig_op *o, bool all)
 {
 	struct rig_member *m = &r->members[o->member];
+	const struct group_leg *leg = o->op->context;
+	const struct group_member *to =
+		&r->writers[o->writer].g.members[o->member];
 	const uint64_t at = o->op->offset;
 
+	/* A member with an epoch may be the next writer's source. */
+	if (leg->kind == LEG_COPY && r->flips && !to->from_itself &&
+	    (r->flips > 1 || to->blank)) {
+		r->flips--;
+		o->bytes[seeded_below(&r->rnd, o->op->len)] ^= 1;
+	}
 	for (uint64_t i = 0; i < o->op->len; i += 8)
 		if (all || flip(r))
 			memcpy(m->visible + at + i, o->bytes + i,

@@ -53,6 +53,8 @@ struct rig {
 	unsigned int nwriters;
 	uint64_t unreported; /* writes to this offset are not reported; 0: all
 				are */
+	unsigned int flips;  /* copies that arrive damaged, the last one of them
+			      * at a member without an epoch */
 	struct rig_op ops[RIG_OPS]; /* in the order of submission */
 	unsigned int nops;
 };

@@ -92,7 +92,7 @@ unit_tests += fabtests/unit/test_pool_group fabtests/unit/test_pool_group_area \
 group_sources = fabtests/unit/group_rig.c fabtests/unit/group_rig.h \
 	fabtests/unit/seeded.h util/libpool/group.c util/libpool/group.h \
 	util/libpool/group_epoch.c util/libpool/group_format.c \
-	util/libpool/group_member.c
+	util/libpool/group_member.c util/libpool/group_rebuild.c
 group_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/util \
 	-DGROUP_AREA=8192u -DGROUP_CHUNK=64u -DGROUP_HOT=4u \
 	-DGROUP_BACKLOG=400u

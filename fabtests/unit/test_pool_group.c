@@ -255,7 +255,7 @@ static void disturb(void)
 	const unsigned int m = (unsigned int)seeded_below(&rig.rnd, rig.n);
 	const unsigned int last = rig.nwriters - 1;
 
-	switch (seeded_below(&rig.rnd, 12)) {
+	switch (seeded_below(&rig.rnd, 13)) {
 	case 0: /* power */
 	case 1:
 		rig_cut(&rig, m);
@@ -295,6 +295,9 @@ static void disturb(void)
 	case 11: /* a quiet bitmap is cleared */
 		if (rig.writers[last].alive)
 			group_clear_all(&rig.writers[last].g);
+		break;
+	case 12: /* a copy to a new member arrives damaged */
+		rig.flips = 1;
 		break;
 	}
 }

@@ -118,6 +118,55 @@ Test(pool_group_rules, a_replaced_member_does_not_know_the_newest_commit)
 	}
 }
 
+/* --- copies --- */
+
+/* A member that was away gets its chunks, some of them damaged on the way. */
+Test(pool_group_rules, a_chunk_that_arrives_damaged_is_copied_again)
+{
+	/* The third time in a row the member is given up, and opened again. */
+	for (unsigned int times = 1; times < GROUP_TRIES + 2; times++) {
+		unsigned int w;
+
+		start(times, 3, 2);
+		w = opened();
+		all_current(w);
+		away(2);
+		keep(w, 3, 7);
+		/* The last one is for a member without an epoch. */
+		rig.flips = times + 1;
+		back(2);
+		reach(w, 2, MEMBER_CURRENT);
+		cr_assert_eq(rig.flips, 1);
+		cr_assert_eq(group(w)->members[2].ret, 0);
+		for (unsigned int i = 0; i < 3; i++)
+			cr_assert(!memcmp(rig.members[i].visible + GROUP_AREA,
+					  rig.members[0].visible + GROUP_AREA,
+					  RIG_BYTES),
+				  "a damaged copy is kept at member %u", i);
+		rig_end(&rig);
+	}
+}
+
+Test(pool_group_rules, a_member_that_damages_what_it_gets_is_never_current)
+{
+	unsigned int w;
+
+	start(1, 3, 2);
+	w = opened();
+	all_current(w);
+	away(2);
+	keep(w, 3, 7);
+	rig.flips = UINT32_MAX;
+	back(2);
+	for (unsigned int i = 0; i < 3000; i++) {
+		rig_event(&rig);
+		cr_assert_lt(group(w)->members[2].state, MEMBER_ADOPTING);
+	}
+	cr_assert_lt(rig.flips, UINT32_MAX - 2 * GROUP_TRIES);
+	keep(w, 3, 8);
+	rig_end(&rig);
+}
+
 /* --- operations --- */
 
 /*
@@ -198,6 +247,9 @@ Test(pool_group_rules, a_read_ends_when_no_member_has_its_buffer)
 		w = opened();
 		keep(w, 0, 5);
 		all_current(w);
+		/* Else the read may begin at another member. */
+		while (!group_is_quiet(group(w)))
+			rig_event(&rig);
 		group(w)->timeout_ms = 500;
 		rig.members[0].up = false;
 		read_begin(w, &c, 0);

@@ -246,6 +246,7 @@ static void op_complete(struct group *g, struct group_op *o, int ret,
 	struct rpmem_pool_op *user = o->user;
 	struct group_leg *leg;
 
+	g->ended += user != NULL;
 	o->complete = true;
 	o->failed = ret != 0;
 	o->user = NULL;

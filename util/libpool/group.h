@@ -29,6 +29,7 @@
 #define GROUP_BACKLOG (32u << 20) /* bytes that a slow member may lag */
 #endif
 #define GROUP_FORMAT 1
+#define GROUP_TRIES  3u /* to copy a chunk that is read back with other bytes */
 
 /* Places in the area. */
 #define GROUP_PROMISE_AT   512u
@@ -142,9 +143,19 @@ struct group_member {
 	struct group_leg *source; /* the copy's bytes, of member source_at */
 	unsigned int source_at;
 	bool source_read; /* they are here */
+	unsigned int copy_tries; /* of this chunk that did not arrive so */
 	bool inspecting, copy_queued, from_itself;
 	unsigned int barriers; /* outstanding of an adoption */
 	uint64_t adopted;      /* number that it writes */
+};
+
+/* Turns of copying and of pausing: group_rebuild.c. */
+struct group_pace {
+	bool pauses;
+	uint64_t since; /* ms: begin of this turn */
+	uint64_t ended; /* group.ended then */
+	/* Of copying [0] and of pausing [1], older turns count less. */
+	double ops[2], ms[2];
 };
 
 enum group_phase {
@@ -188,6 +199,8 @@ struct group {
 	uint64_t nset;		/* bits */
 	uint64_t clear_after;	/* number at which clearing is tried again */
 	uint64_t timeout_ms;
+	uint64_t ended; /* operations of the caller */
+	struct group_pace pace;
 	void (*completed)(void *arg, struct rpmem_pool_op *op, int ret,
 			  const char *error);
 };
@@ -237,6 +250,12 @@ void leg_add(struct group *g, unsigned int member, struct group_leg *leg);
 void member_drop(struct group *g, unsigned int member, int ret,
 		 const char *error);
 void group_adopted(struct group *g, unsigned int member);
+/* group_rebuild.c */
+void group_pace_run(struct group *g);
+/* Whether the copy of a chunk may begin. */
+bool group_may_copy(const struct group *g);
+/* Bytes that a member still has to copy; 0: it is not copying. */
+uint64_t group_copy_left(const struct group *g, unsigned int member);
 /* No leg of the member overlaps the range. */
 bool member_has_all(const struct group *g, unsigned int member, uint64_t offset,
 		    uint64_t len);

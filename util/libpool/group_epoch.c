@@ -189,6 +189,7 @@ void group_run(struct group *g, uint64_t now)
 	g->now = now;
 	if (g->phase == GROUP_ENDED)
 		return;
+	group_pace_run(g);
 	if (g->phase == GROUP_LOOKING)
 		look(g);
 	for (unsigned int i = 0; i < g->n; i++)
@@ -241,6 +242,7 @@ void group_opened(struct group *g, unsigned int member, int ret,
 	m->super = (struct group_super){0};
 	m->disk = (struct group_state){0};
 	m->blank = false;
+	m->copy_tries = 0;
 }
 
 void group_fini(struct group *g)

@@ -255,7 +255,8 @@ static void copy_read(struct group *g, unsigned int member)
 	for (unsigned int i = 0; i < g->n; i++) {
 		if (!is_source(g, member, i, &copy->op))
 			continue;
-		leg = leg_new(LEG_SOURCE, copy->op.len);
+		/* The second half is for the bytes that are read back. */
+		leg = leg_new(LEG_SOURCE, copy->op.len * 2);
 		if (!leg) {
 			member_drop(g, member, -ENOMEM, "out of memory");
 			return;
@@ -299,15 +300,38 @@ static void source_done(struct group *g, unsigned int at, struct group_leg *leg)
 	leg_free(g, leg);
 }
 
+/*
+ * The chunk has been written, or read back. It counts as copied when its bytes
+ * are those that were read at the source.
+ */
 static void copy_done(struct group *g, unsigned int member)
 {
 	struct group_member *m = &g->members[member];
+	struct rpmem_pool_op *op = &m->copying->op;
+	unsigned char *back = m->source->bytes + op->len;
 
+	if (op->type != RPMEM_POOL_READ) {
+		op->type = RPMEM_POOL_READ;
+		op->buf = back;
+		member_start(g, member, op);
+		return;
+	}
+	if (memcmp(m->source->bytes, back, op->len) != 0) {
+		if (++m->copy_tries < GROUP_TRIES)
+			copy_write(g, member);
+		else
+			member_drop(g, member, -EIO,
+				    "a chunk that was copied to it is read "
+				    "back with other bytes; check the memory, "
+				    "the disk and the network there");
+		return;
+	}
 	TAILQ_REMOVE(&m->out, m->copying, link);
 	leg_free(g, m->copying);
 	leg_free(g, m->source);
 	m->copying = m->source = NULL;
 	m->copy_queued = false;
+	m->copy_tries = 0;
 	m->copy_next++;
 }
 
@@ -367,7 +391,7 @@ void member_step(struct group *g, unsigned int member)
 	case MEMBER_COPYING:
 		if (m->copying && !m->source)
 			copy_read(g, member);
-		else if (!m->copying && !m->copy_queued)
+		else if (!m->copying && !m->copy_queued && group_may_copy(g))
 			copy_next(g, member);
 		break;
 	default:

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* How fast chunks are copied to members that are brought up to date. */
+#include "config.h"
+
+#include "libpool/group.h"
+
+#define TURN_MS	  40   /* of copying */
+#define PROBE_MS  5    /* of a pause that measures */
+#define LOSS	  0.15 /* of the caller's rate, over both turns */
+#define PAUSE_MAX 6    /* turns of copying */
+
+static bool is_copying(const struct group *g)
+{
+	for (unsigned int i = 0; i < g->n; i++)
+		if (g->members[i].state == MEMBER_COPYING)
+			return true;
+	return false;
+}
+
+/*
+ * The pause behind a turn of copying. It is so long that the caller's
+ * operations lose LOSS of their rate over both turns: with the rates c while
+ * chunks are copied and p in pauses, copying may have LOSS / (1 - c / p) of the
+ * time. A caller without operations is not in the way.
+ */
+static double pause_ms(const struct group_pace *p)
+{
+	double slowdown, turns;
+
+	if (!p->ms[0] || p->ops[0] + p->ops[1] < 1)
+		return 0;
+	if (!p->ms[1] || !p->ops[1])
+		return PROBE_MS;
+	slowdown = 1 - (p->ops[0] / p->ms[0]) / (p->ops[1] / p->ms[1]);
+	turns = slowdown / LOSS - 1;
+	if (turns > PAUSE_MAX)
+		turns = PAUSE_MAX;
+	return turns * TURN_MS > PROBE_MS ? turns * TURN_MS : PROBE_MS;
+}
+
+void group_pace_run(struct group *g)
+{
+	struct group_pace *p = &g->pace;
+	const uint64_t ms = g->now - p->since;
+	const bool copies = is_copying(g);
+
+	/* An opening waits for the copies, and no operation runs yet. */
+	if (g->phase < GROUP_OPEN) {
+		*p = (struct group_pace){.since = g->now, .ended = g->ended};
+		return;
+	}
+	/* Without copies all time is a pause, in turns that measure. */
+	if (p->pauses ? (double)ms < (copies ? pause_ms(p) : TURN_MS)
+		      : copies && ms < TURN_MS)
+		return;
+	p->ops[p->pauses] =
+		p->ops[p->pauses] * 7 / 8 + (double)(g->ended - p->ended);
+	p->ms[p->pauses] = p->ms[p->pauses] * 7 / 8 + (double)ms;
+	p->since = g->now;
+	p->ended = g->ended;
+	p->pauses = !copies || !p->pauses;
+}
+
+bool group_may_copy(const struct group *g)
+{
+	return !g->pace.pauses;
+}
+
+uint64_t group_copy_left(const struct group *g, unsigned int member)
+{
+	const struct group_member *m = &g->members[member];
+	const uint64_t end = g->super.length;
+	uint64_t left = 0;
+
+	if (m->state != MEMBER_COPYING || !m->copy)
+		return 0;
+	for (uint64_t c = m->copy_next; c * g->super.chunk < end; c++)
+		if (m->copy[c / 8] & 1u << c % 8)
+			left += end - c * g->super.chunk < g->super.chunk
+					? end - c * g->super.chunk
+					: g->super.chunk;
+	return left;
+}
