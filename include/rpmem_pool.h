@@ -105,6 +105,26 @@ struct rpmem_pool_info {
 };
 int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info);
 
+enum rpmem_pool_state {
+	RPMEM_POOL_AWAY = 0,	/* the library tries to open it */
+	RPMEM_POOL_COPYING = 1, /* it is brought up to date */
+	RPMEM_POOL_BEHIND = 2,	/* it lacks writes that have completed: it is
+				 * slow, or its connection is lost */
+	RPMEM_POOL_CURRENT = 3,
+};
+/* A member of a group. */
+struct rpmem_pool_member {
+	size_t size;	   /* in: sizeof(struct rpmem_pool_member) */
+	const char *where; /* its place; valid while the pool is open, as error
+			    */
+	enum rpmem_pool_state state;
+	uint64_t left;	   /* bytes that it lacks, as far as is known */
+	const char *error; /* cause and remedy of its last failure, or NULL */
+};
+/* -ENOENT: the pool has no member of this index; they count from 0. */
+int rpmem_pool_member(struct rpmem_pool *pool, unsigned int index,
+		      struct rpmem_pool_member *member);
+
 /* Flags of a write, or of zeros; at most one of them. */
 #define RPMEM_POOL_DURABLE 1u /* complete when the bytes are durable */
 /*

@@ -87,18 +87,24 @@ do_line()
 	esac
 }
 
-# until_current TEXT: members come back in the background
-until_current()
+# until_line EXPECTED LINE: the client says so after a while
+until_line()
 {
 	for _ in $(seq 400); do
-		echo q >&3
+		echo "$2" >&3
 		hear
 		case $said in
-		"0 $1"*) return ;;
+		"$1"*) return ;;
 		esac
 		sleep 0.05
 	done
-	fail "not '$1': $said"
+	fail "$2: not '$1': $said"
+}
+
+# until_current TEXT: members come back in the background
+until_current()
+{
+	until_line "0 $1" q
 }
 
 end()
@@ -143,9 +149,13 @@ do_line "0 ok" "w 20 second"
 do_line "0 ok" c
 until_current "2 of 3"
 do_line "0 durable" "r 300000 7"
+do_line "0 $(at a) state 3, 0 left, no error" "m 0"
+until_line "0 $(at b) state 2, 6 left, member $(at b) of the group: " "m 1"
+do_line "-2 the pool has no member 3" "m 3"
 serve b
 pid_b=$daemon
 until_current "3 of 3"
+do_line "0 $(at b) state 3, 0 left, no error" "m 1"
 
 # Two are killed: a commit fails and, when one is back, succeeds.
 end

@@ -5,7 +5,7 @@
  *
  * w OFFSET TEXT: write. d OFFSET TEXT: durably. c: commit. t OFFSET NUMBER:
  * commit, and then store. r OFFSET LENGTH: read. q: members that are current,
- * members, times that one was opened again.
+ * members, times that one was opened again. m INDEX: state of a member.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +29,7 @@ static int run(struct rpmem_pool *pool, const char *line, char *out,
 	       size_t size)
 {
 	struct rpmem_pool_info info = {.size = sizeof(info)};
+	struct rpmem_pool_member member = {.size = sizeof(member)};
 	unsigned long long offset = 0, value = 0;
 	int at = 0, ret;
 
@@ -58,6 +59,12 @@ static int run(struct rpmem_pool *pool, const char *line, char *out,
 			 info.current, info.members,
 			 (unsigned long long)info.reconnects,
 			 (unsigned long long)info.length, info.method);
+		return ret;
+	case 'm':
+		ret = rpmem_pool_member(pool, (unsigned int)offset, &member);
+		snprintf(out, size, "%s state %d, %llu left, %s", member.where,
+			 (int)member.state, (unsigned long long)member.left,
+			 member.error ? member.error : "no error");
 		return ret;
 	default:
 		fprintf(stderr, "unknown line: %s\n", line);

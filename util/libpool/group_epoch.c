@@ -214,7 +214,7 @@ void group_opened(struct group *g, unsigned int member, int ret,
 	if (g->phase == GROUP_ENDED)
 		return;
 	m->tried = true;
-	m->error = ret ? error : NULL;
+	m->error = ret ? error : m->error;
 	m->ret = ret;
 	if (!ret && length < GROUP_AREA + 8) {
 		m->error = group_text(g, member,

@@ -413,6 +413,47 @@ int pool_group_query(struct rpmem_pool *p, struct rpmem_pool_info *info)
 	return 0;
 }
 
+/* Why the connection of a member is lost; NULL: it is not. */
+static const char *lost_reason(struct rpmem_pool *pool)
+{
+	const char *reason = NULL;
+
+	pthread_mutex_lock(&pool->lock);
+	if (pool->state != LINK_UP)
+		reason = pool->reason;
+	pthread_mutex_unlock(&pool->lock);
+	return reason;
+}
+
+int pool_group_member(struct rpmem_pool *p, unsigned int index,
+		      struct rpmem_pool_member *member)
+{
+	struct pool_group *pg = p->group;
+	const struct group_member *m = &pg->g.members[index];
+	const char *lost;
+
+	if (index >= pg->g.n)
+		return -ENOENT;
+	pthread_mutex_lock(&p->lock);
+	member->where = pg->places[index].where;
+	member->left = m->backlog + group_copy_left(&pg->g, index);
+	member->error = m->error;
+	if (m->state == MEMBER_AWAY)
+		member->state = RPMEM_POOL_AWAY;
+	else if (m->state < MEMBER_CURRENT)
+		member->state = RPMEM_POOL_COPYING;
+	else if (group_member_has_all(&pg->g, index))
+		member->state = RPMEM_POOL_CURRENT;
+	else
+		member->state = RPMEM_POOL_BEHIND;
+	lost = m->state == MEMBER_AWAY ? NULL
+				       : lost_reason(pg->places[index].pool);
+	if (lost)
+		member->error = member_text(pg, index, lost);
+	pthread_mutex_unlock(&p->lock);
+	return 0;
+}
+
 /* --- opening and closing --- */
 
 /* A group that is closed with nothing outstanding opens without copies. */

@@ -331,6 +331,17 @@ int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info)
 	return 0;
 }
 
+int rpmem_pool_member(struct rpmem_pool *pool, unsigned int index,
+		      struct rpmem_pool_member *member)
+{
+	if (!member || member->size != sizeof(*member))
+		return pool_error(-EINVAL, "member->size is not sizeof(struct "
+					   "rpmem_pool_member)");
+	if (!pool->group || pool_group_member(pool, index, member))
+		return pool_error(-ENOENT, "the pool has no member %u", index);
+	return 0;
+}
+
 int rpmem_pool_fabric(struct rpmem_pool *pool, struct rpmem_pool_fabric *fabric)
 {
 	if (!fabric)

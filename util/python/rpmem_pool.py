@@ -14,6 +14,7 @@ import os
 POWER, PROCESS, NONE = range(3)
 EXCLUSIVE, TAKE = 1, 2
 _CLASSES = ("power", "process", "none")
+_STATES = ("away", "copying", "behind", "current")
 _DURABLE = 1
 _BUFFERED = 2
 
@@ -44,6 +45,16 @@ class _Info(ctypes.Structure):
     ]
 
 
+class _Member(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("where", ctypes.c_char_p),
+        ("state", ctypes.c_int),
+        ("left", ctypes.c_uint64),
+        ("error", ctypes.c_char_p),
+    ]
+
+
 _lib = ctypes.CDLL("librpmem_pool.so.0")
 _lib.rpmem_pool_error.restype = ctypes.c_char_p
 _lib.rpmem_pool_close.restype = None
@@ -51,6 +62,8 @@ _lib.rpmem_pool_open.argtypes = [
     ctypes.POINTER(ctypes.c_void_p), ctypes.c_char_p, ctypes.POINTER(_Attr)]
 _lib.rpmem_pool_close.argtypes = [ctypes.c_void_p]
 _lib.rpmem_pool_query.argtypes = [ctypes.c_void_p, ctypes.POINTER(_Info)]
+_lib.rpmem_pool_member.argtypes = [
+    ctypes.c_void_p, ctypes.c_uint, ctypes.POINTER(_Member)]
 _lib.rpmem_pool_write.argtypes = [
     ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint64,
     ctypes.c_uint]
@@ -121,6 +134,18 @@ class Pool:
         found["reached"] = _CLASSES[info.reached]
         found["method"] = info.method.decode()
         found["read_only"] = bool(info.read_only)
+        return found
+
+    def members(self):
+        """Return a dict for each member of a group: where, state, left, error."""
+        found = []
+        for index in range(self.info()["members"]):
+            m = _Member(size=ctypes.sizeof(_Member))
+            _check(_lib.rpmem_pool_member(self._handle(), index,
+                                          ctypes.byref(m)))
+            found.append({"where": m.where.decode(),
+                          "state": _STATES[m.state], "left": m.left,
+                          "error": m.error.decode() if m.error else None})
         return found
 
     def close(self):
