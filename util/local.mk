@@ -134,11 +134,20 @@ util_fi_rpmem_plugpull_LDADD = util/librpmem_pool.la util/libutil.la \
 	prov/core/libcore.la $(JANSSON_LIBS) $(NETTLE_LIBS) $(FABRIC_LIBS) \
 	-lpthread
 
+bin_PROGRAMS += util/fi_rpmem_group
+util_fi_rpmem_group_SOURCES = util/fi_rpmem_group.c util/exits.h \
+	util/group_replace.c util/group_scrub.c util/group_tool.c \
+	util/group_tool.h util/libpool/group_format.c util/progress.c \
+	util/progress.h
+util_fi_rpmem_group_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
+util_fi_rpmem_group_LDADD = util/librpmem_pool.la util/libutil.la \
+	prov/core/libcore.la $(JANSSON_LIBS) $(XXHASH_LIBS) $(FABRIC_LIBS)
+
 # bash loads the file that has the name of the command.
 bashcompdir = $(datadir)/bash-completion/completions
 completions = util/completion/fi_rpmemd util/completion/fi_rpmem_cp \
 	util/completion/fi_rpmem_info util/completion/fi_rpmem_bench \
-	util/completion/fi_rpmem_plugpull
+	util/completion/fi_rpmem_group util/completion/fi_rpmem_plugpull
 nodist_bashcomp_DATA = $(completions)
 CLEANFILES += $(completions)
 EXTRA_DIST += util/completion/fi_rpmem.bash

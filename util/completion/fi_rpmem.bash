@@ -50,4 +50,4 @@ _fi_rpmem()
 	esac
 }
 complete -F _fi_rpmem fi_rpmemd fi_rpmem_cp fi_rpmem_info fi_rpmem_bench \
-	fi_rpmem_plugpull
+	fi_rpmem_group fi_rpmem_plugpull

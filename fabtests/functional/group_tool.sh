@@ -1,0 +1,204 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# fi_rpmem_group: status and scrub beside a writer, a damaged byte that is found
+# and repaired, a lost member that is replaced, and what is refused.
+set -u
+dir=$(mktemp -d ./group_tool.XXXXXX) || exit 99
+top=$PWD
+cd "$dir" || exit 99
+daemons= failed=0
+unset FI_PROVIDER FI_OFI_RPMEM_CLASS
+
+finish()
+{
+	exec 3>&-
+	for pid in $daemons; do
+		kill -9 "$pid" 2>/dev/null
+	done
+	cd "$top" && rm -rf "$dir"
+}
+trap finish EXIT
+
+fail()
+{
+	echo "FAIL: $*"
+	failed=1
+}
+
+# serve NAME [SIZE]: a daemon of this pool at its port
+serve()
+{
+	port=0
+	[ -e "kept.$1" ] && port=$(cat "kept.$1")
+	rm -f "port.$1"
+	../util/fi_rpmemd --port "$port" --port-file "port.$1" \
+		${2:+--create "$2"} "$1" >>"log.$1" 2>&1 3>&- &
+	echo $! >"pid.$1"
+	daemons="$daemons $!"
+	for _ in $(seq 400); do
+		[ -s "port.$1" ] && cp "port.$1" "kept.$1" && return
+		kill -0 $! 2>/dev/null || break
+		sleep 0.02
+	done
+	fail "no daemon of $1: $(cat "log.$1")"
+	exit 1
+}
+
+stop()
+{
+	kill -9 "$(cat "pid.$1")" && wait "$(cat "pid.$1")" 2>/dev/null
+}
+
+at()
+{
+	echo "127.0.0.1:$(cat "kept.$1"):$1"
+}
+
+# client GROUP: writes and waits until all members have it; it stays open
+client()
+{
+	rm -f in out
+	mkfifo in
+	../fabtests/functional/group_client "$1" share <in >out 2>&1 3>&- &
+	client=$!
+	exec 3>in
+	lines=1
+	do_line "0 ok" "d 10 first"
+	do_line "0 ok" "d 500000 $(seq -s, 150)"
+	for _ in $(seq 400); do
+		do_line 0 q
+		case $said in
+		"0 $2 of $2"*) return ;;
+		esac
+		sleep 0.02
+	done
+	fail "members are not current: $said"
+}
+
+# do_line EXPECTED LINE: the client says something that begins so
+do_line()
+{
+	echo "$2" >&3
+	lines=$((lines + 1))
+	for _ in $(seq 1000); do
+		said=$(sed -n ${lines}p out)
+		[ -n "$said" ] && break
+		kill -0 $client 2>/dev/null || break
+		sleep 0.01
+	done
+	case $said in
+	"$1"*) ;;
+	*) fail "$2: '$said' in place of '$1'" ;;
+	esac
+}
+
+end()
+{
+	exec 3>&-
+	wait $client
+}
+
+# tool CODE TEXT ARG...: fi_rpmem_group ends so, and says this
+tool()
+{
+	code=$1 text=$2
+	shift 2
+	../util/fi_rpmem_group "$@" >said 2>said.err
+	got=$?
+	[ $got = "$code" ] || fail "$*: exit $got, not $code: $(cat said said.err)"
+	grep -qF -- "$text" said said.err ||
+		fail "$*: no '$text' in: $(cat said said.err)"
+}
+
+# The caller's bytes are the last ones of each file.
+bytes=$((1048576 - 65536))
+
+# damage NAME OFFSET BITS: flip bits of a byte of the caller's
+damage()
+{
+	seek=$(($(stat -c %s "$1") - bytes + $2))
+	byte=$(od -An -tu1 -j $seek -N1 "$1")
+	printf '%b' "\\0$(printf %o $((byte ^ $3)))" |
+		dd of="$1" bs=1 seek=$seek conv=notrunc 2>/dev/null
+}
+
+# same NAME NAME: both files have the same bytes of the caller
+same()
+{
+	tail -c $bytes "$1" >one
+	tail -c $bytes "$2" | cmp one - || fail "$1 and $2 differ"
+}
+
+for f in a b c; do
+	serve $f 1M
+done
+G="$(at a),$(at b),$(at c);k=2"
+tool 1 "not created yet" status "$G"
+tool 3 "no group yet" scrub "$G"
+
+# Beside a writer, which does not notice.
+client "$G" 3
+tool 0 "1 more member may be lost" status "$G"
+tool 0 "3 of 3 members: equal" scrub "$G"
+tool 0 '"may_lose": 1' status --json "$G"
+python3 -c 'import json; o = json.load(open("said"))
+assert [m["state"] for m in o["list"]] == 3 * ["current"], o
+assert all(m["epoch"] == m["promised"] == 1 for m in o["list"]), o
+assert any(m["marked_bytes"] for m in o["list"]), o' || fail "status --json"
+tool 4 "the group has a writer" scrub --repair "$G"
+do_line "0 ok" "d 20 second"
+do_line "0 3 of 3, reopened 0" q
+end
+
+# A damaged byte is found and repaired.
+damage b 500007 1
+tool 10 "$(at b): differs from the majority in 1 bytes at offset 500007" \
+	scrub "$G"
+same a c
+tool 0 "1 bytes differ, 1 repaired" scrub --repair "$G"
+same a b
+tool 0 "equal" scrub "$G"
+
+# Without a majority nobody can say which copy is right.
+damage a 500007 1
+damage b 500007 2
+tool 10 "no majority of the current members" scrub --repair "$G"
+grep -q "no majority is equal" said || fail "scrub says: $(cat said)"
+damage a 500007 1
+damage b 500007 2
+
+# A lost member is replaced, and one that comes back in place of another.
+stop c
+serve f 1M
+tool 1 "0 more members may be lost" status "$G"
+tool 0 "$(at a),$(at b),$(at f);k=2" replace "$G" "$(at c)" "$(at f)"
+same a f
+N="$(at a),$(at b),$(at f);k=2"
+client "$N" 3
+do_line "0 ok" "d 30 third"
+serve c
+tool 4 "open it as" replace "$N" "$(at b)" "$(at c)"
+end
+tool 0 "$(at a),$(at c),$(at f);k=2" replace "$N" "$(at b)" "$(at c)"
+same a c
+G="$(at a),$(at c),$(at f);k=2"
+tool 0 "1 more member may be lost" status "$G"
+
+# Refused.
+serve g 1M
+serve h 128K
+printf foreign | dd of=g bs=1 seek=$(($(stat -c %s g) - 1048576)) \
+	conv=notrunc 2>/dev/null
+tool 2 "is no member of" replace "$G" "$(at b)" "$(at h)"
+tool 2 "is a member already" replace "$G" "$(at a)" "$(at c)"
+tool 5 "extend it" replace "$G" "$(at a)" "$(at h)"
+tool 3 "is not empty, and of no group" replace "$G" "$(at a)" "$(at g)"
+tool 3 "nothing has to be replaced" replace "$G" "$(at a)" "$(at a)"
+tool 3 "it is the same pool" replace "$G" "$(at a)" "localhost:$(cat kept.c):c"
+tool 2 "is no group" status "$(at a)"
+tool 2 "give ;k=N" status "$G;k=2"
+tool 2 "is given twice" status "$(at a),$(at a)"
+tool 3 "is no member of this group" status "$(at a),$(at c),$(at g);k=2"
+stop f
+tool 3 "are needed" replace "$G" "$(at a)" "$(at b)"
+exit $failed

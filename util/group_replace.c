@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Puts an empty pool in the place of a group's member. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/exits.h"
+#include "util/group_tool.h"
+
+/* The group's name with another member in this place. */
+static char *new_group(const struct tool *t, unsigned int at, const char *with)
+{
+	const char *k = strchr(t->group, ';');
+	char *name = malloc(strlen(t->group) + strlen(with) + 1);
+
+	if (!name)
+		return NULL;
+	*name = 0;
+	for (unsigned int i = 0; i < t->n; i++) {
+		strcat(name, i ? "," : "");
+		strcat(name, i == at ? with : t->places[i].where);
+	}
+	return strcat(name, k ? k : "");
+}
+
+/* What stands in the way of a pool that shall become a member. */
+static int check_new(const struct tool *t, unsigned int at,
+		     const struct place *p)
+{
+	if (!p->pool)
+		return rp_err(t->err, tool_exit(p->ret), "%s: %s", p->where,
+			      p->error);
+	if (p->decoded == -ENOSPC ||
+	    p->info.length < GROUP_AREA + t->super.length)
+		return rp_err(t->err, RP_EXIT_SPACE,
+			      "%s is shorter than the %llu bytes that each "
+			      "member of the group needs; extend it",
+			      p->where,
+			      (unsigned long long)GROUP_AREA + t->super.length);
+	if (p->decoded == -EBADMSG)
+		return rp_err(t->err, RP_EXIT_FILE,
+			      "%s is not empty, and of no group; give a pool "
+			      "of fi_rpmemd --create, or one whose first 64 "
+			      "KiB are zero",
+			      p->where);
+	if (p->decoded)
+		return 0;
+	if (p->super.id[0] != t->super.id[0] ||
+	    p->super.id[1] != t->super.id[1])
+		return rp_err(t->err, RP_EXIT_FILE,
+			      "%s belongs to another group; give an empty pool",
+			      p->where);
+	/* The same pool under another name would lose what it has. */
+	for (unsigned int i = 0; i < t->n; i++)
+		if ((i != at || strcmp(t->places[i].where, p->where)) &&
+		    t->places[i].pool &&
+		    !memcmp(t->places[i].area, p->area, GROUP_AREA))
+			return rp_err(t->err, RP_EXIT_FILE,
+				      "%s has the records of %s: it is the "
+				      "same pool, or as new; name it in the "
+				      "group in its place",
+				      p->where, t->places[i].where);
+	if (p->disk.epoch == t->epoch && p->disk.number >= t->number)
+		return rp_err(t->err, RP_EXIT_FILE,
+			      "%s has the newest commit: nothing has to be "
+			      "replaced",
+			      p->where);
+	return 0;
+}
+
+static int open_alone(const struct tool *t, const char *where,
+		      struct rpmem_pool **pool)
+{
+	const struct rpmem_pool_attr attr = {
+		.size = sizeof(attr),
+		.secret_file = t->secret_file,
+		.required = RPMEM_POOL_NONE,
+		.exclusive = RPMEM_POOL_EXCLUSIVE,
+	};
+
+	return rpmem_pool_open(pool, where, &attr);
+}
+
+/*
+ * Make a former member empty: its epoch must not count among those that know
+ * the newest commit. A power cut between two steps leaves a member without an
+ * epoch, or the first bytes of a superblock, which is the same as empty.
+ */
+static int make_empty(struct tool *t, const struct place *p)
+{
+	static const struct {
+		uint64_t at, len;
+	} steps[] = {
+		{GROUP_SUPER, GROUP_AREA - GROUP_SUPER},
+		{8, GROUP_SUPER - 8},
+		{0, 8},
+	};
+	struct rpmem_pool *pool;
+	int ret = open_alone(t, p->where, &pool);
+
+	if (ret)
+		return rp_err(t->err, tool_exit(ret), "%s: %s", p->where,
+			      rpmem_pool_error());
+	for (unsigned int i = 0; !ret && i < 3; i++)
+		ret = rpmem_pool_zero(pool, steps[i].len, steps[i].at,
+				      RPMEM_POOL_DURABLE);
+	if (ret)
+		rp_err(t->err, 0, "%s: %s", p->where, rpmem_pool_error());
+	rpmem_pool_close(pool);
+	return ret ? tool_exit(ret) : 0;
+}
+
+/* A writer has all members: one of them tells, and nothing was changed yet. */
+static int check_writer(struct tool *t, unsigned int at)
+{
+	struct rpmem_pool *pool;
+	int ret;
+
+	for (unsigned int i = 0; i < t->n; i++) {
+		if (i == at || t->places[i].state < PLACE_DISPLACED)
+			continue;
+		ret = open_alone(t, t->places[i].where, &pool);
+		if (ret)
+			return rp_err(t->err, tool_exit(ret),
+				      "the group has a writer, or cannot be "
+				      "written to: %s: %s",
+				      t->places[i].where, rpmem_pool_error());
+		rpmem_pool_close(pool);
+		return 0;
+	}
+	return 0;
+}
+
+static int check(struct tool *t, unsigned int at, const char *member,
+		 const char *with, struct place *p)
+{
+	unsigned int lose;
+	int code;
+
+	if (at == t->n)
+		return rp_err(t->err, RP_EXIT_USAGE,
+			      "%s is no member of %s; write it as it is there",
+			      member, t->group);
+	if (strlen(with) >= sizeof(p->where) || strpbrk(with, ",;"))
+		return rp_err(t->err, RP_EXIT_USAGE,
+			      "'%s' names no pool; give HOST:POOL", with);
+	for (unsigned int i = 0; i < t->n; i++)
+		if (i != at && !strcmp(t->places[i].where, with))
+			return rp_err(t->err, RP_EXIT_USAGE,
+				      "%s is a member already", with);
+	code = tool_look(t);
+	if (code)
+		return code;
+	if (!t->epoch)
+		return rp_err(t->err, RP_EXIT_FILE,
+			      "the members are no group yet: the first opening "
+			      "creates it");
+	/* The new member knows nothing: the others have to be enough. */
+	if (!tool_can_open(t, at, &lose))
+		return RP_EXIT_NOTHING;
+	strcpy(p->where, with);
+	place_look(t, p);
+	return check_new(t, at, p);
+}
+
+int group_replace(struct tool *t, const char *member, const char *with)
+{
+	static struct place p;
+	struct rpmem_pool *pool;
+	unsigned int at = 0;
+	char *group = NULL;
+	int code;
+
+	while (at < t->n && strcmp(t->places[at].where, member))
+		at++;
+	code = check(t, at, member, with, &p);
+	if (!code) {
+		group = new_group(t, at, with);
+		if (!group)
+			code = rp_err(t->err, RP_EXIT_FAILED, "out of memory");
+	}
+	if (!code)
+		code = check_writer(t, at);
+	if (!code && !p.decoded)
+		code = make_empty(t, &p);
+	place_close(&p);
+	tool_close(t);
+	if (!code)
+		code = tool_open_writer(t, group, &pool);
+	if (!code) {
+		rpmem_pool_close(pool);
+		puts(group);
+	} else if (code == RP_EXIT_BUSY) {
+		fprintf(stderr,
+			"fi_rpmem_group: a program that has the group open "
+			"fills the new member itself: close the group there, "
+			"and open it as\n%s\n",
+			group);
+	}
+	free(group);
+	return code;
+}

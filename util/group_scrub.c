@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Compares the bytes of a group's members, and repairs the minority. */
+#include "config.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <xxhash.h>
+
+#include "util/exits.h"
+#include "util/group_tool.h"
+#include "util/progress.h"
+
+#define TRIES	 4 /* to read a chunk while a writer may change it */
+#define RETRY_NS 20000000
+
+struct scrub {
+	struct tool *t;
+	struct rpmem_pool *writer; /* of --repair, or NULL */
+	uint64_t offset, len;	   /* of this chunk */
+	uint64_t compared, marked, differ, repaired;
+	bool partly; /* a member could not be read */
+};
+
+/* A member that claims to have the caller's bytes. */
+static bool takes_part(const struct place *p)
+{
+	return p->pool && p->state >= PLACE_DISPLACED;
+}
+
+static unsigned int count_members(const struct scrub *s)
+{
+	unsigned int count = 0;
+
+	for (unsigned int i = 0; i < s->t->n; i++)
+		count += takes_part(&s->t->places[i]);
+	return count;
+}
+
+/* Read the chunk at all members that can be read. */
+static void read_chunk(struct scrub *s)
+{
+	for (unsigned int i = 0; i < s->t->n; i++) {
+		struct place *p = &s->t->places[i];
+
+		if (!takes_part(p))
+			continue;
+		if (rpmem_pool_read(p->pool, p->chunk, s->len,
+				    GROUP_AREA + s->offset)) {
+			fprintf(stderr,
+				"fi_rpmem_group: %s: %" PRIu64
+				" bytes at %" PRIu64 " cannot be read: %s\n",
+				p->where, s->len, s->offset,
+				rpmem_pool_error());
+			s->partly = true;
+			rpmem_pool_close(p->pool);
+			p->pool = NULL;
+			continue;
+		}
+		p->hash = XXH3_64bits(p->chunk, s->len);
+	}
+}
+
+static bool are_equal(const struct scrub *s)
+{
+	const struct place *first = NULL;
+
+	for (unsigned int i = 0; i < s->t->n; i++) {
+		const struct place *p = &s->t->places[i];
+
+		if (!takes_part(p))
+			continue;
+		if (first && p->hash != first->hash)
+			return false;
+		first = p;
+	}
+	return true;
+}
+
+/*
+ * Whether members may differ in the chunk by the rules of the group: its bit is
+ * set at one of them. A writer sets it before a write reaches any member.
+ */
+static bool may_differ(struct scrub *s)
+{
+	const uint64_t c = s->offset / s->t->super.chunk;
+	bool marked = false;
+
+	for (unsigned int i = 0; i < s->t->n; i++) {
+		struct place *p = &s->t->places[i];
+
+		if (takes_part(p) && !place_read(p))
+			marked |= p->area[GROUP_BITS_AT + c / 8] >> c % 8 & 1;
+	}
+	return marked;
+}
+
+/* The copy that more than half of the current members have, or NULL. */
+static const struct place *find_majority(const struct scrub *s)
+{
+	unsigned int voters = 0;
+
+	for (unsigned int i = 0; i < s->t->n; i++)
+		voters += s->t->places[i].pool &&
+			  s->t->places[i].state == PLACE_CURRENT;
+	for (unsigned int i = 0; i < s->t->n; i++) {
+		const struct place *p = &s->t->places[i];
+		unsigned int count = 0;
+
+		for (unsigned int j = 0; j < s->t->n; j++)
+			count += s->t->places[j].pool &&
+				 s->t->places[j].state == PLACE_CURRENT &&
+				 s->t->places[j].hash == p->hash;
+		if (takes_part(p) && count * 2 > voters)
+			return p;
+	}
+	return NULL;
+}
+
+/* From the first byte in which a member differs from another one to the last.
+ */
+static void find_range(const struct scrub *s, const struct place *p,
+		       const struct place *right, uint64_t *at, uint64_t *len)
+{
+	uint64_t end = s->len;
+
+	*at = 0;
+	while (p->chunk[*at] == right->chunk[*at])
+		++*at;
+	while (p->chunk[end - 1] == right->chunk[end - 1])
+		end--;
+	*len = end - *at;
+	*at += s->offset;
+}
+
+/* Write the majority's bytes through the group, to all of its members. */
+static int repair(struct scrub *s, const struct place *right, uint64_t at,
+		  uint64_t len)
+{
+	if (rpmem_pool_write(s->writer, right->chunk + (at - s->offset), len,
+			     at, RPMEM_POOL_DURABLE))
+		return rp_err(s->t->err, RP_EXIT_FAILED, "repair: %s",
+			      rpmem_pool_error());
+	s->repaired += len;
+	return 0;
+}
+
+/* Say which members differ in the chunk; with --repair, end that. */
+static int report(struct scrub *s)
+{
+	const struct place *right = find_majority(s), *base = right;
+	uint64_t at, len;
+	int code = 0;
+
+	for (unsigned int i = 0; !base; i++)
+		if (takes_part(&s->t->places[i]))
+			base = &s->t->places[i];
+	for (unsigned int i = 0; !code && i < s->t->n; i++) {
+		const struct place *p = &s->t->places[i];
+
+		if (!takes_part(p) || p->hash == base->hash)
+			continue;
+		find_range(s, p, base, &at, &len);
+		printf("%s: differs from %s in %" PRIu64
+		       " bytes at offset %" PRIu64 "%s\n",
+		       p->where, right ? "the majority" : base->where, len, at,
+		       right ? "" : "; no majority is equal");
+		s->differ += len;
+		if (s->writer && right)
+			code = repair(s, right, at, len);
+	}
+	return code;
+}
+
+static int scrub_chunk(struct scrub *s)
+{
+	for (unsigned int try = 0;; try++) {
+		read_chunk(s);
+		s->compared += s->len;
+		if (count_members(s) < 2)
+			return rp_err(s->t->err, RP_EXIT_NETWORK,
+				      "fewer than two members can be read");
+		if (are_equal(s))
+			return 0;
+		/* The writer is this program, and all members are current. */
+		if (s->writer)
+			break;
+		if (may_differ(s)) {
+			s->marked += s->len;
+			return 0;
+		}
+		if (try + 1 == TRIES)
+			break;
+		s->compared -= s->len;
+		nanosleep(&(struct timespec){0, RETRY_NS}, NULL);
+	}
+	return report(s);
+}
+
+static int scrub_all(struct scrub *s)
+{
+	const struct group_super *super = &s->t->super;
+	struct progress bar;
+	int code = 0;
+
+	for (unsigned int i = 0; i < s->t->n; i++) {
+		s->t->places[i].chunk = malloc(super->chunk);
+		if (!s->t->places[i].chunk)
+			return rp_err(s->t->err, RP_EXIT_FAILED,
+				      "out of memory");
+	}
+	progress_begin(&bar, "comparing", super->length, s->t->quiet);
+	for (s->offset = 0; !code && s->offset < super->length;
+	     s->offset += super->chunk) {
+		s->len = super->length - s->offset < super->chunk
+				 ? super->length - s->offset
+				 : super->chunk;
+		code = scrub_chunk(s);
+		progress_at(&bar, s->offset + s->len);
+	}
+	progress_end(&bar);
+	return code;
+}
+
+static void print_result(const struct scrub *s)
+{
+	char size[RP_SIZE_LEN];
+
+	printf("%s compared at %u of %u members: ",
+	       rp_size_format(s->compared - s->marked, size), count_members(s),
+	       s->t->n);
+	if (s->differ)
+		printf("%" PRIu64 " bytes differ, %" PRIu64 " repaired\n",
+		       s->differ, s->repaired);
+	else
+		puts("equal");
+	if (s->marked)
+		printf("%s left out: a writer changes them, or a member is "
+		       "behind there\n",
+		       rp_size_format(s->marked, size));
+}
+
+/* The group as its writer, so that nobody else changes a byte. */
+static int begin_repair(struct scrub *s)
+{
+	int code = tool_open_writer(s->t, s->t->group, &s->writer);
+
+	if (code) {
+		s->writer = NULL;
+		return code;
+	}
+	tool_close(s->t);
+	memset(s->t->places, 0, sizeof(s->t->places));
+	code = tool_parse(s->t);
+	return code ? code : tool_look(s->t);
+}
+
+int group_scrub(struct tool *t)
+{
+	struct scrub s = {.t = t};
+	int code = tool_look(t);
+
+	if (!code && !t->epoch)
+		code = rp_err(t->err, RP_EXIT_FILE,
+			      "the members are no group yet: nothing can be "
+			      "compared");
+	if (!code && t->repair)
+		code = begin_repair(&s);
+	for (unsigned int i = 0; !code && i < t->n; i++)
+		if (!takes_part(&t->places[i])) {
+			s.partly = true;
+			fprintf(stderr, "fi_rpmem_group: %s is left out: %s\n",
+				t->places[i].where,
+				t->places[i].pool ? "it has no bytes of the "
+						    "group"
+						  : t->places[i].error);
+		}
+	if (!code)
+		code = scrub_all(&s);
+	if (!code) {
+		print_result(&s);
+		if (s.differ > s.repaired)
+			code = rp_err(t->err, RP_EXIT_DIFFER, "%s",
+				      !t->repair ? "members differ; --repair "
+						   "writes what the majority "
+						   "has"
+						 : "no majority of the current "
+						   "members is equal: find out "
+						   "which one is damaged, and "
+						   "replace it");
+		else if (s.partly)
+			code = RP_EXIT_PARTLY;
+	}
+	rpmem_pool_close(s.writer);
+	return code;
+}

@@ -1,0 +1,400 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The members of a group, as their records describe them. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "util/clock.h"
+#include "util/exits.h"
+#include "util/group_tool.h"
+#include "util/progress.h"
+
+#define READ_S	  10	/* that a read waits for a member */
+#define AWAY_MS	  15000 /* that a writer waits for a member that is away */
+#define TICK_MS	  50
+#define FIRST_BIT GROUP_BITS_AT
+
+int tool_exit(int ret)
+{
+	switch (ret) {
+	case -EACCES:
+		return RP_EXIT_SECRET;
+	case -EBUSY:
+		return RP_EXIT_BUSY;
+	case -EINVAL:
+		return RP_EXIT_USAGE;
+	case -EBADMSG:
+		return RP_EXIT_FILE;
+	case -ENOSPC:
+		return RP_EXIT_SPACE;
+	case -EOPNOTSUPP:
+		return RP_EXIT_CLASS;
+	case -ENOMEM:
+		return RP_EXIT_FAILED;
+	default:
+		return RP_EXIT_NETWORK;
+	}
+}
+
+int tool_parse(struct tool *t)
+{
+	const char *end = strchr(t->group, ';');
+	const char *s = t->group;
+
+	if (!end)
+		end = strchr(s, 0);
+	for (t->n = 0; s <= end; t->n++) {
+		const size_t len = strcspn(s, ",;");
+		struct place *p = &t->places[t->n];
+
+		if (t->n == GROUP_MEMBERS)
+			return rp_err(t->err, RP_EXIT_USAGE,
+				      "a group has at most %d members",
+				      GROUP_MEMBERS);
+		if (!len || len >= sizeof(p->where))
+			return rp_err(t->err, RP_EXIT_USAGE,
+				      "'%s' has a member without a name, or "
+				      "with one that is too long",
+				      t->group);
+		memcpy(p->where, s, len);
+		for (unsigned int i = 0; i < t->n; i++)
+			if (!strcmp(t->places[i].where, p->where))
+				return rp_err(t->err, RP_EXIT_USAGE,
+					      "'%s' is given twice", p->where);
+		s += len + 1;
+	}
+	if (t->n < 2)
+		return rp_err(t->err, RP_EXIT_USAGE,
+			      "'%s' is no group; give HOST:POOL,HOST:POOL,... "
+			      "and perhaps ;k=N behind it",
+			      t->group);
+	t->k = t->n / 2 + 1;
+	if (*end) {
+		if (strncmp(end, ";k=", 3) || end[3] < '1' ||
+		    end[3] > '0' + (int)t->n || end[4])
+			return rp_err(t->err, RP_EXIT_USAGE,
+				      "'%s' is nothing that this group has; "
+				      "give ;k=N, from 1 to the number of "
+				      "members",
+				      end);
+		t->k = (unsigned int)(end[3] - '0');
+	}
+	return 0;
+}
+
+void place_close(struct place *p)
+{
+	rpmem_pool_close(p->pool);
+	p->pool = NULL;
+	free(p->area);
+	free(p->chunk);
+	p->area = p->chunk = NULL;
+}
+
+static int place_fail(struct place *p, int ret)
+{
+	p->ret = ret;
+	rp_err(p->error, 0, "%s", rpmem_pool_error());
+	rpmem_pool_close(p->pool);
+	p->pool = NULL;
+	p->state = PLACE_AWAY;
+	return ret;
+}
+
+int place_read(struct place *p)
+{
+	const int ret = rpmem_pool_read(p->pool, p->area, GROUP_AREA, 0);
+
+	if (ret)
+		return place_fail(p, ret);
+	p->super = (struct group_super){0};
+	p->decoded = group_area_decode(p->area, &p->super, &p->disk);
+	return 0;
+}
+
+void place_look(const struct tool *t, struct place *p)
+{
+	const struct rpmem_pool_attr attr = {
+		.size = sizeof(attr),
+		.secret_file = t->secret_file,
+		.required = RPMEM_POOL_NONE,
+		.timeout = READ_S,
+		.exclusive = RPMEM_POOL_OBSERVE,
+	};
+	int ret;
+
+	p->info.size = sizeof(p->info);
+	p->area = malloc(GROUP_AREA);
+	if (!p->area) {
+		p->ret = -ENOMEM;
+		rp_err(p->error, 0, "out of memory");
+		return;
+	}
+	ret = rpmem_pool_open(&p->pool, p->where, &attr);
+	if (ret) {
+		p->pool = NULL;
+		place_fail(p, ret);
+		return;
+	}
+	rpmem_pool_query(p->pool, &p->info);
+	if (p->info.length < GROUP_AREA + 8) {
+		p->decoded = -ENOSPC;
+		return;
+	}
+	place_read(p);
+}
+
+static bool same_id(const struct group_super *a, const struct group_super *b)
+{
+	return a->id[0] == b->id[0] && a->id[1] == b->id[1];
+}
+
+/* The group to which most members belong. */
+static void find_group(struct tool *t)
+{
+	unsigned int most = 0;
+
+	for (unsigned int i = 0; i < t->n; i++) {
+		const struct place *p = &t->places[i];
+		unsigned int count = 0;
+
+		if (!p->pool || p->decoded)
+			continue;
+		for (unsigned int j = 0; j < t->n; j++)
+			count += t->places[j].pool && !t->places[j].decoded &&
+				 same_id(&t->places[j].super, &p->super);
+		if (count > most)
+			t->super = p->super;
+		most = count > most ? count : most;
+	}
+}
+
+/* What a member is, apart from its age. */
+static enum place_state kind(const struct tool *t, const struct place *p)
+{
+	if (!p->pool)
+		return PLACE_AWAY;
+	if (p->decoded == -EBADMSG)
+		return PLACE_OTHER;
+	if (p->decoded == -ENOSPC ||
+	    p->info.length < GROUP_AREA + t->super.length)
+		return PLACE_SHORT;
+	if (p->decoded)
+		return PLACE_EMPTY;
+	if (!same_id(&p->super, &t->super) || p->super.n != t->n ||
+	    p->super.k != t->k)
+		return PLACE_OTHER;
+	return p->disk.epoch ? PLACE_BEHIND : PLACE_EMPTY;
+}
+
+static bool is_newest(const struct tool *t, const struct place *p)
+{
+	return p->disk.epoch > t->epoch ||
+	       (p->disk.epoch == t->epoch && p->disk.number >= t->number);
+}
+
+static void find_newest(struct tool *t)
+{
+	for (unsigned int i = 0; i < t->n; i++) {
+		const struct place *p = &t->places[i];
+
+		if (p->state == PLACE_BEHIND && is_newest(t, p)) {
+			t->epoch = p->disk.epoch;
+			t->number = p->disk.number;
+		}
+	}
+}
+
+/* A writer goes on meanwhile: what was newest may be reached a little later. */
+static void tell_age(struct tool *t, struct place *p)
+{
+	for (unsigned int i = 0; i < 3 && !is_newest(t, p); i++) {
+		if (p->disk.epoch != t->epoch)
+			break;
+		nanosleep(&(struct timespec){0, TICK_MS * 1000000}, NULL);
+		if (place_read(p) || p->decoded)
+			return;
+	}
+	if (p->disk.promised > t->epoch)
+		p->state = PLACE_DISPLACED;
+	else if (is_newest(t, p))
+		p->state = PLACE_CURRENT;
+}
+
+static uint64_t count_marked(const struct tool *t, const struct place *p)
+{
+	uint64_t marked = 0;
+
+	for (uint64_t at = 0, c = 0; at < t->super.length;
+	     at += t->super.chunk, c++)
+		if (p->area[FIRST_BIT + c / 8] & 1u << c % 8)
+			marked += t->super.length - at < t->super.chunk
+					  ? t->super.length - at
+					  : t->super.chunk;
+	return marked;
+}
+
+int tool_look(struct tool *t)
+{
+	unsigned int reached = 0, last = 0;
+
+	for (unsigned int i = 0; i < t->n; i++) {
+		place_look(t, &t->places[i]);
+		reached += t->places[i].pool != NULL;
+		last = t->places[i].pool ? last : i;
+	}
+	if (!reached)
+		return rp_err(t->err, tool_exit(t->places[last].ret),
+			      "no member of the group was reached; %s: %s",
+			      t->places[last].where, t->places[last].error);
+	find_group(t);
+	for (unsigned int i = 0; i < t->n; i++)
+		t->places[i].state = kind(t, &t->places[i]);
+	find_newest(t);
+	for (unsigned int i = 0; i < t->n; i++) {
+		struct place *p = &t->places[i];
+
+		if (p->state == PLACE_BEHIND)
+			tell_age(t, p);
+		if (p->state >= PLACE_DISPLACED)
+			p->marked = count_marked(t, p);
+	}
+	return 0;
+}
+
+void tool_close(struct tool *t)
+{
+	for (unsigned int i = 0; i < t->n; i++)
+		place_close(&t->places[i]);
+}
+
+bool tool_can_open(const struct tool *t, unsigned int but, unsigned int *lose)
+{
+	const unsigned int others = t->n - t->k + 1;
+	const unsigned int needed = t->k > others ? t->k : others;
+	unsigned int count = but < t->n, known = 0;
+	const struct place *away = NULL;
+
+	*lose = 0;
+	for (unsigned int i = 0; i < t->n; i++) {
+		const struct place *p = &t->places[i];
+
+		if (i == but)
+			continue;
+		if (p->state == PLACE_OTHER || p->state == PLACE_SHORT)
+			return rp_err(t->err, false,
+				      "%s is in the way: it is %s; replace it",
+				      p->where,
+				      p->state == PLACE_SHORT
+					      ? "shorter than the group"
+					      : "no member of this group");
+		if (p->state == PLACE_AWAY) {
+			away = p;
+			continue;
+		}
+		count++;
+		known += p->disk.epoch || (!p->decoded && p->super.founder);
+	}
+	if (!t->super.n || !t->epoch)
+		return count == t->n ||
+		       rp_err(t->err, false,
+			      "the group is created by an opening with all of "
+			      "its members");
+	if (known < others || count < needed)
+		return rp_err(t->err, false,
+			      "%u of the members that know its commits are "
+			      "there, and %u are needed, of %u in all; %s%s%s",
+			      known, others, needed,
+			      away ? "start fi_rpmemd at " : "",
+			      away ? away->where : "",
+			      away ? "" : "empty members know nothing");
+	*lose = known - others < count - needed ? known - others
+						: count - needed;
+	return true;
+}
+
+/* Bytes that members lack; *away: one that is not being copied to, or NULL. */
+static uint64_t bytes_left(struct rpmem_pool *pool, unsigned int n,
+			   struct rpmem_pool_member *away)
+{
+	uint64_t left = 0;
+
+	away->where = NULL;
+	for (unsigned int i = 0; i < n; i++) {
+		struct rpmem_pool_member m = {.size = sizeof(m)};
+
+		if (rpmem_pool_member(pool, i, &m))
+			continue;
+		left += m.left;
+		if (m.state == RPMEM_POOL_AWAY || m.state == RPMEM_POOL_BEHIND)
+			*away = m;
+	}
+	return left;
+}
+
+/* A member that makes no progress for AWAY_MS ends the wait. */
+static int wait_current(struct tool *t, struct rpmem_pool *pool)
+{
+	struct rpmem_pool_info info = {.size = sizeof(info)};
+	uint64_t total = 0, last = UINT64_MAX, since = rp_now_ms(), left;
+	struct rpmem_pool_member away;
+	struct progress bar = {0};
+	int code = 0;
+
+	for (;;) {
+		if (rpmem_pool_query(pool, &info))
+			code = rp_err(t->err, RP_EXIT_FAILED, "%s",
+				      rpmem_pool_error());
+		if (code || info.current == info.members)
+			break;
+		left = bytes_left(pool, info.members, &away);
+		if (left != last)
+			since = rp_now_ms();
+		last = left;
+		if (left > total) {
+			total = left;
+			progress_end(&bar);
+			progress_begin(&bar, "copying", total, t->quiet);
+		}
+		progress_at(&bar, total - left);
+		if (rp_now_ms() - since > AWAY_MS) {
+			code = rp_err(t->err, RP_EXIT_BROKEN,
+				      "the group is open, and not all of its "
+				      "members are current: %s; run this again",
+				      away.where && away.error
+					      ? away.error
+					      : "one makes no progress");
+			break;
+		}
+		nanosleep(&(struct timespec){0, TICK_MS * 1000000}, NULL);
+	}
+	progress_end(&bar);
+	return code;
+}
+
+int tool_open_writer(struct tool *t, const char *group,
+		     struct rpmem_pool **pool)
+{
+	const struct rpmem_pool_attr attr = {
+		.size = sizeof(attr),
+		.secret_file = t->secret_file,
+		.required = RPMEM_POOL_NONE,
+		.exclusive = RPMEM_POOL_EXCLUSIVE,
+	};
+	const int ret = rpmem_pool_open(pool, group, &attr);
+	int code;
+
+	if (ret == -EBUSY)
+		return rp_err(t->err, RP_EXIT_BUSY,
+			      "the group has a writer: %s", rpmem_pool_error());
+	if (ret)
+		return rp_err(t->err, tool_exit(ret), "%s", rpmem_pool_error());
+	code = wait_current(t, *pool);
+	if (code)
+		rpmem_pool_close(*pool);
+	return code;
+}
