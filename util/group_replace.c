@@ -26,7 +26,7 @@ static char *new_group(const struct tool *t, unsigned int at, const char *with)
 	return strcat(name, k ? k : "");
 }
 
-/* What stands in the way of a pool that shall become a member. */
+/* Refuse a pool that cannot become a member. */
 static int check_new(const struct tool *t, unsigned int at,
 		     const struct place *p)
 {

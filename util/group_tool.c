@@ -15,7 +15,7 @@
 
 #define READ_S	  10	/* that a read waits for a member */
 #define AWAY_MS	  15000 /* that a writer waits for a member that is away */
-#define TICK_MS	  50
+#define TICK_NS	  50000000l
 #define FIRST_BIT GROUP_BITS_AT
 
 int tool_exit(int ret)
@@ -173,7 +173,7 @@ static void find_group(struct tool *t)
 	}
 }
 
-/* What a member is, apart from its age. */
+/* The state of a member, apart from its age. */
 static enum place_state kind(const struct tool *t, const struct place *p)
 {
 	if (!p->pool)
@@ -215,7 +215,7 @@ static void tell_age(struct tool *t, struct place *p)
 	for (unsigned int i = 0; i < 3 && !is_newest(t, p); i++) {
 		if (p->disk.epoch != t->epoch)
 			break;
-		nanosleep(&(struct timespec){0, TICK_MS * 1000000}, NULL);
+		nanosleep(&(struct timespec){0, TICK_NS}, NULL);
 		if (place_read(p) || p->decoded)
 			return;
 	}
@@ -370,7 +370,7 @@ static int wait_current(struct tool *t, struct rpmem_pool *pool)
 					      : "one makes no progress");
 			break;
 		}
-		nanosleep(&(struct timespec){0, TICK_MS * 1000000}, NULL);
+		nanosleep(&(struct timespec){0, TICK_NS}, NULL);
 	}
 	progress_end(&bar);
 	return code;

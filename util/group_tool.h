@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What the commands of fi_rpmem_group share. */
+/* Members of a group, for the commands of fi_rpmem_group. */
 #ifndef RP_UTIL_GROUP_TOOL_H
 #define RP_UTIL_GROUP_TOOL_H
 

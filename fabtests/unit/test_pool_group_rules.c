@@ -167,6 +167,111 @@ Test(pool_group_rules, a_member_that_damages_what_it_gets_is_never_current)
 	rig_end(&rig);
 }
 
+/*
+ * A caller whose operations end at one rate while chunks are copied, and at
+ * another one in pauses, per 100 ms. Returns the per cent of its rate that are
+ * left, and of the time that copies had.
+ */
+static unsigned int pace(unsigned int copying, unsigned int pausing,
+			 unsigned int *copies)
+{
+	static struct group g;
+	const unsigned int ms = 20000;
+	unsigned int sum = 0;
+
+	g = (struct group){.n = 1, .phase = GROUP_OPEN};
+	*copies = 0;
+	for (g.now = 1; g.now <= ms; g.now++) {
+		/* The caller was there before the member came back. */
+		g.members[0].state = g.now > 500 ? MEMBER_COPYING : MEMBER_AWAY;
+		group_pace_run(&g);
+		*copies += group_may_copy(&g);
+		sum += group_may_copy(&g) ? copying : pausing;
+		g.ended = sum / 100;
+	}
+	*copies = *copies * 100 / ms;
+	return pausing ? sum / (ms * pausing / 100) : 0;
+}
+
+Test(pool_group_rules, copies_leave_most_of_its_rate_to_the_caller)
+{
+	unsigned int copies, left;
+
+	for (unsigned int slow = 20; slow < 90; slow += 10)
+		for (unsigned int rate = 20; rate <= 2000; rate *= 10) {
+			left = pace(rate * (100 - slow) / 100, rate, &copies);
+			cr_assert_geq(left, 80, "%u of %u: %u", slow, rate,
+				      left);
+			/* And no more than that. */
+			cr_assert_leq(left, 90, "%u of %u: %u", slow, rate,
+				      left);
+			cr_assert_geq(copies, 1000 / slow, "%u of %u: %u", slow,
+				      rate, copies);
+		}
+}
+
+Test(pool_group_rules, copies_do_not_wait_for_a_caller_that_is_not_slowed)
+{
+	unsigned int copies;
+
+	pace(0, 0, &copies);
+	cr_assert_geq(copies, 95, "an idle caller: %u", copies);
+	pace(200, 200, &copies);
+	cr_assert_geq(copies, 80, "a caller as fast as before: %u", copies);
+	/* A caller that no pause makes faster. */
+	pace(200, 100, &copies);
+	cr_assert_geq(copies, 80, "a caller that is faster: %u", copies);
+}
+
+/* No operation completes before the copies have made k members current. */
+Test(pool_group_rules, copies_do_not_pause_in_an_opening)
+{
+	struct group g = {.n = 1, .phase = GROUP_MENDING};
+
+	g.members[0].state = MEMBER_COPYING;
+	for (g.now = 1; g.now < 1000; g.now++) {
+		g.ended = g.now;
+		group_pace_run(&g);
+		cr_assert(group_may_copy(&g));
+	}
+}
+
+Test(pool_group_rules, a_chunk_waits_for_the_end_of_the_pause)
+{
+	unsigned int w;
+
+	start(1, 3, 2);
+	w = opened();
+	all_current(w);
+	away(2);
+	keep(w, 3, 7);
+	back(2);
+	reach(w, 2, MEMBER_COPYING);
+	group(w)->pace = (struct group_pace){
+		.pauses = true,
+		.since = rig.now,
+		.ops = {1, 1000},
+		.ms = {1000, 1000},
+	};
+	events(100);
+	cr_assert_not(group(w)->members[2].copy_queued);
+	reach(w, 2, MEMBER_CURRENT);
+	rig_end(&rig);
+}
+
+Test(pool_group_rules, bytes_left_are_those_of_the_marked_chunks)
+{
+	struct group g = {.n = 1, .super = {.length = 1000, .chunk = 64}};
+	unsigned char copy[GROUP_BITS / 8] = {0x81, 0x80};
+
+	g.members[0].copy = copy;
+	cr_assert_eq(group_copy_left(&g, 0), 0);
+	g.members[0].state = MEMBER_COPYING;
+	cr_assert_eq(group_copy_left(&g, 0), 64 + 64 + 1000 % 64);
+	g.members[0].copy_next = 8;
+	cr_assert_eq(group_copy_left(&g, 0), 1000 % 64);
+}
+
 /* --- operations --- */
 
 /*

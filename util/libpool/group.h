@@ -29,7 +29,8 @@
 #define GROUP_BACKLOG (32u << 20) /* bytes that a slow member may lag */
 #endif
 #define GROUP_FORMAT 1
-#define GROUP_TRIES  3u /* to copy a chunk that is read back with other bytes */
+#define GROUP_TRIES  3u /* to copy a chunk that is read back with other bytes  \
+			 */
 
 /* Places in the area. */
 #define GROUP_PROMISE_AT   512u
@@ -142,7 +143,7 @@ struct group_member {
 	struct group_leg *copying;
 	struct group_leg *source; /* the copy's bytes, of member source_at */
 	unsigned int source_at;
-	bool source_read; /* they are here */
+	bool source_read;	 /* they are here */
 	unsigned int copy_tries; /* of this chunk that did not arrive so */
 	bool inspecting, copy_queued, from_itself;
 	unsigned int barriers; /* outstanding of an adoption */
@@ -154,7 +155,7 @@ struct group_pace {
 	bool pauses;
 	uint64_t since; /* ms: begin of this turn */
 	uint64_t ended; /* group.ended then */
-	/* Of copying [0] and of pausing [1], older turns count less. */
+	/* Sums over turns: [0] copying, [1] pausing; older ones count less. */
 	double ops[2], ms[2];
 };
 
