@@ -113,6 +113,44 @@ end()
 	wait $client
 }
 
+# leave: the client goes on as the old one, and another one can begin
+leave()
+{
+	exec 4>&3
+	old=$client old_lines=$lines
+	mv out out.old
+}
+
+# old_line LINE: the old client does it
+old_line()
+{
+	echo "$1" >&4
+	old_lines=$((old_lines + 1))
+	for _ in $(seq 1200); do
+		said=$(sed -n ${old_lines}p out.old)
+		[ -n "$said" ] && break
+		sleep 0.02
+	done
+}
+
+# old_is_displaced: the old client is told, and ends
+old_is_displaced()
+{
+	for _ in $(seq 40); do
+		old_line "d 30 stale"
+		case $said in
+		-110*) ;;
+		*) break ;;
+		esac
+	done
+	case $said in
+	-116*) ;;
+	*) fail "the displaced writer: $said" ;;
+	esac
+	exec 4>&-
+	wait "$old"
+}
+
 # refused TEXT PLACE HOW: an opening fails with this text
 refused()
 {
@@ -185,34 +223,36 @@ pid_b=$daemon
 until_current "3 of 3"
 
 # A writer that is displaced is told, and changes nothing.
-exec 4>&3
-old=$client old_lines=$lines
-mv out out.old
+leave
 begin "$G;k=2" take
 until_current "3 of 3"
 do_line "0 third" "r 30 5"
-for _ in $(seq 40); do
-	echo "d 30 stale" >&4
-	old_lines=$((old_lines + 1))
-	for _ in $(seq 1200); do
-		said=$(sed -n ${old_lines}p out.old)
-		[ -n "$said" ] && break
-		sleep 0.02
-	done
-	case $said in
-	-110*) ;;
-	*) break ;;
-	esac
-done
-case $said in
--116*) ;;
-*) fail "the displaced writer: $said" ;;
-esac
-exec 4>&-
-wait "$old"
+old_is_displaced
 do_line "0 third" "r 30 5"
 do_line "0 ok" "d 40 fourth"
 end
+
+# Epochs that the caller gives: only a newer one displaces a writer.
+begin "$G;k=2;epoch=100" take
+until_current "3 of 3"
+leave
+refused "it has epoch 100, and this writer was given 99: a newer" \
+	"$G;k=2;epoch=99" take
+refused "given 100: each opening needs another one" "$G;epoch=100;k=2" take
+old_line "d 30 fifth"
+[ "$said" = "0 ok" ] || fail "the newest writer: $said"
+old_line q
+case $said in
+"0 3 of 3, reopened 0"*) ;;
+*) fail "an older writer has displaced a newer one: $said" ;;
+esac
+begin "$G;k=2;epoch=4611686018427387903" take
+until_current "3 of 3"
+do_line "0 fifth" "r 30 5"
+old_is_displaced
+do_line "0 fifth" "r 30 5"
+end
+refused "it has epoch 4611686018427387903" "$G;k=2;epoch=101" share
 
 # An empty pool in place of a member is filled.
 kill "$pid_c" && wait "$pid_c"
@@ -235,6 +275,9 @@ refused "names an empty member" "$(at a),,$(at c)" share
 refused "names an empty member" ",$(at a),$(at c)" share
 refused "give ;k=N" "$G;k=4294967298" share
 refused "give ;k=N" "$G;k=2;k=2" share
+for epoch in 0 -1 01 1x 4611686018427387904 18446744073709551617 '' '1;epoch=2'; do
+	refused "';epoch=${epoch##*=}' is nothing that" "$G;epoch=$epoch" share
+done
 serve d --create 1M
 pid_d=$daemon
 begin "$(at d)" share

@@ -281,6 +281,8 @@ static void open_member(struct rig *r, unsigned int writer, unsigned int member)
 		group_opened(&w->g, member, -ECONNREFUSED, 0, "away");
 		return;
 	}
+	if (w->g.given && !w->blind && group_look(&w->g, member, m->visible))
+		return;
 	/* A later writer takes the member; an earlier one does not. */
 	for (unsigned int i = writer + 1; i < r->nwriters; i++)
 		if (m->owner == (int)i) {

@@ -39,6 +39,7 @@ struct rig_writer {
 	struct group g;
 	bool used, alive, opened;
 	bool paused;		       /* nothing of it goes on */
+	bool blind;		       /* it opens members without a look */
 	bool open[GROUP_MEMBERS];      /* it has a handle */
 	bool wants[GROUP_MEMBERS];     /* group_io.reopen was called */
 	bool displaced[GROUP_MEMBERS]; /* by another writer */

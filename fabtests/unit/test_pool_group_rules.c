@@ -83,6 +83,105 @@ Test(pool_group_rules, a_group_is_created_once)
 	}
 }
 
+/* --- epochs that the caller gives --- */
+
+static unsigned int writer_given(uint64_t epoch)
+{
+	const unsigned int w = rig_writer_new(&rig, completed);
+
+	group(w)->given = epoch;
+	return w;
+}
+
+Test(pool_group_rules, an_epoch_that_is_not_newer_displaces_nobody)
+{
+	for (uint64_t seed = 0; seed < 16; seed++) {
+		unsigned int w;
+
+		start(seed, 3, 2);
+		w = writer_given(7);
+		settle(w);
+		cr_assert_eq(group(w)->epoch, 7);
+		all_current(w);
+		for (uint64_t epoch = 6; epoch < 8; epoch++) {
+			ended(writer_given(epoch), -ESTALE);
+			for (unsigned int i = 0; i < 3; i++)
+				cr_assert_eq(rig.members[i].owner, (int)w);
+		}
+		keep(w, 0, seed);
+		cr_assert_eq(group(w)->epoch, 7);
+		settle(writer_given(8));
+		cr_assert_eq(read_cell(rig.nwriters - 1, 0), seed);
+		cr_assert_eq(group(rig.nwriters - 1)->epoch, 8);
+		write_cell(w, 0, 99);
+		ended(w, -ESTALE);
+		rig_end(&rig);
+	}
+}
+
+/* A newer writer has promised between the look and the opening of members. */
+Test(pool_group_rules, an_epoch_that_is_not_newer_opens_nothing)
+{
+	for (uint64_t epoch = 6; epoch < 8; epoch++) {
+		unsigned int w;
+
+		start(epoch, 3, 2);
+		w = writer_given(7);
+		settle(w);
+		keep(w, 0, 1);
+		rig_writer_kill(&rig, w);
+		w = writer_given(epoch);
+		rig.writers[w].blind = true;
+		ended(w, -ESTALE);
+		w = opened();
+		cr_assert_eq(group(w)->epoch, 8, "the newest one plus 1");
+		cr_assert_eq(read_cell(w, 0), 1);
+		rig_end(&rig);
+	}
+}
+
+Test(pool_group_rules, a_writer_opens_a_member_again_in_the_epoch_it_was_given)
+{
+	unsigned int w;
+
+	founded(3, 2);
+	away(2);
+	w = writer_given(1000);
+	settle(w);
+	back(2);
+	all_current(w);
+	for (unsigned int i = 0; i < 3; i++) {
+		away(i);
+		keep(w, 0, i);
+		back(i);
+		reach(w, i, MEMBER_CURRENT);
+	}
+	cr_assert_eq(group(w)->epoch, 1000);
+	rig_end(&rig);
+}
+
+/* The member that a newer writer has left is looked at, and not opened. */
+Test(pool_group_rules, a_writer_ends_where_a_newer_one_was_given_its_epoch)
+{
+	unsigned int a, b;
+
+	founded(3, 2);
+	a = writer_given(5);
+	settle(a);
+	all_current(a);
+	rig.writers[a].paused = true;
+	rig.members[0].up = false;
+	b = writer_given(6);
+	settle(b);
+	back(0);
+	rig.writers[a].paused = false;
+	write_cell(a, 0, 99);
+	ended(a, -ESTALE);
+	keep(b, 0, 3);
+	reach(b, 0, MEMBER_CURRENT);
+	rig_end(&rig);
+}
+
 /* --- members that are replaced --- */
 
 /* A member that the creator of the group itself has replaced knows nothing. */

@@ -188,6 +188,8 @@ struct group {
 	const char *error;
 	struct group_super super;
 	uint64_t epoch;
+	uint64_t given;	 /* the epoch that the caller gave, or 0 */
+	char stale[200]; /* error: it is not greater than a member's */
 	uint64_t now, grace_until; /* ms */
 	struct group_member members[GROUP_MEMBERS];
 	struct group_ops ops;	/* not complete, oldest first */
@@ -212,6 +214,13 @@ int group_init(struct group *g, unsigned int n, unsigned int k,
 /* Every member is closed, and nothing touches its operations any more. */
 void group_fini(struct group *g);
 
+/*
+ * With g->given, in front of each opening of a member, which displaces its
+ * writer: what an observer has read of its area. -ESTALE: it must not be
+ * opened, because the member's epoch is not older.
+ */
+int group_look(struct group *g, unsigned int member,
+	       const unsigned char area[GROUP_AREA]);
 /* A member was opened (ret 0), or could not be. */
 void group_opened(struct group *g, unsigned int member, int ret,
 		  uint64_t length, const char *error);

@@ -3,6 +3,8 @@
 #include "config.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "libpool/group.h"
@@ -92,6 +94,48 @@ static void take_super(struct group *g)
 		g->super.chunk *= 2;
 }
 
+static uint64_t newest(const struct group_state *is)
+{
+	return is->promised > is->epoch ? is->promised : is->epoch;
+}
+
+/*
+ * Whether an epoch that was given is used already, or too old. The member may
+ * have it from this writer, once the writer has begun to promise it.
+ */
+static bool is_stale(struct group *g, unsigned int member,
+		     const struct group_state *is)
+{
+	const uint64_t seen = newest(is);
+
+	if (!g->given || seen < g->given ||
+	    (seen == g->given && g->phase > GROUP_LOOKING))
+		return false;
+	snprintf(g->stale, sizeof(g->stale),
+		 "it has epoch %" PRIu64 ", and this writer was given %" PRIu64
+		 ": %s; give an epoch above %" PRIu64,
+		 seen, g->given,
+		 seen > g->given
+			 ? "a newer one has the group, and this one changes "
+			   "nothing"
+			 : "each opening needs another one",
+		 seen);
+	group_end(g, -ESTALE, group_text(g, member, g->stale));
+	return true;
+}
+
+int group_look(struct group *g, unsigned int member,
+	       const unsigned char area[GROUP_AREA])
+{
+	struct group_super s;
+	struct group_state is;
+
+	/* Other bytes are refused when the member is open. */
+	return !group_area_decode(area, &s, &is) && is_stale(g, member, &is)
+		       ? -ESTALE
+		       : 0;
+}
+
 static void look(struct group *g)
 {
 	bool all = true, founded = false;
@@ -108,16 +152,17 @@ static void look(struct group *g)
 		return;
 	for (unsigned int i = 0; i < g->n; i++) {
 		const struct group_member *m = &g->members[i];
-		const uint64_t seen = m->disk.promised > m->disk.epoch
-					      ? m->disk.promised
-					      : m->disk.epoch;
 
 		if (m->state < MEMBER_SEEN)
 			continue;
+		if (is_stale(g, i, &m->disk))
+			return;
 		founded |= m->disk.epoch > 0;
-		if (seen >= g->epoch)
-			g->epoch = seen + 1;
+		if (newest(&m->disk) >= g->epoch)
+			g->epoch = newest(&m->disk) + 1;
 	}
+	if (g->given)
+		g->epoch = g->given;
 	take_super(g);
 	g->super.founder = !founded;
 	g->phase = GROUP_PROMISING;

@@ -46,6 +46,7 @@ struct pool_group {
 	struct group g;
 	struct rpmem_pool_attr attr;
 	uint64_t owner; /* of all members, to their daemons */
+	uint64_t given; /* epoch, or 0 */
 	struct place places[GROUP_MEMBERS];
 	LIST_HEAD(, call) calls;
 	struct rpmem_pool_op **done; /* for rpmem_pool_poll(), oldest first */
@@ -121,6 +122,48 @@ static void completed(void *arg, struct rpmem_pool_op *op, int ret,
 
 /* --- members --- */
 
+/* Read a member's area and displace nobody. The lock is not held. */
+static int observe_member(struct place *m, unsigned char area[GROUP_AREA])
+{
+	struct rpmem_pool_attr attr = m->of->attr;
+	struct rpmem_pool *pool;
+	int ret;
+
+	attr.exclusive = RPMEM_POOL_OBSERVE;
+	ret = pool_open_as(&pool, m->where, &attr, 0);
+	if (ret)
+		return ret;
+	/* A shorter one is refused when it is open. */
+	memset(area, 0, GROUP_AREA);
+	if (pool->now.ex.len >= GROUP_AREA)
+		ret = rpmem_pool_read(pool, area, GROUP_AREA, 0);
+	rpmem_pool_close(pool);
+	return ret;
+}
+
+/* The lock is held; it is released meanwhile. */
+static int look_member(struct place *m)
+{
+	struct pool_group *pg = m->of;
+	unsigned char *area;
+	int ret;
+
+	if (!pg->g.given)
+		return 0;
+	area = malloc(GROUP_AREA);
+	if (!area)
+		return pool_error(-ENOMEM, "out of memory");
+	pthread_mutex_unlock(&pg->p->lock);
+	ret = observe_member(m, area);
+	pthread_mutex_lock(&pg->p->lock);
+	if (!ret && pg->g.phase == GROUP_ENDED)
+		ret = pool_error(-ECANCELED, "the group has ended");
+	if (!ret)
+		ret = group_look(&pg->g, m->index, area);
+	free(area);
+	return ret;
+}
+
 static int open_member(struct place *m, struct rpmem_pool **pool,
 		       uint64_t *length)
 {
@@ -174,7 +217,9 @@ static void *member_thread(void *arg)
 			break;
 		pool = NULL;
 		ret = -ECANCELED;
-		if (pg->g.phase != GROUP_ENDED) {
+		if (pg->g.phase != GROUP_ENDED)
+			ret = look_member(m);
+		if (!ret) {
 			pthread_mutex_unlock(&p->lock);
 			ret = open_member(m, &pool, &length);
 			pthread_mutex_lock(&p->lock);
@@ -508,26 +553,47 @@ bool pool_group_is(const char *where)
 	return comma && strchr(comma, ':');
 }
 
-/* Split "PLACE,PLACE,...;k=N" into pg->places. */
-static int parse(struct pool_group *pg, const char *where, unsigned int *k)
+/* Read "k=N" or "epoch=N" of a group's settings, each once. */
+static int parse_setting(struct pool_group *pg, const char *s, unsigned int *k)
 {
-	const char *semicolon = strchr(where, ';'), *end = strchr(where, 0);
-	unsigned int n = 0;
+	const size_t len = strcspn(s, ";");
+	char *end = NULL;
 
 	/* One digit: a group has at most 8 members. */
-	*k = semicolon && !strncmp(semicolon, ";k=", 3) && semicolon[3] > '0' &&
-			     semicolon[3] <= '9' && !semicolon[4]
-		     ? (unsigned int)(semicolon[3] - '0')
-		     : 0;
-	if (semicolon && !*k)
-		return pool_error(
-			-EINVAL,
-			"'%s' is nothing that a group has; give ;k=N, "
-			"the number of members at which a commit is "
-			"durable",
-			semicolon);
-	if (semicolon)
-		end = semicolon;
+	if (len == 3 && !strncmp(s, "k=", 2) && s[2] > '0' && s[2] <= '9' &&
+	    !*k) {
+		*k = (unsigned int)(s[2] - '0');
+		return 0;
+	}
+	if (len > 6 && !strncmp(s, "epoch=", 6) && s[6] >= '1' && s[6] <= '9' &&
+	    !pg->given) {
+		errno = 0;
+		pg->given = (uint64_t)strtoll(s + 6, &end, 10);
+		/* Openings without one go on from here. */
+		if (!errno && end == s + len && pg->given <= INT64_MAX / 2)
+			return 0;
+	}
+	return pool_error(
+		-EINVAL,
+		"';%.*s' is nothing that a group has; give ;k=N, the number of "
+		"members at which a commit is durable, or ;epoch=N, a number "
+		"above those of all openings before",
+		(int)len, s);
+}
+
+/* Split "PLACE,PLACE,...;k=N;epoch=N" into pg->places. */
+static int parse(struct pool_group *pg, const char *where, unsigned int *k)
+{
+	const char *end = where + strcspn(where, ";");
+	unsigned int n = 0;
+	int ret;
+
+	*k = 0;
+	for (const char *s = end; *s; s += 1 + strcspn(s + 1, ";")) {
+		ret = parse_setting(pg, s + 1, k);
+		if (ret)
+			return ret;
+	}
 	for (const char *s = where; s <= end; n++) {
 		const size_t len = strcspn(s, ",;");
 
@@ -583,6 +649,7 @@ static int start(struct pool_group *pg, unsigned int k)
 	pg->g.timeout_ms = 1000ull * (pg->attr.timeout ? pg->attr.timeout
 						       : POOL_TIMEOUT_S);
 	pg->g.completed = completed;
+	pg->g.given = pg->given;
 	for (unsigned int i = 0; !ret && i < n; i++) {
 		struct place *m = &pg->places[i];
 
