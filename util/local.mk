@@ -67,6 +67,12 @@ util_fi_rpmem_cp_SOURCES = util/fi_rpmem_cp.c util/exits.h util/copy.c \
 util_fi_rpmem_cp_LDADD = util/libutil.la prov/core/libcore.la \
 	$(JANSSON_LIBS) $(NETTLE_LIBS) $(FABRIC_LIBS)
 
+EXTRA_DIST += util/rpmem_lead.sh
+bin_SCRIPTS += util/rpmem_lead
+CLEANFILES += util/rpmem_lead
+util/rpmem_lead: util/rpmem_lead.sh
+	$(AM_V_GEN)$(MKDIR_P) util && cp '$(top_srcdir)/util/rpmem_lead.sh' $@ && chmod +x $@
+
 # The library for programs that write to a pool.
 lib_LTLIBRARIES += util/librpmem_pool.la
 util_librpmem_pool_la_SOURCES = \

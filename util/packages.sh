@@ -20,7 +20,7 @@ PKG_VM="qemu-system-x86 mmdebstrap busybox-static cpio e2fsprogs xz-utils zstd
 PKG_METRICS="prometheus"
 
 # Databases that are tested on a pool.
-PKG_DATABASES="postgresql-15 redis-server etcd-server sqlite3 nbdkit libnbd-bin
+PKG_DATABASES="postgresql-15 redis-server etcd-server etcd-client sqlite3 nbdkit libnbd-bin
 	e2fsprogs mount qemu-utils fio nbd-client fdisk kmod"
 
 # packages_missing NAME...: print the packages that are not installed.

@@ -265,7 +265,9 @@ fabtests_functional_group_client_LDADD = util/librpmem_pool.la
 pool_tests = fabtests/functional/group.sh \
 	fabtests/functional/obj_replica.sh \
 	fabtests/functional/group_tool.sh \
-	fabtests/functional/log.sh fabtests/functional/rpc.sh \
+	fabtests/functional/log.sh \
+	fabtests/functional/rpc.sh \
+	fabtests/functional/lead.sh \
 	fabtests/functional/pool.sh fabtests/functional/hung_disk.sh \
 	fabtests/functional/reload.sh fabtests/functional/nbd.sh \
 	fabtests/functional/on_rpmem.sh

@@ -1,0 +1,157 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# rpmem_lead with a real etcd: two leaders, of which the first stands still until
+# the second has the group; a member set that is compared and swapped; an etcd
+# whose revisions begin again, and one that is gone.
+set -u
+for tool in etcd etcdctl setsid; do
+	command -v $tool >/dev/null || { echo "SKIP: no $tool: util/packages.sh"; exit 77; }
+done
+top=$PWD
+dir=$(mktemp -d /tmp/lead.XXXXXX) || exit 99
+pids= failed=0
+unset FI_PROVIDER FI_OFI_RPMEM_CLASS
+finish()
+{
+	for pid in $pids; do
+		kill -9 "-$pid" "$pid"
+	done 2>/dev/null
+	for f in "$dir"/*.tree; do
+		kill -9 $(cat "$f")
+	done 2>/dev/null
+	rm -rf "$dir"
+}
+trap finish EXIT
+fail()
+{
+	echo "FAIL: $*"
+	failed=1
+}
+# until_true WHAT COMMAND...
+until_true()
+{
+	what=$1
+	shift
+	for _ in $(seq 600); do
+		"$@" >/dev/null 2>&1 && return
+		sleep 0.05
+	done
+	fail "not: $what: $(cat "$dir"/*.out "$dir"/*.err)"
+	exit 1
+}
+start_etcd()
+{
+	port=$(python3 -c 'import socket
+a = [socket.socket() for _ in "12"]
+[s.bind(("127.0.0.1", 0)) for s in a]
+print(*(s.getsockname()[1] for s in a))')
+	url=http://127.0.0.1:${port% *}
+	etcd --data-dir "$dir/$1" --listen-client-urls "$url" --log-level error \
+		--advertise-client-urls "$url" \
+		--listen-peer-urls "http://127.0.0.1:${port#* }" >"$dir/$1.log" 2>&1 &
+	etcd=$!
+	pids="$pids $etcd"
+	export ETCDCTL_ENDPOINTS="$url"
+	until_true "etcd" "$lead" get x
+}
+# lead_with CLIENT: its input is the FIFO CLIENT.in, its output CLIENT.out
+lead_with()
+{
+	mkfifo "$dir/$1.in"
+	setsid "$lead" run --ttl 2 db -- sh -c '
+		echo "$RPMEM_GROUP" >"$1.group"
+		exec "$2" "$RPMEM_GROUP" take <"$1.in" >"$1.out"' - "$dir/$1" \
+		"$top/fabtests/functional/group_client" >"$dir/$1.err" 2>&1 &
+	eval "$1=$!"
+	pids="$pids $!"
+}
+says()
+{
+	until_true "$1 says $2" \
+		grep -q "^$2" "$dir/$1.out"
+}
+# tree PID: the process and all below it
+tree()
+{
+	echo "$1"
+	for child in $(ps -o pid= --ppid "$1"); do
+		tree "$child"
+	done
+}
+
+lead=$top/util/rpmem_lead
+start_etcd first
+G=
+for f in a b c; do
+	util/fi_rpmemd --create 1M --port 0 --port-file "$dir/port.$f" "$dir/$f" \
+		>"$dir/log.$f" 2>&1 &
+	pids="$pids $!"
+	until_true "a daemon" test -s "$dir/port.$f"
+	G=$G,127.0.0.1:$(cat "$dir/port.$f"):$f
+done
+G=${G#,}
+"$lead" run db -- true 2>/dev/null && fail "a group that is not set"
+"$lead" set db "$G;k=1" || fail "set"
+"$lead" set db "$G;k=2" 2>"$dir/err" && fail "set twice"
+grep -q "db is '$G;k=1'" "$dir/err" || fail "$(cat "$dir/err")"
+"$lead" set db "$G;k=2" "$G;k=3" 2>/dev/null && fail "set in place of another"
+"$lead" set db "$G;k=2" "$G;k=1" || fail "a swap"
+[ "$("$lead" get db)" = "$G;k=2" ] || fail "get"
+
+# The first leader stands still; the second one gets the lock and the group.
+lead_with one
+exec 5>"$dir/one.in"
+says one "0 open"
+echo "d 8 first" >&5
+says one "0 ok"
+tree $one >"$dir/one.tree"
+kill -STOP $(cat "$dir/one.tree")
+lead_with two
+exec 6>"$dir/two.in"
+says two "0 open"
+[ "$(sed 's/.*epoch=//' "$dir/two.group")" -gt \
+	"$(sed 's/.*epoch=//' "$dir/one.group")" ] || fail "the epoch did not grow"
+echo "d 8 second" >&6
+says two "0 ok"
+for i in 1 2 3 4 5; do
+	echo "d 8 stale$i" >&5
+done
+kill -CONT $(cat "$dir/one.tree")
+wait $one
+[ $? = 124 ] || fail "the leader that lost the lock: $(cat "$dir/one.err")"
+grep -q "the lock is lost: another leader may have it" "$dir/one.err" ||
+	fail "not told: $(cat "$dir/one.err")"
+# It ends before it reads these lines, or each of them fails.
+[ "$(grep -c "^0 ok" "$dir/one.out")" = 1 ] || fail "a stale write: $(cat "$dir/one.out")"
+exec 5>&-
+echo "r 8 6" >&6
+says two "0 second"
+
+# The leader is ended, and gives the lock up.
+kill $two
+wait $two
+exec 6>&-
+
+# Revisions begin again.
+kill -9 $etcd
+start_etcd empty
+"$lead" set db "$G;k=2"
+"$lead" run db -- sh -c '"$1" "$RPMEM_GROUP" take </dev/null' - \
+	fabtests/functional/group_client >"$dir/err" && fail "an old epoch opens"
+M=$(sed -n 's/.*has epoch \([0-9]*\), and this writer was given.*/\1/p' "$dir/err")
+[ -n "$M" ] || fail "no epoch in: $(cat "$dir/err")"
+"$lead" set db "$G;k=2;epoch=$M" "$G;k=2" || fail "set with a base"
+"$lead" run db -- sh -c '"$1" "$RPMEM_GROUP" take </dev/null' - \
+	fabtests/functional/group_client >"$dir/err" || fail "the remedy: $(cat "$dir/err")"
+
+# Without etcd there is no leader.
+"$lead" run --ttl 2 db -- sh -c 'echo "$$" >"$1"; exec sleep 60' - "$dir/pid" \
+	2>"$dir/err" &
+lead_pid=$!
+pids="$pids $lead_pid"
+until_true "a leader" test -s "$dir/pid"
+kill -9 $etcd
+wait $lead_pid
+[ $? = 124 ] || fail "a leader without etcd"
+grep -q "etcd has not replied for 2 s" "$dir/err" || fail "$(cat "$dir/err")"
+exit $failed

@@ -1,0 +1,188 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-2-Clause
+# Runs a command on one machine at a time, as the writer of a group of pools whose
+# members and epoch come from etcd.
+set -u
+
+usage() {
+	cat <<'U'
+usage: rpmem_lead run [--ttl SECONDS] NAME -- COMMAND [ARG...]
+       rpmem_lead set NAME GROUP [WAS]
+       rpmem_lead get NAME
+
+run waits for the lock of NAME in etcd, and runs COMMAND with RPMEM_GROUP: the
+group of pools of NAME and a new epoch, as rpmem_pool_open(3) takes them. When the
+lock is lost COMMAND gets SIGTERM, and SIGKILL after 10 seconds. Returns the exit
+status of COMMAND, 124 when the lock was lost, 125 for other failures.
+
+set writes the group of pools of NAME: a new one, or in place of WAS. get prints it.
+
+etcdctl 3.4 is used, with its variables ETCDCTL_ENDPOINTS, ETCDCTL_CACERT, and so on.
+U
+}
+
+die() { echo "rpmem_lead: $*" >&2; exit 125; }
+
+export ETCDCTL_API=3
+grace=10 # seconds between SIGTERM and SIGKILL
+
+ask() { etcdctl --dial-timeout 2s --command-timeout 3s "$@"; }
+
+get_group() { ask get --print-value-only "/rpmem/$1"; }
+
+set_group() {
+	local was said
+
+	case $2 in
+	*[\"\\]* | *$'\n'* | *[![:print:]]*) die "'$2' is no group of pools" ;;
+	*:*,*:*) ;;
+	*) die "'$2' is no group of pools; give HOST:POOL,HOST:POOL,...;k=N" ;;
+	esac
+	was="mod(\"/rpmem/$1\") = \"0\""
+	[ -z "$3" ] || was="value(\"/rpmem/$1\") = \"$3\""
+	said=$(printf '%s\n\nput "/rpmem/%s" "%s"\n\n\n' "$was" "$1" "$2" | ask txn) ||
+		die "etcd has not set it"
+	[ "${said%%$'\n'*}" = SUCCESS ] ||
+		die "nothing is changed: $1 is '$(get_group "$1")'; give that as WAS"
+}
+
+now() {
+	local up
+
+	read -r up _ </proc/uptime
+	echo "${up%.*}"
+}
+
+# lock_revision: of the lock's key when it was created; nothing: it is gone. Keys
+# get the lock in the order of their revisions. ETCD_LOCK_REV is one of a later
+# moment, at which the key of a machine that stood still can be gone already.
+lock_revision() {
+	local said
+
+	said=$(ask get -w fields "$ETCD_LOCK_KEY") &&
+		sed -n 's/^"CreateRevision" : //p' <<<"$said"
+}
+
+# watch_lock TTL REVISION PID: end the command when the lock is not there any more, or etcd
+# has not said for TTL seconds that it is.
+watch_lock() {
+	local seen begun said why=
+
+	seen=$(now)
+	while [ -z "$why" ]; do
+		sleep "$([ "$1" -lt 4 ] && echo 0.2 || echo 1)"
+		begun=$(now)
+		if said=$(lock_revision 2>/dev/null); then
+			seen=$begun
+			[ "$said" = "$2" ] || why="another leader may have it"
+		elif [ $(($(now) - seen)) -ge "$1" ]; then
+			why="etcd has not replied for $1 s"
+		fi
+	done
+	echo "rpmem_lead: the lock is lost: $why; ending the command" >&2
+	: >"$RPMEM_LEAD/lost"
+	end_command "$3"
+}
+
+end_command() {
+	kill -TERM "$1" 2>/dev/null
+	for _ in $(seq $((grace * 10))); do
+		kill -0 "$1" 2>/dev/null || return
+		sleep 0.1
+	done
+	kill -KILL -- "-$1" 2>/dev/null
+}
+
+# inside NAME TTL PID COMMAND...: the lock is taken, by the etcdctl that runs this.
+inside() {
+	local name=$1 ttl=$2 outside=$3 group base=0 pid revision watch status
+
+	shift 3
+	exec 2>&3 3>&-
+	trap 'stop=1; [ -z "${pid-}" ] || end_command "$pid" &' TERM INT
+	echo $$ >"$RPMEM_LEAD/pid"
+	revision=$(lock_revision) || die "etcd does not reply"
+	group=$(get_group "$name") || die "etcd does not reply"
+	[ -n "$revision" ] || die "the lock was lost before the command was started"
+	# A base in the group: revisions begin again in an etcd of a backup.
+	case $group in
+	*';epoch='*)
+		base=${group##*;epoch=}
+		group=${group%;epoch=*}
+		;;
+	esac
+	export RPMEM_GROUP="$group;epoch=$((base + revision))"
+	[ -z "${stop-}" ] || exit 125
+	setsid "$@" <&0 &
+	pid=$!
+	watch_lock "$ttl" "$revision" $pid </dev/null >/dev/null &
+	watch=$!
+	while kill -0 $pid 2>/dev/null; do
+		wait $pid 2>/dev/null
+	done
+	# A signal can have ended that wait.
+	wait $pid 2>/dev/null
+	status=$?
+	[ -e "$RPMEM_LEAD/lost" ] && status=124
+	kill $watch 2>/dev/null
+	echo $status >"$RPMEM_LEAD/status.new"
+	mv "$RPMEM_LEAD/status.new" "$RPMEM_LEAD/status"
+	kill -USR1 "$outside"
+}
+
+run() {
+	local name=$1 ttl=$2 lock self
+
+	shift 2
+	[ -n "$(get_group "$name")" ] ||
+		die "no group of pools in etcd's key /rpmem/$name; use: rpmem_lead set"
+	self=$(realpath "$0")
+	RPMEM_LEAD=$(mktemp -d) || die "no folder"
+	export RPMEM_LEAD
+	trap 'rm -rf "$RPMEM_LEAD"' EXIT
+	trap 'kill "$(cat "$RPMEM_LEAD/pid" 2>/dev/null)" 2>/dev/null || kill -9 $lock' TERM INT
+	trap : USR1 # ends a wait
+	setsid etcdctl lock --ttl "$ttl" "/rpmem-lock/$name" -- bash "$self" inside \
+		"$name" "$ttl" $$ "$@" <&0 3>&2 2>"$RPMEM_LEAD/said" &
+	lock=$!
+	while kill -0 $lock 2>/dev/null && [ ! -e "$RPMEM_LEAD/status" ]; do
+		wait $lock 2>/dev/null
+	done
+	# It releases the lock. Without etcd it hangs, and the lock ends by itself.
+	for _ in $(seq 30); do
+		kill -0 $lock 2>/dev/null || break
+		sleep 0.1
+	done
+	kill -9 $lock 2>/dev/null && wait $lock 2>/dev/null
+	[ -e "$RPMEM_LEAD/status" ] || die "$(cat "$RPMEM_LEAD/said")"
+	exit "$(cat "$RPMEM_LEAD/status")"
+}
+
+command -v etcdctl >/dev/null || die "no etcdctl; on Debian: apt-get install etcd-client"
+how=${1-} ttl=10
+[ $# -eq 0 ] || shift
+case $how in
+-h | --help) usage; exit 0 ;;
+inside) inside "$@"; exit ;;
+run)
+	[ "${1-}" != --ttl ] || { ttl=${2-}; shift $(($# > 1 ? 2 : 1)); }
+	if [ "${2-}" != -- ] || [ $# -lt 3 ]; then
+		usage >&2
+		exit 125
+	fi
+	;;
+set) [ $# = 2 ] || [ $# = 3 ] || { usage >&2; exit 125; } ;;
+get) [ $# = 1 ] || { usage >&2; exit 125; } ;;
+*) usage >&2; exit 125 ;;
+esac
+case ${1-} in
+'' | *[!A-Za-z0-9._-]*) die "'${1-}' is no name; use letters, digits, and . _ -" ;;
+esac
+case $ttl in
+'' | 0* | *[!0-9]*) die "--ttl '$ttl' is no number of seconds" ;;
+esac
+case $how in
+run) name=$1; shift 2; run "$name" "$ttl" "$@" ;;
+set) set_group "$1" "$2" "${3-}" ;;
+get) get_group "$1" ;;
+esac
