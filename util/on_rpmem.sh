@@ -12,8 +12,10 @@ Mounts a pool, runs COMMAND in the mounted folder (also in $RPMEM_MOUNT), and
 takes all down again. Returns the exit status of COMMAND. Needs root.
 
 FILE is a pool on this host, which is created if it does not exist (256M, xfs 512M) and
-kept. Without FILE the pool is a temporary one. HOST:POOL is a pool of a running
+kept. Without FILE the pool is a temporary one; or, behind rpmem_lead(1), its group
+of pools, which is taken from the writer before. HOST:POOL is a pool of a running
 fi_rpmemd. A pool without a file system gets one: ext4, or xfs.
+On SIGTERM COMMAND gets SIGTERM, and all is taken down when it ends.
 
 The pool becomes a block device by nbdkit's rpmem plugin, nbdfuse and a loop
 device: an fsync of COMMAND returns when its bytes are durable in the pool.
@@ -63,7 +65,8 @@ command -v "$daemon" >/dev/null || die "no fi_rpmemd: install ofi_rpmem, or run"
 nbdkit "$plugin" --version >/dev/null 2>&1 || die "nbdkit has no rpmem plugin:" \
 	"install nbdkit-plugin-dev, then build again"
 
-work=$(mktemp -d /var/tmp/on_rpmem.XXXXXX) || die "no folder in /var/tmp"
+tmp=${TMPDIR:-/var/tmp}
+work=$(mktemp -d "$tmp/on_rpmem.XXXXXX") || die "no folder in $tmp"
 mkdir "$work/fuse" "$work/mnt"
 chmod 711 "$work" # COMMAND may run as another user
 daemon_pid= nbdkit_pid= fuse_pid= loop= mounted=
@@ -79,7 +82,8 @@ finish() {
 	rm -rf "$work"
 }
 trap finish EXIT
-trap 'exit 130' INT TERM
+command_pid=
+trap '[ -z "$command_pid" ] && exit 130; kill -TERM "$command_pid"' INT TERM
 
 # until_ready WHAT PID LOG COMMAND...: wait until COMMAND succeeds.
 until_ready() {
@@ -92,9 +96,13 @@ until_ready() {
 	done
 }
 
+[ -n "$pool" ] || pool=${RPMEM_GROUP-}
 case $pool in
+*:*,*:*)
+	set_pool=(pool="$pool" take=true)
+	;;
 *:*)
-	target=${pool%:*} name=${pool##*:}
+	set_pool=(target="${pool%:*}" pool="${pool##*:}")
 	;;
 *)
 	# A temporary pool is in a folder whose msync reaches a disk.
@@ -105,11 +113,11 @@ case $pool in
 		>"$work/daemon.log" 2>&1 &
 	daemon_pid=$!
 	until_ready fi_rpmemd $daemon_pid "$work/daemon.log" test -s "$work/port"
-	target=127.0.0.1:$(cat "$work/port")
+	set_pool=(target="127.0.0.1:$(cat "$work/port")" pool="$name")
 	;;
 esac
-nbdkit -f -U "$work/nbd" "$plugin" target="$target" pool="$name" \
-	${secret:+secret="$secret"} 2>"$work/nbdkit.log" &
+nbdkit -f -U "$work/nbd" "$plugin" "${set_pool[@]}" ${secret:+secret="$secret"} \
+	2>"$work/nbdkit.log" &
 nbdkit_pid=$!
 uri="nbd+unix:///?socket=$work/nbd"
 # The socket exists before the pool is open.
@@ -118,14 +126,21 @@ nbdfuse "$work/fuse/disk" "$uri" 2>"$work/fuse.log" &
 fuse_pid=$!
 until_ready nbdfuse $fuse_pid "$work/fuse.log" test -e "$work/fuse/disk"
 loop=$(losetup --find --show "$work/fuse/disk") || die "no loop device"
-if ! blkid --probe "$loop" >/dev/null; then
+# A new group is zero. Another one without a file system cannot be read.
+if ! blkid --probe "$loop" >/dev/null &&
+	{ [[ $pool != *:*,*:* ]] || cmp -sn 1048576 "$loop" /dev/zero; }; then
 	mkfs.$fs -q "$loop" 2>"$work/mkfs.log" ||
 		die "mkfs.$fs: $(head -n 1 "$work/mkfs.log"); give a larger --size"
 fi
 mount "$loop" "$work/mnt" || die "the file system on the pool cannot be mounted"
 mounted=1
 cd "$work/mnt" || exit 125
-RPMEM_MOUNT=$work/mnt "$@"
+RPMEM_MOUNT=$work/mnt "$@" <&0 &
+command_pid=$!
+while kill -0 $command_pid 2>/dev/null; do
+	wait $command_pid 2>/dev/null
+done
+wait $command_pid 2>/dev/null
 status=$?
 cd /
 exit $status
