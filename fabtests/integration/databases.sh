@@ -52,6 +52,21 @@ for db in sqlite postgres redis; do
 done
 try --cuts 1 --control skip-flush sqlite
 try --cuts 2 --control no-replay sqlite
+# try_group ARGUMENT...: the same for the group of pools, in a network of its own.
+try_group() {
+	local out
+
+	out=$(unshare --net --mount --pid --fork --kill-child --mount-proc \
+		/usr/bin/python3 group_databases.py --build "$build" "$@" 2>&1)
+	count $? "$out" "group_databases.py $*"
+}
+if unshare --net true 2>/dev/null; then
+	try_group --rounds $((runs == 1 ? 3 : 100))
+	try_group --control share
+	[ $runs = 1 ] || try_group --control ack-at-1
+else
+	count 0 "ok - PostgreSQL on a group # SKIP no network namespace can be made here"
+fi
 out=$(cd "$build" && srcdir=$src sh "$src/fabtests/integration/storage_recipes.sh" 2>&1)
 status=$?
 out=$(sed 's/^SKIP: /ok - the commands of docs\/storage.md # SKIP /' <<<"$out")

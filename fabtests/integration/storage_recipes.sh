@@ -42,7 +42,8 @@ done
 exec /usr/bin/nbdkit \$s "\$@"
 S
 printf '#!/bin/sh\nexec %s/util/fi_rpmemd "$@"\n' "$build" >"$dir/bin/fi_rpmemd"
-chmod +x "$dir/bin/nbdkit" "$dir/bin/fi_rpmemd"
+printf '#!/bin/sh\nexec bash %s/util/rpmem_lead.sh "$@"\n' "$src" >"$dir/bin/rpmem_lead"
+chmod +x "$dir/bin/"*
 PATH=$dir/bin:$PATH
 cd "$src" || exit 99
 failed=0
@@ -91,7 +92,7 @@ recipe()
 		failed=1
 	fi
 	umount "$dir/data/mnt" "$dir/data/fuse" 2>/dev/null
-	stop nbdkit nbdfuse fi_rpmemd lt-fi_rpmemd
+	stop nbdkit nbdfuse fi_rpmemd lt-fi_rpmemd etcd
 	rm -rf "$dir/data"
 	echo "done: $1${2:+, $2}"
 }
@@ -110,6 +111,9 @@ if command -v pmempool >/dev/null && [ -e "$build/util/.libs/librpmem.so.1" ]; t
 fi
 if [ -x /usr/lib/postgresql/15/bin/initdb ]; then
 	recipe "## A mounted file system" "## PostgreSQL"
+fi
+if [ -x /usr/lib/postgresql/15/bin/initdb ] && command -v etcd etcdctl >/dev/null; then
+	recipe "## A database that moves to another machine"
 fi
 if command -v redis-server >/dev/null; then
 	recipe "## Redis without a disk"
