@@ -262,17 +262,21 @@ endif
 check_PROGRAMS += fabtests/functional/group_client
 fabtests_functional_group_client_SOURCES = fabtests/functional/group_client.c
 fabtests_functional_group_client_LDADD = util/librpmem_pool.la
+check_PROGRAMS += fabtests/functional/group_load
+fabtests_functional_group_load_SOURCES = fabtests/functional/group_load.c
+fabtests_functional_group_load_LDADD = util/librpmem_pool.la
 pool_tests = fabtests/functional/group.sh \
 	fabtests/functional/obj_replica.sh \
 	fabtests/functional/group_tool.sh \
 	fabtests/functional/log.sh \
 	fabtests/functional/rpc.sh \
 	fabtests/functional/lead.sh \
+	fabtests/functional/group_net.sh \
 	fabtests/functional/pool.sh fabtests/functional/hung_disk.sh \
 	fabtests/functional/reload.sh fabtests/functional/nbd.sh \
 	fabtests/functional/on_rpmem.sh
 TESTS += $(pool_tests)
-EXTRA_DIST += $(pool_tests)
+EXTRA_DIST += $(pool_tests) fabtests/functional/group_net.py
 check_PROGRAMS += fabtests/functional/read_only
 fabtests_functional_read_only_SOURCES = fabtests/functional/read_only.c
 fabtests_functional_read_only_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)

@@ -1,0 +1,516 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""A group of pools on hosts that are parted, killed and replaced.
+
+usage: group_net.py [--seed N] [--long | --rounds N] [--only NAME], in a build
+folder, as the first process of its own namespaces (group_net.sh)
+
+Each member, and each of two writers, is a network namespace; a bridge joins
+them, and a second one those that are parted from the others. Writers
+(group_load.c) put numbers into cells and keep a ledger. After all disturbances
+a last writer reads every cell. From the ledgers follows that nothing that was
+acknowledged is lost, that no two writers had the same turn, and that one that was
+displaced is told. At the end all members hold the same bytes.
+"""
+import argparse
+import base64
+import collections
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+HANG = 120  # s: a step that takes longer never ends
+AREA = 65536
+LENGTH = 3 << 20
+TIMEOUT = 2  # s, of a writer's operations
+QUIET_MS = 1500  # after which a silent member is given up
+ENOUGH = 20  # commits behind a disturbance
+ESTALE, EIO = -116, -5
+HERE = os.getcwd()
+
+
+class Failed(Exception):
+    """What must hold does not."""
+
+
+def run(*args):
+    subprocess.run(args, check=True)
+
+
+def wait_for(what, condition):
+    until = time.monotonic() + HANG
+    while not condition():
+        if time.monotonic() > until:
+            raise Failed(f"hangs for {HANG} s: {what}")
+        time.sleep(0.02)
+
+
+# --- hosts ---
+
+
+class Host:
+    """A network namespace with an address, at bridge 0 or 1."""
+
+    count = 0
+
+    def __init__(self, name):
+        Host.count += 1
+        self.name, self.port = name, f"v{Host.count}"
+        self.address = f"10.77.0.{Host.count}"
+        self.hardware = f"02:00:00:00:00:{Host.count:02x}"
+        run("ip", "netns", "add", name)
+        run("ip", "link", "add", self.port, "type", "veth", "peer", "name",
+            "eth0", "address", self.hardware, "netns", name)
+        run("ip", "-n", name, "address", "add", self.address + "/24", "dev",
+            "eth0")
+        for link in ("lo", "eth0"):
+            run("ip", "-n", name, "link", "set", link, "up")
+        self.join(0)
+
+    def join(self, bridge):
+        """Be at one of the bridges."""
+        run("ip", "link", "set", self.port, "master", f"bridge{bridge}", "up")
+
+    def cut(self):
+        run("ip", "link", "set", self.port, "down")
+
+    def deaf(self, to):
+        """What this host sends to another one is lost; not the reverse."""
+        run("ip", "-n", self.name, "neigh", "replace", to.address, "lladdr",
+            "02:00:00:00:ff:ff", "nud", "permanent", "dev", "eth0")
+
+    def mend(self, hosts):
+        self.join(0)
+        for to in hosts:
+            if to is not self:
+                run("ip", "-n", self.name, "neigh", "replace", to.address,
+                    "lladdr", to.hardware, "nud", "permanent", "dev", "eth0")
+
+    def start(self, args, log):
+        env = dict(os.environ, FI_TCP_IFACE="eth0",
+                   FI_OFI_RPMEM_TIMEOUT=str(QUIET_MS))
+        with open(log, "ab") as out:
+            return subprocess.Popen(
+                ["nsenter", f"--net=/run/netns/{self.name}"] + args,
+                stdin=subprocess.PIPE, stdout=out, stderr=out, env=env)
+
+
+class Member:
+    def __init__(self, number):
+        self.host = Host(f"member{number}")
+        self.path = f"member{number}/vol"
+        os.mkdir(f"member{number}")
+        self.log = f"member{number}/log"
+        self.begin()
+
+    def begin(self):
+        port = self.path + ".port"
+        if os.path.exists(port):
+            os.unlink(port)
+        self.daemon = self.host.start(
+            [f"{HERE}/util/fi_rpmemd", "--listen", self.host.address,
+             "--secret", "secret", "--port-file", port, "--create",
+             str(LENGTH), self.path], self.log)
+        wait_for(f"{self.path} is served",
+                 lambda: os.path.exists(port) or self.daemon.poll() is not None)
+        if self.daemon.poll() is not None:
+            with open(self.log, encoding="utf-8") as f:
+                raise Failed(f"fi_rpmemd ends: {f.read()[-400:]}")
+
+    def kill(self, how=signal.SIGKILL):
+        self.daemon.send_signal(how)
+        self.daemon.wait()
+
+    def replace(self):
+        self.kill()
+        os.unlink(self.path)
+        self.begin()
+
+
+class Writer:
+    count = 0
+
+    def __init__(self, host, place, seed, how="take", look=False):
+        Writer.count += 1
+        self.number, self.host, self.killed = Writer.count, host, False
+        self.path = f"ledger{self.number}"
+        self.process = host.start(
+            [f"{HERE}/fabtests/functional/group_load", place, self.path, how,
+             str(seed), str(TIMEOUT)] + (["look"] if look else []),
+            f"log{self.number}")
+        self.at, self.rest = 0, ""
+        self.acks = 0
+        self.said = collections.Counter()
+        self.last = {}
+
+    def hear(self):
+        """Read what is new in the ledger."""
+        if not os.path.exists(self.path):
+            return
+        with open(self.path, encoding="utf-8") as f:
+            f.seek(self.at)
+            text = f.read()
+            self.at = f.tell()
+        *lines, self.rest = (self.rest + text).split("\n")
+        for line in lines:
+            word, _, rest = line.partition(" ")
+            self.said[word] += 1
+            self.last[word] = rest
+        self.acks = self.said["ack"]
+
+    def has_ended(self):
+        self.hear()
+        return self.process.poll() is not None
+
+    def kill(self):
+        self.killed = True
+        self.process.kill()
+        self.process.wait()
+
+    def finish(self):
+        self.process.stdin.close()
+        wait_for(f"writer {self.number} ends", self.has_ended)
+
+
+# --- ledgers ---
+
+
+def check(writers, last):
+    """Follow the numbers from writer to writer."""
+    lives, acked, put = {}, {}, {}
+    acks = 0
+    for w in writers:
+        seen, pending, w.saw = {}, {}, {}
+        w.life = None
+        with open(w.path, encoding="utf-8", errors="replace") as f:
+            for line in f:
+                word, *rest = line.split()
+                if not line.endswith("\n"):
+                    break
+                if word == "see":
+                    seen[int(rest[0])] = int(rest[1]), int(rest[2])
+                elif word == "seen":
+                    w.saw = seen
+                elif word == "put":
+                    pending[int(rest[0])] = int(rest[1])
+                    put.setdefault(int(rest[0]), set()).add(int(rest[1]))
+                elif word == "ack":
+                    acks += 1
+                    for cell, number in pending.items():
+                        acked.setdefault(cell, {})[number >> 32] = number
+                    pending = {}
+                elif word == "life":
+                    w.life = int(rest[0])
+                    if w.life in lives:
+                        raise Failed(f"two histories: writers {lives[w.life]} "
+                                     f"and {w.number} are both number {w.life}")
+                    lives[w.life] = w.number
+                elif word == "wrong":
+                    raise Failed(f"writer {w.number}: {line.strip()}")
+    for w in writers:
+        if not w.saw:
+            continue
+        turn = w.saw.get(0, (0, 0))[0] >> 32
+        turn = w.life - 1 if w.life else turn
+        for cell, by in acked.items():
+            must = max((n for life, n in by.items() if life <= turn), default=0)
+            if w is last:
+                must = max(by.values())
+            least, most = w.saw.get(cell, (0, 0))
+            if least < must:
+                raise Failed(f"writer {w.number} finds {least:#x} in cell "
+                             f"{cell}, and {must:#x} was acknowledged")
+            if most and most not in put[cell]:
+                raise Failed(f"cell {cell}: nobody has put {most:#x}")
+    for w in writers:
+        if w is last or w.killed or not w.life:
+            continue
+        ret = int(w.last["end"].split()[0])
+        if w.life < max(lives) and ret not in (ESTALE, EIO):
+            raise Failed(f"writer {w.number} was displaced, and ends with "
+                         f"{w.last['end']}")
+    return acks
+
+
+# --- the disturbances ---
+
+
+class Net:
+    def __init__(self, rng, n, k):
+        self.rng, self.n, self.k = rng, n, k
+        for bridge in (0, 1):
+            run("ip", "link", "add", f"bridge{bridge}", "type", "bridge")
+            run("ip", "link", "set", f"bridge{bridge}", "up")
+        self.members = [Member(i) for i in range(n)]
+        self.hosts = [Host("writer0"), Host("writer1")]
+        self.all = [m.host for m in self.members] + self.hosts
+        self.place = ",".join(f"{m.host.address}:vol" for m in self.members)
+        self.place += f";k={k}"
+        self.writers, self.now = [], None
+        self.mend()
+        self.take(self.hosts[0])
+
+    def mend(self):
+        for h in self.all:
+            h.mend(self.all)
+
+    def take(self, host=None, how="take"):
+        """A writer begins, here or at the other host."""
+        self.now = Writer(host or self.rng.choice(self.hosts), self.place,
+                          self.rng.randrange(1 << 30), how)
+        self.writers.append(self.now)
+
+    def go_on(self):
+        """Work goes on; a writer that has lost all members opens again."""
+        w = self.now
+        w.hear()
+        goal = w.acks + ENOUGH
+
+        def is_on():
+            if self.now.has_ended():
+                if int(self.now.last["end"].split()[0]) != EIO:
+                    raise Failed(f"writer {self.now.number} ends: "
+                                 f"{self.now.last['end']}")
+                self.take()
+            return self.now.acks >= (goal if self.now is w else ENOUGH)
+
+        wait_for("commits", is_on)
+
+    def all_current(self):
+        def are():
+            self.now.hear()
+            return self.now.last.get("current") == str(self.n)
+
+        wait_for("all members are current", are)
+
+    def told(self, old):
+        wait_for(f"writer {old.number} is told", old.has_ended)
+
+    def some(self, count=None):
+        """As many members as may be away."""
+        return self.rng.sample(self.members, count or self.n - self.k)
+
+    # Each ends with everything mended, and the writer may not be current.
+
+    def members_killed(self):
+        """Members are killed and come back."""
+        away = self.some()
+        for m in away:
+            m.kill()
+        self.go_on()
+        for m in away:
+            m.begin()
+
+    def all_killed(self):
+        """All daemons are killed at once."""
+        for m in self.members:
+            m.kill()
+        for m in self.members:
+            m.begin()
+
+    def members_stopped(self):
+        """Members stand still for longer than the timeout."""
+        for m in self.some():
+            m.daemon.send_signal(signal.SIGSTOP)
+        self.go_on()
+        for m in self.members:
+            m.daemon.send_signal(signal.SIGCONT)
+
+    def members_cut(self):
+        """Links of members are down."""
+        for m in self.some():
+            m.host.cut()
+        self.go_on()
+
+    def members_mute(self):
+        """Members hear the writer, which does not hear them."""
+        for m in self.some():
+            m.host.deaf(self.now.host)
+        self.go_on()
+
+    def members_deaf(self):
+        """The writer hears members, which do not hear it."""
+        for m in self.some():
+            self.now.host.deaf(m.host)
+        self.go_on()
+
+    def members_replaced(self):
+        """Empty pools in place of k - 1 members."""
+        self.all_current()
+        for m in self.some(self.k - 1):
+            m.replace()
+        self.go_on()
+        self.all_current()
+
+    def last_copy(self):
+        """Members are replaced; then those that had all are lost."""
+        self.members_replaced()
+        self.go_on()
+        self.members_replaced()
+
+    def writer_killed(self):
+        """The writer is killed, another one goes on without some members."""
+        self.now.kill()
+        away = self.some(min(self.k - 1, self.n - self.k))
+        for m in away:
+            m.host.cut()
+        self.take()
+        self.go_on()
+
+    def writer_displaced(self):
+        """A writer that works is displaced."""
+        old = self.now
+        self.take()
+        self.go_on()
+        self.told(old)
+
+    def both_take(self):
+        """Two writers take the group from each other."""
+        writers = []
+        for _ in range(3):
+            for h in self.hosts:
+                self.take(h)
+                writers.append(self.now)
+            wait_for("one has it",
+                     lambda: any(w.has_ended() or w.acks
+                                 for w in writers[-2:]))
+        # The newest attempt may have been displaced as well.
+        left = [w for w in writers if not w.has_ended()]
+        if not left:
+            self.take()
+        wait_for("one is left",
+                 lambda: sum(not w.has_ended() for w in writers) <= 1)
+        left = [w for w in writers if not w.has_ended()]
+        if left:
+            self.now = left[0]
+        else:
+            self.take()
+        self.go_on()
+
+    def parted_with_few(self):
+        """The writer, and k - 1 members, are on one side."""
+        old = self.now
+        few = self.some(self.k - 1)
+        for h in [old.host] + [m.host for m in few]:
+            h.join(1)
+        self.take(next(h for h in self.hosts if h is not old.host))
+        self.go_on()
+        if self.rng.randrange(2):
+            # What it has there was never acknowledged.
+            old.hear()
+        self.mend()
+        self.told(old)
+
+    def epoch_survives(self):
+        """Writer and daemons end behind a take; the old writer comes back."""
+        old = self.now
+        old.host.join(1)
+        self.take(next(h for h in self.hosts if h is not old.host))
+        self.go_on()
+        self.now.kill()
+        for m in self.members:
+            m.kill()
+        for m in self.members:
+            m.begin()
+        self.mend()
+        self.told(old)
+        self.take()
+
+
+ORDER = ["members_killed", "parted_with_few", "members_mute", "last_copy",
+         "epoch_survives", "writer_killed", "members_cut", "both_take",
+         "all_killed", "members_stopped", "writer_displaced", "members_deaf",
+         "members_replaced"]
+
+
+def disturb(net, name):
+    print(f"writer {net.now.number}, {net.now.acks} commits: "
+          f"{getattr(Net, name).__doc__}", flush=True)
+    getattr(net, name)()
+    net.mend()
+    net.go_on()
+
+
+def finish(net):
+    for m in net.members:
+        m.daemon.send_signal(signal.SIGCONT)
+    net.take(net.hosts[1])
+    net.writers.pop()
+    net.now.finish()
+    last = Writer(net.hosts[0], net.place, 1, "take", True)
+    net.writers += [net.now, last]
+    net.now = last
+    net.all_current()
+    last.finish()
+    if last.last["end"] != "0 closed":
+        raise Failed(f"the last writer: {last.last['end']}")
+    for w in net.writers:
+        if not w.killed:
+            wait_for(f"writer {w.number} ends", w.has_ended)
+    for m in net.members:
+        m.kill(signal.SIGTERM)
+    holds = []
+    for m in net.members:
+        with open(m.path, "rb") as f:
+            holds.append(f.read()[AREA - LENGTH:])
+    for i in range(1, net.n):
+        at = next((b for b in range(0, len(holds[0]), 8)
+                   if holds[i][b:b + 8] != holds[0][b:b + 8]), None)
+        if at is not None:
+            raise Failed(f"members 0 and {i} differ at {at}: "
+                         f"{holds[0][at:at + 8][::-1].hex()} and "
+                         f"{holds[i][at:at + 8][::-1].hex()}")
+    return check(net.writers, last)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--rounds", type=int, default=len(ORDER))
+    parser.add_argument("--only")
+    args = parser.parse_args()
+    seed = args.seed or int(os.environ.get("RP_SEED", 0)) or os.getpid() + \
+        int(time.time())
+    rng = random.Random(seed)
+    run("mount", "-t", "tmpfs", "tmpfs", "/run")
+    n, k = (5, 3) if args.long and seed % 2 else (3, 2)
+    print(f"RP_SEED={seed}: commits at {k} of {n}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="group_net.", dir=HERE) as scratch:
+        os.chdir(scratch)
+        net = None
+        with open(os.open("secret", os.O_CREAT | os.O_WRONLY, 0o600), "w",
+                  encoding="ascii") as f:
+            f.write(base64.b64encode(os.urandom(32)).decode() + "\n")
+        try:
+            net = Net(rng, n, k)
+            net.go_on()
+            until = time.monotonic() + 3600
+            names = [args.only] * args.rounds if args.only else \
+                ORDER[:args.rounds]
+            while names:
+                for name in names:
+                    disturb(net, name)
+                if args.long and time.monotonic() < until:
+                    names = [rng.choice(ORDER) for _ in ORDER]
+                else:
+                    names = []
+            acks = finish(net)
+        except Failed as e:
+            print(f"FAIL: RP_SEED={seed}: {e}")
+            for w in (net.writers if net else [])[-3:]:
+                print(f"writer {w.number} at {w.host.name}: {dict(w.said)}, "
+                      f"{w.last.get('end')}, {w.last.get('late')}, "
+                      f"{w.last.get('refused')}")
+            return 1
+    if args.only: print([(w.number, dict(w.said), w.last.get("late")) for w in net.writers])
+    print(f"{acks} commits of {len(net.writers)} writers, none lost")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
