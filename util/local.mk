@@ -77,7 +77,8 @@ util/rpmem_lead: util/rpmem_lead.sh
 lib_LTLIBRARIES += util/librpmem_pool.la
 util_librpmem_pool_la_SOURCES = \
 	util/libpool/connect.c util/libpool/error.c util/libpool/group.c \
-	util/libpool/group.h util/libpool/group_epoch.c \
+	util/libpool/group.h util/libpool/group_bits.c \
+	util/libpool/group_epoch.c \
 	util/libpool/group_format.c util/libpool/group_member.c \
 	util/libpool/group_open.c util/libpool/group_open.h \
 	util/libpool/group_rebuild.c \

@@ -91,6 +91,7 @@ unit_tests += fabtests/unit/test_pool_group fabtests/unit/test_pool_group_area \
 	fabtests/unit/test_pool_group_rules
 group_sources = fabtests/unit/group_rig.c fabtests/unit/group_rig.h \
 	fabtests/unit/seeded.h util/libpool/group.c util/libpool/group.h \
+	util/libpool/group_bits.c \
 	util/libpool/group_epoch.c util/libpool/group_format.c \
 	util/libpool/group_member.c util/libpool/group_rebuild.c
 group_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/util \

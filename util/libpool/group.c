@@ -314,59 +314,6 @@ static int add_legs(struct group *g, struct group_op *o)
 	return 0;
 }
 
-/* Bits of the bitmap, from byte first to byte last, for each member. */
-static void add_bits(struct group *g, enum leg_kind kind, uint64_t first,
-		     uint64_t last)
-{
-	for (unsigned int i = 0; i < g->n; i++) {
-		struct group_leg *leg;
-
-		if (g->members[i].state < MEMBER_COPYING)
-			continue;
-		leg = leg_new(kind, last - first + 1);
-		if (!leg) {
-			/* Without the bit no write may reach the member. */
-			member_drop(g, i, -ENOMEM, "out of memory");
-			continue;
-		}
-		memcpy(leg->bytes, g->bits + first, last - first + 1);
-		/* Its own chunks stay marked until all are copied. */
-		for (uint64_t b = first; g->members[i].copy && b <= last; b++)
-			leg->bytes[b - first] |= g->members[i].copy[b];
-		leg->op.type = RPMEM_POOL_WRITE;
-		leg->op.flags = kind == LEG_BITS ? RPMEM_POOL_DURABLE : 0;
-		leg->op.buf = leg->bytes;
-		leg->op.offset = GROUP_BITS_AT + first;
-		leg->op.len = last - first + 1;
-		leg_add(g, i, leg);
-	}
-}
-
-/*
- * Set the bits of a write's chunks: a bit is durable at a member before the
- * write reaches it, so that whoever opens the group finds the chunks in which
- * members can differ.
- */
-static void touch(struct group *g, uint64_t offset, uint64_t len)
-{
-	const uint64_t first = offset / g->super.chunk;
-	const uint64_t last = (offset + len - 1) / g->super.chunk;
-	bool set = false;
-
-	for (uint64_t c = first; c <= last; c++) {
-		const unsigned char bit = (unsigned char)(1u << c % 8);
-
-		g->touched[c] = g->issued + 1;
-		if (g->bits[c / 8] & bit)
-			continue;
-		g->bits[c / 8] |= bit;
-		g->nset++;
-		set = true;
-	}
-	if (set)
-		add_bits(g, LEG_BITS, first / 8, last / 8);
-}
-
 static int add_write(struct group *g, enum rpmem_pool_type type,
 		     const void *buf, uint64_t offset, uint64_t len,
 		     struct rpmem_pool_op *user)
@@ -379,7 +326,7 @@ static int add_write(struct group *g, enum rpmem_pool_type type,
 	if (copied)
 		memcpy(o->bytes, buf, len);
 	o->user = user;
-	touch(g, offset, len);
+	group_touch(g, offset, len);
 	if (add_legs(g, o)) {
 		free(o);
 		return -ENOMEM;
@@ -639,49 +586,6 @@ static void start_read(struct group *g, struct group_op *o)
 	}
 }
 
-/* --- the bitmap --- */
-
-static uint64_t number_of_all(const struct group *g)
-{
-	uint64_t least = UINT64_MAX;
-
-	for (unsigned int i = 0; i < g->n; i++)
-		if (g->members[i].number < least)
-			least = g->members[i].number;
-	return least;
-}
-
-/* Clear the bits of chunks whose writes are durable at all members. */
-static void clear_bits(struct group *g, uint64_t leave)
-{
-	const uint64_t upto = number_of_all(g);
-	uint64_t first = GROUP_BITS, last = 0;
-
-	for (uint64_t c = 0; c < GROUP_BITS && g->nset > leave; c++) {
-		if (!g->bits[c / 8]) {
-			c |= 7;
-			continue;
-		}
-		if (!(g->bits[c / 8] & 1u << c % 8) || g->touched[c] > upto)
-			continue;
-		g->bits[c / 8] &= (unsigned char)~(1u << c % 8);
-		g->nset--;
-		first = c < first ? c : first;
-		last = c;
-	}
-	if (first < GROUP_BITS)
-		add_bits(g, LEG_CLEAR, first / 8, last / 8);
-}
-
-static void clear_old(struct group *g)
-{
-	if (g->nset <= GROUP_HOT || g->issued < g->clear_after ||
-	    group_count(g, MEMBER_CURRENT) < g->n)
-		return;
-	g->clear_after = g->issued + GROUP_HOT / 2;
-	clear_bits(g, GROUP_HOT / 2);
-}
-
 bool group_member_has_all(const struct group *g, unsigned int member)
 {
 	const struct group_member *m = &g->members[member];
@@ -707,12 +611,6 @@ bool group_is_quiet(const struct group *g)
 			return false;
 	return TAILQ_EMPTY(&g->ops) && TAILQ_EMPTY(&g->reads) &&
 	       g->phase == GROUP_OPEN;
-}
-
-void group_clear_all(struct group *g)
-{
-	if (group_is_quiet(g) && g->committed == g->writes)
-		clear_bits(g, 0);
 }
 
 /* --- ends --- */
@@ -789,7 +687,7 @@ void group_ops_run(struct group *g)
 		next = TAILQ_NEXT(o, link);
 		start_read(g, o);
 	}
-	clear_old(g);
+	group_clear_old(g);
 	drop_slow(g);
 	expire(g);
 	for (unsigned int i = 0; i < g->n; i++) {

@@ -250,6 +250,10 @@ void member_step(struct group *g, unsigned int member);
 void member_join(struct group *g, unsigned int member, bool from_itself);
 void member_done(struct group *g, unsigned int member, struct group_leg *leg);
 unsigned int group_count(const struct group *g, enum member_state from);
+/* group_bits.c, for group.c: set the bits of a write; clear those of old ones.
+ */
+void group_touch(struct group *g, uint64_t offset, uint64_t len);
+void group_clear_old(struct group *g);
 /* group.c, for group_epoch.c and group_member.c. */
 void group_ops_run(struct group *g);
 void group_legs_free(struct group *g, struct group_legs *list);

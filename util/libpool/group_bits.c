@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The bitmap of a group: the chunks in which its members can differ. */
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "libpool/group.h"
+
+/* Bits of the bitmap, from byte first to byte last, for each member. */
+static void add_bits(struct group *g, enum leg_kind kind, uint64_t first,
+		     uint64_t last)
+{
+	for (unsigned int i = 0; i < g->n; i++) {
+		struct group_leg *leg;
+
+		if (g->members[i].state < MEMBER_COPYING)
+			continue;
+		leg = leg_new(kind, last - first + 1);
+		if (!leg) {
+			/* Without the bit no write may reach the member. */
+			member_drop(g, i, -ENOMEM, "out of memory");
+			continue;
+		}
+		memcpy(leg->bytes, g->bits + first, last - first + 1);
+		/* Its own chunks stay marked until all are copied. */
+		for (uint64_t b = first; g->members[i].copy && b <= last; b++)
+			leg->bytes[b - first] |= g->members[i].copy[b];
+		leg->op.type = RPMEM_POOL_WRITE;
+		leg->op.flags = kind == LEG_BITS ? RPMEM_POOL_DURABLE : 0;
+		leg->op.buf = leg->bytes;
+		leg->op.offset = GROUP_BITS_AT + first;
+		leg->op.len = last - first + 1;
+		leg_add(g, i, leg);
+	}
+}
+
+/*
+ * Set the bits of a write's chunks: a bit is durable at a member before the
+ * write reaches it, so that whoever opens the group finds the chunks in which
+ * members can differ.
+ */
+void group_touch(struct group *g, uint64_t offset, uint64_t len)
+{
+	const uint64_t first = offset / g->super.chunk;
+	const uint64_t last = (offset + len - 1) / g->super.chunk;
+	bool set = false;
+
+	for (uint64_t c = first; c <= last; c++) {
+		const unsigned char bit = (unsigned char)(1u << c % 8);
+
+		g->touched[c] = g->issued + 1;
+		if (g->bits[c / 8] & bit)
+			continue;
+		g->bits[c / 8] |= bit;
+		g->nset++;
+		set = true;
+	}
+	if (set)
+		add_bits(g, LEG_BITS, first / 8, last / 8);
+}
+
+static uint64_t number_of_all(const struct group *g)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (unsigned int i = 0; i < g->n; i++)
+		if (g->members[i].number < least)
+			least = g->members[i].number;
+	return least;
+}
+
+/* Clear the bits of chunks whose writes are durable at all members. */
+static void clear_bits(struct group *g, uint64_t leave)
+{
+	const uint64_t upto = number_of_all(g);
+	uint64_t first = GROUP_BITS, last = 0;
+
+	for (uint64_t c = 0; c < GROUP_BITS && g->nset > leave; c++) {
+		if (!g->bits[c / 8]) {
+			c |= 7;
+			continue;
+		}
+		if (!(g->bits[c / 8] & 1u << c % 8) || g->touched[c] > upto)
+			continue;
+		g->bits[c / 8] &= (unsigned char)~(1u << c % 8);
+		g->nset--;
+		first = c < first ? c : first;
+		last = c;
+	}
+	if (first < GROUP_BITS)
+		add_bits(g, LEG_CLEAR, first / 8, last / 8);
+}
+
+void group_clear_old(struct group *g)
+{
+	if (g->nset <= GROUP_HOT || g->issued < g->clear_after ||
+	    group_count(g, MEMBER_CURRENT) < g->n)
+		return;
+	g->clear_after = g->issued + GROUP_HOT / 2;
+	clear_bits(g, GROUP_HOT / 2);
+}
+
+void group_clear_all(struct group *g)
+{
+	if (group_is_quiet(g) && g->committed == g->writes)
+		clear_bits(g, 0);
+}
