@@ -317,6 +317,8 @@ class Net:
         for m in self.some():
             m.daemon.send_signal(signal.SIGSTOP)
         self.go_on()
+        time.sleep(TIMEOUT)
+        self.go_on()
         for m in self.members:
             m.daemon.send_signal(signal.SIGCONT)
 
@@ -371,7 +373,7 @@ class Net:
     def both_take(self):
         """Two writers take the group from each other."""
         writers = []
-        for _ in range(3):
+        for _ in range(2):
             for h in self.hosts:
                 self.take(h)
                 writers.append(self.now)

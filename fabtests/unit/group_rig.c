@@ -268,15 +268,20 @@ static void reopen(void *arg, unsigned int member)
 
 /* --- events --- */
 
+/* Close a member that is open, or open it. */
 static void open_member(struct rig *r, unsigned int writer, unsigned int member)
 {
 	struct rig_writer *w = &r->writers[writer];
 	struct rig_member *m = &r->members[member];
 	bool displaced = w->displaced[member];
 
-	if (w->open[member])
+	if (w->open[member]) {
 		drop_handle(r, writer, member, false, 0);
-	w->open[member] = w->wants[member] = false;
+		w->open[member] = false;
+		group_closed(&w->g, member);
+		return;
+	}
+	w->wants[member] = false;
 	if (!m->up || m->disk_failed) {
 		group_opened(&w->g, member, -ECONNREFUSED, 0, "away");
 		return;
@@ -338,7 +343,9 @@ bool rig_event(struct rig *r)
 	for (unsigned int w = 0; w < r->nwriters; w++)
 		for (unsigned int m = 0; m < r->n; m++)
 			if (r->writers[w].alive && !r->writers[w].paused &&
-			    r->writers[w].wants[m] && !seeded_below(&r->rnd, 4))
+			    r->writers[w].wants[m] &&
+			    (r->writers[w].open[m] || !r->unopened) &&
+			    !seeded_below(&r->rnd, 4))
 				can[n++] = RIG_OPS + w * GROUP_MEMBERS + m;
 	if (n) {
 		pick = can[seeded_below(&r->rnd, n)];

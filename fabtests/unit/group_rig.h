@@ -56,6 +56,7 @@ struct rig {
 				are */
 	unsigned int flips;  /* copies that arrive damaged, the last one of them
 			      * at a member without an epoch */
+	bool unopened;	     /* no attempt to open a member ends */
 	struct rig_op ops[RIG_OPS]; /* in the order of submission */
 	unsigned int nops;
 };

@@ -468,6 +468,42 @@ Test(pool_group_rules, a_read_ends_when_no_member_has_its_buffer)
 	}
 }
 
+/* A member that does not reply to a read is given up while k others are there.
+ */
+Test(pool_group_rules, a_read_leaves_a_member_that_is_silent)
+{
+	for (uint64_t seed = 0; seed < 16; seed++) {
+		struct call c;
+		unsigned int w;
+
+		start(seed, 4, 2);
+		w = opened();
+		keep(w, 0, 5);
+		all_current(w);
+		rig.members[0].up = false;
+		/* It is read elsewhere when the handle is closed. */
+		rig.unopened = true;
+		read_begin(w, &c, 0);
+		events(GROUP_READ_MS / 2);
+		cr_assert_eq(group(w)->members[0].state, MEMBER_CURRENT);
+		cr_assert_not(c.done);
+		cr_assert_not(finish(&c));
+		cr_assert_eq(c.value, 5);
+		cr_assert_eq(group(w)->members[0].state, MEMBER_AWAY);
+		cr_assert_eq(group_count(group(w), MEMBER_CURRENT), 3);
+		/* With k members none is given up. */
+		away(3);
+		rig.members[1].up = false;
+		read_begin(w, &c, 0);
+		events(3 * GROUP_READ_MS);
+		cr_assert_not(c.done);
+		cr_assert_eq(group_count(group(w), MEMBER_CURRENT), 2);
+		back(1);
+		cr_assert_not(finish(&c));
+		rig_end(&rig);
+	}
+}
+
 Test(pool_group_rules, the_last_member_is_kept_when_its_disk_fails)
 {
 	unsigned int w;

@@ -578,6 +578,8 @@ static void start_read(struct group *g, struct group_op *o)
 		leg->op.offset = GROUP_AREA + o->offset;
 		leg->op.len = o->len;
 		o->legs++;
+		o->at = i;
+		o->since = g->now;
 		TAILQ_REMOVE(&g->reads, o, link);
 		TAILQ_INSERT_TAIL(&g->ops, o, link);
 		TAILQ_INSERT_TAIL(&m->out, leg, link);
@@ -678,6 +680,25 @@ static void drop_slow(struct group *g)
 				    "again");
 }
 
+/*
+ * A member that does not reply to a read is given up while k others are there:
+ * only then is the caller's buffer free for another one.
+ */
+static void drop_silent(struct group *g)
+{
+	unsigned int silent = 0;
+	struct group_op *o;
+
+	TAILQ_FOREACH (o, &g->ops, link)
+		if (o->type == RPMEM_POOL_READ &&
+		    g->now > o->since + GROUP_READ_MS)
+			silent |= 1u << o->at;
+	for (unsigned int i = 0; silent && i < g->n; i++)
+		if (silent & 1u << i && group_count(g, MEMBER_CURRENT) > g->k)
+			member_drop(g, i, -ETIMEDOUT,
+				    "it does not reply to a read");
+}
+
 void group_ops_run(struct group *g)
 {
 	struct group_op *o, *next;
@@ -689,6 +710,7 @@ void group_ops_run(struct group *g)
 	}
 	group_clear_old(g);
 	drop_slow(g);
+	drop_silent(g);
 	expire(g);
 	for (unsigned int i = 0; i < g->n; i++) {
 		member_step(g, i);

@@ -28,9 +28,11 @@
 #ifndef GROUP_BACKLOG
 #define GROUP_BACKLOG (32u << 20) /* bytes that a slow member may lag */
 #endif
-#define GROUP_FORMAT 1
-#define GROUP_TRIES  3u /* to copy a chunk that is read back with other bytes  \
-			 */
+#define GROUP_TRIES                                                            \
+	3u /* to copy a chunk that is read back with other bytes               \
+	    */
+#define GROUP_READ_MS 1000 /* a read waits so long for one of k + 1 members */
+#define GROUP_FORMAT  1
 
 /* Places in the area. */
 #define GROUP_PROMISE_AT   512u
@@ -109,11 +111,12 @@ struct group_op {
 	struct rpmem_pool_op *user; /* NULL: it has completed, or is internal */
 	enum rpmem_pool_type type;
 	uint64_t offset, len;
-	uint64_t deadline;
-	uint64_t number;   /* a commit's */
-	uint64_t writes;   /* a commit covers this many writes */
-	unsigned int has;  /* members where it is done, as bits */
-	unsigned int legs; /* not done or dropped yet */
+	uint64_t deadline, since; /* since: when a read was sent */
+	unsigned int at;	  /* a read's member */
+	uint64_t number;	  /* a commit's */
+	uint64_t writes;	  /* a commit covers this many writes */
+	unsigned int has;	  /* members where it is done, as bits */
+	unsigned int legs;	  /* not done or dropped yet */
 	bool complete, failed, stored;
 	unsigned char bytes[]; /* of a write */
 };
@@ -171,8 +174,8 @@ struct group_io {
 	/* Start an operation at a member; group_done() reports its end. */
 	int (*submit)(void *arg, unsigned int member, struct rpmem_pool_op *op);
 	/*
-	 * Close a member and open it again; group_opened() reports the result,
-	 * and from then on nothing touches the operations it had.
+	 * Close a member and open it again; group_closed() and group_opened()
+	 * report that.
 	 */
 	void (*reopen)(void *arg, unsigned int member);
 	/* Keep a text that names the member and the cause; NULL: the cause. */
@@ -224,6 +227,8 @@ int group_look(struct group *g, unsigned int member,
 /* A member was opened (ret 0), or could not be. */
 void group_opened(struct group *g, unsigned int member, int ret,
 		  uint64_t length, const char *error);
+/* A member was closed: nothing touches the operations it had. */
+void group_closed(struct group *g, unsigned int member);
 /* An operation of a member has completed. */
 void group_done(struct group *g, unsigned int member, struct rpmem_pool_op *op);
 /* Act on all reports so far, at a time in ms. */

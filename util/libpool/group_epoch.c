@@ -250,12 +250,17 @@ void group_run(struct group *g, uint64_t now)
 	group_ops_run(g);
 }
 
+void group_closed(struct group *g, unsigned int member)
+{
+	group_legs_free(g, &g->members[member].dropped);
+}
+
 void group_opened(struct group *g, unsigned int member, int ret,
 		  uint64_t length, const char *error)
 {
 	struct group_member *m = &g->members[member];
 
-	group_legs_free(g, &m->dropped);
+	group_closed(g, member);
 	if (g->phase == GROUP_ENDED)
 		return;
 	m->tried = true;

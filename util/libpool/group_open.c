@@ -209,6 +209,8 @@ static void *member_thread(void *arg)
 		pthread_mutex_unlock(&p->lock);
 		rpmem_pool_close(pool);
 		pthread_mutex_lock(&p->lock);
+		group_closed(&pg->g, m->index);
+		kick(pg);
 		now = rp_now_ms();
 		for (until = now + ms; !pg->closing && now < until;
 		     now = rp_now_ms())
