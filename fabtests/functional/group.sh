@@ -286,6 +286,20 @@ end
 refused "member $(at d) of the group: it holds something else" \
 	"$(at a),$(at b),$(at d)" share
 
+# A store whose commit covers nothing, and whose first attempt was lost.
+export FI_OFI_RPMEM_TIMEOUT=500
+begin "$(at d)" share
+do_line "0 ok" "t 4096 65"
+kill -STOP "$pid_d"
+echo "t 4096 66" >&3
+sleep 1
+kill -CONT "$pid_d"
+hear
+[ "$said" = "0 ok" ] || fail "a store that was lost once: $said"
+do_line "0 B" "r 4096 1"
+end
+unset FI_OFI_RPMEM_TIMEOUT
+
 # All members hold the same bytes behind their own 64 KiB.
 kill "$pid_a" "$pid_b" "$pid_c" "$pid_d"
 wait "$pid_a" "$pid_b" "$pid_c" "$pid_d"

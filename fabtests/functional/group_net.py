@@ -18,6 +18,7 @@ import collections
 import os
 import random
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -90,9 +91,9 @@ class Host:
                 run("ip", "-n", self.name, "neigh", "replace", to.address,
                     "lladdr", to.hardware, "nud", "permanent", "dev", "eth0")
 
-    def start(self, args, log):
+    def start(self, args, log, **more):
         env = dict(os.environ, FI_TCP_IFACE="eth0",
-                   FI_OFI_RPMEM_TIMEOUT=str(QUIET_MS))
+                   FI_OFI_RPMEM_TIMEOUT=str(QUIET_MS), **more)
         with open(log, "ab") as out:
             return subprocess.Popen(
                 ["nsenter", f"--net=/run/netns/{self.name}"] + args,
@@ -133,6 +134,7 @@ class Member:
 
 class Writer:
     count = 0
+    library = None
 
     def __init__(self, host, place, seed, how="take", look=False):
         Writer.count += 1
@@ -141,7 +143,8 @@ class Writer:
         self.process = host.start(
             [f"{HERE}/fabtests/functional/group_load", place, self.path, how,
              str(seed), str(TIMEOUT)] + (["look"] if look else []),
-            f"log{self.number}")
+            f"log{self.number}",
+            **({"LD_PRELOAD": self.library} if self.library else {}))
         self.at, self.rest = 0, ""
         self.acks = 0
         self.said = collections.Counter()
@@ -165,6 +168,14 @@ class Writer:
     def has_ended(self):
         self.hear()
         return self.process.poll() is not None
+
+    def result(self):
+        """What it has ended with."""
+        if "end" not in self.last:
+            with open(f"log{self.number}", encoding="utf-8",
+                      errors="replace") as f:
+                self.last["end"] = f"-1 {f.read()[-400:]}"
+        return int(self.last["end"].split()[0])
 
     def kill(self):
         self.killed = True
@@ -229,7 +240,7 @@ def check(writers, last):
     for w in writers:
         if w is last or w.killed or not w.life:
             continue
-        ret = int(w.last["end"].split()[0])
+        ret = w.result()
         if w.life < max(lives) and ret not in (ESTALE, EIO):
             raise Failed(f"writer {w.number} was displaced, and ends with "
                          f"{w.last['end']}")
@@ -272,7 +283,7 @@ class Net:
 
         def is_on():
             if self.now.has_ended():
-                if int(self.now.last["end"].split()[0]) != EIO:
+                if self.now.result() != EIO:
                     raise Failed(f"writer {self.now.number} ends: "
                                  f"{self.now.last['end']}")
                 self.take()
@@ -448,17 +459,24 @@ def finish(net):
     net.now = last
     net.all_current()
     last.finish()
-    if last.last["end"] != "0 closed":
+    if last.result():
         raise Failed(f"the last writer: {last.last['end']}")
     for w in net.writers:
         if not w.killed:
             wait_for(f"writer {w.number} ends", w.has_ended)
     for m in net.members:
         m.kill(signal.SIGTERM)
-    holds = []
+    holds, epochs = [], set()
     for m in net.members:
         with open(m.path, "rb") as f:
-            holds.append(f.read()[AREA - LENGTH:])
+            held = f.read()[-LENGTH:]
+        holds.append(held[AREA:])
+        promised, first, second = (struct.unpack_from("<Q", held, at)[0]
+                                   for at in (512, 1024, 1536))
+        epochs |= {promised, max(first, second)}
+    if len(epochs) > 1:
+        raise Failed(f"epochs of current members, and what they have promised, "
+                     f"differ: {sorted(epochs)}")
     for i in range(1, net.n):
         at = next((b for b in range(0, len(holds[0]), 8)
                    if holds[i][b:b + 8] != holds[0][b:b + 8]), None)
@@ -470,12 +488,17 @@ def finish(net):
 
 
 def main():
+    global HANG
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--rounds", type=int, default=len(ORDER))
-    parser.add_argument("--only")
+    parser.add_argument("--only", help="one disturbance, again and again")
+    parser.add_argument("--library", help="in place of the writers' own")
+    parser.add_argument("--hang", type=int, default=HANG, help="seconds")
     args = parser.parse_args()
+    Writer.library = args.library
+    HANG = args.hang
     seed = args.seed or int(os.environ.get("RP_SEED", 0)) or os.getpid() + \
         int(time.time())
     rng = random.Random(seed)
@@ -509,7 +532,6 @@ def main():
                       f"{w.last.get('end')}, {w.last.get('late')}, "
                       f"{w.last.get('refused')}")
             return 1
-    if args.only: print([(w.number, dict(w.said), w.last.get("late")) for w in net.writers])
     print(f"{acks} commits of {len(net.writers)} writers, none lost")
     return 0
 

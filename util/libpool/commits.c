@@ -90,6 +90,8 @@ static bool commit_needed(struct rpmem_pool *p)
 /*
  * Post the commits with a store, each for all bytes that are not durable yet:
  * the store must not pass what an earlier commit, still outstanding, covers.
+ * Without such bytes a commit covers any word: another one after each loss of
+ * the connection, since it fails on bytes of a store that was lost.
  */
 static void post_stores(struct rpmem_pool *p)
 {
@@ -105,7 +107,8 @@ static void post_stores(struct rpmem_pool *p)
 		    rp_journal_ranges(&p->journal, p->journal.committed,
 				      w->upto, &v, &n))
 			return;
-		none.offset = w->op->then->offset;
+		none.offset = (w->op->then->offset + 8 * p->reconnects) %
+			      (p->now.ex.len & ~7ull);
 		ret = post_commit(p, n ? v : &none, n ? n : 1, w->op->then,
 				  p->commit_id + 1);
 		free(v);

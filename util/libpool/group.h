@@ -28,9 +28,7 @@
 #ifndef GROUP_BACKLOG
 #define GROUP_BACKLOG (32u << 20) /* bytes that a slow member may lag */
 #endif
-#define GROUP_TRIES                                                            \
-	3u /* to copy a chunk that is read back with other bytes               \
-	    */
+#define GROUP_TRIES   3u   /* to copy a chunk that is read back damaged */
 #define GROUP_READ_MS 1000 /* a read waits so long for one of k + 1 members */
 #define GROUP_FORMAT  1
 
