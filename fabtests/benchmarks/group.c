@@ -8,9 +8,15 @@
  * POOL is HOST:PORT:NAME, GROUP is PLACE,PLACE,...;k=N. Prints the medians of
  * all rounds in microseconds for one write, one after the other and with 64
  * outstanding, and the ratios.
+ *
+ *   group --one PLACE OUTSTANDING ROUNDS
+ *
+ * That many rounds of 200 writes to one place, for valgrind --tool=callgrind:
+ * group_cost.sh.
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include <rpmem_pool.h>
@@ -74,6 +80,25 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+static int one(char **argv)
+{
+	const struct rpmem_pool_attr attr = {
+		.size = sizeof(attr),
+		.required = RPMEM_POOL_NONE,
+		.exclusive = RPMEM_POOL_EXCLUSIVE,
+	};
+	const unsigned int out = (unsigned int)strtoul(argv[3], NULL, 10);
+	const unsigned int rounds = (unsigned int)strtoul(argv[4], NULL, 10);
+	struct rpmem_pool *pool;
+
+	if (!out || out > OUT || rpmem_pool_open(&pool, argv[2], &attr))
+		fail(argv[2]);
+	for (unsigned int r = 0; r < rounds; r++)
+		round_us(pool, out);
+	rpmem_pool_close(pool);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	static const unsigned int out[] = {1, OUT};
@@ -87,6 +112,8 @@ int main(int argc, char **argv)
 	struct rpmem_pool *pools[2];
 	double *us[2];
 
+	if (argc == 5 && !strcmp(argv[1], "--one"))
+		return one(argv);
 	if (argc < 3 || !rounds) {
 		fprintf(stderr, "usage: group POOL GROUP [ROUNDS]\n");
 		return 2;

@@ -508,6 +508,7 @@ void group_done(struct group *g, unsigned int member, struct rpmem_pool_op *op)
 	struct group_member *m = &g->members[member];
 	struct group_op *o = leg->of;
 
+	g->reported = true;
 	if (m->state == MEMBER_AWAY)
 		return;
 	if (op->result && !is_last(g, m, leg)) {
@@ -703,15 +704,21 @@ void group_ops_run(struct group *g)
 {
 	struct group_op *o, *next;
 
-	complete_done(g);
+	/* Only a report completes an operation. */
+	if (g->reported)
+		complete_done(g);
+	g->reported = false;
 	for (o = TAILQ_FIRST(&g->reads); o; o = next) {
 		next = TAILQ_NEXT(o, link);
 		start_read(g, o);
 	}
 	group_clear_old(g);
 	drop_slow(g);
-	drop_silent(g);
-	expire(g);
+	if (g->looked != g->now) {
+		g->looked = g->now;
+		drop_silent(g);
+		expire(g);
+	}
 	for (unsigned int i = 0; i < g->n; i++) {
 		member_step(g, i);
 		member_push(g, i);

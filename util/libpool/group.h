@@ -192,6 +192,8 @@ struct group {
 	uint64_t given;	 /* the epoch that the caller gave, or 0 */
 	char stale[200]; /* error: it is not greater than a member's */
 	uint64_t now, grace_until; /* ms */
+	uint64_t looked;	   /* when deadlines were compared */
+	bool reported;		   /* by a member, since group_run() */
 	struct group_member members[GROUP_MEMBERS];
 	struct group_ops ops;	/* not complete, oldest first */
 	struct group_ops reads; /* not at a member yet */
