@@ -25,8 +25,9 @@ done
 instructions()
 {
 	valgrind --tool=callgrind --callgrind-out-file=out.callgrind \
-		../fabtests/benchmarks/.libs/group --one "$@" 2>&1 |
-		sed -n 's/.*Collected : *//p'
+		../fabtests/benchmarks/.libs/group --one "$@" >said 2>&1 ||
+		cat said >&2
+	sed -n 's/.*Collected : *//p' said
 }
 
 # each PLACE OUTSTANDING: of one write

@@ -138,6 +138,40 @@ static void push_commit(struct group *g, unsigned int member)
 	member_start(g, member, &leg->op);
 }
 
+/* Whether a leg that is out changes the range; it mostly lies behind them all. */
+static bool out_overlaps(struct group_member *m, uint64_t offset, uint64_t len)
+{
+	const struct group_leg *leg;
+	uint64_t at, n, first = UINT64_MAX, end = 0;
+	bool any = false;
+
+	if (!len || offset >= m->out_end || offset + len <= m->out_first)
+		return false;
+	TAILQ_FOREACH (leg, &m->out, link) {
+		leg_range(leg, &at, &n);
+		if (!n)
+			continue;
+		first = at < first ? at : first;
+		end = at + n > end ? at + n : end;
+		any |= overlaps(leg, offset, len);
+	}
+	m->out_first = first;
+	m->out_end = end;
+	return any;
+}
+
+static void out_add(struct group_member *m, struct group_leg *leg)
+{
+	uint64_t at, n;
+
+	leg_range(leg, &at, &n);
+	if (n && at < m->out_first)
+		m->out_first = at;
+	if (n && at + n > m->out_end)
+		m->out_end = at + n;
+	TAILQ_INSERT_TAIL(&m->out, leg, link);
+}
+
 /*
  * Submit what may be submitted, in order: a write waits for an older one to the
  * same bytes, since operations of a pool are not ordered.
@@ -150,14 +184,14 @@ static void member_push(struct group *g, unsigned int member)
 
 	while (!m->barrier && (leg = TAILQ_FIRST(&m->queue))) {
 		leg_range(leg, &offset, &len);
-		if (any_overlaps(&m->out, offset, len))
+		if (out_overlaps(m, offset, len))
 			break;
 		TAILQ_REMOVE(&m->queue, leg, link);
 		if (leg->kind == LEG_COMMIT) {
 			TAILQ_INSERT_TAIL(&m->commits, leg, link);
 			continue;
 		}
-		TAILQ_INSERT_TAIL(&m->out, leg, link);
+		out_add(m, leg);
 		if (leg->kind == LEG_BITS || leg->kind == LEG_BARRIER)
 			m->barrier = leg;
 		if (leg->kind == LEG_COPY)

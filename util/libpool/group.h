@@ -133,6 +133,7 @@ struct group_member {
 	struct group_super super;
 	struct group_state disk;
 	struct group_legs queue, out, dropped;
+	uint64_t out_first, out_end; /* what legs in out change is inside */
 	struct group_legs commits; /* that wait for `committing` */
 	struct group_leg *committing;
 	struct group_leg *barrier; /* no leg passes it */
