@@ -237,6 +237,7 @@ static int submit(void *arg, unsigned int member, struct rpmem_pool_op *op)
 	if (a->r->nops == RIG_OPS)
 		compact(a->r);
 	cr_assert_lt(a->r->nops, RIG_OPS);
+	a->r->submitted++;
 	o = &a->r->ops[a->r->nops++];
 	*o = (struct rig_op){
 		.writer = a->writer,
@@ -363,6 +364,32 @@ bool rig_event(struct rig *r)
 		if (r->writers[w].alive && !r->writers[w].paused)
 			group_run(&r->writers[w].g, r->now);
 	return n;
+}
+
+bool rig_round(struct rig *r)
+{
+	const unsigned int nops = r->nops;
+	bool durable = false;
+
+	r->now++;
+	for (unsigned int i = 0; i < nops; i++) {
+		if (!r->ops[i].live)
+			continue;
+		durable |= r->ops[i].op->type == RPMEM_POOL_COMMIT ||
+			   r->ops[i].op->flags & RPMEM_POOL_DURABLE;
+		if (!r->ops[i].executed)
+			execute(r, i);
+		deliver(r, i);
+	}
+	for (unsigned int w = 0; w < r->nwriters; w++)
+		for (unsigned int m = 0; m < r->n; m++)
+			if (r->writers[w].alive && r->writers[w].wants[m])
+				open_member(r, w, m);
+	compact(r);
+	for (unsigned int w = 0; w < r->nwriters; w++)
+		if (r->writers[w].alive)
+			group_run(&r->writers[w].g, r->now);
+	return durable;
 }
 
 bool rig_touches(const struct rig *r, const void *buf, uint64_t len)

@@ -59,6 +59,7 @@ struct rig {
 	bool unopened;	     /* no attempt to open a member ends */
 	struct rig_op ops[RIG_OPS]; /* in the order of submission */
 	unsigned int nops;
+	uint64_t submitted; /* operations, of all writers */
 };
 
 void rig_start(struct rig *r, uint64_t seed, unsigned int n, unsigned int k);
@@ -77,5 +78,11 @@ void rig_replace(struct rig *r, unsigned int member);
 bool rig_touches(const struct rig *r, const void *buf, uint64_t len);
 /* One random event: an execution, a completion, an opening. False: none. */
 bool rig_event(struct rig *r);
+/*
+ * One round trip: all that is outstanding is executed and completes, and all
+ * members that are wanted open; then writers act on it. True: it was durable, by
+ * a commit or a durable write.
+ */
+bool rig_round(struct rig *r);
 
 #endif

@@ -88,7 +88,7 @@ fabtests_unit_test_pool_connect_LDFLAGS = -Wl,--wrap=clock_gettime \
 
 # Small chunks, so that a run of the rig meets every rule of the bitmap.
 unit_tests += fabtests/unit/test_pool_group fabtests/unit/test_pool_group_area \
-	fabtests/unit/test_pool_group_rules
+	fabtests/unit/test_pool_group_cost fabtests/unit/test_pool_group_rules
 group_sources = fabtests/unit/group_rig.c fabtests/unit/group_rig.h \
 	fabtests/unit/seeded.h util/libpool/group.c util/libpool/group.h \
 	util/libpool/group_bits.c \
@@ -106,6 +106,11 @@ fabtests_unit_test_pool_group_area_SOURCES = \
 	$(group_sources)
 fabtests_unit_test_pool_group_area_CPPFLAGS = $(group_cppflags)
 fabtests_unit_test_pool_group_area_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
+fabtests_unit_test_pool_group_cost_SOURCES = \
+	fabtests/unit/test_pool_group_cost.c fabtests/unit/group_calls.h \
+	$(group_sources)
+fabtests_unit_test_pool_group_cost_CPPFLAGS = $(group_cppflags)
+fabtests_unit_test_pool_group_cost_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
 fabtests_unit_test_pool_group_rules_SOURCES = \
 	fabtests/unit/test_pool_group_rules.c fabtests/unit/group_calls.h \
 	$(group_sources)

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Messages and round trips of a group of pools. */
+#include <stdio.h>
+
+#include "group_calls.h"
+
+/* Rounds that a takeover may take until a commit is possible. */
+#define DURABLE 7u
+
+static void until_quiet(unsigned int w)
+{
+	for (unsigned int i = 0; i < EVENTS && !group_is_quiet(group(w)); i++)
+		rig_event(&rig);
+	cr_assert(group_is_quiet(group(w)));
+}
+
+/* No message of a commit waits for the answer to another one. */
+Test(pool_group_cost, a_commit_is_n_messages_in_one_round_trip)
+{
+	for (unsigned int n = 2; n <= GROUP_MEMBERS; n++) {
+		struct call c;
+		uint64_t before;
+		unsigned int w;
+
+		start(n, n, n / 2 + 1);
+		w = opened();
+		all_current(w);
+		keep(w, 0, 1);
+		cr_assert_not(write_cell(w, 0, 2));
+		until_quiet(w);
+		before = rig.submitted;
+		commit_begin(w, &c);
+		group_run(group(w), rig.now);
+		cr_assert_eq(rig.submitted - before, n);
+		rig_round(&rig);
+		cr_assert_eq(c.done, 1);
+		until_quiet(w);
+		cr_assert_eq(rig.submitted - before, n);
+		rig_end(&rig);
+	}
+}
+
+/* A write to a chunk that is marked already, too. */
+Test(pool_group_cost, a_write_is_n_messages_in_one_round_trip)
+{
+	struct call c;
+	uint64_t before;
+	unsigned int w;
+
+	start(1, 5, 3);
+	w = opened();
+	all_current(w);
+	keep(w, 0, 1);
+	until_quiet(w);
+	before = rig.submitted;
+	write_begin(w, &c, 0, 2);
+	group_run(group(w), rig.now);
+	cr_assert_eq(rig.submitted - before, 5);
+	rig_round(&rig);
+	cr_assert_eq(c.done, 1);
+	until_quiet(w);
+	cr_assert_eq(rig.submitted - before, 5);
+	rig_end(&rig);
+}
+
+/*
+ * A writer takes the group from one that has left `chunks` of them marked: the
+ * round trips, and how many of them wait for something durable.
+ */
+static void takeover(unsigned int n, unsigned int k, unsigned int chunks)
+{
+	unsigned int w, rounds = 0, durable = 0;
+
+	start(1, n, k);
+	w = opened();
+	all_current(w);
+	for (unsigned int i = 0; i < chunks; i++)
+		keep(w, i * GROUP_CHUNK / 8, 1);
+	until_quiet(w);
+	w = rig_writer_new(&rig, completed);
+	for (; rounds < 1000 && group(w)->phase < GROUP_OPEN; rounds++)
+		durable += rig_round(&rig);
+	cr_assert_eq(group(w)->phase, GROUP_OPEN);
+	printf("takeover at %u of %u, %u chunks marked: %u round trips, %u of "
+	       "them durable\n",
+	       k, n, chunks, rounds, durable);
+	cr_assert_leq(durable, DURABLE);
+	keep(w, 0, 2);
+	rig_end(&rig);
+}
+
+Test(pool_group_cost, a_takeover_takes_few_durable_round_trips)
+{
+	for (unsigned int chunks = 0; chunks < 12; chunks += 4) {
+		takeover(3, 2, chunks);
+		takeover(5, 3, chunks);
+	}
+}
