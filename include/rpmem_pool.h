@@ -54,6 +54,8 @@ struct rpmem_pool_attr {
 	 */
 	unsigned int parts;
 	unsigned int part; /* from 0 on */
+	int wait; /* seconds that rpmem_pool_open() waits for the daemon of a
+		   * single pool to start; 0: 2; -1: none */
 };
 
 /*

@@ -763,6 +763,7 @@ static int open_once(struct rpmem_pool **pool, const char *where,
 				 "it, open one of its members");
 	if (!pg->attr.exclusive)
 		pg->attr.exclusive = RPMEM_POOL_EXCLUSIVE;
+	pg->attr.wait = 0;
 	if (!ret && pg->kick < 0)
 		ret = pool_error(-errno, "no eventfd: %s", strerror(errno));
 	if (!ret)

@@ -98,6 +98,9 @@ static int parse_attr(struct rpmem_pool *p, const struct rpmem_pool_attr *attr)
 	p->parts = a.parts;
 	p->part = a.parts > 1 ? a.part + 1 : 0;
 	p->timeout_ms = 1000ull * (a.timeout ? a.timeout : POOL_TIMEOUT_S);
+	p->target.wait_ms = a.wait < 0 ? 0
+			    : a.wait   ? 1000 * (unsigned int)a.wait
+				       : START_MS;
 	if (!a.secret_file)
 		return 0;
 	p->target.secret = &p->secret;
@@ -182,9 +185,8 @@ void rpmem_pool_close(struct rpmem_pool *p)
  */
 static int connect_first(struct rpmem_pool *p)
 {
-	const uint64_t until = rp_now_ms() + START_MS;
+	const uint64_t until = rp_now_ms() + p->target.wait_ms;
 
-	p->target.wait_ms = START_MS;
 	for (;;) {
 		pool_connect(p, &p->next);
 		if ((p->next.ret != -EAGAIN && p->next.ret != -EIO &&
