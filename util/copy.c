@@ -1,459 +1,517 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Code shared by both directions: the pool, the window, completions. */
+/* One copy between a file and a pool: the window, commits, both directions. */
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <time.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include "core/method.h"
-#include "core/status.h"
-#include "core/wire.h"
 #include "util/clock.h"
 #include "util/copy.h"
-#include "util/query.h"
+#include "util/file.h"
+#include "util/setup_client.h"
+
+/* The first bytes of a group's member, rpmem_pool(3). */
+#define GROUP_AREA 65536u
+#define MEMBERS	   8 /* of a group, at most */
 
 volatile sig_atomic_t copy_interrupted;
 
-static int find_pool(struct copy *c)
-{
-	const struct copy_cfg *cfg = c->cfg;
-	const struct rp_setup_open how = {.owner = rp_setup_owner()};
-	int ret;
+/* --- the length that the daemon remembers with a pool --- */
 
-	c->lease = -1;
-	ret = rp_setup_open(&cfg->target, cfg->pool, &how, &c->ex, &c->lease,
-			    c->err);
-	if (ret == -EACCES)
-		return RP_EXIT_SECRET;
+/* A pool, or a member of a group, at its daemon. */
+struct place {
+	struct rp_setup_target target;
+	char pool[RP_SETUP_NAME + 1];
+	bool set;
+};
+
+/* Split the name of the pool, which rpmem_pool_open() has accepted. */
+static unsigned int find_places(const struct copy *c, struct place *v,
+				unsigned int *k)
+{
+	const char *s = c->cfg->where, *option = strstr(s, ";k=");
+	const unsigned int n = c->info.members ? c->info.members : 1;
+
+	/* One digit. */
+	*k = option && n > 1 ? (unsigned int)(option[3] - '0') : n / 2 + 1;
+	for (unsigned int i = 0; i < n; i++) {
+		struct place *p = &v[i];
+		size_t len = n > 1 ? strcspn(s, ",;") : strlen(s);
+		char *one = strndup(s, len);
+		int used = one ? rp_setup_parse_target(one, &p->target, NULL)
+			       : -ENOMEM;
+
+		if (used >= 0)
+			snprintf(p->pool, sizeof(p->pool), "%s",
+				 one + used + 1);
+		if (c->cfg->secret.len)
+			p->target.secret = &c->cfg->secret;
+		free(one);
+		s += len + 1;
+	}
+	return n;
+}
+
+/*
+ * The length of the file that begins at the pool's first byte; 0: unknown. Of a
+ * group, k members at least have the newest one, so every n - k + 1 members
+ * that reply with one length include one of those.
+ */
+static uint64_t get_length(const struct copy *c)
+{
+	struct place v[MEMBERS] = {0};
+	struct rp_setup_export ex;
+	const uint64_t area = c->info.members ? GROUP_AREA : 0;
+	uint64_t length = 0;
+	unsigned int k, n = find_places(c, v, &k), got = 0;
+
+	for (unsigned int i = 0; i < n; i++) {
+		if (rp_setup_fetch_export(&v[i].target, v[i].pool, &ex, NULL))
+			continue;
+		if (got++ && ex.length != length)
+			return 0;
+		length = ex.length;
+	}
+	return got > n - k && length > area ? length - area : 0;
+}
+
+/* Remember a length, at k members of a group; 0: unknown. */
+static int set_length(struct copy *c, uint64_t length)
+{
+	const uint64_t until = rp_now_ms() + c->cfg->timeout * 1000ull;
+	struct place v[MEMBERS] = {0};
+	unsigned int k, n, count = 0;
+
+	if (c->cfg->offset)
+		return 0;
+	n = find_places(c, v, &k);
+	if (length && n > 1)
+		length += GROUP_AREA;
+	do {
+		for (unsigned int i = 0; i < n; i++)
+			if (!v[i].set &&
+			    !rp_setup_set_length(&v[i].target, v[i].pool,
+						 length, c->err)) {
+				v[i].set = true;
+				count++;
+			}
+	} while (count < k && !copy_interrupted && rp_now_ms() < until &&
+		 !poll(NULL, 0, 100));
+	return count < k ? RP_EXIT_BROKEN : 0;
+}
+
+/* --- operations --- */
+
+static int log_acked(struct copy *c)
+{
+	if (c->ack_fd < 0 || dprintf(c->ack_fd, "%" PRIu64 "\n", c->acked) > 0)
+		return 0;
+	return rp_err(c->err, RP_EXIT_FILE, "--ack-log '%s': %s",
+		      c->cfg->ack_log, strerror(errno));
+}
+
+static int op_failed(struct copy *c, const struct copy_op *op)
+{
+	const int ret = op->op.result;
+	const uint64_t at = op->upto - op->op.len;
+
+	/* A commit that completes behind this does not cover these bytes. */
+	if (op->op.type != RPMEM_POOL_COMMIT && at < c->limit)
+		c->limit = at;
+	c->status = ret;
+	if (ret == -ETIMEDOUT)
+		rp_err(c->err, 0, "gave up after %u s: %s", c->cfg->timeout,
+		       op->op.error);
+	else
+		rp_err(c->err, 0, "%s", op->op.error);
+	return ret == -EOPNOTSUPP ? RP_EXIT_CLASS
+	       : ret == -ENOMEM	  ? RP_EXIT_FAILED
+				  : RP_EXIT_BROKEN;
+}
+
+/* Complete operations; wait up to ms for the first one. */
+static int poll_ops(struct copy *c, int ms)
+{
+	struct rpmem_pool_op *done[32];
+	int n = rpmem_pool_poll(c->pool, done, 32, ms), code = 0;
+	uint64_t upto;
+
+	for (int i = 0; i < n; i++) {
+		struct copy_op *op = done[i]->context;
+
+		op->busy = false;
+		c->outstanding--;
+		if (op->op.result && !code)
+			code = op_failed(c, op);
+		upto = op->upto < c->limit ? op->upto : c->limit;
+		if (op->op.result || op->op.type != RPMEM_POOL_COMMIT ||
+		    upto <= c->acked)
+			continue;
+		c->acked = upto;
+		if (log_acked(c) && !code)
+			code = RP_EXIT_FILE;
+	}
+	if (n < 0)
+		return rp_err(c->err, RP_EXIT_BROKEN, "%s", rpmem_pool_error());
+	if (copy_interrupted && !code)
+		code = rp_err(c->err, RP_EXIT_BROKEN, "interrupted");
+	return code;
+}
+
+static int submit(struct copy *c, struct copy_op *op)
+{
+	op->op.context = op;
+	if (rpmem_pool_submit(c->pool, &op->op))
+		return rp_err(c->err, RP_EXIT_BROKEN, "%s", rpmem_pool_error());
+	op->busy = true;
+	c->outstanding++;
+	return 0;
+}
+
+/*
+ * After a failure: complete the other operations, which fail too, or count as
+ * durable. The first error is the one to report.
+ */
+static void drain(struct copy *c)
+{
+	const uint64_t until = rp_now_ms() + c->cfg->timeout * 1000ull;
+	const int status = c->status;
+	char err[RP_ERR_LEN];
+
+	memcpy(err, c->err, sizeof(err));
+	while (c->outstanding && !copy_interrupted && rp_now_ms() < until)
+		poll_ops(c, 100);
+	memcpy(c->err, err, sizeof(err));
+	c->status = status;
+}
+
+/* Fill a chunk from the file; holes and other zeros do not travel. */
+static int load_chunk(struct copy *c, struct copy_op *op, uint64_t at)
+{
+	const char *p = op->op.buf;
+	int ret = rp_pread_full(c->fd, op->op.buf, op->op.len, (off_t)at);
+
 	if (ret)
-		return RP_EXIT_NETWORK;
-	if (c->ex.control != RP_WIRE_VERSION) {
-		rp_err(c->err, 0,
-		       "the daemon on port %u of %s speaks version %u of the "
-		       "control messages, this program %d; install the same "
-		       "release at both ends",
-		       cfg->target.port, cfg->target.host, c->ex.control,
-		       RP_WIRE_VERSION);
-		return RP_EXIT_NETWORK;
+		return rp_err(c->err, RP_EXIT_FILE,
+			      "'%s' at byte %" PRIu64 ": %s", c->cfg->file, at,
+			      ret == -ENODATA
+				      ? "it became shorter during the copy"
+				      : strerror(-ret));
+	op->op.type = RPMEM_POOL_WRITE;
+	if (!*p && !memcmp(p, p + 1, op->op.len - 1)) {
+		op->op.type = RPMEM_POOL_ZERO;
+		c->zeros += op->op.len;
 	}
 	return 0;
 }
 
-/* Check the range before any byte is copied. */
-static int check_bounds(struct copy *c)
+/* Commit what was submitted since `from`, once that is enough, or the rest. */
+static int commit(struct copy *c, uint64_t *from, uint64_t upto)
+{
+	struct copy_op *op = c->commits;
+	int ret;
+
+	while (op < c->commits + COPY_COMMITS && op->busy)
+		op++;
+	if (op == c->commits + COPY_COMMITS || *from == upto ||
+	    (upto - *from < COPY_BATCH * c->cfg->chunk && upto < c->size))
+		return 0;
+	op->op.type = RPMEM_POOL_COMMIT;
+	op->upto = upto;
+	ret = submit(c, op);
+	if (!ret)
+		*from = upto;
+	return ret;
+}
+
+typedef int (*copy_take)(struct copy *c, const struct copy_op *op);
+
+/*
+ * One pass from a byte of the copy to its end, pipelined. With take the pool is
+ * read, and take gets the chunks in order; without it the file is written to
+ * the pool and committed.
+ */
+static int transfer(struct copy *c, const char *verb, uint64_t from,
+		    copy_take take)
 {
 	const struct copy_cfg *cfg = c->cfg;
-	uint64_t len = c->ex.len;
+	uint64_t submitted = from, committing = from, taken = from;
+	uint64_t head = 0, tail = 0; /* chunks */
+	uint64_t left;
+	int ret = 0;
 
-	if (!cfg->up) {
-		/* Without --length: to the end of the file that was copied. */
+	progress_begin(&c->progress, verb, c->size, cfg->quiet);
+	while (!ret && (take ? taken : c->acked) < c->size) {
+		while (!ret && submitted < c->size &&
+		       head - tail < cfg->window) {
+			struct copy_op *op = &c->ops[head % cfg->window];
+
+			left = c->size - submitted;
+			op->op.type = RPMEM_POOL_READ;
+			op->op.buf = c->buf + head++ % cfg->window * cfg->chunk;
+			op->op.len = left < cfg->chunk ? left : cfg->chunk;
+			op->op.offset = cfg->offset + submitted;
+			op->upto = submitted + op->op.len;
+			if (!take)
+				ret = load_chunk(c, op, submitted);
+			if (!ret)
+				ret = submit(c, op);
+			submitted = op->upto;
+		}
+		if (!ret && !take)
+			ret = commit(c, &committing, submitted);
+		if (!ret)
+			ret = poll_ops(c, 100);
+		while (!ret && tail < head &&
+		       !c->ops[tail % cfg->window].busy) {
+			taken = c->ops[tail % cfg->window].upto;
+			if (take)
+				ret = take(c, &c->ops[tail % cfg->window]);
+			tail++;
+		}
+		progress_at(&c->progress, take ? taken : c->acked);
+	}
+	if (c->status)
+		drain(c);
+	progress_end(&c->progress);
+	return ret;
+}
+
+/* --- both directions --- */
+
+/* A file error of a copy from the pool. */
+static int file_error(struct copy *c, int ret)
+{
+	char size[RP_SIZE_LEN];
+
+	if (ret == -ENOSPC || ret == -EDQUOT)
+		return rp_err(c->err, RP_EXIT_SPACE,
+			      "'%s' needs %s, which its file system does not "
+			      "have; make room",
+			      c->cfg->file, rp_size_format(c->size, size));
+	return rp_err(c->err, RP_EXIT_FILE, "'%s': %s", c->cfg->file,
+		      strerror(-ret));
+}
+
+static int hash_chunk(struct copy *c, const struct copy_op *op)
+{
+	if (c->cfg->verify)
+		sha256_update(&c->sha, op->op.len, op->op.buf);
+	return 0;
+}
+
+static int store_chunk(struct copy *c, const struct copy_op *op)
+{
+	const uint64_t at = op->upto - op->op.len;
+	int ret = rp_pwrite_full(c->fd, op->op.buf, op->op.len, (off_t)at);
+
+	return ret ? file_error(c, ret) : hash_chunk(c, op);
+}
+
+/* --verify: the SHA-256 of what was read of the pool is that of the file. */
+static int compare(struct copy *c)
+{
+	uint8_t sum[SHA256_DIGEST_SIZE];
+	uint64_t at = 0, len;
+	int ret;
+
+	sha256_digest(&c->sha, sizeof(c->sum), c->sum);
+	for (; at < c->size; at += len) {
+		len = c->size - at < c->cfg->chunk ? c->size - at
+						   : c->cfg->chunk;
+		ret = rp_pread_full(c->fd, c->buf, len, (off_t)at);
+		if (ret)
+			return file_error(c, ret);
+		sha256_update(&c->sha, len, (const uint8_t *)c->buf);
+	}
+	sha256_digest(&c->sha, sizeof(sum), sum);
+	if (!memcmp(sum, c->sum, sizeof(sum)))
+		return 0;
+	return rp_err(c->err, RP_EXIT_DIFFER, "pool '%s' and '%s' differ: %s",
+		      c->cfg->where, c->cfg->file,
+		      c->cfg->up ? "somebody else writes to this part of the "
+				   "pool, or the file changed; copy again"
+				 : "the file has other bytes than were written "
+				   "to it; check the disk");
+}
+
+static int copy_up(struct copy *c)
+{
+	int ret = set_length(c, 0);
+
+	if (!ret)
+		ret = transfer(c, "copying", c->cfg->skip, NULL);
+	if (!ret && c->cfg->verify)
+		ret = transfer(c, "verifying", 0, hash_chunk);
+	if (!ret && c->cfg->verify)
+		ret = compare(c);
+	return ret ? ret : set_length(c, c->size);
+}
+
+static int copy_down(struct copy *c)
+{
+	mode_t mask = umask(0);
+	struct rp_tmpfile t;
+	struct stat st;
+	int ret;
+
+	umask(mask);
+	if (stat(c->cfg->file, &st) == 0 && !S_ISREG(st.st_mode))
+		return rp_err(c->err, RP_EXIT_FILE,
+			      "'%s' is not a regular file; name a file",
+			      c->cfg->file);
+	if (rp_tmpfile_open(c->cfg->file, &t, c->err))
+		return RP_EXIT_FILE;
+	/* The file gets the mode that open() would give it. */
+	fchmod(t.fd, 0666 & ~mask);
+	c->fd = t.fd;
+	/* Allocate all blocks first: a full disk fails before any transfer. */
+	ret = -posix_fallocate(c->fd, 0, (off_t)c->size);
+	ret = ret ? file_error(c, ret) : transfer(c, "copying", 0, store_chunk);
+	if (!ret && c->cfg->verify)
+		ret = compare(c);
+	c->fd = -1;
+	if (ret)
+		rp_tmpfile_discard(&t);
+	else if (rp_tmpfile_publish(&t, true, c->err))
+		ret = RP_EXIT_FILE;
+	return ret;
+}
+
+/* --- opening --- */
+
+static int open_files(struct copy *c)
+{
+	const struct copy_cfg *cfg = c->cfg;
+	struct stat st;
+
+	if (cfg->ack_log) {
+		c->ack_fd =
+			open(cfg->ack_log,
+			     O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+		if (c->ack_fd < 0)
+			return rp_err(c->err, RP_EXIT_FILE,
+				      "--ack-log '%s': %s", cfg->ack_log,
+				      strerror(errno));
+	}
+	if (!cfg->up)
+		return 0;
+	c->fd = open(cfg->file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (c->fd < 0 || fstat(c->fd, &st))
+		return rp_err(c->err, RP_EXIT_FILE, "'%s' cannot be read: %s",
+			      cfg->file, strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return rp_err(c->err, RP_EXIT_FILE,
+			      "'%s' is not a regular file", cfg->file);
+	c->size = (uint64_t)st.st_size;
+	if (cfg->skip > c->size)
+		return rp_err(c->err, RP_EXIT_USAGE,
+			      "--skip: '%s' has only %" PRIu64 " bytes",
+			      cfg->file, c->size);
+	return 0;
+}
+
+static int open_pool(struct copy *c)
+{
+	const struct copy_cfg *cfg = c->cfg;
+	const struct rpmem_pool_attr attr = {
+		.size = sizeof(attr),
+		.secret_file = cfg->secret_file,
+		.required = cfg->up ? cfg->class : RPMEM_POOL_NONE,
+		.timeout = cfg->timeout,
+		.wait = cfg->wait ? cfg->wait : -1,
+	};
+	const int ret = rpmem_pool_open(&c->pool, cfg->where, &attr);
+
+	if (ret)
+		rp_err(c->err, 0, "%s%s", rpmem_pool_error(),
+		       ret == -EOPNOTSUPP ? " (--class)" : "");
+	switch (ret) {
+	case 0:
+		c->info.size = sizeof(c->info);
+		rpmem_pool_query(c->pool, &c->info);
+		return 0;
+	case -EINVAL:
+		return RP_EXIT_USAGE;
+	case -EACCES:
+		return RP_EXIT_SECRET;
+	case -EOPNOTSUPP:
+		return RP_EXIT_CLASS;
+	case -ENOMEM:
+		return RP_EXIT_FAILED;
+	default:
+		return RP_EXIT_NETWORK;
+	}
+}
+
+/* Check right and range before any byte is copied. */
+static int check(struct copy *c)
+{
+	const struct copy_cfg *cfg = c->cfg;
+	const uint64_t len = c->info.length;
+	uint64_t end;
+
+	if (cfg->up && c->info.read_only)
+		return rp_err(c->err, RP_EXIT_SECRET,
+			      "the secret only allows to read pool '%s'; use "
+			      "another one, or change the configuration of "
+			      "fi_rpmemd",
+			      cfg->where);
+	/* Without --length: to the end of the file that was copied. */
+	if (!cfg->up && !cfg->length) {
+		end = get_length(c);
+		end = end > cfg->offset ? end : len;
+		c->size = end > cfg->offset ? end - cfg->offset : 0;
+	} else if (!cfg->up) {
 		c->size = cfg->length;
-		if (!c->size && cfg->offset < c->ex.length)
-			c->size = c->ex.length - cfg->offset;
-		if (!c->size && cfg->offset < len)
-			c->size = len - cfg->offset;
 	}
 	if (cfg->offset <= len && c->size <= len - cfg->offset &&
 	    (c->size || cfg->up))
 		return 0;
-	rp_err(c->err, 0,
-	       "pool '%s' has %" PRIu64 " bytes: %" PRIu64
-	       " bytes from offset %" PRIu64 " go beyond its end%s",
-	       cfg->pool, len, c->size, cfg->offset,
-	       cfg->up ? "; give a smaller offset, or use a larger pool" : "");
-	return RP_EXIT_SPACE;
+	return rp_err(c->err, RP_EXIT_SPACE,
+		      "pool '%s' has %" PRIu64 " bytes: %" PRIu64
+		      " bytes from offset %" PRIu64 " go beyond its end%s",
+		      cfg->where, len, c->size, cfg->offset,
+		      cfg->up ? "; give a smaller offset, or use a larger pool"
+			      : "");
 }
 
-static int check_right(struct copy *c)
+int copy_run(struct copy *c)
 {
-	if (!c->cfg->up || !c->ex.read_only)
-		return 0;
-	rp_err(c->err, 0,
-	       "the secret only allows to read pool '%s'; use another one, or "
-	       "change the configuration of fi_rpmemd",
-	       c->cfg->pool);
-	return RP_EXIT_SECRET;
-}
+	int ret = open_files(c);
 
-static int open_fabric(struct copy *c)
-{
-	struct rp_fabric_attr attr = {
-		.base = c->ex.base,
-		.dest = c->ex.fi_name,
-		.dest_len = c->ex.fi_name_len,
-		.wait_fd = true,
-		.cq_size = c->cfg->window + COPY_COMMITS + 64,
-	};
-
-	if (rp_fabric_open(&attr, &c->f, c->err) ||
-	    rp_fabric_peer(&c->f, c->ex.fi_name, &c->peer, c->err))
-		return RP_EXIT_NETWORK;
-	return 0;
-}
-
-/*
- * QUERY the target for class and method of commits: the values in EXPORT are
- * for people only.
- */
-static int check_class(struct copy *c)
-{
-	char why[RP_ERR_LEN] = "";
-	struct fi_rpmem_attr attr = {
-		.size = sizeof(attr),
-		.why = why,
-		.why_size = sizeof(why),
-	};
-	int ret = rp_query(c->f.ops, c->f.ep, c->peer, c->ex.key, c->cfg->class,
-			   &attr, &c->class);
-
-	if (ret) {
-		rp_err(c->err, 0,
-		       "the target of pool '%s' does not reply over libfabric: "
-		       "%s; check that fi_rpmemd runs and that firewalls let "
-		       "its data port through (FI_OFI_RPMEM_PORTS)",
-		       c->cfg->pool, fi_strerror(-ret));
-		return RP_EXIT_NETWORK;
-	}
-	if (attr.prov_errno &&
-	    fi_rpmem_status(attr.prov_errno) == FI_RPMEM_ST_KEY) {
-		rp_err(c->err, 0,
-		       "the key of pool '%s' was revoked meanwhile: the "
-		       "configuration of fi_rpmemd has changed; try again",
-		       c->cfg->pool);
-		return RP_EXIT_NETWORK;
-	}
-	if (attr.addr > c->ex.addr || c->ex.addr - attr.addr > attr.len ||
-	    c->ex.len > attr.len - (c->ex.addr - attr.addr)) {
-		rp_err(c->err, 0,
-		       "the daemon contradicts itself about the size of pool "
-		       "'%s'; do not use it",
-		       c->cfg->pool);
-		return RP_EXIT_NETWORK;
-	}
-	c->method = attr.method;
-	if (attr.prov_errno && c->cfg->up) {
-		rp_err(c->err, 0,
-		       "pool '%s' is of class %s, weaker than required: %s; "
-		       "use another pool, or lower the requirement with "
-		       "--class",
-		       c->cfg->pool, rp_class_name(c->class), why);
-		return RP_EXIT_CLASS;
-	}
-	return 0;
-}
-
-static int make_window(struct copy *c)
-{
-	const uint64_t window = c->cfg->window;
-	/*
-	 * --resume compares, so each slot holds a chunk of the file and one of
-	 * the pool.
-	 */
-	const unsigned int each = c->cfg->up && c->cfg->resume ? 2 : 1;
-
-	c->chunk = c->cfg->chunk;
-	if (c->chunk > c->f.info->ep_attr->max_msg_size)
-		c->chunk = c->f.info->ep_attr->max_msg_size;
-	c->buf_len = window * c->chunk * each;
-	c->buf = mmap(NULL, c->buf_len, PROT_READ | PROT_WRITE,
-		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	c->ops = calloc(window, sizeof(*c->ops));
-	if (c->buf == MAP_FAILED || !c->ops) {
-		if (c->buf == MAP_FAILED)
-			c->buf = NULL;
-		rp_err(c->err, 0,
-		       "out of memory; a smaller --chunk or --window needs "
-		       "less");
-		return RP_EXIT_FAILED;
-	}
-	for (uint64_t i = 0; i < window; i++) {
-		c->ops[i].data = c->buf + i * each * c->chunk;
-		c->ops[i].pool_data = c->ops[i].data + c->chunk;
-	}
-	if (rp_fabric_reg(&c->f, c->buf, c->buf_len, FI_READ | FI_WRITE, 0,
-			  &c->mr, c->err))
-		return RP_EXIT_FAILED;
-	return 0;
-}
-
-/*
- * The daemon remembers the length of a file that begins at the pool's first
- * byte: 0, unknown, from the first write until the last byte is durable.
- */
-static int remember(struct copy *c, uint64_t length)
-{
-	const struct copy_cfg *cfg = c->cfg;
-
-	if (cfg->offset || c->ex.length == length)
-		return 0;
-	if (rp_setup_set_length(&cfg->target, cfg->pool, length, c->err))
-		return RP_EXIT_BROKEN;
-	c->ex.length = length;
-	return 0;
-}
-
-int copy_begin(struct copy *c)
-{
-	return remember(c, 0);
-}
-
-int copy_end(struct copy *c)
-{
-	return remember(c, c->size);
-}
-
-int copy_open(struct copy *c)
-{
-	int ret = find_pool(c);
-
+	sha256_init(&c->sha);
+	c->limit = UINT64_MAX;
+	c->acked = c->cfg->skip;
 	if (!ret)
-		ret = check_bounds(c);
+		ret = open_pool(c);
 	if (!ret)
-		ret = check_right(c);
+		ret = check(c);
+	if (ret)
+		return ret;
+	c->buf = malloc(c->cfg->window * c->cfg->chunk);
+	c->ops = calloc(c->cfg->window, sizeof(*c->ops));
+	if (!c->buf || !c->ops)
+		return rp_err(c->err, RP_EXIT_FAILED,
+			      "out of memory; a smaller --chunk or --window "
+			      "needs less");
+	ret = c->cfg->up ? copy_up(c) : copy_down(c);
+	/* The class that was reached in the end. */
 	if (!ret)
-		ret = open_fabric(c);
-	if (!ret)
-		ret = check_class(c);
-	if (!ret)
-		ret = make_window(c);
+		rpmem_pool_query(c->pool, &c->info);
 	return ret;
 }
 
 void copy_close(struct copy *c)
 {
-	/*
-	 * Closing the endpoint cancels outstanding operations; their memory can
-	 * be freed after it.
-	 */
-	if (c->f.ep) {
-		fi_close(&c->f.ep->fid);
-		c->f.ep = NULL;
-	}
-	if (c->mr)
-		fi_close(&c->mr->fid);
-	rp_fabric_close(&c->f);
-	if (c->buf)
-		munmap(c->buf, c->buf_len);
+	rpmem_pool_close(c->pool);
+	free(c->buf);
 	free(c->ops);
-	if (c->lease >= 0)
-		close(c->lease);
-}
-
-static ssize_t try_post(struct copy *c, struct copy_op *op)
-{
-	const uint64_t addr = c->ex.addr + c->cfg->offset + op->at;
-	struct fi_rma_iov range = {
-		.addr = addr,
-		.len = op->len,
-		.key = c->ex.key,
-	};
-	const struct fi_rpmem_msg msg = {
-		.rma_iov = &range,
-		.rma_iov_count = 1,
-		.addr = c->peer,
-		.level = op->state == COPY_WRITING ? FI_RPMEM_VISIBLE
-						   : FI_RPMEM_DURABLE,
-		.required = c->cfg->class,
-		.context = op,
-	};
-
-	switch (op->state) {
-	case COPY_READING:
-		return fi_read(c->f.ep, op->pool_data, op->len,
-			       rp_fabric_desc(c->mr), c->peer, addr, c->ex.key,
-			       op);
-	case COPY_WRITING:
-		if (op->zero)
-			return fi_rpmem_zero(c->f.ops, c->f.ep, &msg, 0);
-		return fi_write(c->f.ep, op->data, op->len,
-				rp_fabric_desc(c->mr), c->peer, addr, c->ex.key,
-				op);
-	case COPY_COMMITTING:
-		return fi_rpmem_commit(c->f.ops, c->f.ep, &msg, 0);
-	case COPY_IDLE:
-	case COPY_DONE:
-		break;
-	}
-	return -FI_EINVAL;
-}
-
-int copy_post(struct copy *c, struct copy_op *op)
-{
-	ssize_t ret;
-	int code = 0;
-
-	/*
-	 * The base keeps connecting to a dead target and returns -FI_EAGAIN, so
-	 * the timeout counts from this post.
-	 */
-	if (!c->busy)
-		c->silent_since = rp_now_ms();
-	c->posting = true;
-	while (!code && (ret = try_post(c, op)) == -FI_EAGAIN)
-		code = copy_poll(c, 1);
-	c->posting = false;
-	if (code)
-		return code;
-	if (ret) {
-		rp_err(c->err, 0, "%s at byte %" PRIu64 ": %s",
-		       op->state == COPY_COMMITTING ? "committing"
-		       : op->state == COPY_WRITING  ? "writing"
-						    : "reading",
-		       c->cfg->offset + op->at, fi_strerror((int)-ret));
-		return RP_EXIT_BROKEN;
-	}
-	if (!c->busy)
-		c->silent_since = rp_now_ms();
-	op->busy = true;
-	c->busy++;
-	return 0;
-}
-
-static int read_cq_error(struct copy *c)
-{
-	struct fi_cq_err_entry bad;
-	struct copy_op *op;
-	char text[RP_ERR_LEN];
-
-	if (rp_fabric_cq_error(&c->f, &bad, text))
-		return 0;
-	op = bad.op_context;
-	if (op && op->busy) {
-		op->failed = true;
-		op->busy = false;
-		c->busy--;
-	}
-	if (!op || op->state != COPY_COMMITTING) {
-		rp_err(c->err, 0,
-		       "the connection to the target on %s was lost (%.200s); "
-		       "check that fi_rpmemd runs there",
-		       c->cfg->target.host, text);
-		return RP_EXIT_BROKEN;
-	}
-	c->status = (enum rp_status)bad.prov_errno;
-	if (c->status == RP_ST_OVERLOADED) {
-		rp_err(c->err, 0,
-		       "fi_rpmemd on %s is stopping, or serves as many clients "
-		       "as it may; resume when it runs again",
-		       c->cfg->target.host);
-		return RP_EXIT_BROKEN;
-	}
-	rp_err(c->err, 0, "commit to the target on %s failed: %s. %s",
-	       c->cfg->target.host, rp_status_name(c->status),
-	       rp_status_remedy(c->status));
-	return c->status == RP_ST_CLASS ? RP_EXIT_CLASS : RP_EXIT_BROKEN;
-}
-
-int copy_poll(struct copy *c, int ms)
-{
-	struct fi_cq_entry done[32];
-	ssize_t n = fi_cq_sread(c->f.cq, done, 32, NULL, ms);
-
-	if (copy_interrupted) {
-		rp_err(c->err, 0, "interrupted");
-		return RP_EXIT_BROKEN;
-	}
-	if (n == -FI_EAVAIL)
-		return read_cq_error(c);
-	if (n < 0 && n != -FI_EAGAIN && n != -FI_EINTR) {
-		rp_err(c->err, 0, "completion queue: %s", fi_strerror((int)-n));
-		return RP_EXIT_BROKEN;
-	}
-	for (ssize_t i = 0; i < n; i++) {
-		struct copy_op *op = done[i].op_context;
-
-		op->busy = false;
-		c->busy--;
-	}
-	if (n > 0)
-		c->silent_since = rp_now_ms();
-	else if ((c->busy || c->posting) &&
-		 rp_now_ms() - c->silent_since > c->cfg->timeout * 1000ull) {
-		rp_err(c->err, 0,
-		       "the target on %s has been silent for %u s; check that "
-		       "it runs, or give a longer --timeout",
-		       c->cfg->target.host, c->cfg->timeout);
-		return RP_EXIT_BROKEN;
-	}
-	return 0;
-}
-
-void copy_finish(struct copy *c)
-{
-	const uint64_t until = rp_now_ms() + c->cfg->timeout * 1000ull;
-	const enum rp_status status = c->status;
-	char err[RP_ERR_LEN];
-
-	/* The first error is the one to report, and decides on --resume. */
-	memcpy(err, c->err, sizeof(err));
-	while (c->busy && !copy_interrupted && rp_now_ms() < until)
-		copy_poll(c, 100);
-	memcpy(c->err, err, sizeof(err));
-	c->status = status;
-}
-
-void copy_explain(struct copy *c)
-{
-	struct rp_setup_target t = c->cfg->target;
-	struct rp_setup_export ex;
-	char byte, err[RP_ERR_LEN];
-	int ret;
-
-	if (recv(c->lease, &byte, 1, MSG_PEEK | MSG_DONTWAIT))
-		return;
-	t.wait_ms = 0;
-	ret = rp_setup_fetch_export(&t, c->cfg->pool, &ex, err);
-	if (ret == -ENOENT || ret == -EACCES)
-		rp_err(c->err, 0, "fi_rpmemd has closed the pool: %.400s", err);
-	else if (!ret && ex.owner != c->ex.owner)
-		rp_err(c->err, 0,
-		       "another client has taken pool '%s' on %s for itself, "
-		       "so this copy may not go on; close the pool there, then "
-		       "copy again",
-		       c->cfg->pool, t.host);
-}
-
-int copy_read_all(struct copy *c, copy_sink sink)
-{
-	const uint64_t window = c->cfg->window;
-	uint64_t posted = 0, taken = 0; /* bytes */
-	uint64_t head = 0, tail = 0;	/* chunks */
-	int ret;
-
-	while (taken < c->size) {
-		struct copy_op *op;
-
-		while (posted < c->size && head - tail < window) {
-			op = &c->ops[head % window];
-			op->state = COPY_READING;
-			op->at = posted;
-			op->len = c->size - posted < c->chunk ? c->size - posted
-							      : c->chunk;
-			op->pool_data = op->data;
-			ret = copy_post(c, op);
-			if (ret)
-				return ret;
-			posted += op->len;
-			head++;
-		}
-		ret = copy_poll(c, 100);
-		if (ret)
-			return ret;
-		while (tail < head && !c->ops[tail % window].busy) {
-			op = &c->ops[tail % window];
-			ret = sink(c, op);
-			if (ret)
-				return ret;
-			taken += op->len;
-			tail++;
-		}
-		progress_at(&c->progress, taken);
-	}
-	return 0;
 }

@@ -62,10 +62,9 @@ util/systemd/fi_rpmemd.service: util/systemd/fi_rpmemd.service.in Makefile
 
 bin_PROGRAMS += util/fi_rpmem_cp
 util_fi_rpmem_cp_SOURCES = util/fi_rpmem_cp.c util/exits.h util/copy.c \
-	util/copy.h util/copy_up.c util/copy_down.c util/progress.c \
-	util/progress.h
-util_fi_rpmem_cp_LDADD = util/libutil.la prov/core/libcore.la \
-	$(JANSSON_LIBS) $(NETTLE_LIBS) $(FABRIC_LIBS)
+	util/copy.h util/progress.c util/progress.h
+util_fi_rpmem_cp_LDADD = util/librpmem_pool.la util/libutil.la \
+	prov/core/libcore.la $(JANSSON_LIBS) $(NETTLE_LIBS) $(FABRIC_LIBS)
 
 EXTRA_DIST += util/rpmem_lead.sh
 bin_SCRIPTS += util/rpmem_lead

@@ -148,7 +148,7 @@ copy_and_kill() {
 
 	goal=$(((RANDOM * 32768 + RANDOM) % (size / 2) + size / 8))
 	rm -f "$log"
-	"$bin/fi_rpmem_cp" --chunk 256K --ack-log "$log" "$file" \
+	"$bin/fi_rpmem_cp" --timeout 1 --chunk 256K --ack-log "$log" "$file" \
 		"127.0.0.1:$port:$(basename "$pool")" >"$work/cp.log" 2>&1 &
 	copy=$!
 	while [ "$(acked "$log")" -lt "$goal" ] && kill -0 $copy 2>/dev/null; do
@@ -181,7 +181,7 @@ echo "all of them are in the pool file"
 
 say "5. Restart the target, resume, verify"
 start "$pool"
-"$bin/fi_rpmem_cp" --resume --verify "$file" \
+"$bin/fi_rpmem_cp" --skip "$n" --verify "$file" \
 	"127.0.0.1:$port:pool" || die "resume failed"
 stop
 sum=$(sha256sum <"$file" | cut -d' ' -f1)

@@ -110,12 +110,6 @@ fabtests_fault_badatomic_LDADD = $(FABRIC_LIBS)
 TESTS += fabtests/fault/badatomic
 
 # The guarantees of the tools.
-check_PROGRAMS += fabtests/fault/copy_dead
-fabtests_fault_copy_dead_SOURCES = fabtests/fault/copy_dead.c util/copy.c \
-	util/copy.h util/copy_up.c util/copy_down.c util/progress.c \
-	util/progress.h
-fabtests_fault_copy_dead_LDADD = $(util_fi_rpmem_cp_LDADD)
-TESTS += fabtests/fault/copy_dead
 word_tests = fabtests/fault/cp_power.sh fabtests/fault/disk_full.sh
 TESTS += $(word_tests)
 EXTRA_DIST += $(word_tests)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# fi_rpmemd and fi_rpmem_cp: copies in both directions, interrupted, resumed,
-# refused.
+# fi_rpmemd and fi_rpmem_cp: copies in both directions, over a restart of the
+# daemon, resumed, refused.
 set -u
 dir=$(mktemp -d ./cp.XXXXXX) || exit 99
 cd "$dir" || exit 99
@@ -10,6 +10,9 @@ daemon=
 P=
 failed=0
 exec 3>&1
+# The command that is printed names the program behind libtool's script.
+LD_LIBRARY_PATH=$PWD/../util/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
 
 unset FI_PROVIDER FI_PROVIDER_PATH FI_TCP_IFACE
 unset FI_OFI_RPMEM_CLASS FI_OFI_RPMEM_EMULATE
@@ -249,38 +252,64 @@ stop KILL 137
 expect 3 $bin/fi_rpmemd --port 0 --create 25M vol0
 says "exists with 24 MiB"
 
-# The daemon is killed during a copy: acknowledged bytes survive, and the
-# printed command resumes the rest.
+# kill_during_copy FILE OPTION...: the daemon is killed when FILE is copied in
+# part; the copy in the background is $job.
+kill_during_copy()
+{
+	rm -f acks
+	$cp --chunk 8K --window 1 --ack-log acks "$@" 127.0.0.1:$P:vol0 \
+		>out 2>&1 &
+	job=$!
+	for _ in $(seq 1000); do
+		[ -s acks ] && break
+		sleep 0.01
+	done
+	stop KILL 137
+	acked=$(tail -n 1 acks)
+	[ "$acked" -lt 20000001 ] || fail "the copy ended before the daemon"
+}
+
+# The daemon is killed during a copy and started again: the copy completes.
 serve --port $P vol0
 grep -q 'was not closed' daemon.out || fail "a killed daemon goes unnoticed"
 tr '\0-\377' '\1-\377\0' <src >new
-$cp --chunk 8K --window 1 --ack-log acks new 127.0.0.1:$P:vol0 >out 2>&1 &
-job=$!
-for _ in $(seq 1000); do
-	[ -s acks ] && break
-	sleep 0.01
-done
-stop KILL 137
+kill_during_copy new
+serve --port $P vol0
+wait $job || { fail "no copy over a restart of its target"; cat out >&3; }
+says "^durable: 19.1 MiB"
+holds 0 20000001 new || fail "copied over a restart, but different"
+[ "$(tail -n 1 acks)" = 20000001 ] || fail "the ack log ends early"
+
+# It is not started again in time: acknowledged bytes survive, and the printed
+# command copies the rest.
+kill_during_copy src --timeout 1
 wait $job
 code=$?
 acked=$(tail -n 1 acks)
-if [ $code -eq 0 ]; then
-	fail "the copy ended before the daemon was killed"
-else
-	[ $code -eq 9 ] || fail "exit code $code of a copy that broke off"
-	says "durable: the first $acked of 20000001 bytes"
-	holds 0 "$acked" new || fail "$acked bytes were acknowledged: not in the pool"
-	resume=$(sed -n 's/^resume:  //p' out | sed 's/--chunk 8K --window 1//')
-	serve --port $P vol0
-	expect 0 sh -c "$resume --verify"
-	says "verified"
-	holds 0 20000001 new || fail "resumed, but different"
-	[ "$(tail -n 1 acks)" = 20000001 ] || fail "the ack log ends early"
-	expect 0 $cp --resume new 127.0.0.1:$P:vol0
-	case $class in
-	'') says "19.1 MiB of it already there and not sent" ;;
-	esac
-fi
+[ $code -eq 9 ] || fail "exit code $code of a copy that broke off"
+says "gave up after 1 s: nothing listens"
+says "durable: the first $acked of 20000001 bytes"
+holds 0 "$acked" src || fail "$acked bytes were acknowledged: not in the pool"
+says "^resume:  .* --skip $acked "
+resume=$(sed -n 's/^resume:  //p' out | sed 's/--chunk 8K --window 1//')
+serve --port $P vol0
+expect 0 sh -c "$resume --verify"
+says "of it already there and not sent"
+says "verified: SHA-256 $(sha256sum <src | cut -c1-64)"
+holds 0 20000001 src || fail "resumed, but different"
+[ "$(tail -n 1 acks)" = 20000001 ] || fail "the ack log ends early"
+expect 0 $cp --quiet 127.0.0.1:$P:vol0 back
+cmp src back || fail "resumed, and another length"
+
+# Only bytes behind --skip are sent; --verify compares all of them.
+expect 0 $cp --json --skip 19000000 new 127.0.0.1:$P:vol0
+says '"durable_bytes": 20000001'
+says '"sent_bytes": 1000001'
+holds 0 19000000 src || fail "skipped bytes were sent"
+expect 10 $cp --verify --skip 20000001 new 127.0.0.1:$P:vol0
+expect 2 $cp --skip 20000002 new 127.0.0.1:$P:vol0
+expect 2 $cp --skip 1 127.0.0.1:$P:vol0 back
+expect 0 $cp new 127.0.0.1:$P:vol0
 
 # Zeros of a sparse file do not travel, and replace what the pool has.
 truncate -s 20000001 sparse
@@ -301,7 +330,8 @@ serve --port 0 --create 512M wide
 stop TERM 0
 serve --port 0 vol0 wide
 echo old >back
-$cp --timeout 2 --chunk 4K --window 1 127.0.0.1:$P:wide back >out 2>&1 &
+FI_OFI_RPMEM_TIMEOUT=500 $cp --timeout 2 --chunk 4K --window 1 \
+	127.0.0.1:$P:wide back >out 2>&1 &
 job=$!
 for _ in $(seq 1000); do
 	set -- .back.tmp.*
@@ -309,11 +339,15 @@ for _ in $(seq 1000); do
 	sleep 0.01
 done
 kill -STOP $daemon
+for _ in $(seq 1000); do
+	[ -s out ] && break
+	sleep 0.05
+done
+kill -CONT $daemon # an attempt to connect ends sooner
 wait $job
 code=$?
-kill -CONT $daemon
 [ $code -eq 9 ] || fail "exit code $code of a copy from a target that hangs"
-says "silent for 2 s"
+says "gave up after 2 s"
 [ "$(cat back)" = old ] || fail "a file was replaced by half of another"
 set -- .back.tmp.*
 [ -e "$1" ] && fail "$1 is left behind"
@@ -377,7 +411,8 @@ esac
 head -c 4000000 src >mid
 serve --port 0 --create 4M stays gone late
 mv stays moved # the pool still has a name
-$cp --chunk 4K --window 1 --ack-log acks2 mid 127.0.0.1:$P:late >out2 2>&1 &
+$cp --timeout 2 --chunk 4K --window 1 --ack-log acks2 mid 127.0.0.1:$P:late \
+	>out2 2>&1 &
 job=$!
 for _ in $(seq 1000); do
 	[ -s acks2 ] && break
@@ -421,8 +456,6 @@ if [ -n "$shm" ] && [ "$(stat -f -c %T "$shm")" = tmpfs ]; then
 	[ "$(sha256sum <"$shm/weak")" = "$sum" ] || fail "written all the same"
 	expect 0 $bin/fi_rpmem_cp --class process small 127.0.0.1:$P:weak
 	says "class process by delivery"
-	expect 0 $bin/fi_rpmem_cp --class process --resume small \
-		127.0.0.1:$P:weak
 	stop TERM 0
 	# Memory without persistence: commits succeed, and nothing is called
 	# durable.
