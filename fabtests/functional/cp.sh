@@ -456,6 +456,8 @@ if [ -n "$shm" ] && [ "$(stat -f -c %T "$shm")" = tmpfs ]; then
 	[ "$(sha256sum <"$shm/weak")" = "$sum" ] || fail "written all the same"
 	expect 0 $bin/fi_rpmem_cp --class process small 127.0.0.1:$P:weak
 	says "class process by delivery"
+	FI_OFI_RPMEM_CLASS=process expect 0 $bin/fi_rpmem_cp small \
+		127.0.0.1:$P:weak
 	stop TERM 0
 	# Memory without persistence: commits succeed, and nothing is called
 	# durable.

@@ -171,8 +171,9 @@ fabtests_functional_coalesced_writes_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_coalesced_writes_LDADD = $(FABRIC_LIBS)
 
 # Copies in both directions, interrupted in every way.
-TESTS += fabtests/functional/cp.sh
-EXTRA_DIST += fabtests/functional/cp.sh
+cp_tests = fabtests/functional/cp.sh fabtests/functional/cp_group.sh
+TESTS += $(cp_tests)
+EXTRA_DIST += $(cp_tests)
 
 # The report of lost tests of upstream's fabtests.
 TESTS += fabtests/functional/upstream.sh
