@@ -85,7 +85,7 @@ static uint64_t get_length(const struct copy *c)
 /* Remember a length, at k members of a group; 0: unknown. */
 static int set_length(struct copy *c, uint64_t length)
 {
-	const uint64_t until = rp_now_ms() + c->cfg->timeout * 1000ull;
+	const uint64_t until = rp_now_ms() + c->cfg->timeout * 1000;
 	struct place v[MEMBERS] = {0};
 	unsigned int k, n, count = 0;
 
@@ -125,10 +125,12 @@ static int op_failed(struct copy *c, const struct copy_op *op)
 	/* A commit that completes behind this does not cover these bytes. */
 	if (op->op.type != RPMEM_POOL_COMMIT && at < c->limit)
 		c->limit = at;
+	if (c->status) /* the first error is the one to report */
+		return RP_EXIT_BROKEN;
 	c->status = ret;
 	if (ret == -ETIMEDOUT)
-		rp_err(c->err, 0, "gave up after %u s: %s", c->cfg->timeout,
-		       op->op.error);
+		rp_err(c->err, 0, "gave up after %" PRIu64 " s: %s",
+		       c->cfg->timeout, op->op.error);
 	else
 		rp_err(c->err, 0, "%s", op->op.error);
 	return ret == -EOPNOTSUPP ? RP_EXIT_CLASS
@@ -173,23 +175,6 @@ static int submit(struct copy *c, struct copy_op *op)
 	op->busy = true;
 	c->outstanding++;
 	return 0;
-}
-
-/*
- * After a failure: complete the other operations, which fail too, or count as
- * durable. The first error is the one to report.
- */
-static void drain(struct copy *c)
-{
-	const uint64_t until = rp_now_ms() + c->cfg->timeout * 1000ull;
-	const int status = c->status;
-	char err[RP_ERR_LEN];
-
-	memcpy(err, c->err, sizeof(err));
-	while (c->outstanding && !copy_interrupted && rp_now_ms() < until)
-		poll_ops(c, 100);
-	memcpy(c->err, err, sizeof(err));
-	c->status = status;
 }
 
 /* Fill a chunk from the file; holes and other zeros do not travel. */
@@ -278,8 +263,9 @@ static int transfer(struct copy *c, const char *verb, uint64_t from,
 		}
 		progress_at(&c->progress, take ? taken : c->acked);
 	}
-	if (c->status)
-		drain(c);
+	/* The other operations fail too, or count as durable. */
+	while (c->status && c->outstanding && !copy_interrupted)
+		poll_ops(c, 100);
 	progress_end(&c->progress);
 	return ret;
 }
@@ -425,30 +411,23 @@ static int open_pool(struct copy *c)
 		.size = sizeof(attr),
 		.secret_file = cfg->secret_file,
 		.required = cfg->up ? cfg->class : RPMEM_POOL_NONE,
-		.timeout = cfg->timeout,
-		.wait = cfg->wait ? cfg->wait : -1,
+		.timeout = (unsigned int)cfg->timeout,
+		.wait = cfg->wait ? (int)cfg->wait : -1,
 	};
 	const int ret = rpmem_pool_open(&c->pool, cfg->where, &attr);
 
-	if (ret)
-		rp_err(c->err, 0, "%s%s", rpmem_pool_error(),
-		       ret == -EOPNOTSUPP ? " (--class)" : "");
-	switch (ret) {
-	case 0:
+	if (!ret) {
 		c->info.size = sizeof(c->info);
 		rpmem_pool_query(c->pool, &c->info);
 		return 0;
-	case -EINVAL:
-		return RP_EXIT_USAGE;
-	case -EACCES:
-		return RP_EXIT_SECRET;
-	case -EOPNOTSUPP:
-		return RP_EXIT_CLASS;
-	case -ENOMEM:
-		return RP_EXIT_FAILED;
-	default:
-		return RP_EXIT_NETWORK;
 	}
+	rp_err(c->err, 0, "%s%s", rpmem_pool_error(),
+	       ret == -EOPNOTSUPP ? " (--class)" : "");
+	return ret == -EINVAL	    ? RP_EXIT_USAGE
+	       : ret == -EACCES	    ? RP_EXIT_SECRET
+	       : ret == -EOPNOTSUPP ? RP_EXIT_CLASS
+	       : ret == -ENOMEM	    ? RP_EXIT_FAILED
+				    : RP_EXIT_NETWORK;
 }
 
 /* Check right and range before any byte is copied. */

@@ -32,8 +32,8 @@ struct copy_cfg {
 	bool verify, json, quiet;
 	enum rpmem_pool_class class;
 	uint64_t chunk, window;
-	unsigned int timeout; /* seconds that the target may be away */
-	int wait;	      /* seconds for a daemon that is starting */
+	uint64_t timeout; /* seconds that the target may be away */
+	uint64_t wait;	  /* seconds for a daemon that is starting */
 	const char *secret_file, *ack_log;
 	struct rp_secret secret;
 };

@@ -4,19 +4,18 @@
 
 #include <argp.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <jansson.h>
 
 #include "util/clock.h"
 #include "util/copy.h"
+#include "util/setup_client.h"
 
 __attribute__((visibility("default"))) /* argp reads it */
 const char *argp_program_version = "fi_rpmem_cp " PACKAGE_VERSION;
@@ -25,8 +24,8 @@ static const char doc[] =
 	"Copies a file to a pool that fi_rpmemd exports, or "
 	"back. A copy to a pool ends when every byte is durable "
 	"there.\vPOOL is the name of the pool file without its "
-	"folder, or POOL,HOST[:PORT]:POOL,...;k=N names a group "
-	"of pools. OFFSET is a number of bytes, or 64K, 10M, 1G. "
+	"folder; HOST:POOL,HOST:POOL,...;k=N is a group of "
+	"pools. OFFSET is a number of bytes, or 64K, 10M, 1G. "
 	"An interrupted copy to a pool prints the number of "
 	"durable bytes and the command to resume. fi_rpmem_cp(1) "
 	"lists the exit codes.";
@@ -148,11 +147,51 @@ static bool parse_class(const char *s, enum rpmem_pool_class *class)
 	return false;
 }
 
+/* Options with a number. */
+static const struct number {
+	int key;
+	bool size;
+	const char *name;
+	uint64_t min, max;
+	size_t at; /* of the field of struct copy_cfg */
+} numbers[] = {
+#define AT(field) offsetof(struct copy_cfg, field)
+	{'n', true, "length", 1, 1ull << 50, AT(length)},
+	{OPT_SKIP, false, "skip", 0, INT64_MAX, AT(skip)},
+	{OPT_CHUNK, true, "chunk", 4096, COPY_CHUNK_MAX, AT(chunk)},
+	{OPT_WINDOW, false, "window", 1, COPY_WINDOW_MAX, AT(window)},
+	{OPT_TIMEOUT, false, "timeout", 1, 86400, AT(timeout)},
+	{OPT_WAIT, false, "wait", 0, 86400, AT(wait)},
+#undef AT
+};
+
+static error_t parse_number(struct argp_state *state, int key, const char *arg)
+{
+	struct args *a = state->input;
+	const struct number *n = numbers;
+	const struct number *end = n + sizeof(numbers) / sizeof(*n);
+	char min[RP_SIZE_LEN], max[RP_SIZE_LEN];
+	uint64_t v = 0;
+
+	while (n < end && n->key != key)
+		n++;
+	if (n == end)
+		return ARGP_ERR_UNKNOWN;
+	if (n->size ? rp_size_parse(arg, &v, a->err)
+		    : rp_number_parse(arg, n->min, n->max, &v, a->err))
+		argp_error(state, "--%s: %s", n->name, a->err);
+	if (v < n->min || v > n->max)
+		argp_error(state, "--%s: give %s to %s", n->name,
+			   rp_size_format(n->min, min),
+			   rp_size_format(n->max, max));
+	memcpy((char *)&a->cfg + n->at, &v, sizeof(v));
+	return 0;
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
 	struct args *a = state->input;
 	struct copy_cfg *cfg = &a->cfg;
-	uint64_t v;
 
 	switch (key) {
 	case 'v':
@@ -164,48 +203,17 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 	case 's':
 		cfg->secret_file = arg;
 		return 0;
-	case 'n':
-		if (rp_size_parse(arg, &cfg->length, a->err))
-			argp_error(state, "--length: %s", a->err);
-		if (!cfg->length)
-			argp_error(state, "--length: give a size above 0");
-		return 0;
 	case OPT_CLASS:
 		if (!parse_class(arg, &cfg->class))
 			argp_error(state,
 				   "--class %s: give power, process or none",
 				   arg);
 		return 0;
-	case OPT_SKIP:
-		if (rp_number_parse(arg, 0, INT64_MAX, &cfg->skip, a->err))
-			argp_error(state, "--skip: %s", a->err);
-		return 0;
 	case OPT_JSON:
 		cfg->json = true;
 		return 0;
 	case OPT_ACK_LOG:
 		cfg->ack_log = arg;
-		return 0;
-	case OPT_CHUNK:
-		if (rp_size_parse(arg, &cfg->chunk, a->err))
-			argp_error(state, "--chunk: %s", a->err);
-		if (cfg->chunk < 4096 || cfg->chunk > COPY_CHUNK_MAX)
-			argp_error(state, "--chunk: give 4K to 64M");
-		return 0;
-	case OPT_WINDOW:
-		if (rp_number_parse(arg, 1, COPY_WINDOW_MAX, &cfg->window,
-				    a->err))
-			argp_error(state, "--window: %s", a->err);
-		return 0;
-	case OPT_TIMEOUT:
-		if (rp_number_parse(arg, 1, 86400, &v, a->err))
-			argp_error(state, "--timeout: %s", a->err);
-		cfg->timeout = (unsigned int)v;
-		return 0;
-	case OPT_WAIT:
-		if (rp_number_parse(arg, 0, 86400, &v, a->err))
-			argp_error(state, "--wait: %s", a->err);
-		cfg->wait = (int)v;
 		return 0;
 	case ARGP_KEY_ARG:
 		if (state->arg_num >= 2)
@@ -218,35 +226,24 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		parse_words(state, a);
 		return 0;
 	default:
-		return ARGP_ERR_UNKNOWN;
+		return parse_number(state, key, arg);
 	}
 }
 
-static void append(char *buf, size_t size, const char *s)
-{
-	size_t n = strlen(buf);
-
-	snprintf(buf + n, size - n, "%s", s);
-}
-
-/* Append s as one shell word. */
-static void append_quoted(char *buf, size_t size, const char *s)
+/* Print s as one shell word. */
+static void print_quoted(FILE *f, const char *s)
 {
 	static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
 				    "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 				    "0123456789@%+=:,./_-";
+	const bool quote = !*s || s[strspn(s, plain)];
 
-	if (*s && s[strspn(s, plain)] == 0) {
-		append(buf, size, s);
-		return;
-	}
-	append(buf, size, "'");
-	for (; *s; s++) {
-		char one[2] = {*s, 0};
-
-		append(buf, size, *s == '\'' ? "'\\''" : one);
-	}
-	append(buf, size, "'");
+	if (quote)
+		putc('\'', f);
+	for (; *s; s++)
+		fprintf(f, *s == '\'' ? "'\\''" : "%c", *s);
+	if (quote)
+		putc('\'', f);
 }
 
 /* Whether acknowledged bytes are durable: class none survives nothing. */
@@ -264,25 +261,20 @@ static bool may_skip(const struct copy *c)
 	return is_durable(c) && c->status != -ESTALE;
 }
 
-/* Build the command that continues the copy. */
-static void resume_command(const struct args *a, const struct copy *c,
-			   char *buf, size_t size)
+/* Print the command that continues the copy. */
+static void print_resume(FILE *f, const struct args *a, const struct copy *c)
 {
-	char skip[32] = "";
-
+	print_quoted(f, a->argv[0]);
 	if (may_skip(c) && c->acked)
-		snprintf(skip, sizeof(skip), " --skip %" PRIu64, c->acked);
-	buf[0] = 0;
-	append_quoted(buf, size, a->argv[0]);
-	append(buf, size, skip);
+		fprintf(f, " --skip %" PRIu64, c->acked);
 	for (int i = 1; i < a->argc; i++) {
 		/* The former --skip N or --skip=N. */
 		if (!strncmp(a->argv[i], "--sk", 4)) {
 			i += !strchr(a->argv[i], '=');
 			continue;
 		}
-		append(buf, size, " ");
-		append_quoted(buf, size, a->argv[i]);
+		putc(' ', f);
+		print_quoted(f, a->argv[i]);
 	}
 }
 
@@ -300,41 +292,43 @@ static uint64_t sent_bytes(const struct copy *c)
 	return c->acked > not_sent ? c->acked - not_sent : 0;
 }
 
+/* A field of a copy to a pool. */
+static json_t *count(const struct copy *c, uint64_t bytes)
+{
+	return c->cfg->up ? json_integer((json_int_t)bytes) : NULL;
+}
+
 static void print_json(const struct copy *c, int code, uint64_t ms,
 		       const char *resume)
 {
 	const struct copy_cfg *cfg = c->cfg;
+	const bool sent = cfg->up && c->info.method;
+	const char *comma = strchr(cfg->where, ',');
+	const bool group = comma && strchr(comma, ':');
+	struct rp_setup_target t = {.port = 0};
+	const int used =
+		group ? -1 : rp_setup_parse_target(cfg->where, &t, NULL);
 	char sum[2 * SHA256_DIGEST_SIZE + 1];
-	json_t *o = json_pack(
-		"{ss ss ss ss sI sI sf si}", "result", code ? "failed" : "ok",
-		"direction", cfg->up ? "up" : "down", "file", cfg->file, "pool",
-		cfg->where, "offset", (json_int_t)cfg->offset, "bytes",
-		(json_int_t)c->size, "seconds", (double)ms / 1000, "exit_code",
-		code);
+	json_t *o;
 
-	if (cfg->up) {
-		json_object_set_new(o,
-				    is_durable(c) ? "durable_bytes"
-						  : "acknowledged_bytes",
-				    json_integer((json_int_t)c->acked));
-		json_object_set_new(o, "sent_bytes",
-				    json_integer((json_int_t)sent_bytes(c)));
-		json_object_set_new(o, "zero_bytes",
-				    json_integer((json_int_t)c->zeros));
-	}
-	if (cfg->up && c->info.method) {
-		json_object_set_new(o, "class",
-				    json_string(classes[c->info.reached]));
-		json_object_set_new(o, "method", json_string(c->info.method));
-	}
-	if (!code && cfg->verify) {
-		format_hex(c->sum, sum);
-		json_object_set_new(o, "sha256", json_string(sum));
-	}
-	if (code)
-		json_object_set_new(o, "error", json_string(c->err));
-	if (resume[0])
-		json_object_set_new(o, "resume", json_string(resume));
+	format_hex(c->sum, sum);
+	o = json_pack(
+		"{ss ss ss ss* so* ss sI sI sf si so* so* so* ss* ss* ss* ss* "
+		"ss*}",
+		"result", code ? "failed" : "ok", "direction",
+		cfg->up ? "up" : "down", "file", cfg->file, "host",
+		used > 0 ? t.host : NULL, "port",
+		used > 0 ? json_integer(t.port) : NULL, "pool",
+		cfg->where + (used > 0 && cfg->where[used] ? used + 1 : 0),
+		"offset", (json_int_t)cfg->offset, "bytes", (json_int_t)c->size,
+		"seconds", (double)ms / 1000, "exit_code", code,
+		is_durable(c) ? "durable_bytes" : "acknowledged_bytes",
+		count(c, c->acked), "sent_bytes", count(c, sent_bytes(c)),
+		"zero_bytes", count(c, c->zeros), "class",
+		sent ? classes[c->info.reached] : NULL, "method",
+		sent ? c->info.method : NULL, "sha256",
+		!code && cfg->verify ? sum : NULL, "error",
+		code ? c->err : NULL, "resume", resume);
 	json_dumpf(o, stdout, JSON_INDENT(2));
 	putchar('\n');
 	json_decref(o);
@@ -370,7 +364,7 @@ static void print_done(const struct copy *c, uint64_t ms)
 static void print_failed(const struct copy *c, int code, const char *resume)
 {
 	fprintf(stderr, "fi_rpmem_cp: %s\n", c->err);
-	if (!resume[0])
+	if (!resume)
 		return;
 	if (c->status != -ESTALE)
 		fprintf(stderr,
@@ -416,7 +410,9 @@ int main(int argc, char **argv)
 			},
 	};
 	static struct copy c = {.cfg = &a.cfg, .fd = -1, .ack_fd = -1};
-	static char resume[8192];
+	char *resume = NULL;
+	size_t len;
+	FILE *f;
 	uint64_t began;
 	int code;
 
@@ -434,8 +430,12 @@ int main(int argc, char **argv)
 	began = rp_now_ms();
 	code = copy_run(&c);
 	began = rp_now_ms() - began;
-	if (a.cfg.up && code == RP_EXIT_BROKEN)
-		resume_command(&a, &c, resume, sizeof(resume));
+	f = a.cfg.up && code == RP_EXIT_BROKEN ? open_memstream(&resume, &len)
+					       : NULL;
+	if (f) {
+		print_resume(f, &a, &c);
+		fclose(f);
+	}
 	if (code)
 		print_failed(&c, code, resume);
 	if (a.cfg.json)
@@ -445,5 +445,6 @@ int main(int argc, char **argv)
 	copy_close(&c);
 	rp_secret_wipe(&a.cfg.secret);
 	free(a.cfg.where);
+	free(resume);
 	return code;
 }

@@ -76,7 +76,7 @@ says()
 	grep -q -- "$1" out || { fail "no '$1' in:"; cat out; }
 }
 
-# begin_copy FILE OPTION...: a copy in the background, $job, is under way.
+# begin_copy FILE OPTION...: a copy in the background, $job, has begun.
 begin_copy()
 {
 	rm -f acks
@@ -88,7 +88,7 @@ begin_copy()
 		[ -s acks ] && break
 		sleep 0.01
 	done
-	kill -0 $job 2>/dev/null || { fail "no copy under way"; cat out; }
+	kill -0 $job 2>/dev/null || { fail "no copy in progress"; cat out; }
 }
 
 # whole FILE: what comes back is the file, at its length; long FILE: and then
