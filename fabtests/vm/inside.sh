@@ -65,7 +65,7 @@ mkdir -p /build/payload/prov/rpmem/.libs /build/payload/fabtests/fault/.libs \
 for f in prov/rpmem/.libs/librpmem-fi.so \
 	fabtests/fault/.libs/librpmem-fault-fi.so \
 	fabtests/fault/.libs/libshadow.so util/fi_rpmem_info util/fi_rpmemd \
-	util/fi_rpmem_cp fabtests/benchmarks/suite fabtests/benchmarks/rivals \
+	fabtests/benchmarks/suite fabtests/benchmarks/rivals \
 	fabtests/functional/basic fabtests/functional/private_conn \
 	fabtests/functional/connected \
 	fabtests/functional/man_claims fabtests/fault/badinput \
@@ -74,6 +74,10 @@ for f in prov/rpmem/.libs/librpmem-fi.so \
 	fabtests/vm/shim_cut fabtests/vm/shim_cut_faults fabtests/vm/shim_rivals \
 	fabtests/vm/native fabtests/vm/rc_pair; do
 	strip -S -o "/build/payload/$f" "$f"
+done
+# The program behind libtool's script, and its library.
+for f in fi_rpmem_cp librpmem_pool.so.0; do
+	strip -S -o "/build/payload/util/$f" "util/.libs/$f"
 done
 # As a program's author would compile, except that the library is not installed.
 mkdir /build/payload/examples

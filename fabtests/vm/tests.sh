@@ -5,6 +5,7 @@
 here=$PWD
 domain=$(parameter rp.domain)
 export FI_PROVIDER_PATH=$here/prov/rpmem/.libs FI_TCP_IFACE=lo
+export LD_LIBRARY_PATH=$here/util
 # An emulated target is slow, not dead.
 export FI_OFI_RPMEM_TIMEOUT=30000
 
