@@ -132,6 +132,23 @@ util_librpmem_rpc_la_LIBADD = util/librpmem_pool.la util/libutil.la \
 util_librpmem_rpc_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
 	-export-symbols-regex '^rpmem_rpc_'
 
+# The library for programs that are servers of libraft.
+if HAVE_RAFT
+lib_LTLIBRARIES += util/librpmem_raft.la
+util_librpmem_raft_la_SOURCES = \
+	util/libraft/backend.h util/libraft/conf.c util/libraft/io.c \
+	util/libraft/net.c util/libraft/replay.c util/libraft/ring.c \
+	util/libraft/snapshot.c util/libraft/store.c util/libraft/store.h \
+	util/libraft/wire.c util/libraft/wire.h util/libraft/writer.c \
+	util/libraft/writer.h
+util_librpmem_raft_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
+util_librpmem_raft_la_CFLAGS = $(AM_CFLAGS) $(RAFT_CFLAGS)
+util_librpmem_raft_la_LIBADD = util/librpmem_log.la $(RAFT_LIBS) -lpthread
+util_librpmem_raft_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
+	-export-symbols-regex '^rpmem_raft_'
+pool_DATA += util/libraft/librpmem_raft.pc
+endif
+
 bin_PROGRAMS += util/fi_rpmem_plugpull
 util_fi_rpmem_plugpull_SOURCES = util/fi_rpmem_plugpull.c util/exits.h \
 	util/plugpull.h util/plugpull_judge.c util/plugpull_ledger.c \

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The state of one raft_io. */
+#ifndef RP_RAFT_BACKEND_H
+#define RP_RAFT_BACKEND_H
+
+#include <raft.h>
+#include <raft/uv.h>
+
+#include "libraft/store.h"
+#include "libraft/wire.h"
+
+/* The rest of the library is built with hidden symbols. */
+#pragma GCC visibility push(default)
+#include "rpmem_raft.h"
+#pragma GCC visibility pop
+
+struct backend;
+
+/* A frame that waits for a connection, or is being written. */
+struct frame {
+	uv_write_t write;
+	struct peer *peer;
+	struct raft_io_send *req; /* or NULL */
+	TAILQ_ENTRY(frame) link;
+	size_t len;
+	unsigned char bytes[];
+};
+TAILQ_HEAD(frames, frame);
+
+/* A result that waits until the messages up to seq are durable. */
+struct held {
+	TAILQ_ENTRY(held) link;
+	struct raft_message m;
+	uint64_t seq;
+};
+
+/* This server as a leader, and the ring of a follower. */
+struct ring {
+	enum {
+		RING_CLOSED,
+		RING_OPENING,
+		RING_OPEN,
+		RING_FAILED,
+		RING_CLOSING
+	} state;
+	struct writer w;
+	char *where;	/* the follower's pool; NULL: not known */
+	uint64_t seq;	/* of the last message that was written to the ring */
+	uint64_t acked; /* up to here they are durable there */
+	uint64_t base;	/* seq when the ring was opened */
+	uint64_t next_try; /* ms */
+	uint64_t trimmed;  /* LSN */
+	TAILQ_HEAD(, held) held;
+};
+
+struct peer {
+	TAILQ_ENTRY(peer) link;
+	struct backend *b;
+	raft_id id;
+	char *address;
+	enum {
+		OUT_DOWN,
+		OUT_CONNECTING,
+		OUT_UP
+	} out;
+	struct raft_uv_connect connect;
+	uv_stream_t *stream;
+	struct frames waiting;
+	unsigned int nwaiting;
+	struct ring ring;
+	/* This server as a follower: as in struct wire_head. */
+	uint64_t boot; /* a random number of its process */
+	uint64_t seen, seen_lsn, kept, kept_lsn;
+};
+
+/* A connection from a peer. */
+struct incoming {
+	TAILQ_ENTRY(incoming) link;
+	uv_stream_t *stream;
+	struct peer *peer;
+	unsigned char *buf;
+	size_t len, room;
+};
+
+/* A callback of libraft that may not be called at once. */
+struct later {
+	TAILQ_ENTRY(later) link;
+	struct raft_io_send *send;
+	struct raft_io_snapshot_get *get;
+	struct raft_snapshot *snapshot;
+	int status;
+};
+
+struct append {
+	struct job job;
+	TAILQ_ENTRY(append) link;
+	struct raft_io_append *req;
+	bool done;
+	int status;
+};
+
+struct backend {
+	struct raft_io *io;
+	uv_loop_t *loop;
+	char *where, *at, *secret_file;
+	struct rpmem_raft_attr attr;
+	struct raft_uv_transport tcp;
+	raft_id id;
+	uint64_t boot;
+	struct store store;
+	bool opened, started, closing;
+	unsigned int busy; /* handles and works that are not closed yet */
+	uv_timer_t timer;
+	uv_async_t async;
+	raft_io_tick_cb tick;
+	raft_io_recv_cb recv;
+	raft_io_close_cb close_cb;
+	struct raft_io_snapshot_put *put;
+	TAILQ_HEAD(, peer) peers;
+	TAILQ_HEAD(, incoming) incoming;
+	TAILQ_HEAD(, append) appends; /* callbacks follow in this order */
+	TAILQ_HEAD(, later) later;
+	struct peer *ring_peer; /* the message that libraft processes is in the
+				 * ring, from this peer */
+};
+
+/* io.c */
+void backend_received(struct peer *p, const struct wire_head *h,
+		      const unsigned char *message);
+void backend_later(struct backend *b, const struct later *later);
+void backend_idle(struct backend *b); /* busy has become less */
+struct rpmem_log_attr backend_log_attr(const struct backend *b);
+void backend_deliver(struct peer *p, struct raft_message *m);
+void backend_wake(void *arg);
+
+/* net.c */
+int net_listen(struct backend *b);
+struct peer *net_peer(struct backend *b, raft_id id, const char *address);
+/* req->cb() follows. */
+void net_send(struct peer *p, struct frame *f);
+void net_close(struct backend *b);
+
+/* ring.c */
+/* The message goes into the ring of the peer too; *h says what it has. */
+void ring_send(struct peer *p, unsigned char *message, size_t len,
+	       unsigned int entries, struct wire_head *h);
+/* A result arrived: deliver it, or hold it. */
+void ring_result(struct peer *p, const struct wire_head *h,
+		 struct raft_message *m);
+/* The peer has connected; where: its pool, or none. */
+void ring_hello(struct peer *p, const unsigned char *where, size_t len);
+void ring_reap(struct peer *p);
+void ring_close(struct peer *p);
+
+#endif

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * A leader writes each message with entries into the ring of the follower, a
+ * log in the follower's pool, while the message travels. The follower answers
+ * at once, and this file holds the answer until the ring has the message
+ * durably, or the follower says that its own log has all.
+ */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libraft/backend.h"
+
+#define RETRY_MS  1000u
+#define RING_MOST (1u << 20) /* bytes of a message in a ring */
+
+static void drop_held(struct ring *r)
+{
+	struct held *h;
+
+	while ((h = TAILQ_FIRST(&r->held))) {
+		TAILQ_REMOVE(&r->held, h, link);
+		free(h);
+	}
+}
+
+/*
+ * What was outstanding is there or not, and nothing may be written behind it:
+ * the ring is opened again when the follower has stored by itself all that it
+ * has taken.
+ */
+static void ring_failed(struct ring *r)
+{
+	r->state = RING_FAILED;
+	drop_held(r);
+}
+
+static void deliver_held(struct peer *p)
+{
+	struct ring *r = &p->ring;
+	struct held *h;
+
+	while ((h = TAILQ_FIRST(&r->held)) && h->seq <= r->acked) {
+		TAILQ_REMOVE(&r->held, h, link);
+		backend_deliver(p, &h->m);
+		free(h);
+	}
+}
+
+struct message {
+	struct job job;
+	struct peer *peer;
+	uint64_t seq;
+};
+
+static void message_done(struct job *job, int result)
+{
+	struct message *m = (struct message *)job;
+	struct ring *r = &m->peer->ring;
+
+	if (!result)
+		r->acked = m->seq;
+	else if (r->state == RING_OPEN)
+		ring_failed(r);
+	free(m);
+}
+
+static void open_ring(struct peer *p)
+{
+	struct ring *r = &p->ring;
+	const uint64_t now = uv_now(p->b->loop);
+
+	if (!r->where || now < r->next_try || p->out != OUT_UP)
+		return;
+	r->next_try = now + RETRY_MS;
+	r->w = (struct writer){.where = r->where,
+			       .attr = backend_log_attr(p->b),
+			       .wake = backend_wake,
+			       .arg = p->b};
+	r->w.attr.log = 1;
+	r->w.attr.take = 1;
+	writer_init(&r->w);
+	if (writer_start(&r->w))
+		writer_stop(&r->w);
+	else
+		r->state = RING_OPENING;
+	r->acked = r->base = r->seq;
+	r->trimmed = 0;
+}
+
+void ring_send(struct peer *p, unsigned char *message, size_t len,
+	       unsigned int entries, struct wire_head *h)
+{
+	struct ring *r = &p->ring;
+	const struct iovec iov = {message, len};
+	struct message *m;
+	int ret;
+
+	h->seq = r->seq;
+	if (!entries)
+		return;
+	if (r->state == RING_CLOSED)
+		open_ring(p);
+	if (r->state != RING_OPEN || p->out != OUT_UP || len > RING_MOST)
+		return;
+	m = calloc(1, sizeof(*m));
+	if (!m)
+		return;
+	m->job.op.entries = &iov;
+	m->job.op.count = 1;
+	m->job.done = message_done;
+	m->peer = p;
+	m->seq = r->seq + 1;
+	ret = writer_submit(&r->w, &m->job, false);
+	if (ret) {
+		free(m);
+		if (ret != -ENOSPC && ret != -EAGAIN && ret != -EMSGSIZE)
+			ring_failed(r);
+		return;
+	}
+	h->ring = true;
+	h->seq = r->seq = m->seq;
+	h->lsn = m->job.op.next;
+}
+
+/* The follower does not need what is before kept_lsn. */
+static void trim(struct ring *r, const struct wire_head *h)
+{
+	struct rpmem_log_info info = {.size = sizeof(info)};
+
+	if (r->state != RING_OPEN || h->kept <= r->base || h->kept > r->acked ||
+	    h->lsn <= r->trimmed || rpmem_log_query(r->w.log, &info) ||
+	    h->lsn < info.head + info.capacity / 4)
+		return;
+	r->trimmed = h->lsn;
+	(void)writer_trim(&r->w, h->lsn);
+}
+
+void ring_result(struct peer *p, const struct wire_head *h,
+		 struct raft_message *m)
+{
+	struct ring *r = &p->ring;
+	struct held *held;
+
+	trim(r, h);
+	if (r->state == RING_FAILED && h->kept >= r->seq) {
+		writer_end(&r->w);
+		r->state = RING_CLOSING;
+	}
+	if (h->seq <= r->acked || h->kept >= h->seq) {
+		backend_deliver(p, m);
+		return;
+	}
+	held = r->state == RING_OPEN ? malloc(sizeof(*held)) : NULL;
+	if (!held) /* the next result says the same and more */
+		return;
+	held->m = *m;
+	held->seq = h->seq;
+	TAILQ_INSERT_TAIL(&r->held, held, link);
+}
+
+/* A new connection: what the process before it has answered is void. */
+void ring_hello(struct peer *p, const unsigned char *where, size_t len)
+{
+	struct ring *r = &p->ring;
+
+	drop_held(r);
+	if (r->state != RING_CLOSED || !len)
+		return;
+	free(r->where);
+	r->where = strndup((const char *)where, len);
+}
+
+void ring_reap(struct peer *p)
+{
+	struct ring *r = &p->ring;
+	int ret;
+
+	if (r->state == RING_CLOSED)
+		return;
+	if (r->state == RING_OPENING && writer_opened(&r->w, &ret))
+		r->state = ret ? RING_CLOSING : RING_OPEN;
+	if (r->state == RING_CLOSING && writer_ended(&r->w)) {
+		writer_stop(&r->w);
+		r->state = RING_CLOSED;
+		return;
+	}
+	writer_reap(&r->w);
+	deliver_held(p);
+}
+
+void ring_close(struct peer *p)
+{
+	struct ring *r = &p->ring;
+
+	drop_held(r);
+	if (r->state != RING_CLOSED)
+		writer_stop(&r->w);
+	r->state = RING_CLOSED;
+	free(r->where);
+	r->where = NULL;
+}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* What a server of Raft must not lose, in one log. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libraft/store.h"
+#include "bytes.h"
+
+int raft_code(int ret)
+{
+	switch (ret) {
+	case 0:
+		return 0;
+	case -ENOSPC:
+		return RAFT_NOSPACE;
+	case -EMSGSIZE:
+		return RAFT_TOOBIG;
+	case -ENOMEM:
+		return RAFT_NOMEM;
+	case -ECANCELED:
+		return RAFT_CANCELED;
+	default:
+		return RAFT_IOERR;
+	}
+}
+
+int store_error(struct store *st, int ret, const char *what)
+{
+	snprintf(st->errmsg, RAFT_ERRMSG_BUF_SIZE, "%s: %s", what,
+		 rpmem_log_error());
+	return raft_code(ret);
+}
+
+void record_head(unsigned char *p, enum record kind, uint32_t type,
+		 uint64_t index, uint64_t term)
+{
+	rp_put32(p, kind);
+	rp_put32(p + 4, type);
+	rp_put64(p + 8, index);
+	rp_put64(p + 16, term);
+}
+
+/*
+ * A new pool is not divided. The log of the server is made last, so that both
+ * are there if that one is.
+ */
+int store_open(struct store *st, const char *where,
+	       const struct rpmem_log_attr *attr)
+{
+	struct rpmem_log_attr a = *attr;
+	int ret;
+
+	st->first = st->next = 1;
+	raft_configuration_init(&st->snap.conf);
+	writer_init(&st->w);
+	a.logs = 2;
+	ret = rpmem_log_open(&st->w.log, where, &a);
+	if (ret == -ENODATA || ret == -ENXIO) {
+		for (a.log = 1;; a.log--) {
+			ret = rpmem_log_create(where, &a);
+			if ((ret && ret != -EEXIST) || !a.log)
+				break;
+		}
+		if (!ret || ret == -EEXIST)
+			ret = rpmem_log_open(&st->w.log, where, &a);
+	}
+	return ret ? store_error(st, ret, where) : 0;
+}
+
+void store_close(struct store *st)
+{
+	writer_stop(&st->w);
+	for (size_t i = 0; i < st->npending; i++)
+		free(st->pending[i].bytes);
+	free(st->pending);
+	free(st->lsns);
+	raft_configuration_close(&st->snap.conf);
+}
+
+int store_pristine(struct store *st, bool *pristine)
+{
+	struct rpmem_log_info info = {.size = sizeof(info)};
+	int ret = rpmem_log_query(st->w.log, &info);
+
+	*pristine = info.head == info.tail;
+	return ret ? store_error(st, ret, "query") : 0;
+}
+
+static int reserve(struct store *st, size_t n)
+{
+	const size_t used = st->next - st->first;
+	size_t room = st->lsns_room;
+	uint64_t *lsns = st->lsns;
+
+	while (used + n > room)
+		room = room ? 2 * room : 64;
+	if (room != st->lsns_room) {
+		lsns = realloc(lsns, room * sizeof(*lsns));
+		if (!lsns)
+			return RAFT_NOMEM;
+		st->lsns = lsns;
+		st->lsns_room = room;
+	}
+	return 0;
+}
+
+int store_track(struct store *st, uint64_t lsn, unsigned int n)
+{
+	const int ret = reserve(st, n);
+
+	for (unsigned int i = 0; !ret && i < n; i++)
+		st->lsns[st->next++ - st->first] = lsn;
+	return ret;
+}
+
+int store_term(struct store *st, raft_term term, raft_id vote)
+{
+	unsigned char record[RECORD_HEAD];
+	int ret = store_flush(st);
+
+	if (ret)
+		return ret;
+	record_head(record, RECORD_TERM, 0, vote, term);
+	ret = rpmem_log_append(st->w.log, record, sizeof(record), NULL);
+	if (ret)
+		return store_error(st, ret, "term and vote");
+	st->term = term;
+	st->vote = vote;
+	return 0;
+}
+
+static unsigned char *entry_record(const struct raft_entry *e, raft_index index)
+{
+	unsigned char *p = malloc(RECORD_HEAD + e->buf.len);
+
+	if (!p)
+		return NULL;
+	record_head(p, RECORD_ENTRY, e->type, index, e->term);
+	if (e->buf.len)
+		memcpy(p + RECORD_HEAD, e->buf.base, e->buf.len);
+	return p;
+}
+
+/*
+ * One operation, of which the LSN of the first record is known. Entries have
+ * the LSN of the first one: a trim to it drops a little less.
+ */
+int store_submit(struct store *st, struct iovec *iov, unsigned int n,
+		 struct job *job)
+{
+	int ret;
+
+	job->op.entries = iov;
+	job->op.count = n;
+	ret = writer_submit(&st->w, job, true);
+	return ret ? store_error(st, ret, "append") : 0;
+}
+
+int store_append(struct store *st, const struct raft_entry *entries,
+		 unsigned int n, struct job *job)
+{
+	struct iovec *iov = calloc(n, sizeof(*iov));
+	int ret = iov ? store_flush(st) : RAFT_NOMEM;
+
+	for (unsigned int i = 0; !ret && i < n; i++) {
+		iov[i].iov_base = entry_record(&entries[i], st->next + i);
+		iov[i].iov_len = RECORD_HEAD + entries[i].buf.len;
+		ret = iov[i].iov_base ? 0 : RAFT_NOMEM;
+	}
+	if (!ret)
+		ret = reserve(st, n);
+	if (!ret)
+		ret = store_submit(st, iov, n, job);
+	if (!ret)
+		(void)store_track(st, job->op.lsn, n);
+	for (unsigned int i = 0; iov && i < n; i++)
+		free(iov[i].iov_base);
+	free(iov);
+	return ret;
+}
+
+int store_pend(struct store *st, const struct raft_entry *entries,
+	       unsigned int n)
+{
+	size_t room = st->pending_room;
+	struct pending *pending = st->pending;
+
+	if (reserve(st, n))
+		return RAFT_NOMEM;
+
+	while (st->npending + n > room)
+		room = room ? 2 * room : 64;
+	if (room != st->pending_room) {
+		pending = realloc(pending, room * sizeof(*pending));
+		if (!pending)
+			return RAFT_NOMEM;
+		st->pending = pending;
+		st->pending_room = room;
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		pending[st->npending + i] = (struct pending){
+			entry_record(&entries[i], st->next + i),
+			RECORD_HEAD + entries[i].buf.len};
+		if (!pending[st->npending + i].bytes) {
+			while (i--)
+				free(pending[st->npending + i].bytes);
+			return RAFT_NOMEM;
+		}
+	}
+	for (unsigned int i = 0; i < n; i++)
+		st->pending_bytes += pending[st->npending + i].len;
+	st->npending += n;
+	return store_track(st, 0, n);
+}
+
+struct flush {
+	struct job job;
+	struct origin origin;
+};
+
+static void flush_done(struct job *job, int result)
+{
+	struct flush *f = (struct flush *)job;
+	struct store *st = job->arg;
+
+	st->flushing--;
+	if (!result && st->flushed && f->origin.peer)
+		st->flushed(&f->origin);
+	free(f);
+}
+
+int store_flush(struct store *st)
+{
+	const size_t n = st->npending;
+	struct iovec *iov;
+	struct flush *f;
+	int ret;
+
+	if (!n)
+		return 0;
+	iov = calloc(n, sizeof(*iov));
+	f = calloc(1, sizeof(*f));
+	if (!iov || !f) {
+		free(iov);
+		free(f);
+		return RAFT_NOMEM;
+	}
+	for (size_t i = 0; i < n; i++)
+		iov[i] = (struct iovec){st->pending[i].bytes,
+					st->pending[i].len};
+	f->job = (struct job){.done = flush_done, .arg = st};
+	f->origin = st->origin;
+	ret = store_submit(st, iov, (unsigned int)n, &f->job);
+	free(iov);
+	if (ret) {
+		free(f);
+		return ret;
+	}
+	st->flushing++;
+	/* They are the last entries that the log has. */
+	for (size_t i = 0; i < n; i++) {
+		st->lsns[st->next - n + i - st->first] = f->job.op.lsn;
+		free(st->pending[i].bytes);
+	}
+	st->npending = st->pending_bytes = 0;
+	return 0;
+}
+
+int store_truncate(struct store *st, raft_index index)
+{
+	const int ret = store_flush(st);
+
+	if (!ret && index < st->next)
+		st->next = index < st->first ? st->first : index;
+	return ret;
+}

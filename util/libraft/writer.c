@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* A log that is appended to without waiting, with a thread that polls it. */
+#include "config.h"
+
+#include <errno.h>
+
+#include "libraft/writer.h"
+
+#define BATCH	32u
+#define POLL_MS 200
+
+/*
+ * The lock is held, and given up meanwhile. Jobs complete in the order of their
+ * submission.
+ */
+static int poll_log(struct writer *w, int ms)
+{
+	struct rpmem_log_op *done[BATCH];
+	struct job *job;
+	int n;
+
+	pthread_mutex_unlock(&w->lock);
+	n = rpmem_log_poll(w->log, done, BATCH, ms);
+	pthread_mutex_lock(&w->lock);
+	for (int i = 0; i < n; i++) {
+		job = done[i]->context;
+		TAILQ_REMOVE(&w->out, job, link);
+		TAILQ_INSERT_TAIL(&w->done, job, link);
+	}
+	if (n > 0)
+		pthread_cond_broadcast(&w->changed);
+	return n;
+}
+
+/* The lock is held. A poll of a log without appends would write to it. */
+static bool step(struct writer *w)
+{
+	const uint64_t trim = w->trim;
+
+	w->trim = 0;
+	if (!trim && TAILQ_EMPTY(&w->out)) {
+		pthread_cond_wait(&w->changed, &w->lock);
+		return false;
+	}
+	if (!trim)
+		return poll_log(w, POLL_MS) > 0;
+	pthread_mutex_unlock(&w->lock);
+	(void)rpmem_log_trim(w->log, trim);
+	pthread_mutex_lock(&w->lock);
+	return false;
+}
+
+static void *run(void *arg)
+{
+	struct writer *w = arg;
+	struct rpmem_log *log = w->log;
+	int ret = log ? 0 : rpmem_log_open(&log, w->where, &w->attr);
+	bool stop;
+
+	pthread_mutex_lock(&w->lock);
+	w->log = ret ? NULL : log;
+	w->open_result = ret;
+	w->opened = true;
+	stop = w->stop || ret;
+	pthread_mutex_unlock(&w->lock);
+	w->wake(w->arg);
+	pthread_mutex_lock(&w->lock);
+	while (!stop) {
+		if (step(w)) {
+			pthread_mutex_unlock(&w->lock);
+			w->wake(w->arg);
+			pthread_mutex_lock(&w->lock);
+		}
+		stop = w->stop;
+	}
+	pthread_mutex_unlock(&w->lock);
+	/* This may wait for a target that is away. */
+	if (!ret)
+		rpmem_log_close(log);
+	pthread_mutex_lock(&w->lock);
+	w->log = NULL;
+	w->ended = true;
+	pthread_mutex_unlock(&w->lock);
+	w->wake(w->arg);
+	return NULL;
+}
+
+void writer_init(struct writer *w)
+{
+	pthread_mutex_init(&w->lock, NULL);
+	pthread_cond_init(&w->changed, NULL);
+	TAILQ_INIT(&w->out);
+	TAILQ_INIT(&w->done);
+}
+
+int writer_start(struct writer *w)
+{
+	const int ret = pthread_create(&w->thread, NULL, run, w);
+
+	w->threaded = !ret;
+	return -ret;
+}
+
+void writer_end(struct writer *w)
+{
+	pthread_mutex_lock(&w->lock);
+	w->stop = true;
+	pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+}
+
+bool writer_ended(struct writer *w)
+{
+	bool ended;
+
+	pthread_mutex_lock(&w->lock);
+	ended = w->ended;
+	pthread_mutex_unlock(&w->lock);
+	return ended;
+}
+
+void writer_stop(struct writer *w)
+{
+	struct job *job;
+
+	if (w->threaded) {
+		writer_end(w);
+		pthread_join(w->thread, NULL);
+		w->threaded = false;
+	}
+	if (w->log)
+		rpmem_log_close(w->log);
+	w->log = NULL;
+	TAILQ_CONCAT(&w->done, &w->out, link);
+	while ((job = TAILQ_FIRST(&w->done))) {
+		TAILQ_REMOVE(&w->done, job, link);
+		job->done(job, -ECANCELED);
+	}
+	pthread_cond_destroy(&w->changed);
+	pthread_mutex_destroy(&w->lock);
+}
+
+int writer_submit(struct writer *w, struct job *job, bool wait)
+{
+	int ret;
+
+	job->op.context = job;
+	pthread_mutex_lock(&w->lock);
+	for (;;) {
+		ret = rpmem_log_submit(w->log, &job->op);
+		if (ret != -EAGAIN || !wait)
+			break;
+		if (w->threaded)
+			pthread_cond_wait(&w->changed, &w->lock);
+		else
+			poll_log(w, -1);
+	}
+	if (!ret) {
+		TAILQ_INSERT_TAIL(&w->out, job, link);
+		pthread_cond_broadcast(&w->changed);
+	}
+	pthread_mutex_unlock(&w->lock);
+	return ret;
+}
+
+void writer_reap(struct writer *w)
+{
+	struct jobs done = TAILQ_HEAD_INITIALIZER(done);
+	struct job *job;
+
+	pthread_mutex_lock(&w->lock);
+	while (!w->threaded && !TAILQ_EMPTY(&w->out))
+		poll_log(w, -1);
+	TAILQ_CONCAT(&done, &w->done, link);
+	pthread_mutex_unlock(&w->lock);
+	while ((job = TAILQ_FIRST(&done))) {
+		TAILQ_REMOVE(&done, job, link);
+		job->done(job, job->op.result);
+	}
+}
+
+int writer_trim(struct writer *w, uint64_t lsn)
+{
+	if (!w->threaded)
+		return rpmem_log_trim(w->log, lsn);
+	pthread_mutex_lock(&w->lock);
+	w->trim = lsn;
+	pthread_cond_broadcast(&w->changed);
+	pthread_mutex_unlock(&w->lock);
+	return 0;
+}
+
+bool writer_opened(struct writer *w, int *result)
+{
+	bool opened;
+
+	pthread_mutex_lock(&w->lock);
+	opened = w->opened;
+	*result = w->open_result;
+	pthread_mutex_unlock(&w->lock);
+	return opened;
+}
