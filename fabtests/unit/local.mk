@@ -140,6 +140,18 @@ fabtests_unit_test_rpmem_log_pool_CPPFLAGS = \
 	$(fabtests_unit_test_rpmem_log_CPPFLAGS)
 fabtests_unit_test_rpmem_log_pool_LDADD = $(fabtests_unit_test_rpmem_log_LDADD)
 
+if HAVE_RAFT
+unit_tests += fabtests/unit/test_rpmem_raft
+endif
+fabtests_unit_test_rpmem_raft_SOURCES = fabtests/unit/test_rpmem_raft.c \
+	util/libraft/conf.c util/libraft/replay.c util/libraft/snapshot.c \
+	util/libraft/store.c util/libraft/wire.c util/libraft/writer.c \
+	$(log_sources)
+fabtests_unit_test_rpmem_raft_CPPFLAGS = \
+	$(fabtests_unit_test_rpmem_log_CPPFLAGS) $(RAFT_CFLAGS)
+fabtests_unit_test_rpmem_raft_LDADD = $(fabtests_unit_test_rpmem_log_LDADD) \
+	$(RAFT_LIBS)
+
 unit_tests += fabtests/unit/test_rpmem_rpc fabtests/unit/test_rpmem_rpc_ring
 rpc_sources = fabtests/unit/rpc_rig.c fabtests/unit/rpc_rig.h \
 	fabtests/unit/seeded.h util/librpc/calls.c util/librpc/connect.c \

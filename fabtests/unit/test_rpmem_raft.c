@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* librpmem_raft: what a server stores is what it loads, cut at each step. */
+#include <errno.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "libraft/store.h"
+#include "libraft/wire.h"
+#include "log_rig.h"
+#include "util/bytes.h"
+
+#define LENGTH (1024u * 1024)
+#define MOST   256u
+
+static struct rig rig;
+static struct seeded rnd;
+static char errmsg[RAFT_ERRMSG_BUF_SIZE];
+
+/* Entry i has index i + 1; its data is its term and a number. */
+struct model {
+	uint64_t entries[MOST][2];
+	unsigned int n;
+	raft_term term;
+	raft_id vote;
+	raft_index snapshot;
+};
+
+static void begin(uint64_t seed)
+{
+	rnd = (struct seeded){.state = seed};
+	rig_init(&rig, &rnd, LENGTH);
+	memset(rig.visible, 0, LENGTH);
+	memset(rig.durable, 0, LENGTH);
+	rig_pool = (struct rig_pool){.rig = &rig, .parts = 1};
+}
+
+static void open_store(struct store *st)
+{
+	const struct rpmem_log_attr attr = {.size = sizeof(attr)};
+
+	*st = (struct store){.errmsg = errmsg};
+	cr_assert_eq(store_open(st, "h:p", &attr), 0, "%s", errmsg);
+}
+
+/* The power fails; what the store does when it is closed is too late. */
+static void cut(struct store *st)
+{
+	const unsigned int nops = rig.nops;
+
+	rig_cut(&rig);
+	rig.nops = nops;
+	rig.ended = true;
+	store_close(st);
+	cr_assert_eq(rig_pool.handles, 0);
+	rig.nops = 0;
+	rig.ended = false;
+}
+
+static struct rpmem_log *open_ring(void)
+{
+	const struct rpmem_log_attr attr = {
+		.size = sizeof(attr), .logs = 2, .log = 1, .take = 1};
+	struct rpmem_log *ring;
+
+	cr_assert_eq(rpmem_log_open(&ring, "h:p", &attr), 0, "%s",
+		     rpmem_log_error());
+	return ring;
+}
+
+static void load(struct store *st, struct replay *rp)
+{
+	struct rpmem_log *ring;
+
+	open_store(st);
+	ring = open_ring();
+	*rp = (struct replay){0};
+	cr_assert_eq(store_replay(st, ring, rp), 0, "%s", errmsg);
+	cr_assert_eq(st->next - st->first, rp->n);
+	rpmem_log_close(ring);
+}
+
+static void done(struct job *job, int result)
+{
+	cr_assert(result == 0 || rig.ended);
+	*(int *)job->arg = 1;
+}
+
+static struct raft_entry entry_of(uint64_t *data)
+{
+	return (struct raft_entry){.term = data[0],
+				   .type = RAFT_COMMAND,
+				   .buf = {data, 2 * sizeof(*data)}};
+}
+
+static uint64_t below(uint64_t n)
+{
+	return seeded_below(&rnd, n);
+}
+
+static void put_done(void *arg, int status)
+{
+	cr_assert(status == 0 || rig.ended, "%d", status);
+	*(int *)arg = 1 + status;
+}
+
+/* As libraft: a snapshot of entries that are there, or of a leader's. */
+static void put(struct store *st, struct model *m)
+{
+	static unsigned char state[300 * 1024];
+	struct raft_buffer buf = {state, 1 + below(40 * 1024)};
+	struct raft_snapshot s = {.index = m->snapshot + 1 +
+					   below(m->n - m->snapshot),
+				  .bufs = &buf,
+				  .n_bufs = 1};
+	int ended = 0;
+
+	s.term = m->entries[s.index - 1][0];
+	s.configuration_index = 1;
+	state[0] = (unsigned char)s.index;
+	raft_configuration_add(&s.configuration, 7, "a:1", RAFT_VOTER);
+	cr_assert_eq(store_snapshot(st, (unsigned int)(1 + below(9)), &s,
+				    put_done, &ended),
+		     0, "%s", errmsg);
+	while (!ended)
+		writer_reap(&st->w);
+	cr_assert_eq(ended, 1);
+	m->snapshot = s.index;
+	raft_configuration_close(&s.configuration);
+}
+
+static void append(struct store *st, struct model *m, bool pend, int *acked,
+		   struct job *job)
+{
+	const unsigned int n = 1 + (unsigned int)below(3);
+	struct raft_entry e[3];
+
+	for (unsigned int i = 0; i < n; i++, m->n++) {
+		m->entries[m->n][0] = m->term;
+		m->entries[m->n][1] = seeded_next(&rnd);
+		e[i] = entry_of(m->entries[m->n]);
+	}
+	*acked = 0;
+	*job = (struct job){.done = done, .arg = acked};
+	if (pend)
+		cr_assert_eq(store_pend(st, e, n), 0);
+	else
+		cr_assert_eq(store_append(st, e, n, job), 0, "%s", errmsg);
+}
+
+static bool same(const struct raft_entry *e, const uint64_t *data)
+{
+	return e->term == data[0] && e->buf.len == 16 &&
+	       memcmp(e->buf.base, data, 16) == 0;
+}
+
+/* Entries up to `sure` are there; behind them those of m, or of old. */
+static void compare(const struct store *st, const struct replay *rp,
+		    const struct model *m, const struct model *old,
+		    unsigned int sure)
+{
+	cr_assert_leq(st->first, m->snapshot + 1);
+	cr_assert_eq(st->snap.index, m->snapshot);
+	cr_assert_geq(st->next, sure + 1, "%u of %u entries",
+		      (unsigned int)st->next - 1, sure);
+	for (raft_index i = st->first; i < st->next; i++) {
+		const struct raft_entry *e = &rp->entries[i - st->first];
+
+		if (i <= sure || i <= m->n)
+			cr_assert(same(e, m->entries[i - 1]) ||
+					  (i > sure && i <= old->n &&
+					   same(e, old->entries[i - 1])),
+				  "entry %u", (unsigned int)i);
+		else
+			cr_assert(i <= old->n && same(e, old->entries[i - 1]));
+	}
+	cr_assert_eq(st->term, m->term);
+	cr_assert_eq(st->vote, m->vote);
+}
+
+static void check_snapshot(struct store *st)
+{
+	struct raft_snapshot *s;
+
+	if (!st->snap.index)
+		return;
+	cr_assert_eq(store_snapshot_get(st, &s), 0, "%s", errmsg);
+	cr_assert_eq(s->index, st->snap.index);
+	cr_assert_eq(*(unsigned char *)s->bufs->base, (unsigned char)s->index);
+	cr_assert_eq(s->configuration.n, 1);
+	cr_assert_str_eq(s->configuration.servers[0].address, "a:1");
+	raft_configuration_close(&s->configuration);
+	raft_free(s->bufs->base);
+	raft_free(s->bufs);
+	raft_free(s);
+}
+
+/* Steps of a server that libraft may take; then the power fails. */
+static void run(uint64_t seed, unsigned int steps)
+{
+	struct model m = {.term = 1}, old;
+	unsigned int sure = 0;
+	struct replay rp;
+	struct store st;
+	struct job job;
+	int acked = 1;
+
+	begin(seed);
+	load(&st, &rp);
+	replay_free(&rp);
+	cr_assert_eq(store_term(&st, 1, 0), 0);
+	old = m;
+	for (unsigned int i = 0; i < steps && m.n < MOST - 3; i++) {
+		writer_reap(&st.w);
+		sure = st.npending ? sure : m.n;
+		old = m;
+		switch (below(8)) {
+		case 0:
+			m.term++;
+			m.vote = 0;
+			cr_assert_eq(store_term(&st, m.term, 0), 0);
+			sure = m.n;
+			break;
+		case 1:
+			m.vote = 1 + below(3);
+			cr_assert_eq(store_term(&st, m.term, m.vote), 0);
+			sure = m.n;
+			break;
+		case 2:
+			if (m.n > m.snapshot) {
+				put(&st, &m);
+				sure = m.n;
+			}
+			break;
+		case 3:
+			if (m.n > m.snapshot) {
+				m.n -= below(m.n - m.snapshot);
+				cr_assert_eq(store_truncate(&st, m.n + 1), 0);
+				sure = m.n < sure ? m.n : sure;
+			}
+			append(&st, &m, false, &acked, &job);
+			break;
+		case 4:
+			append(&st, &m, true, &acked, &job);
+			break;
+		default:
+			append(&st, &m, false, &acked, &job);
+		}
+	}
+	cut(&st);
+	load(&st, &rp);
+	compare(&st, &rp, &m, &old, sure);
+	check_snapshot(&st);
+	replay_free(&rp);
+	store_close(&st);
+	rig_fini(&rig);
+}
+
+Test(rpmem_raft, what_was_acknowledged_is_loaded)
+{
+	for (uint64_t seed = 1; seed <= 12; seed++)
+		for (unsigned int steps = 0; steps < 40; steps++)
+			run(seed, steps);
+}
+
+Test(rpmem_raft, a_vote_outlives_the_server)
+{
+	struct replay rp;
+	struct store st;
+
+	begin(1);
+	load(&st, &rp);
+	cr_assert_eq(store_term(&st, 5, 0), 0);
+	cr_assert_eq(store_term(&st, 5, 2), 0);
+	cut(&st);
+	load(&st, &rp);
+	cr_assert_eq(st.term, 5);
+	cr_assert_eq(st.vote, 2);
+	cut(&st);
+	rig_fini(&rig);
+}
+
+/* The leader of `term` sends entries of `of` behind prev. */
+static void send(struct rpmem_log *ring, raft_term term, raft_index prev,
+		 raft_term prev_term, raft_term of, unsigned int n)
+{
+	uint64_t data[4][2] = {{of, 1}, {of, 2}, {of, 3}, {of, 4}};
+	struct raft_entry e[4];
+	struct raft_message m = {
+		.type = RAFT_IO_APPEND_ENTRIES,
+		.append_entries = {term, prev, prev_term, 0, e, n}};
+	unsigned char bytes[1024];
+
+	for (unsigned int i = 0; i < n; i++)
+		e[i] = entry_of(data[i]);
+	wire_encode(&m, bytes);
+	cr_assert_eq(rpmem_log_append(ring, bytes, wire_size(&m), NULL), 0);
+}
+
+/* Its log has 3 entries of term 1; its term is 2. */
+static struct rpmem_log *three(struct store *st)
+{
+	uint64_t data[3][2] = {{1, 1}, {1, 2}, {1, 3}};
+	struct raft_entry e[3];
+	struct replay rp;
+	struct job job = {.done = done};
+	int acked;
+
+	for (unsigned int i = 0; i < 3; i++)
+		e[i] = entry_of(data[i]);
+	job.arg = &acked;
+	begin(1);
+	load(st, &rp);
+	cr_assert_eq(store_term(st, 1, 0), 0);
+	cr_assert_eq(store_append(st, e, 3, &job), 0);
+	writer_reap(&st->w);
+	cr_assert_eq(store_term(st, 2, 0), 0);
+	return open_ring();
+}
+
+/* The entries that the server loads, and loads once more without the ring. */
+static void loads(struct store *st, struct rpmem_log *ring, unsigned int n,
+		  raft_term last)
+{
+	struct replay rp;
+
+	rpmem_log_close(ring);
+	cut(st);
+	for (unsigned int again = 0; again < 2; again++) {
+		load(st, &rp);
+		cr_assert_eq(rp.n, n, "%zu entries", rp.n);
+		cr_assert_eq(rp.entries[n - 1].term, last);
+		replay_free(&rp);
+		cut(st);
+	}
+	rig_fini(&rig);
+}
+
+Test(rpmem_raft, messages_of_the_ring_are_loaded)
+{
+	struct store st;
+	struct rpmem_log *ring = three(&st);
+
+	send(ring, 2, 3, 1, 2, 2);
+	send(ring, 2, 5, 2, 2, 1);
+	loads(&st, ring, 6, 2);
+}
+
+Test(rpmem_raft, a_message_of_the_ring_replaces_what_conflicts)
+{
+	struct store st;
+	struct rpmem_log *ring = three(&st);
+
+	send(ring, 2, 1, 1, 2, 1);
+	loads(&st, ring, 2, 2);
+}
+
+Test(rpmem_raft, a_message_of_another_term_is_not_loaded)
+{
+	struct store st;
+	struct rpmem_log *ring = three(&st);
+
+	send(ring, 1, 3, 1, 1, 2);
+	send(ring, 3, 3, 1, 3, 2);
+	loads(&st, ring, 3, 1);
+}
+
+Test(rpmem_raft, a_message_that_does_not_fit_is_not_loaded)
+{
+	struct store st;
+	struct rpmem_log *ring = three(&st);
+
+	send(ring, 2, 4, 2, 2, 1); /* a gap */
+	send(ring, 2, 3, 2, 2, 1); /* entry 3 has another term */
+	loads(&st, ring, 3, 1);
+}
+
+/* A term is stored behind what the server has taken from a ring. */
+Test(rpmem_raft, a_term_makes_pending_entries_durable)
+{
+	uint64_t data[2] = {2, 9};
+	struct raft_entry e = entry_of(data);
+	struct store st;
+	struct rpmem_log *ring = three(&st);
+
+	cr_assert_eq(store_pend(&st, &e, 1), 0);
+	cr_assert_eq(store_term(&st, 3, 0), 0);
+	loads(&st, ring, 4, 2);
+}
+
+/* A leader's snapshot replaces all entries. */
+Test(rpmem_raft, a_snapshot_of_a_leader_is_loaded)
+{
+	static unsigned char state[300 * 1024];
+	struct raft_buffer bufs[2] = {{state, 200 * 1024},
+				      {state + 200 * 1024, 100 * 1024}};
+	struct raft_snapshot s = {.index = 90,
+				  .term = 2,
+				  .bufs = bufs,
+				  .n_bufs = 2},
+			     *got;
+	struct replay rp;
+	struct store st;
+	struct rpmem_log *ring = three(&st);
+	int ended = 0;
+
+	for (size_t i = 0; i < sizeof(state); i++)
+		state[i] = (unsigned char)(i * 7 >> 3);
+	cr_assert_eq(store_snapshot(&st, 0, &s, put_done, &ended), 0);
+	while (!ended)
+		writer_reap(&st.w);
+	send(ring, 2, 90, 2, 2, 2);
+	rpmem_log_close(ring);
+	cut(&st);
+	load(&st, &rp);
+	cr_assert_eq(st.first, 91);
+	cr_assert_eq(rp.n, 2);
+	cr_assert_eq(store_snapshot_get(&st, &got), 0);
+	cr_assert_eq(got->bufs->len, sizeof(state));
+	cr_assert_arr_eq(got->bufs->base, state, sizeof(state));
+	raft_free(got->bufs->base);
+	raft_free(got->bufs);
+	raft_free(got);
+	replay_free(&rp);
+	cut(&st);
+	rig_fini(&rig);
+}
+
+/* Messages come from others: each shorter one is refused, without harm. */
+Test(rpmem_raft, a_message_that_is_cut_is_refused)
+{
+	uint64_t data[2] = {1, 2};
+	struct raft_entry e[2] = {entry_of(data), entry_of(data)};
+	struct raft_message m[] = {
+		{.type = RAFT_IO_APPEND_ENTRIES,
+		 .append_entries = {1, 2, 3, 4, e, 2}},
+		{.type = RAFT_IO_APPEND_ENTRIES_RESULT,
+		 .append_entries_result = {1, 2, 3}},
+		{.type = RAFT_IO_REQUEST_VOTE,
+		 .request_vote = {1, 2, 3, 4, true, true}},
+		{.type = RAFT_IO_REQUEST_VOTE_RESULT,
+		 .request_vote_result = {1, true, raft_tribool_true}},
+		{.type = RAFT_IO_TIMEOUT_NOW, .timeout_now = {1, 2, 3}},
+	};
+	unsigned char bytes[256], again[256];
+	struct raft_message got;
+
+	for (size_t i = 0; i < sizeof(m) / sizeof(*m); i++) {
+		const size_t size = wire_size(&m[i]);
+
+		wire_encode(&m[i], bytes);
+		for (size_t len = 0; len <= size; len++) {
+			unsigned char *exact = malloc(len + !len);
+
+			memcpy(exact, bytes, len);
+			got = (struct raft_message){.type = m[i].type};
+			cr_assert_eq(wire_decode(&got, exact, len),
+				     len < size ? RAFT_MALFORMED : 0);
+			free(exact);
+		}
+		cr_assert_eq(wire_size(&got), size);
+		wire_encode(&got, again);
+		cr_assert_arr_eq(again, bytes, size);
+		wire_free(&got);
+	}
+}
