@@ -1,0 +1,264 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-2-Clause
+"""Three servers of raft_kv over many lives.
+
+usage: raft_lives.py PROGRAM FI_RPMEMD SHADOW KILLS PORT
+
+Clients write and read while SIGKILL ends the leader, a follower, or all with
+their daemons, whose pools then become what msync had covered. Each acknowledged
+write is there in the end, and what all clients saw is linearizable. Then the
+daemons of two servers stand still: what is acknowledged must not be lost when
+all end. RP_SEED repeats the choices.
+"""
+import math
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import linear
+
+SERVERS = (1, 2, 3)
+WAIT = 60  # seconds until something is taken to hang
+
+
+class Cluster:
+    def __init__(self, program, rpmemd, shadow, port):
+        self.program, self.rpmemd, self.shadow = program, rpmemd, shadow
+        self.port = port
+        self.procs = {}
+        self.addresses = [f"127.0.0.1:{port + i}" for i in SERVERS]
+
+    def spawn(self, name, argv, **env):
+        with open(f"{name}.out", "ab") as out:
+            self.procs[name] = subprocess.Popen(
+                argv, stdout=out, stderr=out, env={**os.environ, **env})
+
+    def await_file(self, name, test):
+        end = time.monotonic() + WAIT
+        while not test():
+            if self.procs[name].poll() is not None or time.monotonic() > end:
+                sys.exit(f"FAIL: {name} is not ready: "
+                         + open(f"{name}.out", errors="replace").read()[-500:])
+            time.sleep(0.02)
+
+    def start_daemon(self, i, create=False):
+        ready = f"port{i}"
+        port = open(ready).read().strip() if os.path.exists(ready) else "0"
+        if os.path.exists(ready):
+            os.remove(ready)
+        pool = f"pool{i}"
+        env = {} if create else {
+            "RPMEM_SHADOW": f"{pool}:{pool}.safe",
+            "LD_PRELOAD": os.environ.get("RP_PRELOAD", "") + self.shadow}
+        self.spawn(f"daemon{i}", [self.rpmemd, "--port", port, "--port-file",
+                                  ready] + ["--create", "4M"] * create
+                   + [pool], **env)
+        self.await_file(f"daemon{i}", lambda: os.path.exists(ready))
+
+    def start_server(self, i):
+        name = f"server{i}"
+        open(f"{name}.out", "w").close()
+        where = f"127.0.0.1:{open(f'port{i}').read().strip()}:pool{i}"
+        self.spawn(name, [self.program, str(i), where,
+                          str(self.port + 10 + i)] + self.addresses,
+                   RAFT_KV_ELECTION="300", RAFT_KV_SNAPSHOT="100")
+        self.await_file(name, lambda: "ready" in open(f"{name}.out").read())
+
+    def end(self, name):
+        proc = self.procs.pop(name)
+        proc.kill()
+        proc.wait()
+
+    def end_all(self):
+        for name in list(self.procs):
+            self.end(name)
+
+    def power_cut(self):
+        """All end; the pools have what msync had covered."""
+        self.end_all()
+        for i in SERVERS:
+            shutil.copyfile(f"pool{i}.safe", f"pool{i}")
+            self.start_daemon(i)
+        for i in SERVERS:
+            self.start_server(i)
+
+
+class Client(threading.Thread):
+    def __init__(self, cluster, number, seed):
+        super().__init__(daemon=True)
+        self.cluster, self.number = cluster, number
+        self.random = random.Random(f"{seed} {number}")
+        self.ops, self.kept = [], {}
+        self.sock = self.file = None
+        self.leader = 1 + number % 3
+        self.stopped = False
+        self.acked = 0
+
+    def line(self, text, seconds=WAIT):
+        """The reply, "" if the connection ended: nobody knows."""
+        try:
+            if not self.sock:
+                self.sock = socket.create_connection(
+                    ("127.0.0.1", self.cluster.port + 10 + self.leader), 2)
+                self.file = self.sock.makefile("r")
+        except OSError:
+            self.leader = 1 + self.leader % 3
+            time.sleep(0.02)
+            return "leader 0"
+        try:
+            self.sock.settimeout(seconds)
+            self.sock.sendall(text.encode() + b"\n")
+            reply = self.file.readline().strip()
+        except OSError:
+            reply = ""
+        if not reply:
+            self.hang_up()
+        return reply
+
+    def hang_up(self):
+        if self.sock:
+            self.file.close()
+            self.sock.close()
+        self.sock = None
+
+    def ask(self, text, seconds=WAIT):
+        """When the attempt that counts began, and its reply."""
+        end = time.monotonic() + WAIT
+        while time.monotonic() < end:
+            call = time.monotonic()
+            reply = self.line(text, seconds)
+            if not reply.startswith("leader"):
+                return call, reply
+            self.hang_up()
+            other = int(reply.split()[1])
+            self.leader = other or 1 + self.leader % 3
+            time.sleep(0.02)
+        sys.stderr.write("FAIL: there is no leader\n")
+        os._exit(1)
+
+    def step(self, key, value=None):
+        text = f"put {key} {value}" if value else f"get {key}"
+        call, reply = self.ask(text)
+        known = reply.startswith(("ok", "none"))
+        ret = time.monotonic() if known else math.inf
+        if not value and reply.startswith("ok"):
+            read = reply.split()[1]
+        else:
+            read = value
+        self.ops.append(linear.Op(call, ret, key, bool(value), read))
+        self.acked += known
+        return known
+
+    def run(self):
+        n = 0
+        while not self.stopped:
+            n += 1
+            key = f"shared{self.random.randrange(4)}"
+            what = self.random.randrange(4)
+            if what == 0:
+                self.step(key)
+            elif what == 1:
+                name = f"own{self.number}-{n}"
+                if self.step(name, f"v{n}"):
+                    self.kept[name] = f"v{n}"
+            else:
+                self.step(key, f"{self.number}-{n}")
+
+
+def await_acks(clients, some):
+    want = sum(c.acked for c in clients) + some
+    end = time.monotonic() + WAIT
+    while sum(c.acked for c in clients) < want:
+        if time.monotonic() > end:
+            sys.exit("FAIL: the servers commit nothing")
+        time.sleep(0.01)
+
+
+def lives(cluster, clients, kills, choice):
+    """SIGKILL at seeded numbers of acknowledged operations."""
+    counts = dict.fromkeys(("leader", "follower", "all"), 0)
+    for n in range(kills):
+        await_acks(clients, 20 + choice.randrange(100))
+        what = ("leader", "follower", "leader", "all")[n % 4]
+        counts[what] += 1
+        if what == "all":
+            cluster.power_cut()
+            continue
+        leader = clients[0].leader
+        victim = leader if what == "leader" else 1 + leader % 3
+        cluster.end(f"server{victim}")
+        await_acks(clients, 20 + choice.randrange(100))
+        cluster.start_server(victim)
+    await_acks(clients, 50)
+    return counts
+
+
+def stand_still(cluster, client):
+    """Nothing is durable at the followers: nothing may be acknowledged."""
+    client.ask("put settled 1")
+    # A ring is opened on its first use, and again a second after it failed.
+    for n in range(200):
+        client.ask(f"put warm {n}")
+        time.sleep(0.01)
+    others = [f"daemon{i}" for i in SERVERS if i != client.leader]
+    for name in others:
+        cluster.procs[name].send_signal(signal.SIGSTOP)
+    _, reply = client.ask("put still 1", 1)
+    client.hang_up()
+    cluster.power_cut()
+    if not reply.startswith("ok"):
+        return
+    _, now = client.ask("get still")
+    if now != "ok 1":
+        sys.exit("FAIL: a write was acknowledged and is lost: " + now)
+
+
+def main():
+    program, rpmemd, shadow, kills, port = sys.argv[1:]
+    seed = os.environ.get("RP_SEED") or str(random.randrange(1 << 32))
+    if linear.self_test():
+        sys.exit("FAIL: the checker of histories is wrong")
+    cluster = Cluster(program, rpmemd, shadow, int(port))
+    try:
+        for i in SERVERS:
+            cluster.start_daemon(i, create=True)
+        for i in SERVERS:
+            cluster.end(f"daemon{i}")
+            shutil.copyfile(f"pool{i}", f"pool{i}.safe")
+            cluster.start_daemon(i)
+        for i in SERVERS:
+            cluster.start_server(i)
+        clients = [Client(cluster, n, seed) for n in range(3)]
+        for c in clients:
+            c.start()
+        counts = lives(cluster, clients, int(kills), random.Random(seed))
+        for c in clients:
+            c.stopped = True
+        for c in clients:
+            c.join(WAIT)
+        reader = Client(cluster, 9, seed)
+        ops = [op for c in clients for op in c.ops]
+        lost = [k for c in clients for k, v in c.kept.items()
+                if reader.ask(f"get {k}")[1] != f"ok {v}"]
+        for n in range(4):
+            reader.step(f"shared{n}")
+        wrong = linear.wrong_keys(ops + reader.ops)
+        stand_still(cluster, reader)
+    finally:
+        for proc in cluster.procs.values():
+            proc.send_signal(signal.SIGCONT)
+        cluster.end_all()
+    print(f"{len(ops)} operations, kills: {counts} (RP_SEED={seed})")
+    if lost:
+        sys.exit(f"FAIL: acknowledged and lost: {lost} (RP_SEED={seed})")
+    if wrong:
+        sys.exit(f"FAIL: not linearizable: {wrong} (RP_SEED={seed})")
+
+
+main()
