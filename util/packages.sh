@@ -5,7 +5,7 @@
 PKG_BUILD="gcc make autoconf automake libtool pkg-config libc6-dev
 	libfabric-dev libfabric1 libpmem2-dev uthash-dev libjansson-dev libmicrohttpd-dev
 	libinih-dev nettle-dev libxxhash-dev
-	libibverbs-dev librdmacm-dev nbdkit-plugin-dev"
+	libibverbs-dev librdmacm-dev nbdkit-plugin-dev libraft-dev libuv1-dev"
 PKG_TEST="libcriterion-dev libfabric-bin clang-14 clang-tidy-14 clang-format-14
 	cppcheck g++ mount e2fsprogs nbdkit libnbd-bin python3-libnbd redis-tools
 	libclang-rt-14-dev mandoc valgrind zsh

@@ -299,6 +299,8 @@ static void check(const char *what, int ret)
 
 static void start(char **argv, struct raft_io *io, struct raft_fsm *fsm)
 {
+	/* A process of this server that was there before may write no more. */
+	const struct rpmem_raft_attr attr = {.size = sizeof(attr), .take = 1};
 	const char *election = getenv("RAFT_KV_ELECTION");
 	const char *entries = getenv("RAFT_KV_SNAPSHOT");
 	static struct raft_uv_transport tcp;
@@ -310,7 +312,7 @@ static void start(char **argv, struct raft_io *io, struct raft_fsm *fsm)
 		ret = raft_uv_tcp_init(&tcp, &loop)
 			      ?: raft_uv_init(io, &loop, argv[2] + 3, &tcp);
 	else
-		ret = rpmem_raft_init(io, &loop, argv[2], NULL);
+		ret = rpmem_raft_init(io, &loop, argv[2], &attr);
 	check("storage", ret);
 	check(argv[2], raft_init(&raft, io, fsm, id, argv[3 + id]));
 	raft_set_pre_vote(&raft, true);

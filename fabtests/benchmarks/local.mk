@@ -78,6 +78,12 @@ check_PROGRAMS += fabtests/benchmarks/log
 fabtests_benchmarks_log_SOURCES = fabtests/benchmarks/log.c
 fabtests_benchmarks_log_LDADD = util/librpmem_log.la util/librpmem_pool.la
 
+# raft.sh compiles the server of the examples, and runs this.
+check_PROGRAMS += fabtests/benchmarks/raft
+fabtests_benchmarks_raft_SOURCES = fabtests/benchmarks/raft.c
+fabtests_benchmarks_raft_LDADD =
+EXTRA_DIST += fabtests/benchmarks/raft.sh
+
 check_PROGRAMS += fabtests/benchmarks/rpc
 fabtests_benchmarks_rpc_SOURCES = fabtests/benchmarks/rpc.c
 fabtests_benchmarks_rpc_LDADD = util/librpmem_rpc.la util/librpmem_pool.la

@@ -12,7 +12,7 @@ EXTRA_DIST += docs/examples/append.c docs/examples/client.c \
 	docs/examples/durable.c docs/examples/mpi_window.c \
 	docs/examples/mpi_window.h docs/examples/native_flush.c \
 	docs/examples/log.c docs/examples/peer.h docs/examples/pool.c docs/examples/rc.h \
-	docs/examples/rpc_client.c docs/examples/rpc_server.c \
+	docs/examples/raft_kv.c docs/examples/rpc_client.c docs/examples/rpc_server.c \
 	docs/examples/kv.h docs/examples/kv_client.c docs/examples/kv_server.c \
 	docs/examples/server.c docs/examples/write_flush.c
 check_PROGRAMS += fabtests/functional/log_parts
@@ -266,6 +266,7 @@ fabtests_functional_group_client_LDADD = util/librpmem_pool.la
 check_PROGRAMS += fabtests/functional/group_load
 fabtests_functional_group_load_SOURCES = fabtests/functional/group_load.c
 fabtests_functional_group_load_LDADD = util/librpmem_pool.la
+EXTRA_DIST += fabtests/functional/linear.py fabtests/functional/raft_lives.py
 pool_tests = fabtests/functional/group.sh \
 	fabtests/functional/obj_replica.sh \
 	fabtests/functional/group_tool.sh \
@@ -273,6 +274,7 @@ pool_tests = fabtests/functional/group.sh \
 	fabtests/functional/rpc.sh \
 	fabtests/functional/lead.sh \
 	fabtests/functional/group_net.sh \
+	fabtests/functional/raft.sh \
 	fabtests/functional/pool.sh fabtests/functional/hung_disk.sh \
 	fabtests/functional/reload.sh fabtests/functional/nbd.sh \
 	fabtests/functional/on_rpmem.sh

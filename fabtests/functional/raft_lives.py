@@ -8,7 +8,7 @@ Clients write and read while SIGKILL ends the leader, a follower, or all with
 their daemons, whose pools then become what msync had covered. Each acknowledged
 write is there in the end, and what all clients saw is linearizable. Then the
 daemons of two servers stand still: what is acknowledged must not be lost when
-all end. RP_SEED repeats the choices.
+all end, and the leader stays away. RP_SEED repeats the choices.
 """
 import math
 import os
@@ -47,28 +47,33 @@ class Cluster:
                          + open(f"{name}.out", errors="replace").read()[-500:])
             time.sleep(0.02)
 
-    def start_daemon(self, i, create=False):
-        ready = f"port{i}"
-        port = open(ready).read().strip() if os.path.exists(ready) else "0"
-        if os.path.exists(ready):
-            os.remove(ready)
-        pool = f"pool{i}"
-        env = {} if create else {
-            "RPMEM_SHADOW": f"{pool}:{pool}.safe",
-            "LD_PRELOAD": os.environ.get("RP_PRELOAD", "") + self.shadow}
-        self.spawn(f"daemon{i}", [self.rpmemd, "--port", port, "--port-file",
-                                  ready] + ["--create", "4M"] * create
-                   + [pool], **env)
-        self.await_file(f"daemon{i}", lambda: os.path.exists(ready))
+    def start_daemons(self, create=False):
+        for i in SERVERS:
+            pool, ready = f"pool{i}", f"port{i}"
+            port = "0" if create else open(ready).read().strip()
+            if not create:
+                os.remove(ready)
+            env = {} if create else {
+                "RPMEM_SHADOW": f"{pool}:{pool}.safe",
+                "LD_PRELOAD": os.environ.get("RP_PRELOAD", "") + self.shadow}
+            self.spawn(f"daemon{i}", [self.rpmemd, "--port", port,
+                                      "--port-file", ready]
+                       + ["--create", "4M"] * create + [pool], **env)
+        for i in SERVERS:
+            self.await_file(f"daemon{i}",
+                            lambda i=i: os.path.exists(f"port{i}"))
 
-    def start_server(self, i):
-        name = f"server{i}"
-        open(f"{name}.out", "w").close()
-        where = f"127.0.0.1:{open(f'port{i}').read().strip()}:pool{i}"
-        self.spawn(name, [self.program, str(i), where,
-                          str(self.port + 10 + i)] + self.addresses,
-                   RAFT_KV_ELECTION="300", RAFT_KV_SNAPSHOT="100")
-        self.await_file(name, lambda: "ready" in open(f"{name}.out").read())
+    def start_servers(self, *which):
+        for i in which:
+            name = f"server{i}"
+            open(f"{name}.out", "w").close()
+            where = f"127.0.0.1:{open(f'port{i}').read().strip()}:pool{i}"
+            self.spawn(name, [self.program, str(i), where,
+                              str(self.port + 10 + i)] + self.addresses,
+                       RAFT_KV_ELECTION="300", RAFT_KV_SNAPSHOT="100")
+        for i in which:
+            self.await_file(f"server{i}", lambda i=i: "ready" in open(
+                f"server{i}.out").read())
 
     def end(self, name):
         proc = self.procs.pop(name)
@@ -79,14 +84,13 @@ class Cluster:
         for name in list(self.procs):
             self.end(name)
 
-    def power_cut(self):
-        """All end; the pools have what msync had covered."""
+    def power_cut(self, gone=None):
+        """All end; the pools have what msync had covered. One stays away."""
         self.end_all()
         for i in SERVERS:
             shutil.copyfile(f"pool{i}.safe", f"pool{i}")
-            self.start_daemon(i)
-        for i in SERVERS:
-            self.start_server(i)
+        self.start_daemons()
+        self.start_servers(*(i for i in SERVERS if i != gone))
 
 
 class Client(threading.Thread):
@@ -194,29 +198,41 @@ def lives(cluster, clients, kills, choice):
         victim = leader if what == "leader" else 1 + leader % 3
         cluster.end(f"server{victim}")
         await_acks(clients, 20 + choice.randrange(100))
-        cluster.start_server(victim)
+        cluster.start_servers(victim)
     await_acks(clients, 50)
     return counts
 
 
-def stand_still(cluster, client):
-    """Nothing is durable at the followers: nothing may be acknowledged."""
-    client.ask("put settled 1")
-    # A ring is opened on its first use, and again a second after it failed.
-    for n in range(200):
-        client.ask(f"put warm {n}")
-        time.sleep(0.01)
-    others = [f"daemon{i}" for i in SERVERS if i != client.leader]
-    for name in others:
-        cluster.procs[name].send_signal(signal.SIGSTOP)
-    _, reply = client.ask("put still 1", 1)
-    client.hang_up()
-    cluster.power_cut()
-    if not reply.startswith("ok"):
-        return
-    _, now = client.ask("get still")
+def is_there(client, key):
+    _, now = client.ask(f"get {key}")
     if now != "ok 1":
-        sys.exit("FAIL: a write was acknowledged and is lost: " + now)
+        sys.exit(f"FAIL: {key} was acknowledged and is lost: {now}")
+
+
+def without_leader(cluster, client):
+    """What the leader has acknowledged is there when it stays away.
+
+    First all end behind an acknowledgement, then while nothing can become
+    durable at the followers.
+    """
+    for key in ("last", "still"):
+        # A ring is opened on its first use.
+        for n in range(100):
+            client.ask(f"put warm {n}")
+            time.sleep(0.005)
+        leader, reply = client.leader, "ok"
+        if key == "still":
+            for i in SERVERS:
+                if i != leader:
+                    cluster.procs[f"daemon{i}"].send_signal(signal.SIGSTOP)
+            _, reply = client.ask(f"put {key} 1", 1)
+        else:
+            client.ask(f"put {key} 1")
+        client.hang_up()
+        cluster.power_cut(gone=leader)
+        if reply.startswith("ok"):
+            is_there(client, key)
+        cluster.start_servers(leader)
 
 
 def main():
@@ -226,14 +242,12 @@ def main():
         sys.exit("FAIL: the checker of histories is wrong")
     cluster = Cluster(program, rpmemd, shadow, int(port))
     try:
+        cluster.start_daemons(create=True)
+        cluster.end_all()
         for i in SERVERS:
-            cluster.start_daemon(i, create=True)
-        for i in SERVERS:
-            cluster.end(f"daemon{i}")
             shutil.copyfile(f"pool{i}", f"pool{i}.safe")
-            cluster.start_daemon(i)
-        for i in SERVERS:
-            cluster.start_server(i)
+        cluster.start_daemons()
+        cluster.start_servers(*SERVERS)
         clients = [Client(cluster, n, seed) for n in range(3)]
         for c in clients:
             c.start()
@@ -249,7 +263,7 @@ def main():
         for n in range(4):
             reader.step(f"shared{n}")
         wrong = linear.wrong_keys(ops + reader.ops)
-        stand_still(cluster, reader)
+        without_leader(cluster, reader)
     finally:
         for proc in cluster.procs.values():
             proc.send_signal(signal.SIGCONT)

@@ -75,6 +75,8 @@ class Lab:
         self.libs += sorted(os.path.relpath(p, self.tree) for p in glob.glob(
             os.path.join(self.tree, "util/libpool/group*.c")))
         self.libs += POOL
+        if has_raft():
+            self.libs += [f"util/libraft/{n}.c" for n in RAFT]
         # Sizes of the group's rig: see fabtests/unit/local.mk.
         with open(self.path("fabtests/unit/local.mk"), encoding="ascii") as f:
             self.sizes = re.findall(r"-DGROUP_\w+=\w+", f.read())
@@ -253,11 +255,12 @@ class Bench:
                     ["-Wl,--as-needed", "-lxxhash"] +
                     (["-libverbs"] if lab.verbs else []) +
                     (["-lrdmacm", "-lfabric"] if lab.rc else []) +
+                    (["-lraft"] if has_raft() else []) +
                     ["-lpmem2", "-lpthread", "-Wl,-t,-t"])
         if r.returncode:
             raise Broken(r.stdout)
         lab.used.setdefault(killer.name, set(
-            re.findall(r"(?:prov_(?:core|verbs|rc)|util_lib(?:log|pool|rpc))_(\w+)"
+            re.findall(r"(?:prov_(?:core|verbs|rc)|util_lib(?:log|pool|raft|rpc))_(\w+)"
                        r"\.c\.o", r.stdout)))
         return prog
 
@@ -298,6 +301,17 @@ class Bench:
         failed = re.findall(r"^\[FAIL\] (\S+)", read(log).decode(
             errors="replace"), re.M)
         return failed[0] if failed else f"exit {code}"
+
+
+# What the suite of librpmem_raft links.
+RAFT = ("conf", "replay", "snapshot", "store", "wire", "writer")
+
+
+@functools.lru_cache(None)
+def has_raft():
+    """Is libraft installed?"""
+    return not command(["sh", "-c", "echo '#include <raft.h>' | "
+                        "gcc -E -x c -"]).returncode
 
 
 @functools.lru_cache(None)

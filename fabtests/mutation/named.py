@@ -2,7 +2,8 @@
 """Named mutants: one file per source, each mutant anchored in its function.
 
 named/core/ring.mutants has the mutants of prov/core/ring.c, and named/liblog,
-named/libpool and named/librpc those of the folders of these names in util:
+named/libpool, named/libraft and named/librpc those of the folders of these
+names in util:
 
     ## ring-in-pieces
     A message is taken before its last byte has arrived.

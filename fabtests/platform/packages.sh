@@ -70,7 +70,11 @@ int main(void)
 # shellcheck disable=SC2046
 gcc -o verbs verbs.c $(pkg-config --cflags --libs libibvrpmem)
 ./verbs
-used ofi-rpmem-dev ofi-rpmem-doc librpmem-pool0 librpmem-log0 librpmem-rpc0 libibvrpmem0: programs
+apt-get install -y --no-install-recommends libraft-dev libuv1-dev
+# shellcheck disable=SC2046
+gcc -o raft_kv $examples/raft_kv.c $(pkg-config --cflags --libs librpmem_raft libuv)
+./raft_kv 2>&1 | grep '^raft_kv: usage'
+used ofi-rpmem-dev ofi-rpmem-doc librpmem-pool0 librpmem-log0 librpmem-raft0 librpmem-rpc0 libibvrpmem0: programs
 python3 - 127.0.0.1:"$port":vol <<'P'
 import sys
 import rpmem_pool
