@@ -41,6 +41,13 @@ static unsigned int count_members(const struct scrub *s)
 	return count;
 }
 
+static void say_left_out(struct scrub *s, const struct place *p)
+{
+	s->partly = true;
+	fprintf(stderr, "fi_rpmem_group: %s is left out: %s\n", p->where,
+		p->pool ? "it has no bytes of the group" : p->error);
+}
+
 /* Read the chunk at all members that can be read. */
 static void read_chunk(struct scrub *s)
 {
@@ -93,7 +100,11 @@ static bool may_differ(struct scrub *s)
 	for (unsigned int i = 0; i < s->t->n; i++) {
 		struct place *p = &s->t->places[i];
 
-		if (takes_part(p) && !place_read(p))
+		if (!takes_part(p))
+			continue;
+		if (place_read(p))
+			say_left_out(s, p);
+		else
 			marked |= p->area[GROUP_BITS_AT + c / 8] >> c % 8 & 1;
 	}
 	return marked;
@@ -271,14 +282,8 @@ int group_scrub(struct tool *t)
 	if (!code && t->repair)
 		code = begin_repair(&s);
 	for (unsigned int i = 0; !code && i < t->n; i++)
-		if (!takes_part(&t->places[i])) {
-			s.partly = true;
-			fprintf(stderr, "fi_rpmem_group: %s is left out: %s\n",
-				t->places[i].where,
-				t->places[i].pool ? "it has no bytes of the "
-						    "group"
-						  : t->places[i].error);
-		}
+		if (!takes_part(&t->places[i]))
+			say_left_out(&s, &t->places[i]);
 	if (!code)
 		code = scrub_all(&s);
 	if (!code) {

@@ -145,6 +145,9 @@ python3 -c 'import json; o = json.load(open("said"))
 assert [m["state"] for m in o["list"]] == 3 * ["current"], o
 assert all(m["epoch"] == m["promised"] == 1 for m in o["list"]), o
 assert any(m["marked_bytes"] for m in o["list"]), o' || fail "status --json"
+damage a 100 1
+tool 0 "left out: a writer changes them" scrub "$G"
+damage a 100 1
 tool 4 "the group has a writer" scrub --repair "$G"
 do_line "0 ok" "d 20 second"
 do_line "0 3 of 3, reopened 0" q
@@ -170,6 +173,9 @@ damage b 500007 2
 # A lost member is replaced, and one that comes back in place of another.
 stop c
 serve f 1M
+damage a 12 1
+tool 10 "no majority is equal" scrub "$G"
+damage a 12 1
 tool 1 "0 more members may be lost" status "$G"
 tool 0 "$(at a),$(at b),$(at f);k=2" replace "$G" "$(at c)" "$(at f)"
 same a f
