@@ -353,7 +353,7 @@ Test(pool_group_rules, a_chunk_waits_for_the_end_of_the_pause)
 		.ms = {1000, 1000},
 	};
 	events(100);
-	cr_assert_not(group(w)->members[2].copy_queued);
+	cr_assert_eq(group(w)->members[2].state, MEMBER_COPYING);
 	reach(w, 2, MEMBER_CURRENT);
 	rig_end(&rig);
 }
