@@ -272,3 +272,20 @@ Test(pool_group_area, hostile_members_do_no_harm)
 		rig_end(&rig);
 	}
 }
+
+/* A caller was slowed by copies until it stopped. */
+Test(pool_group_area, copies_do_not_pause_for_a_caller_that_has_stopped)
+{
+	struct group g = {.n = 1, .phase = GROUP_OPEN};
+	unsigned int copies = 0;
+
+	TAILQ_INIT(&g.ops);
+	TAILQ_INIT(&g.reads);
+	g.members[0].state = MEMBER_COPYING;
+	for (g.now = 1; g.now <= 2000; g.now++) {
+		g.ended += g.now > 1000 ? 0 : group_may_copy(&g) ? 1 : 9;
+		group_pace_run(&g);
+		copies += g.now > 1000 && group_may_copy(&g);
+	}
+	cr_assert_geq(copies, 700, "%u", copies);
+}

@@ -275,10 +275,14 @@ static unsigned int pace(unsigned int copying, unsigned int pausing,
 			 unsigned int *copies)
 {
 	static struct group g;
+	static struct group_op op;
 	const unsigned int ms = 20000;
 	unsigned int sum = 0;
 
 	g = (struct group){.n = 1, .phase = GROUP_OPEN};
+	TAILQ_INIT(&g.ops);
+	if (pausing)
+		TAILQ_INSERT_TAIL(&g.ops, &op, link);
 	*copies = 0;
 	for (g.now = 1; g.now <= ms; g.now++) {
 		/* The caller was there before the member came back. */
@@ -317,6 +321,8 @@ Test(pool_group_rules, copies_do_not_wait_for_a_caller_that_is_not_slowed)
 	cr_assert_geq(copies, 95, "an idle caller: %u", copies);
 	pace(200, 200, &copies);
 	cr_assert_geq(copies, 80, "a caller as fast as before: %u", copies);
+	pace(20, 200, &copies);
+	cr_assert_leq(copies, 40);
 	/* A caller that no pause makes faster. */
 	pace(200, 100, &copies);
 	cr_assert_geq(copies, 80, "a caller that is faster: %u", copies);

@@ -49,6 +49,12 @@ void group_pace_run(struct group *g)
 		*p = (struct group_pace){.since = g->now, .ended = g->ended};
 		return;
 	}
+	/* The caller has stopped: what was measured says nothing any more. */
+	if (p->pauses && copies && ms >= PROBE_MS && g->ended == p->ended &&
+	    TAILQ_EMPTY(&g->ops) && TAILQ_EMPTY(&g->reads)) {
+		*p = (struct group_pace){.since = g->now, .ended = g->ended};
+		return;
+	}
 	/* Without copies all time is a pause, in turns that measure. */
 	if (p->pauses ? (double)ms < (copies ? pause_ms(p) : TURN_MS)
 		      : copies && ms < TURN_MS)
