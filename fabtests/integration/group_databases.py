@@ -263,8 +263,8 @@ class Run:
         db.first = len(self.ledger.n)
         db.begin(None, self.ledger)
 
-    def told(self, db):
-        """What the clients of a database were told of."""
+    def acknowledged(self, db):
+        """Rows that the clients of a database were told of."""
         return sum(self.ledger.n[db.first:db.first + db.clients])
 
     @property
@@ -290,7 +290,7 @@ class Run:
         if self.args.control:
             for m in others:
                 m.daemon.send_signal(signal.SIGSTOP)
-            # What is acknowledged now is at the lost member alone.
+            # Rows that are acknowledged now are at the lost member alone.
             self.ledger.wait_for(5, self.db.alive)
         for m in self.members:
             end(m.daemon)
@@ -325,10 +325,11 @@ class Run:
         self.take_over(self.standby)
         self.wait_rows()
         # The stale primary goes on first, and then those that would end it.
-        told = self.told(old)
+        before = self.acknowledged(old)
         send([p for p in pids if p not in watch], signal.SIGCONT)
         if self.args.control:
-            wait_until("the stale primary", lambda: self.told(old) > told)
+            wait_until("the stale primary",
+                       lambda: self.acknowledged(old) > before)
         else:
             old.clients_end()
         send(watch, signal.SIGCONT)
