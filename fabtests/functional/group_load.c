@@ -4,11 +4,11 @@
  *
  *   group_load PLACE LEDGER take|share SEED SECONDS [look]
  *
- * A cell is 64 bytes, at each 4 KiB, and holds one number eight times. The first
- * cell has the number of writers before: a writer is the next one, and all of
- * its numbers begin with that. SECONDS is the timeout of the operations, and
- * the file "secret" has the secret. With "look" nothing is written. The end of
- * the input ends the program.
+ * A cell is 64 bytes, at each 4 KiB, and holds one number eight times. The
+ * first cell has the number of writers before: a writer is the next one, and
+ * all of its numbers begin with that. SECONDS is the timeout of the operations,
+ * and the file "secret" has the secret. With "look" nothing is written. The end
+ * of the input ends the program.
  *
  * Lines of the ledger: refused RESULT TEXT; open; see CELL NUMBER NUMBER (the
  * least and the greatest one there); life NUMBER; put CELL NUMBER, before the
@@ -174,8 +174,8 @@ static void look(void)
 	read_at(words, sizeof(words), (uint64_t)cell * STRIDE);
 	for (unsigned int w = 0; w < WORDS; w++)
 		if (words[w] != has[cell]) {
-			say("wrong cell %u has %" PRIu64
-			    " in place of %" PRIu64 "\n",
+			say("wrong cell %u has %" PRIu64 " in place of %" PRIu64
+			    "\n",
 			    cell, words[w], has[cell]);
 			return;
 		}

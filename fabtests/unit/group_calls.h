@@ -213,12 +213,17 @@ static inline bool opens(unsigned int members)
 	return is;
 }
 
-static inline void founded(unsigned int n, unsigned int k)
+static inline void founded_from(uint64_t seed, unsigned int n, unsigned int k)
 {
-	start(1, n, k);
+	start(seed, n, k);
 	keep(opened(), 0, 1);
 	all_current(rig.nwriters - 1);
 	rig_writer_kill(&rig, rig.nwriters - 1);
+}
+
+static inline void founded(unsigned int n, unsigned int k)
+{
+	founded_from(1, n, k);
 }
 
 #endif

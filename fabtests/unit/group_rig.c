@@ -366,17 +366,18 @@ bool rig_event(struct rig *r)
 	return n;
 }
 
-bool rig_round(struct rig *r)
+unsigned int rig_round(struct rig *r)
 {
 	const unsigned int nops = r->nops;
-	bool durable = false;
+	unsigned int durable = 0;
 
 	r->now++;
 	for (unsigned int i = 0; i < nops; i++) {
 		if (!r->ops[i].live)
 			continue;
-		durable |= r->ops[i].op->type == RPMEM_POOL_COMMIT ||
-			   r->ops[i].op->flags & RPMEM_POOL_DURABLE;
+		if (r->ops[i].op->type == RPMEM_POOL_COMMIT ||
+		    r->ops[i].op->flags & RPMEM_POOL_DURABLE)
+			durable |= 1u << r->ops[i].member;
 		if (!r->ops[i].executed)
 			execute(r, i);
 		deliver(r, i);

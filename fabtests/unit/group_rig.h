@@ -80,9 +80,9 @@ bool rig_touches(const struct rig *r, const void *buf, uint64_t len);
 bool rig_event(struct rig *r);
 /*
  * One round trip: all that is outstanding is executed and completes, and all
- * members that are wanted open; then writers act on it. True: it was durable, by
- * a commit or a durable write.
+ * members that are wanted open; then writers act on it. The members, as bits,
+ * at which it was durable, by a commit or a durable write.
  */
-bool rig_round(struct rig *r);
+unsigned int rig_round(struct rig *r);
 
 #endif

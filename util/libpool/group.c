@@ -138,7 +138,8 @@ static void push_commit(struct group *g, unsigned int member)
 	member_start(g, member, &leg->op);
 }
 
-/* Whether a leg that is out changes the range; it mostly lies behind them all. */
+/* Whether a leg that is out changes the range; it mostly lies behind them all.
+ */
 static bool out_overlaps(struct group_member *m, uint64_t offset, uint64_t len)
 {
 	const struct group_leg *leg;

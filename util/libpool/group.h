@@ -148,6 +148,7 @@ struct group_member {
 	bool source_read;	 /* they are here */
 	unsigned int copy_tries; /* of this chunk that did not arrive so */
 	bool inspecting, copy_queued, from_itself;
+	bool marked; /* the bitmap in area is durable, with its promise */
 	unsigned int barriers; /* outstanding of an adoption */
 	uint64_t adopted;      /* number that it writes */
 };

@@ -291,7 +291,7 @@ void group_opened(struct group *g, unsigned int member, int ret,
 	m->number = 0;
 	m->super = (struct group_super){0};
 	m->disk = (struct group_state){0};
-	m->blank = false;
+	m->blank = m->marked = false;
 	m->copy_tries = 0;
 }
 

@@ -146,10 +146,27 @@ static void format(struct group *g, unsigned int member)
 	set_state(g, member, MEMBER_FORMAT);
 }
 
+/*
+ * With the promise a member gets the bits of all that were seen: more bits are
+ * no harm, and its copies need not wait for another commit.
+ */
 static void promise(struct group *g, unsigned int member)
 {
 	const uint64_t epoch = htole64(g->epoch);
+	struct group_member *m = &g->members[member];
+	unsigned char *bits = m->area + GROUP_BITS_AT;
 
+	for (unsigned int b = 0; b < GROUP_BITS / 8; b++) {
+		bits[b] |= g->bits[b];
+		for (unsigned int i = 0; i < g->n; i++)
+			if (g->phase == GROUP_PROMISING &&
+			    g->members[i].state >= MEMBER_SEEN &&
+			    !g->members[i].blank)
+				bits[b] |=
+					g->members[i].area[GROUP_BITS_AT + b];
+	}
+	m->marked = true;
+	add(g, member, LEG_AREA, GROUP_BITS_AT, bits, GROUP_BITS / 8);
 	add(g, member, LEG_AREA, GROUP_PROMISE_AT, &epoch, sizeof(epoch));
 	add(g, member, LEG_BARRIER, 0, NULL, 0);
 	set_state(g, member, MEMBER_PROMISING);
@@ -167,12 +184,15 @@ void member_join(struct group *g, unsigned int member, bool from_itself)
 		member_drop(g, member, -ENOMEM, "out of memory");
 		return;
 	}
-	for (unsigned int b = 0; b < GROUP_BITS / 8; b++)
+	for (unsigned int b = 0; b < GROUP_BITS / 8; b++) {
+		m->marked &= !(g->bits[b] & ~bits[b]);
 		bits[b] |= g->bits[b];
+	}
 	memcpy(m->copy, bits, GROUP_BITS / 8);
 	if (m->blank)
 		memset(m->copy, 0xff, GROUP_BITS / 8);
-	add(g, member, LEG_BITS, GROUP_BITS_AT, bits, GROUP_BITS / 8);
+	if (!m->marked)
+		add(g, member, LEG_BITS, GROUP_BITS_AT, bits, GROUP_BITS / 8);
 	set_state(g, member, MEMBER_COPYING);
 }
 
@@ -239,10 +259,14 @@ static void copy_next(struct group *g, unsigned int member)
 static bool is_source(const struct group *g, unsigned int member,
 		      unsigned int from, const struct rpmem_pool_op *copy)
 {
+	const struct group_member *m = &g->members[from];
+	/* The source of an opening is one before it has adopted the epoch. */
+	const bool newest = m->state == MEMBER_CURRENT ||
+			    (m->state >= MEMBER_COPYING && m->from_itself);
+
 	if (g->members[member].from_itself)
 		return from == member;
-	return g->members[from].state == MEMBER_CURRENT &&
-	       member_has_all(g, from, copy->offset, copy->len);
+	return newest && member_has_all(g, from, copy->offset, copy->len);
 }
 
 /* Read the chunk at a current member that has all writes to it. */
@@ -385,9 +409,12 @@ void member_step(struct group *g, unsigned int member)
 			format(g, member);
 		break;
 	case MEMBER_PROMISED:
-		if (g->phase >= GROUP_MENDING && group_count(g, MEMBER_CURRENT))
-			member_join(g, member, false);
-		break;
+		if (g->phase < GROUP_MENDING)
+			break;
+		member_join(g, member, false);
+		if (m->state != MEMBER_COPYING)
+			break;
+		/* fall through */
 	case MEMBER_COPYING:
 		if (m->copying && !m->source)
 			copy_read(g, member);
