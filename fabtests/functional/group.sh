@@ -286,6 +286,34 @@ end
 refused "member $(at d) of the group: it holds something else" \
 	"$(at a),$(at b),$(at d)" share
 
+# One pool under two names, members of two sizes with k = n, a writer that is
+# killed in a call that cannot end, a member of another group.
+for f in s t; do
+	[ $f = t ] && size=2M || size=1M
+	serve $f --create $size
+	eval pid_$f=$daemon
+done
+refused "is the same pool as another member" \
+	"$(at s),localhost:$(cat kept.s):s,$(at t)" share
+begin "$(at s),$(at t);k=2" share
+until_current "2 of 2"
+do_line "0 2 of 2, reopened 0, 983040 bytes" q
+do_line "0 ok" "d 8 both"
+kill -9 "$pid_t" && wait "$pid_t" 2>/dev/null
+do_line "0 both" "r 8 4"
+echo "d 16 never" >&3
+sleep 0.2
+kill -9 "$client" && wait "$client" 2>/dev/null
+exec 3>&-
+serve t
+pid_t=$daemon
+begin "$(at s),$(at t);k=2" share
+do_line "0 both" "r 8 4"
+end
+refused "give the same as then" "$(at a),$(at b),$(at s)" share
+kill "$pid_s" "$pid_t"
+wait "$pid_s" "$pid_t"
+
 # A store whose commit covers nothing, and whose first attempt was lost.
 export FI_OFI_RPMEM_TIMEOUT=500
 begin "$(at d)" share

@@ -30,6 +30,8 @@ struct place {
 	char *where;
 	struct rpmem_pool *pool; /* NULL: closed */
 	bool reopen, had;	 /* to be opened again; it was open once */
+	unsigned char uuid[16];	 /* of that pool */
+	unsigned int part;
 	pthread_t thread;
 	bool thread_runs;
 };
@@ -186,6 +188,33 @@ static int open_member(struct place *m, struct rpmem_pool **pool,
 	return ret;
 }
 
+/*
+ * One pool under two names would be lost at once with its disk: an opening
+ * fails, and an open group goes on without this member. The lock is held.
+ */
+static int check_given_once(struct place *m, const struct rpmem_pool *pool)
+{
+	struct pool_group *pg = m->of;
+	int ret = 0;
+
+	_Static_assert(sizeof(m->uuid) == sizeof(pool->now.ex.uuid), "uuid");
+	memcpy(m->uuid, pool->now.ex.uuid, sizeof(m->uuid));
+	m->part = pool->part;
+	for (unsigned int i = 0; i < pg->g.n; i++) {
+		const struct place *o = &pg->places[i];
+
+		if (o != m && o->pool && o->part == m->part &&
+		    !memcmp(o->uuid, m->uuid, sizeof(m->uuid)))
+			ret = pool_error(-EINVAL,
+					 "it is the same pool as another "
+					 "member; give each pool once");
+	}
+	if (ret && pg->g.phase < GROUP_OPEN)
+		group_end(&pg->g, ret,
+			  member_text(pg, m->index, rpmem_pool_error()));
+	return ret;
+}
+
 /* Opens a member whenever the group has given it up. */
 static void *member_thread(void *arg)
 {
@@ -227,6 +256,8 @@ static void *member_thread(void *arg)
 			pthread_mutex_lock(&p->lock);
 		}
 		m->pool = ret ? NULL : pool;
+		if (!ret)
+			ret = check_given_once(m, pool);
 		opened = rp_now_ms();
 		pg->reconnects += m->had && !ret;
 		m->had |= !ret;
