@@ -126,7 +126,7 @@ int main(int argc, char **argv)
 		round_us(fds[s], 0);
 	}
 	for (unsigned int r = 0; r < rounds; r++) {
-		/* Who is first alternates. */
+		/* The stores are first by turns. */
 		for (unsigned int s = 0; s < 2; s++)
 			us[(r + s) % 2][r] = round_us(fds[(r + s) % 2], r);
 		ratio[r] = us[0][r] / us[1][r];

@@ -81,11 +81,11 @@ P=$(cat port)
 base=$((20000 + $$ % 20000))
 says "no pool" ./raft_kv 1 127.0.0.1:"$P":none $base 127.0.0.1:$((base + 1))
 says "usage" ./raft_kv 2 127.0.0.1:"$P":vol $base 127.0.0.1:$((base + 1))
-# A server alone elects itself, and has its entries in its next life.
-for life in 1 2; do
+# A server alone elects itself, and has its entries after a restart.
+for run in 1 2; do
 	./page 127.0.0.1:"$P":vol 127.0.0.1:$((base + 1)) >page.out 2>&1 ||
 		fail "page: $(cat page.out)"
-	grep -q "^$life committed\$" page.out || fail "page: $(cat page.out)"
+	grep -q "^$run committed\$" page.out || fail "page: $(cat page.out)"
 done
 kill $daemon && wait $daemon
 daemon=

@@ -203,7 +203,7 @@ def lives(cluster, clients, kills, choice):
     return counts
 
 
-def is_there(client, key):
+def require_key(client, key):
     _, now = client.ask(f"get {key}")
     if now != "ok 1":
         sys.exit(f"FAIL: {key} was acknowledged and is lost: {now}")
@@ -231,7 +231,7 @@ def without_leader(cluster, client):
         client.hang_up()
         cluster.power_cut(gone=leader)
         if reply.startswith("ok"):
-            is_there(client, key)
+            require_key(client, key)
         cluster.start_servers(leader)
 
 

@@ -303,7 +303,7 @@ class Bench:
         return failed[0] if failed else f"exit {code}"
 
 
-# What the suite of librpmem_raft links.
+# The suite of librpmem_raft links these.
 RAFT = ("conf", "replay", "snapshot", "store", "wire", "writer")
 
 

@@ -28,8 +28,8 @@ struct frame {
 TAILQ_HEAD(frames, frame);
 
 /* A result that waits until the messages up to seq are durable. */
-struct held {
-	TAILQ_ENTRY(held) link;
+struct deferred {
+	TAILQ_ENTRY(deferred) link;
 	struct raft_message m;
 	uint64_t seq;
 };
@@ -50,7 +50,7 @@ struct ring {
 	uint64_t base;	/* seq when the ring was opened */
 	uint64_t next_try; /* ms */
 	uint64_t trimmed;  /* LSN */
-	TAILQ_HEAD(, held) held;
+	TAILQ_HEAD(, deferred) deferred;
 };
 
 struct peer {
@@ -144,7 +144,7 @@ void net_close(struct backend *b);
 /* The message goes into the ring of the peer too; *h says what it has. */
 void ring_send(struct peer *p, unsigned char *message, size_t len,
 	       unsigned int entries, struct wire_head *h);
-/* A result arrived: deliver it, or hold it. */
+/* A result arrived: deliver or defer it. */
 void ring_result(struct peer *p, const struct wire_head *h,
 		 struct raft_message *m);
 /* The peer has connected; where: its pool, or none. */

@@ -208,7 +208,7 @@ static void handle_closed(uv_handle_t *h)
 	backend_idle(b);
 }
 
-/* What is outstanding is canceled. */
+/* Outstanding appends, snapshots and messages are canceled. */
 static void io_close(struct raft_io *io, raft_io_close_cb cb)
 {
 	struct backend *b = of(io);

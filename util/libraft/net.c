@@ -163,7 +163,7 @@ struct peer *net_peer(struct backend *b, raft_id id, const char *address)
 		p->b = b;
 		p->id = id;
 		TAILQ_INIT(&p->waiting);
-		TAILQ_INIT(&p->ring.held);
+		TAILQ_INIT(&p->ring.deferred);
 		TAILQ_INSERT_TAIL(&b->peers, p, link);
 	}
 	if (!copy)
@@ -280,7 +280,8 @@ static void read_in(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 		in_close(in);
 }
 
-/* What an older connection of the peer still has is not read any more. */
+/* Older connections of the peer are closed: nothing of them is read any more.
+ */
 static void accepted(struct raft_uv_transport *t, raft_id id,
 		     const char *address, uv_stream_t *stream)
 {

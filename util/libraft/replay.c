@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a server has to know when it starts, from its log and its ring. */
+/* A server that starts learns its state from its log and its ring. */
 #include "config.h"
 
 #include <errno.h>
@@ -112,7 +112,7 @@ static int replay_record(struct store *st, struct replay *rp, struct chunks *c,
 			.term = rp_get64(p + 16),
 			.type = (unsigned short)rp_get32(p + 4),
 			.buf = {p + RECORD_HEAD, len - RECORD_HEAD}};
-		/* Of io_bootstrap(), which stores no term. */
+		/* io_bootstrap() stores an entry and no term. */
 		if (e.term > st->term) {
 			st->term = e.term;
 			st->vote = 0;

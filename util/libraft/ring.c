@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * A leader writes each message with entries into the ring of the follower, a
- * log in the follower's pool, while the message travels. The follower answers
- * at once, and this file holds the answer until the ring has the message
+ * log in the follower's pool, while the message travels. The follower replies
+ * at once, and this file defers the reply until the ring has the message
  * durably, or the follower says that its own log has all.
  */
 #include "config.h"
@@ -16,34 +16,34 @@
 #define RETRY_MS  1000u
 #define RING_MOST (1u << 20) /* bytes of a message in a ring */
 
-static void drop_held(struct ring *r)
+static void drop_deferred(struct ring *r)
 {
-	struct held *h;
+	struct deferred *h;
 
-	while ((h = TAILQ_FIRST(&r->held))) {
-		TAILQ_REMOVE(&r->held, h, link);
+	while ((h = TAILQ_FIRST(&r->deferred))) {
+		TAILQ_REMOVE(&r->deferred, h, link);
 		free(h);
 	}
 }
 
 /*
- * What was outstanding is there or not, and nothing may be written behind it:
- * the ring is opened again when the follower has stored by itself all that it
- * has taken.
+ * Messages that were outstanding are there or not, and nothing may be written
+ * behind them: the ring is opened again when the follower has stored by itself
+ * all that it has taken.
  */
 static void ring_failed(struct ring *r)
 {
 	r->state = RING_FAILED;
-	drop_held(r);
+	drop_deferred(r);
 }
 
-static void deliver_held(struct peer *p)
+static void deliver_deferred(struct peer *p)
 {
 	struct ring *r = &p->ring;
-	struct held *h;
+	struct deferred *h;
 
-	while ((h = TAILQ_FIRST(&r->held)) && h->seq <= r->acked) {
-		TAILQ_REMOVE(&r->held, h, link);
+	while ((h = TAILQ_FIRST(&r->deferred)) && h->seq <= r->acked) {
+		TAILQ_REMOVE(&r->deferred, h, link);
 		backend_deliver(p, &h->m);
 		free(h);
 	}
@@ -142,7 +142,7 @@ void ring_result(struct peer *p, const struct wire_head *h,
 		 struct raft_message *m)
 {
 	struct ring *r = &p->ring;
-	struct held *held;
+	struct deferred *d;
 
 	trim(r, h);
 	if (r->state == RING_FAILED && h->kept >= r->seq) {
@@ -153,20 +153,20 @@ void ring_result(struct peer *p, const struct wire_head *h,
 		backend_deliver(p, m);
 		return;
 	}
-	held = r->state == RING_OPEN ? malloc(sizeof(*held)) : NULL;
-	if (!held) /* the next result says the same and more */
+	d = r->state == RING_OPEN ? malloc(sizeof(*d)) : NULL;
+	if (!d) /* the next result says the same and more */
 		return;
-	held->m = *m;
-	held->seq = h->seq;
-	TAILQ_INSERT_TAIL(&r->held, held, link);
+	d->m = *m;
+	d->seq = h->seq;
+	TAILQ_INSERT_TAIL(&r->deferred, d, link);
 }
 
-/* A new connection: what the process before it has answered is void. */
+/* A new connection: replies of the process before it are void. */
 void ring_hello(struct peer *p, const unsigned char *where, size_t len)
 {
 	struct ring *r = &p->ring;
 
-	drop_held(r);
+	drop_deferred(r);
 	if (r->state != RING_CLOSED || !len)
 		return;
 	free(r->where);
@@ -188,14 +188,14 @@ void ring_reap(struct peer *p)
 		return;
 	}
 	writer_reap(&r->w);
-	deliver_held(p);
+	deliver_deferred(p);
 }
 
 void ring_close(struct peer *p)
 {
 	struct ring *r = &p->ring;
 
-	drop_held(r);
+	drop_deferred(r);
 	if (r->state != RING_CLOSED)
 		writer_stop(&r->w);
 	r->state = RING_CLOSED;

@@ -40,7 +40,7 @@ static void finish(struct put *put)
 	free(put);
 }
 
-/* What is before the entries to keep, and before the snapshot, is dropped. */
+/* Records before the entries to keep, and before the snapshot, are dropped. */
 static int drop_old(struct store *st, const struct put *put)
 {
 	const raft_index index = st->snap.index;

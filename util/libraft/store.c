@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What a server of Raft must not lose, in one log. */
+/* The state that a server of Raft must not lose, in one log. */
 #include "config.h"
 
 #include <errno.h>

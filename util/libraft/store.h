@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* What a server of Raft must not lose, in one log. */
+/* The state that a server of Raft must not lose, in one log. */
 #ifndef RP_RAFT_STORE_H
 #define RP_RAFT_STORE_H
 
@@ -30,7 +30,7 @@ struct pending {
 	size_t len;
 };
 
-/* Where pending entries came from: the last message that had some. */
+/* The last message of a ring that had pending entries. */
 struct origin {
 	void *peer;
 	uint64_t boot, seq, lsn;

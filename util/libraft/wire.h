@@ -33,7 +33,7 @@ struct wire_head {
 	 */
 	uint64_t seq;
 	uint64_t kept;
-	/* Of a leader: the LSN behind this message in the ring. */
+	/* A leader says here the LSN behind this message in the ring. */
 	uint64_t lsn;
 };
 
