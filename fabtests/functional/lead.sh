@@ -22,6 +22,7 @@ finish()
 	rm -rf "$dir"
 }
 trap finish EXIT
+trap "exit 1" INT TERM
 fail()
 {
 	echo "FAIL: $*"
