@@ -95,6 +95,16 @@ static inline unsigned int opened(void)
 	}
 }
 
+/* Until a member has a state, or a later one. */
+static inline void reach_least(unsigned int w, unsigned int member,
+			       enum member_state state)
+{
+	for (unsigned int i = 0;
+	     i < EVENTS && group(w)->members[member].state < state; i++)
+		rig_event(&rig);
+	cr_assert_geq(group(w)->members[member].state, state);
+}
+
 /* Until a member has a state. */
 static inline void reach(unsigned int w, unsigned int member,
 			 enum member_state state)

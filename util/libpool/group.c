@@ -257,6 +257,7 @@ void member_drop(struct group *g, unsigned int member, int ret,
 	m->source = NULL;
 	m->copying = NULL;
 	m->state = MEMBER_AWAY;
+	g->changed = true;
 	m->displaced = ret == -ESTALE;
 	m->ret = ret;
 	if (error)
@@ -471,6 +472,7 @@ void group_adopted(struct group *g, unsigned int member)
 	struct group_leg *leg;
 	struct group_op *o;
 
+	g->changed = true;
 	/* The chunks that were copied have all that was sent before. */
 	TAILQ_FOREACH (o, &g->ops, link)
 		if (o->type != RPMEM_POOL_COMMIT || o->number <= m->number)
@@ -543,7 +545,7 @@ void group_done(struct group *g, unsigned int member, struct rpmem_pool_op *op)
 	struct group_member *m = &g->members[member];
 	struct group_op *o = leg->of;
 
-	g->reported = true;
+	g->changed = true;
 	if (m->state == MEMBER_AWAY)
 		return;
 	if (op->result && !is_last(g, m, leg)) {
@@ -739,10 +741,10 @@ void group_ops_run(struct group *g)
 {
 	struct group_op *o, *next;
 
-	/* Only a report completes an operation. */
-	if (g->reported)
+	/* Only a report, or what follows from it, completes an operation. */
+	if (g->changed)
 		complete_done(g);
-	g->reported = false;
+	g->changed = false;
 	for (o = TAILQ_FIRST(&g->reads); o; o = next) {
 		next = TAILQ_NEXT(o, link);
 		start_read(g, o);

@@ -134,7 +134,7 @@ struct group_member {
 	struct group_state disk;
 	struct group_legs queue, out, dropped;
 	uint64_t out_first, out_end; /* what legs in out change is inside */
-	struct group_legs commits; /* that wait for `committing` */
+	struct group_legs commits;   /* that wait for `committing` */
 	struct group_leg *committing;
 	struct group_leg *barrier; /* no leg passes it */
 	uint64_t backlog;	   /* bytes of legs whose operation completed */
@@ -195,7 +195,7 @@ struct group {
 	char stale[200]; /* error: it is not greater than a member's */
 	uint64_t now, grace_until; /* ms */
 	uint64_t looked;	   /* when deadlines were compared */
-	bool reported;		   /* by a member, since group_run() */
+	bool changed; /* what members have, since operations were completed */
 	struct group_member members[GROUP_MEMBERS];
 	struct group_ops ops;	/* not complete, oldest first */
 	struct group_ops reads; /* not at a member yet */
