@@ -77,8 +77,8 @@ grep -q '^vol .* power ' daemon.out || {
 	exit 77
 }
 P=$(cat port)
-# A port that nothing else has, for each of six addresses.
-base=$((20000 + $$ % 20000))
+# Ports below those that the kernel gives away.
+base=$((10000 + $$ % 20000))
 says "no pool" ./raft_kv 1 127.0.0.1:"$P":none $base 127.0.0.1:$((base + 1))
 says "usage" ./raft_kv 2 127.0.0.1:"$P":vol $base 127.0.0.1:$((base + 1))
 # A server alone elects itself, and has its entries after a restart.

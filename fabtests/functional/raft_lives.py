@@ -31,6 +31,7 @@ class Cluster:
     def __init__(self, program, rpmemd, shadow, port):
         self.program, self.rpmemd, self.shadow = program, rpmemd, shadow
         self.port = port
+        self.epoch = 0  # shared keys of the next one are new: short histories
         self.procs = {}
         self.addresses = [f"127.0.0.1:{port + i}" for i in SERVERS]
 
@@ -163,12 +164,13 @@ class Client(threading.Thread):
         n = 0
         while not self.stopped:
             n += 1
-            key = f"shared{self.random.randrange(4)}"
+            key = f"shared{self.cluster.epoch}-{self.random.randrange(4)}"
             what = self.random.randrange(4)
             if what == 0:
                 self.step(key)
             elif what == 1:
-                name = f"own{self.number}-{n}"
+                name = f"own{self.number}-{n % 200}"
+                self.kept.pop(name, None)
                 if self.step(name, f"v{n}"):
                     self.kept[name] = f"v{n}"
             else:
@@ -188,17 +190,19 @@ def lives(cluster, clients, kills, choice):
     """SIGKILL at seeded numbers of acknowledged operations."""
     counts = dict.fromkeys(("leader", "follower", "all"), 0)
     for n in range(kills):
+        cluster.epoch = n
         await_acks(clients, 20 + choice.randrange(100))
         what = ("leader", "follower", "leader", "all")[n % 4]
         counts[what] += 1
-        if what == "all":
-            cluster.power_cut()
-            continue
         leader = clients[0].leader
         victim = leader if what == "leader" else 1 + leader % 3
-        cluster.end(f"server{victim}")
+        if what == "all":
+            cluster.power_cut()
+        else:
+            cluster.end(f"server{victim}")
         await_acks(clients, 20 + choice.randrange(100))
-        cluster.start_servers(victim)
+        if what != "all":
+            cluster.start_servers(victim)
     await_acks(clients, 50)
     return counts
 
@@ -260,8 +264,8 @@ def main():
         ops = [op for c in clients for op in c.ops]
         lost = [k for c in clients for k, v in c.kept.items()
                 if reader.ask(f"get {k}")[1] != f"ok {v}"]
-        for n in range(4):
-            reader.step(f"shared{n}")
+        for key in sorted({op.key for op in ops}):
+            reader.step(key)
         wrong = linear.wrong_keys(ops + reader.ops)
         without_leader(cluster, reader)
     finally:
