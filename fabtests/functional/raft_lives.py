@@ -236,7 +236,8 @@ def without_leader(cluster, client):
         cluster.power_cut(gone=leader)
         if reply.startswith("ok"):
             require_key(client, key)
-        cluster.start_servers(leader)
+        if key == "last":
+            cluster.start_servers(leader)
 
 
 def main():
