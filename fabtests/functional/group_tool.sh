@@ -65,10 +65,16 @@ client()
 	lines=1
 	do_line "0 ok" "d 10 first"
 	do_line "0 ok" "d 500000 $(seq -s, 150)"
+	all_current "$2"
+}
+
+# all_current N: wait until all members have every write
+all_current()
+{
 	for _ in $(seq 400); do
 		do_line 0 q
 		case $said in
-		"0 $2 of $2"*) return ;;
+		"0 $1 of $1, reopened 0"*) return ;;
 		esac
 		sleep 0.02
 	done
@@ -150,7 +156,7 @@ tool 0 "left out: a writer changes them" scrub "$G"
 damage a 100 1
 tool 4 "the group has a writer" scrub --repair "$G"
 do_line "0 ok" "d 20 second"
-do_line "0 3 of 3, reopened 0" q
+all_current 3
 end
 
 # A damaged byte is found and repaired.
