@@ -386,7 +386,7 @@ Test(pool_group_rules, bytes_left_are_those_of_the_marked_chunks)
  */
 Test(pool_group_rules, a_read_follows_a_write_that_is_durable_by_an_adoption)
 {
-	struct call first, c, r;
+	struct call first[4], c, r;
 	unsigned int w;
 
 	start(1, 3, 2);
@@ -400,9 +400,10 @@ Test(pool_group_rules, a_read_follows_a_write_that_is_durable_by_an_adoption)
 		rig_event(&rig);
 	away(2);
 	keep(w, 0, 2);
-	/* The chunk is copied from member 1, which has all writes to it. */
+	/* The chunks are copied from member 1, which has all writes to them. */
 	rig.members[0].up = false;
-	write_begin(w, &first, 2, 9);
+	for (unsigned int i = 0; i < 4; i++)
+		write_begin(w, &first[i], 2 + 8 * i, 9);
 	back(2);
 	reach(w, 2, MEMBER_COPYING);
 	rig.unreported = GROUP_AREA + 41 * 8;

@@ -20,17 +20,18 @@
 
 #define MAJOR	  1u
 #define MINOR	  3u
-#define HEADER	  4096u /* first bytes of a pool with attributes */
-#define MIN_SIZE  8192u /* of a pool: RPMEM_MIN_POOL */
-#define LANES_MAX 1024u /* what libpmemobj asks for */
-#define RELAXED	  1u	/* flag of rpmem_persist() and rpmem_flush() */
-#define FORCE	  1	/* flag of rpmem_remove() */
-#define POOL_SET  2	/* the same */
-#define MAGIC	  "RPMEMREP"
+#define HEADER	  4096u	       /* first bytes of a pool with attributes */
+#define MIN_SIZE  8192u	       /* of a pool: RPMEM_MIN_POOL */
+#define LANES_MAX 1024u	       /* what libpmemobj asks for */
+#define RELAXED	  1u	       /* flag of rpmem_persist() and rpmem_flush() */
+#define FORCE	  1	       /* flag of rpmem_remove() */
+#define POOL_SET  2	       /* the same */
 #define CHECKED	  (HEADER - 8) /* bytes under the checksum behind them */
 /* A daemon takes notice of a client that has closed its pool, or ended. */
 #define BUSY_MS	  2000
 #define BUSY_STEP 20
+
+static const char magic[8] = {'R', 'P', 'M', 'E', 'M', 'R', 'E', 'P'};
 
 /* struct rpmem_pool_attr of librpmem: the pool's owner sets and reads it. */
 struct replica_attr {
@@ -114,7 +115,7 @@ static void header_encode(unsigned char to[HEADER],
 			  const struct replica_attr *attr)
 {
 	memset(to, 0, HEADER);
-	memcpy(to, MAGIC, 8);
+	memcpy(to, magic, sizeof(magic));
 	if (attr)
 		memcpy(to + 8, attr, sizeof(*attr));
 	rp_put64(to + CHECKED, XXH64(to, CHECKED, 0));
@@ -124,7 +125,7 @@ static void header_encode(unsigned char to[HEADER],
 static bool header_decode(const unsigned char from[HEADER],
 			  struct replica_attr *attr)
 {
-	if (memcmp(from, MAGIC, 8) ||
+	if (memcmp(from, magic, sizeof(magic)) ||
 	    rp_get64(from + CHECKED) != XXH64(from, CHECKED, 0))
 		return false;
 	memcpy(attr, from + 8, sizeof(*attr));
