@@ -163,7 +163,7 @@ static void batch(void)
 	say("ack\n");
 }
 
-/* What this writer reads is what it has put. */
+/* A writer reads what it has put. */
 static void look(void)
 {
 	const unsigned int cell = 1 + below(cells - 1);

@@ -298,7 +298,7 @@ class Net:
 
         wait_for("all members are current", are)
 
-    def told(self, old):
+    def wait_end(self, old):
         wait_for(f"writer {old.number} is told", old.has_ended)
 
     def some(self, count=None):
@@ -379,7 +379,7 @@ class Net:
         old = self.now
         self.take()
         self.go_on()
-        self.told(old)
+        self.wait_end(old)
 
     def both_take(self):
         """Two writers take the group from each other."""
@@ -412,11 +412,8 @@ class Net:
             h.join(1)
         self.take(next(h for h in self.hosts if h is not old.host))
         self.go_on()
-        if self.rng.randrange(2):
-            # What it has there was never acknowledged.
-            old.hear()
         self.mend()
-        self.told(old)
+        self.wait_end(old)
 
     def epoch_survives(self):
         """Writer and daemons end behind a take; the old writer comes back."""
@@ -430,7 +427,7 @@ class Net:
         for m in self.members:
             m.begin()
         self.mend()
-        self.told(old)
+        self.wait_end(old)
         self.take()
 
 
@@ -469,9 +466,9 @@ def finish(net):
     holds, epochs = [], set()
     for m in net.members:
         with open(m.path, "rb") as f:
-            held = f.read()[-LENGTH:]
-        holds.append(held[AREA:])
-        promised, first, second = (struct.unpack_from("<Q", held, at)[0]
+            data = f.read()[-LENGTH:]
+        holds.append(data[AREA:])
+        promised, first, second = (struct.unpack_from("<Q", data, at)[0]
                                    for at in (512, 1024, 1536))
         epochs |= {promised, max(first, second)}
     if len(epochs) > 1:

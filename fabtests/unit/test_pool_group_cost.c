@@ -14,7 +14,7 @@ static void until_quiet(unsigned int w)
 	cr_assert(group_is_quiet(group(w)));
 }
 
-/* No message of a commit waits for the answer to another one. */
+/* No message of a commit waits for the reply to another one. */
 Test(pool_group_cost, a_commit_is_n_messages_in_one_round_trip)
 {
 	for (unsigned int n = 2; n <= GROUP_MEMBERS; n++) {
