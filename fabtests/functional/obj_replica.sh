@@ -162,7 +162,7 @@ for i in $(seq "$kills"); do
 	esac
 	program=
 done
-# Whatever the seed has chosen: only what was flushed on the target is left.
+# A power cut of the target that also loses the first copy: flushed bytes are left.
 begin
 die $daemon
 die $program
