@@ -14,6 +14,7 @@
  * That many rounds of 200 writes to one place, for valgrind --tool=callgrind:
  * group_cost.sh.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,19 +81,36 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static int one(char **argv)
+/* Open a pool of whatever class, by the method that reaches it; print both. */
+static struct rpmem_pool *open_pool(const char *where)
 {
-	const struct rpmem_pool_attr attr = {
+	static const char *const names[] = {"power", "process", "none"};
+	struct rpmem_pool_info info = {.size = sizeof(info)};
+	struct rpmem_pool_attr attr = {
 		.size = sizeof(attr),
-		.required = RPMEM_POOL_NONE,
 		.exclusive = RPMEM_POOL_EXCLUSIVE,
 	};
+	struct rpmem_pool *pool;
+	int ret;
+
+	while ((ret = rpmem_pool_open(&pool, where, &attr)) == -EOPNOTSUPP &&
+	       attr.required < RPMEM_POOL_NONE)
+		attr.required++;
+	if (ret || rpmem_pool_query(pool, &info))
+		fail(where);
+	printf("%s: class %s by %s\n", where, names[info.reached], info.method);
+	return pool;
+}
+
+static int one(char **argv)
+{
 	const unsigned int out = (unsigned int)strtoul(argv[3], NULL, 10);
 	const unsigned int rounds = (unsigned int)strtoul(argv[4], NULL, 10);
 	struct rpmem_pool *pool;
 
-	if (!out || out > OUT || rpmem_pool_open(&pool, argv[2], &attr))
-		fail(argv[2]);
+	if (!out || out > OUT)
+		return 2;
+	pool = open_pool(argv[2]);
 	for (unsigned int r = 0; r < rounds; r++)
 		round_us(pool, out);
 	rpmem_pool_close(pool);
@@ -102,11 +120,6 @@ static int one(char **argv)
 int main(int argc, char **argv)
 {
 	static const unsigned int out[] = {1, OUT};
-	const struct rpmem_pool_attr attr = {
-		.size = sizeof(attr),
-		.required = RPMEM_POOL_NONE,
-		.exclusive = RPMEM_POOL_EXCLUSIVE,
-	};
 	const unsigned int rounds =
 		argc > 3 ? (unsigned int)strtoul(argv[3], NULL, 10) : 21;
 	struct rpmem_pool *pools[2];
@@ -120,8 +133,9 @@ int main(int argc, char **argv)
 	}
 	for (unsigned int p = 0; p < 2; p++) {
 		us[p] = calloc(rounds, sizeof(*us[p]));
-		if (!us[p] || rpmem_pool_open(&pools[p], argv[1 + p], &attr))
-			fail(argv[1 + p]);
+		if (!us[p])
+			return 1;
+		pools[p] = open_pool(argv[1 + p]);
 	}
 	for (unsigned int o = 0; o < 2; o++) {
 		for (unsigned int r = 0; r < rounds; r++)
