@@ -79,7 +79,9 @@ util_librpmem_pool_la_SOURCES = \
 	util/libpool/group.h util/libpool/group_bits.c \
 	util/libpool/group_epoch.c \
 	util/libpool/group_format.c util/libpool/group_member.c \
-	util/libpool/group_open.c util/libpool/group_open.h \
+	util/libpool/group_calls.c util/libpool/group_open.c \
+	util/libpool/group_open.h util/libpool/group_threads.c \
+	util/libpool/group_threads.h \
 	util/libpool/group_rebuild.c \
 	util/libpool/journal.c util/libpool/journal.h \
 	util/libpool/open.c util/libpool/pool.h \

@@ -44,7 +44,7 @@ PLANTED = {
          "(unsigned int)__builtin_popcount(o->has & current) < g->k)",
          "(unsigned int)__builtin_popcount(o->has & current) < 1)")],
     "share": [
-        ("util/libpool/group_open.c",
+        ("util/libpool/group_threads.c",
          "	ret = pool_open_as(pool, m->where, &attr, m->of->owner);\n",
          "	attr.exclusive = 0;\n"
          "	ret = pool_open_as(pool, m->where, &attr, m->of->owner);\n")],

@@ -123,7 +123,7 @@ TAILQ_HEAD(group_ops, group_op);
 struct group_member {
 	enum member_state state;
 	bool tried; /* the first attempt to open it has ended */
-	bool had;   /* it was open once */
+	bool opened_once;
 	bool displaced;
 	uint64_t length;
 	const char *error; /* of the last failure; kept by the owner */

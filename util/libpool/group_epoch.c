@@ -277,7 +277,7 @@ void group_opened(struct group *g, unsigned int member, int ret,
 		 * Another writer has taken this member, and perhaps no other
 		 * one: the group goes on as long as k members are left.
 		 */
-		m->displaced |= m->had && ret == -EBUSY;
+		m->displaced |= m->opened_once && ret == -EBUSY;
 		if (m->displaced && ret == -EBUSY &&
 		    group_count(g, MEMBER_CURRENT) < g->k)
 			group_end(g, -ESTALE, error);
@@ -285,7 +285,7 @@ void group_opened(struct group *g, unsigned int member, int ret,
 			g->io.reopen(g->io.arg, member);
 		return;
 	}
-	m->had = true;
+	m->opened_once = true;
 	m->length = length;
 	m->state = MEMBER_INSPECT;
 	m->number = 0;

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* A group with its threads, for group_threads.c, group_calls.c, group_open.c.
+ */
+#ifndef RP_LIBPOOL_GROUP_THREADS_H
+#define RP_LIBPOOL_GROUP_THREADS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "libpool/group.h"
+#include "libpool/pool.h"
+
+#define GROUP_START_MS 2000 /* for members that may just be starting */
+#define GROUP_TICK_MS  100
+
+/* A member: the handle of its pool, and the thread that opens it. */
+struct place {
+	struct pool_group *of;
+	unsigned int index;
+	char *where;
+	struct rpmem_pool *pool; /* NULL: closed */
+	bool reopen, opened_once;
+	unsigned char uuid[16]; /* of that pool */
+	unsigned int part;
+	pthread_t thread;
+	bool thread_runs;
+};
+
+/* A thread in a blocking call. */
+struct call {
+	LIST_ENTRY(call) link;
+	const struct rpmem_pool_op *op;
+	bool done;
+};
+
+struct pool_group {
+	struct rpmem_pool *p; /* the caller's; its lock guards all of this */
+	struct group g;
+	struct rpmem_pool_attr attr;
+	uint64_t owner; /* of all members, to their daemons */
+	uint64_t given; /* epoch, or 0 */
+	struct place places[GROUP_MEMBERS];
+	LIST_HEAD(, call) calls;
+	struct rpmem_pool_op **done; /* for rpmem_pool_poll(), oldest first */
+	size_t ndone, nout, size;    /* nout: submitted and not in done */
+	uint64_t reconnects;
+	bool polling, closing, started;
+	int wake; /* eventfd: ends the wait of the thread that polls */
+	pthread_cond_t changed;
+	pthread_t background; /* makes progress while nobody is in a call */
+	bool background_runs;
+};
+
+/* Start a thread for each member, which opens it. */
+int pool_group_start(struct pool_group *pg, unsigned int k);
+/*
+ * With the lock held, as the next: act on what members have completed; true:
+ * there was something.
+ */
+bool pool_group_collect(struct pool_group *pg);
+/* Make progress, or wait for the thread that does. */
+void pool_group_progress(struct pool_group *pg, int ms);
+/* Keep a sentence that names the member and the cause. */
+const char *pool_group_text(struct pool_group *pg, unsigned int member,
+			    const char *cause);
+/* End the wait of the thread that polls. */
+void pool_group_wake(struct pool_group *pg);
+/* The thread that makes progress while nobody is in a call; pg is its arg. */
+void *pool_group_background(void *pg);
+
+#endif
