@@ -186,6 +186,7 @@ echo "$kills kills, $cuts of them power cuts"
 cat >wrong.py <<'P'
 import ctypes
 import errno
+import os
 import sys
 
 lib = ctypes.CDLL("librpmem.so.1", use_errno=True)
@@ -277,11 +278,23 @@ assert lib.rpmem_read(r, back, 4096, 100008, 0) == 0
 assert back.raw[:100000] == b"\5" * 100000
 assert lib.rpmem_close(r) == 0
 assert attributes() == bytes(second)
+os.environ["RPMEM_SECRET"] = "no/secret"
+fails("EACCES", "no/secret", lib.rpmem_remove(where, b"vol", 1))
+del os.environ["RPMEM_SECRET"]
+assert attributes() == bytes(second)
+os.environ["RPMEM_MAX_NLANES"] = "many"
+fails("EINVAL", "RPMEM_MAX_NLANES", opened(where, b"vol", 1 << 20))
+del os.environ["RPMEM_MAX_NLANES"]
 assert lib.rpmem_remove(where, b"vol", 3) == 0
+fails("ENOENT", "has no replica", lib.rpmem_remove(where, b"vol", 0))
+assert lib.rpmem_remove(where, b"vol", 1) == 0
+assert lib.rpmem_remove(where, b"absent", 1) == 0
 r = created(None)
 assert r and lib.rpmem_persist(r, 0, 4096, 0, 0) == 0
 fails("EINVAL", "without attributes", lib.rpmem_set_attr(r, None))
 assert lib.rpmem_close(r) == 0
+fails("EEXIST", "holds something else", created(first))
+fails("ENOENT", "has no replica", lib.rpmem_remove(where, b"vol", 0))
 P
 python3 wrong.py 127.0.0.1:"$P" >out 2>&1 || { fail "errors"; cat out; }
 exit $failed

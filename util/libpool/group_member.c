@@ -256,20 +256,26 @@ static void copy_next(struct group *g, unsigned int member)
 	m->copy_queued = true;
 }
 
+/*
+ * Whether `from` has the bytes of a chunk for a member. The source of an
+ * opening rewrites its own bytes, and has those of all others also before it is
+ * current.
+ */
 static bool is_source(const struct group *g, unsigned int member,
 		      unsigned int from, const struct rpmem_pool_op *copy)
 {
 	const struct group_member *m = &g->members[from];
-	/* The source of an opening is one before it has adopted the epoch. */
-	const bool newest = m->state == MEMBER_CURRENT ||
-			    (m->state >= MEMBER_COPYING && m->from_itself);
 
 	if (g->members[member].from_itself)
 		return from == member;
-	return newest && member_has_all(g, from, copy->offset, copy->len);
+	return (m->state == MEMBER_CURRENT ||
+		(m->state >= MEMBER_COPYING && m->from_itself)) &&
+	       member_has_all(g, from, copy->offset, copy->len);
 }
 
-/* Read the chunk at a current member that has all writes to it. */
+/* Read the chunk at a member that has it; without one member_step() tries
+ * again.
+ */
 static void copy_read(struct group *g, unsigned int member)
 {
 	struct group_member *m = &g->members[member];

@@ -4,10 +4,9 @@
 
 #include "libpool/group.h"
 
-#define TURN_MS	  40   /* of copying */
-#define PROBE_MS  5    /* of a pause that measures */
-#define LOSS	  0.15 /* of the caller's rate, over both turns */
-#define PAUSE_MAX 6    /* turns of copying */
+#define TURN_MS	 40   /* of copying */
+#define PROBE_MS 5    /* of a pause that measures */
+#define LOSS	 0.15 /* of the caller's rate, over both turns */
 
 static bool is_copying(const struct group *g)
 {
@@ -32,12 +31,15 @@ static double pause_ms(const struct group_pace *p)
 	if (!p->ms[1] || !p->ops[1])
 		return PROBE_MS;
 	slowdown = 1 - (p->ops[0] / p->ms[0]) / (p->ops[1] / p->ms[1]);
-	turns = slowdown / LOSS - 1;
-	if (turns > PAUSE_MAX)
-		turns = PAUSE_MAX;
+	turns = slowdown / LOSS - 1; /* at most 1 / LOSS - 1: 5.7 */
 	return turns * TURN_MS > PROBE_MS ? turns * TURN_MS : PROBE_MS;
 }
 
+/*
+ * Turns of copying and pauses follow each other, and the rate of the caller is
+ * measured in both. Without copies there are pauses alone, so that their rate
+ * is known when copies begin.
+ */
 void group_pace_run(struct group *g)
 {
 	struct group_pace *p = &g->pace;
@@ -55,7 +57,6 @@ void group_pace_run(struct group *g)
 		*p = (struct group_pace){.since = g->now, .ended = g->ended};
 		return;
 	}
-	/* Without copies all time is a pause, in turns that measure. */
 	if (p->pauses ? (double)ms < (copies ? pause_ms(p) : TURN_MS)
 		      : copies && ms < TURN_MS)
 		return;

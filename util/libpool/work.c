@@ -230,11 +230,13 @@ int post_result(struct rpmem_pool *p, struct post *t, ssize_t ret)
 }
 
 /*
- * Whether a buffered write that is outstanding overlaps the operation: its
- * caller relies on their order, and posts have none.
+ * Whether the operation overlaps a buffered write that the target may not have
+ * yet. That write has completed for the caller, who expects the operation
+ * behind it, and posts are not ordered. The newest entries are compared first,
+ * until all such writes were seen.
  */
-static bool is_behind_buffered(struct rpmem_pool *p,
-			       const struct rpmem_pool_op *op)
+static bool overlaps_buffered(struct rpmem_pool *p,
+			      const struct rpmem_pool_op *op)
 {
 	unsigned int left = p->nbuffered;
 
@@ -258,7 +260,9 @@ static bool is_behind_buffered(struct rpmem_pool *p,
  */
 static int post_writes(struct rpmem_pool *p, struct work *w)
 {
-	/* FI_COMMIT_COMPLETE requires power; else a commit follows. */
+	/* FI_COMMIT_COMPLETE is of class power; else entry_placed() waits for a
+	 * commit.
+	 */
 	const bool durable = w->op->flags & RPMEM_POOL_DURABLE &&
 			     p->required == FI_RPMEM_CLASS_POWER;
 	const bool zero = w->op->type == RPMEM_POOL_ZERO;
@@ -300,6 +304,7 @@ static int post_writes(struct rpmem_pool *p, struct work *w)
 			return ret;
 		}
 		w->done += len;
+		/* Nobody waits for a buffered write. */
 		if (buffered) {
 			e->work = NULL;
 			e->buffered = true;
@@ -382,7 +387,7 @@ void work_post(struct rpmem_pool *p)
 		post_replay(p);
 	while (p->state == LINK_UP && (w = TAILQ_FIRST(&p->waiting))) {
 		if (w->op->type != RPMEM_POOL_COMMIT && !w->done &&
-		    is_behind_buffered(p, w->op))
+		    overlaps_buffered(p, w->op))
 			break;
 		ret = 0;
 		switch (w->op->type) {

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <xxhash.h>
 
@@ -27,7 +28,10 @@
 #define FORCE	  1	       /* flag of rpmem_remove() */
 #define POOL_SET  2	       /* the same */
 #define CHECKED	  (HEADER - 8) /* bytes under the checksum behind them */
-/* A daemon takes notice of a client that has closed its pool, or ended. */
+/*
+ * A daemon needs a moment to notice that the client before has closed the pool:
+ * longer than rpmem_pool_open() tries by itself if the machine is busy.
+ */
 #define BUSY_MS	  2000
 #define BUSY_STEP 20
 
@@ -132,6 +136,11 @@ static bool header_decode(const unsigned char from[HEADER],
 	return true;
 }
 
+static bool is_zero(const unsigned char from[HEADER])
+{
+	return !*from && !memcmp(from, from + 1, HEADER - 1);
+}
+
 static int write_header(struct replica *r, const struct replica_attr *attr)
 {
 	unsigned char header[HEADER];
@@ -204,20 +213,39 @@ static struct replica *pool_open(const char *target, const char *name)
 		poll(NULL, 0, BUSY_STEP);
 	}
 	free(where);
+	/* The file of the secret is no pool that does not exist. */
+	if (ret == -ENOENT && attr.secret_file &&
+	    access(attr.secret_file, R_OK))
+		ret = -EACCES;
 	if (!result(ret))
 		return r;
 	free(r);
 	return NULL;
 }
 
-/* Check the arguments, and what they need of the pool. */
-static int prepare(struct replica *r, const char *name, void *local,
-		   size_t size, unsigned int *lanes)
+/* The lanes that may be granted: RPMEM_MAX_NLANES, or 0 if it is wrong. */
+static unsigned int most_lanes(void)
+{
+	const char *most = getenv("RPMEM_MAX_NLANES");
+	char *end;
+	unsigned long n;
+
+	if (!most)
+		return LANES_MAX;
+	n = strtoul(most, &end, 10);
+	return *end || n > LANES_MAX ? 0 : (unsigned int)n;
+}
+
+/* Check the size against the pool, and grant lanes. */
+static int replica_init(struct replica *r, const char *name, void *local,
+			size_t size, unsigned int *lanes)
 {
 	struct rpmem_pool_info info = {.size = sizeof(info)};
-	const char *most = getenv("RPMEM_MAX_NLANES");
-	const unsigned long max = most ? strtoul(most, NULL, 10) : LANES_MAX;
+	const unsigned int max = most_lanes();
 
+	if (!max)
+		return fail(EINVAL, "RPMEM_MAX_NLANES: give 1 to %u",
+			    LANES_MAX);
 	if (!lanes || !*lanes)
 		return fail(EINVAL, "no lanes are asked for");
 	if (size < MIN_SIZE)
@@ -235,11 +263,7 @@ static int prepare(struct replica *r, const char *name, void *local,
 			    name, (unsigned long long)info.length, size);
 	r->local = local;
 	r->size = size;
-	r->lanes = *lanes;
-	if (max && r->lanes > max)
-		r->lanes = (unsigned int)max;
-	if (r->lanes > LANES_MAX)
-		r->lanes = LANES_MAX;
+	r->lanes = *lanes < max ? *lanes : max;
 	*lanes = r->lanes;
 	return 0;
 }
@@ -255,7 +279,7 @@ struct replica *rpmem_create(const char *target, const char *name, void *local,
 
 	if (!r)
 		return NULL;
-	ret = prepare(r, name, local, size, lanes);
+	ret = replica_init(r, name, local, size, lanes);
 	if (!ret)
 		ret = result(rpmem_pool_read(r->pool, header, HEADER, 0));
 	if (!ret && header_decode(header, &old))
@@ -263,6 +287,11 @@ struct replica *rpmem_create(const char *target, const char *name, void *local,
 			   "pool '%s' on %s has a replica already: remove it "
 			   "with 'pmempool rm', or name another pool",
 			   name, target);
+	else if (!ret && attr && !is_zero(header))
+		ret = fail(EEXIST,
+			   "pool '%s' on %s holds something else: its first "
+			   "%u bytes are not zero; name another pool",
+			   name, target, HEADER);
 	r->has_header = attr != NULL;
 	if (!ret && attr)
 		ret = write_header(r, attr);
@@ -283,7 +312,7 @@ struct replica *rpmem_open(const char *target, const char *name, void *local,
 
 	if (!r)
 		return NULL;
-	ret = prepare(r, name, local, size, lanes);
+	ret = replica_init(r, name, local, size, lanes);
 	if (!ret)
 		ret = result(rpmem_pool_read(r->pool, header, HEADER, 0));
 	if (!ret) {
@@ -389,17 +418,32 @@ int rpmem_read(struct replica *r, void *buf, size_t offset, size_t len,
 /* --- removal --- */
 
 /* The pool stays, and can have another replica: it is its operator's. */
+static int remove_header(struct replica *r, const char *target,
+			 const char *name)
+{
+	unsigned char header[HEADER];
+	struct replica_attr old;
+
+	if (result(rpmem_pool_read(r->pool, header, HEADER, 0)))
+		return -1;
+	if (!header_decode(header, &old))
+		return fail(ENOENT, "pool '%s' on %s has no replica", name,
+			    target);
+	return result(rpmem_pool_zero(r->pool, HEADER, 0, RPMEM_POOL_DURABLE));
+}
+
 int rpmem_remove(const char *target, const char *name, int flags)
 {
 	struct replica *r;
-	int ret;
+	int ret = -1;
 
 	if (flags & ~(FORCE | POOL_SET))
 		return fail(EINVAL, "flags %#x are unknown", flags);
 	r = pool_open(target, name);
-	if (!r)
-		return flags & FORCE && errno == ENOENT ? 0 : -1;
-	ret = result(rpmem_pool_zero(r->pool, HEADER, 0, RPMEM_POOL_DURABLE));
-	replica_free(r);
-	return ret;
+	if (r) {
+		ret = remove_header(r, target, name);
+		replica_free(r);
+	}
+	/* There is nothing to remove. */
+	return ret && errno == ENOENT && flags & FORCE ? 0 : ret;
 }
