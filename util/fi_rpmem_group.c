@@ -175,9 +175,11 @@ static void print_text(const struct tool *t, bool opens, unsigned int lose)
 			       p->info.method);
 		if (p->state >= PLACE_EMPTY)
 			printf(", epoch %" PRIu64 " (promised %" PRIu64
-			       "), commit %" PRIu64 ", %s may differ",
+			       "), commit %" PRIu64 ", %s %s",
 			       p->disk.epoch, p->disk.promised, p->disk.number,
-			       rp_size_format(p->marked, size));
+			       rp_size_format(p->marked, size),
+			       p->state == PLACE_BEHIND ? "may be old"
+							: "may differ");
 		putchar('\n');
 	}
 	if (opens)

@@ -55,13 +55,9 @@ static int check_new(const struct tool *t, unsigned int at,
 			      p->where);
 	/* The same pool under another name would lose what it has. */
 	for (unsigned int i = 0; i < t->n; i++)
-		if ((i != at || strcmp(t->places[i].where, p->where)) &&
-		    t->places[i].pool &&
-		    !memcmp(t->places[i].area, p->area, GROUP_AREA))
+		if (i != at && place_is_same(&t->places[i], p))
 			return rp_err(t->err, RP_EXIT_FILE,
-				      "%s has the records of %s: it is the "
-				      "same pool, or as new; name it in the "
-				      "group in its place",
+				      "%s is the member %s; give another pool",
 				      p->where, t->places[i].where);
 	if (p->disk.epoch == t->epoch && p->disk.number >= t->number)
 		return rp_err(t->err, RP_EXIT_FILE,
@@ -74,20 +70,20 @@ static int check_new(const struct tool *t, unsigned int at,
 static int open_alone(const struct tool *t, const char *where,
 		      struct rpmem_pool **pool)
 {
-	const struct rpmem_pool_attr attr = {
+	struct rpmem_pool_attr attr = {
 		.size = sizeof(attr),
 		.secret_file = t->secret_file,
-		.required = RPMEM_POOL_NONE,
 		.exclusive = RPMEM_POOL_EXCLUSIVE,
 	};
 
-	return rpmem_pool_open(pool, where, &attr);
+	return tool_open_pool(where, &attr, pool);
 }
 
 /*
  * Make a former member empty: its epoch must not count among those that know
- * the newest commit. A power cut between two steps leaves a member without an
- * epoch, or the first bytes of a superblock, which is the same as empty.
+ * the newest commit, nor must it count as a founder. A power cut between two
+ * steps leaves a member that was replaced, without an epoch, or the first bytes
+ * of a superblock, which is the same as empty.
  */
 static int make_empty(struct tool *t, const struct place *p)
 {
@@ -98,12 +94,18 @@ static int make_empty(struct tool *t, const struct place *p)
 		{8, GROUP_SUPER - 8},
 		{0, 8},
 	};
+	unsigned char super[GROUP_SUPER];
+	struct group_super replaced = p->super;
 	struct rpmem_pool *pool;
 	int ret = open_alone(t, p->where, &pool);
 
 	if (ret)
 		return rp_err(t->err, tool_exit(ret), "%s: %s", p->where,
 			      rpmem_pool_error());
+	replaced.founder = false;
+	group_super_encode(&replaced, super);
+	ret = rpmem_pool_write(pool, super, sizeof(super), 0,
+			       RPMEM_POOL_DURABLE);
 	for (unsigned int i = 0; !ret && i < 3; i++)
 		ret = rpmem_pool_zero(pool, steps[i].len, steps[i].at,
 				      RPMEM_POOL_DURABLE);

@@ -12,6 +12,8 @@
 #include "util/exits.h"
 #include "util/group_tool.h"
 #include "util/progress.h"
+#include "util/secret.h"
+#include "util/setup_client.h"
 
 #define READ_S	  10	/* that a read waits for a member */
 #define AWAY_MS	  15000 /* that a writer waits for a member that is away */
@@ -73,16 +75,18 @@ int tool_parse(struct tool *t)
 			      "and perhaps ;k=N behind it",
 			      t->group);
 	t->k = t->n / 2 + 1;
-	if (*end) {
-		if (strncmp(end, ";k=", 3) || end[3] < '1' ||
-		    end[3] > '0' + (int)t->n || end[4])
-			return rp_err(t->err, RP_EXIT_USAGE,
-				      "'%s' is nothing that this group has; "
-				      "give ;k=N, from 1 to the number of "
-				      "members",
-				      end);
+	if (!strncmp(end, ";k=", 3) && end[3] >= '1' &&
+	    end[3] <= '0' + (int)t->n) {
 		t->k = (unsigned int)(end[3] - '0');
+		end += 4;
 	}
+	/* The library checks the epoch. */
+	if (*end && strncmp(end, ";epoch=", 7) != 0)
+		return rp_err(t->err, RP_EXIT_USAGE,
+			      "'%s' is nothing that a group has; give ;k=N, "
+			      "from 1 to the number of members, and perhaps "
+			      ";epoch=N behind it",
+			      end);
 	return 0;
 }
 
@@ -116,12 +120,45 @@ int place_read(struct place *p)
 	return 0;
 }
 
+int tool_open_pool(const char *where, struct rpmem_pool_attr *attr,
+		   struct rpmem_pool **pool)
+{
+	int ret;
+
+	attr->required = RPMEM_POOL_POWER;
+	while ((ret = rpmem_pool_open(pool, where, attr)) == -EOPNOTSUPP &&
+	       attr->required < RPMEM_POOL_NONE)
+		attr->required++;
+	return ret;
+}
+
+/* What identifies the pool, whatever name it has. */
+static void fetch_uuid(const struct tool *t, struct place *p)
+{
+	struct rp_setup_target target = {.secret = NULL};
+	struct rp_setup_export ex;
+	struct rp_secret secret = {.len = 0};
+	char err[RP_ERR_LEN];
+	int used;
+
+	memset(p->uuid, 0, sizeof(p->uuid));
+	if (t->secret_file) {
+		if (rp_secret_load(t->secret_file, &secret, err))
+			return;
+		target.secret = &secret;
+	}
+	used = rp_setup_parse_target(p->where, &target, err);
+	if (used > 0 &&
+	    !rp_setup_fetch_export(&target, p->where + used + 1, &ex, err))
+		memcpy(p->uuid, ex.uuid, sizeof(p->uuid));
+	rp_secret_wipe(&secret);
+}
+
 void place_look(const struct tool *t, struct place *p)
 {
-	const struct rpmem_pool_attr attr = {
+	struct rpmem_pool_attr attr = {
 		.size = sizeof(attr),
 		.secret_file = t->secret_file,
-		.required = RPMEM_POOL_NONE,
 		.timeout = READ_S,
 		.exclusive = RPMEM_POOL_OBSERVE,
 	};
@@ -134,18 +171,28 @@ void place_look(const struct tool *t, struct place *p)
 		rp_err(p->error, 0, "out of memory");
 		return;
 	}
-	ret = rpmem_pool_open(&p->pool, p->where, &attr);
+	ret = tool_open_pool(p->where, &attr, &p->pool);
 	if (ret) {
 		p->pool = NULL;
 		place_fail(p, ret);
 		return;
 	}
 	rpmem_pool_query(p->pool, &p->info);
+	fetch_uuid(t, p);
 	if (p->info.length < GROUP_AREA + 8) {
 		p->decoded = -ENOSPC;
 		return;
 	}
 	place_read(p);
+}
+
+bool place_is_same(const struct place *a, const struct place *b)
+{
+	static const unsigned char none[sizeof(a->uuid)];
+
+	return a->pool && b->pool && memcmp(a->uuid, none, sizeof(none)) &&
+	       !memcmp(a->uuid, b->uuid, sizeof(a->uuid)) &&
+	       !memcmp(a->area, b->area, GROUP_AREA);
 }
 
 static bool same_id(const struct group_super *a, const struct group_super *b)
@@ -225,13 +272,25 @@ static void tell_age(struct tool *t, struct place *p)
 		p->state = PLACE_CURRENT;
 }
 
+/* A member that is behind can lack what is marked at any other one. */
+static bool is_marked(const struct tool *t, const struct place *p, uint64_t c)
+{
+	bool marked = p->area[FIRST_BIT + c / 8] & 1u << c % 8;
+
+	for (unsigned int i = 0; p->state == PLACE_BEHIND && i < t->n; i++)
+		if (t->places[i].state >= PLACE_DISPLACED)
+			marked |= t->places[i].area[FIRST_BIT + c / 8] &
+				  1u << c % 8;
+	return marked;
+}
+
 static uint64_t count_marked(const struct tool *t, const struct place *p)
 {
 	uint64_t marked = 0;
 
 	for (uint64_t at = 0, c = 0; at < t->super.length;
 	     at += t->super.chunk, c++)
-		if (p->area[FIRST_BIT + c / 8] & 1u << c % 8)
+		if (is_marked(t, p, c))
 			marked += t->super.length - at < t->super.chunk
 					  ? t->super.length - at
 					  : t->super.chunk;
@@ -252,6 +311,18 @@ int tool_look(struct tool *t)
 			      "no member of the group was reached; %s: %s",
 			      t->places[last].where, t->places[last].error);
 	find_group(t);
+	if (t->super.n && (t->super.n != t->n || t->super.k != t->k))
+		return rp_err(t->err, RP_EXIT_USAGE,
+			      "the group has %u members and k=%u: name all of "
+			      "its members, and ;k=%u",
+			      t->super.n, t->super.k, t->super.k);
+	for (unsigned int i = 0; i < t->n; i++)
+		for (unsigned int j = 0; j < i; j++)
+			if (place_is_same(&t->places[i], &t->places[j]))
+				return rp_err(t->err, RP_EXIT_USAGE,
+					      "%s and %s are one pool",
+					      t->places[j].where,
+					      t->places[i].where);
 	for (unsigned int i = 0; i < t->n; i++)
 		t->places[i].state = kind(t, &t->places[i]);
 	find_newest(t);
@@ -260,9 +331,10 @@ int tool_look(struct tool *t)
 
 		if (p->state == PLACE_BEHIND)
 			tell_age(t, p);
-		if (p->state >= PLACE_DISPLACED)
-			p->marked = count_marked(t, p);
 	}
+	for (unsigned int i = 0; i < t->n; i++)
+		if (t->places[i].state >= PLACE_DISPLACED)
+			t->places[i].marked = count_marked(t, &t->places[i]);
 	return 0;
 }
 
@@ -379,13 +451,12 @@ static int wait_current(struct tool *t, struct rpmem_pool *pool)
 int tool_open_writer(struct tool *t, const char *group,
 		     struct rpmem_pool **pool)
 {
-	const struct rpmem_pool_attr attr = {
+	struct rpmem_pool_attr attr = {
 		.size = sizeof(attr),
 		.secret_file = t->secret_file,
-		.required = RPMEM_POOL_NONE,
 		.exclusive = RPMEM_POOL_EXCLUSIVE,
 	};
-	const int ret = rpmem_pool_open(pool, group, &attr);
+	const int ret = tool_open_pool(group, &attr, pool);
 	int code;
 
 	if (ret == -EBUSY)

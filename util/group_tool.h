@@ -26,8 +26,9 @@ struct place {
 	int ret;
 	char error[RP_ERR_LEN];
 	struct rpmem_pool_info info;
-	unsigned char *area; /* GROUP_AREA bytes */
-	int decoded;	     /* result of group_area_decode() */
+	unsigned char uuid[16]; /* of the pool; zero: unknown */
+	unsigned char *area;	/* GROUP_AREA bytes */
+	int decoded;		/* result of group_area_decode() */
 	struct group_super super;
 	struct group_state disk;
 	enum place_state state;
@@ -57,6 +58,11 @@ void place_look(const struct tool *t, struct place *p);
 /* Read the records again: a negative errno, and p->error. */
 int place_read(struct place *p);
 void place_close(struct place *p);
+/* Whether two places are one pool. */
+bool place_is_same(const struct place *a, const struct place *b);
+/* Open for the strongest class that the pool reaches. */
+int tool_open_pool(const char *where, struct rpmem_pool_attr *attr,
+		   struct rpmem_pool **pool);
 /* An exit code for the errno of librpmem_pool. */
 int tool_exit(int ret);
 /*

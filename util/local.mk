@@ -140,7 +140,7 @@ lib_LTLIBRARIES += util/librpmem_raft.la
 util_librpmem_raft_la_SOURCES = \
 	util/libraft/backend.h util/libraft/conf.c util/libraft/io.c \
 	util/libraft/net.c util/libraft/replay.c util/libraft/ring.c \
-	util/libraft/snapshot.c util/libraft/store.c util/libraft/store.h \
+	util/libraft/snapshot.c util/libraft/pool.c util/libraft/store.c util/libraft/store.h \
 	util/libraft/wire.c util/libraft/wire.h util/libraft/writer.c \
 	util/libraft/writer.h
 util_librpmem_raft_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util

@@ -146,6 +146,15 @@ tool 3 "no group yet" scrub "$G"
 client "$G" 3
 tool 0 "1 more member may be lost" status "$G"
 tool 0 "3 of 3 members: equal" scrub "$G"
+case $(cat log.a) in
+*" power "*) tool 0 ", class power by agent-msync, " status "$G" ;;
+esac
+tool 0 "1 more member may be lost" status "$G;epoch=7"
+tool 2 "';epoch' is nothing" status "$G;epoch"
+tool 2 "has 3 members and k=2" status "${G%2}3"
+tool 2 "has 3 members and k=2" status "$(at a),$(at b);k=2"
+one=$(at a)
+tool 2 "are one pool" status "$(at a),$(at b),localhost${one#127.0.0.1}"
 tool 0 '"may_lose": 1' status --json "$G"
 python3 -c 'import json; o = json.load(open("said"))
 assert [m["state"] for m in o["list"]] == 3 * ["current"], o
@@ -206,7 +215,7 @@ tool 2 "is a member already" replace "$G" "$(at a)" "$(at c)"
 tool 5 "extend it" replace "$G" "$(at a)" "$(at h)"
 tool 3 "is not empty, and of no group" replace "$G" "$(at a)" "$(at g)"
 tool 3 "nothing has to be replaced" replace "$G" "$(at a)" "$(at a)"
-tool 3 "it is the same pool" replace "$G" "$(at a)" "localhost:$(cat kept.c):c"
+tool 3 "is the member" replace "$G" "$(at a)" "localhost:$(cat kept.c):c"
 tool 2 "is no group" status "$(at a)"
 tool 2 "give ;k=N" status "$G;k=2"
 tool 2 "is given twice" status "$(at a),$(at a)"

@@ -237,6 +237,13 @@ fails("EINVAL", "lane 4 of 4", lib.rpmem_drain(r, 4, 0))
 assert lib.rpmem_close(r) == 0
 
 
+class Take(ctypes.Structure):
+    _fields_ = [("size", ctypes.c_size_t), ("secret", ctypes.c_char_p),
+                ("required", ctypes.c_int), ("timeout", ctypes.c_uint),
+                ("exclusive", ctypes.c_int), ("parts", ctypes.c_uint),
+                ("part", ctypes.c_uint), ("wait", ctypes.c_int)]
+
+
 class Attr(ctypes.Structure):
     _fields_ = [("bytes", ctypes.c_ubyte * 104)]
 
@@ -291,6 +298,19 @@ assert lib.rpmem_remove(where, b"vol", 1) == 0
 assert lib.rpmem_remove(where, b"absent", 1) == 0
 r = created(None)
 assert r and lib.rpmem_persist(r, 0, 4096, 0, 0) == 0
+# Behind a failure all writes fail at once.
+pool = ctypes.CDLL("librpmem_pool.so.0", use_errno=True)
+other = ctypes.c_void_p()
+take = Take(size=ctypes.sizeof(Take), exclusive=2)
+assert pool.rpmem_pool_open(ctypes.byref(other), where + b":vol",
+                            ctypes.byref(take)) == 0
+fails("ESTALE", "another client", lib.rpmem_persist(r, 0, 8, 0, 0))
+fails("ESTALE", "an earlier write", lib.rpmem_persist(r, 0, 8, 0, 0))
+fails("ESTALE", "an earlier write", lib.rpmem_drain(r, 0, 0))
+assert lib.rpmem_close(r) == 0
+pool.rpmem_pool_close(other)
+r = created(None)
+assert r
 fails("EINVAL", "without attributes", lib.rpmem_set_attr(r, None))
 assert lib.rpmem_close(r) == 0
 fails("EEXIST", "holds something else", created(first))

@@ -64,7 +64,7 @@ fi
 	grep -v '^_')" = rpmem_raft_init ] || fail "what the library exports"
 
 export LD_LIBRARY_PATH="$libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-../util/fi_rpmemd --port 0 --port-file port --create 64K vol small \
+../util/fi_rpmemd --port 0 --port-file port --create 64K vol small used \
 	>daemon.out 2>&1 &
 daemon=$!
 for _ in $(seq 400); do
@@ -80,6 +80,10 @@ P=$(cat port)
 # Ports below those that the kernel gives away.
 base=$((10000 + $$ % 20000))
 says "no pool" ./raft_kv 1 127.0.0.1:"$P":none $base 127.0.0.1:$((base + 1))
+says "is a group" ./page 127.0.0.1:"$P":vol,127.0.0.1:"$P":small 127.0.0.1:$base
+says "no connections are accepted" ./page 127.0.0.1:"$P":vol localhost:$base
+printf used | dd of=used bs=1 seek=65536 conv=notrunc 2>/dev/null
+says "holds something else" ./page 127.0.0.1:"$P":used 127.0.0.1:$base
 says "usage" ./raft_kv 2 127.0.0.1:"$P":vol $base 127.0.0.1:$((base + 1))
 # A server alone elects itself, and has its entries after a restart.
 for run in 1 2; do

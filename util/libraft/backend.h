@@ -135,6 +135,9 @@ void backend_wake(void *arg);
 
 /* net.c */
 int net_listen(struct backend *b);
+/* Say what is wrong with the server's address if ret is an error; returns it.
+ */
+int net_address(struct backend *b, int ret);
 struct peer *net_peer(struct backend *b, raft_id id, const char *address);
 /* req->cb() follows. */
 void net_send(struct peer *p, struct frame *f);

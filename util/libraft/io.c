@@ -157,7 +157,12 @@ static int io_init(struct raft_io *io, raft_id id, const char *address)
 	b->store.w.arg = b;
 	if (getrandom(&b->boot, sizeof(b->boot), 0) != sizeof(b->boot))
 		return RAFT_IOERR;
-	ret = b->tcp.init(&b->tcp, id, address);
+	if (strchr(b->where, ',')) {
+		snprintf(io->errmsg, RAFT_ERRMSG_BUF_SIZE,
+			 "'%s' is a group; a server has one pool", b->where);
+		return RAFT_INVALID;
+	}
+	ret = net_address(b, b->tcp.init(&b->tcp, id, address));
 	if (ret)
 		return ret;
 	b->tcp.data = b;

@@ -311,7 +311,18 @@ static void accepted(struct raft_uv_transport *t, raft_id id,
 
 int net_listen(struct backend *b)
 {
-	return b->tcp.listen(&b->tcp, accepted);
+	return net_address(b, b->tcp.listen(&b->tcp, accepted));
+}
+
+int net_address(struct backend *b, int ret)
+{
+	if (ret)
+		snprintf(b->store.errmsg, RAFT_ERRMSG_BUF_SIZE,
+			 "no connections are accepted at the server's address: "
+			 "%s; give HOST:PORT, numbers of this machine, of a "
+			 "port that is free",
+			 raft_strerror(ret));
+	return ret;
 }
 
 static void tcp_closed(struct raft_uv_transport *t)

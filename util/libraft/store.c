@@ -60,6 +60,9 @@ int store_open(struct store *st, const char *where,
 	a.logs = 2;
 	ret = rpmem_log_open(&st->w.log, where, &a);
 	if (ret == -ENODATA || ret == -ENXIO) {
+		ret = pool_check_new(st, where, attr);
+		if (ret)
+			return ret;
 		for (a.log = 1;; a.log--) {
 			ret = rpmem_log_create(where, &a);
 			if ((ret && ret != -EEXIST) || !a.log)

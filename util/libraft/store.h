@@ -120,4 +120,8 @@ int conf_get(struct raft_configuration *c, const unsigned char *p, size_t len);
 int conf_copy(struct raft_configuration *to,
 	      const struct raft_configuration *from);
 
+/* pool.c: a pool without a log begins with zeros: its bytes are overwritten. */
+int pool_check_new(struct store *st, const char *where,
+		   const struct rpmem_log_attr *attr);
+
 #endif

@@ -52,6 +52,7 @@ struct replica {
 	size_t size;
 	unsigned int lanes;
 	bool has_header; /* bytes below HEADER are not the caller's */
+	int failed;	 /* errno of a write that has failed, or 0 */
 };
 
 #define PUBLIC __attribute__((visibility("default")))
@@ -361,9 +362,23 @@ static int check_range(const struct replica *r, size_t offset, size_t len,
 			    "the first %u bytes are the attributes: "
 			    "rpmem_set_attr() writes them",
 			    HEADER);
+	if (r->failed)
+		return fail(r->failed, "an earlier write to the replica has "
+				       "failed: open it again");
 	if (write && !r->local)
 		return fail(EINVAL, "the pool was opened without memory");
 	return 0;
+}
+
+/*
+ * libpmemobj goes on for a while behind a write that has failed: the rest fails
+ * at once, not after another timeout each.
+ */
+static int write_result(struct replica *r, int ret)
+{
+	if (!r->failed)
+		r->failed = -ret;
+	return result(ret);
 }
 
 static int write_range(struct replica *r, size_t offset, size_t len,
@@ -374,8 +389,8 @@ static int write_range(struct replica *r, size_t offset, size_t len,
 		return fail(EINVAL, "flags %#x are unknown", flags);
 	if (check_range(r, offset, len, lane, true))
 		return -1;
-	return result(rpmem_pool_write(r->pool, r->local + offset, len, offset,
-				       pool_flags));
+	return write_result(r, rpmem_pool_write(r->pool, r->local + offset, len,
+						offset, pool_flags));
 }
 
 int rpmem_persist(struct replica *r, size_t offset, size_t len,
@@ -404,7 +419,7 @@ int rpmem_drain(struct replica *r, unsigned int lane, unsigned int flags)
 		return fail(EINVAL, "flags %#x are unknown", flags);
 	if (check_range(r, 0, 0, lane, false))
 		return -1;
-	return result(rpmem_pool_commit(r->pool));
+	return write_result(r, rpmem_pool_commit(r->pool));
 }
 
 int rpmem_read(struct replica *r, void *buf, size_t offset, size_t len,
