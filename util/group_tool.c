@@ -132,7 +132,7 @@ int tool_open_pool(const char *where, struct rpmem_pool_attr *attr,
 	return ret;
 }
 
-/* What identifies the pool, whatever name it has. */
+/* The UUID identifies the pool, whatever name it has. */
 static void fetch_uuid(const struct tool *t, struct place *p)
 {
 	struct rp_setup_target target = {.secret = NULL};
