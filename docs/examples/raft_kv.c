@@ -293,8 +293,8 @@ static void watch(uv_timer_t *t)
 static void check(const char *what, int ret)
 {
 	if (ret)
-		fail(what,
-		     *raft.errmsg ? raft_errmsg(&raft) : raft_strerror(ret));
+		fail(what, raft.io && *raft.io->errmsg ? raft.io->errmsg
+						       : raft_strerror(ret));
 }
 
 static void start(char **argv, struct raft_io *io, struct raft_fsm *fsm)
