@@ -86,6 +86,13 @@ fabtests_unit_test_pool_connect_LDADD = util/libutil.la $(unit_ldadd) \
 fabtests_unit_test_pool_connect_LDFLAGS = -Wl,--wrap=clock_gettime \
 	-Wl,--wrap=connect -Wl,--wrap=poll
 
+unit_tests += fabtests/unit/test_group_replace
+fabtests_unit_test_group_replace_SOURCES = fabtests/unit/test_group_replace.c \
+	util/group_replace.c util/group_tool.c util/libpool/group_format.c \
+	util/text.c
+fabtests_unit_test_group_replace_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
+fabtests_unit_test_group_replace_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
+
 # Small chunks, so that a run of the rig meets every rule of the bitmap.
 unit_tests += fabtests/unit/test_pool_group fabtests/unit/test_pool_group_area \
 	fabtests/unit/test_pool_group_cost fabtests/unit/test_pool_group_rules
