@@ -276,6 +276,14 @@ static void complete_post(struct pool_target *t, unsigned int i)
 	memmove(p, p + 1, (--t->nposts - i) * sizeof(*p));
 }
 
+bool pool_target_complete(struct pool_target *t, unsigned int post)
+{
+	if (post >= t->nposts || !t->posts[post].executed)
+		return false;
+	complete_post(t, post);
+	return true;
+}
+
 bool pool_target_step(struct pool_target *t, enum pool_step step)
 {
 	unsigned int i = (unsigned int)seeded_below(t->random, CELLS);

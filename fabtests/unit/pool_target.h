@@ -75,6 +75,8 @@ void pool_target_end(struct pool_target *t);
 
 /* Returns whether the step was possible. */
 bool pool_target_step(struct pool_target *t, enum pool_step step);
+/* The completion of this post arrives, if it was executed. */
+bool pool_target_complete(struct pool_target *t, unsigned int post);
 /*
  * The target dies. With a power cut its memory becomes the media, each cell as
  * it was written back last or, at random, as it is. Outstanding posts fail.

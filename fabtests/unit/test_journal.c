@@ -150,8 +150,12 @@ Test(journal, plan_has_the_newest_bytes_of_every_range)
 					     0);
 				memset(newest + offset, 0, len);
 			}
-			memset(written + offset, 1, len);
 			rp_journal_at(&j, seq)->durable = !seeded_below(&s, 3);
+			/* Durable bytes are at the target. */
+			memset(written + offset,
+			       !rp_journal_at(&j, seq)->durable, len);
+			if (rp_journal_at(&j, seq)->durable)
+				memset(newest + offset, 0, len);
 		}
 		cr_assert_eq(rp_journal_plan(&j, &v, &n), 0);
 		for (size_t i = 0; i < n; i++)

@@ -277,3 +277,57 @@ Test(pool_work, every_step_may_be_the_targets_last, .timeout = 300)
 	}
 	cr_log_info("%u cuts\n", cuts);
 }
+
+static void blocking(struct pool_target *t, struct rpmem_pool_op *op)
+{
+	struct rpmem_pool_op *done;
+
+	cr_assert_eq(rpmem_pool_submit(&t->pool, op), 0);
+	/* A buffered write needs nothing of the target. */
+	if (op->flags != RPMEM_POOL_BUFFERED)
+		while (pool_target_step(t, STEP_EXECUTE))
+			;
+	/* The newest post completes first. */
+	if (op->type == RPMEM_POOL_COMMIT)
+		cr_assert(pool_target_complete(t, t->nposts - 1));
+	cr_assert_eq(rpmem_pool_poll(&t->pool, &done, 1, 0), 1);
+	cr_assert_eq(op->result, 0);
+}
+
+/*
+ * The commit completes before a buffered write that it covers, and then the
+ * connection is lost: its store, which is newer, stays.
+ */
+Test(pool_work, a_store_stays_when_an_older_write_is_lost)
+{
+	struct seeded random = {.seed = 1, .state = 1};
+	struct pool_target *t = pool_target_start(&random, true);
+	uint64_t old = 1;
+	const struct rpmem_pool_then then = {.offset = 8, .value = 2};
+	struct rpmem_pool_op write = {
+		.type = RPMEM_POOL_WRITE,
+		.flags = RPMEM_POOL_BUFFERED,
+		.buf = &old,
+		.len = 8,
+		.offset = 8,
+	};
+	struct rpmem_pool_op commit = {
+		.type = RPMEM_POOL_COMMIT,
+		.then = &then,
+	};
+	struct rpmem_pool_op *done;
+
+	blocking(t, &write);
+	blocking(t, &commit);
+	cr_assert_eq(t->media[1], 2);
+	pool_target_dies(t, false);
+	for (unsigned int i = 0; i < 20; i++) {
+		pool_target_step(t, STEP_COMPLETE);
+		cr_assert_eq(rpmem_pool_poll(&t->pool, &done, 1, 0), 0);
+		pool_target_returns(t);
+		pool_target_step(t, STEP_EXECUTE);
+	}
+	cr_assert_eq(t->pool.state, LINK_UP);
+	cr_assert_eq(t->mem[1], 2, "a completed store is overwritten");
+	pool_target_end(t);
+}

@@ -245,9 +245,13 @@ static int add_piece(struct plan *p, struct rp_journal *j,
 	return 0;
 }
 
-/* Claim the free segments of one entry; neighbors become one piece. */
+/*
+ * Claim the free segments of one entry; neighbors become one piece. The target
+ * has the bytes of an entry that is durable: they may be older than a store
+ * behind a commit, or than what another client has written since.
+ */
 static int claim_segments(struct plan *p, struct rp_journal *j,
-			  const struct rp_journal_entry *e)
+			  const struct rp_journal_entry *e, bool durable)
 {
 	const size_t last = find_cut(p, e->offset + e->len);
 	size_t i = find_free(p, find_cut(p, e->offset)), begin;
@@ -259,7 +263,8 @@ static int claim_segments(struct plan *p, struct rp_journal *j,
 			p->free_from[i] = i + 1;
 			i++;
 		}
-		ret = add_piece(p, j, e, p->cuts[begin], p->cuts[i]);
+		ret = durable ? 0
+			      : add_piece(p, j, e, p->cuts[begin], p->cuts[i]);
 		if (ret)
 			return ret;
 		i = find_free(p, i);
@@ -293,8 +298,12 @@ int rp_journal_plan(struct rp_journal *j, struct rp_journal_piece **out,
 	for (size_t i = 0; i <= p.ncuts; i++)
 		p.free_from[i] = i;
 	ret = 0;
-	for (uint64_t s = j->next; s != j->first && !ret; s--)
-		ret = claim_segments(&p, j, rp_journal_at(j, s - 1));
+	for (uint64_t s = j->next; s != j->first && !ret; s--) {
+		const struct rp_journal_entry *e = rp_journal_at(j, s - 1);
+
+		ret = claim_segments(&p, j, e,
+				     e->durable || s - 1 < j->committed);
+	}
 done:
 	free(p.cuts);
 	free(p.free_from);

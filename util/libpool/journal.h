@@ -83,8 +83,8 @@ struct rp_journal_piece {
 };
 /*
  * The pieces to write to a target that lost every write: the newest copy of
- * each byte in the journal. They are disjoint. Returns 0 or -ENOMEM; the caller
- * frees *v.
+ * each byte in the journal, unless that copy is durable. They are disjoint.
+ * Returns 0 or -ENOMEM; the caller frees *v.
  */
 int rp_journal_plan(struct rp_journal *j, struct rp_journal_piece **v,
 		    size_t *n);
