@@ -45,6 +45,8 @@ static ssize_t write_post(struct fid_ep *ep, const struct fi_msg_rma *msg,
 		.context = msg->context,
 	};
 
+	cr_assert_lt(the_target->pool.out, POOL_OUT,
+		     "more writes could be lost than the provider knows");
 	/* rpmem_pool_write() promises that every reader sees the bytes. */
 	cr_assert(flags & (FI_COMMIT_COMPLETE | FI_DELIVERY_COMPLETE));
 	set_range(&p, msg->rma_iov->addr, msg->rma_iov->len);

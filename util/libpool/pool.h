@@ -24,6 +24,14 @@
 #define POOL_KEEP      (64u << 20) /* bytes of the journal */
 #define POOL_COMMITS   2	   /* outstanding; a third one would wait */
 #define POOL_TIMEOUT_S 60
+/*
+ * Posts outstanding at most: the provider knows 1024 ranges of writes that were
+ * lost. With more, commits of bytes that were written again would fail for
+ * ever.
+ */
+#ifndef POOL_OUT
+#define POOL_OUT 512u
+#endif
 
 enum link_state {
 	LINK_UP,	 /* operations are posted */

@@ -205,6 +205,8 @@ static ssize_t post_write(struct rpmem_pool *p, const char *bytes, uint32_t len,
 		.context = t,
 	};
 
+	if (p->out >= POOL_OUT)
+		return -FI_EAGAIN;
 	if (!bytes)
 		return fi_rpmem_zero(p->f.ops, p->f.ep, &zeros, 0);
 	return fi_writemsg(p->f.ep, &msg,
