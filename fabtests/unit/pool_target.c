@@ -17,6 +17,10 @@ static ssize_t add_post(struct pool_post post)
 {
 	struct pool_target *t = the_target;
 
+	if (t->refuses && post.store_at) {
+		t->refuses = false;
+		return -FI_ENOMEM;
+	}
 	if (t->nposts + t->ndone == MAX_POSTS)
 		return -FI_EAGAIN;
 	if (!t->up)

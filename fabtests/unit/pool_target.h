@@ -61,6 +61,7 @@ struct pool_target {
 	unsigned int ndone;
 	bool up, connects; /* the client waits for a new connection */
 	bool unordered;	   /* posts pass others */
+	bool refuses;	   /* a store: the next one, with an error */
 
 	struct fid_ep ep;
 	struct fid_cq cq;

@@ -331,3 +331,37 @@ Test(pool_work, a_store_stays_when_an_older_write_is_lost)
 	cr_assert_eq(t->mem[1], 2, "a completed store is overwritten");
 	pool_target_end(t);
 }
+
+/* The post of a store is refused, and that of the next commit is lost. */
+Test(pool_work, a_commit_behind_a_refused_store_is_posted_again)
+{
+	struct seeded random = {.seed = 1, .state = 1};
+	struct pool_target *t = pool_target_start(&random, true);
+	uint64_t value = 1;
+	const struct rpmem_pool_then then = {.offset = 8, .value = 2};
+	struct rpmem_pool_op ops[] = {
+		{.type = RPMEM_POOL_COMMIT, .then = &then},
+		{.type = RPMEM_POOL_WRITE, .buf = &value, .len = 8},
+		{.type = RPMEM_POOL_COMMIT},
+	};
+	struct rpmem_pool_op *done[3];
+	int n = 0;
+
+	/* All of them wait for the connection, and are posted together. */
+	work_lost(&t->pool, "lost");
+	for (unsigned int i = 0; i < 3; i++)
+		cr_assert_eq(rpmem_pool_submit(&t->pool, &ops[i]), 0);
+	rpmem_pool_poll(&t->pool, done, 3, 0);
+	t->refuses = true;
+	pool_target_returns(t);
+	cr_assert(!t->refuses);
+	pool_target_dies(t, false);
+	for (unsigned int i = 0; i < 200 && n < 3; i++) {
+		pool_target_step(t, STEP_EXECUTE);
+		pool_target_step(t, STEP_COMPLETE);
+		pool_target_returns(t);
+		n += rpmem_pool_poll(&t->pool, done, 3, 0);
+	}
+	cr_assert_eq(n, 3, "an operation never completes");
+	pool_target_end(t);
+}

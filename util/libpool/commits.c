@@ -136,7 +136,9 @@ void commits_post(struct rpmem_pool *p)
 		p->commit_upto = p->journal.committed;
 	commits_completed(p);
 	post_stores(p);
-	if (p->ncommits == POOL_COMMITS || !commit_needed(p) ||
+	/* Behind a loss a commit would not be posted again. */
+	if (p->state != LINK_UP || p->ncommits == POOL_COMMITS ||
+	    !commit_needed(p) ||
 	    rp_journal_ranges(&p->journal, p->commit_upto, upto, &v, &n))
 		return;
 	if (n)
