@@ -289,3 +289,52 @@ Test(pool_group_area, copies_do_not_pause_for_a_caller_that_has_stopped)
 	}
 	cr_assert_geq(copies, 700, "%u", copies);
 }
+
+static void clear_all(unsigned int w)
+{
+	for (unsigned int i = 0; i < 2; i++) {
+		for (unsigned int e = 0; e < EVENTS; e++)
+			if (!group_is_quiet(group(w)))
+				rig_event(&rig);
+		cr_assert(group_is_quiet(group(w)));
+		group_clear_all(group(w));
+	}
+	events(500);
+	rig_writer_kill(&rig, w);
+}
+
+/*
+ * A member that was replaced is named again, when no bitmap has the chunks any
+ * more that were written since: it gets all of them, and knows nothing before.
+ */
+Test(pool_group_area, a_former_member_lacks_all)
+{
+	static struct rig_member former;
+	unsigned int w;
+
+	founded(3, 2);
+	w = opened();
+	all_current(w);
+	clear_all(w);
+	former = rig.members[2];
+	rig_replace(&rig, 2);
+	w = opened();
+	all_current(w);
+	keep(w, 40, 2);
+	all_current(w);
+	clear_all(w);
+	former.owner = -1;
+	rig.members[2] = former;
+	/* A member of two that know the newest commit is away. */
+	rig.members[0].up = false;
+	w = rig_writer_new(&rig, completed);
+	events(2000);
+	cr_assert(group(w)->phase < GROUP_OPEN, "a former member counts");
+	back(0);
+	settle(w);
+	all_current(w);
+	for (unsigned int i = 0; i < 3; i++)
+		cr_assert_eq(rig.members[i].durable[GROUP_AREA + 320], 2,
+			     "member %u is current and lacks a commit", i);
+	rig_end(&rig);
+}

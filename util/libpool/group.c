@@ -258,6 +258,7 @@ void member_drop(struct group *g, unsigned int member, int ret,
 	m->copying = NULL;
 	m->state = MEMBER_AWAY;
 	g->changed = true;
+	g->full_sent = false;
 	m->displaced = ret == -ESTALE;
 	m->ret = ret;
 	if (error)

@@ -34,6 +34,7 @@
 
 /* Places in the area. */
 #define GROUP_PROMISE_AT   512u
+#define GROUP_FULL_AT	   768u
 #define GROUP_SLOT_AT(s)   (1024u + (s)*512u)
 #define GROUP_NUMBER_AT(s) (GROUP_SLOT_AT(s) + 256u)
 #define GROUP_BITS_AT	   4096u
@@ -55,6 +56,7 @@ struct group_state {
 	uint64_t promised; /* the newest epoch that a writer has begun */
 	uint64_t epoch;	   /* of the bytes; 0: the member holds none yet */
 	uint64_t number;   /* of the newest commit of that epoch */
+	uint64_t full;	   /* an epoch that all n members had */
 	unsigned int slot; /* that has both */
 };
 
@@ -192,6 +194,8 @@ struct group {
 	struct group_super super;
 	uint64_t epoch;
 	uint64_t given;	 /* the epoch that the caller gave, or 0 */
+	uint64_t full;	 /* the greatest one of members that were seen */
+	bool full_sent;	 /* that of this writer */
 	char stale[200]; /* error: it is not greater than a member's */
 	uint64_t now, grace_until; /* ms */
 	uint64_t looked;	   /* when deadlines were compared */

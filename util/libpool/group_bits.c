@@ -2,6 +2,7 @@
 /* The bitmap of a group: the chunks in which its members can differ. */
 #include "config.h"
 
+#include <endian.h>
 #include <errno.h>
 #include <string.h>
 
@@ -70,6 +71,30 @@ static uint64_t number_of_all(const struct group *g)
 	return least;
 }
 
+/* All members have this epoch: that is durable before bits are cleared. */
+static void send_full(struct group *g)
+{
+	const uint64_t full = htole64(g->epoch);
+
+	for (unsigned int i = 0; !g->full_sent && i < g->n; i++) {
+		struct group_leg *leg = leg_new(LEG_BITS, sizeof(full));
+
+		if (!leg) {
+			member_drop(g, i, -ENOMEM, "out of memory");
+			continue;
+		}
+		memcpy(leg->bytes, &full, sizeof(full));
+		leg->op.type = RPMEM_POOL_WRITE;
+		leg->op.flags = RPMEM_POOL_DURABLE;
+		leg->op.buf = leg->bytes;
+		leg->op.offset = GROUP_FULL_AT;
+		leg->op.len = sizeof(full);
+		leg_add(g, i, leg);
+	}
+	g->full_sent = true;
+	g->full = g->epoch;
+}
+
 /* Clear the bits of chunks whose writes are durable at all members. */
 static void clear_bits(struct group *g, uint64_t leave)
 {
@@ -88,8 +113,10 @@ static void clear_bits(struct group *g, uint64_t leave)
 		first = c < first ? c : first;
 		last = c;
 	}
-	if (first < GROUP_BITS)
-		add_bits(g, LEG_CLEAR, first / 8, last / 8);
+	if (first == GROUP_BITS)
+		return;
+	send_full(g);
+	add_bits(g, LEG_CLEAR, first / 8, last / 8);
 }
 
 void group_clear_old(struct group *g)

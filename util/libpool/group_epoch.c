@@ -64,7 +64,7 @@ static bool enough(const struct group *g, enum member_state from)
 
 		if (m->state < from)
 			continue;
-		known += m->super.founder || m->disk.epoch;
+		known += (m->super.founder && !g->full) || m->disk.epoch;
 		founded |= m->disk.epoch > 0;
 	}
 	/* A group is founded by all of its members. */
@@ -136,10 +136,31 @@ int group_look(struct group *g, unsigned int member,
 		       : 0;
 }
 
+/*
+ * All members had the epoch `full` when bits were cleared. One with an older
+ * epoch was replaced before: it lacks chunks that no bitmap has any more.
+ */
+static void forget_former(struct group *g)
+{
+	for (unsigned int i = 0; i < g->n; i++)
+		if (g->members[i].state >= MEMBER_SEEN &&
+		    g->members[i].disk.full > g->full)
+			g->full = g->members[i].disk.full;
+	for (unsigned int i = 0; i < g->n; i++) {
+		struct group_member *m = &g->members[i];
+
+		if (m->state < MEMBER_SEEN || m->disk.epoch >= g->full)
+			continue;
+		m->disk.epoch = 0;
+		m->blank = true;
+	}
+}
+
 static void look(struct group *g)
 {
 	bool all = true, founded = false;
 
+	forget_former(g);
 	for (unsigned int i = 0; i < g->n; i++)
 		all &= g->members[i].tried &&
 		       (g->members[i].state == MEMBER_AWAY ||

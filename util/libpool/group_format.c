@@ -95,6 +95,7 @@ int group_area_decode(const unsigned char area[GROUP_AREA],
 			       ? -ENODATA
 			       : ret;
 	state->promised = get(area + GROUP_PROMISE_AT);
+	state->full = get(area + GROUP_FULL_AT);
 	for (unsigned int i = 0; i < 2; i++) {
 		const unsigned char *slot = area + GROUP_SLOT_AT(i);
 		const uint64_t epoch = get(slot);

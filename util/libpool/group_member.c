@@ -105,6 +105,9 @@ static void inspected(struct group *g, unsigned int member)
 	else if (g->phase != GROUP_LOOKING && m->disk.promised > g->epoch)
 		group_end(g, -ESTALE, group_displaced);
 	else {
+		/* As in forget_former(). */
+		if (g->phase != GROUP_LOOKING && m->disk.epoch < g->full)
+			m->disk.epoch = 0;
 		m->blank = ret || !m->disk.epoch;
 		m->state = MEMBER_SEEN;
 	}
