@@ -16,17 +16,26 @@
 /* An opening waits so long for members that have begun to reply. */
 #define OPEN_MS 10000
 
+/* Wait until nothing is outstanding at members that are all current. */
+static void wait_quiet(struct pool_group *pg)
+{
+	const uint64_t until = rp_now_ms() + GROUP_START_MS;
+	const struct group *g = &pg->g;
+
+	while (g->phase == GROUP_OPEN &&
+	       group_count(g, MEMBER_CURRENT) == g->n && !group_is_quiet(g) &&
+	       rp_now_ms() < until)
+		pool_group_progress(pg, GROUP_TICK_MS);
+}
+
 /* A group that is closed with nothing outstanding opens without copies. */
 static void clear_bitmap(struct pool_group *pg)
 {
-	const uint64_t until = rp_now_ms() + GROUP_START_MS;
-
+	wait_quiet(pg);
 	if (pg->g.phase != GROUP_OPEN || !group_is_quiet(&pg->g))
 		return;
 	group_clear_all(&pg->g);
-	while (pg->g.phase == GROUP_OPEN && !group_is_quiet(&pg->g) &&
-	       rp_now_ms() < until)
-		pool_group_progress(pg, GROUP_TICK_MS);
+	wait_quiet(pg);
 }
 
 void pool_group_close(struct rpmem_pool *p)
