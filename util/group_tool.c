@@ -220,6 +220,19 @@ static void find_group(struct tool *t)
 	}
 }
 
+/* A former member counts as an empty one: see forget_former(). */
+static void forget_former(struct tool *t)
+{
+	for (unsigned int i = 0; i < t->n; i++)
+		if (t->places[i].pool && !t->places[i].decoded &&
+		    same_id(&t->places[i].super, &t->super) &&
+		    t->places[i].disk.full > t->full)
+			t->full = t->places[i].disk.full;
+	for (unsigned int i = 0; i < t->n; i++)
+		if (t->places[i].disk.epoch < t->full)
+			t->places[i].disk.epoch = 0;
+}
+
 /* The state of a member, apart from its age. */
 static enum place_state kind(const struct tool *t, const struct place *p)
 {
@@ -323,6 +336,7 @@ int tool_look(struct tool *t)
 					      "%s and %s are one pool",
 					      t->places[j].where,
 					      t->places[i].where);
+	forget_former(t);
 	for (unsigned int i = 0; i < t->n; i++)
 		t->places[i].state = kind(t, &t->places[i]);
 	find_newest(t);
@@ -369,7 +383,8 @@ bool tool_can_open(const struct tool *t, unsigned int but, unsigned int *lose)
 			continue;
 		}
 		count++;
-		known += p->disk.epoch || (!p->decoded && p->super.founder);
+		known += p->disk.epoch ||
+			 (!p->decoded && p->super.founder && !t->full);
 	}
 	if (!t->super.n || !t->epoch)
 		return count == t->n ||

@@ -45,6 +45,7 @@ struct tool {
 	struct place places[GROUP_MEMBERS];
 	struct group_super super; /* n is 0: no member is of a group yet */
 	uint64_t epoch, number;	  /* the newest ones */
+	uint64_t full;		  /* an epoch that all members had */
 	char *err;		  /* RP_ERR_LEN bytes */
 };
 

@@ -307,6 +307,33 @@ static void clear_all(unsigned int w)
  * A member that was replaced is named again, when no bitmap has the chunks any
  * more that were written since: it gets all of them, and knows nothing before.
  */
+/* Member 0 has more commits, of an older epoch. */
+Test(pool_group_area, a_damaged_word_makes_no_member_a_former_one)
+{
+	unsigned int w;
+
+	founded(3, 2);
+	w = opened();
+	all_current(w);
+	for (unsigned int i = 0; i < 8; i++)
+		keep(w, 40, 1);
+	all_current(w);
+	clear_all(w);
+	rig.members[0].up = false;
+	w = opened();
+	keep(w, 40, 2);
+	rig_writer_kill(&rig, w);
+	back(0);
+	memset(rig.members[1].visible + GROUP_FULL_AT, 0x7f, 8);
+	memset(rig.members[1].durable + GROUP_FULL_AT, 0x7f, 8);
+	w = opened();
+	all_current(w);
+	for (unsigned int i = 0; i < 3; i++)
+		cr_assert_eq(rig.members[i].durable[GROUP_AREA + 320], 2,
+			     "member %u lacks a commit", i);
+	rig_end(&rig);
+}
+
 Test(pool_group_area, a_former_member_lacks_all)
 {
 	static struct rig_member former;

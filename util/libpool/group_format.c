@@ -107,6 +107,9 @@ int group_area_decode(const unsigned char area[GROUP_AREA],
 		state->number = get(area + GROUP_NUMBER_AT(i));
 		state->slot = i;
 	}
+	/* A member that had it has it, unless the number is damaged. */
+	if (state->full > state->epoch)
+		state->full = 0;
 	/* Another epoch follows. */
 	return state->promised > INT64_MAX || state->epoch > INT64_MAX
 		       ? -EBADMSG

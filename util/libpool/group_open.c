@@ -274,9 +274,13 @@ int pool_group_open(struct rpmem_pool **pool, const char *where,
 	const uint64_t until = rp_now_ms() + OPEN_MS;
 	int ret;
 
-	/* -EAGAIN: members were lost, or had another writer, meanwhile. */
+	/*
+	 * -EAGAIN: members were lost, or had another writer, meanwhile. An
+	 * epoch that was given may be promised already: it serves no other try.
+	 */
 	do
 		ret = open_once(pool, where, attr);
-	while (ret == -EAGAIN && rp_now_ms() < until);
+	while (ret == -EAGAIN && !strstr(where, ";epoch=") &&
+	       rp_now_ms() < until);
 	return ret == -EAGAIN ? -ETIMEDOUT : ret;
 }
