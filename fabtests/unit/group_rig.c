@@ -331,10 +331,35 @@ static bool is_unreported(const struct rig *r, const struct rig_op *o)
 	       o->op->offset == r->unreported;
 }
 
+/* No step makes a member say that it lacks a commit that it had durably. */
+static void check_claims(struct rig *r)
+{
+	for (unsigned int i = 0; i < r->n; i++) {
+		struct rig_member *m = &r->members[i];
+		struct group_super super = {0};
+		struct group_state is;
+
+		if (group_area_decode(m->durable, &super, &is))
+			continue;
+		cr_assert(is.epoch > m->epoch || (is.epoch == m->epoch &&
+						  is.number >= m->number),
+			  "member %u had epoch %llu, number %llu, and has "
+			  "%llu, %llu",
+			  i, (unsigned long long)m->epoch,
+			  (unsigned long long)m->number,
+			  (unsigned long long)is.epoch,
+			  (unsigned long long)is.number);
+		m->epoch = is.epoch;
+		m->number = is.number;
+	}
+}
+
 bool rig_event(struct rig *r)
 {
 	unsigned int can[RIG_OPS + RIG_WRITERS * GROUP_MEMBERS], n = 0, pick;
 
+	if (r->honest)
+		check_claims(r);
 	r->now++;
 	for (unsigned int i = 0; i < r->nops; i++)
 		if (r->ops[i].live && !r->writers[r->ops[i].writer].paused &&
@@ -371,6 +396,7 @@ unsigned int rig_round(struct rig *r)
 	const unsigned int nops = r->nops;
 	unsigned int durable = 0;
 
+	check_claims(r);
 	r->now++;
 	for (unsigned int i = 0; i < nops; i++) {
 		if (!r->ops[i].live)
@@ -436,6 +462,7 @@ void rig_replace(struct rig *r, unsigned int member)
 	}
 	memset(m->visible, 0, RIG_LENGTH);
 	memset(m->durable, 0, RIG_LENGTH);
+	m->epoch = m->number = 0;
 }
 
 unsigned int rig_writer_new(struct rig *r,

@@ -33,6 +33,8 @@ struct rig_member {
 	bool disk_failed;
 	bool writes_fail; /* with -EIO */
 	uint64_t length;  /* that an opening reports */
+	/* The newest commit that it knew durably. */
+	uint64_t epoch, number;
 };
 
 struct rig_writer {
@@ -52,6 +54,7 @@ struct rig {
 	struct rig_member members[GROUP_MEMBERS];
 	struct rig_writer writers[RIG_WRITERS];
 	unsigned int nwriters;
+	bool honest; /* only writers change members, but for rig_replace() */
 	uint64_t unreported; /* writes to this offset are not reported; 0: all
 				are */
 	unsigned int flips;  /* copies that arrive damaged, the last one of them

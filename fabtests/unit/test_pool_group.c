@@ -371,6 +371,7 @@ static void run(uint64_t s, unsigned int n, unsigned int k)
 
 	seed = s;
 	rig_start(&rig, s, n, k);
+	rig.honest = true;
 	memset(cells, 0, sizeof(cells));
 	next_value = 0;
 	any_opened = false;

@@ -149,6 +149,19 @@ static void format(struct group *g, unsigned int member)
 	set_state(g, member, MEMBER_FORMAT);
 }
 
+/* An epoch that is visible may not be durable: an adoption uses the other slot.
+ */
+static void keep_slot(struct group *g, unsigned int member)
+{
+	const struct group_member *m = &g->members[member];
+	const unsigned int slot = m->disk.slot;
+
+	if (!m->disk.epoch)
+		return;
+	add(g, member, LEG_AREA, GROUP_SLOT_AT(slot),
+	    m->area + GROUP_SLOT_AT(slot), GROUP_SLOT);
+}
+
 /*
  * With the promise a member gets the bits of all that were seen: more bits are
  * no harm, and its copies need not wait for another commit.
@@ -169,6 +182,7 @@ static void promise(struct group *g, unsigned int member)
 					g->members[i].area[GROUP_BITS_AT + b];
 	}
 	m->marked = true;
+	keep_slot(g, member);
 	add(g, member, LEG_AREA, GROUP_BITS_AT, bits, GROUP_BITS / 8);
 	add(g, member, LEG_AREA, GROUP_PROMISE_AT, &epoch, sizeof(epoch));
 	add(g, member, LEG_BARRIER, 0, NULL, 0);
@@ -216,15 +230,16 @@ static void adopt(struct group *g, unsigned int member)
 	else
 		m->disk.slot ^= 1;
 	m->adopted = g->issued;
-	m->barriers = again ? 3 : 2;
+	m->barriers = 2;
 	group_slot_encode(&g->super, g->epoch, slot);
 	add(g, member, LEG_AREA, GROUP_NUMBER_AT(m->disk.slot), &number,
 	    sizeof(number));
 	add(g, member, LEG_BARRIER, 0, NULL, 0);
-	/* A slot of this epoch that is visible may not be durable yet. */
-	add(g, member, LEG_AREA, GROUP_SLOT_AT(m->disk.slot), slot,
-	    sizeof(slot));
-	add(g, member, LEG_BARRIER, 0, NULL, 0);
+	if (!again) {
+		add(g, member, LEG_AREA, GROUP_SLOT_AT(m->disk.slot), slot,
+		    sizeof(slot));
+		add(g, member, LEG_BARRIER, 0, NULL, 0);
+	}
 	if (m->state == MEMBER_AWAY)
 		return;
 	m->numbered = true;
