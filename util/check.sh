@@ -257,7 +257,7 @@ run_tests() {
 		some=(TESTS="${tests[*]}" check_PROGRAMS= check_LTLIBRARIES=)
 	fi
 	find fabtests -name '*.trs' -o -name '*.log' | xargs -r rm -f
-	env "${env[@]}" make -s -j3 check RP_SANITIZE="$sanitize" "${some[@]}" \
+	env "${env[@]}" make -s -j2 check RP_SANITIZE="$sanitize" "${some[@]}" \
 		>"$build/check.log" 2>&1 &
 	pid=$!
 	# The last round comes after the end of make.
