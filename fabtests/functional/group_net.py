@@ -134,7 +134,7 @@ class Member:
 
 class Writer:
     count = 0
-    library = None
+    preload = None
 
     def __init__(self, host, place, seed, how="take", look=False):
         Writer.count += 1
@@ -144,7 +144,7 @@ class Writer:
             [f"{HERE}/fabtests/functional/group_load", place, self.path, how,
              str(seed), str(TIMEOUT)] + (["look"] if look else []),
             f"log{self.number}",
-            **({"LD_PRELOAD": self.library} if self.library else {}))
+            **({"LD_PRELOAD": self.preload} if self.preload else {}))
         self.at, self.rest = 0, ""
         self.acks = 0
         self.said = collections.Counter()
@@ -491,10 +491,10 @@ def main():
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--rounds", type=int, default=len(ORDER))
     parser.add_argument("--only", help="one disturbance, again and again")
-    parser.add_argument("--library", help="in place of the writers' own")
+    parser.add_argument("--preload", help="in place of the writers' own")
     parser.add_argument("--hang", type=int, default=HANG, help="seconds")
     args = parser.parse_args()
-    Writer.library = args.library
+    Writer.preload = args.preload
     HANG = args.hang
     seed = args.seed or int(os.environ.get("RP_SEED", 0)) or os.getpid() + \
         int(time.time())
