@@ -13,7 +13,8 @@
 #include "util/clock.h"
 
 /* The size of struct rpmem_log_attr before it had `logs`. */
-#define ALIGN _Alignof(struct rpmem_log_attr)
+#define TAKE_EIO_MS 10000
+#define ALIGN	    _Alignof(struct rpmem_log_attr)
 #define ATTR_1                                                                 \
 	((offsetof(struct rpmem_log_attr, logs) + ALIGN - 1) / ALIGN * ALIGN)
 #define LOGS_MAX  32u
@@ -464,10 +465,19 @@ int rpmem_log_open(struct rpmem_log **log, const char *where,
 	if (ret)
 		return ret;
 	for (;;) {
+		uint64_t limit = 1000ull * (a.timeout ?: TIMEOUT_S);
+
 		ret = open_once(log, where, &a);
-		/* Another one that takes the log meanwhile may give it up. */
-		if (!a.take || (ret != -ESTALE && ret != -EBUSY) ||
-		    rp_now_ms() - start >= 1000ull * (a.timeout ?: TIMEOUT_S))
+		/*
+		 * Another one that takes the log meanwhile may give it up. The
+		 * daemon closes the connection of one that it displaces; a disk
+		 * that fails is reported soon.
+		 */
+		if (ret == -EIO && limit > TAKE_EIO_MS)
+			limit = TAKE_EIO_MS;
+		if (!a.take ||
+		    (ret != -ESTALE && ret != -EBUSY && ret != -EIO) ||
+		    rp_now_ms() - start >= limit)
 			return ret;
 		poll(NULL, 0, 10);
 	}
