@@ -48,8 +48,7 @@ static int check_new(const struct tool *t, unsigned int at,
 			      p->where);
 	if (p->decoded)
 		return 0;
-	if (p->super.id[0] != t->super.id[0] ||
-	    p->super.id[1] != t->super.id[1])
+	if (!tool_same_id(&p->super, &t->super))
 		return rp_err(t->err, RP_EXIT_FILE,
 			      "%s belongs to another group; give an empty pool",
 			      p->where);

@@ -15,10 +15,9 @@
 #include "util/secret.h"
 #include "util/setup_client.h"
 
-#define READ_S	  10	/* that a read waits for a member */
-#define AWAY_MS	  15000 /* that a writer waits for a member that is away */
-#define TICK_NS	  50000000l
-#define FIRST_BIT GROUP_BITS_AT
+#define READ_S	10    /* that a read waits for a member */
+#define AWAY_MS 15000 /* that a writer waits for a member that is away */
+#define TICK_NS 50000000l
 
 int tool_exit(int ret)
 {
@@ -195,7 +194,7 @@ bool place_is_same(const struct place *a, const struct place *b)
 	       !memcmp(a->area, b->area, GROUP_AREA);
 }
 
-static bool same_id(const struct group_super *a, const struct group_super *b)
+bool tool_same_id(const struct group_super *a, const struct group_super *b)
 {
 	return a->id[0] == b->id[0] && a->id[1] == b->id[1];
 }
@@ -213,7 +212,7 @@ static void find_group(struct tool *t)
 			continue;
 		for (unsigned int j = 0; j < t->n; j++)
 			count += t->places[j].pool && !t->places[j].decoded &&
-				 same_id(&t->places[j].super, &p->super);
+				 tool_same_id(&t->places[j].super, &p->super);
 		if (count > most)
 			t->super = p->super;
 		most = count > most ? count : most;
@@ -225,7 +224,7 @@ static void forget_former(struct tool *t)
 {
 	for (unsigned int i = 0; i < t->n; i++)
 		if (t->places[i].pool && !t->places[i].decoded &&
-		    same_id(&t->places[i].super, &t->super) &&
+		    tool_same_id(&t->places[i].super, &t->super) &&
 		    t->places[i].disk.full > t->full)
 			t->full = t->places[i].disk.full;
 	for (unsigned int i = 0; i < t->n; i++)
@@ -245,7 +244,7 @@ static enum place_state kind(const struct tool *t, const struct place *p)
 		return PLACE_SHORT;
 	if (p->decoded)
 		return PLACE_EMPTY;
-	if (!same_id(&p->super, &t->super) || p->super.n != t->n ||
+	if (!tool_same_id(&p->super, &t->super) || p->super.n != t->n ||
 	    p->super.k != t->k)
 		return PLACE_OTHER;
 	return p->disk.epoch ? PLACE_BEHIND : PLACE_EMPTY;
@@ -288,11 +287,11 @@ static void tell_age(struct tool *t, struct place *p)
 /* A member that is behind can lack what is marked at any other one. */
 static bool is_marked(const struct tool *t, const struct place *p, uint64_t c)
 {
-	bool marked = p->area[FIRST_BIT + c / 8] & 1u << c % 8;
+	bool marked = p->area[GROUP_BITS_AT + c / 8] & 1u << c % 8;
 
 	for (unsigned int i = 0; p->state == PLACE_BEHIND && i < t->n; i++)
 		if (t->places[i].state >= PLACE_DISPLACED)
-			marked |= t->places[i].area[FIRST_BIT + c / 8] &
+			marked |= t->places[i].area[GROUP_BITS_AT + c / 8] &
 				  1u << c % 8;
 	return marked;
 }

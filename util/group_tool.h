@@ -59,6 +59,8 @@ void place_look(const struct tool *t, struct place *p);
 /* Read the records again: a negative errno, and p->error. */
 int place_read(struct place *p);
 void place_close(struct place *p);
+/* Whether two superblocks are of one group. */
+bool tool_same_id(const struct group_super *a, const struct group_super *b);
 /* Whether two places are one pool. */
 bool place_is_same(const struct place *a, const struct place *b);
 /* Open for the strongest class that the pool reaches. */

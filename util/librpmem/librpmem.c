@@ -269,32 +269,47 @@ static int replica_init(struct replica *r, const char *name, void *local,
 	return 0;
 }
 
+/* Open the pool, grant lanes, and read the first bytes. */
+static struct replica *open_header(const char *target, const char *name,
+				   void *local, size_t size,
+				   unsigned int *lanes,
+				   unsigned char header[HEADER])
+{
+	struct replica *r = pool_open(target, name);
+
+	if (!r)
+		return NULL;
+	if (!replica_init(r, name, local, size, lanes) &&
+	    !result(rpmem_pool_read(r->pool, header, HEADER, 0)))
+		return r;
+	replica_free(r);
+	return NULL;
+}
+
 struct replica *rpmem_create(const char *target, const char *name, void *local,
 			     size_t size, unsigned int *lanes,
 			     const struct replica_attr *attr)
 {
-	struct replica *r = pool_open(target, name);
 	unsigned char header[HEADER];
+	struct replica *r =
+		open_header(target, name, local, size, lanes, header);
 	struct replica_attr old;
-	int ret;
+	int ret = 0;
 
 	if (!r)
 		return NULL;
-	ret = replica_init(r, name, local, size, lanes);
-	if (!ret)
-		ret = result(rpmem_pool_read(r->pool, header, HEADER, 0));
-	if (!ret && header_decode(header, &old))
+	r->has_header = attr != NULL;
+	if (header_decode(header, &old))
 		ret = fail(EEXIST,
 			   "pool '%s' on %s has a replica already: remove it "
 			   "with 'pmempool rm', or name another pool",
 			   name, target);
-	else if (!ret && attr && !is_zero(header))
+	else if (attr && !is_zero(header))
 		ret = fail(EEXIST,
 			   "pool '%s' on %s holds something else: its first "
 			   "%u bytes are not zero; name another pool",
 			   name, target, HEADER);
-	r->has_header = attr != NULL;
-	if (!ret && attr)
+	else if (attr)
 		ret = write_header(r, attr);
 	if (!ret)
 		return r;
@@ -306,31 +321,25 @@ struct replica *rpmem_open(const char *target, const char *name, void *local,
 			   size_t size, unsigned int *lanes,
 			   struct replica_attr *attr)
 {
-	struct replica *r = pool_open(target, name);
 	struct replica_attr found = {.major = 0};
 	unsigned char header[HEADER];
-	int ret;
+	struct replica *r =
+		open_header(target, name, local, size, lanes, header);
 
 	if (!r)
 		return NULL;
-	ret = replica_init(r, name, local, size, lanes);
-	if (!ret)
-		ret = result(rpmem_pool_read(r->pool, header, HEADER, 0));
-	if (!ret) {
-		r->has_header = header_decode(header, &found);
-		if (attr && !r->has_header)
-			ret = fail(ENOENT,
-				   "pool '%s' on %s has no replica: create one "
-				   "with 'pmempool sync' or pmemobj_create()",
-				   name, target);
+	r->has_header = header_decode(header, &found);
+	if (attr && !r->has_header) {
+		fail(ENOENT,
+		     "pool '%s' on %s has no replica: create one with "
+		     "'pmempool sync' or pmemobj_create()",
+		     name, target);
+		replica_free(r);
+		return NULL;
 	}
-	if (!ret) {
-		if (attr)
-			*attr = found;
-		return r;
-	}
-	replica_free(r);
-	return NULL;
+	if (attr)
+		*attr = found;
+	return r;
 }
 
 int rpmem_set_attr(struct replica *r, const struct replica_attr *attr)
