@@ -16,8 +16,6 @@ cc=${CC:-cc}
 client='' ring='' server=''
 life=0 port=0 base=0 n=0 more=0
 unset FI_PROVIDER FI_OFI_RPMEM_CLASS
-libs=$PWD/../fabtests/fault/.libs
-export LD_LIBRARY_PATH="$PWD/../util/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 finish()
 {
@@ -40,7 +38,7 @@ serve()
 {
 	: >server.out
 	KV_KILL=${1:+$1 $2} RPMEM_SHADOW=${1:+$ring:vol.safe} \
-		LD_PRELOAD="${1:+${RP_PRELOAD:-}$libs/libkv_kill.so:$libs/libshadow.so}" \
+		LD_PRELOAD="${1:+${RP_PRELOAD:-}$programs/libkv_kill.so:$programs/libshadow.so}" \
 		./kv_server ./vol "$port" store >>server.out 2>&1 &
 	server=$!
 	await_port $server

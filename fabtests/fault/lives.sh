@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # shellcheck shell=sh disable=SC2034
 # Sourced by log_lives.sh, rpc_lives.sh and kv_lives.sh, which define die().
-step=0
+random=
+# The programs themselves, without libtool's scripts: many are started.
+programs=$PWD/../fabtests/fault/.libs
+export LD_LIBRARY_PATH="$PWD/../util/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 # end PID: kill it.
 end()
@@ -22,12 +25,12 @@ await_port()
 	[ -n "$port" ]
 }
 
-# below N: set pick to a number that depends on the seed and the step alone. In
-# a subshell the step would not move.
+# below N: set pick to the next number of a sequence that begins with the seed. In
+# a subshell the sequence would not move.
 below()
 {
-	step=$((step + 1))
-	pick=$((((RP_SEED + step * 7919) % 65536 * 40503 + step) / 256 % $1))
+	random=$((((${random:-$RP_SEED} % 2147483648) * 1103515245 + 12345) % 2147483648))
+	pick=$((random / 65536 % $1))
 }
 
 last_of()

@@ -17,8 +17,8 @@ RP_SEED=${RP_SEED:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
 export RP_SEED
 daemon= writer= reader= other= failed=0
 unset FI_PROVIDER FI_OFI_RPMEM_CLASS
-shadow=$PWD/../fabtests/fault/.libs/libshadow.so
-log=../fabtests/fault/log_writer
+shadow=$programs/libshadow.so
+log=$programs/log_writer
 
 finish()
 {
@@ -107,7 +107,7 @@ for layout in 0 1 2 3; do
 			$log "${where%0}1" append >>other.out 2>&1 &
 			other=$!
 		fi
-		await_lines writer.out 400 "$writer" "$reader" "$other"
+		await_lines writer.out 100 "$writer" "$reader" "$other"
 		below 8
 		case $pick in
 		0 | 1 | 2 | 3) # the writer alone
@@ -121,7 +121,7 @@ for layout in 0 1 2 3; do
 			end $daemon
 			cp vol.safe vol
 			serve
-			await_lines writer.out 400 "$writer" "$reader" "$other"
+			await_lines writer.out 100 "$writer" "$reader" "$other"
 			continue
 			;;
 		*) # both

@@ -16,8 +16,8 @@ RP_SEED=${RP_SEED:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
 export RP_SEED
 server= client=
 unset FI_PROVIDER FI_OFI_RPMEM_CLASS
-shadow=$PWD/../fabtests/fault/.libs/libshadow.so
-peer=../fabtests/fault/rpc_peer
+shadow=$programs/libshadow.so
+peer=$programs/rpc_peer
 
 finish()
 {
@@ -86,7 +86,7 @@ while [ $life -lt "$kills" ]; do
 		$peer call "127.0.0.1:$port:vol" key >>client.out 2>&1 &
 		client=$!
 	fi
-	await_lines client.out 300 "$client" "$server"
+	await_lines client.out 100 "$client" "$server"
 	below 8
 	case $pick in
 	0 | 1 | 2) # the client alone
@@ -95,7 +95,7 @@ while [ $life -lt "$kills" ]; do
 		;;
 	3 | 4 | 5) # the server alone: the client goes on
 		restart
-		await_lines client.out 300 "$client" "$server"
+		await_lines client.out 100 "$client" "$server"
 		continue
 		;;
 	6) # the client, and the server before it has processed all
