@@ -3,6 +3,7 @@
  * Several connections write to a pool, and commit, while the target executes
  * the posts at any time and dies at any step: what completed is there.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -329,6 +330,67 @@ Test(pool_work, a_store_stays_when_an_older_write_is_lost)
 	}
 	cr_assert_eq(t->pool.state, LINK_UP);
 	cr_assert_eq(t->mem[1], 2, "a completed store is overwritten");
+	pool_target_end(t);
+}
+
+/* Time passes: deadlines are nearer. */
+static void pass_ms(struct pool_target *t, uint64_t ms)
+{
+	struct work *w;
+
+	LIST_FOREACH (w, &t->pool.all, all)
+		w->deadline -= ms;
+}
+
+/* The connection is lost, and the client knows it. */
+static int lose(struct pool_target *t, struct rpmem_pool_op **done)
+{
+	int n = 0;
+
+	pool_target_dies(t, false);
+	while (!n && t->pool.state != LINK_CONNECTING) {
+		pool_target_step(t, STEP_COMPLETE);
+		n = rpmem_pool_poll(&t->pool, done, 1, 0);
+	}
+	return n;
+}
+
+/*
+ * The connection is lost again whenever the write has been posted: the timeout
+ * counts from the first loss, not from the newest one.
+ */
+Test(pool_work, an_operation_ends_in_time_on_a_connection_that_flaps)
+{
+	struct seeded random = {.seed = 1, .state = 1};
+	struct pool_target *t = pool_target_start(&random, true);
+	const uint64_t timeout = 3600u * 1000;
+	uint64_t value = 1;
+	struct rpmem_pool_op *done, op = {
+					    .type = RPMEM_POOL_WRITE,
+					    .flags = RPMEM_POOL_DURABLE,
+					    .buf = &value,
+					    .len = 8,
+				    };
+
+	t->pool.timeout_ms = timeout;
+	cr_assert_eq(rpmem_pool_submit(&t->pool, &op), 0);
+	pass_ms(t, 2 * timeout);
+	cr_assert_eq(lose(t, &done), 0, "a slow target is not an absent one");
+	for (unsigned int i = 0; i < 3; i++) {
+		pass_ms(t, timeout / 4);
+		pool_target_returns(t);
+		while (t->pool.state == LINK_REPLAYING) {
+			cr_assert(pool_target_step(t, STEP_EXECUTE));
+			cr_assert(pool_target_step(t, STEP_COMPLETE));
+			cr_assert_eq(rpmem_pool_poll(&t->pool, &done, 1, 0), 0);
+		}
+		cr_assert_eq(t->pool.state, LINK_UP);
+		cr_assert_eq(lose(t, &done), 0);
+	}
+	pass_ms(t, timeout / 4);
+	cr_assert_eq(rpmem_pool_poll(&t->pool, &done, 1, 0), 1,
+		     "a write waits longer than the timeout");
+	cr_assert_eq(op.result, -ETIMEDOUT);
 	pool_target_end(t);
 }
 

@@ -46,7 +46,8 @@ struct work {
 	LIST_ENTRY(work) all;
 	TAILQ_ENTRY(work) link; /* in pool.waiting, commit_waiters or done */
 	struct rpmem_pool_op *op;
-	uint64_t deadline;     /* ms */
+	uint64_t deadline;     /* ms: for a target that is away */
+	bool interrupted;      /* by a loss, from which the deadline counts */
 	uint64_t done;	       /* bytes posted or, of a write, in the journal */
 	unsigned int out;      /* posts outstanding */
 	bool lost;	       /* a read's post failed: read again */
@@ -128,8 +129,7 @@ struct rpmem_pool {
 	enum link_state state;
 	struct offer now; /* the connection in use */
 	uint64_t reconnects;
-	uint64_t away_since; /* ms: the last loss of a working connection */
-	const char *reason;  /* why the last connection was lost */
+	const char *reason; /* why the last connection was lost */
 	struct text *texts;
 
 	struct rp_journal journal;

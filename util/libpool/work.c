@@ -162,12 +162,28 @@ static void entry_placed(struct rpmem_pool *p, uint64_t seq, bool durable)
 		work_complete(p, w, 0, NULL);
 }
 
+/*
+ * The time at a slow target does not count: an operation has the whole timeout
+ * from the first loss. Later losses do not prolong it, or it would wait without
+ * end on a connection that flaps.
+ */
+static void set_deadlines(struct rpmem_pool *p)
+{
+	struct work *w;
+
+	LIST_FOREACH (w, &p->all, all) {
+		if (!w->interrupted)
+			w->deadline = rp_now_ms() + p->timeout_ms;
+		w->interrupted = true;
+	}
+}
+
 void work_lost(struct rpmem_pool *p, const char *reason)
 {
 	if (p->state != LINK_UP && p->state != LINK_REPLAYING)
 		return;
 	if (p->state == LINK_UP)
-		p->away_since = rp_now_ms();
+		set_deadlines(p);
 	p->state = LINK_DRAINING;
 	p->reason = reason;
 	commits_drop(p);
@@ -431,13 +447,6 @@ void work_add(struct rpmem_pool *p, struct work *w)
 		work_post(p);
 }
 
-/* Has the operation waited long enough for a target that is away? */
-static bool is_late(const struct rpmem_pool *p, const struct work *w,
-		    uint64_t now)
-{
-	return now >= w->deadline && now >= p->away_since + p->timeout_ms;
-}
-
 static void expire_list(struct rpmem_pool *p, struct works *list, uint64_t now)
 {
 	struct work *w, *next;
@@ -445,7 +454,7 @@ static void expire_list(struct rpmem_pool *p, struct works *list, uint64_t now)
 	for (w = TAILQ_FIRST(list); w; w = next) {
 		next = TAILQ_NEXT(w, link);
 		/* The provider may still write to the buffer of a read. */
-		if (!is_late(p, w, now) ||
+		if (now < w->deadline ||
 		    (w->op->type == RPMEM_POOL_READ && w->out))
 			continue;
 		TAILQ_REMOVE(list, w, link);
@@ -467,7 +476,7 @@ void work_expire(struct rpmem_pool *p)
 	for (uint64_t s = p->journal.first; s != p->journal.next; s++) {
 		struct work *w = rp_journal_at(&p->journal, s)->work;
 
-		if (!w || w->done < w->op->len || !is_late(p, w, now))
+		if (!w || w->done < w->op->len || now < w->deadline)
 			continue;
 		detach_entries(p, w);
 		work_complete(p, w, -ETIMEDOUT, p->reason);
