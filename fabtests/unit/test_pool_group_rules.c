@@ -619,6 +619,25 @@ Test(pool_group_rules, a_displaced_writer_ends)
 	}
 }
 
+/* Another client had the member for a while, and gave it up. */
+Test(pool_group_rules, a_member_that_was_given_back_displaces_nobody)
+{
+	unsigned int w;
+
+	start(1, 2, 1);
+	w = opened();
+	all_current(w);
+	keep(w, 0, 5);
+	away(1);
+	group_opened(group(w), 1, -EBUSY, 0, "busy");
+	cr_assert_eq(group(w)->phase, GROUP_OPEN);
+	back(1);
+	reach(w, 1, MEMBER_COPYING);
+	away(0);
+	ended(w, -EIO);
+	rig_end(&rig);
+}
+
 Test(pool_group_rules, a_slow_member_is_brought_up_to_date_later)
 {
 	unsigned int w;

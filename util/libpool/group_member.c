@@ -109,6 +109,8 @@ static void inspected(struct group *g, unsigned int member)
 		if (g->phase != GROUP_LOOKING && m->disk.epoch < g->full)
 			m->disk.epoch = 0;
 		m->blank = ret || !m->disk.epoch;
+		/* A writer that had it meanwhile has promised nothing. */
+		m->displaced = false;
 		m->state = MEMBER_SEEN;
 	}
 }
