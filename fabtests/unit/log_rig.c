@@ -36,7 +36,7 @@ int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
 		return -ENOENT;
 	if (rig_pool.taken) {
 		rig_pool.taken--;
-		return -ESTALE;
+		return rig_pool.taken_ret;
 	}
 	if (attr->parts && attr->parts != rig_pool.parts)
 		return -ENXIO;

@@ -46,6 +46,7 @@ extern struct rig_pool {
 	unsigned int parts;		/* 1: it is not divided */
 	unsigned int divides_meanwhile; /* 0: nobody else; or into so many */
 	unsigned int taken;		/* opens that fail: others take it */
+	int taken_ret;			/* their result */
 	unsigned int opens;		/* that were tried */
 	unsigned int handles;		/* that are open */
 	struct rpmem_pool_attr attr;	/* of the last one */
