@@ -57,6 +57,7 @@ unit_tests += fabtests/unit/test_wire_rendezvous fabtests/unit/test_wire_desc \
 
 unit_tests += fabtests/unit/test_protocol
 fabtests_unit_test_protocol_SOURCES = fabtests/unit/test_protocol.c \
+	fabtests/unit/page.h \
 	util/method_rows.c util/method_rows.h
 fabtests_unit_test_protocol_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcdir)"'
 
@@ -152,11 +153,13 @@ if HAVE_RAFT
 unit_tests += fabtests/unit/test_rpmem_raft
 endif
 fabtests_unit_test_rpmem_raft_SOURCES = fabtests/unit/test_rpmem_raft.c \
+	fabtests/unit/test_raft_page.c fabtests/unit/page.h \
 	util/libraft/conf.c util/libraft/replay.c util/libraft/snapshot.c \
 	util/libraft/store.c util/libraft/wire.c util/libraft/writer.c \
 	$(log_sources)
 fabtests_unit_test_rpmem_raft_CPPFLAGS = \
-	$(fabtests_unit_test_rpmem_log_CPPFLAGS) $(RAFT_CFLAGS)
+	$(fabtests_unit_test_rpmem_log_CPPFLAGS) $(RAFT_CFLAGS) \
+	-DRP_SRCDIR='"$(abs_top_srcdir)"'
 fabtests_unit_test_rpmem_raft_LDADD = $(fabtests_unit_test_rpmem_log_LDADD) \
 	$(RAFT_LIBS)
 

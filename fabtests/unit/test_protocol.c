@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* docs/protocol.md has the numbers of the code: control messages. */
-#include <regex.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -12,39 +11,11 @@
 #include "core/agent_impl.h"
 #include "core/wire_layout.h"
 #include "core/wire_rendezvous.h"
+#include "page.h"
 #include "rc/rc_tcp.h"
 #include "util/method_rows.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define DOC	 RP_SRCDIR "/docs/protocol.md"
-
-/* The text from a heading to the next of its level; the caller frees it. */
-static char *text_below(const char *text, const char *heading)
-{
-	const char *from = strstr(text, heading), *to;
-	char level[8];
-
-	cr_assert_not_null(from, "no \"%s\" in " DOC, heading);
-	from += strlen(heading);
-	snprintf(level, sizeof(level), "\n%.*s ",
-		 (int)strcspn(heading + 1, " "), heading + 1);
-	to = strstr(from, level);
-	return to ? strndup(from, to - from) : strdup(from);
-}
-
-static char *chapter_of(const char *heading)
-{
-	static char text[1 << 17];
-	FILE *f = fopen(DOC, "r");
-	size_t n;
-
-	cr_assert_not_null(f, DOC);
-	n = fread(text, 1, sizeof(text) - 1, f);
-	fclose(f);
-	cr_assert_lt(n, sizeof(text) - 1);
-	text[n] = 0;
-	return text_below(text, heading);
-}
 
 static char *message_chapter(void)
 {
@@ -57,31 +28,6 @@ static char *section_of(const char *heading)
 
 	free(all);
 	return s;
-}
-
-/*
- * Find the next match at or behind *at; its groups go to out, unmatched ones as
- * "". False: none.
- */
-#define GROUPS 4
-static bool next_match(const char **at, const char *pattern,
-		       char out[GROUPS][256])
-{
-	regmatch_t m[GROUPS + 1];
-	bool found;
-	regex_t re;
-
-	cr_assert_eq(regcomp(&re, pattern, REG_EXTENDED | REG_NEWLINE), 0);
-	found = !regexec(&re, *at, COUNT(m), m, 0);
-	regfree(&re);
-	if (!found)
-		return false;
-	for (size_t i = 1; i < COUNT(m); i++)
-		snprintf(out[i - 1], 256, "%.*s",
-			 (int)(m[i].rm_eo - m[i].rm_so),
-			 m[i].rm_so < 0 ? "" : *at + m[i].rm_so);
-	*at += m[0].rm_eo;
-	return true;
 }
 
 /* One row of a layout table. */

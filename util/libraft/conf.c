@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * A configuration in bytes: the number of servers, 4 bytes; for each its id, 8
- * bytes, role, 4 bytes, length of its address, 4 bytes, and the address.
- */
+/* A configuration in bytes: docs/protocol.md, "Servers of Raft". */
 #include "config.h"
 
 #include <stdlib.h>

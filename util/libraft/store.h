@@ -7,16 +7,9 @@
 
 #include "libraft/writer.h"
 
-/*
- * A record is a header of 24 bytes, little-endian, and bytes.
- *   0  kind, 4 bytes; type of an entry, 4 bytes
- *   8  index of an entry or a snapshot; the vote; the number of a snapshot
- *  16  term; offset of a chunk
- * An entry drops the entries that have its index or a greater one. A snapshot
- * is there once its RECORD_SNAPSHOT follows its chunks; that also has the term
- * and the vote, so that all before the chunks can be trimmed.
- */
-#define RECORD_HEAD 24u
+/* docs/protocol.md, "Servers of Raft", has the bytes of records. */
+#define RECORD_HEAD   24u
+#define SNAPSHOT_HEAD 48u /* next to the header of a RECORD_SNAPSHOT */
 enum record {
 	RECORD_TERM = 1,
 	RECORD_ENTRY = 2,
@@ -97,13 +90,6 @@ int store_submit(struct store *st, struct iovec *iov, unsigned int n,
 void record_head(unsigned char *p, enum record kind, uint32_t type,
 		 uint64_t index, uint64_t term);
 
-/*
- * The bytes of a RECORD_SNAPSHOT behind its header: its number, how many bytes
- * it has, 1 if it replaces all entries, the index of its configuration, the
- * term and vote of the server, the configuration.
- */
-#define SNAPSHOT_HEAD 48u
-
 /* replay.c: read all; ring: the log with messages of leaders, or NULL. */
 struct replay {
 	struct raft_entry *entries; /* from first on, by raft_malloc() */
@@ -112,7 +98,7 @@ struct replay {
 int store_replay(struct store *st, struct rpmem_log *ring, struct replay *rp);
 void replay_free(struct replay *rp);
 
-/* configuration in bytes: conf.c */
+/* Configurations in bytes. */
 size_t conf_size(const struct raft_configuration *c);
 void conf_put(const struct raft_configuration *c, unsigned char *p);
 /* 0 or RAFT_MALFORMED, RAFT_NOMEM, and then *c is empty. */

@@ -8,7 +8,7 @@
 #include "libraft/wire.h"
 #include "bytes.h"
 
-#define ENTRY_HEAD 16u /* term, 8 bytes; type, 4; length, 4 */
+#define ENTRY_HEAD 16u
 
 void wire_head_put(unsigned char *p, const struct wire_head *h)
 {

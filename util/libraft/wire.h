@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Messages between servers, in bytes. */
+/* Messages between servers, in bytes: docs/protocol.md, "Servers of Raft". */
 #ifndef RP_RAFT_WIRE_H
 #define RP_RAFT_WIRE_H
 
@@ -7,12 +7,6 @@
 
 #include <raft.h>
 
-/*
- * A frame is a header of 40 bytes, little-endian, and a message.
- *   0  bytes of the message, 4 bytes; RAFT_IO_ type or WIRE_HELLO, 2 bytes;
- *      1 if the ring of the receiver gets the same message, 2 bytes
- *   8  seq, 16 kept, 24 kept_lsn, 32 version
- */
 #define WIRE_HEAD    40u
 #define WIRE_VERSION 1u
 #define WIRE_HELLO                                                             \
@@ -24,16 +18,8 @@ struct wire_head {
 	uint32_t len;
 	unsigned short type;
 	bool ring; /* RAFT_IO_APPEND_ENTRIES: the ring gets it as number seq */
-	/*
-	 * seq of a leader: the last number that it has given to a message in
-	 * the ring of the receiver. Of a follower: the last such number that it
-	 * has seen from this leader, and those that it does not need any more,
-	 * as its own log has all that it took from them, up to kept; these are
-	 * in the ring before kept_lsn.
-	 */
 	uint64_t seq;
 	uint64_t kept;
-	/* A leader says here the LSN behind this message in the ring. */
 	uint64_t lsn;
 };
 
