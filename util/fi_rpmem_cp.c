@@ -15,6 +15,7 @@
 
 #include "util/clock.h"
 #include "util/copy.h"
+#include "util/pool_class.h"
 #include "util/setup_client.h"
 
 __attribute__((visibility("default"))) /* argp reads it */
@@ -32,12 +33,6 @@ static const char doc[] =
 
 static const char args_doc[] = "FILE HOST[:PORT]:POOL[@OFFSET]\n"
 			       "HOST[:PORT]:POOL[@OFFSET] FILE";
-
-static const char *const classes[] = {
-	[RPMEM_POOL_POWER] = "power",
-	[RPMEM_POOL_PROCESS] = "process",
-	[RPMEM_POOL_NONE] = "none",
-};
 
 enum {
 	OPT_ACK_LOG = 256,
@@ -137,16 +132,6 @@ static void parse_words(struct argp_state *state, struct args *a)
 				  "pool");
 }
 
-static bool parse_class(const char *s, enum rpmem_pool_class *class)
-{
-	for (unsigned int i = 0; s && i <= RPMEM_POOL_NONE; i++)
-		if (!strcmp(s, classes[i])) {
-			*class = i;
-			return true;
-		}
-	return false;
-}
-
 /* Options with a number. */
 static const struct number {
 	int key;
@@ -204,7 +189,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		cfg->secret_file = arg;
 		return 0;
 	case OPT_CLASS:
-		if (!parse_class(arg, &cfg->class))
+		if (!rp_pool_class_parse(arg, &cfg->class))
 			argp_error(state,
 				   "--class %s: give power, process or none",
 				   arg);
@@ -325,7 +310,7 @@ static void print_json(const struct copy *c, int code, uint64_t ms,
 		is_durable(c) ? "durable_bytes" : "acknowledged_bytes",
 		count(c, c->acked), "sent_bytes", count(c, sent_bytes(c)),
 		"zero_bytes", count(c, c->zeros), "class",
-		sent ? classes[c->info.reached] : NULL, "method",
+		sent ? rp_pool_class_name(c->info.reached) : NULL, "method",
 		sent ? c->info.method : NULL, "sha256",
 		!code && cfg->verify ? sum : NULL, "error",
 		code ? c->err : NULL, "resume", resume);
@@ -346,7 +331,7 @@ static void print_done(const struct copy *c, uint64_t ms)
 	       rp_size_format(c->size, size), (double)ms / 1000,
 	       rp_size_format(ms ? written * 1000 / ms : written, rate));
 	if (cfg->up)
-		printf(", class %s by %s", classes[c->info.reached],
+		printf(", class %s by %s", rp_pool_class_name(c->info.reached),
 		       c->info.method);
 	if (cfg->skip)
 		printf(", %s of it already there and not sent",
@@ -410,6 +395,7 @@ int main(int argc, char **argv)
 			},
 	};
 	static struct copy c = {.cfg = &a.cfg, .fd = -1, .ack_fd = -1};
+	const char *class = getenv("FI_OFI_RPMEM_CLASS");
 	char *resume = NULL;
 	size_t len;
 	FILE *f;
@@ -419,7 +405,8 @@ int main(int argc, char **argv)
 	argp_err_exit_status = RP_EXIT_USAGE;
 	a.argc = argc;
 	a.argv = argv;
-	parse_class(getenv("FI_OFI_RPMEM_CLASS"), &a.cfg.class);
+	if (class)
+		rp_pool_class_parse(class, &a.cfg.class);
 	argp_parse(&argp, argc, argv, 0, NULL, &a);
 	if (a.cfg.secret_file &&
 	    rp_secret_load(a.cfg.secret_file, &a.cfg.secret, a.err)) {

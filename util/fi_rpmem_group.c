@@ -11,6 +11,7 @@
 
 #include "util/exits.h"
 #include "util/group_tool.h"
+#include "util/pool_class.h"
 
 __attribute__((visibility("default"))) /* argp reads it */
 const char *argp_program_version = "fi_rpmem_group " PACKAGE_VERSION;
@@ -110,13 +111,7 @@ static const char *const states[] = {
 
 static const char *class_name(const struct place *p)
 {
-	static const char *const classes[] = {
-		[RPMEM_POOL_POWER] = "power",
-		[RPMEM_POOL_PROCESS] = "process",
-		[RPMEM_POOL_NONE] = "none",
-	};
-
-	return p->pool ? classes[p->info.reached] : "-";
+	return p->pool ? rp_pool_class_name(p->info.reached) : "-";
 }
 
 static void print_json(const struct tool *t, bool opens, unsigned int lose,

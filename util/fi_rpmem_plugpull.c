@@ -20,6 +20,7 @@
 #include "util/clock.h"
 #include "util/exits.h"
 #include "util/plugpull.h"
+#include "util/pool_class.h"
 #include "util/setup_client.h"
 
 #define TICK_MS	   20
@@ -94,12 +95,6 @@ static const struct argp_option options[] = {
 	{0},
 };
 
-static const char *const classes[] = {
-	[RPMEM_POOL_POWER] = "power",
-	[RPMEM_POOL_PROCESS] = "process",
-	[RPMEM_POOL_NONE] = "none",
-};
-
 static void parse_where(struct argp_state *state, struct pull *p,
 			const char *arg)
 {
@@ -118,12 +113,9 @@ static void parse_where(struct argp_state *state, struct pull *p,
 static void parse_class(struct argp_state *state, struct pull *p,
 			const char *arg)
 {
-	for (unsigned int i = 0; i <= RPMEM_POOL_NONE; i++)
-		if (!strcmp(arg, classes[i])) {
-			p->cfg.class = (enum rpmem_pool_class)i;
-			return;
-		}
-	argp_error(state, "--class %s: give power, process or none", arg);
+	if (!rp_pool_class_parse(arg, &p->cfg.class))
+		argp_error(state, "--class %s: give power, process or none",
+			   arg);
 }
 
 static uint64_t parse_number(struct argp_state *state, const char *name,
@@ -506,8 +498,8 @@ static int run_cycles(struct pull *p)
 		if (i == 1 && s->method[0])
 			fprintf(stderr,
 				"seed %" PRIu64 ", class %s by %s, ledger %s\n",
-				p->seed, classes[s->reached], s->method,
-				p->ledger_path);
+				p->seed, rp_pool_class_name(s->reached),
+				s->method, p->ledger_path);
 	}
 	close(p->ledger);
 	/* A ledger without acknowledgements has nothing to be judged. */
@@ -582,8 +574,9 @@ static void print_result(const struct pull *p, int code)
 		      "cycles", p->list, "sum", to_json(p->sum),
 		      code ? "error" : "verdict", p->err);
 	if (p->s && p->s->method[0]) {
-		json_object_set_new(o, "class",
-				    json_string(classes[p->s->reached]));
+		json_object_set_new(
+			o, "class",
+			json_string(rp_pool_class_name(p->s->reached)));
 		json_object_set_new(o, "method", json_string(p->s->method));
 	}
 	json_dumpf(o, stdout, JSON_INDENT(2));

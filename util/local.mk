@@ -74,7 +74,7 @@ util/rpmem_lead: util/rpmem_lead.sh
 
 # The library for programs that write to a pool.
 lib_LTLIBRARIES += util/librpmem_pool.la
-util_librpmem_pool_la_SOURCES = \
+util_librpmem_pool_la_SOURCES = util/pool_class.h \
 	util/libpool/connect.c util/libpool/error.c util/libpool/group.c \
 	util/libpool/group.h util/libpool/group_bits.c \
 	util/libpool/group_epoch.c \

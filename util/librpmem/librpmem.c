@@ -16,8 +16,8 @@
 
 #include <xxhash.h>
 
-#include "rpmem_pool.h"
 #include "util/bytes.h"
+#include "util/pool_class.h"
 
 #define MAJOR	  1u
 #define MINOR	  3u
@@ -155,20 +155,10 @@ static int write_header(struct replica *r, const struct replica_attr *attr)
 
 static int class_of(const char *name, enum rpmem_pool_class *class)
 {
-	static const char *const names[] = {
-		[RPMEM_POOL_POWER] = "power",
-		[RPMEM_POOL_PROCESS] = "process",
-		[RPMEM_POOL_NONE] = "none",
-	};
-
-	for (unsigned int i = 0; name && i < 3; i++)
-		if (!strcmp(name, names[i])) {
-			*class = (enum rpmem_pool_class)i;
-			return 0;
-		}
-	return name ? fail(EINVAL,
-			   "RPMEM_CLASS=%s: give power, process or none", name)
-		    : 0;
+	if (!name || rp_pool_class_parse(name, class))
+		return 0;
+	return fail(EINVAL, "RPMEM_CLASS=%s: give power, process or none",
+		    name);
 }
 
 static void replica_free(struct replica *r)

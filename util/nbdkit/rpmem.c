@@ -10,7 +10,7 @@
 #define NBDKIT_API_VERSION 2
 #include <nbdkit-plugin.h>
 
-#include "rpmem_pool.h"
+#include "util/pool_class.h"
 
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
 
@@ -33,17 +33,8 @@ static void rpmem_unload(void)
 
 static int config_class(const char *value)
 {
-	static const char *const names[] = {
-		[RPMEM_POOL_POWER] = "power",
-		[RPMEM_POOL_PROCESS] = "process",
-		[RPMEM_POOL_NONE] = "none",
-	};
-
-	for (unsigned int i = 0; i < 3; i++)
-		if (!strcmp(value, names[i])) {
-			attr.required = (enum rpmem_pool_class)i;
-			return 0;
-		}
+	if (rp_pool_class_parse(value, &attr.required))
+		return 0;
 	nbdkit_error("class=%s: give power, process or none", value);
 	return -1;
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "util/pool_class.h"
 #include "util/redis/folder.h"
 
 #define OK     0
@@ -207,7 +208,6 @@ static bool is_preloaded(void)
 static bool set_parameter(struct rpmem_log_attr *attr, bool *create,
 			  const char *name, const char *value)
 {
-	static const char *const classes[] = {"power", "process", "none"};
 	const bool yes = !strcasecmp(value, "yes");
 
 	if (!strcasecmp(name, "secret"))
@@ -218,14 +218,9 @@ static bool set_parameter(struct rpmem_log_attr *attr, bool *create,
 		attr->take = yes;
 	else if (!strcasecmp(name, "create"))
 		*create = yes;
-	else if (!strcasecmp(name, "class")) {
-		for (unsigned int i = 0; i < 3; i++)
-			if (!strcasecmp(value, classes[i])) {
-				attr->required = (enum rpmem_pool_class)i;
-				return true;
-			}
-		return false;
-	} else
+	else if (!strcasecmp(name, "class"))
+		return rp_pool_class_parse(value, &attr->required);
+	else
 		return false;
 	return true;
 }

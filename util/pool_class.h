@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The words for the failure classes of librpmem_pool, as users give them. */
+#ifndef RP_UTIL_POOL_CLASS_H
+#define RP_UTIL_POOL_CLASS_H
+
+#include <stdbool.h>
+#include <strings.h>
+
+#include "rpmem_pool.h"
+
+static inline const char *rp_pool_class_name(enum rpmem_pool_class class)
+{
+	static const char *const names[] = {
+		[RPMEM_POOL_POWER] = "power",
+		[RPMEM_POOL_PROCESS] = "process",
+		[RPMEM_POOL_NONE] = "none",
+	};
+
+	return names[class];
+}
+
+/* Returns false, and leaves *class alone, for another word. */
+static inline bool rp_pool_class_parse(const char *s,
+				       enum rpmem_pool_class *class)
+{
+	for (unsigned int i = RPMEM_POOL_POWER; i <= RPMEM_POOL_NONE; i++)
+		if (!strcasecmp(s, rp_pool_class_name(i))) {
+			*class = i;
+			return true;
+		}
+	return false;
+}
+
+#endif
