@@ -3,56 +3,9 @@
 # fi_rpmem_group: status and scrub beside a writer, a damaged byte that is found
 # and repaired, a lost member that is replaced, and what is refused.
 set -u
-dir=$(mktemp -d ./group_tool.XXXXXX) || exit 99
-top=$PWD
-cd "$dir" || exit 99
-daemons= failed=0
-unset FI_PROVIDER FI_OFI_RPMEM_CLASS
-
-finish()
-{
-	exec 3>&-
-	for pid in $daemons; do
-		kill -9 "$pid" 2>/dev/null
-	done
-	cd "$top" && rm -rf "$dir"
-}
-trap finish EXIT
-
-fail()
-{
-	echo "FAIL: $*"
-	failed=1
-}
-
-# serve NAME [SIZE]: a daemon of this pool at its port
-serve()
-{
-	port=0
-	[ -e "kept.$1" ] && port=$(cat "kept.$1")
-	rm -f "port.$1"
-	../util/fi_rpmemd --port "$port" --port-file "port.$1" \
-		${2:+--create "$2"} "$1" >>"log.$1" 2>&1 3>&- &
-	echo $! >"pid.$1"
-	daemons="$daemons $!"
-	for _ in $(seq 400); do
-		[ -s "port.$1" ] && cp "port.$1" "kept.$1" && return
-		kill -0 $! 2>/dev/null || break
-		sleep 0.02
-	done
-	fail "no daemon of $1: $(cat "log.$1")"
-	exit 1
-}
-
-stop()
-{
-	kill -9 "$(cat "pid.$1")" && wait "$(cat "pid.$1")" 2>/dev/null
-}
-
-at()
-{
-	echo "127.0.0.1:$(cat "kept.$1"):$1"
-}
+# shellcheck source=fabtests/functional/suite.sh
+. "${srcdir:-.}/fabtests/functional/suite.sh"
+enter group_tool
 
 # client GROUP: writes and waits until all members have it; it stays open
 client()
@@ -136,7 +89,7 @@ same()
 }
 
 for f in a b c; do
-	serve $f 1M
+	serve_pool $f --create 1M
 done
 G="$(at a),$(at b),$(at c);k=2"
 tool 1 "not created yet" status "$G"
@@ -186,8 +139,8 @@ damage a 500007 1
 damage b 500007 2
 
 # A lost member is replaced, and one that comes back in place of another.
-stop c
-serve f 1M
+end_pools KILL c
+serve_pool f --create 1M
 damage a 12 1
 tool 10 "no majority is equal" scrub "$G"
 damage a 12 1
@@ -197,7 +150,7 @@ same a f
 N="$(at a),$(at b),$(at f);k=2"
 client "$N" 3
 do_line "0 ok" "d 30 third"
-serve c
+serve_pool c
 tool 4 "open it as" replace "$N" "$(at b)" "$(at c)"
 end
 tool 0 "$(at a),$(at c),$(at f);k=2" replace "$N" "$(at b)" "$(at c)"
@@ -206,8 +159,8 @@ G="$(at a),$(at c),$(at f);k=2"
 tool 0 "1 more member may be lost" status "$G"
 
 # Refused.
-serve g 1M
-serve h 128K
+serve_pool g --create 1M
+serve_pool h --create 128K
 printf foreign | dd of=g bs=1 seek=$(($(stat -c %s g) - 1048576)) \
 	conv=notrunc 2>/dev/null
 tool 2 "is no member of" replace "$G" "$(at b)" "$(at h)"
@@ -215,11 +168,11 @@ tool 2 "is a member already" replace "$G" "$(at a)" "$(at c)"
 tool 5 "extend it" replace "$G" "$(at a)" "$(at h)"
 tool 3 "is not empty, and of no group" replace "$G" "$(at a)" "$(at g)"
 tool 3 "nothing has to be replaced" replace "$G" "$(at a)" "$(at a)"
-tool 3 "is the member" replace "$G" "$(at a)" "localhost:$(cat kept.c):c"
+tool 3 "is the member" replace "$G" "$(at a)" "localhost:$(cat port.c):c"
 tool 2 "is no group" status "$(at a)"
 tool 2 "give ;k=N" status "$G;k=2"
 tool 2 "is given twice" status "$(at a),$(at a)"
 tool 3 "is no member of this group" status "$(at a),$(at c),$(at g);k=2"
-stop f
+end_pools KILL f
 tool 3 "are needed" replace "$G" "$(at a)" "$(at b)"
 exit $failed

@@ -279,7 +279,8 @@ pool_tests = fabtests/functional/group.sh \
 	fabtests/functional/reload.sh fabtests/functional/nbd.sh \
 	fabtests/functional/on_rpmem.sh
 TESTS += $(pool_tests)
-EXTRA_DIST += $(pool_tests) fabtests/functional/group_net.py \
+EXTRA_DIST += $(pool_tests) fabtests/functional/suite.sh \
+	fabtests/functional/group_net.py \
 	fabtests/functional/group_net_planted
 check_PROGRAMS += fabtests/functional/read_only
 fabtests_functional_read_only_SOURCES = fabtests/functional/read_only.c

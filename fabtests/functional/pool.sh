@@ -2,112 +2,32 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # librpmem_pool: its examples, the Python module, errors, threads, its pages.
 set -u
-src=$(cd "${srcdir:-.}" && pwd)
-dir=$(mktemp -d ./pool.XXXXXX) || exit 99
-top=$PWD
-cd "$dir" || exit 99
-cc=${CC:-cc}
-daemon= failed=0
-unset FI_PROVIDER FI_OFI_RPMEM_CLASS
-
-finish()
-{
-	[ -z "$daemon" ] || kill -9 "$daemon" 2>/dev/null
-	cd "$top" && rm -rf "$dir"
-}
-trap finish EXIT
-
-fail()
-{
-	echo "FAIL: $*"
-	failed=1
-}
-
-# serve ARG...: a daemon; its port in $P
-serve()
-{
-	rm -f port
-	LD_PRELOAD=$preload ../util/fi_rpmemd --port-file port "$@" >daemon.out 2>&1 &
-	daemon=$!
-	for _ in $(seq 400); do
-		[ -e port ] && break
-		kill -0 $daemon 2>/dev/null || break
-		sleep 0.05
-	done
-	[ -e port ] || { fail "no daemon"; cat daemon.out; exit 1; }
-	P=$(cat port)
-}
-
-stop()
-{
-	kill $daemon && wait $daemon
-	daemon=
-}
-
-# says TEXT COMMAND...: it fails with this text.
-says()
-{
-	text=$1
-	shift
-	if "$@" >out 2>&1; then
-		fail "$* succeeded"
-	elif ! grep -q -- "$text" out; then
-		fail "$*: no '$text' in: $(cat out)"
-	fi
-}
-
-# The example of the page and the one in docs, in C and as C++.
-awk '/^\.Sh / { on = ($2 == "EXAMPLES") }
-     on && /^\.Bd -literal$/ { text = 1; next }
-     /^\.Ed/ { text = 0 }
-     text { gsub(/\\e/, "\\"); print }' "$src/man/rpmem_pool.3" >page.c
-cp "$src/docs/examples/pool.c" docs.c
-for example in page docs; do
-	# shellcheck disable=SC2086 # flags are lists
-	$cc ${CFLAGS:-} -Wall -Wextra -Werror -I"$src/include" -o $example \
-		$example.c -L../util/.libs -lrpmem_pool ||
-		fail "$example does not compile"
-done
-if command -v "${CXX:-c++}" >/dev/null; then
-	echo '#include <rpmem_pool.h>' | ${CXX:-c++} -x c++ -Wall -Wextra \
-		-Werror -I"$src/include" -fsyntax-only - || fail "header as C++"
-fi
-lines=$(sed -n '/^int main/,$p' docs.c | wc -l)
+# shellcheck source=fabtests/functional/suite.sh
+. "${srcdir:-.}/fabtests/functional/suite.sh"
+enter pool
+check_library pool pool
+lines=$(sed -n '/^int main/,$p' pool.c | wc -l)
 [ "$lines" -le 25 ] || fail "the first program has $lines lines"
 
-# Each call of the header has its place on the page, and is exported.
-grep -o 'rpmem_pool_[a-z]*(' "$src/include/rpmem_pool.h" | tr -d '(' |
-	sort -u >header
-sed -n 's/^\.Nm \(rpmem_pool_[a-z]*\).*/\1/p' "$src/man/rpmem_pool.3" |
-	sort -u >page.names
-diff header page.names || fail "the header and its page differ"
-nm -D --defined-only ../util/.libs/librpmem_pool.so | sed -n 's/.* T //p' |
-	grep -v '^_' | sort >exported
-diff header exported || fail "the header and the library differ"
-
-export LD_LIBRARY_PATH=$top/util/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 preload=${RP_PRELOAD:-}$top/fabtests/functional/.libs/libearly_client.so
 serve --port 0 --create 4M vol
 preload=
 grep -q '^early client: connected' daemon.out ||
 	fail "a client of a daemon that starts: $(grep early daemon.out)"
-if ! grep -q '^vol .* power ' daemon.out; then
-	echo "SKIP: no file system here on which msync reaches a disk"
-	exit 77
-fi
-for example in page docs; do
+skip_without_disk vol daemon.out
+for program in page pool; do
 	dd if=/dev/zero of=vol bs=65536 seek=1 count=1 conv=notrunc 2>/dev/null
-	[ "$(./$example 127.0.0.1:"$P":vol)" = \
-		"survives a power cut at the target" ] || fail "$example"
+	[ "$(./$program 127.0.0.1:"$P":vol)" = \
+		"survives a power cut at the target" ] || fail "$program"
 	[ "$(dd if=vol bs=8 skip=8192 count=1 2>/dev/null)" = durable ] ||
-		fail "$example wrote nothing"
+		fail "$program wrote nothing"
 done
 
 # Errors name the thing and the remedy.
-says "does not begin with a host" ./docs :vol
-says "names no pool" ./docs 127.0.0.1:"$P"
-says "nothing listens on port 1 of" ./docs 127.0.0.1:1:vol
-says "absent" ./docs 127.0.0.1:"$P":absent
+says "does not begin with a host" ./pool :vol
+says "names no pool" ./pool 127.0.0.1:"$P"
+says "nothing listens on port 1 of" ./pool 127.0.0.1:1:vol
+says "absent" ./pool 127.0.0.1:"$P":absent
 # A sanitizer's runtime has to be the first library of a program.
 if command -v python3 >/dev/null && [ -z "${RP_SANITIZE:-}" ]; then
 	timeout 120 python3 - 127.0.0.1:"$P":vol "$src/util/python" >out 2>&1 <<'P' ||
@@ -395,13 +315,13 @@ fi
 # A secret.
 (umask 077 && head -c 32 /dev/urandom | base64 >secret)
 serve --port 0 --secret secret vol
-says "secret" ./docs 127.0.0.1:"$P":vol
+says "secret" ./pool 127.0.0.1:"$P":vol
 stop
 
 # A pool that does not reach power is refused.
 shm=$(mktemp -d /dev/shm/rpmem-pool.XXXXXX) && {
 	serve --port 0 --create 4M "$shm/weak"
-	says "weaker than required" ./docs 127.0.0.1:"$P":weak
+	says "weaker than required" ./pool 127.0.0.1:"$P":weak
 	stop
 	rm -rf "$shm"
 }
