@@ -104,6 +104,7 @@ struct rpmem_pool_info {
 	int read_only;	      /* the secret does not allow writes */
 	unsigned int members; /* of a group; 0: it is a single pool */
 	unsigned int current; /* members that have every completed write */
+	uint64_t uuid[2];     /* the pool's, under any name; 0 of a group */
 };
 int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info);
 

@@ -105,7 +105,7 @@ static bool may_differ(struct scrub *s)
 		if (place_read(p))
 			say_left_out(s, p);
 		else
-			marked |= p->area[GROUP_BITS_AT + c / 8] >> c % 8 & 1;
+			marked |= place_is_marked(p, c);
 	}
 	return marked;
 }

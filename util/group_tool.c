@@ -12,8 +12,6 @@
 #include "util/exits.h"
 #include "util/group_tool.h"
 #include "util/progress.h"
-#include "util/secret.h"
-#include "util/setup_client.h"
 
 #define READ_S	10    /* that a read waits for a member */
 #define AWAY_MS 15000 /* that a writer waits for a member that is away */
@@ -131,28 +129,6 @@ int tool_open_pool(const char *where, struct rpmem_pool_attr *attr,
 	return ret;
 }
 
-/* The UUID identifies the pool, whatever name it has. */
-static void fetch_uuid(const struct tool *t, struct place *p)
-{
-	struct rp_setup_target target = {.secret = NULL};
-	struct rp_setup_export ex;
-	struct rp_secret secret = {.len = 0};
-	char err[RP_ERR_LEN];
-	int used;
-
-	memset(p->uuid, 0, sizeof(p->uuid));
-	if (t->secret_file) {
-		if (rp_secret_load(t->secret_file, &secret, err))
-			return;
-		target.secret = &secret;
-	}
-	used = rp_setup_parse_target(p->where, &target, err);
-	if (used > 0 &&
-	    !rp_setup_fetch_export(&target, p->where + used + 1, &ex, err))
-		memcpy(p->uuid, ex.uuid, sizeof(p->uuid));
-	rp_secret_wipe(&secret);
-}
-
 void place_look(const struct tool *t, struct place *p)
 {
 	struct rpmem_pool_attr attr = {
@@ -177,7 +153,6 @@ void place_look(const struct tool *t, struct place *p)
 		return;
 	}
 	rpmem_pool_query(p->pool, &p->info);
-	fetch_uuid(t, p);
 	if (p->info.length < GROUP_AREA + 8) {
 		p->decoded = -ENOSPC;
 		return;
@@ -187,10 +162,8 @@ void place_look(const struct tool *t, struct place *p)
 
 bool place_is_same(const struct place *a, const struct place *b)
 {
-	static const unsigned char none[sizeof(a->uuid)];
-
-	return a->pool && b->pool && memcmp(a->uuid, none, sizeof(none)) &&
-	       !memcmp(a->uuid, b->uuid, sizeof(a->uuid)) &&
+	return a->pool && b->pool &&
+	       !memcmp(a->info.uuid, b->info.uuid, sizeof(a->info.uuid)) &&
 	       !memcmp(a->area, b->area, GROUP_AREA);
 }
 
@@ -284,15 +257,19 @@ static void tell_age(struct tool *t, struct place *p)
 		p->state = PLACE_CURRENT;
 }
 
+bool place_is_marked(const struct place *p, uint64_t c)
+{
+	return p->area[GROUP_BITS_AT + c / 8] & 1u << c % 8;
+}
+
 /* A member that is behind can lack what is marked at any other one. */
 static bool is_marked(const struct tool *t, const struct place *p, uint64_t c)
 {
-	bool marked = p->area[GROUP_BITS_AT + c / 8] & 1u << c % 8;
+	bool marked = place_is_marked(p, c);
 
 	for (unsigned int i = 0; p->state == PLACE_BEHIND && i < t->n; i++)
 		if (t->places[i].state >= PLACE_DISPLACED)
-			marked |= t->places[i].area[GROUP_BITS_AT + c / 8] &
-				  1u << c % 8;
+			marked |= place_is_marked(&t->places[i], c);
 	return marked;
 }
 

@@ -26,9 +26,8 @@ struct place {
 	int ret;
 	char error[RP_ERR_LEN];
 	struct rpmem_pool_info info;
-	unsigned char uuid[16]; /* of the pool; zero: unknown */
-	unsigned char *area;	/* GROUP_AREA bytes */
-	int decoded;		/* result of group_area_decode() */
+	unsigned char *area; /* GROUP_AREA bytes */
+	int decoded;	     /* result of group_area_decode() */
 	struct group_super super;
 	struct group_state disk;
 	enum place_state state;
@@ -59,6 +58,8 @@ void place_look(const struct tool *t, struct place *p);
 /* Read the records again: a negative errno, and p->error. */
 int place_read(struct place *p);
 void place_close(struct place *p);
+/* Whether the bit of chunk c is set in the records. */
+bool place_is_marked(const struct place *p, uint64_t c);
 /* Whether two superblocks are of one group. */
 bool tool_same_id(const struct group_super *a, const struct group_super *b);
 /* Whether two places are one pool. */

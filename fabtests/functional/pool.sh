@@ -141,6 +141,15 @@ assert lib.rpmem_pool_open(None, where.encode(), None) == -errno.EINVAL
 with rpmem_pool.open(where) as pool:
     handle = pool._pool
     assert lib.rpmem_pool_query(handle, None) == -errno.EINVAL
+    # Callers of former releases have a shorter struct.
+    for size, uuid in (64, [7, 7]), (72, [7, 7]), (88, None), (80, [7, 7]):
+        info = rpmem_pool._Info(size=size, length=5, uuid=(7, 7))
+        ret = lib.rpmem_pool_query(handle, rpmem_pool.ctypes.byref(info))
+        assert ret == (-errno.EINVAL if size == 80 else 0), size
+        assert info.length == (5 if size == 80 else 4 << 20)
+        assert uuid is None or list(info.uuid) == uuid, size
+    with rpmem_pool.open(where) as other:
+        assert other.info()["uuid"] == pool.info()["uuid"] != bytes(16)
     assert lib.rpmem_pool_write(handle, None, 1, 0, 0) == -errno.EINVAL
     assert lib.rpmem_pool_read(handle, None, 1, 0) == -errno.EINVAL
     assert lib.rpmem_pool_write(handle, None, 0, 0, 0) == 0

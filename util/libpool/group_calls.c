@@ -90,25 +90,19 @@ int pool_group_poll(struct rpmem_pool *p, struct rpmem_pool_op **done,
 	return (int)got;
 }
 
-int pool_group_query(struct rpmem_pool *p, struct rpmem_pool_info *info)
+void pool_group_query(struct rpmem_pool *p, struct rpmem_pool_info *info)
 {
 	struct pool_group *pg = p->group;
 	struct rpmem_pool_info one;
-	unsigned int current = 0;
 	bool first = true;
 
 	pthread_mutex_lock(&p->lock);
 	for (unsigned int i = 0; i < pg->g.n; i++)
-		current += group_member_has_all(&pg->g, i);
-	if (info->size == sizeof(*info))
-		info->current = current;
+		info->current += group_member_has_all(&pg->g, i);
 	info->length = p->now.ex.len;
 	info->reconnects = pg->reconnects;
-	info->kept = 0;
-	info->read_only = 0;
 	info->reached = RPMEM_POOL_NONE;
 	info->method = "none";
-	info->granularity = info->preferred_size = 0;
 	info->members = pg->g.n;
 	for (unsigned int i = 0; i < pg->g.n; i++) {
 		one.size = sizeof(one);
@@ -130,7 +124,6 @@ int pool_group_query(struct rpmem_pool *p, struct rpmem_pool_info *info)
 		first = false;
 	}
 	pthread_mutex_unlock(&p->lock);
-	return 0;
 }
 
 /* Why the connection of a member is lost; NULL: it is not. */

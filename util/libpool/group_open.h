@@ -17,6 +17,6 @@ int pool_group_poll(struct rpmem_pool *p, struct rpmem_pool_op **done,
 		    unsigned int n, int timeout_ms);
 int pool_group_member(struct rpmem_pool *p, unsigned int index,
 		      struct rpmem_pool_member *member);
-int pool_group_query(struct rpmem_pool *p, struct rpmem_pool_info *info);
+void pool_group_query(struct rpmem_pool *p, struct rpmem_pool_info *info);
 
 #endif

@@ -20,8 +20,9 @@
 #define ATTR_1                                                                 \
 	((offsetof(struct rpmem_pool_attr, parts) + ALIGN - 1) / ALIGN * ALIGN)
 
-/* The size of struct rpmem_pool_info before it had `current`. */
+/* The sizes of struct rpmem_pool_info before it had `current`, and `uuid`. */
 #define INFO_1 offsetof(struct rpmem_pool_info, current)
+#define INFO_2 offsetof(struct rpmem_pool_info, uuid)
 
 static int parse_where(struct rpmem_pool *p, const char *where)
 {
@@ -307,29 +308,32 @@ int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info)
 		[RP_CLASS_POWER] = RPMEM_POOL_POWER,
 	};
 	const struct offer *o = &pool->now;
+	struct rpmem_pool_info all = {0};
 
 	if (!info)
 		return pool_error(-EINVAL, "info is NULL");
-	if (info->size != sizeof(*info) && info->size != INFO_1)
+	all.size = info->size;
+	if (all.size != sizeof(all) && all.size != INFO_1 && all.size != INFO_2)
 		return pool_error(-EINVAL,
 				  "info->size is %zu; set it to sizeof(struct "
 				  "rpmem_pool_info)",
 				  info->size);
-	if (pool->group)
-		return pool_group_query(pool, info);
-	pthread_mutex_lock(&pool->lock);
-	info->length = o->ex.len;
-	info->reached = reached[o->class];
-	info->method = rp_method_name((enum rp_method)o->attr.method);
-	info->granularity = o->attr.granularity;
-	info->preferred_size = o->attr.preferred_size;
-	info->kept = rp_journal_used(&pool->journal);
-	info->reconnects = pool->reconnects;
-	info->read_only = o->ex.read_only;
-	info->members = 0;
-	if (info->size > INFO_1)
-		info->current = 0;
-	pthread_mutex_unlock(&pool->lock);
+	if (pool->group) {
+		pool_group_query(pool, &all);
+	} else {
+		pthread_mutex_lock(&pool->lock);
+		all.length = o->ex.len;
+		all.reached = reached[o->class];
+		all.method = rp_method_name((enum rp_method)o->attr.method);
+		all.granularity = o->attr.granularity;
+		all.preferred_size = o->attr.preferred_size;
+		all.kept = rp_journal_used(&pool->journal);
+		all.reconnects = pool->reconnects;
+		all.read_only = o->ex.read_only;
+		memcpy(all.uuid, o->ex.uuid, sizeof(all.uuid));
+		pthread_mutex_unlock(&pool->lock);
+	}
+	memcpy(info, &all, all.size);
 	return 0;
 }
 

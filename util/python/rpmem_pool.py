@@ -42,6 +42,7 @@ class _Info(ctypes.Structure):
         ("read_only", ctypes.c_int),
         ("members", ctypes.c_uint),
         ("current", ctypes.c_uint),
+        ("uuid", ctypes.c_uint64 * 2),
     ]
 
 
@@ -134,6 +135,7 @@ class Pool:
         found["reached"] = _CLASSES[info.reached]
         found["method"] = info.method.decode()
         found["read_only"] = bool(info.read_only)
+        found["uuid"] = bytes(info.uuid)
         return found
 
     def members(self):
