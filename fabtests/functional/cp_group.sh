@@ -3,59 +3,9 @@
 # fi_rpmem_cp with a group of three pools: a member dies during a copy, two do,
 # and the remembered length is never that of another file.
 set -u
-dir=$(mktemp -d ./cp_group.XXXXXX) || exit 99
-top=$PWD
-cd "$dir" || exit 99
-daemons= failed=0
-unset FI_PROVIDER FI_OFI_RPMEM_CLASS
-LD_LIBRARY_PATH=$top/util/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export LD_LIBRARY_PATH
-
-finish()
-{
-	for pid in $daemons; do
-		kill -9 "$pid" 2>/dev/null
-	done
-	cd "$top" && rm -rf "$dir"
-}
-trap finish EXIT
-
-fail()
-{
-	echo "FAIL: $*"
-	failed=1
-}
-
-# serve NAME...: a daemon for each of these pools, always on the same port; its
-# pid in pid.NAME.
-serve()
-{
-	for name in "$@"; do
-		rm -f ready
-		port=0
-		[ -e "port.$name" ] && port=$(cat "port.$name")
-		../util/fi_rpmemd --port "$port" --port-file ready --create 4M \
-			"$name" >"log.$name" 2>&1 &
-		echo $! >"pid.$name"
-		daemons="$daemons $!"
-		for _ in $(seq 400); do
-			[ -s ready ] && break
-			kill -0 $! 2>/dev/null || break
-			sleep 0.05
-		done
-		cp ready "port.$name" || { fail "no daemon of $name"; exit 1; }
-	done
-}
-
-# kill_members NAME...: they die.
-kill_members()
-{
-	for name in "$@"; do
-		pid=$(cat "pid.$name")
-		kill -9 "$pid"
-		wait "$pid" 2>/dev/null
-	done
-}
+# shellcheck source=fabtests/functional/suite.sh
+. "${srcdir:-.}/fabtests/functional/suite.sh"
+enter cp_group
 
 # expect CODE ARG...: fi_rpmem_cp ends with it; its output is in out.
 expect()
@@ -70,8 +20,8 @@ expect()
 	cat out
 }
 
-# says TEXT: the last copy printed it.
-says()
+# printed TEXT: by the last copy
+printed()
 {
 	grep -q -- "$1" out || { fail "no '$1' in:"; cat out; }
 }
@@ -84,10 +34,7 @@ begin_copy()
 	../util/fi_rpmem_cp $class --chunk 4K --window 1 --ack-log acks "$@" \
 		"$group" >out 2>&1 &
 	job=$!
-	for _ in $(seq 1000); do
-		[ -s acks ] && break
-		sleep 0.01
-	done
+	await $job [ -s acks ]
 	kill -0 $job 2>/dev/null || { fail "no copy in progress"; cat out; }
 }
 
@@ -108,66 +55,68 @@ long()
 
 head -c 3000001 /dev/urandom >one
 head -c 2000001 /dev/urandom >two
-serve a b c
+serve_pool a --create 4M
+serve_pool b --create 4M
+serve_pool c --create 4M
 class=
 grep -q '^a .* power ' log.a || class='--class process'
-group="127.0.0.1:$(cat port.a):a,127.0.0.1:$(cat port.b):b,127.0.0.1:$(cat port.c):c;k=2"
+group="$(at a),$(at b),$(at c);k=2"
 
 # A member dies during a copy, and stays away.
 begin_copy one
-kill_members b
+end_pools KILL b
 wait $job || { fail "no copy with two members"; cat out; }
-says '^durable: 2.9 MiB in .* class .* by '
+printed '^durable: 2.9 MiB in .* class .* by '
 [ "$(tail -n 1 acks)" = 3000001 ] || fail "the ack log ends early"
 whole one "with b away"
-serve b
+serve_pool b --create 4M
 long one "b may have the length of another file"
 expect 0 --verify one "$group@0"
-says "verified: SHA-256 $(sha256sum <one | cut -c1-64)"
+printed "verified: SHA-256 $(sha256sum <one | cut -c1-64)"
 whole one "of three members"
 
 # A member that was away has the length of a former file.
-kill_members c
+end_pools KILL c
 expect 0 --json two "$group"
-says "\"pool\": \"$group\""
+printed "\"pool\": \"$group\""
 whole two "with c away"
-serve c
-kill_members a
+serve_pool c --create 4M
+end_pools KILL a
 long two "c has the length of a former file"
-serve a
+serve_pool a --create 4M
 
 # Two members die: the durable prefix is at two, and the rest follows.
 begin_copy one --timeout 1
-kill_members a b
+end_pools KILL a b
 wait $job
 code=$?
 [ $code -eq 9 ] || { fail "exit code $code with one member"; cat out; }
-says "^durable: the first $(tail -n 1 acks) of 3000001 bytes"
+printed "^durable: the first $(tail -n 1 acks) of 3000001 bytes"
 resume=$(sed -n 's/^resume:  //p' out | sed 's/--chunk 4K --window 1//')
-serve a b
+serve_pool a --create 4M
+serve_pool b --create 4M
 sh -c "$resume" >out 2>&1 || { fail "not resumed"; cat out; }
-says "of it already there and not sent"
+printed "of it already there and not sent"
 whole one "the prefix was not durable, or the rest is not there"
 
 # Both directions within the group's bounds, and from an offset.
 expect 5 one "$group@2M"
-says "beyond its end"
+printed "beyond its end"
 expect 0 two "$group@1M"
 expect 0 --length 2000001 "$group@1M" back
 cmp two back || fail "not at its offset"
 expect 2 one "${group%?}9"
-says "k=9 is more than 3 members"
+printed "k=9 is more than 3 members"
 
 # Two members at least hold the file, and each alone its records before it.
 expect 0 one "$group"
 has=0
 for name in a b c; do
-	kill "$(cat pid.$name)"
-	wait "$(cat pid.$name)"
+	end_pools TERM $name
 	cmp -s -n 3000001 -i 131072:0 $name one && has=$((has + 1))
 done
 [ $has -ge 2 ] || fail "$has members have the file"
-serve a
-expect 0 "127.0.0.1:$(cat port.a):a" back
+serve_pool a --create 4M
+expect 0 "$(at a)" back
 [ "$(stat -c %s back)" -eq 3065537 ] || fail "$(stat -c %s back) bytes of a member"
 exit $failed

@@ -3,52 +3,9 @@
 # A group of three pools: members that are killed and come back or are replaced,
 # a writer that is killed or displaced, what is refused, a log on a group.
 set -u
-dir=$(mktemp -d ./group.XXXXXX) || exit 99
-top=$PWD
-cd "$dir" || exit 99
-daemons= failed=0
-unset FI_PROVIDER FI_OFI_RPMEM_CLASS
-
-finish()
-{
-	exec 3>&- 4>&-
-	for pid in $daemons; do
-		kill -9 "$pid" 2>/dev/null
-	done
-	cd "$top" && rm -rf "$dir"
-}
-trap finish EXIT
-
-fail()
-{
-	echo "FAIL: $*"
-	failed=1
-}
-
-# serve NAME ARG...: a daemon of this pool at its port; its pid in $daemon
-serve()
-{
-	name=$1 port=0
-	shift
-	[ -e "kept.$name" ] && port=$(cat "kept.$name")
-	rm -f "port.$name"
-	../util/fi_rpmemd --port "$port" --port-file "port.$name" "$@" "$name" \
-		>>"log.$name" 2>&1 3>&- 4>&- &
-	daemon=$!
-	daemons="$daemons $daemon"
-	for _ in $(seq 400); do
-		[ -s "port.$name" ] && cp "port.$name" "kept.$name" && return
-		kill -0 $daemon 2>/dev/null || break
-		sleep 0.05
-	done
-	fail "no daemon of $name: $(cat "log.$name")"
-	exit 1
-}
-
-at()
-{
-	echo "127.0.0.1:$(cat "kept.$1"):$1"
-}
+# shellcheck source=fabtests/functional/suite.sh
+. "${srcdir:-.}/fabtests/functional/suite.sh"
+enter group
 
 # begin PLACE HOW [TIMEOUT]: a client; its first line in $said
 begin()
@@ -163,12 +120,9 @@ refused()
 	esac
 }
 
-serve a --create 1M
-pid_a=$daemon
-serve b --create 1M
-pid_b=$daemon
-serve c --create 1M
-pid_c=$daemon
+serve_pool a --create 1M
+serve_pool b --create 1M
+serve_pool c --create 1M
 G=$(at a),$(at b),$(at c)
 
 # A commit is durable at two; all three have it.
@@ -182,7 +136,7 @@ do_line "0 first" "r 10 5"
 do_line "0 A" "r 400000 1"
 
 # One daemon is killed: nobody waits for it, and it comes back.
-kill -9 "$pid_b" && wait "$pid_b" 2>/dev/null
+end_pools KILL b
 do_line "0 ok" "w 20 second"
 do_line "0 ok" c
 until_current "2 of 3"
@@ -190,8 +144,7 @@ do_line "0 durable" "r 300000 7"
 do_line "0 $(at a) state 3, 0 left, no error" "m 0"
 until_line "0 $(at b) state 2, 6 left, member $(at b) of the group: " "m 1"
 do_line "-2 the pool has no member 3" "m 3"
-serve b
-pid_b=$daemon
+serve_pool b
 until_current "3 of 3"
 do_line "0 $(at b) state 3, 0 left, no error" "m 1"
 
@@ -199,10 +152,9 @@ do_line "0 $(at b) state 3, 0 left, no error" "m 1"
 end
 begin "$G;k=2" share 1
 until_current "3 of 3"
-kill -9 "$pid_a" "$pid_b" && wait "$pid_a" "$pid_b" 2>/dev/null
+end_pools KILL a b
 do_line "-110" "d 30 third"
-serve a
-pid_a=$daemon
+serve_pool a
 for _ in $(seq 20); do
 	echo "d 30 third" >&3
 	hear
@@ -218,8 +170,7 @@ do_line "0 first" "r 10 5"
 do_line "0 second" "r 20 6"
 do_line "0 third" "r 30 5"
 until_current "2 of 3"
-serve b
-pid_b=$daemon
+serve_pool b
 until_current "3 of 3"
 
 # A writer that is displaced is told, and changes nothing.
@@ -255,10 +206,9 @@ end
 refused "it has epoch 4611686018427387903" "$G;k=2;epoch=101" share
 
 # An empty pool in place of a member is filled.
-kill "$pid_c" && wait "$pid_c"
+end_pools TERM c
 mv c c.lost
-serve c --create 1M
-pid_c=$daemon
+serve_pool c --create 1M
 begin "$G;k=2" share
 until_current "3 of 3"
 do_line "0 fourth" "r 40 6"
@@ -278,8 +228,7 @@ refused "give ;k=N" "$G;k=2;k=2" share
 for epoch in 0 -1 01 1x 4611686018427387904 18446744073709551617 '' '1;epoch=2'; do
 	refused "';epoch=${epoch##*=}' is nothing that" "$G;epoch=$epoch" share
 done
-serve d --create 1M
-pid_d=$daemon
+serve_pool d --create 1M
 begin "$(at d)" share
 do_line "0 ok" "d 8 mine"
 end
@@ -290,38 +239,35 @@ refused "member $(at d) of the group: it holds something else" \
 # killed in a call that cannot end, a member of another group.
 for f in s t; do
 	[ $f = t ] && size=2M || size=1M
-	serve $f --create $size
-	eval pid_$f=$daemon
+	serve_pool $f --create $size
 done
 refused "is the same pool as another member" \
-	"$(at s),localhost:$(cat kept.s):s,$(at t)" share
+	"$(at s),localhost:$(cat port.s):s,$(at t)" share
 begin "$(at s),$(at t);k=2" share
 until_current "2 of 2"
 do_line "0 2 of 2, reopened 0, 983040 bytes" q
 do_line "0 ok" "d 8 both"
-kill -9 "$pid_t" && wait "$pid_t" 2>/dev/null
+end_pools KILL t
 do_line "0 both" "r 8 4"
 echo "d 16 never" >&3
 sleep 0.2
 kill -9 "$client" && wait "$client" 2>/dev/null
 exec 3>&-
-serve t
-pid_t=$daemon
+serve_pool t
 begin "$(at s),$(at t);k=2" share
 do_line "0 both" "r 8 4"
 end
 refused "give the same as then" "$(at a),$(at b),$(at s)" share
-kill "$pid_s" "$pid_t"
-wait "$pid_s" "$pid_t"
+end_pools TERM s t
 
 # A store whose commit covers nothing, and whose first attempt was lost.
 export FI_OFI_RPMEM_TIMEOUT=500
 begin "$(at d)" share
 do_line "0 ok" "t 4096 65"
-kill -STOP "$pid_d"
+kill -STOP "$(cat pid.d)"
 echo "t 4096 66" >&3
 sleep 1
-kill -CONT "$pid_d"
+kill -CONT "$(cat pid.d)"
 hear
 [ "$said" = "0 ok" ] || fail "a store that was lost once: $said"
 do_line "0 B" "r 4096 1"
@@ -329,8 +275,7 @@ end
 unset FI_OFI_RPMEM_TIMEOUT
 
 # All members hold the same bytes behind their own 64 KiB.
-kill "$pid_a" "$pid_b" "$pid_c" "$pid_d"
-wait "$pid_a" "$pid_b" "$pid_c" "$pid_d"
+end_pools TERM a b c d
 for f in a b c; do
 	tail -c 983040 $f >$f.bytes
 done
@@ -339,12 +284,9 @@ cmp a.bytes c.bytes || fail "a and c differ"
 grep -q fourth c.bytes || fail "c has not the last write"
 
 # A log on a group.
-serve e --create 1M
-pid_e=$daemon
-serve f --create 1M
-pid_f=$daemon
-serve g --create 1M
-pid_g=$daemon
+serve_pool e --create 1M
+serve_pool f --create 1M
+serve_pool g --create 1M
 L="$(at e),$(at f),$(at g)"
 if grep -q '^e .* power ' log.e; then
 	writer=../fabtests/fault/log_writer
@@ -355,7 +297,7 @@ if grep -q '^e .* power ' log.e; then
 		[ "$(wc -l <append.out)" -ge 20 ] && break
 		sleep 0.05
 	done
-	kill -9 "$pid_f" && wait "$pid_f" 2>/dev/null
+	end_pools KILL f
 	had=$(wc -l <append.out)
 	for _ in $(seq 400); do
 		[ "$(wc -l <append.out)" -ge $((had + 20)) ] && break
@@ -370,14 +312,11 @@ fi
 # sanitizer's runtime has to be the first library of nbdkit.
 if [ -z "${RP_SANITIZE:-}" ] && grep -q '^e .* power ' log.e &&
 	command -v nbdkit >/dev/null && command -v nbdcopy >/dev/null; then
-	serve f
-	pid_f=$daemon
+	serve_pool f
 	for f in e f g; do
-		kill "$(eval echo \$pid_$f)"
-		wait "$(eval echo \$pid_$f)"
+		end_pools TERM $f
 		rm -f $f
-		serve $f --create 1M
-		eval pid_$f=$daemon
+		serve_pool $f --create 1M
 	done
 	cp ../fabtests/functional/.libs/group_client sent 2>/dev/null ||
 		cp ../fabtests/functional/group_client sent
@@ -389,14 +328,13 @@ if [ -z "${RP_SANITIZE:-}" ] && grep -q '^e .* power ' log.e &&
 			pool="$L;k=2" timeout=5 --run "$1" 2>nbd.err
 	}
 	disk 'nbdcopy --flush sent "$uri"' || fail "to the disk: $(cat nbd.err)"
-	kill -9 "$pid_e" && wait "$pid_e" 2>/dev/null
+	end_pools KILL e
 	disk 'nbdcopy "$uri" got1' || fail "from the disk: $(cat nbd.err)"
-	serve e
-	pid_e=$daemon
+	serve_pool e
 	begin "$L;k=2" share
 	until_current "3 of 3"
 	end
-	kill -9 "$pid_g" && wait "$pid_g" 2>/dev/null
+	end_pools KILL g
 	disk 'nbdcopy "$uri" got2' || fail "from the rest: $(cat nbd.err)"
 	cmp -n 400000 sent got1 || fail "the disk lost bytes with e"
 	cmp -n 400000 sent got2 || fail "the disk lost bytes with g"

@@ -4,28 +4,9 @@
 # exclusively: clients of other pools are served meanwhile. The disk is a fault
 # injection point, which opens a fifo: it hangs until somebody reads there.
 set -u
-src=$(cd "${srcdir:-.}" && pwd)
-dir=$(mktemp -d ./hung_disk.XXXXXX) || exit 99
-top=$PWD
-cd "$dir" || exit 99
-daemon='' failed=0
-unset FI_PROVIDER FI_OFI_RPMEM_CLASS
-LD_LIBRARY_PATH=$top/util/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export LD_LIBRARY_PATH
-
-finish()
-{
-	[ $failed = 0 ] || sed 's/^/# daemon: /' daemon.out
-	[ -z "$daemon" ] || kill -9 "$daemon" 2>/dev/null
-	cd "$top" && rm -rf "$dir"
-}
-trap finish EXIT
-
-fail()
-{
-	echo "FAIL: $*"
-	failed=1
-}
+# shellcheck source=fabtests/functional/suite.sh
+. "${srcdir:-.}/fabtests/functional/suite.sh"
+enter hung_disk
 
 # until_true COMMAND...: it succeeds, soon.
 until_true()
@@ -74,6 +55,7 @@ RPMEM_FAULT=slow-grow,slow-settle RPMEM_FAULT_LOG=hung \
 	../fabtests/fault/fi_rpmemd_faults --create 1M --port 0 --port-file port x y \
 	>daemon.out 2>&1 &
 daemon=$!
+pids=$daemon
 until_true test -e port
 copied x 'at first'
 # shellcheck disable=SC2012 # numbers

@@ -9,23 +9,8 @@ provider=$PWD/prov/rpmem/.libs
 libs=$(pkg-config --cflags --libs libfabric) || exit 99
 dir=$(mktemp -d ./man_examples.XXXXXX) || exit 99
 trap 'rm -rf "$dir"' EXIT
-failed=0
-
-fail()
-{
-	echo "FAIL: $*"
-	failed=1
-}
-
-# example PAGE: the text of the literal display in EXAMPLES, with roff's \e back
-# as \.
-example()
-{
-	awk '/^\.Sh / { on = ($2 == "EXAMPLES") }
-	     on && /^\.Bd -literal$/ { text = 1; next }
-	     /^\.Ed/ { text = 0 }
-	     text { gsub(/\\e/, "\\"); print }' "$1"
-}
+# shellcheck source=fabtests/functional/suite.sh
+. "$src/fabtests/functional/suite.sh"
 
 # compile PAGE OUTPUT FLAG...
 compile()

@@ -2,29 +2,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # nbdkit's rpmem plugin: what NBD's clients may rely on, and its errors.
 set -u
-dir=$(mktemp -d ./nbd.XXXXXX) || exit 99
-top=$PWD
-cd "$dir" || exit 99
-daemon= server= failed=0 port=0
-unset FI_PROVIDER FI_OFI_RPMEM_CLASS
+# shellcheck source=fabtests/functional/suite.sh
+. "${srcdir:-.}/fabtests/functional/suite.sh"
+enter nbd
+server= port=0
 plugin=$top/util/.libs/nbdkit-rpmem-plugin.so
 shadow=$top/fabtests/fault/.libs/libshadow.so
 uri="nbd+unix:///?socket=$PWD/sock"
-
-finish()
-{
-	for p in $server $daemon; do
-		kill -9 "$p" 2>/dev/null
-	done
-	cd "$top" && rm -rf "$dir"
-}
-trap finish EXIT
-
-fail()
-{
-	echo "FAIL: $*"
-	failed=1
-}
 
 skip()
 {
@@ -42,20 +26,13 @@ done
 /usr/bin/python3 -c 'import nbd' 2>/dev/null ||
 	skip "on Debian: apt-get install python3-libnbd"
 
-# serve ARG...: the daemon, on the same port each time; what msync covered is
+# serve_vol ARG...: the daemon, on the same port each time; what msync covered is
 # also in vol.safe.
-serve()
+export RPMEM_SHADOW=vol:vol.safe
+preload=${RP_PRELOAD:-}$shadow
+serve_vol()
 {
-	rm -f ready
-	RPMEM_SHADOW=vol:vol.safe LD_PRELOAD="${RP_PRELOAD:-}$shadow" ../util/fi_rpmemd \
-		--port "$port" --port-file ready "$@" >>daemon.out 2>&1 &
-	daemon=$!
-	for _ in $(seq 400); do
-		[ -e ready ] && break
-		kill -0 $daemon 2>/dev/null || break
-		sleep 0.05
-	done
-	[ -e ready ] || { fail "no daemon"; cat daemon.out; exit 1; }
+	launch daemon.out ready --port "$port" "$@" vol
 	port=$(cat ready)
 }
 
@@ -74,6 +51,7 @@ export_pool()
 	nbdkit -f -U "$PWD/sock" "$plugin" \
 		target=127.0.0.1:"$port" pool=vol "$@" 2>nbdkit.out &
 	server=$!
+	pids="$pids $server"
 	for _ in $(seq 400); do
 		nbdinfo --size "$uri" >/dev/null 2>&1 && return
 		kill -0 $server 2>/dev/null || break
@@ -111,12 +89,11 @@ holds()
 
 : >daemon.out
 truncate -s 0 vol.safe
-serve --create 8M vol
-grep -q '^vol .* power ' daemon.out ||
-	skip "no file system here on which msync reaches a disk"
-kill $daemon && wait $daemon
+serve_vol --create 8M
+skip_without_disk vol daemon.out
+stop
 cp vol vol.safe
-serve vol
+serve_vol
 
 refuses "give target=" pool=vol
 refuses "unknown parameter 'tagret'" tagret=x
@@ -128,16 +105,12 @@ refuses "no.such.host.invalid" target=no.such.host.invalid pool=vol
 refuses "does not ask for the secret" target=127.0.0.1:"$port" pool=vol \
 	secret=secret
 shm=$(mktemp -d /dev/shm/rpmem-nbd.XXXXXX 2>/dev/null) && {
-	../util/fi_rpmemd --port 0 --port-file weak.port --create 4M \
-		"$shm/weak" >weak.out 2>&1 &
-	weak=$!
-	for _ in $(seq 400); do
-		[ -e weak.port ] && break
-		sleep 0.05
-	done
+	vol=$daemon
+	launch weak.out weak.port --port 0 --create 4M "$shm/weak"
 	refuses "weaker than required" target=127.0.0.1:"$(cat weak.port)" \
 		pool=weak
-	kill $weak && wait $weak
+	stop
+	daemon=$vol
 	rm -rf "$shm"
 }
 
@@ -225,7 +198,7 @@ zeros_at()
 
 # The target dies: what was not flushed is written again, unseen by the client.
 cut
-serve vol
+serve_vol
 client far flush
 holds vol.safe 81920 "not flushed" || fail "a write is lost over a restart"
 [ "$(zeros_at vol.safe)" = xxxxxxxx00000000xxxxxxxx00000000 ] ||
@@ -235,11 +208,11 @@ holds vol.safe 81920 "not flushed" || fail "a write is lost over a restart"
 client write plain
 cut
 client eio
-serve vol
+serve_vol
 client far flush
 holds vol.safe 81920 "not flushed" || fail "a write is lost over a long absence"
 cut
-serve vol
+serve_vol
 holds vol 81920 "not flushed" || fail "the pool lacks it"
 client far
 
@@ -257,7 +230,7 @@ client former
 first=$server first_uri=$uri
 kill -STOP $first
 cut
-serve vol
+serve_vol
 # For some seconds the pool is kept for its owner.
 ../util/fi_rpmem_cp --wait 0 --quiet 127.0.0.1:"$port":vol copied >out 2>&1 &&
 	fail "a pool is given away while its owner comes back"
@@ -310,7 +283,7 @@ if command -v fio >/dev/null; then
 			kill -0 $fio 2>/dev/null || fail "fio ended too soon"
 			n=$(wc -l <daemon.out)
 			cut
-			serve vol
+			serve_vol
 			# The client has connected again, or has ended.
 			while [ "$(wc -l <daemon.out)" -le $((n + 3)) ] &&
 				kill -0 $fio 2>/dev/null; do
@@ -331,7 +304,7 @@ provider=$FI_PROVIDER_PATH
 RPMEM_FAULT=fail-flush
 FI_PROVIDER_PATH=$PWD/fault
 export RPMEM_FAULT
-serve vol
+serve_vol
 FI_PROVIDER_PATH=$provider
 unset RPMEM_FAULT
 export_pool timeout=20
@@ -359,7 +332,7 @@ assert bytes(b.pread(5, 270336)) == b"\0\0all"
 P
 holds vol.safe 204800 "on a bad disk" && fail "it is flushed: nothing was tested"
 cut
-serve vol
+serve_vol
 client flush
 holds vol.safe 204800 "on a bad disk" ||
 	fail "a write of before the disk failed is not replayed"

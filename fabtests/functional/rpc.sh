@@ -2,62 +2,17 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # librpmem_rpc: its examples, its page, errors, and 64 clients of one server.
 set -u
-src=$(cd "${srcdir:-.}" && pwd)
-dir=$(mktemp -d ./rpc.XXXXXX) || exit 99
-top=$PWD
-cd "$dir" || exit 99
-cc=${CC:-cc}
-server= failed=0 shm=
-unset FI_PROVIDER FI_OFI_RPMEM_CLASS
-
-finish()
-{
-	[ -z "$server" ] || kill -9 "$server" 2>/dev/null
-	cd "$top" && rm -rf "$dir" ${shm:+"$shm"}
-}
-trap finish EXIT
-
-fail()
-{
-	echo "FAIL: $*"
-	failed=1
-}
-
-awk '/^\.Sh / { on = ($2 == "EXAMPLES") }
-     on && /^\.Bd -literal$/ { text = 1; next }
-     /^\.Ed/ { text = 0 }
-     text { gsub(/\\e/, "\\"); print }' "$src/man/rpmem_rpc.3" >page.c
-cp "$src/docs/examples/rpc_server.c" "$src/docs/examples/rpc_client.c" .
-for example in page rpc_server rpc_client; do
-	# shellcheck disable=SC2086 # flags are lists
-	$cc ${CFLAGS:-} -Wall -Wextra -Werror -I"$src/include" -o $example \
-		$example.c -L../util/.libs -lrpmem_rpc ||
-		fail "$example does not compile"
-done
-if command -v "${CXX:-c++}" >/dev/null; then
-	echo '#include <rpmem_rpc.h>' | ${CXX:-c++} -x c++ -Wall -Wextra \
-		-Werror -I"$src/include" -fsyntax-only - || fail "header as C++"
-fi
-
-# Each call of the header has its place on the page, and is exported.
-sed -n 's/^[a-z].*[ *]\(rpmem_rpc_[a-z_]*\)(.*/\1/p' "$src/include/rpmem_rpc.h" |
-	sort -u >header
-sed -n 's/^\.Nm \(rpmem_rpc_[a-z_]*\).*/\1/p' "$src/man/rpmem_rpc.3" |
-	sort -u >page.names
-diff header page.names || fail "the header and its page differ"
-nm -D --defined-only ../util/.libs/librpmem_rpc.so | sed -n 's/.* T //p' |
-	grep -v '^_' | sort >exported
-diff header exported || fail "the header and the library differ"
-sed -n 's/^ \(rpmem_rpc_[a-z_]*\)@.*/\1/p' "$src/debian/librpmem-rpc0.symbols" |
-	sort >packaged
-diff header packaged || fail "the header and the package differ"
+# shellcheck source=fabtests/functional/suite.sh
+. "${srcdir:-.}/fabtests/functional/suite.sh"
+enter rpc
+check_library rpc 'rpc_server rpc_client'
 
 edges=../fabtests/functional/rpc_edges
 $edges refuse ./refused || fail "a server that must be refused"
 $edges away ./away || [ $? = 77 ] || fail "the server ends while a client waits"
 (
 	ulimit -n 100
-	LD_LIBRARY_PATH=$top/util/.libs ./rpc_server ./few 0 sums.few
+	./rpc_server ./few 0 sums.few
 ) >out 2>&1 && fail "64 clients with 100 descriptors"
 grep -q '64 clients needs 320 descriptors, .* may have 100' out ||
 	fail "few descriptors: $(cat out)"
@@ -84,17 +39,11 @@ if [ -n "$shm" ]; then
 	done
 fi
 
-export LD_LIBRARY_PATH=$top/util/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 LD_PRELOAD=${RP_PRELOAD:-}$top/fabtests/functional/.libs/libearly_client.so \
 	./rpc_server ./calls 0 sums >server.out 2>&1 &
 server=$!
-for _ in $(seq 1200); do
-	grep -q '^port' server.out && break
-	kill -0 $server 2>/dev/null || break
-	sleep 0.05
-done
-if ! grep -q '^port' server.out; then
-	server=
+pids=$server
+if ! await $server grep -q '^port' server.out; then
 	grep -q 'weaker than required' server.out || fail "$(cat server.out)"
 	[ $failed = 0 ] || exit 1
 	echo "SKIP: $(cat server.out)"

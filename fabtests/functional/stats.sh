@@ -2,25 +2,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # The counters of fi_rpmemd are exact, and end with it; what prints them.
 set -u
-src=$(cd "${srcdir:-.}" && pwd)
-dir=$(mktemp -d ./stats.XXXXXX) || exit 99
-top=$PWD
-daemon= failed=0 n=0
-unset FI_PROVIDER FI_OFI_RPMEM_CLASS
+# shellcheck source=fabtests/functional/suite.sh
+. "${srcdir:-.}/fabtests/functional/suite.sh"
+n=0
 if ! command -v python3 >/dev/null || [ -n "${RP_SANITIZE:-}" ]; then
-	rm -rf "$dir"
 	echo "# SKIP: the client is a Python program, which a sanitizer cannot run"
 	exit 77
 fi
-cd "$dir" || exit 99
+enter stats
 mkdir m && chmod 755 . m
-
-finish()
-{
-	[ -z "$daemon" ] || kill -9 "$daemon" 2>/dev/null
-	cd "$top" && rm -rf "$dir"
-}
-trap finish EXIT
 
 # ok NAME STATUS
 ok()
@@ -71,16 +61,7 @@ v = (t["pools"] or [None])[0]
 sys.exit(0 if eval("(" + sys.argv[1] + ")") else print("#", sys.argv[1], "of", p) or 1)' "$1"
 }
 
-../util/fi_rpmemd --create 8M --port 0 --port-file port \
-	--metrics unix:http vol >daemon.out 2>&1 &
-daemon=$!
-for _ in $(seq 400); do
-	[ -e port ] && break
-	kill -0 $daemon 2>/dev/null || break
-	sleep 0.05
-done
-[ -e port ] || { cat daemon.out; echo "not ok - no daemon"; exit 1; }
-P=$(cat port)
+serve --create 8M --port 0 --metrics unix:http vol
 info="../util/fi_rpmem_info --stats=$daemon"
 
 $info --json >json
@@ -289,11 +270,7 @@ names()
 	done
 }
 names keep $(seq 40) >conf
-rm -f port
-../util/fi_rpmemd --config conf --port-file port >daemon.out 2>&1 &
-daemon=$!
-said port .
-P=$(cat port)
+serve --config conf
 info="../util/fi_rpmem_info --stats=$daemon"
 cat >monotonic.py <<'P'
 import re, subprocess, sys
@@ -340,14 +317,7 @@ daemon=
 
 # Names that are alike in their first 60 bytes.
 long=$(printf '%060d' 0)
-rm -f port
-../util/fi_rpmemd --create 1M --port 0 --port-file port "$long.a" "$long.b" \
-	>daemon.out 2>&1 &
-daemon=$!
-for _ in $(seq 400); do
-	[ -e port ] && break
-	sleep 0.05
-done
+serve --create 1M --port 0 "$long.a" "$long.b"
 ../util/fi_rpmem_info --stats=$daemon --prometheus >prom
 [ "$(grep -c "^ofi_rpmem_pool_bytes.*pool=\"$long\.[ab]\"" prom)" = 2 ]
 ok "pools with long names have counters of their own" $?
