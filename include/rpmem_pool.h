@@ -108,10 +108,11 @@ struct rpmem_pool_info {
 };
 int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info);
 
+/* docs/protocol.md, "Groups", compares them with those of fi_rpmem_group. */
 enum rpmem_pool_state {
 	RPMEM_POOL_AWAY = 0,	/* the library tries to open it */
 	RPMEM_POOL_COPYING = 1, /* it is brought up to date */
-	RPMEM_POOL_BEHIND = 2,	/* it lacks writes that have completed: it is
+	RPMEM_POOL_LAGGING = 2, /* it lacks writes that have completed: it is
 				 * slow, or its connection is lost */
 	RPMEM_POOL_CURRENT = 3,
 };

@@ -105,7 +105,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 static const char *const states[] = {
 	[PLACE_AWAY] = "unreachable",	 [PLACE_OTHER] = "of another group",
 	[PLACE_SHORT] = "too short",	 [PLACE_EMPTY] = "empty",
-	[PLACE_DISPLACED] = "displaced", [PLACE_BEHIND] = "behind",
+	[PLACE_DISPLACED] = "displaced", [PLACE_STALE] = "stale",
 	[PLACE_CURRENT] = "current",
 };
 
@@ -173,8 +173,8 @@ static void print_text(const struct tool *t, bool opens, unsigned int lose)
 			       "), commit %" PRIu64 ", %s %s",
 			       p->disk.epoch, p->disk.promised, p->disk.number,
 			       rp_size_format(p->marked, size),
-			       p->state == PLACE_BEHIND ? "may be old"
-							: "may differ");
+			       p->state == PLACE_STALE ? "may be old"
+						       : "may differ");
 		putchar('\n');
 	}
 	if (opens)

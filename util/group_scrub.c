@@ -251,7 +251,7 @@ static void print_result(const struct scrub *s)
 		puts("equal");
 	if (s->marked)
 		printf("%s left out: a writer changes them, or a member is "
-		       "behind there\n",
+		       "stale there\n",
 		       rp_size_format(s->marked, size));
 }
 

@@ -220,7 +220,7 @@ static enum place_state kind(const struct tool *t, const struct place *p)
 	if (!tool_same_id(&p->super, &t->super) || p->super.n != t->n ||
 	    p->super.k != t->k)
 		return PLACE_OTHER;
-	return p->disk.epoch ? PLACE_BEHIND : PLACE_EMPTY;
+	return p->disk.epoch ? PLACE_STALE : PLACE_EMPTY;
 }
 
 static bool is_newest(const struct tool *t, const struct place *p)
@@ -234,7 +234,7 @@ static void find_newest(struct tool *t)
 	for (unsigned int i = 0; i < t->n; i++) {
 		const struct place *p = &t->places[i];
 
-		if (p->state == PLACE_BEHIND && is_newest(t, p)) {
+		if (p->state == PLACE_STALE && is_newest(t, p)) {
 			t->epoch = p->disk.epoch;
 			t->number = p->disk.number;
 		}
@@ -262,12 +262,12 @@ bool place_is_marked(const struct place *p, uint64_t c)
 	return p->area[GROUP_BITS_AT + c / 8] & 1u << c % 8;
 }
 
-/* A member that is behind can lack what is marked at any other one. */
+/* A stale member can lack what is marked at any other one. */
 static bool is_marked(const struct tool *t, const struct place *p, uint64_t c)
 {
 	bool marked = place_is_marked(p, c);
 
-	for (unsigned int i = 0; p->state == PLACE_BEHIND && i < t->n; i++)
+	for (unsigned int i = 0; p->state == PLACE_STALE && i < t->n; i++)
 		if (t->places[i].state >= PLACE_DISPLACED)
 			marked |= place_is_marked(&t->places[i], c);
 	return marked;
@@ -319,7 +319,7 @@ int tool_look(struct tool *t)
 	for (unsigned int i = 0; i < t->n; i++) {
 		struct place *p = &t->places[i];
 
-		if (p->state == PLACE_BEHIND)
+		if (p->state == PLACE_STALE)
 			tell_age(t, p);
 	}
 	for (unsigned int i = 0; i < t->n; i++)
@@ -393,7 +393,7 @@ static uint64_t bytes_left(struct rpmem_pool *pool, unsigned int n,
 		if (rpmem_pool_member(pool, i, &m))
 			continue;
 		left += m.left;
-		if (m.state == RPMEM_POOL_AWAY || m.state == RPMEM_POOL_BEHIND)
+		if (m.state == RPMEM_POOL_AWAY || m.state == RPMEM_POOL_LAGGING)
 			*away = m;
 	}
 	return left;

@@ -8,6 +8,7 @@
 #include "libpool/group.h"
 #include "util/text.h"
 
+/* docs/protocol.md, "Groups", compares them with those of a writer. */
 enum place_state {
 	PLACE_AWAY,	 /* not reached */
 	PLACE_OTHER,	 /* it holds something else, or is of another group */
@@ -15,7 +16,7 @@ enum place_state {
 	PLACE_EMPTY,	 /* nothing of the group is there yet */
 	PLACE_DISPLACED, /* a writer has taken it and has not opened the group
 			  */
-	PLACE_BEHIND,	 /* it lacks commits, or cannot say that it has all */
+	PLACE_STALE,	 /* it lacks commits, or cannot say that it has all */
 	PLACE_CURRENT,
 };
 

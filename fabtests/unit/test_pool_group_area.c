@@ -284,7 +284,7 @@ Test(pool_group_area, copies_do_not_pause_for_a_caller_that_has_stopped)
 	g.members[0].state = MEMBER_COPYING;
 	for (g.now = 1; g.now <= 2000; g.now++) {
 		g.ended += g.now > 1000 ? 0 : group_may_copy(&g) ? 1 : 9;
-		group_pace_run(&g);
+		group_throttle_update(&g);
 		copies += g.now > 1000 && group_may_copy(&g);
 	}
 	cr_assert_geq(copies, 700, "%u", copies);

@@ -271,8 +271,8 @@ Test(pool_group_rules, a_member_that_damages_what_it_gets_is_never_current)
  * another one in pauses, per 100 ms. Returns the per cent of its rate that are
  * left, and of the time that copies had.
  */
-static unsigned int pace(unsigned int copying, unsigned int pausing,
-			 unsigned int *copies)
+static unsigned int throttle(unsigned int copying, unsigned int pausing,
+			     unsigned int *copies)
 {
 	static struct group g;
 	static struct group_op op;
@@ -287,7 +287,7 @@ static unsigned int pace(unsigned int copying, unsigned int pausing,
 	for (g.now = 1; g.now <= ms; g.now++) {
 		/* The caller was there before the member came back. */
 		g.members[0].state = g.now > 500 ? MEMBER_COPYING : MEMBER_AWAY;
-		group_pace_run(&g);
+		group_throttle_update(&g);
 		*copies += group_may_copy(&g);
 		sum += group_may_copy(&g) ? copying : pausing;
 		g.ended = sum / 100;
@@ -302,7 +302,8 @@ Test(pool_group_rules, copies_leave_most_of_its_rate_to_the_caller)
 
 	for (unsigned int slow = 20; slow < 90; slow += 10)
 		for (unsigned int rate = 20; rate <= 2000; rate *= 10) {
-			left = pace(rate * (100 - slow) / 100, rate, &copies);
+			left = throttle(rate * (100 - slow) / 100, rate,
+					&copies);
 			cr_assert_geq(left, 80, "%u of %u: %u", slow, rate,
 				      left);
 			/* And no more than that. */
@@ -317,14 +318,14 @@ Test(pool_group_rules, copies_do_not_wait_for_a_caller_that_is_not_slowed)
 {
 	unsigned int copies;
 
-	pace(0, 0, &copies);
+	throttle(0, 0, &copies);
 	cr_assert_geq(copies, 95, "an idle caller: %u", copies);
-	pace(200, 200, &copies);
+	throttle(200, 200, &copies);
 	cr_assert_geq(copies, 80, "a caller as fast as before: %u", copies);
-	pace(20, 200, &copies);
+	throttle(20, 200, &copies);
 	cr_assert_leq(copies, 40);
 	/* A caller that no pause makes faster. */
-	pace(200, 100, &copies);
+	throttle(200, 100, &copies);
 	cr_assert_geq(copies, 80, "a caller that is faster: %u", copies);
 }
 
@@ -336,7 +337,7 @@ Test(pool_group_rules, copies_do_not_pause_in_an_opening)
 	g.members[0].state = MEMBER_COPYING;
 	for (g.now = 1; g.now < 1000; g.now++) {
 		g.ended = g.now;
-		group_pace_run(&g);
+		group_throttle_update(&g);
 		cr_assert(group_may_copy(&g));
 	}
 }
@@ -352,7 +353,7 @@ Test(pool_group_rules, a_chunk_waits_for_the_end_of_the_pause)
 	keep(w, 3, 7);
 	back(2);
 	reach(w, 2, MEMBER_COPYING);
-	group(w)->pace = (struct group_pace){
+	group(w)->throttle = (struct group_throttle){
 		.pauses = true,
 		.since = rig.now,
 		.ops = {1, 1000},

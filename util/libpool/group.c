@@ -708,8 +708,7 @@ static void expire(struct group *g)
 		}
 }
 
-/* A member that lags behind completed operations is brought up to date later.
- */
+/* A member that lags is brought up to date later. */
 static void drop_slow(struct group *g)
 {
 	for (unsigned int i = 0; i < g->n; i++)

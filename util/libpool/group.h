@@ -68,6 +68,7 @@ int group_area_decode(const unsigned char area[GROUP_AREA],
 void group_slot_encode(const struct group_super *s, uint64_t epoch,
 		       unsigned char to[GROUP_SLOT]);
 
+/* docs/protocol.md, "Groups", compares them with those of the API. */
 enum member_state {
 	MEMBER_AWAY,	  /* the owner opens it */
 	MEMBER_INSPECT,	  /* its area is read */
@@ -156,7 +157,7 @@ struct group_member {
 };
 
 /* Turns of copying and of pausing: group_rebuild.c. */
-struct group_pace {
+struct group_throttle {
 	bool pauses;
 	uint64_t since; /* ms: begin of this turn */
 	uint64_t ended; /* group.ended then */
@@ -212,7 +213,7 @@ struct group {
 	uint64_t clear_after;	/* number at which clearing is tried again */
 	uint64_t timeout_ms;
 	uint64_t ended; /* operations of the caller */
-	struct group_pace pace;
+	struct group_throttle throttle;
 	void (*completed)(void *arg, struct rpmem_pool_op *op, int ret,
 			  const char *error);
 };
@@ -276,7 +277,7 @@ void member_drop(struct group *g, unsigned int member, int ret,
 		 const char *error);
 void group_adopted(struct group *g, unsigned int member);
 /* group_rebuild.c */
-void group_pace_run(struct group *g);
+void group_throttle_update(struct group *g);
 /* Whether the copy of a chunk may begin. */
 bool group_may_copy(const struct group *g);
 /* Bytes that a member still has to copy; 0: it is not copying. */

@@ -158,7 +158,7 @@ int pool_group_member(struct rpmem_pool *p, unsigned int index,
 	else if (group_member_has_all(&pg->g, index))
 		member->state = RPMEM_POOL_CURRENT;
 	else
-		member->state = RPMEM_POOL_BEHIND;
+		member->state = RPMEM_POOL_LAGGING;
 	lost = m->state == MEMBER_AWAY ? NULL
 				       : lost_reason(pg->places[index].pool);
 	if (lost)

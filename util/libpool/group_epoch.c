@@ -255,7 +255,7 @@ void group_run(struct group *g, uint64_t now)
 	g->now = now;
 	if (g->phase == GROUP_ENDED)
 		return;
-	group_pace_run(g);
+	group_throttle_update(g);
 	if (g->phase == GROUP_LOOKING)
 		look(g);
 	for (unsigned int i = 0; i < g->n; i++)

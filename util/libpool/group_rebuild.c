@@ -22,7 +22,7 @@ static bool is_copying(const struct group *g)
  * chunks are copied and p in pauses, copying may have LOSS / (1 - c / p) of the
  * time. A caller without operations is not in the way.
  */
-static double pause_ms(const struct group_pace *p)
+static double pause_ms(const struct group_throttle *p)
 {
 	double slowdown, turns;
 
@@ -40,21 +40,23 @@ static double pause_ms(const struct group_pace *p)
  * measured in both. Without copies there are pauses alone, so that their rate
  * is known when copies begin.
  */
-void group_pace_run(struct group *g)
+void group_throttle_update(struct group *g)
 {
-	struct group_pace *p = &g->pace;
+	struct group_throttle *p = &g->throttle;
 	const uint64_t ms = g->now - p->since;
 	const bool copies = is_copying(g);
 
 	/* An opening waits for the copies, and no operation runs yet. */
 	if (g->phase < GROUP_OPEN) {
-		*p = (struct group_pace){.since = g->now, .ended = g->ended};
+		*p = (struct group_throttle){.since = g->now,
+					     .ended = g->ended};
 		return;
 	}
 	/* The caller has stopped: what was measured says nothing any more. */
 	if (p->pauses && copies && ms >= PROBE_MS && g->ended == p->ended &&
 	    TAILQ_EMPTY(&g->ops) && TAILQ_EMPTY(&g->reads)) {
-		*p = (struct group_pace){.since = g->now, .ended = g->ended};
+		*p = (struct group_throttle){.since = g->now,
+					     .ended = g->ended};
 		return;
 	}
 	if (p->pauses ? (double)ms < (copies ? pause_ms(p) : TURN_MS)
@@ -70,7 +72,7 @@ void group_pace_run(struct group *g)
 
 bool group_may_copy(const struct group *g)
 {
-	return !g->pace.pauses;
+	return !g->throttle.pauses;
 }
 
 uint64_t group_copy_left(const struct group *g, unsigned int member)

@@ -14,7 +14,7 @@ import os
 POWER, PROCESS, NONE = range(3)
 EXCLUSIVE, TAKE = 1, 2
 _CLASSES = ("power", "process", "none")
-_STATES = ("away", "copying", "behind", "current")
+_STATES = ("away", "copying", "lagging", "current")
 _DURABLE = 1
 _BUFFERED = 2
 
