@@ -3,29 +3,10 @@
 # The configuration of fi_rpmemd: rights of secrets, and SIGHUP, which changes
 # pools, secrets and rights while clients are connected.
 set -u
-src=$(cd "${srcdir:-.}" && pwd)
-dir=$(mktemp -d ./reload.XXXXXX) || exit 99
-top=$PWD
-cd "$dir" || exit 99
+# shellcheck source=fabtests/functional/suite.sh
+. "${srcdir:-.}/fabtests/functional/suite.sh"
+enter reload
 cp=../util/fi_rpmem_cp
-daemon='' failed=0
-LD_LIBRARY_PATH=$top/util/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export LD_LIBRARY_PATH
-unset FI_PROVIDER FI_OFI_RPMEM_CLASS
-
-finish()
-{
-	[ $failed = 0 ] || sed 's/^/# daemon: /' daemon.out
-	[ -z "$daemon" ] || kill -9 "$daemon" 2>/dev/null
-	cd "$top" && rm -rf "$dir"
-}
-trap finish EXIT
-
-fail()
-{
-	echo "FAIL: $*"
-	failed=1
-}
 
 # said N TEXT: the daemon has N lines with the text, soon.
 said()
@@ -76,14 +57,7 @@ config()
 b='[pool b]\npath = sub/b\ncreate = 1M\nadmin = ops'
 mkdir sub
 config 'write = app\nread = backup' "$b"
-../util/fi_rpmemd --config conf --port-file port >daemon.out 2>&1 &
-daemon=$!
-for _ in $(seq 400); do
-	[ -e port ] && break
-	kill -0 $daemon 2>/dev/null || break
-	sleep 0.05
-done
-[ -e port ] || { fail "no daemon"; exit 1; }
+serve --config conf
 a=127.0.0.1:$(cat port):a b_at=127.0.0.1:$(cat port):b
 
 # Rights.
@@ -387,15 +361,10 @@ mkfifo closing
 printf '%s\n' 'port = 0' '[pool y]' 'path = y' 'create = 1M' >less.conf
 printf '%s\n' '[pool x]' 'path = x' 'create = 1M' | cat less.conf - >whole.conf
 cp whole.conf conf
-rm -f port
-RPMEM_FAULT=slow-close RPMEM_FAULT_LOG=closing ../fabtests/fault/fi_rpmemd_faults \
-	--config conf --port-file port --metrics unix:http >daemon.out 2>&1 &
-daemon=$!
-for _ in $(seq 400); do
-	[ -e port ] && break
-	kill -0 $daemon 2>/dev/null || break
-	sleep 0.05
-done
+export RPMEM_FAULT=slow-close RPMEM_FAULT_LOG=closing
+rpmemd=../fabtests/fault/fi_rpmemd_faults
+serve --config conf --metrics unix:http
+unset rpmemd RPMEM_FAULT RPMEM_FAULT_LOG
 x=127.0.0.1:$(cat port):x y=127.0.0.1:$(cat port):y
 cp less.conf conf
 kill -HUP $daemon
@@ -429,12 +398,7 @@ exec 4<>closing
 wait $daemon
 [ $? = 3 ] || fail "exit code of a daemon that closes a pool"
 daemon=
-../util/fi_rpmemd --port 0 --port-file port x >daemon.out 2>&1 &
-daemon=$!
-for _ in $(seq 400); do
-	[ -e port ] && break
-	sleep 0.05
-done
+serve --port 0 x
 if grep -q 'was not closed' daemon.out; then
 	fail "a pool that was removed was left open"
 fi
@@ -454,14 +418,8 @@ for example in page docs; do
 		s,10\.0\.0\.5,127.0.0.1,; s,^port = 18620,port = 0,
 		s,^create = .*,create = 8M," $example.conf
 	grep -q '^port' $example.conf || sed -i '1i port = 0' $example.conf
-	rm -f port vol0
-	../util/fi_rpmemd --config $example.conf --port-file port >daemon.out 2>&1 &
-	daemon=$!
-	for _ in $(seq 400); do
-		[ -e port ] && break
-		kill -0 $daemon 2>/dev/null || break
-		sleep 0.05
-	done
+	rm -f vol0
+	serve --config $example.conf
 	expect 0 '' $cp --secret app.secret file "127.0.0.1:$(cat port):vol0"
 	kill $daemon
 	wait $daemon || fail "exit code $? of $example"
@@ -471,13 +429,10 @@ done
 rm -f port
 ../util/fi_rpmemd --port 0 --create 256M --port-file port early >daemon.out 2>&1 &
 daemon=$!
+pids="$pids $daemon"
 until [ -n "$(ls .early.* early 2>/dev/null)" ] || ! kill -0 $daemon; do :; done
 kill -HUP $daemon
-for _ in $(seq 400); do
-	[ -e port ] && break
-	kill -0 $daemon 2>/dev/null || break
-	sleep 0.05
-done
+await $daemon [ -s port ]
 said 1 'SIGHUP: pools 1'
 kill $daemon
 wait $daemon || fail "exit code $? behind a SIGHUP at the start"
@@ -485,27 +440,16 @@ rm -f early
 
 # A pool that is refused at the start keeps no other from being served.
 head -c 1M /dev/zero >bad
-rm -f port
-../util/fi_rpmemd --port 0 --port-file port bad a >daemon.out 2>&1 &
-daemon=$!
-for _ in $(seq 400); do
-	[ -e port ] && break
-	kill -0 $daemon 2>/dev/null || break
-	sleep 0.05
-done
+serve --port 0 bad a
 said 1 "'bad'"
 said 1 'pools named above are not exported'
 expect 0 '' $cp file "127.0.0.1:$(cat port):a"
 expect 6 "no pool 'bad' is exported here; there is 'a'" $cp file "127.0.0.1:$(cat port):bad"
 rm bad
-../util/fi_rpmemd --port 0 --port-file made --create 1M bad >made.out 2>&1 &
-other=$!
-for _ in $(seq 400); do
-	[ -e made ] && break
-	sleep 0.05
-done
-kill $other
-wait $other
+refuser=$daemon
+launch made.out made --port 0 --create 1M bad
+stop
+daemon=$refuser
 reloads=0
 reload
 expect 0 '' $cp file "127.0.0.1:$(cat port):bad"
@@ -518,12 +462,7 @@ expect 3 "'bad'" ../util/fi_rpmemd --port 0 --port-file port bad
 rm bad
 
 # Pools are closed as they should be.
-../util/fi_rpmemd --port 0 --create 4M --port-file port a >daemon.out 2>&1 &
-daemon=$!
-for _ in $(seq 400); do
-	[ -e port ] && break
-	sleep 0.05
-done
+serve --port 0 --create 4M a
 if grep -q 'was not closed' daemon.out; then
 	fail "a pool was left open"
 fi
@@ -531,12 +470,7 @@ fi
 # A secret of the command line is read again, too.
 kill $daemon
 wait $daemon
-../util/fi_rpmemd --port 0 --secret app.secret --port-file port a >daemon.out 2>&1 &
-daemon=$!
-for _ in $(seq 400); do
-	[ -e port ] && break
-	sleep 0.05
-done
+serve --port 0 --secret app.secret a
 a=127.0.0.1:$(cat port):a
 cp new.secret app.secret
 expect 7 "not the daemon's" $cp --secret new.secret file "$a"
