@@ -205,3 +205,9 @@ util_rpmem_redis_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
 util_rpmem_redis_la_LIBADD = util/librpmem_log.la -ldl -lpthread
 util_rpmem_redis_la_LDFLAGS = -module -avoid-version -shared \
 	-export-symbols-regex '^(RedisModule_On(Load|Unload)|fdatasync|rename|unlink|truncate64)$$'
+
+# The reports of fi_rpmem_crashtest.
+crash_report_sources = util/crashtest/report.c util/crashtest/report.h \
+	util/crashtest/report_facts.h util/crashtest/report_html.c \
+	util/crashtest/report_style.c util/crashtest/report_style.h \
+	util/crashtest/report_text.c

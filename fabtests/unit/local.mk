@@ -49,6 +49,11 @@ unit_tests += fabtests/unit/test_ring fabtests/unit/test_spin \
 unit_tests += fabtests/unit/test_stats
 fabtests_unit_test_stats_LDADD = util/libutil.la $(unit_ldadd)
 
+unit_tests += fabtests/unit/test_crash_report
+fabtests_unit_test_crash_report_SOURCES = fabtests/unit/test_crash_report.c \
+	$(crash_report_sources)
+fabtests_unit_test_crash_report_LDADD = $(JANSSON_LIBS) $(CRITERION_LIBS)
+
 unit_tests += fabtests/unit/test_wire_refuse
 fabtests_unit_test_wire_refuse_SOURCES = fabtests/unit/test_wire_refuse.c $(wire_rig)
 
