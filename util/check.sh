@@ -89,6 +89,8 @@ packages_install $PKG_BUILD $PKG_TEST || exit 1
 # Without these packages the guest and platform stages report what is missing.
 # shellcheck disable=SC2086
 [ -z "$vm$platform" ] || packages_install $PKG_VM
+# The browser is large, and one page needs it.
+[ -z "$platform$long" ] || packages_install "$PKG_BROWSER"
 # shellcheck disable=SC2086
 [ -z "$databases" ] || packages_install $PKG_DATABASES
 

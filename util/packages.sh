@@ -19,6 +19,9 @@ PKG_VM="qemu-system-x86 mmdebstrap busybox-static cpio e2fsprogs xz-utils zstd
 # promtool checks the metrics and the alert rules; a test skips that without it.
 PKG_METRICS="prometheus"
 
+# A browser that shows a report; a test skips that without it.
+PKG_BROWSER="chromium-headless-shell"
+
 # Databases that are tested on a pool.
 PKG_DATABASES="postgresql-15 redis-server etcd-server etcd-client sqlite3 nbdkit libnbd-bin
 	e2fsprogs mount qemu-utils fio nbd-client fdisk kmod"

@@ -36,12 +36,17 @@ EXTRA_DIST += $(man_tests)
 
 # The tools report and measure.
 tool_tests = fabtests/functional/bench.sh fabtests/functional/bench_suite.sh \
-	fabtests/functional/completion.sh fabtests/functional/disks.sh \
+	fabtests/functional/completion.sh fabtests/functional/crash_report.sh \
+	fabtests/functional/disks.sh \
 	fabtests/functional/info.sh fabtests/functional/offer.sh \
 	fabtests/functional/stats.sh \
 	fabtests/functional/unlisted.sh
 TESTS += $(tool_tests)
-EXTRA_DIST += $(tool_tests)
+EXTRA_DIST += $(tool_tests) fabtests/functional/crash_report.py
+check_PROGRAMS += fabtests/functional/crash_page
+fabtests_functional_crash_page_SOURCES = fabtests/functional/crash_page.c \
+	$(crash_report_sources)
+fabtests_functional_crash_page_LDADD = $(JANSSON_LIBS)
 
 # The README's program, and the direction of includes.
 tree_tests = fabtests/functional/budgets.sh \
