@@ -58,6 +58,22 @@ fabtests_benchmarks_connected_SOURCES = fabtests/benchmarks/connected.c $(pair_s
 fabtests_benchmarks_connected_CPPFLAGS = $(pair_cppflags)
 fabtests_benchmarks_connected_LDADD = $(FABRIC_LIBS)
 
+# Case studies, for docs/measurements.md; a short form of each is a test.
+study_sources = fabtests/benchmarks/study.c fabtests/benchmarks/study.h \
+	$(pair_sources)
+study_ldadd = fabtests/benchmarks/librivals.la util/libutil.la \
+	$(PMEM2_LIBS) $(FABRIC_LIBS)
+check_PROGRAMS += fabtests/benchmarks/transactions fabtests/benchmarks/files
+fabtests_benchmarks_transactions_SOURCES = \
+	fabtests/benchmarks/transactions.c $(study_sources)
+fabtests_benchmarks_transactions_CPPFLAGS = $(pair_cppflags)
+fabtests_benchmarks_transactions_LDADD = $(study_ldadd)
+fabtests_benchmarks_files_SOURCES = fabtests/benchmarks/files.c $(study_sources)
+fabtests_benchmarks_files_CPPFLAGS = $(pair_cppflags)
+fabtests_benchmarks_files_LDADD = $(study_ldadd)
+TESTS += fabtests/benchmarks/studies.sh
+EXTRA_DIST += fabtests/benchmarks/studies.sh
+
 # Measures bare libfabric, for docs/measurements.md. Compiled, not run, by check.
 check_PROGRAMS += fabtests/benchmarks/base_conn
 fabtests_benchmarks_base_conn_SOURCES = \

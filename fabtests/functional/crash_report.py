@@ -9,7 +9,7 @@ import zlib
 
 HOSTILE = ("</pre></title><script>console.error('owned')</script>"
            "<img src=x onerror=\"console.error('owned')\">&lt;'\"\x1b[2J\u202e")
-# What the page shows for the characters above that act on the display.
+# The page shows the characters above that act on the display like this.
 SHOWN = HOSTILE.replace("\x1b", "\\u{1b}").replace("\u202e", "\\u{202e}")
 TAGS = set("""html head meta link title style body header h1 b p main section
     h2 table thead tbody tr th td code span i article h3 strong q h4 label
