@@ -13,6 +13,7 @@ util_libutil_la_SOURCES = \
 	util/host_facts.c util/host_facts.h \
 	util/pool.c util/pool.h \
 	util/query.c util/query.h \
+	util/ratio.c util/ratio.h \
 	util/secret.c util/secret.h \
 	util/service.c util/service.h \
 	util/shutdowns.c util/shutdowns.h \

@@ -12,6 +12,9 @@ unit_tests += fabtests/unit/test_samples
 fabtests_unit_test_samples_LDADD = fabtests/benchmarks/librivals.la \
 	util/libutil.la $(PMEM2_LIBS) $(FABRIC_LIBS) $(CRITERION_LIBS) -lm
 
+unit_tests += fabtests/unit/test_ratio
+fabtests_unit_test_ratio_LDADD = util/libutil.la $(CRITERION_LIBS) -lm
+
 unit_tests += fabtests/unit/test_info_advice
 fabtests_unit_test_info_advice_SOURCES = fabtests/unit/test_info_advice.c \
 	util/info_advice.c util/info_host.c
