@@ -4,14 +4,17 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "util/advise.h"
 #include "util/exits.h"
 #include "util/info.h"
 
 enum {
-	OPT_DOCTOR = 256,
+	OPT_ADVISE = 256,
+	OPT_DOCTOR,
 	OPT_JSON,
 	OPT_TARGET,
 	OPT_SECRET,
@@ -23,7 +26,7 @@ enum {
 };
 
 struct info_cfg {
-	bool doctor, json, table, counts;
+	bool advise, doctor, json, table, counts;
 	struct info_stats stats;
 	struct info_transport transport;
 	const char *target, *secret;
@@ -32,6 +35,10 @@ struct info_cfg {
 };
 
 static const struct argp_option options[] = {
+	{"advise", OPT_ADVISE, NULL, 0,
+	 "Measure which advice about writes holds here: in a new file in the "
+	 "folder PATH (.), or by reads of the pool HOST[:PORT]:POOL",
+	 0},
 	{"doctor", OPT_DOCTOR, NULL, 0,
 	 "Check what commits on this host need, print a remedy "
 	 "for each problem, and try a commit in each PATH",
@@ -71,11 +78,36 @@ static uint64_t parse_number(struct argp_state *state, const char *option,
 	return v;
 }
 
+static void check_options(struct argp_state *state, const struct info_cfg *cfg)
+{
+	if (cfg->counts &&
+	    (cfg->doctor || cfg->n || cfg->target || cfg->table || cfg->advise))
+		argp_error(state, "--stats stands alone");
+	if ((cfg->stats.watch || cfg->stats.prometheus) && !cfg->counts)
+		argp_error(state, "--watch and --prometheus go with --stats");
+	if (cfg->target && (cfg->doctor || cfg->n || cfg->advise))
+		argp_error(state, "--target stands alone");
+	if (cfg->table && (cfg->doctor || cfg->n || cfg->target || cfg->advise))
+		argp_error(state, "--table stands alone");
+	if (cfg->advise && cfg->doctor)
+		argp_error(state, "give one of --advise and --doctor");
+	if (cfg->advise && cfg->n > 1)
+		argp_error(state, "--advise measures in one PATH");
+	if (cfg->transport.base && !cfg->advise &&
+	    (cfg->doctor || cfg->target || !cfg->n))
+		argp_error(state, "--base goes with a PATH or --advise");
+	if (cfg->secret && !cfg->target && !cfg->advise)
+		argp_error(state, "--secret goes with --target or --advise");
+}
+
 static error_t parse_opt(int key, char *arg, struct argp_state *state)
 {
 	struct info_cfg *cfg = state->input;
 
 	switch (key) {
+	case OPT_ADVISE:
+		cfg->advise = true;
+		return 0;
 	case OPT_DOCTOR:
 		cfg->doctor = true;
 		return 0;
@@ -113,21 +145,7 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 		cfg->secret = arg;
 		return 0;
 	case ARGP_KEY_END:
-		if (cfg->counts &&
-		    (cfg->doctor || cfg->n || cfg->target || cfg->table))
-			argp_error(state, "--stats stands alone");
-		if ((cfg->stats.watch || cfg->stats.prometheus) && !cfg->counts)
-			argp_error(state, "--watch and --prometheus go with "
-					  "--stats");
-		if (cfg->target && (cfg->doctor || cfg->n))
-			argp_error(state, "--target stands alone");
-		if (cfg->table && (cfg->doctor || cfg->n || cfg->target))
-			argp_error(state, "--table stands alone");
-		if (cfg->transport.base &&
-		    (cfg->doctor || cfg->target || !cfg->n))
-			argp_error(state, "--base goes with a PATH");
-		if (cfg->secret && !cfg->target)
-			argp_error(state, "--secret goes with --target");
+		check_options(state, cfg);
 		return 0;
 	case ARGP_KEY_ARGS:
 		cfg->paths = state->argv + state->next;
@@ -217,6 +235,47 @@ static int run_table(const struct info_cfg *cfg)
 	return RP_EXIT_OK;
 }
 
+static void interrupt(int sig)
+{
+	advise_interrupted = 1;
+}
+
+static int run_advise(const struct info_cfg *cfg)
+{
+	/* The file that is measured in is removed at the end. */
+	const struct sigaction sa = {
+		.sa_handler = interrupt,
+		.sa_flags = (int)SA_RESETHAND,
+	};
+	struct rp_secret secret = {0};
+	const struct advise_cfg advise = {
+		.where = cfg->n ? cfg->paths[0] : ".",
+		.transport = &cfg->transport,
+		.secret = cfg->secret ? &secret : NULL,
+	};
+	char err[RP_ERR_LEN];
+	json_t *report;
+
+	if (cfg->secret && rp_secret_load(cfg->secret, &secret, err)) {
+		fprintf(stderr, "fi_rpmem_info: %s\n", err);
+		return RP_EXIT_NOTHING;
+	}
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	report = advise_run(&advise, err);
+	rp_secret_wipe(&secret);
+	if (!report) {
+		fprintf(stderr, "fi_rpmem_info: %s\n", err);
+		return RP_EXIT_NOTHING;
+	}
+	if (cfg->json)
+		print_json(report);
+	else
+		advise_print(report);
+	json_decref(report);
+	return RP_EXIT_OK;
+}
+
 static int run_target(const struct info_cfg *cfg)
 {
 	struct rp_secret secret = {0};
@@ -254,6 +313,8 @@ int main(int argc, char **argv)
 		return info_stats(&cfg.stats);
 	if (cfg.table)
 		return run_table(&cfg);
+	if (cfg.advise)
+		return run_advise(&cfg);
 	if (cfg.target)
 		return run_target(&cfg);
 	return cfg.doctor ? run_doctor(&cfg) : run_host(&cfg);

@@ -36,6 +36,8 @@ struct info_map {
 };
 /* Returns 0, or -errno and the reason in err (RP_ERR_LEN bytes). */
 int info_map_open(const char *path, struct info_map *m, char *err);
+/* The same for a new file of len bytes in a folder. */
+int info_map_make(const char *dir, size_t len, struct info_map *m, char *err);
 void info_map_close(struct info_map *m);
 /* Transport of the writes. base NULL: tcp; device of verbs, or NULL. */
 struct info_transport {

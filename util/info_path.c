@@ -20,7 +20,8 @@
 #define SAMPLE	  65536u      /* bytes of the temporary file */
 #define DEV_ALIGN (2ul << 20) /* device DAX maps whole huge pages */
 
-static int open_sample(const char *dir, struct info_map *m, char *err)
+static int open_sample(const char *dir, size_t len, struct info_map *m,
+		       char *err)
 {
 	int ret;
 
@@ -36,11 +37,11 @@ static int open_sample(const char *dir, struct info_map *m, char *err)
 		return rp_err(err, ret, "no file can be made in %s: %s", dir,
 			      strerror(-ret));
 	}
-	ret = -posix_fallocate(m->fd, 0, SAMPLE);
+	ret = -posix_fallocate(m->fd, 0, (off_t)len);
 	if (ret)
 		return rp_err(err, ret, "no room for a file in %s: %s", dir,
 			      strerror(-ret));
-	m->len = SAMPLE;
+	m->len = len;
 	return 0;
 }
 
@@ -52,7 +53,7 @@ static int open_given(const char *path, struct info_map *m, char *err)
 	if (stat(path, &st))
 		return rp_err(err, -errno, "%s: %s", path, strerror(errno));
 	if (S_ISDIR(st.st_mode))
-		return open_sample(path, m, err);
+		return open_sample(path, SAMPLE, m, err);
 	if (!S_ISREG(st.st_mode) && !S_ISCHR(st.st_mode))
 		return rp_err(err, -EINVAL,
 			      "%s is neither a file, a folder nor a DAX device",
@@ -83,26 +84,30 @@ static void *map_pool(const struct info_map *m)
 			       : mmap(NULL, m->len, prot, MAP_SHARED, m->fd, 0);
 }
 
-int info_map_open(const char *path, struct info_map *m, char *err)
+static int map_opened(const char *path, struct info_map *m, int ret, char *err)
 {
-	int ret;
-
-	*m = (struct info_map){.fd = -1};
-	ret = open_given(path, m, err);
-	if (ret)
-		goto close;
-	m->addr = map_pool(m);
-	if (m->addr == MAP_FAILED) {
+	if (!ret) {
+		m->addr = map_pool(m);
+		if (m->addr != MAP_FAILED)
+			return 0;
 		ret = rp_err(err, -errno, "%s cannot be mapped: %s", path,
 			     strerror(errno));
 		m->addr = NULL;
-		goto close;
 	}
-	return 0;
-
-close:
 	info_map_close(m);
 	return ret;
+}
+
+int info_map_open(const char *path, struct info_map *m, char *err)
+{
+	*m = (struct info_map){.fd = -1};
+	return map_opened(path, m, open_given(path, m, err), err);
+}
+
+int info_map_make(const char *dir, size_t len, struct info_map *m, char *err)
+{
+	*m = (struct info_map){.fd = -1};
+	return map_opened(dir, m, open_sample(dir, len, m, err), err);
 }
 
 void info_map_close(struct info_map *m)

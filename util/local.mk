@@ -32,12 +32,14 @@ util_fi_rpmem_bench_LDADD = $(bench_libs)
 
 bin_PROGRAMS += util/fi_rpmem_info
 util_fi_rpmem_info_SOURCES = util/fi_rpmem_info.c util/info.h util/exits.h \
+	util/advise.c util/advise.h util/advise_machine.c \
+	util/advise_memory.c util/advise_peer.c \
 	util/info_advice.c util/info_host.c util/info_path.c \
 	util/info_stats.c util/info_table.c util/info_target.c \
 	util/method_rows.c util/method_rows.h \
 	util/doctor.c util/doctor_commit.c util/doctor_disk.c util/doctor_filter.c
 util_fi_rpmem_info_LDADD = util/libutil.la prov/core/libcore.la \
-	$(JANSSON_LIBS) $(FABRIC_LIBS) -ldl
+	$(JANSSON_LIBS) $(FABRIC_LIBS) $(PMEM2_LIBS) -ldl -lpthread
 
 bin_PROGRAMS += util/fi_rpmemd
 util_fi_rpmemd_SOURCES = util/fi_rpmemd.c util/exits.h \

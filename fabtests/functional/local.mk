@@ -35,7 +35,8 @@ TESTS += $(man_tests)
 EXTRA_DIST += $(man_tests)
 
 # The tools report and measure.
-tool_tests = fabtests/functional/bench.sh fabtests/functional/bench_suite.sh \
+tool_tests = fabtests/functional/advise.sh \
+	fabtests/functional/bench.sh fabtests/functional/bench_suite.sh \
 	fabtests/functional/completion.sh fabtests/functional/crash_report.sh \
 	fabtests/functional/disks.sh \
 	fabtests/functional/info.sh fabtests/functional/offer.sh \

@@ -258,6 +258,17 @@ fabtests_unit_test_doctor_disk_LDADD = util/libutil.la prov/core/libcore.la \
 	$(CRITERION_LIBS) $(JANSSON_LIBS) $(FABRIC_LIBS) -ldl
 fabtests_unit_test_doctor_disk_LDFLAGS = -Wl,--wrap=statx
 
+unit_tests += fabtests/unit/test_advise
+fabtests_unit_test_advise_SOURCES = fabtests/unit/test_advise.c \
+	util/advise.c util/advise_machine.c util/advise_memory.c \
+	util/advise_peer.c util/info_advice.c util/info_host.c \
+	util/info_path.c $(caps_rig)
+fabtests_unit_test_advise_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
+fabtests_unit_test_advise_LDADD = util/libutil.la prov/core/libcore.la \
+	$(FABRIC_LIBS) $(JANSSON_LIBS) $(PMEM2_LIBS) $(CRITERION_LIBS) \
+	-lpthread
+fabtests_unit_test_advise_LDFLAGS = -Wl,--wrap=statx
+
 unit_tests += fabtests/unit/test_caps_nic
 fabtests_unit_test_caps_nic_SOURCES = fabtests/unit/test_caps_nic.c $(caps_rig)
 fabtests_unit_test_caps_nic_LDFLAGS = -Wl,--wrap=statx

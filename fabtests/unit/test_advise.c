@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Verdicts of made-up samples; devices and nodes of invented machines. */
+#include "config.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+
+#include "caps_rig.h"
+#include "core/thread.h"
+#include "util/advise.h"
+#include "util/text.h"
+
+static struct advise a;
+
+static void setup(void)
+{
+	caps_setup();
+	a = (struct advise){.root = dir, .seed = 1};
+}
+
+TestSuite(advise, .init = setup, .fini = caps_teardown);
+
+/* --- made-up samples --- */
+
+static unsigned int samples;
+static uint64_t as_ns, other_ns, noise;
+static int broken;
+
+static bool applies(const struct advise *x, const struct advise_row *row,
+		    char *reason)
+{
+	return true;
+}
+
+static int measure(struct advise *x, const struct advise_row *row,
+		   enum advise_way way, uint64_t *ns, char *err)
+{
+	samples++;
+	if (broken)
+		return rp_err(err, broken, "the disk is gone");
+	*ns = way == ADVISE_AS ? as_ns : other_ns;
+	/* Now one way is slow, now the other one. */
+	if (noise)
+		*ns += advise_random(x, noise);
+	return 0;
+}
+
+static struct advise_row row = {
+	.name = "row",
+	.source = "a paper",
+	.advice = "Do so.",
+	.as = "so",
+	.other = "otherwise",
+	.set = "nothing",
+	.applies = applies,
+	.measure = measure,
+};
+
+static json_t *judged;
+
+static const char *judge(uint64_t as, uint64_t other, uint64_t much)
+{
+	as_ns = as;
+	other_ns = other;
+	noise = much;
+	json_decref(judged);
+	judged = advise_judge(&a, &row,
+			      rp_clock_ns(CLOCK_MONOTONIC) + 60000000000ull);
+	return json_string_value(json_object_get(judged, "verdict"));
+}
+
+static const char *reason(void)
+{
+	const char *s = json_string_value(json_object_get(judged, "reason"));
+
+	return s ? s : "";
+}
+
+static double figure(const char *name)
+{
+	return json_number_value(
+		json_object_get(json_object_get(judged, "ratio"), name));
+}
+
+Test(advise, gain_holds_and_loss_does_not)
+{
+	cr_assert_str_eq(judge(100, 200, 0), "holds");
+	cr_assert_float_eq(figure("median"), 2, 1e-9);
+	cr_assert_str_eq(reason(), "");
+	cr_assert_str_eq(judge(200, 100, 0), "does not hold");
+	cr_assert_float_eq(figure("median"), 0.5, 1e-9);
+}
+
+Test(advise, ratio_inside_the_noise_cannot_be_measured)
+{
+	cr_assert_str_eq(judge(100, 105, 5000), "cannot be measured here");
+	cr_assert(strstr(reason(), "differ too much"), "%s", reason());
+	cr_assert(figure("low") < RP_RATIO_WORTH);
+	cr_assert(figure("high") > RP_RATIO_WORTH);
+}
+
+Test(advise, failure_is_the_reason)
+{
+	broken = -EIO;
+	cr_assert_str_eq(judge(100, 200, 0), "cannot be measured here");
+	cr_assert_str_eq(reason(), "the disk is gone");
+	cr_assert_null(json_object_get(judged, "ratio"));
+}
+
+/* Both ways take turns at being first. */
+static enum advise_way order[4];
+
+static int note_order(struct advise *x, const struct advise_row *r,
+		      enum advise_way way, uint64_t *ns, char *err)
+{
+	/* Behind the pair that is not counted. */
+	if (samples >= 2 && samples < 6)
+		order[samples - 2] = way;
+	samples++;
+	*ns = 1;
+	return 0;
+}
+
+Test(advise, ways_take_turns)
+{
+	row.measure = note_order;
+	cr_assert_str_eq(judge(1, 1, 0), "does not hold");
+	cr_assert_neq(order[0], order[1]);
+	cr_assert_neq(order[2], order[3]);
+	cr_assert_neq(order[0], order[2]);
+}
+
+/* Without time there are too few pairs, and no verdict. */
+Test(advise, too_few_pairs_cannot_be_measured)
+{
+	as_ns = 1;
+	other_ns = 9;
+	judged = advise_judge(&a, &row, 0);
+	cr_assert_str_eq(json_string_value(json_object_get(judged, "verdict")),
+			 "cannot be measured here");
+	cr_assert(strstr(reason(), "too few"), "%s", reason());
+	cr_assert_eq(samples, 2);
+}
+
+/* --- invented machines --- */
+
+static const struct advise_row *machine_row(const char *name)
+{
+	const struct advise_row *r = advise_machine_rows;
+
+	while (r->name && strcmp(r->name, name))
+		r++;
+	cr_assert_not_null(r->name, "%s", name);
+	return r;
+}
+
+/* The reason why a row is not measured, or "". */
+static const char *refusal(const char *name)
+{
+	static char text[RP_ERR_LEN];
+	const struct advise_row *r = machine_row(name);
+
+	text[0] = '\0';
+	return r->applies(&a, r, text) ? "" : text;
+}
+
+Test(advise, dma_engines)
+{
+	char names[64];
+
+	cr_assert_eq(advise_find_engines(dir, names, sizeof(names)), 0);
+	cr_assert(strstr(refusal("DMA engine"), "no Intel DSA device"));
+	/* Engines that compress are no DSA; queues are no engines. */
+	write_tree("/sys/bus/dsa/devices/iax1/state", "enabled\n");
+	write_tree("/sys/bus/dsa/devices/wq0.0/state", "enabled\n");
+	cr_assert_eq(advise_find_engines(dir, names, sizeof(names)), 0);
+	write_tree("/sys/bus/dsa/devices/dsa2/state", "enabled\n");
+	write_tree("/sys/bus/dsa/devices/dsa0/state", "disabled\n");
+	cr_assert_eq(advise_find_engines(dir, names, sizeof(names)), 2);
+	cr_assert_str_eq(names, "dsa0, dsa2");
+	cr_assert(strstr(refusal("DMA engine"),
+			 "dsa0, dsa2: ofi_rpmem has no copies by DSA"));
+	/* A target's engines are not those of this machine. */
+	a.target = "host:pool";
+	cr_assert(strstr(refusal("DMA engine"), "at the target"));
+}
+
+Test(advise, nodes)
+{
+	int cpus[4];
+
+	cr_assert_eq(advise_find_nodes(dir, cpus, 4), 0);
+	cr_assert(strstr(refusal("NUMA node"), "no node"), "%s",
+		  refusal("NUMA node"));
+	write_tree("/sys/devices/system/node/node0/cpulist", "0-3,8\n");
+	cr_assert(strstr(refusal("NUMA node"), "one node"), "%s",
+		  refusal("NUMA node"));
+	/* Memory without CPUs. */
+	write_tree("/sys/devices/system/node/node1/cpulist", "\n");
+	cr_assert_eq(advise_find_nodes(dir, cpus, 4), 1);
+	write_tree("/sys/devices/system/node/node2/cpulist", "4-7\n");
+	cr_assert_eq(advise_find_nodes(dir, cpus, 4), 2);
+	cr_assert_eq(cpus[0], 0);
+	cr_assert_eq(cpus[1], 4);
+	cr_assert_str_eq(refusal("NUMA node"), "");
+}
+
+/* Each way runs on the CPU of its node, and leaves the thread as it was. */
+Test(advise, nodes_are_compared)
+{
+	const struct info_transport tcp = {.base = "tcp"};
+	const struct advise_row *r = machine_row("NUMA node");
+	char err[RP_ERR_LEN] = "";
+	cpu_set_t before, after;
+	uint64_t ns = 0;
+
+	write_tree("/sys/devices/system/node/node0/cpulist", "0\n");
+	write_tree("/sys/devices/system/node/node1/cpulist", "1023\n");
+	cr_assert_eq(advise_memory_open(&a, dir, &tcp, err), 0, "%s", err);
+	sched_getaffinity(0, sizeof(before), &before);
+	cr_assert_eq(r->measure(&a, r, ADVISE_AS, &ns, err), 0, "%s", err);
+	cr_assert(ns > 0);
+	cr_assert_neq(r->measure(&a, r, ADVISE_OTHER, &ns, err), 0);
+	cr_assert(strstr(err, "CPU 1023"), "%s", err);
+	sched_getaffinity(0, sizeof(after), &after);
+	cr_assert(CPU_EQUAL(&before, &after));
+	advise_memory_close(&a);
+}
+
+Test(advise, ddio)
+{
+	cr_assert(strstr(refusal("DDIO off"), "through no adapter"));
+	strcpy(a.nic.pci, "0000:18:00.0");
+	strcpy(a.nic.port, "0000:17:00.0");
+	a.nic.ddio = RP_YES;
+	cr_assert(strstr(refusal("DDIO off"), "DDIO is on at 0000:17:00.0"),
+		  "%s", refusal("DDIO off"));
+	a.nic.ddio = RP_NO;
+	cr_assert(strstr(refusal("DDIO off"), "DDIO is off at 0000:17:00.0"));
+	a.nic.ddio = RP_UNKNOWN;
+	cr_assert(strstr(refusal("DDIO off"), "on or off"));
+}
+
+/* Each row says what it compares and what to set, and each name is one row's.
+ */
+Test(advise, rows_are_whole)
+{
+	const struct advise_row *const lists[] = {
+		advise_memory_rows, advise_machine_rows, advise_peer_rows};
+	const char *names[64];
+	size_t n = 0;
+
+	for (size_t i = 0; i < 3; i++)
+		for (const struct advise_row *r = lists[i]; r->name; r++) {
+			cr_assert(r->source && *r->source, "%s", r->name);
+			cr_assert(r->advice && *r->advice, "%s", r->name);
+			cr_assert(r->set && *r->set, "%s", r->name);
+			cr_assert(r->applies, "%s", r->name);
+			cr_assert(!r->measure || (r->as && r->other), "%s",
+				  r->name);
+			for (size_t k = 0; k < n; k++)
+				cr_assert_str_neq(names[k], r->name);
+			names[n++] = r->name;
+		}
+	cr_assert(n > 10 && n < 64);
+}
