@@ -84,7 +84,7 @@ fabtests_unit_test_pool_work_SOURCES = fabtests/unit/test_pool_work.c \
 	fabtests/unit/seeded.h util/libpool/error.c util/libpool/journal.c \
 	util/libpool/commits.c util/libpool/wait.c util/libpool/work.c util/text.c
 fabtests_unit_test_pool_work_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util \
-	-DPOOL_OUT=5u
+	-DPOOL_OUT=5u -DPOOL_PIECE=8u
 fabtests_unit_test_pool_work_LDADD = $(CRITERION_LIBS) $(FABRIC_LIBS) -lm
 
 unit_tests += fabtests/unit/test_pool_connect

@@ -20,7 +20,9 @@
 #include "util/secret.h"
 #include "util/setup_client.h"
 
-#define POOL_PIECE     (1u << 20)  /* bytes of one post */
+#ifndef POOL_PIECE
+#define POOL_PIECE (1u << 20) /* bytes of one post */
+#endif
 #define POOL_KEEP      (64u << 20) /* bytes of the journal */
 #define POOL_COMMITS   2	   /* outstanding; a third one would wait */
 #define POOL_TIMEOUT_S 60

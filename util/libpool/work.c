@@ -152,7 +152,8 @@ static void entry_placed(struct rpmem_pool *p, uint64_t seq, bool durable)
 	if (!w)
 		return;
 	w->out--;
-	if (!durable && w->op->flags & RPMEM_POOL_DURABLE)
+	/* Pieces complete in any order: wait for all of them. */
+	if (!durable && w->op->flags & RPMEM_POOL_DURABLE && w->upto <= seq)
 		w->upto = seq + 1;
 	if (w->out || w->done < w->op->len)
 		return;
