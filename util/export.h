@@ -120,6 +120,8 @@ bool rp_exports_check(struct rp_exports *x);
  * pool is marked clean. failed: no pool is marked. Returns an exit code.
  */
 int rp_exports_close(struct rp_exports *x, bool failed, char *err);
+/* Print pools, classes and methods on standard output: export_text.c. */
+void rp_exports_print(const struct rp_exports *x);
 
 /* Fill in the callbacks of the set-up server. */
 void rp_exports_serve(struct rp_exports *x, struct rp_setup_server_attr *attr);

@@ -17,13 +17,13 @@
 
 #include <rdma/fi_ext_rpmem.h>
 
-#include "core/method.h"
 #include "util/clock.h"
 #include "util/conf.h"
 #include "util/exits.h"
 #include "util/export.h"
 #include "util/file.h"
 #include "util/metrics.h"
+#include "util/one_shot.h"
 #include "util/service.h"
 
 /* After SIGTERM, accepted commits have this long to complete. */
@@ -42,6 +42,7 @@ struct daemon {
 	const char *metrics_at;
 	bool check; /* the configuration, and no more */
 	bool accept_loss;
+	struct rp_one_shot one_shot;
 
 	struct rp_conf conf;
 	struct rp_conf *reloaded; /* by SIGHUP; NULL: conf */
@@ -71,6 +72,7 @@ enum {
 	OPT_METRICS,
 	OPT_CHECK,
 	OPT_ACCEPT_LOSS,
+	OPT_ONE_SHOT,
 };
 
 static const struct argp_option options[] = {
@@ -96,6 +98,9 @@ static const struct argp_option options[] = {
 	 0},
 	{"accept-loss", OPT_ACCEPT_LOSS, NULL, 0,
 	 "Accept what the pools lost in a dirty shutdown, and end", 0},
+	{"one-shot", OPT_ONE_SHOT, "FOLDER", OPTION_ARG_OPTIONAL,
+	 "Serve the pool below FOLDER ($HOME) that librpmem(7) names over ssh",
+	 0},
 	{"base", OPT_BASE, "NAME", 0, "Base provider of libfabric (tcp)", 0},
 	{0},
 };
@@ -121,7 +126,12 @@ static void parse_end(struct argp_state *state, struct daemon *d)
 				  "but --port-file and --metrics out");
 	if (d->check && !d->config_file)
 		argp_error(state, "--check needs --config FILE");
-	if (!d->config_file && !d->conf.npools)
+	if (d->one_shot.on && (d->config_file || d->conf.npools || d->create ||
+			       d->secret_file || d->accept_loss))
+		argp_error(state, "--one-shot gets its pool over ssh and makes "
+				  "its secret; give --listen, --port, --base, "
+				  "--port-file and --metrics only");
+	if (!d->config_file && !d->conf.npools && !d->one_shot.on)
 		argp_error(state, "name at least one pool file");
 	for (unsigned int i = 0; i < d->conf.npools; i++) {
 		d->conf.pools[i].create = d->create;
@@ -171,6 +181,10 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_ACCEPT_LOSS:
 		d->accept_loss = true;
+		return 0;
+	case OPT_ONE_SHOT:
+		d->one_shot.on = true;
+		d->one_shot.folder = arg;
 		return 0;
 	case OPT_CONFIG:
 		d->config_file = arg;
@@ -494,23 +508,6 @@ out:
 	free_conf(c);
 }
 
-static int write_port_file(struct daemon *d, uint16_t port)
-{
-	struct rp_tmpfile t;
-	int ret = rp_tmpfile_open(d->port_file, &t, d->err);
-
-	if (ret)
-		return report_error(d, RP_EXIT_FILE);
-	if (dprintf(t.fd, "%u\n", port) < 0) {
-		rp_err(d->err, 0, "'%s': %s", d->port_file, strerror(errno));
-		rp_tmpfile_discard(&t);
-		return report_error(d, RP_EXIT_FILE);
-	}
-	if (rp_tmpfile_publish(&t, true, d->err))
-		return report_error(d, RP_EXIT_FILE);
-	return 0;
-}
-
 static int open_server(struct daemon *d)
 {
 	struct rp_setup_server_attr attr = {
@@ -527,23 +524,9 @@ static int open_server(struct daemon *d)
 
 static void print_exports(const struct daemon *d)
 {
-	const struct rp_setup_export *offers = d->exports.offers;
 	const unsigned int n = rp_exports_count(&d->exports);
-	char size[RP_SIZE_LEN];
-	int wide = 4;
 
-	for (unsigned int i = 0; i < n; i++)
-		if ((int)strlen(offers[i].name) > wide)
-			wide = (int)strlen(offers[i].name);
-	printf("%-*s  %10s  %-7s  %-16s  %s\n", wide, "POOL", "SIZE", "CLASS",
-	       "METHOD", "WHY");
-	for (unsigned int i = 0; i < n; i++) {
-		const struct rp_setup_export *o = &offers[i];
-
-		printf("%-*s  %10s  %-7s  %-16s  %s\n", wide, o->name,
-		       rp_size_format(o->len, size), rp_class_name(o->class),
-		       rp_method_name(o->method), o->why);
-	}
+	rp_exports_print(&d->exports);
 	printf("process %ld listens on %s port %u%s\n", (long)getpid(),
 	       listen_address(&d->conf), rp_setup_server_port(d->server),
 	       d->secrets.needed ? ", with a secret" : "");
@@ -581,7 +564,7 @@ static bool read_signals(struct daemon *d)
 	struct signalfd_siginfo info;
 
 	while (read(d->signal_fd, &info, sizeof(info)) == sizeof(info)) {
-		if (info.ssi_signo != SIGHUP)
+		if (info.ssi_signo != SIGHUP || d->one_shot.on)
 			return true;
 		rp_service_reloading();
 		reload(d);
@@ -598,7 +581,9 @@ static int serve(struct daemon *d)
 		{.fd = d->signal_fd, .events = POLLIN},
 		{.fd = rp_metrics_fd(d->metrics), .events = POLLIN},
 		{.fd = d->exports.ended_fd, .events = POLLIN},
+		{.fd = d->one_shot.on ? STDIN_FILENO : -1, .events = POLLIN},
 	};
+	const struct rp_pool *pool = &d->exports.v[0].pool;
 	eventfd_t ended;
 	struct fid *cq = &d->exports.f.cq->fid;
 	uint64_t now, check_at = 0;
@@ -625,13 +610,15 @@ static int serve(struct daemon *d)
 			if (watchdog >= 0 && ret > watchdog)
 				ret = watchdog;
 		}
-		if (poll(fds, 5, ret) < 0 && errno != EINTR) {
+		if (poll(fds, 6, ret) < 0 && errno != EINTR) {
 			rp_err(d->err, 0, "poll: %s", strerror(errno));
 			return report_error(d, RP_EXIT_FAILED);
 		}
 		if (fds[4].revents && !eventfd_read(fds[4].fd, &ended))
 			check_at = 0;
-		if (fds[2].revents && read_signals(d))
+		if ((fds[2].revents && read_signals(d)) ||
+		    rp_one_shot_ended(&d->one_shot, fds[5].revents,
+				      pool->is_open, pool->owner[0]))
 			return 0;
 	}
 }
@@ -682,42 +669,6 @@ static int close_all(struct daemon *d, bool failed)
 	return code;
 }
 
-/*
- * Block the signals; the loop reads them from a signalfd. A SIGHUP that comes
- * before is read by the loop, too.
- */
-static int block_signals(struct daemon *d)
-{
-	sigset_t set;
-
-	signal(SIGUSR1, SIG_IGN);
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigaddset(&set, SIGHUP);
-	sigprocmask(SIG_BLOCK, &set, NULL);
-	signal(SIGPIPE, SIG_IGN);
-	d->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (d->signal_fd >= 0)
-		return 0;
-	rp_err(d->err, 0, "signalfd: %s", strerror(errno));
-	return report_error(d, RP_EXIT_FAILED);
-}
-
-/*
- * Unblock SIGTERM and SIGINT only: a second one ends the process at once, and
- * SIGHUP never does.
- */
-static void restore_signals(void)
-{
-	sigset_t set;
-
-	sigemptyset(&set);
-	sigaddset(&set, SIGTERM);
-	sigaddset(&set, SIGINT);
-	sigprocmask(SIG_UNBLOCK, &set, NULL);
-}
-
 /* Raise the limit: each client uses several descriptors. */
 static void raise_descriptors(void)
 {
@@ -732,13 +683,24 @@ static void raise_descriptors(void)
 static int run(struct daemon *d)
 {
 	struct signalfd_siginfo info;
-	int code;
+	int code = 0;
 
 	if (d->accept_loss) {
 		code = rp_exports_accept_losses(&d->conf, d->err);
 		return code ? report_error(d, code) : 0;
 	}
-	code = block_signals(d);
+	d->signal_fd = rp_service_block_signals();
+	if (d->signal_fd < 0) {
+		rp_err(d->err, 0, "signalfd: %s", strerror(-d->signal_fd));
+		return report_error(d, RP_EXIT_FAILED);
+	}
+	if (d->one_shot.on) {
+		code = rp_one_shot_begin(&d->one_shot, &d->conf, d->err);
+		if (code)
+			report_error(d, code);
+		else if (d->one_shot.removes)
+			return 0;
+	}
 	if (!code)
 		code = check_access(d);
 	if (!code && d->check) {
@@ -765,9 +727,16 @@ static int run(struct daemon *d)
 	if (code)
 		return code;
 	d->exports.served = true;
-	print_exports(d);
-	if (d->port_file)
-		code = write_port_file(d, rp_setup_server_port(d->server));
+	if (d->one_shot.on)
+		rp_one_shot_serve(&d->one_shot, &d->conf,
+				  rp_setup_server_port(d->server),
+				  d->exports.v[0].pool.owner[0]);
+	else
+		print_exports(d);
+	if (d->port_file &&
+	    rp_service_write_port(d->port_file, rp_setup_server_port(d->server),
+				  d->err))
+		code = report_error(d, RP_EXIT_FILE);
 	if (!code) {
 		tell_status(d, &d->conf);
 		rp_service_ready();
@@ -777,7 +746,7 @@ static int run(struct daemon *d)
 		return code;
 	while (read(d->signal_fd, &info, sizeof(info)) > 0)
 		;
-	restore_signals();
+	rp_service_unblock_signals();
 	return drain(d);
 }
 
@@ -794,6 +763,8 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	raise_descriptors();
 	code = run(&d);
+	if (code)
+		rp_one_shot_fail(&d.one_shot, code, d.err);
 	d.err[0] = 0;
 	closed = close_all(&d, code);
 	return code ? code : closed;

@@ -46,8 +46,10 @@ util_fi_rpmemd_SOURCES = util/fi_rpmemd.c util/exits.h \
 	util/conf.c util/conf.h \
 	util/export.c util/export.h util/export_key.c \
 	util/export_worker.c util/export_worker.h \
+	util/export_text.c \
 	util/lost_page.c util/lost_page.h \
-	util/metrics.c util/metrics.h
+	util/metrics.c util/metrics.h \
+	util/one_shot.c util/one_shot.h
 util_fi_rpmemd_CFLAGS = $(AM_CFLAGS) $(MICROHTTPD_CFLAGS)
 util_fi_rpmemd_LDADD = util/libutil.la prov/core/libcore.la $(FABRIC_LIBS) \
 	$(INIH_LIBS) $(MICROHTTPD_LIBS)
@@ -114,7 +116,9 @@ util_librpmem_log_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
 # unloaded with libpmemobj, and libfabric cannot be.
 if HAVE_PMDK_1_12
 lib_LTLIBRARIES += util/librpmem.la
-util_librpmem_la_SOURCES = util/librpmem/librpmem.c
+util_librpmem_la_SOURCES = util/librpmem/librpmem.c \
+	util/librpmem/session.c util/librpmem/session.h util/one_shot.h \
+	util/text.c util/text.h
 util_librpmem_la_LIBADD = util/librpmem_pool.la $(XXHASH_LIBS)
 util_librpmem_la_LDFLAGS = -version-info 1:0:0 -no-undefined -Wl,-z,nodelete \
 	-export-symbols-regex '^rpmem_[a-z]'

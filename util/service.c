@@ -3,11 +3,13 @@
 #include "config.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -15,6 +17,7 @@
 #include <unistd.h>
 
 #include "util/clock.h"
+#include "util/file.h"
 #include "util/service.h"
 #include "util/text.h"
 
@@ -163,4 +166,46 @@ bool rp_service_may_log(uint64_t *last)
 		return false;
 	*last = now;
 	return true;
+}
+
+/* A SIGHUP that comes before the loop is read by the loop, too. */
+int rp_service_block_signals(void)
+{
+	sigset_t set;
+	int fd;
+
+	signal(SIGUSR1, SIG_IGN);
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	return fd < 0 ? -errno : fd;
+}
+
+void rp_service_unblock_signals(void)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
+int rp_service_write_port(const char *path, uint16_t port, char *err)
+{
+	struct rp_tmpfile t;
+	int ret = rp_tmpfile_open(path, &t, err);
+
+	if (ret)
+		return ret;
+	if (dprintf(t.fd, "%u\n", port) < 0) {
+		ret = rp_err(err, -errno, "'%s': %s", path, strerror(errno));
+		rp_tmpfile_discard(&t);
+		return ret;
+	}
+	return rp_tmpfile_publish(&t, true, err);
 }

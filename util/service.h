@@ -35,4 +35,17 @@ void rp_service_log(enum rp_service_level level, const char *fmt, ...)
 /* Whether a second has passed since this call returned true for last. */
 bool rp_service_may_log(uint64_t *last);
 
+/*
+ * Block SIGTERM, SIGINT and SIGHUP, and ignore SIGUSR1 and SIGPIPE. Returns a
+ * signalfd(2), or -errno.
+ */
+int rp_service_block_signals(void);
+/*
+ * Unblock SIGTERM and SIGINT only: a second one ends the process at once, and
+ * SIGHUP never does.
+ */
+void rp_service_unblock_signals(void);
+/* Write the port to a file, whole. Returns 0, or -errno and the reason. */
+int rp_service_write_port(const char *path, uint16_t port, char *err);
+
 #endif

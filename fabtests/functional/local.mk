@@ -275,6 +275,7 @@ fabtests_functional_group_load_LDADD = util/librpmem_pool.la
 EXTRA_DIST += fabtests/functional/linear.py fabtests/functional/raft_lives.py
 pool_tests = fabtests/functional/group.sh \
 	fabtests/functional/obj_replica.sh \
+	fabtests/functional/obj_ssh.sh \
 	fabtests/functional/group_tool.sh \
 	fabtests/functional/log.sh \
 	fabtests/functional/rpc.sh \

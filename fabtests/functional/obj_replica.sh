@@ -74,7 +74,8 @@ below()
 # begin: run transactions until more of them have completed
 begin()
 {
-	$obj run set >acks 2>err &
+	: >acks
+	$obj run set >>acks 2>err &
 	program=$!
 	below 30
 	more=$((chance + 1))

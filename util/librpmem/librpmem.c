@@ -16,7 +16,10 @@
 
 #include <xxhash.h>
 
+#include "util/librpmem/session.h"
+#include "rpmem_pool.h"
 #include "util/bytes.h"
+#include "util/clock.h"
 #include "util/pool_class.h"
 
 #define MAJOR	  1u
@@ -32,8 +35,12 @@
  * A daemon needs a moment to notice that the client before has closed the pool:
  * longer than rpmem_pool_open() tries by itself if the machine is busy.
  */
-#define BUSY_MS	  2000
-#define BUSY_STEP 20
+#define BUSY_MS	    2000
+#define BUSY_STEP   20
+#define SSH_BUSY_MS 5000
+#define SSH_STEP    500
+/* A daemon that was started by ssh and has ended does not come back. */
+#define SSH_TIMEOUT_S 10
 
 static const char magic[8] = {'R', 'P', 'M', 'E', 'M', 'R', 'E', 'P'};
 
@@ -48,7 +55,8 @@ struct replica_attr {
 /* RPMEMpool of librpmem. */
 struct replica {
 	struct rpmem_pool *pool;
-	const char *local; /* memory that is replicated, or NULL */
+	struct session session; /* without ssh: no process */
+	const char *local;	/* memory that is replicated, or NULL */
 	size_t size;
 	unsigned int lanes;
 	bool has_header; /* bytes below HEADER are not the caller's */
@@ -164,51 +172,101 @@ static int class_of(const char *name, enum rpmem_pool_class *class)
 static void replica_free(struct replica *r)
 {
 	rpmem_pool_close(r->pool);
+	if (r->session.pid)
+		session_end(&r->session);
 	free(r);
 }
 
-static struct replica *pool_open(const char *target, const char *name)
+/* Whether an attempt is made again: the pool is still open at another one. */
+static bool is_busy(int ret, uint64_t until, int step)
+{
+	if (ret != -EBUSY || rp_now_ms() >= until)
+		return false;
+	poll(NULL, 0, step);
+	return true;
+}
+
+/* Open a pool of a fi_rpmemd that runs. */
+static int open_running(struct replica *r, const char *target, const char *name,
+			struct rpmem_pool_attr *attr)
+{
+	const uint64_t until = rp_now_ms() + BUSY_MS;
+	char *where;
+	int ret;
+
+	attr->secret_file = getenv("RPMEM_SECRET");
+	if (asprintf(&where, "%s:%s", target, name) < 0)
+		return fail(ENOMEM, "out of memory");
+	do
+		ret = rpmem_pool_open(&r->pool, where, attr);
+	while (is_busy(ret, until, BUSY_STEP));
+	free(where);
+	/* The file of the secret is no pool that does not exist. */
+	if (ret == -ENOENT && attr->secret_file &&
+	    access(attr->secret_file, R_OK))
+		ret = -EACCES;
+	if (ret == -ECONNREFUSED)
+		return fail(ECONNREFUSED,
+			    "%s; or give the path of a pool set there, such as "
+			    "./%s.set, and ssh starts fi_rpmemd",
+			    rpmem_pool_error(), name);
+	return result(ret);
+}
+
+/* Run a request by ssh; the daemon of the client before may still end. */
+static int ssh_request(struct session *s, const char *target, const char *verb,
+		       const char *name)
+{
+	const uint64_t until = rp_now_ms() + SSH_BUSY_MS;
+	char err[RP_ERR_LEN];
+	int ret;
+
+	do
+		ret = session_begin(s, target, verb, name, err);
+	while (is_busy(ret, until, SSH_STEP));
+	return ret ? fail(-ret, "%s", err) : 0;
+}
+
+/* Open a pool by ssh. */
+static int open_by_ssh(struct replica *r, const char *target, const char *name,
+		       bool create, struct rpmem_pool_attr *attr)
+{
+	int ret = ssh_request(&r->session, target, create ? "create" : "open",
+			      name);
+
+	if (ret)
+		return ret;
+	attr->secret_file = r->session.path;
+	attr->timeout = SSH_TIMEOUT_S;
+	ret = result(rpmem_pool_open(&r->pool, r->session.where, attr));
+	if (ret)
+		session_end(&r->session);
+	return ret;
+}
+
+static struct replica *pool_open(const char *target, const char *name,
+				 bool create)
 {
 	struct rpmem_pool_attr attr = {
 		.size = sizeof(attr),
-		.secret_file = getenv("RPMEM_SECRET"),
 		.exclusive = RPMEM_POOL_EXCLUSIVE,
 	};
 	struct replica *r;
-	char *where;
-	int ret;
 
 	if (!target || !name) {
 		fail(EINVAL, "no host, or no pool");
 		return NULL;
 	}
-	if (strchr(target, '@')) {
-		fail(EINVAL,
-		     "'%s' names a user: this librpmem starts nothing by ssh; "
-		     "give HOST or HOST:PORT of a running fi_rpmemd",
-		     target);
-		return NULL;
-	}
 	if (class_of(getenv("RPMEM_CLASS"), &attr.required))
 		return NULL;
 	r = calloc(1, sizeof(*r));
-	if (!r || asprintf(&where, "%s:%s", target, name) < 0) {
-		free(r);
+	if (!r) {
 		fail(ENOMEM, "out of memory");
 		return NULL;
 	}
-	for (int ms = 0;; ms += BUSY_STEP) {
-		ret = rpmem_pool_open(&r->pool, where, &attr);
-		if (ret != -EBUSY || ms >= BUSY_MS)
-			break;
-		poll(NULL, 0, BUSY_STEP);
-	}
-	free(where);
-	/* The file of the secret is no pool that does not exist. */
-	if (ret == -ENOENT && attr.secret_file &&
-	    access(attr.secret_file, R_OK))
-		ret = -EACCES;
-	if (!result(ret))
+	if (!(session_is_needed(target, name)
+		      ? open_by_ssh(r, target, name, create, &attr)
+		      : open_running(r, target, name, &attr)))
 		return r;
 	free(r);
 	return NULL;
@@ -262,10 +320,10 @@ static int replica_init(struct replica *r, const char *name, void *local,
 /* Open the pool, grant lanes, and read the first bytes. */
 static struct replica *open_header(const char *target, const char *name,
 				   void *local, size_t size,
-				   unsigned int *lanes,
+				   unsigned int *lanes, bool create,
 				   unsigned char header[HEADER])
 {
-	struct replica *r = pool_open(target, name);
+	struct replica *r = pool_open(target, name, create);
 
 	if (!r)
 		return NULL;
@@ -282,7 +340,7 @@ struct replica *rpmem_create(const char *target, const char *name, void *local,
 {
 	unsigned char header[HEADER];
 	struct replica *r =
-		open_header(target, name, local, size, lanes, header);
+		open_header(target, name, local, size, lanes, true, header);
 	struct replica_attr old;
 	int ret = 0;
 
@@ -314,7 +372,7 @@ struct replica *rpmem_open(const char *target, const char *name, void *local,
 	struct replica_attr found = {.major = 0};
 	unsigned char header[HEADER];
 	struct replica *r =
-		open_header(target, name, local, size, lanes, header);
+		open_header(target, name, local, size, lanes, false, header);
 
 	if (!r)
 		return NULL;
@@ -446,18 +504,36 @@ static int remove_header(struct replica *r, const char *target,
 	return result(rpmem_pool_zero(r->pool, HEADER, 0, RPMEM_POOL_DURABLE));
 }
 
+static int remove_from(const char *target, const char *name, bool set)
+{
+	struct session s;
+	struct replica *r;
+	int ret;
+
+	if (session_is_needed(target, name)) {
+		ret = ssh_request(&s, target, set ? "remove-set" : "remove",
+				  name);
+		if (!ret)
+			session_end(&s);
+		return ret;
+	}
+	r = pool_open(target, name, false);
+	if (!r)
+		return -1;
+	ret = remove_header(r, target, name);
+	replica_free(r);
+	return ret;
+}
+
 int rpmem_remove(const char *target, const char *name, int flags)
 {
-	struct replica *r;
-	int ret = -1;
+	int ret;
 
+	if (!target || !name)
+		return fail(EINVAL, "no host, or no pool");
 	if (flags & ~(FORCE | POOL_SET))
 		return fail(EINVAL, "flags %#x are unknown", flags);
-	r = pool_open(target, name);
-	if (r) {
-		ret = remove_header(r, target, name);
-		replica_free(r);
-	}
+	ret = remove_from(target, name, flags & POOL_SET);
 	/* There is nothing to remove. */
 	return ret && errno == ENOENT && flags & FORCE ? 0 : ret;
 }

@@ -1,0 +1,373 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# librpmem.so.1 reaches its replica by ssh: a real sshd of this test on loopback,
+# one fi_rpmemd for each session, nothing left behind by whatever is killed, and
+# errors that name what is wrong.
+# usage: obj_ssh.sh
+set -u
+case ${RP_SANITIZE:-} in ?*)
+	echo "SKIP: libpmemobj loads the library without a sanitizer's runtime"
+	exit 77 ;;
+esac
+command -v pmempool >/dev/null && [ -x fabtests/functional/obj_replica ] || {
+	echo "SKIP: no libpmemobj 1.12 with its tools"
+	exit 77
+}
+sshd=$(PATH=$PATH:/usr/sbin:/sbin command -v sshd) && command -v ssh >/dev/null || {
+	echo "SKIP: no sshd, or no ssh (openssh-server, openssh-client)"
+	exit 77
+}
+dir=$(mktemp -d ./objssh.XXXXXX) || exit 99
+cd "$dir" || exit 99
+here=$PWD
+top=$(cd .. && pwd)
+obj=$top/fabtests/functional/obj_replica
+LD_LIBRARY_PATH=$top/util/.libs
+export LD_LIBRARY_PATH
+unset FI_PROVIDER FI_OFI_RPMEM_CLASS RPMEM_SECRET RPMEM_CLASS
+server= program= other= failed=0
+
+finish()
+{
+	for pid in $server $program $other; do
+		kill -9 "$pid" 2>/dev/null
+	done
+	for pid in $(cat pids.* 2>/dev/null); do
+		kill -9 "$pid" 2>/dev/null
+	done
+	cd .. && rm -rf "$dir"
+}
+trap finish EXIT
+
+fail()
+{
+	echo "FAIL: $*"
+	failed=1
+}
+
+# --- both ends: an sshd with one key, and an ssh and a command that leave pids
+for key in host user other forced; do
+	ssh-keygen -q -t ed25519 -N '' -C '' -f $key || exit 99
+done
+{
+	cat user.pub
+	echo "command=\"$here/command\" $(cat forced.pub)"
+} >authorized
+[ "$(id -u)" != 0 ] || mkdir -p /run/sshd
+for _ in $(seq 20); do
+	port=$((20000 + $(od -An -N2 -tu2 /dev/urandom) % 12000))
+	cat >sshd.conf <<S
+Port $port
+ListenAddress 127.0.0.1
+HostKey $here/host
+AuthorizedKeysFile $here/authorized
+PidFile none
+StrictModes no
+UsePAM no
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+PermitRootLogin prohibit-password
+S
+	"$sshd" -D -e -f "$here/sshd.conf" >sshd.log 2>&1 &
+	server=$!
+	for _ in $(seq 100); do
+		grep -q 'Server listening' sshd.log && break
+		kill -0 $server 2>/dev/null || break
+		sleep 0.05
+	done
+	grep -q 'Server listening' sshd.log && break
+	wait $server
+	server=
+done
+[ -n "$server" ] || { echo "SKIP: no sshd here: $(tail -n 1 sshd.log)"; exit 77; }
+printf '[127.0.0.1]:%s %s\n' "$port" "$(cat host.pub)" >known
+cat >ssh_config <<S
+Host *
+	IdentitiesOnly yes
+	IdentityAgent none
+	UserKnownHostsFile $here/known
+	GlobalKnownHostsFile none
+S
+for key in user other forced; do
+	cat >ssh.$key <<S
+#!/bin/sh
+echo \$\$ >>$here/pids.ssh
+exec ssh -F $here/ssh_config -i $here/$key "\$@"
+S
+done
+cat >command <<S
+#!/bin/sh
+echo \$\$ >>$here/pids.target
+FI_PROVIDER_PATH=$FI_PROVIDER_PATH FI_TCP_IFACE=lo
+FI_OFI_RPMEM_TRUST_FS=${FI_OFI_RPMEM_TRUST_FS:-}
+export FI_PROVIDER_PATH FI_TCP_IFACE FI_OFI_RPMEM_TRUST_FS
+exec $top/util/fi_rpmemd --one-shot=$here/target "\$@"
+S
+chmod +x command ssh.*
+RPMEM_SSH=$here/ssh.user RPMEM_CMD=$here/command
+export RPMEM_SSH RPMEM_CMD
+me=$(id -un)
+at=$me@127.0.0.1:$port
+mkdir -p target/sub
+printf 'PMEMPOOLSET\n# a comment\nOPTION SINGLEHDR\n10M %s/vol\n' "$here" >target/data.set
+
+# gone WHAT: no process of a session is left, and so no pool is in use
+gone()
+{
+	for _ in $(seq 600); do
+		left=
+		for pid in $(cat pids.*); do
+			kill -0 "$pid" 2>/dev/null && left="$left $pid"
+		done
+		[ -n "$left" ] || break
+		sleep 0.05
+	done
+	[ -z "$left" ] || fail "$1: still there: $(ps -o pid=,args= -p "$(echo $left | tr ' ' ,)")"
+	rm -f pids.*
+}
+
+# begin: run transactions until more of them have completed
+begin()
+{
+	: >acks
+	"$obj" run set >>acks 2>err &
+	program=$!
+	for _ in $(seq 2000); do
+		[ "$(wc -l <acks)" -ge 5 ] && return
+		kill -0 $program 2>/dev/null || break
+		sleep 0.01
+	done
+	fail "no transactions"
+	cat acks err
+}
+
+# ends WHAT: the program that lost its replica ends by itself, with an error
+ends()
+{
+	for _ in $(seq 900); do
+		kill -0 $program 2>/dev/null || break
+		sleep 0.05
+	done
+	kill -9 $program 2>/dev/null && fail "$1: the program hangs"
+	wait $program && fail "$1: the program ends as if nothing were wrong"
+	program=
+}
+
+# has WHAT: the pool set has every transaction that has completed
+has()
+{
+	if ! "$obj" check set >out 2>&1; then
+		fail "$1: not consistent"
+		cat out
+	elif [ "$(tail -n 1 out)" -lt "$(tail -n 1 acks)" ]; then
+		fail "$1: $(tail -n 1 acks) completed, $(cat out) are there"
+	fi
+}
+
+printf 'PMEMPOOLSET\n9M %s/part\nREPLICA %s data.set\n' "$here" "$at" >set
+"$obj" check set >out 2>&1 && fail "a replica before its creation"
+rm -f part
+"$obj" create set >out 2>&1 || { fail "create"; cat out err sshd.log; exit 1; }
+[ -s pids.ssh ] && [ -s pids.target ] || fail "no ssh, or no fi_rpmemd was started"
+gone "create"
+begin
+kill -9 $program
+wait $program 2>/dev/null
+gone "initiator killed"
+has "initiator killed"
+begin
+kill -9 "$(tail -n 1 pids.target)"
+ends "target killed"
+gone "target killed"
+has "target killed"
+begin
+kill -9 "$(tail -n 1 pids.ssh)"
+ends "ssh killed"
+gone "ssh killed"
+has "ssh killed"
+# Either copy is lost, and made again from the other.
+rm part
+pmempool sync set >out 2>&1 || { fail "sync"; cat out; }
+has "first copy lost"
+rm vol
+"$obj" check set >out 2>&1 && fail "a lost replica goes unnoticed"
+pmempool sync set >out 2>&1 || { fail "sync of the replica"; cat out; }
+gone "sync"
+cmp -n $((9 * 1048576 - 8192)) -i 8192:$((65536 + 8192)) part vol ||
+	fail "the copies differ"
+
+# --- the calls by themselves
+cat >calls.py <<'P'
+import ctypes
+import errno
+import os
+import socket
+import subprocess
+import sys
+
+lib = ctypes.CDLL("librpmem.so.1", use_errno=True)
+lib.rpmem_create.restype = lib.rpmem_open.restype = ctypes.c_void_p
+lib.rpmem_errormsg.restype = ctypes.c_char_p
+lib.rpmem_close.argtypes = [ctypes.c_void_p]
+lib.rpmem_persist.argtypes = [ctypes.c_void_p, ctypes.c_size_t,
+                              ctypes.c_size_t, ctypes.c_uint, ctypes.c_uint]
+lib.rpmem_read.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t,
+                           ctypes.c_size_t, ctypes.c_uint]
+me, port, here = sys.argv[1:]
+where = f"{me}@127.0.0.1:{port}".encode()
+SIZE = 1 << 20
+memory = ctypes.create_string_buffer(b"\7" * SIZE, SIZE)
+
+
+class Attr(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_ubyte * 104)]
+
+
+def call(f, target, name, attr=None):
+    n = ctypes.c_uint(4)
+    return f(target, name, memory, ctypes.c_size_t(SIZE), ctypes.byref(n),
+             attr and ctypes.byref(attr))
+
+
+def opened(name, target=where):
+    return call(lib.rpmem_open, target, name)
+
+
+def created(name, target=where):
+    return call(lib.rpmem_create, target, name, Attr())
+
+
+def fails(code, text, ret):
+    message = lib.rpmem_errormsg().decode()
+    assert ret in (None, -1), ret
+    assert ctypes.get_errno() == getattr(errno, code), (
+        ctypes.get_errno(), message)
+    assert text in message, message
+
+
+def pool_set(name, *lines):
+    with open(f"{here}/target/{name}", "w") as f:
+        f.write("\n".join(("PMEMPOOLSET",) + lines) + "\n")
+
+
+# ./ asks for ssh as well as user@ and .set do; a user is optional.
+pool_set("sub/plain", f"2M {here}/plain")
+plain = f"127.0.0.1:{port}".encode()
+fails("ENOENT", "does not exist", opened(b"sub/plain", plain))
+r = created(b"sub/plain", plain)
+assert r, lib.rpmem_errormsg()
+assert lib.rpmem_persist(r, 4096, SIZE - 4096, 0, 0) == 0
+fails("EBUSY", "in use", opened(b"sub/plain"))
+p = subprocess.run([os.environ["RPMEM_CMD"]], capture_output=True, text=True,
+                   input="ofi_rpmem-1 remove sub/plain\n")
+assert p.returncode == 4 and "in use" in p.stdout, p
+back = ctypes.create_string_buffer(SIZE - 4096)
+assert lib.rpmem_read(r, back, 4096, SIZE - 4096, 0) == 0
+assert back.raw == b"\7" * (SIZE - 4096)
+assert lib.rpmem_close(r) == 0
+fails("EEXIST", "has a replica", created(b"sub/plain"))
+# A pool itself, instead of a set; and what a login shell prints is skipped.
+os.symlink(f"{here}/plain", f"{here}/target/direct")
+command = os.environ["RPMEM_CMD"]
+os.environ["RPMEM_CMD"] = "echo Welcome; " + command
+r = opened(b"./direct")
+assert r, lib.rpmem_errormsg()
+assert lib.rpmem_close(r) == 0
+# Each session takes the next command.
+os.environ["RPMEM_CMD"] = "/absent/fi_rpmemd|" + command
+results = [opened(b"./direct") for _ in range(2)]
+assert sorted(map(bool, results)) == [False, True], results
+for r in filter(None, results):
+    assert lib.rpmem_close(r) == 0
+os.environ["RPMEM_CMD"] = "/absent/fi_rpmemd"
+fails("EPROTO", "/absent/fi_rpmemd: No such file", opened(b"./direct"))
+# A key for one command runs no other.
+os.environ["RPMEM_SSH"] = here + "/ssh.forced"
+r = opened(b"./direct")
+assert r, lib.rpmem_errormsg()
+assert lib.rpmem_close(r) == 0
+os.environ["RPMEM_CMD"] = command
+# A key that is not accepted, and hosts that are down, end in bounded time.
+os.environ["RPMEM_SSH"] = here + "/ssh.other"
+fails("EHOSTUNREACH", "Permission denied", opened(b"./direct"))
+assert "without a question" in lib.rpmem_errormsg().decode()
+os.environ["RPMEM_SSH"] = "/absent/ssh"
+fails("EHOSTUNREACH", "set RPMEM_SSH", opened(b"./direct"))
+os.environ["RPMEM_SSH"] = here + "/ssh.user"
+fails("EHOSTUNREACH", "Connection refused",
+      opened(b"./direct", b"127.0.0.1:1"))
+with socket.create_server(("127.0.0.1", 0)) as s:
+    silent = f"127.0.0.1:{s.getsockname()[1]}".encode()
+    fails("EHOSTUNREACH", "timed out", opened(b"./direct", silent))
+for bad in (b"-oProxyCommand=touch@x", b"a@", b"127.0.0.1:x", b"[::1]x"):
+    fails("EINVAL", "no host for ssh", opened(b"./direct", bad))
+# Paths and pool sets that are refused.
+fails("EINVAL", "no path below", opened(b"../set"))
+fails("EINVAL", "no path below", opened(b"sub/../../set"))
+fails("EINVAL", "no path below", opened(f"{here}/set".encode()))
+fails("EINVAL", "no path of a pool set", opened(b"a/b\nc"))
+fails("ENOENT", "absent.set", opened(b"absent.set"))
+pool_set("two.set", f"2M {here}/a", f"2M {here}/b")
+fails("EIO", "more than one part", created(b"two.set"))
+pool_set("replica.set", f"2M {here}/a", f"REPLICA {me}@h x.set")
+fails("EIO", "has a REPLICA", created(b"replica.set"))
+pool_set("none.set")
+fails("EIO", "has no part", created(b"none.set"))
+for line in ("2M a", "2X /a", f"2M {here}/a 1", "AUTO /dev/dax0.0"):
+    pool_set("line.set", line)
+    fails("EIO", "one part with its size", created(b"line.set"))
+assert not os.path.exists(f"{here}/a")
+pool_set("short.set", f"64K {here}/a")
+fails("ENOSPC", "are needed", created(b"short.set"))
+with open(f"{here}/foreign", "wb") as f:
+    f.write(b"x" * 200000)
+pool_set("foreign.set", f"64K {here}/foreign")
+fails("EIO", "foreign", created(b"foreign.set"))
+fails("EIO", "foreign", lib.rpmem_remove(where, b"foreign.set", 1))
+assert os.path.getsize(f"{here}/foreign") == 200000
+# Removal takes the file, and with its flag the set.
+assert lib.rpmem_remove(where, b"sub/plain", 0) == 0
+assert not os.path.exists(f"{here}/plain")
+fails("ENOENT", "plain", lib.rpmem_remove(where, b"sub/plain", 0))
+assert os.path.exists(f"{here}/target/sub/plain")
+assert lib.rpmem_remove(where, b"sub/plain", 1) == 0
+assert lib.rpmem_remove(where, b"sub/plain", 3) == 0
+assert not os.path.exists(f"{here}/target/sub/plain")
+# No child of the library is left to wait for.
+try:
+    os.waitpid(-1, os.WNOHANG)
+    raise AssertionError("a process is left")
+except ChildProcessError:
+    pass
+
+# The daemon by itself: only the client of its ssh knows the secret.
+p = subprocess.Popen([command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                     text=True)
+p.stdin.write("ofi_rpmem-1 open data.set\n")
+p.stdin.flush()
+word, verb, secret, daemon, address, pool = p.stdout.readline().split()
+assert (verb, address, pool) == ("serves", "127.0.0.1", "vol")
+assert len(secret) == 64
+cp = subprocess.run(["../util/fi_rpmem_cp", "set", f"{address}:{daemon}:{pool}"],
+                    capture_output=True, text=True)
+assert cp.returncode == 7, cp
+if os.environ.get("RP_LONG") == "1":
+    p.wait(timeout=120)  # the client's host is gone
+else:
+    p.stdin.close()
+assert p.wait(timeout=60) == 0
+for line, text in (("", "no request"), ("GET /\n", "same release"),
+                   ("ofi_rpmem-1 shut data.set\n", "same release")):
+    p = subprocess.run([command], input=line, capture_output=True, text=True)
+    assert p.returncode == 2 and text in p.stderr and text in p.stdout, p
+p = subprocess.run([command, "data.set"], capture_output=True, text=True)
+assert p.returncode == 2 and "gets its pool over ssh" in p.stderr, p
+P
+python3 calls.py "$me" "$port" "$here" >out 2>&1 || { fail "calls"; cat out; }
+gone "calls"
+
+# pmempool removes the replica's file.
+pmempool rm -r -f set >out 2>&1 || { fail "pmempool rm"; cat out; }
+[ ! -e vol ] || fail "pmempool rm leaves the replica"
+gone "pmempool rm"
+exit $failed
