@@ -130,7 +130,7 @@ static int sum_lost(struct crash_view *v, size_t *first)
 	size_t count = json_array_size(v->events);
 	json_int_t len;
 
-	v->lost_size = malloc((count + 1) * sizeof(*v->lost_size));
+	v->lost_size = calloc(count + 1, sizeof(*v->lost_size));
 	if (!v->lost_size)
 		return -ENOMEM;
 	for (size_t i = 0; i < count; i++)

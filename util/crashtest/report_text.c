@@ -228,16 +228,19 @@ static void put_head(FILE *out, const json_t *result)
 
 static char sign(const struct crash_column *c)
 {
-	if (c->e.kind == CRASH_FLUSH)
+	/* Durable, kept, torn, lost; a change is one of them. */
+	static const char fates[] = "=+/X ";
+
+	switch (c->e.kind) {
+	case CRASH_FLUSH:
 		return 'F';
-	if (c->e.kind == CRASH_ACK)
+	case CRASH_ACK:
 		return 'A';
-	if (c->e.kind == CRASH_MARK)
+	case CRASH_MARK:
 		return 'i';
-	return c->fate == CRASH_LOST   ? 'X'
-	       : c->fate == CRASH_TORN ? '/'
-	       : c->fate == CRASH_KEPT ? '+'
-				       : '=';
+	default:
+		return fates[c->fate];
+	}
 }
 
 static size_t shown_lanes(const struct crash_view *v)
