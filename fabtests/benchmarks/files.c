@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Writes to files in a server's pool, with and without the advice of Wei et al.
- * 2021, section 6.2: the client asks the server for the address of a block, and
- * writes its payload there, at a random place of a random file.
+ * 2021, section 6.2: the client requests the address of a block from the
+ * server, and writes its payload there, at a random place of a random file.
  *
  *   files [--check] [--emulate] [--sleep] [--rounds N] [--each N]
  */
@@ -15,15 +15,17 @@ enum {
 	PAD = 1,       /* H5, H6: aligned, padded */
 	TWO_SIDED = 2, /* H3, where DDIO stays: the server stores the payload */
 	DURABLE = 4,
-	ONE_TRIP = 8 /* H9 */
+	TOGETHER = 8, /* H9: write and commit without a wait between them */
+	ONE_TRIP = 16 /* H9: by one request */
 };
 
 static const struct study_way ways[] = {
 	{"plain", 0, -1},
 	{"+H5 H6", PAD, 0},
-	{"+H3 H4 two-sided", PAD | TWO_SIDED, 1},
-	{"H5 H6 +persist", PAD | DURABLE, 1},
-	{"H5 H6 +H9", PAD | DURABLE | ONE_TRIP, 3},
+	{"+H3 H4, two-sided", PAD | TWO_SIDED, 1},
+	{"+persist", PAD | DURABLE, 1},
+	{"+H9, two requests", PAD | DURABLE | TOGETHER, 3},
+	{"+H9, one request", PAD | DURABLE | ONE_TRIP, 3},
 };
 #define WAYS ((unsigned int)(sizeof(ways) / sizeof(*ways)))
 
@@ -101,6 +103,7 @@ static void work(struct side *s, unsigned int way)
 	}
 	study_write(s, m.body, len, m.offset,
 		    !(flags & DURABLE) ? STUDY_PLACED
+		    : flags & TOGETHER ? STUDY_TOGETHER
 		    : flags & ONE_TRIP ? STUDY_ONE_TRIP
 				       : STUDY_TWO_TRIPS);
 	if (!study_options.check || !(flags & DURABLE))

@@ -236,12 +236,13 @@ void study_write(struct side *s, const void *buf, size_t len, uint64_t offset,
 	POST(s, fi_writemsg(s->ep, &m,
 			    how == STUDY_ONE_TRIP ? FI_COMMIT_COMPLETE
 						  : FI_DELIVERY_COMPLETE));
-	study_wait(s, 1);
-	if (how != STUDY_TWO_TRIPS)
+	if (how != STUDY_TOGETHER)
+		study_wait(s, 1);
+	if (how == STUDY_PLACED || how == STUDY_ONE_TRIP)
 		return;
 	POST(s, commit_post(s->ep, &to, 1, s->peer, FI_RPMEM_DURABLE,
 			    FI_RPMEM_CLASS_DEFAULT, NULL, s));
-	study_wait(s, 1);
+	study_wait(s, how == STUDY_TOGETHER ? 2 : 1);
 }
 
 static double now_us(void)
@@ -259,13 +260,13 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static double median(const double *v, unsigned int n)
+static double quartile(const double *v, unsigned int n, unsigned int q)
 {
 	double sorted[STUDY_ROUNDS];
 
 	memcpy(sorted, v, n * sizeof(*v));
 	qsort(sorted, n, sizeof(*sorted), compare);
-	return sorted[n / 2];
+	return sorted[(n - 1) * q / 4];
 }
 
 static double us[STUDY_WAYS][STUDY_ROUNDS];
@@ -277,12 +278,13 @@ static void print_way(unsigned int w)
 	double ratio[STUDY_ROUNDS];
 
 	printf("%-14s %-24s %9.1f us", current->name, way->name,
-	       median(us[w], n));
+	       quartile(us[w], n, 2));
 	/* More than 1: this way is faster than the other one. */
 	for (unsigned int r = 0; r < n && way->beside >= 0; r++)
 		ratio[r] = us[way->beside][r] / us[w][r];
 	if (way->beside >= 0)
-		printf("  %5.2fx of %s", median(ratio, n),
+		printf("  %5.2fx (%.2f to %.2f) of %s", quartile(ratio, n, 2),
+		       quartile(ratio, n, 1), quartile(ratio, n, 3),
 		       current->ways[way->beside].name);
 	putchar('\n');
 }

@@ -85,6 +85,7 @@ enum study_write {
 	STUDY_PLACED,	 /* complete when the bytes are visible */
 	STUDY_TWO_TRIPS, /* durable: a write, and a commit when it is complete
 			  */
+	STUDY_TOGETHER,	 /* durable: the commit is posted behind the write */
 	STUDY_ONE_TRIP,	 /* durable: one request, one reply */
 };
 void study_write(struct side *s, const void *buf, size_t len, uint64_t offset,
