@@ -504,6 +504,51 @@ Test(crash_report, image_without_losses_says_so)
 	json_decref(r);
 }
 
+Test(crash_report, change_of_names_has_no_place_and_no_bytes)
+{
+	json_t *events = json_array(), *lost = json_array(), *r, *e;
+	char *s;
+
+	e = event(0, "rename", "a.new", -1);
+	json_object_set_new(e, "text", json_string("a"));
+	json_object_set_new(e, "length", json_integer(0));
+	json_array_append_new(events, e);
+	json_array_append_new(lost,
+			      json_pack("{si ss si si}", "event", 0, "unit",
+					"metadata", "offset", 0, "length", 0));
+	r = result_of(events, 0, lost);
+	s = html_of(r);
+	cr_assert(strstr(s, "<li>metadata of event 0 (rename \xe2\x80\x9c"
+			    "a\xe2\x80\x9d, "));
+	cr_assert_eq(count(s, "class=\"m lost\""), 2);
+	free(s);
+	s = text_of(r);
+	cr_assert(strstr(s, "lost    rename a.new \"a\"\n"), "%s", s);
+	cr_assert(strstr(s, "event 0: metadata\n"), "%s", s);
+	free(s);
+	json_decref(r);
+}
+
+Test(crash_report, failure_that_comes_and_goes_is_said_to)
+{
+	json_t *r = small();
+	char *s = html_of(r);
+
+	cr_assert(!strstr(s, "Not every run of the check failed"));
+	cr_assert(strstr(s, "3 images failed. Those that lost the fewest"));
+	free(s);
+	json_object_set_new(part(r, 3), "stable", json_false());
+	json_object_set_new(part(r, 1), "failed", json_integer(1));
+	s = html_of(r);
+	cr_assert(strstr(s, "Not every run of the check failed"));
+	cr_assert(!strstr(s, "Those that lost the fewest"));
+	free(s);
+	s = text_of(r);
+	cr_assert(strstr(s, "not every run of the check failed"));
+	free(s);
+	json_decref(r);
+}
+
 Test(crash_report, error_of_the_file_is_returned)
 {
 	json_t *r = small(), *list = json_array();
@@ -568,6 +613,11 @@ Test(crash_report, wrapped_command_is_the_same_command)
 			 "%.*s'a '\\''b' \"c\\\"d\\\\\" \\' \\\\ 'e\\' f "
 			 "'g h'\\''i'",
 			 (int)shift, long_word);
+		check_copy(command);
+	}
+	for (size_t end = 90; end < 105; end++) {
+		snprintf(command, sizeof(command), "'%.*s'", (int)end,
+			 long_word);
 		check_copy(command);
 	}
 	check_copy("sh -c 'one\ntwo three'");

@@ -106,6 +106,17 @@ struct crash_event crash_event(const json_t *events, size_t i)
 	return e;
 }
 
+bool crash_has_range(const struct crash_event *e)
+{
+	return e->length > 0 && e->offset >= 0 && e->kind != CRASH_ACK &&
+	       e->kind != CRASH_MARK;
+}
+
+json_int_t crash_failed(const json_t *result)
+{
+	return crash_int(json_object_get(result, "images"), "failed", -1);
+}
+
 /* Number of an event alone: a search does not read the other keys. */
 static json_int_t number(const json_t *events, size_t i)
 {

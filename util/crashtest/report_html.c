@@ -182,10 +182,11 @@ static void put_run(FILE *out, const json_t *result)
 static void put_what(FILE *out, const struct crash_event *e)
 {
 	put_name(out, e->name);
-	if (e->length >= 0)
-		fprintf(out, " of %" JSON_INTEGER_FORMAT " bytes", e->length);
-	if (e->offset >= 0)
-		fprintf(out, " at %" JSON_INTEGER_FORMAT, e->offset);
+	if (crash_has_range(e))
+		fprintf(out,
+			" of %" JSON_INTEGER_FORMAT
+			" bytes at %" JSON_INTEGER_FORMAT,
+			e->length, e->offset);
 	if (e->text.len) {
 		fputs(" \xe2\x80\x9c", out);
 		put_name(out, e->text);
@@ -225,11 +226,14 @@ static void put_unit(FILE *out, const struct crash_view *v, const json_t *unit)
 
 	fputs("<li>", out);
 	put_name(out, kind);
-	fputs(" at ", out);
-	put_count(out, unit, "offset");
-	fputs(", ", out);
-	put_count(out, unit, "length");
-	fprintf(out, " bytes, of event %" JSON_INTEGER_FORMAT, n);
+	if (crash_int(unit, "length", 0) > 0) {
+		fputs(" at ", out);
+		put_count(out, unit, "offset");
+		fputs(", ", out);
+		put_count(out, unit, "length");
+		fputs(" bytes,", out);
+	}
+	fprintf(out, " of event %" JSON_INTEGER_FORMAT, n);
 	if (at == CRASH_GAP) {
 		fputs(", which the log does not have", out);
 	} else {
@@ -459,8 +463,8 @@ static void put_event_row(FILE *out, const struct crash_column *c)
 	fputs("</td><td><bdi>", out);
 	put_name(out, c->e.target);
 	fputs("</bdi></td>", out);
-	put_number(out, c->e.offset);
-	put_number(out, c->e.length);
+	put_number(out, crash_has_range(&c->e) ? c->e.offset : -1);
+	put_number(out, crash_has_range(&c->e) ? c->e.length : -1);
 	fputs("<td><bdi>", out);
 	put_name(out, c->e.text);
 	fprintf(out, "</bdi></td><td>%s</td></tr>\n", crash_fate_name(c->fate));
@@ -532,6 +536,10 @@ static void put_summary(FILE *out, const struct crash_view *v)
 		fputs("</q>", out);
 	}
 	fputs(".</p>\n", out);
+	if (json_is_false(json_object_get(v->failure, "stable")))
+		fputs("<p>Not every run of the check failed on this "
+		      "image.</p>\n",
+		      out);
 	if (v->acks_after)
 		fprintf(out,
 			"<p>%zu of the acknowledgements came after the first "
@@ -617,6 +625,12 @@ int crash_report_html(const json_t *result, FILE *out)
 	put_verdict(out, result);
 	put_run(out, result);
 	fprintf(out, "<section><h2>Failures: %zu</h2>\n", n);
+	if (n && crash_failed(result) > (json_int_t)n)
+		fprintf(out,
+			"<p>%" JSON_INTEGER_FORMAT
+			" images failed. Those that lost the fewest writes "
+			"are drawn.</p>\n",
+			crash_failed(result));
 	if (n)
 		put_legend(out);
 	for (size_t i = 0; i < n && i < CRASH_FAILURES; i++) {

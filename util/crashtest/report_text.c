@@ -115,6 +115,12 @@ static void add_count(struct line *l, const json_t *o, const char *key)
 		addf(l, "%" JSON_INTEGER_FORMAT, n);
 }
 
+/* Whether the rest of a string fits into a line from a column on. */
+static bool fits(struct crash_str s, size_t i, size_t column)
+{
+	return s.len - i <= WIDTH - column && !memchr(s.s + i, '\n', s.len - i);
+}
+
 /*
  * Print a shell command in lines of WIDTH columns that a shell reads as the
  * same command: a backslash before a line feed, outside of single quotes.
@@ -127,7 +133,8 @@ static void put_command(FILE *out, struct crash_str s)
 	for (size_t i = 0; i < s.len; i++) {
 		char c = s.s[i];
 
-		if (column >= WIDTH - 3 && !escaped && c != '\n') {
+		if (column >= WIDTH - 3 && !escaped && c != '\n' &&
+		    !fits(s, i, column)) {
 			fputs(single ? "'\\\n'" : "\\\n", out);
 			column = single;
 		}
@@ -276,10 +283,10 @@ static void put_event(FILE *out, const struct crash_view *v, size_t column)
 	addf(&l, "%6" JSON_INTEGER_FORMAT " %-7s ", c->e.n,
 	     crash_fate_name(c->fate));
 	add_str(&l, c->e.name);
-	if (c->e.length >= 0)
-		addf(&l, " %" JSON_INTEGER_FORMAT " bytes", c->e.length);
-	if (c->e.offset >= 0)
-		addf(&l, " at %" JSON_INTEGER_FORMAT, c->e.offset);
+	if (crash_has_range(&c->e))
+		addf(&l,
+		     " %" JSON_INTEGER_FORMAT " bytes at %" JSON_INTEGER_FORMAT,
+		     c->e.length, c->e.offset);
 	if (c->e.target.len) {
 		addf(&l, " ");
 		add_name(&l, c->e.target, NAME);
@@ -334,11 +341,13 @@ static void put_lost(FILE *out, const struct crash_view *v)
 		add_count(&l, unit, "event");
 		addf(&l, ": ");
 		add_str(&l, crash_str(unit, "unit"));
-		addf(&l, " at ");
-		add_count(&l, unit, "offset");
-		addf(&l, ", ");
-		add_count(&l, unit, "length");
-		addf(&l, " bytes");
+		if (crash_int(unit, "length", 0) > 0) {
+			addf(&l, " at ");
+			add_count(&l, unit, "offset");
+			addf(&l, ", ");
+			add_count(&l, unit, "length");
+			addf(&l, " bytes");
+		}
 		end(&l);
 	}
 	if (v->units > LINES)
@@ -400,6 +409,9 @@ static void put_failure(FILE *out, const json_t *result, const json_t *failure,
 		addf(&l, "\"");
 	}
 	end(&l);
+	if (json_is_false(json_object_get(failure, "stable")))
+		fputs("  not every run of the check failed on this image\n",
+		      out);
 	put_timeline(out, &v);
 	put_lost(out, &v);
 	put_output(out, failure);
