@@ -258,8 +258,8 @@ Test(crash_report, page_has_each_fact)
 		"1 of the acknowledgements came after the first lost write",
 		"the flush that covers it is event 7, after the cut",
 		"no flush covers it in the whole run",
-		"Drawn from the last good flush to the cut. Events drawn: "
-		"6. Earlier events left out: 1.",
+		"<p>Drawn from the last good flush to the cut.",
+		" Events drawn: 6. Earlier events left out: 1.</p>",
 	};
 	json_t *r = small();
 	char *page = html_of(r);
@@ -285,8 +285,8 @@ Test(crash_report, text_has_each_fact)
 		"files, 8 events, seed 5",
 		"200 made, 187 distinct; all images at 4 cuts, some at 21",
 		"failure 1: power cut after event 6",
-		"2 units lost, 2 kept; 9 lines acknowledged, the last \"row "
-		"3\"",
+		"2 units lost, 2 kept; 9 lines acknowledged",
+		", the last \"row 3\"\n",
 		"last good flush to the cut; events left out: 1\n",
 		"event 3: page at 12288, 4096 bytes",
 		"event 4: page at 16384, 512 bytes",
