@@ -3,7 +3,7 @@
 # A short form of each case study: the bytes are right, and those that were
 # acknowledged as durable are on the medium. Times are not judged.
 set -u
-failed=0 n=0
+failed=0
 
 for study in transactions files; do
 	for memory in '' --emulate; do
@@ -13,7 +13,6 @@ for study in transactions files; do
 		cat studies.$$
 		# A process that died has printed too few lines.
 		lines=$(grep -c '^ok ' studies.$$)
-		n=$((n + 1))
 		[ "$lines" -ge 4 ] || { echo "not ok - $study $memory"; failed=1; }
 	done
 done
