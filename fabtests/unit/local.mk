@@ -129,7 +129,8 @@ fabtests_unit_test_pool_group_cost_SOURCES = \
 fabtests_unit_test_pool_group_cost_CPPFLAGS = $(group_cppflags)
 fabtests_unit_test_pool_group_cost_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
 fabtests_unit_test_pool_group_rules_SOURCES = \
-	fabtests/unit/test_pool_group_rules.c fabtests/unit/group_calls.h \
+	fabtests/unit/test_pool_group_rules.c \
+	fabtests/unit/test_pool_group_copies.c fabtests/unit/group_calls.h \
 	$(group_sources)
 fabtests_unit_test_pool_group_rules_CPPFLAGS = $(group_cppflags)
 fabtests_unit_test_pool_group_rules_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
@@ -386,13 +387,15 @@ session_bed = fabtests/unit/session_bed.c fabtests/unit/session_bed.h \
 	fabtests/unit/leaks.h
 
 unit_tests += fabtests/unit/test_session
-fabtests_unit_test_session_SOURCES = fabtests/unit/test_session.c $(session_bed)
+fabtests_unit_test_session_SOURCES = fabtests/unit/test_session.c \
+	fabtests/unit/test_session_loss.c $(session_bed)
 
 unit_tests += fabtests/unit/test_session_batch
 fabtests_unit_test_session_batch_SOURCES = fabtests/unit/test_session_batch.c $(session_bed)
 
 unit_tests += fabtests/unit/test_session_commit
-fabtests_unit_test_session_commit_SOURCES = fabtests/unit/test_session_commit.c $(session_bed)
+fabtests_unit_test_session_commit_SOURCES = fabtests/unit/test_session_commit.c \
+	fabtests/unit/test_session_stored.c $(session_bed)
 
 unit_tests += fabtests/unit/test_session_memory
 fabtests_unit_test_session_memory_SOURCES = fabtests/unit/test_session_memory.c $(session_bed)
@@ -400,7 +403,8 @@ fabtests_unit_test_session_memory_LDFLAGS = \
 	-Wl,--wrap=malloc -Wl,--wrap=calloc -Wl,--wrap=realloc
 
 unit_tests += fabtests/unit/test_session_op
-fabtests_unit_test_session_op_SOURCES = fabtests/unit/test_session_op.c $(session_bed)
+fabtests_unit_test_session_op_SOURCES = fabtests/unit/test_session_op.c \
+	fabtests/unit/test_session_durable.c $(session_bed)
 
 unit_tests += fabtests/unit/test_session_order
 fabtests_unit_test_session_order_SOURCES = fabtests/unit/test_session_order.c $(session_bed)

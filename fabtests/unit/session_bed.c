@@ -359,6 +359,20 @@ void bed_open(uint32_t key)
 	bed.replies = true;
 }
 
+void bed_open_alone(enum rp_method m, unsigned int max_commits)
+{
+	struct rp_session_attr attr = bed_attr();
+
+	bed_stop();
+	attr.native = true;
+	if (max_commits)
+		attr.max_commits = max_commits;
+	bed_start(&attr);
+	bed.method = m;
+	bed.flags |= RP_CHANNEL_FLUSHES;
+	bed_open(1);
+}
+
 /* --- what was posted --- */
 
 const struct bed_seen *bed_see(void)

@@ -98,6 +98,8 @@ void bed_refuse(enum rp_status st, uint32_t detail);
 void bed_lose(int err);
 /* Connect for this key and accept; from now on the bed replies to QUERYs. */
 void bed_open(uint32_t key);
+/* A session without the agent, by this method; max_commits 0: the usual. */
+void bed_open_alone(enum rp_method m, unsigned int max_commits);
 
 /* The next posted operation, valid until the next call; NULL: none. */
 const struct bed_seen *bed_see(void);

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* How a member of a group is brought up to date, and how fast. */
+#include "group_calls.h"
+
+/* --- members that are replaced --- */
+
+/* A member that the creator of the group itself has replaced knows nothing. */
+Test(pool_group_rules, a_replaced_member_does_not_know_the_newest_commit)
+{
+	for (unsigned int late = 0; late < 2; late++) {
+		unsigned int w;
+
+		start(late, 3, 2);
+		w = opened();
+		keep(w, 0, 1);
+		all_current(w);
+		if (late) {
+			rig_writer_kill(&rig, w);
+			w = opened();
+			all_current(w);
+		}
+		away(0);
+		keep(w, 0, 2);
+		rig_replace(&rig, 2);
+		rig.members[1].up = false;
+		reach(w, 2, MEMBER_COPYING);
+		rig_writer_kill(&rig, w);
+		back(0);
+		w = rig_writer_new(&rig, completed);
+		events(2000);
+		cr_assert(group(w)->phase < GROUP_OPEN,
+			  "a group is opened without its newest commit");
+		back(1);
+		settle(w);
+		cr_assert_eq(read_cell(w, 0), 2);
+		rig_end(&rig);
+	}
+}
+
+/* --- copies --- */
+
+/* A member that was away gets its chunks, some of them damaged on the way. */
+Test(pool_group_rules, a_chunk_that_arrives_damaged_is_copied_again)
+{
+	/* The third time in a row the member is given up, and opened again. */
+	for (unsigned int times = 1; times < GROUP_TRIES + 2; times++) {
+		unsigned int w;
+
+		start(times, 3, 2);
+		w = opened();
+		all_current(w);
+		away(2);
+		keep(w, 3, 7);
+		/* The last one is for a member without an epoch. */
+		rig.flips = times + 1;
+		back(2);
+		reach(w, 2, MEMBER_CURRENT);
+		cr_assert_eq(rig.flips, 1);
+		cr_assert_eq(group(w)->members[2].ret, 0);
+		for (unsigned int i = 0; i < 3; i++)
+			cr_assert(!memcmp(rig.members[i].visible + GROUP_AREA,
+					  rig.members[0].visible + GROUP_AREA,
+					  RIG_BYTES),
+				  "a damaged copy is kept at member %u", i);
+		rig_end(&rig);
+	}
+}
+
+Test(pool_group_rules, a_member_that_damages_what_it_gets_is_never_current)
+{
+	unsigned int w;
+
+	start(1, 3, 2);
+	w = opened();
+	all_current(w);
+	away(2);
+	keep(w, 3, 7);
+	rig.flips = UINT32_MAX;
+	back(2);
+	for (unsigned int i = 0; i < 3000; i++) {
+		rig_event(&rig);
+		cr_assert_lt(group(w)->members[2].state, MEMBER_ADOPTING);
+	}
+	cr_assert_lt(rig.flips, UINT32_MAX - 2 * GROUP_TRIES);
+	keep(w, 3, 8);
+	rig_end(&rig);
+}
+
+/*
+ * A caller whose operations end at one rate while chunks are copied, and at
+ * another one in pauses, per 100 ms. Returns the per cent of its rate that are
+ * left, and of the time that copies had.
+ */
+static unsigned int throttle(unsigned int copying, unsigned int pausing,
+			     unsigned int *copies)
+{
+	static struct group g;
+	static struct group_op op;
+	const unsigned int ms = 20000;
+	unsigned int sum = 0;
+
+	g = (struct group){.n = 1, .phase = GROUP_OPEN};
+	TAILQ_INIT(&g.ops);
+	if (pausing)
+		TAILQ_INSERT_TAIL(&g.ops, &op, link);
+	*copies = 0;
+	for (g.now = 1; g.now <= ms; g.now++) {
+		/* The caller was there before the member came back. */
+		g.members[0].state = g.now > 500 ? MEMBER_COPYING : MEMBER_AWAY;
+		group_throttle_update(&g);
+		*copies += group_may_copy(&g);
+		sum += group_may_copy(&g) ? copying : pausing;
+		g.ended = sum / 100;
+	}
+	*copies = *copies * 100 / ms;
+	return pausing ? sum / (ms * pausing / 100) : 0;
+}
+
+Test(pool_group_rules, copies_leave_most_of_its_rate_to_the_caller)
+{
+	unsigned int copies, left;
+
+	for (unsigned int slow = 20; slow < 90; slow += 10)
+		for (unsigned int rate = 20; rate <= 2000; rate *= 10) {
+			left = throttle(rate * (100 - slow) / 100, rate,
+					&copies);
+			cr_assert_geq(left, 80, "%u of %u: %u", slow, rate,
+				      left);
+			/* And no more than that. */
+			cr_assert_leq(left, 90, "%u of %u: %u", slow, rate,
+				      left);
+			cr_assert_geq(copies, 1000 / slow, "%u of %u: %u", slow,
+				      rate, copies);
+		}
+}
+
+Test(pool_group_rules, copies_do_not_wait_for_a_caller_that_is_not_slowed)
+{
+	unsigned int copies;
+
+	throttle(0, 0, &copies);
+	cr_assert_geq(copies, 95, "an idle caller: %u", copies);
+	throttle(200, 200, &copies);
+	cr_assert_geq(copies, 80, "a caller as fast as before: %u", copies);
+	throttle(20, 200, &copies);
+	cr_assert_leq(copies, 40);
+	/* A caller that no pause makes faster. */
+	throttle(200, 100, &copies);
+	cr_assert_geq(copies, 80, "a caller that is faster: %u", copies);
+}
+
+/* No operation completes before the copies have made k members current. */
+Test(pool_group_rules, copies_do_not_pause_in_an_opening)
+{
+	struct group g = {.n = 1, .phase = GROUP_MENDING};
+
+	g.members[0].state = MEMBER_COPYING;
+	for (g.now = 1; g.now < 1000; g.now++) {
+		g.ended = g.now;
+		group_throttle_update(&g);
+		cr_assert(group_may_copy(&g));
+	}
+}
+
+Test(pool_group_rules, a_chunk_waits_for_the_end_of_the_pause)
+{
+	unsigned int w;
+
+	start(1, 3, 2);
+	w = opened();
+	all_current(w);
+	away(2);
+	keep(w, 3, 7);
+	back(2);
+	reach(w, 2, MEMBER_COPYING);
+	group(w)->throttle = (struct group_throttle){
+		.pauses = true,
+		.since = rig.now,
+		.ops = {1, 1000},
+		.ms = {1000, 1000},
+	};
+	events(100);
+	cr_assert_eq(group(w)->members[2].state, MEMBER_COPYING);
+	reach(w, 2, MEMBER_CURRENT);
+	rig_end(&rig);
+}
+
+Test(pool_group_rules, bytes_left_are_those_of_the_marked_chunks)
+{
+	struct group g = {.n = 1, .super = {.length = 1000, .chunk = 64}};
+	unsigned char copy[GROUP_BITS / 8] = {0x81, 0x80};
+
+	g.members[0].copy = copy;
+	cr_assert_eq(group_copy_left(&g, 0), 0);
+	g.members[0].state = MEMBER_COPYING;
+	cr_assert_eq(group_copy_left(&g, 0), 64 + 64 + 1000 % 64);
+	g.members[0].copy_next = 8;
+	cr_assert_eq(group_copy_left(&g, 0), 1000 % 64);
+}
