@@ -423,11 +423,7 @@ static int open_pool(struct copy *c)
 	}
 	rp_err(c->err, 0, "%s%s", rpmem_pool_error(),
 	       ret == -EOPNOTSUPP ? " (--class)" : "");
-	return ret == -EINVAL	    ? RP_EXIT_USAGE
-	       : ret == -EACCES	    ? RP_EXIT_SECRET
-	       : ret == -EOPNOTSUPP ? RP_EXIT_CLASS
-	       : ret == -ENOMEM	    ? RP_EXIT_FAILED
-				    : RP_EXIT_NETWORK;
+	return rp_exit_pool(ret);
 }
 
 /* Check right and range before any byte is copied. */

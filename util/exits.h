@@ -3,6 +3,8 @@
 #ifndef RP_UTIL_EXITS_H
 #define RP_UTIL_EXITS_H
 
+#include <errno.h>
+
 enum rp_exit {
 	RP_EXIT_OK = 0,
 	RP_EXIT_USAGE = 2, /* wrong arguments; the same in every tool */
@@ -22,5 +24,28 @@ enum rp_exit {
 	RP_EXIT_PARTLY = 1,  /* warnings; missing figures, missed bars */
 	RP_EXIT_NOTHING = 3, /* a check fails; could not be run */
 };
+
+/* Of a tool that rpmem_pool_open() has refused a pool or group. */
+static inline enum rp_exit rp_exit_pool(int ret)
+{
+	switch (ret) {
+	case -EACCES:
+		return RP_EXIT_SECRET;
+	case -EBUSY:
+		return RP_EXIT_BUSY;
+	case -EINVAL:
+		return RP_EXIT_USAGE;
+	case -EBADMSG:
+		return RP_EXIT_FILE;
+	case -ENOSPC:
+		return RP_EXIT_SPACE;
+	case -EOPNOTSUPP:
+		return RP_EXIT_CLASS;
+	case -ENOMEM:
+		return RP_EXIT_FAILED;
+	default:
+		return RP_EXIT_NETWORK;
+	}
+}
 
 #endif

@@ -31,7 +31,7 @@ static int check_new(const struct tool *t, unsigned int at,
 		     const struct place *p)
 {
 	if (!p->pool)
-		return rp_err(t->err, tool_exit(p->ret), "%s: %s", p->where,
+		return rp_err(t->err, rp_exit_pool(p->ret), "%s: %s", p->where,
 			      p->error);
 	if (p->decoded == -ENOSPC ||
 	    p->info.length < GROUP_AREA + t->super.length)
@@ -66,18 +66,6 @@ static int check_new(const struct tool *t, unsigned int at,
 	return 0;
 }
 
-static int open_alone(const struct tool *t, const char *where,
-		      struct rpmem_pool **pool)
-{
-	struct rpmem_pool_attr attr = {
-		.size = sizeof(attr),
-		.secret_file = t->secret_file,
-		.exclusive = RPMEM_POOL_EXCLUSIVE,
-	};
-
-	return tool_open_pool(where, &attr, pool);
-}
-
 /*
  * Make a former member empty: its epoch must not count among those that know
  * the newest commit, nor must it count as a founder. A power cut between two
@@ -96,10 +84,10 @@ static int make_empty(struct tool *t, const struct place *p)
 	unsigned char super[GROUP_SUPER];
 	struct group_super replaced = p->super;
 	struct rpmem_pool *pool;
-	int ret = open_alone(t, p->where, &pool);
+	int ret = tool_open_alone(t, p->where, &pool);
 
 	if (ret)
-		return rp_err(t->err, tool_exit(ret), "%s: %s", p->where,
+		return rp_err(t->err, rp_exit_pool(ret), "%s: %s", p->where,
 			      rpmem_pool_error());
 	replaced.founder = false;
 	group_super_encode(&replaced, super);
@@ -111,7 +99,7 @@ static int make_empty(struct tool *t, const struct place *p)
 	if (ret)
 		rp_err(t->err, 0, "%s: %s", p->where, rpmem_pool_error());
 	rpmem_pool_close(pool);
-	return ret ? tool_exit(ret) : 0;
+	return ret ? rp_exit_pool(ret) : 0;
 }
 
 /* A writer has all members: one of them tells, and nothing was changed yet. */
@@ -123,9 +111,9 @@ static int check_writer(struct tool *t, unsigned int at)
 	for (unsigned int i = 0; i < t->n; i++) {
 		if (i == at || t->places[i].state < PLACE_DISPLACED)
 			continue;
-		ret = open_alone(t, t->places[i].where, &pool);
+		ret = tool_open_alone(t, t->places[i].where, &pool);
 		if (ret)
-			return rp_err(t->err, tool_exit(ret),
+			return rp_err(t->err, rp_exit_pool(ret),
 				      "the group has a writer, or cannot be "
 				      "written to: %s: %s",
 				      t->places[i].where, rpmem_pool_error());

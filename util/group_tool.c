@@ -17,28 +17,6 @@
 #define AWAY_MS 15000 /* that a writer waits for a member that is away */
 #define TICK_NS 50000000l
 
-int tool_exit(int ret)
-{
-	switch (ret) {
-	case -EACCES:
-		return RP_EXIT_SECRET;
-	case -EBUSY:
-		return RP_EXIT_BUSY;
-	case -EINVAL:
-		return RP_EXIT_USAGE;
-	case -EBADMSG:
-		return RP_EXIT_FILE;
-	case -ENOSPC:
-		return RP_EXIT_SPACE;
-	case -EOPNOTSUPP:
-		return RP_EXIT_CLASS;
-	case -ENOMEM:
-		return RP_EXIT_FAILED;
-	default:
-		return RP_EXIT_NETWORK;
-	}
-}
-
 int tool_parse(struct tool *t)
 {
 	const char *end = strchr(t->group, ';');
@@ -117,8 +95,9 @@ int place_read(struct place *p)
 	return 0;
 }
 
-int tool_open_pool(const char *where, struct rpmem_pool_attr *attr,
-		   struct rpmem_pool **pool)
+/* Open for the strongest class that the pool reaches. */
+static int open_pool(const char *where, struct rpmem_pool_attr *attr,
+		     struct rpmem_pool **pool)
 {
 	int ret;
 
@@ -127,6 +106,18 @@ int tool_open_pool(const char *where, struct rpmem_pool_attr *attr,
 	       attr->required < RPMEM_POOL_NONE)
 		attr->required++;
 	return ret;
+}
+
+int tool_open_alone(const struct tool *t, const char *where,
+		    struct rpmem_pool **pool)
+{
+	struct rpmem_pool_attr attr = {
+		.size = sizeof(attr),
+		.secret_file = t->secret_file,
+		.exclusive = RPMEM_POOL_EXCLUSIVE,
+	};
+
+	return open_pool(where, &attr, pool);
 }
 
 void place_look(const struct tool *t, struct place *p)
@@ -146,7 +137,7 @@ void place_look(const struct tool *t, struct place *p)
 		rp_err(p->error, 0, "out of memory");
 		return;
 	}
-	ret = tool_open_pool(p->where, &attr, &p->pool);
+	ret = open_pool(p->where, &attr, &p->pool);
 	if (ret) {
 		p->pool = NULL;
 		place_fail(p, ret);
@@ -296,7 +287,7 @@ int tool_look(struct tool *t)
 		last = t->places[i].pool ? last : i;
 	}
 	if (!reached)
-		return rp_err(t->err, tool_exit(t->places[last].ret),
+		return rp_err(t->err, rp_exit_pool(t->places[last].ret),
 			      "no member of the group was reached; %s: %s",
 			      t->places[last].where, t->places[last].error);
 	find_group(t);
@@ -442,19 +433,15 @@ static int wait_current(struct tool *t, struct rpmem_pool *pool)
 int tool_open_writer(struct tool *t, const char *group,
 		     struct rpmem_pool **pool)
 {
-	struct rpmem_pool_attr attr = {
-		.size = sizeof(attr),
-		.secret_file = t->secret_file,
-		.exclusive = RPMEM_POOL_EXCLUSIVE,
-	};
-	const int ret = tool_open_pool(group, &attr, pool);
+	const int ret = tool_open_alone(t, group, pool);
 	int code;
 
 	if (ret == -EBUSY)
 		return rp_err(t->err, RP_EXIT_BUSY,
 			      "the group has a writer: %s", rpmem_pool_error());
 	if (ret)
-		return rp_err(t->err, tool_exit(ret), "%s", rpmem_pool_error());
+		return rp_err(t->err, rp_exit_pool(ret), "%s",
+			      rpmem_pool_error());
 	code = wait_current(t, *pool);
 	if (code)
 		rpmem_pool_close(*pool);

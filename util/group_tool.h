@@ -65,11 +65,9 @@ bool place_is_marked(const struct place *p, uint64_t c);
 bool tool_same_id(const struct group_super *a, const struct group_super *b);
 /* Whether two places are one pool. */
 bool place_is_same(const struct place *a, const struct place *b);
-/* Open for the strongest class that the pool reaches. */
-int tool_open_pool(const char *where, struct rpmem_pool_attr *attr,
-		   struct rpmem_pool **pool);
-/* An exit code for the errno of librpmem_pool. */
-int tool_exit(int ret);
+/* Open a pool or group for the strongest class, with no other client. */
+int tool_open_alone(const struct tool *t, const char *where,
+		    struct rpmem_pool **pool);
 /*
  * Whether the group can be opened without member `but` (GROUP_MEMBERS: with all
  * of them), and an empty pool in its place; t->err says why not. *lose: how

@@ -57,22 +57,6 @@ static void fail(struct pull_shared *s, int code, const char *what,
 	pthread_mutex_unlock(&once);
 }
 
-static int open_exit(int ret)
-{
-	switch (ret) {
-	case -EACCES:
-		return RP_EXIT_SECRET;
-	case -EBUSY:
-		return RP_EXIT_BUSY;
-	case -EOPNOTSUPP:
-		return RP_EXIT_CLASS;
-	case -EINVAL:
-		return RP_EXIT_USAGE;
-	default:
-		return RP_EXIT_NETWORK;
-	}
-}
-
 static struct rpmem_pool *open_or_exit(const struct pull_cfg *cfg,
 				       struct pull_shared *s, bool alone)
 {
@@ -90,7 +74,7 @@ static struct rpmem_pool *open_or_exit(const struct pull_cfg *cfg,
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	ret = rpmem_pool_open(&pool, cfg->where, &attr);
 	if (ret) {
-		fail(s, open_exit(ret), "", rpmem_pool_error());
+		fail(s, rp_exit_pool(ret), "", rpmem_pool_error());
 		_exit(1);
 	}
 	return pool;
