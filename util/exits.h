@@ -25,7 +25,7 @@ enum rp_exit {
 	RP_EXIT_NOTHING = 3, /* a check fails; could not be run */
 };
 
-/* Of a tool that rpmem_pool_open() has refused a pool or group. */
+/* The exit code of a tool to which rpmem_pool_open() has refused a pool. */
 static inline enum rp_exit rp_exit_pool(int ret)
 {
 	switch (ret) {
