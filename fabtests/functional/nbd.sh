@@ -5,9 +5,8 @@ set -u
 # shellcheck source=fabtests/functional/suite.sh
 . "${srcdir:-.}/fabtests/functional/suite.sh"
 enter nbd
-server= port=0
+server=
 plugin=$top/util/.libs/nbdkit-rpmem-plugin.so
-shadow=$top/fabtests/fault/.libs/libshadow.so
 uri="nbd+unix:///?socket=$PWD/sock"
 
 skip()
@@ -25,24 +24,6 @@ for tool in nbdkit nbdinfo nbdcopy; do
 done
 /usr/bin/python3 -c 'import nbd' 2>/dev/null ||
 	skip "on Debian: apt-get install python3-libnbd"
-
-# serve_vol ARG...: the daemon, on the same port each time; what msync covered is
-# also in vol.safe.
-export RPMEM_SHADOW=vol:vol.safe
-preload=${RP_PRELOAD:-}$shadow
-serve_vol()
-{
-	launch daemon.out ready --port "$port" "$@" vol
-	port=$(cat ready)
-}
-
-# cut: the daemon dies, and of its pool only what msync covered is left.
-cut()
-{
-	kill -9 $daemon
-	wait $daemon 2>/dev/null
-	cp vol.safe vol
-}
 
 # export_pool ARG...: nbdkit with the plugin; returns when it serves
 export_pool()

@@ -103,6 +103,26 @@ serve_pool()
 	echo $daemon >"pid.$pool"
 }
 
+# serve_vol ARG...: a daemon of the pool vol, always at the same port, $port;
+# what its msync has covered is also in vol.safe
+port=0
+serve_vol()
+{
+	preload=${RP_PRELOAD:-}$top/fabtests/fault/.libs/libshadow.so
+	export RPMEM_SHADOW=vol:vol.safe
+	launch daemon.out ready --port "$port" "$@" vol
+	preload=
+	port=$(cat ready)
+}
+
+# cut: that daemon dies, and of its pool only what msync covered is left.
+cut()
+{
+	kill -9 $daemon
+	wait $daemon 2>/dev/null
+	cp vol.safe vol
+}
+
 # end_pools SIGNAL NAME...: end the daemons of these pools
 end_pools()
 {
