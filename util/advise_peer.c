@@ -379,7 +379,9 @@ static int measure_pipeline(struct advise *a, const struct advise_row *row,
 	return transfer(a, 1, PIECE, way == ADVISE_OTHER, ns, err);
 }
 
-#define BY_POOL "nothing: librpmem_pool posts pieces of 1 MiB"
+#define BY_POOL                                                                \
+	"nothing: librpmem_pool, fi_rpmem_cp and the block device "            \
+	"choose during long transfers"
 #define PIECES(size_name, size)                                                \
 	{                                                                      \
 		.name = "pieces of " size_name,                                \

@@ -89,7 +89,8 @@ util_librpmem_pool_la_SOURCES = util/pool_class.h \
 	util/libpool/group_threads.h \
 	util/libpool/group_rebuild.c \
 	util/libpool/journal.c util/libpool/journal.h \
-	util/libpool/open.c util/libpool/pool.h \
+	util/libpool/open.c util/libpool/piece.c util/libpool/piece.h \
+	util/libpool/pool.h \
 	util/libpool/commits.c util/libpool/wait.c util/libpool/work.c
 util_librpmem_pool_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
 util_librpmem_pool_la_LIBADD = util/libutil.la prov/core/libcore.la \

@@ -78,13 +78,20 @@ fabtests_unit_test_journal_SOURCES = fabtests/unit/test_journal.c \
 fabtests_unit_test_journal_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
 fabtests_unit_test_journal_LDADD = $(CRITERION_LIBS)
 
+unit_tests += fabtests/unit/test_pool_piece
+fabtests_unit_test_pool_piece_SOURCES = fabtests/unit/test_pool_piece.c \
+	util/libpool/piece.c util/ratio.c
+fabtests_unit_test_pool_piece_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
+fabtests_unit_test_pool_piece_LDADD = $(CRITERION_LIBS) -lm
+
 unit_tests += fabtests/unit/test_pool_work
 fabtests_unit_test_pool_work_SOURCES = fabtests/unit/test_pool_work.c \
 	fabtests/unit/pool_target.c fabtests/unit/pool_target.h \
 	fabtests/unit/seeded.h util/libpool/error.c util/libpool/journal.c \
-	util/libpool/commits.c util/libpool/wait.c util/libpool/work.c util/text.c
+	util/libpool/commits.c util/libpool/piece.c util/libpool/wait.c util/libpool/work.c \
+	util/ratio.c util/text.c
 fabtests_unit_test_pool_work_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util \
-	-DPOOL_OUT=5u -DPOOL_PIECE=8u
+	-DPOOL_OUT=5u -DPIECE_UNIT=8u -DPIECE_TURN=32u
 fabtests_unit_test_pool_work_LDADD = $(CRITERION_LIBS) $(FABRIC_LIBS) -lm
 
 unit_tests += fabtests/unit/test_pool_connect

@@ -16,13 +16,12 @@
 #pragma GCC visibility pop
 #include "core/caps.h"
 #include "libpool/journal.h"
+#include "libpool/piece.h"
 #include "util/fabric.h"
 #include "util/secret.h"
 #include "util/setup_client.h"
 
-#ifndef POOL_PIECE
-#define POOL_PIECE (1u << 20) /* bytes of one post */
-#endif
+#define POOL_ZEROS     (1u << 20)  /* bytes of one post of zeros */
 #define POOL_KEEP      (64u << 20) /* bytes of the journal */
 #define POOL_COMMITS   2	   /* outstanding; a third one would wait */
 #define POOL_TIMEOUT_S 60
@@ -81,6 +80,7 @@ struct post {
 		struct work *work; /* POST_READ */
 		uint64_t id;	   /* POST_COMMIT */
 	};
+	uint64_t turn; /* of the choice of pieces, or 0 */
 	struct post *next_free, *next_all;
 };
 
@@ -144,8 +144,9 @@ struct rpmem_pool {
 	unsigned int ncommits;
 	uint64_t commit_id;   /* of the newest one */
 	uint64_t commit_upto; /* all posted commits cover the journal to here */
-	const char *commit_error; /* of the last commit, or NULL */
-	unsigned int out;	  /* posts outstanding */
+	const char *commit_error;      /* of the last commit, or NULL */
+	unsigned int out;	       /* posts outstanding */
+	struct piece_choice pieces[2]; /* of writes, of reads */
 	struct post *free_posts, *all_posts;
 	struct rp_journal_piece *replay;
 	size_t nreplay, replay_next, replay_out;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/status.h"
+#include "core/thread.h"
 #include "util/clock.h"
 #include "libpool/pool.h"
 
@@ -273,6 +274,12 @@ static bool overlaps_buffered(struct rpmem_pool *p,
 	return false;
 }
 
+/* The clock of pieces; posts that are part of no trial need none. */
+static uint64_t piece_now(uint64_t turn)
+{
+	return turn ? rp_clock_ns(CLOCK_MONOTONIC) : 0;
+}
+
 /*
  * Returns 0: all is posted; -EAGAIN: later; -EIO: the journal is full, and the
  * commit that would empty it failed; -ENOMEM.
@@ -288,14 +295,16 @@ static int post_writes(struct rpmem_pool *p, struct work *w)
 	const bool buffered = w->op->flags == RPMEM_POOL_BUFFERED;
 	struct rp_journal_entry *e;
 	const char *from;
-	uint64_t seq, left;
+	uint64_t seq, left, turn = 0;
 	struct post *t;
 	uint32_t len;
 	int ret;
 
 	while (w->done < w->op->len) {
 		left = w->op->len - w->done;
-		len = left < POOL_PIECE ? (uint32_t)left : POOL_PIECE;
+		len = zero ? POOL_ZEROS
+			   : piece_next(&p->pieces[0], w->op->len, &turn);
+		len = left < len ? (uint32_t)left : len;
 		from = zero ? NULL : (const char *)w->op->buf + w->done;
 		ret = rp_journal_append(&p->journal, w->op->offset + w->done,
 					from, len, w, &seq);
@@ -310,6 +319,7 @@ static int post_writes(struct rpmem_pool *p, struct work *w)
 		}
 		t->kind = POST_ENTRY;
 		t->seq = seq;
+		t->turn = turn;
 		e = rp_journal_at(&p->journal, seq);
 		e->durably = durable;
 		ret = post_result(
@@ -322,6 +332,7 @@ static int post_writes(struct rpmem_pool *p, struct work *w)
 			rp_journal_unappend(&p->journal);
 			return ret;
 		}
+		piece_posted(&p->pieces[0], turn, len, piece_now(turn));
 		w->done += len;
 		/* Nobody waits for a buffered write. */
 		if (buffered) {
@@ -337,19 +348,21 @@ static int post_writes(struct rpmem_pool *p, struct work *w)
 
 static int post_reads(struct rpmem_pool *p, struct work *w)
 {
-	uint64_t left;
+	uint64_t left, turn;
 	struct post *t;
-	size_t len;
+	uint32_t len;
 	int ret;
 
 	while (w->done < w->op->len) {
 		left = w->op->len - w->done;
-		len = left < POOL_PIECE ? (size_t)left : POOL_PIECE;
+		len = piece_next(&p->pieces[1], w->op->len, &turn);
+		len = left < len ? (uint32_t)left : len;
 		t = post_new(p);
 		if (!t)
 			return w->out ? -EAGAIN : -ENOMEM;
 		t->kind = POST_READ;
 		t->work = w;
+		t->turn = turn;
 		ret = post_result(
 			p, t,
 			fi_read(p->f.ep, (char *)w->op->buf + w->done, len,
@@ -358,6 +371,7 @@ static int post_reads(struct rpmem_pool *p, struct work *w)
 				p->now.ex.key, t));
 		if (ret)
 			return ret;
+		piece_posted(&p->pieces[1], turn, len, piece_now(turn));
 		w->out++;
 		w->done += len;
 	}
@@ -523,9 +537,18 @@ static void read_ended(struct rpmem_pool *p, struct work *w)
 	TAILQ_INSERT_HEAD(&p->waiting, w, link);
 }
 
-static void post_done(struct rpmem_pool *p, struct post *t)
+/* A post of the provider has ended, well or not. */
+static void post_ended(struct rpmem_pool *p, const struct post *t)
 {
 	p->out--;
+	if (t->kind == POST_ENTRY || t->kind == POST_READ)
+		piece_completed(&p->pieces[t->kind == POST_READ], t->turn,
+				piece_now(t->turn));
+}
+
+static void post_done(struct rpmem_pool *p, struct post *t)
+{
+	post_ended(p, t);
 	switch (t->kind) {
 	case POST_ENTRY:
 		entry_placed(p, t->seq,
@@ -564,7 +587,7 @@ static void entry_failed(struct rpmem_pool *p, uint64_t seq, const char *error)
 static void post_failed(struct rpmem_pool *p, struct post *t, int prov_errno,
 			const char *error)
 {
-	p->out--;
+	post_ended(p, t);
 	switch (fi_rpmem_status(prov_errno)) {
 	case FI_RPMEM_ST_FAILED:
 		if (t->kind == POST_COMMIT)
