@@ -311,4 +311,9 @@ void info_path_print(const json_t *o)
 	print_field(o, "remedy", "remedy");
 	print_better(json_object_get(o, "better"));
 	info_advice_print(json_object_get(o, "advice"));
+	if (json_array_size(json_object_get(o, "advice")))
+		printf("  %-14s 'fi_rpmem_info --advise' tells what of it "
+		       "holds "
+		       "here\n",
+		       "");
 }

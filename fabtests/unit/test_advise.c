@@ -245,6 +245,68 @@ Test(advise, ddio)
 	cr_assert(strstr(refusal("DDIO off"), "on or off"));
 }
 
+/* Each comparison of memory runs in both ways, whatever a machine makes of it.
+ */
+Test(advise, memory_rows_run_both_ways)
+{
+	const struct info_transport tcp = {.base = "tcp"};
+	char err[RP_ERR_LEN] = "";
+
+	cr_assert_eq(advise_memory_open(&a, dir, &tcp, err), 0, "%s", err);
+	for (const struct advise_row *r = advise_memory_rows; r->name; r++)
+		for (int way = ADVISE_AS; way <= ADVISE_OTHER; way++) {
+			uint64_t ns = 0;
+
+			cr_assert_eq(r->measure(&a, r, way, &ns, err), 0,
+				     "%s: %s", r->name, err);
+			cr_assert(ns > 0, "%s", r->name);
+		}
+	advise_memory_close(&a);
+}
+
+/* Stores are compared where lines are written back, pages where msync is. */
+Test(advise, memory_rows_fit_the_method)
+{
+	static const struct {
+		enum rp_memory memory;
+		enum rp_method method;
+		bool lines, pages;
+		const char *word;
+	} t[] = {
+		{RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, true, false, "msync"},
+		{RP_MEM_EMULATED, RP_METHOD_AGENT_CLWB, true, false, "msync"},
+		{RP_MEM_DAX_SYNC, RP_METHOD_FENCE, true, false, "msync"},
+		{RP_MEM_DAX, RP_METHOD_AGENT_CLWB_MSYNC, true, true, ""},
+		{RP_MEM_FILE, RP_METHOD_AGENT_MSYNC, false, true, "line"},
+		{RP_MEM_TMPFS, RP_METHOD_DELIVERY, false, false, ""},
+		{RP_MEM_ANON, RP_METHOD_REFUSED, false, false, ""},
+	};
+
+	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+		a.facts.memory = t[i].memory;
+		a.choice.method = t[i].method;
+		for (const struct advise_row *r = advise_memory_rows; r->name;
+		     r++) {
+			const bool pages = strstr(r->source, "msync");
+			char text[RP_ERR_LEN] = "";
+			const bool yes = r->applies(&a, r, text);
+
+			/* Writers need a second CPU, too. */
+			cr_assert(yes == (pages ? t[i].pages : t[i].lines) ||
+					  strstr(text, "one CPU"),
+				  "%zu: %s: %s", i, r->name, text);
+			cr_assert(yes || strstr(text, t[i].word), "%s", text);
+		}
+	}
+	a.target = "host:pool";
+	for (const struct advise_row *r = advise_memory_rows; r->name; r++) {
+		char text[RP_ERR_LEN] = "";
+
+		cr_assert(!r->applies(&a, r, text));
+		cr_assert(strstr(text, "at the target"), "%s", text);
+	}
+}
+
 /* Each row says what it compares and what to set, and each name is one row's.
  */
 Test(advise, rows_are_whole)
