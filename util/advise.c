@@ -192,7 +192,7 @@ static void print_row(const json_t *o)
 {
 	const json_t *r = json_object_get(o, "ratio");
 
-	printf("%-18s %-23s", text_of(o, "name"), text_of(o, "verdict"));
+	printf("%-20s %-23s", text_of(o, "name"), text_of(o, "verdict"));
 	if (r)
 		printf(" %6.2f (%.2f to %.2f, %.0f pairs)",
 		       figure_of(r, "median"), figure_of(r, "low"),
@@ -219,7 +219,7 @@ void advise_print(const json_t *report)
 		       text_of(report, "method"));
 	if (text_of(report, "no_connection"))
 		printf("no connection: %s\n", text_of(report, "no_connection"));
-	printf("%-18s %-23s %6s\n", "ADVICE", "VERDICT", "RATIO");
+	printf("%-20s %-23s %6s\n", "ADVICE", "VERDICT", "RATIO");
 	json_array_foreach(json_object_get(report, "advice"), i, row)
 		print_row(row);
 }

@@ -141,8 +141,8 @@ static int measure_streams(struct advise *a, const struct advise_row *row,
  * stays in the caches, and stores without caches take them from there; or it
  * copies them to their place, where they are written back.
  */
-static int measure_bounce(struct advise *a, const struct advise_row *row,
-			  enum advise_way way, uint64_t *ns, char *err)
+static int receive(struct advise *a, const struct advise_row *row,
+		   enum advise_way way, bool again, uint64_t *ns)
 {
 	const uint64_t off = random_offset(a, LINE, row->param);
 	const uint64_t start = rp_clock_ns(CLOCK_MONOTONIC);
@@ -152,11 +152,26 @@ static int measure_bounce(struct advise *a, const struct advise_row *row,
 		store_past(a, off, bounce, row->param);
 	} else {
 		memcpy((char *)a->map.addr + off, bytes, row->param);
+	}
+	if (way == ADVISE_OTHER || again) {
 		rp_pmem_flush(a->pm, off, row->param);
 		rp_pmem_drain(a->pm);
 	}
 	*ns = rp_clock_ns(CLOCK_MONOTONIC) - start;
 	return 0;
+}
+
+static int measure_bounce(struct advise *a, const struct advise_row *row,
+			  enum advise_way way, uint64_t *ns, char *err)
+{
+	return receive(a, row, way, false, ns);
+}
+
+/* A commit that does not know about the stores writes the lines back again. */
+static int measure_bounce_back(struct advise *a, const struct advise_row *row,
+			       enum advise_way way, uint64_t *ns, char *err)
+{
+	return receive(a, row, way, true, ns);
 }
 
 /* Aligned to the unit of the media, or across two of them. */
@@ -199,7 +214,7 @@ static int measure_atomics(struct advise *a, const struct advise_row *row,
 	uint64_t was;
 
 	for (unsigned int i = 0; i < ATOMICS; i++) {
-		const uint64_t off = i % WORDS * RP_CACHE_LINE;
+		const uint64_t off = (uint64_t)(i % WORDS) * RP_CACHE_LINE;
 
 		if (way == ADVISE_AS) {
 			atomic_fetch_add(&words[i % WORDS].v, one);
@@ -253,7 +268,7 @@ static int measure_writers(struct advise *a, const struct advise_row *row,
 {
 	const unsigned int n = way == ADVISE_AS ? 1 : count_writers();
 	const uint64_t start = rp_clock_ns(CLOCK_MONOTONIC);
-	struct writer w[THREADS];
+	struct writer w[THREADS] = {0};
 	unsigned int begun = 1;
 
 	for (unsigned int i = 0; i < n; i++) {
@@ -334,7 +349,7 @@ static int measure_whole_pages(struct advise *a, const struct advise_row *row,
 		.source = "Kalia et al. 2020, 5.2; Wei et al. 2021, H4",       \
 		.advice = "Store " size_name " at once past the caches.",      \
 		.as = "non-temporal stores", .other = "stores and write-back", \
-		.set = text, .param = size, .applies = lines_apply,            \
+		.set = text, .param = (size), .applies = lines_apply,          \
 		.measure = measure_streams                                     \
 	}
 #define BY_AGENT                                                               \
@@ -355,6 +370,18 @@ const struct advise_row advise_memory_rows[] = {
 		.param = 64u << 10,
 		.applies = lines_apply,
 		.measure = measure_bounce,
+	},
+	{
+		.name = "bounce, written back",
+		.source = "Kalia et al. 2020, 5.5",
+		.advice = "Do so, though a later commit writes the lines back "
+			  "again.",
+		.as = "a copy, non-temporal stores and write-back",
+		.other = "a copy to the place and write-back",
+		.set = "nothing: the target receives them in their place",
+		.param = 64u << 10,
+		.applies = lines_apply,
+		.measure = measure_bounce_back,
 	},
 	{
 		.name = "writers",

@@ -388,7 +388,7 @@ static int measure_pipeline(struct advise *a, const struct advise_row *row,
 		.source = "Kalia et al. 2020, 5.4",                            \
 		.advice = "Transfer in pieces of " size_name ".",              \
 		.as = "pieces of " size_name, .other = "pieces of 1 MiB",      \
-		.set = BY_POOL, .param = size, .applies = peer_applies,        \
+		.set = BY_POOL, .param = (size), .applies = peer_applies,      \
 		.measure = measure_pieces                                      \
 	}
 

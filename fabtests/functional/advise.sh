@@ -43,8 +43,8 @@ report = json.load(open(sys.argv[1]))
 rows = {r["name"]: r for r in report["advice"]}
 VERDICTS = {"holds", "does not hold", "cannot be measured here"}
 LINES = ["stores of 64 B", "stores of 256 B", "stores of 4 KiB",
-         "bounce of 64 KiB", "writers", "256 B aligned", "whole lines",
-         "atomics"]
+         "bounce of 64 KiB", "bounce, written back", "writers",
+         "256 B aligned", "whole lines", "atomics"]
 PAGES = ["few pages", "pages aligned"]
 PEER = ["connections", "pieces of 64 KiB", "pieces of 256 KiB",
         "pieces of 4 MiB", "commit pipelined"]

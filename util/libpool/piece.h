@@ -8,8 +8,8 @@
 #include "util/ratio.h"
 
 #ifndef PIECE_UNIT
-#define PIECE_UNIT (256u << 10)	      /* the least size that is tried */
-#define PIECE_TURN (64u * PIECE_UNIT) /* bytes that a size gets at a time */
+#define PIECE_UNIT (256u << 10)	       /* the least size that is tried */
+#define PIECE_TURN (64ul * PIECE_UNIT) /* bytes that a size gets at a time */
 #endif
 #define PIECE_TURNS 16u /* that may be outstanding */
 #define PIECE_PAIRS 24u /* of two turns: then a trial ends */
