@@ -343,22 +343,22 @@ static int measure_whole_pages(struct advise *a, const struct advise_row *row,
 			   page, ns, err);
 }
 
-#define STREAM(size_name, size, text)                                          \
+#define STREAM(size_name, size)                                                \
 	{                                                                      \
 		.name = "stores of " size_name,                                \
 		.source = "Kalia et al. 2020, 5.2; Wei et al. 2021, H4",       \
 		.advice = "Store " size_name " at once past the caches.",      \
 		.as = "non-temporal stores", .other = "stores and write-back", \
-		.set = text, .param = (size), .applies = lines_apply,          \
+		.set = BY_AGENT, .param = (size), .applies = lines_apply,      \
 		.measure = measure_streams                                     \
 	}
 #define BY_AGENT                                                               \
 	"the target does so with all whole lines of a write of at most 4 KiB"
 
 const struct advise_row advise_memory_rows[] = {
-	STREAM("64 B", 64, BY_AGENT),
-	STREAM("256 B", 256, BY_AGENT),
-	STREAM("4 KiB", 4096, BY_AGENT),
+	STREAM("64 B", 64),
+	STREAM("256 B", 256),
+	STREAM("4 KiB", 4096),
 	{
 		.name = "bounce of 64 KiB",
 		.source = "Kalia et al. 2020, 5.5",

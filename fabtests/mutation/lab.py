@@ -21,7 +21,8 @@ STRICT = ["-Werror=return-type", "-Werror=int-conversion",
 MUTANT = ["-O0", "-ftrivial-auto-var-init=pattern"] + STRICT
 MIB = 1 << 20
 # The part of librpmem_pool that has tests without a network.
-POOL = [f"util/libpool/{n}.c" for n in ("commits", "journal", "wait", "work")]
+POOL = [f"util/libpool/{n}.c" for n in ("commits", "journal", "piece", "wait",
+                                          "work")]
 BUILDS = {
     "plain": [],
     "address": ["-fsanitize=address,undefined", "-g1",
@@ -256,7 +257,7 @@ class Bench:
                     (["-libverbs"] if lab.verbs else []) +
                     (["-lrdmacm", "-lfabric"] if lab.rc else []) +
                     (["-lraft"] if has_raft() else []) +
-                    ["-lpmem2", "-lpthread", "-Wl,-t,-t"])
+                    ["-lpmem2", "-lpthread", "-lm", "-Wl,-t,-t"])
         if r.returncode:
             raise Broken(r.stdout)
         lab.used.setdefault(killer.name, set(
