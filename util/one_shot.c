@@ -26,6 +26,7 @@ static const char set_magic[] = "PMEMPOOLSET";
 struct set {
 	char *part;
 	uint64_t size;
+	bool no_header;
 };
 
 /* Read the line of the request, and not a byte behind it. */
@@ -98,8 +99,10 @@ static int parse_line(struct set *s, const char *path, char *line, char *err)
 		return 0;
 	part = strtok_r(NULL, " \t\n", &rest);
 	if (!strcmp(word, "OPTION") && part &&
-	    (!strcmp(part, "SINGLEHDR") || !strcmp(part, "NOHDRS")))
-		return 0; /* about more than one part */
+	    (!strcmp(part, "SINGLEHDR") || !strcmp(part, "NOHDRS"))) {
+		s->no_header |= *part == 'N';
+		return 0;
+	}
 	if (!strcmp(word, "REPLICA"))
 		return rp_err(err, RP_EXIT_FILE,
 			      "pool set '%s' has a REPLICA: a replica has "
@@ -131,8 +134,10 @@ static int read_set(struct rp_one_shot *o, const char *path, struct set *s,
 	FILE *f = fopen(path, "re");
 	int code = 0;
 
+	o->header = "any";
 	if (!f) {
 		o->missing = errno == ENOENT;
+		o->denied = errno == EACCES;
 		return rp_err(err, RP_EXIT_FILE,
 			      "pool set '%s': %s; write one with a line such "
 			      "as 10G /pools/vol0 below " PACKAGE_NAME
@@ -148,6 +153,7 @@ static int read_set(struct rp_one_shot *o, const char *path, struct set *s,
 	while (!code && fgets(line, sizeof(line), f))
 		code = parse_line(s, path, line, err);
 	fclose(f);
+	o->header = s->no_header ? "no" : "yes";
 	if (!code && !s->part)
 		code = rp_err(err, RP_EXIT_FILE,
 			      "pool set '%s' has no part: add a line such as "
@@ -294,7 +300,7 @@ int rp_one_shot_begin(struct rp_one_shot *o, struct rp_conf *c, char *err)
 void rp_one_shot_serve(struct rp_one_shot *o, const struct rp_conf *c,
 		       uint16_t port, uint64_t owner)
 {
-	printf(RP_ONE_SHOT_HELLO "serves %.*s %u %s %s\n",
+	printf(RP_ONE_SHOT_HELLO "serves %s %.*s %u %s %s\n", o->header,
 	       (int)c->secrets[0].secret.len,
 	       (const char *)c->secrets[0].secret.bytes, port,
 	       c->listen ? c->listen : "127.0.0.1", c->pools[0].name);
@@ -312,8 +318,9 @@ void rp_one_shot_fail(struct rp_one_shot *o, int code, const char *why)
 		return;
 	snprintf(text, sizeof(text), "%s", why);
 	rp_text_clean(text, ' ');
-	if (o->missing)
-		printf(RP_ONE_SHOT_HELLO "missing %s\n", text);
+	if (o->missing || o->denied)
+		printf(RP_ONE_SHOT_HELLO "%s %s\n",
+		       o->missing ? "missing" : "denied", text);
 	else
 		printf(RP_ONE_SHOT_HELLO "error %d %s\n", code, text);
 	fflush(stdout);

@@ -15,10 +15,14 @@
  *
  *   ofi_rpmem-1 open|create|remove|remove-set NAME
  *
- *   ofi_rpmem-1 serves SECRET PORT ADDRESS POOL
+ *   ofi_rpmem-1 serves HEADER SECRET PORT ADDRESS POOL
  *   ofi_rpmem-1 removed
  *   ofi_rpmem-1 missing SENTENCE
+ *   ofi_rpmem-1 denied SENTENCE         a file cannot be read
  *   ofi_rpmem-1 error EXIT SENTENCE     an exit code of fi_rpmemd(1)
+ *
+ * HEADER is yes or no, as the pool set file says whether the replica has
+ * attributes, or any, for a pool without such a file.
  */
 #define RP_ONE_SHOT_HELLO "ofi_rpmem-1 "
 #define RP_ONE_SHOT_LINE  1024 /* bytes of a line, with its end */
@@ -28,7 +32,8 @@ struct rp_conf;
 struct rp_one_shot {
 	bool on;
 	const char *folder; /* of pool sets and pools; NULL: $HOME */
-	bool replied, missing;
+	bool replied, missing, denied;
+	const char *header;   /* HEADER above */
 	bool removes;	      /* instead of serving a pool */
 	uint64_t idle_since;  /* ms; 0: the pool is open at the client */
 	uint64_t first_owner; /* of the pool, when it was opened */

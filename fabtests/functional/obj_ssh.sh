@@ -245,6 +245,13 @@ def fails(code, text, ret):
     assert text in message, message
 
 
+def refused(code, text, request):
+    p = subprocess.run([here + "/command"], capture_output=True, text=True,
+                       input=f"ofi_rpmem-1 {request}\n")
+    assert p.returncode == code and text in p.stdout, p
+    assert text in p.stderr, p
+
+
 def pool_set(name, *lines):
     with open(f"{here}/target/{name}", "w") as f:
         f.write("\n".join(("PMEMPOOLSET",) + lines) + "\n")
@@ -258,9 +265,7 @@ r = created(b"sub/plain", plain)
 assert r, lib.rpmem_errormsg()
 assert lib.rpmem_persist(r, 4096, SIZE - 4096, 0, 0) == 0
 fails("EBUSY", "in use", opened(b"sub/plain"))
-p = subprocess.run([os.environ["RPMEM_CMD"]], capture_output=True, text=True,
-                   input="ofi_rpmem-1 remove sub/plain\n")
-assert p.returncode == 4 and "in use" in p.stdout, p
+refused(4, "in use", "remove sub/plain")
 back = ctypes.create_string_buffer(SIZE - 4096)
 assert lib.rpmem_read(r, back, 4096, SIZE - 4096, 0) == 0
 assert back.raw == b"\7" * (SIZE - 4096)
@@ -272,6 +277,13 @@ command = os.environ["RPMEM_CMD"]
 os.environ["RPMEM_CMD"] = "echo Welcome; " + command
 r = opened(b"./direct")
 assert r, lib.rpmem_errormsg()
+assert lib.rpmem_close(r) == 0
+# A write behind the end of its daemon.
+r = opened(b"./direct")
+assert r, lib.rpmem_errormsg()
+with open(f"{here}/pids.target") as f:
+    os.kill(int(f.read().split()[-1]), 9)
+fails("ECONNRESET", "", lib.rpmem_persist(r, 4096, 8, 0, 0))
 assert lib.rpmem_close(r) == 0
 # Each session takes the next command.
 os.environ["RPMEM_CMD"] = "/absent/fi_rpmemd|" + command
@@ -303,28 +315,44 @@ for bad in (b"-oProxyCommand=touch@x", b"a@", b"127.0.0.1:x", b"[::1]x"):
     fails("EINVAL", "no host for ssh", opened(b"./direct", bad))
 # Paths and pool sets that are refused.
 fails("EINVAL", "no path below", opened(b"../set"))
-fails("EINVAL", "no path below", opened(b"sub/../../set"))
-fails("EINVAL", "no path below", opened(f"{here}/set".encode()))
 fails("EINVAL", "no path of a pool set", opened(b"a/b\nc"))
 fails("ENOENT", "absent.set", opened(b"absent.set"))
 pool_set("two.set", f"2M {here}/a", f"2M {here}/b")
 fails("EIO", "more than one part", created(b"two.set"))
+refused(2, "no path below", "open sub/../../set")
+refused(2, "no path below", f"open {here}/set")
 pool_set("replica.set", f"2M {here}/a", f"REPLICA {me}@h x.set")
-fails("EIO", "has a REPLICA", created(b"replica.set"))
+refused(3, "has a REPLICA", "create replica.set")
 pool_set("none.set")
-fails("EIO", "has no part", created(b"none.set"))
+refused(3, "has no part", "create none.set")
 for line in ("2M a", "2X /a", f"2M {here}/a 1", "AUTO /dev/dax0.0"):
     pool_set("line.set", line)
-    fails("EIO", "one part with its size", created(b"line.set"))
+    refused(3, "one part with its size", "create line.set")
 assert not os.path.exists(f"{here}/a")
 pool_set("short.set", f"64K {here}/a")
-fails("ENOSPC", "are needed", created(b"short.set"))
+fails("EFBIG", "are needed", created(b"short.set"))
 with open(f"{here}/foreign", "wb") as f:
     f.write(b"x" * 200000)
 pool_set("foreign.set", f"64K {here}/foreign")
-fails("EIO", "foreign", created(b"foreign.set"))
+refused(3, "foreign", "create foreign.set")
 fails("EIO", "foreign", lib.rpmem_remove(where, b"foreign.set", 1))
 assert os.path.getsize(f"{here}/foreign") == 200000
+# NOHDRS is a replica without attributes: no call can mistake one for the other.
+pool_set("bare.set", f"1M {here}/bare", "OPTION NOHDRS")
+fails("EINVAL", "has the OPTION NOHDRS", created(b"bare.set"))
+r = call(lib.rpmem_create, where, b"bare.set")
+assert r and lib.rpmem_persist(r, 0, 4096, 0, 0) == 0, lib.rpmem_errormsg()
+assert lib.rpmem_close(r) == 0
+attr = Attr((ctypes.c_ubyte * 104)(*range(104)))
+r = call(lib.rpmem_open, where, b"bare.set", attr)
+assert r and bytes(attr) == bytes(104), lib.rpmem_errormsg()
+assert lib.rpmem_close(r) == 0
+assert lib.rpmem_remove(where, b"bare.set", 2) == 0
+fails("EINVAL", "has no OPTION NOHDRS", call(lib.rpmem_create, where, b"data.set"))
+if os.getuid():
+    os.chmod(f"{here}/target/data.set", 0)
+    fails("EACCES", "data.set", opened(b"data.set"))
+    os.chmod(f"{here}/target/data.set", 0o600)
 # Removal takes the file, and with its flag the set.
 assert lib.rpmem_remove(where, b"sub/plain", 0) == 0
 assert not os.path.exists(f"{here}/plain")
@@ -345,8 +373,8 @@ p = subprocess.Popen([command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                      text=True)
 p.stdin.write("ofi_rpmem-1 open data.set\n")
 p.stdin.flush()
-word, verb, secret, daemon, address, pool = p.stdout.readline().split()
-assert (verb, address, pool) == ("serves", "127.0.0.1", "vol")
+word, verb, header, secret, daemon, address, pool = p.stdout.readline().split()
+assert (verb, header, address, pool) == ("serves", "yes", "127.0.0.1", "vol")
 assert len(secret) == 64
 cp = subprocess.run(["../util/fi_rpmem_cp", "set", f"{address}:{daemon}:{pool}"],
                     capture_output=True, text=True)

@@ -305,7 +305,7 @@ static int replica_init(struct replica *r, const char *name, void *local,
 	if (result(rpmem_pool_query(r->pool, &info)))
 		return -1;
 	if (info.length < size)
-		return fail(ENOSPC,
+		return fail(EFBIG,
 			    "pool '%s' has %llu bytes, and %zu are needed: "
 			    "make its file longer on the target, and send "
 			    "SIGHUP to fi_rpmemd",
@@ -347,7 +347,13 @@ struct replica *rpmem_create(const char *target, const char *name, void *local,
 	if (!r)
 		return NULL;
 	r->has_header = attr != NULL;
-	if (header_decode(header, &old))
+	if (r->session.header == (attr ? SESSION_NO_HEADER : SESSION_HEADER))
+		ret = fail(EINVAL,
+			   "pool set '%s' on %s has %s OPTION NOHDRS, and the "
+			   "replica %s attributes",
+			   name, target, attr ? "the" : "no",
+			   attr ? "has" : "has no");
+	else if (header_decode(header, &old))
 		ret = fail(EEXIST,
 			   "pool '%s' on %s has a replica already: remove it "
 			   "with 'pmempool rm', or name another pool",
@@ -376,8 +382,9 @@ struct replica *rpmem_open(const char *target, const char *name, void *local,
 
 	if (!r)
 		return NULL;
-	r->has_header = header_decode(header, &found);
-	if (attr && !r->has_header) {
+	r->has_header = r->session.header != SESSION_NO_HEADER &&
+			header_decode(header, &found);
+	if (attr && !r->has_header && r->session.header != SESSION_NO_HEADER) {
 		fail(ENOENT,
 		     "pool '%s' on %s has no replica: create one with "
 		     "'pmempool sync' or pmemobj_create()",
@@ -427,12 +434,19 @@ static int check_range(const struct replica *r, size_t offset, size_t len,
 	return 0;
 }
 
+/* A daemon that ssh has started and that is gone has reset the connection. */
+static int session_result(const struct replica *r, int ret)
+{
+	return ret == -ETIMEDOUT && r->session.pid ? -ECONNRESET : ret;
+}
+
 /*
  * libpmemobj goes on for a while behind a write that has failed: the rest fails
  * at once, not after another timeout each.
  */
 static int write_result(struct replica *r, int ret)
 {
+	ret = session_result(r, ret);
 	if (!r->failed)
 		r->failed = -ret;
 	return result(ret);
@@ -484,7 +498,8 @@ int rpmem_read(struct replica *r, void *buf, size_t offset, size_t len,
 {
 	if (check_range(r, offset, len, lane, false))
 		return -1;
-	return result(rpmem_pool_read(r->pool, buf, len, offset));
+	return result(
+		session_result(r, rpmem_pool_read(r->pool, buf, len, offset)));
 }
 
 /* --- removal --- */

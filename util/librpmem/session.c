@@ -267,6 +267,8 @@ static int explain_error(const char *host, const char *line, char *err)
 
 	if (!strncmp(line, "missing ", 8))
 		return rp_err(err, -ENOENT, "%s: %s", host, line + 8);
+	if (!strncmp(line, "denied ", 7))
+		return rp_err(err, -EACCES, "%s: %s", host, line + 7);
 	if (sscanf(line, "error %u %n", &code, &n) != 1)
 		return rp_err(err, -EPROTO,
 			      "%s: the reply '%.100s' is unknown; install the "
@@ -282,12 +284,12 @@ static int explain_error(const char *host, const char *line, char *err)
 /* Keep where the pool is, and its secret. */
 static int keep_pool(struct session *s, const char *line, char *err)
 {
-	char secret[129], address[64];
+	char secret[129], address[64], header[8];
 	unsigned int port;
 	int n = 0;
 
-	if (sscanf(line, "serves %128s %u %63s %n", secret, &port, address,
-		   &n) != 3 ||
+	if (sscanf(line, "serves %7s %128s %u %63s %n", header, secret, &port,
+		   address, &n) != 4 ||
 	    !n)
 		return rp_err(err, -EPROTO,
 			      "the reply of fi_rpmemd is damaged");
@@ -297,6 +299,9 @@ static int keep_pool(struct session *s, const char *line, char *err)
 		return rp_err(err, -errno, "the secret cannot be kept: %s",
 			      strerror(errno));
 	explicit_bzero(secret, sizeof(secret));
+	s->header = !strcmp(header, "yes")  ? SESSION_HEADER
+		    : !strcmp(header, "no") ? SESSION_NO_HEADER
+					    : SESSION_ANY;
 	snprintf(s->path, sizeof(s->path), "/proc/self/fd/%d", s->secret);
 	snprintf(s->where, sizeof(s->where),
 		 strchr(address, ':') ? "[%s]:%u:%s" : "%s:%u:%s", address,

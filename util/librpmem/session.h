@@ -9,11 +9,16 @@
 #include "util/text.h"
 
 struct session {
-	pid_t pid;	 /* of ssh; 0: none */
-	int pidfd;	 /* the same; -1: the kernel has none */
-	int line;	 /* its standard input and output */
-	int log;	 /* memory with its standard error */
-	int secret;	 /* memory with the secret of the session */
+	pid_t pid;  /* of ssh; 0: none */
+	int pidfd;  /* the same; -1: the kernel has none */
+	int line;   /* its standard input and output */
+	int log;    /* memory with its standard error */
+	int secret; /* memory with the secret of the session */
+	enum {
+		SESSION_ANY,
+		SESSION_HEADER,	   /* the pool set wants attributes */
+		SESSION_NO_HEADER, /* and none: NOHDRS */
+	} header;
 	char where[600]; /* the pool, as of rpmem_pool_open() */
 	char path[32];	 /* of the secret */
 };

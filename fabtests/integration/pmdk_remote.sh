@@ -1,0 +1,346 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# The test programs of remote replication of PMDK 1.12.1, from its source tree
+# where they are built, on librpmem.so.1 of this build. The programs run on this
+# host; a stand-in for ssh runs fi_rpmemd --one-shot here, too. The arguments are
+# those of PMDK's scripts with the same number, with pool sets of one part.
+# usage: pmdk_remote.sh [--build DIR] PMDK
+set -u
+build=$PWD
+[ "${1:-}" != --build ] || { build=$(cd "$2" && pwd) || exit 99; shift 2; }
+tests=${1:?usage: pmdk_remote.sh [--build DIR] PMDK}/src/test
+tests=$(cd "$tests" && pwd) || exit 99
+pmempool=$tests/../tools/pmempool/pmempool
+cli=$tests/tools/pmemobjcli/pmemobjcli
+[ -e "$build/util/.libs/librpmem.so.1" ] || {
+	echo "SKIP: no librpmem.so.1 in $build"
+	exit 77
+}
+dir=$(mktemp -d ./pmdk.XXXXXX) || exit 99
+cd "$dir" || exit 99
+here=$PWD
+trap 'cd .. && rm -rf "$dir"' EXIT
+cat >ssh <<'S'
+#!/bin/sh
+for last; do :; done
+exec sh -c "$last"
+S
+cat >serve <<S
+#!/bin/sh
+echo \$\$ >$here/pid
+exec $build/util/fi_rpmemd --one-shot=$here/sets
+S
+cat >log-in <<'S'
+#!/bin/sh
+shift
+exec sh -c "$*"
+S
+chmod +x ssh serve log-in
+ln -s "$here/log-in" ssh-stand-in
+mkdir sets parts sets/sub bin
+# The programs of PMDK call ssh by its name.
+ln -s "$here/ssh" bin/ssh
+PATH=$here/bin:$PATH
+RPMEM_SSH=$here/ssh RPMEM_CMD=$here/serve
+LD_LIBRARY_PATH=$build/util/.libs:$tests/../nondebug
+# The library cannot be unloaded, and so its files stay open at the end.
+UNITTEST_NAME=pmdk UNITTEST_NUM=0 UNITTEST_DO_NOT_CHECK_OPEN_FILES=1
+UNITTEST_LOG_LEVEL=2
+export PATH RPMEM_SSH RPMEM_CMD LD_LIBRARY_PATH UNITTEST_NAME UNITTEST_NUM
+export UNITTEST_DO_NOT_CHECK_OPEN_FILES UNITTEST_LOG_LEVEL
+at=127.0.0.1
+passed=0 failed=0 skipped=0 name='' wrong=''
+
+# --- one case: begin NAME PROGRAM, its steps, end
+begin()
+{
+	name=$1 wrong=''
+	rm -rf sets parts ./*.log
+	mkdir -p sets/sub parts
+	[ -x "$2" ] || {
+		echo "ok $name # SKIP ${2#"$tests"/} is not built"
+		skipped=$((skipped + 1))
+		return 1
+	}
+}
+
+end()
+{
+	if [ -z "$wrong" ]; then
+		echo "ok $name"
+		passed=$((passed + 1))
+	else
+		echo "not ok $name:$wrong"
+		failed=$((failed + 1))
+		cat out err0.log out0.log 2>/dev/null
+	fi
+}
+
+# runs PROGRAM ARGUMENT...: it ends with 0
+runs()
+{
+	timeout 300 "$@" >out 2>&1 || wrong="$wrong ${1##*/} ends with $?;"
+}
+
+# has LINE...: what the program has said about its pools
+has()
+{
+	printf '%s\n' "$@" >want
+	grep -E '^[a-z/A-Z0-9]+\.set: |^set attributes' out0.log >have
+	cmp -s want have || {
+		wrong="$wrong other lines than expected;"
+		diff want have
+	}
+}
+
+# set NAME SIZE [OPTION]: a pool set of one part
+set_of()
+{
+	printf 'PMEMPOOLSET\n%s %s/parts/%s\n' "$2" "$here" "$(basename "$1")" >"sets/$1"
+	[ -z "${3:-}" ] || echo "OPTION $3" >>"sets/$1"
+}
+
+# replicated SIZE: a pool set here with a replica, which is longer
+replicated()
+{
+	printf 'PMEMPOOLSET\n%s %s/local\nREPLICA %s remote.set\n' "$1" "$here" "$at" >pool.set
+	set_of remote.set "${2:-$1}"
+	rm -f local local2
+}
+
+# equal BYTES: both copies are equal behind the header and what one process uses
+equal()
+{
+	cmp -n $(($1 - 8192)) -i 8192:$((65536 + 8192)) local parts/remote.set ||
+		wrong="$wrong the copies differ;"
+}
+
+basic=$tests/rpmem_basic/rpmem_basic
+# pools BASIC-ARGUMENTS...: on a pool with a header, with one for all parts, and
+# without any; @ stands for the options of each
+pools()
+{
+	for i in 0 1 2; do
+		case $i in 0) o=none ;; 1) o=singlehdr ;; 2) o=noattr ;; esac
+		# shellcheck disable=SC2046
+		runs "$basic" $(echo "$*" | sed "s/SET/pool$i.set/g; s/@/$o/g; s/AT/$at/g")
+		[ ! -e out0.log ] || cat out0.log >>all.log
+	done
+}
+
+three()
+{
+	set_of pool0.set 16M
+	set_of pool1.set 16M SINGLEHDR
+	set_of pool2.set 16M NOHDRS
+}
+
+M='8M'
+if begin rpmem_basic/TEST0 "$basic"; then
+	three
+	set_of sub/pool3.set 16M
+	set_of pool4.set 16M
+	rm sets/pool4.set
+	cp sets/pool1.set sets/pool5.set
+	runs "$basic" \
+		test_create 0 poolX.set $at pool $M none \
+		test_create 0 pool0.set $at pool 32M none \
+		test_create 0 pool0.set $at pool $M none test_close 0 \
+		test_create 0 pool0.set $at pool $M none \
+		test_create 0 sub/pool3.set $at mem $M none test_close 0 \
+		test_create 0 pool1.set $at mem $M singlehdr \
+		test_create 1 pool1.set $at mem $M singlehdr \
+		test_create 2 pool5.set $at mem $M singlehdr test_close 0 \
+		test_create 0 pool2.set $at pool $M noattr test_close 0 \
+		test_create 0 pool1.set $at pool $M noattr \
+		test_create 0 pool2.set $at pool $M none
+	has 'poolX.set: No such file or directory' 'pool0.set: File too large' \
+		'pool0.set: created' 'pool0.set: File exists' \
+		'sub/pool3.set: created' 'pool1.set: created' \
+		'pool1.set: Device or resource busy' \
+		'pool5.set: Device or resource busy' 'pool2.set: created' \
+		'pool1.set: Invalid argument' 'pool2.set: Invalid argument'
+	end
+fi
+if begin rpmem_basic/TEST1 "$basic"; then
+	three
+	pools test_create 0 SET AT pool $M @ test_close 0
+	runs "$basic" \
+		test_open 0 poolX.set $at pool $M init none \
+		test_open 0 pool0.set $at pool 32M init none \
+		test_open 0 pool0.set $at pool $M init none \
+		test_open 1 pool0.set $at pool $M init none test_close 0 \
+		test_open 0 pool1.set $at pool $M init singlehdr test_close 0 \
+		test_open 0 pool2.set $at mem $M init noattr test_close 0
+	has 'poolX.set: No such file or directory' 'pool0.set: File too large' \
+		'pool0.set: opened' 'pool0.set: Device or resource busy' \
+		'pool1.set: opened' 'pool2.set: opened'
+	end
+fi
+# Behind the operations of TEST2 to 4, 13 to 14, 17, 20 and 22 the pool is read.
+again="test_close 0 test_open 0 SET AT pool $M init @ test_read 0 4321 test_close 0"
+while read -r number steps; do
+	begin "rpmem_basic/TEST$number" "$basic" || continue
+	three
+	# shellcheck disable=SC2086
+	pools test_create 0 SET AT mem $M @ test_close 0 \
+		test_open 0 SET AT pool $M init @ $steps $again
+	end
+done <<'S'
+2 test_persist 0 4321 1 1 0
+3 test_persist 0 4321 1 1 1
+4 test_persist 0 4321 8 8 0
+17 test_persist 0 4321 8 8 1
+14 test_deep_persist 0 4321 8 8
+20 test_flush 0 4321 1 1 1 test_drain 0 1
+22 buff_limit 0 4096 512 test_flush 0 99 1 8 0 test_drain 0 1 buff_limit 0 8388544 64 test_persist 0 77 1 1 0 buff_reset 0 test_flush 0 4321 8 8 0 test_drain 0 8 test_persist 0 4321 1 1 1
+S
+for r in 0 1; do
+	begin "rpmem_basic/TEST$((13 + 3 * r)) (relaxed $r)" "$basic" || continue
+	three
+	pools test_create 0 SET AT mem $M @ test_close 0
+	runs "$basic" test_open 0 pool0.set $at pool $M init none \
+		test_persist_header 0 hdr $r test_close 0
+	runs "$basic" test_open 0 pool1.set $at pool $M init singlehdr \
+		test_persist_header 0 hdr $r test_close 0
+	runs "$basic" test_open 0 pool2.set $at pool $M init noattr \
+		test_persist_header 0 nohdr $r test_close 0
+	end
+done
+if begin rpmem_basic/TEST6 "$basic"; then
+	three
+	pools test_create 0 SET AT mem $M @ test_close 0 test_remove AT SET 0 0 \
+		test_create 0 SET AT mem $M @ test_close 0 test_remove AT SET 1 0 \
+		test_create 0 SET AT mem $M @ test_close 0 test_remove AT SET 0 1
+	[ "$(grep -c created all.log)" = 9 ] || wrong="$wrong pools are missing;"
+	[ -z "$(ls parts)" ] && [ ! -e sets/pool0.set ] && [ ! -e sets/pool2.set ] ||
+		wrong="$wrong files are left;"
+	end
+fi
+if begin rpmem_basic/TEST9 "$basic"; then
+	three
+	for o in 0:none 1:singlehdr; do
+		n=pool${o%%:*}.set o=${o#*:}
+		runs "$basic" test_create 0 $n $at pool $M $o test_close 0 \
+			test_open 0 $n $at pool $M init $o test_set_attr 0 alt $o \
+			test_close 0 test_open 0 $n $at pool $M alt $o test_close 0
+		has "$n: created" "$n: opened" 'set attributes succeeded (alt)' "$n: opened"
+	done
+	runs "$basic" test_create 0 pool2.set $at pool $M noattr test_close 0 \
+		test_open 0 pool2.set $at pool $M init noattr \
+		test_set_attr 0 alt none test_close 0 \
+		test_open 0 pool2.set $at pool $M alt noattr test_close 0
+	has 'pool2.set: created' 'pool2.set: opened' 'set attributes failed (alt)' \
+		'pool2.set: opened'
+	end
+fi
+if begin rpmem_basic/TEST12 "$basic"; then
+	three
+	runs "$basic" test_create 0 pool0.set $at pool $M none test_close 0
+	for steps in 'wait' 'nowait' 'wait test_persist 0 4321 1 1 0' \
+		'nowait test_persist 0 4321 1 1 0' 'wait test_read 0 1' \
+		'nowait test_read 0 1'; do
+		# shellcheck disable=SC2086
+		runs "$basic" test_open 0 pool0.set $at pool $M init none \
+			rpmemd_terminate 0 "$here/pid" $steps test_close 0
+	done
+	end
+fi
+
+ext=$tests/rpmem_addr_ext/rpmem_addr_ext
+if begin rpmem_addr_ext/TEST0 "$ext"; then
+	runs "$ext" "$tests/rpmem_addr_ext/targets.in"
+	end
+fi
+
+integration=$tests/obj_basic_integration/obj_basic_integration
+for size in '16M 17M' '17M 17M'; do
+	begin "obj_rpmem_basic_integration (${size% *})" "$integration" || continue
+	# shellcheck disable=SC2086
+	replicated $size
+	runs "$integration" pool.set
+	equal $((${size%%M*} * 1048576))
+	end
+done
+heap=$tests/obj_heap_state/obj_heap_state
+if begin obj_rpmem_heap_state "$heap"; then
+	replicated 32M 33M
+	runs "$heap" pool.set
+	equal 33554432
+	end
+fi
+check=$tests/obj_check_remote/obj_check_remote
+if begin obj_check_remote/TEST0 "$check"; then
+	replicated 64M
+	runs "$pmempool" create obj pool.set
+	"$check" pool.set abort >out 2>&1 && wrong="$wrong it does not abort;"
+	for _ in $(seq 600); do
+		kill -0 "$(cat pid)" 2>/dev/null || break
+		sleep 0.05
+	done
+	before=$(md5sum <parts/remote.set)
+	runs "$check" pool.set check
+	[ "$before" = "$(md5sum <parts/remote.set)" ] ||
+		wrong="$wrong the check changes the replica;"
+	end
+fi
+remove=$tests/libpmempool_rm/libpmempool_rm
+while read -r number options; do
+	begin "libpmempool_rm_remote/TEST$number" "$remove" || continue
+	replicated 16M
+	runs "$pmempool" create obj pool.set
+	# shellcheck disable=SC2086
+	runs "$remove" $options pool.set
+	[ ! -e local ] || wrong="$wrong the local part is left;"
+	case $options in *-r*) kept='' ;; *) kept=parts/remote.set ;; esac
+	[ "$kept" = "$(ls parts/remote.set 2>/dev/null)" ] ||
+		wrong="$wrong the remote part is not what $options leaves;"
+	end
+done <<'S'
+1 -l
+2 -l -r
+S
+
+# The programs of pmempool_*_remote: pmempool and pmemobjcli.
+filled()
+{
+	replicated "$1" "$2"
+	runs "$pmempool" create obj pool.set
+	runs "$cli" -s "$tests/pmempool_sync_remote/pmemobjcli.script" pool.set
+}
+if begin pmempool_info_remote/TEST0 "$pmempool"; then
+	replicated 16M
+	runs "$pmempool" create obj pool.set
+	runs "$pmempool" info pool.set
+	grep -q "node *: $at" out || wrong="$wrong no replica is shown;"
+	end
+fi
+if begin pmempool_rm_remote/TEST0 "$pmempool"; then
+	replicated 16M
+	runs "$pmempool" create obj pool.set
+	runs "$pmempool" rm -r -f pool.set
+	[ ! -e local ] && [ ! -e parts/remote.set ] || wrong="$wrong files are left;"
+	end
+fi
+if begin pmempool_sync_remote "$cli"; then
+	filled 24M 25M
+	cp local local.before
+	rm local
+	runs "$pmempool" sync pool.set
+	cmp -n 16777216 -i 8192 local local.before || wrong="$wrong other bytes;"
+	rm parts/remote.set
+	runs "$pmempool" sync pool.set
+	equal 25165824
+	end
+fi
+if begin pmempool_transform_remote "$cli"; then
+	filled 24M 25M
+	printf 'PMEMPOOLSET\n24M %s/local\n' "$here" >alone.set
+	runs "$pmempool" transform pool.set alone.set
+	[ ! -e parts/remote.set ] || wrong="$wrong the replica is left;"
+	runs "$pmempool" transform alone.set pool.set
+	equal 25165824
+	end
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed = 0 ]
