@@ -167,6 +167,26 @@ util_fi_rpmem_plugpull_LDADD = util/librpmem_pool.la util/libutil.la \
 	prov/core/libcore.la $(JANSSON_LIBS) $(NETTLE_LIBS) $(FABRIC_LIBS) \
 	-lpthread
 
+# The engine of fi_rpmem_crashtest is also that of its unit tests.
+crash_image_sources = util/crashtest/runlog.c util/crashtest/runlog.h \
+	util/crashtest/history.c util/crashtest/history.h \
+	util/crashtest/tree.c util/crashtest/sample.c util/crashtest/sample.h
+bin_PROGRAMS += util/fi_rpmem_crashtest
+util_fi_rpmem_crashtest_SOURCES = util/crashtest/crashtest.c \
+	util/crashtest/crashtest.h util/crashtest/explore.c \
+	util/crashtest/call.c util/crashtest/check.c util/crashtest/check.h \
+	util/crashtest/filter.c util/crashtest/modes.c util/crashtest/modes.h \
+	util/crashtest/record.c util/crashtest/record.h \
+	util/crashtest/record_priv.h util/crashtest/record_tree.c \
+	util/crashtest/report.c util/crashtest/report.h \
+	util/crashtest/report_facts.h util/crashtest/report_html.c \
+	util/crashtest/report_style.c util/crashtest/report_style.h \
+	util/crashtest/report_text.c \
+	util/crashtest/result.c util/crashtest/result.h \
+	util/crashtest/shrink.c util/crashtest/shrink.h \
+	util/crashtest/trace.c util/crashtest/trace.h $(crash_image_sources)
+util_fi_rpmem_crashtest_LDADD = util/libutil.la $(JANSSON_LIBS) $(XXHASH_LIBS)
+
 bin_PROGRAMS += util/fi_rpmem_group
 util_fi_rpmem_group_SOURCES = util/fi_rpmem_group.c util/exits.h \
 	util/group_replace.c util/group_scrub.c util/group_tool.c \

@@ -49,6 +49,14 @@ fabtests_functional_crash_page_SOURCES = fabtests/functional/crash_page.c \
 	$(crash_report_sources)
 fabtests_functional_crash_page_LDADD = $(JANSSON_LIBS)
 
+# Power cuts of programs that know nothing of the provider.
+check_PROGRAMS += fabtests/functional/crash_victim
+fabtests_functional_crash_victim_SOURCES = fabtests/functional/crash_victim.c
+fabtests_functional_crash_victim_LDADD = -lpthread
+crashtest_tests = fabtests/functional/crashtest.sh
+TESTS += $(crashtest_tests)
+EXTRA_DIST += $(crashtest_tests)
+
 # The README's program, and the direction of includes.
 tree_tests = fabtests/functional/budgets.sh \
 	fabtests/functional/call_cycles.sh \

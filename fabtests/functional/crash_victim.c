@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Programs that fi_rpmem_crashtest tests, and the check of each. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifndef RENAME_EXCHANGE
+#define RENAME_EXCHANGE 2
+#endif
+
+#define ROUNDS 4
+
+extern char **environ;
+
+#define must(cond)                                                             \
+	do {                                                                   \
+		if (!(cond)) {                                                 \
+			printf("line %d: %s (%s)\n", __LINE__, #cond,          \
+			       strerror(errno));                               \
+			fflush(stdout);                                        \
+			_exit(9);                                              \
+		}                                                              \
+	} while (0)
+
+static void acknowledge(unsigned int n)
+{
+	FILE *f = fopen(getenv("RPMEM_CRASHTEST_LEDGER"), "a");
+
+	must(f && fprintf(f, "%u\n", n) > 0 && !fclose(f));
+}
+
+static unsigned int acknowledged(void)
+{
+	FILE *f = fopen(getenv("RPMEM_CRASHTEST_LEDGER"), "r");
+	unsigned int n = 0;
+
+	must(f);
+	while (fscanf(f, "%u", &n) == 1)
+		;
+	fclose(f);
+	return n;
+}
+
+static void sync_dir(void)
+{
+	const int fd = open(".", O_RDONLY);
+
+	must(fd >= 0 && !fsync(fd) && !close(fd));
+}
+
+/* Replace a file: "none", "file", "dir" or "both" are made durable. */
+static void replace(const char *how)
+{
+	const bool file = *how == 'f' || *how == 'b';
+	const bool dir = *how == 'd' || *how == 'b';
+
+	for (unsigned int i = 1; i <= ROUNDS; i++) {
+		FILE *f = fopen("conf.new", "w");
+
+		must(f && fprintf(f, "%u\n", i) > 0 && !fflush(f));
+		must(!file || !fsync(fileno(f)));
+		must(!fclose(f) && !rename("conf.new", "conf"));
+		if (dir)
+			sync_dir();
+		acknowledge(i);
+	}
+}
+
+static void check_replace(void)
+{
+	FILE *f = fopen("conf", "r");
+	unsigned int found = 0;
+
+	must(f || errno == ENOENT);
+	/* A file that exists is whole. */
+	must(!f || fscanf(f, "%u\n", &found) == 1);
+	must(found >= acknowledged());
+}
+
+static uint64_t value(unsigned int i)
+{
+	return i * UINT64_C(0x0101010101010101);
+}
+
+/* A counter whose bytes are all the same, at this offset of a file. */
+static void count(const char *offset)
+{
+	const int fd = open("counter", O_RDWR | O_CREAT, 0600);
+
+	must(fd >= 0 && !ftruncate(fd, 8192) && !fsync(fd));
+	for (unsigned int i = 1; i <= ROUNDS; i++) {
+		const uint64_t v = value(i);
+
+		must(pwrite(fd, &v, 8, atol(offset)) == 8 && !fdatasync(fd));
+		acknowledge(i);
+	}
+}
+
+static void check_count(const char *offset)
+{
+	const int fd = open("counter", O_RDONLY);
+	const unsigned int last = acknowledged();
+	uint64_t v = 0;
+
+	must(fd >= 0 || !last);
+	must(fd < 0 || pread(fd, &v, 8, atol(offset)) >= 0);
+	must(v == value(v & 0xff) && (v & 0xff) >= last);
+}
+
+/* The same by stores; with msync of this page ("0": the counter's) or "none".
+ */
+static void store(const char *page)
+{
+	const int fd = open("counter", O_RDWR | O_CREAT, 0600);
+	volatile uint64_t *m;
+
+	must(fd >= 0 && !ftruncate(fd, 8192) && !fsync(fd));
+	m = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	must(m != MAP_FAILED && !close(fd));
+	for (unsigned int i = 1; i <= ROUNDS; i++) {
+		*m = value(i);
+		if (*page != 'n')
+			must(!msync((char *)m + 4096 * atol(page), 4096,
+				    MS_SYNC));
+		acknowledge(i);
+	}
+}
+
+/* Flushed by O_DSYNC or by sync_file_range, which flushes no disk's cache. */
+static void flagged(const char *how)
+{
+	const int fd =
+		open("counter", O_RDWR | O_CREAT | (*how == 'd' ? O_DSYNC : 0),
+		     0600);
+	const struct iovec no_bytes = {NULL, 0};
+
+	must(fd >= 0 && !ftruncate(fd, 8192) && !fsync(fd));
+	must(pwritev(fd, &no_bytes, 1, 0) == 0);
+	for (unsigned int i = 1; i <= ROUNDS; i++) {
+		const uint64_t v = value(i);
+
+		must(pwrite(fd, &v, 8, 0) == 8);
+		must(*how == 'd' || !sync_file_range(fd, 0, 0, 7));
+		acknowledge(i);
+	}
+}
+
+static void *write_lines(void *name)
+{
+	const int fd = open(name, O_WRONLY | O_CREAT | O_APPEND, 0600);
+
+	must(fd >= 0);
+	for (unsigned int i = 0; i < 50; i++)
+		must(dprintf(fd, "line %u\n", i) > 0);
+	must(!fsync(fd) && !close(fd));
+	return NULL;
+}
+
+static void many_threads(void)
+{
+	static char names[4][2] = {"a", "b", "c", "a"};
+	pthread_t t[4];
+
+	for (unsigned int i = 0; i < 4; i++)
+		must(!pthread_create(&t[i], NULL, write_lines, names[i]));
+	for (unsigned int i = 0; i < 4; i++)
+		must(!pthread_join(t[i], NULL));
+}
+
+static void other_processes(void)
+{
+	char *const touch[] = {(char *)"sh", (char *)"-c",
+			       (char *)"echo spawned >spawned", NULL};
+	int status;
+	pid_t pid = fork();
+
+	if (!pid) {
+		write_lines((void *)"forked");
+		_exit(0);
+	}
+	must(waitpid(pid, &status, 0) == pid && !status);
+	/* posix_spawn is a vfork. */
+	must(!posix_spawnp(&pid, "sh", NULL, NULL, touch, environ));
+	must(waitpid(pid, &status, 0) == pid && !status);
+}
+
+static void copies(void)
+{
+	const int from = open("a", O_RDONLY);
+	int to = open("copy", O_RDWR | O_CREAT, 0600), p[2];
+	loff_t at = 7;
+
+	must(from >= 0 && to >= 0 && !pipe(p));
+	must(sendfile(to, from, NULL, 100) == 100);
+	must(copy_file_range(from, NULL, to, NULL, 100, 0) == 100);
+	must(splice(from, NULL, p[1], NULL, 50, 0) == 50);
+	must(splice(p[0], NULL, to, &at, 50, 0) == 50);
+	to = dup2(to, 100);
+	must(to == 100 && write(to, "dup", 3) == 3);
+	must(syscall(SYS_write, to, "raw", 3) == 3);
+	must(!fallocate(to, 0, 0, 5000) && !ftruncate(to, 4000));
+	must(!fsync(to) && !close(to));
+}
+
+static void names(void)
+{
+	int fd;
+
+	must(!mkdir("dir", 0700) && !rename("dir", "folder"));
+	must(!link("a", "folder/hard") && !symlink("a", "soft"));
+	must(!rename("b", "folder/b") && !unlink("c"));
+	must(!mkdir("gone", 0700) && !rmdir("gone"));
+	must(!syscall(SYS_renameat2, AT_FDCWD, "forked", AT_FDCWD, "spawned",
+		      RENAME_EXCHANGE));
+	fd = open(".", O_TMPFILE | O_RDWR, 0600);
+	if (fd >= 0) {
+		char self[64];
+
+		snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+		must(write(fd, "unnamed", 7) == 7);
+		must(!linkat(AT_FDCWD, self, AT_FDCWD, "named",
+			     AT_SYMLINK_FOLLOW));
+		close(fd);
+	}
+}
+
+/* Most ways to change files; then all of it is made durable. */
+static void mixed(void)
+{
+	many_threads();
+	other_processes();
+	copies();
+	names();
+	must(syscall(SYS_io_uring_setup, 4, NULL) < 0 && errno == ENOSYS);
+	sync();
+	acknowledge(1);
+}
+
+static void check_mixed(void)
+{
+	char to[16];
+	struct stat st;
+
+	if (!acknowledged())
+		return;
+	must(!stat("a", &st) && st.st_size == 780 && st.st_nlink == 2);
+	must(!stat("folder/b", &st) && st.st_size == 390);
+	must(stat("c", &st) && stat("dir", &st) && stat("gone", &st));
+	must(!stat("spawned", &st) && st.st_size == 390);
+	must(!stat("forked", &st) && st.st_size == 8);
+	must(!stat("copy", &st) && st.st_size == 4000);
+	must(readlink("soft", to, sizeof(to)) == 1);
+}
+
+/* Write until the disk is full; what was written before is acknowledged. */
+static void fill(void)
+{
+	const int fd = open("fill", O_WRONLY | O_CREAT | O_APPEND, 0600);
+	static char block[40000];
+	off_t size = 0;
+	ssize_t n;
+
+	memset(block, 'x', sizeof(block));
+	must(fd >= 0);
+	while ((n = write(fd, block, sizeof(block))) > 0) {
+		size += n;
+		must(!fsync(fd));
+		acknowledge((unsigned int)size);
+	}
+	must(errno == ENOSPC);
+}
+
+static void check_fill(void)
+{
+	struct stat st;
+
+	must(!stat("fill", &st) || (errno == ENOENT && !acknowledged()));
+	must(!acknowledged() || st.st_size >= acknowledged());
+}
+
+int main(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : "";
+	const char *arg = argc > 2 ? argv[2] : "";
+	const bool check = argc > 3 && !strcmp(argv[3], "check");
+
+	must(!chdir(getenv("RPMEM_CRASHTEST_DIR")));
+	if (!strcmp(name, "replace"))
+		check ? check_replace() : replace(arg);
+	else if (!strcmp(name, "count"))
+		check ? check_count(arg) : count(arg);
+	else if (!strcmp(name, "store"))
+		check ? check_count("0") : store(arg);
+	else if (!strcmp(name, "flagged"))
+		check ? check_count("0") : flagged(arg);
+	else if (!strcmp(name, "mixed"))
+		check ? check_mixed() : mixed();
+	else if (!strcmp(name, "fill"))
+		check ? check_fill() : fill();
+	else if (!strcmp(name, "abort"))
+		check ? check_replace() : (replace("both"), abort());
+	else
+		return 8;
+	return 0;
+}

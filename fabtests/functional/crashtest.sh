@@ -1,0 +1,225 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# fi_rpmem_crashtest --files: programs that flush are acquitted, programs that
+# do not are convicted, and what is not recorded is never acquitted.
+# shellcheck disable=SC2317,SC2016
+set -u
+images=60
+[ "${1:-}" != --long ] || images=10000
+dir=$(mktemp -d ./crashtest.XXXXXX) || exit 99
+dir=$(cd "$dir" && pwd) || exit 99
+bin=$(pwd)
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 99
+export TMPDIR="$dir"
+# A traced program cannot look for leaks.
+export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
+tool=$bin/util/fi_rpmem_crashtest
+victim=$bin/fabtests/functional/crash_victim
+failed=0 n=0
+
+# ended STATUS TEXT: how the tool ended, with a line that has TEXT.
+ended()
+{
+	[ "$status" -eq "$1" ] && grep -q -e "$2" out
+}
+
+# ok NAME COMMAND...: the command must succeed.
+ok()
+{
+	name=$1
+	n=$((n + 1))
+	shift
+	if "$@"; then
+		echo "ok $n - $name"
+	else
+		echo "not ok $n - $name (exit status $status)"
+		sed 's/^/# /' out
+		failed=1
+	fi
+}
+
+# crash OPTION... -- COMMAND...: run the tool on a new folder.
+crash()
+{
+	rm -rf files crashtest.log
+	mkdir files
+	timeout 300 "$tool" --files files --images "$images" "$@" >out 2>&1
+	status=$?
+}
+
+# program NAME ARGUMENT [OPTION...]: a program of crash_victim.
+program()
+{
+	case=$1 arg=$2
+	shift 2
+	crash --check "'$victim' $case $arg check" "$@" -- "$victim" "$case" "$arg"
+}
+
+expect()
+{
+	code=$1
+	shift
+	program "$@"
+	ended "$code" .
+}
+
+ok "a rename without flushes is convicted" expect 1 replace none
+# The classic: the new name is there, its bytes are not.
+lost_bytes()
+{
+	program replace dir --json json
+	ended 1 convicted && python3 - <<'P'
+import json
+f = json.load(open("json"))["failures"][0]
+event = {e["n"]: e for e in json.load(open("json"))["events"]}
+lost = [event[u["event"]]["kind"] for u in f["lost"]]
+assert lost == ["write"], lost
+assert f["stable"] and f["status"] == 9
+P
+}
+ok "a rename before the bytes is shrunk to the lost bytes" lost_bytes
+ok "a rename without fsync of the folder is convicted" expect 1 replace file
+ok "a rename between both flushes is acquitted" expect 0 replace both
+ok "a counter across two sectors is torn" expect 1 count 508
+ok "a counter inside a sector is not torn" expect 0 count 504
+ok "stores without msync are convicted" expect 1 store none
+ok "msync of another page is convicted" expect 1 store 1
+ok "stores with msync are acquitted" expect 0 store 0
+ok "O_DSYNC is a flush" expect 0 flagged dsync
+ok "sync_file_range is no flush" expect 1 flagged range
+
+# Each failure can be made again, by the command that is printed.
+repeated()
+{
+	program replace none --log kept.log --json json --html html &&
+		ended 1 . || return 1
+	python3 -c '
+import json
+print(json.load(open("json"))["failures"][0]["repeat"])' >repeat.sh
+	grep -q '<html' html && [ -s kept.log ] || return 1
+	PATH=$bin/util:$PATH sh repeat.sh >again
+	[ $? -eq 1 ] && grep -q "^convicted" again || return 1
+	sed 's/--image [^ ]*/--image 9:9:-/' repeat.sh >kept.sh
+	PATH=$bin/util:$PATH sh kept.sh >again && grep -q "^acquitted" again ||
+		return 1
+	"$tool" --report json --html html2 >out && cmp -s html html2
+}
+ok "a failure and the report can be made again" repeated
+
+damaged_log()
+{
+	printf 'RPCRASH1 and no more' >bad.log
+	timeout 60 "$tool" --files . --log bad.log --image 1:1:- --check true \
+		>out 2>&1
+	status=$?
+	ended 2 'bad.log: no log'
+}
+ok "a damaged log is refused" damaged_log
+
+ok "threads, processes and all ways to write are recorded" \
+	expect 0 mixed x --images 24
+
+aborted()
+{
+	program abort both && ended 2 'ended with signal 6' &&
+		program abort both --any-status && ended 0 acquitted
+}
+ok "a program that crashes is tested only with --any-status" aborted
+
+# A process that COMMAND has not started writes too.
+unseen()
+{
+	rm -f go ended
+	(
+		until [ -e go ]; do sleep 0.02; done
+		echo unseen >files/unseen
+		: >ended
+	) &
+	crash --check true -- sh -c 'echo seen >files/seen; : >go
+		until [ -e ended ]; do sleep 0.02; done'
+	wait
+	ended 2 'not recorded'
+}
+ok "a change by another process is not tested" unseen
+
+moved()
+{
+	echo text >outside
+	crash --check true -- mv outside files/inside
+	ended 2 'not tested'
+}
+ok "a file moved in from outside is not tested" moved
+
+ok "a check that sees no loss is not trusted" eval \
+	'crash --check true -- "$victim" replace both; ended 2 "sees no loss"'
+ok "a check that always fails is not trusted" eval \
+	'crash --check false -- "$victim" replace both; ended 2 "nothing is lost"'
+ok "a program that writes nothing is not tested" eval \
+	'crash --check true -- true; ended 2 "changed nothing"'
+ok "a missing check is a usage error" eval \
+	'crash -- true; ended 2 "give --check"'
+
+full_disk()
+{
+	rm -rf files && mkdir files && mount -t tmpfs -o size=200k crash files ||
+		return 1
+	timeout 300 "$tool" --files files --check "'$victim' fill x check" \
+		-- "$victim" fill x >out 2>&1
+	status=$?
+	umount files
+	ended 0 acquitted
+}
+if [ "$(id -u)" = 0 ] && mkdir -p m && mount -t tmpfs crash m 2>/dev/null; then
+	umount m
+	ok "a full disk is survived" full_disk
+else
+	echo "left out: a full disk needs a mount"
+fi
+
+if ! python3 -I -S -c 'import sqlite3' 2>/dev/null; then
+	echo "left out: SQLite needs python3 with sqlite3"
+	exit $failed
+fi
+cat >sqlite.py <<'P'
+import os, sqlite3, sys
+db = sqlite3.connect(os.environ["RPMEM_CRASHTEST_DIR"] + "/db", isolation_level=None)
+db.execute("pragma journal_mode=" + sys.argv[2])
+db.execute("pragma synchronous=" + sys.argv[1])
+db.execute("create table t(i integer primary key, s text)")
+with open(os.environ["RPMEM_CRASHTEST_LEDGER"], "a", encoding="ascii") as ledger:
+    for i in range(1, 4):
+        db.execute("insert into t values(?, ?)", (i, "x" * 900))
+        print(i, file=ledger, flush=True)
+P
+cat >check.py <<'P'
+import os, sqlite3, sys
+with open(os.environ["RPMEM_CRASHTEST_LEDGER"], encoding="ascii") as f:
+    n = len(f.readlines())
+db = sqlite3.connect("db")
+assert db.execute("pragma integrity_check").fetchone()[0] == "ok"
+rows = []
+if db.execute("select count(*) from sqlite_master").fetchone()[0]:
+    rows = [i for i, in db.execute("select i from t order by i")]
+assert rows == list(range(1, len(rows) + 1)), rows
+assert len(rows) >= n - int(sys.argv[1]), f"{n} acknowledged, {rows} found"
+P
+[ "$images" -gt 60 ] || images=24
+
+# sqlite STATUS SYNCHRONOUS JOURNAL [MISSING]: rows that may be missing.
+sqlite()
+{
+	crash --check "python3 -I -S '$dir/check.py' ${4:-0}" -- \
+		python3 -I -S "$dir/sqlite.py" "$2" "$3"
+	ended "$1" .
+}
+ok "SQLite, synchronous=OFF, WAL: convicted" sqlite 1 OFF WAL
+ok "SQLite, synchronous=FULL, WAL: acquitted" sqlite 0 FULL WAL
+ok "SQLite, synchronous=OFF, DELETE: convicted" sqlite 1 OFF DELETE
+# FULL does not flush the removal of the journal: the last commit may be undone.
+ok "SQLite, synchronous=FULL, DELETE: the last commit is lost" \
+	sqlite 1 FULL DELETE
+ok "SQLite, synchronous=FULL, DELETE: all others are kept" \
+	sqlite 0 FULL DELETE 1
+ok "SQLite, synchronous=EXTRA, DELETE: acquitted" sqlite 0 EXTRA DELETE
+exit $failed

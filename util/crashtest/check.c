@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Checks of images in child processes. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "util/clock.h"
+#include "util/crashtest/check.h"
+
+struct crash_job *crash_job_make(const struct crash_history *h,
+				 const struct crash_image *i)
+{
+	struct crash_job *job = calloc(1, sizeof(*job));
+	const size_t size = crash_words(h) * sizeof(*i->lost);
+
+	if (!job)
+		return NULL;
+	job->image = *i;
+	job->image.lost = malloc(size);
+	if (!job->image.lost) {
+		free(job);
+		return NULL;
+	}
+	memcpy(job->image.lost, i->lost, size);
+	return job;
+}
+
+void crash_job_free(struct crash_job *job)
+{
+	if (!job)
+		return;
+	free(job->image.lost);
+	free(job->output);
+	free(job);
+}
+
+static int remove_one(const char *path, const struct stat *st, int type,
+		      struct FTW *ftw)
+{
+	(void)st;
+	(void)type;
+	(void)ftw;
+	remove(path);
+	return 0;
+}
+
+void crash_remove(const char *dir)
+{
+	nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+}
+
+/* Whether the hash is new. */
+static bool add_hash(struct crash_checker *c, uint64_t hash)
+{
+	size_t i;
+
+	if (2 * c->hash_count >= c->hash_room) {
+		struct crash_checker grown = *c;
+
+		grown.hash_room = c->hash_room ? 2 * c->hash_room : 512;
+		grown.hash_count = 0;
+		grown.hashes = calloc(grown.hash_room, sizeof(*c->hashes));
+		if (!grown.hashes)
+			return true;
+		for (size_t k = 0; k < c->hash_room; k++)
+			if (c->hashes[k])
+				add_hash(&grown, c->hashes[k]);
+		free(c->hashes);
+		c->hashes = grown.hashes;
+		c->hash_room = grown.hash_room;
+		c->hash_count = grown.hash_count;
+	}
+	hash += !hash;
+	for (i = hash % c->hash_room; c->hashes[i]; i = (i + 1) % c->hash_room)
+		if (c->hashes[i] == hash)
+			return false;
+	c->hashes[i] = hash;
+	c->hash_count++;
+	return true;
+}
+
+static void fail(struct crash_checker *c, const char *what, const char *path,
+		 int err)
+{
+	if (!*c->err)
+		snprintf(c->err, sizeof(c->err), "%s %s: %s", what, path,
+			 strerror(err));
+}
+
+/* The lines that were acknowledged up to the cut. */
+static int write_ledger(const struct crash_history *h, uint32_t cut,
+			const char *path)
+{
+	const struct crash_log *l = h->log;
+	FILE *f = fopen(path, "we");
+
+	if (!f)
+		return -errno;
+	for (size_t n = l->base; n <= cut; n++)
+		if (l->events[n].kind == CRASH_ACK) {
+			fwrite(l->bytes + l->events[n].data, 1,
+			       l->events[n].length, f);
+			fputc('\n', f);
+		}
+	return fclose(f) ? -errno : 0;
+}
+
+int crash_check_write(struct crash_checker *c, uint32_t cut,
+		      const struct crash_tree *t, const char *dir)
+{
+	char path[640];
+	int ret;
+
+	snprintf(path, sizeof(path), "%s/image", dir);
+	if (mkdir(path, 0700))
+		return -errno;
+	ret = crash_tree_write(t, path);
+	if (ret)
+		return ret;
+	snprintf(path, sizeof(path), "%s/ledger", dir);
+	ret = write_ledger(c->history, cut, path);
+	/* The check may run as another user, as that of a database does. */
+	return ret ? ret : chmod(path, 0644) ? -errno : 0;
+}
+
+static void run_child(const struct crash_checker *c, const char *dir)
+{
+	char image[640], ledger[640], output[640];
+	int fd;
+
+	setpgid(0, 0);
+	snprintf(image, sizeof(image), "%s/image", dir);
+	snprintf(ledger, sizeof(ledger), "%s/ledger", dir);
+	snprintf(output, sizeof(output), "%s/output", dir);
+	fd = open(output, O_WRONLY | O_CREAT | O_APPEND, 0644);
+	if (fd < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0 || chdir(image))
+		_exit(125);
+	close(fd);
+	fd = open("/dev/null", O_RDONLY);
+	if (fd >= 0)
+		dup2(fd, 0);
+	if (c->mounts && (unshare(CLONE_NEWNS) ||
+			  mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL)))
+		_exit(125);
+	setenv("RPMEM_CRASHTEST_DIR", image, 1);
+	setenv("RPMEM_CRASHTEST_LEDGER", ledger, 1);
+	setenv("RPMEM_CRASHTEST_WORK", dir, 1);
+	setenv("RPMEM_CRASHTEST_CHECK", c->command, 1);
+	execl("/bin/sh", "sh", "-c", c->wrapper ? c->wrapper : c->command,
+	      (char *)NULL);
+	_exit(125);
+}
+
+static char *read_output(const char *dir)
+{
+	char path[640], *text = calloc(1, CRASH_OUTPUT + 1);
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/output", dir);
+	f = fopen(path, "re");
+	if (f && text)
+		text[fread(text, 1, CRASH_OUTPUT, f)] = 0;
+	if (f)
+		fclose(f);
+	return text;
+}
+
+static void end_slot(struct crash_slot *s, int status)
+{
+	/* A process that a check has left would use the folder of another. */
+	kill(-s->pid, SIGKILL);
+	s->job->status = status;
+	s->job->output = read_output(s->dir);
+	crash_remove(s->dir);
+	s->pid = 0;
+	s->job = NULL;
+}
+
+static void poll_slots(struct crash_checker *c)
+{
+	int status;
+
+	for (unsigned int i = 0; i < c->jobs; i++) {
+		struct crash_slot *s = &c->slots[i];
+
+		if (!s->pid)
+			continue;
+		if (waitpid(s->pid, &status, WNOHANG) == s->pid) {
+			end_slot(s, WIFEXITED(status) ? WEXITSTATUS(status)
+						      : 128 + WTERMSIG(status));
+		} else if (rp_now_ms() > s->deadline) {
+			kill(-s->pid, SIGKILL);
+			waitpid(s->pid, &status, 0);
+			end_slot(s, 124);
+		}
+	}
+}
+
+static struct crash_slot *free_slot(struct crash_checker *c)
+{
+	const struct timespec pause = {0, 500000};
+
+	for (;;) {
+		for (unsigned int i = 0; i < c->jobs; i++)
+			if (!c->slots[i].pid)
+				return &c->slots[i];
+		poll_slots(c);
+		nanosleep(&pause, NULL);
+	}
+}
+
+static bool start_slot(struct crash_checker *c, struct crash_job *job,
+		       const struct crash_tree *t)
+{
+	struct crash_slot *s = free_slot(c);
+	const uint32_t end = (uint32_t)c->history->log->event_count - 1;
+	int ret;
+
+	snprintf(s->dir, sizeof(s->dir), "%.480s/%llu", c->work,
+		 (unsigned long long)++c->number);
+	ret = mkdir(s->dir, 0755)
+		      ? -errno
+		      : crash_check_write(c,
+					  job->all_acks ? end : job->image.cut,
+					  t, s->dir);
+	if (!ret) {
+		fflush(NULL);
+		s->pid = fork();
+		if (!s->pid)
+			run_child(c, s->dir);
+		if (s->pid < 0)
+			ret = -errno;
+	}
+	if (ret) {
+		s->pid = 0;
+		fail(c, "an image cannot be made in", s->dir, -ret);
+		crash_remove(s->dir);
+		return false;
+	}
+	s->job = job;
+	s->deadline = rp_now_ms() + c->timeout;
+	c->runs++;
+	return true;
+}
+
+bool crash_check_start(struct crash_checker *c, struct crash_job *job,
+		       bool only_new)
+{
+	const uint32_t cut = job->image.cut;
+	struct crash_tree t;
+	uint64_t hash;
+	bool started;
+
+	poll_slots(c);
+	if (crash_tree_make(&t, c->history, &job->image)) {
+		fail(c, "an image cannot be made in", c->work, ENOMEM);
+		return false;
+	}
+	/* The same bytes with other acknowledgements are another case. */
+	hash = crash_tree_hash(&t);
+	if (cut != CRASH_NONE)
+		hash ^= c->history->acks[cut] * UINT64_C(0x9e3779b97f4a7c15);
+	started = (!only_new || add_hash(c, hash)) && start_slot(c, job, &t);
+	crash_tree_free(&t);
+	return started;
+}
+
+void crash_check_finish(struct crash_checker *c)
+{
+	const struct timespec pause = {0, 500000};
+
+	for (;;) {
+		bool some = false;
+
+		poll_slots(c);
+		for (unsigned int i = 0; i < c->jobs; i++)
+			some |= c->slots[i].pid;
+		if (!some)
+			return;
+		nanosleep(&pause, NULL);
+	}
+}
+
+void crash_checker_free(struct crash_checker *c)
+{
+	free(c->hashes);
+	c->hashes = NULL;
+	c->hash_room = c->hash_count = 0;
+}

@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* The steps of a run: record, make images, check them, shrink a failure. */
+#include "config.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "util/crashtest/crashtest.h"
+#include "util/crashtest/trace.h"
+
+static int refuse(struct crash_test *t, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static int refuse(struct crash_test *t, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (*t->reason)
+		return -1;
+	va_start(ap, fmt);
+	vsnprintf(t->reason, sizeof(t->reason), fmt, ap);
+	va_end(ap);
+	return -1;
+}
+
+/* Once more with all events, compared with the folder as it is. */
+static int compare(struct crash_test *t)
+{
+	const struct crash_log *l = &t->recorder.log;
+	struct crash_history h;
+	struct crash_image i = {0};
+	struct crash_tree tree;
+	const char *bad = NULL;
+	int ret;
+
+	if (l->event_count == l->base)
+		return refuse(t,
+			      "COMMAND has changed nothing that is recorded; "
+			      "does it use $RPMEM_CRASHTEST_DIR?");
+	ret = crash_history_make(&h, l);
+	if (ret)
+		return refuse(t, "out of memory");
+	i.cut = (uint32_t)l->event_count - 1;
+	i.meta = h.meta_made[i.cut];
+	i.lost = calloc(crash_words(&h), sizeof(*i.lost));
+	ret = i.lost ? crash_tree_make(&tree, &h, &i) : -ENOMEM;
+	if (!ret) {
+		bad = crash_tree_compare(&tree, t->recorder.root);
+		crash_tree_free(&tree);
+	}
+	free(i.lost);
+	crash_history_free(&h);
+	if (ret)
+		return refuse(t, "out of memory");
+	if (bad)
+		return refuse(t,
+			      "%s was changed in a way that is not recorded: "
+			      "by a process that COMMAND has not started, or "
+			      "by the kernel",
+			      bad);
+	return 0;
+}
+
+static int run_command(struct crash_test *t)
+{
+	struct crash_run *run = &t->o->run;
+	struct crash_recorder *r = &t->recorder;
+	char *env[4];
+	pid_t pid;
+
+	crash_mode_env(run, env);
+	pid = crash_trace_start(t->o->command, env, NULL);
+	if (pid < 0)
+		return refuse(t,
+			      "COMMAND cannot be recorded: %s; ptrace and "
+			      "seccomp must be allowed here",
+			      strerror(-pid));
+	t->command_status = crash_trace_until(r, pid, NULL);
+	/* Its end is the last possible cut; daemons of it die here. */
+	crash_trace_kill(r, run->mode == CRASH_DEVICE ? run->service : 0);
+	crash_record_stores(r, 0);
+	if (*r->reason)
+		return refuse(t, "%s", r->reason);
+	if (t->command_status && !t->o->any_status)
+		return refuse(t,
+			      "COMMAND ended with %s %d; give --any-status "
+			      "if that is part of the test",
+			      WIFEXITED(t->command_status) ? "status"
+							   : "signal",
+			      WIFEXITED(t->command_status)
+				      ? WEXITSTATUS(t->command_status)
+				      : WTERMSIG(t->command_status));
+	return compare(t);
+}
+
+static int make_work(struct crash_run *run)
+{
+	const char *tmp = getenv("TMPDIR");
+
+	snprintf(run->work, sizeof(run->work), "%.200s/crashtest.XXXXXX",
+		 tmp && *tmp ? tmp : "/var/tmp");
+	if (!mkdtemp(run->work) || chmod(run->work, 0711)) {
+		snprintf(run->err, sizeof(run->err), "%s: %s; set TMPDIR",
+			 run->work, strerror(errno));
+		*run->work = 0;
+		return -1;
+	}
+	return 0;
+}
+
+int crash_test_record(struct crash_test *t)
+{
+	struct crash_run *run = &t->o->run;
+	int ret;
+
+	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+	t->recorder.ledger_fd = -1;
+	run->recorder = &t->recorder;
+	ret = make_work(run) ? -1 : crash_mode_start(run);
+	if (ret)
+		refuse(t, "%s", *run->err ? run->err : t->recorder.reason);
+	else
+		ret = run_command(t);
+	crash_mode_stop(run);
+	crash_record_free(&t->recorder);
+	t->log = t->recorder.log;
+	t->recorder.log = (struct crash_log){0};
+	return ret;
+}
+
+static bool add_job(void *arg, const struct crash_image *image)
+{
+	struct crash_test *t = arg;
+	struct crash_job *job = crash_job_make(&t->history, image);
+
+	if (!job || !crash_check_start(&t->checker, job, true)) {
+		crash_job_free(job);
+		return false;
+	}
+	job->next = t->jobs;
+	t->jobs = job;
+	return true;
+}
+
+static size_t count_lost(const struct crash_test *t, const struct crash_job *j)
+{
+	size_t n = t->history.meta_made[j->image.cut] - j->image.meta;
+
+	for (size_t i = 0; i < t->history.piece_count; i++)
+		n += crash_bit(j->image.lost, i);
+	return n;
+}
+
+/* One check whose result is known; 0: passed, -1: it could not run. */
+static int check_one(struct crash_test *t, uint32_t cut, char **output)
+{
+	struct crash_image i = {.cut = cut};
+	struct crash_job *job;
+	int status = -1;
+
+	if (cut != CRASH_NONE)
+		i.meta = t->history.meta_made[cut];
+	i.lost = calloc(crash_words(&t->history), sizeof(*i.lost));
+	job = i.lost ? crash_job_make(&t->history, &i) : NULL;
+	free(i.lost);
+	if (job && crash_check_start(&t->checker, job, false)) {
+		crash_check_finish(&t->checker);
+		status = job->status;
+		if (output) {
+			*output = job->output;
+			job->output = NULL;
+		}
+	}
+	crash_job_free(job);
+	return status;
+}
+
+/* The check must pass where nothing is lost. */
+static int try_check(struct crash_test *t)
+{
+	char *output = NULL;
+	const int status =
+		check_one(t, (uint32_t)t->log.event_count - 1, &output);
+
+	if (status < 0)
+		refuse(t, "%s", t->checker.err);
+	else if (status)
+		refuse(t,
+		       "--check fails with status %d where nothing is lost, "
+		       "so it shows nothing about a power cut: %.600s",
+		       status, output ? output : "");
+	free(output);
+	return status ? -1 : 0;
+}
+
+/* Acknowledged work that is all gone must not pass the check. */
+static int try_blind(struct crash_test *t)
+{
+	struct crash_history *h = &t->history;
+	const size_t last = t->log.event_count - 1;
+	struct crash_image i = {.cut = CRASH_NONE};
+	struct crash_job *job;
+	bool passes;
+	uint32_t *acks = h->acks;
+
+	if (!acks[last])
+		return 0;
+	i.lost = calloc(crash_words(h), sizeof(*i.lost));
+	job = i.lost ? crash_job_make(h, &i) : NULL;
+	free(i.lost);
+	if (job)
+		job->all_acks = true;
+	passes = job && crash_check_start(&t->checker, job, false);
+	crash_check_finish(&t->checker);
+	passes = passes && !job->status;
+	crash_job_free(job);
+	if (passes)
+		return refuse(t, "--check passes on the state before COMMAND "
+				 "with all acknowledgements, so it sees no "
+				 "loss: let it read $RPMEM_CRASHTEST_LEDGER");
+	return 0;
+}
+
+static void start_checker(struct crash_test *t)
+{
+	struct crash_checker *c = &t->checker;
+
+	c->history = &t->history;
+	c->command = t->o->check;
+	c->work = t->o->run.work;
+	c->jobs = t->o->jobs;
+	c->timeout = t->o->timeout * 1000;
+	crash_mode_checker(&t->o->run, c);
+}
+
+static const struct crash_job *smallest_failure(struct crash_test *t)
+{
+	const struct crash_job *best = NULL;
+	size_t least = SIZE_MAX;
+
+	for (const struct crash_job *j = t->jobs; j; j = j->next) {
+		size_t n;
+
+		t->checked++;
+		if (!j->status)
+			continue;
+		t->failed++;
+		n = count_lost(t, j);
+		if (n < least) {
+			least = n;
+			best = j;
+		}
+	}
+	return best;
+}
+
+static int keep_image(struct crash_test *t, const struct crash_image *i)
+{
+	const char *dir = t->o->keep;
+	struct crash_tree tree;
+	int ret;
+
+	if (!dir)
+		return 0;
+	ret = mkdir(dir, 0755) ? -errno
+			       : crash_tree_make(&tree, &t->history, i);
+	if (!ret) {
+		ret = crash_check_write(&t->checker, i->cut, &tree, dir);
+		crash_tree_free(&tree);
+	}
+	return ret ? refuse(t, "--keep %s: %s", dir, strerror(-ret)) : 0;
+}
+
+static char *quote(const char *s)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+
+	if (!f)
+		return NULL;
+	fputc('\'', f);
+	for (; *s; s++)
+		fputs(*s == '\'' ? "'\\''" : (char[]){*s, 0}, f);
+	fputc('\'', f);
+	return fclose(f) ? NULL : text;
+}
+
+/* A command line that checks the image again. */
+static int make_repeat(struct crash_test *t)
+{
+	const struct crash_run *run = &t->o->run;
+	char *image = crash_image_text(&t->history, &t->shrunk.job->image);
+	char *log = quote(t->o->log), *check = quote(t->o->check);
+	char *more = NULL;
+	int ret = -1;
+
+	if (run->mode == CRASH_FILES)
+		ret = asprintf(&more, "--files .");
+	else if (run->mode == CRASH_POOL)
+		ret = asprintf(&more, "--pool %llu",
+			       (unsigned long long)run->size);
+	else
+		ret = asprintf(&more, "--device %llu%s%s",
+			       (unsigned long long)run->size,
+			       run->mount_options ? " --mount-options " : "",
+			       run->mount_options ? run->mount_options : "");
+	if (ret >= 0 && image && log && check)
+		ret = asprintf(&t->repeat,
+			       "fi_rpmem_crashtest %s --log %s --image %s "
+			       "--check %s",
+			       more, log, image, check);
+	free(image);
+	free(log);
+	free(check);
+	free(more);
+	return ret < 0 ? refuse(t, "out of memory") : 0;
+}
+
+static int shrink(struct crash_test *t, const struct crash_job *failed)
+{
+	int ret = crash_shrink(&t->checker, failed, &t->shrunk);
+
+	if (ret)
+		return refuse(t, "%s",
+			      *t->checker.err ? t->checker.err
+					      : strerror(-ret));
+	if (!t->o->log)
+		t->o->log = "crashtest.log";
+	ret = crash_log_save(&t->log, t->o->log);
+	if (ret)
+		return refuse(t, "%s: %s; give --log FILE", t->o->log,
+			      strerror(-ret));
+	return make_repeat(t) || keep_image(t, &t->shrunk.job->image) ? -1 : 0;
+}
+
+int crash_test_explore(struct crash_test *t)
+{
+	const struct crash_job *failed;
+	int ret;
+
+	if (t->log.failed || crash_history_make(&t->history, &t->log))
+		return refuse(t, "out of memory");
+	if (t->o->log) {
+		ret = crash_log_save(&t->log, t->o->log);
+		if (ret)
+			return refuse(t, "%s: %s", t->o->log, strerror(-ret));
+	}
+	start_checker(t);
+	if (try_check(t) || try_blind(t))
+		return -1;
+	t->sample = (struct crash_sample){
+		.history = &t->history,
+		.images = t->o->images,
+		.seed = t->o->seed,
+		.visit = add_job,
+		.arg = t,
+	};
+	ret = crash_sample_run(&t->sample);
+	crash_check_finish(&t->checker);
+	if (ret)
+		return refuse(t, "out of memory");
+	failed = smallest_failure(t);
+	if (*t->checker.err)
+		return refuse(t, "%s", t->checker.err);
+	return failed ? shrink(t, failed) : 0;
+}
+
+int crash_test_repeat(struct crash_test *t)
+{
+	struct crash_image i = {0};
+	struct crash_job *job = NULL;
+	int ret = crash_log_load(&t->log, t->o->log);
+
+	if (ret)
+		return refuse(t, "%s: %s", t->o->log,
+			      ret == -EBADMSG ? "no log of this version of "
+						"fi_rpmem_crashtest"
+					      : strerror(-ret));
+	if (make_work(&t->o->run))
+		return refuse(t, "%s", t->o->run.err);
+	if (crash_history_make(&t->history, &t->log))
+		return refuse(t, "out of memory");
+	start_checker(t);
+	crash_mode_repeat(&t->o->run);
+	i.lost = calloc(crash_words(&t->history), sizeof(*i.lost));
+	if (!i.lost || crash_image_parse(&t->history, t->o->image, &i))
+		ret = refuse(t, "--image %s is no image of this log",
+			     t->o->image);
+	if (!ret) {
+		crash_image_settle(&t->history, &i);
+		job = crash_job_make(&t->history, &i);
+		ret = job && crash_check_start(&t->checker, job, false)
+			      ? 0
+			      : refuse(t, "%s", t->checker.err);
+		crash_check_finish(&t->checker);
+	}
+	if (!ret) {
+		fputs(job->output ? job->output : "", stdout);
+		t->checked = 1;
+		t->failed = job->status != 0;
+		ret = keep_image(t, &i);
+	}
+	crash_job_free(job);
+	free(i.lost);
+	return ret;
+}
+
+void crash_test_free(struct crash_test *t)
+{
+	while (t->jobs) {
+		struct crash_job *next = t->jobs->next;
+
+		crash_job_free(t->jobs);
+		t->jobs = next;
+	}
+	crash_job_free(t->shrunk.job);
+	free(t->repeat);
+	crash_checker_free(&t->checker);
+	crash_history_free(&t->history);
+	crash_log_free(&t->log);
+	if (*t->o->run.work)
+		crash_remove(t->o->run.work);
+}

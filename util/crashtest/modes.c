@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Brings up and takes down what a tested program runs on. */
+#include "config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "util/crashtest/modes.h"
+#include "util/crashtest/trace.h"
+
+static int refuse(struct crash_run *run, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static int refuse(struct crash_run *run, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(run->err, sizeof(run->err), fmt, ap);
+	va_end(ap);
+	return -1;
+}
+
+static void set(const char *name, const char *value)
+{
+	setenv(name, value ? value : "", 1);
+}
+
+/* The scripts find these in their environment. */
+static void set_variables(const struct crash_run *run)
+{
+	char size[32];
+
+	snprintf(size, sizeof(size), "%llu", (unsigned long long)run->size);
+	set("CT_WORK", run->work);
+	set("CT_SIZE", size);
+	set("CT_FS", run->fs);
+	set("CT_OPTIONS", run->mount_options);
+	set("CT_SETUP", run->setup);
+	set("CT_DAEMON", run->daemon);
+}
+
+/* Put the end of a file of the work folder into err. */
+static int refuse_with_log(struct crash_run *run, const char *what)
+{
+	char path[512], text[512];
+	size_t n = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/log", run->work);
+	f = fopen(path, "re");
+	if (f) {
+		n = fread(text, 1, sizeof(text) - 1, f);
+		fclose(f);
+	}
+	text[n] = 0;
+	while (n && text[n - 1] == '\n')
+		text[--n] = 0;
+	return refuse(run, "%s: %s", what, text);
+}
+
+static int run_script(struct crash_run *run, const char *what,
+		      const char *script)
+{
+	char *argv[] = {(char *)"sh", (char *)"-c", (char *)script, NULL};
+	char log[512];
+	pid_t pid;
+
+	snprintf(log, sizeof(log), "%s/log", run->work);
+	pid = crash_plain_start(argv, NULL, log);
+	if (pid < 0)
+		return refuse(run, "fork: %s", strerror(-pid));
+	if (crash_trace_until(run->recorder, pid, NULL))
+		return refuse_with_log(run, what);
+	return 0;
+}
+
+static void make_folder(const struct crash_run *run, const char *name)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/%s", run->work, name);
+	mkdir(path, 0755);
+}
+
+static int start_recorder(struct crash_run *run, const char *folder)
+{
+	char ledger[512];
+
+	snprintf(ledger, sizeof(ledger), "%s/ledger", run->work);
+	if (crash_record_start(run->recorder, folder, ledger))
+		return refuse(run, "%s", run->recorder->reason);
+	run->recorder->on = true;
+	return 0;
+}
+
+static const char need_tools[] =
+	"[ \"$(id -u)\" = 0 ] || { echo 'a mount needs root: use sudo'; exit "
+	"1; }\n"
+	"for t in nbdkit nbdfuse losetup mount mkfs.$CT_FS; do\n"
+	"	command -v $t >/dev/null || { echo \"$t is missing; on Debian: "
+	"apt-get install nbdkit libnbd-bin mount util-linux e2fsprogs\"; "
+	"exit 1; }\n"
+	"done\n"
+	"[ -e /dev/fuse ] || { echo 'no /dev/fuse: load the module fuse'; "
+	"exit 1; }\n"
+	"[ -e /dev/loop-control ] || { echo 'no /dev/loop-control: load the "
+	"module loop'; exit 1; }\n";
+
+static const char make_device[] =
+	"set -e\n"
+	"truncate -s \"$CT_SIZE\" \"$CT_WORK/disk/disk\"\n"
+	"mkfs.$CT_FS -q \"$CT_WORK/disk/disk\" >&2\n"
+	"mount -o loop \"$CT_WORK/disk/disk\" \"$CT_WORK/mnt\"\n"
+	"chmod 755 \"$CT_WORK/mnt\"\n"
+	"s=0; RPMEM_CRASHTEST_DIR=$CT_WORK/mnt sh -c \"${CT_SETUP:-:}\" || "
+	"s=$?\n"
+	"umount \"$CT_WORK/mnt\"\n"
+	"exit $s\n";
+
+static const char mount_device[] =
+	"set -e\n"
+	"losetup --find --show \"$CT_WORK/fuse/disk\" >\"$CT_WORK/loop\"\n"
+	"mount ${CT_OPTIONS:+-o \"$CT_OPTIONS\"} \"$(cat \"$CT_WORK/loop\")\" "
+	"\"$CT_WORK/mnt\"\n";
+
+static const char unmount_device[] =
+	"umount \"$CT_WORK/mnt\" 2>/dev/null || umount -l \"$CT_WORK/mnt\"\n"
+	"[ ! -s \"$CT_WORK/loop\" ] || losetup -d \"$(cat "
+	"\"$CT_WORK/loop\")\"\n"
+	"umount \"$CT_WORK/fuse\" || umount -l \"$CT_WORK/fuse\"\n"
+	"exit 0\n";
+
+static pid_t start_nbdkit(struct crash_run *run, const char *socket)
+{
+	char *argv[CRASH_FILTERS + 8], disk[512], log[512];
+	unsigned int n = 0;
+
+	snprintf(disk, sizeof(disk), "file=%s/disk/disk", run->work);
+	snprintf(log, sizeof(log), "%s/log", run->work);
+	argv[n++] = (char *)"nbdkit";
+	argv[n++] = (char *)"-f";
+	argv[n++] = (char *)"-U";
+	argv[n++] = (char *)socket;
+	for (unsigned int i = 0; i < run->filter_count; i++)
+		if (!strncmp(run->filters[i], "--filter=", 9))
+			argv[n++] = (char *)run->filters[i];
+	argv[n++] = (char *)"file";
+	argv[n++] = disk;
+	for (unsigned int i = 0; i < run->filter_count; i++)
+		if (strncmp(run->filters[i], "--filter=", 9))
+			argv[n++] = (char *)run->filters[i];
+	argv[n] = NULL;
+	return crash_trace_start(argv, NULL, log);
+}
+
+static int start_device(struct crash_run *run)
+{
+	char folder[512], socket[512], uri[640], shown[512], log[512];
+	char *fuse[] = {(char *)"nbdfuse", shown, uri, NULL};
+
+	if (run_script(run, "no block device", need_tools))
+		return -1;
+	make_folder(run, "disk");
+	make_folder(run, "mnt");
+	make_folder(run, "fuse");
+	if (run_script(run, "the file system or --setup", make_device))
+		return -1;
+	snprintf(folder, sizeof(folder), "%s/disk", run->work);
+	snprintf(socket, sizeof(socket), "%s/nbd", run->work);
+	snprintf(uri, sizeof(uri), "nbd+unix:///?socket=%s", socket);
+	snprintf(shown, sizeof(shown), "%s/fuse/disk", run->work);
+	snprintf(log, sizeof(log), "%s/log", run->work);
+	if (start_recorder(run, folder))
+		return -1;
+	run->service = start_nbdkit(run, socket);
+	if (run->service < 0 ||
+	    crash_trace_until(run->recorder, run->service, socket))
+		return refuse_with_log(run, "nbdkit");
+	run->fuse = crash_plain_start(fuse, NULL, log);
+	if (run->fuse < 0 || crash_trace_until(run->recorder, run->fuse, shown))
+		return refuse_with_log(run, "nbdfuse");
+	return run_script(run, "the device cannot be mounted", mount_device);
+}
+
+static void daemon_argv(const struct crash_run *run, char *argv[10],
+			char paths[2][512], const char *size)
+{
+	unsigned int n = 0;
+
+	snprintf(paths[0], 512, "%s/port", run->work);
+	snprintf(paths[1], 512, "%s/pool/pool", run->work);
+	argv[n++] = (char *)run->daemon;
+	argv[n++] = (char *)"--port";
+	argv[n++] = (char *)"0";
+	argv[n++] = (char *)"--port-file";
+	argv[n++] = paths[0];
+	if (size) {
+		argv[n++] = (char *)"--create";
+		argv[n++] = (char *)size;
+	}
+	argv[n++] = paths[1];
+	argv[n] = NULL;
+}
+
+static const char setup_pool[] =
+	"export RPMEM_CRASHTEST_POOL=\"127.0.0.1:$(cat "
+	"\"$CT_WORK/port\"):pool\"\n"
+	"exec sh -c \"${CT_SETUP:-:}\"\n";
+
+/* The pool exists, and is durable, before anything is recorded. */
+static int make_pool(struct crash_run *run)
+{
+	char *argv[10], paths[2][512], size[32], log[512];
+	int ret;
+
+	snprintf(size, sizeof(size), "%llu", (unsigned long long)run->size);
+	snprintf(log, sizeof(log), "%s/log", run->work);
+	daemon_argv(run, argv, paths, size);
+	run->service = crash_plain_start(argv, NULL, log);
+	if (run->service < 0 ||
+	    crash_trace_until(run->recorder, run->service, paths[0]))
+		return refuse_with_log(run, "fi_rpmemd");
+	ret = run_script(run, "--setup", setup_pool);
+	kill(run->service, SIGTERM);
+	crash_trace_until(run->recorder, run->service, NULL);
+	run->service = 0;
+	unlink(paths[0]);
+	return ret;
+}
+
+static int start_pool(struct crash_run *run)
+{
+	char *argv[10], paths[2][512], log[512], folder[512];
+
+	make_folder(run, "pool");
+	snprintf(folder, sizeof(folder), "%s/pool", run->work);
+	snprintf(log, sizeof(log), "%s/log", run->work);
+	if (make_pool(run) || start_recorder(run, folder))
+		return -1;
+	daemon_argv(run, argv, paths, NULL);
+	run->service = crash_trace_start(argv, NULL, log);
+	if (run->service < 0 ||
+	    crash_trace_until(run->recorder, run->service, paths[0]))
+		return refuse_with_log(run, "fi_rpmemd");
+	return 0;
+}
+
+int crash_mode_start(struct crash_run *run)
+{
+	char ledger[512];
+	int fd;
+
+	snprintf(ledger, sizeof(ledger), "%s/ledger", run->work);
+	fd = open(ledger, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+	if (fd < 0 || fchmod(fd, 0666))
+		return refuse(run, "%s: %s", ledger, strerror(errno));
+	close(fd);
+	run->recorder->log.store =
+		run->mode == CRASH_POOL ? CRASH_WORD : CRASH_SECTOR;
+	set_variables(run);
+	if (run->mode == CRASH_DEVICE)
+		return start_device(run);
+	if (run->mode == CRASH_POOL)
+		return start_pool(run);
+	return start_recorder(run, run->folder);
+}
+
+void crash_mode_stop(struct crash_run *run)
+{
+	run->recorder->on = false;
+	if (run->fuse > 0) {
+		run_script(run, "unmount", unmount_device);
+		kill(run->fuse, SIGTERM);
+		crash_trace_until(run->recorder, run->fuse, NULL);
+	}
+	run->fuse = 0;
+	run->service = 0;
+	crash_trace_kill(run->recorder, 0);
+}
+
+void crash_mode_env(const struct crash_run *run, char *env[4])
+{
+	static char dir[PATH_MAX], ledger[512], pool[512];
+	char port[512];
+	FILE *f;
+
+	env[2] = env[3] = NULL;
+	snprintf(ledger, sizeof(ledger), "RPMEM_CRASHTEST_LEDGER=%s/ledger",
+		 run->work);
+	env[0] = ledger;
+	env[1] = dir;
+	if (run->mode == CRASH_FILES) {
+		snprintf(dir, sizeof(dir), "RPMEM_CRASHTEST_DIR=%.4000s",
+			 run->recorder->root);
+		return;
+	}
+	snprintf(dir, sizeof(dir), "RPMEM_CRASHTEST_DIR=%s/mnt", run->work);
+	if (run->mode == CRASH_DEVICE)
+		return;
+	snprintf(port, sizeof(port), "%s/port", run->work);
+	f = fopen(port, "re");
+	if (f && fgets(port, sizeof(port), f))
+		port[strcspn(port, "\n")] = 0;
+	if (f)
+		fclose(f);
+	snprintf(pool, sizeof(pool),
+		 "RPMEM_CRASHTEST_POOL=127.0.0.1:%.16s:pool", port);
+	env[1] = pool;
+}
+
+void crash_mode_repeat(const struct crash_run *run)
+{
+	set_variables(run);
+}
+
+static const char check_device[] =
+	"m=$RPMEM_CRASHTEST_WORK/mnt; mkdir \"$m\"\n"
+	"mount -o \"loop${CT_OPTIONS:+,$CT_OPTIONS}\" "
+	"\"$RPMEM_CRASHTEST_DIR/disk\" \"$m\" || {\n"
+	"	echo 'the file system of the image cannot be mounted'; exit "
+	"32; }\n"
+	"export RPMEM_CRASHTEST_DIR=\"$m\"; cd \"$m\" || exit 32\n"
+	"exec sh -c \"$RPMEM_CRASHTEST_CHECK\"\n";
+
+static const char check_pool[] =
+	"w=$RPMEM_CRASHTEST_WORK\n"
+	"\"$CT_DAEMON\" --port 0 --port-file \"$w/port\" "
+	"\"$RPMEM_CRASHTEST_DIR/pool\" >\"$w/daemon\" 2>&1 & d=$!\n"
+	"until [ -s \"$w/port\" ]; do\n"
+	"	kill -0 $d 2>/dev/null || { cat \"$w/daemon\"; "
+	"echo 'fi_rpmemd does not start on the image'; exit 33; }\n"
+	"	sleep 0.01\n"
+	"done\n"
+	"RPMEM_CRASHTEST_POOL=\"127.0.0.1:$(cat \"$w/port\"):pool\" "
+	"sh -c \"$RPMEM_CRASHTEST_CHECK\"\n"
+	"s=$?; kill -9 $d; exit $s\n";
+
+void crash_mode_checker(const struct crash_run *run, struct crash_checker *c)
+{
+	c->mounts = run->mode == CRASH_DEVICE;
+	if (run->mode == CRASH_DEVICE)
+		c->wrapper = check_device;
+	if (run->mode == CRASH_POOL)
+		c->wrapper = check_pool;
+}

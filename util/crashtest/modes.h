@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* The folder, block device or pool that a tested program runs on. */
+#ifndef RP_CRASH_MODES_H
+#define RP_CRASH_MODES_H
+
+#include "util/crashtest/check.h"
+#include "util/crashtest/record.h"
+
+enum crash_mode {
+	CRASH_FILES = 1,
+	CRASH_DEVICE,
+	CRASH_POOL,
+};
+
+#define CRASH_FILTERS 16
+
+struct crash_run {
+	enum crash_mode mode;
+	const char *folder; /* of --files */
+	uint64_t size;	    /* of a device or a pool */
+	const char *fs, *mount_options, *setup;
+	const char
+		*filters[CRASH_FILTERS]; /* of nbdkit, and their parameters */
+	unsigned int filter_count;
+	char work[256];	  /* folder of this run */
+	char daemon[512]; /* fi_rpmemd */
+	struct crash_recorder *recorder;
+	pid_t service, fuse;
+	char err[1024];
+};
+
+/*
+ * Make what COMMAND runs on, and start to record. 0; -1: err says why this run
+ * is not possible.
+ */
+int crash_mode_start(struct crash_run *run);
+/* All that COMMAND has started is gone; stop recording and take all down. */
+void crash_mode_stop(struct crash_run *run);
+/* Environment of COMMAND; strings that stay. */
+void crash_mode_env(const struct crash_run *run, char *env[4]);
+/* Set the environment that checks of an earlier run need. */
+void crash_mode_repeat(const struct crash_run *run);
+void crash_mode_checker(const struct crash_run *run, struct crash_checker *c);
+
+#endif

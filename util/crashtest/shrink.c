@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Delta debugging of the set of lost pieces, then of the cut. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "util/crashtest/shrink.h"
+
+#define RUNS_MAX 200u /* checks of one failure */
+
+struct shrink {
+	struct crash_checker *c;
+	struct crash_job *best;
+	unsigned int runs;
+	bool failed; /* out of memory */
+};
+
+/* Run some jobs; take the first one that fails as the best. */
+static bool try_jobs(struct shrink *s, struct crash_job **jobs, size_t n)
+{
+	bool found = false;
+
+	for (size_t i = 0; i < n; i++) {
+		if (!jobs[i]) {
+			s->failed = true;
+			continue;
+		}
+		crash_image_settle(s->c->history, &jobs[i]->image);
+		crash_check_start(s->c, jobs[i], false);
+		s->runs++;
+	}
+	crash_check_finish(s->c);
+	for (size_t i = 0; i < n; i++) {
+		/* A job that could not be started has no output. */
+		if (!found && jobs[i] && jobs[i]->output && jobs[i]->status) {
+			crash_job_free(s->best);
+			s->best = jobs[i];
+			found = true;
+		} else {
+			crash_job_free(jobs[i]);
+		}
+	}
+	return found;
+}
+
+static bool try_one(struct shrink *s, struct crash_job *job)
+{
+	return try_jobs(s, &job, 1);
+}
+
+static struct crash_job *copy_best(struct shrink *s)
+{
+	return crash_job_make(s->c->history, &s->best->image);
+}
+
+/* As many operations on metadata as possible are kept. */
+static void shrink_meta(struct shrink *s)
+{
+	uint32_t low = s->best->image.meta;
+	uint32_t high = s->c->history->meta_made[s->best->image.cut];
+
+	while (low < high && s->runs < RUNS_MAX) {
+		struct crash_job *job = copy_best(s);
+
+		if (job)
+			job->image.meta = high;
+		if (try_one(s, job))
+			return;
+		high = low + (high - low) / 2;
+		if (high == low)
+			return;
+	}
+}
+
+static uint32_t *list_lost(const struct shrink *s, size_t *n)
+{
+	const size_t all = s->c->history->piece_count;
+	uint32_t *list = malloc((all + 1) * sizeof(*list));
+
+	*n = 0;
+	for (size_t i = 0; list && i < all; i++)
+		if (crash_bit(s->best->image.lost, i))
+			list[(*n)++] = (uint32_t)i;
+	return list;
+}
+
+/* The best image, with the pieces of one part kept. */
+static struct crash_job *without(struct shrink *s, const uint32_t *list,
+				 size_t from, size_t to)
+{
+	struct crash_job *job = copy_best(s);
+
+	for (; job && from < to; from++)
+		crash_clear(job->image.lost, list[from]);
+	return job;
+}
+
+/* One round: keep each of the parts. Whether one was not needed. */
+static bool try_parts(struct shrink *s, const uint32_t *list, size_t count,
+		      size_t parts)
+{
+	const size_t jobs = s->c->jobs;
+	struct crash_job *batch[CRASH_JOBS];
+
+	for (size_t i = 0; i < parts && s->runs < RUNS_MAX; i += jobs) {
+		size_t n = 0;
+
+		for (; n < jobs && i + n < parts; n++)
+			batch[n] = without(s, list, (i + n) * count / parts,
+					   (i + n + 1) * count / parts);
+		if (try_jobs(s, batch, n))
+			return true;
+	}
+	return false;
+}
+
+static void shrink_pieces(struct shrink *s)
+{
+	size_t parts = 1, count = 1;
+
+	while (count && s->runs < RUNS_MAX && !s->failed) {
+		uint32_t *list = list_lost(s, &count);
+		bool less;
+
+		if (!list)
+			return;
+		if (parts > count)
+			parts = count;
+		less = count && try_parts(s, list, count, parts);
+		free(list);
+		if (less)
+			parts = parts > 2 ? parts - 1 : 1;
+		else if (parts >= count)
+			return;
+		else
+			parts = 2 * parts;
+	}
+}
+
+/* The first event that the image must have behind it. */
+static uint32_t earliest_cut(const struct shrink *s)
+{
+	const struct crash_history *h = s->c->history;
+	const struct crash_image *i = &s->best->image;
+	uint32_t cut = (uint32_t)h->log->base;
+
+	for (size_t k = 0; k < h->piece_count; k++)
+		if (crash_bit(i->lost, k) && h->pieces[k].event > cut)
+			cut = h->pieces[k].event;
+	if (i->meta < h->meta_made[i->cut] && h->meta[i->meta] > cut)
+		cut = h->meta[i->meta];
+	return cut;
+}
+
+static void shrink_cut(struct shrink *s)
+{
+	uint32_t low = earliest_cut(s);
+
+	while (low < s->best->image.cut && s->runs < RUNS_MAX) {
+		struct crash_job *job = copy_best(s);
+
+		/* A cut further ahead has fewer operations to keep. */
+		if (job)
+			job->image.cut = low + (job->image.cut - low) / 2;
+		if (!try_one(s, job))
+			low = low + (s->best->image.cut - low) / 2 + 1;
+	}
+}
+
+int crash_shrink(struct crash_checker *c, const struct crash_job *failed,
+		 struct crash_shrunk *out)
+{
+	const struct crash_history *h = c->history;
+	struct shrink s = {.c = c};
+	struct crash_job *again;
+
+	s.best = crash_job_make(h, &failed->image);
+	if (!s.best)
+		return -ENOMEM;
+	s.best->status = failed->status;
+	s.best->output = strdup(failed->output ? failed->output : "");
+	shrink_meta(&s);
+	shrink_pieces(&s);
+	shrink_meta(&s);
+	shrink_cut(&s);
+	*out = (struct crash_shrunk){.stable = true};
+	for (unsigned int i = 0; i < 2; i++) {
+		again = copy_best(&s);
+		out->stable &= again && try_one(&s, again);
+	}
+	out->job = s.best;
+	for (size_t k = 0; k < h->piece_count; k++)
+		if (crash_undecided(h, s.best->image.cut, k)) {
+			if (crash_bit(s.best->image.lost, k))
+				out->lost++;
+			else
+				out->kept++;
+		}
+	return *c->err ? -EIO : 0;
+}

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* Finds the fewest lost writes with which a check still fails. */
+#ifndef RP_CRASH_SHRINK_H
+#define RP_CRASH_SHRINK_H
+
+#include "util/crashtest/check.h"
+
+struct crash_shrunk {
+	struct crash_job *job; /* the smallest one that fails */
+	size_t lost, kept;     /* undecided pieces of it */
+	bool stable;	       /* it has failed again, twice */
+};
+
+/* Take a job that has failed. 0 or a negative errno. */
+int crash_shrink(struct crash_checker *c, const struct crash_job *failed,
+		 struct crash_shrunk *s);
+
+#endif

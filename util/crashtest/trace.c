@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Serves the stops of recorded threads, one recorded call at a time. */
+#include "config.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "util/crashtest/trace.h"
+
+#define TRACE_OPTIONS                                                          \
+	(PTRACE_O_TRACESECCOMP | PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK |    \
+	 PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC | PTRACE_O_TRACESYSGOOD |    \
+	 PTRACE_O_EXITKILL)
+#define SYSCALL_STOP (SIGTRAP | 0x80)
+
+static struct rlimit files_limit;
+
+__attribute__((constructor)) static void keep_limit(void)
+{
+	getrlimit(RLIMIT_NOFILE, &files_limit);
+}
+
+static void redirect(const char *output)
+{
+	const int fd =
+		output ? open(output, O_WRONLY | O_CREAT | O_APPEND, 0600) : -1;
+
+	if (fd < 0)
+		return;
+	dup2(fd, STDOUT_FILENO);
+	dup2(fd, STDERR_FILENO);
+	close(fd);
+}
+
+static void become(char *const argv[], char *const env[], const char *output)
+{
+	redirect(output);
+	for (; env && *env; env++)
+		putenv(*env);
+	setrlimit(RLIMIT_NOFILE, &files_limit);
+	execvp(argv[0], argv);
+	fprintf(stderr, "fi_rpmem_crashtest: %s: %s\n", argv[0],
+		strerror(errno));
+	_exit(127);
+}
+
+pid_t crash_plain_start(char *const argv[], char *const env[],
+			const char *output)
+{
+	const pid_t pid = fork();
+
+	if (!pid) {
+		setpgid(0, 0);
+		become(argv, env, output);
+	}
+	return pid < 0 ? -errno : pid;
+}
+
+pid_t crash_trace_start(char *const argv[], char *const env[],
+			const char *output)
+{
+	int go[2], ret;
+	char c = 0;
+	pid_t pid;
+
+	if (pipe2(go, O_CLOEXEC))
+		return -errno;
+	pid = fork();
+	if (!pid) {
+		close(go[1]);
+		/* Wait until this process is seized. */
+		if (read(go[0], &c, 1) != 1)
+			_exit(127);
+		ret = crash_filter_install();
+		if (ret) {
+			fprintf(stderr, "fi_rpmem_crashtest: seccomp: %s\n",
+				strerror(-ret));
+			_exit(127);
+		}
+		become(argv, env, output);
+	}
+	close(go[0]);
+	if (pid > 0 && ptrace(PTRACE_SEIZE, pid, 0, TRACE_OPTIONS)) {
+		ret = -errno;
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+		pid = ret;
+	}
+	if (pid > 0 && write(go[1], &c, 1) != 1)
+		pid = -EPIPE;
+	close(go[1]);
+	return pid;
+}
+
+/* The kind of stop, and its call; false: the thread is gone. */
+static bool get_call(pid_t tid, struct __ptrace_syscall_info *info)
+{
+	return ptrace(PTRACE_GET_SYSCALL_INFO, tid, sizeof(*info), info) > 0;
+}
+
+/*
+ * Let the call of a stopped thread execute, while other threads wait at their
+ * calls: so the order of events is the order of their effects.
+ */
+static void run_call(struct crash_recorder *r, struct crash_call *c)
+{
+	struct __ptrace_syscall_info info;
+	int status;
+
+	if (ptrace(PTRACE_SYSCALL, c->tid, 0, 0)) {
+		crash_call_end(r, c, -1, true);
+		return;
+	}
+	while (waitpid(c->tid, &status, __WALL) == c->tid) {
+		if (!WIFSTOPPED(status)) {
+			crash_call_end(r, c, -1, true);
+			return;
+		}
+		if (WSTOPSIG(status) == SYSCALL_STOP) {
+			if (get_call(c->tid, &info))
+				crash_call_end(r, c, info.exit.rval, false);
+			break;
+		}
+		ptrace(PTRACE_SYSCALL, c->tid, 0, 0);
+	}
+	ptrace(PTRACE_CONT, c->tid, 0, 0);
+}
+
+static void serve_call(struct crash_recorder *r, pid_t tid)
+{
+	struct crash_call c = {.tid = tid};
+	struct __ptrace_syscall_info info;
+
+	if (r->on && get_call(tid, &info) &&
+	    info.op == PTRACE_SYSCALL_INFO_SECCOMP) {
+		c.nr = info.seccomp.nr;
+		for (unsigned int i = 0; i < 6; i++)
+			c.args[i] = info.seccomp.args[i];
+		if (crash_call_begin(r, &c)) {
+			run_call(r, &c);
+			return;
+		}
+	}
+	ptrace(PTRACE_CONT, tid, 0, 0);
+}
+
+static bool stops_group(int sig)
+{
+	return sig == SIGSTOP || sig == SIGTSTP || sig == SIGTTIN ||
+	       sig == SIGTTOU;
+}
+
+static void serve_stop(struct crash_recorder *r, pid_t tid, int status)
+{
+	const int sig = WSTOPSIG(status), event = status >> 16;
+
+	if (event == PTRACE_EVENT_SECCOMP)
+		serve_call(r, tid);
+	else if (event == PTRACE_EVENT_STOP && stops_group(sig))
+		ptrace(PTRACE_LISTEN, tid, 0, 0);
+	else if (event || sig == SYSCALL_STOP)
+		ptrace(PTRACE_CONT, tid, 0, 0);
+	else
+		ptrace(PTRACE_CONT, tid, 0, sig);
+}
+
+int crash_trace_until(struct crash_recorder *r, pid_t pid, const char *ready)
+{
+	const struct timespec pause = {0, 2000000};
+	int status;
+
+	for (;;) {
+		const pid_t tid =
+			waitpid(-1, &status, __WALL | (ready ? WNOHANG : 0));
+
+		if (tid < 0 && errno != EINTR)
+			return -1;
+		if (tid > 0 && WIFSTOPPED(status))
+			serve_stop(r, tid, status);
+		else if (tid == pid)
+			return status;
+		if (ready && !access(ready, F_OK))
+			return 0;
+		if (!tid)
+			nanosleep(&pause, NULL);
+	}
+}
+
+/* Fields of /proc/PID/status. */
+static bool get_status(const char *pid, long *tracer, long *parent)
+{
+	char path[64], line[256];
+	FILE *f;
+
+	*tracer = *parent = 0;
+	snprintf(path, sizeof(path), "/proc/%.16s/status", pid);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	while (fgets(line, sizeof(line), f)) {
+		sscanf(line, "TracerPid: %ld", tracer);
+		sscanf(line, "PPid: %ld", parent);
+	}
+	fclose(f);
+	return true;
+}
+
+/* Kill the recorded processes but keep; how many there were. */
+static unsigned int kill_once(pid_t keep)
+{
+	unsigned int count = 0;
+	long tracer, parent;
+	DIR *list = opendir("/proc");
+	const struct dirent *d;
+
+	while (list && (d = readdir(list))) {
+		const pid_t pid = (pid_t)strtol(d->d_name, NULL, 10);
+
+		if (pid <= 0 || pid == keep ||
+		    !get_status(d->d_name, &tracer, &parent) ||
+		    tracer != getpid() || parent == keep)
+			continue;
+		kill(pid, SIGKILL);
+		count++;
+	}
+	if (list)
+		closedir(list);
+	return count;
+}
+
+void crash_trace_kill(struct crash_recorder *r, pid_t keep)
+{
+	const struct timespec pause = {0, 2000000};
+	int status;
+	pid_t tid;
+
+	while (kill_once(keep)) {
+		while ((tid = waitpid(-1, &status, __WALL | WNOHANG)) > 0)
+			if (WIFSTOPPED(status))
+				serve_stop(r, tid, status);
+		nanosleep(&pause, NULL);
+	}
+}
