@@ -53,7 +53,21 @@ fabtests_functional_crash_page_LDADD = $(JANSSON_LIBS)
 check_PROGRAMS += fabtests/functional/crash_victim
 fabtests_functional_crash_victim_SOURCES = fabtests/functional/crash_victim.c
 fabtests_functional_crash_victim_LDADD = -lpthread
-crashtest_tests = fabtests/functional/crashtest.sh
+check_PROGRAMS += fabtests/functional/crash_client
+fabtests_functional_crash_client_SOURCES = fabtests/functional/crash_client.c
+fabtests_functional_crash_client_LDADD = util/librpmem_pool.la
+if HAVE_NBDKIT
+check_LTLIBRARIES += fabtests/functional/nbdkit-flush-filter.la
+fabtests_functional_nbdkit_flush_filter_la_SOURCES = \
+	fabtests/functional/flush_filter.c
+fabtests_functional_nbdkit_flush_filter_la_CFLAGS = $(AM_CFLAGS) \
+	$(NBDKIT_CFLAGS) -fvisibility=default
+fabtests_functional_nbdkit_flush_filter_la_LDFLAGS = -module -avoid-version \
+	-shared -rpath /nowhere -export-symbols-regex '^filter_init$$'
+endif
+crashtest_tests = fabtests/functional/crashtest.sh \
+	fabtests/functional/crashtest_device.sh \
+	fabtests/functional/crashtest_pool.sh
 TESTS += $(crashtest_tests)
 EXTRA_DIST += $(crashtest_tests)
 

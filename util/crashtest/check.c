@@ -154,6 +154,7 @@ static void run_child(const struct crash_checker *c, const char *dir)
 	if (c->mounts && (unshare(CLONE_NEWNS) ||
 			  mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL)))
 		_exit(125);
+	signal(SIGPIPE, SIG_DFL);
 	setenv("RPMEM_CRASHTEST_DIR", image, 1);
 	setenv("RPMEM_CRASHTEST_LEDGER", ledger, 1);
 	setenv("RPMEM_CRASHTEST_WORK", dir, 1);

@@ -15,6 +15,7 @@
 #include "util/crashtest/crashtest.h"
 #include "util/crashtest/report.h"
 #include "util/crashtest/result.h"
+#include "util/crashtest/trace.h"
 #include "util/text.h"
 
 #define IMAGES	    200
@@ -337,6 +338,23 @@ static int report(struct crash_test *t, int code)
 	return code;
 }
 
+static void interrupt(int sig)
+{
+	(void)sig;
+	crash_interrupted = 1;
+}
+
+/* Mounts and folders are removed before the tool ends. */
+static void catch_signals(void)
+{
+	const struct sigaction a = {.sa_handler = interrupt};
+
+	signal(SIGPIPE, SIG_IGN);
+	sigaction(SIGINT, &a, NULL);
+	sigaction(SIGTERM, &a, NULL);
+	sigaction(SIGHUP, &a, NULL);
+}
+
 static int run(struct crash_test *t)
 {
 	int code = CRASH_EXIT_ACQUITTED;
@@ -381,7 +399,7 @@ int main(int argc, char *argv[])
 		 : processors > CRASH_JOBS ? CRASH_JOBS
 					   : (unsigned int)processors;
 	argp_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &o);
-	signal(SIGPIPE, SIG_IGN);
+	catch_signals();
 	if (o.report)
 		return report_again(&o);
 	find_daemon(o.run.daemon, sizeof(o.run.daemon));

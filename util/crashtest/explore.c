@@ -87,6 +87,8 @@ static int run_command(struct crash_test *t)
 	/* Its end is the last possible cut; daemons of it die here. */
 	crash_trace_kill(r, run->mode == CRASH_DEVICE ? run->service : 0);
 	crash_record_stores(r, 0);
+	if (crash_interrupted)
+		return refuse(t, "interrupted by a signal");
 	if (*r->reason)
 		return refuse(t, "%s", r->reason);
 	if (t->command_status && !t->o->any_status)
@@ -141,7 +143,11 @@ static bool add_job(void *arg, const struct crash_image *image)
 	struct crash_test *t = arg;
 	struct crash_job *job = crash_job_make(&t->history, image);
 
-	if (!job || !crash_check_start(&t->checker, job, true)) {
+	if (crash_interrupted)
+		snprintf(t->checker.err, sizeof(t->checker.err),
+			 "interrupted by a signal");
+	if (!job || crash_interrupted ||
+	    !crash_check_start(&t->checker, job, true)) {
 		crash_job_free(job);
 		return false;
 	}

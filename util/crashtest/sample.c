@@ -305,7 +305,7 @@ int crash_sample_run(struct crash_sample *s)
 	bool ok;
 
 	w.image.lost = calloc(crash_words(s->history), sizeof(*w.image.lost));
-	ok = w.image.lost && choose_cuts(&w, s->images / 4 + 1);
+	ok = w.image.lost && choose_cuts(&w, s->images / 2 + 1);
 	if (ok && l->event_count > l->base) {
 		visit_patterns(&w, 0, DATA_LOST + 1);
 		for (size_t i = 0; i < w.cut_count; i++)

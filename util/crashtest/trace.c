@@ -23,6 +23,8 @@
 	 PTRACE_O_EXITKILL)
 #define SYSCALL_STOP (SIGTRAP | 0x80)
 
+volatile sig_atomic_t crash_interrupted;
+
 static struct rlimit files_limit;
 
 __attribute__((constructor)) static void keep_limit(void)
@@ -48,6 +50,7 @@ static void become(char *const argv[], char *const env[], const char *output)
 	for (; env && *env; env++)
 		putenv(*env);
 	setrlimit(RLIMIT_NOFILE, &files_limit);
+	signal(SIGPIPE, SIG_DFL);
 	execvp(argv[0], argv);
 	fprintf(stderr, "fi_rpmem_crashtest: %s: %s\n", argv[0],
 		strerror(errno));
@@ -179,10 +182,17 @@ int crash_trace_until(struct crash_recorder *r, pid_t pid, const char *ready)
 	const struct timespec pause = {0, 2000000};
 	int status;
 
+	/* It may have ended, and been waited for, while another was awaited. */
+	if (kill(pid, 0))
+		return 0;
 	for (;;) {
 		const pid_t tid =
 			waitpid(-1, &status, __WALL | (ready ? WNOHANG : 0));
 
+		if (crash_interrupted == 1) {
+			crash_interrupted = 2;
+			kill(pid, SIGKILL);
+		}
 		if (tid < 0 && errno != EINTR)
 			return -1;
 		if (tid > 0 && WIFSTOPPED(status))

@@ -3,6 +3,8 @@
 #ifndef RP_CRASH_TRACE_H
 #define RP_CRASH_TRACE_H
 
+#include <signal.h>
+
 #include "util/crashtest/record.h"
 
 /* One system call of a thread, from its entry to its exit. */
@@ -21,6 +23,9 @@ struct crash_call {
 	} parts[16];
 	unsigned int part_count;
 };
+
+/* 1: a signal has ended the run. 2: COMMAND was killed for it. */
+extern volatile sig_atomic_t crash_interrupted;
 
 /* Install the filter in this process, which then executes a program. */
 int crash_filter_install(void);

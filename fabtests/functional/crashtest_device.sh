@@ -1,0 +1,63 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# fi_rpmem_crashtest --device: a file system without barriers and a disk that
+# drops FLUSH are convicted; a program that flushes on an honest disk is not.
+# shellcheck disable=SC2317
+set -u
+images=30
+[ "${1:-}" != --long ] || images=10000
+[ -z "${RP_SANITIZE:-}" ] || {
+	echo "SKIP: the filter of nbdkit is not built with a sanitizer's runtime"
+	exit 77
+}
+bin=$(pwd)
+dir=$(mktemp -d ./crashtest_device.XXXXXX) || exit 99
+dir=$(cd "$dir" && pwd) || exit 99
+trap 'rm -rf "$dir"' EXIT
+cd "$dir" || exit 99
+tool=$bin/util/fi_rpmem_crashtest
+victim=$bin/fabtests/functional/crash_victim
+failed=0 n=0
+
+# crash OPTION...: replace a file durably, four times.
+crash()
+{
+	timeout 300 "$tool" --device 8M --images "$images" \
+		--check "'$victim' replace both check" "$@" \
+		-- "$victim" replace both >out 2>&1
+}
+
+# ok NAME STATUS TEXT OPTION...
+ok()
+{
+	name=$1 want=$2 text=$3
+	n=$((n + 1))
+	shift 3
+	crash "$@"
+	status=$?
+	if [ $status -eq "$want" ] && grep -q -e "$text" out; then
+		echo "ok $n - $name"
+	else
+		echo "not ok $n - $name (exit status $status)"
+		sed 's/^/# /' out
+		failed=1
+	fi
+}
+
+crash
+status=$?
+if grep -q 'no block device: ' out; then
+	echo "SKIP:$(sed -n 's/.*no block device://p' out)"
+	exit 77
+fi
+ok "an honest disk is acquitted" 0 '^acquitted'
+ok "ext4 without barriers is convicted" 1 '^convicted' --mount-options barrier=0
+ok "a disk that drops FLUSH is convicted" 1 '^convicted' \
+	--nbdkit-filter "$bin/fabtests/functional/.libs/nbdkit-flush-filter.so"
+ok "work of --setup is durable" 0 '^acquitted' \
+	--setup 'echo 0 >"$RPMEM_CRASHTEST_DIR/conf"' \
+	--nbdkit-filter delay --nbdkit-filter wdelay=1ms
+ok "a failing --setup is named" 2 'setup' --setup 'echo broken; false'
+left=$(losetup -a | grep -c "$dir\|crashtest\." || :)
+[ "$left" -eq 0 ] || { echo "not ok - $left loop devices are left"; failed=1; }
+exit $failed
