@@ -310,21 +310,19 @@ static bool begin_msync(struct crash_recorder *r, struct crash_call *c)
 	return c->part_count;
 }
 
-static void begin_mmap(struct crash_recorder *r, const struct crash_call *c)
+/* A MAP_SYNC that succeeds means DAX, so its result is awaited. */
+static bool begin_mmap(struct crash_recorder *r, const struct crash_call *c)
 {
 	struct crash_file *f;
 
 	if (c->args[3] & MAP_ANONYMOUS)
-		return;
+		return false;
 	f = crash_record_fd(r, c->tid, (int)c->args[4]);
 	if (!f || !S_ISREG(f->mode))
-		return;
+		return false;
 	f->mapped = true;
-	if ((c->args[3] & MAP_SYNC) &&
-	    (c->args[3] & MAP_TYPE) == MAP_SHARED_VALIDATE)
-		crash_record_miss(r, "a file is mapped with MAP_SYNC: flushes "
-				     "of the CPU's caches are not recorded; "
-				     "use a file system without DAX");
+	return (c->args[3] & MAP_SYNC) &&
+	       (c->args[3] & MAP_TYPE) == MAP_SHARED_VALIDATE;
 }
 
 static bool begin_entry(struct crash_recorder *r, struct crash_call *c,
@@ -401,8 +399,7 @@ static bool begin_other(struct crash_recorder *r, struct crash_call *c)
 	case __NR_msync:
 		return begin_msync(r, c);
 	case __NR_mmap:
-		begin_mmap(r, c);
-		return false;
+		return begin_mmap(r, c);
 	default:
 		return begin_namespace(r, c);
 	}
@@ -514,6 +511,11 @@ static void end_other(struct crash_recorder *r, struct crash_call *c,
 	case __NR_fdatasync:
 		crash_record_flush(r, c->file, c->tid, 0, CRASH_ALL,
 				   c->nr == __NR_fdatasync);
+		break;
+	case __NR_mmap:
+		crash_record_miss(r, "a file is mapped with MAP_SYNC: flushes "
+				     "of the CPU's caches are not recorded; "
+				     "use a file system without DAX");
 		break;
 	case __NR_msync:
 		for (unsigned int i = 0; i < c->part_count; i++)
