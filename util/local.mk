@@ -178,13 +178,10 @@ util_fi_rpmem_crashtest_SOURCES = util/crashtest/crashtest.c \
 	util/crashtest/filter.c util/crashtest/modes.c util/crashtest/modes.h \
 	util/crashtest/record.c util/crashtest/record.h \
 	util/crashtest/record_priv.h util/crashtest/record_tree.c \
-	util/crashtest/report.c util/crashtest/report.h \
-	util/crashtest/report_facts.h util/crashtest/report_html.c \
-	util/crashtest/report_style.c util/crashtest/report_style.h \
-	util/crashtest/report_text.c \
 	util/crashtest/result.c util/crashtest/result.h \
 	util/crashtest/shrink.c util/crashtest/shrink.h \
-	util/crashtest/trace.c util/crashtest/trace.h $(crash_image_sources)
+	util/crashtest/trace.c util/crashtest/trace.h \
+	$(crash_image_sources) $(crash_report_sources)
 util_fi_rpmem_crashtest_LDADD = util/libutil.la $(JANSSON_LIBS) $(XXHASH_LIBS)
 
 bin_PROGRAMS += util/fi_rpmem_group

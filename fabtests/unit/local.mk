@@ -52,6 +52,11 @@ unit_tests += fabtests/unit/test_ring fabtests/unit/test_spin \
 unit_tests += fabtests/unit/test_stats
 fabtests_unit_test_stats_LDADD = util/libutil.la $(unit_ldadd)
 
+unit_tests += fabtests/unit/test_crash_image
+fabtests_unit_test_crash_image_SOURCES = fabtests/unit/test_crash_image.c \
+	$(crash_image_sources)
+fabtests_unit_test_crash_image_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
+
 unit_tests += fabtests/unit/test_crash_report
 fabtests_unit_test_crash_report_SOURCES = fabtests/unit/test_crash_report.c \
 	$(crash_report_sources)

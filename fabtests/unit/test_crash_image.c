@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Images that a power cut may leave: exactly the legal ones, in small cases. */
+#include "config.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <criterion/criterion.h>
+
+#include "util/crashtest/sample.h"
+
+#define SEEN_MAX 4096
+
+static struct crash_log l;
+static struct crash_history h;
+static uint32_t
+	file; /* the file "f" of the folder, at the start 2 KiB of '.' */
+
+/* Images that were visited, each as text: SIZE and the first byte of sectors.
+ */
+static char seen[SEEN_MAX][64];
+static unsigned int seen_count;
+
+static struct crash_step *step(enum crash_step_kind kind, uint32_t inode)
+{
+	struct crash_step *e = crash_log_event(&l, kind);
+
+	cr_assert(e);
+	e->inode = inode;
+	return e;
+}
+
+static void entry(enum crash_step_kind kind, uint32_t inode, const char *name)
+{
+	const uint64_t text = crash_log_text(&l, name);
+	struct crash_step *e = step(kind, inode);
+
+	e->dir = 0;
+	e->name = text;
+}
+
+static void rename_to(uint32_t inode, const char *name, const char *name2)
+{
+	const uint64_t text = crash_log_text(&l, name2);
+
+	entry(CRASH_RENAME, inode, name);
+	l.events[l.event_count - 1].dir2 = 0;
+	l.events[l.event_count - 1].name2 = text;
+}
+
+static void put(enum crash_step_kind kind, uint64_t offset, size_t len, char c)
+{
+	char bytes[8192];
+	uint64_t data;
+	struct crash_step *e;
+
+	memset(bytes, c, len);
+	data = crash_log_bytes(&l, bytes, len);
+	e = step(kind, file);
+	e->offset = offset;
+	e->length = len;
+	e->data = data;
+}
+
+static void flush(uint32_t inode, bool datasync)
+{
+	struct crash_step *e = step(CRASH_FLUSH, inode);
+
+	e->length = CRASH_ALL;
+	e->datasync = datasync;
+}
+
+static void setup(void)
+{
+	memset(&l, 0, sizeof(l));
+	memset(&h, 0, sizeof(h));
+	seen_count = 0;
+	l.store = 8;
+	crash_log_inode(&l, S_IFDIR | 0755, 0, 0);
+	file = crash_log_inode(&l, S_IFREG | 0644, 0, 0);
+	entry(CRASH_CREATE, file, "f");
+	put(CRASH_WRITE, 0, 2048, '.');
+	l.base = l.event_count;
+}
+
+static void teardown(void)
+{
+	crash_history_free(&h);
+	crash_log_free(&l);
+}
+
+TestSuite(crash_image, .init = setup, .fini = teardown);
+
+/* A file of the tree as "NAME=BYTES;", one byte for each unit of 512 or 8. */
+static bool remember(void *arg, const struct crash_image *i)
+{
+	const uint64_t unit = *(const uint64_t *)arg;
+	struct crash_tree t;
+	char text[64] = "";
+	size_t n = 0;
+
+	cr_assert(!crash_tree_make(&t, &h, i));
+	for (size_t k = 0; k < t.entry_count; k++) {
+		const struct crash_node *node = &t.nodes[t.entries[k].inode];
+
+		n += (size_t)snprintf(text + n, sizeof(text) - n,
+				      "%s=", t.entries[k].name);
+		for (uint64_t at = 0; at < node->size && n < 60; at += unit)
+			text[n++] = node->data[at] ? node->data[at] : '0';
+		text[n++] = ';';
+		text[n] = 0;
+	}
+	crash_tree_free(&t);
+	for (unsigned int k = 0; k < seen_count; k++)
+		if (!strcmp(seen[k], text))
+			return false;
+	cr_assert_lt(seen_count, SEEN_MAX);
+	memcpy(seen[seen_count++], text, sizeof(text));
+	return true;
+}
+
+/* All images behind the last event are these, in any order. */
+static void expect(uint64_t unit, unsigned int count, ...)
+{
+	struct crash_sample s = {
+		.history = &h,
+		.images = SEEN_MAX,
+		.visit = remember,
+		.arg = &unit,
+	};
+	va_list ap;
+
+	crash_history_free(&h);
+	seen_count = 0;
+	cr_assert(!crash_history_make(&h, &l));
+	crash_sample_all(&s, (uint32_t)l.event_count - 1);
+	va_start(ap, count);
+	for (unsigned int i = 0; i < count; i++) {
+		const char *want = va_arg(ap, const char *);
+		bool found = false;
+
+		for (unsigned int k = 0; k < seen_count; k++)
+			found |= !strcmp(seen[k], want);
+		cr_expect(found, "the legal image %s is not made", want);
+	}
+	va_end(ap);
+	cr_expect_eq(seen_count, count, "%u images, not %u: %s %s", seen_count,
+		     count, seen[0], seen[1]);
+}
+
+Test(crash_image, sectors_of_a_write_are_lost_independently)
+{
+	put(CRASH_WRITE, 512, 1024, 'a');
+	expect(512, 4, "f=....;", "f=.a..;", "f=..a.;", "f=.aa.;");
+}
+
+/* The page cache has one state of a sector: no later write without an earlier.
+ */
+Test(crash_image, writes_of_one_sector_are_kept_in_order)
+{
+	put(CRASH_WRITE, 0, 512, 'a');
+	put(CRASH_WRITE, 0, 512, 'b');
+	put(CRASH_WRITE, 0, 512, 'c');
+	expect(512, 4, "f=....;", "f=a...;", "f=b...;", "f=c...;");
+}
+
+/* The second write leaves the first word of the sector alone. */
+Test(crash_image, a_sector_is_never_torn)
+{
+	put(CRASH_WRITE, 0, 16, 'a');
+	put(CRASH_WRITE, 8, 8, 'b');
+	put(CRASH_WRITE, 0, 8, 'c');
+	flush(file, false);
+	put(CRASH_WRITE, 0, 8, 'd');
+	expect(512, 2, "f=c...;", "f=d...;");
+}
+
+Test(crash_image, flushed_writes_are_there)
+{
+	put(CRASH_WRITE, 0, 512, 'a');
+	flush(file, false);
+	expect(512, 1, "f=a...;");
+	put(CRASH_WRITE, 512, 512, 'b');
+	expect(512, 2, "f=a...;", "f=ab..;");
+}
+
+Test(crash_image, a_flush_of_a_range_covers_its_pages_only)
+{
+	put(CRASH_WRITE, 2048, 2048, '.');
+	put(CRASH_WRITE, 4096, 512, '.');
+	flush(file, false);
+	put(CRASH_WRITE, 0, 512, 'a');
+	put(CRASH_WRITE, 4096, 512, 'b');
+	flush(file, false);
+	l.events[l.event_count - 1].offset = 4096;
+	l.events[l.event_count - 1].length = 1;
+	expect(512, 2, "f=........b;", "f=a.......b;");
+}
+
+Test(crash_image, words_of_a_store_are_lost_independently)
+{
+	put(CRASH_STORE, 0, 16, 'a');
+	l.events[1].length = 32; /* the file is four words long */
+	expect(8, 4, "f=....;", "f=a...;", "f=.a..;", "f=aa..;");
+	put(CRASH_STORE, 0, 8, 'b');
+	expect(8, 6, "f=....;", "f=a...;", "f=.a..;", "f=aa..;", "f=b...;",
+	       "f=ba..;");
+}
+
+Test(crash_image, the_size_follows_the_last_kept_sector)
+{
+	put(CRASH_WRITE, 2048, 1024, 'a');
+	expect(512, 4, "f=....;", "f=....a;", "f=....0a;", "f=....aa;");
+}
+
+/* Metadata as a journal has it: a prefix of the operations. */
+Test(crash_image, metadata_is_kept_in_order)
+{
+	const uint32_t g = crash_log_inode(&l, S_IFREG | 0644, 0, 0);
+
+	entry(CRASH_CREATE, g, "g");
+	rename_to(file, "f", "h");
+	entry(CRASH_UNLINK, file, "h");
+	expect(512, 4, "f=....;", "f=....;g=;", "g=;h=....;", "g=;");
+}
+
+Test(crash_image, a_rename_may_come_before_the_bytes)
+{
+	put(CRASH_WRITE, 0, 512, 'a');
+	rename_to(file, "f", "h");
+	expect(512, 4, "f=....;", "f=a...;", "h=....;", "h=a...;");
+}
+
+Test(crash_image, fsync_covers_the_metadata_up_to_the_inodes_last_change)
+{
+	const uint32_t g = crash_log_inode(&l, S_IFREG | 0644, 0, 0);
+
+	entry(CRASH_CREATE, g, "g");
+	/* f was not changed, so its fsync has nothing to wait for. */
+	flush(file, false);
+	expect(512, 2, "f=....;", "f=....;g=;");
+	put(CRASH_WRITE, 0, 512, 'a');
+	flush(file, false);
+	expect(512, 1, "f=a...;g=;");
+}
+
+Test(crash_image, fsync_of_the_folder_covers_its_entries)
+{
+	rename_to(file, "f", "h");
+	flush(0, false);
+	expect(512, 1, "h=....;");
+}
+
+Test(crash_image, fdatasync_waits_for_a_new_size_but_not_for_a_name)
+{
+	rename_to(file, "f", "h");
+	put(CRASH_WRITE, 0, 512, 'a');
+	flush(file, true);
+	expect(512, 2, "f=a...;", "h=a...;");
+	put(CRASH_WRITE, 2048, 512, 'b');
+	flush(file, true);
+	expect(512, 1, "h=a...b;");
+}
+
+Test(crash_image, sync_covers_all)
+{
+	put(CRASH_WRITE, 0, 512, 'a');
+	rename_to(file, "f", "h");
+	step(CRASH_SYNC, CRASH_NONE);
+	expect(512, 1, "h=a...;");
+}
+
+/* The journal has the blocks of the new bytes behind the truncation. */
+Test(crash_image, bytes_behind_a_lost_truncation_are_lost)
+{
+	step(CRASH_TRUNCATE, file)->offset = 512;
+	put(CRASH_WRITE, 512, 512, 'a');
+	expect(512, 3, "f=....;", "f=.;", "f=.a;");
+}
+
+Test(crash_image, a_truncated_file_has_zeros_when_it_grows_again)
+{
+	step(CRASH_TRUNCATE, file)->offset = 512;
+	step(CRASH_TRUNCATE, file)->offset = 1024;
+	expect(512, 3, "f=....;", "f=.;", "f=.0;");
+}
+
+Test(crash_image, an_image_is_the_same_from_its_text)
+{
+	uint64_t lost = 0, again = 0;
+	struct crash_image i = {.lost = &lost}, j = {.lost = &again};
+	char *text;
+
+	put(CRASH_WRITE, 0, 2048, 'a');
+	put(CRASH_WRITE, 0, 2048, 'b');
+	cr_assert(!crash_history_make(&h, &l));
+	for (lost = 0; lost < 256; lost++) {
+		i.cut = (uint32_t)l.event_count - 1;
+		text = crash_image_text(&h, &i);
+		cr_assert(!crash_image_parse(&h, text, &j));
+		cr_assert_eq(lost, again, "%s", text);
+		cr_assert_eq(i.cut, j.cut);
+		free(text);
+	}
+	cr_assert(crash_image_parse(&h, "1:0:8", &j));
+	cr_assert(crash_image_parse(&h, "2:0:-", &j));
+	cr_assert(crash_image_parse(&h, "1:0:1-", &j));
+}
+
+/* Every sampled image is one of the legal ones; many pieces are undecided. */
+Test(crash_image, samples_are_legal)
+{
+	uint64_t unit = 512;
+	struct crash_sample s = {
+		.history = &h,
+		.images = 500,
+		.seed = 7,
+		.visit = remember,
+		.arg = &unit,
+	};
+
+	for (unsigned int k = 0; k < 10; k++)
+		put(CRASH_WRITE, 0, 2048, (char)('a' + k));
+	flush(file, false);
+	put(CRASH_WRITE, 512, 512, 'x');
+	put(CRASH_WRITE, 512, 1024, 'y');
+	cr_assert(!crash_history_make(&h, &l));
+	cr_assert(!crash_sample_run(&s));
+	cr_assert_geq(s.distinct, 100, "%u", (unsigned int)s.distinct);
+	for (unsigned int k = 0; k < seen_count; k++) {
+		const char *f = seen[k] + 2;
+
+		cr_assert_eq(strlen(f), 5, "%s", f);
+		if (strchr(f, 'x') || strchr(f, 'y'))
+			cr_assert(f[0] == 'j' && f[3] == 'j' &&
+					  (f[1] == 'j' || f[1] == 'x' ||
+					   f[1] == 'y') &&
+					  (f[2] == 'j' || f[2] == 'y'),
+				  "%s", f);
+	}
+	cr_assert_gt(s.sampled_cuts, 0);
+}
