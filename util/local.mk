@@ -197,7 +197,8 @@ util_fi_rpmem_group_LDADD = util/librpmem_pool.la util/libutil.la \
 bashcompdir = $(datadir)/bash-completion/completions
 completions = util/completion/fi_rpmemd util/completion/fi_rpmem_cp \
 	util/completion/fi_rpmem_info util/completion/fi_rpmem_bench \
-	util/completion/fi_rpmem_group util/completion/fi_rpmem_plugpull
+	util/completion/fi_rpmem_group util/completion/fi_rpmem_plugpull \
+	util/completion/fi_rpmem_crashtest
 nodist_bashcomp_DATA = $(completions)
 CLEANFILES += $(completions)
 EXTRA_DIST += util/completion/fi_rpmem.bash

@@ -5,7 +5,7 @@ set -u
 src=$(cd "${srcdir:-..}" && pwd) || exit 99
 dir=$(mktemp -d ./completion.XXXXXX) || exit 99
 trap 'rm -rf "$dir"' EXIT
-tools='fi_rpmemd fi_rpmem_cp fi_rpmem_info fi_rpmem_bench fi_rpmem_group fi_rpmem_plugpull'
+tools='fi_rpmemd fi_rpmem_cp fi_rpmem_info fi_rpmem_bench fi_rpmem_group fi_rpmem_plugpull fi_rpmem_crashtest'
 failed=0 n=0
 PATH=$PWD/util:$PATH
 export PATH

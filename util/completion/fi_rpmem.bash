@@ -33,7 +33,7 @@ _fi_rpmem()
 	HOST | ADDR) mapfile -t COMPREPLY < <(compgen -A hostname -- "$cur") ;;
 	NAME) [[ $prev != --base ]] ||
 		mapfile -t COMPREPLY < <(compgen -W 'tcp sockets verbs' -- "$cur") ;;
-	FILE | DEVICE | LEDGER)
+	FILE | DEVICE | LEDGER | DIR | RESULT)
 		compopt -o filenames 2>/dev/null
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		;;
@@ -50,4 +50,4 @@ _fi_rpmem()
 	esac
 }
 complete -F _fi_rpmem fi_rpmemd fi_rpmem_cp fi_rpmem_info fi_rpmem_bench \
-	fi_rpmem_group fi_rpmem_plugpull
+	fi_rpmem_group fi_rpmem_plugpull fi_rpmem_crashtest
