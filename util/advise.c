@@ -12,6 +12,7 @@
 #include "util/text.h"
 
 #define PAIRS	101u	      /* of one row at most */
+#define LEAST	8u	      /* that have an interval: ratio.h */
 #define ROW_NS	2500000000ull /* time of one row */
 #define SECONDS 25u	      /* of all rows */
 
@@ -49,25 +50,35 @@ static int measure_pair(struct advise *a, const struct advise_row *row,
 	return 0;
 }
 
-/* Measure a row until its time or that of all rows is over. */
+/*
+ * Measure a row until its time is over, with the pairs that a verdict needs, or
+ * until that of all rows is.
+ */
 static int measure_row(struct advise *a, const struct advise_row *row,
 		       uint64_t end_ns, struct rp_ratio *r, char *err)
 {
+	const uint64_t start = rp_clock_ns(CLOCK_MONOTONIC);
 	double ratios[PAIRS], warm_up;
-	uint64_t end = rp_clock_ns(CLOCK_MONOTONIC) + ROW_NS;
+	uint64_t now = start;
 	size_t n = 0;
-	int ret = measure_pair(a, row, false, &warm_up, err);
+	int ret;
 
-	end = end < end_ns ? end : end_ns;
-	while (!ret && n < PAIRS && !advise_interrupted &&
-	       rp_clock_ns(CLOCK_MONOTONIC) < end) {
+	if (start >= end_ns)
+		return rp_err(err, -ETIME,
+			      "the %u s of a run are over; the machine is busy",
+			      SECONDS);
+	ret = measure_pair(a, row, false, &warm_up, err);
+	while (!ret && n < PAIRS && !advise_interrupted && now < end_ns &&
+	       (n < LEAST || now < start + ROW_NS)) {
 		ret = measure_pair(a, row, n % 2, &ratios[n], err);
 		n += !ret;
+		now = rp_clock_ns(CLOCK_MONOTONIC);
 	}
 	if (!ret && rp_ratio_find(ratios, n, r))
 		ret = rp_err(err, -ENODATA,
-			     "%zu pairs in %.1f s are too few for a verdict", n,
-			     (double)ROW_NS / 1e9);
+			     "%zu pairs are too few for a verdict; the machine "
+			     "is busy",
+			     n);
 	return ret;
 }
 

@@ -134,16 +134,30 @@ Test(advise, ways_take_turns)
 	cr_assert_neq(order[0], order[2]);
 }
 
-/* Without time there are too few pairs, and no verdict. */
-Test(advise, too_few_pairs_cannot_be_measured)
+/* Behind the time of all rows nothing is measured. */
+Test(advise, no_time_is_left)
 {
-	as_ns = 1;
-	other_ns = 9;
 	judged = advise_judge(&a, &row, 0);
 	cr_assert_str_eq(json_string_value(json_object_get(judged, "verdict")),
 			 "cannot be measured here");
-	cr_assert(strstr(reason(), "too few"), "%s", reason());
-	cr_assert_eq(samples, 2);
+	cr_assert(strstr(reason(), "are over"), "%s", reason());
+	cr_assert_eq(samples, 0);
+}
+
+/* A run that ends during a row has no verdict by its few pairs. */
+static int measure_and_stop(struct advise *x, const struct advise_row *r,
+			    enum advise_way way, uint64_t *ns, char *err)
+{
+	advise_interrupted = ++samples == 10;
+	*ns = way == ADVISE_AS ? 1 : 9;
+	return 0;
+}
+
+Test(advise, too_few_pairs_cannot_be_measured)
+{
+	row.measure = measure_and_stop;
+	cr_assert_str_eq(judge(1, 9, 0), "cannot be measured here");
+	cr_assert(strstr(reason(), "4 pairs are too few"), "%s", reason());
 }
 
 /* --- invented machines --- */
