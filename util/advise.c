@@ -101,7 +101,7 @@ json_t *advise_judge(struct advise *a, const struct advise_row *row,
 {
 	json_t *o = pack_row(row);
 	char why[RP_ERR_LEN] = "";
-	struct rp_ratio r;
+	struct rp_ratio r = {0};
 	enum rp_verdict v;
 
 	if (!row->applies(a, row, why) ||
