@@ -36,13 +36,13 @@ for i in $(seq "$kills"); do
 		kill -0 $writer 2>/dev/null || die "the writer ended"
 		sleep 0.02
 	done
-	cut
+	cut_power
 	serve_vol
 done
 wait $writer || die "writer"
 n=$(sed -n 's/^\([0-9]*\) reconnects.*/\1/p' writer.out)
 [ "${n:-0}" -ge 1 ] || die "no connection was lost: nothing was tested"
-cut
+cut_power
 serve_vol
 ../fabtests/fault/pool_writer 127.0.0.1:"$port":vol power \
 	$((kills * 100 + 100)) check >writer.out 2>&1 || die "after the last kill"
@@ -67,7 +67,7 @@ for i in $(seq 3); do
 		kill -0 $writer 2>/dev/null || die "the writer ended"
 		sleep 0.02
 	done
-	cut
+	cut_power
 	before=$(wc -l <writer.out)
 	serve_vol
 	while [ "$(wc -l <writer.out)" -eq "$before" ]; do

@@ -178,7 +178,7 @@ zeros_at()
 	fail "zeros with FUA are not durable, or plain ones are: $(zeros_at vol.safe)"
 
 # The target dies: what was not flushed is written again, unseen by the client.
-cut
+cut_power
 serve_vol
 client far flush
 holds vol.safe 81920 "not flushed" || fail "a write is lost over a restart"
@@ -187,12 +187,12 @@ holds vol.safe 81920 "not flushed" || fail "a write is lost over a restart"
 
 # It stays away: errors, no hang, and nothing is lost when it is back.
 client write plain
-cut
+cut_power
 client eio
 serve_vol
 client far flush
 holds vol.safe 81920 "not flushed" || fail "a write is lost over a long absence"
-cut
+cut_power
 serve_vol
 holds vol 81920 "not flushed" || fail "the pool lacks it"
 client far
@@ -212,7 +212,7 @@ client far
 client former
 first=$server first_uri=$uri
 kill -STOP $first
-cut
+cut_power
 serve_vol
 # For some seconds the pool is kept for its owner.
 ../util/fi_rpmem_cp --wait 0 --quiet 127.0.0.1:"$port":vol copied >out 2>&1 &&
@@ -265,7 +265,7 @@ if command -v fio >/dev/null; then
 		for _ in $(seq $restarts); do
 			kill -0 $fio 2>/dev/null || fail "fio ended too soon"
 			n=$(wc -l <daemon.out)
-			cut
+			cut_power
 			serve_vol
 			# The client has connected again, or has ended.
 			while [ "$(wc -l <daemon.out)" -le $((n + 3)) ] &&
@@ -282,7 +282,7 @@ stop_export
 # once the target has a disk that works, without being written again.
 mkdir fault
 ln -s "$top/fabtests/fault/.libs/librpmem-fault-fi.so" fault/
-cut
+cut_power
 provider=$FI_PROVIDER_PATH
 RPMEM_FAULT=fail-flush
 FI_PROVIDER_PATH=$PWD/fault
@@ -314,7 +314,7 @@ assert bytes(b.pread(13, 204800)) == b"on a bad disk"
 assert bytes(b.pread(5, 270336)) == b"\0\0all"
 P
 holds vol.safe 204800 "on a bad disk" && fail "it is flushed: nothing was tested"
-cut
+cut_power
 serve_vol
 client flush
 holds vol.safe 204800 "on a bad disk" ||

@@ -115,8 +115,8 @@ serve_vol()
 	port=$(cat ready)
 }
 
-# cut: that daemon dies, and of its pool only what msync covered is left.
-cut()
+# cut_power: that daemon dies, and of its pool only what msync covered is left.
+cut_power()
 {
 	kill -9 $daemon
 	wait $daemon 2>/dev/null
