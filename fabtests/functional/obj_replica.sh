@@ -181,6 +181,18 @@ $obj check set >out 2>&1 && fail "a replica that is lost goes unnoticed"
 pmempool sync set >out 2>&1 || { fail "sync of the replica"; cat out; }
 equal "replica lost"
 has "replica lost"
+# A replica is taken away and given again; pmempool checks a pool set without one.
+printf 'PMEMPOOLSET\n9M %s/part\n' "$PWD" >alone
+pmempool transform set alone >out 2>&1 || { fail "transform"; cat out; }
+$obj check set >out 2>&1 && fail "the replica is there behind transform"
+pmempool check alone >out 2>&1 || { fail "pmempool check"; cat out; }
+pmempool transform alone set >out 2>&1 || { fail "transform back"; cat out; }
+equal "transform"
+has "transform"
+rm part
+pmempool sync set >out 2>&1 || { fail "sync behind transform"; cat out; }
+pmempool check set >out 2>&1 && fail "pmempool check takes a replica: librpmem(7)"
+has "first copy lost behind transform"
 echo "$kills kills, $cuts of them power cuts"
 
 # Errors say what is missing.

@@ -9,7 +9,7 @@ EXTRA_DIST += $(mpi_tests) fabtests/integration/redis_log.sh \
 	fabtests/integration/ledger.py \
 	fabtests/integration/databases.sh fabtests/integration/nbd_kernels.sh \
 	fabtests/integration/storage_recipes.sh fabtests/integration/lives.sh \
-	fabtests/integration/mpich_rma.sh \
+	fabtests/integration/mpich_rma.sh fabtests/integration/pmdk_remote.sh \
 	fabtests/integration/kills.sh fabtests/integration/mixed.c \
 	fabtests/integration/mixed.h fabtests/integration/mixed_direct.c \
 	fabtests/integration/mixed_notes.c \

@@ -169,12 +169,15 @@ static int class_of(const char *name, enum rpmem_pool_class *class)
 		    name);
 }
 
-static void replica_free(struct replica *r)
+static int replica_free(struct replica *r)
 {
+	int ret = 0;
+
 	rpmem_pool_close(r->pool);
 	if (r->session.pid)
-		session_end(&r->session);
+		ret = session_end(&r->session);
 	free(r);
+	return ret;
 }
 
 /* Whether an attempt is made again: the pool is still open at another one. */
@@ -406,8 +409,12 @@ int rpmem_set_attr(struct replica *r, const struct replica_attr *attr)
 
 int rpmem_close(struct replica *r)
 {
-	replica_free(r);
-	return 0;
+	const int ret = replica_free(r);
+
+	return ret ? fail(-ret, "fi_rpmemd, or its ssh, had ended before the "
+				"replica was closed: what was not persisted "
+				"may be lost")
+		   : 0;
 }
 
 /* --- bytes --- */

@@ -364,14 +364,19 @@ int session_begin(struct session *s, const char *target, const char *verb,
 }
 
 /* The end of standard input ends fi_rpmemd, and so ssh. */
-void session_end(struct session *s)
+int session_end(struct session *s)
 {
+	const int code = errno; /* of the caller's error */
+	int status = 0;
+
 	if (s->line >= 0)
 		shutdown(s->line, SHUT_WR);
 	if (s->pid)
-		reap(s, *s->where ? END_MS : KILL_MS);
+		status = reap(s, *s->where ? END_MS : KILL_MS);
 	for (int *fd = (int[]){s->line, s->log, s->secret, -2}; *fd != -2; fd++)
 		if (*fd >= 0)
 			close(*fd);
 	s->line = s->log = s->secret = -1;
+	errno = code;
+	return status ? -ECONNRESET : 0;
 }

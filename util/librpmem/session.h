@@ -34,7 +34,10 @@ bool session_is_needed(const char *target, const char *name);
  */
 int session_begin(struct session *s, const char *target, const char *verb,
 		  const char *name, char *err);
-/* End it: the pool is closed at the target, or its host does not respond. */
-void session_end(struct session *s);
+/*
+ * End it. Returns 0: the pool is closed at the target; -ECONNRESET: fi_rpmemd
+ * or ssh has ended otherwise, or does not respond.
+ */
+int session_end(struct session *s);
 
 #endif
