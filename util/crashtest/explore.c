@@ -86,6 +86,7 @@ static int run_command(struct crash_test *t)
 	t->command_status = crash_trace_until(r, pid, NULL);
 	/* Its end is the last possible cut; daemons of it die here. */
 	crash_trace_kill(r, run->mode == CRASH_DEVICE ? run->service : 0);
+	crash_mode_write_back(run);
 	crash_record_stores(r, 0);
 	if (crash_interrupted)
 		return refuse(t, "interrupted by a signal");

@@ -274,15 +274,20 @@ int crash_mode_start(struct crash_run *run)
 	return start_recorder(run, run->folder);
 }
 
-void crash_mode_stop(struct crash_run *run)
+void crash_mode_write_back(struct crash_run *run)
 {
-	run->recorder->on = false;
 	if (run->fuse > 0) {
 		run_script(run, "unmount", unmount_device);
 		kill(run->fuse, SIGTERM);
 		crash_trace_until(run->recorder, run->fuse, NULL);
 	}
 	run->fuse = 0;
+}
+
+void crash_mode_stop(struct crash_run *run)
+{
+	crash_mode_write_back(run);
+	run->recorder->on = false;
 	run->service = 0;
 	crash_trace_kill(run->recorder, 0);
 }

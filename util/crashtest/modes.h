@@ -34,6 +34,11 @@ struct crash_run {
  * is not possible.
  */
 int crash_mode_start(struct crash_run *run);
+/*
+ * COMMAND has ended: unmount its file system, recorded, because that writes
+ * what was in memory only. The last event then has nothing lost.
+ */
+void crash_mode_write_back(struct crash_run *run);
 /* All that COMMAND has started is gone; stop recording and take all down. */
 void crash_mode_stop(struct crash_run *run);
 /* Environment of COMMAND; strings that stay. */
