@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The target side: its batches, its regions, its progress. */
+/* The target side of a domain: its batches, regions and progress. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
 #include "core/agent_impl.h"
 
-/* Tries for a random key that no other region has. */
+/* Attempts to find a random key that no other region has. */
 #define KEY_TRIES 64
 
 int rp_agent_new(const struct rp_agent_attr *attr, struct rp_agent_host *h,
@@ -69,7 +69,7 @@ void rp_agent_delete(struct rp_agent *a)
 {
 	rp_agent_close_sessions(a);
 	rp_agent_refuse_delayed(a, UINT64_MAX);
-	/* Jobs that run name their regions, so no region means no such job. */
+	/* No job runs: a job uses regions, and all have been removed. */
 	assert(!a->backlog && !a->far_runs);
 	rp_worker_fini(&a->worker);
 	free(a->job);
@@ -78,7 +78,7 @@ void rp_agent_delete(struct rp_agent *a)
 	free(a);
 }
 
-/* End a job that is in no list: report it to its session or its caller. */
+/* Complete a job that is in no queue: send its reply or call its done(). */
 static void job_complete(struct rp_job *job)
 {
 	struct rp_agent_session *s = job->session;
@@ -104,7 +104,7 @@ static void jobs_complete(struct rp_jobs *jobs)
 	}
 }
 
-/* A flush for a class that its region has lost meanwhile is no success. */
+/* Fail a job whose region has lost its class since the job was checked. */
 static void fail_weakened(struct rp_job *job)
 {
 	if (!job->weakened)
@@ -137,7 +137,7 @@ static bool collect_far(struct rp_agent *a, bool wait)
 	return true;
 }
 
-/* Fail the job if a region of it has failed since the job was checked. */
+/* Fail the job if one of its regions has failed since the job was checked. */
 static void check_failed(struct rp_job *job)
 {
 	for (size_t i = 0; i < job->n; i++)
@@ -167,7 +167,7 @@ static bool batch_fill(struct rp_agent *a, struct rp_jobs *queue,
 		job->queue = NULL;
 		check_failed(job);
 		fail_weakened(job);
-		/* A slow job's cheap ranges are flushed before it starts. */
+		/* The inline batch flushes a slow job's cheap ranges. */
 		if (job->reply.status == RP_ST_OK &&
 		    rp_batch_merge(&a->inl, b, job))
 			rp_job_fail_memory(job);
@@ -185,13 +185,13 @@ static bool batch_fill(struct rp_agent *a, struct rp_jobs *queue,
 static void start_far(struct rp_agent *a)
 {
 	if (TAILQ_EMPTY(&a->far.jobs)) {
-		/* Drop the ranges of a job merged in part: no memory. */
+		/* Memory ran out: drop the ranges of a job merged in part. */
 		rp_batch_reset(&a->far);
 		return;
 	}
 	rp_batch_seal(&a->far);
 	if (rp_worker_start(&a->worker)) {
-		/* No worker thread: run the batch here, though slow. */
+		/* No thread can be started: run the slow batch here. */
 		rp_batch_run(&a->far);
 		batch_complete(a, &a->far);
 		return;
@@ -215,7 +215,7 @@ static bool run_batches(struct rp_agent *a)
 		batch_complete(a, &a->inl);
 		return true;
 	}
-	/* The inline batch may contain cheap ranges of slow jobs. */
+	/* Fail slow jobs if the flush of their cheap ranges has failed. */
 	rp_batch_complete(&a->inl, &a->far.jobs);
 	batch_complete(a, &a->inl);
 	start_far(a);
@@ -261,7 +261,7 @@ int rp_agent_region_make(struct rp_agent *a, struct rp_region *r, uint16_t port,
 	return ret;
 }
 
-/* Jobs left after the sessions are local ones, or of sessions without RDMA. */
+/* Fail queued jobs of r: local ones, or those of messages_only sessions. */
 static void fail_queued(struct rp_jobs *queue, const struct rp_region *r)
 {
 	struct rp_job *job, *tmp;
@@ -290,7 +290,7 @@ void rp_agent_region_del(struct rp_agent *a, struct rp_region *r)
 		return;
 	fail_queued(&a->quick, r);
 	fail_queued(&a->slow, r);
-	/* Jobs of r that run must complete before r is freed. */
+	/* Running jobs of r must complete before r is freed. */
 	if (r->busy)
 		collect_far(a, true);
 	assert(!r->busy);
@@ -306,7 +306,7 @@ bool rp_agent_progress(struct rp_agent *a)
 	bool any = false;
 	uint64_t now;
 
-	/* Fast path for every poll of a completion queue: nothing is due. */
+	/* Fast path: each poll of a completion queue calls this. */
 	const bool idle = !a->far_runs && !a->backlog &&
 			  TAILQ_EMPTY(&a->ending) && TAILQ_EMPTY(&a->delayed) &&
 			  TAILQ_EMPTY(&a->local) &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The target side: accept sessions, check, persist, reply. */
+/* The target side: accept sessions, check and execute requests, reply. */
 #ifndef RP_AGENT_H
 #define RP_AGENT_H
 
@@ -12,10 +12,10 @@
 #include "core/status.h"
 #include "core/wire.h"
 
-/* One per domain with persistent regions; the adapter's lock guards it. */
+/* One per domain that has persistent regions; guarded by the adapter's lock. */
 struct rp_agent;
 
-/* Defaults for attributes that are 0. */
+/* Defaults for members of struct rp_agent_attr that are 0. */
 #define RP_AGENT_SESSIONS 4096
 #define RP_AGENT_CREDITS  64
 #define RP_AGENT_JOBS	  16384
@@ -34,7 +34,7 @@ struct rp_agent_host_ops {
 		      void *owner, struct rp_channel **out);
 	void (*refuse)(struct rp_agent_host *h, void *request, const void *data,
 		       size_t len);
-	/* A number that identifies the request's host; 0: unknown; or NULL. */
+	/* Number of the host of the request; 0: unknown. May be NULL. */
 	uint64_t (*source)(struct rp_agent_host *h, void *request);
 	/*
 	 * Let RDMA of this connection reach the region: fill in rkey and
@@ -48,16 +48,16 @@ struct rp_agent_host_ops {
 		     void **grant);
 	void (*revoke)(struct rp_agent_host *h, void *grant);
 	/*
-	 * Flags that every channel of this host has: enum rp_channel_flags;
-	 * NULL: none.
+	 * Returns the enum rp_channel_flags that every channel of this host
+	 * has. NULL: none.
 	 */
 	uint32_t (*flags)(struct rp_agent_host *h);
 	/*
-	 * Report to the program that [buf, buf+len) was written with remote CQ
-	 * data, over c, by the initiator's endpoint of that port (of its HELLO;
-	 * 0: none), to the target's endpoint (of its REQUEST; 0: any). 0, or
-	 * without notification -ENOSYS (no such endpoint) or -ENOMEM. NULL:
-	 * there are no endpoints.
+	 * Deliver a completion with remote CQ data: [buf, buf+len) was written
+	 * over c. port: the initiator's endpoint, from its HELLO; 0: none.
+	 * endpoint: the target's, from the REQUEST; 0: any. Returns 0, or
+	 * without a delivery -ENOSYS (no such endpoint) or -ENOMEM. NULL: the
+	 * host has no endpoints.
 	 */
 	int (*notify)(struct rp_agent_host *h, struct rp_channel *c,
 		      uint16_t port, uint16_t endpoint, uint64_t data,
@@ -69,7 +69,7 @@ struct rp_agent_host_ops {
 	int (*facts)(struct rp_agent_host *h, struct rp_region *r,
 		     struct rp_facts *facts, char *why);
 	uint64_t (*now)(struct rp_agent_host *h);
-	/* Progress is due. From any thread, without the adapter's lock. */
+	/* Wake the progress thread; called without the adapter's lock. */
 	void (*kick)(struct rp_agent_host *h);
 };
 struct rp_agent_host {
@@ -77,11 +77,11 @@ struct rp_agent_host {
 };
 
 struct rp_agent_attr {
-	uint64_t incarnation;	   /* random, never 0 */
-	unsigned int max_sessions; /* open at once */
+	uint64_t incarnation;	   /* random number of this agent, never 0 */
+	unsigned int max_sessions; /* sessions open at one time */
 	unsigned int credits;	   /* outstanding requests per session */
 	unsigned int max_jobs;	   /* outstanding requests of all sessions */
-	bool no_worker; /* run blocking flushes in progress (simulator) */
+	bool no_worker; /* flush in rp_agent_progress() (simulator) */
 	/*
 	 * Channels carry no RDMA (the shim's side connections): a REQUEST may
 	 * name any live key of the agent, and the end of a region ends no
@@ -92,7 +92,7 @@ struct rp_agent_attr {
 
 int rp_agent_new(const struct rp_agent_attr *attr, struct rp_agent_host *h,
 		 struct rp_agent **out);
-/* Close every session and join the worker. Every region is removed before. */
+/* Close every session, join the worker. The caller has removed every region. */
 void rp_agent_delete(struct rp_agent *a);
 /* End every session now: afterwards no session writes memory. */
 void rp_agent_close_sessions(struct rp_agent *a);
@@ -105,13 +105,13 @@ void rp_agent_close_peer(struct rp_agent *a,
 					 void *arg),
 			 void *arg);
 
-/* Make a region known. -EEXIST when a live region has the same key; -ENOMEM. */
+/* Add a region. -EINVAL: not persistent; -EEXIST: its key is in use. */
 int rp_agent_region_add(struct rp_agent *a, struct rp_region *r);
-/* The same under a new key, with this port and a random part. */
+/* Add a region under a new key, of this port and random bits. */
 int rp_agent_region_make(struct rp_agent *a, struct rp_region *r, uint16_t port,
 			 int (*random)(void *buf, size_t len));
 /*
- * Close every session that was granted the region's key, then forget the
+ * Close every session that was granted the region's key, then remove the
  * region: afterwards nothing touches its memory. Requests that have not started
  * get RP_ST_STALE_KEY; a flush that runs on the worker is waited for.
  */
@@ -120,24 +120,24 @@ void rp_agent_region_del(struct rp_agent *a, struct rp_region *r);
 /*
  * Handle a connection request with the initiator's private data, which is
  * hostile. The agent accepts or refuses it by host ops before this returns, or
- * later from progress (wrong keys are slowed down). rp_agent_request_gone():
- * the transport has dropped the request.
+ * later from progress (refusals of wrong keys are delayed).
+ * rp_agent_request_gone(): the transport has dropped the request.
  */
 void rp_agent_requested(struct rp_agent *a, void *request, const void *data,
 			size_t len);
 void rp_agent_request_gone(struct rp_agent *a, void *request);
 
 /*
- * Weakenings are numbered: the region of the first one behind number *n, which
- * becomes its number; or NULL, and *n is the last number. For peers whose
- * flushes send no request.
+ * Iterate over regions that lost their class; each loss has a number. Returns
+ * the region of the first loss after number *n, and sets *n to that number;
+ * NULL: there is none. For peers whose flushes send no request.
  */
 struct rp_region *rp_agent_weakened(struct rp_agent *a, uint64_t *n);
 
 /*
- * Make bytes durable that this process placed in its own regions, with the
- * batches of requests. done is called once, from progress or from the end of a
- * region. 0, -ENOMEM, -EINVAL (a range not inside its region).
+ * Flush bytes that this process placed in its own regions, in the batches of
+ * requests. done is called once, from progress or rp_agent_region_del(). 0,
+ * -ENOMEM, -EINVAL (a range not inside its region).
  */
 struct rp_local {
 	struct rp_region *region;
@@ -146,7 +146,7 @@ struct rp_local {
 typedef void (*rp_local_fn)(void *arg, enum rp_status st, uint32_t detail);
 int rp_agent_local_flush(struct rp_agent *a, const struct rp_local *ranges,
 			 size_t n, rp_local_fn done, void *arg);
-/* Forget local jobs with this arg: their done is not called any more. */
+/* Detach local flushes with this arg: their done is not called any more. */
 void rp_agent_local_drop(struct rp_agent *a, void *arg);
 
 /*
@@ -160,21 +160,21 @@ uint64_t rp_agent_deadline(const struct rp_agent *a);
 /* Number of requests accepted and not yet replied to. */
 unsigned int rp_agent_pending(const struct rp_agent *a);
 /*
- * Drain for a clean stop: refuse new connections and requests with
- * RP_ST_OVERLOADED, complete accepted ones.
+ * Drain before a clean stop: refuse new connections and requests with
+ * RP_ST_OVERLOADED, complete accepted requests.
  */
 void rp_agent_quiesce(struct rp_agent *a);
 
 /* Counters for tests, fi_rpmem_info and logs. */
 struct rp_agent_stats {
-	uint64_t sessions; /* open now; the other counters: since the start */
+	uint64_t sessions; /* open now; other counters: since the start */
 	uint64_t accepted, wrong_keys, refused_connections;
-	uint64_t requests, ranges; /* accepted */
-	uint64_t refused;	   /* a failure was the immediate reply */
-	uint64_t replies; /* to accepted requests, success or failure */
+	uint64_t requests, ranges; /* accepted requests */
+	uint64_t refused;	   /* requests with a failure as first reply */
+	uint64_t replies; /* replies to accepted requests, also failures */
 	uint64_t effects; /* executed stores, atomics, notifications */
 	uint64_t flushes, flushed_bytes, drains;
-	uint64_t bad_messages; /* malformed; each ended its connection */
+	uint64_t bad_messages; /* malformed ones; each ended a connection */
 	uint64_t progress_sent;
 };
 void rp_agent_stats(const struct rp_agent *a, struct rp_agent_stats *st);

@@ -23,7 +23,7 @@ static void refuse(struct rp_agent *a, void *request, enum rp_status st)
 	a->host->ops->refuse(a->host, request, msg, (size_t)len);
 }
 
-/* Refuse a wrong key now. */
+/* Send the delayed refusal of a wrong key. */
 static void refusal_send(struct rp_agent *a, struct rp_agent_refusal *f,
 			 uint64_t now)
 {
@@ -53,7 +53,7 @@ static void warn_wrong_key(struct rp_agent *a, uint64_t now)
 	       (unsigned long long)a->stats.wrong_keys);
 }
 
-/* --- hosts that show wrong keys --- */
+/* --- hosts that present wrong keys --- */
 
 static uint64_t source_of(struct rp_agent *a, void *request)
 {
@@ -62,7 +62,7 @@ static uint64_t source_of(struct rp_agent *a, void *request)
 	return h->ops->source ? h->ops->source(h, request) : 0;
 }
 
-/* NULL: the host has shown no wrong key recently. */
+/* NULL: the host has presented no wrong key recently. */
 static struct rp_agent_source *source_find(struct rp_agent *a, uint64_t source)
 {
 	for (int i = 0; i < RP_AGENT_SOURCES; i++)
@@ -71,7 +71,7 @@ static struct rp_agent_source *source_find(struct rp_agent *a, uint64_t source)
 	return NULL;
 }
 
-/* Count one wrong key; a full table forgets the host with the smallest debt. */
+/* Charge the host for a wrong key; a full table drops the smallest charge. */
 static void source_charge(struct rp_agent *a, uint64_t source, uint64_t now)
 {
 	struct rp_agent_source *s = source_find(a, source);
@@ -89,8 +89,8 @@ static void source_charge(struct rp_agent *a, uint64_t source, uint64_t now)
 }
 
 /*
- * The time of the reply also shows whether a key is right: the delay of
- * refusals does not slow a host that guesses with many connections.
+ * Does the host guess keys over many connections at once? A delayed refusal
+ * does not slow it: an early reply already tells a right key from a wrong one.
  */
 static bool source_guesses(struct rp_agent *a, uint64_t source)
 {
@@ -101,8 +101,8 @@ static bool source_guesses(struct rp_agent *a, uint64_t source)
 }
 
 /*
- * Refuse a wrong key RP_AGENT_REFUSAL_NS from now at the earliest, REFUSAL_NS
- * after the refusal before. A full queue first sends its oldest refusal, so the
+ * Refuse a wrong key in RP_AGENT_REFUSAL_NS at the earliest, and REFUSAL_NS
+ * after the last refusal. A full queue first sends its oldest refusal, so the
  * queue's length times REFUSAL_NS is the longest delay. False: no memory.
  */
 static bool refuse_later(struct rp_agent *a, void *request,
@@ -179,7 +179,7 @@ static uint64_t refusal_pause(uint32_t timeout_ms)
 	return ms * NS_PER_MS;
 }
 
-/* Close the session that was silent longest, unless it waits for replies. */
+/* Close an ending session, or the one silent longest without open requests. */
 static bool make_room(struct rp_agent *a)
 {
 	struct rp_agent_session *s;
@@ -225,7 +225,7 @@ session_new(struct rp_agent *a, const struct rp_wire_hello *m, uint64_t source)
 	return s;
 }
 
-/* False: the caller refuses the request. True: the request was handled here. */
+/* False: the host dropped the request, and the caller frees the session. */
 static bool session_accept(struct rp_agent_session *s, void *request,
 			   const struct rp_agent_grant *g)
 {
@@ -260,7 +260,7 @@ static void accept_hello(struct rp_agent *a, void *request,
 	struct rp_agent_grant *g;
 	enum rp_status st;
 
-	/* Close the older connection first: nothing of it arrives later. */
+	/* Close the initiator's older connection before the new one. */
 	HASH_FIND(hh, a->by_initiator, &m->initiator, sizeof(m->initiator), s);
 	if (s)
 		rp_agent_session_close(s);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Facts of live regions: compare their sources, take classes back. */
+/* Facts of live regions: compare their sources, lower classes that are lost. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 #include "core/log.h"
 #include "core/operator.h"
 
-/* Lookups and weakened regions of one progress call. */
+/* Most lookups and weakened regions in one progress call. */
 #define LOOKUPS 4
-/* Bytes of one flush of a whole region: long, so the worker does it. */
+/* Bytes per step of a whole region's flush: so many that the worker runs. */
 #define CHUNK (4 * RP_JOB_LONG)
 
 void rp_agent_facts_add(struct rp_agent *a, struct rp_region *r)
@@ -38,7 +38,7 @@ void rp_agent_facts_del(struct rp_agent *a, struct rp_region *r)
 
 /* --- one region --- */
 
-/* Do the facts lead to other methods, for any class? */
+/* Do the facts f give another method than the region's, for any class? */
 static bool choices_differ(const struct rp_region *r, const struct rp_facts *f)
 {
 	const unsigned int built = rp_methods_allowed(r->forced);
@@ -57,8 +57,8 @@ static bool choices_differ(const struct rp_region *r, const struct rp_facts *f)
 }
 
 /*
- * The weaker of the region's facts and those found now: a fact that becomes
- * stronger is believed at the next registration.
+ * Merge the region's facts with those found now, the weaker of each: a stronger
+ * fact counts only at the next registration.
  */
 static struct rp_facts merge_facts(const struct rp_region *r,
 				   const struct rp_facts *now)
@@ -75,7 +75,7 @@ static struct rp_facts merge_facts(const struct rp_region *r,
 	return f;
 }
 
-/* Fail jobs that were accepted for the former class. */
+/* Mark jobs that were accepted for the region's former class: they fail. */
 static void jobs_withdraw(struct rp_jobs *jobs, const struct rp_region *r)
 {
 	struct rp_job *job;
@@ -86,7 +86,7 @@ static void jobs_withdraw(struct rp_jobs *jobs, const struct rp_region *r)
 				job->weakened = 1u + r->choice.class;
 }
 
-/* Bytes that the former method has left in the caches are to be flushed. */
+/* May the former method have left bytes in caches that are volatile now? */
 static bool must_flush_all(const struct rp_region *r,
 			   const struct rp_choice *was)
 {
@@ -142,7 +142,7 @@ static bool same_sources(const struct rp_facts *a, const struct rp_facts *b)
 	       a->native == b->native;
 }
 
-/* Find the facts; regions of one file that lie in a row have the same ones. */
+/* Find the facts of r. False: the last lookup, of the same file, has them. */
 static bool lookup(struct rp_agent *a, struct rp_region *r)
 {
 	struct rp_agent_lookup *l = &a->lookup;
@@ -182,7 +182,7 @@ static int region_review(struct rp_agent *a, struct rp_region *r)
 	if (!choices_differ(r, &f))
 		return first;
 	region_weaken(a, r, &f);
-	/* Regions of a file that lie in a row get one line in the log. */
+	/* Consecutive regions of one file get one line in the log. */
 	if (first)
 		rp_log(RP_LOG_WARN,
 		       "pool %s: class %s (%s) has become %s (%s): %s; %s; "
@@ -197,7 +197,7 @@ static int region_review(struct rp_agent *a, struct rp_region *r)
 
 /* --- all regions --- */
 
-/* Review some regions; behind the last one their new sources are watched. */
+/* Review some regions; after the last one, watch the sources just read. */
 static bool review_some(struct rp_agent *a)
 {
 	struct rp_region *r;
@@ -208,7 +208,7 @@ static bool review_some(struct rp_agent *a)
 	}
 	if (a->review && !a->starved)
 		return true;
-	/* The old texts stay, so that the next comparison finds a change. */
+	/* Without memory or files keep the old texts, to compare again. */
 	if (a->starved)
 		rp_watch_free(&a->fresh);
 	else
@@ -220,8 +220,8 @@ static bool review_some(struct rp_agent *a)
 }
 
 /*
- * Compare the sources. A change has to be there twice: a file that is being
- * written anew is empty for a moment.
+ * Compare the sources; start a review if two comparisons in a row find a
+ * change, as a file that is being written anew is empty for a moment.
  */
 static bool watch(struct rp_agent *a, uint64_t now)
 {
@@ -240,14 +240,14 @@ static bool watch(struct rp_agent *a, uint64_t now)
 	return a->review;
 }
 
-/* --- regions whose caches have become volatile --- */
+/* --- regions whose CPU caches have become volatile --- */
 
 static void chunk_done(void *arg, enum rp_status st, uint32_t detail)
 {
 	struct rp_region *r = arg;
 
 	r->chunk_posted = false;
-	/* A chunk that ran out of memory is posted again. */
+	/* A chunk whose flush ran out of memory is posted again. */
 	if (st == RP_ST_OK && r->flushing_all)
 		r->flushed_to += CHUNK;
 }

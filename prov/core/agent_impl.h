@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Shared by the files of the agent; no other file includes it. */
+/* Declarations for agent*.c, serve.c and local.c only. */
 #ifndef RP_AGENT_IMPL_H
 #define RP_AGENT_IMPL_H
 
@@ -25,7 +25,7 @@
 #define RP_AGENT_MIN_PACE_MS 10
 #define RP_AGENT_MAX_PACE_MS 60000
 
-/* Delay before a send that found no room is retried. */
+/* Delay before a send is retried for which the channel had no room. */
 #define RP_AGENT_RETRY_NS 1000000ull
 
 /*
@@ -34,24 +34,24 @@
  * refusal, unless the peer closes it.
  */
 #define RP_AGENT_REFUSAL_NS  20000000ull
-#define RP_AGENT_REFUSALS    16 /* per second */
+#define RP_AGENT_REFUSALS    16 /* refusals per second */
 #define RP_AGENT_MAX_DELAYED 32
 #define RP_AGENT_LINGER_NS   1000000000ull
 #define RP_AGENT_WARN_NS     10000000000ull
 /*
- * Pending refusals of one host at RP_AGENT_REFUSALS a second: beyond that its
- * requests are refused unread. RP_AGENT_SOURCES: hosts remembered.
+ * RP_AGENT_DEBT: refusals of one host, less RP_AGENT_REFUSALS a second, beyond
+ * which its connections are refused unread. RP_AGENT_SOURCES: hosts remembered.
  */
 #define RP_AGENT_DEBT	 128
 #define RP_AGENT_SOURCES 32
 
 /*
- * Comparisons of the sources of facts: a change that two of them find is
- * believed, which bounds the delay to 2 periods.
+ * Period of comparing the sources of facts. A change counts when two
+ * comparisons in a row find it, so after 2 periods at most.
  */
 #define RP_AGENT_WATCH_NS 400000000ull
 
-/* A host that has shown wrong keys. */
+/* A host that has presented wrong keys. */
 struct rp_agent_source {
 	uint64_t source;
 	uint64_t paid; /* time when its debt of refusals is 0, ns */
@@ -62,7 +62,7 @@ struct rp_agent_grant {
 	uint64_t key;
 	struct rp_region *region;
 	struct rp_wire_grant wire;
-	void *handle; /* for revoke() */
+	void *handle; /* from grant(), for revoke() */
 	UT_hash_handle hh;
 };
 
@@ -71,7 +71,7 @@ struct rp_agent_send {
 	struct rp_channel_op op;
 	struct iovec iov;
 	struct rp_agent_session *session;
-	TAILQ_ENTRY(rp_agent_send) link; /* in session.kept */
+	TAILQ_ENTRY(rp_agent_send) link; /* in rp_agent_session.kept */
 	uint8_t msg[];
 };
 
@@ -85,23 +85,23 @@ struct rp_agent_stalled {
 struct rp_agent_session {
 	struct rp_agent *agent;
 	struct rp_channel *channel;
-	uint64_t initiator; /* of its HELLO */
-	uint64_t source;    /* of its connection request */
-	uint16_t port;	    /* of its HELLO's endpoint; 0: none */
+	uint64_t initiator; /* its number, from HELLO */
+	uint64_t source;    /* host from which it connected */
+	uint16_t port;	    /* the initiator's endpoint; 0: none */
 	uint32_t flags;	    /* enum rp_channel_flags */
-	/* Messages are dropped; the channel is closed at close_at. */
+	/* Drop messages; close the channel at close_at. */
 	bool ending;
-	uint64_t close_at;    /* UINT64_MAX: the refusal is still delayed */
-	uint64_t pace;	      /* between PROGRESS messages, ns */
-	uint64_t progress_at; /* next PROGRESS, while there are jobs */
+	uint64_t close_at;    /* UINT64_MAX: after the delayed refusal */
+	uint64_t pace;	      /* time between PROGRESS messages, ns */
+	uint64_t progress_at; /* time of the next PROGRESS, if jobs exist */
 	struct rp_agent_grant *grants, *last_grant;
 	struct rp_jobs jobs;
-	unsigned int backlog; /* jobs, stalled messages, kept replies */
-	TAILQ_HEAD(, rp_agent_send) kept; /* without room in the channel */
+	unsigned int backlog; /* jobs, stalled messages and kept replies */
+	TAILQ_HEAD(, rp_agent_send) kept; /* messages to send later */
 	STAILQ_HEAD(, rp_agent_stalled) stalled;
 	TAILQ_ENTRY(rp_agent_session) link;    /* by use, or in agent.ending */
-	TAILQ_ENTRY(rp_agent_session) sending; /* while kept is not empty */
-	TAILQ_ENTRY(rp_agent_session) working; /* while jobs is not empty */
+	TAILQ_ENTRY(rp_agent_session) sending; /* if `kept` has messages */
+	TAILQ_ENTRY(rp_agent_session) working; /* if `jobs` has jobs */
 	UT_hash_handle hh;
 };
 TAILQ_HEAD(rp_agent_sessions, rp_agent_session);
@@ -109,10 +109,10 @@ TAILQ_HEAD(rp_agent_sessions, rp_agent_session);
 /* The delayed refusal of a wrong key. */
 struct rp_agent_refusal {
 	TAILQ_ENTRY(rp_agent_refusal) link;
-	void *request;			  /* a connection request, or ... */
-	struct rp_agent_session *session; /* ... a session's message */
+	void *request;			  /* a connection request, or NULL */
+	struct rp_agent_session *session; /* NULL: a connection request */
 	uint64_t token;
-	uint8_t type; /* of the message */
+	uint8_t type; /* of the session's message */
 	uint64_t due;
 };
 TAILQ_HEAD(rp_agent_refusals, rp_agent_refusal);
@@ -124,8 +124,8 @@ struct rp_agent {
 	struct rp_agent_session *by_initiator;
 	struct rp_agent_sessions open, ending, sending, working;
 	unsigned int nsessions, nstalled;
-	unsigned int backlog; /* sum of all sessions, and messages being sent */
-	bool resume;	      /* a job has ended since the last try */
+	unsigned int backlog; /* of all sessions, plus messages in sending */
+	bool resume;	      /* a job ended: retry stalled messages */
 	struct rp_agent_refusals delayed;
 	unsigned int ndelayed;
 	uint64_t refused_at; /* due time of the newest refusal */
@@ -141,17 +141,17 @@ struct rp_agent {
 	struct rp_job *job;
 	struct rp_wire_range ranges[RP_WIRE_MAX_PACKED];
 	uint8_t result[RP_WIRE_MAX_STORE];
-	/* Sources of all regions' facts; those of the review that runs. */
+	/* Sources of all regions' facts; sources of the running review. */
 	struct rp_watch *watch, *fresh;
 	uint64_t watch_at;
-	bool changed, starved; /* at the last comparison; in this review */
+	bool changed, starved; /* found a change; ran out of memory */
 	char change[RP_SOURCE_LEN];
-	struct rp_region *review; /* the next one; NULL: no review runs */
+	struct rp_region *review; /* next in the review; NULL: none runs */
 	struct rp_agent_lookup {
 		bool valid;
 		struct rp_facts was, now;
 		char why[RP_WHY_LEN];
-	} lookup; /* the last one of the review */
+	} lookup; /* the last lookup of the review */
 	TAILQ_HEAD(, rp_region) flushing_all;
 	uint64_t weakenings;
 	uint64_t progress_at; /* no PROGRESS is due earlier */
@@ -175,11 +175,11 @@ static inline void rp_agent_count(struct rp_agent *a, const struct rp_batch *b)
 
 /* End the session: drop its jobs, close its channel, free it. */
 void rp_agent_session_close(struct rp_agent_session *s);
-/* End every session that has a grant of the key; messages_only: the grant. */
+/* Close sessions with a grant of the key; messages_only: remove the grant. */
 void rp_agent_close_granted(struct rp_agent *a, uint64_t key);
-/* Close from progress: the peer broke the protocol, or got no reply. */
+/* Close the session from progress: after a protocol error or without memory. */
 void rp_agent_session_doom(struct rp_agent_session *s);
-/* Drop its jobs and all later messages; close the session at that time. */
+/* Drop jobs and later messages of the session; close it at that time. */
 void rp_agent_session_end_at(struct rp_agent_session *s, uint64_t at);
 /* Free a session that has no channel. */
 void rp_agent_session_free(struct rp_agent_session *s);
@@ -191,7 +191,7 @@ struct rp_agent_grant *rp_agent_grant_find(struct rp_agent_session *s,
 enum rp_status rp_agent_grant_get(struct rp_agent_session *s,
 				  struct rp_region *r,
 				  struct rp_agent_grant **out);
-/* The method of the session for bytes of the region at this choice's class. */
+/* The method of commits to the region over this session, given the choice. */
 enum rp_method rp_agent_session_method(const struct rp_agent_session *s,
 				       const struct rp_region *r,
 				       struct rp_choice choice);
@@ -203,23 +203,23 @@ void rp_agent_reply(struct rp_agent_session *s, uint64_t token,
 		    const struct rp_wire_reply *m);
 void rp_agent_info(struct rp_agent_session *s, uint64_t token,
 		   const struct rp_wire_info *m);
-/* Retry, send due PROGRESS, close. Returns whether it did something. */
+/* Retry sends, send due PROGRESS, close sessions. True: did something. */
 bool rp_agent_sessions_progress(struct rp_agent *a, uint64_t now);
 uint64_t rp_agent_sessions_deadline(const struct rp_agent *a);
 
 /* --- agent_facts.c --- */
 
-/* Watch the sources of a new region's facts; forget a region. */
+/* Watch the sources of a new region's facts, until rp_agent_facts_del(). */
 void rp_agent_facts_add(struct rp_agent *a, struct rp_region *r);
 void rp_agent_facts_del(struct rp_agent *a, struct rp_region *r);
-/* Compare, review, weaken, flush what is due. True: did something. */
+/* Compare sources, review, weaken and flush regions. True: did something. */
 bool rp_agent_facts_progress(struct rp_agent *a, uint64_t now);
-/* Does the job wait until a region is flushed for its weaker class? */
+/* Must the job wait until a region that lost its class is flushed whole? */
 bool rp_agent_waits(const struct rp_job *job);
 
 /* --- agent_accept.c --- */
 
-/* Refuse a wrong key in a session's message later, then end the session. */
+/* Refuse a session's message with a wrong key later, then end the session. */
 void rp_agent_session_refuse(struct rp_agent_session *s,
 			     const struct rp_wire_hdr *hdr);
 /* Send the refusals that are due. True: sent some. */
@@ -239,7 +239,7 @@ static inline void rp_agent_refusal_free(struct rp_agent *a,
  * a job of the session, and nothing of it was executed.
  */
 bool rp_agent_serve(struct rp_agent_session *s, const void *msg, size_t len);
-/* Complete a job that has run: execute its effect, send its reply. */
+/* Complete a job that has run: deliver its notification, send its reply. */
 void rp_agent_job_complete(struct rp_agent_session *s, struct rp_job *job);
 
 /* --- local.c --- */

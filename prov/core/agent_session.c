@@ -18,8 +18,8 @@ static uint64_t earlier_time(uint64_t a, uint64_t b)
 /* --- grants --- */
 
 /*
- * The agent's own method for the choice. DELIVERY would leave a placement to
- * the device; AGENT_SFENCE makes the agent's reply confirm it.
+ * The method by which the agent alone carries out the choice. AGENT_SFENCE
+ * replaces DELIVERY, so that the agent's reply confirms placement.
  */
 static enum rp_method agent_method(const struct rp_region *r,
 				   struct rp_choice choice)
@@ -37,17 +37,17 @@ enum rp_method rp_agent_session_method(const struct rp_agent_session *s,
 	enum rp_method m = choice.method;
 
 	/*
-	 * A device acknowledges a write that only its adapter has: a later CPU
-	 * store to the same bytes may land first. A read fence pushes the write
-	 * out.
+	 * A device acknowledges a write that is only in its adapter: a later
+	 * CPU store to the same bytes may reach memory first. A read fence
+	 * pushes the write out.
 	 */
 	if (m == RP_METHOD_DELIVERY && p != RP_PLACE_CPU_USER &&
 	    p != RP_PLACE_CPU_KERNEL)
 		m = RP_METHOD_FENCE;
-	/* Commits of a delivered write need a read fence later, too. */
+	/* DELIVERY needs a read fence too, for a commit of earlier writes. */
 	if (r->unreadable && (m == RP_METHOD_DELIVERY || m == RP_METHOD_FENCE))
 		return agent_method(r, choice);
-	/* The agent waits for the flush of the caches, or refuses commits. */
+	/* Only the agent delays or refuses commits to such a region. */
 	if (r->flushing_all || r->failed)
 		return agent_method(r, choice);
 	if ((m == RP_METHOD_NATIVE && !(s->flags & RP_CHANNEL_FLUSHES)) ||
@@ -194,7 +194,7 @@ void rp_agent_session_del_job(struct rp_job *job)
 	backlog_remove(s);
 }
 
-/* Detach running jobs from their session; skip effects not yet executed. */
+/* Free queued jobs; detach running ones and cancel their ordered stores. */
 static void jobs_drop(struct rp_agent_session *s)
 {
 	struct rp_job *job;
@@ -261,7 +261,7 @@ static bool session_resume(struct rp_agent_session *s)
 
 /* --- sending --- */
 
-/* A lost connection is reported by the channel's lost(). */
+/* err is not used: the channel reports a lost connection by lost(). */
 static void send_done(struct rp_channel_op *op, int err)
 {
 	struct rp_agent_send *k = (struct rp_agent_send *)op;
@@ -482,13 +482,13 @@ static void session_received(void *owner, const void *msg, size_t len)
 		TAILQ_REMOVE(&a->open, s, link);
 		TAILQ_INSERT_TAIL(&a->open, s, link);
 	}
-	/* Kept replies use credits, as the peer has not seen them. */
+	/* Kept replies use credits, as the peer has not received them. */
 	if (s->backlog >= a->attr.credits) {
 		a->stats.bad_messages++;
 		rp_agent_session_doom(s);
 		return;
 	}
-	/* Over max_jobs, rp_agent_serve() refuses what must wait. */
+	/* Over max_jobs, rp_agent_serve() refuses messages that must wait. */
 	if ((!STAILQ_EMPTY(&s->stalled) && a->backlog < a->attr.max_jobs) ||
 	    !rp_agent_serve(s, msg, len))
 		message_stall(s, msg, len);
@@ -508,12 +508,12 @@ static bool send_progress_if_due(struct rp_agent_session *s, uint64_t now)
 	uint8_t msg[64];
 	int len;
 
-	/* Jobs that made PROGRESS due may have been replied to meanwhile. */
+	/* The job that made PROGRESS due may have been replied to since. */
 	s->progress_at = TAILQ_FIRST(&s->jobs)->since + s->pace;
 	if (now < s->progress_at)
 		return false;
 	s->progress_at = now + s->pace;
-	/* A kept reply shows the peer as much as PROGRESS. */
+	/* A kept reply is on its way: PROGRESS would tell the peer no more. */
 	if (!TAILQ_EMPTY(&s->kept))
 		return false;
 	len = rp_wire_put_signal(msg, sizeof(msg), RP_MSG_PROGRESS);

@@ -7,7 +7,7 @@
 
 #define BIT(op) (1u << RP_ATOMIC_##op)
 
-/* Operation masks: for every datatype, for ordered ones, for integers. */
+/* Masks of operations on any datatype, on ordered ones, on integers. */
 #define ANY                                                                    \
 	(BIT(SUM) | BIT(PROD) | BIT(LOR) | BIT(LAND) | BIT(LXOR) | BIT(READ) | \
 	 BIT(WRITE) | BIT(CSWAP) | BIT(CSWAP_NE))
@@ -25,7 +25,7 @@ enum kind {
 
 static const struct {
 	uint8_t size;
-	uint8_t kind; /* enum kind */
+	uint8_t kind; /* of enum kind */
 	uint32_t ops;
 } types[RP_ATOMIC_TYPES] = {
 	[RP_ATOMIC_INT8] = {1, SIGNED, BITS},
@@ -74,7 +74,7 @@ static uint64_t bits_get(const void *from, size_t size)
 	}
 }
 
-/* The element's bytes as a number of the widest type of its kind. */
+/* Extend the element to the widest type of its kind: int64_t or double. */
 static int64_t bits_signed(uint64_t bits, size_t size)
 {
 	unsigned int unused = 64 - 8 * (unsigned int)size;
@@ -102,8 +102,8 @@ static uint64_t real_bits(double d, size_t size)
 }
 
 /*
- * Cases of decide_KIND(): whether the operation replaces the old value t, and
- * by what. s: operand, which *v is before; c: compare value.
+ * Cases of the switch of decide_KIND(), which returns whether *v replaces the
+ * old value t. s: operand, the first value of *v; c: compare value.
  */
 #define ANY_CASES(t, s, c, v)                                                  \
 	case RP_ATOMIC_SUM:                                                    \
@@ -172,7 +172,7 @@ static bool decide_signed(enum rp_atomic_op op, int64_t t, int64_t s, int64_t c,
 	}
 }
 
-/* Floats too: double is so wide that rounding twice equals rounding once. */
+/* float too: double is so wide that rounding twice equals rounding once. */
 static bool decide_real(enum rp_atomic_op op, double t, double s, double c,
 			double *v)
 {
@@ -202,7 +202,7 @@ static float complex bits_complex(uint64_t bits)
 	return v;
 }
 
-/* The same decision on elements as raw bytes. */
+/* Does the operation replace the element t, and by which *v? Raw bytes. */
 static bool new_value(enum rp_atomic_op op, enum rp_atomic_type type,
 		      uint64_t t, uint64_t s, uint64_t c, uint64_t *v)
 {
@@ -212,7 +212,7 @@ static bool new_value(enum rp_atomic_op op, enum rp_atomic_type type,
 	bool store;
 
 	*v = s;
-	/* Compare bytes as libfabric does: 0.0 differs from -0.0. */
+	/* CSWAP compares bytes, as in libfabric: 0.0 differs from -0.0. */
 	if (op == RP_ATOMIC_CSWAP)
 		return t == c;
 	switch ((enum kind)types[type].kind) {
@@ -277,7 +277,7 @@ static uint64_t element_load(const void *p, size_t size)
 		done;                                                          \
 	})
 
-/* False: the element was not *old; *old is now its value. */
+/* Replace the element by v if it is *old. False: *old is now what it is. */
 static bool element_replace(void *p, size_t size, uint64_t *old, uint64_t v)
 {
 	switch (size) {

@@ -96,7 +96,7 @@ static int pass_init(struct rp_pass *pass)
 {
 	*pass = (struct rp_pass){0};
 	rp_ranges_init(&pass->set, 0);
-	/* As many as ranges can have, so the run never allocates. */
+	/* One part per range at most, so that the run never allocates. */
 	pass->parts = calloc(RP_BATCH_RANGES, sizeof(*pass->parts));
 	return pass->parts ? 0 : -ENOMEM;
 }
@@ -147,7 +147,7 @@ static int pass_add(struct rp_pass *pass, const struct rp_region *r,
 	uint64_t base = (uintptr_t)r->base;
 	uint64_t start = base + off, end = start + len;
 
-	/* Rounded ranges of one line or page touch: one flush. */
+	/* Round, so that ranges in one line or page merge into one flush. */
 	rp_range_round(&start, &end, rp_pmem_granularity(r->pmem));
 	if (start < base)
 		start = base;
@@ -185,7 +185,7 @@ int rp_batch_merge(struct rp_batch *cheap, struct rp_batch *b,
 		else
 			ret = rp_batch_add(cheap, g);
 	}
-	/* The thread that runs the job stores, so it also flushes the store. */
+	/* The thread that runs b executes the store, so it also flushes it. */
 	if (!ret && job->then.region && job->then.flush)
 		ret = rp_batch_add_then(b, job);
 	return ret;
@@ -217,7 +217,7 @@ void rp_batch_seal(struct rp_batch *b)
 	pass_seal(&b->then);
 }
 
-/* 0 or -errno: then no byte of this region can be promised any more. */
+/* 0 or -errno: the region has failed, and no commit to it may succeed. */
 static int flush_ranges(struct rp_batch *b, const struct rp_part *part,
 			const struct rp_range *v)
 {
@@ -261,7 +261,7 @@ static void flush_part(struct rp_batch *b, const struct rp_pass *pass,
 
 static void run_pass(struct rp_batch *b, struct rp_pass *pass)
 {
-	/* Every flush is started before the first drain. */
+	/* Start every flush before the first drain. */
 	for (size_t i = 0; i < pass->nparts; i++)
 		flush_part(b, pass, &pass->parts[i]);
 	for (size_t i = 0; i < pass->nparts; i++) {
@@ -284,7 +284,7 @@ static struct rp_part *part_of(const struct rp_pass *pass,
 	return NULL;
 }
 
-/* Positive errno of the part that flushed this region; 0: none, or success. */
+/* Positive errno of the region's part; 0: success, or it has no part. */
 static int part_err(const struct rp_pass *pass, const struct rp_region *r)
 {
 	const struct rp_part *part = part_of(pass, r);
@@ -293,9 +293,9 @@ static int part_err(const struct rp_pass *pass, const struct rp_region *r)
 }
 
 /*
- * A page that cannot be stored to may be gone, as its file was cut short: msync
- * reports that, but clwb on such a page faults. A page that is only read-only
- * may be flushed.
+ * Populate the page of an ordered store. Where that fails, the page may be gone
+ * because its file was truncated: msync reports that, but clwb on it faults. A
+ * read-only page (EACCES) may be flushed.
  */
 static int pages_populate(struct rp_batch *b, const struct rp_job_then *t)
 {
@@ -307,7 +307,7 @@ static int pages_populate(struct rp_batch *b, const struct rp_job_then *t)
 	return err;
 }
 
-/* Execute the store of one job, if all ranges before the store are durable. */
+/* Execute the ordered store of one job, if its ranges are durable. */
 static void store_execute(struct rp_batch *b, struct rp_job *job)
 {
 	struct rp_job_then *t = &job->then;
@@ -317,7 +317,7 @@ static void store_execute(struct rp_batch *b, struct rp_job *job)
 	for (size_t i = 0; i < job->n && !t->err; i++)
 		if (job->ranges[i].flush)
 			t->err = part_err(&b->data, job->ranges[i].region);
-	/* A region with a failed flush promises nothing. */
+	/* Do not store to a region whose flush has failed. */
 	if (!t->err)
 		t->err = part_err(&b->data, t->region);
 	/* Populating pages may block, so it precedes the lock. */
@@ -343,7 +343,7 @@ void rp_batch_run(struct rp_batch *b)
 
 void rp_region_fail(struct rp_region *r, int err)
 {
-	/* Keep the first error: it is the cause, and is logged. */
+	/* Keep the first error: it is the cause and was logged. */
 	if (r->failed)
 		return;
 	r->failed = err;

@@ -23,7 +23,7 @@ struct rp_job_range {
 	bool flush; /* false: delivery is enough for the required class */
 };
 
-/* The ordered store of a job, behind its ranges. */
+/* The ordered store of a job, executed when its ranges are durable. */
 struct rp_job_then {
 	struct rp_region *region; /* NULL: no ordered store */
 	uint64_t off;
@@ -35,25 +35,25 @@ struct rp_job_then {
 /* One request that passed every check, until its reply. */
 struct rp_job {
 	TAILQ_ENTRY(rp_job) link; /* in a queue of the agent, or in a batch */
-	TAILQ_ENTRY(rp_job) of_owner;	  /* oldest first */
+	TAILQ_ENTRY(rp_job) of_owner;	  /* in a list, oldest first */
 	struct rp_agent_session *session; /* NULL: local, or session ended */
-	struct rp_jobs *queue;	/* the queue where it waits; NULL: in a batch */
-	struct rp_batch *batch; /* the batch it is in, or NULL */
+	struct rp_jobs *queue;	/* where the job waits; NULL: in a batch */
+	struct rp_batch *batch; /* the batch that has the job, or NULL */
 	/* Local jobs: the list that of_owner is in, and the callback. */
 	struct rp_jobs *local;
 	void (*done)(void *arg, enum rp_status st, uint32_t detail);
 	void *arg;
 	uint64_t token;
 	uint64_t since;
-	uint64_t start; /* rp_stats_now() when it was decoded */
+	uint64_t start; /* rp_stats_now() when received */
 	enum rp_effect effect;
 	uint64_t data;	   /* NOTIFY */
 	uint16_t endpoint; /* NOTIFY */
 	struct rp_job_then then;
-	/* Class + 1 of a region that weakened since the check; 0: none. */
+	/* New class + 1 of a region that lost its class; 0: none. */
 	uint32_t weakened;
-	bool void_then; /* the session has ended; guarded by batch->storing */
-	struct rp_wire_reply reply; /* sent unless something fails */
+	bool void_then; /* no ordered store; guarded by batch->storing */
+	struct rp_wire_reply reply; /* the reply if nothing fails */
 	size_t n;
 	struct rp_job_range ranges[]; /* a result buffer follows */
 };
@@ -68,7 +68,7 @@ static inline void *rp_job_result(struct rp_job *job)
 {
 	return &job->ranges[job->n];
 }
-/* Count the job as user of its regions, until rp_job_free(). */
+/* Count the job as a user of its regions, until rp_job_free(). */
 void rp_job_hold(struct rp_job *job);
 void rp_job_free(struct rp_job *job);
 /* Fail the job; it reports its first failure only. */
@@ -76,9 +76,9 @@ void rp_job_fail(struct rp_job *job, enum rp_status st, uint32_t detail,
 		 size_t range);
 /* Fail the job for lack of memory; a store that was executed stays executed. */
 void rp_job_fail_memory(struct rp_job *job);
-/* Does a flush of it block on a disk, or take long for its length? */
+/* Must the job wait for a disk or a region's flush, or flush many bytes? */
 bool rp_job_blocks(const struct rp_job *job);
-/* Longest flush that runs in the caller's thread. */
+/* Most bytes that a job flushes in the caller's thread. */
 #define RP_JOB_LONG (16ull << 20)
 /*
  * Cancel the job's store, as its session has ended: a store that was not
@@ -86,7 +86,7 @@ bool rp_job_blocks(const struct rp_job *job);
  */
 void rp_job_void(struct rp_job *job);
 
-/* Bounds the time of merging and of one run. */
+/* Most ranges of a batch: bounds the time to merge them and of one run. */
 #define RP_BATCH_RANGES 2048
 
 /* The ranges of one region that one pass flushes. */
@@ -99,7 +99,7 @@ struct rp_part {
 
 /* Ranges that are flushed together. */
 struct rp_pass {
-	struct rp_ranges set; /* space: region; local addresses */
+	struct rp_ranges set; /* space: the region; addresses: local */
 	struct rp_part *parts;
 	size_t nparts;
 };
@@ -108,7 +108,7 @@ struct rp_batch {
 	struct rp_jobs jobs;
 	struct rp_pass data;	 /* the ranges of the jobs */
 	struct rp_pass then;	 /* their ordered stores, flushed second */
-	size_t nranges;		 /* in `data`, before merging */
+	size_t nranges;		 /* added to `data`, before merging */
 	pthread_mutex_t storing; /* held while a job's store is executed */
 	uint64_t flushes, bytes, drains;
 };
@@ -121,7 +121,7 @@ bool rp_batch_has_room(const struct rp_batch *b, const struct rp_job *job);
  * -ENOMEM (then the batch may contain part of them).
  */
 int rp_batch_add(struct rp_batch *b, const struct rp_job_range *range);
-/* The same for the destination of the job's ordered store. */
+/* Add the 8 bytes of the job's ordered store to the batch. 0 or -ENOMEM. */
 int rp_batch_add_then(struct rp_batch *b, const struct rp_job *job);
 
 /*
@@ -148,7 +148,7 @@ void rp_region_fail(struct rp_region *r, int err);
  * have bytes of these regions to flush, or whose store was not executed.
  */
 void rp_batch_complete(const struct rp_batch *b, struct rp_jobs *jobs);
-/* Empty the batch, whose jobs have been taken off, for the next ones. */
+/* Empty the batch for the next jobs; the caller has taken its jobs off. */
 void rp_batch_reset(struct rp_batch *b);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Little-endian numbers at unaligned addresses, in what peers read. */
+/* Little-endian numbers at unaligned addresses, in bytes for peers. */
 #ifndef RP_BYTES_H
 #define RP_BYTES_H
 

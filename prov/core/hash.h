@@ -4,7 +4,7 @@
 #define RP_HASH_H
 
 /*
- * uthash calls exit() otherwise. A function that adds an entry needs a local
+ * Without this uthash calls exit(). A function that adds an entry needs a local
  * bool oom = false to compile; true: the entry was not added.
  */
 #define HASH_NONFATAL_OOM	   1

@@ -21,7 +21,7 @@ int rp_agent_local_flush(struct rp_agent *a, const struct rp_local *ranges,
 		job->ranges[i].region = ranges[i].region;
 		job->ranges[i].off = ranges[i].off;
 		job->ranges[i].len = ranges[i].len;
-		/* If delivery is enough, the flush costs nothing. */
+		/* A flush of a region with method DELIVERY does nothing. */
 		job->ranges[i].flush = true;
 	}
 	rp_job_hold(job);

@@ -8,7 +8,7 @@
 #include "core/agent_impl.h"
 #include "core/atomic.h"
 
-/* Is a flush needed for the class? Lowers the reply's class and method. */
+/* Does the class need a flush? Lowers the reply's class, raises its method. */
 static bool needs_flush(const struct rp_region *r, enum rp_class required,
 			struct rp_wire_reply *reply)
 {
@@ -29,7 +29,7 @@ static bool needs_flush(const struct rp_region *r, enum rp_class required,
 	return choice.method != RP_METHOD_DELIVERY;
 }
 
-/* The session's grant of the key: without one the key is not valid. */
+/* Find the session's grant of the key: without one the key is not valid. */
 static struct rp_agent_grant *grant_find(struct rp_agent_session *s,
 					 uint64_t key, enum rp_status *st)
 {
@@ -40,7 +40,7 @@ static struct rp_agent_grant *grant_find(struct rp_agent_session *s,
 	*st = RP_ST_STALE_KEY;
 	if (g || !a->attr.messages_only)
 		return g;
-	/* Without RDMA no grant is needed: a live key is enough. */
+	/* A messages_only session needs no earlier grant. */
 	r = rp_regions_find(&a->regions, key, st);
 	if (r)
 		*st = rp_agent_grant_get(s, r, &g);
@@ -93,7 +93,7 @@ static enum rp_status check_then(struct rp_agent_session *s,
 	return RP_ST_OK;
 }
 
-/* Checks of one range that its effect needs in addition to a commit's. */
+/* Check what the effect of the request needs of one range, beyond a commit. */
 static enum rp_status check_effect(const struct rp_wire_request *m,
 				   const struct rp_job_range *g, size_t unit)
 {
@@ -117,7 +117,7 @@ static enum rp_status check_range(struct rp_agent_session *s,
 	struct rp_job_range *g = &job->ranges[i];
 	enum rp_status st;
 
-	/* The region's checks hold for later ranges with its key. */
+	/* Check the region once for consecutive ranges with its key. */
 	if (i && w->key == w[-1].key) {
 		g->region = g[-1].region;
 		g->flush = g[-1].flush;
@@ -135,7 +135,7 @@ static enum rp_status check_range(struct rp_agent_session *s,
 	return check_effect(m, g, unit);
 }
 
-/* Check all of a request before anything of it is done. */
+/* Check the whole request before any part of it is executed. */
 static enum rp_status check(struct rp_agent_session *s,
 			    const struct rp_wire_request *m, struct rp_job *job)
 {
@@ -163,7 +163,7 @@ static enum rp_status check(struct rp_agent_session *s,
 	return st;
 }
 
-/* Does a store to [off, off+len) of the region overlap the job's then? */
+/* Does [off, off+len) of the region overlap the job's ordered store? */
 static bool overlaps_then(const struct rp_job *job, const struct rp_region *r,
 			  uint64_t off, uint64_t len)
 {
@@ -175,7 +175,7 @@ static bool overlaps_then(const struct rp_job *job, const struct rp_region *r,
 
 /*
  * Stores of one session to the same bytes keep their order: a later store waits
- * for a store whose ranges are still being flushed.
+ * for an ordered store whose ranges are still being flushed.
  */
 static bool must_wait(const struct rp_agent_session *s,
 		      const struct rp_job *job)
@@ -201,8 +201,8 @@ static bool must_wait(const struct rp_agent_session *s,
 }
 
 /*
- * Execute a STORE, ZERO or ATOMIC as the message is received, so that nothing
- * which the peer sent later is visible earlier. The flush is the commit's part.
+ * Execute a STORE, ZERO or ATOMIC when its message is received, so that no
+ * later operation of the peer is visible first. The commit flushes the bytes.
  * False: the job has failed.
  */
 static bool execute(const struct rp_wire_request *m, struct rp_job *job,
@@ -249,8 +249,8 @@ static bool execute(const struct rp_wire_request *m, struct rp_job *job,
 }
 
 /*
- * Are all ranges in one region, ascending, without a shared cache line? A batch
- * would merge nothing.
+ * Are all ranges in one region, ascending, without a shared cache line? If so,
+ * a batch would merge nothing.
  */
 static bool are_separate(const struct rp_job *job)
 {
@@ -264,7 +264,7 @@ static bool are_separate(const struct rp_job *job)
 	return g->flush && !job->then.region;
 }
 
-/* Flush the ranges of a job one by one: no need for a batch. */
+/* Flush the ranges of a job one by one, without a batch. */
 static void flush_ranges(struct rp_agent *a, struct rp_job *job)
 {
 	struct rp_region *r = job->ranges->region;
@@ -370,7 +370,7 @@ static void refuse(struct rp_agent_session *s, uint64_t token,
 	rp_agent_reply(s, token, &reply);
 }
 
-/* Copy the request in a->job to a job, for the work that is left. */
+/* Copy a->job, which the next request reuses, for the work that is left. */
 static struct rp_job *job_copy(const struct rp_job *from, size_t result_len)
 {
 	struct rp_job *job = rp_job_new(from->n, result_len);
@@ -391,7 +391,7 @@ static void queue_job(struct rp_agent_session *s, struct rp_job *job)
 	TAILQ_INSERT_TAIL(job->queue, job, link);
 }
 
-/* Bytes of old values in the reply. */
+/* Bytes of old values that the reply to an atomic has. */
 static size_t result_len(const struct rp_wire_request *m,
 			 const struct rp_job *job)
 {
@@ -507,7 +507,7 @@ static void describe(const struct rp_agent_session *s,
 	const char *why = r->why;
 
 	*m = (struct rp_wire_info){
-		/* The strongest class; the required class's method. */
+		/* The strongest class, but the method of the required class. */
 		.class = r->choice.class,
 		.method = rp_agent_session_method(s, r, choice),
 		.refusal = choice.refusal,
@@ -549,7 +549,7 @@ static void serve_query(struct rp_agent_session *s, const void *msg,
 		return;
 	}
 	describe(s, r, m.required, &info);
-	/* Even if a commit would be refused: for writes and reads. */
+	/* Grant the key even if commits are refused: for writes and reads. */
 	st = rp_agent_grant_get(s, r, &g);
 	if (st == RP_ST_OK)
 		info.grant = g->wire;

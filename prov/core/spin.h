@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 struct rp_spin {
-	uint64_t until;	     /* 0: not polling */
+	uint64_t until;	     /* end of the polling; 0: no polling */
 	unsigned int missed; /* polls to skip after one without success */
 	unsigned int skip;   /* polls still to skip */
 };
@@ -16,9 +16,9 @@ struct rp_spin {
 #define RP_SPIN_SKIPPED 255
 
 /*
- * Called each time when there is nothing to do. came: there was something since
- * the last call. ns: busy-poll budget, 0: none; now: monotonic, not 0. True:
- * poll again; false: sleep.
+ * Called at each time without work. came: there was work since the last call.
+ * ns: busy-poll budget, 0: none; now: monotonic, not 0. True: poll again;
+ * false: sleep.
  */
 bool rp_spin(struct rp_spin *s, uint64_t ns, bool came, uint64_t now);
 

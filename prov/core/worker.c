@@ -48,7 +48,7 @@ static void *worker_main(void *arg)
 		pthread_mutex_lock(&w->lock);
 		w->state = RP_WORKER_DONE;
 		pthread_cond_broadcast(&w->changed);
-		/* The kicked thread takes the lock to fetch the batch. */
+		/* Unlocked: the kicked thread locks to fetch the batch. */
 		pthread_mutex_unlock(&w->lock);
 		w->host->ops->kick(w->host);
 		pthread_mutex_lock(&w->lock);

@@ -26,7 +26,7 @@ struct rp_worker {
 	pthread_cond_t changed;
 	pthread_t thread;
 	bool started;
-	struct rp_agent_host *host; /* kicked when a batch is complete */
+	struct rp_agent_host *host; /* its kick() reports a completed batch */
 	/* Guarded by lock, except for a check whether it is BUSY. */
 	_Atomic(enum rp_worker_state) state;
 	bool stop;
