@@ -67,7 +67,7 @@ static bool same_backing(const struct rp_backing *a, const struct rp_backing *b)
 	return a->ino == b->ino && a->major == b->major && a->minor == b->minor;
 }
 
-/* Is mapping v usable for bytes [from, to) and backed as the others are? */
+/* Check that mapping v can back [from, to), like the mappings before it. */
 static int vma_add(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 		   uintptr_t from, uintptr_t to, bool first,
 		   struct rp_backing *b, struct rp_backing *all, char *why)
@@ -82,7 +82,7 @@ static int vma_add(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 		return -EFAULT;
 	}
 	rp_caps_classify(cfg, v, b);
-	/* Bytes behind the end of the file have a page and no storage. */
+	/* Behind the end of the file, bytes of a page have no storage. */
 	if (to - v->start + v->offset > b->size) {
 		say(why,
 		    "the range ends behind the end of %s: allocate the file "
@@ -117,7 +117,7 @@ static int maps_read(const struct rp_caps_cfg *cfg, uintptr_t start,
 		     uintptr_t end, struct rp_backing *all, char *why)
 {
 	FILE *f = rp_caps_open(cfg->root, "/proc/self/maps");
-	struct rp_backing b = {0}; /* of the mapping before */
+	struct rp_backing b = {0}; /* of the previous mapping */
 	uintptr_t cursor = start;
 	char *line = NULL, *dash;
 	size_t size = 0;
@@ -192,7 +192,7 @@ static void sources_fill(const struct rp_caps_cfg *cfg,
 				    : "not listed; FI_OFI_RPMEM_TRUST_FS");
 }
 
-/* No descriptor refers to the memory, so no truncate can cut it short. */
+/* Does no descriptor refer to the memory, so that none can truncate it? */
 static bool is_anonymous(const struct rp_backing *b)
 {
 	/* The kernel shows this name for shared anonymous memory. */
@@ -240,7 +240,7 @@ int rp_caps_explain(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 	if (!src)
 		src = &scratch;
 	sources_fill(cfg, &b, facts, src);
-	/* Lines that are written back need no flush of a disk. */
+	/* DAX lines that are written back need no flush of a disk. */
 	if (b.disks.flaw[0] && b.memory != RP_MEM_DAX_SYNC) {
 		facts->limit = RP_LIMIT_PROCESS;
 		strcpy(src->limit, b.disks.flaw);

@@ -36,7 +36,7 @@ enum rp_placement {
 	RP_PLACE_DMA_MEMORY, /* DMA to the memory controller: DDIO off */
 };
 
-/* How far bytes must get to survive a power cut. */
+/* The persistence domain: how far bytes must get to survive a power cut. */
 enum rp_domain {
 	RP_DOMAIN_UNKNOWN = 0,
 	RP_DOMAIN_NONE,
@@ -69,18 +69,18 @@ struct rp_facts {
 	enum rp_memory memory;
 	enum rp_placement placement;
 	enum rp_domain domain;
-	enum rp_tri fence;  /* a read pushes earlier writes out */
-	enum rp_tri native; /* persistent FLUSH on both ends and the region */
+	enum rp_tri fence;  /* a read pushes writes out of the adapter */
+	enum rp_tri native; /* both ends and the region have persistent FLUSH */
 	enum rp_tri
 		fs_trusted; /* file system listed, or trusted by the operator */
 	bool agent;	    /* an agent runs in the target process */
 	char fs_name[32];   /* "ext4", "overlay", ...; "": no file system */
-	struct rp_file_id file; /* of a page-cache or DAX file, or devdax */
-	bool anonymous;		/* no file that could be cut short */
-	/* By the operator or a disk: no commit reaches a higher class. */
+	struct rp_file_id file; /* of a mapped file or devdax */
+	bool anonymous;		/* no file that can be truncated */
+	/* Set by the operator, or by a disk's flaw: the highest class. */
 	enum rp_class_limit limit;
 	int node;	   /* NUMA node of the memory plus 1; 0: unknown */
-	char name[256];	   /* of the file (NAME_MAX), no folder; "": none */
+	char name[256];	   /* file name without folder; "": none */
 	unsigned int path; /* hash of the file's path */
 };
 
@@ -96,19 +96,19 @@ struct rp_sources {
 	char native[RP_SOURCE_LEN];
 	char fs[RP_SOURCE_LEN];
 	char limit[RP_SOURCE_LEN];
-	unsigned int raised; /* facts that the operator made stronger */
+	unsigned int raised; /* facts that the operator has made stronger */
 };
 struct rp_operator;
 struct rp_nic;
 
-/* The operator's settings and where to look; NULL strings: the default. */
+/* The operator's settings, and where to read facts; NULL: the default. */
 struct rp_caps_cfg {
 	const char *root; /* prefix of /proc and /sys, for tests; NULL: "" */
 	const char *trust_fs; /* extra file system names, comma separated */
 	bool emulate; /* anonymous memory and tmpfs emulate cache-line pmem */
 	/* For rp_caps_find(): transport, its device, the operator's file. */
 	const char *base, *device, *op_file;
-	/* By the base provider and its adapter; the source of that. */
+	/* Facts of the base provider and adapter; the source of each. */
 	enum rp_placement placement;
 	enum rp_tri fence, native;
 	const char *placement_why, *fence_why, *native_why;
@@ -142,7 +142,7 @@ int rp_caps_find(struct rp_caps_cfg cfg, const void *addr, size_t len,
 /* Settings of the FI_OFI_RPMEM_* variables, as the provider reads them. */
 struct rp_caps_cfg rp_caps_env(void);
 
-/* The purpose of a range, according to its mappings. */
+/* Is a range meant to last, judged by its mappings? */
 enum rp_lasts {
 	RP_LASTS_NOT,	/* no mapping of it outlives its process */
 	RP_LASTS_MAYBE, /* tmpfs, or emulated persistent memory */
@@ -150,45 +150,45 @@ enum rp_lasts {
 };
 
 /*
- * The highest value of any page of [addr, addr+len); only shared, writable and
- * named mappings count, holes do not. 0, -EINVAL (empty or wrapping range) or
- * -errno of /proc; why as above, on an error.
+ * *lasts: the highest value of any page of [addr, addr+len); only shared,
+ * writable and named mappings count, holes do not. Returns 0, -EINVAL (empty or
+ * wrapping range) or -errno of /proc; then why is as in rp_caps_explain().
  */
 int rp_caps_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		  enum rp_lasts *lasts, char *why);
 
-/* How memory is registered whose registration does not state persistence. */
+/* How to register memory if the program does not state persistence. */
 enum rp_implicit {
 	RP_IMPLICIT_ORDINARY,
 	RP_IMPLICIT_PERSISTENT,
 	RP_IMPLICIT_REFUSED,
 };
-/* reached: class of the whole range; fit: all of it may be persistent. */
+/* fit: can the whole range be persistent? reached: its class. */
 enum rp_implicit rp_caps_implicit(enum rp_lasts lasts, bool fit,
 				  enum rp_class reached,
 				  enum rp_class required);
 
 /*
- * Is it a local file system whose msync reaches the disk? By name: ext2, ext3,
- * ext4, xfs, btrfs, f2fs, ... "overlay", "fuse", "nfs", unknown ones: no.
+ * Does msync on this file system reach the disk? By name: yes for ext2, ext3,
+ * ext4, xfs, btrfs, f2fs; no for "overlay", "fuse", "nfs" and unknown ones.
  */
 bool rp_caps_fs_listed(const char *fs_name);
 
-/* A walk over the block devices below a file, from the disks up. */
+/* A walk over the block devices below a file, disks first. */
 struct rp_disks {
 	const char *root; /* as in rp_caps_cfg */
-	/* Called for each, dir: its folder in sysfs; NULL: no call. */
+	/* Called for each device; dir: its folder in sysfs. May be NULL. */
 	void (*fn)(struct rp_disks *w, const char *dir, const char *flaw);
 	void *ctx;
-	int depth;		  /* 0 at first */
+	int depth;		  /* of the recursion; 0 at first */
 	char flaw[RP_SOURCE_LEN]; /* why a disk loses bytes, or "" */
 };
 /*
- * Devices that cannot be seen are left out; one may come twice. False: path is
- * in memory, or on a mount without barriers.
+ * Walk over the devices; those that sysfs does not show are left out, one may
+ * come twice. False: path is in memory, or on a mount without barriers.
  */
 bool rp_caps_disks(struct rp_disks *w, const char *path);
-/* First line, of PATH_MAX bytes, of a file in a folder of sysfs; "": none. */
+/* Copy the first line of dir/name to line (PATH_MAX bytes); "": none. */
 const char *rp_caps_line(const char *dir, const char *name, char *line);
 
 /*
@@ -198,15 +198,15 @@ const char *rp_caps_line(const char *dir, const char *name, char *line);
  */
 struct rp_nic {
 	char pci[16];	  /* "0000:18:00.0"; "": no adapter */
-	char port[16];	  /* the root port above it */
-	enum rp_tri ddio; /* its writes go into the last-level cache */
+	char port[16];	  /* the root port above the adapter */
+	enum rp_tri ddio; /* DMA writes go into the last-level cache */
 	enum rp_placement placement;
 	enum rp_tri fence;
 	int node; /* NUMA node plus 1; 0: unknown */
 	char placement_why[RP_SOURCE_LEN];
 	char fence_why[RP_SOURCE_LEN];
 };
-/* 0, -ENODEV (no such device), -EINVAL (not a device name). */
+/* Examine a device. 0, -ENODEV (no such device), -EINVAL (not a name). */
 int rp_caps_nic(const char *root, const char *device, struct rp_nic *nic);
 /*
  * Facts about writes of a base provider ("tcp", "verbs") over a device (its
@@ -216,17 +216,17 @@ void rp_caps_base(const char *root, const char *base, const char *device,
 		  struct rp_nic *nic);
 
 /*
- * Does success of a write to a base's device say that the target has it?
- * Reliable connections of InfiniBand and RoCE acknowledge; over iWARP success
- * only says that the sender's TCP has the bytes. Devices that sysfs does not
- * show: no. why: RP_SOURCE_LEN bytes.
+ * Does the completion of a write prove that the target has received it?
+ * Reliable connections of InfiniBand and RoCE acknowledge; over iWARP the
+ * sender's TCP just has the bytes. Devices that sysfs does not show: no. why:
+ * RP_SOURCE_LEN bytes.
  */
 bool rp_caps_acknowledges(const char *root, const char *base,
 			  const char *device, char *why);
 
 const char *rp_class_name(enum rp_class c);	     /* "none", ... */
 int rp_class_parse(const char *s, enum rp_class *c); /* 0 or -EINVAL */
-/* Is it a device, which cannot be cut short and has all its blocks? */
+/* Is it a device DAX, which cannot be truncated and has all its blocks? */
 bool rp_facts_device(const struct rp_facts *f);
 
 const char *rp_memory_name(enum rp_memory m);

@@ -40,7 +40,7 @@ static bool same_file(const struct rp_vma *v, const struct rp_fs *fs,
 	/*
 	 * Older kernels show the file below an overlay. Accepting it is safe,
 	 * as an overlay is trusted by the operator's word only. But then only
-	 * the name tells of a deleted file, and a new one may have it.
+	 * the name tells of a deleted file, and a new file may have it.
 	 */
 	return !strcmp(fs->name, "overlay") && !ends_with(v->path, DELETED);
 }
@@ -203,7 +203,7 @@ void rp_caps_classify(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 		      struct rp_backing *b)
 {
 	const char *path = v->path;
-	/* Unnamed huge pages show a file that no other process can open. */
+	/* The map names a file of anonymous huge pages that nobody can open. */
 	bool nameless =
 		!*path || *path == '[' || !strncmp(path, "/anon_hugepage", 14);
 

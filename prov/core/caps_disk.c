@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The block devices below a file: does a flush reach what keeps the bytes? */
+/* The block devices below a file: does a flush reach their media? */
 #include "config.h"
 
 #include <errno.h>
@@ -23,9 +23,9 @@ static bool writes_back(const char *dir, const char *name)
 }
 
 /*
- * The kernel drops flushes to a device whose queue/write_cache is "write
- * through", which root may write. Its driver sets the other files, queue/fua
- * only where there is a volatile cache.
+ * Has the disk a volatile cache, but no flushes? The kernel sends none if
+ * queue/write_cache is "write through", which root may write. The driver sets
+ * the other files, queue/fua only with a volatile cache.
  */
 static void disk_judge(const char *dir, bool cached_below, char *flaw)
 {
@@ -66,7 +66,7 @@ bool rp_caps_disks(struct rp_disks *w, const char *path)
 	return !rp_caps_fs_in_memory(fs.name) && fs.barriers != RP_NO;
 }
 
-/* The devices of this pattern; those below a device come before it. */
+/* Walk over the devices dir/names, lower ones first. True: one has a cache. */
 static bool disks_walk(struct rp_disks *w, const char *dir, const char *names)
 {
 	char line[PATH_MAX], flaw[RP_SOURCE_LEN], *disk;
@@ -81,11 +81,11 @@ static bool disks_walk(struct rp_disks *w, const char *dir, const char *names)
 		if (!disk)
 			continue;
 		flaw[0] = '\0';
-		/* A partition has no queue: its disk, the folder above, has. */
+		/* A partition has no queue; its disk, the parent, has. */
 		if (*rp_caps_line(disk, "partition", line))
 			*strrchr(disk, '/') = '\0';
 		below = disks_walk(w, disk, "/slaves/*");
-		/* The page cache holds the file of a loop device. */
+		/* A loop device writes to the page cache of a file. */
 		if (*rp_caps_line(disk, "loop/backing_file", line)) {
 			if (!rp_caps_disks(w, line))
 				rp_caps_say(flaw, sizeof(flaw),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Which file system holds a file, and whether its msync can be trusted? */
+/* Find the file system of a file, and whether its msync can be trusted. */
 #include "config.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 #include "core/caps_priv.h"
 
-/* linux/magic.h of some releases lacks it. */
+/* linux/magic.h of some releases lacks that of XFS. */
 #define XFS_MAGIC 0x58465342
 
 /*
@@ -24,7 +24,7 @@ static const char *const listed[] = {
 	"ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs",
 };
 
-/* Only for names, when the mount table does not show the mount. */
+/* Names by magic, for mounts that the mount table does not show. */
 static const struct {
 	unsigned long magic;
 	const char *name;
@@ -80,7 +80,7 @@ bool rp_caps_fs_in_memory(const char *name)
 	       !strcmp(name, "ramfs") || !strcmp(name, "devtmpfs");
 }
 
-/* Is word one of the words of list? */
+/* Does the list, whose words any byte of sep separates, have this word? */
 static bool has_word(const char *list, const char *word, const char *sep)
 {
 	size_t n = strlen(word);

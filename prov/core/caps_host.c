@@ -11,9 +11,9 @@
 #define MAX_DIMMS 32
 
 /*
- * The domain of a region is that of its weakest DIMM. The kernel states the
- * domain of the memory controller for CXL devices too, whether or not they are
- * flushed at a power cut (GPF); one that counts dirty shutdowns is.
+ * The domain of a region is that of its weakest DIMM. For CXL devices the
+ * kernel states memory_controller whether or not they are flushed at a power
+ * cut (GPF); a device that counts dirty shutdowns is flushed.
  */
 static enum rp_domain dimms_domain(const char *dir, char *why)
 {
@@ -28,7 +28,7 @@ static enum rp_domain dimms_domain(const char *dir, char *why)
 			break;
 		rp_caps_say(why, RP_SOURCE_LEN, "%.*s", n, line);
 		snprintf(name, sizeof(name), "../%.99s/*/flags", why);
-		/* The drivers are those of ACPI (NFIT) and PAPR. */
+		/* The drivers of ACPI (NFIT) and PAPR make this file. */
 		if (strstr(rp_caps_line(dir, name, line), "not_armed")) {
 			strcat(why, " is not armed: it loses its bytes");
 			return RP_DOMAIN_NONE;
@@ -43,7 +43,7 @@ static enum rp_domain dimms_domain(const char *dir, char *why)
 	return RP_DOMAIN_SYSTEM;
 }
 
-/* An nd region without this attribute is unknown, not the usual domain. */
+/* Without the attribute the domain is unknown, not the usual one. */
 enum rp_domain rp_caps_nd_domain(const char *dir, char *why)
 {
 	static const char *const words[] = {
@@ -72,7 +72,7 @@ char *rp_caps_nd_region(const char *root, const char *kind, unsigned int major,
 
 	snprintf(link, sizeof(link), "%s/sys/dev/%s/%u:%u", root ? root : "",
 		 kind, major, minor);
-	/* .../region0/namespace0.0/block/pmem0: the region is above. */
+	/* .../region0/namespace0.0/block/pmem0: climb to region0. */
 	dir = realpath(link, NULL);
 	while (dir && (slash = strrchr(dir, '/'))) {
 		if (!strncmp(slash + 1, "region", 6))

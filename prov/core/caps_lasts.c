@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The purpose of memory whose registration does not state persistence. */
+/* Is memory meant to last, if its registration does not say so? */
 #include "config.h"
 
 #include <errno.h>
@@ -61,7 +61,7 @@ int rp_caps_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		}
 		if (v.start >= end)
 			break;
-		/* A read-only mapping: no peer can write it. */
+		/* No peer can write to a read-only mapping. */
 		if (v.perms[1] != 'w')
 			continue;
 		rp_caps_classify(cfg, &v, &b);
@@ -84,7 +84,7 @@ enum rp_implicit rp_caps_implicit(enum rp_lasts lasts, bool fit,
 		return RP_IMPLICIT_ORDINARY;
 	if (fit && reached >= required)
 		return RP_IMPLICIT_PERSISTENT;
-	/* A file is meant to last, so its user must hear that it may not. */
+	/* A file is meant to last: refuse it rather than let it be ordinary. */
 	return lasts == RP_LASTS_MEANT ? RP_IMPLICIT_REFUSED
 				       : RP_IMPLICIT_ORDINARY;
 }

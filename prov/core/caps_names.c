@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The words for classes and facts, and sentences. */
+/* Names of classes and facts, and sentences about them. */
 #include <errno.h>
 #include <stdarg.h>
 #include <strings.h>

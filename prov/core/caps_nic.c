@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Promises of the adapter: who places incoming writes, and where. */
+/* Facts of the adapter: how and where it places incoming writes. */
 #include "config.h"
 
 #include <errno.h>
@@ -22,10 +22,10 @@
 /* perfctrlsts_0: allocating flows for writes, and what no-snoop may do */
 #define USE_ALLOCATING_FLOW_WR (1u << 7)
 #define NO_SNOOP_OP_WR_EN      (1u << 3)
-/* perfctrlsts_1, 32 bits on: processing hints disabled */
+/* perfctrlsts_1, the next 32 bits: processing hints disabled */
 #define TPH_DIS (1u << 9)
 
-/* "0000:18:00.0" */
+/* Is s the name of a PCI function, as in "0000:18:00.0"? */
 static bool is_function(const char *s, size_t len)
 {
 	static const char shape[] = "xxxx:xx:xx.x";
@@ -66,7 +66,7 @@ static bool find_function(char *dir, struct rp_nic *nic, size_t *port_len)
 	if (!end)
 		return false;
 	*end = '\0';
-	/* Integrated into the root complex: it has no root port. */
+	/* A device inside the root complex has no root port. */
 	if (strlen(dir) == *port_len) {
 		nic->port[0] = '\0';
 		*port_len = 0;
@@ -83,7 +83,7 @@ static unsigned int read_hex(const char *dir, const char *name)
 	return v;
 }
 
-/* Reading beyond the first 64 bytes of config space needs privilege. */
+/* Read perfctrlsts from config space; beyond byte 64 that needs privilege. */
 static int read_perfctrl(const char *port, uint32_t v[2])
 {
 	char path[PATH_MAX], *text;
@@ -91,7 +91,7 @@ static int read_perfctrl(const char *port, uint32_t v[2])
 
 	snprintf(path, sizeof(path), "%s/config", port);
 	text = rp_watch_read(RP_SOURCE_BYTES, path, PERFCTRLSTS);
-	/* The registers are little-endian, the text is not. */
+	/* The text begins with the upper register. */
 	n = text ? sscanf(text, "%8x%8x", &v[1], &v[0]) : 0;
 	free(text);
 	return n == 2 ? 0 : -EPERM;
@@ -194,7 +194,7 @@ int rp_caps_nic(const char *root, const char *device, struct rp_nic *out)
 	return 0;
 }
 
-/* "mlx5_0" for "mlx5_0-xrc": libfabric has several domains per device. */
+/* The device of a domain: libfabric has "mlx5_0-xrc" for "mlx5_0", too. */
 static char *device_of(const char *domain)
 {
 	static const char xrc[] = "-xrc";
@@ -212,7 +212,7 @@ bool rp_caps_acknowledges(const char *root, const char *base,
 	char dir[PATH_MAX], line[PATH_MAX] = "", *name;
 
 	*why = '\0';
-	/* Other providers complete a delivery, or refuse to. */
+	/* Other providers honour FI_DELIVERY_COMPLETE, or refuse it. */
 	if (!base || strcspn(base, ";") != sizeof(verbs) - 1 ||
 	    strncasecmp(base, verbs, sizeof(verbs) - 1))
 		return true;
@@ -244,7 +244,7 @@ static const struct {
 	 "own mapping"},
 	{"sockets", RP_PLACE_CPU_USER,
 	 "sockets: the kernel copies to the program's own mapping"},
-	/* Small writes use the user's mapping, long ones do not. */
+	/* shm copies long writes past the user's mapping. */
 	{"shm", RP_PLACE_CPU_KERNEL,
 	 "shm: the other process copies, part of it past the mapping"},
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Shared by the files of caps only. */
+/* Declarations for caps*.c and watch.c only. */
 #ifndef RP_CAPS_PRIV_H
 #define RP_CAPS_PRIV_H
 
@@ -12,21 +12,21 @@
 /* The file system behind a descriptor. */
 struct rp_fs {
 	char name[32];		   /* as in mountinfo; "": unknown */
-	unsigned int major, minor; /* as the process map shows them */
+	unsigned int major, minor; /* as in the process map */
 	/* Does fsync flush the disk's cache? Unknown: a chroot hides mounts. */
 	enum rp_tri barriers;
-	char source[256]; /* its device; of an overlay, the upper folder */
+	char source[256]; /* its device; or the upper folder of an overlay */
 };
 
-/* Never fails: facts that cannot be determined stay unknown. */
+/* Find the file system of fd. What cannot be determined stays unknown. */
 void rp_caps_fs(const char *root, int fd, struct rp_fs *fs);
-/* Is it among the names that the operator vouches for? */
+/* Does the operator vouch for the file system, by its name in trust_fs? */
 bool rp_caps_fs_vouched(const struct rp_fs *fs, const char *trust_fs);
-/* Listed with barriers on, or vouched for. */
+/* Is the file system listed and mounted with barriers, or vouched for? */
 bool rp_caps_fs_trusted(const struct rp_fs *fs, const char *trust_fs);
-/* rp_caps_disks() for a file system that is known. */
+/* As rp_caps_disks(), for the devices of a known file system. */
 void rp_fs_walk(struct rp_disks *w, const struct rp_fs *fs);
-/* Do its files outlive the process, but not the machine? */
+/* Do files of this file system outlive their process, but not the machine? */
 bool rp_caps_fs_in_memory(const char *name);
 
 /*
@@ -43,7 +43,7 @@ enum rp_domain rp_caps_nd_domain(const char *dir, char *why);
 /* NUMA node in the numa_node file of a device's folder, plus 1; 0: unknown. */
 int rp_caps_node(const char *dir);
 
-/* Format into a buffer, with '?' for what is not plain ASCII. NULL: do not. */
+/* Format into text, '?' for bytes that are not plain ASCII. May be NULL. */
 void rp_caps_say(char *text, size_t len, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -73,14 +73,14 @@ struct rp_backing {
 	char why[RP_WHY_LEN];
 	char domain_why[RP_SOURCE_LEN];
 	struct rp_disks disks;
-	int node;	 /* plus 1; 0: unknown */
+	int node;	 /* NUMA node plus 1; 0: unknown */
 	char device[32]; /* name of a device DAX */
 	char path[4097]; /* as in the map; "": none */
 };
 
 /*
- * Find what lies behind v. On entry *b is that of the mapping before: a file
- * mapped in many pieces is examined once.
+ * Find what lies behind v. On entry *b is the backing of the previous mapping:
+ * a file mapped in many pieces is examined once.
  */
 void rp_caps_classify(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 		      struct rp_backing *b);
@@ -89,7 +89,7 @@ void rp_caps_emulate(const struct rp_caps_cfg *cfg, struct rp_backing *b);
 /* The last component of a path. */
 const char *rp_caps_base_name(const char *path);
 
-/* fopen for reading of root + path. */
+/* Open the file root + path for reading. */
 FILE *rp_caps_open(const char *root, const char *path);
 
 #endif

@@ -39,7 +39,7 @@ const struct rp_row rp_rows[] = {
 	 .domain = ANY,
 	 .method = RP_METHOD_DELIVERY,
 	 .class = RP_CLASS_PROCESS},
-	/* Bytes that only the adapter has are lost with the process. */
+	/* Bytes that are only in the adapter are lost with the process. */
 	{.name = "tmpfs, written by an adapter: read fence",
 	 .memory = M(TMPFS),
 	 .placement = ANY,
@@ -65,7 +65,7 @@ const struct rp_row rp_rows[] = {
 	 .placement = ~P(CPU_USER),
 	 .domain = ANY,
 	 .refusal = RP_REFUSAL_NOT_DIRTIED},
-	/* Overlay, FUSE, network, unknown: only if the operator trusts it. */
+	/* Overlay, FUSE, network, unknown ones need the operator's trust. */
 	{.name = "file system without a known promise",
 	 .memory = M(FILE) | M(DAX) | M(DAX_SYNC),
 	 .placement = ANY,
@@ -248,7 +248,7 @@ struct rp_choice rp_method_choose(const struct rp_facts *facts,
 		 */
 		class = class_of(r, facts);
 		if (class < required) {
-			/* Rows of memory below power have one class. */
+			/* Later rows that are too weak have its class. */
 			if (no.refusal == RP_REFUSAL_UNKNOWN)
 				no = refuse(RP_REFUSAL_CLASS, r->name, class);
 			if (facts->domain == RP_DOMAIN_NONE &&
@@ -259,7 +259,7 @@ struct rp_choice rp_method_choose(const struct rp_facts *facts,
 				no = refuse(RP_REFUSAL_NOT_BUILT, r->name,
 					    RP_CLASS_NONE);
 		} else if (!facts->agent) {
-			/* Nobody confirms that key and facts hold. */
+			/* Without agent nobody confirms key and facts. */
 			no = refuse(RP_REFUSAL_NO_AGENT, r->name,
 				    RP_CLASS_NONE);
 			agent_missing = true;
@@ -279,7 +279,7 @@ struct rp_choice rp_method_best(const struct rp_facts *facts,
 {
 	struct rp_choice c;
 
-	/* Refused even at class none: report that reason. */
+	/* If class none is refused too, return that refusal. */
 	for (int k = RP_CLASS_POWER; k >= RP_CLASS_NONE; k--) {
 		c = rp_method_choose(facts, k, built);
 		if (c.method != RP_METHOD_REFUSED)

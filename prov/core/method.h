@@ -66,15 +66,15 @@ struct rp_choice rp_method_choose(const struct rp_facts *facts,
 				  enum rp_class required, unsigned int built);
 
 /*
- * The strongest class that rp_method_choose() grants for these facts, with its
- * choice: recorded at registration.
+ * The choice of the strongest class that rp_method_choose() grants for these
+ * facts: recorded at registration.
  */
 struct rp_choice rp_method_best(const struct rp_facts *facts,
 				unsigned int built);
 
 /*
- * How the agent makes bytes of such a region reach the same class for an
- * initiator that sent no fence or FLUSH. Other choices are unchanged.
+ * Replace FENCE and NATIVE by the method with which the agent alone reaches the
+ * same class, for an initiator that sent neither. Other choices are unchanged.
  */
 struct rp_choice rp_method_by_agent(const struct rp_facts *facts,
 				    struct rp_choice choice);

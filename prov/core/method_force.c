@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The operator forces a method: is it allowed, and if not, why? */
+/* Is a method that the operator forces allowed, and if not, why? */
 #include <stdio.h>
 #include <string.h>
 
@@ -45,7 +45,7 @@ static unsigned int facts_distance(unsigned int lacks)
 	       !!(lacks & LACK_DOMAIN);
 }
 
-/* The lacks of the row of this method to which the facts come closest. */
+/* The facts lacking for that row of the method which lacks the fewest. */
 static unsigned int least_lacks(const struct rp_facts *f, enum rp_method m)
 {
 	unsigned int least = ~0u, l;
@@ -82,7 +82,7 @@ static void name_lacks(const struct rp_facts *f, unsigned int lacks, char *out,
 		n += (size_t)snprintf(out + n, len - n, "%s%s is %s",
 				      n ? ", " : "", facts[i].fact,
 				      facts[i].value);
-		/* Report no other lack for the wrong memory. */
+		/* For the wrong memory, name no other lack. */
 		if (facts[i].lack == LACK_MEMORY)
 			break;
 	}

@@ -13,10 +13,10 @@
 struct rp_row {
 	const char *name;
 	unsigned int memory, placement, domain;
-	/* RP_YES: needed; RP_UNKNOWN: does not matter. */
+	/* Each RP_YES: needed; RP_UNKNOWN: does not matter. */
 	enum rp_tri fence;
-	enum rp_tri native; /* likewise */
-	bool untrusted;	    /* only where the file system promises nothing */
+	enum rp_tri native;
+	bool untrusted; /* only if the file system is not trusted */
 	enum rp_method method;
 	enum rp_class class;
 	enum rp_refusal refusal;

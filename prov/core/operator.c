@@ -39,7 +39,7 @@ enum verb {
 
 struct statement {
 	enum scope scope;
-	char *name; /* of the scope; the section owns it */
+	char *name; /* name of the scope; the section owns it */
 	enum verb verb;
 	enum key key;
 	int value;
@@ -83,11 +83,11 @@ static const struct word {
 };
 #define WORDS (sizeof(words) / sizeof(words[0]))
 
-/* Every fact, of any enum: all are as long as an unsigned int. */
+/* The facts that can be stated: enums, each as long as an unsigned int. */
 static const struct {
 	const char *name;
 	size_t fact, source; /* offsets in rp_facts and rp_sources */
-	const char *values;  /* for people */
+	const char *values;  /* for messages */
 } keys[] = {
 #define AT(fact, source)                                                       \
 	offsetof(struct rp_facts, fact), offsetof(struct rp_sources, source)
@@ -356,7 +356,7 @@ int rp_operator_load(const char *path, struct rp_operator **out, char *why)
 	if (r.o)
 		r.o->file = strdup(path);
 	if (r.o && r.o->file) {
-		/* Before the file is read: a later change is seen. */
+		/* Record it first: a change during the reading is seen. */
 		free(rp_watch_read(RP_SOURCE_FILE, path, 0));
 		ret = read_file(&r);
 	} else {
@@ -418,9 +418,9 @@ static bool matches(const struct statement *s, const char *path,
 }
 
 /*
- * The rank of a value of its fact: more can be promised on a higher rank.
- * Unknown ranks like the known worst, but above domain none, where msync is no
- * promise. Negative: a statement does not apply to such a value.
+ * The rank of a fact's value: a higher rank allows stronger promises. Unknown
+ * ranks like the worst known value, but above domain none, where msync is no
+ * promise. Negative: no statement applies to such a value.
  */
 static int rank_of(enum key key, int value)
 {
@@ -490,8 +490,8 @@ static void apply(const struct rp_operator *o, const struct statement *s,
 }
 
 /*
- * Placement over tcp is known for sure. A device that looks like software may
- * have an adapter behind it.
+ * May the fact be asserted? Placement over tcp is certain, but a device that
+ * looks like software may have an adapter.
  */
 static bool may_assert(enum key key, int found)
 {

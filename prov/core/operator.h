@@ -57,7 +57,7 @@ void rp_operator_apply(const struct rp_operator *o, const char *path,
 		       struct rp_sources *src);
 
 /*
- * Lower each fact that the operator can state to that of now, where that is
+ * Lower each fact of f that the operator can state to that in now, if it is
  * weaker. A CPU that copies counts as the strongest placement.
  */
 void rp_facts_weaken(struct rp_facts *f, const struct rp_facts *now);

@@ -20,7 +20,7 @@
  */
 #define MAX_APART 64
 
-/* Longer ranges keep the large folios of the page cache. */
+/* Longest range whose large folios are split. */
 #define SPLIT (64u << 10)
 
 /* Pages that one madvise() populates: a huge page of a device DAX. */
@@ -38,8 +38,8 @@ struct file {
 	struct rp_file_id id;
 	unsigned int refs;
 	pthread_mutex_t lock;
-	unsigned int failures; /* so far */
-	int err;	       /* -errno of the last one */
+	unsigned int failures; /* failed syncs so far */
+	int err;	       /* -errno of the last failure */
 	UT_hash_handle hh;
 };
 static struct file *files;
@@ -52,17 +52,17 @@ struct rp_pmem {
 	atomic_ulong *ready;
 	bool anonymous;
 	struct file *file;     /* NULL: no other region shares it */
-	unsigned int failures; /* of the file, when this object was made */
+	unsigned int failures; /* file->failures at creation of this object */
 	size_t granularity;
 	bool streams;	    /* may use non-temporal stores */
 	bool pages;	    /* method msync: blocks on a disk */
 	uint64_t sync_ns;   /* time to sync one range; 0: unknown */
-	unsigned int apart; /* flushes to do range by range */
-	unsigned int slow;  /* value of apart after the next slow span */
+	unsigned int apart; /* next flushes that go range by range */
+	unsigned int slow;  /* `apart` after the next slow span */
 	struct rp_stats_region *stats;
 	int (*flush)(struct rp_pmem *pm, uintptr_t start, uintptr_t end);
 	void (*drain)(struct rp_pmem *pm);
-	struct rp_pmem_ops ops; /* every member is set, but perhaps split */
+	struct rp_pmem_ops ops; /* no member is NULL, except perhaps split */
 };
 
 /*
@@ -97,7 +97,7 @@ static void cpu_init(void)
 	}
 	pmem2_source_delete(&src);
 out:
-	/* libpmem2's own errors are below the errnos. */
+	/* libpmem2's own errors are below all -errno. */
 	cpu_flush_err = ret <= PMEM2_E_UNKNOWN ? -ENOTSUP : ret;
 }
 
@@ -112,8 +112,8 @@ static void real_drain(void *ctx)
 }
 
 /*
- * Not libpmem2's persist for pages: it does not return on a map of existing
- * memory, and aborts the process when msync fails.
+ * msync(2), not libpmem2's persist for pages: that does not return on a map of
+ * existing memory, and aborts the process when msync fails.
  *
  * msync passes over pages behind the end of a truncated file and returns 0, so
  * check the last page afterwards: if it exists, no page before it was cut off
@@ -142,8 +142,8 @@ static void real_store8(void *ctx, uint64_t *addr, uint64_t value)
 }
 
 /*
- * Not memcpy(), which may store bytes twice and words in parts: a power cut in
- * between would tear a word.
+ * Copy word by word: memcpy() may store bytes twice and words in parts, and a
+ * power cut in between would tear a word.
  */
 static void real_copy(void *ctx, void *to, const void *from, size_t len)
 {
@@ -163,7 +163,7 @@ static void real_copy(void *ctx, void *to, const void *from, size_t len)
 		__atomic_store_n(out++, *in++, __ATOMIC_RELAXED);
 }
 
-/* One instruction per word, which libpmem2's memcpy does not promise. */
+/* Use one instruction per word, which libpmem2's memcpy does not promise. */
 #ifdef __x86_64__
 #define STREAMS true
 static void real_stream(void *ctx, void *to, const void *from, size_t len)
@@ -188,7 +188,7 @@ static uint64_t real_now(void *ctx)
 	return rp_clock_ns(CLOCK_MONOTONIC);
 }
 
-/* Extend [start, end) to whole units. The unit is a power of two. */
+/* Extend [start, end) to multiples of unit, a power of two; the length. */
 static size_t round_out(uintptr_t *start, uintptr_t end, size_t unit)
 {
 	*start &= ~(uintptr_t)(unit - 1);
@@ -252,7 +252,7 @@ static void drain_nothing(struct rp_pmem *pm)
 {
 }
 
-/* Drain non-temporal stores as well, which clwb does not cover. */
+/* Also drain non-temporal stores, which clwb does not cover. */
 static void drain_stores(struct rp_pmem *pm)
 {
 	pm->ops.drain(pm->ops.ctx);
@@ -446,7 +446,7 @@ static int flush(struct rp_pmem *pm, uint64_t off, uint64_t len)
 	return pm->flush(pm, pm->base + off, pm->base + off + len);
 }
 
-/* A slow sync counts more: clean pages take no time. */
+/* Average the time of syncs; slow ones count more: clean pages take no time. */
 static void learn_sync_time(struct rp_pmem *pm, uint64_t ns)
 {
 	if (ns >= pm->sync_ns)
@@ -470,7 +470,7 @@ int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len)
 
 bool rp_pmem_together(struct rp_pmem *pm, size_t n)
 {
-	/* A span would write back lines between the ranges, too. */
+	/* clwb of a span would write back lines between the ranges, too. */
 	if (n < 2 || pm->flush != flush_pages || !pm->sync_ns)
 		return false;
 	if (!pm->apart)
@@ -513,7 +513,7 @@ static bool populates(size_t page)
 	return !madvise((void *)p, page, MADV_POPULATE_READ);
 }
 
-/* EINVAL: an old kernel, or the mapping lacks the permission. */
+/* 0 or -errno. EINVAL means an old kernel (0), or no permission (-EACCES). */
 static int populate(struct rp_pmem *pm, uintptr_t start, uintptr_t end,
 		    int advice)
 {
@@ -554,7 +554,7 @@ int rp_pmem_ready(struct rp_pmem *pm, uint64_t off, uint64_t len)
 		return 0;
 	for (uintptr_t c = start / CHUNK; ready && c <= (end - 1) / CHUNK; c++)
 		ready = !ready_chunk(pm, c);
-	/* A bad page must not keep the store from others in its chunk. */
+	/* A bad page of a chunk must not fail a store to other pages. */
 	return ready ? 0 : populate(pm, start, end, MADV_POPULATE_WRITE);
 }
 
@@ -562,7 +562,7 @@ void rp_pmem_stays(struct rp_pmem *pm)
 {
 	uintptr_t n = (pm->end - 1) / CHUNK - pm->base / CHUNK + 1;
 
-	/* Without memory for the bits, each store calls madvise(). */
+	/* If there is no memory for the bits, each store calls madvise(). */
 	if (!pm->ready)
 		pm->ready = calloc(n / BITS + 1, sizeof(*pm->ready));
 }
@@ -577,7 +577,7 @@ void rp_pmem_anonymous(struct rp_pmem *pm)
  * ones. This pays only without a write-back of the whole lines (measured on
  * DRAM, with and without streaming: 64 bytes 162 and 148 ns, 4 KiB 729 and 440;
  * streamed and written back 178 and 598), so all bytes are durable when this
- * returns. The drain also keeps the order: no later store is visible before.
+ * returns. The drain also keeps the order: later stores become visible later.
  */
 static void stream(struct rp_pmem *pm, uintptr_t start, uintptr_t first,
 		   uintptr_t last, uintptr_t end, const char *bytes)

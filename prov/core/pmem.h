@@ -22,7 +22,7 @@
 struct rp_pmem_ops {
 	/* MS_SYNC of whole pages; 0 or -errno. */
 	int (*sync)(void *ctx, void *addr, size_t len);
-	/* Split the large folios of these pages; NULL beside another sync. */
+	/* Split the large folios of these pages; NULL if sync is replaced. */
 	void (*split)(void *ctx, void *addr, size_t len);
 	/* Write back the cache lines of [addr, addr+len); needs drain. */
 	void (*flush)(void *ctx, const void *addr, size_t len);
@@ -59,7 +59,7 @@ int rp_pmem_new(void *addr, size_t len, enum rp_method method,
 void rp_pmem_delete(struct rp_pmem *pm);
 
 /*
- * Pages stay populated, as on a device DAX, which cannot be cut short:
+ * Pages stay populated, as on a device DAX, which cannot be truncated:
  * rp_pmem_ready() then calls madvise() once for each 2 MiB.
  */
 void rp_pmem_stays(struct rp_pmem *pm);
@@ -67,14 +67,14 @@ void rp_pmem_stays(struct rp_pmem *pm);
 void rp_pmem_anonymous(struct rp_pmem *pm);
 
 /*
- * Write cache lines back from now on, where nothing did. 0 or -errno. No other
- * call on this object runs meanwhile.
+ * Use AGENT_CLWB from now on, unless the method syncs pages. 0 or -errno. The
+ * caller makes no other call on this object meanwhile.
  */
 int rp_pmem_use_lines(struct rp_pmem *pm);
 
-/* Count flushes of the region there. */
+/* Count flushes of the region in stats. */
 void rp_pmem_count(struct rp_pmem *pm, struct rp_stats_region *stats);
-/* Count a flush or drain of cache lines since start; msync counts itself. */
+/* Count the time since start for cache lines; not for msync methods. */
 void rp_pmem_took(struct rp_pmem *pm, uint64_t start);
 
 /* Does the method block on a disk, so that a worker should run it? */
@@ -93,8 +93,8 @@ size_t rp_pmem_granularity(const struct rp_pmem *pm);
  */
 int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len);
 /*
- * Behind a flush of a range: the next flush of its pages writes only them. File
- * systems with large folios (xfs since Linux 5.18, ext4 since 6.16)
+ * Called after a flush of a range: the next flush of its pages writes only
+ * them. File systems with large folios (xfs since Linux 5.18, ext4 since 6.16)
  * write a whole folio, up to 2 MiB, for one stored byte, wherever the file was
  * read or written in sequence (docs/measurements.md). Splits the folios of a
  * range of at most 64 KiB.

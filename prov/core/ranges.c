@@ -140,7 +140,7 @@ int rp_ranges_insert(struct rp_ranges *r, uint64_t space, uint64_t start,
 	}
 	r->v[at] = (struct rp_range){space, start, end, stamp};
 
-	/* An insertion adds one range at most: one span is enough. */
+	/* An insertion adds at most one range: one call is enough. */
 	if (r->max && r->n > r->max)
 		span_busiest(r);
 	return 0;
@@ -180,7 +180,7 @@ int rp_ranges_clear(struct rp_ranges *r, uint64_t space, uint64_t start,
 		if (x->stamp >= before) {
 			at++;
 		} else if (x->start < start && x->end > end) {
-			/* A full set keeps it whole: more, never less. */
+			/* A full set keeps x whole: more, never less. */
 			if (r->max && r->n >= r->max) {
 				r->overflowed = true;
 				return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A registration: method and flushes, table of live ones, range check. */
+/* A registration and its method; the table of live ones; the range check. */
 #include <errno.h>
 
 #include "core/ranges.h"

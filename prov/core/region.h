@@ -25,19 +25,19 @@ struct rp_region {
 	void *base;    /* local address of the first byte */
 	uint64_t addr; /* remote address of the first byte: 0 or a VA */
 	uint64_t len;
-	bool writable;	 /* by peers, and by an agent on their behalf */
-	bool unreadable; /* by peers: no read fence is possible */
+	bool writable;	 /* peers, and the agent for them, may write */
+	bool unreadable; /* peers cannot read: no read fence */
 	struct rp_facts facts;
 	struct rp_choice choice; /* strongest class and its method */
-	enum rp_method forced;	 /* by the operator; REFUSED: no method is */
+	enum rp_method forced;	 /* by the operator; REFUSED: none */
 	struct rp_pmem *pmem;	 /* NULL: not persistent */
 	char why[RP_WHY_LEN];
-	struct rp_stats_region *stats; /* NULL: in no agent */
-	struct rp_watch *watch; /* sources of its facts; the agent takes them */
-	uint64_t weakened;	/* number of its last weakening; why says how */
+	struct rp_stats_region *stats; /* NULL: no agent has the region */
+	struct rp_watch *watch; /* sources of facts; the agent takes them */
+	uint64_t weakened;	/* number of its last loss of class, or 0 */
 	/*
-	 * The CPU caches have become volatile: the region is flushed whole,
-	 * chunk by chunk.
+	 * The CPU caches have become volatile: the whole region is being
+	 * flushed, chunk by chunk.
 	 */
 	bool flushing_all, chunk_posted;
 	uint64_t flushed_to;
@@ -49,20 +49,18 @@ struct rp_region {
 
 /*
  * Choose the method by the region's facts, or the forced one (its name; NULL or
- * "": none). -EOPNOTSUPP: the choice is a refusal. obstacle as
+ * "": none). -EOPNOTSUPP: the choice is a refusal. obstacle: why of
  * rp_method_pick().
  */
 int rp_region_choose(struct rp_region *r, const char *forced, char *obstacle);
-/*
- * Make the region's pmem. ops: NULL, the CPU's. Returns as rp_pmem_new().
- */
+/* Create r->pmem. ops: NULL for this CPU's. Returns as rp_pmem_new(). */
 int rp_region_open(struct rp_region *r, const struct rp_pmem_ops *ops);
 
 struct rp_regions {
 	struct rp_region *by_key;
 };
 
-/* -EEXIST when a live region has the same key; -ENOMEM. */
+/* Add a region. -EEXIST: a live region has the same key; -ENOMEM. */
 int rp_regions_add(struct rp_regions *t, struct rp_region *r);
 void rp_regions_del(struct rp_regions *t, struct rp_region *r);
 
@@ -76,8 +74,8 @@ struct rp_region *rp_regions_find(const struct rp_regions *t, uint64_t key,
 /*
  * Check one range against its region and the required class. Returns RP_ST_OK
  * and the offset, or the first error: RP_ST_VOLATILE, RP_ST_WRAP, RP_ST_RANGE,
- * RP_ST_CLASS, RP_ST_NO_METHOD, RP_ST_REGION_FAILED. At level visible only
- * those of the range: a region whose flush has failed can still be written to
+ * RP_ST_CLASS, RP_ST_NO_METHOD, RP_ST_REGION_FAILED. Not durable: only the
+ * errors of the range, as a region whose flush has failed can still be written
  * and read.
  */
 enum rp_status rp_region_check(const struct rp_region *r, uint64_t addr,

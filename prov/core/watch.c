@@ -20,10 +20,10 @@ struct rp_watch {
 	uint64_t arg;
 	char *text;
 	UT_hash_handle hh;
-	char key[]; /* kind, argument, a space, path */
+	char key[]; /* "kind:arg path" */
 };
 
-/* The sources of a lookup belong to the thread that makes it. */
+/* The sources that this thread's lookup records, and whether it starved. */
 static __thread struct rp_watch **recorded;
 static __thread bool starved;
 
@@ -118,7 +118,7 @@ static char *read_bytes(FILE *f, uint64_t off)
 	return strdup(text);
 }
 
-/* A text has no NUL; other files are refused by those who read them. */
+/* Owner, mode and content up to a NUL; readers refuse a file with a NUL. */
 static char *read_file(FILE *f)
 {
 	char *text = NULL, *out = NULL;
@@ -153,7 +153,7 @@ static char *source_read(enum rp_source kind, const char *path, uint64_t arg)
 	return read_file(open_file(path));
 }
 
-/* Takes the entry, unless there is one of the same source. */
+/* Add the entry, or free it if there is one of the same source. */
 static void watch_add(struct rp_watch **w, struct rp_watch *e)
 {
 	struct rp_watch *old;
@@ -165,7 +165,7 @@ static void watch_add(struct rp_watch **w, struct rp_watch *e)
 	/* A source that cannot be watched must not look as if it were. */
 	if (oom)
 		rp_watch_failed(ENOMEM);
-	/* The text that the older entry has is the one that was believed. */
+	/* Keep the older entry: the facts were derived from its text. */
 	if (!old && !oom)
 		return;
 	free(e->text);

@@ -15,16 +15,16 @@ enum rp_source {
 	RP_SOURCE_FILE,	 /* owner, permissions and content of a text */
 };
 
-/* Sources, each of them once, with the text that each had; NULL: none. */
+/* Sources, each of them once, with the text read from each; NULL: none. */
 struct rp_watch;
 
 /* The text of a source, malloced; "": absent. NULL: no memory. */
 char *rp_watch_read(enum rp_source kind, const char *path, uint64_t arg);
-/* Record sources that this thread reads in *w from now on. NULL: end. */
+/* Record in *w the sources that this thread reads from now on. NULL: stop. */
 void rp_watch_record(struct rp_watch **w);
 /*
- * The end behind a lookup that returned ret: ret, or -ENOMEM and a reason if
- * its sources cannot be watched.
+ * Stop recording after a lookup that returned ret. Returns ret, or -ENOMEM and
+ * a reason if its sources cannot be watched.
  */
 int rp_watch_end(int ret, char *why);
 /* Move the sources of *from to *to. */
@@ -36,11 +36,11 @@ void rp_watch_free(struct rp_watch **w);
  */
 bool rp_watch_changed(struct rp_watch *w, char *what);
 /*
- * Has this thread failed to open a file because of a lack of descriptors or
- * memory, since the last call? Then what it has read says nothing.
+ * Has this thread failed to open a file for lack of descriptors or memory since
+ * the last call? If so, the facts that it has read are worthless.
  */
 bool rp_watch_starved(void);
-/* Behind a failed open: errno. */
+/* Count err, the errno of a failed open, for rp_watch_starved(). */
 void rp_watch_failed(int err);
 
 #endif
