@@ -24,7 +24,7 @@ enum rp_channel_kind {
 	RP_CHANNEL_WRITE, /* RDMA write */
 	RP_CHANNEL_READ,  /* RDMA read into iov; iov_count 0: a fence, 1 to 8
 			     bytes without destination */
-	RP_CHANNEL_FLUSH, /* native FLUSH to persistence; RP_CHANNEL_FLUSHES */
+	RP_CHANNEL_FLUSH, /* persistent FLUSH; needs RP_CHANNEL_FLUSHES */
 };
 
 /* Longest local scatter list of one operation. */
@@ -46,28 +46,28 @@ struct rp_channel_op {
 	 */
 	bool inject;
 	uint8_t iov_count;
-	const struct iovec *iov; /* valid until done(), like its bytes */
+	const struct iovec *iov; /* list and bytes stay valid until done() */
 	/*
-	 * One for each iov; NULL: none. A SEND never has any: with LOCAL_MR the
-	 * channel copies its bytes inside post.
+	 * Local descriptors, one per iov; NULL: none. A SEND never has any:
+	 * with LOCAL_MR the channel copies its bytes inside post.
 	 */
 	void **desc;
-	uint64_t rkey, remote_addr, length; /* WRITE, READ, FLUSH */
+	uint64_t rkey, remote_addr, length; /* for WRITE, READ, FLUSH */
 	/* Set by the channel, from post to done(). */
 	struct rp_channel *channel;
-	TAILQ_ENTRY(rp_channel_op) link; /* posted, failed or completed ones */
+	TAILQ_ENTRY(rp_channel_op) link; /* in a list of the channel */
 	int err;
 };
 
 /* Events of a channel, which it reports to its owner from poll only. */
 struct rp_channel_events {
-	/* Connected; data: of the peer's accept. Initiator side only. */
+	/* Connected; data: private data of the accept. Initiator side only. */
 	void (*connected)(void *owner, const void *data, size_t len);
 	/*
 	 * Connecting has failed or the connection has ended; err: positive
-	 * errno; data: of the peer's reject, or len 0. No done() or received()
-	 * follows, except out of rp_channel_close(), which the owner calls from
-	 * here or next.
+	 * errno; data: private data of the reject, or len 0. No done() or
+	 * received() follows, except out of rp_channel_close(), which the owner
+	 * calls from here or next.
 	 */
 	void (*lost)(void *owner, int err, const void *data, size_t len);
 	void (*received)(void *owner, const void *msg, size_t len);
@@ -119,7 +119,7 @@ static inline void rp_channel_close(struct rp_channel *c)
 	c->ops->close(c);
 }
 
-/* Bytes of a scatter list; copy them out of it, and into it. */
+/* Length of a scatter list; copy bytes out of it, and into it. */
 static inline size_t rp_iov_len(const struct iovec *iov, size_t n)
 {
 	size_t len = 0;
@@ -159,8 +159,8 @@ struct rp_connector_ops {
 	/* Fill buf with bytes that a peer cannot guess. 0 or -errno. */
 	int (*random)(struct rp_connector *k, void *buf, size_t len);
 	/*
-	 * Progress is due. From any thread; must not wait for the adapter's
-	 * lock.
+	 * Wake the progress thread. Called from any thread; must not wait for
+	 * the adapter's lock.
 	 */
 	void (*kick)(struct rp_connector *k);
 };

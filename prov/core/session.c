@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The connection of a session: connect on first use, watch, end. */
+/* The connection of a session: connect on first use, time out, end. */
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include "core/session_priv.h"
 
 #define NS_PER_MS 1000000ull
-/* Thirty years: keeps times from wrapping. */
+/* Most slack, thirty years: keeps times from wrapping. */
 #define MAX_SLACK_NS 1e18
 
 static const struct rp_channel_events events;
@@ -124,7 +124,7 @@ static int key_ready(struct rp_session *s, uint64_t key, bool query,
 	return g ? -EAGAIN : query_send(s, key);
 }
 
-/* A refusal has priority over -EAGAIN, and that over 0. */
+/* Are all keys ready? A refusal comes before -EAGAIN, -EAGAIN before 0. */
 static int keys_ready(struct rp_session *s, const struct rp_op *op,
 		      uint64_t *range, uint32_t *detail)
 {
@@ -159,7 +159,7 @@ static bool is_about_key(enum rp_status st)
 	       st == RP_ST_VOLATILE;
 }
 
-/* Keep the status for the next operation (with the key), which it ends. */
+/* Keep the status: the next operation (with the key) completes with it. */
 static void keep_failure(struct rp_session *s, enum rp_status st,
 			 uint32_t detail)
 {
@@ -310,7 +310,7 @@ static const struct rp_channel_events events = {
 
 /* --- the end of a connection --- */
 
-/* remembers: the reason for which connecting failed ends the next operation. */
+/* remembers: if connecting failed, the next operation completes with st. */
 static void connection_end(struct rp_session *s, enum rp_status st,
 			   uint32_t detail, bool remembers)
 {
@@ -369,7 +369,7 @@ static uint64_t deadline_of(const struct rp_session *s, uint64_t alive_at)
 	if (s->state == RP_SESSION_IDLE ||
 	    (s->state == RP_SESSION_OPEN && TAILQ_EMPTY(&s->ops)))
 		return UINT64_MAX;
-	/* Replies come behind the bytes: a slow link is no loss. */
+	/* Replies follow the written bytes: a slow link is no loss. */
 	if (s->attr.slow_rate)
 		slack = (double)(s->written - s->proved) * 1e9 /
 			(double)s->attr.slow_rate;

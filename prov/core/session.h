@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The initiator side of a private connection, for every operation. */
+/* The initiator side of a private connection and its operations. */
 #ifndef RP_SESSION_H
 #define RP_SESSION_H
 
@@ -26,7 +26,7 @@ enum rp_session_state {
 	RP_SESSION_IDLE,       /* no channel; the next operation connects */
 	RP_SESSION_CONNECTING, /* HELLO is outstanding; operations: -EAGAIN */
 	RP_SESSION_OPEN,
-	RP_SESSION_CLOSING, /* inside close of the channel */
+	RP_SESSION_CLOSING, /* while the channel is being closed */
 };
 
 /* The outcome of an operation. */
@@ -43,10 +43,10 @@ struct rp_session_attr {
 	uint64_t timeout_ns;	  /* silence that counts as loss */
 	uint64_t slow_rate;	  /* bytes/s of the slowest live link */
 	unsigned int max_commits; /* outstanding requests and fences */
-	size_t inline_max;	  /* durable writes up to this are STOREs */
+	size_t inline_max;	  /* most bytes of a durable write by STORE */
 	uint64_t idle_ns; /* close an idle connection after this; 0: never */
 	bool native;	  /* FLUSH may be used */
-	enum rp_method forced; /* the only method without agent; REFUSED: any */
+	enum rp_method forced; /* only method without agent; REFUSED: any */
 };
 
 /* addr: a sockaddr of the listener; copied. *out lives until _delete(). */
@@ -63,7 +63,7 @@ void rp_session_delete(struct rp_session *s);
 void rp_session_set_endpoint(struct rp_session *s, uint16_t port, bool ordered);
 /*
  * End the connection now. Every outstanding operation fails: with st, or with
- * RP_ST_UNSURE (detail: st) if a once-only effect may have been executed.
+ * RP_ST_UNSURE (detail: st) if a once-only operation may have been executed.
  * Poison stays.
  */
 void rp_session_disconnect(struct rp_session *s, enum rp_status st,
@@ -74,14 +74,14 @@ void rp_session_disconnect(struct rp_session *s, enum rp_status st,
  * for its reply. Opaque to adapters.
  */
 struct rp_piece {
-	struct rp_channel_op chan; /* first, so that done() finds the piece */
+	struct rp_channel_op chan; /* must be first: done() casts it */
 	STAILQ_ENTRY(rp_piece) link;
 	struct rp_op *op;
-	struct rp_piece *same; /* next in the bucket of its token */
-	uint64_t token;	       /* 0: no message */
-	size_t first, n;       /* its ranges */
+	struct rp_piece *same; /* next piece in the token's bucket */
+	uint64_t token;	       /* of its message; 0: no message */
+	size_t first, n;       /* the operation's ranges inside it */
 	struct iovec iov[2];
-	void *msg; /* allocated */
+	void *msg; /* allocated message or list */
 	bool used, heap;
 	bool effect;	/* carries the operation's effect */
 	bool posted;	/* accepted by the channel */
@@ -115,7 +115,7 @@ struct rp_op {
 	rp_op_fn done;
 	enum rp_op_kind kind;
 	enum rp_level level; /* WRITE, ATOMIC: VISIBLE: placed; 0: completed by
-				the channel, not proved */
+				the channel, placement not proved */
 	enum rp_class required;
 	/* Local side: WRITE, READ. The iov array is copied, the bytes are not
 	 * unless inject. */
@@ -132,7 +132,7 @@ struct rp_op {
 	 */
 	const struct rp_wire_range *ranges;
 	size_t nranges;
-	/* COMMIT, WRITE. THEN: level DURABLE; NOTIFY: that or VISIBLE. */
+	/* COMMIT, WRITE: THEN needs level DURABLE; NOTIFY that or VISIBLE. */
 	enum rp_effect effect; /* NONE, THEN, NOTIFY */
 	struct rp_wire_then then;
 	uint64_t data;	   /* NOTIFY */
@@ -153,13 +153,13 @@ struct rp_op {
 		struct rp_session *session;
 		uint64_t start;	  /* rp_stats_now() of the post */
 		uint64_t seq;	  /* number of the operation in the session */
-		uint64_t bytes;	  /* of all ranges */
-		uint64_t written; /* of the session, up to this operation */
-		size_t cut;	  /* ranges that are cut into slices */
+		uint64_t bytes;	  /* bytes of all ranges */
+		uint64_t written; /* bytes accepted, up to this operation */
+		size_t cut;	  /* number of ranges that have pieces */
 		void *copy;	  /* copied bytes, or NULL */
 		struct iovec copied;
 		unsigned int pending;	  /* outstanding pieces */
-		unsigned int replies_due; /* of them, requests without reply */
+		unsigned int replies_due; /* requests without reply */
 		uint8_t state;		  /* enum rp_op_state */
 		bool store;		  /* its bytes are inside a REQUEST */
 		bool internal;
@@ -167,9 +167,9 @@ struct rp_op {
 		bool effect_sent; /* the target may have executed the effect */
 		bool lost;	  /* a piece has ended with an error */
 		bool unposted;	  /* failed before all of it was posted */
-		bool poisoned;	  /* failed, and its bytes are in the poison */
+		bool poisoned;	  /* failed; its bytes are poisoned */
 		struct rp_outcome out;
-		struct rp_piece piece[2]; /* more are allocated */
+		struct rp_piece piece[2]; /* further pieces are allocated */
 	} priv;
 };
 
@@ -184,14 +184,14 @@ struct rp_op {
 int rp_session_post(struct rp_session *s, struct rp_op *op);
 
 /*
- * Is a write without proof of placement? True: a fence that proves it is
+ * Is there a write without proof of placement? True: a fence that proves it is
  * outstanding, or is sent by this call. For msg_order: a message behind
  * persistent writes waits for false.
  */
 bool rp_session_unplaced(struct rp_session *s);
-/* Operations accepted, whose done() is due. */
+/* Number of accepted operations whose done() is due. */
 unsigned int rp_session_outstanding(const struct rp_session *s);
-/* Post what can be posted, expire, call done(). True: did something. */
+/* Post what can be posted, time out, call done(). True: did something. */
 bool rp_session_progress(struct rp_session *s);
 /* When progress is due, in connector time; UINT64_MAX: not before a kick. */
 uint64_t rp_session_deadline(const struct rp_session *s);

@@ -5,7 +5,7 @@
 
 #include "core/session_priv.h"
 
-/* Longer writes are sent as RDMA each. */
+/* Longest write that is coalesced. */
 #define LONGEST 128
 
 /* Coalesced writes in one REQUEST; an internal operation of the session. */

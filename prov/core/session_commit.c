@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The posts of an operation: RDMA of its bytes, then slices of its ranges. */
+/* Make the pieces of an operation: its RDMA, then requests, fences, flushes. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -69,14 +69,14 @@ static enum rp_method range_method(const struct rp_op *op,
 	if (g->alone == RP_METHOD_NATIVE &&
 	    (op->nranges > RP_SESSION_FLUSHES || r->len > RP_SESSION_FLUSH_LEN))
 		return RP_METHOD_REFUSED;
-	/* Delivery proves nothing about writes without acknowledgment. */
+	/* Unplaced writes need a fence, or else a request to the agent. */
 	if (g->alone == RP_METHOD_DELIVERY && op->kind == RP_OP_COMMIT &&
 	    rp_range_unplaced(s, r) && !(s->channel->flags & RP_CHANNEL_FENCES))
 		return RP_METHOD_REFUSED;
 	return g->alone;
 }
 
-/* Is it a write that needs a delivery-complete acknowledgment? */
+/* Does the write need a delivery-complete acknowledgment? */
 static bool needs_delivery(const struct rp_op *op,
 			   const struct rp_wire_range *r,
 			   const struct rp_grant *g)

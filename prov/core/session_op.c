@@ -90,7 +90,7 @@ void rp_session_fence(struct rp_session *s)
 	rp_op_accept_internal(s, op);
 }
 
-/* The operation has nothing left to post. */
+/* Remove the operation from the queue: nothing is left to post. */
 static void leave_queue(struct rp_op *op)
 {
 	struct rp_session *s = op->priv.session;
@@ -100,7 +100,7 @@ static void leave_queue(struct rp_op *op)
 	s->nqueued--;
 }
 
-/* Is a store outstanding whose bytes the commit covers? */
+/* Is a CPU store outstanding whose bytes the commit covers? */
 static bool awaits_stores(const struct rp_op *op)
 {
 	const struct rp_session *s = op->priv.session;
@@ -163,7 +163,7 @@ static void end_if_complete(struct rp_op *op)
 		rp_op_end(op);
 }
 
-/* A store has ended: end commits that waited for it. */
+/* A CPU store has ended: end commits that waited for it. */
 static void end_commits(struct rp_session *s)
 {
 	struct rp_op *op, *next;
@@ -186,8 +186,8 @@ void rp_op_piece_ended(struct rp_op *op)
 }
 
 /*
- * A failed operation posts nothing more. Its bytes are poisoned now, as commits
- * behind it do not wait for its end.
+ * Post nothing more of a failed operation. Its bytes are poisoned now, as
+ * commits behind it do not wait for its end. False: it has not failed.
  */
 static bool give_up(struct rp_op *op)
 {

@@ -42,7 +42,7 @@ static void forget_token(struct rp_piece *p)
 	p->reply_due = false;
 }
 
-/* The piece has completed: free it. */
+/* Free a piece that has completed. */
 static void release(struct rp_piece *p)
 {
 	p->op->priv.pending--;
@@ -69,7 +69,7 @@ static void piece_ended(struct rp_piece *p)
 	rp_op_piece_ended(op);
 }
 
-/* The channel has released the buffers. */
+/* Called by the channel, which has released the piece's buffers. */
 static void piece_done(struct rp_channel_op *chan, int err)
 {
 	struct rp_piece *p = (struct rp_piece *)chan;
@@ -298,7 +298,7 @@ static struct rp_piece *find_token(const struct rp_session *s, uint64_t token)
 	return p;
 }
 
-/* Copy the fetched values of an atomic. False: the reply has too few bytes. */
+/* Copy an atomic's fetched values. False: the reply has another length. */
 static bool fetch(struct rp_op *op, const struct rp_wire_reply *m)
 {
 	if (m->status != RP_ST_OK)

@@ -104,7 +104,7 @@ static int check(struct rp_op *op)
 	return check_range(&then);
 }
 
-/* Does the target's CPU store the bytes of this write, for a REQUEST? */
+/* Does a REQUEST carry the write's bytes, for the target's CPU to store? */
 static bool is_inline(struct rp_session *s, const struct rp_op *op)
 {
 	const uint64_t bytes = op->priv.bytes;
@@ -129,7 +129,7 @@ static bool is_inline(struct rp_session *s, const struct rp_op *op)
 	return true;
 }
 
-/* The status of an operation, if the grants alone decide it; OK: post it. */
+/* The status by which grants or poison refuse an operation; OK: post it. */
 static enum rp_status status_by_grants(struct rp_session *s,
 				       const struct rp_op *op, uint64_t *range)
 {

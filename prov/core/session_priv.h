@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Shared by the files of a session. */
+/* Declarations for session*.c only. */
 #ifndef RP_SESSION_PRIV_H
 #define RP_SESSION_PRIV_H
 
@@ -11,9 +11,9 @@
 #include "core/stats.h"
 
 #define RP_SESSION_TOKENS 64 /* buckets of outstanding requests */
-/* Bounds of the unplaced ranges (then a fence is due), poison and by_agent. */
+/* Most ranges unplaced (then a fence is due), poisoned, or by_agent. */
 #define RP_SESSION_RANGES 1024
-#define RP_SESSION_BYTES  (64ull << 20) /* unplaced bytes: the same */
+#define RP_SESSION_BYTES  (64ull << 20) /* most unplaced bytes: then a fence */
 #define RP_SESSION_GRANTS 65536
 /* For more ranges one REQUEST costs less than a FLUSH of each. */
 #define RP_SESSION_FLUSHES   16
@@ -36,7 +36,7 @@ enum rp_op_state {
 enum rp_grant_state {
 	RP_GRANT_QUERIED, /* a QUERY is outstanding */
 	RP_GRANT_GIVEN,
-	RP_GRANT_FAILED, /* ends the next operation with the key */
+	RP_GRANT_FAILED, /* its status completes the next operation */
 };
 
 /* The grant of a key on this connection. */
@@ -44,11 +44,11 @@ struct rp_grant {
 	uint64_t key;
 	enum rp_grant_state state;
 	struct rp_wire_grant g;
-	/* Method of commits without the agent; REFUSED: none. */
+	/* Method of commits without the agent; REFUSED: there is none. */
 	enum rp_method alone;
-	bool dirty;	 /* written on this connection, maybe not durable */
-	uint64_t fenced; /* seq of the last operation with a fence for it */
-	enum rp_status status; /* FAILED */
+	bool dirty;	 /* written by this connection, maybe not durable */
+	uint64_t fenced; /* seq of the last operation with a fence here */
+	enum rp_status status; /* of a FAILED grant */
 	uint32_t detail;
 	UT_hash_handle hh;
 };
@@ -71,33 +71,33 @@ struct rp_session {
 	bool doomed;
 	enum rp_status doom;
 	uint32_t doom_detail;
-	/* RP_ST_OK, or why connecting failed: ends the next operation. */
+	/* Why connecting failed, for the next operation; RP_ST_OK: none. */
 	enum rp_status failure;
 	uint32_t failure_detail;
 
-	struct rp_grant *grants, *last; /* last: the one found last */
+	struct rp_grant *grants, *last; /* last: of the last lookup */
 	unsigned int credits, used;
 	uint64_t next_token, next_seq;
 	struct rp_piece *by_token[RP_SESSION_TOKENS];
 
 	struct rp_ops ops;	  /* accepted, in the order of posting */
-	struct rp_op *head;	  /* first with something left to post */
+	struct rp_op *head;	  /* first operation with posts left */
 	struct rp_ops ended;	  /* done() is due */
-	unsigned int nqueued;	  /* from head to the last */
-	unsigned int ncommits;	  /* of ops, those that use max_commits */
-	unsigned int outstanding; /* the program's, done() is due */
-	/* Posted without reply yet: operations that the target's CPU stores. */
+	unsigned int nqueued;	  /* operations from head to the last */
+	unsigned int ncommits;	  /* in ops, those that max_commits limits */
+	unsigned int outstanding; /* the program's, done() is still due */
+	/* Operations stored by the target's CPU: posted, no reply yet. */
 	LIST_HEAD(, rp_op) stores;
-	unsigned int nthens;  /* of stores: ordered stores */
-	unsigned int nstores; /* accepted, not ended */
+	unsigned int nthens;  /* ordered stores in `stores` */
+	unsigned int nstores; /* CPU stores accepted, not ended */
 
 	struct rp_ranges unplaced; /* RDMA without proof of placement */
 	struct rp_ranges poison;
 	struct rp_ranges by_agent; /* to be flushed by the agent */
 	bool poison_all, agent_all;
-	uint64_t last_write, last_proof; /* seq of operations */
-	uint64_t written, proved;	 /* total bytes */
-	struct rp_op *fence;		 /* an internal operation */
+	uint64_t last_write, last_proof; /* seq of the last of each */
+	uint64_t written, proved;	 /* bytes accepted, bytes placed */
+	struct rp_op *fence;		 /* internal operation, or NULL */
 	struct rp_op *batch;		 /* last of ops, open for coalescing */
 
 	bool heard;    /* a message came since the last progress */
@@ -109,15 +109,15 @@ struct rp_session {
 
 /* --- session_grant.c --- */
 
-/* NULL: no grant was requested on this connection. */
+/* Find the entry of the key; NULL: none was requested on this connection. */
 struct rp_grant *rp_grant_find(struct rp_session *s, uint64_t key);
 /* Find or make the entry of the key; NULL: no memory. */
 struct rp_grant *rp_grant_get(struct rp_session *s, uint64_t key);
 void rp_grant_free(struct rp_session *s, struct rp_grant *g);
-/* Enter the grant that the target has sent. */
+/* Record the grant that the target has sent. */
 void rp_grant_take(struct rp_session *s, uint64_t key,
 		   const struct rp_wire_grant *g);
-/* Enter a failure, which ends the next operation with the key. */
+/* Record a failure: the next operation with the key completes with it. */
 void rp_grant_fail(struct rp_session *s, uint64_t key, enum rp_status st,
 		   uint32_t detail);
 /* Remove the grants; keep failures for the next operation, unless all. */
@@ -128,7 +128,7 @@ void rp_grants_forget(struct rp_session *s, bool all);
 /*
  * Is there an open connection with grants of all keys of the operation? 0;
  * -EAGAIN: connecting, or QUERYs are outstanding; a positive rp_status:
- * connecting has failed or a key was refused; *range: the first with it.
+ * connecting has failed or a key was refused; *range: the first one refused.
  */
 int rp_session_ready(struct rp_session *s, const struct rp_op *op,
 		     uint64_t *range, uint32_t *detail);
@@ -145,7 +145,7 @@ static inline void rp_op_move(struct rp_op *op, enum rp_op_state state)
 }
 /* Must be called before any other use of an operation. */
 void rp_op_init(struct rp_session *s, struct rp_op *op);
-/* Does the operation use one of max_commits? */
+/* Does attr.max_commits limit the number of operations like this? */
 bool rp_op_counts(const struct rp_op *op);
 /* Accept the operation: done() will follow. */
 void rp_op_accept(struct rp_session *s, struct rp_op *op);
@@ -159,7 +159,7 @@ void rp_op_end(struct rp_op *op);
 void rp_op_piece_ended(struct rp_op *op);
 /* Post what waits, as far as credits and room allow. */
 void rp_session_pump(struct rp_session *s);
-/* The channel is closed: end every operation that has no reply. */
+/* The channel is closed: fail and end every accepted operation. */
 void rp_session_drop(struct rp_session *s, enum rp_status st, uint32_t detail);
 /* Call done() of ended operations. True: there were some. */
 bool rp_session_deliver(struct rp_session *s);
@@ -201,16 +201,16 @@ void rp_commit_replied(struct rp_piece *p, const struct rp_wire_reply *m);
 
 /* --- session_ranges.c --- */
 
-/* Prepare a write before it is accepted, for the next seq. 0 or -ENOMEM. */
+/* Record the ranges of a write that is accepted next. 0 or -ENOMEM. */
 int rp_write_begin(struct rp_session *s, struct rp_op *op);
 /*
- * The RDMA of a write is posted and replaces bytes in CPU caches. Not before:
- * commits in the queue before it cover those bytes.
+ * Called when the RDMA of a write is posted, which replaces bytes in CPU
+ * caches. Not before: queued commits in front of it cover those bytes.
  */
 void rp_write_launch(struct rp_op *op);
 /* The write has failed: its bytes may be placed, but are not durable. */
 void rp_write_failed(struct rp_op *op);
-/* Everything posted up to this operation is placed. */
+/* All writes up to this operation are placed. */
 void rp_session_placed(const struct rp_op *op);
 /* Does the range touch bytes without proof of placement? */
 bool rp_range_unplaced(const struct rp_session *s,
@@ -230,7 +230,7 @@ void rp_ranges_flushed(struct rp_op *op, size_t first, size_t n,
 void rp_ranges_lost(struct rp_session *s);
 /* Do ranges of a and b overlap? True also if there are too many to compare. */
 bool rp_ops_overlap(const struct rp_op *a, const struct rp_op *b);
-/* May the target execute the effect, or have done so? A refusal says no. */
+/* May the target have executed a once-only operation, or still do so? */
 bool rp_op_indeterminate(const struct rp_op *op);
 /* Must the operation wait for stores of earlier ones? */
 bool rp_op_conflicts(const struct rp_op *op);

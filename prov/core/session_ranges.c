@@ -125,8 +125,8 @@ bool rp_op_indeterminate(const struct rp_op *op)
 
 /*
  * The write op has failed on the bytes g. Fail each later commit that covers
- * bytes of g not rewritten in between; poison what no later write rewrote.
- * Without memory to look: fail every later commit, poison every byte.
+ * bytes of g not rewritten in between; poison the bytes that no later write
+ * rewrote. Without memory to look: fail every later commit, poison every byte.
  */
 static void poison_range(struct rp_op *op, const struct rp_wire_range *g)
 {

@@ -20,7 +20,7 @@ struct rp_stats_region rp_stats_unread;
 double rp_stats_scale = 1;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static void *page; /* stays where it is; NULL: none yet */
+static void *page; /* never moves; NULL: none yet */
 static int fd = -1;
 
 /* Read both clocks at once; repeat an interrupted reading. */
@@ -52,8 +52,8 @@ static void calibrate(void)
 }
 
 /*
- * The child of a fork() does not count in its parent's page. Pointers into it
- * stay valid.
+ * In the child of a fork(), private memory replaces the parent's page at the
+ * same address: pointers stay valid.
  */
 static void leave_page(void)
 {
@@ -105,8 +105,8 @@ void rp_stats_open(void)
 }
 
 /*
- * The counters of that name, or those of all others. A name keeps its counters,
- * also without a region, because a counter of a reader must not go down.
+ * Find the counters of this name, or those for all others. A name keeps its
+ * counters without a region, because a reader must not see them go down.
  */
 static struct rp_stats_region *region_find(const char *name)
 {

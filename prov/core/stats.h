@@ -33,7 +33,7 @@
  * Four buckets for each power of two, from 2^-3 ns; the last one, which has no
  * end, begins at 2^37 ns. Times of 2^36 ticks and more count as 2^36.
  */
-#define RP_STATS_FIRST	 ((1023 - 3) * 4) /* of 2^-3, in a double's bits */
+#define RP_STATS_FIRST	 ((1023 - 3) * 4) /* bits 50 up of 2^-3 as a double */
 #define RP_STATS_BUCKETS 161
 #define RP_STATS_TICKS	 36
 struct rp_stats_histogram {
@@ -46,17 +46,17 @@ struct rp_stats_time {
 	uint64_t ns;
 };
 
-/* A region of the target, in order of use; the last one: all that find none. */
+/* Counters of a region of the target; the last entry counts all others. */
 struct rp_stats_region {
 	uint64_t used;		  /* gauge: registrations */
 	uint64_t length;	  /* gauge */
 	uint64_t class, method;	  /* gauges */
 	uint64_t failed;	  /* gauge: errno of the failed flush */
-	char name[RP_STATS_NAME]; /* of its file; "": never used */
-	uint64_t bytes;		  /* made durable for peers */
+	char name[RP_STATS_NAME]; /* name of its file; "": never used */
+	uint64_t bytes;		  /* bytes made durable for peers */
 	struct rp_stats_time msync;
-	struct rp_stats_time lines; /* stores past, flushes and drains of
-				       the CPU caches */
+	struct rp_stats_time lines; /* stores past the CPU caches, and their
+				       flushes and drains */
 	/* From the decoding of a commit to its reply of success. */
 	struct rp_stats_histogram commits;
 };
@@ -65,22 +65,22 @@ struct rp_stats {
 	uint64_t magic;
 	uint32_t version, size;
 	/* The target side. */
-	uint64_t requests;		    /* accepted */
+	uint64_t requests;		    /* accepted requests */
 	uint64_t failures[RP_STATS_STATUS]; /* replies, by status */
 	uint64_t jobs;			    /* gauge: requests on the worker */
 	uint64_t sessions;		    /* gauge */
-	uint64_t accepted;		    /* sessions */
-	uint64_t refused;		    /* connection requests */
+	uint64_t accepted;		    /* accepted sessions */
+	uint64_t refused;		    /* refused connection requests */
 	uint64_t refused_keys;
 	uint64_t failed_regions;
 	/* The initiator side. */
-	uint64_t started; /* operations */
+	uint64_t started; /* operations begun */
 	struct {
 		uint64_t count, bytes;
 	} completed[RP_STATS_KINDS];	     /* by enum rp_op_kind */
-	uint64_t errors[RP_STATS_STATUS];    /* operations, by status */
+	uint64_t errors[RP_STATS_STATUS];    /* failed operations, by status */
 	uint64_t connected;		     /* gauge: sessions */
-	uint64_t connections, reconnections; /* made */
+	uint64_t connections, reconnections; /* made so far */
 	/* From the post of a durable operation to its success, by method. */
 	struct rp_stats_histogram durable[RP_STATS_METHODS];
 	struct rp_stats_region region[RP_STATS_REGIONS];
@@ -94,18 +94,18 @@ _Static_assert(sizeof(struct rp_stats) == 1683000, "layout");
 _Static_assert(RP_ST_MAX <= RP_STATS_STATUS, "no counter of a status");
 _Static_assert(RP_METHOD_MAX <= RP_STATS_METHODS, "no counter of a method");
 
-/* Without it, code with -fPIC reads the address of a variable first. */
+/* Without this, code with -fPIC loads the address of each variable. */
 #define RP_STATS_HIDDEN __attribute__((visibility("hidden")))
 
-/* The page; without memfd, memory that nobody reads. Never NULL. */
+/* The page of counters; without memfd, memory that nobody reads. Never NULL. */
 extern RP_STATS_HIDDEN struct rp_stats *rp_stats;
 extern RP_STATS_HIDDEN struct rp_stats_region rp_stats_unread;
 
-/* Make the page, unless it exists. */
+/* Make the page of counters, unless it exists. */
 void rp_stats_open(void);
 /*
- * The counters of a region: those of the regions and of the earlier regions of
- * this name, such as the keys that fi_rpmemd gives out for one pool.
+ * The counters of a region, shared by all regions of this name, earlier ones
+ * too: fi_rpmemd gives out many keys for one pool.
  */
 struct rp_stats_region *rp_stats_region_open(const char *name, uint64_t length,
 					     enum rp_class class,
@@ -128,12 +128,12 @@ static inline uint64_t rp_stats_now(void)
 #endif
 }
 
-/* ns since start, in the range of the buckets. */
+/* Nanoseconds since start, in the range of the buckets. */
 static inline double rp_stats_since(uint64_t start)
 {
 	uint64_t ticks = rp_stats_now() - start;
 
-	/* Negative if another CPU's counter is behind. */
+	/* The difference is negative if another CPU's counter is behind. */
 	if (__builtin_expect(ticks >> RP_STATS_TICKS != 0, 0))
 		ticks = (int64_t)ticks < 0 ? 0 : 1ull << RP_STATS_TICKS;
 	return (double)(int64_t)(ticks | 1) * rp_stats_scale;
