@@ -42,7 +42,7 @@ static void not_pending(struct rp_deferred_op *op)
 	op->pending = false;
 }
 
-/* Its write has completed: the agent's reply is due from now on. */
+/* The request is placed in the ring: the agent's reply is due from now on. */
 void rp_deferred_placed(struct rp_deferred *d, uint64_t now,
 			struct rp_deferred_op *op)
 {
@@ -68,7 +68,7 @@ void rp_deferred_withdraw(struct rp_deferred *d, struct rp_deferred_op *op)
 void rp_deferred_drop(struct rp_deferred *d, struct rp_deferred_op *op)
 {
 	not_pending(op);
-	/* The request may have arrived all the same: then a reply follows. */
+	/* It may have arrived nevertheless: then a reply follows. */
 	d->dropped += op->state == RP_DEFERRED_SENT;
 }
 
@@ -169,7 +169,7 @@ static struct rp_deferred_op *next_unsent(struct rp_deferred *d)
 			break;
 	if (!op || op->kind == RP_DEFERRED_FLUSH)
 		return op;
-	/* The agent stores at once, so earlier flushes must have ended. */
+	/* The agent stores on receipt, so earlier flushes must have ended. */
 	return op == STAILQ_FIRST(&d->ops) ? op : NULL;
 }
 
@@ -215,7 +215,7 @@ size_t rp_deferred_pipeline(struct rp_deferred *d, struct rp_deferred_op *op,
 
 /* --- receiving --- */
 
-/* The HELLO's key is unknown to the agent, or the agent has no room. */
+/* The agent refused HELLO: fail everything with its status. */
 static void refuse_all(struct rp_deferred *d, enum rp_status st)
 {
 	struct rp_deferred_op *op;
@@ -263,7 +263,7 @@ static struct rp_deferred_op *find_op(struct rp_deferred *d, uint64_t token)
 	return NULL;
 }
 
-/* No operation waits for the reply: was its write dropped? */
+/* Is it the reply to a dropped operation, so that none waits for it? */
 static bool was_dropped(struct rp_deferred *d, uint64_t token)
 {
 	if (!d->dropped || !token || token >= d->next_token)

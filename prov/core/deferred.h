@@ -36,9 +36,9 @@
  * paths and completions arrive in the user's queue.
  */
 enum rp_deferred_kind {
-	RP_DEFERRED_PLAIN, /* no request; waits for its turn */
+	RP_DEFERRED_PLAIN, /* no request; completes in its turn */
 	RP_DEFERRED_FLUSH,
-	RP_DEFERRED_STORE, /* of 8 bytes */
+	RP_DEFERRED_STORE, /* a store of 8 bytes */
 	RP_DEFERRED_WRITE, /* a flush with its bytes in the request */
 };
 enum rp_deferred_outcome {
@@ -63,8 +63,8 @@ struct rp_deferred_op {
 	uint64_t token;
 	enum rp_deferred_outcome outcome; /* valid after rp_deferred_take() */
 	enum rp_status status;
-	bool pipelined; /* its request is written to the ring, or was */
-	bool pending;	/* that write has not completed */
+	bool pipelined; /* its request was posted to the ring */
+	bool pending;	/* the write to the ring is not complete */
 	uint32_t index; /* number of the request in the ring */
 	LIST_ENTRY(rp_deferred_op) pending_link;
 };
@@ -90,20 +90,20 @@ struct rp_deferred {
 	uint64_t next_token;
 	unsigned int credits, outstanding;
 	bool failed;	   /* an outcome was not OK: later ones fail */
-	uint64_t deadline; /* silence until then is loss */
+	uint64_t deadline; /* a silent agent is lost then */
 	STAILQ_HEAD(, rp_deferred_op) ops;
-	unsigned int requests; /* flushes and stores in ops */
+	unsigned int requests; /* number of flushes and stores in ops */
 	bool polling;	       /* the agent polls the ring */
 	bool doorbell;	       /* a DOORBELL has to be sent */
 	LIST_HEAD(, rp_deferred_op) pending;
-	uint32_t produced, consumed; /* counters of requests in the ring */
-	unsigned int due;	     /* outstanding and not pending */
-	unsigned int dropped; /* outstanding, but their write has failed */
+	uint32_t produced, consumed; /* ring indices: requests put, taken */
+	unsigned int due;	     /* requests outstanding and not pending */
+	unsigned int dropped;	     /* outstanding, but the write failed */
 };
 void rp_deferred_init(struct rp_deferred *d, uint64_t initiator,
 		      uint64_t timeout);
 
-/* Append to the queue of completions. */
+/* Append the operation to the queue of completions. */
 void rp_deferred_put(struct rp_deferred *d, struct rp_deferred_op *op);
 /*
  * Pipeline a flush or a write: encode its request into buf,
@@ -113,19 +113,19 @@ void rp_deferred_put(struct rp_deferred *d, struct rp_deferred_op *op);
  */
 size_t rp_deferred_pipeline(struct rp_deferred *d, struct rp_deferred_op *op,
 			    void *buf);
-/* Queue the operation: its write has completed, perhaps after its reply. */
+/* Queue a pipelined op when its write completes, before or after its reply. */
 void rp_deferred_placed(struct rp_deferred *d, uint64_t now,
 			struct rp_deferred_op *op);
-/* The request's write was not posted after all, nor was any later one. */
+/* Undo rp_deferred_pipeline(): the write was not posted, nor a later one. */
 void rp_deferred_withdraw(struct rp_deferred *d, struct rp_deferred_op *op);
-/* The request's write has failed. */
+/* The write of a pipelined request has failed. */
 void rp_deferred_drop(struct rp_deferred *d, struct rp_deferred_op *op);
 /* Take the first operation if its outcome is known; else NULL. */
 struct rp_deferred_op *rp_deferred_take(struct rp_deferred *d);
 
 /*
  * Encode the next message that may be sent into buf, RP_DEFERRED_MSG bytes.
- * Returns its length, or 0: none. *op: whose request; NULL: HELLO. The message
+ * Returns its length, or 0: none. *op: the request's; NULL: HELLO. The message
  * counts as sent, so a caller that cannot send it calls rp_deferred_close().
  */
 size_t rp_deferred_next(struct rp_deferred *d, uint64_t now, void *buf,
@@ -138,7 +138,7 @@ bool rp_deferred_received(struct rp_deferred *d, uint64_t now, const void *msg,
 			  size_t len);
 /* The side connection is lost: no reply will come. */
 void rp_deferred_close(struct rp_deferred *d);
-/* Is a reply overdue? True also closes. */
+/* Close if a reply is overdue. True: it was. */
 bool rp_deferred_expired(struct rp_deferred *d, uint64_t now);
 
 #endif

@@ -15,7 +15,7 @@
 
 #define LONGEST_MR UINT32_MAX /* rxe truncates longer regions silently */
 
-/* FLUSH and atomic write: both devices, the region and the queue pair. */
+/* FLUSH and atomic write, where devices, region and queue pair have them. */
 static unsigned int native_of(const struct rp_desc *d, unsigned int here)
 {
 	return here & d->native & d->region & d->qp;
@@ -48,11 +48,11 @@ void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
 		.placement = d->placement,
 		.domain = d->domain,
 		.fence = d->fence,
-		/* The one connection is the program's: nobody replaces it. */
+		/* Confirmed for good: no other connection replaces this one. */
 		.native = native & RP_DESC_PERSISTENT ? RP_YES : RP_NO,
 		.fs_trusted = d->fs_trusted,
 		.limit = d->limit,
-		/* The descriptor confirms the facts in the target's name. */
+		/* The descriptor confirms the facts, as an agent would. */
 		.agent = true,
 	};
 
@@ -60,13 +60,13 @@ void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
 		.d = *d,
 		.global = RP_METHOD_REFUSED,
 		.required = cfg->required,
-		/* The agent writes back only what the adapter has let go. */
+		/* The agent can flush only bytes that have left the adapter. */
 		.agent = cfg->agent && d->key && reads && is_fenced_by_read(d),
 		.atomic = native & RP_DESC_ATOMIC_WRITE,
 	};
 	r->ring = r->agent && cfg->ring && (d->qp & RP_DESC_WRITE) &&
 		  is_placed_in_order(d);
-	/* A read fence proves delivery too: it is behind the writes. */
+	/* A read fence, behind the writes, proves delivery too. */
 	if (reads)
 		built |= RP_METHOD_BIT(RP_METHOD_DELIVERY) |
 			 RP_METHOD_BIT(RP_METHOD_FENCE);
@@ -75,7 +75,7 @@ void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
 	if (cfg->forced != RP_METHOD_REFUSED)
 		built &= RP_METHOD_BIT(cfg->forced);
 	r->persistent = rp_method_choose(&facts, cfg->required, built);
-	/* An adapter must let go of the bytes; a CPU has none. */
+	/* GLOBAL: FLUSH or a read fence gets bytes out of an adapter. */
 	if ((native & RP_DESC_GLOBAL) &&
 	    (built & RP_METHOD_BIT(RP_METHOD_NATIVE)))
 		r->global = RP_METHOD_NATIVE;
@@ -107,7 +107,7 @@ static struct rp_flush fence_flush(const struct rp_remote *r, uint64_t addr,
 {
 	struct rp_flush f = {.how = RP_FLUSH_READ, .addr = addr};
 
-	/* A read of 0 bytes is no fence; and it must stay inside. */
+	/* A read of 0 bytes is no fence: read a byte of the region. */
 	if (!len) {
 		f.addr = r->d.addr;
 		len = 1;
@@ -121,7 +121,7 @@ static struct rp_flush agent_flush(const struct rp_remote *r, uint64_t addr,
 {
 	struct rp_flush f = fence_flush(r, addr, len);
 
-	/* An empty range needs no agent. */
+	/* The agent has nothing to flush in an empty range. */
 	if (!len)
 		return f;
 	f.how = RP_FLUSH_AGENT;
@@ -137,7 +137,7 @@ struct rp_flush rp_flush_decide(const struct rp_remote *r, uint64_t addr,
 	const struct rp_desc *d = &r->d;
 	enum rp_method method = r->global;
 
-	/* rxe accepts these, with undefined effect. */
+	/* rxe accepts such arguments, with undefined results. */
 	if (!type || (type & ~TYPES) || whole > 1)
 		return refused_flush(-EINVAL);
 	if (!whole && len > RP_RANGE_MAX)

@@ -18,7 +18,7 @@ struct rp_remote_cfg {
 	enum rp_class required;
 	enum rp_method forced; /* REFUSED: no method is forced */
 	bool agent;	       /* requests to the peer's agent are possible */
-	bool ring;	       /* and its ring can be written */
+	bool ring;	       /* its ring can be written */
 };
 
 struct rp_remote {
@@ -26,8 +26,8 @@ struct rp_remote {
 	struct rp_choice persistent;
 	enum rp_method global; /* NATIVE, FENCE or REFUSED */
 	enum rp_class required;
-	bool agent;  /* requests are allowed */
-	bool ring;   /* and can be pipelined behind writes */
+	bool agent;  /* requests to the agent are allowed */
+	bool ring;   /* they can be pipelined behind writes */
 	bool atomic; /* both devices have ATOMIC WRITE */
 };
 void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
@@ -37,10 +37,10 @@ enum rp_flush_how {
 	RP_FLUSH_REFUSED, /* err; nothing is posted */
 	RP_FLUSH_NATIVE,
 	RP_FLUSH_READ,
-	RP_FLUSH_AGENT, /* the read, then a request to the agent */
+	RP_FLUSH_AGENT, /* a read fence, then a request to the agent */
 	/*
-	 * The target's device would refuse it because of the queue pair or the
-	 * region: post a read that it must refuse instead.
+	 * The target's device would refuse the flush, because of the queue pair
+	 * or region: post a read that the device must refuse.
 	 */
 	RP_FLUSH_NOT_BY_QP,
 	RP_FLUSH_NOT_BY_REGION,
@@ -48,7 +48,7 @@ enum rp_flush_how {
 struct rp_flush {
 	enum rp_flush_how how;
 	int err;
-	uint64_t addr; /* of the read fence */
+	uint64_t addr; /* of the read */
 	uint32_t len;
 	uint64_t agent_addr, agent_len; /* the range for the agent to flush */
 };
@@ -63,7 +63,7 @@ struct rp_flush rp_flush_decide(const struct rp_remote *r, uint64_t addr,
 /*
  * How an atomic write of 8 bytes is executed: NATIVE if both devices have it,
  * unless agent_busy (the agent has outstanding requests of this connection);
- * else by a request behind a read fence, as a flush; or refused as above.
+ * else by a read fence and a request, or refused, as rp_flush_decide() does.
  */
 struct rp_flush rp_atomic_decide(const struct rp_remote *r, uint64_t addr,
 				 bool agent_busy);

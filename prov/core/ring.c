@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The slots of a ring and their turn; every byte of a peer is checked. */
+/* Fill and take slots of a ring in turn; every byte of a peer is checked. */
 #include "core/ring.h"
 
 #include <errno.h>
 #include <string.h>
 
-/* The valid byte of a slot in the round of this index. */
+/* The valid byte of slot index, which differs in each round of the ring. */
 static uint8_t valid_of(uint32_t index)
 {
 	return (uint8_t)(1 + index / RP_RING_SLOTS % 255);

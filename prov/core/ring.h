@@ -22,7 +22,7 @@
 /* One end of a pair of rings, one for each direction. */
 struct rp_ring {
 	const uint8_t *in; /* written by the peer: RP_RING_LEN bytes, or NULL */
-	uint8_t *out;	   /* source of RDMA writes: likewise */
+	uint8_t *out;	   /* source of writes to the peer, or NULL */
 	uint32_t produced; /* messages written to the peer */
 	uint32_t released; /* the peer's consumer index, as last known */
 	uint32_t consumed; /* own consumer index */
@@ -37,9 +37,8 @@ struct rp_ring_write {
 /* The caller has zeroed the buffers in and out. */
 void rp_ring_init(struct rp_ring *r, const void *in, void *out);
 /*
- * The peer's consumer index is known: each slot of the other direction carries
- * it; a caller that learns it otherwise calls this. An impossible index is
- * ignored.
+ * Store the peer's consumer index. Each slot that is taken brings it, too; a
+ * caller that learns it otherwise calls this. An impossible index is ignored.
  */
 void rp_ring_release(struct rp_ring *r, uint32_t consumed);
 /*

@@ -32,26 +32,26 @@
 #define RP_WIRE_STORE_LEN(n, bytes) (24 + 24 * (n) + (bytes))
 
 enum rp_msg_type {
-	/* initiator to target */
+	/* From initiator to target. */
 	RP_MSG_HELLO = 1,
 	RP_MSG_REQUEST = 2,
 	RP_MSG_QUERY = 3,
 	RP_MSG_DOORBELL = 4, /* side connections: poll the ring, once */
-	/* target to initiator */
+	/* From target to initiator. */
 	RP_MSG_HELLO_ACK = 65,
 	RP_MSG_REPLY = 66,
 	RP_MSG_PROGRESS = 67, /* the session's requests are being executed */
 	RP_MSG_INFO = 68,
-	RP_MSG_POLLING = 69, /* side connections: the ring is polled ... */
-	RP_MSG_IDLE = 70,    /* ... no more */
+	RP_MSG_POLLING = 69, /* side connections: the agent polls its ring */
+	RP_MSG_IDLE = 70,    /* side connections: the agent stopped polling */
 };
-/* Types 32 to 39 are frames of rc/rc_tcp_frame.h, 40 to 49 wire_desc.h's. */
+/* Types 32 to 39 are in rc/rc_tcp_frame.h, 40 to 49 in wire_desc.h. */
 
 /* Decoded header: 16 bytes on the wire. */
 struct rp_wire_hdr {
 	uint8_t type;
 	uint32_t length; /* of the whole message */
-	uint64_t token;	 /* identifies the request; echoed in its reply */
+	uint64_t token;	 /* of the request; the reply repeats it */
 };
 
 enum rp_level {
@@ -67,7 +67,7 @@ struct rp_wire_range {
 
 /* The first message of an initiator: at most RP_WIRE_CM_DATA bytes. */
 struct rp_wire_hello {
-	uint64_t key; /* of a live region, else the connection is refused */
+	uint64_t key; /* of a live region, else the target refuses */
 	/*
 	 * Random number of the initiator's session object. The target closes an
 	 * older connection with the same number before it accepts this one.
@@ -75,8 +75,8 @@ struct rp_wire_hello {
 	uint64_t initiator;
 	uint32_t timeout_ms; /* PROGRESS comes several times as often */
 	uint16_t features;   /* RP_FEATURE_* */
-	uint16_t port; /* of its endpoint in the base; 0: none. Not checked: for
-			  notifications only */
+	uint16_t port; /* of its endpoint in the base, for notifications only,
+			  so not checked; 0: none */
 };
 #define RP_FEATURE_NATIVE 1u /* the device of this end has FLUSH */
 #define RP_FEATURES	  RP_FEATURE_NATIVE
@@ -89,10 +89,10 @@ struct rp_wire_hello {
 struct rp_wire_grant {
 	uint64_t rkey;	      /* valid on this connection only */
 	uint64_t remote_addr; /* address of the region's first byte in RDMA */
-	uint64_t addr;	      /* the same byte's address for programs */
+	uint64_t addr;	      /* address of that byte for programs */
 	uint64_t length;
 	uint8_t class;	/* strongest class that a commit reaches */
-	uint8_t method; /* its method on this connection */
+	uint8_t method; /* method of that commit on this connection */
 	bool writable;
 };
 
@@ -106,14 +106,14 @@ struct rp_wire_hello_ack {
 	struct rp_wire_grant grant; /* of the HELLO's key */
 };
 
-/* The effect of a request besides its commit; each exactly once. */
+/* The effect of a request besides its commit; executed exactly once. */
 enum rp_effect {
 	RP_EFFECT_NONE = 0,
 	RP_EFFECT_THEN = 1,   /* an 8-byte store once the ranges are durable */
-	RP_EFFECT_NOTIFY = 2, /* then a completion with remote CQ data */
-	RP_EFFECT_STORE = 3,  /* first: store bytes that the message contains */
-	RP_EFFECT_ATOMIC = 4, /* first: an atomic on the ranges */
-	RP_EFFECT_ZERO = 5,   /* first: store zeros to the ranges */
+	RP_EFFECT_NOTIFY = 2, /* a completion with remote CQ data */
+	RP_EFFECT_STORE = 3,  /* store the message's bytes before the flush */
+	RP_EFFECT_ATOMIC = 4, /* an atomic on the ranges before the flush */
+	RP_EFFECT_ZERO = 5,   /* store zeros to the ranges before the flush */
 };
 /* Is the effect executed on the ranges, when its request is received? */
 static inline bool rp_effect_is_first(unsigned int effect)
@@ -128,14 +128,14 @@ struct rp_wire_then {
 	uint64_t value;
 };
 
-/* core/atomic.h executes these. */
+/* An atomic operation, which core/atomic.h executes. */
 struct rp_wire_atomic {
 	uint8_t op;	  /* enum rp_atomic_op */
 	uint8_t datatype; /* enum rp_atomic_type */
 	bool fetch;	  /* the reply brings the old values */
 	/* As many bytes as the ranges; decoded: inside the message. */
 	const void *operand; /* NULL: the operation has none */
-	const void *compare; /* NULL: none */
+	const void *compare; /* NULL: it has none */
 };
 
 /*
@@ -145,7 +145,7 @@ struct rp_wire_atomic {
  */
 struct rp_wire_request {
 	uint16_t nranges; /* 0 only with level VISIBLE: a plain fence */
-	bool packed;	  /* encode: may pack; decoded: was packed */
+	bool packed;	  /* encode: may be packed; decoded: was packed */
 	uint8_t level;	  /* VISIBLE: placed; DURABLE: and flushed */
 	uint8_t required; /* enum rp_class */
 	uint8_t effect;	  /* enum rp_effect */
@@ -171,7 +171,7 @@ struct rp_wire_request {
 struct rp_wire_reply {
 	uint32_t status;
 	uint32_t detail;
-	uint16_t range;		      /* at fault; nranges: the ordered store */
+	uint16_t range;		      /* range at fault; nranges: the store */
 	uint16_t credits;	      /* new limit; 0: unchanged */
 	uint8_t level, class, method; /* 0 unless status is OK */
 	/* Old values of a fetching atomic. Decoded: points into the message. */
@@ -189,7 +189,7 @@ struct rp_wire_info {
 	uint8_t class, method, memory, placement, domain, refusal;
 	uint32_t granularity;
 	uint32_t preferred_size, preferred_align;
-	struct rp_wire_grant grant; /* valid with status OK; else perhaps 0 */
+	struct rp_wire_grant grant; /* valid with status OK; else maybe all 0 */
 	char why[RP_WHY_LEN];	    /* '?' replaces what is not printable */
 };
 

@@ -189,7 +189,7 @@ int rp_side_get(const void *buf, struct rp_side *s)
 	return 0;
 }
 
-/* Offsets in the end of a slot. */
+/* Offsets in struct rp_wire_slot as encoded, at the end of a slot. */
 enum {
 	SLOT_CONSUMED = 4,
 	SLOT_LENGTH = 8,

@@ -11,10 +11,9 @@
 
 /*
  * Every number is little-endian, nothing is padded, reserved bytes are 0. Each
- * body follows the header; its offsets in docs/protocol.md count from the first
- * byte of the message, which a test compares. wire.c and
- * wire_request.c copy whole structs from and to messages, so that a message may
- * lie anywhere.
+ * body follows the header; a test compares the offsets in docs/protocol.md,
+ * which count from the first byte of the message. wire.c and wire_request.c
+ * copy whole structs from and to messages, so that a message may lie anywhere.
  */
 #define RP_PACKED __attribute__((packed))
 

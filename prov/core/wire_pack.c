@@ -5,7 +5,7 @@
 
 #include "core/wire_pack.h"
 
-/* Seven bits per byte, low ones first; the last byte has its top bit clear. */
+/* Write seven bits per byte, low ones first; the last byte's top bit is 0. */
 static size_t put_number(uint8_t *p, uint64_t v)
 {
 	size_t n = 0;

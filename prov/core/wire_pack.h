@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Ranges of one key in ascending order, as differences. */
+/* Ranges of one key in ascending order, encoded as differences. */
 #ifndef RP_WIRE_PACK_H
 #define RP_WIRE_PACK_H
 

@@ -81,14 +81,14 @@ int rp_rendezvous_get(const void *buf, struct rp_rendezvous *m)
 		ret = rp_desc_get(p + BODY, &got.desc);
 	if (ret)
 		return ret;
-	/* One form of each: what it would be written as is what came. */
+	/* Each message has one form: encoded again it must be the same. */
 	if (rp_rendezvous_put(again, &got) || memcmp(again, p, sizeof(again)))
 		return -EBADMSG;
 	*m = got;
 	return 0;
 }
 
-/* Numbers come in rows: neither their ports nor the next tries do. */
+/* Hash the number: consecutive ones must not share ports or next tries. */
 uint16_t rp_rendezvous_port(uint32_t qp_num, unsigned int n)
 {
 	const uint32_t h = qp_num * 2654435761u;

@@ -31,21 +31,21 @@
 enum rp_rendezvous_type {
 	RP_RENDEZVOUS_LOOKUP =
 		RP_WIRE_RENDEZVOUS, /* to, from, both gids, side */
-	RP_RENDEZVOUS_FOUND,	    /* the same of the server */
-	RP_RENDEZVOUS_NOT_FOUND,    /* nothing */
+	RP_RENDEZVOUS_FOUND,	    /* the same fields, of the server */
+	RP_RENDEZVOUS_NOT_FOUND,    /* no field */
 	RP_RENDEZVOUS_QUERY,	    /* rkey */
 	RP_RENDEZVOUS_DESC,	    /* rkey, desc */
-	RP_RENDEZVOUS_RECALL,	    /* rkey: it is to be forgotten */
-	RP_RENDEZVOUS_RELEASED,	    /* rkey: it is */
-	RP_RENDEZVOUS_LEAVE, /* nothing: the client's queue pair is no more */
+	RP_RENDEZVOUS_RECALL,	    /* rkey that the peer has to forget */
+	RP_RENDEZVOUS_RELEASED,	    /* rkey that was forgotten */
+	RP_RENDEZVOUS_LEAVE, /* no field: the client's queue pair is gone */
 };
 struct rp_rendezvous {
 	enum rp_rendezvous_type type;
 	uint32_t rkey;
 	uint32_t to, from; /* 24 bits */
 	uint8_t to_gid[RP_GID_LEN], from_gid[RP_GID_LEN];
-	struct rp_side side; /* its qp_num is from */
-	struct rp_desc desc; /* its rkey is rkey */
+	struct rp_side side; /* side.qp_num equals from */
+	struct rp_desc desc; /* desc.rkey equals rkey */
 };
 
 /* buf: RP_RENDEZVOUS_LEN bytes. 0, or -EINVAL for a field out of range. */
@@ -57,8 +57,8 @@ int rp_rendezvous_put(void *buf, const struct rp_rendezvous *m);
 int rp_rendezvous_get(const void *buf, struct rp_rendezvous *m);
 
 /*
- * The rendezvous server of a queue pair of this number listens on one of
- * RP_RENDEZVOUS_TRIES TCP ports: this is the nth. Others may have some of them.
+ * The nth of RP_RENDEZVOUS_TRIES TCP ports; the rendezvous server of a queue
+ * pair of this number listens on one of them. Other programs may use some.
  */
 #define RP_RENDEZVOUS_TRIES	 8
 #define RP_RENDEZVOUS_PORT_FIRST 28672

@@ -45,8 +45,8 @@ static bool bytes_count(const struct rp_wire_range *r, size_t n, size_t element,
 }
 
 /*
- * Bytes behind the ranges: *head that wire_request.c writes, and *bytes of each
- * array behind it. -EINVAL: invalid with these ranges.
+ * The bytes of the effect, behind the ranges: *head of its fixed part, then
+ * *bytes of each array. -EINVAL: the effect is invalid with these ranges.
  */
 static int effect_len(const struct rp_wire_request *m,
 		      const struct rp_wire_range *r, size_t *head,
@@ -80,7 +80,7 @@ static int effect_len(const struct rp_wire_request *m,
 	}
 }
 
-/* How many arrays of the ranges' bytes the message contains. */
+/* Number of arrays, each as long as all ranges, that the message contains. */
 static unsigned int arrays(const struct rp_wire_request *m)
 {
 	if (m->effect == RP_EFFECT_ATOMIC)
@@ -97,8 +97,8 @@ static bool operands_missing(const struct rp_wire_request *m)
 }
 
 /*
- * 0: the ranges cannot be packed. Packing two or more is always shorter: at
- * most 20 bytes each, and 8 for the key of all.
+ * Returns the packed bytes; 0: the ranges cannot be packed. Packing two or more
+ * is always shorter: at most 20 bytes each, and 8 for the key of all.
  */
 static size_t ranges_pack(uint8_t *out, size_t size,
 			  const struct rp_wire_request *m)
@@ -282,7 +282,7 @@ static int effect_get(const uint8_t *p, size_t len, struct rp_wire_request *m)
 	}
 }
 
-/* Decode what is behind the ranges: the effect and its arrays. */
+/* Decode the effect, behind the ranges, and its arrays. */
 static int rest_get(const uint8_t *p, size_t len, struct rp_wire_request *m)
 {
 	size_t head, bytes;
