@@ -15,10 +15,10 @@ extern "C" {
 
 /*
  * A log has entries, each with a log sequence number (LSN): a multiple of 64
- * that grows with each entry; that of an acknowledged entry is never used
+ * that grows with each entry. The LSN of an acknowledged entry is never used
  * again. The entries from the head to the tail are in a ring of fixed size.
  * Every function but rpmem_log_close() may be called by several threads at one
- * time. Those that return int return 0 or a negative errno, and
+ * time. Functions that return int return 0 or a negative errno, and
  * rpmem_log_error() then has the cause and the remedy. rpmem_log(3) describes
  * all.
  */
@@ -31,33 +31,33 @@ struct rpmem_log;
 enum rpmem_log_layout {
 	RPMEM_LOG_ENTRY = 0,	/* by the checksums of the entries alone */
 	RPMEM_LOG_TAIL = 1,	/* by a tail that is stored behind each entry */
-	RPMEM_LOG_COUNTER = 2,	/* the same, in ten places by turns */
-	RPMEM_LOG_REGISTER = 3, /* the same, as the XOR of ten places */
+	RPMEM_LOG_COUNTER = 2,	/* by a tail stored in ten places by turns */
+	RPMEM_LOG_REGISTER = 3, /* by a tail that is the XOR of ten places */
 };
 
 /* Zero is the default of each field but size. */
 struct rpmem_log_attr {
 	size_t size;		 /* sizeof(struct rpmem_log_attr) */
-	const char *secret_file; /* as for rpmem_pool_open(), with the next */
+	const char *secret_file; /* as for rpmem_pool_open(), like the next 2 */
 	enum rpmem_pool_class required;
 	unsigned int timeout;
 	int read_only; /* 1: read, also while a writer has the log open */
 	int take;      /* 1: take the log from a writer that has it open */
 	enum rpmem_log_layout layout; /* for rpmem_log_create() only */
 	/*
-	 * The pool is divided into this many logs, at most 32, each with a
-	 * writer of its own that no other one is in the way of, or displaces.
-	 * 0 and 1: the pool is one log.
+	 * The pool is divided into this many logs, at most 32. Each log has its
+	 * own writer, which no writer of another log hinders or displaces. 0
+	 * and 1: the pool is one log.
 	 */
 	unsigned int logs;
-	unsigned int log; /* this one, from 0 on */
+	unsigned int log; /* index of this log, from 0 on */
 };
 
 /*
  * Make an empty log that fills a pool, "HOST:POOL" or "HOST:PORT:POOL", or one
- * of its parts: the first call for one divides the pool, for good. -EEXIST:
- * there is a log, or, to divide the pool, it is one, or a ring of librpmem_rpc.
- * -ENOSPC: less than 16 KiB for each log. Otherwise those of rpmem_log_open().
+ * part of it: the first such call divides the pool, for good. -EEXIST: there is
+ * a log; or a pool that is to be divided is one log, or a ring of librpmem_rpc.
+ * -ENOSPC: less than 16 KiB for each log. Other errors as rpmem_log_open().
  */
 int rpmem_log_create(const char *where, const struct rpmem_log_attr *attr);
 
@@ -75,28 +75,28 @@ int rpmem_log_open(struct rpmem_log **log, const char *where,
 		   const struct rpmem_log_attr *attr);
 
 /*
- * Close. No other call may use the log. Appends that are outstanding are
- * dropped; their entries are there or not. If none is outstanding the call
- * publishes, and waits for it up to the timeout.
+ * Close. No other call may use the log. Outstanding appends are dropped: their
+ * entries may be in the log or not. If none is outstanding the call publishes,
+ * and waits for it up to the timeout.
  */
 void rpmem_log_close(struct rpmem_log *log);
 
 /*
  * Append len bytes, at least 1, as one entry: one round trip. When the call
- * returns 0 the entry is durable, and so are all before it. *lsn, if not NULL,
- * is its LSN. -ENOSPC: the ring is full: trim the log; -EMSGSIZE: more than
- * max_entry of rpmem_log_query(); -EACCES: opened to read. Any other error ends
- * the log for this writer: the entry is there or not; close and open the log to
- * know.
+ * returns 0 the entry and all before it are durable. *lsn, if not NULL, is its
+ * LSN. -ENOSPC: the ring is full: trim the log; -EMSGSIZE: more than max_entry
+ * of rpmem_log_query(); -EACCES: opened to read. Any other error ends the log
+ * for this writer: the entry may be in the log or not; close and open the log
+ * to know.
  */
 int rpmem_log_append(struct rpmem_log *log, const void *buf, size_t len,
 		     uint64_t *lsn);
 
 /* An append without waiting. Zero the fields that are not used. */
 struct rpmem_log_op {
-	const struct iovec *entries; /* one entry each; not needed any more
-				      * when rpmem_log_submit() has returned */
-	unsigned int count;	     /* of entries, at least 1 */
+	const struct iovec *entries; /* one iovec per entry; not needed any more
+					when rpmem_log_submit() has returned */
+	unsigned int count;	     /* number of entries, at least 1 */
 	void *context;		     /* the caller's */
 	uint64_t lsn;		     /* out, of the first entry */
 	uint64_t next;		     /* out: the LSN behind the last entry */
@@ -108,9 +108,8 @@ struct rpmem_log_op {
  * Start to append entries in one round trip. *op belongs to the library until
  * rpmem_log_poll() returns it. Operations complete in the order of their
  * submission. -EAGAIN: too many are outstanding: poll; -ENOSPC, -EMSGSIZE,
- * -EACCES, -EINVAL, -ENOMEM: not started. The entries, and once more the
- * longest of them, must have room in the ring, and 16 MiB are the limit: else
- * -EMSGSIZE.
+ * -EACCES, -EINVAL, -ENOMEM: not started. -EMSGSIZE: the entries are more than
+ * 16 MiB, or with the longest counted twice too long for the ring.
  */
 int rpmem_log_submit(struct rpmem_log *log, struct rpmem_log_op *op);
 
@@ -155,16 +154,16 @@ struct rpmem_log_info {
 	size_t size;	    /* in: sizeof(struct rpmem_log_info) */
 	uint64_t head;	    /* LSN of the first entry */
 	uint64_t durable;   /* every entry below is durable */
-	uint64_t tail;	    /* LSN of the next append; a reader's: as durable */
+	uint64_t tail;	    /* LSN of the next append; of a reader: durable */
 	uint64_t capacity;  /* bytes of the ring; an entry uses its length plus
 			     * 32, rounded up to 64 */
 	uint64_t max_entry; /* most bytes of an entry */
-	uint64_t epoch;	    /* writers that have opened the log */
+	uint64_t epoch;	    /* number of times that a writer opened the log */
 	enum rpmem_log_layout layout;
 	enum rpmem_pool_class reached; /* by an append */
 	const char *method;	       /* a name of fi_rpmem(7) */
 };
-/* A reader reads the log's superblocks for it, and so learns a newer head. */
+/* Fill in *info; a reader reads the superblocks, so it sees a newer head. */
 int rpmem_log_query(struct rpmem_log *log, struct rpmem_log_info *info);
 
 /* Cause and remedy of the last call of this thread that failed. */

@@ -12,7 +12,7 @@ extern "C" {
 
 /*
  * Every function but rpmem_pool_close() may be called by several threads at one
- * time. Those that return int return 0 or a negative errno, and
+ * time. Functions that return int return 0 or a negative errno, and
  * rpmem_pool_error() then has the cause and the remedy. rpmem_pool(3) describes
  * all.
  */
@@ -25,7 +25,7 @@ struct rpmem_pool;
 enum rpmem_pool_class {
 	RPMEM_POOL_POWER = 0,	/* a power cut at the target */
 	RPMEM_POOL_PROCESS = 1, /* the end of fi_rpmemd, however it ends */
-	RPMEM_POOL_NONE = 2,	/* none: for tests */
+	RPMEM_POOL_NONE = 2,	/* no failure: for tests */
 };
 
 /* Values of rpmem_pool_attr.exclusive. */
@@ -49,11 +49,11 @@ struct rpmem_pool_attr {
 	 * Open one part of a pool that rpmem_pool_divide() has divided into
 	 * this many, at most 32, as if it were a pool: no operation reaches
 	 * another part, and only clients of this part, or of the whole pool,
-	 * are in the way or displaced. 1: the whole pool, which must not be
-	 * divided; 0: the whole pool.
+	 * exclude each other or are displaced. 1: the whole pool, which must
+	 * not be divided; 0: the whole pool.
 	 */
 	unsigned int parts;
-	unsigned int part; /* from 0 on */
+	unsigned int part; /* index of the part, from 0 on */
 	int wait; /* seconds that rpmem_pool_open() waits for the daemon of a
 		   * single pool to start; 0: 2; -1: none */
 };
@@ -94,15 +94,15 @@ int rpmem_pool_divide(struct rpmem_pool *pool, unsigned int parts);
 struct rpmem_pool_info {
 	size_t size;		       /* in: sizeof(struct rpmem_pool_info) */
 	uint64_t length;	       /* bytes of the pool */
-	enum rpmem_pool_class reached; /* by a commit of this pool */
+	enum rpmem_pool_class reached; /* class that a commit reaches */
 	const char *method;   /* how commits are done: a name of fi_rpmem(7) */
 	uint32_t granularity; /* a flush at the target rounds ranges to this
 			       * many bytes: a hint */
 	uint32_t preferred_size; /* bytes of one write: a hint */
 	uint64_t kept;	      /* bytes of writes that no commit has covered */
-	uint64_t reconnects;  /* times that the connection was made again */
+	uint64_t reconnects;  /* number of reconnections */
 	int read_only;	      /* the secret does not allow writes */
-	unsigned int members; /* of a group; 0: it is a single pool */
+	unsigned int members; /* members of a group; 0: a single pool */
 	unsigned int current; /* members that have every completed write */
 	uint64_t uuid[2];     /* the pool's, under any name; 0 of a group */
 };
@@ -110,17 +110,17 @@ int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info);
 
 /* docs/protocol.md, "Groups", compares them with those of fi_rpmem_group. */
 enum rpmem_pool_state {
-	RPMEM_POOL_AWAY = 0,	/* the library tries to open it */
-	RPMEM_POOL_COPYING = 1, /* it is brought up to date */
-	RPMEM_POOL_LAGGING = 2, /* it lacks writes that have completed: it is
-				 * slow, or its connection is lost */
+	RPMEM_POOL_AWAY = 0,	/* the library tries to open the member */
+	RPMEM_POOL_COPYING = 1, /* the library copies missing bytes to it */
+	RPMEM_POOL_LAGGING = 2,	/* it lacks completed writes: it is slow, or its
+				   connection is lost */
 	RPMEM_POOL_CURRENT = 3,
 };
-/* A member of a group. */
+/* A member of a group of pools. */
 struct rpmem_pool_member {
 	size_t size;	   /* in: sizeof(struct rpmem_pool_member) */
-	const char *where; /* its place; valid while the pool is open, as error
-			    */
+	const char *where; /* its "HOST:POOL"; valid while the pool is open, as
+			      error */
 	enum rpmem_pool_state state;
 	uint64_t left;	   /* bytes that it lacks, as far as is known */
 	const char *error; /* cause and remedy of its last failure, or NULL */
@@ -132,10 +132,10 @@ int rpmem_pool_member(struct rpmem_pool *pool, unsigned int index,
 /* Flags of a write, or of zeros; at most one of them. */
 #define RPMEM_POOL_DURABLE 1u /* complete when the bytes are durable */
 /*
- * Complete when the library has its copy of the bytes. Reads and writes of this
- * pool handle that come later find them in place, other readers not before the
- * next commit. A failure of the write is a failure of that commit. In a
- * group the flag has no effect.
+ * Complete when the library has its copy of the bytes. Later reads and writes
+ * by this pool handle see them in place, other readers perhaps only after the
+ * next commit. A failure of the write is a failure of that commit. In a group
+ * the flag has no effect.
  */
 #define RPMEM_POOL_BUFFERED 2u
 
@@ -177,9 +177,10 @@ int rpmem_pool_read(struct rpmem_pool *pool, void *buf, size_t len,
 int rpmem_pool_commit(struct rpmem_pool *pool);
 
 /*
- * A store of 8 bytes at an offset that is a multiple of 8, done when the commit
- * has made all else durable, and durable itself when the commit completes. It
- * may be done again after a lost connection: nobody else may write there.
+ * A store of 8 bytes at an offset that is a multiple of 8, executed when the
+ * commit has made all else durable, and durable itself when the commit
+ * completes. It may be executed again after a lost connection: nobody else may
+ * write there.
  */
 struct rpmem_pool_then {
 	uint64_t offset;
@@ -196,7 +197,7 @@ enum rpmem_pool_type {
 struct rpmem_pool_op {
 	enum rpmem_pool_type type;
 	unsigned int flags;
-	void *buf; /* unchanged and in place until the operation completes */
+	void *buf; /* bytes unchanged until the operation completes */
 	size_t len;
 	uint64_t offset;
 	const struct rpmem_pool_then *then; /* a commit's, or NULL; valid until

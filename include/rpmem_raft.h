@@ -17,22 +17,21 @@ struct uv_loop_s;
 /* Zero is the default of each field but size. */
 struct rpmem_raft_attr {
 	size_t size;		 /* sizeof(struct rpmem_raft_attr) */
-	const char *secret_file; /* as for rpmem_pool_open(), with the next;
+	const char *secret_file; /* as for rpmem_pool_open(), like the next 2;
 				  * the same for the pools of all servers */
 	enum rpmem_pool_class required;
 	unsigned int timeout;
-	int take;	/* 1: take the pool from a process that has it open */
-	int no_rings;	/* 1: leaders write nothing into the pool of this
-			 * server, which stores all by itself */
-	const char *at; /* the name of the pool for the other servers; NULL:
-			 * the same */
+	int take;     /* 1: take the pool from a process that has it open */
+	int no_rings; /* 1: leaders write nothing into the pool of this server,
+			 which stores all entries itself */
+	const char *at; /* as where, for the other servers; NULL: the same */
 };
 
 /*
- * Fill in *io, for raft_init() and the loop of libuv in whose thread all of
- * libraft runs. where, "HOST:POOL" or "HOST:PORT:POOL", is the pool of this
- * server alone; raft_init() opens it, and makes it ready if it is new. attr may
- * be NULL. Returns 0 or RAFT_NOMEM, RAFT_INVALID. raft_close() releases all.
+ * Fill in *io, for raft_init(). loop: that of libuv, in whose thread all of
+ * libraft runs. where, "HOST:POOL" or "HOST:PORT:POOL": the pool of this server
+ * alone; raft_init() opens it, and makes it ready if it is new. attr may be
+ * NULL. Returns 0 or RAFT_NOMEM, RAFT_INVALID. raft_close() releases all.
  * rpmem_raft(3) describes the rest.
  */
 int rpmem_raft_init(struct raft_io *io, struct uv_loop_s *loop,

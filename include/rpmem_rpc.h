@@ -15,11 +15,11 @@ extern "C" {
 /*
  * A client writes each call into its own ring in the server's persistent
  * memory: one durable write, whose completion acknowledges the call. The server
- * processes the calls of a client in their order, also those of a client that
- * has ended, also after its own restart, and each one once. Functions that
- * return int return 0 or a negative errno, and rpmem_rpc_error() then has the
- * cause and the remedy. Every function but the closing ones may be called by
- * several threads at one time. rpmem_rpc(3) describes all.
+ * processes the calls of a client in order and each one once, even if the
+ * client has ended or the server was restarted. Functions that return int
+ * return 0 or a negative errno, and rpmem_rpc_error() then has the cause and
+ * the remedy. Every function but the closing ones may be called by several
+ * threads at one time. rpmem_rpc(3) describes all.
  */
 
 /* Bytes of a client's id. */
@@ -40,9 +40,9 @@ struct rpmem_rpc_server;
 struct rpmem_rpc_server_attr {
 	size_t size;		 /* sizeof(struct rpmem_rpc_server_attr) */
 	const char *address;	 /* to listen on; NULL: 127.0.0.1 */
-	uint16_t port;		 /* 0: a free one */
+	uint16_t port;		 /* TCP port; 0: a free one */
 	const char *secret_file; /* needed for any address but loopback */
-	const char *base;	 /* provider; NULL: tcp */
+	const char *base;	 /* base provider; NULL: tcp */
 	enum rpmem_pool_class required; /* weaker memory is refused */
 	unsigned int clients; /* 0: RPMEM_RPC_CLIENTS, which is the most */
 	uint64_t ring;	      /* bytes of a new client's ring; 0: 1 MiB */
@@ -62,25 +62,25 @@ uint16_t rpmem_rpc_port(const struct rpmem_rpc_server *srv);
 
 /* A call to process. */
 struct rpmem_rpc_call {
-	const void *buf; /* a copy, until the reply */
+	const void *buf; /* a copy of the call, valid until the reply */
 	size_t len;
 	size_t reply_max; /* most bytes of the reply */
 	unsigned char client[RPMEM_RPC_ID];
-	uint64_t sequence; /* of this client; grows with each of its calls */
+	uint64_t sequence; /* of the client; grows with each of its calls */
 	int again; /* 1: a server that has ended may have begun this call */
 };
 
 /*
  * Wait up to timeout_ms (-1: without end) for a call to process. Returns 1; 0:
  * none in time; -ECANCELED: rpmem_rpc_stop(); -EIO: the disk failed, and
- * nothing more is processed. Calls of several clients may be in work at one
- * time, of one client one.
+ * nothing more is processed. The program may process one call of each client at
+ * the same time.
  */
 int rpmem_rpc_next(struct rpmem_rpc_server *srv, struct rpmem_rpc_call **call,
 		   int timeout_ms);
 /*
- * The call is processed. Its client gets the reply when that is durable, and
- * the call is then never processed again. -EMSGSIZE: more than reply_max;
+ * End the processing of a call. Its client gets the reply when that is durable,
+ * and the call is then never processed again. -EMSGSIZE: more than reply_max;
  * reply again.
  */
 int rpmem_rpc_reply(struct rpmem_rpc_server *srv, struct rpmem_rpc_call *call,
@@ -99,8 +99,8 @@ struct rpmem_rpc;
 struct rpmem_rpc_attr {
 	size_t size;		 /* sizeof(struct rpmem_rpc_attr) */
 	const unsigned char *id; /* RPMEM_RPC_ID bytes, not all 0; NULL: a
-				  * random one, given up when it is closed */
-	const char *secret_file; /* as for rpmem_pool_open(), with the next */
+				    random id, given up on close */
+	const char *secret_file; /* as for rpmem_pool_open(), like the next 2 */
 	enum rpmem_pool_class required;
 	unsigned int timeout;
 	unsigned int threshold; /* percent of the ring that may be in use; 0:
@@ -117,25 +117,25 @@ struct rpmem_rpc_attr {
 int rpmem_rpc_connect(struct rpmem_rpc **rpc, const char *where,
 		      const struct rpmem_rpc_attr *attr);
 /*
- * Close. Calls that were acknowledged are processed. give_up: also forget a
+ * Close. Acknowledged calls will still be processed. give_up: also forget a
  * given id, so that its place can be used by others.
  */
 void rpmem_rpc_close(struct rpmem_rpc *rpc, int give_up);
 
 enum rpmem_rpc_state {
 	RPMEM_RPC_SENT = 0,
-	RPMEM_RPC_DURABLE = 1, /* it will be processed */
+	RPMEM_RPC_DURABLE = 1, /* the call will be processed */
 	RPMEM_RPC_DONE = 2,    /* replied, or failed */
 };
 
-/* Flag of an operation: rpmem_rpc_poll() returns it when it is durable too. */
+/* Flag of an operation: rpmem_rpc_poll() also returns it when it is durable. */
 #define RPMEM_RPC_NOTIFY 1u
 
 /* A call without waiting. Zero the fields that are not used. */
 struct rpmem_rpc_op {
 	const void *buf; /* not needed any more after rpmem_rpc_submit() */
 	size_t len;
-	void *reply; /* in place until RPMEM_RPC_DONE */
+	void *reply; /* buffer, valid until RPMEM_RPC_DONE */
 	size_t reply_max;
 	unsigned int flags;
 	void *context;		    /* the caller's */
@@ -175,11 +175,11 @@ int rpmem_rpc_earlier(struct rpmem_rpc *rpc, uint64_t *sequence, void *reply,
 struct rpmem_rpc_info {
 	size_t size; /* in: sizeof(struct rpmem_rpc_info) */
 	unsigned char id[RPMEM_RPC_ID];
-	uint64_t ring;	      /* bytes */
-	uint64_t used;	      /* of them, by calls without a reply */
-	uint64_t max_call;    /* len and reply_max together that always fit */
+	uint64_t ring;	      /* bytes of this client's ring */
+	uint64_t used;	      /* bytes in it of calls without a reply */
+	uint64_t max_call;    /* len + reply_max that fit at any time */
 	uint64_t outstanding; /* calls without a reply */
-	uint64_t peeks;	      /* replies that were read, not received */
+	uint64_t peeks;	      /* replies that the client read by itself */
 	enum rpmem_pool_class reached;
 	const char *method; /* a name of fi_rpmem(7) */
 };

@@ -48,7 +48,7 @@ struct rpmem_mr {
 };
 struct rpmem_mr *rpmem_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 			      int access);
-/* First notify the peers: they must not use its descriptor any more. */
+/* Before this, tell the peers to use its descriptor no more. */
 int rpmem_dereg_mr(struct rpmem_mr *mr);
 
 /*
@@ -62,7 +62,7 @@ int rpmem_detach_cq(struct rpmem_cq *cq);
 int rpmem_poll_cq(struct rpmem_cq *cq, int num_entries, struct ibv_wc *wc);
 
 struct rpmem_qp_attr {
-	/* as given to ibv_create_qp_ex(); 0: made by ibv_create_qp() */
+	/* as for ibv_create_qp_ex(); 0: made by ibv_create_qp() */
 	uint64_t send_ops_flags;
 	/* Flushes allowed to the peer: RPMEM_ACCESS_FLUSH_*. */
 	unsigned int access;
@@ -86,21 +86,21 @@ struct rpmem_qp {
 struct rpmem_qp *rpmem_create_qp(struct rpmem_cq *send_cq,
 				 const struct ibv_qp_init_attr_ex *attr,
 				 unsigned int access);
-/* Detach and destroy. */
+/* Detach the queue pair and destroy it. */
 int rpmem_destroy_qp(struct rpmem_qp *qp);
 /* Adopt a queue pair that the program has made. */
 struct rpmem_qp *rpmem_attach_qp(struct ibv_qp *qp, struct rpmem_cq *send_cq,
 				 const struct rpmem_qp_attr *attr);
-/* Call it before the queue pair is reset, reconnected or destroyed. */
+/* Detach the queue pair: before it is reset, reconnected or destroyed. */
 int rpmem_detach_qp(struct rpmem_qp *qp);
 
 /*
  * If flushes need the peer's agent, a second connection exists beside the queue
  * pair, along the same path. Each end gives its descriptor to the other end and
- * connects to that of the other end, when the queue pair itself is connected,
- * and before it exports regions to it. EKEYREJECTED: the descriptor is of
- * another queue pair; ENOSPC: the completion queue is too short; others as
- * those of ibv_create_qp() and ibv_modify_qp().
+ * calls rpmem_connect_qp() with the other end's, when the queue pair itself is
+ * connected and before the end exports regions to it. EKEYREJECTED: the
+ * descriptor is of another queue pair; ENOSPC: the completion queue is too
+ * short; others as those of ibv_create_qp() and ibv_modify_qp().
  */
 struct rpmem_qp_desc {
 	uint8_t bytes[64];
@@ -115,32 +115,32 @@ struct rpmem_mr_desc {
 int rpmem_export_mr(struct rpmem_mr *mr, struct rpmem_qp *qp,
 		    struct rpmem_mr_desc *desc);
 
-/* A region of the peer. The methods are in the words of guarantees.md. */
+/* A region of the peer. Methods have their names in docs/guarantees.md. */
 struct rpmem_region {
 	uint32_t rkey;
 	uint64_t remote_addr, length;
 	const char *persistent, *global; /* method; "refused": none */
 	const char *survives;		 /* class of a persistent flush */
 };
-/* Allow flushes of the peer's region; region may be NULL. Or end that. */
+/* Allow flushes of the peer's region, or end that; region may be NULL. */
 int rpmem_import_mr(struct rpmem_qp *qp, const struct rpmem_mr_desc *desc,
 		    struct rpmem_region *region);
 int rpmem_forget_mr(struct rpmem_qp *qp, uint32_t rkey);
 
 /*
- * Like the calls of struct ibv_qp_ex with these names. Between start and
- * complete the builders of the queue pair itself may be used, too. If a call
- * cannot be posted, complete returns its errno, and nothing was posted.
+ * As the calls of struct ibv_qp_ex with these names. Between start and complete
+ * the builders of the queue pair itself may be used, too. If a call cannot be
+ * posted, complete returns its errno, and nothing was posted.
  */
 void rpmem_wr_start(struct rpmem_qp *qp);
 void rpmem_wr_flush(struct rpmem_qp *qp, uint32_t rkey, uint64_t remote_addr,
 		    size_t len, uint8_t type, uint8_t level);
 /*
- * A write of `from` to remote_addr and a flush of that range, with the flush's
- * completion only: a target whose agent polls gets few bytes in one message.
- * The bytes are read until the completion. Later work requests may be executed
- * before it. Takes two entries of each queue; EOPNOTSUPP if the queue pair has
- * no writes.
+ * Write `from` to remote_addr and flush that range, with one completion: the
+ * flush's. A target whose agent polls gets a short write and its flush in one
+ * message. The bytes are read until the completion. Later work requests may be
+ * executed before it. Takes two entries of each queue; EOPNOTSUPP if the queue
+ * pair has no writes.
  */
 void rpmem_wr_write_flush(struct rpmem_qp *qp, uint32_t rkey,
 			  uint64_t remote_addr, const struct ibv_sge *from,

@@ -28,7 +28,7 @@ enum fi_rpmem_level {
 /* The failures that bytes survive, weakest first. */
 enum fi_rpmem_class {
 	FI_RPMEM_CLASS_DEFAULT = 0, /* the endpoint's: power unless lowered */
-	FI_RPMEM_CLASS_NONE = 1,    /* nothing: emulated persistent memory */
+	FI_RPMEM_CLASS_NONE = 1,    /* no failure: emulated persistent memory */
 	FI_RPMEM_CLASS_PROCESS = 2, /* the death of the target process */
 	FI_RPMEM_CLASS_POWER = 3,   /* a power cut at the target */
 };
@@ -55,13 +55,13 @@ enum fi_rpmem_status {
 	FI_RPMEM_ST_FAILED = 5,	 /* register it again, write again */
 	FI_RPMEM_ST_BUSY = 6,	 /* commit again later */
 	FI_RPMEM_ST_LOST = 7,	 /* write again, then commit again */
-	FI_RPMEM_ST_TIMEOUT = 8, /* a silent target; then as LOST */
+	FI_RPMEM_ST_TIMEOUT = 8, /* silent target: write and commit again */
 	FI_RPMEM_ST_INDETERMINATE = 9, /* read the memory, then decide */
 	FI_RPMEM_ST_PROTOCOL = 10, /* install the same release at both ends */
 };
 
 /*
- * The status of the error entry's prov_errno. The number itself is the detail:
+ * The category of an error entry's prov_errno. The number itself is the detail:
  * fi_cq_strerror() returns its sentence and remedy, fi_rpmem(7) lists all.
  */
 static inline enum fi_rpmem_status fi_rpmem_status(int prov_errno)
@@ -102,8 +102,8 @@ static inline enum fi_rpmem_status fi_rpmem_status(int prov_errno)
 }
 
 /*
- * One 8-byte store, done at most once, when the ranges of its commit are
- * durable, and durable itself when the commit completes. fi_rpmem_commit(3).
+ * One 8-byte store, executed at most once, after the ranges of its commit are
+ * durable; it is durable itself when the commit completes. fi_rpmem_commit(3).
  */
 struct fi_rpmem_then {
 	uint64_t key;
@@ -125,14 +125,14 @@ struct fi_rpmem_msg {
 	void *context;
 };
 
-/* The result of a query of a remote key. The first three are the caller's. */
+/* The result of a query of a remote key. The caller sets the first three. */
 struct fi_rpmem_attr {
 	size_t size;	 /* in: sizeof(struct fi_rpmem_attr) */
 	char *why;	 /* in: buffer for one sentence, or NULL */
 	size_t why_size; /* in: its bytes; the sentence is cut to them */
 	enum fi_rpmem_class region_class; /* strongest that a commit reaches */
-	enum fi_rpmem_method method;	  /* how, for the required class */
-	int prov_errno;		 /* 0, or that of such a commit's failure */
+	enum fi_rpmem_method method;	  /* method for the required class */
+	int prov_errno;		 /* 0, or why such a commit would fail */
 	uint32_t granularity;	 /* bytes flushed at once */
 	uint32_t preferred_size; /* bytes of one write */
 	uint32_t preferred_align;
@@ -196,11 +196,11 @@ static inline ssize_t fi_rpmem_commit(struct fi_rpmem_ops *ops,
 }
 
 /*
- * Write zeros to the ranges, which the target does by itself: their bytes do
- * not travel. Level visible: a completion means that any reader sees the zeros,
- * and a commit makes them durable, as it does for fi_write(); level durable:
- * they are durable, too. At most FI_RPMEM_ZERO_MAX bytes in at most 8 ranges;
- * msg->then is NULL; otherwise -FI_EINVAL. All else as fi_rpmem_commit().
+ * Write zeros to the ranges; the target makes them, so they are not sent. Level
+ * visible: a completion means that any reader sees the zeros, and a commit
+ * makes them durable, as it does for fi_write(); level durable: they are
+ * durable, too. At most FI_RPMEM_ZERO_MAX bytes in at most 8 ranges; msg->then
+ * is NULL; otherwise -FI_EINVAL. All else as fi_rpmem_commit().
  * fi_rpmem_zero(3).
  */
 #define FI_RPMEM_ZERO_MAX 1048576
@@ -227,9 +227,9 @@ static inline ssize_t fi_rpmem_query(struct fi_rpmem_ops *ops,
 }
 
 /*
- * The same, without a completion: blocks (and drives progress) until the reply,
- * at most the commit timeout. Returns 0 (attr->prov_errno may still say why
- * commits are refused), -FI_ETIMEDOUT, -FI_ENOTCONN, -FI_EKEYREJECTED, ...
+ * fi_rpmem_query() without a completion: blocks (and drives progress) until the
+ * reply, at most the commit timeout. Returns 0 (attr->prov_errno may still say
+ * why commits are refused), -FI_ETIMEDOUT, -FI_ENOTCONN, -FI_EKEYREJECTED, ...
  */
 static inline int fi_rpmem_query_sync(struct fi_rpmem_ops *ops,
 				      struct fid_ep *ep, fi_addr_t addr,
@@ -257,8 +257,8 @@ static inline int fi_rpmem_region(struct fi_rpmem_domain_ops *ops,
 /*
  * For a target that is about to close: from now on new commits to this domain,
  * and new connections, fail with FI_RPMEM_ST_BUSY; blocks (and drives progress)
- * until those accepted before have replies, at most timeout ms, -1: without
- * end. Returns 0, -FI_ETIMEDOUT. There is no way back. fi_rpmem_drain(3).
+ * until commits accepted before have replies, at most timeout ms, -1: without
+ * end. Returns 0, -FI_ETIMEDOUT. It cannot be undone. fi_rpmem_drain(3).
  */
 static inline int fi_rpmem_drain(struct fi_rpmem_domain_ops *ops,
 				 struct fid_domain *domain, int timeout)
