@@ -52,7 +52,7 @@ int advise_memory_open(struct advise *a, const char *dir,
 		rp_err(err, ret, "the CPU has no instruction to flush lines");
 		goto close;
 	}
-	rp_pmem_stays(a->pm);
+	rp_pmem_keep_populated(a->pm);
 	return 0;
 close:
 	advise_memory_close(a);

@@ -8,7 +8,7 @@
 
 struct rp_choice rp_facts_pick(const struct rp_facts *facts, char *why)
 {
-	return rp_method_pick(facts, getenv("FI_OFI_RPMEM_METHOD"), why);
+	return rp_method_for_region(facts, getenv("FI_OFI_RPMEM_METHOD"), why);
 }
 
 static bool is_verbs(const char *base)

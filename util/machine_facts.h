@@ -17,7 +17,7 @@ int rp_facts_find(const char *base, const char *device, const void *addr,
 		  size_t len, struct rp_facts *facts, char *why,
 		  struct rp_sources *src, struct rp_nic *nic);
 
-/* rp_method_pick() with FI_OFI_RPMEM_METHOD. */
+/* rp_method_for_region() with FI_OFI_RPMEM_METHOD. */
 struct rp_choice rp_facts_pick(const struct rp_facts *facts, char *why);
 
 #endif

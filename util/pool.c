@@ -664,7 +664,7 @@ int rp_pool_settle(struct rp_pool *p, unsigned int part, char *err)
 	int ret;
 
 	if (RP_FAULT("slow-settle"))
-		rp_fault_dawdle();
+		rp_fault_sleep();
 	from = part ? (RP_POOL_DATA + at) / page * page : 0;
 	to = RP_POOL_DATA + at + len;
 	ret = part ? pool_sync(p, (off_t)from, to - from)
@@ -729,7 +729,7 @@ int rp_pool_allocate(struct rp_pool *p, char *err)
 		goto restore;
 	}
 	if (RP_FAULT("slow-grow"))
-		rp_fault_dawdle();
+		rp_fault_sleep();
 	ret = -posix_fallocate(p->fd, (off_t)p->map_len, (off_t)want);
 	if (!ret && fsync(p->fd))
 		ret = -errno;
@@ -785,7 +785,7 @@ int rp_pool_close_clean(struct rp_pool *p, char *err)
 	int ret = 0;
 
 	if (RP_FAULT("slow-close"))
-		rp_fault_dawdle();
+		rp_fault_sleep();
 	/* A clean pool has all bytes on disk, committed or not. */
 	if (fdatasync(p->fd))
 		ret = rp_err(err, -errno,

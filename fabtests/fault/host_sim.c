@@ -55,9 +55,9 @@ int rp_host_facts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 }
 
 int rp_host_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
-		  enum rp_lasts *lasts, char *why)
+		  enum rp_intent *lasts, char *why)
 {
-	*lasts = RP_LASTS_NOT;
+	*lasts = RP_INTENT_VOLATILE;
 	return 0;
 }
 

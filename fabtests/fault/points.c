@@ -44,7 +44,7 @@ static void log_append(void)
 	close(fd);
 }
 
-void rp_fault_dawdle(void)
+void rp_fault_sleep(void)
 {
 	const char *text = getenv("RPMEM_FAULT_MS");
 	long ms = text ? atol(text) : 0;

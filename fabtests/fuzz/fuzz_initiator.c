@@ -478,7 +478,7 @@ static void program_step(struct fuzz_in *f, uint8_t op)
 		if (op & 0x80)
 			rp_session_disconnect(t.s, RP_ST_CANCELED, 0);
 		else
-			rp_session_unplaced(t.s);
+			rp_session_has_unplaced(t.s);
 		break;
 	default:
 		rp_session_progress(t.s);

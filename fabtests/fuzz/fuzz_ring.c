@@ -89,7 +89,7 @@ static void post_message(struct end *e, bool fails)
 	if (e->n >= PENDING - 1 || rp_ring_put(&e->ring, msg, len, &w))
 		return;
 	if (fails) {
-		rp_ring_unput(&e->ring);
+		rp_ring_undo_put(&e->ring);
 		return;
 	}
 	queue_write(e, &w);

@@ -358,7 +358,7 @@ unit_tests += fabtests/unit/test_agent_facts
 fabtests_unit_test_agent_facts_SOURCES = fabtests/unit/test_agent_facts.c $(agent_bed)
 fabtests_unit_test_agent_facts_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 fabtests_unit_test_agent_facts_LDFLAGS = \
-	-Wl,--wrap=rp_pmem_use_lines,--wrap=rp_pmem_flush
+	-Wl,--wrap=rp_pmem_use_clwb,--wrap=rp_pmem_flush
 
 unit_tests += fabtests/unit/test_agent_effects
 fabtests_unit_test_agent_effects_SOURCES = fabtests/unit/test_agent_effects.c $(agent_bed)

@@ -232,7 +232,7 @@ void bed_start(const struct rp_session_attr *attr)
 	bed.length = BED_LEN;
 	STAILQ_INIT(&bed.seen);
 	TAILQ_INIT(&bed.posted);
-	rp_op_moved = note_move;
+	rp_op_on_state = note_move;
 	cr_assert_eq(rp_session_new(&bed.k, attr ? attr : &usual, &to,
 				    sizeof(to), &bed.s),
 		     0);

@@ -431,7 +431,7 @@ static struct rp_job *job_of(struct spot *s, struct spot *t)
 	cr_assert_not_null(j);
 	j->ranges[0] = (struct rp_job_range){&t->region, 0, 8, false};
 	j->ranges[1] = (struct rp_job_range){&s->region, 0, 8, true};
-	rp_job_hold(j);
+	rp_job_use_regions(j);
 	return j;
 }
 

@@ -14,10 +14,10 @@
 
 TestSuite(caps_lasts, .init = caps_setup, .fini = caps_teardown);
 
-static enum rp_lasts lasts_at(uintptr_t addr, size_t len)
+static enum rp_intent lasts_at(uintptr_t addr, size_t len)
 {
-	enum rp_lasts lasts = 77;
-	int ret = rp_caps_lasts(&cfg, (void *)addr, len, &lasts, why);
+	enum rp_intent lasts = 77;
+	int ret = rp_caps_intent(&cfg, (void *)addr, len, &lasts, why);
 
 	cr_assert_eq(ret, 0, "%s", why);
 	return lasts;
@@ -55,29 +55,29 @@ static void map_page(const char *type, const char *lines)
 Test(caps_lasts, each_kind)
 {
 	map_page("ext4", ALL);
-	cr_assert_eq(lasts_at(0x100000, 0x1000), RP_LASTS_NOT);
-	cr_assert_eq(lasts_at(0x101000, 0x1000), RP_LASTS_MEANT);
-	cr_assert_eq(lasts_at(0x101ff8, 8), RP_LASTS_MEANT);
-	cr_assert_eq(lasts_at(0x102000, 0x1000), RP_LASTS_NOT);
-	cr_assert_eq(lasts_at(0x103000, 0x1000), RP_LASTS_NOT);
-	cr_assert_eq(lasts_at(0x105000, 0x1000), RP_LASTS_NOT);
-	cr_assert_eq(lasts_at(0x106000, 0x1000), RP_LASTS_NOT);
-	cr_assert_eq(lasts_at(0x107000, 0x1000), RP_LASTS_MEANT);
+	cr_assert_eq(lasts_at(0x100000, 0x1000), RP_INTENT_VOLATILE);
+	cr_assert_eq(lasts_at(0x101000, 0x1000), RP_INTENT_LASTING);
+	cr_assert_eq(lasts_at(0x101ff8, 8), RP_INTENT_LASTING);
+	cr_assert_eq(lasts_at(0x102000, 0x1000), RP_INTENT_VOLATILE);
+	cr_assert_eq(lasts_at(0x103000, 0x1000), RP_INTENT_VOLATILE);
+	cr_assert_eq(lasts_at(0x105000, 0x1000), RP_INTENT_VOLATILE);
+	cr_assert_eq(lasts_at(0x106000, 0x1000), RP_INTENT_VOLATILE);
+	cr_assert_eq(lasts_at(0x107000, 0x1000), RP_INTENT_LASTING);
 	/* No mapping. */
-	cr_assert_eq(lasts_at(0x104000, 0x1000), RP_LASTS_NOT);
-	cr_assert_eq(lasts_at(0x200000, 0x1000), RP_LASTS_NOT);
+	cr_assert_eq(lasts_at(0x104000, 0x1000), RP_INTENT_VOLATILE);
+	cr_assert_eq(lasts_at(0x200000, 0x1000), RP_INTENT_VOLATILE);
 }
 
 /* One page of a file is enough, wherever it lies; pages beside it are not. */
 Test(caps_lasts, one_page_of_a_file_is_enough)
 {
 	map_page("ext4", ALL);
-	cr_assert_eq(lasts_at(0x100000, 0x1001), RP_LASTS_MEANT);
-	cr_assert_eq(lasts_at(0x100000, 0x3000), RP_LASTS_MEANT);
-	cr_assert_eq(lasts_at(0x101fff, 0x1000), RP_LASTS_MEANT);
-	cr_assert_eq(lasts_at(0x102000, 0x5000), RP_LASTS_NOT);
-	cr_assert_eq(lasts_at(0x102000, 0x5001), RP_LASTS_MEANT);
-	cr_assert_eq(lasts_at(0x0ff000, 0x2001), RP_LASTS_MEANT);
+	cr_assert_eq(lasts_at(0x100000, 0x1001), RP_INTENT_LASTING);
+	cr_assert_eq(lasts_at(0x100000, 0x3000), RP_INTENT_LASTING);
+	cr_assert_eq(lasts_at(0x101fff, 0x1000), RP_INTENT_LASTING);
+	cr_assert_eq(lasts_at(0x102000, 0x5000), RP_INTENT_VOLATILE);
+	cr_assert_eq(lasts_at(0x102000, 0x5001), RP_INTENT_LASTING);
+	cr_assert_eq(lasts_at(0x0ff000, 0x2001), RP_INTENT_LASTING);
 }
 
 /* A file on an untrusted file system is still a file. */
@@ -87,33 +87,34 @@ Test(caps_lasts, file_on_any_file_system)
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
 		map_page(types[i], FILE_RW);
-		cr_assert_eq(lasts_at(0x101000, 8), RP_LASTS_MEANT, "%s",
+		cr_assert_eq(lasts_at(0x101000, 8), RP_INTENT_LASTING, "%s",
 			     types[i]);
 	}
 	map_page("tmpfs", ALL);
-	cr_assert_eq(lasts_at(0x101000, 8), RP_LASTS_MAYBE);
-	cr_assert_eq(lasts_at(0x100000, 0x2000), RP_LASTS_MAYBE);
-	cr_assert_eq(lasts_at(0x101000, 0x6001), RP_LASTS_MEANT);
+	cr_assert_eq(lasts_at(0x101000, 8), RP_INTENT_UNCLEAR);
+	cr_assert_eq(lasts_at(0x100000, 0x2000), RP_INTENT_UNCLEAR);
+	cr_assert_eq(lasts_at(0x101000, 0x6001), RP_INTENT_LASTING);
 	cfg.emulate = true;
-	cr_assert_eq(lasts_at(0x100000, 8), RP_LASTS_MAYBE);
+	cr_assert_eq(lasts_at(0x100000, 8), RP_INTENT_UNCLEAR);
 	map_page("ext4", ALL);
-	cr_assert_eq(lasts_at(0x105000, 8), RP_LASTS_MAYBE);
-	cr_assert_eq(lasts_at(0x103000, 8), RP_LASTS_NOT);
-	cr_assert_eq(lasts_at(0x101000, 8), RP_LASTS_MEANT);
+	cr_assert_eq(lasts_at(0x105000, 8), RP_INTENT_UNCLEAR);
+	cr_assert_eq(lasts_at(0x103000, 8), RP_INTENT_VOLATILE);
+	cr_assert_eq(lasts_at(0x101000, 8), RP_INTENT_LASTING);
 }
 
 Test(caps_lasts, unreadable_map_is_an_error)
 {
-	enum rp_lasts lasts = 77;
+	enum rp_intent lasts = 77;
 
 	map_page("ext4", "no line of a map\n");
-	cr_assert_eq(rp_caps_lasts(&cfg, HERE, LEN, &lasts, why), -EPROTO);
+	cr_assert_eq(rp_caps_intent(&cfg, HERE, LEN, &lasts, why), -EPROTO);
 	cr_assert(strstr(why, "make sense"), "%s", why);
-	cr_assert_eq(rp_caps_lasts(&cfg, HERE, 0, &lasts, why), -EINVAL);
+	cr_assert_eq(rp_caps_intent(&cfg, HERE, 0, &lasts, why), -EINVAL);
 	cr_assert(strstr(why, "empty"), "%s", why);
-	cr_assert_eq(rp_caps_lasts(&cfg, HERE, SIZE_MAX, &lasts, why), -EINVAL);
+	cr_assert_eq(rp_caps_intent(&cfg, HERE, SIZE_MAX, &lasts, why),
+		     -EINVAL);
 	cfg.root = "/nowhere";
-	cr_assert_eq(rp_caps_lasts(&cfg, HERE, LEN, &lasts, why), -ENOENT);
+	cr_assert_eq(rp_caps_intent(&cfg, HERE, LEN, &lasts, why), -ENOENT);
 	cr_assert(strstr(why, "cannot read"), "%s", why);
 	cr_assert_eq(lasts, 77, "it was set by a failed call");
 }
@@ -126,15 +127,16 @@ Test(caps_lasts, verdicts)
 			for (int req = 0; req <= RP_CLASS_POWER; req++) {
 				bool may = fit && reached >= req;
 
-				cr_assert_eq(rp_caps_implicit(RP_LASTS_NOT, fit,
-							      reached, req),
-					     RP_IMPLICIT_ORDINARY);
-				cr_assert_eq(rp_caps_implicit(RP_LASTS_MAYBE,
+				cr_assert_eq(
+					rp_caps_implicit(RP_INTENT_VOLATILE,
+							 fit, reached, req),
+					RP_IMPLICIT_ORDINARY);
+				cr_assert_eq(rp_caps_implicit(RP_INTENT_UNCLEAR,
 							      fit, reached,
 							      req),
 					     may ? RP_IMPLICIT_PERSISTENT
 						 : RP_IMPLICIT_ORDINARY);
-				cr_assert_eq(rp_caps_implicit(RP_LASTS_MEANT,
+				cr_assert_eq(rp_caps_implicit(RP_INTENT_LASTING,
 							      fit, reached,
 							      req),
 					     may ? RP_IMPLICIT_PERSISTENT

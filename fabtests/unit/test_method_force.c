@@ -13,7 +13,7 @@ static struct rp_choice pick_forced(const struct rp_facts *f,
 				    const char *forced)
 {
 	memset(why, 0x5a, sizeof(why));
-	return rp_method_pick(f, forced, why);
+	return rp_method_for_region(f, forced, why);
 }
 
 /* Does the prose offer this method with at least this class? */

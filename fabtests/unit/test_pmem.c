@@ -327,7 +327,7 @@ Test(pmem, small_flush_leaves_no_large_folio)
 	cr_log_info("one byte makes %" PRIu64 " dirty at first\n",
 		    dirty_bytes() - before);
 	cr_assert_eq(rp_pmem_flush(pm, 5 * page, 1), 0);
-	rp_pmem_split(pm, 5 * page, 1);
+	rp_pmem_split_folios(pm, 5 * page, 1);
 	before = dirty_bytes();
 	p[9 * page] = 1;
 	cr_assert_leq(dirty_bytes() - before, page);
@@ -682,13 +682,13 @@ Test(pmem, together_after_the_first)
 	struct rp_pmem *pm =
 		make(4 * page, 8 * page, RP_METHOD_AGENT_MSYNC, &fake);
 
-	cr_assert(!rp_pmem_together(pm, 2));
+	cr_assert(!rp_pmem_prefers_span(pm, 2));
 	cr_assert_eq(rp_pmem_flush(pm, 0, 1), 0);
-	cr_assert(rp_pmem_together(pm, 2));
+	cr_assert(rp_pmem_prefers_span(pm, 2));
 	rp_pmem_delete(pm);
 	pm = make(4 * page, 8 * page, RP_METHOD_AGENT_CLWB, &fake);
 	cr_assert_eq(rp_pmem_flush(pm, 0, 1), 0);
-	cr_assert(!rp_pmem_together(pm, 2));
+	cr_assert(!rp_pmem_prefers_span(pm, 2));
 	rp_pmem_delete(pm);
 }
 
@@ -715,15 +715,15 @@ static void sync_one(struct rp_pmem *pm, uint64_t ns)
 static void sync_two(struct rp_pmem *pm, uint64_t ns)
 {
 	took_ns = ns;
-	cr_assert(rp_pmem_together(pm, 2));
-	cr_assert_eq(rp_pmem_flush_together(pm, 0, 4097, 2), 0);
+	cr_assert(rp_pmem_prefers_span(pm, 2));
+	cr_assert_eq(rp_pmem_flush_span(pm, 0, 4097, 2), 0);
 }
 
 static unsigned int times_apart(struct rp_pmem *pm)
 {
 	unsigned int n = 0;
 
-	while (!rp_pmem_together(pm, 2))
+	while (!rp_pmem_prefers_span(pm, 2))
 		n++;
 	return n;
 }
@@ -739,8 +739,8 @@ Test(pmem, together_while_it_is_quick)
 	clock_ns = 1000;
 	/* A sync that took no time is a measured one. */
 	sync_one(pm, 0);
-	cr_assert(rp_pmem_together(pm, 2));
-	cr_assert(!rp_pmem_together(pm, 1));
+	cr_assert(rp_pmem_prefers_span(pm, 2));
+	cr_assert(!rp_pmem_prefers_span(pm, 1));
 	sync_one(pm, 1600);
 	sync_two(pm, 3201);
 	cr_assert_eq(times_apart(pm), 1);
@@ -785,7 +785,7 @@ Test(pmem, together_by_the_clock)
 
 	sync_one(pm, 0);
 	sync_two(pm, 200000000);
-	cr_assert(!rp_pmem_together(pm, 2));
+	cr_assert(!rp_pmem_prefers_span(pm, 2));
 	rp_pmem_delete(pm);
 }
 

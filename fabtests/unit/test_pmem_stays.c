@@ -85,7 +85,7 @@ Test(pmem_stays, file_is_populated_at_each_store)
 
 Test(pmem_stays, a_device_once_for_each_chunk)
 {
-	rp_pmem_stays(pm);
+	rp_pmem_keep_populated(pm);
 	for (char *at = base; at < base + len - 8; at += 64)
 		cr_assert_eq(store_word(at), 0);
 	cr_assert_eq(ncalls, 4);
@@ -98,7 +98,7 @@ Test(pmem_stays, a_device_once_for_each_chunk)
 
 Test(pmem_stays, anonymous_memory_is_never_populated)
 {
-	rp_pmem_anonymous(pm);
+	rp_pmem_set_anonymous(pm);
 	cr_assert_eq(store_word(room + 8192), 0);
 	cr_assert_eq(ncalls, 0);
 	cr_assert_eq(memcmp(room + 8192, "12345678", 8), 0);
@@ -106,7 +106,7 @@ Test(pmem_stays, anonymous_memory_is_never_populated)
 
 Test(pmem_stays, over_the_end_of_a_chunk)
 {
-	rp_pmem_stays(pm);
+	rp_pmem_keep_populated(pm);
 	cr_assert_eq(store_word(room + 2 * CHUNK - 8), 0);
 	cr_assert_eq(ncalls, 1, "the next is not touched");
 	cr_assert_eq(store_word(room + 2 * CHUNK - 7), 0);
@@ -118,7 +118,7 @@ Test(pmem_stays, over_the_end_of_a_chunk)
 /* A refused chunk is tried again at the next store; no byte is stored. */
 Test(pmem_stays, a_refusal_is_not_kept)
 {
-	rp_pmem_stays(pm);
+	rp_pmem_keep_populated(pm);
 	refusal = EHWPOISON;
 	cr_assert_eq(store_word(base), -EHWPOISON);
 	cr_assert_eq(store_word(base), -EHWPOISON);
@@ -140,7 +140,7 @@ Test(pmem_stays, a_refusal_is_not_kept)
 /* Newer kernels say EINVAL for pages that may not be written. */
 Test(pmem_stays, no_permission)
 {
-	rp_pmem_stays(pm);
+	rp_pmem_keep_populated(pm);
 	refusal = EINVAL;
 	cr_assert_eq(store_word(room + CHUNK), -EACCES);
 	cr_assert_eq(store_word(room + CHUNK), -EACCES);
@@ -149,7 +149,7 @@ Test(pmem_stays, no_permission)
 
 Test(pmem_stays, a_bad_page_is_alone)
 {
-	rp_pmem_stays(pm);
+	rp_pmem_keep_populated(pm);
 	refusal = EHWPOISON;
 	refused_len = 8192;
 	cr_assert_eq(store_word(room + CHUNK), 0);

@@ -428,9 +428,9 @@ Test(protocol, limits)
 		 RP_AGENT_SESSIONS},
 		{"REQUESTs and unsent replies that a target holds",
 		 RP_AGENT_JOBS},
-		{"PROGRESSes in the timeout", RP_AGENT_PACE_PART},
-		{"shortest time between them, ms", RP_AGENT_MIN_PACE_MS},
-		{"longest time between them, ms", RP_AGENT_MAX_PACE_MS},
+		{"PROGRESSes in the timeout", RP_AGENT_PROGRESS_PART},
+		{"shortest time between them, ms", RP_AGENT_MIN_PROGRESS_MS},
+		{"longest time between them, ms", RP_AGENT_MAX_PROGRESS_MS},
 		{"delay of the reply to a wrong key, ms",
 		 RP_AGENT_REFUSAL_NS / 1000000},
 		{"such replies in a second", RP_AGENT_REFUSALS},
@@ -517,7 +517,7 @@ Test(protocol, sentences)
 	says("logged at most once in %llu s.", RP_AGENT_WARN_NS / 1000000000);
 	says("HELLO is refused with status %d.", RP_ST_OVERLOADED);
 	says("refuses a REQUEST with status %d, and does", RP_ST_OVERLOADED);
-	cr_assert_eq(RP_AGENT_PACE_PART, 3);
+	cr_assert_eq(RP_AGENT_PROGRESS_PART, 3);
 	says("sends PROGRESS three times in the timeout");
 	says("ends the connection: status %d.", RP_ST_TIMEOUT);
 	says("NOTIFY or ATOMIC ends with status %d:", RP_ST_UNSURE);

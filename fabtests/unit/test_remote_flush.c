@@ -260,17 +260,17 @@ Test(remote, refused_by_the_target)
 		uint8_t type;
 		enum rp_flush_how want;
 	} cases[] = {
-		{ALL, ALL & ~RP_DESC_PERSISTENT, AT, 8, P, RP_FLUSH_NOT_BY_QP},
-		{ALL, ALL & ~RP_DESC_GLOBAL, AT, 8, G | P, RP_FLUSH_NOT_BY_QP},
-		{0, 0, 0, 8, P, RP_FLUSH_NOT_BY_QP},
+		{ALL, ALL & ~RP_DESC_PERSISTENT, AT, 8, P, RP_FLUSH_QP_FORBIDS},
+		{ALL, ALL & ~RP_DESC_GLOBAL, AT, 8, G | P, RP_FLUSH_QP_FORBIDS},
+		{0, 0, 0, 8, P, RP_FLUSH_QP_FORBIDS},
 		{ALL & ~RP_DESC_PERSISTENT, ALL, AT, 8, P,
-		 RP_FLUSH_NOT_BY_REGION},
-		{ALL & ~RP_DESC_GLOBAL, ALL, AT, 8, G, RP_FLUSH_NOT_BY_REGION},
-		{ALL, ALL, AT - 1, 8, P, RP_FLUSH_NOT_BY_REGION},
-		{ALL, ALL, AT + LEN - 7, 8, P, RP_FLUSH_NOT_BY_REGION},
-		{ALL, ALL, AT + LEN, 1, P, RP_FLUSH_NOT_BY_REGION},
-		{ALL, ALL, AT + LEN + 1, 0, P, RP_FLUSH_NOT_BY_REGION},
-		{ALL, ALL, UINT64_MAX - 3, 8, P, RP_FLUSH_NOT_BY_REGION},
+		 RP_FLUSH_REGION_FORBIDS},
+		{ALL & ~RP_DESC_GLOBAL, ALL, AT, 8, G, RP_FLUSH_REGION_FORBIDS},
+		{ALL, ALL, AT - 1, 8, P, RP_FLUSH_REGION_FORBIDS},
+		{ALL, ALL, AT + LEN - 7, 8, P, RP_FLUSH_REGION_FORBIDS},
+		{ALL, ALL, AT + LEN, 1, P, RP_FLUSH_REGION_FORBIDS},
+		{ALL, ALL, AT + LEN + 1, 0, P, RP_FLUSH_REGION_FORBIDS},
+		{ALL, ALL, UINT64_MAX - 3, 8, P, RP_FLUSH_REGION_FORBIDS},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
@@ -384,7 +384,7 @@ Test(remote, agent)
 	cr_assert_eq(rp_flush_decide(&r, AT, 0, P, 0).how, RP_FLUSH_READ);
 	cr_assert_eq(rp_flush_decide(&r, AT, 8, G, 0).how, RP_FLUSH_READ);
 	cr_assert_eq(rp_flush_decide(&r, AT + LEN, 8, P, 0).how,
-		     RP_FLUSH_NOT_BY_REGION);
+		     RP_FLUSH_REGION_FORBIDS);
 	r = remote_with_agent(d, BOTH);
 	cr_assert_eq(r.persistent.method, RP_METHOD_NATIVE);
 	d.domain = RP_DOMAIN_CPUCACHE;
@@ -454,21 +454,21 @@ Test(remote, atomic_writes)
 	cr_assert_eq(rp_atomic_decide(&none, AT, false).err, -EOPNOTSUPP);
 	cr_assert_eq(rp_atomic_decide(&r, AT + 4, false).err, -EINVAL);
 	cr_assert_eq(rp_atomic_decide(&r, AT + LEN, false).how,
-		     RP_FLUSH_NOT_BY_REGION);
+		     RP_FLUSH_REGION_FORBIDS);
 	cr_assert_eq(rp_atomic_decide(&r, AT - 8, false).how,
-		     RP_FLUSH_NOT_BY_REGION);
+		     RP_FLUSH_REGION_FORBIDS);
 	d.length = 7;
 	r = remote_with_agent(d, 0);
 	cr_assert_eq(rp_atomic_decide(&r, AT, false).how,
-		     RP_FLUSH_NOT_BY_REGION);
+		     RP_FLUSH_REGION_FORBIDS);
 	d.length = LEN;
 	d.region &= ~RP_DESC_WRITE;
 	r = remote_with_agent(d, 0);
 	cr_assert_eq(rp_atomic_decide(&r, AT, false).how,
-		     RP_FLUSH_NOT_BY_REGION);
+		     RP_FLUSH_REGION_FORBIDS);
 	d.qp &= ~RP_DESC_WRITE;
 	r = remote_with_agent(d, 0);
-	cr_assert_eq(rp_atomic_decide(&r, AT, false).how, RP_FLUSH_NOT_BY_QP);
+	cr_assert_eq(rp_atomic_decide(&r, AT, false).how, RP_FLUSH_QP_FORBIDS);
 	/* Both ends have atomic writes: no request to the agent. */
 	d = devdax_desc(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
 	d.region = d.qp = RP_DESC_ALL;

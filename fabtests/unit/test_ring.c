@@ -221,7 +221,7 @@ Test(ring, unput_message_is_not_sent)
 
 	open_both();
 	cr_assert_eq(rp_ring_put(&a.ring, "one", 3, &w), 0);
-	rp_ring_unput(&a.ring);
+	rp_ring_undo_put(&a.ring);
 	cr_assert_eq(send_message(&a, &b, "two", 3), 0);
 	cr_assert_eq(rp_ring_take(&b.ring, got), 3);
 	cr_assert_arr_eq(got, "two", 3);

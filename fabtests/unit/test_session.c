@@ -268,7 +268,7 @@ Test(session, late_acceptance_is_ignored)
 	bed_open(1);
 	bed.credits = 1;
 	bed_accept();
-	cr_assert_str_eq(rp_session_words(bed.s, buf, sizeof(buf)),
+	cr_assert_str_eq(rp_session_text(bed.s, buf, sizeof(buf)),
 			 "a private connection: 0 of 64 credits in use, "
 			 "fences");
 }

@@ -133,7 +133,7 @@ Test(session_batch, later_operations_send_the_batch_first)
 	bed_ok();
 	bed_see_request(RP_EFFECT_STORE);
 	write_small(5, 0, 24);
-	cr_assert(rp_session_unplaced(bed.s));
+	cr_assert(rp_session_has_unplaced(bed.s));
 	see_batch(1);
 	bed_ok();
 	bed_see_nothing();

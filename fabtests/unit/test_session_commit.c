@@ -234,13 +234,13 @@ Test(session_commit, visible_commit_is_a_plain_fence)
 	cr_assert_eq(bed.last->req.level, RP_LEVEL_VISIBLE);
 	cr_assert_eq(bed.last->req.nranges, 0);
 	bed_see_nothing();
-	cr_assert(rp_session_unplaced(bed.s));
+	cr_assert(rp_session_has_unplaced(bed.s));
 	bed_reply(1, RP_ST_OK);
 	expect_ok(&a);
 	/* It was not a commit: no method and no class. */
 	cr_assert_eq(a.out.method, RP_METHOD_REFUSED);
 	cr_assert_eq(a.out.class, RP_CLASS_NONE);
-	cr_assert(!rp_session_unplaced(bed.s));
+	cr_assert(!rp_session_has_unplaced(bed.s));
 }
 
 /* --- effects --- */
@@ -491,7 +491,7 @@ Test(session_commit, delivery_needs_a_proof_of_placement)
 	bed_post(op_commit_one(&b, 1, 4096, 64));
 	expect_ok(&b);
 	bed_see_nothing();
-	cr_assert(rp_session_unplaced(bed.s));
+	cr_assert(rp_session_has_unplaced(bed.s));
 	bed_see_request(RP_EFFECT_NONE);
 	bed_ok();
 	bed_done_all();

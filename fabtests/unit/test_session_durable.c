@@ -26,7 +26,7 @@ Test(session_op, durable_write_by_request)
 	expect_pending(&a);
 	bed_done_all();
 	expect_ok(&a);
-	cr_assert(!rp_session_unplaced(bed.s));
+	cr_assert(!rp_session_has_unplaced(bed.s));
 }
 
 Test(session_op, durable_write_by_fence)

@@ -94,7 +94,7 @@ Test(session, lost_connection_has_no_deadline)
 	bed.room = -1;
 	/* The lost write is poisoned, not unplaced. */
 	bed_open(1);
-	cr_assert(!rp_session_unplaced(bed.s));
+	cr_assert(!rp_session_has_unplaced(bed.s));
 	bed_see_nothing();
 }
 
@@ -102,7 +102,7 @@ static void call_while_closing(void)
 {
 	char buf[128];
 
-	cr_assert_str_eq(rp_session_words(bed.s, buf, sizeof(buf)),
+	cr_assert_str_eq(rp_session_text(bed.s, buf, sizeof(buf)),
 			 "the private connection is being closed");
 	cr_assert(!rp_session_progress(bed.s));
 	cr_assert_eq(bed_try(op_write(&c, 1, 0, 64, 0)), -EAGAIN);
@@ -332,13 +332,13 @@ Test(session, log_messages_describe_the_connection)
 {
 	char buf[128];
 
-	cr_assert_str_eq(rp_session_words(bed.s, buf, sizeof(buf)),
+	cr_assert_str_eq(rp_session_text(bed.s, buf, sizeof(buf)),
 			 "no private connection now");
 	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
-	cr_assert_str_eq(rp_session_words(bed.s, buf, sizeof(buf)),
+	cr_assert_str_eq(rp_session_text(bed.s, buf, sizeof(buf)),
 			 "the private connection is being made");
 	bed_accept();
-	cr_assert_str_eq(rp_session_words(bed.s, buf, sizeof(buf)),
+	cr_assert_str_eq(rp_session_text(bed.s, buf, sizeof(buf)),
 			 "a private connection: 0 of 64 credits in use, "
 			 "fences");
 }
@@ -380,7 +380,7 @@ Test(session, log_messages_describe_the_channel)
 		bed_start(&attr);
 		bed.flags = cases[i].flags;
 		bed_open(1);
-		rp_session_words(bed.s, buf, sizeof(buf));
+		rp_session_text(bed.s, buf, sizeof(buf));
 		cr_assert_str_eq(strstr(buf, "in use"), cases[i].end);
 	}
 }

@@ -432,11 +432,11 @@ Test(session_memory, fences)
 {
 	bed_post(op_write(&w[0], 1, 0, 4096, 0));
 	fail_allocation(0);
-	cr_assert(rp_session_unplaced(bed.s));
+	cr_assert(rp_session_has_unplaced(bed.s));
 	cr_assert(failed);
 	bed_see();
 	bed_see_nothing();
-	cr_assert(rp_session_unplaced(bed.s));
+	cr_assert(rp_session_has_unplaced(bed.s));
 	bed_see_request(RP_EFFECT_NONE);
 }
 

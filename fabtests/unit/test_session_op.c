@@ -221,7 +221,7 @@ Test(session_op, visible_write_is_delivered)
 	cr_assert(bed_see_kind(RP_CHANNEL_WRITE)->delivered);
 	bed_done_all();
 	expect_ok(&a);
-	cr_assert(!rp_session_unplaced(bed.s));
+	cr_assert(!rp_session_has_unplaced(bed.s));
 }
 
 Test(session_op, small_durable_write_is_one_request)

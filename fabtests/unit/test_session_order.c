@@ -409,15 +409,15 @@ Test(session_order, fence_proves_placement)
 	bed_done_all();
 	expect_ok(&a);
 	bed_see();
-	cr_assert(rp_session_unplaced(bed.s));
+	cr_assert(rp_session_has_unplaced(bed.s));
 	bed_see_request(RP_EFFECT_NONE);
 	cr_assert_eq(bed.last->req.level, RP_LEVEL_VISIBLE);
 	cr_assert_eq(bed.last->req.nranges, 0);
 	/* One fence is enough. */
-	cr_assert(rp_session_unplaced(bed.s));
+	cr_assert(rp_session_has_unplaced(bed.s));
 	cr_assert_eq(rp_session_outstanding(bed.s), 0);
 	bed_ok();
-	cr_assert(!rp_session_unplaced(bed.s));
+	cr_assert(!rp_session_has_unplaced(bed.s));
 	bed_see_nothing();
 }
 
@@ -427,16 +427,16 @@ Test(session_order, fence_proves_earlier_writes_only)
 	uint64_t token;
 
 	bed_post(op_write(&a, 1, 0, 4096, 0));
-	cr_assert(rp_session_unplaced(bed.s));
+	cr_assert(rp_session_has_unplaced(bed.s));
 	bed_see();
 	token = bed_see_request(RP_EFFECT_NONE)->hdr.token;
 	bed_post(op_write(&b, 1, 8192, 4096, 0));
 	bed_see();
 	bed_reply(token, RP_ST_OK);
-	cr_assert(rp_session_unplaced(bed.s));
+	cr_assert(rp_session_has_unplaced(bed.s));
 	token = bed_see_request(RP_EFFECT_NONE)->hdr.token;
 	bed_reply(token, RP_ST_OK);
-	cr_assert(!rp_session_unplaced(bed.s));
+	cr_assert(!rp_session_has_unplaced(bed.s));
 }
 
 /* An outstanding commit proves placement, so no fence is posted. */
@@ -446,27 +446,27 @@ Test(session_order, outstanding_proof_is_enough)
 	bed_post(op_commit_one(&b, 1, 65536, 64));
 	bed_see();
 	bed_see();
-	cr_assert(rp_session_unplaced(bed.s));
+	cr_assert(rp_session_has_unplaced(bed.s));
 	bed_see_nothing();
 	bed_reply(1, RP_ST_OK);
-	cr_assert(!rp_session_unplaced(bed.s));
+	cr_assert(!rp_session_has_unplaced(bed.s));
 	bed_done_all();
 	/* A delivered write, too, is unplaced until a read fence completes. */
 	bed_post(op_write(&a, 1, 0, 4096, 0));
 	bed_post(op_write(&b, 1, 8192, 64, RP_LEVEL_VISIBLE));
 	bed_see();
 	bed_see();
-	cr_assert(rp_session_unplaced(bed.s));
+	cr_assert(rp_session_has_unplaced(bed.s));
 	bed_see_nothing();
 	bed_done_all();
-	cr_assert(!rp_session_unplaced(bed.s));
+	cr_assert(!rp_session_has_unplaced(bed.s));
 	bed_post(op_write(&a, 1, 0, 4096, 0));
 	bed_post(op_read(&b, 1, 8192, 64));
-	cr_assert(rp_session_unplaced(bed.s));
+	cr_assert(rp_session_has_unplaced(bed.s));
 	bed_done(1);
-	cr_assert(rp_session_unplaced(bed.s));
+	cr_assert(rp_session_has_unplaced(bed.s));
 	bed_done(1);
-	cr_assert(!rp_session_unplaced(bed.s));
+	cr_assert(!rp_session_has_unplaced(bed.s));
 }
 
 Test(session_order, flush_proves_placement)
@@ -483,10 +483,10 @@ Test(session_order, flush_proves_placement)
 	bed_post(op_commit_one(&b, 1, 0, 64));
 	bed_see_kind(RP_CHANNEL_WRITE);
 	bed_see_kind(RP_CHANNEL_FLUSH);
-	cr_assert(rp_session_unplaced(bed.s));
+	cr_assert(rp_session_has_unplaced(bed.s));
 	bed_see_nothing();
 	bed_done_all();
-	cr_assert(!rp_session_unplaced(bed.s));
+	cr_assert(!rp_session_has_unplaced(bed.s));
 }
 
 /* The commit of a durable write proves its placement, so no fence is posted. */
@@ -495,10 +495,10 @@ Test(session_order, durable_write_proves_itself)
 	bed_post(op_write(&a, 1, 0, 8192, RP_LEVEL_DURABLE));
 	bed_see_kind(RP_CHANNEL_WRITE);
 	bed_see_request(RP_EFFECT_NONE);
-	cr_assert(rp_session_unplaced(bed.s));
+	cr_assert(rp_session_has_unplaced(bed.s));
 	bed_see_nothing();
 	bed_ok();
-	cr_assert(!rp_session_unplaced(bed.s));
+	cr_assert(!rp_session_has_unplaced(bed.s));
 }
 
 /* An operation that failed without a post proves nothing. */
@@ -508,7 +508,7 @@ Test(session_order, refused_commit_is_no_proof)
 	bed_post(op_commit_one(&b, 1, BED_LEN, 64));
 	expect_status(&b, RP_ST_RANGE);
 	bed_see();
-	cr_assert(rp_session_unplaced(bed.s));
+	cr_assert(rp_session_has_unplaced(bed.s));
 	bed_see_request(RP_EFFECT_NONE);
 }
 
@@ -521,7 +521,7 @@ Test(session_order, read_without_fencing_proves_nothing)
 	bed_post(op_write(&a, 1, 0, 4096, 0));
 	bed_post(op_read(&b, 1, 8192, 64));
 	bed_done_all();
-	cr_assert(rp_session_unplaced(bed.s));
+	cr_assert(rp_session_has_unplaced(bed.s));
 }
 
 /* Stores are placed once their replies arrive. */
@@ -529,12 +529,12 @@ Test(session_order, outstanding_stores_are_unplaced)
 {
 	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
 	bed_see();
-	cr_assert(rp_session_unplaced(bed.s));
+	cr_assert(rp_session_has_unplaced(bed.s));
 	bed_see_nothing();
 	bed_reply(1, RP_ST_OK);
-	cr_assert(!rp_session_unplaced(bed.s));
+	cr_assert(!rp_session_has_unplaced(bed.s));
 	bed_post(op_atomic(&a, 1, 0));
-	cr_assert(rp_session_unplaced(bed.s));
+	cr_assert(rp_session_has_unplaced(bed.s));
 }
 
 /* Scattered unplaced ranges take bounded memory. */
@@ -559,7 +559,7 @@ Test(session_order, many_unplaced_ranges_send_a_fence)
 	bed_post(op_commit_one(&a, 1, 0, 64));
 	bed_see();
 	bed_ok();
-	cr_assert(!rp_session_unplaced(bed.s));
+	cr_assert(!rp_session_has_unplaced(bed.s));
 }
 
 Test(session_order, many_unplaced_bytes_send_a_fence)

@@ -288,10 +288,10 @@ Test(session_poison, first_delivered_range_proves_itself_alone)
 	bed_post(&a.op);
 	cr_assert(bed_see_kind(RP_CHANNEL_WRITE)->delivered);
 	bed_done(1);
-	cr_assert(rp_session_unplaced(bed.s));
+	cr_assert(rp_session_has_unplaced(bed.s));
 	bed_done(1);
 	expect_ok(&a);
-	cr_assert_not(rp_session_unplaced(bed.s));
+	cr_assert_not(rp_session_has_unplaced(bed.s));
 }
 
 /* The reply to the write's commit proves placement, even as a failure. */

@@ -239,7 +239,7 @@ Test(session_commit, writes_of_a_lost_connection_go_to_the_agent)
 {
 	bed_open_alone(RP_METHOD_FENCE, 0);
 	bed_post(op_write(&a, 1, 0, 4096, 0));
-	cr_assert(rp_session_unplaced(bed.s));
+	cr_assert(rp_session_has_unplaced(bed.s));
 	bed_reply(1, RP_ST_OK);
 	bed_done_all();
 	bed_lose(ECONNRESET);

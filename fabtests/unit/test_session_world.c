@@ -621,7 +621,7 @@ static void accept_if_requested(void)
 
 static void drop_unplaced(void)
 {
-	if (rp_session_unplaced(bed.s))
+	if (rp_session_has_unplaced(bed.s))
 		return;
 	for (unsigned int i = 0; i < OPS; i++)
 		if (tries[i].busy && tries[i].report.op.kind == RP_OP_WRITE &&

@@ -57,14 +57,14 @@ Test(spin, vain_ones_become_rare)
 	for (int i = 0; i < 502; i++)
 		tried += time_in_vain() > 0;
 	cr_assert_eq(tried, 8, "%d", tried); /* it skips 1, 3, ... 255 */
-	for (int i = 0; i < 10 * (RP_SPIN_SKIPPED + 1); i++)
+	for (int i = 0; i < 10 * (RP_SPIN_MAX_SKIPPED + 1); i++)
 		tried += time_in_vain() > 0;
 	cr_assert_eq(tried, 18, "%d", tried);
 }
 
 Test(spin, one_that_pays_makes_up_for_them)
 {
-	while (s.missed < RP_SPIN_SKIPPED)
+	while (s.missed < RP_SPIN_MAX_SKIPPED)
 		time_in_vain();
 	while (!rp_spin(&s, NS, true, now))
 		now += 10;

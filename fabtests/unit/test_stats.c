@@ -88,14 +88,14 @@ Test(stats, every_time_has_a_bucket)
 	for (int i = 0; i < 4; i++) {
 		rp_stats_scale = scales[i];
 		for (size_t j = 0; j < sizeof(starts) / sizeof(*starts); j++) {
-			double ns = rp_stats_since(starts[j]);
+			double ns = rp_stats_ns_since(starts[j]);
 
 			cr_assert_gt(ns, 0);
 			cr_assert_lt(rp_stats_bucket(ns), RP_STATS_BUCKETS);
 		}
 	}
 	/* A counter that is behind took no time. */
-	cr_assert_eq(rp_stats_since(rp_stats_now() + (1ull << 40)), 2);
+	cr_assert_eq(rp_stats_ns_since(rp_stats_now() + (1ull << 40)), 2);
 }
 
 Test(stats, histogram_counts_each_once)
@@ -104,7 +104,7 @@ Test(stats, histogram_counts_each_once)
 	uint64_t sum = 0, ns = 0;
 
 	for (uint64_t t = 1; t < 1ull << 36; t += t / 3 + 1) {
-		rp_stats_take(&h, (double)t);
+		rp_stats_bucket_add(&h, (double)t);
 		ns += t;
 		sum++;
 	}
@@ -124,7 +124,7 @@ Test(stats, ticks_become_nanoseconds)
 	clock_gettime(CLOCK_MONOTONIC, &a);
 	start = rp_stats_now();
 	usleep(20000);
-	got = rp_stats_since(start);
+	got = rp_stats_ns_since(start);
 	clock_gettime(CLOCK_MONOTONIC, &b);
 	ns = (double)(b.tv_sec - a.tv_sec) * 1e9 +
 	     (double)(b.tv_nsec - a.tv_nsec);

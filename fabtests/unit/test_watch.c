@@ -239,17 +239,17 @@ Test(watch, facts_without_sources_are_refused)
 	struct rp_watch *none = NULL;
 	char reason[RP_WHY_LEN] = "";
 
-	rp_watch_failed(EMFILE);
+	rp_watch_open_failed(EMFILE);
 	rp_watch_record(&none);
 	cr_assert_eq(rp_watch_end(0, reason), 0);
 	rp_watch_record(&none);
-	rp_watch_failed(EMFILE);
+	rp_watch_open_failed(EMFILE);
 	cr_assert_eq(rp_watch_end(0, reason), -ENOMEM);
 	cr_assert(strstr(reason, "file descriptor"));
 	cr_assert_not(rp_watch_starved());
 	/* The error of the lookup itself is kept. */
 	rp_watch_record(&none);
-	rp_watch_failed(EMFILE);
+	rp_watch_open_failed(EMFILE);
 	cr_assert_eq(rp_watch_end(-EFAULT, reason), -EFAULT);
 }
 

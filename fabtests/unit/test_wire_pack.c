@@ -11,11 +11,11 @@
 
 #define K      0xB60123456789ABCDull
 #define MOST   RP_WIRE_MAX_PACKED
-#define IN_MSG (RP_WIRE_MAX_MSG - RP_WIRE_PACKS)
+#define IN_MSG (RP_WIRE_MAX_MSG - RP_WIRE_PACKED_AT)
 #define N(a)   (sizeof(a) / sizeof((a)[0]))
 
 static struct rp_wire_range r[MOST], back[MOST];
-static uint8_t buf[2 * RP_WIRE_NUMBER * MOST];
+static uint8_t buf[2 * RP_WIRE_NUMBER_MAX * MOST];
 
 static size_t pack_ranges(size_t n, size_t size)
 {

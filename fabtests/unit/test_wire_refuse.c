@@ -389,8 +389,8 @@ Test(wire_refuse, single_packed_range)
 
 	cr_assert_gt(rp_wire_put_request(buf, sizeof(buf), 1, &m), 0);
 	buf[offsetof(struct rp_le_request, flags)] = RP_LE_REQUEST_PACKED;
-	len = RP_WIRE_PACKS +
-	      rp_wire_pack(buf + RP_WIRE_PACKS, 64, &r, 1, &taken);
+	len = RP_WIRE_PACKED_AT +
+	      rp_wire_pack(buf + RP_WIRE_PACKED_AT, 64, &r, 1, &taken);
 	cr_assert_eq(taken, 1);
 	set_length(buf, (uint32_t)len);
 	cr_assert_eq(wire_get(buf, len, &back), -EBADMSG);

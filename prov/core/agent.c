@@ -33,15 +33,15 @@ int rp_agent_new(const struct rp_agent_attr *attr, struct rp_agent_host *h,
 	TAILQ_INIT(&a->sending);
 	TAILQ_INIT(&a->working);
 	TAILQ_INIT(&a->delayed);
-	TAILQ_INIT(&a->quick);
-	TAILQ_INIT(&a->slow);
+	TAILQ_INIT(&a->quick_jobs);
+	TAILQ_INIT(&a->slow_jobs);
 	TAILQ_INIT(&a->local);
 	TAILQ_INIT(&a->flushing_all);
 
-	ret = rp_batch_init(&a->inl);
+	ret = rp_batch_init(&a->inline_batch);
 	if (ret)
 		goto free;
-	ret = rp_batch_init(&a->far);
+	ret = rp_batch_init(&a->worker_batch);
 	if (ret)
 		goto fini_inl;
 	a->job = rp_job_new(RP_WIRE_MAX_PACKED, 0);
@@ -57,9 +57,9 @@ int rp_agent_new(const struct rp_agent_attr *attr, struct rp_agent_host *h,
 free_job:
 	free(a->job);
 fini_far:
-	rp_batch_fini(&a->far);
+	rp_batch_fini(&a->worker_batch);
 fini_inl:
-	rp_batch_fini(&a->inl);
+	rp_batch_fini(&a->inline_batch);
 free:
 	free(a);
 	return ret;
@@ -70,11 +70,11 @@ void rp_agent_delete(struct rp_agent *a)
 	rp_agent_close_sessions(a);
 	rp_agent_refuse_delayed(a, UINT64_MAX);
 	/* No job runs: a job uses regions, and all have been removed. */
-	assert(!a->backlog && !a->far_runs);
+	assert(!a->backlog && !a->worker_busy);
 	rp_worker_fini(&a->worker);
 	free(a->job);
-	rp_batch_fini(&a->far);
-	rp_batch_fini(&a->inl);
+	rp_batch_fini(&a->worker_batch);
+	rp_batch_fini(&a->inline_batch);
 	free(a);
 }
 
@@ -84,7 +84,7 @@ static void job_complete(struct rp_job *job)
 	struct rp_agent_session *s = job->session;
 
 	if (job->local) {
-		rp_agent_local_end(job);
+		rp_agent_local_complete(job);
 		return;
 	}
 	if (s) {
@@ -109,7 +109,7 @@ static void fail_weakened(struct rp_job *job)
 {
 	if (!job->weakened)
 		return;
-	if (job->then.region || rp_effect_is_first(job->effect))
+	if (job->then.region || rp_effect_precedes_flush(job->effect))
 		rp_job_fail(job, RP_ST_FLUSH_FAILED, EIO, 0);
 	else
 		rp_job_fail(job, RP_ST_CLASS, job->weakened - 1, 0);
@@ -128,17 +128,17 @@ static void batch_complete(struct rp_agent *a, struct rp_batch *b)
 	rp_batch_reset(b);
 }
 
-static bool collect_far(struct rp_agent *a, bool wait)
+static bool collect_worker_batch(struct rp_agent *a, bool wait)
 {
-	if (!a->far_runs || !rp_worker_finished(&a->worker, wait))
+	if (!a->worker_busy || !rp_worker_finished(&a->worker, wait))
 		return false;
-	a->far_runs = false;
-	batch_complete(a, &a->far);
+	a->worker_busy = false;
+	batch_complete(a, &a->worker_batch);
 	return true;
 }
 
 /* Fail the job if one of its regions has failed since the job was checked. */
-static void check_failed(struct rp_job *job)
+static void fail_if_region_failed(struct rp_job *job)
 {
 	for (size_t i = 0; i < job->n; i++)
 		if (job->ranges[i].region->failed)
@@ -159,17 +159,17 @@ static bool batch_fill(struct rp_agent *a, struct rp_jobs *queue,
 	TAILQ_FOREACH_SAFE(job, queue, link, tmp)
 	{
 		if (!rp_batch_has_room(b, job) ||
-		    !rp_batch_has_room(&a->inl, job))
+		    !rp_batch_has_room(&a->inline_batch, job))
 			break;
-		if (rp_agent_waits(job))
+		if (rp_agent_job_must_wait(job))
 			continue;
 		TAILQ_REMOVE(queue, job, link);
 		job->queue = NULL;
-		check_failed(job);
+		fail_if_region_failed(job);
 		fail_weakened(job);
 		/* The inline batch flushes a slow job's cheap ranges. */
 		if (job->reply.status == RP_ST_OK &&
-		    rp_batch_merge(&a->inl, b, job))
+		    rp_batch_merge(&a->inline_batch, b, job))
 			rp_job_fail_memory(job);
 		if (job->reply.status == RP_ST_OK) {
 			job->batch = b;
@@ -182,43 +182,43 @@ static bool batch_fill(struct rp_agent *a, struct rp_jobs *queue,
 	return any;
 }
 
-static void start_far(struct rp_agent *a)
+static void start_worker_batch(struct rp_agent *a)
 {
-	if (TAILQ_EMPTY(&a->far.jobs)) {
+	if (TAILQ_EMPTY(&a->worker_batch.jobs)) {
 		/* Memory ran out: drop the ranges of a job merged in part. */
-		rp_batch_reset(&a->far);
+		rp_batch_reset(&a->worker_batch);
 		return;
 	}
-	rp_batch_seal(&a->far);
+	rp_batch_seal(&a->worker_batch);
 	if (rp_worker_start(&a->worker)) {
 		/* No thread can be started: run the slow batch here. */
-		rp_batch_run(&a->far);
-		batch_complete(a, &a->far);
+		rp_batch_run(&a->worker_batch);
+		batch_complete(a, &a->worker_batch);
 		return;
 	}
-	a->far_runs = true;
-	rp_worker_submit(&a->worker, &a->far);
+	a->worker_busy = true;
+	rp_worker_submit(&a->worker, &a->worker_batch);
 }
 
 static bool run_batches(struct rp_agent *a)
 {
-	bool any = batch_fill(a, &a->quick, &a->inl);
+	bool any = batch_fill(a, &a->quick_jobs, &a->inline_batch);
 
-	if (!a->far_runs)
-		any |= batch_fill(a, &a->slow, &a->far);
+	if (!a->worker_busy)
+		any |= batch_fill(a, &a->slow_jobs, &a->worker_batch);
 	if (!any)
 		return false;
 
-	rp_batch_seal(&a->inl);
-	rp_batch_run(&a->inl);
-	if (a->far_runs) {
-		batch_complete(a, &a->inl);
+	rp_batch_seal(&a->inline_batch);
+	rp_batch_run(&a->inline_batch);
+	if (a->worker_busy) {
+		batch_complete(a, &a->inline_batch);
 		return true;
 	}
 	/* Fail slow jobs if the flush of their cheap ranges has failed. */
-	rp_batch_complete(&a->inl, &a->far.jobs);
-	batch_complete(a, &a->inl);
-	start_far(a);
+	rp_batch_complete(&a->inline_batch, &a->worker_batch.jobs);
+	batch_complete(a, &a->inline_batch);
+	start_worker_batch(a);
 	return true;
 }
 
@@ -235,7 +235,7 @@ int rp_agent_region_add(struct rp_agent *a, struct rp_region *r)
 		return ret;
 	r->stats = rp_stats_region_open(r->facts.name, r->len, r->choice.class,
 					r->choice.method);
-	rp_pmem_count(r->pmem, r->stats);
+	rp_pmem_set_stats(r->pmem, r->stats);
 	rp_agent_facts_add(a, r);
 	return 0;
 }
@@ -288,11 +288,11 @@ void rp_agent_region_del(struct rp_agent *a, struct rp_region *r)
 	rp_agent_close_granted(a, r->key);
 	if (!r->busy)
 		return;
-	fail_queued(&a->quick, r);
-	fail_queued(&a->slow, r);
+	fail_queued(&a->quick_jobs, r);
+	fail_queued(&a->slow_jobs, r);
 	/* Running jobs of r must complete before r is freed. */
 	if (r->busy)
-		collect_far(a, true);
+		collect_worker_batch(a, true);
 	assert(!r->busy);
 }
 
@@ -307,7 +307,7 @@ bool rp_agent_progress(struct rp_agent *a)
 	uint64_t now;
 
 	/* Fast path: each poll of a completion queue calls this. */
-	const bool idle = !a->far_runs && !a->backlog &&
+	const bool idle = !a->worker_busy && !a->backlog &&
 			  TAILQ_EMPTY(&a->ending) && TAILQ_EMPTY(&a->delayed) &&
 			  TAILQ_EMPTY(&a->local) &&
 			  TAILQ_EMPTY(&a->flushing_all) && !a->review;
@@ -317,7 +317,7 @@ bool rp_agent_progress(struct rp_agent *a)
 	now = rp_agent_now(a);
 	if (idle && now < a->watch_at)
 		return false;
-	any |= collect_far(a, false);
+	any |= collect_worker_batch(a, false);
 	any |= rp_agent_facts_progress(a, now);
 	any |= run_batches(a);
 	any |= rp_agent_sessions_progress(a, now);
@@ -329,9 +329,9 @@ uint64_t rp_agent_deadline(const struct rp_agent *a)
 {
 	uint64_t due;
 
-	if (!TAILQ_EMPTY(&a->quick) || a->review ||
-	    ((!TAILQ_EMPTY(&a->slow) || !TAILQ_EMPTY(&a->flushing_all)) &&
-	     !a->far_runs))
+	if (!TAILQ_EMPTY(&a->quick_jobs) || a->review ||
+	    ((!TAILQ_EMPTY(&a->slow_jobs) || !TAILQ_EMPTY(&a->flushing_all)) &&
+	     !a->worker_busy))
 		return 0;
 	due = rp_agent_sessions_deadline(a);
 	if (a->watch && a->watch_at < due)

@@ -11,7 +11,7 @@
 /* Least time between two delayed refusals. */
 #define REFUSAL_NS (1000 * NS_PER_MS / RP_AGENT_REFUSALS)
 
-static void refuse(struct rp_agent *a, void *request, enum rp_status st)
+static void conn_refuse(struct rp_agent *a, void *request, enum rp_status st)
 {
 	const struct rp_wire_hello_ack ack = {.status = st};
 	uint8_t msg[RP_WIRE_CM_ACK];
@@ -32,7 +32,7 @@ static void refusal_send(struct rp_agent *a, struct rp_agent_refusal *f,
 	struct rp_agent_session *s = f->session;
 
 	if (!s)
-		refuse(a, f->request, RP_ST_STALE_KEY);
+		conn_refuse(a, f->request, RP_ST_STALE_KEY);
 	else if (f->type == RP_MSG_QUERY)
 		rp_agent_info(s, f->token, &info);
 	else
@@ -81,11 +81,11 @@ static void source_charge(struct rp_agent *a, uint64_t source, uint64_t now)
 	if (!s) {
 		s = a->sources;
 		for (int i = 1; i < RP_AGENT_SOURCES; i++)
-			if (a->sources[i].paid < s->paid)
+			if (a->sources[i].debt_end < s->debt_end)
 				s = &a->sources[i];
 		*s = (struct rp_agent_source){.source = source};
 	}
-	s->paid = (s->paid > now ? s->paid : now) + REFUSAL_NS;
+	s->debt_end = (s->debt_end > now ? s->debt_end : now) + REFUSAL_NS;
 }
 
 /*
@@ -97,7 +97,7 @@ static bool source_guesses(struct rp_agent *a, uint64_t source)
 	const struct rp_agent_source *s = source_find(a, source);
 
 	return source && s &&
-	       s->paid > rp_agent_now(a) + RP_AGENT_DEBT * REFUSAL_NS;
+	       s->debt_end > rp_agent_now(a) + RP_AGENT_DEBT * REFUSAL_NS;
 }
 
 /*
@@ -170,12 +170,12 @@ void rp_agent_request_gone(struct rp_agent *a, void *request)
 
 static uint64_t refusal_pause(uint32_t timeout_ms)
 {
-	uint64_t ms = timeout_ms / RP_AGENT_PACE_PART;
+	uint64_t ms = timeout_ms / RP_AGENT_PROGRESS_PART;
 
-	if (ms < RP_AGENT_MIN_PACE_MS)
-		ms = RP_AGENT_MIN_PACE_MS;
-	if (ms > RP_AGENT_MAX_PACE_MS)
-		ms = RP_AGENT_MAX_PACE_MS;
+	if (ms < RP_AGENT_MIN_PROGRESS_MS)
+		ms = RP_AGENT_MIN_PROGRESS_MS;
+	if (ms > RP_AGENT_MAX_PROGRESS_MS)
+		ms = RP_AGENT_MAX_PROGRESS_MS;
 	return ms * NS_PER_MS;
 }
 
@@ -209,7 +209,7 @@ session_new(struct rp_agent *a, const struct rp_wire_hello *m, uint64_t source)
 	s->initiator = m->initiator;
 	s->source = source;
 	s->port = m->port;
-	s->pace = refusal_pause(m->timeout_ms);
+	s->progress_period = refusal_pause(m->timeout_ms);
 	if (a->host->ops->flags)
 		s->flags = a->host->ops->flags(a->host);
 	if (!(m->features & RP_FEATURE_NATIVE))
@@ -266,12 +266,12 @@ static void accept_hello(struct rp_agent *a, void *request,
 		rp_agent_session_close(s);
 	s = make_room(a) ? session_new(a, m, source_of(a, request)) : NULL;
 	if (!s) {
-		refuse(a, request, RP_ST_OVERLOADED);
+		conn_refuse(a, request, RP_ST_OVERLOADED);
 		return;
 	}
 	st = rp_agent_grant_get(s, r, &g);
 	if (st != RP_ST_OK)
-		refuse(a, request, st);
+		conn_refuse(a, request, st);
 	else if (session_accept(s, request, g))
 		return;
 	rp_agent_session_free(s);
@@ -291,19 +291,19 @@ void rp_agent_requested(struct rp_agent *a, void *request, const void *data,
 		st = ret == -EPROTONOSUPPORT ? RP_ST_VERSION
 					     : RP_ST_BAD_MESSAGE;
 		a->stats.bad_messages += st == RP_ST_BAD_MESSAGE;
-		refuse(a, request, st);
+		conn_refuse(a, request, st);
 		return;
 	}
 	if (source_guesses(a, source_of(a, request))) {
-		refuse(a, request, RP_ST_OVERLOADED);
+		conn_refuse(a, request, RP_ST_OVERLOADED);
 		return;
 	}
 	r = rp_regions_find(&a->regions, m.key, &st);
 	if (!r) {
 		if (!refuse_later(a, request, NULL, &no_hdr))
-			refuse(a, request, RP_ST_STALE_KEY);
+			conn_refuse(a, request, RP_ST_STALE_KEY);
 	} else if (a->quiescing) {
-		refuse(a, request, RP_ST_OVERLOADED);
+		conn_refuse(a, request, RP_ST_OVERLOADED);
 	} else {
 		accept_hello(a, request, &m, r);
 	}

@@ -33,7 +33,7 @@ void rp_agent_facts_del(struct rp_agent *a, struct rp_region *r)
 	if (a->regions.by_key != r || r->hh.next)
 		return;
 	rp_watch_free(&a->watch);
-	rp_watch_free(&a->fresh);
+	rp_watch_free(&a->review_sources);
 }
 
 /* --- one region --- */
@@ -109,9 +109,9 @@ static void region_weaken(struct rp_agent *a, struct rp_region *r,
 	r->stats->class = r->choice.class;
 	r->stats->method = r->choice.method;
 	rp_agent_close_granted(a, r->key);
-	jobs_withdraw(&a->quick, r);
-	jobs_withdraw(&a->slow, r);
-	jobs_withdraw(&a->far.jobs, r);
+	jobs_withdraw(&a->quick_jobs, r);
+	jobs_withdraw(&a->slow_jobs, r);
+	jobs_withdraw(&a->worker_batch.jobs, r);
 	if (!must_flush_all(r, &was))
 		return;
 	if (!r->flushing_all)
@@ -143,7 +143,7 @@ static bool same_sources(const struct rp_facts *a, const struct rp_facts *b)
 }
 
 /* Find the facts of r. False: the last lookup, of the same file, has them. */
-static bool lookup(struct rp_agent *a, struct rp_region *r)
+static bool lookup_facts(struct rp_agent *a, struct rp_region *r)
 {
 	struct rp_agent_lookup *l = &a->lookup;
 	int ret;
@@ -152,13 +152,13 @@ static bool lookup(struct rp_agent *a, struct rp_region *r)
 		return false;
 	l->was = r->facts;
 	l->valid = true;
-	rp_watch_record(&a->fresh);
+	rp_watch_record(&a->review_sources);
 	ret = a->host->ops->facts(a->host, r, &l->now, l->why);
 	rp_watch_record(NULL);
 	/* Facts that cannot be found are unknown. */
 	if (ret)
 		l->now = (struct rp_facts){.memory = RP_MEM_UNKNOWN};
-	rp_watch_failed(-ret);
+	rp_watch_open_failed(-ret);
 	a->starved |= rp_watch_starved();
 	return true;
 }
@@ -175,7 +175,7 @@ static int region_review(struct rp_agent *a, struct rp_region *r)
 
 	if (was.class == RP_CLASS_NONE)
 		return 0;
-	first = lookup(a, r);
+	first = lookup_facts(a, r);
 	if (a->starved)
 		return LOOKUPS;
 	f = merge_facts(r, &a->lookup.now);
@@ -210,10 +210,10 @@ static bool review_some(struct rp_agent *a)
 		return true;
 	/* Without memory or files keep the old texts, to compare again. */
 	if (a->starved)
-		rp_watch_free(&a->fresh);
+		rp_watch_free(&a->review_sources);
 	else
 		rp_watch_free(&a->watch);
-	rp_watch_merge(&a->watch, &a->fresh);
+	rp_watch_merge(&a->watch, &a->review_sources);
 	a->review = NULL;
 	a->starved = a->lookup.valid = false;
 	return true;
@@ -223,7 +223,7 @@ static bool review_some(struct rp_agent *a)
  * Compare the sources; start a review if two comparisons in a row find a
  * change, as a file that is being written anew is empty for a moment.
  */
-static bool watch(struct rp_agent *a, uint64_t now)
+static bool review_is_due(struct rp_agent *a, uint64_t now)
 {
 	bool changed;
 
@@ -262,7 +262,7 @@ static bool flush_next_chunk(struct rp_agent *a, struct rp_region *r)
 	};
 	int ret;
 
-	if (r->chunk_posted || (!r->flushed_to && a->far_runs))
+	if (r->chunk_posted || (!r->flushed_to && a->worker_busy))
 		return false;
 	if (r->flushed_to >= r->len || r->failed) {
 		r->flushing_all = false;
@@ -270,10 +270,10 @@ static bool flush_next_chunk(struct rp_agent *a, struct rp_region *r)
 		return true;
 	}
 	/*
-	 * At the first chunk no batch runs (far_runs), so the worker does not
-	 * use the method that is replaced here.
+	 * At the first chunk no batch runs (worker_busy), so the worker does
+	 * not use the method that is replaced here.
 	 */
-	ret = r->flushed_to ? 0 : rp_pmem_use_lines(r->pmem);
+	ret = r->flushed_to ? 0 : rp_pmem_use_clwb(r->pmem);
 	if (!ret)
 		ret = rp_agent_local_flush(a, &chunk, 1, chunk_done, r);
 	if (ret)
@@ -283,7 +283,7 @@ static bool flush_next_chunk(struct rp_agent *a, struct rp_region *r)
 	return true;
 }
 
-bool rp_agent_waits(const struct rp_job *job)
+bool rp_agent_job_must_wait(const struct rp_job *job)
 {
 	if (job->done == chunk_done)
 		return false;
@@ -295,7 +295,7 @@ bool rp_agent_waits(const struct rp_job *job)
 
 bool rp_agent_facts_progress(struct rp_agent *a, uint64_t now)
 {
-	bool any = a->review || watch(a, now) ? review_some(a) : false;
+	bool any = a->review || review_is_due(a, now) ? review_some(a) : false;
 	struct rp_region *r, *tmp;
 
 	TAILQ_FOREACH_SAFE(r, &a->flushing_all, link, tmp)

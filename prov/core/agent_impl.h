@@ -14,16 +14,17 @@
 
 /*
  * A request is checked and executed where it is received. Only a flush that
- * blocks makes the request a job: the worker runs the batch `far`, filled from
- * the queue `slow`, while `far_runs` is set. The queue `quick` and the batch
- * `inl` are for ranges of slow and local jobs whose flush is a few
- * instructions. Jobs and sessions are touched only under the adapter's lock.
+ * blocks makes the request a job: the worker runs the batch `worker_batch`,
+ * filled from the queue `slow_jobs`, while `worker_busy` is set. The queue
+ * `quick_jobs` and the batch `inline_batch` are for ranges of slow and local
+ * jobs whose flush is a few instructions. Jobs and sessions are touched only
+ * under the adapter's lock.
  */
 
 /* PROGRESS messages per loss timeout, and the bounds of their period. */
-#define RP_AGENT_PACE_PART   3
-#define RP_AGENT_MIN_PACE_MS 10
-#define RP_AGENT_MAX_PACE_MS 60000
+#define RP_AGENT_PROGRESS_PART	 3
+#define RP_AGENT_MIN_PROGRESS_MS 10
+#define RP_AGENT_MAX_PROGRESS_MS 60000
 
 /* Delay before a send is retried for which the channel had no room. */
 #define RP_AGENT_RETRY_NS 1000000ull
@@ -54,7 +55,7 @@
 /* A host that has presented wrong keys. */
 struct rp_agent_source {
 	uint64_t source;
-	uint64_t paid; /* time when its debt of refusals is 0, ns */
+	uint64_t debt_end; /* time when its debt of refusals is 0, ns */
 };
 
 /* A key that a session was granted. */
@@ -91,9 +92,9 @@ struct rp_agent_session {
 	uint32_t flags;	    /* enum rp_channel_flags */
 	/* Drop messages; close the channel at close_at. */
 	bool ending;
-	uint64_t close_at;    /* UINT64_MAX: after the delayed refusal */
-	uint64_t pace;	      /* time between PROGRESS messages, ns */
-	uint64_t progress_at; /* time of the next PROGRESS, if jobs exist */
+	uint64_t close_at;	  /* UINT64_MAX: after the delayed refusal */
+	uint64_t progress_period; /* time between PROGRESS messages, ns */
+	uint64_t progress_at;	  /* time of the next PROGRESS, if jobs exist */
 	struct rp_agent_grant *grants, *last_grant;
 	struct rp_jobs jobs;
 	unsigned int backlog; /* jobs, stalled messages and kept replies */
@@ -125,24 +126,24 @@ struct rp_agent {
 	struct rp_agent_sessions open, ending, sending, working;
 	unsigned int nsessions, nstalled;
 	unsigned int backlog; /* of all sessions, plus messages in sending */
-	bool resume;	      /* a job ended: retry stalled messages */
+	bool job_ended;	      /* a job ended: retry stalled messages */
 	struct rp_agent_refusals delayed;
 	unsigned int ndelayed;
 	uint64_t refused_at; /* due time of the newest refusal */
 	struct rp_agent_source sources[RP_AGENT_SOURCES];
 	uint64_t warned_at;
 	struct rp_worker worker;
-	struct rp_jobs quick, slow;
+	struct rp_jobs quick_jobs, slow_jobs;
 	struct rp_jobs local;
-	struct rp_batch inl, far;
-	bool far_runs;
+	struct rp_batch inline_batch, worker_batch;
+	bool worker_busy;
 	bool quiescing;
 	/* Reused for each request that is received. */
 	struct rp_job *job;
 	struct rp_wire_range ranges[RP_WIRE_MAX_PACKED];
 	uint8_t result[RP_WIRE_MAX_STORE];
 	/* Sources of all regions' facts; sources of the running review. */
-	struct rp_watch *watch, *fresh;
+	struct rp_watch *watch, *review_sources;
 	uint64_t watch_at;
 	bool changed, starved; /* found a change; ran out of memory */
 	char change[RP_SOURCE_LEN];
@@ -178,7 +179,7 @@ void rp_agent_session_close(struct rp_agent_session *s);
 /* Close sessions with a grant of the key; messages_only: remove the grant. */
 void rp_agent_close_granted(struct rp_agent *a, uint64_t key);
 /* Close the session from progress: after a protocol error or without memory. */
-void rp_agent_session_doom(struct rp_agent_session *s);
+void rp_agent_session_close_later(struct rp_agent_session *s);
 /* Drop jobs and later messages of the session; close it at that time. */
 void rp_agent_session_end_at(struct rp_agent_session *s, uint64_t at);
 /* Free a session that has no channel. */
@@ -215,7 +216,7 @@ void rp_agent_facts_del(struct rp_agent *a, struct rp_region *r);
 /* Compare sources, review, weaken and flush regions. True: did something. */
 bool rp_agent_facts_progress(struct rp_agent *a, uint64_t now);
 /* Must the job wait until a region that lost its class is flushed whole? */
-bool rp_agent_waits(const struct rp_job *job);
+bool rp_agent_job_must_wait(const struct rp_job *job);
 
 /* --- agent_accept.c --- */
 
@@ -245,6 +246,6 @@ void rp_agent_job_complete(struct rp_agent_session *s, struct rp_job *job);
 /* --- local.c --- */
 
 /* Complete a local job: call its done(). */
-void rp_agent_local_end(struct rp_job *job);
+void rp_agent_local_complete(struct rp_job *job);
 
 #endif

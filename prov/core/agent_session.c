@@ -173,7 +173,7 @@ void rp_agent_session_add_job(struct rp_agent_session *s, struct rp_job *job)
 		a->progress_at = UINT64_MAX;
 	if (TAILQ_EMPTY(&s->jobs)) {
 		TAILQ_INSERT_TAIL(&a->working, s, working);
-		s->progress_at = job->since + s->pace;
+		s->progress_at = job->since + s->progress_period;
 	}
 	a->progress_at = earlier_time(a->progress_at, s->progress_at);
 	job->session = s;
@@ -189,7 +189,7 @@ void rp_agent_session_del_job(struct rp_job *job)
 	TAILQ_REMOVE(&s->jobs, job, of_owner);
 	if (TAILQ_EMPTY(&s->jobs))
 		TAILQ_REMOVE(&s->agent->working, s, working);
-	s->agent->resume = true;
+	s->agent->job_ended = true;
 	rp_stats_add(&rp_stats->jobs, -1ull);
 	backlog_remove(s);
 }
@@ -202,7 +202,7 @@ static void jobs_drop(struct rp_agent_session *s)
 	while ((job = TAILQ_FIRST(&s->jobs))) {
 		rp_agent_session_del_job(job);
 		job->session = NULL;
-		rp_job_void(job);
+		rp_job_cancel_store(job);
 		if (job->queue) {
 			TAILQ_REMOVE(job->queue, job, link);
 			rp_job_free(job);
@@ -218,7 +218,7 @@ static void message_stall(struct rp_agent_session *s, const void *msg,
 	struct rp_agent_stalled *m = malloc(sizeof(*m) + len);
 
 	if (!m) {
-		rp_agent_session_doom(s);
+		rp_agent_session_close_later(s);
 		return;
 	}
 	m->len = len;
@@ -304,7 +304,7 @@ static void send_keep(struct rp_agent_session *s, const void *msg, size_t len)
 	if (a->backlog < 2 * a->attr.max_jobs)
 		k = malloc(sizeof(*k) + len);
 	if (!k) {
-		rp_agent_session_doom(s);
+		rp_agent_session_close_later(s);
 		return;
 	}
 	k->session = s;
@@ -354,7 +354,7 @@ void rp_agent_reply(struct rp_agent_session *s, uint64_t token,
 	if (RP_FAULT("drop-replies"))
 		return;
 	if (RP_FAULT("delay-replies"))
-		rp_fault_dawdle();
+		rp_fault_sleep();
 	with_credits.credits = s->agent->attr.credits;
 	len = rp_wire_put_reply(msg, sizeof(msg), token, &with_credits);
 	assert(len > 0);
@@ -389,7 +389,7 @@ void rp_agent_session_end_at(struct rp_agent_session *s, uint64_t at)
 		free(m);
 }
 
-void rp_agent_session_doom(struct rp_agent_session *s)
+void rp_agent_session_close_later(struct rp_agent_session *s)
 {
 	rp_agent_session_end_at(s, 0);
 }
@@ -485,7 +485,7 @@ static void session_received(void *owner, const void *msg, size_t len)
 	/* Kept replies use credits, as the peer has not received them. */
 	if (s->backlog >= a->attr.credits) {
 		a->stats.bad_messages++;
-		rp_agent_session_doom(s);
+		rp_agent_session_close_later(s);
 		return;
 	}
 	/* Over max_jobs, rp_agent_serve() refuses messages that must wait. */
@@ -509,10 +509,10 @@ static bool send_progress_if_due(struct rp_agent_session *s, uint64_t now)
 	int len;
 
 	/* The job that made PROGRESS due may have been replied to since. */
-	s->progress_at = TAILQ_FIRST(&s->jobs)->since + s->pace;
+	s->progress_at = TAILQ_FIRST(&s->jobs)->since + s->progress_period;
 	if (now < s->progress_at)
 		return false;
-	s->progress_at = now + s->pace;
+	s->progress_at = now + s->progress_period;
 	/* A kept reply is on its way: PROGRESS would tell the peer no more. */
 	if (!TAILQ_EMPTY(&s->kept))
 		return false;
@@ -545,11 +545,11 @@ bool rp_agent_sessions_progress(struct rp_agent *a, uint64_t now)
 	struct rp_agent_session *s, *tmp;
 	bool any = false;
 
-	if (a->nstalled && a->resume) {
+	if (a->nstalled && a->job_ended) {
 		TAILQ_FOREACH_SAFE(s, &a->open, link, tmp)
 		any |= session_resume(s);
 	}
-	a->resume = false;
+	a->job_ended = false;
 	TAILQ_FOREACH_SAFE(s, &a->sending, sending, tmp)
 	any |= send_kept(s);
 	a->retry_at = now + RP_AGENT_RETRY_NS;
@@ -569,7 +569,7 @@ uint64_t rp_agent_sessions_deadline(const struct rp_agent *a)
 	const struct rp_agent_session *s;
 	uint64_t due = UINT64_MAX;
 
-	if (a->nstalled && a->resume)
+	if (a->nstalled && a->job_ended)
 		return 0;
 	if (!TAILQ_EMPTY(&a->sending))
 		due = a->retry_at;

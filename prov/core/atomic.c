@@ -8,13 +8,13 @@
 #define BIT(op) (1u << RP_ATOMIC_##op)
 
 /* Masks of operations on any datatype, on ordered ones, on integers. */
-#define ANY                                                                    \
+#define ANY_OPS                                                                \
 	(BIT(SUM) | BIT(PROD) | BIT(LOR) | BIT(LAND) | BIT(LXOR) | BIT(READ) | \
 	 BIT(WRITE) | BIT(CSWAP) | BIT(CSWAP_NE))
-#define ORDERED                                                                \
-	(ANY | BIT(MIN) | BIT(MAX) | BIT(CSWAP_LE) | BIT(CSWAP_LT) |           \
+#define ORDERED_OPS                                                            \
+	(ANY_OPS | BIT(MIN) | BIT(MAX) | BIT(CSWAP_LE) | BIT(CSWAP_LT) |       \
 	 BIT(CSWAP_GE) | BIT(CSWAP_GT))
-#define BITS (ORDERED | BIT(BOR) | BIT(BAND) | BIT(BXOR) | BIT(MSWAP))
+#define INT_OPS (ORDERED_OPS | BIT(BOR) | BIT(BAND) | BIT(BXOR) | BIT(MSWAP))
 
 enum kind {
 	SIGNED,
@@ -28,17 +28,17 @@ static const struct {
 	uint8_t kind; /* of enum kind */
 	uint32_t ops;
 } types[RP_ATOMIC_TYPES] = {
-	[RP_ATOMIC_INT8] = {1, SIGNED, BITS},
-	[RP_ATOMIC_UINT8] = {1, UNSIGNED, BITS},
-	[RP_ATOMIC_INT16] = {2, SIGNED, BITS},
-	[RP_ATOMIC_UINT16] = {2, UNSIGNED, BITS},
-	[RP_ATOMIC_INT32] = {4, SIGNED, BITS},
-	[RP_ATOMIC_UINT32] = {4, UNSIGNED, BITS},
-	[RP_ATOMIC_INT64] = {8, SIGNED, BITS},
-	[RP_ATOMIC_UINT64] = {8, UNSIGNED, BITS},
-	[RP_ATOMIC_FLOAT] = {sizeof(float), REAL, ORDERED},
-	[RP_ATOMIC_DOUBLE] = {sizeof(double), REAL, ORDERED},
-	[RP_ATOMIC_FLOAT_COMPLEX] = {sizeof(float complex), COMPLEX, ANY},
+	[RP_ATOMIC_INT8] = {1, SIGNED, INT_OPS},
+	[RP_ATOMIC_UINT8] = {1, UNSIGNED, INT_OPS},
+	[RP_ATOMIC_INT16] = {2, SIGNED, INT_OPS},
+	[RP_ATOMIC_UINT16] = {2, UNSIGNED, INT_OPS},
+	[RP_ATOMIC_INT32] = {4, SIGNED, INT_OPS},
+	[RP_ATOMIC_UINT32] = {4, UNSIGNED, INT_OPS},
+	[RP_ATOMIC_INT64] = {8, SIGNED, INT_OPS},
+	[RP_ATOMIC_UINT64] = {8, UNSIGNED, INT_OPS},
+	[RP_ATOMIC_FLOAT] = {sizeof(float), REAL, ORDERED_OPS},
+	[RP_ATOMIC_DOUBLE] = {sizeof(double), REAL, ORDERED_OPS},
+	[RP_ATOMIC_FLOAT_COMPLEX] = {sizeof(float complex), COMPLEX, ANY_OPS},
 };
 
 bool rp_atomic_valid(unsigned int op, unsigned int type, size_t *size)
@@ -203,8 +203,8 @@ static float complex bits_complex(uint64_t bits)
 }
 
 /* Does the operation replace the element t, and by which *v? Raw bytes. */
-static bool new_value(enum rp_atomic_op op, enum rp_atomic_type type,
-		      uint64_t t, uint64_t s, uint64_t c, uint64_t *v)
+static bool decide_element(enum rp_atomic_op op, enum rp_atomic_type type,
+			   uint64_t t, uint64_t s, uint64_t c, uint64_t *v)
 {
 	const size_t n = types[type].size;
 	float complex z;
@@ -307,7 +307,7 @@ void rp_atomic_execute(enum rp_atomic_op op, enum rp_atomic_type type,
 		if (compare)
 			c = bits_get((const char *)compare + at, size);
 		while (op != RP_ATOMIC_READ &&
-		       new_value(op, type, old, s, c, &v) &&
+		       decide_element(op, type, old, s, c, &v) &&
 		       !element_replace(p, size, &old, v))
 			;
 		if (result)

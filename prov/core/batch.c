@@ -18,7 +18,7 @@ struct rp_job *rp_job_new(size_t nranges, size_t result_len)
 	return job;
 }
 
-void rp_job_hold(struct rp_job *job)
+void rp_job_use_regions(struct rp_job *job)
 {
 	for (size_t i = 0; i < job->n; i++)
 		job->ranges[i].region->busy++;
@@ -49,13 +49,13 @@ void rp_job_fail(struct rp_job *job, enum rp_status st, uint32_t detail,
 
 void rp_job_fail_memory(struct rp_job *job)
 {
-	if (rp_effect_is_first(job->effect))
+	if (rp_effect_precedes_flush(job->effect))
 		rp_job_fail(job, RP_ST_FLUSH_FAILED, ENOMEM, 0);
 	else
 		rp_job_fail(job, RP_ST_OVERLOADED, 0, 0);
 }
 
-static bool is_long(const struct rp_job *job)
+static bool flush_is_long(const struct rp_job *job)
 {
 	uint64_t sum = 0;
 
@@ -78,18 +78,18 @@ bool rp_job_blocks(const struct rp_job *job)
 	    (then->region->flushing_all ||
 	     (then->flush && rp_pmem_blocks(then->region->pmem))))
 		return true;
-	return is_long(job);
+	return flush_is_long(job);
 }
 
-void rp_job_void(struct rp_job *job)
+void rp_job_cancel_store(struct rp_job *job)
 {
 	struct rp_batch *b = job->batch;
 
 	if (!b)
 		return;
-	pthread_mutex_lock(&b->storing);
-	job->void_then = true;
-	pthread_mutex_unlock(&b->storing);
+	pthread_mutex_lock(&b->store_lock);
+	job->store_canceled = true;
+	pthread_mutex_unlock(&b->store_lock);
 }
 
 static int pass_init(struct rp_pass *pass)
@@ -117,7 +117,7 @@ int rp_batch_init(struct rp_batch *b)
 		return ret;
 	if (pass_init(&b->then))
 		goto fini_data;
-	ret = -pthread_mutex_init(&b->storing, NULL);
+	ret = -pthread_mutex_init(&b->store_lock, NULL);
 	if (ret)
 		goto fini_then;
 	return 0;
@@ -131,7 +131,7 @@ fini_data:
 
 void rp_batch_fini(struct rp_batch *b)
 {
-	pthread_mutex_destroy(&b->storing);
+	pthread_mutex_destroy(&b->store_lock);
 	pass_fini(&b->then);
 	pass_fini(&b->data);
 }
@@ -172,7 +172,7 @@ int rp_batch_add_then(struct rp_batch *b, const struct rp_job *job)
 int rp_batch_merge(struct rp_batch *cheap, struct rp_batch *b,
 		   const struct rp_job *job)
 {
-	bool all = is_long(job);
+	bool all = flush_is_long(job);
 	int ret = 0;
 
 	for (size_t i = 0; i < job->n && !ret; i++) {
@@ -224,11 +224,11 @@ static int flush_ranges(struct rp_batch *b, const struct rp_part *part,
 	uint64_t base = (uintptr_t)part->region->base;
 	uint64_t len = v[part->n - 1].end - v[0].start;
 
-	if (rp_pmem_together(part->pmem, part->n)) {
+	if (rp_pmem_prefers_span(part->pmem, part->n)) {
 		b->flushes++;
 		b->bytes += len;
-		return rp_pmem_flush_together(part->pmem, v[0].start - base,
-					      len, part->n);
+		return rp_pmem_flush_span(part->pmem, v[0].start - base, len,
+					  part->n);
 	}
 	for (size_t i = 0; i < part->n; i++) {
 		int ret;
@@ -253,10 +253,10 @@ static void flush_part(struct rp_batch *b, const struct rp_pass *pass,
 	if (part->err)
 		return;
 	part->err = -flush_ranges(b, part, v);
-	rp_pmem_took(part->pmem, start);
+	rp_pmem_count_time(part->pmem, start);
 	for (size_t i = 0; i < part->n && !part->err; i++)
-		rp_pmem_split(part->pmem, v[i].start - base,
-			      v[i].end - v[i].start);
+		rp_pmem_split_folios(part->pmem, v[i].start - base,
+				     v[i].end - v[i].start);
 }
 
 static void run_pass(struct rp_batch *b, struct rp_pass *pass)
@@ -270,13 +270,13 @@ static void run_pass(struct rp_batch *b, struct rp_pass *pass)
 		if (pass->parts[i].err)
 			continue;
 		rp_pmem_drain(pass->parts[i].pmem);
-		rp_pmem_took(pass->parts[i].pmem, start);
+		rp_pmem_count_time(pass->parts[i].pmem, start);
 		b->drains++;
 	}
 }
 
-static struct rp_part *part_of(const struct rp_pass *pass,
-			       const struct rp_region *r)
+static struct rp_part *find_part(const struct rp_pass *pass,
+				 const struct rp_region *r)
 {
 	for (size_t i = 0; i < pass->nparts; i++)
 		if (pass->parts[i].region == r)
@@ -287,7 +287,7 @@ static struct rp_part *part_of(const struct rp_pass *pass,
 /* Positive errno of the region's part; 0: success, or it has no part. */
 static int part_err(const struct rp_pass *pass, const struct rp_region *r)
 {
-	const struct rp_part *part = part_of(pass, r);
+	const struct rp_part *part = find_part(pass, r);
 
 	return part ? part->err : 0;
 }
@@ -299,8 +299,8 @@ static int part_err(const struct rp_pass *pass, const struct rp_region *r)
  */
 static int pages_populate(struct rp_batch *b, const struct rp_job_then *t)
 {
-	struct rp_part *part = part_of(&b->then, t->region);
-	int err = -rp_pmem_ready(t->region->pmem, t->off, sizeof(t->value));
+	struct rp_part *part = find_part(&b->then, t->region);
+	int err = -rp_pmem_populate(t->region->pmem, t->off, sizeof(t->value));
 
 	if (err && err != EACCES && part && !rp_pmem_blocks(part->pmem))
 		part->err = err;
@@ -325,10 +325,10 @@ static void store_execute(struct rp_batch *b, struct rp_job *job)
 		t->err = pages_populate(b, t);
 	if (t->err)
 		return;
-	pthread_mutex_lock(&b->storing);
-	if (!job->void_then)
+	pthread_mutex_lock(&b->store_lock);
+	if (!job->store_canceled)
 		rp_pmem_store8(t->region->pmem, t->off, t->value);
-	pthread_mutex_unlock(&b->storing);
+	pthread_mutex_unlock(&b->store_lock);
 }
 
 void rp_batch_run(struct rp_batch *b)

@@ -52,7 +52,7 @@ struct rp_job {
 	struct rp_job_then then;
 	/* New class + 1 of a region that lost its class; 0: none. */
 	uint32_t weakened;
-	bool void_then; /* no ordered store; guarded by batch->storing */
+	bool store_canceled; /* guarded by batch->store_lock */
 	struct rp_wire_reply reply; /* the reply if nothing fails */
 	size_t n;
 	struct rp_job_range ranges[]; /* a result buffer follows */
@@ -69,7 +69,7 @@ static inline void *rp_job_result(struct rp_job *job)
 	return &job->ranges[job->n];
 }
 /* Count the job as a user of its regions, until rp_job_free(). */
-void rp_job_hold(struct rp_job *job);
+void rp_job_use_regions(struct rp_job *job);
 void rp_job_free(struct rp_job *job);
 /* Fail the job; it reports its first failure only. */
 void rp_job_fail(struct rp_job *job, enum rp_status st, uint32_t detail,
@@ -84,7 +84,7 @@ bool rp_job_blocks(const struct rp_job *job);
  * Cancel the job's store, as its session has ended: a store that was not
  * executed when this returns never will be.
  */
-void rp_job_void(struct rp_job *job);
+void rp_job_cancel_store(struct rp_job *job);
 
 /* Most ranges of a batch: bounds the time to merge them and of one run. */
 #define RP_BATCH_RANGES 2048
@@ -106,10 +106,10 @@ struct rp_pass {
 
 struct rp_batch {
 	struct rp_jobs jobs;
-	struct rp_pass data;	 /* the ranges of the jobs */
-	struct rp_pass then;	 /* their ordered stores, flushed second */
-	size_t nranges;		 /* added to `data`, before merging */
-	pthread_mutex_t storing; /* held while a job's store is executed */
+	struct rp_pass data;	    /* the ranges of the jobs */
+	struct rp_pass then;	    /* their ordered stores, flushed second */
+	size_t nranges;		    /* added to `data`, before merging */
+	pthread_mutex_t store_lock; /* held while a job's store is executed */
 	uint64_t flushes, bytes, drains;
 };
 

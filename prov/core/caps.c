@@ -19,7 +19,7 @@
  * and the kernel walks page tables for each of its lines, so it is read for DAX
  * only. A mix counts as no MAP_SYNC: msync is right for both.
  */
-static bool all_synchronous(const char *root, uintptr_t start, uintptr_t end)
+static bool all_map_sync(const char *root, uintptr_t start, uintptr_t end)
 {
 	FILE *f = rp_caps_open(root, "/proc/self/smaps");
 	unsigned long a, z = 0, cursor = start;
@@ -157,7 +157,7 @@ static int maps_read(const struct rp_caps_cfg *cfg, uintptr_t start,
 	return ret;
 }
 
-bool rp_facts_device(const struct rp_facts *f)
+bool rp_facts_is_devdax(const struct rp_facts *f)
 {
 	return f->memory == RP_MEM_DAX_SYNC && !f->fs_name[0];
 }
@@ -214,7 +214,7 @@ int rp_caps_explain(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 	ret = maps_read(cfg, start, end, &b, why);
 	if (ret)
 		return ret;
-	if (b.memory == RP_MEM_DAX && all_synchronous(cfg->root, start, end))
+	if (b.memory == RP_MEM_DAX && all_map_sync(cfg->root, start, end))
 		b.memory = RP_MEM_DAX_SYNC;
 	say(why, "%s", b.why);
 	*facts = (struct rp_facts){

@@ -143,19 +143,19 @@ int rp_caps_find(struct rp_caps_cfg cfg, const void *addr, size_t len,
 struct rp_caps_cfg rp_caps_env(void);
 
 /* Is a range meant to last, judged by its mappings? */
-enum rp_lasts {
-	RP_LASTS_NOT,	/* no mapping of it outlives its process */
-	RP_LASTS_MAYBE, /* tmpfs, or emulated persistent memory */
-	RP_LASTS_MEANT, /* a file, a device, or unknown memory */
+enum rp_intent {
+	RP_INTENT_VOLATILE, /* no mapping of it outlives its process */
+	RP_INTENT_UNCLEAR,  /* tmpfs, or emulated persistent memory */
+	RP_INTENT_LASTING,  /* a file, a device, or unknown memory */
 };
 
 /*
- * *lasts: the highest value of any page of [addr, addr+len); only shared,
+ * *intent: the highest value of any page of [addr, addr+len); only shared,
  * writable and named mappings count, holes do not. Returns 0, -EINVAL (empty or
  * wrapping range) or -errno of /proc; then why is as in rp_caps_explain().
  */
-int rp_caps_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
-		  enum rp_lasts *lasts, char *why);
+int rp_caps_intent(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
+		   enum rp_intent *intent, char *why);
 
 /* How to register memory if the program does not state persistence. */
 enum rp_implicit {
@@ -164,7 +164,7 @@ enum rp_implicit {
 	RP_IMPLICIT_REFUSED,
 };
 /* fit: can the whole range be persistent? reached: its class. */
-enum rp_implicit rp_caps_implicit(enum rp_lasts lasts, bool fit,
+enum rp_implicit rp_caps_implicit(enum rp_intent intent, bool fit,
 				  enum rp_class reached,
 				  enum rp_class required);
 
@@ -227,7 +227,7 @@ bool rp_caps_acknowledges(const char *root, const char *base,
 const char *rp_class_name(enum rp_class c);	     /* "none", ... */
 int rp_class_parse(const char *s, enum rp_class *c); /* 0 or -EINVAL */
 /* Is it a device DAX, which cannot be truncated and has all its blocks? */
-bool rp_facts_device(const struct rp_facts *f);
+bool rp_facts_is_devdax(const struct rp_facts *f);
 
 const char *rp_memory_name(enum rp_memory m);
 const char *rp_placement_name(enum rp_placement p);

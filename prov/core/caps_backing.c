@@ -62,7 +62,7 @@ static int file_open(const char *root, const struct rp_vma *v, struct rp_fs *fs,
 		fd = open(name, O_PATH | O_CLOEXEC);
 		if (fd < 0) {
 			err = errno;
-			rp_watch_failed(err);
+			rp_watch_open_failed(err);
 		} else {
 			rp_caps_fs(root, fd, fs);
 			if (!statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS,
@@ -134,7 +134,7 @@ static void regular_file(const struct rp_caps_cfg *cfg, const char *name,
 	b->trusted = rp_caps_fs_trusted(&b->fs, cfg->trust_fs) ? RP_YES : RP_NO;
 	b->disks.root = cfg->root;
 	if (!rp_caps_fs_vouched(&b->fs, cfg->trust_fs))
-		rp_fs_walk(&b->disks, &b->fs);
+		rp_fs_walk_disks(&b->disks, &b->fs);
 	if (b->trusted == RP_YES)
 		rp_caps_say(WHY(b), "%s on %s: %s", kind, b->fs.name, name);
 	else if (!b->fs.name[0])

@@ -27,7 +27,7 @@ static bool writes_back(const char *dir, const char *name)
  * queue/write_cache is "write through", which root may write. The driver sets
  * the other files, queue/fua only with a volatile cache.
  */
-static void disk_judge(const char *dir, bool cached_below, char *flaw)
+static void disk_find_flaw(const char *dir, bool cached_below, char *flaw)
 {
 	const char *sign = NULL, *name = rp_caps_base_name(dir);
 	char line[PATH_MAX];
@@ -55,13 +55,13 @@ bool rp_caps_disks(struct rp_disks *w, const char *path)
 	struct rp_fs fs;
 
 	if (fd < 0) {
-		rp_watch_failed(errno);
+		rp_watch_open_failed(errno);
 		return true;
 	}
 	rp_caps_fs(w->root, fd, &fs);
 	close(fd);
 	w->depth++;
-	rp_fs_walk(w, &fs);
+	rp_fs_walk_disks(w, &fs);
 	w->depth--;
 	return !rp_caps_fs_in_memory(fs.name) && fs.barriers != RP_NO;
 }
@@ -93,7 +93,7 @@ static bool disks_walk(struct rp_disks *w, const char *dir, const char *names)
 					    rp_caps_base_name(disk));
 			below = true;
 		}
-		disk_judge(disk, below, flaw);
+		disk_find_flaw(disk, below, flaw);
 		cached |= writes_back(disk, "queue/write_cache");
 		if (*flaw)
 			strcpy(w->flaw, flaw);
@@ -105,7 +105,7 @@ static bool disks_walk(struct rp_disks *w, const char *dir, const char *names)
 	return cached;
 }
 
-void rp_fs_walk(struct rp_disks *w, const struct rp_fs *fs)
+void rp_fs_walk_disks(struct rp_disks *w, const struct rp_fs *fs)
 {
 	char path[PATH_MAX], *dev;
 	glob_t g = {0};

@@ -51,7 +51,7 @@ FILE *rp_caps_open(const char *root, const char *path)
 	snprintf(full, sizeof(full), "%s%s", root ? root : "", path);
 	f = fopen(full, "re");
 	if (!f)
-		rp_watch_failed(errno);
+		rp_watch_open_failed(errno);
 	return f;
 }
 

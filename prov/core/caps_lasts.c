@@ -8,30 +8,30 @@
 
 #include "core/caps_priv.h"
 
-static enum rp_lasts lasts_by(enum rp_memory m)
+static enum rp_intent intent_by_memory(enum rp_memory m)
 {
 	switch (m) {
 	case RP_MEM_ANON:
 	case RP_MEM_PRIVATE:
-		return RP_LASTS_NOT;
+		return RP_INTENT_VOLATILE;
 	case RP_MEM_TMPFS:
 	case RP_MEM_EMULATED:
-		return RP_LASTS_MAYBE;
+		return RP_INTENT_UNCLEAR;
 	case RP_MEM_FILE:
 	case RP_MEM_DAX:
 	case RP_MEM_DAX_SYNC:
 	case RP_MEM_UNKNOWN:
 		break;
 	}
-	return RP_LASTS_MEANT;
+	return RP_INTENT_LASTING;
 }
 
-int rp_caps_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
-		  enum rp_lasts *lasts, char *why)
+int rp_caps_intent(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
+		   enum rp_intent *intent, char *why)
 {
 	uintptr_t start = (uintptr_t)addr, end = start + len;
 	struct rp_backing b = {0}, here;
-	enum rp_lasts most = RP_LASTS_NOT;
+	enum rp_intent most = RP_INTENT_VOLATILE;
 	char *line = NULL, *dash;
 	struct rp_vma v;
 	size_t size = 0;
@@ -49,7 +49,7 @@ int rp_caps_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 			    strerror(-ret));
 		return ret;
 	}
-	while (most < RP_LASTS_MEANT && getline(&line, &size, f) > 0) {
+	while (most < RP_INTENT_LASTING && getline(&line, &size, f) > 0) {
 		strtoul(line, &dash, 16);
 		if (*dash == '-' && strtoul(dash + 1, NULL, 16) <= start)
 			continue;
@@ -67,24 +67,24 @@ int rp_caps_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		rp_caps_classify(cfg, &v, &b);
 		here = b;
 		rp_caps_emulate(cfg, &here);
-		if (lasts_by(here.memory) > most)
-			most = lasts_by(here.memory);
+		if (intent_by_memory(here.memory) > most)
+			most = intent_by_memory(here.memory);
 	}
 	free(line);
 	fclose(f);
 	if (!ret)
-		*lasts = most;
+		*intent = most;
 	return ret;
 }
 
-enum rp_implicit rp_caps_implicit(enum rp_lasts lasts, bool fit,
+enum rp_implicit rp_caps_implicit(enum rp_intent intent, bool fit,
 				  enum rp_class reached, enum rp_class required)
 {
-	if (lasts == RP_LASTS_NOT)
+	if (intent == RP_INTENT_VOLATILE)
 		return RP_IMPLICIT_ORDINARY;
 	if (fit && reached >= required)
 		return RP_IMPLICIT_PERSISTENT;
 	/* A file is meant to last: refuse it rather than let it be ordinary. */
-	return lasts == RP_LASTS_MEANT ? RP_IMPLICIT_REFUSED
-				       : RP_IMPLICIT_ORDINARY;
+	return intent == RP_INTENT_LASTING ? RP_IMPLICIT_REFUSED
+					   : RP_IMPLICIT_ORDINARY;
 }

@@ -38,14 +38,14 @@ static const char *const domain_names[] = {
 };
 
 /* Values may come from a newer peer, so accept any int. */
-static const char *name_of(const char *const *names, size_t n, unsigned int v)
+static const char *enum_name(const char *const *names, size_t n, unsigned int v)
 {
 	return v < n ? names[v] : "unknown";
 }
 
 const char *rp_class_name(enum rp_class c)
 {
-	return name_of(class_names, COUNT(class_names), c);
+	return enum_name(class_names, COUNT(class_names), c);
 }
 
 int rp_class_parse(const char *s, enum rp_class *c)
@@ -61,17 +61,17 @@ int rp_class_parse(const char *s, enum rp_class *c)
 
 const char *rp_memory_name(enum rp_memory m)
 {
-	return name_of(memory_names, COUNT(memory_names), m);
+	return enum_name(memory_names, COUNT(memory_names), m);
 }
 
 const char *rp_placement_name(enum rp_placement p)
 {
-	return name_of(placement_names, COUNT(placement_names), p);
+	return enum_name(placement_names, COUNT(placement_names), p);
 }
 
 const char *rp_domain_name(enum rp_domain d)
 {
-	return name_of(domain_names, COUNT(domain_names), d);
+	return enum_name(domain_names, COUNT(domain_names), d);
 }
 
 const char *rp_tri_name(enum rp_tri t)
@@ -82,7 +82,7 @@ const char *rp_tri_name(enum rp_tri t)
 		[RP_YES] = "yes",
 	};
 
-	return name_of(names, COUNT(names), t);
+	return enum_name(names, COUNT(names), t);
 }
 
 /*

@@ -26,7 +26,7 @@
 #define TPH_DIS (1u << 9)
 
 /* Is s the name of a PCI function, as in "0000:18:00.0"? */
-static bool is_function(const char *s, size_t len)
+static bool is_pci_function(const char *s, size_t len)
 {
 	static const char shape[] = "xxxx:xx:xx.x";
 
@@ -46,7 +46,7 @@ static bool is_function(const char *s, size_t len)
  * Cut .../pci0000:17/0000:17:00.0/0000:18:00.0/infiniband/mlx5_0 behind the PCI
  * function; port_len: length up to the end of the root port.
  */
-static bool find_function(char *dir, struct rp_nic *nic, size_t *port_len)
+static bool cut_to_function(char *dir, struct rp_nic *nic, size_t *port_len)
 {
 	char *p = strstr(dir, "/devices/pci"), *end = NULL;
 
@@ -54,7 +54,7 @@ static bool find_function(char *dir, struct rp_nic *nic, size_t *port_len)
 	while (p && (p = strchr(p + 1, '/'))) {
 		size_t n = strcspn(p + 1, "/");
 
-		if (!is_function(p + 1, n))
+		if (!is_pci_function(p + 1, n))
 			continue;
 		end = p + 1 + n;
 		snprintf(nic->pci, sizeof(nic->pci), "%.*s", (int)n, p + 1);
@@ -184,7 +184,7 @@ int rp_caps_nic(const char *root, const char *device, struct rp_nic *out)
 		    device);
 		rp_caps_say(nic.fence_why, sizeof(nic.fence_why),
 			    "%s is driven by software", device);
-	} else if (find_function(dir, &nic, &port_len)) {
+	} else if (cut_to_function(dir, &nic, &port_len)) {
 		function_examine(dir, port_len, &nic);
 	} else {
 		SAY(&nic, "%s is no PCI device", device);
@@ -195,7 +195,7 @@ int rp_caps_nic(const char *root, const char *device, struct rp_nic *out)
 }
 
 /* The device of a domain: libfabric has "mlx5_0-xrc" for "mlx5_0", too. */
-static char *device_of(const char *domain)
+static char *domain_device(const char *domain)
 {
 	static const char xrc[] = "-xrc";
 	size_t n = strlen(domain), m = sizeof(xrc) - 1;
@@ -216,7 +216,7 @@ bool rp_caps_acknowledges(const char *root, const char *base,
 	if (!base || strcspn(base, ";") != sizeof(verbs) - 1 ||
 	    strncasecmp(base, verbs, sizeof(verbs) - 1))
 		return true;
-	name = device ? device_of(device) : NULL;
+	name = device ? domain_device(device) : NULL;
 	if (name && *name && *name != '.' && !strchr(name, '/')) {
 		snprintf(dir, sizeof(dir), "%s/sys/class/infiniband/%s",
 			 root ? root : "", name);
@@ -269,7 +269,7 @@ void rp_caps_base(const char *root, const char *base, const char *device,
 		return;
 	}
 	if (n == 5 && !strncasecmp(base, "verbs", n) && device) {
-		char *name = device_of(device);
+		char *name = domain_device(device);
 		int ret = name ? rp_caps_nic(root, name, nic) : -ENOMEM;
 
 		free(name);

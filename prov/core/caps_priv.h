@@ -25,7 +25,7 @@ bool rp_caps_fs_vouched(const struct rp_fs *fs, const char *trust_fs);
 /* Is the file system listed and mounted with barriers, or vouched for? */
 bool rp_caps_fs_trusted(const struct rp_fs *fs, const char *trust_fs);
 /* As rp_caps_disks(), for the devices of a known file system. */
-void rp_fs_walk(struct rp_disks *w, const struct rp_fs *fs);
+void rp_fs_walk_disks(struct rp_disks *w, const struct rp_fs *fs);
 /* Do files of this file system outlive their process, but not the machine? */
 bool rp_caps_fs_in_memory(const char *name);
 

@@ -36,7 +36,7 @@ void rp_deferred_put(struct rp_deferred *d, struct rp_deferred_op *op)
 	STAILQ_INSERT_TAIL(&d->ops, op, link);
 }
 
-static void not_pending(struct rp_deferred_op *op)
+static void clear_pending(struct rp_deferred_op *op)
 {
 	LIST_REMOVE(op, pending_link);
 	op->pending = false;
@@ -46,7 +46,7 @@ static void not_pending(struct rp_deferred_op *op)
 void rp_deferred_placed(struct rp_deferred *d, uint64_t now,
 			struct rp_deferred_op *op)
 {
-	not_pending(op);
+	clear_pending(op);
 	d->requests++;
 	STAILQ_INSERT_TAIL(&d->ops, op, link);
 	if (op->state != RP_DEFERRED_SENT)
@@ -59,7 +59,7 @@ void rp_deferred_placed(struct rp_deferred *d, uint64_t now,
 
 void rp_deferred_withdraw(struct rp_deferred *d, struct rp_deferred_op *op)
 {
-	not_pending(op);
+	clear_pending(op);
 	d->produced--;
 	if (op->state == RP_DEFERRED_SENT)
 		d->outstanding--;
@@ -67,7 +67,7 @@ void rp_deferred_withdraw(struct rp_deferred *d, struct rp_deferred_op *op)
 
 void rp_deferred_drop(struct rp_deferred *d, struct rp_deferred_op *op)
 {
-	not_pending(op);
+	clear_pending(op);
 	/* It may have arrived nevertheless: then a reply follows. */
 	d->dropped += op->state == RP_DEFERRED_SENT;
 }
@@ -91,7 +91,7 @@ struct rp_deferred_op *rp_deferred_take(struct rp_deferred *d)
 	return op;
 }
 
-static void op_lose(struct rp_deferred_op *op)
+static void op_mark_lost(struct rp_deferred_op *op)
 {
 	if (op->state == RP_DEFERRED_DONE)
 		return;
@@ -107,9 +107,9 @@ void rp_deferred_close(struct rp_deferred *d)
 	d->outstanding = d->due = 0;
 	d->doorbell = false;
 	STAILQ_FOREACH (op, &d->ops, link)
-		op_lose(op);
+		op_mark_lost(op);
 	LIST_FOREACH (op, &d->pending, pending_link)
-		op_lose(op);
+		op_mark_lost(op);
 }
 
 bool rp_deferred_expired(struct rp_deferred *d, uint64_t now)

@@ -14,7 +14,7 @@
 #ifdef RP_FAULTS
 bool rp_fault_on(const char *name);
 /* Sleep RPMEM_FAULT_MS milliseconds, after a line in RPMEM_FAULT_LOG. */
-void rp_fault_dawdle(void);
+void rp_fault_sleep(void);
 /*
  * Is the point named in RPMEM_FAULT ("slow-flush,drop-replies")? With
  * RPMEM_FAULT_EVERY=n true only for each n-th check of a named point.
@@ -30,7 +30,7 @@ void __attribute__((visibility("default")))
 rpmem_shadow_streamed(const void *addr, size_t len);
 #else
 #define RP_FAULT(name) false
-static inline void rp_fault_dawdle(void)
+static inline void rp_fault_sleep(void)
 {
 }
 static inline void rp_fault_streamed(const void *addr, size_t len)

@@ -24,13 +24,13 @@ int rp_agent_local_flush(struct rp_agent *a, const struct rp_local *ranges,
 		/* A flush of a region with method DELIVERY does nothing. */
 		job->ranges[i].flush = true;
 	}
-	rp_job_hold(job);
+	rp_job_use_regions(job);
 	job->local = &a->local;
 	job->done = done;
 	job->arg = arg;
 	TAILQ_INSERT_TAIL(&a->local, job, of_owner);
-	job->queue =
-		!a->attr.no_worker && rp_job_blocks(job) ? &a->slow : &a->quick;
+	job->queue = !a->attr.no_worker && rp_job_blocks(job) ? &a->slow_jobs
+							      : &a->quick_jobs;
 	TAILQ_INSERT_TAIL(job->queue, job, link);
 	return 0;
 }
@@ -41,7 +41,7 @@ static void drop_job(struct rp_job *job)
 	job->local = NULL;
 }
 
-void rp_agent_local_end(struct rp_job *job)
+void rp_agent_local_complete(struct rp_job *job)
 {
 	rp_local_fn done = job->done;
 	enum rp_status st = job->reply.status;

@@ -189,7 +189,7 @@ static const char *const remedies[] = {
 	[RP_REFUSAL_UNKNOWN] = "Use a shared mapping of an ordinary file or of "
 			       "a devdax device.",
 };
-static const char unarmed[] =
+static const char unarmed_remedy[] =
 	"No flush saves these bytes at a power cut: a DIMM is not armed, or "
 	"the operator states domain none. Mend its energy source or remove the "
 	"statement, use other memory, or lower FI_OFI_RPMEM_CLASS.";
@@ -217,7 +217,7 @@ static bool row_matches(const struct rp_row *r, const struct rp_facts *f)
 }
 
 /* The class of a row, up to the operator's limit. */
-static enum rp_class class_of(const struct rp_row *r, const struct rp_facts *f)
+static enum rp_class row_class(const struct rp_row *r, const struct rp_facts *f)
 {
 	enum rp_class most = RP_CLASS_POWER;
 
@@ -246,14 +246,14 @@ struct rp_choice rp_method_choose(const struct rp_facts *facts,
 		 * Keep the reason that is closest to a grant: class, then
 		 * build, then agent.
 		 */
-		class = class_of(r, facts);
+		class = row_class(r, facts);
 		if (class < required) {
 			/* Later rows that are too weak have its class. */
 			if (no.refusal == RP_REFUSAL_UNKNOWN)
 				no = refuse(RP_REFUSAL_CLASS, r->name, class);
 			if (facts->domain == RP_DOMAIN_NONE &&
 			    r->memory & (M(DAX) | M(DAX_SYNC)))
-				no.remedy = unarmed;
+				no.remedy = unarmed_remedy;
 		} else if (!(built & RP_METHOD_BIT(r->method))) {
 			if (!agent_missing)
 				no = refuse(RP_REFUSAL_NOT_BUILT, r->name,
@@ -291,13 +291,13 @@ struct rp_choice rp_method_best(const struct rp_facts *facts,
 struct rp_choice rp_method_by_agent(const struct rp_facts *facts,
 				    struct rp_choice choice)
 {
-	const unsigned int not_its = RP_METHOD_BIT(RP_METHOD_FENCE) |
-				     RP_METHOD_BIT(RP_METHOD_NATIVE);
+	const unsigned int initiator_methods = RP_METHOD_BIT(RP_METHOD_FENCE) |
+					       RP_METHOD_BIT(RP_METHOD_NATIVE);
 
-	if (!(RP_METHOD_BIT(choice.method) & not_its))
+	if (!(RP_METHOD_BIT(choice.method) & initiator_methods))
 		return choice;
 	return rp_method_choose(facts, choice.class,
-				RP_METHODS_BUILT & ~not_its);
+				RP_METHODS_BUILT & ~initiator_methods);
 }
 
 const char *rp_method_name(enum rp_method m)

@@ -85,8 +85,8 @@ struct rp_choice rp_method_by_agent(const struct rp_facts *facts,
  * class that the table gives with that method alone. The facts always allow the
  * choice. why (RP_WHY_LEN bytes) is "", or says what forbids the forced method.
  */
-struct rp_choice rp_method_pick(const struct rp_facts *facts,
-				const char *forced, char *why);
+struct rp_choice rp_method_for_region(const struct rp_facts *facts,
+				      const char *forced, char *why);
 /* The method of this name; RP_METHOD_REFUSED: none has it. */
 enum rp_method rp_method_parse(const char *name);
 /* Methods that may carry out commits of a region with this forced method. */

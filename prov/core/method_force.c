@@ -16,7 +16,7 @@ enum lack {
 	LACK_NATIVE = 1 << 4,
 };
 
-static unsigned int lacks_of(const struct rp_row *r, const struct rp_facts *f)
+static unsigned int row_lacks(const struct rp_row *r, const struct rp_facts *f)
 {
 	unsigned int l = 0;
 
@@ -46,22 +46,22 @@ static unsigned int facts_distance(unsigned int lacks)
 }
 
 /* The facts lacking for that row of the method which lacks the fewest. */
-static unsigned int least_lacks(const struct rp_facts *f, enum rp_method m)
+static unsigned int closest_lacks(const struct rp_facts *f, enum rp_method m)
 {
 	unsigned int least = ~0u, l;
 
 	for (size_t i = 0; i < rp_rows_count; i++) {
 		if (rp_rows[i].method != m)
 			continue;
-		l = lacks_of(&rp_rows[i], f);
+		l = row_lacks(&rp_rows[i], f);
 		if (least == ~0u || facts_distance(l) < facts_distance(least))
 			least = l;
 	}
 	return least;
 }
 
-static void name_lacks(const struct rp_facts *f, unsigned int lacks, char *out,
-		       size_t len)
+static void describe_lacks(const struct rp_facts *f, unsigned int lacks,
+			   char *out, size_t len)
 {
 	const struct {
 		enum lack lack;
@@ -98,7 +98,7 @@ static bool can_be_stated(const struct rp_facts *f, unsigned int lacks)
 	       !(cpu && (lacks & LACK_PLACEMENT));
 }
 
-static struct rp_choice refuse(struct rp_choice c, const char *remedy)
+static struct rp_choice forced_refused(struct rp_choice c, const char *remedy)
 {
 	c.method = RP_METHOD_REFUSED;
 	c.class = RP_CLASS_NONE;
@@ -107,8 +107,8 @@ static struct rp_choice refuse(struct rp_choice c, const char *remedy)
 	return c;
 }
 
-struct rp_choice rp_method_pick(const struct rp_facts *facts,
-				const char *forced, char *why)
+struct rp_choice rp_method_for_region(const struct rp_facts *facts,
+				      const char *forced, char *why)
 {
 	static const char unset[] = "Unset " PARAMETER ".";
 	static const char state[] =
@@ -131,18 +131,18 @@ struct rp_choice rp_method_pick(const struct rp_facts *facts,
 			 PARAMETER "=%.32s names no method: 'fi_rpmem_info "
 				   "--table' lists them",
 			 forced);
-		return refuse(first, unset);
+		return forced_refused(first, unset);
 	}
 	c = rp_method_best(facts, RP_METHODS_BUILT & rp_methods_allowed(m));
 	if (c.method != RP_METHOD_REFUSED)
 		return c;
-	lacks = least_lacks(facts, m);
-	name_lacks(facts, lacks, text, sizeof(text));
+	lacks = closest_lacks(facts, m);
+	describe_lacks(facts, lacks, text, sizeof(text));
 	snprintf(why, RP_WHY_LEN,
 		 PARAMETER "=%s makes nothing durable here: %s", forced, text);
 	if (lacks == LACK_NATIVE)
-		return refuse(c, devices);
-	return refuse(c, can_be_stated(facts, lacks) ? state : unset);
+		return forced_refused(c, devices);
+	return forced_refused(c, can_be_stated(facts, lacks) ? state : unset);
 }
 
 unsigned int rp_methods_allowed(enum rp_method forced)

@@ -403,8 +403,8 @@ static bool path_below(const char *path, const char *dir)
 	return !strncmp(path, dir, n) && (!path[n] || path[n] == '/');
 }
 
-static bool matches(const struct statement *s, const char *path,
-		    const char *device)
+static bool scope_matches(const struct statement *s, const char *path,
+			  const char *device)
 {
 	switch (s->scope) {
 	case SCOPE_HOST:
@@ -422,7 +422,7 @@ static bool matches(const struct statement *s, const char *path,
  * ranks like the worst known value, but above domain none, where msync is no
  * promise. Negative: no statement applies to such a value.
  */
-static int rank_of(enum key key, int value)
+static int value_rank(enum key key, int value)
 {
 	switch (key) {
 	case KEY_DOMAIN:
@@ -458,7 +458,7 @@ static void fact_set(struct rp_facts *f, enum key key, int value)
 	memcpy((char *)f + keys[key].fact, &value, sizeof(value));
 }
 
-static const char *word_of(enum key key, int value)
+static const char *value_word(enum key key, int value)
 {
 	for (const struct word *w = words; w < words + WORDS; w++)
 		if (w->key == key && w->value == value)
@@ -467,26 +467,26 @@ static const char *word_of(enum key key, int value)
 }
 
 /* Apply one statement; count and log a fact that becomes stronger. */
-static void apply(const struct rp_operator *o, const struct statement *s,
-		  struct rp_facts *facts, struct rp_sources *src)
+static void state_fact(const struct rp_operator *o, const struct statement *s,
+		       struct rp_facts *facts, struct rp_sources *src)
 {
 	int found = fact_get(facts, s->key);
 	char *text = (char *)src + keys[s->key].source;
-	bool up = rank_of(s->key, s->value) > rank_of(s->key, found);
+	bool up = value_rank(s->key, s->value) > value_rank(s->key, found);
 	char was[RP_SOURCE_LEN];
 
 	snprintf(was, sizeof(was), "%s", text);
 	fact_set(facts, s->key, s->value);
 	snprintf(text, RP_SOURCE_LEN, "%s %.80s:%u, instead of %s",
 		 s->verb == VERB_LIMIT ? "limited by" : "asserted by", o->file,
-		 s->line, word_of(s->key, found));
+		 s->line, value_word(s->key, found));
 	if (!up)
 		return;
 	src->raised++;
 	rp_log(RP_LOG_WARN,
 	       "%s:%u: the operator asserts %s = %s, where %s was found (%s)",
-	       o->file, s->line, keys[s->key].name, word_of(s->key, s->value),
-	       word_of(s->key, found), was);
+	       o->file, s->line, keys[s->key].name,
+	       value_word(s->key, s->value), value_word(s->key, found), was);
 }
 
 /*
@@ -495,7 +495,7 @@ static void apply(const struct rp_operator *o, const struct statement *s,
  */
 static bool may_assert(enum key key, int found)
 {
-	return rank_of(key, found) >= 0 ||
+	return value_rank(key, found) >= 0 ||
 	       (key == KEY_PLACEMENT && found == RP_PLACE_CPU_KERNEL);
 }
 
@@ -507,7 +507,7 @@ void rp_operator_apply(const struct rp_operator *o, const char *path,
 	struct statement vouched;
 
 	for (s = o->v; s < o->v + o->n; s++)
-		if (s->verb == VERB_ASSERT && matches(s, path, device))
+		if (s->verb == VERB_ASSERT && scope_matches(s, path, device))
 			last[s->key] = s;
 	/* Trust covers the disks below the file system. */
 	if (last[KEY_FILESYSTEM] && last[KEY_FILESYSTEM]->value == RP_YES &&
@@ -522,13 +522,13 @@ void rp_operator_apply(const struct rp_operator *o, const char *path,
 
 		if (last[k] && found != last[k]->value &&
 		    may_assert((enum key)k, found))
-			apply(o, last[k], facts, src);
+			state_fact(o, last[k], facts, src);
 	}
 	for (s = o->v; s < o->v + o->n; s++)
-		if (s->verb == VERB_LIMIT && matches(s, path, device) &&
-		    rank_of(s->key, fact_get(facts, s->key)) >
-			    rank_of(s->key, s->value))
-			apply(o, s, facts, src);
+		if (s->verb == VERB_LIMIT && scope_matches(s, path, device) &&
+		    value_rank(s->key, fact_get(facts, s->key)) >
+			    value_rank(s->key, s->value))
+			state_fact(o, s, facts, src);
 }
 
 void rp_facts_weaken(struct rp_facts *f, const struct rp_facts *now)
@@ -537,9 +537,9 @@ void rp_facts_weaken(struct rp_facts *f, const struct rp_facts *now)
 		const enum key key = (enum key)k;
 		const int value = fact_get(now, key);
 		const unsigned int was =
-			(unsigned int)rank_of(key, fact_get(f, key));
+			(unsigned int)value_rank(key, fact_get(f, key));
 
-		if ((unsigned int)rank_of(key, value) < was)
+		if ((unsigned int)value_rank(key, value) < was)
 			fact_set(f, key, value);
 	}
 }

@@ -18,7 +18,7 @@
  * Limit of the backoff after a flush of a whole span was slower than flushes of
  * its ranges: one flush range by range at first, then twice as many each time.
  */
-#define MAX_APART 64
+#define MAX_SINGLE 64
 
 /* Longest range whose large folios are split. */
 #define SPLIT (64u << 10)
@@ -49,16 +49,16 @@ struct rp_pmem {
 	uintptr_t base, end;
 	size_t page;
 	/* A bit for each populated chunk; NULL: pages may disappear. */
-	atomic_ulong *ready;
+	atomic_ulong *populated;
 	bool anonymous;
 	struct file *file;     /* NULL: no other region shares it */
 	unsigned int failures; /* file->failures at creation of this object */
 	size_t granularity;
-	bool streams;	    /* may use non-temporal stores */
-	bool pages;	    /* method msync: blocks on a disk */
-	uint64_t sync_ns;   /* time to sync one range; 0: unknown */
-	unsigned int apart; /* next flushes that go range by range */
-	unsigned int slow;  /* `apart` after the next slow span */
+	bool may_stream;	   /* may use non-temporal stores */
+	bool uses_msync;	   /* method msync: blocks on a disk */
+	uint64_t sync_ns;	   /* time to sync one range; 0: unknown */
+	unsigned int nsingle;	   /* next flushes that go range by range */
+	unsigned int next_nsingle; /* `nsingle` after the next slow span */
 	struct rp_stats_region *stats;
 	int (*flush)(struct rp_pmem *pm, uintptr_t start, uintptr_t end);
 	void (*drain)(struct rp_pmem *pm);
@@ -189,7 +189,7 @@ static uint64_t real_now(void *ctx)
 }
 
 /* Extend [start, end) to multiples of unit, a power of two; the length. */
-static size_t round_out(uintptr_t *start, uintptr_t end, size_t unit)
+static size_t round_to_units(uintptr_t *start, uintptr_t end, size_t unit)
 {
 	*start &= ~(uintptr_t)(unit - 1);
 	return ((end - *start) + unit - 1) & ~(unit - 1);
@@ -202,7 +202,7 @@ static int flush_nothing(struct rp_pmem *pm, uintptr_t start, uintptr_t end)
 
 static int flush_lines(struct rp_pmem *pm, uintptr_t start, uintptr_t end)
 {
-	size_t len = round_out(&start, end, RP_CACHE_LINE);
+	size_t len = round_to_units(&start, end, RP_CACHE_LINE);
 
 	pm->ops.flush(pm->ops.ctx, (void *)start, len);
 	return 0;
@@ -210,7 +210,7 @@ static int flush_lines(struct rp_pmem *pm, uintptr_t start, uintptr_t end)
 
 static int sync_pages(struct rp_pmem *pm, uintptr_t start, uintptr_t end)
 {
-	size_t len = round_out(&start, end, pm->granularity);
+	size_t len = round_to_units(&start, end, pm->granularity);
 
 	if (RP_FAULT("fail-flush"))
 		return -EIO;
@@ -278,21 +278,21 @@ static int bind_method(struct rp_pmem *pm, enum rp_method method)
 		pm->flush = flush_lines;
 		pm->drain = drain_stores;
 		pm->granularity = RP_CACHE_LINE;
-		pm->streams = STREAMS;
+		pm->may_stream = STREAMS;
 		break;
 	case RP_METHOD_AGENT_MSYNC:
 		pm->flush = flush_pages;
-		pm->pages = true;
+		pm->uses_msync = true;
 		cpu = false;
 		break;
 	case RP_METHOD_AGENT_CLWB_MSYNC:
 		pm->flush = flush_both;
-		pm->pages = true;
+		pm->uses_msync = true;
 		break;
 	default:
 		return -ENOTSUP;
 	}
-	if (pm->pages)
+	if (pm->uses_msync)
 		pm->granularity = pm->page;
 	if (!cpu || (pm->ops.flush && pm->ops.drain))
 		return 0;
@@ -365,12 +365,12 @@ int rp_pmem_new(void *addr, size_t len, enum rp_method method,
 	pm->base = (uintptr_t)addr;
 	pm->end = pm->base + len;
 	pm->page = sysconf(_SC_PAGESIZE);
-	pm->slow = 1;
-	pm->stats = &rp_stats_unread;
+	pm->next_nsingle = 1;
+	pm->stats = &rp_stats_no_region;
 	if (ops)
 		pm->ops = *ops;
 	ret = bind_method(pm, method);
-	if (!ret && pm->pages && file && file->ino)
+	if (!ret && pm->uses_msync && file && file->ino)
 		ret = file_get(pm, file);
 	if (ret) {
 		free(pm);
@@ -397,39 +397,39 @@ void rp_pmem_delete(struct rp_pmem *pm)
 		return;
 	if (pm->file)
 		file_put(pm->file);
-	free(pm->ready);
+	free(pm->populated);
 	free(pm);
 }
 
-int rp_pmem_use_lines(struct rp_pmem *pm)
+int rp_pmem_use_clwb(struct rp_pmem *pm)
 {
-	return pm->pages ? 0 : bind_method(pm, RP_METHOD_AGENT_CLWB);
+	return pm->uses_msync ? 0 : bind_method(pm, RP_METHOD_AGENT_CLWB);
 }
 
-void rp_pmem_count(struct rp_pmem *pm, struct rp_stats_region *stats)
+void rp_pmem_set_stats(struct rp_pmem *pm, struct rp_stats_region *stats)
 {
 	pm->stats = stats;
 }
 
-void rp_pmem_took(struct rp_pmem *pm, uint64_t start)
+void rp_pmem_count_time(struct rp_pmem *pm, uint64_t start)
 {
-	if (pm->pages)
+	if (pm->uses_msync)
 		return;
-	rp_stats_took(&pm->stats->lines, rp_stats_since(start));
+	rp_stats_time_add(&pm->stats->lines, rp_stats_ns_since(start));
 }
 
 /* Count one msync. */
-static uint64_t took_sync(struct rp_pmem *pm, uint64_t start)
+static uint64_t count_sync(struct rp_pmem *pm, uint64_t start)
 {
 	const uint64_t ns = pm->ops.now(pm->ops.ctx) - start;
 
-	rp_stats_took(&pm->stats->msync, (double)ns);
+	rp_stats_time_add(&pm->stats->msync, (double)ns);
 	return ns;
 }
 
 bool rp_pmem_blocks(const struct rp_pmem *pm)
 {
-	return pm->pages;
+	return pm->uses_msync;
 }
 
 size_t rp_pmem_granularity(const struct rp_pmem *pm)
@@ -437,10 +437,10 @@ size_t rp_pmem_granularity(const struct rp_pmem *pm)
 	return pm->granularity;
 }
 
-static int flush(struct rp_pmem *pm, uint64_t off, uint64_t len)
+static int flush_range(struct rp_pmem *pm, uint64_t off, uint64_t len)
 {
 	if (RP_FAULT("slow-flush"))
-		rp_fault_dawdle();
+		rp_fault_sleep();
 	if (RP_FAULT("skip-flush") || !len)
 		return 0;
 	return pm->flush(pm, pm->base + off, pm->base + off + len);
@@ -460,53 +460,52 @@ int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len)
 	uint64_t start;
 	int ret;
 
-	if (!pm->pages)
-		return flush(pm, off, len);
+	if (!pm->uses_msync)
+		return flush_range(pm, off, len);
 	start = pm->ops.now(pm->ops.ctx);
-	ret = flush(pm, off, len);
-	learn_sync_time(pm, took_sync(pm, start));
+	ret = flush_range(pm, off, len);
+	learn_sync_time(pm, count_sync(pm, start));
 	return ret;
 }
 
-bool rp_pmem_together(struct rp_pmem *pm, size_t n)
+bool rp_pmem_prefers_span(struct rp_pmem *pm, size_t n)
 {
 	/* clwb of a span would write back lines between the ranges, too. */
 	if (n < 2 || pm->flush != flush_pages || !pm->sync_ns)
 		return false;
-	if (!pm->apart)
+	if (!pm->nsingle)
 		return true;
-	pm->apart--;
+	pm->nsingle--;
 	return false;
 }
 
-int rp_pmem_flush_together(struct rp_pmem *pm, uint64_t off, uint64_t len,
-			   size_t n)
+int rp_pmem_flush_span(struct rp_pmem *pm, uint64_t off, uint64_t len, size_t n)
 {
 	uint64_t start = pm->ops.now(pm->ops.ctx);
-	int ret = flush(pm, off, len);
+	int ret = flush_range(pm, off, len);
 
-	if (took_sync(pm, start) > n * pm->sync_ns) {
-		pm->apart = pm->slow;
-		if (pm->slow < MAX_APART)
-			pm->slow *= 2;
+	if (count_sync(pm, start) > n * pm->sync_ns) {
+		pm->nsingle = pm->next_nsingle;
+		if (pm->next_nsingle < MAX_SINGLE)
+			pm->next_nsingle *= 2;
 	} else {
-		pm->slow = 1;
+		pm->next_nsingle = 1;
 	}
 	return ret;
 }
 
-void rp_pmem_split(struct rp_pmem *pm, uint64_t off, uint64_t len)
+void rp_pmem_split_folios(struct rp_pmem *pm, uint64_t off, uint64_t len)
 {
 	uintptr_t start = pm->base + off;
 
-	if (!pm->pages || !pm->ops.split || len > SPLIT)
+	if (!pm->uses_msync || !pm->ops.split || len > SPLIT)
 		return;
-	len = round_out(&start, start + len, pm->page);
+	len = round_to_units(&start, start + len, pm->page);
 	pm->ops.split(pm->ops.ctx, (void *)start, len);
 }
 
 /* Does the kernel have MADV_POPULATE_*? Before 5.14 it returns EINVAL. */
-static bool populates(size_t page)
+static bool kernel_populates(size_t page)
 {
 	uintptr_t p = (uintptr_t)probe & ~(uintptr_t)(page - 1);
 
@@ -517,57 +516,58 @@ static bool populates(size_t page)
 static int populate(struct rp_pmem *pm, uintptr_t start, uintptr_t end,
 		    int advice)
 {
-	size_t len = round_out(&start, end, pm->page);
+	size_t len = round_to_units(&start, end, pm->page);
 
 	if (!madvise((void *)start, len, advice))
 		return 0;
 	if (errno != EINVAL)
 		return -errno;
-	return populates(pm->page) ? -EACCES : 0;
+	return kernel_populates(pm->page) ? -EACCES : 0;
 }
 
-static int ready_chunk(struct rp_pmem *pm, uintptr_t chunk)
+static int populate_chunk(struct rp_pmem *pm, uintptr_t chunk)
 {
 	const uintptr_t nth = chunk - pm->base / CHUNK;
 	const unsigned long bit = 1ul << nth % BITS;
 	uintptr_t start = chunk * CHUNK, end = start + CHUNK;
 	int ret;
 
-	if (atomic_load_explicit(&pm->ready[nth / BITS], memory_order_relaxed) &
+	if (atomic_load_explicit(&pm->populated[nth / BITS],
+				 memory_order_relaxed) &
 	    bit)
 		return 0;
 	start = start > pm->base ? start : pm->base;
 	end = end && end < pm->end ? end : pm->end;
 	ret = populate(pm, start, end, MADV_POPULATE_WRITE);
 	if (!ret)
-		atomic_fetch_or_explicit(&pm->ready[nth / BITS], bit,
+		atomic_fetch_or_explicit(&pm->populated[nth / BITS], bit,
 					 memory_order_relaxed);
 	return ret;
 }
 
-int rp_pmem_ready(struct rp_pmem *pm, uint64_t off, uint64_t len)
+int rp_pmem_populate(struct rp_pmem *pm, uint64_t off, uint64_t len)
 {
 	uintptr_t start = pm->base + off, end = start + len;
-	bool ready = pm->ready;
+	bool ready = pm->populated;
 
 	if (pm->anonymous)
 		return 0;
 	for (uintptr_t c = start / CHUNK; ready && c <= (end - 1) / CHUNK; c++)
-		ready = !ready_chunk(pm, c);
+		ready = !populate_chunk(pm, c);
 	/* A bad page of a chunk must not fail a store to other pages. */
 	return ready ? 0 : populate(pm, start, end, MADV_POPULATE_WRITE);
 }
 
-void rp_pmem_stays(struct rp_pmem *pm)
+void rp_pmem_keep_populated(struct rp_pmem *pm)
 {
 	uintptr_t n = (pm->end - 1) / CHUNK - pm->base / CHUNK + 1;
 
 	/* If there is no memory for the bits, each store calls madvise(). */
-	if (!pm->ready)
-		pm->ready = calloc(n / BITS + 1, sizeof(*pm->ready));
+	if (!pm->populated)
+		pm->populated = calloc(n / BITS + 1, sizeof(*pm->populated));
 }
 
-void rp_pmem_anonymous(struct rp_pmem *pm)
+void rp_pmem_set_anonymous(struct rp_pmem *pm)
 {
 	pm->anonymous = true;
 }
@@ -579,8 +579,8 @@ void rp_pmem_anonymous(struct rp_pmem *pm)
  * streamed and written back 178 and 598), so all bytes are durable when this
  * returns. The drain also keeps the order: later stores become visible later.
  */
-static void stream(struct rp_pmem *pm, uintptr_t start, uintptr_t first,
-		   uintptr_t last, uintptr_t end, const char *bytes)
+static void store_streamed(struct rp_pmem *pm, uintptr_t start, uintptr_t first,
+			   uintptr_t last, uintptr_t end, const char *bytes)
 {
 	void *ctx = pm->ops.ctx;
 
@@ -604,26 +604,26 @@ int rp_pmem_store(struct rp_pmem *pm, uint64_t off, const void *bytes,
 	uintptr_t start = pm->base + off, end = start + len;
 	uintptr_t first = (start + RP_CACHE_LINE - 1) & ~(RP_CACHE_LINE - 1ul);
 	uintptr_t last = end & ~(RP_CACHE_LINE - 1ul);
-	int ret = rp_pmem_ready(pm, off, len);
+	int ret = rp_pmem_populate(pm, off, len);
 	uint64_t now;
 
 	if (ret)
 		return ret;
-	*durable = pm->streams && first < last && !RP_FAULT("skip-flush");
+	*durable = pm->may_stream && first < last && !RP_FAULT("skip-flush");
 	if (!*durable) {
 		pm->ops.copy(pm->ops.ctx, (void *)start, bytes, len);
 		return 0;
 	}
 	now = rp_stats_now();
-	stream(pm, start, first, last, end, bytes);
-	rp_pmem_took(pm, now);
+	store_streamed(pm, start, first, last, end, bytes);
+	rp_pmem_count_time(pm, now);
 	return 0;
 }
 
 int rp_pmem_place(struct rp_pmem *pm, uint64_t off, const void *bytes,
 		  uint64_t len)
 {
-	int ret = rp_pmem_ready(pm, off, len);
+	int ret = rp_pmem_populate(pm, off, len);
 
 	if (!ret)
 		pm->ops.copy(pm->ops.ctx, (void *)(pm->base + off), bytes, len);
@@ -648,7 +648,7 @@ int rp_pmem_atomic(struct rp_pmem *pm, uint64_t off, uint64_t len,
 	ret = op == RP_ATOMIC_READ
 		      ? populate(pm, (uintptr_t)p, (uintptr_t)p + len,
 				 MADV_POPULATE_READ)
-		      : rp_pmem_ready(pm, off, len);
+		      : rp_pmem_populate(pm, off, len);
 	if (ret)
 		return ret;
 	rp_atomic_execute(op, type, p, operand, compare, result, len / size);

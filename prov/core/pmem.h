@@ -60,22 +60,22 @@ void rp_pmem_delete(struct rp_pmem *pm);
 
 /*
  * Pages stay populated, as on a device DAX, which cannot be truncated:
- * rp_pmem_ready() then calls madvise() once for each 2 MiB.
+ * rp_pmem_populate() then calls madvise() once for each 2 MiB.
  */
-void rp_pmem_stays(struct rp_pmem *pm);
+void rp_pmem_keep_populated(struct rp_pmem *pm);
 /* Anonymous memory: a store gets its page, so no madvise() is needed. */
-void rp_pmem_anonymous(struct rp_pmem *pm);
+void rp_pmem_set_anonymous(struct rp_pmem *pm);
 
 /*
  * Use AGENT_CLWB from now on, unless the method syncs pages. 0 or -errno. The
  * caller makes no other call on this object meanwhile.
  */
-int rp_pmem_use_lines(struct rp_pmem *pm);
+int rp_pmem_use_clwb(struct rp_pmem *pm);
 
 /* Count flushes of the region in stats. */
-void rp_pmem_count(struct rp_pmem *pm, struct rp_stats_region *stats);
+void rp_pmem_set_stats(struct rp_pmem *pm, struct rp_stats_region *stats);
 /* Count the time since start for cache lines; not for msync methods. */
-void rp_pmem_took(struct rp_pmem *pm, uint64_t start);
+void rp_pmem_count_time(struct rp_pmem *pm, uint64_t start);
 
 /* Does the method block on a disk, so that a worker should run it? */
 bool rp_pmem_blocks(const struct rp_pmem *pm);
@@ -99,23 +99,23 @@ int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len);
  * read or written in sequence (docs/measurements.md). Splits the folios of a
  * range of at most 64 KiB.
  */
-void rp_pmem_split(struct rp_pmem *pm, uint64_t off, uint64_t len);
+void rp_pmem_split_folios(struct rp_pmem *pm, uint64_t off, uint64_t len);
 /*
  * Is one flush of n ranges with all bytes between them cheaper than n flushes?
  * Yes for msync, unless it was measured to be slower: pages in between may be
- * dirty, too. After true rp_pmem_flush_together() must follow.
+ * dirty, too. After true rp_pmem_flush_span() must follow.
  */
-bool rp_pmem_together(struct rp_pmem *pm, size_t n);
+bool rp_pmem_prefers_span(struct rp_pmem *pm, size_t n);
 /* As rp_pmem_flush(), for a span that contains n ranges. */
-int rp_pmem_flush_together(struct rp_pmem *pm, uint64_t off, uint64_t len,
-			   size_t n);
+int rp_pmem_flush_span(struct rp_pmem *pm, uint64_t off, uint64_t len,
+		       size_t n);
 /*
  * Populate the pages of [off, off+len) for a store: 0, or the -errno of the
  * error that a store would report as a signal (file truncated, disk full;
  * -EACCES: read-only). They stay populated unless the kernel takes them away
  * before the store.
  */
-int rp_pmem_ready(struct rp_pmem *pm, uint64_t off, uint64_t len);
+int rp_pmem_populate(struct rp_pmem *pm, uint64_t off, uint64_t len);
 /*
  * Store 8 bytes at off, all of them or none, ordered behind every earlier
  * store; off is at a multiple of 8 in memory. The store is not durable yet.
@@ -124,19 +124,19 @@ void rp_pmem_store8(struct rp_pmem *pm, uint64_t off, uint64_t value);
 /*
  * Store len bytes at off, ordered behind every earlier store and before every
  * later one; each aligned 8 bytes all or none. *durable: no flush is needed. 0,
- * or as rp_pmem_ready(): nothing stored.
+ * or as rp_pmem_populate(): nothing stored.
  */
 int rp_pmem_store(struct rp_pmem *pm, uint64_t off, const void *bytes,
 		  uint64_t len, bool *durable);
 /*
  * Store bytes as a write places them: not all or none, and not durable. 0, or
- * as rp_pmem_ready().
+ * as rp_pmem_populate().
  */
 int rp_pmem_place(struct rp_pmem *pm, uint64_t off, const void *bytes,
 		  uint64_t len);
 /*
  * Execute an atomic on the elements of [off, off+len) by core/atomic.h. 0, or
- * as rp_pmem_ready(): nothing executed.
+ * as rp_pmem_populate(): nothing executed.
  */
 int rp_pmem_atomic(struct rp_pmem *pm, uint64_t off, uint64_t len,
 		   enum rp_atomic_op op, enum rp_atomic_type type,

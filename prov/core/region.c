@@ -7,7 +7,7 @@
 
 int rp_region_choose(struct rp_region *r, const char *forced, char *obstacle)
 {
-	r->choice = rp_method_pick(&r->facts, forced, obstacle);
+	r->choice = rp_method_for_region(&r->facts, forced, obstacle);
 	if (forced && *forced)
 		r->forced = r->choice.method;
 	return r->choice.method == RP_METHOD_REFUSED ? -EOPNOTSUPP : 0;
@@ -21,10 +21,10 @@ int rp_region_open(struct rp_region *r, const struct rp_pmem_ops *ops)
 
 	if (ret)
 		return ret;
-	if (rp_facts_device(&r->facts))
-		rp_pmem_stays(r->pmem);
+	if (rp_facts_is_devdax(&r->facts))
+		rp_pmem_keep_populated(r->pmem);
 	if (r->facts.anonymous)
-		rp_pmem_anonymous(r->pmem);
+		rp_pmem_set_anonymous(r->pmem);
 	return 0;
 }
 
@@ -56,8 +56,8 @@ struct rp_region *rp_regions_find(const struct rp_regions *t, uint64_t key,
 	return r;
 }
 
-enum rp_status rp_region_holds(const struct rp_region *r, uint64_t addr,
-			       uint64_t len, uint64_t *off)
+enum rp_status rp_region_check_range(const struct rp_region *r, uint64_t addr,
+				     uint64_t len, uint64_t *off)
 {
 	if (!len || addr > UINT64_MAX - len)
 		return RP_ST_WRAP;
@@ -76,7 +76,7 @@ enum rp_status rp_region_check(const struct rp_region *r, uint64_t addr,
 
 	if (durable && !r->pmem)
 		return RP_ST_VOLATILE;
-	st = rp_region_holds(r, addr, len, &at);
+	st = rp_region_check_range(r, addr, len, &at);
 	if (st != RP_ST_OK)
 		return st;
 	if (durable && r->choice.class < required)

@@ -50,7 +50,7 @@ struct rp_region {
 /*
  * Choose the method by the region's facts, or the forced one (its name; NULL or
  * "": none). -EOPNOTSUPP: the choice is a refusal. obstacle: why of
- * rp_method_pick().
+ * rp_method_for_region().
  */
 int rp_region_choose(struct rp_region *r, const char *forced, char *obstacle);
 /* Create r->pmem. ops: NULL for this CPU's. Returns as rp_pmem_new(). */
@@ -82,7 +82,7 @@ enum rp_status rp_region_check(const struct rp_region *r, uint64_t addr,
 			       uint64_t len, bool durable,
 			       enum rp_class required, uint64_t *off);
 /* Check only the range: RP_ST_WRAP, RP_ST_RANGE, or RP_ST_OK and the offset. */
-enum rp_status rp_region_holds(const struct rp_region *r, uint64_t addr,
-			       uint64_t len, uint64_t *off);
+enum rp_status rp_region_check_range(const struct rp_region *r, uint64_t addr,
+				     uint64_t len, uint64_t *off);
 
 #endif

@@ -4,10 +4,10 @@
 
 #include "core/remote_flush.h"
 
-#define TYPES (RP_DESC_GLOBAL | RP_DESC_PERSISTENT)
+#define FLUSH_TYPES (RP_DESC_GLOBAL | RP_DESC_PERSISTENT)
 
 /* Methods that the target's agent carries out. */
-#define ASKING                                                                 \
+#define AGENT_METHODS                                                          \
 	(RP_METHOD_BIT(RP_METHOD_AGENT_SFENCE) |                               \
 	 RP_METHOD_BIT(RP_METHOD_AGENT_CLWB) |                                 \
 	 RP_METHOD_BIT(RP_METHOD_AGENT_MSYNC) |                                \
@@ -16,7 +16,7 @@
 #define LONGEST_MR UINT32_MAX /* rxe truncates longer regions silently */
 
 /* FLUSH and atomic write, where devices, region and queue pair have them. */
-static unsigned int native_of(const struct rp_desc *d, unsigned int here)
+static unsigned int native_features(const struct rp_desc *d, unsigned int here)
 {
 	return here & d->native & d->region & d->qp;
 }
@@ -40,7 +40,7 @@ static bool is_fenced_by_read(const struct rp_desc *d)
 void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
 		    const struct rp_remote_cfg *cfg)
 {
-	const unsigned int native = native_of(d, cfg->native);
+	const unsigned int native = native_features(d, cfg->native);
 	const bool reads = d->region & d->qp & RP_DESC_READ;
 	unsigned int built = RP_METHOD_BIT(RP_METHOD_NATIVE);
 	const struct rp_facts facts = {
@@ -71,7 +71,7 @@ void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
 		built |= RP_METHOD_BIT(RP_METHOD_DELIVERY) |
 			 RP_METHOD_BIT(RP_METHOD_FENCE);
 	if (r->agent)
-		built |= ASKING;
+		built |= AGENT_METHODS;
 	if (cfg->forced != RP_METHOD_REFUSED)
 		built &= RP_METHOD_BIT(cfg->forced);
 	r->persistent = rp_method_choose(&facts, cfg->required, built);
@@ -138,22 +138,22 @@ struct rp_flush rp_flush_decide(const struct rp_remote *r, uint64_t addr,
 	enum rp_method method = r->global;
 
 	/* rxe accepts such arguments, with undefined results. */
-	if (!type || (type & ~TYPES) || whole > 1)
+	if (!type || (type & ~FLUSH_TYPES) || whole > 1)
 		return refused_flush(-EINVAL);
 	if (!whole && len > RP_RANGE_MAX)
 		return refused_flush(-EMSGSIZE);
 
 	/* The checks of the target's device, in the same order. */
 	if ((d->qp & type) != type)
-		return refused_read(r, RP_FLUSH_NOT_BY_QP);
+		return refused_read(r, RP_FLUSH_QP_FORBIDS);
 	if ((d->region & type) != type)
-		return refused_read(r, RP_FLUSH_NOT_BY_REGION);
+		return refused_read(r, RP_FLUSH_REGION_FORBIDS);
 	if (whole) {
 		addr = d->addr;
 		len = d->length;
 	} else if (addr < d->addr || addr - d->addr > d->length ||
 		   len > d->length - (addr - d->addr)) {
-		return refused_read(r, RP_FLUSH_NOT_BY_REGION);
+		return refused_read(r, RP_FLUSH_REGION_FORBIDS);
 	}
 
 	if (type & RP_DESC_PERSISTENT) {
@@ -176,7 +176,7 @@ struct rp_flush rp_flush_decide(const struct rp_remote *r, uint64_t addr,
 	default:
 		break;
 	}
-	if (!(RP_METHOD_BIT(method) & ASKING))
+	if (!(RP_METHOD_BIT(method) & AGENT_METHODS))
 		return refused_flush(-EOPNOTSUPP);
 	return agent_flush(r, addr, len);
 }
@@ -189,11 +189,11 @@ struct rp_flush rp_atomic_decide(const struct rp_remote *r, uint64_t addr,
 	if (addr % sizeof(uint64_t))
 		return refused_flush(-EINVAL);
 	if (!(d->qp & RP_DESC_WRITE))
-		return refused_read(r, RP_FLUSH_NOT_BY_QP);
+		return refused_read(r, RP_FLUSH_QP_FORBIDS);
 	if (!(d->region & RP_DESC_WRITE) || addr < d->addr ||
 	    d->length < sizeof(uint64_t) ||
 	    addr - d->addr > d->length - sizeof(uint64_t))
-		return refused_read(r, RP_FLUSH_NOT_BY_REGION);
+		return refused_read(r, RP_FLUSH_REGION_FORBIDS);
 	if (r->atomic && !agent_busy)
 		return (struct rp_flush){.how = RP_FLUSH_NATIVE};
 	/* Only the agent's store of 8 bytes is known to be atomic. */

@@ -42,8 +42,8 @@ enum rp_flush_how {
 	 * The target's device would refuse the flush, because of the queue pair
 	 * or region: post a read that the device must refuse.
 	 */
-	RP_FLUSH_NOT_BY_QP,
-	RP_FLUSH_NOT_BY_REGION,
+	RP_FLUSH_QP_FORBIDS,
+	RP_FLUSH_REGION_FORBIDS,
 };
 struct rp_flush {
 	enum rp_flush_how how;

@@ -6,13 +6,13 @@
 #include <string.h>
 
 /* The valid byte of slot index, which differs in each round of the ring. */
-static uint8_t valid_of(uint32_t index)
+static uint8_t valid_byte(uint32_t index)
 {
 	return (uint8_t)(1 + index / RP_RING_SLOTS % 255);
 }
 
 /* Offset of a slot's tail. */
-static size_t tail_at(uint32_t index)
+static size_t tail_offset(uint32_t index)
 {
 	return (size_t)(index % RP_RING_SLOTS) * RP_RING_SLOT + RP_RING_MSG;
 }
@@ -38,11 +38,11 @@ void rp_ring_release(struct rp_ring *r, uint32_t consumed)
 int rp_ring_put(struct rp_ring *r, const void *msg, size_t len,
 		struct rp_ring_write *w)
 {
-	const size_t tail = tail_at(r->produced);
+	const size_t tail = tail_offset(r->produced);
 	const struct rp_wire_slot slot = {
 		.consumed = r->consumed,
 		.length = (uint16_t)len,
-		.valid = valid_of(r->produced),
+		.valid = valid_byte(r->produced),
 	};
 	uint8_t *p = r->out + tail;
 
@@ -61,19 +61,19 @@ int rp_ring_put(struct rp_ring *r, const void *msg, size_t len,
 	return 0;
 }
 
-void rp_ring_unput(struct rp_ring *r)
+void rp_ring_undo_put(struct rp_ring *r)
 {
 	r->produced--;
 }
 
 size_t rp_ring_take(struct rp_ring *r, void *msg)
 {
-	const uint8_t *p = r->in + tail_at(r->consumed);
+	const uint8_t *p = r->in + tail_offset(r->consumed);
 	uint8_t tail[RP_WIRE_SLOT];
 	struct rp_wire_slot slot;
 
 	if (__atomic_load_n(p + RP_WIRE_SLOT - 1, __ATOMIC_ACQUIRE) !=
-	    valid_of(r->consumed))
+	    valid_byte(r->consumed))
 		return 0;
 	read_once(tail, p, sizeof(tail));
 	rp_wire_get_slot(tail, &slot);
@@ -81,7 +81,7 @@ size_t rp_ring_take(struct rp_ring *r, void *msg)
 		return 0;
 	read_once(msg, p - slot.length, slot.length);
 	/* The copy may have another valid byte than the one loaded. */
-	slot.valid = valid_of(r->consumed);
+	slot.valid = valid_byte(r->consumed);
 	if (slot.checksum != rp_wire_slot_checksum(&slot, msg))
 		return 0;
 	rp_ring_release(r, slot.consumed);

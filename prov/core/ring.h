@@ -48,7 +48,7 @@ void rp_ring_release(struct rp_ring *r, uint32_t consumed);
 int rp_ring_put(struct rp_ring *r, const void *msg, size_t len,
 		struct rp_ring_write *w);
 /* Undo the last rp_ring_put(), which was not written. */
-void rp_ring_unput(struct rp_ring *r);
+void rp_ring_undo_put(struct rp_ring *r);
 /*
  * Copy the next message into msg, which has RP_RING_MSG bytes. Returns its
  * length, or 0: no message yet.

@@ -47,11 +47,10 @@ static struct rp_agent_grant *grant_find(struct rp_agent_session *s,
 	return g;
 }
 
-static struct rp_region *check_place(struct rp_agent_session *s,
-				     const struct rp_wire_request *m,
-				     const struct rp_wire_range *w,
-				     uint64_t *off, struct rp_wire_reply *reply,
-				     enum rp_status *st)
+static struct rp_region *
+check_key_range(struct rp_agent_session *s, const struct rp_wire_request *m,
+		const struct rp_wire_range *w, uint64_t *off,
+		struct rp_wire_reply *reply, enum rp_status *st)
 {
 	struct rp_agent_grant *g = grant_find(s, w->key, st);
 
@@ -78,7 +77,7 @@ static enum rp_status check_then(struct rp_agent_session *s,
 	struct rp_wire_reply *reply = &job->reply;
 	struct rp_job_then *t = &job->then;
 	enum rp_status st;
-	struct rp_region *r = check_place(s, m, &w, &t->off, reply, &st);
+	struct rp_region *r = check_key_range(s, m, &w, &t->off, reply, &st);
 
 	if (!r)
 		return st;
@@ -121,11 +120,11 @@ static enum rp_status check_range(struct rp_agent_session *s,
 	if (i && w->key == w[-1].key) {
 		g->region = g[-1].region;
 		g->flush = g[-1].flush;
-		st = rp_region_holds(g->region, w->addr, w->len, &g->off);
+		st = rp_region_check_range(g->region, w->addr, w->len, &g->off);
 		if (st != RP_ST_OK)
 			return st;
 	} else {
-		g->region = check_place(s, m, w, &g->off, &job->reply, &st);
+		g->region = check_key_range(s, m, w, &g->off, &job->reply, &st);
 		if (!g->region)
 			return st;
 		g->flush = m->level == RP_LEVEL_DURABLE &&
@@ -136,8 +135,9 @@ static enum rp_status check_range(struct rp_agent_session *s,
 }
 
 /* Check the whole request before any part of it is executed. */
-static enum rp_status check(struct rp_agent_session *s,
-			    const struct rp_wire_request *m, struct rp_job *job)
+static enum rp_status check_request(struct rp_agent_session *s,
+				    const struct rp_wire_request *m,
+				    struct rp_job *job)
 {
 	bool durable = m->level == RP_LEVEL_DURABLE;
 	struct rp_wire_reply *reply = &job->reply;
@@ -177,13 +177,14 @@ static bool overlaps_then(const struct rp_job *job, const struct rp_region *r,
  * Stores of one session to the same bytes keep their order: a later store waits
  * for an ordered store whose ranges are still being flushed.
  */
-static bool must_wait(const struct rp_agent_session *s,
-		      const struct rp_job *job)
+static bool store_must_wait(const struct rp_agent_session *s,
+			    const struct rp_job *job)
 {
 	const struct rp_job_then *t = &job->then;
 	const struct rp_job *old;
 
-	if (!rp_effect_is_first(job->effect) && job->effect != RP_EFFECT_THEN)
+	if (!rp_effect_precedes_flush(job->effect) &&
+	    job->effect != RP_EFFECT_THEN)
 		return false;
 	TAILQ_FOREACH (old, &s->jobs, of_owner) {
 		if (!old->then.region)
@@ -205,8 +206,8 @@ static bool must_wait(const struct rp_agent_session *s,
  * later operation of the peer is visible first. The commit flushes the bytes.
  * False: the job has failed.
  */
-static bool execute(const struct rp_wire_request *m, struct rp_job *job,
-		    char *result)
+static bool execute_effect(const struct rp_wire_request *m, struct rp_job *job,
+			   char *result)
 {
 	/* Never written, so its pages take no memory. */
 	static char zeros[RP_WIRE_MAX_ZERO];
@@ -217,7 +218,7 @@ static bool execute(const struct rp_wire_request *m, struct rp_job *job,
 	bool durable;
 	int ret = 0;
 
-	if (!rp_effect_is_first(m->effect))
+	if (!rp_effect_precedes_flush(m->effect))
 		return true;
 	for (size_t i = 0; i < job->n; i++) {
 		struct rp_job_range *g = &job->ranges[i];
@@ -252,7 +253,7 @@ static bool execute(const struct rp_wire_request *m, struct rp_job *job,
  * Are all ranges in one region, ascending, without a shared cache line? If so,
  * a batch would merge nothing.
  */
-static bool are_separate(const struct rp_job *job)
+static bool ranges_are_separate(const struct rp_job *job)
 {
 	const struct rp_job_range *g = job->ranges;
 
@@ -284,21 +285,21 @@ static void flush_ranges(struct rp_agent *a, struct rp_job *job)
 		a->stats.flushed_bytes += g->len;
 	}
 	rp_pmem_drain(r->pmem);
-	rp_pmem_took(r->pmem, start);
+	rp_pmem_count_time(r->pmem, start);
 	a->stats.drains++;
 }
 
 /* Flush ranges that do not block, then execute the ordered store. */
 static void flush_now(struct rp_agent *a, struct rp_job *job)
 {
-	struct rp_batch *b = &a->inl;
+	struct rp_batch *b = &a->inline_batch;
 	bool work = job->then.region;
 
 	for (size_t i = 0; i < job->n; i++)
 		work |= job->ranges[i].flush;
 	if (!work)
 		return;
-	if (are_separate(job)) {
+	if (ranges_are_separate(job)) {
 		flush_ranges(a, job);
 		return;
 	}
@@ -317,7 +318,7 @@ static void flush_now(struct rp_agent *a, struct rp_job *job)
 }
 
 /* Report the completion to the program before the reply goes to the peer. */
-static void notify(struct rp_agent_session *s, struct rp_job *job)
+static void deliver_notification(struct rp_agent_session *s, struct rp_job *job)
 {
 	struct rp_agent_host *h = s->agent->host;
 	const struct rp_job_range *g = &job->ranges[0];
@@ -345,8 +346,8 @@ static void count_commit(const struct rp_job *job)
 	for (size_t i = 0; i < job->n; i++)
 		rp_stats_add(&job->ranges[i].region->stats->bytes,
 			     job->ranges[i].len);
-	rp_stats_take(&job->ranges->region->stats->commits,
-		      rp_stats_since(job->start));
+	rp_stats_bucket_add(&job->ranges->region->stats->commits,
+			    rp_stats_ns_since(job->start));
 }
 
 void rp_agent_job_complete(struct rp_agent_session *s, struct rp_job *job)
@@ -354,15 +355,15 @@ void rp_agent_job_complete(struct rp_agent_session *s, struct rp_job *job)
 	struct rp_agent *a = s->agent;
 
 	if (job->effect == RP_EFFECT_NOTIFY && job->reply.status == RP_ST_OK)
-		notify(s, job);
+		deliver_notification(s, job);
 	a->stats.effects += job->effect && job->reply.status == RP_ST_OK;
 	a->stats.replies++;
 	count_commit(job);
 	rp_agent_reply(s, job->token, &job->reply);
 }
 
-static void refuse(struct rp_agent_session *s, uint64_t token,
-		   enum rp_status st)
+static void refuse_request(struct rp_agent_session *s, uint64_t token,
+			   enum rp_status st)
 {
 	const struct rp_wire_reply reply = {.status = st};
 
@@ -385,9 +386,9 @@ static void queue_job(struct rp_agent_session *s, struct rp_job *job)
 {
 	struct rp_agent *a = s->agent;
 
-	rp_job_hold(job);
+	rp_job_use_regions(job);
 	rp_agent_session_add_job(s, job);
-	job->queue = a->attr.no_worker ? &a->quick : &a->slow;
+	job->queue = a->attr.no_worker ? &a->quick_jobs : &a->slow_jobs;
 	TAILQ_INSERT_TAIL(job->queue, job, link);
 }
 
@@ -416,7 +417,7 @@ static void request_execute(struct rp_agent_session *s,
 		if (a->backlog < a->attr.max_jobs)
 			copy = job_copy(job, fetched);
 		if (!copy) {
-			refuse(s, job->token, RP_ST_OVERLOADED);
+			refuse_request(s, job->token, RP_ST_OVERLOADED);
 			return;
 		}
 		job = copy;
@@ -429,7 +430,7 @@ static void request_execute(struct rp_agent_session *s,
 		job->reply.result = result;
 		job->reply.result_len = (uint32_t)fetched;
 	}
-	if (execute(m, job, fetched ? result : NULL) && blocks) {
+	if (execute_effect(m, job, fetched ? result : NULL) && blocks) {
 		queue_job(s, job);
 		return;
 	}
@@ -453,12 +454,12 @@ static bool serve_request(struct rp_agent_session *s, const void *msg,
 
 	if (rp_wire_get_request(msg, hdr, &m)) {
 		a->stats.bad_messages++;
-		rp_agent_session_doom(s);
+		rp_agent_session_close_later(s);
 		return true;
 	}
 	full = a->backlog >= a->attr.max_jobs;
 	if (a->quiescing || (full && !STAILQ_EMPTY(&s->stalled))) {
-		refuse(s, hdr->token, RP_ST_OVERLOADED);
+		refuse_request(s, hdr->token, RP_ST_OVERLOADED);
 		return true;
 	}
 	*job = (struct rp_job){
@@ -469,16 +470,16 @@ static bool serve_request(struct rp_agent_session *s, const void *msg,
 		.endpoint = m.endpoint,
 		.n = m.nranges,
 	};
-	st = check(s, &m, job);
+	st = check_request(s, &m, job);
 	if (st == RP_ST_STALE_KEY) {
 		rp_agent_session_refuse(s, hdr);
 	} else if (st != RP_ST_OK) {
 		a->stats.refused++;
 		rp_agent_reply(s, hdr->token, &job->reply);
-	} else if (must_wait(s, job)) {
+	} else if (store_must_wait(s, job)) {
 		if (!full)
 			return false;
-		refuse(s, hdr->token, RP_ST_OVERLOADED);
+		refuse_request(s, hdr->token, RP_ST_OVERLOADED);
 	} else {
 		request_execute(s, &m);
 	}
@@ -498,9 +499,9 @@ static enum rp_status refusal_status(enum rp_refusal r)
 }
 
 /* Describe a commit of this class; the caller fills in m->grant. */
-static void describe(const struct rp_agent_session *s,
-		     const struct rp_region *r, enum rp_class required,
-		     struct rp_wire_info *m)
+static void describe_commit(const struct rp_agent_session *s,
+			    const struct rp_region *r, enum rp_class required,
+			    struct rp_wire_info *m)
 {
 	struct rp_choice choice = rp_method_choose(
 		&r->facts, required, rp_methods_allowed(r->forced));
@@ -540,7 +541,7 @@ static void serve_query(struct rp_agent_session *s, const void *msg,
 
 	if (rp_wire_get_query(msg, hdr, &m)) {
 		a->stats.bad_messages++;
-		rp_agent_session_doom(s);
+		rp_agent_session_close_later(s);
 		return;
 	}
 	r = rp_regions_find(&a->regions, m.key, &st);
@@ -548,7 +549,7 @@ static void serve_query(struct rp_agent_session *s, const void *msg,
 		rp_agent_session_refuse(s, hdr);
 		return;
 	}
-	describe(s, r, m.required, &info);
+	describe_commit(s, r, m.required, &info);
 	/* Grant the key even if commits are refused: for writes and reads. */
 	st = rp_agent_grant_get(s, r, &g);
 	if (st == RP_ST_OK)
@@ -571,6 +572,6 @@ bool rp_agent_serve(struct rp_agent_session *s, const void *msg, size_t len)
 		}
 	}
 	s->agent->stats.bad_messages++;
-	rp_agent_session_doom(s);
+	rp_agent_session_close_later(s);
 	return true;
 }

@@ -13,9 +13,9 @@
 /* Most slack, thirty years: keeps times from wrapping. */
 #define MAX_SLACK_NS 1e18
 
-static const struct rp_channel_events events;
+static const struct rp_channel_events session_events;
 
-static uint64_t now(const struct rp_session *s)
+static uint64_t session_now(const struct rp_session *s)
 {
 	return s->k->ops->now(s->k);
 }
@@ -132,7 +132,7 @@ static int keys_ready(struct rp_session *s, const struct rp_op *op,
 	uint64_t before = 0;
 	int ret = 0;
 
-	for (size_t i = 0; i < op->nranges + rp_op_then(op); i++) {
+	for (size_t i = 0; i < op->nranges + rp_op_has_then(op); i++) {
 		uint64_t key = i < op->nranges ? op->ranges[i].key : then.key;
 		int one = key == before
 				  ? 0
@@ -189,12 +189,12 @@ static int begin_connect(struct rp_session *s, uint64_t key)
 
 	assert(len > 0);
 	ret = s->k->ops->connect(s->k, &s->addr, s->addr_len, buf, (size_t)len,
-				 &events, s, &s->channel);
+				 &session_events, s, &s->channel);
 	if (ret)
 		return ret;
 	s->hello_key = key;
 	s->state = RP_SESSION_CONNECTING;
-	s->heard = true;
+	s->received_any = true;
 	return 0;
 }
 
@@ -209,7 +209,7 @@ int rp_session_ready(struct rp_session *s, const struct rp_op *op,
 		s->failure = RP_ST_OK;
 		return (int)st;
 	}
-	if (s->doomed || s->state == RP_SESSION_CLOSING)
+	if (s->end_due || s->state == RP_SESSION_CLOSING)
 		return -EAGAIN;
 	ret = keys_ready(s, op, range, detail);
 	if (s->state != RP_SESSION_IDLE || ret != -EAGAIN)
@@ -221,7 +221,7 @@ int rp_session_ready(struct rp_session *s, const struct rp_op *op,
 	return ret == -ENOMEM ? RP_ST_NO_MEMORY : RP_ST_LOST;
 }
 
-static void doom_by_message(struct rp_session *s, int ret)
+static void end_for_bad_message(struct rp_session *s, int ret)
 {
 	rp_log(RP_LOG_WARN,
 	       ret == -EPROTONOSUPPORT
@@ -229,31 +229,31 @@ static void doom_by_message(struct rp_session *s, int ret)
 			 "install the same ofi_rpmem on both sides"
 		       : "a target sent an invalid message: its connection is "
 			 "closed");
-	rp_session_doom(
+	rp_session_fail(
 		s, ret == -EPROTONOSUPPORT ? RP_ST_VERSION : RP_ST_BAD_MESSAGE,
 		0);
 }
 
-static void connected(void *owner, const void *data, size_t len)
+static void channel_connected(void *owner, const void *data, size_t len)
 {
 	struct rp_session *s = owner;
 	struct rp_wire_hello_ack m;
 	int ret;
 
-	if (s->state != RP_SESSION_CONNECTING || s->doomed)
+	if (s->state != RP_SESSION_CONNECTING || s->end_due)
 		return;
 	ret = rp_wire_get_hello_ack(data, len, &m);
 	if (ret) {
-		doom_by_message(s, ret);
+		end_for_bad_message(s, ret);
 		return;
 	}
 	if (m.status != RP_ST_OK) {
-		rp_session_doom(s, (enum rp_status)m.status, m.detail);
+		rp_session_fail(s, (enum rp_status)m.status, m.detail);
 		return;
 	}
-	rp_grant_take(s, s->hello_key, &m.grant);
+	rp_grant_record(s, s->hello_key, &m.grant);
 	if (!rp_grant_find(s, s->hello_key)) {
-		rp_session_doom(s, RP_ST_NO_MEMORY, 0);
+		rp_session_fail(s, RP_ST_NO_MEMORY, 0);
 		return;
 	}
 	s->credits = m.credits;
@@ -262,50 +262,50 @@ static void connected(void *owner, const void *data, size_t len)
 	rp_stats_add(&rp_stats->connections, 1);
 	rp_stats_add(&rp_stats->reconnections, s->was_open);
 	s->was_open = true;
-	s->heard = true;
+	s->received_any = true;
 	s->idle = false;
 }
 
-static void lost(void *owner, int err, const void *data, size_t len)
+static void channel_lost(void *owner, int err, const void *data, size_t len)
 {
 	struct rp_session *s = owner;
 	struct rp_wire_hello_ack m;
 
-	if (s->state == RP_SESSION_CONNECTING && len && !s->doomed) {
+	if (s->state == RP_SESSION_CONNECTING && len && !s->end_due) {
 		int ret = rp_wire_get_hello_ack(data, len, &m);
 
 		if (ret)
-			doom_by_message(s, ret);
+			end_for_bad_message(s, ret);
 		else if (m.status != RP_ST_OK)
-			rp_session_doom(s, (enum rp_status)m.status, m.detail);
+			rp_session_fail(s, (enum rp_status)m.status, m.detail);
 	}
-	rp_session_doom(s, RP_ST_LOST, (uint32_t)err);
+	rp_session_fail(s, RP_ST_LOST, (uint32_t)err);
 }
 
-static void received(void *owner, const void *msg, size_t len)
+static void channel_received(void *owner, const void *msg, size_t len)
 {
 	struct rp_session *s = owner;
 	struct rp_wire_hdr hdr;
 	int ret;
 
-	if (s->state != RP_SESSION_OPEN || s->doomed)
+	if (s->state != RP_SESSION_OPEN || s->end_due)
 		return;
 	ret = rp_wire_get_hdr(msg, len, &hdr);
 	if (!ret) {
-		s->heard = true;
+		s->received_any = true;
 		if (hdr.type == RP_MSG_REPLY || hdr.type == RP_MSG_INFO)
 			ret = rp_session_handle_reply(s, msg, &hdr);
 		else if (hdr.type != RP_MSG_PROGRESS)
 			ret = -EBADMSG;
 	}
 	if (ret)
-		doom_by_message(s, ret);
+		end_for_bad_message(s, ret);
 }
 
-static const struct rp_channel_events events = {
-	.connected = connected,
-	.lost = lost,
-	.received = received,
+static const struct rp_channel_events session_events = {
+	.connected = channel_connected,
+	.lost = channel_lost,
+	.received = channel_received,
 };
 
 /* --- the end of a connection --- */
@@ -325,17 +325,17 @@ static void connection_end(struct rp_session *s, enum rp_status st,
 	rp_stats_add(&rp_stats->connected,
 		     -(uint64_t)(s->state == RP_SESSION_OPEN));
 	s->state = RP_SESSION_CLOSING;
-	s->doomed = false;
+	s->end_due = false;
 	s->batch = NULL;
 	rp_channel_close(s->channel);
 	s->channel = NULL;
 	rp_session_drop(s, st, detail);
-	rp_ranges_lost(s);
+	rp_session_poison_unplaced(s);
 	rp_grants_forget(s, !remembers);
 	s->state = RP_SESSION_IDLE;
 	if (connecting && remembers)
 		keep_failure(s, st, detail);
-	rp_session_deliver(s);
+	rp_session_call_done(s);
 }
 
 void rp_session_disconnect(struct rp_session *s, enum rp_status st,
@@ -347,7 +347,7 @@ void rp_session_disconnect(struct rp_session *s, enum rp_status st,
 	}
 	rp_grants_forget(s, true);
 	s->failure = RP_ST_OK;
-	rp_session_deliver(s);
+	rp_session_call_done(s);
 }
 
 void rp_session_delete(struct rp_session *s)
@@ -396,24 +396,24 @@ static void close_if_idle(struct rp_session *s, uint64_t t)
 
 bool rp_session_progress(struct rp_session *s)
 {
-	bool any = s->doomed;
+	bool any = s->end_due;
 	uint64_t t;
 
-	if (s->doomed)
-		connection_end(s, s->doom, s->doom_detail, true);
+	if (s->end_due)
+		connection_end(s, s->end_status, s->end_detail, true);
 	if (s->state == RP_SESSION_IDLE || s->state == RP_SESSION_CLOSING)
-		return rp_session_deliver(s) || any;
-	t = now(s);
-	if (s->heard)
+		return rp_session_call_done(s) || any;
+	t = session_now(s);
+	if (s->received_any)
 		s->alive_at = t;
-	s->heard = false;
+	s->received_any = false;
 	if (t >= deadline_of(s, s->alive_at)) {
 		connection_end(s, RP_ST_TIMEOUT, 0, true);
 		return true;
 	}
 	s->batch = NULL;
-	rp_session_pump(s);
-	any |= rp_session_deliver(s);
+	rp_session_post_queued(s);
+	any |= rp_session_call_done(s);
 	if (s->state == RP_SESSION_OPEN && TAILQ_EMPTY(&s->ops))
 		close_if_idle(s, t);
 	return any;
@@ -423,12 +423,12 @@ uint64_t rp_session_deadline(const struct rp_session *s)
 {
 	uint64_t due, retry;
 
-	if (s->doomed || s->batch || !TAILQ_EMPTY(&s->ended))
+	if (s->end_due || s->batch || !TAILQ_EMPTY(&s->ended))
 		return 0;
-	due = deadline_of(s, s->heard ? now(s) : s->alive_at);
+	due = deadline_of(s, s->received_any ? session_now(s) : s->alive_at);
 	/* The channel reports no event when it has room again. */
-	if (s->blocked && s->head) {
-		retry = now(s) + NS_PER_MS;
+	if (s->channel_full && s->head) {
+		retry = session_now(s) + NS_PER_MS;
 		due = retry < due ? retry : due;
 	}
 	if (s->state != RP_SESSION_OPEN || !TAILQ_EMPTY(&s->ops) ||
@@ -439,11 +439,11 @@ uint64_t rp_session_deadline(const struct rp_session *s)
 
 /* --- queries --- */
 
-bool rp_session_unplaced(struct rp_session *s)
+bool rp_session_has_unplaced(struct rp_session *s)
 {
 	if (s->batch) {
 		s->batch = NULL;
-		rp_session_pump(s);
+		rp_session_post_queued(s);
 	}
 	if (s->unplaced.n && s->last_proof < s->last_write)
 		rp_session_fence(s);
@@ -460,7 +460,7 @@ enum rp_session_state rp_session_state(const struct rp_session *s)
 	return s->state;
 }
 
-const char *rp_session_words(const struct rp_session *s, char *buf, size_t size)
+const char *rp_session_text(const struct rp_session *s, char *buf, size_t size)
 {
 	static const char *const states[] = {
 		[RP_SESSION_IDLE] = "no private connection now",

@@ -77,16 +77,16 @@ struct rp_piece {
 	struct rp_channel_op chan; /* must be first: done() casts it */
 	STAILQ_ENTRY(rp_piece) link;
 	struct rp_op *op;
-	struct rp_piece *same; /* next piece in the token's bucket */
-	uint64_t token;	       /* of its message; 0: no message */
-	size_t first, n;       /* the operation's ranges inside it */
+	struct rp_piece *next_in_bucket; /* next piece in the token's bucket */
+	uint64_t token;			 /* of its message; 0: no message */
+	size_t first, n;		 /* the operation's ranges inside it */
 	struct iovec iov[2];
 	void *msg; /* allocated message or list */
 	bool used, heap;
 	bool effect;	/* carries the operation's effect */
 	bool posted;	/* accepted by the channel */
-	bool all;	/* last piece of the operation's bytes */
-	bool proves;	/* its done() proves placement */
+	bool last_data; /* last piece of the operation's bytes */
+	bool is_proof;	/* its done() proves placement */
 	bool sending;	/* the channel's done() is due */
 	bool reply_due; /* a reply is due */
 };
@@ -155,7 +155,7 @@ struct rp_op {
 		uint64_t seq;	  /* number of the operation in the session */
 		uint64_t bytes;	  /* bytes of all ranges */
 		uint64_t written; /* bytes accepted, up to this operation */
-		size_t cut;	  /* number of ranges that have pieces */
+		size_t nsliced;	  /* number of ranges that have pieces */
 		void *copy;	  /* copied bytes, or NULL */
 		struct iovec copied;
 		unsigned int pending;	  /* outstanding pieces */
@@ -163,11 +163,11 @@ struct rp_op {
 		uint8_t state;		  /* enum rp_op_state */
 		bool store;		  /* its bytes are inside a REQUEST */
 		bool internal;
-		bool listed;	  /* in the session's stores */
-		bool effect_sent; /* the target may have executed the effect */
-		bool lost;	  /* a piece has ended with an error */
-		bool unposted;	  /* failed before all of it was posted */
-		bool poisoned;	  /* failed; its bytes are poisoned */
+		bool in_stores;	   /* in the session's stores */
+		bool effect_sent;  /* the target may have executed the effect */
+		bool piece_failed; /* a piece has ended with an error */
+		bool unposted;	   /* failed before all of it was posted */
+		bool poisoned;	   /* failed; its bytes are poisoned */
 		struct rp_outcome out;
 		struct rp_piece piece[2]; /* further pieces are allocated */
 	} priv;
@@ -188,7 +188,7 @@ int rp_session_post(struct rp_session *s, struct rp_op *op);
  * outstanding, or is sent by this call. For msg_order: a message behind
  * persistent writes waits for false.
  */
-bool rp_session_unplaced(struct rp_session *s);
+bool rp_session_has_unplaced(struct rp_session *s);
 /* Number of accepted operations whose done() is due. */
 unsigned int rp_session_outstanding(const struct rp_session *s);
 /* Post what can be posted, time out, call done(). True: did something. */
@@ -197,7 +197,6 @@ bool rp_session_progress(struct rp_session *s);
 uint64_t rp_session_deadline(const struct rp_session *s);
 enum rp_session_state rp_session_state(const struct rp_session *s);
 /* A sentence on the connection, for fi_rpmem_info and errors. */
-const char *rp_session_words(const struct rp_session *s, char *buf,
-			     size_t size);
+const char *rp_session_text(const struct rp_session *s, char *buf, size_t size);
 
 #endif

@@ -6,7 +6,7 @@
 #include "core/session_priv.h"
 
 /* Longest write that is coalesced. */
-#define LONGEST 128
+#define MAX_COALESCED 128
 
 /* Coalesced writes in one REQUEST; an internal operation of the session. */
 struct batch {
@@ -38,10 +38,10 @@ static void batch_done(struct rp_op *op, const struct rp_outcome *out)
  * every commit anyway, and a message costs more than its bytes: devices that
  * need a desc send faster than that CPU stores.
  */
-bool rp_session_batch_takes(struct rp_session *s, const struct rp_op *op)
+bool rp_session_may_coalesce(struct rp_session *s, const struct rp_op *op)
 {
 	if (op->kind != RP_OP_WRITE || op->level || op->effect ||
-	    op->nranges > 1 || op->priv.bytes > LONGEST ||
+	    op->nranges > 1 || op->priv.bytes > MAX_COALESCED ||
 	    op->priv.bytes > s->attr.inline_max ||
 	    s->channel->flags & RP_CHANNEL_LOCAL_MR)
 		return false;
@@ -49,7 +49,7 @@ bool rp_session_batch_takes(struct rp_session *s, const struct rp_op *op)
 }
 
 /* Does the write fit into the open batch? */
-static bool fits(const struct rp_op *batch, const struct rp_op *op)
+static bool fits_batch(const struct rp_op *batch, const struct rp_op *op)
 {
 	const uint64_t bytes = batch->priv.bytes + op->priv.bytes;
 
@@ -80,13 +80,13 @@ static int open_batch(struct rp_session *s)
 	return 0;
 }
 
-int rp_session_batch_add(struct rp_session *s, struct rp_op *op)
+int rp_session_coalesce(struct rp_session *s, struct rp_op *op)
 {
 	struct batch *b;
 
-	if (s->batch && !fits(s->batch, op)) {
+	if (s->batch && !fits_batch(s->batch, op)) {
 		s->batch = NULL;
-		rp_session_pump(s);
+		rp_session_post_queued(s);
 	}
 	if (!s->batch && open_batch(s))
 		return -ENOMEM;

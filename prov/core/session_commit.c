@@ -114,7 +114,7 @@ static int make_data(struct rp_op *op)
 		p->chan.kind = op->kind == RP_OP_READ ? RP_CHANNEL_READ
 						      : RP_CHANNEL_WRITE;
 		p->chan.delivered = needs_delivery(op, r, g);
-		p->all = i + 1 == op->nranges;
+		p->last_data = i + 1 == op->nranges;
 		set_remote(p, g, r->addr, r->len);
 		if (op->nranges == 1) {
 			p->chan.iov = c.iov;
@@ -145,9 +145,9 @@ static void outcome_lower(struct rp_op *op, enum rp_class class,
 }
 
 /* Number of ranges from first on that fit into one REQUEST; at most n. */
-static size_t slice(const struct rp_op *op, size_t first, size_t n)
+static size_t count_fitting(const struct rp_op *op, size_t first, size_t n)
 {
-	uint8_t scratch[RP_WIRE_MAX_MSG - RP_WIRE_PACKS];
+	uint8_t scratch[RP_WIRE_MAX_MSG - RP_WIRE_PACKED_AT];
 	size_t taken, size = sizeof(scratch);
 
 	if (n <= RP_WIRE_MAX_RANGES)
@@ -161,7 +161,7 @@ static size_t slice(const struct rp_op *op, size_t first, size_t n)
 }
 
 /* How many ranges from first on go to the agent. */
-static size_t agent_run(const struct rp_op *op, size_t first)
+static size_t count_for_agent(const struct rp_op *op, size_t first)
 {
 	const struct rp_grant *g = NULL;
 	size_t i;
@@ -232,7 +232,7 @@ static int make_alone(struct rp_op *op, const struct rp_wire_range *r,
 	if (ret)
 		return ret;
 	outcome_lower(op, g->g.class, method);
-	op->priv.cut++;
+	op->priv.nsliced++;
 	return 0;
 }
 
@@ -248,8 +248,8 @@ static int make_slices(struct rp_op *op)
 	size_t n, run;
 	int ret;
 
-	while (op->priv.cut < op->nranges) {
-		const struct rp_wire_range *r = &op->ranges[op->priv.cut];
+	while (op->priv.nsliced < op->nranges) {
+		const struct rp_wire_range *r = &op->ranges[op->priv.nsliced];
 
 		g = rp_grant_find(s, r->key);
 		m = range_method(op, r, g);
@@ -259,15 +259,15 @@ static int make_slices(struct rp_op *op)
 				return ret;
 			continue;
 		}
-		run = agent_run(op, op->priv.cut);
-		n = slice(op, op->priv.cut, run);
+		run = count_for_agent(op, op->priv.nsliced);
+		n = count_fitting(op, op->priv.nsliced, run);
 		if (op->effect && n == run)
 			return 0;
 		if (!has_credit(s))
 			return -EAGAIN;
-		if (!rp_piece_request(op, op->priv.cut, n))
+		if (!rp_piece_request(op, op->priv.nsliced, n))
 			return -ENOMEM;
-		op->priv.cut += n;
+		op->priv.nsliced += n;
 	}
 	return 0;
 }
@@ -277,18 +277,18 @@ static int make_last(struct rp_op *op)
 	const bool bare =
 		op->kind == RP_OP_COMMIT && op->level == RP_LEVEL_VISIBLE;
 	struct rp_piece *p;
-	size_t n = op->nranges - op->priv.cut;
+	size_t n = op->nranges - op->priv.nsliced;
 
-	if (op->priv.cut > op->nranges)
+	if (op->priv.nsliced > op->nranges)
 		return 0;
 	if (!has_credit(op->priv.session))
 		return -EAGAIN;
 	/* Any reply proves placement, so no range is needed. */
-	p = rp_piece_request(op, op->priv.cut, bare ? 0 : n);
+	p = rp_piece_request(op, op->priv.nsliced, bare ? 0 : n);
 	if (!p)
 		return -ENOMEM;
 	p->effect = true;
-	op->priv.cut = op->nranges + 1;
+	op->priv.nsliced = op->nranges + 1;
 	return 0;
 }
 
@@ -309,7 +309,7 @@ int rp_commit_make(struct rp_op *op)
 	for (;;) {
 		switch (op->priv.state) {
 		case RP_OP_QUEUED:
-			rp_op_move(op, first_state(op));
+			rp_op_set_state(op, first_state(op));
 			ret = op->priv.state == RP_OP_DATA ? make_data(op) : 0;
 			if (ret)
 				return ret;
@@ -318,21 +318,21 @@ int rp_commit_make(struct rp_op *op)
 			if (op->kind == RP_OP_READ ||
 			    (op->level != RP_LEVEL_DURABLE && !op->effect))
 				return 0;
-			rp_op_move(op, op->level == RP_LEVEL_DURABLE
-					       ? RP_OP_SLICES
-					       : RP_OP_LAST);
+			rp_op_set_state(op, op->level == RP_LEVEL_DURABLE
+						    ? RP_OP_SLICES
+						    : RP_OP_LAST);
 			break;
 		case RP_OP_SLICES:
 			ret = make_slices(op);
-			if (ret || op->priv.cut == op->nranges)
+			if (ret || op->priv.nsliced == op->nranges)
 				return ret;
-			rp_op_move(op, op->priv.replies_due ? RP_OP_REPLIES
-							    : RP_OP_LAST);
+			rp_op_set_state(op, op->priv.replies_due ? RP_OP_REPLIES
+								 : RP_OP_LAST);
 			break;
 		case RP_OP_REPLIES:
 			if (op->priv.replies_due)
 				return -EAGAIN;
-			rp_op_move(op, RP_OP_LAST);
+			rp_op_set_state(op, RP_OP_LAST);
 			break;
 		default:
 			return make_last(op);
@@ -346,7 +346,7 @@ void rp_commit_replied(struct rp_piece *p, const struct rp_wire_reply *m)
 
 	if (m->status != RP_ST_OK) {
 		/* The ordered store counts as the range after the last. */
-		size_t n = p->n + (p->effect && rp_op_then(op));
+		size_t n = p->n + (p->effect && rp_op_has_then(op));
 
 		rp_op_fail(op, m->status, m->detail,
 			   p->first + (m->range < n ? m->range : 0));

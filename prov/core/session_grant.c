@@ -59,8 +59,8 @@ static enum rp_method method_alone(const struct rp_session *s, enum rp_method m)
 	return m;
 }
 
-void rp_grant_take(struct rp_session *s, uint64_t key,
-		   const struct rp_wire_grant *w)
+void rp_grant_record(struct rp_session *s, uint64_t key,
+		     const struct rp_wire_grant *w)
 {
 	struct rp_grant *g = rp_grant_get(s, key);
 

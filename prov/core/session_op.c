@@ -8,9 +8,9 @@
 
 _Static_assert(RP_OP_QUERY < RP_STATS_KINDS, "no counter of a kind");
 
-void (*rp_op_moved)(enum rp_op_state from, enum rp_op_state to);
+void (*rp_op_on_state)(enum rp_op_state from, enum rp_op_state to);
 
-bool rp_op_counts(const struct rp_op *op)
+bool rp_op_is_limited(const struct rp_op *op)
 {
 	return op->kind == RP_OP_COMMIT || op->kind == RP_OP_ATOMIC ||
 	       op->kind == RP_OP_QUERY || op->effect ||
@@ -20,7 +20,7 @@ bool rp_op_counts(const struct rp_op *op)
 /* Does the operation make the target's CPU store? */
 static bool is_cpu_store(const struct rp_op *op)
 {
-	return op->priv.store || rp_op_then(op) ||
+	return op->priv.store || rp_op_has_then(op) ||
 	       (op->kind == RP_OP_ATOMIC && rp_op_writes(op));
 }
 
@@ -39,18 +39,18 @@ void rp_op_init(struct rp_session *s, struct rp_op *op)
 void rp_op_accept(struct rp_session *s, struct rp_op *op)
 {
 	if (TAILQ_EMPTY(&s->ops)) {
-		s->heard = true;
+		s->received_any = true;
 		s->idle = false;
 	}
 	/* Close the batch: later writes must not pass this operation in it. */
 	s->batch = NULL;
 	op->priv.seq = s->next_seq++;
-	rp_op_move(op, RP_OP_QUEUED);
+	rp_op_set_state(op, RP_OP_QUEUED);
 	TAILQ_INSERT_TAIL(&s->ops, op, priv.link);
 	if (!s->head)
 		s->head = op;
 	s->nqueued++;
-	s->ncommits += rp_op_counts(op);
+	s->ncommits += rp_op_is_limited(op);
 	s->nstores += is_cpu_store(op);
 	if (!op->priv.internal) {
 		s->outstanding++;
@@ -65,7 +65,7 @@ void rp_op_accept_internal(struct rp_session *s, struct rp_op *op)
 	rp_op_init(s, op);
 	op->priv.internal = true;
 	rp_op_accept(s, op);
-	rp_session_pump(s);
+	rp_session_post_queued(s);
 }
 
 static void fence_done(struct rp_op *op, const struct rp_outcome *out)
@@ -121,7 +121,7 @@ static bool awaits_stores(const struct rp_op *op)
  * target itself refused the commit behind the RDMA of a durable write, its
  * reply proves placement: no poison.
  */
-static void poison(struct rp_op *op)
+static void poison_failed(struct rp_op *op)
 {
 	const bool ends = op->priv.session->state == RP_SESSION_CLOSING;
 
@@ -139,14 +139,14 @@ void rp_op_end(struct rp_op *op)
 
 	if (op->priv.state != RP_OP_POSTED)
 		leave_queue(op);
-	rp_op_move(op, RP_OP_ENDED);
-	s->ncommits -= rp_op_counts(op);
+	rp_op_set_state(op, RP_OP_ENDED);
+	s->ncommits -= rp_op_is_limited(op);
 	s->nstores -= is_cpu_store(op);
-	if (op->priv.listed) {
+	if (op->priv.in_stores) {
 		LIST_REMOVE(op, priv.of_stores);
-		s->nthens -= rp_op_then(op);
+		s->nthens -= rp_op_has_then(op);
 	}
-	poison(op);
+	poison_failed(op);
 	if (rp_op_writes(op) && op->priv.out.status != RP_ST_OK)
 		rp_write_failed(op);
 	TAILQ_REMOVE(&s->ops, op, priv.link);
@@ -159,7 +159,7 @@ static void end_if_complete(struct rp_op *op)
 	const bool failed = op->priv.out.status != RP_ST_OK;
 
 	if (op->priv.state == RP_OP_POSTED && !op->priv.pending &&
-	    !op->priv.lost && (failed || !awaits_stores(op)))
+	    !op->priv.piece_failed && (failed || !awaits_stores(op)))
 		rp_op_end(op);
 }
 
@@ -178,7 +178,7 @@ static void end_commits(struct rp_session *s)
 void rp_op_piece_ended(struct rp_op *op)
 {
 	struct rp_session *s = op->priv.session;
-	const bool store = op->priv.listed && rp_op_writes(op);
+	const bool store = op->priv.in_stores && rp_op_writes(op);
 
 	end_if_complete(op);
 	if (store && op->priv.state == RP_OP_ENDED)
@@ -189,26 +189,26 @@ void rp_op_piece_ended(struct rp_op *op)
  * Post nothing more of a failed operation. Its bytes are poisoned now, as
  * commits behind it do not wait for its end. False: it has not failed.
  */
-static bool give_up(struct rp_op *op)
+static bool drop_if_failed(struct rp_op *op)
 {
 	if (op->priv.out.status == RP_ST_OK)
 		return false;
 	rp_pieces_drop(op);
 	leave_queue(op);
-	poison(op);
-	rp_op_move(op, RP_OP_POSTED);
+	poison_failed(op);
+	rp_op_set_state(op, RP_OP_POSTED);
 	end_if_complete(op);
 	return true;
 }
 
 /* Post what the operation has left to post. False: it has to wait. */
-static bool launch(struct rp_op *op)
+static bool post_op(struct rp_op *op)
 {
 	const struct rp_session *s = op->priv.session;
 	int ret;
 
 	for (;;) {
-		if (give_up(op))
+		if (drop_if_failed(op))
 			return true;
 		if (op->priv.state == RP_OP_QUEUED &&
 		    (op == s->batch || rp_op_conflicts(op)))
@@ -227,17 +227,17 @@ static bool launch(struct rp_op *op)
 		if (ret)
 			return false;
 		leave_queue(op);
-		rp_op_move(op, RP_OP_POSTED);
+		rp_op_set_state(op, RP_OP_POSTED);
 		end_if_complete(op);
 		return true;
 	}
 }
 
-void rp_session_pump(struct rp_session *s)
+void rp_session_post_queued(struct rp_session *s)
 {
-	s->blocked = false;
-	while (s->state == RP_SESSION_OPEN && !s->doomed && s->head)
-		if (!launch(s->head))
+	s->channel_full = false;
+	while (s->state == RP_SESSION_OPEN && !s->end_due && s->head)
+		if (!post_op(s->head))
 			return;
 }
 
@@ -258,7 +258,7 @@ void rp_session_drop(struct rp_session *s, enum rp_status st, uint32_t detail)
 	}
 }
 
-bool rp_session_deliver(struct rp_session *s)
+bool rp_session_call_done(struct rp_session *s)
 {
 	struct rp_outcome out;
 	bool any = false;

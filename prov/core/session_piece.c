@@ -6,7 +6,7 @@
 #include "core/session_priv.h"
 
 /* Most pieces that one call posts. */
-#define BATCH (RP_CHANNEL_IOV + 2)
+#define MAX_POSTS (RP_CHANNEL_IOV + 2)
 
 int rp_op_copy(struct rp_op *op)
 {
@@ -35,15 +35,15 @@ static void forget_token(struct rp_piece *p)
 	struct rp_piece **b = &s->by_token[p->token % RP_SESSION_TOKENS];
 
 	while (*b != p)
-		b = &(*b)->same;
-	*b = p->same;
+		b = &(*b)->next_in_bucket;
+	*b = p->next_in_bucket;
 	s->used--;
 	p->op->priv.replies_due--;
 	p->reply_due = false;
 }
 
 /* Free a piece that has completed. */
-static void release(struct rp_piece *p)
+static void complete_piece(struct rp_piece *p)
 {
 	p->op->priv.pending--;
 	free_piece(p);
@@ -57,7 +57,7 @@ void rp_pieces_drop(struct rp_op *op)
 		STAILQ_REMOVE_HEAD(&op->priv.ready, link);
 		if (p->token)
 			forget_token(p);
-		release(p);
+		complete_piece(p);
 	}
 }
 
@@ -65,7 +65,7 @@ static void piece_ended(struct rp_piece *p)
 {
 	struct rp_op *op = p->op;
 
-	release(p);
+	complete_piece(p);
 	rp_op_piece_ended(op);
 }
 
@@ -79,21 +79,21 @@ static void piece_done(struct rp_channel_op *chan, int err)
 	p->sending = false;
 	/* A message with a reply has arrived in spite of err. */
 	if (err && (chan->kind != RP_CHANNEL_SEND || p->reply_due)) {
-		rp_session_doom(s, RP_ST_LOST, (uint32_t)err);
-		op->priv.lost = true;
+		rp_session_fail(s, RP_ST_LOST, (uint32_t)err);
+		op->priv.piece_failed = true;
 		if (!p->reply_due)
-			release(p);
+			complete_piece(p);
 		return;
 	}
-	s->heard |= chan->kind != RP_CHANNEL_SEND;
-	if (p->proves)
-		rp_session_placed(op);
+	s->received_any |= chan->kind != RP_CHANNEL_SEND;
+	if (p->is_proof)
+		rp_session_mark_placed(op);
 	if (p->reply_due)
 		return;
 	piece_ended(p);
 	if (s->state == RP_SESSION_OPEN) {
-		rp_session_pump(s);
-		rp_session_deliver(s);
+		rp_session_post_queued(s);
+		rp_session_call_done(s);
 	}
 }
 
@@ -134,7 +134,7 @@ struct rp_piece *rp_piece_request(struct rp_op *op, size_t first, size_t n)
 	p->token = s->next_token++;
 	p->reply_due = true;
 	b = &s->by_token[p->token % RP_SESSION_TOKENS];
-	p->same = *b;
+	p->next_in_bucket = *b;
 	*b = p;
 	s->used++;
 	op->priv.replies_due++;
@@ -143,7 +143,7 @@ struct rp_piece *rp_piece_request(struct rp_op *op, size_t first, size_t n)
 
 /* --- posting --- */
 
-static int encode(const struct rp_piece *p, void *buf, size_t size)
+static int encode_message(const struct rp_piece *p, void *buf, size_t size)
 {
 	const struct rp_op *op = p->op;
 	struct rp_wire_query q = {.required = op->required};
@@ -188,7 +188,7 @@ static int make_message(struct rp_piece *p, uint8_t *buf, size_t size)
 	const size_t extra = op->priv.store && !op->zero ? op->priv.bytes : 0;
 	const struct iovec *iov = op->priv.copy ? &op->priv.copied : op->iov;
 	const size_t n = op->priv.copy ? 1 : op->iov_count;
-	int len = encode(p, buf, size);
+	int len = encode_message(p, buf, size);
 	bool apart;
 
 	if (len < 0)
@@ -220,9 +220,9 @@ static void list_store(struct rp_op *op)
 {
 	struct rp_session *s = op->priv.session;
 
-	op->priv.listed = true;
+	op->priv.in_stores = true;
 	LIST_INSERT_HEAD(&s->stores, op, priv.of_stores);
-	s->nthens += rp_op_then(op);
+	s->nthens += rp_op_has_then(op);
 }
 
 /* The channel has accepted the piece, and may already have completed it. */
@@ -234,22 +234,22 @@ static void piece_posted(struct rp_piece *p)
 	p->posted = true;
 	op->priv.effect_sent |= p->effect;
 	p->sending = !p->chan.inject;
-	p->proves = (p->chan.kind == RP_CHANNEL_WRITE && p->chan.delivered &&
-		     p->all) ||
-		    (p->chan.kind == RP_CHANNEL_READ &&
-		     op->priv.session->channel->flags & RP_CHANNEL_FENCES) ||
-		    p->chan.kind == RP_CHANNEL_FLUSH;
-	if (p->proves || p->token)
+	p->is_proof = (p->chan.kind == RP_CHANNEL_WRITE && p->chan.delivered &&
+		       p->last_data) ||
+		      (p->chan.kind == RP_CHANNEL_READ &&
+		       op->priv.session->channel->flags & RP_CHANNEL_FENCES) ||
+		      p->chan.kind == RP_CHANNEL_FLUSH;
+	if (p->is_proof || p->token)
 		op->priv.session->last_proof = op->priv.seq;
-	if (p->effect && !op->priv.listed &&
-	    (rp_op_writes(op) || rp_op_then(op)))
+	if (p->effect && !op->priv.in_stores &&
+	    (rp_op_writes(op) || rp_op_has_then(op)))
 		list_store(op);
 }
 
 bool rp_pieces_post(struct rp_op *op)
 {
 	struct rp_session *s = op->priv.session;
-	struct rp_channel_op *ops[BATCH];
+	struct rp_channel_op *ops[MAX_POSTS];
 	uint8_t buf[RP_WIRE_MAX_MSG];
 	struct rp_piece *p;
 	int n, taken, ret;
@@ -259,7 +259,7 @@ bool rp_pieces_post(struct rp_op *op)
 
 		n = 0;
 		STAILQ_FOREACH (p, &op->priv.ready, link) {
-			if (n == BATCH || (p->token && message))
+			if (n == MAX_POSTS || (p->token && message))
 				break;
 			if (p->token && !p->msg) {
 				ret = make_message(p, buf, sizeof(buf));
@@ -280,7 +280,7 @@ bool rp_pieces_post(struct rp_op *op)
 		for (int i = 0; i < taken; i++)
 			piece_posted((struct rp_piece *)ops[i]);
 		if (taken < n) {
-			s->blocked = true;
+			s->channel_full = true;
 			return false;
 		}
 	}
@@ -294,12 +294,12 @@ static struct rp_piece *find_token(const struct rp_session *s, uint64_t token)
 	struct rp_piece *p = s->by_token[token % RP_SESSION_TOKENS];
 
 	while (p && p->token != token)
-		p = p->same;
+		p = p->next_in_bucket;
 	return p;
 }
 
 /* Copy an atomic's fetched values. False: the reply has another length. */
-static bool fetch(struct rp_op *op, const struct rp_wire_reply *m)
+static bool copy_fetched(struct rp_op *op, const struct rp_wire_reply *m)
 {
 	if (m->status != RP_ST_OK)
 		return true;
@@ -318,7 +318,7 @@ static bool fetch(struct rp_op *op, const struct rp_wire_reply *m)
 static void check_refusal(struct rp_session *s, uint32_t status)
 {
 	if (status == RP_ST_STALE_KEY)
-		rp_session_doom(s, RP_ST_LOST, 0);
+		rp_session_fail(s, RP_ST_LOST, 0);
 }
 
 static int take_reply(struct rp_session *s, struct rp_piece *p, const void *msg,
@@ -328,11 +328,11 @@ static int take_reply(struct rp_session *s, struct rp_piece *p, const void *msg,
 	struct rp_wire_reply m;
 
 	if (op->kind == RP_OP_QUERY || rp_wire_get_reply(msg, hdr, &m) ||
-	    !fetch(op, &m))
+	    !copy_fetched(op, &m))
 		return -EBADMSG;
 	if (m.credits)
 		s->credits = m.credits;
-	rp_session_placed(op);
+	rp_session_mark_placed(op);
 	rp_commit_replied(p, &m);
 	check_refusal(s, m.status);
 	return 0;
@@ -347,7 +347,7 @@ static int take_info(struct rp_session *s, struct rp_piece *p, const void *msg,
 	if (op->kind != RP_OP_QUERY || rp_wire_get_info(msg, hdr, &m))
 		return -EBADMSG;
 	if (m.grant.length)
-		rp_grant_take(s, op->ranges[0].key, &m.grant);
+		rp_grant_record(s, op->ranges[0].key, &m.grant);
 	if (op->info)
 		*op->info = m;
 	if (m.status != RP_ST_OK)
@@ -374,8 +374,8 @@ int rp_session_handle_reply(struct rp_session *s, const void *msg,
 	forget_token(p);
 	if (!p->sending)
 		piece_ended(p);
-	rp_session_pump(s);
-	rp_session_deliver(s);
+	rp_session_post_queued(s);
+	rp_session_call_done(s);
 	return 0;
 }
 
@@ -386,7 +386,7 @@ void rp_requests_drop(struct rp_session *s)
 	for (size_t i = 0; i < RP_SESSION_TOKENS; i++) {
 		while ((p = s->by_token[i])) {
 			forget_token(p);
-			release(p);
+			complete_piece(p);
 		}
 	}
 }

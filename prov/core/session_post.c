@@ -19,7 +19,7 @@ static int check_range(const struct rp_wire_range *g)
 	return rp_key_is_persistent(g->key) ? 0 : -EKEYREJECTED;
 }
 
-static bool sums_to(const struct iovec *iov, size_t n, uint64_t bytes)
+static bool iov_sums_to(const struct iovec *iov, size_t n, uint64_t bytes)
 {
 	uint64_t sum = 0;
 
@@ -44,7 +44,7 @@ static int check_atomic(const struct rp_op *op)
 	    (compares && !a->compare) || bytes > RP_WIRE_MAX_STORE ||
 	    RP_WIRE_STORE_LEN(op->nranges, bytes << compares) + 8 >
 		    RP_WIRE_MAX_MSG ||
-	    (a->fetch && !sums_to(op->result, op->result_count, bytes)))
+	    (a->fetch && !iov_sums_to(op->result, op->result_count, bytes)))
 		return -EINVAL;
 	for (size_t i = 0; i < op->nranges; i++)
 		if (op->ranges[i].len % size)
@@ -52,7 +52,7 @@ static int check_atomic(const struct rp_op *op)
 	return 0;
 }
 
-static int check(struct rp_op *op)
+static int check_op(struct rp_op *op)
 {
 	const bool few = op->kind == RP_OP_WRITE || op->kind == RP_OP_READ ||
 			 op->kind == RP_OP_ATOMIC;
@@ -82,7 +82,7 @@ static int check(struct rp_op *op)
 			       ? 0
 			       : -EINVAL;
 	if (few && (op->iov_count > RP_CHANNEL_IOV ||
-		    !sums_to(op->iov, op->iov_count, bytes)))
+		    !iov_sums_to(op->iov, op->iov_count, bytes)))
 		return -EINVAL;
 	if (op->kind == RP_OP_COMMIT && !op->level)
 		return -EINVAL;
@@ -138,7 +138,7 @@ static enum rp_status status_by_grants(struct rp_session *s,
 
 	if (op->kind == RP_OP_QUERY)
 		return RP_ST_OK;
-	for (size_t i = 0; i < op->nranges + rp_op_then(op); i++) {
+	for (size_t i = 0; i < op->nranges + rp_op_has_then(op); i++) {
 		const struct rp_wire_range *r =
 			i < op->nranges ? &op->ranges[i] : &then;
 
@@ -189,26 +189,26 @@ static int accept_failed(struct rp_session *s, struct rp_op *op,
 }
 
 /* Accept the operation: connection and grants are ready. */
-static int start(struct rp_session *s, struct rp_op *op)
+static int accept_ready(struct rp_session *s, struct rp_op *op)
 {
 	enum rp_status st;
 	uint64_t range = 0;
 
 	if (s->nqueued >= s->attr.max_commits ||
-	    (rp_op_counts(op) && s->ncommits >= s->attr.max_commits))
+	    (rp_op_is_limited(op) && s->ncommits >= s->attr.max_commits))
 		return -EAGAIN;
 	st = status_by_grants(s, op, &range);
 	if (st != RP_ST_OK)
 		return accept_failed(s, op, st, 0, range);
-	if (rp_session_batch_takes(s, op))
-		return rp_session_batch_add(s, op);
+	if (rp_session_may_coalesce(s, op))
+		return rp_session_coalesce(s, op);
 	op->priv.store = is_inline(s, op);
 	if (copy_operands(op) || (rp_op_writes(op) && rp_write_begin(s, op))) {
 		free(op->priv.copy);
 		return -ENOMEM;
 	}
 	rp_op_accept(s, op);
-	rp_session_pump(s);
+	rp_session_post_queued(s);
 	/* Injected bytes are the program's again when this returns. */
 	if (op->kind == RP_OP_WRITE && op->inject && !op->priv.copy &&
 	    op->priv.state < RP_OP_POSTED && rp_op_copy(op)) {
@@ -230,11 +230,11 @@ int rp_session_post(struct rp_session *s, struct rp_op *op)
 	int ret;
 
 	rp_op_init(s, op);
-	ret = check(op);
+	ret = check_op(op);
 	if (ret)
 		return ret;
 	ret = rp_session_ready(s, op, &range, &detail);
 	if (ret > 0)
 		return accept_failed(s, op, (enum rp_status)ret, detail, range);
-	return ret ? ret : start(s, op);
+	return ret ? ret : accept_ready(s, op);
 }

@@ -68,9 +68,9 @@ struct rp_session {
 	uint64_t hello_key;
 
 	/* The connection ends with this status at the next progress. */
-	bool doomed;
-	enum rp_status doom;
-	uint32_t doom_detail;
+	bool end_due;
+	enum rp_status end_status;
+	uint32_t end_detail;
 	/* Why connecting failed, for the next operation; RP_ST_OK: none. */
 	enum rp_status failure;
 	uint32_t failure_detail;
@@ -94,16 +94,16 @@ struct rp_session {
 	struct rp_ranges unplaced; /* RDMA without proof of placement */
 	struct rp_ranges poison;
 	struct rp_ranges by_agent; /* to be flushed by the agent */
-	bool poison_all, agent_all;
+	bool all_poisoned, all_by_agent;
 	uint64_t last_write, last_proof; /* seq of the last of each */
 	uint64_t written, proved;	 /* bytes accepted, bytes placed */
 	struct rp_op *fence;		 /* internal operation, or NULL */
 	struct rp_op *batch;		 /* last of ops, open for coalescing */
 
-	bool heard;    /* a message came since the last progress */
-	bool was_open; /* a connection was made before */
-	bool idle;     /* nothing outstanding since idle_at */
-	bool blocked;  /* the channel has had no room */
+	bool received_any; /* a message came since the last progress */
+	bool was_open;	   /* a connection was made before */
+	bool idle;	   /* nothing outstanding since idle_at */
+	bool channel_full; /* the channel has had no room */
 	uint64_t alive_at, idle_at;
 };
 
@@ -115,8 +115,8 @@ struct rp_grant *rp_grant_find(struct rp_session *s, uint64_t key);
 struct rp_grant *rp_grant_get(struct rp_session *s, uint64_t key);
 void rp_grant_free(struct rp_session *s, struct rp_grant *g);
 /* Record the grant that the target has sent. */
-void rp_grant_take(struct rp_session *s, uint64_t key,
-		   const struct rp_wire_grant *g);
+void rp_grant_record(struct rp_session *s, uint64_t key,
+		     const struct rp_wire_grant *g);
 /* Record a failure: the next operation with the key completes with it. */
 void rp_grant_fail(struct rp_session *s, uint64_t key, enum rp_status st,
 		   uint32_t detail);
@@ -136,17 +136,17 @@ int rp_session_ready(struct rp_session *s, const struct rp_op *op,
 /* --- session_op.c --- */
 
 /* NULL, or called on each state change of an operation. For tests. */
-extern void (*rp_op_moved)(enum rp_op_state from, enum rp_op_state to);
-static inline void rp_op_move(struct rp_op *op, enum rp_op_state state)
+extern void (*rp_op_on_state)(enum rp_op_state from, enum rp_op_state to);
+static inline void rp_op_set_state(struct rp_op *op, enum rp_op_state state)
 {
-	if (rp_op_moved)
-		rp_op_moved((enum rp_op_state)op->priv.state, state);
+	if (rp_op_on_state)
+		rp_op_on_state((enum rp_op_state)op->priv.state, state);
 	op->priv.state = (uint8_t)state;
 }
 /* Must be called before any other use of an operation. */
 void rp_op_init(struct rp_session *s, struct rp_op *op);
 /* Does attr.max_commits limit the number of operations like this? */
-bool rp_op_counts(const struct rp_op *op);
+bool rp_op_is_limited(const struct rp_op *op);
 /* Accept the operation: done() will follow. */
 void rp_op_accept(struct rp_session *s, struct rp_op *op);
 /* Accept and post an internal operation of the session. */
@@ -158,18 +158,18 @@ void rp_op_end(struct rp_op *op);
 /* A piece of the operation has ended: end the operation if it was the last. */
 void rp_op_piece_ended(struct rp_op *op);
 /* Post what waits, as far as credits and room allow. */
-void rp_session_pump(struct rp_session *s);
+void rp_session_post_queued(struct rp_session *s);
 /* The channel is closed: fail and end every accepted operation. */
 void rp_session_drop(struct rp_session *s, enum rp_status st, uint32_t detail);
 /* Call done() of ended operations. True: there were some. */
-bool rp_session_deliver(struct rp_session *s);
+bool rp_session_call_done(struct rp_session *s);
 
 /* --- session_batch.c --- */
 
 /* May the write wait to be coalesced into one REQUEST? */
-bool rp_session_batch_takes(struct rp_session *s, const struct rp_op *op);
+bool rp_session_may_coalesce(struct rp_session *s, const struct rp_op *op);
 /* Accept the write into the batch. 0 or -ENOMEM. */
-int rp_session_batch_add(struct rp_session *s, struct rp_op *op);
+int rp_session_coalesce(struct rp_session *s, struct rp_op *op);
 
 /* --- session_piece.c --- */
 
@@ -211,7 +211,7 @@ void rp_write_launch(struct rp_op *op);
 /* The write has failed: its bytes may be placed, but are not durable. */
 void rp_write_failed(struct rp_op *op);
 /* All writes up to this operation are placed. */
-void rp_session_placed(const struct rp_op *op);
+void rp_session_mark_placed(const struct rp_op *op);
 /* Does the range touch bytes without proof of placement? */
 bool rp_range_unplaced(const struct rp_session *s,
 		       const struct rp_wire_range *g);
@@ -227,7 +227,7 @@ bool rp_range_by_agent(const struct rp_session *s,
 void rp_ranges_flushed(struct rp_op *op, size_t first, size_t n,
 		       enum rp_class class);
 /* The connection is lost: poison its unplaced writes. */
-void rp_ranges_lost(struct rp_session *s);
+void rp_session_poison_unplaced(struct rp_session *s);
 /* Do ranges of a and b overlap? True also if there are too many to compare. */
 bool rp_ops_overlap(const struct rp_op *a, const struct rp_op *b);
 /* May the target have executed a once-only operation, or still do so? */
@@ -249,14 +249,14 @@ static inline void rp_op_fail(struct rp_op *op, enum rp_status st,
 }
 
 /* End the connection at the next progress. */
-static inline void rp_session_doom(struct rp_session *s, enum rp_status st,
+static inline void rp_session_fail(struct rp_session *s, enum rp_status st,
 				   uint32_t detail)
 {
-	if (s->doomed || s->state == RP_SESSION_CLOSING)
+	if (s->end_due || s->state == RP_SESSION_CLOSING)
 		return;
-	s->doomed = true;
-	s->doom = st;
-	s->doom_detail = detail;
+	s->end_due = true;
+	s->end_status = st;
+	s->end_detail = detail;
 	s->k->ops->kick(s->k);
 }
 
@@ -285,14 +285,14 @@ static inline void rp_op_count_end(const struct rp_op *op,
 		return;
 	}
 	if (op->level == RP_LEVEL_DURABLE)
-		rp_stats_take(&st->durable[out->method],
-			      rp_stats_since(op->priv.start));
+		rp_stats_bucket_add(&st->durable[out->method],
+				    rp_stats_ns_since(op->priv.start));
 	kind = op->kind;
 	rp_stats_add(&st->completed[kind].bytes, op->priv.bytes);
 	rp_stats_add(&st->completed[kind].count, 1);
 }
 
-static inline bool rp_op_then(const struct rp_op *op)
+static inline bool rp_op_has_then(const struct rp_op *op)
 {
 	return op->effect == RP_EFFECT_THEN &&
 	       (op->kind == RP_OP_COMMIT || op->kind == RP_OP_WRITE);

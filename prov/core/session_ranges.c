@@ -12,14 +12,14 @@ static void poison_add(struct rp_session *s, const struct rp_wire_range *g,
 		       uint64_t stamp)
 {
 	if (rp_ranges_insert(&s->poison, g->key, g->addr, g->len, stamp))
-		s->poison_all = true;
+		s->all_poisoned = true;
 }
 
 static void by_agent_add(struct rp_session *s, const struct rp_wire_range *g,
 			 uint64_t stamp)
 {
 	if (rp_ranges_insert(&s->by_agent, g->key, g->addr, g->len, stamp))
-		s->agent_all = true;
+		s->all_by_agent = true;
 }
 
 static int rdma_begin(struct rp_session *s, struct rp_op *op)
@@ -70,7 +70,7 @@ int rp_write_begin(struct rp_session *s, struct rp_op *op)
 	return 0;
 }
 
-void rp_session_placed(const struct rp_op *op)
+void rp_session_mark_placed(const struct rp_op *op)
 {
 	struct rp_session *s = op->priv.session;
 	const uint64_t seq = op->priv.seq;
@@ -101,7 +101,7 @@ bool rp_commit_poisoned(const struct rp_session *s, const struct rp_op *op,
 			uint64_t *range)
 {
 	*range = 0;
-	if (s->poison_all)
+	if (s->all_poisoned)
 		return true;
 	for (size_t i = 0; s->poison.n && i < op->nranges; i++) {
 		const struct rp_wire_range *g = &op->ranges[i];
@@ -116,7 +116,8 @@ bool rp_commit_poisoned(const struct rp_session *s, const struct rp_op *op,
 
 bool rp_op_indeterminate(const struct rp_op *op)
 {
-	const bool once = rp_op_then(op) || op->effect == RP_EFFECT_NOTIFY ||
+	const bool once = rp_op_has_then(op) ||
+			  op->effect == RP_EFFECT_NOTIFY ||
 			  (op->kind == RP_OP_ATOMIC && rp_op_writes(op));
 
 	return once && op->priv.effect_sent &&
@@ -137,7 +138,7 @@ static void poison_range(struct rp_op *op, const struct rp_wire_range *g)
 
 	rp_ranges_init(&left, 0);
 	all = rp_ranges_insert(&left, g->key, g->addr, g->len, op->priv.seq);
-	s->poison_all |= all;
+	s->all_poisoned |= all;
 	TAILQ_FOREACH (o, &s->ops, priv.link) {
 		if (o->priv.seq <= op->priv.seq)
 			continue;
@@ -185,14 +186,14 @@ void rp_op_poison(struct rp_op *op)
 	if (rp_op_writes(op))
 		for (size_t i = 0; i < op->nranges; i++)
 			poison_range(op, &op->ranges[i]);
-	if (rp_op_then(op))
+	if (rp_op_has_then(op))
 		poison_range(op, &then);
 }
 
 bool rp_range_by_agent(const struct rp_session *s,
 		       const struct rp_wire_range *g)
 {
-	return s->agent_all ||
+	return s->all_by_agent ||
 	       rp_ranges_overlap(&s->by_agent, g->key, g->addr, g->len);
 }
 
@@ -214,7 +215,7 @@ void rp_ranges_flushed(struct rp_op *op, size_t first, size_t n,
 	}
 }
 
-void rp_ranges_lost(struct rp_session *s)
+void rp_session_poison_unplaced(struct rp_session *s)
 {
 	struct rp_grant *g, *tmp;
 
@@ -241,7 +242,7 @@ void rp_ranges_lost(struct rp_session *s)
 	}
 }
 
-static bool covers(const struct rp_op *op, const struct rp_wire_range *g)
+static bool op_covers(const struct rp_op *op, const struct rp_wire_range *g)
 {
 	for (size_t i = 0; i < op->nranges; i++)
 		if (rp_wire_overlap(&op->ranges[i], g))
@@ -254,17 +255,18 @@ bool rp_ops_overlap(const struct rp_op *a, const struct rp_op *b)
 	if (a->nranges * b->nranges > MAX_PAIRS)
 		return true;
 	for (size_t i = 0; i < a->nranges; i++)
-		if (covers(b, &a->ranges[i]))
+		if (op_covers(b, &a->ranges[i]))
 			return true;
 	return false;
 }
 
 /* Does the operation cover the range, ordered store included? */
-static bool touches(const struct rp_op *op, const struct rp_wire_range *g)
+static bool op_touches(const struct rp_op *op, const struct rp_wire_range *g)
 {
 	const struct rp_wire_range then = rp_ordered_store_range(op);
 
-	return covers(op, g) || (rp_op_then(op) && rp_wire_overlap(&then, g));
+	return op_covers(op, g) ||
+	       (rp_op_has_then(op) && rp_wire_overlap(&then, g));
 }
 
 /*
@@ -289,11 +291,11 @@ bool rp_op_conflicts(const struct rp_op *op)
 	LIST_FOREACH (o, &s->stores, priv.of_stores) {
 		const struct rp_wire_range late = rp_ordered_store_range(o);
 
-		if (rp_op_then(o) && touches(op, &late))
+		if (rp_op_has_then(o) && op_touches(op, &late))
 			return true;
 		if (waits && rp_op_writes(o) &&
 		    (all || rp_ops_overlap(o, op) ||
-		     (rp_op_then(op) && covers(o, &then))))
+		     (rp_op_has_then(op) && op_covers(o, &then))))
 			return true;
 	}
 	return false;

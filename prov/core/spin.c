@@ -17,8 +17,8 @@ bool rp_spin(struct rp_spin *s, uint64_t ns, bool came, uint64_t now)
 		return true;
 	if (s->until) {
 		s->missed = 2 * s->missed + 1;
-		if (s->missed > RP_SPIN_SKIPPED)
-			s->missed = RP_SPIN_SKIPPED;
+		if (s->missed > RP_SPIN_MAX_SKIPPED)
+			s->missed = RP_SPIN_MAX_SKIPPED;
 		s->skip = s->missed;
 	}
 	s->until = 0;

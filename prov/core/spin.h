@@ -13,7 +13,7 @@ struct rp_spin {
 };
 
 /* Most polls skipped in a row: the cost of useless polling. */
-#define RP_SPIN_SKIPPED 255
+#define RP_SPIN_MAX_SKIPPED 255
 
 /*
  * Called at each time without work. came: there was work since the last call.

@@ -16,7 +16,7 @@
 
 static struct rp_stats unread;
 struct rp_stats *rp_stats = &unread;
-struct rp_stats_region rp_stats_unread;
+struct rp_stats_region rp_stats_no_region;
 double rp_stats_scale = 1;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -99,7 +99,7 @@ _Static_assert(RP_METHOD_MAX <= RP_STATS_METHODS, "no counter of a method");
 
 /* The page of counters; without memfd, memory that nobody reads. Never NULL. */
 extern RP_STATS_HIDDEN struct rp_stats *rp_stats;
-extern RP_STATS_HIDDEN struct rp_stats_region rp_stats_unread;
+extern RP_STATS_HIDDEN struct rp_stats_region rp_stats_no_region;
 
 /* Make the page of counters, unless it exists. */
 void rp_stats_open(void);
@@ -129,7 +129,7 @@ static inline uint64_t rp_stats_now(void)
 }
 
 /* Nanoseconds since start, in the range of the buckets. */
-static inline double rp_stats_since(uint64_t start)
+static inline double rp_stats_ns_since(uint64_t start)
 {
 	uint64_t ticks = rp_stats_now() - start;
 
@@ -151,13 +151,13 @@ static inline size_t rp_stats_bucket(double ns)
 	return (size_t)(bits >> 50) - RP_STATS_FIRST;
 }
 
-static inline void rp_stats_took(struct rp_stats_time *t, double ns)
+static inline void rp_stats_time_add(struct rp_stats_time *t, double ns)
 {
 	rp_stats_add(&t->ns, (uint64_t)(int64_t)ns);
 	rp_stats_add(&t->count, 1);
 }
 
-static inline void rp_stats_take(struct rp_stats_histogram *h, double ns)
+static inline void rp_stats_bucket_add(struct rp_stats_histogram *h, double ns)
 {
 	rp_stats_add(&h->ns, (uint64_t)(int64_t)ns);
 	rp_stats_add(&h->count[rp_stats_bucket(ns)], 1);

@@ -27,7 +27,7 @@ struct rp_watch {
 static __thread struct rp_watch **recorded;
 static __thread bool starved;
 
-void rp_watch_failed(int err)
+void rp_watch_open_failed(int err)
 {
 	starved |= err == EMFILE || err == ENFILE || err == ENOMEM;
 }
@@ -47,7 +47,7 @@ static FILE *open_file(const char *path)
 	FILE *f = fd < 0 ? NULL : fdopen(fd, "r");
 
 	if (!f)
-		rp_watch_failed(errno);
+		rp_watch_open_failed(errno);
 	if (!f && fd >= 0)
 		close(fd);
 	return f;
@@ -58,10 +58,10 @@ static void glob_files(const char *pattern, glob_t *g)
 	*g = (glob_t){0};
 	errno = 0;
 	if (glob(pattern, 0, NULL, g))
-		rp_watch_failed(errno);
+		rp_watch_open_failed(errno);
 }
 
-static char *line_of(FILE *f, const uint64_t *mount)
+static char *find_line(FILE *f, const uint64_t *mount)
 {
 	char *line = NULL;
 	size_t size = 0;
@@ -85,7 +85,7 @@ static char *read_line(const char *pattern)
 	glob_t g;
 
 	glob_files(pattern, &g);
-	text = line_of(g.gl_pathc ? open_file(g.gl_pathv[0]) : NULL, NULL);
+	text = find_line(g.gl_pathc ? open_file(g.gl_pathv[0]) : NULL, NULL);
 	globfree(&g);
 	return text;
 }
@@ -142,7 +142,7 @@ static char *source_read(enum rp_source kind, const char *path, uint64_t arg)
 	case RP_SOURCE_LINE:
 		return read_line(path);
 	case RP_SOURCE_MOUNT:
-		return line_of(open_file(path), &arg);
+		return find_line(open_file(path), &arg);
 	case RP_SOURCE_NAMES:
 		return read_names(path);
 	case RP_SOURCE_BYTES:
@@ -164,7 +164,7 @@ static void watch_add(struct rp_watch **w, struct rp_watch *e)
 		HASH_ADD_KEYPTR(hh, *w, e->key, strlen(e->key), e);
 	/* A source that cannot be watched must not look as if it were. */
 	if (oom)
-		rp_watch_failed(ENOMEM);
+		rp_watch_open_failed(ENOMEM);
 	/* Keep the older entry: the facts were derived from its text. */
 	if (!old && !oom)
 		return;
@@ -184,7 +184,7 @@ char *rp_watch_read(enum rp_source kind, const char *path, uint64_t arg)
 	if (e)
 		e->text = strdup(text);
 	if (!e || !e->text) {
-		rp_watch_failed(ENOMEM);
+		rp_watch_open_failed(ENOMEM);
 		free(e);
 		return text;
 	}
@@ -246,7 +246,7 @@ static const char *short_name(const char *path)
 	return p;
 }
 
-static void describe(const struct rp_watch *e, const char *now, char *what)
+static void say_change(const struct rp_watch *e, const char *now, char *what)
 {
 	const char *name = short_name(strchr(e->key, ' ') + 1);
 
@@ -268,7 +268,7 @@ bool rp_watch_changed(struct rp_watch *w, char *what)
 		now = source_read(w->kind, strchr(w->key, ' ') + 1, w->arg);
 		changed = now && strcmp(now, w->text);
 		if (changed)
-			describe(w, now, what);
+			say_change(w, now, what);
 		free(now);
 	}
 	return changed;

@@ -41,6 +41,6 @@ bool rp_watch_changed(struct rp_watch *w, char *what);
  */
 bool rp_watch_starved(void);
 /* Count err, the errno of a failed open, for rp_watch_starved(). */
-void rp_watch_failed(int err);
+void rp_watch_open_failed(int err);
 
 #endif

@@ -10,7 +10,7 @@
 #define HDR sizeof(struct rp_le_hdr)
 
 /* Statuses from WRITE_FAILED on are local to the initiator. */
-static bool status_travels(uint32_t status)
+static bool status_is_sent(uint32_t status)
 {
 	return status < RP_ST_WRITE_FAILED;
 }
@@ -51,7 +51,7 @@ int rp_wire_get_hdr(const void *buf, size_t len, struct rp_wire_hdr *hdr)
 }
 
 /* Decode private data of connection setup: of one size, then maybe zeros. */
-static int get_private(void *w, size_t size, uint8_t type, const void *buf,
+static int get_cm_data(void *w, size_t size, uint8_t type, const void *buf,
 		       size_t len)
 {
 	struct rp_le_hdr h;
@@ -90,7 +90,7 @@ int rp_wire_put_hello(void *buf, size_t size, const struct rp_wire_hello *m)
 int rp_wire_get_hello(const void *buf, size_t len, struct rp_wire_hello *m)
 {
 	struct rp_le_hello w;
-	int ret = get_private(&w, sizeof(w), RP_MSG_HELLO, buf, len);
+	int ret = get_cm_data(&w, sizeof(w), RP_MSG_HELLO, buf, len);
 
 	if (ret)
 		return ret;
@@ -111,7 +111,7 @@ static bool grant_valid(const struct rp_wire_grant *g)
 	       g->class <= RP_CLASS_POWER && g->method < RP_METHOD_MAX;
 }
 
-static bool grant_none(const struct rp_wire_grant *g)
+static bool grant_is_zero(const struct rp_wire_grant *g)
 {
 	return !g->rkey && !g->remote_addr && !g->addr && !g->length &&
 	       !g->class && !g->method && !g->writable;
@@ -149,11 +149,11 @@ static int grant_get(const struct rp_le_grant *w, struct rp_wire_grant *g)
 /* A refusal grants nothing; an acceptance grants a usable session. */
 static bool hello_ack_valid(const struct rp_wire_hello_ack *m)
 {
-	if (!status_travels(m->status))
+	if (!status_is_sent(m->status))
 		return false;
 	if (m->status != RP_ST_OK)
 		return !m->incarnation && !m->credits && !m->features &&
-		       grant_none(&m->grant);
+		       grant_is_zero(&m->grant);
 	return m->incarnation && m->credits && !(m->features & ~RP_FEATURES) &&
 	       grant_valid(&m->grant);
 }
@@ -184,7 +184,7 @@ int rp_wire_get_hello_ack(const void *buf, size_t len,
 {
 	struct rp_le_hello_ack w;
 	struct rp_wire_hello_ack t;
-	int ret = get_private(&w, sizeof(w), RP_MSG_HELLO_ACK, buf, len);
+	int ret = get_cm_data(&w, sizeof(w), RP_MSG_HELLO_ACK, buf, len);
 
 	if (ret)
 		return ret;
@@ -204,7 +204,7 @@ int rp_wire_get_hello_ack(const void *buf, size_t len,
 /* Only a success has a level, a class and a result. */
 static bool reply_valid(const struct rp_wire_reply *m)
 {
-	if (!status_travels(m->status) || m->class > RP_CLASS_POWER ||
+	if (!status_is_sent(m->status) || m->class > RP_CLASS_POWER ||
 	    m->method >= RP_METHOD_MAX || m->range > RP_WIRE_MAX_PACKED ||
 	    m->result_len > RP_WIRE_MAX_STORE)
 		return false;
@@ -304,13 +304,13 @@ int rp_wire_get_query(const void *buf, const struct rp_wire_hdr *hdr,
 
 static bool info_valid(const struct rp_wire_info *m)
 {
-	return status_travels(m->status) && m->class <= RP_CLASS_POWER &&
+	return status_is_sent(m->status) && m->class <= RP_CLASS_POWER &&
 	       m->method < RP_METHOD_MAX && m->memory <= RP_MEM_EMULATED &&
 	       m->placement <= RP_PLACE_DMA_MEMORY &&
 	       m->domain <= RP_DOMAIN_SYSTEM &&
 	       m->refusal <= RP_REFUSAL_UNKNOWN &&
 	       (grant_valid(&m->grant) ||
-		(m->status != RP_ST_OK && grant_none(&m->grant)));
+		(m->status != RP_ST_OK && grant_is_zero(&m->grant)));
 }
 
 static bool is_printable(char c)

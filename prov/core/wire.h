@@ -116,7 +116,7 @@ enum rp_effect {
 	RP_EFFECT_ZERO = 5,   /* store zeros to the ranges before the flush */
 };
 /* Is the effect executed on the ranges, when its request is received? */
-static inline bool rp_effect_is_first(unsigned int effect)
+static inline bool rp_effect_precedes_flush(unsigned int effect)
 {
 	return effect == RP_EFFECT_STORE || effect == RP_EFFECT_ATOMIC ||
 	       effect == RP_EFFECT_ZERO;

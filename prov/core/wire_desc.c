@@ -42,7 +42,7 @@ static bool is_qp_num(uint32_t n)
 	return n < 1u << 24;
 }
 
-static bool good_key(const struct rp_desc *d)
+static bool key_valid(const struct rp_desc *d)
 {
 	struct rp_key k;
 
@@ -72,7 +72,7 @@ int rp_wire_unseal(const void *buf, uint8_t type, size_t len)
 
 static bool desc_valid(const struct rp_desc *d)
 {
-	return good_key(d) && d->length && d->addr <= UINT64_MAX - d->length &&
+	return key_valid(d) && d->length && d->addr <= UINT64_MAX - d->length &&
 	       is_qp_num(d->qp_num) && d->memory <= RP_MEM_EMULATED &&
 	       d->placement <= RP_PLACE_DMA_MEMORY &&
 	       d->domain <= RP_DOMAIN_SYSTEM && d->fence <= RP_YES &&
@@ -137,7 +137,7 @@ int rp_desc_get(const void *buf, struct rp_desc *d)
 	return 0;
 }
 
-static bool good_side(const struct rp_side *s)
+static bool side_valid(const struct rp_side *s)
 {
 	return is_qp_num(s->qp_num) && is_qp_num(s->initiator) &&
 	       is_qp_num(s->target) && is_qp_num(s->psn) &&
@@ -149,7 +149,7 @@ int rp_side_put(void *buf, const struct rp_side *s)
 {
 	uint8_t *p = buf;
 
-	if (!good_side(s))
+	if (!side_valid(s))
 		return -EINVAL;
 	memset(p, 0, RP_SIDE_LEN);
 	put32(p, 8, s->qp_num);
@@ -183,7 +183,7 @@ int rp_side_get(const void *buf, struct rp_side *s)
 		.replies = get64(p, REPLIES),
 	};
 	if (!bytes_zero(p + SIDE_RESERVED, SIDE_RESERVED_LEN) ||
-	    !good_side(&got))
+	    !side_valid(&got))
 		return -EBADMSG;
 	*s = got;
 	return 0;

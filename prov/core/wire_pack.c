@@ -37,7 +37,7 @@ static int get_number(const uint8_t **p, const uint8_t *end, uint64_t *v)
 }
 
 /* Number of ranges from i on with the gap and length of the one before. */
-static size_t repeats(const struct rp_wire_range *r, size_t i, size_t n)
+static size_t count_repeats(const struct rp_wire_range *r, size_t i, size_t n)
 {
 	const uint64_t gap = r[i - 1].addr - r[i - 2].addr - r[i - 2].len;
 	const struct rp_wire_range *g = &r[i];
@@ -55,7 +55,7 @@ static size_t repeats(const struct rp_wire_range *r, size_t i, size_t n)
 size_t rp_wire_pack(uint8_t *out, size_t size, const struct rp_wire_range *r,
 		    size_t n, size_t *taken)
 {
-	uint8_t code[2 * RP_WIRE_NUMBER];
+	uint8_t code[2 * RP_WIRE_NUMBER_MAX];
 	uint64_t at = 0, again;
 	size_t len = 0, i = 0;
 
@@ -66,7 +66,7 @@ size_t rp_wire_pack(uint8_t *out, size_t size, const struct rp_wire_range *r,
 		    r[i].addr > UINT64_MAX - r[i].len ||
 		    r[i].addr - at > UINT64_MAX / 2)
 			break;
-		again = i > 1 ? repeats(r, i, n) : 0;
+		again = i > 1 ? count_repeats(r, i, n) : 0;
 		if (again) {
 			more = put_number(code, again << 1 | 1);
 		} else {

@@ -8,8 +8,8 @@
 
 #include "core/wire.h"
 
-#define RP_WIRE_NUMBER 10 /* most bytes of one number */
-#define RP_WIRE_PACKS  32 /* bytes of a REQUEST before the packed ranges */
+#define RP_WIRE_NUMBER_MAX 10 /* most bytes of one number */
+#define RP_WIRE_PACKED_AT  32 /* bytes of a REQUEST before the packed ranges */
 
 /*
  * Pack ranges from the first on: as many as have its key, are ascending and fit

@@ -12,7 +12,7 @@
 #define REQUEST sizeof(struct rp_le_request)
 #define RANGE	sizeof(struct rp_le_range)
 
-static_assert(RP_WIRE_PACKS == REQUEST + sizeof(uint64_t),
+static_assert(RP_WIRE_PACKED_AT == REQUEST + sizeof(uint64_t),
 	      "packed ranges begin behind the key of all");
 
 static bool request_valid(const struct rp_wire_request *m, bool packed)
@@ -81,7 +81,7 @@ static int effect_len(const struct rp_wire_request *m,
 }
 
 /* Number of arrays, each as long as all ranges, that the message contains. */
-static unsigned int arrays(const struct rp_wire_request *m)
+static unsigned int count_arrays(const struct rp_wire_request *m)
 {
 	if (m->effect == RP_EFFECT_ATOMIC)
 		return rp_atomic_has_operand(m->atomic.op) +
@@ -169,10 +169,10 @@ static void effect_put(uint8_t *p, const struct rp_wire_request *m,
 int rp_wire_put_request(void *buf, size_t size, uint64_t token,
 			const struct rp_wire_request *m)
 {
-	uint8_t packed[RP_WIRE_MAX_MSG - RP_WIRE_PACKS];
+	uint8_t packed[RP_WIRE_MAX_MSG - RP_WIRE_PACKED_AT];
 	size_t pack = ranges_pack(packed, sizeof(packed), m);
 	size_t ranges =
-		pack ? RP_WIRE_PACKS - REQUEST + pack : m->nranges * RANGE;
+		pack ? RP_WIRE_PACKED_AT - REQUEST + pack : m->nranges * RANGE;
 	size_t head, bytes, len, written;
 	struct rp_le_request w;
 	uint8_t *p = buf;
@@ -180,7 +180,7 @@ int rp_wire_put_request(void *buf, size_t size, uint64_t token,
 	if (!request_valid(m, pack) || operands_missing(m) ||
 	    effect_len(m, m->ranges, &head, &bytes))
 		return -EINVAL;
-	len = REQUEST + ranges + head + bytes * arrays(m);
+	len = REQUEST + ranges + head + bytes * count_arrays(m);
 	written = m->effect == RP_EFFECT_STORE && !m->bytes ? len - bytes : len;
 	if (len > RP_WIRE_MAX_MSG)
 		return -EINVAL;
@@ -200,7 +200,7 @@ int rp_wire_put_request(void *buf, size_t size, uint64_t token,
 		const uint64_t key = htole64(m->ranges[0].key);
 
 		memcpy(p + REQUEST, &key, sizeof(key));
-		memcpy(p + RP_WIRE_PACKS, packed, pack);
+		memcpy(p + RP_WIRE_PACKED_AT, packed, pack);
 	} else {
 		ranges_put(p + REQUEST, m->ranges, m->nranges);
 	}
@@ -283,12 +283,12 @@ static int effect_get(const uint8_t *p, size_t len, struct rp_wire_request *m)
 }
 
 /* Decode the effect, behind the ranges, and its arrays. */
-static int rest_get(const uint8_t *p, size_t len, struct rp_wire_request *m)
+static int arrays_get(const uint8_t *p, size_t len, struct rp_wire_request *m)
 {
 	size_t head, bytes;
 
 	if (effect_get(p, len, m) || effect_len(m, m->decoded, &head, &bytes) ||
-	    len != head + bytes * arrays(m))
+	    len != head + bytes * count_arrays(m))
 		return -EBADMSG;
 	p += head;
 	if (m->effect == RP_EFFECT_STORE)
@@ -333,7 +333,7 @@ int rp_wire_get_request(const void *buf, const struct rp_wire_hdr *hdr,
 	ret = ranges_get(p, left, t.packed, t.decoded, t.nranges);
 	if (ret < 0)
 		return ret;
-	ret = rest_get(p + ret, left - (size_t)ret, &t);
+	ret = arrays_get(p + ret, left - (size_t)ret, &t);
 	if (!ret)
 		*m = t;
 	return ret;

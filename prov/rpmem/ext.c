@@ -73,7 +73,7 @@ static void query_result(enum rp_status status, const struct rp_wire_info *i,
 	if (attr->why && attr->why_size)
 		snprintf(attr->why, attr->why_size, "%.*s%s%s", RP_WHY_LEN - 1,
 			 i->why, *i->why ? "; " : "",
-			 rp_session_words(s, words, sizeof(words)));
+			 rp_session_text(s, words, sizeof(words)));
 }
 
 /* The target replied, so the query succeeded, whatever it says of commits. */
@@ -217,7 +217,7 @@ static int ext_query_sync(struct fid_ep *fid, fi_addr_t addr, uint64_t key,
 	if (!ret && !query_replied(q.out.status)) {
 		RP_WARN(EP_CTRL, "query: %s: %s\n",
 			rp_status_name(q.out.status),
-			rp_session_words(q.session, words, sizeof(words)));
+			rp_session_text(q.session, words, sizeof(words)));
 		ret = -rp_status_errno(q.out.status);
 	}
 	/* The session outlives its connection, and ends with the endpoint. */

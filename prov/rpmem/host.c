@@ -25,9 +25,9 @@ int rp_host_facts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 }
 
 int rp_host_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
-		  enum rp_lasts *lasts, char *why)
+		  enum rp_intent *lasts, char *why)
 {
-	return rp_caps_lasts(cfg, addr, len, lasts, why);
+	return rp_caps_intent(cfg, addr, len, lasts, why);
 }
 
 bool rp_host_acknowledges(const char *base, const char *device, char *why)

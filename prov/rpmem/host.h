@@ -27,9 +27,9 @@ int rp_host_random(void *buf, size_t len);
 /* As rp_caps_find(). */
 int rp_host_facts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		  struct rp_facts *facts, char *why);
-/* As rp_caps_lasts(). */
+/* As rp_caps_intent(). */
 int rp_host_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
-		  enum rp_lasts *lasts, char *why);
+		  enum rp_intent *lasts, char *why);
 /* Does success of a write prove its arrival? why: RP_SOURCE_LEN bytes. */
 bool rp_host_acknowledges(const char *base, const char *device, char *why);
 /* A simulator's backend for private connections, instead of TCP or verbs. */

@@ -272,7 +272,7 @@ static int check_requested(struct rp_mr *mr, const struct fi_mr_attr *attr)
 static int check_implicit(struct rp_mr *mr, const struct fi_mr_attr *attr)
 {
 	const struct rp_caps_cfg cfg = caps_cfg(mr);
-	enum rp_lasts lasts = RP_LASTS_NOT, here;
+	enum rp_intent lasts = RP_INTENT_VOLATILE, here;
 	char why[WHY_ROOM];
 	int ret = 0;
 
@@ -288,7 +288,7 @@ static int check_implicit(struct rp_mr *mr, const struct fi_mr_attr *attr)
 		RP_WARN(MR, "FI_OFI_RPMEM_COMMIT_WRITES: %s\n", why);
 		return ret;
 	}
-	if (lasts == RP_LASTS_NOT)
+	if (lasts == RP_INTENT_VOLATILE)
 		return 0;
 	ret = find_facts(mr, attr, why);
 	if (!ret && !mr->dom->marked) {

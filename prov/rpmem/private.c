@@ -348,7 +348,7 @@ static bool evict(struct rp_private *p)
 		if (rp_session_outstanding(q->session))
 			continue;
 		/* First a fence: closing would poison the unplaced bytes. */
-		if (rp_session_unplaced(q->session)) {
+		if (rp_session_has_unplaced(q->session)) {
 			make_busy(p, q);
 			continue;
 		}
@@ -619,7 +619,7 @@ void rp_private_close_ep(struct rp_ep *ep)
 	HASH_ITER(hh, ep->peers, q, qnext)
 	{
 		bool dirty = rp_session_outstanding(q->session) ||
-			     rp_session_unplaced(q->session);
+			     rp_session_has_unplaced(q->session);
 
 		HASH_DEL(ep->peers, q);
 		rp_session_disconnect(q->session, RP_ST_CANCELED, 0);
@@ -643,7 +643,7 @@ int rp_private_order(struct rp_ep *ep, fi_addr_t dest)
 		return 0;
 	for (l = dests_of(ep, ep->dom->msg ? 0 : dest); l; l = l->next) {
 		if (l->peer->list == RP_PEER_OFF ||
-		    !rp_session_unplaced(l->peer->session))
+		    !rp_session_has_unplaced(l->peer->session))
 			continue;
 		make_busy(p, l->peer);
 		ret = -FI_EAGAIN;

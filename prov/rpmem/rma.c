@@ -27,7 +27,7 @@ int rp_rma_begin(struct rp_ep *ep, fi_addr_t dest, uint64_t key, uint64_t flags,
 	if (!ret)
 		ret = rp_private_session(ep, dest, key, s);
 	if (!ret && (flags & FI_FENCE) &&
-	    (rp_session_outstanding(*s) || rp_session_unplaced(*s)))
+	    (rp_session_outstanding(*s) || rp_session_has_unplaced(*s)))
 		ret = -FI_EAGAIN;
 	if (!ret) {
 		*t = rp_task_get(ep->dom, ep);

@@ -262,7 +262,7 @@ void rp_defer_back(struct rp_qp *q, struct rp_slot *s)
 
 	pthread_mutex_lock(&q->cq->lock);
 	if (s->kind == RP_SLOT_RING && k && s->deferred->item.pending) {
-		rp_ring_unput(&k->ring);
+		rp_ring_undo_put(&k->ring);
 		rp_deferred_withdraw(&k->deferred, &s->deferred->item);
 	}
 	rp_slot_give(q->cq, s);

@@ -242,9 +242,9 @@ static int post_read(struct rp_qp *q, const struct rp_known *r,
 	if (!s)
 		return ENOMEM;
 	q->by_agent |= agent;
-	if (f.how == RP_FLUSH_NOT_BY_QP)
+	if (f.how == RP_FLUSH_QP_FORBIDS)
 		s->doomed = IBV_WC_REM_INV_REQ_ERR;
-	else if (f.how == RP_FLUSH_NOT_BY_REGION)
+	else if (f.how == RP_FLUSH_REGION_FORBIDS)
 		s->doomed = IBV_WC_REM_ACCESS_ERR;
 	q->reads = true;
 	q->ops->read(q, (uintptr_t)s, internal_wr(q, s, opcode), r->r.d.rkey,

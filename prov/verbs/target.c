@@ -30,7 +30,7 @@ static bool write_to(struct rp_target *s, const void *msg, size_t len)
 		return false;
 	if (rp_side_write(s->qp, WRITES + i, w.buf, w.len, s->mr->lkey,
 			  s->replies + w.offset, s->replies_rkey)) {
-		rp_ring_unput(&s->ring);
+		rp_ring_undo_put(&s->ring);
 		return false;
 	}
 	s->writing |= 1u << i;
