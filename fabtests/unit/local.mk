@@ -251,9 +251,9 @@ fabtests_unit_test_caps_invented_SOURCES = fabtests/unit/test_caps_invented.c $(
 	util/host_facts.c util/host_facts.h
 fabtests_unit_test_caps_invented_LDFLAGS = -Wl,--wrap=statx
 
-unit_tests += fabtests/unit/test_caps_lasts
-fabtests_unit_test_caps_lasts_SOURCES = fabtests/unit/test_caps_lasts.c $(caps_rig)
-fabtests_unit_test_caps_lasts_LDFLAGS = -Wl,--wrap=statx
+unit_tests += fabtests/unit/test_caps_intent
+fabtests_unit_test_caps_intent_SOURCES = fabtests/unit/test_caps_intent.c $(caps_rig)
+fabtests_unit_test_caps_intent_LDFLAGS = -Wl,--wrap=statx
 
 unit_tests += fabtests/unit/test_caps_all
 fabtests_unit_test_caps_all_SOURCES = fabtests/unit/test_caps_all.c $(caps_rig)

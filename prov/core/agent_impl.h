@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Declarations for agent*.c, serve.c and local.c only. */
+/* Declarations for agent*.c only. */
 #ifndef RP_AGENT_IMPL_H
 #define RP_AGENT_IMPL_H
 
@@ -233,7 +233,7 @@ static inline void rp_agent_refusal_free(struct rp_agent *a,
 	free(f);
 }
 
-/* --- serve.c --- */
+/* --- agent_serve.c --- */
 
 /*
  * Handle one message of an open session. False: the message has to wait behind
@@ -243,7 +243,7 @@ bool rp_agent_serve(struct rp_agent_session *s, const void *msg, size_t len);
 /* Complete a job that has run: deliver its notification, send its reply. */
 void rp_agent_job_complete(struct rp_agent_session *s, struct rp_job *job);
 
-/* --- local.c --- */
+/* --- agent_local.c --- */
 
 /* Complete a local job: call its done(). */
 void rp_agent_local_complete(struct rp_job *job);

@@ -3,20 +3,21 @@ noinst_LTLIBRARIES += prov/core/libcore.la
 core_sources = \
 	prov/core/agent.c prov/core/agent.h prov/core/agent_impl.h \
 	prov/core/agent_accept.c prov/core/agent_facts.c \
+	prov/core/agent_local.c prov/core/agent_serve.c \
 	prov/core/agent_session.c \
 	prov/core/deferred.c prov/core/deferred.h \
 	prov/core/atomic.c prov/core/atomic.h \
 	prov/core/batch.c prov/core/batch.h \
 	prov/core/caps.c prov/core/caps.h prov/core/caps_backing.c \
 	prov/core/caps_disk.c \
-	prov/core/caps_fs.c prov/core/caps_host.c prov/core/caps_lasts.c \
+	prov/core/caps_fs.c prov/core/caps_host.c prov/core/caps_intent.c \
 	prov/core/caps_names.c \
 	prov/core/caps_nic.c prov/core/operator.c prov/core/operator.h \
 	prov/core/caps_priv.h \
 	prov/core/channel.h \
 	prov/core/fault.h \
 	prov/core/hash.h \
-	prov/core/list.h prov/core/local.c \
+	prov/core/list.h \
 	prov/core/log.c prov/core/log.h \
 	prov/core/method.c prov/core/method.h \
 	prov/core/method_force.c prov/core/method_priv.h \
@@ -25,7 +26,6 @@ core_sources = \
 	prov/core/region.c prov/core/region.h \
 	prov/core/remote_flush.c prov/core/remote_flush.h \
 	prov/core/ring.c prov/core/ring.h \
-	prov/core/serve.c \
 	prov/core/session.c prov/core/session.h prov/core/session_priv.h \
 	prov/core/session_batch.c \
 	prov/core/session_commit.c prov/core/session_grant.c \

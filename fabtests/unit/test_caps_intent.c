@@ -12,7 +12,7 @@
 
 #include "caps_rig.h"
 
-TestSuite(caps_lasts, .init = caps_setup, .fini = caps_teardown);
+TestSuite(caps_intent, .init = caps_setup, .fini = caps_teardown);
 
 static enum rp_intent lasts_at(uintptr_t addr, size_t len)
 {
@@ -52,7 +52,7 @@ static void map_page(const char *type, const char *lines)
 #define DEVICE	"00107000-00108000 rw-s 00000000 00:01 98 anon_inode:[x]\n"
 #define ALL	ANON FILE_RW FILE_RO FILE_P HEAP GONE DEVICE
 
-Test(caps_lasts, each_kind)
+Test(caps_intent, each_kind)
 {
 	map_page("ext4", ALL);
 	cr_assert_eq(lasts_at(0x100000, 0x1000), RP_INTENT_VOLATILE);
@@ -69,7 +69,7 @@ Test(caps_lasts, each_kind)
 }
 
 /* One page of a file is enough, wherever it lies; pages beside it are not. */
-Test(caps_lasts, one_page_of_a_file_is_enough)
+Test(caps_intent, one_page_of_a_file_is_enough)
 {
 	map_page("ext4", ALL);
 	cr_assert_eq(lasts_at(0x100000, 0x1001), RP_INTENT_LASTING);
@@ -81,7 +81,7 @@ Test(caps_lasts, one_page_of_a_file_is_enough)
 }
 
 /* A file on an untrusted file system is still a file. */
-Test(caps_lasts, file_on_any_file_system)
+Test(caps_intent, file_on_any_file_system)
 {
 	static const char *types[] = {"xfs", "overlay", "nfs4", "fuse"};
 
@@ -102,7 +102,7 @@ Test(caps_lasts, file_on_any_file_system)
 	cr_assert_eq(lasts_at(0x101000, 8), RP_INTENT_LASTING);
 }
 
-Test(caps_lasts, unreadable_map_is_an_error)
+Test(caps_intent, unreadable_map_is_an_error)
 {
 	enum rp_intent lasts = 77;
 
@@ -120,7 +120,7 @@ Test(caps_lasts, unreadable_map_is_an_error)
 }
 
 /* The table of docs/guarantees.md, "Programs that do not ask". */
-Test(caps_lasts, verdicts)
+Test(caps_intent, verdicts)
 {
 	for (int fit = 0; fit < 2; fit++)
 		for (int reached = 0; reached <= RP_CLASS_POWER; reached++)
