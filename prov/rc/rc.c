@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Private connections: channels and dispatch, shared by both backends. */
+/* Private connections: channels and callbacks, common to both backends. */
 #include "config.h"
 
 #include <errno.h>
@@ -14,11 +14,11 @@
 #include "core/log.h"
 #include "rc/rc_priv.h"
 
-/* CM events are polled after so many polls of completions, or so long. */
+/* CM events are polled after EVENT_POLLS polls of completions, or EVENT_NS. */
 #define EVENT_POLLS 16
 #define EVENT_NS    1000000ull
 #define EVENT_MAX   16
-/* After so many empty polls, one poll in so long is enough. */
+/* After EMPTY_POLLS empty polls, poll once per EMPTY_NS. */
 #define EMPTY_POLLS 256
 #define EMPTY_NS    4000ull
 
@@ -27,7 +27,7 @@ static uint64_t now(struct rp_rc *rc)
 	return rc->attr.now(rc->attr.arg);
 }
 
-/* Exact time; polls use a tick, as they come thousands of times in it. */
+/* Exact time; most callers use now(), which is cheaper. */
 static uint64_t exact_now(struct rp_rc *rc)
 {
 	return rc->attr.exact ? rc->attr.exact(rc->attr.arg) : now(rc);
@@ -88,7 +88,7 @@ static bool report_op(struct rp_rc *rc)
 	return true;
 }
 
-/* The owner may close any channel inside the callback, this one too. */
+/* received() may close any channel, this one too. */
 static void report_message(struct rp_rc *rc, struct rp_rc_recv *r)
 {
 	struct rp_rc_channel *c = r->from;
@@ -101,7 +101,7 @@ static void report_message(struct rp_rc *rc, struct rp_rc_recv *r)
 	rp_rc_recv_repost(rc, r);
 }
 
-/* Report no more than there is now: each callback may post another. */
+/* Report only what is queued now, because callbacks may post more. */
 static int report(struct rp_rc *rc)
 {
 	struct rp_rc_recv *r, *last = TAILQ_LAST(&rc->messages, rp_rc_recvs);
@@ -109,7 +109,7 @@ static int report(struct rp_rc *rc)
 
 	for (unsigned int left = rc->ndone; left && report_op(rc); left--)
 		n++;
-	/* A close inside a callback may remove messages, even the last. */
+	/* A close in a callback may remove messages, even the last one. */
 	while (last && (r = TAILQ_FIRST(&rc->messages))) {
 		if (r == last)
 			last = NULL;
@@ -171,7 +171,7 @@ static void reap(struct rp_rc *rc)
 	}
 }
 
-/* lost() comes last: all completions and messages are reported before. */
+/* Report all completions and messages of c, then call lost(). */
 static void report_loss(struct rp_rc_channel *c)
 {
 	struct rp_rc *rc = c->rc;
@@ -186,7 +186,7 @@ static void report_loss(struct rp_rc_channel *c)
 				     c->data_len);
 }
 
-/* Move the operations of c out of the queue of completions to report. */
+/* Move the completed operations of c from rc->done to mine. */
 static void done_take(struct rp_rc *rc, const struct rp_rc_channel *c,
 		      struct rp_rc_ops_list *mine)
 {
@@ -242,7 +242,7 @@ static void channel_close(struct rp_channel *base)
 
 /* --- channels --- */
 
-/* An ended channel accepts operations, too, and fails them. */
+/* Post to the backend; an ended channel accepts operations and fails them. */
 static int channel_post(struct rp_channel *base, struct rp_channel_op *ops[],
 			int n)
 {
@@ -500,7 +500,7 @@ bool rp_rc_pending(const struct rp_rc *rc)
 	       !TAILQ_EMPTY(&rc->ending);
 }
 
-/* Polling the completion queue is a system call, even when idle. */
+/* Skip idle polls: polling the completion queue is a system call. */
 static bool poll_due(struct rp_rc *rc)
 {
 	return rc->empty < EMPTY_POLLS || rc->look || rp_rc_pending(rc) ||
@@ -527,7 +527,7 @@ bool rp_rc_poll(struct rp_rc *rc, int max)
 	struct rp_rc_channel *c;
 	int n;
 
-	/* A callback must not poll. */
+	/* Callbacks must not poll: depth is 0 outside of them. */
 	if (rc->depth || !poll_due(rc))
 		return false;
 	rc->depth++;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Private connections of one domain: by TCP sockets, or by librdmacm. */
+/* Private connections of one domain, over TCP sockets or RC queue pairs. */
 #ifndef RP_RC_H
 #define RP_RC_H
 
@@ -12,8 +12,8 @@
 #include "core/channel.h"
 
 /*
- * An rp_rc is shared by all private connections of one domain: the device or
- * the descriptors to poll, one listener, one pool of receives. Not thread-safe:
+ * An rp_rc has what all private connections of a domain share: the device or
+ * the epoll descriptors, one listener, one pool of receives. Not thread-safe:
  * all calls under the adapter's lock, which is also held in every callback.
  * Each connection uses at most 32 KiB over TCP, without kernel buffers.
  */
@@ -26,38 +26,39 @@ union rp_rc_addr {
 	struct sockaddr_in in;
 	struct sockaddr_in6 in6;
 };
-/* The length of an IPv4 or IPv6 address, if it is at most len; else 0. */
+/* Length of this sockaddr_in or sockaddr_in6; 0: neither, or more than len. */
 size_t rp_rc_addr_len(const struct sockaddr *sa, size_t len);
 
 enum rp_rc_backend {
-	RP_RC_TCP,   /* sockets, for any base */
-	RP_RC_VERBS, /* RC queue pairs by librdmacm */
+	RP_RC_TCP,   /* TCP sockets, for any base provider */
+	RP_RC_VERBS, /* RC queue pairs, connected by librdmacm */
 };
 
-/* Limits per domain. */
+/* Limits of private connections per domain. */
 #define RP_RC_MAX_CONNECTIONS 4096
-#define RP_RC_MAX_HALF_OPEN   64 /* requested, not accepted yet */
+#define RP_RC_MAX_HALF_OPEN   64 /* requests without accept or reject yet */
 #define RP_RC_HALF_OPEN_NS    5000000000ull
 
 struct rp_rc_attr {
 	enum rp_rc_backend backend;
-	/* A test's simulated backend instead of the real one; or NULL. */
+	/* Backend of a test or simulator; NULL: the real one. */
 	const struct rp_rc_ops *ops;
-	const char *device; /* VERBS: a device name; NULL: found by address */
-	uint16_t port_first, port_last; /* of the listener; 0: any */
-	bool waits;			/* rp_rc_fd() can be polled for sleep */
+	const char *device; /* RP_RC_VERBS: device name; NULL: by address */
+	uint16_t port_first, port_last; /* listener's port range; 0: any */
+	bool waits;			/* a thread may sleep on rp_rc_fd() */
 	/*
-	 * Random bytes, monotonic ns, and a wake-up, as in rp_connector_ops.
-	 * now() may be late by a tick of 4 ms; exact() is not; NULL: as now().
+	 * Monotonic ns, random bytes and a wake-up, as in rp_connector_ops.
+	 * now() may be a tick of 4 ms late; exact() is precise; NULL: use
+	 * now().
 	 */
 	uint64_t (*now)(void *arg);
 	uint64_t (*exact)(void *arg);
 	int (*random)(void *arg, void *buf, size_t len);
 	void (*kick)(void *arg);
 	/*
-	 * A peer connects to the listener with private data, which is hostile.
-	 * The owner calls rp_rc_accept() or rp_rc_reject(), now or later;
-	 * gone(): the request has ended by itself (too old, closed).
+	 * requested(): a peer connects to the listener with private data, which
+	 * is hostile. The owner calls rp_rc_accept() or rp_rc_reject(), now or
+	 * later. gone(): the request has ended by itself (too old, closed).
 	 */
 	void (*requested)(void *arg, void *request, const void *data,
 			  size_t len);
@@ -65,18 +66,18 @@ struct rp_rc_attr {
 	void *arg;
 };
 
-/* -FI_ENODATA: the backend is not available here, with a sentence in why. */
+/* Open a backend. -FI_ENODATA: not available here, with a sentence in why. */
 int rp_rc_open(const struct rp_rc_attr *attr, struct rp_rc **out, char *why,
 	       size_t why_size);
-/* All channels must be closed and all memory deregistered before. */
+/* Close after all channels are closed and all memory is deregistered. */
 void rp_rc_close(struct rp_rc *rc);
 
-/* The connector for rp_session_new(). */
+/* The connector to pass to rp_session_new(). */
 struct rp_connector *rp_rc_connector(struct rp_rc *rc);
 
 /*
- * Listen on this local address (its port is ignored: one of the range is taken;
- * all busy: -EADDRINUSE). Only once; *port is for keys.
+ * Listen on the local address at (its port is ignored: a free one of the range
+ * is used; all busy: -EADDRINUSE). Only once; keys carry *port.
  */
 int rp_rc_listen(struct rp_rc *rc, const struct sockaddr *at, size_t len,
 		 uint16_t *port);
@@ -86,31 +87,31 @@ int rp_rc_accept(struct rp_rc *rc, void *request, const void *data, size_t len,
 void rp_rc_reject(struct rp_rc *rc, void *request, const void *data,
 		  size_t len);
 
-/* A number for the request's host or IPv6 network; 0: unknown. */
+/* A number that identifies the peer's host or IPv6 /64 network; 0: unknown. */
 uint64_t rp_rc_request_source(const void *request);
 
-/* The peer's IP address and port. */
+/* The IP address and port of a channel's peer. */
 const struct sockaddr *rp_rc_peer(const struct rp_channel *c);
 
-/* Flags of all channels of this rc: enum rp_channel_flags. */
+/* Flags that all channels of rc have: enum rp_channel_flags. */
 uint32_t rp_rc_flags(const struct rp_rc *rc);
 
 /* Memory registered with an rp_rc. */
 struct rp_rc_mr {
 	void *handle;	      /* NULL: not registered */
-	void *desc;	      /* for local operations */
-	uint64_t rkey;	      /* for operations of peers */
-	uint64_t remote_addr; /* of the first byte, for peers */
+	void *desc;	      /* descriptor for local operations */
+	uint64_t rkey;	      /* key for peers' operations */
+	uint64_t remote_addr; /* remote address of the first byte */
 };
 enum rp_rc_access {
 	RP_RC_LOCAL = 1, /* source or destination of local operations */
 	RP_RC_REMOTE_READ = 2,
 	RP_RC_REMOTE_WRITE = 4,
-	RP_RC_REMOTE_FLUSH = 8, /* -EOPNOTSUPP: not for this memory or device */
+	RP_RC_REMOTE_FLUSH = 8, /* native FLUSH; -EOPNOTSUPP: impossible */
 };
 /*
- * TCP: the rkey is 64 random bits, so each grant is a registration. On failure
- * *mr is all 0.
+ * Register memory. Over TCP an rkey is 64 random bits, so each grant is a
+ * registration. On failure *mr is all 0.
  */
 int rp_rc_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
 	      struct rp_rc_mr *mr);
@@ -118,18 +119,18 @@ void rp_rc_dereg(struct rp_rc *rc, struct rp_rc_mr *mr);
 
 /*
  * Poll completions and events; call done(), received(), connected(), lost() or
- * requested() for about max of them at most. Returns whether there was any.
+ * requested() for about max of them at most. True: there was one.
  */
 bool rp_rc_poll(struct rp_rc *rc, int max);
-/* Is there something to report at the next poll? No descriptor signals it. */
+/* Has the next poll something to report that no descriptor signals? */
 bool rp_rc_pending(const struct rp_rc *rc);
-/* A descriptor that signals completions and events (needs attr->waits). */
+/* The descriptor that signals completions and events (needs attr->waits). */
 int rp_rc_fd(const struct rp_rc *rc);
-/* 0: the caller may sleep on the descriptor; -FI_EAGAIN: poll first. */
+/* 0: the caller may sleep on rp_rc_fd(); -FI_EAGAIN: poll first. */
 int rp_rc_trywait(struct rp_rc *rc);
-/* When a poll is due even without an event; UINT64_MAX: never. */
+/* Time when a poll is due even without an event; UINT64_MAX: never. */
 uint64_t rp_rc_deadline(const struct rp_rc *rc);
-/* Is any channel open or connecting, or a listener? Else polls cost nothing. */
+/* Is there an open or connecting channel, or a listener? If not, skip polls. */
 bool rp_rc_busy(const struct rp_rc *rc);
 
 #endif

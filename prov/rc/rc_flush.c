@@ -9,7 +9,7 @@
 #include "core/fault.h"
 #include "rc/rc_flush.h"
 
-/* Bits of device_cap_flags_ex without names: both kinds of FLUSH. */
+/* IBV_DEVICE_FLUSH_GLOBAL and _PERSISTENT in device_cap_flags_ex. */
 #define CAP_BOTH (1ull << 38 | 1ull << 39)
 
 #define SEND_OPS                                                               \
@@ -74,7 +74,7 @@ bool rp_builders_supported(struct ibv_pd *pd, uint64_t send_ops)
 	return qp;
 }
 
-/* An old library passes the capability bits on: only a trial proves it. */
+/* Capability bits are no proof, as an old library passes them on: try it. */
 bool rp_flush_supported(struct ibv_context *verbs, struct ibv_pd *pd)
 {
 	struct ibv_device_attr_ex dev = {.comp_mask = 0};
@@ -108,8 +108,8 @@ static int build(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr)
 	const uint64_t addr = wr->wr.rdma.remote_addr;
 
 	/*
-	 * rxe's builder for inline data (rdma-core 56) sends none of it, and
-	 * reports success.
+	 * rxe's builder for inline data (rdma-core 56) reports success, but
+	 * sends none of the data.
 	 */
 	if (wr->send_flags & IBV_SEND_INLINE)
 		return EINVAL;

@@ -7,35 +7,42 @@
 
 #include <infiniband/verbs.h>
 
-/* Names that rdma-core 44 lacks. */
-#define RP_FLUSH_WR 14 /* ibv_wr_opcode, in chains for rp_flush_post() */
-/* Access of regions and queue pairs: FLUSH to visibility and persistence. */
+/* Constants that the headers of rdma-core 44 lack. */
+#define RP_FLUSH_WR 14 /* ibv_wr_opcode of FLUSH, for rp_flush_post() */
+/*
+ * Access bits of regions and queue pairs: IBV_ACCESS_FLUSH_GLOBAL and
+ * _PERSISTENT.
+ */
 #define RP_FLUSH_ACCESS (1 << 8 | 1 << 9)
 
-#define RP_QP_EX_WITH_FLUSH (1u << 11) /* of send_ops_flags */
+#define RP_QP_EX_WITH_FLUSH (1u << 11) /* IBV_QP_EX_WITH_FLUSH */
 
 /*
- * Offset of wr_flush in struct ibv_qp_ex since rdma-core 45; 44 has private
- * data there. A library that made a queue pair WITH_FLUSH is 45 or later.
+ * Offset of wr_flush in struct ibv_qp_ex since rdma-core 45; version 44 has
+ * private data there. A library that made a queue pair with FLUSH is 45 or
+ * later.
  */
 #define RP_WR_FLUSH_AT 352
 typedef void (*rp_wr_flush_fn)(struct ibv_qp_ex *qp, uint32_t rkey,
 			       uint64_t remote_addr, size_t len, uint8_t type,
 			       uint8_t level);
-/* ibv_wr_flush() */
+/* Call ibv_wr_flush() of ex. */
 void rp_flush_build(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
 		    size_t len, uint8_t type, uint8_t level);
 
-/* Do the library in use and the device have these builders? */
+/* Do the library and the device have the ibv_wr_*() builders in send_ops? */
 bool rp_builders_supported(struct ibv_pd *pd, uint64_t send_ops);
-/* Do the device and the library have both kinds of FLUSH? */
+/* Do device and library have FLUSH to visibility and to persistence? */
 bool rp_flush_supported(struct ibv_context *verbs, struct ibv_pd *pd);
-/* As ibv_create_qp(), for rp_flush_post(). NULL and errno. */
+/*
+ * Create a queue pair for rp_flush_post(), like ibv_create_qp(). NULL: errno.
+ */
 struct ibv_qp *rp_flush_create_qp(struct ibv_pd *pd,
 				  const struct ibv_qp_init_attr *attr);
 /*
- * As ibv_post_send(), all or none; EINVAL: inline data. The only scatter entry
- * of a FLUSH has the length to flush; its address and lkey are unused.
+ * Post a chain like ibv_post_send(), but all or none; EINVAL: inline data. A
+ * FLUSH has one scatter entry: its length is the one to flush, its address and
+ * lkey are unused.
  */
 int rp_flush_post(struct ibv_qp *qp, const struct ibv_send_wr *wr);
 

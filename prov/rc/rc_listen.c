@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Listen on a port of the range, and keep requests until accept or reject. */
+/* Listen on a port in the range; keep requests until accept or reject. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ size_t rp_rc_addr_len(const struct sockaddr *sa, size_t len)
 	return need <= len ? need : 0;
 }
 
-/* Free the request; its handle stays the caller's. */
+/* Free the request, and return its handle to the caller. */
 static void *request_take(struct rp_rc *rc, struct rp_rc_request *q)
 {
 	void *handle = q->handle;
@@ -35,7 +35,7 @@ static void request_expel(struct rp_rc *rc, struct rp_rc_request *q)
 	rc->ops->reject(rc, request_take(rc, q), NULL, 0);
 }
 
-/* A number for an IPv4 address or the network (/64) of an IPv6 one; never 0. */
+/* A number for an IPv4 address or an IPv6 /64 network; 0: other families. */
 static uint64_t source_of(const struct sockaddr *peer)
 {
 	const union rp_rc_addr *a = (const union rp_rc_addr *)peer;
@@ -145,7 +145,7 @@ int rp_rc_listen(struct rp_rc *rc, const struct sockaddr *at, size_t len,
 	memcpy(&addr, at, len);
 	ret = -EADDRINUSE;
 	for (unsigned int i = 0; i < n && ret == -EADDRINUSE; i++) {
-		/* The port has the same offset in both families. */
+		/* sin_port and sin6_port have the same offset. */
 		addr.in.sin_port = htons(
 			first ? (uint16_t)(first + (start % n + i) % n) : 0);
 		ret = rc->ops->listen(rc, &addr, len, port);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Receives of private connections: one pool for all channels. */
+/* The pool of receives that all private connections of an rp_rc share. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "core/log.h"
 #include "rc/rc_priv.h"
 
-/* Receives that the pool grows by, and what one more channel adds. */
+/* Receives per allocation, and receives wanted per further channel. */
 #define SLAB	    16
 #define PER_CHANNEL 2
 
@@ -36,7 +36,7 @@ static struct rp_rc_slab *slab_new(struct rp_rc *rc, unsigned int n)
 	return s;
 }
 
-/* A receive that the device refuses stays in its slab, unused. */
+/* Post a new slab; a receive that the device refuses stays unused. */
 static int slab_post(struct rp_rc *rc)
 {
 	struct rp_rc_slab *s = slab_new(rc, SLAB);
@@ -62,7 +62,7 @@ int rp_rc_pool_grow(struct rp_rc *rc)
 		want = rc->shared;
 	while (!ret && rc->npool + SLAB <= want)
 		ret = slab_post(rc);
-	/* A smaller pool serves as well, more slowly. */
+	/* A smaller pool also works, more slowly. */
 	return rc->npool ? 0 : ret ? ret : -ENOMEM;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Private connections over TCP sockets: polling and sleeping. */
+/* Private connections over TCP: the backend's poll() and trywait(). */
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -9,13 +9,13 @@
 
 #include "rc/rc_tcp.h"
 
-/* SENDs up to this length are copied if the socket is full. */
+/* Longest injected SEND: it is copied if the socket is full. */
 #define INJECT 256
-/* Channels per poll. */
+/* Most epoll events, and so channels, per poll. */
 #define BATCH 32
 /*
- * A single open channel's socket is read without epoll, at most so often in a
- * row: a read also finds the end of the connection.
+ * Consecutive reads without epoll of the only open channel's socket; a read
+ * also finds the end of the connection.
  */
 #define LOOKS 64
 
@@ -68,7 +68,7 @@ static int channel_work(struct tcp_channel *t)
 
 	if (n || t->starved)
 		return n;
-	/* All input from before the failure has been read. */
+	/* Sending has failed, and all input that came before was read. */
 	if (t->send_failed)
 		rp_rc_end(&t->c, ECONNRESET, NULL, 0);
 	rp_tcp_remove_work(t);
@@ -76,8 +76,9 @@ static int channel_work(struct tcp_channel *t)
 }
 
 /*
- * Serve each channel once, while there are receives; one with more work moves
- * to the end of the list, so that a flooding peer gets no more of them.
+ * Serve each channel of f->work once, while receives are free. A channel with
+ * more work moves to the end, so that a flooding peer gets no more receives
+ * than others.
  */
 static int work_all(struct tcp_rc *f)
 {
@@ -133,8 +134,8 @@ static int tcp_poll(struct rp_rc *rc, int max)
 }
 
 /*
- * Watch the sockets only while somebody sleeps: each level of epoll above them
- * costs time for every packet.
+ * Add data_fd to rp_rc_fd() only while a thread sleeps: each level of epoll
+ * above a socket costs time for every packet.
  */
 static int tcp_trywait(struct rp_rc *rc)
 {

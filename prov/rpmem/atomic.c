@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Atomics: the agent executes them on persistent memory, the base on other. */
+/* Atomics: the agent executes those on persistent memory, the base others. */
 #include <string.h>
 
 #include "core/atomic.h"
 #include "rpmem/rpmem.h"
 
-/* Arguments of all three kinds of calls; NULL and 0: not of this kind. */
+/* Arguments of a plain, fetching or compare atomic; NULL and 0: unused. */
 struct call {
 	const struct fi_msg_atomic *msg;
 	uint64_t kind; /* 0, FI_FETCH_ATOMIC or FI_COMPARE_ATOMIC */
@@ -41,7 +41,7 @@ static size_t sum(const struct fi_ioc *iov, size_t n)
 	return total;
 }
 
-/* Bytes of operands for which a REQUEST of one range has room. */
+/* Most operand bytes in a REQUEST message with one range. */
 #define MAX_OPERANDS                                                           \
 	(RP_WIRE_MAX_MSG - RP_WIRE_STORE_LEN(1, 0) - 2 * sizeof(uint64_t))
 
@@ -91,7 +91,7 @@ static int check(struct rp_ep *ep, const struct call *c, size_t *size,
 	return 0;
 }
 
-/* The address of a single piece; several pieces are copied to buf. */
+/* Return the address of a single piece; copy several pieces to buf. */
 static const void *gather(uint8_t *buf, const struct fi_ioc *from, size_t n,
 			  size_t size)
 {
@@ -116,7 +116,7 @@ static void fill(struct rp_task *t, const struct call *c, size_t size)
 			.addr = m->rma_iov[i].addr,
 			.len = m->rma_iov[i].count * size,
 		};
-	/* The results' scatter list goes into iov, which is unused. */
+	/* The results' scatter list goes into op.iov, otherwise unused. */
 	for (size_t i = 0; i < c->nres; i++)
 		t->op.iov[i] = (struct iovec){
 			.iov_base = c->res[i].addr,
@@ -171,7 +171,7 @@ unlock:
 	return ret;
 }
 
-/* An atomic in message form, with complete flags. */
+/* Post an atomic to the agent or the base; flags include the defaults. */
 static ssize_t post_any(struct rp_ep *ep, const struct call *c, uint64_t flags,
 			bool want)
 {
@@ -179,7 +179,7 @@ static ssize_t post_any(struct rp_ep *ep, const struct call *c, uint64_t flags,
 	size_t n = 0;
 	int ret = 0;
 
-	/* As a default flag FI_COMMIT_COMPLETE is ignored for reads. */
+	/* FI_ATOMIC_READ ignores FI_COMMIT_COMPLETE as a default flag. */
 	if (m->op == FI_ATOMIC_READ)
 		flags &= ~FI_COMMIT_COMPLETE;
 	for (size_t i = 0; i < m->rma_iov_count; i++)
@@ -200,7 +200,7 @@ static ssize_t post_any(struct rp_ep *ep, const struct call *c, uint64_t flags,
 	return ret ? ret : base_call(ep, c, flags);
 }
 
-/* A program's call in message form. */
+/* Post a program's *msg() call. */
 static ssize_t post_msg(struct rp_ep *ep, const struct call *c, uint64_t flags)
 {
 	if ((flags & FI_COMMIT_COMPLETE) && c->msg->op == FI_ATOMIC_READ) {
@@ -214,7 +214,7 @@ static ssize_t post_msg(struct rp_ep *ep, const struct call *c, uint64_t flags)
 	return post_any(ep, c, flags, rp_ep_wants(ep, flags));
 }
 
-/* Calls without flags use the endpoint's. */
+/* Post a call without a flags argument, with the endpoint's flags. */
 static ssize_t post_iov(struct rp_ep *ep, const struct call *c,
 			const struct fi_ioc *iov, void **desc, size_t count,
 			fi_addr_t dest, uint64_t addr, uint64_t key,
@@ -278,7 +278,7 @@ static ssize_t at_writemsg(struct fid_ep *fid, const struct fi_msg_atomic *msg,
 	return post_msg(rp_ep_of(&fid->fid), &c, flags);
 }
 
-/* An inject call has no completion that could mean durable: no default. */
+/* fi_inject_atomic() has no completion: no default FI_COMMIT_COMPLETE. */
 static ssize_t at_inject(struct fid_ep *fid, const void *buf, size_t count,
 			 fi_addr_t dest, uint64_t addr, uint64_t key,
 			 enum fi_datatype type, enum fi_op op)
@@ -430,7 +430,7 @@ static ssize_t at_compwritemsg(struct fid_ep *fid,
 	return post_msg(rp_ep_of(&fid->fid), &c, flags);
 }
 
-/* The base's own query knows what the endpoint supports. */
+/* ret: the base's result of a *valid() call. Limit it to what the agent has. */
 static int valid(struct rp_ep *ep, enum fi_datatype type, enum fi_op op,
 		 uint64_t kind, int ret, size_t *count)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Address vectors: the base's, and a record of the inserted addresses. */
+/* Address vectors of the base, with a record of the inserted addresses. */
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
  */
 struct rp_av_known {
 	fi_addr_t addr;
-	unsigned int refs; /* insertions: some bases count them */
+	unsigned int refs; /* number of insertions: some bases count them */
 	UT_hash_handle hh;
 };
 
@@ -79,7 +79,7 @@ static int remember(struct rp_av *av, fi_addr_t addr)
 	return oom ? -FI_ENOMEM : 0;
 }
 
-/* Take the lock, and an array for the base's insert call; NULL: no memory. */
+/* Take dom->lock, and get an array for fi_av_insert(); NULL: no memory. */
 static fi_addr_t *insert_begin(struct rp_av *av, size_t count, fi_addr_t *out)
 {
 	fi_addr_t *got = out ? out : malloc(count * sizeof(*got));
@@ -151,7 +151,7 @@ static int av_insertsym(struct fid_av *fid, const char *node, size_t nodecnt,
 					  svccnt, got, flags, context));
 }
 
-/* With the lock: remove the entry after its last insertion is removed. */
+/* With dom->lock: delete a record when its last insertion is removed. */
 static void forget(struct rp_av *av, struct rp_av_known *k)
 {
 	struct rp_ep *ep;

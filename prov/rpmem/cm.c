@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Names, connections and listeners: forwarded to the base. */
+/* Connection management calls (fi_ops_cm), forwarded to the base. */
 #include "rpmem/cm.h"
 
-/* A private connection ends with the endpoint's connection. */
+/* The end of an endpoint's connection also ends its private connections. */
 void rp_cm_set_connected(struct rp_ep *ep, bool connected)
 {
 	pthread_mutex_lock(&ep->dom->lock);
@@ -14,7 +14,7 @@ void rp_cm_set_connected(struct rp_ep *ep, bool connected)
 	pthread_mutex_unlock(&ep->dom->lock);
 }
 
-/* NULL: the program has cast another object to an endpoint. */
+/* NULL: fid is not an endpoint (the program cast another object). */
 static struct rp_ep *active_ep(struct fid_ep *fid)
 {
 	return fid->fid.fclass == FI_CLASS_EP ? rp_ep_of(&fid->fid) : NULL;
@@ -94,7 +94,7 @@ static int cm_reject(struct fid_pep *fid, fid_t handle, const void *param,
 	return base ? fi_reject(base, handle, param, paramlen) : -FI_ENOSYS;
 }
 
-/* Operations of active and of passive endpoints. */
+/* Connection management calls of active and of passive endpoints. */
 struct fi_ops_cm rp_cm_ops = {
 	.size = sizeof(struct fi_ops_cm),
 	.setname = cm_setname,

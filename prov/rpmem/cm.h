@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Connected endpoints: entries of fi_getinfo(), events, passive endpoints. */
+/* Connected endpoints: fi_getinfo() entries, events, passive endpoints. */
 #ifndef RPMEM_CM_H
 #define RPMEM_CM_H
 
@@ -7,13 +7,13 @@
 
 /* --- info_msg.c --- */
 
-/* Is the info (hints, or returned for them) for ofi_rpmem's connected ones? */
+/* Is this fi_info (hints or an entry) for FI_EP_MSG with persistence? */
 bool rp_info_is_msg(const struct fi_info *info, const char *base);
-/* List ofi_rpmem's connected entries; none if hints exclude them. */
+/* List FI_EP_MSG entries of ofi_rpmem; none if hints exclude them. */
 int rp_info_msg_list(uint32_t version, const char *node, const char *service,
 		     uint64_t flags, const struct fi_info *hints,
 		     const char *base, struct fi_info **list);
-/* The base's own entry for the one that a program chose. */
+/* Find the base's FI_EP_MSG entry for the one that the program chose. */
 int rp_info_msg_base(const struct rp_fabric *fab, const struct fi_info *info,
 		     struct fi_info **out);
 
@@ -22,24 +22,23 @@ int rp_info_msg_base(const struct rp_fabric *fab, const struct fi_info *info,
 struct rp_pep {
 	struct fid_pep fid;
 	struct fid_pep *base;
-	struct fi_info *info;	   /* with which the program opened it */
-	struct fi_info *base_info; /* kept, as sockets still reads it */
+	struct fi_info *info;	   /* of the program's fi_passive_ep() */
+	struct fi_info *base_info; /* kept: sockets reads it later */
 	struct rp_eq_name name;
 };
-/* The base's object behind a handle of fi_info, which may be ofi_rpmem's. */
+/* Map fi_info.handle to the base's object, if it is an object of ofi_rpmem. */
 fid_t rp_pep_to_base(fid_t handle);
 
 /* --- eq.c --- */
 
-/* Report later events of the base's object with the program's fid. */
+/* From now on report events of base, the base's object, with the fid ours. */
 void rp_eq_add_name(struct rp_eq_name *n, struct fid *base, struct fid *ours);
-/* Remove a name; afterwards no event is translated by it, and it may be freed.
- */
+/* Stop translating events of n->base; afterwards n may be freed. */
 void rp_eq_del_name(struct rp_eq_name *n);
 
 /* --- cm.c --- */
 
-/* The program's endpoint was connected, or its connection has ended. */
+/* Record that an endpoint was connected, or that its connection has ended. */
 void rp_cm_set_connected(struct rp_ep *ep, bool connected);
 
 #endif

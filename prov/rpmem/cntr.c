@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Counters: the base's, to which persistent operations are added. */
+/* Counters of the base, to which persistent operations are added. */
 #include <errno.h>
 #include <stdlib.h>
 #include <strings.h>
@@ -7,9 +7,9 @@
 
 #include "rpmem/rpmem.h"
 
-/* How long a wait sleeps in the base between polls of private connections. */
+/* Longest sleep in the base's fi_cntr_wait() while the domain is live. */
 #define LIVE_MS 1
-/* The same while the domain has no private connection yet. */
+/* Longest sleep in the base's fi_cntr_wait() before the domain is live. */
 #define IDLE_MS 20
 
 static struct rp_cntr *cntr_of(struct fid_cntr *fid)
@@ -65,9 +65,8 @@ static uint64_t errors_of(struct rp_cntr *c)
 }
 
 /*
- * Wait in the base, in slices: private connections do not wake it, unless a
- * thread drives them. Compare the error count, as an error may come between
- * slices.
+ * Wait in the base in slices: private connections do not wake it, unless a
+ * thread drives them. Compare error counts, as errors may come between slices.
  */
 static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 {
@@ -202,7 +201,7 @@ int rp_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr,
 	ret = fi_cntr_open(dom->base, &a, &c->base, context);
 	if (ret)
 		goto free;
-	/* One descriptor for the base's and for private connections. */
+	/* One descriptor signals the base's counter and private events. */
 	if (a.wait_obj == FI_WAIT_FD &&
 	    !fi_control(&c->base->fid, FI_GETWAIT, &fd)) {
 		ret = rp_wait_open(dom, fd, &c->ev_fd, &c->epfd);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Completion queues: the base's, with a queue of private completions beside. */
+/* Completion queues of the base, each with a queue of private entries. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -8,8 +8,8 @@
 #include "rpmem/rpmem.h"
 
 /*
- * Every format is a prefix of the tagged one: private entries are kept as
- * tagged ones and cut to the program's size when they are read.
+ * Bytes of a completion entry. Every format is a prefix of the tagged one, so
+ * private entries are stored as tagged ones and truncated when read.
  */
 static size_t format_size(enum fi_cq_format f)
 {
@@ -97,7 +97,7 @@ static void close_fds(struct rp_cq *cq)
 		close(cq->soon_fd);
 }
 
-/* With the lock: the base's queue is closed, so no more entries will come. */
+/* With dom->lock, after the base's queue is closed: free local.c's reads. */
 static void drop_reading(struct rp_cq *cq)
 {
 	struct rp_local_read *l;
@@ -158,7 +158,7 @@ struct fi_ops rp_cq_fid_ops = {
 	.ops_open = rp_no_ops_open,
 };
 
-/* Open the base's queue, with a descriptor if the program may sleep. */
+/* Open the base's queue, with a wait descriptor if the program may sleep. */
 static int open_base(struct rp_cq *cq, struct fi_cq_attr *a, void *context)
 {
 	int fd, ret;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Read a completion queue, sleep on it, report errors. */
+/* Read a completion queue, sleep until it has entries, report errors. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,18 +9,18 @@
 #include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
-/* Most successive reads that poll only the base's queue. */
+/* Most consecutive reads that poll only the base's queue. */
 #define QUICK_READS 256
 /*
- * For HOT_LOOKS empty polls after private connections delivered something, only
- * each HOT_TURN-th also polls the base's queue: that is a system call, which
- * delays the reply that is due.
+ * For HOT_POLLS empty polls after private connections had events, only each
+ * HOT_TURN-th poll also polls the base's queue: that is a system call, which
+ * would delay the expected reply.
  */
 #define HOT_LOOKS 64
 #define HOT_TURN  4
-/* After so many reads filled by private entries the base's queue is first. */
+/* Reads filled by private entries before the base's queue is read first. */
 #define OUR_TURNS 16
-/* Poll interval of a sleeper if no descriptor signals the base's entries. */
+/* Poll interval in ns if no descriptor signals the base's entries. */
 #define SOON_NS 1000000
 
 static struct rp_cq *cq_of(struct fid_cq *fid)
@@ -35,7 +35,7 @@ static inline ssize_t read_base(struct rp_cq *cq, void *buf, size_t count,
 		   : fi_cq_read(cq->base, buf, count);
 }
 
-/* The same if the base's queue may contain entries of local.c. */
+/* Read the base's queue, and remove entries of local.c's reads. */
 static inline ssize_t read_shared(struct rp_cq *cq, void *buf, size_t count,
 				  fi_addr_t *src)
 {
@@ -46,7 +46,7 @@ static inline ssize_t read_shared(struct rp_cq *cq, void *buf, size_t count,
 		       : n;
 }
 
-/* With the lock: return queued entries. -FI_EAGAIN: none. */
+/* With dom->lock: copy out queued private entries. -FI_EAGAIN: none. */
 static ssize_t pop(struct rp_cq *cq, void *buf, size_t count, fi_addr_t *src)
 {
 	struct rp_cqe *q = STAILQ_FIRST(&cq->queue);
@@ -69,7 +69,7 @@ static ssize_t pop(struct rp_cq *cq, void *buf, size_t count, fi_addr_t *src)
 	return (ssize_t)n;
 }
 
-/* Make progress and return private entries. *came: connections had events. */
+/* Make progress and read private entries. *came: connections had events. */
 static ssize_t read_ours(struct rp_cq *cq, void *buf, size_t count,
 			 fi_addr_t *src, bool *came)
 {
@@ -90,9 +90,9 @@ static ssize_t read_ours(struct rp_cq *cq, void *buf, size_t count,
 }
 
 /*
- * QUICK_READS reads of queues poll only the base's queue. A read without an
- * entry ends that, and so does a store of 0 into dom->quick: by a private
- * entry, or a kick. Stores to it race, so a 0 may be overwritten: then the
+ * From now on QUICK_READS reads poll only the base's queue. A read without an
+ * entry ends that, and so does a private entry or a kick, by storing 0 in
+ * dom->quick. Stores to dom->quick race, so that 0 may be overwritten: then the
  * entry or kick is seen QUICK_READS reads later, or at the first empty read.
  */
 static void begin_quick(struct rp_dom *dom)
@@ -124,8 +124,8 @@ static __attribute__((noinline)) ssize_t read_all(struct rp_cq *cq, void *buf,
 }
 
 /*
- * Slow path of a quick read: take out entries of reads that local.c posted on
- * the base; without an entry end the quick reads.
+ * Slow path of a quick read: remove entries of local.c's reads; if the base had
+ * no entry, end the quick reads.
  */
 static __attribute__((noinline)) ssize_t end_quick(struct rp_cq *cq, void *buf,
 						   ssize_t n, fi_addr_t *src)
@@ -183,7 +183,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf,
 		q = NULL;
 	cq->last_err_ours = q;
 	if (q) {
-		/* Keep the program's buffer for err_data. */
+		/* err_data stays the program's buffer; it gets no data. */
 		q->err.err_data = buf->err_data;
 		q->err.err_data_size = 0;
 		*buf = q->err;
@@ -217,8 +217,8 @@ int rp_cq_ready(struct rp_cq *cq)
 /* --- sleeping --- */
 
 /*
- * ofi_rxm 1.17 leaves the wait entry of a closed endpoint in the queue's, and
- * fi_trywait() then reads freed memory: sleepers wake after a while instead.
+ * Limit the sleep by a timer. After ofi_rxm 1.17 closes an endpoint its queue
+ * still has that endpoint's wait entry, and fi_trywait() reads freed memory.
  */
 static int arm_soon(struct rp_cq *cq)
 {
@@ -246,7 +246,7 @@ static int base_trywait(struct rp_cq *cq)
 	return fi_trywait(cq->dom->base_fabric, &fid, 1);
 }
 
-/* With the lock: 0, or -FI_EAGAIN: do not sleep yet. */
+/* With dom->lock. 0: may sleep; -FI_EAGAIN: do not sleep yet. */
 static int try_sleep(struct rp_cq *cq)
 {
 	struct rp_dom *dom = cq->dom;
@@ -255,7 +255,7 @@ static int try_sleep(struct rp_cq *cq)
 	came |= rp_dom_live(dom) && rp_domain_progress(dom);
 	if (rp_spin(&cq->spin, rp_params.spin_ns, came, rp_host_now()))
 		return -FI_EAGAIN;
-	/* From now on a new private entry writes the eventfd. */
+	/* From now on each new private entry writes the eventfd ev_fd. */
 	cq->parked = true;
 	if (!STAILQ_EMPTY(&cq->queue))
 		return -FI_EAGAIN;
@@ -306,7 +306,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count,
 			continue;
 		if (ret)
 			return ret;
-		/* An earlier signal's wake may just have been cleared. */
+		/* try_sleep() may just have cleared fi_cq_signal()'s event. */
 		if (atomic_exchange(&cq->signaled, false))
 			return -FI_EAGAIN;
 		if (epoll_wait(cq->epfd, &ev, 1, (int)left) < 0)

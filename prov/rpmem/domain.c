@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The domain: the base's, and one lock for all private state. */
+/* Domains: open and close the base's domain and the private state. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,14 +21,14 @@ static void close_fds(struct rp_dom *dom)
 		close(dom->kick_fd);
 }
 
-/* Also if the base then fails to close: opened again on first use. */
+/* Close private connections. If the base fails to close, use reopens them. */
 static void close_private(struct rp_dom *dom)
 {
 	rp_domain_thread_stop(dom);
 	pthread_mutex_lock(&dom->lock);
 	atomic_store(&dom->live, false);
 	rp_target_close(dom);
-	/* Return operations to their pool, and deregister its memory. */
+	/* Sessions return their tasks to the pool, which is then freed. */
 	rp_private_end(dom);
 	rp_task_pool_fini(dom);
 	rp_private_close(dom);
@@ -120,7 +120,7 @@ static struct fi_ops_domain domain_ops = {
 	.endpoint2 = domain_ep2,
 };
 
-/* The base's own entry for the domain that the program chose. */
+/* Find the base's fi_info entry for the domain that the program chose. */
 static int find_base_info(struct rp_fabric *fab, const struct fi_info *info,
 			  struct fi_info **out)
 {
@@ -154,7 +154,7 @@ static int open_fds(struct rp_dom *dom)
 	return ret ? ret : rp_wait_watch(dom->wake_fd, dom->timer_fd);
 }
 
-/* A random number tells a restarted target from the one before. */
+/* Draw a random incarnation: it changes when the target restarts. */
 static int make_incarnation(struct rp_dom *dom)
 {
 	int ret;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Endpoints: the base's, with private connections beside. */
+/* Endpoints of the base, with private connections for persistent regions. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "rpmem/cm.h"
 
-/* Orders that make messages wait for persistent writes or reads. */
+/* msg_order bits that make messages wait for persistent writes or reads. */
 #define ORDER_MSG (uint64_t)(FI_ORDER_SAW | FI_ORDER_SAR)
-/* Orders that make the base's operations wait for persistent ones. */
+/* msg_order bits that make the base's RMA wait for persistent operations. */
 #define ORDER_RMA                                                              \
 	(uint64_t)(FI_ORDER_WAW | FI_ORDER_RAW | FI_ORDER_RMA_WAW |            \
 		   FI_ORDER_RMA_RAW | FI_ORDER_ATOMIC_WAW |                    \
@@ -112,7 +112,10 @@ static const uint64_t cntr_flags[RP_CNTR_KINDS] = {
 	[RP_CNTR_REMOTE_WRITE] = FI_REMOTE_WRITE,
 };
 
-/* The base cannot count peers' writes to persistent regions. */
+/*
+ * Refuse FI_REMOTE_WRITE counters beside persistent regions: the base cannot
+ * count peers' writes to those.
+ */
 static int count_remote(struct rp_dom *dom, bool counts)
 {
 	int ret = 0;
@@ -189,9 +192,7 @@ static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 	case FI_CLASS_SRX_CTX:
 		return fi_ep_bind(ep->base, &rp_ep_of(bfid)->base->fid, flags);
 	case FI_CLASS_EQ:
-		/*
-		 * No events for reliable datagrams; ofi_rxm's fabric differs.
-		 */
+		/* RDM endpoints have no events: bind no event queue. */
 		return ep->dom->msg ? fi_ep_bind(ep->base, bfid, flags) : 0;
 	default:
 		return -FI_ENOSYS;
@@ -210,7 +211,7 @@ static int enable(struct rp_ep *ep)
 	return ret;
 }
 
-/* Can calls without flags be forwarded as they are? */
+/* Set ep->plain: can calls without flags be forwarded to the base unchanged? */
 static void set_plain(struct rp_ep *ep)
 {
 	ep->plain = !(ep->op_flags & FI_COMMIT_COMPLETE) &&
@@ -304,7 +305,7 @@ static ssize_t no_size_left(struct fid_ep *fid)
 	return -FI_ENOSYS;
 }
 
-/* Calls with a fid_t serve passive endpoints, too. */
+/* Passive endpoints share this table: calls with a fid_t work for both. */
 struct fi_ops_ep rp_ep_ops = {
 	.size = sizeof(struct fi_ops_ep),
 	.cancel = ep_cancel,
@@ -316,7 +317,7 @@ struct fi_ops_ep rp_ep_ops = {
 	.tx_size_left = no_size_left,
 };
 
-/* The handle is the program's: do not free it. */
+/* Free a converted fi_info, but not its handle, which the program owns. */
 static void free_base_info(struct fi_info *b)
 {
 	if (b)
@@ -324,7 +325,7 @@ static void free_base_info(struct fi_info *b)
 	fi_freeinfo(b);
 }
 
-/* The base's own entry for its endpoint, with the program's changes. */
+/* Make the fi_info to open the base's endpoint: the program's, converted. */
 static struct fi_info *base_ep_info(struct rp_dom *dom,
 				    const struct fi_info *info)
 {
@@ -345,7 +346,7 @@ static struct fi_info *base_ep_info(struct rp_dom *dom,
 	return b;
 }
 
-/* Set the call tables once the base's endpoint exists. */
+/* Set the ops tables, once the base's endpoint exists. */
 static void set_ops(struct rp_ep *ep)
 {
 	ep->fid.fid.ops = &ep_fid_ops;

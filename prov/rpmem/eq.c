@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Event queues: the base's own, with events that name the program's objects. */
+/* Event queues of the base; the fids in events become the program's. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "rpmem/cm.h"
 
 /*
- * Objects of the base (endpoints that are not layered over) are bound to the
- * same queue, and the base assumes that whatever is bound to its object is its
- * own, too. So the program gets the base's queue itself, and its read calls are
- * replaced by the functions below; the base's tables stay unchanged.
+ * The base requires that any queue bound to its objects is its own, and
+ * passthrough endpoints are the base's objects. So the program gets the base's
+ * queue itself. Its read functions are replaced by those below; the base's
+ * tables stay unchanged.
  */
 struct rp_eq {
-	struct fi_ops_eq ops; /* the base's, with the reads replaced */
+	struct fi_ops_eq ops; /* copy of base_ops with the reads replaced */
 	struct fi_ops fid_ops;
 	const struct fi_ops_eq *base_ops;
 	const struct fi_ops *base_fid_ops;
 };
 
-/* A short list: connected endpoints and listeners of this process. */
+/* FI_EP_MSG endpoints and listeners of this process: a short list. */
 static LIST_HEAD(, rp_eq_name) names = LIST_HEAD_INITIALIZER(names);
 static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -41,7 +41,7 @@ void rp_eq_del_name(struct rp_eq_name *n)
 	n->base = NULL;
 }
 
-/* With names_lock. NULL: the object is used without ofi_rpmem. */
+/* With names_lock: find the program's fid; NULL: not an ofi_rpmem object. */
 static struct fid *find(const struct fid *base)
 {
 	struct rp_eq_name *n;
@@ -65,9 +65,9 @@ static struct rp_eq *eq_of(struct fid_eq *fid)
 	} while (0)
 
 /*
- * A connection request to an ofi_rpmem listener is accepted by an ofi_rpmem
- * endpoint: the entry becomes the one that the listener was opened with, but
- * keeps the addresses, the handle, and the device if the listener names none.
+ * Convert the fi_info of a connection request, because an ofi_rpmem endpoint
+ * will accept it. It becomes the listener's fi_info (given), but keeps its
+ * addresses, its handle, and its device if the listener names none.
  */
 static int info_to_ours(const struct fi_info *given, struct fi_info *i)
 {
@@ -75,8 +75,8 @@ static int info_to_ours(const struct fi_info *given, struct fi_info *i)
 	struct fi_info *ours;
 
 	/*
-	 * An earlier FI_PEEK has translated this entry: its provider's name is
-	 * already ours. The entries of sockets have no name.
+	 * An earlier FI_PEEK may have converted this entry: then it has our
+	 * provider name. Entries of sockets have no name.
 	 */
 	if (name && !strcmp(name, given->fabric_attr->prov_name))
 		return 0;
@@ -120,7 +120,7 @@ static void translate_fid(uint32_t event, struct fi_eq_cm_entry *e)
 
 static ssize_t translate_event(uint32_t *event, void *buf, ssize_t n)
 {
-	/* readerr() of some bases is implemented by read(), without event. */
+	/* Some bases implement readerr() by read() with event NULL. */
 	if (event && n >= (ssize_t)sizeof(struct fi_eq_cm_entry) &&
 	    (*event == FI_CONNREQ || *event == FI_CONNECTED ||
 	     *event == FI_SHUTDOWN))
@@ -136,7 +136,7 @@ static ssize_t eq_read(struct fid_eq *fid, uint32_t *event, void *buf,
 		eq_of(fid)->base_ops->read(fid, event, buf, len, flags));
 }
 
-/* Some bases' sread() does not call read(); translating twice is harmless. */
+/* Translate again: some bases' sread() calls read(), which is harmless. */
 static ssize_t eq_sread(struct fid_eq *fid, uint32_t *event, void *buf,
 			size_t len, int timeout, uint64_t flags)
 {

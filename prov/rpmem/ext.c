@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The calls of fi_ext_rpmem.h, found by fi_open_ops(). */
+/* The extension calls of fi_ext_rpmem.h, returned by fi_open_ops(). */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -8,7 +8,7 @@
 #include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
-/* Post a commit, or a write of zeros. */
+/* Check the arguments, and post a commit or a write of zeros. */
 static ssize_t ext_post(struct fid_ep *fid, const struct fi_rpmem_msg *msg,
 			uint64_t flags, enum rp_op_kind kind)
 {
@@ -41,7 +41,7 @@ static ssize_t ext_zero(struct fid_ep *fid, const struct fi_rpmem_msg *msg,
 
 /* --- queries --- */
 
-/* Checks the arguments. The class that is queried, or -FI_*. */
+/* Check a query's arguments. Returns the class to query, or -FI_*. */
 static int query_check(const struct rp_ep *ep, uint64_t key,
 		       enum fi_rpmem_class required,
 		       const struct fi_rpmem_attr *attr)
@@ -76,7 +76,7 @@ static void query_result(enum rp_status status, const struct rp_wire_info *i,
 			 rp_session_text(s, words, sizeof(words)));
 }
 
-/* The target replied, so the query succeeded, whatever it says of commits. */
+/* Did the target reply? Then the query succeeded, even if commits will fail. */
 static bool query_replied(enum rp_status status)
 {
 	return status < RP_ST_WRITE_FAILED;
@@ -159,7 +159,7 @@ static void query_done(struct rp_op *op, const struct rp_outcome *out)
 	q->out = *out;
 }
 
-/* With the lock: release it for others meanwhile. */
+/* With dom->lock: release it for a pause. */
 static void lock_yield(struct rp_dom *dom, const struct timespec *pause)
 {
 	pthread_mutex_unlock(&dom->lock);
@@ -167,7 +167,7 @@ static void lock_yield(struct rp_dom *dom, const struct timespec *pause)
 	pthread_mutex_lock(&dom->lock);
 }
 
-/* With the lock: a query ends by its reply, or with its connection. */
+/* With dom->lock: post a query and wait for its reply or a lost connection. */
 static int query_run(struct rp_ep *ep, fi_addr_t dest, struct query *q)
 {
 	const struct timespec pause = {.tv_nsec = 20000};
@@ -220,7 +220,7 @@ static int ext_query_sync(struct fid_ep *fid, fi_addr_t addr, uint64_t key,
 			rp_session_text(q.session, words, sizeof(words)));
 		ret = -rp_status_errno(q.out.status);
 	}
-	/* The session outlives its connection, and ends with the endpoint. */
+	/* A session outlives its connection, until its endpoint closes. */
 	if (!ret)
 		query_result(q.out.status, &q.info, q.session, attr);
 	pthread_mutex_unlock(&ep->dom->lock);
@@ -244,7 +244,7 @@ static int ext_drain(struct fid_domain *fid, int timeout)
 	int ret = 0;
 
 	pthread_mutex_lock(&dom->lock);
-	/* Everything that has arrived by now is accepted. */
+	/* Accept all requests that have arrived by now. */
 	rp_domain_progress(dom);
 	if (dom->agent)
 		rp_agent_quiesce(dom->agent);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Classes and levels of rdma/fi_ext_rpmem.h as values of core, and back. */
+/* Convert failure classes and levels between fi_ext_rpmem.h and prov/core. */
 #ifndef RP_EXT_H
 #define RP_EXT_H
 
@@ -16,7 +16,7 @@ _Static_assert(FI_RPMEM_CLASS_DEFAULT == 0 &&
 		       FI_RPMEM_CLASS_POWER == RP_CLASS_POWER + 1,
 	       "a program's classes are core's, behind DEFAULT");
 
-/* A class (unset for DEFAULT), or -EINVAL. */
+/* Convert to enum rp_class; DEFAULT becomes unset. -EINVAL: no such class. */
 static inline int rp_class_decode(enum fi_rpmem_class c, enum rp_class unset)
 {
 	if (c == FI_RPMEM_CLASS_DEFAULT)
@@ -29,7 +29,7 @@ static inline enum fi_rpmem_class rp_class_encode(enum rp_class c)
 	return (enum fi_rpmem_class)(c + 1);
 }
 
-/* A level, or -EINVAL. */
+/* Convert to enum rp_level, or -EINVAL. */
 static inline int rp_level_decode(enum fi_rpmem_level level)
 {
 	if (level == FI_RPMEM_DURABLE)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The fabric object: the base's fabric, and waits on several objects. */
+/* Fabrics: open the base's fabric; fi_trywait() on several objects. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@ static int fabric_trywait(struct fid_fabric *fabric, struct fid **fids,
 	return 0;
 }
 
-/* Copy info with the base's name only, as the base checks the name. */
+/* Copy info for the base, which checks that prov_name is its name. */
 static struct fi_info *direct_info(struct rp_fabric *fab,
 				   const struct fi_info *info)
 {
@@ -62,7 +62,7 @@ static struct fi_info *direct_info(struct rp_fabric *fab,
 	return NULL;
 }
 
-/* Free the copy, unless the base has kept it. */
+/* Free the copy b if the call failed; otherwise keep it for the base. */
 static void direct_info_put(struct rp_fabric *fab, struct fi_info *b, int ret)
 {
 	if (ret) {
@@ -114,7 +114,7 @@ static int fabric_wait(struct fid_fabric *fabric, struct fi_wait_attr *attr,
 {
 	struct rp_fabric *fab = rp_container_of(fabric, struct rp_fabric, fid);
 
-	/* For the base's own domains; ofi_rpmem's queues have none. */
+	/* Wait sets are for passthrough domains; ofi_rpmem has none. */
 	return fab->direct->ops->wait_open(fab->direct, attr, waitset);
 }
 
@@ -149,7 +149,7 @@ static bool is_native(struct rp_fabric *fab, const struct fi_info *base)
 	return !strcasecmp(base->fabric_attr->prov_name, fab->base_name);
 }
 
-/* The provider's own fabric, if reliable datagrams need ofi_rxm's. */
+/* Open the base's fabric without ofi_rxm, if RDM endpoints need ofi_rxm. */
 static int open_direct(struct rp_fabric *fab, const struct fi_info *base)
 {
 	struct fi_info *list;
@@ -187,7 +187,7 @@ static int open_base(struct rp_fabric *fab, const struct fi_info *base)
 }
 
 /*
- * tcp has reliable datagrams of its own since libfabric 1.18, but no atomics: a
+ * tcp has RDM endpoints of its own since libfabric 1.18, but no atomics: a
  * program that needs atomics gets ofi_rxm over tcp, in the same fabric object.
  */
 int rp_fabric_base(struct rp_fabric *fab, const struct fi_info *base,

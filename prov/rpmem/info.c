@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Derive the provider's entries from those of its base. */
+/* fi_getinfo(): derive ofi_rpmem's entries from those of the base provider. */
 #include "config.h"
 
 #include <stdio.h>
@@ -16,18 +16,19 @@
 #define DEFAULT_BASE "tcp"
 
 /*
- * Capabilities that are not layered over: programs that request one get the
- * base's own entries, and so the base's own objects, without persistence.
+ * Passthrough capabilities: a program that requests one gets the base's
+ * entries, and so the base's objects, without persistence.
  */
 #define DIRECT_CAPS                                                            \
 	(FI_TRIGGER | FI_COLLECTIVE | FI_NAMED_RX_CTX | FI_VARIABLE_MSG |      \
 	 FI_SHARED_AV)
 
 /*
- * With persistent regions an operation uses the base or a private connection.
- * Order is kept on the private connection, and for messages that wait for
- * earlier writes (rp_private_order()). No order is kept that makes a persistent
- * operation wait for one of the base's.
+ * Orders offered with persistent regions, whose operations use a private
+ * connection while others use the base. Kept are orders on the private
+ * connection, and of messages that wait for earlier writes
+ * (rp_private_order()); not kept are orders that make a persistent operation
+ * wait for the base.
  */
 #define RMA_ORDERS                                                             \
 	(FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW |           \
@@ -41,7 +42,7 @@ static bool is_component(const char *s, size_t len, const char *name)
 	return strlen(name) == len && !strncasecmp(s, name, len);
 }
 
-/* The length of the first component of the list "a;b;c". */
+/* The length of "a" in the list "a;b;c". */
 static size_t component_len(const char *list, size_t len)
 {
 	const char *end = memchr(list, ';', len);
@@ -94,8 +95,8 @@ char *rp_info_base_name(const char *prov_name)
 }
 
 /*
- * FI_PROVIDER: NULL if it does not name ofi_rpmem, "" if it names no base, else
- * the base. Caller frees.
+ * The base in the environment variable FI_PROVIDER: NULL if that does not name
+ * ofi_rpmem, "" if it names no base. Caller frees.
  */
 static char *base_in_environment(void)
 {
@@ -134,21 +135,24 @@ static void warn_bare(void)
 
 	if (atomic_flag_test_and_set(&warned))
 		return;
-	/* libfabric prints no warnings by default, but this must be seen. */
+	/* Without FI_LOG_LEVEL=warn print to stderr: this must be seen. */
 	if (fi_log_enabled(&rp_prov, FI_LOG_WARN, FI_LOG_CORE))
 		FI_WARN(&rp_prov, FI_LOG_CORE, "%s\n", text);
 	else
 		fprintf(stderr, "ofi_rpmem: %s\n", text);
 }
 
-/* tcp itself offers persistence of connected endpoints. */
+/*
+ * Do hints without provider name get ofi_rpmem? Not for FI_EP_MSG, where tcp
+ * itself offers FI_RMA_PMEM.
+ */
 static bool suits_unnamed(const struct fi_info *hints)
 {
 	return hints && (hints->caps & FI_RMA_PMEM) &&
 	       !(hints->ep_attr && hints->ep_attr->type == FI_EP_MSG);
 }
 
-/* The base to layer over for these hints; NULL: ofi_rpmem is not requested. */
+/* The base's name for these hints; NULL: they do not request ofi_rpmem. */
 static char *base_for(const struct fi_info *hints)
 {
 	const char *name = hints && hints->fabric_attr
@@ -156,7 +160,7 @@ static char *base_for(const struct fi_info *hints)
 				   : NULL;
 	char *env = base_in_environment(), *base = NULL;
 
-	/* FI_PROVIDER leaves no base, whatever the hints name. */
+	/* FI_PROVIDER=ofi_rpmem hides all bases, also one in the hints. */
 	if (env && !*env)
 		warn_bare();
 	if (name && !has_component(name, strlen(name), RP_PROV_NAME)) {
@@ -166,7 +170,7 @@ static char *base_for(const struct fi_info *hints)
 			env = NULL;
 		}
 	} else if (name && (base = rp_info_base_name(name))) {
-		; /* ofi_rpmem is named in full */
+		; /* hints name "BASE;ofi_rpmem" */
 	} else if (env && *env) {
 		base = env;
 		env = NULL;
@@ -201,7 +205,7 @@ struct fi_info *rp_info_any(uint32_t version)
 		return NULL;
 	hints->mode = ~RP_BUFFERED_RECV;
 	hints->domain_attr->mode = ~0ull;
-	/* Since API 1.5: for an older one they match nothing. */
+	/* mr_mode bits exist since API 1.5; before it they match nothing. */
 	if (FI_VERSION_GE(version, FI_VERSION(1, 5)))
 		hints->domain_attr->mr_mode = ~RP_MR_BEFORE_BITS;
 	return hints;
@@ -213,8 +217,8 @@ static void domain_to_base(struct fi_domain_attr *d)
 	/* ofi_rpmem's keys may be longer than the base's. */
 	d->mr_key_size = 0;
 	/*
-	 * Completions are added to counters of any endpoint by whoever makes
-	 * progress: the domain's thread, or another thread of the program.
+	 * Any thread that makes progress (the domain's, or one of the program)
+	 * adds completions to the counters of any endpoint.
 	 */
 	if (d->data_progress == FI_PROGRESS_AUTO ||
 	    (d->threading != FI_THREAD_UNSPEC &&
@@ -222,7 +226,7 @@ static void domain_to_base(struct fi_domain_attr *d)
 		d->threading = FI_THREAD_SAFE;
 }
 
-/* Replace ofi_rpmem's fids in the program's hints by the base's. */
+/* Replace fids of ofi_rpmem in the program's hints by the base's fids. */
 static void fids_to_base(struct fi_info *b)
 {
 	if (b->domain_attr->domain)
@@ -238,7 +242,7 @@ static void fids_to_base(struct fi_info *b)
 struct fi_info *rp_info_to_base(const struct fi_info *info,
 				enum fi_ep_type type, const char *prov_name)
 {
-	/* Hints may lack parts; the conversion needs all of them. */
+	/* Hints may lack attribute structs; the conversion needs them. */
 	struct fi_info *b = fi_dupinfo(info), *full = fi_allocinfo();
 
 	if (!b || !full) {
@@ -246,7 +250,7 @@ struct fi_info *rp_info_to_base(const struct fi_info *info,
 		fi_freeinfo(full);
 		return NULL;
 	}
-	b->handle = NULL; /* it is the program's */
+	b->handle = NULL; /* the program owns it */
 #define TAKE(part)                                                             \
 	do {                                                                   \
 		if (!b->part) {                                                \
@@ -264,7 +268,7 @@ struct fi_info *rp_info_to_base(const struct fi_info *info,
 	b->caps &= ~FI_RMA_PMEM;
 	b->tx_attr->caps &= ~FI_RMA_PMEM;
 	b->rx_attr->caps &= ~FI_RMA_PMEM;
-	/* Programs that cannot handle this mode hang (measured). */
+	/* Programs that cannot handle FI_BUFFERED_RECV hang (measured). */
 	b->mode &= ~RP_BUFFERED_RECV;
 	b->rx_attr->mode &= ~RP_BUFFERED_RECV;
 	b->tx_attr->op_flags &= ~FI_COMMIT_COMPLETE;
@@ -278,8 +282,8 @@ struct fi_info *rp_info_to_base(const struct fi_info *info,
 }
 
 /*
- * Keep the entries of one layering: the base's own RDM, else ofi_rxm's, else
- * another utility's (ofi_rxd).
+ * Keep entries of one layering: RDM of the base itself, else of ofi_rxm over
+ * it, else of another utility provider (ofi_rxd).
  */
 static void keep_one_layering(struct fi_info **list, const char *base)
 {
@@ -332,7 +336,7 @@ int rp_info_pick(const struct fi_info *list, const struct fi_info *info,
 	return *out ? 0 : -FI_ENOMEM;
 }
 
-/* fi_getinfo() of the base; the caret keeps it from calling ofi_rpmem again. */
+/* Call fi_getinfo() for the base; "^ofi_rpmem" keeps it from recursing. */
 static int getinfo_below(uint32_t version, const char *node,
 			 const char *service, uint64_t flags, struct fi_info *b,
 			 const char *base, struct fi_info **list)
@@ -362,9 +366,9 @@ int rp_info_base(uint32_t version, const char *node, const char *service,
 		return -FI_ENOMEM;
 	b->ep_attr->type = FI_EP_RDM;
 	/*
-	 * sockets 1.17 fails if the program drives it (sends end with
-	 * -FI_ENOENT, writes with -FI_EIO, no descriptor to sleep on:
-	 * measured), so it keeps its default threads.
+	 * sockets 1.17 keeps its default threads. With manual progress sends
+	 * end with -FI_ENOENT, writes with -FI_EIO, and there is no descriptor
+	 * to sleep on (measured).
 	 */
 	if (!strcasecmp(base, "sockets"))
 		b->domain_attr->data_progress = FI_PROGRESS_UNSPEC;
@@ -383,7 +387,7 @@ static bool wants_persistence(const struct fi_info *hints)
 		(hints->tx_attr->op_flags & FI_COMMIT_COMPLETE));
 }
 
-/* COMMIT_WRITES: also programs that only request remote writes. */
+/* With FI_OFI_RPMEM_COMMIT_WRITES all programs that use RMA get persistence. */
 static bool gets_persistence(const struct fi_info *hints)
 {
 	return rp_params.commit_writes && (hints->caps & (FI_RMA | FI_ATOMIC));
@@ -424,7 +428,7 @@ static bool is_proof(const struct fi_info *hints, const struct fi_info *i)
 	return false;
 }
 
-/* Offer no order that was not requested: it would make operations wait. */
+/* Offer only orders that were requested: each makes operations wait. */
 static int mark_orders(const struct fi_info *hints, struct fi_info *i)
 {
 	uint64_t orders = hints->tx_attr ? hints->tx_attr->msg_order : 0;
@@ -498,15 +502,15 @@ static int info_to_ours(uint32_t version, const struct fi_info *hints,
 	i->caps &= ~(uint64_t)DIRECT_CAPS;
 	i->tx_attr->caps &= ~(uint64_t)DIRECT_CAPS;
 	i->rx_attr->caps &= ~(uint64_t)DIRECT_CAPS;
-	/* Several contexts: only the base's, rp_info_is_direct(). */
+	/* Endpoints with several contexts are passthrough. */
 	i->ep_attr->tx_ctx_cnt = i->ep_attr->rx_ctx_cnt = 1;
 	d->max_ep_tx_ctx = d->max_ep_rx_ctx = 1;
 	d->max_ep_stx_ctx = d->max_ep_srx_ctx = 0;
-	/* Without persistence the entry may still be useful. */
+	/* Without persistence an entry may still suit the hints. */
 	if (rp_info_may_make_keys(version, hints) && rp_info_mark(hints, i) &&
 	    wants_persistence(hints))
 		return -FI_ENODATA;
-	/* libfabric appends ";ofi_rpmem"; hide ofi_rxm. */
+	/* Hide ofi_rxm in the name; libfabric appends ";ofi_rpmem". */
 	if (semi)
 		*semi = 0;
 	rp_info_to_ours(hints, i);
@@ -523,7 +527,7 @@ bool rp_info_is_direct(const struct fi_info *info)
 		return false;
 	if (e->type != FI_EP_UNSPEC && e->type != FI_EP_RDM)
 		return true;
-	/* FI_SHARED_CONTEXT is the largest value of these counts. */
+	/* FI_SHARED_CONTEXT (SIZE_MAX) is > 1, too. */
 	return e->tx_ctx_cnt > 1 || e->rx_ctx_cnt > 1;
 }
 
@@ -561,7 +565,7 @@ int rp_info_direct_list(uint32_t version, const char *node, const char *service,
 	}
 free:
 	if (b && hints)
-		b->handle = NULL; /* it is the program's */
+		b->handle = NULL; /* the program owns it */
 	fi_freeinfo(b);
 	return ret ? ret : *list ? 0 : -FI_ENODATA;
 }
@@ -573,7 +577,7 @@ static void append(struct fi_info **list, struct fi_info *more)
 	*list = more;
 }
 
-/* Append the entries of the base provider that have no layer of ours. */
+/* Append the base's FI_EP_MSG and FI_EP_DGRAM entries, for passthrough. */
 static void add_direct(uint32_t version, const char *node, const char *service,
 		       uint64_t flags, const struct fi_info *hints,
 		       const char *base, struct fi_info **list)
@@ -608,7 +612,7 @@ static void add_direct(uint32_t version, const char *node, const char *service,
 }
 
 /*
- * shm 1.17 under ofi_rpmem: writes and reads of 64 KiB, and atomics, never
+ * Refuse shm 1.17 as base: writes and reads of 64 KiB, and atomics, never
  * complete (measured with fi_rma_bw and fi_rdm_atomic).
  */
 static bool is_refused(const char *base)
@@ -628,7 +632,7 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 	int ret = -FI_ENODATA;
 	char *base;
 
-	/* libfabric lists only bases here, for another utility provider. */
+	/* This flag is set when a utility provider lists possible bases. */
 	if (flags & GETINFO_CORE_ONLY)
 		return -FI_ENODATA;
 	base = base_for(hints);
@@ -660,7 +664,7 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 
 int rp_info_direct(uint32_t version, const char *base, struct fi_info **list)
 {
-	/* Accept any mode: verbs has no other entries. */
+	/* Accept any mode: all entries of verbs require one. */
 	struct fi_info *hints = rp_info_any(version);
 	int ret;
 

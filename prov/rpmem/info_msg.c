@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Derive entries for connected endpoints from those of the base. */
+/* Derive FI_EP_MSG entries of ofi_rpmem from those of the base. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +23,7 @@ static bool is_requested(uint32_t version, const struct fi_info *hints)
 	       rp_info_may_make_keys(version, hints);
 }
 
-/* Entries of the base's list that have RMA. */
+/* List the base's FI_EP_MSG entries for a program's hints. */
 static int base_list(uint32_t version, const char *node, const char *service,
 		     uint64_t flags, const struct fi_info *hints,
 		     const char *base, struct fi_info **list)

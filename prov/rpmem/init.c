@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Entry point of the provider, and the operator's parameters. */
+/* Provider entry point fi_prov_ini(), and parameters from the environment. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +44,7 @@ static void log_sink(enum rp_log_level level, const char *text)
 	}
 }
 
-/* "5000-5100", or one port. */
+/* Read the parameter ports: "5000-5100", or one port. */
 static void ports_read(void)
 {
 	unsigned long first, last;
@@ -67,15 +67,15 @@ static void ports_read(void)
 		text);
 }
 
-/* Parameters in other units than those of rp_params. */
+/* Parameters in user units; converted into rp_params. */
 static size_t timeout_ms = 5000, slow_rate = 16 << 20, spin_us = 20;
 static char *class_name;
 
-/* %zu in the help is the value before it is read. */
+/* Parameters for fi_param_define(); %zu in the help becomes the default. */
 static const struct param {
 	const char *name;
 	enum fi_param_type type;
-	void *value; /* NULL: read elsewhere */
+	void *value; /* NULL: read by a function of its own */
 	const char *help;
 } params[] = {
 	{"class", FI_PARAM_STRING, &class_name,
@@ -127,7 +127,7 @@ static const struct param {
 static void param_read(const struct param *p)
 {
 	size_t v = p->type == FI_PARAM_SIZE_T ? *(size_t *)p->value : 0;
-	/* 0 switches these off; no other size can be 0. */
+	/* Only spin and inline_max may be 0, which disables them. */
 	const bool zero =
 		p->value == &spin_us || p->value == &rp_params.inline_max;
 
@@ -175,7 +175,7 @@ __attribute__((visibility("default"))) struct fi_provider *fi_prov_ini(void);
 
 struct fi_provider *fi_prov_ini(void)
 {
-	/* libfabric skips a provider that is older than the application. */
+	/* libfabric skips a provider with an older API version than its own. */
 	rp_prov.fi_version = fi_version();
 	rp_log_set(log_sink);
 	params_read();

@@ -27,8 +27,8 @@ static void flushed(void *arg, enum rp_status st, uint32_t detail)
 }
 
 /*
- * Flush the bytes that were read. Look the region up again, because the program
- * may have closed it meanwhile.
+ * Flush the bytes that were read. Find the region again, because the program
+ * may have closed it during the read.
  */
 static void flush(struct rp_task *t)
 {
@@ -68,7 +68,7 @@ static void read_done(struct rp_op *op, const struct rp_outcome *out)
 	flush(t);
 }
 
-/* --- reads posted on the base: their entries are taken out --- */
+/* --- reads posted on the base: remove their entries from its queue --- */
 
 static struct rp_local_read *find(struct rp_cq *cq, const void *context)
 {

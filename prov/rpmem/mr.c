@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Memory regions: ordinary ones are the base's, persistent ones the agent's. */
+/* Memory regions: the base serves ordinary ones, the agent persistent ones. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,12 +8,12 @@
 #include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
-/* Tries for a random key of the base that no other region has. */
+/* Attempts to draw a random key that the base accepts as unused. */
 #define KEY_TRIES 64
-/* Room for several sentences about a region. */
+/* Buffer size for several reasons about one region. */
 #define WHY_ROOM ((size_t)3 * RP_WHY_LEN)
 
-/* End all use of the region: the application may unmap it afterwards. */
+/* Stop all access to the region; then the program may unmap the memory. */
 static void region_withdraw(struct rp_mr *mr)
 {
 	struct rp_dom *dom = mr->dom;
@@ -53,7 +53,7 @@ static int mr_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 		break;
 	case FI_CLASS_CNTR:
 		if (mr->persistent) {
-			/* The base does not count private writes. */
+			/* The base cannot count private connections' writes. */
 			RP_WARN(MR, "counters of a persistent region are not "
 				    "offered\n");
 			return -FI_EOPNOTSUPP;
@@ -96,13 +96,13 @@ static int random_key(const struct rp_dom *dom, uint64_t *key)
 	return ret;
 }
 
-/* Register with the base under a random key. */
+/* Register with the base under a random, unmarked key. */
 static int reg_random(struct rp_dom *dom, const struct fi_mr_attr *attr,
 		      uint64_t flags, struct fid_mr **mr)
 {
 	/*
-	 * A later libfabric's struct has more fields: they must be 0, not stack
-	 * content.
+	 * The struct may be longer in a later libfabric: the fields that this
+	 * header lacks must be 0, not stack content.
 	 */
 	union {
 		struct fi_mr_attr attr;
@@ -121,7 +121,7 @@ static int reg_random(struct rp_dom *dom, const struct fi_mr_attr *attr,
 	return ret;
 }
 
-/* Keys are made by the base, the program, or this file. */
+/* Register with the base. The key comes from the base, the program, or here. */
 static int base_reg(struct rp_dom *dom, const struct fi_mr_attr *attr,
 		    uint64_t flags, struct fid_mr **mr)
 {
@@ -141,8 +141,8 @@ static int base_reg(struct rp_dom *dom, const struct fi_mr_attr *attr,
 }
 
 /*
- * Peers never reach a persistent region over the base, but the base may need to
- * know it as source or destination of local operations.
+ * Register a persistent region with the base for local operations, if it
+ * requires FI_MR_LOCAL. Peers never reach the region over the base.
  */
 static int base_reg_local(struct rp_dom *dom, const struct fi_mr_attr *attr,
 			  uint64_t flags, struct fid_mr **mr)
@@ -156,7 +156,7 @@ static int base_reg_local(struct rp_dom *dom, const struct fi_mr_attr *attr,
 	return base_reg(dom, &a, flags, mr);
 }
 
-/* Is native FLUSH possible? Known once the device is open. */
+/* Does the device have native FLUSH? Opens the device to find out. */
 static int find_native(struct rp_dom *dom, enum rp_tri *native,
 		       char why[WHY_ROOM])
 {
@@ -178,7 +178,7 @@ static struct rp_caps_cfg caps_cfg(const struct rp_mr *mr)
 {
 	return (struct rp_caps_cfg){
 		.native = mr->native,
-		/* Commits use private connections, whatever the base does. */
+		/* Commits use the transport of private connections. */
 		.base = rp_private_transport(mr->dom),
 		.device = mr->dom->base_info->domain_attr->name,
 		.op_file = rp_params.operator_file,
@@ -193,15 +193,15 @@ int rp_mr_facts(struct rp_mr *mr, struct rp_facts *facts, char *why)
 	const struct rp_caps_cfg cfg = caps_cfg(mr);
 	int ret = rp_host_facts(&cfg, r->base, r->len, facts, why);
 
-	/* A read fence needs FI_REMOTE_READ. */
+	/* A read fence needs a region with FI_REMOTE_READ. */
 	if (!ret && r->unreadable)
 		facts->fence = RP_NO;
 	return ret;
 }
 
 /*
- * May the memory be persistent? Depends on what backs it. why: the reason if
- * not.
+ * Determine the facts of the memory, which depend on what backs it. why: the
+ * reason if it cannot be persistent.
  */
 static int find_facts(struct rp_mr *mr, const struct fi_mr_attr *attr,
 		      char why[WHY_ROOM])
@@ -268,7 +268,7 @@ static int check_requested(struct rp_mr *mr, const struct fi_mr_attr *attr)
 	return ret;
 }
 
-/* FI_OFI_RPMEM_COMMIT_WRITES: a file is meant to last without a request. */
+/* FI_OFI_RPMEM_COMMIT_WRITES: make a mapped file persistent unrequested. */
 static int check_implicit(struct rp_mr *mr, const struct fi_mr_attr *attr)
 {
 	const struct rp_caps_cfg cfg = caps_cfg(mr);
@@ -299,7 +299,7 @@ static int check_implicit(struct rp_mr *mr, const struct fi_mr_attr *attr)
 	switch (rp_caps_implicit(lasts, !ret, mr->region.choice.class,
 				 rp_params.required)) {
 	case RP_IMPLICIT_ORDINARY:
-		/* Warn only: MPI's own memory comes here, too. */
+		/* Warn, do not fail: MPI registers its own memory, too. */
 		if (!ret)
 			snprintf(why, sizeof(why),
 				 "%s: writes to it are not made durable: class "
@@ -330,7 +330,7 @@ static int check_implicit(struct rp_mr *mr, const struct fi_mr_attr *attr)
 	return ret ? ret : -FI_EOPNOTSUPP;
 }
 
-/* The device refused the registration: explain if the reason is known. */
+/* Log that the device refused the registration, with the reason if known. */
 static void device_refused(const struct rp_mr *mr, int ret)
 {
 	const struct rp_facts *f = &mr->region.facts;
@@ -348,7 +348,7 @@ static void device_refused(const struct rp_mr *mr, int ret)
 			     : "");
 }
 
-/* Give peers access to the region through the agent. */
+/* Add the region to the agent, so that peers can access it. */
 static int region_serve(struct rp_mr *mr)
 {
 	struct rp_dom *dom = mr->dom;
@@ -358,7 +358,7 @@ static int region_serve(struct rp_mr *mr)
 
 	pthread_mutex_lock(&dom->lock);
 	if (dom->nremote) {
-		/* The base does not count private writes. */
+		/* The base cannot count private connections' writes. */
 		RP_WARN(MR, "an endpoint counts what peers write "
 			    "(FI_REMOTE_WRITE): FI_RMA_PMEM is refused\n");
 		ret = -FI_EOPNOTSUPP;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Messages: forwarded to the base, perhaps behind persistent writes. */
+/* Messages, forwarded to the base; some must wait for persistent writes. */
 #include "rpmem/rpmem.h"
 
 static ssize_t msg_recv(struct fid_ep *fid, void *buf, size_t len, void *desc,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Passive endpoints: the base's own, with the info they were opened with. */
+/* Passive endpoints of the base, each with the fi_info that opened it. */
 #include <stdlib.h>
 
 #include "rpmem/cm.h"

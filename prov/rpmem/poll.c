@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Poll sets: which of several queues and counters have news. */
+/* fi_poll(): which queues and counters of a set have something to read. */
 #include <stdlib.h>
 
 #include "rpmem/poll.h"
@@ -66,7 +66,7 @@ static int poll_del(struct fid_poll *fid, struct fid *event, uint64_t flags)
 	return 0;
 }
 
-/* 1: something to read, 0: nothing, or -errno. */
+/* Poll a member. 1: something to read; 0: nothing; or -errno. */
 static int member_poll(struct rp_poll_member *m)
 {
 	struct fid_cntr *c = rp_container_of(m->fid, struct fid_cntr, fid);
@@ -94,7 +94,7 @@ static int poll_run(struct fid_poll *fid, void **context, int count)
 
 	pthread_mutex_lock(&rp_poll_lock);
 	LIST_FOREACH (m, &p->members, link) {
-		/* News without room are reported again next time. */
+		/* Members that do not fit are reported by the next call. */
 		if (n == count)
 			break;
 		ret = member_poll(m);
@@ -143,7 +143,7 @@ int rp_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr,
 	struct rp_dom *dom = rp_container_of(domain, struct rp_dom, fid);
 	struct rp_poll *p;
 
-	/* No flag is supported, nor FI_AFFINITY, as in the bases. */
+	/* No flag is supported: the bases refuse even FI_AFFINITY. */
 	if (attr && attr->flags)
 		return -FI_EINVAL;
 	p = calloc(1, sizeof(*p));

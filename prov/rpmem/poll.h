@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Poll sets and their members. */
+/* fi_poll sets, and the queues and counters in them. */
 #ifndef RP_POLL_H
 #define RP_POLL_H
 
@@ -9,9 +9,9 @@
 struct rp_poll_member {
 	LIST_ENTRY(rp_poll_member) link;
 	struct fid *fid;
-	/* For a queue: the base's poll set that holds only the base's queue. */
+	/* For a queue: the base's poll set that holds only its base queue. */
 	struct fid_poll *base;
-	/* For a counter: its values at the last look of this set. */
+	/* For a counter: its values at the last fi_poll() of this set. */
 	uint64_t ok, err;
 };
 
@@ -22,7 +22,7 @@ struct rp_poll {
 	LIST_ENTRY(rp_poll) link;
 };
 
-/* Guards all sets and their members. */
+/* Guards all poll sets and their members. */
 extern pthread_mutex_t rp_poll_lock;
 
 static inline struct rp_cq *rp_poll_cq(struct fid *fid)
@@ -31,7 +31,7 @@ static inline struct rp_cq *rp_poll_cq(struct fid *fid)
 }
 
 void rp_poll_register(struct rp_poll *p);
-/* With the lock. NULL: not in the set. */
+/* With rp_poll_lock: find fid in the set; NULL: not a member. */
 struct rp_poll_member *rp_poll_member_find(struct rp_poll *p,
 					   const struct fid *fid);
 void rp_poll_member_free(struct rp_poll_member *m);

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Members of poll sets: a closed object leaves all of its sets. */
+/* Members of poll sets: closing a queue or counter removes it from all sets. */
 #include <stdlib.h>
 
 #include "rpmem/poll.h"
 
-/*
- * All sets of the process: a queue may be closed while it is in a set, as in
- * the bases, and then leaves it.
- */
+/* All poll sets of the process: closing a queue removes it from them. */
 static LIST_HEAD(, rp_poll) sets = LIST_HEAD_INITIALIZER(sets);
 pthread_mutex_t rp_poll_lock = PTHREAD_MUTEX_INITIALIZER;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Private connections of a domain: sessions by address, and their use. */
+/* Private connections of a domain: find sessions by address, progress them. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -12,51 +12,51 @@
 #include "rpmem/host.h"
 #include "rpmem/rpmem.h"
 
-/* Limit of connections that all endpoints of a domain have open. */
+/* Most open private connections of a domain. */
 #define MAX_OPEN 1024
-/* A connection without operations is closed after this. */
+/* A private connection without operations is closed after this time. */
 #define IDLE_NS 60000000000ull
-/* Limit of completions and events in one progress call. */
+/* Most completions and events handled in one progress call. */
 #define POLL_MAX 64
-/* Progress calls without work before a peer moves to the quiet list. */
+/* Progress calls without work before a session moves to the idle list. */
 #define QUIET_CALLS 64
 /*
- * After so long without operations the channel is polled before the next post:
- * a connection that was lost meanwhile is then replaced first, and the
- * operation does not fail with it.
+ * After this time without operations poll the channel before the next post. A
+ * connection that was lost meanwhile is then replaced first, and the operation
+ * does not fail with it.
  */
 #define FRESH_NS 5000000ull
 /* Most sessions of closed endpoints that are kept for reuse. */
 #define MAX_RETIRED 256
 
-/* When rp_private_progress() serves a session. */
+/* When rp_private_progress() calls rp_session_progress() for a peer. */
 enum rp_peer_list {
-	RP_PEER_OFF,   /* never: no connection */
-	RP_PEER_BUSY,  /* in each call */
-	RP_PEER_QUIET, /* when its deadline has come */
+	RP_PEER_OFF,   /* never, as it has no connection */
+	RP_PEER_BUSY,  /* on the busy list: in each call */
+	RP_PEER_QUIET, /* on the idle list: after its deadline */
 };
 
-/* One target domain of one endpoint. */
+/* A target domain that one endpoint uses, with its session. */
 struct rp_peer {
 	struct rp_session *session;
 	unsigned int ndests;
-	unsigned int calls; /* without work, successive */
+	unsigned int calls; /* consecutive, without work */
 	enum rp_peer_list list;
-	uint64_t due;  /* QUIET */
-	uint64_t used; /* last operation */
+	uint64_t due;  /* deadline on the idle list */
+	uint64_t used; /* time of the last operation */
 	TAILQ_ENTRY(rp_peer) link;
-	UT_hash_handle hh; /* in ep->peers, by addr */
+	UT_hash_handle hh; /* ep->peers, by addr */
 	size_t len;
-	union rp_rc_addr addr; /* with the key's port */
+	union rp_rc_addr addr; /* port: the one in the key */
 };
 
 struct rp_dest {
 	fi_addr_t dest;
-	uint16_t port;	   /* of the key */
-	uint16_t endpoint; /* port of dest */
+	uint16_t port;	   /* port in the key */
+	uint16_t endpoint; /* port of the endpoint dest */
 	struct rp_peer *peer;
-	struct rp_dest *next; /* other entries of dest */
-	UT_hash_handle hh;    /* in ep->dests, by dest: the first entry */
+	struct rp_dest *next; /* same dest, other ports */
+	UT_hash_handle hh;    /* ep->dests: first entry */
 };
 
 TAILQ_HEAD(rp_peers, rp_peer);
@@ -65,12 +65,12 @@ struct rp_private {
 	struct rp_dom *dom;
 	struct rp_rc *rc;
 	struct rp_session_attr attr;
-	uint16_t port;	     /* of the listener; 0: none */
+	uint16_t port;	     /* listener's port; 0: none */
 	atomic_bool kicked;  /* a session needs progress */
 	atomic_bool posting; /* inside rp_private_post() */
-	unsigned int nopen;  /* in busy and quiet */
+	unsigned int nopen;  /* on the busy and idle lists */
 	struct rp_peers busy;
-	struct rp_peers quiet; /* by due, earliest first */
+	struct rp_peers quiet; /* sorted by due */
 	struct rp_peers retired;
 	unsigned int nretired;
 };
@@ -113,7 +113,7 @@ static void kick_of(void *arg)
 
 	struct rp_private *p = dom->private;
 
-	/* While it posts, the session must stay on the busy list. */
+	/* While a session posts, it must stay on the busy list. */
 	if (p && !p->posting)
 		atomic_store(&p->kicked, true);
 	rp_domain_kick(dom);
@@ -137,7 +137,7 @@ bool rp_private_possible(const struct fi_info *base, char *why)
 {
 	const char *name = base->fabric_attr->prov_name;
 
-	/* fi_av_lookup() of ofi_rxd 1.17 returns -FI_ENODATA. */
+	/* ofi_rxd 1.17 cannot: its fi_av_lookup() returns -FI_ENODATA. */
 	if (strstr(name, "ofi_rxd")) {
 		snprintf(why, RP_WHY_LEN,
 			 "%s does not tell the addresses of peers, which "
@@ -242,7 +242,7 @@ struct rp_private *rp_private_get(struct rp_dom *dom, char *why)
 
 /* --- listening --- */
 
-/* The address of the domain, else of one of its endpoints, else any. */
+/* Address to listen on: the domain's, else an endpoint's, else a wildcard. */
 static size_t local_addr(const struct rp_dom *dom, union rp_rc_addr *at)
 {
 	const struct fi_info *b = dom->base_info;
@@ -317,7 +317,7 @@ static void make_busy(struct rp_private *p, struct rp_peer *q)
 	p->nopen++;
 }
 
-/* Quiet sessions' deadlines mostly come in the order of their last use. */
+/* Insert into the idle list from its end: mostly q has the last deadline. */
 static void make_quiet(struct rp_private *p, struct rp_peer *q, uint64_t due)
 {
 	struct rp_peer *before;
@@ -338,7 +338,7 @@ static void make_quiet(struct rp_private *p, struct rp_peer *q, uint64_t due)
 		TAILQ_INSERT_HEAD(&p->quiet, q, link);
 }
 
-/* Close the connection that was idle longest. False: all are in use. */
+/* Close an idle connection, by earliest deadline. False: all are in use. */
 static bool evict(struct rp_private *p)
 {
 	struct rp_peer *q, *next;
@@ -347,7 +347,7 @@ static bool evict(struct rp_private *p)
 	{
 		if (rp_session_outstanding(q->session))
 			continue;
-		/* First a fence: closing would poison the unplaced bytes. */
+		/* Let it post a read fence: a close poisons unplaced bytes. */
 		if (rp_session_has_unplaced(q->session)) {
 			make_busy(p, q);
 			continue;
@@ -360,8 +360,8 @@ static bool evict(struct rp_private *p)
 }
 
 /*
- * Before each post to the session of q: put the peer on the busy list, so that
- * every progress call serves it. -FI_EAGAIN: MAX_OPEN are in use.
+ * Before each post to the session of q: move q to the busy list, which every
+ * progress call serves. -FI_EAGAIN: MAX_OPEN are in use.
  */
 static int peer_use(struct rp_private *p, struct rp_peer *q)
 {
@@ -385,7 +385,7 @@ static int new_session(struct rp_private *p, struct rp_peer *q)
 {
 	struct rp_peer *old;
 
-	/* A retired session's number ends its older connection. */
+	/* Reuse a retired session: its id ends its earlier connection. */
 	TAILQ_FOREACH (old, &p->retired, link)
 		if (old->len == q->len && !memcmp(&old->addr, &q->addr, q->len))
 			break;
@@ -424,7 +424,7 @@ uint16_t rp_private_port(const struct rp_ep *ep)
 		       : 0;
 }
 
-/* The sockaddr of dest with the port of a key; all other fields canonical. */
+/* Set q->addr: IP address of dest, port of a key, all else canonical. */
 static int addr_of(struct rp_ep *ep, fi_addr_t dest, uint16_t port,
 		   struct rp_peer *q, uint16_t *endpoint)
 {
@@ -450,7 +450,7 @@ static int addr_of(struct rp_ep *ep, fi_addr_t dest, uint16_t port,
 	return 0;
 }
 
-/* Find or make the peer of that address. */
+/* Find or make the peer with the address of l. */
 static int peer_get(struct rp_private *p, struct rp_ep *ep, struct rp_dest *l)
 {
 	struct rp_peer *q = calloc(1, sizeof(*q)), *old = NULL;
@@ -539,7 +539,7 @@ int rp_private_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
 	int ret;
 
 	if (ep->dom->msg)
-		dest = 0; /* a connected endpoint has one peer */
+		dest = 0; /* a connected endpoint has no address vector */
 	p = rp_private_get(ep->dom, why);
 	if (!p) {
 		ret = -errno;
@@ -597,7 +597,7 @@ void rp_private_forget(struct rp_ep *ep, fi_addr_t dest)
 	if (!first)
 		return;
 	for (l = first; l; l = l->next) {
-		/* Other addresses in the vector still name the peer. */
+		/* Another fi_addr_t still names this peer. */
 		if (l->peer->ndests > 1)
 			continue;
 		rp_session_disconnect(l->peer->session, RP_ST_CANCELED, 0);
@@ -654,8 +654,8 @@ int rp_private_order(struct rp_ep *ep, fi_addr_t dest)
 /* --- progress --- */
 
 /*
- * After QUIET_CALLS progress calls without work: move the peer to the quiet
- * list, unless its session connects or has outstanding operations.
+ * After IDLE_CALLS progress calls without work: move the peer to the idle list,
+ * unless its session is connecting or has outstanding operations.
  */
 static void peer_quiet_down(struct rp_private *p, struct rp_peer *q)
 {

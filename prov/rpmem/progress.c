@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Progress of private connections: by every call on a queue, or a thread. */
+/* Progress of private connections: by calls on queues, or by a thread. */
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -12,13 +12,13 @@
 #include "rpmem/rpmem.h"
 
 /*
- * A kick makes the next call or sleeper make progress. Without a sleeper the
- * flag `kicked` is enough. With one, kick_fd is written before the flag is set,
- * because take_kick() drains kick_fd only where it finds the flag. The first
- * sleeper sets `sleeps`, for good, before it looks at the flag; this function
- * sets the flag before it looks at `sleeps` again, so at least one of them sees
- * the other's store. Then kick_fd may stay readable until the next kick, and
- * wakes a sleeper in vain. Quick reads of queues end (cq_read.c).
+ * Make the next call or sleeper make progress. Without a sleeper the flag
+ * `kicked` is enough. With one, kick_fd is written before the flag is set,
+ * because take_kick() drains kick_fd only if the flag is set. The first sleeper
+ * sets `sleeps`, for good, before it reads the flag; this function sets the
+ * flag before it reads `sleeps` again: at least one sees the other's store.
+ * Then kick_fd may stay readable until the next kick, and wakes a sleeper in
+ * vain. A kick also ends quick reads (cq_read.c).
  */
 void rp_domain_kick(struct rp_dom *dom)
 {
@@ -60,7 +60,7 @@ uint64_t rp_domain_now(struct rp_dom *dom)
 	return not_before(dom, is_armed(dom) ? rp_host_now() : rp_host_tick());
 }
 
-/* The timer has expired: its deadline is due. */
+/* Drain timer_fd if the timer has expired. */
 static void take_timer(struct rp_dom *dom)
 {
 	uint64_t v;
@@ -84,7 +84,7 @@ static void set_timer(struct rp_dom *dom, uint64_t due)
 {
 	struct itimerspec t = {0};
 
-	due += !due; /* zero would switch the timer off */
+	due += !due; /* 0 would disarm the timer */
 	if (due == dom->timer_due)
 		return;
 	dom->timer_due = due;
@@ -135,7 +135,7 @@ int rp_domain_trywait(struct rp_dom *dom)
 
 /* --- the thread --- */
 
-/* May the thread sleep? Makes progress, busy-polls, and arms the wake-ups. */
+/* Make progress, busy-poll, arm wake-ups. -FI_EAGAIN: do not sleep yet. */
 static int thread_trywait(struct rp_dom *dom)
 {
 	bool came;
@@ -158,7 +158,7 @@ static void *thread_run(void *arg)
 
 	while (!atomic_load(&dom->stop)) {
 		ret = thread_trywait(dom);
-		/* Progress may have taken the kick that announced `stop`. */
+		/* Read stop again: progress may have drained its kick. */
 		if (ret == -FI_EAGAIN || atomic_load(&dom->stop))
 			continue;
 		if (ret)
@@ -197,7 +197,7 @@ int rp_domain_go_live(struct rp_dom *dom)
 		ret = thread_start(dom);
 	if (!ret)
 		atomic_store(&dom->live, true);
-	/* Sleepers watch wake_fd, but no deadline is armed yet. */
+	/* Wake sleepers: the timer for the first deadline is not armed yet. */
 	rp_domain_kick(dom);
 	return ret;
 }

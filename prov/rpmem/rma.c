@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Remote writes and reads: persistent keys to a session, others to the base. */
+/* RMA: operations on persistent keys go to a session, others to the base. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,7 +50,7 @@ ssize_t rp_rma_end(struct rp_task *t, struct rp_session *s)
 	return ret;
 }
 
-/* 1: all ranges are persistent; 0: none; -FI_EINVAL: some are. */
+/* Are the keys persistent? 1: all; 0: none; -FI_EINVAL: only some. */
 static int classify(const struct rp_ep *ep, const struct fi_msg_rma *msg)
 {
 	size_t n = 0;
@@ -100,7 +100,7 @@ static uint8_t level_of(uint64_t flags)
 		       : 0;
 }
 
-/* With the lock: a task with everything that writes and reads share. */
+/* With dom->lock: get a task, and set what writes and reads share. */
 static int begin(struct rp_ep *ep, const struct fi_msg_rma *msg, uint64_t flags,
 		 bool want, struct rp_task **out, struct rp_session **s)
 {
@@ -124,7 +124,7 @@ static int begin(struct rp_ep *ep, const struct fi_msg_rma *msg, uint64_t flags,
 	return 0;
 }
 
-/* With the lock: post the task. Ranges of 0 bytes are durable: no request. */
+/* With dom->lock: post the task; without bytes or store complete it at once. */
 static ssize_t end(struct rp_task *t, struct rp_session *s)
 {
 	const struct rp_outcome ok = {.status = RP_ST_OK};
@@ -215,7 +215,7 @@ ssize_t rp_rma_ranges(struct rp_ep *ep, const struct fi_rpmem_msg *msg,
 	t->op.required = required;
 	t->op.ranges = to;
 	t->op.nranges = count;
-	t->extra = many; /* freed with the task */
+	t->extra = many; /* many is freed with the task */
 	if (msg->then) {
 		t->op.effect = RP_EFFECT_THEN;
 		t->op.then = (struct rp_wire_then){
@@ -236,10 +236,7 @@ unlock:
 
 /* --- writes --- */
 
-/*
- * Post any kind of write, as a message whose flags include those of the
- * endpoint; implicit_flags are added if the regions are persistent.
- */
+/* Post a write with complete flags, and implicit_flags for persistent keys. */
 static ssize_t write_any(struct rp_ep *ep, const struct fi_msg_rma *msg,
 			 uint64_t flags, uint64_t implicit_flags, bool want)
 {
@@ -265,13 +262,13 @@ static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 			 rp_ep_wants(ep, flags));
 }
 
-/* Calls without flags use the endpoint's, or FI_INJECT. */
+/* Post a call without flags argument: flags are the endpoint's or FI_INJECT. */
 static ssize_t write_iov(struct rp_ep *ep, const struct iovec *iov, void **desc,
 			 size_t count, uint64_t data, fi_addr_t dest,
 			 uint64_t addr, uint64_t key, void *context,
 			 uint64_t flags, bool want)
 {
-	/* An inject call has no completion that could mean durable. */
+	/* fi_inject_write() has no completion: no implicit commit. */
 	const uint64_t implicit_flags =
 		flags & FI_INJECT ? 0 : ep->implicit_flags;
 	struct fi_rma_iov rma = {.addr = addr, .key = key};
@@ -304,7 +301,7 @@ static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov,
 			 rp_ep_flags(ep), rp_ep_wants(ep, ep->op_flags));
 }
 
-/* A function of its own, so that the base's path needs no stack frame. */
+/* Not inlined, so that rma_write() to the base needs no stack frame. */
 static __attribute__((noinline)) ssize_t
 write_one(struct fid_ep *fid, const void *buf, size_t len, void *desc,
 	  fi_addr_t dest, uint64_t addr, uint64_t key, void *context)
@@ -396,7 +393,7 @@ static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 	return ret ? ret : fi_readmsg(ep->base, msg, flags);
 }
 
-/* A default FI_COMMIT_COMPLETE is for writes only. */
+/* A read ignores FI_COMMIT_COMPLETE as a default flag. */
 static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov,
 			 void **desc, size_t count, fi_addr_t src,
 			 uint64_t addr, uint64_t key, void *context)

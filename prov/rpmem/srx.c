@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Shared receive contexts: the base's, bound to ofi_rpmem's queues. */
+/* Shared receive contexts of the base, bound to ofi_rpmem's queues. */
 #include <stdlib.h>
 
 #include "rpmem/rpmem.h"
@@ -44,7 +44,7 @@ int rp_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr,
 		struct fid_ep **out, void *context)
 {
 	struct rp_dom *dom = rp_container_of(domain, struct rp_dom, fid);
-	/* Without list entries; its calls are those of endpoints. */
+	/* An rp_ep in no list, so that endpoints' calls work on it. */
 	struct rp_ep *srx = calloc(1, sizeof(*srx));
 	int ret;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Tagged messages: as those of msg.c. */
+/* Tagged messages, forwarded to the base as in msg.c. */
 #include "rpmem/rpmem.h"
 
 static ssize_t tagged_recv(struct fid_ep *fid, void *buf, size_t len,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The agent of a domain, and its host in the provider. */
+/* The agent of a domain, and the provider's rp_agent_host for it. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -34,9 +34,9 @@ static uint64_t host_source(struct rp_agent_host *h, void *request)
 }
 
 /*
- * Over TCP an rkey is 64 random bits of one connection, so a peer cannot use
- * the rkey of another one. A device chooses its rkeys itself: there one
- * registration serves all connections.
+ * Do all connections share one registration? A device chooses its rkeys itself:
+ * yes. Over TCP no: an rkey is 64 random bits of one connection, so that a peer
+ * cannot use the rkey of another one.
  */
 static bool is_shared(const struct rp_dom *dom)
 {
@@ -55,7 +55,7 @@ static int reg(struct rp_mr *mr, bool flushed, struct rp_rc_mr *out)
 	return rp_rc_reg(rp_private_rc(mr->dom), r->base, r->len, access, out);
 }
 
-/* Register with the device, with FLUSH if it can flush this memory. */
+/* Register the region with the device, for native FLUSH if possible. */
 static int reg_shared(struct rp_mr *mr)
 {
 	int ret;
@@ -134,7 +134,7 @@ static uint32_t host_flags(struct rp_agent_host *h)
 	return rp_rc_flags(rp_private_rc(dom_of(h)));
 }
 
-/* Has the connected endpoint's peer that port and host? */
+/* Does the connected endpoint's peer have this port? *at_host: and host? */
 static bool leads_to(const struct rp_ep *ep, const struct sockaddr *host,
 		     uint16_t port, bool *at_host)
 {
@@ -148,10 +148,11 @@ static bool leads_to(const struct rp_ep *ep, const struct sockaddr *host,
 }
 
 /*
- * The private connection belongs to the domain; the write names the port of an
- * endpoint (0: any). Accepted connected endpoints share a port, so there the
- * initiator's port counts too. A machine with several addresses may have made
- * the private connection from another one: then only the ports count.
+ * Find the endpoint that receives a write with remote CQ data. The private
+ * connection belongs to the domain; the write names the port of an endpoint (0:
+ * any). Accepted connected endpoints share a port, so the initiator's port
+ * counts, too. An initiator with several addresses may connect from another
+ * one: then only ports count.
  */
 static struct rp_ep *receiver(struct rp_dom *dom, const struct sockaddr *host,
 			      uint16_t port, uint16_t endpoint)
@@ -185,12 +186,12 @@ void rp_target_end_peer(struct rp_ep *ep)
 	if (ep->dom->agent && ep->accepted.sa.sa_family != AF_UNSPEC)
 		rp_agent_close_peer(ep->dom->agent, is_peer, &ep->accepted);
 	ep->accepted.sa.sa_family =
-		AF_UNSPEC; /* a later peer may reuse the port */
+		AF_UNSPEC; /* another peer may reuse its port */
 }
 
 /*
- * The entry is the base's for a write with remote CQ data (libfabric 1.17):
- * ofi_rxm gives neither buffer nor length, sockets does.
+ * Report remote CQ data by an entry like the base's (libfabric 1.17): ofi_rxm
+ * sets neither buffer nor length, sockets does.
  */
 static int host_notify(struct rp_agent_host *h, struct rp_channel *c,
 		       uint16_t port, uint16_t endpoint, uint64_t data,

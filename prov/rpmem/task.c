@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Operations on persistent regions: memory, completion entries, counters. */
+/* Tasks (operations on persistent regions): memory, completion, counters. */
 #include <errno.h>
 #include <stdlib.h>
 
 #include "rpmem/rpmem.h"
 
-/* Tasks are allocated in chunks, and freed with the domain. */
+/* Tasks are allocated in chunks of 64, and freed with the domain. */
 #define CHUNK 64
 struct rp_task_chunk {
 	struct rp_task_chunk *next;
@@ -13,14 +13,14 @@ struct rp_task_chunk {
 };
 
 /*
- * Short sources and destinations of a device are copied through memory that is
- * registered once.
+ * Bounce buffers, registered once: a device's short sources and destinations
+ * are copied through them.
  */
 #define BOUNCE_SIZE  16384
 #define BOUNCE_COUNT 32
 struct rp_bounce_pool {
 	struct rp_rc_mr mr;
-	uint32_t free; /* a bit per task */
+	uint32_t free; /* bit i: bytes[i] is free */
 	char bytes[BOUNCE_COUNT][BOUNCE_SIZE];
 };
 
@@ -47,7 +47,7 @@ struct rp_task *rp_task_get(struct rp_dom *dom, struct rp_ep *ep)
 		return NULL;
 	t = dom->tasks.free;
 	dom->tasks.free = t->next;
-	/* Fields behind op are set where they are needed. */
+	/* Only op is cleared; users set the later fields that they need. */
 	memset(&t->op, 0, sizeof(t->op));
 	t->op.done = rp_task_done;
 	t->op.required = ep->required;
@@ -106,7 +106,7 @@ static void unmap(struct rp_dom *dom, struct rp_task *t)
 	t->bounce = NULL;
 }
 
-/* Replace the operation's local memory by one piece. */
+/* Make buf the operation's local memory, instead of op.iov's pieces. */
 static void replace(struct rp_task *t, void *buf, size_t len, void *desc)
 {
 	t->bounce = buf;
@@ -122,7 +122,7 @@ static void replace(struct rp_task *t, void *buf, size_t len, void *desc)
 	t->op.desc[0] = desc;
 }
 
-/* Copy only once: a second copy after a flush would dirty the caches again. */
+/* Clear nuser: a second copy after a flush would dirty the caches again. */
 void rp_task_copy_back(struct rp_task *t)
 {
 	rp_iov_scatter(t->user, t->nuser, t->bounce);
@@ -166,7 +166,7 @@ static int map(struct rp_dom *dom, struct rp_task *t)
 		t->op.desc[0] = t->mr.desc;
 		return 0;
 	}
-	/* Read-only memory cannot be registered everywhere: copy it. */
+	/* Some devices cannot register read-only memory: copy it. */
 	return map_copy(dom, t, len);
 }
 
@@ -192,7 +192,7 @@ ssize_t rp_task_post(struct rp_task *t, struct rp_session *s)
 	struct rp_dom *dom = t->ep->dom;
 	int ret = 0;
 
-	/* While connecting, the post would not be accepted: do not copy yet. */
+	/* Copy only when connected: before, the post is not accepted. */
 	if (rp_session_state(s) == RP_SESSION_OPEN && needs_map(dom, t))
 		ret = map(dom, t);
 	if (!ret)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Sleeping: the descriptors that wake, and the time left. */
+/* The epoll descriptors that programs sleep on, and their clock in ms. */
 #include <errno.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -31,7 +31,7 @@ int rp_wait_open(struct rp_dom *dom, int base_fd, int *ev_fd, int *epfd)
 	ret = rp_wait_watch(*epfd, base_fd);
 	if (!ret)
 		ret = rp_wait_watch(*epfd, *ev_fd);
-	/* With the thread, a queue's eventfd signals everything about it. */
+	/* A progress thread writes ev_fd; without one watch connections. */
 	if (!ret && !dom->auto_progress)
 		ret = rp_wait_watch(*epfd, dom->wake_fd);
 	return ret;
