@@ -48,8 +48,7 @@ struct rp_rc_attr {
 	bool waits;			/* a thread may sleep on rp_rc_fd() */
 	/*
 	 * Monotonic ns, random bytes and a wake-up, as in rp_connector_ops.
-	 * now() may be a tick of 4 ms late; exact() is precise; NULL: use
-	 * now().
+	 * now() may be a tick of 4 ms late, exact() is not; NULL: as now().
 	 */
 	uint64_t (*now)(void *arg);
 	uint64_t (*exact)(void *arg);

@@ -107,10 +107,7 @@ static int build(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr)
 	const uint32_t rkey = wr->wr.rdma.rkey;
 	const uint64_t addr = wr->wr.rdma.remote_addr;
 
-	/*
-	 * rxe's builder for inline data (rdma-core 56) reports success, but
-	 * sends none of the data.
-	 */
+	/* rxe's builder (rdma-core 56) loses inline data without an error. */
 	if (wr->send_flags & IBV_SEND_INLINE)
 		return EINVAL;
 	ex->wr_id = wr->wr_id;

@@ -9,18 +9,14 @@
 
 /* Constants that the headers of rdma-core 44 lack. */
 #define RP_FLUSH_WR 14 /* ibv_wr_opcode of FLUSH, for rp_flush_post() */
-/*
- * Access bits of regions and queue pairs: IBV_ACCESS_FLUSH_GLOBAL and
- * _PERSISTENT.
- */
+/* IBV_ACCESS_FLUSH_GLOBAL and _PERSISTENT, of regions and queue pairs. */
 #define RP_FLUSH_ACCESS (1 << 8 | 1 << 9)
 
 #define RP_QP_EX_WITH_FLUSH (1u << 11) /* IBV_QP_EX_WITH_FLUSH */
 
 /*
- * Offset of wr_flush in struct ibv_qp_ex since rdma-core 45; version 44 has
- * private data there. A library that made a queue pair with FLUSH is 45 or
- * later.
+ * Offset of wr_flush in struct ibv_qp_ex since rdma-core 45; 44 has private
+ * data there. A library that made a queue pair with FLUSH is 45 or later.
  */
 #define RP_WR_FLUSH_AT 352
 typedef void (*rp_wr_flush_fn)(struct ibv_qp_ex *qp, uint32_t rkey,
@@ -34,9 +30,7 @@ void rp_flush_build(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
 bool rp_builders_supported(struct ibv_pd *pd, uint64_t send_ops);
 /* Do device and library have FLUSH to visibility and to persistence? */
 bool rp_flush_supported(struct ibv_context *verbs, struct ibv_pd *pd);
-/*
- * Create a queue pair for rp_flush_post(), like ibv_create_qp(). NULL: errno.
- */
+/* ibv_create_qp() of a queue pair for rp_flush_post(). NULL and errno. */
 struct ibv_qp *rp_flush_create_qp(struct ibv_pd *pd,
 				  const struct ibv_qp_init_attr *attr);
 /*

@@ -124,15 +124,12 @@ struct rp_rc_ops {
 	int (*listen)(struct rp_rc *rc, const union rp_rc_addr *at, size_t len,
 		      uint16_t *port);
 	/*
-	 * Connect to c->peer. It calls rp_rc_pool_grow(), which posts receives
-	 * before a message can arrive. A later poll calls rp_rc_up() or
-	 * rp_rc_end().
+	 * Connect to c->peer. Calls rp_rc_pool_grow(), as messages may arrive
+	 * then. Later a poll calls rp_rc_up() or rp_rc_end().
 	 */
 	int (*connect)(struct rp_rc_channel *c, size_t addr_len,
 		       const void *data, size_t len);
-	/*
-	 * Accept a request and set c->peer. Frees the handle, even on failure.
-	 */
+	/* Accept, and set c->peer. Frees the handle, even on failure. */
 	int (*accept)(struct rp_rc_channel *c, void *handle, const void *data,
 		      size_t len);
 	void (*reject)(struct rp_rc *rc, void *handle, const void *data,
@@ -235,10 +232,7 @@ int rp_rc_channel_start(struct rp_rc_channel *c, enum rp_rc_state state,
 
 /* --- rc_listen.c --- */
 
-/*
- * Reject connection requests older than RP_RC_HALF_OPEN_NS; now UINT64_MAX:
- * all.
- */
+/* Reject requests older than RP_RC_HALF_OPEN_NS; now UINT64_MAX: all. */
 void rp_rc_requests_expire(struct rp_rc *rc, uint64_t now);
 
 /* --- rc_recv.c --- */

@@ -77,8 +77,7 @@ static int channel_work(struct tcp_channel *t)
 
 /*
  * Serve each channel of f->work once, while receives are free. A channel with
- * more work moves to the end, so that a flooding peer gets no more receives
- * than others.
+ * more work moves to the end, so that a flooding peer gets no extra receives.
  */
 static int work_all(struct tcp_rc *f)
 {

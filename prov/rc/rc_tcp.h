@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Private connections over TCP sockets: shared by the rc_tcp files. */
+/* Private connections over TCP: structs and functions of the rc_tcp files. */
 #ifndef RP_RC_TCP_H
 #define RP_RC_TCP_H
 
@@ -10,27 +10,27 @@
 #include "rc/rc_tcp_frame.h"
 
 /*
- * Size of the staging buffer for input other than data of a WRITE or DATA
- * frame. It has room for an incomplete message and a whole one.
+ * Size of the staging buffer for received bytes other than data of a WRITE or
+ * DATA frame. It holds an incomplete message and a whole one.
  */
 #define TCP_STAGE 16384
 static_assert(TCP_STAGE >= 2 * (sizeof(struct rp_tcp_rma) + RP_WIRE_MAX_MSG),
 	      "an incomplete message and a whole one");
 
-/* A region that peers may access. */
+/* Memory registered for peers' access. */
 struct tcp_mr {
 	UT_hash_handle hh;
 	uint64_t rkey;
 	uint8_t *base;
 	uint64_t len;
 	unsigned int access;
-	unsigned int users; /* channels and frames that use it */
+	unsigned int users; /* reference count: channels and frames */
 };
 
 /*
- * A frame to send. If the socket is full, the frame waits in the channel's
- * queue, as a copy on the heap; an injected message's bytes are copied too,
- * other data stays in place.
+ * A frame to send. If the socket is full, the unsent frame is copied to the
+ * heap and queued. The bytes of an injected message are copied with it; other
+ * data stays in place.
  */
 struct tcp_frame {
 	STAILQ_ENTRY(tcp_frame) link;
@@ -38,26 +38,26 @@ struct tcp_frame {
 	size_t hdr_len;
 	const struct iovec *iov;
 	unsigned int iov_count;
-	uint64_t len;		  /* of header and data */
-	uint64_t sent;		  /* bytes that the socket has accepted */
-	struct rp_channel_op *op; /* NULL: DATA, PLACED or an injected copy */
-	struct tcp_mr *mr;	  /* of a DATA frame, else NULL */
-	struct iovec data_iov;	  /* iov of DATA and of an injected copy */
+	uint64_t len;		  /* bytes of header and data */
+	uint64_t sent;		  /* bytes that the socket accepted */
+	struct rp_channel_op *op; /* NULL: DATA, PLACED, injected copy */
+	struct tcp_mr *mr;	  /* DATA: region read; else NULL */
+	struct iovec data_iov;	  /* iov of DATA, injected copy */
 	uint8_t copy[];
 };
 
-/* CONNECT, ACCEPT or REJECT, received in part or whole. */
+/* Receive state of a CONNECT, ACCEPT or REJECT frame. */
 struct tcp_opening {
 	size_t have;
 	struct tcp_head head;
 	uint8_t bytes[sizeof(struct rp_tcp_hdr) + RP_RC_CM_DATA];
 };
 
-/* A half-open socket: accepted, without ACCEPT or REJECT yet. */
+/* A half-open socket: from accept(), without ACCEPT or REJECT sent yet. */
 struct tcp_half_open {
 	TAILQ_ENTRY(tcp_half_open) link; /* oldest first */
 	int fd;
-	bool connect_received; /* received, and reported to rc.c */
+	bool connect_received; /* CONNECT was reported to rc.c */
 	uint64_t born;
 	union rp_rc_addr peer;
 	struct tcp_opening in;
@@ -65,49 +65,49 @@ struct tcp_half_open {
 
 struct tcp_channel {
 	struct rp_rc_channel c;
-	int fd; /* -1: closed */
-	/* While connecting: the CONNECT to send, then the reply. */
+	int fd; /* socket; -1: closed */
+	/* While connecting: the CONNECT to send, then the received reply. */
 	struct tcp_opening *opening;
 	bool connect_sent;
-	int refused;	      /* errno of a connect() that failed immediately */
+	int refused;	      /* errno of a connect() that failed at once */
 	bool registered;      /* fd is in the epoll set data_fd */
-	bool send_failed;     /* the channel ends once all input is read */
-	bool starved;	      /* a whole message lacks a receive */
-	bool has_work;	      /* in rc->work */
+	bool send_failed;     /* end the channel after all input is read */
+	bool starved;	      /* a received message waits for a free receive */
+	bool has_work;	      /* on the list tcp_rc.work */
 	bool wants_room;      /* fd is watched for EPOLLOUT */
 	unsigned int waiting; /* frames in the send queue */
 	STAILQ_HEAD(, tcp_frame) queue;
 	TAILQ_ENTRY(tcp_channel) work;
-	/* Received input that is not parsed yet: TCP_STAGE bytes, or NULL. */
+	/* Received bytes not parsed yet: TCP_STAGE of room, or NULL. */
 	uint8_t *input;
 	size_t input_len;
-	/* Remaining data of the WRITE or DATA frame that is being received. */
+	/* Bytes missing of the WRITE or DATA frame that is being received. */
 	uint64_t payload_left;
-	uint8_t *write_at;	  /* WRITE: destination of the next byte */
-	struct tcp_mr *mr;	  /* WRITE: the region; DATA: NULL */
-	bool wants_placed;	  /* WRITE: needs PLACED */
-	struct rp_channel_op *op; /* DATA: the read; WRITE: NULL */
-	uint64_t op_offset;	  /* DATA: bytes of the read received so far */
-	unsigned int owed_placed; /* WRITEs for the next PLACED */
-	uint64_t budget;	  /* bytes that this call may still send */
+	uint8_t *write_at;	  /* WRITE: where the next byte goes */
+	struct tcp_mr *mr;	  /* WRITE: its region; DATA: NULL */
+	bool wants_placed;	  /* WRITE: reply PLACED when placed */
+	struct rp_channel_op *op; /* DATA: the READ; WRITE: NULL */
+	uint64_t op_offset;	  /* DATA: bytes received so far */
+	unsigned int owed_placed; /* placed WRITEs to acknowledge */
+	uint64_t budget;	  /* bytes this call may still send */
 };
 
 struct tcp_rc {
 	struct rp_rc rc;
 	int data_fd; /* epoll set of open channels */
-	int cm_fd;   /* epoll set of listener, half-open, connecting ones */
+	int cm_fd;   /* epoll set: listener, half-open, connecting */
 	int listener;
-	bool accept_paused; /* no descriptor was free for accept() */
-	bool wakes;	    /* data_fd is in the set of rp_rc_fd() */
-	struct tcp_mr *mrs; /* by rkey */
-	TAILQ_HEAD(tcp_works, tcp_channel) work; /* starved or send_failed */
+	bool accept_paused; /* accept() failed for lack of descriptors */
+	bool wakes;	    /* data_fd is in the epoll set rp_rc_fd() */
+	struct tcp_mr *mrs; /* hash table by rkey */
+	TAILQ_HEAD(tcp_works, tcp_channel) work; /* needs each poll */
 	TAILQ_HEAD(, tcp_half_open) half_open;
 	unsigned int nsilent; /* half-open sockets without a CONNECT */
-	unsigned int nopen;   /* channels in data_fd's set */
+	unsigned int nopen;   /* channels in the epoll set data_fd */
 	unsigned int nwant_room;
-	/* Channel of the last read; if alone, it needs no epoll. */
+	/* Channel that was read last; if alone, it needs no epoll. */
 	struct tcp_channel *hot;
-	unsigned int turn;	  /* counts polls */
+	unsigned int turn;	  /* number of polls */
 	struct rp_rc_recvs recvs; /* free receives */
 	uint64_t landing;	  /* destination of read fences */
 	uint8_t stage[TCP_STAGE];
@@ -123,7 +123,7 @@ static inline struct tcp_channel *tcp_channel(struct rp_rc_channel *c)
 }
 
 /*
- * Cut pieces out of n others: from *skip bytes on, at most *room bytes. Both
+ * Slice the n pieces of `from`: skip *skip bytes, then take at most *room. Both
  * are reduced by what was skipped and taken. Returns the number of pieces.
  */
 static inline unsigned int rp_tcp_slice(const struct iovec *from,
@@ -148,7 +148,7 @@ static inline unsigned int rp_tcp_slice(const struct iovec *from,
 	return pieces;
 }
 
-/* Length of the READ that the operation sends. */
+/* Length in the READ frame of a read or a read fence. */
 static inline uint64_t rp_tcp_read_len(const struct rp_channel_op *op)
 {
 	return op->iov_count ? rp_rc_op_bytes(op) : op->length;
@@ -156,25 +156,25 @@ static inline uint64_t rp_tcp_read_len(const struct rp_channel_op *op)
 
 /* --- rc_tcp_channel.c --- */
 
-/* Most bytes that one call sends: other threads wait for the lock. */
+/* Most bytes that one call sends, because other threads wait for the lock. */
 #define TCP_SEND_BYTES (1u << 20)
 
-/* Shut down and close: the peer sees it even if a child has the socket. */
+/* shutdown() and close(): the peer sees it even if a child has the socket. */
 void rp_tcp_close(int fd);
-/* Poll t's connected socket from now on. 0 or -errno. */
+/* Add t's connected socket to the epoll set data_fd. 0 or -errno. */
 int rp_tcp_open_channel(struct tcp_channel *t);
-/* Watch t's socket for EPOLLOUT, or stop that. */
+/* Watch t's socket for EPOLLOUT, or stop watching. */
 void rp_tcp_want_room(struct tcp_channel *t, bool want);
 /* Add t to the list that each poll walks, or remove it. */
 void rp_tcp_add_work(struct tcp_channel *t);
 void rp_tcp_remove_work(struct tcp_channel *t);
-/* struct rp_rc_ops: shut, reg, dereg. */
+/* The backend functions shut(), reg() and dereg() of rp_rc_tcp. */
 void rp_tcp_shut(struct rp_rc_channel *c);
 int rp_tcp_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
 	       struct rp_rc_mr *mr);
 void rp_tcp_dereg(struct rp_rc *rc, struct rp_rc_mr *mr);
 void rp_tcp_frame_free(struct tcp_frame *f);
-/* The region, if it allows this access to these bytes; else NULL. */
+/* Find the region that allows this access to h's bytes; NULL: none. */
 struct tcp_mr *rp_tcp_find(struct tcp_rc *f, const struct tcp_head *h,
 			   unsigned int access);
 
@@ -182,13 +182,13 @@ struct tcp_mr *rp_tcp_find(struct tcp_rc *f, const struct tcp_head *h,
 
 int rp_tcp_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n);
 /*
- * Send or queue DATA with these bytes of mr, and PLACED for the t->owed_placed
- * WRITEs. 0, or ENOBUFS: the peer leaves too many of them unread.
+ * Send or queue DATA with bytes of mr, and PLACED for t->owed_placed WRITEs. 0,
+ * or ENOBUFS: the peer leaves too many replies unread.
  */
 int rp_tcp_reply_data(struct tcp_channel *t, struct tcp_mr *mr, uint64_t addr,
 		      uint64_t len);
 int rp_tcp_reply_placed(struct tcp_channel *t);
-/* Send queued frames until the socket is full. True: sent some bytes. */
+/* Send queued frames until the socket is full. True: some bytes were sent. */
 bool rp_tcp_flush(struct tcp_channel *t);
 /* Has the socket accepted every byte of op's frame? */
 bool rp_tcp_was_sent(const struct tcp_channel *t,
@@ -196,7 +196,7 @@ bool rp_tcp_was_sent(const struct tcp_channel *t,
 
 /* --- rc_tcp_recv.c --- */
 
-/* Receive, parse and place input. 0: there was none. */
+/* Receive bytes, parse frames, place data. 0: there was no input. */
 int rp_tcp_receive(struct tcp_channel *t);
 
 /* --- rc_tcp_cm.c --- */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Private connections over TCP sockets: channels, and memory for peers. */
+/* Private connections over TCP: channels, and memory regions for peers. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -57,7 +57,7 @@ void rp_tcp_add_work(struct tcp_channel *t)
 		return;
 	t->has_work = true;
 	TAILQ_INSERT_TAIL(&f->work, t, work);
-	/* A thread that sleeps gets no event for this socket. */
+	/* A sleeping thread gets no event for this work. */
 	if (f->wakes)
 		f->rc.attr.kick(f->rc.attr.arg);
 }
@@ -84,7 +84,7 @@ void rp_tcp_shut(struct rp_rc_channel *c)
 
 	if (t->fd < 0)
 		return;
-	/* close() is not enough if a child of fork() has the socket, too. */
+	/* close() does not remove it if a forked child has the socket, too. */
 	epoll_ctl(t->registered ? f->data_fd : f->cm_fd, EPOLL_CTL_DEL, t->fd,
 		  NULL);
 	rp_tcp_close(t->fd);
@@ -105,7 +105,7 @@ void rp_tcp_shut(struct rp_rc_channel *c)
 	free(t->opening);
 	t->input = NULL;
 	t->opening = NULL;
-	/* accept() may wait for this channel's descriptor. */
+	/* accept() may be paused until a descriptor is free. */
 	if (f->accept_paused)
 		rp_rc_due(&f->rc, 1);
 }
@@ -140,7 +140,7 @@ int rp_tcp_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
 		free(m);
 		return ret ? ret : -FI_ENOMEM;
 	}
-	/* remote_addr of the first byte is 0. */
+	/* Remote addresses start at 0. */
 	*mr = (struct rp_rc_mr){.handle = m, .rkey = m->rkey};
 	return 0;
 }
@@ -157,7 +157,7 @@ struct tcp_mr *rp_tcp_find(struct tcp_rc *f, const struct tcp_head *h,
 		       : NULL;
 }
 
-/* End the channels with an outstanding transfer of this memory. */
+/* End channels with a transfer in progress to or from region m. */
 static void end_users(struct rp_rc_channels *channels, struct tcp_mr *m)
 {
 	struct rp_rc_channel *c, *next;

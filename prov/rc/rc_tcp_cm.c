@@ -14,10 +14,10 @@
 
 /* Most half-open sockets without a CONNECT. */
 #define MAX_SILENT RP_RC_MAX_HALF_OPEN
-/* Delay before accept() is retried without a free descriptor. */
+/* Delay in ns before accept() is retried after it lacked a descriptor. */
 #define PAUSE_NS 100000000ull
 
-/* The socket of a cm_fd event: half-open, the listener, else a channel's. */
+/* Tags in the data of cm_fd events; a channel's pointer has no tag. */
 #define IS_HALF_OPEN 1ul
 #define IS_LISTENER  2ul
 
@@ -48,7 +48,7 @@ static struct tcp_half_open *oldest_silent(struct tcp_rc *f)
 	return NULL;
 }
 
-/* Set the timer to when poll_events() is due without an event. */
+/* Set the time when poll_events() is due without an event. */
 static void arm_timer(struct tcp_rc *f)
 {
 	uint64_t due = f->accept_paused ? now(f) + PAUSE_NS : 0, old;
@@ -62,7 +62,7 @@ static void arm_timer(struct tcp_rc *f)
 	rp_rc_due(&f->rc, due);
 }
 
-/* A commit is one small frame in each direction. */
+/* Disable Nagle's algorithm: a commit is one small frame in each direction. */
 static void no_delay(int fd)
 {
 	const int on = 1;
@@ -82,7 +82,7 @@ static int open_socket(int family)
 
 /* --- frames of the opening --- */
 
-/* An empty socket accepts a frame of this length whole. */
+/* Send a frame; an empty socket buffer has room for all of it. */
 static int send_opening(int fd, enum rp_tcp_type type, const void *data,
 			size_t len)
 {
@@ -99,8 +99,8 @@ static int send_opening(int fd, enum rp_tcp_type type, const void *data,
 }
 
 /*
- * Receive CONNECT, ACCEPT or REJECT, and no byte behind it, which is the
- * channel's. 1: complete; 0: not yet; or -errno.
+ * Receive CONNECT, ACCEPT or REJECT, but no byte after it: that is for the
+ * channel. 1: complete; 0: not yet; or -errno.
  */
 static int read_opening(int fd, struct tcp_opening *in)
 {
@@ -162,8 +162,8 @@ int rp_tcp_listen(struct rp_rc *rc, const union rp_rc_addr *at, size_t len,
 }
 
 /*
- * Watch the listener again after accept() has failed for lack of file
- * descriptors: one may be free now. The caller calls arm_timer() next.
+ * Watch the listener again, after accept() failed for lack of descriptors: one
+ * may be free now. The caller calls arm_timer() next.
  */
 static void resume_accept(struct tcp_rc *f)
 {
@@ -205,8 +205,8 @@ static void expire_dials(struct tcp_rc *f)
 }
 
 /*
- * Without a descriptor or memory the connection stays in the backlog, and epoll
- * would report it at once again: ignore events until arm_timer() is due.
+ * Ignore the listener's events until arm_timer()'s deadline: accept() lacks a
+ * descriptor or memory, and epoll would report the backlog again at once.
  */
 static void pause_accept(struct tcp_rc *f)
 {
@@ -261,7 +261,7 @@ static void half_open_event(struct tcp_rc *f, struct tcp_half_open *q)
 				q->in.head.length);
 		return;
 	}
-	/* An error; or input or a hang-up before ACCEPT or REJECT. */
+	/* Error, or input or hang-up before ACCEPT or REJECT was sent. */
 	if (q->connect_received)
 		rp_rc_request_gone(&f->rc, q);
 	half_open_close(f, q);
@@ -310,7 +310,7 @@ int rp_tcp_connect(struct rp_rc_channel *c, size_t addr_len, const void *data,
 		return t->fd < 0 ? t->fd : -ENOMEM;
 	}
 	t->opening = o;
-	/* The CONNECT is sent once the socket is connected. */
+	/* Keep the CONNECT's data until the socket is connected. */
 	o->have = len;
 	memcpy(o->bytes, data, len);
 	if (connect(t->fd, &c->peer.sa, (socklen_t)addr_len) &&
@@ -320,7 +320,7 @@ int rp_tcp_connect(struct rp_rc_channel *c, size_t addr_len, const void *data,
 	return ret ? ret : rp_rc_pool_grow(c->rc);
 }
 
-/* Connect has completed: 0 or a positive errno. */
+/* connect() has completed: send CONNECT. 0 or a positive errno. */
 static int connect_result(struct tcp_channel *t)
 {
 	struct tcp_opening *o = t->opening;
@@ -395,7 +395,7 @@ int rp_tcp_poll_events(struct rp_rc *rc, int max)
 		expire_dials(f);
 		arm_timer(f);
 	}
-	/* One event at a time: a callback may close the next one's channel. */
+	/* One event per call: a callback may close the next one's channel. */
 	while (n < max && epoll_wait(f->cm_fd, &ev, 1, 0) == 1) {
 		what = (uintptr_t)ev.data.ptr;
 		n++;

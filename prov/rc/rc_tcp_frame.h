@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The frames of private connections over TCP, byte by byte. */
+/* The frames of private connections over TCP, encoded and decoded. */
 #ifndef RP_RC_TCP_FRAME_H
 #define RP_RC_TCP_FRAME_H
 
@@ -11,27 +11,27 @@
 #include "core/wire.h"
 
 /*
- * docs/protocol.md, "Frames over TCP". Every number is little-endian, nothing
- * is padded, reserved bytes are 0.
+ * See docs/protocol.md, "Frames over TCP". Every number is little-endian,
+ * nothing is padded, reserved bytes are 0.
  */
 enum rp_tcp_type {
 	RP_TCP_CONNECT = 32, /* data */
 	RP_TCP_ACCEPT,	     /* data */
-	RP_TCP_REJECT,	     /* data; the connection ends */
+	RP_TCP_REJECT,	     /* data; ends the connection */
 	RP_TCP_MESSAGE,	     /* a message of at most RP_WIRE_MAX_MSG bytes */
-	RP_TCP_WRITE,	     /* rma, data; acknowledged if flagged */
+	RP_TCP_WRITE,	     /* rma, data; flag: reply PLACED */
 	RP_TCP_READ,	     /* rma: requests length bytes */
 	RP_TCP_DATA,	     /* reply to the oldest READ */
 	RP_TCP_PLACED,	     /* the oldest `length` flagged WRITEs are placed */
 };
-#define RP_TCP_ACKNOWLEDGED 1 /* flag of WRITE */
+#define RP_TCP_ACKNOWLEDGED 1 /* flag of WRITE: reply PLACED when placed */
 
 struct rp_tcp_hdr {
-	uint16_t magic; /* as in core/wire.h, whose messages have other types */
+	uint16_t magic; /* RP_WIRE_MAGIC of core/wire.h */
 	uint8_t version;
 	uint8_t type;
 	uint32_t flags;
-	uint64_t length; /* of the data behind this struct or rma */
+	uint64_t length; /* of the data that follows the header */
 } __attribute__((packed));
 
 struct rp_tcp_rma {
@@ -45,7 +45,7 @@ struct tcp_head {
 	enum rp_tcp_type type;
 	bool acknowledged;
 	uint64_t length;
-	uint64_t addr, rkey; /* of WRITE and READ */
+	uint64_t addr, rkey; /* WRITE and READ only */
 };
 
 static inline bool rp_tcp_has_rma(enum rp_tcp_type type)
@@ -59,7 +59,7 @@ static inline size_t rp_tcp_head_len(enum rp_tcp_type type)
 				    : sizeof(struct rp_tcp_hdr);
 }
 
-/* Returns the length of the header. */
+/* Encode a header. Returns its length. */
 static inline size_t rp_tcp_put(struct rp_tcp_rma *to, const struct tcp_head *h)
 {
 	*to = (struct rp_tcp_rma){
@@ -74,7 +74,7 @@ static inline size_t rp_tcp_put(struct rp_tcp_rma *to, const struct tcp_head *h)
 	return rp_tcp_head_len(h->type);
 }
 
-/* 1: a header; 0: len bytes are too few; -1: not a frame. */
+/* Decode a header. 1: done; 0: len bytes are too few; -1: not a frame. */
 static inline int rp_tcp_get(const uint8_t *bytes, size_t len,
 			     struct tcp_head *h)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Private connections over TCP: input, from a hostile peer. */
+/* Private connections over TCP: receive and parse input of a hostile peer. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,13 +7,13 @@
 
 #include "rc/rc_tcp.h"
 
-/* Most reads of one call, and pieces of one WRITE at once. */
+/* Most reads per rp_tcp_receive(), and most bytes of data per read. */
 #define READS 8
 #define CHUNK (1u << 20)
 
 /* --- the data of WRITE and DATA --- */
 
-/* Destination of the next bytes, at most so many. Returns the pieces. */
+/* Set iov to the destination of the next data, at most `most` bytes. */
 static unsigned int payload_iov(const struct tcp_channel *t, struct iovec *iov,
 				uint64_t most)
 {
@@ -46,7 +46,7 @@ static void payload_ended(struct tcp_channel *t)
 	t->owed_placed += t->wants_placed;
 }
 
-/* n more bytes of the data are placed. True: they were the last. */
+/* Count n more bytes of data as placed. True: the data is complete. */
 static bool payload_arrived(struct tcp_channel *t, uint64_t n)
 {
 	t->payload_left -= n;
@@ -72,8 +72,8 @@ static size_t copy_payload(struct tcp_channel *t, const uint8_t *from,
 /* --- frames --- */
 
 /*
- * The oldest posted operation, if it has this kind and is fully sent; else
- * NULL. A WRITE without acknowledgment has completed earlier.
+ * Get the oldest posted operation, if it has this kind and is fully sent; else
+ * NULL. A WRITE without acknowledgment has completed before.
  */
 static struct rp_channel_op *op_awaiting(struct tcp_channel *t,
 					 enum rp_channel_kind kind)
@@ -151,8 +151,8 @@ static int complete_placed(struct tcp_channel *t, uint64_t n)
 }
 
 /*
- * Parse a header and start its frame; a MESSAGE is taken with its data. Returns
- * 0, and in *used the bytes taken: 0 if header or message is incomplete.
+ * Parse a header and begin its frame; a MESSAGE is parsed with its data. 0:
+ * *used is the number of bytes consumed, 0 if header or message is incomplete.
  * -EAGAIN: no receive is free for the message, try again later. A positive
  * errno ends the channel.
  */
@@ -191,8 +191,8 @@ static int take_frame(struct tcp_channel *t, const uint8_t *bytes, size_t len,
 
 /*
  * Parse and place bytes up to the first incomplete header or message, or to a
- * message without a free receive. Returns the bytes taken; all if the channel
- * ends. *steps counts headers and ends of data.
+ * message without a free receive. Returns the bytes consumed; all if the
+ * channel ends. *steps counts headers, and ends of data.
  */
 static size_t parse(struct tcp_channel *t, const uint8_t *bytes, size_t len,
 		    int *steps)
@@ -222,7 +222,7 @@ static size_t parse(struct tcp_channel *t, const uint8_t *bytes, size_t len,
 
 /* --- reading --- */
 
-/* Keep unparsed bytes for later. False: no memory. */
+/* Store unparsed bytes in t->input. False: no memory. */
 static bool keep_input(struct tcp_channel *t, const uint8_t *bytes, size_t len)
 {
 	if (!len) {
@@ -239,7 +239,7 @@ static bool keep_input(struct tcp_channel *t, const uint8_t *bytes, size_t len)
 	return true;
 }
 
-/* Parse a buffer from its start, and keep the rest. Returns the steps. */
+/* Parse a buffer, and store unparsed bytes. Returns parse()'s steps. */
 static int parse_and_keep(struct tcp_channel *t, const uint8_t *bytes,
 			  size_t len)
 {
@@ -252,12 +252,13 @@ static int parse_and_keep(struct tcp_channel *t, const uint8_t *bytes,
 }
 
 /*
- * Receive once: data of a WRITE or DATA to its destination, the rest to the
- * stage or behind kept bytes, and parse. Returns the steps, or -1: there was no
- * input, or the channel has ended. *more: the socket may have more.
+ * Receive once: data of a WRITE or DATA goes to its destination, other bytes go
+ * to the stage, or behind stored bytes, and are parsed. Returns the steps, or
+ * -1: there was no input, or the channel has ended. *more: the socket may have
+ * more.
  *
- * No bytes are kept while data is outstanding; kept bytes leave room behind
- * them, because an incomplete header or message is shorter.
+ * No bytes are stored while data is incomplete. Behind stored bytes there is
+ * room, because an incomplete header or message is shorter than the buffer.
  */
 static int read_once(struct tcp_channel *t, bool *more)
 {
@@ -275,10 +276,7 @@ static int read_once(struct tcp_channel *t, bool *more)
 		direct = rp_iov_len(iov, m.msg_iovlen);
 	}
 	want = direct;
-	/*
-	 * The stage gets the bytes behind the data, never data: that would be
-	 * copied twice.
-	 */
+	/* Never stage data, as it would be copied twice. */
 	if (direct == t->payload_left) {
 		iov[m.msg_iovlen++] = (struct iovec){buf + t->input_len, room};
 		want += room;
@@ -322,7 +320,7 @@ int rp_tcp_receive(struct tcp_channel *t)
 		got = read_once(t, &more);
 		if (got < 0)
 			break;
-		/* Count a step even if the data is not complete. */
+		/* Count a step even if no frame was completed. */
 		n += got ? got : 1;
 	}
 	if (t->c.state != RP_RC_UP)

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Private connections over TCP: output. */
+/* Private connections over TCP: send frames, or queue them. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
 #include "rc/rc_tcp.h"
 
-/* Frames per sendmsg(), and pieces: headers and data. */
+/* Most frames and iovecs (headers and data) per sendmsg(). */
 #define BATCH  8
 #define PIECES (BATCH * (RP_CHANNEL_IOV + 1))
-/* Most DATA and PLACED frames that a peer leaves unread. */
+/* Most DATA and PLACED frames that a peer may leave unread. */
 #define REPLIES (2 * RP_RC_DEPTH)
 
-/* 0, or a positive errno. */
+/* Make the frame f of an operation. 0, or a positive errno. */
 static int frame_of(struct tcp_frame *f, struct rp_channel_op *op)
 {
 	const uint64_t bytes = rp_rc_op_bytes(op);
@@ -52,7 +52,7 @@ static int frame_of(struct tcp_frame *f, struct rp_channel_op *op)
 	return 0;
 }
 
-/* The unsent pieces of a frame, *room bytes at most. */
+/* Set `to` to the unsent pieces of a frame, at most *room bytes. */
 static inline unsigned int gather(const struct tcp_frame *f, struct iovec *to,
 				  uint64_t *room)
 {
@@ -63,7 +63,7 @@ static inline unsigned int gather(const struct tcp_frame *f, struct iovec *to,
 	return n + rp_tcp_slice(f->iov, f->iov_count, &skip, room, to + n);
 }
 
-/* Returns the bytes that the socket accepted. Stops after an error. */
+/* Send pieces. Returns the bytes accepted; an error ends the channel later. */
 static inline size_t send_pieces(struct tcp_channel *t, struct iovec *iov,
 				 unsigned int n)
 {
@@ -83,7 +83,7 @@ static inline size_t send_pieces(struct tcp_channel *t, struct iovec *iov,
 	return 0;
 }
 
-/* Complete the frame's operation, unless a reply of the peer completes it. */
+/* A frame is sent: complete its operation, unless the peer's reply does. */
 static inline void sent_whole(struct tcp_channel *t, const struct tcp_frame *f)
 {
 	struct rp_channel_op *op = f->op;
@@ -94,7 +94,7 @@ static inline void sent_whole(struct tcp_channel *t, const struct tcp_frame *f)
 		rp_rc_complete_op(t->c.rc, op, 0);
 }
 
-/* Count the frame's part of the sent bytes. Returns the bytes left over. */
+/* Deduct the frame's part of the sent bytes. Returns the remaining bytes. */
 static inline size_t advance(struct tcp_frame *f, size_t sent)
 {
 	const uint64_t left = f->len - f->sent;
@@ -112,7 +112,7 @@ static void enqueue(struct tcp_channel *t, const struct tcp_frame *f)
 	struct tcp_frame *entry = malloc(sizeof(*entry) + bytes);
 
 	if (!entry) {
-		/* Part of the frame may be sent, so no other can follow. */
+		/* Part of the frame may be sent: no frame can follow. */
 		t->send_failed = true;
 		rp_tcp_add_work(t);
 		return;
@@ -122,7 +122,7 @@ static void enqueue(struct tcp_channel *t, const struct tcp_frame *f)
 		rp_iov_gather(entry->copy, f->op->iov, f->op->iov_count);
 		entry->data_iov = (struct iovec){entry->copy, bytes};
 		entry->iov_count = 1;
-		entry->op = NULL; /* is on the caller's stack */
+		entry->op = NULL; /* injected: on caller's stack */
 	}
 	if (inject || f->iov == &f->data_iov)
 		entry->iov = &entry->data_iov;
@@ -134,7 +134,7 @@ static void enqueue(struct tcp_channel *t, const struct tcp_frame *f)
 }
 
 /*
- * Send new frames, at most BATCH, if none is queued; queue the unsent rest.
+ * Send n <= BATCH new frames unless others are queued; queue what is unsent.
  * After an error their operations wait for the end of the channel.
  */
 static void send_frames(struct tcp_channel *t, struct tcp_frame *f,
@@ -188,7 +188,7 @@ int rp_tcp_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n)
 	}
 	if (!err)
 		return i;
-	/* Accept the rest as well: rc.c fails it after c has ended. */
+	/* Accept the failed operation: rc.c fails it after c has ended. */
 	if (ops[i]->inject)
 		rp_rc_end(c, err, NULL, 0);
 	else
@@ -228,7 +228,7 @@ int rp_tcp_reply_data(struct tcp_channel *t, struct tcp_mr *mr, uint64_t addr,
 		.iov_count = 1,
 		.mr = mr,
 	};
-	/* DATA and PLACED have the order of their requests. */
+	/* DATA and PLACED are sent in the order of the requests. */
 	int err = rp_tcp_reply_placed(t);
 
 	return err ? err : reply(t, &f, RP_TCP_DATA, len);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* RC queue pairs: the device, its memory and queues. */
+/* RC queue pair backend: open the device, memory, completion queue, SRQ. */
 #include "config.h"
 
 #include <errno.h>
@@ -10,10 +10,10 @@
 #include "core/log.h"
 #include "rc/rc_verbs.h"
 
-/* Entries of the completion queue; a third of them for receives. */
+/* Entries of the completion queue; a third is for receives. */
 #define CQ_SIZE	 6144
 #define SRQ_SIZE 2048
-/* Longest SEND that may be injected; most bytes that go inline. */
+/* Longest injected SEND; most bytes of an inline send. */
 #define INJECT	   256
 #define MAX_INLINE 128
 
@@ -51,10 +51,10 @@ int rp_verbs_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
 	if ((access & RP_RC_REMOTE_FLUSH) && !v->native)
 		return -EOPNOTSUPP;
 	mr = reg_mr(v, buf, len, access);
-	/* The source of a write may be read-only memory. */
+	/* EFAULT: perhaps read-only memory, as source of a write. */
 	if (!mr && errno == EFAULT && access == RP_RC_LOCAL)
 		mr = reg_mr(v, buf, len, 0);
-	/* Any other reason fails without FLUSH, too. */
+	/* EOPNOTSUPP makes the caller try again without FLUSH. */
 	if (!mr)
 		return access & RP_RC_REMOTE_FLUSH ? -EOPNOTSUPP : -errno;
 	*out = (struct rp_rc_mr){
@@ -192,7 +192,7 @@ int rp_verbs_open_device(struct rp_verbs_rc *v, const char *name)
 	v->native = rp_flush_supported(v->verbs, v->pd);
 	if (v->native)
 		v->rc.flags |= RP_CHANNEL_FLUSHES;
-	/* rp_flush_post() takes no inline data. */
+	/* rp_flush_post() refuses inline data. */
 	v->max_inline = v->native ? 0 : MAX_INLINE;
 	return 0;
 }
@@ -279,8 +279,8 @@ static struct ibv_qp *create_qp(struct rp_verbs_rc *v)
 }
 
 /*
- * A device may reuse the number of a destroyed queue pair while entries of that
- * one are still in the completion queue.
+ * Create a queue pair with an unused number: a device may reuse that of a
+ * destroyed one which still has completion queue entries.
  */
 static struct ibv_qp *create_distinct_qp(struct rp_verbs_rc *v)
 {
@@ -329,7 +329,7 @@ int rp_verbs_qp_new(struct rp_verbs_channel *c)
 	return 0;
 }
 
-/* A destroyed queue pair uses no memory and causes no new completions. */
+/* Destroy the queue pair: then it uses no memory and adds no completions. */
 void rp_verbs_qp_destroy(struct rp_verbs_channel *c)
 {
 	struct rp_verbs_rc *v = rp_verbs_rc_of(c->c.rc);

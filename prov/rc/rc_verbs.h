@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The queue pair backend: shared by its device half and its CM half. */
+/* RC queue pair backend: structs and functions of the rc_verbs files. */
 #ifndef RP_RC_VERBS_H
 #define RP_RC_VERBS_H
 
@@ -10,13 +10,13 @@
 #include "rc/rc_flush.h"
 #include "rc/rc_priv.h"
 
-/* Work requests of one queue pair. */
+/* Send queue depth of one queue pair. */
 #define RP_VERBS_DEPTH 64
-/* Scatter entries of a work request: an operation's, behind its header. */
+/* Scatter entries of a work request. */
 #define RP_VERBS_SGES (RP_CHANNEL_IOV + 1)
-/* Messages and writes that are copied, as their memory is not registered. */
+/* Copies of messages and writes whose memory is not registered. */
 #define RP_VERBS_COPIES 64
-/* Completion queue entries per poll. */
+/* Completion queue entries per ibv_poll_cq(). */
 #define RP_VERBS_WCS 16
 /* Outstanding READs on one queue pair. */
 #define RP_VERBS_READS 16
@@ -29,30 +29,30 @@ struct rp_verbs_copy {
 /* An outstanding work request; its address is the wr_id. */
 struct rp_verbs_wr {
 	struct rp_verbs_qp *qp;
-	struct rp_channel_op *op;   /* NULL: injected, or an internal READ */
-	struct rp_verbs_copy *copy; /* NULL: no copy */
+	struct rp_channel_op *op;   /* NULL: injected SEND, or internal READ */
+	struct rp_verbs_copy *copy; /* source of the data; NULL: not copied */
 };
 
 /*
- * A queue pair. This struct outlives it until the completion queue was empty:
- * it may still have entries of the destroyed queue pair.
+ * A queue pair. This struct is freed when the completion queue was empty once:
+ * before, the queue may have entries of a destroyed queue pair.
  */
 struct rp_verbs_qp {
-	struct rp_verbs_channel *channel; /* NULL: destroyed */
+	struct rp_verbs_channel *channel; /* NULL: ibv is destroyed */
 	struct ibv_qp *ibv;
 	uint32_t num;
-	UT_hash_handle hh;	      /* in rc->qps, by num */
-	LIST_ENTRY(rp_verbs_qp) link; /* in rc->dead_qps */
-	unsigned int head, tail;      /* counters: posted, completed */
-	unsigned int unsignaled;      /* posted since the last signaled one */
+	UT_hash_handle hh;	      /* rp_verbs_rc.qps, by num */
+	LIST_ENTRY(rp_verbs_qp) link; /* rp_verbs_rc.dead_qps */
+	unsigned int head, tail;      /* counts of posted, completed */
+	unsigned int unsignaled;      /* posted since last signaled */
 	struct rp_verbs_wr ring[RP_VERBS_DEPTH];
 };
 
-/* A connection request, or the identifier of a channel. */
+/* An rdma_cm_id, with its channel or as a connection request. */
 struct rp_verbs_id {
 	struct rdma_cm_id *cm;
-	struct rp_verbs_channel *channel; /* NULL: a request */
-	uint8_t reads;			  /* READs that its peer needs */
+	struct rp_verbs_channel *channel; /* NULL: connection request */
+	uint8_t reads;			  /* peer's initiator depth */
 };
 
 struct rp_verbs_channel {
@@ -61,32 +61,32 @@ struct rp_verbs_channel {
 	struct rp_verbs_qp *qp;
 	bool passive, up;
 	uint8_t data_len;
-	uint8_t data[RP_WIRE_CM_DATA]; /* private data of the connect */
+	uint8_t data[RP_WIRE_CM_DATA]; /* private data of rdma_connect() */
 };
 
 struct rp_verbs_rc {
 	struct rp_rc rc;
 	struct rdma_event_channel *events;
 	struct rdma_cm_id *listener;
-	/* The device, opened here to get its asynchronous events alone. */
-	struct ibv_context *verbs; /* NULL: no address has determined it yet */
+	/* The device, opened again here to get its async events alone. */
+	struct ibv_context *verbs; /* NULL: not determined by an address yet */
 	struct ibv_pd *pd;
-	struct ibv_comp_channel *wake; /* NULL: no thread sleeps */
+	struct ibv_comp_channel *wake; /* NULL: no thread ever sleeps */
 	struct ibv_cq *cq;
 	struct ibv_srq *srq;
-	bool native; /* queue pairs have FLUSH */
+	bool native; /* queue pairs have native FLUSH */
 	uint32_t max_inline;
 	uint8_t max_reads, max_served_reads;
 	struct rp_verbs_qp *qps;
 	LIST_HEAD(, rp_verbs_qp) dead_qps;
-	/* Completion queue entries: for sends, in use, of unsignaled sends. */
+	/* CQ entries for sends: all, in use, of unsignaled sends. */
 	unsigned int cq_room, cq_used, unsignaled;
-	/* Entries read when the completion queue was armed. */
+	/* Entries read after arming, reported by the next poll. */
 	struct ibv_wc kept[RP_VERBS_WCS];
 	int nkept;
 	uint64_t landing; /* destination of read fences */
 	struct rp_rc_mr landing_mr;
-	/* Allocated for the first copy that is needed. */
+	/* The array of copies, allocated on first use. */
 	struct rp_verbs_copy *copies;
 	struct rp_rc_mr copies_mr;
 	SLIST_HEAD(, rp_verbs_copy) free_copies;
@@ -103,15 +103,15 @@ rp_verbs_channel_of(struct rp_rc_channel *c)
 	return rp_container_of(c, struct rp_verbs_channel, c);
 }
 
-/* Make fd non-blocking: it is read until it is empty. */
+/* Make fd non-blocking, because it is read until empty, and watch it. */
 int rp_verbs_no_wait(struct rp_verbs_rc *v, int fd);
-/* Open the device, once; -ENODEV: another one is open. */
+/* Open the device, unless it is open; -ENODEV: another one is open. */
 int rp_verbs_open_device(struct rp_verbs_rc *v, const char *name);
-/* Make a queue pair for this channel, in RESET. */
+/* Make a queue pair for this channel, in state RESET. */
 int rp_verbs_qp_new(struct rp_verbs_channel *c);
 void rp_verbs_qp_destroy(struct rp_verbs_channel *c);
 struct rp_verbs_qp *rp_verbs_qp_find(struct rp_verbs_rc *v, uint32_t num);
-/* End all channels: the device has failed. */
+/* End all channels, because the device has failed. */
 void rp_verbs_end_all(struct rp_verbs_rc *v, int err);
 
 int rp_verbs_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
@@ -119,7 +119,7 @@ int rp_verbs_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
 
 /* --- rc_verbs_post.c --- */
 
-/* Free a copy; NULL: no copy. */
+/* Return a copy to the free list; NULL: no-op. */
 void rp_verbs_copy_put(struct rp_verbs_rc *v, struct rp_verbs_copy *copy);
 int rp_verbs_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n);
 int rp_verbs_post_recv(struct rp_rc *rc, struct rp_rc_recv *r);

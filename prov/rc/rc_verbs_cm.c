@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* RC queue pairs: connect, accept and end by librdmacm. */
+/* RC queue pair backend: connect, accept and disconnect by librdmacm. */
 #include "config.h"
 
 #include <errno.h>
@@ -11,20 +11,20 @@
 
 #define RESOLVE_MS 5000
 #define BACKLOG	   128
-/* 10 us until a message without a receive is sent again, without limit. */
+/* RNR NAK: retransmit after 10 us (RNR_TIMER 1), without limit (7). */
 #define RNR_TIMER   1
 #define RNR_RETRIES 7
-/* The value 7 makes some devices retry for ever. */
+/* Retransmits; 7 would make some devices retry for ever. */
 #define RETRIES 6
 /* Longest private data of an accept and of a reject. */
 #define MAX_ACCEPT 196
 #define MAX_REJECT 148
-/* Bits of old kernels that are no queue pair attributes here. */
+/* Mask bits that old kernels set, which are no queue pair attributes. */
 #define FOREIGN_ATTRS 0xe00000
 
-/* Private data of an event: hostile, and gone once it is acknowledged. */
+/* Copy of an event's private data: hostile, gone after rdma_ack_cm_event(). */
 struct private_data {
-	uint8_t len; /* 0: none, or only the CM's zero padding */
+	uint8_t len; /* 0: none but zero padding */
 	uint8_t bytes[255];
 };
 
@@ -82,7 +82,7 @@ void rp_verbs_cm_close(struct rp_verbs_rc *v)
 	v->events = NULL;
 }
 
-/* Use the device that this identifier is bound to; only one is possible. */
+/* Open the device that cm is bound to; an rp_rc has only one device. */
 static int open_device_of(struct rp_verbs_rc *v, const struct rdma_cm_id *cm)
 {
 	if (!cm->verbs)
@@ -102,7 +102,7 @@ int rp_verbs_listen(struct rp_rc *rc, const union rp_rc_addr *at, size_t len,
 	if (rdma_create_id(v->events, &cm, NULL, RDMA_PS_TCP))
 		return -errno;
 	ret = neg_errno(rdma_bind_addr(cm, &local.sa));
-	/* A wildcard address has no device. */
+	/* A wildcard address is bound to no device. */
 	if (!ret && (cm->verbs || !v->verbs))
 		ret = open_device_of(v, cm);
 	if (!ret)
@@ -127,7 +127,7 @@ static int modify_qp(struct rp_verbs_channel *c, enum ibv_qp_state state)
 	if (rdma_init_qp_attr(c->id->cm, &attr, &mask))
 		return -errno;
 	mask &= ~FOREIGN_ATTRS;
-	/* Peers reach memory only over connections that they made. */
+	/* Only a passive side's queue pair allows remote access. */
 	attr.qp_access_flags = 0;
 	if (c->passive)
 		attr.qp_access_flags =
@@ -152,7 +152,7 @@ static int ready_qp(struct rp_verbs_channel *c)
 	return ret;
 }
 
-/* The identifier must be bound to a device. */
+/* Make the channel's queue pair; its rdma_cm_id must be bound to a device. */
 static int make_qp(struct rp_verbs_channel *c)
 {
 	int ret = open_device_of(rp_verbs_rc_of(c->c.rc), c->id->cm);
@@ -172,7 +172,7 @@ static int resolve(struct rp_verbs_rc *v, struct rdma_cm_id *cm,
 	union rp_rc_addr to = *peer, from;
 	struct sockaddr *src = NULL;
 
-	/* Connect from the listener's address, if that is a concrete one. */
+	/* Connect from the listener's address, unless it is a wildcard. */
 	if (v->listener && v->listener->verbs &&
 	    rdma_get_local_addr(v->listener)->sa_family == to.sa.sa_family) {
 		memcpy(&from, rdma_get_local_addr(v->listener), sizeof(from));
@@ -300,7 +300,7 @@ void rp_verbs_reject(struct rp_rc *rc, void *handle, const void *data,
 	(void)rc;
 	if (len > MAX_REJECT)
 		len = 0;
-	/* The peer may be gone; destroying the identifier rejects as well. */
+	/* Ignore errors: rdma_destroy_id() rejects, too. */
 	(void)rdma_reject(id->cm, data, (uint8_t)len);
 	destroy_id(id);
 }
@@ -323,7 +323,7 @@ void rp_verbs_shut(struct rp_rc_channel *base)
 	struct rp_verbs_channel *c = rp_verbs_channel_of(base);
 
 	c->up = false;
-	/* Notify the peer, without waiting for its reply. */
+	/* Notify the peer; do not wait for its reply. */
 	if (c->qp)
 		(void)rdma_disconnect(c->id->cm);
 	rp_verbs_qp_destroy(c);
@@ -401,7 +401,7 @@ static bool read_cm_event(struct rp_verbs_rc *v)
 	    type == RDMA_CM_EVENT_CONNECT_RESPONSE ||
 	    type == RDMA_CM_EVENT_REJECTED)
 		copy_data(ev, &p);
-	/* Acknowledge first: rdma_destroy_id() waits for that. */
+	/* Acknowledge before rdma_destroy_id(), which waits for it. */
 	rdma_ack_cm_event(ev);
 	id = cm->context;
 	if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
@@ -409,7 +409,7 @@ static bool read_cm_event(struct rp_verbs_rc *v)
 	} else if (id && id->channel) {
 		channel_event(id->channel, type, status, &p);
 	} else if (id) {
-		/* The peer has given up before accept or reject. */
+		/* The peer withdrew its request before accept or reject. */
 		rp_rc_request_gone(&v->rc, id);
 		destroy_id(id);
 	}
@@ -432,7 +432,7 @@ static bool read_device_event(struct rp_verbs_rc *v)
 	default:
 		break;
 	}
-	/* Acknowledge first: ibv_destroy_qp() waits for that. */
+	/* Acknowledge before ibv_destroy_qp(), which waits for it. */
 	ibv_ack_async_event(&ev);
 	if (q && q->channel)
 		rp_rc_end(&q->channel->c, EIO, NULL, 0);

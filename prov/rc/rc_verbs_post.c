@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* RC queue pairs: posting and completions. */
+/* RC queue pair backend: post work requests, poll completions. */
 #include "config.h"
 
 #include <errno.h>
@@ -9,11 +9,11 @@
 
 #include "rc/rc_verbs.h"
 
-/* Work requests per post. */
+/* Most work requests per ibv_post_send(). */
 #define CHAIN 16
-/* Injected messages between two signaled ones. */
+/* Most unsignaled work requests in a row. */
 #define UNSIGNALED 8
-/* Longest WRITE, READ and FLUSH, for every device. */
+/* Longest WRITE, READ and FLUSH, whatever the device allows. */
 #define MAX_LENGTH (1ull << 30)
 
 /* --- copies --- */
@@ -37,7 +37,7 @@ static int open_copies(struct rp_verbs_rc *v)
 	return 0;
 }
 
-/* NULL: none is free. */
+/* Get a copy buffer; NULL: none is free. */
 static struct rp_verbs_copy *copy_get(struct rp_verbs_rc *v)
 {
 	struct rp_verbs_copy *copy;
@@ -58,16 +58,14 @@ void rp_verbs_copy_put(struct rp_verbs_rc *v, struct rp_verbs_copy *copy)
 
 /* --- posting --- */
 
-/* Work requests for one post. */
+/* A chain of work requests for one post. */
 struct chain {
 	struct rp_verbs_rc *v;
 	struct rp_verbs_qp *qp;
-	int n, nops;  /* work requests, operations */
-	bool reports; /* one of them has a done(), or a copy to free */
+	int n, nops;  /* number of work requests, of operations */
+	bool reports; /* a completion is needed: done() or a copy */
 	bool flushes;
-	/*
-	 * The last WRITE with delivery, if nothing behind it proves placement.
-	 */
+	/* Last WRITE with op->delivered, unless placement is proved. */
 	const struct rp_channel_op *unconfirmed;
 	struct ibv_send_wr wr[CHAIN];
 	struct ibv_sge sge[CHAIN][RP_VERBS_SGES];
@@ -117,7 +115,7 @@ static bool must_copy(const struct rp_verbs_rc *v,
 	       len > v->max_inline && !has_descs(op);
 }
 
-/* The local side of a work request; copy is NULL, or large enough. */
+/* Set the scatter list of wr; copy is NULL or a buffer for the data. */
 static void set_local(struct rp_verbs_rc *v, const struct rp_channel_op *op,
 		      struct rp_verbs_copy *copy, struct ibv_send_wr *wr)
 {
@@ -147,7 +145,7 @@ static const enum ibv_wr_opcode opcodes[] = {
 	[RP_CHANNEL_FLUSH] = (enum ibv_wr_opcode)RP_FLUSH_WR,
 };
 
-/* The next work request of the chain, and its entry in the ring. */
+/* Append a work request to the chain. Returns its ring entry. */
 static struct rp_verbs_wr *add_wr(struct chain *ch, enum rp_channel_kind kind,
 				  uint64_t rkey, uint64_t remote_addr)
 {
@@ -168,13 +166,13 @@ static struct rp_verbs_wr *add_wr(struct chain *ch, enum rp_channel_kind kind,
 	return r;
 }
 
-/* -EAGAIN: no room. Another errno: no device can execute it. */
+/* Append an operation. -EAGAIN: no room; other errors: invalid. */
 static int add_op(struct chain *ch, struct rp_channel_op *op)
 {
 	const struct rp_verbs_rc *v = ch->v;
 	const unsigned int used = ch->qp->head - ch->qp->tail;
 	const size_t len = rp_rc_op_bytes(op);
-	/* A READ that proves placement may follow. */
+	/* Room for op and a READ that proves placement. */
 	const unsigned int needs = (unsigned int)ch->n + 2;
 	struct rp_verbs_copy *copy = NULL;
 	struct rp_verbs_wr *r;
@@ -207,8 +205,9 @@ static int add_op(struct chain *ch, struct rp_channel_op *op)
 }
 
 /*
- * The completion of an RC WRITE only proves that the remote adapter has the
- * bytes; a READ behind it completes after their placement.
+ * Append a READ after an unconfirmed WRITE. The completion of an RC WRITE only
+ * proves that the remote adapter has the bytes; a later READ completes after
+ * their placement.
  */
 static void prove_placement(struct chain *ch)
 {
@@ -225,8 +224,8 @@ static void prove_placement(struct chain *ch)
 }
 
 /*
- * Signal only the last of a chain. Injected messages need no completion: some
- * are signaled to free entries.
+ * Signal the last work request of a chain. Injected messages need no
+ * completion, but some are signaled to free entries.
  */
 static void signal_last(struct chain *ch)
 {
@@ -244,8 +243,9 @@ static void signal_last(struct chain *ch)
 }
 
 /*
- * The device has accepted the first n; err: why it refused the next. Returns
- * the operations handled: the posted ones and the refused one.
+ * Account for a posted chain. The device has accepted n work requests; err: why
+ * it refused the next one. Returns the number of operations handled: posted
+ * ones and the refused one.
  */
 static int commit_chain(struct chain *ch, int n, int err)
 {
@@ -277,7 +277,7 @@ static int post_chain(struct chain *ch)
 
 	prove_placement(ch);
 	signal_last(ch);
-	/* Only the builder calls can post FLUSH. */
+	/* ibv_post_send() cannot post FLUSH, builders can. */
 	if (ch->flushes)
 		ret = rp_flush_post(ch->qp->ibv, ch->wr);
 	else
@@ -285,14 +285,14 @@ static int post_chain(struct chain *ch)
 	return commit_chain(ch, ret ? (int)(bad - ch->wr) : ch->n, ret);
 }
 
-/* Returns how many were accepted; the last may have been refused. */
+/* Post operations. Returns how many were accepted; the last may have failed. */
 static int post_some(struct rp_verbs_channel *c, struct rp_channel_op *ops[],
 		     int n)
 {
 	struct chain ch;
 	int ret = 0;
 
-	/* The work requests are initialized as they are added. */
+	/* add_wr() initializes ch.wr. */
 	ch.v = rp_verbs_rc_of(c->c.rc);
 	ch.qp = c->qp;
 	ch.n = ch.nops = 0;
@@ -333,7 +333,7 @@ int rp_verbs_post_recv(struct rp_rc *rc, struct rp_rc_recv *r)
 		.length = RP_WIRE_MAX_MSG,
 		.lkey = mr->lkey,
 	};
-	/* Odd, unlike the address of a struct rp_verbs_wr. */
+	/* wr_id is odd, unlike that of a send (rp_verbs_wr's address). */
 	struct ibv_recv_wr *bad, wr = {
 					 .wr_id = (uintptr_t)r | 1,
 					 .sg_list = &sge,
@@ -381,7 +381,7 @@ static void received(struct rp_verbs_rc *v, const struct ibv_wc *wc)
 		rp_rc_end(&c->c, errno_of(wc->status), NULL, 0);
 }
 
-/* In order: a completion ends everything posted before it. */
+/* A send completed: all work requests posted before it did, too. */
 static void sent(struct rp_verbs_rc *v, struct rp_verbs_wr *wr)
 {
 	struct rp_verbs_qp *q = wr->qp;
@@ -404,7 +404,7 @@ static void completed(struct rp_verbs_rc *v, const struct ibv_wc *wc)
 		received(v, wc);
 	else if (wr->qp->channel && !wc->status)
 		sent(v, wr);
-	/* All operations of the queue pair fail when it is shut. */
+	/* End the channel: shut() fails all its operations. */
 	else if (wr->qp->channel)
 		rp_rc_end(&wr->qp->channel->c, errno_of(wc->status), NULL, 0);
 }
@@ -459,7 +459,7 @@ int rp_verbs_trywait(struct rp_rc *rc)
 		ibv_ack_cq_events(cq, 1);
 	if (ibv_req_notify_cq(v->cq, 0))
 		return -EAGAIN;
-	/* Entries from before the arming cause no event. */
+	/* Poll once more: entries from before arming cause no event. */
 	if (!v->nkept)
 		v->nkept = ibv_poll_cq(v->cq, RP_VERBS_WCS, v->kept);
 	if (v->nkept < 0)
