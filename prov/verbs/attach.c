@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Attach to the program's queues; capabilities of their device. */
+/* Attach to a program's queue pairs and CQs; capabilities of the device. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,14 +7,14 @@
 #include "core/log.h"
 #include "verbs/post.h"
 
-/* Bits of device_cap_flags_ex without names. */
+/* Bits of device_cap_flags_ex that rdma-core 44 does not name. */
 #define CAP_GLOBAL	 (1ull << 38)
 #define CAP_PERSISTENT	 (1ull << 39)
 #define CAP_ATOMIC_WRITE (1ull << 40)
 
 #define WITH_ATOMIC_WRITE (1u << 12)
 
-/* An old library passes capability bits on, so a trial is needed, too. */
+/* Try builders too: an old library passes capability bits on. */
 unsigned int rp_device_native(struct ibv_pd *pd)
 {
 	struct ibv_device_attr_ex attr = {.comp_mask = 0};
@@ -71,7 +71,7 @@ static int open_post(struct rp_qp *q, struct ibv_qp *qp,
 		    (attr->send_ops_flags & IBV_QP_EX_WITH_RDMA_WRITE);
 	if (attr->send_ops_flags) {
 		p->ex = ibv_qp_to_qp_ex(qp);
-		/* Without native FLUSH a read replaces the flush. */
+		/* Without native FLUSH an RDMA READ replaces a flush. */
 		if (!p->ex ||
 		    !(attr->send_ops_flags & IBV_QP_EX_WITH_RDMA_READ))
 			return EINVAL;
@@ -117,7 +117,7 @@ RP_PUBLIC struct rpmem_qp *rpmem_attach_qp(struct ibv_qp *qp,
 			  p->ex ? &rp_qp_ops_ex : &rp_qp_ops_send);
 	if (ret)
 		goto dereg;
-	/* The kernel rejects FLUSH bits for a device without FLUSH. */
+	/* The kernel rejects FLUSH bits on a device without FLUSH. */
 	if (q->native & RP_DESC_GLOBAL)
 		q->pub.init_access |= attr->access & RPMEM_ACCESS_FLUSH_GLOBAL;
 	if (q->native & RP_DESC_PERSISTENT)
@@ -141,7 +141,7 @@ static struct ibv_qp *create_qp(const struct ibv_qp_init_attr_ex *attr,
 
 	if (rp_device_native(a.pd) & (RP_DESC_GLOBAL | RP_DESC_PERSISTENT))
 		flush = RP_QP_EX_WITH_FLUSH;
-	/* Without native FLUSH a read replaces the flush. */
+	/* Without native FLUSH an RDMA READ replaces a flush. */
 	*ops = IBV_QP_EX_WITH_RDMA_READ | flush;
 	if (a.comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 		*ops |= a.send_ops_flags;

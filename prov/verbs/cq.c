@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Completions: those of internal reads become completions of the flushes. */
+/* Completions: convert those of internal work requests to the program's. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -106,7 +106,7 @@ struct rp_slot *rp_slot_of(const struct rpmem_cq *cq, uint64_t wr_id)
 	return &cq->slots[(wr_id - from) / sizeof(*cq->slots)];
 }
 
-/* Any error ends use of the queue pair, until it is reconnected. */
+/* After any error the queue pair is unusable until it is reconnected. */
 void rp_cq_lose(struct rpmem_cq *cq, uint32_t qp_num)
 {
 	struct rp_qp *q;
@@ -120,20 +120,20 @@ static void doom(const struct rp_slot *s, struct ibv_wc *wc)
 {
 	switch (wc->status) {
 	case IBV_WC_SUCCESS:
-		/* The device accepts the read, or the region has weakened. */
+		/* The device did not fail it: move to the error state. */
 		s->q->ops->fail(s->q);
 		break;
 	case IBV_WC_REM_ACCESS_ERR:
 	case IBV_WC_REM_INV_REQ_ERR:
 		break;
-	default: /* flushed before it reached the peer */
+	default: /* flushed, or lost: keep the status */
 		return;
 	}
 	wc->status = s->doomed;
 }
 
 /*
- * Turn an internal completion into the flush's. False: it is not reported. In
+ * Convert an internal completion to the flush's. False: it is not reported. In
  * an error only wr_id, status, qp_num and vendor_err are valid.
  */
 bool rp_slot_done(struct rp_slot *s, struct ibv_wc *wc)
@@ -161,7 +161,7 @@ RP_PUBLIC int rpmem_poll_cq(struct rpmem_cq *cq, int num_entries,
 {
 	int n;
 
-	/* Two polling threads could return completions out of order. */
+	/* One thread at a time, so that completions stay in order. */
 	pthread_mutex_lock(&cq->lock);
 	n = rp_defer_poll(cq, num_entries, wc);
 	pthread_mutex_unlock(&cq->lock);

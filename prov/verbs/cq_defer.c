@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* In-order completion of work that needs a reply of the peer's agent. */
+/* Report work that needs a reply of the peer's agent in order. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "core/log.h"
 #include "verbs/shim.h"
 
-#define AT_ONCE 32 /* completions per poll */
+#define AT_ONCE 32 /* most completions per poll */
 
 static_assert(RP_DEFERRED_RING_MSG <= RP_RING_MSG,
 	      "whatever goes ahead has room in a slot");
@@ -132,7 +132,10 @@ bool rp_defer_weakened(const struct rp_qp *q, uint64_t key)
 	return k->nweakened == RP_SIDE_KEYS;
 }
 
-/* Fail outstanding and later flushes of the region, except by the agent. */
+/*
+ * An INFO says that a region weakened: fail its outstanding and later flushes,
+ * except those by the agent.
+ */
 static bool receive_weakening(struct rp_qp *q, uint64_t key, const void *msg,
 			      const struct rp_wire_hdr *hdr)
 {
@@ -187,10 +190,7 @@ static void side_done(struct rp_slot *s, const struct ibv_wc *wc)
 	push(q);
 }
 
-/*
- * Poll the ring of replies: a reply written there completes no work request.
- * True: there was one.
- */
+/* Poll for replies in the ring: they complete no work request. */
 static bool poll_ring(struct rp_qp *q)
 {
 	struct rp_side_end *k = q->side;
@@ -234,7 +234,7 @@ struct rp_slot *rp_defer_pipeline(struct rp_qp *q,
 	size_t len;
 
 	pthread_mutex_lock(&cq->lock);
-	/* A store over the side connection could be passed by the ring. */
+	/* The ring could overtake a store sent over the side connection. */
 	if (!k || !k->ring_addr || cq->stores || !rp_defer_reserve(cq, 1))
 		goto unlock;
 	s = rp_slot_take(cq, q);
@@ -281,7 +281,7 @@ static struct rp_qp *busy_one(const struct rpmem_cq *cq, uint32_t qp_num)
 	return NULL;
 }
 
-/* True: report it now, as in wc. */
+/* Handle a completion of the device. True: report wc to the program now. */
 static bool take_wc(struct rpmem_cq *cq, struct ibv_wc *wc)
 {
 	struct rp_slot *s = rp_slot_of(cq, wc->wr_id);
@@ -289,7 +289,7 @@ static bool take_wc(struct rpmem_cq *cq, struct ibv_wc *wc)
 	struct rp_deferred_wc *h;
 	bool show = true;
 
-	/* A late completion of a destroyed side queue pair. */
+	/* Drop a late completion of a destroyed side queue pair. */
 	if (s && s->qp_num != wc->qp_num)
 		return false;
 	if (s && is_of_side(s)) {
@@ -297,7 +297,7 @@ static bool take_wc(struct rpmem_cq *cq, struct ibv_wc *wc)
 		return false;
 	}
 	if (s) {
-		/* The ring is no region of the program: its agent is gone. */
+		/* The ring was deregistered: the agent is gone. */
 		if (s->kind == RP_SLOT_RING &&
 		    wc->status == IBV_WC_REM_ACCESS_ERR)
 			wc->status = IBV_WC_RETRY_EXC_ERR;
@@ -321,7 +321,7 @@ static bool take_wc(struct rpmem_cq *cq, struct ibv_wc *wc)
 	q = busy_one(cq, wc->qp_num);
 	if (!q || !show)
 		return show;
-	/* Receives are not ordered with the send queue. */
+	/* Report receives now: they have no order with sends. */
 	if (wc->status == IBV_WC_SUCCESS && (wc->opcode & IBV_WC_RECV))
 		return true;
 	h = rp_defer_get(cq);
@@ -334,7 +334,7 @@ static bool take_wc(struct rpmem_cq *cq, struct ibv_wc *wc)
 
 /* --- completions for the program --- */
 
-/* The status that a device would report. */
+/* Convert a refusal to the status that a device would report. */
 static enum ibv_wc_status status_of(enum rp_status why)
 {
 	switch (why) {
@@ -356,7 +356,7 @@ static enum ibv_wc_status status_of(enum rp_status why)
 	}
 }
 
-/* True: report it to the program. */
+/* Complete a deferred completion in wc. True: report it to the program. */
 static bool report_wc(struct rp_qp *q, struct rp_deferred_wc *h,
 		      struct ibv_wc *wc)
 {
@@ -377,7 +377,7 @@ static bool report_wc(struct rp_qp *q, struct rp_deferred_wc *h,
 		wc->status = IBV_WC_WR_FLUSH_ERR;
 		return true;
 	}
-	/* The error state is what a device's own failed request causes, too. */
+	/* A failed request of a device also causes the error state. */
 	atomic_store(&q->lost, true);
 	q->ops->fail(q);
 	return true;
@@ -396,10 +396,10 @@ static int report_all(struct rpmem_cq *cq, int n, struct ibv_wc *wc)
 				&q->side->deferred))) {
 			shown += report_wc(q, h, &wc[shown]);
 			release(cq, h);
-			/* A store may have waited for this completion. */
+			/* Send a store that waited for this completion. */
 			push(q);
 		}
-		/* A failed queue pair stays busy: all later ones are errors. */
+		/* A failed queue pair stays busy: all later work fails. */
 		if (STAILQ_EMPTY(&q->side->deferred.ops) &&
 		    !q->side->deferred.failed) {
 			LIST_REMOVE(q, busy);
@@ -409,7 +409,7 @@ static int report_all(struct rpmem_cq *cq, int n, struct ibv_wc *wc)
 	return shown;
 }
 
-/* True: a side connection has expired. */
+/* Close side connections with an expired deadline. True: there was one. */
 static bool expire_sides(const struct rpmem_cq *cq)
 {
 	struct rp_qp *q;
@@ -465,8 +465,8 @@ int rp_defer_poll(struct rpmem_cq *cq, int num, struct ibv_wc *wc)
 /* --- the initiator side: begin and end --- */
 
 /*
- * The side queue pair is destroyed. Late completions are recognized by its
- * number, so its slots can be reused.
+ * Free the slots of a destroyed side queue pair for reuse. Its late completions
+ * are recognized by its number.
  */
 static void drop_slots(struct rp_qp *q)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The target's regions: facts, and descriptors for peers. */
+/* Regions at the target: registration, facts, and descriptors for peers. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,22 +11,22 @@
 struct rp_mr {
 	struct rpmem_mr pub;
 	struct rp_facts facts;
-	unsigned int access;   /* RP_DESC_*, as requested */
-	unsigned int native;   /* RP_DESC_* of device and registration */
+	unsigned int access;   /* RP_DESC_* that were requested */
+	unsigned int native;   /* RP_DESC_* that the device can do */
 	uint64_t addr, length; /* as registered with the device */
-	struct rp_dom *dom;    /* its agent knows the region; or NULL */
+	struct rp_dom *dom;    /* domain whose agent serves it; or NULL */
 	struct rp_region region;
 };
 
 /*
- * The kernel accepts FLUSH bits only on devices that have FLUSH, and lets rxe
- * register only a device DAX as persistent. Without the bits the region is
- * registered as any other, and peers flush it by other methods.
+ * Register with the device. The kernel accepts FLUSH bits only on devices that
+ * have FLUSH, and lets rxe register only a device DAX as persistent. Without
+ * the bits peers flush the region by other methods.
  */
 static struct ibv_mr *base_reg(struct ibv_pd *pd, void *addr, size_t length,
 			       uint64_t iova, unsigned int access)
 {
-	/* The macros of these names handle constants only. */
+	/* Parentheses avoid the macros, which need constants. */
 	if (iova != (uintptr_t)addr)
 		return (ibv_reg_mr_iova)(pd, addr, length, iova, (int)access);
 	return (ibv_reg_mr)(pd, addr, length, (int)access);
@@ -54,7 +54,7 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t length,
 	return mr ? mr : base_reg(pd, addr, length, iova, access);
 }
 
-/* The method of a flush, if the peer's device were this one. */
+/* Check that a peer with this device could flush the region. */
 static int check_facts(struct rp_mr *m, const char *why)
 {
 	struct rp_choice c;
@@ -159,12 +159,12 @@ RP_PUBLIC int rpmem_dereg_mr(struct rpmem_mr *mr)
 	struct rp_mr *m = (struct rp_mr *)mr;
 	int ret;
 
-	/* Before the device can reuse the rkey. */
+	/* First: after ibv_dereg_mr() the rkey may be reused. */
 	if (m->dom)
 		rp_dom_del(m->dom, &m->region);
 	ret = ibv_dereg_mr(mr->mr);
 	if (ret) {
-		/* The key was just removed: no other region can have it. */
+		/* The agent's key was just removed, so it is free. */
 		if (m->dom)
 			rp_dom_add(m->dom, &m->region);
 		return ret;
@@ -197,7 +197,7 @@ RP_PUBLIC int rpmem_export_mr(struct rpmem_mr *mr, struct rpmem_qp *qp,
 		.fs_trusted = f.fs_trusted,
 		.limit = f.limit,
 		.region = (uint16_t)m->access,
-		/* No side connection: no requests to the agent. */
+		/* Without side connection the agent gets no requests. */
 		.key = q->dom && q->dom == m->dom ? m->region.key : 0,
 	};
 	unsigned int here;
@@ -209,7 +209,7 @@ RP_PUBLIC int rpmem_export_mr(struct rpmem_mr *mr, struct rpmem_qp *qp,
 	if (end.state == IBV_QPS_RESET || end.state == IBV_QPS_ERR)
 		return EINVAL;
 	here = rp_desc_bits(end.access);
-	/* The device allows only the flushes that its queue pair allows. */
+	/* Native flushes need the queue pair's access bits, too. */
 	d.native = (uint16_t)(m->native & here);
 	here |= rp_desc_bits(q->access);
 	if (!end.max_dest_rd_atomic)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Parameters from the environment, with the provider's names. */
+/* Parameters from the environment, named as the provider's. */
 #include <stdlib.h>
 
 #include "core/log.h"
@@ -23,7 +23,7 @@ void rp_shim_cfg(struct rp_remote_cfg *cfg)
 		       rp_class_name(cfg->required));
 	if (method && *method) {
 		cfg->forced = rp_method_parse(method);
-		/* An unknown name allows no method. */
+		/* An unknown name forces an impossible method: refuse all. */
 		if (cfg->forced == RP_METHOD_REFUSED)
 			cfg->forced = RP_METHOD_MAX;
 	}

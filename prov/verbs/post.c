@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Posting on a real queue pair: by its builders, or by ibv_post_send(). */
+/* Post on a device's queue pair, by its builders or by ibv_post_send(). */
 #include "config.h"
 
 #include <errno.h>
@@ -56,8 +56,8 @@ static void ex_start(struct rp_qp *q)
 }
 
 /*
- * Set wr_id and flags of the next builder. Callers put back what the program
- * had set there: it may be between ibv_wr_start() and ibv_wr_complete().
+ * Set wr_id and flags of the next builder. Callers restore the program's
+ * values: it may be between ibv_wr_start() and ibv_wr_complete().
  */
 static void ex_as(struct ibv_qp_ex *ex, uint64_t wr_id, unsigned int flags)
 {
@@ -118,7 +118,7 @@ static void ex_atomic_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 	ex_as(ex, id, was);
 }
 
-/* All or none, as builders promise. */
+/* ibv_wr_complete() posts all or none. */
 static int ex_complete(struct rp_qp *q, size_t *posted)
 {
 	*posted = 0;
@@ -150,7 +150,7 @@ static int listen_again(struct rp_qp *q, uint64_t wr_id, void *msg)
 
 static uint64_t now(const struct rp_qp *q)
 {
-	/* Read at every poll, and deadlines are far longer than the tick. */
+	/* Coarse clock: cheap, and deadlines are far longer than its tick. */
 	return rp_clock_ns(CLOCK_MONOTONIC_COARSE);
 }
 
@@ -234,7 +234,7 @@ static int send_complete(struct rp_qp *q, size_t *posted)
 		return p->err;
 	if (!p->nwrs)
 		return 0;
-	/* Link them last, as the array may have moved before. */
+	/* Link the requests last, because the array may have moved. */
 	for (size_t i = 0; i < p->nwrs; i++) {
 		p->wrs[i].wr.sg_list = &p->wrs[i].sge;
 		p->wrs[i].wr.next = i + 1 < p->nwrs ? &p->wrs[i + 1].wr : NULL;
@@ -242,7 +242,7 @@ static int send_complete(struct rp_qp *q, size_t *posted)
 	ret = ibv_post_send(q->pub.qp, &p->wrs[0].wr, &bad);
 	if (!ret)
 		return 0;
-	/* The device has accepted all before the bad one. */
+	/* The device has accepted all requests before bad. */
 	while (*posted < p->nwrs && &p->wrs[*posted].wr != bad)
 		(*posted)++;
 	return ret;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Posting on a real queue pair. */
+/* Data of a queue pair for posting on a device (struct rp_qp.mine). */
 #ifndef RP_POST_H
 #define RP_POST_H
 
@@ -14,25 +14,25 @@ struct rp_post {
 	struct ibv_qp_ex *ex; /* NULL: no builders */
 	struct ibv_mr *scratch_mr;
 	uint8_t scratch[RP_FENCE_MAX];
-	/* Work requests of a batch without builders. */
+	/* Work requests of the batch for ibv_post_send(). */
 	struct rp_post_wr *wrs;
 	size_t nwrs, room;
 	int err;
-	/* The side connection, once its address was requested; or NULL. */
+	/* The side queue pair, made by rpmem_export_qp(); or NULL. */
 	struct ibv_qp *side_qp;
 	struct rp_side_end *end;
-	struct ibv_mr *ring_mr; /* of requests, read by the queue pair */
-	/* The peer can write the ring of replies and nothing else. */
+	struct ibv_mr *ring_mr; /* ring_out, source of requests */
+	/* Its own domain: the peer can write only the ring of replies. */
 	struct ibv_pd *side_pd;
 	struct ibv_mr *end_mr, *replies_mr;
-	struct rp_dom *dom; /* NULL: peers flush nothing here */
+	struct rp_dom *dom; /* NULL: not a target of flushes */
 	struct rp_target *target;
 	uint32_t psn;
 	bool joined;
 };
-/* Called when the queue pair's completion queue is polled no more. */
+/* Destroy the side connection; call when the completion queue is not polled. */
 void rp_side_close(struct rp_post *p);
-/* Move to the error state: its receives complete, which wakes sleepers. */
+/* Move the side queue pair to the error state, which wakes sleepers. */
 void rp_side_fail(struct rp_post *p);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Queue pairs of the program: the peer's regions, and their flushes. */
+/* A program's queue pairs: regions of the peer, and flushes of them. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -29,8 +29,8 @@ void rp_qp_fini(struct rp_qp *q)
 	struct rp_known *r, *next;
 
 	/*
-	 * Outstanding work requests keep their slots until they complete: a new
-	 * flush in the same slot would be mistaken for the old one.
+	 * Outstanding work requests keep their slots until they complete, so
+	 * that their completions are not taken for those of a new flush.
 	 */
 	pthread_mutex_lock(&q->cq->lock);
 	rp_defer_end(q);
@@ -156,8 +156,8 @@ RP_PUBLIC int rpmem_forget_mr(struct rpmem_qp *qp, uint32_t rkey)
 }
 
 /*
- * At a region's first flush: check that the queue pair is connected, is the one
- * in the descriptor, and may read.
+ * At a region's first flush: is the queue pair connected, the one in the
+ * descriptor, and allowed to READ?
  */
 static int check(struct rp_qp *q, struct rp_known *r)
 {
@@ -199,7 +199,7 @@ static bool has_room(struct rp_qp *q)
 	return true;
 }
 
-/* Post an internal work request instead of the program's: its flags. */
+/* Record a slot for an internal work request. Returns its send flags. */
 static unsigned int internal_wr(struct rp_qp *q, struct rp_slot *s, int opcode)
 {
 	const unsigned int flags = q->pub.wr_flags;
@@ -219,7 +219,7 @@ static struct rp_deferred_op request_of(const struct rp_known *r,
 		.key = r->r.d.key,
 		.addr = f.agent_addr,
 		.len = f.agent_len,
-		/* A store promises nothing before its flush. */
+		/* A store is not durable before its flush. */
 		.required = value ? RP_CLASS_NONE : r->r.required,
 	};
 
@@ -228,7 +228,7 @@ static struct rp_deferred_op request_of(const struct rp_known *r,
 	return i;
 }
 
-/* Post a read instead of a flush, or of a write of value. */
+/* Post a READ instead of a flush, or instead of an atomic write of value. */
 static int post_read(struct rp_qp *q, const struct rp_known *r,
 		     struct rp_flush f, int opcode, const void *value)
 {
@@ -252,7 +252,7 @@ static int post_read(struct rp_qp *q, const struct rp_known *r,
 	return 0;
 }
 
-/* Pipeline a request. False: it must follow a read fence. */
+/* Pipeline a request in the ring. False: the caller posts a read fence. */
 static bool post_pipelined(struct rp_qp *q, const struct rp_known *r,
 			   struct rp_flush f, const void *bytes)
 {
@@ -277,10 +277,7 @@ static bool post_pipelined(struct rp_qp *q, const struct rp_known *r,
 	return true;
 }
 
-/*
- * The device's FLUSH with a slot: the region may weaken, or a write in front of
- * it may fail.
- */
+/* Post native FLUSH in a slot: the region may weaken, or its write fail. */
 static int post_native(struct rp_qp *q, const struct rp_known *r, uint64_t addr,
 		       size_t len, uint8_t type, uint8_t level)
 {
@@ -304,7 +301,7 @@ static int post_flush(struct rp_qp *q, const struct rp_known *r,
 		return 0;
 	if (f.how != RP_FLUSH_NATIVE)
 		return post_read(q, r, f, RPMEM_WC_FLUSH, NULL);
-	/* Completions of a queue pair with a side connection are the shim's. */
+	/* Beside a side connection flushes need slots. */
 	if (q->side && r->r.d.key)
 		return post_native(q, r, addr, len, type, level);
 	q->ops->flush(q, q->pub.wr_id, q->pub.wr_flags, r->r.d.rkey, addr, len,
@@ -313,8 +310,8 @@ static int post_flush(struct rp_qp *q, const struct rp_known *r,
 }
 
 /*
- * Few bytes go inside the request; others in a write, whose completion is not
- * reported: the flush's is, with an error of either.
+ * Post a write and its flush. Few bytes go into the request, others into a
+ * write without completion: that of the flush reports an error of either.
  */
 static int post_write_flush(struct rp_qp *q, const struct rp_known *r,
 			    struct rp_flush f, uint64_t addr,
@@ -359,7 +356,7 @@ static int post_atomic_write(struct rp_qp *q, const struct rp_known *r,
 		return -f.err;
 	if (f.how != RP_FLUSH_NATIVE)
 		return post_read(q, r, f, RPMEM_WC_ATOMIC_WRITE, value);
-	/* The device orders it behind its own flushes only. */
+	/* The device orders it after native flushes only. */
 	if (q->reads)
 		flags |= IBV_SEND_FENCE;
 	q->ops->atomic_write(q, q->pub.wr_id, flags, r->r.d.rkey, addr, value);
@@ -376,7 +373,7 @@ RP_PUBLIC void rpmem_wr_start(struct rpmem_qp *qp)
 	q->ops->start(q);
 }
 
-/* NULL: the region cannot be used, and q->err says why. */
+/* Find a usable region of the peer. NULL: q->err says why. */
 static struct rp_known *region_find(struct rp_qp *q, uint32_t rkey)
 {
 	struct rp_known *r;
@@ -430,7 +427,7 @@ RP_PUBLIC void rpmem_wr_atomic_write(struct rpmem_qp *qp, uint32_t rkey,
 	q->err = post_atomic_write(q, r, f, remote_addr, atomic_wr);
 }
 
-/* Give back the slots of work requests that were not posted, from n on. */
+/* Free the slots batch[n..], whose work requests were not posted. */
 static void unpost(struct rp_qp *q, size_t n)
 {
 	for (size_t i = q->nbatch; i-- > n;)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Shared by the files of the verbs shim. */
+/* Structs and functions that the files of the verbs shim share. */
 #ifndef RP_SHIM_H
 #define RP_SHIM_H
 
@@ -22,10 +22,10 @@
 #define RP_SHIM_FLUSHES                                                        \
 	(RPMEM_ACCESS_FLUSH_GLOBAL | RPMEM_ACCESS_FLUSH_PERSISTENT)
 
-/* A region that the peer has shared. */
+/* A region of the peer, from a descriptor that the program added. */
 struct rp_known {
 	struct rp_remote r;
-	bool checked; /* the queue pair is the descriptor's */
+	bool checked; /* queue pair fits the descriptor */
 	UT_hash_handle hh;
 };
 
@@ -38,11 +38,11 @@ struct rp_end {
 	enum ibv_qp_state state;
 	uint32_t dest_qp_num;
 	unsigned int max_rd_atomic, max_dest_rd_atomic;
-	unsigned int access; /* IBV_ACCESS_* and FLUSH bits */
+	unsigned int access; /* IBV_ACCESS_* with FLUSH bits */
 };
 struct rp_qp_ops {
 	void (*start)(struct rp_qp *q);
-	/* Reads go to the queue pair's scratch memory. */
+	/* Post an RDMA READ into the queue pair's scratch memory. */
 	void (*read)(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 		     uint32_t rkey, uint64_t addr, uint32_t len);
 	void (*flush)(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
@@ -52,17 +52,17 @@ struct rp_qp_ops {
 			     unsigned int flags, uint32_t rkey, uint64_t addr,
 			     const void *value);
 	/*
-	 * 0, or a positive errno. *posted: how many since start were posted
-	 * even so.
+	 * Post the work requests since start. 0; or a positive errno, and
+	 * *posted: how many were posted even so.
 	 */
 	int (*complete)(struct rp_qp *q, size_t *posted);
 	void (*abort)(struct rp_qp *q);
 	int (*look)(struct rp_qp *q, struct rp_end *end);
-	int (*fail)(struct rp_qp *q); /* move to the error state */
+	int (*fail)(struct rp_qp *q); /* modify to IBV_QPS_ERR */
 	/*
-	 * On the side queue pair: send from q->side->tx, or receive into
-	 * q->side->rx. Both complete in the queue pair's completion queue. 0 or
-	 * a positive errno.
+	 * Send from q->side->tx over the side queue pair; listen receives into
+	 * q->side->rx. Both complete in the completion queue of q. 0 or a
+	 * positive errno.
 	 */
 	int (*side_send)(struct rp_qp *q, uint64_t wr_id, const void *msg,
 			 size_t len);
@@ -70,69 +70,68 @@ struct rp_qp_ops {
 		      uint32_t rkey, uint64_t addr, uint32_t lkey,
 		      const void *buf, uint32_t len);
 	int (*listen)(struct rp_qp *q, uint64_t wr_id, void *msg);
-	uint64_t (*now)(const struct rp_qp *q); /* monotonic, ns */
+	uint64_t (*now)(const struct rp_qp *q); /* monotonic ns */
 	int (*poll)(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 };
 
 /*
- * The wr_id of an internal work request is the address of its slot: no pointer
- * of the program is the same. There are as many slots as the completion queue
- * has entries, so it never overflows because of the shim.
+ * Context of an internal work request, whose wr_id is the slot's address: no
+ * wr_id that is a program's pointer is equal. There are as many slots as
+ * completion queue entries, so the shim never overflows the queue.
  */
 struct rp_slot {
-	struct rp_qp *q; /* NULL: detached meanwhile */
+	struct rp_qp *q; /* NULL: q was detached */
 	enum {
-		RP_SLOT_READ, /* replaces a flush or an atomic write */
-		RP_SLOT_RING, /* a write into the ring, for a flush */
-		RP_SLOT_SEND, /* a message over the side connection */
+		RP_SLOT_READ, /* READ that replaces a flush or atomic write */
+		RP_SLOT_RING, /* WRITE of a request into the peer's ring */
+		RP_SLOT_SEND, /* SEND over the side connection */
 		RP_SLOT_RECV,
 	} kind;
-	uint32_t qp_num;  /* of the queue pair where it completes */
-	unsigned int buf; /* SEND, RECV: index of the buffer */
-	bool kept;	  /* SEND: kept for a later DOORBELL */
-	uint64_t wr_id;	  /* READ: the program's wr_id */
-	uint64_t key;	  /* of a region flushed without the agent; or 0 */
+	uint32_t qp_num;  /* queue pair that completes it */
+	unsigned int buf; /* SEND, RECV: index in tx or rx */
+	bool kept;	  /* SEND: reuse the slot for DOORBELL */
+	uint64_t wr_id;	  /* READ: wr_id that the program set */
+	uint64_t key;	  /* agent's key; 0 if the agent flushes */
 	int opcode;
 	bool signaled;
-	enum ibv_wc_status doomed; /* status to report; SUCCESS: not doomed */
-	/* A write and its flush, which reports both. */
+	enum ibv_wc_status doomed; /* status to report; or SUCCESS */
+	/* A write's slot and its flush's; the flush reports both. */
 	struct rp_slot *flush, *write;
-	enum ibv_wc_status failed; /* status of the failed write */
-	struct rp_deferred_wc
-		*deferred;    /* READ, RING: its request; NULL: none */
-	struct rp_slot *next; /* free */
+	enum ibv_wc_status failed;	 /* status of the failed write */
+	struct rp_deferred_wc *deferred; /* READ, RING: the request; or NULL */
+	struct rp_slot *next;		 /* next free */
 };
 
 /* A completion to report to the program later. */
 struct rp_deferred_wc {
-	struct rp_deferred_op item; /* first, so that core's pointer finds it */
+	struct rp_deferred_op item; /* first member: cast of core's pointer */
 	struct ibv_wc wc;
 	bool show;
-	struct rp_slot *slot;		 /* for the SEND; NULL: sent */
-	LIST_ENTRY(rp_deferred_wc) link; /* free */
+	struct rp_slot *slot;		 /* slot for the SEND; NULL: sent */
+	LIST_ENTRY(rp_deferred_wc) link; /* next free */
 };
 
-/* The initiator side of a side connection. */
+/* The initiator's end of a side connection. */
 #define RP_SIDE_RECVS 8
 #define RP_SIDE_SENDS 16
 #define RP_SIDE_BUF   128
-#define RP_SIDE_RECV  384 /* INFO is the longest */
+#define RP_SIDE_RECV  384 /* longest message: INFO */
 #define RP_SIDE_KEYS  32
 struct rp_side_end {
 	struct rp_deferred deferred;
 	uint32_t qp_num;
-	struct rp_slot *hello; /* with a ring: kept for the DOORBELL */
-	unsigned int tx_free;  /* a bit per buffer */
-	/* The peer's ring; 0: it has none. */
+	struct rp_slot *hello; /* slot of HELLO, then of DOORBELL */
+	unsigned int tx_free;  /* bit i: tx[i] is free */
+	/* Remote address of the peer's ring; 0: no ring. */
 	uint64_t ring_addr;
 	uint32_t ring_rkey;
 	struct rp_ring ring;
-	uint32_t ring_lkey; /* of ring_out, for the queue pair itself */
+	uint32_t ring_lkey; /* ring_out, for writes on q itself */
 	uint8_t ring_out[RP_RING_LEN];
-	/* The ring of replies, if the peer writes it. */
+	/* The ring that the peer writes replies to, if replies is set. */
 	uint8_t ring_in[RP_RING_LEN];
 	bool replies;
-	/* Regions that have weakened; RP_SIDE_KEYS of them stand for all. */
+	/* Keys of weakened regions; if full, all regions count as weakened. */
 	uint64_t weakened[RP_SIDE_KEYS];
 	unsigned int nweakened;
 	uint8_t rx[RP_SIDE_RECVS][RP_SIDE_RECV];
@@ -142,13 +141,13 @@ struct rp_side_end {
 struct rpmem_cq {
 	struct ibv_cq *base;
 	const struct rp_qp_ops *ops;
-	pthread_mutex_t lock; /* for all of this, and for sides */
+	pthread_mutex_t lock; /* guards all members and the side connections */
 	size_t nslots;
 	struct rp_slot *slots, *free;
 	LIST_HEAD(, rp_qp) qps;
-	unsigned int nsides;	 /* queue pairs with a side connection */
-	size_t stores;		 /* outstanding or queued */
-	LIST_HEAD(, rp_qp) busy; /* with deferred completions */
+	unsigned int nsides;	 /* queue pairs with side connections */
+	size_t stores;		 /* atomic writes sent or queued to agents */
+	LIST_HEAD(, rp_qp) busy; /* queue pairs with deferred completions */
 	LIST_HEAD(, rp_deferred_wc) pool;
 	size_t npool;
 };
@@ -157,113 +156,109 @@ struct rp_qp {
 	struct rpmem_qp pub;
 	const struct rp_qp_ops *ops;
 	struct rpmem_cq *cq;
-	unsigned int native; /* RDMA flushes of the device, RP_DESC_* */
-	unsigned int access; /* FLUSH bits granted by the program */
+	unsigned int native; /* native FLUSH of the device: RP_DESC_* */
+	unsigned int access; /* FLUSH bits of the program's access flags */
 	bool sig_all;
-	bool writes;	  /* the program's builders have writes */
-	atomic_bool lost; /* an error was seen: the connection has ended */
-	bool as_device;	  /* post even then, as a device does */
+	bool writes;	  /* builders include RDMA WRITE */
+	atomic_bool lost; /* a completion error ended the connection */
+	bool as_device;	  /* post even if lost, as a device does */
 	LIST_ENTRY(rp_qp) link;
-	pthread_mutex_t lock; /* from start to complete, and for the regions */
-	struct rp_known *remotes; /* by rkey */
-	bool reads;    /* replaced a flush: atomic writes wait for it */
-	bool by_agent; /* has outstanding requests: so atomic writes are */
-	struct rp_side_end *side; /* NULL: no side connection */
-	struct rp_dom *dom; /* its agent gets the peer's requests; or NULL */
+	pthread_mutex_t lock; /* held from start to complete; guards remotes */
+	struct rp_known *remotes; /* peer's regions by rkey */
+	bool reads;    /* reads replace flushes: atomic writes fence */
+	bool by_agent; /* has requests to the agent: so atomic writes are */
+	struct rp_side_end *side; /* NULL: not connected */
+	struct rp_dom *dom;	  /* its agent serves the peer; or NULL */
 	bool is_busy;
 	LIST_ENTRY(rp_qp) busy;
-	/* The batch: its first error, and its slots, oldest first. */
+	/* The batch since start: first error; slots, oldest first. */
 	int err;
 	struct rp_slot **batch;
 	size_t nbatch, batch_room;
-	void *mine; /* data of ops */
+	void *mine; /* private data of ops: struct rp_post */
 };
 
-/* slots: most outstanding flushes. NULL: no memory. */
+/* Make a completion queue with this many slots. NULL: no memory. */
 struct rpmem_cq *rp_cq_new(struct ibv_cq *base, const struct rp_qp_ops *ops,
 			   size_t slots);
 /*
- * request: queued when the work request has completed; NULL: none. key: of the
- * region if this flushes it, without its agent; or 0. NULL: no free slot, or no
- * memory. A slot that is not posted is returned by
- * rp_defer_back().
+ * Get a slot. request: to send after the work request has completed; NULL:
+ * none. key: of a region flushed without the agent; or 0. NULL: no free slot,
+ * or no memory. Return a slot that is not posted by rp_defer_back().
  */
 struct rp_slot *rp_slot_get(struct rp_qp *q,
 			    const struct rp_deferred_op *request, uint64_t key);
-/* The same with the lock held. */
+/* With cq->lock: take a free slot, without request; NULL: none. */
 struct rp_slot *rp_slot_take(struct rpmem_cq *cq, struct rp_qp *q);
 void rp_slot_give(struct rpmem_cq *cq, struct rp_slot *s);
 struct rp_slot *rp_slot_of(const struct rpmem_cq *cq, uint64_t wr_id);
-/* An error was seen on this queue pair: post no more. */
+/* Set q->lost after a completion error of this queue pair. */
 void rp_cq_lose(struct rpmem_cq *cq, uint32_t qp_num);
-/* Turn an internal completion into the program's. False: do not report it. */
+/* Convert an internal completion to the program's. False: do not report it. */
 bool rp_slot_done(struct rp_slot *s, struct ibv_wc *wc);
 
 /*
- * Send requests of q over its side queue pair, of this number. 0, or a positive
- * errno: ENOSPC if the completion queue is too short.
+ * Begin to send requests of q over the side queue pair qp_num. 0, or a positive
+ * errno: ENOSPC: the completion queue is too short.
  */
 int rp_defer_begin(struct rp_qp *q, struct rp_side_end *side_end,
 		   uint64_t initiator, uint32_t qp_num, uint64_t timeout);
-/*
- * Called with cq->lock held after the side queue pair is destroyed: drop
- * deferred completions.
- */
+/* With cq->lock, after the side QP is destroyed: drop deferred completions. */
 void rp_defer_end(struct rp_qp *q);
 int rp_defer_poll(struct rpmem_cq *cq, int n, struct ibv_wc *wc);
-/* Was the agent silent for too long? True also closes. */
+/* Has the agent missed a deadline? Then the side connection is closed. */
 bool rp_defer_overdue(struct rp_qp *q);
-/* Has the region of this key weakened since the queue pair was connected? */
+/* Has the region with this key weakened since the queue pair connected? */
 bool rp_defer_weakened(const struct rp_qp *q, uint64_t key);
-/* Reserve n deferred completions. False: no memory. */
+/* Allocate until n deferred completions are free. False: no memory. */
 bool rp_defer_reserve(struct rpmem_cq *cq, size_t n);
-/* Take a reserved one; put it back. */
+/* Take a reserved deferred completion; put it back. */
 struct rp_deferred_wc *rp_defer_get(struct rpmem_cq *cq);
 void rp_defer_put(struct rpmem_cq *cq, struct rp_deferred_wc *h);
 /*
- * Pipeline a flush of the batch: its slot, and *w must be posted; or NULL:
- * request it over the side connection.
+ * Pipeline a request through the peer's ring. The caller posts *w with the
+ * returned slot. NULL: send the request over the side connection.
  */
 struct rp_slot *rp_defer_pipeline(struct rp_qp *q,
 				  const struct rp_deferred_op *item,
 				  struct rp_ring_write *w);
-/* The slot was not posted after all; the last one first. */
+/* Return a slot that was not posted; the newest slot first. */
 void rp_defer_back(struct rp_qp *q, struct rp_slot *s);
 
-/* native, access and sig_all are the caller's. 0 or -errno. */
+/* Initialize q, except native, access and sig_all. 0 or -errno. */
 int rp_qp_init(struct rp_qp *q, struct ibv_qp *qp, struct rpmem_cq *cq,
 	       const struct rp_qp_ops *ops);
 void rp_qp_fini(struct rp_qp *q);
 int rp_qp_add(struct rp_qp *q, const void *desc,
 	      const struct rp_remote_cfg *cfg);
-/* From start to complete, under the lock: add a region, and its facts. */
+/* With q->lock, between start and complete: add a region with its facts. */
 int rp_qp_learn(struct rp_qp *q, const void *desc,
 		const struct rp_remote_cfg *cfg);
-/* Describe a region that was added. 0 or ENOKEY. */
+/* Get the properties of a region that was added. 0 or ENOKEY. */
 int rp_qp_region(struct rp_qp *q, uint32_t rkey, struct rpmem_region *region);
 bool rp_qp_knows(const struct rp_qp *q, uint32_t rkey);
-/* False: no such region. */
+/* Remove a region. False: no such region. */
 bool rp_qp_forget(struct rp_qp *q, uint32_t rkey);
 
 static inline struct rp_qp *rp_qp_of(struct rpmem_qp *qp)
 {
-	return (struct rp_qp *)qp; /* pub is the first member */
+	return (struct rp_qp *)qp; /* first member */
 }
 
 /* --- the real machine --- */
 
-/* By ibv_qp_ex if ex is not NULL, else by ibv_post_send(). */
+/* Post by the builders of ibv_qp_ex, or by ibv_post_send(). */
 extern const struct rp_qp_ops rp_qp_ops_ex, rp_qp_ops_send;
 
-/* RP_DESC_NATIVE: the flushes of the device and the library in use. */
+/* Which native FLUSH types do device and library have? RP_DESC_*. */
 unsigned int rp_device_native(struct ibv_pd *pd);
 unsigned int rp_desc_bits(unsigned int access);
-/* As rpmem_reg_mr(), with the remote address of the first byte. */
+/* rpmem_reg_mr() with iova, the remote address of the first byte. */
 struct rpmem_mr *rp_mr_new(struct ibv_pd *pd, void *addr, size_t length,
 			   uint64_t iova, unsigned int access);
-/* The operator's settings, from the environment. */
+/* Read the operator's parameters from the environment. */
 void rp_shim_cfg(struct rp_remote_cfg *cfg);
-uint64_t rp_shim_timeout(void); /* ns */
-uint64_t rp_shim_spin(void);	/* ns */
+uint64_t rp_shim_timeout(void);
+uint64_t rp_shim_spin(void);
 
 #endif

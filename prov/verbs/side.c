@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The side connection of a queue pair: make, connect, destroy. */
+/* The side connection of a queue pair: open, connect, close. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,8 +8,8 @@
 #include "verbs/post.h"
 #include "verbs/target.h"
 
-/* For a queue pair that is in RTR only; RETRIES bounds retransmits. */
-#define TIMEOUT	    14 /* 67 ms */
+/* Values for a queue pair in RTR; one in RTS has its own. */
+#define TIMEOUT	    14 /* ACK timeout: 67 ms */
 #define RETRIES	    5
 #define MAX_RETRIES 6
 
@@ -73,7 +73,7 @@ int rp_side_join(struct ibv_qp *qp, const struct rp_route *route,
 		.sq_psn = route->psn,
 		.timeout = route->timeout,
 		.retry_cnt = route->retries,
-		/* No limit: the peer may post its receives late. */
+		/* Retry without limit: the peer may post receives late. */
 		.rnr_retry = 7,
 	};
 	return ibv_modify_qp(qp, &attr,
@@ -189,9 +189,9 @@ void rp_side_close(struct rp_post *p)
 }
 
 /*
- * Replies in the ring complete no work request. A program with a completion
- * channel may sleep until a completion: then, or without this memory, replies
- * are messages. (Visibility of stores in order is x86-64's.)
+ * Register a ring for replies. A reply in the ring completes no work request,
+ * so a program with a completion channel, which may sleep until a completion,
+ * gets messages instead. (x86-64 makes stores visible in order.)
  */
 static void replies_open(struct rp_post *p, const struct ibv_cq *cq)
 {
@@ -231,12 +231,12 @@ static int end_open(struct rp_post *p, struct ibv_pd *pd, struct ibv_cq *cq)
 	if (!p->end_mr)
 		return side_errno();
 	replies_open(p, cq);
-	/* In the program's completion queue: replies wake the program. */
+	/* Use the program's completion queue: replies wake it. */
 	p->side_qp = rp_side_new(p->side_pd, cq, RP_SIDE_SENDS, RP_SIDE_RECVS);
 	return p->side_qp ? 0 : side_errno();
 }
 
-/* Both ends may send requests; only a target sends replies. */
+/* Make both ends of the side connection: initiator and, for a target, agent. */
 static int side_open(struct rp_qp *q)
 {
 	struct rp_post *p = q->mine;
@@ -341,7 +341,7 @@ RP_PUBLIC int rpmem_connect_qp(struct rpmem_qp *qp,
 	if (ret)
 		goto unlock;
 	route.psn = p->psn;
-	/* After a partial connect it cannot be connected again. */
+	/* Even a failed attempt cannot be repeated. */
 	p->joined = true;
 	if (p->target && side.initiator) {
 		ret = rp_target_connect(p->target, &route, &side);

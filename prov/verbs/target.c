@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Side connections of peers, as channels of the target's agent. */
+/* Side connections of peers: channels and host functions of the agent. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static struct rp_target *target_of(struct rp_channel *c)
 	return (struct rp_target *)c;
 }
 
-/* Do not reuse slots that the device may still read. */
+/* Write a reply into the peer's ring. False: no ring, or the slot is in use. */
 static bool write_to(struct rp_target *s, const void *msg, size_t len)
 {
 	const unsigned int i = s->ring.produced % RP_RING_SLOTS;
@@ -57,14 +57,14 @@ static int send_to(struct rp_target *s, const void *msg, size_t len)
 	return 0;
 }
 
-/* The thread reports the loss later, outside calls of the agent. */
+/* Let the thread report the loss later, outside calls of the agent. */
 static void mark_broken(struct rp_target *s)
 {
 	s->broken = true;
 	rp_target_unpark(s);
 }
 
-/* Messages are copied, so every operation completes at once. */
+/* Post messages of the agent; they are copied, so each completes at once. */
 static int c_post(struct rp_channel *c, struct rp_channel_op *ops[], int n)
 {
 	struct rp_target *s = target_of(c);
@@ -73,7 +73,7 @@ static int c_post(struct rp_channel *c, struct rp_channel_op *ops[], int n)
 
 	for (i = 0; i < n; i++) {
 		msg = ops[i]->iov;
-		/* For both ends a ring slot costs less than a message. */
+		/* A ring slot costs both ends less than a message. */
 		if (s->up && write_to(s, msg->iov_base, msg->iov_len))
 			continue;
 		ret = send_to(s, msg->iov_base, msg->iov_len);
@@ -168,7 +168,7 @@ void rp_target_hang_up(struct rp_target *s)
 		s->c.events->lost(s->c.owner, ECONNRESET, NULL, 0);
 }
 
-/* A message of the peer, by send or by ring. */
+/* Hand a peer's message, from a SEND or the ring, to the agent. */
 static void received(struct rp_target *s, const void *msg, size_t len)
 {
 	if (s->state == TARGET_OPEN) {
@@ -179,7 +179,7 @@ static void received(struct rp_target *s, const void *msg, size_t len)
 	}
 }
 
-/* True: there was a message. */
+/* Handle requests in the ring. True: there were some. */
 bool rp_target_poll_ring(struct rp_target *s)
 {
 	uint8_t msg[RP_RING_MSG];
@@ -228,7 +228,7 @@ static void completed(struct rp_target *s, const struct ibv_wc *wc)
 		rp_target_hang_up(s);
 }
 
-/* True: there was a completion. */
+/* Handle completions. True: there were some. */
 bool rp_target_drain(struct rp_target *s)
 {
 	struct ibv_wc wc[RECVS];
@@ -246,7 +246,7 @@ bool rp_target_drain(struct rp_target *s)
 	return came;
 }
 
-/* False: no send buffer is free. */
+/* Send a POLLING or IDLE message. False: no send buffer is free. */
 bool rp_target_signal(struct rp_target *s, enum rp_msg_type type)
 {
 	uint8_t msg[16];
@@ -285,8 +285,8 @@ bool rp_target_send_weakenings(struct rp_target *s)
 
 /*
  * Make the ring of requests if a CPU with ordered stores places the peer's
- * writes: then a request in the ring proves its earlier writes. Otherwise
- * requests follow read fences.
+ * writes: then a request in the ring proves earlier writes. Otherwise requests
+ * follow read fences.
  */
 static void ring_open(struct rp_target *s)
 {
@@ -351,12 +351,12 @@ int rp_target_connect(struct rp_target *s, const struct rp_route *route,
 		ret = rp_side_init(s->qp, route, 0);
 	for (unsigned int i = 0; !ret && i < RECVS; i++)
 		ret = rp_side_listen(s->qp, i, s->rx[i], RECV, s->mr->lkey);
-	/* Descriptors for this peer are made later, of the facts then. */
+	/* Skip earlier weakenings: descriptors are made later. */
 	s->weakenings = UINT64_MAX;
 	rp_agent_weakened(dom->agent, &s->weakenings);
 	s->replies = peer->replies;
 	s->replies_rkey = peer->replies_rkey;
-	/* The first message may arrive before this returns. */
+	/* A message may arrive before rp_side_join() returns. */
 	s->up = !ret;
 	if (!ret)
 		ret = rp_side_join(s->qp, route, peer->initiator);
@@ -370,7 +370,7 @@ void rp_target_delete(struct rp_target *s)
 {
 	struct rp_dom *dom = s->dom;
 
-	/* With the lock: no thread is inside, all events are acknowledged. */
+	/* dom->lock: the thread has acknowledged all events. */
 	rp_dom_enter(dom);
 	rp_target_hang_up(s);
 	rp_target_park(s);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The target's agent: one per protection domain, with a thread. */
+/* The target side: one agent with a thread per protection domain. */
 #ifndef RP_TARGET_H
 #define RP_TARGET_H
 
@@ -7,28 +7,27 @@
 #include "core/wire_desc.h"
 #include "verbs/shim.h"
 
-/* Find or make the agent; each get has a put. 0, or a positive errno. */
+/* Find or make the agent of pd; release it by put. 0 or a positive errno. */
 struct rp_dom;
 int rp_dom_get(struct ibv_pd *pd, struct rp_dom **out);
 void rp_dom_put(struct rp_dom *dom);
 
 /*
- * Add the region, under a new key if it has none. 0, or a positive errno. After
- * del no thread touches the region.
+ * Add a region to the agent, with a new key if it has none. 0, or a positive
+ * errno. After rp_dom_del() no thread touches the region.
  */
 int rp_dom_add(struct rp_dom *dom, struct rp_region *r);
 void rp_dom_del(struct rp_dom *dom, struct rp_region *r);
-/* The facts of a region that was added; they may have weakened. */
+/* Get the current facts of an added region; they may have weakened. */
 struct rp_facts rp_dom_facts(struct rp_dom *dom, const struct rp_region *r);
 
-/* params.c: find the facts of a registration, at first or later. 0 or -errno.
- */
+/* params.c: determine the facts of registered memory. 0 or -errno. */
 int rp_device_facts(struct ibv_pd *pd, void *addr, size_t length,
 		    struct rp_facts *facts, char *why);
 
 /*
- * The side queue pair for replies to one peer, and the peer's side queue pair
- * of that number; it receives nothing before it is connected.
+ * Attributes to connect a side queue pair to a peer's, which must be connected
+ * before it receives anything.
  */
 struct rp_route {
 	uint8_t port, timeout, retries;
@@ -39,16 +38,16 @@ struct rp_route {
 };
 struct rp_target;
 int rp_target_new(struct rp_dom *dom, struct rp_target **out);
-/* The address of the side queue pair and its ring, for the peer: *side. */
+/* Fill *side, for the peer: number of the side queue pair, and its ring. */
 void rp_target_name(const struct rp_target *s, struct rp_side *side);
 int rp_target_connect(struct rp_target *s, const struct rp_route *route,
 		      const struct rp_side *peer);
 void rp_target_delete(struct rp_target *s);
 
-/* side.c: shared by both ends of a side connection. */
+/* side.c: side queue pairs, for initiator and target. */
 struct ibv_qp *rp_side_new(struct ibv_pd *pd, struct ibv_cq *cq, uint32_t sends,
 			   uint32_t recvs);
-/* INIT to RTR, where it receives; RTR to RTS, where it sends. */
+/* rp_side_init(): to INIT. rp_side_join(): to RTR, then to RTS. */
 int rp_side_init(struct ibv_qp *qp, const struct rp_route *route,
 		 unsigned int access);
 int rp_side_join(struct ibv_qp *qp, const struct rp_route *route,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Shared by the target's agent and its side connections. */
+/* Structs and functions that target.c and target_thread.c share. */
 #ifndef RP_TARGET_PRIV_H
 #define RP_TARGET_PRIV_H
 
@@ -8,46 +8,46 @@
 #include "core/thread.h"
 #include "verbs/target.h"
 
-/* Buffers of received messages, and of sent ones (INFO is the longest). */
+/* Number and length of receive and of send buffers (INFO is the longest). */
 #define RECVS 16
 #define RECV  128
 #define SENDS 16
 #define SEND  384
 
-/* wr_ids: receives, then messages, then writes of ring slots. */
+/* wr_id ranges: receives, then sends, then writes of ring slots. */
 #define WRITES (RECVS + SENDS)
 #define NAMES  (WRITES + RP_RING_SLOTS)
 
 struct rp_dom {
-	struct rp_agent_host host; /* first: handed to the agent */
+	struct rp_agent_host host; /* first member: the agent's handle */
 	struct ibv_pd *pd;
 	unsigned int refs; /* guarded by doms_lock */
 	LIST_ENTRY(rp_dom) link;
-	pthread_mutex_t lock; /* guards the agent and its channels */
-	atomic_uint wanted;   /* by threads that wait for the lock */
+	pthread_mutex_t lock; /* guards agent and channels */
+	atomic_uint wanted;   /* number of threads waiting for lock */
 	struct rp_agent *agent;
 	struct ibv_comp_channel *channel;
-	int kick; /* eventfd */
-	/* Peers whose completion queue is polled, not armed. */
+	int kick; /* eventfd that wakes the thread */
+	/* Peers whose completion queues are polled, not armed. */
 	LIST_HEAD(, rp_target) polled;
-	LIST_HEAD(, rp_target) targets; /* all of them */
-	uint64_t weakenings;		/* those that every peer was sent */
+	LIST_HEAD(, rp_target) targets; /* all peers */
+	uint64_t weakenings;		/* number sent to every peer */
 	struct rp_spin spin;
 	uint64_t spin_ns;
-	bool has_message; /* set by a message; cleared before each poll */
+	bool has_message; /* a poll received a message */
 	bool runs, stop;
 	pthread_t thread;
 };
 
 struct rp_target {
-	struct rp_channel c; /* first: handed to the agent */
+	struct rp_channel c; /* first member: the agent's handle */
 	struct rp_dom *dom;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
-	struct ibv_mr *mr; /* registers this struct from rx to its end */
-	bool up;	   /* connected, without error */
-	bool broken;	   /* has failed; the thread reports it to the agent */
-	/* State of the session of the peer's HELLO. */
+	struct ibv_mr *mr; /* covers rx to the end of this struct */
+	bool up;	   /* connected, no error */
+	bool broken;	   /* failed; the thread will report the loss */
+	/* State of the session, which the peer's HELLO opens. */
 	enum {
 		TARGET_NEW,
 		TARGET_REQUESTED,
@@ -56,38 +56,38 @@ struct rp_target {
 	} state;
 	bool is_polled;
 	LIST_ENTRY(rp_target) polled, link;
-	uint64_t weakenings;  /* number of the last one that was sent */
+	uint64_t weakenings;  /* number sent to this peer */
 	unsigned int tx_free; /* a bit per buffer */
 	uint8_t rx[RECVS][RECV], tx[SENDS][SEND];
 	/*
-	 * The ring of requests, which the peer writes over its own queue pair,
-	 * and the source of the peer's ring of replies.
+	 * The ring that the peer writes requests to, over its own queue pair,
+	 * and the source of writes into the peer's ring of replies.
 	 */
-	struct ibv_mr *ring_mr; /* of ring_in; NULL: no ring */
+	struct ibv_mr *ring_mr; /* registers ring_in; NULL: no ring */
 	uint8_t ring_in[RP_RING_LEN], ring_out[RP_RING_LEN];
 	struct rp_ring ring;
-	bool polling;	  /* the peer has POLLING, without IDLE since */
-	uint64_t replies; /* remote address of the peer's ring; 0: none */
+	bool polling;	  /* POLLING was sent last, not IDLE */
+	uint64_t replies; /* remote address of reply ring; or 0 */
 	uint32_t replies_rkey;
-	unsigned int writing; /* a bit per slot of ring_out */
+	unsigned int writing; /* bit i: slot i is being written */
 };
 
 /* target_thread.c */
 
-/* Start the thread of the domain, unless it runs. 0 or a positive errno. */
+/* Start the domain's thread, unless it runs. 0 or a positive errno. */
 int rp_dom_start(struct rp_dom *dom);
-/* Wake the thread. From any thread. */
+/* Wake the domain's thread; called from any thread. */
 void rp_dom_wake(const struct rp_dom *dom);
 
-/* target.c, called by the thread under the lock */
+/* target.c, called by the domain's thread with dom->lock */
 
 extern const struct rp_agent_host_ops rp_target_host_ops;
-/* Poll completions, or the ring. True: there were some. */
+/* Handle completions, or requests in the ring. True: there were some. */
 bool rp_target_drain(struct rp_target *s);
 bool rp_target_poll_ring(struct rp_target *s);
-/* Send POLLING or IDLE. False: no send buffer is free. */
+/* Send a POLLING or IDLE message. False: no send buffer is free. */
 bool rp_target_signal(struct rp_target *s, enum rp_msg_type type);
-/* Send an INFO of each weakening. False: no send buffer is free. */
+/* Send an INFO message per weakening. False: no send buffer is free. */
 bool rp_target_send_weakenings(struct rp_target *s);
 void rp_target_hang_up(struct rp_target *s);
 
@@ -113,7 +113,7 @@ static inline void rp_target_park(struct rp_target *s)
 	s->is_polled = false;
 }
 
-/* Deadlines of the agent are far longer than the kernel's tick. */
+/* Coarse clock: the agent's deadlines are far longer than its tick. */
 static inline uint64_t rp_target_now(void)
 {
 	return rp_clock_ns(CLOCK_MONOTONIC_COARSE);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The target's agent of a protection domain, and its thread. */
+/* A protection domain's agent at the target, and its thread. */
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -13,7 +13,7 @@
 
 #define NS_PER_MS 1000000ull
 
-/* Polls between two reads of the clock and of completion events. */
+/* Polls between reads of the clock and of completion events. */
 #define POLLS  16
 #define YIELDS 100
 
@@ -22,11 +22,11 @@ static LIST_HEAD(, rp_dom) doms = LIST_HEAD_INITIALIZER(doms);
 
 void rp_dom_wake(const struct rp_dom *dom)
 {
-	/* It fails only if the counter is full of wake-ups. */
+	/* No error: it fails only if a wake-up is pending. */
 	eventfd_write(dom->kick, 1);
 }
 
-/* With the lock: take and acknowledge completion events. */
+/* With dom->lock: get and acknowledge completion events. */
 static void collect(struct rp_dom *dom)
 {
 	struct rp_target *s;
@@ -63,7 +63,7 @@ static void announce_polling(struct rp_dom *dom)
 			s->polling = rp_target_signal(s, RP_MSG_POLLING);
 }
 
-/* A peer without a free send buffer gets the rest when one completes. */
+/* Send INFO messages to all peers; without a free buffer later the rest. */
 static void announce_weakenings(struct rp_dom *dom)
 {
 	uint64_t last = UINT64_MAX;
@@ -79,7 +79,7 @@ static void announce_weakenings(struct rp_dom *dom)
 		dom->weakenings = last;
 }
 
-/* A peer sends a DOORBELL for a request that crosses IDLE. False: no buffer. */
+/* Send IDLE, after which peers ring the doorbell. False: no send buffer. */
 static bool announce_idle(struct rp_target *s)
 {
 	if (s->up && s->polling && !rp_target_signal(s, RP_MSG_IDLE))
@@ -88,7 +88,7 @@ static bool announce_idle(struct rp_target *s)
 	return true;
 }
 
-/* Arm all completion queues. True: there was work before. */
+/* Arm all completion queues. True: work was found, do not sleep. */
 static bool park_all(struct rp_dom *dom)
 {
 	struct rp_target *s;
@@ -109,7 +109,7 @@ static bool park_all(struct rp_dom *dom)
 
 static bool keep_polling(struct rp_dom *dom, bool came, unsigned int polls)
 {
-	/* Reading the clock may cost more than a poll. */
+	/* Skip the clock, which may cost more than a poll. */
 	if (!came && dom->spin.until && polls % POLLS)
 		return true;
 	return rp_spin(&dom->spin, dom->spin_ns, came,
@@ -143,7 +143,7 @@ static void wait_for_event(struct rp_dom *dom)
 	pthread_mutex_lock(&dom->lock);
 }
 
-/* Yield to waiters: a mutex that is relocked at once starves them. */
+/* Yield to waiters, because relocking a mutex at once starves them. */
 static void yield_lock(struct rp_dom *dom)
 {
 	for (int i = 0; i < YIELDS && atomic_load(&dom->wanted); i++)
@@ -173,7 +173,7 @@ static void *work(void *arg)
 			pthread_mutex_lock(&dom->lock);
 		} else if (!park_all(dom)) {
 			wait_for_event(dom);
-			polls = UINT_MAX; /* next: take the events */
+			polls = UINT_MAX; /* next poll reads the events */
 		}
 	}
 	pthread_mutex_unlock(&dom->lock);
@@ -209,7 +209,7 @@ static int channel_open(struct rp_dom *dom)
 	return 0;
 }
 
-/* Also of a domain that could not be opened. */
+/* Free a domain, even one that could not be opened. */
 static void dom_delete(struct rp_dom *dom)
 {
 	rp_dom_enter(dom);
@@ -232,7 +232,7 @@ static void dom_delete(struct rp_dom *dom)
 static int dom_new(struct ibv_pd *pd, struct rp_dom **out)
 {
 	struct rp_agent_attr attr = {
-		/* Each session has a queue pair, which the program made. */
+		/* Programs' queue pairs limit the sessions. */
 		.max_sessions = UINT32_MAX,
 		.messages_only = true,
 	};

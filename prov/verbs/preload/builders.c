@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The builders that a program calls: the device's, and flushes. */
+/* The ibv_wr_*() builders of a program: flushes, and forwards to the device. */
 #include "config.h"
 
 #include <string.h>
 
 #include "verbs/preload/preload.h"
 
-/* Copy the fields that the program has set to the device's struct. */
+/* Copy wr_id and wr_flags, which the program set, to the device's struct. */
 static struct ibv_qp_ex *base_of(struct ibv_qp_ex *ex)
 {
 	struct ibv_qp_ex *base = ((struct rp_pre_qp *)ex)->base;
@@ -16,13 +16,13 @@ static struct ibv_qp_ex *base_of(struct ibv_qp_ex *ex)
 	return base;
 }
 
-/* Setters follow a builder, which has copied the fields. */
+/* Get the device's struct for setters: the builder copied the fields. */
 static struct ibv_qp_ex *last_of(struct ibv_qp_ex *ex)
 {
 	return ((struct rp_pre_qp *)ex)->base;
 }
 
-/* The builders of reliable connections that only forward to the device's. */
+/* RC builders that are only forwarded to the device's. */
 #define EX struct ibv_qp_ex *ex
 #define FOR_BUILDERS(DO)                                                       \
 	DO(atomic_cmp_swp,                                                     \
@@ -64,7 +64,7 @@ static struct ibv_qp_ex *last_of(struct ibv_qp_ex *ex)
 	}
 FOR_BUILDERS(DEFINE)
 
-/* rpmem_wr_start() locks until complete, so look the peer up before. */
+/* Look up the peer before rpmem_wr_start(), which locks until complete. */
 static void start(struct ibv_qp_ex *ex)
 {
 	struct rp_pre_qp *r = (struct rp_pre_qp *)ex;
@@ -133,7 +133,7 @@ void rp_pre_ex_init(struct rp_pre_qp *r)
 		.wr_atomic_write = atomic_write,
 	};
 	memcpy(r->room + RP_WR_FLUSH_AT, &fn, sizeof(fn));
-	/* A NULL of the device stays NULL. */
+	/* Builders that the device lacks stay NULL. */
 #define SET(call, params, args)                                                \
 	ex->wr_##call = b->wr_##call ? forward_##call : NULL;
 	FOR_BUILDERS(SET)

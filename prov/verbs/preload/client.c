@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The rendezvous client: find the peer's preload and its descriptors. */
+/* The rendezvous client: connect to the peer's server, get its descriptors. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -33,7 +33,7 @@ static int wait_for(int fd, short what, uint64_t until)
 	return n < 0 ? errno : n ? 0 : ETIMEDOUT;
 }
 
-/* Send or receive one whole message. */
+/* Send or receive one message, all RP_RENDEZVOUS_LEN bytes. */
 static int transfer(int fd, uint8_t msg[RP_RENDEZVOUS_LEN], bool out,
 		    uint64_t until)
 {
@@ -85,7 +85,7 @@ bool rp_pre_host(const union ibv_gid *gid, uint32_t scope, uint16_t port,
 	       (!IN6_IS_ADDR_LINKLOCAL(&to->sin6_addr) || scope);
 }
 
-/* Connect from the address of the local GID, which the peer knows. */
+/* Connect from the local GID's address, by which the peer knows the client. */
 static int connect_port(const struct rp_pre_qp *r, uint16_t port,
 			uint64_t until)
 {
@@ -137,7 +137,7 @@ int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side *peer)
 		r->joined = !ret;
 		r->addr_of_peer = addr;
 	} else if (r->joined && memcmp(&r->addr_of_peer, &addr, sizeof(addr))) {
-		/* Each address has one encoding: this is another one. */
+		/* The peer has changed its address. (Each has one encoding.) */
 		ret = EKEYREJECTED;
 	}
 	pthread_mutex_unlock(&r->side_lock);
@@ -178,7 +178,7 @@ static int connect_any(struct rp_pre_qp *r, const struct rp_rendezvous *call)
 			return ret;
 		}
 		close(fd);
-		/* Not the peer's port; but a silent one may be. */
+		/* Try the next port; a silent one may be the peer's. */
 		if (last == ETIMEDOUT)
 			return last;
 	}
@@ -235,7 +235,7 @@ static void connection_lose(struct rp_pre_qp *r)
 	r->fd = -1;
 	r->all_recalled = true;
 	atomic_store(&r->state, RP_PRE_LOST);
-	/* Wakes a thread that sleeps until a completion. */
+	/* Wake a thread that sleeps until a completion. */
 	rp_side_fail(rp_qp_of(r->shim)->mine);
 }
 
@@ -326,7 +326,7 @@ void rp_pre_region_get(struct rp_pre_qp *r, uint32_t rkey)
 	for (size_t i = 0; i < r->nrecalled; i++)
 		rp_qp_forget(q, r->recalled[i]);
 	r->nrecalled = 0;
-	/* Nobody reports any more when regions end. */
+	/* Without connection no RECALL arrives: ask for each rkey again. */
 	if (r->all_recalled)
 		rp_qp_forget(q, rkey);
 	if (!rp_qp_knows(q, rkey)) {

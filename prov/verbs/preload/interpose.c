@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The program's calls of libibverbs that the preload interposes. */
+/* The libibverbs calls that the preload interposes. */
 #include "config.h"
 
 #include <dlfcn.h>
@@ -9,11 +9,11 @@
 #include "core/log.h"
 #include "verbs/preload/preload.h"
 
-/* The functions of these names are defined here, not the macros. */
+/* Define the functions below, not the macros of these names. */
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
-#define CAPS (7ull << 38) /* FLUSH of both types, ATOMIC_WRITE */
+#define CAPS (7ull << 38) /* FLUSH global and persistent, ATOMIC_WRITE */
 #define CALLS                                                                  \
 	((uint64_t)RP_QP_EX_WITH_FLUSH | (uint64_t)IBV_QP_EX_WITH_ATOMIC_WRITE)
 #define OPTIONAL (~(unsigned int)(IBV_ACCESS_OPTIONAL_FIRST - 1))
@@ -61,7 +61,7 @@ static void __attribute__((constructor)) find_base(void)
 	FOR_CALLS(FIND)
 }
 
-static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* for both */
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* of ctxs and cqs */
 static LIST_HEAD(, rp_pre_ctx) ctxs = LIST_HEAD_INITIALIZER(ctxs);
 static struct rp_pre_cq *cqs;
 
@@ -128,7 +128,7 @@ static int req_notify_cq(struct ibv_cq *cq, int solicited_only)
 	return rp_pre_ctx_find(cq->context)->req_notify_cq(cq, solicited_only);
 }
 
-/* Is there anything for the program to poll? */
+/* Is there a completion for the program? It is kept in c->one. */
 static bool has_completion(struct rp_pre_cq *c)
 {
 	bool worth;
@@ -143,7 +143,10 @@ static bool has_completion(struct rp_pre_cq *c)
 	return worth;
 }
 
-/* Arm first, so that no completion is missed in between. */
+/*
+ * Skip events that are only for the shim. Arm before the last check, so that no
+ * completion is missed.
+ */
 RP_PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *channel,
 			       struct ibv_cq **cq, void **cq_context)
 {
@@ -161,12 +164,12 @@ RP_PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *channel,
 					  atomic_load(&c->solicited_only)) ||
 		    has_completion(c))
 			return 0;
-		/* The event was for the shim alone. */
+		/* This event was only for the shim. */
 		ibv_ack_cq_events(*cq, 1);
 	}
 }
 
-/* Add room for the shim's own entries, as far as the device allows. */
+/* Add entries for the shim to a completion queue, up to the device's limit. */
 static int cqe_with_room(const struct rp_pre_ctx *c, int cqe)
 {
 	int64_t want = 4 * (int64_t)cqe + 256;
@@ -238,7 +241,7 @@ RP_PUBLIC int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 
 	if (!c)
 		return base.resize_cq(cq, cqe);
-	/* It does not shrink: the shim's work requests may fill it. */
+	/* Never shrink: the shim's work requests may fill the queue. */
 	pthread_mutex_lock(&c->lock);
 	if (cqe + c->used > cq->cqe)
 		ret = base.resize_cq(cq, cqe + c->used);
@@ -296,7 +299,7 @@ static void qp_free(struct rp_pre_qp *r)
 	free(r);
 }
 
-/* Attach the shim; again after a reset. 0 or an errno. */
+/* Attach the shim to a new or reset queue pair. 0 or an errno. */
 static int attach(struct rp_pre_qp *r)
 {
 	const struct rpmem_qp_attr attr = {
@@ -313,7 +316,7 @@ static int attach(struct rp_pre_qp *r)
 	return 0;
 }
 
-/* builders: ibv_qp_to_qp_ex() works. NULL and errno. */
+/* builders: the program may call ibv_qp_to_qp_ex(). NULL and errno. */
 static struct rp_pre_qp *qp_new(struct ibv_qp *qp, uint64_t send_ops,
 				bool builders)
 {
@@ -344,7 +347,7 @@ static struct rp_pre_qp *qp_new(struct ibv_qp *qp, uint64_t send_ops,
 	ret = base.query_qp(qp, &now, IBV_QP_CAP, &init);
 	if (ret)
 		goto fail;
-	/* A request may need one each; the side queue pair has its own. */
+	/* An entry per request, and those of the side queue pair. */
 	r->entries = (int)init.cap.max_send_wr + RP_SIDE_RECVS + RP_SIDE_SENDS;
 	ret = rp_pre_cq_use(scq, r->entries);
 	if (ret) {
@@ -412,7 +415,7 @@ RP_PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 	return r && r->base ? &r->ex : base.qp_to_qp_ex(qp);
 }
 
-/* A reset queue pair starts over. */
+/* Attach again after the program moved the queue pair to RESET. */
 static int reattach(struct rp_pre_qp *r)
 {
 	struct rpmem_qp *old = r->shim;
@@ -441,7 +444,7 @@ static int modify(struct rp_pre_qp *r, struct ibv_qp_attr *attr, int mask)
 		if (flushes)
 			attr->qp_access_flags |= IBV_ACCESS_REMOTE_READ;
 	}
-	/* A read replaces a flush. */
+	/* Flushes may become READs: allow one outstanding. */
 	if (!rd)
 		attr->max_rd_atomic = 1;
 	if (!dest_rd)
@@ -476,7 +479,7 @@ RP_PUBLIC int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
 	if (rp_pre_inside)
 		return base.modify_qp(qp, attr, mask);
 	rp_pre_inside++;
-	/* Without flushes of its own it may be the target of the peer's. */
+	/* A queue pair without flushes may be the target of flushes. */
 	if (!r && (mask & IBV_QP_ACCESS_FLAGS) &&
 	    (attr->qp_access_flags & RP_SHIM_FLUSHES) &&
 	    qp->qp_type == IBV_QPT_RC && rp_pre_ctx_find(qp->context)) {
@@ -535,7 +538,7 @@ static bool is_ours(const struct ibv_pd *pd, unsigned int access)
 	       rp_pre_ctx_find(pd->context);
 }
 
-/* Peers flush by reads, and by ordered writes. */
+/* Register with remote read, as peers flush by READs; drop relaxed ordering. */
 static struct ibv_mr *region_new(struct ibv_pd *pd, void *addr, size_t length,
 				 uint64_t iova, unsigned int access)
 {
@@ -646,7 +649,7 @@ static int query_device_ex(struct ibv_context *ctx,
 	return ret;
 }
 
-/* Shall the device be emulated, and is it possible? */
+/* Does the device lack FLUSH, and can the preload emulate it? */
 static bool is_wanted(struct ibv_context *ctx, struct ibv_device_attr *attr)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(ctx);

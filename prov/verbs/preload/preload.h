@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Shared by the files of the preload: the shim behind a program's own calls. */
+/* The preload library, which interposes a program's calls of libibverbs. */
 #ifndef RP_PRELOAD_H
 #define RP_PRELOAD_H
 
@@ -9,9 +9,7 @@
 #include "core/wire_rendezvous.h"
 #include "verbs/post.h"
 
-/*
- * Nonzero: calls go to libibverbs directly. The rendezvous thread keeps it set.
- */
+/* Nonzero: pass calls to libibverbs; always so in the rendezvous thread. */
 extern __thread unsigned int rp_pre_inside;
 
 /* --- devices and completion queues --- */
@@ -35,85 +33,85 @@ struct rp_pre_cq {
 	struct ibv_cq *cq;
 	struct rp_pre_ctx *ctx;
 	bool extended;
-	int program_cqe, used;	     /* entries: of the program, of the shim */
-	_Atomic(void *) shim;	     /* struct rpmem_cq *, or NULL */
-	_Atomic(int) solicited_only; /* as the program armed it */
+	int program_cqe, used;	     /* entries of the program, of the shim */
+	_Atomic(void *) shim;	     /* struct rpmem_cq * or NULL */
+	_Atomic(int) solicited_only; /* argument of the program's arming */
 	pthread_mutex_t lock;
-	bool has_one; /* one is filled, to check an event */
+	bool has_one; /* one holds an unread completion */
 	struct ibv_wc one;
 	UT_hash_handle hh;
 };
 struct rp_pre_ctx *rp_pre_ctx_find(const struct ibv_context *ctx);
 struct rp_pre_cq *rp_pre_cq_find(struct ibv_cq *cq);
-/* ENOMEM: fewer entries than this are left. */
+/* Reserve completion queue entries for the shim. ENOMEM: too few are left. */
 int rp_pre_cq_use(struct rp_pre_cq *c, int entries);
 
 /* --- queue pairs --- */
 
 struct rp_pre_qp {
-	union { /* first, as the program uses it */
+	union { /* first member: programs get its address */
 		struct ibv_qp_ex ex;
 		uint8_t room[RP_WR_FLUSH_AT + sizeof(rp_wr_flush_fn)];
 	};
 	struct ibv_qp *qp;
-	struct ibv_qp_ex *base; /* the device's; NULL: no builders */
+	struct ibv_qp_ex *base; /* device's builders; NULL: none */
 	struct rpmem_qp *shim;
 	struct rp_pre_cq *scq;
-	uint64_t send_ops;			 /* of the queue pair */
-	int entries;				 /* of the completion queue */
-	bool no_sge, no_rd, no_dest_rd, no_read; /* set by ibv_modify_qp() */
-	unsigned int access;			 /* FLUSH bits */
+	uint64_t send_ops;			 /* requested builders */
+	int entries;				 /* reserved entries of scq */
+	bool no_sge, no_rd, no_dest_rd, no_read; /* shim raised these 0s */
+	unsigned int access;			 /* granted FLUSH bits */
 	UT_hash_handle hh;
-	/* The peer; guarded by the lock of server.c. */
+	/* The connected peer; guarded by the lock of server.c. */
 	bool connected;
 	union ibv_gid gid, peer_gid;
-	uint32_t scope;	   /* scope id of link-local addresses */
-	uint32_t peer_num; /* QP number */
+	uint32_t scope;	   /* sin6_scope_id of link-local GIDs */
+	uint32_t peer_num; /* peer's QP number */
 	LIST_ENTRY(rp_pre_qp) link;
 	struct rp_pre_listener *listener;
-	bool unheard; /* a client with descriptors cannot be reached */
-	/* The side connection, which either end may connect first. */
+	bool unheard; /* lost a client that holds descriptors */
+	/* State of the side connection, which either end may start. */
 	pthread_mutex_t side_lock;
 	bool joined;
 	struct rpmem_qp_desc addr_of_peer;
-	/* State of the client. */
+	/* State of the rendezvous client. */
 	pthread_mutex_t client_lock;
 	struct rp_remote_cfg cfg;
 	_Atomic(int) state; /* enum rp_pre_state */
-	int fd;		    /* -1: not connected */
-	uint32_t *recalled; /* rkeys to forget */
+	int fd;		    /* socket to the peer's server; or -1 */
+	uint32_t *recalled; /* rkeys of deregistered regions */
 	size_t nrecalled, recalled_room;
 	bool all_recalled;
 };
 enum rp_pre_state {
 	RP_PRE_NEW,
 	RP_PRE_FOUND,
-	RP_PRE_NOT_FOUND, /* the peer has no preload */
-	RP_PRE_LOST,	  /* was found, and is lost */
+	RP_PRE_NOT_FOUND, /* no process with the preload */
+	RP_PRE_LOST,	  /* the peer's process or connection ended */
 };
 
-/* Set the builders that the device has, too. */
+/* Fill r->ex with builders: those of the device, and the shim's flushes. */
 void rp_pre_ex_init(struct rp_pre_qp *r);
 
 /* --- client.c: the rendezvous client --- */
 
-/* Before the first request: find the peer's preload, if it has one. */
+/* Before the first request: connect to the peer's rendezvous server, if any. */
 void rp_pre_lookup(struct rp_pre_qp *r);
-/* From start to complete: get the region's descriptor, or an empty one. */
+/* Between start and complete: get a region's descriptor, or an empty one. */
 void rp_pre_region_get(struct rp_pre_qp *r, uint32_t rkey);
-/* Handle all messages on r->fd; under client_lock. */
+/* With client_lock: handle all messages on r->fd. */
 void rp_pre_receive(struct rp_pre_qp *r);
 void rp_pre_leave(struct rp_pre_qp *r);
-/* Connect the side connection, unless it is; 0 or an errno. */
+/* Connect the side connection, unless it is connected. 0 or an errno. */
 int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side *peer);
-/* Address of the host with this GID; false: the GID has no address. */
+/* Convert a GID to its host's IP address; false: it has none. */
 bool rp_pre_host(const union ibv_gid *gid, uint32_t scope, uint16_t port,
 		 struct sockaddr_in6 *to);
 static inline uint64_t rp_pre_now(void)
 {
 	return rp_clock_ns(CLOCK_MONOTONIC);
 }
-/* A descriptor that allows nothing: a flush then fails as on a device. */
+/* Make a descriptor without access: flushes fail as on a device. */
 struct rp_desc rp_pre_empty_desc(uint32_t rkey, uint32_t qp_num,
 				 unsigned int qp);
 
@@ -125,21 +123,21 @@ struct rp_pre_mr {
 	bool leaving;
 	UT_hash_handle hh;
 };
-/* 0 or an errno. */
+/* Add a queue pair to the server, which starts its thread. 0 or an errno. */
 int rp_pre_qp_add(struct rp_pre_qp *r);
 void rp_pre_qp_del(struct rp_pre_qp *r);
 struct rp_pre_qp *rp_pre_qp_find(struct ibv_qp *qp);
-/* The program has connected it, to the peer in attr; or no longer is. */
+/* Record that the program connected r to the peer in attr; or disconnected. */
 void rp_pre_qp_connected(struct rp_pre_qp *r, const struct ibv_qp_attr *attr);
 void rp_pre_qp_disconnected(struct rp_pre_qp *r);
 int rp_pre_mr_add(struct ibv_mr *mr, struct rpmem_mr *shim);
-/* NULL: not registered by the shim. Then no client flushes with its rkey. */
+/* Before deregistration: recall clients' descriptors. NULL: not the shim's. */
 struct rp_pre_mr *rp_pre_mr_recall(struct ibv_mr *mr);
 bool rp_pre_mr_is(struct ibv_mr *mr);
 void rp_pre_mr_del(struct rp_pre_mr *m);
-/* Undo rp_pre_mr_recall(): deregistration has failed. */
+/* Undo rp_pre_mr_recall() after deregistration has failed. */
 void rp_pre_mr_keep(struct rp_pre_mr *m);
-/* Make the thread poll new descriptors. */
+/* Wake the thread, so that it polls new file descriptors. */
 void rp_pre_watch(void);
 
 #endif

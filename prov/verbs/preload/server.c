@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The rendezvous server, at the target; and the thread of both sides. */
+/* The rendezvous server of a target, and the thread of server and client. */
 #include "config.h"
 
 #include <errno.h>
@@ -14,12 +14,12 @@
 #include "core/log.h"
 #include "verbs/preload/preload.h"
 
-/* Clients without a LOOKUP yet; and all. */
+/* Most clients without LOOKUP, and most clients. */
 #define MAX_HALF_OPEN 64
 #define MAX_CLIENTS   4096
 #define LOOK_EVERY_MS 250
 
-/* A port on which peers look up local queue pairs. */
+/* A listening port on which peers look up local queue pairs. */
 struct rp_pre_listener {
 	uint16_t port;
 	int fd;
@@ -34,18 +34,18 @@ struct granted {
 struct client {
 	int fd;
 	struct sockaddr_in6 from;
-	uint64_t until; /* while r is NULL */
+	uint64_t until; /* deadline for LOOKUP, while r is NULL */
 	uint8_t msg[RP_RENDEZVOUS_LEN];
 	size_t got;
-	bool waits; /* LOOKUP was received, and has no reply yet */
+	bool waits; /* LOOKUP has no reply yet */
 	struct rp_rendezvous lookup;
-	struct rp_pre_qp *r; /* the queue pair that it looked up */
+	struct rp_pre_qp *r; /* local queue pair that it looked up */
 	struct granted *granted;
 	size_t ngranted, room;
 	LIST_ENTRY(client) link;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for all of this */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all below */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_cond_t released;
 static LIST_HEAD(,
@@ -70,7 +70,7 @@ static void init(void)
 
 void rp_pre_watch(void)
 {
-	/* It fails only if the counter is full of wake-ups. */
+	/* No error: it fails only if a wake-up is pending. */
 	if (kick >= 0)
 		eventfd_write(kick, 1);
 }
@@ -91,7 +91,7 @@ static void drop(struct client *v)
 	pthread_cond_broadcast(&released);
 }
 
-/* Send at once, or not at all: do not wait for a peer that does not read. */
+/* Send all at once, or fail: never wait for a peer that does not read. */
 static bool send_now(struct client *v, const struct rp_rendezvous *m)
 {
 	uint8_t msg[RP_RENDEZVOUS_LEN];
@@ -106,7 +106,7 @@ static bool is_gid(const union ibv_gid *gid, const uint8_t *raw)
 	return !memcmp(gid->raw, raw, RP_GID_LEN);
 }
 
-/* The local queue pair that is connected to the client's, on its host. */
+/* Is r the queue pair in the client's LOOKUP, connected to its host? */
 static bool is_connected_to(const struct rp_pre_qp *r, const struct client *v)
 {
 	const struct rp_rendezvous *c = &v->lookup;
@@ -146,7 +146,7 @@ static bool send_found(struct client *v, struct rp_pre_qp *r)
 	return send_now(v, &m);
 }
 
-/* False: drop the client. */
+/* Reply to LOOKUP, if the queue pair is connected. False: drop the client. */
 static bool look_up(struct client *v)
 {
 	const struct rp_rendezvous no = {.type = RP_RENDEZVOUS_NOT_FOUND};
@@ -203,7 +203,7 @@ static bool send_descriptor(struct client *v, uint32_t rkey)
 	if (mr && !rpmem_export_mr(mr->shim, r->shim, &desc) &&
 	    !rp_desc_get(desc.bytes, &m.desc) && granted_add(v, rkey))
 		return send_now(v, &m);
-	/* No such region: send only what the queue pair allows. */
+	/* No such region: send a descriptor without access. */
 	m.desc = rp_pre_empty_desc(rkey, r->qp->qp_num,
 				   rp_desc_bits(r->access) | RP_DESC_READ |
 					   RP_DESC_WRITE);
@@ -220,7 +220,7 @@ static void client_released(struct client *v, uint32_t rkey)
 		}
 }
 
-/* False: not a client's message in this state, or end of file. */
+/* Handle a message. False: invalid in this state; drop the client. */
 static bool message_handle(struct client *v)
 {
 	struct rp_rendezvous m;
@@ -317,7 +317,7 @@ static void serve_all(void)
 			drop(v);
 	}
 	LIST_FOREACH (r, &qps, link) {
-		/* The thread that has the lock reads the messages, too. */
+		/* If the lock is taken, its owner reads the messages. */
 		if (!pthread_mutex_trylock(&r->client_lock)) {
 			rp_pre_receive(r);
 			pthread_mutex_unlock(&r->client_lock);
@@ -328,7 +328,7 @@ static void serve_all(void)
 	}
 }
 
-/* All descriptors to poll, and *ms, how long. NULL: no memory. */
+/* Make the array for poll(), and its timeout *ms. NULL: no memory. */
 static struct pollfd *all_fds(nfds_t *n, int *ms)
 {
 	const struct rp_pre_listener *d;
@@ -381,7 +381,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* The thread ends with the process. */
+/* Start the thread; it runs until the process ends. */
 static int start(void)
 {
 	pthread_t thread;
@@ -504,7 +504,7 @@ static void drop_qp(struct rp_pre_qp *r)
 	struct client *v, *next;
 
 	r->connected = false;
-	/* The thread does not use the side of r any more. */
+	/* From now on the thread does not use r's side connection. */
 	atomic_store(&r->state, RP_PRE_NEW);
 	for (v = LIST_FIRST(&clients); v; v = next) {
 		next = LIST_NEXT(v, link);
@@ -593,7 +593,7 @@ bool rp_pre_mr_is(struct ibv_mr *mr)
 	return is;
 }
 
-/* Has the client this region's descriptor, in its protection domain? */
+/* Find the client's grant of this region, if it has the descriptor. */
 static struct granted *granted_of(const struct client *v,
 				  const struct ibv_mr *mr)
 {
@@ -617,7 +617,7 @@ static bool is_awaited(const struct ibv_mr *mr)
 	return false;
 }
 
-/* Disconnect clients that could still flush with the old descriptor. */
+/* Disconnect clients that still have the region's descriptor. */
 static void clients_disconnect(const struct ibv_mr *mr)
 {
 	struct client *v, *next;
