@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Arrival: work of the NIC alone, and messages that wait for the program. */
+/* Arrival of messages: handled by the NIC, or left for the program. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,7 +36,7 @@ static void scatter(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 
 /* --- acknowledgements --- */
 
-/* The NIC has executed it: acknowledge now, or after placement. */
+/* Acknowledge a request that the NIC executed: now, or after placement. */
 static void nic_ack(struct ps_machine *m, struct ps_msg *msg)
 {
 	struct ps_msg *later;
@@ -70,7 +70,7 @@ void ps_placed_acks(struct ps_machine *m)
 	}
 }
 
-/* Everything that the NIC has accepted is placed. */
+/* Place everything that the NIC has accepted. */
 void ps_nic_place_all(struct ps_machine *m)
 {
 	while (m->model && model_dma_ready(m->model))
@@ -209,7 +209,7 @@ void ps_fetch(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 		memcpy(to, from, len);
 }
 
-/* FLUSH the range to persistence; by a CPU if a CPU places. */
+/* FLUSH a range to persistence, by the NIC or (clwb, sfence) the CPU. */
 static bool flush(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 		  const void *at, size_t len)
 {
@@ -313,7 +313,7 @@ static bool wait_for_program(struct ps_machine *m, struct ps_msg *msg)
 	return true;
 }
 
-/* False: msg is complete. */
+/* The NIC handles an arrived message. False: msg is complete. */
 static bool nic_arrive(struct ps_machine *m, struct ps_msg *msg)
 {
 	switch (msg->what) {
@@ -336,7 +336,7 @@ static bool nic_arrive(struct ps_machine *m, struct ps_msg *msg)
 		return false;
 	case PMSIM_SEND:
 	case PMSIM_TSEND:
-		/* An unexpected message is in a buffer of its own. */
+		/* An unexpected message stays in its own buffer. */
 		if (!match(msg)) {
 			set_sequence(m, msg);
 			return true;
@@ -378,7 +378,7 @@ void ps_arrive(struct ps_machine *m, struct ps_msg *msg)
 
 /* --- the program --- */
 
-/* False: msg stays queued. */
+/* The program handles an arrived message. False: msg stays queued. */
 static bool try_match(struct ps_machine *m, struct ps_msg *msg)
 {
 	struct ps_ep *ep;

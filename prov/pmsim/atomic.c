@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Atomics: all calls that post one, and their execution at the target. */
+/* Atomics: the calls that post them, and their execution at the target. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@
 		d = c > d ? s : d;                                             \
 		break
 
-/* Computed in 64 unsigned bits, where overflow is defined. */
+/* Integers are computed as uint64_t, where overflow is defined. */
 #define INTEGER(name, type)                                                    \
 	static void name(enum fi_op op, void *dst, const void *src,            \
 			 const void *cmp)                                      \
@@ -134,7 +134,7 @@ static const struct {
 	[FI_DOUBLE] = {sizeof(double), do_double},
 };
 
-/* 0: not supported. */
+/* Bytes of an operand; 0: this atomic is not supported. */
 static size_t size_of(enum fi_datatype type, enum fi_op op)
 {
 	bool bits = op == FI_BOR || op == FI_BAND || op == FI_BXOR ||
@@ -148,15 +148,15 @@ static size_t size_of(enum fi_datatype type, enum fi_op op)
 
 /* --- at the target --- */
 
-/* Place everything of the queue pair. */
+/* Place all pending pieces of the message's queue pair. */
 static void place_all(struct ps_machine *m, const struct ps_msg *msg)
 {
 	model_dma_see(m->model, model_dma_completion(m->model, msg->qp));
 }
 
 /*
- * A NIC executes its atomics one by one, so the next one must read what this
- * one has stored, whatever else is still in flight.
+ * Execute an atomic. A NIC executes atomics one by one, so the next one must
+ * read what this one has stored, whatever else is in flight.
  */
 void ps_atomic_run(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 		   char *const where[PS_IOV])
@@ -176,7 +176,7 @@ void ps_atomic_run(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 			ps_fetch(m, msg, nic, where[i] + at, old + done, size);
 			memcpy(value, old + done, size);
 			if (msg->atomic != FI_ATOMIC_READ) {
-				/* Without compare values none are read. */
+				/* Without compare values use offset 0. */
 				size_t cmp = msg->compare < msg->len
 						     ? msg->compare
 						     : 0;
@@ -201,7 +201,7 @@ void ps_atomic_run(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 
 /* --- at the initiator --- */
 
-/* Convert element counts to lengths. */
+/* Convert fi_ioc to iovec: element counts to lengths. */
 static int to_iov(const struct fi_ioc *ioc, size_t n, size_t size,
 		  struct iovec iov[PS_IOV])
 {
@@ -268,7 +268,7 @@ static ssize_t post(struct fid_ep *fid, const struct fi_msg_atomic *msg,
 	return ps_tx_post(ps_ep_of(fid), &tx);
 }
 
-/* The calls with separate arguments, as messages. */
+/* The arguments of a call without a message struct, as a message. */
 struct plain {
 	struct fi_rma_ioc rma;
 	struct fi_msg_atomic msg;
@@ -342,7 +342,7 @@ static ssize_t at_readwritev(struct fid_ep *fid, const struct fi_ioc *iov,
 
 	if (!nresult)
 		return -FI_EINVAL;
-	/* An atomic read has results only, and no operand. */
+	/* FI_ATOMIC_READ has results, but no operand. */
 	plain_make(&p, op == FI_ATOMIC_READ ? resultv : iov,
 		   op == FI_ATOMIC_READ ? nresult : count, dest, addr, key,
 		   type, op, context);

@@ -8,7 +8,7 @@
 
 #include "pmsim/pmsim_int.h"
 
-/* An address inserted twice is one entry, as in libfabric's providers. */
+/* An inserted address; inserting it twice makes one entry, as in libfabric. */
 struct ps_av_entry {
 	uint32_t number;
 	unsigned int uses;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Counters; reading one makes progress for its program, as for queues. */
+/* Counters; reading one makes progress for its program. */
 #include <stdlib.h>
 
 #include "pmsim/pmsim_int.h"
@@ -45,7 +45,7 @@ static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
 	return 0;
 }
 
-/* The only thread waits here, so nothing can arrive. */
+/* Return at once: nothing arrives while the only thread waits. */
 static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 {
 	return cntr_read(fid) >= threshold ? 0 : -FI_ETIMEDOUT;

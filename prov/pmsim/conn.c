@@ -7,9 +7,9 @@
 #include "pmsim/pmsim_int.h"
 
 /*
- * A connection has the two wires of any pair, and its own two endpoints. When
- * it is cut neither end can post any more, and replies are lost; but messages
- * in flight may arrive for as long as the receiving end is open.
+ * A connection is a pair of wires with two endpoints of its own. When it is cut
+ * neither end can post any more, and replies are lost; but messages in flight
+ * may arrive for as long as the receiving end is open.
  *
  * A listener is found by its port, the lowest that is free, so a restarted
  * process listens where its predecessor did.
@@ -23,7 +23,7 @@ struct ps_pep {
 	struct ps_addr addr;
 	struct fi_info *info;
 	bool listens;
-	LIST_ENTRY(ps_pep) link; /* in its machine, while its process runs */
+	LIST_ENTRY(ps_pep) link; /* machine's peps, while process runs */
 };
 
 static struct ps_pep *pep_of(struct fid *fid)
@@ -137,7 +137,7 @@ static int pep_reject(struct fid_pep *pep, fid_t handle, const void *param,
 
 	if (paramlen > PS_CM_DATA)
 		return -FI_EINVAL;
-	/* The endpoint that was to accept it may have taken it. */
+	/* Unless an accepting endpoint has taken the request. */
 	LIST_FOREACH (req, &ps_sim.reqs, link)
 		if (&req->fid == handle) {
 			req_drop(handle, FI_ECONNREFUSED, param, paramlen);
@@ -324,7 +324,7 @@ void ps_conn_cut(struct ps_ep *ep, bool both)
 		add_event(w->from == ep ? w->to : w->from, FI_SHUTDOWN, 0);
 }
 
-/* The peer is gone: the endpoint's wires have no other end. */
+/* An endpoint is closed: end its connection and its requests. */
 void ps_conn_die(struct ps_ep *ep)
 {
 	struct ps_wire *w = ep->conn_wire;
@@ -341,7 +341,7 @@ void ps_conn_die(struct ps_ep *ep)
 	ep->conn_wire = NULL;
 	if (w)
 		ps_wire_end(w);
-	/* Place what its NIC has accepted before anything else happens. */
+	/* First place what this machine's NIC has accepted. */
 	if (w)
 		ps_nic_place_all(ep->dom->machine);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The test's interface: machines, and everything that moves. */
+/* The test's interface: machines, wires, breaks (struct pmsim_ops). */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ void ps_trace(const char *fmt, ...)
 	va_end(ap);
 }
 
-/* A test with an invalid call has no result: abort at the call. */
+/* Abort at an invalid call: such a test has no result. */
 static void bad_call(const char *what)
 {
 	fprintf(stderr, "pmsim: %s\n", what);
@@ -55,7 +55,7 @@ static struct ps_wire *wire_at(unsigned int id)
 	return w;
 }
 
-/* Writes that the NIC has accepted are not acknowledged any more. */
+/* Drop acknowledgments that wait for placement. */
 static void drop_unplaced(struct ps_machine *m)
 {
 	struct ps_msg *msg;
@@ -96,7 +96,7 @@ static void ctl_reset(const struct pmsim_cfg *cfg)
 	for (unsigned int i = 0; i < ps_sim.nmachines; i++) {
 		struct ps_machine *m = ps_sim.machines[i];
 
-		/* Wire numbers are reused: no old message may cause a reply. */
+		/* Wire ids are reused: drop old messages that need replies. */
 		drop_unplaced(m);
 		drop_reads(m);
 		m->last_key = m->free_key = 0;
@@ -133,7 +133,7 @@ static unsigned int ctl_machine(const struct model_cfg *cfg)
 		m->place = cfg->place;
 		m->dma = cfg->place == MODEL_DMA_CACHE ||
 			 cfg->place == MODEL_DMA_MEMORY;
-		if (m->dma) /* messages that the CPU has to store */
+		if (m->dma) /* for messages that the CPU stores */
 			m->place = MODEL_CPU_USER;
 	}
 	TAILQ_INIT(&m->arrived);
@@ -147,7 +147,7 @@ static unsigned int ctl_machine(const struct model_cfg *cfg)
 	return m->id;
 }
 
-/* A program that does not know machines runs on one without a model. */
+/* The machine for new domains; by default one without a model. */
 struct ps_machine *ps_machine_current(void)
 {
 	if (!ps_sim.nmachines)
@@ -177,7 +177,7 @@ static void ctl_kill(unsigned int machine)
 			ps_ep_die(ep);
 			if (ep->connected)
 				continue;
-			/* Its completions are dropped. */
+			/* Drop completions of the killed process. */
 			ps_cq_clear(ep->tx_cq);
 			ps_cq_clear(ep->rx_cq);
 		}
@@ -186,7 +186,7 @@ static void ctl_kill(unsigned int machine)
 	}
 	ps_conns_kill(m);
 	drop_unplaced(m);
-	/* A kernel ends DMA into a process's memory before freeing it. */
+	/* A kernel lets DMA into a process's memory end before freeing it. */
 	ps_nic_place_all(m);
 	m->last_key = m->free_key = 0;
 }
@@ -205,7 +205,7 @@ static size_t ctl_wires(struct pmsim_wire *out, size_t max)
 {
 	size_t n = 0;
 
-	/* A NIC sees that its writes are placed without its program. */
+	/* NICs acknowledge placed writes without their programs. */
 	for (unsigned int i = 0; i < ps_sim.nmachines; i++)
 		ps_placed_acks(ps_sim.machines[i]);
 	for (unsigned int i = 0; i < ps_sim.nwires; i++) {
@@ -379,7 +379,7 @@ const struct pmsim_ops *pmsim_control(void)
 	return &ops;
 }
 
-/* At unload: memory that a test left is not a leak of this library. */
+/* At unload: free memory that the test has left, for leak checkers. */
 __attribute__((destructor)) static void fini(void)
 {
 	struct pmsim_cfg same = ps_sim.cfg;

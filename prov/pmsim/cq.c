@@ -6,7 +6,7 @@
 
 #include "pmsim/pmsim_int.h"
 
-/* Every format is a prefix of the entry for errors. */
+/* A queued entry; every format is a prefix of fi_cq_err_entry. */
 struct ps_cqe {
 	STAILQ_ENTRY(ps_cqe) link;
 	struct fi_cq_err_entry e;
@@ -59,7 +59,7 @@ static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count,
 	struct ps_cqe *q;
 	size_t n = 0;
 
-	/* A killed process only gets back the buffers that it closes. */
+	/* A killed process only gets canceled entries, by readerr. */
 	if (cq->dom->dead)
 		return STAILQ_EMPTY(&cq->queue) ? -FI_EAGAIN : -FI_EAVAIL;
 	ps_progress(cq->dom);
@@ -94,7 +94,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf,
 		return -FI_EAGAIN;
 	if (!q->e.err)
 		q->e.err = q->e.prov_errno = FI_ECANCELED;
-	/* No error data: keep the caller's buffer for it. */
+	/* err_data stays the caller's buffer; it gets no data. */
 	q->e.err_data = buf->err_data;
 	memcpy(buf, &q->e, sizeof(*buf));
 	STAILQ_REMOVE_HEAD(&cq->queue, link);
@@ -102,7 +102,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf,
 	return 1;
 }
 
-/* The only thread waits here, so nothing can arrive. */
+/* Return at once: nothing arrives while the only thread waits. */
 static ssize_t cq_sread(struct fid_cq *fid, void *buf, size_t count,
 			const void *cond, int timeout)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The domain: a process's share of its machine. */
+/* Domains: the objects of one process on its machine. */
 #include <stdlib.h>
 
 #include "pmsim/pmsim_int.h"

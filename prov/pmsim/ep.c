@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Endpoints: their addresses, and what ends with one. */
+/* Endpoints: open, bind, address, close. */
 #include <stdlib.h>
 #include <string.h>
 #include <arpa/inet.h>
@@ -40,7 +40,7 @@ static void match_fini(struct ps_match *q)
 	msgs_free(&q->claimed);
 }
 
-/* Drop messages that arrived for an endpoint and were not received. */
+/* Drop messages that arrived for ep and were not received. */
 static void forget_arrived(struct ps_ep *ep, struct ps_msgs *list)
 {
 	struct ps_msg *msg, *next;
@@ -72,8 +72,8 @@ static void push_receive(struct ps_ep *ep, struct ps_rx *rx)
 }
 
 /*
- * Closing a connected endpoint, even of a killed process, returns its buffers
- * to the program by an entry for each.
+ * Complete a connected endpoint's operations and receives as canceled, when it
+ * is closed, even in a killed process: the program gets its buffers back.
  */
 static void flush(struct ps_ep *ep)
 {
@@ -307,7 +307,7 @@ static bool cancel(struct ps_match *q, void *context)
 	return false;
 }
 
-/* A sent message cannot be canceled; only receives can. */
+/* Cancel a posted receive; sent messages cannot be canceled. */
 static ssize_t ep_cancel(fid_t fid, void *context)
 {
 	struct ps_ep *ep = ep_of(fid);
@@ -369,7 +369,7 @@ static struct fi_ops_ep ep_ops = {
 	.tx_size_left = tx_size_left,
 };
 
-/* A restarted program requests the address of its predecessor. */
+/* Set the address: a restarted program takes that of its predecessor. */
 static int cm_setname(fid_t fid, void *addr, size_t addrlen)
 {
 	struct ps_ep *ep = ep_of(fid);
@@ -422,14 +422,14 @@ static struct fi_ops_cm cm_ops = {
 };
 
 /*
- * The requested address, else the next free one. Connected endpoints of one
- * machine differ in the port alone.
+ * Set ep->addr: the requested address, else the next free one. Connected
+ * endpoints of one machine differ only in the port.
  */
 static int set_address(struct ps_ep *ep, const struct fi_info *info)
 {
 	uint32_t number;
 
-	/* Only its peer uses the address, so it need not be unique. */
+	/* An accepted endpoint: its address need not be unique. */
 	if (ep->connected && info->handle) {
 		ep->accepts = info->handle;
 		ps_conn_name(ep);

@@ -7,7 +7,7 @@
 
 #include "pmsim/pmsim_int.h"
 
-/* For layers that may sleep; here no thread sleeps. */
+/* Descriptors for layers that may sleep; they are never readable. */
 static int never[2] = {-1, -1};
 
 int ps_wait_fd(unsigned int i)

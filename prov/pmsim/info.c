@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The entries of fi_getinfo(), for hints that name the provider. */
+/* fi_getinfo(), for hints or FI_PROVIDER that name pmsim. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,10 +28,10 @@ enum {
 	 FI_ORDER_RMA_WAR | FI_ORDER_RMA_WAW | FI_ORDER_ATOMIC_RAR |           \
 	 FI_ORDER_ATOMIC_RAW | FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW)
 
-/* All bits of a tag are used. */
+/* mem_tag_format: all bits of a tag are used. */
 #define TAG_FORMAT 0xaaaaaaaaaaaaaaaaull
 
-/* Is the provider's name a component of "a;b,c"? "^pmsim" is not. */
+/* Is "pmsim" a component of the list? "^pmsim" does not count. */
 static bool names_us(const char *list, const char *separators)
 {
 	size_t n;
@@ -44,7 +44,7 @@ static bool names_us(const char *list, const char *separators)
 	return false;
 }
 
-/* A fi_getinfo() without the name must not find simulated memory. */
+/* Do hints or FI_PROVIDER name pmsim? Others must not find simulated memory. */
 static bool is_named(const struct fi_info *hints)
 {
 	const char *env = getenv("FI_PROVIDER");
@@ -110,7 +110,7 @@ static bool domain_fits(uint32_t version, const struct fi_domain_attr *a)
 	       mr_mode_fits(version, a->mr_mode);
 }
 
-/* Layers match both kinds of endpoints by their address format. */
+/* One address format for both endpoint types, as layers compare it. */
 static uint32_t address_format(void)
 {
 	return ps_sim.cfg.connects ? FI_SOCKADDR_IN : FI_FORMAT_UNSPEC;
@@ -129,7 +129,7 @@ static bool fits(uint32_t version, const struct fi_info *h)
 		!strcmp(h->fabric_attr->name, PS_NAME));
 }
 
-/* The requested capabilities, and implied ones. */
+/* Add implied capabilities to the requested ones. */
 static uint64_t grant(uint64_t caps)
 {
 	const uint64_t tx = FI_SEND | FI_READ | FI_WRITE;
@@ -203,7 +203,7 @@ static void fill(const struct fi_info *hints, struct fi_info *i)
 	i->ep_attr->tx_ctx_cnt = 1;
 	i->ep_attr->rx_ctx_cnt = 1;
 
-	/* There is one thread only, so any threading model holds. */
+	/* Grant any threading model, as there is only one thread. */
 	d->threading =
 		hints && hints->domain_attr && hints->domain_attr->threading
 			? hints->domain_attr->threading
@@ -214,7 +214,7 @@ static void fill(const struct fi_info *hints, struct fi_info *i)
 	d->av_type = hints && hints->domain_attr ? hints->domain_attr->av_type
 						 : FI_AV_UNSPEC;
 	d->mr_mode = mr_mode();
-	/* Keys of the provider are short. */
+	/* Provider keys have 32 bits. */
 	d->mr_key_size =
 		ps_sim.cfg.prov_keys ? sizeof(uint32_t) : sizeof(uint64_t);
 	d->cq_data_size = sizeof(uint64_t);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Follow the writes of CPU and NIC, and how far each value has got. */
+/* Model: track the values that each word may have on the media. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ void *model_grown(void *v, size_t n, size_t *cap, size_t size)
 
 static enum rule rule_of(const struct model_cfg *cfg)
 {
-	/* The page cache is lost in a reboot, whatever the domain. */
+	/* A page cache is lost in a power cut, whatever the domain. */
 	if (cfg->kind == MODEL_FILE)
 		return RULE_DISK;
 	if ((cfg->kind != MODEL_DAX && cfg->kind != MODEL_DAX_SYNC) ||
@@ -167,7 +167,7 @@ void model_word_set(struct word *w, uint64_t v)
 	w->synced = w->now;
 }
 
-/* Duplicate values: keep the last. */
+/* Remove duplicate values: keep the last of each. */
 static void word_unique(struct word *w)
 {
 	size_t n = 0;
@@ -183,7 +183,7 @@ static void word_unique(struct word *w)
 	w->n = n;
 }
 
-/* These bytes of the word are on the media now, in every value. */
+/* Write bytes to every possible value: they are on the media. */
 static void word_merge(struct word *w, struct bytes b)
 {
 	for (size_t i = 0; i < w->n; i++)
@@ -192,8 +192,9 @@ static void word_merge(struct word *w, struct bytes b)
 }
 
 /*
- * These bytes of the word may get to the media from now on, after earlier NIC
- * writes, with whatever the cache has written back until then.
+ * Add values for bytes that wait in the root complex: they may get to the media
+ * from now on, after earlier NIC writes, with whatever the cache has written
+ * back until then.
  */
 static void word_wait(struct word *w, struct bytes b)
 {
@@ -213,7 +214,7 @@ static void word_wait(struct word *w, struct bytes b)
 	word_unique(w);
 }
 
-/* The media hold a value that is at least as new as the mark. */
+/* Drop the values older than mark, as the media hold a newer one. */
 static void word_drop_older(struct word *w, struct mark mark)
 {
 	size_t n = 0;
@@ -282,14 +283,14 @@ static void word_write(struct model *m, struct area *a, uint8_t *at,
 		word_only(w, v);
 		break;
 	case RULE_DISK:
-		/* Write-back only writes dirty pages. */
+		/* Only dirty pages are written back. */
 		if (w->page->dirty)
 			word_add(w, v);
 		break;
 	case RULE_ADR:
 		/*
-		 * The write bypasses the cache. Other bytes of the word in the
-		 * CPU's cache are no nearer to memory than before.
+		 * A DMA write bypasses the cache: other bytes of the word, in
+		 * the CPU's cache, get no nearer to memory.
 		 */
 		if (by == BY_DMA && is_waiting(m))
 			word_wait(w, b);
@@ -301,8 +302,8 @@ static void word_write(struct model *m, struct area *a, uint8_t *at,
 	case RULE_EADR:
 		/*
 		 * Write-combining buffers are not in the domain. A later store
-		 * of this CPU to the same word flushes them, a write of the NIC
-		 * does not.
+		 * of this CPU to the same word flushes them, a NIC write does
+		 * not.
 		 */
 		if (by == BY_CPU)
 			word_only(w, v);
@@ -316,7 +317,7 @@ static void word_write(struct model *m, struct area *a, uint8_t *at,
 	}
 }
 
-/* Memory outside the model is DRAM: only the CPU's view changes. */
+/* Memory outside the model is DRAM: write it, and keep no state. */
 void model_write(struct model *m, void *addr, const void *data, size_t len,
 		 enum by by)
 {
@@ -336,9 +337,10 @@ void model_write(struct model *m, void *addr, const void *data, size_t len,
 }
 
 /*
- * A store through the user's mapping. From now until the next one write-back
- * may happen at any moment, write the whole page as it is then, and leave it
- * clean: msync guarantees no more than a state of this moment or later.
+ * Mark pages dirty after a store through the program's mapping. From now until
+ * the next store write-back may happen at any moment, write the whole page as
+ * it is then, and leave it clean. So msync guarantees only a state of this
+ * moment or later.
  */
 static void dirty_pages(struct model *m, void *addr, size_t len)
 {
@@ -469,7 +471,7 @@ void model_dma_write(struct model *m, unsigned int qp, void *addr,
 	}
 }
 
-/* The number identifies what was received before it, on any queue pair. */
+/* Returns a sequence number, above those of all pieces received before. */
 uint64_t model_dma_completion(struct model *m, unsigned int qp)
 {
 	return (uint64_t)m->order++ << 32 | qp;
@@ -501,7 +503,7 @@ static void piece_arrive(struct model *m, size_t i)
 	piece_forget(m, i);
 }
 
-/* Remove entries of this queue pair; push: because they are on the media. */
+/* Remove waiting entries of qp; push: because they are on the media. */
 static void waiting_forget(struct model *m, unsigned int qp, bool push)
 {
 	size_t n = 0;
@@ -616,6 +618,6 @@ void model_dma_drop(struct model *m, unsigned int qp)
 		else
 			i++;
 	}
-	/* A reused queue pair number must not push these. */
+	/* Forget them: a later queue pair with this number must not push. */
 	waiting_forget(m, qp, false);
 }

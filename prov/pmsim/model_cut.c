@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The state that loss of power, or of the process, leaves in memory. */
+/* Model: the memory that a power cut, or the death of the process, leaves. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -7,18 +7,17 @@
 
 #include "pmsim/model_priv.h"
 
-/* The pieces in flight that are assumed to be placed. */
+/* Which pieces in flight are assumed to be placed. */
 enum got {
 	GOT_SOME,
-	GOT_READY, /* some of those that may be next, no later ones */
+	GOT_READY, /* only pieces that may be next */
 	GOT_ALL,
 };
 
 /*
- * The effect of pieces in flight on one word, found from the last of them to
- * arrive back to the first: `used` arrive after all others, and give these
- * bytes. So nothing below a piece that covers the whole word has to be
- * examined.
+ * A possible result of pieces in flight on one word, found backwards from the
+ * last piece to arrive: the pieces in `used` arrive after all others, and write
+ * the bytes b. A piece that covers the whole word ends the search.
  */
 struct reach {
 	struct bytes b;
@@ -26,7 +25,7 @@ struct reach {
 };
 
 struct reaches {
-	const struct piece *p[64]; /* those that touch the word, oldest first */
+	const struct piece *p[64]; /* that touch the word, oldest first */
 	size_t np;
 	struct reach *v;
 	size_t n, cap;
@@ -42,7 +41,7 @@ static void reach_add(struct reaches *r, struct reach x)
 	r->v[r->n++] = x;
 }
 
-/* May piece i arrive directly before those used? all: every piece arrives. */
+/* May piece i arrive just before those in used? all: every piece arrives. */
 static bool reach_may(const struct model *m, const struct reaches *r,
 		      uint64_t used, size_t i, bool all)
 {
@@ -65,7 +64,7 @@ static bool reach_may(const struct model *m, const struct reaches *r,
 	return true;
 }
 
-/* Must no other piece have arrived before? */
+/* Is x a result without any earlier piece? */
 static bool reach_is_whole(const struct model *m, const struct reaches *r,
 			   const struct reach *x, bool all)
 {
@@ -83,7 +82,7 @@ static bool reach_is_whole(const struct model *m, const struct reaches *r,
 	return true;
 }
 
-/* All outcomes, oldest first; the caller frees r->v. */
+/* Find all results, oldest first; the caller frees r->v. */
 static void reach_find(const struct model *m, const void *word, enum got got,
 		       struct reaches *r)
 {
@@ -136,7 +135,7 @@ static size_t add_value(uint64_t values[MODEL_VALUES], size_t n, uint64_t v)
 	return n + 1;
 }
 
-/* The CPU's view after the pieces that have arrived. */
+/* Add the values that CPUs see after the assumed arrivals. */
 static size_t put_coherent(const struct model *m, const void *word,
 			   enum got got, uint64_t values[MODEL_VALUES],
 			   size_t n)
@@ -176,8 +175,8 @@ static size_t after_cut(const struct model *m, const void *addr, enum got got,
 	if (m->cut == RULE_COHERENT)
 		return put_coherent(m, at, GOT_ALL, values, 0);
 	/*
-	 * Caches that are persistent until model_weaken() keep the newest
-	 * value; non-temporal stores count as fenced until then.
+	 * Before model_weaken() persistent caches keep the newest value, and
+	 * non-temporal stores count as fenced.
 	 */
 	w = m->cut == m->rule ? *slot_of(a, at) : NULL;
 	now = (struct val){.v = load(at)};
@@ -192,10 +191,10 @@ static size_t after_cut(const struct model *m, const void *addr, enum got got,
 		return page_of(a, at)->dirty
 			       ? put_coherent(m, at, got, values, n)
 			       : n;
-	/* A piece in the cache may be evicted with the rest of its word. */
+	/* A piece in the cache is evicted with its whole word. */
 	if (m->cut == RULE_ADR && m->cfg.place == MODEL_DMA_CACHE)
 		return put_coherent(m, at, got, values, n);
-	/* They follow waiting writes: the media have all of those. */
+	/* Pieces reach the media after all waiting writes. */
 	reach_find(m, at, got, &r);
 	for (size_t k = 0; k < r.n; k++)
 		for (size_t i = 0; i < nvals; i++)
@@ -251,10 +250,9 @@ static uint64_t pick_below(const struct picker *p, uint64_t below)
 }
 
 /*
- * How far the pieces have got: some arrive, in an order that the rules allow,
- * then single words of those that would be next. So no word is there without
- * the words that must precede it, as a choice for each word alone could have
- * it.
+ * Choose how far pieces got: some arrive, in an order that the rules allow,
+ * then single words of pieces that would be next. So no word arrives without
+ * the words that must precede it; choosing each word by itself could do that.
  */
 static void cut_pieces(struct model *m, const struct picker *pick)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Shared by model.c and model_cut.c about one model. */
+/* Structs and functions that model.c and model_cut.c share. */
 #ifndef PMSIM_MODEL_PRIV_H
 #define PMSIM_MODEL_PRIV_H
 
@@ -7,16 +7,16 @@
 
 #include "pmsim/model.h"
 
-/* Some bytes of one word, those where mask is 0xff. value is 0 elsewhere. */
+/* Some bytes of a word: those where mask is 0xff; value is 0 elsewhere. */
 struct bytes {
 	uint64_t mask;
 	uint64_t value;
 };
 
 /*
- * How new a value is, in two directions, as memory may be behind in only one of
- * them: seq counts what went through the cache, nic the writes of the NIC past
- * it, while they wait in a buffer.
+ * The age of a value, in two counters, as memory may lag in only one: seq
+ * counts writes through the cache, nic counts writes of the NIC past the cache
+ * that wait in the root complex.
  */
 struct mark {
 	uint32_t seq, nic;
@@ -28,26 +28,26 @@ struct val {
 };
 
 /*
- * A word that was written since the last reset; of all others the media hold
- * what the CPU sees. vals is never empty, in the order of nic, then seq; the
- * last is what the CPU sees, and no value occurs twice: a repeated value counts
- * as new, because the only question is which values are at least as new as a
- * mark. Of equal values the last is newer in both directions, because a NIC
- * write is added to every value that has all earlier ones.
+ * A word written since the last reset (for other words media and CPU agree).
+ * vals is never empty, sorted by nic, then seq. The last value is what the CPU
+ * sees. No value occurs twice: a repeated value counts as new, because the only
+ * question is which values are at least as new as a mark. Of equal values the
+ * last is newer in both counters, because a NIC write is added to every value
+ * that has all earlier ones.
  */
 struct word {
 	uint64_t *at;
 	struct word **slot;
 	struct page *page;
-	struct word *next; /* of the same page */
+	struct word *next; /* next word of the page */
 	struct val *vals;
 	size_t n, cap;
 	struct mark now;
-	struct mark fenced; /* seq 0, or the next sfence drops all older ones */
-	struct mark synced; /* msync of the dirty page drops all older ones */
+	struct mark fenced; /* next sfence drops older vals; seq 0: none */
+	struct mark synced; /* msync of a dirty page drops older vals */
 };
 
-/* A queue pair's write to a word that waits in the root complex. */
+/* A write of a queue pair to a word, waiting in the root complex. */
 struct waiting {
 	unsigned int qp;
 	struct word *word;
@@ -57,30 +57,30 @@ struct waiting {
 struct page {
 	struct word *words;
 	bool listed;
-	bool dirty;    /* user store since the last msync: maybe dirty */
+	bool dirty;    /* a program's store since the last msync */
 	bool metadata; /* the page's metadata is durable */
 };
 
 struct area {
 	uint8_t *mem;
 	size_t len;
-	struct word **slots; /* one for each word; NULL: unchanged */
+	struct word **slots; /* one per word; NULL: not written */
 	struct page *pages;
 };
 
-/* A write in the NIC or on PCIe: never crosses a line. */
+/* A piece of a write in the NIC or on PCIe; never crosses a cache line. */
 struct piece {
 	unsigned int qp;
-	uint32_t order; /* counts pieces and completions of all queue pairs */
+	uint32_t order; /* sequence number of pieces and completions */
 	uint8_t *addr;
 	size_t len;
 	uint8_t data[MODEL_LINE];
 };
 
-/* How the possible values of a word are determined. */
+/* Rule by which a word's possible values are determined. */
 enum rule {
-	RULE_COHERENT, /* only what the CPU sees, or nothing, is left */
-	RULE_DISK,     /* what write-back wrote */
+	RULE_COHERENT, /* only the CPU's value, or nothing */
+	RULE_DISK,     /* values that write-back wrote */
 	RULE_ADR,
 	RULE_EADR,
 };
@@ -92,38 +92,38 @@ enum by {
 };
 
 struct model {
-	struct model_cfg cfg;	      /* of the machine as it is now */
-	struct model_cfg first, weak; /* at the reset; behind model_weaken() */
-	enum rule rule;		      /* by which words are followed */
-	enum rule cut;		      /* by which a cut loses them now */
+	struct model_cfg cfg;	      /* present configuration */
+	struct model_cfg first, weak; /* at the reset; after model_weaken() */
+	enum rule rule;		      /* for following words */
+	enum rule cut;		      /* for a cut at this moment */
 	struct area *areas;
 	size_t nareas, cap_areas;
-	/* The first nwords are in use, the others are free for reuse. */
+	/* The first nwords words are in use, the others are free. */
 	struct word **words;
 	size_t nwords, made_words, cap_words;
-	struct page **pages; /* changed since the reset */
+	struct page **pages; /* pages changed since the reset */
 	size_t npages, cap_pages;
-	struct word **fencing; /* those with `fenced` */
+	struct word **fencing; /* words that the next sfence affects */
 	size_t nfencing, cap_fencing;
-	struct piece *pieces; /* oldest first */
+	struct piece *pieces; /* pieces not yet placed, oldest first */
 	size_t npieces, cap_pieces;
 	uint32_t order;
-	struct waiting *waiting; /* or drained, or pushed otherwise */
+	struct waiting *waiting; /* NIC writes that may wait */
 	size_t nwaiting, cap_waiting;
 };
 
 /* model.c */
 void model_die(const char *why) __attribute__((noreturn));
-/* v, grown if it has no room for one more than n. */
+/* Return the array v, enlarged if it is full (n elements). */
 void *model_grown(void *v, size_t n, size_t *cap, size_t size);
-/* NULL: outside the model. */
+/* Find the area of addr; NULL: outside the model. */
 struct area *model_area(const struct model *m, const void *addr);
-/* The bytes are placed now. */
+/* Write bytes to memory now, and update the values of their words. */
 void model_write(struct model *m, void *addr, const void *data, size_t len,
 		 enum by by);
 /* May this piece be placed next? */
 bool model_piece_ready(const struct model *m, size_t i);
-/* The word may only hold v afterwards, as if it was never written. */
+/* Make v the only possible value of w, as after a reset. */
 void model_word_set(struct word *w, uint64_t v);
 
 static inline bool is_dax(const struct model *m)
@@ -132,21 +132,21 @@ static inline bool is_dax(const struct model *m)
 }
 
 /*
- * Does a NIC write that CPUs can see wait in the root complex, too? The domain
- * of the CPU caches contains that, the memory controller's does not.
+ * Do placed NIC writes wait in the root complex? The domain of the CPU caches
+ * contains it, that of the memory controller does not.
  */
 static inline bool is_waiting(const struct model *m)
 {
 	return m->rule == RULE_ADR && m->cfg.place == MODEL_DMA_MEMORY;
 }
 
-/* Can the CPU or a NIC push bytes into a persistence domain? */
+/* Is there a persistence domain that flushes and fences reach? */
 static inline bool has_domain(const struct model *m)
 {
 	return m->cfg.domain >= MODEL_ADR;
 }
 
-/* No value of this memory survives a power cut. */
+/* Is all of this memory lost in a power cut? */
 static inline bool is_volatile(const struct model *m)
 {
 	return !is_dax(m) && m->cfg.kind != MODEL_FILE;
@@ -180,7 +180,7 @@ static inline uint64_t merge(uint64_t v, struct bytes b)
 	return (v & ~b.mask) | b.value;
 }
 
-/* The part of [addr, addr + len) inside the word at `word`. */
+/* The bytes of [addr, addr + len) that are inside the word at `word`. */
 static inline struct bytes bytes_in(const void *word, const void *addr,
 				    const void *data, size_t len)
 {

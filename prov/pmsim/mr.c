@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Memory regions: the bytes that a peer may access by a key. */
+/* Memory regions that peers access by key. */
 #include <stdlib.h>
 
 #include "pmsim/pmsim_int.h"
@@ -28,7 +28,7 @@ static struct fi_ops mr_fid_ops = {
 	.ops_open = ps_no_ops_open,
 };
 
-/* A restarted process reuses its predecessor's keys, or gets new ones. */
+/* The key of a new region; a restarted process may reuse earlier keys. */
 static uint64_t next_key(struct ps_machine *m)
 {
 	uint64_t key = m->free_key;

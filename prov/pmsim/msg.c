@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Messages and tagged messages: all calls that send and receive. */
+/* Messages and tagged messages: the calls that send and receive. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -174,7 +174,7 @@ static int rx_check(const struct ps_ep *ep, const struct iovec *iov, size_t n)
 		return -FI_EOPBADSTATE;
 	if (n > PS_IOV)
 		return -FI_EINVAL;
-	/* A receive buffer in persistent memory must be intended. */
+	/* Receives into persistent memory need cfg.recv_in_pm. */
 	for (size_t i = 0; i < n && m && !ps_sim.cfg.recv_in_pm; i++)
 		if (iov[i].iov_len && model_owns(m, iov[i].iov_base))
 			return -FI_EINVAL;
@@ -273,7 +273,7 @@ struct fi_ops_msg ps_msg_ops = {
 	.injectdata = msg_injectdata,
 };
 
-/* Discard without a buffer. The sender may wait for delivery. */
+/* Discard a message; acknowledge it, as the sender may wait. */
 static void discard(struct ps_msg *msg)
 {
 	ps_reply(msg, PMSIM_ACK, 0, NULL, 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Operations of an initiator: from the post to the one completion. */
+/* Operations of an initiator: post, and complete once. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -140,7 +140,7 @@ static struct ps_msg *make_msg(const struct ps_tx *tx)
 	msg = ps_msg_new(tx->what, len + ps_iov_len(tx->compare, tx->ncompare));
 	if (!msg)
 		return NULL;
-	/* Copy now: the program must not change it before completion. */
+	/* Copy the payload: a program may not change it before completion. */
 	if (tx->what != PMSIM_READ)
 		gather(msg->payload, tx->iov, tx->niov);
 	gather(msg->payload + len, tx->compare, tx->ncompare);
@@ -180,7 +180,7 @@ static struct ps_op *make_op(struct ps_ep *ep, const struct ps_tx *tx,
 	return op;
 }
 
-/* NULL: no path, which the completion reports. */
+/* Find the wire to dest. *wire NULL: none; the completion reports that. */
 static int find_wire(struct ps_ep *ep, fi_addr_t dest, struct ps_wire **wire)
 {
 	uint32_t number;
@@ -209,7 +209,7 @@ static int find_wire(struct ps_ep *ep, fi_addr_t dest, struct ps_wire **wire)
 
 ssize_t ps_tx_post(struct ps_ep *ep, const struct ps_tx *tx)
 {
-	/* Other operations complete in any case, as over tcp. */
+	/* Operations without reply complete in any case, as over tcp. */
 	bool wants_reply =
 		!tx->silent &&
 		(tx->what == PMSIM_READ || tx->what == PMSIM_ATOMIC ||
@@ -243,7 +243,7 @@ ssize_t ps_tx_post(struct ps_ep *ep, const struct ps_tx *tx)
 		}
 		ps_wire_post(wire, msg);
 	} else {
-		/* No endpoint: as a connection that breaks at once. */
+		/* Without such an endpoint act as if the connection breaks. */
 		PS_TRACE("machine %u: %s to nobody", ep->dom->machine->id,
 			 ps_what_name(tx->what));
 		free(msg);

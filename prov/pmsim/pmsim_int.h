@@ -50,7 +50,7 @@ struct ps_fabric {
 };
 int ps_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 		   void *context);
-/* Calls that no object here supports. */
+/* fid calls that no pmsim object supports. */
 int ps_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
 int ps_no_control(struct fid *fid, int command, void *arg);
 int ps_no_ops_open(struct fid *fid, const char *name, uint64_t flags,
@@ -63,18 +63,18 @@ struct ps_eq {
 	struct ps_fabric *fabric;
 	struct ps_machine *machine; /* NULL: no events */
 	STAILQ_HEAD(, ps_eqe) queue;
-	unsigned int n, nshut, refs; /* nshut: number of FI_SHUTDOWN */
-	bool dead;		     /* of a killed process */
+	unsigned int n, nshut, refs; /* n: events; nshut: FI_SHUTDOWN events */
+	bool dead;		     /* its process was killed */
 	LIST_ENTRY(ps_eq) link;
 };
 int ps_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr,
 	       struct fid_eq **eq, void *context);
-/* err 0: success. Takes ownership of info. */
+/* Queue an event; err 0: success. Takes ownership of info. */
 void ps_eq_push(struct ps_eq *eq, uint32_t event, int err, struct fid *fid,
 		struct fi_info *info, const void *data, size_t len);
-/* Remove the events of this object. */
+/* Remove queued events that name this object. */
 void ps_eq_forget(struct ps_eq *eq, const struct fid *fid);
-/* One of two descriptors (i: 0 or 1) that are never readable. */
+/* Get one of two file descriptors (i: 0 or 1) that are never readable. */
 int ps_wait_fd(unsigned int i);
 bool ps_wait_fits(enum fi_wait_obj wait);
 
@@ -84,11 +84,11 @@ struct ps_dom {
 	struct fid_domain fid;
 	struct ps_fabric *fabric;
 	struct ps_machine *machine;
-	bool dead; /* of a killed process: it can only be closed */
+	bool dead; /* process was killed: only close works */
 	unsigned int refs;
 	struct ps_mr *mrs;
 	LIST_HEAD(, ps_ep) eps;
-	LIST_ENTRY(ps_dom) link; /* in its machine, while its process runs */
+	LIST_ENTRY(ps_dom) link; /* machine's doms, while process runs */
 };
 int ps_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 		   struct fid_domain **dom, void *context);
@@ -100,25 +100,25 @@ struct ps_mr {
 	struct ps_dom *dom;
 	uint64_t key;
 	uint64_t access;
-	uint64_t addr; /* of the first byte, for peers */
+	uint64_t addr; /* remote address of the first byte */
 	char *base;
 	size_t len;
 	UT_hash_handle hh;
 };
 extern struct fi_ops_mr ps_mr_ops;
-/* The local address of a peer's access. 0, or the error (FI_EACCES, ..). */
+/* Find the local address of a peer's access. 0, or FI_EACCES, ... */
 int ps_mr_find(struct ps_dom *dom, const struct fi_rma_iov *iov,
 	       uint64_t access, char **where);
 
 /* --- av.c --- */
 
 /*
- * An endpoint address that looks like IPv4, so that layers can read a port.
- * Listeners are found by port, others by number. The number of a connected
- * endpoint is its machine's.
+ * An endpoint address in sockaddr_in form, so that layers can read a port.
+ * Listeners are found by port, endpoints by number. A connected endpoint has
+ * its machine's number.
  */
 struct ps_addr {
-	uint16_t family, port; /* port: big-endian */
+	uint16_t family, port; /* port is big-endian */
 	uint32_t number;
 	uint8_t zero[8];
 };
@@ -129,17 +129,17 @@ struct ps_av_entry;
 struct ps_av {
 	struct fid_av fid;
 	struct ps_dom *dom;
-	struct ps_av_entry **entries; /* by fi_addr_t; NULL: free */
+	struct ps_av_entry **entries; /* index: fi_addr_t; NULL: free */
 	size_t n;
 	struct ps_av_entry *by_addr;
 	unsigned int refs;
 };
 int ps_av_open(struct fid_domain *domain, struct fi_av_attr *attr,
 	       struct fid_av **av, void *context);
-/* The number of an address; 0: not in the vector. */
+/* The endpoint number of an address; 0: not in the vector. */
 uint32_t ps_av_number(const struct ps_av *av, fi_addr_t addr);
 fi_addr_t ps_av_find(const struct ps_av *av, uint32_t number);
-/* When the address was inserted, by ps_sim.clock. */
+/* Time of the address's insertion, by ps_sim.clock. */
 uint64_t ps_av_born(const struct ps_av *av, fi_addr_t addr);
 
 /* --- cq.c --- */
@@ -147,16 +147,16 @@ uint64_t ps_av_born(const struct ps_av *av, fi_addr_t addr);
 struct ps_cq {
 	struct fid_cq fid;
 	struct ps_dom *dom;
-	size_t size; /* of one entry */
+	size_t size; /* bytes per entry */
 	STAILQ_HEAD(, ps_cqe) queue;
 	unsigned int refs;
 };
 int ps_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
 	       struct fid_cq **cq, void *context);
-/* e->err 0: success, from src. */
+/* Queue a completion entry; e->err 0: success. src: source address. */
 void ps_cq_push(struct ps_cq *cq, const struct fi_cq_err_entry *e,
 		fi_addr_t src);
-/* cq NULL: no-op. */
+/* Drop all entries; cq NULL: no-op. */
 void ps_cq_clear(struct ps_cq *cq);
 
 /* --- cntr.c --- */
@@ -187,8 +187,8 @@ struct ps_rx {
 	TAILQ_ENTRY(ps_rx) link;
 	struct ps_ep *ep;
 	void *context;
-	uint64_t flags;	 /* FI_COMPLETION: report success */
-	uint32_t source; /* 0: any */
+	uint64_t flags;	 /* FI_COMPLETION: report success, too */
+	uint32_t source; /* endpoint number; 0: any */
 	uint64_t tag, ignore;
 	size_t niov, len;
 	struct iovec iov[PS_IOV];
@@ -196,7 +196,7 @@ struct ps_rx {
 
 TAILQ_HEAD(ps_msgs, ps_msg);
 
-/* Messages and receives of one kind: FI_MSG or FI_TAGGED. */
+/* Posted receives and unmatched messages of one kind: FI_MSG or FI_TAGGED. */
 struct ps_match {
 	TAILQ_HEAD(, ps_rx) posted;
 	struct ps_msgs unexpected;
@@ -204,24 +204,24 @@ struct ps_match {
 };
 
 /*
- * An operation of an initiator, until it has completed. Acknowledgments on the
- * wire point at it; it outlives them because a break removes both.
+ * An initiator's operation, until it completes. Acknowledgments in flight point
+ * at it; a break of the connection removes both.
  */
 struct ps_op {
-	TAILQ_ENTRY(ps_op) link; /* in its endpoint */
+	TAILQ_ENTRY(ps_op) link; /* list ep->ops */
 	TAILQ_ENTRY(ps_op) due_link;
 	struct ps_ep *ep;
 	enum ps_event event;
-	bool due;	 /* completes at the program's next poll */
-	bool has_reply;	 /* its reply has arrived */
+	bool due;	 /* completes at the next poll */
+	bool has_reply;	 /* the reply has arrived */
 	bool want;	 /* report success, too */
-	bool untold;	 /* failed; reported when the test says so */
-	int err;	 /* for due and untold */
-	unsigned int qp; /* of the connection that brings the reply */
+	bool untold;	 /* failed; tell() will report it */
+	int err;	 /* valid if due or untold */
+	unsigned int qp; /* connection of the reply */
 	void *context;
-	uint64_t flags; /* of the completion entry */
+	uint64_t flags; /* completion entry's flags */
 	size_t nresult;
-	struct iovec result[PS_IOV]; /* destination of a read or fetch */
+	struct iovec result[PS_IOV]; /* where a reply's data goes */
 };
 
 struct ps_ep {
@@ -231,28 +231,28 @@ struct ps_ep {
 	struct ps_cq *tx_cq, *rx_cq;
 	struct ps_cntr *cntr[PS_EV_MAX];
 	struct ps_addr addr;
-	struct ps_addr peer; /* of a connected endpoint */
+	struct ps_addr peer; /* FI_EP_MSG: peer's address */
 	bool enabled, dead;
-	bool connected; /* FI_EP_MSG: with one peer, over conn_wire */
-	bool over;	/* ... and FI_SHUTDOWN was reported */
+	bool connected; /* FI_EP_MSG: has one peer */
+	bool over;	/* FI_SHUTDOWN was reported */
 	struct ps_eq *eq;
-	struct ps_wire *conn_wire; /* NULL: not connected yet, or no more */
-	struct ps_req *req;	   /* its connection request */
-	struct fid *accepts;	   /* the request that it is to accept */
+	struct ps_wire *conn_wire; /* NULL: not connected */
+	struct ps_req *req;	   /* its request in progress */
+	struct fid *accepts;	   /* request to accept */
 	bool tx_selective, rx_selective;
 	bool directed;
-	uint64_t tx_flags, rx_flags; /* defaults */
+	uint64_t tx_flags, rx_flags; /* default flags */
 	unsigned int nops, nrx;
 	TAILQ_HEAD(, ps_op) ops;
 	struct ps_match msg, tagged;
-	LIST_HEAD(, ps_wire) wires; /* from this endpoint */
-	struct ps_lost *lost;	    /* connections that broke */
-	LIST_ENTRY(ps_ep) link;	    /* in its domain */
-	UT_hash_handle hh;	    /* by number, while reachable */
+	LIST_HEAD(, ps_wire) wires; /* wires that it sends on */
+	struct ps_lost *lost;	    /* broken connections */
+	LIST_ENTRY(ps_ep) link;	    /* list dom->eps */
+	UT_hash_handle hh;	    /* ps_sim.eps, by number */
 };
 int ps_ep_open(struct fid_domain *domain, struct fi_info *info,
 	       struct fid_ep **ep, void *context);
-/* Remove the endpoint with its wires, operations and messages. */
+/* Remove an endpoint's wires, operations and messages. */
 void ps_ep_die(struct ps_ep *ep);
 static inline struct ps_ep *ps_ep_of(struct fid_ep *fid)
 {
@@ -264,8 +264,8 @@ static inline struct ps_ep *ps_ep_of(struct fid_ep *fid)
 /* A connection request, until accept or reject. */
 struct ps_req {
 	struct fid fid;
-	struct ps_ep *from; /* NULL: has given up */
-	struct ps_addr at;  /* address that it connects to */
+	struct ps_ep *from; /* requester; NULL: gave up */
+	struct ps_addr at;  /* listener's address */
 	LIST_ENTRY(ps_req) link;
 };
 int ps_pep_open(struct fid_fabric *fabric, struct fi_info *info,
@@ -275,14 +275,14 @@ int ps_connect(struct fid_ep *ep, const void *addr, const void *param,
 int ps_accept(struct fid_ep *ep, const void *param, size_t paramlen);
 int ps_getpeer(struct fid_ep *ep, void *addr, size_t *addrlen);
 int ps_shutdown(struct fid_ep *ep, uint64_t flags);
-/* An accepted endpoint has the address of the listener. */
+/* Give an accepted endpoint the address of its listener. */
 void ps_conn_name(struct ps_ep *ep);
-/* err 0: without a report. Returns the requesting endpoint. */
+/* Free a request; err 0: without event. Returns the requesting endpoint. */
 struct ps_ep *ps_req_drop(struct fid *handle, int err);
-/* both: report it to the other end as well. */
+/* End a connection; both: report it to the peer, too. */
 void ps_conn_cut(struct ps_ep *ep, bool both);
 void ps_conn_die(struct ps_ep *ep);
-/* The process on this machine was killed. */
+/* End all connections and listeners of a killed process. */
 void ps_conns_kill(struct ps_machine *m);
 
 /* --- wire.c: messages between two endpoints --- */
@@ -294,57 +294,57 @@ struct ps_msg {
 	unsigned int qp;
 	uint32_t from;
 	struct ps_ep *to;
-	struct ps_op *op;    /* that waits for the reply; of the sender, or in a
-				reply of the receiver */
-	struct ps_rx *rx;    /* the matching receive */
-	bool placed;	     /* executed by the NIC; the report is left */
-	bool numbered;	     /* has a completion number of the NIC */
-	uint64_t completion; /* ... namely this */
+	struct ps_op *op; /* sender's operation that needs a reply; in a reply:
+			     the receiver's */
+	struct ps_rx *rx; /* matching receive */
+	bool placed;	  /* the NIC executed it; report it */
+	bool numbered;	  /* completion is valid */
+	uint64_t completion; /* NIC's completion number */
 	uint64_t flags;	     /* FI_REMOTE_CQ_DATA, FI_INJECT, .. */
 	uint64_t data, tag;
 	void *claim;
-	int err; /* PMSIM_ERROR */
+	int err; /* of PMSIM_ERROR */
 	enum fi_datatype datatype;
 	enum fi_op atomic;
 	bool fetch;
 	size_t nrma;
 	struct fi_rma_iov rma[PS_IOV];
-	size_t len, compare; /* of the payload; of it before compare values */
+	size_t len, compare; /* bytes of payload; bytes before compare values */
 	char payload[];
 };
 
 struct ps_wire {
 	unsigned int id;
-	unsigned int qp;  /* a new one for each connection */
-	unsigned int src; /* machine */
+	unsigned int qp;  /* new for each connection */
+	unsigned int src; /* sending machine */
 	struct ps_ep *from, *to;
 	struct ps_wire *back;
 	struct ps_msgs flight;
 	unsigned int n;
-	bool connected;		  /* between connected endpoints */
-	bool cut;		  /* the connection has ended */
-	LIST_ENTRY(ps_wire) link; /* in from; a loop's reverse wire: in none */
+	bool connected;		  /* between FI_EP_MSG endpoints */
+	bool cut;		  /* connection has ended */
+	LIST_ENTRY(ps_wire) link; /* from->wires, or unlisted */
 };
 
-/* The wire to an address, made if needed. NULL: no such endpoint. */
+/* Find or make the wire to an endpoint. *wire NULL: no such endpoint. */
 int ps_wire_get(struct ps_ep *from, uint32_t number, struct ps_wire **wire);
-/* Make both directions, in no list of either endpoint. */
+/* Make a pair of wires, in no list of either endpoint. */
 int ps_wire_pair(struct ps_ep *from, struct ps_ep *to, struct ps_wire **wire);
-/* End replies; other messages in flight stay. */
+/* Mark the connection as ended: replies are lost, other messages stay. */
 void ps_wire_cut(struct ps_wire *wire);
-/* The sending endpoint of a cut wire is gone. */
+/* The sending endpoint of a cut wire was closed. */
 void ps_wire_end(struct ps_wire *wire);
-/* By id; NULL: it no longer exists. */
+/* Find a wire by id; NULL: no longer exists. */
 struct ps_wire *ps_wire_find(unsigned int id);
 struct ps_msg *ps_msg_new(enum pmsim_what what, size_t len);
-/* Put msg on the wire, which then owns it. */
+/* Put a message in flight; the wire owns it then. */
 void ps_wire_post(struct ps_wire *wire, struct ps_msg *msg);
 void ps_wire_deliver(struct ps_wire *wire, unsigned int n);
 void ps_wire_break(struct ps_wire *wire, unsigned int late);
 /* Remove the wires of an endpoint. */
 void ps_wires_drop(struct ps_ep *ep);
 
-/* With tells_breaks: the last break between an endpoint and an address. */
+/* The last break between an endpoint and an address (cfg.tells_breaks). */
 struct ps_lost {
 	uint32_t number;
 	uint64_t at;
@@ -353,29 +353,29 @@ struct ps_lost {
 void ps_lose(struct ps_ep *ep, uint32_t number);
 bool ps_is_lost(const struct ps_ep *ep, fi_addr_t addr);
 void ps_lost_free(struct ps_ep *ep);
-/* Has it arrived over this connection, in the socket's buffer only? */
+/* Has msg arrived on this connection, only into the socket's buffer? */
 bool ps_wire_waits(const struct ps_wire *wire, const struct ps_msg *msg);
-/* Reply to a request, if its connection still exists. */
+/* Send a reply, if the request's connection still exists. */
 void ps_reply(const struct ps_msg *request, enum pmsim_what what, int err,
 	      const void *payload, size_t len);
 void ps_wires_reset(void);
 
-/* --- arrive.c: arrived messages at a machine --- */
+/* --- arrive.c: handle messages that arrive at a machine --- */
 
-/* Takes ownership of msg. */
+/* A message arrives at m, which takes ownership. */
 void ps_arrive(struct ps_machine *m, struct ps_msg *msg);
-/* The machine's program polls. */
+/* Make progress for the program, which polls. */
 void ps_progress(struct ps_dom *dom);
-/* Send acknowledgments that waited for placement. */
+/* Send acknowledgments of writes that are placed now. */
 void ps_placed_acks(struct ps_machine *m);
 void ps_reads_execute(struct ps_machine *m);
 void ps_nic_place_all(struct ps_machine *m);
-/* A receive was posted. Takes ownership of rx. */
+/* Post or match a receive, which takes ownership of rx. */
 void ps_rx_post(struct ps_match *q, struct ps_rx *rx);
 bool ps_rx_matches(const struct ps_rx *rx, const struct ps_msg *msg);
-/* msg was taken from the unexpected ones for rx: report it in order. */
+/* Match rx with msg, removed from the unexpected list, and report in order. */
 void ps_rx_take(struct ps_rx *rx, struct ps_msg *msg);
-/* Write the bytes of msg into memory of m, as its NIC or its CPU does. */
+/* Write bytes of msg to m's memory, as its NIC (nic) or its CPU does. */
 void ps_place(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 	      void *to, const void *from, size_t len);
 void ps_fetch(struct ps_machine *m, const struct ps_msg *msg, bool nic,
@@ -383,12 +383,12 @@ void ps_fetch(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 
 /* --- op.c: from the post to the completion --- */
 
-/* Common arguments of the calls that post. */
+/* Arguments common to all calls that post. */
 struct ps_tx {
 	enum pmsim_what what;
 	enum ps_event event;
 	fi_addr_t dest;
-	const struct iovec *iov; /* payload; of a read: destination */
+	const struct iovec *iov; /* payload; READ: destination */
 	size_t niov;
 	const struct iovec *compare, *result;
 	size_t ncompare, nresult;
@@ -398,18 +398,18 @@ struct ps_tx {
 	enum fi_datatype datatype;
 	enum fi_op atomic;
 	void *context;
-	uint64_t flags;	   /* for the operation */
-	uint64_t cq_flags; /* for its completion entry */
-	bool silent;	   /* fi_inject and the like: no entry at all */
+	uint64_t flags;	   /* operation flags */
+	uint64_t cq_flags; /* completion entry's flags */
+	bool silent;	   /* inject calls: no completion entry */
 };
 ssize_t ps_tx_post(struct ps_ep *ep, const struct ps_tx *tx);
-/* Refuse this post with -FI_EAGAIN (cfg.again)? */
+/* Must this post be refused with -FI_EAGAIN (cfg.again)? */
 bool ps_refuse(void);
-/* Complete and free the operation. */
+/* Complete an operation, and free it. */
 void ps_op_end(struct ps_op *op, int err, size_t len);
-/* As ps_op_end(), at the program's next poll. */
+/* Complete an operation at the program's next poll. */
 void ps_op_due(struct ps_op *op, int err);
-/* It has no path to its peer. */
+/* Fail an operation that has no connection to its peer. */
 void ps_op_lost(struct ps_op *op);
 void ps_op_free(struct ps_op *op);
 void ps_event(struct ps_ep *ep, enum ps_event event, int err);
@@ -421,7 +421,7 @@ extern struct fi_ops_msg ps_msg_ops;
 extern struct fi_ops_tagged ps_tagged_ops;
 extern struct fi_ops_rma ps_rma_ops;
 extern struct fi_ops_atomic ps_atomic_ops;
-/* Execute it on the ranges of msg, and reply. */
+/* Execute an atomic on the ranges of msg, and reply. */
 void ps_atomic_run(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 		   char *const where[PS_IOV]);
 int ps_atomic_query(struct fid_domain *domain, enum fi_datatype type,
@@ -432,34 +432,34 @@ int ps_atomic_query(struct fid_domain *domain, enum fi_datatype type,
 struct ps_machine {
 	unsigned int id;
 	struct model *model;
-	bool dma;		/* its NIC places by itself */
-	enum model_place place; /* else: the way its CPU stores */
+	bool dma;		/* the NIC places by DMA */
+	enum model_place place; /* how the CPU stores, without dma */
 	struct ps_msgs arrived;
-	struct ps_msgs unplaced; /* writes to acknowledge after placement */
-	struct ps_msgs reads;	 /* waiting in its NIC */
+	struct ps_msgs unplaced; /* writes to acknowledge once placed */
+	struct ps_msgs reads;	 /* reads that wait in the NIC */
 	TAILQ_HEAD(, ps_op) due;
 	LIST_HEAD(, ps_dom) doms; /* of the running process */
-	LIST_HEAD(, ps_pep) peps; /* listening */
+	LIST_HEAD(, ps_pep) peps; /* listening endpoints */
 	LIST_HEAD(, ps_eq) eqs;
 	uint64_t last_key;
-	uint64_t free_key; /* key of the region closed last; or 0 */
+	uint64_t free_key; /* key of the last closed region; or 0 */
 	uint64_t doorbells;
-	unsigned int outstanding, untold; /* operations */
+	unsigned int outstanding, untold; /* numbers of operations */
 };
 
 struct ps_sim {
 	struct pmsim_cfg cfg;
 	struct ps_machine **machines;
 	unsigned int nmachines, current;
-	struct ps_wire **wires; /* by id */
+	struct ps_wire **wires; /* index: wire id */
 	unsigned int nwires, last_qp;
-	struct ps_ep *eps;	  /* reachable */
-	LIST_HEAD(, ps_req) reqs; /* without accept or reject */
-	unsigned int ndoms;	  /* open, dead or not */
+	struct ps_ep *eps;	  /* reachable endpoints */
+	LIST_HEAD(, ps_req) reqs; /* not accepted or rejected */
+	unsigned int ndoms;	  /* open domains, dead ones too */
 	uint32_t last_number;
 	uint64_t last_key;
 	uint64_t posts;
-	uint64_t clock; /* insertions and breaks, for tells_breaks */
+	uint64_t clock; /* counts insertions and breaks */
 	uint64_t count[PMSIM_ERROR + 1];
 	bool trace;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* All calls that write and read remote memory, at the initiator. */
+/* RMA: the calls that write and read remote memory. */
 #include "pmsim/pmsim_int.h"
 
 static ssize_t write_rma(struct fid_ep *fid, const struct iovec *iov,

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Wires: messages in flight, in order, and the effect of a break. */
+/* Wires: messages in flight, and breaks of connections. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "pmsim/pmsim_int.h"
 
 /*
- * A connection is two wires, one each way. It breaks as a whole, and then a new
- * one follows: other queue pairs, the same wires. A message keeps its queue
- * pair, so that nothing of an old connection causes a reply.
+ * A connection is two wires, one per direction. When it breaks, the next
+ * connection uses the same wires with new queue pairs. A message keeps its
+ * queue pair, so that no message of an old connection causes a reply.
  */
 
 void ps_lose(struct ps_ep *ep, uint32_t number)
@@ -199,7 +199,7 @@ bool ps_wire_waits(const struct ps_wire *w, const struct ps_msg *msg)
 	       !msg->rx;
 }
 
-/* Drop messages in the socket's buffer from `late` on, not a NIC's. */
+/* Drop the socket's messages after the first `late`. Returns late's rest. */
 static unsigned int lose_arrived(struct ps_wire *w, unsigned int late)
 {
 	struct ps_msgs *list = &w->to->dom->machine->arrived;
@@ -223,7 +223,7 @@ static unsigned int lose_arrived(struct ps_wire *w, unsigned int late)
 	return late;
 }
 
-/* Fail operations whose reply can no longer come. */
+/* Fail operations that wait for a reply on a broken connection. */
 static void fail_ops(struct ps_ep *ep, unsigned int qp)
 {
 	struct ps_op *op, *next;
