@@ -17,7 +17,8 @@ struct call {
 	size_t nres;
 };
 
-static ssize_t base_call(struct rp_ep *ep, const struct call *c, uint64_t flags)
+static ssize_t post_to_base(struct rp_ep *ep, const struct call *c,
+			    uint64_t flags)
 {
 	switch (c->kind) {
 	case FI_FETCH_ATOMIC:
@@ -32,7 +33,7 @@ static ssize_t base_call(struct rp_ep *ep, const struct call *c, uint64_t flags)
 	}
 }
 
-static size_t sum(const struct fi_ioc *iov, size_t n)
+static size_t count_elements(const struct fi_ioc *iov, size_t n)
 {
 	size_t total = 0;
 
@@ -64,8 +65,8 @@ int rp_atomic_query(const struct rp_dom *dom, enum fi_datatype type,
 	return 0;
 }
 
-static int check(struct rp_ep *ep, const struct call *c, size_t *size,
-		 size_t *total)
+static int check_atomic(struct rp_ep *ep, const struct call *c, size_t *size,
+			size_t *total)
 {
 	const struct fi_msg_atomic *m = c->msg;
 	struct fi_atomic_attr attr = {0};
@@ -82,9 +83,11 @@ static int check(struct rp_ep *ep, const struct call *c, size_t *size,
 			return -FI_EINVAL;
 		n += m->rma_iov[i].count;
 	}
-	if ((m->op != FI_ATOMIC_READ && sum(m->msg_iov, m->iov_count) != n) ||
-	    (c->kind && sum(c->res, c->nres) != n) ||
-	    (c->kind == FI_COMPARE_ATOMIC && sum(c->cmp, c->ncmp) != n))
+	if ((m->op != FI_ATOMIC_READ &&
+	     count_elements(m->msg_iov, m->iov_count) != n) ||
+	    (c->kind && count_elements(c->res, c->nres) != n) ||
+	    (c->kind == FI_COMPARE_ATOMIC &&
+	     count_elements(c->cmp, c->ncmp) != n))
 		return -FI_EINVAL;
 	*size = attr.size;
 	*total = n;
@@ -92,8 +95,8 @@ static int check(struct rp_ep *ep, const struct call *c, size_t *size,
 }
 
 /* Return the address of a single piece; copy several pieces to buf. */
-static const void *gather(uint8_t *buf, const struct fi_ioc *from, size_t n,
-			  size_t size)
+static const void *gather_operand(uint8_t *buf, const struct fi_ioc *from,
+				  size_t n, size_t size)
 {
 	uint8_t *to = buf;
 
@@ -106,7 +109,7 @@ static const void *gather(uint8_t *buf, const struct fi_ioc *from, size_t n,
 	return buf;
 }
 
-static void fill(struct rp_task *t, const struct call *c, size_t size)
+static void fill_task(struct rp_task *t, const struct call *c, size_t size)
 {
 	const struct fi_msg_atomic *m = c->msg;
 
@@ -137,15 +140,15 @@ static void fill(struct rp_task *t, const struct call *c, size_t size)
 }
 
 /* Post an atomic on persistent memory. */
-static ssize_t post(struct rp_ep *ep, const struct call *c, uint64_t flags,
-		    bool want)
+static ssize_t post_persistent(struct rp_ep *ep, const struct call *c,
+			       uint64_t flags, bool want)
 {
 	uint8_t operand[RP_WIRE_MAX_STORE], compare[RP_WIRE_MAX_STORE];
 	const struct fi_msg_atomic *m = c->msg;
 	struct rp_session *s;
 	struct rp_task *t;
 	size_t size = 0, total = 0;
-	ssize_t ret = check(ep, c, &size, &total);
+	ssize_t ret = check_atomic(ep, c, &size, &total);
 
 	if (ret)
 		return ret;
@@ -156,15 +159,16 @@ static ssize_t post(struct rp_ep *ep, const struct call *c, uint64_t flags,
 	ret = rp_rma_begin(ep, m->addr, m->rma_iov[0].key, flags, &t, &s);
 	if (ret)
 		goto unlock;
-	fill(t, c, size);
-	t->want = want;
+	fill_task(t, c, size);
+	t->wants_entry = want;
 	t->op.level = flags & FI_COMMIT_COMPLETE ? RP_LEVEL_DURABLE
 						 : RP_LEVEL_VISIBLE;
 	if (m->op != FI_ATOMIC_READ)
 		t->op.atomic.operand =
-			gather(operand, m->msg_iov, m->iov_count, size);
+			gather_operand(operand, m->msg_iov, m->iov_count, size);
 	if (c->ncmp)
-		t->op.atomic.compare = gather(compare, c->cmp, c->ncmp, size);
+		t->op.atomic.compare =
+			gather_operand(compare, c->cmp, c->ncmp, size);
 	ret = rp_rma_end(t, s);
 unlock:
 	pthread_mutex_unlock(&ep->dom->lock);
@@ -172,8 +176,8 @@ unlock:
 }
 
 /* Post an atomic to the agent or the base; flags include the defaults. */
-static ssize_t post_any(struct rp_ep *ep, const struct call *c, uint64_t flags,
-			bool want)
+static ssize_t post_atomic(struct rp_ep *ep, const struct call *c,
+			   uint64_t flags, bool want)
 {
 	const struct fi_msg_atomic *m = c->msg;
 	size_t n = 0;
@@ -192,12 +196,12 @@ static ssize_t post_any(struct rp_ep *ep, const struct call *c, uint64_t flags,
 		return -FI_EOPNOTSUPP;
 	}
 	if (n)
-		return post(ep, c, flags, want);
+		return post_persistent(ep, c, flags, want);
 	if (flags & FI_COMMIT_COMPLETE)
-		return rp_rma_unmarked();
-	if ((flags & FI_FENCE) || !ep->plain)
+		return rp_rma_warn_unmarked();
+	if ((flags & FI_FENCE) || !ep->can_forward)
 		ret = rp_ep_wait_order(&ep->fid, m->addr);
-	return ret ? ret : base_call(ep, c, flags);
+	return ret ? ret : post_to_base(ep, c, flags);
 }
 
 /* Post a program's *msg() call. */
@@ -211,7 +215,7 @@ static ssize_t post_msg(struct rp_ep *ep, const struct call *c, uint64_t flags)
 	if (c->msg->rma_iov_count &&
 	    rp_ep_persistent(ep, c->msg->rma_iov[0].key))
 		flags |= ep->implicit_flags;
-	return post_any(ep, c, flags, rp_ep_wants(ep, flags));
+	return post_atomic(ep, c, flags, rp_ep_wants(ep, flags));
 }
 
 /* Post a call without a flags argument, with the endpoint's flags. */
@@ -220,7 +224,7 @@ static ssize_t post_iov(struct rp_ep *ep, const struct call *c,
 			fi_addr_t dest, uint64_t addr, uint64_t key,
 			enum fi_datatype type, enum fi_op op, void *context)
 {
-	const struct fi_rma_ioc rma = {addr, sum(iov, count), key};
+	const struct fi_rma_ioc rma = {addr, count_elements(iov, count), key};
 	struct call call = *c;
 	const struct fi_msg_atomic msg = {
 		.msg_iov = iov,
@@ -238,7 +242,7 @@ static ssize_t post_iov(struct rp_ep *ep, const struct call *c,
 	if (rp_ep_persistent(ep, key))
 		flags |= ep->implicit_flags;
 	call.msg = &msg;
-	return post_any(ep, &call, flags, rp_ep_wants(ep, ep->op_flags));
+	return post_atomic(ep, &call, flags, rp_ep_wants(ep, ep->op_flags));
 }
 
 static ssize_t at_writev(struct fid_ep *fid, const struct fi_ioc *iov,
@@ -249,7 +253,7 @@ static ssize_t at_writev(struct fid_ep *fid, const struct fi_ioc *iov,
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 	struct call c = {0};
 
-	if (rp_ep_plain(ep, key))
+	if (rp_ep_can_forward(ep, key))
 		return fi_atomicv(ep->base, iov, desc, count, dest, addr, key,
 				  type, op, context);
 	return post_iov(ep, &c, iov, desc, count, dest, addr, key, type, op,
@@ -263,7 +267,7 @@ static ssize_t at_write(struct fid_ep *fid, const void *buf, size_t count,
 	const struct fi_ioc iov = {.addr = (void *)buf, .count = count};
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	if (rp_ep_plain(ep, key))
+	if (rp_ep_can_forward(ep, key))
 		return fi_atomic(ep->base, buf, count, desc, dest, addr, key,
 				 type, op, context);
 	return at_writev(fid, &iov, &desc, 1, dest, addr, key, type, op,
@@ -299,8 +303,8 @@ static ssize_t at_inject(struct fid_ep *fid, const void *buf, size_t count,
 	int ret;
 
 	if (rp_ep_persistent(ep, key))
-		return post_any(ep, &c, FI_INJECT, false);
-	ret = ep->plain ? 0 : rp_ep_wait_order(fid, dest);
+		return post_atomic(ep, &c, FI_INJECT, false);
+	ret = ep->can_forward ? 0 : rp_ep_wait_order(fid, dest);
 	return ret ? ret
 		   : fi_inject_atomic(ep->base, buf, count, dest, addr, key,
 				      type, op);
@@ -320,7 +324,7 @@ static ssize_t at_readwritev(struct fid_ep *fid, const struct fi_ioc *iov,
 		.nres = nresult,
 	};
 
-	if (rp_ep_plain(ep, key))
+	if (rp_ep_can_forward(ep, key))
 		return fi_fetch_atomicv(ep->base, iov, desc, count, resultv,
 					result_desc, nresult, dest, addr, key,
 					type, op, context);
@@ -337,7 +341,7 @@ static ssize_t at_readwrite(struct fid_ep *fid, const void *buf, size_t count,
 	struct fi_ioc res = {.addr = result, .count = count};
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	if (rp_ep_plain(ep, key))
+	if (rp_ep_can_forward(ep, key))
 		return fi_fetch_atomic(ep->base, buf, count, desc, result,
 				       result_desc, dest, addr, key, type, op,
 				       context);
@@ -380,7 +384,7 @@ static ssize_t at_compwritev(struct fid_ep *fid, const struct fi_ioc *iov,
 		.nres = nresult,
 	};
 
-	if (rp_ep_plain(ep, key))
+	if (rp_ep_can_forward(ep, key))
 		return fi_compare_atomicv(ep->base, iov, desc, count, comparev,
 					  compare_desc, ncompare, resultv,
 					  result_desc, nresult, dest, addr, key,
@@ -400,7 +404,7 @@ static ssize_t at_compwrite(struct fid_ep *fid, const void *buf, size_t count,
 	struct fi_ioc res = {.addr = result, .count = count};
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	if (rp_ep_plain(ep, key))
+	if (rp_ep_can_forward(ep, key))
 		return fi_compare_atomic(ep->base, buf, count, desc, compare,
 					 compare_desc, result, result_desc,
 					 dest, addr, key, type, op, context);
@@ -430,9 +434,10 @@ static ssize_t at_compwritemsg(struct fid_ep *fid,
 	return post_msg(rp_ep_of(&fid->fid), &c, flags);
 }
 
-/* ret: the base's result of a *valid() call. Limit it to what the agent has. */
-static int valid(struct rp_ep *ep, enum fi_datatype type, enum fi_op op,
-		 uint64_t kind, int ret, size_t *count)
+/* ret: the base's result of a *query_valid() call. Limit it to what the agent
+ * has. */
+static int query_valid(struct rp_ep *ep, enum fi_datatype type, enum fi_op op,
+		       uint64_t kind, int ret, size_t *count)
 {
 	struct fi_atomic_attr attr = {0};
 
@@ -449,8 +454,8 @@ static int at_writevalid(struct fid_ep *fid, enum fi_datatype type,
 {
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	return valid(ep, type, op, 0, fi_atomicvalid(ep->base, type, op, count),
-		     count);
+	return query_valid(ep, type, op, 0,
+			   fi_atomicvalid(ep->base, type, op, count), count);
 }
 
 static int at_readwritevalid(struct fid_ep *fid, enum fi_datatype type,
@@ -458,8 +463,9 @@ static int at_readwritevalid(struct fid_ep *fid, enum fi_datatype type,
 {
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	return valid(ep, type, op, FI_FETCH_ATOMIC,
-		     fi_fetch_atomicvalid(ep->base, type, op, count), count);
+	return query_valid(ep, type, op, FI_FETCH_ATOMIC,
+			   fi_fetch_atomicvalid(ep->base, type, op, count),
+			   count);
 }
 
 static int at_compwritevalid(struct fid_ep *fid, enum fi_datatype type,
@@ -467,8 +473,9 @@ static int at_compwritevalid(struct fid_ep *fid, enum fi_datatype type,
 {
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	return valid(ep, type, op, FI_COMPARE_ATOMIC,
-		     fi_compare_atomicvalid(ep->base, type, op, count), count);
+	return query_valid(ep, type, op, FI_COMPARE_ATOMIC,
+			   fi_compare_atomicvalid(ep->base, type, op, count),
+			   count);
 }
 
 struct fi_ops_atomic rp_atomic_ops = {

@@ -11,7 +11,7 @@
  * fi_av_lookup() of ofi_rxm 1.17 reads invalid memory for an address that was
  * removed or never inserted, so persistent operations check this record.
  */
-struct rp_av_known {
+struct rp_av_record {
 	fi_addr_t addr;
 	unsigned int refs; /* number of insertions: some bases count them */
 	UT_hash_handle hh;
@@ -25,7 +25,7 @@ static struct rp_av *av_of(struct fid_av *fid)
 static int av_close(struct fid *fid)
 {
 	struct rp_av *av = rp_container_of(fid, struct rp_av, fid.fid);
-	struct rp_av_known *k, *tmp;
+	struct rp_av_record *k, *tmp;
 	int ret;
 
 	if (atomic_load(&av->refs))
@@ -33,9 +33,9 @@ static int av_close(struct fid *fid)
 	ret = fi_close(&av->base->fid);
 	if (ret)
 		return ret;
-	HASH_ITER(hh, av->known, k, tmp)
+	HASH_ITER(hh, av->records, k, tmp)
 	{
-		HASH_DEL(av->known, k);
+		HASH_DEL(av->records, k);
 		free(k);
 	}
 	atomic_fetch_sub(&av->dom->refs, 1);
@@ -52,17 +52,17 @@ static struct fi_ops av_fid_ops = {
 	.ops_open = rp_no_ops_open,
 };
 
-static struct rp_av_known *find(const struct rp_av *av, fi_addr_t addr)
+static struct rp_av_record *find_record(const struct rp_av *av, fi_addr_t addr)
 {
-	struct rp_av_known *k;
+	struct rp_av_record *k;
 
-	HASH_FIND(hh, av->known, &addr, sizeof(addr), k);
+	HASH_FIND(hh, av->records, &addr, sizeof(addr), k);
 	return k;
 }
 
-static int remember(struct rp_av *av, fi_addr_t addr)
+static int add_record(struct rp_av *av, fi_addr_t addr)
 {
-	struct rp_av_known *k = find(av, addr);
+	struct rp_av_record *k = find_record(av, addr);
 	bool oom = false;
 
 	if (k) {
@@ -72,8 +72,8 @@ static int remember(struct rp_av *av, fi_addr_t addr)
 	k = malloc(sizeof(*k));
 	if (!k)
 		return -FI_ENOMEM;
-	*k = (struct rp_av_known){.addr = addr, .refs = 1};
-	HASH_ADD(hh, av->known, addr, sizeof(addr), k);
+	*k = (struct rp_av_record){.addr = addr, .refs = 1};
+	HASH_ADD(hh, av->records, addr, sizeof(addr), k);
 	if (oom)
 		free(k);
 	return oom ? -FI_ENOMEM : 0;
@@ -97,7 +97,7 @@ static int insert_end(struct rp_av *av, size_t count, fi_addr_t *out,
 		      fi_addr_t *got, int ret)
 {
 	for (size_t i = 0; ret > 0 && i < count; i++) {
-		if (got[i] == FI_ADDR_NOTAVAIL || !remember(av, got[i]))
+		if (got[i] == FI_ADDR_NOTAVAIL || !add_record(av, got[i]))
 			continue;
 		fi_av_remove(av->base, &got[i], 1, 0);
 		got[i] = FI_ADDR_NOTAVAIL;
@@ -152,14 +152,14 @@ static int av_insertsym(struct fid_av *fid, const char *node, size_t nodecnt,
 }
 
 /* With dom->lock: delete a record when its last insertion is removed. */
-static void forget(struct rp_av *av, struct rp_av_known *k)
+static void delete_record(struct rp_av *av, struct rp_av_record *k)
 {
 	struct rp_ep *ep;
 
 	LIST_FOREACH (ep, &av->dom->eps, link)
 		if (ep->av == av)
-			rp_private_forget(ep, k->addr);
-	HASH_DEL(av->known, k);
+			rp_private_remove_dest(ep, k->addr);
+	HASH_DEL(av->records, k);
 	free(k);
 }
 
@@ -167,16 +167,16 @@ static int av_remove(struct fid_av *fid, fi_addr_t *fi_addr, size_t count,
 		     uint64_t flags)
 {
 	struct rp_av *av = av_of(fid);
-	struct rp_av_known *k;
+	struct rp_av_record *k;
 	int ret = 0;
 
 	pthread_mutex_lock(&av->dom->lock);
 	for (size_t i = 0; i < count && !ret; i++) {
-		k = find(av, fi_addr[i]);
+		k = find_record(av, fi_addr[i]);
 		ret = k ? fi_av_remove(av->base, &fi_addr[i], 1, flags)
 			: -FI_EINVAL;
 		if (!ret && !--k->refs)
-			forget(av, k);
+			delete_record(av, k);
 	}
 	pthread_mutex_unlock(&av->dom->lock);
 	return ret;
@@ -204,8 +204,8 @@ static struct fi_ops_av av_ops = {
 	.straddr = av_straddr,
 };
 
-bool rp_addr_is(const union rp_rc_addr *a, const struct sockaddr *host,
-		uint16_t port)
+bool rp_addr_equals(const union rp_rc_addr *a, const struct sockaddr *host,
+		    uint16_t port)
 {
 	const union rp_rc_addr *b = (const void *)host;
 
@@ -222,14 +222,14 @@ fi_addr_t rp_av_find(struct rp_av *av, const struct sockaddr *host,
 		     uint16_t port)
 {
 	union rp_rc_addr sa;
-	struct rp_av_known *k, *tmp;
+	struct rp_av_record *k, *tmp;
 	size_t len;
 
-	HASH_ITER(hh, av->known, k, tmp)
+	HASH_ITER(hh, av->records, k, tmp)
 	{
 		len = sizeof(sa);
 		if (!fi_av_lookup(av->base, k->addr, &sa, &len) &&
-		    rp_addr_is(&sa, host, port))
+		    rp_addr_equals(&sa, host, port))
 			return k->addr;
 	}
 	return FI_ADDR_NOTAVAIL;
@@ -237,7 +237,7 @@ fi_addr_t rp_av_find(struct rp_av *av, const struct sockaddr *host,
 
 int rp_av_sockaddr(struct rp_av *av, fi_addr_t addr, void *buf, size_t *len)
 {
-	if (find(av, addr))
+	if (find_record(av, addr))
 		return fi_av_lookup(av->base, addr, buf, len);
 	RP_WARN(EP_DATA, "address %#llx is not in the address vector\n",
 		(unsigned long long)addr);

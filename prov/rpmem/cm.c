@@ -7,8 +7,8 @@ void rp_cm_set_connected(struct rp_ep *ep, bool connected)
 {
 	pthread_mutex_lock(&ep->dom->lock);
 	if (ep->connected && !connected) {
-		rp_private_forget(ep, FI_ADDR_UNSPEC);
-		rp_target_end_peer(ep);
+		rp_private_remove_dest(ep, FI_ADDR_UNSPEC);
+		rp_target_close_peer(ep);
 	}
 	ep->connected = connected;
 	pthread_mutex_unlock(&ep->dom->lock);

@@ -24,7 +24,7 @@ struct rp_pep {
 	struct fid_pep *base;
 	struct fi_info *info;	   /* of the program's fi_passive_ep() */
 	struct fi_info *base_info; /* kept: sockets reads it later */
-	struct rp_eq_name name;
+	struct rp_eq_fid_pair name;
 };
 /* Map fi_info.handle to the base's object, if it is an object of ofi_rpmem. */
 fid_t rp_pep_to_base(fid_t handle);
@@ -32,9 +32,10 @@ fid_t rp_pep_to_base(fid_t handle);
 /* --- eq.c --- */
 
 /* From now on report events of base, the base's object, with the fid ours. */
-void rp_eq_add_name(struct rp_eq_name *n, struct fid *base, struct fid *ours);
+void rp_eq_add_fid_pair(struct rp_eq_fid_pair *n, struct fid *base,
+			struct fid *ours);
 /* Stop translating events of n->base; afterwards n may be freed. */
-void rp_eq_del_name(struct rp_eq_name *n);
+void rp_eq_del_fid_pair(struct rp_eq_fid_pair *n);
 
 /* --- cm.c --- */
 

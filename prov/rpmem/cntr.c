@@ -8,18 +8,18 @@
 #include "rpmem/rpmem.h"
 
 /* Longest sleep in the base's fi_cntr_wait() while the domain is live. */
-#define LIVE_MS 1
+#define LIVE_SLEEP_MS 1
 /* Longest sleep in the base's fi_cntr_wait() before the domain is live. */
-#define IDLE_MS 20
+#define IDLE_SLEEP_MS 20
 
 static struct rp_cntr *cntr_of(struct fid_cntr *fid)
 {
 	return rp_container_of(fid, struct rp_cntr, fid);
 }
 
-static void progress(struct rp_cntr *c)
+static void make_progress(struct rp_cntr *c)
 {
-	if (!rp_dom_live(c->dom))
+	if (!rp_dom_is_live(c->dom))
 		return;
 	pthread_mutex_lock(&c->dom->lock);
 	rp_domain_progress(c->dom);
@@ -28,13 +28,13 @@ static void progress(struct rp_cntr *c)
 
 static uint64_t cntr_read(struct fid_cntr *fid)
 {
-	progress(cntr_of(fid));
+	make_progress(cntr_of(fid));
 	return fi_cntr_read(cntr_of(fid)->base);
 }
 
 static uint64_t cntr_readerr(struct fid_cntr *fid)
 {
-	progress(cntr_of(fid));
+	make_progress(cntr_of(fid));
 	return fi_cntr_readerr(cntr_of(fid)->base);
 }
 
@@ -59,7 +59,7 @@ static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
 }
 
 /* sockets reports an error until the program reads the error count. */
-static uint64_t errors_of(struct rp_cntr *c)
+static uint64_t read_errors(struct rp_cntr *c)
 {
 	return c->sticky ? atomic_load(&c->errors) : fi_cntr_readerr(c->base);
 }
@@ -79,12 +79,12 @@ static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 	/* sockets returns ETIMEDOUT with either sign. */
 	if (c->dom->auto_progress || (ret != -FI_ETIMEDOUT && ret <= 0))
 		return ret;
-	errors = errors_of(c);
+	errors = read_errors(c);
 	for (;;) {
-		progress(c);
-		if (errors_of(c) != errors)
+		make_progress(c);
+		if (read_errors(c) != errors)
 			return -FI_EAVAIL;
-		ms = rp_dom_live(c->dom) ? LIVE_MS : IDLE_MS;
+		ms = rp_dom_is_live(c->dom) ? LIVE_SLEEP_MS : IDLE_SLEEP_MS;
 		if (end >= 0 && end - rp_wait_now() < ms)
 			ms = end - rp_wait_now();
 		ret = fi_cntr_wait(c->base, threshold, ms > 0 ? (int)ms : 0);
@@ -126,7 +126,7 @@ int rp_cntr_trywait(struct rp_cntr *c)
 	struct rp_dom *dom = c->dom;
 	int ret = 0;
 
-	if (rp_dom_live(dom)) {
+	if (rp_dom_is_live(dom)) {
 		pthread_mutex_lock(&dom->lock);
 		ret = rp_domain_trywait(dom);
 		pthread_mutex_unlock(&dom->lock);
@@ -149,7 +149,7 @@ static int cntr_close(struct fid *fid)
 
 	if (atomic_load(&c->refs))
 		return -FI_EBUSY;
-	rp_poll_forget(fid);
+	rp_poll_remove_member(fid);
 	ret = fi_close(&c->base->fid);
 	if (ret)
 		return ret;

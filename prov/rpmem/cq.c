@@ -45,10 +45,10 @@ void rp_cq_unwake(struct rp_cq *cq)
 	}
 }
 
-static void enqueue(struct rp_cq *cq, struct rp_cqe *q)
+static void enqueue_entry(struct rp_cq *cq, struct rp_cqe *q)
 {
 	STAILQ_INSERT_TAIL(&cq->queue, q, link);
-	atomic_fetch_add(&cq->dom->queued, 1);
+	atomic_fetch_add(&cq->dom->private_queued, 1);
 	rp_dom_set_quick(cq->dom, 0);
 	if (cq->parked)
 		rp_cq_wake(cq);
@@ -57,7 +57,7 @@ static void enqueue(struct rp_cq *cq, struct rp_cqe *q)
 void rp_cq_push_task(struct rp_cq *cq, struct rp_task *t)
 {
 	t->cqe.task = t;
-	enqueue(cq, &t->cqe);
+	enqueue_entry(cq, &t->cqe);
 }
 
 int rp_cq_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
@@ -71,7 +71,7 @@ int rp_cq_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
 	q->failed = false;
 	q->e = *e;
 	q->src = src;
-	enqueue(cq, q);
+	enqueue_entry(cq, q);
 	return 0;
 }
 
@@ -80,7 +80,7 @@ void rp_cq_drop_first(struct rp_cq *cq)
 	struct rp_cqe *q = STAILQ_FIRST(&cq->queue);
 
 	STAILQ_REMOVE_HEAD(&cq->queue, link);
-	atomic_fetch_sub(&cq->dom->queued, 1);
+	atomic_fetch_sub(&cq->dom->private_queued, 1);
 	if (q->task)
 		rp_task_put(cq->dom, q->task);
 	else
@@ -93,16 +93,16 @@ static void close_fds(struct rp_cq *cq)
 		close(cq->epfd);
 	if (cq->ev_fd >= 0)
 		close(cq->ev_fd);
-	if (cq->soon_fd >= 0)
-		close(cq->soon_fd);
+	if (cq->poll_timer_fd >= 0)
+		close(cq->poll_timer_fd);
 }
 
 /* With dom->lock, after the base's queue is closed: free local.c's reads. */
-static void drop_reading(struct rp_cq *cq)
+static void free_local_reads(struct rp_cq *cq)
 {
 	struct rp_local_read *l;
 
-	while ((l = LIST_FIRST(&cq->reading))) {
+	while ((l = LIST_FIRST(&cq->local_reads))) {
 		LIST_REMOVE(l, link);
 		rp_task_put(cq->dom, l->task);
 	}
@@ -116,13 +116,13 @@ static int cq_close(struct fid *fid)
 
 	if (atomic_load(&cq->refs))
 		return -FI_EBUSY;
-	rp_poll_forget(fid);
+	rp_poll_remove_member(fid);
 	ret = fi_close(&cq->base->fid);
 	if (ret)
 		return ret;
 	pthread_mutex_lock(&dom->lock);
 	LIST_REMOVE(cq, link);
-	drop_reading(cq);
+	free_local_reads(cq);
 	while (!STAILQ_EMPTY(&cq->queue))
 		rp_cq_drop_first(cq);
 	pthread_mutex_unlock(&dom->lock);
@@ -200,7 +200,7 @@ int rp_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
 	cq->dom = dom;
 	cq->epfd = -1;
 	cq->ev_fd = -1;
-	cq->soon_fd = -1;
+	cq->poll_timer_fd = -1;
 	cq->size = format_size(a.format);
 	cq->wait_obj = a.wait_obj == FI_WAIT_UNSPEC ? FI_WAIT_FD : a.wait_obj;
 	STAILQ_INIT(&cq->queue);

@@ -16,12 +16,12 @@
  * HOT_TURN-th poll also polls the base's queue: that is a system call, which
  * would delay the expected reply.
  */
-#define HOT_LOOKS 64
+#define HOT_POLLS 64
 #define HOT_TURN  4
 /* Reads filled by private entries before the base's queue is read first. */
-#define OUR_TURNS 16
+#define MAX_PRIVATE_READS 16
 /* Poll interval in ns if no descriptor signals the base's entries. */
-#define SOON_NS 1000000
+#define POLL_INTERVAL_NS 1000000
 
 static struct rp_cq *cq_of(struct fid_cq *fid)
 {
@@ -41,13 +41,14 @@ static inline ssize_t read_shared(struct rp_cq *cq, void *buf, size_t count,
 {
 	ssize_t n = read_base(cq, buf, count, src);
 
-	return n > 0 && atomic_load(&cq->dom->shares)
-		       ? rp_local_take(cq, buf, n, src)
+	return n > 0 && atomic_load(&cq->dom->base_has_local_reads)
+		       ? rp_local_filter_entries(cq, buf, n, src)
 		       : n;
 }
 
 /* With dom->lock: copy out queued private entries. -FI_EAGAIN: none. */
-static ssize_t pop(struct rp_cq *cq, void *buf, size_t count, fi_addr_t *src)
+static ssize_t pop_entries(struct rp_cq *cq, void *buf, size_t count,
+			   fi_addr_t *src)
 {
 	struct rp_cqe *q = STAILQ_FIRST(&cq->queue);
 	size_t n = 0;
@@ -70,21 +71,22 @@ static ssize_t pop(struct rp_cq *cq, void *buf, size_t count, fi_addr_t *src)
 }
 
 /* Make progress and read private entries. *came: connections had events. */
-static ssize_t read_ours(struct rp_cq *cq, void *buf, size_t count,
-			 fi_addr_t *src, bool *came)
+static ssize_t read_private(struct rp_cq *cq, void *buf, size_t count,
+			    fi_addr_t *src, bool *came)
 {
 	ssize_t n;
 
 	pthread_mutex_lock(&cq->dom->lock);
 	*came = rp_domain_progress(cq->dom);
 	if (*came)
-		atomic_store(&cq->came, true);
-	n = pop(cq, buf, count, src);
-	cq->turns = n > 0 && (size_t)n == count ? cq->turns + 1 : 0;
+		atomic_store(&cq->had_events, true);
+	n = pop_entries(cq, buf, count, src);
+	cq->private_reads =
+		n > 0 && (size_t)n == count ? cq->private_reads + 1 : 0;
 	if (*came)
-		cq->hot = HOT_LOOKS;
-	else if (cq->hot)
-		cq->hot--;
+		cq->hot_polls = HOT_POLLS;
+	else if (cq->hot_polls)
+		cq->hot_polls--;
 	pthread_mutex_unlock(&cq->dom->lock);
 	return n;
 }
@@ -92,80 +94,80 @@ static ssize_t read_ours(struct rp_cq *cq, void *buf, size_t count,
 /*
  * From now on QUICK_READS reads poll only the base's queue. A read without an
  * entry ends that, and so does a private entry or a kick, by storing 0 in
- * dom->quick. Stores to dom->quick race, so that 0 may be overwritten: then the
- * entry or kick is seen QUICK_READS reads later, or at the first empty read.
+ * dom->quick_reads. Stores to dom->quick_reads race, so that 0 may be
+ * overwritten: then the entry or kick is seen QUICK_READS reads later, or at
+ * the first empty read.
  */
-static void begin_quick(struct rp_dom *dom)
+static void begin_quick_reads(struct rp_dom *dom)
 {
-	if (!atomic_load(&dom->queued) && !atomic_load(&dom->kicked))
+	if (!atomic_load(&dom->private_queued) && !atomic_load(&dom->kicked))
 		rp_dom_set_quick(dom, QUICK_READS);
 }
 
-static __attribute__((noinline)) ssize_t read_all(struct rp_cq *cq, void *buf,
-						  size_t count, fi_addr_t *src)
+static __attribute__((noinline)) ssize_t
+read_private_and_base(struct rp_cq *cq, void *buf, size_t count, fi_addr_t *src)
 {
 	bool came = false, turn = false;
 	ssize_t n = -FI_EAGAIN;
 
-	if (atomic_load(&cq->turns) >= OUR_TURNS) {
+	if (atomic_load(&cq->private_reads) >= MAX_PRIVATE_READS) {
 		turn = true;
-		atomic_store(&cq->turns, 0);
+		atomic_store(&cq->private_reads, 0);
 		n = read_shared(cq, buf, count, src);
 	}
 	if (n == -FI_EAGAIN)
-		n = read_ours(cq, buf, count, src, &came);
+		n = read_private(cq, buf, count, src, &came);
 	if (n != -FI_EAGAIN || turn ||
-	    atomic_load_explicit(&cq->hot, memory_order_relaxed) % HOT_TURN)
+	    atomic_load_explicit(&cq->hot_polls, memory_order_relaxed) %
+		    HOT_TURN)
 		return n;
 	n = read_shared(cq, buf, count, src);
 	if (n > 0 && !came)
-		begin_quick(cq->dom);
+		begin_quick_reads(cq->dom);
 	return n;
 }
 
-/*
- * Slow path of a quick read: remove entries of local.c's reads; if the base had
- * no entry, end the quick reads.
- */
-static __attribute__((noinline)) ssize_t end_quick(struct rp_cq *cq, void *buf,
-						   ssize_t n, fi_addr_t *src)
+/* A quick read's slow path: filter local.c's entries, or end quick reads. */
+static __attribute__((noinline)) ssize_t
+end_quick_reads(struct rp_cq *cq, void *buf, ssize_t n, fi_addr_t *src)
 {
 	if (n > 0)
-		return rp_local_take(cq, buf, n, src);
-	if (rp_dom_live(cq->dom))
+		return rp_local_filter_entries(cq, buf, n, src);
+	if (rp_dom_is_live(cq->dom))
 		rp_dom_set_quick(cq->dom, 0);
 	return n;
 }
 
-static inline ssize_t read_any(struct rp_cq *cq, void *buf, size_t count,
-			       fi_addr_t *src)
+static inline ssize_t read_queue(struct rp_cq *cq, void *buf, size_t count,
+				 fi_addr_t *src)
 {
 	struct rp_dom *dom = cq->dom;
-	int quick = atomic_load_explicit(&dom->quick, memory_order_relaxed);
+	int quick =
+		atomic_load_explicit(&dom->quick_reads, memory_order_relaxed);
 	ssize_t n;
 
 	if (__builtin_expect(quick <= 0, 0))
-		return read_all(cq, buf, count, src);
+		return read_private_and_base(cq, buf, count, src);
 	if (quick != RP_QUICK_ALWAYS)
 		rp_dom_set_quick(dom, quick - 1);
 	n = read_base(cq, buf, count, src);
 	if (__builtin_expect(
-		    n > 0 && !atomic_load_explicit(&dom->shares,
+		    n > 0 && !atomic_load_explicit(&dom->base_has_local_reads,
 						   memory_order_acquire),
 		    1))
 		return n;
-	return end_quick(cq, buf, n, src);
+	return end_quick_reads(cq, buf, n, src);
 }
 
 static ssize_t cq_read(struct fid_cq *fid, void *buf, size_t count)
 {
-	return read_any(cq_of(fid), buf, count, NULL);
+	return read_queue(cq_of(fid), buf, count, NULL);
 }
 
 static ssize_t cq_readfrom(struct fid_cq *fid, void *buf, size_t count,
 			   fi_addr_t *src)
 {
-	return read_any(cq_of(fid), buf, count, src);
+	return read_queue(cq_of(fid), buf, count, src);
 }
 
 static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf,
@@ -175,13 +177,13 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf,
 	struct rp_cqe *q;
 	ssize_t ret;
 
-	if (!rp_dom_live(cq->dom))
+	if (!rp_dom_is_live(cq->dom))
 		return fi_cq_readerr(cq->base, buf, flags);
 	pthread_mutex_lock(&cq->dom->lock);
 	q = STAILQ_FIRST(&cq->queue);
 	if (q && !q->failed)
 		q = NULL;
-	cq->last_err_ours = q;
+	cq->last_err_private = q;
 	if (q) {
 		/* err_data stays the program's buffer; it gets no data. */
 		q->err.err_data = buf->err_data;
@@ -196,16 +198,16 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf,
 	if (q)
 		return 1;
 	ret = fi_cq_readerr(cq->base, buf, flags);
-	if (ret == 1 && atomic_load(&cq->dom->shares))
-		ret = rp_local_take_error(cq, buf);
+	if (ret == 1 && atomic_load(&cq->dom->base_has_local_reads))
+		ret = rp_local_filter_error(cq, buf);
 	return ret;
 }
 
-int rp_cq_ready(struct rp_cq *cq)
+int rp_cq_has_private(struct rp_cq *cq)
 {
 	bool ready;
 
-	if (!rp_dom_live(cq->dom))
+	if (!rp_dom_is_live(cq->dom))
 		return 0;
 	pthread_mutex_lock(&cq->dom->lock);
 	rp_domain_progress(cq->dom);
@@ -220,19 +222,19 @@ int rp_cq_ready(struct rp_cq *cq)
  * Limit the sleep by a timer. After ofi_rxm 1.17 closes an endpoint its queue
  * still has that endpoint's wait entry, and fi_trywait() reads freed memory.
  */
-static int arm_soon(struct rp_cq *cq)
+static int arm_poll_timer(struct rp_cq *cq)
 {
-	const struct itimerspec t = {.it_value.tv_nsec = SOON_NS};
+	const struct itimerspec t = {.it_value.tv_nsec = POLL_INTERVAL_NS};
 	int ret = 0;
 
-	if (cq->soon_fd < 0) {
-		cq->soon_fd = timerfd_create(CLOCK_MONOTONIC,
-					     TFD_NONBLOCK | TFD_CLOEXEC);
-		if (cq->soon_fd < 0)
+	if (cq->poll_timer_fd < 0) {
+		cq->poll_timer_fd = timerfd_create(CLOCK_MONOTONIC,
+						   TFD_NONBLOCK | TFD_CLOEXEC);
+		if (cq->poll_timer_fd < 0)
 			return -errno;
-		ret = rp_wait_watch(cq->epfd, cq->soon_fd);
+		ret = rp_wait_watch(cq->epfd, cq->poll_timer_fd);
 	}
-	if (!ret && timerfd_settime(cq->soon_fd, 0, &t, NULL))
+	if (!ret && timerfd_settime(cq->poll_timer_fd, 0, &t, NULL))
 		ret = -errno;
 	return ret;
 }
@@ -241,18 +243,18 @@ static int base_trywait(struct rp_cq *cq)
 {
 	struct fid *fid = &cq->base->fid;
 
-	if (cq->no_trywait)
-		return arm_soon(cq);
+	if (cq->base_trywait_unsafe)
+		return arm_poll_timer(cq);
 	return fi_trywait(cq->dom->base_fabric, &fid, 1);
 }
 
 /* With dom->lock. 0: may sleep; -FI_EAGAIN: do not sleep yet. */
-static int try_sleep(struct rp_cq *cq)
+static int prepare_sleep(struct rp_cq *cq)
 {
 	struct rp_dom *dom = cq->dom;
-	bool came = atomic_exchange(&cq->came, false);
+	bool came = atomic_exchange(&cq->had_events, false);
 
-	came |= rp_dom_live(dom) && rp_domain_progress(dom);
+	came |= rp_dom_is_live(dom) && rp_domain_progress(dom);
 	if (rp_spin(&cq->spin, rp_params.spin_ns, came, rp_host_now()))
 		return -FI_EAGAIN;
 	/* From now on each new private entry writes the eventfd ev_fd. */
@@ -260,7 +262,7 @@ static int try_sleep(struct rp_cq *cq)
 	if (!STAILQ_EMPTY(&cq->queue))
 		return -FI_EAGAIN;
 	rp_cq_unwake(cq);
-	return rp_dom_live(dom) ? rp_domain_trywait(dom) : 0;
+	return rp_dom_is_live(dom) ? rp_domain_trywait(dom) : 0;
 }
 
 int rp_cq_trywait(struct rp_cq *cq)
@@ -270,7 +272,7 @@ int rp_cq_trywait(struct rp_cq *cq)
 	if (cq->epfd < 0)
 		return -FI_EINVAL;
 	pthread_mutex_lock(&cq->dom->lock);
-	ret = try_sleep(cq);
+	ret = prepare_sleep(cq);
 	if (!ret && !STAILQ_EMPTY(&cq->queue))
 		ret = -FI_EAGAIN;
 	pthread_mutex_unlock(&cq->dom->lock);
@@ -289,9 +291,9 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count,
 	if (cq->epfd < 0)
 		return -FI_EINVAL;
 	for (;;) {
-		n = read_any(cq, buf, count, src);
+		n = read_queue(cq, buf, count, src);
 		if (n > 0)
-			atomic_store(&cq->came, true);
+			atomic_store(&cq->had_events, true);
 		if (n != -FI_EAGAIN)
 			return n;
 		if (atomic_exchange(&cq->signaled, false))
@@ -306,7 +308,8 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count,
 			continue;
 		if (ret)
 			return ret;
-		/* try_sleep() may just have cleared fi_cq_signal()'s event. */
+		/* prepare_sleep() may just have cleared fi_cq_signal()'s event.
+		 */
 		if (atomic_exchange(&cq->signaled, false))
 			return -FI_EAGAIN;
 		if (epoll_wait(cq->epfd, &ev, 1, (int)left) < 0)
@@ -343,7 +346,7 @@ static const char *cq_strerror(struct fid_cq *fid, int prov_errno,
 	bool ours;
 
 	pthread_mutex_lock(&cq->dom->lock);
-	ours = cq->last_err_ours;
+	ours = cq->last_err_private;
 	out = cq->last_out;
 	pthread_mutex_unlock(&cq->dom->lock);
 	if (!ours)

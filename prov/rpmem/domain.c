@@ -29,7 +29,7 @@ static void close_private(struct rp_dom *dom)
 	atomic_store(&dom->live, false);
 	rp_target_close(dom);
 	/* Sessions return their tasks to the pool, which is then freed. */
-	rp_private_end(dom);
+	rp_private_delete_retired(dom);
 	rp_task_pool_fini(dom);
 	rp_private_close(dom);
 	pthread_mutex_unlock(&dom->lock);
@@ -195,14 +195,14 @@ int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 	if (!dom)
 		return -FI_ENOMEM;
 	dom->fabric = rp_container_of(fabric, struct rp_fabric, fid);
-	dom->marked = rp_info_is_marked(info);
+	dom->marked = rp_info_has_persistent_keys(info);
 	dom->auto_progress =
 		info->domain_attr->data_progress == FI_PROGRESS_AUTO;
-	atomic_init(&dom->sleeps, dom->auto_progress);
-	atomic_init(&dom->quick, RP_QUICK_ALWAYS);
+	atomic_init(&dom->may_sleep, dom->auto_progress);
+	atomic_init(&dom->quick_reads, RP_QUICK_ALWAYS);
 	LIST_INIT(&dom->cqs);
 	LIST_INIT(&dom->eps);
-	LIST_INIT(&dom->pmems);
+	LIST_INIT(&dom->persistent_mrs);
 	ret = open_fds(dom);
 	if (!ret)
 		ret = make_incarnation(dom);

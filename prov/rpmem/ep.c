@@ -19,11 +19,11 @@ int rp_ep_wait_order(struct fid_ep *fid, fi_addr_t dest)
 	struct rp_dom *dom = ep->dom;
 	int ret = 0;
 
-	if (!rp_dom_live(dom))
+	if (!rp_dom_is_live(dom))
 		return 0;
 	pthread_mutex_lock(&dom->lock);
 	if (ep->dests)
-		ret = rp_private_order(ep, dest);
+		ret = rp_private_check_order(ep, dest);
 	if (ret == -FI_EAGAIN)
 		rp_domain_progress(dom);
 	pthread_mutex_unlock(&dom->lock);
@@ -61,7 +61,7 @@ static int ep_close(struct fid *fid)
 
 	pthread_mutex_lock(&dom->lock);
 	rp_private_close_ep(ep);
-	rp_target_end_peer(ep);
+	rp_target_close_peer(ep);
 	rp_local_close_ep(ep);
 	ret = fi_close(&ep->base->fid);
 	if (ret) {
@@ -70,13 +70,13 @@ static int ep_close(struct fid *fid)
 	}
 	LIST_REMOVE(ep, link);
 	if (ep->tx_cq)
-		ep->tx_cq->no_trywait |= !dom->msg;
+		ep->tx_cq->base_trywait_unsafe |= !dom->msg;
 	if (ep->rx_cq)
-		ep->rx_cq->no_trywait |= !dom->msg;
+		ep->rx_cq->base_trywait_unsafe |= !dom->msg;
 	if (ep->cntr[RP_CNTR_REMOTE_WRITE])
-		dom->nremote--;
+		dom->nremote_cntrs--;
 	pthread_mutex_unlock(&dom->lock);
-	rp_eq_del_name(&ep->name);
+	rp_eq_del_fid_pair(&ep->name);
 	rp_ep_release(ep);
 	return 0;
 }
@@ -112,21 +112,18 @@ static const uint64_t cntr_flags[RP_CNTR_KINDS] = {
 	[RP_CNTR_REMOTE_WRITE] = FI_REMOTE_WRITE,
 };
 
-/*
- * Refuse FI_REMOTE_WRITE counters beside persistent regions: the base cannot
- * count peers' writes to those.
- */
-static int count_remote(struct rp_dom *dom, bool counts)
+/* The base cannot count peers' writes to persistent regions: refuse both. */
+static int bind_remote_cntr(struct rp_dom *dom, bool counts)
 {
 	int ret = 0;
 
 	if (!counts)
 		return 0;
 	pthread_mutex_lock(&dom->lock);
-	if (dom->npmem || dom->msg)
+	if (dom->npersistent || dom->msg)
 		ret = -FI_EOPNOTSUPP;
 	else
-		dom->nremote++;
+		dom->nremote_cntrs++;
 	pthread_mutex_unlock(&dom->lock);
 	if (ret)
 		RP_WARN(EP_CTRL, "FI_REMOTE_WRITE counters are not offered in "
@@ -144,13 +141,13 @@ static int bind_cntr(struct rp_ep *ep, struct fid *fid, uint64_t flags)
 	if (!rp_cntr_is_ours(fid) || c->dom != ep->dom ||
 	    (remote && ep->cntr[RP_CNTR_REMOTE_WRITE]))
 		return -FI_EINVAL;
-	ret = count_remote(ep->dom, remote);
+	ret = bind_remote_cntr(ep->dom, remote);
 	if (ret)
 		return ret;
 	ret = fi_ep_bind(ep->base, &c->base->fid, flags);
 	if (ret) {
 		pthread_mutex_lock(&ep->dom->lock);
-		ep->dom->nremote -= remote;
+		ep->dom->nremote_cntrs -= remote;
 		pthread_mutex_unlock(&ep->dom->lock);
 		return ret;
 	}
@@ -199,7 +196,7 @@ static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 	}
 }
 
-static int enable(struct rp_ep *ep)
+static int enable_ep(struct rp_ep *ep)
 {
 	int ret;
 
@@ -211,11 +208,12 @@ static int enable(struct rp_ep *ep)
 	return ret;
 }
 
-/* Set ep->plain: can calls without flags be forwarded to the base unchanged? */
-static void set_plain(struct rp_ep *ep)
+/* Set ep->can_forward: can calls without flags be forwarded to the base
+ * unchanged? */
+static void set_can_forward(struct rp_ep *ep)
 {
-	ep->plain = !(ep->op_flags & FI_COMMIT_COMPLETE) &&
-		    !(ep->msg_order & ORDER_RMA);
+	ep->can_forward = !(ep->op_flags & FI_COMMIT_COMPLETE) &&
+			  !(ep->msg_order & ORDER_RMA);
 }
 
 static int set_op_flags(struct rp_ep *ep, const uint64_t *arg)
@@ -228,7 +226,7 @@ static int set_op_flags(struct rp_ep *ep, const uint64_t *arg)
 	ret = fi_control(&ep->base->fid, FI_SETOPSFLAG, &flags);
 	if (!ret && (flags & FI_TRANSMIT))
 		ep->op_flags = *arg & ~FI_TRANSMIT;
-	set_plain(ep);
+	set_can_forward(ep);
 	return ret;
 }
 
@@ -239,7 +237,7 @@ static int ep_control(struct fid *fid, int command, void *arg)
 
 	switch (command) {
 	case FI_ENABLE:
-		return enable(ep);
+		return enable_ep(ep);
 	case FI_GETOPSFLAG:
 		ret = fi_control(&ep->base->fid, command, arg);
 		if (!ret && (*(uint64_t *)arg & FI_TRANSMIT))
@@ -382,9 +380,9 @@ int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	if (info->tx_attr) {
 		ep->op_flags = info->tx_attr->op_flags;
 		ep->msg_order = info->tx_attr->msg_order;
-		ep->msg_waits = ep->msg_order & ORDER_MSG;
+		ep->orders_messages = ep->msg_order & ORDER_MSG;
 	}
-	set_plain(ep);
+	set_can_forward(ep);
 	ep->mark = dom->marked ? RP_KEY_MARK >> RP_KEY_MARK_SHIFT : UINT64_MAX;
 	ep->inject_size = dom->base_info->tx_attr->inject_size;
 	ep->required = rp_params.required;
@@ -400,7 +398,7 @@ int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	ep->fid.fid.context = context;
 	set_ops(ep);
 	if (dom->msg)
-		rp_eq_add_name(&ep->name, &ep->base->fid, &ep->fid.fid);
+		rp_eq_add_fid_pair(&ep->name, &ep->base->fid, &ep->fid.fid);
 	pthread_mutex_lock(&dom->lock);
 	LIST_INSERT_HEAD(&dom->eps, ep, link);
 	pthread_mutex_unlock(&dom->lock);

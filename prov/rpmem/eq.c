@@ -19,34 +19,35 @@ struct rp_eq {
 };
 
 /* FI_EP_MSG endpoints and listeners of this process: a short list. */
-static LIST_HEAD(, rp_eq_name) names = LIST_HEAD_INITIALIZER(names);
-static pthread_mutex_t names_lock = PTHREAD_MUTEX_INITIALIZER;
+static LIST_HEAD(, rp_eq_fid_pair) fid_pairs = LIST_HEAD_INITIALIZER(fid_pairs);
+static pthread_mutex_t fid_pairs_lock = PTHREAD_MUTEX_INITIALIZER;
 
-void rp_eq_add_name(struct rp_eq_name *n, struct fid *base, struct fid *ours)
+void rp_eq_add_fid_pair(struct rp_eq_fid_pair *n, struct fid *base,
+			struct fid *ours)
 {
 	n->base = base;
 	n->ours = ours;
-	pthread_mutex_lock(&names_lock);
-	LIST_INSERT_HEAD(&names, n, link);
-	pthread_mutex_unlock(&names_lock);
+	pthread_mutex_lock(&fid_pairs_lock);
+	LIST_INSERT_HEAD(&fid_pairs, n, link);
+	pthread_mutex_unlock(&fid_pairs_lock);
 }
 
-void rp_eq_del_name(struct rp_eq_name *n)
+void rp_eq_del_fid_pair(struct rp_eq_fid_pair *n)
 {
 	if (!n->base)
 		return;
-	pthread_mutex_lock(&names_lock);
+	pthread_mutex_lock(&fid_pairs_lock);
 	LIST_REMOVE(n, link);
-	pthread_mutex_unlock(&names_lock);
+	pthread_mutex_unlock(&fid_pairs_lock);
 	n->base = NULL;
 }
 
 /* With names_lock: find the program's fid; NULL: not an ofi_rpmem object. */
-static struct fid *find(const struct fid *base)
+static struct fid *find_program_fid(const struct fid *base)
 {
-	struct rp_eq_name *n;
+	struct rp_eq_fid_pair *n;
 
-	LIST_FOREACH (n, &names, link)
+	LIST_FOREACH (n, &fid_pairs, link)
 		if (n->base == base)
 			return n->ours;
 	return NULL;
@@ -69,7 +70,7 @@ static struct rp_eq *eq_of(struct fid_eq *fid)
  * will accept it. It becomes the listener's fi_info (given), but keeps its
  * addresses, its handle, and its device if the listener names none.
  */
-static int info_to_ours(const struct fi_info *given, struct fi_info *i)
+static int convert_request_info(const struct fi_info *given, struct fi_info *i)
 {
 	const char *name = i->fabric_attr->prov_name;
 	struct fi_info *ours;
@@ -99,13 +100,14 @@ static void translate_fid(uint32_t event, struct fi_eq_cm_entry *e)
 {
 	struct fid *ours;
 
-	pthread_mutex_lock(&names_lock);
-	ours = find(e->fid);
+	pthread_mutex_lock(&fid_pairs_lock);
+	ours = find_program_fid(e->fid);
 	if (ours && ours->fclass == FI_CLASS_PEP) {
 		const struct rp_pep *pep =
 			rp_container_of(ours, struct rp_pep, fid.fid);
 
-		if (event == FI_CONNREQ && info_to_ours(pep->info, e->info))
+		if (event == FI_CONNREQ &&
+		    convert_request_info(pep->info, e->info))
 			RP_WARN(EQ, "no memory: this connection will be the "
 				    "base's own\n");
 	} else if (ours) {
@@ -115,7 +117,7 @@ static void translate_fid(uint32_t event, struct fi_eq_cm_entry *e)
 	}
 	if (ours)
 		e->fid = ours;
-	pthread_mutex_unlock(&names_lock);
+	pthread_mutex_unlock(&fid_pairs_lock);
 }
 
 static ssize_t translate_event(uint32_t *event, void *buf, ssize_t n)
@@ -153,14 +155,14 @@ static ssize_t eq_readerr(struct fid_eq *fid, struct fi_eq_err_entry *buf,
 
 	if (ret <= 0 || !buf->fid)
 		return ret;
-	pthread_mutex_lock(&names_lock);
-	ours = find(buf->fid);
+	pthread_mutex_lock(&fid_pairs_lock);
+	ours = find_program_fid(buf->fid);
 	if (ours && ours->fclass == FI_CLASS_EP)
 		rp_cm_set_connected(
 			rp_container_of(ours, struct rp_ep, fid.fid), false);
 	if (ours)
 		buf->fid = ours;
-	pthread_mutex_unlock(&names_lock);
+	pthread_mutex_unlock(&fid_pairs_lock);
 	return ret;
 }
 

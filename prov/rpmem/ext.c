@@ -23,8 +23,8 @@ static ssize_t ext_post(struct fid_ep *fid, const struct fi_rpmem_msg *msg,
 		return -FI_EINVAL;
 	if (!ep->enabled)
 		return -FI_EOPBADSTATE;
-	return rp_rma_ranges(ep, msg, (enum rp_level)level,
-			     (enum rp_class) class, kind);
+	return rp_rma_post_ranges(ep, msg, (enum rp_level)level,
+				  (enum rp_class) class, kind);
 }
 
 static ssize_t ext_commit(struct fid_ep *fid, const struct fi_rpmem_msg *msg,
@@ -134,7 +134,7 @@ static ssize_t ext_query(struct fid_ep *fid, fi_addr_t addr, uint64_t key,
 	t->op.info = &q->info;
 	t->kind = RP_CNTR_READ;
 	t->flags = FI_RMA | FI_READ;
-	t->want = true;
+	t->wants_entry = true;
 	t->context = context;
 	ret = rp_rma_end(t, q->session);
 unlock:
@@ -267,7 +267,7 @@ static int ext_region(struct fid_mr *fid, struct fi_rpmem_attr *attr)
 	struct rp_mr *mr = rp_container_of(fid, struct rp_mr, fid);
 	const struct rp_region *r = &mr->region;
 
-	if (!attr || attr->size != sizeof(*attr) || !mr->served)
+	if (!attr || attr->size != sizeof(*attr) || !mr->in_agent)
 		return -FI_EINVAL;
 	pthread_mutex_lock(&mr->dom->lock);
 	attr->region_class = rp_class_encode(r->choice.class);

@@ -19,7 +19,7 @@ static int fabric_close(struct fid *fid)
 	ret = fi_close(&fab->direct->fid);
 	if (ret)
 		return ret;
-	fi_freeinfo(fab->given);
+	fi_freeinfo(fab->passed_infos);
 	pthread_mutex_destroy(&fab->lock);
 	free(fab->base_name);
 	free(fab);
@@ -70,8 +70,8 @@ static void direct_info_put(struct rp_fabric *fab, struct fi_info *b, int ret)
 		return;
 	}
 	pthread_mutex_lock(&fab->lock);
-	b->next = fab->given;
-	fab->given = b;
+	b->next = fab->passed_infos;
+	fab->passed_infos = b;
 	pthread_mutex_unlock(&fab->lock);
 }
 
@@ -97,7 +97,8 @@ static int fabric_domain(struct fid_fabric *fabric, struct fi_info *info,
 	struct fi_info *b;
 	int ret;
 
-	if (!rp_info_is_direct(info) || rp_info_is_msg(info, fab->base_name))
+	if (!rp_info_is_passthrough(info) ||
+	    rp_info_is_msg(info, fab->base_name))
 		return rp_domain_open(fabric, info, dom, context);
 	RP_INFO(DOMAIN,
 		"this domain is %s's own: nothing written through it is made "
@@ -156,7 +157,7 @@ static int open_direct(struct rp_fabric *fab, const struct fi_info *base)
 	int ret;
 
 	fab->direct = fab->layered;
-	if (rp_info_direct(fab->version, fab->base_name, &list))
+	if (rp_info_list_base_msg(fab->version, fab->base_name, &list))
 		return 0;
 	for (struct fi_info *i = list; i; i = i->next) {
 		if (strcmp(i->fabric_attr->name, base->fabric_attr->name))
@@ -219,7 +220,7 @@ int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 	int ret = -FI_ENOMEM;
 
 	fab = calloc(1, sizeof(*fab));
-	hints = rp_info_any(version);
+	hints = rp_info_match_all(version);
 	if (!fab || !hints)
 		goto free;
 	fab->version = version;

@@ -19,7 +19,7 @@
  * Passthrough capabilities: a program that requests one gets the base's
  * entries, and so the base's objects, without persistence.
  */
-#define DIRECT_CAPS                                                            \
+#define PASSTHROUGH_CAPS                                                       \
 	(FI_TRIGGER | FI_COLLECTIVE | FI_NAMED_RX_CTX | FI_VARIABLE_MSG |      \
 	 FI_SHARED_AV)
 
@@ -27,8 +27,8 @@
  * Orders offered with persistent regions, whose operations use a private
  * connection while others use the base. Kept are orders on the private
  * connection, and of messages that wait for earlier writes
- * (rp_private_order()); not kept are orders that make a persistent operation
- * wait for the base.
+ * (rp_private_check_order()); not kept are orders that make a persistent
+ * operation wait for the base.
  */
 #define RMA_ORDERS                                                             \
 	(FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW |           \
@@ -65,7 +65,7 @@ static bool has_component(const char *list, size_t len, const char *name)
 }
 
 /* The components of "a;b;c" other than ofi_rpmem, joined; "": none. */
-static char *base_of(const char *list, size_t len)
+static char *join_base_names(const char *list, size_t len)
 {
 	const char *const end = list + len;
 	char *out = calloc(1, len + 1), *o = out;
@@ -85,7 +85,7 @@ static char *base_of(const char *list, size_t len)
 
 char *rp_info_base_name(const char *prov_name)
 {
-	char *base = base_of(prov_name, strlen(prov_name));
+	char *base = join_base_names(prov_name, strlen(prov_name));
 
 	if (base && !*base) {
 		free(base);
@@ -109,7 +109,7 @@ static char *base_in_environment(void)
 	for (p = env; *p; p += n + !!p[n]) {
 		n = strcspn(p, ",");
 		if (has_component(p, n, RP_PROV_NAME)) {
-			base = base_of(p, n);
+			base = join_base_names(p, n);
 			break;
 		}
 	}
@@ -120,13 +120,13 @@ static char *base_in_environment(void)
 		n = strcspn(p, ",");
 		if (n && strncasecmp(p, "ofi_", 4)) {
 			free(base);
-			return base_of(p, n);
+			return join_base_names(p, n);
 		}
 	}
 	return base;
 }
 
-static void warn_bare(void)
+static void warn_no_base(void)
 {
 	static atomic_flag warned = ATOMIC_FLAG_INIT;
 	static const char text[] =
@@ -142,18 +142,15 @@ static void warn_bare(void)
 		fprintf(stderr, "ofi_rpmem: %s\n", text);
 }
 
-/*
- * Do hints without provider name get ofi_rpmem? Not for FI_EP_MSG, where tcp
- * itself offers FI_RMA_PMEM.
- */
-static bool suits_unnamed(const struct fi_info *hints)
+/* Use ofi_rpmem unnamed? Not for FI_EP_MSG: tcp itself has FI_RMA_PMEM. */
+static bool suits_unnamed_hints(const struct fi_info *hints)
 {
 	return hints && (hints->caps & FI_RMA_PMEM) &&
 	       !(hints->ep_attr && hints->ep_attr->type == FI_EP_MSG);
 }
 
 /* The base's name for these hints; NULL: they do not request ofi_rpmem. */
-static char *base_for(const struct fi_info *hints)
+static char *choose_base(const struct fi_info *hints)
 {
 	const char *name = hints && hints->fabric_attr
 				   ? hints->fabric_attr->prov_name
@@ -162,7 +159,7 @@ static char *base_for(const struct fi_info *hints)
 
 	/* FI_PROVIDER=ofi_rpmem hides all bases, also one in the hints. */
 	if (env && !*env)
-		warn_bare();
+		warn_no_base();
 	if (name && !has_component(name, strlen(name), RP_PROV_NAME)) {
 		/* "tcp" alone means ofi_rpmem only if FI_PROVIDER says so. */
 		if (env && !strcasecmp(env, name)) {
@@ -174,7 +171,7 @@ static char *base_for(const struct fi_info *hints)
 	} else if (env && *env) {
 		base = env;
 		env = NULL;
-	} else if (!env && (name || suits_unnamed(hints))) {
+	} else if (!env && (name || suits_unnamed_hints(hints))) {
 		base = strdup(DEFAULT_BASE);
 	}
 	free(env);
@@ -188,7 +185,7 @@ bool rp_info_set_prov(struct fi_info *i, const char *name)
 	return i->fabric_attr->prov_name;
 }
 
-void rp_info_drop(struct fi_info **link)
+void rp_info_unlink(struct fi_info **link)
 {
 	struct fi_info *i = *link;
 
@@ -197,7 +194,7 @@ void rp_info_drop(struct fi_info **link)
 	fi_freeinfo(i);
 }
 
-struct fi_info *rp_info_any(uint32_t version)
+struct fi_info *rp_info_match_all(uint32_t version)
 {
 	struct fi_info *hints = fi_allocinfo();
 
@@ -207,7 +204,7 @@ struct fi_info *rp_info_any(uint32_t version)
 	hints->domain_attr->mode = ~0ull;
 	/* mr_mode bits exist since API 1.5; before it they match nothing. */
 	if (FI_VERSION_GE(version, FI_VERSION(1, 5)))
-		hints->domain_attr->mr_mode = ~RP_MR_BEFORE_BITS;
+		hints->domain_attr->mr_mode = ~RP_MR_BASIC_OR_SCALABLE;
 	return hints;
 }
 
@@ -216,10 +213,7 @@ static void domain_to_base(struct fi_domain_attr *d)
 {
 	/* ofi_rpmem's keys may be longer than the base's. */
 	d->mr_key_size = 0;
-	/*
-	 * Any thread that makes progress (the domain's, or one of the program)
-	 * adds completions to the counters of any endpoint.
-	 */
+	/* Any thread that makes progress adds to any endpoint's counters. */
 	if (d->data_progress == FI_PROGRESS_AUTO ||
 	    (d->threading != FI_THREAD_UNSPEC &&
 	     d->threading != FI_THREAD_DOMAIN))
@@ -281,10 +275,7 @@ struct fi_info *rp_info_to_base(const struct fi_info *info,
 	return NULL;
 }
 
-/*
- * Keep entries of one layering: RDM of the base itself, else of ofi_rxm over
- * it, else of another utility provider (ofi_rxd).
- */
+/* Keep the entries of one layering: the base's RDM, ofi_rxm, or ofi_rxd. */
 static void keep_one_layering(struct fi_info **list, const char *base)
 {
 	char rxm[128];
@@ -309,12 +300,12 @@ static void keep_one_layering(struct fi_info **list, const char *base)
 		if (keep && !strcasecmp(i->fabric_attr->prov_name, keep))
 			link = &i->next;
 		else
-			rp_info_drop(link);
+			rp_info_unlink(link);
 	}
 	free(other);
 }
 
-static bool same_name(const char *a, const char *b)
+static bool has_same_name(const char *a, const char *b)
 {
 	return a && b && !strcmp(a, b);
 }
@@ -324,10 +315,10 @@ int rp_info_pick(const struct fi_info *list, const struct fi_info *info,
 {
 	*out = NULL;
 	for (; list; list = list->next)
-		if (same_name(list->domain_attr->name,
-			      info->domain_attr->name) &&
-		    same_name(list->fabric_attr->name,
-			      info->fabric_attr->name) &&
+		if (has_same_name(list->domain_attr->name,
+				  info->domain_attr->name) &&
+		    has_same_name(list->fabric_attr->name,
+				  info->fabric_attr->name) &&
 		    list->addr_format == info->addr_format)
 			break;
 	if (!list)
@@ -388,7 +379,7 @@ static bool wants_persistence(const struct fi_info *hints)
 }
 
 /* With FI_OFI_RPMEM_COMMIT_WRITES all programs that use RMA get persistence. */
-static bool gets_persistence(const struct fi_info *hints)
+static bool gets_implicit_persistence(const struct fi_info *hints)
 {
 	return rp_params.commit_writes && (hints->caps & (FI_RMA | FI_ATOMIC));
 }
@@ -399,10 +390,10 @@ bool rp_info_may_make_keys(uint32_t version, const struct fi_info *hints)
 	       hints->domain_attr &&
 	       (hints->domain_attr->mr_mode & FI_MR_PROV_KEY) &&
 	       (!hints->caps || wants_persistence(hints) ||
-		gets_persistence(hints));
+		gets_implicit_persistence(hints));
 }
 
-bool rp_info_is_marked(const struct fi_info *info)
+bool rp_info_has_persistent_keys(const struct fi_info *info)
 {
 	const struct fi_domain_attr *d = info->domain_attr;
 
@@ -411,12 +402,13 @@ bool rp_info_is_marked(const struct fi_info *info)
 }
 
 /* Does a private connection over this base prove placement of writes? */
-static bool is_proof(const struct fi_info *hints, const struct fi_info *i)
+static bool proves_placement(const struct fi_info *hints,
+			     const struct fi_info *i)
 {
 	static atomic_flag warned = ATOMIC_FLAG_INIT;
 	char why[RP_WHY_LEN] = "";
 
-	if (rp_private_possible(i, why) &&
+	if (rp_private_is_possible(i, why) &&
 	    rp_host_acknowledges(i->fabric_attr->prov_name,
 				 i->domain_attr->name, why))
 		return true;
@@ -429,7 +421,7 @@ static bool is_proof(const struct fi_info *hints, const struct fi_info *i)
 }
 
 /* Offer only orders that were requested: each makes operations wait. */
-static int mark_orders(const struct fi_info *hints, struct fi_info *i)
+static int limit_orders(const struct fi_info *hints, struct fi_info *i)
 {
 	uint64_t orders = hints->tx_attr ? hints->tx_attr->msg_order : 0;
 	bool strict = (hints->tx_attr && hints->tx_attr->comp_order) ||
@@ -454,11 +446,11 @@ static int mark_orders(const struct fi_info *hints, struct fi_info *i)
 	return 0;
 }
 
-int rp_info_mark(const struct fi_info *hints, struct fi_info *i)
+int rp_info_add_persistent_keys(const struct fi_info *hints, struct fi_info *i)
 {
 	struct fi_domain_attr *d = i->domain_attr;
 
-	if (!is_proof(hints, i) || mark_orders(hints, i))
+	if (!proves_placement(hints, i) || limit_orders(hints, i))
 		return -FI_ENODATA;
 	d->mr_mode |= FI_MR_PROV_KEY;
 	d->mr_key_size = sizeof(uint64_t);
@@ -469,7 +461,7 @@ int rp_info_mark(const struct fi_info *hints, struct fi_info *i)
 	return 0;
 }
 
-void rp_info_to_ours(const struct fi_info *hints, struct fi_info *i)
+void rp_info_set_common(const struct fi_info *hints, struct fi_info *i)
 {
 	struct fi_domain_attr *d = i->domain_attr;
 
@@ -493,35 +485,35 @@ void rp_info_to_ours(const struct fi_info *hints, struct fi_info *i)
 }
 
 /* Turn the base's entry into ofi_rpmem's. */
-static int info_to_ours(uint32_t version, const struct fi_info *hints,
-			struct fi_info *i)
+static int convert_entry(uint32_t version, const struct fi_info *hints,
+			 struct fi_info *i)
 {
 	struct fi_domain_attr *d = i->domain_attr;
 	char *semi = strchr(i->fabric_attr->prov_name, ';');
 
-	i->caps &= ~(uint64_t)DIRECT_CAPS;
-	i->tx_attr->caps &= ~(uint64_t)DIRECT_CAPS;
-	i->rx_attr->caps &= ~(uint64_t)DIRECT_CAPS;
+	i->caps &= ~(uint64_t)PASSTHROUGH_CAPS;
+	i->tx_attr->caps &= ~(uint64_t)PASSTHROUGH_CAPS;
+	i->rx_attr->caps &= ~(uint64_t)PASSTHROUGH_CAPS;
 	/* Endpoints with several contexts are passthrough. */
 	i->ep_attr->tx_ctx_cnt = i->ep_attr->rx_ctx_cnt = 1;
 	d->max_ep_tx_ctx = d->max_ep_rx_ctx = 1;
 	d->max_ep_stx_ctx = d->max_ep_srx_ctx = 0;
 	/* Without persistence an entry may still suit the hints. */
-	if (rp_info_may_make_keys(version, hints) && rp_info_mark(hints, i) &&
-	    wants_persistence(hints))
+	if (rp_info_may_make_keys(version, hints) &&
+	    rp_info_add_persistent_keys(hints, i) && wants_persistence(hints))
 		return -FI_ENODATA;
 	/* Hide ofi_rxm in the name; libfabric appends ";ofi_rpmem". */
 	if (semi)
 		*semi = 0;
-	rp_info_to_ours(hints, i);
+	rp_info_set_common(hints, i);
 	return 0;
 }
 
-bool rp_info_is_direct(const struct fi_info *info)
+bool rp_info_is_passthrough(const struct fi_info *info)
 {
 	const struct fi_ep_attr *e = info->ep_attr;
 
-	if (info->caps & DIRECT_CAPS)
+	if (info->caps & PASSTHROUGH_CAPS)
 		return true;
 	if (!e)
 		return false;
@@ -531,10 +523,10 @@ bool rp_info_is_direct(const struct fi_info *info)
 	return e->tx_ctx_cnt > 1 || e->rx_ctx_cnt > 1;
 }
 
-int rp_info_direct_list(uint32_t version, const char *node, const char *service,
-			uint64_t flags, const struct fi_info *hints,
-			const char *base, enum fi_ep_type type,
-			struct fi_info **list)
+int rp_info_list_base(uint32_t version, const char *node, const char *service,
+		      uint64_t flags, const struct fi_info *hints,
+		      const char *base, enum fi_ep_type type,
+		      struct fi_info **list)
 {
 	struct fi_info *b = hints ? fi_dupinfo(hints) : fi_allocinfo();
 	struct fi_info *i, **link;
@@ -553,14 +545,14 @@ int rp_info_direct_list(uint32_t version, const char *node, const char *service,
 	ret = getinfo_below(version, node, service, flags, b, base, list);
 	for (link = list; !ret && (i = *link);) {
 		if (!strcasecmp(i->fabric_attr->prov_name, base) &&
-		    rp_info_is_direct(i)) {
+		    rp_info_is_passthrough(i)) {
 			i->caps &= ~FI_RMA_PMEM;
 			i->tx_attr->caps &= ~FI_RMA_PMEM;
 			i->rx_attr->caps &= ~FI_RMA_PMEM;
 			i->tx_attr->op_flags &= ~FI_COMMIT_COMPLETE;
 			link = &i->next;
 		} else {
-			rp_info_drop(link);
+			rp_info_unlink(link);
 		}
 	}
 free:
@@ -570,7 +562,7 @@ free:
 	return ret ? ret : *list ? 0 : -FI_ENODATA;
 }
 
-static void append(struct fi_info **list, struct fi_info *more)
+static void append_entries(struct fi_info **list, struct fi_info *more)
 {
 	while (*list)
 		list = &(*list)->next;
@@ -578,9 +570,10 @@ static void append(struct fi_info **list, struct fi_info *more)
 }
 
 /* Append the base's FI_EP_MSG and FI_EP_DGRAM entries, for passthrough. */
-static void add_direct(uint32_t version, const char *node, const char *service,
-		       uint64_t flags, const struct fi_info *hints,
-		       const char *base, struct fi_info **list)
+static void add_passthrough(uint32_t version, const char *node,
+			    const char *service, uint64_t flags,
+			    const struct fi_info *hints, const char *base,
+			    struct fi_info **list)
 {
 	enum fi_ep_type types[] = {FI_EP_MSG, FI_EP_DGRAM};
 	struct fi_info *more, *i;
@@ -590,14 +583,14 @@ static void add_direct(uint32_t version, const char *node, const char *service,
 		return;
 	if (hints && hints->ep_attr &&
 	    (hints->ep_attr->type != FI_EP_UNSPEC ||
-	     rp_info_is_direct(hints))) {
+	     rp_info_is_passthrough(hints))) {
 		types[0] = hints->ep_attr->type;
-		n = rp_info_is_direct(hints);
+		n = rp_info_is_passthrough(hints);
 	}
 	for (int k = 0; k < n; k++) {
 		more = NULL;
-		if (rp_info_direct_list(version, node, service, flags, hints,
-					base, types[k], &more))
+		if (rp_info_list_base(version, node, service, flags, hints,
+				      base, types[k], &more))
 			continue;
 		for (i = more; i && hints; i = i->next) {
 			if (hints->domain_attr)
@@ -607,15 +600,12 @@ static void add_direct(uint32_t version, const char *node, const char *service,
 				i->fabric_attr->fabric =
 					hints->fabric_attr->fabric;
 		}
-		append(list, more);
+		append_entries(list, more);
 	}
 }
 
-/*
- * Refuse shm 1.17 as base: writes and reads of 64 KiB, and atomics, never
- * complete (measured with fi_rma_bw and fi_rdm_atomic).
- */
-static bool is_refused(const char *base)
+/* Refuse shm 1.17: transfers of 64 KiB and atomics never end (measured). */
+static bool is_refused_base(const char *base)
 {
 	if (strcasecmp(base, "shm"))
 		return false;
@@ -635,26 +625,26 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 	/* This flag is set when a utility provider lists possible bases. */
 	if (flags & GETINFO_CORE_ONLY)
 		return -FI_ENODATA;
-	base = base_for(hints);
+	base = choose_base(hints);
 	if (!base)
 		return -FI_ENODATA;
-	if (is_refused(base)) {
+	if (is_refused_base(base)) {
 		free(base);
 		return -FI_ENODATA;
 	}
-	if (!hints || !rp_info_is_direct(hints))
+	if (!hints || !rp_info_is_passthrough(hints))
 		ret = rp_info_base(version, node, service, flags, hints, base,
 				   &list);
 	for (link = &list; (i = *link);) {
-		if (!info_to_ours(version, hints, i))
+		if (!convert_entry(version, hints, i))
 			link = &i->next;
 		else
-			rp_info_drop(link);
+			rp_info_unlink(link);
 	}
 	if (!list && !rp_info_msg_list(version, node, service, flags, hints,
 				       base, &list))
 		ret = 0;
-	add_direct(version, node, service, flags, hints, base, &list);
+	add_passthrough(version, node, service, flags, hints, base, &list);
 	free(base);
 	if (!list)
 		return ret;
@@ -662,16 +652,17 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 	return 0;
 }
 
-int rp_info_direct(uint32_t version, const char *base, struct fi_info **list)
+int rp_info_list_base_msg(uint32_t version, const char *base,
+			  struct fi_info **list)
 {
 	/* Accept any mode: all entries of verbs require one. */
-	struct fi_info *hints = rp_info_any(version);
+	struct fi_info *hints = rp_info_match_all(version);
 	int ret;
 
 	if (!hints)
 		return -FI_ENOMEM;
-	ret = rp_info_direct_list(version, NULL, NULL, 0, hints, base,
-				  FI_EP_MSG, list);
+	ret = rp_info_list_base(version, NULL, NULL, 0, hints, base, FI_EP_MSG,
+				list);
 	fi_freeinfo(hints);
 	return ret;
 }

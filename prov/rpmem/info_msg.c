@@ -14,7 +14,7 @@ static bool makes_keys(const struct fi_info *info)
 
 bool rp_info_is_msg(const struct fi_info *info, const char *base)
 {
-	return makes_keys(info) && rp_info_is_marked(info);
+	return makes_keys(info) && rp_info_has_persistent_keys(info);
 }
 
 static bool is_requested(uint32_t version, const struct fi_info *hints)
@@ -33,8 +33,8 @@ static int base_list(uint32_t version, const char *node, const char *service,
 
 	if (!b)
 		return -FI_ENOMEM;
-	ret = rp_info_direct_list(version, node, service, flags, b, base,
-				  FI_EP_MSG, list);
+	ret = rp_info_list_base(version, node, service, flags, b, base,
+				FI_EP_MSG, list);
 	fi_freeinfo(b);
 	return ret;
 }
@@ -51,11 +51,12 @@ int rp_info_msg_list(uint32_t version, const char *node, const char *service,
 		return -FI_ENODATA;
 	ret = base_list(version, node, service, flags, hints, base, list);
 	for (link = list; !ret && (i = *link);) {
-		if ((i->caps & FI_RMA) && !rp_info_mark(hints, i)) {
-			rp_info_to_ours(hints, i);
+		if ((i->caps & FI_RMA) &&
+		    !rp_info_add_persistent_keys(hints, i)) {
+			rp_info_set_common(hints, i);
 			link = &i->next;
 		} else {
-			rp_info_drop(link);
+			rp_info_unlink(link);
 		}
 	}
 	return ret ? ret : *list ? 0 : -FI_ENODATA;

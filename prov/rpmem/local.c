@@ -21,16 +21,13 @@ static void read_end(struct rp_task *t, enum rp_status st, uint32_t detail)
 	rp_task_done(&t->op, &out);
 }
 
-static void flushed(void *arg, enum rp_status st, uint32_t detail)
+static void flush_done(void *arg, enum rp_status st, uint32_t detail)
 {
 	read_end(arg, st, detail);
 }
 
-/*
- * Flush the bytes that were read. Find the region again, because the program
- * may have closed it during the read.
- */
-static void flush(struct rp_task *t)
+/* Flush what was read; find the region again, as it may be closed by now. */
+static void flush_read(struct rp_task *t)
 {
 	struct rp_local_read *l = t->extra;
 	struct rp_dom *dom = t->ep->dom;
@@ -40,8 +37,8 @@ static void flush(struct rp_task *t)
 	for (size_t i = 0; i < l->niov; i++) {
 		const char *buf = l->iov[i].iov_base;
 
-		at[i].region = rp_mr_holding(dom, buf, l->iov[i].iov_len,
-					     t->op.required, &why);
+		at[i].region = rp_mr_find_local(dom, buf, l->iov[i].iov_len,
+						t->op.required, &why);
 		if (!at[i].region) {
 			read_end(t, RP_ST_STALE_KEY, 0);
 			return;
@@ -52,7 +49,7 @@ static void flush(struct rp_task *t)
 	l->task = t;
 	l->flushing = true;
 	LIST_INSERT_HEAD(&t->ep->flushing, l, link);
-	if (rp_agent_local_flush(dom->agent, at, l->niov, flushed, t))
+	if (rp_agent_local_flush(dom->agent, at, l->niov, flush_done, t))
 		read_end(t, RP_ST_NO_MEMORY, 0);
 }
 
@@ -65,22 +62,23 @@ static void read_done(struct rp_op *op, const struct rp_outcome *out)
 		return;
 	}
 	rp_task_copy_back(t);
-	flush(t);
+	flush_read(t);
 }
 
 /* --- reads posted on the base: remove their entries from its queue --- */
 
-static struct rp_local_read *find(struct rp_cq *cq, const void *context)
+static struct rp_local_read *find_read(struct rp_cq *cq, const void *context)
 {
 	struct rp_local_read *l;
 
-	LIST_FOREACH (l, &cq->reading, link)
+	LIST_FOREACH (l, &cq->local_reads, link)
 		if (&l->context == context)
 			return l;
 	return NULL;
 }
 
-ssize_t rp_local_take(struct rp_cq *cq, void *buf, ssize_t n, fi_addr_t *src)
+ssize_t rp_local_filter_entries(struct rp_cq *cq, void *buf, ssize_t n,
+				fi_addr_t *src)
 {
 	struct rp_local_read *l;
 	char *e = buf;
@@ -88,13 +86,13 @@ ssize_t rp_local_take(struct rp_cq *cq, void *buf, ssize_t n, fi_addr_t *src)
 
 	pthread_mutex_lock(&cq->dom->lock);
 	for (ssize_t i = 0; i < n; i++, e += cq->size) {
-		l = find(cq, *(void **)e);
+		l = find_read(cq, *(void **)e);
 		if (l) {
 			LIST_REMOVE(l, link);
 			if (l->closed)
 				rp_task_put(cq->dom, l->task);
 			else
-				flush(l->task);
+				flush_read(l->task);
 			continue;
 		}
 		memmove((char *)buf + (size_t)kept * cq->size, e, cq->size);
@@ -106,13 +104,13 @@ ssize_t rp_local_take(struct rp_cq *cq, void *buf, ssize_t n, fi_addr_t *src)
 	return kept ? kept : -FI_EAGAIN;
 }
 
-ssize_t rp_local_take_error(struct rp_cq *cq, struct fi_cq_err_entry *e)
+ssize_t rp_local_filter_error(struct rp_cq *cq, struct fi_cq_err_entry *e)
 {
 	struct rp_local_read *l;
 	ssize_t ret = 1;
 
 	pthread_mutex_lock(&cq->dom->lock);
-	l = find(cq, e->op_context);
+	l = find_read(cq, e->op_context);
 	if (l) {
 		LIST_REMOVE(l, link);
 		ret = l->closed ? -FI_EAGAIN : 1;
@@ -124,8 +122,8 @@ ssize_t rp_local_take_error(struct rp_cq *cq, struct fi_cq_err_entry *e)
 }
 
 /* With the lock. */
-static ssize_t read_base(struct rp_ep *ep, const struct fi_msg_rma *msg,
-			 uint64_t flags, struct rp_local_read *l)
+static ssize_t post_base_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
+			      uint64_t flags, struct rp_local_read *l)
 {
 	struct fi_msg_rma m = *msg;
 	struct rp_task *t;
@@ -145,13 +143,13 @@ static ssize_t read_base(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	}
 	t->extra = l;
 	t->context = msg->context;
-	t->want = rp_ep_wants(ep, flags);
+	t->wants_entry = rp_ep_wants(ep, flags);
 	t->kind = RP_CNTR_READ;
 	t->flags = FI_RMA | FI_READ;
 	l->task = t;
 	m.context = &l->context;
-	LIST_INSERT_HEAD(&ep->tx_cq->reading, l, link);
-	atomic_store(&ep->dom->shares, true);
+	LIST_INSERT_HEAD(&ep->tx_cq->local_reads, l, link);
+	atomic_store(&ep->dom->base_has_local_reads, true);
 	ret = fi_readmsg(ep->base, &m, flags | FI_COMPLETION);
 	if (ret) {
 		LIST_REMOVE(l, link);
@@ -172,15 +170,15 @@ void rp_local_close_ep(struct rp_ep *ep)
 	}
 	if (!ep->tx_cq)
 		return;
-	LIST_FOREACH (l, &ep->tx_cq->reading, link)
+	LIST_FOREACH (l, &ep->tx_cq->local_reads, link)
 		l->closed |= l->task->ep == ep;
 }
 
 /* --- posting --- */
 
 /* With the lock. */
-static int check(struct rp_ep *ep, const struct fi_msg_rma *msg,
-		 struct rp_local_read *l)
+static int check_buffers(struct rp_ep *ep, const struct fi_msg_rma *msg,
+			 struct rp_local_read *l)
 {
 	const char *why;
 
@@ -189,8 +187,8 @@ static int check(struct rp_ep *ep, const struct fi_msg_rma *msg,
 
 		if (!v->iov_len)
 			continue;
-		if (!rp_mr_holding(ep->dom, v->iov_base, v->iov_len,
-				   ep->required, &why)) {
+		if (!rp_mr_find_local(ep->dom, v->iov_base, v->iov_len,
+				      ep->required, &why)) {
 			RP_WARN(EP_DATA,
 				"FI_COMMIT_COMPLETE on a read: its buffer at "
 				"%p, %zu bytes, %s\n",
@@ -217,13 +215,13 @@ ssize_t rp_local_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 		return -FI_ENOMEM;
 	flags &= ~FI_COMMIT_COMPLETE;
 	pthread_mutex_lock(&ep->dom->lock);
-	ret = check(ep, msg, l);
+	ret = check_buffers(ep, msg, l);
 	if (ret)
 		free(l);
 	else if (persistent)
 		ret = rp_rma_read(ep, msg, flags, read_done, l);
 	else
-		ret = read_base(ep, msg, flags, l);
+		ret = post_base_read(ep, msg, flags, l);
 	pthread_mutex_unlock(&ep->dom->lock);
 	return ret;
 }

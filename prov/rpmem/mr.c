@@ -14,7 +14,7 @@
 #define WHY_ROOM ((size_t)3 * RP_WHY_LEN)
 
 /* Stop all access to the region; then the program may unmap the memory. */
-static void region_withdraw(struct rp_mr *mr)
+static void region_remove(struct rp_mr *mr)
 {
 	struct rp_dom *dom = mr->dom;
 
@@ -22,7 +22,7 @@ static void region_withdraw(struct rp_mr *mr)
 	rp_agent_region_del(dom->agent, &mr->region);
 	rp_target_dereg(mr);
 	LIST_REMOVE(mr, link);
-	dom->npmem--;
+	dom->npersistent--;
 	pthread_mutex_unlock(&dom->lock);
 }
 
@@ -33,8 +33,8 @@ static int mr_close(struct fid *fid)
 
 	if (ret)
 		return ret;
-	if (mr->served)
-		region_withdraw(mr);
+	if (mr->in_agent)
+		region_remove(mr);
 	rp_watch_free(&mr->region.watch);
 	rp_pmem_delete(mr->region.pmem);
 	atomic_fetch_sub(&mr->dom->refs, 1);
@@ -157,8 +157,8 @@ static int base_reg_local(struct rp_dom *dom, const struct fi_mr_attr *attr,
 }
 
 /* Does the device have native FLUSH? Opens the device to find out. */
-static int find_native(struct rp_dom *dom, enum rp_tri *native,
-		       char why[WHY_ROOM])
+static int find_native_flush(struct rp_dom *dom, enum rp_tri *native,
+			     char why[WHY_ROOM])
 {
 	struct rp_private *p;
 
@@ -187,7 +187,7 @@ static struct rp_caps_cfg caps_cfg(const struct rp_mr *mr)
 	};
 }
 
-int rp_mr_facts(struct rp_mr *mr, struct rp_facts *facts, char *why)
+int rp_mr_find_facts(struct rp_mr *mr, struct rp_facts *facts, char *why)
 {
 	const struct rp_region *r = &mr->region;
 	const struct rp_caps_cfg cfg = caps_cfg(mr);
@@ -199,10 +199,7 @@ int rp_mr_facts(struct rp_mr *mr, struct rp_facts *facts, char *why)
 	return ret;
 }
 
-/*
- * Determine the facts of the memory, which depend on what backs it. why: the
- * reason if it cannot be persistent.
- */
+/* Determine the facts of the memory. why: the reason if not persistent. */
 static int find_facts(struct rp_mr *mr, const struct fi_mr_attr *attr,
 		      char why[WHY_ROOM])
 {
@@ -220,13 +217,13 @@ static int find_facts(struct rp_mr *mr, const struct fi_mr_attr *attr,
 	r->addr = dom->base_info->domain_attr->mr_mode & FI_MR_VIRT_ADDR
 			  ? (uintptr_t)r->base
 			  : 0;
-	if (!rp_private_possible(dom->base_info, why))
+	if (!rp_private_is_possible(dom->base_info, why))
 		return -FI_EOPNOTSUPP;
-	ret = find_native(dom, &mr->native, why);
+	ret = find_native_flush(dom, &mr->native, why);
 	if (ret)
 		return ret;
 	rp_watch_record(&r->watch);
-	ret = rp_watch_end(rp_mr_facts(mr, &r->facts, r->why), r->why);
+	ret = rp_watch_end(rp_mr_find_facts(mr, &r->facts, r->why), r->why);
 	if (ret) {
 		strcpy(why, r->why);
 		return ret;
@@ -357,7 +354,7 @@ static int region_serve(struct rp_mr *mr)
 	int ret;
 
 	pthread_mutex_lock(&dom->lock);
-	if (dom->nremote) {
+	if (dom->nremote_cntrs) {
 		/* The base cannot count private connections' writes. */
 		RP_WARN(MR, "an endpoint counts what peers write "
 			    "(FI_REMOTE_WRITE): FI_RMA_PMEM is refused\n");
@@ -381,22 +378,23 @@ static int region_serve(struct rp_mr *mr)
 		goto unlock;
 	}
 	mr->fid.key = mr->region.key;
-	LIST_INSERT_HEAD(&dom->pmems, mr, link);
-	dom->npmem++;
-	mr->served = true;
+	LIST_INSERT_HEAD(&dom->persistent_mrs, mr, link);
+	dom->npersistent++;
+	mr->in_agent = true;
 unlock:
 	pthread_mutex_unlock(&dom->lock);
 	return ret;
 }
 
-struct rp_region *rp_mr_holding(struct rp_dom *dom, const void *buf, size_t len,
-				enum rp_class required, const char **why)
+struct rp_region *rp_mr_find_local(struct rp_dom *dom, const void *buf,
+				   size_t len, enum rp_class required,
+				   const char **why)
 {
 	const uint64_t at = (uintptr_t)buf;
 	struct rp_mr *mr;
 
 	*why = "is in no registered persistent region";
-	LIST_FOREACH (mr, &dom->pmems, link) {
+	LIST_FOREACH (mr, &dom->persistent_mrs, link) {
 		struct rp_region *r = &mr->region;
 		uint64_t base = (uintptr_t)r->base;
 

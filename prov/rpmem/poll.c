@@ -17,7 +17,7 @@ static bool is_ours(const struct rp_dom *dom, struct fid *fid)
 	       rp_container_of(fid, struct rp_cntr, fid.fid)->dom == dom;
 }
 
-static int add(struct rp_poll *p, struct fid *fid)
+static int add_member(struct rp_poll *p, struct fid *fid)
 {
 	struct rp_poll_member *m = calloc(1, sizeof(*m));
 	struct fi_poll_attr attr = {0};
@@ -49,7 +49,7 @@ static int poll_add(struct fid_poll *fid, struct fid *event, uint64_t flags)
 		return -FI_EINVAL;
 	pthread_mutex_lock(&rp_poll_lock);
 	if (!rp_poll_member_find(p, event))
-		ret = add(p, event);
+		ret = add_member(p, event);
 	pthread_mutex_unlock(&rp_poll_lock);
 	return ret;
 }
@@ -74,7 +74,7 @@ static int member_poll(struct rp_poll_member *m)
 	void *context;
 	bool news;
 
-	if (m->base && rp_cq_ready(rp_poll_cq(m->fid)))
+	if (m->base && rp_cq_has_private(rp_poll_cq(m->fid)))
 		return 1;
 	if (m->base)
 		return fi_poll(m->base, &context, 1);

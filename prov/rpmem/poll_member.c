@@ -36,7 +36,7 @@ void rp_poll_member_free(struct rp_poll_member *m)
 	free(m);
 }
 
-void rp_poll_forget(const struct fid *fid)
+void rp_poll_remove_member(const struct fid *fid)
 {
 	struct rp_poll_member *m;
 	struct rp_poll *p;

@@ -19,28 +19,28 @@
 /* Most completions and events handled in one progress call. */
 #define POLL_MAX 64
 /* Progress calls without work before a session moves to the idle list. */
-#define QUIET_CALLS 64
+#define IDLE_CALLS 64
 /*
  * After this time without operations poll the channel before the next post. A
  * connection that was lost meanwhile is then replaced first, and the operation
  * does not fail with it.
  */
-#define FRESH_NS 5000000ull
+#define FRESH_POLL_NS 5000000ull
 /* Most sessions of closed endpoints that are kept for reuse. */
 #define MAX_RETIRED 256
 
 /* When rp_private_progress() calls rp_session_progress() for a peer. */
 enum rp_peer_list {
-	RP_PEER_OFF,   /* never, as it has no connection */
-	RP_PEER_BUSY,  /* on the busy list: in each call */
-	RP_PEER_QUIET, /* on the idle list: after its deadline */
+	RP_PEER_OFF,  /* never, as it has no connection */
+	RP_PEER_BUSY, /* on the busy list: in each call */
+	RP_PEER_IDLE, /* on the idle list: after its deadline */
 };
 
 /* A target domain that one endpoint uses, with its session. */
 struct rp_peer {
 	struct rp_session *session;
 	unsigned int ndests;
-	unsigned int calls; /* consecutive, without work */
+	unsigned int idle_calls; /* consecutive, without work */
 	enum rp_peer_list list;
 	uint64_t due;  /* deadline on the idle list */
 	uint64_t used; /* time of the last operation */
@@ -70,7 +70,7 @@ struct rp_private {
 	atomic_bool posting; /* inside rp_private_post() */
 	unsigned int nopen;  /* on the busy and idle lists */
 	struct rp_peers busy;
-	struct rp_peers quiet; /* sorted by due */
+	struct rp_peers idle; /* sorted by due */
 	struct rp_peers retired;
 	unsigned int nretired;
 };
@@ -92,22 +92,22 @@ struct rp_rc *rp_private_rc(const struct rp_dom *dom)
 	return dom->private ? dom->private->rc : NULL;
 }
 
-static uint64_t now_of(void *arg)
+static uint64_t read_tick(void *arg)
 {
 	return rp_domain_now(arg);
 }
 
-static uint64_t exact_of(void *arg)
+static uint64_t read_clock(void *arg)
 {
 	return rp_host_now();
 }
 
-static int random_of(void *arg, void *buf, size_t len)
+static int fill_random(void *arg, void *buf, size_t len)
 {
 	return rp_host_random(buf, len);
 }
 
-static void kick_of(void *arg)
+static void kick_domain(void *arg)
 {
 	struct rp_dom *dom = arg;
 
@@ -119,21 +119,22 @@ static void kick_of(void *arg)
 	rp_domain_kick(dom);
 }
 
-static void requested(void *arg, void *request, const void *data, size_t len)
+static void request_received(void *arg, void *request, const void *data,
+			     size_t len)
 {
 	struct rp_dom *dom = arg;
 
 	rp_agent_requested(dom->agent, request, data, len);
 }
 
-static void gone(void *arg, void *request)
+static void request_gone(void *arg, void *request)
 {
 	struct rp_dom *dom = arg;
 
 	rp_agent_request_gone(dom->agent, request);
 }
 
-bool rp_private_possible(const struct fi_info *base, char *why)
+bool rp_private_is_possible(const struct fi_info *base, char *why)
 {
 	const char *name = base->fabric_attr->prov_name;
 
@@ -184,12 +185,12 @@ static int open_rc(struct rp_private *p, char *why)
 		.port_first = rp_params.port_first,
 		.port_last = rp_params.port_last,
 		.waits = true,
-		.now = now_of,
-		.exact = exact_of,
-		.random = random_of,
-		.kick = kick_of,
-		.requested = requested,
-		.gone = gone,
+		.now = read_tick,
+		.exact = read_clock,
+		.random = fill_random,
+		.kick = kick_domain,
+		.requested = request_received,
+		.gone = request_gone,
 		.arg = dom,
 	};
 	int ret;
@@ -216,7 +217,7 @@ struct rp_private *rp_private_get(struct rp_dom *dom, char *why)
 	if (p)
 		return p;
 	errno = EOPNOTSUPP;
-	if (!rp_private_possible(dom->base_info, why))
+	if (!rp_private_is_possible(dom->base_info, why))
 		return NULL;
 	p = calloc(1, sizeof(*p));
 	if (!p) {
@@ -226,7 +227,7 @@ struct rp_private *rp_private_get(struct rp_dom *dom, char *why)
 	}
 	p->dom = dom;
 	TAILQ_INIT(&p->busy);
-	TAILQ_INIT(&p->quiet);
+	TAILQ_INIT(&p->idle);
 	TAILQ_INIT(&p->retired);
 	set_attr(p);
 	dom->private = p;
@@ -294,66 +295,68 @@ int rp_private_listen(struct rp_dom *dom, uint16_t *port, char *why)
 
 /* --- lists --- */
 
-static struct rp_peers *list_of(struct rp_private *p, const struct rp_peer *q)
+static struct rp_peers *list_of_peer(struct rp_private *p,
+				     const struct rp_peer *q)
 {
-	return q->list == RP_PEER_BUSY ? &p->busy : &p->quiet;
+	return q->list == RP_PEER_BUSY ? &p->busy : &p->idle;
 }
 
-static void unlist(struct rp_private *p, struct rp_peer *q)
+static void unlist_peer(struct rp_private *p, struct rp_peer *q)
 {
 	if (q->list == RP_PEER_OFF)
 		return;
-	TAILQ_REMOVE(list_of(p, q), q, link);
+	TAILQ_REMOVE(list_of_peer(p, q), q, link);
 	q->list = RP_PEER_OFF;
 	p->nopen--;
 }
 
-static void make_busy(struct rp_private *p, struct rp_peer *q)
+static void make_peer_busy(struct rp_private *p, struct rp_peer *q)
 {
-	unlist(p, q);
+	unlist_peer(p, q);
 	q->list = RP_PEER_BUSY;
-	q->calls = 0;
+	q->idle_calls = 0;
 	TAILQ_INSERT_TAIL(&p->busy, q, link);
 	p->nopen++;
 }
 
 /* Insert into the idle list from its end: mostly q has the last deadline. */
-static void make_quiet(struct rp_private *p, struct rp_peer *q, uint64_t due)
+static void make_peer_idle(struct rp_private *p, struct rp_peer *q,
+			   uint64_t due)
 {
 	struct rp_peer *before;
 
-	unlist(p, q);
+	unlist_peer(p, q);
 	if (due == UINT64_MAX &&
 	    rp_session_state(q->session) == RP_SESSION_IDLE)
 		return;
 	q->due = due;
-	q->list = RP_PEER_QUIET;
+	q->list = RP_PEER_IDLE;
 	p->nopen++;
-	TAILQ_FOREACH_REVERSE(before, &p->quiet, rp_peers, link)
+	TAILQ_FOREACH_REVERSE(before, &p->idle, rp_peers, link)
 	if (before->due <= due)
 		break;
 	if (before)
-		TAILQ_INSERT_AFTER(&p->quiet, before, q, link);
+		TAILQ_INSERT_AFTER(&p->idle, before, q, link);
 	else
-		TAILQ_INSERT_HEAD(&p->quiet, q, link);
+		TAILQ_INSERT_HEAD(&p->idle, q, link);
 }
 
 /* Close an idle connection, by earliest deadline. False: all are in use. */
-static bool evict(struct rp_private *p)
+static bool evict_idle_peer(struct rp_private *p)
 {
 	struct rp_peer *q, *next;
 
-	TAILQ_FOREACH_SAFE(q, &p->quiet, link, next)
+	TAILQ_FOREACH_SAFE(q, &p->idle, link, next)
 	{
 		if (rp_session_outstanding(q->session))
 			continue;
 		/* Let it post a read fence: a close poisons unplaced bytes. */
 		if (rp_session_has_unplaced(q->session)) {
-			make_busy(p, q);
+			make_peer_busy(p, q);
 			continue;
 		}
 		rp_session_disconnect(q->session, RP_ST_CANCELED, 0);
-		unlist(p, q);
+		unlist_peer(p, q);
 		return true;
 	}
 	return false;
@@ -367,15 +370,17 @@ static int peer_use(struct rp_private *p, struct rp_peer *q)
 {
 	const uint64_t now = rp_domain_now(p->dom);
 
-	if (now - q->used > FRESH_NS && !rp_session_outstanding(q->session) &&
-	    rp_rc_busy(p->rc) && rp_rc_poll(p->rc, POLL_MAX))
+	if (now - q->used > FRESH_POLL_NS &&
+	    !rp_session_outstanding(q->session) && rp_rc_busy(p->rc) &&
+	    rp_rc_poll(p->rc, POLL_MAX))
 		rp_domain_kick(p->dom);
 	q->used = now;
 	if (q->list == RP_PEER_BUSY)
 		return 0;
-	if (q->list == RP_PEER_OFF && p->nopen >= MAX_OPEN && !evict(p))
+	if (q->list == RP_PEER_OFF && p->nopen >= MAX_OPEN &&
+	    !evict_idle_peer(p))
 		return -FI_EAGAIN;
-	make_busy(p, q);
+	make_peer_busy(p, q);
 	return 0;
 }
 
@@ -399,7 +404,7 @@ static int new_session(struct rp_private *p, struct rp_peer *q)
 	return 0;
 }
 
-static void retire(struct rp_private *p, struct rp_peer *q)
+static void retire_peer(struct rp_private *p, struct rp_peer *q)
 {
 	struct rp_peer *old;
 
@@ -413,7 +418,7 @@ static void retire(struct rp_private *p, struct rp_peer *q)
 	free(old);
 }
 
-uint16_t rp_private_port(const struct rp_ep *ep)
+uint16_t rp_private_local_port(const struct rp_ep *ep)
 {
 	union rp_rc_addr sa;
 	size_t len = sizeof(sa);
@@ -425,8 +430,8 @@ uint16_t rp_private_port(const struct rp_ep *ep)
 }
 
 /* Set q->addr: IP address of dest, port of a key, all else canonical. */
-static int addr_of(struct rp_ep *ep, fi_addr_t dest, uint16_t port,
-		   struct rp_peer *q, uint16_t *endpoint)
+static int set_peer_addr(struct rp_ep *ep, fi_addr_t dest, uint16_t port,
+			 struct rp_peer *q, uint16_t *endpoint)
 {
 	union rp_rc_addr sa;
 	size_t len = sizeof(sa);
@@ -455,8 +460,8 @@ static int peer_get(struct rp_private *p, struct rp_ep *ep, struct rp_dest *l)
 {
 	struct rp_peer *q = calloc(1, sizeof(*q)), *old = NULL;
 	bool oom = false;
-	int ret =
-		q ? addr_of(ep, l->dest, l->port, q, &l->endpoint) : -FI_ENOMEM;
+	int ret = q ? set_peer_addr(ep, l->dest, l->port, q, &l->endpoint)
+		    : -FI_ENOMEM;
 
 	if (ret)
 		goto free;
@@ -469,7 +474,7 @@ static int peer_get(struct rp_private *p, struct rp_ep *ep, struct rp_dest *l)
 	ret = new_session(p, q);
 	if (ret)
 		goto free;
-	rp_session_set_endpoint(q->session, rp_private_port(ep),
+	rp_session_set_endpoint(q->session, rp_private_local_port(ep),
 				ep->msg_order &
 					(FI_ORDER_WAW | FI_ORDER_RMA_WAW));
 	HASH_ADD(hh, ep->peers, addr, q->len, q);
@@ -485,7 +490,7 @@ free:
 	return ret;
 }
 
-static struct rp_dest *dests_of(struct rp_ep *ep, fi_addr_t dest)
+static struct rp_dest *find_dests(struct rp_ep *ep, fi_addr_t dest)
 {
 	struct rp_dest *l;
 
@@ -496,7 +501,7 @@ static struct rp_dest *dests_of(struct rp_ep *ep, fi_addr_t dest)
 static int dest_get(struct rp_private *p, struct rp_ep *ep, fi_addr_t dest,
 		    uint16_t port, struct rp_dest **out)
 {
-	struct rp_dest *first = dests_of(ep, dest), *l;
+	struct rp_dest *first = find_dests(ep, dest), *l;
 	bool oom = false;
 	int ret;
 
@@ -556,7 +561,7 @@ int rp_private_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
 	return peer_use(p, l->peer);
 }
 
-uint16_t rp_private_endpoint(const struct rp_ep *ep)
+uint16_t rp_private_peer_port(const struct rp_ep *ep)
 {
 	return ep->last_dest->endpoint;
 }
@@ -568,8 +573,8 @@ int rp_private_post(struct rp_dom *dom, struct rp_session *s, struct rp_op *op)
 	dom->private->posting = true;
 	ret = rp_session_post(s, op);
 	dom->private->posting = false;
-	if (atomic_load_explicit(&dom->sleeps, memory_order_relaxed))
-		rp_domain_tell_sleepers(dom, rp_session_deadline(s));
+	if (atomic_load_explicit(&dom->may_sleep, memory_order_relaxed))
+		rp_domain_wake_sleepers(dom, rp_session_deadline(s));
 	return ret;
 }
 
@@ -586,14 +591,14 @@ static void free_dests(struct rp_ep *ep, struct rp_dest *l)
 	ep->last_dest = NULL;
 }
 
-void rp_private_forget(struct rp_ep *ep, fi_addr_t dest)
+void rp_private_remove_dest(struct rp_ep *ep, fi_addr_t dest)
 {
 	struct rp_private *p = ep->dom->private;
 	struct rp_dest *first, *l;
 
 	if (!p)
 		return;
-	first = dests_of(ep, ep->dom->msg ? 0 : dest);
+	first = find_dests(ep, ep->dom->msg ? 0 : dest);
 	if (!first)
 		return;
 	for (l = first; l; l = l->next) {
@@ -601,7 +606,7 @@ void rp_private_forget(struct rp_ep *ep, fi_addr_t dest)
 		if (l->peer->ndests > 1)
 			continue;
 		rp_session_disconnect(l->peer->session, RP_ST_CANCELED, 0);
-		unlist(p, l->peer);
+		unlist_peer(p, l->peer);
 	}
 	free_dests(ep, first);
 }
@@ -623,9 +628,9 @@ void rp_private_close_ep(struct rp_ep *ep)
 
 		HASH_DEL(ep->peers, q);
 		rp_session_disconnect(q->session, RP_ST_CANCELED, 0);
-		unlist(p, q);
+		unlist_peer(p, q);
 		if (dirty) {
-			retire(p, q);
+			retire_peer(p, q);
 			continue;
 		}
 		rp_session_delete(q->session);
@@ -633,7 +638,7 @@ void rp_private_close_ep(struct rp_ep *ep)
 	}
 }
 
-int rp_private_order(struct rp_ep *ep, fi_addr_t dest)
+int rp_private_check_order(struct rp_ep *ep, fi_addr_t dest)
 {
 	struct rp_private *p = ep->dom->private;
 	struct rp_dest *l;
@@ -641,11 +646,11 @@ int rp_private_order(struct rp_ep *ep, fi_addr_t dest)
 
 	if (!p || !ep->dests)
 		return 0;
-	for (l = dests_of(ep, ep->dom->msg ? 0 : dest); l; l = l->next) {
+	for (l = find_dests(ep, ep->dom->msg ? 0 : dest); l; l = l->next) {
 		if (l->peer->list == RP_PEER_OFF ||
 		    !rp_session_has_unplaced(l->peer->session))
 			continue;
-		make_busy(p, l->peer);
+		make_peer_busy(p, l->peer);
 		ret = -FI_EAGAIN;
 	}
 	return ret;
@@ -657,34 +662,34 @@ int rp_private_order(struct rp_ep *ep, fi_addr_t dest)
  * After IDLE_CALLS progress calls without work: move the peer to the idle list,
  * unless its session is connecting or has outstanding operations.
  */
-static void peer_quiet_down(struct rp_private *p, struct rp_peer *q)
+static void peer_go_idle(struct rp_private *p, struct rp_peer *q)
 {
 	uint64_t due;
 
-	q->calls = 0;
+	q->idle_calls = 0;
 	if (rp_session_outstanding(q->session) ||
 	    rp_session_state(q->session) == RP_SESSION_CONNECTING)
 		return;
 	due = rp_session_deadline(q->session);
 	if (due > rp_domain_now(p->dom))
-		make_quiet(p, q, due);
+		make_peer_idle(p, q, due);
 }
 
-static bool progress_quiet(struct rp_private *p)
+static bool progress_idle(struct rp_private *p)
 {
 	struct rp_peer *q;
 	bool came = false;
 
 	if (atomic_load_explicit(&p->kicked, memory_order_relaxed)) {
 		atomic_store(&p->kicked, false);
-		TAILQ_FOREACH (q, &p->quiet, link)
+		TAILQ_FOREACH (q, &p->idle, link)
 			q->due = 0;
 	}
-	while ((q = TAILQ_FIRST(&p->quiet)) &&
+	while ((q = TAILQ_FIRST(&p->idle)) &&
 	       (!q->due || q->due <= rp_domain_now(p->dom))) {
-		make_busy(p, q);
+		make_peer_busy(p, q);
 		came |= rp_session_progress(q->session);
-		q->calls = QUIET_CALLS;
+		q->idle_calls = IDLE_CALLS;
 	}
 	return came;
 }
@@ -699,15 +704,15 @@ bool rp_private_progress(struct rp_dom *dom)
 		return false;
 	if (rp_rc_busy(p->rc))
 		came = rp_rc_poll(p->rc, POLL_MAX);
-	if (!TAILQ_EMPTY(&p->quiet))
-		came |= progress_quiet(p);
+	if (!TAILQ_EMPTY(&p->idle))
+		came |= progress_idle(p);
 	TAILQ_FOREACH_SAFE(q, &p->busy, link, next)
 	{
 		if (rp_session_progress(q->session)) {
-			q->calls = 0;
+			q->idle_calls = 0;
 			came = true;
-		} else if (++q->calls > QUIET_CALLS) {
-			peer_quiet_down(p, q);
+		} else if (++q->idle_calls > IDLE_CALLS) {
+			peer_go_idle(p, q);
 		}
 	}
 	return came;
@@ -726,11 +731,11 @@ uint64_t rp_private_deadline(const struct rp_dom *dom)
 		d = rp_session_deadline(q->session);
 		due = d < due ? d : due;
 	}
-	q = TAILQ_FIRST(&p->quiet);
+	q = TAILQ_FIRST(&p->idle);
 	return q && q->due < due ? q->due : due;
 }
 
-void rp_private_end(struct rp_dom *dom)
+void rp_private_delete_retired(struct rp_dom *dom)
 {
 	struct rp_private *p = dom->private;
 	struct rp_peer *q;

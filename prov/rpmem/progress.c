@@ -14,58 +14,60 @@
 /*
  * Make the next call or sleeper make progress. Without a sleeper the flag
  * `kicked` is enough. With one, kick_fd is written before the flag is set,
- * because take_kick() drains kick_fd only if the flag is set. The first sleeper
- * sets `sleeps`, for good, before it reads the flag; this function sets the
- * flag before it reads `sleeps` again: at least one sees the other's store.
- * Then kick_fd may stay readable until the next kick, and wakes a sleeper in
- * vain. A kick also ends quick reads (cq_read.c).
+ * because drain_kick() drains kick_fd only if the flag is set. The first
+ * sleeper sets `may_sleep`, for good, before it reads the flag; this function
+ * sets the flag before it reads `may_sleep` again: at least one sees the
+ * other's store. Then kick_fd may stay readable until the next kick, and wakes
+ * a sleeper in vain. A kick also ends quick reads (cq_read.c).
  */
 void rp_domain_kick(struct rp_dom *dom)
 {
-	const bool sleeps = atomic_load(&dom->sleeps);
+	const bool sleeps = atomic_load(&dom->may_sleep);
 
 	if (sleeps)
 		eventfd_write(dom->kick_fd, 1);
 	atomic_store(&dom->kicked, true);
 	rp_dom_set_quick(dom, 0);
-	if (!sleeps && atomic_load(&dom->sleeps))
+	if (!sleeps && atomic_load(&dom->may_sleep))
 		eventfd_write(dom->kick_fd, 1);
 }
 
-static void take_kick(struct rp_dom *dom)
+static void drain_kick(struct rp_dom *dom)
 {
 	eventfd_t v;
 
 	if (!atomic_load_explicit(&dom->kicked, memory_order_relaxed))
 		return;
 	atomic_store(&dom->kicked, false);
-	if (atomic_load_explicit(&dom->sleeps, memory_order_relaxed))
+	if (atomic_load_explicit(&dom->may_sleep, memory_order_relaxed))
 		eventfd_read(dom->kick_fd, &v);
 }
 
-static bool is_armed(const struct rp_dom *dom)
+static bool is_timer_armed(const struct rp_dom *dom)
 {
 	return dom->timer_due && dom->timer_due != UINT64_MAX;
 }
 
-static uint64_t not_before(struct rp_dom *dom, uint64_t t)
+static uint64_t advance_clock(struct rp_dom *dom, uint64_t t)
 {
-	if (t > dom->clock)
-		dom->clock = t;
-	return dom->clock;
+	if (t > dom->last_now)
+		dom->last_now = t;
+	return dom->last_now;
 }
 
 uint64_t rp_domain_now(struct rp_dom *dom)
 {
-	return not_before(dom, is_armed(dom) ? rp_host_now() : rp_host_tick());
+	return advance_clock(dom, is_timer_armed(dom) ? rp_host_now()
+						      : rp_host_tick());
 }
 
 /* Drain timer_fd if the timer has expired. */
-static void take_timer(struct rp_dom *dom)
+static void drain_timer(struct rp_dom *dom)
 {
 	uint64_t v;
 
-	if (!is_armed(dom) || not_before(dom, rp_host_now()) < dom->timer_due)
+	if (!is_timer_armed(dom) ||
+	    advance_clock(dom, rp_host_now()) < dom->timer_due)
 		return;
 	if (read(dom->timer_fd, &v, sizeof(v)) == sizeof(v))
 		dom->timer_due = UINT64_MAX;
@@ -95,7 +97,7 @@ static void set_timer(struct rp_dom *dom, uint64_t due)
 	timerfd_settime(dom->timer_fd, TFD_TIMER_ABSTIME, &t, NULL);
 }
 
-void rp_domain_tell_sleepers(struct rp_dom *dom, uint64_t due)
+void rp_domain_wake_sleepers(struct rp_dom *dom, uint64_t due)
 {
 	struct rp_rc *rc = rp_private_rc(dom);
 
@@ -109,13 +111,13 @@ bool rp_domain_progress(struct rp_dom *dom)
 {
 	bool came;
 
-	take_kick(dom);
-	take_timer(dom);
+	drain_kick(dom);
+	drain_timer(dom);
 	came = rp_private_progress(dom);
 	if (dom->agent)
 		came |= rp_agent_progress(dom->agent);
-	if (came && atomic_load_explicit(&dom->sleeps, memory_order_relaxed))
-		rp_domain_tell_sleepers(dom, domain_deadline(dom));
+	if (came && atomic_load_explicit(&dom->may_sleep, memory_order_relaxed))
+		rp_domain_wake_sleepers(dom, domain_deadline(dom));
 	return came;
 }
 

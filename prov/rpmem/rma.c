@@ -5,7 +5,7 @@
 
 #include "rpmem/rpmem.h"
 
-int rp_rma_unmarked(void)
+int rp_rma_warn_unmarked(void)
 {
 	RP_WARN(EP_DATA, "FI_COMMIT_COMPLETE needs the key of a persistent "
 			 "region: put FI_RMA_PMEM into the caps and "
@@ -51,7 +51,7 @@ ssize_t rp_rma_end(struct rp_task *t, struct rp_session *s)
 }
 
 /* Are the keys persistent? 1: all; 0: none; -FI_EINVAL: only some. */
-static int classify(const struct rp_ep *ep, const struct fi_msg_rma *msg)
+static int classify_keys(const struct rp_ep *ep, const struct fi_msg_rma *msg)
 {
 	size_t n = 0;
 
@@ -82,7 +82,7 @@ static bool fill_local(const struct rp_ep *ep, const struct fi_msg_rma *msg,
 	return !op->inject || len <= ep->inject_size;
 }
 
-static struct rp_wire_range range_of(const struct fi_rma_iov *r)
+static struct rp_wire_range wire_range(const struct fi_rma_iov *r)
 {
 	return (struct rp_wire_range){
 		.key = r->key,
@@ -91,7 +91,7 @@ static struct rp_wire_range range_of(const struct fi_rma_iov *r)
 	};
 }
 
-static uint8_t level_of(uint64_t flags)
+static uint8_t level_of_flags(uint64_t flags)
 {
 	if (flags & FI_COMMIT_COMPLETE)
 		return RP_LEVEL_DURABLE;
@@ -101,8 +101,9 @@ static uint8_t level_of(uint64_t flags)
 }
 
 /* With dom->lock: get a task, and set what writes and reads share. */
-static int begin(struct rp_ep *ep, const struct fi_msg_rma *msg, uint64_t flags,
-		 bool want, struct rp_task **out, struct rp_session **s)
+static int begin_operation(struct rp_ep *ep, const struct fi_msg_rma *msg,
+			   uint64_t flags, bool want, struct rp_task **out,
+			   struct rp_session **s)
 {
 	struct rp_task *t;
 	int ret =
@@ -117,15 +118,16 @@ static int begin(struct rp_ep *ep, const struct fi_msg_rma *msg, uint64_t flags,
 	t->op.ranges = t->ranges;
 	for (size_t i = 0; i < msg->rma_iov_count; i++)
 		if (msg->rma_iov[i].len)
-			t->ranges[t->op.nranges++] = range_of(&msg->rma_iov[i]);
+			t->ranges[t->op.nranges++] =
+				wire_range(&msg->rma_iov[i]);
 	t->context = msg->context;
-	t->want = want;
+	t->wants_entry = want;
 	*out = t;
 	return 0;
 }
 
 /* With dom->lock: post the task; without bytes or store complete it at once. */
-static ssize_t end(struct rp_task *t, struct rp_session *s)
+static ssize_t end_operation(struct rp_task *t, struct rp_session *s)
 {
 	const struct rp_outcome ok = {.status = RP_ST_OK};
 
@@ -143,19 +145,19 @@ static ssize_t post_write(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	ssize_t ret;
 
 	pthread_mutex_lock(&ep->dom->lock);
-	ret = begin(ep, msg, flags, want, &t, &s);
+	ret = begin_operation(ep, msg, flags, want, &t, &s);
 	if (ret)
 		goto unlock;
 	t->op.kind = RP_OP_WRITE;
 	t->kind = RP_CNTR_WRITE;
 	t->flags = FI_RMA | FI_WRITE;
-	t->op.level = level_of(flags);
+	t->op.level = level_of_flags(flags);
 	if (flags & FI_REMOTE_CQ_DATA) {
 		t->op.effect = RP_EFFECT_NOTIFY;
 		t->op.data = msg->data;
-		t->op.endpoint = rp_private_endpoint(ep);
+		t->op.endpoint = rp_private_peer_port(ep);
 	}
-	ret = end(t, s);
+	ret = end_operation(t, s);
 unlock:
 	pthread_mutex_unlock(&ep->dom->lock);
 	return ret;
@@ -166,7 +168,8 @@ ssize_t rp_rma_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 {
 	struct rp_session *s;
 	struct rp_task *t;
-	ssize_t ret = begin(ep, msg, flags, rp_ep_wants(ep, flags), &t, &s);
+	ssize_t ret =
+		begin_operation(ep, msg, flags, rp_ep_wants(ep, flags), &t, &s);
 
 	if (ret) {
 		free(extra);
@@ -177,12 +180,12 @@ ssize_t rp_rma_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	t->op.done = done;
 	t->kind = RP_CNTR_READ;
 	t->flags = FI_RMA | FI_READ;
-	return end(t, s);
+	return end_operation(t, s);
 }
 
-ssize_t rp_rma_ranges(struct rp_ep *ep, const struct fi_rpmem_msg *msg,
-		      enum rp_level level, enum rp_class required,
-		      enum rp_op_kind kind)
+ssize_t rp_rma_post_ranges(struct rp_ep *ep, const struct fi_rpmem_msg *msg,
+			   enum rp_level level, enum rp_class required,
+			   enum rp_op_kind kind)
 {
 	const size_t count = msg->rma_iov_count;
 	struct rp_wire_range *many = NULL, *to;
@@ -194,7 +197,7 @@ ssize_t rp_rma_ranges(struct rp_ep *ep, const struct fi_rpmem_msg *msg,
 	    (kind == RP_OP_WRITE && (msg->then || count > RP_CHANNEL_IOV)))
 		return -FI_EINVAL;
 	if (!rp_ep_persistent(ep, msg->rma_iov[0].key))
-		return rp_rma_unmarked();
+		return rp_rma_warn_unmarked();
 	if (count > RP_CHANNEL_IOV) {
 		many = malloc(count * sizeof(*many));
 		if (!many)
@@ -208,7 +211,7 @@ ssize_t rp_rma_ranges(struct rp_ep *ep, const struct fi_rpmem_msg *msg,
 	}
 	to = many ? many : t->ranges;
 	for (size_t i = 0; i < count; i++)
-		to[i] = range_of(&msg->rma_iov[i]);
+		to[i] = wire_range(&msg->rma_iov[i]);
 	t->op.kind = kind;
 	t->op.zero = kind == RP_OP_WRITE;
 	t->op.level = level;
@@ -226,7 +229,7 @@ ssize_t rp_rma_ranges(struct rp_ep *ep, const struct fi_rpmem_msg *msg,
 	}
 	t->kind = RP_CNTR_WRITE;
 	t->flags = FI_RMA | FI_WRITE;
-	t->want = true;
+	t->wants_entry = true;
 	t->context = msg->context;
 	ret = rp_rma_end(t, s);
 unlock:
@@ -240,15 +243,15 @@ unlock:
 static ssize_t write_any(struct rp_ep *ep, const struct fi_msg_rma *msg,
 			 uint64_t flags, uint64_t implicit_flags, bool want)
 {
-	int ret = classify(ep, msg);
+	int ret = classify_keys(ep, msg);
 
 	if (ret < 0)
 		return ret;
 	if (ret)
 		return post_write(ep, msg, flags | implicit_flags, want);
 	if (flags & FI_COMMIT_COMPLETE)
-		return rp_rma_unmarked();
-	if ((flags & FI_FENCE) || !ep->plain)
+		return rp_rma_warn_unmarked();
+	if ((flags & FI_FENCE) || !ep->can_forward)
 		ret = rp_ep_wait_order(&ep->fid, msg->addr);
 	return ret ? ret : fi_writemsg(ep->base, msg, flags);
 }
@@ -294,7 +297,7 @@ static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov,
 {
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	if (rp_ep_plain(ep, key))
+	if (rp_ep_can_forward(ep, key))
 		return fi_writev(ep->base, iov, desc, count, dest, addr, key,
 				 context);
 	return write_iov(ep, iov, desc, count, 0, dest, addr, key, context,
@@ -317,7 +320,7 @@ static ssize_t rma_write(struct fid_ep *fid, const void *buf, size_t len,
 {
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	if (rp_ep_plain(ep, key))
+	if (rp_ep_can_forward(ep, key))
 		return fi_write(ep->base, buf, len, desc, dest, addr, key,
 				context);
 	return write_one(fid, buf, len, desc, dest, addr, key, context);
@@ -330,7 +333,7 @@ static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len,
 	struct iovec iov = {.iov_base = (void *)buf, .iov_len = len};
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	if (rp_ep_plain(ep, key))
+	if (rp_ep_can_forward(ep, key))
 		return fi_writedata(ep->base, buf, len, desc, data, dest, addr,
 				    key, context);
 	return write_iov(ep, &iov, &desc, 1, data, dest, addr, key, context,
@@ -348,7 +351,7 @@ static ssize_t rma_inject(struct fid_ep *fid, const void *buf, size_t len,
 	if (rp_ep_persistent(ep, key))
 		return write_iov(ep, &iov, NULL, 1, 0, dest, addr, key, NULL,
 				 FI_INJECT, false);
-	ret = ep->plain ? 0 : rp_ep_wait_order(fid, dest);
+	ret = ep->can_forward ? 0 : rp_ep_wait_order(fid, dest);
 	return ret ? ret : fi_inject_write(ep->base, buf, len, dest, addr, key);
 }
 
@@ -363,7 +366,7 @@ static ssize_t rma_injectdata(struct fid_ep *fid, const void *buf, size_t len,
 	if (rp_ep_persistent(ep, key))
 		return write_iov(ep, &iov, NULL, 1, data, dest, addr, key, NULL,
 				 FI_INJECT | FI_REMOTE_CQ_DATA, false);
-	ret = ep->plain ? 0 : rp_ep_wait_order(fid, dest);
+	ret = ep->can_forward ? 0 : rp_ep_wait_order(fid, dest);
 	return ret ? ret
 		   : fi_inject_writedata(ep->base, buf, len, data, dest, addr,
 					 key);
@@ -375,20 +378,20 @@ static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 			   uint64_t flags)
 {
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
-	ssize_t ret = classify(ep, msg);
+	ssize_t ret = classify_keys(ep, msg);
 
 	if (ret < 0)
 		return ret;
 	if (flags & FI_COMMIT_COMPLETE)
 		return ep->dom->marked ? rp_local_read(ep, msg, flags, ret)
-				       : rp_rma_unmarked();
+				       : rp_rma_warn_unmarked();
 	if (ret) {
 		pthread_mutex_lock(&ep->dom->lock);
 		ret = rp_rma_read(ep, msg, flags, rp_task_done, NULL);
 		pthread_mutex_unlock(&ep->dom->lock);
 		return ret;
 	}
-	if ((flags & FI_FENCE) || !ep->plain)
+	if ((flags & FI_FENCE) || !ep->can_forward)
 		ret = rp_ep_wait_order(fid, msg->addr);
 	return ret ? ret : fi_readmsg(ep->base, msg, flags);
 }
@@ -410,7 +413,7 @@ static ssize_t rma_readv(struct fid_ep *fid, const struct iovec *iov,
 		.context = context,
 	};
 
-	if (rp_ep_plain(ep, key))
+	if (rp_ep_can_forward(ep, key))
 		return fi_readv(ep->base, iov, desc, count, src, addr, key,
 				context);
 	for (size_t i = 0; i < count; i++)
@@ -425,7 +428,7 @@ static ssize_t rma_read(struct fid_ep *fid, void *buf, size_t len, void *desc,
 	struct iovec iov = {.iov_base = buf, .iov_len = len};
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	if (rp_ep_plain(ep, key))
+	if (rp_ep_can_forward(ep, key))
 		return fi_read(ep->base, buf, len, desc, src, addr, key,
 			       context);
 	return rma_readv(fid, &iov, &desc, 1, src, addr, key, context);

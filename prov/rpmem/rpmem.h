@@ -35,8 +35,8 @@
  * Values of libfabric 1 that the headers of libfabric 2 lack or deprecate:
  * FI_BUFFERED_RECV, and FI_MR_BASIC | FI_MR_SCALABLE.
  */
-#define RP_BUFFERED_RECV  (1ull << 51)
-#define RP_MR_BEFORE_BITS 3
+#define RP_BUFFERED_RECV	(1ull << 51)
+#define RP_MR_BASIC_OR_SCALABLE 3
 
 extern struct fi_provider rp_prov;
 
@@ -81,31 +81,29 @@ struct fi_info *rp_info_to_base(const struct fi_info *info,
 /* Set fabric_attr->prov_name. False: no memory. */
 bool rp_info_set_prov(struct fi_info *i, const char *name);
 /* Unlink the entry *link from its fi_info list, and free it. */
-void rp_info_drop(struct fi_info **link);
+void rp_info_unlink(struct fi_info **link);
 /* Allocate hints that match every entry; NULL: no memory. */
-struct fi_info *rp_info_any(uint32_t version);
+struct fi_info *rp_info_match_all(uint32_t version);
 /* Get the base's name, "tcp" of "tcp;ofi_rpmem"; NULL: none. Caller frees. */
 char *rp_info_base_name(const char *prov_name);
 /* Is this fi_info for an endpoint type or feature that only the base has? */
-bool rp_info_is_direct(const struct fi_info *info);
+bool rp_info_is_passthrough(const struct fi_info *info);
 /* List the base's FI_EP_MSG entries; -FI_ENODATA: none. */
-int rp_info_direct(uint32_t version, const char *base, struct fi_info **list);
+int rp_info_list_base_msg(uint32_t version, const char *base,
+			  struct fi_info **list);
 /* List the base's entries of this endpoint type, without utility providers. */
-int rp_info_direct_list(uint32_t version, const char *node, const char *service,
-			uint64_t flags, const struct fi_info *hints,
-			const char *base, enum fi_ep_type type,
-			struct fi_info **list);
-/*
- * May fi_info entries for these hints have persistent keys? Those need
- * FI_MR_PROV_KEY, which a program's mr_mode may exclude.
- */
+int rp_info_list_base(uint32_t version, const char *node, const char *service,
+		      uint64_t flags, const struct fi_info *hints,
+		      const char *base, enum fi_ep_type type,
+		      struct fi_info **list);
+/* Do these hints allow persistent keys, which need FI_MR_PROV_KEY? */
 bool rp_info_may_make_keys(uint32_t version, const struct fi_info *hints);
 /* Was this fi_info entry returned with persistent keys? */
-bool rp_info_is_marked(const struct fi_info *info);
+bool rp_info_has_persistent_keys(const struct fi_info *info);
 /* Add persistent keys to this entry of the base; -FI_ENODATA: not possible. */
-int rp_info_mark(const struct fi_info *hints, struct fi_info *i);
+int rp_info_add_persistent_keys(const struct fi_info *hints, struct fi_info *i);
 /* Set the attributes that all fi_info entries of ofi_rpmem share. */
-void rp_info_to_ours(const struct fi_info *hints, struct fi_info *i);
+void rp_info_set_common(const struct fi_info *hints, struct fi_info *i);
 int rp_getinfo(uint32_t version, const char *node, const char *service,
 	       uint64_t flags, const struct fi_info *hints,
 	       struct fi_info **info);
@@ -123,7 +121,7 @@ struct rp_fabric {
 	char *base_name;	    /* base's name in hints, e.g. "tcp" */
 	pthread_mutex_t lock;	    /* guards layered and given */
 	/* fi_info entries passed to the base; sockets reads them later. */
-	struct fi_info *given;
+	struct fi_info *passed_infos;
 	uint32_t version;
 };
 int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
@@ -162,9 +160,9 @@ struct rp_dom {
 	struct rp_private *private; /* NULL until first use */
 	struct rp_agent *agent;	    /* made with the first persistent region */
 	struct rp_agent_host host;  /* target.c */
-	unsigned int npmem;
-	unsigned int nremote; /* endpoints that count FI_REMOTE_WRITE */
-	LIST_HEAD(, rp_mr) pmems;
+	unsigned int npersistent;
+	unsigned int nremote_cntrs; /* endpoints that count FI_REMOTE_WRITE */
+	LIST_HEAD(, rp_mr) persistent_mrs;
 	LIST_HEAD(, rp_cq) cqs;
 	LIST_HEAD(, rp_ep) eps;
 	struct rp_task_pool {
@@ -183,16 +181,17 @@ struct rp_dom {
 	 * A thread may sleep until an event: that of FI_PROGRESS_AUTO, or a
 	 * program's, on a descriptor of a queue or counter. Never false again.
 	 */
-	atomic_bool sleeps;
+	atomic_bool may_sleep;
 	/* Reads of queues that may still poll only the base's queue. */
 #define RP_QUICK_ALWAYS INT_MAX /* initial value, until the domain is live */
-	atomic_int quick;
-	atomic_uint queued; /* private completion entries in all queues */
+	atomic_int quick_reads;
+	atomic_uint
+		private_queued; /* private completion entries in all queues */
 	/* The base's queues may hold entries of local.c. Never false again. */
-	atomic_bool shares;
+	atomic_bool base_has_local_reads;
 	atomic_bool kicked;
 	uint64_t timer_due;
-	uint64_t clock; /* lower bound of rp_domain_now() */
+	uint64_t last_now; /* lower bound of rp_domain_now() */
 
 	/* The progress thread of FI_PROGRESS_AUTO; started when live is set. */
 	pthread_t thread;
@@ -205,9 +204,9 @@ int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 		   struct fid_domain **dom, void *context);
 static inline void rp_dom_set_quick(struct rp_dom *dom, int reads)
 {
-	atomic_store_explicit(&dom->quick, reads, memory_order_relaxed);
+	atomic_store_explicit(&dom->quick_reads, reads, memory_order_relaxed);
 }
-static inline bool rp_dom_live(const struct rp_dom *dom)
+static inline bool rp_dom_is_live(const struct rp_dom *dom)
 {
 	return atomic_load_explicit(&dom->live, memory_order_relaxed);
 }
@@ -224,12 +223,12 @@ struct rp_private *rp_private_get(struct rp_dom *dom, char *why);
 /* With dom->lock: listen, once; persistent keys carry *port. 0 or -errno. */
 int rp_private_listen(struct rp_dom *dom, uint16_t *port, char *why);
 /* Does the base support private connections? If not, *why has the reason. */
-bool rp_private_possible(const struct fi_info *base, char *why);
+bool rp_private_is_possible(const struct fi_info *base, char *why);
 /* The transport object; NULL: no private connections yet. */
 struct rp_rc *rp_private_rc(const struct rp_dom *dom);
 /* Name of the domain's transport for private connections: "verbs" or "tcp". */
 const char *rp_private_transport(const struct rp_dom *dom);
-void rp_private_end(struct rp_dom *dom);
+void rp_private_delete_retired(struct rp_dom *dom);
 void rp_private_close(struct rp_dom *dom);
 
 /* A destination: fi_addr_t of a peer, and the port in a persistent key. */
@@ -246,9 +245,9 @@ struct rp_dest;
 int rp_private_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
 		       struct rp_session **out);
 /* The port of the peer's endpoint in the last rp_private_session() call. */
-uint16_t rp_private_endpoint(const struct rp_ep *ep);
+uint16_t rp_private_peer_port(const struct rp_ep *ep);
 /* The port in the base's address of this endpoint; 0: none. */
-uint16_t rp_private_port(const struct rp_ep *ep);
+uint16_t rp_private_local_port(const struct rp_ep *ep);
 /* With dom->lock: post op to s, the result of rp_private_session(). */
 int rp_private_post(struct rp_dom *dom, struct rp_session *s, struct rp_op *op);
 /*
@@ -256,7 +255,7 @@ int rp_private_post(struct rp_dom *dom, struct rp_session *s, struct rp_op *op);
  * endpoint lost its peer. Its sessions are disconnected (RP_ST_CANCELED) and no
  * longer found by dest; they are still found by address and port.
  */
-void rp_private_forget(struct rp_ep *ep, fi_addr_t dest);
+void rp_private_remove_dest(struct rp_ep *ep, fi_addr_t dest);
 /*
  * With dom->lock: close an endpoint's sessions while its queues and counters
  * are still bound. Each of its tasks fails (RP_ST_CANCELED or RP_ST_UNSURE).
@@ -266,7 +265,7 @@ void rp_private_close_ep(struct rp_ep *ep);
  * With dom->lock: -FI_EAGAIN if msg_order makes an operation to dest wait for
  * earlier persistent writes; a read fence is posted to prove their placement.
  */
-int rp_private_order(struct rp_ep *ep, fi_addr_t dest);
+int rp_private_check_order(struct rp_ep *ep, fi_addr_t dest);
 /* With dom->lock: progress connections and sessions. True: there was work. */
 bool rp_private_progress(struct rp_dom *dom);
 uint64_t rp_private_deadline(const struct rp_dom *dom);
@@ -279,7 +278,7 @@ int rp_target_open(struct rp_dom *dom, uint16_t *port, char *why);
 int rp_target_reg(struct rp_mr *mr);
 void rp_target_dereg(struct rp_mr *mr);
 /* Close private connections that came from the peer of fi_accept(). */
-void rp_target_end_peer(struct rp_ep *ep);
+void rp_target_close_peer(struct rp_ep *ep);
 void rp_target_close(struct rp_dom *dom);
 
 /* --- cq.c: private completion entries, queued until the program reads --- */
@@ -301,15 +300,15 @@ struct rp_task {
 	struct rp_task *next;
 	struct rp_ep *ep;
 	void *context;
-	uint64_t flags; /* flags of the completion entry */
-	uint8_t kind;	/* enum rp_cntr_kind: counter to increment */
-	bool want;	/* write a completion entry also on success */
+	uint64_t flags;	  /* flags of the completion entry */
+	uint8_t kind;	  /* enum rp_cntr_kind: counter to increment */
+	bool wants_entry; /* write a completion entry also on success */
 	struct rp_wire_range ranges[RP_CHANNEL_IOV];
 	/* Registration of local memory for this operation (rp_task_post()). */
 	struct rp_rc_mr mr;
 	void *bounce; /* bounce buffer: from malloc() or dom->tasks.bounce */
-	struct iovec user[RP_CHANNEL_IOV]; /* READ: program's buffers */
-	size_t nuser;
+	struct iovec user_iov[RP_CHANNEL_IOV]; /* READ: program's buffers */
+	size_t user_iov_count;
 	void *extra; /* owner's data, from malloc(), freed with the task */
 	/* Completion entry, preallocated so that completing cannot fail. */
 	struct rp_cqe cqe;
@@ -338,24 +337,25 @@ struct rp_mr {
 	struct rp_dom *dom;
 	struct fid_mr *base; /* NULL: base does not know the memory */
 	bool persistent;
-	bool served;	 /* added to the agent */
+	bool in_agent;	 /* added to the agent */
 	uint64_t access; /* program's access: FI_REMOTE_READ, FI_REMOTE_WRITE */
 	/* Registration that all connections use; RP_RC_VERBS only. */
-	struct rp_rc_mr shared;
-	bool flushed;	    /* shared allows native FLUSH */
+	struct rp_rc_mr shared_mr;
+	bool allows_flush;  /* shared allows native FLUSH */
 	enum rp_tri native; /* does the device have FLUSH? */
 	struct rp_region region;
-	LIST_ENTRY(rp_mr) link; /* in dom->pmems */
+	LIST_ENTRY(rp_mr) link; /* in dom->persistent_mrs */
 };
 extern struct fi_ops_mr rp_mr_ops;
 /* Determine the region's facts, at registration or later. 0 or -errno. */
-int rp_mr_facts(struct rp_mr *mr, struct rp_facts *facts, char *why);
+int rp_mr_find_facts(struct rp_mr *mr, struct rp_facts *facts, char *why);
 /*
  * With dom->lock: find a local persistent region that contains the bytes and
  * reaches the failure class. NULL: none; *why is the closest reason.
  */
-struct rp_region *rp_mr_holding(struct rp_dom *dom, const void *buf, size_t len,
-				enum rp_class required, const char **why);
+struct rp_region *rp_mr_find_local(struct rp_dom *dom, const void *buf,
+				   size_t len, enum rp_class required,
+				   const char **why);
 
 /* --- av.c: the base's address vectors, and a record of their addresses --- */
 
@@ -363,7 +363,7 @@ struct rp_av {
 	struct fid_av fid;
 	struct rp_dom *dom;
 	struct fid_av *base;
-	struct rp_av_known *known; /* hash table, guarded by dom->lock */
+	struct rp_av_record *records; /* hash table, guarded by dom->lock */
 	atomic_uint refs;
 };
 int rp_av_open(struct fid_domain *domain, struct fi_av_attr *attr,
@@ -371,8 +371,8 @@ int rp_av_open(struct fid_domain *domain, struct fi_av_attr *attr,
 /* With dom->lock: get the sockaddr of addr; -FI_EINVAL: not in the vector. */
 int rp_av_sockaddr(struct rp_av *av, fi_addr_t addr, void *buf, size_t *len);
 /* Does addr have the IP address of host, and this port? */
-bool rp_addr_is(const union rp_rc_addr *addr, const struct sockaddr *host,
-		uint16_t port);
+bool rp_addr_equals(const union rp_rc_addr *addr, const struct sockaddr *host,
+		    uint16_t port);
 /* With dom->lock: the fi_addr_t of host with this port, or FI_ADDR_NOTAVAIL. */
 fi_addr_t rp_av_find(struct rp_av *av, const struct sockaddr *host,
 		     uint16_t port);
@@ -386,10 +386,12 @@ struct rp_cq {
 	size_t size; /* bytes per entry of the program's format */
 	enum fi_wait_obj wait_obj;
 	STAILQ_HEAD(, rp_cqe) queue; /* private entries, guarded by dom->lock */
-	atomic_uint turns; /* consecutive reads filled by private entries */
-	atomic_uint hot;   /* polls left that may skip the base's queue */
-	LIST_HEAD(, rp_local_read) reading; /* reads of local.c */
-	bool last_err_ours; /* last fi_cq_readerr() returned a private entry */
+	atomic_uint
+		private_reads; /* consecutive reads filled by private entries */
+	atomic_uint hot_polls; /* polls left that may skip the base's queue */
+	LIST_HEAD(, rp_local_read) local_reads; /* reads of local.c */
+	bool last_err_private; /* last fi_cq_readerr() returned a private entry
+				*/
 	struct rp_outcome last_out;
 	int epfd;  /* epoll descriptor that FI_GETWAIT returns */
 	int ev_fd; /* eventfd: private entries, fi_cq_signal() */
@@ -397,19 +399,17 @@ struct rp_cq {
 	bool ev_set;
 	bool parked; /* the program may sleep: wake it by ev_fd */
 	/* fi_trywait() on base is unsafe: an ofi_rxm endpoint was closed. */
-	atomic_bool no_trywait;
-	int soon_fd;
-	atomic_bool came; /* private events since the last attempt to sleep */
+	atomic_bool base_trywait_unsafe;
+	int poll_timer_fd;
+	atomic_bool
+		had_events; /* private events since the last attempt to sleep */
 	struct rp_spin spin;
 	LIST_ENTRY(rp_cq) link;
 	atomic_uint refs;
 };
 int rp_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
 	       struct fid_cq **cq, void *context);
-/*
- * With dom->lock: append t->cqe (e; or failed, err and out) to the queue. t->ep
- * is not used any more. Never fails.
- */
+/* With dom->lock: append t->cqe to the queue; t->ep is not used any more. */
 void rp_cq_push_task(struct rp_cq *cq, struct rp_task *t);
 /* With dom->lock: append an entry of remote CQ data. 0 or -FI_ENOMEM. */
 int rp_cq_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
@@ -417,7 +417,7 @@ int rp_cq_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
 /* Takes dom->lock. 0: may sleep; -FI_EAGAIN: read the queue first. */
 int rp_cq_trywait(struct rp_cq *cq);
 /* Is a private entry queued? 1: yes; 0: no. */
-int rp_cq_ready(struct rp_cq *cq);
+int rp_cq_has_private(struct rp_cq *cq);
 extern struct fi_ops_cq rp_cq_ops;
 extern struct fi_ops rp_cq_fid_ops, rp_cntr_fid_ops;
 /* With dom->lock: signal ev_fd for a sleeper; clear it once all was read. */
@@ -466,7 +466,7 @@ int rp_cntr_trywait(struct rp_cntr *cntr);
 int rp_poll_open(struct fid_domain *domain, struct fi_poll_attr *attr,
 		 struct fid_poll **poll);
 /* Remove a queue or counter, about to be closed, from all its poll sets. */
-void rp_poll_forget(const struct fid *fid);
+void rp_poll_remove_member(const struct fid *fid);
 int rp_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags);
 int rp_no_control(struct fid *fid, int command, void *arg);
 int rp_no_ops_open(struct fid *fid, const char *name, uint64_t flags,
@@ -487,10 +487,7 @@ int rp_wait_open(struct rp_dom *dom, int base_fd, int *ev_fd, int *epfd);
 uint64_t rp_domain_now(struct rp_dom *dom);
 /* With dom->lock: progress connections, sessions, agent. True: had work. */
 bool rp_domain_progress(struct rp_dom *dom);
-/*
- * With dom->lock: make progress, and set the timer to the next deadline. 0: may
- * sleep; -FI_EAGAIN: do not sleep yet.
- */
+/* With dom->lock: make progress, set timer_fd. -FI_EAGAIN: do not sleep yet. */
 int rp_domain_trywait(struct rp_dom *dom);
 /* Request progress, from any thread, without dom->lock. */
 void rp_domain_kick(struct rp_dom *dom);
@@ -498,7 +495,7 @@ void rp_domain_kick(struct rp_dom *dom);
  * After progress or a post while another thread may sleep: wake that sleeper by
  * `due`, or at once for events that no descriptor signals.
  */
-void rp_domain_tell_sleepers(struct rp_dom *dom, uint64_t due);
+void rp_domain_wake_sleepers(struct rp_dom *dom, uint64_t due);
 /* With dom->lock: set live; from now on all calls also progress connections. */
 int rp_domain_go_live(struct rp_dom *dom);
 void rp_domain_thread_stop(struct rp_dom *dom);
@@ -506,8 +503,8 @@ void rp_domain_thread_stop(struct rp_dom *dom);
 /* --- ep.c --- */
 
 /* A pair of fids: events that name base are reported with ours. */
-struct rp_eq_name {
-	LIST_ENTRY(rp_eq_name) link;
+struct rp_eq_fid_pair {
+	LIST_ENTRY(rp_eq_fid_pair) link;
 	struct fid *base; /* base's object; NULL: pair is not registered */
 	struct fid *ours;
 };
@@ -523,14 +520,14 @@ struct rp_ep {
 	/* Mark in persistent keys; UINT64_MAX: the program makes the keys. */
 	uint64_t mark;
 	bool selective;
-	bool plain; /* calls without flags do not commit or wait */
+	bool can_forward; /* calls without flags do not commit or wait */
 	bool enabled;
 	bool connected; /* FI_EP_MSG: FI_CONNECTED was read */
 	size_t inject_size;
 	uint64_t
 		implicit_flags; /* implicit FI_COMMIT_COMPLETE of file writes */
 	uint64_t msg_order;	/* msg_order granted to the program */
-	bool msg_waits;		/* messages must follow persistent writes */
+	bool orders_messages;	/* messages must follow persistent writes */
 	enum rp_class required;
 	/* Hash table of destinations by fi_addr_t; the one used last. */
 	struct rp_dest *dests, *last_dest;
@@ -538,7 +535,7 @@ struct rp_ep {
 	uint16_t port; /* port in the base's address; 0: not looked up yet */
 	union rp_rc_addr accepted; /* peer of fi_accept(), or AF_UNSPEC */
 	LIST_ENTRY(rp_ep) link;
-	struct rp_eq_name name; /* FI_EP_MSG: translates fids in events */
+	struct rp_eq_fid_pair name; /* FI_EP_MSG: translates fids in events */
 	LIST_HEAD(, rp_local_read) flushing; /* reads of local.c */
 };
 int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
@@ -563,9 +560,9 @@ static inline bool rp_ep_persistent(const struct rp_ep *ep, uint64_t key)
 	return key >> RP_KEY_MARK_SHIFT == ep->mark;
 }
 /* Can a call without flags on this key be forwarded to the base unchanged? */
-static inline bool rp_ep_plain(const struct rp_ep *ep, uint64_t key)
+static inline bool rp_ep_can_forward(const struct rp_ep *ep, uint64_t key)
 {
-	return !rp_ep_persistent(ep, key) && ep->plain;
+	return !rp_ep_persistent(ep, key) && ep->can_forward;
 }
 /* Operation flags that apply to calls without a flags argument. */
 static inline uint64_t rp_ep_flags(const struct rp_ep *ep)
@@ -573,8 +570,7 @@ static inline uint64_t rp_ep_flags(const struct rp_ep *ep)
 	return ep->op_flags | (ep->selective ? 0 : FI_COMPLETION);
 }
 /*
- * Must an operation of the base to dest wait for persistent ones? 0: no;
- * -FI_EAGAIN: yes. Takes dom->lock.
+ * -FI_EAGAIN: persistent operations to dest must come first. Takes dom->lock.
  */
 int rp_ep_wait_order(struct fid_ep *fid, fi_addr_t dest);
 int rp_ep_check_flags(struct fid_ep *fid, fi_addr_t dest, uint64_t flags);
@@ -585,7 +581,7 @@ int rp_ep_check_flags(struct fid_ep *fid, fi_addr_t dest, uint64_t flags);
 static inline int rp_ep_check_message(struct fid_ep *fid, fi_addr_t dest,
 				      uint64_t flags)
 {
-	if (!rp_ep_of(&fid->fid)->msg_waits &&
+	if (!rp_ep_of(&fid->fid)->orders_messages &&
 	    !(flags & (FI_COMMIT_COMPLETE | FI_FENCE)))
 		return 0;
 	return rp_ep_check_flags(fid, dest, flags);
@@ -618,15 +614,12 @@ ssize_t rp_rma_end(struct rp_task *t, struct rp_session *s);
 ssize_t rp_rma_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 		    uint64_t flags, rp_op_fn done, void *extra);
 /* Log that FI_COMMIT_COMPLETE needs a persistent key; returns the error. */
-int rp_rma_unmarked(void);
+int rp_rma_warn_unmarked(void);
 
-/*
- * Post a commit (kind RP_OP_COMMIT) or a write of zeros (RP_OP_WRITE); level
- * and required are those of msg, decoded.
- */
-ssize_t rp_rma_ranges(struct rp_ep *ep, const struct fi_rpmem_msg *msg,
-		      enum rp_level level, enum rp_class required,
-		      enum rp_op_kind kind);
+/* Post a commit (RP_OP_COMMIT) or a write of zeros (RP_OP_WRITE) of msg. */
+ssize_t rp_rma_post_ranges(struct rp_ep *ep, const struct fi_rpmem_msg *msg,
+			   enum rp_level level, enum rp_class required,
+			   enum rp_op_kind kind);
 
 /* --- local.c --- */
 
@@ -634,7 +627,7 @@ ssize_t rp_rma_ranges(struct rp_ep *ep, const struct fi_rpmem_msg *msg,
 struct rp_local_read {
 	struct fi_context2 context; /* op_context for the base; first member */
 	struct rp_task *task;
-	LIST_ENTRY(rp_local_read) link; /* cq->reading or ep->flushing */
+	LIST_ENTRY(rp_local_read) link; /* cq->local_reads or ep->flushing */
 	bool flushing;
 	bool closed; /* endpoint was closed while the base was reading */
 	size_t niov;
@@ -650,8 +643,9 @@ void rp_local_close_ep(struct rp_ep *ep);
  * many are left, or -FI_EAGAIN. An error entry gets the program's context: 1,
  * or -FI_EAGAIN if its endpoint is closed.
  */
-ssize_t rp_local_take(struct rp_cq *cq, void *buf, ssize_t n, fi_addr_t *src);
-ssize_t rp_local_take_error(struct rp_cq *cq, struct fi_cq_err_entry *e);
+ssize_t rp_local_filter_entries(struct rp_cq *cq, void *buf, ssize_t n,
+				fi_addr_t *src);
+ssize_t rp_local_filter_error(struct rp_cq *cq, struct fi_cq_err_entry *e);
 
 /* --- eq.c, cm.c, pep.c, srx.c --- */
 

@@ -38,12 +38,12 @@ static uint64_t host_source(struct rp_agent_host *h, void *request)
  * yes. Over TCP no: an rkey is 64 random bits of one connection, so that a peer
  * cannot use the rkey of another one.
  */
-static bool is_shared(const struct rp_dom *dom)
+static bool shares_registration(const struct rp_dom *dom)
 {
 	return rp_rc_flags(rp_private_rc(dom)) & RP_CHANNEL_LOCAL_MR;
 }
 
-static int reg(struct rp_mr *mr, bool flushed, struct rp_rc_mr *out)
+static int reg_region(struct rp_mr *mr, bool flushed, struct rp_rc_mr *out)
 {
 	const struct rp_region *r = &mr->region;
 	unsigned int access = flushed ? RP_RC_REMOTE_FLUSH : 0;
@@ -60,11 +60,11 @@ static int reg_shared(struct rp_mr *mr)
 {
 	int ret;
 
-	if (mr->shared.handle)
+	if (mr->shared_mr.handle)
 		return 0;
 	if (mr->region.choice.method == RP_METHOD_NATIVE) {
-		ret = reg(mr, true, &mr->shared);
-		mr->flushed = !ret;
+		ret = reg_region(mr, true, &mr->shared_mr);
+		mr->allows_flush = !ret;
 		if (!ret)
 			return 0;
 		RP_WARN(MR,
@@ -72,26 +72,26 @@ static int reg_shared(struct rp_mr *mr)
 			"flushes it\n",
 			fi_strerror(-ret));
 	}
-	return reg(mr, false, &mr->shared);
+	return reg_region(mr, false, &mr->shared_mr);
 }
 
 int rp_target_reg(struct rp_mr *mr)
 {
-	return is_shared(mr->dom) ? reg_shared(mr) : 0;
+	return shares_registration(mr->dom) ? reg_shared(mr) : 0;
 }
 
 void rp_target_dereg(struct rp_mr *mr)
 {
-	if (mr->shared.handle)
-		rp_rc_dereg(rp_private_rc(mr->dom), &mr->shared);
+	if (mr->shared_mr.handle)
+		rp_rc_dereg(rp_private_rc(mr->dom), &mr->shared_mr);
 }
 
 static int grant_shared(struct rp_mr *mr, struct rp_wire_grant *g)
 {
-	if (g->method == RP_METHOD_NATIVE && !mr->flushed)
+	if (g->method == RP_METHOD_NATIVE && !mr->allows_flush)
 		return -FI_EOPNOTSUPP;
-	g->rkey = mr->shared.rkey;
-	g->remote_addr = mr->shared.remote_addr;
+	g->rkey = mr->shared_mr.rkey;
+	g->remote_addr = mr->shared_mr.remote_addr;
 	return 0;
 }
 
@@ -105,12 +105,12 @@ static int host_grant(struct rp_agent_host *h, struct rp_channel *c,
 	int ret;
 
 	*grant = NULL;
-	if (is_shared(dom_of(h)))
+	if (shares_registration(dom_of(h)))
 		return grant_shared(mr, g);
 	grant_mr = calloc(1, sizeof(*grant_mr));
 	if (!grant_mr)
 		return -FI_ENOMEM;
-	ret = reg(mr, g->method == RP_METHOD_NATIVE, grant_mr);
+	ret = reg_region(mr, g->method == RP_METHOD_NATIVE, grant_mr);
 	if (ret) {
 		free(grant_mr);
 		return ret;
@@ -135,7 +135,7 @@ static uint32_t host_flags(struct rp_agent_host *h)
 }
 
 /* Does the connected endpoint's peer have this port? *at_host: and host? */
-static bool leads_to(const struct rp_ep *ep, const struct sockaddr *host,
+static bool has_peer(const struct rp_ep *ep, const struct sockaddr *host,
 		     uint16_t port, bool *at_host)
 {
 	union rp_rc_addr sa;
@@ -143,7 +143,7 @@ static bool leads_to(const struct rp_ep *ep, const struct sockaddr *host,
 
 	if (fi_getpeer(ep->base, &sa, &len) || sa.in.sin_port != htons(port))
 		return false;
-	*at_host = rp_addr_is(&sa, host, port);
+	*at_host = rp_addr_equals(&sa, host, port);
 	return true;
 }
 
@@ -154,8 +154,9 @@ static bool leads_to(const struct rp_ep *ep, const struct sockaddr *host,
  * counts, too. An initiator with several addresses may connect from another
  * one: then only ports count.
  */
-static struct rp_ep *receiver(struct rp_dom *dom, const struct sockaddr *host,
-			      uint16_t port, uint16_t endpoint)
+static struct rp_ep *find_receiver(struct rp_dom *dom,
+				   const struct sockaddr *host, uint16_t port,
+				   uint16_t endpoint)
 {
 	struct rp_ep *ep, *found = NULL;
 	bool at_host = false;
@@ -164,10 +165,10 @@ static struct rp_ep *receiver(struct rp_dom *dom, const struct sockaddr *host,
 		if (!ep->enabled || !ep->rx_cq)
 			continue;
 		if (dom->msg || !ep->port)
-			ep->port = rp_private_port(ep);
+			ep->port = rp_private_local_port(ep);
 		if (endpoint && ep->port != endpoint)
 			continue;
-		if (endpoint && dom->msg && !leads_to(ep, host, port, &at_host))
+		if (endpoint && dom->msg && !has_peer(ep, host, port, &at_host))
 			continue;
 		found = ep;
 		if (at_host)
@@ -178,10 +179,10 @@ static struct rp_ep *receiver(struct rp_dom *dom, const struct sockaddr *host,
 
 static bool is_peer(struct rp_channel *c, uint16_t port, void *arg)
 {
-	return rp_addr_is(arg, rp_rc_peer(c), port);
+	return rp_addr_equals(arg, rp_rc_peer(c), port);
 }
 
-void rp_target_end_peer(struct rp_ep *ep)
+void rp_target_close_peer(struct rp_ep *ep)
 {
 	if (ep->dom->agent && ep->accepted.sa.sa_family != AF_UNSPEC)
 		rp_agent_close_peer(ep->dom->agent, is_peer, &ep->accepted);
@@ -198,7 +199,7 @@ static int host_notify(struct rp_agent_host *h, struct rp_channel *c,
 		       void *buf, size_t len)
 {
 	struct rp_dom *dom = dom_of(h);
-	struct rp_ep *ep = receiver(dom, rp_rc_peer(c), port, endpoint);
+	struct rp_ep *ep = find_receiver(dom, rp_rc_peer(c), port, endpoint);
 	fi_addr_t src = FI_ADDR_NOTAVAIL;
 	struct fi_cq_tagged_entry e = {
 		.flags = FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA,
@@ -220,8 +221,8 @@ static int host_notify(struct rp_agent_host *h, struct rp_channel *c,
 static int host_facts(struct rp_agent_host *h, struct rp_region *r,
 		      struct rp_facts *facts, char *why)
 {
-	return rp_mr_facts(rp_container_of(r, struct rp_mr, region), facts,
-			   why);
+	return rp_mr_find_facts(rp_container_of(r, struct rp_mr, region), facts,
+				why);
 }
 
 static uint64_t host_now(struct rp_agent_host *h)

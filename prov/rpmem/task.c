@@ -6,16 +6,13 @@
 #include "rpmem/rpmem.h"
 
 /* Tasks are allocated in chunks of 64, and freed with the domain. */
-#define CHUNK 64
+#define TASK_CHUNK 64
 struct rp_task_chunk {
 	struct rp_task_chunk *next;
-	struct rp_task tasks[CHUNK];
+	struct rp_task tasks[TASK_CHUNK];
 };
 
-/*
- * Bounce buffers, registered once: a device's short sources and destinations
- * are copied through them.
- */
+/* Registered bounce buffers for a device's short sources and destinations. */
 #define BOUNCE_SIZE  16384
 #define BOUNCE_COUNT 32
 struct rp_bounce_pool {
@@ -24,7 +21,7 @@ struct rp_bounce_pool {
 	char bytes[BOUNCE_COUNT][BOUNCE_SIZE];
 };
 
-static int grow(struct rp_task_pool *pool)
+static int grow_task_pool(struct rp_task_pool *pool)
 {
 	struct rp_task_chunk *c = malloc(sizeof(*c));
 
@@ -32,7 +29,7 @@ static int grow(struct rp_task_pool *pool)
 		return -FI_ENOMEM;
 	c->next = pool->chunks;
 	pool->chunks = c;
-	for (int i = 0; i < CHUNK; i++) {
+	for (int i = 0; i < TASK_CHUNK; i++) {
 		c->tasks[i].next = pool->free;
 		pool->free = &c->tasks[i];
 	}
@@ -43,7 +40,7 @@ struct rp_task *rp_task_get(struct rp_dom *dom, struct rp_ep *ep)
 {
 	struct rp_task *t;
 
-	if (!dom->tasks.free && grow(&dom->tasks))
+	if (!dom->tasks.free && grow_task_pool(&dom->tasks))
 		return NULL;
 	t = dom->tasks.free;
 	dom->tasks.free = t->next;
@@ -56,23 +53,23 @@ struct rp_task *rp_task_get(struct rp_dom *dom, struct rp_ep *ep)
 	t->context = NULL;
 	t->flags = 0;
 	t->kind = RP_CNTR_WRITE;
-	t->want = false;
+	t->wants_entry = false;
 	t->mr.handle = NULL;
 	t->bounce = NULL;
-	t->nuser = 0;
+	t->user_iov_count = 0;
 	t->extra = NULL;
 	return t;
 }
 
 /* --- memory that the device must have registered --- */
 
-static bool in_pool(const struct rp_bounce_pool *b, const void *at)
+static bool is_in_bounce_pool(const struct rp_bounce_pool *b, const void *at)
 {
 	return b && (const char *)at >= b->bytes[0] &&
 	       (const char *)at < b->bytes[0] + sizeof(b->bytes);
 }
 
-static struct rp_bounce_pool *pool_of(struct rp_dom *dom)
+static struct rp_bounce_pool *get_bounce_pool(struct rp_dom *dom)
 {
 	struct rp_bounce_pool *b = dom->tasks.bounce;
 
@@ -91,7 +88,7 @@ static struct rp_bounce_pool *pool_of(struct rp_dom *dom)
 	return b;
 }
 
-static void unmap(struct rp_dom *dom, struct rp_task *t)
+static void unmap_memory(struct rp_dom *dom, struct rp_task *t)
 {
 	struct rp_bounce_pool *b = dom->tasks.bounce;
 
@@ -99,7 +96,7 @@ static void unmap(struct rp_dom *dom, struct rp_task *t)
 		return;
 	if (t->mr.handle)
 		rp_rc_dereg(rp_private_rc(dom), &t->mr);
-	if (in_pool(b, t->bounce))
+	if (is_in_bounce_pool(b, t->bounce))
 		b->free |= 1u << ((char(*)[BOUNCE_SIZE])t->bounce - b->bytes);
 	else
 		free(t->bounce);
@@ -107,13 +104,13 @@ static void unmap(struct rp_dom *dom, struct rp_task *t)
 }
 
 /* Make buf the operation's local memory, instead of op.iov's pieces. */
-static void replace(struct rp_task *t, void *buf, size_t len, void *desc)
+static void use_bounce(struct rp_task *t, void *buf, size_t len, void *desc)
 {
 	t->bounce = buf;
 	if (t->op.kind == RP_OP_READ) {
-		memcpy(t->user, t->op.iov,
-		       t->op.iov_count * sizeof(t->user[0]));
-		t->nuser = t->op.iov_count;
+		memcpy(t->user_iov, t->op.iov,
+		       t->op.iov_count * sizeof(t->user_iov[0]));
+		t->user_iov_count = t->op.iov_count;
 	}
 	if (t->op.kind == RP_OP_WRITE)
 		rp_iov_gather(buf, t->op.iov, t->op.iov_count);
@@ -125,11 +122,11 @@ static void replace(struct rp_task *t, void *buf, size_t len, void *desc)
 /* Clear nuser: a second copy after a flush would dirty the caches again. */
 void rp_task_copy_back(struct rp_task *t)
 {
-	rp_iov_scatter(t->user, t->nuser, t->bounce);
-	t->nuser = 0;
+	rp_iov_scatter(t->user_iov, t->user_iov_count, t->bounce);
+	t->user_iov_count = 0;
 }
 
-static int map_copy(struct rp_dom *dom, struct rp_task *t, size_t len)
+static int map_copied_memory(struct rp_dom *dom, struct rp_task *t, size_t len)
 {
 	void *buf = malloc(len);
 	int ret;
@@ -141,14 +138,14 @@ static int map_copy(struct rp_dom *dom, struct rp_task *t, size_t len)
 		free(buf);
 		return ret;
 	}
-	replace(t, buf, len, t->mr.desc);
+	use_bounce(t, buf, len, t->mr.desc);
 	return 0;
 }
 
-static int map(struct rp_dom *dom, struct rp_task *t)
+static int map_memory(struct rp_dom *dom, struct rp_task *t)
 {
 	const size_t len = rp_iov_len(t->op.iov, t->op.iov_count);
-	struct rp_bounce_pool *b = pool_of(dom);
+	struct rp_bounce_pool *b = get_bounce_pool(dom);
 	int i;
 
 	if (!len)
@@ -156,21 +153,21 @@ static int map(struct rp_dom *dom, struct rp_task *t)
 	if (b && b->free && len <= BOUNCE_SIZE) {
 		i = __builtin_ctz(b->free);
 		b->free &= ~(1u << i);
-		replace(t, b->bytes[i], len, b->mr.desc);
+		use_bounce(t, b->bytes[i], len, b->mr.desc);
 		return 0;
 	}
 	if (t->op.iov_count > 1)
-		return map_copy(dom, t, len);
+		return map_copied_memory(dom, t, len);
 	if (!rp_rc_reg(rp_private_rc(dom), t->op.iov[0].iov_base, len,
 		       RP_RC_LOCAL, &t->mr)) {
 		t->op.desc[0] = t->mr.desc;
 		return 0;
 	}
 	/* Some devices cannot register read-only memory: copy it. */
-	return map_copy(dom, t, len);
+	return map_copied_memory(dom, t, len);
 }
 
-static bool needs_map(struct rp_dom *dom, const struct rp_task *t)
+static bool needs_mapping(struct rp_dom *dom, const struct rp_task *t)
 {
 	return (t->op.kind == RP_OP_READ ||
 		(t->op.kind == RP_OP_WRITE && !t->op.inject)) &&
@@ -181,7 +178,7 @@ static bool needs_map(struct rp_dom *dom, const struct rp_task *t)
 
 void rp_task_put(struct rp_dom *dom, struct rp_task *t)
 {
-	unmap(dom, t);
+	unmap_memory(dom, t);
 	free(t->extra);
 	t->next = dom->tasks.free;
 	dom->tasks.free = t;
@@ -193,8 +190,8 @@ ssize_t rp_task_post(struct rp_task *t, struct rp_session *s)
 	int ret = 0;
 
 	/* Copy only when connected: before, the post is not accepted. */
-	if (rp_session_state(s) == RP_SESSION_OPEN && needs_map(dom, t))
-		ret = map(dom, t);
+	if (rp_session_state(s) == RP_SESSION_OPEN && needs_mapping(dom, t))
+		ret = map_memory(dom, t);
 	if (!ret)
 		ret = rp_private_post(dom, s, &t->op);
 	if (ret)
@@ -233,9 +230,9 @@ void rp_task_done(struct rp_op *op, const struct rp_outcome *out)
 
 	if (!failed)
 		rp_task_copy_back(t);
-	unmap(ep->dom, t);
+	unmap_memory(ep->dom, t);
 	rp_cntr_count(ep, (enum rp_cntr_kind)t->kind, failed);
-	if (ep->tx_cq && (failed || t->want)) {
+	if (ep->tx_cq && (failed || t->wants_entry)) {
 		fill_entry(t, out);
 		rp_cq_push_task(ep->tx_cq, t);
 	} else {

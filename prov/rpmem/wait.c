@@ -23,7 +23,7 @@ int rp_wait_open(struct rp_dom *dom, int base_fd, int *ev_fd, int *epfd)
 {
 	int ret;
 
-	atomic_store(&dom->sleeps, true);
+	atomic_store(&dom->may_sleep, true);
 	*ev_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	*epfd = epoll_create1(EPOLL_CLOEXEC);
 	if (*ev_fd < 0 || *epfd < 0)
