@@ -310,7 +310,7 @@ static int sim_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n)
 		if (ret)
 			break;
 		if (!ops[i]->inject)
-			rp_rc_posted(c, ops[i]);
+			rp_rc_op_posted(c, ops[i]);
 	}
 	if (!ret || ret == -FI_EAGAIN)
 		return i;
@@ -319,9 +319,9 @@ static int sim_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n)
 	 * ended.
 	 */
 	if (ops[i]->inject)
-		rp_rc_end(c, (int)-ret, NULL, 0);
+		rp_rc_end_channel(c, (int)-ret, NULL, 0);
 	else
-		rp_rc_failed(c, ops[i], (int)-ret);
+		rp_rc_op_failed(c, ops[i], (int)-ret);
 	return i + 1;
 }
 
@@ -366,7 +366,7 @@ static void deliver_message(struct sim_rc *f, struct rp_rc_recv *to,
 	if (!c->shut && c->state <= RP_RC_UP)
 		ret = post_recv(r);
 	if (ret)
-		rp_rc_end(c, -ret, NULL, 0);
+		rp_rc_end_channel(c, -ret, NULL, 0);
 }
 
 static int sim_post_recv(struct rp_rc *rc, struct rp_rc_recv *to)
@@ -394,7 +394,7 @@ static void end_recv(struct sim_rc *f, struct sim_recv *r, size_t len, int err)
 		if (c->state == RP_RC_CONNECTING)
 			f->rc.look = true;
 		else
-			rp_rc_end(c, ECONNRESET, NULL, 0);
+			rp_rc_end_channel(c, ECONNRESET, NULL, 0);
 		return;
 	}
 	r->len = len;

@@ -142,8 +142,8 @@ static bool read_error(struct sim_rc *f)
 		return false;
 	c = e.fid && e.fid->fclass == FI_CLASS_EP ? e.fid->context : NULL;
 	if (c)
-		rp_rc_end(c, loss_errno(e.err), e.err_data,
-			  e.err_data ? e.err_data_size : 0);
+		rp_rc_end_channel(c, loss_errno(e.err), e.err_data,
+				  e.err_data ? e.err_data_size : 0);
 	return true;
 }
 
@@ -154,13 +154,13 @@ static void take_request(struct sim_rc *f, struct fi_info *info,
 
 	if (peer && !rp_rc_addr_len(peer, info->dest_addrlen))
 		peer = NULL;
-	rp_rc_requested(&f->rc, info, peer, data, len);
+	rp_rc_add_request(&f->rc, info, peer, data, len);
 }
 
 static void end_connect(struct rp_rc_channel *c, const void *data, size_t len)
 {
 	sim_channel(c)->connected = true;
-	rp_rc_up(c, data, len);
+	rp_rc_set_connected(c, data, len);
 }
 
 /* The fabric removes the events of an endpoint that is closed. */
@@ -184,7 +184,7 @@ static bool read_event(struct sim_rc *f)
 	else if (event == FI_CONNECTED)
 		end_connect(buf.e.fid->context, buf.e.data, len);
 	else if (event == FI_SHUTDOWN)
-		rp_rc_end(buf.e.fid->context, ECONNRESET, NULL, 0);
+		rp_rc_end_channel(buf.e.fid->context, ECONNRESET, NULL, 0);
 	return true;
 }
 

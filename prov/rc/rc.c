@@ -56,12 +56,12 @@ void rp_rc_complete_op(struct rp_rc *rc, struct rp_channel_op *op, int err)
 	c->ndone++;
 }
 
-void rp_rc_failed(struct rp_rc_channel *c, struct rp_channel_op *op, int err)
+void rp_rc_op_failed(struct rp_rc_channel *c, struct rp_channel_op *op, int err)
 {
 	op->channel = &c->base;
 	op->err = err;
 	TAILQ_INSERT_TAIL(&c->failed, op, link);
-	rp_rc_end(c, err, NULL, 0);
+	rp_rc_end_channel(c, err, NULL, 0);
 }
 
 void rp_rc_complete_recv(struct rp_rc *rc, struct rp_rc_channel *from,
@@ -82,8 +82,8 @@ static bool report_op(struct rp_rc *rc)
 	rc->ndone--;
 	((struct rp_rc_channel *)op->channel)->ndone--;
 	if (op->err)
-		rp_rc_end((struct rp_rc_channel *)op->channel, op->err, NULL,
-			  0);
+		rp_rc_end_channel((struct rp_rc_channel *)op->channel, op->err,
+				  NULL, 0);
 	op->done(op, op->err);
 	return true;
 }
@@ -95,14 +95,14 @@ static void report_message(struct rp_rc *rc, struct rp_rc_recv *r)
 
 	TAILQ_REMOVE(&rc->messages, r, link);
 	if (c && c->state == RP_RC_CONNECTING)
-		rp_rc_end(c, EPROTO, NULL, 0);
+		rp_rc_end_channel(c, EPROTO, NULL, 0);
 	else if (c && c->state != RP_RC_CLOSED)
 		c->base.events->received(c->base.owner, r->buf, r->len);
 	rp_rc_recv_repost(rc, r);
 }
 
 /* Report only what is queued now, because callbacks may post more. */
-static int report(struct rp_rc *rc)
+static int report_all(struct rp_rc *rc)
 {
 	struct rp_rc_recv *r, *last = TAILQ_LAST(&rc->messages, rp_rc_recvs);
 	int n = 0;
@@ -121,7 +121,8 @@ static int report(struct rp_rc *rc)
 
 /* --- the end of a channel --- */
 
-void rp_rc_end(struct rp_rc_channel *c, int err, const void *data, size_t len)
+void rp_rc_end_channel(struct rp_rc_channel *c, int err, const void *data,
+		       size_t len)
 {
 	struct rp_rc *rc = c->rc;
 
@@ -150,7 +151,7 @@ static void channel_shut(struct rp_rc_channel *c)
 		rp_rc_complete_op(c->rc, op, ECANCELED);
 	while ((op = TAILQ_FIRST(&c->failed))) {
 		TAILQ_REMOVE(&c->failed, op, link);
-		rp_rc_posted(c, op);
+		rp_rc_op_posted(c, op);
 		rp_rc_complete_op(c->rc, op, op->err);
 	}
 }
@@ -161,7 +162,7 @@ static void channel_free(struct rp_rc_channel *c)
 	free(c);
 }
 
-static void reap(struct rp_rc *rc)
+static void free_dead(struct rp_rc *rc)
 {
 	struct rp_rc_channel *c;
 
@@ -180,15 +181,15 @@ static void report_loss(struct rp_rc_channel *c)
 	TAILQ_INSERT_TAIL(&rc->channels, c, link);
 	c->state = RP_RC_ENDED;
 	channel_shut(c);
-	report(rc);
+	report_all(rc);
 	if (c->state == RP_RC_ENDED)
 		c->base.events->lost(c->base.owner, c->err, c->data,
 				     c->data_len);
 }
 
 /* Move the completed operations of c from rc->done to mine. */
-static void done_take(struct rp_rc *rc, const struct rp_rc_channel *c,
-		      struct rp_rc_ops_list *mine)
+static void take_completed(struct rp_rc *rc, const struct rp_rc_channel *c,
+			   struct rp_rc_ops_list *mine)
 {
 	struct rp_channel_op *op, *next;
 
@@ -231,13 +232,13 @@ static void channel_close(struct rp_channel *base)
 	TAILQ_INSERT_TAIL(&rc->dead, c, link);
 	channel_shut(c);
 	messages_drop(rc, c);
-	done_take(rc, c, &mine);
+	take_completed(rc, c, &mine);
 	while ((op = TAILQ_FIRST(&mine))) {
 		TAILQ_REMOVE(&mine, op, link);
 		op->done(op, ECANCELED);
 	}
 	rc->depth--;
-	reap(rc);
+	free_dead(rc);
 }
 
 /* --- channels --- */
@@ -255,7 +256,7 @@ static int channel_post(struct rp_channel *base, struct rp_channel_op *ops[],
 		return 0;
 	for (int i = 0; i < n; i++)
 		if (!ops[i]->inject) {
-			rp_rc_posted(c, ops[i]);
+			rp_rc_op_posted(c, ops[i]);
 			rp_rc_complete_op(rc, ops[i], ENOTCONN);
 		}
 	return n;
@@ -381,7 +382,7 @@ struct rp_connector *rp_rc_connector(struct rp_rc *rc)
 	return &rc->connector;
 }
 
-void rp_rc_up(struct rp_rc_channel *c, const void *data, size_t len)
+void rp_rc_set_connected(struct rp_rc_channel *c, const void *data, size_t len)
 {
 	if (c->state != RP_RC_CONNECTING)
 		return;
@@ -447,7 +448,7 @@ void rp_rc_close(struct rp_rc *rc)
 	free(rc);
 }
 
-void rp_rc_due(struct rp_rc *rc, uint64_t due)
+void rp_rc_set_due(struct rp_rc *rc, uint64_t due)
 {
 	const bool earlier = due && (!rc->due || due < rc->due);
 
@@ -503,22 +504,22 @@ bool rp_rc_pending(const struct rp_rc *rc)
 /* Skip idle polls: polling the completion queue is a system call. */
 static bool poll_due(struct rp_rc *rc)
 {
-	return rc->empty < EMPTY_POLLS || rc->look || rp_rc_pending(rc) ||
-	       exact_now(rc) - rc->looked >= EMPTY_NS;
+	return rc->empty_polls < EMPTY_POLLS || rc->poll_at_once ||
+	       rp_rc_pending(rc) || exact_now(rc) - rc->polled_at >= EMPTY_NS;
 }
 
 static bool events_due(struct rp_rc *rc, bool some)
 {
-	if (rc->connecting || rc->look || ++rc->polls >= EVENT_POLLS)
+	if (rc->connecting || rc->poll_at_once || ++rc->polls >= EVENT_POLLS)
 		return true;
-	return !some && rc->looked - rc->events_looked >= EVENT_NS;
+	return !some && rc->polled_at - rc->events_polled_at >= EVENT_NS;
 }
 
 static int poll_events(struct rp_rc *rc)
 {
-	rc->look = false;
+	rc->poll_at_once = false;
 	rc->polls = 0;
-	rc->events_looked = rc->looked;
+	rc->events_polled_at = rc->polled_at;
 	return rc->ops->poll_events(rc, EVENT_MAX);
 }
 
@@ -531,11 +532,11 @@ bool rp_rc_poll(struct rp_rc *rc, int max)
 	if (rc->depth || !poll_due(rc))
 		return false;
 	rc->depth++;
-	n = rc->ops->poll(rc, max) + report(rc);
+	n = rc->ops->poll(rc, max) + report_all(rc);
 	if (!n)
-		rc->looked = exact_now(rc);
+		rc->polled_at = exact_now(rc);
 	if (events_due(rc, n))
-		n += poll_events(rc) + report(rc);
+		n += poll_events(rc) + report_all(rc);
 	while ((c = TAILQ_FIRST(&rc->ending))) {
 		report_loss(c);
 		n++;
@@ -543,8 +544,8 @@ bool rp_rc_poll(struct rp_rc *rc, int max)
 	if (rc->nrequests)
 		rp_rc_requests_expire(rc, now(rc));
 	rc->depth--;
-	reap(rc);
-	rc->empty = n ? 0 : rc->empty + 1;
+	free_dead(rc);
+	rc->empty_polls = n ? 0 : rc->empty_polls + 1;
 	return n;
 }
 
@@ -555,12 +556,12 @@ int rp_rc_fd(const struct rp_rc *rc)
 
 int rp_rc_trywait(struct rp_rc *rc)
 {
-	int ret = rp_rc_pending(rc) || rc->look ? -FI_EAGAIN
-						: rc->ops->trywait(rc);
+	int ret = rp_rc_pending(rc) || rc->poll_at_once ? -FI_EAGAIN
+							: rc->ops->trywait(rc);
 
 	if (ret) {
-		rc->look = true;
-		rc->empty = 0;
+		rc->poll_at_once = true;
+		rc->empty_polls = 0;
 	}
 	return ret;
 }

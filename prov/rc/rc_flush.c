@@ -102,7 +102,7 @@ static void build_flush(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr)
 		       TYPE_BOTH, LEVEL_RANGE);
 }
 
-static int build(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr)
+static int build_wr(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr)
 {
 	const uint32_t rkey = wr->wr.rdma.rkey;
 	const uint64_t addr = wr->wr.rdma.remote_addr;
@@ -141,7 +141,7 @@ int rp_flush_post(struct ibv_qp *qp, const struct ibv_send_wr *wr)
 		return EOPNOTSUPP;
 	ibv_wr_start(ex);
 	for (; wr && !ret; wr = wr->next)
-		ret = build(ex, wr);
+		ret = build_wr(ex, wr);
 	if (!ret)
 		return ibv_wr_complete(ex);
 	ibv_wr_abort(ex);

@@ -29,14 +29,14 @@ static void *request_take(struct rp_rc *rc, struct rp_rc_request *q)
 	return handle;
 }
 
-static void request_expel(struct rp_rc *rc, struct rp_rc_request *q)
+static void request_reject(struct rp_rc *rc, struct rp_rc_request *q)
 {
 	rc->attr.gone(rc->attr.arg, q);
 	rc->ops->reject(rc, request_take(rc, q), NULL, 0);
 }
 
 /* A number for an IPv4 address or an IPv6 /64 network; 0: other families. */
-static uint64_t source_of(const struct sockaddr *peer)
+static uint64_t number_source(const struct sockaddr *peer)
 {
 	const union rp_rc_addr *a = (const union rp_rc_addr *)peer;
 	uint64_t net;
@@ -61,13 +61,14 @@ uint64_t rp_rc_request_source(const void *request)
 	return ((const struct rp_rc_request *)request)->source;
 }
 
-void rp_rc_requested(struct rp_rc *rc, void *handle,
-		     const struct sockaddr *peer, const void *data, size_t len)
+void rp_rc_add_request(struct rp_rc *rc, void *handle,
+		       const struct sockaddr *peer, const void *data,
+		       size_t len)
 {
 	struct rp_rc_request *q;
 
 	if (rc->nrequests >= RP_RC_MAX_HALF_OPEN)
-		request_expel(rc, TAILQ_FIRST(&rc->requests));
+		request_reject(rc, TAILQ_FIRST(&rc->requests));
 	q = malloc(sizeof(*q));
 	if (!q || rc->nchannels >= RP_RC_MAX_CONNECTIONS) {
 		free(q);
@@ -76,7 +77,7 @@ void rp_rc_requested(struct rp_rc *rc, void *handle,
 	}
 	*q = (struct rp_rc_request){.handle = handle,
 				    .born = rc->attr.now(rc->attr.arg),
-				    .source = source_of(peer)};
+				    .source = number_source(peer)};
 	TAILQ_INSERT_TAIL(&rc->requests, q, link);
 	rc->nrequests++;
 	rc->attr.requested(rc->attr.arg, q, data, len);
@@ -100,7 +101,7 @@ void rp_rc_requests_expire(struct rp_rc *rc, uint64_t now)
 
 	while ((q = TAILQ_FIRST(&rc->requests)) &&
 	       now - q->born >= RP_RC_HALF_OPEN_NS)
-		request_expel(rc, q);
+		request_reject(rc, q);
 }
 
 int rp_rc_accept(struct rp_rc *rc, void *request, const void *data, size_t len,

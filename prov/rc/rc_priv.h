@@ -103,10 +103,10 @@ struct rp_rc {
 	LIST_HEAD(, rp_rc_slab) pool;
 	unsigned int npool;
 	/* Time of the last poll of completions, and of CM events. */
-	uint64_t looked, events_looked;
-	unsigned int empty, polls;
-	bool look;    /* trywait() found events: poll at once */
-	uint64_t due; /* deadline for ops->poll_events(); 0: none */
+	uint64_t polled_at, events_polled_at;
+	unsigned int empty_polls, polls;
+	bool poll_at_once; /* trywait() found events: poll at once */
+	uint64_t due;	   /* deadline for ops->poll_events(); 0: none */
 };
 
 /*
@@ -125,7 +125,8 @@ struct rp_rc_ops {
 		      uint16_t *port);
 	/*
 	 * Connect to c->peer. Calls rp_rc_pool_grow(), as messages may arrive
-	 * then. Later a poll calls rp_rc_up() or rp_rc_end().
+	 * then. Later a poll calls rp_rc_set_connected() or
+	 * rp_rc_end_channel().
 	 */
 	int (*connect)(struct rp_rc_channel *c, size_t addr_len,
 		       const void *data, size_t len);
@@ -136,8 +137,8 @@ struct rp_rc_ops {
 		       size_t len);
 	/*
 	 * Post as rp_channel_post() does, on a channel that is CONNECTING or
-	 * UP. It calls rp_rc_posted() for each posted operation, and
-	 * rp_rc_failed() for one that the device has refused.
+	 * UP. It calls rp_rc_op_posted() for each posted operation, and
+	 * rp_rc_op_failed() for one that the device has refused.
 	 */
 	int (*post)(struct rp_rc_channel *c, struct rp_channel_op *ops[],
 		    int n);
@@ -155,14 +156,15 @@ struct rp_rc_ops {
 	void (*dereg)(struct rp_rc *rc, struct rp_rc_mr *mr);
 	/*
 	 * Poll about max completions at most, and call rp_rc_complete_op(),
-	 * rp_rc_complete_recv() or rp_rc_end(). Returns their number.
+	 * rp_rc_complete_recv() or rp_rc_end_channel(). Returns their number.
 	 */
 	int (*poll)(struct rp_rc *rc, int max);
 	/*
-	 * Read CM events, and call rp_rc_up(), rp_rc_end() or
-	 * rp_rc_requested(). rp_rc_up() and rp_rc_requested() run callbacks, so
-	 * read one event at a time. A callback may close any channel, which is
-	 * then shut; its memory lives until rp_rc_poll() returns.
+	 * Read CM events, and call rp_rc_set_connected(), rp_rc_end_channel()
+	 * or rp_rc_add_request(). rp_rc_set_connected() and rp_rc_add_request()
+	 * run callbacks, so read one event at a time. A callback may close any
+	 * channel, which is then shut; its memory lives until rp_rc_poll()
+	 * returns.
 	 */
 	int (*poll_events)(struct rp_rc *rc, int max);
 	int (*trywait)(struct rp_rc *rc);
@@ -184,12 +186,12 @@ extern const struct rp_rc_ops rp_rc_verbs;
  * Set the time when poll_events() is due; 0: never. An earlier time than before
  * kicks, because a sleeping thread has the old deadline.
  */
-void rp_rc_due(struct rp_rc *rc, uint64_t due);
+void rp_rc_set_due(struct rp_rc *rc, uint64_t due);
 /* Add fd to the epoll set of rp_rc_fd(), if there is one. */
 int rp_rc_watch(struct rp_rc *rc, int fd);
 /* Called by ops->post(): the device has accepted op. */
-static inline void rp_rc_posted(struct rp_rc_channel *c,
-				struct rp_channel_op *op)
+static inline void rp_rc_op_posted(struct rp_rc_channel *c,
+				   struct rp_channel_op *op)
 {
 	op->channel = &c->base;
 	TAILQ_INSERT_TAIL(&c->posted, op, link);
@@ -199,7 +201,8 @@ static inline void rp_rc_posted(struct rp_rc_channel *c,
  * Called by ops->post() after a device error: the channel ends. op fails after
  * shut(), as part of it may have been posted.
  */
-void rp_rc_failed(struct rp_rc_channel *c, struct rp_channel_op *op, int err);
+void rp_rc_op_failed(struct rp_rc_channel *c, struct rp_channel_op *op,
+		     int err);
 /*
  * Called by ops->poll() and shut(): the device has completed op. err != 0 also
  * ends the channel. rc.c calls done() or received() after the backend has
@@ -209,15 +212,17 @@ void rp_rc_complete_op(struct rp_rc *rc, struct rp_channel_op *op, int err);
 void rp_rc_complete_recv(struct rp_rc *rc, struct rp_rc_channel *from,
 			 struct rp_rc_recv *r, size_t len);
 /* Called by ops->poll_events(): the peer has accepted, with private data. */
-void rp_rc_up(struct rp_rc_channel *c, const void *data, size_t len);
+void rp_rc_set_connected(struct rp_rc_channel *c, const void *data, size_t len);
 /*
  * Called from anywhere: the connection is lost; rp_rc_poll() then calls lost()
  * once. data: private data of a reject. No-op on a channel that has ended.
  */
-void rp_rc_end(struct rp_rc_channel *c, int err, const void *data, size_t len);
+void rp_rc_end_channel(struct rp_rc_channel *c, int err, const void *data,
+		       size_t len);
 /* Called by ops->poll_events(): a peer requests a connection. */
-void rp_rc_requested(struct rp_rc *rc, void *handle,
-		     const struct sockaddr *peer, const void *data, size_t len);
+void rp_rc_add_request(struct rp_rc *rc, void *handle,
+		       const struct sockaddr *peer, const void *data,
+		       size_t len);
 /* The peer withdrew its request; the backend then frees the handle. */
 void rp_rc_request_gone(struct rp_rc *rc, void *handle);
 

@@ -13,11 +13,8 @@
 #define INJECT 256
 /* Most epoll events, and so channels, per poll. */
 #define BATCH 32
-/*
- * Consecutive reads without epoll of the only open channel's socket; a read
- * also finds the end of the connection.
- */
-#define LOOKS 64
+/* Consecutive reads of the only open channel's socket without epoll. */
+#define MAX_HOT_READS 64
 
 static int tcp_open(struct rp_rc *rc, char *why, size_t why_size)
 {
@@ -62,15 +59,15 @@ static int tcp_post_recv(struct rp_rc *rc, struct rp_rc_recv *r)
 
 /* --- polling --- */
 
-static int channel_work(struct tcp_channel *t)
+static int serve_channel(struct tcp_channel *t)
 {
-	int n = rp_tcp_receive(t);
+	int n = rp_tcp_receive_input(t);
 
 	if (n || t->starved)
 		return n;
 	/* Sending has failed, and all input that came before was read. */
 	if (t->send_failed)
-		rp_rc_end(&t->c, ECONNRESET, NULL, 0);
+		rp_rc_end_channel(&t->c, ECONNRESET, NULL, 0);
 	rp_tcp_remove_work(t);
 	return t->send_failed;
 }
@@ -79,7 +76,7 @@ static int channel_work(struct tcp_channel *t)
  * Serve each channel of f->work once, while receives are free. A channel with
  * more work moves to the end, so that a flooding peer gets no extra receives.
  */
-static int work_all(struct tcp_rc *f)
+static int serve_work(struct tcp_rc *f)
 {
 	struct tcp_channel *t, *last = TAILQ_LAST(&f->work, tcp_works);
 	int n = 0;
@@ -89,7 +86,7 @@ static int work_all(struct tcp_rc *f)
 		if (t == last)
 			last = NULL;
 		if (t->c.state == RP_RC_UP)
-			n += channel_work(t);
+			n += serve_channel(t);
 		if (!t->has_work)
 			continue;
 		TAILQ_REMOVE(&f->work, t, work);
@@ -107,7 +104,7 @@ static int set_events(struct tcp_channel *t, uint32_t what)
 	if (t->waiting && (what & EPOLLOUT))
 		n += rp_tcp_flush(t);
 	if (what & ~EPOLLOUT)
-		n += rp_tcp_receive(t);
+		n += rp_tcp_receive_input(t);
 	return n;
 }
 
@@ -116,18 +113,19 @@ static int tcp_poll(struct rp_rc *rc, int max)
 	struct tcp_rc *f = tcp_rc(rc);
 	struct epoll_event ev[BATCH];
 	struct tcp_channel *t;
-	int n = work_all(f), got;
+	int n = serve_work(f), got;
 
 	if (!f->nopen)
 		return n;
-	t = f->nopen == 1 && !f->nwant_room && f->turn++ % LOOKS ? f->hot
-								 : NULL;
+	t = f->nopen == 1 && !f->nwant_room && f->npolls++ % MAX_HOT_READS
+		    ? f->hot_channel
+		    : NULL;
 	if (t)
-		return t->c.state == RP_RC_UP ? n + rp_tcp_receive(t) : n;
+		return t->c.state == RP_RC_UP ? n + rp_tcp_receive_input(t) : n;
 	got = epoll_wait(f->data_fd, ev, max < BATCH ? max : BATCH, 0);
 	for (int i = 0; i < got; i++) {
 		n += set_events(ev[i].data.ptr, ev[i].events);
-		f->hot = ev[i].data.ptr;
+		f->hot_channel = ev[i].data.ptr;
 	}
 	return n;
 }
@@ -143,11 +141,11 @@ static int tcp_trywait(struct rp_rc *rc)
 
 	if (!rc->attr.waits)
 		return -FI_EAGAIN;
-	if (!f->wakes) {
+	if (!f->watches_data) {
 		ret = rp_rc_watch(rc, f->data_fd);
 		if (ret)
 			return ret;
-		f->wakes = true;
+		f->watches_data = true;
 	}
 	return TAILQ_EMPTY(&f->work) ? 0 : -FI_EAGAIN;
 }

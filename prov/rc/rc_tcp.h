@@ -85,7 +85,7 @@ struct tcp_channel {
 	uint64_t payload_left;
 	uint8_t *write_at;	  /* WRITE: where the next byte goes */
 	struct tcp_mr *mr;	  /* WRITE: its region; DATA: NULL */
-	bool wants_placed;	  /* WRITE: reply PLACED when placed */
+	bool owes_placed;	  /* WRITE: reply PLACED when placed */
 	struct rp_channel_op *op; /* DATA: the READ; WRITE: NULL */
 	uint64_t op_offset;	  /* DATA: bytes received so far */
 	unsigned int owed_placed; /* placed WRITEs to acknowledge */
@@ -98,7 +98,7 @@ struct tcp_rc {
 	int cm_fd;   /* epoll set: listener, half-open, connecting */
 	int listener;
 	bool accept_paused; /* accept() failed for lack of descriptors */
-	bool wakes;	    /* data_fd is in the epoll set rp_rc_fd() */
+	bool watches_data;  /* data_fd is in the epoll set rp_rc_fd() */
 	struct tcp_mr *mrs; /* hash table by rkey */
 	TAILQ_HEAD(tcp_works, tcp_channel) work; /* needs each poll */
 	TAILQ_HEAD(, tcp_half_open) half_open;
@@ -106,10 +106,10 @@ struct tcp_rc {
 	unsigned int nopen;   /* channels in the epoll set data_fd */
 	unsigned int nwant_room;
 	/* Channel that was read last; if alone, it needs no epoll. */
-	struct tcp_channel *hot;
-	unsigned int turn;	  /* number of polls */
+	struct tcp_channel *hot_channel;
+	unsigned int npolls;	  /* number of polls */
 	struct rp_rc_recvs recvs; /* free receives */
-	uint64_t landing;	  /* destination of read fences */
+	uint64_t fence_scratch;	  /* destination of read fences */
 	uint8_t stage[TCP_STAGE];
 };
 
@@ -175,8 +175,8 @@ int rp_tcp_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
 void rp_tcp_dereg(struct rp_rc *rc, struct rp_rc_mr *mr);
 void rp_tcp_frame_free(struct tcp_frame *f);
 /* Find the region that allows this access to h's bytes; NULL: none. */
-struct tcp_mr *rp_tcp_find(struct tcp_rc *f, const struct tcp_head *h,
-			   unsigned int access);
+struct tcp_mr *rp_tcp_find_mr(struct tcp_rc *f, const struct tcp_head *h,
+			      unsigned int access);
 
 /* --- rc_tcp_send.c --- */
 
@@ -197,7 +197,7 @@ bool rp_tcp_was_sent(const struct tcp_channel *t,
 /* --- rc_tcp_recv.c --- */
 
 /* Receive bytes, parse frames, place data. 0: there was no input. */
-int rp_tcp_receive(struct tcp_channel *t);
+int rp_tcp_receive_input(struct tcp_channel *t);
 
 /* --- rc_tcp_cm.c --- */
 

@@ -29,7 +29,7 @@ int rp_tcp_open_channel(struct tcp_channel *t)
 		return -errno;
 	f->nopen++;
 	t->registered = true;
-	f->hot = t;
+	f->hot_channel = t;
 	return 0;
 }
 
@@ -58,7 +58,7 @@ void rp_tcp_add_work(struct tcp_channel *t)
 	t->has_work = true;
 	TAILQ_INSERT_TAIL(&f->work, t, work);
 	/* A sleeping thread gets no event for this work. */
-	if (f->wakes)
+	if (f->watches_data)
 		f->rc.attr.kick(f->rc.attr.arg);
 }
 
@@ -91,8 +91,8 @@ void rp_tcp_shut(struct rp_rc_channel *c)
 	t->fd = -1;
 	f->nopen -= t->registered;
 	f->nwant_room -= t->wants_room;
-	if (f->hot == t)
-		f->hot = NULL;
+	if (f->hot_channel == t)
+		f->hot_channel = NULL;
 	rp_tcp_remove_work(t);
 	while ((frame = STAILQ_FIRST(&t->queue))) {
 		STAILQ_REMOVE_HEAD(&t->queue, link);
@@ -107,7 +107,7 @@ void rp_tcp_shut(struct rp_rc_channel *c)
 	t->opening = NULL;
 	/* accept() may be paused until a descriptor is free. */
 	if (f->accept_paused)
-		rp_rc_due(&f->rc, 1);
+		rp_rc_set_due(&f->rc, 1);
 }
 
 /* --- memory --- */
@@ -145,8 +145,8 @@ int rp_tcp_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
 	return 0;
 }
 
-struct tcp_mr *rp_tcp_find(struct tcp_rc *f, const struct tcp_head *h,
-			   unsigned int access)
+struct tcp_mr *rp_tcp_find_mr(struct tcp_rc *f, const struct tcp_head *h,
+			      unsigned int access)
 {
 	struct tcp_mr *m;
 
@@ -158,7 +158,8 @@ struct tcp_mr *rp_tcp_find(struct tcp_rc *f, const struct tcp_head *h,
 }
 
 /* End channels with a transfer in progress to or from region m. */
-static void end_users(struct rp_rc_channels *channels, struct tcp_mr *m)
+static void end_channels_using(struct rp_rc_channels *channels,
+			       struct tcp_mr *m)
 {
 	struct rp_rc_channel *c, *next;
 	struct tcp_channel *t;
@@ -177,7 +178,7 @@ static void end_users(struct rp_rc_channels *channels, struct tcp_mr *m)
 				f->mr = NULL;
 			}
 		if (uses)
-			rp_rc_end(c, EACCES, NULL, 0);
+			rp_rc_end_channel(c, EACCES, NULL, 0);
 	}
 }
 
@@ -188,8 +189,8 @@ void rp_tcp_dereg(struct rp_rc *rc, struct rp_rc_mr *mr)
 
 	HASH_DEL(f->mrs, m);
 	if (m->users) {
-		end_users(&rc->ending, m);
-		end_users(&rc->channels, m);
+		end_channels_using(&rc->ending, m);
+		end_channels_using(&rc->channels, m);
 	}
 	free(m);
 }

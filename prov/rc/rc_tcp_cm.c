@@ -21,7 +21,8 @@
 #define IS_HALF_OPEN 1ul
 #define IS_LISTENER  2ul
 
-static int watch(struct tcp_rc *f, int op, int fd, uint32_t events, void *what)
+static int watch_socket(struct tcp_rc *f, int op, int fd, uint32_t events,
+			void *what)
 {
 	struct epoll_event ev = {.events = events, .data.ptr = what};
 
@@ -59,11 +60,11 @@ static void arm_timer(struct tcp_rc *f)
 		if (!due || old < due)
 			due = old;
 	}
-	rp_rc_due(&f->rc, due);
+	rp_rc_set_due(&f->rc, due);
 }
 
 /* Disable Nagle's algorithm: a commit is one small frame in each direction. */
-static void no_delay(int fd)
+static void set_no_delay(int fd)
 {
 	const int on = 1;
 
@@ -76,7 +77,7 @@ static int open_socket(int family)
 
 	if (fd < 0)
 		return -errno;
-	no_delay(fd);
+	set_no_delay(fd);
 	return fd;
 }
 
@@ -127,7 +128,7 @@ static int read_opening(int fd, struct tcp_opening *in)
 	}
 }
 
-static const uint8_t *data_of(const struct tcp_opening *in)
+static const uint8_t *opening_data(const struct tcp_opening *in)
 {
 	return in->bytes + sizeof(struct rp_tcp_hdr);
 }
@@ -150,7 +151,8 @@ int rp_tcp_listen(struct rp_rc *rc, const union rp_rc_addr *at, size_t len,
 	    getsockname(fd, &bound.sa, &size))
 		ret = -errno;
 	else
-		ret = watch(f, EPOLL_CTL_ADD, fd, EPOLLIN, (void *)IS_LISTENER);
+		ret = watch_socket(f, EPOLL_CTL_ADD, fd, EPOLLIN,
+				   (void *)IS_LISTENER);
 	if (ret) {
 		close(fd);
 		return ret;
@@ -170,7 +172,8 @@ static void resume_accept(struct tcp_rc *f)
 	if (!f->accept_paused)
 		return;
 	f->accept_paused = false;
-	watch(f, EPOLL_CTL_MOD, f->listener, EPOLLIN, (void *)IS_LISTENER);
+	watch_socket(f, EPOLL_CTL_MOD, f->listener, EPOLLIN,
+		     (void *)IS_LISTENER);
 }
 
 static void half_open_free(struct tcp_rc *f, struct tcp_half_open *q)
@@ -195,7 +198,7 @@ void rp_tcp_close_half_open(struct tcp_rc *f)
 		half_open_close(f, TAILQ_FIRST(&f->half_open));
 }
 
-static void expire_dials(struct tcp_rc *f)
+static void expire_silent(struct tcp_rc *f)
 {
 	const uint64_t t = now(f);
 	struct tcp_half_open *q;
@@ -210,8 +213,8 @@ static void expire_dials(struct tcp_rc *f)
  */
 static void pause_accept(struct tcp_rc *f)
 {
-	f->accept_paused =
-		!watch(f, EPOLL_CTL_MOD, f->listener, 0, (void *)IS_LISTENER);
+	f->accept_paused = !watch_socket(f, EPOLL_CTL_MOD, f->listener, 0,
+					 (void *)IS_LISTENER);
 	arm_timer(f);
 }
 
@@ -233,11 +236,11 @@ static void accept_one(struct tcp_rc *f)
 		free(q);
 		return;
 	}
-	no_delay(q->fd);
+	set_no_delay(q->fd);
 	q->born = now(f);
 	if (f->nsilent >= MAX_SILENT)
 		half_open_close(f, oldest_silent(f));
-	if (watch(f, EPOLL_CTL_ADD, q->fd, EPOLLIN, half_open_tag(q))) {
+	if (watch_socket(f, EPOLL_CTL_ADD, q->fd, EPOLLIN, half_open_tag(q))) {
 		close(q->fd);
 		free(q);
 		return;
@@ -257,8 +260,8 @@ static void half_open_event(struct tcp_rc *f, struct tcp_half_open *q)
 		q->connect_received = true;
 		f->nsilent--;
 		arm_timer(f);
-		rp_rc_requested(&f->rc, q, &q->peer.sa, data_of(&q->in),
-				q->in.head.length);
+		rp_rc_add_request(&f->rc, q, &q->peer.sa, opening_data(&q->in),
+				  q->in.head.length);
 		return;
 	}
 	/* Error, or input or hang-up before ACCEPT or REJECT was sent. */
@@ -316,7 +319,8 @@ int rp_tcp_connect(struct rp_rc_channel *c, size_t addr_len, const void *data,
 	if (connect(t->fd, &c->peer.sa, (socklen_t)addr_len) &&
 	    errno != EINPROGRESS)
 		t->refused = errno;
-	ret = watch(tcp_rc(c->rc), EPOLL_CTL_ADD, t->fd, EPOLLIN | EPOLLOUT, t);
+	ret = watch_socket(tcp_rc(c->rc), EPOLL_CTL_ADD, t->fd,
+			   EPOLLIN | EPOLLOUT, t);
 	return ret ? ret : rp_rc_pool_grow(c->rc);
 }
 
@@ -332,7 +336,8 @@ static int connect_result(struct tcp_channel *t)
 	if (!err)
 		err = -send_opening(t->fd, RP_TCP_CONNECT, o->bytes, o->have);
 	if (!err)
-		err = -watch(tcp_rc(t->c.rc), EPOLL_CTL_MOD, t->fd, EPOLLIN, t);
+		err = -watch_socket(tcp_rc(t->c.rc), EPOLL_CTL_MOD, t->fd,
+				    EPOLLIN, t);
 	t->connect_sent = true;
 	memset(o, 0, sizeof(*o));
 	return err;
@@ -346,21 +351,22 @@ static void take_connect_reply(struct tcp_channel *t)
 	int ret;
 
 	if (o->head.type == RP_TCP_REJECT) {
-		rp_rc_end(&t->c, ECONNREFUSED, data_of(o), o->head.length);
+		rp_rc_end_channel(&t->c, ECONNREFUSED, opening_data(o),
+				  o->head.length);
 		return;
 	}
 	if (o->head.type != RP_TCP_ACCEPT) {
-		rp_rc_end(&t->c, EPROTO, NULL, 0);
+		rp_rc_end_channel(&t->c, EPROTO, NULL, 0);
 		return;
 	}
 	epoll_ctl(f->cm_fd, EPOLL_CTL_DEL, t->fd, NULL);
 	ret = rp_tcp_open_channel(t);
 	if (ret) {
-		rp_rc_end(&t->c, -ret, NULL, 0);
+		rp_rc_end_channel(&t->c, -ret, NULL, 0);
 		return;
 	}
 	t->opening = NULL;
-	rp_rc_up(&t->c, data_of(o), o->head.length);
+	rp_rc_set_connected(&t->c, opening_data(o), o->head.length);
 	free(o);
 }
 
@@ -373,12 +379,12 @@ static void channel_event(struct tcp_channel *t)
 	if (!t->connect_sent) {
 		ret = -connect_result(t);
 		if (ret)
-			rp_rc_end(&t->c, -ret, NULL, 0);
+			rp_rc_end_channel(&t->c, -ret, NULL, 0);
 		return;
 	}
 	ret = read_opening(t->fd, t->opening);
 	if (ret < 0)
-		rp_rc_end(&t->c, -ret, NULL, 0);
+		rp_rc_end_channel(&t->c, -ret, NULL, 0);
 	else if (ret)
 		take_connect_reply(t);
 }
@@ -392,7 +398,7 @@ int rp_tcp_poll_events(struct rp_rc *rc, int max)
 
 	if (f->rc.due && now(f) >= f->rc.due) {
 		resume_accept(f);
-		expire_dials(f);
+		expire_silent(f);
 		arm_timer(f);
 	}
 	/* One event per call: a callback may close the next one's channel. */

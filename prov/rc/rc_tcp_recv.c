@@ -7,9 +7,9 @@
 
 #include "rc/rc_tcp.h"
 
-/* Most reads per rp_tcp_receive(), and most bytes of data per read. */
-#define READS 8
-#define CHUNK (1u << 20)
+/* Most reads per rp_tcp_receive_input(), and most bytes of data per read. */
+#define MAX_READS  8
+#define READ_BYTES (1u << 20)
 
 /* --- the data of WRITE and DATA --- */
 
@@ -26,7 +26,7 @@ static unsigned int payload_iov(const struct tcp_channel *t, struct iovec *iov,
 		return 1;
 	}
 	if (!op->iov_count) {
-		*iov = (struct iovec){&tcp_rc(t->c.rc)->landing, left};
+		*iov = (struct iovec){&tcp_rc(t->c.rc)->fence_scratch, left};
 		return 1;
 	}
 	return rp_tcp_slice(op->iov, op->iov_count, &skip, &left, iov);
@@ -43,7 +43,7 @@ static void payload_ended(struct tcp_channel *t)
 	}
 	t->mr->users--;
 	t->mr = NULL;
-	t->owed_placed += t->wants_placed;
+	t->owed_placed += t->owes_placed;
 }
 
 /* Count n more bytes of data as placed. True: the data is complete. */
@@ -102,14 +102,15 @@ static int deliver_message(struct tcp_channel *t, const uint8_t *bytes,
 
 static int begin_write(struct tcp_channel *t, const struct tcp_head *h)
 {
-	struct tcp_mr *mr = rp_tcp_find(tcp_rc(t->c.rc), h, RP_RC_REMOTE_WRITE);
+	struct tcp_mr *mr =
+		rp_tcp_find_mr(tcp_rc(t->c.rc), h, RP_RC_REMOTE_WRITE);
 
 	if (!mr)
 		return EACCES;
 	t->mr = mr;
 	mr->users++;
 	t->write_at = mr->base + h->addr;
-	t->wants_placed = h->acknowledged;
+	t->owes_placed = h->acknowledged;
 	t->payload_left = h->length;
 	if (!t->payload_left)
 		payload_ended(t);
@@ -118,7 +119,8 @@ static int begin_write(struct tcp_channel *t, const struct tcp_head *h)
 
 static int reply_to_read(struct tcp_channel *t, const struct tcp_head *h)
 {
-	struct tcp_mr *mr = rp_tcp_find(tcp_rc(t->c.rc), h, RP_RC_REMOTE_READ);
+	struct tcp_mr *mr =
+		rp_tcp_find_mr(tcp_rc(t->c.rc), h, RP_RC_REMOTE_READ);
 
 	return mr ? rp_tcp_reply_data(t, mr, h->addr, h->length) : EACCES;
 }
@@ -156,8 +158,8 @@ static int complete_placed(struct tcp_channel *t, uint64_t n)
  * -EAGAIN: no receive is free for the message, try again later. A positive
  * errno ends the channel.
  */
-static int take_frame(struct tcp_channel *t, const uint8_t *bytes, size_t len,
-		      size_t *used)
+static int parse_frame(struct tcp_channel *t, const uint8_t *bytes, size_t len,
+		       size_t *used)
 {
 	struct tcp_head h;
 	int ret = rp_tcp_get(bytes, len, &h);
@@ -194,8 +196,8 @@ static int take_frame(struct tcp_channel *t, const uint8_t *bytes, size_t len,
  * message without a free receive. Returns the bytes consumed; all if the
  * channel ends. *steps counts headers, and ends of data.
  */
-static size_t parse(struct tcp_channel *t, const uint8_t *bytes, size_t len,
-		    int *steps)
+static size_t parse_bytes(struct tcp_channel *t, const uint8_t *bytes,
+			  size_t len, int *steps)
 {
 	size_t at = 0, used;
 	int ret;
@@ -207,9 +209,9 @@ static size_t parse(struct tcp_channel *t, const uint8_t *bytes, size_t len,
 			at += used;
 			continue;
 		}
-		ret = take_frame(t, bytes + at, len - at, &used);
+		ret = parse_frame(t, bytes + at, len - at, &used);
 		if (ret > 0) {
-			rp_rc_end(&t->c, ret, NULL, 0);
+			rp_rc_end_channel(&t->c, ret, NULL, 0);
 			return len;
 		}
 		if (ret || !used)
@@ -239,15 +241,15 @@ static bool keep_input(struct tcp_channel *t, const uint8_t *bytes, size_t len)
 	return true;
 }
 
-/* Parse a buffer, and store unparsed bytes. Returns parse()'s steps. */
+/* Parse a buffer, and store unparsed bytes. Returns parse_bytes()'s steps. */
 static int parse_and_keep(struct tcp_channel *t, const uint8_t *bytes,
 			  size_t len)
 {
 	int steps = 0;
-	const size_t used = parse(t, bytes, len, &steps);
+	const size_t used = parse_bytes(t, bytes, len, &steps);
 
 	if (!keep_input(t, bytes + used, len - used))
-		rp_rc_end(&t->c, ENOMEM, NULL, 0);
+		rp_rc_end_channel(&t->c, ENOMEM, NULL, 0);
 	return steps;
 }
 
@@ -272,7 +274,7 @@ static int read_once(struct tcp_channel *t, bool *more)
 
 	*more = false;
 	if (t->payload_left) {
-		m.msg_iovlen = payload_iov(t, iov, CHUNK);
+		m.msg_iovlen = payload_iov(t, iov, READ_BYTES);
 		direct = rp_iov_len(iov, m.msg_iovlen);
 	}
 	want = direct;
@@ -286,9 +288,9 @@ static int read_once(struct tcp_channel *t, bool *more)
 		      : recvmsg(t->fd, &m, MSG_DONTWAIT);
 	if (got <= 0) {
 		if (!got)
-			rp_rc_end(&t->c, ECONNRESET, NULL, 0);
+			rp_rc_end_channel(&t->c, ECONNRESET, NULL, 0);
 		else if (errno != EAGAIN && errno != EINTR)
-			rp_rc_end(&t->c, errno, NULL, 0);
+			rp_rc_end_channel(&t->c, errno, NULL, 0);
 		return -1;
 	}
 	*more = (size_t)got == want;
@@ -304,7 +306,7 @@ static int read_once(struct tcp_channel *t, bool *more)
 	return n;
 }
 
-int rp_tcp_receive(struct tcp_channel *t)
+int rp_tcp_receive_input(struct tcp_channel *t)
 {
 	bool more = true;
 	int n = 0, got, err;
@@ -314,7 +316,7 @@ int rp_tcp_receive(struct tcp_channel *t)
 		t->starved = false;
 		n += parse_and_keep(t, t->input, t->input_len);
 	}
-	for (int i = 0; i < READS && more && !t->starved; i++) {
+	for (int i = 0; i < MAX_READS && more && !t->starved; i++) {
 		if (t->c.state != RP_RC_UP)
 			break;
 		got = read_once(t, &more);
@@ -327,6 +329,6 @@ int rp_tcp_receive(struct tcp_channel *t)
 		return n;
 	err = rp_tcp_reply_placed(t);
 	if (err)
-		rp_rc_end(&t->c, err, NULL, 0);
+		rp_rc_end_channel(&t->c, err, NULL, 0);
 	return n;
 }

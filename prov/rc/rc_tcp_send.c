@@ -10,10 +10,10 @@
 #define BATCH  8
 #define PIECES (BATCH * (RP_CHANNEL_IOV + 1))
 /* Most DATA and PLACED frames that a peer may leave unread. */
-#define REPLIES (2 * RP_RC_DEPTH)
+#define MAX_REPLIES (2 * RP_RC_DEPTH)
 
 /* Make the frame f of an operation. 0, or a positive errno. */
-static int frame_of(struct tcp_frame *f, struct rp_channel_op *op)
+static int make_frame(struct tcp_frame *f, struct rp_channel_op *op)
 {
 	const uint64_t bytes = rp_rc_op_bytes(op);
 	struct tcp_head h = {
@@ -53,8 +53,8 @@ static int frame_of(struct tcp_frame *f, struct rp_channel_op *op)
 }
 
 /* Set `to` to the unsent pieces of a frame, at most *room bytes. */
-static inline unsigned int gather(const struct tcp_frame *f, struct iovec *to,
-				  uint64_t *room)
+static inline unsigned int gather_unsent(const struct tcp_frame *f,
+					 struct iovec *to, uint64_t *room)
 {
 	const struct iovec hdr = {(void *)&f->hdr, f->hdr_len};
 	uint64_t skip = f->sent;
@@ -84,7 +84,8 @@ static inline size_t send_pieces(struct tcp_channel *t, struct iovec *iov,
 }
 
 /* A frame is sent: complete its operation, unless the peer's reply does. */
-static inline void sent_whole(struct tcp_channel *t, const struct tcp_frame *f)
+static inline void complete_sent(struct tcp_channel *t,
+				 const struct tcp_frame *f)
 {
 	struct rp_channel_op *op = f->op;
 
@@ -95,7 +96,7 @@ static inline void sent_whole(struct tcp_channel *t, const struct tcp_frame *f)
 }
 
 /* Deduct the frame's part of the sent bytes. Returns the remaining bytes. */
-static inline size_t advance(struct tcp_frame *f, size_t sent)
+static inline size_t count_sent(struct tcp_frame *f, size_t sent)
 {
 	const uint64_t left = f->len - f->sent;
 	const size_t n = sent < left ? sent : (size_t)left;
@@ -105,7 +106,7 @@ static inline size_t advance(struct tcp_frame *f, size_t sent)
 }
 
 /* Queue the unsent part of a frame, as a copy on the heap. */
-static void enqueue(struct tcp_channel *t, const struct tcp_frame *f)
+static void enqueue_frame(struct tcp_channel *t, const struct tcp_frame *f)
 {
 	const bool inject = f->op && f->op->inject;
 	const size_t bytes = inject ? rp_rc_op_bytes(f->op) : 0;
@@ -147,20 +148,20 @@ static void send_frames(struct tcp_channel *t, struct tcp_frame *f,
 
 	if (!t->waiting) {
 		for (unsigned int i = 0; i < n; i++)
-			pieces += gather(&f[i], iov + pieces, &room);
+			pieces += gather_unsent(&f[i], iov + pieces, &room);
 		if (pieces)
 			sent = send_pieces(t, iov, pieces);
 	}
 	for (unsigned int i = 0; i < n; i++) {
-		sent = advance(&f[i], sent);
+		sent = count_sent(&f[i], sent);
 		if (f[i].sent == f[i].len)
-			sent_whole(t, &f[i]);
+			complete_sent(t, &f[i]);
 		else if (!t->send_failed)
-			enqueue(t, &f[i]);
+			enqueue_frame(t, &f[i]);
 	}
 }
 
-static bool has_room(const struct tcp_channel *t, unsigned int more)
+static bool has_reply_room(const struct tcp_channel *t, unsigned int more)
 {
 	return t->c.nposted + t->c.ndone < RP_RC_DEPTH &&
 	       t->waiting + more < RP_RC_DEPTH;
@@ -174,14 +175,15 @@ int rp_tcp_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n)
 	int i = 0, err = 0;
 
 	t->budget = TCP_SEND_BYTES;
-	while (i < n && !err && has_room(t, 0)) {
-		for (frames = 0; i < n && frames < BATCH && has_room(t, frames);
+	while (i < n && !err && has_reply_room(t, 0)) {
+		for (frames = 0;
+		     i < n && frames < BATCH && has_reply_room(t, frames);
 		     frames++, i++) {
-			err = frame_of(&f[frames], ops[i]);
+			err = make_frame(&f[frames], ops[i]);
 			if (err)
 				break;
 			if (!ops[i]->inject)
-				rp_rc_posted(c, ops[i]);
+				rp_rc_op_posted(c, ops[i]);
 		}
 		if (!t->send_failed)
 			send_frames(t, f, frames);
@@ -190,18 +192,18 @@ int rp_tcp_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n)
 		return i;
 	/* Accept the failed operation: rc.c fails it after c has ended. */
 	if (ops[i]->inject)
-		rp_rc_end(c, err, NULL, 0);
+		rp_rc_end_channel(c, err, NULL, 0);
 	else
-		rp_rc_failed(c, ops[i], err);
+		rp_rc_op_failed(c, ops[i], err);
 	return i + 1;
 }
 
-static int reply(struct tcp_channel *t, struct tcp_frame *f,
-		 enum rp_tcp_type type, uint64_t length)
+static int send_reply(struct tcp_channel *t, struct tcp_frame *f,
+		      enum rp_tcp_type type, uint64_t length)
 {
 	const struct tcp_head h = {.type = type, .length = length};
 
-	if (t->waiting >= REPLIES)
+	if (t->waiting >= MAX_REPLIES)
 		return ENOBUFS;
 	f->hdr_len = rp_tcp_put(&f->hdr, &h);
 	f->iov = &f->data_iov;
@@ -217,7 +219,7 @@ int rp_tcp_reply_placed(struct tcp_channel *t)
 	const unsigned int n = t->owed_placed;
 
 	t->owed_placed = 0;
-	return n ? reply(t, &f, RP_TCP_PLACED, n) : 0;
+	return n ? send_reply(t, &f, RP_TCP_PLACED, n) : 0;
 }
 
 int rp_tcp_reply_data(struct tcp_channel *t, struct tcp_mr *mr, uint64_t addr,
@@ -231,7 +233,7 @@ int rp_tcp_reply_data(struct tcp_channel *t, struct tcp_mr *mr, uint64_t addr,
 	/* DATA and PLACED are sent in the order of the requests. */
 	int err = rp_tcp_reply_placed(t);
 
-	return err ? err : reply(t, &f, RP_TCP_DATA, len);
+	return err ? err : send_reply(t, &f, RP_TCP_DATA, len);
 }
 
 bool rp_tcp_flush(struct tcp_channel *t)
@@ -250,19 +252,19 @@ bool rp_tcp_flush(struct tcp_channel *t)
 		STAILQ_FOREACH (f, &t->queue, link) {
 			if (frames++ == BATCH)
 				break;
-			pieces += gather(f, iov + pieces, &room);
+			pieces += gather_unsent(f, iov + pieces, &room);
 		}
 		sent = send_pieces(t, iov, pieces);
 		if (!sent)
 			break;
 		any = true;
 		while (sent && (f = STAILQ_FIRST(&t->queue))) {
-			sent = advance(f, sent);
+			sent = count_sent(f, sent);
 			if (f->sent < f->len)
 				break;
 			STAILQ_REMOVE_HEAD(&t->queue, link);
 			t->waiting--;
-			sent_whole(t, f);
+			complete_sent(t, f);
 			rp_tcp_frame_free(f);
 		}
 	}

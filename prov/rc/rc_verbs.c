@@ -17,7 +17,7 @@
 #define INJECT	   256
 #define MAX_INLINE 128
 
-static unsigned int smaller(unsigned int a, unsigned int b)
+static unsigned int min_uint(unsigned int a, unsigned int b)
 {
 	return a < b ? a : b;
 }
@@ -66,7 +66,7 @@ int rp_verbs_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
 	return 0;
 }
 
-static void warn(const char *call, int err)
+static void warn_failed(const char *call, int err)
 {
 	if (err)
 		rp_log(RP_LOG_WARN, "private connections: %s: %s", call,
@@ -77,13 +77,13 @@ static void verbs_dereg(struct rp_rc *rc, struct rp_rc_mr *mr)
 {
 	(void)rc;
 	if (mr->handle)
-		warn("ibv_dereg_mr", ibv_dereg_mr(mr->handle));
+		warn_failed("ibv_dereg_mr", ibv_dereg_mr(mr->handle));
 	*mr = (struct rp_rc_mr){0};
 }
 
 /* --- the device --- */
 
-int rp_verbs_no_wait(struct rp_verbs_rc *v, int fd)
+int rp_verbs_watch_fd(struct rp_verbs_rc *v, int fd)
 {
 	int flags = fcntl(fd, F_GETFL);
 
@@ -102,9 +102,9 @@ static int open_queues(struct rp_verbs_rc *v)
 		return -ret;
 	if (dev.max_sge < RP_VERBS_SGES)
 		return -EOPNOTSUPP;
-	v->max_reads = (uint8_t)smaller(RP_VERBS_READS,
-					(unsigned int)dev.max_qp_init_rd_atom);
-	v->max_served_reads = (uint8_t)smaller(
+	v->max_reads = (uint8_t)min_uint(RP_VERBS_READS,
+					 (unsigned int)dev.max_qp_init_rd_atom);
+	v->max_served_reads = (uint8_t)min_uint(
 		RP_VERBS_READS, (unsigned int)dev.max_qp_rd_atom);
 	v->pd = ibv_alloc_pd(v->verbs);
 	if (!v->pd)
@@ -113,17 +113,18 @@ static int open_queues(struct rp_verbs_rc *v)
 		v->wake = ibv_create_comp_channel(v->verbs);
 		if (!v->wake)
 			return -errno;
-		ret = rp_verbs_no_wait(v, v->wake->fd);
+		ret = rp_verbs_watch_fd(v, v->wake->fd);
 		if (ret)
 			return ret;
 	}
 	v->cq = ibv_create_cq(v->verbs,
-			      (int)smaller(CQ_SIZE, (unsigned int)dev.max_cqe),
+			      (int)min_uint(CQ_SIZE, (unsigned int)dev.max_cqe),
 			      NULL, v->wake, 0);
 	if (!v->cq)
 		return -errno;
-	v->rc.shared = smaller(smaller(SRQ_SIZE, (unsigned int)v->cq->cqe / 3),
-			       (unsigned int)dev.max_srq_wr);
+	v->rc.shared =
+		min_uint(min_uint(SRQ_SIZE, (unsigned int)v->cq->cqe / 3),
+			 (unsigned int)dev.max_srq_wr);
 	v->cq_room = (unsigned int)v->cq->cqe - v->rc.shared;
 	srq.attr.max_wr = v->rc.shared;
 	v->srq = ibv_create_srq(v->pd, &srq);
@@ -133,16 +134,16 @@ static int open_queues(struct rp_verbs_rc *v)
 static void close_device(struct rp_verbs_rc *v)
 {
 	if (v->srq)
-		warn("ibv_destroy_srq", ibv_destroy_srq(v->srq));
+		warn_failed("ibv_destroy_srq", ibv_destroy_srq(v->srq));
 	if (v->cq)
-		warn("ibv_destroy_cq", ibv_destroy_cq(v->cq));
+		warn_failed("ibv_destroy_cq", ibv_destroy_cq(v->cq));
 	if (v->wake)
-		warn("ibv_destroy_comp_channel",
-		     ibv_destroy_comp_channel(v->wake));
-	verbs_dereg(&v->rc, &v->landing_mr);
+		warn_failed("ibv_destroy_comp_channel",
+			    ibv_destroy_comp_channel(v->wake));
+	verbs_dereg(&v->rc, &v->fence_scratch_mr);
 	verbs_dereg(&v->rc, &v->copies_mr);
 	if (v->pd)
-		warn("ibv_dealloc_pd", ibv_dealloc_pd(v->pd));
+		warn_failed("ibv_dealloc_pd", ibv_dealloc_pd(v->pd));
 	if (v->verbs)
 		ibv_close_device(v->verbs);
 	v->srq = NULL;
@@ -181,10 +182,11 @@ int rp_verbs_open_device(struct rp_verbs_rc *v, const char *name)
 		return -(errno ? errno : EIO);
 	ret = open_queues(v);
 	if (!ret)
-		ret = rp_verbs_reg(&v->rc, &v->landing, sizeof(v->landing),
-				   RP_RC_LOCAL, &v->landing_mr);
+		ret = rp_verbs_reg(&v->rc, &v->fence_scratch,
+				   sizeof(v->fence_scratch), RP_RC_LOCAL,
+				   &v->fence_scratch_mr);
 	if (!ret)
-		ret = rp_verbs_no_wait(v, v->verbs->async_fd);
+		ret = rp_verbs_watch_fd(v, v->verbs->async_fd);
 	if (ret) {
 		close_device(v);
 		return ret;
@@ -217,7 +219,7 @@ static int verbs_open(struct rp_rc *rc, char *why, size_t why_size)
 	return -ENODATA;
 }
 
-void rp_verbs_reap(struct rp_verbs_rc *v)
+void rp_verbs_free_dead_qps(struct rp_verbs_rc *v)
 {
 	struct rp_verbs_qp *q;
 
@@ -235,7 +237,7 @@ static void verbs_close(struct rp_rc *rc)
 
 	rp_verbs_cm_close(v);
 	close_device(v);
-	rp_verbs_reap(v);
+	rp_verbs_free_dead_qps(v);
 	free(v->copies);
 	v->copies = NULL;
 }
@@ -248,7 +250,7 @@ void rp_verbs_end_all(struct rp_verbs_rc *v, int err)
 
 	HASH_ITER(hh, v->qps, q, next)
 	if (q->channel)
-		rp_rc_end(&q->channel->c, err, NULL, 0);
+		rp_rc_end_channel(&q->channel->c, err, NULL, 0);
 }
 
 struct rp_verbs_qp *rp_verbs_qp_find(struct rp_verbs_rc *v, uint32_t num)
@@ -340,7 +342,7 @@ void rp_verbs_qp_destroy(struct rp_verbs_channel *c)
 		return;
 	c->qp = NULL;
 	q->channel = NULL;
-	warn("ibv_destroy_qp", ibv_destroy_qp(q->ibv));
+	warn_failed("ibv_destroy_qp", ibv_destroy_qp(q->ibv));
 	v->unsignaled -= q->unsignaled;
 	for (unsigned int i = q->tail; i != q->head; i++) {
 		wr = &q->ring[i % RP_VERBS_DEPTH];

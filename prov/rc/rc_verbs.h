@@ -82,10 +82,10 @@ struct rp_verbs_rc {
 	/* CQ entries for sends: all, in use, of unsignaled sends. */
 	unsigned int cq_room, cq_used, unsignaled;
 	/* Entries read after arming, reported by the next poll. */
-	struct ibv_wc kept[RP_VERBS_WCS];
-	int nkept;
-	uint64_t landing; /* destination of read fences */
-	struct rp_rc_mr landing_mr;
+	struct ibv_wc wcs_after_arm[RP_VERBS_WCS];
+	int nwcs_after_arm;
+	uint64_t fence_scratch; /* destination of read fences */
+	struct rp_rc_mr fence_scratch_mr;
 	/* The array of copies, allocated on first use. */
 	struct rp_verbs_copy *copies;
 	struct rp_rc_mr copies_mr;
@@ -104,7 +104,7 @@ rp_verbs_channel_of(struct rp_rc_channel *c)
 }
 
 /* Make fd non-blocking, because it is read until empty, and watch it. */
-int rp_verbs_no_wait(struct rp_verbs_rc *v, int fd);
+int rp_verbs_watch_fd(struct rp_verbs_rc *v, int fd);
 /* Open the device, unless it is open; -ENODEV: another one is open. */
 int rp_verbs_open_device(struct rp_verbs_rc *v, const char *name);
 /* Make a queue pair for this channel, in state RESET. */
@@ -126,7 +126,7 @@ int rp_verbs_post_recv(struct rp_rc *rc, struct rp_rc_recv *r);
 int rp_verbs_poll(struct rp_rc *rc, int max);
 int rp_verbs_trywait(struct rp_rc *rc);
 /* The completion queue is empty: free the structs of destroyed queue pairs. */
-void rp_verbs_reap(struct rp_verbs_rc *v);
+void rp_verbs_free_dead_qps(struct rp_verbs_rc *v);
 
 /* --- rc_verbs_cm.c --- */
 

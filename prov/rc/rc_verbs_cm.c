@@ -51,7 +51,7 @@ int rp_verbs_cm_open(struct rp_verbs_rc *v, char *why, size_t why_size)
 	int ret;
 
 	v->events = rdma_create_event_channel();
-	ret = v->events ? rp_verbs_no_wait(v, v->events->fd) : neg_errno(-1);
+	ret = v->events ? rp_verbs_watch_fd(v, v->events->fd) : neg_errno(-1);
 	if (!ret)
 		return 0;
 	snprintf(why, why_size, "the RDMA connection manager is not here: %s",
@@ -166,8 +166,8 @@ static int make_qp(struct rp_verbs_channel *c)
 
 /* --- initiator side --- */
 
-static int resolve(struct rp_verbs_rc *v, struct rdma_cm_id *cm,
-		   const union rp_rc_addr *peer)
+static int resolve_addr(struct rp_verbs_rc *v, struct rdma_cm_id *cm,
+			const union rp_rc_addr *peer)
 {
 	union rp_rc_addr to = *peer, from;
 	struct sockaddr *src = NULL;
@@ -214,7 +214,7 @@ int rp_verbs_connect(struct rp_rc_channel *base, size_t addr_len,
 	if (!c->id)
 		return -ENOMEM;
 	c->id->channel = c;
-	return resolve(v, cm, &base->peer);
+	return resolve_addr(v, cm, &base->peer);
 }
 
 static int request_connection(struct rp_verbs_channel *c)
@@ -244,9 +244,9 @@ static void take_connect_reply(struct rp_verbs_channel *c,
 	if (!ret)
 		ret = neg_errno(rdma_establish(c->id->cm));
 	if (ret)
-		rp_rc_end(&c->c, -ret, NULL, 0);
+		rp_rc_end_channel(&c->c, -ret, NULL, 0);
 	else
-		rp_rc_up(&c->c, p->bytes, p->len);
+		rp_rc_set_connected(&c->c, p->bytes, p->len);
 }
 
 /* --- target side --- */
@@ -305,15 +305,15 @@ void rp_verbs_reject(struct rp_rc *rc, void *handle, const void *data,
 	destroy_id(id);
 }
 
-static void requested(struct rp_verbs_rc *v, struct rdma_cm_id *cm,
-		      uint8_t reads, const struct private_data *p)
+static void add_request(struct rp_verbs_rc *v, struct rdma_cm_id *cm,
+			uint8_t reads, const struct private_data *p)
 {
 	struct rp_verbs_id *id = new_id(cm);
 
 	if (!id)
 		return;
 	id->reads = reads;
-	rp_rc_requested(&v->rc, id, rdma_get_peer_addr(cm), p->bytes, p->len);
+	rp_rc_add_request(&v->rc, id, rdma_get_peer_addr(cm), p->bytes, p->len);
 }
 
 /* --- disconnect --- */
@@ -377,8 +377,8 @@ static void channel_event(struct rp_verbs_channel *c,
 		break;
 	}
 	if (ret)
-		rp_rc_end(&c->c, -ret, p->bytes,
-			  type == RDMA_CM_EVENT_REJECTED ? p->len : 0);
+		rp_rc_end_channel(&c->c, -ret, p->bytes,
+				  type == RDMA_CM_EVENT_REJECTED ? p->len : 0);
 }
 
 static bool read_cm_event(struct rp_verbs_rc *v)
@@ -405,7 +405,7 @@ static bool read_cm_event(struct rp_verbs_rc *v)
 	rdma_ack_cm_event(ev);
 	id = cm->context;
 	if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
-		requested(v, cm, reads, &p);
+		add_request(v, cm, reads, &p);
 	} else if (id && id->channel) {
 		channel_event(id->channel, type, status, &p);
 	} else if (id) {
@@ -435,7 +435,7 @@ static bool read_device_event(struct rp_verbs_rc *v)
 	/* Acknowledge before ibv_destroy_qp(), which waits for it. */
 	ibv_ack_async_event(&ev);
 	if (q && q->channel)
-		rp_rc_end(&q->channel->c, EIO, NULL, 0);
+		rp_rc_end_channel(&q->channel->c, EIO, NULL, 0);
 	if (ev.event_type == IBV_EVENT_DEVICE_FATAL ||
 	    ev.event_type == IBV_EVENT_CQ_ERR ||
 	    ev.event_type == IBV_EVENT_SRQ_ERR)

@@ -10,9 +10,9 @@
 #include "rc/rc_verbs.h"
 
 /* Most work requests per ibv_post_send(). */
-#define CHAIN 16
+#define CHAIN_WRS 16
 /* Most unsignaled work requests in a row. */
-#define UNSIGNALED 8
+#define MAX_UNSIGNALED 8
 /* Longest WRITE, READ and FLUSH, whatever the device allows. */
 #define MAX_LENGTH (1ull << 30)
 
@@ -62,13 +62,13 @@ void rp_verbs_copy_put(struct rp_verbs_rc *v, struct rp_verbs_copy *copy)
 struct chain {
 	struct rp_verbs_rc *v;
 	struct rp_verbs_qp *qp;
-	int n, nops;  /* number of work requests, of operations */
-	bool reports; /* a completion is needed: done() or a copy */
-	bool flushes;
+	int n, nops;	       /* number of work requests, of operations */
+	bool needs_completion; /* a completion is needed: done() or a copy */
+	bool has_flush;
 	/* Last WRITE with op->delivered, unless placement is proved. */
 	const struct rp_channel_op *unconfirmed;
-	struct ibv_send_wr wr[CHAIN];
-	struct ibv_sge sge[CHAIN][RP_VERBS_SGES];
+	struct ibv_send_wr wr[CHAIN_WRS];
+	struct ibv_sge sge[CHAIN_WRS][RP_VERBS_SGES];
 };
 
 static bool has_descs(const struct rp_channel_op *op)
@@ -95,8 +95,8 @@ static void set_sges(const struct rp_channel_op *op, bool lkeys,
 	wr->num_sge = op->iov_count;
 }
 
-static void set_one(struct ibv_send_wr *wr, const void *at, size_t len,
-		    const struct rp_rc_mr *mr)
+static void set_one_sge(struct ibv_send_wr *wr, const void *at, size_t len,
+			const struct rp_rc_mr *mr)
 {
 	const struct ibv_mr *m = mr->handle;
 
@@ -122,17 +122,18 @@ static void set_local(struct rp_verbs_rc *v, const struct rp_channel_op *op,
 	const size_t len = rp_rc_op_bytes(op);
 
 	if (op->kind == RP_CHANNEL_FLUSH) {
-		set_one(wr, NULL, op->length, &v->landing_mr);
+		set_one_sge(wr, NULL, op->length, &v->fence_scratch_mr);
 	} else if (op->kind == RP_CHANNEL_READ) {
 		set_sges(op, true, wr);
 		if (!op->iov_count)
-			set_one(wr, &v->landing, op->length, &v->landing_mr);
+			set_one_sge(wr, &v->fence_scratch, op->length,
+				    &v->fence_scratch_mr);
 	} else if (len <= v->max_inline) {
 		set_sges(op, false, wr);
 		wr->send_flags |= IBV_SEND_INLINE;
 	} else if (copy) {
 		rp_iov_gather(copy->bytes, op->iov, op->iov_count);
-		set_one(wr, copy->bytes, len, &v->copies_mr);
+		set_one_sge(wr, copy->bytes, len, &v->copies_mr);
 	} else {
 		set_sges(op, true, wr);
 	}
@@ -177,7 +178,7 @@ static int add_op(struct chain *ch, struct rp_channel_op *op)
 	struct rp_verbs_copy *copy = NULL;
 	struct rp_verbs_wr *r;
 
-	if (needs > CHAIN || used + needs > RP_VERBS_DEPTH ||
+	if (needs > CHAIN_WRS || used + needs > RP_VERBS_DEPTH ||
 	    v->cq_used + needs > v->cq_room)
 		return -EAGAIN;
 	if (len > MAX_LENGTH ||
@@ -194,8 +195,8 @@ static int add_op(struct chain *ch, struct rp_channel_op *op)
 	r->op = op->inject ? NULL : op;
 	r->copy = copy;
 	set_local(ch->v, op, copy, &ch->wr[ch->n - 1]);
-	ch->reports |= !op->inject || copy;
-	ch->flushes |= op->kind == RP_CHANNEL_FLUSH;
+	ch->needs_completion |= !op->inject || copy;
+	ch->has_flush |= op->kind == RP_CHANNEL_FLUSH;
 	if (op->kind == RP_CHANNEL_READ || op->kind == RP_CHANNEL_FLUSH)
 		ch->unconfirmed = NULL;
 	else if (op->kind == RP_CHANNEL_WRITE && op->delivered && op->length)
@@ -217,10 +218,11 @@ static void prove_placement(struct chain *ch)
 	if (!op)
 		return;
 	add_wr(ch, RP_CHANNEL_READ, op->rkey, op->remote_addr);
-	set_one(&ch->wr[ch->n - 1], &v->landing,
-		op->length < sizeof(v->landing) ? op->length
-						: sizeof(v->landing),
-		&v->landing_mr);
+	set_one_sge(&ch->wr[ch->n - 1], &v->fence_scratch,
+		    op->length < sizeof(v->fence_scratch)
+			    ? op->length
+			    : sizeof(v->fence_scratch),
+		    &v->fence_scratch_mr);
 }
 
 /*
@@ -231,7 +233,7 @@ static void signal_last(struct chain *ch)
 {
 	const unsigned int n = (unsigned int)ch->n;
 
-	if (ch->reports || ch->qp->unsignaled + n >= UNSIGNALED ||
+	if (ch->needs_completion || ch->qp->unsignaled + n >= MAX_UNSIGNALED ||
 	    ch->v->unsignaled + n >= ch->v->cq_room / 4) {
 		ch->wr[ch->n - 1].send_flags |= IBV_SEND_SIGNALED;
 		ch->v->unsignaled -= ch->qp->unsignaled;
@@ -256,9 +258,9 @@ static int commit_chain(struct chain *ch, int n, int err)
 	for (int i = 0; i < ch->n; i++) {
 		r = &q->ring[(q->head + (unsigned int)i) % RP_VERBS_DEPTH];
 		if (i < n && r->op)
-			rp_rc_posted(c, r->op);
+			rp_rc_op_posted(c, r->op);
 		else if (i == n && r->op)
-			rp_rc_failed(c, r->op, err);
+			rp_rc_op_failed(c, r->op, err);
 		if (i >= n)
 			rp_verbs_copy_put(ch->v, r->copy);
 	}
@@ -266,7 +268,7 @@ static int commit_chain(struct chain *ch, int n, int err)
 	ch->v->cq_used += (unsigned int)n;
 	if (n == ch->n)
 		return ch->nops;
-	rp_rc_end(c, err, NULL, 0);
+	rp_rc_end_channel(c, err, NULL, 0);
 	return n < ch->nops ? n + 1 : ch->nops;
 }
 
@@ -278,7 +280,7 @@ static int post_chain(struct chain *ch)
 	prove_placement(ch);
 	signal_last(ch);
 	/* ibv_post_send() cannot post FLUSH, builders can. */
-	if (ch->flushes)
+	if (ch->has_flush)
 		ret = rp_flush_post(ch->qp->ibv, ch->wr);
 	else
 		ret = ibv_post_send(ch->qp->ibv, ch->wr, &bad);
@@ -296,7 +298,7 @@ static int post_some(struct rp_verbs_channel *c, struct rp_channel_op *ops[],
 	ch.v = rp_verbs_rc_of(c->c.rc);
 	ch.qp = c->qp;
 	ch.n = ch.nops = 0;
-	ch.reports = ch.flushes = false;
+	ch.needs_completion = ch.has_flush = false;
 	ch.unconfirmed = NULL;
 	while (ch.nops < n && !ret)
 		ret = add_op(&ch, ops[ch.nops]);
@@ -305,9 +307,9 @@ static int post_some(struct rp_verbs_channel *c, struct rp_channel_op *ops[],
 	if (!ret || ret == -EAGAIN)
 		return 0;
 	if (ops[0]->inject)
-		rp_rc_end(&c->c, -ret, NULL, 0);
+		rp_rc_end_channel(&c->c, -ret, NULL, 0);
 	else
-		rp_rc_failed(&c->c, ops[0], -ret);
+		rp_rc_op_failed(&c->c, ops[0], -ret);
 	return 1;
 }
 
@@ -365,7 +367,7 @@ static int errno_of(enum ibv_wc_status status)
 	}
 }
 
-static void received(struct rp_verbs_rc *v, const struct ibv_wc *wc)
+static void complete_recv(struct rp_verbs_rc *v, const struct ibv_wc *wc)
 {
 	struct rp_rc_recv *r =
 		(struct rp_rc_recv *)(uintptr_t)(wc->wr_id & ~(uint64_t)1);
@@ -378,11 +380,11 @@ static void received(struct rp_verbs_rc *v, const struct ibv_wc *wc)
 	}
 	rp_rc_recv_repost(&v->rc, r);
 	if (c)
-		rp_rc_end(&c->c, errno_of(wc->status), NULL, 0);
+		rp_rc_end_channel(&c->c, errno_of(wc->status), NULL, 0);
 }
 
 /* A send completed: all work requests posted before it did, too. */
-static void sent(struct rp_verbs_rc *v, struct rp_verbs_wr *wr)
+static void complete_sends(struct rp_verbs_rc *v, struct rp_verbs_wr *wr)
 {
 	struct rp_verbs_qp *q = wr->qp;
 	struct rp_verbs_wr *r;
@@ -396,27 +398,28 @@ static void sent(struct rp_verbs_rc *v, struct rp_verbs_wr *wr)
 	} while (r != wr);
 }
 
-static void completed(struct rp_verbs_rc *v, const struct ibv_wc *wc)
+static void complete_wc(struct rp_verbs_rc *v, const struct ibv_wc *wc)
 {
 	struct rp_verbs_wr *wr = (struct rp_verbs_wr *)(uintptr_t)wc->wr_id;
 
 	if (wc->wr_id & 1)
-		received(v, wc);
+		complete_recv(v, wc);
 	else if (wr->qp->channel && !wc->status)
-		sent(v, wr);
+		complete_sends(v, wr);
 	/* End the channel: shut() fails all its operations. */
 	else if (wr->qp->channel)
-		rp_rc_end(&wr->qp->channel->c, errno_of(wc->status), NULL, 0);
+		rp_rc_end_channel(&wr->qp->channel->c, errno_of(wc->status),
+				  NULL, 0);
 }
 
 static int read_cq(struct rp_verbs_rc *v, struct ibv_wc wc[RP_VERBS_WCS])
 {
-	const int n = v->nkept;
+	const int n = v->nwcs_after_arm;
 
 	if (!n)
 		return ibv_poll_cq(v->cq, RP_VERBS_WCS, wc);
-	memcpy(wc, v->kept, (size_t)n * sizeof(*wc));
-	v->nkept = 0;
+	memcpy(wc, v->wcs_after_arm, (size_t)n * sizeof(*wc));
+	v->nwcs_after_arm = 0;
 	return n;
 }
 
@@ -431,11 +434,11 @@ int rp_verbs_poll(struct rp_rc *rc, int max)
 	do {
 		n = read_cq(v, wc);
 		for (int i = 0; i < n; i++)
-			completed(v, &wc[i]);
+			complete_wc(v, &wc[i]);
 		total += n > 0 ? n : 0;
 	} while (n > 0 && total < max);
 	if (!n)
-		rp_verbs_reap(v);
+		rp_verbs_free_dead_qps(v);
 	if (n < 0)
 		rp_verbs_end_all(v, EIO);
 	return total;
@@ -460,9 +463,10 @@ int rp_verbs_trywait(struct rp_rc *rc)
 	if (ibv_req_notify_cq(v->cq, 0))
 		return -EAGAIN;
 	/* Poll once more: entries from before arming cause no event. */
-	if (!v->nkept)
-		v->nkept = ibv_poll_cq(v->cq, RP_VERBS_WCS, v->kept);
-	if (v->nkept < 0)
-		v->nkept = 0;
-	return v->nkept ? -EAGAIN : 0;
+	if (!v->nwcs_after_arm)
+		v->nwcs_after_arm =
+			ibv_poll_cq(v->cq, RP_VERBS_WCS, v->wcs_after_arm);
+	if (v->nwcs_after_arm < 0)
+		v->nwcs_after_arm = 0;
+	return v->nwcs_after_arm ? -EAGAIN : 0;
 }
