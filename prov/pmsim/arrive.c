@@ -5,8 +5,8 @@
 
 #include "pmsim/pmsim_int.h"
 
-void ps_place(struct ps_machine *m, const struct ps_msg *msg, bool nic,
-	      void *to, const void *from, size_t len)
+void ps_write_memory(struct ps_machine *m, const struct ps_msg *msg, bool nic,
+		     void *to, const void *from, size_t len)
 {
 	if (!len)
 		return;
@@ -18,8 +18,8 @@ void ps_place(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 		model_store(m->model, m->place, to, from, len);
 }
 
-static void scatter(struct ps_machine *m, const struct ps_msg *msg, bool nic,
-		    const struct iovec *iov, size_t n)
+static void scatter_payload(struct ps_machine *m, const struct ps_msg *msg,
+			    bool nic, const struct iovec *iov, size_t n)
 {
 	size_t done = 0;
 
@@ -28,8 +28,8 @@ static void scatter(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 
 		if (len > iov[i].iov_len)
 			len = iov[i].iov_len;
-		ps_place(m, msg, nic, iov[i].iov_base, msg->payload + done,
-			 len);
+		ps_write_memory(m, msg, nic, iov[i].iov_base,
+				msg->payload + done, len);
 		done += len;
 	}
 }
@@ -79,7 +79,7 @@ void ps_nic_place_all(struct ps_machine *m)
 
 /* --- receives --- */
 
-static struct ps_match *match_of(struct ps_msg *msg)
+static struct ps_match *match_queue(struct ps_msg *msg)
 {
 	return msg->what == PMSIM_TSEND ? &msg->to->tagged : &msg->to->msg;
 }
@@ -91,9 +91,9 @@ bool ps_rx_matches(const struct ps_rx *rx, const struct ps_msg *msg)
 		!((rx->tag ^ msg->tag) & ~rx->ignore));
 }
 
-static bool match(struct ps_msg *msg)
+static bool match_receive(struct ps_msg *msg)
 {
-	struct ps_match *q = match_of(msg);
+	struct ps_match *q = match_queue(msg);
 	struct ps_rx *rx;
 
 	TAILQ_FOREACH (rx, &q->posted, link) {
@@ -129,7 +129,7 @@ void ps_rx_post(struct ps_match *q, struct ps_rx *rx)
 }
 
 /* Deliver the message to the program. */
-static void receive(struct ps_machine *m, struct ps_msg *msg)
+static void deliver_receive(struct ps_machine *m, struct ps_msg *msg)
 {
 	struct ps_rx *rx = msg->rx;
 	struct ps_ep *ep = rx->ep;
@@ -144,7 +144,7 @@ static void receive(struct ps_machine *m, struct ps_msg *msg)
 	};
 
 	if (!msg->placed)
-		scatter(m, msg, false, rx->iov, rx->niov);
+		scatter_payload(m, msg, false, rx->iov, rx->niov);
 	ps_reply(msg, PMSIM_ACK, 0, NULL, 0);
 	if (msg->len > rx->len) {
 		e.olen = msg->len - rx->len;
@@ -161,15 +161,15 @@ static void receive(struct ps_machine *m, struct ps_msg *msg)
 
 /* --- remote memory --- */
 
-static void refuse(const struct ps_msg *msg, int err)
+static void refuse_request(const struct ps_msg *msg, int err)
 {
 	PS_TRACE("machine %u refuses a %s: %s", msg->to->dom->machine->id,
 		 ps_what_name(msg->what), fi_strerror(err));
 	ps_reply(msg, PMSIM_ERROR, err, NULL, 0);
 }
 
-static int find_all(const struct ps_msg *msg, uint64_t access,
-		    char *where[PS_IOV])
+static int find_ranges(const struct ps_msg *msg, uint64_t access,
+		       char *where[PS_IOV])
 {
 	int err = 0;
 
@@ -182,22 +182,22 @@ static bool do_write(struct ps_machine *m, struct ps_msg *msg, bool nic)
 {
 	const char *from = msg->payload;
 	char *where[PS_IOV];
-	int err = find_all(msg, FI_REMOTE_WRITE, where);
+	int err = find_ranges(msg, FI_REMOTE_WRITE, where);
 
 	if (err) {
-		refuse(msg, err);
+		refuse_request(msg, err);
 		return false;
 	}
 	for (size_t i = 0; i < msg->nrma; i++) {
-		ps_place(m, msg, nic, where[i], from, msg->rma[i].len);
+		ps_write_memory(m, msg, nic, where[i], from, msg->rma[i].len);
 		from += msg->rma[i].len;
 	}
 	ps_event(msg->to, PS_EV_REMOTE_WRITE, 0);
 	return true;
 }
 
-void ps_fetch(struct ps_machine *m, const struct ps_msg *msg, bool nic,
-	      const void *from, void *to, size_t len)
+void ps_read_memory(struct ps_machine *m, const struct ps_msg *msg, bool nic,
+		    const void *from, void *to, size_t len)
 {
 	if (!len)
 		return;
@@ -210,8 +210,8 @@ void ps_fetch(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 }
 
 /* FLUSH a range to persistence, by the NIC or (clwb, sfence) the CPU. */
-static bool flush(struct ps_machine *m, const struct ps_msg *msg, bool nic,
-		  const void *at, size_t len)
+static bool flush_range(struct ps_machine *m, const struct ps_msg *msg,
+			bool nic, const void *at, size_t len)
 {
 	if (!m->model || !model_owns(m->model, at))
 		return false;
@@ -226,13 +226,13 @@ static bool flush(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 static void do_flush(struct ps_machine *m, struct ps_msg *msg, bool nic)
 {
 	char *where[PS_IOV];
-	int err = find_all(msg, FI_REMOTE_WRITE, where);
+	int err = find_ranges(msg, FI_REMOTE_WRITE, where);
 
 	for (size_t i = 0; i < msg->nrma && !err; i++)
-		if (!flush(m, msg, nic, where[i], msg->rma[i].len))
+		if (!flush_range(m, msg, nic, where[i], msg->rma[i].len))
 			err = FI_EACCES;
 	if (err)
-		refuse(msg, err);
+		refuse_request(msg, err);
 	else
 		ps_reply(msg, PMSIM_RESPONSE, 0, NULL, 0);
 }
@@ -241,14 +241,14 @@ static void do_read(struct ps_machine *m, struct ps_msg *msg, bool nic)
 {
 	char *where[PS_IOV], *buf, *to;
 	size_t len = 0;
-	int err = find_all(msg, FI_REMOTE_READ, where);
+	int err = find_ranges(msg, FI_REMOTE_READ, where);
 
 	if (msg->flags & PMSIM_FLUSH) {
 		do_flush(m, msg, nic);
 		return;
 	}
 	if (err) {
-		refuse(msg, err);
+		refuse_request(msg, err);
 		return;
 	}
 	for (size_t i = 0; i < msg->nrma; i++)
@@ -258,7 +258,7 @@ static void do_read(struct ps_machine *m, struct ps_msg *msg, bool nic)
 		abort(); /* out of memory: abort the test */
 	to = buf;
 	for (size_t i = 0; i < msg->nrma; i++) {
-		ps_fetch(m, msg, nic, where[i], to, msg->rma[i].len);
+		ps_read_memory(m, msg, nic, where[i], to, msg->rma[i].len);
 		to += msg->rma[i].len;
 	}
 	ps_event(msg->to, PS_EV_REMOTE_READ, 0);
@@ -270,13 +270,13 @@ static void do_atomic(struct ps_machine *m, struct ps_msg *msg, bool nic)
 {
 	bool read = msg->atomic == FI_ATOMIC_READ;
 	char *where[PS_IOV];
-	int err = find_all(msg,
-			   (read ? 0 : FI_REMOTE_WRITE) |
-				   (msg->fetch ? FI_REMOTE_READ : 0),
-			   where);
+	int err = find_ranges(msg,
+			      (read ? 0 : FI_REMOTE_WRITE) |
+				      (msg->fetch ? FI_REMOTE_READ : 0),
+			      where);
 
 	if (err) {
-		refuse(msg, err);
+		refuse_request(msg, err);
 		return;
 	}
 	ps_atomic_run(m, msg, nic, where);
@@ -284,7 +284,7 @@ static void do_atomic(struct ps_machine *m, struct ps_msg *msg, bool nic)
 }
 
 /* Report a write with remote CQ data to the target's program. */
-static void tell_written(const struct ps_msg *msg)
+static void report_written(const struct ps_msg *msg)
 {
 	struct fi_cq_err_entry e = {
 		.flags = FI_RMA | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA,
@@ -299,7 +299,7 @@ static void tell_written(const struct ps_msg *msg)
 
 /* --- the NIC --- */
 
-static void set_sequence(struct ps_machine *m, struct ps_msg *msg)
+static void number_message(struct ps_machine *m, struct ps_msg *msg)
 {
 	msg->numbered = true;
 	msg->completion = model_dma_completion(m->model, msg->qp);
@@ -308,7 +308,7 @@ static void set_sequence(struct ps_machine *m, struct ps_msg *msg)
 static bool wait_for_program(struct ps_machine *m, struct ps_msg *msg)
 {
 	msg->placed = true;
-	set_sequence(m, msg);
+	number_message(m, msg);
 	TAILQ_INSERT_TAIL(&m->arrived, msg, link);
 	return true;
 }
@@ -328,7 +328,7 @@ static bool nic_arrive(struct ps_machine *m, struct ps_msg *msg)
 			do_read(m, msg, true);
 			return false;
 		}
-		set_sequence(m, msg);
+		number_message(m, msg);
 		TAILQ_INSERT_TAIL(&m->reads, msg, link);
 		return true;
 	case PMSIM_ATOMIC:
@@ -337,15 +337,16 @@ static bool nic_arrive(struct ps_machine *m, struct ps_msg *msg)
 	case PMSIM_SEND:
 	case PMSIM_TSEND:
 		/* An unexpected message stays in its own buffer. */
-		if (!match(msg)) {
-			set_sequence(m, msg);
+		if (!match_receive(msg)) {
+			number_message(m, msg);
 			return true;
 		}
-		scatter(m, msg, true, msg->rx->iov, msg->rx->niov);
+		scatter_payload(m, msg, true, msg->rx->iov, msg->rx->niov);
 		nic_ack(m, msg);
 		return wait_for_program(m, msg);
 	case PMSIM_RESPONSE:
-		scatter(m, msg, true, msg->op->result, msg->op->nresult);
+		scatter_payload(m, msg, true, msg->op->result,
+				msg->op->nresult);
 		return wait_for_program(m, msg);
 	case PMSIM_ACK:
 	case PMSIM_ERROR:
@@ -393,7 +394,7 @@ static bool try_match(struct ps_machine *m, struct ps_msg *msg)
 			ps_reply(msg, PMSIM_ACK, 0, NULL, 0);
 		}
 		if (msg->flags & FI_REMOTE_CQ_DATA)
-			tell_written(msg);
+			report_written(msg);
 		return true;
 	case PMSIM_READ:
 		do_read(m, msg, false);
@@ -403,17 +404,17 @@ static bool try_match(struct ps_machine *m, struct ps_msg *msg)
 		return true;
 	case PMSIM_SEND:
 	case PMSIM_TSEND:
-		if (!msg->rx && !match(msg))
+		if (!msg->rx && !match_receive(msg))
 			return false;
-		receive(m, msg);
+		deliver_receive(m, msg);
 		return true;
 	case PMSIM_ACK:
 		ps_op_end(msg->op, 0, 0);
 		return true;
 	case PMSIM_RESPONSE:
 		if (!msg->placed)
-			scatter(m, msg, false, msg->op->result,
-				msg->op->nresult);
+			scatter_payload(m, msg, false, msg->op->result,
+					msg->op->nresult);
 		ps_op_end(msg->op, 0, msg->len);
 		return true;
 	case PMSIM_ERROR:

@@ -149,7 +149,7 @@ static size_t size_of(enum fi_datatype type, enum fi_op op)
 /* --- at the target --- */
 
 /* Place all pending pieces of the message's queue pair. */
-static void place_all(struct ps_machine *m, const struct ps_msg *msg)
+static void place_pending(struct ps_machine *m, const struct ps_msg *msg)
 {
 	model_dma_see(m->model, model_dma_completion(m->model, msg->qp));
 }
@@ -170,10 +170,11 @@ void ps_atomic_run(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 	if (!old)
 		abort(); /* out of memory: abort the test */
 	if (nic)
-		place_all(m, msg);
+		place_pending(m, msg);
 	for (size_t i = 0; i < msg->nrma; i++) {
 		for (size_t at = 0; at < msg->rma[i].len; at += size) {
-			ps_fetch(m, msg, nic, where[i] + at, old + done, size);
+			ps_read_memory(m, msg, nic, where[i] + at, old + done,
+				       size);
 			memcpy(value, old + done, size);
 			if (msg->atomic != FI_ATOMIC_READ) {
 				/* Without compare values use offset 0. */
@@ -184,14 +185,14 @@ void ps_atomic_run(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 				types[msg->datatype].apply(
 					msg->atomic, value, msg->payload + done,
 					msg->payload + cmp + done);
-				ps_place(m, msg, nic, where[i] + at, value,
-					 size);
+				ps_write_memory(m, msg, nic, where[i] + at,
+						value, size);
 			}
 			done += size;
 		}
 	}
 	if (nic)
-		place_all(m, msg);
+		place_pending(m, msg);
 	if (msg->fetch)
 		ps_reply(msg, PMSIM_RESPONSE, 0, old, len);
 	else
@@ -202,8 +203,8 @@ void ps_atomic_run(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 /* --- at the initiator --- */
 
 /* Convert fi_ioc to iovec: element counts to lengths. */
-static int to_iov(const struct fi_ioc *ioc, size_t n, size_t size,
-		  struct iovec iov[PS_IOV])
+static int ioc_to_iov(const struct fi_ioc *ioc, size_t n, size_t size,
+		      struct iovec iov[PS_IOV])
 {
 	if (n > PS_IOV)
 		return -FI_EINVAL;
@@ -250,11 +251,11 @@ static ssize_t post(struct fid_ep *fid, const struct fi_msg_atomic *msg,
 	    (msg->op == FI_ATOMIC_READ && !nresult) ||
 	    (flags & FI_REMOTE_CQ_DATA))
 		return -FI_EINVAL;
-	ret = to_iov(msg->msg_iov, tx.niov, size, iov);
+	ret = ioc_to_iov(msg->msg_iov, tx.niov, size, iov);
 	if (!ret)
-		ret = to_iov(comparev, ncompare, size, compare);
+		ret = ioc_to_iov(comparev, ncompare, size, compare);
 	if (!ret)
-		ret = to_iov(resultv, nresult, size, result);
+		ret = ioc_to_iov(resultv, nresult, size, result);
 	if (ret)
 		return ret;
 	for (size_t i = 0; i < tx.nrma; i++) {
@@ -269,14 +270,14 @@ static ssize_t post(struct fid_ep *fid, const struct fi_msg_atomic *msg,
 }
 
 /* The arguments of a call without a message struct, as a message. */
-struct plain {
+struct atomic_message {
 	struct fi_rma_ioc rma;
 	struct fi_msg_atomic msg;
 };
 
-static void plain_make(struct plain *p, const struct fi_ioc *iov, size_t n,
-		       fi_addr_t dest, uint64_t addr, uint64_t key,
-		       enum fi_datatype type, enum fi_op op, void *context)
+static void make_message(struct atomic_message *p, const struct fi_ioc *iov,
+			 size_t n, fi_addr_t dest, uint64_t addr, uint64_t key,
+			 enum fi_datatype type, enum fi_op op, void *context)
 {
 	p->rma = (struct fi_rma_ioc){.addr = addr, .key = key};
 	for (size_t i = 0; i < n; i++)
@@ -298,9 +299,9 @@ static ssize_t at_writev(struct fid_ep *fid, const struct fi_ioc *iov,
 			 uint64_t addr, uint64_t key, enum fi_datatype type,
 			 enum fi_op op, void *context)
 {
-	struct plain p;
+	struct atomic_message p;
 
-	plain_make(&p, iov, count, dest, addr, key, type, op, context);
+	make_message(&p, iov, count, dest, addr, key, type, op, context);
 	return post(fid, &p.msg, NULL, 0, NULL, 0, ps_ep_of(fid)->tx_flags,
 		    false);
 }
@@ -326,9 +327,9 @@ static ssize_t at_inject(struct fid_ep *fid, const void *buf, size_t count,
 			 enum fi_datatype type, enum fi_op op)
 {
 	struct fi_ioc iov = {.addr = (void *)buf, .count = count};
-	struct plain p;
+	struct atomic_message p;
 
-	plain_make(&p, &iov, 1, dest, addr, key, type, op, NULL);
+	make_message(&p, &iov, 1, dest, addr, key, type, op, NULL);
 	return post(fid, &p.msg, NULL, 0, NULL, 0, FI_INJECT, true);
 }
 
@@ -338,14 +339,14 @@ static ssize_t at_readwritev(struct fid_ep *fid, const struct fi_ioc *iov,
 			     uint64_t addr, uint64_t key, enum fi_datatype type,
 			     enum fi_op op, void *context)
 {
-	struct plain p;
+	struct atomic_message p;
 
 	if (!nresult)
 		return -FI_EINVAL;
 	/* FI_ATOMIC_READ has results, but no operand. */
-	plain_make(&p, op == FI_ATOMIC_READ ? resultv : iov,
-		   op == FI_ATOMIC_READ ? nresult : count, dest, addr, key,
-		   type, op, context);
+	make_message(&p, op == FI_ATOMIC_READ ? resultv : iov,
+		     op == FI_ATOMIC_READ ? nresult : count, dest, addr, key,
+		     type, op, context);
 	return post(fid, &p.msg, NULL, 0, resultv, nresult,
 		    ps_ep_of(fid)->tx_flags, false);
 }
@@ -380,11 +381,11 @@ static ssize_t at_compwritev(struct fid_ep *fid, const struct fi_ioc *iov,
 			     uint64_t addr, uint64_t key, enum fi_datatype type,
 			     enum fi_op op, void *context)
 {
-	struct plain p;
+	struct atomic_message p;
 
 	if (!nresult || !ncompare)
 		return -FI_EINVAL;
-	plain_make(&p, iov, count, dest, addr, key, type, op, context);
+	make_message(&p, iov, count, dest, addr, key, type, op, context);
 	return post(fid, &p.msg, comparev, ncompare, resultv, nresult,
 		    ps_ep_of(fid)->tx_flags, false);
 }

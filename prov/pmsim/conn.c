@@ -35,7 +35,7 @@ static void tell_data(struct ps_ep *ep, uint32_t event, int err,
 		      const void *data, size_t len)
 {
 	if (ep)
-		ep->over |= event == FI_SHUTDOWN;
+		ep->shut_down |= event == FI_SHUTDOWN;
 	if (ep && ep->eq)
 		ps_eq_push(ep->eq, event, err, &ep->fid.fid, NULL, data, len);
 }
@@ -273,7 +273,7 @@ int ps_getpeer(struct fid_ep *fid, void *addr, size_t *addrlen)
 	const struct ps_ep *ep = ps_ep_of(fid);
 	size_t room = *addrlen;
 
-	if (!ep->connected || ep->over || (!ep->conn_wire && !ep->accepts))
+	if (!ep->connected || ep->shut_down || (!ep->conn_wire && !ep->accepts))
 		return -FI_ENOTCONN;
 	*addrlen = sizeof(ep->peer);
 	memcpy(addr, &ep->peer, room < *addrlen ? room : *addrlen);

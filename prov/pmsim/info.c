@@ -116,7 +116,7 @@ static uint32_t address_format(void)
 	return ps_sim.cfg.connects ? FI_SOCKADDR_IN : FI_FORMAT_UNSPEC;
 }
 
-static bool fits(uint32_t version, const struct fi_info *h)
+static bool hints_fit(uint32_t version, const struct fi_info *h)
 {
 	return !(h->caps & ~CAPS) &&
 	       (h->addr_format == FI_FORMAT_UNSPEC ||
@@ -130,7 +130,7 @@ static bool fits(uint32_t version, const struct fi_info *h)
 }
 
 /* Add implied capabilities to the requested ones. */
-static uint64_t grant(uint64_t caps)
+static uint64_t grant_caps(uint64_t caps)
 {
 	const uint64_t tx = FI_SEND | FI_READ | FI_WRITE;
 	const uint64_t rx = FI_RECV | FI_REMOTE_READ | FI_REMOTE_WRITE;
@@ -166,12 +166,12 @@ static int copy_addr(const void *from, size_t len, void **to, size_t *to_len)
 	return 0;
 }
 
-static void fill(const struct fi_info *hints, struct fi_info *i)
+static void fill_info(const struct fi_info *hints, struct fi_info *i)
 {
 	struct fi_domain_attr *d = i->domain_attr;
 	uint64_t level = hints && hints->tx_attr ? hints->tx_attr->op_flags : 0;
 
-	i->caps = grant(hints ? hints->caps : 0);
+	i->caps = grant_caps(hints ? hints->caps : 0);
 	i->addr_format = address_format();
 
 	i->tx_attr->caps = i->caps & TX_CAPS;
@@ -233,12 +233,12 @@ int ps_getinfo(uint32_t version, const char *node, const char *service,
 	struct fi_info *i;
 	int ret;
 
-	if (!is_named(hints) || (hints && !fits(version, hints)))
+	if (!is_named(hints) || (hints && !hints_fit(version, hints)))
 		return -FI_ENODATA;
 	i = fi_allocinfo();
 	if (!i)
 		return -FI_ENOMEM;
-	fill(hints, i);
+	fill_info(hints, i);
 	i->fabric_attr->name = strdup(PS_NAME);
 	i->domain_attr->name = strdup(PS_NAME);
 	ret = i->fabric_attr->name && i->domain_attr->name ? 0 : -FI_ENOMEM;

@@ -154,7 +154,7 @@ static void word_add(struct word *w, uint64_t v)
 	w->vals[w->n++] = (struct val){v, w->now};
 }
 
-static void word_only(struct word *w, uint64_t v)
+static void word_set_only(struct word *w, uint64_t v)
 {
 	w->n = 0;
 	word_add(w, v);
@@ -163,7 +163,7 @@ static void word_only(struct word *w, uint64_t v)
 void model_word_set(struct word *w, uint64_t v)
 {
 	w->now = w->fenced = (struct mark){0};
-	word_only(w, v);
+	word_set_only(w, v);
 	w->synced = w->now;
 }
 
@@ -187,7 +187,7 @@ static void word_unique(struct word *w)
 static void word_merge(struct word *w, struct bytes b)
 {
 	for (size_t i = 0; i < w->n; i++)
-		w->vals[i].v = merge(w->vals[i].v, b);
+		w->vals[i].v = merge_bytes(w->vals[i].v, b);
 	word_unique(w);
 }
 
@@ -205,7 +205,7 @@ static void word_wait(struct word *w, struct bytes b)
 
 		if (x.mark.nic != w->now.nic)
 			continue;
-		x.v = merge(x.v, b);
+		x.v = merge_bytes(x.v, b);
 		x.mark.nic++;
 		w->vals = model_grown(w->vals, w->n, &w->cap, sizeof(x));
 		w->vals[w->n++] = x;
@@ -226,7 +226,7 @@ static void word_drop_older(struct word *w, struct mark mark)
 	w->n = n;
 }
 
-static void word_fencing(struct model *m, struct word *w)
+static void word_await_fence(struct model *m, struct word *w)
 {
 	if (!w->fenced.seq) {
 		m->fencing = model_grown(m->fencing, m->nfencing,
@@ -275,12 +275,12 @@ static void word_write(struct model *m, struct area *a, uint8_t *at,
 		       struct bytes b, enum by by)
 {
 	struct word *w = word_touch(m, a, at);
-	uint64_t v = merge(*w->at, b);
+	uint64_t v = merge_bytes(*w->at, b);
 
 	*w->at = v;
 	switch (m->rule) {
 	case RULE_COHERENT:
-		word_only(w, v);
+		word_set_only(w, v);
 		break;
 	case RULE_DISK:
 		/* Only dirty pages are written back. */
@@ -292,12 +292,12 @@ static void word_write(struct model *m, struct area *a, uint8_t *at,
 		 * A DMA write bypasses the cache: other bytes of the word, in
 		 * the CPU's cache, get no nearer to memory.
 		 */
-		if (by == BY_DMA && is_waiting(m))
+		if (by == BY_DMA && has_waiting_writes(m))
 			word_wait(w, b);
 		else
 			word_add(w, v);
 		if (by == BY_CPU_NT)
-			word_fencing(m, w);
+			word_await_fence(m, w);
 		break;
 	case RULE_EADR:
 		/*
@@ -306,12 +306,12 @@ static void word_write(struct model *m, struct area *a, uint8_t *at,
 		 * not.
 		 */
 		if (by == BY_CPU)
-			word_only(w, v);
+			word_set_only(w, v);
 		else if (by == BY_DMA)
 			word_merge(w, b);
 		else {
 			word_add(w, v);
-			word_fencing(m, w);
+			word_await_fence(m, w);
 		}
 		break;
 	}
@@ -332,7 +332,8 @@ void model_write(struct model *m, void *addr, const void *data, size_t len,
 	}
 	if (end > a->mem + a->len)
 		model_die("a write leaves the memory it began in");
-	for (uint8_t *at = down(addr, MODEL_WORD); at < end; at += MODEL_WORD)
+	for (uint8_t *at = align_down(addr, MODEL_WORD); at < end;
+	     at += MODEL_WORD)
 		word_write(m, a, at, bytes_in(at, addr, data, len), by);
 }
 
@@ -349,7 +350,8 @@ static void dirty_pages(struct model *m, void *addr, size_t len)
 
 	if (!a || !len)
 		return;
-	for (uint8_t *at = down(addr, MODEL_PAGE); at < end; at += MODEL_PAGE) {
+	for (uint8_t *at = align_down(addr, MODEL_PAGE); at < end;
+	     at += MODEL_PAGE) {
 		struct page *p = page_of(a, at);
 
 		p->dirty = true;
@@ -381,7 +383,7 @@ void model_clwb(struct model *m, const void *addr, size_t len)
 {
 	struct area *a = model_area(m, addr);
 	const uint8_t *end = (const uint8_t *)addr + len;
-	const uint8_t *at = down(addr, MODEL_LINE);
+	const uint8_t *at = align_down(addr, MODEL_LINE);
 
 	if (!a || !len || !is_dax(m))
 		return;
@@ -390,7 +392,7 @@ void model_clwb(struct model *m, const void *addr, size_t len)
 		model_die("clwb leaves the memory it began in");
 	for (; at < end; at += MODEL_WORD)
 		if (*slot_of(a, at))
-			word_fencing(m, *slot_of(a, at));
+			word_await_fence(m, *slot_of(a, at));
 }
 
 void model_sfence(struct model *m)
@@ -403,7 +405,7 @@ void model_sfence(struct model *m)
 	m->nfencing = 0;
 }
 
-static int write_back(struct model *m, void *addr, size_t len, int error)
+static int sync_pages(struct model *m, void *addr, size_t len, int error)
 {
 	struct area *a = model_area(m, addr);
 	uint8_t *end = (uint8_t *)addr + len;
@@ -434,12 +436,12 @@ static int write_back(struct model *m, void *addr, size_t len, int error)
 
 int model_msync(struct model *m, void *addr, size_t len)
 {
-	return write_back(m, addr, len, 0);
+	return sync_pages(m, addr, len, 0);
 }
 
 int model_msync_fails(struct model *m, void *addr, size_t len)
 {
-	return write_back(m, addr, len, -EIO);
+	return sync_pages(m, addr, len, -EIO);
 }
 
 /* --- the NIC --- */
@@ -487,11 +489,11 @@ static void piece_forget(struct model *m, size_t i)
 static void piece_arrive(struct model *m, size_t i)
 {
 	struct piece *p = &m->pieces[i];
-	struct area *a = is_waiting(m) ? model_area(m, p->addr) : NULL;
+	struct area *a = has_waiting_writes(m) ? model_area(m, p->addr) : NULL;
 	uint8_t *end = p->addr + p->len;
 
 	model_write(m, p->addr, p->data, p->len, BY_DMA);
-	for (uint8_t *at = down(p->addr, MODEL_WORD); a && at < end;
+	for (uint8_t *at = align_down(p->addr, MODEL_WORD); a && at < end;
 	     at += MODEL_WORD) {
 		struct word *w = *slot_of(a, at);
 
@@ -554,7 +556,7 @@ bool model_dma_flush(struct model *m, unsigned int qp, enum model_level level,
 {
 	struct area *a = model_area(m, addr);
 	const uint8_t *end = (const uint8_t *)addr + len;
-	const uint8_t *at = down(addr, MODEL_WORD);
+	const uint8_t *at = align_down(addr, MODEL_WORD);
 
 	if (!(m->cfg.levels & level))
 		return false;

@@ -113,7 +113,7 @@ static void reach_find(const struct model *m, const void *word, enum got got,
 			    !reach_may(m, r, from.used, i, all))
 				continue;
 			b = bytes_in(word, p->addr, p->data, p->len);
-			b.value = merge(b.value, from.b);
+			b.value = merge_bytes(b.value, from.b);
 			b.mask |= from.b.mask;
 			reach_add(r, (struct reach){b, from.used | 1ull << i});
 		}
@@ -136,7 +136,7 @@ static size_t add_value(uint64_t values[MODEL_VALUES], size_t n, uint64_t v)
 }
 
 /* Add the values that CPUs see after the assumed arrivals. */
-static size_t put_coherent(const struct model *m, const void *word,
+static size_t add_coherent(const struct model *m, const void *word,
 			   enum got got, uint64_t values[MODEL_VALUES],
 			   size_t n)
 {
@@ -144,7 +144,8 @@ static size_t put_coherent(const struct model *m, const void *word,
 
 	reach_find(m, word, got, &r);
 	for (size_t k = 0; k < r.n; k++)
-		n = add_value(values, n, merge(load(word), r.v[k].b));
+		n = add_value(values, n,
+			      merge_bytes(load_word(word), r.v[k].b));
 	free(r.v);
 	return n;
 }
@@ -158,7 +159,7 @@ static bool is_lost(const struct model *m, const struct page *p)
 static size_t after_cut(const struct model *m, const void *addr, enum got got,
 			uint64_t values[MODEL_VALUES], bool *lost)
 {
-	const void *at = down(addr, MODEL_WORD);
+	const void *at = align_down(addr, MODEL_WORD);
 	const struct area *a = model_area(m, addr);
 	const struct word *w;
 	struct val now;
@@ -173,13 +174,13 @@ static size_t after_cut(const struct model *m, const void *addr, enum got got,
 	if (is_volatile(m))
 		return 0;
 	if (m->cut == RULE_COHERENT)
-		return put_coherent(m, at, GOT_ALL, values, 0);
+		return add_coherent(m, at, GOT_ALL, values, 0);
 	/*
 	 * Before model_weaken() persistent caches keep the newest value, and
 	 * non-temporal stores count as fenced.
 	 */
 	w = m->cut == m->rule ? *slot_of(a, at) : NULL;
-	now = (struct val){.v = load(at)};
+	now = (struct val){.v = load_word(at)};
 	vals = w ? w->vals : &now;
 	nvals = w ? w->n : 1;
 	nic = w ? w->now.nic : 0;
@@ -189,18 +190,18 @@ static size_t after_cut(const struct model *m, const void *addr, enum got got,
 		return n;
 	if (m->cut == RULE_DISK)
 		return page_of(a, at)->dirty
-			       ? put_coherent(m, at, got, values, n)
+			       ? add_coherent(m, at, got, values, n)
 			       : n;
 	/* A piece in the cache is evicted with its whole word. */
 	if (m->cut == RULE_ADR && m->cfg.place == MODEL_DMA_CACHE)
-		return put_coherent(m, at, got, values, n);
+		return add_coherent(m, at, got, values, n);
 	/* Pieces reach the media after all waiting writes. */
 	reach_find(m, at, got, &r);
 	for (size_t k = 0; k < r.n; k++)
 		for (size_t i = 0; i < nvals; i++)
 			if (vals[i].mark.nic == nic)
 				n = add_value(values, n,
-					      merge(vals[i].v, r.v[k].b));
+					      merge_bytes(vals[i].v, r.v[k].b));
 	free(r.v);
 	return n;
 }
@@ -224,7 +225,8 @@ static size_t after_kill(const struct model *m, const void *addr, enum got got,
 		model_die("asked about memory that is not the model's");
 	*lost = m->cfg.kind == MODEL_ANON || m->cfg.kind == MODEL_PRIVATE;
 	return *lost ? 0
-		     : put_coherent(m, down(addr, MODEL_WORD), got, values, 0);
+		     : add_coherent(m, align_down(addr, MODEL_WORD), got,
+				    values, 0);
 }
 
 size_t model_after_kill(const struct model *m, const void *addr,
@@ -273,7 +275,7 @@ static void cut_pieces(struct model *m, const struct picker *pick)
 		if (!model_piece_ready(m, i))
 			continue;
 		for (uint8_t *at = p->addr; at < end;) {
-			uint8_t *next = down(at, MODEL_WORD) + MODEL_WORD;
+			uint8_t *next = align_down(at, MODEL_WORD) + MODEL_WORD;
 
 			next = next < end ? next : end;
 			if (pick_below(pick, 2))
@@ -332,7 +334,7 @@ say(struct text *t, const char *fmt, ...)
 
 void model_print(const struct model *m, const void *addr, char *out, size_t len)
 {
-	const uint8_t *at = down(addr, MODEL_WORD);
+	const uint8_t *at = align_down(addr, MODEL_WORD);
 	const struct area *a = model_area(m, addr);
 	struct text t = {.out = out, .len = len};
 	uint64_t values[MODEL_VALUES];
@@ -347,7 +349,7 @@ void model_print(const struct model *m, const void *addr, char *out, size_t len)
 		return;
 	}
 	say(&t, "word 0x%zx: CPU sees %" PRIx64 ", a cut leaves",
-	    (size_t)(at - a->mem), load(at));
+	    (size_t)(at - a->mem), load_word(at));
 	n = model_after_cut(m, at, values, &lost);
 	for (size_t i = 0; i < n; i++)
 		say(&t, " %" PRIx64, values[i]);

@@ -135,7 +135,7 @@ static inline bool is_dax(const struct model *m)
  * Do placed NIC writes wait in the root complex? The domain of the CPU caches
  * contains it, that of the memory controller does not.
  */
-static inline bool is_waiting(const struct model *m)
+static inline bool has_waiting_writes(const struct model *m)
 {
 	return m->rule == RULE_ADR && m->cfg.place == MODEL_DMA_MEMORY;
 }
@@ -162,12 +162,12 @@ static inline struct word **slot_of(const struct area *a, const void *addr)
 	return &a->slots[((const uint8_t *)addr - a->mem) / MODEL_WORD];
 }
 
-static inline uint8_t *down(const void *addr, uintptr_t to)
+static inline uint8_t *align_down(const void *addr, uintptr_t to)
 {
 	return (uint8_t *)addr - (uintptr_t)addr % to;
 }
 
-static inline uint64_t load(const void *addr)
+static inline uint64_t load_word(const void *addr)
 {
 	uint64_t v;
 
@@ -175,7 +175,7 @@ static inline uint64_t load(const void *addr)
 	return v;
 }
 
-static inline uint64_t merge(uint64_t v, struct bytes b)
+static inline uint64_t merge_bytes(uint64_t v, struct bytes b)
 {
 	return (v & ~b.mask) | b.value;
 }

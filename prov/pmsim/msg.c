@@ -178,7 +178,7 @@ static int rx_check(const struct ps_ep *ep, const struct iovec *iov, size_t n)
 	for (size_t i = 0; i < n && m && !ps_sim.cfg.recv_in_pm; i++)
 		if (iov[i].iov_len && model_owns(m, iov[i].iov_base))
 			return -FI_EINVAL;
-	return ep->nrx >= PS_QUEUE_SIZE || ps_refuse() ? -FI_EAGAIN : 0;
+	return ep->nrx >= PS_QUEUE_SIZE || ps_must_refuse() ? -FI_EAGAIN : 0;
 }
 
 static int rx_new(struct ps_ep *ep, const struct fi_msg_tagged *msg,

@@ -62,17 +62,17 @@ void ps_op_end(struct ps_op *op, int err, size_t len)
 	ps_op_free(op);
 }
 
-void ps_op_due(struct ps_op *op, int err)
+void ps_op_complete_later(struct ps_op *op, int err)
 {
 	op->due = true;
 	op->err = err;
 	TAILQ_INSERT_TAIL(&op->ep->dom->machine->due, op, due_link);
 }
 
-void ps_op_lost(struct ps_op *op)
+void ps_op_fail_unreachable(struct ps_op *op)
 {
 	if (!op->ep->connected || !ps_sim.cfg.late_errors) {
-		ps_op_due(op, FI_ECONNABORTED);
+		ps_op_complete_later(op, FI_ECONNABORTED);
 		return;
 	}
 	op->untold = true;
@@ -80,7 +80,7 @@ void ps_op_lost(struct ps_op *op)
 	op->ep->dom->machine->untold++;
 }
 
-bool ps_refuse(void)
+bool ps_must_refuse(void)
 {
 	return ps_sim.cfg.again && !(++ps_sim.posts % ps_sim.cfg.again);
 }
@@ -94,7 +94,7 @@ static size_t rma_len(const struct ps_tx *tx)
 	return len;
 }
 
-static int check(const struct ps_ep *ep, const struct ps_tx *tx)
+static int check_post(const struct ps_ep *ep, const struct ps_tx *tx)
 {
 	size_t len = ps_iov_len(tx->iov, tx->niov);
 	bool no_operand =
@@ -123,7 +123,7 @@ static int check(const struct ps_ep *ep, const struct ps_tx *tx)
 	return 0;
 }
 
-static void gather(char *to, const struct iovec *iov, size_t n)
+static void gather_payload(char *to, const struct iovec *iov, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		if (iov[i].iov_len)
@@ -142,8 +142,8 @@ static struct ps_msg *make_msg(const struct ps_tx *tx)
 		return NULL;
 	/* Copy the payload: a program may not change it before completion. */
 	if (tx->what != PMSIM_READ)
-		gather(msg->payload, tx->iov, tx->niov);
-	gather(msg->payload + len, tx->compare, tx->ncompare);
+		gather_payload(msg->payload, tx->iov, tx->niov);
+	gather_payload(msg->payload + len, tx->compare, tx->ncompare);
 	msg->compare = len;
 	msg->flags = tx->flags;
 	msg->data = tx->data;
@@ -190,18 +190,18 @@ static int find_wire(struct ps_ep *ep, fi_addr_t dest, struct ps_wire **wire)
 		if (!ep->conn_wire)
 			return -FI_ENOTCONN;
 		*wire = ep->conn_wire->cut ? NULL : ep->conn_wire;
-		return ps_refuse() ? -FI_EAGAIN : 0;
+		return ps_must_refuse() ? -FI_EAGAIN : 0;
 	}
 	number = ps_av_number(ep->av, dest);
 	if (!number)
 		return -FI_EINVAL;
-	if (ps_is_lost(ep, dest))
+	if (ps_is_broken(ep, dest))
 		return -FI_ENOTCONN;
-	if (ps_refuse())
+	if (ps_must_refuse())
 		return -FI_EAGAIN;
 	ret = ps_wire_get(ep, number, wire);
 	if (!ret && !*wire && ps_sim.cfg.tells_breaks) {
-		ps_lose(ep, number);
+		ps_record_break(ep, number);
 		return -FI_ENOTCONN;
 	}
 	return ret;
@@ -217,7 +217,7 @@ ssize_t ps_tx_post(struct ps_ep *ep, const struct ps_tx *tx)
 	struct ps_op *op = NULL;
 	struct ps_wire *wire;
 	struct ps_msg *msg;
-	int ret = check(ep, tx);
+	int ret = check_post(ep, tx);
 
 	if (!ret && ep->nops >= PS_QUEUE_SIZE)
 		ret = -FI_EAGAIN;
@@ -248,13 +248,13 @@ ssize_t ps_tx_post(struct ps_ep *ep, const struct ps_tx *tx)
 			 ps_what_name(tx->what));
 		free(msg);
 		if (wants_reply)
-			ps_op_lost(op);
+			ps_op_fail_unreachable(op);
 	}
 	if (tx->silent)
 		ps_event(ep, tx->event, 0);
 	else if (!wants_reply && (tx->flags & FI_INJECT))
 		ps_op_end(op, 0, 0);
 	else if (!wants_reply)
-		ps_op_due(op, 0);
+		ps_op_complete_later(op, 0);
 	return 0;
 }

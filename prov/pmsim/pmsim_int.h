@@ -234,7 +234,7 @@ struct ps_ep {
 	struct ps_addr peer; /* FI_EP_MSG: peer's address */
 	bool enabled, dead;
 	bool connected; /* FI_EP_MSG: has one peer */
-	bool over;	/* FI_SHUTDOWN was reported */
+	bool shut_down; /* FI_SHUTDOWN was reported */
 	struct ps_eq *eq;
 	struct ps_wire *conn_wire; /* NULL: not connected */
 	struct ps_req *req;	   /* its request in progress */
@@ -350,8 +350,8 @@ struct ps_lost {
 	uint64_t at;
 	UT_hash_handle hh;
 };
-void ps_lose(struct ps_ep *ep, uint32_t number);
-bool ps_is_lost(const struct ps_ep *ep, fi_addr_t addr);
+void ps_record_break(struct ps_ep *ep, uint32_t number);
+bool ps_is_broken(const struct ps_ep *ep, fi_addr_t addr);
 void ps_lost_free(struct ps_ep *ep);
 /* Has msg arrived on this connection, only into the socket's buffer? */
 bool ps_wire_waits(const struct ps_wire *wire, const struct ps_msg *msg);
@@ -376,10 +376,10 @@ bool ps_rx_matches(const struct ps_rx *rx, const struct ps_msg *msg);
 /* Match rx with msg, removed from the unexpected list, and report in order. */
 void ps_rx_take(struct ps_rx *rx, struct ps_msg *msg);
 /* Write bytes of msg to m's memory, as its NIC (nic) or its CPU does. */
-void ps_place(struct ps_machine *m, const struct ps_msg *msg, bool nic,
-	      void *to, const void *from, size_t len);
-void ps_fetch(struct ps_machine *m, const struct ps_msg *msg, bool nic,
-	      const void *from, void *to, size_t len);
+void ps_write_memory(struct ps_machine *m, const struct ps_msg *msg, bool nic,
+		     void *to, const void *from, size_t len);
+void ps_read_memory(struct ps_machine *m, const struct ps_msg *msg, bool nic,
+		    const void *from, void *to, size_t len);
 
 /* --- op.c: from the post to the completion --- */
 
@@ -404,13 +404,13 @@ struct ps_tx {
 };
 ssize_t ps_tx_post(struct ps_ep *ep, const struct ps_tx *tx);
 /* Must this post be refused with -FI_EAGAIN (cfg.again)? */
-bool ps_refuse(void);
+bool ps_must_refuse(void);
 /* Complete an operation, and free it. */
 void ps_op_end(struct ps_op *op, int err, size_t len);
 /* Complete an operation at the program's next poll. */
-void ps_op_due(struct ps_op *op, int err);
+void ps_op_complete_later(struct ps_op *op, int err);
 /* Fail an operation that has no connection to its peer. */
-void ps_op_lost(struct ps_op *op);
+void ps_op_fail_unreachable(struct ps_op *op);
 void ps_op_free(struct ps_op *op);
 void ps_event(struct ps_ep *ep, enum ps_event event, int err);
 size_t ps_iov_len(const struct iovec *iov, size_t n);

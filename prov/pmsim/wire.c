@@ -11,7 +11,7 @@
  * queue pair, so that no message of an old connection causes a reply.
  */
 
-void ps_lose(struct ps_ep *ep, uint32_t number)
+void ps_record_break(struct ps_ep *ep, uint32_t number)
 {
 	struct ps_lost *l;
 
@@ -28,7 +28,7 @@ void ps_lose(struct ps_ep *ep, uint32_t number)
 	l->at = ++ps_sim.clock;
 }
 
-bool ps_is_lost(const struct ps_ep *ep, fi_addr_t addr)
+bool ps_is_broken(const struct ps_ep *ep, fi_addr_t addr)
 {
 	uint32_t number = ps_av_number(ep->av, addr);
 	struct ps_lost *l;
@@ -255,8 +255,8 @@ void ps_wire_break(struct ps_wire *w, unsigned int late)
 	lose_flight(w->back);
 	w->qp = ++ps_sim.last_qp;
 	w->back->qp = ++ps_sim.last_qp;
-	ps_lose(w->from, w->to->addr.number);
-	ps_lose(w->to, w->from->addr.number);
+	ps_record_break(w->from, w->to->addr.number);
+	ps_record_break(w->to, w->from->addr.number);
 	fail_ops(w->from, old);
 	fail_ops(w->to, old_back);
 }
@@ -314,7 +314,7 @@ void ps_wires_drop(struct ps_ep *ep)
 		LIST_REMOVE(w, link);
 		if (back->from != ep)
 			LIST_REMOVE(back, link);
-		ps_lose(back->from, ep->addr.number);
+		ps_record_break(back->from, ep->addr.number);
 		fail_ops(back->from, back->qp);
 		wire_free(w);
 		wire_free(back);
