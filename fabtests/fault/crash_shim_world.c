@@ -324,12 +324,12 @@ static int do_complete(struct rp_qp *q, size_t *posted)
 	return 0;
 }
 
-static int do_look(struct rp_qp *q, struct rp_end *end)
+static int do_look(struct rp_qp *q, struct rp_qp_state *end)
 {
-	*end = (struct rp_end){.state = IBV_QPS_RTS,
-			       .dest_qp_num = SHIM_PEER,
-			       .max_rd_atomic = 1,
-			       .max_dest_rd_atomic = 1};
+	*end = (struct rp_qp_state){.state = IBV_QPS_RTS,
+				    .dest_qp_num = SHIM_PEER,
+				    .max_rd_atomic = 1,
+				    .max_dest_rd_atomic = 1};
 	return 0;
 }
 
@@ -486,12 +486,12 @@ static void start_run(void)
 	if (!w.cq || rp_qp_init(&w.q, &w.qp, w.cq, &ops))
 		abort();
 	w.q.native = cfg.native;
-	w.q.writes = true;
+	w.q.has_write_builder = true;
 	if (w.cell->forced >= RP_METHOD_AGENT_SFENCE || w.cell->no_atomic)
 		agent_start();
 	cfg.agent = w.q.side;
 	cfg.ring = w.q.side && w.side_end.ring_addr;
-	if (rp_desc_put(buf, &d) || rp_qp_add(&w.q, buf, &cfg))
+	if (rp_desc_put(buf, &d) || rp_qp_add_region(&w.q, buf, &cfg))
 		abort();
 	/*
 	 * The first request makes the session and sends HELLO: do that before

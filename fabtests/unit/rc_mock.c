@@ -269,7 +269,7 @@ static void do_abort(struct rp_qp *q)
 	mock_of(q)->nbatch = 0;
 }
 
-static int next_end(struct rp_qp *q, struct rp_end *end)
+static int next_end(struct rp_qp *q, struct rp_qp_state *end)
 {
 	*end = mock_of(q)->end;
 	return 0;
@@ -351,10 +351,10 @@ void mock_init_cq(struct mock *m, int entries)
 	m->base.cq_context = m;
 	m->base.cqe = entries;
 	m->access = RP_DESC_ALL;
-	m->end = (struct rp_end){.state = IBV_QPS_RTS,
-				 .dest_qp_num = MOCK_PEER,
-				 .max_rd_atomic = 1,
-				 .max_dest_rd_atomic = 1};
+	m->end = (struct rp_qp_state){.state = IBV_QPS_RTS,
+				      .dest_qp_num = MOCK_PEER,
+				      .max_rd_atomic = 1,
+				      .max_dest_rd_atomic = 1};
 	m->cq = rp_cq_new(&m->base, &mock_ops, (size_t)m->base.cqe);
 	cr_assert_not_null(m->cq);
 	cr_assert_eq(rp_qp_init(&m->q, &m->qp, m->cq, &mock_ops), 0);
@@ -398,5 +398,5 @@ int mock_add(struct mock *m, const struct rp_desc *d, unsigned int native)
 
 	cr_assert_eq(rp_desc_put(buf, d), 0);
 	m->q.native = native;
-	return rp_qp_add(&m->q, buf, &cfg);
+	return rp_qp_add_region(&m->q, buf, &cfg);
 }

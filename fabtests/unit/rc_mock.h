@@ -85,7 +85,7 @@ struct mock {
 	struct ibv_qp qp;
 	struct ibv_cq base;
 	struct rpmem_cq *cq;
-	struct rp_end end;
+	struct rp_qp_state end;
 	bool kept;	     /* the caches persist: eADR */
 	bool cpu;	     /* a CPU places: nothing stays in the adapter */
 	unsigned int access; /* region's and queue pair's: RP_DESC_* */

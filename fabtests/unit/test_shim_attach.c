@@ -151,7 +151,7 @@ Test(shim_attach, created_queue_pair_has_flush_where_the_device_has_it)
 		cr_assert_eq(qp->qp->qp_type, IBV_QPT_RC);
 		cr_assert_eq(qp->qp->send_cq, cq);
 		cr_assert_not_null(ibv_qp_to_qp_ex(qp->qp));
-		cr_assert(rp_qp_of(qp)->writes);
+		cr_assert(rp_qp_of(qp)->has_write_builder);
 		cr_assert_eq(qp->init_access,
 			     flush ? RPMEM_ACCESS_FLUSH_PERSISTENT : 0u);
 		cr_assert_eq(rpmem_destroy_qp(qp), 0);

@@ -325,7 +325,7 @@ Test(shim_queue, earlier_error_is_reported_first)
 Test(shim_queue, posts_after_errors_as_a_device)
 {
 	begin(BOTH);
-	m.q.as_device = true;
+	m.q.posts_when_lost = true;
 	mock_write(&m, 1, 0, 64, 'a');
 	m.next = IBV_WC_RNR_RETRY_EXC_ERR;
 	mock_run(&m);
@@ -349,10 +349,10 @@ Test(shim_queue, regions_change_inside_a_batch)
 	d = mock_desc(&m);
 	cr_assert_eq(rp_desc_put(buf, &d), 0);
 	rpmem_wr_start(&m.q.pub);
-	cr_assert(!rp_qp_knows(&m.q, MOCK_RKEY));
-	cr_assert(!rp_qp_forget(&m.q, MOCK_RKEY));
-	cr_assert_eq(rp_qp_learn(&m.q, buf, &cfg), 0);
-	cr_assert(rp_qp_knows(&m.q, MOCK_RKEY));
+	cr_assert(!rp_qp_has_region(&m.q, MOCK_RKEY));
+	cr_assert(!rp_qp_remove_region(&m.q, MOCK_RKEY));
+	cr_assert_eq(rp_qp_add_region_locked(&m.q, buf, &cfg), 0);
+	cr_assert(rp_qp_has_region(&m.q, MOCK_RKEY));
 	m.q.pub.wr_id = 1;
 	m.q.pub.wr_flags = IBV_SEND_SIGNALED;
 	rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
@@ -364,9 +364,9 @@ Test(shim_queue, regions_change_inside_a_batch)
 	d.region = 0;
 	cr_assert_eq(rp_desc_put(buf, &d), 0);
 	rpmem_wr_start(&m.q.pub);
-	cr_assert_eq(rp_qp_learn(&m.q, buf, &cfg), 0);
-	cr_assert(rp_qp_forget(&m.q, MOCK_RKEY));
-	cr_assert(!rp_qp_knows(&m.q, MOCK_RKEY));
+	cr_assert_eq(rp_qp_add_region_locked(&m.q, buf, &cfg), 0);
+	cr_assert(rp_qp_remove_region(&m.q, MOCK_RKEY));
+	cr_assert(!rp_qp_has_region(&m.q, MOCK_RKEY));
 	rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
 	cr_assert_eq(rpmem_wr_complete(&m.q.pub), ENOKEY);
 	mock_fini(&m);
@@ -473,6 +473,6 @@ Test(shim_queue, bad_descriptors)
 	d = mock_desc(&m);
 	cr_assert_eq(rp_desc_put(buf, &d), 0);
 	buf[20] ^= 1;
-	cr_assert_eq(rp_qp_add(&m.q, buf, &cfg), EBADMSG);
+	cr_assert_eq(rp_qp_add_region(&m.q, buf, &cfg), EBADMSG);
 	mock_fini(&m);
 }

@@ -65,10 +65,11 @@ RP_PUBLIC struct rpmem_cq *rpmem_attach_cq(struct ibv_cq *cq)
 static int open_post(struct rp_qp *q, struct ibv_qp *qp,
 		     const struct rpmem_qp_attr *attr)
 {
-	struct rp_post *p = q->mine;
+	struct rp_post *p = q->post_data;
 
-	q->writes = !attr->send_ops_flags ||
-		    (attr->send_ops_flags & IBV_QP_EX_WITH_RDMA_WRITE);
+	q->has_write_builder =
+		!attr->send_ops_flags ||
+		(attr->send_ops_flags & IBV_QP_EX_WITH_RDMA_WRITE);
 	if (attr->send_ops_flags) {
 		p->ex = ibv_qp_to_qp_ex(qp);
 		/* Without native FLUSH an RDMA READ replaces a flush. */
@@ -107,7 +108,7 @@ RP_PUBLIC struct rpmem_qp *rpmem_attach_qp(struct ibv_qp *qp,
 	p = calloc(1, sizeof(*p));
 	if (!q || !p)
 		goto fail;
-	q->mine = p;
+	q->post_data = p;
 	q->access = attr->access;
 	q->sig_all = init.sq_sig_all;
 	ret = open_post(q, qp, attr);
@@ -187,7 +188,7 @@ RP_PUBLIC int rpmem_destroy_qp(struct rpmem_qp *qp)
 RP_PUBLIC int rpmem_detach_qp(struct rpmem_qp *qp)
 {
 	struct rp_qp *q = rp_qp_of(qp);
-	struct rp_post *p = q->mine;
+	struct rp_post *p = q->post_data;
 	int ret = ibv_dereg_mr(p->scratch_mr);
 
 	if (ret)

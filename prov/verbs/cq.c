@@ -5,7 +5,7 @@
 
 #include "verbs/shim.h"
 
-void rp_slot_give(struct rpmem_cq *cq, struct rp_slot *s)
+void rp_slot_free(struct rpmem_cq *cq, struct rp_slot *s)
 {
 	if (s->deferred) {
 		if (s->deferred->item.pending && s->q && s->q->side)
@@ -21,7 +21,7 @@ void rp_slot_give(struct rpmem_cq *cq, struct rp_slot *s)
 	cq->free = s;
 }
 
-struct rp_slot *rp_slot_take(struct rpmem_cq *cq, struct rp_qp *q)
+struct rp_slot *rp_slot_alloc(struct rpmem_cq *cq, struct rp_qp *q)
 {
 	struct rp_slot *s = cq->free;
 
@@ -52,7 +52,7 @@ struct rpmem_cq *rp_cq_new(struct ibv_cq *base, const struct rp_qp_ops *ops,
 	LIST_INIT(&cq->busy);
 	LIST_INIT(&cq->pool);
 	for (size_t i = slots; i--;)
-		rp_slot_give(cq, &cq->slots[i]);
+		rp_slot_free(cq, &cq->slots[i]);
 	return cq;
 }
 
@@ -74,7 +74,7 @@ RP_PUBLIC int rpmem_detach_cq(struct rpmem_cq *cq)
 	return 0;
 }
 
-struct rp_slot *rp_slot_get(struct rp_qp *q,
+struct rp_slot *rp_slot_new(struct rp_qp *q,
 			    const struct rp_deferred_op *request, uint64_t key)
 {
 	struct rpmem_cq *cq = q->cq;
@@ -82,11 +82,11 @@ struct rp_slot *rp_slot_get(struct rp_qp *q,
 
 	pthread_mutex_lock(&cq->lock);
 	if (!request || rp_defer_reserve(cq, 1))
-		s = rp_slot_take(cq, q);
+		s = rp_slot_alloc(cq, q);
 	if (s) {
 		s->key = key;
 		if (rp_defer_weakened(q, key))
-			s->doomed = IBV_WC_REM_ACCESS_ERR;
+			s->forced_status = IBV_WC_REM_ACCESS_ERR;
 	}
 	if (s && request) {
 		s->deferred = rp_defer_get(cq);
@@ -107,7 +107,7 @@ struct rp_slot *rp_slot_of(const struct rpmem_cq *cq, uint64_t wr_id)
 }
 
 /* After any error the queue pair is unusable until it is reconnected. */
-void rp_cq_lose(struct rpmem_cq *cq, uint32_t qp_num)
+void rp_cq_mark_lost(struct rpmem_cq *cq, uint32_t qp_num)
 {
 	struct rp_qp *q;
 
@@ -116,7 +116,7 @@ void rp_cq_lose(struct rpmem_cq *cq, uint32_t qp_num)
 			atomic_store(&q->lost, true);
 }
 
-static void doom(const struct rp_slot *s, struct ibv_wc *wc)
+static void fail_doomed(const struct rp_slot *s, struct ibv_wc *wc)
 {
 	switch (wc->status) {
 	case IBV_WC_SUCCESS:
@@ -129,20 +129,20 @@ static void doom(const struct rp_slot *s, struct ibv_wc *wc)
 	default: /* flushed, or lost: keep the status */
 		return;
 	}
-	wc->status = s->doomed;
+	wc->status = s->forced_status;
 }
 
 /*
  * Convert an internal completion to the flush's. False: it is not reported. In
  * an error only wr_id, status, qp_num and vendor_err are valid.
  */
-bool rp_slot_done(struct rp_slot *s, struct ibv_wc *wc)
+bool rp_slot_convert_wc(struct rp_slot *s, struct ibv_wc *wc)
 {
 	if (!s->q)
 		return false;
 	wc->wr_id = s->wr_id;
-	if (s->doomed != IBV_WC_SUCCESS)
-		doom(s, wc);
+	if (s->forced_status != IBV_WC_SUCCESS)
+		fail_doomed(s, wc);
 	if (wc->status != IBV_WC_SUCCESS && s->flush) {
 		s->flush->failed = wc->status;
 		return false;

@@ -7,7 +7,7 @@
 #include "core/log.h"
 #include "verbs/shim.h"
 
-#define AT_ONCE 32 /* most completions per poll */
+#define POLL_WCS 32 /* most completions per poll */
 
 static_assert(RP_DEFERRED_RING_MSG <= RP_RING_MSG,
 	      "whatever goes ahead has room in a slot");
@@ -44,15 +44,15 @@ struct rp_deferred_wc *rp_defer_get(struct rpmem_cq *cq)
 	return h;
 }
 
-static void release(struct rpmem_cq *cq, struct rp_deferred_wc *h)
+static void free_deferred(struct rpmem_cq *cq, struct rp_deferred_wc *h)
 {
 	if (h->slot)
-		rp_slot_give(cq, h->slot);
+		rp_slot_free(cq, h->slot);
 	rp_defer_put(cq, h);
 }
 
-static void defer(struct rp_qp *q, struct rp_deferred_wc *h,
-		  const struct ibv_wc *wc)
+static void defer_wc(struct rp_qp *q, struct rp_deferred_wc *h,
+		     const struct ibv_wc *wc)
 {
 	h->wc = *wc;
 	if (h->item.pending)
@@ -67,13 +67,13 @@ static void defer(struct rp_qp *q, struct rp_deferred_wc *h,
 
 /* --- the side queue pair --- */
 
-static bool is_of_side(const struct rp_slot *s)
+static bool is_side_slot(const struct rp_slot *s)
 {
 	return s->kind == RP_SLOT_SEND || s->kind == RP_SLOT_RECV;
 }
 
-static void send_deadline(struct rp_qp *q, struct rp_slot **slot,
-			  unsigned int buf, size_t len)
+static void send_from_slot(struct rp_qp *q, struct rp_slot **slot,
+			   unsigned int buf, size_t len)
 {
 	struct rp_side_end *k = q->side;
 	struct rp_slot *s = *slot;
@@ -86,12 +86,12 @@ static void send_deadline(struct rp_qp *q, struct rp_slot **slot,
 	k->tx_free &= ~(1u << buf);
 	if (q->ops->side_send(q, (uintptr_t)s, k->tx[buf], len)) {
 		k->tx_free |= 1u << buf;
-		rp_slot_give(q->cq, s);
+		rp_slot_free(q->cq, s);
 		rp_deferred_close(&k->deferred);
 	}
 }
 
-static void push(struct rp_qp *q)
+static void send_requests(struct rp_qp *q)
 {
 	struct rp_side_end *k = q->side;
 	struct rp_deferred_op *owner;
@@ -103,7 +103,7 @@ static void push(struct rp_qp *q)
 		buf = (unsigned int)__builtin_ctz(k->tx_free);
 		len = (size_t)rp_wire_put_signal(k->tx[buf], RP_SIDE_BUF,
 						 RP_MSG_DOORBELL);
-		send_deadline(q, &k->hello, buf, len);
+		send_from_slot(q, &k->hello, buf, len);
 	}
 	while (k->tx_free) {
 		buf = (unsigned int)__builtin_ctz(k->tx_free);
@@ -111,10 +111,10 @@ static void push(struct rp_qp *q)
 				       &owner);
 		if (!len)
 			return;
-		send_deadline(q,
-			      owner ? &((struct rp_deferred_wc *)owner)->slot
-				    : &k->hello,
-			      buf, len);
+		send_from_slot(q,
+			       owner ? &((struct rp_deferred_wc *)owner)->slot
+				     : &k->hello,
+			       buf, len);
 	}
 }
 
@@ -132,10 +132,7 @@ bool rp_defer_weakened(const struct rp_qp *q, uint64_t key)
 	return k->nweakened == RP_SIDE_KEYS;
 }
 
-/*
- * An INFO says that a region weakened: fail its outstanding and later flushes,
- * except those by the agent.
- */
+/* A region weakened: fail its flushes from now on, except by the agent. */
 static bool receive_weakening(struct rp_qp *q, uint64_t key, const void *msg,
 			      const struct rp_wire_hdr *hdr)
 {
@@ -154,7 +151,7 @@ static bool receive_weakening(struct rp_qp *q, uint64_t key, const void *msg,
 	for (size_t i = 0; i < cq->nslots; i++)
 		if (cq->slots[i].q == q &&
 		    rp_defer_weakened(q, cq->slots[i].key))
-			cq->slots[i].doomed = IBV_WC_REM_ACCESS_ERR;
+			cq->slots[i].forced_status = IBV_WC_REM_ACCESS_ERR;
 	return true;
 }
 
@@ -168,7 +165,7 @@ static bool receive_message(struct rp_qp *q, const void *msg, size_t len)
 				    len);
 }
 
-static void side_done(struct rp_slot *s, const struct ibv_wc *wc)
+static void complete_side_wc(struct rp_slot *s, const struct ibv_wc *wc)
 {
 	struct rp_qp *q = s->q;
 	struct rp_side_end *k = q->side;
@@ -180,14 +177,14 @@ static void side_done(struct rp_slot *s, const struct ibv_wc *wc)
 		if (s->kept && k->ring_addr)
 			k->hello = s;
 		else
-			rp_slot_give(q->cq, s);
+			rp_slot_free(q->cq, s);
 	} else if (well) {
 		well = receive_message(q, k->rx[buf], wc->byte_len) &&
 		       !q->ops->listen(q, wc->wr_id, k->rx[buf]);
 	}
 	if (!well)
 		rp_deferred_close(&k->deferred);
-	push(q);
+	send_requests(q);
 }
 
 /* Poll for replies in the ring: they complete no work request. */
@@ -206,7 +203,7 @@ static bool poll_ring(struct rp_qp *q)
 		rp_deferred_received(&k->deferred, q->ops->now(q), msg, len);
 	}
 	if (came)
-		push(q);
+		send_requests(q);
 	return came;
 }
 
@@ -237,7 +234,7 @@ struct rp_slot *rp_defer_pipeline(struct rp_qp *q,
 	/* The ring could overtake a store sent over the side connection. */
 	if (!k || !k->ring_addr || cq->stores || !rp_defer_reserve(cq, 1))
 		goto unlock;
-	s = rp_slot_take(cq, q);
+	s = rp_slot_alloc(cq, q);
 	if (!s)
 		goto unlock;
 	s->kind = RP_SLOT_RING;
@@ -248,7 +245,7 @@ struct rp_slot *rp_defer_pipeline(struct rp_qp *q,
 	if (!len || rp_ring_put(&k->ring, msg, len, w)) {
 		if (len)
 			rp_deferred_withdraw(&k->deferred, &s->deferred->item);
-		rp_slot_give(cq, s);
+		rp_slot_free(cq, s);
 		s = NULL;
 	}
 unlock:
@@ -256,7 +253,7 @@ unlock:
 	return s;
 }
 
-void rp_defer_back(struct rp_qp *q, struct rp_slot *s)
+void rp_defer_unpost(struct rp_qp *q, struct rp_slot *s)
 {
 	struct rp_side_end *k = q->side;
 
@@ -265,13 +262,13 @@ void rp_defer_back(struct rp_qp *q, struct rp_slot *s)
 		rp_ring_undo_put(&k->ring);
 		rp_deferred_withdraw(&k->deferred, &s->deferred->item);
 	}
-	rp_slot_give(q->cq, s);
+	rp_slot_free(q->cq, s);
 	pthread_mutex_unlock(&q->cq->lock);
 }
 
 /* --- completions of the device --- */
 
-static struct rp_qp *busy_one(const struct rpmem_cq *cq, uint32_t qp_num)
+static struct rp_qp *find_busy_qp(const struct rpmem_cq *cq, uint32_t qp_num)
 {
 	struct rp_qp *q;
 
@@ -282,7 +279,7 @@ static struct rp_qp *busy_one(const struct rpmem_cq *cq, uint32_t qp_num)
 }
 
 /* Handle a completion of the device. True: report wc to the program now. */
-static bool take_wc(struct rpmem_cq *cq, struct ibv_wc *wc)
+static bool handle_wc(struct rpmem_cq *cq, struct ibv_wc *wc)
 {
 	struct rp_slot *s = rp_slot_of(cq, wc->wr_id);
 	struct rp_qp *q;
@@ -292,8 +289,8 @@ static bool take_wc(struct rpmem_cq *cq, struct ibv_wc *wc)
 	/* Drop a late completion of a destroyed side queue pair. */
 	if (s && s->qp_num != wc->qp_num)
 		return false;
-	if (s && is_of_side(s)) {
-		side_done(s, wc);
+	if (s && is_side_slot(s)) {
+		complete_side_wc(s, wc);
 		return false;
 	}
 	if (s) {
@@ -301,24 +298,24 @@ static bool take_wc(struct rpmem_cq *cq, struct ibv_wc *wc)
 		if (s->kind == RP_SLOT_RING &&
 		    wc->status == IBV_WC_REM_ACCESS_ERR)
 			wc->status = IBV_WC_RETRY_EXC_ERR;
-		show = rp_slot_done(s, wc);
+		show = rp_slot_convert_wc(s, wc);
 		h = s->deferred;
 		q = s->q;
 		if (q && h && wc->status == IBV_WC_SUCCESS) {
 			s->deferred = NULL;
-			h->show = show;
+			h->visible = show;
 			h->slot = s->kind == RP_SLOT_RING ? NULL : s;
 			if (!h->slot)
-				rp_slot_give(cq, s);
-			defer(q, h, wc);
-			push(q);
+				rp_slot_free(cq, s);
+			defer_wc(q, h, wc);
+			send_requests(q);
 			return false;
 		}
-		rp_slot_give(cq, s);
+		rp_slot_free(cq, s);
 	}
 	if (wc->status != IBV_WC_SUCCESS)
-		rp_cq_lose(cq, wc->qp_num);
-	q = busy_one(cq, wc->qp_num);
+		rp_cq_mark_lost(cq, wc->qp_num);
+	q = find_busy_qp(cq, wc->qp_num);
 	if (!q || !show)
 		return show;
 	/* Report receives now: they have no order with sends. */
@@ -326,9 +323,9 @@ static bool take_wc(struct rpmem_cq *cq, struct ibv_wc *wc)
 		return true;
 	h = rp_defer_get(cq);
 	h->item.kind = RP_DEFERRED_PLAIN;
-	h->show = true;
+	h->visible = true;
 	h->slot = NULL;
-	defer(q, h, wc);
+	defer_wc(q, h, wc);
 	return false;
 }
 
@@ -363,7 +360,7 @@ static bool report_wc(struct rp_qp *q, struct rp_deferred_wc *h,
 	*wc = h->wc;
 	switch (h->item.outcome) {
 	case RP_DEFERRED_OK:
-		return h->show;
+		return h->visible;
 	case RP_DEFERRED_REFUSED:
 		rp_log(RP_LOG_WARN, "the target's agent: %s",
 		       rp_status_remedy(h->item.status));
@@ -395,9 +392,9 @@ static int report_all(struct rpmem_cq *cq, int n, struct ibv_wc *wc)
 		       (h = (struct rp_deferred_wc *)rp_deferred_take(
 				&q->side->deferred))) {
 			shown += report_wc(q, h, &wc[shown]);
-			release(cq, h);
+			free_deferred(cq, h);
 			/* Send a store that waited for this completion. */
-			push(q);
+			send_requests(q);
 		}
 		/* A failed queue pair stays busy: all later work fails. */
 		if (STAILQ_EMPTY(&q->side->deferred.ops) &&
@@ -420,7 +417,7 @@ static bool expire_sides(const struct rpmem_cq *cq)
 	return any;
 }
 
-bool rp_defer_overdue(struct rp_qp *q)
+bool rp_defer_expire(struct rp_qp *q)
 {
 	bool late;
 
@@ -440,8 +437,8 @@ int rp_defer_poll(struct rpmem_cq *cq, int num, struct ibv_wc *wc)
 		if (shown == num)
 			break;
 		k = num - shown;
-		if (cq->nsides && k > AT_ONCE)
-			k = AT_ONCE;
+		if (cq->nsides && k > POLL_WCS)
+			k = POLL_WCS;
 		if (cq->nsides && !rp_defer_reserve(cq, (size_t)k)) {
 			n = -ENOMEM;
 			break;
@@ -452,7 +449,7 @@ int rp_defer_poll(struct rpmem_cq *cq, int num, struct ibv_wc *wc)
 		for (int i = 0, from = shown; i < n; i++) {
 			struct ibv_wc *got = &wc[from + i];
 
-			if (!take_wc(cq, got))
+			if (!handle_wc(cq, got))
 				continue;
 			if (&wc[shown] != got)
 				wc[shown] = *got;
@@ -464,17 +461,14 @@ int rp_defer_poll(struct rpmem_cq *cq, int num, struct ibv_wc *wc)
 
 /* --- the initiator side: begin and end --- */
 
-/*
- * Free the slots of a destroyed side queue pair for reuse. Its late completions
- * are recognized by its number.
- */
+/* Free a destroyed side queue pair's slots; its number marks late entries. */
 static void drop_slots(struct rp_qp *q)
 {
 	struct rpmem_cq *cq = q->cq;
 
 	for (size_t i = 0; i < cq->nslots; i++)
-		if (cq->slots[i].q == q && is_of_side(&cq->slots[i]))
-			rp_slot_give(cq, &cq->slots[i]);
+		if (cq->slots[i].q == q && is_side_slot(&cq->slots[i]))
+			rp_slot_free(cq, &cq->slots[i]);
 }
 
 int rp_defer_begin(struct rp_qp *q, struct rp_side_end *k, uint64_t initiator,
@@ -490,12 +484,12 @@ int rp_defer_begin(struct rp_qp *q, struct rp_side_end *k, uint64_t initiator,
 	rp_ring_init(&k->ring, k->ring_in, k->ring_out);
 	pthread_mutex_lock(&cq->lock);
 	q->side = k;
-	k->hello = rp_slot_take(cq, q);
+	k->hello = rp_slot_alloc(cq, q);
 	if (!k->hello)
 		goto fail;
 	k->hello->kind = RP_SLOT_SEND;
 	for (unsigned int i = 0; i < RP_SIDE_RECVS; i++) {
-		s = rp_slot_take(cq, q);
+		s = rp_slot_alloc(cq, q);
 		if (!s)
 			goto fail;
 		s->kind = RP_SLOT_RECV;
@@ -526,7 +520,7 @@ void rp_defer_end(struct rp_qp *q)
 	while ((i = STAILQ_FIRST(&q->side->deferred.ops))) {
 		STAILQ_REMOVE_HEAD(&q->side->deferred.ops, link);
 		h = (struct rp_deferred_wc *)i;
-		release(q->cq, h);
+		free_deferred(q->cq, h);
 	}
 	if (q->is_busy)
 		LIST_REMOVE(q, busy);

@@ -32,9 +32,10 @@ static struct ibv_mr *base_reg(struct ibv_pd *pd, void *addr, size_t length,
 	return (ibv_reg_mr)(pd, addr, length, (int)access);
 }
 
-static struct ibv_mr *reg(struct ibv_pd *pd, void *addr, size_t length,
-			  uint64_t iova, unsigned int access, bool dax,
-			  unsigned int *native)
+static struct ibv_mr *reg_with_flush(struct ibv_pd *pd, void *addr,
+				     size_t length, uint64_t iova,
+				     unsigned int access, bool dax,
+				     unsigned int *native)
 {
 	unsigned int flushes = access & RP_SHIM_FLUSHES;
 	struct ibv_mr *mr = NULL;
@@ -126,8 +127,9 @@ struct rpmem_mr *rp_mr_new(struct ibv_pd *pd, void *addr, size_t length,
 	m->access = rp_desc_bits(access);
 	m->addr = iova;
 	m->length = length;
-	m->pub.mr = reg(pd, addr, length, iova, access,
-			m->facts.memory == RP_MEM_DAX_SYNC, &m->native);
+	m->pub.mr =
+		reg_with_flush(pd, addr, length, iova, access,
+			       m->facts.memory == RP_MEM_DAX_SYNC, &m->native);
 	if (!m->pub.mr) {
 		ret = errno;
 		goto free;
@@ -201,7 +203,7 @@ RP_PUBLIC int rpmem_export_mr(struct rpmem_mr *mr, struct rpmem_qp *qp,
 		.key = q->dom && q->dom == m->dom ? m->region.key : 0,
 	};
 	unsigned int here;
-	struct rp_end end;
+	struct rp_qp_state end;
 	int ret = q->ops->look(q, &end);
 
 	if (ret)

@@ -9,7 +9,7 @@
 #include "core/thread.h"
 #include "verbs/post.h"
 
-static int take_end(struct rp_qp *q, struct rp_end *end)
+static int query_qp_state(struct rp_qp *q, struct rp_qp_state *end)
 {
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;
@@ -21,7 +21,7 @@ static int take_end(struct rp_qp *q, struct rp_end *end)
 
 	if (ret)
 		return ret;
-	*end = (struct rp_end){
+	*end = (struct rp_qp_state){
 		.state = attr.qp_state,
 		.dest_qp_num = attr.dest_qp_num,
 		.max_rd_atomic = attr.max_rd_atomic,
@@ -45,7 +45,7 @@ static int poll(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 
 static struct rp_post *post_of(struct rp_qp *q)
 {
-	return q->mine;
+	return q->post_data;
 }
 
 /* --- builders --- */
@@ -59,7 +59,8 @@ static void ex_start(struct rp_qp *q)
  * Set wr_id and flags of the next builder. Callers restore the program's
  * values: it may be between ibv_wr_start() and ibv_wr_complete().
  */
-static void ex_as(struct ibv_qp_ex *ex, uint64_t wr_id, unsigned int flags)
+static void set_builder(struct ibv_qp_ex *ex, uint64_t wr_id,
+			unsigned int flags)
 {
 	ex->wr_id = wr_id;
 	ex->wr_flags = flags;
@@ -73,10 +74,10 @@ static void ex_read(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 	const uint64_t id = ex->wr_id;
 	const unsigned int was = ex->wr_flags;
 
-	ex_as(ex, wr_id, flags);
+	set_builder(ex, wr_id, flags);
 	ibv_wr_rdma_read(ex, rkey, addr);
 	ibv_wr_set_sge(ex, p->scratch_mr->lkey, (uintptr_t)p->scratch, len);
-	ex_as(ex, id, was);
+	set_builder(ex, id, was);
 }
 
 static void ex_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
@@ -87,10 +88,10 @@ static void ex_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 	const uint64_t id = ex->wr_id;
 	const unsigned int was = ex->wr_flags;
 
-	ex_as(ex, wr_id, flags);
+	set_builder(ex, wr_id, flags);
 	ibv_wr_rdma_write(ex, rkey, addr);
 	ibv_wr_set_sge(ex, lkey, (uintptr_t)buf, len);
-	ex_as(ex, id, was);
+	set_builder(ex, id, was);
 }
 
 static void ex_flush(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
@@ -101,9 +102,9 @@ static void ex_flush(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 	const uint64_t id = ex->wr_id;
 	const unsigned int was = ex->wr_flags;
 
-	ex_as(ex, wr_id, flags);
+	set_builder(ex, wr_id, flags);
 	rp_flush_build(ex, rkey, addr, len, type, level);
-	ex_as(ex, id, was);
+	set_builder(ex, id, was);
 }
 
 static void ex_atomic_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
@@ -113,9 +114,9 @@ static void ex_atomic_write(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 	const uint64_t id = ex->wr_id;
 	const unsigned int was = ex->wr_flags;
 
-	ex_as(ex, wr_id, flags);
+	set_builder(ex, wr_id, flags);
 	ibv_wr_atomic_write(ex, rkey, addr, value);
-	ex_as(ex, id, was);
+	set_builder(ex, id, was);
 }
 
 /* ibv_wr_complete() posts all or none. */
@@ -140,15 +141,15 @@ static int side_send(struct rp_qp *q, uint64_t wr_id, const void *msg,
 	return rp_side_send(p->side_qp, wr_id, msg, len, p->end_mr->lkey);
 }
 
-static int listen_again(struct rp_qp *q, uint64_t wr_id, void *msg)
+static int side_recv(struct rp_qp *q, uint64_t wr_id, void *msg)
 {
 	const struct rp_post *p = post_of(q);
 
-	return rp_side_listen(p->side_qp, wr_id, msg, RP_SIDE_RECV,
-			      p->end_mr->lkey);
+	return rp_side_recv(p->side_qp, wr_id, msg, RP_SIDE_RECV,
+			    p->end_mr->lkey);
 }
 
-static uint64_t now(const struct rp_qp *q)
+static uint64_t read_coarse_clock(const struct rp_qp *q)
 {
 	/* Coarse clock: cheap, and deadlines are far longer than its tick. */
 	return rp_clock_ns(CLOCK_MONOTONIC_COARSE);
@@ -162,12 +163,12 @@ const struct rp_qp_ops rp_qp_ops_ex = {
 	.atomic_write = ex_atomic_write,
 	.complete = ex_complete,
 	.abort = ex_abort,
-	.look = take_end,
+	.look = query_qp_state,
 	.fail = fail_queue,
 	.poll = poll,
 	.side_send = side_send,
-	.listen = listen_again,
-	.now = now,
+	.listen = side_recv,
+	.now = read_coarse_clock,
 };
 
 /* --- ibv_post_send(): no FLUSH --- */
@@ -259,10 +260,10 @@ const struct rp_qp_ops rp_qp_ops_send = {
 	.write = send_write,
 	.complete = send_complete,
 	.abort = send_abort,
-	.look = take_end,
+	.look = query_qp_state,
 	.fail = fail_queue,
 	.poll = poll,
 	.side_send = side_send,
-	.listen = listen_again,
-	.now = now,
+	.listen = side_recv,
+	.now = read_coarse_clock,
 };

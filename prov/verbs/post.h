@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Data of a queue pair for posting on a device (struct rp_qp.mine). */
+/* Data of a queue pair for posting on a device (struct rp_qp.post_data). */
 #ifndef RP_POST_H
 #define RP_POST_H
 

@@ -26,7 +26,7 @@ int rp_qp_init(struct rp_qp *q, struct ibv_qp *qp, struct rpmem_cq *cq,
 
 void rp_qp_fini(struct rp_qp *q)
 {
-	struct rp_known *r, *next;
+	struct rp_peer_region *r, *next;
 
 	/*
 	 * Outstanding work requests keep their slots until they complete, so
@@ -48,22 +48,22 @@ void rp_qp_fini(struct rp_qp *q)
 	pthread_mutex_destroy(&q->lock);
 }
 
-static struct rp_known *find(const struct rp_qp *q, uint32_t rkey)
+static struct rp_peer_region *find_region(const struct rp_qp *q, uint32_t rkey)
 {
-	struct rp_known *r;
+	struct rp_peer_region *r;
 
 	HASH_FIND(hh, q->remotes, &rkey, sizeof(rkey), r);
 	return r;
 }
 
-bool rp_qp_knows(const struct rp_qp *q, uint32_t rkey)
+bool rp_qp_has_region(const struct rp_qp *q, uint32_t rkey)
 {
-	return find(q, rkey);
+	return find_region(q, rkey);
 }
 
-bool rp_qp_forget(struct rp_qp *q, uint32_t rkey)
+bool rp_qp_remove_region(struct rp_qp *q, uint32_t rkey)
 {
-	struct rp_known *r = find(q, rkey);
+	struct rp_peer_region *r = find_region(q, rkey);
 
 	if (!r)
 		return false;
@@ -72,10 +72,10 @@ bool rp_qp_forget(struct rp_qp *q, uint32_t rkey)
 	return true;
 }
 
-int rp_qp_learn(struct rp_qp *q, const void *desc,
-		const struct rp_remote_cfg *cfg)
+int rp_qp_add_region_locked(struct rp_qp *q, const void *desc,
+			    const struct rp_remote_cfg *cfg)
 {
-	struct rp_known *r;
+	struct rp_peer_region *r;
 	struct rp_desc d;
 	bool oom = false;
 	int ret = rp_desc_get(desc, &d);
@@ -87,7 +87,7 @@ int rp_qp_learn(struct rp_qp *q, const void *desc,
 		return ENOMEM;
 	rp_remote_init(&r->r, &d, cfg);
 	r->checked = false;
-	rp_qp_forget(q, d.rkey);
+	rp_qp_remove_region(q, d.rkey);
 	HASH_ADD(hh, q->remotes, r.d.rkey, sizeof(d.rkey), r);
 	if (!oom)
 		return 0;
@@ -95,23 +95,23 @@ int rp_qp_learn(struct rp_qp *q, const void *desc,
 	return ENOMEM;
 }
 
-int rp_qp_add(struct rp_qp *q, const void *desc,
-	      const struct rp_remote_cfg *cfg)
+int rp_qp_add_region(struct rp_qp *q, const void *desc,
+		     const struct rp_remote_cfg *cfg)
 {
 	int ret;
 
 	pthread_mutex_lock(&q->lock);
-	ret = rp_qp_learn(q, desc, cfg);
+	ret = rp_qp_add_region_locked(q, desc, cfg);
 	pthread_mutex_unlock(&q->lock);
 	return ret;
 }
 
 int rp_qp_region(struct rp_qp *q, uint32_t rkey, struct rpmem_region *region)
 {
-	const struct rp_known *r;
+	const struct rp_peer_region *r;
 
 	pthread_mutex_lock(&q->lock);
-	r = find(q, rkey);
+	r = find_region(q, rkey);
 	if (r)
 		*region = (struct rpmem_region){
 			.rkey = rkey,
@@ -140,7 +140,7 @@ RP_PUBLIC int rpmem_import_mr(struct rpmem_qp *qp,
 	cfg.native = q->native;
 	cfg.agent = q->side;
 	cfg.ring = q->side && q->side->ring_addr;
-	ret = rp_qp_add(q, desc->bytes, &cfg);
+	ret = rp_qp_add_region(q, desc->bytes, &cfg);
 	return ret || !region ? ret : rp_qp_region(q, d.rkey, region);
 }
 
@@ -150,18 +150,15 @@ RP_PUBLIC int rpmem_forget_mr(struct rpmem_qp *qp, uint32_t rkey)
 	bool known;
 
 	pthread_mutex_lock(&q->lock);
-	known = rp_qp_forget(q, rkey);
+	known = rp_qp_remove_region(q, rkey);
 	pthread_mutex_unlock(&q->lock);
 	return known ? 0 : ENOKEY;
 }
 
-/*
- * At a region's first flush: is the queue pair connected, the one in the
- * descriptor, and allowed to READ?
- */
-static int check(struct rp_qp *q, struct rp_known *r)
+/* At a region's first flush: is the queue pair connected, and the right one? */
+static int check_region(struct rp_qp *q, struct rp_peer_region *r)
 {
-	struct rp_end end;
+	struct rp_qp_state end;
 	int ret;
 
 	if (r->checked || atomic_load(&q->lost))
@@ -184,7 +181,7 @@ static_assert((int)RP_DESC_GLOBAL == RPMEM_FLUSH_GLOBAL &&
 		      RPMEM_FLUSH_MR == 1,
 	      "core speaks of flushes in the same numbers");
 
-static bool has_room(struct rp_qp *q)
+static bool grow_batch(struct rp_qp *q)
 {
 	size_t room = q->batch_room ? 2 * q->batch_room : 16;
 	void *p;
@@ -211,7 +208,7 @@ static unsigned int internal_wr(struct rp_qp *q, struct rp_slot *s, int opcode)
 	return IBV_SEND_SIGNALED | (flags & IBV_SEND_FENCE);
 }
 
-static struct rp_deferred_op request_of(const struct rp_known *r,
+static struct rp_deferred_op request_of(const struct rp_peer_region *r,
 					struct rp_flush f, const void *value)
 {
 	struct rp_deferred_op i = {
@@ -229,38 +226,38 @@ static struct rp_deferred_op request_of(const struct rp_known *r,
 }
 
 /* Post a READ instead of a flush, or instead of an atomic write of value. */
-static int post_read(struct rp_qp *q, const struct rp_known *r,
+static int post_read(struct rp_qp *q, const struct rp_peer_region *r,
 		     struct rp_flush f, int opcode, const void *value)
 {
 	const struct rp_deferred_op i = request_of(r, f, value);
 	const bool agent = f.how == RP_FLUSH_AGENT;
 	struct rp_slot *s;
 
-	if (!has_room(q))
+	if (!grow_batch(q))
 		return ENOMEM;
-	s = rp_slot_get(q, agent ? &i : NULL, agent ? 0 : r->r.d.key);
+	s = rp_slot_new(q, agent ? &i : NULL, agent ? 0 : r->r.d.key);
 	if (!s)
 		return ENOMEM;
-	q->by_agent |= agent;
+	q->uses_agent |= agent;
 	if (f.how == RP_FLUSH_QP_FORBIDS)
-		s->doomed = IBV_WC_REM_INV_REQ_ERR;
+		s->forced_status = IBV_WC_REM_INV_REQ_ERR;
 	else if (f.how == RP_FLUSH_REGION_FORBIDS)
-		s->doomed = IBV_WC_REM_ACCESS_ERR;
-	q->reads = true;
+		s->forced_status = IBV_WC_REM_ACCESS_ERR;
+	q->has_replaced_reads = true;
 	q->ops->read(q, (uintptr_t)s, internal_wr(q, s, opcode), r->r.d.rkey,
 		     f.addr, f.len);
 	return 0;
 }
 
 /* Pipeline a request in the ring. False: the caller posts a read fence. */
-static bool post_pipelined(struct rp_qp *q, const struct rp_known *r,
+static bool post_pipelined(struct rp_qp *q, const struct rp_peer_region *r,
 			   struct rp_flush f, const void *bytes)
 {
 	struct rp_ring_write w;
 	struct rp_deferred_op i;
 	struct rp_slot *s;
 
-	if (f.how != RP_FLUSH_AGENT || !r->r.ring || !has_room(q))
+	if (f.how != RP_FLUSH_AGENT || !r->r.ring || !grow_batch(q))
 		return false;
 	i = request_of(r, f, NULL);
 	if (bytes) {
@@ -270,7 +267,7 @@ static bool post_pipelined(struct rp_qp *q, const struct rp_known *r,
 	s = rp_defer_pipeline(q, &i, &w);
 	if (!s)
 		return false;
-	q->by_agent = true;
+	q->uses_agent = true;
 	q->ops->write(q, (uintptr_t)s, internal_wr(q, s, RPMEM_WC_FLUSH),
 		      q->side->ring_rkey, q->side->ring_addr + w.offset,
 		      q->side->ring_lkey, w.buf, (uint32_t)w.len);
@@ -278,11 +275,11 @@ static bool post_pipelined(struct rp_qp *q, const struct rp_known *r,
 }
 
 /* Post native FLUSH in a slot: the region may weaken, or its write fail. */
-static int post_native(struct rp_qp *q, const struct rp_known *r, uint64_t addr,
-		       size_t len, uint8_t type, uint8_t level)
+static int post_native(struct rp_qp *q, const struct rp_peer_region *r,
+		       uint64_t addr, size_t len, uint8_t type, uint8_t level)
 {
 	struct rp_slot *s =
-		has_room(q) ? rp_slot_get(q, NULL, r->r.d.key) : NULL;
+		grow_batch(q) ? rp_slot_new(q, NULL, r->r.d.key) : NULL;
 
 	if (!s)
 		return ENOMEM;
@@ -291,7 +288,7 @@ static int post_native(struct rp_qp *q, const struct rp_known *r, uint64_t addr,
 	return 0;
 }
 
-static int post_flush(struct rp_qp *q, const struct rp_known *r,
+static int post_flush(struct rp_qp *q, const struct rp_peer_region *r,
 		      struct rp_flush f, uint64_t addr, size_t len,
 		      uint8_t type, uint8_t level)
 {
@@ -313,7 +310,7 @@ static int post_flush(struct rp_qp *q, const struct rp_known *r,
  * Post a write and its flush. Few bytes go into the request, others into a
  * write without completion: that of the flush reports an error of either.
  */
-static int post_write_flush(struct rp_qp *q, const struct rp_known *r,
+static int post_write_flush(struct rp_qp *q, const struct rp_peer_region *r,
 			    struct rp_flush f, uint64_t addr,
 			    const struct ibv_sge *from, uint8_t type)
 {
@@ -323,13 +320,13 @@ static int post_write_flush(struct rp_qp *q, const struct rp_known *r,
 
 	if (f.how == RP_FLUSH_REFUSED)
 		return -f.err;
-	if (!q->writes)
+	if (!q->has_write_builder)
 		return EOPNOTSUPP;
 	if (from->length <= RP_DEFERRED_BYTES && post_pipelined(q, r, f, bytes))
 		return 0;
-	if (!has_room(q))
+	if (!grow_batch(q))
 		return ENOMEM;
-	write = rp_slot_get(q, NULL, 0);
+	write = rp_slot_new(q, NULL, 0);
 	if (!write)
 		return ENOMEM;
 	q->ops->write(q, (uintptr_t)write, internal_wr(q, write, 0),
@@ -346,7 +343,7 @@ static int post_write_flush(struct rp_qp *q, const struct rp_known *r,
 	return 0;
 }
 
-static int post_atomic_write(struct rp_qp *q, const struct rp_known *r,
+static int post_atomic_write(struct rp_qp *q, const struct rp_peer_region *r,
 			     struct rp_flush f, uint64_t addr,
 			     const void *value)
 {
@@ -357,7 +354,7 @@ static int post_atomic_write(struct rp_qp *q, const struct rp_known *r,
 	if (f.how != RP_FLUSH_NATIVE)
 		return post_read(q, r, f, RPMEM_WC_ATOMIC_WRITE, value);
 	/* The device orders it after native flushes only. */
-	if (q->reads)
+	if (q->has_replaced_reads)
 		flags |= IBV_SEND_FENCE;
 	q->ops->atomic_write(q, q->pub.wr_id, flags, r->r.d.rkey, addr, value);
 	return 0;
@@ -368,20 +365,20 @@ RP_PUBLIC void rpmem_wr_start(struct rpmem_qp *qp)
 	struct rp_qp *q = rp_qp_of(qp);
 
 	pthread_mutex_lock(&q->lock);
-	q->err = atomic_load(&q->lost) && !q->as_device ? ENOTCONN : 0;
+	q->err = atomic_load(&q->lost) && !q->posts_when_lost ? ENOTCONN : 0;
 	q->nbatch = 0;
 	q->ops->start(q);
 }
 
 /* Find a usable region of the peer. NULL: q->err says why. */
-static struct rp_known *region_find(struct rp_qp *q, uint32_t rkey)
+static struct rp_peer_region *find_usable_region(struct rp_qp *q, uint32_t rkey)
 {
-	struct rp_known *r;
+	struct rp_peer_region *r;
 
 	if (q->err)
 		return NULL;
-	r = find(q, rkey);
-	q->err = r ? check(q, r) : ENOKEY;
+	r = find_region(q, rkey);
+	q->err = r ? check_region(q, r) : ENOKEY;
 	return q->err ? NULL : r;
 }
 
@@ -390,7 +387,7 @@ RP_PUBLIC void rpmem_wr_flush(struct rpmem_qp *qp, uint32_t rkey,
 			      uint8_t level)
 {
 	struct rp_qp *q = rp_qp_of(qp);
-	struct rp_known *r = region_find(q, rkey);
+	struct rp_peer_region *r = find_usable_region(q, rkey);
 	struct rp_flush f;
 
 	if (!r)
@@ -404,7 +401,7 @@ RP_PUBLIC void rpmem_wr_write_flush(struct rpmem_qp *qp, uint32_t rkey,
 				    const struct ibv_sge *from, uint8_t type)
 {
 	struct rp_qp *q = rp_qp_of(qp);
-	struct rp_known *r = region_find(q, rkey);
+	struct rp_peer_region *r = find_usable_region(q, rkey);
 	struct rp_flush f;
 
 	if (!r)
@@ -418,20 +415,20 @@ RP_PUBLIC void rpmem_wr_atomic_write(struct rpmem_qp *qp, uint32_t rkey,
 				     const void *atomic_wr)
 {
 	struct rp_qp *q = rp_qp_of(qp);
-	struct rp_known *r = region_find(q, rkey);
+	struct rp_peer_region *r = find_usable_region(q, rkey);
 	struct rp_flush f;
 
 	if (!r)
 		return;
-	f = rp_atomic_decide(&r->r, remote_addr, q->by_agent);
+	f = rp_atomic_decide(&r->r, remote_addr, q->uses_agent);
 	q->err = post_atomic_write(q, r, f, remote_addr, atomic_wr);
 }
 
 /* Free the slots batch[n..], whose work requests were not posted. */
-static void unpost(struct rp_qp *q, size_t n)
+static void free_unposted(struct rp_qp *q, size_t n)
 {
 	for (size_t i = q->nbatch; i-- > n;)
-		rp_defer_back(q, q->batch[i]);
+		rp_defer_unpost(q, q->batch[i]);
 }
 
 RP_PUBLIC int rpmem_wr_complete(struct rpmem_qp *qp)
@@ -445,7 +442,7 @@ RP_PUBLIC int rpmem_wr_complete(struct rpmem_qp *qp)
 	else
 		ret = q->ops->complete(q, &posted);
 	if (ret)
-		unpost(q, posted);
+		free_unposted(q, posted);
 	pthread_mutex_unlock(&q->lock);
 	return ret;
 }
@@ -455,6 +452,6 @@ RP_PUBLIC void rpmem_wr_abort(struct rpmem_qp *qp)
 	struct rp_qp *q = rp_qp_of(qp);
 
 	q->ops->abort(q);
-	unpost(q, 0);
+	free_unposted(q, 0);
 	pthread_mutex_unlock(&q->lock);
 }

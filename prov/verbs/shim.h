@@ -23,7 +23,7 @@
 	(RPMEM_ACCESS_FLUSH_GLOBAL | RPMEM_ACCESS_FLUSH_PERSISTENT)
 
 /* A region of the peer, from a descriptor that the program added. */
-struct rp_known {
+struct rp_peer_region {
 	struct rp_remote r;
 	bool checked; /* queue pair fits the descriptor */
 	UT_hash_handle hh;
@@ -34,7 +34,7 @@ struct rp_known {
 struct rp_qp;
 struct rp_dom;
 
-struct rp_end {
+struct rp_qp_state {
 	enum ibv_qp_state state;
 	uint32_t dest_qp_num;
 	unsigned int max_rd_atomic, max_dest_rd_atomic;
@@ -51,13 +51,10 @@ struct rp_qp_ops {
 	void (*atomic_write)(struct rp_qp *q, uint64_t wr_id,
 			     unsigned int flags, uint32_t rkey, uint64_t addr,
 			     const void *value);
-	/*
-	 * Post the work requests since start. 0; or a positive errno, and
-	 * *posted: how many were posted even so.
-	 */
+	/* Post work requests. On a positive errno *posted were posted. */
 	int (*complete)(struct rp_qp *q, size_t *posted);
 	void (*abort)(struct rp_qp *q);
-	int (*look)(struct rp_qp *q, struct rp_end *end);
+	int (*look)(struct rp_qp *q, struct rp_qp_state *end);
 	int (*fail)(struct rp_qp *q); /* modify to IBV_QPS_ERR */
 	/*
 	 * Send from q->side->tx over the side queue pair; listen receives into
@@ -94,7 +91,7 @@ struct rp_slot {
 	uint64_t key;	  /* agent's key; 0 if the agent flushes */
 	int opcode;
 	bool signaled;
-	enum ibv_wc_status doomed; /* status to report; or SUCCESS */
+	enum ibv_wc_status forced_status; /* status to report; or SUCCESS */
 	/* A write's slot and its flush's; the flush reports both. */
 	struct rp_slot *flush, *write;
 	enum ibv_wc_status failed;	 /* status of the failed write */
@@ -106,7 +103,7 @@ struct rp_slot {
 struct rp_deferred_wc {
 	struct rp_deferred_op item; /* first member: cast of core's pointer */
 	struct ibv_wc wc;
-	bool show;
+	bool visible;
 	struct rp_slot *slot;		 /* slot for the SEND; NULL: sent */
 	LIST_ENTRY(rp_deferred_wc) link; /* next free */
 };
@@ -159,14 +156,15 @@ struct rp_qp {
 	unsigned int native; /* native FLUSH of the device: RP_DESC_* */
 	unsigned int access; /* FLUSH bits of the program's access flags */
 	bool sig_all;
-	bool writes;	  /* builders include RDMA WRITE */
-	atomic_bool lost; /* a completion error ended the connection */
-	bool as_device;	  /* post even if lost, as a device does */
+	bool has_write_builder; /* builders include RDMA WRITE */
+	atomic_bool lost;	/* a completion error ended the connection */
+	bool posts_when_lost;	/* post even if lost, as a device does */
 	LIST_ENTRY(rp_qp) link;
 	pthread_mutex_t lock; /* held from start to complete; guards remotes */
-	struct rp_known *remotes; /* peer's regions by rkey */
-	bool reads;    /* reads replace flushes: atomic writes fence */
-	bool by_agent; /* has requests to the agent: so atomic writes are */
+	struct rp_peer_region *remotes; /* peer's regions by rkey */
+	bool has_replaced_reads; /* reads replace flushes: atomic writes fence
+				  */
+	bool uses_agent; /* has requests to the agent: so atomic writes are */
 	struct rp_side_end *side; /* NULL: not connected */
 	struct rp_dom *dom;	  /* its agent serves the peer; or NULL */
 	bool is_busy;
@@ -175,7 +173,7 @@ struct rp_qp {
 	int err;
 	struct rp_slot **batch;
 	size_t nbatch, batch_room;
-	void *mine; /* private data of ops: struct rp_post */
+	void *post_data; /* private data of ops: struct rp_post */
 };
 
 /* Make a completion queue with this many slots. NULL: no memory. */
@@ -184,18 +182,18 @@ struct rpmem_cq *rp_cq_new(struct ibv_cq *base, const struct rp_qp_ops *ops,
 /*
  * Get a slot. request: to send after the work request has completed; NULL:
  * none. key: of a region flushed without the agent; or 0. NULL: no free slot,
- * or no memory. Return a slot that is not posted by rp_defer_back().
+ * or no memory. Return a slot that is not posted by rp_defer_unpost().
  */
-struct rp_slot *rp_slot_get(struct rp_qp *q,
+struct rp_slot *rp_slot_new(struct rp_qp *q,
 			    const struct rp_deferred_op *request, uint64_t key);
 /* With cq->lock: take a free slot, without request; NULL: none. */
-struct rp_slot *rp_slot_take(struct rpmem_cq *cq, struct rp_qp *q);
-void rp_slot_give(struct rpmem_cq *cq, struct rp_slot *s);
+struct rp_slot *rp_slot_alloc(struct rpmem_cq *cq, struct rp_qp *q);
+void rp_slot_free(struct rpmem_cq *cq, struct rp_slot *s);
 struct rp_slot *rp_slot_of(const struct rpmem_cq *cq, uint64_t wr_id);
 /* Set q->lost after a completion error of this queue pair. */
-void rp_cq_lose(struct rpmem_cq *cq, uint32_t qp_num);
+void rp_cq_mark_lost(struct rpmem_cq *cq, uint32_t qp_num);
 /* Convert an internal completion to the program's. False: do not report it. */
-bool rp_slot_done(struct rp_slot *s, struct ibv_wc *wc);
+bool rp_slot_convert_wc(struct rp_slot *s, struct ibv_wc *wc);
 
 /*
  * Begin to send requests of q over the side queue pair qp_num. 0, or a positive
@@ -207,7 +205,7 @@ int rp_defer_begin(struct rp_qp *q, struct rp_side_end *side_end,
 void rp_defer_end(struct rp_qp *q);
 int rp_defer_poll(struct rpmem_cq *cq, int n, struct ibv_wc *wc);
 /* Has the agent missed a deadline? Then the side connection is closed. */
-bool rp_defer_overdue(struct rp_qp *q);
+bool rp_defer_expire(struct rp_qp *q);
 /* Has the region with this key weakened since the queue pair connected? */
 bool rp_defer_weakened(const struct rp_qp *q, uint64_t key);
 /* Allocate until n deferred completions are free. False: no memory. */
@@ -223,22 +221,22 @@ struct rp_slot *rp_defer_pipeline(struct rp_qp *q,
 				  const struct rp_deferred_op *item,
 				  struct rp_ring_write *w);
 /* Return a slot that was not posted; the newest slot first. */
-void rp_defer_back(struct rp_qp *q, struct rp_slot *s);
+void rp_defer_unpost(struct rp_qp *q, struct rp_slot *s);
 
 /* Initialize q, except native, access and sig_all. 0 or -errno. */
 int rp_qp_init(struct rp_qp *q, struct ibv_qp *qp, struct rpmem_cq *cq,
 	       const struct rp_qp_ops *ops);
 void rp_qp_fini(struct rp_qp *q);
-int rp_qp_add(struct rp_qp *q, const void *desc,
-	      const struct rp_remote_cfg *cfg);
+int rp_qp_add_region(struct rp_qp *q, const void *desc,
+		     const struct rp_remote_cfg *cfg);
 /* With q->lock, between start and complete: add a region with its facts. */
-int rp_qp_learn(struct rp_qp *q, const void *desc,
-		const struct rp_remote_cfg *cfg);
+int rp_qp_add_region_locked(struct rp_qp *q, const void *desc,
+			    const struct rp_remote_cfg *cfg);
 /* Get the properties of a region that was added. 0 or ENOKEY. */
 int rp_qp_region(struct rp_qp *q, uint32_t rkey, struct rpmem_region *region);
-bool rp_qp_knows(const struct rp_qp *q, uint32_t rkey);
+bool rp_qp_has_region(const struct rp_qp *q, uint32_t rkey);
 /* Remove a region. False: no such region. */
-bool rp_qp_forget(struct rp_qp *q, uint32_t rkey);
+bool rp_qp_remove_region(struct rp_qp *q, uint32_t rkey);
 
 static inline struct rp_qp *rp_qp_of(struct rpmem_qp *qp)
 {

@@ -34,8 +34,8 @@ struct ibv_qp *rp_side_new(struct ibv_pd *pd, struct ibv_cq *cq, uint32_t sends,
 	return ibv_create_qp(pd, &attr);
 }
 
-int rp_side_init(struct ibv_qp *qp, const struct rp_route *route,
-		 unsigned int access)
+int rp_side_to_init(struct ibv_qp *qp, const struct rp_route *route,
+		    unsigned int access)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_INIT,
@@ -49,8 +49,8 @@ int rp_side_init(struct ibv_qp *qp, const struct rp_route *route,
 				     IBV_QP_ACCESS_FLAGS);
 }
 
-int rp_side_join(struct ibv_qp *qp, const struct rp_route *route,
-		 uint32_t number)
+int rp_side_to_rts(struct ibv_qp *qp, const struct rp_route *route,
+		   uint32_t number)
 {
 	struct ibv_qp_attr attr = {
 		.qp_state = IBV_QPS_RTR,
@@ -82,9 +82,9 @@ int rp_side_join(struct ibv_qp *qp, const struct rp_route *route,
 				     IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-static int post(struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id,
-		const void *msg, size_t len, uint32_t lkey, uint64_t addr,
-		uint32_t rkey)
+static int post_send(struct ibv_qp *qp, enum ibv_wr_opcode opcode,
+		     uint64_t wr_id, const void *msg, size_t len, uint32_t lkey,
+		     uint64_t addr, uint32_t rkey)
 {
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)msg, .length = (uint32_t)len, .lkey = lkey};
@@ -103,17 +103,18 @@ static int post(struct ibv_qp *qp, enum ibv_wr_opcode opcode, uint64_t wr_id,
 int rp_side_send(struct ibv_qp *qp, uint64_t wr_id, const void *msg, size_t len,
 		 uint32_t lkey)
 {
-	return post(qp, IBV_WR_SEND, wr_id, msg, len, lkey, 0, 0);
+	return post_send(qp, IBV_WR_SEND, wr_id, msg, len, lkey, 0, 0);
 }
 
 int rp_side_write(struct ibv_qp *qp, uint64_t wr_id, const void *msg,
 		  size_t len, uint32_t lkey, uint64_t addr, uint32_t rkey)
 {
-	return post(qp, IBV_WR_RDMA_WRITE, wr_id, msg, len, lkey, addr, rkey);
+	return post_send(qp, IBV_WR_RDMA_WRITE, wr_id, msg, len, lkey, addr,
+			 rkey);
 }
 
-int rp_side_listen(struct ibv_qp *qp, uint64_t wr_id, void *msg, size_t len,
-		   uint32_t lkey)
+int rp_side_recv(struct ibv_qp *qp, uint64_t wr_id, void *msg, size_t len,
+		 uint32_t lkey)
 {
 	struct ibv_sge sge = {
 		.addr = (uintptr_t)msg, .length = (uint32_t)len, .lkey = lkey};
@@ -211,7 +212,8 @@ static int side_errno(void)
 	return errno ? errno : EIO;
 }
 
-static int end_open(struct rp_post *p, struct ibv_pd *pd, struct ibv_cq *cq)
+static int initiator_open(struct rp_post *p, struct ibv_pd *pd,
+			  struct ibv_cq *cq)
 {
 	struct rp_side_end *k = calloc(1, sizeof(*k));
 
@@ -239,7 +241,7 @@ static int end_open(struct rp_post *p, struct ibv_pd *pd, struct ibv_cq *cq)
 /* Make both ends of the side connection: initiator and, for a target, agent. */
 static int side_open(struct rp_qp *q)
 {
-	struct rp_post *p = q->mine;
+	struct rp_post *p = q->post_data;
 	struct ibv_pd *pd = q->pub.qp->pd;
 	int ret;
 
@@ -253,7 +255,7 @@ static int side_open(struct rp_qp *q)
 			ret = rp_target_new(p->dom, &p->target);
 	}
 	if (!ret)
-		ret = end_open(p, pd, q->cq->base);
+		ret = initiator_open(p, pd, q->cq->base);
 	if (ret)
 		rp_side_close(p);
 	return ret;
@@ -270,7 +272,7 @@ void rp_side_fail(struct rp_post *p)
 RP_PUBLIC int rpmem_export_qp(struct rpmem_qp *qp, struct rpmem_qp_desc *addr)
 {
 	struct rp_qp *q = rp_qp_of(qp);
-	struct rp_post *p = q->mine;
+	struct rp_post *p = q->post_data;
 	struct rp_side side = {.qp_num = qp->qp->qp_num};
 	int ret = 0;
 
@@ -285,7 +287,7 @@ RP_PUBLIC int rpmem_export_qp(struct rpmem_qp *qp, struct rpmem_qp_desc *addr)
 			side.replies_rkey = p->replies_mr->rkey;
 		}
 		if (p->target)
-			rp_target_name(p->target, &side);
+			rp_target_export(p->target, &side);
 		ret = -rp_side_put(addr->bytes, &side);
 	}
 	pthread_mutex_unlock(&q->lock);
@@ -295,14 +297,15 @@ RP_PUBLIC int rpmem_export_qp(struct rpmem_qp *qp, struct rpmem_qp_desc *addr)
 static int side_connect(struct rp_qp *q, const struct rp_route *route,
 			const struct rp_side *peer)
 {
-	struct rp_post *p = q->mine;
+	struct rp_post *p = q->post_data;
 	uint64_t initiator;
 	int ret = -rp_random(&initiator, sizeof(initiator));
 
 	if (!ret)
-		ret = rp_side_init(p->side_qp, route,
-				   p->replies_mr ? IBV_ACCESS_REMOTE_WRITE : 0);
-	if (!ret && q->writes) {
+		ret = rp_side_to_init(p->side_qp, route,
+				      p->replies_mr ? IBV_ACCESS_REMOTE_WRITE
+						    : 0);
+	if (!ret && q->has_write_builder) {
 		p->end->ring_addr = peer->ring;
 		p->end->ring_rkey = peer->ring_rkey;
 	}
@@ -311,7 +314,7 @@ static int side_connect(struct rp_qp *q, const struct rp_route *route,
 				     rp_shim_timeout());
 	if (ret)
 		return ret;
-	ret = rp_side_join(p->side_qp, route, peer->target);
+	ret = rp_side_to_rts(p->side_qp, route, peer->target);
 	if (!ret)
 		return 0;
 	pthread_mutex_lock(&q->cq->lock);
@@ -324,7 +327,7 @@ RP_PUBLIC int rpmem_connect_qp(struct rpmem_qp *qp,
 			       const struct rpmem_qp_desc *peer)
 {
 	struct rp_qp *q = rp_qp_of(qp);
-	struct rp_post *p = q->mine;
+	struct rp_post *p = q->post_data;
 	struct rp_route route;
 	struct rp_side side;
 	int ret = -rp_side_get(peer->bytes, &side);

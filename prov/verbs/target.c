@@ -20,7 +20,7 @@ static struct rp_target *target_of(struct rp_channel *c)
 }
 
 /* Write a reply into the peer's ring. False: no ring, or the slot is in use. */
-static bool write_to(struct rp_target *s, const void *msg, size_t len)
+static bool write_reply(struct rp_target *s, const void *msg, size_t len)
 {
 	const unsigned int i = s->ring.produced % RP_RING_SLOTS;
 	struct rp_ring_write w;
@@ -28,7 +28,7 @@ static bool write_to(struct rp_target *s, const void *msg, size_t len)
 	if (!s->replies || s->writing & 1u << i ||
 	    rp_ring_put(&s->ring, msg, len, &w))
 		return false;
-	if (rp_side_write(s->qp, WRITES + i, w.buf, w.len, s->mr->lkey,
+	if (rp_side_write(s->qp, WR_ID_WRITES + i, w.buf, w.len, s->mr->lkey,
 			  s->replies + w.offset, s->replies_rkey)) {
 		rp_ring_undo_put(&s->ring);
 		return false;
@@ -37,12 +37,12 @@ static bool write_to(struct rp_target *s, const void *msg, size_t len)
 	return true;
 }
 
-static int send_to(struct rp_target *s, const void *msg, size_t len)
+static int send_message(struct rp_target *s, const void *msg, size_t len)
 {
 	unsigned int i;
 	int ret;
 
-	if (len > SEND)
+	if (len > SEND_LEN)
 		return -EMSGSIZE;
 	if (!s->up)
 		return -ENOTCONN;
@@ -65,7 +65,8 @@ static void mark_broken(struct rp_target *s)
 }
 
 /* Post messages of the agent; they are copied, so each completes at once. */
-static int c_post(struct rp_channel *c, struct rp_channel_op *ops[], int n)
+static int channel_post(struct rp_channel *c, struct rp_channel_op *ops[],
+			int n)
 {
 	struct rp_target *s = target_of(c);
 	const struct iovec *msg;
@@ -74,9 +75,9 @@ static int c_post(struct rp_channel *c, struct rp_channel_op *ops[], int n)
 	for (i = 0; i < n; i++) {
 		msg = ops[i]->iov;
 		/* A ring slot costs both ends less than a message. */
-		if (s->up && write_to(s, msg->iov_base, msg->iov_len))
+		if (s->up && write_reply(s, msg->iov_base, msg->iov_len))
 			continue;
-		ret = send_to(s, msg->iov_base, msg->iov_len);
+		ret = send_message(s, msg->iov_base, msg->iov_len);
 		if (ret && ret != -EAGAIN)
 			mark_broken(s);
 		if (ret)
@@ -85,7 +86,7 @@ static int c_post(struct rp_channel *c, struct rp_channel_op *ops[], int n)
 	return i;
 }
 
-static void c_close(struct rp_channel *c)
+static void channel_close(struct rp_channel *c)
 {
 	struct rp_target *s = target_of(c);
 
@@ -94,8 +95,8 @@ static void c_close(struct rp_channel *c)
 }
 
 static const struct rp_channel_ops channel_ops = {
-	.post = c_post,
-	.close = c_close,
+	.post = channel_post,
+	.close = channel_close,
 };
 
 static int host_accept(struct rp_agent_host *h, void *request, const void *data,
@@ -103,7 +104,7 @@ static int host_accept(struct rp_agent_host *h, void *request, const void *data,
 		       void *owner, struct rp_channel **out)
 {
 	struct rp_target *s = request;
-	int ret = send_to(s, data, len);
+	int ret = send_message(s, data, len);
 
 	s->state = ret ? TARGET_CLOSED : TARGET_OPEN;
 	if (ret)
@@ -112,7 +113,7 @@ static int host_accept(struct rp_agent_host *h, void *request, const void *data,
 		.ops = &channel_ops,
 		.events = events,
 		.owner = owner,
-		.inject = SEND,
+		.inject = SEND_LEN,
 	};
 	*out = &s->c;
 	return 0;
@@ -124,7 +125,7 @@ static void host_refuse(struct rp_agent_host *h, void *request,
 	struct rp_target *s = request;
 
 	s->state = TARGET_CLOSED;
-	send_to(s, data, len);
+	send_message(s, data, len);
 }
 
 static int host_facts(struct rp_agent_host *h, struct rp_region *r,
@@ -156,7 +157,7 @@ const struct rp_agent_host_ops rp_target_host_ops = {
 
 /* --- messages of a peer --- */
 
-void rp_target_hang_up(struct rp_target *s)
+void rp_target_disconnect(struct rp_target *s)
 {
 	const bool open = s->state == TARGET_OPEN;
 
@@ -169,7 +170,7 @@ void rp_target_hang_up(struct rp_target *s)
 }
 
 /* Hand a peer's message, from a SEND or the ring, to the agent. */
-static void received(struct rp_target *s, const void *msg, size_t len)
+static void handle_message(struct rp_target *s, const void *msg, size_t len)
 {
 	if (s->state == TARGET_OPEN) {
 		s->c.events->received(s->c.owner, msg, len);
@@ -191,7 +192,7 @@ bool rp_target_poll_ring(struct rp_target *s)
 		if (!len)
 			break;
 		came = s->dom->has_message = true;
-		received(s, msg, len);
+		handle_message(s, msg, len);
 	}
 	return came;
 }
@@ -204,17 +205,17 @@ static void message_handle(struct rp_target *s, const void *msg, size_t len)
 	if (!rp_wire_get_hdr(msg, len, &hdr) && hdr.type == RP_MSG_DOORBELL)
 		rp_target_poll_ring(s);
 	else
-		received(s, msg, len);
+		handle_message(s, msg, len);
 }
 
-static void completed(struct rp_target *s, const struct ibv_wc *wc)
+static void handle_wc(struct rp_target *s, const struct ibv_wc *wc)
 {
 	if (wc->status != IBV_WC_SUCCESS) {
-		rp_target_hang_up(s);
+		rp_target_disconnect(s);
 		return;
 	}
-	if (wc->wr_id >= WRITES) {
-		s->writing &= ~(1u << (wc->wr_id - WRITES));
+	if (wc->wr_id >= WR_ID_WRITES) {
+		s->writing &= ~(1u << (wc->wr_id - WR_ID_WRITES));
 		return;
 	}
 	if (wc->wr_id >= RECVS) {
@@ -223,13 +224,13 @@ static void completed(struct rp_target *s, const struct ibv_wc *wc)
 	}
 	if (s->up)
 		message_handle(s, s->rx[wc->wr_id], wc->byte_len);
-	if (rp_side_listen(s->qp, wc->wr_id, s->rx[wc->wr_id], RECV,
-			   s->mr->lkey))
-		rp_target_hang_up(s);
+	if (rp_side_recv(s->qp, wc->wr_id, s->rx[wc->wr_id], RECV_LEN,
+			 s->mr->lkey))
+		rp_target_disconnect(s);
 }
 
 /* Handle completions. True: there were some. */
-bool rp_target_drain(struct rp_target *s)
+bool rp_target_poll_cq(struct rp_target *s)
 {
 	struct ibv_wc wc[RECVS];
 	bool came = false;
@@ -238,10 +239,10 @@ bool rp_target_drain(struct rp_target *s)
 	while ((n = ibv_poll_cq(s->cq, RECVS, wc)) > 0) {
 		came = true;
 		for (int i = 0; i < n; i++)
-			completed(s, &wc[i]);
+			handle_wc(s, &wc[i]);
 	}
 	if (n < 0 || s->broken)
-		rp_target_hang_up(s);
+		rp_target_disconnect(s);
 	s->broken = false;
 	return came;
 }
@@ -251,10 +252,10 @@ bool rp_target_signal(struct rp_target *s, enum rp_msg_type type)
 {
 	uint8_t msg[16];
 	int len = rp_wire_put_signal(msg, sizeof(msg), type);
-	int ret = send_to(s, msg, (size_t)len);
+	int ret = send_message(s, msg, (size_t)len);
 
 	if (ret && ret != -EAGAIN)
-		rp_target_hang_up(s);
+		rp_target_disconnect(s);
 	return ret != -EAGAIN;
 }
 
@@ -262,7 +263,7 @@ bool rp_target_send_weakenings(struct rp_target *s)
 {
 	struct rp_wire_info m = {.status = RP_ST_CLASS};
 	const struct rp_region *r;
-	uint8_t msg[SEND];
+	uint8_t msg[SEND_LEN];
 	uint64_t n = s->weakenings;
 	int ret;
 
@@ -271,11 +272,11 @@ bool rp_target_send_weakenings(struct rp_target *s)
 		m.method = r->choice.method;
 		snprintf(m.why, sizeof(m.why), "%s", r->why);
 		ret = rp_wire_put_info(msg, sizeof(msg), r->key, &m);
-		ret = send_to(s, msg, (size_t)ret);
+		ret = send_message(s, msg, (size_t)ret);
 		if (ret == -EAGAIN)
 			return false;
 		if (ret)
-			rp_target_hang_up(s);
+			rp_target_disconnect(s);
 		s->weakenings = n;
 	}
 	return true;
@@ -309,10 +310,10 @@ int rp_target_new(struct rp_dom *dom, struct rp_target **out)
 	s->tx_free = (1u << SENDS) - 1;
 	s->mr = ibv_reg_mr(dom->pd, s, sizeof(*s), IBV_ACCESS_LOCAL_WRITE);
 	if (s->mr)
-		s->cq = ibv_create_cq(dom->pd->context, NAMES, s, dom->channel,
-				      0);
+		s->cq = ibv_create_cq(dom->pd->context, WR_ID_END, s,
+				      dom->channel, 0);
 	if (s->cq && !ibv_req_notify_cq(s->cq, 0))
-		s->qp = rp_side_new(dom->pd, s->cq, NAMES - RECVS, RECVS);
+		s->qp = rp_side_new(dom->pd, s->cq, WR_ID_END - RECVS, RECVS);
 	if (s->qp) {
 		ring_open(s);
 		rp_dom_enter(dom);
@@ -330,7 +331,7 @@ int rp_target_new(struct rp_dom *dom, struct rp_target **out)
 	return ret;
 }
 
-void rp_target_name(const struct rp_target *s, struct rp_side *side)
+void rp_target_export(const struct rp_target *s, struct rp_side *side)
 {
 	side->target = s->qp->qp_num;
 	if (!s->ring_mr)
@@ -348,20 +349,20 @@ int rp_target_connect(struct rp_target *s, const struct rp_route *route,
 	rp_dom_enter(dom);
 	ret = rp_dom_start(dom);
 	if (!ret)
-		ret = rp_side_init(s->qp, route, 0);
+		ret = rp_side_to_init(s->qp, route, 0);
 	for (unsigned int i = 0; !ret && i < RECVS; i++)
-		ret = rp_side_listen(s->qp, i, s->rx[i], RECV, s->mr->lkey);
+		ret = rp_side_recv(s->qp, i, s->rx[i], RECV_LEN, s->mr->lkey);
 	/* Skip earlier weakenings: descriptors are made later. */
 	s->weakenings = UINT64_MAX;
 	rp_agent_weakened(dom->agent, &s->weakenings);
 	s->replies = peer->replies;
 	s->replies_rkey = peer->replies_rkey;
-	/* A message may arrive before rp_side_join() returns. */
+	/* A message may arrive before rp_side_to_rts() returns. */
 	s->up = !ret;
 	if (!ret)
-		ret = rp_side_join(s->qp, route, peer->initiator);
+		ret = rp_side_to_rts(s->qp, route, peer->initiator);
 	if (ret)
-		rp_target_hang_up(s);
+		rp_target_disconnect(s);
 	pthread_mutex_unlock(&dom->lock);
 	return ret;
 }
@@ -372,7 +373,7 @@ void rp_target_delete(struct rp_target *s)
 
 	/* dom->lock: the thread has acknowledged all events. */
 	rp_dom_enter(dom);
-	rp_target_hang_up(s);
+	rp_target_disconnect(s);
 	rp_target_park(s);
 	LIST_REMOVE(s, link);
 	ibv_destroy_qp(s->qp);

@@ -25,10 +25,7 @@ struct rp_facts rp_dom_facts(struct rp_dom *dom, const struct rp_region *r);
 int rp_device_facts(struct ibv_pd *pd, void *addr, size_t length,
 		    struct rp_facts *facts, char *why);
 
-/*
- * Attributes to connect a side queue pair to a peer's, which must be connected
- * before it receives anything.
- */
+/* Attributes to connect a side queue pair to that of one peer. */
 struct rp_route {
 	uint8_t port, timeout, retries;
 	uint16_t pkey_index;
@@ -39,7 +36,7 @@ struct rp_route {
 struct rp_target;
 int rp_target_new(struct rp_dom *dom, struct rp_target **out);
 /* Fill *side, for the peer: number of the side queue pair, and its ring. */
-void rp_target_name(const struct rp_target *s, struct rp_side *side);
+void rp_target_export(const struct rp_target *s, struct rp_side *side);
 int rp_target_connect(struct rp_target *s, const struct rp_route *route,
 		      const struct rp_side *peer);
 void rp_target_delete(struct rp_target *s);
@@ -47,16 +44,16 @@ void rp_target_delete(struct rp_target *s);
 /* side.c: side queue pairs, for initiator and target. */
 struct ibv_qp *rp_side_new(struct ibv_pd *pd, struct ibv_cq *cq, uint32_t sends,
 			   uint32_t recvs);
-/* rp_side_init(): to INIT. rp_side_join(): to RTR, then to RTS. */
-int rp_side_init(struct ibv_qp *qp, const struct rp_route *route,
-		 unsigned int access);
-int rp_side_join(struct ibv_qp *qp, const struct rp_route *route,
-		 uint32_t number);
+/* rp_side_to_init(): to INIT. rp_side_to_rts(): to RTR, then to RTS. */
+int rp_side_to_init(struct ibv_qp *qp, const struct rp_route *route,
+		    unsigned int access);
+int rp_side_to_rts(struct ibv_qp *qp, const struct rp_route *route,
+		   uint32_t number);
 int rp_side_send(struct ibv_qp *qp, uint64_t wr_id, const void *msg, size_t len,
 		 uint32_t lkey);
 int rp_side_write(struct ibv_qp *qp, uint64_t wr_id, const void *msg,
 		  size_t len, uint32_t lkey, uint64_t addr, uint32_t rkey);
-int rp_side_listen(struct ibv_qp *qp, uint64_t wr_id, void *msg, size_t len,
-		   uint32_t lkey);
+int rp_side_recv(struct ibv_qp *qp, uint64_t wr_id, void *msg, size_t len,
+		 uint32_t lkey);
 
 #endif

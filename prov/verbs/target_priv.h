@@ -9,14 +9,14 @@
 #include "verbs/target.h"
 
 /* Number and length of receive and of send buffers (INFO is the longest). */
-#define RECVS 16
-#define RECV  128
-#define SENDS 16
-#define SEND  384
+#define RECVS	 16
+#define RECV_LEN 128
+#define SENDS	 16
+#define SEND_LEN 384
 
 /* wr_id ranges: receives, then sends, then writes of ring slots. */
-#define WRITES (RECVS + SENDS)
-#define NAMES  (WRITES + RP_RING_SLOTS)
+#define WR_ID_WRITES (RECVS + SENDS)
+#define WR_ID_END    (WR_ID_WRITES + RP_RING_SLOTS)
 
 struct rp_dom {
 	struct rp_agent_host host; /* first member: the agent's handle */
@@ -58,7 +58,7 @@ struct rp_target {
 	LIST_ENTRY(rp_target) polled, link;
 	uint64_t weakenings;  /* number sent to this peer */
 	unsigned int tx_free; /* a bit per buffer */
-	uint8_t rx[RECVS][RECV], tx[SENDS][SEND];
+	uint8_t rx[RECVS][RECV_LEN], tx[SENDS][SEND_LEN];
 	/*
 	 * The ring that the peer writes requests to, over its own queue pair,
 	 * and the source of writes into the peer's ring of replies.
@@ -83,13 +83,13 @@ void rp_dom_wake(const struct rp_dom *dom);
 
 extern const struct rp_agent_host_ops rp_target_host_ops;
 /* Handle completions, or requests in the ring. True: there were some. */
-bool rp_target_drain(struct rp_target *s);
+bool rp_target_poll_cq(struct rp_target *s);
 bool rp_target_poll_ring(struct rp_target *s);
 /* Send a POLLING or IDLE message. False: no send buffer is free. */
 bool rp_target_signal(struct rp_target *s, enum rp_msg_type type);
 /* Send an INFO message per weakening. False: no send buffer is free. */
 bool rp_target_send_weakenings(struct rp_target *s);
-void rp_target_hang_up(struct rp_target *s);
+void rp_target_disconnect(struct rp_target *s);
 
 static inline void rp_dom_enter(struct rp_dom *dom)
 {

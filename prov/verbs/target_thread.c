@@ -27,7 +27,7 @@ void rp_dom_wake(const struct rp_dom *dom)
 }
 
 /* With dom->lock: get and acknowledge completion events. */
-static void collect(struct rp_dom *dom)
+static void collect_events(struct rp_dom *dom)
 {
 	struct rp_target *s;
 	struct ibv_cq *cq;
@@ -46,7 +46,7 @@ static bool poll_peers(struct rp_dom *dom)
 	bool came = false;
 
 	LIST_FOREACH (s, &dom->polled, polled) {
-		came |= rp_target_drain(s);
+		came |= rp_target_poll_cq(s);
 		if (s->polling)
 			came |= rp_target_poll_ring(s);
 	}
@@ -100,8 +100,8 @@ static bool park_all(struct rp_dom *dom)
 		rp_target_park(s);
 		came = ibv_req_notify_cq(s->cq, 0);
 		if (came)
-			rp_target_hang_up(s);
-		if (rp_target_drain(s) || came)
+			rp_target_disconnect(s);
+		if (rp_target_poll_cq(s) || came)
 			return true;
 	}
 	return false;
@@ -150,7 +150,7 @@ static void yield_lock(struct rp_dom *dom)
 		sched_yield();
 }
 
-static void *work(void *arg)
+static void *run_thread(void *arg)
 {
 	struct rp_dom *dom = arg;
 	bool came, paid;
@@ -158,7 +158,7 @@ static void *work(void *arg)
 	pthread_mutex_lock(&dom->lock);
 	for (unsigned int polls = 0; !dom->stop; polls++) {
 		if (!(polls % POLLS))
-			collect(dom);
+			collect_events(dom);
 		paid = dom->spin.until;
 		dom->has_message = false;
 		came = poll_peers(dom);
@@ -186,7 +186,7 @@ int rp_dom_start(struct rp_dom *dom)
 
 	if (dom->runs)
 		return 0;
-	ret = rp_thread_start(&dom->thread, work, dom);
+	ret = rp_thread_start(&dom->thread, run_thread, dom);
 	dom->runs = !ret;
 	return ret;
 }

@@ -17,7 +17,7 @@ static struct ibv_qp_ex *base_of(struct ibv_qp_ex *ex)
 }
 
 /* Get the device's struct for setters: the builder copied the fields. */
-static struct ibv_qp_ex *last_of(struct ibv_qp_ex *ex)
+static struct ibv_qp_ex *base_of_setter(struct ibv_qp_ex *ex)
 {
 	return ((struct rp_pre_qp *)ex)->base;
 }
@@ -48,14 +48,14 @@ static struct ibv_qp_ex *last_of(struct ibv_qp_ex *ex)
 	DO(send_tso, (EX, void *hdr, uint16_t len, uint16_t mss),              \
 	   (base_of(ex), hdr, len, mss))                                       \
 	DO(set_inline_data, (EX, void *addr, size_t len),                      \
-	   (last_of(ex), addr, len))                                           \
+	   (base_of_setter(ex), addr, len))                                    \
 	DO(set_inline_data_list,                                               \
 	   (EX, size_t n, const struct ibv_data_buf *bufs),                    \
-	   (last_of(ex), n, bufs))                                             \
+	   (base_of_setter(ex), n, bufs))                                      \
 	DO(set_sge, (EX, uint32_t lkey, uint64_t addr, uint32_t len),          \
-	   (last_of(ex), lkey, addr, len))                                     \
+	   (base_of_setter(ex), lkey, addr, len))                              \
 	DO(set_sge_list, (EX, size_t n, const struct ibv_sge *sges),           \
-	   (last_of(ex), n, sges))
+	   (base_of_setter(ex), n, sges))
 
 #define DEFINE(call, params, args)                                             \
 	static void forward_##call params                                      \
@@ -69,30 +69,30 @@ static void start(struct ibv_qp_ex *ex)
 {
 	struct rp_pre_qp *r = (struct rp_pre_qp *)ex;
 
-	rp_pre_inside++;
+	rp_pre_passthrough++;
 	rp_pre_lookup(r);
 	rpmem_wr_start(r->shim);
-	rp_pre_inside--;
+	rp_pre_passthrough--;
 }
 
 static int complete(struct ibv_qp_ex *ex)
 {
 	int ret;
 
-	rp_pre_inside++;
+	rp_pre_passthrough++;
 	ret = rpmem_wr_complete(((struct rp_pre_qp *)ex)->shim);
-	rp_pre_inside--;
+	rp_pre_passthrough--;
 	return ret;
 }
 
 static void abort_all(struct ibv_qp_ex *ex)
 {
-	rp_pre_inside++;
+	rp_pre_passthrough++;
 	rpmem_wr_abort(((struct rp_pre_qp *)ex)->shim);
-	rp_pre_inside--;
+	rp_pre_passthrough--;
 }
 
-static struct rpmem_qp *known(struct ibv_qp_ex *ex, uint32_t rkey)
+static struct rpmem_qp *region_of_rkey(struct ibv_qp_ex *ex, uint32_t rkey)
 {
 	struct rp_pre_qp *r = (struct rp_pre_qp *)ex;
 
@@ -105,17 +105,17 @@ static struct rpmem_qp *known(struct ibv_qp_ex *ex, uint32_t rkey)
 static void flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr,
 		  size_t len, uint8_t type, uint8_t level)
 {
-	rp_pre_inside++;
-	rpmem_wr_flush(known(ex, rkey), rkey, addr, len, type, level);
-	rp_pre_inside--;
+	rp_pre_passthrough++;
+	rpmem_wr_flush(region_of_rkey(ex, rkey), rkey, addr, len, type, level);
+	rp_pre_passthrough--;
 }
 
 static void atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr,
 			 const void *value)
 {
-	rp_pre_inside++;
-	rpmem_wr_atomic_write(known(ex, rkey), rkey, addr, value);
-	rp_pre_inside--;
+	rp_pre_passthrough++;
+	rpmem_wr_atomic_write(region_of_rkey(ex, rkey), rkey, addr, value);
+	rp_pre_passthrough--;
 }
 
 void rp_pre_ex_init(struct rp_pre_qp *r)

@@ -34,8 +34,8 @@ static int wait_for(int fd, short what, uint64_t until)
 }
 
 /* Send or receive one message, all RP_RENDEZVOUS_LEN bytes. */
-static int transfer(int fd, uint8_t msg[RP_RENDEZVOUS_LEN], bool out,
-		    uint64_t until)
+static int transfer_message(int fd, uint8_t msg[RP_RENDEZVOUS_LEN], bool out,
+			    uint64_t until)
 {
 	size_t at = 0, left;
 	ssize_t n;
@@ -61,14 +61,16 @@ static int send_message(int fd, const struct rp_rendezvous *m, uint64_t until)
 {
 	uint8_t msg[RP_RENDEZVOUS_LEN];
 
-	return -rp_rendezvous_put(msg, m) ?: transfer(fd, msg, true, until);
+	return -rp_rendezvous_put(msg, m)
+		       ?: transfer_message(fd, msg, true, until);
 }
 
 static int receive_message(int fd, struct rp_rendezvous *m, uint64_t until)
 {
 	uint8_t msg[RP_RENDEZVOUS_LEN];
 
-	return transfer(fd, msg, false, until) ?: -rp_rendezvous_get(msg, m);
+	return transfer_message(fd, msg, false, until)
+		       ?: -rp_rendezvous_get(msg, m);
 }
 
 bool rp_pre_host(const union ibv_gid *gid, uint32_t scope, uint16_t port,
@@ -185,7 +187,7 @@ static int connect_any(struct rp_pre_qp *r, const struct rp_rendezvous *call)
 	return ret;
 }
 
-static void lookup(struct rp_pre_qp *r)
+static void connect_to_server(struct rp_pre_qp *r)
 {
 	struct rp_rendezvous call = {
 		.type = RP_RENDEZVOUS_LOOKUP,
@@ -204,7 +206,7 @@ static void lookup(struct rp_pre_qp *r)
 		ret = connect_any(r, &call);
 	if (!ret) {
 		atomic_store(&r->state, RP_PRE_FOUND);
-		rp_pre_watch();
+		rp_pre_wake_thread();
 		return;
 	}
 	inet_ntop(AF_INET6, r->peer_gid.raw, host, sizeof(host));
@@ -221,7 +223,7 @@ void rp_pre_lookup(struct rp_pre_qp *r)
 		return;
 	pthread_mutex_lock(&r->client_lock);
 	if (atomic_load(&r->state) == RP_PRE_NEW)
-		lookup(r);
+		connect_to_server(r);
 	pthread_mutex_unlock(&r->client_lock);
 }
 
@@ -236,7 +238,7 @@ static void connection_lose(struct rp_pre_qp *r)
 	r->all_recalled = true;
 	atomic_store(&r->state, RP_PRE_LOST);
 	/* Wake a thread that sleeps until a completion. */
-	rp_side_fail(rp_qp_of(r->shim)->mine);
+	rp_side_fail(rp_qp_of(r->shim)->post_data);
 }
 
 static int region_forget(struct rp_pre_qp *r, uint32_t rkey)
@@ -324,12 +326,12 @@ void rp_pre_region_get(struct rp_pre_qp *r, uint32_t rkey)
 	pthread_mutex_lock(&r->client_lock);
 	rp_pre_receive(r);
 	for (size_t i = 0; i < r->nrecalled; i++)
-		rp_qp_forget(q, r->recalled[i]);
+		rp_qp_remove_region(q, r->recalled[i]);
 	r->nrecalled = 0;
 	/* Without connection no RECALL arrives: ask for each rkey again. */
 	if (r->all_recalled)
-		rp_qp_forget(q, rkey);
-	if (!rp_qp_knows(q, rkey)) {
+		rp_qp_remove_region(q, rkey);
+	if (!rp_qp_has_region(q, rkey)) {
 		found = atomic_load(&r->state) == RP_PRE_FOUND;
 		if (!found || get_descriptor(r, rkey, &d)) {
 			lost = found || atomic_load(&r->state) == RP_PRE_LOST;
@@ -339,12 +341,12 @@ void rp_pre_region_get(struct rp_pre_qp *r, uint32_t rkey)
 		r->cfg.agent = q->side;
 		r->cfg.ring = q->side && q->side->ring_addr;
 		if (!rp_desc_put(buf, &d))
-			rp_qp_learn(q, buf, &r->cfg);
+			rp_qp_add_region_locked(q, buf, &r->cfg);
 	}
 	pthread_mutex_unlock(&r->client_lock);
 }
 
-void rp_pre_leave(struct rp_pre_qp *r)
+void rp_pre_disconnect(struct rp_pre_qp *r)
 {
 	const struct rp_rendezvous bye = {.type = RP_RENDEZVOUS_LEAVE};
 

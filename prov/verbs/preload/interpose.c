@@ -18,7 +18,7 @@
 	((uint64_t)RP_QP_EX_WITH_FLUSH | (uint64_t)IBV_QP_EX_WITH_ATOMIC_WRITE)
 #define OPTIONAL (~(unsigned int)(IBV_ACCESS_OPTIONAL_FIRST - 1))
 
-__thread unsigned int rp_pre_inside;
+__thread unsigned int rp_pre_passthrough;
 
 #define FOR_CALLS(DO)                                                          \
 	DO(open_device)                                                        \
@@ -44,7 +44,7 @@ static struct {
 	FOR_CALLS(FIELD)
 } base;
 
-static void *next_one(const char *name)
+static void *find_next(const char *name)
 {
 	void *p = dlsym(RTLD_NEXT, name);
 
@@ -57,7 +57,7 @@ static void *next_one(const char *name)
 
 static void __attribute__((constructor)) find_base(void)
 {
-#define FIND(call) base.call = next_one("ibv_" #call);
+#define FIND(call) base.call = find_next("ibv_" #call);
 	FOR_CALLS(FIND)
 }
 
@@ -98,21 +98,21 @@ static int poll_shim(struct rp_pre_cq *c, int n, struct ibv_wc *wc)
 {
 	int had = 0, ret;
 
-	rp_pre_inside++;
+	rp_pre_passthrough++;
 	pthread_mutex_lock(&c->lock);
-	if (c->has_one && n > 0) {
-		wc[had++] = c->one;
-		c->has_one = false;
+	if (c->has_early_wc && n > 0) {
+		wc[had++] = c->early_wc;
+		c->has_early_wc = false;
 	}
 	ret = had < n ? rpmem_poll_cq(shim_of(c), n - had, wc + had) : 0;
 	pthread_mutex_unlock(&c->lock);
-	rp_pre_inside--;
+	rp_pre_passthrough--;
 	return ret < 0 && !had ? ret : had + (ret > 0 ? ret : 0);
 }
 
 static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
-	struct rp_pre_cq *c = rp_pre_inside ? NULL : rp_pre_cq_find(cq);
+	struct rp_pre_cq *c = rp_pre_passthrough ? NULL : rp_pre_cq_find(cq);
 
 	if (c && shim_of(c))
 		return poll_shim(c, n, wc);
@@ -121,32 +121,30 @@ static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 
 static int req_notify_cq(struct ibv_cq *cq, int solicited_only)
 {
-	struct rp_pre_cq *c = rp_pre_inside ? NULL : rp_pre_cq_find(cq);
+	struct rp_pre_cq *c = rp_pre_passthrough ? NULL : rp_pre_cq_find(cq);
 
 	if (c)
 		atomic_store(&c->solicited_only, solicited_only);
 	return rp_pre_ctx_find(cq->context)->req_notify_cq(cq, solicited_only);
 }
 
-/* Is there a completion for the program? It is kept in c->one. */
+/* Is there a completion for the program? It is kept in c->early_wc. */
 static bool has_completion(struct rp_pre_cq *c)
 {
 	bool worth;
 
-	rp_pre_inside++;
+	rp_pre_passthrough++;
 	pthread_mutex_lock(&c->lock);
-	if (!c->has_one)
-		c->has_one = rpmem_poll_cq(shim_of(c), 1, &c->one) > 0;
-	worth = c->has_one;
+	if (!c->has_early_wc)
+		c->has_early_wc =
+			rpmem_poll_cq(shim_of(c), 1, &c->early_wc) > 0;
+	worth = c->has_early_wc;
 	pthread_mutex_unlock(&c->lock);
-	rp_pre_inside--;
+	rp_pre_passthrough--;
 	return worth;
 }
 
-/*
- * Skip events that are only for the shim. Arm before the last check, so that no
- * completion is missed.
- */
+/* Skip events for the shim alone; arm before checking, so none is missed. */
 RP_PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *channel,
 			       struct ibv_cq **cq, void **cq_context)
 {
@@ -155,7 +153,7 @@ RP_PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *channel,
 
 	for (;;) {
 		ret = base.get_cq_event(channel, cq, cq_context);
-		if (ret || rp_pre_inside)
+		if (ret || rp_pre_passthrough)
 			return ret;
 		c = rp_pre_cq_find(*cq);
 		if (!c || !shim_of(c) || has_completion(c))
@@ -207,7 +205,7 @@ RP_PUBLIC struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int cqe,
 				       struct ibv_comp_channel *channel,
 				       int vector)
 {
-	struct rp_pre_ctx *c = rp_pre_inside ? NULL : rp_pre_ctx_find(ctx);
+	struct rp_pre_ctx *c = rp_pre_passthrough ? NULL : rp_pre_ctx_find(ctx);
 	struct ibv_cq *cq;
 
 	if (!c || cqe < 1)
@@ -224,7 +222,7 @@ static struct ibv_cq_ex *create_cq_ex(struct ibv_context *ctx,
 	const uint32_t cqe = attr->cqe;
 	struct ibv_cq_ex *cq;
 
-	if (rp_pre_inside || !cqe || cqe > (uint32_t)c->max_cqe)
+	if (rp_pre_passthrough || !cqe || cqe > (uint32_t)c->max_cqe)
 		return c->create_cq_ex(ctx, attr);
 	attr->cqe = (uint32_t)cqe_with_room(c, (int)cqe);
 	cq = c->create_cq_ex(ctx, attr);
@@ -236,7 +234,7 @@ static struct ibv_cq_ex *create_cq_ex(struct ibv_context *ctx,
 
 RP_PUBLIC int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 {
-	struct rp_pre_cq *c = rp_pre_inside ? NULL : rp_pre_cq_find(cq);
+	struct rp_pre_cq *c = rp_pre_passthrough ? NULL : rp_pre_cq_find(cq);
 	int ret = 0;
 
 	if (!c)
@@ -253,7 +251,7 @@ RP_PUBLIC int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 
 RP_PUBLIC int ibv_destroy_cq(struct ibv_cq *cq)
 {
-	struct rp_pre_cq *c = rp_pre_inside ? NULL : rp_pre_cq_find(cq);
+	struct rp_pre_cq *c = rp_pre_passthrough ? NULL : rp_pre_cq_find(cq);
 	int ret;
 
 	if (!c)
@@ -300,7 +298,7 @@ static void qp_free(struct rp_pre_qp *r)
 }
 
 /* Attach the shim to a new or reset queue pair. 0 or an errno. */
-static int attach(struct rp_pre_qp *r)
+static int attach_shim(struct rp_pre_qp *r)
 {
 	const struct rpmem_qp_attr attr = {
 		.send_ops_flags = r->base ? r->send_ops : 0,
@@ -310,7 +308,7 @@ static int attach(struct rp_pre_qp *r)
 
 	if (!shim)
 		return errno;
-	rp_qp_of(shim)->as_device = true;
+	rp_qp_of(shim)->posts_when_lost = true;
 	r->shim = shim;
 	r->joined = false;
 	return 0;
@@ -360,7 +358,7 @@ static struct rp_pre_qp *qp_new(struct ibv_qp *qp, uint64_t send_ops,
 		r->base = base.qp_to_qp_ex(qp);
 		rp_pre_ex_init(r);
 	}
-	ret = attach(r);
+	ret = attach_shim(r);
 	if (ret)
 		goto unuse;
 	ret = rp_pre_qp_add(r);
@@ -385,11 +383,12 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *ctx,
 	struct rp_pre_qp *r;
 	struct ibv_qp *qp;
 
-	if (rp_pre_inside || !(send_ops & CALLS) || attr->qp_type != IBV_QPT_RC)
+	if (rp_pre_passthrough || !(send_ops & CALLS) ||
+	    attr->qp_type != IBV_QPT_RC)
 		return c->create_qp_ex(ctx, attr);
 	attr->send_ops_flags = (send_ops & ~CALLS) | IBV_QP_EX_WITH_RDMA_READ;
 	attr->cap.max_send_sge += no_sge;
-	rp_pre_inside++;
+	rp_pre_passthrough++;
 	qp = c->create_qp_ex(ctx, attr);
 	if (qp) {
 		r = qp_new(qp, attr->send_ops_flags, true);
@@ -401,7 +400,7 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *ctx,
 			qp = NULL;
 		}
 	}
-	rp_pre_inside--;
+	rp_pre_passthrough--;
 	attr->send_ops_flags = send_ops;
 	if (no_sge)
 		attr->cap.max_send_sge = 0;
@@ -410,23 +409,24 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *ctx,
 
 RP_PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 {
-	struct rp_pre_qp *r = rp_pre_inside ? NULL : rp_pre_qp_find(qp);
+	struct rp_pre_qp *r = rp_pre_passthrough ? NULL : rp_pre_qp_find(qp);
 
 	return r && r->base ? &r->ex : base.qp_to_qp_ex(qp);
 }
 
 /* Attach again after the program moved the queue pair to RESET. */
-static int reattach(struct rp_pre_qp *r)
+static int reattach_shim(struct rp_pre_qp *r)
 {
 	struct rpmem_qp *old = r->shim;
 	int ret;
 
 	rp_pre_qp_disconnected(r);
-	ret = attach(r);
+	ret = attach_shim(r);
 	return ret ? ret : rpmem_detach_qp(old);
 }
 
-static int modify(struct rp_pre_qp *r, struct ibv_qp_attr *attr, int mask)
+static int modify_shim_qp(struct rp_pre_qp *r, struct ibv_qp_attr *attr,
+			  int mask)
 {
 	const unsigned int was_access = attr->qp_access_flags;
 	const uint8_t rd = attr->max_rd_atomic;
@@ -435,7 +435,7 @@ static int modify(struct rp_pre_qp *r, struct ibv_qp_attr *attr, int mask)
 	int ret;
 
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RESET) {
-		ret = reattach(r);
+		ret = reattach_shim(r);
 		if (ret)
 			return ret;
 	}
@@ -473,12 +473,12 @@ static int modify(struct rp_pre_qp *r, struct ibv_qp_attr *attr, int mask)
 RP_PUBLIC int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
 			    int mask)
 {
-	struct rp_pre_qp *r = rp_pre_inside ? NULL : rp_pre_qp_find(qp);
+	struct rp_pre_qp *r = rp_pre_passthrough ? NULL : rp_pre_qp_find(qp);
 	int ret;
 
-	if (rp_pre_inside)
+	if (rp_pre_passthrough)
 		return base.modify_qp(qp, attr, mask);
-	rp_pre_inside++;
+	rp_pre_passthrough++;
 	/* A queue pair without flushes may be the target of flushes. */
 	if (!r && (mask & IBV_QP_ACCESS_FLAGS) &&
 	    (attr->qp_access_flags & RP_SHIM_FLUSHES) &&
@@ -489,16 +489,16 @@ RP_PUBLIC int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
 		ret = 0;
 	}
 	if (!ret)
-		ret = r ? modify(r, attr, mask)
+		ret = r ? modify_shim_qp(r, attr, mask)
 			: base.modify_qp(qp, attr, mask);
-	rp_pre_inside--;
+	rp_pre_passthrough--;
 	return ret;
 }
 
 RP_PUBLIC int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
 			   int mask, struct ibv_qp_init_attr *init)
 {
-	struct rp_pre_qp *r = rp_pre_inside ? NULL : rp_pre_qp_find(qp);
+	struct rp_pre_qp *r = rp_pre_passthrough ? NULL : rp_pre_qp_find(qp);
 	int ret = base.query_qp(qp, attr, mask, init);
 
 	if (ret || !r)
@@ -517,16 +517,16 @@ RP_PUBLIC int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr,
 
 RP_PUBLIC int ibv_destroy_qp(struct ibv_qp *qp)
 {
-	struct rp_pre_qp *r = rp_pre_inside ? NULL : rp_pre_qp_find(qp);
+	struct rp_pre_qp *r = rp_pre_passthrough ? NULL : rp_pre_qp_find(qp);
 
 	if (!r)
 		return base.destroy_qp(qp);
-	rp_pre_inside++;
+	rp_pre_passthrough++;
 	rp_pre_qp_del(r);
 	rpmem_detach_qp(r->shim);
 	rp_pre_cq_use(r->scq, -r->entries);
 	qp_free(r);
-	rp_pre_inside--;
+	rp_pre_passthrough--;
 	return base.destroy_qp(qp);
 }
 
@@ -534,7 +534,7 @@ RP_PUBLIC int ibv_destroy_qp(struct ibv_qp *qp)
 
 static bool is_ours(const struct ibv_pd *pd, unsigned int access)
 {
-	return !rp_pre_inside && (access & RP_SHIM_FLUSHES) &&
+	return !rp_pre_passthrough && (access & RP_SHIM_FLUSHES) &&
 	       rp_pre_ctx_find(pd->context);
 }
 
@@ -546,7 +546,7 @@ static struct ibv_mr *region_new(struct ibv_pd *pd, void *addr, size_t length,
 	struct ibv_mr *mr = NULL;
 	int ret;
 
-	rp_pre_inside++;
+	rp_pre_passthrough++;
 	shim = rp_mr_new(pd, addr, length, iova,
 			 (access & ~OPTIONAL) | IBV_ACCESS_REMOTE_READ);
 	if (shim) {
@@ -558,7 +558,7 @@ static struct ibv_mr *region_new(struct ibv_pd *pd, void *addr, size_t length,
 			errno = ret;
 		}
 	}
-	rp_pre_inside--;
+	rp_pre_passthrough--;
 	return mr;
 }
 
@@ -604,9 +604,9 @@ RP_PUBLIC struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
 RP_PUBLIC int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
 			   void *addr, size_t length, int access)
 {
-	if (!rp_pre_inside &&
-	    (rp_pre_mr_is(mr) || ((flags & IBV_REREG_MR_CHANGE_ACCESS) &&
-				  is_ours(mr->pd, (unsigned int)access)))) {
+	if (!rp_pre_passthrough &&
+	    (rp_pre_mr_exists(mr) || ((flags & IBV_REREG_MR_CHANGE_ACCESS) &&
+				      is_ours(mr->pd, (unsigned int)access)))) {
 		rp_log(RP_LOG_WARN,
 		       "regions that are flushed cannot be changed");
 		errno = EOPNOTSUPP;
@@ -620,16 +620,16 @@ RP_PUBLIC int ibv_dereg_mr(struct ibv_mr *mr)
 	struct rp_pre_mr *m;
 	int ret;
 
-	if (rp_pre_inside || !rp_pre_mr_is(mr))
+	if (rp_pre_passthrough || !rp_pre_mr_exists(mr))
 		return base.dereg_mr(mr);
-	rp_pre_inside++;
+	rp_pre_passthrough++;
 	m = rp_pre_mr_recall(mr);
 	ret = rpmem_dereg_mr(m->shim);
 	if (ret)
 		rp_pre_mr_keep(m);
 	else
 		rp_pre_mr_del(m);
-	rp_pre_inside--;
+	rp_pre_passthrough--;
 	return ret;
 }
 
@@ -644,13 +644,13 @@ static int query_device_ex(struct ibv_context *ctx,
 		sizeof(attr->device_cap_flags_ex);
 	int ret = rp_pre_ctx_find(ctx)->query_device_ex(ctx, input, attr, size);
 
-	if (!ret && !rp_pre_inside && size >= has)
+	if (!ret && !rp_pre_passthrough && size >= has)
 		attr->device_cap_flags_ex |= CAPS;
 	return ret;
 }
 
 /* Does the device lack FLUSH, and can the preload emulate it? */
-static bool is_wanted(struct ibv_context *ctx, struct ibv_device_attr *attr)
+static bool must_emulate(struct ibv_context *ctx, struct ibv_device_attr *attr)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(ctx);
 	unsigned int native;
@@ -676,7 +676,7 @@ static void ctx_add(struct ibv_context *ctx)
 	struct rp_pre_ctx *c;
 
 	if (!v || !verbs_get_ctx_op(ctx, create_qp_ex) ||
-	    !is_wanted(ctx, &attr))
+	    !must_emulate(ctx, &attr))
 		return;
 	c = calloc(1, sizeof(*c));
 	if (!c)
@@ -702,14 +702,14 @@ static void ctx_add(struct ibv_context *ctx)
 	}
 }
 
-static struct ibv_context *opened(struct ibv_context *ctx)
+static struct ibv_context *wrap_device(struct ibv_context *ctx)
 {
 	const int err = errno;
 
 	if (ctx) {
-		rp_pre_inside++;
+		rp_pre_passthrough++;
 		ctx_add(ctx);
-		rp_pre_inside--;
+		rp_pre_passthrough--;
 	}
 	errno = err;
 	return ctx;
@@ -717,12 +717,12 @@ static struct ibv_context *opened(struct ibv_context *ctx)
 
 RP_PUBLIC struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
-	return opened(base.open_device(device));
+	return wrap_device(base.open_device(device));
 }
 
 RP_PUBLIC struct ibv_context *ibv_import_device(int fd)
 {
-	return opened(base.import_device(fd));
+	return wrap_device(base.import_device(fd));
 }
 
 RP_PUBLIC int ibv_close_device(struct ibv_context *ctx)

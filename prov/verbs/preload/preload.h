@@ -10,7 +10,7 @@
 #include "verbs/post.h"
 
 /* Nonzero: pass calls to libibverbs; always so in the rendezvous thread. */
-extern __thread unsigned int rp_pre_inside;
+extern __thread unsigned int rp_pre_passthrough;
 
 /* --- devices and completion queues --- */
 
@@ -37,8 +37,8 @@ struct rp_pre_cq {
 	_Atomic(void *) shim;	     /* struct rpmem_cq * or NULL */
 	_Atomic(int) solicited_only; /* argument of the program's arming */
 	pthread_mutex_t lock;
-	bool has_one; /* one holds an unread completion */
-	struct ibv_wc one;
+	bool has_early_wc; /* one holds an unread completion */
+	struct ibv_wc early_wc;
 	UT_hash_handle hh;
 };
 struct rp_pre_ctx *rp_pre_ctx_find(const struct ibv_context *ctx);
@@ -69,7 +69,7 @@ struct rp_pre_qp {
 	uint32_t peer_num; /* peer's QP number */
 	LIST_ENTRY(rp_pre_qp) link;
 	struct rp_pre_listener *listener;
-	bool unheard; /* lost a client that holds descriptors */
+	bool lost_client; /* lost a client that holds descriptors */
 	/* State of the side connection, which either end may start. */
 	pthread_mutex_t side_lock;
 	bool joined;
@@ -101,7 +101,7 @@ void rp_pre_lookup(struct rp_pre_qp *r);
 void rp_pre_region_get(struct rp_pre_qp *r, uint32_t rkey);
 /* With client_lock: handle all messages on r->fd. */
 void rp_pre_receive(struct rp_pre_qp *r);
-void rp_pre_leave(struct rp_pre_qp *r);
+void rp_pre_disconnect(struct rp_pre_qp *r);
 /* Connect the side connection, unless it is connected. 0 or an errno. */
 int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side *peer);
 /* Convert a GID to its host's IP address; false: it has none. */
@@ -133,11 +133,11 @@ void rp_pre_qp_disconnected(struct rp_pre_qp *r);
 int rp_pre_mr_add(struct ibv_mr *mr, struct rpmem_mr *shim);
 /* Before deregistration: recall clients' descriptors. NULL: not the shim's. */
 struct rp_pre_mr *rp_pre_mr_recall(struct ibv_mr *mr);
-bool rp_pre_mr_is(struct ibv_mr *mr);
+bool rp_pre_mr_exists(struct ibv_mr *mr);
 void rp_pre_mr_del(struct rp_pre_mr *m);
 /* Undo rp_pre_mr_recall() after deregistration has failed. */
 void rp_pre_mr_keep(struct rp_pre_mr *m);
 /* Wake the thread, so that it polls new file descriptors. */
-void rp_pre_watch(void);
+void rp_pre_wake_thread(void);
 
 #endif

@@ -36,8 +36,8 @@ struct client {
 	struct sockaddr_in6 from;
 	uint64_t until; /* deadline for LOOKUP, while r is NULL */
 	uint8_t msg[RP_RENDEZVOUS_LEN];
-	size_t got;
-	bool waits; /* LOOKUP has no reply yet */
+	size_t msg_len;
+	bool lookup_pending; /* LOOKUP has no reply yet */
 	struct rp_rendezvous lookup;
 	struct rp_pre_qp *r; /* local queue pair that it looked up */
 	struct granted *granted;
@@ -68,7 +68,7 @@ static void init(void)
 	pthread_condattr_destroy(&attr);
 }
 
-void rp_pre_watch(void)
+void rp_pre_wake_thread(void)
 {
 	/* No error: it fails only if a wake-up is pending. */
 	if (kick >= 0)
@@ -77,10 +77,10 @@ void rp_pre_watch(void)
 
 /* --- clients --- */
 
-static void drop(struct client *v)
+static void drop_client(struct client *v)
 {
 	if (v->r && v->ngranted)
-		v->r->unheard = true;
+		v->r->lost_client = true;
 	if (!v->r)
 		nhalf_open--;
 	nclients--;
@@ -147,7 +147,7 @@ static bool send_found(struct client *v, struct rp_pre_qp *r)
 }
 
 /* Reply to LOOKUP, if the queue pair is connected. False: drop the client. */
-static bool look_up(struct client *v)
+static bool reply_to_lookup(struct client *v)
 {
 	const struct rp_rendezvous no = {.type = RP_RENDEZVOUS_NOT_FOUND};
 	bool later = false;
@@ -155,7 +155,7 @@ static bool look_up(struct client *v)
 
 	LIST_FOREACH (r, &qps, link) {
 		if (is_connected_to(r, v)) {
-			v->waits = false;
+			v->lookup_pending = false;
 			if (send_found(v, r))
 				return true;
 			if (v->r)
@@ -229,11 +229,11 @@ static bool message_handle(struct client *v)
 		return false;
 	switch (m.type) {
 	case RP_RENDEZVOUS_LOOKUP:
-		if (v->r || v->waits)
+		if (v->r || v->lookup_pending)
 			return false;
-		v->waits = true;
+		v->lookup_pending = true;
 		v->lookup = m;
-		return look_up(v);
+		return reply_to_lookup(v);
 	case RP_RENDEZVOUS_QUERY:
 		return v->r && send_descriptor(v, m.rkey);
 	case RP_RENDEZVOUS_RELEASED:
@@ -248,25 +248,25 @@ static bool message_handle(struct client *v)
 	}
 }
 
-static bool serve(struct client *v)
+static bool serve_client(struct client *v)
 {
 	ssize_t n;
 
 	if (!v->r && rp_pre_now() > v->until)
 		return false;
-	if (v->waits && !look_up(v))
+	if (v->lookup_pending && !reply_to_lookup(v))
 		return false;
 	for (;;) {
-		n = recv(v->fd, v->msg + v->got, sizeof(v->msg) - v->got,
-			 MSG_DONTWAIT);
+		n = recv(v->fd, v->msg + v->msg_len,
+			 sizeof(v->msg) - v->msg_len, MSG_DONTWAIT);
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			return true;
 		if (n <= 0)
 			return false;
-		v->got += (size_t)n;
-		if (v->got < sizeof(v->msg))
+		v->msg_len += (size_t)n;
+		if (v->msg_len < sizeof(v->msg))
 			continue;
-		v->got = 0;
+		v->msg_len = 0;
 		if (!message_handle(v))
 			return false;
 	}
@@ -313,8 +313,8 @@ static void serve_all(void)
 		accept_clients(d);
 	for (v = LIST_FIRST(&clients); v; v = next) {
 		next = LIST_NEXT(v, link);
-		if (!serve(v))
-			drop(v);
+		if (!serve_client(v))
+			drop_client(v);
 	}
 	LIST_FOREACH (r, &qps, link) {
 		/* If the lock is taken, its owner reads the messages. */
@@ -323,8 +323,8 @@ static void serve_all(void)
 			pthread_mutex_unlock(&r->client_lock);
 		}
 		if (atomic_load(&r->state) == RP_PRE_FOUND &&
-		    rp_defer_overdue(rp_qp_of(r->shim)))
-			rp_side_fail(rp_qp_of(r->shim)->mine);
+		    rp_defer_expire(rp_qp_of(r->shim)))
+			rp_side_fail(rp_qp_of(r->shim)->post_data);
 	}
 }
 
@@ -360,14 +360,14 @@ static struct pollfd *all_fds(nfds_t *n, int *ms)
 	return fds;
 }
 
-static void *work(void *arg)
+static void *run_thread(void *arg)
 {
 	struct pollfd *fds;
 	eventfd_t kicks;
 	nfds_t n;
 	int ms;
 
-	rp_pre_inside = 1;
+	rp_pre_passthrough = 1;
 	pthread_mutex_lock(&lock);
 	for (;;) {
 		serve_all();
@@ -382,7 +382,7 @@ static void *work(void *arg)
 }
 
 /* Start the thread; it runs until the process ends. */
-static int start(void)
+static int start_thread(void)
 {
 	pthread_t thread;
 	int ret;
@@ -393,7 +393,7 @@ static int start(void)
 		kick = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (kick < 0)
 		return errno;
-	ret = rp_thread_start(&thread, work, NULL);
+	ret = rp_thread_start(&thread, run_thread, NULL);
 	if (!ret)
 		pthread_detach(thread);
 	runs = !ret;
@@ -474,7 +474,7 @@ int rp_pre_qp_add(struct rp_pre_qp *r)
 
 	pthread_once(&once, init);
 	pthread_mutex_lock(&lock);
-	ret = start();
+	ret = start_thread();
 	if (!ret) {
 		HASH_ADD_PTR(qp_table, qp, r);
 		if (oom)
@@ -485,7 +485,7 @@ int rp_pre_qp_add(struct rp_pre_qp *r)
 		r->listener = listener_open(r->qp->qp_num);
 	}
 	pthread_mutex_unlock(&lock);
-	rp_pre_watch();
+	rp_pre_wake_thread();
 	return ret;
 }
 
@@ -499,7 +499,7 @@ struct rp_pre_qp *rp_pre_qp_find(struct ibv_qp *qp)
 	return r;
 }
 
-static void drop_qp(struct rp_pre_qp *r)
+static void drop_clients_of(struct rp_pre_qp *r)
 {
 	struct client *v, *next;
 
@@ -509,28 +509,28 @@ static void drop_qp(struct rp_pre_qp *r)
 	for (v = LIST_FIRST(&clients); v; v = next) {
 		next = LIST_NEXT(v, link);
 		if (v->r == r)
-			drop(v);
+			drop_client(v);
 	}
-	r->unheard = false;
+	r->lost_client = false;
 }
 
 void rp_pre_qp_disconnected(struct rp_pre_qp *r)
 {
 	pthread_mutex_lock(&lock);
-	drop_qp(r);
+	drop_clients_of(r);
 	pthread_mutex_unlock(&lock);
-	rp_pre_leave(r);
+	rp_pre_disconnect(r);
 }
 
 void rp_pre_qp_del(struct rp_pre_qp *r)
 {
 	pthread_mutex_lock(&lock);
-	drop_qp(r);
+	drop_clients_of(r);
 	HASH_DEL(qp_table, r);
 	LIST_REMOVE(r, link);
 	listener_close(r->listener);
 	pthread_mutex_unlock(&lock);
-	rp_pre_leave(r);
+	rp_pre_disconnect(r);
 }
 
 void rp_pre_qp_connected(struct rp_pre_qp *r, const struct ibv_qp_attr *attr)
@@ -552,7 +552,7 @@ void rp_pre_qp_connected(struct rp_pre_qp *r, const struct ibv_qp_attr *attr)
 	r->peer_num = attr->dest_qp_num;
 	r->connected = true;
 	pthread_mutex_unlock(&lock);
-	rp_pre_watch();
+	rp_pre_wake_thread();
 }
 
 /* --- regions --- */
@@ -583,7 +583,7 @@ static struct rp_pre_mr *mr_find(struct ibv_mr *mr)
 	return m;
 }
 
-bool rp_pre_mr_is(struct ibv_mr *mr)
+bool rp_pre_mr_exists(struct ibv_mr *mr)
 {
 	bool is;
 
@@ -627,10 +627,10 @@ static void clients_disconnect(const struct ibv_mr *mr)
 	for (v = LIST_FIRST(&clients); v; v = next) {
 		next = LIST_NEXT(v, link);
 		if (granted_of(v, mr))
-			drop(v);
+			drop_client(v);
 	}
 	LIST_FOREACH (r, &qps, link) {
-		if (!r->unheard || r->qp->pd != mr->pd)
+		if (!r->lost_client || r->qp->pd != mr->pd)
 			continue;
 		rp_log(RP_LOG_WARN,
 		       "queue pair %u is disconnected: its peer could not be "
@@ -638,7 +638,7 @@ static void clients_disconnect(const struct ibv_mr *mr)
 		       r->qp->qp_num);
 		q = rp_qp_of(r->shim);
 		q->ops->fail(q);
-		r->unheard = false;
+		r->lost_client = false;
 	}
 }
 
@@ -665,7 +665,7 @@ struct rp_pre_mr *rp_pre_mr_recall(struct ibv_mr *mr)
 			continue;
 		t->recalled = true;
 		if (!send_now(v, &gone))
-			drop(v);
+			drop_client(v);
 	}
 	while (is_awaited(mr))
 		if (pthread_cond_timedwait(&released, &lock, &ts))
