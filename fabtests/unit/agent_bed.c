@@ -13,7 +13,9 @@
 #include "core/log.h"
 #include "disk.h"
 
-/* For all threads: the worker's may not use the test framework's asserts. */
+/*
+ * All threads use MUST(): the worker's thread may not use Criterion's asserts.
+ */
 #define MUST(cond)                                                             \
 	do {                                                                   \
 		if (!(cond)) {                                                 \
@@ -106,7 +108,7 @@ static void all_done(struct bed_channel *c, int err)
 
 	while ((op = TAILQ_FIRST(&c->under_way))) {
 		TAILQ_REMOVE(&c->under_way, op, link);
-		/* The message's bytes stay valid until done(). */
+		/* done() checks that the message's bytes have stayed valid. */
 		MUST(((const uint8_t *)op->iov[0].iov_base)[3] >= 64);
 		op->done(op, err);
 	}
@@ -127,8 +129,8 @@ static void c_close(struct rp_channel *rc)
 	c->inside = false;
 	c->closed = true;
 	/*
-	 * The agent revokes registrations after it has closed the connection,
-	 * never before.
+	 * The agent revokes a channel's registrations only after it has closed
+	 * the channel.
 	 */
 	for (struct bed_grant *k = c->bed->grants; k; k = k->next)
 		MUST(k->channel != c || !k->revoked);
@@ -184,7 +186,7 @@ static int host_accept(struct rp_agent_host *h, void *request, const void *data,
 	g->channels = c;
 	r->accepted = true;
 	r->channel = c;
-	/* Attach the grant of its HELLO to the new channel. */
+	/* Attach the grant of the connection's HELLO to the new channel. */
 	for (struct bed_grant *k = g->grants; k; k = k->next)
 		if (k->rkey == r->ack.grant.rkey)
 			k->channel = c;
@@ -362,8 +364,8 @@ void bed_fini(struct bed *g)
 /* --- memory --- */
 
 /*
- * Below a larger gap, which the kernel prefers to holes that a test makes in
- * these pages.
+ * Map the pages below a larger gap: the kernel places other mappings in that
+ * gap, not in holes that a test makes in these pages.
  */
 static void *map_pages(size_t n)
 {
@@ -432,7 +434,7 @@ static void pmem_drain(void *ctx)
 
 	MUST(!m->gone);
 	atomic_fetch_add(&m->drains, 1);
-	/* Caches that persist count as media. */
+	/* With persistent caches the bytes in cache count as bytes on media. */
 	if (m->r.choice.method == RP_METHOD_AGENT_SFENCE)
 		memcpy(m->media, m->mem, m->npages * BED_PAGE);
 	if (m->dirty_way)
@@ -487,7 +489,7 @@ static void pmem_changed(void *ctx, void *addr, size_t len)
 	atomic_fetch_add(&m->changes, 1);
 }
 
-/* The clock stands still: the duration of a sync decides nothing here. */
+/* The clock stands still, so the duration of a sync has no influence here. */
 static uint64_t pmem_now(void *ctx)
 {
 	return 0;
@@ -549,7 +551,7 @@ void bed_region_facts(struct bed *g, struct bed_region *m,
 				 &m->r.pmem),
 		     0);
 	m->r.key = new_key(&m->r.choice);
-	/* Fields that the agent must initialize. */
+	/* The agent must initialize these fields. */
 	m->r.busy = 99;
 	m->r.failed = 99;
 	if (g->facts_file) {
@@ -601,7 +603,10 @@ void bed_region_del(struct bed *g, struct bed_region *m)
 	munmap(m->mem, m->npages * BED_PAGE);
 	munmap(m->way, m->npages * BED_PAGE);
 	munmap(m->media, m->npages * BED_PAGE);
-	/* Poison the struct: a read after deregistration finds nonsense. */
+	/*
+	 * Overwrite the struct, so that a read after deregistration returns
+	 * nonsense.
+	 */
 	memset(&m->r, 0xdd, sizeof(m->r));
 	m->gone = true;
 }
@@ -667,7 +672,7 @@ struct bed_request *bed_connect_request(struct bed *g,
 
 	r->bed = g;
 	cr_assert_gt(rp_wire_put_hello(buf, sizeof(buf), m), 0);
-	/* Padded with zeros, as RDMA CM does. */
+	/* Pad the private data with zeros, as RDMA CM does. */
 	rp_agent_requested(g->a, r, buf, sizeof(buf));
 	return r;
 }
@@ -715,7 +720,10 @@ struct bed_peer bed_connect_all(struct bed *g, struct bed_region *const m[],
 
 void bed_recv(struct bed_peer *p, const void *msg, int len)
 {
-	/* A heap copy: the sanitizer sees reads past its end. */
+	/*
+	 * Copy the message to the heap, so that the sanitizer detects reads
+	 * past its end.
+	 */
 	uint8_t *copy = malloc(len > 0 ? len : 1);
 
 	cr_assert_geq(len, 0, "could not encode: %d", len);
@@ -780,7 +788,10 @@ uint64_t bed_commit_all(struct bed_peer *p, enum rp_class required, size_t n,
 		bed_store(at[i].m, at[i].off, at[i].len);
 		ranges[i] = (struct rp_wire_range){at[i].m->r.key, at[i].off,
 						   at[i].len};
-		/* Ranges committed by delivery never reach media. */
+		/*
+		 * A commit of these ranges by delivery does not bring them to
+		 * media.
+		 */
 		if (at[i].m->r.facts.memory != RP_MEM_TMPFS &&
 		    (at[i].m->r.facts.memory != RP_MEM_FILE ||
 		     required == RP_CLASS_POWER))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* An agent between fakes: host, channels, a clock, memory with media. */
+/* An agent on fakes: host, channels, clock, and memory with media. */
 #ifndef RP_TEST_AGENT_BED_H
 #define RP_TEST_AGENT_BED_H
 
@@ -45,18 +45,19 @@ struct bed_channel {
 	struct rp_channel c;
 	struct bed *bed;
 	bool closed;
-	int room;    /* posts that it accepts; below 0: any number */
-	bool slow;   /* only the test calls done() */
+	int room; /* number of posts that the channel accepts; below 0: no limit
+		   */
+	bool slow;   /* post() does not call done(); only the test does */
 	bool inside; /* close() is running */
-	TAILQ_HEAD(, rp_channel_op) under_way; /* posted, done() is due */
+	TAILQ_HEAD(, rp_channel_op) under_way; /* done() is due */
 	struct bed_msg *first, **last;
-	unsigned int posts; /* tries to post */
+	unsigned int posts; /* calls of post() */
 	struct bed_channel *next;
 };
 
 /* A registration for one connection. */
 struct bed_grant {
-	struct bed_channel *channel; /* NULL: HELLO's, before accept */
+	struct bed_channel *channel; /* NULL: a HELLO's, before accept */
 	bool revoked;
 	uint64_t rkey;
 	const struct rp_region *region;
@@ -66,7 +67,7 @@ struct bed_grant {
 /*
  * A region of fake persistent memory. The program stores to mem; sync copies
  * pages from mem to media; flush copies lines from mem to `way`, and drain
- * copies these to media. With agent-sfence drain copies all of mem.
+ * copies those lines to media. With agent-sfence drain copies all of mem.
  */
 struct bed_region {
 	struct rp_region r;
@@ -88,11 +89,11 @@ struct bed {
 	struct rp_agent_host host;
 	struct rp_agent *a;
 	uint64_t now;
-	uint32_t flags; /* of new channels */
+	uint32_t flags; /* flags of new channels */
 	/* Results of the host's functions. */
 	int accept_ret, grant_ret, notify_ret;
-	uint64_t source; /* of the next connection requests */
-	bool no_native;	 /* grants come without FLUSH */
+	uint64_t source; /* source host of the next connection requests */
+	bool no_native;	 /* grants have no native FLUSH */
 	uint32_t inject;
 	/*
 	 * The file that the facts of regions come from, and a lookup that also
@@ -105,30 +106,39 @@ struct bed {
 	struct bed_grant *grants;
 	atomic_uint kicks;
 	unsigned int warnings, notified;
-	unsigned int posts_before; /* posts so far, at the last notification */
+	unsigned int posts_before; /* number of posts at the time of the last
+				      notification */
 	struct rp_channel *notified_by;
 	uint16_t notified_port, notified_endpoint;
 	uint64_t notified_data;
 	void *notified_buf;
 	size_t notified_len;
-	/* Ranges that an OK must have made durable; number of checks so far. */
+	/*
+	 * Ranges that must be on media when their OK is sent; number of these
+	 * checks.
+	 */
 	struct bed_promise *promises;
 	unsigned int checked;
-	/* Ranges that must be on media before any store is done. */
+	/* Ranges that must be on media when an ordered store is executed. */
 	struct bed_at behind[2];
-	/* sync waits while the gate is closed; entered counts these. */
+	/*
+	 * sync waits while the gate is closed; entered counts the syncs that
+	 * reached it.
+	 */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool gate_closed;
 	unsigned int entered;
 };
 
-/* attr NULL: all defaults, without a worker. */
+/* attr NULL: all defaults, no worker thread. */
 void bed_init(struct bed *g, const struct rp_agent_attr *attr);
 /* Delete the agent, and check that it leaves nothing behind. */
 void bed_fini(struct bed *g);
 
-/* A region begins at this offset in its memory, so not on a page. */
+/*
+ * Offset of each region in its memory, so that the region is not page-aligned.
+ */
 #define BED_SKEW 192
 /*
  * Register a region of npages pages (less BED_SKEW) whose facts lead to this
@@ -157,7 +167,7 @@ struct bed_peer {
 	struct bed *g;
 	struct bed_channel *c;
 	struct rp_wire_hello_ack ack;
-	uint64_t token; /* the last one used */
+	uint64_t token; /* the token that was used last */
 };
 /* A valid HELLO for this key from a new initiator; the test may change it. */
 struct rp_wire_hello bed_hello(uint64_t key);
@@ -175,13 +185,13 @@ struct bed_peer bed_connect_all(struct bed *g, struct bed_region *const m[],
 /* Send QUERY and take its INFO. */
 struct rp_wire_info bed_query(struct bed_peer *p, uint64_t key,
 			      enum rp_class required);
-/* Break the connection. */
+/* Lose the peer's connection. */
 void bed_lose(struct bed_peer *p);
 /* Call done() for all posted operations. */
 void bed_sent(struct bed_channel *c);
 
 void bed_recv(struct bed_peer *p, const void *msg, int len);
-/* Each sends a request and returns its token. */
+/* Each of these functions sends a request and returns its token. */
 uint64_t bed_send(struct bed_peer *p, const struct rp_wire_request *m);
 uint64_t bed_request(struct bed_peer *p, enum rp_level level,
 		     enum rp_class required, size_t n,
@@ -192,14 +202,17 @@ uint64_t bed_commit_all(struct bed_peer *p, enum rp_class required, size_t n,
 /* Commit one range at the region's class. */
 uint64_t bed_commit(struct bed_peer *p, struct bed_region *m, uint64_t off,
 		    uint64_t len);
-/* An ordered store behind a commit of new bytes: these reach media first. */
+/*
+ * Request an ordered store behind a commit of new bytes, which must reach media
+ * first.
+ */
 uint64_t bed_then(struct bed_peer *p, struct bed_at at, struct bed_region *m,
 		  uint64_t addr, uint64_t value);
 uint64_t bed_notify(struct bed_peer *p, struct bed_at at, uint64_t data);
-/* An inline store; all its bytes are `fill`. */
+/* Request an inline store whose bytes are all `fill`. */
 uint64_t bed_inline(struct bed_peer *p, enum rp_level level, struct bed_at at,
 		    uint8_t fill);
-/* An atomic on unsigned elements of 8 bytes. */
+/* Request an atomic on unsigned elements of 8 bytes. */
 uint64_t bed_atomic(struct bed_peer *p, enum rp_level level, struct bed_at at,
 		    enum rp_atomic_op op, const uint64_t *operand,
 		    const uint64_t *compare, bool fetch);
@@ -209,7 +222,7 @@ void bed_run(struct bed *g);
 /* Call progress, in real time, until the worker's batches are done. */
 void bed_run_worker(struct bed *g);
 
-/* The next message that was sent to the peer; false: none. */
+/* Take the next message that was sent to the peer. False: none. */
 bool bed_take(struct bed_peer *p, struct bed_msg *m);
 /* The next message must be a REPLY to this token with this status. */
 struct rp_wire_reply bed_expect(struct bed_peer *p, uint64_t token,

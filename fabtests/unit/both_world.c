@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The world of both_world.h: connections that break, a target that dies. */
+/* Connections that break and a target that is killed, for both_world.h. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,10 @@ void w_changed(struct w_reg *g, const uint64_t *cells, size_t n)
 
 		W_CHECK(w, g->mem[i] && g->mem[i] <= w->number,
 			"cell %zu holds no write: a buffer was used late", i);
-		/* A newer connection ends all placement by older ones. */
+		/*
+		 * Once a newer connection is accepted, older connections may
+		 * place nothing.
+		 */
 		W_CHECK(w, v->conn >= w->accepted[v->session],
 			"cell %zu: number %llu of connection %u comes late", i,
 			(unsigned long long)g->mem[i], v->conn);
@@ -108,7 +111,7 @@ static void op_changed(void *ctx, void *addr, size_t len)
 	w_changed(ctx, addr, len / 8);
 }
 
-/* The clock stands still: the duration of a sync decides nothing here. */
+/* The clock stands still, so the duration of a sync has no influence here. */
 static uint64_t op_now(void *ctx)
 {
 	return 0;
@@ -132,8 +135,8 @@ static const enum rp_method methods[W_KINDS] = {
 	RP_METHOD_DELIVERY};
 
 /*
- * Register memory that is a copy of the former registration's. That one stays
- * valid, because a reply may still refer to it.
+ * Register memory with the bytes of the former registration. The former one
+ * stays allocated, because a reply may still refer to it.
  */
 static void reg_new(struct world *w, enum w_kind kind,
 		    const struct w_reg *before, bool power_cut)
@@ -569,7 +572,7 @@ static void place_item(struct w_conn *c, const struct w_item *it)
 	}
 }
 
-/* A read fence: the device places what this connection has written before. */
+/* A read fence: the device places all earlier writes of this connection. */
 static void place_earlier(struct w_conn *c, struct w_reg *g)
 {
 	for (size_t i = 0; i < W_CELLS; i++)
@@ -626,14 +629,14 @@ static void arrive_at_initiator(struct w_conn *c)
 	} else if (it->kind == RP_CHANNEL_SEND) {
 		c->i.events->received(c->i.owner, it->bytes, it->len);
 	} else if (it->op) {
-		it->op->err = -1; /* acknowledged */
+		it->op->err = -1; /* err -1: the operation was acknowledged */
 		if (it->op->iov_count)
 			memcpy(it->op->iov[0].iov_base, it->bytes, it->len);
 	}
 	free(it);
 }
 
-/* Call done() of the oldest posted operation, if it may end now. */
+/* Call done() of the oldest posted operation, if it may complete now. */
 static bool complete_oldest(struct w_conn *c)
 {
 	struct rp_channel_op *op = TAILQ_FIRST(&c->posted);
@@ -643,7 +646,9 @@ static bool complete_oldest(struct w_conn *c)
 	    (!acked && (op->kind == RP_CHANNEL_READ ||
 			(op->kind == RP_CHANNEL_WRITE && op->delivered))))
 		return false;
-	/* It ends: later acknowledgements must not touch it. */
+	/*
+	 * The operation completes: later acknowledgements must not refer to it.
+	 */
 	struct w_item *it;
 	STAILQ_FOREACH (it, &c->to_target, link)
 		if (it->op == op)

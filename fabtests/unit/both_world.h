@@ -18,49 +18,54 @@
 enum {
 	W_SESSIONS = 2,
 	W_KINDS = 4,
-	W_CELLS = 64, /* 8 bytes each, by region */
+	W_CELLS = 64, /* cells of a region, 8 bytes each */
 	W_SHARE = W_CELLS / W_SESSIONS,
-	W_OPS = 12, /* outstanding at once, by session */
+	W_OPS = 12, /* outstanding operations of a session */
 	W_NUMBERS = 4000,
 	W_REGS = 40,
-	W_INLINE = 64, /* durable writes up to this length are STOREs */
+	W_INLINE = 64, /* a durable write of at most this length is a STORE */
 };
 
 #define W_NONE UINT64_MAX
 
 enum w_kind {
-	W_MSYNC,    /* page-cache file */
+	W_MSYNC,    /* page-cache file, synced by the agent */
 	W_CLWB,	    /* DAX, flushed by the agent */
-	W_FENCE,    /* DAX behind a NIC; reads fence its writes */
-	W_DELIVERY, /* placed bytes survive */
+	W_FENCE,    /* DAX behind a NIC; a read fences earlier writes */
+	W_DELIVERY, /* memory where placed bytes survive a power cut */
 };
 
-/* Rates of failures in this world, per thousand steps or calls. */
+/* Rates of failures, per thousand steps or calls. */
 struct w_rules {
 	unsigned int full, breaks, restarts, renews, sync_fails, stale, leaves;
 	unsigned int credits, max_jobs, max_sessions;
 	uint64_t tick; /* longest time between steps, ns */
 };
 
-/* One registration. mem is what all CPUs see, media what survives. */
+/*
+ * One registration. mem is what all CPUs see; media is what survives a power
+ * cut.
+ */
 struct w_reg {
 	struct rp_region r;
 	struct world *w;
 	enum w_kind kind;
 	bool gone, broken;
 	uint64_t mem[W_CELLS] __attribute__((aligned(4096)));
-	uint64_t way[W_CELLS];	  /* written back, not drained; or W_NONE */
-	uint64_t device[W_CELLS]; /* in the device (W_FENCE); or W_NONE */
-	unsigned int device_of[W_CELLS]; /* the connection that wrote it */
+	uint64_t way[W_CELLS]; /* lines written back but not drained, or W_NONE
+				*/
+	uint64_t device[W_CELLS]; /* writes inside the device (W_FENCE), or
+				     W_NONE */
+	unsigned int device_of[W_CELLS]; /* connection that wrote device[] */
 	uint64_t media[W_CELLS];
-	/* The program's: number of the last accepted write, by cell. */
+	/* By cell: number of the last write that the session accepted. */
 	uint64_t posted[W_CELLS];
 };
 
 /* One message or RDMA operation in transit, with a copy of its bytes. */
 struct w_item {
 	STAILQ_ENTRY(w_item) link;
-	struct rp_channel_op *op; /* of the session; NULL: ended */
+	struct rp_channel_op *op; /* the session's; NULL: completed */
 	enum rp_channel_kind kind;
 	bool refusal, accept;
 	uint64_t rkey, remote_addr;
@@ -72,16 +77,16 @@ TAILQ_HEAD(w_ops, rp_channel_op);
 
 /* A connection, and both of its channels. */
 struct w_conn {
-	struct rp_channel i, t; /* channel ends: session's, agent's */
+	struct rp_channel i, t; /* ends of session and agent */
 	struct world *w;
 	struct w_conn *next;
 	unsigned int id, session;
-	bool requested; /* HELLO has arrived */
-	bool taken;	/* the agent has accepted it */
+	bool requested; /* the agent has received the HELLO */
+	bool taken;	/* the agent has accepted the connection */
 	bool i_closed, t_closed, broken, i_lost;
 	struct w_items to_target, to_initiator;
-	struct w_ops posted;   /* the session's; done() is due */
-	struct w_ops t_posted; /* the agent's */
+	struct w_ops posted; /* the session's operations whose done() is due */
+	struct w_ops t_posted; /* the agent's operations whose done() is due */
 };
 
 struct w_grant {
@@ -100,7 +105,8 @@ struct w_op {
 	struct w_reg *reg, *then;
 	unsigned int first, n, then_cell;
 	uint64_t number, then_number;
-	uint64_t want[W_CELLS]; /* by cell: written before it was posted */
+	uint64_t want[W_CELLS]; /* by cell: number of the last write before the
+				   operation */
 	struct rp_wire_range range;
 	uint64_t buf[W_CELLS];
 	uint64_t result;
@@ -132,7 +138,8 @@ struct world {
 	size_t nregs;
 	struct w_conn *conns;
 	unsigned int nconns;
-	unsigned int accepted[W_SESSIONS]; /* by session: newest connection */
+	unsigned int accepted[W_SESSIONS]; /* by session: number of its newest
+					      connection */
 	struct w_grant *grants;
 	struct w_number numbers[W_NUMBERS];
 	struct w_program p[W_SESSIONS];
@@ -149,7 +156,9 @@ void w_restart(struct world *w);
 void w_renew(struct world *w, enum w_kind kind);
 /* Do one of the possible steps. */
 void w_step(struct world *w);
-/* For ns: deliver all messages and make progress everywhere. */
+/*
+ * Deliver all messages and call progress everywhere, for ns of simulated time.
+ */
 void w_pass(struct world *w, uint64_t ns);
 /* Cells of the region were written: check that the writes are not too late. */
 void w_changed(struct w_reg *g, const uint64_t *cells, size_t n);

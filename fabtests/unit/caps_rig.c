@@ -79,7 +79,10 @@ void expect_err(const void *addr, size_t len, int err, const char *word)
 	cr_assert_arr_eq(&facts, &before, sizeof(facts));
 }
 
-/* A file of len bytes in dir (or at this full path), open; removed later. */
+/*
+ * Create a file of len bytes in dir (or at this full path); returns its
+ * descriptor. The file is removed after the test.
+ */
 int make_file(const char *name, size_t len)
 {
 	char path[2 * PATH_MAX];
@@ -101,7 +104,7 @@ char *map(int fd, size_t len, int flags)
 	return p;
 }
 
-/* The kind of an ordinary file depends on the file system of the tests. */
+/* The memory kind of a file in dir depends on the file system of the tests. */
 enum rp_memory file_here(void)
 {
 	struct statfs s;
@@ -111,8 +114,9 @@ enum rp_memory file_here(void)
 }
 
 /*
- * Invented trees. The process map names a real file, so that its identity is
- * valid; statx is wrapped, so that the file can claim to be in DAX state.
+ * Invented /proc and /sys trees. The process map names a real file, so that its
+ * identity is valid; statx is wrapped, so that the file can claim to be in DAX
+ * state.
  */
 bool claim_dax;
 size_t looks;
@@ -151,10 +155,13 @@ void write_tree(const char *path, const char *fmt, ...)
 	fclose(f);
 }
 
-struct statx real; /* of the invented file */
+struct statx real; /* statx result of the invented file */
 char real_path[2 * PATH_MAX];
 
-/* A process map with the file at HERE in one piece, on a mount of this type. */
+/*
+ * Write a process map with one mapping, the file at HERE, on a mount of this
+ * type.
+ */
 void invent(const char *type, const char *opts)
 {
 	close(make_file("pool", LEN));
@@ -250,7 +257,7 @@ void nic_device(const char *name, const char *folder)
 	cr_assert_eq(symlink(to, link), 0);
 }
 
-/* A root port with these IDs and registers; len: readable config bytes. */
+/* Make a root port with these IDs and registers; len: readable config bytes. */
 void nic_port(unsigned int vendor, unsigned int id, uint32_t p0, uint32_t p1,
 	      size_t len)
 {

@@ -22,52 +22,67 @@ void caps_setup(void);
 void caps_teardown(void);
 
 int read_facts(const void *addr, size_t len);
-/* read_facts() must find this memory; or fail with err, and this word in why.
+/*
+ * read_facts() must find this memory kind; or fail with err, and name this word
+ * in why.
  */
 void expect_found(const void *addr, size_t len, enum rp_memory memory);
 void expect_err(const void *addr, size_t len, int err, const char *word);
 
-/* A file of len bytes in dir (or at this full path), open; removed later. */
+/*
+ * Create a file of len bytes in dir (or at this full path); returns its
+ * descriptor. The file is removed after the test.
+ */
 int make_file(const char *name, size_t len);
 char *map(int fd, size_t len, int flags);
-/* The kind of an ordinary file depends on the file system of the tests. */
+/* The memory kind of a file in dir depends on the file system of the tests. */
 enum rp_memory file_here(void);
 
 /*
- * Invented trees. The process map names a real file, so that its identity is
- * valid; statx is wrapped, so that the file can claim to be in DAX state.
+ * Invented /proc and /sys trees. The process map names a real file, so that its
+ * identity is valid; statx is wrapped, so that the file can claim to be in DAX
+ * state.
  */
 #define HERE ((void *)0x100000)
 #define LEN  0x2000
 
 extern bool claim_dax;
 extern size_t looks;	  /* number of statx calls */
-extern struct statx real; /* of the invented file */
+extern struct statx real; /* statx result of the invented file */
 extern char real_path[2 * PATH_MAX];
 
 /* Write a file of the tree in dir. */
 void write_tree(const char *path, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
-/* A process map with the file at HERE in one piece, on a mount of this type. */
+/*
+ * Write a process map with one mapping, the file at HERE, on a mount of this
+ * type.
+ */
 void invent(const char *type, const char *opts);
-/* The same with this device number and this source of the mount. */
+/* As invent(), with this device number and this source of the mount. */
 void invent_on(unsigned int major, unsigned int minor, const char *type,
 	       const char *source, const char *opts);
-/* A link of the tree in dir; it leads to another path of the tree. */
+/* Link a path of the tree in dir to another path of that tree. */
 void link_tree(const char *path, const char *to);
-/* A disk in this folder; cache, fua: in its queue, NULL: no such file. */
+/*
+ * Make a disk in this folder. cache, fua: contents of its queue/write_cache and
+ * queue/fua; NULL: no such file.
+ */
 void disk_device(const char *folder, const char *cache, const char *fua);
-/* The path of an adapter below a root port. */
+/* The sysfs path of an adapter below a root port. */
 #define NIC_PORT     "/sys/devices/pci0000:17/0000:17:00.0"
 #define NIC_FUNCTION NIC_PORT "/0000:18:00.1"
 
 /* Link /sys/class/infiniband/NAME to this folder. */
 void nic_device(const char *name, const char *folder);
-/* A root port with these IDs and registers; len: readable config bytes. */
+/* Make a root port with these IDs and registers; len: readable config bytes. */
 void nic_port(unsigned int vendor, unsigned int id, uint32_t p0, uint32_t p1,
 	      size_t len);
 
-/* A region with the device pmem0; domain NULL: no persistence_domain file. */
+/*
+ * Make an nd region with the device pmem0; domain NULL: no persistence_domain
+ * file.
+ */
 void nd_region(const char *name, const char *domain);
 
 #endif

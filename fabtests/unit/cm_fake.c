@@ -22,7 +22,7 @@ struct fake fake;
 static struct ibv_device device, cm_device;
 static struct verbs_context vctx;
 static struct ibv_context *const context = &vctx.context;
-/* librdmacm opens a context of its own on the same device. */
+/* The context that librdmacm opens on the same device. */
 static struct ibv_context cm_context;
 static struct rdma_event_channel channel;
 static struct ibv_pd pd;
@@ -228,7 +228,10 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *p, struct ibv_qp_init_attr *attr)
 	return new_qp(0, attr);
 }
 
-/* A library without FLUSH refuses such queue pairs, device or not. */
+/*
+ * A library without FLUSH refuses queue pairs with FLUSH, whatever the device
+ * has.
+ */
 static struct ibv_qp *create_qp_ex(struct ibv_context *c,
 				   struct ibv_qp_init_attr_ex *a)
 {
@@ -286,7 +289,10 @@ void fake_end(void)
 void fake_complete(const struct fake_wr *w, enum ibv_wc_status status)
 {
 	cr_assert_lt(fake.nwc, FAKE_MAX);
-	/* For a failed work request only wr_id, status, qp_num are valid. */
+	/*
+	 * In a completion with an error only wr_id, status and qp_num are
+	 * valid.
+	 */
 	fake.wc[fake.nwc++] = (struct ibv_wc){
 		.wr_id = w->wr.wr_id,
 		.qp_num = w->qp,
@@ -579,7 +585,9 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *owner,
 {
 	cr_assert_leq(cqe, fake.max_cqe);
 	fake.open++;
-	/* Ignore the small queue of the trial for FLUSH. */
+	/*
+	 * The trial for FLUSH creates a small queue, which does not count here.
+	 */
 	if (cqe > 2)
 		cq.cqe = cqe;
 	return &cq;

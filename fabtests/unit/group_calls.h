@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Calls of a group's writers, one after the other, over the rig. */
+/* Calls of a group's writers, one after the other, on members in memory. */
 #ifndef RP_TEST_GROUP_CALLS_H
 #define RP_TEST_GROUP_CALLS_H
 
@@ -14,7 +14,7 @@
 
 static struct rig rig;
 
-/* A call of a writer. */
+/* One library call of a writer, and its result. */
 struct call {
 	struct rpmem_pool_op op;
 	struct rpmem_pool_then then;
@@ -41,7 +41,7 @@ static inline void start(uint64_t seed, unsigned int n, unsigned int k)
 	rig_start(&rig, seed, n, k);
 }
 
-/* A member is away, and its owner has noticed. */
+/* A member becomes unreachable, and its owner has noticed that. */
 static inline void away(unsigned int member)
 {
 	const int owner = rig.members[member].owner;
@@ -67,7 +67,7 @@ static inline struct group *group(unsigned int w)
 	return &rig.writers[w].g;
 }
 
-/* Until the group is open, or has ended. */
+/* Run events until the group is open or has ended. */
 static inline void settle(unsigned int w)
 {
 	for (unsigned int i = 0; i < EVENTS; i++) {
@@ -78,7 +78,7 @@ static inline void settle(unsigned int w)
 	cr_assert(false, "writer %u waits in phase %d", w, group(w)->phase);
 }
 
-/* A writer that has opened the group. */
+/* Start a writer and run events until it has opened the group. */
 static inline unsigned int opened(void)
 {
 	for (;;) {
@@ -95,7 +95,7 @@ static inline unsigned int opened(void)
 	}
 }
 
-/* Until a member has a state, or a later one. */
+/* Run events until a member has this state or a later one. */
 static inline void reach_least(unsigned int w, unsigned int member,
 			       enum member_state state)
 {
@@ -105,7 +105,7 @@ static inline void reach_least(unsigned int w, unsigned int member,
 	cr_assert_geq(group(w)->members[member].state, state);
 }
 
-/* Until a member has a state. */
+/* Run events until a member has exactly this state. */
 static inline void reach(unsigned int w, unsigned int member,
 			 enum member_state state)
 {
@@ -198,7 +198,7 @@ static inline uint64_t read_cell(unsigned int w, unsigned int cell)
 	return c.value;
 }
 
-/* The group has ended with a result, and so do all further calls. */
+/* The group must end with this result, and all further calls must return it. */
 static inline void ended(unsigned int w, int ret)
 {
 	for (unsigned int i = 0; i < EVENTS; i++)

@@ -7,14 +7,14 @@
 
 #include "group_rig.h"
 
-/* The context of a writer's callbacks. */
+/* What each callback of a writer gets as its argument. */
 struct rig_arg {
 	struct rig *r;
 	unsigned int writer;
 };
 static struct rig_arg args[RIG_WRITERS];
 
-/* --- what members do --- */
+/* --- how members execute operations --- */
 
 static bool flip(struct rig *r)
 {
@@ -40,7 +40,7 @@ static void compact(struct rig *r)
 	r->nops = to;
 }
 
-/* Each cell of a write arrives or not. */
+/* Copy each 8-byte cell of a write to the member, or leave it out at random. */
 static void place(struct rig *r, struct rig_op *o, bool all)
 {
 	struct rig_member *m = &r->members[o->member];
@@ -49,7 +49,10 @@ static void place(struct rig *r, struct rig_op *o, bool all)
 		&r->writers[o->writer].g.members[o->member];
 	const uint64_t at = o->op->offset;
 
-	/* A member with an epoch may be the next writer's source. */
+	/*
+	 * The last damaged copy goes to a member without an epoch, because a
+	 * member with an epoch may be the next writer's source.
+	 */
 	if (leg->kind == LEG_COPY && r->flips && !to->from_itself &&
 	    (r->flips > 1 || to->blank)) {
 		r->flips--;
@@ -61,7 +64,10 @@ static void place(struct rig *r, struct rig_op *o, bool all)
 			       o->op->len - i < 8 ? o->op->len - i : 8);
 }
 
-/* A completed write is not known to its operation any more: keep its range. */
+/*
+ * The range and bytes of a completed write. The library keeps them in its
+ * journal and no operation refers to them any more.
+ */
 struct kept {
 	struct rig *r;
 	unsigned int writer, member;
@@ -107,7 +113,7 @@ static void journal_drop(unsigned int writer, unsigned int member, bool commit)
 	}
 }
 
-/* Oldest first. */
+/* Repeat a member's completed writes, the oldest first. */
 static void journal_replay(struct kept *e, unsigned int writer,
 			   unsigned int member)
 {
@@ -141,11 +147,14 @@ static void execute(struct rig *r, unsigned int i)
 		if (o->op->flags & RPMEM_POOL_DURABLE)
 			memcpy(m->durable + o->op->offset,
 			       m->visible + o->op->offset, o->op->len);
-		/* It is repeated too, behind an older write to its bytes. */
+		/*
+		 * A write that is repeated after a power cut goes behind older
+		 * writes to its bytes, so a durable write is kept as well.
+		 */
 		journal_add(r, o);
 		return;
 	}
-	/* A commit covers what was submitted before it. */
+	/* A commit covers the writes that this writer submitted before it. */
 	for (unsigned int j = 0; j < i; j++)
 		if (r->ops[j].live && !r->ops[j].executed &&
 		    r->ops[j].writer == o->writer &&
@@ -163,7 +172,7 @@ static void execute(struct rig *r, unsigned int i)
 	}
 }
 
-/* A handle ends: what is outstanding arrives in part. */
+/* Close a member's handle: outstanding writes are executed in part. */
 static void drop_handle(struct rig *r, unsigned int writer, unsigned int member,
 			bool keep_ops, int ret)
 {
@@ -189,7 +198,7 @@ static void drop_handle(struct rig *r, unsigned int writer, unsigned int member,
 
 /* --- what a group calls --- */
 
-/* A write of this writer that is not durable. */
+/* Whether this writer has an unexecuted write to this offset of the member. */
 static bool is_pending(struct rig *r, unsigned int writer, unsigned int member,
 		       uint64_t at)
 {
@@ -204,7 +213,10 @@ static bool is_pending(struct rig *r, unsigned int writer, unsigned int member,
 	return false;
 }
 
-/* An operation must not be submitted before other bytes are durable. */
+/*
+ * Fail if the operation is submitted before the bytes that must be durable
+ * first.
+ */
 static void check_before(struct rig *r, unsigned int writer,
 			 unsigned int member, const struct rpmem_pool_op *op)
 {
@@ -289,7 +301,10 @@ static void open_member(struct rig *r, unsigned int writer, unsigned int member)
 	}
 	if (w->g.given && !w->blind && group_look(&w->g, member, m->visible))
 		return;
-	/* A later writer takes the member; an earlier one does not. */
+	/*
+	 * A later writer takes the member from its owner; an earlier one does
+	 * not.
+	 */
 	for (unsigned int i = writer + 1; i < r->nwriters; i++)
 		if (m->owner == (int)i) {
 			group_opened(&w->g, member, -EBUSY, 0, "busy");
@@ -319,7 +334,7 @@ static void deliver(struct rig *r, unsigned int i)
 	group_done(&r->writers[o.writer].g, o.member, o.op);
 }
 
-/* Only some members are fast, so that others lag. */
+/* Let only some members be fast at a time, so that the others lag. */
 static bool fast(struct rig *r, unsigned int member)
 {
 	return (r->now / 64 + member) % r->n || !seeded_below(&r->rnd, 8);
@@ -331,7 +346,7 @@ static bool is_unreported(const struct rig *r, const struct rig_op *o)
 	       o->op->offset == r->unreported;
 }
 
-/* No step makes a member say that it lacks a commit that it had durably. */
+/* No step may lower the newest commit that a member claims to have, durably. */
 static void check_claims(struct rig *r)
 {
 	for (unsigned int i = 0; i < r->n; i++) {
@@ -452,7 +467,7 @@ void rig_replace(struct rig *r, unsigned int member)
 {
 	struct rig_member *m = &r->members[member];
 
-	/* A handle finds another pool in its place. */
+	/* The owner's handle would find another pool in the member's place. */
 	if (m->owner >= 0) {
 		const unsigned int owner = (unsigned int)m->owner;
 
@@ -509,7 +524,9 @@ void rig_start(struct rig *r, uint64_t seed, unsigned int n, unsigned int k)
 		m->up = true;
 		m->owner = -1;
 		m->length = RIG_LENGTH;
-		/* Members of a new group hold any bytes behind their area. */
+		/*
+		 * Members of a new group have random bytes behind their area.
+		 */
 		for (unsigned int b = GROUP_AREA; b < RIG_LENGTH; b++)
 			m->visible[b] = m->durable[b] =
 				i ? (unsigned char)seeded_next(&r->rnd) : 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Members of a group in memory, and writers that open it. A member executes
- * operations in any order that librpmem_pool allows, loses its power, is away,
- * is replaced, and belongs to the writer that opened it last.
+ * Members of a group in memory, and writers that open the group. A member
+ * executes operations in any order that librpmem_pool allows. It can lose
+ * power, be unreachable or be replaced, and it belongs to the writer that
+ * opened it last.
  */
 #ifndef RP_TEST_GROUP_RIG_H
 #define RP_TEST_GROUP_RIG_H
@@ -22,7 +23,7 @@ struct rig_op {
 	unsigned int writer, member;
 	struct rpmem_pool_op *op;
 	bool executed;
-	unsigned char *bytes; /* of a write: the library's journal */
+	unsigned char *bytes; /* bytes of a write, in the library's journal */
 	bool live;
 };
 
@@ -31,20 +32,20 @@ struct rig_member {
 	bool up;
 	int owner; /* the writer that has it open, or -1 */
 	bool disk_failed;
-	bool writes_fail; /* with -EIO */
-	uint64_t length;  /* that an opening reports */
-	/* The newest commit that it knew durably. */
+	bool writes_fail; /* writes fail with -EIO */
+	uint64_t length;  /* length that opening the member reports */
+	/* The newest commit that the member has known durably. */
 	uint64_t epoch, number;
 };
 
 struct rig_writer {
 	struct group g;
 	bool used, alive, opened;
-	bool paused;		       /* nothing of it goes on */
-	bool blind;		       /* it opens members without a look */
-	bool open[GROUP_MEMBERS];      /* it has a handle */
-	bool wants[GROUP_MEMBERS];     /* group_io.reopen was called */
-	bool displaced[GROUP_MEMBERS]; /* by another writer */
+	bool paused; /* no event of this writer happens */
+	bool blind;  /* the writer opens members without group_look() */
+	bool open[GROUP_MEMBERS];  /* the writer has a handle of the member */
+	bool wants[GROUP_MEMBERS]; /* group_io.reopen was called */
+	bool displaced[GROUP_MEMBERS]; /* another writer has taken the member */
 };
 
 struct rig {
@@ -54,37 +55,41 @@ struct rig {
 	struct rig_member members[GROUP_MEMBERS];
 	struct rig_writer writers[RIG_WRITERS];
 	unsigned int nwriters;
-	bool honest; /* only writers change members, but for rig_replace() */
-	uint64_t unreported; /* writes to this offset are not reported; 0: all
-				are */
-	unsigned int flips;  /* copies that arrive damaged, the last one of them
-			      * at a member without an epoch */
-	bool unopened;	     /* no attempt to open a member ends */
-	struct rig_op ops[RIG_OPS]; /* in the order of submission */
+	bool honest; /* only writers change members, and rig_replace() */
+	uint64_t unreported; /* offset whose writes are not reported as
+				complete; 0: none */
+	unsigned int flips;  /* copies to damage; the last one goes to a member
+				without an epoch */
+	bool unopened;	     /* no attempt to open a member completes */
+	struct rig_op ops[RIG_OPS]; /* operations in the order of submission */
 	unsigned int nops;
-	uint64_t submitted; /* operations, of all writers */
+	uint64_t submitted; /* operations of all writers */
 };
 
 void rig_start(struct rig *r, uint64_t seed, unsigned int n, unsigned int k);
 void rig_end(struct rig *r);
-/* A writer begins to open the group; its index. */
+/* Start a writer, which begins to open the group. Returns its index. */
 unsigned int rig_writer_new(struct rig *r,
 			    void (*completed)(void *, struct rpmem_pool_op *,
 					      int, const char *));
-/* Its process ends: what it had outstanding arrives or not. */
+/*
+ * Kill a writer's process: each cell of its outstanding writes arrives or not.
+ */
 void rig_writer_kill(struct rig *r, unsigned int writer);
-/* The power of a member fails; the library repeats what was not committed. */
+/*
+ * Cut a member's power. The library repeats the writes that were not committed.
+ */
 void rig_cut(struct rig *r, unsigned int member);
-/* An empty pool takes the place of a member. */
+/* Replace a member by an empty pool. */
 void rig_replace(struct rig *r, unsigned int member);
-/* Whether an operation that has not been executed reads to a buffer. */
+/* Whether an unexecuted operation reads to this buffer. */
 bool rig_touches(const struct rig *r, const void *buf, uint64_t len);
-/* One random event: an execution, a completion, an opening. False: none. */
+/* One random event: an execution, a completion, or an opening. False: none. */
 bool rig_event(struct rig *r);
 /*
- * One round trip: all that is outstanding is executed and completes, and all
- * members that are wanted open; then writers act on it. The members, as bits,
- * at which it was durable, by a commit or a durable write.
+ * One round trip: all outstanding operations are executed and complete, and all
+ * members that writers want open; then the writers react. Returns, as a bit
+ * mask, the members where a commit or a durable write made something durable.
  */
 unsigned int rig_round(struct rig *r);
 

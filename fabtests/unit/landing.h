@@ -6,16 +6,16 @@
 #include <stddef.h>
 
 #ifdef __SANITIZE_THREAD__
-/* A thread sanitizer function that no header declares. */
+/* A function of the thread sanitizer that no header declares. */
 void AnnotateBenignRaceSized(const char *file, int line,
 			     const volatile void *at, size_t n,
 			     const char *what);
 #endif
 
 /*
- * A peer's write takes no lock: with automatic progress a thread of the
- * provider or its base stores it, so polling for the bytes races by intent.
- * Races on the threads' own state are still reported.
+ * Tell the thread sanitizer that peers write to these bytes without a lock.
+ * With automatic progress a thread of the provider or its base stores them, so
+ * polling for the bytes is an intended race. Other races are still reported.
  */
 static inline void peers_write_here(const void *at, size_t n)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Leak checks inside the test: Criterion reports none found at exit. */
+/* Leak checks inside a test: Criterion does not report leaks found at exit. */
 #ifndef RP_TEST_LEAKS_H
 #define RP_TEST_LEAKS_H
 

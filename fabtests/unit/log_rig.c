@@ -12,7 +12,7 @@ struct rig_pool rig_pool;
 
 struct rpmem_pool {
 	struct rig_port port;
-	unsigned int part; /* from 1 on; 0: the whole pool */
+	unsigned int part; /* its number; 0: the whole pool */
 };
 
 const char *rpmem_pool_error(void)
@@ -20,7 +20,7 @@ const char *rpmem_pool_error(void)
 	return "the rig refuses";
 }
 
-/* As librpmem_pool: a part of a pool that has as many. */
+/* As librpmem_pool, refuse a part of a pool that is divided otherwise. */
 int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
 		    const struct rpmem_pool_attr *attr)
 {
@@ -107,7 +107,7 @@ void rig_fini(struct rig *r)
 	free(r->durable);
 }
 
-/* By chance, or each in turn. */
+/* A number below n: random, or the next case of choices. */
 static unsigned int below(struct rig *r, unsigned int n)
 {
 	return r->choices ? choose(r->choices, n)
@@ -151,8 +151,8 @@ static void place(struct rig_op *o)
 }
 
 /*
- * A commit covers all writes to its part that were submitted before, and then
- * stores.
+ * A commit makes all earlier writes to its part durable, then executes its
+ * store.
  */
 static void commit(struct rig *r, unsigned int at)
 {
@@ -198,7 +198,7 @@ static void run(struct rig *r, unsigned int at)
 	memmove(o, o + 1, (r->nops - at) * sizeof(*o));
 }
 
-/* The target ends: all operations fail from now on. */
+/* Stop the target: all operations fail from now on. */
 static void end(struct rig *r, bool power)
 {
 	const unsigned int nops = r->nops;
@@ -221,7 +221,7 @@ static int fail_first(struct rig *r, struct rpmem_pool_op **done)
 	return 1;
 }
 
-/* Complete one operation of this handle, any of them. */
+/* Complete a random operation of this handle. */
 static int poll_rig(void *arg, struct rpmem_pool_op **done, unsigned int n,
 		    int timeout_ms)
 {
@@ -263,7 +263,7 @@ struct log_io rig_io(struct rig_port *port)
 	};
 }
 
-/* Copy any of the 8-byte words: none, all, or each by chance. */
+/* Copy a random subset of the 8-byte words: none, all, or each at random. */
 static void tear(struct rig *r, unsigned char *to, const unsigned char *from,
 		 size_t len)
 {
@@ -271,7 +271,10 @@ static void tear(struct rig *r, unsigned char *to, const unsigned char *from,
 	const size_t half = len / 16 * 8;
 
 	if (r->choices) {
-		/* None, all, the first half, the second half. */
+		/*
+		 * The four cases: nothing, everything, the first half, the
+		 * second half.
+		 */
 		memcpy(to, from, how == 1 ? len : how == 2 ? half : 0);
 		if (how == 3)
 			memcpy(to + half, from + half, len - half);
@@ -282,7 +285,9 @@ static void tear(struct rig *r, unsigned char *to, const unsigned char *from,
 			memcpy(to + i, from + i, len - i < 8 ? len - i : 8);
 }
 
-/* Tear what is visible and not durable: a line, or all lines that are adjacent.
+/*
+ * Make some words durable that are only visible: within one line, or within
+ * adjacent lines.
  */
 static void tear_visible(struct rig *r)
 {
@@ -319,7 +324,7 @@ void rig_cut(struct rig *r)
 	r->nops = 0;
 }
 
-/* Operations that the handles have sent arrive, in part. */
+/* Outstanding writes of the handles are executed in part. */
 static void arrive(struct rig *r)
 {
 	for (unsigned int i = 0; i < r->nops; i++) {
@@ -336,7 +341,9 @@ static void arrive(struct rig *r)
 void rig_kill(struct rig *r)
 {
 	arrive(r);
-	/* The next writer opens the pool exclusively, which makes it durable.
+	/*
+	 * The next writer opens the pool exclusively, which makes all bytes
+	 * durable.
 	 */
 	memcpy(r->durable, r->visible, r->length);
 	r->nops = 0;

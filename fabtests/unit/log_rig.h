@@ -12,58 +12,65 @@
 struct rig_port;
 struct rig {
 	struct seeded *rnd;
-	struct choices *choices; /* in place of rnd: each case in turn */
-	bool ends;  /* polls may end the target, if they complete no read */
-	bool ended; /* every operation fails */
+	struct choices *choices; /* cases to try in turn, instead of rnd */
+	bool ends;  /* a poll that completes no read may stop the target */
+	bool ended; /* the target has stopped: every operation fails */
 	unsigned char *visible; /* what readers see */
-	unsigned char *durable; /* what survives a power cut in any case */
+	unsigned char *durable; /* what survives a power cut for certain */
 	uint64_t length;
-	/* operations of writes, oldest first, until poll() returns them */
+	/* Write operations, oldest first, until poll() returns them. */
 	struct rig_op {
 		struct rpmem_pool_op *op;
 		const struct rig_port *port;
 		bool placed;
 	} ops[RIG_OPS];
 	unsigned int nops;
-	unsigned int writes; /* completed durable writes, and commits */
-	int fail;	     /* result of the next write or commit, once */
+	unsigned int writes; /* completed durable writes and commits */
+	int fail;	     /* result of the next write or commit, used once */
 	bool hold;	     /* writes and commits stay outstanding */
 };
 
 /*
- * One handle's view of the pool, or of a part: poll() returns its own
+ * One handle's view of the pool or of a part: poll() returns the handle's own
  * operations.
  */
 struct rig_port {
 	struct rig *rig;
-	uint64_t at;	 /* where its part begins */
-	uint64_t length; /* of the part; 0: the whole pool */
+	uint64_t at;	 /* offset of its part in the pool */
+	uint64_t length; /* length of its part; 0: the whole pool */
 };
 
-/* The pool that the calls of librpmem_pool reach: none without a rig. */
+/*
+ * The pool that the replaced functions of librpmem_pool open; rig NULL: no
+ * pool.
+ */
 extern struct rig_pool {
 	struct rig *rig;
-	unsigned int parts;		/* 1: it is not divided */
-	unsigned int divides_meanwhile; /* 0: nobody else; or into so many */
-	unsigned int taken;		/* opens that fail: others take it */
-	int taken_ret;			/* their result */
-	unsigned int opens;		/* that were tried */
-	unsigned int handles;		/* that are open */
-	struct rpmem_pool_attr attr;	/* of the last one */
+	unsigned int parts; /* number of parts; 1: the pool is not divided */
+	unsigned int divides_meanwhile; /* parts that another client makes
+					   meanwhile */
+	unsigned int taken;	     /* opens that fail: others take the pool */
+	int taken_ret;		     /* result of those opens */
+	unsigned int opens;	     /* number of attempts to open the pool */
+	unsigned int handles;	     /* number of open handles */
+	struct rpmem_pool_attr attr; /* attributes of the last open */
 } rig_pool;
 
 void rig_init(struct rig *r, struct seeded *rnd, uint64_t length);
 void rig_fini(struct rig *r);
 struct log_io rig_io(struct rig_port *port);
 /*
- * The target loses its power: of each write that was not durable any 8-byte
- * words are there, and each store behind a commit is there or not, all that it
- * covers before it.
+ * Cut the target's power. Any 8-byte words of a write that was not durable
+ * survive. The store of an unfinished commit survives or not; if it does, so do
+ * all writes that the commit covers.
  */
 void rig_cut(struct rig *r);
-/* The handles end, the target goes on: what has arrived stays. */
+/*
+ * Kill the handles' processes; the target goes on and keeps the bytes that have
+ * arrived.
+ */
 void rig_kill(struct rig *r);
-/* The same, of one handle that has its part for itself. */
+/* As rig_kill(), for one handle that is alone in its part. */
 void rig_kill_port(const struct rig_port *port);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Every combination of facts, and the methods that docs/guarantees.md promises
- * for it.
+ * for each.
  */
 #include <stdio.h>
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Every combination of facts, and what the guarantees' prose offers for it. */
+/*
+ * Every combination of facts, and the methods that docs/guarantees.md promises
+ * for each.
+ */
 #ifndef RP_TEST_METHOD_RIG_H
 #define RP_TEST_METHOD_RIG_H
 
@@ -18,21 +21,27 @@
 
 extern const enum rp_tri tris[3];
 
-/* A text for failure messages, valid until the next call. */
+/*
+ * Describe the arguments for a failure message. The text is valid until the
+ * next call.
+ */
 const char *show(const struct rp_facts *f, enum rp_class required,
 		 unsigned int built);
 
-/* Call judge for every combination of facts and class, for one build. */
+/*
+ * A check of one combination of facts, class and build. for_all() calls it for
+ * every combination of one build.
+ */
 typedef void (*judge_fn)(const struct rp_facts *f, enum rp_class required,
 			 unsigned int built);
 void for_all(judge_fn judge, unsigned int built);
 
 /*
- * The prose of the guarantees as a chain of questions: what this memory offers,
- * cheapest first.
+ * The prose of the guarantees as a chain of questions: the methods that it
+ * offers for this memory, the cheapest first.
  */
 struct offers {
-	enum rp_refusal refusal; /* nothing is on offer */
+	enum rp_refusal refusal; /* why the prose offers no method */
 	struct {
 		enum rp_method how;
 		enum rp_class class;

@@ -9,7 +9,7 @@
 #include "seeded.h"
 
 static struct model *m;
-static uint64_t *a; /* two pages; words 0..7 are one line */
+static uint64_t *a; /* two pages; words 0 to 7 share a cache line */
 
 static inline void make(enum model_kind kind, enum model_domain domain,
 			enum model_place place)
@@ -77,7 +77,7 @@ static inline void dma(unsigned int qp, unsigned int word, uint64_t v)
 	model_dma_write(m, qp, &a[word], &v, sizeof(v));
 }
 
-/* A DMA write, placed at once. */
+/* Write a word by DMA and place it at once. */
 static inline void dma_now(unsigned int word, uint64_t v)
 {
 	dma(9, word, v);
@@ -93,7 +93,10 @@ static inline uint64_t pick_seeded(void *ctx, uint64_t below)
 
 #define LOST 0x1057
 
-/* Exactly these values, in any order; LOST: unknown values, too. */
+/*
+ * got must have exactly the wanted values, in any order. LOST among them: the
+ * word may also have unknown values.
+ */
 static inline void check(int line, const char *what, const uint64_t *got,
 			 size_t n, bool lost, const uint64_t *want,
 			 size_t nwant)

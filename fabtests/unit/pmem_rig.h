@@ -5,7 +5,7 @@
 
 #include "core/pmem.h"
 
-/* The calls of the code under test, in order. */
+/* The flush operations that the code under test has called, in order. */
 struct event {
 	char what; /* 'f'lush, 'd'rain, 's'ync */
 	uintptr_t start, end;
@@ -18,7 +18,7 @@ extern const struct rp_pmem_ops fake; /* its ctx is log_v */
 void note(char what, const void *addr, size_t len);
 struct rp_pmem *make(uintptr_t base, size_t len, enum rp_method how,
 		     const struct rp_pmem_ops *ops);
-/* Event i must be this one. */
+/* Event i must be this operation on this range. */
 void want(size_t i, char what, uintptr_t start, uintptr_t end);
 
 #endif

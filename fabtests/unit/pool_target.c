@@ -51,13 +51,18 @@ static ssize_t write_post(struct fid_ep *ep, const struct fi_msg_rma *msg,
 
 	cr_assert_lt(the_target->pool.out, POOL_OUT,
 		     "more writes could be lost than the provider knows");
-	/* rpmem_pool_write() promises that every reader sees the bytes. */
+	/*
+	 * rpmem_pool_write() promises that the bytes of a completed write are
+	 * visible.
+	 */
 	cr_assert(flags & (FI_COMMIT_COMPLETE | FI_DELIVERY_COMPLETE));
 	set_range(&p, msg->rma_iov->addr, msg->rma_iov->len);
 	return add_post(p);
 }
 
-/* The number that the newest zeros in the journal have in this cell. */
+/*
+ * The operation number of the newest zeros that the journal has for this cell.
+ */
 static uint64_t zeros_of_cell(struct pool_target *t, unsigned int cell)
 {
 	struct rp_journal *j = &t->pool.journal;
@@ -255,7 +260,7 @@ static void execute_post(struct pool_target *t, struct pool_post *p,
 		t->mem[p->store_at] = t->media[p->store_at] = p->store;
 }
 
-/* The next post to execute comes first of those that are not executed. */
+/* Move a random unexecuted post to the front of the unexecuted ones. */
 static void choose_post(struct pool_target *t)
 {
 	const unsigned int first = t->executed, n = t->nposts - first;
@@ -299,7 +304,7 @@ bool pool_target_step(struct pool_target *t, enum pool_step step)
 		t->media[i] = t->mem[i];
 		return true;
 	case STEP_COMPLETE:
-		/* Completions come in any order. */
+		/* Executed posts complete in any order. */
 		if (!t->up && t->nposts)
 			i %= t->nposts;
 		else if (t->executed)
@@ -333,7 +338,7 @@ void pool_target_dies(struct pool_target *t, bool power_cut)
 		if (power_cut)
 			t->mem[i] = t->media[i];
 	}
-	/* Also completions of executed posts are lost with the connection. */
+	/* The lost connection also loses completions of executed posts. */
 	for (unsigned int i = 0; i < t->nposts; i++)
 		t->posts[i].status = RP_ST_LOST;
 	t->up = false;

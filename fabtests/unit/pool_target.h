@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A target of librpmem_pool without a network: its memory, what of it a power
- * cut leaves, and its outstanding posts. The test decides when each of them
- * is executed, when its completion arrives, and when the target dies.
+ * A target of librpmem_pool without a network: its memory, the bytes that
+ * survive a power cut, and its outstanding posts. The test decides when each
+ * post is executed, when its completion arrives, and when the target dies.
  */
 #ifndef RP_TEST_POOL_TARGET_H
 #define RP_TEST_POOL_TARGET_H
@@ -13,17 +13,17 @@
 #include "libpool/pool.h"
 #include "seeded.h"
 
-#define CELLS	    12u	 /* of 8 bytes each: the pool */
-#define MAX_POSTS   8u	 /* a post beyond them gets -FI_EAGAIN */
-#define RING_CELLS  24u	 /* of the journal */
-#define MAX_ENTRIES 512u /* of a journal's life */
+#define CELLS	    12u	 /* cells of the pool, 8 bytes each */
+#define MAX_POSTS   8u	 /* outstanding posts; a further one gets -FI_EAGAIN */
+#define RING_CELLS  24u	 /* cells of the journal's ring */
+#define MAX_ENTRIES 512u /* entries that one test may add to a journal */
 
 enum pool_step {
-	STEP_EXECUTE,	/* the oldest post that is not executed yet, or another
-			 * one; a commit only behind all older posts */
-	STEP_FAIL_DISK, /* the same, but its flush fails */
-	STEP_COMPLETE,	/* the completion of some executed post arrives */
-	STEP_EVICT,	/* the target writes a cell back by itself */
+	STEP_EXECUTE, /* execute the oldest unexecuted post, or a random one; a
+			 commit only behind all older posts */
+	STEP_FAIL_DISK, /* as STEP_EXECUTE, but the flush fails */
+	STEP_COMPLETE,	/* complete a random executed post */
+	STEP_EVICT,	/* write a random cell back to the media */
 	STEP_COUNT,
 };
 
@@ -36,18 +36,18 @@ struct pool_post {
 	bool durable, executed;
 	int status; /* prov_errno of its error entry, or 0 */
 	unsigned int at, n;
-	void *bytes; /* the caller's: they are read when it is executed */
-	uint64_t zeros[CELLS]; /* what they stand for; bytes is NULL */
+	void *bytes;	       /* buffer of the caller, read at execution */
+	uint64_t zeros[CELLS]; /* numbers that zeros stand for; bytes is NULL */
 	bool covers[CELLS];
-	unsigned int store_at; /* of a commit with a store, or 0 */
+	unsigned int store_at; /* cell of a commit's store; 0: no store */
 	uint64_t store;
 	void *context;
 };
 
 /*
- * Each write stores the number of its operation, and so do zeros here, so that
- * the number in a cell says which operation wrote it: an operation of type ZERO
- * has its number at buf.
+ * Each write stores the number of its operation, so that the number in a cell
+ * identifies the operation that wrote it. An operation of type ZERO stores its
+ * number, too, and has it at buf.
  */
 struct pool_target {
 	struct rpmem_pool pool;
@@ -55,13 +55,13 @@ struct pool_target {
 	uint64_t mem[CELLS], media[CELLS];
 	struct pool_post posts[MAX_POSTS];
 	unsigned int nposts, executed;
-	/* By number of the journal entry: what its zeros stand for. */
+	/* By journal entry: the operation number that its zeros stand for. */
 	uint64_t zero_values[MAX_ENTRIES];
 	struct fi_cq_err_entry done[MAX_POSTS];
 	unsigned int ndone;
-	bool up, connects; /* the client waits for a new connection */
-	bool unordered;	   /* posts pass others */
-	bool refuses;	   /* a store: the next one, with an error */
+	bool up, connects; /* connects: the client reconnects */
+	bool unordered;	   /* posts may overtake older posts */
+	bool refuses;	   /* the next post of a store is refused */
 
 	struct fid_ep ep;
 	struct fid_cq cq;
@@ -70,20 +70,21 @@ struct pool_target {
 	struct fi_rpmem_ops ops;
 };
 
-/* The one target of the process; its pool is open. */
+/* Start the only target of the process, with an open pool. */
 struct pool_target *pool_target_start(struct seeded *random, bool power);
 void pool_target_end(struct pool_target *t);
 
-/* Returns whether the step was possible. */
+/* Execute a step. Returns whether it was possible. */
 bool pool_target_step(struct pool_target *t, enum pool_step step);
-/* The completion of this post arrives, if it was executed. */
+/* Deliver the completion of this post if it was executed; else return false. */
 bool pool_target_complete(struct pool_target *t, unsigned int post);
 /*
- * The target dies. With a power cut its memory becomes the media, each cell as
- * it was written back last or, at random, as it is. Outstanding posts fail.
+ * Kill the target. A power cut replaces each cell of its memory by the last
+ * value written back or, at random, keeps its newest value. Outstanding posts
+ * fail.
  */
 void pool_target_dies(struct pool_target *t, bool power_cut);
-/* It is there again: the client connects, if it waits for that. */
+/* Start the target again; a client that is reconnecting connects. */
 void pool_target_returns(struct pool_target *t);
 
 #endif

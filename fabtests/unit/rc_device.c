@@ -26,7 +26,7 @@ static uint32_t next_number;
 
 static struct dev_cq *cqs[DEV_MAX];
 
-/* Count down to the failure that the test wants; true: this call fails. */
+/* Count calls down to the one that has to fail. True: this call fails. */
 static bool call_fails(void)
 {
 	if (!dev.fail_make || --dev.fail_make)
@@ -187,8 +187,8 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *p, void *addr, size_t len, int access)
 	if (call_fails())
 		return NULL;
 	/*
-	 * As the kernel: refuse FLUSH rights without the capability; as rxe:
-	 * refuse persistence for other memory.
+	 * Refuse FLUSH rights without the capability, as the kernel does, and
+	 * persistence for memory other than pmem, as rxe does.
 	 */
 	if (((flushes & RPMEM_ACCESS_FLUSH_GLOBAL) &&
 	     !(dev.caps & DEV_GLOBAL)) ||
@@ -209,7 +209,7 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *p, void *addr, size_t len, int access)
 	i = slot_of((void *const *)dev_mrs);
 	dev_mrs[i] = mr;
 	mr->base.lkey = ++next_number;
-	mr->base.rkey = 0x7000 + (uint32_t)i; /* used again later */
+	mr->base.rkey = 0x7000 + (uint32_t)i; /* rkeys are reused */
 	dev.reg_access = mr->access;
 	dev.open++;
 	pthread_mutex_unlock(&dev_lock);
@@ -391,7 +391,9 @@ void dev_start(void)
 	pthread_mutex_init(&dev_lock, &a);
 	memset(&dev, 0, sizeof(dev));
 	next_number = 0x100;
-	/* ADR with an adapter that writes into the cache. */
+	/*
+	 * The default machine: ADR, with an adapter that writes into the cache.
+	 */
 	dev.makes = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ;
 	dev.facts = (struct rp_facts){
 		.memory = RP_MEM_DAX_SYNC,

@@ -10,10 +10,11 @@
 #include "verbs/target.h"
 
 /*
- * Connected queue pairs execute requests when they are posted, unless dev.hold
- * is set. Bytes placed in pmem make their line dirty until the device flushes
- * it, or the agent flushes it and drains: then the line is on the medium.
- * dev.facts are the facts of pmem; all other memory is volatile.
+ * A connected queue pair executes each request when it is posted, unless
+ * dev.hold is set. Bytes that are placed in pmem make their line dirty. The
+ * line is on the medium after a FLUSH by the device, or after a flush and a
+ * drain by the agent. dev.facts are the facts of pmem; all other memory is
+ * volatile.
  */
 #define DEV_BYTES 8192u
 #define DEV_LINE  64u
@@ -27,7 +28,7 @@
 /* One executed request. */
 struct dev_op {
 	uint32_t qp_num;
-	enum ibv_wc_opcode opcode; /* FLUSH and ATOMIC_WRITE too */
+	enum ibv_wc_opcode opcode; /* also of FLUSH, ATOMIC_WRITE */
 	uint64_t addr, len;
 	unsigned int flags;
 };
@@ -38,22 +39,22 @@ struct dev {
 	unsigned int makes; /* send_ops_flags that queue pairs may have */
 	int max_rd_atomic;
 	struct rp_facts facts;
-	const char *source; /* file that the facts are read from; or NULL */
+	const char *source; /* file that the facts are read from, or NULL */
 	uint8_t pmem[DEV_BYTES] __attribute__((aligned(4096)));
 	uint8_t medium[DEV_BYTES];
 	bool dirty[DEV_BYTES / DEV_LINE], flushed[DEV_BYTES / DEV_LINE];
 	struct dev_op done[DEV_LOG];
 	unsigned int ndone;
-	int open;		 /* number of objects */
-	unsigned int reg_access; /* of the last registration */
+	int open;		 /* number of existing objects */
+	unsigned int reg_access; /* access rights of the last registration */
 
 	/* Faults to inject. */
-	bool hold;	  /* execute nothing */
-	uint32_t fail_qp; /* its next request ends with .fail */
+	bool hold;	  /* execute no request */
+	uint32_t fail_qp; /* the next request of this QP gets .fail */
 	enum ibv_wc_status fail;
-	bool drop_ack;	    /* ... but is executed */
-	uint32_t deaf_qp;   /* SENDs to it succeed and are lost */
-	uint32_t late_qp;   /* its completions appear late */
+	bool drop_ack;	    /* that request is executed, then fails */
+	uint32_t deaf_qp;   /* SENDs to this QP succeed and are lost */
+	uint32_t late_qp;   /* completions of this QP appear late */
 	int take, take_err; /* the next post accepts .take, then fails */
 	int no_dereg;	    /* result of ibv_dereg_mr() for pmem */
 	int fail_make;	    /* the n-th creation from now fails */
@@ -68,22 +69,24 @@ extern struct dev dev;
 void dev_start(void);
 void dev_end(void);
 struct ibv_pd *dev_pd(void);
-/* Make a queue pair; dev_join() moves it to RTS, connected to `peer`. */
+/*
+ * Make a queue pair. dev_join() moves it to RTS, connected to QP number `peer`.
+ */
 struct ibv_qp *dev_qp(struct ibv_cq *cq, unsigned int send_ops);
 void dev_join(struct ibv_qp *qp, uint32_t peer, unsigned int access);
 /* Post the program's own write: len bytes of value to pmem at off. */
 int dev_write(struct ibv_qp *qp, uint64_t wr_id, uint32_t rkey, size_t off,
 	      size_t len, uint8_t value);
-/* The queue pair of the shim with this number. */
+/* The queue pair with this number, which the shim has created. */
 struct ibv_qp *dev_numbered(uint32_t number);
 /* Execute all requests that were posted under hold. */
 void dev_run(void);
 bool dev_durable(size_t off, size_t len, uint8_t value);
-/* How many requests with this opcode were executed. */
+/* The number of executed requests with this opcode. */
 unsigned int dev_count(enum ibv_wc_opcode opcode);
 /* Call `first` once, inside the next req_notify_cq. */
 void dev_at_notify(void (*first)(void));
-/* Deliver a message as the peer's SEND. False: no receive is posted. */
+/* Deliver a message as if the peer had sent it. False: no receive is posted. */
 bool dev_say(uint32_t qp_num, const void *msg, size_t len);
 
 #endif

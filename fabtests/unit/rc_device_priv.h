@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Objects of the device in this process. */
+/* Objects of the verbs device in this process. */
 #ifndef RP_RC_DEVICE_PRIV_H
 #define RP_RC_DEVICE_PRIV_H
 
@@ -37,7 +37,10 @@ struct dev_qp {
 	union {
 		struct ibv_qp qp;
 		struct ibv_qp_ex ex; /* begins with struct ibv_qp */
-		/* As long as that of rdma-core 45 and later. */
+		/*
+		 * Padding: the struct is as long as that of rdma-core 45 and
+		 * later.
+		 */
 		struct {
 			uint8_t before[352];
 			dev_flush_fn flush;

@@ -156,7 +156,10 @@ static void report_end(struct dev_qp *q, const struct dev_wr *w,
 			     &(struct ibv_wc){
 				     .wr_id = w->wr_id,
 				     .status = status,
-				     /* The opcode of an error is undefined. */
+				     /*
+				      * In a completion with an error the opcode
+				      * is undefined.
+				      */
 				     .opcode = status ? (enum ibv_wc_opcode)0x5a
 						      : w->opcode,
 				     .byte_len = (uint32_t)w->len,
@@ -164,7 +167,7 @@ static void report_end(struct dev_qp *q, const struct dev_wr *w,
 				     .qp_num = q->qp.qp_num});
 }
 
-/* Execute the first request. False: it has to wait for a receive. */
+/* Execute the oldest request. False: it waits for a posted receive. */
 static bool execute_first(struct dev_qp *q)
 {
 	struct dev_wr w = q->queue[0];
@@ -195,7 +198,7 @@ static bool execute_first(struct dev_qp *q)
 		local_is_ours(q, w.lkey, w.local, w.len, false);
 		receive_message(to, w.local, w.len);
 	}
-	/* A responder that refuses a request goes to ERR, too. */
+	/* A responder that refuses a request moves its QP to ERR, too. */
 	if (status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_REM_INV_REQ_ERR)
 		to->attr.qp_state = IBV_QPS_ERR;
 	if (!status) {
@@ -404,7 +407,7 @@ static int wr_complete(struct ibv_qp_ex *ex)
 	int ret = 0;
 
 	pthread_mutex_lock(&dev_lock);
-	/* Builders post all requests or none. */
+	/* Builders post all requests or none, so take counts nothing here. */
 	if (dev.take_err)
 		ret = dev.take_err;
 	dev.take_err = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The model's own RC and memory; it calls nothing of the shim. */
+/* The reliable connection and the memory of the model, without the shim. */
 #include <errno.h>
 #include <string.h>
 
@@ -55,7 +55,9 @@ static bool in_region(const struct mock_wr *w)
 	       w->addr - MOCK_AT <= MOCK_BYTES - w->len;
 }
 
-/* The value of all bytes: writes here are uniform. */
+/*
+ * The value that all bytes of a buffer have: each write here repeats one value.
+ */
 static uint8_t all_are(const uint8_t *buf, size_t len)
 {
 	for (size_t i = 1; i < len; i++)
@@ -122,7 +124,7 @@ static void add_completion(struct mock *m, const struct mock_wr *w,
 	m->done[m->ndone++] = (struct ibv_wc){
 		.wr_id = w->wr_id,
 		.status = status,
-		/* The opcode is undefined in an error. */
+		/* In a completion with an error the opcode is undefined. */
 		.opcode = status ? (enum ibv_wc_opcode)0x5a
 				 : (enum ibv_wc_opcode)opcodes[w->op],
 		.byte_len = (uint32_t)w->len,

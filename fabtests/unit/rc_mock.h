@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A reliable connection and its target's memory, modelled in this process. */
+/* A reliable connection and its target's memory, as a model in this process. */
 #ifndef RP_RC_MOCK_H
 #define RP_RC_MOCK_H
 
@@ -12,9 +12,9 @@
 
 /*
  * A byte of the target is in one of three places. In the adapter: a read or a
- * flush behind it, or chance, moves it to the caches. In the caches, visible: a
- * flush, or chance, writes its line back. On the medium. A power cut leaves
- * what the persistence domain covers.
+ * flush behind the write, or chance, moves the byte to the caches. In the
+ * caches, where it is visible: a flush, or chance, writes its line back. On the
+ * medium. A power cut leaves the bytes that the persistence domain covers.
  */
 #define MOCK_BYTES     1024u
 #define MOCK_LINE      64u
@@ -42,11 +42,11 @@ struct mock_wr {
 	size_t len;
 	uint8_t type, level;
 	uint64_t value;
-	const uint8_t *buf; /* source of the shim's write */
+	const uint8_t *buf; /* source bytes of the shim's own write */
 };
 /*
- * The target's agent, which is the real one, and the side connection to it.
- * Flushed lines are on the medium after a drain.
+ * The target's agent (the real code) and the side connection to it. A flushed
+ * line is on the medium after a drain.
  */
 struct mock_msg {
 	uint64_t wr_id;
@@ -67,16 +67,19 @@ struct mock_side {
 		void *msg;
 	} recvs[MOCK_QUEUE];
 	size_t nrecvs;
-	/* A ring for the initiator's requests, if the test wants it. */
+	/*
+	 * The agent's ring for requests of the initiator, if the test opens
+	 * one.
+	 */
 	bool has_ring;
 	uint8_t ring_in[RP_RING_LEN];
 	struct rp_ring ring;
 	bool ring_idle;		/* the agent does not poll the ring */
-	unsigned int doorbells; /* DOORBELLs received */
+	unsigned int doorbells; /* number of received DOORBELLs */
 	/* Faults to inject. */
-	bool error;		   /* on the side connection */
-	bool idle;		   /* the agent flushes nothing */
-	unsigned int drop_replies; /* drop this many messages of the agent */
+	bool error;		   /* the side connection is broken */
+	bool idle;		   /* the agent's flushes do nothing */
+	unsigned int drop_replies; /* number of the agent's messages to drop */
 	int send_err;
 };
 
@@ -86,9 +89,9 @@ struct mock {
 	struct ibv_cq base;
 	struct rpmem_cq *cq;
 	struct rp_qp_state end;
-	bool kept;	     /* the caches persist: eADR */
-	bool cpu;	     /* a CPU places: nothing stays in the adapter */
-	unsigned int access; /* region's and queue pair's: RP_DESC_* */
+	bool kept; /* the caches persist: eADR */
+	bool cpu;  /* a CPU places writes: none stays in the adapter */
+	unsigned int access; /* RP_DESC_* of region and queue pair */
 
 	uint8_t visible[MOCK_BYTES] __attribute__((aligned(MOCK_LINE)));
 	uint8_t medium[MOCK_BYTES];
@@ -97,7 +100,7 @@ struct mock {
 	struct mock_wr adapter[MOCK_QUEUE];
 	size_t nadapter;
 
-	/* Posted requests, executed from the front; and the completions. */
+	/* Posted requests, executed from the front, and their completions. */
 	struct mock_wr batch[MOCK_QUEUE], queue[MOCK_QUEUE];
 	size_t nbatch, nqueue;
 	struct ibv_wc done[2 * MOCK_QUEUE];
@@ -107,22 +110,25 @@ struct mock {
 	/* Faults to inject. */
 	int complete_err;
 	size_t complete_posted;
-	enum ibv_wc_status next; /* status of the next request, not executed */
-	bool drop_ack;		 /* execute it, but lose its acknowledgement */
-	bool lax;		 /* the device checks no range */
-	bool hollow_reads;	 /* reads leave writes in the adapter */
-	unsigned int fails;	 /* calls of fail() */
+	enum ibv_wc_status next; /* error of the next request */
+	bool drop_ack; /* the next request is executed but not acknowledged */
+	bool lax;      /* the device checks no range */
+	bool hollow_reads;  /* a read does not push writes out of the adapter */
+	unsigned int fails; /* number of fail() calls */
 
 	struct mock_side side;
 };
 
 void mock_init(struct mock *m);
-/* The same with a completion queue of this many entries. */
+/* As mock_init(), with a completion queue of this many entries. */
 void mock_init_cq(struct mock *m, int entries);
 void mock_fini(struct mock *m);
-/* The region's descriptor, as its target makes it. */
+/* The region's descriptor, as the target makes it. */
 struct rp_desc mock_desc(const struct mock *m);
-/* Add the descriptor; `native`: the FLUSHes that the queue pair can post. */
+/*
+ * Add a descriptor at the initiator; native: FLUSH types that the queue pair
+ * can post.
+ */
 int mock_add(struct mock *m, const struct rp_desc *d, unsigned int native);
 
 /* Post the program's own write: len bytes of value at offset off. */
@@ -131,7 +137,9 @@ void mock_write(struct mock *m, uint64_t wr_id, size_t off, size_t len,
 /* Execute the oldest request. False: there is none. */
 bool mock_step(struct mock *m);
 void mock_run(struct mock *m);
-/* Move the oldest write from the adapter to the caches; write a line back. */
+/*
+ * Move the oldest write from the adapter to the caches, or write a line back.
+ */
 void mock_drain(struct mock *m);
 void mock_evict(struct mock *m, size_t line);
 /*
@@ -143,13 +151,13 @@ void mock_side_fini(struct mock *m);
 /* The agent stops or starts polling its ring, and sends IDLE or POLLING. */
 void mock_side_sleep(struct mock *m);
 void mock_side_wake(struct mock *m);
-/* Register the region again: mock_desc() then has another key. */
+/* Register the region again, so that mock_desc() has another key. */
 void mock_side_again(struct mock *m);
 /* Deliver one message, or let the agent work. False: nothing to do. */
 bool mock_side_step(struct mock *m);
 void mock_side_channel_run(struct mock *m);
 
-/* The bytes that a power cut now would leave. */
+/* Copy the bytes that a power cut would leave now. */
 void mock_cut(const struct mock *m, uint8_t left[MOCK_BYTES]);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A program on the shim: two ends, one region, and its completions. */
+/* A program that uses the shim: two connected ends, one region, completions. */
 #include "config.h"
 
 #include <errno.h>
@@ -132,7 +132,10 @@ int pair_store(struct pair *p, uint64_t wr_id, size_t off, uint64_t value)
 void pair_next(struct pair *p, uint64_t wr_id, enum ibv_wc_status status,
 	       int opcode)
 {
-	/* The agent replies from its own thread; all else completes at once. */
+	/*
+	 * Only the agent's reply takes time, because it comes from another
+	 * thread.
+	 */
 	const time_t limit = time(NULL) + 20;
 	const struct timespec ms = {.tv_nsec = 1000000};
 	struct ibv_wc wc;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Two queue pairs of the device in this process, with the shim on both. */
+/*
+ * Two connected queue pairs of the device in this process, both with the shim.
+ */
 #ifndef RP_RC_PAIR_H
 #define RP_RC_PAIR_H
 
@@ -23,27 +25,27 @@ struct pair_end {
 	struct rpmem_qp *sqp;
 };
 struct pair {
-	struct pair_end a, b; /* b has the memory */
+	struct pair_end a, b; /* pmem is registered at b */
 	struct rpmem_mr *mr;
 	struct rpmem_mr_desc desc;
 	uint32_t rkey;
-	struct rp_side sa, sb; /* the addresses they exchanged */
+	struct rp_side sa, sb; /* side addresses of a and b */
 	struct ibv_mr *from_mr;
 	unsigned int nput;
 	uint8_t from[16][DEV_BYTES];
 };
 
 struct pair_attr {
-	unsigned int ops;    /* send_ops_flags of a; 0: ibv_post_send() */
-	unsigned int access; /* FLUSH bits of b's queue pair, and of pmem */
-	unsigned int native; /* ... and those that the device made it with */
+	unsigned int ops; /* send_ops_flags of a; 0: a uses ibv_post_send() */
+	unsigned int access; /* FLUSH bits of b's queue pair and of pmem */
+	unsigned int native; /* FLUSH bits that b's QP was created with */
 	bool sides;	     /* connect the side channels */
-	int cqe;	     /* size of a's queue; 0: PAIR_CQE */
+	int cqe;	     /* entries of a's CQ; 0: PAIR_CQE */
 	bool sleeps;	     /* a has a completion channel */
 };
 void pair_open(struct pair *p, const struct pair_attr *attr);
 void pair_close(struct pair *p);
-/* Exchange both addresses; the result is that of a's rpmem_connect_qp(). */
+/* Exchange the side addresses. Returns the result of a's rpmem_connect_qp(). */
 int pair_sides(struct pair *p);
 /* Make the region's descriptor at b and add it at a. */
 void pair_tell(struct pair *p);
@@ -53,13 +55,15 @@ int pair_flush(struct pair *p, uint64_t wr_id, size_t off, size_t len);
 int pair_write(struct pair *p, uint64_t wr_id, size_t off, size_t len,
 	       uint8_t value);
 /*
- * A write with its flush, in one call. The source bytes are kept in one of 16
+ * Post a write with its flush by one call. The source bytes are in one of 16
  * buffers, which the 16th call from now overwrites.
  */
 int pair_put(struct pair *p, uint64_t wr_id, size_t off, size_t len,
 	     uint8_t value);
 int pair_store(struct pair *p, uint64_t wr_id, size_t off, uint64_t value);
-/* Wait for the next completion at a; wr_id 0: none for a moment. */
+/*
+ * Wait for this completion at a; wr_id 0: no completion may come for a moment.
+ */
 void pair_next(struct pair *p, uint64_t wr_id, enum ibv_wc_status status,
 	       int opcode);
 const char *pair_method(struct pair *p);

@@ -14,25 +14,25 @@
 
 #include "rc/rc.h"
 
-/* The events that one end of a connection has reported. */
+/* What one end of a connection has reported to its owner. */
 struct end {
 	struct rp_channel *c;
 	int connected, lost, err, messages;
-	size_t len, data_len; /* of the last message; of the private data */
+	size_t len, data_len; /* lengths of last message and private data */
 	uint8_t msg[8192], data[512];
 	void (*on_message)(struct end *e);
 	void (*on_lost)(struct end *e);
 	void *arg;
 };
 
-/* One domain's private connections. */
+/* The private connections of one domain. */
 struct node {
 	struct rp_rc *rc;
-	struct sockaddr_in at; /* the listener's address */
-	uint64_t skew;	       /* added to its clock, ns */
-	bool hold;	       /* keep requests in .request */
+	struct sockaddr_in at; /* address of the listener */
+	uint64_t skew;	       /* ns added to the domain's clock */
+	bool hold;	       /* keep connection requests in .request */
 	bool refuse;
-	struct end *accept; /* ends for the next requests */
+	struct end *accept; /* ends for the next connection requests */
 	int accepted, requests, gone;
 	void *request[128];
 	uint8_t shown[512];

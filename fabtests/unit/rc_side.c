@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The model's target: the real agent, and memory that only a drain keeps. */
+/*
+ * The target of the model: the real agent, and memory that only a drain makes
+ * durable.
+ */
 #include <errno.h>
 #include <string.h>
 
@@ -8,8 +11,7 @@
 #include "rc_mock.h"
 
 #define REFUSALS                                                               \
-	100000000u /* ns: later than they are, before anything else            \
-		    */
+	100000000u /* ns: refusals of wrong keys are due within this time */
 
 /* --- the target's CPU --- */
 
@@ -56,7 +58,7 @@ static void do_stream(void *ctx, void *to, const void *from, size_t len)
 	do_flush(ctx, to, len);
 }
 
-/* --- its end of the side connection --- */
+/* --- the target's end of the side connection --- */
 
 static void keep_message(struct mock_side *s, const void *msg, size_t len)
 {
@@ -137,7 +139,7 @@ static void hear_message(struct mock_side *s, const struct mock_msg *o)
 		;
 }
 
-/* Delayed refusals of wrong keys: advance the clock to when they are due. */
+/* Advance the clock to the next delayed refusal of a wrong key. */
 static bool pass_time(struct mock_side *s)
 {
 	const uint64_t due = rp_agent_deadline(s->host.agent);

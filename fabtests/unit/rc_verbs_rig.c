@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Channel owners that record all callbacks. */
+/* Channel owners that record each of their callbacks. */
 #include "config.h"
 
 #include <malloc.h>
@@ -127,7 +127,7 @@ void rig_start(void)
 {
 	char why[128];
 
-	/* Overwrite freed memory, so that its use is noticed. */
+	/* Overwrite freed memory, so that a use after free is noticed. */
 	mallopt(M_PERTURB, 0x5a);
 	rig_nrequests = rig_order = 0;
 	cr_assert_eq(rp_rc_open(&rig_attr, &rig, why, sizeof(why)), 0, "%s",

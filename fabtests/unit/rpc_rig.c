@@ -48,7 +48,10 @@ bool rp_pmem_blocks(const struct rp_pmem *pm)
 int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
 		    const struct rpmem_pool_attr *attr)
 {
-	/* The daemon ends the former client's key, and writes all back. */
+	/*
+	 * Opening a pool makes the daemon end the former client's key and write
+	 * back all bytes.
+	 */
 	if (attr->exclusive != RPMEM_POOL_OBSERVE)
 		persist(0, rig.length);
 	*pool = (struct rpmem_pool *)&rig;
@@ -97,7 +100,7 @@ int rpmem_pool_submit(struct rpmem_pool *pool, struct rpmem_pool_op *op)
 	return 0;
 }
 
-/* Some words of an outstanding write arrive. */
+/* Copy a random subset of an outstanding write's words. */
 static void arrive_partly(const struct rpmem_pool_op *op)
 {
 	for (size_t i = 0; i < op->len; i += 8)
@@ -107,7 +110,7 @@ static void arrive_partly(const struct rpmem_pool_op *op)
 			       op->len - i < 8 ? op->len - i : 8);
 }
 
-/* Writes complete in any order. */
+/* Execute a random outstanding operation. */
 static void step(void)
 {
 	const unsigned int i =
@@ -123,7 +126,7 @@ static void step(void)
 	}
 	if (op->type == RPMEM_POOL_WRITE) {
 		memcpy(rig.live + op->offset, op->buf, op->len);
-		/* Visible before it is durable. */
+		/* A write may be visible before it is durable. */
 		if (seeded_below(&rig.rnd, 2))
 			return;
 		cr_assert_eq(op->flags, RPMEM_POOL_DURABLE);
@@ -170,7 +173,7 @@ int rp_fabric_peer(struct rp_fabric *f, const void *name, fi_addr_t *addr,
 	return 0;
 }
 
-/* Whether the memory has an entry with its result. */
+/* Whether this copy of the memory has the entry, together with its result. */
 static bool has_result(const unsigned char *memory, const struct rpc_entry *e)
 {
 	const struct rpc_super *s = &rig.srv->slots[0].super;
@@ -199,7 +202,10 @@ int rpc_port_send(struct rpc_port *p, fi_addr_t to, const struct rpc_msg *m)
 		rig.srv->slots[0].attached = true;
 		return 0;
 	}
-	/* Unless its client has read the reply, and used its space. */
+	/*
+	 * Check the result unless the client has read the reply and reused its
+	 * space.
+	 */
 	cr_assert(!has_result(rig.live, &rig.srv->slots[0].replies[0].entry) ||
 			  rig_is_durable(&rig.srv->slots[0].replies[0].entry),
 		  "seed %" PRIu64 ": sent before it is durable", rig.rnd.seed);
@@ -328,6 +334,6 @@ void rig_restart(bool cut)
 void rig_drop_client(struct rpmem_rpc *c)
 {
 	rig.nops = rig.ndone = rig.nmsgs = 0;
-	c->failed = -EIO; /* it writes nothing more */
+	c->failed = -EIO; /* makes close() write nothing */
 	rpmem_rpc_close(c, 0);
 }

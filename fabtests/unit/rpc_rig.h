@@ -13,46 +13,46 @@
 struct rig {
 	struct seeded rnd;
 	unsigned char *live;   /* what both sides see */
-	unsigned char *medium; /* what survives a power cut in any case */
+	unsigned char *medium; /* what survives a power cut for certain */
 	uint64_t length;
-	struct rpmem_pool_op *ops[RIG_OPS]; /* outstanding */
+	struct rpmem_pool_op *ops[RIG_OPS]; /* outstanding operations */
 	unsigned int nops;
 	struct rpmem_pool_op *done[RIG_OPS];
 	unsigned int ndone;
 	struct {
 		struct rpc_msg m;
 		unsigned char bytes[RPC_MSG_BYTES];
-	} msgs[RIG_MSGS]; /* to the client */
+	} msgs[RIG_MSGS]; /* messages of the server to the client */
 	unsigned int nmsgs;
-	bool lose;   /* messages */
-	bool blocks; /* flushes are left to rig_flush() */
+	bool lose;   /* messages of the server are lost */
+	bool blocks; /* a flush waits until rig_flush() */
 	struct {
 		uint64_t at, len;
-	} flushes[64]; /* without a drain */
+	} flushes[64]; /* flushes that were not drained yet */
 	unsigned int nflushes;
 	struct rpmem_rpc_server *srv;
 	uint64_t reconnects;
-	int waited;    /* ms, of the client's waits */
-	uint64_t most; /* behind the last byte that was read or flushed */
+	int waited;    /* ms that the client has waited in all */
+	uint64_t most; /* end of the last range that was read or flushed */
 };
-extern struct rig rig; /* of the replaced functions */
+extern struct rig rig; /* state of the replaced functions */
 
-/* A pool with a ring of that length, and a server of it. */
+/* Make a pool with a ring of this length, and a server of this pool. */
 void rig_init(uint64_t ring);
 void rig_fini(void);
-/* Run what threads would: flush, send. */
+/* Execute what other threads would do: flush and send. */
 void rig_flush(void);
 /*
- * The server ends; cut: with the power, so that of what was not durable any
- * words of 8 bytes are there. Another one starts. Writes of a client that goes
- * on are written again.
+ * Stop the server, and start another one. cut: the power fails, too, and any
+ * 8-byte words of what was not durable survive. A client that goes on repeats
+ * its writes.
  */
 void rig_restart(bool cut);
-/* The client ends: nothing more of it arrives. */
+/* Kill the client: none of its outstanding operations is executed. */
 void rig_drop_client(struct rpmem_rpc *c);
-/* Whether a power cut leaves an entry with its result. */
+/* Whether the entry and its result would survive a power cut. */
 bool rig_is_durable(const struct rpc_entry *e);
-/* The next call for the program; NULL: none. */
+/* Take the next call that the server passes to its program. NULL: none. */
 struct rpmem_rpc_call *rig_next(void);
 
 #endif

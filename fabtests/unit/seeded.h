@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A seeded generator for property tests. RP_SEED repeats a failed run;
+ * A seeded random generator for property tests. RP_SEED repeats a failed run;
  * RP_SEEDS_FROM is the first seed of a test of many runs.
  */
 #ifndef RP_TEST_SEEDED_H
@@ -12,13 +12,13 @@
 #include <unistd.h>
 
 struct seeded {
-	uint64_t seed; /* print this when a test fails */
+	uint64_t seed; /* for failure messages */
 	uint64_t state;
 };
 
 static inline uint64_t seeded_next(struct seeded *s)
 {
-	/* splitmix64: it works with any seed. */
+	/* splitmix64, which works with any seed. */
 	uint64_t z = s->state += 0x9e3779b97f4a7c15ull;
 
 	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;

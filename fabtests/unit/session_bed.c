@@ -201,7 +201,7 @@ static const struct rp_connector_ops connector_ops = {
 	.kick = connector_kick,
 };
 
-/* --- life --- */
+/* --- start and stop --- */
 
 struct rp_session_attr bed_attr(void)
 {
@@ -250,7 +250,7 @@ void bed_stop(void)
 	cr_assert_eq(rp_test_leaked(), 0);
 }
 
-/* Without operations all counters and lists of the session are empty. */
+/* All counters and lists of a session without operations must be empty. */
 static void check_empty(void)
 {
 	const struct rp_session *s = bed.s;
@@ -496,7 +496,8 @@ static struct rp_op *op_new(struct report *t, enum rp_op_kind kind)
 	void (*then)(struct report *) = t->then;
 
 	cr_assert(!t->outstanding);
-	memset(&t->op, 0xa5, sizeof(t->op)); /* uninitialized memory */
+	memset(&t->op, 0xa5, sizeof(t->op)); /* fill with garbage: the caller
+						sets each field */
 	memset(&t->op, 0, offsetof(struct rp_op, priv));
 	t->times = 0;
 	t->then = then;
@@ -586,7 +587,7 @@ struct rp_op *op_query(struct report *t, uint32_t key)
 	return op;
 }
 
-/* Reply to the QUERYs that the session itself has sent. */
+/* Reply to the QUERYs that the session has sent for itself. */
 static bool reply_to_queries(void)
 {
 	struct bed_seen *m, *next;

@@ -13,13 +13,13 @@
 
 #define BED_MS	    1000000ull
 #define BED_TIMEOUT (5000 * BED_MS)
-/* The address of each region as programs name it, and its length. */
+/* The address of each region in the program's operations, and its length. */
 #define BED_ADDR 0x10000ull
 #define BED_LEN	 0x1000000ull
-/* The address of the same byte in RDMA of the connection (remote_addr). */
+/* The remote_addr that RDMA to BED_ADDR has to use. */
 #define BED_REMOTE 0x7000000ull
 
-/* One operation that the session has posted, not checked by the test yet. */
+/* An operation that the session has posted and the test has not checked yet. */
 struct bed_seen {
 	STAILQ_ENTRY(bed_seen) link;
 	enum rp_channel_kind kind;
@@ -30,9 +30,9 @@ struct bed_seen {
 	/* The decoded message of a SEND. */
 	struct rp_wire_hdr hdr;
 	struct rp_wire_request req;
-	struct rp_wire_range *ranges; /* its ranges */
+	struct rp_wire_range *ranges; /* the ranges of req */
 	struct rp_wire_query query;
-	size_t len; /* number of bytes in the message or write */
+	size_t len; /* length of the message or the write in bytes */
 	uint8_t bytes[];
 };
 
@@ -41,48 +41,50 @@ struct bed {
 	struct rp_channel chan;
 	struct rp_session *s;
 	uint64_t now;
-	/* Results of the fakes. */
+	/* What the fake functions return. */
 	int connect_ret, random_ret;
 	bool random_zero;	/* random numbers are 0 */
-	void (*in_close)(void); /* called by close of the channel */
+	void (*in_close)(void); /* the fake channel's close() calls this */
 	uint32_t flags, inject;
 	int room; /* operations that the channel accepts; < 0: any */
 	uint16_t credits;
-	enum rp_method method; /* in grants */
+	enum rp_method method; /* method in each grant */
 	enum rp_class class;
 	bool read_only;
-	uint64_t length; /* of regions */
-	/* Calls of the fakes. */
+	uint64_t length; /* length of each region */
+	/* What the fake functions were called with. */
 	unsigned int connects, closes, kicks;
 	struct rp_wire_hello hello;
-	bool connected; /* from connect() to close() */
+	bool connected; /* true between connect() and close() */
 	bool replies;	/* the bed itself replies to HELLO and QUERY */
 	STAILQ_HEAD(, bed_seen) seen;
-	struct bed_seen *last;		    /* from bed_see() */
-	TAILQ_HEAD(, rp_channel_op) posted; /* done() is due */
+	struct bed_seen *last; /* last one that bed_see() returned */
+	TAILQ_HEAD(, rp_channel_op) posted; /* done() was not called yet */
 	unsigned int nposted;
 };
 extern struct bed bed;
-/* True while the bed itself allocates. */
+/*
+ * True while the bed itself allocates, so that no allocation is made to fail.
+ */
 extern bool bed_allocates;
 
-/* An operation, and the outcome that done() reported. */
+/* An operation, and the outcome that its done() reported. */
 struct report {
 	struct rp_op op;
 	unsigned int times;
 	bool outstanding;
 	struct rp_outcome out;
-	struct rp_wire_range range; /* for operations with one range */
+	struct rp_wire_range range; /* range of an operation with one range */
 	uint8_t buf[8192];
-	void (*then)(struct report *t); /* called by done() */
+	void (*then)(struct report *t); /* done() of the operation calls this */
 	struct rp_wire_info info;
 };
 
 struct rp_session_attr bed_attr(void);
-/* attr NULL: bed_attr(). */
+/* Start a session; attr NULL: bed_attr(). */
 void bed_start(const struct rp_session_attr *attr);
 void bed_stop(void);
-/* Call progress; afterwards nothing may be due at once. */
+/* Call progress. Afterwards no work may be due at once. */
 bool bed_progress(void);
 /* Advance the clock, then call progress. */
 void bed_pass(uint64_t ns);
@@ -91,41 +93,44 @@ uint64_t bed_key(uint32_t n);
 struct rp_wire_range bed_range(uint32_t key, uint64_t off, uint64_t len);
 struct rp_wire_grant bed_grant(uint64_t key);
 
-/* The target accepts or refuses, or the connection is lost. */
+/* The target accepts or refuses the connection, or the connection is lost. */
 void bed_accept(void);
 void bed_accept_as(const struct rp_wire_hello_ack *ack);
 void bed_refuse(enum rp_status st, uint32_t detail);
 void bed_lose(int err);
-/* Connect for this key and accept; from now on the bed replies to QUERYs. */
+/* Connect with this key and accept; from then on the bed replies to QUERYs. */
 void bed_open(uint32_t key);
 /* A session without the agent, by this method; max_commits 0: the usual. */
 void bed_open_alone(enum rp_method m, unsigned int max_commits);
 
 /* The next posted operation, valid until the next call; NULL: none. */
 const struct bed_seen *bed_see(void);
-/* The next must be a REQUEST with this effect; of this kind; there is none. */
+/*
+ * The next posted operation must be a REQUEST with this effect, or of this
+ * kind, or there must be none.
+ */
 const struct bed_seen *bed_see_request(enum rp_effect effect);
 const struct bed_seen *bed_see_kind(enum rp_channel_kind kind);
 void bed_see_nothing(void);
-/* Call done() of the oldest n posted operations; of all. */
+/* Call done() of the n oldest posted operations, or of all. */
 void bed_done(unsigned int n);
 void bed_done_all(void);
-/* Call done() of the oldest one with an error. */
+/* Call done() of the oldest posted operation, with an error. */
 void bed_fail(int err);
 void bed_receive(const void *msg, size_t len);
 void bed_reply(uint64_t token, enum rp_status st);
 void bed_reply_as(uint64_t token, const struct rp_wire_reply *m);
-/* Reply OK to the last one from bed_see(). */
+/* Reply OK to the request that bed_see() returned last. */
 void bed_ok(void);
 void bed_info(uint64_t token, enum rp_status st, uint64_t key);
 
-/* Fill in an operation for bed_post(). */
+/* Fill in a write, which bed_post() can post. */
 struct rp_op *op_write(struct report *t, uint32_t key, uint64_t off, size_t len,
 		       enum rp_level level);
 struct rp_op *op_read(struct report *t, uint32_t key, uint64_t off, size_t len);
 struct rp_op *op_commit(struct report *t, const struct rp_wire_range *r,
 			size_t n);
-/* A commit of one range. */
+/* Fill in a commit of one range. */
 struct rp_op *op_commit_one(struct report *t, uint32_t key, uint64_t off,
 			    uint64_t len);
 struct rp_op *op_then(struct report *t, uint32_t key, uint64_t off,
@@ -133,15 +138,18 @@ struct rp_op *op_then(struct report *t, uint32_t key, uint64_t off,
 struct rp_op *op_atomic(struct report *t, uint32_t key, uint64_t off);
 struct rp_op *op_query(struct report *t, uint32_t key);
 int bed_try(struct rp_op *op);
-/* Post; the session must accept the operation. */
+/* Post the operation, which the session must accept. */
 void bed_post(struct rp_op *op);
-/* The operation must have ended once, with this status. */
+/* The operation must have completed exactly once, with this status. */
 void expect_status_at(int line, const struct report *t, enum rp_status st);
 #define expect_status(t, st) expect_status_at(__LINE__, t, st)
 #define expect_ok(t)	     expect_status(t, RP_ST_OK)
 void expect_pending(const struct report *t);
 
-/* State edges that operations took; the legal ones, as bits for each state. */
+/*
+ * The state edges that operations took, and the legal ones; a bit mask per
+ * state.
+ */
 extern unsigned int bed_edges[RP_OP_STATES][RP_OP_STATES];
 extern const unsigned int bed_legal[RP_OP_STATES];
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Secrets, pools and messages for the tests of the set-up. */
+/* Secrets, pools and messages for the tests of the set-up protocol. */
 #include "config.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Secrets, pools and messages for the tests of the set-up. */
+/* Secrets, pools and messages for the tests of the set-up protocol. */
 #ifndef RP_TEST_SETUP_RIG_H
 #define RP_TEST_SETUP_RIG_H
 
@@ -30,7 +30,7 @@ int get_export(const void *buf, size_t len);
 int get_list(const void *buf, size_t len);
 int get_error(const void *buf, size_t len);
 
-/* One valid message of each kind; returns their number. */
+/* Encode one valid message of each kind. Returns their number. */
 size_t valid(uint8_t bufs[8][4096], size_t *lens);
 
 #endif

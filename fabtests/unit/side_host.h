@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * The agent's end of a side connection in models of queue pairs: its host and
- * one channel.
+ * The agent's end of a side connection, for models of queue pairs: the agent's
+ * host and one channel.
  */
 #ifndef SIDE_HOST_H
 #define SIDE_HOST_H

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Programs on the simulated fabric, for tests. */
+/* Programs on the simulated fabric. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,10 @@ void sim_start(void)
 
 	setenv("FI_PROVIDER_PATH", SIM_PATH, 1);
 	unsetenv("FI_PROVIDER");
-	/* libfabric opens the same file, so both use one instance of it. */
+	/*
+	 * libfabric opens the same file, so the test and libfabric share its
+	 * state.
+	 */
 	dso = dlopen(SIM_DSO, RTLD_NOW);
 	cr_assert(dso, "%s", dlerror());
 	control = (pmsim_control_fn)dlsym(dso, PMSIM_CONTROL);

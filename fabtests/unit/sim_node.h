@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Programs on the simulated fabric: one node is one process's endpoint. */
+/* Programs on the simulated fabric: a node is the endpoint of one process. */
 #ifndef RP_TEST_SIM_NODE_H
 #define RP_TEST_SIM_NODE_H
 
@@ -20,10 +20,10 @@ extern const struct pmsim_ops *sim;
 /* Options for opening the nodes of a test. */
 struct sim_opts {
 	const char *prov;   /* NULL: pmsim */
-	enum fi_av_type av; /* 0: map */
+	enum fi_av_type av; /* AV type; 0: map */
 	bool selective;
-	bool prov_keys; /* FI_MR_PROV_KEY allowed */
-	uint64_t caps;	/* 0: all that both bases support */
+	bool prov_keys; /* allow FI_MR_PROV_KEY */
+	uint64_t caps;	/* capabilities; 0: all that both bases support */
 	uint64_t op_flags;
 };
 
@@ -33,33 +33,35 @@ struct sim_node {
 	struct fid_av *av;
 	struct fid_ep *ep;
 	struct fid_mr *mr;
-	uint64_t key, addr; /* of mr, as peers name it */
+	uint64_t key, addr; /* key and address of mr for peers */
 	char name[16];
 };
 
-/* Load the providers and reset the fabric. Once per process. */
+/* Load the providers and reset the fabric; once per process. */
 void sim_start(void);
-/* Open the fabric that later nodes use; reset() comes first. */
+/* Open the fabric that later nodes use; call reset() before. */
 void sim_open(const struct sim_opts *opts);
 void sim_close(void);
 /* Open a node on this machine; name NULL: any address. */
 void node_open(struct sim_node *n, unsigned int machine, const char *name);
 void node_close(struct sim_node *n);
-/* Register memory; `key` counts where the user chooses keys. */
+/* Register memory; `key` is used if the program chooses keys. */
 void node_memory(struct sim_node *n, void *buf, size_t len, uint64_t key,
 		 uint64_t flags);
 fi_addr_t node_insert(struct sim_node *n, const struct sim_node *peer);
-/* Poll the node's queue without taking anything. */
+/* Poll the node's completion queue without taking an entry. */
 void node_poke(struct sim_node *n);
-/* The next completion must be that of context. */
+/* The next completion must have this context. */
 void node_expect(struct sim_node *n, void *context,
 		 struct fi_cq_tagged_entry *e);
-/* The next entry must be an error of context; returns its err. */
+/* The next entry must be an error with this context; returns its err. */
 int node_expect_error(struct sim_node *n, void *context);
 bool node_no_entries(struct sim_node *n);
-/* Deliver everything in flight, once; returns how much. */
+/* Deliver all that is in flight now. Returns the number of deliveries. */
 unsigned int sim_deliver_all(void);
-/* The only wire from machine `from` with something in flight. */
+/*
+ * The wire from machine `from` with messages in flight; there must be one only.
+ */
 struct pmsim_wire sim_wire(unsigned int from);
 
 #define MUST(call) sim_must((call), #call, __FILE__, __LINE__)

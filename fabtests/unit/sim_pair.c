@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Two nodes on the simulated fabric, for tests. */
+/* Two nodes on the simulated fabric, a and b. */
 #include <string.h>
 
 #include <criterion/criterion.h>

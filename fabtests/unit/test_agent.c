@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Requests at the target: each is checked as a whole, merged with others, and
+ * Requests at the agent: each is checked as a whole, merged with others, and
  * durable before its reply.
  */
 #include <errno.h>
@@ -90,7 +90,7 @@ Test(agent, one_commit_of_each_method)
 	stop();
 }
 
-/* A refused request does nothing, not even for earlier ranges. */
+/* A refused request has no effect, not even on its earlier ranges. */
 static void expect_refused(size_t n, const struct rp_wire_range *ranges,
 			   enum rp_level level, enum rp_class required,
 			   enum rp_status st, size_t at, uint32_t detail)
@@ -148,14 +148,17 @@ Test(agent, each_range_is_checked)
 					at, 0);
 		}
 	}
-	/* The first and the last byte of a region belong to it. */
+	/* A region contains its first and its last byte. */
 	bed_commit(&p, &file, 0, len);
 	bed_run(&g);
 	bed_expect(&p, p.token, RP_ST_OK);
 	stop();
 }
 
-/* A fence: the reply says that what was sent before has been placed. */
+/*
+ * A request without ranges is a fence: its reply proves that earlier writes are
+ * placed.
+ */
 Test(agent, request_without_ranges_proves_placement)
 {
 	struct rp_wire_reply m;
@@ -170,7 +173,7 @@ Test(agent, request_without_ranges_proves_placement)
 	stop();
 }
 
-/* A visible request is checked and flushes nothing, whatever class it names. */
+/* A visible request is checked but flushes nothing, whatever class it names. */
 Test(agent, visible_request_flushes_nothing)
 {
 	struct rp_wire_range r[2];
@@ -206,7 +209,10 @@ Test(agent, weaker_class_needs_no_msync)
 	cr_assert_eq(m.method, RP_METHOD_DELIVERY);
 	cr_assert_eq(run_agent(), 0);
 
-	/* Two regions: the weakest class and the costliest method. */
+	/*
+	 * Ranges in two regions: the reply has the weaker class and the
+	 * costlier method.
+	 */
 	t = bed_request(&p, RP_LEVEL_DURABLE, RP_CLASS_PROCESS, 2, r);
 	bed_run(&g);
 	m = bed_expect(&p, t, RP_ST_OK);
@@ -223,7 +229,7 @@ Test(agent, weaker_class_needs_no_msync)
 	stop();
 }
 
-/* A forced method is used for weaker classes, too. */
+/* A forced method also serves requests of a weaker class. */
 Test(agent, forced_for_every_class)
 {
 	struct rp_wire_range r = {.len = 100};
@@ -241,7 +247,7 @@ Test(agent, forced_for_every_class)
 	stop();
 }
 
-/* A request that does not block gets its reply inside received(). */
+/* received() itself sends the reply to a request that does not block. */
 Test(agent, request_without_msync_is_done_at_once)
 {
 	struct bed_region *quick[] = {&dax, &eadr, &tmpfs};
@@ -268,13 +274,13 @@ Test(agent, request_without_msync_is_done_at_once)
 	cr_assert_eq(dax.flushes, 1 + 5);
 	cr_assert_eq(dax.drains, 2);
 	cr_assert_eq(bed_stats(&g).flushes, 2 + 5);
-	/* The line in common is of the last two. */
+	/* The last two ranges share a line. */
 	for (int i = 0; i < 3; i++)
 		at[i] = (struct bed_at){&dax, i ? 512 + 8 * i : 0, 1};
 	t = bed_commit_all(&p, RP_CLASS_POWER, 3, at);
 	bed_expect(&p, t, RP_ST_OK);
 	cr_assert_eq(dax.flushes, 1 + 5 + 2);
-	/* The second ends in the line in which the third begins. */
+	/* The second range ends in the line in which the third begins. */
 	at[1].len = 100;
 	at[2].off = at[1].off + 100;
 	t = bed_commit_all(&p, RP_CLASS_POWER, 3, at);
@@ -283,7 +289,7 @@ Test(agent, request_without_msync_is_done_at_once)
 	stop();
 }
 
-/* The longest request of all. */
+/* A request with as many ranges as one message can carry. */
 Test(agent, request_with_most_ranges)
 {
 	static struct rp_wire_range r[RP_WIRE_MAX_PACKED];
@@ -304,7 +310,7 @@ Test(agent, request_with_most_ranges)
 	m.level = RP_LEVEL_VISIBLE;
 	bed_expect(&p, bed_send(&p, &m), RP_ST_OK);
 	cr_assert_eq(dax.drains, 1);
-	/* The same where it has to wait. */
+	/* Those ranges in a region that needs msync: the reply comes later. */
 	for (int i = 0; i < RP_WIRE_MAX_PACKED; i++)
 		r[i].key = file.r.key;
 	m.level = RP_LEVEL_DURABLE;
@@ -322,12 +328,15 @@ Test(agent, merges_and_flushes_once)
 
 	start(NULL);
 	q = bed_connect(&g, &file);
-	/* Two peers: ten ranges in one page, five in the next. */
+	/*
+	 * Ten ranges in one page from one peer, five in the next page from
+	 * another.
+	 */
 	for (int i = 0; i < 10; i++)
 		t = bed_commit(&p, &file, 500 + i, 1);
 	for (int i = 0; i < 5; i++)
 		bed_commit(&q, &file, 5000 + 100 * i, 50);
-	/* A range in a page far away. */
+	/* One range in a distant page. */
 	bed_commit(&p, &file, 5 * 4096, 10);
 	bed_expect_nothing(&p);
 	cr_assert_eq(run_agent(), 0, "before all had arrived");
@@ -347,7 +356,9 @@ Test(agent, merges_and_flushes_once)
 	stop();
 }
 
-/* A thread that polls for other sessions leaves long flushes to the worker. */
+/*
+ * A thread that polls for several sessions leaves long flushes to the worker.
+ */
 Test(agent, long_flush_goes_to_the_worker)
 {
 	const struct rp_agent_attr attr = {.incarnation = BED_INCARNATION};
@@ -370,7 +381,7 @@ Test(agent, long_flush_goes_to_the_worker)
 	stop();
 }
 
-/* Requests of any kind in any order: each OK means that media has the bytes. */
+/* Requests of any kind in any order: the bytes of each OK are on media. */
 Test(agent, persist_before_reply)
 {
 	struct bed_region *some[] = {&file, &dax, &both, &tmpfs};
@@ -418,7 +429,7 @@ Test(agent, persist_before_reply)
 	stop();
 }
 
-/* The same at class power: delivery alone is never enough. */
+/* Requests of class power: delivery alone never makes bytes durable. */
 Test(agent, persist_before_reply_power)
 {
 	struct bed_region *some[] = {&file, &dax, &both};
@@ -478,8 +489,8 @@ Test(agent, failed_flush_is_sticky)
 	cr_assert_eq(file.r.failed, ENOSPC);
 
 	/*
-	 * msync returns 0 now, as in a kernel that reported the error once: it
-	 * is not believed.
+	 * The next msync returns 0, as in a kernel that reports an error once.
+	 * The agent must not take that for a success.
 	 */
 	file.sync_ret = 0;
 	for (int i = 0; i < 3; i++) {
@@ -495,7 +506,7 @@ Test(agent, failed_flush_is_sticky)
 	bed_run(&g);
 	bed_expect(&p, t, RP_ST_OK);
 
-	/* The failure lasts until the region is registered again. */
+	/* The region stays failed until it is registered again. */
 	rp_agent_region_del(g.a, &file.r);
 	cr_assert_eq(rp_agent_region_add(g.a, &file.r), 0);
 	p = bed_connect(&g, &file);
@@ -506,7 +517,9 @@ Test(agent, failed_flush_is_sticky)
 	stop();
 }
 
-/* Requests queued behind the failing batch are refused without msync. */
+/*
+ * Requests that were queued behind a failing batch are refused without msync.
+ */
 Test(agent, failed_while_queued)
 {
 	struct bed_at at[RP_WIRE_MAX_RANGES];
@@ -517,7 +530,7 @@ Test(agent, failed_while_queued)
 	for (int i = 0; i < RP_WIRE_MAX_RANGES; i++)
 		at[i] = (struct bed_at){&file, 64 * i, 1};
 	file.sync_ret = -EIO;
-	/* More requests than one batch takes. */
+	/* Queue more requests than one batch takes. */
 	for (int i = 0; i < 20; i++)
 		bed_commit_all(&p, RP_CLASS_POWER, RP_WIRE_MAX_RANGES, at);
 	bed_run(&g);
@@ -537,7 +550,7 @@ Test(agent, failed_while_queued)
 	stop();
 }
 
-/* One range in the failed region is enough to refuse the request. */
+/* One range in the failed region is enough to refuse a queued request. */
 Test(agent, failed_while_queued_in_part)
 {
 	struct bed_at at[RP_WIRE_MAX_RANGES];
@@ -603,7 +616,7 @@ Test(agent, too_many_in_all)
 	bed_commit(&q, &file, 0, 1);
 	bed_expect(&q, bed_commit(&q, &both, 0, 1), RP_ST_OVERLOADED);
 	cr_assert_eq(bed_stats(&g).refused, 1);
-	/* A request that needs no job is executed all the same. */
+	/* A request that needs no job is still executed. */
 	bed_expect(&q, bed_commit(&q, &dax, 0, 1), RP_ST_OK);
 	bed_run(&g);
 	cr_assert_eq(both.syncs, 0, "refused, and done all the same");
@@ -678,7 +691,7 @@ Test(agent, query)
 	cr_assert_eq(i.refusal, RP_REFUSAL_CLASS);
 	cr_assert_gt(strlen(i.why), 10);
 
-	/* The query of a region without a method, and of a volatile one. */
+	/* QUERY a region without a method, and a volatile region. */
 	dax.r.facts.memory = RP_MEM_UNKNOWN;
 	i = bed_query(&p, dax.r.key, RP_CLASS_NONE);
 	cr_assert_eq(i.status, RP_ST_NO_METHOD);

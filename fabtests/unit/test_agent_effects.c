@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Effects at the target, stores and notifications: behind ranges, in order. */
+/* Stores and notifications by the agent: behind their ranges, in order. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static unsigned int count_stores(void)
 	return file.stores + dax.stores + both.stores + tmpfs.stores;
 }
 
-/* Every pair of methods for range and store, with and without a worker. */
+/* Try every pair of methods for range and store, with or without a worker. */
 static void each_pair(bool worker)
 {
 	unsigned int n = 0;
@@ -57,7 +57,10 @@ static void each_pair(bool worker)
 			struct rp_wire_reply r;
 			uint64_t t;
 
-			/* tmpfs does not reach the range's class. */
+			/*
+			 * A store to tmpfs cannot reach the class of a range in
+			 * another region.
+			 */
 			if (j == 3 && i != 3)
 				continue;
 			t = bed_then(&p, (struct bed_at){a, 4000, 500}, b, off,
@@ -69,7 +72,10 @@ static void each_pair(bool worker)
 			r = bed_expect(&p, t, RP_ST_OK);
 			cr_assert_eq(r.level, RP_LEVEL_DURABLE);
 			cr_assert_eq(r.class, a->r.choice.class);
-			/* Below class power a file is committed by delivery. */
+			/*
+			 * Below class power the page-cache file is committed by
+			 * delivery.
+			 */
 			cr_assert(r.method >= b->r.choice.method ||
 				  (i == 3 && j == 0));
 			cr_assert_geq(r.method, a->r.choice.method);
@@ -95,7 +101,7 @@ Test(effects, store_on_the_worker)
 	each_pair(true);
 }
 
-/* A refused request does nothing. */
+/* A refused request stores nothing. */
 Test(effects, store_is_checked)
 {
 	struct bed_region odd, fixed;
@@ -157,7 +163,7 @@ Test(effects, store_behind_a_read_only_region)
 	stop();
 }
 
-/* One batch: the stores follow one flush, in order of arrival. */
+/* The stores of one batch follow its only flush, in order of arrival. */
 Test(effects, one_batch)
 {
 	struct bed_peer q;
@@ -173,7 +179,7 @@ Test(effects, one_batch)
 		bed_expect(i & 1 ? &q : &p, t[i], RP_ST_OK);
 	cr_assert_eq(file.stores, 8);
 	cr_assert_eq(file.syncs, 2, "%u syncs", file.syncs);
-	/* The later store of two sessions wins. */
+	/* Of two sessions' stores to the same bytes, the later one remains. */
 	for (int i = 0; i < 4; i++)
 		cr_assert_eq(bed_value(&file, 4096 + 8 * i, true),
 			     101u + 2 * i);
@@ -188,7 +194,7 @@ Test(effects, no_store_behind_a_failed_flush)
 	start(NULL);
 	file.sync_ret = -EIO;
 	a = bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
-	/* This store's region fails because of another request's range. */
+	/* Another request's range makes the region of this store fail. */
 	b = bed_then(&p, (struct bed_at){&dax, 0, 64}, &file, 64, 1);
 	memset(g.behind, 0, sizeof(g.behind));
 	c = bed_then(&p, (struct bed_at){&dax, 0, 64}, &dax, 72, 1);
@@ -200,7 +206,7 @@ Test(effects, no_store_behind_a_failed_flush)
 	cr_assert_eq(r.range, 1);
 	cr_assert_eq(r.detail, EIO);
 	cr_assert_eq(count_stores(), 1);
-	/* From now on the failure is known before the request starts. */
+	/* Now the region has already failed when the request arrives. */
 	b = bed_then(&p, (struct bed_at){&dax, 0, 64}, &file, 64, 1);
 	r = bed_expect(&p, b, RP_ST_REGION_FAILED);
 	cr_assert_eq(r.range, 1);
@@ -225,7 +231,7 @@ Test(effects, flush_of_the_store_fails)
 	stop();
 }
 
-/* The page of the store is unmapped; everything else is valid. */
+/* The page of the store is unmapped; all other pages are valid. */
 Test(effects, memory_of_the_store_gone)
 {
 	struct rp_wire_reply r;
@@ -244,7 +250,10 @@ Test(effects, memory_of_the_store_gone)
 	stop();
 }
 
-/* mprotect() by the program refuses the store; the region has not failed. */
+/*
+ * The program made the store's page read-only: the store is refused, and the
+ * region does not fail.
+ */
 Test(effects, memory_of_the_store_may_not_be_written)
 {
 	struct rp_wire_reply r;
@@ -268,7 +277,7 @@ Test(effects, memory_of_the_store_may_not_be_written)
 	stop();
 }
 
-/* The store's region fails while the job waits. */
+/* The region of the ordered store fails while the job waits. */
 Test(effects, region_of_the_store_fails)
 {
 	struct rp_wire_reply r;
@@ -286,7 +295,10 @@ Test(effects, region_of_the_store_fails)
 
 /* --- the end of a session --- */
 
-/* A newer connection of the same initiator drops its queued jobs. */
+/*
+ * A newer connection of an initiator drops the jobs that its older connection
+ * queued.
+ */
 Test(effects, newer_connection_drops_queued_stores)
 {
 	struct rp_wire_hello hello;
@@ -308,7 +320,9 @@ Test(effects, newer_connection_drops_queued_stores)
 	stop();
 }
 
-/* A lost connection drops the store of a job whose flush is running. */
+/*
+ * When a connection is lost during a job's flush, the job's store is dropped.
+ */
 Test(effects, loss_drops_the_store_of_a_running_flush)
 {
 	uint64_t t;
@@ -321,7 +335,7 @@ Test(effects, loss_drops_the_store_of_a_running_flush)
 	bed_lose(&p);
 	cr_assert_eq(rp_agent_pending(g.a), 0);
 	p = bed_connect_all(&g, all, 4);
-	/* The new session's store does not wait for the msync. */
+	/* A store of the new session does not wait for the msync. */
 	t = bed_then(&p, (struct bed_at){&dax, 0, 64}, &dax, 64, 2);
 	memset(g.behind, 0, sizeof(g.behind));
 	bed_expect(&p, t, RP_ST_OK);
@@ -344,8 +358,8 @@ static void *open_soon(void *arg)
 }
 
 /*
- * A store that waits for its ranges is overtaken by later requests, unless they
- * touch its bytes.
+ * Later requests overtake an ordered store that waits for its ranges, unless
+ * they access its bytes.
  */
 Test(effects, later_stores_wait_for_an_ordered_store)
 {
@@ -357,7 +371,10 @@ Test(effects, later_stores_wait_for_an_ordered_store)
 	t = bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
 	bed_run(&g);
 	bed_wait_entered(&g, 1);
-	/* Other bytes do not wait, nor does a request behind a commit. */
+	/*
+	 * A request for other bytes does not wait, and neither does a request
+	 * behind a commit.
+	 */
 	bed_commit(&p, &file, 4096, 8);
 	bed_expect(&p,
 		   bed_inline(&p, RP_LEVEL_DURABLE,
@@ -371,12 +388,15 @@ Test(effects, later_stores_wait_for_an_ordered_store)
 		   bed_request(&p, RP_LEVEL_DURABLE, RP_CLASS_POWER, 1,
 			       &(struct rp_wire_range){dax.r.key, 64, 8}),
 		   RP_ST_OK);
-	/* The same bytes, then one of them. */
+	/*
+	 * An atomic on the same bytes waits, and so does a store to one of
+	 * them.
+	 */
 	bed_atomic(&p, RP_LEVEL_DURABLE, (struct bed_at){&dax, 64, 8},
 		   RP_ATOMIC_SUM, &add, NULL, false);
 	cr_assert_eq(rp_agent_pending(g.a), 3);
 	t++;
-	/* Every later request waits behind a deferred one. */
+	/* Behind a deferred request every later request waits. */
 	bed_commit(&p, &dax, 1024, 8);
 	bed_inline(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 71, 4}, 9);
 	bed_then(&p, (struct bed_at){&dax, 2048, 8}, &dax, 64, 0x77);
@@ -387,7 +407,10 @@ Test(effects, later_stores_wait_for_an_ordered_store)
 	cr_assert_eq(bed_value(&dax, 64, false), 0);
 	bed_open_gate(&g);
 	bed_run_worker(&g);
-	/* The commit is in the second batch, whose jobs reply after it. */
+	/*
+	 * The commit is in the second batch, so its reply comes after those of
+	 * the deferred messages.
+	 */
 	bed_expect(&p, t - 1, RP_ST_OK);
 	for (int i = 4; i <= 7; i++)
 		bed_expect(&p, t + i, RP_ST_OK);
@@ -398,7 +421,9 @@ Test(effects, later_stores_wait_for_an_ordered_store)
 	stop();
 }
 
-/* The store of a quick commit does not overtake that of a slow one. */
+/*
+ * The ordered store of a fast commit does not overtake that of a slow commit.
+ */
 Test(effects, later_ordered_store_waits_for_an_ordered_store)
 {
 	uint64_t t;
@@ -415,7 +440,7 @@ Test(effects, later_ordered_store_waits_for_an_ordered_store)
 	memset(g.behind, 0, sizeof(g.behind));
 	bed_run(&g);
 	bed_expect_nothing(&p);
-	/* Nothing is due until a job ends. */
+	/* The agent has no deadline until a job ends. */
 	cr_assert_gt(rp_agent_deadline(g.a), g.now);
 	bed_open_gate(&g);
 	bed_run_worker(&g);
@@ -425,7 +450,7 @@ Test(effects, later_ordered_store_waits_for_an_ordered_store)
 	stop();
 }
 
-/* The second range is the one of the ordered store. */
+/* Defer a request with two ranges; the second one is the ordered store's. */
 static void store_waits(enum rp_effect effect)
 {
 	struct rp_wire_range two[2];
@@ -464,7 +489,7 @@ Test(effects, store_to_several_ranges_waits_for_an_ordered_store)
 }
 
 /*
- * A job ends because its region is deregistered: deferred messages of other
+ * Deregistration of its region ends a job, so that deferred messages of other
  * sessions proceed.
  */
 Test(effects, deregistration_releases_deferred_messages)
@@ -495,7 +520,7 @@ Test(effects, deregistration_releases_deferred_messages)
 	stop();
 }
 
-/* Stores and ordered stores to the same bytes alternate. */
+/* Alternate stores and ordered stores to the same bytes. */
 Test(effects, stores_to_one_place_keep_their_order)
 {
 	uint64_t t;
@@ -519,14 +544,14 @@ Test(effects, stores_to_one_place_keep_their_order)
 		bed_expect(&p, t + i, RP_ST_OK);
 	cr_assert_eq(bed_value(&dax, 64, false), 0x0505050505050505);
 	cr_assert_eq(dax.stores, 9);
-	/* A job that ends later finds no message that waits for it. */
+	/* When a later job ends, no deferred message is left. */
 	bed_commit(&p, &file, 0, 8);
 	bed_lose(&p);
 	cr_assert_eq(rp_agent_deadline(g.a), UINT64_MAX);
 	stop();
 }
 
-/* A session does not wait for the stores of another. */
+/* A session does not wait for stores of another session. */
 Test(effects, other_sessions_do_not_wait)
 {
 	struct bed_peer q;
@@ -548,7 +573,7 @@ Test(effects, other_sessions_do_not_wait)
 	stop();
 }
 
-/* A deferred message takes a credit, and is dropped with its session. */
+/* A deferred message holds a credit, and is dropped with its session. */
 Test(effects, close_drops_deferred_messages)
 {
 	const struct rp_agent_attr attr = {
@@ -577,7 +602,10 @@ Test(effects, close_drops_deferred_messages)
 	}
 }
 
-/* A malformed message among deferred ones ends the session in its turn. */
+/*
+ * A malformed message behind deferred ones ends the session in its turn, not
+ * before.
+ */
 Test(effects, malformed_behind_a_job)
 {
 	start(&with_worker);
@@ -597,7 +625,7 @@ Test(effects, malformed_behind_a_job)
 	stop();
 }
 
-/* A request beyond max_jobs is refused, and not executed later. */
+/* Requests beyond max_jobs are refused and never executed. */
 Test(effects, deferred_messages_are_bounded)
 {
 	const struct rp_agent_attr attr = {
@@ -622,7 +650,10 @@ Test(effects, deferred_messages_are_bounded)
 	bed_expect(&p, t, RP_ST_OK);
 	bed_expect(&p, t + 1, RP_ST_OK);
 	cr_assert_eq(bed_value(&dax, 64, false), 0x0202020202020202);
-	/* The first message that would be deferred is refused, too. */
+	/*
+	 * Even the first message that has to be deferred is refused if there is
+	 * no job left.
+	 */
 	p = bed_connect_all(&g, all, 4);
 	struct bed_peer q = bed_connect(&g, &both);
 	unsigned int before = g.entered;
@@ -646,7 +677,7 @@ Test(effects, deferred_messages_are_bounded)
 
 /* --- notifications --- */
 
-/* The shim's host has none: whatever a peer requests is refused. */
+/* A host without endpoints (the shim's) refuses every notification. */
 Test(effects, notification_of_a_host_without_endpoints_is_refused)
 {
 	struct rp_agent_host_ops ops;
@@ -670,7 +701,7 @@ Test(effects, notification)
 	uint64_t t;
 
 	start(NULL);
-	/* notify() fails: the request is refused, nothing is notified. */
+	/* If notify() fails, the request is refused and nothing is notified. */
 	g.notify_ret = -ENOMEM;
 	t = bed_notify(&p, at, 0xdada);
 	bed_run(&g);
@@ -701,7 +732,7 @@ Test(effects, notification)
 			    file.media + BED_SKEW + 100, 300),
 		     0);
 	cr_assert_eq(bed_stats(&g).effects, 1);
-	/* No notification for a failed flush or an ended session. */
+	/* A failed flush, or a session that ends, causes no notification. */
 	file.sync_ret = -EIO;
 	t = bed_notify(&p, at, 1);
 	bed_run(&g);
@@ -714,7 +745,7 @@ Test(effects, notification)
 	stop();
 }
 
-/* The length is that of all ranges, the address that of the first. */
+/* A notification has the length of all ranges and the address of the first. */
 Test(effects, notification_of_several_ranges)
 {
 	struct rp_wire_range r[3];
@@ -737,7 +768,10 @@ Test(effects, notification_of_several_ranges)
 	stop();
 }
 
-/* A range committed by delivery: the notification precedes the reply. */
+/*
+ * A range that is committed by delivery: the notification still precedes the
+ * reply.
+ */
 Test(effects, notification_without_a_flush)
 {
 	start(NULL);

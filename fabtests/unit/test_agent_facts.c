@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Facts of live regions: what a changed source takes back, whom it closes, and
- * what is flushed before the weaker class is served.
+ * Changed facts of registered regions: which grants the agent takes back, which
+ * sessions it closes, and what it flushes before it serves the weaker class.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,10 +15,10 @@
 #include "agent_bed.h"
 #include "core/agent_impl.h"
 
-/* Longest time from a change to its effect. */
+/* Longest time from a change of a source until the agent acts on it. */
 #define LIMIT (1000 * BED_MS)
 
-/* Errors of the flush of lines of eadr: to begin with it, and of each flush. */
+/* Results of beginning to flush the lines of eadr, and of each flush. */
 static int begin_err, flush_err;
 
 int __real_rp_pmem_use_lines(struct rp_pmem *pm);
@@ -40,7 +40,10 @@ static struct bed g;
 static struct bed_region file, eadr, tmpfs;
 static struct bed_peer p, q;
 static char source[64];
-/* Facts that a lookup of each region finds; the number of lookups. */
+/*
+ * Facts that the lookup of each region finds, its result, and the number of
+ * lookups.
+ */
 static struct rp_facts file_now, eadr_now, tmpfs_now;
 static int lookup_ret;
 static unsigned int lookups;
@@ -84,7 +87,7 @@ static void start(const struct rp_agent_attr *attr)
 	file_now = file.r.facts;
 	eadr_now = eadr.r.facts;
 	tmpfs_now = tmpfs.r.facts;
-	/* The first has a grant of each, the other one of tmpfs only. */
+	/* p has a grant for each region, q only one for tmpfs. */
 	p = bed_connect_all(&g, all, 3);
 	q = bed_connect(&g, &tmpfs);
 }
@@ -102,7 +105,10 @@ static void stop(void)
 
 TestSuite(agent_facts, .fini = stop);
 
-/* Only at its deadlines, as a program that sleeps, for at most this time. */
+/*
+ * Call progress only at the agent's deadlines, as a program that sleeps does,
+ * for this time.
+ */
 static void sleep_for(uint64_t ns)
 {
 	const uint64_t end = g.now + ns;
@@ -145,7 +151,9 @@ Test(agent_facts, class_is_taken_back_within_a_second)
 			&(struct rp_wire_range){file.r.key, 0, 8});
 	bed_run(&g);
 	cr_assert_eq(bed_expect(&p, t, RP_ST_OK).class, RP_CLASS_PROCESS);
-	/* The text names the class, the line and what it was. */
+	/*
+	 * The text names the new class, the changed line, and its former words.
+	 */
 	info = bed_query(&p, file.r.key, RP_CLASS_POWER);
 	cr_assert_eq(info.status, RP_ST_CLASS);
 	cr_assert(strstr(info.why, "class was power, now process: "), "%s",
@@ -158,14 +166,14 @@ Test(agent_facts, change_that_no_class_rests_on_closes_nothing)
 {
 	start(NULL);
 	write_source("otherwise");
-	/* The node of a memory is a fact, but leads to no other method. */
+	/* The NUMA node of memory is a fact, but does not change the method. */
 	file_now.node = 2;
 	sleep_for(LIMIT);
 	cr_assert_geq(lookups, 2);
 	cr_assert_not(p.c->closed);
 	cr_assert_not(q.c->closed);
 	expect_class(&file, RP_CLASS_POWER);
-	/* The new text is the one that is compared from now on. */
+	/* The agent now compares the source with its new text. */
 	lookups = 0;
 	sleep_for(10 * LIMIT);
 	cr_assert_eq(lookups, 0);
@@ -180,7 +188,7 @@ Test(agent_facts, unchanged_sources_are_looked_up_never)
 	expect_class(&file, RP_CLASS_POWER);
 }
 
-/* A file that is written anew is empty for a moment. */
+/* A file is empty for a moment while it is written anew. */
 Test(agent_facts, change_of_a_moment_is_not_believed)
 {
 	start(NULL);
@@ -230,13 +238,13 @@ Test(agent_facts, facts_that_cannot_be_found_are_unknown)
 	}
 	info = bed_query(&p, file.r.key, RP_CLASS_POWER);
 	cr_assert_eq(info.status, RP_ST_NO_METHOD);
-	/* Bytes can still be written and read. */
+	/* The region can still be written to and read. */
 	t = bed_request(&p, RP_LEVEL_VISIBLE, RP_CLASS_NONE, 1,
 			&(struct rp_wire_range){file.r.key, 0, 8});
 	bed_expect(&p, t, RP_ST_OK);
 }
 
-/* Then nothing was learned: the class stays, and is looked at again. */
+/* A lookup that fails for lack of memory leaves the class, and is repeated. */
 Test(agent_facts, lack_of_memory_is_no_change)
 {
 	start(NULL);
@@ -257,7 +265,7 @@ static bool on_media(const struct bed_region *m)
 	return !memcmp(m->mem + BED_SKEW, m->media + BED_SKEW, m->r.len);
 }
 
-/* The caches were persistent, so that nothing is known to be in memory. */
+/* The caches were persistent, so any byte may be in the caches only. */
 static void lose_the_caches(void)
 {
 	bed_store(&eadr, 0, eadr.r.len);
@@ -286,7 +294,10 @@ Test(agent_facts, region_is_flushed_once_when_its_caches_become_volatile)
 	cr_assert_gt(eadr.flushes, flushes);
 }
 
-/* No class is left by the forced method; its bytes are flushed all the same. */
+/*
+ * The forced method reaches no class any more, but the region's bytes are still
+ * flushed.
+ */
 Test(agent_facts, region_is_flushed_when_its_forced_method_is_refused)
 {
 	start(NULL);
@@ -298,7 +309,10 @@ Test(agent_facts, region_is_flushed_when_its_forced_method_is_refused)
 	cr_assert(p.c->closed);
 }
 
-/* A lower limit of a region that clwb flushes leaves nothing in caches. */
+/*
+ * A region that clwb flushes has nothing in the caches when its class is
+ * limited.
+ */
 Test(agent_facts, region_that_was_flushed_is_not_flushed_again)
 {
 	start(NULL);
@@ -312,7 +326,9 @@ Test(agent_facts, region_that_was_flushed_is_not_flushed_again)
 	cr_assert_eq(eadr.flushes, 0);
 }
 
-/* The change is found while the worker runs a commit of another region. */
+/*
+ * The agent finds the change while the worker runs a commit of another region.
+ */
 static void lose_the_caches_while_the_worker_runs(void)
 {
 	const struct rp_agent_attr with_worker = {
@@ -335,8 +351,8 @@ static void lose_the_caches_while_the_worker_runs(void)
 }
 
 /*
- * Commits of the new class wait until the worker has flushed the region, even
- * those that would fill batches before it.
+ * Commits at the new class wait until the worker has flushed the whole region,
+ * even commits that would fill batches before that.
  */
 Test(agent_facts, commits_wait_for_the_flush_of_the_region)
 {
@@ -368,7 +384,7 @@ Test(agent_facts, commits_wait_for_the_flush_of_the_region)
 	}
 }
 
-/* The region has failed for good, though its flushes would succeed again. */
+/* The region stays failed even if further flushes would succeed. */
 static void expect_failed_region(void)
 {
 	uint64_t t;
@@ -378,7 +394,10 @@ static void expect_failed_region(void)
 	cr_assert_eq(eadr.r.stats->failed, EIO);
 	cr_assert_not(eadr.r.flushing_all);
 	cr_assert_not(on_media(&eadr));
-	/* A grant of a method without the agent would let commits succeed. */
+	/*
+	 * A grant of a method without the agent would let commits succeed, so
+	 * the agent's method is granted.
+	 */
 	eadr.r.facts.fence = RP_YES;
 	eadr.r.choice = rp_method_best(&eadr.r.facts, RP_METHODS_BUILT);
 	cr_assert_eq(eadr.r.choice.method, RP_METHOD_FENCE);
@@ -418,7 +437,10 @@ Test(agent_facts, region_fails_when_its_flush_cannot_begin)
 	expect_failed_region();
 }
 
-/* Commits of the new class that wait for it were not acknowledged yet. */
+/*
+ * Commits that wait for the flush of the region fail with it: none was
+ * acknowledged.
+ */
 Test(agent_facts, commits_that_wait_for_a_failed_flush_fail)
 {
 	struct bed_msg m;
@@ -441,7 +463,10 @@ Test(agent_facts, commits_that_wait_for_a_failed_flush_fail)
 	cr_assert_eq(eadr.r.failed, EIO);
 }
 
-/* A fence of the initiator would not wait: the agent's method does. */
+/*
+ * An initiator's own fence would not wait for the flush of the region; a
+ * request to the agent does.
+ */
 Test(agent_facts, grants_without_the_agent_wait_for_the_flush)
 {
 	start(NULL);
@@ -472,7 +497,9 @@ static void record_end(void *arg, enum rp_status st, uint32_t detail)
 	};
 }
 
-/* Its own flushes, too, were accepted for the old class: one waits, one runs.
+/*
+ * Local flushes that were accepted at the old class fail, whether queued or
+ * running.
  */
 Test(agent_facts, flushes_for_the_old_class_fail)
 {
@@ -504,7 +531,7 @@ Test(agent_facts, flushes_for_the_old_class_fail)
 	cr_assert_eq(runs.times + waits.times, 2);
 }
 
-/* Regions of one file cost one lookup, and one comparison of its sources. */
+/* Regions of one file share one lookup and one comparison of their sources. */
 Test(agent_facts, many_regions_of_one_file_are_looked_up_once)
 {
 	static struct bed_region many[1000];
@@ -522,13 +549,16 @@ Test(agent_facts, many_regions_of_one_file_are_looked_up_once)
 	sleep_for(LIMIT);
 	for (int i = 0; i < 1000; i++)
 		expect_class(&many[i], RP_CLASS_PROCESS);
-	/* The other three, and one for all of these. */
+	/*
+	 * One lookup for each of three other regions, and one for all regions
+	 * of the file.
+	 */
 	cr_assert_leq(lookups, 4, "%u", lookups);
 	for (int i = 0; i < 1000; i++)
 		bed_region_del(&g, &many[i]);
 }
 
-/* A region may end while the others are looked up. */
+/* A region may be deregistered while the others are looked up. */
 Test(agent_facts, region_that_ends_in_a_review_is_left_out)
 {
 	static struct bed_region many[20];

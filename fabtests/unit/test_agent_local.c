@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Flushes requested by the target's own process, beside those of peers. */
+/*
+ * Local flushes, which the target's own process requests, beside those of
+ * peers.
+ */
 #include <errno.h>
 #include <string.h>
 
@@ -14,7 +17,7 @@ static const struct rp_agent_attr with_worker = {
 	.incarnation = BED_INCARNATION,
 };
 
-/* The outcome of one flush, as done() reported it. */
+/* The outcome of one local flush, as its done() reported it. */
 struct end {
 	unsigned int times;
 	enum rp_status st;
@@ -177,7 +180,7 @@ Test(agent_local, failure_is_reported_and_stays)
 	cr_assert_eq(second.times, 1);
 	cr_assert_eq(second.st, RP_ST_REGION_FAILED);
 	cr_assert_eq(second.detail, EIO);
-	/* Peers are refused as well. */
+	/* A peer's request for the failed region is refused, too. */
 	t = bed_commit(&p, &file, 0, 64);
 	bed_run(&g);
 	bed_expect(&p, t, RP_ST_REGION_FAILED);
@@ -222,7 +225,7 @@ Test(agent_local, region_ends_while_flushed)
 	stop();
 }
 
-/* A dropped flush reports nothing; others still do. */
+/* done() of a dropped flush is not called; that of other flushes is. */
 Test(agent_local, dropped_while_queued)
 {
 	const struct rp_local at = {&file.r, 64, 64};

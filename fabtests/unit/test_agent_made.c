@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Agents: creation, its failures, and leaks. */
+/* Creation of agents: its failures, and memory leaks. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -9,10 +9,13 @@
 
 #include "core/agent.h"
 
-/* Linked with --wrap: the allocations that fail, and those not freed yet. */
-static int callocs = -1; /* this many succeed, then one fails */
+/*
+ * Wrapped by the linker: the allocations that fail, and the blocks not freed
+ * yet.
+ */
+static int callocs = -1; /* callocs that succeed before one fails */
 static int blocks, mutexes, mutex_ret;
-static int mutexes_left; /* this many succeed, then all fail */
+static int mutexes_left; /* inits that succeed before all fail */
 
 void *__real_calloc(size_t n, size_t size);
 void *__wrap_calloc(size_t n, size_t size);
@@ -50,7 +53,7 @@ int __wrap_pthread_mutex_destroy(pthread_mutex_t *m)
 	return __real_pthread_mutex_destroy(m);
 }
 
-static struct rp_agent_host host; /* no call reaches it */
+static struct rp_agent_host host; /* the agent calls no function of it */
 
 static void expect_made(struct rp_agent_attr attr, int want)
 {

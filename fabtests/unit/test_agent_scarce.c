@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* An agent without memory or without a thread. */
+/* An agent that cannot allocate memory or create a thread. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -8,10 +8,12 @@
 
 #include "agent_bed.h"
 
-/* Linked with --wrap: reallocs that succeed before all fail; -1: no limit. */
+/*
+ * Wrapped by the linker: reallocs that succeed before all fail; -1: no limit.
+ */
 static int reallocs = -1;
-static int fails = -1; /* allocations before one fails */
-static int create_ret; /* positive errno */
+static int fails = -1; /* allocations that succeed before one fails */
+static int create_ret; /* what pthread_create() returns: an errno */
 
 static bool allocation_fails(void)
 {
@@ -80,7 +82,7 @@ static void stop(void)
 
 TestSuite(agent_scarce, .init = start, .fini = stop);
 
-/* The request is refused, and nothing of it stays queued. */
+/* The request must be refused, and none of its ranges may stay queued. */
 static void expect_refused(const struct bed_at *at, size_t n)
 {
 	struct rp_wire_reply r;
@@ -103,11 +105,11 @@ Test(agent_scarce, no_memory_to_merge)
 
 	reallocs = 0;
 	expect_refused(mixed, 2);
-	/* The same for a request that does not block. */
+	/* Refuse a request that does not block, for the same reason. */
 	reallocs = 0;
 	t = bed_commit_all(&p, RP_CLASS_POWER, 2, two);
 	bed_expect(&p, t, RP_ST_OVERLOADED);
-	/* Ranges that need no merging need no memory. */
+	/* A request whose ranges need no merging allocates nothing. */
 	t = bed_commit_all(&p, RP_CLASS_POWER, 2, apart);
 	bed_expect(&p, t, RP_ST_OK);
 	reallocs = -1;
@@ -129,7 +131,7 @@ Test(agent_scarce, no_memory_to_merge_all)
 		many[i] = (struct bed_at){&file, 8192 * i, 1};
 	reallocs = 1;
 	expect_refused(many, 9);
-	/* Ranges of the refused request are not in the worker's next batch. */
+	/* The worker's next batch has no range of the refused request. */
 	bed_region_del(&g, &file);
 	p = bed_connect(&g, &other);
 	t = bed_commit(&p, &other, 0, 1);
@@ -138,7 +140,10 @@ Test(agent_scarce, no_memory_to_merge_all)
 	cr_assert_eq(other.syncs, 1);
 }
 
-/* A store that was done cannot be refused, because the peer would repeat it. */
+/*
+ * A store that was executed cannot be refused, because the peer would repeat
+ * it.
+ */
 Test(agent_scarce, no_memory_to_flush_a_store)
 {
 	struct rp_wire_reply r;
@@ -157,14 +162,17 @@ Test(agent_scarce, no_memory_for_a_job)
 	const struct rp_wire_range r = {file.r.key, 0, 1};
 	uint64_t t;
 
-	fails = 1; /* the message itself gets memory */
+	fails = 1; /* allocating the message succeeds */
 	t = bed_request(&p, RP_LEVEL_DURABLE, RP_CLASS_POWER, 1, &r);
 	cr_assert_eq(fails, -1);
 	bed_expect(&p, t, RP_ST_OVERLOADED);
 	cr_assert_eq(rp_agent_pending(g.a), 0);
 }
 
-/* One allocation fails: the connection is refused without a trace. */
+/*
+ * If one allocation fails, the connection is refused and leaves nothing
+ * allocated.
+ */
 Test(agent_scarce, no_memory_for_a_session)
 {
 	const struct rp_wire_hello hello = bed_hello(dax.r.key);
@@ -185,7 +193,7 @@ Test(agent_scarce, no_memory_for_a_session)
 		st = bed_stats(&g);
 		if (fails >= 0)
 			break;
-		/* The last one is the host's, for the channel. */
+		/* The last allocation is that of the host, for the channel. */
 		cr_assert(r->refused);
 		cr_assert(r->ack.status == RP_ST_OVERLOADED ||
 			  r->ack.status == RP_ST_OK);
@@ -200,11 +208,14 @@ Test(agent_scarce, no_memory_for_a_session)
 	free(r);
 }
 
-/* A reply that cannot be queued ends the session: the peer must not wait. */
+/*
+ * A reply that cannot be queued ends the session, because the peer would wait
+ * for it.
+ */
 Test(agent_scarce, no_memory_for_a_reply)
 {
 	p.c->room = 0;
-	fails = 1; /* the second allocation */
+	fails = 1; /* the second allocation fails */
 	bed_request(&p, RP_LEVEL_VISIBLE, RP_CLASS_NONE, 0, NULL);
 	cr_assert_eq(fails, -1);
 	cr_assert_eq(rp_agent_pending(g.a), 0);
@@ -226,7 +237,7 @@ Test(agent_scarce, no_memory_to_stay_behind)
 	cr_assert_eq(dax.stores, 0);
 }
 
-/* A refusal that cannot be delayed is sent at once. */
+/* If a refusal cannot be queued for later, the agent sends it at once. */
 Test(agent_scarce, no_memory_for_a_refusal)
 {
 	const struct rp_wire_hello hello = bed_hello(bed_some_key());
@@ -234,7 +245,7 @@ Test(agent_scarce, no_memory_for_a_refusal)
 	struct bed_request *r;
 	uint8_t buf[64];
 
-	fails = 1; /* the request itself gets memory */
+	fails = 1; /* allocating the request succeeds */
 	r = bed_connect_request(&g, &hello);
 	cr_assert_eq(fails, -1);
 	bed_refused(r, RP_ST_STALE_KEY);
@@ -247,7 +258,7 @@ Test(agent_scarce, no_memory_for_a_refusal)
 	cr_assert_eq(bed_stats(&g).wrong_keys, 2);
 }
 
-/* Without a worker thread the agent flushes in the caller's. */
+/* An agent without a worker thread flushes in the thread that calls it. */
 Test(agent_scarce, no_thread)
 {
 	uint64_t t;
@@ -264,7 +275,7 @@ Test(agent_scarce, no_thread)
 	t = bed_commit(&p, &file, 0, 1);
 	bed_run(&g);
 	bed_expect(&p, t, RP_ST_FLUSH_FAILED);
-	/* The worker thread can be created now. */
+	/* From now on the worker thread can be created. */
 	create_ret = 0;
 	t = bed_commit(&p, &other, 0, 1);
 	bed_run_worker(&g);
@@ -277,7 +288,7 @@ static void never_called(void *arg, enum rp_status st, uint32_t detail)
 	cr_assert(false, "a refused flush was reported");
 }
 
-/* A local flush is accepted as a whole or not at all. */
+/* A local flush of several ranges is accepted as a whole or not at all. */
 Test(agent_scarce, no_memory_for_local)
 {
 	const struct rp_local at = {&file.r, 0, 64};

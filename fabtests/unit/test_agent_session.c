@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Sessions at the target: accepted, refused, replaced, kept alive, ended. */
+/* Sessions at the agent: accepted, refused, replaced, kept alive, ended. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ static void stop(void)
 	bed_fini(&g);
 }
 
-/* The agent refuses a request with this HELLO at once. */
+/* The agent must refuse a request with this HELLO at once. */
 static void expect_refused(const struct rp_wire_hello *m, enum rp_status st)
 {
 	struct bed_request *r = bed_connect_request(&g, m);
@@ -118,7 +118,7 @@ static bool is_peer(struct rp_channel *c, uint16_t port, void *arg)
 	return c == &p->c->c && port == BED_PORT + 1;
 }
 
-/* Sessions with another channel or port stay open. */
+/* Sessions on another channel or from another port stay open. */
 Test(agent_session, peer_that_is_over_is_closed_alone)
 {
 	struct rp_wire_hello hello;
@@ -139,7 +139,7 @@ Test(agent_session, peer_that_is_over_is_closed_alone)
 	stop();
 }
 
-/* Wrong keys of all kinds get the same status after the same delay. */
+/* All kinds of wrong keys get the same status after the same delay. */
 Test(agent_session, wrong_keys_are_refused_late_and_alike)
 {
 	struct bed_request *r[4];
@@ -193,7 +193,7 @@ Test(agent_session, wrong_keys_are_refused_late_and_alike)
 	stop();
 }
 
-/* Connect with a key; returns the status, after its delay. */
+/* Connect with a key. Returns the status, which a refusal delays. */
 static enum rp_status show_key(uint64_t key, bool *at_once)
 {
 	const struct rp_wire_hello hello = bed_hello(key);
@@ -210,7 +210,9 @@ static enum rp_status show_key(uint64_t key, bool *at_once)
 	return st;
 }
 
-/* One host gets few keys checked, over all its connections. */
+/*
+ * The agent checks few keys of a host that guesses, over all its connections.
+ */
 Test(agent_session, keys_of_a_guessing_host_are_not_checked)
 {
 	enum {
@@ -233,10 +235,13 @@ Test(agent_session, keys_of_a_guessing_host_are_not_checked)
 	}
 	cr_assert_eq(nchecked, RP_AGENT_DEBT + 1);
 	cr_assert_eq(bed_stats(&g).wrong_keys, nchecked);
-	/* A valid key of that host gets the same status as a wrong one. */
+	/* Now a valid key of that host gets the same status as a wrong key. */
 	cr_assert_eq(show_key(file.r.key, &at_once), RP_ST_OVERLOADED);
 	cr_assert(at_once);
-	/* Keys of another host are checked; its wrong one is refused late. */
+	/*
+	 * Keys of another host are checked; its wrong key is refused after the
+	 * delay.
+	 */
 	g.source = 8;
 	cr_assert_eq(show_key(file.r.key, &at_once), RP_ST_OK);
 	cr_assert_eq(show_key(bed_some_key(), &at_once), RP_ST_STALE_KEY);
@@ -245,14 +250,14 @@ Test(agent_session, keys_of_a_guessing_host_are_not_checked)
 		cr_assert(r[i]->refused);
 		free(r[i]);
 	}
-	/* Later the first host gets a key checked again. */
+	/* After a while the agent checks a key of the first host again. */
 	g.source = 7;
 	g.now += interval;
 	cr_assert_eq(show_key(file.r.key, &at_once), RP_ST_OK);
 	stop();
 }
 
-/* The agent's table of hosts never drops the one with most wrong keys. */
+/* The agent's table of hosts never drops the host with most wrong keys. */
 Test(agent_session, other_hosts_do_not_hide_a_guessing_host)
 {
 	struct bed_request *r[RP_AGENT_DEBT + 1 + 2 * RP_AGENT_SOURCES];
@@ -277,7 +282,10 @@ Test(agent_session, other_hosts_do_not_hide_a_guessing_host)
 	stop();
 }
 
-/* The table has room for as many, and unknown hosts take none of it. */
+/*
+ * The table has room for RP_AGENT_SOURCES guessing hosts; a request whose host
+ * is unknown (source 0) takes no entry.
+ */
 Test(agent_session, all_guessing_hosts_of_the_table_are_remembered)
 {
 	enum {
@@ -305,7 +313,10 @@ Test(agent_session, all_guessing_hosts_of_the_table_are_remembered)
 	stop();
 }
 
-/* A transport that does not know its hosts refuses late, and no more. */
+/*
+ * If the transport does not know the hosts of requests, wrong keys are refused
+ * late and not counted.
+ */
 Test(agent_session, host_that_is_not_known_is_not_counted)
 {
 	struct bed_request *r[RP_AGENT_DEBT + 1];
@@ -341,7 +352,10 @@ Test(agent_session, delayed_refusals_are_bounded)
 		r[i] = bed_connect_request(&g, &hello);
 		cr_assert_not(r[i]->refused);
 	}
-	/* The oldest ones were refused early to make room. */
+	/*
+	 * The oldest delayed refusals were sent early, to make room for newer
+	 * ones.
+	 */
 	for (int i = 0; i < N; i++)
 		cr_assert_eq(r[i]->refused, i < RP_AGENT_MAX_DELAYED);
 	/* A request that the transport has dropped gets no reply. */
@@ -349,7 +363,7 @@ Test(agent_session, delayed_refusals_are_bounded)
 	rp_agent_request_gone(g.a, r[N - 2]);
 	free(r[N - 2]);
 	r[N - 2] = NULL;
-	/* The longest delay. */
+	/* The longest delay of a refusal. */
 	g.now += RP_AGENT_MAX_DELAYED * (1000 * BED_MS / RP_AGENT_REFUSALS) - 1;
 	bed_run(&g);
 	cr_assert(!r[N - 1]->refused);
@@ -400,7 +414,7 @@ Test(agent_session, the_log_is_not_flooded)
 	stop();
 }
 
-/* --- one session for each initiator, and a limit for all --- */
+/* --- one session per initiator, and a limit for all --- */
 
 Test(agent_session, older_session_ends_before_the_newer_is_accepted)
 {
@@ -416,12 +430,12 @@ Test(agent_session, older_session_ends_before_the_newer_is_accepted)
 	q = expect_accepted(&hello);
 	cr_assert(p.c->closed);
 	cr_assert_not(other.c->closed);
-	/* The older session's requests are dropped. */
+	/* The requests of the older session are dropped. */
 	bed_run(&g);
 	cr_assert_eq(file.syncs, 0);
 	bed_expect_nothing(&q);
 	cr_assert_eq(bed_stats(&g).sessions, 2);
-	/* A request with a wrong key ends no session. */
+	/* A request with a wrong key ends no existing session. */
 	hello.key++;
 	r = bed_connect_request(&g, &hello);
 	cr_assert_not(q.c->closed);
@@ -442,7 +456,10 @@ Test(agent_session, silent_sessions_make_room)
 	start(&attr);
 	for (int i = 0; i < 3; i++)
 		p[i] = bed_connect(&g, &file);
-	/* The first has an outstanding request, the second was active last. */
+	/*
+	 * The first session has an outstanding request; the second was used
+	 * last.
+	 */
 	bed_commit(&p[0], &file, 0, 8);
 	bed_expect(&p[1], bed_request(&p[1], RP_LEVEL_VISIBLE, 0, 0, NULL),
 		   RP_ST_OK);
@@ -506,7 +523,7 @@ Test(agent_session, query_grants_once)
 	for (struct bed_grant *k = g.grants; k; k = k->next)
 		n++;
 	cr_assert_eq(n, 3);
-	/* A commit refused for its class leaves RDMA allowed. */
+	/* A commit that is refused for its class still leaves RDMA allowed. */
 	dax.r.facts.limit = RP_LIMIT_PROCESS;
 	g.grant_ret = -ENOMEM;
 	a = bed_query(&q, dax.r.key, RP_CLASS_POWER);
@@ -522,7 +539,7 @@ Test(agent_session, query_grants_once)
 	stop();
 }
 
-/* A grant's method is one that its connection can execute. */
+/* A grant names only a method that its connection can execute. */
 Test(agent_session, method_is_that_of_the_connection)
 {
 	enum {
@@ -536,7 +553,9 @@ Test(agent_session, method_is_that_of_the_connection)
 		bool native; /* the initiator's device has FLUSH */
 		enum rp_method nchecked;
 	} t[] = {
-		/* FLUSH needs both devices and the memory. */
+		/*
+		 * Method native needs FLUSH in both devices and for the memory.
+		 */
 		{{RP_MEM_DAX_SYNC, RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL,
 		  .native = RP_YES},
 		 RP_METHOD_NATIVE,
@@ -555,7 +574,7 @@ Test(agent_session, method_is_that_of_the_connection)
 		 0,
 		 true,
 		 RP_METHOD_AGENT_CLWB},
-		/* A fence needs a channel that fences. */
+		/* Method fence needs a channel whose reads fence. */
 		{{RP_MEM_DAX_SYNC, RP_PLACE_DMA_MEMORY, RP_DOMAIN_MEMCTRL,
 		  .fence = RP_YES},
 		 RP_METHOD_FENCE,
@@ -568,7 +587,10 @@ Test(agent_session, method_is_that_of_the_connection)
 		 0,
 		 false,
 		 RP_METHOD_AGENT_CLWB},
-		/* The device may acknowledge a write before its placement. */
+		/*
+		 * A device may acknowledge a write before its placement, so
+		 * delivery alone does not suffice there.
+		 */
 		{{RP_MEM_DAX_SYNC, RP_PLACE_CPU_USER, RP_DOMAIN_SYSTEM,
 		  .fence = RP_NO},
 		 RP_METHOD_DELIVERY,
@@ -593,7 +615,7 @@ Test(agent_session, method_is_that_of_the_connection)
 		 0,
 		 false,
 		 RP_METHOD_AGENT_SFENCE},
-		/* Methods of the agent need nothing of the connection. */
+		/* The agent's methods need no property of the connection. */
 		{{RP_MEM_FILE, RP_PLACE_CPU_USER, RP_DOMAIN_MEMCTRL,
 		  .fs_trusted = RP_YES},
 		 RP_METHOD_AGENT_MSYNC,
@@ -625,13 +647,13 @@ Test(agent_session, method_is_that_of_the_connection)
 			     t[i].native && (t[i].flags & FLUSHES)
 				     ? RP_FEATURE_NATIVE
 				     : 0);
-		/* INFO has the same method. */
+		/* INFO names the method that HELLO_ACK has granted. */
 		hello = bed_hello(file.r.key);
 		hello.features = t[i].native ? RP_FEATURE_NATIVE : 0;
 		q = expect_accepted(&hello);
 		cr_assert_eq(bed_query(&q, m.r.key, 0).grant.method,
 			     t[i].nchecked);
-		/* The device has FLUSH, but not for this memory. */
+		/* The device has FLUSH, but refuses it for this memory. */
 		g.no_native = true;
 		q = expect_accepted(&hello);
 		cr_assert_eq(bed_query(&q, m.r.key, 0).grant.method,
@@ -639,7 +661,10 @@ Test(agent_session, method_is_that_of_the_connection)
 				     ? RP_METHOD_AGENT_CLWB
 				     : t[i].nchecked);
 		g.no_native = false;
-		/* A fence is a read, and a later commit may need one. */
+		/*
+		 * A fence is a read, and a commit after delivery may need a
+		 * fence.
+		 */
 		if (t[i].nchecked == RP_METHOD_DELIVERY ||
 		    t[i].nchecked == RP_METHOD_FENCE)
 			by_agent = f.domain == RP_DOMAIN_SYSTEM
@@ -689,7 +714,7 @@ static void send_malformed(struct bed_peer *p, const void *msg, int len)
 	bed_recv(p, msg, len);
 	cr_assert_eq(bed_stats(&g).bad_messages, before + 1);
 	cr_assert_eq(rp_agent_pending(g.a), 0);
-	/* Later messages are ignored. */
+	/* Messages behind the malformed one are ignored. */
 	bed_request(p, RP_LEVEL_VISIBLE, 0, 0, NULL);
 	cr_assert_eq(rp_agent_deadline(g.a), 0);
 	cr_assert(rp_agent_progress(g.a));
@@ -718,16 +743,16 @@ Test(agent_session, malformed_messages_end_the_session)
 		p = bed_connect(&g, &file);
 		send_malformed(&p, buf, i);
 	}
-	/* A body that no encoder writes. */
+	/* A body that no encoder produces. */
 	buf[offsetof(struct rp_le_request, level)] += 3;
 	p = bed_connect(&g, &file);
 	send_malformed(&p, buf, len);
 	buf[offsetof(struct rp_le_request, level)] -= 3;
-	/* Another version on a connection that has agreed on this one. */
+	/* A version other than the one that HELLO has agreed on. */
 	buf[2]++;
 	p = bed_connect(&g, &file);
 	send_malformed(&p, buf, len);
-	/* Message types that only a target sends, and HELLO. */
+	/* Message types that only a target may send, and HELLO. */
 	len = rp_wire_put_query(buf, sizeof(buf), 1, &q);
 	for (int type = 0; type < 256; type++) {
 		if (type == RP_MSG_REQUEST || type == RP_MSG_QUERY)
@@ -743,7 +768,7 @@ Test(agent_session, malformed_messages_end_the_session)
 	stop();
 }
 
-/* Requests accepted before the malformed message are dropped. */
+/* A malformed message drops the requests that were accepted before it. */
 Test(agent_session, close_drops_accepted_requests)
 {
 	struct bed_peer p;
@@ -776,14 +801,14 @@ Test(agent_session, more_requests_than_credits_end_the_session)
 		bed_commit(&p, &file, 8 * i, 8);
 	bed_commit(&q, &file, 0, 8);
 	cr_assert_eq(rp_agent_pending(g.a), 4);
-	/* The same for a request that does not block. */
+	/* A malformed message behind a request that does not block. */
 	bed_request(&p, RP_LEVEL_VISIBLE, 0, 0, NULL);
 	cr_assert_eq(bed_stats(&g).bad_messages, 1);
 	bed_run(&g);
 	cr_assert(p.c->closed);
 	bed_expect_nothing(&p);
 	bed_expect(&q, q.token, RP_ST_OK);
-	/* Replies that were received free their credits. */
+	/* Replies that the peer has received return their credits. */
 	for (int i = 0; i < 9; i++) {
 		bed_commit(&q, &file, 0, 8);
 		if (i % 3 == 2)
@@ -793,7 +818,7 @@ Test(agent_session, more_requests_than_credits_end_the_session)
 	stop();
 }
 
-/* A reply that the channel has not taken still holds its credit. */
+/* A reply that waits for room in the channel still holds its credit. */
 Test(agent_session, queued_replies_hold_credits)
 {
 	const struct rp_agent_attr attr = {
@@ -818,7 +843,10 @@ Test(agent_session, queued_replies_hold_credits)
 	stop();
 }
 
-/* A wrong key gets its status late, then the connection ends. */
+/*
+ * A wrong key on a connection: a late status, then the agent closes the
+ * connection.
+ */
 static void wrong_key(struct bed_peer *p, bool query)
 {
 	uint64_t token = p->token, due;
@@ -827,7 +855,7 @@ static void wrong_key(struct bed_peer *p, bool query)
 	bed_expect_nothing(p);
 	due = rp_agent_deadline(g.a);
 	cr_assert_geq(due, g.now + RP_AGENT_REFUSAL_NS);
-	/* Messages that arrive meanwhile are dropped. */
+	/* Messages that arrive during the delay are dropped. */
 	bed_request(p, RP_LEVEL_VISIBLE, 0, 0, NULL);
 	bed_run(&g);
 	bed_expect_nothing(p);
@@ -844,7 +872,7 @@ static void wrong_key(struct bed_peer *p, bool query)
 		cr_assert_eq(m.hdr.type, RP_MSG_REPLY);
 		cr_assert_eq(m.reply.status, RP_ST_STALE_KEY);
 	}
-	/* The peer has time to read the reply. */
+	/* The connection stays open until the peer can have read the reply. */
 	cr_assert_not(p->c->closed);
 	g.now = rp_agent_deadline(g.a);
 	cr_assert_eq(g.now, due + RP_AGENT_LINGER_NS);
@@ -877,7 +905,7 @@ Test(agent_session, wrong_keys_end_the_session)
 	p = bed_connect(&g, &file);
 	send_query(&p, file.r.key ^ 1);
 	wrong_key(&p, true);
-	/* A valid key that was not granted to this connection. */
+	/* A key that is valid but was not granted to this connection. */
 	p = bed_connect(&g, &file);
 	r[0].key = file.r.key;
 	r[1].key = dax.r.key;
@@ -897,7 +925,7 @@ Test(agent_session, wrong_keys_end_the_session)
 	stop();
 }
 
-/* Keys on a connection are counted with those of its host. */
+/* Wrong keys on an open connection count for its host as well. */
 Test(agent_session, host_may_not_guess_over_connections)
 {
 	bool at_once;
@@ -933,7 +961,7 @@ Test(agent_session, peer_closes_after_a_refusal)
 	stop();
 }
 
-/* A request with a wrong range gets a reply; the connection stays. */
+/* A request with an invalid range is refused; the connection stays open. */
 Test(agent_session, wrong_ranges_do_not_end_the_session)
 {
 	const struct rp_wire_range r = {0, 1ull << 40, 8};
@@ -972,7 +1000,7 @@ Test(agent_session, loss_ends_the_session)
 	stop();
 }
 
-/* Sessions that were granted the region's key end before its memory goes. */
+/* Sessions with a grant for the region end before its memory is released. */
 Test(agent_session, region_ends_its_sessions)
 {
 	struct bed_peer p, q, r;
@@ -995,7 +1023,10 @@ Test(agent_session, region_ends_its_sessions)
 	stop();
 }
 
-/* Without RDMA, deregistration ends only requests on the region. */
+/*
+ * On channels without RDMA, deregistration ends only requests that name the
+ * region.
+ */
 Test(agent_session, channels_without_rdma)
 {
 	const struct rp_agent_attr attr = {
@@ -1011,7 +1042,7 @@ Test(agent_session, channels_without_rdma)
 	key = dax.r.key;
 	p = bed_connect(&g, &file);
 	cr_assert_null(g.grants);
-	/* A commit may name a key without a QUERY before. */
+	/* A commit may use a key that no QUERY has named. */
 	bed_expect(&p, bed_commit(&p, &dax, 0, 8), RP_ST_OK);
 	t = bed_commit(&p, &file, 0, 8);
 	bed_then(&p, (struct bed_at){&file, 64, 8}, &dax, 64, 1);
@@ -1025,11 +1056,11 @@ Test(agent_session, channels_without_rdma)
 	bed_run(&g);
 	bed_expect(&p, t, RP_ST_OK);
 	bed_expect(&p, t + 2, RP_ST_OK);
-	/* The key is a wrong one from now on. */
+	/* From now on this key is a wrong key. */
 	bed_request(&p, RP_LEVEL_VISIBLE, 0, 1,
 		    &(struct rp_wire_range){key, 0, 8});
 	wrong_key(&p, false);
-	/* A session whose only region ends stays open. */
+	/* A session stays open even when its only region is deregistered. */
 	p = bed_connect(&g, &file);
 	t = bed_commit(&p, &file, 0, 8);
 	bed_region_del(&g, &file);
@@ -1057,7 +1088,7 @@ Test(agent_session, all_sessions_end_at_once)
 	stop();
 }
 
-/* --- replies that the channel does not take --- */
+/* --- replies that wait for room in the channel --- */
 
 Test(agent_session, queued_replies_stay_in_order)
 {
@@ -1073,7 +1104,7 @@ Test(agent_session, queued_replies_stay_in_order)
 	bed_commit(&p, &dax, 8, 8);
 	bed_expect_nothing(&p);
 	cr_assert_eq(rp_agent_pending(g.a), 3);
-	/* Another session does not wait. */
+	/* Replies of another session do not wait. */
 	bed_expect(&q, bed_commit(&q, &dax, 0, 8), RP_ST_OK);
 	bed_run(&g);
 	cr_assert_eq(rp_agent_deadline(g.a), g.now + RP_AGENT_RETRY_NS);
@@ -1109,7 +1140,7 @@ Test(agent_session, reply_of_the_inject_size_is_injected)
 	p.c->slow = true;
 	bed_expect(&p, bed_commit(&p, &dax, 0, 8), RP_ST_OK);
 	cr_assert_eq(rp_agent_pending(g.a), 0);
-	/* The same for one that had to wait. */
+	/* A reply that waited for room is injected as well. */
 	p.c->room = 0;
 	bed_commit(&p, &dax, 0, 8);
 	bed_expect_nothing(&p);
@@ -1121,7 +1152,10 @@ Test(agent_session, reply_of_the_inject_size_is_injected)
 	stop();
 }
 
-/* The channel has room again, but no progress call has been made. */
+/*
+ * A new reply must not overtake queued ones before progress is called, even if
+ * the channel has room.
+ */
 Test(agent_session, nothing_overtakes_queued_replies)
 {
 	struct bed_peer p;
@@ -1138,7 +1172,10 @@ Test(agent_session, nothing_overtakes_queued_replies)
 	stop();
 }
 
-/* Sessions that take no replies end before these exhaust memory. */
+/*
+ * The agent ends sessions that take no replies before the replies exhaust its
+ * memory.
+ */
 Test(agent_session, queued_replies_are_bounded_in_all)
 {
 	const struct rp_agent_attr attr = {
@@ -1168,7 +1205,10 @@ Test(agent_session, queued_replies_are_bounded_in_all)
 	stop();
 }
 
-/* A posted reply holds no credit: it may arrive before done() is called. */
+/*
+ * A posted reply holds no credit, because it may arrive before done() is
+ * called.
+ */
 Test(agent_session, posted_reply_holds_no_credit)
 {
 	const struct rp_agent_attr attr = {
@@ -1188,7 +1228,7 @@ Test(agent_session, posted_reply_holds_no_credit)
 		cr_assert(bed_take(&p, &m));
 	}
 	cr_assert_eq(rp_agent_pending(g.a), 9);
-	/* Closing the channel calls done() for all. */
+	/* Closing the channel calls done() for all posted replies. */
 	stop();
 }
 
@@ -1213,7 +1253,10 @@ Test(agent_session, close_drops_queued_replies)
 
 /* --- hostile --- */
 
-/* Damaged messages of any kind lead only to refusals and closed connections. */
+/*
+ * A damaged message of any kind leads to a refusal or a closed connection, to
+ * nothing else.
+ */
 Test(agent_session, damaged_messages_are_refused)
 {
 	struct seeded s = seeded_start();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Inline stores and atomics at the target: at once, whole, durable, checked. */
+/* Inline stores and atomics by the agent: at once, whole, durable, checked. */
 #include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -67,7 +67,10 @@ static void each_method(bool worker)
 			uint64_t t;
 
 			t = durable_write(m, at[j].off, at[j].len, ++fill);
-			/* Visible before any later message is executed. */
+			/*
+			 * The bytes are visible before the agent executes a
+			 * later message.
+			 */
 			cr_assert(
 				bytes_are(m->mem, at[j].off, at[j].len, fill));
 			cr_assert(at[j].off == 0 ||
@@ -84,7 +87,7 @@ static void each_method(bool worker)
 			cr_assert(m == &tmpfs || bytes_are(m->media, at[j].off,
 							   at[j].len, fill));
 		}
-		/* Only clwb regions are stored past the caches. */
+		/* Only in regions with clwb do stores bypass the caches. */
 		cr_assert_eq(all[i]->streams, all[i] == &dax);
 		if (all[i] != &dax)
 			cr_assert_eq(all[i]->stores, 4);
@@ -150,7 +153,7 @@ Test(agent_store, zeros)
 	stop();
 }
 
-/* A store past the caches leaves nothing to flush. */
+/* A store that bypassed the caches leaves nothing to flush. */
 Test(agent_store, streamed)
 {
 	start(NULL);
@@ -161,7 +164,10 @@ Test(agent_store, streamed)
 	stop();
 }
 
-/* Store into many ranges; without durable, a later commit flushes them. */
+/*
+ * Store into many ranges. If the store is only visible, a later commit flushes
+ * them.
+ */
 static void many_ranges(enum rp_level level)
 {
 	struct rp_wire_range r[20];
@@ -204,7 +210,10 @@ Test(agent_store, many_ranges_durable)
 	many_ranges(RP_LEVEL_DURABLE);
 }
 
-/* The page is unmapped or its file was cut: a refusal, no store, no SIGBUS. */
+/*
+ * The store's page is unmapped or its file was truncated: the store is refused,
+ * without SIGBUS.
+ */
 Test(agent_store, memory_gone)
 {
 	struct rp_wire_reply r;
@@ -218,14 +227,17 @@ Test(agent_store, memory_gone)
 	cr_assert_eq(r.detail, ENOMEM);
 	cr_assert_eq(r.range, 0);
 	cr_assert_eq(dax.streams, 0);
-	/* The pages behind it are there. */
+	/* The pages behind the missing one still exist. */
 	bed_inline(&p, RP_LEVEL_DURABLE, (struct bed_at){&dax, 5 * BED_PAGE, 8},
 		   1);
 	bed_expect(&p, p.token, RP_ST_OK);
 	stop();
 }
 
-/* mprotect() by the program: a refusal, no SIGSEGV. */
+/*
+ * The program made the page read-only by mprotect(): the store is refused,
+ * without SIGSEGV.
+ */
 Test(agent_store, memory_may_not_be_written)
 {
 	static const uint64_t one = 1;
@@ -320,12 +332,12 @@ Test(agent_store, atomic_of_each_method)
 			cr_assert_eq(request_with_old_value(&p), 5);
 			if (i < 4)
 				cr_assert_eq(bed_value(all[i], 64, true), 10);
-			/* The comparison fails. */
+			/* A compare-and-swap whose comparison fails. */
 			bed_atomic(&p, RP_LEVEL_DURABLE, at, RP_ATOMIC_CSWAP,
 				   &six, &five, true);
 			bed_run_worker(&g);
 			cr_assert_eq(request_with_old_value(&p), 10);
-			/* Visible only: no flush. */
+			/* An atomic at level visible causes no flush. */
 			bed_atomic(&p, RP_LEVEL_VISIBLE, at, RP_ATOMIC_WRITE,
 				   &six, NULL, true);
 			cr_assert_eq(request_with_old_value(&p), 10);
@@ -338,7 +350,7 @@ Test(agent_store, atomic_of_each_method)
 	}
 }
 
-/* Old values wait for the flush, each with its own reply. */
+/* Replies with old values wait for the flush; each has its own value. */
 Test(agent_store, old_values_of_two_atomics)
 {
 	static const uint64_t five = 5;
@@ -358,7 +370,7 @@ Test(agent_store, old_values_of_two_atomics)
 	stop();
 }
 
-/* Several ranges share one array of operands and one of results. */
+/* All ranges of an atomic share one array of operands and one of results. */
 Test(agent_store, atomic_of_ranges)
 {
 	static const uint32_t add[4] = {1, 2, 3, 4};
@@ -393,7 +405,7 @@ Test(agent_store, atomic_of_ranges)
 	cr_assert_eq(m.reply.status, RP_ST_OK);
 	cr_assert_eq(m.reply.result_len, sizeof(got));
 	memcpy(got, m.result, sizeof(got));
-	/* The next result is of its own ranges alone. */
+	/* The next reply has only the results of its own request. */
 	bed_atomic(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 1024, 8},
 		   RP_ATOMIC_READ, NULL, NULL, true);
 	cr_assert_eq(request_with_old_value(&p), 0);
@@ -407,7 +419,7 @@ Test(agent_store, atomic_of_ranges)
 	stop();
 }
 
-/* The largest result, in a reply that waits for room. */
+/* The longest result, in a reply that waits for room in the channel. */
 Test(agent_store, atomic_reads)
 {
 	const struct bed_at at = {&dax, 0, RP_WIRE_MAX_STORE};
@@ -426,7 +438,7 @@ Test(agent_store, atomic_reads)
 		     0);
 	cr_assert_eq(rp_agent_pending(g.a), 0);
 	cr_assert_eq(dax.changes, 0);
-	/* A refused atomic does nothing. */
+	/* A refused atomic changes nothing. */
 	static const uint64_t one[2] = {1, 1};
 	bed_expect(&p,
 		   bed_atomic(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 0, 8},
@@ -446,7 +458,7 @@ Test(agent_store, atomic_reads)
 	stop();
 }
 
-/* The atomic was executed, its flush failed: the reply has no old value. */
+/* If the flush behind an executed atomic fails, the reply has no old value. */
 Test(agent_store, failed_flush_returns_no_old_value)
 {
 	static const uint64_t one = 1;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Atomics on memory: each operation on each datatype; and by threads. */
+/*
+ * Atomics on memory: each operation on each datatype, and by several threads.
+ */
 #include <complex.h>
 #include <float.h>
 #include <math.h>
@@ -16,7 +18,7 @@
 #define ALL_TYPES (RP_ATOMIC_TYPES + 8)
 #define ALL_OPS	  (RP_ATOMIC_OPS + 8)
 
-/* The provider casts libfabric's values to these. */
+/* The provider casts libfabric's enum values to these. */
 Test(atomic, values_are_libfabrics)
 {
 	cr_assert_eq((int)RP_ATOMIC_MIN, FI_MIN);
@@ -65,7 +67,10 @@ Test(atomic, valid)
 	}
 }
 
-/* One operation on every integer type: truncated, and sign-extended. */
+/*
+ * Try one operation on every integer type, with the operands truncated or
+ * sign-extended.
+ */
 static void check_integers(enum rp_atomic_op op, int64_t t, int64_t s,
 			   int64_t c, int64_t want_signed,
 			   uint64_t want_unsigned)
@@ -85,7 +90,7 @@ static void check_integers(enum rp_atomic_op op, int64_t t, int64_t s,
 		cr_assert_eq(memcmp(&mem[1], &want, size), 0,
 			     "op %d type %d: %llx", op, type,
 			     (unsigned long long)mem[1]);
-		/* The bytes beside the target keep their values. */
+		/* The bytes behind the target must not change. */
 		cr_assert_eq(memcmp((char *)&mem[1] + size, (char *)&t + size,
 				    8 - size),
 			     0);
@@ -121,7 +126,7 @@ Test(atomic, of_integers)
 	check_integers(RP_ATOMIC_CSWAP, 5, 9, 6, 5, 5);
 	check_integers(RP_ATOMIC_CSWAP_NE, 5, 9, 5, 5, 5);
 	check_integers(RP_ATOMIC_CSWAP_NE, 5, 9, 6, 9, 9);
-	/* The comparison is: compare <op> target. */
+	/* The comparison reads: compare <op> target. */
 	check_integers(RP_ATOMIC_CSWAP_LE, 5, 9, 5, 9, 9);
 	check_integers(RP_ATOMIC_CSWAP_LE, 5, 9, 6, 5, 5);
 	check_integers(RP_ATOMIC_CSWAP_LE, 5, 9, -1, 9, 5);
@@ -193,7 +198,7 @@ Test(atomic, floats_are_rounded_once)
 	}
 }
 
-/* A value that is only stored keeps its bytes, even a signaling NaN. */
+/* A stored value keeps its bytes, even those of a signaling NaN. */
 Test(atomic, bytes_are_kept)
 {
 	const uint32_t snan = 0x7fa00001;
@@ -237,7 +242,7 @@ Test(atomic, of_complex_numbers)
 	check_complexes(RP_ATOMIC_CSWAP_NE, 1 + I, 2 * I, 1 + I, 1 + I);
 }
 
-/* Only the target must be aligned; operand arrays need not be. */
+/* Only the target must be aligned; arrays of operands need not be. */
 Test(atomic, many)
 {
 	char bytes[3 * 5 * 4 + 3];
@@ -258,7 +263,7 @@ Test(atomic, many)
 	}
 }
 
-/* Elements of one and two bytes, whose neighbours differ. */
+/* Atomics on one or two bytes leave the neighbouring bytes. */
 Test(atomic, many_small)
 {
 	uint8_t t[8] = {250, 1, 2, 3, 4, 5, 6, 7}, old[8];
@@ -317,7 +322,7 @@ Test(atomic, by_threads)
 
 	for (int i = 0; i < THREADS; i++)
 		pthread_create(&t[i], NULL, add_repeatedly, NULL);
-	/* The program increments the same counter. */
+	/* The program's own thread increments the same counter. */
 	for (int i = 0; i < ROUNDS; i++)
 		__atomic_fetch_add(&shared.u64, 1, __ATOMIC_SEQ_CST);
 	for (int i = 0; i < THREADS; i++)

@@ -13,7 +13,10 @@
 #include "core/list.h"
 #include "core/log.h"
 
-/* Linked with --wrap=realloc and calloc: memory ends when a test says so. */
+/*
+ * Wrapped by the linker (realloc and calloc): allocations fail when the test
+ * wants it.
+ */
 static bool no_memory;
 void *__real_realloc(void *p, size_t size);
 void *__wrap_realloc(void *p, size_t size);
@@ -30,7 +33,9 @@ void *__wrap_calloc(size_t n, size_t size)
 
 #define LINE 64
 
-/* One call: 'f' flush, 's' sync or 'p' split of some bytes, 'd' drain. */
+/*
+ * One logged call: 'f' flush, 's' sync or 'p' split of a range, or 'd' drain.
+ */
 struct call {
 	char what;
 	uint64_t off, len;
@@ -45,7 +50,7 @@ struct spot {
 	struct rp_region region;
 	struct rp_pmem_ops ops;
 	int sync_fails;
-	uint64_t now, sync_takes; /* ns */
+	uint64_t now, sync_takes; /* clock, and the duration of a sync, in ns */
 };
 
 static void note_call(struct spot *s, char what, const void *addr, size_t len)
@@ -169,7 +174,7 @@ Test(batch, nothing_to_do)
 	cr_assert(!batch.data.nparts && !batch.flushes && !batch.drains);
 }
 
-/* Parts of one line from many requests: one flush of the whole line. */
+/* Ranges within one line, from many requests: one flush of the whole line. */
 Test(batch, one_flush_per_line)
 {
 	cr_assert_eq(add_range(&batch, &a, LINE + 1, 1), 0);
@@ -185,7 +190,9 @@ Test(batch, one_flush_per_line)
 	cr_assert_eq(batch.nranges, 4);
 }
 
-/* Adjacent lines become one flush; a gap of one line keeps two. */
+/*
+ * Adjacent lines are flushed together; a gap of one line separates two flushes.
+ */
 Test(batch, merges_neighbours)
 {
 	cr_assert_eq(add_range(&batch, &a, 5 * LINE, 2 * LINE), 0);
@@ -207,7 +214,7 @@ Test(batch, merges_neighbours)
 	cr_assert(batch.flushes == 2 && batch.bytes == 2 * LINE);
 }
 
-/* Rounding to lines never leaves the region. */
+/* A range that is rounded to lines never leaves its region. */
 Test(batch, stays_inside_the_region)
 {
 	a.region.base = a.bytes + 10;
@@ -221,7 +228,7 @@ Test(batch, stays_inside_the_region)
 	cr_assert_eq(batch.data.set.v[0].stamp, 0);
 }
 
-/* msync takes whole pages and needs no drain. */
+/* msync covers whole pages and needs no drain. */
 Test(batch, pages)
 {
 	uint64_t page = sysconf(_SC_PAGESIZE);
@@ -237,7 +244,7 @@ Test(batch, pages)
 	spot_fini(&p);
 }
 
-/* n pages with gaps between them. */
+/* Run a batch of n pages with gaps between them. */
 static void run_scattered(struct spot *s, int n)
 {
 	uint64_t page = sysconf(_SC_PAGESIZE);
@@ -269,24 +276,30 @@ static void expect_together(const struct spot *s)
 	cr_assert_eq(batch.flushes, 1);
 }
 
-/* Scattered pages get one msync for all, unless that took longer. */
+/*
+ * Scattered pages share one msync, unless that took longer than one msync per
+ * page.
+ */
 Test(batch, scattered_pages)
 {
 	struct spot p;
 
 	spot_init(&p, RP_METHOD_AGENT_MSYNC, 3);
 	p.sync_takes = 1000;
-	/* The duration of one msync is not known yet. */
+	/* At first the duration of one msync is unknown. */
 	run_scattered(&p, 3);
 	expect_apart(&p);
 	run_scattered(&p, 3);
 	expect_together(&p);
-	/* As long as three separate calls: still together. */
+	/* One msync takes as long as three separate ones: still one. */
 	p.sync_takes = 3000;
 	run_scattered(&p, 3);
 	run_scattered(&p, 3);
 	expect_together(&p);
-	/* Longer: the batch is split for a while, which doubles each time. */
+	/*
+	 * One msync takes longer: split the next batches, twice as many each
+	 * time.
+	 */
 	for (int apart = 1; apart <= 128; apart *= 2) {
 		p.sync_takes = 3001;
 		run_scattered(&p, 3);
@@ -299,7 +312,7 @@ Test(batch, scattered_pages)
 	}
 	run_scattered(&p, 3);
 	expect_together(&p);
-	/* After a quick one the doubling starts anew. */
+	/* A fast common msync resets the number of split batches. */
 	p.sync_takes = 3001;
 	run_scattered(&p, 3);
 	p.sync_takes = 1000;
@@ -307,7 +320,7 @@ Test(batch, scattered_pages)
 	expect_apart(&p);
 	run_scattered(&p, 3);
 	expect_together(&p);
-	/* A single range has no gaps. */
+	/* A single range has no gaps, so it needs no split. */
 	run_scattered(&p, 1);
 	cr_assert_eq(ncalls, 1);
 	cr_assert_eq(batch.bytes, (uint64_t)sysconf(_SC_PAGESIZE));
@@ -319,7 +332,10 @@ Test(batch, scattered_pages)
 	spot_fini(&p);
 }
 
-/* Each short range that was flushed, also where one msync did it for all. */
+/*
+ * Split the folios of each flushed short range, even where one msync covered
+ * all.
+ */
 Test(batch, folios_of_short_ranges_are_split)
 {
 	const uint64_t page = sysconf(_SC_PAGESIZE);
@@ -354,7 +370,10 @@ Test(batch, folios_of_short_ranges_are_split)
 	spot_fini(&p);
 }
 
-/* A quick msync found clean pages: it lowers the estimate little. */
+/*
+ * A fast msync probably found clean pages, so it lowers the estimate only a
+ * little.
+ */
 Test(batch, scattered_pages_that_are_clean)
 {
 	struct spot p;
@@ -363,7 +382,7 @@ Test(batch, scattered_pages_that_are_clean)
 	p.sync_takes = 1600;
 	run_scattered(&p, 1);
 	p.sync_takes = 0;
-	run_scattered(&p, 1); /* the estimate is 1500 now */
+	run_scattered(&p, 1); /* the estimate becomes 1500 */
 	p.sync_takes = 4500;
 	run_scattered(&p, 3);
 	run_scattered(&p, 3);
@@ -374,7 +393,7 @@ Test(batch, scattered_pages_that_are_clean)
 	expect_apart(&p);
 	spot_fini(&p);
 
-	/* A duration of 0 is a known one. */
+	/* A measured duration of 0 is not an unknown duration. */
 	spot_init(&p, RP_METHOD_AGENT_MSYNC, 3);
 	run_scattered(&p, 1);
 	run_scattered(&p, 3);
@@ -382,7 +401,7 @@ Test(batch, scattered_pages_that_are_clean)
 	spot_fini(&p);
 }
 
-/* Lines are flushed one by one, never the gaps between them. */
+/* Scattered lines are flushed one by one, and never the gaps between them. */
 Test(batch, scattered_lines)
 {
 	struct spot p;
@@ -416,14 +435,14 @@ Test(batch, drains_each_region_once_at_the_end)
 	expect_call(7, second, 'd', 0, 0);
 	cr_assert_eq(batch.drains, 2);
 
-	/* rp_batch_reset() leaves nothing of the former batch. */
+	/* After rp_batch_reset() nothing of the former batch is left. */
 	rp_batch_reset(&batch);
 	run_batch(&batch);
 	cr_assert_eq(ncalls, 0);
 	cr_assert(!batch.nranges && !batch.data.nparts && !batch.bytes);
 }
 
-/* A job with one flushed range in s, and one without a flush in t. */
+/* Make a job with one flushed range in s, and an unflushed one in t. */
 static struct rp_job *job_of(struct spot *s, struct spot *t)
 {
 	struct rp_job *j = rp_job_new(2, 0);
@@ -448,7 +467,10 @@ static void count_log_line(enum rp_log_level level, const char *text)
 	warnings += level == RP_LOG_WARN;
 }
 
-/* Other jobs of the batch succeed; the failed region stays failed. */
+/*
+ * After a failed flush other jobs of the batch succeed; the region stays
+ * failed.
+ */
 Test(batch, failure_of_one_region)
 {
 	struct rp_job *on_bad, *on_good;
@@ -465,7 +487,7 @@ Test(batch, failure_of_one_region)
 	cr_assert_eq(add_range(&batch, &bad, bad.region.len - 8, 8), 0);
 	cr_assert_eq(add_range(&batch, &a, 0, 8), 0);
 	run_batch(&batch);
-	/* After its first failure no more of the region is flushed. */
+	/* After the first failure the batch flushes no more of that region. */
 	cr_assert_eq(ncalls, 3);
 	cr_assert(batch.flushes == 1 && batch.drains == 1);
 	rp_batch_complete(&batch, &batch.jobs);
@@ -474,7 +496,10 @@ Test(batch, failure_of_one_region)
 	cr_assert_eq(on_bad->reply.status, RP_ST_FLUSH_FAILED);
 	cr_assert_eq(on_bad->reply.detail, EIO);
 	cr_assert_eq(on_bad->reply.range, 1);
-	/* on_good has a range in the failed region, but without a flush. */
+	/*
+	 * on_good has a range in the failed region, but that range needs no
+	 * flush.
+	 */
 	cr_assert_eq(on_good->reply.status, RP_ST_OK);
 	job_done(&batch.jobs, on_bad);
 	rp_batch_reset(&batch);
@@ -487,7 +512,7 @@ Test(batch, failure_of_one_region)
 	rp_batch_complete(&batch, &batch.jobs);
 	cr_assert_eq(bad.region.failed, EIO);
 	cr_assert_eq(warnings, 1, "warned once");
-	/* A later success does not clear it. */
+	/* A later success does not clear the region's error. */
 	rp_batch_reset(&batch);
 	bad.sync_fails = 0;
 	cr_assert_eq(add_range(&batch, &bad, 0, 8), 0);
@@ -501,7 +526,9 @@ Test(batch, failure_of_one_region)
 	spot_fini(&bad);
 }
 
-/* The file was cut: a flush of its lines would be a SIGBUS. */
+/*
+ * The file was truncated: flushing the lines of the store would cause SIGBUS.
+ */
 Test(batch, store_behind_the_end_of_a_file)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
@@ -534,7 +561,7 @@ Test(batch, store_behind_the_end_of_a_file)
 	cr_assert_eq(rp_batch_add_then(&batch, gone), 0);
 	cr_assert_eq(rp_batch_add_then(&batch, other), 0);
 	run_batch(&batch);
-	/* One line of the other region, and its drain. */
+	/* The calls are one line of the other region, and its drain. */
 	cr_assert_eq(ncalls, 2);
 	expect_call(0, &a, 'f', 64, LINE);
 	expect_call(1, &a, 'd', 0, 0);
@@ -548,7 +575,7 @@ Test(batch, store_behind_the_end_of_a_file)
 	spot_fini(&cut);
 }
 
-/* A job reports its first failure. */
+/* A job reports the first failure among its ranges. */
 Test(batch, first_failure_of_a_job)
 {
 	struct rp_job *j = job_of(&a, &b2);
@@ -560,7 +587,7 @@ Test(batch, first_failure_of_a_job)
 	rp_job_free(j);
 }
 
-/* Each range of a job holds a reference to its region. */
+/* A job holds one reference to its region for each range. */
 Test(batch, jobs_hold_their_regions)
 {
 	struct rp_job *j = job_of(&a, &a), *k = job_of(&a, &b2);
@@ -572,7 +599,9 @@ Test(batch, jobs_hold_their_regions)
 	cr_assert(a.region.busy == 0 && b2.region.busy == 0);
 }
 
-/* Only jobs with an msync block and go to the worker. */
+/*
+ * Only jobs that call msync or flush many bytes block; these go to the worker.
+ */
 Test(batch, jobs_with_msync_or_many_bytes_block)
 {
 	struct rp_job *slow, *asks_none, *quick;
@@ -585,13 +614,16 @@ Test(batch, jobs_with_msync_or_many_bytes_block)
 	cr_assert(rp_job_blocks(slow));
 	cr_assert(!rp_job_blocks(asks_none));
 	cr_assert(!rp_job_blocks(quick));
-	/* A store to a file blocks only with its flush. */
+	/* A store to a file blocks only if it is flushed. */
 	quick->then.region = &disk.region;
 	cr_assert(!rp_job_blocks(quick));
 	quick->then.flush = true;
 	cr_assert(rp_job_blocks(quick));
 	quick->then.region = NULL;
-	/* Many bytes block as well, in one range or in all together. */
+	/*
+	 * A job with many bytes blocks, too, whether in one range or in
+	 * several.
+	 */
 	quick->ranges[0].flush = quick->ranges[1].flush = true;
 	quick->ranges[0].len = RP_JOB_LONG;
 	quick->ranges[1].len = 0;
@@ -610,7 +642,7 @@ Test(batch, jobs_with_msync_or_many_bytes_block)
 
 static struct rp_batch cheap;
 
-/* Scattered ranges are flushed one by one, unless the job is long. */
+/* Scattered ranges are flushed one by one, unless the job has many bytes. */
 Test(batch, merge)
 {
 	struct spot disk;
@@ -642,7 +674,10 @@ Test(batch, merge)
 	spot_fini(&disk);
 }
 
-/* A store that was done must not be requested again: no -ENOMEM then. */
+/*
+ * A peer may repeat a request after -ENOMEM, so there is none after an executed
+ * store.
+ */
 Test(batch, no_memory_for_a_job)
 {
 	static const enum rp_effect effects[] = {
@@ -659,7 +694,10 @@ Test(batch, no_memory_for_a_job)
 	}
 }
 
-/* The limit counts ranges before merging, so that merging time is bounded. */
+/*
+ * The limit of a batch counts ranges before they are merged, which bounds the
+ * time for merging.
+ */
 Test(batch, room)
 {
 	struct rp_job two = {.n = 2};
@@ -674,7 +712,7 @@ Test(batch, room)
 	cr_assert(rp_batch_has_room(&batch, &two));
 }
 
-/* A batch has room for a region per range, so that running it cannot fail. */
+/* A batch can take a region for each range, so that running it cannot fail. */
 Test(batch, a_region_for_each_range)
 {
 	static struct rp_region many[RP_BATCH_RANGES];
@@ -707,13 +745,13 @@ Test(batch, no_memory)
 	no_memory = true;
 	cr_assert_eq(add_range(&batch, &a, 2 * i * LINE, 1), -ENOMEM);
 	no_memory = false;
-	/* The ranges added before are still in the batch. */
+	/* The batch keeps the ranges that were added before. */
 	run_batch(&batch);
 	cr_assert_eq(ncalls, i + 1);
 	cr_assert_eq(batch.flushes, (uint64_t)i);
 }
 
-/* A range at the end of the address space does not wrap. */
+/* A range at the end of the address space does not wrap around. */
 Test(batch, end_of_memory)
 {
 	struct rp_region top = a.region;
@@ -728,7 +766,7 @@ Test(batch, end_of_memory)
 	cr_assert_eq(batch.data.set.v[0].end, UINTPTR_MAX);
 }
 
-/* list.h: a walk visits every element, even if each is removed on the way. */
+/* A walk of list.h visits every element, even if it removes each one. */
 Test(list, walk_survives_removal)
 {
 	struct rp_jobs jobs = TAILQ_HEAD_INITIALIZER(jobs);

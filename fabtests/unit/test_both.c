@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Sessions and an agent on connections that break. Each write of the program
- * has a higher number than the one before: a cell on media with a lower number
- * than the last write before a commit has lost that write, or had it undone.
+ * Sessions and an agent on connections that break. The numbers of the program's
+ * writes grow. If a cell on media has a lower number than the last write before
+ * a successful commit, that write was lost or undone.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -30,7 +30,10 @@ static uint64_t next_number(struct world *w, unsigned int session)
 	return n;
 }
 
-/* The bytes that an OK covers have reached their level, and none is older. */
+/*
+ * All bytes that an OK covers must be visible or durable, as requested, and as
+ * new as when the operation was posted.
+ */
 static void check_cells(struct world *w, const struct w_op *o,
 			const struct w_reg *g, unsigned int first,
 			unsigned int n, bool durable, const uint64_t *want)
@@ -45,7 +48,9 @@ static void check_cells(struct world *w, const struct w_op *o,
 			(unsigned long long)want[i]);
 }
 
-/* Reads return earlier writes, unless these or their connection failed. */
+/*
+ * A read must return earlier writes, unless the write or its connection failed.
+ */
 static void check_read(struct world *w, const struct w_op *o)
 {
 	for (unsigned int i = 0; i < o->n; i++) {
@@ -97,7 +102,10 @@ static void op_done(struct rp_op *op, const struct rp_outcome *out)
 	if (out->status == RP_ST_OK) {
 		w->ok[op->kind]++;
 		W_CHECK(w, !o->durable || out->class >= op->required, "class");
-		/* Without a level OK says nothing of placement. */
+		/*
+		 * For an operation without a level, OK says nothing about
+		 * placement.
+		 */
 		if (op->kind == RP_OP_READ)
 			check_read(w, o);
 		else if (op->kind != RP_OP_QUERY && op->level)
@@ -109,7 +117,7 @@ static void op_done(struct rp_op *op, const struct rp_outcome *out)
 		w->numbers[o->then_number].failed = true;
 	}
 	check_effect(w, o, out);
-	/* The program may reuse the buffer. */
+	/* The program may now reuse the buffer. */
 	memset(o->buf, 0xee, sizeof(o->buf));
 }
 
@@ -175,7 +183,7 @@ static void fill_effect(struct world *w, struct w_op *o)
 					   o->then_number};
 }
 
-/* Note an accepted operation: later ones cover it. */
+/* Record an accepted operation: later operations cover its write. */
 static void note_accepted(struct world *w, struct w_op *o)
 {
 	unsigned int conn = 0;
@@ -251,7 +259,7 @@ static void some_op(struct world *w, unsigned int session)
 
 static struct w_rules some_rules(struct seeded *s)
 {
-	/* Each world has some kinds of failures, not all of them. */
+	/* Enable a random subset of the kinds of failures in each world. */
 	const unsigned int much = 1 + (unsigned int)seeded_below(s, 20);
 	const uint64_t pick = seeded_next(s);
 	static const uint64_t ticks[] = {W_MS / 100, W_MS, 20 * W_MS,
@@ -273,7 +281,7 @@ static struct w_rules some_rules(struct seeded *s)
 	return r;
 }
 
-/* After a restart of the target a durable write succeeds. */
+/* A durable write must succeed after a restart of the target. */
 static void check_after_restart(struct world *w)
 {
 	w_restart(w);
@@ -318,7 +326,10 @@ static void one_run(uint64_t seed, struct totals *t)
 			some_op(&w, (unsigned int)w_below(&w, W_SESSIONS));
 		w_step(&w);
 	}
-	/* Without further failures everything ends within the promised time. */
+	/*
+	 * Without further failures every operation completes within the
+	 * timeout.
+	 */
 	w.quiet = true;
 	w_pass(&w, 2 * W_TIMEOUT);
 	for (int k = 0; k < W_SESSIONS; k++)
@@ -347,7 +358,9 @@ Test(both, worlds)
 		if (t.by_status[st])
 			cr_log_info("%8lu %s", t.by_status[st],
 				    rp_status_name((enum rp_status)st));
-	/* Operations of every kind must succeed at times. */
+	/*
+	 * In all runs together, operations of every kind must have succeeded.
+	 */
 	for (int k = 0; k <= RP_OP_QUERY; k++)
 		cr_assert(one || t.ok[k] > 1000, "kind %d: %lu", k, t.ok[k]);
 }

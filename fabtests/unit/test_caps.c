@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Facts of memory: real mappings of this process. */
+/* Facts of memory, from real mappings of this process. */
 #include "config.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@
 
 TestSuite(caps, .init = caps_setup, .fini = caps_teardown);
 
-/* In a chroot the table of mounts may lack the mount of this file. */
+/* In a chroot, mountinfo may lack the mount of this file. */
 static bool mount_is_visible(int fd)
 {
 	FILE *f = fopen("/proc/self/mountinfo", "r");
@@ -71,7 +71,7 @@ Test(caps, a_file)
 		cr_assert_str_eq(name, "overlay");
 		cr_assert_eq(facts.fs_trusted, RP_NO);
 	}
-	/* Any part of the mapping, at any alignment. */
+	/* Ranges in any part of the mapping, at any alignment. */
 	expect_found(p + 1, 1, file_here());
 	expect_found(p + 4 * page - 1, 1, file_here());
 	expect_found(p + page - 1, page + 2, file_here());
@@ -92,12 +92,12 @@ Test(caps, files_with_odd_names)
 
 	cr_assert_eq(statfs(dir, &s), 0);
 	for (size_t i = 0; i < last; i++) {
-		/* On overlayfs this name's meaning depends on the kernel. */
+		/* Whether overlayfs keeps this name depends on the kernel. */
 		if (s.f_type == OVERLAYFS_SUPER_MAGIC &&
 		    !strcmp(names[i], "gone (deleted)"))
 			continue;
 		char *p = map(make_file(names[i], page), page, MAP_SHARED);
-		/* The process map cannot express this name. */
+		/* This name cannot be expressed in the process map. */
 		bool lost = !strcmp(names[i], "a\n\\012b");
 
 		expect_found(p, page, lost ? RP_MEM_UNKNOWN : file_here());
@@ -130,7 +130,10 @@ Test(caps, a_deleted_file)
 	cr_assert(strstr(why, "name"), "%s", why);
 	cr_assert_eq(rp_method_best(&facts, RP_METHODS_BUILT).refusal,
 		     RP_REFUSAL_VOLATILE);
-	/* A new file of that name, or of the map's name, is another file. */
+	/*
+	 * A new file with the old name, or with the name that the map shows, is
+	 * another file.
+	 */
 	make_file("gone", page);
 	expect_found(p, page, RP_MEM_ANON);
 	make_file("gone (deleted)", page);
@@ -183,7 +186,7 @@ Test(caps, anonymous)
 	expect_found(r, page, RP_MEM_EMULATED);
 	cr_assert_eq(rp_method_best(&facts, RP_METHODS_BUILT).class,
 		     RP_CLASS_NONE);
-	/* Emulation changes memory, not files. */
+	/* Emulation concerns memory, not files. */
 	p = map(make_file("pool", page), page, MAP_SHARED);
 	if (file_here() == RP_MEM_FILE)
 		expect_found(p, page, RP_MEM_FILE);
@@ -197,7 +200,7 @@ Test(caps, private_mapping)
 
 	expect_found(p, page, RP_MEM_PRIVATE);
 	cr_assert(strstr(why, "MAP_SHARED"), "%s", why);
-	/* A written page is a copy, but still private. */
+	/* Writing to the page makes a copy, which is private as well. */
 	*p = 1;
 	expect_found(p, page, RP_MEM_PRIVATE);
 	cr_assert_eq(rp_method_best(&facts, RP_METHODS_BUILT).refusal,
@@ -218,8 +221,8 @@ Test(caps, protection)
 }
 
 /*
- * The mapping lies below a larger gap, which the kernel prefers to its holes
- * when a library maps memory.
+ * Map the pages below a larger gap: the kernel places a library's mappings in
+ * that gap, not in the holes.
  */
 Test(caps, holes)
 {
@@ -256,8 +259,8 @@ Test(caps, pieces_and_mixes)
 	int flags = MAP_FIXED | MAP_SHARED;
 
 	/*
-	 * Two mappings of one file are one region; of two files they are not,
-	 * because errors are reported per file.
+	 * Two mappings of one file can be one region. Mappings of two files
+	 * cannot, because the kernel reports errors per file.
 	 */
 	cr_assert_eq(madvise(p + page, page, MADV_DONTFORK), 0);
 	expect_found(p, 4 * page, file_here());
@@ -267,7 +270,7 @@ Test(caps, pieces_and_mixes)
 	if (file_here() == RP_MEM_FILE)
 		expect_err(p, 4 * page, -ENOTSUP, "another file");
 	expect_found(p + page, page, file_here());
-	/* One page of another kind in between. */
+	/* One page of another memory kind within the range. */
 	cr_assert_eq(mmap(p + page, page, PROT_READ | PROT_WRITE,
 			  MAP_FIXED | MAP_PRIVATE, other, 0),
 		     p + page);
@@ -279,7 +282,7 @@ Test(caps, pieces_and_mixes)
 		     p + page);
 	expect_err(p, 4 * page, -ENOTSUP, "anonymous");
 	expect_found(p + 2 * page, 2 * page, file_here());
-	/* Two kinds that are both refused. */
+	/* Two memory kinds that are both refused. */
 	cr_assert_eq(mmap(p, page, PROT_READ | PROT_WRITE,
 			  MAP_FIXED | MAP_PRIVATE, other, 0),
 		     p);
@@ -292,19 +295,25 @@ Test(caps, behind_the_end)
 	char *p = map(fd, 3 * page, MAP_SHARED);
 
 	expect_found(p, page + 10, file_here());
-	/* The page is mapped, but its tail is never written to the file. */
+	/*
+	 * The tail of the last page is mapped, but the kernel never writes it
+	 * to the file.
+	 */
 	expect_err(p, page + 11, -EFAULT, "allocate");
 	expect_err(p + 2 * page, 1, -EFAULT, "allocate");
 	cr_assert_eq(ftruncate(fd, 3 * page), 0);
 	expect_found(p, 3 * page, file_here());
-	/* The offset of the mapping counts. */
+	/*
+	 * The end of the file is compared with the mapping's offset plus its
+	 * length.
+	 */
 	p = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 2 * page);
 	expect_found(p, page, file_here());
 	cr_assert_eq(ftruncate(fd, 3 * page - 1), 0);
 	expect_err(p, page, -EFAULT, "allocate");
 }
 
-/* Facts of this host. */
+/* Facts of the host that runs the test. */
 Test(caps, host_here)
 {
 	struct rlimit lim = {.rlim_cur = 65536};

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Every machine that can be composed: read_facts() finds its true facts. */
+/*
+ * Every combination of machine parts: read_facts() must find the machine's true
+ * facts.
+ */
 #include "config.h"
 
 #include <errno.h>
@@ -20,7 +23,7 @@
 
 TestSuite(caps_all, .init = caps_setup, .fini = caps_teardown, .timeout = 300);
 
-/* --- the parts, and their true facts --- */
+/* --- parts of machines, and their true facts --- */
 
 static const struct kind {
 	const char *perms, *fs, *opts, *flags;
@@ -119,7 +122,10 @@ static const struct way {
 	 .placement = RP_PLACE_DMA_MEMORY,
 	 .fence = RP_YES,
 	 .ddio = RP_NO},
-	/* Off for some writes only; not readable; another port. */
+	/*
+	 * DDIO is off for some writes only; the port is not readable; another
+	 * kind of port.
+	 */
 	{.base = "verbs",
 	 .device = "mlx5_0",
 	 .id = 0x2030,
@@ -233,7 +239,7 @@ static bool concerns_kind(enum scope s, const struct kind *k)
 	return false;
 }
 
-/* A higher value allows more promises. */
+/* The rank of a value: a higher one allows more promises. */
 static int rank_of(enum said_key key, int v)
 {
 	static const int of_place[] = {
@@ -241,7 +247,7 @@ static int rank_of(enum said_key key, int v)
 		[RP_PLACE_DMA_MEMORY] = 2,
 	};
 	static const int of_domain[] = {
-		[RP_DOMAIN_NONE] = -1, /* below unknown */
+		[RP_DOMAIN_NONE] = -1, /* lower than unknown */
 		[RP_DOMAIN_MEMCTRL] = 1,
 		[RP_DOMAIN_CPUCACHE] = 2,
 		[RP_DOMAIN_SYSTEM] = 3,
@@ -279,8 +285,8 @@ static int fact_value(const struct rp_facts *f, enum said_key key)
 }
 
 /*
- * Replace a fact of the machine by what the operator has stated. Returns
- * whether the statement is stronger than the fact.
+ * Replace a fact by the operator's statement. Returns whether the statement is
+ * stronger than the fact.
  */
 static bool apply_statement(const struct said *s, struct rp_facts *f)
 {
@@ -313,7 +319,7 @@ static bool apply_statement(const struct said *s, struct rp_facts *f)
 	return up;
 }
 
-/* --- the trees --- */
+/* --- the /proc and /sys trees --- */
 
 static unsigned int warned;
 
@@ -341,7 +347,7 @@ static void unlink_at(const char *at)
 
 #define REGION "/sys/devices/ndbus0/region0"
 
-/* Memory that the process map shows at HERE, and its device. */
+/* Write the mapping at HERE into the process map, and make its device. */
 static void make_memory(const struct kind *k, const char *domain)
 {
 	const char *target = domain ? REGION "/namespace0.0/block/pmem0"
@@ -459,7 +465,10 @@ static void explain_raise(const struct rp_facts *truth, unsigned int raised,
 		     "%s", why);
 	snprintf(of, sizeof(of), "%s; %s", why, s ? s->text : "");
 	compare_with_truth(truth, of);
-	/* A fact raised by the operator is counted and warned about. */
+	/*
+	 * A fact that the operator's statement raised is counted and warned
+	 * about.
+	 */
 	cr_assert_eq(src.raised, raised, "%s: raised %u", of, src.raised);
 	cr_assert_eq(warned, raised, "%s: %u warnings", of, warned);
 }

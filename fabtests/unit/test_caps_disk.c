@@ -30,7 +30,10 @@ static void setup(void)
 
 TestSuite(caps_disk, .init = setup, .fini = caps_teardown);
 
-/* The file reaches class power; or process only, and this word says why. */
+/*
+ * The best class of the file is power; or it is process, and the reason
+ * contains this word.
+ */
 static void expect_class(enum rp_class class, const char *word)
 {
 	struct rp_sources src;
@@ -52,7 +55,7 @@ static void expect_class(enum rp_class class, const char *word)
 	cr_assert_eq(c.refusal, RP_REFUSAL_CLASS);
 }
 
-/* A file system on a part of disk SDA. */
+/* Put the file system on a partition of disk SDA. */
 static void partition(const char *cache, const char *fua)
 {
 	disk_device(SDA, cache, fua);
@@ -67,7 +70,9 @@ Test(caps_disk, switched_off_flushes_are_seen_by_fua)
 		{BACK, "0", NULL},
 		{BACK, "1", NULL},
 		{THRU, "0", NULL},
-		/* The driver sets fua for a volatile cache only. */
+		/*
+		 * Drivers set queue/fua only for disks with a volatile cache.
+		 */
 		{THRU, "1", "sda has a volatile cache (queue/fua is 1)"},
 		{NULL, "1", NULL},
 		{NULL, NULL, NULL},
@@ -84,7 +89,10 @@ Test(caps_disk, switched_off_flushes_are_seen_by_fua)
 	}
 }
 
-/* Nothing in sysfs, as in a container: the class is that of the mount. */
+/*
+ * Without the device in sysfs, as in a container, only the mount decides the
+ * class.
+ */
 Test(caps_disk, device_that_cannot_be_seen_changes_nothing)
 {
 	expect_class(RP_CLASS_POWER, NULL);
@@ -149,7 +157,7 @@ Test(caps_disk, one_disk_below_device_mapper_is_enough)
 	expect_class(RP_CLASS_PROCESS, "sda has a volatile cache");
 }
 
-/* A stack that passes no flushes on, above a disk that needs them. */
+/* A device mapper stack that drops flushes, on a disk that needs them. */
 Test(caps_disk, stack_that_drops_flushes)
 {
 	invent_on(253, 0, "xfs", "/dev/mapper/vg-lv", "rw");
@@ -164,7 +172,7 @@ Test(caps_disk, stack_that_drops_flushes)
 	disk_device(SDA, BACK, "0");
 	disk_device(SDB, THRU, "0");
 	expect_class(RP_CLASS_PROCESS, "dm-0 has a volatile cache (below it)");
-	/* One level more: md on dm. */
+	/* A stack with one more level: md on dm. */
 	invent_on(9, 0, "ext4", "/dev/md0", "rw");
 	link_tree("/sys/dev/block/9:0", MD);
 	link_tree(MD "/slaves/dm-0", DM);
@@ -199,16 +207,24 @@ Test(caps_disk, loop_device_is_as_good_as_its_file)
 	disk_device(LOOP, BACK, "0");
 	write_tree(LOOP "/loop/backing_file", "/no/such/file\n");
 	expect_class(RP_CLASS_POWER, NULL);
-	/* It stops at the page cache of the file. */
+	/*
+	 * A write-through loop device gets no flushes, so bytes stay in the
+	 * page cache of its file.
+	 */
 	disk_device(LOOP, THRU, "0");
 	expect_class(RP_CLASS_PROCESS, "loop0 has a volatile cache (below it)");
 	disk_device(LOOP, BACK, "0");
-	/* The file's own mount; this one's is not in the invented table. */
+	/*
+	 * The class depends on the file's own mount. The invented table lacks
+	 * the mount of this file.
+	 */
 	write_tree(LOOP "/loop/backing_file", "/proc/self/maps\n");
 	expect_class(RP_CLASS_POWER, NULL);
 }
 
-/* Say that /proc is a mount of this type, with a loop device's file. */
+/*
+ * Write a mount table where /proc, with the loop device's file, has this type.
+ */
 static void loop_on(const char *type, const char *opts)
 {
 	struct statx sx;
@@ -241,7 +257,7 @@ Test(caps_disk, disks_below_the_file_of_a_loop_device)
 	expect_class(RP_CLASS_PROCESS, "loop0 is on no disk that is flushed");
 }
 
-/* A loop device on a file that lies on that same loop device. */
+/* The backing file of a loop device lies on that same loop device. */
 Test(caps_disk, walk_ends)
 {
 	invent_on(7, 0, "ext4", "/dev/loop0", "rw");
@@ -271,7 +287,7 @@ Test(caps_disk, memory_is_no_disk)
 	}
 }
 
-/* btrfs has a device number of its own; all of its devices count. */
+/* btrfs has its own device number; the class depends on all its devices. */
 Test(caps_disk, btrfs_names_its_devices)
 {
 	char source[2 * PATH_MAX];
@@ -286,7 +302,7 @@ Test(caps_disk, btrfs_names_its_devices)
 	expect_class(RP_CLASS_POWER, NULL);
 	disk_device(SDB, THRU, "1");
 	expect_class(RP_CLASS_PROCESS, "sdb has a volatile cache");
-	/* A name of device mapper is a link. */
+	/* The name of a device mapper device is a link. */
 	disk_device(SDB, BACK, "1");
 	disk_device(DM, THRU, "1");
 	write_tree("/dev/dm-0", "\n");
@@ -298,7 +314,10 @@ Test(caps_disk, btrfs_names_its_devices)
 	expect_class(RP_CLASS_POWER, NULL);
 }
 
-/* The operator's word covers the disks: a cache with a battery. */
+/*
+ * The operator's statement also covers the disks, as for a cache with a
+ * battery.
+ */
 Test(caps_disk, operator_may_vouch)
 {
 	char path[2 * PATH_MAX], text[RP_WHY_LEN];
@@ -341,7 +360,7 @@ Test(caps_disk, operator_may_vouch)
 	cfg.op = NULL;
 }
 
-/* clwb needs no flush of a disk, msync does. */
+/* A flush by clwb needs no flush of the disk; msync needs one. */
 Test(caps_disk, dax_is_weaker_only_where_msync_is_the_method)
 {
 	link_tree("/sys/dev/block/8:1", SDA "/sda1");
@@ -380,7 +399,10 @@ Test(caps_disk, disks_come_before_what_is_made_of_them)
 	cr_assert(rp_caps_disks(&w, real_path));
 	cr_assert_str_eq(seen, "sda! sdb dm-0 md0 ");
 	cr_assert(strstr(w.flaw, "sda"));
-	/* An overlay is where its upper folder is. */
+	/*
+	 * An overlay stores new files in its upper folder, so that folder's
+	 * disks count.
+	 */
 	*seen = 0;
 	write_tree("/proc/self/mountinfo",
 		   "%llu 1 0:50 / / rw - overlay overlay "
@@ -402,7 +424,10 @@ Test(caps_disk, disks_come_before_what_is_made_of_them)
 	}
 	cr_assert(rp_caps_disks(&w, real_path));
 	cr_assert_str_eq(seen, "sda! sdb dm-0 md0 ");
-	/* One whose upper folder is itself does not go on for ever. */
+	/*
+	 * An overlay whose upper folder is the overlay itself causes no endless
+	 * recursion.
+	 */
 	write_tree("/proc/self/mountinfo",
 		   "%llu 1 0:50 / / rw - overlay overlay rw,upperdir=%s\n",
 		   (unsigned long long)real.stx_mnt_id, real_path);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The purpose of memory registered without FI_RMA_PMEM: invented maps. */
+/*
+ * Whether memory registered without FI_RMA_PMEM is meant to last, by invented
+ * maps.
+ */
 #include "config.h"
 
 #include <errno.h>
@@ -23,7 +26,10 @@ static enum rp_intent lasts_at(uintptr_t addr, size_t len)
 	return lasts;
 }
 
-/* Map pages from 0x100000 on; IT is the pool's file, on this type of mount. */
+/*
+ * Write a process map from address 0x100000 on. IT in a line stands for the
+ * pool's file, on this type of mount.
+ */
 static void map_page(const char *type, const char *lines)
 {
 	static char text[16 * PATH_MAX], id[3 * PATH_MAX];
@@ -55,6 +61,7 @@ static void map_page(const char *type, const char *lines)
 Test(caps_intent, each_kind)
 {
 	map_page("ext4", ALL);
+<<<<<<< HEAD:fabtests/unit/test_caps_intent.c
 	cr_assert_eq(lasts_at(0x100000, 0x1000), RP_INTENT_VOLATILE);
 	cr_assert_eq(lasts_at(0x101000, 0x1000), RP_INTENT_LASTING);
 	cr_assert_eq(lasts_at(0x101ff8, 8), RP_INTENT_LASTING);
@@ -70,6 +77,26 @@ Test(caps_intent, each_kind)
 
 /* One page of a file is enough, wherever it lies; pages beside it are not. */
 Test(caps_intent, one_page_of_a_file_is_enough)
+=======
+	cr_assert_eq(lasts_at(0x100000, 0x1000), RP_INTENT_VOLATILE);
+	cr_assert_eq(lasts_at(0x101000, 0x1000), RP_INTENT_LASTING);
+	cr_assert_eq(lasts_at(0x101ff8, 8), RP_INTENT_LASTING);
+	cr_assert_eq(lasts_at(0x102000, 0x1000), RP_INTENT_VOLATILE);
+	cr_assert_eq(lasts_at(0x103000, 0x1000), RP_INTENT_VOLATILE);
+	cr_assert_eq(lasts_at(0x105000, 0x1000), RP_INTENT_VOLATILE);
+	cr_assert_eq(lasts_at(0x106000, 0x1000), RP_INTENT_VOLATILE);
+	cr_assert_eq(lasts_at(0x107000, 0x1000), RP_INTENT_LASTING);
+	/* Addresses without a mapping. */
+	cr_assert_eq(lasts_at(0x104000, 0x1000), RP_INTENT_VOLATILE);
+	cr_assert_eq(lasts_at(0x200000, 0x1000), RP_INTENT_VOLATILE);
+}
+
+/*
+ * One page of a file within the range is enough; pages beside the range do not
+ * count.
+ */
+Test(caps_lasts, one_page_of_a_file_is_enough)
+>>>>>>> f6b1968e (unit tests: name the subject in comments of the rigs and first suites):fabtests/unit/test_caps_lasts.c
 {
 	map_page("ext4", ALL);
 	cr_assert_eq(lasts_at(0x100000, 0x1001), RP_INTENT_LASTING);

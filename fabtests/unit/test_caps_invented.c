@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Facts of memory: invented trees of other machines. */
+/* Facts of memory, from invented /proc and /sys trees of other machines. */
 #include "config.h"
 
 #include <errno.h>
@@ -40,12 +40,15 @@ Test(caps_invented, file_systems)
 		{"ext44", "rw", NULL, RP_NO},
 		{"ext", "rw", NULL, RP_NO},
 		{"zfs", "rw", NULL, RP_NO},
-		/* Mounted without barriers: fsync stops at the disk's cache. */
+		/*
+		 * Mounted without barriers, so fsync does not flush the disk's
+		 * cache.
+		 */
 		{"ext4", "rw,nobarrier", NULL, RP_NO},
 		{"ext4", "rw,barrier=0", NULL, RP_NO},
 		{"f2fs", "rw,fsync_mode=nobarrier", NULL, RP_NO},
 		{"ext4", "rw,barrier=1,x-nobarrier", NULL, RP_YES},
-		/* The operator trusts overlay. */
+		/* The operator trusts the file system overlay. */
 		{"overlay", "rw", "overlay", RP_YES},
 		{"overlay", "rw", "nfs4, overlay", RP_YES},
 		{"overlay", "rw", "nfs4,overlay,zfs", RP_YES},
@@ -75,7 +78,7 @@ Test(caps_invented, file_systems)
 	expect_found(HERE, LEN, RP_MEM_TMPFS);
 }
 
-/* In a plain chroot the table of mounts lacks the root's mount. */
+/* In a plain chroot, mountinfo lacks the mount of the root. */
 Test(caps_invented, a_mount_that_cannot_be_seen)
 {
 	invent("ext4", "rw");
@@ -113,8 +116,8 @@ Test(caps_invented, not_the_mapped_file)
 	cr_assert_eq(rp_method_best(&facts, RP_METHODS_BUILT).refusal,
 		     RP_REFUSAL_UNKNOWN);
 	/*
-	 * The device that counts is the mount's, not that of stat(): each btrfs
-	 * subvolume has its own.
+	 * The device number of the mount counts, not that of stat(), which
+	 * differs for each btrfs subvolume.
 	 */
 	write_tree("/proc/self/maps",
 		   "00100000-00102000 rw-s 0 77:88 %llu %s\n",
@@ -125,8 +128,8 @@ Test(caps_invented, not_the_mapped_file)
 	expect_found(HERE, LEN, RP_MEM_FILE);
 	cr_assert_eq(facts.fs_trusted, RP_YES);
 	/*
-	 * Some kernels show the file below an overlay. Its name identifies it,
-	 * unless a deleted file's name was given to another.
+	 * Some kernels show the inode below an overlay. Then the name
+	 * identifies the file, unless it may be the name of a deleted file.
 	 */
 	invent("overlay", "rw");
 	cfg.trust_fs = "overlay";
@@ -140,7 +143,7 @@ Test(caps_invented, not_the_mapped_file)
 		   real_path);
 	expect_found(HERE, LEN, RP_MEM_ANON);
 	cfg.trust_fs = NULL;
-	/* A path that does not exist, and one that is no file. */
+	/* A path that does not exist, and one that is not a file. */
 	write_tree("/proc/self/maps",
 		   "00100000-00102000 rw-s 0 08:01 5 /no/such\n");
 	expect_found(HERE, LEN, RP_MEM_UNKNOWN);
@@ -172,7 +175,7 @@ static void make_smaps(const char *first, const char *second)
 		   first, second);
 }
 
-/* Make pmem0 of this region the disk of the invented file. */
+/* Make pmem0 of this nd region the disk of the invented file. */
 static void disk_is(const char *name)
 {
 	char full[2 * PATH_MAX], to[2 * PATH_MAX];
@@ -193,7 +196,10 @@ Test(caps_invented, dax)
 	expect_found(HERE, LEN, RP_MEM_DAX_SYNC);
 	cr_assert_eq(facts.fs_trusted, RP_YES);
 	cr_assert_eq(facts.domain, RP_DOMAIN_UNKNOWN);
-	/* One mapping without MAP_SYNC is enough to need msync. */
+	/*
+	 * One mapping without MAP_SYNC makes msync necessary for the whole
+	 * region.
+	 */
 	make_smaps("rd wr sh mr mw me ms sf", "rd wr sh mr mw me ms");
 	expect_found(HERE, LEN, RP_MEM_DAX);
 	expect_found(HERE, LEN / 2, RP_MEM_DAX_SYNC);
@@ -207,7 +213,10 @@ Test(caps_invented, dax)
 	invent("virtiofs", "rw");
 	expect_found(HERE, LEN, RP_MEM_DAX);
 	cr_assert_eq(facts.fs_trusted, RP_NO);
-	/* Without STATX_ATTR_DAX the mapping flag does not make it DAX. */
+	/*
+	 * The mapping flag alone, without STATX_ATTR_DAX, does not make a file
+	 * DAX.
+	 */
 	claim_dax = false;
 	invent("ext4", "rw");
 	make_smaps("rd wr sh mr mw me ms sf", "rd wr sh mr mw me ms sf");
@@ -235,12 +244,12 @@ Test(caps_invented, persistence_domain)
 		claim_dax = true;
 		expect_found(HERE, LEN, RP_MEM_DAX_SYNC);
 		cr_assert_eq(facts.domain, t[i].domain, "%s", t[i].word);
-		/* A file without DAX on that disk uses the page cache. */
+		/* A file without DAX on a pmem disk uses the page cache. */
 		claim_dax = false;
 		expect_found(HERE, LEN, RP_MEM_FILE);
 		cr_assert_eq(facts.domain, RP_DOMAIN_UNKNOWN);
 	}
-	/* One region without persistence_domain, one with. */
+	/* One nd region lacks persistence_domain, the other has it. */
 	claim_dax = true;
 	nd_region("region1", NULL);
 	disk_is("region1");
@@ -262,7 +271,7 @@ Test(caps_invented, devdax)
 		   (unsigned long long)real.stx_mnt_id);
 	write_tree("/proc/self/maps",
 		   "00100000-00102000 rw-s 0 00:05 %lu /dev/null\n", st.st_ino);
-	/* No other device gives a promise. */
+	/* A character device that is not devdax promises nothing. */
 	expect_found(HERE, LEN, RP_MEM_UNKNOWN);
 	nd_region("region0", "memory_controller");
 	write_tree("/sys/devices/ndbus0/region0/dax0.0/dax/size", "1\n");
@@ -283,7 +292,10 @@ Test(caps_invented, devdax)
 		     RP_METHOD_AGENT_CLWB);
 }
 
-/* libpmem2's variable calls an ordinary file byte-persistent. */
+/*
+ * The environment variable of libpmem2 that forces byte granularity does not
+ * change the facts.
+ */
 Test(caps_invented, forced_granularity_is_ignored)
 {
 	static const char *const values[] = {"BYTE", "cache_line", "PAGE", ""};
@@ -299,7 +311,7 @@ Test(caps_invented, forced_granularity_is_ignored)
 	}
 }
 
-/* Private memory is emulated where it has no file, a file never. */
+/* Emulation applies to private memory without a file, never to a file. */
 Test(caps_invented, memory_without_a_disk_is_emulated)
 {
 	cfg.emulate = true;
@@ -327,7 +339,7 @@ Test(caps_invented, broken_maps)
 		"00100000-00102000 rw-s\n",
 		"00100000-00102000 rw-s 0 zz:01 5 /x\n",
 		"00200000-00300000 rw-s 0 08:01 5 /x\n",
-		/* a hole in the middle of a page */
+		/* hole in the middle of a page */
 		("00100000-00101000 rw-p 0 00:00 0\n"
 		 "00101800-00102000 rw-p 0 00:00 0\n"),
 	};
@@ -337,7 +349,7 @@ Test(caps_invented, broken_maps)
 		write_tree("/proc/self/maps", "%s", bad[i]);
 		cr_assert_lt(read_facts(HERE, LEN), 0, "%zu", i);
 	}
-	/* Overlapping lines, as when mappings are merged meanwhile. */
+	/* Overlapping lines appear when mappings are merged during the read. */
 	write_tree("/proc/self/maps", "00100000-00101000 rw-p 0 00:00 0\n"
 				      "00100000-00102000 rw-p 0 00:00 0\n");
 	expect_found(HERE, LEN, RP_MEM_ANON);
@@ -361,8 +373,8 @@ Test(caps_invented, many_mappings)
 	FILE *f;
 
 	/*
-	 * As many mappings as the kernel allows by default; the region is last,
-	 * in pieces.
+	 * As many mappings as the kernel allows by default. The region is the
+	 * last one, split into pieces.
 	 */
 	invent("ext4", "rw");
 	sprintf(path, "%s/proc/self/maps", dir);
@@ -398,7 +410,7 @@ Test(caps_invented, host_with_persistent_memory)
 	cr_assert_eq(rp_host_read(cfg.root, &host), 0);
 	cr_assert(host.has_nd);
 	cr_assert_eq(host.domain, RP_DOMAIN_CPUCACHE);
-	/* The weakest domain counts, in any region. */
+	/* The weakest domain of all nd regions counts. */
 	nd_region("region1", "memory_controller");
 	nd_region("region2", "cpu_cache");
 	cr_assert_eq(rp_host_read(cfg.root, &host), 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Promises of an adapter, and the five machines of the literature. */
+/* What an adapter promises, and the five machines of the literature. */
 #include "config.h"
 
 #include <errno.h>
@@ -26,7 +26,10 @@ static void nic_look(const char *name)
 	cr_assert_eq(rp_caps_nic(dir, name, &nic), 0, "%s", name);
 }
 
-/* Port registers: allocating bit 7, no-snoop bit 3; hints disabled bit 9. */
+/*
+ * Registers of the root port: allocating is bit 7, no-snoop bit 3, hints
+ * disabled bit 9.
+ */
 Test(caps_nic, ddio)
 {
 	static const struct {
@@ -45,24 +48,24 @@ Test(caps_nic, ddio)
 		 "DDIO is off"},
 		{0x8086, 0x2032, 0xffffff77, 0xffffffff, 4096, RP_NO,
 		 RP_PLACE_DMA_MEMORY, "DDIO is off"},
-		/* Off for some writes is not off. */
+		/* DDIO that is off for some writes only counts as unknown. */
 		{0x8086, 0x2030, 0x08, 0x200, 4096, RP_UNKNOWN,
 		 RP_PLACE_UNKNOWN, "some writes only"},
 		{0x8086, 0x2030, 0, 0, 4096, RP_UNKNOWN, RP_PLACE_UNKNOWN,
 		 "some writes only"},
 		{0x8086, 0x2030, 0, 0x100, 4096, RP_UNKNOWN, RP_PLACE_UNKNOWN,
 		 "some writes only"},
-		/* A dead port reads as all ones. */
+		/* All registers of a dead port read as ones. */
 		{0x8086, 0x2030, ~0u, ~0u, 4096, RP_UNKNOWN, RP_PLACE_UNKNOWN,
 		 "does not answer"},
-		/* Another port has other registers at this offset. */
+		/* Another model of port has other registers at this offset. */
 		{0x8086, 0x202f, 0, 0x200, 4096, RP_UNKNOWN, RP_PLACE_UNKNOWN,
 		 "8086:202f"},
 		{0x8086, 0x2034, 0, 0x200, 4096, RP_UNKNOWN, RP_PLACE_UNKNOWN,
 		 "does not tell"},
 		{0x1022, 0x2030, 0, 0x200, 4096, RP_UNKNOWN, RP_PLACE_UNKNOWN,
 		 "1022:2030"},
-		/* An ordinary user can read 64 bytes. */
+		/* Without root only 64 bytes are readable. */
 		{0x8086, 0x2030, 0, 0x200, 64, RP_UNKNOWN, RP_PLACE_UNKNOWN,
 		 "needs root"},
 		{0x8086, 0x2030, 0, 0x200, 0x187, RP_UNKNOWN, RP_PLACE_UNKNOWN,
@@ -107,7 +110,7 @@ Test(caps_nic, no_registers)
 	cr_assert_eq(nic.node, 0);
 }
 
-/* Behind a switch the port is still the first function on the path. */
+/* Even behind a switch, the root port is the first function on the path. */
 Test(caps_nic, behind_a_switch)
 {
 	nic_device("mlx5_1",
@@ -198,8 +201,8 @@ Test(caps_nic, bases)
 }
 
 /*
- * The machines that the two methods were made for (Douglas 2015, pages 10 to
- * 14; Gromadzki and Michalski 2019, sections 2 and 3), as trees.
+ * Trees of the machines for which the two methods were proposed (Douglas 2015,
+ * pages 10 to 14; Gromadzki and Michalski 2019, sections 2 and 3).
  */
 static void make_machine(const char *domain, uint32_t p0, uint32_t p1)
 {
@@ -243,7 +246,7 @@ static void expect_method(enum rp_memory memory, enum rp_method method,
 #define DDIO_ON	 0x80, 0
 #define DDIO_OFF 0, 0x200
 
-/* Batteries for the whole machine are known from the operator alone. */
+/* Only the operator can state that batteries cover the whole machine. */
 static void make_batteries(struct rp_operator **op)
 {
 	char file[2 * PATH_MAX];
@@ -258,30 +261,32 @@ Test(caps_nic, five_machines)
 {
 	struct rp_operator *op;
 
-	/* ADR, DDIO on: the general-purpose method. */
+	/* ADR with DDIO: the general-purpose method. */
 	make_machine("memory_controller", DDIO_ON);
 	expect_method(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
 	cr_assert_eq(facts.node, 1);
-	/* ADR, DDIO off: the appliance method. */
+	/* ADR without DDIO: the appliance method. */
 	make_machine("memory_controller", DDIO_OFF);
 	expect_method(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_CLASS_POWER);
-	/* eADR: the caches persist, so DDIO does no harm. */
+	/* eADR: the caches persist, so DDIO is harmless. */
 	make_machine("cpu_cache", DDIO_ON);
 	expect_method(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_CLASS_POWER);
 	make_machine("cpu_cache", DDIO_OFF);
 	expect_method(RP_MEM_DAX_SYNC, RP_METHOD_FENCE, RP_CLASS_POWER);
-	/* ... and over tcp the CPU places into the caches. */
+	/* eADR over tcp: the CPU places the bytes in the caches. */
 	cfg.placement = RP_PLACE_CPU_USER;
 	cfg.fence = RP_UNKNOWN;
 	expect_method(RP_MEM_DAX_SYNC, RP_METHOD_DELIVERY, RP_CLASS_POWER);
-	/* Battery-backed: bytes are safe once they have arrived, anywhere. */
+	/*
+	 * Batteries for the whole machine: placed bytes survive in any place.
+	 */
 	make_machine("memory_controller", DDIO_ON);
 	make_batteries(&op);
 	expect_method(RP_MEM_DAX_SYNC, RP_METHOD_DELIVERY, RP_CLASS_POWER);
 	cfg.op = NULL;
 	rp_operator_free(op);
 	expect_method(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
-	/* An ordinary file: msync, and only where the CPU places. */
+	/* An ordinary file: msync, and only if the CPU places the bytes. */
 	claim_dax = false;
 	cfg.placement = RP_PLACE_CPU_USER;
 	expect_method(RP_MEM_FILE, RP_METHOD_AGENT_MSYNC, RP_CLASS_POWER);
@@ -297,7 +302,7 @@ Test(caps_nic, five_machines)
 Test(caps_nic, unknown_stays_unknown)
 {
 	make_machine("memory_controller", DDIO_OFF);
-	nic_port(0x8086, 0x2030, DDIO_OFF, 64); /* an ordinary user */
+	nic_port(0x8086, 0x2030, DDIO_OFF, 64); /* without root */
 	nic_look("mlx5_0");
 	cfg.placement = nic.placement;
 	expect_method(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
@@ -308,7 +313,7 @@ Test(caps_nic, unknown_stays_unknown)
 	expect_method(RP_MEM_DAX_SYNC, RP_METHOD_AGENT_CLWB, RP_CLASS_POWER);
 }
 
-/* Only a channel adapter acknowledges a write after its arrival. */
+/* Only a channel adapter acknowledges a write after it has arrived. */
 Test(caps_nic, acknowledges)
 {
 	static const struct {
@@ -332,13 +337,13 @@ Test(caps_nic, acknowledges)
 	write_tree("/sys/class/infiniband/x0/node_type", "1: CA\n");
 	cr_assert(rp_caps_acknowledges(dir, "verbs;ofi_rxm", "x0", why));
 	cr_assert(rp_caps_acknowledges(dir, "VERBS", "x0-xrc", why));
-	/* A device whose node_type cannot be read does not acknowledge. */
+	/* A device with an unreadable node_type is not trusted to do so. */
 	cr_assert_not(rp_caps_acknowledges(dir, "verbs", "x1", why));
 	cr_assert_not(rp_caps_acknowledges(dir, "verbs", NULL, why));
 	cr_assert_not(rp_caps_acknowledges(dir, "verbs", "", why));
 	cr_assert_not(rp_caps_acknowledges(dir, "verbs", "../x0", why));
 	cr_assert_not(rp_caps_acknowledges(dir, "verbs", "-xrc", why));
-	/* Other base providers have a delivery completion. */
+	/* Other base providers can report delivery by a completion. */
 	cr_assert(rp_caps_acknowledges(dir, "tcp", "lo", why));
 	cr_assert(rp_caps_acknowledges(dir, "verbsy", "x1", why));
 	cr_assert(rp_caps_acknowledges(dir, NULL, NULL, why));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The sentence about each kind of memory, word for word. */
+/* The sentence that describes each kind of memory, word for word. */
 #include "config.h"
 
 #include <dirent.h>
@@ -30,7 +30,7 @@ static int open_files(void)
 
 TestSuite(caps_stated, .init = caps_setup, .fini = caps_teardown);
 
-/* Find this memory with this sentence; every opened file is closed again. */
+/* Expect this memory with this sentence, and no file left open. */
 static void expect_memory(enum rp_memory memory, const char *sentence)
 {
 	int before = open_files();
@@ -69,7 +69,7 @@ Test(caps_stated, files)
 		   "00100000-00102000 rw-s 0 08:01 5 /x\nVmFlags: rd wr sf\n");
 	expect_memory(RP_MEM_DAX_SYNC, "DAX file on xfs: pool");
 	cr_assert_eq(facts.file.ino, real.stx_ino);
-	/* Without smaps the MAP_SYNC flag is unknown. */
+	/* Without smaps nobody knows whether a mapping has MAP_SYNC. */
 	write_tree("/proc/self/smaps", " ");
 	expect_memory(RP_MEM_DAX, "DAX file on xfs: pool");
 }
@@ -92,7 +92,7 @@ Test(caps_stated, a_mount_that_cannot_be_seen)
 	expect_memory(RP_MEM_FILE, sentence);
 }
 
-/* A process map with this one mapping. */
+/* Write a process map with one mapping. */
 static void make_maps(const char *perms, const char *dev,
 		      unsigned long long ino, const char *path)
 {
@@ -120,7 +120,7 @@ Test(caps_stated, no_files)
 	expect_memory(RP_MEM_ANON, "anonymous memory: dies with its process");
 	make_maps("rw-s", "00:0e", 5, "/anon_hugepage (deleted)");
 	expect_memory(RP_MEM_ANON, "anonymous memory: dies with its process");
-	/* A file may have a name that begins like this. */
+	/* A file whose name begins like that of an anonymous mapping. */
 	make_maps("rw-s", "00:0e", 5, "/anon_hugepag");
 	expect_memory(RP_MEM_UNKNOWN,
 		      "cannot look at the mapped file anon_hugepag: No "
@@ -153,7 +153,7 @@ Test(caps_stated, devices)
 	cr_assert_str_eq(facts.fs_name, "");
 }
 
-/* Emulated memory promises nothing, whatever backs it. */
+/* Emulated memory promises nothing, whatever maps it. */
 Test(caps_stated, emulated_memory_promises_nothing)
 {
 	cfg.emulate = true;
@@ -167,7 +167,10 @@ Test(caps_stated, emulated_memory_promises_nothing)
 	cr_assert_eq(facts.file.ino, 0);
 }
 
-/* Two files report errors separately, whatever they are made of. */
+/*
+ * Two files of any kind are refused as one region, because errors are reported
+ * per file.
+ */
 Test(caps_stated, two_files)
 {
 	struct statx b;
@@ -189,7 +192,7 @@ Test(caps_stated, two_files)
 			   (unsigned long long)b.stx_ino, path);
 		expect_err(HERE, LEN, -ENOTSUP, "another file, b, at 0x101000");
 	}
-	/* tmpfs is never synced, so two of its files may be one region. */
+	/* tmpfs is never synced, so two tmpfs files may be one region. */
 	claim_dax = false;
 	invent("tmpfs", "rw");
 	write_tree("/proc/self/maps",

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Configuration of fi_rpmemd: what is read, and what is refused and how. */
+/*
+ * Configuration files of fi_rpmemd: those that are read, and the errors of
+ * those that are refused.
+ */
 #include "config.h"
 
 #include <errno.h>
@@ -51,7 +54,7 @@ static void teardown(void)
 	rmdir(dir);
 }
 
-/* Load a text in which %1 and %2 are the files of the secrets. */
+/* Load a text where %1 and %2 stand for the files of the secrets. */
 static int load(const char *text)
 {
 	char buf[2048], *to = buf;
@@ -136,7 +139,7 @@ Test(conf, without_secrets_pools_need_no_rights)
 	cr_assert_not(c->has_port);
 }
 
-/* A text, the line that is wrong, and what the error says. */
+/* A configuration, the number of its wrong line, and part of the error. */
 static const struct {
 	const char *text;
 	unsigned int line;

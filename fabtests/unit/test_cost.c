@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The measured costs behind two choices of the provider: the order of the
+ * The measured costs that justify two choices of the provider: the order of the
  * method table, and the default of FI_OFI_RPMEM_INLINE.
  */
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "core/wire.h"
 #include "method_rig.h"
 
-/* Times are nanoseconds; for each byte, picoseconds. */
+/* A duration: nanoseconds, plus picoseconds for each byte. */
 struct line {
 	uint32_t ns;
 	uint32_t ps;
@@ -19,21 +19,24 @@ struct line {
 
 enum path {
 	PATH_CPU, /* CPUs copy at both ends: tcp */
-	PATH_DMA, /* an adapter writes: verbs on a PCI device */
+	PATH_DMA, /* an adapter places: verbs on a PCI device */
 	PATHS
 };
 
 struct cost {
 	struct path_cost {
-		struct line write; /* until its acknowledgment */
+		struct line write; /* until the write is acknowledged */
 		/* In addition to the write: */
-		uint32_t ask_ns;    /* a request behind it, and the reply */
-		uint32_t fence_ns;  /* a read behind it */
-		uint32_t fences_ns; /* each further read posted with it */
-		/* Instead of both: the bytes inside the request. */
+		uint32_t ask_ns;    /* request behind the write, and reply */
+		uint32_t fence_ns;  /* one read behind the write */
+		uint32_t fences_ns; /* each further read behind the write */
+		/*
+		 * Instead of write and request: a request that carries the
+		 * bytes.
+		 */
 		struct line store;
 	} path[PATHS];
-	/* The agent's work for each range. */
+	/* The time that the agent needs for each range. */
 	struct line flush[RP_METHOD_MAX];
 	struct line stream; /* non-temporal stores of the range */
 };
@@ -102,7 +105,7 @@ static uint64_t flush_cost(enum rp_method m, uint64_t bytes)
 	return cost_of(&c->flush[m], bytes);
 }
 
-/* Within a hundredth of the measured ns. */
+/* The modelled time must be within a hundredth of the measured one. */
 static void expect_near(uint64_t got, uint64_t measured)
 {
 	uint64_t off = got > measured ? got - measured : measured - got;
@@ -138,7 +141,7 @@ Test(cost, measured_points)
 	cr_assert_eq(flush_cost(RP_METHOD_DELIVERY, 65536), 0);
 }
 
-/* A figure by its name in the document. */
+/* The figure with this name in the document. */
 static struct line figure_of(const char *name)
 {
 	static const char *const paths[PATHS] = {"cpu ", "dma "};
@@ -195,11 +198,11 @@ Test(cost, document)
 		n++;
 	}
 	fclose(f);
-	/* The document has every figure. */
+	/* The document must have all figures. */
 	cr_assert_eq(n, PATHS * 5 + 4 + 1);
 }
 
-/* The cost of one range in addition to its writes. */
+/* The cost of one range, without the cost of its writes. */
 static uint64_t cost_beyond_writes(enum path path, enum rp_method m,
 				   uint64_t bytes)
 {
@@ -207,7 +210,7 @@ static uint64_t cost_beyond_writes(enum path path, enum rp_method m,
 	case RP_METHOD_DELIVERY:
 		return 0;
 	case RP_METHOD_FENCE:
-	case RP_METHOD_NATIVE: /* as many messages; no device has it */
+	case RP_METHOD_NATIVE: /* as a fence; not measured on any device */
 		return c->path[path].fence_ns;
 	default:
 		return c->path[path].ask_ns + flush_cost(m, bytes);
@@ -215,8 +218,8 @@ static uint64_t cost_beyond_writes(enum path path, enum rp_method m,
 }
 
 /*
- * Among the valid methods the first matching row is the cheapest, on each
- * measured path: therefore a target may take it.
+ * On each measured path, the first matching row of the method table is the
+ * cheapest of the valid ones.
  */
 static void judge_order(const struct rp_facts *f, enum rp_class required,
 			unsigned int built)
@@ -229,7 +232,7 @@ static void judge_order(const struct rp_facts *f, enum rp_class required,
 		other = rp_method_choose(f, required, built & RP_METHOD_BIT(m));
 		if (other.method == RP_METHOD_REFUSED)
 			continue;
-		/* Delivery is free, but depends on known placement. */
+		/* Delivery costs nothing, but needs known placement. */
 		if (first.method == RP_METHOD_NATIVE && m == RP_METHOD_DELIVERY)
 			continue;
 		for (size_t i = 0; i < COUNT(sizes); i++)
@@ -251,9 +254,9 @@ Test(cost, the_table_is_in_this_order)
 }
 
 /*
- * Bytes inside the request cost less than a write and a request behind it, up
- * to the default of FI_OFI_RPMEM_INLINE. Streamed bytes need no clwb; a file
- * needs its msync in any case.
+ * A request that carries the bytes costs less than a write and a request behind
+ * it, up to the default of FI_OFI_RPMEM_INLINE. Streamed bytes need no clwb; a
+ * file needs its msync in both cases.
  */
 Test(cost, writes_of_the_default_length_are_cheaper_inside_the_request)
 {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Requests to an agent: when each is sent, and which replies are accepted. */
+/*
+ * Requests to an agent: when each one is sent, and which replies are accepted.
+ */
 #include <string.h>
 
 #include <criterion/criterion.h>
@@ -100,7 +102,7 @@ static struct rp_deferred_op *put_op(int i, enum rp_deferred_kind kind)
 		.len = kind == RP_DEFERRED_STORE ? 8 : 64,
 		.required = RP_CLASS_POWER,
 		.value = {1, 2, 3, 4, 5, 6, 7, 8},
-		/* Values of an earlier use of the item. */
+		/* Values that an earlier use of the item has left. */
 		.outcome = RP_DEFERRED_LOST,
 		.status = RP_ST_LOST,
 		.pipelined = true,
@@ -175,7 +177,7 @@ Test(deferred, request_of_one_range)
 	expect_end(0, RP_DEFERRED_OK, 0);
 }
 
-/* Replies may come in any order; completions keep the order of posting. */
+/* Replies come in any order; completions keep the order of posting. */
 Test(deferred, completions_keep_the_order)
 {
 	begin_open();
@@ -191,7 +193,10 @@ Test(deferred, completions_keep_the_order)
 	cr_assert_null(rp_deferred_take(&a));
 }
 
-/* A store is requested after all earlier operations have completed. */
+/*
+ * An atomic store is requested only after all earlier operations have
+ * completed.
+ */
 Test(deferred, stores_wait)
 {
 	struct rp_wire_request m = {.decoded = decoded};
@@ -221,7 +226,7 @@ Test(deferred, stores_wait)
 	cr_assert_eq(rp_wire_get_request(buf, &hdr, &m), 0);
 }
 
-/* Nothing is stored behind a flush that failed. */
+/* Behind a failed flush nothing is stored. */
 Test(deferred, no_store_behind_a_failure)
 {
 	begin_open();
@@ -238,7 +243,7 @@ Test(deferred, no_store_behind_a_failure)
 	expect_end(3, RP_DEFERRED_BEHIND, 0);
 }
 
-/* Requests outstanding behind a failure are not awaited. */
+/* Replies to requests behind a failure are not awaited, so no deadline runs. */
 Test(deferred, no_deadline_behind_a_failure)
 {
 	begin_open();
@@ -269,7 +274,7 @@ Test(deferred, credits)
 	}
 }
 
-/* A reply with a lower class or level than requested is a failure. */
+/* A reply with a lower class or level than requested counts as a failure. */
 Test(deferred, weaker_reply_is_refused)
 {
 	begin_open();
@@ -302,7 +307,7 @@ Test(deferred, nonsense)
 		case 3: /* a second HELLO_ACK */
 			heard = receive_ack(64);
 			break;
-		case 4: /* a message for targets */
+		case 4: /* a message that only targets receive */
 			heard = sends_type(RP_MSG_DOORBELL);
 			break;
 		case 5: /* a second reply */
@@ -323,12 +328,15 @@ Test(deferred, nonsense)
 		expect_end(0, RP_DEFERRED_LOST, 0);
 		expect_end(1, RP_DEFERRED_BEHIND, 0);
 		nothing_to_send();
-		/* Later messages are ignored. */
+		/* After the malformed message all messages are ignored. */
 		cr_assert(receive_reply(1, RP_ST_OK));
 	}
 }
 
-/* The first waiting operation gets the status; nothing more is sent. */
+/*
+ * If HELLO is refused, the first operation gets that status and nothing more is
+ * sent.
+ */
 Test(deferred, refused_hello)
 {
 	open_deferred();
@@ -344,7 +352,7 @@ Test(deferred, refused_hello)
 	expect_end(2, RP_DEFERRED_BEHIND, 0);
 }
 
-/* Only HELLO_ACK is a reply to HELLO. */
+/* The reply to HELLO can only be a HELLO_ACK. */
 Test(deferred, nonsense_for_an_ack)
 {
 	for (int i = 0; i < 3; i++) {
@@ -372,14 +380,14 @@ Test(deferred, silence)
 	expect_end(0, RP_DEFERRED_LOST, 0);
 	begin_open();
 	cr_assert(!rp_deferred_expired(&a, DEADLINE - 1));
-	/* A heartbeat. */
+	/* A PROGRESS message is a heartbeat. */
 	cr_assert_eq(rp_wire_put_signal(msg, sizeof(msg), RP_MSG_PROGRESS), 16);
 	cr_assert(rp_deferred_received(&a, 7, msg, 16));
 	cr_assert(!rp_deferred_expired(&a, DEADLINE + 6));
 	cr_assert(rp_deferred_expired(&a, DEADLINE + 7));
 	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
 	expect_end(0, RP_DEFERRED_LOST, 0);
-	/* A deadline runs only while a request is outstanding. */
+	/* The deadline runs only while a request is outstanding. */
 	begin_open();
 	cr_assert(receive_reply(1, RP_ST_OK));
 	expect_end(0, RP_DEFERRED_OK, 0);
@@ -390,7 +398,7 @@ Test(deferred, silence)
 	cr_assert(rp_deferred_expired(&a, 2 * DEADLINE));
 }
 
-/* --- pipelined --- */
+/* --- pipelined requests --- */
 
 static size_t pipeline_len(int i)
 {
@@ -420,7 +428,7 @@ static void begin_polling(void)
 	cr_assert(sends_type(RP_MSG_POLLING));
 }
 
-/* Requests are pipelined from POLLING until IDLE. */
+/* Requests are pipelined after POLLING, until IDLE. */
 Test(deferred, pipelined_while_the_agent_polls)
 {
 	struct rp_wire_request m = {.decoded = decoded};
@@ -443,12 +451,15 @@ Test(deferred, pipelined_while_the_agent_polls)
 		  m.ranges[0].addr == items[1].addr && m.ranges[0].len == 64);
 	cr_assert_eq(hdr.token, 2u);
 	cr_assert_not_null(put_pipelined(2));
-	/* Pipelined requests need credits, too. */
+	/* A pipelined request needs a credit, too. */
 	cr_assert_null(put_pipelined(3));
 	cr_assert(receive_reply(1, RP_ST_OK));
 	cr_assert_not_null(put_pipelined(3));
 	cr_assert_eq(a.consumed, 0u);
-	/* Third in the ring: the first two have been consumed, too. */
+	/*
+	 * A reply to the third request of the ring proves that the agent has
+	 * consumed the first two.
+	 */
 	cr_assert(receive_reply(4, RP_ST_OK));
 	cr_assert_eq(a.consumed, 3u);
 	cr_assert(receive_reply(2, RP_ST_OK));
@@ -462,7 +473,7 @@ Test(deferred, pipelined_while_the_agent_polls)
 	expect_end(0, RP_DEFERRED_OK, 0);
 	expect_end(1, RP_DEFERRED_OK, 0);
 	cr_assert_null(rp_deferred_take(&a));
-	/* A reply does not mean that the agent polls. */
+	/* A reply does not prove that the agent polls again. */
 	cr_assert(receive_reply(3, RP_ST_OK));
 	cr_assert_null(put_pipelined(5));
 	cr_assert(sends_type(RP_MSG_POLLING));
@@ -482,7 +493,10 @@ Test(deferred, idle_agent_gets_a_doorbell)
 	a.doorbell = false;
 	cr_assert(receive_reply(2, RP_ST_OK));
 	expect_end(1, RP_DEFERRED_OK, 0);
-	/* Placed after IDLE: an earlier DOORBELL would find nothing. */
+	/*
+	 * The request is placed after IDLE: a DOORBELL before placement would
+	 * find an empty ring.
+	 */
 	cr_assert(sends_type(RP_MSG_POLLING));
 	put_pipelined(2);
 	cr_assert(is_idle());
@@ -502,7 +516,10 @@ Test(deferred, idle_agent_gets_a_doorbell)
 	expect_end(3, RP_DEFERRED_LOST, 0);
 }
 
-/* The deadline counts from placement, even if the reply came before it. */
+/*
+ * The deadline of a pipelined request starts at its placement, even if its
+ * reply came before.
+ */
 Test(deferred, deadline_runs_from_placement)
 {
 	begin_polling();
@@ -531,12 +548,15 @@ Test(deferred, withdrawn_request_takes_no_reply)
 	rp_deferred_withdraw(&a, &items[1]);
 	cr_assert_eq(a.produced, 0u);
 	cr_assert_eq(a.outstanding, 1u);
-	/* No such request is outstanding. */
+	/* No request with this token is outstanding. */
 	cr_assert(!receive_reply(3, RP_ST_OK));
 	expect_end(0, RP_DEFERRED_LOST, 0);
 }
 
-/* The ring write failed, placed or not: a reply may come, once. */
+/*
+ * A request whose ring write failed may have been placed, so one reply to it is
+ * accepted.
+ */
 Test(deferred, dropped_request_takes_one_reply)
 {
 	begin_polling();
@@ -547,12 +567,14 @@ Test(deferred, dropped_request_takes_one_reply)
 	cr_assert_eq(a.outstanding, 2u);
 	cr_assert(receive_reply(1, RP_ST_OK));
 	expect_end(0, RP_DEFERRED_OK, 0);
-	/* With the reply already here, no other is expected. */
+	/* The reply has already arrived, so another one is malformed. */
 	cr_assert(receive_reply(3, RP_ST_OK));
 	rp_deferred_drop(&a, &items[2]);
 	cr_assert_eq(a.outstanding, 0u);
 	cr_assert(!receive_reply(2, RP_ST_OK));
-	/* A token that was never used is malformed. */
+	/*
+	 * A reply to a dropped request must still have a token that was used.
+	 */
 	begin_polling();
 	put_pipelined(1);
 	rp_deferred_drop(&a, &items[1]);
@@ -563,7 +585,9 @@ Test(deferred, dropped_request_takes_one_reply)
 	cr_assert(!receive_reply(0, RP_ST_OK));
 }
 
-/* No reply will come for requests that are not placed yet either. */
+/*
+ * When the connection is lost, requests that are not placed yet fail as well.
+ */
 Test(deferred, pipelined_requests_are_lost)
 {
 	begin_polling();
@@ -580,7 +604,9 @@ Test(deferred, pipelined_requests_are_lost)
 	cr_assert_null(put_pipelined(3));
 }
 
-/* Lost without outstanding requests: the next request fails. */
+/*
+ * The connection is lost without outstanding requests: the next request fails.
+ */
 Test(deferred, loss_fails_the_next_request)
 {
 	begin_open();
@@ -609,7 +635,9 @@ static size_t write_len(int i, size_t len)
 	return rp_deferred_pipeline(&a, &items[i], buf);
 }
 
-/* The request carries the bytes, and its effect is a store. */
+/*
+ * A pipelined write is a request with the effect store that carries the bytes.
+ */
 Test(deferred, writes_are_pipelined)
 {
 	static const size_t lens[] = {1, 8, 64, 255, RP_DEFERRED_BYTES};

@@ -31,7 +31,7 @@ static void teardown(void)
 
 TestSuite(doctor_disk, .init = setup, .fini = teardown);
 
-/* Look again; there must be this many lines. */
+/* Repeat the checks; they must report this many lines. */
 static void look_at(size_t lines)
 {
 	json_decref(checks);
@@ -40,7 +40,10 @@ static void look_at(size_t lines)
 		     json_array_size(checks));
 }
 
-/* Line i is of this check, has this status, and this text in its member. */
+/*
+ * Line i must belong to this check and have this status, and this text in this
+ * member.
+ */
 static void expect(size_t i, const char *check, int status, const char *member,
 		   const char *text)
 {
@@ -102,7 +105,10 @@ Test(doctor_disk, what_only_others_know)
 	link_tree("/sys/dev/block/43:0", "/sys/devices/virtual/block/nbd0");
 	look_at(2);
 	expect(1, "msync", DOCTOR_OK, "found", "server, which alone knows");
-	/* Old kernels, and containers. */
+	/*
+	 * sysfs has no such disk in a container, and no cache attribute on an
+	 * old kernel.
+	 */
 	invent_on(8, 17, "ext4", "/dev/sdb1", "rw");
 	look_at(1);
 	expect(0, "msync", DOCTOR_OK, "found", "no disk can be seen");
@@ -123,7 +129,7 @@ Test(doctor_disk, a_stack_is_shown_from_the_disks_up)
 	look_at(3);
 	expect(0, "disk", DOCTOR_OK, "found", "/sys/block/sda");
 	expect(1, "disk", DOCTOR_OK, "found", "dm/name: vg-lv");
-	/* The lowest alone decide. */
+	/* Only the lowest disks of a stack decide. */
 	expect(2, "msync", DOCTOR_OK, "found", "ends with a flush of sda");
 	cr_assert_null(strstr(json_string_value(json_object_get(
 				      json_array_get(checks, 2), "found")),
@@ -139,7 +145,7 @@ Test(doctor_disk, a_stack_is_shown_from_the_disks_up)
 	expect(1, "msync", DOCTOR_OK, "found", "no disk can be seen");
 }
 
-/* No switch makes these durable. */
+/* A RAM disk stays volatile, whatever is configured. */
 Test(doctor_disk, memory_gets_another_remedy)
 {
 	invent_on(1, 0, "ext4", "/dev/ram0", "rw");
@@ -147,7 +153,7 @@ Test(doctor_disk, memory_gets_another_remedy)
 	link_tree("/sys/dev/block/1:0", "/sys/devices/virtual/block/ram0");
 	look_at(2);
 	expect(1, "msync", DOCTOR_WARN, "remedy", "put the file on a disk");
-	/* The class of tmpfs says it all. */
+	/* For tmpfs no check of disks is needed: its class is known. */
 	invent("tmpfs", "rw");
 	look_at(0);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * fi_rpmem_group replace with a former member, which is made empty: a power cut
- * at any step leaves no member that counts as knowing the newest commit.
+ * fi_rpmem_group replace makes a former member empty. A power cut at any step
+ * leaves no member that counts as knowing the newest commit.
  */
 #include <errno.h>
 #include <string.h>
@@ -11,13 +11,13 @@
 #include "util/group_tool.h"
 #include "util/progress.h"
 
-#define MEMBERS 4u /* a, b and c are the group; d was one of it */
+#define MEMBERS 4u /* a, b, c: members; d: former member */
 #define WORDS	(GROUP_AREA / 8)
 
 static unsigned char areas[MEMBERS][GROUP_AREA];
 static struct rpmem_pool pools[MEMBERS];
-static unsigned int steps_left; /* until the power cut */
-static uint64_t torn;		/* words of the last step that arrive */
+static unsigned int steps_left; /* steps until the power cut */
+static uint64_t torn; /* bit mask: words of the last step that arrive */
 
 static unsigned char *area_of(struct rpmem_pool *pool)
 {
@@ -27,7 +27,7 @@ static unsigned char *area_of(struct rpmem_pool *pool)
 int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
 		    const struct rpmem_pool_attr *attr)
 {
-	/* The test ends where the group is opened. */
+	/* The open of the whole group, with several pools, ends the test. */
 	if (where[1])
 		return -ETIMEDOUT;
 	*pool = &pools[*where - 'a'];
@@ -62,7 +62,7 @@ int rpmem_pool_read(struct rpmem_pool *pool, void *buf, size_t len,
 	return 0;
 }
 
-/* Words of a step that the power cuts arrive or not. */
+/* Write words durably. In the step of the power cut only some words arrive. */
 static int change(struct rpmem_pool *pool, const unsigned char *from,
 		  uint64_t offset, uint64_t len, unsigned int flags)
 {
@@ -90,7 +90,7 @@ int rpmem_pool_zero(struct rpmem_pool *pool, size_t len, uint64_t offset,
 	return change(pool, zeros, offset, len, flags);
 }
 
-/* No pool has a UUID here. */
+/* Targets in this test have no UUID. */
 int rp_setup_parse_target(const char *s, struct rp_setup_target *t, char *err)
 {
 	return -EINVAL;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Advice fits the machine, and names its source. */
+/* The advice fits the machine, and names its source. */
 #include <string.h>
 
 #include <criterion/criterion.h>
@@ -28,7 +28,7 @@ static void setup(void)
 
 TestSuite(info_advice, .init = setup);
 
-/* The advice of this source, or NULL. */
+/* The advice that this source gives for a choice, or NULL. */
 static const char *advice_of(const struct rp_choice *c, const char *source)
 {
 	static char text[512];
@@ -68,7 +68,7 @@ Test(info_advice, nodes)
 	const char *a = advice_of(&clwb, H("1"));
 
 	cr_assert(a && strstr(a, "node 1 and the memory on node 0"), "%s", a);
-	/* Memory and adapter on one node: no advice. */
+	/* Memory and adapter are on the same node: no advice is needed. */
 	nic.node = 1;
 	cr_assert_null(advice_of(&clwb, H("1")));
 	nic.node = 0;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The journal of librpmem_pool against a copy of the pool, byte by byte. */
+/*
+ * The journal of librpmem_pool, compared with a copy of the pool byte by byte.
+ */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -73,7 +75,7 @@ Test(journal, full_ring_refuses_an_entry_and_its_end_is_skipped)
 	cr_assert_eq(rp_journal_append(&j, 0, bytes, 97, NULL, &seq), -EAGAIN);
 	rp_journal_at(&j, 0)->placed = true;
 	rp_journal_commit(&j, 1);
-	/* 96 bytes are left at the end, 3000 at the start. */
+	/* The ring has 96 bytes left at its end and 3000 at its start. */
 	append_bytes(&j, 7, 'c', 3000, &seq);
 	cr_assert_eq(rp_journal_at(&j, seq)->pos % RING, 0);
 	cr_assert_eq(*rp_journal_bytes(&j, rp_journal_at(&j, seq)), 'c');
@@ -85,7 +87,9 @@ Test(journal, full_ring_refuses_an_entry_and_its_end_is_skipped)
 	rp_journal_fini(&j);
 }
 
-/* They count as kept, and as many entries as may be there. */
+/*
+ * Zeros count as kept bytes, and their entries count for the limit of entries.
+ */
 Test(journal, zeros_take_no_room_in_the_ring)
 {
 	struct rp_journal j;
@@ -118,7 +122,9 @@ Test(journal, zeros_take_no_room_in_the_ring)
 	rp_journal_fini(&j);
 }
 
-/* Entries in random order and state; plan and ranges against the model. */
+/*
+ * Entries in random order and state: plan and ranges must agree with the model.
+ */
 Test(journal, plan_has_the_newest_bytes_of_every_range)
 {
 	struct seeded s = seeded_start();
@@ -151,7 +157,7 @@ Test(journal, plan_has_the_newest_bytes_of_every_range)
 				memset(newest + offset, 0, len);
 			}
 			rp_journal_at(&j, seq)->durable = !seeded_below(&s, 3);
-			/* Durable bytes are at the target. */
+			/* Bytes that are durable need not be written again. */
 			memset(written + offset,
 			       !rp_journal_at(&j, seq)->durable, len);
 			if (rp_journal_at(&j, seq)->durable)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The remote keys that programs see: goldens, and every value of each part. */
+/*
+ * Remote keys as programs see them: golden values, and every value of each
+ * part.
+ */
 #include <errno.h>
 #include <string.h>
 
@@ -28,7 +31,7 @@ Test(key, goldens)
 	cr_assert_eq(rp_key_port(0xb6abcd0102030405), 0xabcd);
 }
 
-/* Every first byte: parsed exactly when make gives it back. */
+/* A key parses exactly if making it from its parts returns the same bytes. */
 Test(key, first_byte)
 {
 	for (unsigned int first = 0; first < 256; first++) {

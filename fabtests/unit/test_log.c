@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Core's log: to the sink that is set, else warnings to stderr. */
+/*
+ * Core's log: messages go to the sink that is set, otherwise warnings go to
+ * stderr.
+ */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,7 +22,7 @@ static void record_line(enum rp_log_level l, const char *text)
 	times++;
 }
 
-/* stderr redirected to a file, for tests that read it. */
+/* The file that stderr is redirected to. */
 static FILE *said;
 
 static void listen_in(void)
@@ -79,7 +82,7 @@ Test(log, sink_can_be_taken_back)
 	cr_assert_str_eq(on_stderr(), "ofi_rpmem: after all\n");
 }
 
-/* A message that is too long is cut and terminated. */
+/* A message that is too long is truncated, and still terminated. */
 Test(log, cut_not_overrun)
 {
 	char long_message[800];

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The method table against three judges: prose, physics and the document. */
+/*
+ * The method table compared with three independent models: the prose of the
+ * guarantees, the places of bytes, and the document's table.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +11,10 @@
 #include "method_rig.h"
 #include "util/method_rows.h"
 
-/* The builds: today's, all methods, and each method left out in turn. */
+/*
+ * The builds to check: the current one, one with all methods, one with none,
+ * and those that lack one method.
+ */
 static void for_builds(judge_fn judge)
 {
 	for_all(judge, RP_METHODS_BUILT);
@@ -21,7 +27,7 @@ static void for_builds(judge_fn judge)
 }
 
 /*
- * First judge: the prose of the guarantees. It takes the first offer that is
+ * First model: the prose of the guarantees. It takes the first offer that is
  * strong enough, is built, and has the agent that it needs.
  */
 static void judge_prose(const struct rp_facts *f, enum rp_class required,
@@ -61,7 +67,7 @@ static void judge_prose(const struct rp_facts *f, enum rp_class required,
 		     rp_refusal_name(o.refusal));
 	cr_assert_not_null(got.row);
 	cr_assert_not_null(got.remedy);
-	/* A refusal must not report the required class as reached. */
+	/* A refusal may not report that the required class is reached. */
 	cr_assert(got.class < required || got.class == RP_CLASS_NONE);
 }
 
@@ -110,16 +116,17 @@ Test(method, limit)
 }
 
 /*
- * Second judge: the worst place of the bytes when the method reports success,
- * and whether a power cut spares that place. It does not know the table.
+ * Second model: the worst place where the bytes can be when the method reports
+ * success, and whether a power cut spares that place. The model does not use
+ * the table.
  */
 enum place {
-	AT_SENDER, /* posted, no more */
+	AT_SENDER, /* posted, not sent */
 	AT_NIC,	   /* in the adapter or on PCIe */
 	IN_CACHE,
 	IN_MEMCTRL,
 	ON_DISK,
-	NOWHERE, /* no place is spared */
+	NOWHERE, /* a power cut spares no place */
 };
 
 static enum place place_of(const struct rp_facts *f, enum rp_method how)
@@ -142,15 +149,18 @@ static enum place place_of(const struct rp_facts *f, enum rp_method how)
 		at = pushed ? IN_CACHE : AT_SENDER;
 		break;
 	}
-	/* The CPU writes lines back to the memory controller, no further. */
+	/* The CPU's flush moves lines to the memory controller, not further. */
 	if ((how == RP_METHOD_AGENT_CLWB ||
 	     how == RP_METHOD_AGENT_CLWB_MSYNC) &&
 	    at < IN_MEMCTRL)
 		at = IN_MEMCTRL;
 	if (how == RP_METHOD_NATIVE)
-		at = ON_DISK; /* the device flushes to its media */
+		at = ON_DISK; /* FLUSH by the device reaches the media */
 	if (f->memory == RP_MEM_FILE || f->memory == RP_MEM_DAX) {
-		/* msync writes pages that user stores have made dirty. */
+		/*
+		 * msync writes only pages that stores in user space have made
+		 * dirty.
+		 */
 		bool synced = how == RP_METHOD_AGENT_MSYNC ||
 			      how == RP_METHOD_AGENT_CLWB_MSYNC;
 		bool seen = f->placement == RP_PLACE_CPU_USER ||
@@ -187,8 +197,8 @@ static void judge_physics(const struct rp_facts *f, enum rp_class required,
 		return;
 	case RP_CLASS_PROCESS:
 		/*
-		 * Memory that another process can open and that the kernel
-		 * keeps: tmpfs, or pages known to be dirty.
+		 * The kernel keeps this memory and other processes can open it:
+		 * tmpfs, or pages known to be dirty.
 		 */
 		cr_assert(f->memory == RP_MEM_TMPFS ||
 				  (f->memory == RP_MEM_FILE &&
@@ -199,7 +209,7 @@ static void judge_physics(const struct rp_facts *f, enum rp_class required,
 		cr_assert(f->memory == RP_MEM_FILE || f->memory == RP_MEM_DAX ||
 				  f->memory == RP_MEM_DAX_SYNC,
 			  "%s", show(f, required, built));
-		/* The power-fail domain is a fact of persistent memory only. */
+		/* The domain concerns persistent memory only. */
 		if (f->memory == RP_MEM_DAX_SYNC ||
 		    (f->memory == RP_MEM_DAX && f->domain == RP_DOMAIN_NONE))
 			least = spared[f->domain];
@@ -217,7 +227,7 @@ Test(method, physics)
 	for_builds(judge_physics);
 }
 
-/* Third judge: the table in the document, read and applied. */
+/* Third model: the table of the document, as it is read from there. */
 struct doc_row {
 	unsigned int memory, placement, domain;
 	bool fence, native, untrusted;
@@ -243,7 +253,7 @@ static const char *domain_name(int v)
 	return rp_domain_name(v);
 }
 
-/* Parse "any", "any but a, b" or "a, b" to a bit mask of count values. */
+/* Parse "any", "any but a, b" or "a, b" to a bit mask of `count` values. */
 static unsigned int doc_mask(char *cell, const char *(*name)(int), int count)
 {
 	unsigned int mask = 0, all = (1u << count) - 1;
@@ -369,7 +379,7 @@ Test(method, document)
 	for_builds(judge_doc);
 }
 
-/* A registration records the strongest class that can be had. */
+/* A registration records the strongest class that its memory can reach. */
 static void judge_best(const struct rp_facts *f, enum rp_class required,
 		       unsigned int built)
 {
@@ -396,7 +406,7 @@ Test(method, best)
 	for_builds(judge_best);
 }
 
-/* Single rows by name, to explain failures of the judges. */
+/* Single rows by name, which explain failures of the models above. */
 static struct rp_choice pick_for(enum rp_memory m, enum rp_placement p,
 				 enum rp_domain d, enum rp_class c)
 {
@@ -456,7 +466,7 @@ Test(method, tmpfs_and_emulation_never_reach_power)
 	cr_assert_eq(c.method, RP_METHOD_AGENT_CLWB);
 }
 
-/* Kashyap et al. 2019, the WRITE column for buffers in persistent memory. */
+/* Kashyap et al. 2019: the WRITE column for buffers in persistent memory. */
 Test(method, kashyap_write_to_pm)
 {
 	static const struct {
@@ -484,7 +494,10 @@ Test(method, kashyap_write_to_pm)
 			rp_method_choose(&f, RP_CLASS_POWER, ALL_BUILT);
 
 		cr_assert_eq(c.method, cells[i].method, "cell %zu", i);
-		/* Without the fence: the agent, at the same class. */
+		/*
+		 * Without the fence the agent's method must reach the same
+		 * class.
+		 */
 		cr_assert_eq(rp_method_by_agent(&f, c).class, c.class);
 		f.fence = i % 2 ? RP_NO : RP_UNKNOWN;
 		c = rp_method_choose(&f, RP_CLASS_POWER, RP_METHODS_BUILT);
@@ -505,14 +518,17 @@ Test(method, not_built_says_so)
 			     .fs_trusted = RP_YES};
 	struct rp_choice c;
 
-	/* The reported reason is the one that no remedy removes. */
+	/*
+	 * The reported reason is the one that remains when all others are
+	 * removed.
+	 */
 	c = rp_method_choose(&f, RP_CLASS_POWER,
 			     RP_METHOD_BIT(RP_METHOD_DELIVERY));
 	cr_assert_eq(c.refusal, RP_REFUSAL_NOT_BUILT);
 	cr_assert_not_null(c.remedy);
 	c = rp_method_choose(&f, RP_CLASS_POWER, RP_METHODS_BUILT);
 	cr_assert_eq(c.refusal, RP_REFUSAL_NO_AGENT);
-	/* FENCE needs the agent, too, because it checks the key. */
+	/* Method fence needs the agent, too: the agent checks the key. */
 	c = rp_method_choose(&f, RP_CLASS_POWER, ALL_BUILT);
 	cr_assert_eq(c.refusal, RP_REFUSAL_NO_AGENT);
 	f.agent = true;
@@ -520,7 +536,10 @@ Test(method, not_built_says_so)
 	cr_assert_eq(c.method, RP_METHOD_FENCE);
 }
 
-/* Without a fence or FLUSH the agent serves the region, at no weaker class. */
+/*
+ * Without fence and FLUSH, the agent's method must reach at least the same
+ * class.
+ */
 static void judge_by_agent(const struct rp_facts *f, enum rp_class required,
 			   unsigned int built)
 {
@@ -542,7 +561,7 @@ Test(method, by_agent)
 	for_all(judge_by_agent, RP_METHODS_BUILT);
 }
 
-/* A class refusal names the strongest class below. */
+/* A refusal for the class names the strongest class that can be reached. */
 static void judge_weaker(const struct rp_facts *f, enum rp_class required,
 			 unsigned int built)
 {
@@ -562,7 +581,7 @@ Test(method, weaker)
 	for_builds(judge_weaker);
 }
 
-/* Each refusal has a remedy. */
+/* Each refusal must have a remedy. */
 static void judge_remedy(const struct rp_facts *f, enum rp_class required,
 			 unsigned int built)
 {
@@ -591,7 +610,10 @@ static void judge_remedy(const struct rp_facts *f, enum rp_class required,
 		     "%s: %s", show(f, required, built), c.remedy);
 }
 
-/* No method, forced or not, saves DAX memory in a domain that loses it. */
+/*
+ * No method, even if forced, makes DAX memory durable in a domain that loses
+ * it.
+ */
 static void judge_none(const struct rp_facts *f, enum rp_class required,
 		       unsigned int built)
 {
@@ -630,7 +652,7 @@ Test(method, names)
 	cr_assert_str_eq(rp_method_name(-1), "unknown");
 }
 
-/* Each row has the document's words, in the document's order. */
+/* Each row has the words of the document, in the same order. */
 Test(method, rows_in_words)
 {
 	struct rp_method_words w;
@@ -659,7 +681,7 @@ Test(method, rows_in_words)
 			cr_assert_gt(strlen(w.method), 9);
 		}
 	}
-	/* The last row is what nothing matches. */
+	/* The last row applies when no other row matches. */
 	cr_assert(rp_method_row(i - 1, &w));
 	cr_assert_str_eq(w.method, "refused: unknown memory");
 	cr_assert_eq(i, ndoc);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Advice on one change: it applies to the facts, and it helps. */
+/* Advice to change one fact: it applies to the present facts, and it helps. */
 #include <string.h>
 
 #include <criterion/criterion.h>
@@ -10,7 +10,7 @@
 #define ALL_BUILT ((1u << RP_METHOD_MAX) - 2)
 #define COUNT(a)  (sizeof(a) / sizeof((a)[0]))
 
-/* Times that a change was advised: more class, or another method. */
+/* Number of times that the advice was a higher class, or another method. */
 static size_t advised;
 
 static void judge_advice(const struct rp_facts *f, unsigned int built)

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A forced method: one that the facts allow, at no higher class, or why not. */
+/*
+ * A forced method: one that the facts allow, at no higher class, or the reason
+ * of its refusal.
+ */
 #include <stdio.h>
 #include <string.h>
 
@@ -16,7 +19,7 @@ static struct rp_choice pick_forced(const struct rp_facts *f,
 	return rp_method_for_region(f, forced, why);
 }
 
-/* Does the prose offer this method with at least this class? */
+/* Whether the prose offers this method with at least this class. */
 static bool prose_offers(const struct rp_facts *f, enum rp_method m,
 			 enum rp_class class)
 {
@@ -35,7 +38,9 @@ static bool same_choice(const struct rp_choice *a, const struct rp_choice *b)
 	       a->remedy == b->remedy;
 }
 
-/* m is allowed with other values of the named facts. */
+/*
+ * Whether m is allowed with some other values of the facts that reason names.
+ */
 static bool allowed_with(const struct rp_facts *f, enum rp_method m,
 			 const char *reason)
 {
@@ -58,14 +63,14 @@ static bool allowed_with(const struct rp_facts *f, enum rp_method m,
 	return false;
 }
 
-/* m is not allowed with any values of the other facts. */
+/* Whether the memory alone, with any values of the other facts, excludes m. */
 static bool memory_forbids(const struct rp_facts *f, enum rp_method m)
 {
 	return !allowed_with(f, m,
 			     "placement is, domain is, fence is, native is");
 }
 
-/* The named facts are to blame, and no others are. */
+/* The reason names all facts that exclude the method, and no other. */
 static void judge_reason(const struct rp_facts *f, enum rp_method m,
 			 const struct rp_choice *c)
 {
@@ -97,7 +102,10 @@ static void judge_reason(const struct rp_facts *f, enum rp_method m,
 	}
 	cr_assert(!strstr(why, "fence is") || f->fence != RP_YES);
 	cr_assert(!strstr(why, "native is") || f->native != RP_YES);
-	/* No statement changes who copies, or how base and devices behave. */
+	/*
+	 * The operator cannot state who copies, or how base provider and
+	 * devices behave.
+	 */
 	cr_assert_eq(stated,
 		     !strstr(why, "native is") &&
 			     !(cpu && strstr(why, "placement is")),
@@ -126,7 +134,7 @@ static void judge_method(const struct rp_facts *f, enum rp_method m)
 	cr_assert_eq(c.method, m);
 	cr_assert(prose_offers(f, m, c.class), "%s: %s", show(f, c.class, 0),
 		  rp_method_name(m));
-	/* The class is the strongest that the method gives. */
+	/* The class must be the strongest that the method reaches. */
 	cr_assert(c.class == RP_CLASS_POWER ||
 		  !prose_offers(f, m, c.class + 1) ||
 		  f->limit != RP_LIMIT_POWER);
@@ -141,7 +149,7 @@ static void check_forced(const struct rp_facts *f, enum rp_class required,
 		RP_LIMIT_POWER, RP_LIMIT_PROCESS, RP_LIMIT_NONE};
 	struct rp_facts g = *f;
 
-	/* Limit the class instead of requiring one. */
+	/* A limit has the same result as a required class. */
 	g.limit = limits[required];
 	for (int m = RP_METHOD_DELIVERY; m < RP_METHOD_MAX; m++)
 		judge_method(&g, m);
@@ -199,7 +207,7 @@ Test(method_force, words)
 	pick_forced(&file, "native");
 	cr_assert_str_eq(why, "FI_OFI_RPMEM_METHOD=native makes nothing "
 			      "durable here: memory is file");
-	/* A weaker class is allowed, too. */
+	/* A forced method may reach a weaker class. */
 	c = pick_forced(&file, "delivery");
 	cr_assert_eq(c.method, RP_METHOD_DELIVERY);
 	cr_assert_eq(c.class, RP_CLASS_PROCESS);
@@ -223,7 +231,7 @@ Test(method_force, words)
 	cr_assert_str_eq(why, "FI_OFI_RPMEM_METHOD=fence makes nothing durable "
 			      "here: placement is dma-cache, fence is no");
 	dax.fence = RP_YES;
-	/* eADR: methods stronger than the first one are allowed. */
+	/* eADR allows methods stronger than the first matching row. */
 	dax.domain = RP_DOMAIN_CPUCACHE;
 	cr_assert_eq(pick_forced(&dax, NULL).method, RP_METHOD_FENCE);
 	cr_assert_eq(pick_forced(&dax, "agent-sfence").class, RP_CLASS_POWER);

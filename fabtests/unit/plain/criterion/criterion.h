@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The part of Criterion that our tests use, for builds it cannot run in. */
+/*
+ * The part of Criterion that these tests use, for builds where Criterion cannot
+ * run.
+ */
 #ifndef RP_PLAIN_CRITERION_H
 #define RP_PLAIN_CRITERION_H
 
 /*
  * Criterion maps its state at an address that the thread sanitizer occupies.
- * With that sanitizer configure puts this header in its place: the same tests
- * run one after the other, each in a child process.
+ * With that sanitizer configure replaces Criterion by this header: the same
+ * tests run one after the other, each in a child process.
  */
 #include <stdarg.h>
 #include <stdbool.h>
@@ -27,7 +30,7 @@ struct plain_test {
 	struct plain_test *next;
 };
 
-/* Weak: one list for the program, however many files include this header. */
+/* Weak symbols: all files that include this header share one list. */
 __attribute__((weak)) struct plain_test *plain_tests, *plain_suites;
 
 static inline void plain_add(struct plain_test **list, struct plain_test *t)
@@ -97,7 +100,7 @@ static inline void plain_report(const char *file, int line, const char *what,
 		_exit(PLAIN_SKIPPED);                                          \
 	} while (0)
 #define cr_skip_test(...) cr_skip(__VA_ARGS__)
-/* Criterion shows these only with --verbose. */
+/* Criterion shows these messages only with --verbose. */
 #define cr_log_info(fmt, ...)                                                  \
 	((void)(getenv("RP_VERBOSE") && printf(fmt "\n", ##__VA_ARGS__)))
 
@@ -117,7 +120,10 @@ static inline void plain_run(const struct plain_test *t)
 		t->fini();
 	if (s && s->fini)
 		s->fini();
-	/* exit(), not _exit(): sanitizer findings change the exit status. */
+	/*
+	 * Call exit(), not _exit(), because sanitizers report findings in the
+	 * exit status.
+	 */
 	exit(0);
 }
 
