@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The rules of the memory model, a test for each; test_model_dma.c has more. */
+/*
+ * The rules of the memory model, one test each; test_model_dma.c has those of
+ * DMA.
+ */
 #include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -292,7 +295,7 @@ Test(model, flushed_keeps_what_msync_wrote)
 	cr_assert_eq(a[0], 1);
 }
 
-/* msync brings bytes to a DIMM that loses them. */
+/* In domain none, msync brings bytes only to a DIMM that loses them. */
 static void check_none(enum model_kind kind)
 {
 	make(kind, MODEL_NONE, MODEL_CPU_USER);
@@ -411,7 +414,7 @@ Test(model, file_dirty_page_is_written_whole)
 	CUT(600, 0);
 }
 
-/* Write-back before the DMA leaves the page clean. */
+/* The page may be written back before the DMA, which leaves it clean. */
 Test(model, file_write_back_may_come_before_dma)
 {
 	make(MODEL_FILE, MODEL_ADR, MODEL_DMA_CACHE);
@@ -437,7 +440,7 @@ Test(model, file_pieces_count_once_the_page_is_dirty)
 	CUT(0, 0, 1);
 }
 
-/* --- DAX and the file system --- */
+/* --- DAX and metadata of the file system --- */
 
 Test(model, dax_needs_msync_for_metadata)
 {
@@ -498,7 +501,7 @@ Test(model, dax_sync_is_never_without_metadata)
 	CUT(0, 0, 1);
 }
 
-/* --- what dies with the machine or the process --- */
+/* --- memory that dies with the machine or the process --- */
 
 Test(model, tmpfs_survives_the_process_only)
 {
@@ -543,7 +546,7 @@ Test(model, kill_leaves_what_the_cpu_saw)
 	KILL(0, 2, 3, 4);
 }
 
-/* --- the cut itself --- */
+/* --- what a power cut leaves --- */
 
 Test(model, cut_chooses_every_value_and_no_other)
 {
@@ -570,7 +573,7 @@ Test(model, cut_chooses_every_value_and_no_other)
 		CUT(1, a[1]);
 		CUT(2, a[2]);
 		before = a[0];
-		/* A clwb from before the cut has no effect after it. */
+		/* A clwb before the cut has no effect on later stores. */
 		store(0, 9);
 		model_sfence(m);
 		CUT(0, before, 9);
@@ -614,13 +617,13 @@ Test(model, cut_without_choice_leaves_the_oldest)
 	model_cut(m, NULL, NULL);
 	cr_assert_eq(a[0], 1);
 	CUT(0, 1);
-	/* The page is clean after the cut. */
+	/* After the cut the page is clean. */
 	store_kernel(0, 3);
 	model_msync(m, a, MODEL_PAGE);
 	CUT(0, 1);
 }
 
-/* --- many of everything --- */
+/* --- limits --- */
 
 Test(model, as_many_values_as_fit)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The rules of the memory model for what a NIC writes, one test for each. */
+/* The rules of the memory model for writes of a NIC, one test each. */
 #include <string.h>
 
 #include "model_rig.h"
@@ -214,7 +214,7 @@ Test(model_dma, dropped_queue_pair_loses_its_pieces)
 	CUT(2, 0);
 }
 
-/* --- DMA past the cache: the root complex --- */
+/* --- DMA past the cache: writes in the root complex --- */
 
 static void dma_half(unsigned int qp, unsigned int half, uint32_t v)
 {
@@ -241,7 +241,7 @@ Test(model_dma, visible_is_not_durable_yet)
 	cr_assert_eq(a[0], 1);
 	CUT(0, 0, 1);
 	KILL(0, 1);
-	/* msync writes back neither a NIC's bytes nor a clean page. */
+	/* msync writes back neither the bytes of a NIC nor a clean page. */
 	model_sfence(m);
 	cr_assert_eq(model_msync(m, a, MODEL_PAGE), 0);
 	CUT(0, 0, 1);
@@ -264,7 +264,10 @@ Test(model_dma, msync_of_a_dirty_page_reaches_into_the_root_complex)
 	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
 	store(1, 1);
 	dma_now(0, 1);
-	/* The page may have been written back before the DMA. */
+	/*
+	 * The page may have been written back before the DMA, which leaves it
+	 * clean.
+	 */
 	cr_assert_eq(model_msync(m, a, MODEL_PAGE), 0);
 	CUT(0, 0, 1);
 	store(1, 2);
@@ -288,7 +291,7 @@ Test(model_dma, read_with_fence_reaches_into_the_root_complex)
 	CUT(0, 1);
 	CUT(1, 1);
 	CUT(2, 0, 1);
-	/* The fence covers earlier writes only. */
+	/* The read fence covers earlier writes only. */
 	dma(0, 0, 2);
 	model_dma_step(m, 0);
 	CUT(0, 1, 2);
@@ -327,14 +330,17 @@ Test(model_dma, root_complex_keeps_the_order_of_a_word)
 	dma_half(0, 0, 1);
 	dma_half(1, 1, 2);
 	model_dma_step(m, 0);
-	/* One half waits in the root complex, the other has not arrived. */
+	/* One half is in the root complex, the other has not arrived. */
 	CUT(0, 0, 1, 0x200000001);
 	model_dma_step(m, 0);
 	CUT(0, 0, 1, 0x200000001);
 	dma_half(0, 0, 3);
 	model_dma_step(m, 0);
 	CUT(0, 0, 1, 0x200000001, 0x200000003);
-	/* A read pushes out other queue pairs' writes to the word as well. */
+	/*
+	 * The read also pushes other queue pairs' writes to this word to
+	 * memory.
+	 */
 	nic_reads(1);
 	CUT(0, 0x200000001, 0x200000003);
 }
@@ -412,7 +418,10 @@ Test(model_dma, fence_drops_what_lacks_the_store)
 	CUT(0, 0x100000001, 0x100000003);
 }
 
-/* A store takes the NIC's bytes that the CPU sees into its line. */
+/*
+ * A store takes bytes of the NIC into its cache line, because the CPU sees
+ * them.
+ */
 Test(model_dma, evicted_line_takes_along_what_waited)
 {
 	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
@@ -466,7 +475,7 @@ Test(model_dma, nothing_waits_behind_a_cut_or_a_reset)
 	}
 }
 
-/* --- one step ahead --- */
+/* --- values after one more step --- */
 
 #define SOON(word, ...)	     WANT(model_soon, word, __VA_ARGS__)
 #define SOON_KILL(word, ...) WANT(model_soon_kill, word, __VA_ARGS__)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The memory model against a machine with explicit caches, buffers and media.
+/*
+ * The memory model compared with a machine that has explicit caches, buffers
+ * and media.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,16 +13,16 @@
 #include "seeded.h"
 
 /*
- * Random short programs over three words, two of them in one line. The machine
- * is nondeterministic: the test keeps all its states, and after each step of
- * the program adds all states that an adversary can reach. The media of all
- * these states must hold exactly the values that the model allows after a cut.
+ * Random short programs on three words, two of them in one line. The machine is
+ * nondeterministic: the test keeps all its states, and after each step of the
+ * program adds all states that an adversary can reach. The media of these
+ * states must hold exactly the values that the model allows after a power cut.
  */
 #define WORDS	 3
 #define STEPS	 9
 #define MAX_OPS	 5 /* NIC writes in one program */
 #define COUNT(x) (sizeof(x) / sizeof(*(x)))
-#define NOBODY	 9 /* queue pair of writes whose own is closed */
+#define NOBODY	 9 /* no queue pair: that of a write was closed */
 
 /* A word is two halves of 4 bytes, each with a small number in it. */
 struct w {
@@ -28,28 +30,28 @@ struct w {
 };
 
 struct machine {
-	struct w media[WORDS]; /* or memory controller; FILE: the disk */
+	struct w media[WORDS]; /* DIMM or memory controller; FILE: the disk */
 	struct w cache[WORDS]; /* FILE: the page cache */
-	struct w fly[WORDS];   /* between the CPU or its cache and media */
+	struct w fly[WORDS];   /* in flight from CPU or cache to media */
 	uint8_t has_fly[WORDS];
-	uint8_t newer[WORDS]; /* 1: fly[] is a non-temporal store, not in cache
+	uint8_t newer[WORDS]; /* fly[] holds a non-temporal store, not the line
 			       */
-	uint8_t cached[2];    /* by line */
-	uint8_t dirty[2];     /* by page: what the kernel knows */
-	uint8_t arrived[MAX_OPS];   /* by NIC write: words that arrived, bits */
-	uint8_t rc[WORDS][MAX_OPS]; /* root complex: NIC writes + 1 */
+	uint8_t cached[2];    /* by line: the cache has it */
+	uint8_t dirty[2];     /* by page: the kernel knows it as dirty */
+	uint8_t arrived[MAX_OPS]; /* by NIC write: bit mask of arrived words */
+	uint8_t rc[WORDS][MAX_OPS]; /* root complex: index of NIC write + 1 */
 };
 
-/* The program and its machine; all states share them. */
+/* The program and the configuration of the machine, common to all states. */
 struct world {
 	struct model_cfg cfg;
-	bool far; /* the third word is in a page of its own */
+	bool far; /* the third word has its own page */
 	bool metadata[2];
 	struct {
-		unsigned int qp, mask; /* words */
+		unsigned int qp, mask; /* mask: words that are written */
 		struct w v[WORDS];
-		uint8_t halves; /* bits */
-		bool gone;	/* arrived: the program saw it */
+		uint8_t halves; /* bit mask of written halves */
+		bool gone;	/* the program saw it arrive */
 	} dma[MAX_OPS];
 	unsigned int ndma;
 };
@@ -128,7 +130,7 @@ static void drain_oldest(const struct world *x, struct machine *s, int w)
 	s->rc[w][MAX_OPS - 1] = 0;
 }
 
-/* A word as readers below the caches see it. */
+/* The word as a reader below the caches sees it. */
 static struct w below_caches(const struct world *x, const struct machine *s,
 			     int w)
 {
@@ -158,8 +160,9 @@ static void fetch_line(const struct world *x, struct machine *s, int line)
 }
 
 /*
- * Write a whole word from the CPU. It includes the writes in the root complex
- * (see place_word()), which must not overwrite it later.
+ * Write a whole word from the CPU to the media. The word includes the NIC's
+ * writes in the root complex (see place_word()), which must not overwrite it
+ * later.
  */
 static void cpu_write(struct machine *s, int w, struct w v)
 {
@@ -185,7 +188,7 @@ static void evict_line(struct machine *s, int line)
 	for (int w = 0; w < WORDS; w++) {
 		if (line_of(w) != line)
 			continue;
-		/* Writes to one address arrive in their order. */
+		/* Two writes to one address arrive in order. */
 		if (s->has_fly[w] && !s->newer[w]) {
 			s->fly[w] = none;
 			s->has_fly[w] = 0;
@@ -253,7 +256,7 @@ static void write_back(const struct world *x, struct machine *s, int page)
 	s->dirty[page] = 0;
 }
 
-/* Place one word of a NIC write. */
+/* Place one word of a NIC's write. */
 static void place_word(const struct world *x, struct machine *s, int d, int w)
 {
 	struct w v = x->dma[d].v[w];
@@ -264,7 +267,7 @@ static void place_word(const struct world *x, struct machine *s, int d, int w)
 		cpu_store(x, s, w, v, halves, false);
 		return;
 	}
-	/* Change these bytes in every copy of the word. */
+	/* Change the written halves in every copy of the word. */
 	if (x->cfg.place == MODEL_DMA_CACHE)
 		fetch_line(x, s, line_of(w));
 	else if (has_rc(x))
@@ -279,11 +282,14 @@ static void place_word(const struct world *x, struct machine *s, int d, int w)
 
 enum arrivals {
 	NO_ARRIVALS,
-	READY_ARRIVE, /* only those that were next at the cut */
+	READY_ARRIVE, /* those that were ready at the cut */
 	ANY_ARRIVE,
 };
 
-/* All words of the earlier writes that it must not overtake have arrived. */
+/*
+ * Whether all words have arrived of the earlier writes that write d must not
+ * overtake.
+ */
 static bool is_next(const struct world *x, const struct machine *s, int d,
 		    enum arrivals arrivals)
 {
@@ -350,7 +356,7 @@ static void explore_states(const struct world *x, enum arrivals arrivals)
 		explore_one(x, states[i], arrivals);
 }
 
-/* --- what a cut leaves --- */
+/* --- what a power cut leaves --- */
 
 static uint64_t value_of(struct w v)
 {
@@ -365,7 +371,7 @@ static bool all_arrived(const struct world *x, const struct machine *s)
 	return true;
 }
 
-/* false: power cannot be lost in this state. */
+/* Returns false if power cannot fail in this state. */
 static bool value_after_cut(const struct world *x, const struct machine *s,
 			    int w, uint64_t *v)
 {
@@ -415,7 +421,7 @@ struct run {
 	struct model *m;
 	uint64_t *at[WORDS];
 	uint64_t seed;
-	char text[1024]; /* the program so far */
+	char text[1024]; /* description of the program so far */
 };
 
 static const struct question {
@@ -456,14 +462,14 @@ static void compare_all(struct run *r)
 	bool all = !is_file(&r->x) && r->x.cfg.domain == MODEL_SYSTEM;
 	size_t n = nstates;
 
-	/* The CPU sees one value, whatever the adversary does. */
+	/* The CPU must see the same value in all states. */
 	for (size_t i = 0; i < n; i++)
 		for (int w = 0; w < WORDS; w++)
 			cr_assert_eq(
 				value_of(seen_by_cpu(&r->x, &states[i], w)),
 				*r->at[w], "seed %" PRIu64 ": %s: word %d",
 				r->seed, r->text, w);
-	/* Before the cut, writes in flight may still arrive. */
+	/* Before the power fails, writes in flight may still arrive. */
 	memcpy(next_states, states, n * sizeof(*states));
 	explore_states(&r->x, READY_ARRIVE);
 	for (int w = 0; w < WORDS; w++) {
@@ -483,7 +489,7 @@ static void compare_all(struct run *r)
 		set_add(&next_states[i]);
 }
 
-/* --- programs --- */
+/* --- random programs --- */
 
 enum op {
 	OP_STORE,
@@ -503,8 +509,8 @@ enum op {
 
 struct step {
 	enum op op;
-	int w; /* the word, page or line */
-	int n; /* number of words; of a NIC's step: the piece or queue pair */
+	int w; /* index of the word, page or line */
+	int n; /* words; for a NIC: piece or queue pair */
 	uint8_t halves;
 	struct w v;
 };
@@ -556,7 +562,7 @@ static void apply_step(const struct world *x, struct machine *s,
 	}
 }
 
-/* Apply the step to every state, then the adversary's steps. */
+/* Apply the step to every state, then all steps of the adversary. */
 static void apply_all(const struct world *x, const struct step *t)
 {
 	size_t n = nstates;
@@ -779,6 +785,6 @@ Test(model_oracle, sound_and_tight, .timeout = 120)
 		run_program(&r, &s);
 		most = nstates > most ? nstates : most;
 	}
-	/* The run must have explored many states. */
+	/* The runs must have explored many states. */
 	cr_assert_gt(most, 100);
 }

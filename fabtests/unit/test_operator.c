@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The operator's statements: accepted, refused, and their effect on facts. */
+/*
+ * The operator's statements: those that are accepted or refused, and their
+ * effect on facts.
+ */
 #include "config.h"
 
 #include <errno.h>
@@ -74,7 +77,7 @@ Test(operator, takes)
 		"[device dax0.0]\nassert fence = yes\nlimit native = no\n"
 		"[host]\nlimit class = process\nassert placement = dma-memory\n"
 		"limit placement = dma-cache\n");
-	/* Different sections may repeat a key. */
+	/* Different sections may have the same key. */
 	expect_loaded(
 		"[host]\nlimit class = none\n[path /a]\nlimit class = none\n"
 		"[path /a]\nlimit class = power\n");
@@ -141,7 +144,10 @@ Test(operator, too_many)
 	free(text);
 }
 
-/* Nobody else may write the file, because it decides what OK promises. */
+/*
+ * A file that another user can write is refused, because it decides what OK
+ * promises.
+ */
 Test(operator, file_of_another_user_is_refused)
 {
 	expect_loaded("[host]\n");
@@ -187,7 +193,7 @@ static struct rp_facts apply_to(struct rp_facts f, const char *path,
 	return f;
 }
 
-/* The facts of a and b must be equal. */
+/* All facts of a and b must be equal. */
 static void expect_same_facts(const struct rp_facts *a,
 			      const struct rp_facts *b)
 {
@@ -220,7 +226,7 @@ Test(operator, limits_lower)
 		  src.domain);
 	cr_assert(strstr(src.native, "instead of yes"), "%s", src.native);
 
-	/* A limit does not raise an unknown or a worse fact. */
+	/* A limit raises no fact, whether unknown or worse than the limit. */
 	f = apply_to(weak, "", "");
 	want = weak;
 	want.limit = RP_LIMIT_PROCESS;
@@ -240,7 +246,7 @@ Test(operator, assertions_raise_and_are_logged)
 	expect_loaded(
 		"[host]\nassert domain = system\nassert fence = yes\n"
 		"assert placement = dma-memory\nassert filesystem = trusted\n");
-	want.native = RP_UNKNOWN; /* no statement can assert it */
+	want.native = RP_UNKNOWN; /* no statement can assert native */
 	f = apply_to(weak, "", "");
 	expect_same_facts(&f, &want);
 	cr_assert_eq(src.raised, 4);
@@ -249,7 +255,7 @@ Test(operator, assertions_raise_and_are_logged)
 	cr_assert(strstr(src.fence, "asserted by"), "%s", src.fence);
 	cr_assert(strstr(src.fence, ":3, instead of unknown"), "%s", src.fence);
 
-	/* A fact that was found already is not raised. */
+	/* A fact that is already as good as the statement is not raised. */
 	f = apply_to(strong, "", "");
 	expect_same_facts(&f, &strong);
 	cr_assert_eq(src.raised, 0);
@@ -268,8 +274,8 @@ Test(operator, assertions_raise_and_are_logged)
 }
 
 /*
- * Placement by the program's own CPU is certain, so no statement changes it;
- * behind a software device there may be an adapter.
+ * Placement by the program's own CPU is certain, so no statement changes it. A
+ * software device may hide an adapter.
  */
 Test(operator, no_opinion_on_cpu_placement)
 {
@@ -292,7 +298,9 @@ Test(operator, a_limit_holds_whatever_is_asserted)
 		      "[path /p]\nassert domain = system\n");
 	cr_assert_eq(apply_to(weak, "/p/f", "").domain, RP_DOMAIN_MEMCTRL);
 	cr_assert_eq(apply_to(weak, "/q/f", "").domain, RP_DOMAIN_UNKNOWN);
-	/* msync is a promise in an unknown domain, in none it is not. */
+	/*
+	 * Domain unknown lets msync promise class power, domain none does not.
+	 */
 	expect_loaded("[host]\nlimit domain = none\n");
 	cr_assert_eq(apply_to(weak, "/p/f", "").domain, RP_DOMAIN_NONE);
 	expect_loaded("[path /p]\nlimit class = none\n[host]\nlimit class = "
@@ -309,7 +317,7 @@ Test(operator, the_last_assertion_holds)
 	cr_assert_eq(apply_to(weak, "", "").domain, RP_DOMAIN_CPUCACHE);
 	cr_assert_eq(apply_to(weak, "/p/f", "").domain, RP_DOMAIN_NONE);
 	cr_assert_eq(apply_to(weak, "/p/q/f", "").domain, RP_DOMAIN_SYSTEM);
-	/* The fact is raised once, by the statement that applies. */
+	/* Only the statement that applies raises the fact. */
 	cr_assert_eq(src.raised, 1);
 	cr_assert_eq(warnings, 1);
 }
@@ -332,7 +340,9 @@ Test(operator, scopes)
 	cr_assert_eq(apply_to(weak, "", "").fence, RP_UNKNOWN);
 }
 
-/* Statements in rp_caps_explain(), with the path that the map shows. */
+/*
+ * rp_caps_explain() applies statements to the path that the process map shows.
+ */
 Test(operator, of_a_region)
 {
 	char text[3 * PATH_MAX];

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Flushing: exact ranges, order, failures, and the CPU's instructions. */
+/*
+ * Flushing: exact ranges, order, failures, and the executed CPU instructions.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -19,7 +21,7 @@
 
 #include "pmem_rig.h"
 
-/* The units of the first and the last byte, found by counting. */
+/* Find the units of the first and the last byte by counting. */
 static void units_around(uintptr_t first, uintptr_t last, size_t unit,
 			 uintptr_t *start, uintptr_t *end)
 {
@@ -81,7 +83,7 @@ Test(pmem, zero_tail)
 	size_t page = sysconf(_SC_PAGESIZE);
 	struct rp_pmem *pm = make(page, page, RP_METHOD_AGENT_MSYNC, &fake);
 
-	/* The range ends on a boundary: the next unit is not flushed. */
+	/* The range ends at a boundary: the unit behind it is not flushed. */
 	cr_assert_eq(rp_pmem_flush(pm, page - 1, 1), 0);
 	want(0, 's', page, 2 * page);
 	/* An empty range needs no flush. */
@@ -136,7 +138,7 @@ Test(pmem, delivery_does_nothing)
 	rp_pmem_delete(pm);
 }
 
-/* Persistent caches: no write-back, but sfence waits for the stores. */
+/* Persistent caches need no write-back, but sfence waits for the stores. */
 Test(pmem, sfence_only_waits)
 {
 	struct rp_pmem *pm = make(0x10000, 64, RP_METHOD_AGENT_SFENCE, &fake);
@@ -154,7 +156,7 @@ Test(pmem, unit_and_blocking_of_each_method)
 	static const struct {
 		enum rp_method how;
 		bool blocks;
-		size_t unit; /* 0: a page */
+		size_t unit; /* unit of flushing; 0: a page */
 	} m[] = {
 		{RP_METHOD_DELIVERY, false, 1},
 		{RP_METHOD_AGENT_SFENCE, false, 1},
@@ -174,8 +176,8 @@ Test(pmem, unit_and_blocking_of_each_method)
 		rp_pmem_delete(pm);
 		seen |= RP_METHOD_BIT(m[i].how);
 	}
-	/* The methods seen are exactly those of the build. */
-	/* The initiator executes these two. */
+	/* The methods that were tested must be all methods of the build. */
+	/* The initiator executes these two methods. */
 	seen |= RP_METHOD_BIT(RP_METHOD_FENCE) |
 		RP_METHOD_BIT(RP_METHOD_NATIVE);
 	cr_assert_eq(seen, RP_METHODS_BUILT);
@@ -222,7 +224,10 @@ Test(pmem, sync_failure_is_returned)
 	}
 }
 
-/* Alone in the file or not, a region syncs the range of the flush. */
+/*
+ * A sync covers the flushed range only, whether or not other regions share the
+ * file.
+ */
 Test(pmem, shared_file_is_synced_in_the_range)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
@@ -244,8 +249,8 @@ Test(pmem, shared_file_is_synced_in_the_range)
 }
 
 /*
- * From here on the real operations. This msync() replaces libc's, so that the
- * test sees its arguments.
+ * From here on the real flush operations. This msync() replaces that of libc,
+ * so that the test sees its arguments.
  */
 static int msync_errno;
 
@@ -294,7 +299,7 @@ Test(pmem, file)
 	rp_pmem_delete(pm);
 }
 
-/* Bytes of the page cache that this process has made dirty. */
+/* Bytes of the page cache that are dirty because of this process. */
 static uint64_t dirty_bytes(void)
 {
 	FILE *f = fopen("/proc/self/io", "r");
@@ -318,7 +323,9 @@ Test(pmem, small_flush_leaves_no_large_folio)
 	int fd;
 	char *p = map_file(len, &fd);
 
-	/* File systems that have large folios make one of these bytes. */
+	/*
+	 * This makes one large folio, on file systems that have large folios.
+	 */
 	cr_assert_eq(pwrite(fd, bytes, len, 0), (ssize_t)len);
 	cr_assert_eq(fsync(fd), 0);
 	pm = make((uintptr_t)p, len, RP_METHOD_AGENT_MSYNC, NULL);
@@ -349,7 +356,7 @@ Test(pmem, file_cut_short)
 	memset(p, 1, 4 * page);
 	cr_assert_eq(rp_pmem_flush(pm, 0, 4 * page), 0);
 	cr_assert_eq(ftruncate(fd, page), 0);
-	/* msync() alone succeeds. */
+	/* msync() itself succeeds. */
 	cr_assert_eq(syscall(SYS_msync, p, 4 * page, MS_SYNC), 0);
 	cr_assert_eq(rp_pmem_flush(pm, 0, 4 * page), -EFAULT);
 	cr_assert_eq(rp_pmem_flush(pm, page, 1), -EFAULT);
@@ -359,7 +366,7 @@ Test(pmem, file_cut_short)
 	rp_pmem_delete(pm);
 }
 
-/* Store without looking at durable. */
+/* As rp_pmem_store(), without its durable result. */
 static int store_bytes(struct rp_pmem *pm, uint64_t off, const void *bytes,
 		       uint64_t len)
 {
@@ -382,7 +389,7 @@ Test(pmem, store_into_a_file_cut_short)
 	cr_assert_eq(store_bytes(pm, 4 * page - 72, bytes, 64), 0);
 	cr_assert_eq(memcmp(p + 4 * page - 64, bytes, 64), 0);
 	cr_assert_eq(ftruncate(fd, 2 * page), 0);
-	/* A store whose last byte is outside; one outside; one inside. */
+	/* Stores whose last byte is outside, all outside, and all inside. */
 	memset(p + 2 * page - 63, 7, 63);
 	cr_assert_lt(store_bytes(pm, 2 * page - 8 - 63, bytes, 64), 0);
 	cr_assert_eq(p[2 * page - 1], 7, "something was stored");
@@ -417,7 +424,7 @@ Test(pmem, store_everywhere)
 	rp_pmem_delete(pm);
 }
 
-/* The same for whole lines, which go past the caches. */
+/* Whole lines bypass the caches; exactly the given bytes are stored. */
 Test(pmem, store_lines_everywhere)
 {
 	static char mem[4096] __attribute__((aligned(4096)));
@@ -452,14 +459,14 @@ Test(pmem, store_of_one_word)
 
 #ifdef __x86_64__
 /*
- * The write-back instructions that a child executes, found by single-stepping
- * it: the judge is the CPU, not the code under test.
+ * The write-back instructions of a child process, found by single-stepping it:
+ * this observes the CPU instead of the code under test.
  */
 struct executed {
 	uintptr_t line[32];
-	size_t lines;	  /* write-backs */
-	size_t fences;	  /* after the last of them */
-	bool weak_fences; /* clflush is ordered: no fence needed */
+	size_t lines;	  /* number of write-backs */
+	size_t fences;	  /* sfences behind the last write-back */
+	bool weak_fences; /* clflush, which needs no fence */
 };
 
 static uintptr_t reg_of(const struct user_regs_struct *r, int n)
@@ -488,7 +495,10 @@ static void decode_instructions(pid_t pid, struct executed *x)
 		x->fences++;
 		return;
 	}
-	/* clwb 66 /6, clflushopt 66 /7, clflush /7; [register (+ byte)]. */
+	/*
+	 * clwb 66 /6, clflushopt 66 /7, clflush /7; operand: [register (+
+	 * byte)].
+	 */
 	if (op[i + 2] >> 6 == 3 || (op[i + 2] >> 3 & 7) < 6 ||
 	    (!i && (op[i + 2] >> 3 & 7) == 6))
 		return;
@@ -576,7 +586,7 @@ Test(pmem, instructions)
 	check_lines(pm, p + 3, 61, 129);
 	check_lines(same, p + 3, 4000, 96);
 	check_lines(over, p + 70, 0, 64);
-	/* Deleting one region leaves the flushes of the others. */
+	/* The other regions flush as before after one of them is deleted. */
 	rp_pmem_delete(same);
 	check_lines(pm, p + 3, 0, 64);
 	rp_pmem_delete(over);
@@ -611,7 +621,10 @@ static void fake_stream(void *ctx, void *to, const void *from, size_t len)
 	memcpy(to, from, len);
 }
 
-/* Whole lines are streamed, the rest is written back, then a drain. */
+/*
+ * Whole lines are streamed, the remaining bytes are written back, then comes a
+ * drain.
+ */
 Test(pmem, stores_of_whole_lines)
 {
 	static char mem[4096] __attribute__((aligned(4096)));
@@ -675,7 +688,10 @@ Test(pmem, stores_of_whole_lines)
 	}
 }
 
-/* Separate syncs until one was measured; never of cache lines. */
+/*
+ * Ranges are synced separately until the duration of a sync is known; lines are
+ * never synced together.
+ */
 Test(pmem, together_after_the_first)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
@@ -692,7 +708,7 @@ Test(pmem, together_after_the_first)
 	rp_pmem_delete(pm);
 }
 
-/* A clock that syncs alone move. */
+/* A clock that only syncs advance, and the duration of the next sync. */
 static uint64_t clock_ns, took_ns;
 
 static uint64_t clock_now(void *ctx)
@@ -728,7 +744,7 @@ static unsigned int times_apart(struct rp_pmem *pm)
 	return n;
 }
 
-/* Ranges are synced together while that takes no longer than one by one. */
+/* Ranges are synced together while that takes no longer than separate syncs. */
 Test(pmem, together_while_it_is_quick)
 {
 	const struct rp_pmem_ops ops = {.sync = clock_sync, .now = clock_now};
@@ -737,7 +753,7 @@ Test(pmem, together_while_it_is_quick)
 		make(4 * page, 8 * page, RP_METHOD_AGENT_MSYNC, &ops);
 
 	clock_ns = 1000;
-	/* A sync that took no time is a measured one. */
+	/* A sync of duration 0 has a known duration. */
 	sync_one(pm, 0);
 	cr_assert(rp_pmem_prefers_span(pm, 2));
 	cr_assert(!rp_pmem_prefers_span(pm, 1));
@@ -760,7 +776,9 @@ Test(pmem, together_while_it_is_quick)
 		sync_two(pm, 3201);
 		cr_assert_eq(times_apart(pm), 64);
 	}
-	/* A sync that is quicker than the average counts for a sixteenth. */
+	/*
+	 * A sync that is faster than the average has a weight of one sixteenth.
+	 */
 	sync_one(pm, 0);
 	sync_two(pm, 3000);
 	cr_assert_eq(times_apart(pm), 0);
@@ -775,7 +793,7 @@ static int sleepy_sync(void *ctx, void *addr, size_t len)
 	return 0;
 }
 
-/* The provider's own clock: a sync of 200 ms is no quick one. */
+/* With the provider's own clock: a sync of 200 ms is not fast. */
 Test(pmem, together_by_the_clock)
 {
 	const struct rp_pmem_ops ops = {.sync = sleepy_sync};
@@ -789,7 +807,7 @@ Test(pmem, together_by_the_clock)
 	rp_pmem_delete(pm);
 }
 
-/* After each instruction, each aligned word is old or new, never mixed. */
+/* After each instruction, each aligned word has its old or its new value. */
 Test(pmem, stores_no_word_in_parts)
 {
 	enum {
@@ -812,7 +830,10 @@ Test(pmem, stores_no_word_in_parts)
 	if (!pid) {
 		ptrace(PTRACE_TRACEME, 0, NULL, NULL);
 		raise(SIGSTOP);
-		/* Whole words, two lines, and both ends inside a word. */
+		/*
+		 * Store whole words of two lines, with a part of a word at both
+		 * ends.
+		 */
 		store_bytes(pm, 5, bytes + 5, WORDS * 8 + 6);
 		raise(SIGSTOP);
 		_exit(0);
@@ -843,7 +864,7 @@ Test(pmem, stores_no_word_in_parts)
 	rp_pmem_delete(pm);
 }
 
-/* PMEM2_FORCE_GRANULARITY does not stop this library's flushes. */
+/* PMEM2_FORCE_GRANULARITY does not turn off this library's flushes. */
 Test(pmem, instructions_with_forced_granularity)
 {
 	char *p = aligned_alloc(4096, 4096);
@@ -857,7 +878,7 @@ Test(pmem, instructions_with_forced_granularity)
 	free(p);
 }
 
-/* Memory that the program itself has mapped with libpmem2. */
+/* Flushes of memory that the program has mapped with libpmem2. */
 Test(pmem, instructions_on_a_foreign_map)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
@@ -880,7 +901,9 @@ Test(pmem, instructions_on_a_foreign_map)
 }
 #endif
 
-/* The installed library ignores the variable for fault points. */
+/*
+ * The installed library ignores the environment variable of the fault points.
+ */
 Test(pmem, faults_are_not_in_this_build)
 {
 	struct rp_pmem *pm = make(0x10000, 64, RP_METHOD_AGENT_MSYNC, &fake);

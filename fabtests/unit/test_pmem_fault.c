@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The fault points of flushing, in a build that has them. */
+/* Fault injection points of flushing, in a build that has them. */
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Regions of one file share its errors; domains share the table of files. */
+/*
+ * Regions of one file share its errors; all domains share one table of files.
+ */
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -40,7 +42,7 @@ static struct rp_pmem *make_in(uint64_t ino, enum rp_method how)
 	return pm;
 }
 
-/* The kernel reports an error of the file only to the first msync. */
+/* The kernel reports a file's error to the first msync only. */
 Test(pmem_files, error_of_a_shared_file)
 {
 	struct rp_pmem *a = make_in(5, RP_METHOD_AGENT_MSYNC);
@@ -56,13 +58,16 @@ Test(pmem_files, error_of_a_shared_file)
 	sync_ret = -EIO;
 	cr_assert_eq(rp_pmem_flush(a, 0, 1), -EIO);
 	sync_ret = 0;
-	/* a got the error: b's msync succeeds, but the bytes may be b's. */
+	/*
+	 * The msync of a has received the error, so that of b succeeds. The
+	 * lost bytes may be those of b.
+	 */
 	cr_assert_eq(rp_pmem_flush(b, 0, 1), -EIO);
 	cr_assert_eq(rp_pmem_flush(b, 0, 1), -EIO);
 	cr_assert_eq(rp_pmem_flush(a, 0, 1), -EIO);
 	cr_assert_eq(rp_pmem_flush(lines, 0, 1), 0);
 	cr_assert_eq(rp_pmem_flush(other, 0, 1), 0);
-	/* A region created later starts without the error. */
+	/* A region that is created later starts without the error. */
 	again = make_in(5, RP_METHOD_AGENT_MSYNC);
 	cr_assert_eq(rp_pmem_flush(again, 0, 1), 0);
 	cr_assert_eq(rp_pmem_flush(b, 0, 1), -EIO);
@@ -83,7 +88,7 @@ Test(pmem_files, error_of_a_shared_file)
 
 static pthread_mutex_t inside = PTHREAD_MUTEX_INITIALIZER;
 
-/* A slow sync that must be alone. */
+/* A slow sync that fails if another one runs at the same time. */
 static int lone_sync(void *ctx, void *addr, size_t len)
 {
 	if (pthread_mutex_trylock(&inside))
@@ -98,7 +103,10 @@ static void *flush_once(void *pm)
 	return (void *)(intptr_t)rp_pmem_flush(pm, 0, 1);
 }
 
-/* A sync and the record of its failure are one step for the file's regions. */
+/*
+ * For the regions of one file, a sync and the record of its failure are one
+ * step.
+ */
 Test(pmem_files, regions_of_a_file_take_turns)
 {
 	const struct rp_file_id id = {.dev = 1, .ino = 5};
@@ -121,15 +129,20 @@ Test(pmem_files, regions_of_a_file_take_turns)
 	}
 }
 
-/* Linked with --wrap: allocations before one fails; blocks not freed yet. */
-static int left = -1; /* allocations; -1: no end */
+/*
+ * Wrapped by the linker: allocations that succeed before one fails, and blocks
+ * not freed yet.
+ */
+static int left = -1; /* allocations; -1: no limit */
 static _Atomic int blocks;
 
 static bool files_given(void)
 {
 	if (!left)
 		return false;
-	/* Read only while nothing fails: threads run through here. */
+	/*
+	 * Several threads run this without failures, and then only read `left`.
+	 */
 	if (left > 0)
 		left--;
 	blocks++;
@@ -170,7 +183,9 @@ Test(pmem_files, files_without_regions_are_forgotten)
 	cr_assert_eq(blocks, 0, "%d blocks kept", blocks);
 }
 
-/* Allocations: the region, its file, the table of files, its buckets. */
+/*
+ * The four allocations: the region, its file, the table of files, its buckets.
+ */
 Test(pmem_files, no_memory)
 {
 	const struct rp_file_id id = {.dev = 1, .ino = 5};
@@ -211,7 +226,7 @@ static void *come_and_go(void *arg)
 	return NULL;
 }
 
-/* Each domain has its own lock; they share the table of files. */
+/* Each domain has its own lock; all share the table of files. */
 Test(pmem_files, domains_share_the_files)
 {
 	pthread_t t[2];

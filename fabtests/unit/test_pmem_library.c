@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Flushing with a libpmem2 that fails: errors and leaks. */
+/* Flushing with a libpmem2 whose calls fail: errors and leaks. */
 #include <errno.h>
 #include <libpmem2.h>
 
@@ -7,9 +7,11 @@
 
 #include "pmem_rig.h"
 
-/* Linked with --wrap: results of libpmem2, and objects not deleted yet. */
+/*
+ * Wrapped by the linker: results of libpmem2, and its objects not deleted yet.
+ */
 static int source_ret, map_ret;
-static int sources, maps, made; /* made: maps created */
+static int sources, maps, made; /* made: number of created maps */
 
 int __real_pmem2_source_from_anon(struct pmem2_source **src, size_t size);
 int __wrap_pmem2_source_from_anon(struct pmem2_source **src, size_t size);
@@ -54,7 +56,7 @@ int __wrap_pmem2_map_delete(struct pmem2_map **map)
 	return __real_pmem2_map_delete(map);
 }
 
-/* libpmem2 is initialized once for a process: each case is a test. */
+/* A process initializes libpmem2 once, so each case is a test of its own. */
 static void try_library(int ret, int want_made)
 {
 	static const enum rp_method how[] = {
@@ -68,7 +70,7 @@ static void try_library(int ret, int want_made)
 	for (int i = 0; i < 3; i++)
 		cr_assert_eq(rp_pmem_new(log_v, 64, how[i], NULL, NULL, &pm),
 			     ret);
-	/* If one instruction is missing in ops, libpmem2 must bring it. */
+	/* For an operation that ops lacks, libpmem2 is needed. */
 	ops.drain = NULL;
 	cr_assert_eq(rp_pmem_new(log_v, 64, how[0], NULL, &ops, &pm), ret);
 	ops.drain = fake.drain;
@@ -78,7 +80,7 @@ static void try_library(int ret, int want_made)
 	cr_assert_eq(maps, 0, "%d maps kept", maps);
 	cr_assert_eq(sources, 0, "%d sources kept", sources);
 	cr_assert_eq(pm, (void *)7);
-	/* libpmem2 is not needed with all instructions, nor for msync. */
+	/* With all operations in ops, or for msync, libpmem2 is not needed. */
 	rp_pmem_delete(make(0x10000, 64, how[0], &fake));
 	rp_pmem_delete(make(0x10000, 64, RP_METHOD_AGENT_MSYNC, NULL));
 }

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: BSD-2-Clause */
+/* How often madvise() is called to populate the pages of a region. */
 /* How often madvise() is called for the pages of a region. */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,22 +11,22 @@
 
 #define CHUNK (2ul << 20)
 enum {
-	BEFORE = 4096 + 10, /* offset of the region in its first chunk */
-	BEHIND = 100,	    /* bytes of its last page, in the fourth */
+	BEFORE = 4096 + 10, /* region's offset in its first chunk */
+	BEHIND = 100,	    /* region's bytes in its last page */
 };
 
-/* Linked with --wrap=madvise. */
+/* Calls of madvise(), wrapped by the linker. */
 static struct {
 	uintptr_t start;
 	size_t len;
 } calls[8];
 static int ncalls, refusal;
-static size_t refused_len; /* shorter calls succeed */
-static bool old_kernel;	   /* without MADV_POPULATE_* */
+static size_t refused_len; /* longer calls are refused */
+static bool old_kernel;	   /* a kernel without MADV_POPULATE_* */
 int __wrap_madvise(void *addr, size_t len, int advice);
 int __wrap_madvise(void *addr, size_t len, int advice)
 {
-	/* rp_pmem probes for the advice with memory of its own. */
+	/* rp_pmem probes for MADV_POPULATE_READ on memory of its own. */
 	if (advice == MADV_POPULATE_READ) {
 		errno = EINVAL;
 		return old_kernel ? -1 : 0;
@@ -89,7 +89,9 @@ Test(pmem_stays, a_device_once_for_each_chunk)
 	for (char *at = base; at < base + len - 8; at += 64)
 		cr_assert_eq(store_word(at), 0);
 	cr_assert_eq(ncalls, 4);
-	/* No page before the region's first, none after its last. */
+	/*
+	 * The calls cover no page before the region's first or behind its last.
+	 */
 	expect_error(0, room + 4096, CHUNK - 4096);
 	expect_error(1, room + CHUNK, CHUNK);
 	expect_error(2, room + 2 * CHUNK, CHUNK);
@@ -115,21 +117,23 @@ Test(pmem_stays, over_the_end_of_a_chunk)
 	cr_assert_eq(memcmp(room + 2 * CHUNK - 7, "12345678", 8), 0);
 }
 
-/* A refused chunk is tried again at the next store; no byte is stored. */
+/* A refused chunk is tried again at the next store, and no byte is stored. */
 Test(pmem_stays, a_refusal_is_not_kept)
 {
 	rp_pmem_keep_populated(pm);
 	refusal = EHWPOISON;
 	cr_assert_eq(store_word(base), -EHWPOISON);
 	cr_assert_eq(store_word(base), -EHWPOISON);
-	/* One call for the chunk, one for the bytes. */
+	/*
+	 * Each store makes two calls: one for the chunk, one for its own bytes.
+	 */
 	cr_assert_eq(ncalls, 4);
 	cr_assert_eq(*base, 0);
 	refusal = 0;
 	cr_assert_eq(store_word(base), 0);
 	cr_assert_eq(store_word(base), 0);
 	cr_assert_eq(ncalls, 5);
-	/* A kernel without the advice is called once, too. */
+	/* A kernel without the advice gets one call only. */
 	refusal = EINVAL;
 	old_kernel = true;
 	cr_assert_eq(store_word(room + CHUNK), 0);
@@ -137,7 +141,7 @@ Test(pmem_stays, a_refusal_is_not_kept)
 	cr_assert_eq(ncalls, 6);
 }
 
-/* Newer kernels say EINVAL for pages that may not be written. */
+/* Newer kernels return EINVAL for pages that may not be written. */
 Test(pmem_stays, no_permission)
 {
 	rp_pmem_keep_populated(pm);
@@ -157,7 +161,7 @@ Test(pmem_stays, a_bad_page_is_alone)
 	cr_assert_eq(ncalls, 2);
 	expect_error(0, room + CHUNK, CHUNK);
 	expect_error(1, room + CHUNK, 4096);
-	/* The chunk is not marked as populated. */
+	/* The refused chunk does not count as populated. */
 	cr_assert_eq(store_word(room + CHUNK), 0);
 	cr_assert_eq(ncalls, 4);
 }

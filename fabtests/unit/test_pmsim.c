@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The simulated provider: fi_getinfo(), queues and counters. */
+/* The simulated provider pmsim: fi_getinfo(), queues and counters. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,7 +49,7 @@ Test(pmsim, hears_of_hidden_demands)
 	MUST(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, h, &list));
 	cr_assert_eq(list->domain_attr->mr_mode,
 		     FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY);
-	cr_assert_eq(list->tx_attr->msg_order, 0); /* unordered */
+	cr_assert_eq(list->tx_attr->msg_order, 0); /* without ordering */
 	fi_freeinfo(list);
 	/* Hints that need an order do not match. */
 	h->tx_attr->msg_order = FI_ORDER_SAW;
@@ -85,7 +85,10 @@ Test(pmsim, counters)
 	fi_addr_t to;
 
 	two(&plain, &o);
-	/* Another endpoint, since counters are bound before it is enabled. */
+	/*
+	 * Use another endpoint, because counters must be bound before an
+	 * endpoint is enabled.
+	 */
 	h = fi_allocinfo();
 	h->fabric_attr->prov_name = strdup("pmsim");
 	MUST(fi_getinfo(FI_VERSION(1, 17), NULL, "77", FI_SOURCE, h, &i));
@@ -112,7 +115,7 @@ Test(pmsim, counters)
 	done();
 }
 
-/* Key numbers are counted for each machine, or for all. */
+/* Key numbers are counted per machine, or for all machines together. */
 static void reset_counts_again(bool fixed_keys)
 {
 	struct pmsim_cfg cfg = plain;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Lost connections and killed processes on the simulated fabric: who gets an
- * error, and when.
+ * Lost connections and killed processes on the simulated fabric: which
+ * operations fail, and when the errors are reported.
  */
 #include <criterion/criterion.h>
 
@@ -19,7 +19,10 @@ static void check_breaks(const char *prov)
 	MUST(write_dc("4", 1, 3, &ctx[3]));
 	id = sim_wire(0).id;
 	qp = sim_wire(0).qp;
-	/* One message has arrived, three are in flight; two arrive in all. */
+	/*
+	 * One message has arrived and three are in flight; one more of them
+	 * arrives before the loss.
+	 */
 	sim->deliver(id, 1);
 	cr_assert_eq(sim_wire(0).arrived, 1);
 	sim->break_wire(id, 2);
@@ -27,9 +30,12 @@ static void check_breaks(const char *prov)
 	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ECONNABORTED);
 	cr_assert_eq(node_expect_error(&a, &ctx[1]), FI_ECONNABORTED);
 	cr_assert_eq(node_expect_error(&a, &ctx[3]), FI_ECONNABORTED);
-	/* This one was only transmitted, so it succeeds. */
+	/* This write completed at transmission, so it succeeds. */
 	node_expect(&a, &ctx[2], NULL);
-	/* The next post connects again; old messages get no acknowledgement. */
+	/*
+	 * The next post connects again; messages of the old connection get no
+	 * ACK.
+	 */
 	MUST(write_dc("5", 1, 4, &ctx[4]));
 	cr_assert_eq(sim_wire(0).id, id);
 	cr_assert_neq(sim_wire(0).qp, qp);
@@ -81,10 +87,13 @@ Test(pmsim, break_keeps_arrived_acknowledgements)
 	id = sim_wire(0).id;
 	sim_deliver_all();
 	node_poke(&b);
-	/* One acknowledgement has arrived, the other is in flight. */
+	/* One acknowledgement has arrived, the other one is in flight. */
 	sim->deliver(sim_wire(1).id, 1);
 	sim->break_wire(id, 0);
-	/* The failure is reported at once, the success at the next progress. */
+	/*
+	 * The failure is reported at once, the success by the next progress
+	 * call.
+	 */
 	cr_assert_eq(node_expect_error(&a, &ctx[1]), FI_ECONNABORTED);
 	node_expect(&a, &ctx[0], NULL);
 	cr_assert_eq(sim->outstanding(0), 0);
@@ -102,7 +111,9 @@ Test(pmsim, break_loses_unread_acknowledgements)
 	sim->deliver(sim_wire(1).id, 0);
 	sim->break_wire(sim_wire(1).id, 0);
 	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ECONNABORTED);
-	/* An acknowledgement in the socket's receive buffer is lost as well. */
+	/*
+	 * An ACK that is still in the socket's receive buffer is lost as well.
+	 */
 	MUST(write_dc("1", 1, 0, &ctx[0]));
 	sim_deliver_all();
 	node_poke(&b);
@@ -138,12 +149,15 @@ static void late_errors(const char *prov)
 	sim->break_wire(id, 1);
 	cr_assert_eq(sim->untold(0), 2);
 	cr_assert_eq(sim->untold(1), 0);
-	/* Transmitted, and acknowledged before the loss. */
+	/* These two were transmitted, or acknowledged before the loss. */
 	node_expect(&a, &ctx[3], NULL);
 	node_expect(&a, &ctx[0], NULL);
 	cr_assert(node_no_entries(&a));
 	cr_assert_eq(sim->outstanding(0), 2);
-	/* The next connection works before the failures are reported. */
+	/*
+	 * The new connection works before the failures of the old one are
+	 * reported.
+	 */
 	MUST(fi_recv(b.ep, in[1], 4, NULL, FI_ADDR_UNSPEC, &ctx[4]));
 	MUST(fi_recv(a.ep, in[0], 4, NULL, FI_ADDR_UNSPEC, &ctx[5]));
 	MUST(fi_send(a.ep, "to", 3, NULL, a_to_b, &ctx[6]));
@@ -161,7 +175,7 @@ static void late_errors(const char *prov)
 	cr_assert_str_eq(in[1], "to");
 	cr_assert_arr_eq(mem, "124", 4);
 	cr_assert_eq(sim->untold(0), 2);
-	/* The second loss does not report the first one's failures again. */
+	/* A second loss does not report the failures of the first one again. */
 	MUST(write_dc("5", 1, 3, &ctx[8]));
 	sim->break_wire(id, 0);
 	cr_assert_eq(sim->untold(0), 3);
@@ -221,7 +235,7 @@ Test(pmsim, late_errors_and_deaths)
 	sim->tell(0);
 	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ECONNABORTED);
 	cr_assert(node_no_entries(&a));
-	/* A killed process, or a closed endpoint, gets no late errors. */
+	/* A killed process or a closed endpoint gets no late errors. */
 	MUST(write_dc("3", 1, 0, &ctx[2]));
 	sim->break_wire(sim_wire(0).id, 0);
 	cr_assert_eq(sim->untold(0), 1);
@@ -261,12 +275,14 @@ static void check_incarnations(const char *prov)
 	sim_deliver_all();
 	sim->kill(1);
 	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ECONNABORTED);
-	/* A killed process sends nothing, not even what it had posted. */
+	/*
+	 * A killed process sends nothing, not even messages that it had posted.
+	 */
 	cr_assert(node_no_entries(&b));
 	cr_assert_lt(fi_inject(b.ep, "!", 1, b_to_a), 0);
 	cr_assert_eq(sim->arrived(1), 0);
 	cr_assert_eq(mem[0], 0);
-	/* No process has the address. */
+	/* No process has this address now. */
 	MUST(write_dc("2", 1, 0, &ctx[3]));
 	cr_assert_eq(sim->outstanding(0), 1);
 	cr_assert_eq(node_expect_error(&a, &ctx[3]), FI_ECONNABORTED);
@@ -276,7 +292,10 @@ static void check_incarnations(const char *prov)
 	node_memory(&b, mem, sizeof(mem), 0, 0);
 	key = b.key;
 	cr_assert_eq(key, dead.key, "base keys are the same again");
-	/* The same fi_addr_t; the base accepts the old key. */
+	/*
+	 * The new process has the same fi_addr_t, and the base accepts the old
+	 * key.
+	 */
 	MUST(write_dc("3", 1, 0, &ctx[4]));
 	sim_deliver_all();
 	node_poke(&b);
@@ -303,7 +322,7 @@ Test(rpmem_on_pmsim, incarnations)
 	check_incarnations("pmsim;ofi_rpmem");
 }
 
-/* Whether the base keys of a restarted process equal those before. */
+/* Whether the base keys of a restarted process equal its former ones. */
 static void check_keys(bool fixed)
 {
 	struct pmsim_cfg cfg = plain;
@@ -320,21 +339,24 @@ static void check_keys(bool fixed)
 	node_memory(&a, mem, sizeof(mem), 0, 0);
 	cr_assert_eq(a.key == b.key, fixed);
 	sim->kill(1);
-	/* The keys of the surviving process are not affected. */
+	/* The keys of the process that goes on do not change. */
 	second = a;
 	node_memory(&second, more, sizeof(more), 0, 0);
 	cr_assert_neq(second.key, a.key);
 	MUST(fi_close(&second.mr->fid));
 	dead = b;
 	node_open(&b, 1, dead.name);
-	/* Register in the other order than before. */
+	/* Register in another order than the former process did. */
 	node_memory(&b, more, sizeof(more), 0, 0);
 	second = b;
 	node_memory(&second, mem, sizeof(mem), 0, 0);
 	cr_assert_neq(second.key, b.key);
 	cr_assert_eq(b.key == dead.key, fixed);
 	cr_assert_eq(second.key == second_dead.key, fixed);
-	/* A key of the former incarnation: refused, or of other memory. */
+	/*
+	 * With a key of the former incarnation, the write is refused or reaches
+	 * other memory.
+	 */
 	b.key = dead.key;
 	MUST(write_dc("x", 1, 0, &ctx[0]));
 	sim_deliver_all();

@@ -19,7 +19,7 @@ static void check_messages(const char *prov)
 	MUST(fi_send(a.ep, "one", 4, NULL, a_to_b, &ctx[1]));
 	MUST(fi_senddata(a.ep, "two", 4, NULL, 99, a_to_b, &ctx[2]));
 	MUST(fi_inject(a.ep, "six", 4, a_to_b));
-	/* The sends complete at the next progress, before any delivery. */
+	/* The sends complete at the next progress call, before any delivery. */
 	node_expect(&a, &ctx[1], &e);
 	cr_assert_eq(e.flags, FI_SEND | FI_MSG);
 	node_expect(&a, &ctx[2], NULL);
@@ -35,7 +35,9 @@ static void check_messages(const char *prov)
 	cr_assert_str_eq(got[0], "one");
 	cr_assert_eq(e.len, 4);
 	cr_assert_eq(e.flags, FI_RECV | FI_MSG);
-	/* The second message waited for a buffer; the third is in flight. */
+	/*
+	 * The second message has waited for a buffer; the third is in flight.
+	 */
 	MUST(fi_recv(b.ep, got[1], 2, NULL, FI_ADDR_UNSPEC, &ctx[3]));
 	cr_assert_eq(node_expect_error(&b, &ctx[3]), FI_ETRUNC);
 	MUST(fi_recv(b.ep, got[1], 8, NULL, FI_ADDR_UNSPEC, &ctx[4]));
@@ -203,7 +205,10 @@ Test(pmsim, directed_receives_and_sources)
 	cr_assert_eq(fi_cq_readfrom(b.cq, &e, 1, &src), 1);
 	cr_assert(e.op_context == &ctx[0] && src == b_to_c);
 	cr_assert_str_eq(got[0], "c");
-	/* Inserted twice it is one entry, which has to be removed twice. */
+	/*
+	 * An address that is inserted twice is one entry, and has to be removed
+	 * twice.
+	 */
 	cr_assert_eq(node_insert(&b, &c), b_to_c);
 	MUST(fi_av_remove(b.av, &b_to_c, 1, 0));
 	/* A removed peer has no fi_addr_t. */
@@ -250,14 +255,14 @@ Test(pmsim, overtaking)
 	sim->deliver(id, 1);
 	expect_message("3rd");
 	cr_assert_eq(sim->arrived(1), 0);
-	/* The overtaken messages still arrive. */
+	/* Messages that were overtaken still arrive. */
 	sim_deliver_all();
 	expect_message("1st");
 	expect_message("2nd");
 	done();
 }
 
-/* Overtaking that the configuration excludes stops the test. */
+/* A test that lets messages overtake, against the configuration, is stopped. */
 static void expect_no_overtaking(const struct pmsim_cfg *cfg,
 				 unsigned int index)
 {

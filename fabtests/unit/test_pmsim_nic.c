@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Placement on the simulated machines, by their CPUs and NICs. */
+/* Placement on the simulated machines, by CPUs and NICs. */
 #include <string.h>
 
 #include <criterion/criterion.h>
@@ -23,14 +23,14 @@ Test(pmsim, cpu_stores_through_the_model)
 	cr_assert_eq(pm[0], 0);
 	node_poke(&b);
 	cr_assert_str_eq(pm, "persist");
-	/* The line is in the cache: it may have been evicted, or not. */
+	/* The line is in the cache, so it may have been evicted. */
 	cr_assert_eq(model_after_cut(sim->model(1), pm, values, &lost), 2);
 	sim_deliver_all();
 	node_expect(&a, &ctx[0], NULL);
 	done();
 }
 
-/* A write does not wait, and passes reads posted before it. */
+/* A write does not wait in the NIC, and overtakes reads posted before it. */
 Test(pmsim, reads_wait_in_the_nic)
 {
 	static const struct pmsim_cfg cfg = {
@@ -61,7 +61,10 @@ Test(pmsim, reads_wait_in_the_nic)
 	cr_assert_eq(sim_deliver_all(), 1);
 	node_expect(&a, &ctx[0], NULL);
 	cr_assert_str_eq(got, "first");
-	/* After kill() a waiting read is neither executed nor acknowledged. */
+	/*
+	 * After kill() a read that waits in the NIC is neither executed nor
+	 * acknowledged.
+	 */
 	MUST(fi_read(a.ep, got, 8, NULL, a_to_b, b.addr, b.key, &ctx[1]));
 	sim_deliver_all();
 	sim->kill(1);
@@ -145,7 +148,10 @@ Test(pmsim, nic_places_by_itself)
 	m = sim->model(1);
 	MUST(write_dc("persist", 8, 0, &ctx[0]));
 	sim_deliver_all();
-	/* In the NIC; acknowledged once in memory, without progress calls. */
+	/*
+	 * The write is in the NIC. Its placement causes the ACK without
+	 * progress calls.
+	 */
 	cr_assert_eq(pm[0], 0);
 	cr_assert_eq(model_dma_pending(m), 1);
 	cr_assert_eq(sim_deliver_all(), 0);
@@ -153,7 +159,7 @@ Test(pmsim, nic_places_by_itself)
 	cr_assert_str_eq(pm, "persist");
 	cr_assert_eq(sim_deliver_all(), 1);
 	node_expect(&a, &ctx[0], NULL);
-	/* A fencing read places the write before it, without progress calls. */
+	/* A fencing read places the earlier write without progress calls. */
 	MUST(fi_inject_write(a.ep, "another", 8, a_to_b, b.addr + 64, b.key));
 	MUST(fi_read(a.ep, got, 8, NULL, a_to_b, b.addr + 64, b.key, &ctx[1]));
 	sim_deliver_all();
@@ -161,7 +167,10 @@ Test(pmsim, nic_places_by_itself)
 	node_expect(&a, &ctx[1], NULL);
 	cr_assert_str_eq(got, "another");
 	cr_assert_eq(model_dma_pending(m), 0);
-	/* A completion with data follows the placement of earlier writes. */
+	/*
+	 * A completion with remote CQ data appears after earlier writes are
+	 * placed.
+	 */
 	MUST(fi_inject_write(a.ep, "first", 6, a_to_b, b.addr, b.key));
 	MUST(fi_inject_writedata(a.ep, "second", 7, 1, a_to_b, b.addr + 64,
 				 b.key));
@@ -249,7 +258,7 @@ Test(pmsim, receive_buffers_in_persistent_memory)
 	done();
 }
 
-/* --- what is in a NIC when something ends --- */
+/* --- writes that are in a NIC when a process or connection ends --- */
 
 static const struct model_cfg dma = {
 	.kind = MODEL_DAX_SYNC,
@@ -273,7 +282,7 @@ static void run_again(char *pm)
 	node_memory(&b, pm, MODEL_PAGE, 7, 0);
 }
 
-/* The media must hold zeros and nothing else. */
+/* The media must hold only zeros. */
 static void expect_new(const struct model *m, const char *at)
 {
 	uint64_t values[MODEL_VALUES];
@@ -326,7 +335,10 @@ Test(pmsim, reset_forgets_acknowledgements)
 	close_two();
 	run_again(pm);
 	MUST(write_dc("new", 4, 64, &ctx[1]));
-	/* The wire equals the old one, so a late ACK would be accepted. */
+	/*
+	 * The new wire has the same ID, so a late ACK of the old one would be
+	 * accepted.
+	 */
 	cr_assert_eq(sim_wire(0).id, w.id);
 	cr_assert_eq(sim_wire(0).qp, w.qp);
 	cr_assert_eq(sim_deliver_all(), 1);
@@ -338,7 +350,7 @@ Test(pmsim, reset_forgets_acknowledgements)
 	node_expect(&a, &ctx[1], NULL);
 	cr_assert(node_no_entries(&a));
 	cr_assert_eq(pm[0], 0);
-	/* reset() to other machines frees a waiting acknowledgement. */
+	/* A reset() to other machines frees an acknowledgement that waits. */
 	MUST(write_dc("old", 4, 0, &ctx[0]));
 	sim_deliver_all();
 	close_two();
@@ -363,7 +375,10 @@ Test(pmsim, kill_lets_the_nic_finish)
 	cr_assert_str_eq(pm, "first");
 	cr_assert_str_eq(pm + 64, "second");
 	cr_assert_str_eq(pm + 128, "third");
-	/* The next incarnation finds all bytes; later nothing more arrives. */
+	/*
+	 * The next incarnation finds all bytes of the former one; none arrives
+	 * later.
+	 */
 	dead = b;
 	node_open(&b, 1, dead.name);
 	node_memory(&b, pm, MODEL_PAGE, 7, 0);
@@ -373,7 +388,7 @@ Test(pmsim, kill_lets_the_nic_finish)
 	model_dma_step(m, 0);
 	cr_assert_str_eq(pm, "again");
 	cr_assert_eq(pm[192], 0);
-	/* The bytes were placed; no acknowledgement came. */
+	/* The bytes were placed, but no ACK arrived. */
 	cr_assert_eq(sim_deliver_all(), 0);
 	cr_assert_eq(sim->count(PMSIM_ACK), 0);
 	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ECONNABORTED);
@@ -415,7 +430,9 @@ Test(pmsim, break_lets_both_nics_finish)
 	cr_assert_str_eq(pm[1] + 64, "late");
 	cr_assert_eq(pm[1][128], 0);
 	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ECONNABORTED);
-	/* The next connection delivers later bytes, and no old ACK. */
+	/*
+	 * The new connection delivers later bytes, and no ACK of the old one.
+	 */
 	write_to_b("next", 0);
 	sim_deliver_all();
 	model_dma_step(m[1], 0);

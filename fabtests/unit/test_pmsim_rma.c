@@ -77,7 +77,7 @@ static void refused_accesses(const char *prov)
 	b.key = key;
 	MUST(write_dc("x", 2, sizeof(mem) - 1, &ctx[1]));
 	MUST(write_dc("x", 1, UINT64_MAX, &ctx[2]));
-	/* A write without a level reports no failure. */
+	/* A write without delivery completion reports no failure. */
 	MUST(fi_write(a.ep, "x", 1, NULL, a_to_b, sizeof(mem), key, &ctx[3]));
 	node_expect(&a, &ctx[3], NULL);
 	sim_deliver_all();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Pool files: one that is damaged, in use or unfit is refused, never used. */
+/* Pool files: a damaged, busy or unfit file is refused and not changed. */
 #include "config.h"
 
 #include <dirent.h>
@@ -52,7 +52,7 @@ static unsigned int count_entries(const char *name)
 static void teardown(void)
 {
 	unlink(path);
-	/* rmdir() fails if a test has left a file. */
+	/* rmdir() fails if a test has left a file behind. */
 	cr_assert(rmdir(dir) == 0 || errno == ENOENT, "%s is not empty", dir);
 }
 
@@ -174,7 +174,7 @@ Test(pool, not_a_file)
 	rmdir(path);
 }
 
-/* The header has 512 bytes, its second copy is at 4096. */
+/* Lengths around the header of 512 bytes at 0 and its second copy at 4096. */
 Test(pool, truncated_at_every_interesting_length)
 {
 	static const struct {
@@ -213,14 +213,14 @@ Test(pool, grown)
 	create_pool();
 	cr_assert_eq(truncate(path, SIZE + 1), 0);
 	expect_refused(-EBADMSG, "grown");
-	/* The remedy in the message works. */
+	/* The remedy that the error message names works. */
 	cr_assert_eq(truncate(path, SIZE), 0);
 	struct rp_pool p;
 	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
 	rp_pool_abandon(&p);
 }
 
-/* Every bit of the header counts, in one copy and in both. */
+/* Each wrong bit of the header is noticed, in one copy and in both. */
 Test(pool, bit_flips)
 {
 	uint8_t good[2][RP_POOL_HDR], bad[2][RP_POOL_HDR];
@@ -243,7 +243,7 @@ Test(pool, bit_flips)
 			     "noticed",
 			     bit);
 		cr_assert_not_null(strstr(err, path));
-		/* fsync is slow: one bit of some bytes is enough. */
+		/* fsync is slow, so flip one bit of some bytes only. */
 		if (bit % 8 != bit / 8 % 8 || bit / 8 % 8)
 			continue;
 		for (int i = 0; i < 2; i++) {
@@ -287,7 +287,7 @@ Test(pool, torn_header_write)
 	uint8_t torn[100];
 	uint64_t gen;
 
-	/* The next header is written to the older copy. */
+	/* The next header overwrites the older copy. */
 	create_pool();
 	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
 	gen = p.generation;
@@ -330,7 +330,10 @@ Test(pool, holder_is_another_process_and_dies)
 	cr_assert_eq(pipe(ready), 0);
 	child = fork();
 	if (!child) {
-		/* A program name of another user is printed on a terminal. */
+		/*
+		 * The error with a program name of another user reaches the
+		 * terminal.
+		 */
 		program_invocation_name[0] = '\x9b';
 		program_invocation_name[1] = '\x1b';
 		if (rp_pool_open(path, &p, err) == 0)
@@ -346,7 +349,7 @@ Test(pool, holder_is_another_process_and_dies)
 		cr_assert(*s >= 0x20 && *s < 0x7f, "%s", err);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
-	/* The lock ended with its process. */
+	/* The kernel has released the lock of the killed process. */
 	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
 	rp_pool_abandon(&p);
 }
@@ -430,7 +433,7 @@ Test(pool, each_part_has_an_owner)
 	cr_assert_eq(rp_pool_release(&p, 2, err), 0, "%s", err);
 	open_again(&p);
 	cr_assert(p.owner[1] == 7 && p.is_open == 4);
-	/* The owner of the whole pool displaces both. */
+	/* An owner of the whole pool displaces the owners of both parts. */
 	cr_assert_eq(rp_pool_set_owner(&p, 0, 9, err), 0, "%s", err);
 	open_again(&p);
 	cr_assert(p.owner[0] == 9 && !p.owner[1] && !p.owner[2]);
@@ -453,7 +456,7 @@ Test(pool, division_fits_the_pool)
 	cr_assert_eq(p.parts, 0);
 	cr_assert_eq(rp_pool_divide(&p, 2, err), 0, "%s", err);
 	cr_assert_eq(rp_pool_set_owner(&p, 2, 8, err), 0, "%s", err);
-	/* Not divided again: the parts have no owners. */
+	/* The pool is undivided again: no part has an owner. */
 	cr_assert_eq(rp_pool_divide(&p, 1, err), 0, "%s", err);
 	open_again(&p);
 	cr_assert(!p.parts && !p.owner[2] && !p.is_open);
@@ -472,10 +475,10 @@ Test(pool, longer_file_is_served_as_it_is_used)
 	memset(p.data, 'a', DATA);
 	cr_assert_eq(truncate(path, (off_t)(SIZE + more - 1)), 0);
 	cr_assert_eq(rp_pool_allocate(&p, err), 1, "%s", err);
-	/* Before a store could allocate them. */
+	/* The blocks are allocated although nothing was stored. */
 	cr_assert_eq(stat(path, &st), 0);
 	cr_assert_geq((uint64_t)st.st_blocks * 512, SIZE + more);
-	/* The file grows once more: those blocks are not allocated. */
+	/* The file grows once more, and its new blocks stay unallocated. */
 	cr_assert_eq(truncate(path, (off_t)(SIZE + 2 * more)), 0);
 	cr_assert_eq(rp_pool_extend(&p, err), 0, "%s", err);
 	cr_assert_eq(p.size, DATA + more);
@@ -498,7 +501,7 @@ Test(pool, file_that_cannot_grow_keeps_its_length)
 	create_pool();
 	cr_assert_eq(rp_pool_open(path, &p, err), 0, "%s", err);
 	cr_assert_eq(statvfs(dir, &fs), 0);
-	/* Sparse; not every file system has files of that length. */
+	/* A sparse file, unless the file system refuses such a length. */
 	if (truncate(path, (off_t)(SIZE + 2 * fs.f_blocks * fs.f_frsize)) ==
 	    0) {
 		cr_assert_eq(rp_pool_allocate(&p, err), -ENOSPC);
@@ -565,7 +568,7 @@ Test(pool, holes_are_filled)
 	rp_pool_abandon(&p);
 }
 
-/* Bytes that are only in the page cache must not be taken for durable. */
+/* Opening a pool drops its page cache: bytes there may not be durable. */
 Test(pool, starts_from_the_disk)
 {
 	unsigned char resident[DATA / 4096];
@@ -591,7 +594,7 @@ Test(pool, starts_from_the_disk)
 	rp_pool_abandon(&p);
 }
 
-/* Mount a small file system: needs root, visible to this process only. */
+/* Mount a small file system, which only this process sees; needs root. */
 static bool small_mount(void)
 {
 	return geteuid() == 0 && unshare(CLONE_NEWNS) == 0 &&
@@ -613,7 +616,10 @@ Test(pool, disk_full)
 	cr_assert_not_null(strstr(err, "1.1 MiB"), "%s", err);
 	cr_assert_eq(count_entries(dir), 0, "something was left behind");
 
-	/* A sparse copy of a pool that does not fit. */
+	/*
+	 * A sparse copy of a pool, on a file system without room for its
+	 * blocks.
+	 */
 	create_pool();
 	fd = open(path, O_RDWR);
 	cr_assert_eq(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Clients look for a daemon that is away: their pauses move a clock that stands
- * still otherwise, and the daemon returns at a moment of this clock.
+ * Clients that wait for an absent daemon. Only their pauses advance the clock,
+ * and the daemon returns at a certain time of it.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "libpool/pool.h"
 
 static struct rpmem_pool pool;
-static uint64_t now, returns_at; /* ms */
+static uint64_t now, returns_at; /* clock, ms */
 static unsigned int attempts;
 
 int __wrap_clock_gettime(clockid_t id, struct timespec *t);
@@ -34,7 +34,7 @@ int __wrap_poll(struct pollfd *fds, nfds_t n, int ms)
 	return (int)n;
 }
 
-/* The first attempt that meets the daemon ends the test. */
+/* The test ends with the first attempt that meets the daemon. */
 int __wrap_connect(int fd, const struct sockaddr *to, socklen_t len);
 int __wrap_connect(int fd, const struct sockaddr *to, socklen_t len)
 {
@@ -59,7 +59,7 @@ void work_connected(struct rpmem_pool *p)
 	cr_assert_fail("connected");
 }
 
-/* Look for a daemon that is away for ms, by an open pool or by a new one. */
+/* Connect to a daemon that is absent for ms, with an open pool or a new one. */
 static void look(uint64_t ms, bool again)
 {
 	const struct rp_setup_open how = {.owner = 1};

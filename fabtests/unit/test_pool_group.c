@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A group of pools under random orders of events: members that lose power, are
- * away, lag, or are replaced; writers that are killed, or displaced while they
- * go on. Nothing acknowledged is lost, what one writer has read the next ones
- * read too, and in the end all members hold the same bytes.
+ * A group of pools under random orders of events: members lose power, are
+ * unreachable, lag, or are replaced; writers are killed, or displaced while
+ * they go on. No acknowledged write is lost, later writers read what an earlier
+ * one has read, and in the end all members hold the same bytes.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -18,11 +18,14 @@
 static struct rig rig;
 static uint64_t seed;
 
-/* The value of a cell is the number of the write: newer ones are greater. */
+/*
+ * The next write's number, which it stores in its cells: newer writes have
+ * greater ones.
+ */
 static uint64_t next_value;
 
 static struct cell {
-	uint64_t acked; /* the newest value that must survive */
+	uint64_t acked; /* newest durable value */
 	uint64_t newest;
 } cells[RIG_CELLS];
 
@@ -35,17 +38,16 @@ struct act {
 	uint64_t values[32];
 };
 
-/* A writer's view. */
+/* The operations of a writer, and the cells as it knows them. */
 static struct view {
 	struct act acts[OPS];
-	bool checked; /* it has read all cells when it opened the group */
-	uint64_t
-		has[RIG_CELLS]; /* value of the last completed write, or read */
-	uint64_t dirty[RIG_CELLS]; /* completed, not committed; 0: none */
-	uint64_t covered[OPS][RIG_CELLS]; /* by each commit */
+	bool checked; /* it has read all cells after opening the group */
+	uint64_t has[RIG_CELLS];   /* value last written or read */
+	uint64_t dirty[RIG_CELLS]; /* completed, uncommitted value, or 0 */
+	uint64_t covered[OPS][RIG_CELLS]; /* values that each commit covers */
 	bool busy[RIG_CELLS];
 } views[RIG_WRITERS];
-static unsigned int newest; /* writer that has opened the group last */
+static unsigned int newest; /* writer that opened the group last */
 static bool any_opened;
 
 #define CHECK(c, ...)                                                          \
@@ -58,7 +60,7 @@ static bool any_opened;
 		}                                                              \
 	} while (0)
 
-/* A value was acknowledged as durable to a writer. */
+/* Check and record that a value was acknowledged to a writer as durable. */
 static void acknowledged(unsigned int writer, unsigned int cell, uint64_t value)
 {
 	if (any_opened && writer < newest)
@@ -83,7 +85,7 @@ static void completed(void *arg, struct rpmem_pool_op *op, int ret,
 	for (unsigned int i = 0; i < a->n; i++)
 		v->busy[a->cell + i] = false;
 	if (ret) {
-		/* The killed, and the displaced, do not go on. */
+		/* Only operations of killed or displaced writers may fail. */
 		CHECK(ret == -ECANCELED || ret == -ESTALE || ret == -EIO,
 		      "an operation failed with %d: %s", ret, error);
 		return;
@@ -170,7 +172,7 @@ static void act(unsigned int writer)
 	CHECK(!group_submit(&rig.writers[writer].g, &a->op), "submit");
 }
 
-/* --- the first look of a writer at the group --- */
+/* --- what a writer reads after opening the group --- */
 
 static struct act first[RIG_WRITERS];
 static uint64_t first_values[RIG_WRITERS][RIG_CELLS];
@@ -191,7 +193,7 @@ static void first_read(void *arg, struct rpmem_pool_op *op, int ret,
 	for (unsigned int c = 0; c < RIG_CELLS; c++) {
 		const uint64_t value = first_values[w][c];
 
-		/* A writer that was displaced reads what it has. */
+		/* A displaced writer may read the older value that it has. */
 		CHECK(value >= cells[c].acked || w < newest,
 		      "cell %u: writer %u reads %llu, and %llu was "
 		      "acknowledged",
@@ -242,7 +244,7 @@ static void kill_writer(unsigned int w)
 		views[w].acts[i].used = false;
 }
 
-/* --- a run --- */
+/* --- a random run --- */
 
 static bool all_current(unsigned int w)
 {
@@ -256,15 +258,15 @@ static void disturb(void)
 	const unsigned int last = rig.nwriters - 1;
 
 	switch (seeded_below(&rig.rnd, 13)) {
-	case 0: /* power */
+	case 0: /* one member loses power */
 	case 1:
 		rig_cut(&rig, m);
 		break;
-	case 2: /* all of them */
+	case 2: /* all members lose power */
 		for (unsigned int i = 0; i < rig.n; i++)
 			rig_cut(&rig, i);
 		break;
-	case 3: /* away, for a while */
+	case 3: /* a member is unreachable for a while */
 	case 4:
 		rig.members[m].up = false;
 		break;
@@ -273,26 +275,26 @@ static void disturb(void)
 		for (unsigned int i = 0; i < rig.n; i++)
 			rig.members[i].up = true;
 		break;
-	case 7: /* its writer gives it up */
+	case 7: /* its writer drops the member */
 		if (rig.members[m].owner >= 0)
 			member_drop(&rig.writers[rig.members[m].owner].g, m,
 				    -ETIMEDOUT, "away");
 		break;
-	case 8: /* a writer ends */
+	case 8: /* the writer is killed, and a new one starts */
 		if (rig.nwriters < RIG_WRITERS && rig.writers[last].alive) {
 			kill_writer(last);
 			writer_new();
 		}
 		break;
-	case 9: /* a writer is displaced, and goes on */
+	case 9: /* a new writer displaces one that goes on */
 		if (rig.nwriters < RIG_WRITERS)
 			writer_new();
 		break;
-	case 10: /* a disk is replaced */
+	case 10: /* a member's disk is replaced */
 		if (all_current(last))
 			rig_replace(&rig, m);
 		break;
-	case 11: /* a quiet bitmap is cleared */
+	case 11: /* the bitmap of an idle group is cleared */
 		if (rig.writers[last].alive)
 			group_clear_all(&rig.writers[last].g);
 		break;
@@ -325,7 +327,10 @@ static void step(void)
 	}
 }
 
-/* All members are there: the last writer reads all, and they become equal. */
+/*
+ * With all members up, the last writer reads all cells and all members become
+ * equal.
+ */
 static void finish(void)
 {
 	unsigned int w, rounds = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The area of a group's member: torn, of another group, of any bytes. */
+/* The area of a group's member: torn, of another group, with random bytes. */
 #include <endian.h>
 
 #include <xxhash.h>
@@ -87,7 +87,7 @@ Test(pool_group_area, a_member_that_is_too_short_is_not_one)
 	events(500);
 	cr_assert_eq(group(w)->members[1].ret, -ENOSPC);
 	rig_writer_kill(&rig, w);
-	/* The shortest one decides, in whole cells. */
+	/* The shortest member decides the group's length, in whole cells. */
 	rig.members[1].length = RIG_LENGTH - 70;
 	w = opened();
 	cr_assert_eq(group(w)->super.length, RIG_BYTES - 72);
@@ -169,7 +169,10 @@ Test(pool_group_area, a_superblock_of_any_size_is_safe)
 			taken++;
 			cr_assert(found.chunk >= 8 && !(found.chunk % 8) &&
 				  !(found.length % 8));
-			/* No sum of a chunk, the length and the area wraps. */
+			/*
+			 * The sums of chunk, length and area size do not wrap
+			 * around.
+			 */
 			cr_assert(found.length <= INT64_MAX &&
 				  found.chunk <= INT64_MAX);
 			cr_assert(found.length / found.chunk < GROUP_BITS);
@@ -195,7 +198,7 @@ Test(pool_group_area, a_torn_area_is_no_other_one)
 
 	group_super_encode(&good, whole);
 	for (unsigned int i = 0; i < GROUP_SUPER; i += 8) {
-		/* The first 8 bytes are there, and some of the rest. */
+		/* Keep the first 8 bytes, and erase 8 of the others. */
 		decode(&good, &found, &state);
 		memset(area + 8 + i, 0, i + 8 < GROUP_SUPER ? 8 : 0);
 		cr_assert_eq(group_area_decode(area, &found, &state),
@@ -236,7 +239,7 @@ Test(pool_group_area, the_whole_slot_of_the_newest_epoch_counts)
 		cr_assert_not(group_area_decode(area, &found, &state));
 		cr_assert_eq(state.epoch, 5);
 	}
-	/* There is no epoch behind the last one. */
+	/* No epoch can follow the last one. */
 	group_slot_encode(&good, UINT64_MAX, area + GROUP_SLOT_AT(0));
 	cr_assert_eq(group_area_decode(area, &found, &state), -EBADMSG);
 	decode(&good, &found, &state);
@@ -244,7 +247,10 @@ Test(pool_group_area, the_whole_slot_of_the_newest_epoch_counts)
 	cr_assert_eq(group_area_decode(area, &found, &state), -EBADMSG);
 }
 
-/* Members of any bytes: the group opens, or ends, and touches no other. */
+/*
+ * Members with random bytes: the group opens or ends, and writes to no other
+ * member.
+ */
 Test(pool_group_area, hostile_members_do_no_harm)
 {
 	for (uint64_t seed = 0; seed < 60; seed++) {
@@ -273,7 +279,7 @@ Test(pool_group_area, hostile_members_do_no_harm)
 	}
 }
 
-/* A caller was slowed by copies until it stopped. */
+/* Copies slow a caller down, and then it stops calling. */
 Test(pool_group_area, copies_do_not_pause_for_a_caller_that_has_stopped)
 {
 	struct group g = {.n = 1, .phase = GROUP_OPEN};
@@ -303,10 +309,6 @@ static void clear_all(unsigned int w)
 	rig_writer_kill(&rig, w);
 }
 
-/*
- * A member that was replaced is named again, when no bitmap has the chunks any
- * more that were written since: it gets all of them, and knows nothing before.
- */
 /* Member 0 has more commits, of an older epoch. */
 Test(pool_group_area, a_damaged_word_makes_no_member_a_former_one)
 {
@@ -334,6 +336,10 @@ Test(pool_group_area, a_damaged_word_makes_no_member_a_former_one)
 	rig_end(&rig);
 }
 
+/*
+ * A replaced member is added again after the bitmaps have dropped the chunks
+ * written meanwhile: it gets all chunks, and counts as knowing no commit.
+ */
 Test(pool_group_area, a_former_member_lacks_all)
 {
 	static struct rig_member former;
@@ -352,7 +358,7 @@ Test(pool_group_area, a_former_member_lacks_all)
 	clear_all(w);
 	former.owner = -1;
 	rig.members[2] = former;
-	/* A member of two that know the newest commit is away. */
+	/* One of the two members that know the newest commit is unreachable. */
 	rig.members[0].up = false;
 	w = rig_writer_new(&rig, completed);
 	events(2000);

@@ -4,7 +4,7 @@
 
 #include "group_calls.h"
 
-/* Rounds that a takeover may take until a commit is possible. */
+/* Rounds of a takeover until a commit is possible, at most. */
 #define DURABLE 3u
 
 static void until_quiet(unsigned int w)
@@ -14,7 +14,7 @@ static void until_quiet(unsigned int w)
 	cr_assert(group_is_quiet(group(w)));
 }
 
-/* No message of a commit waits for the reply to another one. */
+/* Messages of a commit do not wait for replies to each other. */
 Test(pool_group_cost, a_commit_is_n_messages_in_one_round_trip)
 {
 	for (unsigned int n = 2; n <= GROUP_MEMBERS; n++) {
@@ -40,7 +40,7 @@ Test(pool_group_cost, a_commit_is_n_messages_in_one_round_trip)
 	}
 }
 
-/* A write to a chunk that is marked already, too. */
+/* A write to a chunk that is already marked costs the same as a commit. */
 Test(pool_group_cost, a_write_is_n_messages_in_one_round_trip)
 {
 	struct call c;
@@ -64,8 +64,8 @@ Test(pool_group_cost, a_write_is_n_messages_in_one_round_trip)
 }
 
 /*
- * A writer takes the group from one that has left `chunks` of them marked: the
- * round trips, and at how many of them a member makes something durable.
+ * A writer takes the group over from one that has left `chunks` chunks marked.
+ * Count the round trips, and for each member those that make something durable.
  */
 static void takeover(unsigned int n, unsigned int k, unsigned int chunks)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Range sets against a map with one entry for each byte. */
+/* Range sets compared with a map that has an entry for each byte. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "core/ranges.h"
 #include "seeded.h"
 
-/* Linked with --wrap=realloc: memory ends when a test says so. */
+/* Wrapped by the linker (realloc): allocations fail when the test wants it. */
 static bool no_memory;
 void *__real_realloc(void *p, size_t size);
 void *__wrap_realloc(void *p, size_t size);
@@ -18,7 +18,7 @@ void *__wrap_realloc(void *p, size_t size)
 	return no_memory ? NULL : __real_realloc(p, size);
 }
 
-/* The invariants of ranges.h, which hold for every set. */
+/* Check the invariants of ranges.h. */
 static void check_shape(const struct rp_ranges *r, uint64_t seed)
 {
 	size_t spaces = 0;
@@ -41,12 +41,12 @@ static void check_shape(const struct rp_ranges *r, uint64_t seed)
 #define SPACES 3
 #define BYTES  96
 
-/* By byte: the newest stamp of its insertions; 0: not in the set. */
+/* By byte: the newest stamp with which it was inserted; 0: not in the set. */
 struct model {
 	uint64_t stamp[SPACES][BYTES];
 };
 
-/* The stamp of the byte's range, or 0 without one. */
+/* The stamp of the range that contains the byte; 0: no range does. */
 static uint64_t stamp_at(const struct rp_ranges *r, uint64_t space, uint64_t at)
 {
 	for (size_t i = 0; i < r->n; i++)
@@ -64,8 +64,9 @@ static void check_model(const struct rp_ranges *r, const struct model *m,
 			uint64_t got = stamp_at(r, s, b);
 
 			/*
-			 * The set is never smaller or older; exact unless it
-			 * has overflowed.
+			 * The set has all bytes of the model, with no older
+			 * stamp. Unless it has overflowed, it has no other
+			 * bytes.
 			 */
 			cr_assert_geq(got, m->stamp[s][b],
 				      "seed %" PRIu64 ": byte %d:%d", seed, s,
@@ -113,10 +114,10 @@ static void run_model(size_t max)
 					     0);
 				/*
 				 * A byte may be kept with its neighbour's
-				 * stamp; the model learns that from the set. A
-				 * newer stamp must be kept, as checked here;
-				 * older ones must go, as the clear_* tests
-				 * check.
+				 * stamp; then the model takes that stamp from
+				 * the set. This test checks that a newer stamp
+				 * is kept; the clear_* tests check that older
+				 * ones go.
 				 */
 				for (uint64_t b = start; b < start + len; b++) {
 					uint64_t had = m.stamp[space][b];
@@ -190,7 +191,7 @@ Test(ranges, merges_what_touches)
 	cr_assert_eq(rp_ranges_insert(&r, 1, 30, 10, 6), 0);
 	cr_assert_eq(rp_ranges_insert(&r, 2, 20, 10, 7), 0);
 	EXPECT(&r, {1, 10, 20, 5}, {1, 30, 40, 6}, {2, 20, 30, 7});
-	/* Only neighbours in the same space are merged. */
+	/* Ranges are merged only with neighbours in the same space. */
 	cr_assert_eq(rp_ranges_insert(&r, 1, 20, 10, 4), 0);
 	EXPECT(&r, {1, 10, 40, 6}, {2, 20, 30, 7});
 	cr_assert_eq(rp_ranges_insert(&r, 1, 15, 0, 99), 0);
@@ -220,7 +221,7 @@ Test(ranges, clear_splits_and_keeps_newer)
 	rp_ranges_fini(&r);
 }
 
-/* One clear over several ranges with different stamps. */
+/* Clear several ranges with different stamps at once. */
 Test(ranges, clear_passes_over_newer)
 {
 	struct rp_ranges r;
@@ -281,14 +282,17 @@ Test(ranges, overflow_covers_more)
 	rp_ranges_insert(&r, 2, 20, 1, 4);
 	cr_assert(r.overflowed);
 	EXPECT(&r, {1, 0, 1, 1}, {2, 0, 21, 9});
-	/* The stamp is the newest of this space alone. */
+	/* The result is the newest stamp of this space, not of others. */
 	rp_ranges_reset(&r);
 	rp_ranges_insert(&r, 1, 0, 1, 1);
 	rp_ranges_insert(&r, 1, 10, 1, 2);
 	rp_ranges_insert(&r, 1, 20, 1, 1);
 	rp_ranges_insert(&r, 2, 0, 1, 9);
 	EXPECT(&r, {1, 0, 21, 2}, {2, 0, 1, 9});
-	/* More spaces than the limit: one range of each stays. */
+	/*
+	 * With more spaces than the limit allows ranges, each space keeps one
+	 * range.
+	 */
 	rp_ranges_reset(&r);
 	for (int i = 0; i < 4; i++)
 		rp_ranges_insert(&r, i, 5, 5, 1);
@@ -302,7 +306,7 @@ Test(ranges, overflow_covers_more)
 	cr_assert_eq(r.n, 7);
 	rp_ranges_reset(&r);
 	cr_assert(!r.overflowed);
-	/* The set is full: a clear that needs a split removes nothing. */
+	/* In a full set, a clear that has to split a range removes nothing. */
 	rp_ranges_insert(&r, 1, 0, 10, 1);
 	rp_ranges_insert(&r, 1, 20, 10, 1);
 	rp_ranges_insert(&r, 1, 40, 10, 1);
@@ -310,7 +314,7 @@ Test(ranges, overflow_covers_more)
 	cr_assert_eq(rp_ranges_clear(&r, 1, 22, 2, 9), 0);
 	cr_assert(r.overflowed);
 	EXPECT(&r, {1, 0, 10, 1}, {1, 20, 30, 1}, {1, 40, 50, 1});
-	/* A clear without a split still works. */
+	/* A clear without a split still succeeds. */
 	cr_assert_eq(rp_ranges_clear(&r, 1, 20, 2, 9), 0);
 	EXPECT(&r, {1, 0, 10, 1}, {1, 22, 30, 1}, {1, 40, 50, 1});
 	rp_ranges_fini(&r);
@@ -333,7 +337,9 @@ Test(ranges, no_memory)
 	no_memory = true;
 	cr_assert_eq(rp_ranges_insert(&r, 1, 1000 * n, 1, 1), -ENOMEM);
 	cr_assert_eq(rp_ranges_clear(&r, 1, 10, 10, 9), -ENOMEM);
-	/* No range is lost, and merging needs no memory. */
+	/*
+	 * Without memory no range is lost, because merging allocates nothing.
+	 */
 	cr_assert(rp_ranges_overlap(&r, 1, 10, 10));
 	for (int i = 1; i < n; i++)
 		cr_assert(rp_ranges_overlap(&r, 1, 1000 * i, 1));
