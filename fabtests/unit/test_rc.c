@@ -202,7 +202,7 @@ Test(rc, a_busy_port_range_is_walked_and_then_refused)
 		rp_rc_close(n[i].rc);
 }
 
-/* --- half-open requests --- */
+/* --- requests that are neither accepted nor refused yet --- */
 
 Test(rc, half_open_requests_are_bounded_by_number)
 {
@@ -224,7 +224,7 @@ Test(rc, half_open_requests_are_bounded_by_number)
 	cr_assert_eq(lost, 3);
 	for (int j = 0; j < n; j++)
 		rp_channel_close(e[j].c);
-	rp_rc_close(t.rc); /* frees the request as well */
+	rp_rc_close(t.rc); /* releases the request, too */
 	cr_assert_eq(t.gone, n);
 	rp_rc_close(i.rc);
 }
@@ -272,7 +272,10 @@ Test(rc, request_may_be_accepted_later)
 	rp_rc_close(t.rc);
 }
 
-/* The accepting side gets no connected(): it may post at any time. */
+/*
+ * The accepting side gets no connected() callback, because it may post at any
+ * time.
+ */
 Test(rc, message_posted_at_accept_follows_it)
 {
 	struct node t = {.hold = true}, i = {0};
@@ -286,7 +289,7 @@ Test(rc, message_posted_at_accept_follows_it)
 	op_init(&s, RP_CHANNEL_SEND, &s, 8);
 	op = &s.op;
 	cr_assert_eq(node_connect(&i, &t, &ie), 0);
-	/* The connecting side cannot post before connected(). */
+	/* The connecting side may post only after connected(). */
 	cr_assert_eq(rp_channel_post(ie.c, &op, 1), 0);
 	PUMP(&i, &t, t.requests);
 	cr_assert_eq(rp_rc_accept(t.rc, t.request[0], "late", 4, &end_events,
@@ -449,7 +452,7 @@ static void echo_message(struct end *e)
 {
 	struct op o;
 
-	if (e->arg) /* poll inside a callback: it does nothing */
+	if (e->arg) /* rp_rc_poll() in a callback does nothing */
 		cr_assert(!rp_rc_poll(((struct node *)e->arg)->rc, 64));
 
 	op_init(&o, RP_CHANNEL_SEND, e->msg, e->len);
@@ -457,7 +460,7 @@ static void echo_message(struct end *e)
 	op_post(e->c, &o);
 }
 
-/* More messages than posted receives, in both directions. */
+/* More messages than posted receives are sent in both directions. */
 Test(rc, messages_flow_behind_few_receives)
 {
 	uint8_t bytes[4168];
@@ -514,7 +517,10 @@ Test(rc, no_more_is_posted_than_the_depth)
 	pair_close(&p);
 }
 
-/* The limit holds even if the network takes all and nobody polls. */
+/*
+ * The limit of posted operations holds even if the network takes all bytes and
+ * nobody polls.
+ */
 Test(rc, no_more_is_posted_than_is_reported)
 {
 	enum {
@@ -557,7 +563,7 @@ Test(rc, unsupported_operation_ends_the_connection)
 	PUMP(&p.i, &p.t, p.ie.lost);
 	cr_assert_eq(f.done, 1);
 	cr_assert_eq(f.err, EOPNOTSUPP);
-	/* A lost channel accepts operations and fails them. */
+	/* A lost channel accepts operations, and reports them as failed. */
 	op_init(&f, RP_CHANNEL_SEND, word, sizeof(word));
 	op_post(p.ie.c, &f);
 	PUMP(&p.i, &p.t, f.done);
@@ -604,15 +610,15 @@ Test(rc, a_wrong_key_ends_the_connection)
 		register_memory(&p.t, sink, sizeof(sink), &other);
 		cr_assert_neq(mr.rkey, other.rkey);
 		op_init(&w, RP_CHANNEL_WRITE, source, sizeof(source));
-		op_to(&w, &mr, how == 1 ? 1 : 0); /* past the end */
+		op_to(&w, &mr, how == 1 ? 1 : 0); /* 1: past its end */
 		w.op.delivered = true;
 		if (how == 0)
 			w.op.rkey ^= 1;
-		if (how == 2) { /* deregistered */
+		if (how == 2) { /* 2: after deregistration */
 			rp_rc_dereg(p.t.rc, &mr);
 			cr_assert_null(mr.handle);
 		}
-		if (how == 3) { /* for reads only */
+		if (how == 3) { /* 3: to a region for reads only */
 			rp_rc_dereg(p.t.rc, &mr);
 			cr_assert_eq(rp_rc_reg(p.t.rc, sink, sizeof(sink),
 					       RP_RC_REMOTE_READ, &mr),
@@ -721,7 +727,7 @@ Test(rc, close_completes_each_once_and_releases_the_buffers)
 	free(sink);
 }
 
-/* Reads of adjacent pieces, each into its own buffer. */
+/* Reads of adjacent pieces, each into a buffer of its own. */
 struct reads {
 	struct op r[64];
 	int n;
@@ -745,8 +751,9 @@ static void reads_ended(const struct reads *l)
 }
 
 /*
- * fi_close() of tcp 1.17 frees the memory of a read twice if its response is
- * arriving; later operations on any connection then share that memory.
+ * In libfabric 1.17, fi_close() of a tcp endpoint frees the memory of a read
+ * twice if its response is arriving. Later operations of any connection then
+ * share that memory.
  */
 Test(rc, close_among_responses_of_reads_spoils_no_other_connection)
 {
@@ -799,7 +806,7 @@ Test(rc, close_among_responses_of_reads_spoils_no_other_connection)
 	munmap(sink, (size_t)FEW * LARGE);
 }
 
-/* Nothing is placed after the target has closed its end. */
+/* After the target has closed its end, no byte is placed. */
 Test(rc, close_of_the_target_stops_placement)
 {
 	uint8_t *sink = map_memory(LARGE), *source = map_memory(LARGE);
@@ -927,7 +934,7 @@ static void ring_close(struct node *t, struct node *i, struct end *te,
 	rp_rc_close(t->rc);
 }
 
-/* All channels have messages; the first callback closes every channel. */
+/* All channels have messages, and the first callback closes every channel. */
 Test(rc, a_callback_may_close_all_channels)
 {
 	enum {
@@ -982,7 +989,7 @@ Test(rc, done_and_lost_may_close_all_channels)
 	for (int j = 0; j < N; j++) {
 		ie[j].arg = &r;
 		op_init(&s[j], RP_CHANNEL_READ, NULL, 0);
-		s[j].op.length = 8; /* of an unknown key */
+		s[j].op.length = 8; /* the key is unknown */
 		s[j].op.done = close_op;
 		s[j].iov.iov_base = j == 7 ? &ie[j] : NULL;
 		op_post(ie[j].c, &s[j]);
@@ -1015,7 +1022,7 @@ Test(rc, done_and_lost_may_close_all_channels)
 	ring_close(&t, &i, te, ie, N);
 }
 
-/* The operation that broke the channel is reported before lost(). */
+/* done() of the operation that broke the channel comes before lost(). */
 Test(rc, a_channel_closed_by_done_is_not_lost)
 {
 	struct ring r;
@@ -1037,7 +1044,7 @@ Test(rc, a_channel_closed_by_done_is_not_lost)
 	pair_close(&p);
 }
 
-/* close() of one channel polls the others, and their callbacks close these. */
+/* close() of one channel polls the others, and their callbacks close them. */
 Test(rc, channels_are_closed_with_messages_at_hand)
 {
 	enum {
@@ -1103,7 +1110,9 @@ static void sleep_until_some(struct node *n)
 	rp_rc_poll(n->rc, 64);
 }
 
-/* Each step of one end wakes the other. */
+/*
+ * Each step of a connection at one end wakes the other end by its descriptor.
+ */
 Test(rc, the_descriptor_wakes)
 {
 	uint8_t *sink = calloc(1, LARGE), *source = calloc(1, LARGE);
@@ -1163,7 +1172,7 @@ Test(rc, the_descriptor_wakes)
 	free(source);
 }
 
-/* A domain's now() stands still between ticks; polls must not wait for it. */
+/* A now() that stands still between ticks: polls must not wait for it. */
 static uint64_t stands_still(void *arg)
 {
 	return 1;
@@ -1195,7 +1204,7 @@ Test(rc, messages_are_found_between_ticks_of_the_clock)
 	rp_rc_close(t.rc);
 }
 
-/* The descriptor wakes for connections; for packets only after trywait(). */
+/* Connections wake the descriptor; packets do so only after trywait(). */
 Test(rc, packets_wake_only_after_trywait)
 {
 	struct node t = {0}, i = {0};
@@ -1227,7 +1236,7 @@ Test(rc, packets_wake_only_after_trywait)
 	rp_rc_close(t.rc);
 }
 
-/* A descriptor that stays readable would be a busy loop. */
+/* A descriptor that is always readable would cause a busy loop. */
 Test(rc, an_idle_descriptor_sleeps)
 {
 	struct node t = {0}, i = {0};
@@ -1260,7 +1269,7 @@ Test(rc, an_idle_descriptor_sleeps)
 	rp_rc_close(t.rc);
 }
 
-/* --- many --- */
+/* --- many connections --- */
 
 Test(rc, memory_of_300_connections, .timeout = 120)
 {
@@ -1272,7 +1281,10 @@ Test(rc, memory_of_300_connections, .timeout = 120)
 	pid_t pid;
 	int status, fds[2];
 
-	/* The initiators' memory is in another process, not counted. */
+	/*
+	 * The initiators are in another process, so that their memory is not
+	 * counted.
+	 */
 	cr_assert_eq(pipe(fds), 0);
 	pid = fork();
 	if (!pid) {
@@ -1280,7 +1292,10 @@ Test(rc, memory_of_300_connections, .timeout = 120)
 		if (read(fds[0], &t.at, sizeof(t.at)) != sizeof(t.at))
 			_exit(1);
 		node_open(&i);
-		/* A slow target expels requests beyond its half-open limit. */
+		/*
+		 * Pause now and then: a slow target rejects requests beyond its
+		 * half-open limit.
+		 */
 		for (int j = 0; j < MANY; j++) {
 			const bool pause = j % 32 == 0;
 
@@ -1294,7 +1309,10 @@ Test(rc, memory_of_300_connections, .timeout = 120)
 			op_post(ie[j].c, &s);
 			PUMP(&i, &i, s.done);
 		}
-		/* The target may have accepted in another order. */
+		/*
+		 * Poll all connections, because the target may have accepted
+		 * them in another order.
+		 */
 		for (bool some = false; !some;) {
 			rp_rc_poll(i.rc, 64);
 			for (int j = 0; j < MANY; j++)
@@ -1311,7 +1329,10 @@ Test(rc, memory_of_300_connections, .timeout = 120)
 	after = mallinfo2().uordblks + mallinfo2().hblkhd;
 	fprintf(stderr, "%zu bytes of heap for each of %d connections\n",
 		(after - before) / MANY, MANY);
-	/* A posted receive of tcp 2.x takes 16 KiB, see FI_TCP_MAX_RX_SIZE. */
+	/*
+	 * In libfabric 2.x a posted tcp receive takes 16 KiB, see
+	 * FI_TCP_MAX_RX_SIZE.
+	 */
 	cr_assert_leq((after - before) / MANY, 32 * 1024);
 	op_init(&s, RP_CHANNEL_SEND, bytes, 8);
 	s.op.inject = true;

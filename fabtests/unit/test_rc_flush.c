@@ -21,7 +21,9 @@ static void open_rig(uint64_t caps, bool makes)
 	rig_start();
 }
 
-/* FLUSH needs both capabilities, and a library that supports them. */
+/*
+ * FLUSH needs the capabilities for both types, and a library that supports it.
+ */
 Test(rc_flush, devices_with_flush)
 {
 	static const struct {
@@ -46,7 +48,7 @@ Test(rc_flush, devices_with_flush)
 	}
 }
 
-/* A write and a FLUSH of len bytes. */
+/* A write of len bytes and a FLUSH of them. */
 static void write_and_flush(struct rig_op o[2], struct rp_channel_op *ops[2],
 			    size_t len)
 {
@@ -82,11 +84,14 @@ Test(rc_flush, behind_the_write_in_one_call)
 	cr_assert_eq(fake.posted[1].wr.wr.rdma.remote_addr, 0x1000);
 	cr_assert_eq(fake.posted[1].wr.wr.rdma.rkey, 7);
 	cr_assert_eq(fake.posted[1].len, 3000);
-	/* Type: persistence and global visibility; level: range. */
+	/* type 3: persistence and global visibility; level 0: range. */
 	cr_assert_eq(fake.posted[1].type, 3);
 	cr_assert_eq(fake.posted[1].level, 0);
 	cr_assert_eq(fake.posted[2].wr.opcode, IBV_WR_SEND);
-	/* rxe's builder drops inline data, so it is not used. */
+	/*
+	 * rxe's request builder drops inline data, so this message is not
+	 * inline.
+	 */
 	cr_assert_eq(fake.posted[2].wr.send_flags, 0);
 	cr_assert_eq(memcmp(fake.posted[2].bytes, "message", 7), 0);
 	cr_assert_eq(fake.posted[3].wr.opcode, IBV_WR_RDMA_READ);
@@ -100,7 +105,7 @@ Test(rc_flush, behind_the_write_in_one_call)
 	rig_end();
 }
 
-/* Unregistered bytes are copied. */
+/* The bytes of a short unregistered write are copied. */
 Test(rc_flush, behind_a_short_write)
 {
 	struct rp_channel_op *ops[2];
@@ -139,7 +144,7 @@ Test(rc_flush, that_fails)
 	rig_end();
 }
 
-/* The builders post all requests or none. */
+/* The request builders post all requests or none. */
 Test(rc_flush, refused_by_the_device)
 {
 	struct rp_channel_op *ops[2];
@@ -160,7 +165,9 @@ Test(rc_flush, refused_by_the_device)
 	rig_end();
 }
 
-/* Accepted peers get the right to FLUSH, whatever the capabilities are. */
+/*
+ * Accepted peers get the FLUSH right, whatever the device's capabilities are.
+ */
 Test(rc_flush, the_right_of_peers)
 {
 	struct rig_end e;
@@ -180,7 +187,10 @@ Test(rc_flush, the_right_of_peers)
 	rig_end();
 }
 
-/* The rkey of a region has the right only if it was asked for. */
+/*
+ * The rkey of a region includes the FLUSH right only if the caller requested
+ * it.
+ */
 Test(rc_flush, the_right_to_a_region)
 {
 	struct rp_rc_mr mr;
@@ -194,7 +204,10 @@ Test(rc_flush, the_right_to_a_region)
 		     0);
 	cr_assert_eq((mr.rkey - 0x2000) & FAKE_MAY_FLUSH, FAKE_MAY_FLUSH);
 	rp_rc_dereg(rig, &mr);
-	/* Memory that the device cannot flush; a device without FLUSH. */
+	/*
+	 * Registration with the FLUSH right fails for memory that the device
+	 * cannot flush, and on a device without FLUSH.
+	 */
 	fake.refuse_access = FAKE_MAY_FLUSH;
 	cr_assert_eq(rp_rc_reg(rig, bytes, 64,
 			       RP_RC_REMOTE_WRITE | RP_RC_REMOTE_FLUSH, &mr),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Private connections over TCP with a hostile or unlucky peer. */
+/* Private connections over TCP whose peer is hostile or fails. */
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
@@ -21,7 +21,9 @@
 #define SECOND	       1000000000ull
 #define LARGE	       (8u << 20)
 #define PUMP1(n, cond) PUMP(n, n, cond)
-/* cond must become true within these polls, long before any deadline. */
+/*
+ * cond must become true within 20000 polls, which is long before any deadline.
+ */
 #define SOON(n, cond)                                                          \
 	do {                                                                   \
 		for (int polls_ = 0; !(cond); polls_++) {                      \
@@ -30,7 +32,7 @@
 		}                                                              \
 	} while (0)
 
-/* --- the other end: a socket --- */
+/* --- the other end: a plain socket --- */
 
 static int raw_connect(const struct node *n)
 {
@@ -69,7 +71,7 @@ static void raw_rma(int fd, enum rp_tcp_type type, const struct rp_rc_mr *mr,
 	raw_send(fd, &hdr, rp_tcp_put(&hdr, &h));
 }
 
-/* The peer has closed: recv() returns the end. */
+/* Whether the peer has closed: recv() returns 0. */
 static bool raw_ended(int fd)
 {
 	uint8_t bytes[4096];
@@ -80,7 +82,7 @@ static bool raw_ended(int fd)
 	return !n || (n < 0 && errno != EAGAIN);
 }
 
-/* A target whose descriptor can be waited for; kick NULL: the default. */
+/* Open a target whose descriptor can be waited for; kick NULL: the default. */
 static void sleeper_open(struct node *t, void (*kick)(void *arg))
 {
 	struct rp_rc_attr attr = rig_attr(t);
@@ -91,7 +93,7 @@ static void sleeper_open(struct node *t, void (*kick)(void *arg))
 	node_open_with(t, &attr);
 }
 
-/* A target that has accepted a raw socket. */
+/* Open a target that has accepted a plain socket. Returns the socket. */
 static int raw_pair(struct node *t, struct end *te)
 {
 	int fd;
@@ -252,7 +254,7 @@ Test(rc_tcp, peer_that_leaves_before_the_reply_is_gone)
 	rp_rc_close(t.rc);
 }
 
-/* Without file descriptors the listener's readiness must not be a busy loop. */
+/* A listener that lacks file descriptors must not be polled in a busy loop. */
 Test(rc_tcp, without_descriptors_connections_wait)
 {
 	struct rlimit few, was;
@@ -317,7 +319,7 @@ static void count_kick(void *arg)
 	kicks++;
 }
 
-/* Another thread waits already, because there was no deadline. */
+/* A thread already waits, without a timeout, when a deadline appears. */
 Test(rc_tcp, new_deadline_kicks_a_sleeper)
 {
 	struct node t = {0};
@@ -389,7 +391,7 @@ enum {
 	SMALL = 64
 };
 
-/* Frames that no initiator sends. */
+/* Send frames that no correct initiator sends. */
 static void send_nonsense(int fd, int which, const struct rp_rc_mr *rw,
 			  const struct rp_rc_mr *r, const struct rp_rc_mr *w)
 {
@@ -495,7 +497,7 @@ static void in_order(struct end *e)
 	cr_assert_eq((int)n, e->messages - 1);
 }
 
-/* One segment has more messages than there are receives. */
+/* One TCP segment contains more messages than there are posted receives. */
 Test(rc_tcp, messages_in_pieces_and_in_crowds_are_whole)
 {
 	enum {
@@ -532,7 +534,7 @@ Test(rc_tcp, messages_in_pieces_and_in_crowds_are_whole)
 	free(bytes);
 }
 
-/* A peer that requests reads and takes no data is cut off. */
+/* A peer that requests reads and receives no data loses its connection. */
 Test(rc_tcp, unread_responses_end_the_connection)
 {
 	uint8_t *memory = calloc(1, LARGE);
@@ -550,7 +552,7 @@ Test(rc_tcp, unread_responses_end_the_connection)
 	free(memory);
 }
 
-/* The same for acknowledgements. */
+/* A peer that receives no acknowledgements loses its connection. */
 Test(rc_tcp, unread_acknowledgements_end_the_connection)
 {
 	uint8_t *memory = calloc(1, 8 * LARGE);
@@ -577,7 +579,7 @@ Test(rc_tcp, unread_acknowledgements_end_the_connection)
 	free(memory);
 }
 
-/* Messages of all floods, filled before their threads start. */
+/* Messages for all flooding threads, filled before these start. */
 static uint8_t messages[17 * 4000];
 
 /* Send until the connection breaks. */
@@ -632,8 +634,8 @@ Test(rc_tcp, peers_that_flood_leave_receives_to_others)
 }
 
 /*
- * A socket that takes whatever it is given, as one does whose reader is at
- * least as fast as this end: -1 for none. `taken` counts its bytes.
+ * A socket that accepts all bytes, like one whose reader is at least as fast as
+ * this end; -1: none. `taken` counts the bytes.
  */
 static int endless_fd = -1;
 static size_t taken;
@@ -662,7 +664,10 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *m, int flags)
 	return (ssize_t)len;
 }
 
-/* One poll sends a bounded part, even if the reader is as fast as this end. */
+/*
+ * One poll sends a bounded number of bytes, even to a reader that is as fast as
+ * this end.
+ */
 Test(rc_tcp, no_poll_sends_without_end)
 {
 	const size_t huge = 1ul << 30;
@@ -688,7 +693,7 @@ Test(rc_tcp, no_poll_sends_without_end)
 	munmap(memory, huge);
 }
 
-/* --- memory that is taken away --- */
+/* --- memory that is deregistered --- */
 
 Test(rc_tcp, closed_region_gets_no_byte_of_an_outstanding_write)
 {
@@ -706,7 +711,7 @@ Test(rc_tcp, closed_region_gets_no_byte_of_an_outstanding_write)
 	raw_send(fd, bytes, 40000);
 	rp_rc_dereg(t.rc, &mr);
 	PUMP1(&t, te.lost);
-	/* No byte was placed, not even of those that had arrived. */
+	/* No byte was placed, not even one that had arrived before. */
 	cr_assert_eq(memory[40000], 0);
 	raw_close(&t, &te, fd);
 	free(memory);
@@ -727,7 +732,9 @@ Test(rc_tcp, a_region_that_is_closed_is_read_by_nobody)
 	rp_rc_reg(t.rc, memory, LARGE, RP_RC_REMOTE_READ, &other);
 	for (int i = 0; i < 10; i++)
 		raw_rma(fd, RP_TCP_READ, &mr, 0, LARGE);
-	/* The message behind them arrived, so the reads were received. */
+	/*
+	 * The message behind the reads has arrived, so the reads were received.
+	 */
 	raw_frame(fd, RP_TCP_MESSAGE, 1, "x", 1);
 	PUMP1(&t, te.messages);
 	rp_rc_dereg(t.rc, &other);
@@ -813,13 +820,13 @@ Test(rc_tcp, malformed_reply_ends_the_attempt)
 	server_close(&s);
 }
 
-/* Replies of the target that fit neither operation. */
+/* Replies of the target that match neither operation. */
 static void wrong_reply(struct server *s, int which)
 {
 	uint8_t bytes[SMALL] = {1};
 
 	switch (which) {
-	case 0: /* a reply to the second operation before the first */
+	case 0: /* reply to the second operation first */
 		raw_frame(s->fd, RP_TCP_DATA, SMALL, bytes, SMALL);
 		break;
 	case 1:
@@ -866,7 +873,7 @@ Test(rc_tcp, wrong_replies_end_the_connection)
 	}
 }
 
-/* A reply to a frame that has not left must not free the frame. */
+/* A reply to a frame that was not sent yet must not free the frame. */
 Test(rc_tcp, replies_before_the_request_end_the_connection)
 {
 	uint8_t bytes[200] = {0}, to[SMALL];
@@ -891,9 +898,11 @@ Test(rc_tcp, replies_before_the_request_end_the_connection)
 	server_close(&s);
 }
 
-/* --- more than one process, more than one thread --- */
+/* --- several processes, several threads --- */
 
-/* The peer sees the end, although a child process still has the socket. */
+/*
+ * The peer notices the close even if a child process has inherited the socket.
+ */
 Test(rc_tcp, a_child_keeps_no_connection_alive)
 {
 	struct node t = {0};
@@ -918,7 +927,10 @@ Test(rc_tcp, a_child_keeps_no_connection_alive)
 	rp_rc_close(t.rc);
 }
 
-/* A closed socket is not polled any more, although a child still has it. */
+/*
+ * A closed socket is not polled any more, even if a child process has inherited
+ * it.
+ */
 Test(rc_tcp, a_closed_channel_has_no_events_in_spite_of_a_child)
 {
 	struct pollfd wakes = {.events = POLLIN};
@@ -947,7 +959,7 @@ Test(rc_tcp, a_closed_channel_has_no_events_in_spite_of_a_child)
 		rp_rc_poll(t.rc, 64);
 	while (rp_rc_trywait(t.rc))
 		rp_rc_poll(t.rc, 64);
-	/* Otherwise the descriptor would be readable for ever. */
+	/* If it were polled, the descriptor would stay readable. */
 	cr_assert_eq(poll(&wakes, 1, 100), 0);
 	cr_assert_eq(te.lost + te.messages, 0);
 	close(hold[1]);
@@ -956,7 +968,10 @@ Test(rc_tcp, a_closed_channel_has_no_events_in_spite_of_a_child)
 	rp_rc_close(t.rc);
 }
 
-/* A thread waits already when another posts more than the socket takes. */
+/*
+ * A thread already waits when another thread posts more than the socket
+ * accepts.
+ */
 Test(rc_tcp, a_socket_with_room_again_wakes_a_sleeper)
 {
 	uint8_t *bytes = calloc(1, LARGE);
@@ -987,7 +1002,9 @@ Test(rc_tcp, a_socket_with_room_again_wakes_a_sleeper)
 		cr_assert_eq(poll(&fd, 1, 30000), 1);
 		rp_rc_poll(i.rc, 64);
 	}
-	/* With everything sent, room in the socket does not wake. */
+	/*
+	 * Once everything is sent, room in the socket does not wake the thread.
+	 */
 	while (rp_rc_trywait(i.rc))
 		rp_rc_poll(i.rc, 64);
 	cr_assert_eq(poll(&fd, 1, 100), 0);

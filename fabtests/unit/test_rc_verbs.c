@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Queue pairs of private connections: posting, completions, their end. */
+/* Private connections on queue pairs: posting, completions, closing. */
 #include "config.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ static bool was_signaled(int i)
 	return fake.posted[i].wr.send_flags & IBV_SEND_SIGNALED;
 }
 
-/* Complete every signaled work request. */
+/* Complete every signaled work request with success. */
 static void complete_all(void)
 {
 	for (int i = 0; i < fake.nposted; i++)
@@ -77,7 +77,10 @@ Test(rc_verbs, a_chain_is_posted_in_one_call_and_reported_in_order)
 	rp_channel_close(e.c);
 }
 
-/* The READ behind a write proves placement; the write's completion does not. */
+/*
+ * The READ behind a write proves its placement; the write's completion does
+ * not.
+ */
 Test(rc_verbs, a_delivered_write_is_followed_by_a_read)
 {
 	struct rig_op o[3];
@@ -97,7 +100,10 @@ Test(rc_verbs, a_delivered_write_is_followed_by_a_read)
 	cr_assert(was_signaled(1));
 	complete_all();
 	cr_assert_eq(o[0].done, 1);
-	/* One READ covers all writes before it; the program's own counts. */
+	/*
+	 * One READ covers all writes before it, including a READ that the
+	 * program posts.
+	 */
 	ops[0] = rig_op(&o[0], RP_CHANNEL_WRITE, bytes, 100);
 	ops[1] = rig_op(&o[1], RP_CHANNEL_WRITE, bytes, 100);
 	ops[0]->delivered = ops[1]->delivered = true;
@@ -156,7 +162,7 @@ Test(rc_verbs, messages_are_copied)
 	rp_channel_close(e.c);
 }
 
-/* Copy buffers are released by completions and by close. */
+/* Copy buffers are released by completions, and by close(). */
 Test(rc_verbs, copies_are_released)
 {
 	struct rig_op o[DEPTH], more;
@@ -220,7 +226,10 @@ Test(rc_verbs, injected_messages_are_never_reported)
 		cr_assert_eq(rig_post(&e, &o.op), 1);
 		n += was_signaled(i);
 	}
-	/* One of eight is signaled: the send queue never stays full. */
+	/*
+	 * One of eight requests is signaled, so that the send queue can be
+	 * emptied.
+	 */
 	cr_assert_eq(n, 1);
 	for (int i = 0; i < 20; i++) {
 		while (rig_post(&e, &o.op) == 1)
@@ -272,12 +281,15 @@ Test(rc_verbs_open, the_completion_queue_is_not_overrun)
 		fake.nposted = 0;
 		n += rig_post(&e[i % 8], &o[i].op);
 	}
-	/* A third of the queue is reserved for messages. */
+	/* A third of the completion queue is reserved for messages. */
 	cr_assert_geq(n, 80);
 	cr_assert_leq(n, 128 - 32);
 	for (int i = 0; i < 7; i++)
 		rp_channel_close(e[i].c);
-	/* Closing frees entries once a poll has found the queue empty. */
+	/*
+	 * Closing a channel frees its entries once a poll has found the
+	 * completion queue empty.
+	 */
 	cr_assert_eq(
 		rig_post(&e[7], &rig_op(&o[0], RP_CHANNEL_READ, NULL, 8)[0]),
 		0);
@@ -287,7 +299,9 @@ Test(rc_verbs_open, the_completion_queue_is_not_overrun)
 	rig_end();
 }
 
-/* Unsignaled messages of idle connections must not fill the queue for ever. */
+/*
+ * Unsignaled messages of idle connections must not occupy the queue for ever.
+ */
 Test(rc_verbs_open, idle_connections_leave_room)
 {
 	static struct rig_end e[40];
@@ -329,13 +343,13 @@ Test(rc_verbs, messages_belong_to_their_queue_pair)
 	cr_assert_eq(e[0].msg_len, 3);
 	cr_assert_eq(e[1].received, 1);
 	cr_assert_eq(memcmp(e[1].msg, "second", 6), 0);
-	/* Both receives are posted again. */
+	/* Both receives were posted again. */
 	cr_assert_eq(fake.nrecv, posted + 2);
 	rp_channel_close(e[0].c);
 	rp_channel_close(e[1].c);
 }
 
-/* Devices use numbers of queue pairs again. */
+/* Devices reuse the numbers of queue pairs. */
 Test(rc_verbs, messages_of_a_closed_connection_are_dropped)
 {
 	struct rig_end e, next;
@@ -407,7 +421,7 @@ Test(rc_verbs, a_failed_operation_ends_the_connection_once)
 		cr_assert_eq(o[i].order, i + 1);
 	}
 	cr_assert_eq(e.order, 3);
-	/* A lost connection accepts operations and fails them. */
+	/* A lost connection accepts operations, and reports them as failed. */
 	rig_op(&o[0], RP_CHANNEL_WRITE, bytes, 8);
 	cr_assert_eq(rig_post(&e, &o[0].op), 1);
 	rig_poll();
@@ -427,7 +441,7 @@ Test(rc_verbs, close_ends_all_operations_in_order)
 		cr_assert_eq(
 			rig_post(&e, rig_op(&o[i], RP_CHANNEL_WRITE, bytes, 8)),
 			1);
-	/* More unread completions than one poll takes. */
+	/* More completions are unread than one poll takes. */
 	fake_complete(&fake.posted[0], IBV_WC_SUCCESS);
 	for (int i = 1; i < 20; i++)
 		fake_complete(&fake.posted[i], IBV_WC_WR_FLUSH_ERR);
@@ -521,7 +535,7 @@ Test(rc_verbs, an_operation_that_no_device_can_do)
 	struct rig_end e;
 	struct rig_op o;
 
-	/* Unregistered bytes, longer than a copy buffer. */
+	/* The bytes are unregistered and longer than a copy buffer. */
 	rig_connect(&e);
 	cr_assert_eq(rig_post(&e, rig_op(&o, RP_CHANNEL_WRITE, bytes,
 					 RP_WIRE_MAX_MSG + 1)),
@@ -531,7 +545,7 @@ Test(rc_verbs, an_operation_that_no_device_can_do)
 	cr_assert_eq(o.err, EMSGSIZE);
 	cr_assert_eq(e.lost, 1);
 	rp_channel_close(e.c);
-	/* Longer than any message may be. */
+	/* The bytes are longer than any message may be. */
 	rig_connect(&e);
 	cr_assert_eq(rp_rc_reg(rig, bytes, sizeof(bytes), RP_RC_LOCAL, &mr), 0);
 	rig_op_mr(&o, RP_CHANNEL_WRITE, bytes, (1ull << 30) + 1, &mr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Queue pairs of private connections: setup by the connection manager. */
+/* Private connections on queue pairs: setup by the connection manager. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -38,7 +38,7 @@ Test(rc_verbs_cm, connecting_goes_step_by_step)
 	deliver_event(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
 	cr_assert_eq(fake.connected, 1);
 	cr_assert_eq(fake.qp->state, IBV_QPS_INIT);
-	/* The peer gets no access to memory here. */
+	/* A connecting end gives the peer no access to its memory. */
 	cr_assert_eq(fake.access, 0);
 	cr_assert_gt(fake.nrecv, 0);
 	cr_assert_eq(fake.shown.qp_num, fake.qp->qp_num);
@@ -92,7 +92,7 @@ Test(rc_verbs_cm, close_at_each_step)
 		rig_begin(&e);
 		for (int i = 0; i < n; i++)
 			deliver_event(&e, steps[i]);
-		/* The kernel has queued one more event, which close() drops. */
+		/* The kernel has queued one more event; close() drops it. */
 		fake_event(e.id, n < 3 ? steps[n] : RDMA_CM_EVENT_DISCONNECTED,
 			   0, NULL, 0);
 		rp_channel_close(e.c);
@@ -117,7 +117,7 @@ Test(rc_verbs_cm, a_refusal_brings_its_data)
 	cr_assert_eq(e.data_len, 148);
 	cr_assert_eq(memcmp(e.data, "no", 3), 0);
 	rp_channel_close(e.c);
-	/* A rejection by the kernel, because nobody listens. */
+	/* The kernel rejects the request because nobody listens. */
 	rig_begin(&e);
 	deliver_event(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
 	deliver_event(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
@@ -143,7 +143,9 @@ Test(rc_verbs_cm, requests_with_any_data)
 	cr_assert_eq(rig_requests[2].len, 196);
 }
 
-/* The longest private data in both directions, and one byte more. */
+/*
+ * Private data of the greatest length in both directions, then one byte more.
+ */
 Test(rc_verbs_cm, longest_private_data)
 {
 	static const uint8_t bytes[256] = {7};
@@ -178,7 +180,7 @@ Test(rc_verbs_cm, connect_failures_are_reported)
 {
 	struct rig_end e;
 
-	/* No route: once a call fails, once an event says so. */
+	/* There is no route: first a call fails, then an event reports it. */
 	fake.fail_route = 1;
 	rig_begin(&e);
 	deliver_event(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
@@ -201,7 +203,7 @@ Test(rc_verbs_cm, connect_failures_are_reported)
 	cr_assert_eq(e.lost_err, ENODEV);
 	rp_channel_close(e.c);
 	fake.leads_to = FAKE_DEVICE;
-	/* No peer replies. */
+	/* The peer does not reply. */
 	rig_begin(&e);
 	deliver_event(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
 	deliver_event(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
@@ -223,7 +225,7 @@ Test(rc_verbs_cm, a_request_is_accepted)
 	cr_assert_eq(fake.qp->state, IBV_QPS_RTS);
 	cr_assert_eq(fake.access,
 		     IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
-	/* The peer asked for more reads than the device has. */
+	/* The peer requests more concurrent reads than the device supports. */
 	cr_assert_eq(fake.shown.responder_resources, 8);
 	cr_assert_eq(fake.rtr.max_dest_rd_atomic, 8);
 	cr_assert_eq(fake.shown.qp_num, fake.qp->qp_num);
@@ -248,13 +250,16 @@ Test(rc_verbs_cm, an_accept_that_fails_leaves_nothing)
 		     -ECONNRESET);
 	fake_padded(fake_peer(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0, 56);
 	rig_poll();
-	/* Longer than RDMA CM carries. */
+	/* The private data is longer than RDMA CM carries. */
 	cr_assert_eq(rp_rc_accept(rig, rig_requests[1].request, fake.posted,
 				  197, &rig_events, &e, &c),
 		     -EMSGSIZE);
 }
 
-/* A queue pair on another device could not use this device's memory. */
+/*
+ * A queue pair on another device could not access memory registered on this
+ * one.
+ */
 Test(rc_verbs_cm, another_device_is_refused)
 {
 	const struct sockaddr_in at = {.sin_family = AF_INET};
@@ -291,7 +296,7 @@ Test(rc_verbs_cm, half_open_requests_end)
 	first = fake_peer();
 	fake_padded(first, RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0, 56);
 	rig_poll();
-	/* The peer gives up. */
+	/* The peer withdraws its request. */
 	fake_event(first, RDMA_CM_EVENT_REJECTED, 0, NULL, 0);
 	rig_poll();
 	cr_assert_eq(rig_requests[0].gone, 1);
@@ -303,7 +308,7 @@ Test(rc_verbs_cm, half_open_requests_end)
 	rig_poll();
 	cr_assert_eq(rig_requests[1].gone, 1);
 	cr_assert_eq(fake.rejected, 1);
-	/* More than the half-open limit: the oldest requests are rejected. */
+	/* Requests beyond the half-open limit: the oldest ones are rejected. */
 	for (int i = 0; i < RP_RC_MAX_HALF_OPEN + 3; i++)
 		fake_padded(fake_peer(), RDMA_CM_EVENT_CONNECT_REQUEST, NULL, 0,
 			    56);
@@ -334,7 +339,7 @@ Test(rc_verbs_cm, the_port_is_one_of_the_range)
 	rig_attr.port_first = rig_attr.port_last = 0;
 }
 
-/* Connections use the address that the domain listens at as source. */
+/* The source of a connection is the address on which the domain listens. */
 Test(rc_verbs_cm, connections_come_from_the_device)
 {
 	const struct sockaddr_in *from = (const void *)&fake.from;
@@ -362,7 +367,7 @@ Test(rc_verbs_cm_open, addresses_of_all_devices)
 	rig_end();
 }
 
-/* Without a device name the first address that is used decides. */
+/* Without a device name, the first address in use determines the device. */
 Test(rc_verbs_cm_open, the_device_is_found_by_address)
 {
 	struct rp_rc_mr mr;

@@ -8,7 +8,7 @@
 #include "core/wire.h"
 
 static char memory[1000];
-/* Never called; not NULL means persistent. */
+/* A pointer that is never used; not NULL makes a region persistent. */
 #define SOME_PMEM ((struct rp_pmem *)memory)
 
 static uint64_t key_with(uint64_t random)
@@ -53,7 +53,7 @@ Test(region, table)
 	cr_assert_null(t.by_key);
 }
 
-/* A key with any one bit changed is a wrong key. */
+/* A key with any single bit changed is a wrong key. */
 Test(region, every_bit_of_a_key)
 {
 	struct rp_region r = {.key = key_with(0x1234567890)};
@@ -141,18 +141,21 @@ Test(region, check)
 	r.failed = EIO;
 	cr_assert_eq(check_range(&r, 0x10000, 1, true, process),
 		     RP_ST_REGION_FAILED);
-	/* It can still be written to, and read. */
+	/* A failed region can still be written to and read. */
 	cr_assert_eq(check_range(&r, 0x10000, 1, false, process), RP_ST_OK);
 	r.failed = 0;
 
-	/* Memory that has lost its method promises nothing, not even that. */
+	/*
+	 * A region that has lost its method is not durable at any class, not
+	 * even at class none.
+	 */
 	r.choice = (struct rp_choice){.method = RP_METHOD_REFUSED};
 	cr_assert_eq(check_range(&r, 0x10000, 1, true, RP_CLASS_NONE),
 		     RP_ST_NO_METHOD);
 	cr_assert_eq(check_range(&r, 0x10000, 1, true, process), RP_ST_CLASS);
 	cr_assert_eq(check_range(&r, 0x10000, 1, false, process), RP_ST_OK);
 
-	/* Volatile memory can be visible, not durable. */
+	/* Volatile memory can be requested as visible, not as durable. */
 	r.pmem = NULL;
 	cr_assert_eq(check_range(&r, 0x10000, 1, true, process),
 		     RP_ST_VOLATILE);
@@ -160,7 +163,7 @@ Test(region, check)
 	cr_assert_eq(check_range(&r, 0, 1, false, process), RP_ST_RANGE);
 }
 
-/* addr 0: ranges are offsets. */
+/* A region with addr 0: addresses of ranges are offsets. */
 Test(region, check_offset)
 {
 	struct rp_region r = {

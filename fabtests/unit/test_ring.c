@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Rings: golden bytes, whose turn a slot is, and peers that write anything. */
+/* Rings: golden bytes, ownership of slots, and peers that write any bytes. */
 #include <errno.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 #include "core/ring.h"
 
-/* Two ends of one connection. A sent message is copied into the peer's ring. */
+/* One of two connected ends. Sending copies a message into the peer's `in`. */
 struct end {
 	struct rp_ring ring;
 	uint8_t in[RP_RING_LEN], out[RP_RING_LEN];
@@ -39,7 +39,7 @@ static int send_message(struct end *from, struct end *to, const void *msg,
 	return ret;
 }
 
-/* The checksum as docs/protocol.md defines it, written anew. */
+/* The checksum of docs/protocol.md, implemented a second time. */
 static uint32_t sum_of(const uint8_t *msg, uint64_t bytes, uint64_t consumed,
 		       uint64_t valid)
 {
@@ -63,9 +63,11 @@ static uint32_t sum_of(const uint8_t *msg, uint64_t bytes, uint64_t consumed,
 Test(ring, golden_bytes)
 {
 	static const uint8_t golden[5 + RP_WIRE_SLOT] = {
-		'h',  'e',  'l',  'l',	'o',			/* at the end */
-		0x73, 0xf7, 0x7a, 0x27, 0x04, 0x03, 0x02, 0x01, /* sum, index */
-		0x05, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x01, /* ... valid */
+		'h',  'e',  'l',  'l',	'o', /* message */
+		0x73, 0xf7, 0x7a, 0x27, 0x04,
+		0x03, 0x02, 0x01, /* sum, index */
+		0x05, 0x00, 0x00, 0x00, 0x00,
+		0x00, 0x00, 0x01, /* length, valid */
 	};
 	const size_t end = RP_RING_SLOT;
 
@@ -105,7 +107,10 @@ Test(ring, checksums_of_every_length)
 	cr_assert_eq(send_message(&a, &b, msg, sizeof(msg)), -EMSGSIZE);
 }
 
-/* One direction: the writer learns the consumer index by other means. */
+/*
+ * A ring in one direction only: the writer learns the consumer index by other
+ * means.
+ */
 Test(ring, one_direction)
 {
 	uint8_t in[RP_RING_LEN] = {0}, out[RP_RING_LEN] = {0};
@@ -121,7 +126,9 @@ Test(ring, one_direction)
 		memset(msg, (int)n, sizeof(msg));
 		if (n % RP_RING_SLOTS == 0 && n) {
 			cr_assert_eq(rp_ring_put(&from, msg, len, &w), -EAGAIN);
-			/* An index beyond the sent messages is ignored. */
+			/*
+			 * A consumer index beyond the sent messages is ignored.
+			 */
 			rp_ring_release(&from, n + 1);
 			cr_assert_eq(rp_ring_put(&from, msg, len, &w), -EAGAIN);
 			rp_ring_release(&from, n);
@@ -161,7 +168,7 @@ Test(ring, in_order_and_never_more_than_fit)
 				taken++;
 			}
 			break;
-		default: /* the opposite ring carries the index */
+		default: /* a message back carries the consumer index */
 			if (!send_message(&b, &a, "x", 1))
 				rp_ring_take(&a.ring, got);
 			rp_ring_release(&b.ring, a.ring.consumed);
@@ -200,7 +207,10 @@ Test(ring, message_needs_its_last_byte)
 		memcpy(b.in + w.offset, w.buf, n);
 		cr_assert_eq(rp_ring_take(&b.ring, got), 0, "%zu bytes", n);
 	}
-	/* The tail alone is no message, whatever was in the slot before. */
+	/*
+	 * A slot with only the last bytes of a message has no message, whatever
+	 * it had before.
+	 */
 	open_both();
 	cr_assert_eq(rp_ring_put(&a.ring, msg, sizeof(msg), &w), 0);
 	for (size_t n = 1; n < w.len; n++) {
@@ -210,7 +220,7 @@ Test(ring, message_needs_its_last_byte)
 	}
 	place_write(&w, &b);
 	cr_assert_eq(rp_ring_take(&b.ring, got), sizeof(msg));
-	/* A message is taken once. */
+	/* A message can be taken only once. */
 	cr_assert_eq(rp_ring_take(&b.ring, got), 0);
 }
 
@@ -227,7 +237,7 @@ Test(ring, unput_message_is_not_sent)
 	cr_assert_arr_eq(got, "two", 3);
 }
 
-/* A consumer index beyond the sent messages releases no slots. */
+/* A consumer index beyond the sent messages frees no slot. */
 Test(ring, wrong_consumer_index_releases_nothing)
 {
 	static const uint32_t lies[] = {1, 9, 1u << 31, UINT32_MAX};
@@ -244,7 +254,7 @@ Test(ring, wrong_consumer_index_releases_nothing)
 	}
 }
 
-/* An older index that arrives later takes no slots back. */
+/* An older consumer index that arrives later changes nothing. */
 Test(ring, indices_in_another_order)
 {
 	uint8_t got[RP_RING_MSG];
@@ -275,7 +285,7 @@ Test(ring, any_bytes_are_survived)
 			rnd = rnd * 6364136223846793005ull +
 			      1442695040888963407ull;
 			b.in[(rnd >> 20) % sizeof(b.in)] = (uint8_t)(rnd >> 56);
-			/* Change the polled bytes. */
+			/* Overwrite some of the bytes that the reader polls. */
 			b.in[RP_RING_SLOT - 1 - (rnd >> 40) % 16] =
 				(uint8_t)(rnd >> 48);
 		}

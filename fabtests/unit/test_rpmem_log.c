@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* librpmem_log on a pool in memory: cuts, readers, trims, errors. */
+/* librpmem_log on a pool in memory: power cuts, readers, trims, errors. */
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -15,15 +15,15 @@
 #define LEN   700u
 #define BATCH 3u
 
-/* The entries that the log has to hold, of all writers, in order. */
+/* The entries of all writers that the log must have, in order. */
 struct model {
 	struct item {
 		uint64_t lsn, next;
 		uint32_t len, seed;
 	} v[MODEL];
-	unsigned int n;	    /* submitted, or recovered */
-	unsigned int acked; /* of them, acknowledged */
-	unsigned int first; /* not trimmed */
+	unsigned int n;	    /* entries submitted or recovered */
+	unsigned int acked; /* entries acknowledged */
+	unsigned int first; /* index of the oldest entry kept */
 };
 
 static void fill(unsigned char *to, const struct item *it)
@@ -32,7 +32,7 @@ static void fill(unsigned char *to, const struct item *it)
 		to[i] = (unsigned char)(it->seed * 2654435761u >> (i % 25));
 }
 
-/* One append of a writer, and its place in the model. */
+/* One append by a writer, and where its entries are in the model. */
 struct batch {
 	struct rpmem_log_op op;
 	unsigned int from, count;
@@ -56,7 +56,7 @@ static void start(struct life *l, uint64_t length, uint32_t layout)
 	rig_init(&l->rig, &l->rnd, length);
 	l->port.rig = l->reader_port.rig = &l->rig;
 	io = rig_io(&l->port);
-	/* Not a superblock, whatever the random bytes are. */
+	/* Make sure that the random bytes are no superblock. */
 	l->rig.visible[0] = l->rig.visible[LOG_SLOT] = 0;
 	cr_assert_eq(log_create(&io, layout), 0, "%s", rpmem_log_error());
 }
@@ -70,10 +70,10 @@ static void open_log(struct life *l)
 	l->nbatches = l->done = 0;
 }
 
-/* Forget the handle as a killed process does. */
+/* Close the handle without writing anything, as if its process were killed. */
 static void drop_log(struct life *l)
 {
-	l->log->failed = -EIO; /* nothing to publish */
+	l->log->failed = -EIO; /* makes close() publish nothing */
 	rpmem_log_close(l->log);
 	l->log = NULL;
 }
@@ -104,7 +104,7 @@ static void submit(struct life *l)
 		return;
 	cr_assert_eq(ret, 0, "seed %" PRIu64 ": %s", l->rnd.seed,
 		     rpmem_log_error());
-	memset(bytes, 0xee, sizeof(bytes)); /* not needed any more */
+	memset(bytes, 0xee, sizeof(bytes)); /* the log must have copied them */
 	lsn = b->op.lsn;
 	for (unsigned int i = 0; i < b->count; i++) {
 		m->v[m->n + i].lsn = i ? 0 : lsn;
@@ -130,7 +130,10 @@ static void poll_log(struct life *l, int timeout_ms)
 	}
 }
 
-/* Read all entries of a log and compare them with the model from m->first. */
+/*
+ * Read all entries of a log and compare them with those of the model from
+ * m->first on.
+ */
 static unsigned int compare(struct life *l, struct rpmem_log *log,
 			    unsigned int flags)
 {
@@ -158,7 +161,7 @@ static unsigned int compare(struct life *l, struct rpmem_log *log,
 	return at;
 }
 
-/* Drop some of the acknowledged entries. */
+/* Trim some of the acknowledged entries. */
 static void trim(struct life *l)
 {
 	struct model *m = &l->m;
@@ -179,7 +182,7 @@ static void trim(struct life *l)
 	m->first += drop;
 }
 
-/* A writer runs up to a step at which it, or its target, ends. */
+/* Run a writer up to a random step, at which the writer or its target ends. */
 static void live(struct life *l)
 {
 	const unsigned int steps = 1 + (unsigned int)seeded_below(&l->rnd, 40);
@@ -191,7 +194,7 @@ static void live(struct life *l)
 		      "seed %" PRIu64 ": entry %u was acknowledged, and only "
 		      "%u are there",
 		      l->rnd.seed, l->m.acked - 1, end);
-	/* The history that counts from now on. */
+	/* The recovered entries are the model from now on. */
 	l->m.n = l->m.acked = end;
 	for (unsigned int i = 0;
 	     i < steps && l->m.n + BATCH < MODEL && l->nbatches < 256; i++)
@@ -267,7 +270,10 @@ static void close_one(struct life *l)
 	rig_fini(&l->rig);
 }
 
-/* A reader beside the writer gets durable entries only, and all in the end. */
+/*
+ * A reader beside the writer reads durable entries only, and finally all of
+ * them.
+ */
 static void reader_follows(uint32_t layout)
 {
 	struct life *l = &one;
@@ -352,7 +358,9 @@ Test(rpmem_log, visible_flag_reads_an_entry_that_is_not_durable)
 	io = rig_io(&l->reader_port);
 	cr_assert_eq(log_open(&reader, &io, true), 0);
 	submit(l);
-	/* The writes are there, and the commit is outstanding. */
+	/*
+	 * The bytes of the writes are visible, and the commit is outstanding.
+	 */
 	for (unsigned int i = 0; i < l->rig.nops; i++)
 		if (l->rig.ops[i].op->type == RPMEM_POOL_WRITE)
 			memcpy(l->rig.visible + l->rig.ops[i].op->offset,
@@ -444,7 +452,9 @@ Test(rpmem_log, sizes_out_of_range_are_refused)
 	cr_assert_eq(append_bytes(l, 0, NULL), -EINVAL);
 	cr_assert_eq(append_bytes(l, info.max_entry + 1, NULL), -EMSGSIZE);
 	for (int i = 0; i < 5; i++) {
-		/* An empty log has room for it, whatever the position. */
+		/*
+		 * An empty log has room for the longest entry at any position.
+		 */
 		cr_assert_eq(append_bytes(l, info.max_entry, NULL), 0);
 		cr_assert_eq(rpmem_log_trim(l->log, l->log->durable), 0);
 		cr_assert_eq(append_bytes(l, 10u + 64u * (size_t)i, NULL), 0);
@@ -486,7 +496,9 @@ Test(rpmem_log, null_arguments_are_refused)
 	close_one(l);
 }
 
-/* An append that an empty log would refuse could never be made. */
+/*
+ * An append is refused as too long if an empty log might have no room for it.
+ */
 Test(rpmem_log, batch_fits_an_empty_log_at_any_position_or_is_refused_as_long)
 {
 	static unsigned char bytes[4096];
@@ -500,7 +512,9 @@ Test(rpmem_log, batch_fits_an_empty_log_at_any_position_or_is_refused_as_long)
 	op.count = 65;
 	cr_assert_eq(rpmem_log_submit(l->log, &op), -EMSGSIZE);
 	for (unsigned int i = 0; i < 64; i++) {
-		/* With one of 1024 bytes the ring may have a pad of 960. */
+		/*
+		 * With an entry of 1024 bytes the ring may need a pad of 960.
+		 */
 		v[33].iov_len = 992;
 		op.count = 35;
 		cr_assert_eq(rpmem_log_submit(l->log, &op), -EMSGSIZE);
@@ -545,14 +559,14 @@ Test(rpmem_log, poll_publishes_without_waiting)
 	cr_assert_eq(rpmem_log_poll(l->log, done, 1, 0), 0);
 	cr_assert_eq(l->rig.nops, 0);
 	cr_assert_eq(rpmem_log_read(reader, &lsn, bytes, LEN, &len, 0), 1);
-	/* A query of a reader shows the head and the mark of now. */
+	/* A query by a reader returns the current head and durable mark. */
 	submit(l);
 	poll_log(l, -1);
 	cr_assert_eq(rpmem_log_trim(l->log, l->log->durable), 0);
 	cr_assert_eq(rpmem_log_query(reader, &info), 0);
 	cr_assert_eq(info.head, l->log->durable);
 	cr_assert_eq(info.durable, l->log->durable);
-	/* The failure of a mark is not lost. */
+	/* A failed write of the durable mark is reported later. */
 	submit(l);
 	poll_log(l, -1);
 	l->rig.fail = -EIO;
@@ -564,7 +578,9 @@ Test(rpmem_log, poll_publishes_without_waiting)
 	close_one(l);
 }
 
-/* The rig for several threads: a poll waits until there is an operation. */
+/*
+ * The rig for several threads: a poll waits until an operation is outstanding.
+ */
 static pthread_mutex_t rig_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct log_io rig_calls;
 
@@ -693,7 +709,10 @@ Test(rpmem_log, a_torn_superblock_leaves_the_other_one)
 		const uint64_t turn = l->log->super.turn;
 
 		rpmem_log_close(l->log);
-		/* Close wrote one of them; the newest may be torn by a cut. */
+		/*
+		 * close() has written one superblock; a power cut may tear the
+		 * newest one.
+		 */
 		l->rig.visible[(turn + (i == 0)) % 2 * LOG_SLOT + 60] ^= 1;
 		cr_assert_eq(log_open(&l->log, &io, false), 0, "%u: %s", i,
 			     rpmem_log_error());
@@ -725,7 +744,7 @@ Test(rpmem_log, damage_in_front_of_the_tail_is_reported)
 		l->rig.visible[LOG_RING_AT + lsn + 50] ^= 1;
 		cr_assert_eq(rpmem_log_read(l->log, &lsn, bytes, LEN, &len, 0),
 			     -EBADMSG);
-		drop_log(l); /* without a mark behind them */
+		drop_log(l); /* no durable mark is written */
 		io = rig_io(&l->port);
 		if (layout == RPMEM_LOG_ENTRY) {
 			cr_assert_eq(log_open(&l->log, &io, false), 0);
@@ -738,7 +757,7 @@ Test(rpmem_log, damage_in_front_of_the_tail_is_reported)
 	}
 }
 
-/* The window is bytes, so that 64 small appends are outstanding at once. */
+/* The window is in bytes, so 64 small appends are outstanding at once. */
 Test(rpmem_log, many_appends_are_outstanding_without_waiting)
 {
 	struct life *l = &one;
@@ -760,7 +779,9 @@ Test(rpmem_log, many_appends_are_outstanding_without_waiting)
 			for (int k = 0; k < n; k++)
 				cr_assert_eq(done[k], &ops[i + k]);
 		}
-		/* One tail serves all appends that wait for it. */
+		/*
+		 * One write of the tail completes all appends that wait for it.
+		 */
 		cr_assert_leq(l->rig.writes - writes,
 			      layout == RPMEM_LOG_ENTRY ? 64 : 66);
 		close_one(l);

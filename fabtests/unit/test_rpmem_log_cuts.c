@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * librpmem_log on a pool in memory: every order of completions, every step at
- * which the target's power or its daemon ends, and for each write that is not
- * durable then: all of it, nothing, its first half or its second.
+ * librpmem_log on a pool in memory: every order of completions, and an end of
+ * the power or the daemon at every step. Of each write that is not durable
+ * then, all bytes survive, none, the first half, or the second half.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -16,12 +16,17 @@
 #define LONG	1000u
 #define ENTRIES 16u
 
-/* Three entries of this length fill the smallest ring but for a pad. */
+/*
+ * Programs of steps, see run_step(). Three entries of length LONG leave room
+ * for no more than a pad in the smallest ring.
+ */
 static const char *const programs[] = {
 	"spsp", "bp", "sspp", "spts", "sptsspp", "bptbp", "sprs",
 };
 
-/* The same of two logs. k: another writer replaces one that was killed. */
+/*
+ * Programs for two logs, see live(). k: kill the writer, and start another one.
+ */
 static const char *const programs_of_two[] = {
 	"bSpP",
 	"sSkp",
@@ -32,17 +37,19 @@ static struct rig rig;
 static struct seeded rnd;
 static struct choices choices;
 
-/* A log, and what it must have; w is the one that a step is about. */
+/*
+ * A log, and the entries that it must have. w is the log of the current step.
+ */
 static struct world {
 	struct rig_port port;
 	struct rpmem_log *log;
 	struct rpmem_log_op ops[ENTRIES];
 	unsigned int submitted, acked; /* entries */
 	unsigned int nops, done;       /* operations */
-	unsigned int count[ENTRIES];   /* entries of each */
-	unsigned int kept;	       /* first entry that no trim may drop */
-	unsigned int dropped;	       /* entries that a trim has dropped */
-	uint64_t next;		       /* LSN behind the acknowledged ones */
+	unsigned int count[ENTRIES];   /* entries of each append */
+	unsigned int kept;    /* first entry that must not be trimmed */
+	unsigned int dropped; /* number of trimmed entries */
+	uint64_t next;	      /* LSN behind the last acknowledged entry */
 } logs[2], *w = logs;
 
 static void fill(unsigned char to[LONG], unsigned int n)
@@ -51,7 +58,7 @@ static void fill(unsigned char to[LONG], unsigned int n)
 		to[i] = (unsigned char)(n * 37 + i % 251);
 }
 
-/* The target may end meanwhile: false. */
+/* Open the log w. False: the target has ended. */
 static bool open_log(void)
 {
 	const struct log_io io = rig_io(&w->port);
@@ -62,7 +69,7 @@ static bool open_log(void)
 	return !ret;
 }
 
-/* Compare all entries with what was appended. */
+/* Compare all entries of the log with the appended ones. */
 static void check_log(void)
 {
 	unsigned char bytes[LONG], want[LONG];
@@ -76,7 +83,7 @@ static void check_log(void)
 		cr_assert_eq(len, LONG);
 		if (!read)
 			n = bytes[0] * 173 %
-			    256; /* 37 * 173 is 1, modulo 256 */
+			    256; /* because 37 * 173 % 256 is 1 */
 		cr_assert(n >= w->dropped && n <= w->kept,
 			  "entry %u begins the log, of %u to %u", n, w->dropped,
 			  w->kept);
@@ -87,7 +94,7 @@ static void check_log(void)
 	}
 	cr_assert_eq(ret, 0, "%s", rpmem_log_error());
 	if (!read)
-		n = w->kept; /* all entries were dropped */
+		n = w->kept; /* all entries were trimmed */
 	cr_assert(n + read >= w->acked && n + read <= w->submitted,
 		  "%u entries are there, %u were acknowledged, %u appended",
 		  n + read, w->acked, w->submitted);
@@ -107,7 +114,7 @@ static void submit(unsigned int count)
 	}
 	*op = (struct rpmem_log_op){.entries = v, .count = count};
 	if (rpmem_log_submit(w->log, op))
-		return; /* the target has ended, or the ring is full */
+		return; /* target ended, or ring full */
 	w->count[w->nops++] = count;
 	w->submitted += count;
 }
@@ -140,7 +147,7 @@ static void close_log(void)
 	w->log = NULL;
 }
 
-/* The process of a writer ends, and another one opens its log. */
+/* Kill the writer of w, and open its log by another one. */
 static void replace_writer(void)
 {
 	rig_kill_port(&w->port);
@@ -192,8 +199,8 @@ static bool open_logs(unsigned int n)
 }
 
 /*
- * The writers of n logs, until their target ends: at the latest behind the last
- * step. Capital letters are steps of the second one.
+ * Run the writers of n logs until their target ends, at the latest after the
+ * last step. Capital letters are steps of the second log.
  */
 static void live(const char *steps, unsigned int n)
 {
@@ -227,7 +234,7 @@ static void create(uint32_t layout, uint64_t at, uint64_t length)
 	cr_assert_eq(log_create(&io, layout), 0);
 }
 
-/* One path: two lives, and a third to look. */
+/* Run one combination of choices: twice open and write, then open and check. */
 static void run(const char *steps, uint32_t layout, unsigned int n)
 {
 	const uint64_t length = LOG_RING_AT + LOG_RING_MIN;
@@ -264,7 +271,7 @@ static void try_one_log(uint32_t layout)
 	try_all(programs, sizeof(programs) / sizeof(*programs), layout, 1);
 }
 
-/* Each of two logs of one pool has its own prefix. */
+/* Each of two logs in one pool recovers a prefix of its own entries. */
 Test(rpmem_log_cuts, two_logs_recover_from_a_cut_at_every_step)
 {
 	for (uint32_t layout = 0; layout <= RPMEM_LOG_REGISTER; layout++)

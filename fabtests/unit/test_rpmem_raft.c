@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* librpmem_raft: what a server stores is what it loads, cut at each step. */
+/*
+ * librpmem_raft: a server loads what it has stored, after a power cut at each
+ * step.
+ */
 #include <errno.h>
 #include <string.h>
 
@@ -23,7 +26,9 @@ static struct rig rig;
 static struct seeded rnd;
 static char errmsg[RAFT_ERRMSG_BUF_SIZE];
 
-/* Entry i has index i + 1; its data is its term and a number. */
+/*
+ * The expected log. Entry i has index i + 1; its data is its term and a number.
+ */
 struct model {
 	uint64_t entries[MOST][2];
 	unsigned int n;
@@ -49,7 +54,7 @@ static void open_store(struct store *st)
 	cr_assert_eq(store_open(st, "h:p", &attr), 0, "%s", errmsg);
 }
 
-/* The power fails; what the store does when it is closed is too late. */
+/* Cut the power. What store_close() still writes comes too late. */
 static void cut(struct store *st)
 {
 	const unsigned int nops = rig.nops;
@@ -110,7 +115,10 @@ static void put_done(void *arg, int status)
 	*(int *)arg = 1 + status;
 }
 
-/* As libraft: a snapshot of entries that are there, or of a leader's. */
+/*
+ * Store a snapshot as libraft does: of stored entries, or a leader's snapshot
+ * beyond them.
+ */
 static void put(struct store *st, struct model *m)
 {
 	static unsigned char state[300 * 1024];
@@ -160,7 +168,10 @@ static bool same(const struct raft_entry *e, const uint64_t *data)
 	       memcmp(e->buf.base, data, 16) == 0;
 }
 
-/* Entries up to `sure` are there; behind them those of m, or of old. */
+/*
+ * The entries up to `sure` must be there; later ones may be those of m or of
+ * old.
+ */
 static void compare(const struct store *st, const struct replay *rp,
 		    const struct model *m, const struct model *old,
 		    unsigned int sure)
@@ -201,7 +212,7 @@ static void check_snapshot(struct store *st)
 	raft_free(s);
 }
 
-/* Steps of a server that libraft may take; then the power fails. */
+/* Take random steps of a server, as libraft may do, then cut the power. */
 static void run(uint64_t seed, unsigned int steps)
 {
 	struct model m = {.term = 1}, old;
@@ -286,7 +297,7 @@ Test(rpmem_raft, a_vote_outlives_the_server)
 	rig_fini(&rig);
 }
 
-/* The leader of `term` sends entries of `of` behind prev. */
+/* Send entries of term `of` behind entry prev, from the leader of `term`. */
 static void send(struct rpmem_log *ring, raft_term term, raft_index prev,
 		 raft_term prev_term, raft_term of, unsigned int n)
 {
@@ -303,7 +314,7 @@ static void send(struct rpmem_log *ring, raft_term term, raft_index prev,
 	cr_assert_eq(rpmem_log_append(ring, bytes, wire_size(&m), NULL), 0);
 }
 
-/* Its log has 3 entries of term 1; its term is 2. */
+/* Make a server of term 2 whose log has 3 entries of term 1. */
 static struct rpmem_log *three(struct store *st)
 {
 	uint64_t data[3][2] = {{1, 1}, {1, 2}, {1, 3}};
@@ -324,7 +335,10 @@ static struct rpmem_log *three(struct store *st)
 	return open_ring();
 }
 
-/* The entries that the server loads, and loads once more without the ring. */
+/*
+ * The server must load n entries, the last one of this term; and again without
+ * the ring.
+ */
 static void loads(struct store *st, struct rpmem_log *ring, unsigned int n,
 		  raft_term last)
 {
@@ -376,12 +390,15 @@ Test(rpmem_raft, a_message_that_does_not_fit_is_not_loaded)
 	struct store st;
 	struct rpmem_log *ring = three(&st);
 
-	send(ring, 2, 4, 2, 2, 1); /* a gap */
-	send(ring, 2, 3, 2, 2, 1); /* entry 3 has another term */
+	send(ring, 2, 4, 2, 2, 1); /* the message leaves a gap */
+	send(ring, 2, 3, 2, 2, 1); /* the preceding entry's term differs */
 	loads(&st, ring, 3, 1);
 }
 
-/* A term is stored behind what the server has taken from a ring. */
+/*
+ * A new term is stored behind the entries that the server took from a ring,
+ * which makes them durable.
+ */
 Test(rpmem_raft, a_term_makes_pending_entries_durable)
 {
 	uint64_t data[2] = {2, 9};
@@ -394,7 +411,7 @@ Test(rpmem_raft, a_term_makes_pending_entries_durable)
 	loads(&st, ring, 4, 2);
 }
 
-/* A leader's snapshot replaces all entries. */
+/* The snapshot of a leader replaces all entries. */
 Test(rpmem_raft, a_snapshot_of_a_leader_is_loaded)
 {
 	static unsigned char state[300 * 1024];
@@ -432,7 +449,7 @@ Test(rpmem_raft, a_snapshot_of_a_leader_is_loaded)
 	rig_fini(&rig);
 }
 
-/* Messages come from others: each shorter one is refused, without harm. */
+/* Peers send messages, so each truncated one is refused and has no effect. */
 Test(rpmem_raft, a_message_that_is_cut_is_refused)
 {
 	uint64_t data[2] = {1, 2};

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* librpmem_rpc on a pool in memory: cuts, ends of either side, full rings. */
+/*
+ * librpmem_rpc on a pool in memory: power cuts, ends of client or server, full
+ * rings.
+ */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -21,18 +24,21 @@ struct one {
 	unsigned char bytes[LONG], reply[LONG];
 };
 
-/* Call k tells the handler which replies its client has. 0: a query. */
+/*
+ * The bytes of a call: its number k, and how many replies its client has. k 0:
+ * a query.
+ */
 struct head {
 	uint64_t k, replied;
 };
 
-/* Both sides: the handler's part is durable at once. */
+/* The client's state, and the handler's, which is durable at once. */
 struct world {
-	uint64_t sequence, k, replied_to; /* handler */
+	uint64_t sequence, k, replied_to; /* state of the handler */
 	struct rpmem_rpc *c;
 	struct one all[WINDOW];
 	uint64_t next, acked, replied;
-	uint64_t got; /* the query's reply */
+	uint64_t got; /* reply to the query */
 	bool queried, answered;
 	struct one query;
 	unsigned int again, full;
@@ -97,7 +103,7 @@ static void process(struct world *w, struct rpmem_rpc_call *call)
 		     0);
 }
 
-/* Start call k, or the query. */
+/* Submit call k, or the query. */
 static bool submit(struct world *w, struct one *o, uint64_t k)
 {
 	const struct head h = {k, w->replied};
@@ -139,7 +145,7 @@ static void poll_client(struct world *w)
 	int n;
 
 	if (seeded_below(&rig.rnd, 4) == 0)
-		w->c->peek_at = 0; /* the clock's part */
+		w->c->peek_at = 0; /* as if the pause were over */
 	n = rpmem_rpc_poll(w->c, done, WINDOW, 0);
 	cr_assert_geq(n, 0, "seed %" PRIu64 ": %s", rig.rnd.seed,
 		      rpmem_rpc_error());
@@ -177,7 +183,10 @@ static void serve(struct world *w)
 	struct rpmem_rpc_call *call = rig_next();
 
 	if (call && seeded_below(&rig.rnd, 8) == 0) {
-		/* The server ends between effect and reply, or before both. */
+		/*
+		 * The server ends before the call's effect, or between effect
+		 * and reply.
+		 */
 		if (seeded_below(&rig.rnd, 2)) {
 			struct head h;
 
@@ -208,7 +217,7 @@ static void act(struct world *w)
 		rig_drop_client(w->c);
 		connect_client(w);
 		break;
-	case 2: /* both */
+	case 2: /* client and server end */
 		rig_drop_client(w->c);
 		rig_restart(true);
 		connect_client(w);
@@ -230,7 +239,7 @@ static void act(struct world *w)
 	}
 }
 
-/* Without further crashes everything is replied. */
+/* Without further crashes every call gets its reply. */
 static void run_out(struct world *w)
 {
 	for (int i = 0;
@@ -272,11 +281,11 @@ Test(rpmem_rpc, acknowledged_calls_are_processed_once_in_order_after_crashes)
 		rig_drop_client(w.c);
 		rig_fini();
 	}
-	/* The runs have come to the difficult places. */
+	/* The random runs must have reached the rare cases. */
 	cr_assert(again && full && calls > 1000);
 }
 
-/* The server has the first call, and the client that sent it has ended. */
+/* Make a server that has the first call, whose client has ended. */
 static void first_call(struct world *w)
 {
 	memset(w, 0, sizeof(*w));
@@ -311,7 +320,10 @@ Test(rpmem_rpc, entry_of_an_ended_process_is_not_taken_behind_its_successor)
 	unsigned char bytes[RPC_SUPER_BYTES];
 	struct rpc_super s;
 
-	/* Its write was complete only when the next process had looked. */
+	/*
+	 * A write of the former client completed only after the next client had
+	 * read.
+	 */
 	first_call(&w);
 	s = w.c->super;
 	s.turn++;
@@ -355,7 +367,7 @@ Test(rpmem_rpc, next_process_gets_the_replies_of_the_earlier_one)
 	rig_fini();
 }
 
-/* The caller has its replies, whenever it polls. */
+/* The replies are in the caller's buffers before it polls for them. */
 Test(rpmem_rpc, replied_call_frees_its_space_before_it_is_polled)
 {
 	static unsigned char reply[LONG];
@@ -370,7 +382,7 @@ Test(rpmem_rpc, replied_call_frees_its_space_before_it_is_polled)
 	process(&w, rig_next());
 	rig_flush();
 	run_out(&w);
-	/* Twice the ring. */
+	/* Submit calls for twice the ring's length. */
 	while (n * (size_t)LONG < 2u * 8192u) {
 		first = n;
 		for (; n < 256; n++) {
@@ -383,7 +395,10 @@ Test(rpmem_rpc, replied_call_frees_its_space_before_it_is_polled)
 				break;
 		}
 		cr_assert_eq(ret, -EAGAIN);
-		/* A refused call may have to record the head first: once. */
+		/*
+		 * If a call is refused, the next one may have to record the
+		 * head first, but only once.
+		 */
 		cr_assert(n > first || !recorded);
 		recorded = n == first;
 		for (unsigned int i = 0;
@@ -430,7 +445,9 @@ Test(rpmem_rpc, given_up_id_comes_back_to_its_outstanding_calls)
 	rig_fini();
 }
 
-/* Write a call. Not acknowledged: its bytes are there all the same. */
+/*
+ * Write a call. If it is not acknowledged, its bytes are visible nevertheless.
+ */
 static void write_call(struct world *w, uint64_t k, bool acknowledged)
 {
 	const struct rpmem_pool_op *op;
@@ -442,7 +459,7 @@ static void write_call(struct world *w, uint64_t k, bool acknowledged)
 		poll_client(w);
 }
 
-/* Result of the next server for the pool: 0, or an error. */
+/* Open the pool in a new server. Returns 0 or an error. */
 static int reopen(void)
 {
 	static struct slot s;
@@ -456,7 +473,7 @@ static uint64_t offset_of(const struct world *w, uint64_t n)
 	return RPC_RING_AT + rpc_sent(w->c, n)->entry.pos % w->c->super.ring;
 }
 
-/* Damage a byte: the server and the next client see it, unless it is torn. */
+/* Flip a byte: the server and the next client must return `expected`. */
 static void damage(struct world *w, uint64_t byte, int expected)
 {
 	static struct rpmem_rpc *next;
@@ -488,18 +505,18 @@ Test(rpmem_rpc, damage_of_an_acknowledged_call_is_not_the_end_of_the_ring)
 	for (uint64_t i = 0; i < RPC_HEADER; i += 8)
 		damage(&w, offset_of(&w, 2) + i, -EBADMSG);
 	damage(&w, offset_of(&w, 3), -EBADMSG);
-	/* Bytes of the call. */
+	/* Flip a byte of the call's data. */
 	rig.live[offset_of(&w, 3) + RPC_HEADER] ^= 1;
 	cr_assert_eq(reopen(), -EBADMSG);
 	rig.live[offset_of(&w, 3) + RPC_HEADER] ^= 1;
-	/* A cut can leave the fourth like that. */
+	/* A power cut can leave such a fourth call: the ring ends there. */
 	damage(&w, offset_of(&w, 4), 0);
 	damage(&w, offset_of(&w, 4) + 48, 0);
 	rig_drop_client(w.c);
 	rig_fini();
 }
 
-/* The second was outstanding when the third was written. */
+/* The second call was outstanding when the third one was written. */
 Test(rpmem_rpc, torn_call_in_front_of_a_complete_one_is_the_end_of_the_ring)
 {
 	static struct world w;
@@ -513,7 +530,10 @@ Test(rpmem_rpc, torn_call_in_front_of_a_complete_one_is_the_end_of_the_ring)
 	rig_fini();
 }
 
-/* A process that connects has found all before its first call. */
+/*
+ * A client has checked all calls when it makes its first call, so later damage
+ * is no torn write.
+ */
 Test(rpmem_rpc, damage_of_the_last_call_of_an_earlier_process_is_found)
 {
 	static struct world w;
@@ -553,7 +573,7 @@ Test(rpmem_rpc, max_call_fits_however_it_is_divided)
 	struct rpmem_rpc_info info = {.size = sizeof(info)};
 	unsigned int refused = 0;
 
-	/* An eighth of it is no multiple of RPC_ALIGN. */
+	/* Use a ring length of which an eighth is no multiple of RPC_ALIGN. */
 	memset(&w, 0, sizeof(w));
 	rig.rnd = seeded_start();
 	rig_init(8000);
@@ -571,7 +591,9 @@ Test(rpmem_rpc, max_call_fits_however_it_is_divided)
 				.reply_max = info.max_call + more - len,
 			};
 			ret = rpmem_rpc_submit(w.c, &op);
-			/* Or there is no room. */
+			/*
+			 * The refusal may also mean that the ring has no room.
+			 */
 			cr_assert(more || ret != -EMSGSIZE, "%zu", len);
 			refused += ret == -EMSGSIZE;
 		}
@@ -605,7 +627,7 @@ Test(rpmem_rpc, reply_is_looked_for_soon_behind_a_restart_of_the_server)
 	struct rpmem_rpc_op *done[1];
 
 	first_call(&w);
-	w.c->peek_pause = 500; /* the call takes long */
+	w.c->peek_pause = 500; /* as after a long wait */
 	rig_restart(false);
 	cr_assert_eq(rpmem_rpc_poll(w.c, done, 1, 0), 0);
 	cr_assert_leq(w.c->peek_pause, 20);
@@ -613,7 +635,7 @@ Test(rpmem_rpc, reply_is_looked_for_soon_behind_a_restart_of_the_server)
 	rig_fini();
 }
 
-/* Poll a client that has waited for long. */
+/* Poll with a client that has waited for a long time. */
 static int poll_late(struct world *w, struct rpmem_rpc_op **done, int most)
 {
 	int ret = 0;
@@ -637,7 +659,7 @@ Test(rpmem_rpc, damage_in_the_memory_of_a_running_server_is_an_error)
 		first_call(&w);
 		e = rpc_sent(w.c, 1)->entry;
 		at = rig.live + RPC_RING_AT + e.pos % w.c->super.ring;
-		if (i == 2) { /* the reply, whose message is lost */
+		if (i == 2) { /* the reply; its message is lost */
 			process(&w, rig_next());
 			rig_flush();
 			rig.nmsgs = 0;
@@ -646,7 +668,7 @@ Test(rpmem_rpc, damage_in_the_memory_of_a_running_server_is_an_error)
 			at += RPC_HEADER;
 		}
 		*at ^= 1;
-		if (i == 3) { /* a read that met a store */
+		if (i == 3) { /* a read during a store */
 			for (int n = 0; n < 1000 && !w.c->damaged; n++)
 				poll_late(&w, done, 1);
 			*at ^= 1;
@@ -679,8 +701,8 @@ Test(rpmem_rpc, damaged_or_foreign_message_is_no_reply)
 	for (int i = 0; i < 3; i++) {
 		rig.nmsgs = 1;
 		w.c->peek_at = UINT64_MAX;
-		rig.msgs[0].bytes[0] ^= i < 2; /* damaged, then not */
-		rig.msgs[0].m.token ^= i > 0;  /* foreign, then not */
+		rig.msgs[0].bytes[0] ^= i < 2; /* damaged, then intact */
+		rig.msgs[0].m.token ^= i > 0;  /* wrong, then right */
 		cr_assert_eq(rpmem_rpc_poll(w.c, done, 1, 0), i == 2);
 	}
 	cr_assert_eq(done[0], &w.all[1].op);
@@ -699,7 +721,10 @@ Test(rpmem_rpc, ring_of_an_id_or_of_outstanding_calls_is_not_taken_by_others)
 	run_out(&w);
 	rig_drop_client(w.c);
 	cr_assert_eq(rpmem_rpc_connect(&other, "h:p", NULL), -EBUSY);
-	/* Its client has taken the ring behind the server's page. */
+	/*
+	 * A client has taken the ring, and the server's page does not show that
+	 * yet.
+	 */
 	rig.srv->page.v[0].kind = RPC_FREE;
 	server_publish(rig.srv);
 	cr_assert_eq(rpmem_rpc_connect(&other, "h:p", NULL), -EBUSY);
@@ -735,7 +760,7 @@ Test(rpmem_rpc, threshold_bounds_the_part_of_the_ring_that_is_in_use)
 			ops[n] = (struct rpmem_rpc_op){.buf = "x", .len = 1};
 		while (n < 64 && !rpmem_rpc_submit(c, &ops[n]) && ++n);
 		cr_assert_eq(rpmem_rpc_query(c, &info), 0);
-		/* A call takes 192 bytes. */
+		/* Each call takes 192 bytes of the ring. */
 		cr_assert_eq(info.used,
 			     8192 * attr.threshold / 100 / 192 * 192);
 		rig_drop_client(c);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* How much of a ring librpmem_rpc reads. */
+/* The part of a ring that librpmem_rpc reads. */
 #include "config.h"
 
 #include <criterion/criterion.h>

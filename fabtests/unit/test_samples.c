@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Percentiles are samples, and are not given when there are too few. */
+/* Percentiles are existing samples, and are refused when there are too few. */
 #include <errno.h>
 
 #include <criterion/criterion.h>
@@ -10,7 +10,7 @@ static struct rp_samples s;
 
 static void fill_samples(size_t n)
 {
-	/* 1 .. n, in an order that is neither. */
+	/* Add 1 to n in an order that is neither ascending nor descending. */
 	for (size_t i = 0; i < n; i++)
 		cr_assert_eq(rp_samples_add(&s, (i * 7919) % n + 1), 0);
 }

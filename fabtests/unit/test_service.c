@@ -16,7 +16,7 @@
 
 #include "util/service.h"
 
-/* A manager that listens on path, or on an abstract address for "@...". */
+/* A service manager that listens on path; "@...": on an abstract address. */
 static int manager_open(const char *path)
 {
 	struct sockaddr_un sun = {.sun_family = AF_UNIX};
@@ -33,7 +33,7 @@ static int manager_open(const char *path)
 	return fd;
 }
 
-/* The next datagram, or "" when none has arrived. */
+/* The next datagram, or "" if none has arrived. */
 static const char *manager_read(int fd)
 {
 	static char got[1024];
@@ -61,7 +61,7 @@ Test(service, states_arrive_at_a_path_and_at_an_abstract_address)
 			     1);
 		rp_service_stopping();
 		cr_assert_str_eq(manager_read(fd), "STOPPING=1");
-		/* A line break would begin another assignment. */
+		/* A line break in the text would begin another assignment. */
 		rp_service_status("pool %s", "a\nREADY=1");
 		cr_assert_str_eq(manager_read(fd), "STATUS=pool a READY=1");
 		close(fd);
@@ -125,7 +125,9 @@ Test(service, only_the_journal_gets_levels)
 	cr_assert_str_eq(rp_service_prefix(RP_SERVICE_ERROR), "<3>");
 	cr_assert_str_eq(rp_service_prefix(RP_SERVICE_WARNING), "<4>");
 	cr_assert_str_eq(rp_service_prefix(RP_SERVICE_NOTICE), "<5>");
-	/* stderr was redirected after the manager had set the variable. */
+	/*
+	 * As if stderr had been redirected after the manager set the variable.
+	 */
 	snprintf(stream, sizeof(stream), "%llu:%llu",
 		 (unsigned long long)st.st_dev,
 		 (unsigned long long)st.st_ino + 1);
@@ -138,7 +140,7 @@ Test(service, a_repeated_line_is_written_once_a_second)
 	uint64_t last = 0, first;
 	unsigned int lines = 0;
 
-	/* However slow the process is, a second passes between two lines. */
+	/* Between two lines a second passes, however slow the process is. */
 	for (int i = 0; i < 60000 && lines < 2; i++) {
 		usleep(1000);
 		first = last;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Small plain writes of a session, coalesced into one request. */
+/* Coalescing: small plain writes of a session in one request. */
 #include <errno.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static void write_small(unsigned int i, uint64_t off, size_t len)
 {
 	memset(w[i].buf, (int)i, len);
 	bed_post(op_write(&w[i], 1, off, len, 0));
-	/* post() has copied the bytes. */
+	/* The program may reuse its buffer after post(). */
 	memset(w[i].buf, 0xee, len);
 }
 
@@ -55,7 +55,7 @@ Test(session_batch, small_writes_leave_together)
 	cr_assert_eq(rp_session_outstanding(bed.s), 64);
 	bed_progress();
 	see_batch(64);
-	/* The bytes are sent from where they are. */
+	/* The bytes are sent from the session's copy, as a second iovec. */
 	cr_assert_eq(bed.last->iov_count, 2);
 	for (unsigned int i = 0; i < 64; i++) {
 		cr_assert_eq(bed.last->ranges[i].addr, w[i].range.addr);
@@ -86,7 +86,7 @@ Test(session_batch, write_of_several_buffers)
 	cr_assert_eq(memcmp(bed.last->req.bytes, w[0].buf, 24), 0);
 }
 
-/* A slow link gets its time for the bytes of a batch. */
+/* On a slow link the bytes of a batch extend the deadline. */
 Test(session_batch, bytes_in_flight_extend_the_deadline)
 {
 	struct rp_session_attr attr = bed_attr();
@@ -107,7 +107,10 @@ Test(session_batch, bytes_in_flight_extend_the_deadline)
 	cr_assert_eq(rp_session_deadline(bed.s), bed.now + BED_TIMEOUT);
 }
 
-/* Any later operation sends the batch first, so that nothing overtakes it. */
+/*
+ * Any other operation sends the batch first, so that it does not overtake the
+ * writes.
+ */
 Test(session_batch, later_operations_send_the_batch_first)
 {
 	struct rp_op *op;
@@ -137,7 +140,7 @@ Test(session_batch, later_operations_send_the_batch_first)
 	see_batch(1);
 	bed_ok();
 	bed_see_nothing();
-	/* A refused operation ends the batch, too. */
+	/* An operation that is refused sends the batch, too. */
 	write_small(6, 0, 24);
 	bed_post(op_write(&w[12], 1, BED_LEN, 24, 0));
 	write_small(7, 0, 24);
@@ -158,7 +161,7 @@ Test(session_batch, full_batch_leaves)
 	see_batch(1);
 }
 
-/* A message of the greatest length. */
+/* The batch fills a message of the greatest length. */
 Test(session_batch, batch_is_filled_to_the_last_byte)
 {
 	/* Descending ranges are not packed. */
@@ -182,7 +185,7 @@ Test(session_batch, many_tiny_writes_are_bounded_by_ranges)
 	see_batch(170 - (4168 - 24) / 25);
 }
 
-/* Other writes are RDMA. */
+/* Writes that are not small and plain are RDMA. */
 Test(session_batch, other_writes_are_rdma)
 {
 	static struct rp_wire_range r[2];
@@ -214,7 +217,10 @@ Test(session_batch, not_without_the_agent)
 	bed_see_kind(RP_CHANNEL_WRITE);
 }
 
-/* Over a device RDMA is faster than stores by the target's CPU. */
+/*
+ * Over an RDMA device small writes are RDMA, which is faster than stores by the
+ * target's CPU.
+ */
 Test(session_batch, not_over_a_device)
 {
 	bed_stop();
@@ -225,7 +231,7 @@ Test(session_batch, not_over_a_device)
 	bed_see_kind(RP_CHANNEL_WRITE);
 }
 
-/* --- coalescing weakens nothing --- */
+/* --- a coalesced write has the guarantees of a single one --- */
 
 Test(session_batch, failure_poisons_all_its_writes)
 {
@@ -267,7 +273,7 @@ Test(session_batch, loss_before_and_after_sending)
 		bed_post(op_commit_one(&a, 1, 3000, 8));
 		expect_status(&a, RP_ST_WRITE_FAILED);
 	}
-	/* Written again: the range is cured. */
+	/* Writing the range again removes the poison. */
 	write_small(0, 3000, 24);
 	bed_post(op_commit_one(&a, 1, 3000, 24));
 	see_batch(1);
@@ -278,7 +284,10 @@ Test(session_batch, loss_before_and_after_sending)
 	expect_ok(&w[0]);
 }
 
-/* RDMA and effects on its bytes wait for the batch, as for every store. */
+/*
+ * RDMA and effects on the bytes of a batch wait for its reply, as for every
+ * store.
+ */
 Test(session_batch, rdma_of_its_bytes_waits)
 {
 	post_scattered(4);
@@ -299,7 +308,7 @@ Test(session_batch, rdma_of_its_bytes_waits)
 	bed_see_request(RP_EFFECT_THEN);
 }
 
-/* A batch waits, too, and takes more writes until it is sent. */
+/* A batch behind an ordered store waits, and takes more writes meanwhile. */
 Test(session_batch, batch_waits_for_an_ordered_store)
 {
 	bed_post(op_then(&a, 1, 65536, 64, 8));
@@ -336,7 +345,9 @@ Test(session_batch, done_may_start_the_next_batch)
 	expect_ok(&w[1]);
 }
 
-/* Credits bound the batches; the queue bounds writes that wait. */
+/*
+ * Credits bound the outstanding batches; the queue bounds the waiting writes.
+ */
 Test(session_batch, batches_take_credits)
 {
 	unsigned int n = 0;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A session without memory: operations are refused or fail, none is lost. */
+/*
+ * A session without memory: operations are refused or fail, and each one
+ * completes.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +19,7 @@ void *__wrap_malloc(size_t n);
 void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t n);
 
-/* Allocations by the session before one fails; whether one has failed. */
+/* Allocations of the session that succeed before one fails; failed: one has. */
 static unsigned int good;
 static bool armed, failed;
 
@@ -105,7 +108,7 @@ static bool record_result(struct report *t, int ret)
 
 /*
  * Fail the n-th allocation of each operation, for all n. A failed operation
- * poisons its range, a successful one does not, and the session goes on.
+ * poisons its range, a successful one does not, and the session remains usable.
  */
 static unsigned int
 fail_each_allocation(struct rp_op *(*make)(struct report *t), uint64_t off)
@@ -126,7 +129,7 @@ fail_each_allocation(struct rp_op *(*make)(struct report *t), uint64_t off)
 		bed_post(op_commit_one(&b, 1, off, 8));
 		reply_to_all();
 		expect_status(&b, ok || ret ? RP_ST_OK : RP_ST_WRITE_FAILED);
-		/* The range is cured. */
+		/* This write removes the poison from the range. */
 		bed_post(op_write(&w[1], 1, off, 16, RP_LEVEL_VISIBLE));
 		reply_to_all();
 		expect_ok(&w[1]);
@@ -215,7 +218,7 @@ Test(session_memory, commits)
 	cr_assert_gt(n, 4);
 }
 
-/* Fences and FLUSHes of several regions. */
+/* Commits by fences and FLUSHes in several regions. */
 Test(session_memory, commits_without_the_agent)
 {
 	static const enum rp_method m[] = {RP_METHOD_FENCE, RP_METHOD_NATIVE};
@@ -259,13 +262,13 @@ static struct rp_op *post_notified(struct report *t)
 	return op;
 }
 
-/* RDMA without memory for the REQUEST behind it. */
+/* An RDMA write without memory for the REQUEST behind it. */
 Test(session_memory, notified_write)
 {
 	cr_assert_geq(fail_each_allocation(post_notified, 0), 3);
 }
 
-/* A queued inject write without memory for its copy. */
+/* A queued inject write without memory for the copy of its bytes. */
 Test(session_memory, queued_injected_write)
 {
 	struct rp_op *op = op_write(&w[0], 1, 0, 64, RP_LEVEL_DURABLE);
@@ -284,7 +287,10 @@ Test(session_memory, queued_injected_write)
 	expect_status(&b, RP_ST_WRITE_FAILED);
 }
 
-/* The same for RDMA that waits for a store. */
+/*
+ * An inject write by RDMA, which waits for a store, without memory for its
+ * copy.
+ */
 Test(session_memory, injected_write_behind_a_store)
 {
 	struct rp_op *op;
@@ -292,7 +298,7 @@ Test(session_memory, injected_write_behind_a_store)
 	bed_post(op_write(&w[0], 1, 0, 64, RP_LEVEL_DURABLE));
 	op = op_write(&w[1], 1, 0, 5000, RP_LEVEL_DURABLE);
 	op->inject = true;
-	/* The first allocation is the vector of unplaced ranges. */
+	/* This one is for the vector of unplaced ranges; the next one fails. */
 	fail_allocation(1);
 	bed_post(op);
 	cr_assert(failed);
@@ -303,7 +309,7 @@ Test(session_memory, injected_write_behind_a_store)
 	expect_status(&b, RP_ST_WRITE_FAILED);
 }
 
-/* A batch without memory for its REQUEST fails all its writes. */
+/* If a batch has no memory for its REQUEST, all its writes fail. */
 Test(session_memory, batch)
 {
 	for (int i = 0; i < 3; i++)
@@ -318,7 +324,7 @@ Test(session_memory, batch)
 	expect_status(&b, RP_ST_WRITE_FAILED);
 }
 
-/* Without memory for a poisoned range, all bytes are poisoned. */
+/* If a poisoned range cannot be recorded, all bytes count as poisoned. */
 Test(session_memory, poison)
 {
 	for (unsigned int n = 0; n < 2; n++) {
@@ -335,7 +341,7 @@ Test(session_memory, poison)
 	}
 }
 
-/* The same for commits posted before the write failed. */
+/* If a poisoned range cannot be recorded, the outstanding commits fail. */
 Test(session_memory, poison_fails_outstanding_commits)
 {
 	for (unsigned int n = 0; n < 2; n++) {
@@ -352,14 +358,14 @@ Test(session_memory, poison_fails_outstanding_commits)
 	}
 }
 
-/* Cached bytes that cannot be recorded: all commits go to the agent. */
+/* If cached bytes cannot be recorded, all commits go to the agent. */
 Test(session_memory, without_memory_for_cached_bytes_commits_go_to_the_agent)
 {
 	bed_stop();
 	bed_start(NULL);
 	bed.method = RP_METHOD_FENCE;
 	bed_open(1);
-	/* The first allocation is the operand's copy. */
+	/* The first allocation is for the copy of the operand. */
 	fail_allocation(1);
 	bed_post(op_atomic(&w[0], 1, 0));
 	cr_assert(failed);
@@ -369,10 +375,12 @@ Test(session_memory, without_memory_for_cached_bytes_commits_go_to_the_agent)
 	bed_see_request(RP_EFFECT_NONE);
 }
 
-/* The grant of HELLO_ACK has no memory: the next operation fails. */
+/* If the grant of HELLO_ACK cannot be recorded, the next operation fails. */
 Test(session_memory, grants)
 {
-	/* The grant, and the two parts of the first table. */
+	/*
+	 * The three allocations: the grant, and two parts of the first table.
+	 */
 	for (unsigned int n = 0; n < 3; n++) {
 		bed_stop();
 		bed_start(NULL);
@@ -386,7 +394,7 @@ Test(session_memory, grants)
 		cr_assert_eq(w[0].out.detail, 0);
 	}
 	cr_assert_eq(bed_try(op_write(&w[0], 1, 0, 64, 0)), -EAGAIN);
-	/* A refusal that cannot be recorded for its key counts for all keys. */
+	/* A refusal that cannot be recorded for its key applies to all keys. */
 	fail_allocation(0);
 	bed_refuse(RP_ST_STALE_KEY, 5);
 	bed_progress();
@@ -402,7 +410,10 @@ Test(session_memory, grants)
 		armed = false;
 	}
 	bed_see_nothing();
-	/* Without memory for the first key the second is not queried. */
+	/*
+	 * If there is no memory for the first key, the second one is not
+	 * queried either.
+	 */
 	many[0] = bed_range(7, 0, 64);
 	many[1] = bed_range(8, 0, 64);
 	fail_allocation(0);
@@ -412,7 +423,7 @@ Test(session_memory, grants)
 	bed_post(op_write(&w[0], 9, 0, 64, 0));
 }
 
-/* A write whose range cannot be recorded is refused as a whole. */
+/* A write is refused if one of its ranges cannot be recorded. */
 Test(session_memory, unplaced_ranges)
 {
 	bed_stop();
@@ -427,7 +438,7 @@ Test(session_memory, unplaced_ranges)
 	expect_ok(&w[0]);
 }
 
-/* A fence without memory is posted by a later call. */
+/* A fence that lacks memory is posted by a later call. */
 Test(session_memory, fences)
 {
 	bed_post(op_write(&w[0], 1, 0, 4096, 0));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Poisoned ranges of failed writes; and every state edge of an operation. */
+/* Poisoned ranges of failed writes, and every state edge of an operation. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,7 +46,7 @@ Test(session_poison, commit_ends_behind_the_stores_that_it_covers)
 	expect_ok(&c);
 	bed_reply(1, RP_ST_OK);
 	expect_ok(&b);
-	/* The store fails after the commit's own reply. */
+	/* The store fails after the commit's own reply has arrived. */
 	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
 	bed_post(op_commit_one(&b, 1, 0, 4096));
 	bed_reply(5, RP_ST_OK);
@@ -62,7 +62,7 @@ Test(session_poison, commit_without_the_agent_ends_behind_stores)
 	bed.method = RP_METHOD_FENCE;
 	bed.class = RP_CLASS_PROCESS;
 	bed_open(1);
-	/* The class needs the agent, which will refuse. */
+	/* This class needs the agent, which will refuse it. */
 	op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE)->required = RP_CLASS_POWER;
 	bed_post(&a.op);
 	bed_see_request(RP_EFFECT_STORE);
@@ -110,18 +110,18 @@ Test(session_poison, lost_writes_are_poisoned_until_written_again)
 	op_commit_one(&b, 1, 100, 8)->level = RP_LEVEL_VISIBLE;
 	bed_post(&b.op);
 	expect_status(&b, RP_ST_WRITE_FAILED);
-	/* A write cures a part. */
+	/* A write to a part of the range removes that part's poison. */
 	bed_post(op_write(&a, 1, 100, 2000, 0));
 	bed_see();
 	commit_says(100, 2000, RP_ST_OK);
 	commit_says(100, 2001, RP_ST_WRITE_FAILED);
-	/* A write cures a whole range, and the REQUEST covers it. */
+	/* A durable write to the rest of the range removes its poison, too. */
 	bed_post(op_write(&b, 1, 2000, 3000, RP_LEVEL_DURABLE));
 	bed_see();
 	bed_ok();
 	bed_done_all();
 	commit_says(0, 8192, RP_ST_OK);
-	/* The next write is lost as well. */
+	/* The next write to the range is lost as well. */
 	bed_post(op_write(&b, 1, 0, 64, RP_LEVEL_DURABLE));
 	lose_all();
 	expect_status(&b, RP_ST_LOST);
@@ -140,7 +140,7 @@ Test(session_poison, proved_writes_are_not_poisoned)
 	commit_says(8192, 8, RP_ST_WRITE_FAILED);
 }
 
-/* A proof covers earlier writes only. */
+/* A proof of placement covers earlier writes only. */
 Test(session_poison, proof_is_of_earlier_writes_alone)
 {
 	bed_post(op_write(&a, 1, 0, 4096, 0));
@@ -189,7 +189,7 @@ Test(session_poison, ranges_behind_the_last_are_not_poisoned)
 	}
 }
 
-/* More ranges than the set takes become longer ones. */
+/* More poisoned ranges than the set can hold are merged to longer ones. */
 Test(session_poison, memory_for_poisoned_ranges_is_bounded)
 {
 	for (uint64_t i = 0; i < RP_SESSION_RANGES + 10; i++) {
@@ -203,7 +203,7 @@ Test(session_poison, memory_for_poisoned_ranges_is_bounded)
 		commit_says(8192 * i, 8, RP_ST_WRITE_FAILED);
 }
 
-/* Writes that fail without a connection poison their ranges, too. */
+/* A write that fails without a connection poisons its range, too. */
 Test(session_poison, writes_without_a_connection_are_poisoned)
 {
 	lose_all();
@@ -249,7 +249,7 @@ Test(session_poison, delivered_write_proves_itself_alone)
 	commit_says(8192, 8, RP_ST_WRITE_FAILED);
 }
 
-/* A commit covers what was written before it. */
+/* A failing store does not fail a commit that was posted before it. */
 Test(session_poison, failing_store_fails_no_commit_in_front_of_it)
 {
 	bed_post(op_commit_one(&b, 1, 0, 64));
@@ -260,7 +260,10 @@ Test(session_poison, failing_store_fails_no_commit_in_front_of_it)
 	expect_ok(&b);
 }
 
-/* A later reply proves placement, but the write's own is lost: poisoned. */
+/*
+ * A later reply proves the write's placement, but its own reply is lost:
+ * poisoned.
+ */
 Test(session_poison, durable_write_that_is_lost_is_poisoned_wherever_it_is)
 {
 	bed_post(op_write(&a, 1, 0, 8192, RP_LEVEL_DURABLE));
@@ -276,7 +279,10 @@ Test(session_poison, durable_write_that_is_lost_is_poisoned_wherever_it_is)
 	commit_says(0, 8192, RP_ST_OK);
 }
 
-/* The acknowledgement of the first range does not prove the second. */
+/*
+ * The acknowledgement of the first range does not prove placement of the
+ * second.
+ */
 Test(session_poison, first_delivered_range_proves_itself_alone)
 {
 	static struct rp_wire_range two[2];
@@ -294,7 +300,9 @@ Test(session_poison, first_delivered_range_proves_itself_alone)
 	cr_assert_not(rp_session_has_unplaced(bed.s));
 }
 
-/* The reply to the write's commit proves placement, even as a failure. */
+/*
+ * A reply to the write's commit proves placement, even if it reports a failure.
+ */
 Test(session_poison, write_with_a_failed_commit_is_not_poisoned)
 {
 	bed_post(op_write(&a, 1, 0, 8192, RP_LEVEL_DURABLE));
@@ -326,7 +334,9 @@ Test(session_poison, failed_atomics_and_ordered_stores_are_poisoned)
 	commit_says(256, 8, RP_ST_WRITE_FAILED);
 }
 
-/* A failed store fails the commits behind it, until a write replaces it. */
+/*
+ * A failed store fails the commits behind it, until another write to its bytes.
+ */
 Test(session_poison, failing_store_fails_commits_behind_it)
 {
 	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
@@ -347,7 +357,10 @@ Test(session_poison, failing_store_fails_commits_behind_it)
 	commit_says(0, 64, RP_ST_OK);
 }
 
-/* The ordered store will not be executed: commits of its bytes fail. */
+/*
+ * If its commit fails, the ordered store is not executed, so commits of its
+ * bytes fail.
+ */
 Test(session_poison, ordered_store_is_poisoned_when_its_commit_fails)
 {
 	fill_ranges(400);
@@ -358,11 +371,13 @@ Test(session_poison, ordered_store_is_poisoned_when_its_commit_fails)
 	bed_post(op_commit_one(&c, 1, 65544, 8));
 	bed_done_all();
 	bed_reply(1, RP_ST_FLUSH_FAILED);
-	expect_pending(&a); /* its second slice is outstanding */
+	expect_pending(&a); /* the second slice has no reply */
 	expect_status(&b, RP_ST_WRITE_FAILED);
 	bed_reply(3, RP_ST_OK);
 	expect_ok(&c);
-	/* A write replaces it before the commit has ended. */
+	/*
+	 * Another write to the bytes removes the poison before the commit ends.
+	 */
 	bed_post(op_write(&d, 1, 65536, 8, RP_LEVEL_DURABLE));
 	bed_reply(4, RP_ST_OK);
 	expect_ok(&d);
@@ -375,14 +390,15 @@ Test(session_poison, ordered_store_is_poisoned_when_its_commit_fails)
 
 /*
  * The target refuses the flush of a write, and executes the commit behind it.
- * The connection ends before the channel has released the refused request.
+ * The connection ends before the channel has called done() of the refused
+ * request.
  */
 Test(session_poison, ordered_store_behind_a_refused_write_is_indeterminate)
 {
 	bed.chan.inject = 0;
 	bed_post(op_write(&a, 1, 0, 8192, RP_LEVEL_DURABLE));
 	bed_post(op_then(&b, 1, 0, 64, 65536));
-	bed_done(1); /* the bytes of the write */
+	bed_done(1); /* the write's RDMA */
 	bed_reply(1, RP_ST_OVERLOADED);
 	expect_pending(&a);
 	bed_lose(ECONNRESET);
@@ -395,7 +411,7 @@ Test(session_poison, ordered_store_behind_a_refused_write_is_indeterminate)
 	commit_says(65536, 8, RP_ST_WRITE_FAILED);
 }
 
-/* A commit that has failed does not wait for other stores. */
+/* A commit that has failed completes without waiting for other stores. */
 Test(session_poison, failed_commit_ends_at_once)
 {
 	bed_post(op_atomic(&a, 1, 0));
@@ -439,7 +455,7 @@ Test(session_poison, lost_effects_are_indeterminate)
 	op = op_write(&a, 1, 1024, 64, RP_LEVEL_DURABLE);
 	op->effect = RP_EFFECT_NOTIFY;
 	lose_after_post(op, RP_ST_UNSURE, true, 1024);
-	/* Operations that can be repeated are not indeterminate. */
+	/* Operations that can be repeated do not become indeterminate. */
 	lose_after_post(op_write(&a, 1, 2048, 64, RP_LEVEL_DURABLE), RP_ST_LOST,
 			true, 2048);
 	lose_after_post(op_commit_one(&a, 1, 4096, 64), RP_ST_LOST, false,
@@ -458,12 +474,12 @@ Test(session_poison, unsent_effects_that_are_lost_are_not_done)
 			1 << 22);
 	bed.room = -1;
 	commit_says(65536, 8, RP_ST_OK);
-	/* All slices but the last are sent. */
+	/* All slices are sent except the last one. */
 	fill_ranges(400);
 	op = op_commit(&a, many, 400);
 	op->effect = RP_EFFECT_NOTIFY;
 	lose_after_post(op, RP_ST_LOST, false, 1 << 20);
-	/* The write is sent, the REQUEST behind it is not. */
+	/* The write is sent, but not the REQUEST behind it. */
 	bed.room = 1;
 	op = op_write(&a, 1, 1 << 21, 64, RP_LEVEL_DURABLE);
 	op->effect = RP_EFFECT_NOTIFY;
@@ -474,7 +490,9 @@ Test(session_poison, unsent_effects_that_are_lost_are_not_done)
 	expect_status(&a, RP_ST_LOST);
 }
 
-/* A write fails if its remote CQ data is refused, although it is placed. */
+/*
+ * A write whose remote CQ data is refused fails, although its bytes are placed.
+ */
 Test(session_poison, write_without_its_data_has_failed)
 {
 	op_write(&a, 1, 0, 8192, RP_LEVEL_VISIBLE)->effect = RP_EFFECT_NOTIFY;
@@ -492,7 +510,7 @@ Test(session_poison, write_without_its_data_has_failed)
 	commit_says(8192, 8, RP_ST_OK);
 }
 
-/* An effect with a reply is not indeterminate. */
+/* An effect whose reply has arrived is not indeterminate. */
 Test(session_poison, effect_with_a_reply_is_determinate)
 {
 	bed.inject = 0;
@@ -508,7 +526,7 @@ Test(session_poison, effect_with_a_reply_is_determinate)
 	expect_ok(&a);
 }
 
-/* The reply is there, but not the acknowledgement of the bytes. */
+/* The reply has arrived, but not the acknowledgement of the bytes. */
 Test(session_poison, effect_of_a_lost_write_is_indeterminate)
 {
 	for (int refused = 0; refused < 2; refused++) {
@@ -536,11 +554,14 @@ Test(session_poison, timeout_leaves_effects_indeterminate)
 	expect_status(&b, RP_ST_TIMEOUT);
 }
 
-/* --- every edge --- */
+/* --- every state edge --- */
 
 static void take_all_edges(void)
 {
-	/* QUEUED: invalid range; failed by an earlier store; lost. */
+	/*
+	 * Leave QUEUED: by an invalid range, by a failed earlier store, by a
+	 * loss.
+	 */
 	bed_post(op_commit_one(&a, 1, BED_LEN, 64));
 	expect_status(&a, RP_ST_RANGE);
 	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
@@ -548,7 +569,10 @@ static void take_all_edges(void)
 	bed_see();
 	bed_reply(bed.last->hdr.token, RP_ST_FLUSH_FAILED);
 	expect_status(&b, RP_ST_WRITE_FAILED);
-	/* DATA: plain; durable; lost before it was posted. */
+	/*
+	 * Leave DATA: as a plain write, as a durable one, by a loss before it
+	 * is posted.
+	 */
 	bed_post(op_write(&a, 1, 0, 8192, RP_LEVEL_DURABLE));
 	bed_done_all();
 	bed_see();
@@ -569,7 +593,10 @@ static void take_all_edges(void)
 	bed_see();
 	bed_ok();
 	expect_ok(&a);
-	/* SLICES: deferred; directly to the last; lost for want of a credit. */
+	/*
+	 * Leave SLICES: to be deferred, directly to the last slice, by a loss
+	 * without a credit.
+	 */
 	fill_ranges(400);
 	op_commit(&a, many, 400)->effect = RP_EFFECT_NOTIFY;
 	bed_post(&a.op);
@@ -588,7 +615,7 @@ static void take_all_edges(void)
 	bed_ok();
 	bed_done_all();
 	expect_ok(&a);
-	/* REPLIES: a slice fails; lost. */
+	/* Leave REPLIES: by a failed slice, by a loss. */
 	for (int lost = 0; lost < 2; lost++) {
 		op_commit(&a, many, 200)->effect = RP_EFFECT_NOTIFY;
 		bed_post(&a.op);
@@ -609,7 +636,7 @@ static void take_all_edges(void)
 	bed_post(op_commit(&a, many, 400));
 	bed_post(op_query(&b, 1));
 	lose_all();
-	/* LAST: no credit for it, then lost. */
+	/* Leave LAST: by a loss while it has no credit. */
 	bed_post(op_query(&a, 1));
 	bed_post(op_query(&b, 1));
 	bed_post(op_query(&c, 1));
@@ -628,7 +655,7 @@ Test(session_poison, every_edge_is_taken)
 					  "the edge from %d to %d", i, j);
 }
 
-/* --- docs/protocol.md --- */
+/* --- state edges in docs/protocol.md --- */
 
 static const char *const state_names[RP_OP_STATES] = {
 	[RP_OP_NEW] = "NEW",	     [RP_OP_QUEUED] = "QUEUED",
@@ -637,7 +664,7 @@ static const char *const state_names[RP_OP_STATES] = {
 	[RP_OP_POSTED] = "POSTED",   [RP_OP_ENDED] = "ENDED",
 };
 
-/* The states in a list of names, as a bit mask. */
+/* The states in a comma-separated list of names, as a bit mask. */
 static unsigned int states_of(char *names)
 {
 	unsigned int states = 0;

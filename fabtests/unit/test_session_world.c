@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A session with random operations, and a target that places, caches, loses and
+ * A session with random operations, on a target that places, caches, loses and
  * replies as late as it may: no OK may be false.
  */
 #include <errno.h>
@@ -14,21 +14,21 @@
 #include "session_bed.h"
 
 #define REGIONS 3
-#define CELLS	64 /* 8 bytes each, by region */
-#define OPS	24 /* outstanding at once */
+#define CELLS	64 /* cells of a region, 8 bytes each */
+#define OPS	24 /* outstanding operations */
 #define STEPS	1500
 #define RUNS	500
 
 /*
- * Each write has a higher number than the one before and fills whole cells with
- * it: a cell with a lower number than the last write before a commit has lost
- * that write, or had it undone.
+ * Each write fills whole cells with its number; the numbers grow. If a cell has
+ * a lower number than the last write before a commit, that write was lost or
+ * undone.
  */
 struct cell {
-	uint64_t placed;  /* what readers at the target see */
-	uint64_t durable; /* what survives */
-	bool cached;	  /* stored by the CPU: fences do not cover it */
-	unsigned int by;  /* else the connection that placed it */
+	uint64_t placed;  /* what a reader at the target gets */
+	uint64_t durable; /* what survives a power cut */
+	bool cached;	  /* stored by the CPU, so fences do not cover it */
+	unsigned int by;  /* connection whose RDMA placed it */
 	uint64_t posted;  /* number of the last accepted write */
 };
 static struct cell cells[REGIONS][CELLS];
@@ -38,13 +38,16 @@ struct item {
 	STAILQ_ENTRY(item) link;
 	struct bed_seen *m;
 	bool placed;	      /* placed or executed at the target */
-	uint64_t data[CELLS]; /* result of a read */
+	uint64_t data[CELLS]; /* the bytes that a read returns */
 };
 STAILQ_HEAD(items, item);
-static struct items wire;     /* not completed at the initiator */
+static struct items wire;     /* messages and RDMA without completion */
 static struct items received; /* messages that the agent has not executed */
 
-/* A REPLY that the agent has not sent yet, with its ordered store. */
+/*
+ * A REPLY that the agent has not sent yet, and the ordered store that precedes
+ * it.
+ */
 struct reply {
 	STAILQ_ENTRY(reply) link;
 	uint64_t token;
@@ -61,15 +64,17 @@ try {
 	bool busy, checked;
 	struct rp_wire_range ranges[3];
 	size_t n;
-	uint64_t number; /* the number that it writes */
-	/* By covered cell: the number posted before the operation. */
+	uint64_t number; /* number that the write stores */
+	/*
+	 * By covered cell: the number of its last write before this operation.
+	 */
 	uint64_t before[REGIONS][CELLS];
 	bool executed; /* its effect was executed */
 	uint64_t then_number;
 };
 static struct try tries[OPS];
 static uint64_t numbers;
-static bool failed[2 * STEPS]; /* by number: that write failed */
+static bool failed[2 * STEPS]; /* by number: whether that write failed */
 static unsigned int connection, nsaid;
 static struct seeded rnd;
 
@@ -124,7 +129,10 @@ static void place_bytes(unsigned int r, uint64_t at, const uint8_t *from,
 	}
 }
 
-/* A fence or a FLUSH covers bytes that RDMA of this connection has placed. */
+/*
+ * A fence or a FLUSH makes bytes durable that RDMA of this connection has
+ * placed.
+ */
 static void write_back(unsigned int r, uint64_t at, uint64_t len)
 {
 	for (size_t i = at / 8; i < (at + len) / 8; i++) {
@@ -144,7 +152,7 @@ static void flush_range(const struct rp_wire_range *g)
 		c[i].durable = c[i].placed;
 }
 
-/* Deliver the next message or RDMA in order. False: none. */
+/* Deliver the next message or RDMA operation in order. False: none is left. */
 static bool deliver_next(void)
 {
 	struct item *it;
@@ -211,7 +219,7 @@ static struct try *try_of_number(uint64_t number)
 	return NULL;
 }
 
-/* Execute an ordered store: all ranges of its commit must be durable. */
+/* Execute an ordered store; all ranges of its commit must be durable. */
 static void store_then(const struct reply *r)
 {
 	const unsigned int region = region_of(r->then.key);
@@ -240,7 +248,10 @@ static void free_item(struct item *it)
 	free(it);
 }
 
-/* Zeros stand for the number of their write here, so that all cells grow. */
+/*
+ * Here a write of zeros stores its number, so that the numbers in cells only
+ * grow.
+ */
 static uint64_t *zeros_of(const struct bed_seen *m, uint64_t *fill)
 {
 	for (int i = 0; i < CELLS; i++)
@@ -248,7 +259,7 @@ static uint64_t *zeros_of(const struct bed_seen *m, uint64_t *fill)
 	return fill;
 }
 
-/* Execute the next message at the agent. False: none. */
+/* Execute the next message at the agent. False: none is left. */
 static bool serve_next(void)
 {
 	struct item *it = STAILQ_FIRST(&received);
@@ -310,7 +321,7 @@ static bool serve_next(void)
 	return true;
 }
 
-/* Send a random outstanding REPLY. False: none. */
+/* Send a random REPLY. False: none is left. */
 static bool send_reply(void)
 {
 	struct reply *r, *chosen = NULL;
@@ -331,7 +342,7 @@ static bool send_reply(void)
 
 /* --- the channel --- */
 
-/* The number that the operation of this request writes; 0: it has ended. */
+/* The number that the operation of this request stores; 0: it has completed. */
 static uint64_t number_of_request(uint64_t token)
 {
 	const struct rp_piece *p = NULL;
@@ -359,7 +370,7 @@ static void collect_messages(void)
 	}
 }
 
-/* Complete the channel's oldest operation if it may complete now. */
+/* Complete the channel's oldest operation, if it may complete now. */
 static bool complete_oldest(void)
 {
 	struct item *it;
@@ -372,7 +383,10 @@ static bool complete_oldest(void)
 		     it->m->kind == RP_CHANNEL_FLUSH) &&
 		    !it->placed))
 		return false;
-	/* done() without delivery: the bytes have left, not arrived. */
+	/*
+	 * Without delivery, done() means that the bytes were sent, not that
+	 * they arrived.
+	 */
 	if (!it->placed) {
 		if (!bed.nposted)
 			return false;
@@ -410,7 +424,7 @@ static void free_messages(void)
 	}
 }
 
-/* Lose the connection; some of the messages still arrive before. */
+/* Lose the connection; a random number of its messages arrives before. */
 static void lose_connection(void)
 {
 	struct reply *r;
@@ -433,7 +447,7 @@ static void lose_connection(void)
 			store_then(r);
 	connection++;
 	free_messages();
-	/* Writes that were not placed have failed. */
+	/* Writes that were not placed before the loss have failed. */
 	for (unsigned int k = 0; k < REGIONS; k++)
 		for (unsigned int i = 0; i < CELLS; i++)
 			if (cells[k][i].placed < cells[k][i].posted)
@@ -475,7 +489,7 @@ static void check_read(struct try *t)
 						 : t->number;
 			uint64_t is = cells[r][c].durable;
 
-			/* A read need not return a write that failed. */
+			/* A read need not return a failed write. */
 			if (op->kind == RP_OP_READ && failed[least])
 				continue;
 			if (op->kind == RP_OP_READ)
@@ -576,7 +590,10 @@ static struct rp_op *make_op(struct try *t)
 	return op;
 }
 
-/* Record the covered cells before the operation is accepted. */
+/*
+ * Record the newest numbers of the covered cells before the operation is
+ * posted.
+ */
 static void note_covered(struct try *t)
 {
 	for (size_t i = 0; i < t->n; i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Set-up protocol: bytes, MACs, secrets and names of targets. */
+/* The set-up protocol: bytes, MACs, secrets, and names of targets. */
 #include "config.h"
 
 #include <errno.h>
@@ -51,14 +51,14 @@ Test(setup, round_trips)
 	cr_assert_str_eq(m.request.name, "volume one");
 	cr_assert_eq(m.request.owner, 0xabcdef);
 	cr_assert(m.request.exclusive && !m.request.again);
-	/* Each decoder refuses messages of the other types. */
+	/* Each decoder refuses messages of all other types. */
 	for (size_t i = 0; i < n; i++)
 		for (size_t j = 0; j < GETTERS; j++)
 			cr_assert_eq(getters[j](bufs[i], lens[i]) == 0,
 				     i >= 5 ? j == 1 : i == j);
 }
 
-/* A part is one of those that the request says the pool has. */
+/* The part must be one of as many as the request says that the pool has. */
 Test(setup, open_names_a_part_of_as_many)
 {
 	static uint8_t bufs[8][4096];
@@ -108,7 +108,9 @@ Test(setup, divide_names_an_owner_and_a_number)
 	cr_assert_eq(get_request(buf, (size_t)n), -EBADMSG, "no owner");
 }
 
-/* These bytes are the protocol: a change here needs a new version. */
+/*
+ * The golden bytes define the protocol: another encoding needs a new version.
+ */
 Test(setup, golden)
 {
 	static const uint8_t challenge[] = {
@@ -117,7 +119,7 @@ Test(setup, golden)
 		9,   9,	  9,   9,   9, 9, 9, 9, 9,  9, 9, 9, 9, 9,
 		9,   9,	  9,   9,   9, 9, 9, 9, 9,  9, 9, 9, 9, 9,
 	};
-	/* HMAC-SHA256 by another implementation. */
+	/* HMAC-SHA256 of the golden bytes, by another implementation. */
 	static const uint8_t mac[] = {
 		0x85, 0x80, 0xc7, 0x05, 0x2f, 0x58, 0x66, 0xfe,
 		0x6d, 0x90, 0xdd, 0xae, 0xaa, 0xf0, 0x6a, 0x70,
@@ -156,7 +158,7 @@ Test(setup, open_needs_an_owner_and_known_flags)
 	valid(bufs, lens);
 	for (int flags = 0; flags < 32; flags++) {
 		/*
-		 * To take a pool is for an exclusive owner, and a new one; an
+		 * Taking a pool needs an exclusive owner that is new; an
 		 * observer is not exclusive.
 		 */
 		const bool good =
@@ -175,7 +177,7 @@ Test(setup, open_needs_an_owner_and_known_flags)
 	cr_assert_eq(get_request(bufs[7], lens[7]), -EBADMSG);
 	bufs[7][lens[7] - 48] = 1;
 	cr_assert_eq(get_request(bufs[7], lens[7]), 0);
-	/* The uppermost bit is the daemon's. */
+	/* Only the daemon sets the highest bit. */
 	bufs[7][lens[7] - 41] = 0x80;
 	cr_assert_eq(get_request(bufs[7], lens[7]), -EBADMSG);
 }
@@ -205,14 +207,20 @@ Test(setup, cut_and_stretched_messages)
 		for (size_t len = 0; len <= lens[i] + 1; len++) {
 			if (len == lens[i])
 				continue;
-			/* A heap copy: ASan sees reads past its end. */
+			/*
+			 * Copy the bytes to the heap, so that ASan detects
+			 * reads past the end.
+			 */
 			exact = malloc(len ? len : 1);
 			memcpy(exact, bufs[i], len < lens[i] ? len : lens[i]);
 			if (len > lens[i])
 				exact[len - 1] = 0;
 			for (size_t j = 0; j < GETTERS; j++) {
 				cr_assert_eq(getters[j](exact, len), -EBADMSG);
-				/* The same with this length in the header. */
+				/*
+				 * Truncate the message and put the shorter
+				 * length into its header.
+				 */
 				if (len < RP_SETUP_HDR)
 					continue;
 				exact[8] = (uint8_t)len;
@@ -246,13 +254,13 @@ Test(setup, reserved_fields_and_bad_names)
 	bufs[2][76] = 4; /* flags of EXPORT */
 	cr_assert_eq(get_export(bufs[2], lens[2]), -EBADMSG);
 	bufs[2][76] = 1;
-	/* A file that is longer than its pool. */
+	/* The file would be longer than its pool. */
 	memset(bufs[2] + lens[2] - RP_SETUP_MAC - 16, 0xff, 8);
 	cr_assert_eq(get_export(bufs[2], lens[2]), -EBADMSG);
 	memset(bufs[2] + lens[2] - RP_SETUP_MAC - 16, 0, 8);
-	memset(bufs[2] + 24, 0xff, 8); /* address: the pool wraps */
+	memset(bufs[2] + 24, 0xff, 8); /* address, so that the pool wraps */
 	cr_assert_eq(get_export(bufs[2], lens[2]), -EBADMSG);
-	/* Control characters of a peer must not reach the terminal. */
+	/* Control characters from a peer must not reach the terminal. */
 	bufs[4][23] = 0x1b;
 	cr_assert_eq(get_error(bufs[4], lens[4]), 0);
 	cr_assert_str_eq(m.error.text, "n? such pool");
@@ -267,8 +275,8 @@ static bool is_plain_text(const char *s)
 }
 
 /*
- * All bytes that a peer can put into a sentence or a name, C1 controls too: the
- * output is printable ASCII.
+ * Whatever bytes a peer puts into a sentence or a name, including C1 controls,
+ * the output is printable ASCII.
  */
 Test(setup, text_of_a_peer_is_printable_ascii)
 {
@@ -345,7 +353,9 @@ Test(setup, frames)
 		     -EBADMSG);
 }
 
-/* Mutations of valid messages: no crash, no read outside (with ASan). */
+/*
+ * Mutated messages cause no crash and no read outside the buffer (with ASan).
+ */
 Test(setup, mutated_messages)
 {
 	static uint8_t bufs[8][4096];
@@ -460,7 +470,7 @@ Test(setup, targets)
 	cr_assert_eq(rp_setup_parse_target("h:65535", &t, err), 7);
 	cr_assert_eq(t.port, 65535);
 	cr_assert_eq(rp_setup_parse_target("h", &t, err), 1);
-	/* A pool may begin with digits. */
+	/* A pool's name may begin with digits, which are no port then. */
 	cr_assert_eq(rp_setup_parse_target("h:12x", &t, err), 1);
 	cr_assert_eq(t.port, RP_SETUP_PORT);
 	cr_assert_eq(rp_setup_parse_target("[::1]:7:p", &t, err), 7);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Set-up: several secrets, the rights of each, and how they end. */
+/*
+ * The set-up protocol: several secrets, the rights of each, and their
+ * withdrawal.
+ */
 #include "config.h"
 
 #include <errno.h>
@@ -18,7 +21,7 @@
 #define W (R | RP_SETUP_WRITE)
 #define A (W | RP_SETUP_ADMIN)
 
-/* Slots of the secrets. */
+/* Slots of the secrets in the server's table. */
 enum {
 	APP = 3,
 	BACKUP = 7,
@@ -45,7 +48,10 @@ static unsigned int find_clients(void *arg, unsigned int i)
 	return most;
 }
 
-/* Parts of "volume one", and the owners of these and of all. */
+/*
+ * Parts of "volume one"; owner_of[0] is the owner of the whole pool, the others
+ * of the parts.
+ */
 static unsigned int nparts = 1;
 static uint64_t owner_of[RP_SETUP_PARTS + 1];
 static atomic_uint released = 99;
@@ -123,7 +129,7 @@ static void start(void)
 		.set_owner = set_owner,
 	};
 
-	/* Slot 1 is free, as after the removal of a pool. */
+	/* Slot 1 is free, as it is after the removal of a pool. */
 	exports[0] = pools[0];
 	exports[2] = pools[1];
 	known.needed = true;
@@ -173,7 +179,7 @@ static int open_pool(const struct rp_secret *s, uint64_t owner, bool exclusive,
 	return rp_setup_open(&target, "volume one", &how, &m.export, fd, err);
 }
 
-/* Whether the daemon closes a connection that holds a pool. */
+/* Whether the daemon has closed a connection that holds a pool. */
 static bool is_closed(int fd)
 {
 	struct pollfd pfd = {fd, POLLIN, 0};
@@ -224,7 +230,7 @@ Test(setup_rights, reader_cannot_have_a_pool_for_itself_nor_set_a_length)
 	cr_assert(strstr(err, "allow to write to pool"), "%s", err);
 	cr_assert_eq(rp_setup_set_length(&target, "volume one", 1, err),
 		     -EACCES);
-	/* It shares the pool, and displaces no owner. */
+	/* A client that only reads shares the pool, and displaces no owner. */
 	cr_assert_eq(open_pool(&secrets[1], 1, false, false, &fd), 0, "%s",
 		     err);
 	cr_assert_eq(m.export.owner, pools[0].owner);
@@ -270,9 +276,12 @@ Test(setup_rights, number_of_clients_is_limited)
 	pthread_mutex_lock(&lock);
 	most = 2;
 	pthread_mutex_unlock(&lock);
-	/* A client that connects again is no further one. */
+	/* A client that connects a second time counts once for the limit. */
 	cr_assert_eq(open_pool(&secrets[0], 1, false, false, &c), 0, "%s", err);
-	/* One that has gone makes room, noticed or not. */
+	/*
+	 * A client that has closed makes room, even if the server has not
+	 * noticed it yet.
+	 */
 	close(b);
 	cr_assert_eq(open_pool(&secrets[0], 3, false, false, &b), 0, "%s", err);
 	close(a);
@@ -287,7 +296,9 @@ Test(setup_rights, pools_close_for_those_that_lose_a_right)
 	cr_assert_eq(open_pool(&secrets[0], 1, false, false, &a), 0, "%s", err);
 	cr_assert_eq(open_pool(&secrets[1], 2, false, false, &b), 0, "%s", err);
 	cr_assert_eq(open_pool(&secrets[2], 3, false, false, &c), 0, "%s", err);
-	/* The first may only read now, the second one more, the third is gone.
+	/*
+	 * The first secret loses writing, the second one gains it, the third
+	 * one is removed.
 	 */
 	pthread_mutex_lock(&lock);
 	rights[0][APP] = R;
@@ -305,7 +316,7 @@ Test(setup_rights, pools_close_for_those_that_lose_a_right)
 	close(c);
 }
 
-/* No secret is left: that lets nobody in. */
+/* When all slots are free, no client is accepted. */
 Test(setup_rights, free_slots_fit_no_client)
 {
 	const struct rp_secret none = {.len = 0};
@@ -317,7 +328,7 @@ Test(setup_rights, free_slots_fit_no_client)
 	cr_assert_eq(fetch(&none, "volume one"), -EACCES);
 }
 
-/* --- parts */
+/* --- parts of a pool */
 
 static int open_part(uint64_t owner, unsigned int parts, unsigned int part,
 		     bool again, int *fd)
@@ -342,7 +353,7 @@ static int divide_by(uint64_t owner, unsigned int parts)
 	return rp_setup_divide(&target, pools[0].name, owner, parts, err);
 }
 
-/* A client that has closed a pool is noticed soon. */
+/* Close a pool, and wait until the server has noticed. */
 static void close_and_wait(int fd, unsigned int part)
 {
 	atomic_store(&released, 99);
@@ -366,7 +377,7 @@ Test(setup_rights, only_the_owner_of_all_divides_a_pool, .timeout = 60)
 	cr_assert(strstr(err, "too many parts"), "%s", err);
 	cr_assert_eq(divide_by(1, 2), 0, "%s", err);
 	close_and_wait(a, 0);
-	/* The number has to be right; both are named. */
+	/* The number of parts must be right; the error names both numbers. */
 	cr_assert_eq(open_part(2, 1, 0, false, &a), -ENXIO);
 	cr_assert(strstr(err, "has 2 part(s), not 1"), "%s", err);
 	cr_assert_eq(open_part(2, 3, 3, false, &a), -ENXIO);
@@ -393,18 +404,21 @@ Test(setup_rights, owners_of_two_parts_are_apart, .timeout = 60)
 	cr_assert_eq(open_part(3, 0, 0, false, &c), -EBUSY);
 	close_and_wait(b, 2);
 	cr_assert_eq(open_part(3, 0, 0, false, &c), -EBUSY, "1 has its part");
-	/* A new owner of one part, not of the other. */
+	/*
+	 * A new owner of one part does not displace the owner of the other
+	 * part.
+	 */
 	cr_assert_eq(open_part(3, 2, 2, false, &c), 0, "%s", err);
 	cr_assert_eq(open_part(2, 2, 2, true, &b), -ESTALE);
 	cr_assert_eq(open_part(1, 2, 1, true, &b), 0, "%s", err);
 	close(a);
 	close_and_wait(c, 2);
 	close_and_wait(b, 1);
-	/* The owner of all displaces both. */
+	/* An owner of the whole pool displaces the owners of both parts. */
 	cr_assert_eq(open_part(4, 0, 0, false, &a), 0, "%s", err);
 	close_and_wait(a, 0);
 	cr_assert_eq(open_part(1, 2, 1, true, &a), -ESTALE);
-	/* And an owner of a part displaces that one. */
+	/* An owner of a part displaces the owner of the whole pool. */
 	cr_assert_eq(open_part(5, 2, 1, false, &a), 0, "%s", err);
 	close_and_wait(a, 1);
 	cr_assert_eq(open_part(4, 0, 0, true, &a), -ESTALE);

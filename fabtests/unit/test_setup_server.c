@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Set-up over sockets: hostile, slow and replaying peers. */
+/* The set-up protocol over sockets: hostile, slow and replaying peers. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -33,7 +33,7 @@ static void count_report(const char *peer, const char *pool)
 	atomic_fetch_add(pool ? &served : &refusals, 1);
 }
 
-/* The lengths that clients have set; 13 fails. */
+/* The length that a client has set last; setting 13 fails. */
 static atomic_ullong length_set;
 
 static int set_length(void *arg, unsigned int i, uint64_t length, char *why)
@@ -45,7 +45,7 @@ static int set_length(void *arg, unsigned int i, uint64_t length, char *why)
 	return 0;
 }
 
-/* How often a pool got another owner; owner 13 fails. */
+/* Number of owner changes; owner 13 is refused. */
 static atomic_uint owners;
 
 static int set_owner(void *arg, unsigned int i, unsigned int part,
@@ -58,7 +58,7 @@ static int set_owner(void *arg, unsigned int i, unsigned int part,
 	return 0;
 }
 
-/* How often an owner has left; whether the last one is awaited. */
+/* Number of released owners; awaited: the last owner may come back. */
 static atomic_uint releases;
 static atomic_bool awaited;
 
@@ -164,7 +164,7 @@ static int connect_to(void)
 	return fd;
 }
 
-/* Read until the peer closes. */
+/* Read until the peer closes the connection. */
 static size_t read_to_end(int fd, uint8_t *buf, size_t size)
 {
 	size_t len = 0;
@@ -228,7 +228,10 @@ Test(setup_server, replies_with_secret, .timeout = 60)
 	cr_assert_not_null(strstr(err, "not the daemon's"), "%s", err);
 	cr_assert_null(strstr(err, "volume"),
 		       "an unverified peer learned a name");
-	/* An unverified peer must not learn which pools exist. */
+	/*
+	 * An unverified peer gets the same error for a pool that does not
+	 * exist.
+	 */
 	cr_assert_eq(rp_setup_fetch_export(&target, "x", &m.export, err),
 		     -EACCES);
 	stop_server();
@@ -267,7 +270,7 @@ Test(setup_server, withdrawn_pool_is_refused_with_the_reason, .timeout = 60)
 	stop_server();
 }
 
-/* A recorded request is refused on another connection. */
+/* A recorded request is refused on any other connection. */
 Test(setup_server, replay, .timeout = 60)
 {
 	struct rp_setup_auth auth = {.secret = &secret};
@@ -308,7 +311,7 @@ Test(setup_server, bad_requests, .timeout = 60)
 
 	valid(bufs, lens);
 	start_server(NULL, 0, 0);
-	/* Longer than any request. */
+	/* The message is longer than any request. */
 	fd = connect_to();
 	recv_challenge(fd, &g);
 	bufs[1][9] = 0x10;
@@ -316,20 +319,20 @@ Test(setup_server, bad_requests, .timeout = 60)
 	expect_error(fd, RP_SETUP_E_REQUEST);
 	close(fd);
 	bufs[1][9] = 0;
-	/* Another version. */
+	/* The message has another version. */
 	fd = connect_to();
 	recv_challenge(fd, &g);
 	bufs[1][4] = 9;
 	cr_assert_gt(send(fd, bufs[1], lens[1], 0), 0);
 	expect_error(fd, RP_SETUP_E_VERSION);
 	close(fd);
-	/* A message type that only a daemon sends. */
+	/* The message has a type that only a daemon sends. */
 	fd = connect_to();
 	recv_challenge(fd, &g);
 	cr_assert_gt(send(fd, bufs[4], lens[4], 0), 0);
 	expect_error(fd, RP_SETUP_E_REQUEST);
 	close(fd);
-	/* A lot of bytes of another protocol. */
+	/* Many bytes of another protocol. */
 	fd = connect_to();
 	recv_challenge(fd, &g);
 	memset(bufs[0], 'x', 4096);
@@ -342,7 +345,7 @@ Test(setup_server, bad_requests, .timeout = 60)
 	stop_server();
 }
 
-/* A request may arrive byte by byte. */
+/* A request that arrives byte by byte is served. */
 Test(setup_server, slow_client, .timeout = 60)
 {
 	static uint8_t bufs[8][4096];
@@ -364,7 +367,10 @@ Test(setup_server, slow_client, .timeout = 60)
 	stop_server();
 }
 
-/* More incomplete requests than the limit: an honest client is still served. */
+/*
+ * With more incomplete requests than the limit, an honest client is still
+ * served.
+ */
 Test(setup_server, half_messages_block_nobody, .timeout = 60)
 {
 	static uint8_t bufs[8][4096];
@@ -384,7 +390,9 @@ Test(setup_server, half_messages_block_nobody, .timeout = 60)
 	cr_assert_lt((b.tv_sec - a.tv_sec) * 1000 +
 			     (b.tv_nsec - a.tv_nsec) / 1000000,
 		     500, "it waited for the others");
-	/* All of them are closed, by the limit or by the deadline. */
+	/*
+	 * Each of these connections is closed, by the limit or by the deadline.
+	 */
 	for (int i = 0; i < 12; i++) {
 		uint8_t buf[256];
 
@@ -408,7 +416,9 @@ static unsigned int count_descriptors(void)
 	return n;
 }
 
-/* A client that is silent before, in or after a request is closed in time. */
+/*
+ * A client that is silent before, in or after a request loses its connection.
+ */
 Test(setup_server, idle_connections_end_in_every_state, .timeout = 60)
 {
 	enum {
@@ -439,7 +449,10 @@ Test(setup_server, idle_connections_end_in_every_state, .timeout = 60)
 	cr_assert_eq(send(fds[TALKS_ON], bufs[1], lens[1], 0), (int)lens[1]);
 	cr_assert_eq(send(fds[HALF_CLOSED], bufs[1], 20, 0), 20);
 	cr_assert_eq(shutdown(fds[HALF_CLOSED], SHUT_WR), 0);
-	/* Until the server has closed all its ends; these stay open. */
+	/*
+	 * Wait until the server has closed all its ends; the client's ends stay
+	 * open.
+	 */
 	for (size_t at = 1; open; at++) {
 		usleep(5000);
 		if (at < lens[1] - 1)
@@ -486,7 +499,7 @@ Test(setup_server, port_in_use, .timeout = 60)
 	cr_assert_eq(rp_setup_listen("no such host.", 0, err), -EINVAL);
 }
 
-/* A server that is not the daemon: sends .hello, then a reply. */
+/* An impostor of the daemon: it sends .hello, and later .reply. */
 struct impostor {
 	int listener;
 	const void *hello, *reply;
@@ -539,37 +552,37 @@ Test(setup_server, impostors, .timeout = 60)
 	struct impostor im = {0};
 
 	valid(bufs, lens);
-	/* It sends nothing. */
+	/* The server sends nothing. */
 	cr_assert_eq(meet_impostor(&im), -ETIMEDOUT);
 	cr_assert_not_null(strstr(err, "silent"), "%s", err);
-	/* It is another service. */
+	/* The server is one of another service. */
 	im.hello = "SSH-2.0-OpenSSH_9.2p1\r\n";
 	im.hello_len = 23;
 	cr_assert_eq(meet_impostor(&im), -EPROTO);
 	cr_assert_not_null(strstr(err, "not fi_rpmemd"), "%s", err);
-	/* Half a challenge. */
+	/* The server sends half a challenge. */
 	im.hello = bufs[0];
 	im.hello_len = 30;
 	cr_assert_eq(meet_impostor(&im), -ETIMEDOUT);
-	/* It replies without knowing the secret. */
+	/* The server replies without knowing the secret. */
 	im.hello_len = lens[0];
 	im.reply = bufs[2];
 	im.reply_len = lens[2];
 	target.secret = &secret;
 	cr_assert_eq(meet_impostor(&im), -EACCES);
 	cr_assert_not_null(strstr(err, "do not use it"), "%s", err);
-	/* It replies with another type. */
+	/* The server replies with another type of message. */
 	bufs[0][16] = 0;
 	target.secret = NULL;
 	im.reply = bufs[3];
 	im.reply_len = lens[3];
 	cr_assert_eq(meet_impostor(&im), -EPROTO);
-	/* It exports a pool that wraps around the end of memory. */
+	/* The server exports a pool that wraps around the end of memory. */
 	memset(bufs[2] + 24, 0xff, 8);
 	im.reply = bufs[2];
 	im.reply_len = lens[2];
 	cr_assert_eq(meet_impostor(&im), -EPROTO);
-	/* It is a newer daemon. */
+	/* The server has a newer version. */
 	bufs[0][4] = 4;
 	cr_assert_eq(meet_impostor(&im), -EPROTONOSUPPORT);
 	/* No process listens. */
@@ -589,7 +602,10 @@ Test(setup_server, length_of_a_file_is_remembered, .timeout = 60)
 	cr_assert_eq(fetch_export(), 0, "%s", err);
 	cr_assert_eq(m.export.length, 4711);
 	cr_assert_eq(atomic_load(&served), 1, "setting is no opening");
-	/* Longer than the pool; not kept; no such pool; another secret. */
+	/*
+	 * Refused lengths: beyond the pool's, not stored, of no pool, with
+	 * another secret.
+	 */
 	cr_assert_eq(rp_setup_set_length(&target, "volume one",
 					 (1ull << 40) + 1, err),
 		     -ERANGE);
@@ -616,7 +632,7 @@ static int open_as(uint64_t owner, bool exclusive, bool again, int *fd)
 	return rp_setup_open(&target, "volume one", &how, &m.export, fd, err);
 }
 
-/* Wait until the server has noticed what a client closed. */
+/* Open again until the server has noticed that a client has closed. */
 static int open_after_close(uint64_t owner, bool exclusive, int *fd)
 {
 	int ret, tries = 0;
@@ -639,7 +655,7 @@ Test(setup_server, exclusive_client_is_alone, .timeout = 60)
 		  "%s", err);
 	cr_assert_eq(open_as(2, false, false, &b), -EBUSY);
 	cr_assert_eq(m.export.owner, 1, "a refused client takes nothing");
-	/* The other pool is another one. */
+	/* The other pool has owners of its own. */
 	cr_assert_eq(rp_setup_open(&target, "b",
 				   &(struct rp_setup_open){.owner = 3},
 				   &m.export, &c, err),
@@ -678,7 +694,7 @@ Test(setup_server, observer_is_beside_an_exclusive_client, .timeout = 60)
 	cr_assert_eq(m.export.owner, 1, "an observer takes nothing");
 	cr_assert_eq(open_as(3, false, false, &c), -EBUSY);
 	close(a);
-	/* It is not in the way of the next one. */
+	/* The observer does not keep the next client out. */
 	cr_assert_eq(open_after_close(4, true, &a), 0, "%s", err);
 	cr_assert_eq(m.export.owner, 4);
 	close(a);
@@ -697,7 +713,7 @@ Test(setup_server, holder_outlives_deadlines_and_crowds, .timeout = 60)
 	cr_assert_eq(open_as(1, true, false, &holder), 0, "%s", err);
 	for (int i = 0; i < 12; i++)
 		fd[i] = connect_to();
-	/* Longer than the limit of a connection that holds nothing. */
+	/* Wait longer than the deadline for connections that hold no pool. */
 	cr_assert_eq(read_to_end(fd[11], (uint8_t[64]){0}, 64), 56);
 	poll(NULL, 0, 600);
 	cr_assert_eq(open_as(2, true, false, &other_fd), -EBUSY);
@@ -717,7 +733,10 @@ Test(setup_server, same_client_replaces_its_lost_connection, .timeout = 60)
 	cr_assert_eq(open_as(1, true, false, &a), 0, "%s", err);
 	cr_assert_eq(open_as(1, true, true, &b), 0, "%s", err);
 	cr_assert_eq(atomic_load(&owners), 1, "it is the owner already");
-	/* The first connection no longer counts: closing it changes nothing. */
+	/*
+	 * Closing the owner's first connection changes nothing, because it has
+	 * a second one.
+	 */
 	close(a);
 	poll(NULL, 0, 100);
 	cr_assert_eq(open_as(2, true, false, &c), -EBUSY);
@@ -725,13 +744,13 @@ Test(setup_server, same_client_replaces_its_lost_connection, .timeout = 60)
 	close(b);
 	cr_assert_eq(open_after_close(2, true, &c), 0, "%s", err);
 	cr_assert_eq(atomic_load(&releases), 1);
-	/* A daemon that stops keeps its owners for the next one. */
+	/* A daemon that stops leaves its owners to the next daemon. */
 	stop_server();
 	cr_assert_eq(atomic_load(&releases), 1);
 	close(c);
 }
 
-/* After a restart: the owner may open, others wait. */
+/* After a restart only the former owner may open the pool; others wait. */
 Test(setup_server, owner_is_awaited, .timeout = 60)
 {
 	int a, b;
@@ -761,23 +780,28 @@ Test(setup_server, follower_shuts_the_former_owner_out, .timeout = 60)
 	cr_assert_eq(open_as(1, true, true, &a), -ESTALE);
 	cr_assert(strstr(err, "meanwhile"), "%s", err);
 	close(b);
-	/* Also when the follower has gone. */
+	/* The former owner is refused even when its successor has closed. */
 	poll(NULL, 0, 100);
 	cr_assert_eq(open_as(1, true, true, &a), -ESTALE);
-	/* As a new client, it may. */
+	/* The former owner may open the pool as a new client. */
 	cr_assert_eq(open_after_close(1, true, &a), 0, "%s", err);
 	close(a);
 	stop_server();
 }
 
-/* A displaced client gets the reason at once: it must not wait in vain. */
+/*
+ * A displaced client is refused at once, with the reason, and does not wait in
+ * vain.
+ */
 Test(setup_server, displaced_client_is_refused_for_good, .timeout = 60)
 {
 	int a, b;
 
 	start_server(&secret, 0, 0);
 	cr_assert_eq(open_as(1, true, false, &a), 0, "%s", err);
-	/* Behind a restart that another client was faster to notice. */
+	/*
+	 * The client comes back after a restart, but another client was faster.
+	 */
 	for (int wait = 0; wait < 2; wait++) {
 		atomic_store(&awaited, wait);
 		cr_assert_eq(open_as(2, true, true, &b), -ESTALE);
@@ -787,13 +811,19 @@ Test(setup_server, displaced_client_is_refused_for_good, .timeout = 60)
 	}
 	close(a);
 	poll(NULL, 0, 100);
-	/* An owner that may come back was there behind a client that shares. */
+	/*
+	 * A client that shared the pool is refused while its next owner may
+	 * come back.
+	 */
 	cr_assert_eq(open_as(3, false, true, &b), -ESTALE);
 	atomic_store(&awaited, false);
 	stop_server();
 }
 
-/* The former owner's kept bytes would replace what the others have written. */
+/*
+ * Otherwise the former owner would write its kept bytes over those of other
+ * clients.
+ */
 Test(setup_server, client_that_shares_shuts_the_former_owner_out, .timeout = 60)
 {
 	int a, b, c;
@@ -808,7 +838,7 @@ Test(setup_server, client_that_shares_shuts_the_former_owner_out, .timeout = 60)
 	cr_assert_eq(open_after_close(2, false, &b), 0, "%s", err);
 	cr_assert_eq(m.export.owner, 2 | RP_SETUP_SHARED);
 	cr_assert_eq(atomic_load(&owners), 2);
-	/* One that shared it before finds another owner than it had. */
+	/* A client that shared the pool before finds another owner now. */
 	cr_assert_eq(open_as(5, false, true, &c), 0, "%s", err);
 	cr_assert_eq(m.export.owner, 2 | RP_SETUP_SHARED);
 	close(c);
@@ -823,7 +853,10 @@ Test(setup_server, client_that_shares_shuts_the_former_owner_out, .timeout = 60)
 	stop_server();
 }
 
-/* A client that comes back displaces no owner: it only looks. */
+/*
+ * A client that comes back to a shared pool displaces no owner, who may come
+ * back, too.
+ */
 Test(setup_server, client_that_shared_displaces_no_owner, .timeout = 60)
 {
 	int a, b;
