@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Flushes by the agent: when each request is sent, order, and all failures. */
+/*
+ * Flushes by the agent: when each request is sent, their order, all failures.
+ */
 #include <errno.h>
 #include <string.h>
 
@@ -67,7 +69,7 @@ static void take_completions(int most)
 	nshown += (size_t)n;
 }
 
-/* Step everything until nothing moves, and poll one completion at a time. */
+/* Step everything until nothing moves; poll one completion at a time. */
 static void run_all(void)
 {
 	for (int i = 0; i < 40; i++) {
@@ -129,7 +131,7 @@ Test(shim_agent, durable_when_it_completes)
 	next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	next_is(3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
 	nothing_more();
-	/* The slots of the receives stay taken; that of HELLO is free again. */
+	/* The receives keep their slots; the slot of HELLO is free again. */
 	cr_assert_eq(free_slots(), (size_t)CQE - RP_SIDE_RECVS);
 	end();
 }
@@ -153,7 +155,7 @@ Test(shim_agent, request_follows_the_fence)
 	cr_assert_eq(m.side.nout, 1u);
 	run_all();
 	next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
-	/* A flush of the whole region, and one of both types. */
+	/* A flush of the whole region, and a flush of both types. */
 	mock_write(&m, 3, 0, MOCK_BYTES, 'c');
 	cr_assert_eq(post_flush(4, 0, 0, P, 1), 0);
 	run_all();
@@ -169,7 +171,9 @@ Test(shim_agent, request_follows_the_fence)
 	end();
 }
 
-/* Visible only, or an empty range: no request to the agent. */
+/*
+ * A flush for visibility only, or of an empty range: no request to the agent.
+ */
 Test(shim_agent, visible_only_needs_no_agent)
 {
 	begin();
@@ -224,7 +228,7 @@ Test(shim_agent, many)
 		cr_assert_eq(wc[i].status, IBV_WC_SUCCESS);
 	}
 	cr_assert_eq(free_slots(), (size_t)CQE - RP_SIDE_RECVS);
-	/* Each flush takes a slot of the CQ; receives of replies hold some. */
+	/* A flush takes a slot of the CQ, and so does each posted receive. */
 	for (uint64_t i = 0; i < CQE - RP_SIDE_RECVS; i++)
 		cr_assert_eq(post_flush(i, 0, 32, P, 0), 0);
 	cr_assert_eq(post_flush(99, 0, 32, P, 0), ENOMEM);
@@ -237,7 +241,7 @@ Test(shim_agent, many)
 	end();
 }
 
-/* A batch that was not posted leaves nothing behind. */
+/* A batch that was not posted leaves no entry. */
 Test(shim_agent, batches)
 {
 	const size_t all = CQE - RP_SIDE_RECVS - 1;
@@ -266,7 +270,7 @@ Test(shim_agent, batches)
 	end();
 }
 
-/* The region was registered again: same rkey, another key. */
+/* The region is registered again: it has the same rkey, and another key. */
 Test(shim_agent, refused)
 {
 	begin();
@@ -281,7 +285,10 @@ Test(shim_agent, refused)
 	nothing_more();
 	cr_assert_eq(m.fails, 1u);
 	cr_assert_eq(post_flush(4, 0, 64, P, 0), ENOTCONN);
-	/* A write that the device completed before is flushed in error. */
+	/*
+	 * A write that the device completes later is reported as flushed in
+	 * error.
+	 */
 	m.error = false;
 	mock_write(&m, 5, 0, 64, 'a');
 	mock_run(&m);
@@ -289,7 +296,7 @@ Test(shim_agent, refused)
 	end();
 }
 
-/* The agent does not reply: the connection ends with an error. */
+/* If the agent does not reply, the connection ends with an error. */
 Test(shim_agent, silence)
 {
 	for (int before_hello = 0; before_hello < 2; before_hello++) {
@@ -315,7 +322,7 @@ Test(shim_agent, silence)
 	}
 }
 
-/* The deadline does not count a reply that was waiting to be polled. */
+/* A reply that arrived in time is no timeout, however late it is polled. */
 Test(shim_agent, late_poll_is_no_timeout)
 {
 	begin();
@@ -349,7 +356,7 @@ Test(shim_agent, side_lost)
 	}
 }
 
-/* An error of the queue pair itself is reported first. */
+/* An error of the program's queue pair is reported before others. */
 Test(shim_agent, data_lost)
 {
 	begin();
@@ -365,7 +372,7 @@ Test(shim_agent, data_lost)
 	cr_assert_eq(m.side.nout, 0u);
 	cr_assert_eq(free_slots(), (size_t)CQE - RP_SIDE_RECVS - 1);
 	end();
-	/* A flush that the agent has already received still succeeds. */
+	/* A flush whose request the agent has received still succeeds. */
 	begin();
 	cr_assert_eq(post_flush(1, 0, 64, P, 0), 0);
 	mock_run(&m);
@@ -403,7 +410,7 @@ Test(shim_agent, receives_are_not_deferred)
 	m.done[m.ndone++] = (struct ibv_wc){
 		.wr_id = 7, .opcode = IBV_WC_RECV, .qp_num = MOCK_QPN};
 	next_is(7, IBV_WC_SUCCESS, IBV_WC_RECV);
-	/* Nor are completions of another queue pair. */
+	/* Completions of another queue pair are not deferred either. */
 	m.done[m.ndone++] = (struct ibv_wc){.wr_id = 8, .qp_num = MOCK_QPN};
 	m.done[m.ndone - 1].qp_num++;
 	take_completions(1);
@@ -430,7 +437,10 @@ Test(shim_agent, atomic_writes_are_behind_flushes)
 		memcpy(&got, m.visible + 128, 8);
 		if (got)
 			cr_assert(is_durable(0, 64, 'a'));
-		/* Until now only HELLO and the flush were sent. */
+		/*
+		 * Until the second completion, only HELLO and the flush are
+		 * sent.
+		 */
 		if (nshown < 2)
 			cr_assert_eq(got, 0u);
 		mock_side_step(&m);
@@ -445,7 +455,7 @@ Test(shim_agent, atomic_writes_are_behind_flushes)
 	end();
 }
 
-/* Native atomic writes are used until a flush goes to the agent. */
+/* Native atomic writes are used until the first flush by the agent. */
 Test(shim_agent, native_atomic_writes)
 {
 	struct rp_desc d;
@@ -468,8 +478,8 @@ Test(shim_agent, native_atomic_writes)
 }
 
 /*
- * The device flushes, the agent stores: the flush is done before the store, so
- * the store must be durable by itself.
+ * The device flushes and the agent stores. The flush is complete before the
+ * store, so nothing flushes the store: it must be durable by itself.
  */
 Test(shim_agent, stores_that_a_device_flushes)
 {
@@ -495,7 +505,7 @@ Test(shim_agent, stores_that_a_device_flushes)
 	}
 }
 
-/* Not aligned, outside, or not allowed: errors as from the device. */
+/* Stores that are unaligned, outside, or not allowed fail as on a device. */
 Test(shim_agent, bad_atomic_writes)
 {
 	begin();
@@ -526,12 +536,15 @@ Test(shim_agent, detached_meanwhile)
 	nothing_more();
 	late = m.side.nrecvs;
 	rp_qp_fini(&m.q);
-	/* One outstanding read still has its slot. */
+	/* One outstanding read still holds its slot. */
 	cr_assert_eq(free_slots(), (size_t)CQE - 1);
 	mock_run(&m);
 	cr_assert_eq(rpmem_poll_cq(m.cq, 1, &wc), 0);
 	cr_assert_eq(free_slots(), (size_t)CQE);
-	/* Late completions of the side are dropped, whoever has their slots. */
+	/*
+	 * Late completions of the side QP are dropped, whoever has their slots
+	 * now.
+	 */
 	memset(&m.q, 0, sizeof(m.q));
 	cr_assert_eq(rp_qp_init(&m.q, &m.qp, m.cq, m.cq->ops), 0);
 	m.q.pub.wr_flags = IBV_SEND_SIGNALED;
@@ -546,7 +559,7 @@ Test(shim_agent, detached_meanwhile)
 	mock_fini(&m);
 }
 
-/* Without room for its receives there is no side connection. */
+/* If the CQ has no room for the receives, there is no side connection. */
 Test(shim_agent, short_queues)
 {
 	for (int cqe = 1; cqe < 9; cqe++) {

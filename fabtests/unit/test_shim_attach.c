@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Attaching: the device's own FLUSH, and queue pairs that are refused. */
+/* Attaching to queue pairs: the device's own FLUSH, and refusals. */
 #include <errno.h>
 #include <string.h>
 
@@ -18,7 +18,9 @@ static unsigned int attach_native(uint64_t caps, unsigned int makes)
 	return rp_device_native(dev_pd());
 }
 
-/* An old library passes on unknown bits: a capability needs a trial. */
+/*
+ * A library without FLUSH still reports the capability, so FLUSH needs a trial.
+ */
 Test(shim_attach, capability_and_trial)
 {
 	cr_assert_eq(attach_native(0, WITH_FLUSH | WITH_ATOMIC), 0u);
@@ -42,7 +44,7 @@ Test(shim_attach, a_trial_that_fails_is_none)
 	}
 }
 
-/* On a queue pair made without FLUSH the device would refuse FLUSHes. */
+/* A queue pair made without FLUSH would refuse it, so flushes are reads. */
 Test(shim_attach, a_queue_pair_without_flush_reads)
 {
 	static const struct {
@@ -57,7 +59,7 @@ Test(shim_attach, a_queue_pair_without_flush_reads)
 
 	dev.caps = DEV_GLOBAL | DEV_PERSISTENT;
 	dev.makes |= WITH_FLUSH;
-	/* Both FLUSH and a fence would do. */
+	/* With this domain both FLUSH and a fence make bytes durable. */
 	dev.facts.domain = RP_DOMAIN_CPUCACHE;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		const struct pair_attr attr = {.ops = cases[i].ops,
@@ -70,7 +72,9 @@ Test(shim_attach, a_queue_pair_without_flush_reads)
 		pair_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		cr_assert_eq((int)dev.done[dev.ndone - 1].opcode,
 			     cases[i].opcode, "%zu", i);
-		/* With FLUSH the method may be another: fences are cheaper. */
+		/*
+		 * With FLUSH the method may still be a fence, which is cheaper.
+		 */
 		if (i)
 			cr_assert_str_eq(pair_method(&p), cases[i].method);
 		pair_close(&p);
@@ -91,21 +95,21 @@ Test(shim_attach, bad_attributes_are_refused)
 	cr_assert_null(rpmem_attach_qp(qp, scq, &attr));
 	cr_assert_eq(errno, EINVAL);
 	attr.access = 0;
-	/* A queue pair with another completion queue. */
+	/* The queue pair has another completion queue. */
 	cr_assert_null(rpmem_attach_qp(far, scq, &attr));
 	cr_assert_eq(errno, EINVAL);
 	qp->qp_type = IBV_QPT_UC;
 	cr_assert_null(rpmem_attach_qp(qp, scq, &attr));
 	cr_assert_eq(errno, EINVAL);
 	qp->qp_type = IBV_QPT_RC;
-	/* Builders that the queue pair does not have, or none for reads. */
+	/* send_ops_flags that the queue pair lacks, or that lack READ. */
 	attr.send_ops_flags = BUILDERS;
 	cr_assert_null(rpmem_attach_qp(qp, scq, &attr));
 	cr_assert_eq(errno, EINVAL);
 	attr.send_ops_flags = IBV_QP_EX_WITH_RDMA_WRITE;
 	cr_assert_null(rpmem_attach_qp(ex, scq, &attr));
 	cr_assert_eq(errno, EINVAL);
-	/* No memory for its scratch buffer. */
+	/* The scratch buffer cannot be registered. */
 	attr.send_ops_flags = 0;
 	dev.fail_make = 1;
 	cr_assert_null(rpmem_attach_qp(qp, scq, &attr));
@@ -118,7 +122,7 @@ Test(shim_attach, bad_attributes_are_refused)
 	ibv_destroy_cq(other);
 }
 
-/* One call makes the queue pair, with FLUSH where the device has it. */
+/* rpmem_create_qp() creates a QP with FLUSH where the device has FLUSH. */
 Test(shim_attach, created_queue_pair_has_flush_where_the_device_has_it)
 {
 	const unsigned int both =
@@ -155,7 +159,10 @@ Test(shim_attach, created_queue_pair_has_flush_where_the_device_has_it)
 		cr_assert_eq(qp->init_access,
 			     flush ? RPMEM_ACCESS_FLUSH_PERSISTENT : 0u);
 		cr_assert_eq(rpmem_destroy_qp(qp), 0);
-		/* Invalid access rights: the queue pair is destroyed again. */
+		/*
+		 * If the access rights are invalid, the queue pair is destroyed
+		 * again.
+		 */
 		cr_assert_null(
 			rpmem_create_qp(scq, &attr, IBV_ACCESS_REMOTE_READ));
 		cr_assert_eq(errno, EINVAL);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Power cuts: bytes of a successful flush must survive. */
+/* Power cuts: the bytes of a successful flush must survive. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,25 +15,27 @@
 
 /*
  * A random program of writes and flushes on a random machine; random steps move
- * bytes and fail requests. Each write stores its number; a successful flush
- * vouches for all writes posted before it.
+ * bytes and fail requests. Each write stores its number. After a successful
+ * flush, all writes posted before it must survive.
  */
 struct world {
 	struct mock m;
 	struct seeded s;
 	unsigned int writes;
-	uint8_t newest[MOCK_BYTES]; /* by byte: last posted write */
+	uint8_t newest[MOCK_BYTES]; /* by byte: number of the last posted write
+				     */
 	struct {
 		uint8_t at[MOCK_BYTES];
 		size_t from, to;
 	} flush[STEPS];
-	uint8_t vouched[MOCK_BYTES]; /* at least this write; 0: none */
+	uint8_t vouched[MOCK_BYTES]; /* by byte: oldest write that may survive,
+					or 0 */
 	unsigned int ok, refused, lost;
 	bool idle_agent, hollow_reads;
 	/*
-	 * Atomic writes that have completed, and those that have not. They
-	 * follow all that was posted before; later writes of the device do not
-	 * follow them, so the program waits.
+	 * Atomic writes that completed, and outstanding ones. They follow
+	 * earlier posts, but later device writes do not follow them, so the
+	 * program waits.
 	 */
 	unsigned int stores, storing;
 };
@@ -43,7 +45,7 @@ static void check_values(struct world *w)
 	uint8_t left[MOCK_BYTES];
 
 	mock_cut(&w->m, left);
-	/* Numbers grow: a lower one means that the newer write is lost. */
+	/* Numbers grow: a lower number means that a newer write is lost. */
 	for (size_t i = 0; i < MOCK_BYTES; i++)
 		w->lost += left[i] < w->vouched[i];
 }
@@ -204,7 +206,7 @@ Test(shim_cuts, nothing_that_was_vouched_for_is_lost)
 		seeded_next(&s);
 		run_world(&w, kept, cpu, native, agent, NULL);
 		cr_assert_eq(w.lost, 0u, "program %u", i);
-		/* On ADR a flush needs FLUSH or the agent. */
+		/* On ADR a flush succeeds only by FLUSH or by the agent. */
 		if (!kept && !native && !agent)
 			cr_assert_eq(w.ok, 0u);
 		ok[i & 15] += w.ok;
@@ -217,7 +219,7 @@ Test(shim_cuts, nothing_that_was_vouched_for_is_lost)
 	}
 }
 
-/* A false fact, caches that do not persist, must lose bytes here. */
+/* With a false fact, caches that do not persist, bytes must be lost here. */
 Test(shim_cuts, false_facts_lose_bytes)
 {
 	static struct world w;
@@ -237,7 +239,7 @@ Test(shim_cuts, false_facts_lose_bytes)
 	cr_assert_gt(lost, 100u);
 }
 
-/* An agent that flushes nothing, or a read that does not fence, loses bytes. */
+/* Bytes must be lost if the agent flushes nothing, or if reads do not fence. */
 Test(shim_cuts, missing_step_loses_bytes)
 {
 	static struct world w;
@@ -257,7 +259,7 @@ Test(shim_cuts, missing_step_loses_bytes)
 	cr_assert_gt(lost[1], 50u);
 }
 
-/* A missing fence loses the bytes that are still in the adapter. */
+/* Without the fence, the bytes that are in the adapter must be lost. */
 Test(shim_cuts, delivery_is_no_fence)
 {
 	static struct world w;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Registrations: refusals, rights of the device, descriptors for peers. */
+/* Registrations: refusals, access rights at the device, descriptors. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,24 +42,24 @@ Test(shim_mr, volatile_memory)
 
 	expect_refused(dram, PERSISTENT, EINVAL);
 	expect_refused(dram, PERSISTENT | GLOBAL, EINVAL);
-	/* Only visibility can be had. */
+	/* Visibility needs no method; persistence has none here. */
 	expect_taken(dram, GLOBAL, 0);
 	expect_taken(dram, 0, 0);
 }
 
-/* No method makes this memory durable. */
+/* A registration is refused if no method makes its memory durable. */
 Test(shim_mr, memory_without_a_method_is_refused)
 {
 	dev.facts.memory = RP_MEM_UNKNOWN;
 	expect_refused(dev.pmem, PERSISTENT, EOPNOTSUPP);
-	/* DMA leaves pages clean, and msync writes back dirty pages only. */
+	/* DMA leaves pages clean, and msync writes back only dirty pages. */
 	dev.facts.memory = RP_MEM_FILE;
 	expect_refused(dev.pmem, PERSISTENT, EOPNOTSUPP);
 	dev.facts.placement = RP_PLACE_CPU_USER;
 	expect_taken(dev.pmem, PERSISTENT, 0);
 }
 
-/* The kernel refuses rights that device or memory do not support. */
+/* The kernel refuses access rights that device or memory do not support. */
 Test(shim_mr, device_gets_supported_rights)
 {
 	expect_taken(dev.pmem, PERSISTENT | GLOBAL, 0);
@@ -90,7 +90,7 @@ static struct rp_desc desc_of(unsigned int native)
 	return d;
 }
 
-/* The descriptor offers FLUSH if device, memory, registration have it. */
+/* A descriptor offers FLUSH if device, memory and registration have it. */
 Test(shim_mr, native_is_in_the_descriptor)
 {
 	const unsigned int both = RP_DESC_GLOBAL | RP_DESC_PERSISTENT;
@@ -102,14 +102,14 @@ Test(shim_mr, native_is_in_the_descriptor)
 	cr_assert_eq(desc_of(GLOBAL).native & both,
 		     (unsigned int)RP_DESC_GLOBAL);
 	cr_assert_eq(desc_of(0).native & both, 0u);
-	/* The device's FLUSH does not write back a file's pages. */
+	/* FLUSH by the device does not write back the pages of a file. */
 	dev.facts.memory = RP_MEM_FILE;
 	dev.facts.placement = RP_PLACE_CPU_USER;
 	cr_assert_eq(desc_of(GLOBAL | PERSISTENT).native & both,
 		     (unsigned int)RP_DESC_GLOBAL);
 }
 
-/* Registered without the right, the region offers no FLUSH. */
+/* A region that was registered without the FLUSH right offers no FLUSH. */
 Test(shim_mr, registration_without_the_right_offers_no_flush)
 {
 	const struct pair_attr attr = {.access = PERSISTENT,
@@ -121,7 +121,7 @@ Test(shim_mr, registration_without_the_right_offers_no_flush)
 	dev.makes |= WITH_FLUSH;
 	dev.caps = DEV_GLOBAL | DEV_PERSISTENT;
 	pair_open(&p, &attr);
-	/* The trial creates two objects, then comes the registration. */
+	/* The trial for FLUSH creates two objects before the registration. */
 	dev.fail_make = 3;
 	mr = rpmem_reg_mr(dev_pd(), dev.pmem, DEV_BYTES,
 			  (int)(OPEN | PERSISTENT));
@@ -134,7 +134,7 @@ Test(shim_mr, registration_without_the_right_offers_no_flush)
 	pair_close(&p);
 }
 
-/* The descriptor has the agent's key only if a side connection exists. */
+/* A descriptor has the agent's key only if there is a side connection. */
 Test(shim_mr, key_needs_a_side_connection)
 {
 	const struct pair_attr no_side = {.access = PERSISTENT};
@@ -143,11 +143,11 @@ Test(shim_mr, key_needs_a_side_connection)
 	pair_open(&p, &no_side);
 	cr_assert_eq(rp_desc_get(p.desc.bytes, &d), 0);
 	cr_assert_eq(d.key, 0u);
-	/* ADR without an agent has no method. */
+	/* ADR has no method without an agent. */
 	cr_assert_str_eq(pair_method(&p), "refused");
 	cr_assert_eq(pair_flush(&p, 1, 0, 64), EOPNOTSUPP);
 	cr_assert_eq(pair_sides(&p), 0);
-	/* A descriptor made before has no key. */
+	/* A descriptor that was made before the side connection has no key. */
 	cr_assert_eq(rpmem_import_mr(p.a.sqp, &p.desc, NULL), 0);
 	cr_assert_eq(pair_flush(&p, 1, 0, 64), EOPNOTSUPP);
 	pair_tell(&p);
@@ -159,7 +159,7 @@ Test(shim_mr, key_needs_a_side_connection)
 	pair_close(&p);
 }
 
-/* In RESET or ERR a queue pair gets no descriptor. */
+/* A queue pair in RESET or ERR gets no descriptor. */
 Test(shim_mr, no_descriptor_for_unready_queue_pairs)
 {
 	struct rpmem_mr_desc desc;
@@ -178,13 +178,13 @@ Test(shim_mr, no_descriptor_for_unready_queue_pairs)
 	cr_assert_eq(rpmem_export_mr(p.mr, p.b.sqp, &desc), 0);
 	cr_assert_eq(rp_desc_get(desc.bytes, &d), 0);
 	cr_assert_eq(d.qp & RP_DESC_READ, 0);
-	/* Neither a fence nor the agent behind one is possible. */
+	/* Neither a fence nor a request to the agent is possible. */
 	cr_assert_eq(rpmem_import_mr(p.a.sqp, &desc, NULL), 0);
 	cr_assert_eq(pair_flush(&p, 1, 0, 64), EOPNOTSUPP);
 	pair_close(&p);
 }
 
-/* The device keeps the registration, and so does the agent. */
+/* If deregistration fails, device and agent keep the registration. */
 Test(shim_mr, deregistration_fails)
 {
 	pair_open(&p, &with_side);
@@ -219,7 +219,7 @@ Test(shim_mr, scarce)
 	cr_assert_geq(failed, 3);
 }
 
-/* A forced method of the agent is used; another one is refused. */
+/* A forced method is used if it is one of the agent's; others are refused. */
 Test(shim_mr, forced)
 {
 	setenv("FI_OFI_RPMEM_METHOD", "fence", 1);

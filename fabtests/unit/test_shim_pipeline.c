@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Pipelined flushes: requests written behind the writes into a polled ring. */
+/* Pipelined flushes: requests that RDMA writes into a polled ring. */
 #include <errno.h>
 #include <string.h>
 
@@ -86,7 +86,7 @@ static void expect_unseen(size_t off, size_t len, uint8_t value)
 	m.queue[m.nqueue - 1].flags = 0;
 }
 
-/* ADR; cpu: the target's kernel places. One flush has completed. */
+/* ADR; cpu: the target's kernel places writes. One flush has completed. */
 static void begin_as(bool cpu)
 {
 	struct rp_desc d;
@@ -99,7 +99,7 @@ static void begin_as(bool cpu)
 	d = mock_desc(&m);
 	cr_assert_eq(mock_add(&m, &d, 0), 0);
 	cr_assert_eq(post_flush(1, 0, 64), 0);
-	/* Before HELLO_ACK nothing is pipelined. */
+	/* Before HELLO_ACK no request is pipelined. */
 	cr_assert_eq(m.queue[0].op, MOCK_READ);
 	run_all();
 	next_is(1, IBV_WC_SUCCESS);
@@ -149,7 +149,7 @@ Test(shim_pipeline, one_round_trip)
 	end();
 }
 
-/* A reply may arrive before the completion of the request's write. */
+/* The reply may arrive before the completion of the request's write. */
 Test(shim_pipeline, reply_before_the_completion)
 {
 	struct ibv_wc wc;
@@ -164,7 +164,7 @@ Test(shim_pipeline, reply_before_the_completion)
 	mock_side_channel_run(&m);
 	cr_assert_eq(m.ndone, 1u);
 	nothing_more();
-	/* Time passes: nothing is overdue. */
+	/* Time passes, but no reply is overdue. */
 	m.side.now += 10000000000ull;
 	nothing_more();
 	m.done[m.ndone++] = wc;
@@ -172,7 +172,7 @@ Test(shim_pipeline, reply_before_the_completion)
 	end();
 }
 
-/* Behind an adapter a write proves no placement: a read fence instead. */
+/* Behind an adapter, writes prove no placement, so a read fence is needed. */
 Test(shim_pipeline, not_behind_an_adapter)
 {
 	begin_as(false);
@@ -185,7 +185,7 @@ Test(shim_pipeline, not_behind_an_adapter)
 	end();
 }
 
-/* The same if the queue pair has no right to write. */
+/* Without the right to write, nothing is pipelined. */
 Test(shim_pipeline, not_without_write_access)
 {
 	struct rp_desc d;
@@ -205,7 +205,9 @@ Test(shim_pipeline, not_without_write_access)
 Test(shim_pipeline, idle_agent_gets_a_doorbell)
 {
 	begin();
-	/* IDLE came before: the request is a message, which wakes the agent. */
+	/*
+	 * IDLE has arrived, so the request is a message, which wakes the agent.
+	 */
 	mock_side_sleep(&m);
 	mock_side_channel_run(&m);
 	take_completions();
@@ -216,7 +218,7 @@ Test(shim_pipeline, idle_agent_gets_a_doorbell)
 	cr_assert_eq(m.side.doorbells, 0u);
 	mock_side_wake(&m);
 	run_all();
-	/* IDLE and the write cross. */
+	/* IDLE is in flight while the request is written to the ring. */
 	cr_assert_eq(post_flush(3, 0, 64), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_WRITE);
 	mock_side_sleep(&m);
@@ -231,7 +233,7 @@ Test(shim_pipeline, idle_agent_gets_a_doorbell)
 	cr_assert_eq(m.side.doorbells, 1u);
 	mock_side_wake(&m);
 	run_all();
-	/* The agent says IDLE (it sleeps) before the write is placed. */
+	/* The agent sends IDLE before the request is placed in its ring. */
 	cr_assert_eq(post_flush(4, 0, 64), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_WRITE);
 	mock_side_sleep(&m);
@@ -241,7 +243,7 @@ Test(shim_pipeline, idle_agent_gets_a_doorbell)
 	run_all();
 	next_is(4, IBV_WC_SUCCESS);
 	cr_assert_eq(m.side.doorbells, 2u);
-	/* An empty ring needs no doorbell. */
+	/* An agent with an empty ring needs no DOORBELL. */
 	mock_side_wake(&m);
 	run_all();
 	mock_side_sleep(&m);
@@ -251,7 +253,7 @@ Test(shim_pipeline, idle_agent_gets_a_doorbell)
 	end();
 }
 
-/* Writes, signals and polls in any order: each flush ends and is durable. */
+/* Writes, signals and polls in any order: each flush completes, durably. */
 Test(shim_pipeline, any_order)
 {
 	struct seeded s = seeded_start();
@@ -280,7 +282,10 @@ Test(shim_pipeline, any_order)
 			mock_side_step(&m);
 			break;
 		case 3:
-			/* As the agent does: IDLE if the ring is empty. */
+			/*
+			 * As the real agent does, go idle only if the ring is
+			 * empty.
+			 */
 			if (m.side.nin > 8)
 				break;
 			if (m.side.ring_idle)
@@ -309,7 +314,7 @@ Test(shim_pipeline, any_order)
 	end();
 }
 
-/* More flushes than credits, several times around the ring. */
+/* More flushes than credits wrap around the ring several times. */
 Test(shim_pipeline, many)
 {
 	unsigned int pipelined = 0;
@@ -329,7 +334,7 @@ Test(shim_pipeline, many)
 	end();
 }
 
-/* Behind a store by the agent a flush is a message, too. */
+/* A flush behind a store by the agent is a message, like the store. */
 Test(shim_pipeline, flush_behind_a_store_is_a_message)
 {
 	begin();
@@ -344,7 +349,7 @@ Test(shim_pipeline, flush_behind_a_store_is_a_message)
 	cr_assert_eq(shown[ntaken++].status, IBV_WC_SUCCESS);
 	next_is(3, IBV_WC_SUCCESS);
 	cr_assert(is_durable(128, 8, 0x42));
-	/* The store has completed. */
+	/* The store has completed, so this flush is pipelined. */
 	cr_assert_eq(post_flush(4, 128, 8), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_WRITE);
 	run_all();
@@ -352,7 +357,7 @@ Test(shim_pipeline, flush_behind_a_store_is_a_message)
 	end();
 }
 
-/* A store waits for the pipelined flushes before it. */
+/* A store waits for the pipelined flushes posted before it. */
 Test(shim_pipeline, store_waits_for_pipelined_flushes)
 {
 	begin();
@@ -369,7 +374,7 @@ Test(shim_pipeline, store_waits_for_pipelined_flushes)
 	end();
 }
 
-/* A batch that was not posted leaves no hole in the ring. */
+/* A batch that was not posted leaves no gap in the ring. */
 Test(shim_pipeline, not_posted)
 {
 	begin();
@@ -396,7 +401,7 @@ Test(shim_pipeline, not_posted)
 	end();
 }
 
-/* The ring write fails, placed or not: earlier outcomes stand. */
+/* The ring write fails, placed or not: earlier outcomes remain. */
 Test(shim_pipeline, ring_write_fails)
 {
 	begin();
@@ -437,7 +442,7 @@ Test(shim_pipeline, loss_of_the_side_fails_flushes)
 	mock_fini(&m);
 }
 
-/* A failed ring write reports a lost agent, not a refused region. */
+/* A failed ring write is reported as a lost agent, not as a refusal. */
 Test(shim_pipeline, failed_ring_write_is_a_lost_agent)
 {
 	begin();
@@ -449,7 +454,7 @@ Test(shim_pipeline, failed_ring_write_is_a_lost_agent)
 	end();
 }
 
-/* The agent does not poll and does not say so: the deadline ends the flush. */
+/* The agent neither polls nor sends IDLE: the flush fails at its deadline. */
 Test(shim_pipeline, silence)
 {
 	begin();
@@ -464,7 +469,7 @@ Test(shim_pipeline, silence)
 	end();
 }
 
-/* The region was registered again: the error is the one of a device. */
+/* The region was registered again: the flush fails as on a device. */
 Test(shim_pipeline, refused)
 {
 	begin();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Posting: reads and FLUSHes on the program's queue pair, and no other. */
+/* Posting: flushes are reads and FLUSHes on the program's own queue pair. */
 #include <errno.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ static struct pair p;
 
 TestSuite(shim_post, .init = dev_start, .fini = dev_end);
 
-/* Persistent caches behind an adapter: method fence. */
+/* Persistent caches behind an adapter: the method is a fence. */
 static void expect_fences(unsigned int ops, bool sides)
 {
 	const struct pair_attr attr = {
@@ -22,7 +22,7 @@ static void expect_fences(unsigned int ops, bool sides)
 	cr_assert_str_eq(pair_method(&p), "fence");
 }
 
-/* The read is behind the writes, on their queue pair, not on the side's. */
+/* The read follows the writes on their own queue pair, not on the side QP. */
 Test(shim_post, a_read_inside_the_range)
 {
 	for (unsigned int ops = 0; ops <= BUILDERS; ops += BUILDERS)
@@ -58,7 +58,7 @@ static void expect_flushes(const struct rpmem_qp *qp, size_t n, uint64_t from)
 	}
 }
 
-/* More than the first allocation holds, in order. */
+/* More flushes than the first allocation holds keep their order. */
 Test(shim_post, many_in_one_call)
 {
 	for (unsigned int ops = 0; ops <= BUILDERS; ops += BUILDERS) {
@@ -82,7 +82,7 @@ Test(shim_post, many_in_one_call)
 	}
 }
 
-/* ibv_post_send() posts the requests before the one that it refuses. */
+/* The requests before a refused one are posted by ibv_post_send(). */
 Test(shim_post, partial_post_is_reported)
 {
 	for (unsigned int ops = 0; ops <= BUILDERS; ops += BUILDERS) {
@@ -96,7 +96,7 @@ Test(shim_post, partial_post_is_reported)
 			pair_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		}
 		dev.take = 0;
-		/* All slots are free again. */
+		/* All slots of the completion queue are free again. */
 		for (uint64_t i = 1; i <= 2; i++) {
 			expect_flushes(p.a.sqp, PAIR_CQE / 2, 1);
 			cr_assert_eq(rpmem_wr_complete(p.a.sqp), 0);
@@ -109,7 +109,7 @@ Test(shim_post, partial_post_is_reported)
 	}
 }
 
-/* The program uses its own builders between start and complete. */
+/* The program may use its own builders between start and complete. */
 Test(shim_post, builders_of_the_program_are_kept)
 {
 	struct ibv_qp_ex *ex;
@@ -129,7 +129,7 @@ Test(shim_post, builders_of_the_program_are_kept)
 	pair_close(&p);
 }
 
-/* The device's FLUSH gets the arguments of the call. */
+/* The device's FLUSH gets the arguments of the shim's call. */
 Test(shim_post, native)
 {
 	const struct pair_attr attr = {.ops = BUILDERS | WITH_FLUSH,
@@ -159,7 +159,7 @@ Test(shim_post, native)
 	pair_close(&p);
 }
 
-/* A lost acknowledgement is an error, executed or not. */
+/* A flush without acknowledgement is an error, executed or not. */
 Test(shim_post, dropped_acks)
 {
 	for (unsigned int ops = 0; ops <= BUILDERS; ops += BUILDERS)
@@ -175,7 +175,7 @@ Test(shim_post, dropped_acks)
 		}
 }
 
-/* A flush that the target refuses fails, even if the device lets it pass. */
+/* A flush that the target does not allow fails even on a lax device. */
 Test(shim_post, refused_flush_ends_the_queue_pair)
 {
 	struct ibv_qp_init_attr init;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Posting and completing: order, errors, slots, and completions of the shim. */
+/* Posting and completing: order, errors, slots, and hidden completions. */
 #include <errno.h>
 #include <string.h>
 
@@ -13,7 +13,7 @@
 
 static struct mock m;
 
-/* eADR with an adapter: method fence. */
+/* eADR behind an adapter: the method is a fence. */
 static void begin(unsigned int native)
 {
 	struct rp_desc d;
@@ -100,7 +100,7 @@ Test(shim_queue, native_flush_keeps_its_arguments)
 	mock_fini(&m);
 }
 
-/* The read is always signaled, because its completion frees the slot. */
+/* The shim's read is always signaled: its completion frees the slot. */
 Test(shim_queue, unsignaled)
 {
 	begin(0);
@@ -150,7 +150,7 @@ Test(shim_queue, polls_many)
 	mock_fini(&m);
 }
 
-/* Each flush needs a completion entry: no more flushes than entries. */
+/* There are no more outstanding flushes than entries of the CQ. */
 Test(shim_queue, slots)
 {
 	begin(0);
@@ -183,7 +183,7 @@ Test(shim_queue, batches)
 	rpmem_wr_abort(&m.q.pub);
 	cr_assert_eq(m.nqueue, 0u);
 	cr_assert_eq(free_slots(), 8u);
-	/* The device posted two of three. */
+	/* The device accepts two requests of three. */
 	m.complete_err = ENOMEM;
 	m.complete_posted = 2;
 	rpmem_wr_start(&m.q.pub);
@@ -212,7 +212,7 @@ Test(shim_queue, unknown_regions)
 	cr_assert_eq(rpmem_forget_mr(&m.q.pub, 8), ENOKEY);
 	cr_assert_eq(rpmem_forget_mr(&m.q.pub, MOCK_RKEY), 0);
 	cr_assert_eq(post_flush(1, MOCK_AT, 64, P, 0), ENOKEY);
-	/* The same rkey is added again: the later descriptor counts. */
+	/* The rkey is added again: the later descriptor replaces the first. */
 	d = mock_desc(&m);
 	d.domain = RP_DOMAIN_MEMCTRL;
 	cr_assert_eq(mock_add(&m, &d, 0), 0);
@@ -246,7 +246,7 @@ Test(shim_queue, descriptor_must_fit_the_connection)
 	mock_fini(&m);
 }
 
-/* A flush that the device would refuse is refused at its place in the queue. */
+/* A flush that a device would refuse fails at its place in the queue. */
 Test(shim_queue, refusals_are_in_order)
 {
 	static const struct {
@@ -256,7 +256,7 @@ Test(shim_queue, refusals_are_in_order)
 	} cases[] = {
 		{RP_DESC_PERSISTENT, MOCK_AT, IBV_WC_REM_INV_REQ_ERR},
 		{0, MOCK_AT + MOCK_BYTES - 63, IBV_WC_REM_ACCESS_ERR},
-		/* The same if reads are not allowed either. */
+		/* Reads are not allowed either. */
 		{RP_DESC_PERSISTENT | RP_DESC_READ, MOCK_AT,
 		 IBV_WC_REM_INV_REQ_ERR},
 		{RP_DESC_READ, MOCK_AT + MOCK_BYTES, IBV_WC_REM_ACCESS_ERR},
@@ -278,7 +278,7 @@ Test(shim_queue, refusals_are_in_order)
 		next_is(2, cases[i].want, 0);
 		next_is(3, IBV_WC_WR_FLUSH_ERR, 0);
 		nothing_more();
-		/* The program may reset the queue pair and connect it again. */
+		/* The program may reset the queue pair and connect again. */
 		m.error = false;
 		cr_assert_eq(post_flush(4, MOCK_AT, 64, P, 0), ENOTCONN);
 		cr_assert_eq(m.nqueue, 0u);
@@ -286,7 +286,7 @@ Test(shim_queue, refusals_are_in_order)
 	}
 }
 
-/* A device that does not check still gives no success. */
+/* A flush outside the region fails even if the device checks nothing. */
 Test(shim_queue, refused_flush_fails_on_a_lax_device)
 {
 	begin(0);
@@ -308,7 +308,7 @@ Test(shim_queue, refused_flush_fails_on_a_lax_device)
 	mock_fini(&m);
 }
 
-/* The error of an earlier failure is reported as it is. */
+/* Errors of earlier requests are reported unchanged. */
 Test(shim_queue, earlier_error_is_reported_first)
 {
 	begin(0);
@@ -321,7 +321,7 @@ Test(shim_queue, earlier_error_is_reported_first)
 	mock_fini(&m);
 }
 
-/* Under the preload, posts after an error complete with errors. */
+/* Under the preload library, posts after an error complete with errors. */
 Test(shim_queue, posts_after_errors_as_a_device)
 {
 	begin(BOTH);
@@ -372,7 +372,7 @@ Test(shim_queue, regions_change_inside_a_batch)
 	mock_fini(&m);
 }
 
-/* A failed request of the program ends flushes, too. */
+/* A failed request of the program makes outstanding flushes fail. */
 Test(shim_queue, any_error_ends_flushes)
 {
 	begin(BOTH);
@@ -385,7 +385,7 @@ Test(shim_queue, any_error_ends_flushes)
 	mock_fini(&m);
 }
 
-/* Completions of a detached queue pair are dropped. */
+/* Completions of a queue pair that was detached are dropped. */
 Test(shim_queue, detached_meanwhile)
 {
 	struct rp_desc d;
@@ -408,7 +408,7 @@ Test(shim_queue, detached_meanwhile)
 	mock_fini(&m);
 }
 
-/* Only the device's atomic write is known to store 8 bytes at once. */
+/* Only a device's atomic write is known to store 8 bytes at once. */
 Test(shim_queue, atomic_writes)
 {
 	const uint64_t value = 0x1122334455667788;
@@ -422,7 +422,7 @@ Test(shim_queue, atomic_writes)
 	cr_assert_eq(m.queue[0].flags, (unsigned int)IBV_SEND_SIGNALED);
 	mock_run(&m);
 	next_is(1, IBV_WC_SUCCESS, 9);
-	/* Behind a flush that is a read it needs IBV_SEND_FENCE. */
+	/* Behind a flush that is a read, it needs IBV_SEND_FENCE. */
 	cr_assert_eq(post_flush(2, MOCK_AT, 64, P, 0), 0);
 	m.q.pub.wr_id = 3;
 	rpmem_wr_start(&m.q.pub);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The agent's thread and its ring: it polls, or says that it is idle. */
+/* The agent's thread and its ring: it polls, or reports that it is idle. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +19,7 @@ static const struct pair_attr by_builders = {
 static const struct pair_attr without_writes = {
 	.ops = IBV_QP_EX_WITH_RDMA_READ, .access = PERSISTENT, .sides = true};
 
-/* ADR on soft-RoCE: the target's kernel places. */
+/* Start ADR on soft-RoCE, where the target's kernel places writes. */
 static void start(void)
 {
 	setenv("FI_OFI_RPMEM_SPIN", FOR_EVER, 1);
@@ -51,7 +51,7 @@ Test(shim_ring, no_read_while_the_agent_polls)
 		cr_assert_str_eq(pair_method(&p), "agent-clwb");
 		for (uint64_t k = 0; k < 50; k++)
 			flush_once(k);
-		/* The first flush, and those before POLLING arrived. */
+		/* The first flush and those before POLLING are reads. */
 		cr_assert_leq(dev_count(IBV_WC_RDMA_READ) - before, 3u);
 		pair_close(&p);
 	}
@@ -62,7 +62,7 @@ static unsigned int replies_sent(const struct pair_attr *attr)
 	unsigned int before;
 
 	pair_open(&p, attr);
-	/* Until the agent polls and POLLING has arrived. */
+	/* Flush until the agent polls and POLLING has arrived. */
 	for (uint64_t k = 0; k < 5; k++)
 		flush_once(k);
 	before = dev_count(IBV_WC_SEND);
@@ -73,7 +73,7 @@ static unsigned int replies_sent(const struct pair_attr *attr)
 	return before;
 }
 
-/* A polling initiator gets replies by writes, another one by messages. */
+/* A polling initiator gets replies by writes; others get messages. */
 Test(shim_ring, replies_are_written_to_a_polling_initiator)
 {
 	const struct pair_attr sleeping = {
@@ -85,7 +85,7 @@ Test(shim_ring, replies_are_written_to_a_polling_initiator)
 	cr_assert_geq(n, 50u, "%u", n);
 }
 
-/* Write a reply as the agent's device does, or a part of it. */
+/* Write a reply, or a part of it, as the agent's device does. */
 static void write_reply(struct rp_ring *b, const void *msg, size_t len,
 			size_t part)
 {
@@ -123,7 +123,7 @@ Test(shim_ring, malformed_replies)
 	}
 }
 
-/* Replies that do not fit into the ring are messages. */
+/* Replies that have no room in the ring are messages. */
 Test(shim_ring, full_ring_falls_back_to_messages)
 {
 	unsigned int sends;
@@ -135,7 +135,7 @@ Test(shim_ring, full_ring_falls_back_to_messages)
 		cr_assert_eq(pair_flush(&p, k, 64 * k, 64), 0);
 	for (uint64_t k = 1; k <= 8; k++)
 		pair_next(&p, k, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
-	/* The next request in the agent's ring carries the consumer index. */
+	/* The next request carries the consumer index of the reply ring. */
 	for (uint64_t k = 1; k <= 4; k++)
 		cr_assert_eq(pair_store(&p, k, 8 * k, k), 0);
 	for (uint64_t k = 1; k <= 4; k++)
@@ -147,7 +147,7 @@ Test(shim_ring, full_ring_falls_back_to_messages)
 	pair_close(&p);
 }
 
-/* The device may retransmit a slot until its write is acknowledged. */
+/* A slot is in use until its write is acknowledged: it may be repeated. */
 Test(shim_ring, frames_in_use)
 {
 	unsigned int sends;
@@ -163,14 +163,14 @@ Test(shim_ring, frames_in_use)
 	dev.late_qp = 0;
 	dev_run();
 	sends = dev_count(IBV_WC_SEND);
-	/* Perhaps once before the thread sees the completions. */
+	/* The thread may idle once before it sees the completions. */
 	for (uint64_t k = 0; k < 12; k++)
 		flush_once(k);
 	cr_assert_leq(dev_count(IBV_WC_SEND) - sends, 1u);
 	pair_close(&p);
 }
 
-/* Without writes on its queue pair the shim pipelines nothing. */
+/* On a queue pair without RDMA writes, the shim pipelines nothing. */
 Test(shim_ring, no_writes)
 {
 	pair_open(&p, &without_writes);
@@ -184,7 +184,10 @@ Test(shim_ring, no_writes)
 
 static _Atomic int crossed;
 
-/* IDLE is sent and the queue not armed: a pipelined flush must not be lost. */
+/*
+ * A flush that is pipelined after IDLE, before the CQ is armed, must not be
+ * lost.
+ */
 static void flush_pipelined(void)
 {
 	const unsigned int reads = dev_count(IBV_WC_RDMA_READ);
@@ -222,10 +225,10 @@ Test(shim_ring, flush_crosses_idle)
 	for (int i = 0; i < 2; i++) {
 		pair_open(&p, &with_side);
 		crossed = 0;
-		/* A slow machine finds the agent idle, and wakes it again. */
+		/* On a slow machine the agent is idle, so wake it again. */
 		for (uint64_t k = 0; !crossed && k < 20; k++) {
 			dev_at_notify(NULL);
-			/* Often enough for the agent to poll. */
+			/* Flush often enough to make the agent poll. */
 			for (uint64_t j = 0; j < 4; j++)
 				flush_once(j);
 			dev_at_notify(how[i]);
@@ -239,7 +242,7 @@ Test(shim_ring, flush_crosses_idle)
 	}
 }
 
-/* The agent idles and polls in turn; any crossing of messages is harmless. */
+/* The agent idles and polls in turn; messages may cross at any time. */
 Test(shim_ring, idle_and_polling)
 {
 	static const char *const spins[] = {"0", "20", "200"};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The side connection of a queue pair: to which agent, on which path. */
+/* The side connection of a queue pair: its agent and its path. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +26,7 @@ static struct ibv_qp_attr attr_of(uint32_t number)
 	return attr;
 }
 
-/* The side uses the path of the program's queue pair, without write access. */
+/* The side QP has the path of the program's QP, and no write access. */
 Test(shim_side, path)
 {
 	struct ibv_qp_attr asks, serves;
@@ -52,7 +52,7 @@ Test(shim_side, path)
 	pair_close(&p);
 }
 
-/* A write raises no event, so an initiator that can sleep gets messages. */
+/* Writes raise no event, so an initiator that can sleep gets messages. */
 Test(shim_side, sleeping_initiator_gets_messages)
 {
 	const struct pair_attr sleeping = {
@@ -69,7 +69,7 @@ Test(shim_side, sleeping_initiator_gets_messages)
 	pair_close(&p);
 }
 
-/* The peer can write to the reply ring, and to nothing else here. */
+/* The peer can write to the reply ring only. */
 Test(shim_side, nothing_else_can_be_written)
 {
 	static uint8_t other[64];
@@ -100,7 +100,7 @@ Test(shim_side, nothing_else_can_be_written)
 	}
 }
 
-/* Endless retries would defer completions for ever. */
+/* The side QP has bounded retries, since endless ones defer completions. */
 Test(shim_side, side_has_bounded_retries)
 {
 	struct rpmem_qp_desc a, b;
@@ -131,7 +131,7 @@ Test(shim_side, addresses)
 
 	pair_open(&p, &plain);
 	memset(&b, 0x5a, sizeof(b));
-	/* No side of this queue pair can be connected yet. */
+	/* This queue pair's side cannot be connected yet. */
 	cr_assert_eq(rpmem_connect_qp(p.a.sqp, &b), EBADMSG);
 	cr_assert_eq(rpmem_export_qp(p.b.sqp, &b), 0);
 	cr_assert_eq(rpmem_connect_qp(p.a.sqp, &b), EINVAL);
@@ -146,7 +146,7 @@ Test(shim_side, addresses)
 	pair_close(&p);
 }
 
-/* An agent on another machine would flush that machine's memory. */
+/* An agent on another machine would flush other memory. */
 Test(shim_side, address_of_another_queue_pair_is_refused)
 {
 	struct rpmem_qp_desc a, b;
@@ -163,13 +163,13 @@ Test(shim_side, address_of_another_queue_pair_is_refused)
 		ibv_modify_qp(p.a.qp, &init, IBV_QP_STATE);
 	}
 	cr_assert_eq(rpmem_connect_qp(p.a.sqp, &b), EINVAL);
-	/* The refused calls changed nothing: connecting works now. */
+	/* The refused calls changed nothing, so connecting works now. */
 	dev_join(p.a.qp, p.b.qp->qp_num, OPEN);
 	cr_assert_eq(rpmem_connect_qp(p.a.sqp, &b), 0);
 	pair_close(&p);
 }
 
-/* The queue needs room; a peer without flushable memory has no agent. */
+/* No side without room in the CQ, or if the peer has no flushable memory. */
 Test(shim_side, refusals)
 {
 	const struct pair_attr short_one = {.access = PERSISTENT, .cqe = 8};
@@ -186,7 +186,7 @@ Test(shim_side, refusals)
 	pair_close(&p);
 }
 
-/* A failed creation leaves no objects. */
+/* If a creation fails, no object remains. */
 Test(shim_side, failed_creation_leaves_nothing)
 {
 	int failed = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The target's agent, its thread and side connections, driven by a peer. */
+/* The target's agent, its thread and side connections, with real peers. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ Test(shim_target, durable_when_it_completes)
 			pair_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 			cr_assert(dev_durable(off, 100, value), "%zu", k);
 		}
-		/* No more than the range is flushed. */
+		/* The flush covers its range only. */
 		cr_assert_eq(pair_write(&p, 3, 4096, 128, 'x'), 0);
 		cr_assert_eq(pair_flush(&p, 4, 4096 + 64, 64), 0);
 		pair_next(&p, 3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
@@ -67,7 +67,7 @@ Test(shim_target, idle_agent_is_detected)
 	pair_close(&p);
 }
 
-/* More flushes than credits and buffers at either side. */
+/* More flushes than credits and buffers at either end. */
 Test(shim_target, many)
 {
 	pair_open(&p, &with_side);
@@ -87,7 +87,7 @@ Test(shim_target, many)
 	pair_close(&p);
 }
 
-/* The tail is stored only after its record is durable. */
+/* An atomic write is stored only after the record before it is durable. */
 Test(shim_target, atomic_writes)
 {
 	uint64_t tail;
@@ -109,7 +109,7 @@ Test(shim_target, atomic_writes)
 	pair_close(&p);
 }
 
-/* Registered again the region has the same rkey: the agent checks its key. */
+/* A region registered again has the same rkey, but another key. */
 Test(shim_target, former_region_is_refused)
 {
 	uint32_t rkey;
@@ -129,7 +129,7 @@ Test(shim_target, former_region_is_refused)
 	pair_close(&p);
 }
 
-/* Another registration has the rkey, but the agent does not know it. */
+/* The rkey belongs to another registration, which the agent does not know. */
 Test(shim_target, no_flush_behind_a_deregistration)
 {
 	struct ibv_mr *mr;
@@ -146,13 +146,16 @@ Test(shim_target, no_flush_behind_a_deregistration)
 	pair_close(&p);
 }
 
-/* However the side connection ends, waiting and later flushes fail. */
+/* After the side connection has ended, waiting and later flushes fail. */
 Test(shim_target, side_lost)
 {
 	for (int how = 0; how < 3; how++) {
 		pair_open(&p, &with_side);
 		if (how == 1) {
-			/* Lost after the agent has replied once. */
+			/*
+			 * The side connection ends after the agent's first
+			 * reply.
+			 */
 			cr_assert_eq(pair_flush(&p, 9, 0, 64), 0);
 			pair_next(&p, 9, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		}
@@ -173,7 +176,7 @@ Test(shim_target, side_lost)
 	}
 }
 
-/* A reply cannot be sent: the agent ends its side connection. */
+/* If a reply cannot be sent, the agent ends the side connection. */
 Test(shim_target, reply_lost)
 {
 	setenv("FI_OFI_RPMEM_TIMEOUT", "300", 1);
@@ -185,7 +188,7 @@ Test(shim_target, reply_lost)
 	pair_close(&p);
 }
 
-/* No reply comes: the flush fails after FI_OFI_RPMEM_TIMEOUT. */
+/* Without a reply, a flush fails after FI_OFI_RPMEM_TIMEOUT. */
 Test(shim_target, silence)
 {
 	setenv("FI_OFI_RPMEM_TIMEOUT", "100", 1);
@@ -221,7 +224,7 @@ Test(shim_target, nonsense_to_the_agent)
 	}
 }
 
-/* A malformed reply ends the side connection; nothing of it is used. */
+/* A malformed reply ends the side connection and completes no flush. */
 Test(shim_target, malformed_replies)
 {
 	static uint8_t msg[200];
@@ -239,7 +242,7 @@ Test(shim_target, malformed_replies)
 	}
 }
 
-/* Two peers of one agent: each has its own side connection. */
+/* Two peers of one agent have a side connection each. */
 static void two_peers(void)
 {
 	struct pair q;
@@ -274,14 +277,14 @@ Test(shim_target, two_peers)
 	two_peers();
 }
 
-/* The thread always polls, and still accepts DOORBELLs. */
+/* A thread that never idles still accepts DOORBELLs. */
 Test(shim_target, two_peers_with_polling)
 {
 	setenv("FI_OFI_RPMEM_SPIN", FOR_EVER, 1);
 	two_peers();
 }
 
-/* How often the thread went idle during 40 requests. */
+/* Count how often the thread went idle during 40 requests. */
 static unsigned int count_idle(const char *us)
 {
 	setenv("FI_OFI_RPMEM_SPIN", us, 1);
@@ -304,7 +307,7 @@ Test(shim_target, thread_polls_before_it_sleeps)
 	cr_assert_lt(with, 5u, "%u", with);
 }
 
-/* --- facts that weaken --- */
+/* --- facts that become weaker --- */
 
 static const struct pair_attr by_flush = {
 	.ops = BUILDERS | WITH_FLUSH,
@@ -320,7 +323,7 @@ static void set_facts(bool native)
 	dev.makes = (unsigned int)by_flush.ops;
 }
 
-/* Flushes by a read fence, or by the device's FLUSH. */
+/* Connect; flushes are read fences or FLUSHes by the device. */
 static void open_without_agent(bool native)
 {
 	set_facts(native);
@@ -337,12 +340,12 @@ static void source_write(const char *path, const char *line)
 	cr_assert_eq(fclose(f), 0);
 }
 
-/* The target sees the change; its peer, which sends no request, is told. */
+/* A weaker fact fails flushes even at a peer that sends no request. */
 Test(shim_target, weakened_fact_fails_the_peers_flushes)
 {
 	char path[] = "/tmp/test_shim_target.XXXXXX";
 	struct ibv_wc wc = {.status = IBV_WC_SUCCESS};
-	struct rpmem_mr *others[20]; /* more than the target has buffers */
+	struct rpmem_mr *others[20]; /* more than the agent's buffers */
 	struct rp_desc d;
 	int fd = mkstemp(path);
 
@@ -364,12 +367,12 @@ Test(shim_target, weakened_fact_fails_the_peers_flushes)
 			cr_assert_eq(pair_flush(&p, 2, 0, 64), 0);
 			while (!rpmem_poll_cq(p.a.scq, 1, &wc))
 				;
-			usleep(20000); /* the device logs 1024 requests */
+			usleep(20000); /* the device logs 1024 requests only */
 			cr_assert_eq(wc.wr_id, 2u);
 		} while (wc.status == IBV_WC_SUCCESS);
 		cr_assert_eq(wc.status, IBV_WC_REM_ACCESS_ERR);
 		cr_assert_eq(pair_flush(&p, 3, 0, 64), ENOTCONN);
-		/* Later descriptors have the weaker facts. */
+		/* Descriptors made from now on have the weaker facts. */
 		cr_assert_eq(rpmem_export_mr(p.mr, p.b.sqp, &p.desc), 0);
 		cr_assert_eq(rp_desc_get(p.desc.bytes, &d), 0);
 		cr_assert_eq(d.domain, RP_DOMAIN_UNKNOWN);
@@ -391,7 +394,7 @@ static void say_weakened(uint64_t key)
 	cr_assert(dev_say(p.sa.initiator, msg, (size_t)len));
 }
 
-/* A flush that was posted before, and no flush of another region. */
+/* Only flushes of the weakened region fail, even if posted before. */
 Test(shim_target, outstanding_flush_of_a_weakened_region_fails)
 {
 	struct rp_desc d;
@@ -411,7 +414,7 @@ Test(shim_target, outstanding_flush_of_a_weakened_region_fails)
 	}
 }
 
-/* A peer names more regions than are remembered: no region is flushed. */
+/* A peer records few weakened regions; with more, all flushes fail. */
 Test(shim_target, too_many_weakened_regions_fail_all)
 {
 	open_without_agent(false);

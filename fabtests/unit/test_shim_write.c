@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Writes with their flush: one call, one completion, by any method. */
+/* Durable writes: one call and one completion, with any method. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 static struct pair p;
 
-/* ADR on soft-RoCE: the target's kernel places. */
+/* Start ADR on soft-RoCE, where the target's kernel places writes. */
 static void start(void)
 {
 	setenv("FI_OFI_RPMEM_SPIN", FOR_EVER, 1);
@@ -40,7 +40,7 @@ static void expect_flushed(uint64_t wr_id)
 	pair_next(&p, wr_id, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 }
 
-/* Make the agent poll, and the initiator know it. */
+/* Make the agent poll, and wait until the initiator knows it. */
 static void wake_agent(void)
 {
 	for (uint64_t i = 1; i <= 4; i++) {
@@ -49,7 +49,7 @@ static void wake_agent(void)
 	}
 }
 
-/* These bytes are durable, and none beside them. */
+/* These bytes must be durable, and those beside them unchanged. */
 static void expect_only(size_t off, size_t len, uint8_t value)
 {
 	cr_assert(dev_durable(off, len, value), "%zu of %zu", off, len);
@@ -122,7 +122,7 @@ Test(shim_write, by_native_flush)
 	pair_close(&p);
 }
 
-/* Up to 256 bytes travel in the request: no write of their own, no read. */
+/* Up to 256 bytes are sent inside the request, without write and read. */
 Test(shim_write, one_message)
 {
 	unsigned int writes, others;
@@ -134,7 +134,7 @@ Test(shim_write, one_message)
 		others = dev_count(IBV_WC_RDMA_READ) + dev_count(IBV_WC_SEND);
 		cr_assert_eq(pair_put(&p, 5, 64, len, 'a'), 0);
 		expect_flushed(5);
-		/* The request and the reply. */
+		/* Count the writes of request and reply. */
 		cr_assert_eq(dev_count(IBV_WC_RDMA_WRITE) - writes,
 			     len > 256 ? 3u : 2u, "%zu", len);
 		cr_assert_eq(dev_count(IBV_WC_RDMA_READ) +
@@ -160,7 +160,7 @@ Test(shim_write, unsignaled)
 	}
 }
 
-/* More than slots and credits, mixed with other operations. */
+/* More writes than slots and credits, mixed with other operations. */
 Test(shim_write, in_order)
 {
 	struct seeded s = seeded_start();
@@ -240,7 +240,7 @@ Test(shim_write, half_posted)
 		cr_assert_eq(pair_write(&p, 6, 64, 64, 'b'), 0);
 		pair_next(&p, 6, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
 	}
-	/* An error of that write is reported. */
+	/* An error of that unreported write is reported. */
 	dev.take = 1;
 	dev.take_err = ENOMEM;
 	dev.fail_qp = p.a.qp->qp_num;
@@ -250,7 +250,7 @@ Test(shim_write, half_posted)
 	pair_close(&p);
 }
 
-/* One completion, with the status of the first failure. */
+/* The only completion has the status of the first failure. */
 Test(shim_write, fails)
 {
 	const struct pair_attr *how[] = {&alone, &with_side, &with_side};
@@ -276,7 +276,7 @@ Test(shim_write, fails)
 	}
 }
 
-/* Without write access the agent refuses as the device does. */
+/* Without write access, the agent refuses as a device does. */
 Test(shim_write, not_writable)
 {
 	struct ibv_sge sge = {.addr = (uintptr_t)p.from};
@@ -362,7 +362,7 @@ Test(shim_write, empty_write)
 	pair_close(&p);
 }
 
-/* The checks detect an agent that flushes nothing. */
+/* The checks of this suite notice an agent that flushes nothing. */
 Test(shim_write, idle_agent_is_detected)
 {
 	pair_open(&p, &with_side);

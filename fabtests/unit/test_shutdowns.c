@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Pools whose memory counts dirty shutdowns, on invented sysfs trees. */
+/* Pools on memory that counts dirty shutdowns, by invented sysfs trees. */
 #include "config.h"
 
 #include <errno.h>
@@ -22,9 +22,9 @@
 
 static char path[PATH_MAX], err[RP_ERR_LEN];
 static struct rp_pool p;
-static uint8_t uuid[16]; /* when it was opened last */
+static uint8_t uuid[16]; /* UUID from the last open */
 
-/* A DIMM of the region; id NULL: its driver tells none. */
+/* Make a DIMM of the region; id NULL: its driver reports no ID. */
 static void dimm(int n, const char *driver, const char *id, unsigned int count)
 {
 	char name[128];
@@ -59,7 +59,7 @@ static void open_pool(void)
 	memcpy(uuid, p.uuid, sizeof(uuid));
 }
 
-/* Its daemon is killed, or its host loses power. */
+/* Open the pool, and stop as if by a kill or a power failure. */
 static void use_pool(void)
 {
 	open_pool();
@@ -73,7 +73,7 @@ static void use_and_close_pool(void)
 	cr_assert_eq(rp_pool_close_clean(&p, err), 0, "%s", err);
 }
 
-/* The one line that an operator gets names all that there is to know. */
+/* The error, a single line, must name the DIMM and its counts. */
 static void expect_refused(const char *what, const char *counts)
 {
 	char remedy[2 * PATH_MAX];
@@ -129,7 +129,7 @@ Test(shutdowns, closed_pool_survives_a_dirty_shutdown)
 	expect_refused("shut down", "7 when it was opened, 8 now");
 }
 
-/* Any DIMM of an interleave set, of any driver. */
+/* The pool is refused after a dirty shutdown of any DIMM of the set. */
 Test(shutdowns, each_dimm_counts)
 {
 	dimm(0, "cxl", "a", 1);
@@ -144,7 +144,7 @@ Test(shutdowns, each_dimm_counts)
 	expect_refused("shut down", "321 when it was opened, 322 now");
 }
 
-/* The count of other memory says nothing about the bytes in the pool. */
+/* Counts of other memory say nothing about the bytes of the pool. */
 Test(shutdowns, pool_in_use_is_refused_on_other_memory)
 {
 	dimm(0, "nfit", "a", 5);
@@ -186,7 +186,7 @@ static void encode_as_before(uint64_t generation)
 	close(fd);
 }
 
-/* A pool of an earlier release has zeros there, also when it was in use. */
+/* A pool of an earlier release has no counts in its header, in use or not. */
 Test(shutdowns, pool_of_an_earlier_release_is_served_and_watched_from_then_on)
 {
 	dimm(0, "nfit", "a", 5);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The spin budget: how long to poll before sleeping, by the test's clock. */
+/* The spin budget: how long to poll before sleeping, by a test clock. */
 #include <criterion/criterion.h>
 
 #include "core/spin.h"
@@ -11,7 +11,7 @@ enum {
 static struct rp_spin s;
 static uint64_t now = 1000;
 
-/* One event, then none until the caller sleeps: how long it polled. */
+/* One event, then none until the caller sleeps. Returns the polling time. */
 static uint64_t time_in_vain(void)
 {
 	const uint64_t begun = now;
@@ -36,7 +36,7 @@ Test(spin, nothing_came)
 Test(spin, ends_in_time)
 {
 	cr_assert_eq(time_in_vain(), NS);
-	/* Without an event polling does not start again. */
+	/* Polling starts again only after an event. */
 	cr_assert_not(rp_spin(&s, NS, false, now));
 }
 
@@ -49,7 +49,7 @@ Test(spin, goes_on_while_it_pays)
 	}
 }
 
-/* If polling never pays, only one in 256 is tried in the end. */
+/* If polling never pays, one try in 256 remains in the end. */
 Test(spin, vain_ones_become_rare)
 {
 	int tried = 0;
@@ -73,12 +73,12 @@ Test(spin, one_that_pays_makes_up_for_them)
 	cr_assert_eq(s.skip, 1);
 }
 
-/* Switching off ends polling at the next event. */
+/* Setting the budget to 0 ends polling at the next event. */
 Test(spin, switched_off)
 {
 	cr_assert(rp_spin(&s, NS, true, now));
 	cr_assert_not(rp_spin(&s, 0, true, now));
 	cr_assert_not(rp_spin(&s, 0, false, now));
-	/* Switched on again: nothing was counted meanwhile. */
+	/* After switching on again, nothing is counted from the time before. */
 	cr_assert(rp_spin(&s, NS, true, now));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Statuses: distinct, each with a remedy, the same in core and public. */
+/* Statuses: distinct, with a remedy, and equal in core and public header. */
 #include "config.h"
 
 #include <ctype.h>
@@ -32,7 +32,7 @@ Test(status, list_is_complete)
 {
 	size_t named = 0;
 
-	/* A new status in the enum needs a row in this table. */
+	/* Each status of the enum must be in the table of this test. */
 	for (int st = 0; st < RP_ST_MAX; st++)
 		named += strcmp(rp_status_name(st), "unknown status") != 0;
 	cr_assert_eq(named, COUNT);
@@ -64,14 +64,14 @@ Test(status, remedies_are_sentences)
 		cr_assert_gt(strlen(r), 10);
 		cr_assert(isupper((unsigned char)r[0]) || r[0] == 'f', "%s", r);
 		cr_assert_eq(r[strlen(r) - 1], '.', "%s", r);
-		/* Name and remedy fit into 256 bytes. */
+		/* Name and remedy must fit into 256 bytes. */
 		cr_assert_lt(strlen(r) + strlen(rp_status_name(all[i])), 250);
 	}
 }
 
 Test(status, unknown_values_are_survived)
 {
-	/* The first five were statuses of version 1. */
+	/* The first five are statuses of protocol version 1. */
 	static const int odd[] = {3,  10, 66,	     68,      70,
 				  18, 63, RP_ST_MAX, 1 << 20, -1};
 
@@ -82,13 +82,13 @@ Test(status, unknown_values_are_survived)
 	}
 }
 
-/* libc has this one under another name. */
+/* libc has another name for this errno. */
 static const char *errno_name(int err)
 {
 	return err == EOPNOTSUPP ? "EOPNOTSUPP" : strerrorname_np(err);
 }
 
-/* The categories of fi_rpmem(7), by number. */
+/* The categories of fi_rpmem(7), in the order of their numbers. */
 static const enum fi_rpmem_status categories[RP_ST_MAX] = {
 	[RP_ST_OK] = FI_RPMEM_ST_OK,
 	[RP_ST_BAD_MESSAGE] = FI_RPMEM_ST_PROTOCOL,
@@ -126,7 +126,7 @@ Test(status, each_number_has_one_public_category)
 		cr_assert_eq(got == FI_RPMEM_ST_OK, all[i] == RP_ST_OK);
 		used[got] = true;
 	}
-	/* Ten categories, and none without a number. */
+	/* There are ten categories, with consecutive numbers. */
 	cr_assert_eq((int)FI_RPMEM_ST_PROTOCOL, 10);
 	for (size_t i = 0; i <= FI_RPMEM_ST_PROTOCOL; i++)
 		cr_assert(used[i], "%zu", i);
@@ -201,7 +201,7 @@ Test(status, errnos_that_the_calls_return_too)
 	cr_assert_eq(rp_status_errno(RP_ST_NO_MEMORY), FI_ENOMEM);
 }
 
-/* docs/guarantees.md has one row per status, with the words of the code. */
+/* docs/guarantees.md has a row for each status, with the words of the code. */
 Test(status, document)
 {
 	FILE *f = fopen(RP_SRCDIR "/docs/guarantees.md", "r");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The literature's verdicts: complete, and respected by the method table. */
+/* The literature's verdicts: complete, and obeyed by the method table. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,7 +46,7 @@ static const struct verdict_method *of_method(const struct verdict_cell *c,
 	return NULL;
 }
 
-/* Its number among the 72, after a check that name and facts agree. */
+/* Check the cell's name against its facts. Returns its number, 0 to 71. */
 static size_t place_in_taxonomy(const struct verdict_cell *c)
 {
 	static const struct {
@@ -97,7 +97,7 @@ Test(verdicts, the_72_of_the_taxonomy_once_each)
 	cr_assert_eq(n, 72, "%zu cells", n);
 }
 
-/* The reader has refused duplicate pairs. */
+/* The reader of the verdicts has refused duplicate pairs. */
 Test(verdicts, every_method_of_every_cell)
 {
 	size_t pairs = 0;
@@ -117,7 +117,7 @@ Test(verdicts, every_method_of_every_cell)
 	cr_assert_eq(pairs, v.valid + v.forbidden);
 }
 
-/* Waiting adds no valid method to those of one write, nor does pipelining. */
+/* Two writes, waiting or pipelined, have no valid method that one lacks. */
 Test(verdicts, compound_follows_single)
 {
 	for (size_t i = 0; i < v.n; i++) {
@@ -149,7 +149,7 @@ Test(verdicts, compound_follows_single)
 	}
 }
 
-/* Methods have the names of the code. */
+/* The verdicts use the method names of the code. */
 Test(verdicts, names_of_methods)
 {
 	for (size_t i = 0; i < v.n; i++) {
@@ -169,7 +169,7 @@ Test(verdicts, names_of_methods)
 	}
 }
 
-/* A build that lacks a method does not fall back to a forbidden one. */
+/* A build that lacks a method must not choose a forbidden one instead. */
 Test(verdicts, the_table_picks_no_forbidden_method)
 {
 	for (size_t i = 0; i < v.n; i++) {
@@ -192,7 +192,7 @@ Test(verdicts, the_table_picks_no_forbidden_method)
 	}
 }
 
-/* Cheapest first; native has its own row. */
+/* Methods, cheapest first, except native, which has its own row. */
 static const enum rp_method by_cost[] = {
 	RP_METHOD_DELIVERY,   RP_METHOD_FENCE,	     RP_METHOD_AGENT_SFENCE,
 	RP_METHOD_AGENT_CLWB, RP_METHOD_AGENT_MSYNC, RP_METHOD_AGENT_CLWB_MSYNC,
@@ -206,16 +206,16 @@ static enum rp_method cheapest_method(const struct verdict_cell *c)
 	return RP_METHOD_REFUSED;
 }
 
-/* Cells where the table refuses, or does more than necessary, and why. */
+/* Cells where the table refuses or does more than necessary, and why. */
 static const struct more {
 	const char *cell;
 	enum rp_method picked;
 	const char *why;
 } more[] = {
-	/* Refused at class power, although msync of a DAX file would do. */
+	/* Refused at class power, although msync works for a DAX file. */
 	{"x-dax-sync-cpu-user-unknown", RP_METHOD_REFUSED,
 	 "msync fails on devdax, which the facts do not tell from a file"},
-	/* One row for all domains and placements. */
+	/* This row covers all domains and placements. */
 	{"x-dax-cpu-kernel-cpu", RP_METHOD_AGENT_CLWB_MSYNC,
 	 "the row does not look at the domain"},
 	{"x-dax-cpu-kernel-sys", RP_METHOD_AGENT_CLWB_MSYNC,
@@ -300,7 +300,7 @@ Test(verdicts, a_wrong_file_is_not_read)
 	cr_assert_lt(verdicts_read("./no-such-file", &v), 0);
 }
 
-/* The pairs that the crash matrix must convict, by another reader. */
+/* The crash matrix must convict the same pairs, by its own reader. */
 static void compare_with_script(const char *option, bool valid)
 {
 	char command[sizeof(folder) + 64], line[256];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The sources of facts: each is recorded, and a change of each is found. */
+/* Sources of facts: each one is recorded, and each change is found. */
 #include "config.h"
 
 #include <errno.h>
@@ -37,7 +37,7 @@ static void teardown(void)
 
 TestSuite(watch, .init = setup, .fini = teardown);
 
-/* A registration looks at the operator's file, adapter and memory. */
+/* Look up the facts as a registration does: operator, adapter, memory. */
 static struct rp_choice look(bool adapter)
 {
 	char op_file[2 * PATH_MAX];
@@ -115,7 +115,7 @@ Test(watch, mount_options)
 {
 	invent("ext4", "rw");
 	expect_choice(look(false), RP_CLASS_POWER, RP_METHOD_AGENT_MSYNC);
-	/* Another mount of the table is no source. */
+	/* The line of another mount in mountinfo is no source. */
 	write_tree("/proc/self/mountinfo",
 		   "%llu 1 %u:%u / /mnt\\040- x rw,relatime shared:1 - ext4 "
 		   "/dev/d rw\n"
@@ -127,7 +127,7 @@ Test(watch, mount_options)
 	expect_changed("mountinfo has changed");
 	cr_assert_eq(look(false).refusal, RP_REFUSAL_FS);
 	expect_same();
-	/* The file system is replaced: its mount is gone. */
+	/* Another file system is mounted there now. */
 	write_tree("/proc/self/mountinfo",
 		   "987654 1 0:98 / /new rw - t t rw\n");
 	expect_changed("mountinfo is gone");
@@ -158,16 +158,16 @@ Test(watch, persistence_domain_and_dimms)
 	expect_changed("ndbus0/region0/persistence_domain was cpu_cache, now "
 		       "memory_controller");
 	expect_choice(look(false), RP_CLASS_POWER, RP_METHOD_AGENT_CLWB);
-	/* A DIMM that has lost its energy for a save. */
+	/* A DIMM without energy to save its contents. */
 	write_tree(NMEM "/nfit/flags", "not_armed smart_event\n");
 	expect_changed("flags was absent, now not_armed smart_event");
 	expect_choice(look(false), RP_CLASS_NONE, RP_METHOD_AGENT_CLWB);
 	cr_assert_eq(facts.domain, RP_DOMAIN_NONE);
-	/* Without MAP_SYNC msync does not help. */
+	/* Without MAP_SYNC the method is msync, which does not help. */
 	facts.memory = RP_MEM_DAX;
 	expect_choice(rp_method_best(&facts, RP_METHODS_BUILT), RP_CLASS_NONE,
 		      RP_METHOD_AGENT_CLWB_MSYNC);
-	/* CXL: its domain is believed where it counts dirty shutdowns. */
+	/* CXL memory: its domain counts only if dirty shutdowns are counted. */
 	write_tree(NMEM "/nfit/flags", "\n");
 	write_tree("/sys/devices/ndbus0/provider", "CXL\n");
 	expect_choice(look(false), RP_CLASS_NONE, RP_METHOD_AGENT_CLWB);
@@ -206,7 +206,7 @@ Test(watch, operators_file)
 	expect_choice(look(false), RP_CLASS_PROCESS, RP_METHOD_DELIVERY);
 	expect_same();
 	snprintf(path, sizeof(path), "%s/op.conf", dir);
-	/* Other users can write it: it is not believed any more. */
+	/* A file that other users can write is not believed any more. */
 	chmod(path, 0666);
 	expect_changed("op.conf has changed");
 	chmod(path, 0600);
@@ -215,7 +215,7 @@ Test(watch, operators_file)
 	expect_changed("op.conf is gone");
 }
 
-/* Files that cannot be opened for a lack of descriptors have not changed. */
+/* A lack of file descriptors is no change of the files. */
 Test(watch, lack_of_descriptors_is_no_change)
 {
 	struct rlimit old, none;
@@ -233,7 +233,7 @@ Test(watch, lack_of_descriptors_is_no_change)
 	expect_same();
 }
 
-/* A failure before the lookup does not count, one within it does. */
+/* A failure during the lookup counts, one before it does not. */
 Test(watch, facts_without_sources_are_refused)
 {
 	struct rp_watch *none = NULL;
@@ -247,13 +247,13 @@ Test(watch, facts_without_sources_are_refused)
 	cr_assert_eq(rp_watch_end(0, reason), -ENOMEM);
 	cr_assert(strstr(reason, "file descriptor"));
 	cr_assert_not(rp_watch_starved());
-	/* The error of the lookup itself is kept. */
+	/* The error of the lookup itself is reported. */
 	rp_watch_record(&none);
 	rp_watch_open_failed(EMFILE);
 	cr_assert_eq(rp_watch_end(-EFAULT, reason), -EFAULT);
 }
 
-/* The text that was read first is the one that was believed. */
+/* A source that is read twice keeps the text that was used. */
 Test(watch, merged_sources_keep_the_text_that_was_believed)
 {
 	struct rp_watch *later = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Byte layout of messages: goldens, round trips, limits, texts. */
+/* The bytes of messages: golden values, round trips, limits, texts. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 	"b8b7b6b5b4b3b201"                                                     \
 	"0205010000000000"
 
-/* These bytes are the protocol: a change here needs a new version. */
+/* The golden bytes are the protocol: a change needs a new version. */
 static const struct {
 	uint8_t type;
 	const char *hex;
@@ -65,7 +65,7 @@ static const struct {
 		      "0000000000000000"},
 };
 
-/* The bytes of each effect behind the range of the golden REQUEST. */
+/* The golden bytes of each effect, behind the range of the REQUEST. */
 static const struct {
 	enum rp_effect effect;
 	const char *hex;
@@ -128,7 +128,7 @@ static void check_bytes(const struct wire_msg *m, const char *want)
 	memset(&back, 0x5a, sizeof(back));
 	cr_assert_eq(wire_get(buf, len, &back), 0);
 	cr_assert_eq(back.type, m->type);
-	/* The bytes contain every field. */
+	/* Encoding the decoded message must restore the golden bytes. */
 	cr_assert_eq(wire_put(again, sizeof(again), &back), len);
 	cr_assert_eq(memcmp(buf, again, len), 0, "type %d", m->type);
 }
@@ -148,7 +148,7 @@ Test(wire, goldens)
 	}
 }
 
-/* The fields of every example, one by one: put and get swap nothing. */
+/* Each field of every example is compared: no two are swapped. */
 Test(wire, decoded_fields)
 {
 	uint8_t buf[RP_WIRE_MAX_MSG];
@@ -205,7 +205,7 @@ Test(wire, decoded_fields)
 	cr_assert_null(back.reply.result);
 }
 
-/* A durable store of 64 bytes is one message, which tcp injects: 128 bytes. */
+/* A durable store of 64 bytes has 128 bytes, which tcp injects. */
 Test(wire, small_store)
 {
 	const uint8_t bytes[64] = {1};
@@ -218,7 +218,7 @@ Test(wire, small_store)
 	m.request.bytes = bytes;
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), 112);
 	cr_assert_eq(RP_WIRE_STORE_LEN(1, 64), 112);
-	/* So are its REPLY and the connection messages. */
+	/* REPLY and the messages that connect have at most 128 bytes, too. */
 	wire_example(RP_MSG_REPLY, &m);
 	m.reply.result_len = 0;
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), 32);
@@ -228,7 +228,7 @@ Test(wire, small_store)
 	cr_assert_leq(wire_put(buf, sizeof(buf), &m), RP_WIRE_CM_ACK);
 }
 
-/* The bytes of a store may follow as a second piece: counted, not copied. */
+/* The bytes of a store may follow in a second piece: counted, not copied. */
 Test(wire, store_without_its_bytes)
 {
 	uint8_t whole[RP_WIRE_MAX_MSG], head[RP_WIRE_MAX_MSG];
@@ -265,7 +265,7 @@ static void random_grant(struct seeded *s, struct rp_wire_grant *g)
 	};
 }
 
-/* Ranges that pack, or that do not. */
+/* Make random ranges, which can or cannot be packed. */
 static void random_ranges(struct seeded *s, struct wire_msg *m, size_t n)
 {
 	bool row = seeded_below(s, 2);
@@ -409,7 +409,7 @@ Test(wire, round_trip)
 	}
 }
 
-/* A text of the largest length must not overflow its buffer. */
+/* A text of the greatest length must not overflow its buffer. */
 Test(wire, info_longest_sentence)
 {
 	uint8_t buf[RP_WIRE_MAX_MSG];
@@ -425,7 +425,7 @@ Test(wire, info_longest_sentence)
 	cr_assert_eq(wire_get(buf, len, &back), 0);
 	cr_assert_eq(strlen(back.info.why), RP_WHY_LEN - 1);
 
-	/* 256 bytes leave no room for the NUL. */
+	/* A text of 256 bytes leaves no room for the NUL. */
 	buf[26] = 0;
 	buf[27] = 1;
 	buf[len] = 'x';
@@ -433,7 +433,7 @@ Test(wire, info_longest_sentence)
 	memcpy(buf + 4, &total, 4);
 	cr_assert_eq(wire_get(buf, total, &back), -EBADMSG);
 
-	/* An unterminated text of the caller is refused, too. */
+	/* The encoder refuses an unterminated text. */
 	memset(m.info.why, 'x', RP_WHY_LEN);
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
 }
@@ -450,7 +450,7 @@ Test(wire, sentence_is_made_printable)
 	cr_assert_eq(wire_get(buf, len, &back), 0);
 	cr_assert_str_eq(back.info.why, "a?[2J???");
 
-	/* The first and the last allowed character, and their neighbours. */
+	/* The first and the last valid character, and their neighbours. */
 	strcpy(m.info.why, "\x1f\x20\x7e\x7f");
 	len = wire_put(buf, sizeof(buf), &m);
 	cr_assert_eq(memcmp(buf + 80, "? ~?", 4), 0);
@@ -476,7 +476,7 @@ Test(wire, largest_request)
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
 }
 
-/* Without ranges a request is a fence. */
+/* A request without ranges is a fence. */
 Test(wire, request_without_ranges)
 {
 	uint8_t buf[RP_WIRE_MAX_MSG];
@@ -517,7 +517,9 @@ Test(wire, largest_store)
 		m.ranges[0].len = wrong[i];
 		cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
 	}
-	/* All ranges together: as many bytes as one may have; no wrap. */
+	/*
+	 * The sum of all lengths is limited as one length is, and cannot wrap.
+	 */
 	m.request.nranges = 2;
 	m.ranges[0].len = 5;
 	m.ranges[1].len = 3;
@@ -531,7 +533,7 @@ Test(wire, largest_store)
 		memcpy(buf + 64, &v, 8);
 		cr_assert_eq(wire_get(buf, len, &back), -EBADMSG);
 	}
-	/* The bytes fit, but not with so many ranges. */
+	/* The data fits, but not behind six ranges. */
 	m.request.nranges = 6;
 	for (int i = 0; i < 6; i++)
 		m.ranges[i].len = i ? 1 : RP_WIRE_MAX_STORE - 5;
@@ -561,10 +563,12 @@ Test(wire, atomics)
 	cr_assert_eq(wire_get(buf, len, &back), 0);
 	cr_assert_null(back.request.atomic.operand);
 	cr_assert_null(back.request.atomic.compare);
-	/* Its result must fit into a REPLY. */
+	/* The result of an atomic must fit into a REPLY. */
 	m.ranges[0].len = RP_WIRE_MAX_STORE + 8;
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
-	/* One operand for each element; half as many with a comparison. */
+	/*
+	 * One operand per element; a comparison leaves room for half as many.
+	 */
 	m.request.atomic.op = RP_ATOMIC_SUM;
 	m.ranges[0].len = RP_WIRE_MAX_STORE;
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), 56 + RP_WIRE_MAX_STORE);
@@ -572,18 +576,18 @@ Test(wire, atomics)
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
 	m.ranges[0].len = RP_WIRE_MAX_STORE / 2;
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), 56 + RP_WIRE_MAX_STORE);
-	/* Whole elements only. */
+	/* The length must be a multiple of the element size. */
 	m.ranges[0].len = 12;
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
 	m.request.atomic.datatype = RP_ATOMIC_UINT32;
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), 56 + 2 * 12);
 	buf[49] = RP_ATOMIC_UINT64;
 	cr_assert_eq(wire_get(buf, 80, &back), -EBADMSG);
-	/* No datatype for an operation that libfabric does not have. */
+	/* libfabric does not have this operation for this datatype. */
 	m.request.atomic.op = RP_ATOMIC_BOR;
 	m.request.atomic.datatype = RP_ATOMIC_FLOAT;
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
-	/* Operands are missing. */
+	/* The operands are missing. */
 	m.request.atomic.datatype = RP_ATOMIC_UINT32;
 	m.request.atomic.operand = NULL;
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
@@ -619,7 +623,7 @@ Test(wire, packed_ranges)
 	cr_assert(back.request.packed);
 	cr_assert_eq(back.request.nranges, 2);
 	cr_assert_eq(memcmp(back.ranges, m.ranges, 2 * sizeof(m.ranges[0])), 0);
-	/* One range out of order: all are plain. */
+	/* One range out of order prevents packing. */
 	m.ranges[1].addr = 0;
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), 24 + 48);
 	cr_assert_eq(wire_get(buf, 24 + 48, &back), 0);
@@ -628,7 +632,7 @@ Test(wire, packed_ranges)
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
 }
 
-/* More ranges than a plain request may have, with every effect. */
+/* More ranges than fit unpacked, with every effect. */
 Test(wire, packed_ranges_with_effects)
 {
 	uint8_t buf[RP_WIRE_MAX_MSG];
@@ -659,7 +663,7 @@ Test(wire, packed_ranges_with_effects)
 	}
 }
 
-/* Ranges up to the last byte of the address space, and the longest result. */
+/* Ranges at the end of the address space, and the longest result. */
 Test(wire, ends_of_ranges)
 {
 	uint8_t buf[RP_WIRE_MAX_MSG];

@@ -22,12 +22,12 @@ static const struct rp_desc example = {
 	.region = RP_DESC_ALL,
 	.qp = RP_DESC_PERSISTENT | RP_DESC_READ | RP_DESC_WRITE,
 	.native = RP_DESC_NATIVE,
-	/* DAX by agent-clwb, class power, port 0x3334. */
+	/* key: DAX, class power, method agent-clwb, port 0x3334. */
 	.key = 0xb53334c5c1b2a312,
 };
 
 static const uint8_t golden[RP_DESC_LEN] = {
-	0x52, 0x50, 0x02, 0x28, 0x40, 0x00, 0x00, 0x00, /* magic to bytes */
+	0x52, 0x50, 0x02, 0x28, 0x40, 0x00, 0x00, 0x00, /* header */
 	0x00, 0x10, 0x00, 0x00, 0x00, 0x7f, 0x00, 0x00, /* addr */
 	0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, /* length */
 	0x12, 0xa3, 0xb2, 0xc1, 0xcd, 0xab, 0xef, 0x00, /* rkey, qp_num */
@@ -48,17 +48,17 @@ static const struct rp_side side = {
 	.replies = 0x7867564534231201,
 };
 static const uint8_t side_golden[RP_SIDE_LEN] = {
-	0x52, 0x50, 0x02, 0x29, 0x40, 0x00, 0x00, 0x00, /* magic to bytes */
+	0x52, 0x50, 0x02, 0x29, 0x40, 0x00, 0x00, 0x00, /* header */
 	0xcd, 0xab, 0xef, 0x00, 0x11, 0x00, 0x00, 0x00, /* qp_num, initiator */
 	0xfe, 0xff, 0xff, 0x00, 0x56, 0x34, 0x12, 0x00, /* target, psn */
-	0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, /* ring */
-	0x12, 0xa3, 0xb2, 0xc1, 0x13, 0xa4, 0xb3, 0xc2, /* both rkeys */
-	0x01, 0x12, 0x23, 0x34, 0x45, 0x56, 0x67, 0x78, /* replies */
+	0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, /* request ring */
+	0x12, 0xa3, 0xb2, 0xc1, 0x13, 0xa4, 0xb3, 0xc2, /* rkeys of rings */
+	0x01, 0x12, 0x23, 0x34, 0x45, 0x56, 0x67, 0x78, /* reply ring */
 	0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, /* */
 	0x00, 0x00, 0x00, 0x00, 0xb1, 0xe7, 0x3b, 0xec, /* CRC-32 */
 };
 
-/* CRC-32 by its definition, bit by bit, unlike the code. */
+/* Seal by CRC-32 bit by bit from its definition, unlike the code. */
 static void seal_of(uint8_t *p, unsigned int n)
 {
 	uint32_t rest = 0;
@@ -118,7 +118,7 @@ Test(wire_desc, goldens)
 	cr_assert_eq(memcmp(buf, golden, RP_DESC_LEN), 0, "the test's own CRC");
 }
 
-/* Any flipped bit is found, and the output is not written. */
+/* Each flipped bit is noticed, and the output stays unwritten. */
 Test(wire_desc, every_bit)
 {
 	for (unsigned int i = 0; i < RP_DESC_LEN * 8; i++) {
@@ -132,12 +132,12 @@ Test(wire_desc, every_bit)
 	}
 }
 
-/* With a valid checksum every field is checked. */
+/* Every field is checked even if the checksum is valid. */
 Test(wire_desc, fields)
 {
 	static const struct {
 		unsigned int at;
-		uint8_t most; /* largest value of that byte */
+		uint8_t most; /* greatest valid value of the byte */
 	} bytes[] = {{0, 0x52},	 {1, 0x50},  {3, 40},
 		     {4, 64},	 {5, 0},     {6, 0},
 		     {7, 0},	 {31, 0},    {32, RP_MEM_EMULATED},
@@ -248,7 +248,7 @@ Test(wire_desc, round_trips)
 	}
 }
 
-/* A key in a descriptor is 0 (no agent) or the key of a persistent region. */
+/* A key is 0 (no agent) or the key of a persistent region. */
 Test(wire_desc, keys)
 {
 	struct rp_desc d = example;
@@ -303,7 +303,7 @@ Test(wire_desc, sides)
 			   : &s.psn) = 1u << 24;
 		cr_assert_eq(rp_side_put(buf, &s), -EINVAL);
 	}
-	/* A ring without an agent; an rkey without a ring. */
+	/* A request ring without an agent; an rkey without a ring. */
 	s = side;
 	s.target = 0;
 	cr_assert_eq(rp_side_put(buf, &s), -EINVAL);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Packed ranges: the bytes, what packs, and what is refused. */
+/* Packed ranges: the bytes, which ranges pack, and which are refused. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,12 +45,12 @@ Test(wire_pack, golden)
 		{K, 1ull << 40, 1ull << 41},
 	};
 	static const uint8_t want[] = {
-		0x80, 0x40, 64,			    /* 4096 on, 64 */
-		0,    1,			    /* and one behind that */
-		0x80, 2,    0xac, 2,		    /* 128 on, 300 */
-		7,				    /* the same three times */
-		0x9e, 0xa4, 0xff, 0xff, 0xff, 0x3f, /* far on */
-		0x80, 0x80, 0x80, 0x80, 0x80, 0x40, /* 2^41 */
+		0x80, 0x40, 64,			    /* range (4096, 64) */
+		0,    1,			    /* range right behind */
+		0x80, 2,    0xac, 2,		    /* gap 128, length 300 */
+		7,				    /* repeat three times */
+		0x9e, 0xa4, 0xff, 0xff, 0xff, 0x3f, /* a large gap */
+		0x80, 0x80, 0x80, 0x80, 0x80, 0x40, /* length 2^41 */
 	};
 	size_t len;
 
@@ -62,7 +62,7 @@ Test(wire_pack, golden)
 	expect_round_trip(N(some), len);
 }
 
-/* Evenly scattered ranges take a few bytes in all. */
+/* Evenly spaced ranges take a few bytes in all. */
 Test(wire_pack, even)
 {
 	for (size_t i = 0; i < MOST; i++)
@@ -70,7 +70,7 @@ Test(wire_pack, even)
 					      4096};
 	cr_assert_leq(pack_ranges(MOST, IN_MSG), 16);
 	expect_round_trip(MOST, pack_ranges(MOST, IN_MSG));
-	/* The largest number of ranges at random places fits as well. */
+	/* Random addresses: the largest number of ranges still fits. */
 	for (size_t i = 0; i < MOST; i++)
 		r[i].addr += i * i % 1021 * 2;
 	expect_round_trip(MOST, pack_ranges(MOST, IN_MSG));
@@ -100,14 +100,14 @@ Test(wire_pack, random)
 		}
 		len = pack_ranges(n, sizeof(buf));
 		expect_round_trip(n, len);
-		/* Less room takes fewer ranges, each of them whole. */
+		/* A smaller buffer takes fewer ranges, each of them whole. */
 		len = rp_wire_pack(buf, seeded_below(&s, (uint32_t)len + 1), r,
 				   n, &taken);
 		expect_round_trip(taken, len);
 	}
 }
 
-/* A range that does not pack ends the row. */
+/* A range that cannot be packed ends the packed ranges. */
 Test(wire_pack, does_not_pack)
 {
 	static const struct rp_wire_range last[] = {
@@ -125,7 +125,7 @@ Test(wire_pack, does_not_pack)
 		rp_wire_pack(buf, sizeof(buf), r, 3, &taken);
 		cr_assert_eq(taken, 2, "%zu: %zu", i, taken);
 	}
-	/* Equal steps that would leave the address space. */
+	/* Repeated steps that would leave the address space. */
 	r[0] = (struct rp_wire_range){K, 1, UINT64_MAX / 4};
 	r[1] = (struct rp_wire_range){K, 2 + UINT64_MAX / 4, UINT64_MAX / 4};
 	r[2] = (struct rp_wire_range){K, 3 + UINT64_MAX / 2, UINT64_MAX / 4};
@@ -135,7 +135,7 @@ Test(wire_pack, does_not_pack)
 	cr_assert_eq(taken, 3);
 }
 
-/* Ranges up to the last byte of the address space, in just enough room. */
+/* Ranges at the end of the address space, in just enough room. */
 Test(wire_pack, ends)
 {
 	const uint64_t half = UINT64_MAX / 2, third = UINT64_MAX / 3;
@@ -157,7 +157,7 @@ static void expect_bad(size_t n, const void *bytes, size_t len)
 {
 	uint8_t *exact = malloc(len ? len : 1);
 
-	/* A heap copy: the sanitizer sees reads past its end. */
+	/* Copy the bytes to the heap: ASan detects reads past the end. */
 	memcpy(exact, bytes, len);
 	cr_assert_eq(rp_wire_unpack(exact, len, K, back, n), -EBADMSG, "%zu",
 		     len);
@@ -176,28 +176,28 @@ Test(wire_pack, nonsense)
 	for (size_t cut = 0; cut < len; cut++)
 		expect_bad(3, buf, cut);
 	expect_bad(4, buf, len);
-	BAD(1, "\2\0");	      /* empty */
-	BAD(2, "\2\1\3");     /* again what? */
-	BAD(3, "\2\1\2\1\1"); /* repeats 0 */
-	BAD(3, "\2\1\2\1\5"); /* too many */
+	BAD(1, "\2\0");	      /* empty range */
+	BAD(2, "\2\1\3");     /* nothing to repeat */
+	BAD(3, "\2\1\2\1\1"); /* 0 repetitions */
+	BAD(3, "\2\1\2\1\5"); /* too many repetitions */
 	BAD(3, "\2\1\2\1\xff\xff\xff\xff\xff\xff\xff\xff\xff\1");
-	/* Numbers of more than 64 bits, and without an end. */
+	/* Numbers of more than 64 bits, and one that does not end. */
 	BAD(1, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\2\1");
 	BAD(1, "\x80\x80\x80\x80\x80\x80\x80\x80\x80\x80\1\1");
-	/* Encodings that are not the shortest. */
+	/* Numbers that are not in their shortest encoding. */
 	BAD(1, "\x80\0\1");
 	BAD(1, "\2\x81\x80\0");
 	BAD(3, "\2\1\2\1\2\1");
 	BAD(4, "\2\1\2\1\3\3");
 	BAD(4, "\2\1\2\1\3\2\1");
-	/* Ranges behind the end of the address space. */
+	/* Ranges beyond the end of the address space. */
 	BAD(1, "\xfe\xff\xff\xff\xff\xff\xff\xff\xff\1"
 	       "\xff\xff\xff\xff\xff\xff\xff\xff\xff\1");
 	BAD(3, "\0\xff\xff\xff\xff\xff\xff\xff\xff\x7f"
 	       "\0\xff\xff\xff\xff\xff\xff\xff\xff\x7f\3");
 }
 
-/* Bytes behind the ranges belong to the caller. */
+/* Bytes behind the packed ranges are left to the caller. */
 Test(wire_pack, followed)
 {
 	size_t len;
@@ -211,7 +211,7 @@ Test(wire_pack, followed)
 	cr_assert_lt(rp_wire_unpack(buf, len + 8, K, back, 1), (int)len);
 }
 
-/* Any bytes unpack to valid ranges or are refused. */
+/* Any bytes unpack to valid ranges, or are refused. */
 Test(wire_pack, any_bytes)
 {
 	struct seeded s = seeded_start();

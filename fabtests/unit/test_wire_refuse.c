@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Malformed messages: cut, stretched, corrupt, of other types, out of range. */
+/* Malformed messages: truncated, extended, corrupt, with invalid fields. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* Every type, a REQUEST with every effect, and one with packed ranges. */
+/* A message of every type, of every effect, and with packed ranges. */
 #define EXAMPLES (WIRE_TYPES + RP_EFFECT_ATOMIC + 1)
 static int make_example(size_t i, uint8_t *buf, struct wire_msg *m)
 {
@@ -35,7 +35,7 @@ static int make_example(size_t i, uint8_t *buf, struct wire_msg *m)
 	return wire_put(buf, RP_WIRE_MAX_MSG, m);
 }
 
-/* Set the header's length. */
+/* Write this length into the header. */
 static void set_length(uint8_t *buf, uint32_t len)
 {
 	for (int i = 0; i < 4; i++)
@@ -52,7 +52,10 @@ Test(wire_refuse, every_length)
 		int full = make_example(i, buf, &m);
 
 		for (int len = 0; len < full + 9; len++) {
-			/* A heap copy: ASan sees reads past its end. */
+			/*
+			 * Copy the bytes to the heap: ASan detects reads past
+			 * the end.
+			 */
 			uint8_t *cut = calloc(1, len ? len : 1);
 
 			memcpy(cut, buf, len < full ? len : full);
@@ -61,10 +64,10 @@ Test(wire_refuse, every_length)
 			if (len != full)
 				cr_assert_eq(wire_get(cut, len, &back),
 					     -EBADMSG);
-			/* The same with this length in the header. */
+			/* Now with the shorter length in the header. */
 			if (len >= 8)
 				set_length(cut, len);
-			/* A REPLY may have a result of any length. */
+			/* The result of a REPLY may have any length. */
 			if (m.type == RP_MSG_REPLY && len >= 32)
 				cr_assert_eq(wire_get(cut, len, &back), 0);
 			else
@@ -82,8 +85,8 @@ Test(wire_refuse, every_length)
 }
 
 /*
- * Any changed byte is refused, or gives a message that encodes to the same
- * bytes: so every field is in the encoder's range, and every byte is checked.
+ * A message with a changed byte is refused or encodes to the same bytes. So
+ * each field is in the range of its encoder, and every byte is checked.
  */
 Test(wire_refuse, every_byte)
 {
@@ -126,7 +129,7 @@ Test(wire_refuse, random_bytes)
 
 		for (size_t j = 0; j < len; j++)
 			buf[j] = seeded_next(&s);
-		/* Mostly with a valid header, to get past the first checks. */
+		/* Mostly use a valid header, to get past the first checks. */
 		if (len >= 8 && i % 8) {
 			memcpy(buf, "RP\2", 3);
 			buf[3] = wire_types[i % WIRE_TYPES];
@@ -137,7 +140,7 @@ Test(wire_refuse, random_bytes)
 	}
 }
 
-/* A decoder accepts its own type only, whoever has checked the type. */
+/* Each decoder refuses messages of other types by itself. */
 Test(wire_refuse, decoders_of_other_types)
 {
 	static struct wire_msg m, back;
@@ -159,48 +162,48 @@ Test(wire_refuse, decoders_of_other_types)
 	}
 }
 
-/* Each field is refused alone, in an otherwise valid message. */
+/* Change one field at a time in a valid message. */
 Test(wire_refuse, fields_out_of_range)
 {
 	static const struct {
 		uint8_t type, at, width;
 		uint64_t value;
 	} bad[] = {
-		{RP_MSG_HELLO, 8, 8, 1}, /* token */
+		{RP_MSG_HELLO, 8, 8, 1}, /* token is not 0 */
 		{RP_MSG_HELLO_ACK, 8, 8, 1},
-		{RP_MSG_HELLO_ACK, 16, 4, 2},  /* refused, with a grant */
-		{RP_MSG_HELLO_ACK, 16, 4, 64}, /* local status */
-		{RP_MSG_HELLO_ACK, 24, 8, 0},  /* no incarnation */
-		{RP_MSG_HELLO_ACK, 32, 2, 0},  /* no credits */
+		{RP_MSG_HELLO_ACK, 16, 4, 2},  /* a refusal with a grant */
+		{RP_MSG_HELLO_ACK, 16, 4, 64}, /* a status of initiators only */
+		{RP_MSG_HELLO_ACK, 24, 8, 0},  /* incarnation 0 */
+		{RP_MSG_HELLO_ACK, 32, 2, 0},  /* 0 credits */
 		{RP_MSG_HELLO_ACK, 34, 2, RP_FEATURES + 1},
 		{RP_MSG_HELLO_ACK, 36, 4, 1},
 		{RP_MSG_HELLO_ACK, 48, 8, UINT64_MAX}, /* remote_addr wraps */
 		{RP_MSG_HELLO_ACK, 56, 8, UINT64_MAX}, /* addr wraps */
-		{RP_MSG_HELLO_ACK, 64, 8, 0},	       /* nothing granted */
+		{RP_MSG_HELLO_ACK, 64, 8, 0},	       /* a grant of length 0 */
 		{RP_MSG_HELLO_ACK, 64, 8, UINT64_MAX},
 		{RP_MSG_HELLO_ACK, 72, 1, 3},
 		{RP_MSG_HELLO_ACK, 73, 1, RP_METHOD_MAX},
 		{RP_MSG_HELLO_ACK, 74, 1, 2},
 		{RP_MSG_HELLO_ACK, 75, 1, 1},
 		{RP_MSG_HELLO_ACK, 79, 1, 1},
-		{RP_MSG_REQUEST, 16, 2, 0}, /* durable, without ranges */
-		{RP_MSG_REQUEST, 16, 2, 2}, /* more than there are */
+		{RP_MSG_REQUEST, 16, 2, 0}, /* without ranges */
+		{RP_MSG_REQUEST, 16, 2, 2}, /* more ranges than sent */
 		{RP_MSG_REQUEST, 16, 2, 169},
-		{RP_MSG_REQUEST, 18, 1, 0}, /* level */
+		{RP_MSG_REQUEST, 18, 1, 0}, /* level 0 */
 		{RP_MSG_REQUEST, 18, 1, 3},
-		{RP_MSG_REQUEST, 19, 1, 3}, /* class */
+		{RP_MSG_REQUEST, 19, 1, 3}, /* class 3 */
 		{RP_MSG_REQUEST, 20, 1, 1}, /* no ordered store */
-		{RP_MSG_REQUEST, 20, 1, 2}, /* no data */
-		{RP_MSG_REQUEST, 20, 1, 3}, /* no bytes to store */
+		{RP_MSG_REQUEST, 20, 1, 2}, /* a notification without data */
+		{RP_MSG_REQUEST, 20, 1, 3}, /* a store without bytes */
 		{RP_MSG_REQUEST, 20, 1, 4},
 		{RP_MSG_REQUEST, 20, 1, 5},
-		{RP_MSG_REQUEST, 21, 1, 1}, /* packed, one */
+		{RP_MSG_REQUEST, 21, 1, 1}, /* a single packed range */
 		{RP_MSG_REQUEST, 21, 1, 2},
 		{RP_MSG_REQUEST, 22, 2, 1},
 		{RP_MSG_REPLY, 16, 4, 64},
-		{RP_MSG_REPLY, 16, 4, 7}, /* failed, yet reached a level */
+		{RP_MSG_REPLY, 16, 4, 7}, /* a failure with a level */
 		{RP_MSG_REPLY, 24, 2, RP_WIRE_MAX_PACKED + 1},
-		{RP_MSG_REPLY, 28, 1, 0}, /* done, yet reached none */
+		{RP_MSG_REPLY, 28, 1, 0}, /* a success at level 0 */
 		{RP_MSG_REPLY, 28, 1, 3},
 		{RP_MSG_REPLY, 29, 1, 3},
 		{RP_MSG_REPLY, 30, 1, RP_METHOD_MAX},
@@ -218,10 +221,10 @@ Test(wire_refuse, fields_out_of_range)
 		{RP_MSG_INFO, 26, 2, 4},
 		{RP_MSG_INFO, 26, 2, 6},
 		{RP_MSG_INFO, 26, 2, 256},
-		{RP_MSG_INFO, 64, 8, 0}, /* half a grant */
+		{RP_MSG_INFO, 64, 8, 0}, /* half of a grant */
 		{RP_MSG_INFO, 79, 1, 1},
-		{RP_MSG_INFO, 80, 1, 0},    /* NUL inside */
-		{RP_MSG_INFO, 81, 1, 0x1b}, /* terminal escape */
+		{RP_MSG_INFO, 80, 1, 0},    /* a NUL inside the text */
+		{RP_MSG_INFO, 81, 1, 0x1b}, /* an escape for terminals */
 		{RP_MSG_INFO, 81, 1, 0x9b},
 		{RP_MSG_PROGRESS, 8, 8, 1},
 		{RP_MSG_DOORBELL, 8, 8, 1},
@@ -244,7 +247,7 @@ Test(wire_refuse, fields_out_of_range)
 	}
 }
 
-/* The same for fields of effects. */
+/* Change one field at a time in requests with each effect. */
 Test(wire_refuse, effects_out_of_range)
 {
 	static const struct {
@@ -252,21 +255,21 @@ Test(wire_refuse, effects_out_of_range)
 	} bad[] = {
 		{RP_EFFECT_THEN, 18, RP_LEVEL_VISIBLE},
 		{RP_EFFECT_THEN, 21, 1},
-		{RP_EFFECT_STORE, 40, 0},	       /* an empty range */
-		{RP_EFFECT_STORE, 40, 6},	       /* more bytes */
-		{RP_EFFECT_STORE, 70, 1},	       /* many more */
-		{RP_EFFECT_ATOMIC, 40, 7},	       /* half an element */
-		{RP_EFFECT_ATOMIC, 40, 4},	       /* bytes left over */
-		{RP_EFFECT_ATOMIC, 40, 0},	       /* no element */
-		{RP_EFFECT_ATOMIC, 48, RP_ATOMIC_SUM}, /* nothing to compare */
+		{RP_EFFECT_STORE, 40, 0},  /* a store to an empty range */
+		{RP_EFFECT_STORE, 40, 6},  /* a range longer than the bytes */
+		{RP_EFFECT_STORE, 70, 1},  /* a range much longer */
+		{RP_EFFECT_ATOMIC, 40, 7}, /* half of an element */
+		{RP_EFFECT_ATOMIC, 40, 4}, /* operands left over */
+		{RP_EFFECT_ATOMIC, 40, 0}, /* an atomic on an empty range */
+		{RP_EFFECT_ATOMIC, 48, RP_ATOMIC_SUM}, /* unused comparison */
 		{RP_EFFECT_ATOMIC, 48, RP_ATOMIC_READ},
 		{RP_EFFECT_ATOMIC, 48, RP_ATOMIC_OPS},
 		{RP_EFFECT_ATOMIC, 49, RP_ATOMIC_TYPES},
 		{RP_EFFECT_ATOMIC, 50, 2},
 		{RP_EFFECT_ATOMIC, 51, 1},
 		{RP_EFFECT_ATOMIC, 55, 1},
-		{RP_EFFECT_ZERO, 40, 1}, /* a byte more */
-		{RP_EFFECT_ZERO, 42, 0}, /* an empty range */
+		{RP_EFFECT_ZERO, 40, 1}, /* zeros with a byte of data */
+		{RP_EFFECT_ZERO, 42, 0}, /* zeros to an empty range */
 	};
 	static struct wire_msg m, back;
 
@@ -283,7 +286,7 @@ Test(wire_refuse, effects_out_of_range)
 	}
 }
 
-/* nranges must be right, and a single range is never packed. */
+/* nranges must be right, and a single range must not be packed. */
 Test(wire_refuse, packed_ranges)
 {
 	static struct wire_msg back;
@@ -295,7 +298,7 @@ Test(wire_refuse, packed_ranges)
 	set_length(buf, len);
 	cr_assert_eq(wire_get(buf, len, &back), 0);
 	cr_assert_eq(back.ranges[1].addr, 1);
-	/* A byte behind the ranges, without an effect. */
+	/* One byte behind the ranges, without an effect. */
 	set_length(buf, len + 1);
 	cr_assert_eq(wire_get(buf, len + 1, &back), -EBADMSG);
 	set_length(buf, len);
@@ -342,7 +345,7 @@ Test(wire_refuse, header)
 			     "type %d", type);
 	}
 
-	/* The longest message that is allowed, and one byte more. */
+	/* The longest valid message, and one byte more. */
 	buf[3] = RP_MSG_REQUEST;
 	set_length(buf, RP_WIRE_MAX_MSG);
 	cr_assert_eq(rp_wire_get_hdr(buf, RP_WIRE_MAX_MSG, &back), 0);
@@ -351,7 +354,7 @@ Test(wire_refuse, header)
 		     -EBADMSG);
 }
 
-/* The type counts, even where the rest would do. */
+/* Only the type decides, even if the body is valid for another type. */
 Test(wire_refuse, body_of_another_type)
 {
 	static const uint8_t bodies[] = {RP_MSG_REQUEST, RP_MSG_REPLY,
@@ -374,7 +377,7 @@ Test(wire_refuse, body_of_another_type)
 		     -EINVAL);
 }
 
-/* One range is never packed: that would be a second form of the same. */
+/* A single range is never packed, so that it has one form only. */
 Test(wire_refuse, single_packed_range)
 {
 	const struct rp_wire_range r = {7, 4096, 64};
@@ -396,7 +399,7 @@ Test(wire_refuse, single_packed_range)
 	cr_assert_eq(wire_get(buf, len, &back), -EBADMSG);
 }
 
-/* Ranges that a decoder finds in its own memory are not of this message. */
+/* Ranges left from an earlier message must not be taken for this one's. */
 Test(wire_refuse, store_without_its_ranges)
 {
 	static struct wire_msg m, back;
@@ -407,8 +410,7 @@ Test(wire_refuse, store_without_its_ranges)
 	for (size_t len = sizeof(struct rp_le_request); len < 72; len++) {
 		const size_t left = len - sizeof(struct rp_le_request);
 
-		/* As long as a decoder that steps back by the errno would be.
-		 */
+		/* Lengths that match if a decoder used an errno as a size. */
 		back.ranges[0].len = EBADMSG;
 		back.ranges[1].len = left;
 		set_length(buf, (uint32_t)len);
@@ -433,7 +435,7 @@ Test(wire_refuse, request_without_ranges_is_decoded)
 	cr_assert_eq(back.request.nranges, 0);
 }
 
-/* Another version has its own error, whatever else is in the message. */
+/* Another version has its own error, whatever else is wrong. */
 Test(wire_refuse, other_version)
 {
 	static struct wire_msg m;
@@ -447,7 +449,7 @@ Test(wire_refuse, other_version)
 	cr_assert_eq(rp_wire_get_hdr(buf, len, &back), -EPROTONOSUPPORT);
 	cr_assert_eq(back.type, RP_MSG_REQUEST);
 	cr_assert_eq(back.token, m.token);
-	/* An unknown type with only the header. */
+	/* An unknown type in a message that is only a header. */
 	buf[3] = 200;
 	set_length(buf, 16);
 	cr_assert_eq(rp_wire_get_hdr(buf, 16, &back), -EPROTONOSUPPORT);
@@ -460,7 +462,7 @@ Test(wire_refuse, other_version)
 	cr_assert_eq(rp_wire_get_hello(buf, 15, &m.hello), -EBADMSG);
 }
 
-/* An encoder refuses fields that its decoder refuses, and writes nothing. */
+/* An encoder refuses what its decoder refuses, and writes nothing. */
 Test(wire_refuse, encoders_without_room)
 {
 	static struct wire_msg m;
@@ -515,7 +517,7 @@ Test(wire_refuse, encoders)
 	REFUSED(RP_MSG_REQUEST, request.level, 3);
 	REFUSED(RP_MSG_REQUEST, request.required, 3);
 	REFUSED(RP_MSG_REQUEST, request.effect, 6);
-	/* Too many bytes for a store; for that atomic; for zeros. */
+	/* Too many bytes for a store, for this atomic, for zeros. */
 	REFUSED(RP_MSG_REQUEST, request.effect, RP_EFFECT_ZERO);
 	REFUSED(RP_MSG_REQUEST, request.effect, RP_EFFECT_STORE);
 	REFUSED(RP_MSG_REQUEST, request.effect, RP_EFFECT_ATOMIC);
@@ -529,7 +531,7 @@ Test(wire_refuse, encoders)
 	REFUSED(RP_MSG_INFO, info.memory, RP_MEM_EMULATED + 1);
 	REFUSED(RP_MSG_INFO, info.grant.length, 0);
 	REFUSED(RP_MSG_INFO, info.grant, (struct rp_wire_grant){.writable = 1});
-	/* Only an error status goes without a grant. */
+	/* Only an error status may come without a grant. */
 	wire_example(RP_MSG_INFO, &m);
 	m.info.grant = (struct rp_wire_grant){0};
 	cr_assert_gt(wire_put(buf, sizeof(buf), &m), 0);
@@ -537,7 +539,7 @@ Test(wire_refuse, encoders)
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
 }
 
-/* A refusal that has a grant or a result. */
+/* A refusal with a grant or a result is malformed. */
 Test(wire_refuse, refusals_with_more)
 {
 	static struct wire_msg m;
@@ -561,7 +563,7 @@ Test(wire_refuse, refusals_with_more)
 		};
 		cr_assert_eq(wire_put(buf, sizeof(buf), &m), i ? -EINVAL : 80);
 	}
-	/* An initiator finds such a status, no target sends it. */
+	/* Only initiators set this status; no target sends it. */
 	m.hello_ack = (struct rp_wire_hello_ack){.status = RP_ST_WRITE_FAILED};
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
 	for (int i = 0; i < 5; i++) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Messages of the preload: golden bytes, ports, and all refusals. */
+/* Messages of the preload library: golden bytes, ports, refusals. */
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
@@ -27,19 +27,19 @@ static const struct rp_rendezvous desc_of = {
 };
 
 static const uint8_t call_golden[RP_RENDEZVOUS_LEN] = {
-	0x52, 0x50, 0x02, 0x2a, 0x80, 0x00, 0x00, 0x00, /* magic to bytes */
+	0x52, 0x50, 0x02, 0x2a, 0x80, 0x00, 0x00, 0x00, /* header */
 	0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, /* rkey */
-	0xef, 0xcd, 0xab, 0x00, 0x33, 0x22, 0x11, 0x00, /* to, from */
+	0xef, 0xcd, 0xab, 0x00, 0x33, 0x22, 0x11, 0x00, /* QPs: to, from */
 	0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, /* GID of to */
 	0x00, 0x00, 0xff, 0xff, 0x0a, 0x09, 0x00, 0x01, /* */
-	0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, /* of from */
+	0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, /* GID of from */
 	0x00, 0x00, 0xff, 0xff, 0x0a, 0x09, 0x00, 0x02, /* */
-	0x52, 0x50, 0x02, 0x29, 0x40, 0x00, 0x00, 0x00, /* a side */
+	0x52, 0x50, 0x02, 0x29, 0x40, 0x00, 0x00, 0x00, /* side address */
 	0x33, 0x22, 0x11, 0x00, 0x05, 0x00, 0x00, 0x00, /* */
 	0x06, 0x00, 0x00, 0x00, 0x07, 0x00, 0x00, 0x00, /* */
 };
 
-/* Decode a message with one changed byte and a valid checksum. */
+/* Decode the message with one changed byte and a valid checksum. */
 static int get_with(const struct rp_rendezvous *m, size_t at, uint8_t byte)
 {
 	struct rp_rendezvous got = {.rkey = 99};
@@ -63,7 +63,7 @@ Test(wire_rendezvous, golden)
 	struct rp_rendezvous m;
 
 	cr_assert_eq(rp_rendezvous_put(buf, &call), 0);
-	/* The side address has its own checksum. */
+	/* The side address inside has its own checksum. */
 	cr_assert_eq(memcmp(buf, call_golden, 116), 0);
 	for (size_t i = 120; i < RP_RENDEZVOUS_LEN - 4; i++)
 		cr_assert_eq(buf[i], 0, "byte %zu", i);
@@ -89,7 +89,7 @@ Test(wire_rendezvous, golden)
 	cr_assert_eq(m.desc.addr, 0x1000);
 }
 
-/* Any flipped bit is refused, even with a valid checksum. */
+/* Each flipped bit is refused, even with a valid checksum. */
 Test(wire_rendezvous, one_form)
 {
 	const struct rp_rendezvous plain[] = {
@@ -136,7 +136,7 @@ static void set_crc(uint8_t *p, size_t len)
 		p[len - 4 + i] = (uint8_t)(crc >> 8 * i);
 }
 
-/* The version of what a message contains counts, too. */
+/* The version of the side address inside is checked, too. */
 Test(wire_rendezvous, side_of_another_version)
 {
 	uint8_t buf[RP_RENDEZVOUS_LEN];
@@ -169,7 +169,7 @@ Test(wire_rendezvous, nothing_else_is_written)
 	cr_assert_eq(rp_rendezvous_put(buf, &m), -EINVAL);
 }
 
-/* Eight different ports for each number, none of them in common use. */
+/* Each number has eight different ports, none of them in common use. */
 Test(wire_rendezvous, ports)
 {
 	cr_assert_eq(rp_rendezvous_port(17, 0), 30746);

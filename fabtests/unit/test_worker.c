@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Flushes that block: the worker, heartbeats, and what ends meanwhile. */
+/* Flushes that block: the worker, heartbeats, and ends during a flush. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +67,7 @@ Test(worker, progress_never_waits)
 	bed_run(&g);
 	bed_expect_nothing(&p);
 	cr_assert_eq(g.kicks, 0);
-	/* A request that does not block is served meanwhile. */
+	/* Meanwhile a request that does not block gets its reply. */
 	u = bed_commit(&q, &dax, 0, 10);
 	bed_expect(&q, u, RP_ST_OK);
 
@@ -110,7 +110,7 @@ Test(worker, queued_requests_are_the_next_batch)
 	stop();
 }
 
-/* One request with both kinds of memory. */
+/* One request has ranges in both kinds of memory. */
 Test(worker, mixed_request)
 {
 	const struct bed_at at[] = {
@@ -138,7 +138,7 @@ Test(worker, mixed_request)
 	stop();
 }
 
-/* The kernel reports a failure once: no msync for queued flushes. */
+/* The kernel reports an error once, so queued flushes fail without msync. */
 Test(worker, failure_reaches_queued_requests)
 {
 	struct bed_peer p;
@@ -191,7 +191,7 @@ static void expect_silence(struct bed_peer *p)
 	bed_expect_nothing(p);
 }
 
-/* After the reply the next request has its own heartbeat clock. */
+/* The heartbeats of a request start after the reply to the one before. */
 Test(worker, heartbeats_of_the_next)
 {
 	struct bed_peer p;
@@ -225,7 +225,7 @@ Test(worker, heartbeats_of_the_next)
 	stop();
 }
 
-/* Heartbeats come at a third of the initiator's timeout, from 10 ms to 60 s. */
+/* The interval is a third of the initiator's timeout, 10 ms to 60 s. */
 Test(worker, heartbeats)
 {
 	struct bed_peer slow, quick, last;
@@ -283,14 +283,14 @@ Test(worker, heartbeats)
 	bed_expect(&last, last.token, RP_ST_OK);
 	cr_assert_eq(rp_agent_deadline(g.a), UINT64_MAX);
 
-	/* The next request starts its own clock. */
+	/* The next request starts its own clock for heartbeats. */
 	bed_close_gate(&g);
 	bed_commit(&slow, &file, 0, 10);
 	bed_run(&g);
 	expect_silence(&slow);
 	cr_assert_eq(rp_agent_deadline(g.a), g.now + 1000 * BED_MS);
 	g.now += 1000 * BED_MS;
-	/* Without room in the channel one heartbeat is queued, no more. */
+	/* Without room in the channel only one heartbeat is queued. */
 	slow.c->room = 0;
 	for (int i = 0; i < 20; i++) {
 		cr_assert_eq(rp_agent_progress(g.a), !i);
@@ -302,7 +302,7 @@ Test(worker, heartbeats)
 	stop();
 }
 
-/* After rp_agent_region_del() returns, memory and owner may go. */
+/* After rp_agent_region_del() the region's memory may be released. */
 Test(worker, deregistration_waits_for_its_flush)
 {
 	const struct rp_local at = {&file.r, 8192, 8};
@@ -322,7 +322,7 @@ Test(worker, deregistration_waits_for_its_flush)
 	pthread_create(&opener, NULL, open_soon, NULL);
 	bed_region_del(&g, &file);
 	pthread_join(opener, NULL);
-	/* Its sessions were closed before; the local flush gets its outcome. */
+	/* The region's sessions are closed; its local flush gets an outcome. */
 	cr_assert(p.c->closed);
 	cr_assert_eq(ends, 1);
 	cr_assert_eq(end_status, RP_ST_STALE_KEY);
@@ -332,7 +332,7 @@ Test(worker, deregistration_waits_for_its_flush)
 	stop();
 }
 
-/* A local flush that does not block does not wait. */
+/* A local flush that does not block does not wait for the disk. */
 Test(worker, local_flush_beside_a_disk)
 {
 	const struct rp_local at = {&dax.r, 0, 8};
@@ -356,7 +356,7 @@ Test(worker, local_flush_beside_a_disk)
 	stop();
 }
 
-/* Deregistering an unused region does not wait for another region's msync. */
+/* Deregistration does not wait for the msync of another region. */
 Test(worker, idle_region_is_deregistered_at_once)
 {
 	struct bed_peer p;
@@ -374,7 +374,7 @@ Test(worker, idle_region_is_deregistered_at_once)
 	stop();
 }
 
-/* A closed session gets no reply; other sessions do. */
+/* A closed session gets no reply; other sessions get theirs. */
 Test(worker, session_ends_while_its_flush_runs)
 {
 	struct bed_peer p, q;
@@ -398,7 +398,7 @@ Test(worker, session_ends_while_its_flush_runs)
 	stop();
 }
 
-/* All sessions end, the flush runs on, the region ends last. */
+/* All sessions end during a flush, and the region ends last. */
 Test(worker, all_sessions_end_while_a_flush_runs)
 {
 	struct bed_peer p;
@@ -419,7 +419,7 @@ Test(worker, all_sessions_end_while_a_flush_runs)
 	stop();
 }
 
-/* The flush has no session left; its batch is still collected. */
+/* The flush has no session any more, but its batch is collected. */
 Test(worker, flush_outlives_all)
 {
 	struct bed_peer p;
@@ -447,7 +447,7 @@ static void request_commit(struct bed_peer *p, const struct bed_region *m)
 	bed_request(p, RP_LEVEL_DURABLE, RP_CLASS_POWER, 1, &r);
 }
 
-/* Ends in any order at any moment, for the thread sanitizer. */
+/* Sessions and regions end in any order, for the thread sanitizer. */
 Test(worker, races)
 {
 	struct seeded s = seeded_start();

@@ -12,7 +12,7 @@
 
 #include "core/worker.h"
 
-/* Linked with --wrap: errnos that these return; calls that succeeded. */
+/* Wrapped by the linker: results (errno), and numbers of successful calls. */
 static int mutex_ret, cond_ret, create_ret;
 static int mutexes, conds, creates;
 
@@ -66,7 +66,7 @@ int __wrap_pthread_create(pthread_t *t, const pthread_attr_t *a,
 }
 
 static atomic_uint kicks;
-static sigset_t blocked; /* signal mask of the kicking thread */
+static sigset_t blocked; /* signal mask of the thread that kicks */
 
 static void count_kick(struct rp_agent_host *h)
 {
@@ -101,7 +101,7 @@ static void run_empty_batch(void)
 {
 	rp_worker_submit(&w, &batch);
 	cr_assert(rp_worker_finished(&w, true));
-	/* The kick comes after the lock is released. */
+	/* The worker kicks after it has released the lock. */
 	while (!atomic_load(&kicks))
 		sched_yield();
 	cr_assert_eq(atomic_exchange(&kicks, 0), 1);
@@ -129,7 +129,7 @@ Test(worker_alone, cannot_be_made)
 	cr_assert_eq(mutexes, 2, "its own and the batch's");
 }
 
-/* This thread blocks only the signals that the program chose. */
+/* This thread must block only the signals that the program blocks. */
 static void mask_is_ours(void)
 {
 	sigset_t now;
@@ -158,7 +158,7 @@ Test(worker_alone, one_thread)
 		run_empty_batch();
 }
 
-/* Signal handlers of the program must not run on the worker's thread. */
+/* Signal handlers of the program must not run in the worker's thread. */
 Test(worker_alone, no_signals)
 {
 	static const int some[] = {SIGTERM, SIGINT, SIGUSR1, SIGCHLD, SIGALRM};

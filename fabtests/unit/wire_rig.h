@@ -10,10 +10,10 @@
 
 #define WIRE_TYPES 10
 extern const uint8_t wire_types[WIRE_TYPES];
-/* Does this type consist of a header only? */
+/* Whether messages of this type are a header only. */
 bool wire_is_signal(uint8_t type);
 
-/* A message of any type, so that one loop can test all. */
+/* A message of any type, so that one loop can test all types. */
 struct wire_msg {
 	uint8_t type;
 	uint64_t token;
@@ -29,14 +29,14 @@ struct wire_msg {
 };
 
 int wire_put(void *buf, size_t size, const struct wire_msg *m);
-/* Decode header and body; request.ranges is then m->ranges. */
+/* Decode header and body; request.ranges becomes m->ranges. */
 int wire_get(const void *buf, size_t len, struct wire_msg *m);
-/* Decode the body with the decoder of this type, whatever the header says. */
+/* Decode the body as one of this type, whatever the header says. */
 int wire_get_as(uint8_t type, const void *buf, const struct rp_wire_hdr *hdr,
 		struct wire_msg *m);
-/* The field values of the golden message. */
+/* Fill in the field values of the golden message. */
 void wire_example(uint8_t type, struct wire_msg *m);
-/* A request with this effect; one range, two for STORE. */
+/* Fill in a request with this effect and one range, two for STORE. */
 void wire_example_effect(enum rp_effect effect, struct wire_msg *m);
 
 #endif
