@@ -13,9 +13,7 @@
 #include "core/log.h"
 #include "disk.h"
 
-/*
- * All threads use MUST(): the worker's thread may not use Criterion's asserts.
- */
+/* All threads use MUST(): the worker may not use Criterion's asserts. */
 #define MUST(cond)                                                             \
 	do {                                                                   \
 		if (!(cond)) {                                                 \
@@ -603,10 +601,7 @@ void bed_region_del(struct bed *g, struct bed_region *m)
 	munmap(m->mem, m->npages * BED_PAGE);
 	munmap(m->way, m->npages * BED_PAGE);
 	munmap(m->media, m->npages * BED_PAGE);
-	/*
-	 * Overwrite the struct, so that a read after deregistration returns
-	 * nonsense.
-	 */
+	/* Overwrite the struct: a read after deregistration gets nonsense. */
 	memset(&m->r, 0xdd, sizeof(m->r));
 	m->gone = true;
 }
@@ -720,10 +715,7 @@ struct bed_peer bed_connect_all(struct bed *g, struct bed_region *const m[],
 
 void bed_recv(struct bed_peer *p, const void *msg, int len)
 {
-	/*
-	 * Copy the message to the heap, so that the sanitizer detects reads
-	 * past its end.
-	 */
+	/* A heap copy lets the sanitizer detect reads past the end. */
 	uint8_t *copy = malloc(len > 0 ? len : 1);
 
 	cr_assert_geq(len, 0, "could not encode: %d", len);
@@ -788,10 +780,7 @@ uint64_t bed_commit_all(struct bed_peer *p, enum rp_class required, size_t n,
 		bed_store(at[i].m, at[i].off, at[i].len);
 		ranges[i] = (struct rp_wire_range){at[i].m->r.key, at[i].off,
 						   at[i].len};
-		/*
-		 * A commit of these ranges by delivery does not bring them to
-		 * media.
-		 */
+		/* Commits by delivery do not bring bytes to media. */
 		if (at[i].m->r.facts.memory != RP_MEM_TMPFS &&
 		    (at[i].m->r.facts.memory != RP_MEM_FILE ||
 		     required == RP_CLASS_POWER))

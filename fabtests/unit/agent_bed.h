@@ -113,18 +113,12 @@ struct bed {
 	uint64_t notified_data;
 	void *notified_buf;
 	size_t notified_len;
-	/*
-	 * Ranges that must be on media when their OK is sent; number of these
-	 * checks.
-	 */
+	/* Ranges that are on media when OK is sent; number of checks. */
 	struct bed_promise *promises;
 	unsigned int checked;
 	/* Ranges that must be on media when an ordered store is executed. */
 	struct bed_at behind[2];
-	/*
-	 * sync waits while the gate is closed; entered counts the syncs that
-	 * reached it.
-	 */
+	/* sync waits while the gate is closed; entered counts syncs. */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool gate_closed;
@@ -136,9 +130,7 @@ void bed_init(struct bed *g, const struct rp_agent_attr *attr);
 /* Delete the agent, and check that it leaves nothing behind. */
 void bed_fini(struct bed *g);
 
-/*
- * Offset of each region in its memory, so that the region is not page-aligned.
- */
+/* Offset of each region in its memory: regions are not page-aligned. */
 #define BED_SKEW 192
 /*
  * Register a region of npages pages (less BED_SKEW) whose facts lead to this
@@ -202,10 +194,7 @@ uint64_t bed_commit_all(struct bed_peer *p, enum rp_class required, size_t n,
 /* Commit one range at the region's class. */
 uint64_t bed_commit(struct bed_peer *p, struct bed_region *m, uint64_t off,
 		    uint64_t len);
-/*
- * Request an ordered store behind a commit of new bytes, which must reach media
- * first.
- */
+/* Request an ordered store behind a commit of new bytes. */
 uint64_t bed_then(struct bed_peer *p, struct bed_at at, struct bed_region *m,
 		  uint64_t addr, uint64_t value);
 uint64_t bed_notify(struct bed_peer *p, struct bed_at at, uint64_t data);

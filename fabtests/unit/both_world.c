@@ -35,10 +35,7 @@ void w_changed(struct w_reg *g, const uint64_t *cells, size_t n)
 
 		W_CHECK(w, g->mem[i] && g->mem[i] <= w->number,
 			"cell %zu holds no write: a buffer was used late", i);
-		/*
-		 * Once a newer connection is accepted, older connections may
-		 * place nothing.
-		 */
+		/* A connection places nothing after a newer one is accepted. */
 		W_CHECK(w, v->conn >= w->accepted[v->session],
 			"cell %zu: number %llu of connection %u comes late", i,
 			(unsigned long long)g->mem[i], v->conn);
@@ -646,9 +643,7 @@ static bool complete_oldest(struct w_conn *c)
 	    (!acked && (op->kind == RP_CHANNEL_READ ||
 			(op->kind == RP_CHANNEL_WRITE && op->delivered))))
 		return false;
-	/*
-	 * The operation completes: later acknowledgements must not refer to it.
-	 */
+	/* The operation completes: acknowledgements must not refer to it. */
 	struct w_item *it;
 	STAILQ_FOREACH (it, &c->to_target, link)
 		if (it->op == op)

@@ -42,10 +42,7 @@ struct w_rules {
 	uint64_t tick; /* longest time between steps, ns */
 };
 
-/*
- * One registration. mem is what all CPUs see; media is what survives a power
- * cut.
- */
+/* One registration. mem: what all CPUs see; media: what a cut leaves. */
 struct w_reg {
 	struct rp_region r;
 	struct world *w;
@@ -156,9 +153,7 @@ void w_restart(struct world *w);
 void w_renew(struct world *w, enum w_kind kind);
 /* Do one of the possible steps. */
 void w_step(struct world *w);
-/*
- * Deliver all messages and call progress everywhere, for ns of simulated time.
- */
+/* Deliver all messages and call progress everywhere, for simulated ns. */
 void w_pass(struct world *w, uint64_t ns);
 /* Cells of the region were written: check that the writes are not too late. */
 void w_changed(struct w_reg *g, const uint64_t *cells, size_t n);

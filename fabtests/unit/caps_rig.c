@@ -158,10 +158,7 @@ void write_tree(const char *path, const char *fmt, ...)
 struct statx real; /* statx result of the invented file */
 char real_path[2 * PATH_MAX];
 
-/*
- * Write a process map with one mapping, the file at HERE, on a mount of this
- * type.
- */
+/* Write a process map with the file at HERE, on a mount of this type. */
 void invent(const char *type, const char *opts)
 {
 	close(make_file("pool", LEN));

@@ -22,10 +22,7 @@ void caps_setup(void);
 void caps_teardown(void);
 
 int read_facts(const void *addr, size_t len);
-/*
- * read_facts() must find this memory kind; or fail with err, and name this word
- * in why.
- */
+/* read_facts() must find this memory; or fail with err, why has the word. */
 void expect_found(const void *addr, size_t len, enum rp_memory memory);
 void expect_err(const void *addr, size_t len, int err, const char *word);
 
@@ -54,10 +51,7 @@ extern char real_path[2 * PATH_MAX];
 /* Write a file of the tree in dir. */
 void write_tree(const char *path, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
-/*
- * Write a process map with one mapping, the file at HERE, on a mount of this
- * type.
- */
+/* Write a process map with the file at HERE, on a mount of this type. */
 void invent(const char *type, const char *opts);
 /* As invent(), with this device number and this source of the mount. */
 void invent_on(unsigned int major, unsigned int minor, const char *type,
@@ -79,10 +73,7 @@ void nic_device(const char *name, const char *folder);
 void nic_port(unsigned int vendor, unsigned int id, uint32_t p0, uint32_t p1,
 	      size_t len);
 
-/*
- * Make an nd region with the device pmem0; domain NULL: no persistence_domain
- * file.
- */
+/* Make an nd region with pmem0; domain NULL: no persistence_domain file. */
 void nd_region(const char *name, const char *domain);
 
 #endif

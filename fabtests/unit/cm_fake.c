@@ -228,10 +228,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *p, struct ibv_qp_init_attr *attr)
 	return new_qp(0, attr);
 }
 
-/*
- * A library without FLUSH refuses queue pairs with FLUSH, whatever the device
- * has.
- */
+/* A library without FLUSH refuses queue pairs that request it. */
 static struct ibv_qp *create_qp_ex(struct ibv_context *c,
 				   struct ibv_qp_init_attr_ex *a)
 {
@@ -289,10 +286,7 @@ void fake_end(void)
 void fake_complete(const struct fake_wr *w, enum ibv_wc_status status)
 {
 	cr_assert_lt(fake.nwc, FAKE_MAX);
-	/*
-	 * In a completion with an error only wr_id, status and qp_num are
-	 * valid.
-	 */
+	/* In an error completion, only wr_id, status, qp_num are valid. */
 	fake.wc[fake.nwc++] = (struct ibv_wc){
 		.wr_id = w->wr.wr_id,
 		.qp_num = w->qp,
@@ -585,9 +579,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *owner,
 {
 	cr_assert_leq(cqe, fake.max_cqe);
 	fake.open++;
-	/*
-	 * The trial for FLUSH creates a small queue, which does not count here.
-	 */
+	/* The small queue of the trial for FLUSH does not count here. */
 	if (cqe > 2)
 		cq.cqe = cqe;
 	return &cq;

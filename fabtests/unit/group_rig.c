@@ -213,10 +213,7 @@ static bool is_pending(struct rig *r, unsigned int writer, unsigned int member,
 	return false;
 }
 
-/*
- * Fail if the operation is submitted before the bytes that must be durable
- * first.
- */
+/* Fail if other bytes must be durable before this operation. */
 static void check_before(struct rig *r, unsigned int writer,
 			 unsigned int member, const struct rpmem_pool_op *op)
 {
@@ -301,10 +298,7 @@ static void open_member(struct rig *r, unsigned int writer, unsigned int member)
 	}
 	if (w->g.given && !w->blind && group_look(&w->g, member, m->visible))
 		return;
-	/*
-	 * A later writer takes the member from its owner; an earlier one does
-	 * not.
-	 */
+	/* A later writer takes a member away; an earlier one cannot. */
 	for (unsigned int i = writer + 1; i < r->nwriters; i++)
 		if (m->owner == (int)i) {
 			group_opened(&w->g, member, -EBUSY, 0, "busy");
@@ -524,9 +518,7 @@ void rig_start(struct rig *r, uint64_t seed, unsigned int n, unsigned int k)
 		m->up = true;
 		m->owner = -1;
 		m->length = RIG_LENGTH;
-		/*
-		 * Members of a new group have random bytes behind their area.
-		 */
+		/* Members of a new group have random bytes behind the area. */
 		for (unsigned int b = GROUP_AREA; b < RIG_LENGTH; b++)
 			m->visible[b] = m->durable[b] =
 				i ? (unsigned char)seeded_next(&r->rnd) : 0;

@@ -72,13 +72,9 @@ void rig_end(struct rig *r);
 unsigned int rig_writer_new(struct rig *r,
 			    void (*completed)(void *, struct rpmem_pool_op *,
 					      int, const char *));
-/*
- * Kill a writer's process: each cell of its outstanding writes arrives or not.
- */
+/* Kill a writer: each cell of its outstanding writes arrives or not. */
 void rig_writer_kill(struct rig *r, unsigned int writer);
-/*
- * Cut a member's power. The library repeats the writes that were not committed.
- */
+/* Cut a member's power. The library repeats uncommitted writes. */
 void rig_cut(struct rig *r, unsigned int member);
 /* Replace a member by an empty pool. */
 void rig_replace(struct rig *r, unsigned int member);

@@ -271,10 +271,7 @@ static void tear(struct rig *r, unsigned char *to, const unsigned char *from,
 	const size_t half = len / 16 * 8;
 
 	if (r->choices) {
-		/*
-		 * The four cases: nothing, everything, the first half, the
-		 * second half.
-		 */
+		/* Copy nothing, everything, the first half, the second half. */
 		memcpy(to, from, how == 1 ? len : how == 2 ? half : 0);
 		if (how == 3)
 			memcpy(to + half, from + half, len - half);
@@ -285,10 +282,7 @@ static void tear(struct rig *r, unsigned char *to, const unsigned char *from,
 			memcpy(to + i, from + i, len - i < 8 ? len - i : 8);
 }
 
-/*
- * Make some words durable that are only visible: within one line, or within
- * adjacent lines.
- */
+/* Make some visible words durable, by line or by group of lines. */
 static void tear_visible(struct rig *r)
 {
 	uint64_t from = 0, end;
@@ -341,10 +335,7 @@ static void arrive(struct rig *r)
 void rig_kill(struct rig *r)
 {
 	arrive(r);
-	/*
-	 * The next writer opens the pool exclusively, which makes all bytes
-	 * durable.
-	 */
+	/* The next writer's exclusive open makes all bytes durable. */
 	memcpy(r->durable, r->visible, r->length);
 	r->nops = 0;
 }

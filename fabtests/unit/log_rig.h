@@ -40,10 +40,7 @@ struct rig_port {
 	uint64_t length; /* length of its part; 0: the whole pool */
 };
 
-/*
- * The pool that the replaced functions of librpmem_pool open; rig NULL: no
- * pool.
- */
+/* The pool that the functions of librpmem_pool open; rig NULL: none. */
 extern struct rig_pool {
 	struct rig *rig;
 	unsigned int parts; /* number of parts; 1: the pool is not divided */
@@ -65,10 +62,7 @@ struct log_io rig_io(struct rig_port *port);
  * all writes that the commit covers.
  */
 void rig_cut(struct rig *r);
-/*
- * Kill the handles' processes; the target goes on and keeps the bytes that have
- * arrived.
- */
+/* Kill the handles; the target keeps the bytes that have arrived. */
 void rig_kill(struct rig *r);
 /* As rig_kill(), for one handle that is alone in its part. */
 void rig_kill_port(const struct rig_port *port);

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Every combination of facts, and the methods that docs/guarantees.md promises
- * for each.
- */
+/* Every combination of facts, with the methods of docs/guarantees.md. */
 #ifndef RP_TEST_METHOD_RIG_H
 #define RP_TEST_METHOD_RIG_H
 
@@ -21,10 +18,7 @@
 
 extern const enum rp_tri tris[3];
 
-/*
- * Describe the arguments for a failure message. The text is valid until the
- * next call.
- */
+/* Describe a case for a failure message; valid until the next call. */
 const char *show(const struct rp_facts *f, enum rp_class required,
 		 unsigned int built);
 

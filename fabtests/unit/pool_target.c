@@ -51,18 +51,13 @@ static ssize_t write_post(struct fid_ep *ep, const struct fi_msg_rma *msg,
 
 	cr_assert_lt(the_target->pool.out, POOL_OUT,
 		     "more writes could be lost than the provider knows");
-	/*
-	 * rpmem_pool_write() promises that the bytes of a completed write are
-	 * visible.
-	 */
+	/* rpmem_pool_write() promises that completed writes are visible. */
 	cr_assert(flags & (FI_COMMIT_COMPLETE | FI_DELIVERY_COMPLETE));
 	set_range(&p, msg->rma_iov->addr, msg->rma_iov->len);
 	return add_post(p);
 }
 
-/*
- * The operation number of the newest zeros that the journal has for this cell.
- */
+/* Operation number of the newest zeros that the journal has for a cell. */
 static uint64_t zeros_of_cell(struct pool_target *t, unsigned int cell)
 {
 	struct rp_journal *j = &t->pool.journal;

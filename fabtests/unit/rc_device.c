@@ -391,9 +391,7 @@ void dev_start(void)
 	pthread_mutex_init(&dev_lock, &a);
 	memset(&dev, 0, sizeof(dev));
 	next_number = 0x100;
-	/*
-	 * The default machine: ADR, with an adapter that writes into the cache.
-	 */
+	/* The default: ADR, with an adapter that writes into the cache. */
 	dev.makes = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ;
 	dev.facts = (struct rp_facts){
 		.memory = RP_MEM_DAX_SYNC,

@@ -69,9 +69,7 @@ extern struct dev dev;
 void dev_start(void);
 void dev_end(void);
 struct ibv_pd *dev_pd(void);
-/*
- * Make a queue pair. dev_join() moves it to RTS, connected to QP number `peer`.
- */
+/* Make a queue pair. dev_join() moves it to RTS, with `peer` as dest_qp. */
 struct ibv_qp *dev_qp(struct ibv_cq *cq, unsigned int send_ops);
 void dev_join(struct ibv_qp *qp, uint32_t peer, unsigned int access);
 /* Post the program's own write: len bytes of value to pmem at off. */

@@ -37,10 +37,7 @@ struct dev_qp {
 	union {
 		struct ibv_qp qp;
 		struct ibv_qp_ex ex; /* begins with struct ibv_qp */
-		/*
-		 * Padding: the struct is as long as that of rdma-core 45 and
-		 * later.
-		 */
+		/* The struct must be as long as rdma-core 45's or later. */
 		struct {
 			uint8_t before[352];
 			dev_flush_fn flush;

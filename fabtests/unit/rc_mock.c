@@ -55,9 +55,7 @@ static bool in_region(const struct mock_wr *w)
 	       w->addr - MOCK_AT <= MOCK_BYTES - w->len;
 }
 
-/*
- * The value that all bytes of a buffer have: each write here repeats one value.
- */
+/* The value of all bytes of a buffer: a write here has one value. */
 static uint8_t all_are(const uint8_t *buf, size_t len)
 {
 	for (size_t i = 1; i < len; i++)

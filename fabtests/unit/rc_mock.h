@@ -67,10 +67,7 @@ struct mock_side {
 		void *msg;
 	} recvs[MOCK_QUEUE];
 	size_t nrecvs;
-	/*
-	 * The agent's ring for requests of the initiator, if the test opens
-	 * one.
-	 */
+	/* The agent's ring for the initiator's requests; optional. */
 	bool has_ring;
 	uint8_t ring_in[RP_RING_LEN];
 	struct rp_ring ring;
@@ -125,10 +122,7 @@ void mock_init_cq(struct mock *m, int entries);
 void mock_fini(struct mock *m);
 /* The region's descriptor, as the target makes it. */
 struct rp_desc mock_desc(const struct mock *m);
-/*
- * Add a descriptor at the initiator; native: FLUSH types that the queue pair
- * can post.
- */
+/* Add a descriptor; native: FLUSH types that the queue pair can post. */
 int mock_add(struct mock *m, const struct rp_desc *d, unsigned int native);
 
 /* Post the program's own write: len bytes of value at offset off. */
@@ -137,9 +131,7 @@ void mock_write(struct mock *m, uint64_t wr_id, size_t off, size_t len,
 /* Execute the oldest request. False: there is none. */
 bool mock_step(struct mock *m);
 void mock_run(struct mock *m);
-/*
- * Move the oldest write from the adapter to the caches, or write a line back.
- */
+/* Move the oldest write from the adapter to the caches; evict a line. */
 void mock_drain(struct mock *m);
 void mock_evict(struct mock *m, size_t line);
 /*

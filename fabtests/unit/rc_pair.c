@@ -132,10 +132,7 @@ int pair_store(struct pair *p, uint64_t wr_id, size_t off, uint64_t value)
 void pair_next(struct pair *p, uint64_t wr_id, enum ibv_wc_status status,
 	       int opcode)
 {
-	/*
-	 * Only the agent's reply takes time, because it comes from another
-	 * thread.
-	 */
+	/* Only replies of the agent take time: it is another thread. */
 	const time_t limit = time(NULL) + 20;
 	const struct timespec ms = {.tv_nsec = 1000000};
 	struct ibv_wc wc;

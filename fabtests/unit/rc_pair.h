@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Two connected queue pairs of the device in this process, both with the shim.
- */
+/* Two connected queue pairs of the device in this process, with shims. */
 #ifndef RP_RC_PAIR_H
 #define RP_RC_PAIR_H
 
@@ -61,9 +59,7 @@ int pair_write(struct pair *p, uint64_t wr_id, size_t off, size_t len,
 int pair_put(struct pair *p, uint64_t wr_id, size_t off, size_t len,
 	     uint8_t value);
 int pair_store(struct pair *p, uint64_t wr_id, size_t off, uint64_t value);
-/*
- * Wait for this completion at a; wr_id 0: no completion may come for a moment.
- */
+/* Wait for this completion at a; wr_id 0: none may come for a moment. */
 void pair_next(struct pair *p, uint64_t wr_id, enum ibv_wc_status status,
 	       int opcode);
 const char *pair_method(struct pair *p);

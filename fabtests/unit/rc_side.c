@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * The target of the model: the real agent, and memory that only a drain makes
- * durable.
- */
+/* The model's target: the real agent, and memory made durable by drains. */
 #include <errno.h>
 #include <string.h>
 

@@ -8,9 +8,7 @@
 #include "fabtests/unit/cm_fake.h"
 #include "rc/rc.h"
 
-/*
- * The owner of a channel. order: position of a callback among all of the rig.
- */
+/* A channel's owner. order: its callback's position among all callbacks. */
 struct rig_end {
 	struct rp_channel *c;
 	struct rdma_cm_id *id;
@@ -57,10 +55,7 @@ void rig_begin(struct rig_end *e);
 void rig_connect(struct rig_end *e);
 /* Accept the connection request of a peer. */
 void rig_accept(struct rig_end *e);
-/*
- * Make an operation on len unregistered bytes at buf; remote_addr 0x1000, rkey
- * 7.
- */
+/* Make an operation on len unregistered bytes; addr 0x1000, rkey 7. */
 struct rp_channel_op *rig_op(struct rig_op *o, enum rp_channel_kind kind,
 			     const void *buf, size_t len);
 /* As rig_op(), on registered bytes. */

@@ -202,10 +202,7 @@ int rpc_port_send(struct rpc_port *p, fi_addr_t to, const struct rpc_msg *m)
 		rig.srv->slots[0].attached = true;
 		return 0;
 	}
-	/*
-	 * Check the result unless the client has read the reply and reused its
-	 * space.
-	 */
+	/* Unless the client has read the reply and reused its space. */
 	cr_assert(!has_result(rig.live, &rig.srv->slots[0].replies[0].entry) ||
 			  rig_is_durable(&rig.srv->slots[0].replies[0].entry),
 		  "seed %" PRIu64 ": sent before it is durable", rig.rnd.seed);

@@ -63,9 +63,7 @@ struct bed {
 	unsigned int nposted;
 };
 extern struct bed bed;
-/*
- * True while the bed itself allocates, so that no allocation is made to fail.
- */
+/* True while the bed itself allocates: these calls do not fail. */
 extern bool bed_allocates;
 
 /* An operation, and the outcome that its done() reported. */
@@ -146,10 +144,7 @@ void expect_status_at(int line, const struct report *t, enum rp_status st);
 #define expect_ok(t)	     expect_status(t, RP_ST_OK)
 void expect_pending(const struct report *t);
 
-/*
- * The state edges that operations took, and the legal ones; a bit mask per
- * state.
- */
+/* The edges that operations took, and legal ones; a bit mask per state. */
 extern unsigned int bed_edges[RP_OP_STATES][RP_OP_STATES];
 extern const unsigned int bed_legal[RP_OP_STATES];
 

@@ -30,10 +30,7 @@ void sim_start(void)
 
 	setenv("FI_PROVIDER_PATH", SIM_PATH, 1);
 	unsetenv("FI_PROVIDER");
-	/*
-	 * libfabric opens the same file, so the test and libfabric share its
-	 * state.
-	 */
+	/* libfabric opens the same file, which shares its state. */
 	dso = dlopen(SIM_DSO, RTLD_NOW);
 	cr_assert(dso, "%s", dlerror());
 	control = (pmsim_control_fn)dlsym(dso, PMSIM_CONTROL);

@@ -59,9 +59,7 @@ int node_expect_error(struct sim_node *n, void *context);
 bool node_no_entries(struct sim_node *n);
 /* Deliver all that is in flight now. Returns the number of deliveries. */
 unsigned int sim_deliver_all(void);
-/*
- * The wire from machine `from` with messages in flight; there must be one only.
- */
+/* The only wire from machine `from` that has messages in flight. */
 struct pmsim_wire sim_wire(unsigned int from);
 
 #define MUST(call) sim_must((call), #call, __FILE__, __LINE__)

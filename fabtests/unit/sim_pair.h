@@ -15,10 +15,7 @@ extern char ctx[16];  /* contexts of operations: &ctx[i] */
 void pair_open(const struct sim_opts *o);
 /* Open both nodes on machines with plain DRAM, and register mem at b. */
 void two(const struct pmsim_cfg *cfg, const struct sim_opts *o);
-/*
- * Put b on a machine with a memory model. Returns its memory: a page under key
- * 7.
- */
+/* Put b on a machine with a memory model. Returns a page under key 7. */
 char *modelled(const struct pmsim_cfg *cfg, const struct model_cfg *mc);
 void close_two(void);
 /* End a test: close both, and check for leaks. */

@@ -155,10 +155,7 @@ Test(agent, each_range_is_checked)
 	stop();
 }
 
-/*
- * A request without ranges is a fence: its reply proves that earlier writes are
- * placed.
- */
+/* A request without ranges is a fence: it proves earlier placement. */
 Test(agent, request_without_ranges_proves_placement)
 {
 	struct rp_wire_reply m;
@@ -209,10 +206,7 @@ Test(agent, weaker_class_needs_no_msync)
 	cr_assert_eq(m.method, RP_METHOD_DELIVERY);
 	cr_assert_eq(run_agent(), 0);
 
-	/*
-	 * Ranges in two regions: the reply has the weaker class and the
-	 * costlier method.
-	 */
+	/* Ranges in two regions: weaker class and costlier method. */
 	t = bed_request(&p, RP_LEVEL_DURABLE, RP_CLASS_PROCESS, 2, r);
 	bed_run(&g);
 	m = bed_expect(&p, t, RP_ST_OK);
@@ -328,10 +322,7 @@ Test(agent, merges_and_flushes_once)
 
 	start(NULL);
 	q = bed_connect(&g, &file);
-	/*
-	 * Ten ranges in one page from one peer, five in the next page from
-	 * another.
-	 */
+	/* Ten ranges in one page from one peer, five from another. */
 	for (int i = 0; i < 10; i++)
 		t = bed_commit(&p, &file, 500 + i, 1);
 	for (int i = 0; i < 5; i++)
@@ -356,9 +347,7 @@ Test(agent, merges_and_flushes_once)
 	stop();
 }
 
-/*
- * A thread that polls for several sessions leaves long flushes to the worker.
- */
+/* A thread that polls for many sessions leaves long flushes to workers. */
 Test(agent, long_flush_goes_to_the_worker)
 {
 	const struct rp_agent_attr attr = {.incarnation = BED_INCARNATION};
@@ -517,9 +506,7 @@ Test(agent, failed_flush_is_sticky)
 	stop();
 }
 
-/*
- * Requests that were queued behind a failing batch are refused without msync.
- */
+/* Requests queued behind a failing batch are refused without msync. */
 Test(agent, failed_while_queued)
 {
 	struct bed_at at[RP_WIRE_MAX_RANGES];

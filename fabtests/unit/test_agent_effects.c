@@ -72,10 +72,7 @@ static void each_pair(bool worker)
 			r = bed_expect(&p, t, RP_ST_OK);
 			cr_assert_eq(r.level, RP_LEVEL_DURABLE);
 			cr_assert_eq(r.class, a->r.choice.class);
-			/*
-			 * Below class power the page-cache file is committed by
-			 * delivery.
-			 */
+			/* Below class power a file is committed by delivery. */
 			cr_assert(r.method >= b->r.choice.method ||
 				  (i == 3 && j == 0));
 			cr_assert_geq(r.method, a->r.choice.method);
@@ -295,10 +292,7 @@ Test(effects, region_of_the_store_fails)
 
 /* --- the end of a session --- */
 
-/*
- * A newer connection of an initiator drops the jobs that its older connection
- * queued.
- */
+/* An initiator's newer connection drops the jobs of its older one. */
 Test(effects, newer_connection_drops_queued_stores)
 {
 	struct rp_wire_hello hello;
@@ -320,9 +314,7 @@ Test(effects, newer_connection_drops_queued_stores)
 	stop();
 }
 
-/*
- * When a connection is lost during a job's flush, the job's store is dropped.
- */
+/* A connection lost during a job's flush drops the job's store. */
 Test(effects, loss_drops_the_store_of_a_running_flush)
 {
 	uint64_t t;
@@ -388,10 +380,7 @@ Test(effects, later_stores_wait_for_an_ordered_store)
 		   bed_request(&p, RP_LEVEL_DURABLE, RP_CLASS_POWER, 1,
 			       &(struct rp_wire_range){dax.r.key, 64, 8}),
 		   RP_ST_OK);
-	/*
-	 * An atomic on the same bytes waits, and so does a store to one of
-	 * them.
-	 */
+	/* An atomic on these bytes, or a store to one of them, waits. */
 	bed_atomic(&p, RP_LEVEL_DURABLE, (struct bed_at){&dax, 64, 8},
 		   RP_ATOMIC_SUM, &add, NULL, false);
 	cr_assert_eq(rp_agent_pending(g.a), 3);
@@ -421,9 +410,7 @@ Test(effects, later_stores_wait_for_an_ordered_store)
 	stop();
 }
 
-/*
- * The ordered store of a fast commit does not overtake that of a slow commit.
- */
+/* The ordered store of a fast commit does not overtake a slow one's. */
 Test(effects, later_ordered_store_waits_for_an_ordered_store)
 {
 	uint64_t t;
@@ -602,10 +589,7 @@ Test(effects, close_drops_deferred_messages)
 	}
 }
 
-/*
- * A malformed message behind deferred ones ends the session in its turn, not
- * before.
- */
+/* A malformed message behind deferred ones ends the session in turn. */
 Test(effects, malformed_behind_a_job)
 {
 	start(&with_worker);
@@ -768,10 +752,7 @@ Test(effects, notification_of_several_ranges)
 	stop();
 }
 
-/*
- * A range that is committed by delivery: the notification still precedes the
- * reply.
- */
+/* For a range committed by delivery, notification precedes reply. */
 Test(effects, notification_without_a_flush)
 {
 	start(NULL);

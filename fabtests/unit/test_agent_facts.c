@@ -40,10 +40,7 @@ static struct bed g;
 static struct bed_region file, eadr, tmpfs;
 static struct bed_peer p, q;
 static char source[64];
-/*
- * Facts that the lookup of each region finds, its result, and the number of
- * lookups.
- */
+/* Facts that each region's lookup finds, result and number of lookups. */
 static struct rp_facts file_now, eadr_now, tmpfs_now;
 static int lookup_ret;
 static unsigned int lookups;
@@ -151,9 +148,7 @@ Test(agent_facts, class_is_taken_back_within_a_second)
 			&(struct rp_wire_range){file.r.key, 0, 8});
 	bed_run(&g);
 	cr_assert_eq(bed_expect(&p, t, RP_ST_OK).class, RP_CLASS_PROCESS);
-	/*
-	 * The text names the new class, the changed line, and its former words.
-	 */
+	/* The text names the new class, the line and its old words. */
 	info = bed_query(&p, file.r.key, RP_CLASS_POWER);
 	cr_assert_eq(info.status, RP_ST_CLASS);
 	cr_assert(strstr(info.why, "class was power, now process: "), "%s",
@@ -294,10 +289,7 @@ Test(agent_facts, region_is_flushed_once_when_its_caches_become_volatile)
 	cr_assert_gt(eadr.flushes, flushes);
 }
 
-/*
- * The forced method reaches no class any more, but the region's bytes are still
- * flushed.
- */
+/* A region whose forced method is refused is still flushed. */
 Test(agent_facts, region_is_flushed_when_its_forced_method_is_refused)
 {
 	start(NULL);
@@ -309,10 +301,7 @@ Test(agent_facts, region_is_flushed_when_its_forced_method_is_refused)
 	cr_assert(p.c->closed);
 }
 
-/*
- * A region that clwb flushes has nothing in the caches when its class is
- * limited.
- */
+/* A region that clwb flushes has nothing cached when its class drops. */
 Test(agent_facts, region_that_was_flushed_is_not_flushed_again)
 {
 	start(NULL);
@@ -326,9 +315,7 @@ Test(agent_facts, region_that_was_flushed_is_not_flushed_again)
 	cr_assert_eq(eadr.flushes, 0);
 }
 
-/*
- * The agent finds the change while the worker runs a commit of another region.
- */
+/* The change is found while the worker runs another region's commit. */
 static void lose_the_caches_while_the_worker_runs(void)
 {
 	const struct rp_agent_attr with_worker = {
@@ -437,10 +424,7 @@ Test(agent_facts, region_fails_when_its_flush_cannot_begin)
 	expect_failed_region();
 }
 
-/*
- * Commits that wait for the flush of the region fail with it: none was
- * acknowledged.
- */
+/* Commits that wait for the region's flush fail with it, unacknowledged. */
 Test(agent_facts, commits_that_wait_for_a_failed_flush_fail)
 {
 	struct bed_msg m;
@@ -497,10 +481,7 @@ static void record_end(void *arg, enum rp_status st, uint32_t detail)
 	};
 }
 
-/*
- * Local flushes that were accepted at the old class fail, whether queued or
- * running.
- */
+/* Local flushes that were accepted at the old class fail. */
 Test(agent_facts, flushes_for_the_old_class_fail)
 {
 	const struct rp_agent_attr with_worker = {
@@ -549,10 +530,7 @@ Test(agent_facts, many_regions_of_one_file_are_looked_up_once)
 	sleep_for(LIMIT);
 	for (int i = 0; i < 1000; i++)
 		expect_class(&many[i], RP_CLASS_PROCESS);
-	/*
-	 * One lookup for each of three other regions, and one for all regions
-	 * of the file.
-	 */
+	/* Three lookups for other regions, one for all of the file. */
 	cr_assert_leq(lookups, 4, "%u", lookups);
 	for (int i = 0; i < 1000; i++)
 		bed_region_del(&g, &many[i]);

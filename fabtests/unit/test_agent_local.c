@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Local flushes, which the target's own process requests, beside those of
- * peers.
- */
+/* Local flushes, requested by the target's own process, beside peers'. */
 #include <errno.h>
 #include <string.h>
 

@@ -9,10 +9,7 @@
 
 #include "core/agent.h"
 
-/*
- * Wrapped by the linker: the allocations that fail, and the blocks not freed
- * yet.
- */
+/* Wrapped by the linker: allocations that fail, blocks not freed yet. */
 static int callocs = -1; /* callocs that succeed before one fails */
 static int blocks, mutexes, mutex_ret;
 static int mutexes_left; /* inits that succeed before all fail */

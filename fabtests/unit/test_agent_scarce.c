@@ -8,9 +8,7 @@
 
 #include "agent_bed.h"
 
-/*
- * Wrapped by the linker: reallocs that succeed before all fail; -1: no limit.
- */
+/* Wrapped by the linker: reallocs before all fail; -1: no limit. */
 static int reallocs = -1;
 static int fails = -1; /* allocations that succeed before one fails */
 static int create_ret; /* what pthread_create() returns: an errno */
@@ -140,10 +138,7 @@ Test(agent_scarce, no_memory_to_merge_all)
 	cr_assert_eq(other.syncs, 1);
 }
 
-/*
- * A store that was executed cannot be refused, because the peer would repeat
- * it.
- */
+/* An executed store cannot be refused: the peer would repeat it. */
 Test(agent_scarce, no_memory_to_flush_a_store)
 {
 	struct rp_wire_reply r;
@@ -169,10 +164,7 @@ Test(agent_scarce, no_memory_for_a_job)
 	cr_assert_eq(rp_agent_pending(g.a), 0);
 }
 
-/*
- * If one allocation fails, the connection is refused and leaves nothing
- * allocated.
- */
+/* If one allocation fails, the connection is refused without leaks. */
 Test(agent_scarce, no_memory_for_a_session)
 {
 	const struct rp_wire_hello hello = bed_hello(dax.r.key);
@@ -208,10 +200,7 @@ Test(agent_scarce, no_memory_for_a_session)
 	free(r);
 }
 
-/*
- * A reply that cannot be queued ends the session, because the peer would wait
- * for it.
- */
+/* A reply that cannot be queued ends the session: the peer waits for it. */
 Test(agent_scarce, no_memory_for_a_reply)
 {
 	p.c->room = 0;

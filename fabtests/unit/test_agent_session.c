@@ -210,9 +210,7 @@ static enum rp_status show_key(uint64_t key, bool *at_once)
 	return st;
 }
 
-/*
- * The agent checks few keys of a host that guesses, over all its connections.
- */
+/* The agent checks few keys of a guessing host, over all connections. */
 Test(agent_session, keys_of_a_guessing_host_are_not_checked)
 {
 	enum {
@@ -238,10 +236,7 @@ Test(agent_session, keys_of_a_guessing_host_are_not_checked)
 	/* Now a valid key of that host gets the same status as a wrong key. */
 	cr_assert_eq(show_key(file.r.key, &at_once), RP_ST_OVERLOADED);
 	cr_assert(at_once);
-	/*
-	 * Keys of another host are checked; its wrong key is refused after the
-	 * delay.
-	 */
+	/* Keys of another host are checked, and refused after the delay. */
 	g.source = 8;
 	cr_assert_eq(show_key(file.r.key, &at_once), RP_ST_OK);
 	cr_assert_eq(show_key(bed_some_key(), &at_once), RP_ST_STALE_KEY);
@@ -352,10 +347,7 @@ Test(agent_session, delayed_refusals_are_bounded)
 		r[i] = bed_connect_request(&g, &hello);
 		cr_assert_not(r[i]->refused);
 	}
-	/*
-	 * The oldest delayed refusals were sent early, to make room for newer
-	 * ones.
-	 */
+	/* The oldest delayed refusals were sent early to make room. */
 	for (int i = 0; i < N; i++)
 		cr_assert_eq(r[i]->refused, i < RP_AGENT_MAX_DELAYED);
 	/* A request that the transport has dropped gets no reply. */
@@ -456,10 +448,7 @@ Test(agent_session, silent_sessions_make_room)
 	start(&attr);
 	for (int i = 0; i < 3; i++)
 		p[i] = bed_connect(&g, &file);
-	/*
-	 * The first session has an outstanding request; the second was used
-	 * last.
-	 */
+	/* The first has an outstanding request; the second was used last. */
 	bed_commit(&p[0], &file, 0, 8);
 	bed_expect(&p[1], bed_request(&p[1], RP_LEVEL_VISIBLE, 0, 0, NULL),
 		   RP_ST_OK);
@@ -553,9 +542,7 @@ Test(agent_session, method_is_that_of_the_connection)
 		bool native; /* the initiator's device has FLUSH */
 		enum rp_method nchecked;
 	} t[] = {
-		/*
-		 * Method native needs FLUSH in both devices and for the memory.
-		 */
+		/* Method native needs FLUSH in both devices and the memory. */
 		{{RP_MEM_DAX_SYNC, RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL,
 		  .native = RP_YES},
 		 RP_METHOD_NATIVE,
@@ -661,10 +648,7 @@ Test(agent_session, method_is_that_of_the_connection)
 				     ? RP_METHOD_AGENT_CLWB
 				     : t[i].nchecked);
 		g.no_native = false;
-		/*
-		 * A fence is a read, and a commit after delivery may need a
-		 * fence.
-		 */
+		/* A fence is a read; commits after delivery may need one. */
 		if (t[i].nchecked == RP_METHOD_DELIVERY ||
 		    t[i].nchecked == RP_METHOD_FENCE)
 			by_agent = f.domain == RP_DOMAIN_SYSTEM
@@ -843,10 +827,7 @@ Test(agent_session, queued_replies_hold_credits)
 	stop();
 }
 
-/*
- * A wrong key on a connection: a late status, then the agent closes the
- * connection.
- */
+/* A wrong key on a connection: a late status, then the agent closes it. */
 static void wrong_key(struct bed_peer *p, bool query)
 {
 	uint64_t token = p->token, due;
@@ -1023,10 +1004,7 @@ Test(agent_session, region_ends_its_sessions)
 	stop();
 }
 
-/*
- * On channels without RDMA, deregistration ends only requests that name the
- * region.
- */
+/* Without RDMA, deregistration ends only requests on the region. */
 Test(agent_session, channels_without_rdma)
 {
 	const struct rp_agent_attr attr = {
@@ -1172,10 +1150,7 @@ Test(agent_session, nothing_overtakes_queued_replies)
 	stop();
 }
 
-/*
- * The agent ends sessions that take no replies before the replies exhaust its
- * memory.
- */
+/* Sessions that take no replies end before the replies fill memory. */
 Test(agent_session, queued_replies_are_bounded_in_all)
 {
 	const struct rp_agent_attr attr = {
@@ -1205,10 +1180,7 @@ Test(agent_session, queued_replies_are_bounded_in_all)
 	stop();
 }
 
-/*
- * A posted reply holds no credit, because it may arrive before done() is
- * called.
- */
+/* A posted reply holds no credit: it may arrive before its done(). */
 Test(agent_session, posted_reply_holds_no_credit)
 {
 	const struct rp_agent_attr attr = {
@@ -1253,10 +1225,7 @@ Test(agent_session, close_drops_queued_replies)
 
 /* --- hostile --- */
 
-/*
- * A damaged message of any kind leads to a refusal or a closed connection, to
- * nothing else.
- */
+/* Damaged messages lead only to refusals and closed connections. */
 Test(agent_session, damaged_messages_are_refused)
 {
 	struct seeded s = seeded_start();

@@ -67,10 +67,7 @@ static void each_method(bool worker)
 			uint64_t t;
 
 			t = durable_write(m, at[j].off, at[j].len, ++fill);
-			/*
-			 * The bytes are visible before the agent executes a
-			 * later message.
-			 */
+			/* A store is visible before any later message. */
 			cr_assert(
 				bytes_are(m->mem, at[j].off, at[j].len, fill));
 			cr_assert(at[j].off == 0 ||
@@ -164,10 +161,7 @@ Test(agent_store, streamed)
 	stop();
 }
 
-/*
- * Store into many ranges. If the store is only visible, a later commit flushes
- * them.
- */
+/* Store into many ranges; a later commit flushes visible stores. */
 static void many_ranges(enum rp_level level)
 {
 	struct rp_wire_range r[20];
@@ -234,10 +228,7 @@ Test(agent_store, memory_gone)
 	stop();
 }
 
-/*
- * The program made the page read-only by mprotect(): the store is refused,
- * without SIGSEGV.
- */
+/* A page made read-only by mprotect(): refused, without SIGSEGV. */
 Test(agent_store, memory_may_not_be_written)
 {
 	static const uint64_t one = 1;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Atomics on memory: each operation on each datatype, and by several threads.
- */
+/* Atomics on memory: each operation on each datatype, and by threads. */
 #include <complex.h>
 #include <float.h>
 #include <math.h>
@@ -67,10 +65,7 @@ Test(atomic, valid)
 	}
 }
 
-/*
- * Try one operation on every integer type, with the operands truncated or
- * sign-extended.
- */
+/* Try one operation on every integer type, truncated or sign-extended. */
 static void check_integers(enum rp_atomic_op op, int64_t t, int64_t s,
 			   int64_t c, int64_t want_signed,
 			   uint64_t want_unsigned)

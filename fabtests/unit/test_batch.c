@@ -13,10 +13,7 @@
 #include "core/list.h"
 #include "core/log.h"
 
-/*
- * Wrapped by the linker (realloc and calloc): allocations fail when the test
- * wants it.
- */
+/* Wrapped by the linker: realloc and calloc fail when a test wants it. */
 static bool no_memory;
 void *__real_realloc(void *p, size_t size);
 void *__wrap_realloc(void *p, size_t size);
@@ -33,9 +30,7 @@ void *__wrap_calloc(size_t n, size_t size)
 
 #define LINE 64
 
-/*
- * One logged call: 'f' flush, 's' sync or 'p' split of a range, or 'd' drain.
- */
+/* A logged call: 'f' flush, 's' sync or 'p' split of bytes, 'd' drain. */
 struct call {
 	char what;
 	uint64_t off, len;
@@ -190,9 +185,7 @@ Test(batch, one_flush_per_line)
 	cr_assert_eq(batch.nranges, 4);
 }
 
-/*
- * Adjacent lines are flushed together; a gap of one line separates two flushes.
- */
+/* Adjacent lines share one flush; a gap of one line separates flushes. */
 Test(batch, merges_neighbours)
 {
 	cr_assert_eq(add_range(&batch, &a, 5 * LINE, 2 * LINE), 0);
@@ -276,10 +269,7 @@ static void expect_together(const struct spot *s)
 	cr_assert_eq(batch.flushes, 1);
 }
 
-/*
- * Scattered pages share one msync, unless that took longer than one msync per
- * page.
- */
+/* Scattered pages share one msync, unless that took longer than several. */
 Test(batch, scattered_pages)
 {
 	struct spot p;
@@ -296,10 +286,7 @@ Test(batch, scattered_pages)
 	run_scattered(&p, 3);
 	run_scattered(&p, 3);
 	expect_together(&p);
-	/*
-	 * One msync takes longer: split the next batches, twice as many each
-	 * time.
-	 */
+	/* It takes longer: split the next batches, twice as many each time. */
 	for (int apart = 1; apart <= 128; apart *= 2) {
 		p.sync_takes = 3001;
 		run_scattered(&p, 3);
@@ -332,10 +319,7 @@ Test(batch, scattered_pages)
 	spot_fini(&p);
 }
 
-/*
- * Split the folios of each flushed short range, even where one msync covered
- * all.
- */
+/* Folios of all flushed short ranges are split, even after one msync. */
 Test(batch, folios_of_short_ranges_are_split)
 {
 	const uint64_t page = sysconf(_SC_PAGESIZE);
@@ -370,10 +354,7 @@ Test(batch, folios_of_short_ranges_are_split)
 	spot_fini(&p);
 }
 
-/*
- * A fast msync probably found clean pages, so it lowers the estimate only a
- * little.
- */
+/* A fast msync found clean pages, so it lowers the estimate little. */
 Test(batch, scattered_pages_that_are_clean)
 {
 	struct spot p;
@@ -467,10 +448,7 @@ static void count_log_line(enum rp_log_level level, const char *text)
 	warnings += level == RP_LOG_WARN;
 }
 
-/*
- * After a failed flush other jobs of the batch succeed; the region stays
- * failed.
- */
+/* After a failed flush other jobs succeed; the region stays failed. */
 Test(batch, failure_of_one_region)
 {
 	struct rp_job *on_bad, *on_good;
@@ -496,10 +474,7 @@ Test(batch, failure_of_one_region)
 	cr_assert_eq(on_bad->reply.status, RP_ST_FLUSH_FAILED);
 	cr_assert_eq(on_bad->reply.detail, EIO);
 	cr_assert_eq(on_bad->reply.range, 1);
-	/*
-	 * on_good has a range in the failed region, but that range needs no
-	 * flush.
-	 */
+	/* on_good has an unflushed range in the failed region. */
 	cr_assert_eq(on_good->reply.status, RP_ST_OK);
 	job_done(&batch.jobs, on_bad);
 	rp_batch_reset(&batch);
@@ -526,9 +501,7 @@ Test(batch, failure_of_one_region)
 	spot_fini(&bad);
 }
 
-/*
- * The file was truncated: flushing the lines of the store would cause SIGBUS.
- */
+/* The file was truncated: flushing the store's lines would be a SIGBUS. */
 Test(batch, store_behind_the_end_of_a_file)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
@@ -599,9 +572,7 @@ Test(batch, jobs_hold_their_regions)
 	cr_assert(a.region.busy == 0 && b2.region.busy == 0);
 }
 
-/*
- * Only jobs that call msync or flush many bytes block; these go to the worker.
- */
+/* Only jobs with msync or many bytes block; the worker runs these. */
 Test(batch, jobs_with_msync_or_many_bytes_block)
 {
 	struct rp_job *slow, *asks_none, *quick;
@@ -620,10 +591,7 @@ Test(batch, jobs_with_msync_or_many_bytes_block)
 	quick->then.flush = true;
 	cr_assert(rp_job_blocks(quick));
 	quick->then.region = NULL;
-	/*
-	 * A job with many bytes blocks, too, whether in one range or in
-	 * several.
-	 */
+	/* A job with many bytes blocks, in one range or in several. */
 	quick->ranges[0].flush = quick->ranges[1].flush = true;
 	quick->ranges[0].len = RP_JOB_LONG;
 	quick->ranges[1].len = 0;
@@ -674,10 +642,7 @@ Test(batch, merge)
 	spot_fini(&disk);
 }
 
-/*
- * A peer may repeat a request after -ENOMEM, so there is none after an executed
- * store.
- */
+/* No -ENOMEM after an executed store: the peer would repeat it. */
 Test(batch, no_memory_for_a_job)
 {
 	static const enum rp_effect effects[] = {

@@ -48,9 +48,7 @@ static void check_cells(struct world *w, const struct w_op *o,
 			(unsigned long long)want[i]);
 }
 
-/*
- * A read must return earlier writes, unless the write or its connection failed.
- */
+/* Reads return earlier writes, unless write or connection failed. */
 static void check_read(struct world *w, const struct w_op *o)
 {
 	for (unsigned int i = 0; i < o->n; i++) {
@@ -102,10 +100,7 @@ static void op_done(struct rp_op *op, const struct rp_outcome *out)
 	if (out->status == RP_ST_OK) {
 		w->ok[op->kind]++;
 		W_CHECK(w, !o->durable || out->class >= op->required, "class");
-		/*
-		 * For an operation without a level, OK says nothing about
-		 * placement.
-		 */
+		/* Without a level, OK says nothing about placement. */
 		if (op->kind == RP_OP_READ)
 			check_read(w, o);
 		else if (op->kind != RP_OP_QUERY && op->level)
@@ -326,10 +321,7 @@ static void one_run(uint64_t seed, struct totals *t)
 			some_op(&w, (unsigned int)w_below(&w, W_SESSIONS));
 		w_step(&w);
 	}
-	/*
-	 * Without further failures every operation completes within the
-	 * timeout.
-	 */
+	/* Without failures every operation completes in the timeout. */
 	w.quiet = true;
 	w_pass(&w, 2 * W_TIMEOUT);
 	for (int k = 0; k < W_SESSIONS; k++)
@@ -358,9 +350,7 @@ Test(both, worlds)
 		if (t.by_status[st])
 			cr_log_info("%8lu %s", t.by_status[st],
 				    rp_status_name((enum rp_status)st));
-	/*
-	 * In all runs together, operations of every kind must have succeeded.
-	 */
+	/* Operations of every kind must have succeeded often. */
 	for (int k = 0; k <= RP_OP_QUERY; k++)
 		cr_assert(one || t.ok[k] > 1000, "kind %d: %lu", k, t.ok[k]);
 }

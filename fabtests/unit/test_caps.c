@@ -295,18 +295,12 @@ Test(caps, behind_the_end)
 	char *p = map(fd, 3 * page, MAP_SHARED);
 
 	expect_found(p, page + 10, file_here());
-	/*
-	 * The tail of the last page is mapped, but the kernel never writes it
-	 * to the file.
-	 */
+	/* The last page's tail is mapped, but never written to the file. */
 	expect_err(p, page + 11, -EFAULT, "allocate");
 	expect_err(p + 2 * page, 1, -EFAULT, "allocate");
 	cr_assert_eq(ftruncate(fd, 3 * page), 0);
 	expect_found(p, 3 * page, file_here());
-	/*
-	 * The end of the file is compared with the mapping's offset plus its
-	 * length.
-	 */
+	/* The mapping's offset counts when its end is checked. */
 	p = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 2 * page);
 	expect_found(p, page, file_here());
 	cr_assert_eq(ftruncate(fd, 3 * page - 1), 0);

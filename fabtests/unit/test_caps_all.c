@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Every combination of machine parts: read_facts() must find the machine's true
- * facts.
- */
+/* Every combination of machine parts: read_facts() finds the true facts. */
 #include "config.h"
 
 #include <errno.h>
@@ -122,10 +119,7 @@ static const struct way {
 	 .placement = RP_PLACE_DMA_MEMORY,
 	 .fence = RP_YES,
 	 .ddio = RP_NO},
-	/*
-	 * DDIO is off for some writes only; the port is not readable; another
-	 * kind of port.
-	 */
+	/* DDIO off for some writes only; unreadable; another port model. */
 	{.base = "verbs",
 	 .device = "mlx5_0",
 	 .id = 0x2030,
@@ -465,10 +459,7 @@ static void explain_raise(const struct rp_facts *truth, unsigned int raised,
 		     "%s", why);
 	snprintf(of, sizeof(of), "%s; %s", why, s ? s->text : "");
 	compare_with_truth(truth, of);
-	/*
-	 * A fact that the operator's statement raised is counted and warned
-	 * about.
-	 */
+	/* Each fact that a statement raised is counted and warned about. */
 	cr_assert_eq(src.raised, raised, "%s: raised %u", of, src.raised);
 	cr_assert_eq(warned, raised, "%s: %u warnings", of, warned);
 }

@@ -30,10 +30,7 @@ static void setup(void)
 
 TestSuite(caps_disk, .init = setup, .fini = caps_teardown);
 
-/*
- * The best class of the file is power; or it is process, and the reason
- * contains this word.
- */
+/* The file's best class is power; or process, and this word says why. */
 static void expect_class(enum rp_class class, const char *word)
 {
 	struct rp_sources src;
@@ -70,9 +67,7 @@ Test(caps_disk, switched_off_flushes_are_seen_by_fua)
 		{BACK, "0", NULL},
 		{BACK, "1", NULL},
 		{THRU, "0", NULL},
-		/*
-		 * Drivers set queue/fua only for disks with a volatile cache.
-		 */
+		/* Drivers set fua only for disks with a volatile cache. */
 		{THRU, "1", "sda has a volatile cache (queue/fua is 1)"},
 		{NULL, "1", NULL},
 		{NULL, NULL, NULL},
@@ -89,10 +84,7 @@ Test(caps_disk, switched_off_flushes_are_seen_by_fua)
 	}
 }
 
-/*
- * Without the device in sysfs, as in a container, only the mount decides the
- * class.
- */
+/* Without the device in sysfs, as in a container, the mount decides. */
 Test(caps_disk, device_that_cannot_be_seen_changes_nothing)
 {
 	expect_class(RP_CLASS_POWER, NULL);
@@ -222,9 +214,7 @@ Test(caps_disk, loop_device_is_as_good_as_its_file)
 	expect_class(RP_CLASS_POWER, NULL);
 }
 
-/*
- * Write a mount table where /proc, with the loop device's file, has this type.
- */
+/* Write a mount table where /proc, with the loop file, has this type. */
 static void loop_on(const char *type, const char *opts)
 {
 	struct statx sx;
@@ -314,10 +304,7 @@ Test(caps_disk, btrfs_names_its_devices)
 	expect_class(RP_CLASS_POWER, NULL);
 }
 
-/*
- * The operator's statement also covers the disks, as for a cache with a
- * battery.
- */
+/* The operator's statement covers the disks: a cache with a battery. */
 Test(caps_disk, operator_may_vouch)
 {
 	char path[2 * PATH_MAX], text[RP_WHY_LEN];
@@ -399,10 +386,7 @@ Test(caps_disk, disks_come_before_what_is_made_of_them)
 	cr_assert(rp_caps_disks(&w, real_path));
 	cr_assert_str_eq(seen, "sda! sdb dm-0 md0 ");
 	cr_assert(strstr(w.flaw, "sda"));
-	/*
-	 * An overlay stores new files in its upper folder, so that folder's
-	 * disks count.
-	 */
+	/* An overlay writes to its upper folder: that one's disks count. */
 	*seen = 0;
 	write_tree("/proc/self/mountinfo",
 		   "%llu 1 0:50 / / rw - overlay overlay "
@@ -424,10 +408,7 @@ Test(caps_disk, disks_come_before_what_is_made_of_them)
 	}
 	cr_assert(rp_caps_disks(&w, real_path));
 	cr_assert_str_eq(seen, "sda! sdb dm-0 md0 ");
-	/*
-	 * An overlay whose upper folder is the overlay itself causes no endless
-	 * recursion.
-	 */
+	/* An overlay whose upper folder is itself ends the recursion. */
 	write_tree("/proc/self/mountinfo",
 		   "%llu 1 0:50 / / rw - overlay overlay rw,upperdir=%s\n",
 		   (unsigned long long)real.stx_mnt_id, real_path);

@@ -40,10 +40,7 @@ Test(caps_invented, file_systems)
 		{"ext44", "rw", NULL, RP_NO},
 		{"ext", "rw", NULL, RP_NO},
 		{"zfs", "rw", NULL, RP_NO},
-		/*
-		 * Mounted without barriers, so fsync does not flush the disk's
-		 * cache.
-		 */
+		/* Without barriers fsync does not flush the disk's cache. */
 		{"ext4", "rw,nobarrier", NULL, RP_NO},
 		{"ext4", "rw,barrier=0", NULL, RP_NO},
 		{"f2fs", "rw,fsync_mode=nobarrier", NULL, RP_NO},
@@ -196,10 +193,7 @@ Test(caps_invented, dax)
 	expect_found(HERE, LEN, RP_MEM_DAX_SYNC);
 	cr_assert_eq(facts.fs_trusted, RP_YES);
 	cr_assert_eq(facts.domain, RP_DOMAIN_UNKNOWN);
-	/*
-	 * One mapping without MAP_SYNC makes msync necessary for the whole
-	 * region.
-	 */
+	/* One mapping without MAP_SYNC makes msync necessary. */
 	make_smaps("rd wr sh mr mw me ms sf", "rd wr sh mr mw me ms");
 	expect_found(HERE, LEN, RP_MEM_DAX);
 	expect_found(HERE, LEN / 2, RP_MEM_DAX_SYNC);
@@ -213,10 +207,7 @@ Test(caps_invented, dax)
 	invent("virtiofs", "rw");
 	expect_found(HERE, LEN, RP_MEM_DAX);
 	cr_assert_eq(facts.fs_trusted, RP_NO);
-	/*
-	 * The mapping flag alone, without STATX_ATTR_DAX, does not make a file
-	 * DAX.
-	 */
+	/* Without STATX_ATTR_DAX the mapping flag does not make it DAX. */
 	claim_dax = false;
 	invent("ext4", "rw");
 	make_smaps("rd wr sh mr mw me ms sf", "rd wr sh mr mw me ms sf");

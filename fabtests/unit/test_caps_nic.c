@@ -26,10 +26,7 @@ static void nic_look(const char *name)
 	cr_assert_eq(rp_caps_nic(dir, name, &nic), 0, "%s", name);
 }
 
-/*
- * Registers of the root port: allocating is bit 7, no-snoop bit 3, hints
- * disabled bit 9.
- */
+/* Root port: allocating is bit 7, no-snoop bit 3, hints disabled bit 9. */
 Test(caps_nic, ddio)
 {
 	static const struct {
@@ -277,9 +274,7 @@ Test(caps_nic, five_machines)
 	cfg.placement = RP_PLACE_CPU_USER;
 	cfg.fence = RP_UNKNOWN;
 	expect_method(RP_MEM_DAX_SYNC, RP_METHOD_DELIVERY, RP_CLASS_POWER);
-	/*
-	 * Batteries for the whole machine: placed bytes survive in any place.
-	 */
+	/* Batteries for the whole machine: all placed bytes survive. */
 	make_machine("memory_controller", DDIO_ON);
 	make_batteries(&op);
 	expect_method(RP_MEM_DAX_SYNC, RP_METHOD_DELIVERY, RP_CLASS_POWER);

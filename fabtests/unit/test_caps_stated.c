@@ -167,10 +167,7 @@ Test(caps_stated, emulated_memory_promises_nothing)
 	cr_assert_eq(facts.file.ino, 0);
 }
 
-/*
- * Two files of any kind are refused as one region, because errors are reported
- * per file.
- */
+/* Two files are never one region: errors are reported per file. */
 Test(caps_stated, two_files)
 {
 	struct statx b;

@@ -30,10 +30,7 @@ struct cost {
 		uint32_t ask_ns;    /* request behind the write, and reply */
 		uint32_t fence_ns;  /* one read behind the write */
 		uint32_t fences_ns; /* each further read behind the write */
-		/*
-		 * Instead of write and request: a request that carries the
-		 * bytes.
-		 */
+		/* Instead of both: a request that carries the bytes. */
 		struct line store;
 	} path[PATHS];
 	/* The time that the agent needs for each range. */

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Requests to an agent: when each one is sent, and which replies are accepted.
- */
+/* Requests to an agent: when each is sent, and which replies count. */
 #include <string.h>
 
 #include <criterion/criterion.h>
@@ -193,10 +191,7 @@ Test(deferred, completions_keep_the_order)
 	cr_assert_null(rp_deferred_take(&a));
 }
 
-/*
- * An atomic store is requested only after all earlier operations have
- * completed.
- */
+/* A store is requested after all earlier operations have completed. */
 Test(deferred, stores_wait)
 {
 	struct rp_wire_request m = {.decoded = decoded};
@@ -333,10 +328,7 @@ Test(deferred, nonsense)
 	}
 }
 
-/*
- * If HELLO is refused, the first operation gets that status and nothing more is
- * sent.
- */
+/* If HELLO is refused, the first operation gets its status. */
 Test(deferred, refused_hello)
 {
 	open_deferred();
@@ -553,10 +545,7 @@ Test(deferred, withdrawn_request_takes_no_reply)
 	expect_end(0, RP_DEFERRED_LOST, 0);
 }
 
-/*
- * A request whose ring write failed may have been placed, so one reply to it is
- * accepted.
- */
+/* A request of a failed ring write may be placed: it may get a reply. */
 Test(deferred, dropped_request_takes_one_reply)
 {
 	begin_polling();
@@ -572,9 +561,7 @@ Test(deferred, dropped_request_takes_one_reply)
 	rp_deferred_drop(&a, &items[2]);
 	cr_assert_eq(a.outstanding, 0u);
 	cr_assert(!receive_reply(2, RP_ST_OK));
-	/*
-	 * A reply to a dropped request must still have a token that was used.
-	 */
+	/* Even after a drop, a reply needs a token that was used. */
 	begin_polling();
 	put_pipelined(1);
 	rp_deferred_drop(&a, &items[1]);
@@ -585,9 +572,7 @@ Test(deferred, dropped_request_takes_one_reply)
 	cr_assert(!receive_reply(0, RP_ST_OK));
 }
 
-/*
- * When the connection is lost, requests that are not placed yet fail as well.
- */
+/* A lost connection fails requests that are not placed yet, too. */
 Test(deferred, pipelined_requests_are_lost)
 {
 	begin_polling();
@@ -604,9 +589,7 @@ Test(deferred, pipelined_requests_are_lost)
 	cr_assert_null(put_pipelined(3));
 }
 
-/*
- * The connection is lost without outstanding requests: the next request fails.
- */
+/* A loss without outstanding requests fails the next request. */
 Test(deferred, loss_fails_the_next_request)
 {
 	begin_open();
@@ -635,9 +618,7 @@ static size_t write_len(int i, size_t len)
 	return rp_deferred_pipeline(&a, &items[i], buf);
 }
 
-/*
- * A pipelined write is a request with the effect store that carries the bytes.
- */
+/* A pipelined write is a request with effect STORE. */
 Test(deferred, writes_are_pipelined)
 {
 	static const size_t lens[] = {1, 8, 64, 255, RP_DEFERRED_BYTES};

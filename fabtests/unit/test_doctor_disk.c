@@ -40,10 +40,7 @@ static void look_at(size_t lines)
 		     json_array_size(checks));
 }
 
-/*
- * Line i must belong to this check and have this status, and this text in this
- * member.
- */
+/* Line i must be of this check, with this status and text in a member. */
 static void expect(size_t i, const char *check, int status, const char *member,
 		   const char *text)
 {
@@ -105,10 +102,7 @@ Test(doctor_disk, what_only_others_know)
 	link_tree("/sys/dev/block/43:0", "/sys/devices/virtual/block/nbd0");
 	look_at(2);
 	expect(1, "msync", DOCTOR_OK, "found", "server, which alone knows");
-	/*
-	 * sysfs has no such disk in a container, and no cache attribute on an
-	 * old kernel.
-	 */
+	/* In a container no disk is seen; old kernels lack the attribute. */
 	invent_on(8, 17, "ext4", "/dev/sdb1", "rw");
 	look_at(1);
 	expect(0, "msync", DOCTOR_OK, "found", "no disk can be seen");

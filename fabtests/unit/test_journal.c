@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The journal of librpmem_pool, compared with a copy of the pool byte by byte.
- */
+/* The journal of librpmem_pool against a copy of the pool, by byte. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -87,9 +85,7 @@ Test(journal, full_ring_refuses_an_entry_and_its_end_is_skipped)
 	rp_journal_fini(&j);
 }
 
-/*
- * Zeros count as kept bytes, and their entries count for the limit of entries.
- */
+/* Zeros count as kept bytes, and as entries, but take no ring space. */
 Test(journal, zeros_take_no_room_in_the_ring)
 {
 	struct rp_journal j;
@@ -122,9 +118,7 @@ Test(journal, zeros_take_no_room_in_the_ring)
 	rp_journal_fini(&j);
 }
 
-/*
- * Entries in random order and state: plan and ranges must agree with the model.
- */
+/* Random entries: plan and ranges must agree with the model. */
 Test(journal, plan_has_the_newest_bytes_of_every_range)
 {
 	struct seeded s = seeded_start();

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Remote keys as programs see them: golden values, and every value of each
- * part.
- */
+/* Remote keys as programs see them: goldens, every value of each part. */
 #include <errno.h>
 #include <string.h>
 

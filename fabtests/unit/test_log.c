@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Core's log: messages go to the sink that is set, otherwise warnings go to
- * stderr.
- */
+/* Core's log: to the sink that is set, otherwise warnings to stderr. */
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

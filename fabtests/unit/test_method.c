@@ -157,10 +157,7 @@ static enum place place_of(const struct rp_facts *f, enum rp_method how)
 	if (how == RP_METHOD_NATIVE)
 		at = ON_DISK; /* FLUSH by the device reaches the media */
 	if (f->memory == RP_MEM_FILE || f->memory == RP_MEM_DAX) {
-		/*
-		 * msync writes only pages that stores in user space have made
-		 * dirty.
-		 */
+		/* msync writes only pages dirtied by stores in user space. */
 		bool synced = how == RP_METHOD_AGENT_MSYNC ||
 			      how == RP_METHOD_AGENT_CLWB_MSYNC;
 		bool seen = f->placement == RP_PLACE_CPU_USER ||
@@ -494,10 +491,7 @@ Test(method, kashyap_write_to_pm)
 			rp_method_choose(&f, RP_CLASS_POWER, ALL_BUILT);
 
 		cr_assert_eq(c.method, cells[i].method, "cell %zu", i);
-		/*
-		 * Without the fence the agent's method must reach the same
-		 * class.
-		 */
+		/* Without a fence the agent reaches the same class. */
 		cr_assert_eq(rp_method_by_agent(&f, c).class, c.class);
 		f.fence = i % 2 ? RP_NO : RP_UNKNOWN;
 		c = rp_method_choose(&f, RP_CLASS_POWER, RP_METHODS_BUILT);
@@ -518,10 +512,7 @@ Test(method, not_built_says_so)
 			     .fs_trusted = RP_YES};
 	struct rp_choice c;
 
-	/*
-	 * The reported reason is the one that remains when all others are
-	 * removed.
-	 */
+	/* The reported reason is the one that remains in the end. */
 	c = rp_method_choose(&f, RP_CLASS_POWER,
 			     RP_METHOD_BIT(RP_METHOD_DELIVERY));
 	cr_assert_eq(c.refusal, RP_REFUSAL_NOT_BUILT);
@@ -536,10 +527,7 @@ Test(method, not_built_says_so)
 	cr_assert_eq(c.method, RP_METHOD_FENCE);
 }
 
-/*
- * Without fence and FLUSH, the agent's method must reach at least the same
- * class.
- */
+/* Without fence and FLUSH, the agent reaches at least the same class. */
 static void judge_by_agent(const struct rp_facts *f, enum rp_class required,
 			   unsigned int built)
 {
@@ -610,10 +598,7 @@ static void judge_remedy(const struct rp_facts *f, enum rp_class required,
 		     "%s: %s", show(f, required, built), c.remedy);
 }
 
-/*
- * No method, even if forced, makes DAX memory durable in a domain that loses
- * it.
- */
+/* No method makes DAX memory durable in a domain that loses it. */
 static void judge_none(const struct rp_facts *f, enum rp_class required,
 		       unsigned int built)
 {

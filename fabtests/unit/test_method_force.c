@@ -38,9 +38,7 @@ static bool same_choice(const struct rp_choice *a, const struct rp_choice *b)
 	       a->remedy == b->remedy;
 }
 
-/*
- * Whether m is allowed with some other values of the facts that reason names.
- */
+/* Whether m is allowed with other values of the facts in reason. */
 static bool allowed_with(const struct rp_facts *f, enum rp_method m,
 			 const char *reason)
 {
@@ -102,10 +100,7 @@ static void judge_reason(const struct rp_facts *f, enum rp_method m,
 	}
 	cr_assert(!strstr(why, "fence is") || f->fence != RP_YES);
 	cr_assert(!strstr(why, "native is") || f->native != RP_YES);
-	/*
-	 * The operator cannot state who copies, or how base provider and
-	 * devices behave.
-	 */
+	/* Nobody can state who copies, or how base and devices behave. */
 	cr_assert_eq(stated,
 		     !strstr(why, "native is") &&
 			     !(cpu && strstr(why, "placement is")),

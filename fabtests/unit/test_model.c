@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The rules of the memory model, one test each; test_model_dma.c has those of
- * DMA.
- */
+/* The rules of the memory model, one test each; DMA: test_model_dma.c. */
 #include <errno.h>
 #include <signal.h>
 #include <sys/wait.h>

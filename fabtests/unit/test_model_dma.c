@@ -264,10 +264,7 @@ Test(model_dma, msync_of_a_dirty_page_reaches_into_the_root_complex)
 	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
 	store(1, 1);
 	dma_now(0, 1);
-	/*
-	 * The page may have been written back before the DMA, which leaves it
-	 * clean.
-	 */
+	/* A page written back before the DMA is clean. */
 	cr_assert_eq(model_msync(m, a, MODEL_PAGE), 0);
 	CUT(0, 0, 1);
 	store(1, 2);
@@ -337,10 +334,7 @@ Test(model_dma, root_complex_keeps_the_order_of_a_word)
 	dma_half(0, 0, 3);
 	model_dma_step(m, 0);
 	CUT(0, 0, 1, 0x200000001, 0x200000003);
-	/*
-	 * The read also pushes other queue pairs' writes to this word to
-	 * memory.
-	 */
+	/* A read also pushes out other queue pairs' writes to the word. */
 	nic_reads(1);
 	CUT(0, 0x200000001, 0x200000003);
 }
@@ -418,10 +412,7 @@ Test(model_dma, fence_drops_what_lacks_the_store)
 	CUT(0, 0x100000001, 0x100000003);
 }
 
-/*
- * A store takes bytes of the NIC into its cache line, because the CPU sees
- * them.
- */
+/* A store puts NIC bytes that the CPU sees into its cache line. */
 Test(model_dma, evicted_line_takes_along_what_waited)
 {
 	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The memory model compared with a machine that has explicit caches, buffers
- * and media.
- */
+/* The memory model against a machine of explicit caches and media. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -286,10 +283,7 @@ enum arrivals {
 	ANY_ARRIVE,
 };
 
-/*
- * Whether all words have arrived of the earlier writes that write d must not
- * overtake.
- */
+/* Whether all earlier writes that d must not overtake have arrived. */
 static bool is_next(const struct world *x, const struct machine *s, int d,
 		    enum arrivals arrivals)
 {

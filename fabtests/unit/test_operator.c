@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * The operator's statements: those that are accepted or refused, and their
- * effect on facts.
- */
+/* Operator's statements: accepted, refused, and their effect on facts. */
 #include "config.h"
 
 #include <errno.h>
@@ -144,10 +141,7 @@ Test(operator, too_many)
 	free(text);
 }
 
-/*
- * A file that another user can write is refused, because it decides what OK
- * promises.
- */
+/* A file that another user can write is refused: it decides about OK. */
 Test(operator, file_of_another_user_is_refused)
 {
 	expect_loaded("[host]\n");
@@ -298,9 +292,7 @@ Test(operator, a_limit_holds_whatever_is_asserted)
 		      "[path /p]\nassert domain = system\n");
 	cr_assert_eq(apply_to(weak, "/p/f", "").domain, RP_DOMAIN_MEMCTRL);
 	cr_assert_eq(apply_to(weak, "/q/f", "").domain, RP_DOMAIN_UNKNOWN);
-	/*
-	 * Domain unknown lets msync promise class power, domain none does not.
-	 */
+	/* msync promises class power in domain unknown, not in none. */
 	expect_loaded("[host]\nlimit domain = none\n");
 	cr_assert_eq(apply_to(weak, "/p/f", "").domain, RP_DOMAIN_NONE);
 	expect_loaded("[path /p]\nlimit class = none\n[host]\nlimit class = "
@@ -340,9 +332,7 @@ Test(operator, scopes)
 	cr_assert_eq(apply_to(weak, "", "").fence, RP_UNKNOWN);
 }
 
-/*
- * rp_caps_explain() applies statements to the path that the process map shows.
- */
+/* rp_caps_explain() applies statements to paths of the process map. */
 Test(operator, of_a_region)
 {
 	char text[3 * PATH_MAX];

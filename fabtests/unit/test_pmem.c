@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Flushing: exact ranges, order, failures, and the executed CPU instructions.
- */
+/* Flushing: exact ranges, order, failures, executed CPU instructions. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -224,10 +222,7 @@ Test(pmem, sync_failure_is_returned)
 	}
 }
 
-/*
- * A sync covers the flushed range only, whether or not other regions share the
- * file.
- */
+/* A sync covers the flushed range only, even if others share the file. */
 Test(pmem, shared_file_is_synced_in_the_range)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
@@ -323,9 +318,7 @@ Test(pmem, small_flush_leaves_no_large_folio)
 	int fd;
 	char *p = map_file(len, &fd);
 
-	/*
-	 * This makes one large folio, on file systems that have large folios.
-	 */
+	/* Make one large folio, if the file system has large folios. */
 	cr_assert_eq(pwrite(fd, bytes, len, 0), (ssize_t)len);
 	cr_assert_eq(fsync(fd), 0);
 	pm = make((uintptr_t)p, len, RP_METHOD_AGENT_MSYNC, NULL);
@@ -495,10 +488,7 @@ static void decode_instructions(pid_t pid, struct executed *x)
 		x->fences++;
 		return;
 	}
-	/*
-	 * clwb 66 /6, clflushopt 66 /7, clflush /7; operand: [register (+
-	 * byte)].
-	 */
+	/* clwb 66 /6, clflushopt 66 /7, clflush /7; [register (+ byte)]. */
 	if (op[i + 2] >> 6 == 3 || (op[i + 2] >> 3 & 7) < 6 ||
 	    (!i && (op[i + 2] >> 3 & 7) == 6))
 		return;
@@ -621,10 +611,7 @@ static void fake_stream(void *ctx, void *to, const void *from, size_t len)
 	memcpy(to, from, len);
 }
 
-/*
- * Whole lines are streamed, the remaining bytes are written back, then comes a
- * drain.
- */
+/* Whole lines are streamed, other bytes written back; then a drain. */
 Test(pmem, stores_of_whole_lines)
 {
 	static char mem[4096] __attribute__((aligned(4096)));
@@ -776,9 +763,7 @@ Test(pmem, together_while_it_is_quick)
 		sync_two(pm, 3201);
 		cr_assert_eq(times_apart(pm), 64);
 	}
-	/*
-	 * A sync that is faster than the average has a weight of one sixteenth.
-	 */
+	/* A sync faster than the average has a weight of 1/16. */
 	sync_one(pm, 0);
 	sync_two(pm, 3000);
 	cr_assert_eq(times_apart(pm), 0);
@@ -830,10 +815,7 @@ Test(pmem, stores_no_word_in_parts)
 	if (!pid) {
 		ptrace(PTRACE_TRACEME, 0, NULL, NULL);
 		raise(SIGSTOP);
-		/*
-		 * Store whole words of two lines, with a part of a word at both
-		 * ends.
-		 */
+		/* Whole words of two lines, and part of a word at both ends. */
 		store_bytes(pm, 5, bytes + 5, WORDS * 8 + 6);
 		raise(SIGSTOP);
 		_exit(0);
@@ -901,9 +883,7 @@ Test(pmem, instructions_on_a_foreign_map)
 }
 #endif
 
-/*
- * The installed library ignores the environment variable of the fault points.
- */
+/* The installed library ignores the variable for fault points. */
 Test(pmem, faults_are_not_in_this_build)
 {
 	struct rp_pmem *pm = make(0x10000, 64, RP_METHOD_AGENT_MSYNC, &fake);

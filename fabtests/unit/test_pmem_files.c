@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Regions of one file share its errors; all domains share one table of files.
- */
+/* Regions of one file share its errors; domains share the file table. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -103,10 +101,7 @@ static void *flush_once(void *pm)
 	return (void *)(intptr_t)rp_pmem_flush(pm, 0, 1);
 }
 
-/*
- * For the regions of one file, a sync and the record of its failure are one
- * step.
- */
+/* A sync and the record of its failure are one step for the file. */
 Test(pmem_files, regions_of_a_file_take_turns)
 {
 	const struct rp_file_id id = {.dev = 1, .ino = 5};
@@ -140,9 +135,7 @@ static bool files_given(void)
 {
 	if (!left)
 		return false;
-	/*
-	 * Several threads run this without failures, and then only read `left`.
-	 */
+	/* Threads run this only without failures: then it is read only. */
 	if (left > 0)
 		left--;
 	blocks++;
@@ -183,9 +176,7 @@ Test(pmem_files, files_without_regions_are_forgotten)
 	cr_assert_eq(blocks, 0, "%d blocks kept", blocks);
 }
 
-/*
- * The four allocations: the region, its file, the table of files, its buckets.
- */
+/* Four allocations: region, its file, table of files, its buckets. */
 Test(pmem_files, no_memory)
 {
 	const struct rp_file_id id = {.dev = 1, .ino = 5};

@@ -7,9 +7,7 @@
 
 #include "pmem_rig.h"
 
-/*
- * Wrapped by the linker: results of libpmem2, and its objects not deleted yet.
- */
+/* Wrapped by the linker: results of libpmem2, objects not deleted yet. */
 static int source_ret, map_ret;
 static int sources, maps, made; /* made: number of created maps */
 

@@ -89,9 +89,7 @@ Test(pmem_stays, a_device_once_for_each_chunk)
 	for (char *at = base; at < base + len - 8; at += 64)
 		cr_assert_eq(store_word(at), 0);
 	cr_assert_eq(ncalls, 4);
-	/*
-	 * The calls cover no page before the region's first or behind its last.
-	 */
+	/* No page before the region's first or behind its last. */
 	expect_error(0, room + 4096, CHUNK - 4096);
 	expect_error(1, room + CHUNK, CHUNK);
 	expect_error(2, room + 2 * CHUNK, CHUNK);
@@ -124,9 +122,7 @@ Test(pmem_stays, a_refusal_is_not_kept)
 	refusal = EHWPOISON;
 	cr_assert_eq(store_word(base), -EHWPOISON);
 	cr_assert_eq(store_word(base), -EHWPOISON);
-	/*
-	 * Each store makes two calls: one for the chunk, one for its own bytes.
-	 */
+	/* Each store makes two calls: for the chunk, for its bytes. */
 	cr_assert_eq(ncalls, 4);
 	cr_assert_eq(*base, 0);
 	refusal = 0;

@@ -32,10 +32,7 @@ static void check_breaks(const char *prov)
 	cr_assert_eq(node_expect_error(&a, &ctx[3]), FI_ECONNABORTED);
 	/* This write completed at transmission, so it succeeds. */
 	node_expect(&a, &ctx[2], NULL);
-	/*
-	 * The next post connects again; messages of the old connection get no
-	 * ACK.
-	 */
+	/* The next post connects again; old messages get no ACK. */
 	MUST(write_dc("5", 1, 4, &ctx[4]));
 	cr_assert_eq(sim_wire(0).id, id);
 	cr_assert_neq(sim_wire(0).qp, qp);
@@ -90,10 +87,7 @@ Test(pmsim, break_keeps_arrived_acknowledgements)
 	/* One acknowledgement has arrived, the other one is in flight. */
 	sim->deliver(sim_wire(1).id, 1);
 	sim->break_wire(id, 0);
-	/*
-	 * The failure is reported at once, the success by the next progress
-	 * call.
-	 */
+	/* Failures are reported at once, success by the next progress. */
 	cr_assert_eq(node_expect_error(&a, &ctx[1]), FI_ECONNABORTED);
 	node_expect(&a, &ctx[0], NULL);
 	cr_assert_eq(sim->outstanding(0), 0);
@@ -111,9 +105,7 @@ Test(pmsim, break_loses_unread_acknowledgements)
 	sim->deliver(sim_wire(1).id, 0);
 	sim->break_wire(sim_wire(1).id, 0);
 	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ECONNABORTED);
-	/*
-	 * An ACK that is still in the socket's receive buffer is lost as well.
-	 */
+	/* An ACK in the socket's receive buffer is lost as well. */
 	MUST(write_dc("1", 1, 0, &ctx[0]));
 	sim_deliver_all();
 	node_poke(&b);
@@ -154,10 +146,7 @@ static void late_errors(const char *prov)
 	node_expect(&a, &ctx[0], NULL);
 	cr_assert(node_no_entries(&a));
 	cr_assert_eq(sim->outstanding(0), 2);
-	/*
-	 * The new connection works before the failures of the old one are
-	 * reported.
-	 */
+	/* The new connection works before failures are reported. */
 	MUST(fi_recv(b.ep, in[1], 4, NULL, FI_ADDR_UNSPEC, &ctx[4]));
 	MUST(fi_recv(a.ep, in[0], 4, NULL, FI_ADDR_UNSPEC, &ctx[5]));
 	MUST(fi_send(a.ep, "to", 3, NULL, a_to_b, &ctx[6]));
@@ -275,9 +264,7 @@ static void check_incarnations(const char *prov)
 	sim_deliver_all();
 	sim->kill(1);
 	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ECONNABORTED);
-	/*
-	 * A killed process sends nothing, not even messages that it had posted.
-	 */
+	/* A killed process sends nothing, not even posted messages. */
 	cr_assert(node_no_entries(&b));
 	cr_assert_lt(fi_inject(b.ep, "!", 1, b_to_a), 0);
 	cr_assert_eq(sim->arrived(1), 0);
@@ -292,10 +279,7 @@ static void check_incarnations(const char *prov)
 	node_memory(&b, mem, sizeof(mem), 0, 0);
 	key = b.key;
 	cr_assert_eq(key, dead.key, "base keys are the same again");
-	/*
-	 * The new process has the same fi_addr_t, and the base accepts the old
-	 * key.
-	 */
+	/* It has the same fi_addr_t, and the base accepts the old key. */
 	MUST(write_dc("3", 1, 0, &ctx[4]));
 	sim_deliver_all();
 	node_poke(&b);

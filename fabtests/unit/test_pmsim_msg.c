@@ -35,9 +35,7 @@ static void check_messages(const char *prov)
 	cr_assert_str_eq(got[0], "one");
 	cr_assert_eq(e.len, 4);
 	cr_assert_eq(e.flags, FI_RECV | FI_MSG);
-	/*
-	 * The second message has waited for a buffer; the third is in flight.
-	 */
+	/* The second message waited for a buffer; a third is in flight. */
 	MUST(fi_recv(b.ep, got[1], 2, NULL, FI_ADDR_UNSPEC, &ctx[3]));
 	cr_assert_eq(node_expect_error(&b, &ctx[3]), FI_ETRUNC);
 	MUST(fi_recv(b.ep, got[1], 8, NULL, FI_ADDR_UNSPEC, &ctx[4]));
@@ -205,10 +203,7 @@ Test(pmsim, directed_receives_and_sources)
 	cr_assert_eq(fi_cq_readfrom(b.cq, &e, 1, &src), 1);
 	cr_assert(e.op_context == &ctx[0] && src == b_to_c);
 	cr_assert_str_eq(got[0], "c");
-	/*
-	 * An address that is inserted twice is one entry, and has to be removed
-	 * twice.
-	 */
+	/* An address inserted twice has to be removed twice. */
 	cr_assert_eq(node_insert(&b, &c), b_to_c);
 	MUST(fi_av_remove(b.av, &b_to_c, 1, 0));
 	/* A removed peer has no fi_addr_t. */

@@ -61,10 +61,7 @@ Test(pmsim, reads_wait_in_the_nic)
 	cr_assert_eq(sim_deliver_all(), 1);
 	node_expect(&a, &ctx[0], NULL);
 	cr_assert_str_eq(got, "first");
-	/*
-	 * After kill() a read that waits in the NIC is neither executed nor
-	 * acknowledged.
-	 */
+	/* After kill() a read waiting in the NIC is not executed. */
 	MUST(fi_read(a.ep, got, 8, NULL, a_to_b, b.addr, b.key, &ctx[1]));
 	sim_deliver_all();
 	sim->kill(1);
@@ -148,10 +145,7 @@ Test(pmsim, nic_places_by_itself)
 	m = sim->model(1);
 	MUST(write_dc("persist", 8, 0, &ctx[0]));
 	sim_deliver_all();
-	/*
-	 * The write is in the NIC. Its placement causes the ACK without
-	 * progress calls.
-	 */
+	/* Placement of a write in the NIC causes its ACK by itself. */
 	cr_assert_eq(pm[0], 0);
 	cr_assert_eq(model_dma_pending(m), 1);
 	cr_assert_eq(sim_deliver_all(), 0);
@@ -167,10 +161,7 @@ Test(pmsim, nic_places_by_itself)
 	node_expect(&a, &ctx[1], NULL);
 	cr_assert_str_eq(got, "another");
 	cr_assert_eq(model_dma_pending(m), 0);
-	/*
-	 * A completion with remote CQ data appears after earlier writes are
-	 * placed.
-	 */
+	/* Completions with remote CQ data follow earlier placement. */
 	MUST(fi_inject_write(a.ep, "first", 6, a_to_b, b.addr, b.key));
 	MUST(fi_inject_writedata(a.ep, "second", 7, 1, a_to_b, b.addr + 64,
 				 b.key));
@@ -335,10 +326,7 @@ Test(pmsim, reset_forgets_acknowledgements)
 	close_two();
 	run_again(pm);
 	MUST(write_dc("new", 4, 64, &ctx[1]));
-	/*
-	 * The new wire has the same ID, so a late ACK of the old one would be
-	 * accepted.
-	 */
+	/* The new wire has the old ID: a late ACK would be accepted. */
 	cr_assert_eq(sim_wire(0).id, w.id);
 	cr_assert_eq(sim_wire(0).qp, w.qp);
 	cr_assert_eq(sim_deliver_all(), 1);
@@ -375,10 +363,7 @@ Test(pmsim, kill_lets_the_nic_finish)
 	cr_assert_str_eq(pm, "first");
 	cr_assert_str_eq(pm + 64, "second");
 	cr_assert_str_eq(pm + 128, "third");
-	/*
-	 * The next incarnation finds all bytes of the former one; none arrives
-	 * later.
-	 */
+	/* The next incarnation finds all bytes; no others arrive later. */
 	dead = b;
 	node_open(&b, 1, dead.name);
 	node_memory(&b, pm, MODEL_PAGE, 7, 0);
@@ -430,9 +415,7 @@ Test(pmsim, break_lets_both_nics_finish)
 	cr_assert_str_eq(pm[1] + 64, "late");
 	cr_assert_eq(pm[1][128], 0);
 	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ECONNABORTED);
-	/*
-	 * The new connection delivers later bytes, and no ACK of the old one.
-	 */
+	/* The new connection delivers later bytes, and no old ACK. */
 	write_to_b("next", 0);
 	sim_deliver_all();
 	model_dma_step(m[1], 0);

@@ -330,10 +330,7 @@ Test(pool, holder_is_another_process_and_dies)
 	cr_assert_eq(pipe(ready), 0);
 	child = fork();
 	if (!child) {
-		/*
-		 * The error with a program name of another user reaches the
-		 * terminal.
-		 */
+		/* Another user's program name reaches the terminal. */
 		program_invocation_name[0] = '\x9b';
 		program_invocation_name[1] = '\x1b';
 		if (rp_pool_open(path, &p, err) == 0)
@@ -616,10 +613,7 @@ Test(pool, disk_full)
 	cr_assert_not_null(strstr(err, "1.1 MiB"), "%s", err);
 	cr_assert_eq(count_entries(dir), 0, "something was left behind");
 
-	/*
-	 * A sparse copy of a pool, on a file system without room for its
-	 * blocks.
-	 */
+	/* A sparse copy of a pool where its blocks have no room. */
 	create_pool();
 	fd = open(path, O_RDWR);
 	cr_assert_eq(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,

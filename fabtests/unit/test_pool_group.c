@@ -18,10 +18,7 @@
 static struct rig rig;
 static uint64_t seed;
 
-/*
- * The next write's number, which it stores in its cells: newer writes have
- * greater ones.
- */
+/* Number of the next write, which its cells store; numbers grow. */
 static uint64_t next_value;
 
 static struct cell {
@@ -327,10 +324,7 @@ static void step(void)
 	}
 }
 
-/*
- * With all members up, the last writer reads all cells and all members become
- * equal.
- */
+/* With all members up, the last writer reads all; members become equal. */
 static void finish(void)
 {
 	unsigned int w, rounds = 0;

@@ -169,10 +169,7 @@ Test(pool_group_area, a_superblock_of_any_size_is_safe)
 			taken++;
 			cr_assert(found.chunk >= 8 && !(found.chunk % 8) &&
 				  !(found.length % 8));
-			/*
-			 * The sums of chunk, length and area size do not wrap
-			 * around.
-			 */
+			/* chunk, length and area size add up without wrap. */
 			cr_assert(found.length <= INT64_MAX &&
 				  found.chunk <= INT64_MAX);
 			cr_assert(found.length / found.chunk < GROUP_BITS);
@@ -247,10 +244,7 @@ Test(pool_group_area, the_whole_slot_of_the_newest_epoch_counts)
 	cr_assert_eq(group_area_decode(area, &found, &state), -EBADMSG);
 }
 
-/*
- * Members with random bytes: the group opens or ends, and writes to no other
- * member.
- */
+/* Members with random bytes: the group opens or ends, harming no other. */
 Test(pool_group_area, hostile_members_do_no_harm)
 {
 	for (uint64_t seed = 0; seed < 60; seed++) {

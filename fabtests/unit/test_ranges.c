@@ -289,10 +289,7 @@ Test(ranges, overflow_covers_more)
 	rp_ranges_insert(&r, 1, 20, 1, 1);
 	rp_ranges_insert(&r, 2, 0, 1, 9);
 	EXPECT(&r, {1, 0, 21, 2}, {2, 0, 1, 9});
-	/*
-	 * With more spaces than the limit allows ranges, each space keeps one
-	 * range.
-	 */
+	/* With more spaces than ranges allowed, each keeps one range. */
 	rp_ranges_reset(&r);
 	for (int i = 0; i < 4; i++)
 		rp_ranges_insert(&r, i, 5, 5, 1);
@@ -337,9 +334,7 @@ Test(ranges, no_memory)
 	no_memory = true;
 	cr_assert_eq(rp_ranges_insert(&r, 1, 1000 * n, 1, 1), -ENOMEM);
 	cr_assert_eq(rp_ranges_clear(&r, 1, 10, 10, 9), -ENOMEM);
-	/*
-	 * Without memory no range is lost, because merging allocates nothing.
-	 */
+	/* Merging allocates nothing, so no range is lost. */
 	cr_assert(rp_ranges_overlap(&r, 1, 10, 10));
 	for (int i = 1; i < n; i++)
 		cr_assert(rp_ranges_overlap(&r, 1, 1000 * i, 1));

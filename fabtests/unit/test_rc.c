@@ -272,10 +272,7 @@ Test(rc, request_may_be_accepted_later)
 	rp_rc_close(t.rc);
 }
 
-/*
- * The accepting side gets no connected() callback, because it may post at any
- * time.
- */
+/* The accepting side may post at any time: it gets no connected(). */
 Test(rc, message_posted_at_accept_follows_it)
 {
 	struct node t = {.hold = true}, i = {0};
@@ -1110,9 +1107,7 @@ static void sleep_until_some(struct node *n)
 	rp_rc_poll(n->rc, 64);
 }
 
-/*
- * Each step of a connection at one end wakes the other end by its descriptor.
- */
+/* Each step at one end wakes the other end through its descriptor. */
 Test(rc, the_descriptor_wakes)
 {
 	uint8_t *sink = calloc(1, LARGE), *source = calloc(1, LARGE);
@@ -1281,10 +1276,7 @@ Test(rc, memory_of_300_connections, .timeout = 120)
 	pid_t pid;
 	int status, fds[2];
 
-	/*
-	 * The initiators are in another process, so that their memory is not
-	 * counted.
-	 */
+	/* The initiators' memory, in another process, is not counted. */
 	cr_assert_eq(pipe(fds), 0);
 	pid = fork();
 	if (!pid) {
@@ -1329,10 +1321,7 @@ Test(rc, memory_of_300_connections, .timeout = 120)
 	after = mallinfo2().uordblks + mallinfo2().hblkhd;
 	fprintf(stderr, "%zu bytes of heap for each of %d connections\n",
 		(after - before) / MANY, MANY);
-	/*
-	 * In libfabric 2.x a posted tcp receive takes 16 KiB, see
-	 * FI_TCP_MAX_RX_SIZE.
-	 */
+	/* A tcp receive of libfabric 2.x: 16 KiB, FI_TCP_MAX_RX_SIZE. */
 	cr_assert_leq((after - before) / MANY, 32 * 1024);
 	op_init(&s, RP_CHANNEL_SEND, bytes, 8);
 	s.op.inject = true;

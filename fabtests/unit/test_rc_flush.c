@@ -21,9 +21,7 @@ static void open_rig(uint64_t caps, bool makes)
 	rig_start();
 }
 
-/*
- * FLUSH needs the capabilities for both types, and a library that supports it.
- */
+/* FLUSH needs the capabilities for both types, and library support. */
 Test(rc_flush, devices_with_flush)
 {
 	static const struct {
@@ -88,10 +86,7 @@ Test(rc_flush, behind_the_write_in_one_call)
 	cr_assert_eq(fake.posted[1].type, 3);
 	cr_assert_eq(fake.posted[1].level, 0);
 	cr_assert_eq(fake.posted[2].wr.opcode, IBV_WR_SEND);
-	/*
-	 * rxe's request builder drops inline data, so this message is not
-	 * inline.
-	 */
+	/* rxe's builder drops inline data, so it is not used. */
 	cr_assert_eq(fake.posted[2].wr.send_flags, 0);
 	cr_assert_eq(memcmp(fake.posted[2].bytes, "message", 7), 0);
 	cr_assert_eq(fake.posted[3].wr.opcode, IBV_WR_RDMA_READ);
@@ -165,9 +160,7 @@ Test(rc_flush, refused_by_the_device)
 	rig_end();
 }
 
-/*
- * Accepted peers get the FLUSH right, whatever the device's capabilities are.
- */
+/* Accepted peers get the FLUSH right, whatever the device can do. */
 Test(rc_flush, the_right_of_peers)
 {
 	struct rig_end e;
@@ -187,10 +180,7 @@ Test(rc_flush, the_right_of_peers)
 	rig_end();
 }
 
-/*
- * The rkey of a region includes the FLUSH right only if the caller requested
- * it.
- */
+/* A region's rkey includes the FLUSH right only on request. */
 Test(rc_flush, the_right_to_a_region)
 {
 	struct rp_rc_mr mr;

@@ -21,9 +21,7 @@
 #define SECOND	       1000000000ull
 #define LARGE	       (8u << 20)
 #define PUMP1(n, cond) PUMP(n, n, cond)
-/*
- * cond must become true within 20000 polls, which is long before any deadline.
- */
+/* cond must become true within 20000 polls, long before any deadline. */
 #define SOON(n, cond)                                                          \
 	do {                                                                   \
 		for (int polls_ = 0; !(cond); polls_++) {                      \
@@ -664,10 +662,7 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *m, int flags)
 	return (ssize_t)len;
 }
 
-/*
- * One poll sends a bounded number of bytes, even to a reader that is as fast as
- * this end.
- */
+/* A poll sends a bounded number of bytes, even to a very fast reader. */
 Test(rc_tcp, no_poll_sends_without_end)
 {
 	const size_t huge = 1ul << 30;
@@ -732,9 +727,7 @@ Test(rc_tcp, a_region_that_is_closed_is_read_by_nobody)
 	rp_rc_reg(t.rc, memory, LARGE, RP_RC_REMOTE_READ, &other);
 	for (int i = 0; i < 10; i++)
 		raw_rma(fd, RP_TCP_READ, &mr, 0, LARGE);
-	/*
-	 * The message behind the reads has arrived, so the reads were received.
-	 */
+	/* The message behind the reads arrived, so they were received. */
 	raw_frame(fd, RP_TCP_MESSAGE, 1, "x", 1);
 	PUMP1(&t, te.messages);
 	rp_rc_dereg(t.rc, &other);
@@ -900,9 +893,7 @@ Test(rc_tcp, replies_before_the_request_end_the_connection)
 
 /* --- several processes, several threads --- */
 
-/*
- * The peer notices the close even if a child process has inherited the socket.
- */
+/* The peer notices the close even if a child inherited the socket. */
 Test(rc_tcp, a_child_keeps_no_connection_alive)
 {
 	struct node t = {0};
@@ -927,10 +918,7 @@ Test(rc_tcp, a_child_keeps_no_connection_alive)
 	rp_rc_close(t.rc);
 }
 
-/*
- * A closed socket is not polled any more, even if a child process has inherited
- * it.
- */
+/* A closed socket is not polled, even if a child inherited it. */
 Test(rc_tcp, a_closed_channel_has_no_events_in_spite_of_a_child)
 {
 	struct pollfd wakes = {.events = POLLIN};
@@ -968,10 +956,7 @@ Test(rc_tcp, a_closed_channel_has_no_events_in_spite_of_a_child)
 	rp_rc_close(t.rc);
 }
 
-/*
- * A thread already waits when another thread posts more than the socket
- * accepts.
- */
+/* A thread waits already when another posts more than fits the socket. */
 Test(rc_tcp, a_socket_with_room_again_wakes_a_sleeper)
 {
 	uint8_t *bytes = calloc(1, LARGE);
@@ -1002,9 +987,7 @@ Test(rc_tcp, a_socket_with_room_again_wakes_a_sleeper)
 		cr_assert_eq(poll(&fd, 1, 30000), 1);
 		rp_rc_poll(i.rc, 64);
 	}
-	/*
-	 * Once everything is sent, room in the socket does not wake the thread.
-	 */
+	/* When all is sent, room in the socket does not wake. */
 	while (rp_rc_trywait(i.rc))
 		rp_rc_poll(i.rc, 64);
 	cr_assert_eq(poll(&fd, 1, 100), 0);

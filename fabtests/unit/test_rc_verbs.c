@@ -77,10 +77,7 @@ Test(rc_verbs, a_chain_is_posted_in_one_call_and_reported_in_order)
 	rp_channel_close(e.c);
 }
 
-/*
- * The READ behind a write proves its placement; the write's completion does
- * not.
- */
+/* A READ behind a write proves placement; the write's completion doesn't. */
 Test(rc_verbs, a_delivered_write_is_followed_by_a_read)
 {
 	struct rig_op o[3];
@@ -100,10 +97,7 @@ Test(rc_verbs, a_delivered_write_is_followed_by_a_read)
 	cr_assert(was_signaled(1));
 	complete_all();
 	cr_assert_eq(o[0].done, 1);
-	/*
-	 * One READ covers all writes before it, including a READ that the
-	 * program posts.
-	 */
+	/* A READ covers all writes before it, even the program's READ. */
 	ops[0] = rig_op(&o[0], RP_CHANNEL_WRITE, bytes, 100);
 	ops[1] = rig_op(&o[1], RP_CHANNEL_WRITE, bytes, 100);
 	ops[0]->delivered = ops[1]->delivered = true;
@@ -226,10 +220,7 @@ Test(rc_verbs, injected_messages_are_never_reported)
 		cr_assert_eq(rig_post(&e, &o.op), 1);
 		n += was_signaled(i);
 	}
-	/*
-	 * One of eight requests is signaled, so that the send queue can be
-	 * emptied.
-	 */
+	/* One of eight is signaled, so the send queue can be emptied. */
 	cr_assert_eq(n, 1);
 	for (int i = 0; i < 20; i++) {
 		while (rig_post(&e, &o.op) == 1)
@@ -299,9 +290,7 @@ Test(rc_verbs_open, the_completion_queue_is_not_overrun)
 	rig_end();
 }
 
-/*
- * Unsignaled messages of idle connections must not occupy the queue for ever.
- */
+/* Unsignaled messages of idle connections may not fill the queue. */
 Test(rc_verbs_open, idle_connections_leave_room)
 {
 	static struct rig_end e[40];

@@ -143,9 +143,7 @@ Test(rc_verbs_cm, requests_with_any_data)
 	cr_assert_eq(rig_requests[2].len, 196);
 }
 
-/*
- * Private data of the greatest length in both directions, then one byte more.
- */
+/* The longest private data in both directions, then one byte more. */
 Test(rc_verbs_cm, longest_private_data)
 {
 	static const uint8_t bytes[256] = {7};
@@ -256,10 +254,7 @@ Test(rc_verbs_cm, an_accept_that_fails_leaves_nothing)
 		     -EMSGSIZE);
 }
 
-/*
- * A queue pair on another device could not access memory registered on this
- * one.
- */
+/* A queue pair on another device could not use this device's memory. */
 Test(rc_verbs_cm, another_device_is_refused)
 {
 	const struct sockaddr_in at = {.sin_family = AF_INET};

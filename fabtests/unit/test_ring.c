@@ -105,10 +105,7 @@ Test(ring, checksums_of_every_length)
 	cr_assert_eq(send_message(&a, &b, msg, sizeof(msg)), -EMSGSIZE);
 }
 
-/*
- * A ring in one direction only: the writer learns the consumer index by other
- * means.
- */
+/* One direction only: the consumer index reaches the writer otherwise. */
 Test(ring, one_direction)
 {
 	uint8_t in[RP_RING_LEN] = {0}, out[RP_RING_LEN] = {0};
@@ -124,9 +121,7 @@ Test(ring, one_direction)
 		memset(msg, (int)n, sizeof(msg));
 		if (n % RP_RING_SLOTS == 0 && n) {
 			cr_assert_eq(rp_ring_put(&from, msg, len, &w), -EAGAIN);
-			/*
-			 * A consumer index beyond the sent messages is ignored.
-			 */
+			/* An index beyond the sent messages is ignored. */
 			rp_ring_release(&from, n + 1);
 			cr_assert_eq(rp_ring_put(&from, msg, len, &w), -EAGAIN);
 			rp_ring_release(&from, n);

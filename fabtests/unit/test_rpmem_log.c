@@ -130,10 +130,7 @@ static void poll_log(struct life *l, int timeout_ms)
 	}
 }
 
-/*
- * Read all entries of a log and compare them with those of the model from
- * m->first on.
- */
+/* Read all entries of a log; they must equal the model from m->first on. */
 static unsigned int compare(struct life *l, struct rpmem_log *log,
 			    unsigned int flags)
 {
@@ -270,10 +267,7 @@ static void close_one(struct life *l)
 	rig_fini(&l->rig);
 }
 
-/*
- * A reader beside the writer reads durable entries only, and finally all of
- * them.
- */
+/* A reader beside the writer reads durable entries only, finally all. */
 static void reader_follows(uint32_t layout)
 {
 	struct life *l = &one;
@@ -358,9 +352,7 @@ Test(rpmem_log, visible_flag_reads_an_entry_that_is_not_durable)
 	io = rig_io(&l->reader_port);
 	cr_assert_eq(log_open(&reader, &io, true), 0);
 	submit(l);
-	/*
-	 * The bytes of the writes are visible, and the commit is outstanding.
-	 */
+	/* The written bytes are visible, the commit is outstanding. */
 	for (unsigned int i = 0; i < l->rig.nops; i++)
 		if (l->rig.ops[i].op->type == RPMEM_POOL_WRITE)
 			memcpy(l->rig.visible + l->rig.ops[i].op->offset,
@@ -452,9 +444,7 @@ Test(rpmem_log, sizes_out_of_range_are_refused)
 	cr_assert_eq(append_bytes(l, 0, NULL), -EINVAL);
 	cr_assert_eq(append_bytes(l, info.max_entry + 1, NULL), -EMSGSIZE);
 	for (int i = 0; i < 5; i++) {
-		/*
-		 * An empty log has room for the longest entry at any position.
-		 */
+		/* An empty log has room for the longest entry anywhere. */
 		cr_assert_eq(append_bytes(l, info.max_entry, NULL), 0);
 		cr_assert_eq(rpmem_log_trim(l->log, l->log->durable), 0);
 		cr_assert_eq(append_bytes(l, 10u + 64u * (size_t)i, NULL), 0);
@@ -496,9 +486,7 @@ Test(rpmem_log, null_arguments_are_refused)
 	close_one(l);
 }
 
-/*
- * An append is refused as too long if an empty log might have no room for it.
- */
+/* An append that an empty log might refuse is refused as too long. */
 Test(rpmem_log, batch_fits_an_empty_log_at_any_position_or_is_refused_as_long)
 {
 	static unsigned char bytes[4096];
@@ -512,9 +500,7 @@ Test(rpmem_log, batch_fits_an_empty_log_at_any_position_or_is_refused_as_long)
 	op.count = 65;
 	cr_assert_eq(rpmem_log_submit(l->log, &op), -EMSGSIZE);
 	for (unsigned int i = 0; i < 64; i++) {
-		/*
-		 * With an entry of 1024 bytes the ring may need a pad of 960.
-		 */
+		/* An entry of 1024 bytes may need a pad of 960. */
 		v[33].iov_len = 992;
 		op.count = 35;
 		cr_assert_eq(rpmem_log_submit(l->log, &op), -EMSGSIZE);
@@ -578,9 +564,7 @@ Test(rpmem_log, poll_publishes_without_waiting)
 	close_one(l);
 }
 
-/*
- * The rig for several threads: a poll waits until an operation is outstanding.
- */
+/* The rig for several threads: polls wait for an operation. */
 static pthread_mutex_t rig_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct log_io rig_calls;
 
@@ -709,10 +693,7 @@ Test(rpmem_log, a_torn_superblock_leaves_the_other_one)
 		const uint64_t turn = l->log->super.turn;
 
 		rpmem_log_close(l->log);
-		/*
-		 * close() has written one superblock; a power cut may tear the
-		 * newest one.
-		 */
+		/* close() wrote one superblock; a cut may tear the newest. */
 		l->rig.visible[(turn + (i == 0)) % 2 * LOG_SLOT + 60] ^= 1;
 		cr_assert_eq(log_open(&l->log, &io, false), 0, "%u: %s", i,
 			     rpmem_log_error());
@@ -779,9 +760,7 @@ Test(rpmem_log, many_appends_are_outstanding_without_waiting)
 			for (int k = 0; k < n; k++)
 				cr_assert_eq(done[k], &ops[i + k]);
 		}
-		/*
-		 * One write of the tail completes all appends that wait for it.
-		 */
+		/* One write of the tail completes all waiting appends. */
 		cr_assert_leq(l->rig.writes - writes,
 			      layout == RPMEM_LOG_ENTRY ? 64 : 66);
 		close_one(l);

@@ -24,9 +24,7 @@ static const char *const programs[] = {
 	"spsp", "bp", "sspp", "spts", "sptsspp", "bptbp", "sprs",
 };
 
-/*
- * Programs for two logs, see live(). k: kill the writer, and start another one.
- */
+/* Programs for two logs, see live(). k: replace a killed writer. */
 static const char *const programs_of_two[] = {
 	"bSpP",
 	"sSkp",
@@ -37,9 +35,7 @@ static struct rig rig;
 static struct seeded rnd;
 static struct choices choices;
 
-/*
- * A log, and the entries that it must have. w is the log of the current step.
- */
+/* A log, and the entries that it must have. w: log of the current step. */
 static struct world {
 	struct rig_port port;
 	struct rpmem_log *log;

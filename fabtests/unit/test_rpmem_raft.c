@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * librpmem_raft: a server loads what it has stored, after a power cut at each
- * step.
- */
+/* librpmem_raft: a server loads what it stored, cut at each step. */
 #include <errno.h>
 #include <string.h>
 
@@ -26,9 +23,7 @@ static struct rig rig;
 static struct seeded rnd;
 static char errmsg[RAFT_ERRMSG_BUF_SIZE];
 
-/*
- * The expected log. Entry i has index i + 1; its data is its term and a number.
- */
+/* The expected log. Entry i has index i + 1; data: its term, a number. */
 struct model {
 	uint64_t entries[MOST][2];
 	unsigned int n;
@@ -115,10 +110,7 @@ static void put_done(void *arg, int status)
 	*(int *)arg = 1 + status;
 }
 
-/*
- * Store a snapshot as libraft does: of stored entries, or a leader's snapshot
- * beyond them.
- */
+/* Store a snapshot as libraft does: of stored entries or a leader's. */
 static void put(struct store *st, struct model *m)
 {
 	static unsigned char state[300 * 1024];
@@ -168,10 +160,7 @@ static bool same(const struct raft_entry *e, const uint64_t *data)
 	       memcmp(e->buf.base, data, 16) == 0;
 }
 
-/*
- * The entries up to `sure` must be there; later ones may be those of m or of
- * old.
- */
+/* Entries up to `sure` must exist; later ones may be those of m or old. */
 static void compare(const struct store *st, const struct replay *rp,
 		    const struct model *m, const struct model *old,
 		    unsigned int sure)
@@ -335,10 +324,7 @@ static struct rpmem_log *three(struct store *st)
 	return open_ring();
 }
 
-/*
- * The server must load n entries, the last one of this term; and again without
- * the ring.
- */
+/* The server must load n entries up to term `last`, twice. */
 static void loads(struct store *st, struct rpmem_log *ring, unsigned int n,
 		  raft_term last)
 {

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * librpmem_rpc on a pool in memory: power cuts, ends of client or server, full
- * rings.
- */
+/* librpmem_rpc on a pool in memory: power cuts, ends, full rings. */
 #include "config.h"
 
 #include <criterion/criterion.h>
@@ -24,10 +21,7 @@ struct one {
 	unsigned char bytes[LONG], reply[LONG];
 };
 
-/*
- * The bytes of a call: its number k, and how many replies its client has. k 0:
- * a query.
- */
+/* A call's bytes: its number k (0: query), replies that its client has. */
 struct head {
 	uint64_t k, replied;
 };
@@ -183,10 +177,7 @@ static void serve(struct world *w)
 	struct rpmem_rpc_call *call = rig_next();
 
 	if (call && seeded_below(&rig.rnd, 8) == 0) {
-		/*
-		 * The server ends before the call's effect, or between effect
-		 * and reply.
-		 */
+		/* The server ends before the effect, or before the reply. */
 		if (seeded_below(&rig.rnd, 2)) {
 			struct head h;
 
@@ -320,10 +311,7 @@ Test(rpmem_rpc, entry_of_an_ended_process_is_not_taken_behind_its_successor)
 	unsigned char bytes[RPC_SUPER_BYTES];
 	struct rpc_super s;
 
-	/*
-	 * A write of the former client completed only after the next client had
-	 * read.
-	 */
+	/* The former client's write completed after the next one's read. */
 	first_call(&w);
 	s = w.c->super;
 	s.turn++;
@@ -445,9 +433,7 @@ Test(rpmem_rpc, given_up_id_comes_back_to_its_outstanding_calls)
 	rig_fini();
 }
 
-/*
- * Write a call. If it is not acknowledged, its bytes are visible nevertheless.
- */
+/* Write a call. Its bytes are visible even if not acknowledged. */
 static void write_call(struct world *w, uint64_t k, bool acknowledged)
 {
 	const struct rpmem_pool_op *op;
@@ -591,9 +577,7 @@ Test(rpmem_rpc, max_call_fits_however_it_is_divided)
 				.reply_max = info.max_call + more - len,
 			};
 			ret = rpmem_rpc_submit(w.c, &op);
-			/*
-			 * The refusal may also mean that the ring has no room.
-			 */
+			/* Or the ring has no room for the call. */
 			cr_assert(more || ret != -EMSGSIZE, "%zu", len);
 			refused += ret == -EMSGSIZE;
 		}
@@ -721,10 +705,7 @@ Test(rpmem_rpc, ring_of_an_id_or_of_outstanding_calls_is_not_taken_by_others)
 	run_out(&w);
 	rig_drop_client(w.c);
 	cr_assert_eq(rpmem_rpc_connect(&other, "h:p", NULL), -EBUSY);
-	/*
-	 * A client has taken the ring, and the server's page does not show that
-	 * yet.
-	 */
+	/* The server's page does not show yet that the ring is taken. */
 	rig.srv->page.v[0].kind = RPC_FREE;
 	server_publish(rig.srv);
 	cr_assert_eq(rpmem_rpc_connect(&other, "h:p", NULL), -EBUSY);

@@ -125,9 +125,7 @@ Test(service, only_the_journal_gets_levels)
 	cr_assert_str_eq(rp_service_prefix(RP_SERVICE_ERROR), "<3>");
 	cr_assert_str_eq(rp_service_prefix(RP_SERVICE_WARNING), "<4>");
 	cr_assert_str_eq(rp_service_prefix(RP_SERVICE_NOTICE), "<5>");
-	/*
-	 * As if stderr had been redirected after the manager set the variable.
-	 */
+	/* As if stderr was redirected after the variable was set. */
 	snprintf(stream, sizeof(stream), "%llu:%llu",
 		 (unsigned long long)st.st_dev,
 		 (unsigned long long)st.st_ino + 1);

@@ -107,10 +107,7 @@ Test(session_batch, bytes_in_flight_extend_the_deadline)
 	cr_assert_eq(rp_session_deadline(bed.s), bed.now + BED_TIMEOUT);
 }
 
-/*
- * Any other operation sends the batch first, so that it does not overtake the
- * writes.
- */
+/* Any other operation sends the batch first, so none overtakes it. */
 Test(session_batch, later_operations_send_the_batch_first)
 {
 	struct rp_op *op;
@@ -284,10 +281,7 @@ Test(session_batch, loss_before_and_after_sending)
 	expect_ok(&w[0]);
 }
 
-/*
- * RDMA and effects on the bytes of a batch wait for its reply, as for every
- * store.
- */
+/* RDMA and effects on a batch's bytes wait for it, as for each store. */
 Test(session_batch, rdma_of_its_bytes_waits)
 {
 	post_scattered(4);
@@ -345,9 +339,7 @@ Test(session_batch, done_may_start_the_next_batch)
 	expect_ok(&w[1]);
 }
 
-/*
- * Credits bound the outstanding batches; the queue bounds the waiting writes.
- */
+/* Credits bound the sent batches; the queue bounds waiting writes. */
 Test(session_batch, batches_take_credits)
 {
 	unsigned int n = 0;

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * A session without memory: operations are refused or fail, and each one
- * completes.
- */
+/* A session without memory: operations are refused or fail, none hangs. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -287,10 +284,7 @@ Test(session_memory, queued_injected_write)
 	expect_status(&b, RP_ST_WRITE_FAILED);
 }
 
-/*
- * An inject write by RDMA, which waits for a store, without memory for its
- * copy.
- */
+/* An inject write that waits for a store, without memory for a copy. */
 Test(session_memory, injected_write_behind_a_store)
 {
 	struct rp_op *op;
@@ -378,9 +372,7 @@ Test(session_memory, without_memory_for_cached_bytes_commits_go_to_the_agent)
 /* If the grant of HELLO_ACK cannot be recorded, the next operation fails. */
 Test(session_memory, grants)
 {
-	/*
-	 * The three allocations: the grant, and two parts of the first table.
-	 */
+	/* Three allocations: the grant, two parts of the first table. */
 	for (unsigned int n = 0; n < 3; n++) {
 		bed_stop();
 		bed_start(NULL);
@@ -410,10 +402,7 @@ Test(session_memory, grants)
 		armed = false;
 	}
 	bed_see_nothing();
-	/*
-	 * If there is no memory for the first key, the second one is not
-	 * queried either.
-	 */
+	/* Without memory for the first key, no QUERY is sent at all. */
 	many[0] = bed_range(7, 0, 64);
 	many[1] = bed_range(8, 0, 64);
 	fail_allocation(0);

@@ -260,10 +260,7 @@ Test(session_poison, failing_store_fails_no_commit_in_front_of_it)
 	expect_ok(&b);
 }
 
-/*
- * A later reply proves the write's placement, but its own reply is lost:
- * poisoned.
- */
+/* A later reply proves placement, but the write's own reply is lost. */
 Test(session_poison, durable_write_that_is_lost_is_poisoned_wherever_it_is)
 {
 	bed_post(op_write(&a, 1, 0, 8192, RP_LEVEL_DURABLE));
@@ -279,10 +276,7 @@ Test(session_poison, durable_write_that_is_lost_is_poisoned_wherever_it_is)
 	commit_says(0, 8192, RP_ST_OK);
 }
 
-/*
- * The acknowledgement of the first range does not prove placement of the
- * second.
- */
+/* The first range's acknowledgement does not prove the second's. */
 Test(session_poison, first_delivered_range_proves_itself_alone)
 {
 	static struct rp_wire_range two[2];
@@ -300,9 +294,7 @@ Test(session_poison, first_delivered_range_proves_itself_alone)
 	cr_assert_not(rp_session_has_unplaced(bed.s));
 }
 
-/*
- * A reply to the write's commit proves placement, even if it reports a failure.
- */
+/* A reply to a write's commit proves placement, even a failure. */
 Test(session_poison, write_with_a_failed_commit_is_not_poisoned)
 {
 	bed_post(op_write(&a, 1, 0, 8192, RP_LEVEL_DURABLE));
@@ -334,9 +326,7 @@ Test(session_poison, failed_atomics_and_ordered_stores_are_poisoned)
 	commit_says(256, 8, RP_ST_WRITE_FAILED);
 }
 
-/*
- * A failed store fails the commits behind it, until another write to its bytes.
- */
+/* A failed store fails the commits behind it until another write. */
 Test(session_poison, failing_store_fails_commits_behind_it)
 {
 	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
@@ -357,10 +347,7 @@ Test(session_poison, failing_store_fails_commits_behind_it)
 	commit_says(0, 64, RP_ST_OK);
 }
 
-/*
- * If its commit fails, the ordered store is not executed, so commits of its
- * bytes fail.
- */
+/* If its commit fails, the ordered store is poisoned. */
 Test(session_poison, ordered_store_is_poisoned_when_its_commit_fails)
 {
 	fill_ranges(400);
@@ -375,9 +362,7 @@ Test(session_poison, ordered_store_is_poisoned_when_its_commit_fails)
 	expect_status(&b, RP_ST_WRITE_FAILED);
 	bed_reply(3, RP_ST_OK);
 	expect_ok(&c);
-	/*
-	 * Another write to the bytes removes the poison before the commit ends.
-	 */
+	/* Another write removes the poison before the commit ends. */
 	bed_post(op_write(&d, 1, 65536, 8, RP_LEVEL_DURABLE));
 	bed_reply(4, RP_ST_OK);
 	expect_ok(&d);
@@ -490,9 +475,7 @@ Test(session_poison, unsent_effects_that_are_lost_are_not_done)
 	expect_status(&a, RP_ST_LOST);
 }
 
-/*
- * A write whose remote CQ data is refused fails, although its bytes are placed.
- */
+/* A write with refused remote CQ data fails, although it is placed. */
 Test(session_poison, write_without_its_data_has_failed)
 {
 	op_write(&a, 1, 0, 8192, RP_LEVEL_VISIBLE)->effect = RP_EFFECT_NOTIFY;
@@ -558,10 +541,7 @@ Test(session_poison, timeout_leaves_effects_indeterminate)
 
 static void take_all_edges(void)
 {
-	/*
-	 * Leave QUEUED: by an invalid range, by a failed earlier store, by a
-	 * loss.
-	 */
+	/* Leave QUEUED: invalid range, failed earlier store, or loss. */
 	bed_post(op_commit_one(&a, 1, BED_LEN, 64));
 	expect_status(&a, RP_ST_RANGE);
 	bed_post(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE));
@@ -569,10 +549,7 @@ static void take_all_edges(void)
 	bed_see();
 	bed_reply(bed.last->hdr.token, RP_ST_FLUSH_FAILED);
 	expect_status(&b, RP_ST_WRITE_FAILED);
-	/*
-	 * Leave DATA: as a plain write, as a durable one, by a loss before it
-	 * is posted.
-	 */
+	/* Leave DATA: plain, durable, or lost before it is posted. */
 	bed_post(op_write(&a, 1, 0, 8192, RP_LEVEL_DURABLE));
 	bed_done_all();
 	bed_see();

@@ -44,10 +44,7 @@ STAILQ_HEAD(items, item);
 static struct items wire;     /* messages and RDMA without completion */
 static struct items received; /* messages that the agent has not executed */
 
-/*
- * A REPLY that the agent has not sent yet, and the ordered store that precedes
- * it.
- */
+/* A REPLY that the agent has not sent, and its ordered store. */
 struct reply {
 	STAILQ_ENTRY(reply) link;
 	uint64_t token;
@@ -65,9 +62,7 @@ try {
 	struct rp_wire_range ranges[3];
 	size_t n;
 	uint64_t number; /* number that the write stores */
-	/*
-	 * By covered cell: the number of its last write before this operation.
-	 */
+	/* By covered cell: the last number before this operation. */
 	uint64_t before[REGIONS][CELLS];
 	bool executed; /* its effect was executed */
 	uint64_t then_number;
@@ -129,10 +124,7 @@ static void place_bytes(unsigned int r, uint64_t at, const uint8_t *from,
 	}
 }
 
-/*
- * A fence or a FLUSH makes bytes durable that RDMA of this connection has
- * placed.
- */
+/* A fence or FLUSH makes bytes of this connection's RDMA durable. */
 static void write_back(unsigned int r, uint64_t at, uint64_t len)
 {
 	for (size_t i = at / 8; i < (at + len) / 8; i++) {
@@ -248,10 +240,7 @@ static void free_item(struct item *it)
 	free(it);
 }
 
-/*
- * Here a write of zeros stores its number, so that the numbers in cells only
- * grow.
- */
+/* Writes of zeros store their number here, so that cells only grow. */
 static uint64_t *zeros_of(const struct bed_seen *m, uint64_t *fill)
 {
 	for (int i = 0; i < CELLS; i++)
@@ -383,10 +372,7 @@ static bool complete_oldest(void)
 		     it->m->kind == RP_CHANNEL_FLUSH) &&
 		    !it->placed))
 		return false;
-	/*
-	 * Without delivery, done() means that the bytes were sent, not that
-	 * they arrived.
-	 */
+	/* Without delivery, done() means sent bytes, not arrived ones. */
 	if (!it->placed) {
 		if (!bed.nposted)
 			return false;
@@ -590,10 +576,7 @@ static struct rp_op *make_op(struct try *t)
 	return op;
 }
 
-/*
- * Record the newest numbers of the covered cells before the operation is
- * posted.
- */
+/* Record the covered cells' numbers before the operation is posted. */
 static void note_covered(struct try *t)
 {
 	for (size_t i = 0; i < t->n; i++) {

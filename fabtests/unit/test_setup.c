@@ -108,9 +108,7 @@ Test(setup, divide_names_an_owner_and_a_number)
 	cr_assert_eq(get_request(buf, (size_t)n), -EBADMSG, "no owner");
 }
 
-/*
- * The golden bytes define the protocol: another encoding needs a new version.
- */
+/* The golden bytes are the protocol: a change needs a new version. */
 Test(setup, golden)
 {
 	static const uint8_t challenge[] = {
@@ -353,9 +351,7 @@ Test(setup, frames)
 		     -EBADMSG);
 }
 
-/*
- * Mutated messages cause no crash and no read outside the buffer (with ASan).
- */
+/* Mutated valid messages: no crash, no read outside (with ASan). */
 Test(setup, mutated_messages)
 {
 	static uint8_t bufs[8][4096];

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * The set-up protocol: several secrets, the rights of each, and their
- * withdrawal.
- */
+/* Set-up protocol: several secrets, their rights, and withdrawal. */
 #include "config.h"
 
 #include <errno.h>
@@ -278,10 +275,7 @@ Test(setup_rights, number_of_clients_is_limited)
 	pthread_mutex_unlock(&lock);
 	/* A client that connects a second time counts once for the limit. */
 	cr_assert_eq(open_pool(&secrets[0], 1, false, false, &c), 0, "%s", err);
-	/*
-	 * A client that has closed makes room, even if the server has not
-	 * noticed it yet.
-	 */
+	/* A client that has closed makes room, noticed or not. */
 	close(b);
 	cr_assert_eq(open_pool(&secrets[0], 3, false, false, &b), 0, "%s", err);
 	close(a);
@@ -404,10 +398,7 @@ Test(setup_rights, owners_of_two_parts_are_apart, .timeout = 60)
 	cr_assert_eq(open_part(3, 0, 0, false, &c), -EBUSY);
 	close_and_wait(b, 2);
 	cr_assert_eq(open_part(3, 0, 0, false, &c), -EBUSY, "1 has its part");
-	/*
-	 * A new owner of one part does not displace the owner of the other
-	 * part.
-	 */
+	/* A part's new owner leaves the other part's owner alone. */
 	cr_assert_eq(open_part(3, 2, 2, false, &c), 0, "%s", err);
 	cr_assert_eq(open_part(2, 2, 2, true, &b), -ESTALE);
 	cr_assert_eq(open_part(1, 2, 1, true, &b), 0, "%s", err);

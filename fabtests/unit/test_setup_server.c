@@ -228,10 +228,7 @@ Test(setup_server, replies_with_secret, .timeout = 60)
 	cr_assert_not_null(strstr(err, "not the daemon's"), "%s", err);
 	cr_assert_null(strstr(err, "volume"),
 		       "an unverified peer learned a name");
-	/*
-	 * An unverified peer gets the same error for a pool that does not
-	 * exist.
-	 */
+	/* An unverified peer must not learn which pools exist. */
 	cr_assert_eq(rp_setup_fetch_export(&target, "x", &m.export, err),
 		     -EACCES);
 	stop_server();
@@ -367,10 +364,7 @@ Test(setup_server, slow_client, .timeout = 60)
 	stop_server();
 }
 
-/*
- * With more incomplete requests than the limit, an honest client is still
- * served.
- */
+/* Incomplete requests beyond the limit do not block an honest client. */
 Test(setup_server, half_messages_block_nobody, .timeout = 60)
 {
 	static uint8_t bufs[8][4096];
@@ -390,9 +384,7 @@ Test(setup_server, half_messages_block_nobody, .timeout = 60)
 	cr_assert_lt((b.tv_sec - a.tv_sec) * 1000 +
 			     (b.tv_nsec - a.tv_nsec) / 1000000,
 		     500, "it waited for the others");
-	/*
-	 * Each of these connections is closed, by the limit or by the deadline.
-	 */
+	/* All of these are closed, by the limit or the deadline. */
 	for (int i = 0; i < 12; i++) {
 		uint8_t buf[256];
 
@@ -416,9 +408,7 @@ static unsigned int count_descriptors(void)
 	return n;
 }
 
-/*
- * A client that is silent before, in or after a request loses its connection.
- */
+/* A client that is silent at any point is disconnected in time. */
 Test(setup_server, idle_connections_end_in_every_state, .timeout = 60)
 {
 	enum {
@@ -449,10 +439,7 @@ Test(setup_server, idle_connections_end_in_every_state, .timeout = 60)
 	cr_assert_eq(send(fds[TALKS_ON], bufs[1], lens[1], 0), (int)lens[1]);
 	cr_assert_eq(send(fds[HALF_CLOSED], bufs[1], 20, 0), 20);
 	cr_assert_eq(shutdown(fds[HALF_CLOSED], SHUT_WR), 0);
-	/*
-	 * Wait until the server has closed all its ends; the client's ends stay
-	 * open.
-	 */
+	/* Wait until the server has closed its ends; ours stay open. */
 	for (size_t at = 1; open; at++) {
 		usleep(5000);
 		if (at < lens[1] - 1)
@@ -602,10 +589,7 @@ Test(setup_server, length_of_a_file_is_remembered, .timeout = 60)
 	cr_assert_eq(fetch_export(), 0, "%s", err);
 	cr_assert_eq(m.export.length, 4711);
 	cr_assert_eq(atomic_load(&served), 1, "setting is no opening");
-	/*
-	 * Refused lengths: beyond the pool's, not stored, of no pool, with
-	 * another secret.
-	 */
+	/* Beyond the pool, not stored, no such pool, another secret. */
 	cr_assert_eq(rp_setup_set_length(&target, "volume one",
 					 (1ull << 40) + 1, err),
 		     -ERANGE);
@@ -789,19 +773,14 @@ Test(setup_server, follower_shuts_the_former_owner_out, .timeout = 60)
 	stop_server();
 }
 
-/*
- * A displaced client is refused at once, with the reason, and does not wait in
- * vain.
- */
+/* A displaced client is refused at once: it must not wait in vain. */
 Test(setup_server, displaced_client_is_refused_for_good, .timeout = 60)
 {
 	int a, b;
 
 	start_server(&secret, 0, 0);
 	cr_assert_eq(open_as(1, true, false, &a), 0, "%s", err);
-	/*
-	 * The client comes back after a restart, but another client was faster.
-	 */
+	/* It comes back after a restart; another client was faster. */
 	for (int wait = 0; wait < 2; wait++) {
 		atomic_store(&awaited, wait);
 		cr_assert_eq(open_as(2, true, true, &b), -ESTALE);
@@ -811,19 +790,13 @@ Test(setup_server, displaced_client_is_refused_for_good, .timeout = 60)
 	}
 	close(a);
 	poll(NULL, 0, 100);
-	/*
-	 * A client that shared the pool is refused while its next owner may
-	 * come back.
-	 */
+	/* A sharing client is refused while a later owner may return. */
 	cr_assert_eq(open_as(3, false, true, &b), -ESTALE);
 	atomic_store(&awaited, false);
 	stop_server();
 }
 
-/*
- * Otherwise the former owner would write its kept bytes over those of other
- * clients.
- */
+/* The former owner's kept bytes would replace those of other clients. */
 Test(setup_server, client_that_shares_shuts_the_former_owner_out, .timeout = 60)
 {
 	int a, b, c;
@@ -853,10 +826,7 @@ Test(setup_server, client_that_shares_shuts_the_former_owner_out, .timeout = 60)
 	stop_server();
 }
 
-/*
- * A client that comes back to a shared pool displaces no owner, who may come
- * back, too.
- */
+/* A client that comes back to a shared pool displaces no owner. */
 Test(setup_server, client_that_shared_displaces_no_owner, .timeout = 60)
 {
 	int a, b;

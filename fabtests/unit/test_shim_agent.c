@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/*
- * Flushes by the agent: when each request is sent, their order, all failures.
- */
+/* Flushes by the agent: when requests are sent, order, all failures. */
 #include <errno.h>
 #include <string.h>
 
@@ -171,9 +169,7 @@ Test(shim_agent, request_follows_the_fence)
 	end();
 }
 
-/*
- * A flush for visibility only, or of an empty range: no request to the agent.
- */
+/* A flush of visibility only, or of nothing, needs no request. */
 Test(shim_agent, visible_only_needs_no_agent)
 {
 	begin();
@@ -285,10 +281,7 @@ Test(shim_agent, refused)
 	nothing_more();
 	cr_assert_eq(m.fails, 1u);
 	cr_assert_eq(post_flush(4, 0, 64, P, 0), ENOTCONN);
-	/*
-	 * A write that the device completes later is reported as flushed in
-	 * error.
-	 */
+	/* A later write of the program is reported as flushed in error. */
 	m.error = false;
 	mock_write(&m, 5, 0, 64, 'a');
 	mock_run(&m);
@@ -437,10 +430,7 @@ Test(shim_agent, atomic_writes_are_behind_flushes)
 		memcpy(&got, m.visible + 128, 8);
 		if (got)
 			cr_assert(is_durable(0, 64, 'a'));
-		/*
-		 * Until the second completion, only HELLO and the flush are
-		 * sent.
-		 */
+		/* So far only HELLO and the flush were sent. */
 		if (nshown < 2)
 			cr_assert_eq(got, 0u);
 		mock_side_step(&m);
@@ -541,10 +531,7 @@ Test(shim_agent, detached_meanwhile)
 	mock_run(&m);
 	cr_assert_eq(rpmem_poll_cq(m.cq, 1, &wc), 0);
 	cr_assert_eq(free_slots(), (size_t)CQE);
-	/*
-	 * Late completions of the side QP are dropped, whoever has their slots
-	 * now.
-	 */
+	/* Late completions of the side QP are dropped, whatever slot. */
 	memset(&m.q, 0, sizeof(m.q));
 	cr_assert_eq(rp_qp_init(&m.q, &m.qp, m.cq, m.cq->ops), 0);
 	m.q.pub.wr_flags = IBV_SEND_SIGNALED;

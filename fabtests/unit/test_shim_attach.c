@@ -18,9 +18,7 @@ static unsigned int attach_native(uint64_t caps, unsigned int makes)
 	return rp_device_native(dev_pd());
 }
 
-/*
- * A library without FLUSH still reports the capability, so FLUSH needs a trial.
- */
+/* A capability alone is no FLUSH: a trial tests the library. */
 Test(shim_attach, capability_and_trial)
 {
 	cr_assert_eq(attach_native(0, WITH_FLUSH | WITH_ATOMIC), 0u);
@@ -72,9 +70,7 @@ Test(shim_attach, a_queue_pair_without_flush_reads)
 		pair_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		cr_assert_eq((int)dev.done[dev.ndone - 1].opcode,
 			     cases[i].opcode, "%zu", i);
-		/*
-		 * With FLUSH the method may still be a fence, which is cheaper.
-		 */
+		/* With FLUSH too, a cheaper fence may be the method. */
 		if (i)
 			cr_assert_str_eq(pair_method(&p), cases[i].method);
 		pair_close(&p);
@@ -159,10 +155,7 @@ Test(shim_attach, created_queue_pair_has_flush_where_the_device_has_it)
 		cr_assert_eq(qp->init_access,
 			     flush ? RPMEM_ACCESS_FLUSH_PERSISTENT : 0u);
 		cr_assert_eq(rpmem_destroy_qp(qp), 0);
-		/*
-		 * If the access rights are invalid, the queue pair is destroyed
-		 * again.
-		 */
+		/* With invalid access rights the queue pair is destroyed. */
 		cr_assert_null(
 			rpmem_create_qp(scq, &attr, IBV_ACCESS_REMOTE_READ));
 		cr_assert_eq(errno, EINVAL);

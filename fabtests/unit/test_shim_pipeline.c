@@ -205,9 +205,7 @@ Test(shim_pipeline, not_without_write_access)
 Test(shim_pipeline, idle_agent_gets_a_doorbell)
 {
 	begin();
-	/*
-	 * IDLE has arrived, so the request is a message, which wakes the agent.
-	 */
+	/* After IDLE the request is a message, which wakes the agent. */
 	mock_side_sleep(&m);
 	mock_side_channel_run(&m);
 	take_completions();
@@ -282,10 +280,7 @@ Test(shim_pipeline, any_order)
 			mock_side_step(&m);
 			break;
 		case 3:
-			/*
-			 * As the real agent does, go idle only if the ring is
-			 * empty.
-			 */
+			/* As the agent does, idle only with an empty ring. */
 			if (m.side.nin > 8)
 				break;
 			if (m.side.ring_idle)

@@ -184,10 +184,7 @@ Test(shim_ring, no_writes)
 
 static _Atomic int crossed;
 
-/*
- * A flush that is pipelined after IDLE, before the CQ is armed, must not be
- * lost.
- */
+/* A flush pipelined between IDLE and arming the CQ must not be lost. */
 static void flush_pipelined(void)
 {
 	const unsigned int reads = dev_count(IBV_WC_RDMA_READ);

@@ -152,10 +152,7 @@ Test(shim_target, side_lost)
 	for (int how = 0; how < 3; how++) {
 		pair_open(&p, &with_side);
 		if (how == 1) {
-			/*
-			 * The side connection ends after the agent's first
-			 * reply.
-			 */
+			/* The agent has replied once before the loss. */
 			cr_assert_eq(pair_flush(&p, 9, 0, 64), 0);
 			pair_next(&p, 9, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		}

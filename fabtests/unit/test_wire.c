@@ -517,9 +517,7 @@ Test(wire, largest_store)
 		m.ranges[0].len = wrong[i];
 		cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
 	}
-	/*
-	 * The sum of all lengths is limited as one length is, and cannot wrap.
-	 */
+	/* The sum of all lengths has the limit of one; it cannot wrap. */
 	m.request.nranges = 2;
 	m.ranges[0].len = 5;
 	m.ranges[1].len = 3;
@@ -566,9 +564,7 @@ Test(wire, atomics)
 	/* The result of an atomic must fit into a REPLY. */
 	m.ranges[0].len = RP_WIRE_MAX_STORE + 8;
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), -EINVAL);
-	/*
-	 * One operand per element; a comparison leaves room for half as many.
-	 */
+	/* One operand per element; half as many with a comparison. */
 	m.request.atomic.op = RP_ATOMIC_SUM;
 	m.ranges[0].len = RP_WIRE_MAX_STORE;
 	cr_assert_eq(wire_put(buf, sizeof(buf), &m), 56 + RP_WIRE_MAX_STORE);

@@ -52,10 +52,7 @@ Test(wire_refuse, every_length)
 		int full = make_example(i, buf, &m);
 
 		for (int len = 0; len < full + 9; len++) {
-			/*
-			 * Copy the bytes to the heap: ASan detects reads past
-			 * the end.
-			 */
+			/* A heap copy lets ASan detect reads past its end. */
 			uint8_t *cut = calloc(1, len ? len : 1);
 
 			memcpy(cut, buf, len < full ? len : full);

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * The part of Criterion that these tests use, for builds where Criterion cannot
- * run.
- */
+/* The part of Criterion that these tests use, for builds without it. */
 #ifndef RP_PLAIN_CRITERION_H
 #define RP_PLAIN_CRITERION_H
 
@@ -120,10 +117,7 @@ static inline void plain_run(const struct plain_test *t)
 		t->fini();
 	if (s && s->fini)
 		s->fini();
-	/*
-	 * Call exit(), not _exit(), because sanitizers report findings in the
-	 * exit status.
-	 */
+	/* exit(), not _exit(): sanitizers set the exit status. */
 	exit(0);
 }
 
