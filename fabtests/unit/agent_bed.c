@@ -96,7 +96,7 @@ static int c_post(struct rp_channel *rc, struct rp_channel_op *ops[], int n)
 	deliver_message(c, op->iov[0].iov_base, op->iov[0].iov_len);
 	if (op->inject)
 		return 1;
-	TAILQ_INSERT_TAIL(&c->under_way, op, link);
+	TAILQ_INSERT_TAIL(&c->posted_ops, op, link);
 	return 1;
 }
 
@@ -104,15 +104,15 @@ static void all_done(struct bed_channel *c, int err)
 {
 	struct rp_channel_op *op;
 
-	while ((op = TAILQ_FIRST(&c->under_way))) {
-		TAILQ_REMOVE(&c->under_way, op, link);
+	while ((op = TAILQ_FIRST(&c->posted_ops))) {
+		TAILQ_REMOVE(&c->posted_ops, op, link);
 		/* done() checks that the message's bytes have stayed valid. */
 		MUST(((const uint8_t *)op->iov[0].iov_base)[3] >= 64);
 		op->done(op, err);
 	}
 }
 
-void bed_sent(struct bed_channel *c)
+void bed_complete_posts(struct bed_channel *c)
 {
 	all_done(c, 0);
 }
@@ -121,10 +121,10 @@ static void c_close(struct rp_channel *rc)
 {
 	struct bed_channel *c = (struct bed_channel *)rc;
 
-	MUST(!c->closed && !c->inside);
-	c->inside = true;
+	MUST(!c->closed && !c->in_close);
+	c->in_close = true;
 	all_done(c, ECANCELED);
-	c->inside = false;
+	c->in_close = false;
 	c->closed = true;
 	/*
 	 * The agent revokes a channel's registrations only after it has closed
@@ -179,7 +179,7 @@ static int host_accept(struct rp_agent_host *h, void *request, const void *data,
 	c->bed = g;
 	c->room = -1;
 	c->last = &c->first;
-	TAILQ_INIT(&c->under_way);
+	TAILQ_INIT(&c->posted_ops);
 	c->next = g->channels;
 	g->channels = c;
 	r->accepted = true;
@@ -407,7 +407,7 @@ static int pmem_sync(void *ctx, void *addr, size_t len)
 	return 0;
 }
 
-static void on_the_way(struct bed_region *m, const void *addr, size_t len)
+static void flush_to_way(struct bed_region *m, const void *addr, size_t len)
 {
 	size_t at = (const uint8_t *)addr - m->mem;
 
@@ -423,7 +423,7 @@ static void pmem_flush(void *ctx, const void *addr, size_t len)
 	struct bed_region *m = ctx;
 
 	atomic_fetch_add(&m->flushes, 1);
-	on_the_way(m, addr, len);
+	flush_to_way(m, addr, len);
 }
 
 static void pmem_drain(void *ctx)
@@ -454,7 +454,8 @@ static void p_store8(void *ctx, uint64_t *addr, uint64_t value)
 	check_inside(m, addr, sizeof(value));
 	MUST((uintptr_t)addr % sizeof(value) == 0);
 	for (int i = 0; i < 2; i++)
-		MUST(!g->behind[i].m || on_media(&g->behind[i]));
+		MUST(!g->must_be_durable[i].m ||
+		     on_media(&g->must_be_durable[i]));
 	atomic_fetch_add(&m->stores, 1);
 	*addr = value;
 }
@@ -476,7 +477,7 @@ static void pmem_stream(void *ctx, void *to, const void *from, size_t len)
 	check_inside(m, to, len);
 	atomic_fetch_add(&m->streams, 1);
 	memcpy(to, from, len);
-	on_the_way(m, to, len);
+	flush_to_way(m, to, len);
 }
 
 static void pmem_changed(void *ctx, void *addr, size_t len)
@@ -506,7 +507,7 @@ static uint64_t new_key(const struct rp_choice *c)
 	return rp_key_make(&k);
 }
 
-uint64_t bed_some_key(void)
+uint64_t bed_unknown_key(void)
 {
 	const struct rp_choice c = {
 		.class = RP_CLASS_POWER,
@@ -737,7 +738,7 @@ struct rp_wire_info bed_query(struct bed_peer *p, uint64_t key,
 	cr_assert_eq(got.hdr.type, RP_MSG_INFO);
 	cr_assert_eq(got.hdr.token, p->token);
 	if (!p->c->slow)
-		bed_sent(p->c);
+		bed_complete_posts(p->c);
 	return got.info;
 }
 
@@ -812,8 +813,8 @@ one_range(const struct bed_at *at, struct rp_wire_range *r, enum rp_effect e)
 	};
 }
 
-uint64_t bed_then(struct bed_peer *p, struct bed_at at, struct bed_region *m,
-		  uint64_t addr, uint64_t value)
+uint64_t bed_ordered_store(struct bed_peer *p, struct bed_at at,
+			   struct bed_region *m, uint64_t addr, uint64_t value)
 {
 	struct rp_wire_range r;
 	struct rp_wire_request q = one_range(&at, &r, RP_EFFECT_THEN);
@@ -821,7 +822,7 @@ uint64_t bed_then(struct bed_peer *p, struct bed_at at, struct bed_region *m,
 	q.then = (struct rp_wire_then){m->r.key, addr, value};
 	bed_store(at.m, at.off, at.len);
 	if (at.m->r.facts.memory != RP_MEM_TMPFS)
-		p->g->behind[0] = at;
+		p->g->must_be_durable[0] = at;
 	return bed_send(p, &q);
 }
 
@@ -872,7 +873,7 @@ void bed_run(struct bed *g)
 		;
 	for (struct bed_channel *c = g->channels; c; c = c->next)
 		if (!c->slow)
-			bed_sent(c);
+			bed_complete_posts(c);
 }
 
 void bed_run_worker(struct bed *g)

@@ -47,9 +47,9 @@ struct bed_channel {
 	bool closed;
 	int room; /* number of posts that the channel accepts; below 0: no limit
 		   */
-	bool slow;   /* post() does not call done(); only the test does */
-	bool inside; /* close() is running */
-	TAILQ_HEAD(, rp_channel_op) under_way; /* done() is due */
+	bool slow;     /* post() does not call done(); only the test does */
+	bool in_close; /* close() is running */
+	TAILQ_HEAD(, rp_channel_op) posted_ops; /* done() is due */
 	struct bed_msg *first, **last;
 	unsigned int posts; /* calls of post() */
 	struct bed_channel *next;
@@ -117,7 +117,7 @@ struct bed {
 	struct bed_promise *promises;
 	unsigned int checked;
 	/* Ranges that must be on media when an ordered store is executed. */
-	struct bed_at behind[2];
+	struct bed_at must_be_durable[2];
 	/* sync waits while the gate is closed; entered counts syncs. */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -147,7 +147,7 @@ void bed_region_del(struct bed *g, struct bed_region *m);
 void bed_store(struct bed_region *m, uint64_t off, uint64_t len);
 uint64_t bed_value(const struct bed_region *m, uint64_t off, bool media);
 /* A key that no region has. */
-uint64_t bed_some_key(void);
+uint64_t bed_unknown_key(void);
 
 void bed_close_gate(struct bed *g);
 void bed_open_gate(struct bed *g);
@@ -180,7 +180,7 @@ struct rp_wire_info bed_query(struct bed_peer *p, uint64_t key,
 /* Lose the peer's connection. */
 void bed_lose(struct bed_peer *p);
 /* Call done() for all posted operations. */
-void bed_sent(struct bed_channel *c);
+void bed_complete_posts(struct bed_channel *c);
 
 void bed_recv(struct bed_peer *p, const void *msg, int len);
 /* Each of these functions sends a request and returns its token. */
@@ -195,8 +195,8 @@ uint64_t bed_commit_all(struct bed_peer *p, enum rp_class required, size_t n,
 uint64_t bed_commit(struct bed_peer *p, struct bed_region *m, uint64_t off,
 		    uint64_t len);
 /* Request an ordered store behind a commit of new bytes. */
-uint64_t bed_then(struct bed_peer *p, struct bed_at at, struct bed_region *m,
-		  uint64_t addr, uint64_t value);
+uint64_t bed_ordered_store(struct bed_peer *p, struct bed_at at,
+			   struct bed_region *m, uint64_t addr, uint64_t value);
 uint64_t bed_notify(struct bed_peer *p, struct bed_at at, uint64_t data);
 /* Request an inline store whose bytes are all `fill`. */
 uint64_t bed_inline(struct bed_peer *p, enum rp_level level, struct bed_at at,

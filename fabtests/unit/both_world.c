@@ -70,7 +70,7 @@ static void op_flush(void *ctx, const void *addr, size_t len)
 
 	W_CHECK(g->w, !g->gone, "flush of memory that is gone");
 	for (size_t i = at; i < at + len / 8 && i < W_CELLS; i++)
-		g->way[i] = g->mem[i];
+		g->written_back[i] = g->mem[i];
 }
 
 static void op_drain(void *ctx)
@@ -78,10 +78,10 @@ static void op_drain(void *ctx)
 	struct w_reg *g = ctx;
 
 	for (size_t i = 0; i < W_CELLS; i++) {
-		if (g->way[i] == W_NONE)
+		if (g->written_back[i] == W_NONE)
 			continue;
-		g->media[i] = g->way[i];
-		g->way[i] = g->device[i] = W_NONE;
+		g->media[i] = g->written_back[i];
+		g->written_back[i] = g->device[i] = W_NONE;
 	}
 }
 
@@ -161,7 +161,7 @@ static void reg_new(struct world *w, enum w_kind kind,
 		       sizeof(g->mem));
 		memcpy(g->media, before->media, sizeof(g->media));
 	}
-	memset(g->way, 0xff, sizeof(g->way));
+	memset(g->written_back, 0xff, sizeof(g->written_back));
 	memset(g->device, 0xff, sizeof(g->device));
 	g->r.facts = kinds[kind];
 	g->r.facts.fs_trusted = RP_YES;
@@ -194,7 +194,7 @@ static void reg_del(struct world *w, struct w_reg *g)
 	g->gone = true;
 }
 
-void w_renew(struct world *w, enum w_kind kind)
+void w_reregister(struct world *w, enum w_kind kind)
 {
 	struct w_reg *g = w->now_reg[kind];
 
@@ -230,7 +230,7 @@ static struct w_item *pop_item(struct w_items *q)
 	return it;
 }
 
-static void drop_all(struct w_items *q)
+static void drop_items(struct w_items *q)
 {
 	struct w_item *it;
 
@@ -296,7 +296,7 @@ static void i_close(struct rp_channel *rc)
 	c->i_closed = true;
 	STAILQ_FOREACH (it, &c->to_target, link)
 		it->op = NULL;
-	drop_all(&c->to_initiator);
+	drop_items(&c->to_initiator);
 	cancel_ops(&c->posted);
 }
 
@@ -331,7 +331,7 @@ static void t_close(struct rp_channel *rc)
 
 	c->t_closed = c->broken = true;
 	cancel_ops(&c->t_posted);
-	drop_all(&c->to_target);
+	drop_items(&c->to_target);
 }
 
 static const struct rp_channel_ops t_ops = {
@@ -412,8 +412,8 @@ static int host_accept(struct rp_agent_host *h, void *request, const void *data,
 
 	for (struct w_conn *o = w->conns; o; o = o->next)
 		W_CHECK(w,
-			o == c || o->session != c->session || !o->taken ||
-				o->t_closed,
+			o == c || o->session != c->session ||
+				!o->was_accepted || o->t_closed,
 			"two connections of one session");
 	c->t = (struct rp_channel){
 		.ops = &t_ops,
@@ -422,7 +422,7 @@ static int host_accept(struct rp_agent_host *h, void *request, const void *data,
 		.flags = h->ops->flags(h),
 		.inject = 64,
 	};
-	c->taken = true;
+	c->was_accepted = true;
 	w->accepted[c->session] = c->id;
 	for (struct w_grant *g = w->grants; g; g = g->next)
 		if (!g->conn)
@@ -514,7 +514,7 @@ static const struct rp_agent_host_ops h_ops = {
 	.kick = host_kick,
 };
 
-static void life_new(struct world *w)
+static void start_agent(struct world *w)
 {
 	const struct rp_agent_attr attr = {
 		.incarnation = seeded_next(&w->rng) | 1,
@@ -536,7 +536,7 @@ void w_restart(struct world *w)
 	for (int k = 0; k < W_KINDS; k++)
 		reg_del(w, w->now_reg[k]);
 	rp_agent_delete(w->a);
-	life_new(w);
+	start_agent(w);
 	for (int k = 0; k < W_KINDS; k++)
 		reg_new(w, (enum w_kind)k, w->now_reg[k], power);
 }
@@ -591,7 +591,7 @@ static void arrive_at_target(struct w_conn *c)
 		rp_agent_requested(c->w->a, c, it->bytes, it->len);
 		goto out;
 	}
-	if (!c->taken || c->t_closed)
+	if (!c->was_accepted || c->t_closed)
 		goto out;
 	ack = (struct w_item){.op = it->op, .kind = it->kind};
 	iov = (struct iovec){(void *)(uintptr_t)it->remote_addr, it->len};
@@ -669,7 +669,7 @@ static bool t_complete(struct w_conn *c)
 }
 
 /* Break the connection: some posted messages still arrive, no reply returns. */
-static void break_it(struct w_conn *c)
+static void break_connection(struct w_conn *c)
 {
 	size_t keep = w_below(c->w, 6);
 	struct w_items some = STAILQ_HEAD_INITIALIZER(some);
@@ -678,9 +678,9 @@ static void break_it(struct w_conn *c)
 	c->broken = true;
 	while (keep-- && (it = pop_item(&c->to_target)))
 		STAILQ_INSERT_TAIL(&some, it, link);
-	drop_all(&c->to_target);
+	drop_items(&c->to_target);
 	STAILQ_CONCAT(&c->to_target, &some);
-	drop_all(&c->to_initiator);
+	drop_items(&c->to_initiator);
 }
 
 static void i_lose(struct w_conn *c)
@@ -694,7 +694,7 @@ static void i_lose(struct w_conn *c)
 
 static void t_lose(struct w_conn *c)
 {
-	if (!c->taken || c->t_closed || !(c->broken || c->i_closed) ||
+	if (!c->was_accepted || c->t_closed || !(c->broken || c->i_closed) ||
 	    !STAILQ_EMPTY(&c->to_target))
 		return;
 	c->t.events->lost(c->t.owner, ECONNRESET, NULL, 0);
@@ -710,8 +710,8 @@ static void reap_ops(struct world *w)
 			continue;
 		}
 		*at = c->next;
-		drop_all(&c->to_target);
-		drop_all(&c->to_initiator);
+		drop_items(&c->to_target);
+		drop_items(&c->to_initiator);
 		free(c);
 	}
 }
@@ -739,12 +739,12 @@ void w_step(struct world *w)
 	if (w_chance(w, w->rules.restarts))
 		w_restart(w);
 	if (w_chance(w, w->rules.renews))
-		w_renew(w, (enum w_kind)w_below(w, W_KINDS));
-	if (w_chance(w, w->rules.leaves))
+		w_reregister(w, (enum w_kind)w_below(w, W_KINDS));
+	if (w_chance(w, w->rules.peer_leaves))
 		rp_session_disconnect(w->p[w_below(w, W_SESSIONS)].s,
 				      RP_ST_CANCELED, 0);
 	if (c && w_chance(w, w->rules.breaks))
-		break_it(c);
+		break_connection(c);
 	switch (c ? w_below(w, 9) : 8) {
 	case 0:
 	case 1:
@@ -773,7 +773,7 @@ void w_step(struct world *w)
 	reap_ops(w);
 }
 
-static bool arrive_all(struct w_conn *c)
+static bool deliver_all(struct w_conn *c)
 {
 	bool any =
 		!STAILQ_EMPTY(&c->to_target) || !STAILQ_EMPTY(&c->to_initiator);
@@ -795,7 +795,7 @@ static void run_until_idle(struct world *w)
 		W_CHECK(w, n < 10000, "it never settles");
 		any = false;
 		for (struct w_conn *c = w->conns; c; c = c->next) {
-			any |= arrive_all(c);
+			any |= deliver_all(c);
 			i_lose(c);
 			t_lose(c);
 		}
@@ -806,7 +806,7 @@ static void run_until_idle(struct world *w)
 	}
 }
 
-void w_pass(struct world *w, uint64_t ns)
+void w_run_for(struct world *w, uint64_t ns)
 {
 	uint64_t end = w->now + ns, due, d;
 
@@ -840,7 +840,7 @@ void w_start(struct world *w, uint64_t seed, const struct w_rules *rules)
 	w->now = 1000 * W_MS;
 	w->k.ops = &k_ops;
 	w->h.ops = &h_ops;
-	life_new(w);
+	start_agent(w);
 	for (int k = 0; k < W_KINDS; k++)
 		reg_new(w, (enum w_kind)k, NULL, false);
 	for (uint8_t k = 0; k < W_SESSIONS; k++)

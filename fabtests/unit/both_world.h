@@ -37,7 +37,8 @@ enum w_kind {
 
 /* Rates of failures, per thousand steps or calls. */
 struct w_rules {
-	unsigned int full, breaks, restarts, renews, sync_fails, stale, leaves;
+	unsigned int full, breaks, restarts, renews, sync_fails, stale,
+		peer_leaves;
 	unsigned int credits, max_jobs, max_sessions;
 	uint64_t tick; /* longest time between steps, ns */
 };
@@ -49,8 +50,9 @@ struct w_reg {
 	enum w_kind kind;
 	bool gone, broken;
 	uint64_t mem[W_CELLS] __attribute__((aligned(4096)));
-	uint64_t way[W_CELLS]; /* lines written back but not drained, or W_NONE
-				*/
+	uint64_t written_back[W_CELLS]; /* lines written back but not drained,
+					 * or W_NONE
+					 */
 	uint64_t device[W_CELLS]; /* writes inside the device (W_FENCE), or
 				     W_NONE */
 	unsigned int device_of[W_CELLS]; /* connection that wrote device[] */
@@ -78,8 +80,8 @@ struct w_conn {
 	struct world *w;
 	struct w_conn *next;
 	unsigned int id, session;
-	bool requested; /* the agent has received the HELLO */
-	bool taken;	/* the agent has accepted the connection */
+	bool requested;	   /* the agent has received the HELLO */
+	bool was_accepted; /* the agent has accepted the connection */
 	bool i_closed, t_closed, broken, i_lost;
 	struct w_items to_target, to_initiator;
 	struct w_ops posted; /* the session's operations whose done() is due */
@@ -150,11 +152,11 @@ void w_stop(struct world *w);
 /* Kill the target process, perhaps with a power cut, and start it again. */
 void w_restart(struct world *w);
 /* Deregister a region and register its memory anew. */
-void w_renew(struct world *w, enum w_kind kind);
+void w_reregister(struct world *w, enum w_kind kind);
 /* Do one of the possible steps. */
 void w_step(struct world *w);
 /* Deliver all messages and call progress everywhere, for simulated ns. */
-void w_pass(struct world *w, uint64_t ns);
+void w_run_for(struct world *w, uint64_t ns);
 /* Cells of the region were written: check that the writes are not too late. */
 void w_changed(struct w_reg *g, const uint64_t *cells, size_t n);
 

@@ -119,7 +119,7 @@ enum rp_memory file_here(void)
  * state.
  */
 bool claim_dax;
-size_t looks;
+size_t nstatx;
 
 int __real_statx(int, const char *, int, unsigned int, struct statx *);
 int __wrap_statx(int, const char *, int, unsigned int, struct statx *);
@@ -129,7 +129,7 @@ int __wrap_statx(int fd, const char *path, int flags, unsigned int mask,
 {
 	int ret = __real_statx(fd, path, flags, mask, sx);
 
-	looks++;
+	nstatx++;
 	if (claim_dax)
 		sx->stx_attributes |= STATX_ATTR_DAX;
 	return ret;
@@ -155,43 +155,45 @@ void write_tree(const char *path, const char *fmt, ...)
 	fclose(f);
 }
 
-struct statx real; /* statx result of the invented file */
+struct statx real_statx; /* statx result of the invented file */
 char real_path[2 * PATH_MAX];
 
 /* Write a process map with the file at HERE, on a mount of this type. */
-void invent(const char *type, const char *opts)
+void invent_file(const char *type, const char *opts)
 {
 	close(make_file("pool", LEN));
 	sprintf(real_path, "%s/pool", dir);
 	cr_assert_eq(__real_statx(AT_FDCWD, real_path, 0,
-				  STATX_BASIC_STATS | STATX_MNT_ID, &real),
+				  STATX_BASIC_STATS | STATX_MNT_ID,
+				  &real_statx),
 		     0);
 	write_tree("/proc/self/maps",
 		   "00100000-00102000 rw-s 00000000 %02x:%02x %llu"
 		   "     %s\n",
-		   real.stx_dev_major, real.stx_dev_minor,
-		   (unsigned long long)real.stx_ino, real_path);
+		   real_statx.stx_dev_major, real_statx.stx_dev_minor,
+		   (unsigned long long)real_statx.stx_ino, real_path);
 	write_tree("/proc/self/mountinfo",
 		   "1 0 0:1 / /proc rw - proc proc rw\n"
 		   "%llu 1 %u:%u / /mnt\\040- x rw,relatime shared:1 - %s "
 		   "/dev/d %s\n"
 		   "%llu 1 0:99 / /other rw - sysfs s rw\n",
-		   (unsigned long long)real.stx_mnt_id, real.stx_dev_major,
-		   real.stx_dev_minor, type, opts,
-		   (unsigned long long)real.stx_mnt_id + 1);
+		   (unsigned long long)real_statx.stx_mnt_id,
+		   real_statx.stx_dev_major, real_statx.stx_dev_minor, type,
+		   opts, (unsigned long long)real_statx.stx_mnt_id + 1);
 	cfg.root = dir;
 }
 
 void invent_on(unsigned int major, unsigned int minor, const char *type,
 	       const char *source, const char *opts)
 {
-	invent(type, opts);
+	invent_file(type, opts);
 	write_tree("/proc/self/maps",
 		   "00100000-00102000 rw-s 00000000 %02x:%02x %llu     %s\n",
-		   major, minor, (unsigned long long)real.stx_ino, real_path);
+		   major, minor, (unsigned long long)real_statx.stx_ino,
+		   real_path);
 	write_tree("/proc/self/mountinfo", "%llu 1 %u:%u / / rw - %s %s %s\n",
-		   (unsigned long long)real.stx_mnt_id, major, minor, type,
-		   source, opts);
+		   (unsigned long long)real_statx.stx_mnt_id, major, minor,
+		   type, source, opts);
 }
 
 void link_tree(const char *path, const char *to)

@@ -44,16 +44,16 @@ enum rp_memory file_here(void);
 #define LEN  0x2000
 
 extern bool claim_dax;
-extern size_t looks;	  /* number of statx calls */
-extern struct statx real; /* statx result of the invented file */
+extern size_t nstatx;		/* number of statx calls */
+extern struct statx real_statx; /* statx result of the invented file */
 extern char real_path[2 * PATH_MAX];
 
 /* Write a file of the tree in dir. */
 void write_tree(const char *path, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 /* Write a process map with the file at HERE, on a mount of this type. */
-void invent(const char *type, const char *opts);
-/* As invent(), with this device number and this source of the mount. */
+void invent_file(const char *type, const char *opts);
+/* As invent_file(), with this device number and this source of the mount. */
 void invent_on(unsigned int major, unsigned int minor, const char *type,
 	       const char *source, const char *opts);
 /* Link a path of the tree in dir to another path of that tree. */

@@ -77,7 +77,7 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr,
 	for (int n = 0; wr; wr = wr->next, n++) {
 		struct fake_wr *w = &fake.posted[fake.nposted];
 
-		if (fake.take_err && n == fake.take) {
+		if (fake.take_err && n == fake.take_max) {
 			*bad = wr;
 			return fake.take_err;
 		}
@@ -256,7 +256,7 @@ void fake_start(void)
 	memset(&vctx, 0, sizeof(vctx));
 	next_qp = 100;
 	nevents = 0;
-	fake.device = fake.leads_to = FAKE_DEVICE;
+	fake.device = fake.resolves_to = FAKE_DEVICE;
 	fake.max_inline = 512;
 	fake.max_cqe = 16384;
 	cm_context.device = &cm_device;
@@ -427,7 +427,7 @@ int rdma_listen(struct rdma_cm_id *id, int backlog)
 int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *from,
 		      struct sockaddr *to, int ms)
 {
-	fake.bound = from;
+	fake.has_source = from;
 	if (from)
 		memcpy(&fake.from, from, sizeof(struct sockaddr_in));
 	memcpy(&fake.to, to, sizeof(struct sockaddr_in));
@@ -461,10 +461,10 @@ int rdma_init_qp_attr(struct rdma_cm_id *id, struct ibv_qp_attr *attr,
 
 static void remember_params(const struct rdma_conn_param *p)
 {
-	fake.shown = *p;
-	memset(fake.shown_bytes, 0, sizeof(fake.shown_bytes));
+	fake.cm_param = *p;
+	memset(fake.cm_data, 0, sizeof(fake.cm_data));
 	if (p->private_data)
-		memcpy(fake.shown_bytes, p->private_data, p->private_data_len);
+		memcpy(fake.cm_data, p->private_data, p->private_data_len);
 }
 
 int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *p)
@@ -494,9 +494,9 @@ int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t len)
 {
 	cr_assert_leq(len, 148);
 	fake.rejected++;
-	memset(fake.shown_bytes, 0, sizeof(fake.shown_bytes));
+	memset(fake.cm_data, 0, sizeof(fake.cm_data));
 	if (len)
-		memcpy(fake.shown_bytes, data, len);
+		memcpy(fake.cm_data, data, len);
 	return 0;
 }
 
@@ -535,7 +535,7 @@ int rdma_ack_cm_event(struct rdma_cm_event *ev)
 
 const char *ibv_get_device_name(struct ibv_device *d)
 {
-	return d == &cm_device ? fake.leads_to : fake.device;
+	return d == &cm_device ? fake.resolves_to : fake.device;
 }
 
 int ibv_query_device(struct ibv_context *c, struct ibv_device_attr *attr)

@@ -34,13 +34,14 @@ struct fake_wr {
 };
 
 struct fake {
-	const char *device;   /* the only device */
-	const char *leads_to; /* device that a resolved address belongs to */
-	bool wildcard;	      /* listeners are bound to no device */
+	const char *device;	 /* the only device */
+	const char *resolves_to; /* device that a resolved address belongs to */
+	bool wildcard;		 /* listeners are bound to no device */
 	/* Work requests posted since the test set nposted to 0, in order. */
 	struct fake_wr posted[FAKE_MAX];
 	int nposted, calls;
-	int take; /* with take_err: work requests that the next post accepts */
+	int take_max; /* with take_err: work requests that the next post accepts
+		       */
 	int take_err; /* errno of the next post; 0: it accepts all */
 	uint64_t recv[FAKE_MAX];
 	int nrecv;
@@ -52,10 +53,10 @@ struct fake {
 	int resolved, routed, connected, established, accepted, rejected,
 		disconnected;
 	int fail_route, busy_ports, fail_accept;
-	struct rdma_conn_param shown; /* last rdma_connect() or accept */
-	uint8_t shown_bytes[256];
+	struct rdma_conn_param cm_param; /* last rdma_connect() or accept */
+	uint8_t cm_data[256];
 	struct sockaddr_storage from, to; /* of the last address resolution */
-	bool bound;			  /* a source address was given */
+	bool has_source;		  /* a source address was given */
 	struct ibv_qp_init_attr qp_attr;  /* of the last created queue pair */
 	uint32_t max_inline;		  /* more inline bytes are refused */
 	struct ibv_qp *qp;

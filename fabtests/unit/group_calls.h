@@ -23,8 +23,8 @@ struct call {
 	int ret;
 };
 
-static inline void completed(void *arg, struct rpmem_pool_op *op, int ret,
-			     const char *error)
+static inline void call_completed(void *arg, struct rpmem_pool_op *op, int ret,
+				  const char *error)
 {
 	struct call *c = op->context;
 
@@ -36,13 +36,13 @@ static inline void completed(void *arg, struct rpmem_pool_op *op, int ret,
 			  "a member may still write to the buffer of a read");
 }
 
-static inline void start(uint64_t seed, unsigned int n, unsigned int k)
+static inline void start_members(uint64_t seed, unsigned int n, unsigned int k)
 {
 	rig_start(&rig, seed, n, k);
 }
 
 /* A member becomes unreachable, and its owner has noticed that. */
-static inline void away(unsigned int member)
+static inline void lose_member(unsigned int member)
 {
 	const int owner = rig.members[member].owner;
 
@@ -51,86 +51,87 @@ static inline void away(unsigned int member)
 		member_drop(&rig.writers[owner].g, member, -ETIMEDOUT, "away");
 }
 
-static inline void back(unsigned int member)
+static inline void return_member(unsigned int member)
 {
 	rig.members[member].up = true;
 }
 
-static inline void events(unsigned int count)
+static inline void run_events(unsigned int count)
 {
 	for (unsigned int i = 0; i < count; i++)
 		rig_event(&rig);
 }
 
-static inline struct group *group(unsigned int w)
+static inline struct group *group_of(unsigned int w)
 {
 	return &rig.writers[w].g;
 }
 
 /* Run events until the group is open or has ended. */
-static inline void settle(unsigned int w)
+static inline void await_group_open(unsigned int w)
 {
 	for (unsigned int i = 0; i < EVENTS; i++) {
-		if (group(w)->phase >= GROUP_OPEN)
+		if (group_of(w)->phase >= GROUP_OPEN)
 			return;
 		rig_event(&rig);
 	}
-	cr_assert(false, "writer %u waits in phase %d", w, group(w)->phase);
+	cr_assert(false, "writer %u waits in phase %d", w, group_of(w)->phase);
 }
 
 /* Start a writer and run events until it has opened the group. */
-static inline unsigned int opened(void)
+static inline unsigned int open_writer(void)
 {
 	for (;;) {
-		const unsigned int w = rig_writer_new(&rig, completed);
+		const unsigned int w = rig_writer_new(&rig, call_completed);
 
-		settle(w);
-		if (group(w)->phase == GROUP_OPEN) {
-			cr_assert_geq(group_count(group(w), MEMBER_CURRENT),
+		await_group_open(w);
+		if (group_of(w)->phase == GROUP_OPEN) {
+			cr_assert_geq(group_count(group_of(w), MEMBER_CURRENT),
 				      rig.k);
 			return w;
 		}
-		cr_assert_eq(group(w)->ret, -EAGAIN, "%s", group(w)->error);
+		cr_assert_eq(group_of(w)->ret, -EAGAIN, "%s",
+			     group_of(w)->error);
 		rig_writer_kill(&rig, w);
 	}
 }
 
 /* Run events until a member has this state or a later one. */
-static inline void reach_least(unsigned int w, unsigned int member,
-			       enum member_state state)
+static inline void await_state_at_least(unsigned int w, unsigned int member,
+					enum member_state state)
 {
 	for (unsigned int i = 0;
-	     i < EVENTS && group(w)->members[member].state < state; i++)
+	     i < EVENTS && group_of(w)->members[member].state < state; i++)
 		rig_event(&rig);
-	cr_assert_geq(group(w)->members[member].state, state);
+	cr_assert_geq(group_of(w)->members[member].state, state);
 }
 
 /* Run events until a member has exactly this state. */
-static inline void reach(unsigned int w, unsigned int member,
-			 enum member_state state)
+static inline void await_state(unsigned int w, unsigned int member,
+			       enum member_state state)
 {
 	for (unsigned int i = 0; i < EVENTS; i++) {
-		if (group(w)->members[member].state == state)
+		if (group_of(w)->members[member].state == state)
 			return;
 		rig_event(&rig);
 	}
 	cr_assert(false, "member %u of writer %u stays in state %d", member, w,
-		  group(w)->members[member].state);
+		  group_of(w)->members[member].state);
 }
 
-static inline void all_current(unsigned int w)
+static inline void await_all_current(unsigned int w)
 {
 	for (unsigned int i = 0; i < rig.n; i++)
-		reach(w, i, MEMBER_CURRENT);
+		await_state(w, i, MEMBER_CURRENT);
 }
 
-static inline void submit(unsigned int w, struct call *c)
+static inline void submit_call(unsigned int w, struct call *c)
 {
 	c->op.context = c;
-	cr_assert_not(group_submit(group(w), &c->op));
+	cr_assert_not(group_submit(group_of(w), &c->op));
 }
 
-static inline int finish(struct call *c)
+static inline int finish_call(struct call *c)
 {
 	for (unsigned int i = 0; i < EVENTS && !c->done; i++)
 		rig_event(&rig);
@@ -149,7 +150,7 @@ static inline void write_begin(unsigned int w, struct call *c,
 		.offset = cell * 8,
 		.len = 8,
 	};
-	submit(w, c);
+	submit_call(w, c);
 }
 
 static inline int write_cell(unsigned int w, unsigned int cell, uint64_t value)
@@ -157,27 +158,28 @@ static inline int write_cell(unsigned int w, unsigned int cell, uint64_t value)
 	struct call c;
 
 	write_begin(w, &c, cell, value);
-	return finish(&c);
+	return finish_call(&c);
 }
 
 static inline void commit_begin(unsigned int w, struct call *c)
 {
 	*c = (struct call){.op.type = RPMEM_POOL_COMMIT};
-	submit(w, c);
+	submit_call(w, c);
 }
 
-static inline int commit(unsigned int w)
+static inline int commit_call(unsigned int w)
 {
 	struct call c;
 
 	commit_begin(w, &c);
-	return finish(&c);
+	return finish_call(&c);
 }
 
-static inline void keep(unsigned int w, unsigned int cell, uint64_t value)
+static inline void write_and_commit(unsigned int w, unsigned int cell,
+				    uint64_t value)
 {
 	cr_assert_not(write_cell(w, cell, value));
-	cr_assert_not(commit(w));
+	cr_assert_not(commit_call(w));
 }
 
 static inline void read_begin(unsigned int w, struct call *c, unsigned int cell)
@@ -186,7 +188,7 @@ static inline void read_begin(unsigned int w, struct call *c, unsigned int cell)
 	c->op.buf = &c->value;
 	c->op.offset = cell * 8;
 	c->op.len = 8;
-	submit(w, c);
+	submit_call(w, c);
 }
 
 static inline uint64_t read_cell(unsigned int w, unsigned int cell)
@@ -194,46 +196,47 @@ static inline uint64_t read_cell(unsigned int w, unsigned int cell)
 	struct call c;
 
 	read_begin(w, &c, cell);
-	cr_assert_not(finish(&c));
+	cr_assert_not(finish_call(&c));
 	return c.value;
 }
 
 /* The group must end with this result, and all further calls must return it. */
-static inline void ended(unsigned int w, int ret)
+static inline void expect_group_ended(unsigned int w, int ret)
 {
 	for (unsigned int i = 0; i < EVENTS; i++)
-		if (group(w)->phase != GROUP_ENDED)
+		if (group_of(w)->phase != GROUP_ENDED)
 			rig_event(&rig);
-	cr_assert_eq(group(w)->phase, GROUP_ENDED);
-	cr_assert_eq(group(w)->ret, ret, "%d", group(w)->ret);
+	cr_assert_eq(group_of(w)->phase, GROUP_ENDED);
+	cr_assert_eq(group_of(w)->ret, ret, "%d", group_of(w)->ret);
 	cr_assert_eq(write_cell(w, 0, 99), ret);
 	rig_writer_kill(&rig, w);
 }
 
-static inline bool opens(unsigned int members)
+static inline bool group_opens_with(unsigned int members)
 {
-	const unsigned int w = rig_writer_new(&rig, completed);
+	const unsigned int w = rig_writer_new(&rig, call_completed);
 	bool is;
 
 	for (unsigned int i = 0; i < rig.n; i++)
 		rig.members[i].up = members >> i & 1;
-	events(3000);
-	is = group(w)->phase == GROUP_OPEN;
+	run_events(3000);
+	is = group_of(w)->phase == GROUP_OPEN;
 	rig_writer_kill(&rig, w);
 	return is;
 }
 
-static inline void founded_from(uint64_t seed, unsigned int n, unsigned int k)
+static inline void create_group_seeded(uint64_t seed, unsigned int n,
+				       unsigned int k)
 {
-	start(seed, n, k);
-	keep(opened(), 0, 1);
-	all_current(rig.nwriters - 1);
+	start_members(seed, n, k);
+	write_and_commit(open_writer(), 0, 1);
+	await_all_current(rig.nwriters - 1);
 	rig_writer_kill(&rig, rig.nwriters - 1);
 }
 
-static inline void founded(unsigned int n, unsigned int k)
+static inline void create_group(unsigned int n, unsigned int k)
 {
-	founded_from(1, n, k);
+	create_group_seeded(1, n, k);
 }
 
 #endif

@@ -16,7 +16,7 @@ static struct rig_arg args[RIG_WRITERS];
 
 /* --- how members execute operations --- */
 
-static bool flip(struct rig *r)
+static bool draw_bool(struct rig *r)
 {
 	return seeded_below(&r->rnd, 2);
 }
@@ -31,7 +31,7 @@ static void compact(struct rig *r)
 	unsigned int to = 0;
 
 	for (unsigned int i = 0; i < r->nops; i++) {
-		if (!r->ops[i].live) {
+		if (!r->ops[i].in_use) {
 			free(r->ops[i].bytes);
 			continue;
 		}
@@ -41,7 +41,7 @@ static void compact(struct rig *r)
 }
 
 /* Copy each 8-byte cell of a write to the member, or leave it out at random. */
-static void place(struct rig *r, struct rig_op *o, bool all)
+static void place_write(struct rig *r, struct rig_op *o, bool all)
 {
 	struct rig_member *m = &r->members[o->member];
 	const struct group_leg *leg = o->op->context;
@@ -53,13 +53,13 @@ static void place(struct rig *r, struct rig_op *o, bool all)
 	 * The last damaged copy goes to a member without an epoch, because a
 	 * member with an epoch may be the next writer's source.
 	 */
-	if (leg->kind == LEG_COPY && r->flips && !to->from_itself &&
-	    (r->flips > 1 || to->blank)) {
-		r->flips--;
+	if (leg->kind == LEG_COPY && r->damaged_copies && !to->from_itself &&
+	    (r->damaged_copies > 1 || to->blank)) {
+		r->damaged_copies--;
 		o->bytes[seeded_below(&r->rnd, o->op->len)] ^= 1;
 	}
 	for (uint64_t i = 0; i < o->op->len; i += 8)
-		if (all || flip(r))
+		if (all || draw_bool(r))
 			memcpy(m->visible + at + i, o->bytes + i,
 			       o->op->len - i < 8 ? o->op->len - i : 8);
 }
@@ -143,7 +143,7 @@ static void execute(struct rig *r, unsigned int i)
 		return;
 	}
 	if (changes(o->op)) {
-		place(r, o, true);
+		place_write(r, o, true);
 		if (o->op->flags & RPMEM_POOL_DURABLE)
 			memcpy(m->durable + o->op->offset,
 			       m->visible + o->op->offset, o->op->len);
@@ -156,7 +156,7 @@ static void execute(struct rig *r, unsigned int i)
 	}
 	/* A commit covers the writes that this writer submitted before it. */
 	for (unsigned int j = 0; j < i; j++)
-		if (r->ops[j].live && !r->ops[j].executed &&
+		if (r->ops[j].in_use && !r->ops[j].executed &&
 		    r->ops[j].writer == o->writer &&
 		    r->ops[j].member == o->member && changes(r->ops[j].op))
 			execute(r, j);
@@ -179,12 +179,12 @@ static void drop_handle(struct rig *r, unsigned int writer, unsigned int member,
 	for (unsigned int i = 0; i < r->nops; i++) {
 		struct rig_op *o = &r->ops[i];
 
-		if (!o->live || o->writer != writer || o->member != member)
+		if (!o->in_use || o->writer != writer || o->member != member)
 			continue;
 		if (!o->executed && changes(o->op))
-			place(r, o, false);
+			place_write(r, o, false);
 		if (!keep_ops) {
-			o->live = false;
+			o->in_use = false;
 		} else if (!o->executed) {
 			o->executed = true;
 			o->op->result = ret;
@@ -203,7 +203,7 @@ static bool is_pending(struct rig *r, unsigned int writer, unsigned int member,
 		       uint64_t at)
 {
 	for (unsigned int i = 0; i < r->nops; i++)
-		if (r->ops[i].live && !r->ops[i].executed &&
+		if (r->ops[i].in_use && !r->ops[i].executed &&
 		    r->ops[i].writer == writer && r->ops[i].member == member &&
 		    changes(r->ops[i].op) && r->ops[i].op->offset == at)
 			return true;
@@ -214,8 +214,9 @@ static bool is_pending(struct rig *r, unsigned int writer, unsigned int member,
 }
 
 /* Fail if other bytes must be durable before this operation. */
-static void check_before(struct rig *r, unsigned int writer,
-			 unsigned int member, const struct rpmem_pool_op *op)
+static void check_durable_before(struct rig *r, unsigned int writer,
+				 unsigned int member,
+				 const struct rpmem_pool_op *op)
 {
 	const struct group_leg *leg = op->context;
 	const struct group *g = &r->writers[writer].g;
@@ -242,7 +243,7 @@ static int submit(void *arg, unsigned int member, struct rpmem_pool_op *op)
 
 	cr_assert(w->open[member], "an operation of a closed member");
 	if (!w->displaced[member])
-		check_before(a->r, a->writer, member, op);
+		check_durable_before(a->r, a->writer, member, op);
 	if (a->r->nops == RIG_OPS)
 		compact(a->r);
 	cr_assert_lt(a->r->nops, RIG_OPS);
@@ -252,7 +253,7 @@ static int submit(void *arg, unsigned int member, struct rpmem_pool_op *op)
 		.writer = a->writer,
 		.member = member,
 		.op = op,
-		.live = true,
+		.in_use = true,
 	};
 	if (changes(op)) {
 		cr_assert_leq(op->offset + op->len, RIG_LENGTH);
@@ -273,7 +274,7 @@ static void reopen(void *arg, unsigned int member)
 {
 	const struct rig_arg *a = arg;
 
-	a->r->writers[a->writer].wants[member] = true;
+	a->r->writers[a->writer].wants_open[member] = true;
 }
 
 /* --- events --- */
@@ -291,12 +292,13 @@ static void open_member(struct rig *r, unsigned int writer, unsigned int member)
 		group_closed(&w->g, member);
 		return;
 	}
-	w->wants[member] = false;
+	w->wants_open[member] = false;
 	if (!m->up || m->disk_failed) {
 		group_opened(&w->g, member, -ECONNREFUSED, 0, "away");
 		return;
 	}
-	if (w->g.given && !w->blind && group_look(&w->g, member, m->visible))
+	if (w->g.given && !w->opens_unseen &&
+	    group_look(&w->g, member, m->visible))
 		return;
 	/* A later writer takes a member away; an earlier one cannot. */
 	for (unsigned int i = writer + 1; i < r->nwriters; i++)
@@ -304,7 +306,7 @@ static void open_member(struct rig *r, unsigned int writer, unsigned int member)
 			group_opened(&w->g, member, -EBUSY, 0, "busy");
 			return;
 		}
-	if (displaced && flip(r)) {
+	if (displaced && draw_bool(r)) {
 		group_opened(&w->g, member, -EBUSY, 0, "busy");
 		return;
 	}
@@ -324,24 +326,24 @@ static void deliver(struct rig *r, unsigned int i)
 {
 	const struct rig_op o = r->ops[i];
 
-	r->ops[i].live = false;
+	r->ops[i].in_use = false;
 	group_done(&r->writers[o.writer].g, o.member, o.op);
 }
 
 /* Let only some members be fast at a time, so that the others lag. */
-static bool fast(struct rig *r, unsigned int member)
+static bool is_fast(struct rig *r, unsigned int member)
 {
 	return (r->now / 64 + member) % r->n || !seeded_below(&r->rnd, 8);
 }
 
 static bool is_unreported(const struct rig *r, const struct rig_op *o)
 {
-	return r->unreported && o->executed && changes(o->op) &&
-	       o->op->offset == r->unreported;
+	return r->unreported_at && o->executed && changes(o->op) &&
+	       o->op->offset == r->unreported_at;
 }
 
 /* No step may lower the newest commit that a member claims to have, durably. */
-static void check_claims(struct rig *r)
+static void check_claimed_commits(struct rig *r)
 {
 	for (unsigned int i = 0; i < r->n; i++) {
 		struct rig_member *m = &r->members[i];
@@ -367,19 +369,20 @@ bool rig_event(struct rig *r)
 {
 	unsigned int can[RIG_OPS + RIG_WRITERS * GROUP_MEMBERS], n = 0, pick;
 
-	if (r->honest)
-		check_claims(r);
+	if (r->only_writers_change)
+		check_claimed_commits(r);
 	r->now++;
 	for (unsigned int i = 0; i < r->nops; i++)
-		if (r->ops[i].live && !r->writers[r->ops[i].writer].paused &&
+		if (r->ops[i].in_use && !r->writers[r->ops[i].writer].paused &&
 		    (r->ops[i].executed || r->members[r->ops[i].member].up) &&
-		    !is_unreported(r, &r->ops[i]) && fast(r, r->ops[i].member))
+		    !is_unreported(r, &r->ops[i]) &&
+		    is_fast(r, r->ops[i].member))
 			can[n++] = i;
 	for (unsigned int w = 0; w < r->nwriters; w++)
 		for (unsigned int m = 0; m < r->n; m++)
 			if (r->writers[w].alive && !r->writers[w].paused &&
-			    r->writers[w].wants[m] &&
-			    (r->writers[w].open[m] || !r->unopened) &&
+			    r->writers[w].wants_open[m] &&
+			    (r->writers[w].open[m] || !r->hold_opens) &&
 			    !seeded_below(&r->rnd, 4))
 				can[n++] = RIG_OPS + w * GROUP_MEMBERS + m;
 	if (n) {
@@ -405,10 +408,10 @@ unsigned int rig_round(struct rig *r)
 	const unsigned int nops = r->nops;
 	unsigned int durable = 0;
 
-	check_claims(r);
+	check_claimed_commits(r);
 	r->now++;
 	for (unsigned int i = 0; i < nops; i++) {
-		if (!r->ops[i].live)
+		if (!r->ops[i].in_use)
 			continue;
 		if (r->ops[i].op->type == RPMEM_POOL_COMMIT ||
 		    r->ops[i].op->flags & RPMEM_POOL_DURABLE)
@@ -419,7 +422,7 @@ unsigned int rig_round(struct rig *r)
 	}
 	for (unsigned int w = 0; w < r->nwriters; w++)
 		for (unsigned int m = 0; m < r->n; m++)
-			if (r->writers[w].alive && r->writers[w].wants[m])
+			if (r->writers[w].alive && r->writers[w].wants_open[m])
 				open_member(r, w, m);
 	compact(r);
 	for (unsigned int w = 0; w < r->nwriters; w++)
@@ -435,7 +438,7 @@ bool rig_touches(const struct rig *r, const void *buf, uint64_t len)
 	for (unsigned int i = 0; i < r->nops; i++) {
 		const struct rpmem_pool_op *op = r->ops[i].op;
 
-		if (r->ops[i].live && !r->ops[i].executed &&
+		if (r->ops[i].in_use && !r->ops[i].executed &&
 		    op->type == RPMEM_POOL_READ &&
 		    (uintptr_t)op->buf < at + len &&
 		    at < (uintptr_t)op->buf + op->len)
@@ -449,7 +452,7 @@ void rig_cut(struct rig *r, unsigned int member)
 	struct rig_member *m = &r->members[member];
 
 	for (unsigned int i = 0; i < RIG_LENGTH; i += 8) {
-		if (flip(r))
+		if (draw_bool(r))
 			memcpy(m->visible + i, m->durable + i, 8);
 		memcpy(m->durable + i, m->visible + i, 8);
 	}
@@ -466,7 +469,7 @@ void rig_replace(struct rig *r, unsigned int member)
 		const unsigned int owner = (unsigned int)m->owner;
 
 		drop_handle(r, owner, member, true, -ETIMEDOUT);
-		r->writers[owner].wants[member] = true;
+		r->writers[owner].wants_open[member] = true;
 		member_drop(&r->writers[owner].g, member, -ETIMEDOUT, "gone");
 	}
 	memset(m->visible, 0, RIG_LENGTH);

@@ -24,7 +24,7 @@ struct rig_op {
 	struct rpmem_pool_op *op;
 	bool executed;
 	unsigned char *bytes; /* bytes of a write, in the library's journal */
-	bool live;
+	bool in_use;
 };
 
 struct rig_member {
@@ -41,10 +41,10 @@ struct rig_member {
 struct rig_writer {
 	struct group g;
 	bool used, alive, opened;
-	bool paused; /* no event of this writer happens */
-	bool blind;  /* the writer opens members without group_look() */
-	bool open[GROUP_MEMBERS];  /* the writer has a handle of the member */
-	bool wants[GROUP_MEMBERS]; /* group_io.reopen was called */
+	bool paused;	   /* no event of this writer happens */
+	bool opens_unseen; /* the writer opens members without group_look() */
+	bool open[GROUP_MEMBERS]; /* the writer has a handle of the member */
+	bool wants_open[GROUP_MEMBERS]; /* group_io.reopen was called */
 	bool displaced[GROUP_MEMBERS]; /* another writer has taken the member */
 };
 
@@ -55,13 +55,14 @@ struct rig {
 	struct rig_member members[GROUP_MEMBERS];
 	struct rig_writer writers[RIG_WRITERS];
 	unsigned int nwriters;
-	bool honest; /* only writers change members, and rig_replace() */
-	uint64_t unreported; /* offset whose writes are not reported as
-				complete; 0: none */
-	unsigned int flips;  /* copies to damage; the last one goes to a member
-				without an epoch */
-	bool unopened;	     /* no attempt to open a member completes */
-	struct rig_op ops[RIG_OPS]; /* operations in the order of submission */
+	bool only_writers_change;    /* only writers change members, and
+					rig_replace() */
+	uint64_t unreported_at;	     /* offset whose writes are not reported as
+				     complete; 0: none */
+	unsigned int damaged_copies; /* copies to damage; the last one goes to a
+			       member without an epoch */
+	bool hold_opens;	     /* no attempt to open a member completes */
+	struct rig_op ops[RIG_OPS];  /* operations in the order of submission */
 	unsigned int nops;
 	uint64_t submitted; /* operations of all writers */
 };

@@ -11,8 +11,8 @@
 static struct model *m;
 static uint64_t *a; /* two pages; words 0 to 7 share a cache line */
 
-static inline void make(enum model_kind kind, enum model_domain domain,
-			enum model_place place)
+static inline void make_model(enum model_kind kind, enum model_domain domain,
+			      enum model_place place)
 {
 	struct model_cfg cfg = {
 		.kind = kind,
@@ -46,7 +46,7 @@ static inline void make_relaxed(enum model_kind kind, enum model_domain domain,
 	cr_assert(a);
 }
 
-static inline void fini(void)
+static inline void model_fini(void)
 {
 	model_delete(m);
 }
@@ -97,9 +97,9 @@ static inline uint64_t pick_seeded(void *ctx, uint64_t below)
  * got must have exactly the wanted values, in any order. LOST among them: the
  * word may also have unknown values.
  */
-static inline void check(int line, const char *what, const uint64_t *got,
-			 size_t n, bool lost, const uint64_t *want,
-			 size_t nwant)
+static inline void check_values(int line, const char *what, const uint64_t *got,
+				size_t n, bool lost, const uint64_t *want,
+				size_t nwant)
 {
 	size_t nvalues = 0;
 	bool want_lost = false;
@@ -129,7 +129,8 @@ static inline void check(int line, const char *what, const uint64_t *got,
 		bool lost;                                                     \
 		size_t n = what(m, &a[word], v, &lost);                        \
                                                                                \
-		check(__LINE__, #what, v, n, lost, w, sizeof(w) / sizeof(*w)); \
+		check_values(__LINE__, #what, v, n, lost, w,                   \
+			     sizeof(w) / sizeof(*w));                          \
 	} while (0)
 #define CUT(word, ...)	WANT(model_after_cut, word, __VA_ARGS__)
 #define KILL(word, ...) WANT(model_after_kill, word, __VA_ARGS__)

@@ -4,33 +4,33 @@
 
 #include "pmem_rig.h"
 
-struct event log_v[32];
-size_t log_n;
+struct event event_log[32];
+size_t nevents;
 int sync_ret;
 
 void note(char what, const void *addr, size_t len)
 {
-	cr_assert_lt(log_n, 32);
-	log_v[log_n++] =
+	cr_assert_lt(nevents, 32);
+	event_log[nevents++] =
 		(struct event){what, (uintptr_t)addr, (uintptr_t)addr + len};
 }
 
 static int fake_sync(void *ctx, void *addr, size_t len)
 {
-	cr_assert_eq(ctx, (void *)log_v);
+	cr_assert_eq(ctx, (void *)event_log);
 	note('s', addr, len);
 	return sync_ret;
 }
 
 static void fake_flush(void *ctx, const void *addr, size_t len)
 {
-	cr_assert_eq(ctx, (void *)log_v);
+	cr_assert_eq(ctx, (void *)event_log);
 	note('f', addr, len);
 }
 
 static void fake_drain(void *ctx)
 {
-	cr_assert_eq(ctx, (void *)log_v);
+	cr_assert_eq(ctx, (void *)event_log);
 	note('d', NULL, 0);
 }
 
@@ -38,11 +38,11 @@ const struct rp_pmem_ops fake = {
 	.sync = fake_sync,
 	.flush = fake_flush,
 	.drain = fake_drain,
-	.ctx = log_v,
+	.ctx = event_log,
 };
 
-struct rp_pmem *make(uintptr_t base, size_t len, enum rp_method how,
-		     const struct rp_pmem_ops *ops)
+struct rp_pmem *make_pmem(uintptr_t base, size_t len, enum rp_method how,
+			  const struct rp_pmem_ops *ops)
 {
 	struct rp_pmem *pm;
 
@@ -50,12 +50,12 @@ struct rp_pmem *make(uintptr_t base, size_t len, enum rp_method how,
 	return pm;
 }
 
-void want(size_t i, char what, uintptr_t start, uintptr_t end)
+void expect_event(size_t i, char what, uintptr_t start, uintptr_t end)
 {
-	cr_assert_lt(i, log_n, "event %zu is missing", i);
-	cr_assert_eq(log_v[i].what, what, "event %zu is '%c', not '%c'", i,
-		     log_v[i].what, what);
-	cr_assert(log_v[i].start == start && log_v[i].end == end,
-		  "'%c' of [%#lx,%#lx), not [%#lx,%#lx)", what, log_v[i].start,
-		  log_v[i].end, start, end);
+	cr_assert_lt(i, nevents, "event %zu is missing", i);
+	cr_assert_eq(event_log[i].what, what, "event %zu is '%c', not '%c'", i,
+		     event_log[i].what, what);
+	cr_assert(event_log[i].start == start && event_log[i].end == end,
+		  "'%c' of [%#lx,%#lx), not [%#lx,%#lx)", what,
+		  event_log[i].start, event_log[i].end, start, end);
 }

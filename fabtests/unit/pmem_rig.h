@@ -10,15 +10,15 @@ struct event {
 	char what; /* 'f'lush, 'd'rain, 's'ync */
 	uintptr_t start, end;
 };
-extern struct event log_v[32];
-extern size_t log_n;
+extern struct event event_log[32];
+extern size_t nevents;
 extern int sync_ret;
 extern const struct rp_pmem_ops fake; /* its ctx is log_v */
 
 void note(char what, const void *addr, size_t len);
-struct rp_pmem *make(uintptr_t base, size_t len, enum rp_method how,
-		     const struct rp_pmem_ops *ops);
+struct rp_pmem *make_pmem(uintptr_t base, size_t len, enum rp_method how,
+			  const struct rp_pmem_ops *ops);
 /* Event i must be this operation on this range. */
-void want(size_t i, char what, uintptr_t start, uintptr_t end);
+void expect_event(size_t i, char what, uintptr_t start, uintptr_t end);
 
 #endif

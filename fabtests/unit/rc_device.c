@@ -29,7 +29,7 @@ static struct dev_cq *cqs[DEV_MAX];
 /* Count calls down to the one that has to fail. True: this call fails. */
 static bool call_fails(void)
 {
-	if (!dev.fail_make || --dev.fail_make)
+	if (!dev.fail_creation || --dev.fail_creation)
 		return false;
 	errno = ENOMEM;
 	return true;
@@ -91,7 +91,7 @@ static int req_notify(struct ibv_cq *base, int solicited)
 	return 0;
 }
 
-void dev_at_notify(void (*first)(void))
+void dev_call_at_notify(void (*first)(void))
 {
 	pthread_mutex_lock(&dev_lock);
 	dev.at_notify = first;
@@ -224,8 +224,8 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *p, void *addr, size_t len,
 
 int ibv_dereg_mr(struct ibv_mr *mr)
 {
-	if (dev.no_dereg && mr->addr == dev.pmem)
-		return dev.no_dereg;
+	if (dev.dereg_err && mr->addr == dev.pmem)
+		return dev.dereg_err;
 	pthread_mutex_lock(&dev_lock);
 	for (int i = 0; i < DEV_MAX; i++)
 		if (dev_mrs[i] == (struct dev_mr *)mr)

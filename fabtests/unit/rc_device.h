@@ -56,8 +56,8 @@ struct dev {
 	uint32_t deaf_qp;   /* SENDs to this QP succeed and are lost */
 	uint32_t late_qp;   /* completions of this QP appear late */
 	int take, take_err; /* the next post accepts .take, then fails */
-	int no_dereg;	    /* result of ibv_dereg_mr() for pmem */
-	int fail_make;	    /* the n-th creation from now fails */
+	int dereg_err;	    /* result of ibv_dereg_mr() for pmem */
+	int fail_creation;  /* the n-th creation from now fails */
 	bool idle_agent;    /* the agent's flushes do nothing */
 	unsigned int drains;
 	unsigned int notifies; /* calls of req_notify_cq */
@@ -76,15 +76,15 @@ void dev_join(struct ibv_qp *qp, uint32_t peer, unsigned int access);
 int dev_write(struct ibv_qp *qp, uint64_t wr_id, uint32_t rkey, size_t off,
 	      size_t len, uint8_t value);
 /* The queue pair with this number, which the shim has created. */
-struct ibv_qp *dev_numbered(uint32_t number);
+struct ibv_qp *dev_qp_by_number(uint32_t number);
 /* Execute all requests that were posted under hold. */
 void dev_run(void);
 bool dev_durable(size_t off, size_t len, uint8_t value);
 /* The number of executed requests with this opcode. */
 unsigned int dev_count(enum ibv_wc_opcode opcode);
 /* Call `first` once, inside the next req_notify_cq. */
-void dev_at_notify(void (*first)(void));
+void dev_call_at_notify(void (*first)(void));
 /* Deliver a message as if the peer had sent it. False: no receive is posted. */
-bool dev_say(uint32_t qp_num, const void *msg, size_t len);
+bool dev_deliver_send(uint32_t qp_num, const void *msg, size_t len);
 
 #endif

@@ -46,8 +46,8 @@ struct dev_qp {
 	struct ibv_qp_attr attr;
 	bool sig_all;
 	unsigned int ops; /* send_ops_flags; 0: no builders */
-	struct dev_wr batch[DEV_MAX], queue[DEV_MAX], lates[DEV_MAX];
-	unsigned int nbatch, nqueue, nlates;
+	struct dev_wr batch[DEV_MAX], queue[DEV_MAX], late_wrs[DEV_MAX];
+	unsigned int nbatch, nqueue, nlate_wrs;
 	struct dev_recv recvs[DEV_MAX];
 	unsigned int nrecvs;
 };

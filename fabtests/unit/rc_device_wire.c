@@ -20,7 +20,8 @@ void dev_write_back(size_t line)
 	dev.dirty[line] = false;
 }
 
-static struct dev_mr *mr_of(const struct ibv_qp *qp, uint32_t key, bool remote)
+static struct dev_mr *find_mr(const struct ibv_qp *qp, uint32_t key,
+			      bool remote)
 {
 	for (int i = 0; i < DEV_MAX; i++)
 		if (dev_mrs[i] && dev_mrs[i]->base.pd == qp->pd &&
@@ -30,7 +31,7 @@ static struct dev_mr *mr_of(const struct ibv_qp *qp, uint32_t key, bool remote)
 	return NULL;
 }
 
-static bool is_in(const struct dev_mr *m, uint64_t addr, uint64_t len)
+static bool mr_contains(const struct dev_mr *m, uint64_t addr, uint64_t len)
 {
 	const uint64_t from = (uintptr_t)m->base.addr;
 
@@ -38,12 +39,12 @@ static bool is_in(const struct dev_mr *m, uint64_t addr, uint64_t len)
 	       addr - from <= m->base.length - len;
 }
 
-static void local_is_ours(const struct dev_qp *q, uint32_t lkey, const void *at,
-			  uint64_t len, bool written)
+static void check_local_mr(const struct dev_qp *q, uint32_t lkey,
+			   const void *at, uint64_t len, bool written)
 {
-	const struct dev_mr *m = mr_of(&q->qp, lkey, false);
+	const struct dev_mr *m = find_mr(&q->qp, lkey, false);
 
-	cr_assert(m && is_in(m, (uintptr_t)at, len), "a local key");
+	cr_assert(m && mr_contains(m, (uintptr_t)at, len), "a local key");
 	cr_assert(!written || (m->access & IBV_ACCESS_LOCAL_WRITE));
 }
 
@@ -75,7 +76,7 @@ static enum ibv_wc_status execute_wr(const struct dev_qp *q, struct dev_qp *to,
 				     struct dev_wr *w)
 {
 	const unsigned int needs = access_for(w);
-	const struct dev_mr *m = mr_of(&to->qp, w->rkey, true);
+	const struct dev_mr *m = find_mr(&to->qp, w->rkey, true);
 
 	if ((to->attr.qp_access_flags & needs) != needs)
 		return IBV_WC_REM_INV_REQ_ERR;
@@ -85,15 +86,15 @@ static enum ibv_wc_status execute_wr(const struct dev_qp *q, struct dev_qp *to,
 		w->addr = (uintptr_t)m->base.addr;
 		w->len = m->base.length;
 	}
-	if (!is_in(m, w->addr, w->len))
+	if (!mr_contains(m, w->addr, w->len))
 		return IBV_WC_REM_ACCESS_ERR;
 	switch ((int)w->opcode) {
 	case IBV_WC_RDMA_READ:
-		local_is_ours(q, w->lkey, w->local, w->len, true);
+		check_local_mr(q, w->lkey, w->local, w->len, true);
 		memcpy(w->local, (void *)(uintptr_t)w->addr, w->len);
 		break;
 	case IBV_WC_RDMA_WRITE:
-		local_is_ours(q, w->lkey, w->local, w->len, false);
+		check_local_mr(q, w->lkey, w->local, w->len, false);
 		bytes_arrive(w->addr, w->local, w->len);
 		break;
 	case RPMEM_WC_ATOMIC_WRITE:
@@ -117,7 +118,7 @@ static void receive_message(struct dev_qp *to, const void *msg, uint64_t len)
 	const bool fits = len <= r.len;
 
 	if (fits) {
-		local_is_ours(to, r.lkey, r.buf, len, true);
+		check_local_mr(to, r.lkey, r.buf, len, true);
 		memcpy(r.buf, msg, len);
 	} else {
 		to->attr.qp_state = IBV_QPS_ERR;
@@ -146,7 +147,7 @@ static void report_end(struct dev_qp *q, const struct dev_wr *w,
 		       enum ibv_wc_status status)
 {
 	if (!status && q->qp.qp_num == dev.late_qp) {
-		q->lates[q->nlates++] = *w;
+		q->late_wrs[q->nlate_wrs++] = *w;
 		return;
 	}
 	if (status)
@@ -195,7 +196,7 @@ static bool execute_first(struct dev_qp *q)
 	} else if (dev.deaf_qp != to->qp.qp_num) {
 		if (!to->nrecvs)
 			return false;
-		local_is_ours(q, w.lkey, w.local, w.len, false);
+		check_local_mr(q, w.lkey, w.local, w.len, false);
 		receive_message(to, w.local, w.len);
 	}
 	/* A responder that refuses a request moves its QP to ERR, too. */
@@ -230,11 +231,11 @@ static bool drop_recv(struct dev_qp *q)
 	return true;
 }
 
-static void hear_late(struct dev_qp *q)
+static void report_late_completions(struct dev_qp *q)
 {
-	for (unsigned int i = 0; i < q->nlates; i++)
-		report_end(q, &q->lates[i], IBV_WC_SUCCESS);
-	q->nlates = 0;
+	for (unsigned int i = 0; i < q->nlate_wrs; i++)
+		report_end(q, &q->late_wrs[i], IBV_WC_SUCCESS);
+	q->nlate_wrs = 0;
 }
 
 void dev_progress(void)
@@ -243,7 +244,7 @@ void dev_progress(void)
 
 	for (int i = 0; i < DEV_MAX; i++)
 		if (dev_qps[i] && dev_qps[i]->qp.qp_num != dev.late_qp)
-			hear_late(dev_qps[i]);
+			report_late_completions(dev_qps[i]);
 
 	while (any && !dev.hold) {
 		any = false;
@@ -459,7 +460,7 @@ int dev_write(struct ibv_qp *qp, uint64_t wr_id, uint32_t rkey, size_t off,
 	return ret;
 }
 
-struct ibv_qp *dev_numbered(uint32_t number)
+struct ibv_qp *dev_qp_by_number(uint32_t number)
 {
 	struct dev_qp *q;
 
@@ -499,7 +500,7 @@ unsigned int dev_count(enum ibv_wc_opcode opcode)
 	return n;
 }
 
-bool dev_say(uint32_t qp_num, const void *msg, size_t len)
+bool dev_deliver_send(uint32_t qp_num, const void *msg, size_t len)
 {
 	struct dev_qp *q;
 	bool heard;

@@ -38,10 +38,10 @@ void mock_evict(struct mock *m, size_t line)
 	m->dirty[line] = false;
 }
 
-void mock_cut(const struct mock *m, uint8_t left[MOCK_BYTES])
+void mock_power_cut(const struct mock *m, uint8_t left[MOCK_BYTES])
 {
 	memcpy(left, m->medium, MOCK_BYTES);
-	for (size_t l = 0; m->kept && l < MOCK_BYTES / MOCK_LINE; l++)
+	for (size_t l = 0; m->caches_persist && l < MOCK_BYTES / MOCK_LINE; l++)
 		if (m->dirty[l])
 			memcpy(left + l * MOCK_LINE, m->visible + l * MOCK_LINE,
 			       MOCK_LINE);
@@ -81,7 +81,7 @@ static enum ibv_wc_status execute_wr(struct mock *m, const struct mock_wr *w)
 		needs = w->type;
 	if ((m->access & needs) != needs)
 		return IBV_WC_REM_INV_REQ_ERR;
-	if (w->rkey != MOCK_RKEY || (!in_region(w) && !m->lax))
+	if (w->rkey != MOCK_RKEY || (!in_region(w) && !m->checks_no_range))
 		return IBV_WC_REM_ACCESS_ERR;
 	if (w->op == MOCK_WRITE || w->op == MOCK_ATOMIC_WRITE) {
 		m->adapter[m->nadapter++] = *w;
@@ -92,7 +92,7 @@ static enum ibv_wc_status execute_wr(struct mock *m, const struct mock_wr *w)
 			mock_drain(m);
 		return IBV_WC_SUCCESS;
 	}
-	while (m->nadapter && !(m->hollow_reads && w->op == MOCK_READ))
+	while (m->nadapter && !(m->reads_do_not_fence && w->op == MOCK_READ))
 		mock_drain(m);
 	if (w->op == MOCK_FLUSH && (w->type & RPMEM_FLUSH_PERSISTENT)) {
 		size_t from = w->level ? 0 : w->addr - MOCK_AT;
@@ -376,7 +376,8 @@ struct rp_desc mock_desc(const struct mock *m)
 		.qp_num = MOCK_PEER,
 		.memory = RP_MEM_DAX_SYNC,
 		.placement = m->cpu ? RP_PLACE_CPU_KERNEL : RP_PLACE_DMA_CACHE,
-		.domain = m->kept ? RP_DOMAIN_CPUCACHE : RP_DOMAIN_MEMCTRL,
+		.domain = m->caches_persist ? RP_DOMAIN_CPUCACHE
+					    : RP_DOMAIN_MEMCTRL,
 		.fence = m->cpu ? RP_UNKNOWN : RP_YES,
 		.fs_trusted = RP_YES,
 		.region = RP_DESC_ALL,

@@ -43,11 +43,11 @@ void pair_open(struct pair *p, const struct pair_attr *attr)
 	p->from_mr = (ibv_reg_mr)(dev_pd(), p->from, sizeof(p->from),
 				  IBV_ACCESS_LOCAL_WRITE);
 	if (attr->sides)
-		cr_assert_eq(pair_sides(p), 0);
-	pair_tell(p);
+		cr_assert_eq(pair_connect_sides(p), 0);
+	pair_import_region(p);
 }
 
-int pair_sides(struct pair *p)
+int pair_connect_sides(struct pair *p)
 {
 	struct rpmem_qp_desc a, b;
 	int ret;
@@ -62,7 +62,7 @@ int pair_sides(struct pair *p)
 	return ret;
 }
 
-void pair_tell(struct pair *p)
+void pair_import_region(struct pair *p)
 {
 	cr_assert_eq(rpmem_export_mr(p->mr, p->b.sqp, &p->desc), 0);
 	cr_assert_eq(rpmem_import_mr(p->a.sqp, &p->desc, NULL), 0);
@@ -104,8 +104,8 @@ int pair_write(struct pair *p, uint64_t wr_id, size_t off, size_t len,
 	return dev_write(p->a.qp, wr_id, p->rkey, off, len, value);
 }
 
-int pair_put(struct pair *p, uint64_t wr_id, size_t off, size_t len,
-	     uint8_t value)
+int pair_write_durable(struct pair *p, uint64_t wr_id, size_t off, size_t len,
+		       uint8_t value)
 {
 	uint8_t *bytes = p->from[p->nput++ % 16];
 	struct ibv_sge sge = {.addr = (uintptr_t)bytes,
@@ -120,7 +120,8 @@ int pair_put(struct pair *p, uint64_t wr_id, size_t off, size_t len,
 	return rpmem_wr_complete(p->a.sqp);
 }
 
-int pair_store(struct pair *p, uint64_t wr_id, size_t off, uint64_t value)
+int pair_atomic_write(struct pair *p, uint64_t wr_id, size_t off,
+		      uint64_t value)
 {
 	p->a.sqp->wr_id = wr_id;
 	rpmem_wr_start(p->a.sqp);
@@ -129,8 +130,8 @@ int pair_store(struct pair *p, uint64_t wr_id, size_t off, uint64_t value)
 	return rpmem_wr_complete(p->a.sqp);
 }
 
-void pair_next(struct pair *p, uint64_t wr_id, enum ibv_wc_status status,
-	       int opcode)
+void pair_expect_next(struct pair *p, uint64_t wr_id, enum ibv_wc_status status,
+		      int opcode)
 {
 	/* Only replies of the agent take time: it is another thread. */
 	const time_t limit = time(NULL) + 20;

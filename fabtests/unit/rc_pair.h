@@ -44,9 +44,9 @@ struct pair_attr {
 void pair_open(struct pair *p, const struct pair_attr *attr);
 void pair_close(struct pair *p);
 /* Exchange the side addresses. Returns the result of a's rpmem_connect_qp(). */
-int pair_sides(struct pair *p);
+int pair_connect_sides(struct pair *p);
 /* Make the region's descriptor at b and add it at a. */
-void pair_tell(struct pair *p);
+void pair_import_region(struct pair *p);
 
 /* Flush a range of pmem to persistence. */
 int pair_flush(struct pair *p, uint64_t wr_id, size_t off, size_t len);
@@ -56,12 +56,13 @@ int pair_write(struct pair *p, uint64_t wr_id, size_t off, size_t len,
  * Post a write with its flush by one call. The source bytes are in one of 16
  * buffers, which the 16th call from now overwrites.
  */
-int pair_put(struct pair *p, uint64_t wr_id, size_t off, size_t len,
-	     uint8_t value);
-int pair_store(struct pair *p, uint64_t wr_id, size_t off, uint64_t value);
+int pair_write_durable(struct pair *p, uint64_t wr_id, size_t off, size_t len,
+		       uint8_t value);
+int pair_atomic_write(struct pair *p, uint64_t wr_id, size_t off,
+		      uint64_t value);
 /* Wait for this completion at a; wr_id 0: none may come for a moment. */
-void pair_next(struct pair *p, uint64_t wr_id, enum ibv_wc_status status,
-	       int opcode);
+void pair_expect_next(struct pair *p, uint64_t wr_id, enum ibv_wc_status status,
+		      int opcode);
 const char *pair_method(struct pair *p);
 
 #endif

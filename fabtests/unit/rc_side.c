@@ -73,13 +73,13 @@ static void say_signal(struct mock_side *s, enum rp_msg_type type)
 		     (size_t)rp_wire_put_signal(msg, sizeof(msg), type));
 }
 
-void mock_side_sleep(struct mock *m)
+void mock_side_idle(struct mock *m)
 {
 	m->side.ring_idle = true;
 	say_signal(&m->side, RP_MSG_IDLE);
 }
 
-void mock_side_wake(struct mock *m)
+void mock_side_poll(struct mock *m)
 {
 	m->side.ring_idle = false;
 	say_signal(&m->side, RP_MSG_POLLING);
@@ -239,7 +239,7 @@ void mock_side_init(struct mock *m)
 		     0);
 }
 
-void mock_side_again(struct mock *m)
+void mock_side_reregister(struct mock *m)
 {
 	struct mock_side *s = &m->side;
 

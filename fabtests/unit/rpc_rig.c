@@ -111,7 +111,7 @@ static void arrive_partly(const struct rpmem_pool_op *op)
 }
 
 /* Execute a random outstanding operation. */
-static void step(void)
+static void execute_random_op(void)
 {
 	const unsigned int i =
 		(unsigned int)seeded_below(&rig.rnd, rig.nops ? rig.nops : 1);
@@ -145,7 +145,7 @@ int rpmem_pool_poll(struct rpmem_pool *pool, struct rpmem_pool_op **done,
 
 	rig.waited += timeout_ms;
 	for (uint64_t i = seeded_below(&rig.rnd, 12); i; i--)
-		step();
+		execute_random_op();
 	while (got < n && rig.ndone)
 		done[got++] = rig.done[--rig.ndone];
 	return (int)got;

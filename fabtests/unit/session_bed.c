@@ -129,8 +129,8 @@ static void close_channel(struct rp_channel *c)
 {
 	cr_assert(bed.connected);
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_CLOSING);
-	if (bed.in_close)
-		bed.in_close();
+	if (bed.on_close)
+		bed.on_close();
 	while (!TAILQ_EMPTY(&bed.posted))
 		finish_oldest(ECANCELED);
 	bed.connected = false;
@@ -277,7 +277,7 @@ bool bed_progress(void)
 	return any;
 }
 
-void bed_pass(uint64_t ns)
+void bed_advance_clock(uint64_t ns)
 {
 	bed.now += ns;
 	bed_progress();
@@ -343,7 +343,7 @@ void bed_refuse(enum rp_status st, uint32_t detail)
 	bed.chan.events->lost(bed.chan.owner, ECONNREFUSED, buf, (size_t)len);
 }
 
-void bed_lose(int err)
+void bed_lose_connection(int err)
 {
 	bed.chan.events->lost(bed.chan.owner, err, NULL, 0);
 }
@@ -352,7 +352,7 @@ void bed_open(uint32_t key)
 {
 	static struct report t;
 
-	cr_assert_eq(bed_try(op_read(&t, key, 0, 8)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_read(&t, key, 0, 8)), -EAGAIN);
 	cr_assert_eq(bed.hello.key, bed_key(key));
 	bed_accept();
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_OPEN);
@@ -605,7 +605,7 @@ static bool reply_to_queries(void)
 	return any;
 }
 
-int bed_try(struct rp_op *op)
+int bed_post_result(struct rp_op *op)
 {
 	struct report *t = (struct report *)op;
 	int ret = rp_session_post(bed.s, op);
@@ -617,10 +617,10 @@ int bed_try(struct rp_op *op)
 
 void bed_post(struct rp_op *op)
 {
-	int ret = bed_try(op);
+	int ret = bed_post_result(op);
 
 	if (ret == -EAGAIN && bed.replies && reply_to_queries())
-		ret = bed_try(op);
+		ret = bed_post_result(op);
 	cr_assert_eq(ret, 0, "post says %d", ret);
 }
 

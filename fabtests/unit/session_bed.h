@@ -44,7 +44,7 @@ struct bed {
 	/* What the fake functions return. */
 	int connect_ret, random_ret;
 	bool random_zero;	/* random numbers are 0 */
-	void (*in_close)(void); /* the fake channel's close() calls this */
+	void (*on_close)(void); /* the fake channel's close() calls this */
 	uint32_t flags, inject;
 	int room; /* operations that the channel accepts; < 0: any */
 	uint16_t credits;
@@ -85,7 +85,7 @@ void bed_stop(void);
 /* Call progress. Afterwards no work may be due at once. */
 bool bed_progress(void);
 /* Advance the clock, then call progress. */
-void bed_pass(uint64_t ns);
+void bed_advance_clock(uint64_t ns);
 
 uint64_t bed_key(uint32_t n);
 struct rp_wire_range bed_range(uint32_t key, uint64_t off, uint64_t len);
@@ -95,7 +95,7 @@ struct rp_wire_grant bed_grant(uint64_t key);
 void bed_accept(void);
 void bed_accept_as(const struct rp_wire_hello_ack *ack);
 void bed_refuse(enum rp_status st, uint32_t detail);
-void bed_lose(int err);
+void bed_lose_connection(int err);
 /* Connect with this key and accept; from then on the bed replies to QUERYs. */
 void bed_open(uint32_t key);
 /* A session without the agent, by this method; max_commits 0: the usual. */
@@ -135,7 +135,7 @@ struct rp_op *op_then(struct report *t, uint32_t key, uint64_t off,
 		      uint64_t len, uint64_t then_off);
 struct rp_op *op_atomic(struct report *t, uint32_t key, uint64_t off);
 struct rp_op *op_query(struct report *t, uint32_t key);
-int bed_try(struct rp_op *op);
+int bed_post_result(struct rp_op *op);
 /* Post the operation, which the session must accept. */
 void bed_post(struct rp_op *op);
 /* The operation must have completed exactly once, with this status. */

@@ -7,7 +7,7 @@
 #include "unit/leaks.h"
 #include "unit/sim_pair.h"
 
-const struct pmsim_cfg plain = {.ordered = true, .placed_acks = true};
+const struct pmsim_cfg plain_fabric = {.ordered = true, .placed_acks = true};
 struct sim_node a, b;
 fi_addr_t a_to_b, b_to_a;
 char mem[256];
@@ -22,7 +22,7 @@ void pair_open(const struct sim_opts *o)
 	b_to_a = node_insert(&b, &a);
 }
 
-void two(const struct pmsim_cfg *cfg, const struct sim_opts *o)
+void open_pair_plain(const struct pmsim_cfg *cfg, const struct sim_opts *o)
 {
 	sim_start();
 	sim->reset(cfg);
@@ -33,7 +33,7 @@ void two(const struct pmsim_cfg *cfg, const struct sim_opts *o)
 	node_memory(&b, mem, sizeof(mem), 7, 0);
 }
 
-char *modelled(const struct pmsim_cfg *cfg, const struct model_cfg *mc)
+char *open_b_on_model(const struct pmsim_cfg *cfg, const struct model_cfg *mc)
 {
 	struct sim_opts o = {.caps = FI_MSG | FI_RMA | FI_ATOMIC};
 	char *pm;
@@ -55,7 +55,7 @@ void close_two(void)
 	sim_close();
 }
 
-void done(void)
+void end_pair(void)
 {
 	close_two();
 	cr_assert_not(rp_test_leaked());

@@ -63,8 +63,8 @@ static void each_pair(bool worker)
 			 */
 			if (j == 3 && i != 3)
 				continue;
-			t = bed_then(&p, (struct bed_at){a, 4000, 500}, b, off,
-				     value);
+			t = bed_ordered_store(&p, (struct bed_at){a, 4000, 500},
+					      b, off, value);
 			if (worker)
 				bed_run_worker(&g);
 			else
@@ -81,7 +81,7 @@ static void each_pair(bool worker)
 			if (b != &tmpfs && i != 3)
 				cr_assert_eq(bed_value(b, off, true), value,
 					     "stored, not flushed");
-			memset(g.behind, 0, sizeof(g.behind));
+			memset(g.must_be_durable, 0, sizeof(g.must_be_durable));
 		}
 	}
 	cr_assert_eq(bed_stats(&g).effects, count_stores());
@@ -131,8 +131,9 @@ Test(effects, store_is_checked)
 		struct rp_wire_reply r;
 
 		r = bed_expect(&p,
-			       bed_then(&p, (struct bed_at){&dax, 0, 100},
-					bad[i].m, bad[i].addr, 1),
+			       bed_ordered_store(&p,
+						 (struct bed_at){&dax, 0, 100},
+						 bad[i].m, bad[i].addr, 1),
 			       bad[i].st);
 		cr_assert_eq(r.range, 1, "case %zu", i);
 		cr_assert_eq(r.detail, bad[i].detail);
@@ -153,7 +154,7 @@ Test(effects, store_behind_a_read_only_region)
 
 	start(NULL);
 	both.r.writable = false;
-	t = bed_then(&p, (struct bed_at){&both, 0, 64}, &dax, 64, 1);
+	t = bed_ordered_store(&p, (struct bed_at){&both, 0, 64}, &dax, 64, 1);
 	bed_run(&g);
 	bed_expect(&p, t, RP_ST_OK);
 	cr_assert_eq(dax.stores, 1);
@@ -169,8 +170,9 @@ Test(effects, one_batch)
 	start(NULL);
 	q = bed_connect(&g, &file);
 	for (int i = 0; i < 8; i++)
-		t[i] = bed_then(i & 1 ? &q : &p, (struct bed_at){&file, 0, 64},
-				&file, 4096 + 8 * (i / 2), 100 + i);
+		t[i] = bed_ordered_store(i & 1 ? &q : &p,
+					 (struct bed_at){&file, 0, 64}, &file,
+					 4096 + 8 * (i / 2), 100 + i);
 	bed_run(&g);
 	for (int i = 0; i < 8; i++)
 		bed_expect(i & 1 ? &q : &p, t[i], RP_ST_OK);
@@ -190,11 +192,11 @@ Test(effects, no_store_behind_a_failed_flush)
 
 	start(NULL);
 	file.sync_ret = -EIO;
-	a = bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
+	a = bed_ordered_store(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
 	/* Another request's range makes the region of this store fail. */
-	b = bed_then(&p, (struct bed_at){&dax, 0, 64}, &file, 64, 1);
-	memset(g.behind, 0, sizeof(g.behind));
-	c = bed_then(&p, (struct bed_at){&dax, 0, 64}, &dax, 72, 1);
+	b = bed_ordered_store(&p, (struct bed_at){&dax, 0, 64}, &file, 64, 1);
+	memset(g.must_be_durable, 0, sizeof(g.must_be_durable));
+	c = bed_ordered_store(&p, (struct bed_at){&dax, 0, 64}, &dax, 72, 1);
 	bed_expect(&p, c, RP_ST_OK);
 	bed_run(&g);
 	r = bed_expect(&p, a, RP_ST_FLUSH_FAILED);
@@ -204,7 +206,7 @@ Test(effects, no_store_behind_a_failed_flush)
 	cr_assert_eq(r.detail, EIO);
 	cr_assert_eq(count_stores(), 1);
 	/* Now the region has already failed when the request arrives. */
-	b = bed_then(&p, (struct bed_at){&dax, 0, 64}, &file, 64, 1);
+	b = bed_ordered_store(&p, (struct bed_at){&dax, 0, 64}, &file, 64, 1);
 	r = bed_expect(&p, b, RP_ST_REGION_FAILED);
 	cr_assert_eq(r.range, 1);
 	cr_assert_eq(count_stores(), 1);
@@ -218,7 +220,7 @@ Test(effects, flush_of_the_store_fails)
 
 	start(NULL);
 	file.sync_ret = -ENOSPC;
-	t = bed_then(&p, (struct bed_at){&dax, 0, 64}, &file, 64, 1);
+	t = bed_ordered_store(&p, (struct bed_at){&dax, 0, 64}, &file, 64, 1);
 	bed_run(&g);
 	r = bed_expect(&p, t, RP_ST_FLUSH_FAILED);
 	cr_assert_eq(r.range, 1, "the store is behind the only range");
@@ -238,8 +240,8 @@ Test(effects, memory_of_the_store_gone)
 	if (madvise(tmpfs.mem, BED_PAGE, MADV_POPULATE_WRITE))
 		cr_skip("this kernel cannot tell");
 	cr_assert_eq(munmap(tmpfs.mem + 4 * BED_PAGE, BED_PAGE), 0);
-	t = bed_then(&p, (struct bed_at){&tmpfs, 0, 64}, &tmpfs, 4 * BED_PAGE,
-		     1);
+	t = bed_ordered_store(&p, (struct bed_at){&tmpfs, 0, 64}, &tmpfs,
+			      4 * BED_PAGE, 1);
 	r = bed_expect(&p, t, RP_ST_FLUSH_FAILED);
 	cr_assert_eq(r.range, 1);
 	cr_assert_eq(r.detail, ENOMEM);
@@ -264,7 +266,8 @@ Test(effects, memory_of_the_store_may_not_be_written)
 
 		cr_assert_eq(mprotect(m->mem + BED_PAGE, BED_PAGE, PROT_READ),
 			     0);
-		t = bed_then(&p, (struct bed_at){&both, 0, 64}, m, BED_PAGE, 1);
+		t = bed_ordered_store(&p, (struct bed_at){&both, 0, 64}, m,
+				      BED_PAGE, 1);
 		bed_run(&g);
 		r = bed_expect(&p, t, RP_ST_ACCESS);
 		cr_assert_eq(r.range, 1);
@@ -281,7 +284,7 @@ Test(effects, region_of_the_store_fails)
 	uint64_t t;
 
 	start(NULL);
-	t = bed_then(&p, (struct bed_at){&dax, 0, 64}, &file, 64, 1);
+	t = bed_ordered_store(&p, (struct bed_at){&dax, 0, 64}, &file, 64, 1);
 	file.r.failed = EIO;
 	bed_run(&g);
 	r = bed_expect(&p, t, RP_ST_REGION_FAILED);
@@ -304,7 +307,7 @@ Test(effects, newer_connection_drops_queued_stores)
 	r = bed_connect_request(&g, &hello);
 	p = bed_accepted(r);
 	free(r);
-	bed_then(&p, (struct bed_at){&file, 0, 64}, &file, 64, 1);
+	bed_ordered_store(&p, (struct bed_at){&file, 0, 64}, &file, 64, 1);
 	r = bed_connect_request(&g, &hello);
 	q = bed_accepted(r);
 	free(r);
@@ -321,15 +324,15 @@ Test(effects, loss_drops_the_store_of_a_running_flush)
 
 	start(&with_worker);
 	bed_close_gate(&g);
-	bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
+	bed_ordered_store(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
 	bed_run(&g);
 	bed_wait_entered(&g, 1);
 	bed_lose(&p);
 	cr_assert_eq(rp_agent_pending(g.a), 0);
 	p = bed_connect_all(&g, all, 4);
 	/* A store of the new session does not wait for the msync. */
-	t = bed_then(&p, (struct bed_at){&dax, 0, 64}, &dax, 64, 2);
-	memset(g.behind, 0, sizeof(g.behind));
+	t = bed_ordered_store(&p, (struct bed_at){&dax, 0, 64}, &dax, 64, 2);
+	memset(g.must_be_durable, 0, sizeof(g.must_be_durable));
 	bed_expect(&p, t, RP_ST_OK);
 	bed_open_gate(&g);
 	bed_commit(&p, &file, 0, 64);
@@ -360,7 +363,7 @@ Test(effects, later_stores_wait_for_an_ordered_store)
 
 	start(&with_worker);
 	bed_close_gate(&g);
-	t = bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
+	t = bed_ordered_store(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
 	bed_run(&g);
 	bed_wait_entered(&g, 1);
 	/*
@@ -388,8 +391,8 @@ Test(effects, later_stores_wait_for_an_ordered_store)
 	/* Behind a deferred request every later request waits. */
 	bed_commit(&p, &dax, 1024, 8);
 	bed_inline(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 71, 4}, 9);
-	bed_then(&p, (struct bed_at){&dax, 2048, 8}, &dax, 64, 0x77);
-	memset(g.behind, 0, sizeof(g.behind));
+	bed_ordered_store(&p, (struct bed_at){&dax, 2048, 8}, &dax, 64, 0x77);
+	memset(g.must_be_durable, 0, sizeof(g.must_be_durable));
 	bed_run(&g);
 	bed_expect_nothing(&p);
 	cr_assert_eq(rp_agent_pending(g.a), 6);
@@ -420,11 +423,11 @@ Test(effects, later_ordered_store_waits_for_an_ordered_store)
 	bed_run_worker(&g);
 	bed_expect(&p, t, RP_ST_OK);
 	bed_close_gate(&g);
-	t = bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
+	t = bed_ordered_store(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
 	bed_run(&g);
 	bed_wait_entered(&g, 2);
-	bed_then(&p, (struct bed_at){&dax, 1024, 8}, &dax, 64, 2);
-	memset(g.behind, 0, sizeof(g.behind));
+	bed_ordered_store(&p, (struct bed_at){&dax, 1024, 8}, &dax, 64, 2);
+	memset(g.must_be_durable, 0, sizeof(g.must_be_durable));
 	bed_run(&g);
 	bed_expect_nothing(&p);
 	/* The agent has no deadline until a job ends. */
@@ -455,11 +458,11 @@ static void store_waits(enum rp_effect effect)
 	two[0] = (struct rp_wire_range){dax.r.key, 0, 8};
 	two[1] = (struct rp_wire_range){dax.r.key, 64, 8};
 	bed_close_gate(&g);
-	t = bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
+	t = bed_ordered_store(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
 	bed_run(&g);
 	bed_wait_entered(&g, 1);
 	bed_send(&p, &m);
-	memset(g.behind, 0, sizeof(g.behind));
+	memset(g.must_be_durable, 0, sizeof(g.must_be_durable));
 	bed_expect_nothing(&p);
 	bed_open_gate(&g);
 	bed_run_worker(&g);
@@ -489,11 +492,11 @@ Test(effects, deregistration_releases_deferred_messages)
 	p = bed_connect(&g, &file);
 	bed_query(&p, dax.r.key, 0);
 	bed_close_gate(&g);
-	bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
+	bed_ordered_store(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
 	bed_commit(&q, &both, 0, 8);
 	bed_run(&g);
 	bed_wait_entered(&g, 1);
-	memset(g.behind, 0, sizeof(g.behind));
+	memset(g.must_be_durable, 0, sizeof(g.must_be_durable));
 	bed_inline(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 64, 8}, 2);
 	pthread_create(&opener, NULL, open_soon, NULL);
 	bed_region_del(&g, &both);
@@ -514,15 +517,16 @@ Test(effects, stores_to_one_place_keep_their_order)
 
 	start(&with_worker);
 	bed_close_gate(&g);
-	t = bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
+	t = bed_ordered_store(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
 	bed_run(&g);
 	bed_wait_entered(&g, 1);
-	memset(g.behind, 0, sizeof(g.behind));
+	memset(g.must_be_durable, 0, sizeof(g.must_be_durable));
 	for (uint64_t v = 2; v < 6; v++) {
-		bed_then(&p, (struct bed_at){&file, 4096, 8}, &dax, 64, v);
+		bed_ordered_store(&p, (struct bed_at){&file, 4096, 8}, &dax, 64,
+				  v);
 		bed_inline(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 64, 8},
 			   (uint8_t)v);
-		memset(g.behind, 0, sizeof(g.behind));
+		memset(g.must_be_durable, 0, sizeof(g.must_be_durable));
 	}
 	cr_assert_eq(rp_agent_pending(g.a), 9);
 	bed_open_gate(&g);
@@ -546,7 +550,7 @@ Test(effects, other_sessions_do_not_wait)
 	start(&with_worker);
 	q = bed_connect_all(&g, all, 4);
 	bed_close_gate(&g);
-	bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
+	bed_ordered_store(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
 	bed_run(&g);
 	bed_wait_entered(&g, 1);
 	bed_expect(&q,
@@ -571,7 +575,8 @@ Test(effects, close_drops_deferred_messages)
 	for (int i = 0; i < 2; i++) {
 		start(&attr);
 		bed_close_gate(&g);
-		bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
+		bed_ordered_store(&p, (struct bed_at){&file, 0, 64}, &dax, 64,
+				  1);
 		bed_run(&g);
 		bed_wait_entered(&g, 1);
 		for (int j = 0; j < 2; j++)
@@ -594,7 +599,7 @@ Test(effects, malformed_behind_a_job)
 {
 	start(&with_worker);
 	bed_close_gate(&g);
-	bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
+	bed_ordered_store(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
 	bed_run(&g);
 	bed_wait_entered(&g, 1);
 	bed_inline(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 64, 8}, 3);
@@ -620,7 +625,7 @@ Test(effects, deferred_messages_are_bounded)
 
 	start(&attr);
 	bed_close_gate(&g);
-	t = bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
+	t = bed_ordered_store(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
 	bed_run(&g);
 	bed_wait_entered(&g, 1);
 	bed_inline(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 64, 8}, 2);
@@ -646,8 +651,8 @@ Test(effects, deferred_messages_are_bounded)
 	bed_commit(&q, &both, 0, 8);
 	bed_run(&g);
 	bed_wait_entered(&g, before + 1);
-	bed_then(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
-	memset(g.behind, 0, sizeof(g.behind));
+	bed_ordered_store(&p, (struct bed_at){&file, 0, 64}, &dax, 64, 1);
+	memset(g.must_be_durable, 0, sizeof(g.must_be_durable));
 	bed_expect(&p,
 		   bed_inline(&p, RP_LEVEL_VISIBLE,
 			      (struct bed_at){&dax, 64, 8}, 3),

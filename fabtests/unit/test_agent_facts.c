@@ -54,7 +54,7 @@ static void write_source(const char *line)
 	fclose(f);
 }
 
-static int find(struct rp_region *r, struct rp_facts *facts, char *why)
+static int find_facts(struct rp_region *r, struct rp_facts *facts, char *why)
 {
 	lookups++;
 	free(rp_watch_read(RP_SOURCE_LINE, source, 0));
@@ -77,7 +77,7 @@ static void start(const struct rp_agent_attr *attr)
 	lookups = 0;
 	bed_init(&g, attr);
 	g.facts_file = source;
-	g.facts = find;
+	g.facts = find_facts;
 	bed_region(&g, &file, RP_METHOD_AGENT_MSYNC, 8);
 	bed_region(&g, &eadr, RP_METHOD_AGENT_SFENCE, 8);
 	bed_region(&g, &tmpfs, RP_METHOD_DELIVERY, 8);

@@ -216,7 +216,7 @@ Test(agent_scarce, no_memory_for_a_reply)
 Test(agent_scarce, no_memory_to_stay_behind)
 {
 	bed_close_gate(&g);
-	bed_then(&p, (struct bed_at){&file, 0, 8}, &dax, 64, 1);
+	bed_ordered_store(&p, (struct bed_at){&file, 0, 8}, &dax, 64, 1);
 	fails = 1;
 	bed_inline(&p, RP_LEVEL_VISIBLE, (struct bed_at){&dax, 64, 8}, 2);
 	cr_assert_eq(fails, -1);
@@ -229,7 +229,7 @@ Test(agent_scarce, no_memory_to_stay_behind)
 /* If a refusal cannot be queued for later, the agent sends it at once. */
 Test(agent_scarce, no_memory_for_a_refusal)
 {
-	const struct rp_wire_hello hello = bed_hello(bed_some_key());
+	const struct rp_wire_hello hello = bed_hello(bed_unknown_key());
 	const struct rp_wire_query q = {.key = hello.key};
 	struct bed_request *r;
 	uint8_t buf[64];

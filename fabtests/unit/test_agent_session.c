@@ -155,7 +155,7 @@ Test(agent_session, wrong_keys_are_refused_late_and_alike)
 			hello.key ^= 1;
 			break;
 		case 1:
-			hello.key = bed_some_key();
+			hello.key = bed_unknown_key();
 			break;
 		case 2:
 			hello.key ^= 1ull << 59;
@@ -224,7 +224,7 @@ Test(agent_session, keys_of_a_guessing_host_are_not_checked)
 	start(NULL);
 	g.source = 7;
 	for (int i = 0; i < N; i++) {
-		const struct rp_wire_hello hello = bed_hello(bed_some_key());
+		const struct rp_wire_hello hello = bed_hello(bed_unknown_key());
 
 		r[i] = bed_connect_request(&g, &hello);
 		if (r[i]->refused && r[i]->ack.status == RP_ST_OVERLOADED)
@@ -239,7 +239,7 @@ Test(agent_session, keys_of_a_guessing_host_are_not_checked)
 	/* Keys of another host are checked, and refused after the delay. */
 	g.source = 8;
 	cr_assert_eq(show_key(file.r.key, &at_once), RP_ST_OK);
-	cr_assert_eq(show_key(bed_some_key(), &at_once), RP_ST_STALE_KEY);
+	cr_assert_eq(show_key(bed_unknown_key(), &at_once), RP_ST_STALE_KEY);
 	cr_assert_not(at_once);
 	for (int i = 0; i < N; i++) {
 		cr_assert(r[i]->refused);
@@ -261,7 +261,7 @@ Test(agent_session, other_hosts_do_not_hide_a_guessing_host)
 
 	start(NULL);
 	for (size_t i = 0; i < n; i++) {
-		const struct rp_wire_hello hello = bed_hello(bed_some_key());
+		const struct rp_wire_hello hello = bed_hello(bed_unknown_key());
 
 		g.source = i <= RP_AGENT_DEBT ? 7 : 100 + i;
 		r[i] = bed_connect_request(&g, &hello);
@@ -292,7 +292,7 @@ Test(agent_session, all_guessing_hosts_of_the_table_are_remembered)
 
 	start(NULL);
 	for (int i = 0; i < N; i++) {
-		const struct rp_wire_hello hello = bed_hello(bed_some_key());
+		const struct rp_wire_hello hello = bed_hello(bed_unknown_key());
 
 		g.source = i / EACH;
 		r[i] = bed_connect_request(&g, &hello);
@@ -323,7 +323,7 @@ Test(agent_session, host_that_is_not_known_is_not_counted)
 	ops.source = NULL;
 	g.host.ops = &ops;
 	for (int i = 0; i <= RP_AGENT_DEBT; i++) {
-		const struct rp_wire_hello hello = bed_hello(bed_some_key());
+		const struct rp_wire_hello hello = bed_hello(bed_unknown_key());
 
 		r[i] = bed_connect_request(&g, &hello);
 	}
@@ -342,7 +342,7 @@ Test(agent_session, delayed_refusals_are_bounded)
 
 	start(NULL);
 	for (int i = 0; i < N; i++) {
-		const struct rp_wire_hello hello = bed_hello(bed_some_key());
+		const struct rp_wire_hello hello = bed_hello(bed_unknown_key());
 
 		r[i] = bed_connect_request(&g, &hello);
 		cr_assert_not(r[i]->refused);
@@ -375,7 +375,7 @@ Test(agent_session, the_end_refuses_what_is_delayed)
 	struct bed_request *r;
 
 	start(NULL);
-	hello = bed_hello(bed_some_key());
+	hello = bed_hello(bed_unknown_key());
 	r = bed_connect_request(&g, &hello);
 	stop();
 	bed_refused(r, RP_ST_STALE_KEY);
@@ -388,7 +388,7 @@ Test(agent_session, the_log_is_not_flooded)
 	struct rp_wire_hello hello;
 
 	start(NULL);
-	hello = bed_hello(bed_some_key());
+	hello = bed_hello(bed_unknown_key());
 	for (int i = 0; i < 100; i++) {
 		r[i] = bed_connect_request(&g, &hello);
 		g.now += 50 * BED_MS;
@@ -667,7 +667,7 @@ Test(agent_session, method_is_that_of_the_connection)
 
 Test(agent_session, volatile_region_is_none)
 {
-	struct rp_region r = {.key = bed_some_key(), .len = 64};
+	struct rp_region r = {.key = bed_unknown_key(), .len = 64};
 
 	start(NULL);
 	cr_assert_eq(rp_agent_region_add(g.a, &r), -EINVAL);
@@ -916,7 +916,7 @@ Test(agent_session, host_may_not_guess_over_connections)
 	for (int i = 0; i <= RP_AGENT_DEBT; i++) {
 		struct bed_peer p = bed_connect(&g, &file);
 
-		send_query(&p, bed_some_key());
+		send_query(&p, bed_unknown_key());
 		bed_lose(&p);
 	}
 	cr_assert_eq(bed_stats(&g).wrong_keys, RP_AGENT_DEBT + 1);
@@ -1023,9 +1023,9 @@ Test(agent_session, channels_without_rdma)
 	/* A commit may use a key that no QUERY has named. */
 	bed_expect(&p, bed_commit(&p, &dax, 0, 8), RP_ST_OK);
 	t = bed_commit(&p, &file, 0, 8);
-	bed_then(&p, (struct bed_at){&file, 64, 8}, &dax, 64, 1);
+	bed_ordered_store(&p, (struct bed_at){&file, 64, 8}, &dax, 64, 1);
 	bed_commit(&p, &file, 128, 8);
-	memset(g.behind, 0, sizeof(g.behind));
+	memset(g.must_be_durable, 0, sizeof(g.must_be_durable));
 	bed_region_del(&g, &dax);
 	cr_assert_not(p.c->closed);
 	r = bed_expect(&p, t + 1, RP_ST_STALE_KEY);
@@ -1102,7 +1102,7 @@ Test(agent_session, queued_replies_stay_in_order)
 	/* The buffer of a posted reply is kept until done(). */
 	cr_assert_eq(rp_agent_pending(g.a), 1);
 	cr_assert_eq(rp_agent_deadline(g.a), UINT64_MAX);
-	bed_sent(p.c);
+	bed_complete_posts(p.c);
 	cr_assert_eq(rp_agent_pending(g.a), 0);
 	stop();
 }

@@ -103,8 +103,8 @@ Test(agent_store, on_the_worker)
 	each_method(true);
 }
 
-static uint64_t zero(enum rp_level level, struct bed_region *m, uint64_t off,
-		     uint64_t len)
+static uint64_t request_zeros(enum rp_level level, struct bed_region *m,
+			      uint64_t off, uint64_t len)
 {
 	const struct rp_wire_range r = {m->r.key, m->r.addr + off, len};
 	const struct rp_wire_request q = {
@@ -133,20 +133,23 @@ Test(agent_store, zeros)
 		t = durable_write(m, 0, 4096, 7);
 		bed_run(&g);
 		bed_expect(&p, t, RP_ST_OK);
-		bed_expect(&p, zero(RP_LEVEL_VISIBLE, m, 61, 300), RP_ST_OK);
+		bed_expect(&p, request_zeros(RP_LEVEL_VISIBLE, m, 61, 300),
+			   RP_ST_OK);
 		cr_assert(bytes_are(m->mem, 61, 300, 0));
 		cr_assert(bytes_are(m->mem, 60, 1, 7));
 		cr_assert(bytes_are(m->mem, 361, 1, 7));
 		cr_assert(m == &tmpfs || bytes_are(m->media, 61, 300, 7));
-		bed_expect(&p, zero(RP_LEVEL_DURABLE, m, 61, 2000),
+		bed_expect(&p, request_zeros(RP_LEVEL_DURABLE, m, 61, 2000),
 			   m == &tmpfs ? RP_ST_CLASS : RP_ST_OK);
 		cr_assert(m == &tmpfs || bytes_are(m->media, 61, 2000, 0));
 		cr_assert(m == &tmpfs || bytes_are(m->media, 2061, 1, 7));
 	}
-	bed_expect(&p, zero(RP_LEVEL_DURABLE, &dax, 8 * BED_PAGE - 8, 16),
+	bed_expect(&p,
+		   request_zeros(RP_LEVEL_DURABLE, &dax, 8 * BED_PAGE - 8, 16),
 		   RP_ST_RANGE);
 	dax.r.writable = false;
-	bed_expect(&p, zero(RP_LEVEL_DURABLE, &dax, 0, 16), RP_ST_ACCESS);
+	bed_expect(&p, request_zeros(RP_LEVEL_DURABLE, &dax, 0, 16),
+		   RP_ST_ACCESS);
 	stop();
 }
 

@@ -266,7 +266,7 @@ static struct w_rules some_rules(struct seeded *s)
 		.renews = pick & 8 ? much / 4 : 0,
 		.sync_fails = pick & 16 && pick & 32 ? much : 0,
 		.stale = pick & 64 ? much : 0,
-		.leaves = pick & 128 ? much / 2 : 0,
+		.peer_leaves = pick & 128 ? much / 2 : 0,
 		.credits = 1 + (unsigned int)seeded_below(s, 6),
 		.max_jobs = pick & 256 ? 2 : 0,
 		.max_sessions = pick & 512 ? 1 : 0,
@@ -297,7 +297,7 @@ static void check_after_restart(struct world *w)
 			ret = rp_session_post(w->p[k].s, &o->op);
 			if (!ret)
 				note_accepted(w, o);
-			w_pass(w, 100 * W_MS);
+			w_run_for(w, 100 * W_MS);
 		}
 		W_CHECK(w, !ret && !o->used, "afresh: %d", ret);
 	}
@@ -323,7 +323,7 @@ static void one_run(uint64_t seed, struct totals *t)
 	}
 	/* Without failures every operation completes in the timeout. */
 	w.quiet = true;
-	w_pass(&w, 2 * W_TIMEOUT);
+	w_run_for(&w, 2 * W_TIMEOUT);
 	for (int k = 0; k < W_SESSIONS; k++)
 		W_CHECK(&w, !rp_session_outstanding(w.p[k].s),
 			"%u operations do not end",

@@ -349,7 +349,7 @@ static void make_memory(const struct kind *k, const char *domain)
 	char at[64], to[2 * PATH_MAX];
 	struct stat st;
 
-	invent(k->fs ? k->fs : "ext4", k->opts ? k->opts : "rw");
+	invent_file(k->fs ? k->fs : "ext4", k->opts ? k->opts : "rw");
 	claim_dax = k->dax;
 	if (k->nameless)
 		write_tree("/proc/self/maps",
@@ -357,21 +357,21 @@ static void make_memory(const struct kind *k, const char *domain)
 	else if (!strcmp(k->perms, "rw-p"))
 		write_tree("/proc/self/maps",
 			   "00100000-00102000 rw-p 0 %02x:%02x %llu %s\n",
-			   real.stx_dev_major, real.stx_dev_minor,
-			   (unsigned long long)real.stx_ino, real_path);
+			   real_statx.stx_dev_major, real_statx.stx_dev_minor,
+			   (unsigned long long)real_statx.stx_ino, real_path);
 	write_tree("/proc/self/smaps",
 		   "00100000-00102000 rw-s 0 0:0 1 x\nVmFlags: %s\n",
 		   k->flags ? k->flags : "rd");
-	sprintf(at, "/sys/dev/block/%u:%u", real.stx_dev_major,
-		real.stx_dev_minor);
+	sprintf(at, "/sys/dev/block/%u:%u", real_statx.stx_dev_major,
+		real_statx.stx_dev_minor);
 	if (k->device) {
 		cr_assert_eq(stat("/dev/null", &st), 0);
-		cr_assert_eq(
-			statx(AT_FDCWD, "/dev/null", 0, STATX_MNT_ID, &real),
-			0);
+		cr_assert_eq(statx(AT_FDCWD, "/dev/null", 0, STATX_MNT_ID,
+				   &real_statx),
+			     0);
 		write_tree("/proc/self/mountinfo",
 			   "%llu 1 0:5 / /dev rw - devtmpfs d rw\n",
-			   (unsigned long long)real.stx_mnt_id);
+			   (unsigned long long)real_statx.stx_mnt_id);
 		write_tree("/proc/self/maps",
 			   "00100000-00102000 rw-s 0 00:05 %lu /dev/null\n",
 			   (unsigned long)st.st_ino);
@@ -409,7 +409,7 @@ static void make_rest(void)
 
 /* --- the query --- */
 
-static size_t looked;
+static size_t nchecked;
 
 static struct rp_facts truth_of(const struct kind *k, const struct way *w,
 				size_t d, size_t n, bool emulate)
@@ -445,7 +445,7 @@ static void compare_with_truth(const struct rp_facts *truth, const char *of)
 	cr_assert_eq(facts.limit, truth->limit, "%s: limit", of);
 	cr_assert_eq(facts.node, truth->node, "%s: node", of);
 	cr_assert_eq(facts.agent, true);
-	looked++;
+	nchecked++;
 }
 
 static void explain_raise(const struct rp_facts *truth, unsigned int raised,
@@ -464,8 +464,8 @@ static void explain_raise(const struct rp_facts *truth, unsigned int raised,
 	cr_assert_eq(warned, raised, "%s: %u warnings", of, warned);
 }
 
-static void look_at(const struct kind *k, const struct way *w, size_t d,
-		    size_t n)
+static void check_machine(const struct kind *k, const struct way *w, size_t d,
+			  size_t n)
 {
 	struct rp_facts truth, stated;
 	struct rp_nic nic;
@@ -512,13 +512,14 @@ Test(caps_all, every_machine)
 			for (size_t k = 0; k < COUNT(kinds); k++)
 				for (size_t d = 0; d < COUNT(domains); d++) {
 					make_memory(&kinds[k], domains[d].word);
-					look_at(&kinds[k], &ways[w], d, n);
+					check_machine(&kinds[k], &ways[w], d,
+						      n);
 				}
 		}
 	}
-	cr_assert_eq(looked, COUNT(ways) * COUNT(nodes) * COUNT(kinds) *
-				     COUNT(domains) *
-				     (2 + COUNT(scopes) * COUNT(said)));
+	cr_assert_eq(nchecked, COUNT(ways) * COUNT(nodes) * COUNT(kinds) *
+				       COUNT(domains) *
+				       (2 + COUNT(scopes) * COUNT(said)));
 	for (size_t i = 0; i < COUNT(scopes); i++)
 		for (size_t s = 0; s < COUNT(said); s++)
 			rp_operator_free(ops[i][s]);

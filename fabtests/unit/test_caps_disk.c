@@ -225,7 +225,7 @@ static void loop_on(const char *type, const char *opts)
 	write_tree("/proc/self/mountinfo",
 		   "%llu 1 7:0 / / rw - ext4 /dev/loop0 rw\n"
 		   "%llu 1 8:1 / /p rw - %s /dev/sda1 %s\n",
-		   (unsigned long long)real.stx_mnt_id,
+		   (unsigned long long)real_statx.stx_mnt_id,
 		   (unsigned long long)sx.stx_mnt_id, type, opts);
 }
 
@@ -364,7 +364,8 @@ Test(caps_disk, dax_is_weaker_only_where_msync_is_the_method)
 
 static char seen[256];
 
-static void note(struct rp_disks *w, const char *folder, const char *flaw)
+static void record_disk(struct rp_disks *w, const char *folder,
+			const char *flaw)
 {
 	strcat(seen, strrchr(folder, '/') + 1);
 	strcat(seen, *flaw ? "! " : " ");
@@ -372,7 +373,7 @@ static void note(struct rp_disks *w, const char *folder, const char *flaw)
 
 Test(caps_disk, disks_come_before_what_is_made_of_them)
 {
-	struct rp_disks w = {.root = dir, .fn = note};
+	struct rp_disks w = {.root = dir, .fn = record_disk};
 
 	invent_on(9, 0, "ext4", "/dev/md0", "rw");
 	link_tree("/sys/dev/block/9:0", MD);
@@ -391,7 +392,7 @@ Test(caps_disk, disks_come_before_what_is_made_of_them)
 	write_tree("/proc/self/mountinfo",
 		   "%llu 1 0:50 / / rw - overlay overlay "
 		   "rw,lowerdir=/a:/b,upperdir=/proc/self,workdir=/c\n",
-		   (unsigned long long)real.stx_mnt_id);
+		   (unsigned long long)real_statx.stx_mnt_id);
 	cr_assert(rp_caps_disks(&w, real_path));
 	cr_assert_str_eq(seen, "");
 	{
@@ -403,7 +404,7 @@ Test(caps_disk, disks_come_before_what_is_made_of_them)
 			   "%llu 1 0:50 / / rw - overlay overlay "
 			   "rw,lowerdir=/a:/b,upperdir=/proc/self,workdir=/c\n"
 			   "%llu 1 9:0 / /p rw - ext4 /dev/md0 rw\n",
-			   (unsigned long long)real.stx_mnt_id,
+			   (unsigned long long)real_statx.stx_mnt_id,
 			   (unsigned long long)sx.stx_mnt_id);
 	}
 	cr_assert(rp_caps_disks(&w, real_path));
@@ -411,10 +412,10 @@ Test(caps_disk, disks_come_before_what_is_made_of_them)
 	/* An overlay whose upper folder is itself ends the recursion. */
 	write_tree("/proc/self/mountinfo",
 		   "%llu 1 0:50 / / rw - overlay overlay rw,upperdir=%s\n",
-		   (unsigned long long)real.stx_mnt_id, real_path);
+		   (unsigned long long)real_statx.stx_mnt_id, real_path);
 	cr_assert(rp_caps_disks(&w, real_path));
 	write_tree("/proc/self/mountinfo", "%llu 1 0:50 / / rw - tmpfs t rw\n",
-		   (unsigned long long)real.stx_mnt_id);
+		   (unsigned long long)real_statx.stx_mnt_id);
 	cr_assert_not(rp_caps_disks(&w, real_path));
 	cr_assert(rp_caps_disks(&w, "/no/such/file"));
 }

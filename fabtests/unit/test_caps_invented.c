@@ -55,7 +55,7 @@ Test(caps_invented, file_systems)
 	};
 
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
-		invent(t[i].type, t[i].opts);
+		invent_file(t[i].type, t[i].opts);
 		cfg.trust_fs = t[i].trust;
 		expect_found(HERE, LEN, RP_MEM_FILE);
 		cr_assert_str_eq(facts.fs_name, t[i].type);
@@ -69,16 +69,16 @@ Test(caps_invented, file_systems)
 						    : RP_REFUSAL_FS);
 	}
 	cfg.trust_fs = NULL;
-	invent("tmpfs", "rw");
+	invent_file("tmpfs", "rw");
 	expect_found(HERE, LEN, RP_MEM_TMPFS);
-	invent("hugetlbfs", "rw");
+	invent_file("hugetlbfs", "rw");
 	expect_found(HERE, LEN, RP_MEM_TMPFS);
 }
 
 /* In a plain chroot, mountinfo lacks the mount of the root. */
 Test(caps_invented, a_mount_that_cannot_be_seen)
 {
-	invent("ext4", "rw");
+	invent_file("ext4", "rw");
 	write_tree("/proc/self/mountinfo", "1 0 0:1 / / rw - proc proc rw\n");
 	expect_found(HERE, LEN, file_here());
 	cr_assert_neq(facts.fs_trusted, RP_YES);
@@ -94,21 +94,21 @@ Test(caps_invented, a_mount_that_cannot_be_seen)
 
 Test(caps_invented, not_the_mapped_file)
 {
-	invent("ext4", "rw");
+	invent_file("ext4", "rw");
 	write_tree("/proc/self/maps",
 		   "00100000-00102000 rw-s 0 %02x:%02x %llu %s\n",
-		   real.stx_dev_major, real.stx_dev_minor,
-		   (unsigned long long)real.stx_ino + 1, real_path);
+		   real_statx.stx_dev_major, real_statx.stx_dev_minor,
+		   (unsigned long long)real_statx.stx_ino + 1, real_path);
 	expect_found(HERE, LEN, RP_MEM_UNKNOWN);
 	write_tree("/proc/self/maps",
 		   "00100000-00102000 rw-s 0 %02x:%02x %llu %s\n",
-		   real.stx_dev_major, real.stx_dev_minor + 1,
-		   (unsigned long long)real.stx_ino, real_path);
+		   real_statx.stx_dev_major, real_statx.stx_dev_minor + 1,
+		   (unsigned long long)real_statx.stx_ino, real_path);
 	expect_found(HERE, LEN, RP_MEM_UNKNOWN);
 	write_tree("/proc/self/maps",
 		   "00100000-00102000 rw-s 0 %02x:%02x %llu %s\n",
-		   real.stx_dev_major + 1, real.stx_dev_minor,
-		   (unsigned long long)real.stx_ino, real_path);
+		   real_statx.stx_dev_major + 1, real_statx.stx_dev_minor,
+		   (unsigned long long)real_statx.stx_ino, real_path);
 	expect_found(HERE, LEN, RP_MEM_UNKNOWN);
 	cr_assert_eq(rp_method_best(&facts, RP_METHODS_BUILT).refusal,
 		     RP_REFUSAL_UNKNOWN);
@@ -118,17 +118,17 @@ Test(caps_invented, not_the_mapped_file)
 	 */
 	write_tree("/proc/self/maps",
 		   "00100000-00102000 rw-s 0 77:88 %llu %s\n",
-		   (unsigned long long)real.stx_ino, real_path);
+		   (unsigned long long)real_statx.stx_ino, real_path);
 	write_tree("/proc/self/mountinfo",
 		   "%llu 1 119:136 / / rw - btrfs d rw\n",
-		   (unsigned long long)real.stx_mnt_id);
+		   (unsigned long long)real_statx.stx_mnt_id);
 	expect_found(HERE, LEN, RP_MEM_FILE);
 	cr_assert_eq(facts.fs_trusted, RP_YES);
 	/*
 	 * Some kernels show the inode below an overlay. Then the name
 	 * identifies the file, unless it may be the name of a deleted file.
 	 */
-	invent("overlay", "rw");
+	invent_file("overlay", "rw");
 	cfg.trust_fs = "overlay";
 	write_tree("/proc/self/maps",
 		   "00100000-00102000 rw-s 0 77:88 4711 %s\n", real_path);
@@ -178,8 +178,8 @@ static void disk_is(const char *name)
 	char full[2 * PATH_MAX], to[2 * PATH_MAX];
 
 	write_tree("/sys/dev/block/x", " ");
-	sprintf(full, "%s/sys/dev/block/%u:%u", dir, real.stx_dev_major,
-		real.stx_dev_minor);
+	sprintf(full, "%s/sys/dev/block/%u:%u", dir, real_statx.stx_dev_major,
+		real_statx.stx_dev_minor);
 	sprintf(to, "../../devices/ndbus0/%s/namespace0.0/block/pmem0", name);
 	unlink(full);
 	cr_assert_eq(symlink(to, full), 0);
@@ -188,7 +188,7 @@ static void disk_is(const char *name)
 Test(caps_invented, dax)
 {
 	claim_dax = true;
-	invent("ext4", "rw,dax=always");
+	invent_file("ext4", "rw,dax=always");
 	make_smaps("rd wr sh mr mw me ms sf", "rd wr sh mr mw me ms sf");
 	expect_found(HERE, LEN, RP_MEM_DAX_SYNC);
 	cr_assert_eq(facts.fs_trusted, RP_YES);
@@ -204,12 +204,12 @@ Test(caps_invented, dax)
 	write_tree("/proc/self/smaps", "garbage\n");
 	expect_found(HERE, LEN, RP_MEM_DAX);
 	/* A DAX file on an untrusted file system. */
-	invent("virtiofs", "rw");
+	invent_file("virtiofs", "rw");
 	expect_found(HERE, LEN, RP_MEM_DAX);
 	cr_assert_eq(facts.fs_trusted, RP_NO);
 	/* Without STATX_ATTR_DAX the mapping flag does not make it DAX. */
 	claim_dax = false;
-	invent("ext4", "rw");
+	invent_file("ext4", "rw");
 	make_smaps("rd wr sh mr mw me ms sf", "rd wr sh mr mw me ms sf");
 	expect_found(HERE, LEN, RP_MEM_FILE);
 }
@@ -227,7 +227,7 @@ Test(caps_invented, persistence_domain)
 		{"cpu_cache_and_more", RP_DOMAIN_UNKNOWN},
 	};
 
-	invent("ext4", "rw");
+	invent_file("ext4", "rw");
 	make_smaps("rd wr sf", "rd wr sf");
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
 		nd_region("region0", t[i].word);
@@ -254,12 +254,13 @@ Test(caps_invented, devdax)
 	char full[2 * PATH_MAX];
 	struct stat st;
 
-	invent("devtmpfs", "rw");
+	invent_file("devtmpfs", "rw");
 	cr_assert_eq(stat("/dev/null", &st), 0);
-	cr_assert_eq(statx(AT_FDCWD, "/dev/null", 0, STATX_MNT_ID, &real), 0);
+	cr_assert_eq(statx(AT_FDCWD, "/dev/null", 0, STATX_MNT_ID, &real_statx),
+		     0);
 	write_tree("/proc/self/mountinfo",
 		   "%llu 1 0:5 / /dev rw - devtmpfs d rw\n",
-		   (unsigned long long)real.stx_mnt_id);
+		   (unsigned long long)real_statx.stx_mnt_id);
 	write_tree("/proc/self/maps",
 		   "00100000-00102000 rw-s 0 00:05 %lu /dev/null\n", st.st_ino);
 	/* A character device that is not devdax promises nothing. */
@@ -293,11 +294,11 @@ Test(caps_invented, forced_granularity_is_ignored)
 
 	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
 		setenv("PMEM2_FORCE_GRANULARITY", values[i], 1);
-		invent("ext4", "rw");
+		invent_file("ext4", "rw");
 		expect_found(HERE, LEN, RP_MEM_FILE);
 		cr_assert_eq(rp_method_best(&facts, RP_METHODS_BUILT).class,
 			     RP_CLASS_POWER);
-		invent("tmpfs", "rw");
+		invent_file("tmpfs", "rw");
 		expect_found(HERE, LEN, RP_MEM_TMPFS);
 	}
 }
@@ -306,9 +307,9 @@ Test(caps_invented, forced_granularity_is_ignored)
 Test(caps_invented, memory_without_a_disk_is_emulated)
 {
 	cfg.emulate = true;
-	invent("ext4", "rw");
+	invent_file("ext4", "rw");
 	expect_found(HERE, LEN, RP_MEM_FILE);
-	invent("tmpfs", "rw");
+	invent_file("tmpfs", "rw");
 	expect_found(HERE, LEN, RP_MEM_EMULATED);
 	cr_assert_eq(rp_method_best(&facts, RP_METHODS_BUILT).class,
 		     RP_CLASS_NONE);
@@ -367,7 +368,7 @@ Test(caps_invented, many_mappings)
 	 * As many mappings as the kernel allows by default. The region is the
 	 * last one, split into pieces.
 	 */
-	invent("ext4", "rw");
+	invent_file("ext4", "rw");
 	sprintf(path, "%s/proc/self/maps", dir);
 	f = fopen(path, "w");
 	for (int i = 0; i < 65530; i++, at += 0x2000)
@@ -377,15 +378,16 @@ Test(caps_invented, many_mappings)
 	for (int i = 0; i < 10000; i++)
 		fprintf(f, "%08lx-%08lx rw-s %08x %02x:%02x %llu    %s\n",
 			at + i * 0x1000ul, at + i * 0x1000ul + 0x1000,
-			i * 0x1000, real.stx_dev_major, real.stx_dev_minor,
-			(unsigned long long)real.stx_ino, real_path);
+			i * 0x1000, real_statx.stx_dev_major,
+			real_statx.stx_dev_minor,
+			(unsigned long long)real_statx.stx_ino, real_path);
 	fclose(f);
 	begun = seconds();
-	looks = 0;
+	nstatx = 0;
 	expect_found((void *)at, 0x1000 * 10000, RP_MEM_FILE);
 	begun = seconds() - begun;
 	cr_assert_lt(begun, 1.0, "took %.3f s", begun);
-	cr_assert_leq(looks, 2, "looked %zu times at one file", looks);
+	cr_assert_leq(nstatx, 2, "looked %zu times at one file", nstatx);
 	expect_err((void *)at, 0x1000 * 10000 + 1, -EFAULT, "mapped");
 }
 

@@ -205,15 +205,15 @@ static void make_machine(const char *domain, uint32_t p0, uint32_t p1)
 {
 	char link[2 * PATH_MAX], to[2 * PATH_MAX];
 
-	invent("ext4", "rw");
+	invent_file("ext4", "rw");
 	claim_dax = true;
 	write_tree("/proc/self/smaps",
 		   "00100000-00102000 rw-s 0 0:0 1 x\nVmFlags: rd wr sh sf \n");
 	nd_region("region0", domain);
 	write_tree("/sys/devices/ndbus0/region0/numa_node", "0\n");
 	write_tree("/sys/dev/block/x", "\n");
-	sprintf(link, "%s/sys/dev/block/%u:%u", dir, real.stx_dev_major,
-		real.stx_dev_minor);
+	sprintf(link, "%s/sys/dev/block/%u:%u", dir, real_statx.stx_dev_major,
+		real_statx.stx_dev_minor);
 	sprintf(to, "%s/sys/devices/ndbus0/region0/namespace0.0/block/pmem0",
 		dir);
 	unlink(link);

@@ -42,33 +42,33 @@ static void expect_memory(enum rp_memory memory, const char *sentence)
 
 Test(caps_stated, files)
 {
-	invent("ext4", "rw");
+	invent_file("ext4", "rw");
 	expect_memory(RP_MEM_FILE, "page cache of a file on ext4: pool");
-	cr_assert_eq(facts.file.ino, real.stx_ino);
-	invent("ext4", "rw,nobarrier");
+	cr_assert_eq(facts.file.ino, real_statx.stx_ino);
+	invent_file("ext4", "rw,nobarrier");
 	expect_memory(RP_MEM_FILE,
 		      "page cache of a file on ext4, mounted without "
 		      "barriers; fix that, or vouch for it with "
 		      "FI_OFI_RPMEM_TRUST_FS=ext4: pool");
-	invent("overlay", "rw");
+	invent_file("overlay", "rw");
 	expect_memory(RP_MEM_FILE,
 		      "page cache of a file on overlay, whose msync nobody "
 		      "vouches for; FI_OFI_RPMEM_TRUST_FS=overlay does: "
 		      "pool");
-	invent("tmpfs", "rw");
+	invent_file("tmpfs", "rw");
 	expect_memory(RP_MEM_TMPFS,
 		      "file pool on tmpfs: outlives the process, not the "
 		      "machine");
 	cr_assert_eq(facts.file.ino, 0);
 	claim_dax = true;
-	invent("xfs", "rw");
+	invent_file("xfs", "rw");
 	write_tree("/proc/self/smaps", "nothing\n");
 	expect_memory(RP_MEM_DAX, "DAX file on xfs: pool");
-	cr_assert_eq(facts.file.ino, real.stx_ino);
+	cr_assert_eq(facts.file.ino, real_statx.stx_ino);
 	write_tree("/proc/self/smaps",
 		   "00100000-00102000 rw-s 0 08:01 5 /x\nVmFlags: rd wr sf\n");
 	expect_memory(RP_MEM_DAX_SYNC, "DAX file on xfs: pool");
-	cr_assert_eq(facts.file.ino, real.stx_ino);
+	cr_assert_eq(facts.file.ino, real_statx.stx_ino);
 	/* Without smaps nobody knows whether a mapping has MAP_SYNC. */
 	write_tree("/proc/self/smaps", " ");
 	expect_memory(RP_MEM_DAX, "DAX file on xfs: pool");
@@ -78,7 +78,7 @@ Test(caps_stated, a_mount_that_cannot_be_seen)
 {
 	char sentence[512];
 
-	invent("ext4", "rw");
+	invent_file("ext4", "rw");
 	write_tree("/proc/self/mountinfo", "1 0 0:1 / / rw - proc proc rw\n");
 	expect_found(HERE, LEN, file_here());
 	if (file_here() != RP_MEM_FILE || !facts.fs_name[0] ||
@@ -138,10 +138,11 @@ Test(caps_stated, devices)
 
 	cfg.root = dir;
 	cr_assert_eq(stat("/dev/null", &st), 0);
-	cr_assert_eq(statx(AT_FDCWD, "/dev/null", 0, STATX_MNT_ID, &real), 0);
+	cr_assert_eq(statx(AT_FDCWD, "/dev/null", 0, STATX_MNT_ID, &real_statx),
+		     0);
 	write_tree("/proc/self/mountinfo",
 		   "%llu 1 0:5 / /dev rw - devtmpfs d rw\n",
-		   (unsigned long long)real.stx_mnt_id);
+		   (unsigned long long)real_statx.stx_mnt_id);
 	make_maps("rw-s", "00:05", st.st_ino, "/dev/null");
 	expect_memory(RP_MEM_UNKNOWN,
 		      "null is neither a file nor a devdax device");
@@ -157,7 +158,7 @@ Test(caps_stated, devices)
 Test(caps_stated, emulated_memory_promises_nothing)
 {
 	cfg.emulate = true;
-	invent("tmpfs", "rw");
+	invent_file("tmpfs", "rw");
 	expect_memory(RP_MEM_EMULATED,
 		      "tmpfs memory playing persistent memory: "
 		      "survives nothing");
@@ -175,7 +176,7 @@ Test(caps_stated, two_files)
 
 	for (int dax = 0; dax < 2; dax++) {
 		claim_dax = dax;
-		invent("ext4", "rw");
+		invent_file("ext4", "rw");
 		close(make_file("b", LEN));
 		sprintf(path, "%s/b", dir);
 		cr_assert_eq(statx(AT_FDCWD, path, 0, STATX_BASIC_STATS, &b),
@@ -183,21 +184,21 @@ Test(caps_stated, two_files)
 		write_tree("/proc/self/maps",
 			   "00100000-00101000 rw-s 0 %02x:%02x %llu %s\n"
 			   "00101000-00102000 rw-s 0 %02x:%02x %llu %s\n",
-			   real.stx_dev_major, real.stx_dev_minor,
-			   (unsigned long long)real.stx_ino, real_path,
-			   real.stx_dev_major, real.stx_dev_minor,
+			   real_statx.stx_dev_major, real_statx.stx_dev_minor,
+			   (unsigned long long)real_statx.stx_ino, real_path,
+			   real_statx.stx_dev_major, real_statx.stx_dev_minor,
 			   (unsigned long long)b.stx_ino, path);
 		expect_err(HERE, LEN, -ENOTSUP, "another file, b, at 0x101000");
 	}
 	/* tmpfs is never synced, so two tmpfs files may be one region. */
 	claim_dax = false;
-	invent("tmpfs", "rw");
+	invent_file("tmpfs", "rw");
 	write_tree("/proc/self/maps",
 		   "00100000-00101000 rw-s 0 %02x:%02x %llu %s\n"
 		   "00101000-00102000 rw-s 0 %02x:%02x %llu %s\n",
-		   real.stx_dev_major, real.stx_dev_minor,
-		   (unsigned long long)real.stx_ino, real_path,
-		   real.stx_dev_major, real.stx_dev_minor,
+		   real_statx.stx_dev_major, real_statx.stx_dev_minor,
+		   (unsigned long long)real_statx.stx_ino, real_path,
+		   real_statx.stx_dev_major, real_statx.stx_dev_minor,
 		   (unsigned long long)b.stx_ino, path);
 	expect_found(HERE, LEN, RP_MEM_TMPFS);
 }

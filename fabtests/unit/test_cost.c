@@ -27,9 +27,9 @@ struct cost {
 	struct path_cost {
 		struct line write; /* until the write is acknowledged */
 		/* In addition to the write: */
-		uint32_t ask_ns;    /* request behind the write, and reply */
-		uint32_t fence_ns;  /* one read behind the write */
-		uint32_t fences_ns; /* each further read behind the write */
+		uint32_t request_ns; /* request behind the write, and reply */
+		uint32_t fence_ns;   /* one read behind the write */
+		uint32_t fences_ns;  /* each further read behind the write */
 		/* Instead of both: a request that carries the bytes. */
 		struct line store;
 	} path[PATHS];
@@ -70,13 +70,13 @@ struct cost {
 
 static const struct cost figures = {
 	.path[PATH_CPU].write = {.ns = 8770, .ps = 466},
-	.path[PATH_CPU].ask_ns = 12080,
+	.path[PATH_CPU].request_ns = 12080,
 	.path[PATH_CPU].fence_ns = 11600,
 	.path[PATH_CPU].fences_ns = 5800,
 	.path[PATH_CPU].store = {.ns = 13110, .ps = 579},
 
 	.path[PATH_DMA].write = {.ns = 1400, .ps = 143},
-	.path[PATH_DMA].ask_ns = 2830,
+	.path[PATH_DMA].request_ns = 2830,
 	.path[PATH_DMA].fence_ns = 1500,
 	.path[PATH_DMA].fences_ns = 750,
 	.path[PATH_DMA].store = {.ns = 2230, .ps = 143},
@@ -119,7 +119,7 @@ Test(cost, measured_points)
 
 	expect_near(cost_of(&cpu->write, 64), 8800);
 	expect_near(cost_of(&cpu->write, 65536), 39300);
-	expect_near(cost_of(&cpu->write, 64) + cpu->ask_ns + clwb, 21000);
+	expect_near(cost_of(&cpu->write, 64) + cpu->request_ns + clwb, 21000);
 	expect_near(cost_of(&cpu->store, 64) + cost_of(&c->stream, 64), 13200);
 	expect_near(cost_of(&cpu->store, 65536) + cost_of(&c->stream, 65536),
 		    60800);
@@ -128,7 +128,7 @@ Test(cost, measured_points)
 		    371000);
 	expect_near(cost_of(&dma->write, 64), 1400);
 	expect_near(cost_of(&dma->write, 64) + dma->fence_ns, 2900);
-	expect_near(cost_of(&dma->write, 64) + dma->ask_ns + clwb, 4350);
+	expect_near(cost_of(&dma->write, 64) + dma->request_ns + clwb, 4350);
 	expect_near(cost_of(&dma->store, 64) + cost_of(&c->stream, 64), 2300);
 	expect_near(clwb, 117);
 	expect_near(flush_cost(RP_METHOD_AGENT_CLWB, 65536), 30000);
@@ -159,7 +159,7 @@ static struct line figure_of(const char *name)
 		if (!strcmp(what, "store"))
 			return at->store;
 		if (!strcmp(what, "ask"))
-			return (struct line){.ns = at->ask_ns};
+			return (struct line){.ns = at->request_ns};
 		if (!strcmp(what, "fence"))
 			return (struct line){.ns = at->fence_ns};
 		if (!strcmp(what, "fences"))
@@ -210,7 +210,7 @@ static uint64_t cost_beyond_writes(enum path path, enum rp_method m,
 	case RP_METHOD_NATIVE: /* as a fence; not measured on any device */
 		return c->path[path].fence_ns;
 	default:
-		return c->path[path].ask_ns + flush_cost(m, bytes);
+		return c->path[path].request_ns + flush_cost(m, bytes);
 	}
 }
 
@@ -268,7 +268,7 @@ Test(cost, writes_of_the_default_length_are_cheaper_inside_the_request)
 				    m == RP_METHOD_AGENT_CLWB_MSYNC)
 					in += MSYNC_NS;
 				cr_assert_leq(in, cost_of(&at->write, n) +
-							  at->ask_ns +
+							  at->request_ns +
 							  flush_cost(m, n));
 			}
 }

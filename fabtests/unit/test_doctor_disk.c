@@ -148,6 +148,6 @@ Test(doctor_disk, memory_gets_another_remedy)
 	look_at(2);
 	expect(1, "msync", DOCTOR_WARN, "remedy", "put the file on a disk");
 	/* For tmpfs no check of disks is needed: its class is known. */
-	invent("tmpfs", "rw");
+	invent_file("tmpfs", "rw");
 	look_at(0);
 }

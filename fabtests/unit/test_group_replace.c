@@ -63,8 +63,8 @@ int rpmem_pool_read(struct rpmem_pool *pool, void *buf, size_t len,
 }
 
 /* Write words durably. In the step of the power cut only some words arrive. */
-static int change(struct rpmem_pool *pool, const unsigned char *from,
-		  uint64_t offset, uint64_t len, unsigned int flags)
+static int write_torn(struct rpmem_pool *pool, const unsigned char *from,
+		      uint64_t offset, uint64_t len, unsigned int flags)
 {
 	cr_assert(flags & RPMEM_POOL_DURABLE);
 	if (!steps_left)
@@ -79,7 +79,7 @@ static int change(struct rpmem_pool *pool, const unsigned char *from,
 int rpmem_pool_write(struct rpmem_pool *pool, const void *buf, size_t len,
 		     uint64_t offset, unsigned int flags)
 {
-	return change(pool, buf, offset, len, flags);
+	return write_torn(pool, buf, offset, len, flags);
 }
 
 int rpmem_pool_zero(struct rpmem_pool *pool, size_t len, uint64_t offset,
@@ -87,7 +87,7 @@ int rpmem_pool_zero(struct rpmem_pool *pool, size_t len, uint64_t offset,
 {
 	static const unsigned char zeros[GROUP_AREA];
 
-	return change(pool, zeros, offset, len, flags);
+	return write_torn(pool, zeros, offset, len, flags);
 }
 
 /* Targets in this test have no UUID. */

@@ -9,25 +9,25 @@
 #include "core/log.h"
 
 static enum rp_log_level level;
-static char heard[1024];
-static int times;
+static char last_text[1024];
+static int ntexts;
 
 static void record_line(enum rp_log_level l, const char *text)
 {
 	level = l;
-	snprintf(heard, sizeof(heard), "%s", text);
-	times++;
+	snprintf(last_text, sizeof(last_text), "%s", text);
+	ntexts++;
 }
 
 /* The file that stderr is redirected to. */
-static FILE *said;
+static FILE *stderr_file;
 
 static void listen_in(void)
 {
-	said = tmpfile();
-	cr_assert_not_null(said);
+	stderr_file = tmpfile();
+	cr_assert_not_null(stderr_file);
 	fflush(stderr);
-	cr_assert_geq(dup2(fileno(said), STDERR_FILENO), 0);
+	cr_assert_geq(dup2(fileno(stderr_file), STDERR_FILENO), 0);
 }
 
 static const char *on_stderr(void)
@@ -36,7 +36,7 @@ static const char *on_stderr(void)
 	ssize_t n;
 
 	fflush(stderr);
-	n = pread(fileno(said), text, sizeof(text) - 1, 0);
+	n = pread(fileno(stderr_file), text, sizeof(text) - 1, 0);
 	text[n > 0 ? n : 0] = 0;
 	return text;
 }
@@ -52,9 +52,9 @@ Test(log, sink_gets_every_level)
 	for (int i = 0; i < 3; i++) {
 		rp_log(all[i], "%s %d%%", "part", i);
 		snprintf(want, sizeof(want), "part %d%%", i);
-		cr_assert_str_eq(heard, want);
+		cr_assert_str_eq(last_text, want);
 		cr_assert_eq(level, all[i]);
-		cr_assert_eq(times, i + 1);
+		cr_assert_eq(ntexts, i + 1);
 	}
 	cr_assert_str_eq(on_stderr(), "");
 }
@@ -75,7 +75,7 @@ Test(log, sink_can_be_taken_back)
 	rp_log_set(record_line);
 	rp_log_set(NULL);
 	rp_log(RP_LOG_WARN, "after all");
-	cr_assert_eq(times, 0);
+	cr_assert_eq(ntexts, 0);
 	cr_assert_str_eq(on_stderr(), "ofi_rpmem: after all\n");
 }
 
@@ -89,7 +89,7 @@ Test(log, cut_not_overrun)
 	long_message[sizeof(long_message) - 1] = 0;
 	rp_log_set(record_line);
 	rp_log(RP_LOG_WARN, "%s", long_message);
-	len = strlen(heard);
+	len = strlen(last_text);
 	cr_assert_eq(len, 511);
-	cr_assert_eq(strspn(heard, "x"), len);
+	cr_assert_eq(strspn(last_text, "x"), len);
 }

@@ -11,7 +11,7 @@
 #define COUNT(a)  (sizeof(a) / sizeof((a)[0]))
 
 /* Number of times that the advice was a higher class, or another method. */
-static size_t advised;
+static size_t nadvised;
 
 static void judge_advice(const struct rp_facts *f, unsigned int built)
 {
@@ -20,7 +20,7 @@ static void judge_advice(const struct rp_facts *f, unsigned int built)
 
 	if (!a.change)
 		return;
-	advised++;
+	nadvised++;
 	cr_assert_neq(a.choice.method, RP_METHOD_REFUSED);
 	if (now.method == RP_METHOD_REFUSED)
 		return;
@@ -123,5 +123,5 @@ Test(method_advice, helps)
 	}
 	for_all(ALL_BUILT);
 	for_all(RP_METHODS_BUILT);
-	cr_assert_gt(advised, 1000);
+	cr_assert_gt(nadvised, 1000);
 }

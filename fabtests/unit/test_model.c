@@ -15,7 +15,7 @@ Test(model, owns_what_it_allocated)
 {
 	uint64_t *b;
 
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
 	b = model_alloc(m, MODEL_PAGE);
 	cr_assert_eq((uintptr_t)b % MODEL_PAGE, 0);
 	cr_assert(model_owns(m, a));
@@ -27,14 +27,14 @@ Test(model, owns_what_it_allocated)
 
 Test(model, untouched_memory_is_on_the_media)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
 	CUT(3, 0);
 	KILL(3, 0);
 }
 
 Test(model, reset_is_as_new)
 {
-	make(MODEL_DAX, MODEL_ADR, MODEL_DMA_CACHE);
+	make_model(MODEL_DAX, MODEL_ADR, MODEL_DMA_CACHE);
 	store(0, 1);
 	dma(0, 1, 2);
 	dma_now(600, 2);
@@ -55,7 +55,7 @@ Test(model, other_memory_is_plain)
 {
 	uint64_t dram = 0, v = 7;
 
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
 	model_dma_write(m, 0, &dram, &v, sizeof(v));
 	cr_assert_eq(dram, 0);
 	model_dma_step(m, 0);
@@ -73,7 +73,7 @@ Test(model, other_memory_is_plain)
 
 Test(model, adr_store_may_be_evicted)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
 	store(0, 1);
 	store(0, 2);
 	cr_assert_eq(a[0], 2);
@@ -83,7 +83,7 @@ Test(model, adr_store_may_be_evicted)
 
 Test(model, adr_clwb_alone_guarantees_nothing)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
 	store(0, 1);
 	model_clwb(m, &a[0], 8);
 	CUT(0, 0, 1);
@@ -91,7 +91,7 @@ Test(model, adr_clwb_alone_guarantees_nothing)
 
 Test(model, adr_sfence_alone_guarantees_nothing)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
 	store(0, 1);
 	model_sfence(m);
 	CUT(0, 0, 1);
@@ -99,7 +99,7 @@ Test(model, adr_sfence_alone_guarantees_nothing)
 
 Test(model, adr_clwb_and_sfence_guarantee)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
 	store(0, 1);
 	store(0, 2);
 	persist(0);
@@ -108,7 +108,7 @@ Test(model, adr_clwb_and_sfence_guarantee)
 
 Test(model, adr_clwb_takes_the_whole_line_and_no_other)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
 	store(0, 1);
 	store(7, 1);
 	store(8, 1);
@@ -123,7 +123,7 @@ Test(model, adr_clwb_takes_the_whole_line_and_no_other)
 
 Test(model, adr_store_after_clwb_is_only_possible)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
 	store(0, 1);
 	model_clwb(m, &a[0], 8);
 	store(0, 2);
@@ -137,7 +137,7 @@ Test(model, adr_store_after_clwb_is_only_possible)
 
 Test(model, adr_value_that_came_back_counts_as_new)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
 	store(0, 1);
 	store(0, 2);
 	model_clwb(m, &a[0], 8);
@@ -148,7 +148,7 @@ Test(model, adr_value_that_came_back_counts_as_new)
 
 Test(model, adr_latest_clwb_counts)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
 	store(0, 1);
 	model_clwb(m, &a[0], 8);
 	store(0, 2);
@@ -160,7 +160,7 @@ Test(model, adr_latest_clwb_counts)
 
 Test(model, adr_nt_store_is_durable_after_sfence)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
 	store_nt(0, 1);
 	cr_assert_eq(a[0], 1);
 	CUT(0, 0, 1);
@@ -178,7 +178,7 @@ Test(model, adr_words_do_not_tear)
 {
 	uint32_t half = 0x22222222;
 
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
 	store(0, 0x1111111111111111);
 	persist(0);
 	model_store(m, MODEL_CPU_USER, &a[0], &half, sizeof(half));
@@ -189,7 +189,7 @@ Test(model, adr_unaligned_store_tears_between_words)
 {
 	uint64_t v = UINT64_MAX;
 
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
 	model_store(m, MODEL_CPU_USER, (char *)a + 6, &v, sizeof(v));
 	CUT(0, 0, 0xffff000000000000);
 	CUT(1, 0, 0x0000ffffffffffff);
@@ -200,7 +200,7 @@ Test(model, adr_unaligned_store_tears_between_words)
 
 Test(model, eadr_store_survives_at_once)
 {
-	make(MODEL_DAX_SYNC, MODEL_EADR, MODEL_CPU_USER);
+	make_model(MODEL_DAX_SYNC, MODEL_EADR, MODEL_CPU_USER);
 	store(0, 1);
 	store(0, 2);
 	CUT(0, 2);
@@ -208,7 +208,7 @@ Test(model, eadr_store_survives_at_once)
 
 Test(model, eadr_nt_store_needs_sfence)
 {
-	make(MODEL_DAX_SYNC, MODEL_EADR, MODEL_CPU_USER);
+	make_model(MODEL_DAX_SYNC, MODEL_EADR, MODEL_CPU_USER);
 	store(0, 1);
 	store_nt(0, 2);
 	CUT(0, 1, 2);
@@ -221,7 +221,7 @@ Test(model, eadr_nt_store_needs_sfence)
 
 Test(model, eadr_loses_the_buffers_of_the_nic)
 {
-	make(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_MEMORY);
 	dma(0, 0, 1);
 	CUT(0, 0, 1);
 	model_dma_step(m, 0);
@@ -238,7 +238,7 @@ Test(model, eadr_dma_does_not_push_nt_stores)
 {
 	uint32_t half = 2;
 
-	make(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_CACHE);
+	make_model(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_CACHE);
 	store_nt(0, 0x100000001);
 	model_dma_write(m, 0, &a[0], &half, sizeof(half));
 	model_dma_step(m, 0);
@@ -247,7 +247,7 @@ Test(model, eadr_dma_does_not_push_nt_stores)
 
 Test(model, system_keeps_everything)
 {
-	make(MODEL_DAX_SYNC, MODEL_SYSTEM, MODEL_DMA_CACHE);
+	make_model(MODEL_DAX_SYNC, MODEL_SYSTEM, MODEL_DMA_CACHE);
 	store(0, 1);
 	CUT(0, 1);
 	store_nt(0, 2);
@@ -279,7 +279,7 @@ Test(model, system_relaxed_any_piece_may_be_last)
 
 Test(model, flushed_keeps_what_msync_wrote)
 {
-	make(MODEL_DAX_SYNC, MODEL_FLUSHED, MODEL_CPU_USER);
+	make_model(MODEL_DAX_SYNC, MODEL_FLUSHED, MODEL_CPU_USER);
 	store(0, 1);
 	persist(0);
 	CUT(0, 0, 1);
@@ -295,7 +295,7 @@ Test(model, flushed_keeps_what_msync_wrote)
 /* In domain none, msync brings bytes only to a DIMM that loses them. */
 static void check_none(enum model_kind kind)
 {
-	make(kind, MODEL_NONE, MODEL_CPU_USER);
+	make_model(kind, MODEL_NONE, MODEL_CPU_USER);
 	store(0, 1);
 	persist(0);
 	model_msync(m, a, MODEL_PAGE);
@@ -317,7 +317,7 @@ Test(model, none_keeps_no_dax_sync)
 
 Test(model, flushed_without_dirty_pages_keeps_nothing)
 {
-	make(MODEL_DAX_SYNC, MODEL_FLUSHED, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_FLUSHED, MODEL_DMA_MEMORY);
 	dma(0, 0, 1);
 	model_dma_flush(m, 0, MODEL_PERSISTENT, a, MODEL_WORD);
 	persist(0);
@@ -327,7 +327,7 @@ Test(model, flushed_without_dirty_pages_keeps_nothing)
 
 Test(model, a_disk_that_fails_leaves_clean_pages)
 {
-	make(MODEL_FILE, MODEL_NONE, MODEL_CPU_USER);
+	make_model(MODEL_FILE, MODEL_NONE, MODEL_CPU_USER);
 	store(0, 1);
 	cr_assert_eq(model_msync_fails(m, a, MODEL_PAGE), -EIO);
 	CUT(0, 0, 1);
@@ -340,7 +340,7 @@ Test(model, a_disk_that_fails_leaves_clean_pages)
 
 Test(model, none_still_has_a_disk)
 {
-	make(MODEL_FILE, MODEL_NONE, MODEL_CPU_USER);
+	make_model(MODEL_FILE, MODEL_NONE, MODEL_CPU_USER);
 	store(0, 1);
 	model_msync(m, a, MODEL_PAGE);
 	CUT(0, 1);
@@ -350,7 +350,7 @@ Test(model, none_still_has_a_disk)
 
 Test(model, file_msync_writes_dirty_pages)
 {
-	make(MODEL_FILE, MODEL_ADR, MODEL_CPU_USER);
+	make_model(MODEL_FILE, MODEL_ADR, MODEL_CPU_USER);
 	store(0, 1);
 	store(0, 2);
 	store(600, 1);
@@ -364,7 +364,7 @@ Test(model, file_msync_writes_dirty_pages)
 
 Test(model, file_does_not_care_for_cpu_caches)
 {
-	make(MODEL_FILE, MODEL_SYSTEM, MODEL_CPU_USER);
+	make_model(MODEL_FILE, MODEL_SYSTEM, MODEL_CPU_USER);
 	store(0, 1);
 	persist(0);
 	store_nt(1, 1);
@@ -375,7 +375,7 @@ Test(model, file_does_not_care_for_cpu_caches)
 
 Test(model, file_nt_stores_dirty_the_page)
 {
-	make(MODEL_FILE, MODEL_ADR, MODEL_CPU_USER);
+	make_model(MODEL_FILE, MODEL_ADR, MODEL_CPU_USER);
 	store_nt(0, 1);
 	model_msync(m, a, MODEL_PAGE);
 	CUT(0, 1);
@@ -383,7 +383,7 @@ Test(model, file_nt_stores_dirty_the_page)
 
 Test(model, file_msync_leaves_clean_pages)
 {
-	make(MODEL_FILE, MODEL_ADR, MODEL_DMA_CACHE);
+	make_model(MODEL_FILE, MODEL_ADR, MODEL_DMA_CACHE);
 	store_kernel(0, 1);
 	dma_now(1, 1);
 	CUT(0, 0);
@@ -397,7 +397,7 @@ Test(model, file_msync_leaves_clean_pages)
 
 Test(model, file_dirty_page_is_written_whole)
 {
-	make(MODEL_FILE, MODEL_ADR, MODEL_DMA_CACHE);
+	make_model(MODEL_FILE, MODEL_ADR, MODEL_DMA_CACHE);
 	dma_now(0, 1);
 	store_kernel(1, 1);
 	dma_now(600, 1);
@@ -414,7 +414,7 @@ Test(model, file_dirty_page_is_written_whole)
 /* The page may be written back before the DMA, which leaves it clean. */
 Test(model, file_write_back_may_come_before_dma)
 {
-	make(MODEL_FILE, MODEL_ADR, MODEL_DMA_CACHE);
+	make_model(MODEL_FILE, MODEL_ADR, MODEL_DMA_CACHE);
 	store(0, 1);
 	dma_now(0, 2);
 	dma_now(1, 2);
@@ -429,7 +429,7 @@ Test(model, file_write_back_may_come_before_dma)
 
 Test(model, file_pieces_count_once_the_page_is_dirty)
 {
-	make(MODEL_FILE, MODEL_SYSTEM, MODEL_DMA_CACHE);
+	make_model(MODEL_FILE, MODEL_SYSTEM, MODEL_DMA_CACHE);
 	dma(0, 0, 1);
 	CUT(0, 0);
 	KILL(0, 0, 1);
@@ -441,7 +441,7 @@ Test(model, file_pieces_count_once_the_page_is_dirty)
 
 Test(model, dax_needs_msync_for_metadata)
 {
-	make(MODEL_DAX, MODEL_ADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX, MODEL_ADR, MODEL_DMA_MEMORY);
 	CUT(0, 0, LOST);
 	store(0, 1);
 	persist(0);
@@ -454,7 +454,7 @@ Test(model, dax_needs_msync_for_metadata)
 
 Test(model, dax_cut_zeroes_what_had_no_metadata)
 {
-	make(MODEL_DAX, MODEL_ADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX, MODEL_ADR, MODEL_DMA_MEMORY);
 	store(0, 1);
 	store(512, 2);
 	model_msync(m, a, MODEL_PAGE);
@@ -466,7 +466,7 @@ Test(model, dax_cut_zeroes_what_had_no_metadata)
 
 static void msync_flushes_what_the_user_stored(enum model_kind kind)
 {
-	make(kind, MODEL_ADR, MODEL_DMA_CACHE);
+	make_model(kind, MODEL_ADR, MODEL_DMA_CACHE);
 	store(0, 1);
 	store_nt(1, 1);
 	model_msync(m, a, 2 * MODEL_PAGE);
@@ -493,7 +493,7 @@ Test(model, dax_sync_msync_flushes_what_the_user_stored)
 
 Test(model, dax_sync_is_never_without_metadata)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
 	store(0, 1);
 	CUT(0, 0, 1);
 }
@@ -502,7 +502,7 @@ Test(model, dax_sync_is_never_without_metadata)
 
 Test(model, tmpfs_survives_the_process_only)
 {
-	make(MODEL_TMPFS, MODEL_SYSTEM, MODEL_CPU_USER);
+	make_model(MODEL_TMPFS, MODEL_SYSTEM, MODEL_CPU_USER);
 	store(0, 1);
 	cr_assert_eq(model_msync(m, a, MODEL_PAGE), 0);
 	persist(0);
@@ -512,7 +512,7 @@ Test(model, tmpfs_survives_the_process_only)
 
 static void survives_nothing(enum model_kind kind)
 {
-	make(kind, MODEL_SYSTEM, MODEL_CPU_USER);
+	make_model(kind, MODEL_SYSTEM, MODEL_CPU_USER);
 	store(0, 1);
 	cr_assert_eq(model_msync(m, a, MODEL_PAGE), 0);
 	persist(0);
@@ -534,7 +534,7 @@ Test(model, private_mapping_survives_nothing)
 
 Test(model, kill_leaves_what_the_cpu_saw)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
 	store(0, 1);
 	store_nt(0, 2);
 	KILL(0, 2);
@@ -551,7 +551,7 @@ Test(model, cut_chooses_every_value_and_no_other)
 	bool seen[4] = {false}, seen_dma[3] = {false};
 	uint64_t before;
 
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
 	for (int i = 0; i < 400; i++) {
 		model_reset(m);
 		for (int v = 1; v < 4; v++)
@@ -589,7 +589,7 @@ Test(model, cut_keeps_the_order_of_a_queue_pair)
 	bool both = false, first = false, torn = false;
 	uint64_t v[2] = {1, 1};
 
-	make(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_MEMORY);
 	for (int i = 0; i < 400; i++) {
 		model_reset(m);
 		model_dma_write(m, 0, &a[0], v, sizeof(v));
@@ -607,7 +607,7 @@ Test(model, cut_keeps_the_order_of_a_queue_pair)
 
 Test(model, cut_without_choice_leaves_the_oldest)
 {
-	make(MODEL_FILE, MODEL_ADR, MODEL_CPU_USER);
+	make_model(MODEL_FILE, MODEL_ADR, MODEL_CPU_USER);
 	store(0, 1);
 	model_msync(m, a, MODEL_PAGE);
 	store(0, 2);
@@ -627,7 +627,7 @@ Test(model, as_many_values_as_fit)
 	uint64_t v[MODEL_VALUES];
 	bool lost;
 
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
 	for (int i = 1; i < 100; i++)
 		store(0, i);
 	persist(0);
@@ -645,7 +645,7 @@ Test(model, one_value_too_many_is_not_left_out)
 	int status;
 	pid_t child;
 
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_CPU_USER);
 	for (int i = 1; i < MODEL_VALUES + 1; i++)
 		store(0, i);
 	child = fork();
@@ -663,7 +663,7 @@ Test(model, prints_a_word)
 {
 	char text[128];
 
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
 	store(8, 1);
 	persist(8);
 	store(8, 2);

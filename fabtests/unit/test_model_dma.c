@@ -13,7 +13,7 @@ Test(model_dma, dma_is_cut_at_lines)
 	uint64_t v[10];
 
 	memset(v, 0xff, sizeof(v));
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
 	model_dma_write(m, 0, &a[7], v, sizeof(v));
 	cr_assert_eq(model_dma_pending(m), 3);
 	cr_assert_eq(model_dma_ready(m), 1);
@@ -28,7 +28,7 @@ Test(model_dma, dma_is_cut_at_lines)
 
 Test(model_dma, dma_queue_pairs_are_unordered)
 {
-	make(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_MEMORY);
 	dma(1, 0, 1);
 	dma(1, 0, 2);
 	dma(2, 0, 3);
@@ -45,7 +45,7 @@ Test(model_dma, dma_order_shows_in_partial_words)
 {
 	uint32_t x = 1, y = 2;
 
-	make(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_MEMORY);
 	model_dma_write(m, 0, &a[0], &x, sizeof(x));
 	model_dma_write(m, 0, (char *)a + 4, &y, sizeof(y));
 	CUT(0, 0, 1, 0x200000001);
@@ -59,7 +59,7 @@ Test(model_dma, dma_newer_piece_is_never_below_an_older_one)
 {
 	uint32_t x = 1;
 
-	make(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_MEMORY);
 	model_dma_write(m, 0, &a[0], &x, sizeof(x));
 	dma(0, 0, 0x500000005);
 	CUT(0, 0, 1, 0x500000005);
@@ -99,7 +99,7 @@ Test(model_dma, dma_completion_never_overtakes)
 
 Test(model_dma, dma_to_cache_is_not_durable)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
 	dma(0, 0, 1);
 	CUT(0, 0, 1);
 	model_dma_step(m, 0);
@@ -110,7 +110,7 @@ Test(model_dma, dma_to_cache_is_not_durable)
 
 Test(model_dma, clwb_does_not_reach_into_the_nic)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
 	dma(0, 0, 1);
 	persist(0);
 	CUT(0, 0, 1);
@@ -122,7 +122,7 @@ Test(model_dma, read_with_fence_pushes_its_queue_pair)
 {
 	uint64_t got = 0;
 
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
 	dma(0, 0, 1);
 	dma(1, 1, 1);
 	model_dma_read(m, 0, &a[0], &got, sizeof(got));
@@ -136,7 +136,7 @@ Test(model_dma, read_with_fence_pushes_into_the_cache_only)
 {
 	uint64_t got = 0;
 
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
 	dma(0, 0, 1);
 	model_dma_read(m, 0, &a[0], &got, sizeof(got));
 	cr_assert_eq(got, 1);
@@ -160,7 +160,7 @@ Test(model_dma, read_without_fence_pushes_nothing)
 
 Test(model_dma, native_flush_guarantees_its_range)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
 	dma(0, 0, 1);
 	dma(0, 1, 1);
 	dma(0, 2, 1);
@@ -179,12 +179,12 @@ Test(model_dma, native_flush_of_the_visible_level)
 				.place = MODEL_DMA_CACHE,
 				.levels = MODEL_VISIBLE};
 
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_CACHE);
 	dma(0, 0, 1);
 	cr_assert(model_dma_flush(m, 0, MODEL_VISIBLE, &a[0], 8));
 	cr_assert_eq(a[0], 1);
 	CUT(0, 0, 1);
-	fini();
+	model_fini();
 	/* A NIC with one level of FLUSH only. */
 	m = model_new(&cfg);
 	a = model_alloc(m, MODEL_PAGE);
@@ -195,7 +195,7 @@ Test(model_dma, native_flush_of_the_visible_level)
 
 Test(model_dma, native_flush_leaves_metadata)
 {
-	make(MODEL_DAX, MODEL_ADR, MODEL_DMA_CACHE);
+	make_model(MODEL_DAX, MODEL_ADR, MODEL_DMA_CACHE);
 	dma(0, 0, 1);
 	model_dma_flush(m, 0, MODEL_PERSISTENT, &a[0], 8);
 	CUT(0, 1, LOST);
@@ -203,7 +203,7 @@ Test(model_dma, native_flush_leaves_metadata)
 
 Test(model_dma, dropped_queue_pair_loses_its_pieces)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
 	dma(0, 0, 1);
 	dma(1, 1, 1);
 	dma(0, 2, 1);
@@ -233,7 +233,7 @@ Test(model_dma, visible_is_not_durable_yet)
 {
 	uint64_t c;
 
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
 	dma(0, 0, 1);
 	c = model_dma_completion(m, 0);
 	CUT(0, 0, 1);
@@ -249,7 +249,7 @@ Test(model_dma, visible_is_not_durable_yet)
 
 Test(model_dma, clwb_and_sfence_reach_into_the_root_complex)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
 	dma_now(0, 1);
 	model_clwb(m, &a[0], 8);
 	CUT(0, 0, 1);
@@ -261,7 +261,7 @@ Test(model_dma, clwb_and_sfence_reach_into_the_root_complex)
 
 Test(model_dma, msync_of_a_dirty_page_reaches_into_the_root_complex)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
 	store(1, 1);
 	dma_now(0, 1);
 	/* A page written back before the DMA is clean. */
@@ -276,7 +276,7 @@ Test(model_dma, read_with_fence_reaches_into_the_root_complex)
 {
 	uint64_t v[2] = {1, 1};
 
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
 	model_dma_write(m, 0, &a[0], v, sizeof(v));
 	dma(1, 2, 1);
 	while (model_dma_ready(m))
@@ -311,7 +311,7 @@ Test(model_dma, read_without_fence_does_not_reach_into_the_root_complex)
 
 Test(model_dma, native_flush_reaches_into_the_root_complex)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
 	dma_now(0, 1);
 	dma_now(1, 1);
 	dma_now(2, 1);
@@ -323,7 +323,7 @@ Test(model_dma, native_flush_reaches_into_the_root_complex)
 
 Test(model_dma, root_complex_keeps_the_order_of_a_word)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
 	dma_half(0, 0, 1);
 	dma_half(1, 1, 2);
 	model_dma_step(m, 0);
@@ -341,7 +341,7 @@ Test(model_dma, root_complex_keeps_the_order_of_a_word)
 
 Test(model_dma, value_that_came_back_counts_as_new)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
 	dma_now(0, 1);
 	dma(1, 0, 2);
 	model_dma_step(m, 0);
@@ -360,7 +360,7 @@ static uint64_t pick_never(void *ctx, uint64_t below)
 
 Test(model_dma, same_bytes_again_are_no_choice)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
 	dma_now(0, 1);
 	nic_reads(9);
 	dma_now(0, 1);
@@ -373,7 +373,7 @@ Test(model_dma, root_complex_keeps_no_order_between_words)
 	struct seeded s = seeded_start();
 	bool first = false, second = false;
 
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
 	for (int i = 0; i < 100; i++) {
 		model_reset(m);
 		dma_now(0, 1);
@@ -387,7 +387,7 @@ Test(model_dma, root_complex_keeps_no_order_between_words)
 
 Test(model_dma, nic_and_cpu_wait_each_for_themselves)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
 	store(0, 0x100000001);
 	store(1, 1);
 	dma_half(0, 0, 3);
@@ -403,7 +403,7 @@ Test(model_dma, nic_and_cpu_wait_each_for_themselves)
 
 Test(model_dma, fence_drops_what_lacks_the_store)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
 	store(0, 0x100000001);
 	model_clwb(m, &a[0], 8);
 	dma_half(0, 0, 3);
@@ -415,7 +415,7 @@ Test(model_dma, fence_drops_what_lacks_the_store)
 /* A store puts NIC bytes that the CPU sees into its cache line. */
 Test(model_dma, evicted_line_takes_along_what_waited)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
 	dma_half(0, 0, 3);
 	model_dma_step(m, 0);
 	store(0, 0x500000003);
@@ -427,7 +427,7 @@ Test(model_dma, evicted_line_takes_along_what_waited)
 
 Test(model_dma, eadr_contains_the_root_complex)
 {
-	make(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_MEMORY);
 	dma(0, 0, 1);
 	CUT(0, 0, 1);
 	model_dma_step(m, 0);
@@ -436,7 +436,7 @@ Test(model_dma, eadr_contains_the_root_complex)
 
 Test(model_dma, dropped_queue_pair_pushes_nothing)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
 	dma_now(0, 1);
 	model_dma_drop(m, 9);
 	nic_reads(9);
@@ -447,7 +447,7 @@ Test(model_dma, dropped_queue_pair_pushes_nothing)
 
 Test(model_dma, nothing_waits_behind_a_cut_or_a_reset)
 {
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
 	for (int reset = 0; reset < 2; reset++) {
 		dma_now(0, 1);
 		dma_now(0, 2);
@@ -475,7 +475,7 @@ Test(model_dma, soon_goes_no_further_than_what_is_ready)
 {
 	uint64_t v[2] = {1, 1};
 
-	make(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_ADR, MODEL_DMA_MEMORY);
 	model_dma_write(m, 0, &a[0], v, sizeof(v));
 	dma(0, 0, 2);
 	dma(0, 8, 2);
@@ -500,7 +500,7 @@ Test(model_dma, soon_goes_no_further_than_what_is_ready)
 
 Test(model_dma, soon_is_any_order_of_what_is_ready)
 {
-	make(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_EADR, MODEL_DMA_MEMORY);
 	dma_half(0, 0, 1);
 	dma_half(1, 1, 2);
 	dma_half(2, 0, 3);
@@ -518,7 +518,7 @@ Test(model_dma, soon_relaxed_is_after_cut)
 
 Test(model_dma, soon_of_a_page_in_the_page_cache)
 {
-	make(MODEL_FILE, MODEL_ADR, MODEL_DMA_CACHE);
+	make_model(MODEL_FILE, MODEL_ADR, MODEL_DMA_CACHE);
 	dma(0, 0, 1);
 	dma(0, 0, 2);
 	SOON(0, 0);
@@ -529,7 +529,7 @@ Test(model_dma, soon_of_a_page_in_the_page_cache)
 
 Test(model_dma, soon_in_the_cache)
 {
-	make(MODEL_DAX, MODEL_ADR, MODEL_DMA_CACHE);
+	make_model(MODEL_DAX, MODEL_ADR, MODEL_DMA_CACHE);
 	dma(0, 0, 1);
 	dma(0, 0, 2);
 	SOON(0, 0, 1, LOST);
@@ -538,7 +538,7 @@ Test(model_dma, soon_in_the_cache)
 
 Test(model_dma, soon_where_everything_survives)
 {
-	make(MODEL_DAX_SYNC, MODEL_SYSTEM, MODEL_DMA_MEMORY);
+	make_model(MODEL_DAX_SYNC, MODEL_SYSTEM, MODEL_DMA_MEMORY);
 	dma(0, 0, 1);
 	dma(0, 8, 1);
 	SOON(8, 1);
@@ -547,7 +547,7 @@ Test(model_dma, soon_where_everything_survives)
 
 Test(model_dma, soon_what_survives_nothing)
 {
-	make(MODEL_ANON, MODEL_SYSTEM, MODEL_DMA_MEMORY);
+	make_model(MODEL_ANON, MODEL_SYSTEM, MODEL_DMA_MEMORY);
 	dma(0, 0, 1);
 	SOON(0, LOST);
 	SOON_KILL(0, LOST);

@@ -451,7 +451,7 @@ static void compare_word(struct run *r, int w, const struct question *q)
 		     r->seed, r->text, w);
 }
 
-static void compare_all(struct run *r)
+static void compare_all_words(struct run *r)
 {
 	bool all = !is_file(&r->x) && r->x.cfg.domain == MODEL_SYSTEM;
 	size_t n = nstates;
@@ -600,14 +600,14 @@ static void dma_arrives(struct run *r, struct step t, int d)
 }
 
 /* Let all writes of one queue pair arrive. */
-static void arrive_all(struct run *r, struct step t, unsigned int qp)
+static void deliver_all_writes(struct run *r, struct step t, unsigned int qp)
 {
 	for (int d = 0; d < (int)r->x.ndma; d++)
 		if (!r->x.dma[d].gone && r->x.dma[d].qp == qp)
 			dma_arrives(r, t, d);
 }
 
-static void one_step(struct run *r, struct seeded *s, uint8_t value)
+static void do_random_step(struct run *r, struct seeded *s, uint8_t value)
 {
 	static const char *const names[] = {"store",  "kernel", "nt",  "clwb",
 					    "sfence", "msync",	"dma", "step",
@@ -700,17 +700,17 @@ static void one_step(struct run *r, struct seeded *s, uint8_t value)
 		cr_assert_fail("the model has more pieces ready");
 	case OP_FLUSH:
 		model_dma_flush(r->m, t.n, MODEL_PERSISTENT, r->at[t.w], 1);
-		arrive_all(r, t, t.n);
+		deliver_all_writes(r, t, t.n);
 		break;
 	case OP_READ:
 		model_dma_read(r->m, t.n, r->at[t.w], buf, MODEL_WORD);
 		if (x->cfg.fence)
-			arrive_all(r, t, t.n);
+			deliver_all_writes(r, t, t.n);
 		cr_assert_eq(buf[0], *r->at[t.w]);
 		break;
 	case OP_SEE:
 		model_dma_see(r->m, model_dma_completion(r->m, t.n));
-		arrive_all(r, t, t.n);
+		deliver_all_writes(r, t, t.n);
 		return;
 	case OP_DROP:
 		model_dma_drop(r->m, t.n);
@@ -761,10 +761,10 @@ static void run_program(struct run *r, struct seeded *s)
 	if (is_file(&r->x))
 		first.cached[0] = first.cached[1] = 1;
 	set_add(&first);
-	compare_all(r);
+	compare_all_words(r);
 	for (int i = 1; i <= STEPS; i++) {
-		one_step(r, s, i);
-		compare_all(r);
+		do_random_step(r, s, i);
+		compare_all_words(r);
 	}
 	model_delete(r->m);
 }

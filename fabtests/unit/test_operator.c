@@ -337,7 +337,7 @@ Test(operator, of_a_region)
 {
 	char text[3 * PATH_MAX];
 
-	invent("overlay", "rw");
+	invent_file("overlay", "rw");
 	sprintf(text, "[path %s]\nassert filesystem = trusted\n", dir);
 	expect_loaded(text);
 	cfg.op = op;

@@ -35,16 +35,16 @@ Test(pmem, lines_round_outward)
 		for (size_t off = 0; off < 130; off++)
 			for (size_t len = 1; len < 200; len += 7) {
 				struct rp_pmem *pm =
-					make(base, 4096, RP_METHOD_AGENT_CLWB,
-					     &fake);
+					make_pmem(base, 4096,
+						  RP_METHOD_AGENT_CLWB, &fake);
 				uintptr_t s, e;
 
-				log_n = 0;
+				nevents = 0;
 				units_around(base + off, base + off + len - 1,
 					     64, &s, &e);
 				cr_assert_eq(rp_pmem_flush(pm, off, len), 0);
-				want(0, 'f', s, e);
-				cr_assert_eq(log_n, 1, "a flush drained");
+				expect_event(0, 'f', s, e);
+				cr_assert_eq(nevents, 1, "a flush drained");
 				rp_pmem_delete(pm);
 			}
 }
@@ -62,16 +62,16 @@ Test(pmem, pages_round_outward)
 				size_t len = (page + offs[l]) % (4 * page);
 				uintptr_t s, e;
 				struct rp_pmem *pm =
-					make(base, 16 * page,
-					     RP_METHOD_AGENT_MSYNC, &fake);
+					make_pmem(base, 16 * page,
+						  RP_METHOD_AGENT_MSYNC, &fake);
 
-				log_n = 0;
+				nevents = 0;
 				units_around(base + off, base + off + len - 1,
 					     page, &s, &e);
 				cr_assert_eq(rp_pmem_flush(pm, off, len), 0);
-				want(0, 's', s, e);
+				expect_event(0, 's', s, e);
 				rp_pmem_drain(pm);
-				cr_assert_eq(log_n, 1);
+				cr_assert_eq(nevents, 1);
 				rp_pmem_delete(pm);
 			}
 }
@@ -79,33 +79,35 @@ Test(pmem, pages_round_outward)
 Test(pmem, zero_tail)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
-	struct rp_pmem *pm = make(page, page, RP_METHOD_AGENT_MSYNC, &fake);
+	struct rp_pmem *pm =
+		make_pmem(page, page, RP_METHOD_AGENT_MSYNC, &fake);
 
 	/* The range ends at a boundary: the unit behind it is not flushed. */
 	cr_assert_eq(rp_pmem_flush(pm, page - 1, 1), 0);
-	want(0, 's', page, 2 * page);
+	expect_event(0, 's', page, 2 * page);
 	/* An empty range needs no flush. */
 	cr_assert_eq(rp_pmem_flush(pm, page, 0), 0);
 	cr_assert_eq(rp_pmem_flush(pm, 0, 0), 0);
-	cr_assert_eq(log_n, 1);
+	cr_assert_eq(nevents, 1);
 	rp_pmem_delete(pm);
-	pm = make(page, page, RP_METHOD_AGENT_CLWB, &fake);
+	pm = make_pmem(page, page, RP_METHOD_AGENT_CLWB, &fake);
 	cr_assert_eq(rp_pmem_flush(pm, page - 64, 64), 0);
-	want(1, 'f', 2 * page - 64, 2 * page);
+	expect_event(1, 'f', 2 * page - 64, 2 * page);
 	cr_assert_eq(rp_pmem_flush(pm, 5, 0), 0);
-	cr_assert_eq(log_n, 2);
+	cr_assert_eq(nevents, 2);
 	rp_pmem_delete(pm);
 }
 
 Test(pmem, flush_does_not_drain)
 {
-	struct rp_pmem *pm = make(0x10000, 4096, RP_METHOD_AGENT_CLWB, &fake);
+	struct rp_pmem *pm =
+		make_pmem(0x10000, 4096, RP_METHOD_AGENT_CLWB, &fake);
 
 	rp_pmem_flush(pm, 0, 1);
 	rp_pmem_flush(pm, 100, 1);
 	rp_pmem_drain(pm);
-	cr_assert_eq(log_n, 3);
-	want(2, 'd', 0, 0);
+	cr_assert_eq(nevents, 3);
+	expect_event(2, 'd', 0, 0);
 	rp_pmem_delete(pm);
 }
 
@@ -113,39 +115,40 @@ Test(pmem, lines_then_fence_then_pages)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
 	struct rp_pmem *pm =
-		make(page, 4 * page, RP_METHOD_AGENT_CLWB_MSYNC, &fake);
+		make_pmem(page, 4 * page, RP_METHOD_AGENT_CLWB_MSYNC, &fake);
 
 	cr_assert_eq(rp_pmem_flush(pm, 65, 64), 0);
-	want(0, 'f', page + 64, page + 192);
-	want(1, 'd', 0, 0);
-	want(2, 's', page, 2 * page);
+	expect_event(0, 'f', page + 64, page + 192);
+	expect_event(1, 'd', 0, 0);
+	expect_event(2, 's', page, 2 * page);
 	cr_assert_eq(rp_pmem_flush(pm, 65, 2 * page), 0);
-	want(3, 'f', page + 64, 3 * page + 128);
-	want(5, 's', page, 4 * page);
-	cr_assert_eq(log_n, 6);
+	expect_event(3, 'f', page + 64, 3 * page + 128);
+	expect_event(5, 's', page, 4 * page);
+	cr_assert_eq(nevents, 6);
 	rp_pmem_delete(pm);
 }
 
 Test(pmem, delivery_does_nothing)
 {
-	struct rp_pmem *pm = make(0x10000, 64, RP_METHOD_DELIVERY, &fake);
+	struct rp_pmem *pm = make_pmem(0x10000, 64, RP_METHOD_DELIVERY, &fake);
 
 	cr_assert_eq(rp_pmem_flush(pm, 0, 64), 0);
 	rp_pmem_drain(pm);
-	cr_assert_eq(log_n, 0);
+	cr_assert_eq(nevents, 0);
 	rp_pmem_delete(pm);
 }
 
 /* Persistent caches need no write-back, but sfence waits for the stores. */
 Test(pmem, sfence_only_waits)
 {
-	struct rp_pmem *pm = make(0x10000, 64, RP_METHOD_AGENT_SFENCE, &fake);
+	struct rp_pmem *pm =
+		make_pmem(0x10000, 64, RP_METHOD_AGENT_SFENCE, &fake);
 
 	cr_assert_eq(rp_pmem_flush(pm, 0, 64), 0);
-	cr_assert_eq(log_n, 0);
+	cr_assert_eq(nevents, 0);
 	rp_pmem_drain(pm);
-	want(0, 'd', 0, 0);
-	cr_assert_eq(log_n, 1);
+	expect_event(0, 'd', 0, 0);
+	cr_assert_eq(nevents, 1);
 	rp_pmem_delete(pm);
 }
 
@@ -166,7 +169,7 @@ Test(pmem, unit_and_blocking_of_each_method)
 	unsigned int seen = 0;
 
 	for (size_t i = 0; i < 5; i++) {
-		struct rp_pmem *pm = make(0x10000, 64, m[i].how, &fake);
+		struct rp_pmem *pm = make_pmem(0x10000, 64, m[i].how, &fake);
 
 		cr_assert_eq(rp_pmem_blocks(pm), m[i].blocks);
 		cr_assert_eq(rp_pmem_granularity(pm),
@@ -184,7 +187,7 @@ Test(pmem, unit_and_blocking_of_each_method)
 
 		if (how >= 0 && (seen & RP_METHOD_BIT(how)))
 			continue;
-		cr_assert_eq(rp_pmem_new(log_v, 64, how, NULL, &fake, &pm),
+		cr_assert_eq(rp_pmem_new(event_log, 64, how, NULL, &fake, &pm),
 			     -ENOTSUP);
 		cr_assert_eq(pm, (void *)7);
 	}
@@ -197,11 +200,11 @@ Test(pmem, bad_ranges)
 	cr_assert_eq(
 		rp_pmem_new(NULL, 64, RP_METHOD_AGENT_CLWB, NULL, NULL, &pm),
 		-EINVAL);
-	cr_assert_eq(
-		rp_pmem_new(log_v, 0, RP_METHOD_AGENT_CLWB, NULL, NULL, &pm),
-		-EINVAL);
-	cr_assert_eq(rp_pmem_new(log_v, SIZE_MAX, RP_METHOD_AGENT_CLWB, NULL,
-				 NULL, &pm),
+	cr_assert_eq(rp_pmem_new(event_log, 0, RP_METHOD_AGENT_CLWB, NULL, NULL,
+				 &pm),
+		     -EINVAL);
+	cr_assert_eq(rp_pmem_new(event_log, SIZE_MAX, RP_METHOD_AGENT_CLWB,
+				 NULL, NULL, &pm),
 		     -EINVAL);
 	cr_assert_eq(pm, (void *)7);
 }
@@ -212,7 +215,7 @@ Test(pmem, sync_failure_is_returned)
 					     RP_METHOD_AGENT_CLWB_MSYNC};
 
 	for (size_t i = 0; i < 2; i++) {
-		struct rp_pmem *pm = make(0x10000, 64, how[i], &fake);
+		struct rp_pmem *pm = make_pmem(0x10000, 64, how[i], &fake);
 
 		sync_ret = -ENOSPC;
 		cr_assert_eq(rp_pmem_flush(pm, 0, 1), -ENOSPC);
@@ -231,14 +234,14 @@ Test(pmem, shared_file_is_synced_in_the_range)
 		const struct rp_file_id id = {.dev = 1, .ino = ino};
 		struct rp_pmem *pm;
 
-		log_n = 0;
+		nevents = 0;
 		cr_assert_eq(rp_pmem_new((void *)(8 * page), 8 * page,
 					 RP_METHOD_AGENT_MSYNC, &id, &fake,
 					 &pm),
 			     0);
 		cr_assert_eq(rp_pmem_flush(pm, page + 1, 2 * page), 0);
-		want(0, 's', 9 * page, 12 * page);
-		cr_assert_eq(log_n, 1);
+		expect_event(0, 's', 9 * page, 12 * page);
+		cr_assert_eq(nevents, 1);
 		rp_pmem_delete(pm);
 	}
 }
@@ -280,15 +283,15 @@ Test(pmem, file)
 	size_t page = sysconf(_SC_PAGESIZE);
 	int fd;
 	char *p = map_file(4 * page, &fd);
-	struct rp_pmem *pm =
-		make((uintptr_t)p + 10, 2 * page, RP_METHOD_AGENT_MSYNC, NULL);
+	struct rp_pmem *pm = make_pmem((uintptr_t)p + 10, 2 * page,
+				       RP_METHOD_AGENT_MSYNC, NULL);
 
 	p[page + 9] = 1;
 	p[page + 10] = 1;
 	cr_assert_eq(rp_pmem_flush(pm, page - 1, 2), 0);
-	want(0, 's', (uintptr_t)p + page, (uintptr_t)p + 2 * page);
+	expect_event(0, 's', (uintptr_t)p + page, (uintptr_t)p + 2 * page);
 	cr_assert_eq(rp_pmem_flush(pm, page - 11, 2), 0);
-	want(1, 's', (uintptr_t)p, (uintptr_t)p + 2 * page);
+	expect_event(1, 's', (uintptr_t)p, (uintptr_t)p + 2 * page);
 	msync_errno = EIO;
 	cr_assert_eq(rp_pmem_flush(pm, 0, 1), -EIO);
 	rp_pmem_delete(pm);
@@ -321,7 +324,7 @@ Test(pmem, small_flush_leaves_no_large_folio)
 	/* Make one large folio, if the file system has large folios. */
 	cr_assert_eq(pwrite(fd, bytes, len, 0), (ssize_t)len);
 	cr_assert_eq(fsync(fd), 0);
-	pm = make((uintptr_t)p, len, RP_METHOD_AGENT_MSYNC, NULL);
+	pm = make_pmem((uintptr_t)p, len, RP_METHOD_AGENT_MSYNC, NULL);
 	before = dirty_bytes();
 	p[5 * page] = 1;
 	cr_log_info("one byte makes %" PRIu64 " dirty at first\n",
@@ -342,7 +345,7 @@ Test(pmem, file_cut_short)
 	int fd;
 	char *p = map_file(4 * page, &fd);
 	struct rp_pmem *pm =
-		make((uintptr_t)p, 4 * page, RP_METHOD_AGENT_MSYNC, NULL);
+		make_pmem((uintptr_t)p, 4 * page, RP_METHOD_AGENT_MSYNC, NULL);
 
 	if (madvise(p, page, MADV_POPULATE_READ))
 		cr_skip("this kernel cannot tell");
@@ -378,7 +381,8 @@ Test(pmem, store_into_a_file_cut_short)
 
 	if (madvise(p, page, MADV_POPULATE_READ))
 		cr_skip("this kernel cannot tell");
-	pm = make((uintptr_t)p + 8, 4 * page - 8, RP_METHOD_AGENT_MSYNC, NULL);
+	pm = make_pmem((uintptr_t)p + 8, 4 * page - 8, RP_METHOD_AGENT_MSYNC,
+		       NULL);
 	cr_assert_eq(store_bytes(pm, 4 * page - 72, bytes, 64), 0);
 	cr_assert_eq(memcmp(p + 4 * page - 64, bytes, 64), 0);
 	cr_assert_eq(ftruncate(fd, 2 * page), 0);
@@ -396,8 +400,8 @@ Test(pmem, store_into_a_file_cut_short)
 Test(pmem, store_everywhere)
 {
 	static char mem[4096] __attribute__((aligned(4096)));
-	struct rp_pmem *pm =
-		make((uintptr_t)mem, sizeof(mem), RP_METHOD_AGENT_CLWB, NULL);
+	struct rp_pmem *pm = make_pmem((uintptr_t)mem, sizeof(mem),
+				       RP_METHOD_AGENT_CLWB, NULL);
 	char bytes[64], want[128];
 
 	for (size_t i = 0; i < sizeof(bytes); i++)
@@ -421,8 +425,8 @@ Test(pmem, store_everywhere)
 Test(pmem, store_lines_everywhere)
 {
 	static char mem[4096] __attribute__((aligned(4096)));
-	struct rp_pmem *pm =
-		make((uintptr_t)mem, sizeof(mem), RP_METHOD_AGENT_CLWB, NULL);
+	struct rp_pmem *pm = make_pmem((uintptr_t)mem, sizeof(mem),
+				       RP_METHOD_AGENT_CLWB, NULL);
 	char bytes[300], want[512];
 
 	for (size_t i = 0; i < sizeof(bytes); i++)
@@ -441,8 +445,8 @@ Test(pmem, store_lines_everywhere)
 Test(pmem, store_of_one_word)
 {
 	static uint64_t mem[512] __attribute__((aligned(4096)));
-	struct rp_pmem *pm =
-		make((uintptr_t)mem, sizeof(mem), RP_METHOD_AGENT_CLWB, NULL);
+	struct rp_pmem *pm = make_pmem((uintptr_t)mem, sizeof(mem),
+				       RP_METHOD_AGENT_CLWB, NULL);
 
 	rp_pmem_store8(pm, 8, 0x0102030405060708);
 	cr_assert_eq(mem[1], 0x0102030405060708);
@@ -563,11 +567,11 @@ Test(pmem, instructions)
 {
 	char *p = aligned_alloc(4096, 8192);
 	struct rp_pmem *pm =
-		make((uintptr_t)p + 3, 4096, RP_METHOD_AGENT_CLWB, NULL);
+		make_pmem((uintptr_t)p + 3, 4096, RP_METHOD_AGENT_CLWB, NULL);
 	struct rp_pmem *same =
-		make((uintptr_t)p + 3, 4096, RP_METHOD_AGENT_CLWB, NULL);
+		make_pmem((uintptr_t)p + 3, 4096, RP_METHOD_AGENT_CLWB, NULL);
 	struct rp_pmem *over =
-		make((uintptr_t)p + 70, 64, RP_METHOD_AGENT_CLWB, NULL);
+		make_pmem((uintptr_t)p + 70, 64, RP_METHOD_AGENT_CLWB, NULL);
 
 	skip_in_valgrind();
 	memset(p, 1, 8192);
@@ -591,7 +595,7 @@ Test(pmem, instructions_of_sfence)
 	struct executed x;
 
 	skip_in_valgrind();
-	pm = make((uintptr_t)p, 4096, RP_METHOD_AGENT_SFENCE, NULL);
+	pm = make_pmem((uintptr_t)p, 4096, RP_METHOD_AGENT_SFENCE, NULL);
 	x = run_traced(pm, 1, 200);
 	cr_assert_eq(x.lines, 0);
 	cr_assert_geq(x.fences, 1);
@@ -628,7 +632,7 @@ Test(pmem, stores_of_whole_lines)
 	ops.stream = fake_stream;
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (char)(i + 1);
-	pm = make(m, sizeof(mem), RP_METHOD_AGENT_CLWB, &ops);
+	pm = make_pmem(m, sizeof(mem), RP_METHOD_AGENT_CLWB, &ops);
 	for (size_t off = 0; off < 130; off += 13)
 		for (size_t len = 1; len < 300; len += 11) {
 			uintptr_t at = m + off, end = at + len, i = 0;
@@ -636,7 +640,7 @@ Test(pmem, stores_of_whole_lines)
 				  last = end / 64 * 64;
 
 			memset(mem, 0, 512);
-			log_n = 0;
+			nevents = 0;
 			cr_assert_eq(
 				rp_pmem_store(pm, off, bytes, len, &durable),
 				0);
@@ -644,21 +648,21 @@ Test(pmem, stores_of_whole_lines)
 			cr_assert(!mem[off + len] && (!off || !mem[off - 1]));
 			cr_assert_eq(durable, first < last);
 			if (!durable) {
-				want(0, 'c', at, end);
-				cr_assert_eq(log_n, 1);
+				expect_event(0, 'c', at, end);
+				cr_assert_eq(nevents, 1);
 				continue;
 			}
 			if (at < first) {
-				want(i++, 'c', at, first);
-				want(i++, 'f', first - 64, first);
+				expect_event(i++, 'c', at, first);
+				expect_event(i++, 'f', first - 64, first);
 			}
-			want(i++, 'n', first, last);
+			expect_event(i++, 'n', first, last);
 			if (last < end) {
-				want(i++, 'c', last, end);
-				want(i++, 'f', last, last + 64);
+				expect_event(i++, 'c', last, end);
+				expect_event(i++, 'f', last, last + 64);
 			}
-			want(i++, 'd', 0, 0);
-			cr_assert_eq(log_n, i);
+			expect_event(i++, 'd', 0, 0);
+			cr_assert_eq(nevents, i);
 		}
 	rp_pmem_delete(pm);
 	/* Methods without write-back do not stream. */
@@ -667,10 +671,10 @@ Test(pmem, stores_of_whole_lines)
 		if (how == RP_METHOD_AGENT_CLWB ||
 		    rp_pmem_new(mem, sizeof(mem), how, NULL, &ops, &pm))
 			continue;
-		log_n = 0;
+		nevents = 0;
 		cr_assert_eq(rp_pmem_store(pm, 0, bytes, 256, &durable), 0);
-		want(0, 'c', m, m + 256);
-		cr_assert(!durable && log_n == 1);
+		expect_event(0, 'c', m, m + 256);
+		cr_assert(!durable && nevents == 1);
 		rp_pmem_delete(pm);
 	}
 }
@@ -683,13 +687,13 @@ Test(pmem, together_after_the_first)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
 	struct rp_pmem *pm =
-		make(4 * page, 8 * page, RP_METHOD_AGENT_MSYNC, &fake);
+		make_pmem(4 * page, 8 * page, RP_METHOD_AGENT_MSYNC, &fake);
 
 	cr_assert(!rp_pmem_prefers_span(pm, 2));
 	cr_assert_eq(rp_pmem_flush(pm, 0, 1), 0);
 	cr_assert(rp_pmem_prefers_span(pm, 2));
 	rp_pmem_delete(pm);
-	pm = make(4 * page, 8 * page, RP_METHOD_AGENT_CLWB, &fake);
+	pm = make_pmem(4 * page, 8 * page, RP_METHOD_AGENT_CLWB, &fake);
 	cr_assert_eq(rp_pmem_flush(pm, 0, 1), 0);
 	cr_assert(!rp_pmem_prefers_span(pm, 2));
 	rp_pmem_delete(pm);
@@ -737,7 +741,7 @@ Test(pmem, together_while_it_is_quick)
 	const struct rp_pmem_ops ops = {.sync = clock_sync, .now = clock_now};
 	size_t page = sysconf(_SC_PAGESIZE);
 	struct rp_pmem *pm =
-		make(4 * page, 8 * page, RP_METHOD_AGENT_MSYNC, &ops);
+		make_pmem(4 * page, 8 * page, RP_METHOD_AGENT_MSYNC, &ops);
 
 	clock_ns = 1000;
 	/* A sync of duration 0 has a known duration. */
@@ -784,7 +788,7 @@ Test(pmem, together_by_the_clock)
 	const struct rp_pmem_ops ops = {.sync = sleepy_sync};
 	size_t page = sysconf(_SC_PAGESIZE);
 	struct rp_pmem *pm =
-		make(4 * page, 8 * page, RP_METHOD_AGENT_MSYNC, &ops);
+		make_pmem(4 * page, 8 * page, RP_METHOD_AGENT_MSYNC, &ops);
 
 	sync_one(pm, 0);
 	sync_two(pm, 200000000);
@@ -799,8 +803,8 @@ Test(pmem, stores_no_word_in_parts)
 		WORDS = 26
 	};
 	static uint64_t mem[512] __attribute__((aligned(4096)));
-	struct rp_pmem *pm =
-		make((uintptr_t)mem, sizeof(mem), RP_METHOD_AGENT_CLWB, NULL);
+	struct rp_pmem *pm = make_pmem((uintptr_t)mem, sizeof(mem),
+				       RP_METHOD_AGENT_CLWB, NULL);
 	const uint64_t old = 0, new = 0x0807060504030201;
 	uint8_t bytes[256];
 	size_t stages = 0;
@@ -854,7 +858,7 @@ Test(pmem, instructions_with_forced_granularity)
 
 	skip_in_valgrind();
 	setenv("PMEM2_FORCE_GRANULARITY", "BYTE", 1);
-	pm = make((uintptr_t)p, 4096, RP_METHOD_AGENT_CLWB, NULL);
+	pm = make_pmem((uintptr_t)p, 4096, RP_METHOD_AGENT_CLWB, NULL);
 	check_lines(pm, p, 1, 128);
 	rp_pmem_delete(pm);
 	free(p);
@@ -875,7 +879,7 @@ Test(pmem, instructions_on_a_foreign_map)
 	cr_assert_eq(pmem2_map_from_existing(&map, src, p, page,
 					     PMEM2_GRANULARITY_BYTE),
 		     0);
-	pm = make((uintptr_t)p, page, RP_METHOD_AGENT_CLWB, NULL);
+	pm = make_pmem((uintptr_t)p, page, RP_METHOD_AGENT_CLWB, NULL);
 	check_lines(pm, p, page - 65, 65);
 	rp_pmem_delete(pm);
 	pmem2_map_delete(&map);
@@ -886,11 +890,12 @@ Test(pmem, instructions_on_a_foreign_map)
 /* The installed library ignores the variable for fault points. */
 Test(pmem, faults_are_not_in_this_build)
 {
-	struct rp_pmem *pm = make(0x10000, 64, RP_METHOD_AGENT_MSYNC, &fake);
+	struct rp_pmem *pm =
+		make_pmem(0x10000, 64, RP_METHOD_AGENT_MSYNC, &fake);
 
 	setenv("RPMEM_FAULT", "skip-flush,fail-flush,slow-flush", 1);
 	setenv("RPMEM_FAULT_MS", "60000", 1);
 	cr_assert_eq(rp_pmem_flush(pm, 0, 1), 0);
-	cr_assert_eq(log_n, 1);
+	cr_assert_eq(nevents, 1);
 	rp_pmem_delete(pm);
 }

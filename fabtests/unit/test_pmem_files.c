@@ -31,7 +31,7 @@ static const struct rp_pmem_ops fake = {
 	.drain = fake_drain,
 };
 
-static struct rp_pmem *make_in(uint64_t ino, enum rp_method how)
+static struct rp_pmem *make_in_file(uint64_t ino, enum rp_method how)
 {
 	struct rp_file_id id = {.dev = 1, .ino = ino};
 	struct rp_pmem *pm;
@@ -43,12 +43,12 @@ static struct rp_pmem *make_in(uint64_t ino, enum rp_method how)
 /* The kernel reports a file's error to the first msync only. */
 Test(pmem_files, error_of_a_shared_file)
 {
-	struct rp_pmem *a = make_in(5, RP_METHOD_AGENT_MSYNC);
-	struct rp_pmem *b = make_in(5, RP_METHOD_AGENT_CLWB_MSYNC);
-	struct rp_pmem *lines = make_in(5, RP_METHOD_AGENT_CLWB);
-	struct rp_pmem *other = make_in(6, RP_METHOD_AGENT_MSYNC);
-	struct rp_pmem *none1 = make_in(0, RP_METHOD_AGENT_MSYNC);
-	struct rp_pmem *none2 = make_in(0, RP_METHOD_AGENT_MSYNC);
+	struct rp_pmem *a = make_in_file(5, RP_METHOD_AGENT_MSYNC);
+	struct rp_pmem *b = make_in_file(5, RP_METHOD_AGENT_CLWB_MSYNC);
+	struct rp_pmem *lines = make_in_file(5, RP_METHOD_AGENT_CLWB);
+	struct rp_pmem *other = make_in_file(6, RP_METHOD_AGENT_MSYNC);
+	struct rp_pmem *none1 = make_in_file(0, RP_METHOD_AGENT_MSYNC);
+	struct rp_pmem *none2 = make_in_file(0, RP_METHOD_AGENT_MSYNC);
 	struct rp_pmem *again;
 
 	cr_assert_eq(rp_pmem_flush(a, 0, 1), 0);
@@ -66,7 +66,7 @@ Test(pmem_files, error_of_a_shared_file)
 	cr_assert_eq(rp_pmem_flush(lines, 0, 1), 0);
 	cr_assert_eq(rp_pmem_flush(other, 0, 1), 0);
 	/* A region that is created later starts without the error. */
-	again = make_in(5, RP_METHOD_AGENT_MSYNC);
+	again = make_in_file(5, RP_METHOD_AGENT_MSYNC);
 	cr_assert_eq(rp_pmem_flush(again, 0, 1), 0);
 	cr_assert_eq(rp_pmem_flush(b, 0, 1), -EIO);
 	rp_pmem_delete(a);
@@ -84,15 +84,15 @@ Test(pmem_files, error_of_a_shared_file)
 	rp_pmem_delete(NULL);
 }
 
-static pthread_mutex_t inside = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t sync_running = PTHREAD_MUTEX_INITIALIZER;
 
 /* A slow sync that fails if another one runs at the same time. */
 static int lone_sync(void *ctx, void *addr, size_t len)
 {
-	if (pthread_mutex_trylock(&inside))
+	if (pthread_mutex_trylock(&sync_running))
 		return -EBUSY;
 	usleep(50000);
-	pthread_mutex_unlock(&inside);
+	pthread_mutex_unlock(&sync_running);
 	return 0;
 }
 
@@ -128,16 +128,16 @@ Test(pmem_files, regions_of_a_file_take_turns)
  * Wrapped by the linker: allocations that succeed before one fails, and blocks
  * not freed yet.
  */
-static int left = -1; /* allocations; -1: no limit */
+static int allocations_left = -1; /* allocations; -1: no limit */
 static _Atomic int blocks;
 
 static bool files_given(void)
 {
-	if (!left)
+	if (!allocations_left)
 		return false;
 	/* Threads run this only without failures: then it is read only. */
-	if (left > 0)
-		left--;
+	if (allocations_left > 0)
+		allocations_left--;
 	blocks++;
 	return true;
 }
@@ -170,7 +170,7 @@ Test(pmem_files, files_without_regions_are_forgotten)
 
 	blocks = 0;
 	for (int i = 0; i < 3; i++)
-		pm[i] = make_in(5 + i / 2, RP_METHOD_AGENT_MSYNC);
+		pm[i] = make_in_file(5 + i / 2, RP_METHOD_AGENT_MSYNC);
 	for (int i = 0; i < 3; i++)
 		rp_pmem_delete(pm[i]);
 	cr_assert_eq(blocks, 0, "%d blocks kept", blocks);
@@ -184,16 +184,16 @@ Test(pmem_files, no_memory)
 
 	blocks = 0;
 	for (int i = 0; i < 4; i++) {
-		left = i;
+		allocations_left = i;
 		cr_assert_eq(rp_pmem_new((void *)0x10000, 64,
 					 RP_METHOD_AGENT_MSYNC, &id, &fake,
 					 &pm),
 			     -ENOMEM);
 	}
-	left = -1;
+	allocations_left = -1;
 	cr_assert_eq(pm, (void *)7);
 	cr_assert_eq(blocks, 0, "%d blocks kept", blocks);
-	rp_pmem_delete(make_in(5, RP_METHOD_AGENT_MSYNC));
+	rp_pmem_delete(make_in_file(5, RP_METHOD_AGENT_MSYNC));
 }
 
 static int any_sync(void *ctx, void *addr, size_t len)

@@ -66,21 +66,22 @@ static void try_library(int ret, int want_made)
 	struct rp_pmem *pm = (void *)7;
 
 	for (int i = 0; i < 3; i++)
-		cr_assert_eq(rp_pmem_new(log_v, 64, how[i], NULL, NULL, &pm),
-			     ret);
+		cr_assert_eq(
+			rp_pmem_new(event_log, 64, how[i], NULL, NULL, &pm),
+			ret);
 	/* For an operation that ops lacks, libpmem2 is needed. */
 	ops.drain = NULL;
-	cr_assert_eq(rp_pmem_new(log_v, 64, how[0], NULL, &ops, &pm), ret);
+	cr_assert_eq(rp_pmem_new(event_log, 64, how[0], NULL, &ops, &pm), ret);
 	ops.drain = fake.drain;
 	ops.flush = NULL;
-	cr_assert_eq(rp_pmem_new(log_v, 64, how[0], NULL, &ops, &pm), ret);
+	cr_assert_eq(rp_pmem_new(event_log, 64, how[0], NULL, &ops, &pm), ret);
 	cr_assert_eq(made, want_made);
 	cr_assert_eq(maps, 0, "%d maps kept", maps);
 	cr_assert_eq(sources, 0, "%d sources kept", sources);
 	cr_assert_eq(pm, (void *)7);
 	/* With all operations in ops, or for msync, libpmem2 is not needed. */
-	rp_pmem_delete(make(0x10000, 64, how[0], &fake));
-	rp_pmem_delete(make(0x10000, 64, RP_METHOD_AGENT_MSYNC, NULL));
+	rp_pmem_delete(make_pmem(0x10000, 64, how[0], &fake));
+	rp_pmem_delete(make_pmem(0x10000, 64, RP_METHOD_AGENT_MSYNC, NULL));
 }
 
 Test(pmem_library, without_source)
@@ -109,7 +110,8 @@ Test(pmem_library, with_an_error_of_libpmem2)
 
 Test(pmem_library, every_object_is_deleted)
 {
-	rp_pmem_delete(make((uintptr_t)log_v, 64, RP_METHOD_AGENT_CLWB, NULL));
+	rp_pmem_delete(make_pmem((uintptr_t)event_log, 64, RP_METHOD_AGENT_CLWB,
+				 NULL));
 	cr_assert_eq(made, 1);
 	cr_assert_eq(maps, 0);
 	cr_assert_eq(sources, 0);

@@ -60,11 +60,11 @@ Test(pmsim, hears_of_hidden_demands)
 
 Test(pmsim, refuses_every_nth_post)
 {
-	struct pmsim_cfg cfg = plain;
+	struct pmsim_cfg cfg = plain_fabric;
 	struct sim_opts o = {0};
 
 	cfg.again = 3;
-	two(&cfg, &o);
+	open_pair_plain(&cfg, &o);
 	for (int i = 1; i < 10; i++)
 		cr_assert_eq(fi_inject(a.ep, "x", 1, a_to_b),
 			     i % 3 ? 0 : -FI_EAGAIN);
@@ -72,7 +72,7 @@ Test(pmsim, refuses_every_nth_post)
 	for (int i = 1; i < 4; i++)
 		cr_assert_eq(fi_recv(b.ep, mem, 1, NULL, 0, NULL),
 			     i % 3 ? 0 : -FI_EAGAIN);
-	done();
+	end_pair();
 }
 
 Test(pmsim, counters)
@@ -84,7 +84,7 @@ Test(pmsim, counters)
 	struct fi_info *h, *i;
 	fi_addr_t to;
 
-	two(&plain, &o);
+	open_pair_plain(&plain_fabric, &o);
 	/*
 	 * Use another endpoint, because counters must be bound before an
 	 * endpoint is enabled.
@@ -112,13 +112,13 @@ Test(pmsim, counters)
 	MUST(fi_close(&written->fid));
 	fi_freeinfo(i);
 	fi_freeinfo(h);
-	done();
+	end_pair();
 }
 
 /* Key numbers are counted per machine, or for all machines together. */
 static void reset_counts_again(bool fixed_keys)
 {
-	struct pmsim_cfg cfg = plain;
+	struct pmsim_cfg cfg = plain_fabric;
 	struct sim_opts o = {.prov_keys = true};
 	struct sim_node old_a, old_b;
 	struct pmsim_wire w;
@@ -126,7 +126,7 @@ static void reset_counts_again(bool fixed_keys)
 	cfg.prov_keys = true;
 	cfg.fixed_keys = fixed_keys;
 	cfg.again = 3;
-	two(&cfg, &o);
+	open_pair_plain(&cfg, &o);
 	MUST(fi_inject(a.ep, "x", 1, a_to_b));
 	w = sim_wire(0);
 	sim->break_wire(w.id, 0);
@@ -147,7 +147,7 @@ static void reset_counts_again(bool fixed_keys)
 	cr_assert_eq(sim_wire(0).id, w.id);
 	cr_assert_eq(sim_wire(0).qp, w.qp);
 	cr_assert_eq(sim_wire(0).in_flight, 2);
-	done();
+	end_pair();
 }
 
 Test(pmsim, reset_counts_again)
@@ -164,7 +164,7 @@ Test(pmsim, closes_in_any_order)
 {
 	struct sim_opts o = {0};
 
-	two(&plain, &o);
+	open_pair_plain(&plain_fabric, &o);
 	MUST(fi_recv(b.ep, mem, 1, NULL, FI_ADDR_UNSPEC, &ctx[0]));
 	MUST(fi_recv(a.ep, mem, 1, NULL, FI_ADDR_UNSPEC, &ctx[0]));
 	for (int i = 0; i < 3; i++) {
@@ -178,5 +178,5 @@ Test(pmsim, closes_in_any_order)
 	}
 	cr_assert_eq(fi_close(&a.cq->fid), -FI_EBUSY);
 	cr_assert_eq(fi_close(&a.dom->fid), -FI_EBUSY);
-	done();
+	end_pair();
 }

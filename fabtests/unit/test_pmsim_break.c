@@ -12,7 +12,7 @@ static void check_breaks(const char *prov)
 	struct sim_opts o = {.prov = prov};
 	unsigned int id, qp;
 
-	two(&plain, &o);
+	open_pair_plain(&plain_fabric, &o);
 	MUST(write_dc("1", 1, 0, &ctx[0]));
 	MUST(write_dc("2", 1, 1, &ctx[1]));
 	MUST(fi_write(a.ep, "3", 1, NULL, a_to_b, b.addr + 2, b.key, &ctx[2]));
@@ -43,7 +43,7 @@ static void check_breaks(const char *prov)
 	sim_deliver_all();
 	node_expect(&a, &ctx[4], NULL);
 	cr_assert(node_no_entries(&a));
-	done();
+	end_pair();
 }
 
 Test(pmsim, breaks)
@@ -62,7 +62,7 @@ Test(pmsim, break_loses_both_directions)
 	struct pmsim_wire w[4];
 	unsigned int id;
 
-	two(&plain, &o);
+	open_pair_plain(&plain_fabric, &o);
 	MUST(fi_inject(a.ep, "x", 1, a_to_b));
 	id = sim_wire(0).id;
 	MUST(fi_inject(b.ep, "y", 1, b_to_a));
@@ -70,7 +70,7 @@ Test(pmsim, break_loses_both_directions)
 	sim->break_wire(id, 0);
 	cr_assert_eq(sim->wires(w, 4), 0);
 	cr_assert_eq(sim->arrived(0) + sim->arrived(1), 0);
-	done();
+	end_pair();
 }
 
 Test(pmsim, break_keeps_arrived_acknowledgements)
@@ -78,7 +78,7 @@ Test(pmsim, break_keeps_arrived_acknowledgements)
 	struct sim_opts o = {0};
 	unsigned int id;
 
-	two(&plain, &o);
+	open_pair_plain(&plain_fabric, &o);
 	MUST(write_dc("1", 1, 0, &ctx[0]));
 	MUST(write_dc("2", 1, 1, &ctx[1]));
 	id = sim_wire(0).id;
@@ -91,14 +91,14 @@ Test(pmsim, break_keeps_arrived_acknowledgements)
 	cr_assert_eq(node_expect_error(&a, &ctx[1]), FI_ECONNABORTED);
 	node_expect(&a, &ctx[0], NULL);
 	cr_assert_eq(sim->outstanding(0), 0);
-	done();
+	end_pair();
 }
 
 Test(pmsim, break_loses_unread_acknowledgements)
 {
 	struct sim_opts o = {0};
 
-	two(&plain, &o);
+	open_pair_plain(&plain_fabric, &o);
 	MUST(write_dc("1", 1, 0, &ctx[0]));
 	sim_deliver_all();
 	node_poke(&b);
@@ -116,7 +116,7 @@ Test(pmsim, break_loses_unread_acknowledgements)
 	cr_assert_eq(sim->arrived(0), 0);
 	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ECONNABORTED);
 	cr_assert(node_no_entries(&a));
-	done();
+	end_pair();
 }
 
 /* --- failures that are reported late --- */
@@ -124,12 +124,12 @@ Test(pmsim, break_loses_unread_acknowledgements)
 static void late_errors(const char *prov)
 {
 	struct sim_opts o = {.prov = prov};
-	struct pmsim_cfg cfg = plain;
+	struct pmsim_cfg cfg = plain_fabric;
 	char got[8] = {0}, in[2][4] = {{0}};
 	unsigned int id;
 
 	cfg.late_errors = true;
-	two(&cfg, &o);
+	open_pair_plain(&cfg, &o);
 	MUST(write_dc("1", 1, 0, &ctx[0]));
 	id = sim_wire(0).id;
 	sim_deliver_all();
@@ -187,7 +187,7 @@ static void late_errors(const char *prov)
 	cr_assert(node_no_entries(&a));
 	cr_assert_arr_eq(mem, "124\0006", 6);
 	cr_assert_eq(got[0], 0);
-	done();
+	end_pair();
 }
 
 Test(pmsim, late_errors)
@@ -203,11 +203,11 @@ Test(rpmem_on_pmsim, late_errors)
 Test(pmsim, late_errors_and_deaths)
 {
 	struct sim_opts o = {0};
-	struct pmsim_cfg cfg = plain;
+	struct pmsim_cfg cfg = plain_fabric;
 	struct sim_node dead;
 
 	cfg.late_errors = true;
-	two(&cfg, &o);
+	open_pair_plain(&cfg, &o);
 	MUST(write_dc("1", 1, 0, &ctx[0]));
 	sim->kill(1);
 	cr_assert_eq(sim->untold(0), 1);
@@ -240,7 +240,7 @@ Test(pmsim, late_errors_and_deaths)
 	sim->break_wire(sim_wire(0).id, 0);
 	cr_assert_eq(sim->untold(0), 1);
 	node_close(&dead);
-	done();
+	end_pair();
 	cr_assert_eq(sim->untold(0), 0);
 }
 
@@ -248,14 +248,14 @@ Test(pmsim, late_errors_and_deaths)
 
 static void check_incarnations(const char *prov)
 {
-	struct pmsim_cfg cfg = plain;
+	struct pmsim_cfg cfg = plain_fabric;
 	struct sim_opts o = {.prov = prov, .prov_keys = true};
 	struct sim_node dead;
 	uint64_t key;
 
 	cfg.prov_keys = true;
 	cfg.fixed_keys = true;
-	two(&cfg, &o);
+	open_pair_plain(&cfg, &o);
 	MUST(write_dc("1", 1, 0, &ctx[0]));
 	MUST(fi_inject(a.ep, "?", 1, a_to_b));
 	MUST(fi_recv(b.ep, mem, 1, NULL, FI_ADDR_UNSPEC, &ctx[2]));
@@ -293,7 +293,7 @@ static void check_incarnations(const char *prov)
 	cr_assert_eq(mem[0], '4', "the dead one's close is no business of b");
 	sim_deliver_all();
 	node_expect(&a, &ctx[5], NULL);
-	done();
+	end_pair();
 }
 
 Test(pmsim, incarnations)
@@ -309,14 +309,14 @@ Test(rpmem_on_pmsim, incarnations)
 /* Whether the base keys of a restarted process equal its former ones. */
 static void check_keys(bool fixed)
 {
-	struct pmsim_cfg cfg = plain;
+	struct pmsim_cfg cfg = plain_fabric;
 	struct sim_opts o = {.prov_keys = true};
 	struct sim_node dead, second, second_dead;
 	char more[8] = {0};
 
 	cfg.prov_keys = true;
 	cfg.fixed_keys = fixed;
-	two(&cfg, &o);
+	open_pair_plain(&cfg, &o);
 	second_dead = b;
 	node_memory(&second_dead, more, sizeof(more), 0, 0);
 	cr_assert_neq(second_dead.key, b.key);
@@ -355,7 +355,7 @@ static void check_keys(bool fixed)
 	MUST(fi_close(&second.mr->fid));
 	MUST(fi_close(&second_dead.mr->fid));
 	node_close(&dead);
-	done();
+	end_pair();
 }
 
 Test(pmsim, keys_are_repeated_after_a_kill)

@@ -14,7 +14,7 @@ static void check_messages(const char *prov)
 	struct fi_cq_tagged_entry e;
 	char got[2][8] = {{0}};
 
-	two(&plain, &o);
+	open_pair_plain(&plain_fabric, &o);
 	MUST(fi_recv(b.ep, got[0], 8, NULL, FI_ADDR_UNSPEC, &ctx[0]));
 	MUST(fi_send(a.ep, "one", 4, NULL, a_to_b, &ctx[1]));
 	MUST(fi_senddata(a.ep, "two", 4, NULL, 99, a_to_b, &ctx[2]));
@@ -45,7 +45,7 @@ static void check_messages(const char *prov)
 	cr_assert_str_eq(got[1], "six");
 	cr_assert_eq(sim->outstanding(0), 0);
 	cr_assert_eq(sim->count(PMSIM_SEND), 3);
-	done();
+	end_pair();
 }
 
 Test(pmsim, messages)
@@ -65,7 +65,7 @@ static void check_tagged(const char *prov)
 	char got[3][8] = {{0}};
 	fi_addr_t src;
 
-	two(&plain, &o);
+	open_pair_plain(&plain_fabric, &o);
 	MUST(fi_trecv(b.ep, got[0], 8, NULL, FI_ADDR_UNSPEC, 5, 0, &ctx[0]));
 	MUST(fi_trecv(b.ep, got[1], 8, NULL, FI_ADDR_UNSPEC, 0x10, 0xf,
 		      &ctx[1]));
@@ -90,7 +90,7 @@ static void check_tagged(const char *prov)
 	MUST(fi_trecv(b.ep, got[2], 8, NULL, FI_ADDR_UNSPEC, 9, 0, &ctx[5]));
 	MUST(fi_cancel(&b.ep->fid, &ctx[5]));
 	cr_assert_eq(node_expect_error(&b, &ctx[5]), FI_ECANCELED);
-	done();
+	end_pair();
 }
 
 Test(pmsim, tagged)
@@ -109,7 +109,7 @@ Test(pmsim, selective_completion)
 	struct iovec iov = {.iov_base = mem, .iov_len = 1};
 	struct fi_msg m = {.msg_iov = &iov, .iov_count = 1};
 
-	two(&plain, &o);
+	open_pair_plain(&plain_fabric, &o);
 	m.addr = a_to_b;
 	m.context = &ctx[1];
 	MUST(fi_send(a.ep, "x", 1, NULL, a_to_b, &ctx[0]));
@@ -122,14 +122,14 @@ Test(pmsim, selective_completion)
 	sim_deliver_all();
 	node_expect(&b, &ctx[1], NULL);
 	cr_assert(node_no_entries(&b));
-	done();
+	end_pair();
 }
 
 Test(pmsim, delivery_of_messages)
 {
 	struct sim_opts o = {.op_flags = FI_DELIVERY_COMPLETE};
 
-	two(&plain, &o);
+	open_pair_plain(&plain_fabric, &o);
 	MUST(fi_send(a.ep, "x", 1, NULL, a_to_b, &ctx[0]));
 	sim_deliver_all();
 	node_poke(&b);
@@ -139,7 +139,7 @@ Test(pmsim, delivery_of_messages)
 	cr_assert(node_no_entries(&a));
 	cr_assert_eq(sim_deliver_all(), 1);
 	node_expect(&a, &ctx[0], NULL);
-	done();
+	end_pair();
 }
 
 Test(pmsim, peek_claim_discard)
@@ -155,7 +155,7 @@ Test(pmsim, peek_claim_discard)
 		.context = &one,
 	};
 
-	two(&plain, &o);
+	open_pair_plain(&plain_fabric, &o);
 	MUST(fi_trecvmsg(b.ep, &m, FI_PEEK));
 	cr_assert_eq(node_expect_error(&b, &one), FI_ENOMSG);
 	MUST(fi_tinject(a.ep, "abc", 3, a_to_b, 1));
@@ -179,7 +179,7 @@ Test(pmsim, peek_claim_discard)
 	MUST(fi_trecvmsg(b.ep, &m, FI_CLAIM));
 	node_expect(&b, &one, &e);
 	cr_assert_str_eq(got, "abc");
-	done();
+	end_pair();
 }
 
 Test(pmsim, directed_receives_and_sources)
@@ -190,7 +190,7 @@ Test(pmsim, directed_receives_and_sources)
 	fi_addr_t b_to_c, src;
 	char got[2][2] = {{0}};
 
-	two(&plain, &o);
+	open_pair_plain(&plain_fabric, &o);
 	node_open(&c, 0, NULL);
 	b_to_c = node_insert(&b, &c);
 	MUST(fi_recv(b.ep, got[0], 2, NULL, b_to_c, &ctx[0]));
@@ -214,7 +214,7 @@ Test(pmsim, directed_receives_and_sources)
 	cr_assert_eq(fi_cq_readfrom(b.cq, &e, 1, &src), 1);
 	cr_assert_eq(src, FI_ADDR_NOTAVAIL);
 	node_close(&c);
-	done();
+	end_pair();
 }
 
 /* --- order --- */
@@ -234,7 +234,7 @@ Test(pmsim, overtaking)
 	struct sim_opts o = {0};
 	unsigned int id;
 
-	two(&unordered, &o);
+	open_pair_plain(&unordered, &o);
 	MUST(fi_inject(a.ep, "1st", 4, a_to_b));
 	MUST(fi_inject(a.ep, "2nd", 4, a_to_b));
 	MUST(fi_inject(a.ep, "3rd", 4, a_to_b));
@@ -254,7 +254,7 @@ Test(pmsim, overtaking)
 	sim_deliver_all();
 	expect_message("1st");
 	expect_message("2nd");
-	done();
+	end_pair();
 }
 
 /* A test that lets messages overtake, against the configuration, is stopped. */
@@ -265,7 +265,7 @@ static void expect_no_overtaking(const struct pmsim_cfg *cfg,
 	int status;
 	pid_t child;
 
-	two(cfg, &o);
+	open_pair_plain(cfg, &o);
 	MUST(fi_inject(a.ep, "x", 1, a_to_b));
 	MUST(fi_inject(a.ep, "y", 1, a_to_b));
 	child = fork();
@@ -277,12 +277,12 @@ static void expect_no_overtaking(const struct pmsim_cfg *cfg,
 	}
 	cr_assert_eq(waitpid(child, &status, 0), child);
 	cr_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
-	done();
+	end_pair();
 }
 
 Test(pmsim, no_overtaking_where_order_is_promised)
 {
-	expect_no_overtaking(&plain, 1);
+	expect_no_overtaking(&plain_fabric, 1);
 }
 
 Test(pmsim, no_overtaking_by_a_missing_message)

@@ -15,7 +15,7 @@ Test(pmsim, cpu_stores_through_the_model)
 		.place = MODEL_CPU_USER,
 	};
 	uint64_t values[MODEL_VALUES];
-	char *pm = modelled(&plain, &mc);
+	char *pm = open_b_on_model(&plain_fabric, &mc);
 	bool lost;
 
 	MUST(write_dc("persist", 8, 0, &ctx[0]));
@@ -27,7 +27,7 @@ Test(pmsim, cpu_stores_through_the_model)
 	cr_assert_eq(model_after_cut(sim->model(1), pm, values, &lost), 2);
 	sim_deliver_all();
 	node_expect(&a, &ctx[0], NULL);
-	done();
+	end_pair();
 }
 
 /* A write does not wait in the NIC, and overtakes reads posted before it. */
@@ -42,7 +42,7 @@ Test(pmsim, reads_wait_in_the_nic)
 		.fence = true,
 		.relaxed = true,
 	};
-	char got[8] = {0}, *pm = modelled(&cfg, &mc);
+	char got[8] = {0}, *pm = open_b_on_model(&cfg, &mc);
 	struct model *m = sim->model(1);
 
 	MUST(fi_inject_write(a.ep, "first", 6, a_to_b, b.addr, b.key));
@@ -68,7 +68,7 @@ Test(pmsim, reads_wait_in_the_nic)
 	sim->execute(1);
 	cr_assert_eq(sim_deliver_all(), 0);
 	cr_assert_eq(node_expect_error(&a, &ctx[1]), FI_ECONNABORTED);
-	done();
+	end_pair();
 }
 
 /* A read with the FLUSH flag returns no bytes and writes back its range. */
@@ -81,7 +81,7 @@ static void check_flush(enum model_place place, unsigned int levels, int want)
 		.levels = levels,
 	};
 	uint64_t values[MODEL_VALUES];
-	char *pm = modelled(&plain, &mc);
+	char *pm = open_b_on_model(&plain_fabric, &mc);
 	struct fi_rma_iov rma = {b.addr, 8, b.key};
 	const struct fi_msg_rma m = {
 		.addr = a_to_b,
@@ -113,7 +113,7 @@ static void check_flush(enum model_place place, unsigned int levels, int want)
 			2);
 	}
 	cr_assert_eq(fi_writemsg(a.ep, &m, PMSIM_FLUSH), -FI_EBADFLAGS);
-	done();
+	end_pair();
 }
 
 Test(pmsim, flush_by_the_nic)
@@ -140,7 +140,7 @@ Test(pmsim, nic_places_by_itself)
 		.fence = true,
 	};
 	struct model *m;
-	char got[8] = {0}, *pm = modelled(&plain, &mc);
+	char got[8] = {0}, *pm = open_b_on_model(&plain_fabric, &mc);
 
 	m = sim->model(1);
 	MUST(write_dc("persist", 8, 0, &ctx[0]));
@@ -171,7 +171,7 @@ Test(pmsim, nic_places_by_itself)
 	node_expect(&b, NULL, NULL);
 	cr_assert_str_eq(pm, "first");
 	cr_assert_str_eq(pm + 64, "second");
-	done();
+	end_pair();
 }
 
 Test(pmsim, nic_acknowledges_what_it_has)
@@ -181,17 +181,17 @@ Test(pmsim, nic_acknowledges_what_it_has)
 		.domain = MODEL_ADR,
 		.place = MODEL_DMA_CACHE,
 	};
-	struct pmsim_cfg cfg = plain;
+	struct pmsim_cfg cfg = plain_fabric;
 	char *pm;
 
 	cfg.placed_acks = false;
-	pm = modelled(&cfg, &mc);
+	pm = open_b_on_model(&cfg, &mc);
 	MUST(write_dc("persist", 8, 0, &ctx[0]));
 	cr_assert_eq(sim_deliver_all(), 1);
 	cr_assert_eq(sim_deliver_all(), 1);
 	node_expect(&a, &ctx[0], NULL);
 	cr_assert_eq(pm[0], 0);
-	done();
+	end_pair();
 }
 
 Test(pmsim, nic_sees_earlier_atomics)
@@ -202,7 +202,7 @@ Test(pmsim, nic_sees_earlier_atomics)
 		.place = MODEL_DMA_MEMORY,
 	};
 	uint64_t one = 1, old = 0;
-	char *pm = modelled(&plain, &mc);
+	char *pm = open_b_on_model(&plain_fabric, &mc);
 
 	for (int i = 0; i < 3; i++)
 		MUST(fi_inject_atomic(a.ep, &one, 1, a_to_b, b.addr, b.key,
@@ -216,7 +216,7 @@ Test(pmsim, nic_sees_earlier_atomics)
 	node_expect(&a, &ctx[0], NULL);
 	cr_assert_eq(old, 3);
 	cr_assert_eq(pm[0], 4);
-	done();
+	end_pair();
 }
 
 Test(pmsim, receive_buffers_in_persistent_memory)
@@ -226,15 +226,15 @@ Test(pmsim, receive_buffers_in_persistent_memory)
 		.domain = MODEL_ADR,
 		.place = MODEL_DMA_CACHE,
 	};
-	struct pmsim_cfg cfg = plain;
+	struct pmsim_cfg cfg = plain_fabric;
 	char dram[8] = {0}, *pm;
 
-	pm = modelled(&cfg, &mc);
+	pm = open_b_on_model(&cfg, &mc);
 	cr_assert_eq(fi_recv(b.ep, pm, 8, NULL, FI_ADDR_UNSPEC, NULL),
 		     -FI_EINVAL);
 	close_two();
 	cfg.recv_in_pm = true;
-	pm = modelled(&cfg, &mc);
+	pm = open_b_on_model(&cfg, &mc);
 	MUST(fi_recv(b.ep, pm, 8, NULL, FI_ADDR_UNSPEC, &ctx[0]));
 	MUST(fi_recv(b.ep, dram, 8, NULL, FI_ADDR_UNSPEC, &ctx[1]));
 	MUST(fi_inject(a.ep, "durable", 8, a_to_b));
@@ -246,7 +246,7 @@ Test(pmsim, receive_buffers_in_persistent_memory)
 	cr_assert_str_eq(pm, "durable");
 	node_expect(&b, &ctx[1], NULL);
 	cr_assert_str_eq(dram, "passing");
-	done();
+	end_pair();
 }
 
 /* --- writes that are in a NIC when a process or connection ends --- */
@@ -285,7 +285,7 @@ static void expect_new(const struct model *m, const char *at)
 
 Test(pmsim, reset_makes_memory_new)
 {
-	char *pm = modelled(&plain, &dma);
+	char *pm = open_b_on_model(&plain_fabric, &dma);
 	struct model *m = sim->model(1);
 
 	write_to_b("placed", 0);
@@ -310,12 +310,12 @@ Test(pmsim, reset_makes_memory_new)
 	sim_deliver_all();
 	model_dma_step(m, 0);
 	cr_assert_str_eq(pm, "again");
-	done();
+	end_pair();
 }
 
 Test(pmsim, reset_forgets_acknowledgements)
 {
-	char *pm = modelled(&plain, &dma);
+	char *pm = open_b_on_model(&plain_fabric, &dma);
 	struct model *m = sim->model(1);
 	struct pmsim_wire w;
 
@@ -342,13 +342,13 @@ Test(pmsim, reset_forgets_acknowledgements)
 	MUST(write_dc("old", 4, 0, &ctx[0]));
 	sim_deliver_all();
 	close_two();
-	sim->reset(&plain);
+	sim->reset(&plain_fabric);
 	cr_assert_not(rp_test_leaked());
 }
 
 Test(pmsim, kill_lets_the_nic_finish)
 {
-	char *pm = modelled(&plain, &dma);
+	char *pm = open_b_on_model(&plain_fabric, &dma);
 	struct model *m = sim->model(1);
 	struct sim_node dead;
 
@@ -379,7 +379,7 @@ Test(pmsim, kill_lets_the_nic_finish)
 	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ECONNABORTED);
 	cr_assert(node_no_entries(&a));
 	node_close(&dead);
-	done();
+	end_pair();
 }
 
 Test(pmsim, break_lets_both_nics_finish)
@@ -390,7 +390,7 @@ Test(pmsim, break_lets_both_nics_finish)
 	char *pm[2];
 
 	sim_start();
-	sim->reset(&plain);
+	sim->reset(&plain_fabric);
 	for (int i = 0; i < 2; i++) {
 		sim->machine(&dma);
 		m[i] = sim->model(i);
@@ -423,5 +423,5 @@ Test(pmsim, break_lets_both_nics_finish)
 	cr_assert_eq(sim_deliver_all(), 0);
 	cr_assert_eq(sim->count(PMSIM_ACK), 0);
 	cr_assert(node_no_entries(&a));
-	done();
+	end_pair();
 }

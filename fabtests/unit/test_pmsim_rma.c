@@ -6,14 +6,14 @@
 
 static void check_rma(const char *prov, bool virt_addr, bool prov_keys)
 {
-	struct pmsim_cfg cfg = plain;
+	struct pmsim_cfg cfg = plain_fabric;
 	struct sim_opts o = {.prov = prov, .prov_keys = prov_keys};
 	struct fi_cq_tagged_entry e;
 	char got[8] = {0};
 
 	cfg.virt_addr = virt_addr;
 	cfg.prov_keys = prov_keys;
-	two(&cfg, &o);
+	open_pair_plain(&cfg, &o);
 	MUST(fi_write(a.ep, "plain", 6, NULL, a_to_b, b.addr, b.key, &ctx[0]));
 	MUST(write_dc("ack", 4, 8, &ctx[1]));
 	MUST(fi_inject_write(a.ep, "inj", 4, a_to_b, b.addr + 16, b.key));
@@ -42,7 +42,7 @@ static void check_rma(const char *prov, bool virt_addr, bool prov_keys)
 	node_expect(&a, &ctx[3], &e);
 	cr_assert_eq(e.flags, FI_RMA | FI_READ);
 	cr_assert_str_eq(got, "plain");
-	done();
+	end_pair();
 }
 
 Test(pmsim, rma)
@@ -70,7 +70,7 @@ static void refused_accesses(const char *prov)
 	struct sim_opts o = {.prov = prov};
 	uint64_t key;
 
-	two(&plain, &o);
+	open_pair_plain(&plain_fabric, &o);
 	key = b.key;
 	b.key = 8;
 	MUST(write_dc("x", 1, 0, &ctx[0]));
@@ -89,7 +89,7 @@ static void refused_accesses(const char *prov)
 	cr_assert(node_no_entries(&a));
 	for (size_t i = 0; i < sizeof(mem); i++)
 		cr_assert_eq(mem[i], 0);
-	done();
+	end_pair();
 }
 
 Test(pmsim, refused_accesses)
@@ -107,14 +107,14 @@ Test(pmsim, order_can_be_had_or_not)
 	struct pmsim_cfg cfg = {.placed_acks = true};
 	struct sim_opts o = {0};
 
-	two(&cfg, &o);
+	open_pair_plain(&cfg, &o);
 	MUST(fi_inject_write(a.ep, "1", 1, a_to_b, b.addr, b.key));
 	MUST(fi_inject_write(a.ep, "2", 1, a_to_b, b.addr, b.key));
 	sim->overtake(sim_wire(0).id, 1);
 	sim_deliver_all();
 	node_poke(&b);
 	cr_assert_eq(mem[0], '1');
-	done();
+	end_pair();
 }
 
 Test(pmsim, atomics)
@@ -124,7 +124,7 @@ Test(pmsim, atomics)
 	int8_t small = 100;
 	size_t count;
 
-	two(&plain, &o);
+	open_pair_plain(&plain_fabric, &o);
 	m[0] = 4;
 	mem[8] = 100;
 	MUST(fi_atomic(a.ep, &v, 1, NULL, a_to_b, b.addr, b.key, FI_UINT64,
@@ -149,5 +149,5 @@ Test(pmsim, atomics)
 	MUST(fi_atomicvalid(a.ep, FI_DOUBLE, FI_SUM, &count));
 	cr_assert_eq(fi_atomicvalid(a.ep, FI_DOUBLE, FI_BOR, &count),
 		     -FI_EOPNOTSUPP);
-	done();
+	end_pair();
 }

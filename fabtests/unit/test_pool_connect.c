@@ -14,7 +14,7 @@
 #include "libpool/pool.h"
 
 static struct rpmem_pool pool;
-static uint64_t now, returns_at; /* clock, ms */
+static uint64_t now, daemon_returns_at; /* clock, ms */
 static unsigned int attempts;
 
 int __wrap_clock_gettime(clockid_t id, struct timespec *t);
@@ -39,7 +39,7 @@ int __wrap_connect(int fd, const struct sockaddr *to, socklen_t len);
 int __wrap_connect(int fd, const struct sockaddr *to, socklen_t len)
 {
 	attempts++;
-	pool.closing = now >= returns_at;
+	pool.closing = now >= daemon_returns_at;
 	errno = pool.closing ? ENETDOWN : ECONNREFUSED;
 	return -1;
 }
@@ -60,7 +60,7 @@ void work_connected(struct rpmem_pool *p)
 }
 
 /* Connect to a daemon that is absent for ms, with an open pool or a new one. */
-static void look(uint64_t ms, bool again)
+static void connect_to_absent_daemon(uint64_t ms, bool again)
 {
 	const struct rp_setup_open how = {.owner = 1};
 	static struct fid_ep ep;
@@ -70,7 +70,7 @@ static void look(uint64_t ms, bool again)
 
 	now = 1000000;
 	attempts = 0;
-	returns_at = now + ms;
+	daemon_returns_at = now + ms;
 	pool = (struct rpmem_pool){
 		.target = {.host = "127.0.0.1", .port = 1},
 		.name = "pool",
@@ -93,11 +93,11 @@ Test(pool_connect, daemon_is_found_soon_after_its_return_by_few_attempts)
 {
 	for (int again = 0; again < 2; again++)
 		for (uint64_t away = 0; away < 30000; away += 1 + away / 50) {
-			look(away, again);
-			cr_assert(now - returns_at <= 2 + away / 5 &&
-					  now - returns_at < 1000,
+			connect_to_absent_daemon(away, again);
+			cr_assert(now - daemon_returns_at <= 2 + away / 5 &&
+					  now - daemon_returns_at < 1000,
 				  "found %" PRIu64 " ms behind %" PRIu64,
-				  now - returns_at, away);
+				  now - daemon_returns_at, away);
 			cr_assert_leq(attempts, 50 + away / 1000);
 		}
 }

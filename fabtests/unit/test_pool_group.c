@@ -19,15 +19,15 @@ static struct rig rig;
 static uint64_t seed;
 
 /* Number of the next write, which its cells store; numbers grow. */
-static uint64_t next_value;
+static uint64_t next_number;
 
 static struct cell {
 	uint64_t acked; /* newest durable value */
-	uint64_t newest;
+	uint64_t newest_writer;
 } cells[RIG_CELLS];
 
 /* An operation of a writer. */
-struct act {
+struct writer_op {
 	struct rpmem_pool_op op;
 	struct rpmem_pool_then then;
 	bool used;
@@ -36,15 +36,15 @@ struct act {
 };
 
 /* The operations of a writer, and the cells as it knows them. */
-static struct view {
-	struct act acts[OPS];
-	bool checked; /* it has read all cells after opening the group */
-	uint64_t has[RIG_CELLS];   /* value last written or read */
+static struct writer_view {
+	struct writer_op ops[OPS];
+	bool has_read_all; /* it has read all cells after opening the group */
+	uint64_t known[RIG_CELLS]; /* value last written or read */
 	uint64_t dirty[RIG_CELLS]; /* completed, uncommitted value, or 0 */
 	uint64_t covered[OPS][RIG_CELLS]; /* values that each commit covers */
 	bool busy[RIG_CELLS];
-} views[RIG_WRITERS];
-static unsigned int newest; /* writer that opened the group last */
+} writer_views[RIG_WRITERS];
+static unsigned int newest_writer; /* writer that opened the group last */
 static bool any_opened;
 
 #define CHECK(c, ...)                                                          \
@@ -58,15 +58,17 @@ static bool any_opened;
 	} while (0)
 
 /* Check and record that a value was acknowledged to a writer as durable. */
-static void acknowledged(unsigned int writer, unsigned int cell, uint64_t value)
+static void record_acknowledged(unsigned int writer, unsigned int cell,
+				uint64_t value)
 {
-	if (any_opened && writer < newest)
-		CHECK(views[newest].has[cell] >= value,
+	if (any_opened && writer < newest_writer)
+		CHECK(writer_views[newest_writer].known[cell] >= value,
 		      "cell %u: %llu was acknowledged to writer %u after "
 		      "writer "
 		      "%u had read %llu",
-		      cell, (unsigned long long)value, writer, newest,
-		      (unsigned long long)views[newest].has[cell]);
+		      cell, (unsigned long long)value, writer, newest_writer,
+		      (unsigned long long)writer_views[newest_writer]
+			      .known[cell]);
 	if (value > cells[cell].acked)
 		cells[cell].acked = value;
 }
@@ -74,9 +76,9 @@ static void acknowledged(unsigned int writer, unsigned int cell, uint64_t value)
 static void completed(void *arg, struct rpmem_pool_op *op, int ret,
 		      const char *error)
 {
-	struct act *a = op->context;
-	struct view *v = &views[a->writer];
-	const unsigned int at = (unsigned int)(a - v->acts);
+	struct writer_op *a = op->context;
+	struct writer_view *v = &writer_views[a->writer];
+	const unsigned int at = (unsigned int)(a - v->ops);
 
 	a->used = false;
 	for (unsigned int i = 0; i < a->n; i++)
@@ -91,46 +93,46 @@ static void completed(void *arg, struct rpmem_pool_op *op, int ret,
 		CHECK(!rig_touches(&rig, op->buf, op->len),
 		      "a member may still write to the buffer of a read");
 		for (unsigned int i = 0; i < a->n; i++)
-			CHECK(a->values[i] == v->has[a->cell + i],
+			CHECK(a->values[i] == v->known[a->cell + i],
 			      "cell %u: writer %u read %llu and not %llu",
 			      a->cell + i, a->writer,
 			      (unsigned long long)a->values[i],
-			      (unsigned long long)v->has[a->cell + i]);
+			      (unsigned long long)v->known[a->cell + i]);
 		return;
 	}
 	if (op->type == RPMEM_POOL_WRITE) {
 		for (unsigned int i = 0; i < a->n; i++) {
 			const unsigned int c = a->cell + i;
 
-			v->has[c] = a->values[i];
+			v->known[c] = a->values[i];
 			v->dirty[c] = a->values[i];
 			if (!(op->flags & RPMEM_POOL_DURABLE))
 				continue;
-			acknowledged(a->writer, c, a->values[i]);
+			record_acknowledged(a->writer, c, a->values[i]);
 		}
 		return;
 	}
 	for (unsigned int c = 0; c < RIG_CELLS; c++)
 		if (v->covered[at][c])
-			acknowledged(a->writer, c, v->covered[at][c]);
+			record_acknowledged(a->writer, c, v->covered[at][c]);
 	if (op->then) {
-		v->has[a->cell] = a->then.value;
-		acknowledged(a->writer, a->cell, a->then.value);
+		v->known[a->cell] = a->then.value;
+		record_acknowledged(a->writer, a->cell, a->then.value);
 	}
 }
 
-static void act(unsigned int writer)
+static void submit_random_op(unsigned int writer)
 {
-	struct view *v = &views[writer];
-	struct act *a = NULL;
+	struct writer_view *v = &writer_views[writer];
+	struct writer_op *a = NULL;
 	unsigned int kind = (unsigned int)seeded_below(&rig.rnd, 10);
 
 	for (unsigned int i = 0; i < OPS && !a; i++)
-		if (!v->acts[i].used)
-			a = &v->acts[i];
+		if (!v->ops[i].used)
+			a = &v->ops[i];
 	if (!a)
 		return;
-	*a = (struct act){.writer = writer};
+	*a = (struct writer_op){.writer = writer};
 	a->op.context = a;
 	a->n = 1 + (unsigned int)seeded_below(
 			   &rig.rnd, seeded_below(&rig.rnd, 3) ? 2 : 20);
@@ -139,13 +141,13 @@ static void act(unsigned int writer)
 	if (kind >= 7) {
 		a->op.type = RPMEM_POOL_COMMIT;
 		a->n = 0;
-		memcpy(v->covered[a - v->acts], v->dirty, sizeof(v->dirty));
+		memcpy(v->covered[a - v->ops], v->dirty, sizeof(v->dirty));
 		if (kind == 9 && !v->busy[a->cell]) {
 			a->n = 1;
 			a->op.then = &a->then;
 			a->then.offset = a->cell * 8;
-			a->then.value = ++next_value;
-			cells[a->cell].newest = next_value;
+			a->then.value = ++next_number;
+			cells[a->cell].newest = next_number;
 			v->busy[a->cell] = true;
 		}
 	} else {
@@ -159,8 +161,8 @@ static void act(unsigned int writer)
 			v->busy[a->cell + i] = true;
 			if (kind >= 5)
 				continue;
-			a->values[i] = ++next_value;
-			cells[a->cell + i].newest = next_value;
+			a->values[i] = ++next_number;
+			cells[a->cell + i].newest = next_number;
 		}
 		if (!kind)
 			a->op.flags = RPMEM_POOL_DURABLE;
@@ -171,17 +173,17 @@ static void act(unsigned int writer)
 
 /* --- what a writer reads after opening the group --- */
 
-static struct act first[RIG_WRITERS];
+static struct writer_op first_reads[RIG_WRITERS];
 static uint64_t first_values[RIG_WRITERS][RIG_CELLS];
 
 static void first_read(void *arg, struct rpmem_pool_op *op, int ret,
 		       const char *error)
 {
-	struct act *a = op->context;
+	struct writer_op *a = op->context;
 	const unsigned int w = a->writer;
-	struct view *v = &views[w];
+	struct writer_view *v = &writer_views[w];
 
-	if (op != &first[w].op) {
+	if (op != &first_reads[w].op) {
 		completed(arg, op, ret, error);
 		return;
 	}
@@ -191,45 +193,45 @@ static void first_read(void *arg, struct rpmem_pool_op *op, int ret,
 		const uint64_t value = first_values[w][c];
 
 		/* A displaced writer may read the older value that it has. */
-		CHECK(value >= cells[c].acked || w < newest,
+		CHECK(value >= cells[c].acked || w < newest_writer,
 		      "cell %u: writer %u reads %llu, and %llu was "
 		      "acknowledged",
 		      c, w, (unsigned long long)value,
 		      (unsigned long long)cells[c].acked);
 		CHECK(value <= cells[c].newest, "cell %u: nobody wrote %llu", c,
 		      (unsigned long long)value);
-		v->has[c] = value;
-		if (!any_opened || w >= newest)
+		v->known[c] = value;
+		if (!any_opened || w >= newest_writer)
 			cells[c].acked = value;
 	}
-	v->checked = true;
-	if (!any_opened || w > newest)
-		newest = w;
+	v->has_read_all = true;
+	if (!any_opened || w > newest_writer)
+		newest_writer = w;
 	any_opened = true;
 }
 
-static void begin(unsigned int w)
+static void start_first_read(unsigned int w)
 {
 	rig.writers[w].opened = true;
-	first[w] = (struct act){
+	first_reads[w] = (struct writer_op){
 		.writer = w,
 		.op = {.type = RPMEM_POOL_READ,
 		       .buf = first_values[w],
 		       .len = RIG_BYTES,
-		       .context = &first[w]},
+		       .context = &first_reads[w]},
 	};
-	CHECK(!group_submit(&rig.writers[w].g, &first[w].op), "submit");
+	CHECK(!group_submit(&rig.writers[w].g, &first_reads[w].op), "submit");
 }
 
-static unsigned int writer_new(void)
+static unsigned int start_writer(void)
 {
 	const unsigned int w = rig_writer_new(&rig, first_read);
 
-	memset(&views[w], 0, sizeof(views[w]));
+	memset(&writer_views[w], 0, sizeof(writer_views[w]));
 	return w;
 }
 
-static bool ended(unsigned int w)
+static bool is_group_ended(unsigned int w)
 {
 	return rig.writers[w].g.phase == GROUP_ENDED;
 }
@@ -238,18 +240,18 @@ static void kill_writer(unsigned int w)
 {
 	rig_writer_kill(&rig, w);
 	for (unsigned int i = 0; i < OPS; i++)
-		views[w].acts[i].used = false;
+		writer_views[w].ops[i].used = false;
 }
 
 /* --- a random run --- */
 
-static bool all_current(unsigned int w)
+static bool are_members_current(unsigned int w)
 {
-	return rig.writers[w].alive && views[w].checked &&
+	return rig.writers[w].alive && writer_views[w].has_read_all &&
 	       group_count(&rig.writers[w].g, MEMBER_CURRENT) == rig.n;
 }
 
-static void disturb(void)
+static void inject_random_event(void)
 {
 	const unsigned int m = (unsigned int)seeded_below(&rig.rnd, rig.n);
 	const unsigned int last = rig.nwriters - 1;
@@ -280,15 +282,15 @@ static void disturb(void)
 	case 8: /* the writer is killed, and a new one starts */
 		if (rig.nwriters < RIG_WRITERS && rig.writers[last].alive) {
 			kill_writer(last);
-			writer_new();
+			start_writer();
 		}
 		break;
 	case 9: /* a new writer displaces one that goes on */
 		if (rig.nwriters < RIG_WRITERS)
-			writer_new();
+			start_writer();
 		break;
 	case 10: /* a member's disk is replaced */
-		if (all_current(last))
+		if (are_members_current(last))
 			rig_replace(&rig, m);
 		break;
 	case 11: /* the bitmap of an idle group is cleared */
@@ -296,12 +298,12 @@ static void disturb(void)
 			group_clear_all(&rig.writers[last].g);
 		break;
 	case 12: /* a copy to a new member arrives damaged */
-		rig.flips = 1;
+		rig.damaged_copies = 1;
 		break;
 	}
 }
 
-static void step(void)
+static void run_step(void)
 {
 	rig_event(&rig);
 	for (unsigned int w = 0; w < rig.nwriters; w++) {
@@ -310,22 +312,22 @@ static void step(void)
 		if (!r->alive)
 			continue;
 		if (!r->opened && r->g.phase == GROUP_OPEN)
-			begin(w);
-		if (views[w].checked && !seeded_below(&rig.rnd, 3))
-			act(w);
-		if (!ended(w))
+			start_first_read(w);
+		if (writer_views[w].has_read_all && !seeded_below(&rig.rnd, 3))
+			submit_random_op(w);
+		if (!is_group_ended(w))
 			continue;
 		CHECK(r->g.ret == -ESTALE || r->g.ret == -EAGAIN ||
 			      r->g.ret == -EIO || w + 1 < rig.nwriters,
 		      "writer %u ended with %d: %s", w, r->g.ret, r->g.error);
 		kill_writer(w);
 		if (w == rig.nwriters - 1 && w + 1 < RIG_WRITERS)
-			writer_new();
+			start_writer();
 	}
 }
 
 /* With all members up, the last writer reads all; members become equal. */
-static void finish(void)
+static void finish_run(void)
 {
 	unsigned int w, rounds = 0;
 
@@ -336,14 +338,14 @@ static void finish(void)
 			kill_writer(i);
 	if (rig.nwriters == RIG_WRITERS)
 		return;
-	w = writer_new();
-	while (!views[w].checked ||
+	w = start_writer();
+	while (!writer_views[w].has_read_all ||
 	       group_count(&rig.writers[w].g, MEMBER_CURRENT) < rig.n) {
 		rig_event(&rig);
 		if (!rig.writers[w].opened &&
 		    rig.writers[w].g.phase == GROUP_OPEN)
-			begin(w);
-		CHECK(!ended(w), "the last writer ended: %s",
+			start_first_read(w);
+		CHECK(!is_group_ended(w), "the last writer ended: %s",
 		      rig.writers[w].g.error);
 		CHECK(rounds++ < 100000, "the last writer does not open");
 	}
@@ -364,47 +366,47 @@ static void finish(void)
 	}
 }
 
-static void run(uint64_t s, unsigned int n, unsigned int k)
+static void run_seed(uint64_t s, unsigned int n, unsigned int k)
 {
 	const unsigned int steps = 3000;
 
 	seed = s;
 	rig_start(&rig, s, n, k);
-	rig.honest = true;
+	rig.only_writers_change = true;
 	memset(cells, 0, sizeof(cells));
-	next_value = 0;
+	next_number = 0;
 	any_opened = false;
-	newest = 0;
-	writer_new();
+	newest_writer = 0;
+	start_writer();
 	for (unsigned int i = 0; i < steps; i++) {
-		step();
+		run_step();
 		if (!seeded_below(&rig.rnd, 60))
-			disturb();
+			inject_random_event();
 	}
-	finish();
+	finish_run();
 	rig_end(&rig);
 }
 
-static void runs(unsigned int n, unsigned int k)
+static void run_seeds(unsigned int n, unsigned int k)
 {
 	struct seeded s = seeded_start();
 	const unsigned int count = getenv("RP_SEED") ? 1 : 60;
 
 	for (unsigned int i = 0; i < count; i++)
-		run(s.seed + i, n, k);
+		run_seed(s.seed + i, n, k);
 }
 
 Test(pool_group, two_of_three_lose_nothing)
 {
-	runs(3, 2);
+	run_seeds(3, 2);
 }
 
 Test(pool_group, three_of_five_lose_nothing)
 {
-	runs(5, 3);
+	run_seeds(5, 3);
 }
 
 Test(pool_group, two_of_five_lose_nothing)
 {
-	runs(5, 2);
+	run_seeds(5, 2);
 }

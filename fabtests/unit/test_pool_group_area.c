@@ -6,27 +6,27 @@
 
 #include "group_calls.h"
 
-static void refused(int ret)
+static void expect_refused_group(int ret)
 {
-	const unsigned int w = rig_writer_new(&rig, completed);
+	const unsigned int w = rig_writer_new(&rig, call_completed);
 
-	ended(w, ret);
+	expect_group_ended(w, ret);
 }
 
 Test(pool_group_area, other_numbers_of_members_and_copies_are_refused)
 {
-	founded(3, 2);
+	create_group(3, 2);
 	rig.k = 1;
-	refused(-EINVAL);
+	expect_refused_group(-EINVAL);
 	rig.k = 2;
 	rig.n = 2;
-	refused(-EINVAL);
+	expect_refused_group(-EINVAL);
 	rig.n = 3;
-	cr_assert_eq(read_cell(opened(), 0), 1);
+	cr_assert_eq(read_cell(open_writer(), 0), 1);
 	rig_end(&rig);
 }
 
-static void area_set(unsigned int member, const unsigned char *area)
+static void set_member_area(unsigned int member, const unsigned char *area)
 {
 	memcpy(rig.members[member].visible, area, GROUP_AREA);
 	memcpy(rig.members[member].durable, area, GROUP_AREA);
@@ -36,14 +36,14 @@ Test(pool_group_area, members_of_two_groups_are_refused)
 {
 	static unsigned char area[GROUP_AREA];
 
-	founded(3, 2);
+	create_group(3, 2);
 	memcpy(area, rig.members[1].visible, GROUP_AREA);
 	rig_end(&rig);
-	start(2, 3, 2);
-	cr_assert(opens(0x7));
-	area_set(1, area);
-	back(0);
-	refused(-EINVAL);
+	start_members(2, 3, 2);
+	cr_assert(group_opens_with(0x7));
+	set_member_area(1, area);
+	return_member(0);
+	expect_refused_group(-EINVAL);
 	rig_end(&rig);
 }
 
@@ -52,9 +52,9 @@ Test(pool_group_area, other_bytes_are_refused)
 	static const unsigned int at[] = {0, GROUP_SUPER, GROUP_AREA - 1};
 
 	for (unsigned int i = 0; i < 3; i++) {
-		start(1, 3, 2);
+		start_members(1, 3, 2);
 		rig.members[1].visible[at[i]] = 1;
-		refused(-EBADMSG);
+		expect_refused_group(-EBADMSG);
 		cr_assert_eq(rig.members[1].visible[at[i]], 1);
 		rig_end(&rig);
 	}
@@ -64,15 +64,15 @@ Test(pool_group_area, an_open_group_goes_on_without_a_member_of_other_bytes)
 {
 	unsigned int w;
 
-	founded(3, 2);
-	w = opened();
-	all_current(w);
-	away(1);
+	create_group(3, 2);
+	w = open_writer();
+	await_all_current(w);
+	lose_member(1);
 	memset(rig.members[1].visible, 1, GROUP_AREA);
-	back(1);
-	events(500);
+	return_member(1);
+	run_events(500);
 	cr_assert_eq(write_cell(w, 0, 1), 0);
-	cr_assert_eq(commit(w), 0);
+	cr_assert_eq(commit_call(w), 0);
 	cr_assert_eq(rig.members[1].visible[0], 1);
 	rig_end(&rig);
 }
@@ -81,28 +81,28 @@ Test(pool_group_area, a_member_that_is_too_short_is_not_one)
 {
 	unsigned int w;
 
-	start(1, 3, 2);
+	start_members(1, 3, 2);
 	rig.members[1].length = GROUP_AREA + 7;
-	w = rig_writer_new(&rig, completed);
-	events(500);
-	cr_assert_eq(group(w)->members[1].ret, -ENOSPC);
+	w = rig_writer_new(&rig, call_completed);
+	run_events(500);
+	cr_assert_eq(group_of(w)->members[1].ret, -ENOSPC);
 	rig_writer_kill(&rig, w);
 	/* The shortest member decides the group's length, in whole cells. */
 	rig.members[1].length = RIG_LENGTH - 70;
-	w = opened();
-	cr_assert_eq(group(w)->super.length, RIG_BYTES - 72);
-	keep(w, 0, 1);
-	all_current(w);
+	w = open_writer();
+	cr_assert_eq(group_of(w)->super.length, RIG_BYTES - 72);
+	write_and_commit(w, 0, 1);
+	await_all_current(w);
 	for (unsigned int i = 0; i < 2; i++) {
-		away(2);
+		lose_member(2);
 		if (i)
 			rig_replace(&rig, 2);
 		rig.members[2].length = RIG_LENGTH - 80;
-		back(2);
-		events(500);
-		cr_assert_neq(group(w)->members[2].state, MEMBER_CURRENT);
+		return_member(2);
+		run_events(500);
+		cr_assert_neq(group_of(w)->members[2].state, MEMBER_CURRENT);
 		rig.members[2].length = RIG_LENGTH;
-		reach(w, 2, MEMBER_CURRENT);
+		await_state(w, 2, MEMBER_CURRENT);
 	}
 	rig_end(&rig);
 }
@@ -111,14 +111,14 @@ Test(pool_group_area, the_bitmap_has_a_bit_for_each_chunk)
 {
 	unsigned int w;
 
-	start(1, 2, 1);
+	start_members(1, 2, 1);
 	for (unsigned int i = 0; i < 2; i++)
 		rig.members[i].length =
 			1000 * (uint64_t)GROUP_BITS * GROUP_CHUNK;
-	w = rig_writer_new(&rig, completed);
-	while (group(w)->phase < GROUP_PROMISING)
+	w = rig_writer_new(&rig, call_completed);
+	while (group_of(w)->phase < GROUP_PROMISING)
 		rig_event(&rig);
-	cr_assert_lt(group(w)->super.length / group(w)->super.chunk,
+	cr_assert_lt(group_of(w)->super.length / group_of(w)->super.chunk,
 		     GROUP_BITS);
 	rig_end(&rig);
 }
@@ -250,7 +250,7 @@ Test(pool_group_area, hostile_members_do_no_harm)
 	for (uint64_t seed = 0; seed < 60; seed++) {
 		unsigned int w;
 
-		founded(3, 2);
+		create_group(3, 2);
 		rig.rnd = (struct seeded){seed, seed};
 		for (unsigned int i = 0; i < 3; i++) {
 			struct group_super s = good;
@@ -265,10 +265,10 @@ Test(pool_group_area, hostile_members_do_no_harm)
 				     seeded_below(&rig.rnd,
 						  GROUP_AREA - GROUP_SUPER)] ^=
 					(unsigned char)seeded_next(&rig.rnd);
-			area_set(i, area);
+			set_member_area(i, area);
 		}
-		w = rig_writer_new(&rig, completed);
-		settle(w);
+		w = rig_writer_new(&rig, call_completed);
+		await_group_open(w);
 		rig_end(&rig);
 	}
 }
@@ -290,16 +290,16 @@ Test(pool_group_area, copies_do_not_pause_for_a_caller_that_has_stopped)
 	cr_assert_geq(copies, 700, "%u", copies);
 }
 
-static void clear_all(unsigned int w)
+static void clear_bitmap(unsigned int w)
 {
 	for (unsigned int i = 0; i < 2; i++) {
 		for (unsigned int e = 0; e < EVENTS; e++)
-			if (!group_is_quiet(group(w)))
+			if (!group_is_quiet(group_of(w)))
 				rig_event(&rig);
-		cr_assert(group_is_quiet(group(w)));
-		group_clear_all(group(w));
+		cr_assert(group_is_quiet(group_of(w)));
+		group_clear_all(group_of(w));
 	}
-	events(500);
+	run_events(500);
 	rig_writer_kill(&rig, w);
 }
 
@@ -308,22 +308,22 @@ Test(pool_group_area, a_damaged_word_makes_no_member_a_former_one)
 {
 	unsigned int w;
 
-	founded(3, 2);
-	w = opened();
-	all_current(w);
+	create_group(3, 2);
+	w = open_writer();
+	await_all_current(w);
 	for (unsigned int i = 0; i < 8; i++)
-		keep(w, 40, 1);
-	all_current(w);
-	clear_all(w);
+		write_and_commit(w, 40, 1);
+	await_all_current(w);
+	clear_bitmap(w);
 	rig.members[0].up = false;
-	w = opened();
-	keep(w, 40, 2);
+	w = open_writer();
+	write_and_commit(w, 40, 2);
 	rig_writer_kill(&rig, w);
-	back(0);
+	return_member(0);
 	memset(rig.members[1].visible + GROUP_FULL_AT, 0x7f, 8);
 	memset(rig.members[1].durable + GROUP_FULL_AT, 0x7f, 8);
-	w = opened();
-	all_current(w);
+	w = open_writer();
+	await_all_current(w);
 	for (unsigned int i = 0; i < 3; i++)
 		cr_assert_eq(rig.members[i].durable[GROUP_AREA + 320], 2,
 			     "member %u lacks a commit", i);
@@ -339,27 +339,27 @@ Test(pool_group_area, a_former_member_lacks_all)
 	static struct rig_member former;
 	unsigned int w;
 
-	founded(3, 2);
-	w = opened();
-	all_current(w);
-	clear_all(w);
+	create_group(3, 2);
+	w = open_writer();
+	await_all_current(w);
+	clear_bitmap(w);
 	former = rig.members[2];
 	rig_replace(&rig, 2);
-	w = opened();
-	all_current(w);
-	keep(w, 40, 2);
-	all_current(w);
-	clear_all(w);
+	w = open_writer();
+	await_all_current(w);
+	write_and_commit(w, 40, 2);
+	await_all_current(w);
+	clear_bitmap(w);
 	former.owner = -1;
 	rig.members[2] = former;
 	/* One of the two members that know the newest commit is unreachable. */
 	rig.members[0].up = false;
-	w = rig_writer_new(&rig, completed);
-	events(2000);
-	cr_assert(group(w)->phase < GROUP_OPEN, "a former member counts");
-	back(0);
-	settle(w);
-	all_current(w);
+	w = rig_writer_new(&rig, call_completed);
+	run_events(2000);
+	cr_assert(group_of(w)->phase < GROUP_OPEN, "a former member counts");
+	return_member(0);
+	await_group_open(w);
+	await_all_current(w);
 	for (unsigned int i = 0; i < 3; i++)
 		cr_assert_eq(rig.members[i].durable[GROUP_AREA + 320], 2,
 			     "member %u is current and lacks a commit", i);

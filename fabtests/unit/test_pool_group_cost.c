@@ -7,11 +7,12 @@
 /* Rounds of a takeover until a commit is possible, at most. */
 #define DURABLE 3u
 
-static void until_quiet(unsigned int w)
+static void await_quiet_group(unsigned int w)
 {
-	for (unsigned int i = 0; i < EVENTS && !group_is_quiet(group(w)); i++)
+	for (unsigned int i = 0; i < EVENTS && !group_is_quiet(group_of(w));
+	     i++)
 		rig_event(&rig);
-	cr_assert(group_is_quiet(group(w)));
+	cr_assert(group_is_quiet(group_of(w)));
 }
 
 /* Messages of a commit do not wait for replies to each other. */
@@ -22,19 +23,19 @@ Test(pool_group_cost, a_commit_is_n_messages_in_one_round_trip)
 		uint64_t before;
 		unsigned int w;
 
-		start(n, n, n / 2 + 1);
-		w = opened();
-		all_current(w);
-		keep(w, 0, 1);
+		start_members(n, n, n / 2 + 1);
+		w = open_writer();
+		await_all_current(w);
+		write_and_commit(w, 0, 1);
 		cr_assert_not(write_cell(w, 0, 2));
-		until_quiet(w);
+		await_quiet_group(w);
 		before = rig.submitted;
 		commit_begin(w, &c);
-		group_run(group(w), rig.now);
+		group_run(group_of(w), rig.now);
 		cr_assert_eq(rig.submitted - before, n);
 		rig_round(&rig);
 		cr_assert_eq(c.done, 1);
-		until_quiet(w);
+		await_quiet_group(w);
 		cr_assert_eq(rig.submitted - before, n);
 		rig_end(&rig);
 	}
@@ -47,18 +48,18 @@ Test(pool_group_cost, a_write_is_n_messages_in_one_round_trip)
 	uint64_t before;
 	unsigned int w;
 
-	start(1, 5, 3);
-	w = opened();
-	all_current(w);
-	keep(w, 0, 1);
-	until_quiet(w);
+	start_members(1, 5, 3);
+	w = open_writer();
+	await_all_current(w);
+	write_and_commit(w, 0, 1);
+	await_quiet_group(w);
 	before = rig.submitted;
 	write_begin(w, &c, 0, 2);
-	group_run(group(w), rig.now);
+	group_run(group_of(w), rig.now);
 	cr_assert_eq(rig.submitted - before, 5);
 	rig_round(&rig);
 	cr_assert_eq(c.done, 1);
-	until_quiet(w);
+	await_quiet_group(w);
 	cr_assert_eq(rig.submitted - before, 5);
 	rig_end(&rig);
 }
@@ -67,18 +68,19 @@ Test(pool_group_cost, a_write_is_n_messages_in_one_round_trip)
  * A writer takes the group over from one that has left `chunks` chunks marked.
  * Count the round trips, and for each member those that make something durable.
  */
-static void takeover(unsigned int n, unsigned int k, unsigned int chunks)
+static void measure_takeover(unsigned int n, unsigned int k,
+			     unsigned int chunks)
 {
 	unsigned int w, rounds = 0, durable = 0, at[GROUP_MEMBERS] = {0};
 
-	start(1, n, k);
-	w = opened();
-	all_current(w);
+	start_members(1, n, k);
+	w = open_writer();
+	await_all_current(w);
 	for (unsigned int i = 0; i < chunks; i++)
-		keep(w, i * GROUP_CHUNK / 8, 1);
-	until_quiet(w);
-	w = rig_writer_new(&rig, completed);
-	for (; rounds < 1000 && group(w)->phase < GROUP_OPEN; rounds++) {
+		write_and_commit(w, i * GROUP_CHUNK / 8, 1);
+	await_quiet_group(w);
+	w = rig_writer_new(&rig, call_completed);
+	for (; rounds < 1000 && group_of(w)->phase < GROUP_OPEN; rounds++) {
 		const unsigned int members = rig_round(&rig);
 
 		for (unsigned int i = 0; i < n; i++)
@@ -86,19 +88,19 @@ static void takeover(unsigned int n, unsigned int k, unsigned int chunks)
 	}
 	for (unsigned int i = 0; i < n; i++)
 		durable = at[i] > durable ? at[i] : durable;
-	cr_assert_eq(group(w)->phase, GROUP_OPEN);
+	cr_assert_eq(group_of(w)->phase, GROUP_OPEN);
 	printf("takeover at %u of %u, %u chunks marked: %u round trips, %u of "
 	       "them durable\n",
 	       k, n, chunks, rounds, durable);
 	cr_assert_leq(durable, DURABLE);
-	keep(w, 0, 2);
+	write_and_commit(w, 0, 2);
 	rig_end(&rig);
 }
 
 Test(pool_group_cost, a_takeover_takes_few_durable_round_trips)
 {
 	for (unsigned int chunks = 0; chunks < 12; chunks += 4) {
-		takeover(3, 2, chunks);
-		takeover(5, 3, chunks);
+		measure_takeover(3, 2, chunks);
+		measure_takeover(5, 3, chunks);
 	}
 }

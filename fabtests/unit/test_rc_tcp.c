@@ -227,7 +227,7 @@ Test(rc_tcp, a_connect_may_come_byte_by_byte)
 	}
 	PUMP1(&t, t.requests);
 	cr_assert_eq(t.shown_len, 3);
-	cr_assert_eq(memcmp(t.shown, "abc", 3), 0);
+	cr_assert_eq(memcmp(t.cm_param, "abc", 3), 0);
 	close(fd);
 	PUMP1(&t, t.gone);
 	rp_rc_close(t.rc);
@@ -487,7 +487,7 @@ Test(rc_tcp, nonsense_of_an_initiator_ends_its_connection)
 		cr_assert_eq(memory[i], 0);
 }
 
-static void in_order(struct end *e)
+static void check_message_order(struct end *e)
 {
 	uint32_t n;
 
@@ -508,7 +508,7 @@ Test(rc_tcp, messages_in_pieces_and_in_crowds_are_whole)
 	struct end te = {0};
 	int fd = raw_pair(&t, &te);
 
-	te.on_message = in_order;
+	te.on_message = check_message_order;
 	for (uint32_t i = 0; i < 2 * N; i++) {
 		h.length = sizeof(i) + i % 100;
 		memcpy(at, &hdr, rp_tcp_put(&hdr, &h));
@@ -636,7 +636,7 @@ Test(rc_tcp, peers_that_flood_leave_receives_to_others)
  * this end; -1: none. `taken` counts the bytes.
  */
 static int endless_fd = -1;
-static size_t taken;
+static size_t taken_bytes;
 
 ssize_t __real_send(int fd, const void *buf, size_t len, int flags);
 ssize_t __wrap_send(int fd, const void *buf, size_t len, int flags);
@@ -644,7 +644,7 @@ ssize_t __wrap_send(int fd, const void *buf, size_t len, int flags)
 {
 	if (fd != endless_fd)
 		return __real_send(fd, buf, len, flags);
-	taken += len;
+	taken_bytes += len;
 	return (ssize_t)len;
 }
 
@@ -658,7 +658,7 @@ ssize_t __wrap_sendmsg(int fd, const struct msghdr *m, int flags)
 		return __real_sendmsg(fd, m, flags);
 	for (size_t i = 0; i < m->msg_iovlen; i++)
 		len += m->msg_iov[i].iov_len;
-	taken += len;
+	taken_bytes += len;
 	return (ssize_t)len;
 }
 
@@ -677,10 +677,10 @@ Test(rc_tcp, no_poll_sends_without_end)
 	rp_rc_reg(t.rc, memory, huge, RP_RC_REMOTE_READ, &mr);
 	endless_fd = rp_container_of(te.c, struct tcp_channel, c.base)->fd;
 	raw_rma(fd, RP_TCP_READ, &mr, 0, huge);
-	while (taken < huge) {
-		before = taken;
+	while (taken_bytes < huge) {
+		before = taken_bytes;
 		rp_rc_poll(t.rc, 64);
-		cr_assert_lt(taken - before, 64u << 20);
+		cr_assert_lt(taken_bytes - before, 64u << 20);
 	}
 	endless_fd = -1;
 	rp_rc_dereg(t.rc, &mr);

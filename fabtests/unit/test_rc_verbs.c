@@ -503,7 +503,7 @@ Test(rc_verbs, an_operation_that_the_device_refuses_ends_the_connection)
 	rig_connect(&e);
 	for (int i = 0; i < 3; i++)
 		ops[i] = rig_op(&o[i], RP_CHANNEL_READ, NULL, 8);
-	fake.take = 1;
+	fake.take_max = 1;
 	fake.take_err = ENOMEM;
 	cr_assert_eq(rp_channel_post(e.c, ops, 3), 2);
 	cr_assert_eq(rp_channel_post(e.c, ops + 2, 1), 1);

@@ -31,7 +31,7 @@ Test(rc_verbs_cm, connecting_goes_step_by_step)
 
 	rig_begin(&e);
 	cr_assert_eq(fake.resolved, 1);
-	cr_assert_not(fake.bound);
+	cr_assert_not(fake.has_source);
 	deliver_event(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
 	cr_assert_eq(fake.routed, 1);
 	cr_assert_null(fake.qp);
@@ -41,13 +41,13 @@ Test(rc_verbs_cm, connecting_goes_step_by_step)
 	/* A connecting end gives the peer no access to its memory. */
 	cr_assert_eq(fake.access, 0);
 	cr_assert_gt(fake.nrecv, 0);
-	cr_assert_eq(fake.shown.qp_num, fake.qp->qp_num);
-	cr_assert_eq(fake.shown.srq, 1);
-	cr_assert_eq(fake.shown.rnr_retry_count, 7);
-	cr_assert_lt(fake.shown.retry_count, 7);
-	cr_assert_eq(fake.shown.initiator_depth, 4);
-	cr_assert_eq(fake.shown.private_data_len, 5);
-	cr_assert_eq(memcmp(fake.shown_bytes, "hello", 5), 0);
+	cr_assert_eq(fake.cm_param.qp_num, fake.qp->qp_num);
+	cr_assert_eq(fake.cm_param.srq, 1);
+	cr_assert_eq(fake.cm_param.rnr_retry_count, 7);
+	cr_assert_lt(fake.cm_param.retry_count, 7);
+	cr_assert_eq(fake.cm_param.initiator_depth, 4);
+	cr_assert_eq(fake.cm_param.private_data_len, 5);
+	cr_assert_eq(memcmp(fake.cm_data, "hello", 5), 0);
 	cr_assert_eq(e.up, 0);
 	fake_padded(e.id, RDMA_CM_EVENT_CONNECT_RESPONSE, "answer", 6, 196);
 	rig_poll();
@@ -160,7 +160,7 @@ Test(rc_verbs_cm, longest_private_data)
 	e.id = fake.id;
 	deliver_event(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
 	deliver_event(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
-	cr_assert_eq(fake.shown.private_data_len, 56);
+	cr_assert_eq(fake.cm_param.private_data_len, 56);
 	rp_channel_close(e.c);
 	fake_event(fake_peer(), RDMA_CM_EVENT_CONNECT_REQUEST, 0, NULL, 0);
 	fake_event(fake_peer(), RDMA_CM_EVENT_CONNECT_REQUEST, 0, NULL, 0);
@@ -168,10 +168,10 @@ Test(rc_verbs_cm, longest_private_data)
 	cr_assert_eq(rp_rc_accept(rig, rig_requests[0].request, bytes, 196,
 				  &rig_events, &e, &e.c),
 		     0);
-	cr_assert_eq(fake.shown.private_data_len, 196);
+	cr_assert_eq(fake.cm_param.private_data_len, 196);
 	rp_channel_close(e.c);
 	rp_rc_reject(rig, rig_requests[1].request, bytes, 148);
-	cr_assert_eq(fake.shown_bytes[0], 7);
+	cr_assert_eq(fake.cm_data[0], 7);
 }
 
 Test(rc_verbs_cm, connect_failures_are_reported)
@@ -193,14 +193,14 @@ Test(rc_verbs_cm, connect_failures_are_reported)
 	cr_assert_eq(e.lost_err, ENETUNREACH);
 	rp_channel_close(e.c);
 	/* The address resolves to another device. */
-	fake.leads_to = "fake1";
+	fake.resolves_to = "fake1";
 	rig_begin(&e);
 	deliver_event(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
 	deliver_event(&e, RDMA_CM_EVENT_ROUTE_RESOLVED);
 	cr_assert_eq(e.lost, 1);
 	cr_assert_eq(e.lost_err, ENODEV);
 	rp_channel_close(e.c);
-	fake.leads_to = FAKE_DEVICE;
+	fake.resolves_to = FAKE_DEVICE;
 	/* The peer does not reply. */
 	rig_begin(&e);
 	deliver_event(&e, RDMA_CM_EVENT_ADDR_RESOLVED);
@@ -224,10 +224,10 @@ Test(rc_verbs_cm, a_request_is_accepted)
 	cr_assert_eq(fake.access,
 		     IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
 	/* The peer requests more concurrent reads than the device supports. */
-	cr_assert_eq(fake.shown.responder_resources, 8);
+	cr_assert_eq(fake.cm_param.responder_resources, 8);
 	cr_assert_eq(fake.rtr.max_dest_rd_atomic, 8);
-	cr_assert_eq(fake.shown.qp_num, fake.qp->qp_num);
-	cr_assert_eq(memcmp(fake.shown_bytes, "ack", 4), 0);
+	cr_assert_eq(fake.cm_param.qp_num, fake.qp->qp_num);
+	cr_assert_eq(memcmp(fake.cm_data, "ack", 4), 0);
 	cr_assert_eq(e.up, 0);
 	deliver_event(&e, RDMA_CM_EVENT_DISCONNECTED);
 	cr_assert_eq(e.lost, 1);
@@ -262,7 +262,7 @@ Test(rc_verbs_cm, another_device_is_refused)
 	struct rig_end e;
 	uint16_t port;
 
-	fake.leads_to = "fake1";
+	fake.resolves_to = "fake1";
 	cr_assert_eq(rp_rc_listen(rig, (const struct sockaddr *)&at, sizeof(at),
 				  &port),
 		     -ENODEV);
@@ -280,7 +280,7 @@ Test(rc_verbs_cm, a_request_is_refused_with_data)
 	rig_poll();
 	rp_rc_reject(rig, rig_requests[0].request, "stale", 5);
 	cr_assert_eq(fake.rejected, 1);
-	cr_assert_eq(memcmp(fake.shown_bytes, "stale", 6), 0);
+	cr_assert_eq(memcmp(fake.cm_data, "stale", 6), 0);
 }
 
 Test(rc_verbs_cm, half_open_requests_end)
@@ -342,7 +342,7 @@ Test(rc_verbs_cm, connections_come_from_the_device)
 
 	rig_listen();
 	rig_begin(&e);
-	cr_assert(fake.bound);
+	cr_assert(fake.has_source);
 	cr_assert_eq(from->sin_addr.s_addr, 0x0100007f);
 	cr_assert_eq(from->sin_port, 0);
 	rp_channel_close(e.c);
@@ -357,7 +357,7 @@ Test(rc_verbs_cm_open, addresses_of_all_devices)
 	rig_start();
 	rig_listen();
 	rig_begin(&e);
-	cr_assert_not(fake.bound);
+	cr_assert_not(fake.has_source);
 	rp_channel_close(e.c);
 	rig_end();
 }

@@ -40,8 +40,8 @@ static int send_message(struct end *from, struct end *to, const void *msg,
 }
 
 /* The checksum of docs/protocol.md, implemented a second time. */
-static uint32_t sum_of(const uint8_t *msg, uint64_t bytes, uint64_t consumed,
-		       uint64_t valid)
+static uint32_t expected_checksum(const uint8_t *msg, uint64_t bytes,
+				  uint64_t consumed, uint64_t valid)
 {
 	uint64_t h = 0xcbf29ce484222325ull,
 		 w = consumed | bytes << 32 | valid << 48;
@@ -95,8 +95,9 @@ Test(ring, checksums_of_every_length)
 		cr_assert_eq(send_message(&a, &b, msg, len), 0);
 		sum = tail[0] | (uint32_t)tail[1] << 8 |
 		      (uint32_t)tail[2] << 16 | (uint32_t)tail[3] << 24;
-		cr_assert_eq(sum, sum_of(msg, len, a.ring.consumed,
-					 1 + n / RP_RING_SLOTS % 255));
+		cr_assert_eq(sum,
+			     expected_checksum(msg, len, a.ring.consumed,
+					       1 + n / RP_RING_SLOTS % 255));
 		cr_assert_eq(rp_ring_take(&b.ring, got), len);
 		cr_assert_arr_eq(got, msg, len);
 		rp_ring_release(&a.ring, b.ring.consumed);

@@ -17,7 +17,7 @@
 
 /* The entries of all writers that the log must have, in order. */
 struct model {
-	struct item {
+	struct model_entry {
 		uint64_t lsn, next;
 		uint32_t len, seed;
 	} v[MODEL];
@@ -26,29 +26,29 @@ struct model {
 	unsigned int first; /* index of the oldest entry kept */
 };
 
-static void fill(unsigned char *to, const struct item *it)
+static void fill_entry(unsigned char *to, const struct model_entry *it)
 {
 	for (uint32_t i = 0; i < it->len; i++)
 		to[i] = (unsigned char)(it->seed * 2654435761u >> (i % 25));
 }
 
 /* One append by a writer, and where its entries are in the model. */
-struct batch {
+struct append_batch {
 	struct rpmem_log_op op;
 	unsigned int from, count;
 };
 
-struct life {
+struct log_test {
 	struct rig rig;
 	struct seeded rnd;
 	struct rig_port port, reader_port;
 	struct rpmem_log *log;
 	struct model m;
-	struct batch batches[256];
+	struct append_batch batches[256];
 	unsigned int nbatches, done;
 };
 
-static void start(struct life *l, uint64_t length, uint32_t layout)
+static void start_life(struct log_test *l, uint64_t length, uint32_t layout)
 {
 	struct log_io io;
 
@@ -61,7 +61,7 @@ static void start(struct life *l, uint64_t length, uint32_t layout)
 	cr_assert_eq(log_create(&io, layout), 0, "%s", rpmem_log_error());
 }
 
-static void open_log(struct life *l)
+static void open_log(struct log_test *l)
 {
 	const struct log_io io = rig_io(&l->port);
 
@@ -71,30 +71,30 @@ static void open_log(struct life *l)
 }
 
 /* Close the handle without writing anything, as if its process were killed. */
-static void drop_log(struct life *l)
+static void kill_writer(struct log_test *l)
 {
 	l->log->failed = -EIO; /* makes close() publish nothing */
 	rpmem_log_close(l->log);
 	l->log = NULL;
 }
 
-static void submit(struct life *l)
+static void submit_append(struct log_test *l)
 {
 	unsigned char bytes[BATCH][LEN];
 	struct iovec v[BATCH];
-	struct batch *b = &l->batches[l->nbatches];
+	struct append_batch *b = &l->batches[l->nbatches];
 	struct model *m = &l->m;
 	uint64_t lsn;
 	int ret;
 
-	*b = (struct batch){.from = m->n};
+	*b = (struct append_batch){.from = m->n};
 	b->count = 1 + (unsigned int)seeded_below(&l->rnd, BATCH);
 	for (unsigned int i = 0; i < b->count; i++) {
-		struct item *it = &m->v[m->n + i];
+		struct model_entry *it = &m->v[m->n + i];
 
 		it->len = 1 + (uint32_t)seeded_below(&l->rnd, LEN);
 		it->seed = (uint32_t)seeded_next(&l->rnd);
-		fill(bytes[i], it);
+		fill_entry(bytes[i], it);
 		v[i] = (struct iovec){bytes[i], it->len};
 	}
 	b->op.entries = v;
@@ -114,14 +114,14 @@ static void submit(struct life *l)
 	l->nbatches++;
 }
 
-static void poll_log(struct life *l, int timeout_ms)
+static void poll_log(struct log_test *l, int timeout_ms)
 {
 	struct rpmem_log_op *done[4];
 	const int n = rpmem_log_poll(l->log, done, 4, timeout_ms);
 
 	cr_assert_geq(n, 0);
 	for (int i = 0; i < n; i++) {
-		struct batch *b = &l->batches[l->done++];
+		struct append_batch *b = &l->batches[l->done++];
 
 		cr_assert_eq(done[i], &b->op, "seed %" PRIu64 ": not in order",
 			     l->rnd.seed);
@@ -131,8 +131,9 @@ static void poll_log(struct life *l, int timeout_ms)
 }
 
 /* Read all entries of a log; they must equal the model from m->first on. */
-static unsigned int compare(struct life *l, struct rpmem_log *log,
-			    unsigned int flags)
+static unsigned int compare_with_model(struct log_test *l,
+				       struct rpmem_log *log,
+				       unsigned int flags)
 {
 	unsigned char bytes[LEN], want[LEN];
 	uint64_t lsn = RPMEM_LOG_HEAD, before;
@@ -144,7 +145,7 @@ static unsigned int compare(struct life *l, struct rpmem_log *log,
 		ret = rpmem_log_read(log, &lsn, bytes, LEN, &len, flags)) > 0) {
 		cr_assert_lt(at, l->m.n, "seed %" PRIu64 ": an entry too many",
 			     l->rnd.seed);
-		fill(want, &l->m.v[at]);
+		fill_entry(want, &l->m.v[at]);
 		cr_assert(len == l->m.v[at].len && !memcmp(want, bytes, len),
 			  "seed %" PRIu64 ": entry %u differs", l->rnd.seed,
 			  at);
@@ -159,7 +160,7 @@ static unsigned int compare(struct life *l, struct rpmem_log *log,
 }
 
 /* Trim some of the acknowledged entries. */
-static void trim(struct life *l)
+static void trim_log(struct log_test *l)
 {
 	struct model *m = &l->m;
 	unsigned char bytes[LEN];
@@ -180,13 +181,13 @@ static void trim(struct life *l)
 }
 
 /* Run a writer up to a random step, at which the writer or its target ends. */
-static void live(struct life *l)
+static void run_writer(struct log_test *l)
 {
 	const unsigned int steps = 1 + (unsigned int)seeded_below(&l->rnd, 40);
 	unsigned int end;
 
 	open_log(l);
-	end = compare(l, l->log, 0);
+	end = compare_with_model(l, l->log, 0);
 	cr_assert_geq(end, l->m.acked,
 		      "seed %" PRIu64 ": entry %u was acknowledged, and only "
 		      "%u are there",
@@ -197,7 +198,7 @@ static void live(struct life *l)
 	     i < steps && l->m.n + BATCH < MODEL && l->nbatches < 256; i++)
 		switch (seeded_below(&l->rnd, 8)) {
 		case 0:
-			trim(l);
+			trim_log(l);
 			break;
 		case 1:
 		case 2:
@@ -207,27 +208,27 @@ static void live(struct life *l)
 			cr_assert_eq(rpmem_log_publish(l->log), 0);
 			break;
 		default:
-			submit(l);
+			submit_append(l);
 		}
 	if (seeded_below(&l->rnd, 2))
 		rig_cut(&l->rig);
 	else
 		rig_kill(&l->rig);
-	drop_log(l);
+	kill_writer(l);
 }
 
 static void many_lives(uint32_t layout)
 {
-	static struct life l;
+	static struct log_test l;
 
 	for (unsigned int run = 0; run < 40; run++) {
 		memset(&l, 0, sizeof(l));
-		start(&l, LOG_RING_AT + 4096 + 64 * (run % 160), layout);
+		start_life(&l, LOG_RING_AT + 4096 + 64 * (run % 160), layout);
 		for (unsigned int i = 0; i < 60; i++)
-			live(&l);
+			run_writer(&l);
 		open_log(&l);
-		compare(&l, l.log, 0);
-		drop_log(&l);
+		compare_with_model(&l, l.log, 0);
+		kill_writer(&l);
 		rig_fini(&l.rig);
 	}
 }
@@ -252,16 +253,16 @@ Test(rpmem_log, register_layout_recovers_a_prefix_with_all_acknowledged)
 	many_lives(RPMEM_LOG_REGISTER);
 }
 
-static struct life one;
+static struct log_test one;
 
-static void open_one(struct life *l, uint64_t ring, uint32_t layout)
+static void open_one(struct log_test *l, uint64_t ring, uint32_t layout)
 {
 	memset(l, 0, sizeof(*l));
-	start(l, LOG_RING_AT + ring, layout);
+	start_life(l, LOG_RING_AT + ring, layout);
 	open_log(l);
 }
 
-static void close_one(struct life *l)
+static void close_one(struct log_test *l)
 {
 	rpmem_log_close(l->log);
 	rig_fini(&l->rig);
@@ -270,7 +271,7 @@ static void close_one(struct life *l)
 /* A reader beside the writer reads durable entries only, finally all. */
 static void reader_follows(uint32_t layout)
 {
-	struct life *l = &one;
+	struct log_test *l = &one;
 	unsigned char bytes[LEN], want[LEN];
 	uint64_t lsn = RPMEM_LOG_HEAD;
 	struct rpmem_log *reader;
@@ -287,10 +288,10 @@ static void reader_follows(uint32_t layout)
 		switch (seeded_below(&l->rnd, 6)) {
 		case 0:
 			if (at > l->m.first)
-				trim(l);
+				trim_log(l);
 			break;
 		case 1:
-			submit(l);
+			submit_append(l);
 			break;
 		case 2:
 			poll_log(l, 0);
@@ -306,7 +307,7 @@ static void reader_follows(uint32_t layout)
 			if (!ret)
 				break;
 			cr_assert_lt(at, l->m.n);
-			fill(want, &l->m.v[at]);
+			fill_entry(want, &l->m.v[at]);
 			cr_assert(len == l->m.v[at].len &&
 					  !memcmp(want, bytes, len),
 				  "seed %" PRIu64 ": entry %u differs",
@@ -341,7 +342,7 @@ Test(rpmem_log, reader_gets_durable_entries_only_and_all_at_last)
 
 Test(rpmem_log, visible_flag_reads_an_entry_that_is_not_durable)
 {
-	struct life *l = &one;
+	struct log_test *l = &one;
 	unsigned char bytes[LEN];
 	uint64_t lsn = RPMEM_LOG_HEAD;
 	struct rpmem_log *reader;
@@ -351,7 +352,7 @@ Test(rpmem_log, visible_flag_reads_an_entry_that_is_not_durable)
 	open_one(l, 8192, RPMEM_LOG_TAIL);
 	io = rig_io(&l->reader_port);
 	cr_assert_eq(log_open(&reader, &io, true), 0);
-	submit(l);
+	submit_append(l);
 	/* The written bytes are visible, the commit is outstanding. */
 	for (unsigned int i = 0; i < l->rig.nops; i++)
 		if (l->rig.ops[i].op->type == RPMEM_POOL_WRITE)
@@ -368,7 +369,7 @@ Test(rpmem_log, visible_flag_reads_an_entry_that_is_not_durable)
 	close_one(l);
 }
 
-static int append_bytes(struct life *l, size_t len, uint64_t *lsn)
+static int append_bytes(struct log_test *l, size_t len, uint64_t *lsn)
 {
 	static unsigned char bytes[1 << 16];
 
@@ -377,7 +378,7 @@ static int append_bytes(struct life *l, size_t len, uint64_t *lsn)
 
 Test(rpmem_log, append_of_a_full_log_fails_until_it_is_trimmed)
 {
-	struct life *l = &one;
+	struct log_test *l = &one;
 	uint64_t first, lsn;
 	int ret, n = 0;
 
@@ -397,7 +398,7 @@ Test(rpmem_log, append_of_a_full_log_fails_until_it_is_trimmed)
 
 Test(rpmem_log, lsn_that_is_no_entry_is_refused)
 {
-	struct life *l = &one;
+	struct log_test *l = &one;
 	unsigned char bytes[LEN];
 	uint64_t lsn, bad;
 	size_t len;
@@ -409,7 +410,7 @@ Test(rpmem_log, lsn_that_is_no_entry_is_refused)
 	cr_assert_eq(rpmem_log_trim(l->log, lsn + 1), -EINVAL);
 	cr_assert_eq(rpmem_log_trim(l->log, lsn + 4096), -EINVAL);
 	cr_assert_eq(rpmem_log_trim(l->log, 0), -EINVAL);
-	submit(l);
+	submit_append(l);
 	cr_assert_eq(rpmem_log_trim(l->log, l->log->tail), -EAGAIN);
 	cr_assert(strstr(rpmem_log_error(), "not durable"));
 	poll_log(l, -1);
@@ -433,7 +434,7 @@ Test(rpmem_log, lsn_that_is_no_entry_is_refused)
 
 Test(rpmem_log, sizes_out_of_range_are_refused)
 {
-	struct life *l = &one;
+	struct log_test *l = &one;
 	struct rpmem_log_info info = {.size = sizeof(info)};
 	struct iovec v[2] = {{"x", 1}, {NULL, 1}};
 	struct rpmem_log_op op = {.entries = v, .count = 2};
@@ -465,7 +466,7 @@ Test(rpmem_log, sizes_out_of_range_are_refused)
 
 Test(rpmem_log, null_arguments_are_refused)
 {
-	struct life *l = &one;
+	struct log_test *l = &one;
 	struct rpmem_log_op op = {0}, *done[1];
 	struct rpmem_log_info info = {.size = sizeof(info)};
 	uint64_t lsn = 0;
@@ -490,7 +491,7 @@ Test(rpmem_log, null_arguments_are_refused)
 Test(rpmem_log, batch_fits_an_empty_log_at_any_position_or_is_refused_as_long)
 {
 	static unsigned char bytes[4096];
-	struct life *l = &one;
+	struct log_test *l = &one;
 	struct iovec v[65];
 	struct rpmem_log_op *done[1], op = {.entries = v};
 
@@ -521,7 +522,7 @@ Test(rpmem_log, batch_fits_an_empty_log_at_any_position_or_is_refused_as_long)
 
 Test(rpmem_log, poll_publishes_without_waiting)
 {
-	struct life *l = &one;
+	struct log_test *l = &one;
 	unsigned char bytes[LEN];
 	uint64_t lsn = RPMEM_LOG_HEAD;
 	struct rpmem_log_info info = {.size = sizeof(info)};
@@ -533,29 +534,29 @@ Test(rpmem_log, poll_publishes_without_waiting)
 	open_one(l, 8192, RPMEM_LOG_ENTRY);
 	io = rig_io(&l->reader_port);
 	cr_assert_eq(log_open(&reader, &io, true), 0);
-	submit(l);
+	submit_append(l);
 	poll_log(l, -1);
 	cr_assert_eq(rpmem_log_read(reader, &lsn, bytes, LEN, &len, 0), 0);
 	cr_assert_eq(lsn, RPMEM_LOG_HEAD, "nothing was read");
-	l->rig.hold = true;
+	l->rig.hold_writes = true;
 	cr_assert_eq(rpmem_log_poll(l->log, done, 1, 0), 0);
 	cr_assert_eq(rpmem_log_poll(l->log, done, 1, 0), 0);
 	cr_assert_eq(l->rig.nops, 1);
-	l->rig.hold = false;
+	l->rig.hold_writes = false;
 	cr_assert_eq(rpmem_log_poll(l->log, done, 1, 0), 0);
 	cr_assert_eq(l->rig.nops, 0);
 	cr_assert_eq(rpmem_log_read(reader, &lsn, bytes, LEN, &len, 0), 1);
 	/* A query by a reader returns the current head and durable mark. */
-	submit(l);
+	submit_append(l);
 	poll_log(l, -1);
 	cr_assert_eq(rpmem_log_trim(l->log, l->log->durable), 0);
 	cr_assert_eq(rpmem_log_query(reader, &info), 0);
 	cr_assert_eq(info.head, l->log->durable);
 	cr_assert_eq(info.durable, l->log->durable);
 	/* A failed write of the durable mark is reported later. */
-	submit(l);
+	submit_append(l);
 	poll_log(l, -1);
-	l->rig.fail = -EIO;
+	l->rig.fail_once = -EIO;
 	cr_assert_eq(rpmem_log_poll(l->log, done, 1, 0), 0);
 	cr_assert_eq(rpmem_log_poll(l->log, done, 1, 0), -EIO);
 	cr_assert_eq(rpmem_log_publish(l->log), -EIO);
@@ -600,7 +601,7 @@ struct worker {
 
 #define ROUNDS 3000
 
-static void *work(void *arg)
+static void *worker_run(void *arg)
 {
 	struct worker *w = arg;
 	struct rpmem_log_info info = {.size = sizeof(info)};
@@ -628,7 +629,7 @@ static void *work(void *arg)
 
 Test(rpmem_log, three_threads_append_trim_and_publish, .timeout = 120)
 {
-	struct life *l = &one;
+	struct log_test *l = &one;
 	struct worker w[3];
 	pthread_barrier_t round;
 	void *failed;
@@ -640,8 +641,9 @@ Test(rpmem_log, three_threads_append_trim_and_publish, .timeout = 120)
 	pthread_barrier_init(&round, NULL, 3);
 	for (unsigned int i = 0; i < 3; i++) {
 		w[i] = (struct worker){.round = &round, .job = i};
-		cr_assert_eq(pthread_create(&w[i].thread, NULL, work, &w[i]),
-			     0);
+		cr_assert_eq(
+			pthread_create(&w[i].thread, NULL, worker_run, &w[i]),
+			0);
 	}
 	for (unsigned int i = 0; i < 3; i++) {
 		pthread_join(w[i].thread, &failed);
@@ -654,7 +656,7 @@ Test(rpmem_log, three_threads_append_trim_and_publish, .timeout = 120)
 
 Test(rpmem_log, failed_write_ends_the_writer_and_all_that_is_outstanding)
 {
-	struct life *l = &one;
+	struct log_test *l = &one;
 	struct rpmem_log_op *done[8];
 	unsigned int got = 0;
 	int n;
@@ -662,8 +664,8 @@ Test(rpmem_log, failed_write_ends_the_writer_and_all_that_is_outstanding)
 	for (uint32_t layout = 0; layout <= RPMEM_LOG_REGISTER; layout++) {
 		open_one(l, 8192, layout);
 		for (int i = 0; i < 4; i++)
-			submit(l);
-		l->rig.fail = -EIO;
+			submit_append(l);
+		l->rig.fail_once = -EIO;
 		for (got = 0; got < 4; got += (unsigned int)n) {
 			n = rpmem_log_poll(l->log, done, 8, -1);
 			cr_assert_gt(n, 0);
@@ -682,7 +684,7 @@ Test(rpmem_log, failed_write_ends_the_writer_and_all_that_is_outstanding)
 
 Test(rpmem_log, a_torn_superblock_leaves_the_other_one)
 {
-	struct life *l = &one;
+	struct log_test *l = &one;
 	struct log_io io;
 	uint64_t lsn;
 
@@ -712,7 +714,7 @@ Test(rpmem_log, a_torn_superblock_leaves_the_other_one)
 
 Test(rpmem_log, damage_in_front_of_the_tail_is_reported)
 {
-	struct life *l = &one;
+	struct log_test *l = &one;
 	unsigned char bytes[LEN];
 	struct log_io io;
 	uint64_t lsn;
@@ -725,7 +727,7 @@ Test(rpmem_log, damage_in_front_of_the_tail_is_reported)
 		l->rig.visible[LOG_RING_AT + lsn + 50] ^= 1;
 		cr_assert_eq(rpmem_log_read(l->log, &lsn, bytes, LEN, &len, 0),
 			     -EBADMSG);
-		drop_log(l); /* no durable mark is written */
+		kill_writer(l); /* no durable mark is written */
 		io = rig_io(&l->port);
 		if (layout == RPMEM_LOG_ENTRY) {
 			cr_assert_eq(log_open(&l->log, &io, false), 0);
@@ -741,7 +743,7 @@ Test(rpmem_log, damage_in_front_of_the_tail_is_reported)
 /* The window is in bytes, so 64 small appends are outstanding at once. */
 Test(rpmem_log, many_appends_are_outstanding_without_waiting)
 {
-	struct life *l = &one;
+	struct log_test *l = &one;
 	struct rpmem_log_op ops[64] = {0}, *done[64];
 	const struct iovec v = {"0123456789", 10};
 	unsigned int writes;
@@ -769,7 +771,7 @@ Test(rpmem_log, many_appends_are_outstanding_without_waiting)
 
 Test(rpmem_log, counter_and_register_use_ten_places_by_turns)
 {
-	struct life *l = &one;
+	struct log_test *l = &one;
 	unsigned int used;
 
 	for (uint32_t layout = RPMEM_LOG_TAIL; layout <= RPMEM_LOG_REGISTER;

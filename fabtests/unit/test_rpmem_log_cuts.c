@@ -24,7 +24,7 @@ static const char *const programs[] = {
 	"spsp", "bp", "sspp", "spts", "sptsspp", "bptbp", "sprs",
 };
 
-/* Programs for two logs, see live(). k: replace a killed writer. */
+/* Programs for two logs, see run_writers(). k: replace a killed writer. */
 static const char *const programs_of_two[] = {
 	"bSpP",
 	"sSkp",
@@ -36,7 +36,7 @@ static struct seeded rnd;
 static struct choices choices;
 
 /* A log, and the entries that it must have. w: log of the current step. */
-static struct world {
+static struct log_state {
 	struct rig_port port;
 	struct rpmem_log *log;
 	struct rpmem_log_op ops[ENTRIES];
@@ -48,7 +48,7 @@ static struct world {
 	uint64_t next;	      /* LSN behind the last acknowledged entry */
 } logs[2], *w = logs;
 
-static void fill(unsigned char to[LONG], unsigned int n)
+static void fill_entry(unsigned char to[LONG], unsigned int n)
 {
 	for (unsigned int i = 0; i < LONG; i++)
 		to[i] = (unsigned char)(n * 37 + i % 251);
@@ -83,7 +83,7 @@ static void check_log(void)
 		cr_assert(n >= w->dropped && n <= w->kept,
 			  "entry %u begins the log, of %u to %u", n, w->dropped,
 			  w->kept);
-		fill(want, n + read);
+		fill_entry(want, n + read);
 		cr_assert(!memcmp(want, bytes, LONG), "entry %u differs",
 			  n + read);
 		read++;
@@ -98,14 +98,14 @@ static void check_log(void)
 	w->acked = w->submitted = n + read;
 }
 
-static void submit(unsigned int count)
+static void submit_append(unsigned int count)
 {
 	static unsigned char bytes[2][LONG];
 	struct rpmem_log_op *op = &w->ops[w->nops];
 	struct iovec v[2];
 
 	for (unsigned int i = 0; i < count; i++) {
-		fill(bytes[i], w->submitted + i);
+		fill_entry(bytes[i], w->submitted + i);
 		v[i] = (struct iovec){bytes[i], LONG};
 	}
 	*op = (struct rpmem_log_op){.entries = v, .count = count};
@@ -127,7 +127,7 @@ static void poll_log(void)
 	w->next = done[0]->next;
 }
 
-static void trim(void)
+static void trim_log(void)
 {
 	if (!w->next)
 		return;
@@ -161,13 +161,13 @@ static void run_step(char step)
 		return;
 	switch (step) {
 	case 's':
-		submit(1);
+		submit_append(1);
 		break;
 	case 'b':
-		submit(2);
+		submit_append(2);
 		break;
 	case 't':
-		trim();
+		trim_log();
 		break;
 	case 'r':
 		rpmem_log_publish(w->log);
@@ -198,9 +198,9 @@ static bool open_logs(unsigned int n)
  * Run the writers of n logs until their target ends, at the latest after the
  * last step. Capital letters are steps of the second log.
  */
-static void live(const char *steps, unsigned int n)
+static void run_writers(const char *steps, unsigned int n)
 {
-	rig.ends = true;
+	rig.may_stop = true;
 	if (open_logs(n)) {
 		for (; *steps && !rig.ended; steps++) {
 			w = &logs[isupper(*steps) != 0];
@@ -222,7 +222,7 @@ static void create(uint32_t layout, uint64_t at, uint64_t length)
 {
 	struct log_io io;
 
-	*w = (struct world){
+	*w = (struct log_state){
 		.port = {.rig = &rig, .at = at, .length = length},
 	};
 	rig.visible[at] = rig.visible[at + LOG_SLOT] = 0;
@@ -231,7 +231,7 @@ static void create(uint32_t layout, uint64_t at, uint64_t length)
 }
 
 /* Run one combination of choices: twice open and write, then open and check. */
-static void run(const char *steps, uint32_t layout, unsigned int n)
+static void run_path(const char *steps, uint32_t layout, unsigned int n)
 {
 	const uint64_t length = LOG_RING_AT + LOG_RING_MIN;
 
@@ -240,40 +240,42 @@ static void run(const char *steps, uint32_t layout, unsigned int n)
 	rig.choices = &choices;
 	for (w = logs; w < logs + n; w++)
 		create(layout, (uint64_t)(w - logs) * length, length);
-	live(steps, n);
-	live(n == 1 ? "sp" : "", n);
-	rig.ends = false;
+	run_writers(steps, n);
+	run_writers(n == 1 ? "sp" : "", n);
+	rig.may_stop = false;
 	open_logs(n);
 	for (w = logs; w < logs + n; w++)
 		close_log();
 	rig_fini(&rig);
 }
 
-static void try_all(const char *const *all, size_t many, uint32_t layout,
-		    unsigned int n)
+static void try_all_paths(const char *const *all, size_t many, uint32_t layout,
+			  unsigned int n)
 {
 	unsigned long runs = 0;
 
 	for (size_t i = 0; i < many; i++) {
 		choices_all(&choices);
 		for (; choices_more(&choices); runs++)
-			run(all[i], layout, n);
+			run_path(all[i], layout, n);
 	}
 	printf("# %lu runs\n", runs);
 }
 
 static void try_one_log(uint32_t layout)
 {
-	try_all(programs, sizeof(programs) / sizeof(*programs), layout, 1);
+	try_all_paths(programs, sizeof(programs) / sizeof(*programs), layout,
+		      1);
 }
 
 /* Each of two logs in one pool recovers a prefix of its own entries. */
 Test(rpmem_log_cuts, two_logs_recover_from_a_cut_at_every_step)
 {
 	for (uint32_t layout = 0; layout <= RPMEM_LOG_REGISTER; layout++)
-		try_all(programs_of_two,
-			sizeof(programs_of_two) / sizeof(*programs_of_two),
-			layout, 2);
+		try_all_paths(programs_of_two,
+			      sizeof(programs_of_two) /
+				      sizeof(*programs_of_two),
+			      layout, 2);
 }
 
 Test(rpmem_log_cuts, entries_layout_recovers_from_a_cut_at_every_step)

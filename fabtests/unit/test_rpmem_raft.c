@@ -32,7 +32,7 @@ struct model {
 	raft_index snapshot;
 };
 
-static void begin(uint64_t seed)
+static void start_rig(uint64_t seed)
 {
 	rnd = (struct seeded){.state = seed};
 	rig_init(&rig, &rnd, LENGTH);
@@ -50,7 +50,7 @@ static void open_store(struct store *st)
 }
 
 /* Cut the power. What store_close() still writes comes too late. */
-static void cut(struct store *st)
+static void cut_power(struct store *st)
 {
 	const unsigned int nops = rig.nops;
 
@@ -74,7 +74,7 @@ static struct rpmem_log *open_ring(void)
 	return ring;
 }
 
-static void load(struct store *st, struct replay *rp)
+static void load_store(struct store *st, struct replay *rp)
 {
 	struct rpmem_log *ring;
 
@@ -86,7 +86,7 @@ static void load(struct store *st, struct replay *rp)
 	rpmem_log_close(ring);
 }
 
-static void done(struct job *job, int result)
+static void set_job_result(struct job *job, int result)
 {
 	cr_assert(result == 0 || rig.ended);
 	*(int *)job->arg = 1;
@@ -111,7 +111,7 @@ static void put_done(void *arg, int status)
 }
 
 /* Store a snapshot as libraft does: of stored entries or a leader's. */
-static void put(struct store *st, struct model *m)
+static void put_snapshot(struct store *st, struct model *m)
 {
 	static unsigned char state[300 * 1024];
 	struct raft_buffer buf = {state, 1 + below(40 * 1024)};
@@ -135,8 +135,8 @@ static void put(struct store *st, struct model *m)
 	raft_configuration_close(&s.configuration);
 }
 
-static void append(struct store *st, struct model *m, bool pend, int *acked,
-		   struct job *job)
+static void append_random(struct store *st, struct model *m, bool pend,
+			  int *acked, struct job *job)
 {
 	const unsigned int n = 1 + (unsigned int)below(3);
 	struct raft_entry e[3];
@@ -147,23 +147,23 @@ static void append(struct store *st, struct model *m, bool pend, int *acked,
 		e[i] = entry_of(m->entries[m->n]);
 	}
 	*acked = 0;
-	*job = (struct job){.done = done, .arg = acked};
+	*job = (struct job){.done = set_job_result, .arg = acked};
 	if (pend)
 		cr_assert_eq(store_pend(st, e, n), 0);
 	else
 		cr_assert_eq(store_append(st, e, n, job), 0, "%s", errmsg);
 }
 
-static bool same(const struct raft_entry *e, const uint64_t *data)
+static bool is_same_entry(const struct raft_entry *e, const uint64_t *data)
 {
 	return e->term == data[0] && e->buf.len == 16 &&
 	       memcmp(e->buf.base, data, 16) == 0;
 }
 
 /* Entries up to `sure` must exist; later ones may be those of m or old. */
-static void compare(const struct store *st, const struct replay *rp,
-		    const struct model *m, const struct model *old,
-		    unsigned int sure)
+static void compare_with_model(const struct store *st, const struct replay *rp,
+			       const struct model *m, const struct model *old,
+			       unsigned int sure)
 {
 	cr_assert_leq(st->first, m->snapshot + 1);
 	cr_assert_eq(st->snap.index, m->snapshot);
@@ -173,12 +173,14 @@ static void compare(const struct store *st, const struct replay *rp,
 		const struct raft_entry *e = &rp->entries[i - st->first];
 
 		if (i <= sure || i <= m->n)
-			cr_assert(same(e, m->entries[i - 1]) ||
-					  (i > sure && i <= old->n &&
-					   same(e, old->entries[i - 1])),
-				  "entry %u", (unsigned int)i);
+			cr_assert(
+				is_same_entry(e, m->entries[i - 1]) ||
+					(i > sure && i <= old->n &&
+					 is_same_entry(e, old->entries[i - 1])),
+				"entry %u", (unsigned int)i);
 		else
-			cr_assert(i <= old->n && same(e, old->entries[i - 1]));
+			cr_assert(i <= old->n &&
+				  is_same_entry(e, old->entries[i - 1]));
 	}
 	cr_assert_eq(st->term, m->term);
 	cr_assert_eq(st->vote, m->vote);
@@ -202,7 +204,7 @@ static void check_snapshot(struct store *st)
 }
 
 /* Take random steps of a server, as libraft may do, then cut the power. */
-static void run(uint64_t seed, unsigned int steps)
+static void run_random_steps(uint64_t seed, unsigned int steps)
 {
 	struct model m = {.term = 1}, old;
 	unsigned int sure = 0;
@@ -211,8 +213,8 @@ static void run(uint64_t seed, unsigned int steps)
 	struct job job;
 	int acked = 1;
 
-	begin(seed);
-	load(&st, &rp);
+	start_rig(seed);
+	load_store(&st, &rp);
 	replay_free(&rp);
 	cr_assert_eq(store_term(&st, 1, 0), 0);
 	old = m;
@@ -234,7 +236,7 @@ static void run(uint64_t seed, unsigned int steps)
 			break;
 		case 2:
 			if (m.n > m.snapshot) {
-				put(&st, &m);
+				put_snapshot(&st, &m);
 				sure = m.n;
 			}
 			break;
@@ -244,18 +246,18 @@ static void run(uint64_t seed, unsigned int steps)
 				cr_assert_eq(store_truncate(&st, m.n + 1), 0);
 				sure = m.n < sure ? m.n : sure;
 			}
-			append(&st, &m, false, &acked, &job);
+			append_random(&st, &m, false, &acked, &job);
 			break;
 		case 4:
-			append(&st, &m, true, &acked, &job);
+			append_random(&st, &m, true, &acked, &job);
 			break;
 		default:
-			append(&st, &m, false, &acked, &job);
+			append_random(&st, &m, false, &acked, &job);
 		}
 	}
-	cut(&st);
-	load(&st, &rp);
-	compare(&st, &rp, &m, &old, sure);
+	cut_power(&st);
+	load_store(&st, &rp);
+	compare_with_model(&st, &rp, &m, &old, sure);
 	check_snapshot(&st);
 	replay_free(&rp);
 	store_close(&st);
@@ -266,7 +268,7 @@ Test(rpmem_raft, what_was_acknowledged_is_loaded)
 {
 	for (uint64_t seed = 1; seed <= 12; seed++)
 		for (unsigned int steps = 0; steps < 40; steps++)
-			run(seed, steps);
+			run_random_steps(seed, steps);
 }
 
 Test(rpmem_raft, a_vote_outlives_the_server)
@@ -274,21 +276,22 @@ Test(rpmem_raft, a_vote_outlives_the_server)
 	struct replay rp;
 	struct store st;
 
-	begin(1);
-	load(&st, &rp);
+	start_rig(1);
+	load_store(&st, &rp);
 	cr_assert_eq(store_term(&st, 5, 0), 0);
 	cr_assert_eq(store_term(&st, 5, 2), 0);
-	cut(&st);
-	load(&st, &rp);
+	cut_power(&st);
+	load_store(&st, &rp);
 	cr_assert_eq(st.term, 5);
 	cr_assert_eq(st.vote, 2);
-	cut(&st);
+	cut_power(&st);
 	rig_fini(&rig);
 }
 
 /* Send entries of term `of` behind entry prev, from the leader of `term`. */
-static void send(struct rpmem_log *ring, raft_term term, raft_index prev,
-		 raft_term prev_term, raft_term of, unsigned int n)
+static void send_entries(struct rpmem_log *ring, raft_term term,
+			 raft_index prev, raft_term prev_term, raft_term of,
+			 unsigned int n)
 {
 	uint64_t data[4][2] = {{of, 1}, {of, 2}, {of, 3}, {of, 4}};
 	struct raft_entry e[4];
@@ -304,19 +307,19 @@ static void send(struct rpmem_log *ring, raft_term term, raft_index prev,
 }
 
 /* Make a server of term 2 whose log has 3 entries of term 1. */
-static struct rpmem_log *three(struct store *st)
+static struct rpmem_log *open_with_three_entries(struct store *st)
 {
 	uint64_t data[3][2] = {{1, 1}, {1, 2}, {1, 3}};
 	struct raft_entry e[3];
 	struct replay rp;
-	struct job job = {.done = done};
+	struct job job = {.done = set_job_result};
 	int acked;
 
 	for (unsigned int i = 0; i < 3; i++)
 		e[i] = entry_of(data[i]);
 	job.arg = &acked;
-	begin(1);
-	load(st, &rp);
+	start_rig(1);
+	load_store(st, &rp);
 	cr_assert_eq(store_term(st, 1, 0), 0);
 	cr_assert_eq(store_append(st, e, 3, &job), 0);
 	writer_reap(&st->w);
@@ -325,19 +328,19 @@ static struct rpmem_log *three(struct store *st)
 }
 
 /* The server must load n entries up to term `last`, twice. */
-static void loads(struct store *st, struct rpmem_log *ring, unsigned int n,
-		  raft_term last)
+static void expect_loaded(struct store *st, struct rpmem_log *ring,
+			  unsigned int n, raft_term last)
 {
 	struct replay rp;
 
 	rpmem_log_close(ring);
-	cut(st);
+	cut_power(st);
 	for (unsigned int again = 0; again < 2; again++) {
-		load(st, &rp);
+		load_store(st, &rp);
 		cr_assert_eq(rp.n, n, "%zu entries", rp.n);
 		cr_assert_eq(rp.entries[n - 1].term, last);
 		replay_free(&rp);
-		cut(st);
+		cut_power(st);
 	}
 	rig_fini(&rig);
 }
@@ -345,40 +348,41 @@ static void loads(struct store *st, struct rpmem_log *ring, unsigned int n,
 Test(rpmem_raft, messages_of_the_ring_are_loaded)
 {
 	struct store st;
-	struct rpmem_log *ring = three(&st);
+	struct rpmem_log *ring = open_with_three_entries(&st);
 
-	send(ring, 2, 3, 1, 2, 2);
-	send(ring, 2, 5, 2, 2, 1);
-	loads(&st, ring, 6, 2);
+	send_entries(ring, 2, 3, 1, 2, 2);
+	send_entries(ring, 2, 5, 2, 2, 1);
+	expect_loaded(&st, ring, 6, 2);
 }
 
 Test(rpmem_raft, a_message_of_the_ring_replaces_what_conflicts)
 {
 	struct store st;
-	struct rpmem_log *ring = three(&st);
+	struct rpmem_log *ring = open_with_three_entries(&st);
 
-	send(ring, 2, 1, 1, 2, 1);
-	loads(&st, ring, 2, 2);
+	send_entries(ring, 2, 1, 1, 2, 1);
+	expect_loaded(&st, ring, 2, 2);
 }
 
 Test(rpmem_raft, a_message_of_another_term_is_not_loaded)
 {
 	struct store st;
-	struct rpmem_log *ring = three(&st);
+	struct rpmem_log *ring = open_with_three_entries(&st);
 
-	send(ring, 1, 3, 1, 1, 2);
-	send(ring, 3, 3, 1, 3, 2);
-	loads(&st, ring, 3, 1);
+	send_entries(ring, 1, 3, 1, 1, 2);
+	send_entries(ring, 3, 3, 1, 3, 2);
+	expect_loaded(&st, ring, 3, 1);
 }
 
 Test(rpmem_raft, a_message_that_does_not_fit_is_not_loaded)
 {
 	struct store st;
-	struct rpmem_log *ring = three(&st);
+	struct rpmem_log *ring = open_with_three_entries(&st);
 
-	send(ring, 2, 4, 2, 2, 1); /* the message leaves a gap */
-	send(ring, 2, 3, 2, 2, 1); /* the preceding entry's term differs */
-	loads(&st, ring, 3, 1);
+	send_entries(ring, 2, 4, 2, 2, 1); /* the message leaves a gap */
+	send_entries(ring, 2, 3, 2, 2,
+		     1); /* the preceding entry's term differs */
+	expect_loaded(&st, ring, 3, 1);
 }
 
 /*
@@ -390,11 +394,11 @@ Test(rpmem_raft, a_term_makes_pending_entries_durable)
 	uint64_t data[2] = {2, 9};
 	struct raft_entry e = entry_of(data);
 	struct store st;
-	struct rpmem_log *ring = three(&st);
+	struct rpmem_log *ring = open_with_three_entries(&st);
 
 	cr_assert_eq(store_pend(&st, &e, 1), 0);
 	cr_assert_eq(store_term(&st, 3, 0), 0);
-	loads(&st, ring, 4, 2);
+	expect_loaded(&st, ring, 4, 2);
 }
 
 /* The snapshot of a leader replaces all entries. */
@@ -410,7 +414,7 @@ Test(rpmem_raft, a_snapshot_of_a_leader_is_loaded)
 			     *got;
 	struct replay rp;
 	struct store st;
-	struct rpmem_log *ring = three(&st);
+	struct rpmem_log *ring = open_with_three_entries(&st);
 	int ended = 0;
 
 	for (size_t i = 0; i < sizeof(state); i++)
@@ -418,10 +422,10 @@ Test(rpmem_raft, a_snapshot_of_a_leader_is_loaded)
 	cr_assert_eq(store_snapshot(&st, 0, &s, put_done, &ended), 0);
 	while (!ended)
 		writer_reap(&st.w);
-	send(ring, 2, 90, 2, 2, 2);
+	send_entries(ring, 2, 90, 2, 2, 2);
 	rpmem_log_close(ring);
-	cut(&st);
-	load(&st, &rp);
+	cut_power(&st);
+	load_store(&st, &rp);
 	cr_assert_eq(st.first, 91);
 	cr_assert_eq(rp.n, 2);
 	cr_assert_eq(store_snapshot_get(&st, &got), 0);
@@ -431,7 +435,7 @@ Test(rpmem_raft, a_snapshot_of_a_leader_is_loaded)
 	raft_free(got->bufs);
 	raft_free(got);
 	replay_free(&rp);
-	cut(&st);
+	cut_power(&st);
 	rig_fini(&rig);
 }
 

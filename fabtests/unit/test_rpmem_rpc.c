@@ -15,14 +15,14 @@
 
 static const unsigned char id[RPMEM_RPC_ID] = "test";
 
-struct one {
+struct client_call {
 	struct rpmem_rpc_op op;
 	uint64_t k;
 	unsigned char bytes[LONG], reply[LONG];
 };
 
 /* A call's bytes: its number k (0: query), replies that its client has. */
-struct head {
+struct call_head {
 	uint64_t k, replied;
 };
 
@@ -30,15 +30,15 @@ struct head {
 struct world {
 	uint64_t sequence, k, replied_to; /* state of the handler */
 	struct rpmem_rpc *c;
-	struct one all[WINDOW];
+	struct client_call all[WINDOW];
 	uint64_t next, acked, replied;
 	uint64_t got; /* reply to the query */
 	bool queried, answered;
-	struct one query;
+	struct client_call query;
 	unsigned int again, full;
 };
 
-static size_t fill(unsigned char *to, uint64_t k, uint32_t most)
+static size_t fill_call_data(unsigned char *to, uint64_t k, uint32_t most)
 {
 	struct seeded s = {.state = k};
 	const size_t len = seeded_below(&s, most);
@@ -57,15 +57,15 @@ static void connect_client(struct world *w)
 	w->queried = w->answered = false;
 }
 
-static void process(struct world *w, struct rpmem_rpc_call *call)
+static void process_call(struct world *w, struct rpmem_rpc_call *call)
 {
 	unsigned char want[LONG], reply[LONG];
-	struct head h;
+	struct call_head h;
 	uint64_t k;
 
 	memcpy(&h, call->buf, sizeof(h));
 	if (h.k) {
-		const size_t len = fill(want, h.k, LONG - sizeof(h));
+		const size_t len = fill_call_data(want, h.k, LONG - sizeof(h));
 
 		cr_assert(call->len == len + sizeof(h) &&
 				  !memcmp((const char *)call->buf + sizeof(h),
@@ -91,25 +91,26 @@ static void process(struct world *w, struct rpmem_rpc_call *call)
 			w->replied_to = h.replied;
 	}
 	memcpy(reply, &k, sizeof(k));
-	cr_assert_eq(rpmem_rpc_reply(rig.srv, call, reply,
-				     sizeof(k) + fill(reply + sizeof(k), k,
-						      LONG - sizeof(k))),
-		     0);
+	cr_assert_eq(
+		rpmem_rpc_reply(rig.srv, call, reply,
+				sizeof(k) + fill_call_data(reply + sizeof(k), k,
+							   LONG - sizeof(k))),
+		0);
 }
 
 /* Submit call k, or the query. */
-static bool submit(struct world *w, struct one *o, uint64_t k)
+static bool submit_call(struct world *w, struct client_call *o, uint64_t k)
 {
-	const struct head h = {k, w->replied};
+	const struct call_head h = {k, w->replied};
 	int ret;
 
 	memcpy(o->bytes, &h, sizeof(h));
 	o->k = k;
 	o->op = (struct rpmem_rpc_op){
 		.buf = o->bytes,
-		.len = sizeof(h) +
-		       (k ? fill(o->bytes + sizeof(h), k, LONG - sizeof(h))
-			  : 0),
+		.len = sizeof(h) + (k ? fill_call_data(o->bytes + sizeof(h), k,
+						       LONG - sizeof(h))
+				      : 0),
 		.reply = o->reply,
 		.reply_max = LONG,
 		.flags = RPMEM_RPC_NOTIFY,
@@ -122,10 +123,10 @@ static bool submit(struct world *w, struct one *o, uint64_t k)
 	return !ret;
 }
 
-static void check_reply(const struct one *o, uint64_t k)
+static void check_reply(const struct client_call *o, uint64_t k)
 {
 	unsigned char want[LONG];
-	const size_t len = fill(want, k, LONG - sizeof(k));
+	const size_t len = fill_call_data(want, k, LONG - sizeof(k));
 
 	cr_assert(o->op.result == 0 && o->op.reply_len == len + sizeof(k) &&
 			  !memcmp(o->reply, &k, sizeof(k)) &&
@@ -144,7 +145,7 @@ static void poll_client(struct world *w)
 	cr_assert_geq(n, 0, "seed %" PRIu64 ": %s", rig.rnd.seed,
 		      rpmem_rpc_error());
 	for (int i = 0; i < n; i++) {
-		struct one *o = done[i]->context;
+		struct client_call *o = done[i]->context;
 
 		if (o == &w->query) {
 			if (o->op.state != RPMEM_RPC_DONE)
@@ -172,14 +173,14 @@ static void poll_client(struct world *w)
 	}
 }
 
-static void serve(struct world *w)
+static void serve_or_crash(struct world *w)
 {
 	struct rpmem_rpc_call *call = rig_next();
 
 	if (call && seeded_below(&rig.rnd, 8) == 0) {
 		/* The server ends before the effect, or before the reply. */
 		if (seeded_below(&rig.rnd, 2)) {
-			struct head h;
+			struct call_head h;
 
 			memcpy(&h, call->buf, sizeof(h));
 			if (call->sequence > w->sequence) {
@@ -193,12 +194,12 @@ static void serve(struct world *w)
 		return;
 	}
 	if (call)
-		process(w, call);
+		process_call(w, call);
 	if (seeded_below(&rig.rnd, 2))
 		rig_flush();
 }
 
-static void act(struct world *w)
+static void inject_random_event(struct world *w)
 {
 	switch (seeded_below(&rig.rnd, 40)) {
 	case 0:
@@ -218,30 +219,30 @@ static void act(struct world *w)
 		break;
 	default:
 		if (!w->queried)
-			w->queried = submit(w, &w->query, 0);
+			w->queried = submit_call(w, &w->query, 0);
 		else if (w->answered && w->next - w->replied < WINDOW &&
 			 seeded_below(&rig.rnd, 2) &&
-			 submit(w, &w->all[w->next % WINDOW], w->next))
+			 submit_call(w, &w->all[w->next % WINDOW], w->next))
 			w->next++;
 		if (seeded_below(&rig.rnd, 2))
-			serve(w);
+			serve_or_crash(w);
 		if (seeded_below(&rig.rnd, 2))
 			poll_client(w);
 	}
 }
 
 /* Without further crashes every call gets its reply. */
-static void run_out(struct world *w)
+static void finish_all_calls(struct world *w)
 {
 	for (int i = 0;
 	     i < 20000 && !(w->answered && w->replied + 1 == w->next); i++) {
 		struct rpmem_rpc_call *call;
 
 		if (!w->queried)
-			w->queried = submit(w, &w->query, 0);
+			w->queried = submit_call(w, &w->query, 0);
 		call = rig_next();
 		if (call)
-			process(w, call);
+			process_call(w, call);
 		rig_flush();
 		w->c->peek_at = 0;
 		poll_client(w);
@@ -264,8 +265,8 @@ Test(rpmem_rpc, acknowledged_calls_are_processed_once_in_order_after_crashes)
 		rig.lose = run % 2;
 		connect_client(&w);
 		for (unsigned int i = 0; i < 2500; i++)
-			act(&w);
-		run_out(&w);
+			inject_random_event(&w);
+		finish_all_calls(&w);
 		again += w.again;
 		full += w.full;
 		calls += w.k;
@@ -277,13 +278,13 @@ Test(rpmem_rpc, acknowledged_calls_are_processed_once_in_order_after_crashes)
 }
 
 /* Make a server that has the first call, whose client has ended. */
-static void first_call(struct world *w)
+static void start_with_first_call(struct world *w)
 {
 	memset(w, 0, sizeof(*w));
 	rig.rnd = seeded_start();
 	rig_init(8192);
 	connect_client(w);
-	cr_assert(submit(w, &w->all[1], 1));
+	cr_assert(submit_call(w, &w->all[1], 1));
 	while (w->acked < 1)
 		poll_client(w);
 }
@@ -292,14 +293,14 @@ Test(rpmem_rpc, reply_that_is_not_durable_is_not_taken_from_the_ring)
 {
 	static struct world w;
 
-	first_call(&w);
+	start_with_first_call(&w);
 	rig.blocks = true;
-	process(&w, rig_next());
+	process_call(&w, rig_next());
 	rig_drop_client(w.c);
 	connect_client(&w);
 	cr_assert_eq(w.c->open, 1);
 	rig_flush();
-	run_out(&w);
+	finish_all_calls(&w);
 	cr_assert_eq(w.got, 1);
 	rig_drop_client(w.c);
 	rig_fini();
@@ -312,7 +313,7 @@ Test(rpmem_rpc, entry_of_an_ended_process_is_not_taken_behind_its_successor)
 	struct rpc_super s;
 
 	/* The former client's write completed after the next one's read. */
-	first_call(&w);
+	start_with_first_call(&w);
 	s = w.c->super;
 	s.turn++;
 	s.life++;
@@ -324,7 +325,7 @@ Test(rpmem_rpc, entry_of_an_ended_process_is_not_taken_behind_its_successor)
 	s.turn++;
 	rpc_super_encode(&s, bytes);
 	memcpy(rig.live + s.turn % 2 * RPC_SLOT, bytes, sizeof(bytes));
-	process(&w, rig_next());
+	process_call(&w, rig_next());
 	rig_drop_client(w.c);
 	rig_fini();
 }
@@ -338,8 +339,8 @@ Test(rpmem_rpc, next_process_gets_the_replies_of_the_earlier_one)
 	unsigned char reply[LONG];
 	size_t len = 1;
 
-	first_call(&w);
-	process(&w, rig_next());
+	start_with_first_call(&w);
+	process_call(&w, rig_next());
 	rig_flush();
 	rig_drop_client(w.c);
 	cr_assert_eq(rpmem_rpc_connect(&w.c, "h:p", &attr), 0);
@@ -366,10 +367,10 @@ Test(rpmem_rpc, replied_call_frees_its_space_before_it_is_polled)
 	bool recorded = false;
 	int ret;
 
-	first_call(&w);
-	process(&w, rig_next());
+	start_with_first_call(&w);
+	process_call(&w, rig_next());
 	rig_flush();
-	run_out(&w);
+	finish_all_calls(&w);
 	/* Submit calls for twice the ring's length. */
 	while (n * (size_t)LONG < 2u * 8192u) {
 		first = n;
@@ -423,11 +424,11 @@ Test(rpmem_rpc, given_up_id_comes_back_to_its_outstanding_calls)
 	static struct world w;
 	uint64_t before;
 
-	first_call(&w);
+	start_with_first_call(&w);
 	before = w.all[1].op.sequence;
 	rpmem_rpc_close(w.c, 1);
 	connect_client(&w);
-	cr_assert(submit(&w, &w.query, 0));
+	cr_assert(submit_call(&w, &w.query, 0));
 	cr_assert_gt(w.query.op.sequence, before);
 	rig_drop_client(w.c);
 	rig_fini();
@@ -438,7 +439,7 @@ static void write_call(struct world *w, uint64_t k, bool acknowledged)
 {
 	const struct rpmem_pool_op *op;
 
-	cr_assert(submit(w, &w->all[k], k));
+	cr_assert(submit_call(w, &w->all[k], k));
 	op = rig.ops[rig.nops - 1];
 	memcpy(rig.live + op->offset, op->buf, op->len);
 	while (acknowledged && w->acked < k)
@@ -446,7 +447,7 @@ static void write_call(struct world *w, uint64_t k, bool acknowledged)
 }
 
 /* Open the pool in a new server. Returns 0 or an error. */
-static int reopen(void)
+static int open_in_next_server(void)
 {
 	static struct slot s;
 
@@ -460,15 +461,15 @@ static uint64_t offset_of(const struct world *w, uint64_t n)
 }
 
 /* Flip a byte: the server and the next client must return `expected`. */
-static void damage(struct world *w, uint64_t byte, int expected)
+static void expect_damage_found(struct world *w, uint64_t byte, int expected)
 {
 	static struct rpmem_rpc *next;
 	const struct rpmem_rpc_attr attr = {.size = sizeof(attr), .id = id};
 	char at[32];
 
 	rig.live[byte] ^= 1;
-	cr_assert_eq(reopen(), expected, "byte %" PRIu64 ": %s", byte,
-		     rpmem_rpc_error());
+	cr_assert_eq(open_in_next_server(), expected, "byte %" PRIu64 ": %s",
+		     byte, rpmem_rpc_error());
 	if (expected) {
 		snprintf(at, sizeof(at), "at byte %" PRIu64, byte & ~63ul);
 		cr_assert(strstr(rpmem_rpc_error(), at), "%s",
@@ -484,20 +485,20 @@ Test(rpmem_rpc, damage_of_an_acknowledged_call_is_not_the_end_of_the_ring)
 {
 	static struct world w;
 
-	first_call(&w);
+	start_with_first_call(&w);
 	write_call(&w, 2, true);
 	write_call(&w, 3, true);
 	write_call(&w, 4, false);
 	for (uint64_t i = 0; i < RPC_HEADER; i += 8)
-		damage(&w, offset_of(&w, 2) + i, -EBADMSG);
-	damage(&w, offset_of(&w, 3), -EBADMSG);
+		expect_damage_found(&w, offset_of(&w, 2) + i, -EBADMSG);
+	expect_damage_found(&w, offset_of(&w, 3), -EBADMSG);
 	/* Flip a byte of the call's data. */
 	rig.live[offset_of(&w, 3) + RPC_HEADER] ^= 1;
-	cr_assert_eq(reopen(), -EBADMSG);
+	cr_assert_eq(open_in_next_server(), -EBADMSG);
 	rig.live[offset_of(&w, 3) + RPC_HEADER] ^= 1;
 	/* A power cut can leave such a fourth call: the ring ends there. */
-	damage(&w, offset_of(&w, 4), 0);
-	damage(&w, offset_of(&w, 4) + 48, 0);
+	expect_damage_found(&w, offset_of(&w, 4), 0);
+	expect_damage_found(&w, offset_of(&w, 4) + 48, 0);
 	rig_drop_client(w.c);
 	rig_fini();
 }
@@ -507,11 +508,11 @@ Test(rpmem_rpc, torn_call_in_front_of_a_complete_one_is_the_end_of_the_ring)
 {
 	static struct world w;
 
-	first_call(&w);
+	start_with_first_call(&w);
 	write_call(&w, 2, false);
 	write_call(&w, 3, false);
-	damage(&w, offset_of(&w, 1), -EBADMSG);
-	damage(&w, offset_of(&w, 2), 0);
+	expect_damage_found(&w, offset_of(&w, 1), -EBADMSG);
+	expect_damage_found(&w, offset_of(&w, 2), 0);
 	rig_drop_client(w.c);
 	rig_fini();
 }
@@ -525,11 +526,11 @@ Test(rpmem_rpc, damage_of_the_last_call_of_an_earlier_process_is_found)
 	static struct world w;
 	uint64_t at;
 
-	first_call(&w);
+	start_with_first_call(&w);
 	at = offset_of(&w, 1);
 	rig_drop_client(w.c);
 	connect_client(&w);
-	damage(&w, at, -EBADMSG);
+	expect_damage_found(&w, at, -EBADMSG);
 	rig_drop_client(w.c);
 	rig_fini();
 }
@@ -539,10 +540,10 @@ Test(rpmem_rpc, poll_without_an_outstanding_call_returns_at_once)
 	static struct world w;
 	struct rpmem_rpc_op *done[1];
 
-	first_call(&w);
-	process(&w, rig_next());
+	start_with_first_call(&w);
+	process_call(&w, rig_next());
 	rig_flush();
-	run_out(&w);
+	finish_all_calls(&w);
 	while (w.c->out)
 		cr_assert_eq(rpmem_rpc_poll(w.c, done, 1, 0), 0);
 	rig.waited = 0;
@@ -591,10 +592,10 @@ Test(rpmem_rpc, result_of_an_ended_server_is_durable_before_it_is_taken)
 	static struct world w;
 	struct rpc_entry e;
 
-	first_call(&w);
+	start_with_first_call(&w);
 	e = rpc_sent(w.c, 1)->entry;
 	rig.blocks = true;
-	process(&w, rig_next());
+	process_call(&w, rig_next());
 	cr_assert_not(rig_is_durable(&e));
 	rig_restart(false);
 	for (int i = 0; i < 1000 && w.replied < 1; i++)
@@ -610,7 +611,7 @@ Test(rpmem_rpc, reply_is_looked_for_soon_behind_a_restart_of_the_server)
 	static struct world w;
 	struct rpmem_rpc_op *done[1];
 
-	first_call(&w);
+	start_with_first_call(&w);
 	w.c->peek_pause = 500; /* as after a long wait */
 	rig_restart(false);
 	cr_assert_eq(rpmem_rpc_poll(w.c, done, 1, 0), 0);
@@ -620,7 +621,8 @@ Test(rpmem_rpc, reply_is_looked_for_soon_behind_a_restart_of_the_server)
 }
 
 /* Poll with a client that has waited for a long time. */
-static int poll_late(struct world *w, struct rpmem_rpc_op **done, int most)
+static int poll_after_long_wait(struct world *w, struct rpmem_rpc_op **done,
+				int most)
 {
 	int ret = 0;
 
@@ -640,11 +642,11 @@ Test(rpmem_rpc, damage_in_the_memory_of_a_running_server_is_an_error)
 	unsigned char *at;
 
 	for (unsigned int i = 0; i < 4; i++) {
-		first_call(&w);
+		start_with_first_call(&w);
 		e = rpc_sent(w.c, 1)->entry;
 		at = rig.live + RPC_RING_AT + e.pos % w.c->super.ring;
 		if (i == 2) { /* the reply; its message is lost */
-			process(&w, rig_next());
+			process_call(&w, rig_next());
 			rig_flush();
 			rig.nmsgs = 0;
 			at += rpc_entry_result(e.len) + RPC_RESULT;
@@ -654,18 +656,19 @@ Test(rpmem_rpc, damage_in_the_memory_of_a_running_server_is_an_error)
 		*at ^= 1;
 		if (i == 3) { /* a read during a store */
 			for (int n = 0; n < 1000 && !w.c->damaged; n++)
-				poll_late(&w, done, 1);
+				poll_after_long_wait(&w, done, 1);
 			*at ^= 1;
-			cr_assert_eq(poll_late(&w, done, 1000), 0);
+			cr_assert_eq(poll_after_long_wait(&w, done, 1000), 0);
 			cr_assert_eq(w.c->damaged, 0);
 		} else {
 			cr_assert_null(rig_next());
-			cr_assert_eq(poll_late(&w, done, 1000), 1, "damage %u",
-				     i);
+			cr_assert_eq(poll_after_long_wait(&w, done, 1000), 1,
+				     "damage %u", i);
 			cr_assert_eq(done[0]->result, -EBADMSG);
 			cr_assert_not_null(strstr(done[0]->error, "byte 12288"),
 					   "%s", done[0]->error);
-			cr_assert_eq(poll_late(&w, done, 1000), -EBADMSG);
+			cr_assert_eq(poll_after_long_wait(&w, done, 1000),
+				     -EBADMSG);
 		}
 		rig_drop_client(w.c);
 		rig_fini();
@@ -677,8 +680,8 @@ Test(rpmem_rpc, damaged_or_foreign_message_is_no_reply)
 	static struct world w;
 	struct rpmem_rpc_op *done[1];
 
-	first_call(&w);
-	process(&w, rig_next());
+	start_with_first_call(&w);
+	process_call(&w, rig_next());
 	rig_flush();
 	cr_assert_eq(rig.nmsgs, 1);
 	rig.msgs[0].m.has_bytes = true;
@@ -699,10 +702,10 @@ Test(rpmem_rpc, ring_of_an_id_or_of_outstanding_calls_is_not_taken_by_others)
 	static struct world w;
 	struct rpmem_rpc *other;
 
-	first_call(&w);
-	process(&w, rig_next());
+	start_with_first_call(&w);
+	process_call(&w, rig_next());
 	rig_flush();
-	run_out(&w);
+	finish_all_calls(&w);
 	rig_drop_client(w.c);
 	cr_assert_eq(rpmem_rpc_connect(&other, "h:p", NULL), -EBUSY);
 	/* The server's page does not show yet that the ring is taken. */
@@ -710,14 +713,14 @@ Test(rpmem_rpc, ring_of_an_id_or_of_outstanding_calls_is_not_taken_by_others)
 	server_publish(rig.srv);
 	cr_assert_eq(rpmem_rpc_connect(&other, "h:p", NULL), -EBUSY);
 	connect_client(&w);
-	cr_assert(submit(&w, &w.query, 0));
+	cr_assert(submit_call(&w, &w.query, 0));
 	while (w.c->durable < w.c->tail.n)
 		poll_client(&w);
 	rpmem_rpc_close(w.c, 1);
 	slot_attach(rig.srv, &rig.srv->slots[0]);
 	cr_assert_eq(rig.srv->page.v[0].kind, RPC_RANDOM);
 	cr_assert_eq(rpmem_rpc_connect(&other, "h:p", NULL), -EBUSY);
-	process(&w, rig_next());
+	process_call(&w, rig_next());
 	rig_flush();
 	cr_assert_eq(rpmem_rpc_connect(&other, "h:p", NULL), 0);
 	rig_drop_client(other);
@@ -764,13 +767,13 @@ Test(rpmem_rpc, client_has_one_call_in_work_and_few_that_are_not_durable)
 		write_call(&w, k, true);
 	for (; (call = rig_next()); n++) {
 		cr_assert_null(rig_next());
-		process(&w, call);
+		process_call(&w, call);
 	}
 	cr_assert_eq(n, RPMEM_RPC_AGAIN);
 	rig_flush();
 	call = rig_next();
 	cr_assert_not_null(call);
-	process(&w, call);
+	process_call(&w, call);
 	rig_drop_client(w.c);
 	rig_fini();
 }
@@ -783,7 +786,7 @@ Test(rpmem_rpc, null_arguments_are_refused)
 	uint64_t sequence;
 	size_t len = 0;
 
-	first_call(&w);
+	start_with_first_call(&w);
 	cr_assert_eq(rpmem_rpc_submit(NULL, &op), -EINVAL);
 	cr_assert_eq(rpmem_rpc_submit(w.c, NULL), -EINVAL);
 	cr_assert_eq(rpmem_rpc_poll(NULL, done, 1, 0), -EINVAL);

@@ -260,7 +260,7 @@ Test(session_batch, loss_before_and_after_sending)
 		post_scattered(8);
 		if (sent)
 			bed_progress();
-		bed_lose(ECONNRESET);
+		bed_lose_connection(ECONNRESET);
 		bed_progress();
 		for (unsigned int i = 0; i < 8; i++)
 			expect_status(&w[i], RP_ST_LOST);
@@ -317,7 +317,7 @@ Test(session_batch, batch_waits_for_an_ordered_store)
 	see_batch(1);
 }
 
-static void write_again(struct report *t)
+static void write_next(struct report *t)
 {
 	t->then = NULL;
 	bed_post(op_write(t, 1, 0, 24, 0));
@@ -326,7 +326,7 @@ static void write_again(struct report *t)
 Test(session_batch, done_may_start_the_next_batch)
 {
 	post_scattered(4);
-	w[1].then = write_again;
+	w[1].then = write_next;
 	bed_progress();
 	see_batch(4);
 	bed_done_all();
@@ -357,7 +357,7 @@ Test(session_batch, batches_take_credits)
 	bed_reply(1, RP_ST_OK);
 	see_batch(1);
 	bed_see_nothing();
-	while (!bed_try(op_write(&w[n], 1, 0, 24, 0)) && n < 200) {
+	while (!bed_post_result(op_write(&w[n], 1, 0, 24, 0)) && n < 200) {
 		n++;
 		bed_progress();
 	}

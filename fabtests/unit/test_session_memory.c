@@ -17,14 +17,14 @@ void *__wrap_calloc(size_t n, size_t size);
 void *__wrap_realloc(void *p, size_t n);
 
 /* Allocations of the session that succeed before one fails; failed: one has. */
-static unsigned int good;
+static unsigned int allocations_left;
 static bool armed, failed;
 
 static bool allocation_fails(void)
 {
 	if (!armed || bed_allocates)
 		return false;
-	if (good--)
+	if (allocations_left--)
 		return false;
 	armed = false;
 	failed = true;
@@ -66,7 +66,7 @@ static void fail_allocation(unsigned int n)
 {
 	armed = true;
 	failed = false;
-	good = n;
+	allocations_left = n;
 }
 
 /* Reply to all posted requests. */
@@ -117,7 +117,7 @@ fail_each_allocation(struct rp_op *(*make)(struct report *t), uint64_t off)
 		int ret;
 
 		fail_allocation(n++);
-		ret = bed_try(make(&w[0]));
+		ret = bed_post_result(make(&w[0]));
 		armed = false;
 		if (ret == -EAGAIN)
 			reply_to_all();
@@ -204,7 +204,7 @@ Test(session_memory, commits)
 		many[i] = bed_range(1, 128 * (400 - i), 64);
 	do {
 		fail_allocation(n++);
-		cr_assert_eq(bed_try(op_commit(&b, many, 400)), 0);
+		cr_assert_eq(bed_post_result(op_commit(&b, many, 400)), 0);
 		armed = false;
 		reply_to_all();
 		cr_assert_eq(b.times, 1);
@@ -238,7 +238,8 @@ Test(session_memory, commits_without_the_agent)
 		}
 		do {
 			fail_allocation(n++);
-			cr_assert_eq(bed_try(op_commit(&b, many, 4)), 0);
+			cr_assert_eq(bed_post_result(op_commit(&b, many, 4)),
+				     0);
 			armed = false;
 			reply_to_all();
 			expect_status(&b, failed ? RP_ST_NO_MEMORY : RP_ST_OK);
@@ -273,7 +274,7 @@ Test(session_memory, queued_injected_write)
 	op->inject = true;
 	bed.room = 0;
 	fail_allocation(0);
-	cr_assert_eq(bed_try(op), 0);
+	cr_assert_eq(bed_post_result(op), 0);
 	cr_assert(failed);
 	bed.room = -1;
 	expect_status(&w[0], RP_ST_NO_MEMORY);
@@ -376,7 +377,8 @@ Test(session_memory, grants)
 	for (unsigned int n = 0; n < 3; n++) {
 		bed_stop();
 		bed_start(NULL);
-		cr_assert_eq(bed_try(op_write(&w[0], 1, 0, 64, 0)), -EAGAIN);
+		cr_assert_eq(bed_post_result(op_write(&w[0], 1, 0, 64, 0)),
+			     -EAGAIN);
 		fail_allocation(n);
 		bed_accept();
 		cr_assert(failed);
@@ -385,7 +387,7 @@ Test(session_memory, grants)
 		expect_status(&w[0], RP_ST_NO_MEMORY);
 		cr_assert_eq(w[0].out.detail, 0);
 	}
-	cr_assert_eq(bed_try(op_write(&w[0], 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&w[0], 1, 0, 64, 0)), -EAGAIN);
 	/* A refusal that cannot be recorded for its key applies to all keys. */
 	fail_allocation(0);
 	bed_refuse(RP_ST_STALE_KEY, 5);
@@ -397,7 +399,7 @@ Test(session_memory, grants)
 	bed_open(1);
 	for (unsigned int n = 0; n < 2; n++) {
 		fail_allocation(n);
-		cr_assert_eq(bed_try(op_write(&w[0], 2 + n, 0, 64, 0)),
+		cr_assert_eq(bed_post_result(op_write(&w[0], 2 + n, 0, 64, 0)),
 			     -ENOMEM);
 		armed = false;
 	}
@@ -406,7 +408,7 @@ Test(session_memory, grants)
 	many[0] = bed_range(7, 0, 64);
 	many[1] = bed_range(8, 0, 64);
 	fail_allocation(0);
-	cr_assert_eq(bed_try(op_commit(&w[0], many, 2)), -ENOMEM);
+	cr_assert_eq(bed_post_result(op_commit(&w[0], many, 2)), -ENOMEM);
 	cr_assert(failed);
 	bed_see_nothing();
 	bed_post(op_write(&w[0], 9, 0, 64, 0));
@@ -418,7 +420,7 @@ Test(session_memory, unplaced_ranges)
 	bed_stop();
 	start();
 	fail_allocation(0);
-	cr_assert_eq(bed_try(op_write(&w[0], 1, 0, 5000, 0)), -ENOMEM);
+	cr_assert_eq(bed_post_result(op_write(&w[0], 1, 0, 5000, 0)), -ENOMEM);
 	cr_assert(failed);
 	bed_see_nothing();
 	cr_assert_eq(rp_session_outstanding(bed.s), 0);

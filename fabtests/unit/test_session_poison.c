@@ -78,7 +78,7 @@ Test(session_poison, commit_without_the_agent_ends_behind_stores)
 
 static void lose_all(void)
 {
-	bed_lose(ECONNRESET);
+	bed_lose_connection(ECONNRESET);
 	bed_progress();
 	while (bed_see())
 		;
@@ -160,7 +160,7 @@ Test(session_poison, writes_that_were_never_sent_are_poisoned)
 	bed.room = 0;
 	bed_post(op_write(&a, 1, 0, 4096, 0));
 	bed_post(op_write(&b, 1, 8192, 64, RP_LEVEL_DURABLE));
-	bed_lose(ECONNRESET);
+	bed_lose_connection(ECONNRESET);
 	bed.room = -1;
 	bed_progress();
 	expect_status(&a, RP_ST_LOST);
@@ -207,9 +207,9 @@ Test(session_poison, memory_for_poisoned_ranges_is_bounded)
 Test(session_poison, writes_without_a_connection_are_poisoned)
 {
 	lose_all();
-	bed_lose(ECONNRESET);
+	bed_lose_connection(ECONNRESET);
 	bed_progress();
-	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	bed_refuse(RP_ST_OVERLOADED, 0);
 	bed_progress();
 	bed_post(op_write(&a, 1, 0, 64, 0));
@@ -386,7 +386,7 @@ Test(session_poison, ordered_store_behind_a_refused_write_is_indeterminate)
 	bed_done(1); /* the write's RDMA */
 	bed_reply(1, RP_ST_OVERLOADED);
 	expect_pending(&a);
-	bed_lose(ECONNRESET);
+	bed_lose_connection(ECONNRESET);
 	bed_progress();
 	expect_status(&a, RP_ST_OVERLOADED);
 	expect_status(&b, RP_ST_UNSURE);
@@ -416,7 +416,7 @@ static void lose_after_post(struct rp_op *op, enum rp_status st, bool poisons,
 	struct report *t = (struct report *)op;
 
 	bed_post(op);
-	bed_lose(ECONNRESET);
+	bed_lose_connection(ECONNRESET);
 	bed_progress();
 	expect_status(t, st);
 	cr_assert_eq(t->out.detail,
@@ -469,7 +469,7 @@ Test(session_poison, unsent_effects_that_are_lost_are_not_done)
 	op = op_write(&a, 1, 1 << 21, 64, RP_LEVEL_DURABLE);
 	op->effect = RP_EFFECT_NOTIFY;
 	bed_post(op);
-	bed_lose(ECONNRESET);
+	bed_lose_connection(ECONNRESET);
 	bed.room = -1;
 	bed_progress();
 	expect_status(&a, RP_ST_LOST);
@@ -504,7 +504,7 @@ Test(session_poison, effect_with_a_reply_is_determinate)
 	bed_post(op_then(&a, 1, 0, 64, 128));
 	bed_reply(1, RP_ST_OK);
 	expect_pending(&a);
-	bed_lose(ECONNRESET);
+	bed_lose_connection(ECONNRESET);
 	bed_progress();
 	expect_ok(&a);
 }
@@ -531,7 +531,7 @@ Test(session_poison, timeout_leaves_effects_indeterminate)
 	bed_post(op_then(&a, 1, 0, 64, 128));
 	bed_post(op_commit_one(&b, 1, 0, 64));
 	bed_progress();
-	bed_pass(BED_TIMEOUT);
+	bed_advance_clock(BED_TIMEOUT);
 	expect_status(&a, RP_ST_UNSURE);
 	cr_assert_eq(a.out.detail, RP_ST_TIMEOUT);
 	expect_status(&b, RP_ST_TIMEOUT);

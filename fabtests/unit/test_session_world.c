@@ -420,7 +420,7 @@ static void lose_connection(void)
 	if (one_in(3))
 		rp_session_disconnect(bed.s, RP_ST_CANCELED, 0);
 	else
-		bed_lose(ECONNRESET);
+		bed_lose_connection(ECONNRESET);
 	collect_messages();
 	while (!one_in(4) && deliver_next())
 		;
@@ -653,7 +653,7 @@ static void run_step(void)
 			break;
 		make_op(t);
 		note_covered(t);
-		if (!bed_try(&t->report.op))
+		if (!bed_post_result(&t->report.op))
 			note_accepted(t);
 		accept_if_requested();
 		break;

@@ -79,8 +79,8 @@ static void release_part(void *arg, unsigned int i, unsigned int part)
 
 static bool key_in_use;
 
-static int grant(void *arg, unsigned int i, unsigned int who, unsigned int part,
-		 struct rp_setup_export *e, char *why)
+static int grant_export(void *arg, unsigned int i, unsigned int who,
+			unsigned int part, struct rp_setup_export *e, char *why)
 {
 	e->key = 1000 * i + 100 * part + who;
 	if (part)
@@ -119,7 +119,7 @@ static void start(void)
 		.nexports = 3,
 		.rights = find_rights,
 		.clients = find_clients,
-		.grant = grant,
+		.grant = grant_export,
 		.parts = find_parts,
 		.divide = divide,
 		.release = release_part,
@@ -148,7 +148,7 @@ static void start(void)
 	cr_assert_eq(pthread_create(&thread, NULL, serve_thread, NULL), 0);
 }
 
-static void finish(void)
+static void stop_server(void)
 {
 	atomic_store(&stop, true);
 	pthread_join(thread, NULL);

@@ -13,14 +13,14 @@
 
 static struct mock m;
 static struct ibv_wc shown[64];
-static size_t nshown, ntaken;
+static size_t ncompletions, ntaken;
 
 /* ADR with an adapter that writes into the cache. */
 static void begin(void)
 {
 	struct rp_desc d;
 
-	nshown = ntaken = 0;
+	ncompletions = ntaken = 0;
 	mock_init_cq(&m, CQE);
 	mock_side_init(&m);
 	d = mock_desc(&m);
@@ -61,10 +61,10 @@ static int atomic_write(uint64_t wr_id, size_t off, uint64_t value)
 
 static void take_completions(int most)
 {
-	int n = rpmem_poll_cq(m.cq, most, shown + nshown);
+	int n = rpmem_poll_cq(m.cq, most, shown + ncompletions);
 
 	cr_assert_geq(n, 0);
-	nshown += (size_t)n;
+	ncompletions += (size_t)n;
 }
 
 /* Step everything until nothing moves; poll one completion at a time. */
@@ -82,9 +82,10 @@ static void next_is(uint64_t wr_id, enum ibv_wc_status status, int opcode)
 {
 	const struct ibv_wc *wc = &shown[ntaken];
 
-	if (ntaken == nshown)
+	if (ntaken == ncompletions)
 		take_completions(1);
-	cr_assert_lt(ntaken++, nshown, "wr_id %d has not come", (int)wr_id);
+	cr_assert_lt(ntaken++, ncompletions, "wr_id %d has not come",
+		     (int)wr_id);
 	cr_assert_eq(wc->wr_id, wr_id, "%d, not %d", (int)wc->wr_id,
 		     (int)wr_id);
 	cr_assert_eq(wc->status, status, "%d: %d", (int)wr_id, (int)wc->status);
@@ -96,14 +97,14 @@ static void next_is(uint64_t wr_id, enum ibv_wc_status status, int opcode)
 static void nothing_more(void)
 {
 	take_completions(1);
-	cr_assert_eq(ntaken, nshown, "%d", (int)shown[ntaken].wr_id);
+	cr_assert_eq(ntaken, ncompletions, "%d", (int)shown[ntaken].wr_id);
 }
 
 static bool is_durable(size_t off, size_t len, uint8_t value)
 {
 	uint8_t left[MOCK_BYTES];
 
-	mock_cut(&m, left);
+	mock_power_cut(&m, left);
 	for (size_t i = off; i < off + len; i++)
 		if (left[i] != value)
 			return false;
@@ -196,7 +197,7 @@ Test(shim_agent, unsignaled)
 	nothing_more();
 	cr_assert(is_durable(0, 64, 'a'));
 	/* An unsignaled flush still reports an error. */
-	mock_side_again(&m);
+	mock_side_reregister(&m);
 	cr_assert_eq(post_flush(4, 0, 64, P, 0), 0);
 	run_all();
 	next_is(4, IBV_WC_REM_ACCESS_ERR, 0);
@@ -270,7 +271,7 @@ Test(shim_agent, batches)
 Test(shim_agent, refused)
 {
 	begin();
-	mock_side_again(&m);
+	mock_side_reregister(&m);
 	cr_assert_eq(post_flush(1, 0, 64, P, 0), 0);
 	cr_assert_eq(post_flush(2, 0, 64, P, 0), 0);
 	mock_write(&m, 3, 0, 64, 'a');
@@ -431,7 +432,7 @@ Test(shim_agent, atomic_writes_are_behind_flushes)
 		if (got)
 			cr_assert(is_durable(0, 64, 'a'));
 		/* So far only HELLO and the flush were sent. */
-		if (nshown < 2)
+		if (ncompletions < 2)
 			cr_assert_eq(got, 0u);
 		mock_side_step(&m);
 	}
@@ -477,7 +478,7 @@ Test(shim_agent, stores_that_a_device_flushes)
 	struct rp_desc d;
 
 	for (int cpu = 0; cpu < 2; cpu++) {
-		nshown = ntaken = 0;
+		ncompletions = ntaken = 0;
 		mock_init_cq(&m, CQE);
 		m.cpu = cpu;
 		mock_side_init(&m);

@@ -36,7 +36,7 @@ Test(shim_attach, capability_and_trial)
 Test(shim_attach, a_trial_that_fails_is_none)
 {
 	for (int n = 1; n <= 2; n++) {
-		dev.fail_make = n;
+		dev.fail_creation = n;
 		cr_assert_eq(attach_native(DEV_PERSISTENT, WITH_FLUSH), 0u);
 		cr_assert_eq(dev.open, 0);
 	}
@@ -67,7 +67,7 @@ Test(shim_attach, a_queue_pair_without_flush_reads)
 
 		pair_open(&p, &attr);
 		cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
-		pair_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+		pair_expect_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		cr_assert_eq((int)dev.done[dev.ndone - 1].opcode,
 			     cases[i].opcode, "%zu", i);
 		/* With FLUSH too, a cheaper fence may be the method. */
@@ -107,7 +107,7 @@ Test(shim_attach, bad_attributes_are_refused)
 	cr_assert_eq(errno, EINVAL);
 	/* The scratch buffer cannot be registered. */
 	attr.send_ops_flags = 0;
-	dev.fail_make = 1;
+	dev.fail_creation = 1;
 	cr_assert_null(rpmem_attach_qp(qp, scq, &attr));
 	cr_assert_eq(errno, ENOMEM);
 	cr_assert_eq(rpmem_detach_cq(scq), 0);

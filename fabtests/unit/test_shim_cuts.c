@@ -28,26 +28,26 @@ struct world {
 		uint8_t at[MOCK_BYTES];
 		size_t from, to;
 	} flush[STEPS];
-	uint8_t vouched[MOCK_BYTES]; /* by byte: oldest write that may survive,
-					or 0 */
+	uint8_t must_survive[MOCK_BYTES]; /* by byte: oldest write that may
+					survive, or 0 */
 	unsigned int ok, refused, lost;
-	bool idle_agent, hollow_reads;
+	bool idle_agent, reads_do_not_fence;
 	/*
 	 * Atomic writes that completed, and outstanding ones. They follow
 	 * earlier posts, but later device writes do not follow them, so the
 	 * program waits.
 	 */
-	unsigned int stores, storing;
+	unsigned int stores, outstanding_stores;
 };
 
 static void check_values(struct world *w)
 {
 	uint8_t left[MOCK_BYTES];
 
-	mock_cut(&w->m, left);
+	mock_power_cut(&w->m, left);
 	/* Numbers grow: a lower number means that a newer write is lost. */
 	for (size_t i = 0; i < MOCK_BYTES; i++)
-		w->lost += left[i] < w->vouched[i];
+		w->lost += left[i] < w->must_survive[i];
 }
 
 static void drain_queues(struct world *w)
@@ -57,15 +57,16 @@ static void drain_queues(struct world *w)
 
 	for (int i = 0; i < n; i++) {
 		w->stores += !wc[i].status && wc[i].wr_id == 2;
-		w->storing -= wc[i].wr_id == 2;
+		w->outstanding_stores -= wc[i].wr_id == 2;
 		if (wc[i].wr_id < 1000 || wc[i].status != IBV_WC_SUCCESS)
 			continue;
 		cr_assert_eq((int)wc[i].opcode, RPMEM_WC_FLUSH);
 		w->ok++;
 		for (size_t b = w->flush[wc[i].wr_id - 1000].from;
 		     b < w->flush[wc[i].wr_id - 1000].to; b++)
-			if (w->flush[wc[i].wr_id - 1000].at[b] > w->vouched[b])
-				w->vouched[b] =
+			if (w->flush[wc[i].wr_id - 1000].at[b] >
+			    w->must_survive[b])
+				w->must_survive[b] =
 					w->flush[wc[i].wr_id - 1000].at[b];
 	}
 }
@@ -105,7 +106,7 @@ static void post_atomic_write(struct world *w)
 	if (ret)
 		return;
 	memset(w->newest + off, (int)++w->writes, sizeof(value));
-	w->storing++;
+	w->outstanding_stores++;
 }
 
 static void run_step(struct world *w, unsigned int i)
@@ -115,7 +116,7 @@ static void run_step(struct world *w, unsigned int i)
 	switch (seeded_below(&w->s, w->m.q.side ? 12 : 8)) {
 	case 0:
 	case 1:
-		if (w->m.nqueue + 2 >= MOCK_QUEUE || w->storing)
+		if (w->m.nqueue + 2 >= MOCK_QUEUE || w->outstanding_stores)
 			break;
 		off = seeded_below(&w->s, MOCK_BYTES);
 		len = 1 + seeded_below(&w->s, MOCK_BYTES - off);
@@ -164,9 +165,9 @@ static void run_world(struct world *w, bool kept, bool cpu, unsigned int native,
 	struct rp_desc d;
 
 	mock_init_cq(&w->m, agent ? 20 : 8);
-	w->m.kept = kept;
+	w->m.caches_persist = kept;
 	w->m.cpu = cpu;
-	w->m.hollow_reads = w->hollow_reads;
+	w->m.reads_do_not_fence = w->reads_do_not_fence;
 	w->m.side.idle = w->idle_agent;
 	if (agent)
 		mock_side_init(&w->m);
@@ -227,7 +228,7 @@ Test(shim_cuts, false_facts_lose_bytes)
 	unsigned int lost = 0;
 
 	for (unsigned int i = 0; i < 200; i++) {
-		struct mock m = {.kept = true, .access = RP_DESC_ALL};
+		struct mock m = {.caches_persist = true, .access = RP_DESC_ALL};
 		struct rp_desc d = mock_desc(&m);
 
 		memset(&w, 0, sizeof(w));
@@ -250,7 +251,7 @@ Test(shim_cuts, missing_step_loses_bytes)
 		memset(&w, 0, sizeof(w));
 		w.s = s;
 		w.idle_agent = i & 1;
-		w.hollow_reads = !(i & 1);
+		w.reads_do_not_fence = !(i & 1);
 		seeded_next(&s);
 		run_world(&w, false, false, 0, true, NULL);
 		lost[i & 1] += w.lost > 0;
@@ -265,10 +266,10 @@ Test(shim_cuts, delivery_is_no_fence)
 	static struct world w;
 
 	mock_init(&w.m);
-	w.m.kept = true;
+	w.m.caches_persist = true;
 	mock_write(&w.m, 1, 0, 64, 1);
 	mock_run(&w.m);
-	memset(w.vouched, 1, 64);
+	memset(w.must_survive, 1, 64);
 	check_values(&w);
 	cr_assert_eq(w.lost, 64u);
 	while (w.m.nadapter)

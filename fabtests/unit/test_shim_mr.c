@@ -122,7 +122,7 @@ Test(shim_mr, registration_without_the_right_offers_no_flush)
 	dev.caps = DEV_GLOBAL | DEV_PERSISTENT;
 	pair_open(&p, &attr);
 	/* The trial for FLUSH creates two objects before the registration. */
-	dev.fail_make = 3;
+	dev.fail_creation = 3;
 	mr = rpmem_reg_mr(dev_pd(), dev.pmem, DEV_BYTES,
 			  (int)(OPEN | PERSISTENT));
 	cr_assert(mr);
@@ -146,15 +146,15 @@ Test(shim_mr, key_needs_a_side_connection)
 	/* ADR has no method without an agent. */
 	cr_assert_str_eq(pair_method(&p), "refused");
 	cr_assert_eq(pair_flush(&p, 1, 0, 64), EOPNOTSUPP);
-	cr_assert_eq(pair_sides(&p), 0);
+	cr_assert_eq(pair_connect_sides(&p), 0);
 	/* A descriptor that was made before the side connection has no key. */
 	cr_assert_eq(rpmem_import_mr(p.a.sqp, &p.desc, NULL), 0);
 	cr_assert_eq(pair_flush(&p, 1, 0, 64), EOPNOTSUPP);
-	pair_tell(&p);
+	pair_import_region(&p);
 	cr_assert_eq(rp_desc_get(p.desc.bytes, &d), 0);
 	cr_assert_neq(d.key, 0u);
 	cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
-	pair_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	pair_expect_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	cr_assert_eq(dev.ndone > 0, true);
 	pair_close(&p);
 }
@@ -188,13 +188,13 @@ Test(shim_mr, no_descriptor_for_unready_queue_pairs)
 Test(shim_mr, deregistration_fails)
 {
 	pair_open(&p, &with_side);
-	dev.no_dereg = EBUSY;
+	dev.dereg_err = EBUSY;
 	cr_assert_eq(rpmem_dereg_mr(p.mr), EBUSY);
-	dev.no_dereg = 0;
+	dev.dereg_err = 0;
 	cr_assert_eq(pair_write(&p, 1, 0, 64, 'a'), 0);
 	cr_assert_eq(pair_flush(&p, 2, 0, 64), 0);
-	pair_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-	pair_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	pair_expect_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	pair_expect_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	cr_assert(dev_durable(0, 64, 'a'));
 	pair_close(&p);
 }
@@ -206,10 +206,10 @@ Test(shim_mr, scarce)
 	for (int n = 1; n < 8; n++) {
 		struct rpmem_mr *mr;
 
-		dev.fail_make = n;
+		dev.fail_creation = n;
 		mr = register_region(dev.pmem, PERSISTENT);
 		failed += !mr;
-		dev.fail_make = 0;
+		dev.fail_creation = 0;
 		if (mr)
 			cr_assert_eq(rpmem_dereg_mr(mr), 0);
 		else

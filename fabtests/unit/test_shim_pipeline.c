@@ -13,7 +13,7 @@
 
 static struct mock m;
 static struct ibv_wc shown[256];
-static size_t nshown, ntaken;
+static size_t ncompletions, ntaken;
 
 static int post_flush(uint64_t wr_id, size_t off, size_t len)
 {
@@ -35,8 +35,8 @@ static void take_completions(void)
 {
 	int n;
 
-	while ((n = rpmem_poll_cq(m.cq, 1, shown + nshown)))
-		nshown += (size_t)n;
+	while ((n = rpmem_poll_cq(m.cq, 1, shown + ncompletions)))
+		ncompletions += (size_t)n;
 }
 
 static void run_all(void)
@@ -54,7 +54,8 @@ static void next_is(uint64_t wr_id, enum ibv_wc_status status)
 	const struct ibv_wc *wc = &shown[ntaken];
 
 	take_completions();
-	cr_assert_lt(ntaken++, nshown, "wr_id %d has not come", (int)wr_id);
+	cr_assert_lt(ntaken++, ncompletions, "wr_id %d has not come",
+		     (int)wr_id);
 	cr_assert_eq(wc->wr_id, wr_id, "%d, not %d", (int)wc->wr_id,
 		     (int)wr_id);
 	cr_assert_eq(wc->status, status, "%d: %d", (int)wr_id, (int)wc->status);
@@ -66,14 +67,14 @@ static void next_is(uint64_t wr_id, enum ibv_wc_status status)
 static void nothing_more(void)
 {
 	take_completions();
-	cr_assert_eq(ntaken, nshown, "%d", (int)shown[ntaken].wr_id);
+	cr_assert_eq(ntaken, ncompletions, "%d", (int)shown[ntaken].wr_id);
 }
 
 static bool is_durable(size_t off, size_t len, uint8_t value)
 {
 	uint8_t left[MOCK_BYTES];
 
-	mock_cut(&m, left);
+	mock_power_cut(&m, left);
 	for (size_t i = off; i < off + len; i++)
 		if (left[i] != value)
 			return false;
@@ -91,7 +92,7 @@ static void begin_as(bool cpu)
 {
 	struct rp_desc d;
 
-	nshown = ntaken = 0;
+	ncompletions = ntaken = 0;
 	mock_init_cq(&m, CQE);
 	m.cpu = cpu;
 	m.side.has_ring = true;
@@ -104,7 +105,7 @@ static void begin_as(bool cpu)
 	run_all();
 	next_is(1, IBV_WC_SUCCESS);
 	cr_assert_eq(m.side.doorbells, 0u);
-	mock_side_wake(&m);
+	mock_side_poll(&m);
 	run_all();
 }
 
@@ -206,7 +207,7 @@ Test(shim_pipeline, idle_agent_gets_a_doorbell)
 {
 	begin();
 	/* After IDLE the request is a message, which wakes the agent. */
-	mock_side_sleep(&m);
+	mock_side_idle(&m);
 	mock_side_channel_run(&m);
 	take_completions();
 	cr_assert_eq(post_flush(2, 0, 64), 0);
@@ -214,12 +215,12 @@ Test(shim_pipeline, idle_agent_gets_a_doorbell)
 	run_all();
 	next_is(2, IBV_WC_SUCCESS);
 	cr_assert_eq(m.side.doorbells, 0u);
-	mock_side_wake(&m);
+	mock_side_poll(&m);
 	run_all();
 	/* IDLE is in flight while the request is written to the ring. */
 	cr_assert_eq(post_flush(3, 0, 64), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_WRITE);
-	mock_side_sleep(&m);
+	mock_side_idle(&m);
 	mock_run(&m);
 	take_completions();
 	cr_assert_eq(m.side.nout, 0u);
@@ -229,12 +230,12 @@ Test(shim_pipeline, idle_agent_gets_a_doorbell)
 	run_all();
 	next_is(3, IBV_WC_SUCCESS);
 	cr_assert_eq(m.side.doorbells, 1u);
-	mock_side_wake(&m);
+	mock_side_poll(&m);
 	run_all();
 	/* The agent sends IDLE before the request is placed in its ring. */
 	cr_assert_eq(post_flush(4, 0, 64), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_WRITE);
-	mock_side_sleep(&m);
+	mock_side_idle(&m);
 	mock_side_channel_run(&m);
 	nothing_more();
 	cr_assert_eq(m.side.nout, 0u, "the ring is still empty");
@@ -242,9 +243,9 @@ Test(shim_pipeline, idle_agent_gets_a_doorbell)
 	next_is(4, IBV_WC_SUCCESS);
 	cr_assert_eq(m.side.doorbells, 2u);
 	/* An agent with an empty ring needs no DOORBELL. */
-	mock_side_wake(&m);
+	mock_side_poll(&m);
 	run_all();
-	mock_side_sleep(&m);
+	mock_side_idle(&m);
 	run_all();
 	cr_assert_eq(m.side.doorbells, 2u);
 	cr_assert(m.side.ring_idle);
@@ -284,15 +285,15 @@ Test(shim_pipeline, any_order)
 			if (m.side.nin > 8)
 				break;
 			if (m.side.ring_idle)
-				mock_side_wake(&m);
+				mock_side_poll(&m);
 			else if (!seeded_below(&s, 4) &&
 				 !rp_ring_take(&look, msg))
-				mock_side_sleep(&m);
+				mock_side_idle(&m);
 			break;
 		default:
 			take_completions();
 		}
-		while (ntaken < nshown) {
+		while (ntaken < ncompletions) {
 			cr_assert(is_durable(8 * (ntaken % 64), 8,
 					     ntaken ? (uint8_t)ntaken : 0) ||
 					  posted > ntaken + 60,
@@ -339,7 +340,7 @@ Test(shim_pipeline, flush_behind_a_store_is_a_message)
 	cr_assert_eq(m.queue[1].op, MOCK_READ);
 	run_all();
 	take_completions();
-	cr_assert_eq(nshown - ntaken, 2u);
+	cr_assert_eq(ncompletions - ntaken, 2u);
 	cr_assert_eq(shown[ntaken].wr_id, 2u);
 	cr_assert_eq(shown[ntaken++].status, IBV_WC_SUCCESS);
 	next_is(3, IBV_WC_SUCCESS);
@@ -469,7 +470,7 @@ Test(shim_pipeline, refused)
 {
 	begin();
 	cr_assert_eq(post_flush(2, 0, 64), 0);
-	mock_side_again(&m);
+	mock_side_reregister(&m);
 	run_all();
 	next_is(2, IBV_WC_REM_ACCESS_ERR);
 	cr_assert_eq(m.fails, 1u);

@@ -33,9 +33,10 @@ Test(shim_post, a_read_inside_the_range)
 			expect_fences(ops, sides);
 			cr_assert_eq(pair_write(&p, 1, 128, 64, 'a'), 0);
 			cr_assert_eq(pair_flush(&p, 2, 130, 62), 0);
-			pair_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-			pair_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
-			pair_next(&p, 0, 0, 0);
+			pair_expect_next(&p, 1, IBV_WC_SUCCESS,
+					 IBV_WC_RDMA_WRITE);
+			pair_expect_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+			pair_expect_next(&p, 0, 0, 0);
 			cr_assert_eq(dev.ndone, 2u);
 			cr_assert_eq(op[0].opcode, IBV_WC_RDMA_WRITE);
 			cr_assert_eq(op[1].opcode, IBV_WC_RDMA_READ);
@@ -67,7 +68,7 @@ Test(shim_post, many_in_one_call)
 		expect_flushes(p.a.sqp, 40, 1);
 		cr_assert_eq(rpmem_wr_complete(p.a.sqp), 0);
 		for (uint64_t i = 1; i <= 40; i++)
-			pair_next(&p, i, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+			pair_expect_next(&p, i, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		for (size_t i = 0; i < 40; i++)
 			cr_assert_eq(dev.done[i].addr,
 				     (uintptr_t)dev.pmem + 64 * i);
@@ -76,8 +77,8 @@ Test(shim_post, many_in_one_call)
 		rpmem_wr_abort(p.a.sqp);
 		expect_flushes(p.a.sqp, 1, 60);
 		cr_assert_eq(rpmem_wr_complete(p.a.sqp), 0);
-		pair_next(&p, 60, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
-		pair_next(&p, 0, 0, 0);
+		pair_expect_next(&p, 60, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+		pair_expect_next(&p, 0, 0, 0);
 		pair_close(&p);
 	}
 }
@@ -92,8 +93,8 @@ Test(shim_post, partial_post_is_reported)
 		expect_flushes(p.a.sqp, 4, 1);
 		cr_assert_eq(rpmem_wr_complete(p.a.sqp), ENOMEM);
 		if (!ops) {
-			pair_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
-			pair_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+			pair_expect_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+			pair_expect_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		}
 		dev.take = 0;
 		/* All slots of the completion queue are free again. */
@@ -103,8 +104,8 @@ Test(shim_post, partial_post_is_reported)
 		}
 		for (int k = 0; k < 2; k++)
 			for (uint64_t i = 1; i <= PAIR_CQE / 2; i++)
-				pair_next(&p, i, IBV_WC_SUCCESS,
-					  RPMEM_WC_FLUSH);
+				pair_expect_next(&p, i, IBV_WC_SUCCESS,
+						 RPMEM_WC_FLUSH);
 		pair_close(&p);
 	}
 }
@@ -124,8 +125,8 @@ Test(shim_post, builders_of_the_program_are_kept)
 	ibv_wr_rdma_read(ex, p.rkey, (uintptr_t)dev.pmem);
 	ibv_wr_set_sge(ex, p.mr->mr->lkey, (uintptr_t)dev.pmem + 64, 8);
 	cr_assert_eq(rpmem_wr_complete(p.a.sqp), 0);
-	pair_next(&p, 5, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
-	pair_next(&p, 77, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
+	pair_expect_next(&p, 5, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	pair_expect_next(&p, 77, IBV_WC_SUCCESS, IBV_WC_RDMA_READ);
 	pair_close(&p);
 }
 
@@ -142,8 +143,8 @@ Test(shim_post, native)
 	cr_assert_str_eq(pair_method(&p), "native");
 	cr_assert_eq(pair_write(&p, 1, 0, 256, 'a'), 0);
 	cr_assert_eq(pair_flush(&p, 2, 64, 64), 0);
-	pair_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-	pair_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	pair_expect_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	pair_expect_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	cr_assert_eq((int)dev.done[1].opcode, RPMEM_WC_FLUSH);
 	cr_assert_eq(dev.done[1].addr, (uintptr_t)dev.pmem + 64);
 	cr_assert_eq(dev.done[1].len, 64u);
@@ -154,7 +155,7 @@ Test(shim_post, native)
 	rpmem_wr_flush(p.a.sqp, p.rkey, 0, 0, RPMEM_FLUSH_PERSISTENT,
 		       RPMEM_FLUSH_MR);
 	cr_assert_eq(rpmem_wr_complete(p.a.sqp), 0);
-	pair_next(&p, 3, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	pair_expect_next(&p, 3, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	cr_assert(dev_durable(0, 256, 'a'));
 	pair_close(&p);
 }
@@ -169,7 +170,7 @@ Test(shim_post, dropped_acks)
 			dev.fail = IBV_WC_RETRY_EXC_ERR;
 			dev.drop_ack = drop;
 			cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
-			pair_next(&p, 1, IBV_WC_RETRY_EXC_ERR, 0);
+			pair_expect_next(&p, 1, IBV_WC_RETRY_EXC_ERR, 0);
 			cr_assert_eq(pair_flush(&p, 2, 0, 64), ENOTCONN);
 			pair_close(&p);
 		}
@@ -185,8 +186,8 @@ Test(shim_post, refused_flush_ends_the_queue_pair)
 		expect_fences(ops, false);
 		cr_assert_eq(pair_flush(&p, 1, DEV_BYTES - 32, 64), 0);
 		cr_assert_eq(pair_write(&p, 2, 0, 8, 'b'), 0);
-		pair_next(&p, 1, IBV_WC_REM_ACCESS_ERR, 0);
-		pair_next(&p, 2, IBV_WC_WR_FLUSH_ERR, 0);
+		pair_expect_next(&p, 1, IBV_WC_REM_ACCESS_ERR, 0);
+		pair_expect_next(&p, 2, IBV_WC_WR_FLUSH_ERR, 0);
 		ibv_query_qp(p.a.qp, &attr, IBV_QP_STATE, &init);
 		cr_assert_eq(attr.qp_state, IBV_QPS_ERR);
 		pair_close(&p);

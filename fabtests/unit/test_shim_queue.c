@@ -19,7 +19,7 @@ static void begin(unsigned int native)
 	struct rp_desc d;
 
 	mock_init(&m);
-	m.kept = true;
+	m.caches_persist = true;
 	d = mock_desc(&m);
 	cr_assert_eq(mock_add(&m, &d, native), 0);
 }
@@ -266,7 +266,7 @@ Test(shim_queue, refusals_are_in_order)
 		struct rp_desc d;
 
 		mock_init(&m);
-		m.kept = true;
+		m.caches_persist = true;
 		m.access &= ~cases[i].lacks_qp;
 		d = mock_desc(&m);
 		cr_assert_eq(mock_add(&m, &d, 0), 0);
@@ -290,7 +290,7 @@ Test(shim_queue, refusals_are_in_order)
 Test(shim_queue, refused_flush_fails_on_a_lax_device)
 {
 	begin(0);
-	m.lax = true;
+	m.checks_no_range = true;
 	cr_assert_eq(post_flush(1, MOCK_AT + MOCK_BYTES, 64, P, 0), 0);
 	mock_write(&m, 2, 0, 64, 'b');
 	cr_assert(mock_step(&m));
@@ -345,7 +345,7 @@ Test(shim_queue, regions_change_inside_a_batch)
 	struct rp_desc d;
 
 	mock_init(&m);
-	m.kept = true;
+	m.caches_persist = true;
 	d = mock_desc(&m);
 	cr_assert_eq(rp_desc_put(buf, &d), 0);
 	rpmem_wr_start(&m.q.pub);

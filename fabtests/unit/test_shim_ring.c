@@ -37,8 +37,8 @@ static void flush_once(uint64_t i)
 
 	cr_assert_eq(pair_write(&p, 1, off, 64, (uint8_t)i), 0);
 	cr_assert_eq(pair_flush(&p, 2, off, 64), 0);
-	pair_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-	pair_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	pair_expect_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	pair_expect_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	cr_assert(dev_durable(off, 64, (uint8_t)i), "%d", (int)i);
 }
 
@@ -110,13 +110,14 @@ Test(shim_ring, malformed_replies)
 			pair_open(&p, &with_side);
 			dev.deaf_qp = p.sb.target;
 			cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
-			pair_next(&p, 0, 0, 0);
+			pair_expect_next(&p, 0, 0, 0);
 			memset(msg, (int)len, sizeof(msg));
 			write_reply(&b, msg, len, part);
 			if (part > len + RP_WIRE_SLOT)
-				pair_next(&p, 1, IBV_WC_RETRY_EXC_ERR, 0);
+				pair_expect_next(&p, 1, IBV_WC_RETRY_EXC_ERR,
+						 0);
 			else
-				pair_next(&p, 0, 0, 0);
+				pair_expect_next(&p, 0, 0, 0);
 			dev.deaf_qp = 0;
 			pair_close(&p);
 		}
@@ -134,12 +135,12 @@ Test(shim_ring, full_ring_falls_back_to_messages)
 	for (uint64_t k = 1; k <= 8; k++)
 		cr_assert_eq(pair_flush(&p, k, 64 * k, 64), 0);
 	for (uint64_t k = 1; k <= 8; k++)
-		pair_next(&p, k, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+		pair_expect_next(&p, k, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	/* The next request carries the consumer index of the reply ring. */
 	for (uint64_t k = 1; k <= 4; k++)
-		cr_assert_eq(pair_store(&p, k, 8 * k, k), 0);
+		cr_assert_eq(pair_atomic_write(&p, k, 8 * k, k), 0);
 	for (uint64_t k = 1; k <= 4; k++)
-		pair_next(&p, k, IBV_WC_SUCCESS, RPMEM_WC_ATOMIC_WRITE);
+		pair_expect_next(&p, k, IBV_WC_SUCCESS, RPMEM_WC_ATOMIC_WRITE);
 	sends = dev_count(IBV_WC_SEND);
 	for (uint64_t k = 0; k < 20; k++)
 		flush_once(k);
@@ -176,7 +177,7 @@ Test(shim_ring, no_writes)
 	pair_open(&p, &without_writes);
 	for (uint64_t k = 0; k < 5; k++) {
 		cr_assert_eq(pair_flush(&p, k + 1, 0, 64), 0);
-		pair_next(&p, k + 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+		pair_expect_next(&p, k + 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	}
 	cr_assert_eq(dev_count(IBV_WC_RDMA_READ), 5u);
 	pair_close(&p);
@@ -224,15 +225,15 @@ Test(shim_ring, flush_crosses_idle)
 		crossed = 0;
 		/* On a slow machine the agent is idle, so wake it again. */
 		for (uint64_t k = 0; !crossed && k < 20; k++) {
-			dev_at_notify(NULL);
+			dev_call_at_notify(NULL);
 			/* Flush often enough to make the agent poll. */
 			for (uint64_t j = 0; j < 4; j++)
 				flush_once(j);
-			dev_at_notify(how[i]);
+			dev_call_at_notify(how[i]);
 			for (int j = 0; !crossed && j < 1000; j++)
 				nanosleep(&ms, NULL);
 		}
-		pair_next(&p, 4, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+		pair_expect_next(&p, 4, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		cr_assert_eq(crossed, 2);
 		flush_once(100);
 		pair_close(&p);

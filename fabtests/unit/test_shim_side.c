@@ -17,7 +17,7 @@ static const struct pair_attr with_side = {.access = PERSISTENT, .sides = true};
 
 static struct ibv_qp_attr attr_of(uint32_t number)
 {
-	struct ibv_qp *qp = dev_numbered(number);
+	struct ibv_qp *qp = dev_qp_by_number(number);
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;
 
@@ -90,7 +90,8 @@ Test(shim_side, nothing_else_can_be_written)
 						  : p.sa.replies - sizeof(from);
 		wr.wr.rdma.rkey = i ? p.sa.replies_rkey : mine->rkey;
 		cr_assert_eq(
-			ibv_post_send(dev_numbered(p.sb.target), &wr, &bad), 0);
+			ibv_post_send(dev_qp_by_number(p.sb.target), &wr, &bad),
+			0);
 		cr_assert_eq(attr_of(p.sb.target).qp_state,
 			     i == 1 ? IBV_QPS_RTS : IBV_QPS_ERR);
 		cr_assert_eq(other[0], 0);
@@ -177,7 +178,7 @@ Test(shim_side, refusals)
 	struct rp_desc d;
 
 	pair_open(&p, &short_one);
-	cr_assert_eq(pair_sides(&p), ENOSPC);
+	cr_assert_eq(pair_connect_sides(&p), ENOSPC);
 	pair_close(&p);
 	pair_open(&p, &nothing);
 	cr_assert_eq(p.sb.target, 0u);
@@ -197,19 +198,19 @@ Test(shim_side, failed_creation_leaves_nothing)
 
 		pair_open(&p, &plain);
 		open = dev.open;
-		dev.fail_make = n;
+		dev.fail_creation = n;
 		ret = rpmem_export_qp(p.b.sqp, &a);
 		failed += ret == ENOMEM;
 		if (ret)
 			cr_assert_eq(dev.open, open, "%d: %d are left", n,
 				     dev.open - open);
 		cr_assert(!ret || ret == ENOMEM);
-		dev.fail_make = 0;
+		dev.fail_creation = 0;
 		/* With enough memory it works. */
-		cr_assert_eq(pair_sides(&p), 0);
-		pair_tell(&p);
+		cr_assert_eq(pair_connect_sides(&p), 0);
+		pair_import_region(&p);
 		cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
-		pair_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+		pair_expect_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		pair_close(&p);
 	}
 	cr_assert_geq(failed, 4);

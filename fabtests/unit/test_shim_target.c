@@ -39,15 +39,16 @@ Test(shim_target, durable_when_it_completes)
 
 			cr_assert_eq(pair_write(&p, 1, off, 100, value), 0);
 			cr_assert_eq(pair_flush(&p, 2, off + 10, 90), 0);
-			pair_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-			pair_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+			pair_expect_next(&p, 1, IBV_WC_SUCCESS,
+					 IBV_WC_RDMA_WRITE);
+			pair_expect_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 			cr_assert(dev_durable(off, 100, value), "%zu", k);
 		}
 		/* The flush covers its range only. */
 		cr_assert_eq(pair_write(&p, 3, 4096, 128, 'x'), 0);
 		cr_assert_eq(pair_flush(&p, 4, 4096 + 64, 64), 0);
-		pair_next(&p, 3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-		pair_next(&p, 4, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+		pair_expect_next(&p, 3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+		pair_expect_next(&p, 4, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		cr_assert(dev_durable(4096 + 64, 64, 'x'));
 		cr_assert(dev_durable(4096, 64, 0));
 		pair_close(&p);
@@ -61,8 +62,8 @@ Test(shim_target, idle_agent_is_detected)
 	dev.idle_agent = true;
 	cr_assert_eq(pair_write(&p, 1, 0, 64, 'a'), 0);
 	cr_assert_eq(pair_flush(&p, 2, 0, 64), 0);
-	pair_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-	pair_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	pair_expect_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	pair_expect_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	cr_assert_not(dev_durable(0, 64, 'a'));
 	pair_close(&p);
 }
@@ -78,9 +79,9 @@ Test(shim_target, many)
 		if (i % 20)
 			continue;
 		for (uint64_t k = i - 19; k <= i; k++) {
-			pair_next(&p, 100 + k, IBV_WC_SUCCESS,
-				  IBV_WC_RDMA_WRITE);
-			pair_next(&p, k, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+			pair_expect_next(&p, 100 + k, IBV_WC_SUCCESS,
+					 IBV_WC_RDMA_WRITE);
+			pair_expect_next(&p, k, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 			cr_assert(dev_durable(64 * k, 64, (uint8_t)k));
 		}
 	}
@@ -96,12 +97,12 @@ Test(shim_target, atomic_writes)
 	for (uint64_t i = 1; i <= 8; i++) {
 		cr_assert_eq(pair_write(&p, 1, 64 * i, 64, (uint8_t)i), 0);
 		cr_assert_eq(pair_flush(&p, 2, 64 * i, 64), 0);
-		cr_assert_eq(pair_store(&p, 3, 0, i), 0);
+		cr_assert_eq(pair_atomic_write(&p, 3, 0, i), 0);
 		cr_assert_eq(pair_flush(&p, 4, 0, 8), 0);
-		pair_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-		pair_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
-		pair_next(&p, 3, IBV_WC_SUCCESS, RPMEM_WC_ATOMIC_WRITE);
-		pair_next(&p, 4, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+		pair_expect_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+		pair_expect_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+		pair_expect_next(&p, 3, IBV_WC_SUCCESS, RPMEM_WC_ATOMIC_WRITE);
+		pair_expect_next(&p, 4, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		memcpy(&tail, dev.medium, sizeof(tail));
 		cr_assert_eq(tail, i);
 		cr_assert(dev_durable(64 * i, 64, (uint8_t)i));
@@ -122,8 +123,8 @@ Test(shim_target, former_region_is_refused)
 	cr_assert_eq(p.mr->mr->rkey, rkey);
 	cr_assert_eq(pair_write(&p, 1, 0, 64, 'a'), 0);
 	cr_assert_eq(pair_flush(&p, 2, 0, 64), 0);
-	pair_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-	pair_next(&p, 2, IBV_WC_REM_ACCESS_ERR, 0);
+	pair_expect_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	pair_expect_next(&p, 2, IBV_WC_REM_ACCESS_ERR, 0);
 	cr_assert_eq(pair_flush(&p, 3, 0, 64), ENOTCONN);
 	cr_assert_eq(dev.drains, 0u);
 	pair_close(&p);
@@ -140,7 +141,7 @@ Test(shim_target, no_flush_behind_a_deregistration)
 	mr = (ibv_reg_mr)(dev_pd(), dev.pmem, DEV_BYTES, (int)OPEN);
 	cr_assert_eq(mr->rkey, p.rkey);
 	cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
-	pair_next(&p, 1, IBV_WC_REM_ACCESS_ERR, 0);
+	pair_expect_next(&p, 1, IBV_WC_REM_ACCESS_ERR, 0);
 	cr_assert_eq(dev.drains, 0u);
 	ibv_dereg_mr(mr);
 	pair_close(&p);
@@ -154,7 +155,7 @@ Test(shim_target, side_lost)
 		if (how == 1) {
 			/* The agent has replied once before the loss. */
 			cr_assert_eq(pair_flush(&p, 9, 0, 64), 0);
-			pair_next(&p, 9, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+			pair_expect_next(&p, 9, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		}
 		if (how == 2) {
 			cr_assert_eq(rpmem_detach_qp(p.b.sqp), 0);
@@ -166,8 +167,8 @@ Test(shim_target, side_lost)
 		}
 		cr_assert_eq(pair_write(&p, 1, 0, 64, 'a'), 0);
 		cr_assert_eq(pair_flush(&p, 2, 0, 64), 0);
-		pair_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-		pair_next(&p, 2, IBV_WC_RETRY_EXC_ERR, 0);
+		pair_expect_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+		pair_expect_next(&p, 2, IBV_WC_RETRY_EXC_ERR, 0);
 		cr_assert_eq(pair_flush(&p, 3, 0, 64), ENOTCONN);
 		pair_close(&p);
 	}
@@ -181,7 +182,7 @@ Test(shim_target, reply_lost)
 	dev.fail_qp = p.sb.target;
 	dev.fail = IBV_WC_RETRY_EXC_ERR;
 	cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
-	pair_next(&p, 1, IBV_WC_RETRY_EXC_ERR, 0);
+	pair_expect_next(&p, 1, IBV_WC_RETRY_EXC_ERR, 0);
 	pair_close(&p);
 }
 
@@ -193,8 +194,8 @@ Test(shim_target, silence)
 	dev.deaf_qp = p.sb.target;
 	cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
 	cr_assert_eq(pair_write(&p, 2, 0, 64, 'a'), 0);
-	pair_next(&p, 1, IBV_WC_RETRY_EXC_ERR, 0);
-	pair_next(&p, 2, IBV_WC_WR_FLUSH_ERR, 0);
+	pair_expect_next(&p, 1, IBV_WC_RETRY_EXC_ERR, 0);
+	pair_expect_next(&p, 2, IBV_WC_WR_FLUSH_ERR, 0);
 	cr_assert_eq(pair_flush(&p, 3, 0, 64), ENOTCONN);
 	pair_close(&p);
 }
@@ -208,7 +209,7 @@ Test(shim_target, nonsense_to_the_agent)
 	for (size_t len = 0; len <= sizeof(msg); len += 20) {
 		pair_open(&p, &with_side);
 		memset(msg, (int)len, sizeof(msg));
-		cr_assert(dev_say(p.sb.target, msg, len));
+		cr_assert(dev_deliver_send(p.sb.target, msg, len));
 		cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
 		while (!rpmem_poll_cq(p.a.scq, 1, &wc))
 			;
@@ -230,10 +231,10 @@ Test(shim_target, malformed_replies)
 		pair_open(&p, &with_side);
 		dev.deaf_qp = p.sb.target;
 		cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
-		pair_next(&p, 0, 0, 0);
+		pair_expect_next(&p, 0, 0, 0);
 		memset(msg, (int)len + 1, sizeof(msg));
-		cr_assert(dev_say(p.sa.initiator, msg, len));
-		pair_next(&p, 1, IBV_WC_RETRY_EXC_ERR, 0);
+		cr_assert(dev_deliver_send(p.sa.initiator, msg, len));
+		pair_expect_next(&p, 1, IBV_WC_RETRY_EXC_ERR, 0);
 		dev.deaf_qp = 0;
 		pair_close(&p);
 	}
@@ -253,18 +254,18 @@ static void two_peers(void)
 		cr_assert_eq(pair_write(&q, 1, off + 64, 64, 'q'), 0);
 		cr_assert_eq(pair_flush(&p, 2, off, 64), 0);
 		cr_assert_eq(pair_flush(&q, 2, off + 64, 64), 0);
-		pair_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-		pair_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+		pair_expect_next(&p, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+		pair_expect_next(&p, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		cr_assert(dev_durable(off, 64, 'p'));
-		pair_next(&q, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-		pair_next(&q, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+		pair_expect_next(&q, 1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+		pair_expect_next(&q, 2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		cr_assert(dev_durable(off + 64, 64, 'q'));
 	}
 	pair_close(&p);
 	cr_assert_eq(pair_write(&q, 3, 0, 64, 'z'), 0);
 	cr_assert_eq(pair_flush(&q, 4, 0, 64), 0);
-	pair_next(&q, 3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-	pair_next(&q, 4, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	pair_expect_next(&q, 3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	pair_expect_next(&q, 4, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	cr_assert(dev_durable(0, 64, 'z'));
 	pair_close(&q);
 }
@@ -289,7 +290,7 @@ static unsigned int count_idle(const char *us)
 	pair_open(&p, &with_side);
 	for (int i = 1; i <= 40; i++) {
 		cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
-		pair_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+		pair_expect_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	}
 	pair_close(&p);
 	return dev.notifies;
@@ -357,7 +358,7 @@ Test(shim_target, weakened_fact_fails_the_peers_flushes)
 						 (int)(OPEN | PERSISTENT));
 		open_without_agent(native);
 		cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
-		pair_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+		pair_expect_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		dev.facts.domain = RP_DOMAIN_UNKNOWN;
 		source_write(path, "nothing\n");
 		do {
@@ -388,7 +389,7 @@ static void say_weakened(uint64_t key)
 	int len = rp_wire_put_info(msg, sizeof(msg), key, &m);
 
 	cr_assert_gt(len, 0);
-	cr_assert(dev_say(p.sa.initiator, msg, (size_t)len));
+	cr_assert(dev_deliver_send(p.sa.initiator, msg, (size_t)len));
 }
 
 /* Only flushes of the weakened region fail, even if posted before. */
@@ -401,12 +402,12 @@ Test(shim_target, outstanding_flush_of_a_weakened_region_fails)
 		cr_assert_eq(rp_desc_get(p.desc.bytes, &d), 0);
 		say_weakened(d.key ^ 1);
 		cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
-		pair_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+		pair_expect_next(&p, 1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		dev.hold = true;
 		cr_assert_eq(pair_flush(&p, 2, 0, 64), 0);
 		dev.hold = false;
 		say_weakened(d.key);
-		pair_next(&p, 2, IBV_WC_REM_ACCESS_ERR, 0);
+		pair_expect_next(&p, 2, IBV_WC_REM_ACCESS_ERR, 0);
 		pair_close(&p);
 	}
 }
@@ -417,9 +418,9 @@ Test(shim_target, too_many_weakened_regions_fail_all)
 	open_without_agent(false);
 	for (uint64_t key = 1; key <= RP_SIDE_KEYS + 8; key++) {
 		say_weakened(key);
-		pair_next(&p, 0, 0, 0);
+		pair_expect_next(&p, 0, 0, 0);
 	}
 	cr_assert_eq(pair_flush(&p, 1, 0, 64), 0);
-	pair_next(&p, 1, IBV_WC_REM_ACCESS_ERR, 0);
+	pair_expect_next(&p, 1, IBV_WC_REM_ACCESS_ERR, 0);
 	pair_close(&p);
 }

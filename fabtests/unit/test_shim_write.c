@@ -37,7 +37,7 @@ static const struct pair_attr native = {.ops = BUILDERS | WITH_FLUSH,
 
 static void expect_flushed(uint64_t wr_id)
 {
-	pair_next(&p, wr_id, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	pair_expect_next(&p, wr_id, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 }
 
 /* Make the agent poll, and wait until the initiator knows it. */
@@ -66,11 +66,13 @@ static void all_sizes(void)
 		for (size_t off = 4096; off < 4096 + 192; off += 61) {
 			memset(dev.pmem, 0, sizeof(dev.pmem));
 			memset(dev.medium, 0, sizeof(dev.medium));
-			cr_assert_eq(pair_put(&p, 5, off, lens[i], 'a'), 0);
+			cr_assert_eq(
+				pair_write_durable(&p, 5, off, lens[i], 'a'),
+				0);
 			expect_flushed(5);
 			expect_only(off, lens[i], 'a');
 		}
-	pair_next(&p, 0, 0, 0);
+	pair_expect_next(&p, 0, 0, 0);
 }
 
 Test(shim_write, into_the_request)
@@ -101,7 +103,7 @@ Test(shim_write, by_fence)
 	dev.facts.fence = RP_YES;
 	pair_open(&p, &alone);
 	cr_assert_str_eq(pair_method(&p), "fence");
-	cr_assert_eq(pair_put(&p, 1, 100, 64, 'a'), 0);
+	cr_assert_eq(pair_write_durable(&p, 1, 100, 64, 'a'), 0);
 	expect_flushed(1);
 	cr_assert_eq(dev.pmem[100], 'a');
 	cr_assert_eq(dev_count(IBV_WC_RDMA_WRITE), 1u);
@@ -132,7 +134,7 @@ Test(shim_write, one_message)
 		wake_agent();
 		writes = dev_count(IBV_WC_RDMA_WRITE);
 		others = dev_count(IBV_WC_RDMA_READ) + dev_count(IBV_WC_SEND);
-		cr_assert_eq(pair_put(&p, 5, 64, len, 'a'), 0);
+		cr_assert_eq(pair_write_durable(&p, 5, 64, len, 'a'), 0);
 		expect_flushed(5);
 		/* Count the writes of request and reply. */
 		cr_assert_eq(dev_count(IBV_WC_RDMA_WRITE) - writes,
@@ -150,12 +152,12 @@ Test(shim_write, unsignaled)
 		pair_open(&p, &with_side);
 		wake_agent();
 		p.a.sqp->wr_flags = 0;
-		cr_assert_eq(pair_put(&p, 5, 64, len, 'a'), 0);
+		cr_assert_eq(pair_write_durable(&p, 5, 64, len, 'a'), 0);
 		p.a.sqp->wr_flags = IBV_SEND_SIGNALED;
-		cr_assert_eq(pair_put(&p, 6, 4096, len, 'b'), 0);
+		cr_assert_eq(pair_write_durable(&p, 6, 4096, len, 'b'), 0);
 		expect_flushed(6);
 		cr_assert(dev_durable(64, len, 'a'));
-		pair_next(&p, 0, 0, 0);
+		pair_expect_next(&p, 0, 0, 0);
 		pair_close(&p);
 	}
 }
@@ -179,18 +181,20 @@ Test(shim_write, in_order)
 			if (kind[i] == 0)
 				cr_assert_eq(pair_flush(&p, i + 1, 0, 64), 0);
 			else if (kind[i] == 3)
-				cr_assert_eq(pair_store(&p, i + 1, 0, ++tail),
-					     0);
+				cr_assert_eq(
+					pair_atomic_write(&p, i + 1, 0, ++tail),
+					0);
 			else
-				cr_assert_eq(pair_put(&p, i + 1, 64 * at[i],
-						      kind[i] == 1 ? 64 : 40,
-						      ++now[at[i]]),
+				cr_assert_eq(pair_write_durable(
+						     &p, i + 1, 64 * at[i],
+						     kind[i] == 1 ? 64 : 40,
+						     ++now[at[i]]),
 					     0);
 		}
 		for (uint64_t i = 0; i < n; i++) {
-			pair_next(&p, i + 1, IBV_WC_SUCCESS,
-				  kind[i] == 3 ? RPMEM_WC_ATOMIC_WRITE
-					       : RPMEM_WC_FLUSH);
+			pair_expect_next(&p, i + 1, IBV_WC_SUCCESS,
+					 kind[i] == 3 ? RPMEM_WC_ATOMIC_WRITE
+						      : RPMEM_WC_FLUSH);
 			if (kind[i] == 1 || kind[i] == 2)
 				cr_assert(dev_durable(64 * at[i], 40,
 						      now[at[i]]));
@@ -219,7 +223,9 @@ Test(shim_write, aborted_batch_leaves_nothing)
 			dev.take_err = EAGAIN;
 			cr_assert_eq(rpmem_wr_complete(p.a.sqp), EAGAIN);
 		}
-		cr_assert_eq(pair_put(&p, 5, 4096, 64, (uint8_t)(i + 1)), 0);
+		cr_assert_eq(
+			pair_write_durable(&p, 5, 4096, 64, (uint8_t)(i + 1)),
+			0);
 		expect_flushed(5);
 		cr_assert(dev_durable(4096, 64, (uint8_t)(i + 1)));
 	}
@@ -235,18 +241,18 @@ Test(shim_write, half_posted)
 	for (int i = 0; i < 100; i++) {
 		dev.take = 1;
 		dev.take_err = ENOMEM;
-		cr_assert_eq(pair_put(&p, 5, 64, 64, 'a'), ENOMEM);
-		pair_next(&p, 0, 0, 0);
+		cr_assert_eq(pair_write_durable(&p, 5, 64, 64, 'a'), ENOMEM);
+		pair_expect_next(&p, 0, 0, 0);
 		cr_assert_eq(pair_write(&p, 6, 64, 64, 'b'), 0);
-		pair_next(&p, 6, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+		pair_expect_next(&p, 6, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
 	}
 	/* An error of that unreported write is reported. */
 	dev.take = 1;
 	dev.take_err = ENOMEM;
 	dev.fail_qp = p.a.qp->qp_num;
 	dev.fail = IBV_WC_REM_OP_ERR;
-	cr_assert_eq(pair_put(&p, 5, 64, 64, 'a'), ENOMEM);
-	pair_next(&p, 5, IBV_WC_REM_OP_ERR, 0);
+	cr_assert_eq(pair_write_durable(&p, 5, 64, 64, 'a'), ENOMEM);
+	pair_expect_next(&p, 5, IBV_WC_REM_OP_ERR, 0);
 	pair_close(&p);
 }
 
@@ -268,10 +274,12 @@ Test(shim_write, fails)
 			wake_agent();
 		dev.fail_qp = p.a.qp->qp_num;
 		dev.fail = IBV_WC_REM_OP_ERR;
-		cr_assert_eq(pair_put(&p, 5, 64, i == 2 ? 300 : 64, 'a'), 0);
-		pair_next(&p, 5, IBV_WC_REM_OP_ERR, 0);
-		pair_next(&p, 0, 0, 0);
-		cr_assert_eq(pair_put(&p, 6, 64, 64, 'a'), ENOTCONN);
+		cr_assert_eq(
+			pair_write_durable(&p, 5, 64, i == 2 ? 300 : 64, 'a'),
+			0);
+		pair_expect_next(&p, 5, IBV_WC_REM_OP_ERR, 0);
+		pair_expect_next(&p, 0, 0, 0);
+		cr_assert_eq(pair_write_durable(&p, 6, 64, 64, 'a'), ENOTCONN);
 		pair_close(&p);
 	}
 }
@@ -300,7 +308,7 @@ Test(shim_write, not_writable)
 		rpmem_wr_write_flush(p.a.sqp, mr->mr->rkey, (uintptr_t)dev.pmem,
 				     &sge, RPMEM_FLUSH_PERSISTENT);
 		cr_assert_eq(rpmem_wr_complete(p.a.sqp), 0);
-		pair_next(&p, 5, IBV_WC_REM_ACCESS_ERR, 0);
+		pair_expect_next(&p, 5, IBV_WC_REM_ACCESS_ERR, 0);
 		cr_assert_eq(dev.pmem[0], 0);
 		cr_assert_eq(rpmem_dereg_mr(mr), 0);
 		pair_close(&p);
@@ -340,14 +348,14 @@ Test(shim_write, refused)
 				     (uint8_t)bad[i].type);
 		cr_assert_eq(rpmem_wr_complete(p.a.sqp), bad[i].err, "%zu", i);
 		if (!bad[i].err)
-			pair_next(&p, 5, bad[i].status, 0);
-		pair_next(&p, 0, 0, 0);
+			pair_expect_next(&p, 5, bad[i].status, 0);
+		pair_expect_next(&p, 0, 0, 0);
 		pair_close(&p);
 	}
 	pair_open(&p, &without_writes);
-	cr_assert_eq(pair_put(&p, 1, 0, 64, 'a'), EOPNOTSUPP);
+	cr_assert_eq(pair_write_durable(&p, 1, 0, 64, 'a'), EOPNOTSUPP);
 	p.rkey++;
-	cr_assert_eq(pair_put(&p, 1, 0, 64, 'a'), ENOKEY);
+	cr_assert_eq(pair_write_durable(&p, 1, 0, 64, 'a'), ENOKEY);
 	p.rkey--;
 	pair_close(&p);
 }
@@ -357,7 +365,7 @@ Test(shim_write, empty_write)
 {
 	pair_open(&p, &with_side);
 	wake_agent();
-	cr_assert_eq(pair_put(&p, 5, 64, 0, 'a'), 0);
+	cr_assert_eq(pair_write_durable(&p, 5, 64, 0, 'a'), 0);
 	expect_flushed(5);
 	pair_close(&p);
 }
@@ -368,7 +376,7 @@ Test(shim_write, idle_agent_is_detected)
 	pair_open(&p, &with_side);
 	wake_agent();
 	dev.idle_agent = true;
-	cr_assert_eq(pair_put(&p, 5, 65, 60, 'a'), 0);
+	cr_assert_eq(pair_write_durable(&p, 5, 65, 60, 'a'), 0);
 	expect_flushed(5);
 	cr_assert_not(dev_durable(65, 60, 'a'));
 	pair_close(&p);

@@ -25,7 +25,8 @@ static struct rp_pool p;
 static uint8_t uuid[16]; /* UUID from the last open */
 
 /* Make a DIMM of the region; id NULL: its driver reports no ID. */
-static void dimm(int n, const char *driver, const char *id, unsigned int count)
+static void make_dimm(int n, const char *driver, const char *id,
+		      unsigned int count)
 {
 	char name[128];
 
@@ -104,54 +105,54 @@ static void expect_accepted(void)
 
 Test(shutdowns, pool_in_use_at_a_dirty_shutdown_is_refused)
 {
-	dimm(0, "nfit", "cdab-0a-07e0-ffffffff", 5);
+	make_dimm(0, "nfit", "cdab-0a-07e0-ffffffff", 5);
 	use_pool();
 	use_pool();
-	dimm(0, "nfit", "cdab-0a-07e0-ffffffff", 6);
+	make_dimm(0, "nfit", "cdab-0a-07e0-ffffffff", 6);
 	expect_refused("shut down without saving",
 		       "5 when it was opened, 6 now");
 	expect_accepted();
-	dimm(0, "nfit", "cdab-0a-07e0-ffffffff", 7);
+	make_dimm(0, "nfit", "cdab-0a-07e0-ffffffff", 7);
 	expect_refused("shut down without saving",
 		       "6 when it was opened, 7 now");
 }
 
 Test(shutdowns, closed_pool_survives_a_dirty_shutdown)
 {
-	dimm(0, "nfit", "a", 5);
+	make_dimm(0, "nfit", "a", 5);
 	use_and_close_pool();
-	dimm(0, "nfit", "a", 6);
+	make_dimm(0, "nfit", "a", 6);
 	use_and_close_pool();
-	dimm(0, "nfit", "a", 7);
+	make_dimm(0, "nfit", "a", 7);
 	use_pool();
 	use_pool();
-	dimm(0, "nfit", "a", 8);
+	make_dimm(0, "nfit", "a", 8);
 	expect_refused("shut down", "7 when it was opened, 8 now");
 }
 
 /* The pool is refused after a dirty shutdown of any DIMM of the set. */
 Test(shutdowns, each_dimm_counts)
 {
-	dimm(0, "cxl", "a", 1);
-	dimm(1, "papr", NULL, 20);
-	dimm(2, "nfit", "c", 300);
+	make_dimm(0, "cxl", "a", 1);
+	make_dimm(1, "papr", NULL, 20);
+	make_dimm(2, "nfit", "c", 300);
 	use_pool();
-	dimm(2, "nfit", "c", 301);
+	make_dimm(2, "nfit", "c", 301);
 	expect_refused("shut down", "321 when it was opened, 322 now");
-	dimm(2, "nfit", "c", 300);
+	make_dimm(2, "nfit", "c", 300);
 	use_pool();
-	dimm(1, "papr", NULL, 21);
+	make_dimm(1, "papr", NULL, 21);
 	expect_refused("shut down", "321 when it was opened, 322 now");
 }
 
 /* Counts of other memory say nothing about the bytes of the pool. */
 Test(shutdowns, pool_in_use_is_refused_on_other_memory)
 {
-	dimm(0, "nfit", "a", 5);
+	make_dimm(0, "nfit", "a", 5);
 	use_and_close_pool();
-	dimm(0, "nfit", "b", 5);
+	make_dimm(0, "nfit", "b", 5);
 	use_pool();
-	dimm(0, "nfit", "a", 5);
+	make_dimm(0, "nfit", "a", 5);
 	expect_refused("moved to other memory", "5 when it was opened, 5 now");
 	expect_accepted();
 	invent_on(8, 0, "ext4", "/dev/sda", "rw");
@@ -168,7 +169,7 @@ Test(shutdowns, memory_without_a_count_changes_nothing)
 	rp_pool_abandon(&p);
 }
 
-static void encode_as_before(uint64_t generation)
+static void write_old_header(uint64_t generation)
 {
 	uint8_t buf[RP_POOL_HDR];
 	struct sha256_ctx ctx;
@@ -189,26 +190,26 @@ static void encode_as_before(uint64_t generation)
 /* A pool of an earlier release has no counts in its header, in use or not. */
 Test(shutdowns, pool_of_an_earlier_release_is_served_and_watched_from_then_on)
 {
-	dimm(0, "nfit", "a", 5);
+	make_dimm(0, "nfit", "a", 5);
 	use_pool();
-	encode_as_before(0);
-	encode_as_before(1);
-	dimm(0, "nfit", "a", 6);
+	write_old_header(0);
+	write_old_header(1);
+	make_dimm(0, "nfit", "a", 6);
 	use_pool();
-	dimm(0, "nfit", "a", 7);
+	make_dimm(0, "nfit", "a", 7);
 	expect_refused("shut down", "6 when it was opened, 7 now");
 }
 
 Test(shutdowns, device_above_persistent_memory_is_seen_through)
 {
-	dimm(0, "nfit", "a", 5);
+	make_dimm(0, "nfit", "a", 5);
 	invent_on(253, 0, "ext4", "/dev/mapper/v", "rw");
 	write_tree("/sys/devices/virtual/block/dm-0/size", "1\n");
 	link_tree("/sys/dev/block/253:0", "/sys/devices/virtual/block/dm-0");
 	link_tree("/sys/devices/virtual/block/dm-0/slaves/pmem0", PMEM);
 	link_tree("/sys/devices/virtual/block/dm-0/slaves/pmem0s", PMEM);
 	use_pool();
-	dimm(0, "nfit", "a", 6);
+	make_dimm(0, "nfit", "a", 6);
 	expect_refused("shut down", "5 when it was opened, 6 now");
 }
 
@@ -216,9 +217,9 @@ Test(shutdowns, pool_without_a_loss_has_none_to_accept)
 {
 	uint8_t was[16];
 
-	dimm(0, "nfit", "a", 5);
+	make_dimm(0, "nfit", "a", 5);
 	use_and_close_pool();
-	dimm(0, "nfit", "a", 6);
+	make_dimm(0, "nfit", "a", 6);
 	cr_assert_eq(rp_pool_accept_loss(path, err), 0, "%s", err);
 	open_pool();
 	memcpy(was, uuid, sizeof(was));

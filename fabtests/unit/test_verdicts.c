@@ -36,8 +36,8 @@ static bool judged_singly(const struct verdict_cell *c)
 	return c->op == VERDICT_WRITE && !c->compound;
 }
 
-static const struct verdict_method *of_method(const struct verdict_cell *c,
-					      enum rp_method m)
+static const struct verdict_method *find_verdict(const struct verdict_cell *c,
+						 enum rp_method m)
 {
 	for (size_t i = 0; i < c->n; i++)
 		if (c->methods[i].method == m)
@@ -184,10 +184,10 @@ Test(verdicts, the_table_picks_no_forbidden_method)
 			f.native = k % 3;
 			got = rp_method_choose(&f, c->against, k / 3 << 1);
 			cr_assert(got.method == RP_METHOD_REFUSED ||
-					  of_method(c, got.method)->valid,
+					  find_verdict(c, got.method)->valid,
 				  "%s: \"%s\" picks %s, forbidden: %s", c->name,
 				  got.row, rp_method_name(got.method),
-				  of_method(c, got.method)->source);
+				  find_verdict(c, got.method)->source);
 		}
 	}
 }
@@ -201,7 +201,7 @@ static const enum rp_method by_cost[] = {
 static enum rp_method cheapest_method(const struct verdict_cell *c)
 {
 	for (size_t i = 0; i < COUNT(by_cost); i++)
-		if (of_method(c, by_cost[i])->valid)
+		if (find_verdict(c, by_cost[i])->valid)
 			return by_cost[i];
 	return RP_METHOD_REFUSED;
 }

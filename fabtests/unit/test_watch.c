@@ -38,7 +38,7 @@ static void teardown(void)
 TestSuite(watch, .init = setup, .fini = teardown);
 
 /* Look up the facts as a registration does: operator, adapter, memory. */
-static struct rp_choice look(bool adapter)
+static struct rp_choice look_up_facts(bool adapter)
 {
 	char op_file[2 * PATH_MAX];
 	struct rp_operator *op = NULL;
@@ -89,12 +89,14 @@ Test(watch, write_cache_of_a_disk)
 	disk_device(SDA, "write back", "1");
 	write_tree(SDA "/sda1/partition", "1\n");
 	link_tree("/sys/dev/block/8:1", SDA "/sda1");
-	expect_choice(look(false), RP_CLASS_POWER, RP_METHOD_AGENT_MSYNC);
+	expect_choice(look_up_facts(false), RP_CLASS_POWER,
+		      RP_METHOD_AGENT_MSYNC);
 	expect_same();
 	write_tree(SDA "/queue/write_cache", "write through\n");
 	expect_changed("sda/queue/write_cache was write back, now write "
 		       "through");
-	expect_choice(look(false), RP_CLASS_PROCESS, RP_METHOD_DELIVERY);
+	expect_choice(look_up_facts(false), RP_CLASS_PROCESS,
+		      RP_METHOD_DELIVERY);
 	expect_same();
 }
 
@@ -104,28 +106,31 @@ Test(watch, disk_that_comes_below_a_device)
 	link_tree("/sys/dev/block/253:0", "/sys/devices/virtual/block/dm-0");
 	disk_device("/sys/devices/virtual/block/dm-0", "write back", "1");
 	disk_device(SDA, "write through", "1");
-	expect_choice(look(false), RP_CLASS_POWER, RP_METHOD_AGENT_MSYNC);
+	expect_choice(look_up_facts(false), RP_CLASS_POWER,
+		      RP_METHOD_AGENT_MSYNC);
 	expect_same();
 	link_tree("/sys/devices/virtual/block/dm-0/slaves/sda", SDA);
 	expect_changed("has changed");
-	expect_choice(look(false), RP_CLASS_PROCESS, RP_METHOD_DELIVERY);
+	expect_choice(look_up_facts(false), RP_CLASS_PROCESS,
+		      RP_METHOD_DELIVERY);
 }
 
 Test(watch, mount_options)
 {
-	invent("ext4", "rw");
-	expect_choice(look(false), RP_CLASS_POWER, RP_METHOD_AGENT_MSYNC);
+	invent_file("ext4", "rw");
+	expect_choice(look_up_facts(false), RP_CLASS_POWER,
+		      RP_METHOD_AGENT_MSYNC);
 	/* The line of another mount in mountinfo is no source. */
 	write_tree("/proc/self/mountinfo",
 		   "%llu 1 %u:%u / /mnt\\040- x rw,relatime shared:1 - ext4 "
 		   "/dev/d rw\n"
 		   "987654 1 0:98 / /new rw - tmpfs t rw\n",
-		   (unsigned long long)real.stx_mnt_id, real.stx_dev_major,
-		   real.stx_dev_minor);
+		   (unsigned long long)real_statx.stx_mnt_id,
+		   real_statx.stx_dev_major, real_statx.stx_dev_minor);
 	expect_same();
-	invent("ext4", "rw,nobarrier");
+	invent_file("ext4", "rw,nobarrier");
 	expect_changed("mountinfo has changed");
-	cr_assert_eq(look(false).refusal, RP_REFUSAL_FS);
+	cr_assert_eq(look_up_facts(false).refusal, RP_REFUSAL_FS);
 	expect_same();
 	/* Another file system is mounted there now. */
 	write_tree("/proc/self/mountinfo",
@@ -136,7 +141,7 @@ Test(watch, mount_options)
 Test(watch, persistence_domain_and_dimms)
 {
 	claim_dax = true;
-	invent("ext4", "rw");
+	invent_file("ext4", "rw");
 	write_tree("/proc/self/smaps",
 		   "00100000-00102000 rw-s 0 08:01 5 /x\nVmFlags: rd wr sf\n");
 	nd_region("region0", "cpu_cache");
@@ -145,23 +150,25 @@ Test(watch, persistence_domain_and_dimms)
 		char dev[64];
 
 		snprintf(dev, sizeof(dev), "/sys/dev/block/%u:%u",
-			 real.stx_dev_major, real.stx_dev_minor);
+			 real_statx.stx_dev_major, real_statx.stx_dev_minor);
 		link_tree(dev, "/sys/devices/ndbus0/region0/namespace0.0/"
 			       "block/pmem0");
 	}
 	write_tree("/sys/devices/ndbus0/region0/mapping0", "nmem0,0,99,0\n");
 	write_tree(NMEM "/nfit/flags", "\n");
-	expect_choice(look(false), RP_CLASS_POWER, RP_METHOD_DELIVERY);
+	expect_choice(look_up_facts(false), RP_CLASS_POWER, RP_METHOD_DELIVERY);
 	expect_same();
 	write_tree("/sys/devices/ndbus0/region0/persistence_domain",
 		   "memory_controller\n");
 	expect_changed("ndbus0/region0/persistence_domain was cpu_cache, now "
 		       "memory_controller");
-	expect_choice(look(false), RP_CLASS_POWER, RP_METHOD_AGENT_CLWB);
+	expect_choice(look_up_facts(false), RP_CLASS_POWER,
+		      RP_METHOD_AGENT_CLWB);
 	/* A DIMM without energy to save its contents. */
 	write_tree(NMEM "/nfit/flags", "not_armed smart_event\n");
 	expect_changed("flags was absent, now not_armed smart_event");
-	expect_choice(look(false), RP_CLASS_NONE, RP_METHOD_AGENT_CLWB);
+	expect_choice(look_up_facts(false), RP_CLASS_NONE,
+		      RP_METHOD_AGENT_CLWB);
 	cr_assert_eq(facts.domain, RP_DOMAIN_NONE);
 	/* Without MAP_SYNC the method is msync, which does not help. */
 	facts.memory = RP_MEM_DAX;
@@ -170,47 +177,52 @@ Test(watch, persistence_domain_and_dimms)
 	/* CXL memory: its domain counts only if dirty shutdowns are counted. */
 	write_tree(NMEM "/nfit/flags", "\n");
 	write_tree("/sys/devices/ndbus0/provider", "CXL\n");
-	expect_choice(look(false), RP_CLASS_NONE, RP_METHOD_AGENT_CLWB);
+	expect_choice(look_up_facts(false), RP_CLASS_NONE,
+		      RP_METHOD_AGENT_CLWB);
 	cr_assert_eq(facts.domain, RP_DOMAIN_UNKNOWN);
 	write_tree(NMEM "/cxl/dirty_shutdown", "0\n");
 	expect_changed("nmem0/cxl/dirty_shutdown was absent, now 0");
-	expect_choice(look(false), RP_CLASS_POWER, RP_METHOD_AGENT_CLWB);
+	expect_choice(look_up_facts(false), RP_CLASS_POWER,
+		      RP_METHOD_AGENT_CLWB);
 }
 
 Test(watch, registers_of_the_root_port)
 {
 	claim_dax = true;
-	invent("ext4", "rw");
+	invent_file("ext4", "rw");
 	write_tree("/proc/self/smaps",
 		   "00100000-00102000 rw-s 0 08:01 5 /x\nVmFlags: rd wr sf\n");
 	write_tree("/op.conf", "[host]\nassert domain = memory-controller\n");
 	nic_device("mlx5_0", NIC_FUNCTION);
 	nic_port(0x8086, 0x2030, 0, 1 << 9, 4096);
-	expect_choice(look(true), RP_CLASS_POWER, RP_METHOD_FENCE);
+	expect_choice(look_up_facts(true), RP_CLASS_POWER, RP_METHOD_FENCE);
 	expect_same();
 	nic_port(0x8086, 0x2030, 1 << 7, 1 << 9, 4096);
 	expect_changed("config has changed");
-	expect_choice(look(true), RP_CLASS_POWER, RP_METHOD_AGENT_CLWB);
+	expect_choice(look_up_facts(true), RP_CLASS_POWER,
+		      RP_METHOD_AGENT_CLWB);
 }
 
 Test(watch, operators_file)
 {
 	char path[2 * PATH_MAX];
 
-	invent("ext4", "rw");
+	invent_file("ext4", "rw");
 	write_tree("/op.conf", "[host]\n");
-	expect_choice(look(false), RP_CLASS_POWER, RP_METHOD_AGENT_MSYNC);
+	expect_choice(look_up_facts(false), RP_CLASS_POWER,
+		      RP_METHOD_AGENT_MSYNC);
 	expect_same();
 	write_tree("/op.conf", "[host]\nlimit class = process\n");
 	expect_changed("op.conf has changed");
-	expect_choice(look(false), RP_CLASS_PROCESS, RP_METHOD_DELIVERY);
+	expect_choice(look_up_facts(false), RP_CLASS_PROCESS,
+		      RP_METHOD_DELIVERY);
 	expect_same();
 	snprintf(path, sizeof(path), "%s/op.conf", dir);
 	/* A file that other users can write is not believed any more. */
 	chmod(path, 0666);
 	expect_changed("op.conf has changed");
 	chmod(path, 0600);
-	look(false);
+	look_up_facts(false);
 	unlink(path);
 	expect_changed("op.conf is gone");
 }
@@ -221,8 +233,8 @@ Test(watch, lack_of_descriptors_is_no_change)
 	struct rlimit old, none;
 	bool starved;
 
-	invent("ext4", "rw");
-	look(false);
+	invent_file("ext4", "rw");
+	look_up_facts(false);
 	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &old), 0);
 	none = (struct rlimit){3, old.rlim_max};
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &none), 0);

@@ -59,7 +59,7 @@ static const uint8_t side_golden[RP_SIDE_LEN] = {
 };
 
 /* Seal by CRC-32 bit by bit from its definition, unlike the code. */
-static void seal_of(uint8_t *p, unsigned int n)
+static void set_crc_slowly(uint8_t *p, unsigned int n)
 {
 	uint32_t rest = 0;
 
@@ -79,7 +79,7 @@ static void seal_of(uint8_t *p, unsigned int n)
 
 static void set_checksum(uint8_t *p)
 {
-	seal_of(p, RP_DESC_LEN - 4);
+	set_crc_slowly(p, RP_DESC_LEN - 4);
 }
 
 static void expect_same(const struct rp_desc *a, const struct rp_desc *b)
@@ -291,7 +291,7 @@ Test(wire_desc, sides)
 		    (i / 8 >= 8 && i / 8 < 24 && i / 8 % 4 != 3) ||
 		    (i / 8 >= 24 && i / 8 < 48))
 			continue;
-		seal_of(buf, RP_SIDE_LEN - 4);
+		set_crc_slowly(buf, RP_SIDE_LEN - 4);
 		cr_assert_eq(rp_side_get(buf, &s),
 			     i / 8 == 2 ? -EPROTONOSUPPORT : -EBADMSG, "bit %u",
 			     i);

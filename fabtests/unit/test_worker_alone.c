@@ -130,7 +130,7 @@ Test(worker_alone, cannot_be_made)
 }
 
 /* This thread must block only the signals that the program blocks. */
-static void mask_is_ours(void)
+static void check_signal_mask(void)
 {
 	sigset_t now;
 
@@ -148,11 +148,11 @@ Test(worker_alone, one_thread)
 	pthread_sigmask(SIG_SETMASK, &ours, NULL);
 	create_ret = EAGAIN;
 	cr_assert_eq(rp_worker_start(&w), -EAGAIN);
-	mask_is_ours();
+	check_signal_mask();
 	create_ret = 0;
 	for (int i = 0; i < 2; i++)
 		cr_assert_eq(rp_worker_start(&w), 0);
-	mask_is_ours();
+	check_signal_mask();
 	cr_assert_eq(creates, 1);
 	for (int i = 0; i < 3; i++)
 		run_empty_batch();
