@@ -44,7 +44,7 @@ static unsigned int run_agent(void)
 	return file.syncs + both.syncs + both.flushes + dax.flushes;
 }
 
-Test(agent, bad_attr)
+Test(agent, invalid_attributes_are_refused)
 {
 	struct rp_agent_attr attr = {0};
 	struct rp_agent *a = NULL;
@@ -224,7 +224,7 @@ Test(agent, weaker_class_needs_no_msync)
 }
 
 /* A forced method also serves requests of a weaker class. */
-Test(agent, forced_for_every_class)
+Test(agent, forced_method_serves_every_class)
 {
 	struct rp_wire_range r = {.len = 100};
 	struct rp_wire_reply m;
@@ -582,7 +582,7 @@ Test(agent, more_than_a_batch)
 	stop();
 }
 
-Test(agent, too_many_in_all)
+Test(agent, requests_beyond_max_jobs_are_refused)
 {
 	const struct rp_agent_attr attr = {
 		.incarnation = BED_INCARNATION,
@@ -639,7 +639,7 @@ Test(agent, quiesce)
 	stop();
 }
 
-Test(agent, query)
+Test(agent, query_reports_each_kind_of_region)
 {
 	struct rp_wire_info i;
 

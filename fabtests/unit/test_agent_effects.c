@@ -162,7 +162,7 @@ Test(effects, store_behind_a_read_only_region)
 }
 
 /* The stores of one batch follow its only flush, in order of arrival. */
-Test(effects, one_batch)
+Test(effects, stores_of_a_batch_follow_one_flush)
 {
 	struct bed_peer q;
 	uint64_t t[8];
@@ -231,7 +231,7 @@ Test(effects, flush_of_the_store_fails)
 }
 
 /* The page of the store is unmapped; all other pages are valid. */
-Test(effects, memory_of_the_store_gone)
+Test(effects, unmapped_memory_refuses_the_store)
 {
 	struct rp_wire_reply r;
 	uint64_t t;
@@ -253,7 +253,7 @@ Test(effects, memory_of_the_store_gone)
  * The program made the store's page read-only: the store is refused, and the
  * region does not fail.
  */
-Test(effects, memory_of_the_store_may_not_be_written)
+Test(effects, read_only_memory_refuses_the_store)
 {
 	struct rp_wire_reply r;
 	uint64_t t;
@@ -595,7 +595,7 @@ Test(effects, close_drops_deferred_messages)
 }
 
 /* A malformed message behind deferred ones ends the session in turn. */
-Test(effects, malformed_behind_a_job)
+Test(effects, malformed_message_behind_a_job_ends_the_session_in_turn)
 {
 	start(&with_worker);
 	bed_close_gate(&g);

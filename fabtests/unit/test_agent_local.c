@@ -115,7 +115,7 @@ Test(agent_local, several_regions)
 }
 
 /* A peer's request and a local flush share one msync. */
-Test(agent_local, beside_a_peer)
+Test(agent_local, local_flush_shares_the_msync_of_a_peer)
 {
 	struct bed_peer p;
 	struct end e = {0};
@@ -133,7 +133,7 @@ Test(agent_local, beside_a_peer)
 	stop();
 }
 
-Test(agent_local, outside_is_refused)
+Test(agent_local, range_outside_the_region_is_refused)
 {
 	const struct rp_local bad[] = {
 		{&file.r, file.r.len, 1},

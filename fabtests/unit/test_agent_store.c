@@ -93,12 +93,12 @@ static void each_method(bool worker)
 	stop();
 }
 
-Test(agent_store, each_method)
+Test(agent_store, store_is_durable_by_each_method)
 {
 	each_method(false);
 }
 
-Test(agent_store, on_the_worker)
+Test(agent_store, store_is_durable_on_the_worker)
 {
 	each_method(true);
 }
@@ -122,7 +122,7 @@ static uint64_t request_zeros(enum rp_level level, struct bed_region *m,
 }
 
 /* Zeros are visible at once, and durable by the reply of a durable ZERO. */
-Test(agent_store, zeros)
+Test(agent_store, zeros_are_durable_by_their_reply)
 {
 	uint64_t t;
 
@@ -154,7 +154,7 @@ Test(agent_store, zeros)
 }
 
 /* A store that bypassed the caches leaves nothing to flush. */
-Test(agent_store, streamed)
+Test(agent_store, streamed_store_needs_no_flush)
 {
 	start(NULL);
 	bed_expect(&p, durable_write(&dax, 0, 128, 1), RP_ST_OK);
@@ -211,7 +211,7 @@ Test(agent_store, many_ranges_durable)
  * The store's page is unmapped or its file was truncated: the store is refused,
  * without SIGBUS.
  */
-Test(agent_store, memory_gone)
+Test(agent_store, store_to_unmapped_memory_is_refused)
 {
 	struct rp_wire_reply r;
 
@@ -232,7 +232,7 @@ Test(agent_store, memory_gone)
 }
 
 /* A page made read-only by mprotect(): refused, without SIGSEGV. */
-Test(agent_store, memory_may_not_be_written)
+Test(agent_store, store_to_read_only_memory_is_refused)
 {
 	static const uint64_t one = 1;
 
@@ -414,7 +414,7 @@ Test(agent_store, atomic_of_ranges)
 }
 
 /* The longest result, in a reply that waits for room in the channel. */
-Test(agent_store, atomic_reads)
+Test(agent_store, longest_result_waits_for_room)
 {
 	const struct bed_at at = {&dax, 0, RP_WIRE_MAX_STORE};
 	struct bed_msg m;

@@ -238,7 +238,7 @@ Test(atomic, of_complex_numbers)
 }
 
 /* Only the target must be aligned; arrays of operands need not be. */
-Test(atomic, many)
+Test(atomic, arrays_of_operands_may_be_unaligned)
 {
 	char bytes[3 * 5 * 4 + 3];
 	uint32_t t[5] = {1, 2, 3, 4, 5}, v;
@@ -259,7 +259,7 @@ Test(atomic, many)
 }
 
 /* Atomics on one or two bytes leave the neighbouring bytes. */
-Test(atomic, many_small)
+Test(atomic, small_elements_leave_their_neighbours)
 {
 	uint8_t t[8] = {250, 1, 2, 3, 4, 5, 6, 7}, old[8];
 	const uint8_t s[8] = {3, 3, 3, 3, 3, 3, 3, 3};
@@ -311,7 +311,7 @@ static void *add_repeatedly(void *arg)
 	return arg;
 }
 
-Test(atomic, by_threads)
+Test(atomic, increments_of_threads_are_not_lost)
 {
 	pthread_t t[THREADS];
 

@@ -162,7 +162,7 @@ static void end(void)
 
 TestSuite(batch, .init = start, .fini = end);
 
-Test(batch, nothing_to_do)
+Test(batch, empty_batch_flushes_nothing)
 {
 	run_batch(&batch);
 	cr_assert_eq(ncalls, 0);
@@ -222,7 +222,7 @@ Test(batch, stays_inside_the_region)
 }
 
 /* msync covers whole pages and needs no drain. */
-Test(batch, pages)
+Test(batch, msync_covers_whole_pages)
 {
 	uint64_t page = sysconf(_SC_PAGESIZE);
 	struct spot p;
@@ -611,7 +611,7 @@ Test(batch, jobs_with_msync_or_many_bytes_block)
 static struct rp_batch cheap;
 
 /* Scattered ranges are flushed one by one, unless the job has many bytes. */
-Test(batch, merge)
+Test(batch, ranges_of_long_jobs_are_merged)
 {
 	struct spot disk;
 	struct rp_job *j;
@@ -663,7 +663,7 @@ Test(batch, no_memory_for_a_job)
  * The limit of a batch counts ranges before they are merged, which bounds the
  * time for merging.
  */
-Test(batch, room)
+Test(batch, limit_counts_ranges_before_merging)
 {
 	struct rp_job two = {.n = 2};
 
@@ -717,7 +717,7 @@ Test(batch, no_memory)
 }
 
 /* A range at the end of the address space does not wrap around. */
-Test(batch, end_of_memory)
+Test(batch, range_at_the_end_of_memory_does_not_wrap)
 {
 	struct rp_region top = a.region;
 

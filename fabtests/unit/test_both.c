@@ -337,7 +337,7 @@ static void one_run(uint64_t seed, struct totals *t)
 	w_stop(&w);
 }
 
-Test(both, worlds)
+Test(both, no_ok_is_false_on_breaking_connections)
 {
 	static struct totals t;
 	struct seeded s = seeded_start();

@@ -224,7 +224,7 @@ Test(caps, protection)
  * Map the pages below a larger gap: the kernel places a library's mappings in
  * that gap, not in the holes.
  */
-Test(caps, holes)
+Test(caps, range_with_a_hole_is_refused)
 {
 	const size_t gap = 1 << 30;
 	char *p = mmap(NULL, gap, PROT_NONE,
@@ -252,7 +252,7 @@ Test(caps, bad_ranges)
 	expect_err((void *)(UINTPTR_MAX - 4), 4, -EFAULT, "mapped");
 }
 
-Test(caps, pieces_and_mixes)
+Test(caps, range_of_mixed_mappings_is_refused)
 {
 	int fd = make_file("pool", 4 * page), other = make_file("b", page);
 	char *p = map(fd, 4 * page, MAP_SHARED);
@@ -289,7 +289,7 @@ Test(caps, pieces_and_mixes)
 	expect_err(p, 2 * page, -ENOTSUP, "anonymous");
 }
 
-Test(caps, behind_the_end)
+Test(caps, range_behind_the_end_of_the_file_is_refused)
 {
 	int fd = make_file("pool", page + 10);
 	char *p = map(fd, 3 * page, MAP_SHARED);
@@ -308,7 +308,7 @@ Test(caps, behind_the_end)
 }
 
 /* Facts of the host that runs the test. */
-Test(caps, host_here)
+Test(caps, facts_of_this_host)
 {
 	struct rlimit lim = {.rlim_cur = 65536};
 	struct rp_host host;

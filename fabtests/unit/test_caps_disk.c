@@ -248,7 +248,7 @@ Test(caps_disk, disks_below_the_file_of_a_loop_device)
 }
 
 /* The backing file of a loop device lies on that same loop device. */
-Test(caps_disk, walk_ends)
+Test(caps_disk, walk_of_a_loop_device_on_itself_ends)
 {
 	invent_on(7, 0, "ext4", "/dev/loop0", "rw");
 	link_tree("/sys/dev/block/7:0", LOOP);

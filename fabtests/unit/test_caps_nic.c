@@ -27,7 +27,7 @@ static void nic_look(const char *name)
 }
 
 /* Root port: allocating is bit 7, no-snoop bit 3, hints disabled bit 9. */
-Test(caps_nic, ddio)
+Test(caps_nic, port_registers_decide_about_ddio)
 {
 	static const struct {
 		unsigned int vendor, id;
@@ -108,7 +108,7 @@ Test(caps_nic, no_registers)
 }
 
 /* Even behind a switch, the root port is the first function on the path. */
-Test(caps_nic, behind_a_switch)
+Test(caps_nic, port_is_found_behind_a_switch)
 {
 	nic_device("mlx5_1",
 		   NIC_PORT "/0000:18:00.0/0000:19:04.0/0000:1a:00.0");
@@ -309,7 +309,7 @@ Test(caps_nic, unknown_stays_unknown)
 }
 
 /* Only a channel adapter acknowledges a write after it has arrived. */
-Test(caps_nic, acknowledges)
+Test(caps_nic, only_channel_adapters_acknowledge_placement)
 {
 	static const struct {
 		const char *type;

@@ -169,7 +169,7 @@ Test(caps_stated, emulated_memory_promises_nothing)
 }
 
 /* Two files are never one region: errors are reported per file. */
-Test(caps_stated, two_files)
+Test(caps_stated, two_files_are_not_one_region)
 {
 	struct statx b;
 	char path[2 * PATH_MAX];

@@ -169,7 +169,7 @@ static struct line figure_of(const char *name)
 	return (struct line){0};
 }
 
-Test(cost, document)
+Test(cost, document_has_the_figures_of_the_code)
 {
 	FILE *f = fopen(RP_SRCDIR "/docs/operating.md", "r");
 	char text[256], name[64];
@@ -245,7 +245,7 @@ static void judge_order(const struct rp_facts *f, enum rp_class required,
 	}
 }
 
-Test(cost, the_table_is_in_this_order)
+Test(cost, first_row_of_the_table_is_the_cheapest)
 {
 	for_all(judge_order, RP_METHODS_BUILT);
 }

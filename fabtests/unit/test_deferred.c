@@ -192,7 +192,7 @@ Test(deferred, completions_keep_the_order)
 }
 
 /* A store is requested after all earlier operations have completed. */
-Test(deferred, stores_wait)
+Test(deferred, store_waits_for_earlier_operations)
 {
 	struct rp_wire_request m = {.decoded = decoded};
 	struct rp_wire_hdr hdr;
@@ -281,7 +281,7 @@ Test(deferred, weaker_reply_is_refused)
 }
 
 /* Each of these messages is malformed and ends the connection. */
-Test(deferred, nonsense)
+Test(deferred, malformed_messages_end_the_connection)
 {
 	for (int i = 0; i < 7; i++) {
 		uint8_t msg[64] = {0};
@@ -329,7 +329,7 @@ Test(deferred, nonsense)
 }
 
 /* If HELLO is refused, the first operation gets its status. */
-Test(deferred, refused_hello)
+Test(deferred, refused_hello_fails_the_first_operation)
 {
 	open_deferred();
 	put_op(0, RP_DEFERRED_PLAIN);
@@ -345,7 +345,7 @@ Test(deferred, refused_hello)
 }
 
 /* The reply to HELLO can only be a HELLO_ACK. */
-Test(deferred, nonsense_for_an_ack)
+Test(deferred, only_hello_ack_replies_to_hello)
 {
 	for (int i = 0; i < 3; i++) {
 		open_deferred();
@@ -359,7 +359,7 @@ Test(deferred, nonsense_for_an_ack)
 	}
 }
 
-Test(deferred, silence)
+Test(deferred, deadline_runs_while_a_request_is_outstanding)
 {
 	uint8_t msg[16];
 

@@ -29,7 +29,7 @@ Test(key, goldens)
 }
 
 /* A key parses exactly if making it from its parts returns the same bytes. */
-Test(key, first_byte)
+Test(key, first_byte_parses_as_it_is_made)
 {
 	for (unsigned int first = 0; first < 256; first++) {
 		uint64_t key = 0x00123456789abcde | (uint64_t)first << 56;

@@ -80,7 +80,7 @@ Test(log, sink_can_be_taken_back)
 }
 
 /* A message that is too long is truncated, and still terminated. */
-Test(log, cut_not_overrun)
+Test(log, long_message_is_truncated)
 {
 	char long_message[800];
 	size_t len;

@@ -71,7 +71,7 @@ static void judge_prose(const struct rp_facts *f, enum rp_class required,
 	cr_assert(got.class < required || got.class == RP_CLASS_NONE);
 }
 
-Test(method, prose)
+Test(method, table_agrees_with_the_prose)
 {
 	for_builds(judge_prose);
 }
@@ -110,7 +110,7 @@ static void judge_limit(const struct rp_facts *f, enum rp_class required,
 	}
 }
 
-Test(method, limit)
+Test(method, limit_lowers_only_the_class)
 {
 	for_builds(judge_limit);
 }
@@ -219,7 +219,7 @@ static void judge_physics(const struct rp_facts *f, enum rp_class required,
 		cr_assert_eq(f->fs_trusted, RP_YES);
 }
 
-Test(method, physics)
+Test(method, table_agrees_with_the_places_of_bytes)
 {
 	for_builds(judge_physics);
 }
@@ -370,7 +370,7 @@ static void judge_doc(const struct rp_facts *f, enum rp_class required,
 		     show(f, required, built));
 }
 
-Test(method, document)
+Test(method, table_agrees_with_the_document)
 {
 	doc_read();
 	for_builds(judge_doc);
@@ -398,7 +398,7 @@ static void judge_best(const struct rp_facts *f, enum rp_class required,
 	}
 }
 
-Test(method, best)
+Test(method, registration_records_the_strongest_class)
 {
 	for_builds(judge_best);
 }
@@ -544,7 +544,7 @@ static void judge_by_agent(const struct rp_facts *f, enum rp_class required,
 	cr_assert_eq(c.class, best.class);
 }
 
-Test(method, by_agent)
+Test(method, agent_serves_regions_without_fence)
 {
 	for_all(judge_by_agent, RP_METHODS_BUILT);
 }
@@ -564,7 +564,7 @@ static void judge_weaker(const struct rp_facts *f, enum rp_class required,
 	cr_assert_lt(c.class, required);
 }
 
-Test(method, weaker)
+Test(method, class_refusal_names_the_strongest_class)
 {
 	for_builds(judge_weaker);
 }
@@ -619,7 +619,7 @@ Test(method, domain_none_loses_dax_only)
 	for_builds(judge_none);
 }
 
-Test(method, remedies)
+Test(method, each_refusal_has_a_remedy)
 {
 	for_builds(judge_remedy);
 }

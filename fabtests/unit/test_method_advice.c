@@ -51,7 +51,7 @@ static void for_all(unsigned int built)
 				}
 }
 
-Test(method_advice, helps)
+Test(method_advice, advice_applies_and_helps)
 {
 	static const struct {
 		struct rp_facts f;

@@ -769,7 +769,7 @@ static void run_program(struct run *r, struct seeded *s)
 	model_delete(r->m);
 }
 
-Test(model_oracle, sound_and_tight, .timeout = 120)
+Test(model_oracle, model_allows_exactly_the_reachable_values, .timeout = 120)
 {
 	struct seeded s = seeded_start();
 	struct run r;

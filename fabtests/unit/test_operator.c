@@ -62,7 +62,7 @@ static void expect_loaded(const char *text)
 	cr_assert_eq(ret, 0, "%s: %s", text, why);
 }
 
-Test(operator, takes)
+Test(operator, valid_files_are_accepted)
 {
 	expect_loaded("");
 	expect_loaded("# nothing\n\n   \t\n");
@@ -81,7 +81,7 @@ Test(operator, takes)
 	expect_loaded("[path /a#b]\nlimit class = none\n");
 }
 
-Test(operator, refuses)
+Test(operator, invalid_files_are_refused)
 {
 	static const struct {
 		const char *text, *word;
@@ -271,7 +271,7 @@ Test(operator, assertions_raise_and_are_logged)
  * Placement by the program's own CPU is certain, so no statement changes it. A
  * software device may hide an adapter.
  */
-Test(operator, no_opinion_on_cpu_placement)
+Test(operator, no_statement_changes_cpu_placement)
 {
 	struct rp_facts f = strong;
 
@@ -333,7 +333,7 @@ Test(operator, scopes)
 }
 
 /* rp_caps_explain() applies statements to paths of the process map. */
-Test(operator, of_a_region)
+Test(operator, statements_apply_to_paths_of_the_map)
 {
 	char text[3 * PATH_MAX];
 

@@ -139,7 +139,7 @@ Test(pmem, delivery_does_nothing)
 }
 
 /* Persistent caches need no write-back, but sfence waits for the stores. */
-Test(pmem, sfence_only_waits)
+Test(pmem, sfence_method_writes_nothing_back)
 {
 	struct rp_pmem *pm =
 		make_pmem(0x10000, 64, RP_METHOD_AGENT_SFENCE, &fake);
@@ -339,7 +339,7 @@ Test(pmem, small_flush_leaves_no_large_folio)
 	close(fd);
 }
 
-Test(pmem, file_cut_short)
+Test(pmem, flush_of_a_truncated_file_fails)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
 	int fd;
@@ -371,7 +371,7 @@ static int store_bytes(struct rp_pmem *pm, uint64_t off, const void *bytes,
 	return rp_pmem_store(pm, off, bytes, len, &durable);
 }
 
-Test(pmem, store_into_a_file_cut_short)
+Test(pmem, store_into_a_truncated_file_fails)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
 	char bytes[64] = {1};
@@ -397,7 +397,7 @@ Test(pmem, store_into_a_file_cut_short)
 }
 
 /* Exactly the given bytes are stored, at any alignment. */
-Test(pmem, store_everywhere)
+Test(pmem, store_writes_exactly_its_bytes)
 {
 	static char mem[4096] __attribute__((aligned(4096)));
 	struct rp_pmem *pm = make_pmem((uintptr_t)mem, sizeof(mem),
@@ -422,7 +422,7 @@ Test(pmem, store_everywhere)
 }
 
 /* Whole lines bypass the caches; exactly the given bytes are stored. */
-Test(pmem, store_lines_everywhere)
+Test(pmem, store_of_lines_writes_exactly_its_bytes)
 {
 	static char mem[4096] __attribute__((aligned(4096)));
 	struct rp_pmem *pm = make_pmem((uintptr_t)mem, sizeof(mem),
@@ -683,7 +683,7 @@ Test(pmem, stores_of_whole_lines)
  * Ranges are synced separately until the duration of a sync is known; lines are
  * never synced together.
  */
-Test(pmem, together_after_the_first)
+Test(pmem, ranges_are_synced_apart_until_one_is_measured)
 {
 	size_t page = sysconf(_SC_PAGESIZE);
 	struct rp_pmem *pm =
@@ -736,7 +736,7 @@ static unsigned int times_apart(struct rp_pmem *pm)
 }
 
 /* Ranges are synced together while that takes no longer than separate syncs. */
-Test(pmem, together_while_it_is_quick)
+Test(pmem, ranges_are_synced_together_while_that_is_faster)
 {
 	const struct rp_pmem_ops ops = {.sync = clock_sync, .now = clock_now};
 	size_t page = sysconf(_SC_PAGESIZE);
@@ -783,7 +783,7 @@ static int sleepy_sync(void *ctx, void *addr, size_t len)
 }
 
 /* With the provider's own clock: a sync of 200 ms is not fast. */
-Test(pmem, together_by_the_clock)
+Test(pmem, slow_common_sync_is_measured_by_the_real_clock)
 {
 	const struct rp_pmem_ops ops = {.sync = sleepy_sync};
 	size_t page = sysconf(_SC_PAGESIZE);
@@ -797,7 +797,7 @@ Test(pmem, together_by_the_clock)
 }
 
 /* After each instruction, each aligned word has its old or its new value. */
-Test(pmem, stores_no_word_in_parts)
+Test(pmem, store_never_leaves_a_mixed_word)
 {
 	enum {
 		WORDS = 26

@@ -138,7 +138,7 @@ Test(pmem_stays, a_refusal_is_not_kept)
 }
 
 /* Newer kernels return EINVAL for pages that may not be written. */
-Test(pmem_stays, no_permission)
+Test(pmem_stays, page_without_permission_refuses_the_store)
 {
 	rp_pmem_keep_populated(pm);
 	refusal = EINVAL;
@@ -147,7 +147,7 @@ Test(pmem_stays, no_permission)
 	cr_assert_eq(ncalls, 4);
 }
 
-Test(pmem_stays, a_bad_page_is_alone)
+Test(pmem_stays, a_bad_page_fails_only_its_own_stores)
 {
 	rp_pmem_keep_populated(pm);
 	refusal = EHWPOISON;

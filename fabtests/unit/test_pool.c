@@ -221,7 +221,7 @@ Test(pool, grown)
 }
 
 /* Each wrong bit of the header is noticed, in one copy and in both. */
-Test(pool, bit_flips)
+Test(pool, every_bit_of_the_header_is_checked)
 {
 	uint8_t good[2][RP_POOL_HDR], bad[2][RP_POOL_HDR];
 	struct rp_pool p;
@@ -543,7 +543,7 @@ Test(pool, removed_file_has_no_name)
 	rp_pool_abandon(&p);
 }
 
-Test(pool, holes_are_filled)
+Test(pool, holes_of_a_pool_are_allocated)
 {
 	struct rp_pool p;
 	struct stat st;
@@ -566,7 +566,7 @@ Test(pool, holes_are_filled)
 }
 
 /* Opening a pool drops its page cache: bytes there may not be durable. */
-Test(pool, starts_from_the_disk)
+Test(pool, open_drops_bytes_of_the_page_cache)
 {
 	unsigned char resident[DATA / 4096];
 	struct rp_pool p;

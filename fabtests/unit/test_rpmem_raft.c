@@ -440,7 +440,7 @@ Test(rpmem_raft, a_snapshot_of_a_leader_is_loaded)
 }
 
 /* Peers send messages, so each truncated one is refused and has no effect. */
-Test(rpmem_raft, a_message_that_is_cut_is_refused)
+Test(rpmem_raft, a_truncated_message_is_refused)
 {
 	uint64_t data[2] = {1, 2};
 	struct raft_entry e[2] = {entry_of(data), entry_of(data)};

@@ -204,7 +204,7 @@ Test(session_batch, other_writes_are_rdma)
 	bed_see_nothing();
 }
 
-Test(session_batch, not_without_the_agent)
+Test(session_batch, no_batch_without_the_agent)
 {
 	bed_stop();
 	bed_start(NULL);
@@ -218,7 +218,7 @@ Test(session_batch, not_without_the_agent)
  * Over an RDMA device small writes are RDMA, which is faster than stores by the
  * target's CPU.
  */
-Test(session_batch, not_over_a_device)
+Test(session_batch, no_batch_over_a_device)
 {
 	bed_stop();
 	bed_start(NULL);

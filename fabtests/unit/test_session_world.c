@@ -729,7 +729,7 @@ static void run_world(void)
 	free_messages();
 }
 
-Test(session_world, worlds, .timeout = 120)
+Test(session_world, no_ok_is_false_at_a_late_target, .timeout = 120)
 {
 	struct seeded s = seeded_start();
 	int runs = getenv("RP_SEED") ? 1 : RUNS;

@@ -109,7 +109,7 @@ Test(setup, divide_names_an_owner_and_a_number)
 }
 
 /* The golden bytes are the protocol: a change needs a new version. */
-Test(setup, golden)
+Test(setup, golden_bytes)
 {
 	static const uint8_t challenge[] = {
 		'R', 'P', 'M', 'S', 3, 0, 1, 0, 56, 0, 0, 0, 0, 0,

@@ -268,7 +268,7 @@ Test(setup_server, withdrawn_pool_is_refused_with_the_reason, .timeout = 60)
 }
 
 /* A recorded request is refused on any other connection. */
-Test(setup_server, replay, .timeout = 60)
+Test(setup_server, recorded_request_is_refused, .timeout = 60)
 {
 	struct rp_setup_auth auth = {.secret = &secret};
 	struct rp_setup_request r = {
@@ -343,7 +343,7 @@ Test(setup_server, bad_requests, .timeout = 60)
 }
 
 /* A request that arrives byte by byte is served. */
-Test(setup_server, slow_client, .timeout = 60)
+Test(setup_server, request_may_arrive_byte_by_byte, .timeout = 60)
 {
 	static uint8_t bufs[8][4096];
 	struct rp_setup_challenge g;
@@ -532,7 +532,7 @@ static int meet_impostor(struct impostor *im)
 	return ret;
 }
 
-Test(setup_server, impostors, .timeout = 60)
+Test(setup_server, impostors_of_the_daemon_are_refused, .timeout = 60)
 {
 	static uint8_t bufs[8][4096];
 	size_t lens[8];

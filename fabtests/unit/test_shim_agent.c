@@ -205,7 +205,7 @@ Test(shim_agent, unsignaled)
 }
 
 /* More flushes than credits complete in order. */
-Test(shim_agent, many)
+Test(shim_agent, more_flushes_than_credits_complete_in_order)
 {
 	struct ibv_wc wc[CQE];
 	int n = 0;
@@ -239,7 +239,7 @@ Test(shim_agent, many)
 }
 
 /* A batch that was not posted leaves no entry. */
-Test(shim_agent, batches)
+Test(shim_agent, batch_that_is_not_posted_leaves_nothing)
 {
 	const size_t all = CQE - RP_SIDE_RECVS - 1;
 
@@ -268,7 +268,7 @@ Test(shim_agent, batches)
 }
 
 /* The region is registered again: it has the same rkey, and another key. */
-Test(shim_agent, refused)
+Test(shim_agent, former_key_is_refused)
 {
 	begin();
 	mock_side_reregister(&m);
@@ -291,7 +291,7 @@ Test(shim_agent, refused)
 }
 
 /* If the agent does not reply, the connection ends with an error. */
-Test(shim_agent, silence)
+Test(shim_agent, silent_agent_fails_flushes)
 {
 	for (int before_hello = 0; before_hello < 2; before_hello++) {
 		begin();
@@ -351,7 +351,7 @@ Test(shim_agent, side_lost)
 }
 
 /* An error of the program's queue pair is reported before others. */
-Test(shim_agent, data_lost)
+Test(shim_agent, error_of_the_queue_pair_is_reported_first)
 {
 	begin();
 	mock_write(&m, 1, 0, 64, 'a');
@@ -380,7 +380,7 @@ Test(shim_agent, data_lost)
 }
 
 /* A malformed message ends the side connection. */
-Test(shim_agent, nonsense)
+Test(shim_agent, malformed_message_ends_the_side_connection)
 {
 	begin();
 	cr_assert_eq(post_flush(1, 0, 64, P, 0), 0);
@@ -548,7 +548,7 @@ Test(shim_agent, detached_meanwhile)
 }
 
 /* If the CQ has no room for the receives, there is no side connection. */
-Test(shim_agent, short_queues)
+Test(shim_agent, queue_without_room_has_no_side_connection)
 {
 	for (int cqe = 1; cqe < 9; cqe++) {
 		struct rp_side_end k;

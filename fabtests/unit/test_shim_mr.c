@@ -199,7 +199,7 @@ Test(shim_mr, deregistration_fails)
 	pair_close(&p);
 }
 
-Test(shim_mr, scarce)
+Test(shim_mr, registration_without_memory_leaves_nothing)
 {
 	int failed = 0;
 
@@ -220,7 +220,7 @@ Test(shim_mr, scarce)
 }
 
 /* A forced method is used if it is one of the agent's; others are refused. */
-Test(shim_mr, forced)
+Test(shim_mr, only_forced_methods_of_the_agent_are_used)
 {
 	setenv("FI_OFI_RPMEM_METHOD", "fence", 1);
 	expect_taken(dev.pmem, PERSISTENT, 0);

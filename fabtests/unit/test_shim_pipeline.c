@@ -174,7 +174,7 @@ Test(shim_pipeline, reply_before_the_completion)
 }
 
 /* Behind an adapter, writes prove no placement, so a read fence is needed. */
-Test(shim_pipeline, not_behind_an_adapter)
+Test(shim_pipeline, nothing_is_pipelined_behind_an_adapter)
 {
 	begin_as(false);
 	expect_unseen(0, 64, 'a');
@@ -187,7 +187,7 @@ Test(shim_pipeline, not_behind_an_adapter)
 }
 
 /* Without the right to write, nothing is pipelined. */
-Test(shim_pipeline, not_without_write_access)
+Test(shim_pipeline, nothing_is_pipelined_without_write_access)
 {
 	struct rp_desc d;
 
@@ -253,7 +253,7 @@ Test(shim_pipeline, idle_agent_gets_a_doorbell)
 }
 
 /* Writes, signals and polls in any order: each flush completes, durably. */
-Test(shim_pipeline, any_order)
+Test(shim_pipeline, flushes_are_durable_in_any_order_of_events)
 {
 	struct seeded s = seeded_start();
 	unsigned int posted = 1, pipelined = 0;
@@ -311,7 +311,7 @@ Test(shim_pipeline, any_order)
 }
 
 /* More flushes than credits wrap around the ring several times. */
-Test(shim_pipeline, many)
+Test(shim_pipeline, more_flushes_than_credits_wrap_around_the_ring)
 {
 	unsigned int pipelined = 0;
 
@@ -371,7 +371,7 @@ Test(shim_pipeline, store_waits_for_pipelined_flushes)
 }
 
 /* A batch that was not posted leaves no gap in the ring. */
-Test(shim_pipeline, not_posted)
+Test(shim_pipeline, batch_that_is_not_posted_leaves_no_gap)
 {
 	begin();
 	for (int i = 0; i < 20; i++) {
@@ -451,7 +451,7 @@ Test(shim_pipeline, failed_ring_write_is_a_lost_agent)
 }
 
 /* The agent neither polls nor sends IDLE: the flush fails at its deadline. */
-Test(shim_pipeline, silence)
+Test(shim_pipeline, silent_agent_fails_flushes)
 {
 	begin();
 	cr_assert_eq(post_flush(2, 0, 64), 0);
@@ -466,7 +466,7 @@ Test(shim_pipeline, silence)
 }
 
 /* The region was registered again: the flush fails as on a device. */
-Test(shim_pipeline, refused)
+Test(shim_pipeline, former_region_is_refused)
 {
 	begin();
 	cr_assert_eq(post_flush(2, 0, 64), 0);
@@ -478,7 +478,7 @@ Test(shim_pipeline, refused)
 }
 
 /* After detaching, completions of outstanding requests free their slots. */
-Test(shim_pipeline, detached)
+Test(shim_pipeline, completions_after_detaching_free_slots)
 {
 	struct ibv_wc wc;
 

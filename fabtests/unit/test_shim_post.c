@@ -60,7 +60,7 @@ static void expect_flushes(const struct rpmem_qp *qp, size_t n, uint64_t from)
 }
 
 /* More flushes than the first allocation holds keep their order. */
-Test(shim_post, many_in_one_call)
+Test(shim_post, many_flushes_in_one_call_keep_their_order)
 {
 	for (unsigned int ops = 0; ops <= BUILDERS; ops += BUILDERS) {
 		dev.ndone = 0;
@@ -131,7 +131,7 @@ Test(shim_post, builders_of_the_program_are_kept)
 }
 
 /* The device's FLUSH gets the arguments of the shim's call. */
-Test(shim_post, native)
+Test(shim_post, flush_arguments_reach_the_device)
 {
 	const struct pair_attr attr = {.ops = BUILDERS | WITH_FLUSH,
 				       .access = GLOBAL | PERSISTENT,
@@ -161,7 +161,7 @@ Test(shim_post, native)
 }
 
 /* A flush without acknowledgement is an error, executed or not. */
-Test(shim_post, dropped_acks)
+Test(shim_post, flush_without_acknowledgement_fails)
 {
 	for (unsigned int ops = 0; ops <= BUILDERS; ops += BUILDERS)
 		for (int drop = 0; drop < 2; drop++) {

@@ -101,7 +101,7 @@ Test(shim_queue, native_flush_keeps_its_arguments)
 }
 
 /* The shim's read is always signaled: its completion frees the slot. */
-Test(shim_queue, unsignaled)
+Test(shim_queue, unsignaled_flush_reports_errors)
 {
 	begin(0);
 	m.q.pub.wr_flags = IBV_SEND_FENCE | IBV_SEND_INLINE;
@@ -151,7 +151,7 @@ Test(shim_queue, polls_many)
 }
 
 /* There are no more outstanding flushes than entries of the CQ. */
-Test(shim_queue, slots)
+Test(shim_queue, flushes_are_bounded_by_completion_entries)
 {
 	begin(0);
 	for (uint64_t i = 0; i < 8; i++)
@@ -168,7 +168,7 @@ Test(shim_queue, slots)
 }
 
 /* A batch is posted as a whole or not at all, and loses no slot. */
-Test(shim_queue, batches)
+Test(shim_queue, batch_is_posted_as_a_whole)
 {
 	begin(0);
 	rpmem_wr_start(&m.q.pub);
@@ -386,7 +386,7 @@ Test(shim_queue, any_error_ends_flushes)
 }
 
 /* Completions of a queue pair that was detached are dropped. */
-Test(shim_queue, detached_meanwhile)
+Test(shim_queue, completions_after_detaching_are_dropped)
 {
 	struct rp_desc d;
 

@@ -149,7 +149,7 @@ Test(shim_ring, full_ring_falls_back_to_messages)
 }
 
 /* A slot is in use until its write is acknowledged: it may be repeated. */
-Test(shim_ring, frames_in_use)
+Test(shim_ring, slot_is_kept_until_its_write_is_acknowledged)
 {
 	unsigned int sends;
 
@@ -172,7 +172,7 @@ Test(shim_ring, frames_in_use)
 }
 
 /* On a queue pair without RDMA writes, the shim pipelines nothing. */
-Test(shim_ring, no_writes)
+Test(shim_ring, nothing_is_pipelined_without_writes)
 {
 	pair_open(&p, &without_writes);
 	for (uint64_t k = 0; k < 5; k++) {

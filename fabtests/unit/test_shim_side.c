@@ -27,7 +27,7 @@ static struct ibv_qp_attr attr_of(uint32_t number)
 }
 
 /* The side QP has the path of the program's QP, and no write access. */
-Test(shim_side, path)
+Test(shim_side, side_uses_the_path_of_the_queue_pair)
 {
 	struct ibv_qp_attr asks, serves;
 
@@ -171,7 +171,7 @@ Test(shim_side, address_of_another_queue_pair_is_refused)
 }
 
 /* No side without room in the CQ, or if the peer has no flushable memory. */
-Test(shim_side, refusals)
+Test(shim_side, side_needs_room_and_flushable_memory)
 {
 	const struct pair_attr short_one = {.access = PERSISTENT, .cqe = 8};
 	const struct pair_attr nothing = {.access = GLOBAL, .sides = true};

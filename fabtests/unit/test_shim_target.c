@@ -69,7 +69,7 @@ Test(shim_target, idle_agent_is_detected)
 }
 
 /* More flushes than credits and buffers at either end. */
-Test(shim_target, many)
+Test(shim_target, more_flushes_than_credits_complete)
 {
 	pair_open(&p, &with_side);
 	for (uint64_t i = 1; i <= 40; i++) {
@@ -148,7 +148,7 @@ Test(shim_target, no_flush_behind_a_deregistration)
 }
 
 /* After the side connection has ended, waiting and later flushes fail. */
-Test(shim_target, side_lost)
+Test(shim_target, loss_of_the_side_fails_flushes)
 {
 	for (int how = 0; how < 3; how++) {
 		pair_open(&p, &with_side);
@@ -175,7 +175,7 @@ Test(shim_target, side_lost)
 }
 
 /* If a reply cannot be sent, the agent ends the side connection. */
-Test(shim_target, reply_lost)
+Test(shim_target, unsent_reply_ends_the_side_connection)
 {
 	setenv("FI_OFI_RPMEM_TIMEOUT", "300", 1);
 	pair_open(&p, &with_side);
@@ -187,7 +187,7 @@ Test(shim_target, reply_lost)
 }
 
 /* Without a reply, a flush fails after FI_OFI_RPMEM_TIMEOUT. */
-Test(shim_target, silence)
+Test(shim_target, silent_agent_fails_flushes_after_the_timeout)
 {
 	setenv("FI_OFI_RPMEM_TIMEOUT", "100", 1);
 	pair_open(&p, &with_side);

@@ -125,7 +125,7 @@ Test(shim_write, by_native_flush)
 }
 
 /* Up to 256 bytes are sent inside the request, without write and read. */
-Test(shim_write, one_message)
+Test(shim_write, short_write_is_one_message)
 {
 	unsigned int writes, others;
 
@@ -163,7 +163,7 @@ Test(shim_write, unsignaled)
 }
 
 /* More writes than slots and credits, mixed with other operations. */
-Test(shim_write, in_order)
+Test(shim_write, writes_complete_in_order)
 {
 	struct seeded s = seeded_start();
 	uint8_t now[64] = {0};
@@ -233,7 +233,7 @@ Test(shim_write, aborted_batch_leaves_nothing)
 }
 
 /* The write is posted, its flush is not: no completion is reported. */
-Test(shim_write, half_posted)
+Test(shim_write, write_without_its_flush_completes_nothing)
 {
 	dev.facts.domain = RP_DOMAIN_CPUCACHE;
 	dev.facts.fence = RP_YES;
@@ -257,7 +257,7 @@ Test(shim_write, half_posted)
 }
 
 /* The only completion has the status of the first failure. */
-Test(shim_write, fails)
+Test(shim_write, status_is_that_of_the_first_failure)
 {
 	const struct pair_attr *how[] = {&alone, &with_side, &with_side};
 
@@ -285,7 +285,7 @@ Test(shim_write, fails)
 }
 
 /* Without write access, the agent refuses as a device does. */
-Test(shim_write, not_writable)
+Test(shim_write, write_without_access_is_refused)
 {
 	struct ibv_sge sge = {.addr = (uintptr_t)p.from};
 	struct rpmem_mr_desc desc;

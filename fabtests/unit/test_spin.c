@@ -50,7 +50,7 @@ Test(spin, goes_on_while_it_pays)
 }
 
 /* If polling never pays, one try in 256 remains in the end. */
-Test(spin, vain_ones_become_rare)
+Test(spin, vain_polling_becomes_rare)
 {
 	int tried = 0;
 
@@ -62,7 +62,7 @@ Test(spin, vain_ones_become_rare)
 	cr_assert_eq(tried, 18, "%d", tried);
 }
 
-Test(spin, one_that_pays_makes_up_for_them)
+Test(spin, useful_polling_restores_the_budget)
 {
 	while (s.missed < RP_SPIN_MAX_SKIPPED)
 		time_in_vain();
@@ -74,7 +74,7 @@ Test(spin, one_that_pays_makes_up_for_them)
 }
 
 /* Setting the budget to 0 ends polling at the next event. */
-Test(spin, switched_off)
+Test(spin, zero_budget_ends_polling)
 {
 	cr_assert(rp_spin(&s, NS, true, now));
 	cr_assert_not(rp_spin(&s, 0, true, now));

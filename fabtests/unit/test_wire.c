@@ -206,7 +206,7 @@ Test(wire, decoded_fields)
 }
 
 /* A durable store of 64 bytes has 128 bytes, which tcp injects. */
-Test(wire, small_store)
+Test(wire, small_store_is_injected)
 {
 	const uint8_t bytes[64] = {1};
 	uint8_t buf[128];
@@ -660,7 +660,7 @@ Test(wire, packed_ranges_with_effects)
 }
 
 /* Ranges at the end of the address space, and the longest result. */
-Test(wire, ends_of_ranges)
+Test(wire, ranges_end_at_the_last_address)
 {
 	uint8_t buf[RP_WIRE_MAX_MSG];
 	struct wire_msg m, back;

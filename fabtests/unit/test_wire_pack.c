@@ -63,7 +63,7 @@ Test(wire_pack, golden)
 }
 
 /* Evenly spaced ranges take a few bytes in all. */
-Test(wire_pack, even)
+Test(wire_pack, even_ranges_take_few_bytes)
 {
 	for (size_t i = 0; i < MOST; i++)
 		r[i] = (struct rp_wire_range){K, 0x7f0012345000 + i * 8192,
@@ -76,7 +76,7 @@ Test(wire_pack, even)
 	expect_round_trip(MOST, pack_ranges(MOST, IN_MSG));
 }
 
-Test(wire_pack, random)
+Test(wire_pack, random_ranges_round_trip)
 {
 	struct seeded s = seeded_start();
 
@@ -136,7 +136,7 @@ Test(wire_pack, does_not_pack)
 }
 
 /* Ranges at the end of the address space, in just enough room. */
-Test(wire_pack, ends)
+Test(wire_pack, ranges_end_at_the_last_address)
 {
 	const uint64_t half = UINT64_MAX / 2, third = UINT64_MAX / 3;
 	size_t len;
@@ -165,7 +165,7 @@ static void expect_bad(size_t n, const void *bytes, size_t len)
 }
 #define BAD(n, bytes) expect_bad(n, bytes, sizeof(bytes) - 1)
 
-Test(wire_pack, nonsense)
+Test(wire_pack, malformed_bytes_are_refused)
 {
 	size_t len;
 
@@ -198,7 +198,7 @@ Test(wire_pack, nonsense)
 }
 
 /* Bytes behind the packed ranges are left to the caller. */
-Test(wire_pack, followed)
+Test(wire_pack, bytes_behind_the_ranges_are_left)
 {
 	size_t len;
 

@@ -90,7 +90,7 @@ Test(wire_rendezvous, golden)
 }
 
 /* Each flipped bit is refused, even with a valid checksum. */
-Test(wire_rendezvous, one_form)
+Test(wire_rendezvous, each_flipped_bit_is_refused)
 {
 	const struct rp_rendezvous plain[] = {
 		{.type = RP_RENDEZVOUS_NOT_FOUND},

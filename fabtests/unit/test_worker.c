@@ -111,7 +111,7 @@ Test(worker, queued_requests_are_the_next_batch)
 }
 
 /* One request has ranges in both kinds of memory. */
-Test(worker, mixed_request)
+Test(worker, request_of_two_methods_gets_one_reply)
 {
 	const struct bed_at at[] = {
 		{&dax, 100, 10}, {&file, 0, 10}, {&dax, 9000, 10}};
@@ -420,7 +420,7 @@ Test(worker, all_sessions_end_while_a_flush_runs)
 }
 
 /* The flush has no session any more, but its batch is collected. */
-Test(worker, flush_outlives_all)
+Test(worker, batch_without_sessions_is_collected)
 {
 	struct bed_peer p;
 	int i;
@@ -448,7 +448,7 @@ static void request_commit(struct bed_peer *p, const struct bed_region *m)
 }
 
 /* Sessions and regions end in any order, for the thread sanitizer. */
-Test(worker, races)
+Test(worker, ends_at_any_moment)
 {
 	struct seeded s = seeded_start();
 
