@@ -4,7 +4,7 @@
 # do not are convicted, and what is not recorded is never acquitted.
 # shellcheck disable=SC2317,SC2016
 set -u
-images=60
+images=30
 [ "${1:-}" != --long ] || images=10000
 dir=$(mktemp -d ./crashtest.XXXXXX) || exit 99
 dir=$(cd "$dir" && pwd) || exit 99
@@ -118,7 +118,7 @@ damaged_log()
 ok "a damaged log is refused" damaged_log
 
 ok "threads, processes and all ways to write are recorded" \
-	expect 0 mixed x --images 24
+	expect 0 mixed x --images 12
 
 aborted()
 {
@@ -204,7 +204,7 @@ if db.execute("select count(*) from sqlite_master").fetchone()[0]:
 assert rows == list(range(1, len(rows) + 1)), rows
 assert len(rows) >= n - int(sys.argv[1]), f"{n} acknowledged, {rows} found"
 P
-[ "$images" -gt 60 ] || images=24
+[ "$images" -gt 30 ] || images=16
 
 # sqlite STATUS SYNCHRONOUS JOURNAL [MISSING]: rows that may be missing.
 sqlite()

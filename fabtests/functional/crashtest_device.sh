@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # fi_rpmem_crashtest --device: a file system without barriers and a disk that
 # drops FLUSH are convicted; a program that flushes on an honest disk is not.
-# shellcheck disable=SC2317
+# shellcheck disable=SC2317,SC2016
 set -u
 images=30
 [ "${1:-}" != --long ] || images=10000

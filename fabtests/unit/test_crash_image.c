@@ -178,7 +178,7 @@ Test(crash_image, a_sector_is_never_torn)
 	expect(8, 4, "f=....;", "f=aa..;", "f=aab.;", "f=cab.;");
 }
 
-Test(crash_image, flushed_writes_are_there)
+Test(crash_image, flushed_writes_are_kept)
 {
 	put(CRASH_WRITE, 0, 512, 'a');
 	flush(file, false);
