@@ -385,8 +385,8 @@ Test(rpmem_rpc, replied_call_frees_its_space_before_it_is_polled)
 		}
 		cr_assert_eq(ret, -EAGAIN);
 		/*
-		 * If a call is refused, the next one may have to record the
-		 * head first, but only once.
+		 * A refused call may mean that the head is recorded first:
+		 * once.
 		 */
 		cr_assert(n > first || !recorded);
 		recorded = n == first;
@@ -517,10 +517,7 @@ Test(rpmem_rpc, torn_call_in_front_of_a_complete_one_is_the_end_of_the_ring)
 	rig_fini();
 }
 
-/*
- * A client has checked all calls when it makes its first call, so later damage
- * is no torn write.
- */
+/* A client checks all calls before its first one: no torn write. */
 Test(rpmem_rpc, damage_of_the_last_call_of_an_earlier_process_is_found)
 {
 	static struct world w;
