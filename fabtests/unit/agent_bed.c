@@ -440,7 +440,7 @@ static void pmem_drain(void *ctx)
 	m->dirty_way = false;
 }
 
-static bool on_media(const struct bed_at *at)
+static bool is_on_media(const struct bed_at *at)
 {
 	return !memcmp(at->m->mem + BED_SKEW + at->off,
 		       at->m->media + BED_SKEW + at->off, at->len);
@@ -455,7 +455,7 @@ static void p_store8(void *ctx, uint64_t *addr, uint64_t value)
 	MUST((uintptr_t)addr % sizeof(value) == 0);
 	for (int i = 0; i < 2; i++)
 		MUST(!g->must_be_durable[i].m ||
-		     on_media(&g->must_be_durable[i]));
+		     is_on_media(&g->must_be_durable[i]));
 	atomic_fetch_add(&m->stores, 1);
 	*addr = value;
 }

@@ -24,7 +24,7 @@ bool w_chance(struct world *w, unsigned int per_thousand)
 
 /* --- memory --- */
 
-void w_changed(struct w_reg *g, const uint64_t *cells, size_t n)
+void w_check_placed(struct w_reg *g, const uint64_t *cells, size_t n)
 {
 	struct world *w = g->w;
 	size_t first = (size_t)(cells - g->mem);
@@ -88,13 +88,13 @@ static void op_drain(void *ctx)
 static void op_store8(void *ctx, uint64_t *addr, uint64_t value)
 {
 	*addr = value;
-	w_changed(ctx, addr, 1);
+	w_check_placed(ctx, addr, 1);
 }
 
 static void op_copy(void *ctx, void *to, const void *from, size_t len)
 {
 	memcpy(to, from, len);
-	w_changed(ctx, to, len / 8);
+	w_check_placed(ctx, to, len / 8);
 }
 
 static void op_stream(void *ctx, void *to, const void *from, size_t len)
@@ -105,7 +105,7 @@ static void op_stream(void *ctx, void *to, const void *from, size_t len)
 
 static void op_changed(void *ctx, void *addr, size_t len)
 {
-	w_changed(ctx, addr, len / 8);
+	w_check_placed(ctx, addr, len / 8);
 }
 
 /* The clock stands still, so the duration of a sync has no influence here. */
@@ -562,7 +562,7 @@ static void place_item(struct w_conn *c, const struct w_item *it)
 	size_t at = cell_of(g, to);
 
 	memcpy(to, it->bytes, it->len);
-	w_changed(g, to, it->len / 8);
+	w_check_placed(g, to, it->len / 8);
 	for (size_t i = at; g->kind == W_FENCE && i < at + it->len / 8; i++) {
 		g->device[i] = g->mem[i];
 		g->device_of[i] = c->id;

@@ -158,7 +158,7 @@ void w_step(struct world *w);
 /* Deliver all messages and call progress everywhere, for simulated ns. */
 void w_run_for(struct world *w, uint64_t ns);
 /* Cells of the region were written: check that the writes are not too late. */
-void w_changed(struct w_reg *g, const uint64_t *cells, size_t n);
+void w_check_placed(struct w_reg *g, const uint64_t *cells, size_t n);
 
 #define W_CHECK(w, cond, fmt, ...)                                             \
 	cr_assert(cond, "RP_SEED=%llu: " fmt,                                  \

@@ -207,8 +207,8 @@ static struct ibv_qp *new_qp(uint64_t ops, const struct ibv_qp_init_attr *attr)
 		memcpy(q->room + WR_FLUSH_AT, &flush, sizeof(flush));
 	q->ex.qp_base.context = context;
 	q->ex.qp_base.qp_num =
-		fake.reuse_number ? fake.reuse_number : ++next_qp;
-	fake.reuse_number = 0;
+		fake.next_qp_number ? fake.next_qp_number : ++next_qp;
+	fake.next_qp_number = 0;
 	fake.open++;
 	fake.ops = ops;
 	fake.qp_attr = *attr;
@@ -391,8 +391,8 @@ int rdma_destroy_id(struct rdma_cm_id *id)
 		cr_assert_not(events[i].read, "destroying it would hang");
 		events[i].ev.id = NULL;
 	}
-	if (fake.waiter == id)
-		fake.waiter = NULL;
+	if (fake.listener_id == id)
+		fake.listener_id = NULL;
 	fake.open--;
 	free(id);
 	return 0;
@@ -420,7 +420,7 @@ __be16 rdma_get_src_port(struct rdma_cm_id *id)
 
 int rdma_listen(struct rdma_cm_id *id, int backlog)
 {
-	fake.waiter = id;
+	fake.listener_id = id;
 	return 0;
 }
 

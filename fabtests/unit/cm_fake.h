@@ -60,8 +60,8 @@ struct fake {
 	struct ibv_qp_init_attr qp_attr;  /* of the last created queue pair */
 	uint32_t max_inline;		  /* more inline bytes are refused */
 	struct ibv_qp *qp;
-	uint32_t reuse_number; /* next queue pair's number; 0: unused one */
-	unsigned int access;   /* rights of the last queue pair moved to INIT */
+	uint32_t next_qp_number; /* next queue pair's number; 0: unused one */
+	unsigned int access; /* rights of the last queue pair moved to INIT */
 	struct ibv_qp_attr rtr, rts;
 	int max_cqe;
 	uint64_t caps;	   /* device capability flags */
@@ -69,8 +69,8 @@ struct fake {
 	uint64_t ops;	   /* send_ops_flags of the last created queue pair */
 	int refuse_access; /* registrations with these flags fail */
 	bool read_only;	   /* the fake memory is not writable */
-	struct rdma_cm_id *id;	   /* the ID that was created last */
-	struct rdma_cm_id *waiter; /* the ID of the listener */
+	struct rdma_cm_id *id;		/* the ID that was created last */
+	struct rdma_cm_id *listener_id; /* the ID of the listener */
 };
 
 extern struct fake fake;

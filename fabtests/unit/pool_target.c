@@ -17,8 +17,8 @@ static ssize_t add_post(struct pool_post post)
 {
 	struct pool_target *t = the_target;
 
-	if (t->refuses && post.store_at) {
-		t->refuses = false;
+	if (t->refuse_store && post.store_at) {
+		t->refuse_store = false;
 		return -FI_ENOMEM;
 	}
 	if (t->nposts + t->ndone == MAX_POSTS)

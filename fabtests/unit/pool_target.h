@@ -61,7 +61,7 @@ struct pool_target {
 	unsigned int ndone;
 	bool up, connects; /* connects: the client reconnects */
 	bool unordered;	   /* posts may overtake older posts */
-	bool refuses;	   /* the next post of a store is refused */
+	bool refuse_store; /* the next post of a store is refused */
 
 	struct fid_ep ep;
 	struct fid_cq cq;

@@ -56,7 +56,7 @@ static bool in_region(const struct mock_wr *w)
 }
 
 /* The value of all bytes of a buffer: a write here has one value. */
-static uint8_t all_are(const uint8_t *buf, size_t len)
+static uint8_t uniform_value(const uint8_t *buf, size_t len)
 {
 	for (size_t i = 1; i < len; i++)
 		cr_assert_eq(buf[i], buf[0]);
@@ -87,7 +87,7 @@ static enum ibv_wc_status execute_wr(struct mock *m, const struct mock_wr *w)
 		m->adapter[m->nadapter++] = *w;
 		if (w->buf)
 			m->adapter[m->nadapter - 1].value =
-				all_are(w->buf, w->len);
+				uniform_value(w->buf, w->len);
 		if (m->cpu || m->nadapter == MOCK_QUEUE)
 			mock_drain(m);
 		return IBV_WC_SUCCESS;

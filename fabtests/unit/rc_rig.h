@@ -29,14 +29,14 @@ struct end {
 struct node {
 	struct rp_rc *rc;
 	struct sockaddr_in at; /* address of the listener */
-	uint64_t skew;	       /* ns added to the domain's clock */
+	uint64_t clock_offset; /* ns added to the domain's clock */
 	bool hold;	       /* keep connection requests in .request */
 	bool refuse;
 	struct end *accept; /* ends for the next connection requests */
-	int accepted, requests, gone;
+	int accepted, requests, withdrawn;
 	void *request[128];
-	uint8_t shown[512];
-	size_t shown_len;
+	uint8_t last_data[512];
+	size_t last_data_len;
 };
 
 struct op {
@@ -52,7 +52,7 @@ static inline uint64_t rig_now(void *arg)
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec +
-	       n->skew;
+	       n->clock_offset;
 }
 
 static inline int rig_random(void *arg, void *buf, size_t len)
@@ -111,8 +111,8 @@ static inline void rig_requested(void *arg, void *request, const void *data,
 	struct end *e;
 	int ret;
 
-	n->shown_len = len;
-	memcpy(n->shown, data, len < 512 ? len : 512);
+	n->last_data_len = len;
+	memcpy(n->last_data, data, len < 512 ? len : 512);
 	if (n->hold) {
 		n->request[n->requests++ % 128] = request;
 	} else if (n->refuse) {
@@ -131,7 +131,7 @@ static inline void rig_gone(void *arg, void *request)
 {
 	struct node *n = arg;
 
-	n->gone++;
+	n->withdrawn++;
 	for (int i = 0; i < 128; i++)
 		if (n->request[i] == request)
 			n->request[i] = NULL;
@@ -145,7 +145,7 @@ static inline struct rp_rc_attr rig_attr(struct node *n)
 		.random = rig_random,
 		.kick = rig_kick,
 		.requested = rig_requested,
-		.gone = rig_gone,
+		.withdrawn = rig_gone,
 		.arg = n,
 	};
 }

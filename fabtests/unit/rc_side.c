@@ -137,7 +137,7 @@ static void hear_message(struct mock_side *s, const struct mock_msg *o)
 }
 
 /* Advance the clock to the next delayed refusal of a wrong key. */
-static bool pass_time(struct mock_side *s)
+static bool advance_to_refusals(struct mock_side *s)
 {
 	const uint64_t due = rp_agent_deadline(s->host.agent);
 
@@ -173,7 +173,7 @@ bool mock_side_step(struct mock *m)
 		return true;
 	}
 	return (!s->ring_idle && empty_ring(s)) ||
-	       rp_agent_progress(s->host.agent) || pass_time(s);
+	       rp_agent_progress(s->host.agent) || advance_to_refusals(s);
 }
 
 void mock_side_channel_run(struct mock *m)

@@ -74,7 +74,7 @@ static void on_connected(void *owner, const void *data, size_t len)
 {
 	struct rig_end *e = owner;
 
-	e->up++;
+	e->nconnected++;
 	memcpy(e->data, data, len);
 	e->data_len = len;
 	maybe_close(e);
@@ -175,7 +175,7 @@ void rig_connect(struct rig_end *e)
 	fake_event(e->id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, 0);
 	fake_padded(e->id, RDMA_CM_EVENT_CONNECT_RESPONSE, "ack", 3, 196);
 	rig_poll();
-	cr_assert_eq(e->up, 1);
+	cr_assert_eq(e->nconnected, 1);
 	e->qp = fake.qp;
 }
 

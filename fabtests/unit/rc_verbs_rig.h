@@ -13,7 +13,7 @@ struct rig_end {
 	struct rp_channel *c;
 	struct rdma_cm_id *id;
 	struct ibv_qp *qp;
-	int up, lost, lost_err, received;
+	int nconnected, lost, lost_err, received;
 	int order; /* position of the lost() callback */
 	uint8_t data[256], msg[256];
 	size_t data_len, msg_len;

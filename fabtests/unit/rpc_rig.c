@@ -25,7 +25,9 @@ int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len)
 {
 	cr_assert_lt(rig.nflushes, 64);
 	cr_assert_leq(off + len, rig.length);
-	rig.most = off + len > rig.most ? off + len : rig.most;
+	rig.end_of_accesses = off + len > rig.end_of_accesses
+				      ? off + len
+				      : rig.end_of_accesses;
 	rig.flushes[rig.nflushes].at = off;
 	rig.flushes[rig.nflushes++].len = len;
 	return 0;
@@ -40,7 +42,7 @@ void rp_pmem_drain(struct rp_pmem *pm)
 
 bool rp_pmem_blocks(const struct rp_pmem *pm)
 {
-	return rig.blocks;
+	return rig.hold_flushes;
 }
 
 /* --- pool --- */
@@ -78,7 +80,9 @@ int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info)
 int rpmem_pool_read(struct rpmem_pool *pool, void *buf, size_t len,
 		    uint64_t offset)
 {
-	rig.most = offset + len > rig.most ? offset + len : rig.most;
+	rig.end_of_accesses = offset + len > rig.end_of_accesses
+				      ? offset + len
+				      : rig.end_of_accesses;
 	memcpy(buf, rig.live + offset, len);
 	return 0;
 }
@@ -143,7 +147,7 @@ int rpmem_pool_poll(struct rpmem_pool *pool, struct rpmem_pool_op **done,
 {
 	unsigned int got = 0;
 
-	rig.waited += timeout_ms;
+	rig.waited_ms += timeout_ms;
 	for (uint64_t i = seeded_below(&rig.rnd, 12); i; i--)
 		execute_random_op();
 	while (got < n && rig.ndone)
@@ -195,7 +199,7 @@ bool rig_is_durable(const struct rpc_entry *e)
 
 int rpc_port_send(struct rpc_port *p, fi_addr_t to, const struct rpc_msg *m)
 {
-	if (rig.lose && seeded_below(&rig.rnd, 3) == 0)
+	if (rig.lose_messages && seeded_below(&rig.rnd, 3) == 0)
 		return seeded_below(&rig.rnd, 2) ? 0 : -EAGAIN;
 	if (m->type != RPC_MSG_REPLY) {
 		slot_attach(rig.srv, &rig.srv->slots[0]);
@@ -217,7 +221,7 @@ int rpc_port_send(struct rpc_port *p, fi_addr_t to, const struct rpc_msg *m)
 
 int rpc_port_poll(struct rpc_port *p, rpc_port_fn fn, void *arg, int ms)
 {
-	rig.waited += ms;
+	rig.waited_ms += ms;
 	for (unsigned int i = 0; i < rig.nmsgs; i++) {
 		rig.msgs[i].m.bytes = rig.msgs[i].bytes;
 		fn(arg, &rig.msgs[i].m);

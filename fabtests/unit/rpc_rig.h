@@ -24,16 +24,17 @@ struct rig {
 		unsigned char bytes[RPC_MSG_BYTES];
 	} msgs[RIG_MSGS]; /* messages of the server to the client */
 	unsigned int nmsgs;
-	bool lose;   /* messages of the server are lost */
-	bool blocks; /* a flush waits until rig_flush() */
+	bool lose_messages; /* messages of the server are lost */
+	bool hold_flushes;  /* a flush waits until rig_flush() */
 	struct {
 		uint64_t at, len;
 	} flushes[64]; /* flushes that were not drained yet */
 	unsigned int nflushes;
 	struct rpmem_rpc_server *srv;
 	uint64_t reconnects;
-	int waited;    /* ms that the client has waited in all */
-	uint64_t most; /* end of the last range that was read or flushed */
+	int waited_ms;		  /* ms that the client has waited in all */
+	uint64_t end_of_accesses; /* end of the last range that was read or
+				     flushed */
 };
 extern struct rig rig; /* state of the replaced functions */
 

@@ -134,7 +134,7 @@ static void close_channel(struct rp_channel *c)
 	while (!TAILQ_EMPTY(&bed.posted))
 		finish_oldest(ECANCELED);
 	bed.connected = false;
-	bed.closes++;
+	bed.ncloses++;
 }
 
 static const char *peer_name(const struct rp_channel *c, char *buf, size_t size)
@@ -165,7 +165,7 @@ static int connect_to(struct rp_connector *k, const void *addr, size_t len,
 	cr_assert_eq(rp_wire_get_hello(data, data_len, &bed.hello), 0);
 	if (bed.connect_ret)
 		return bed.connect_ret;
-	bed.connects++;
+	bed.nconnects++;
 	bed.connected = true;
 	bed.chan = (struct rp_channel){
 		.ops = &channel_ops,
@@ -191,7 +191,7 @@ static int random_bytes(struct rp_connector *k, void *buf, size_t len)
 
 static void connector_kick(struct rp_connector *k)
 {
-	bed.kicks++;
+	bed.nkicks++;
 }
 
 static const struct rp_connector_ops connector_ops = {

@@ -53,7 +53,7 @@ struct bed {
 	bool read_only;
 	uint64_t length; /* length of each region */
 	/* What the fake functions were called with. */
-	unsigned int connects, closes, kicks;
+	unsigned int nconnects, ncloses, nkicks;
 	struct rp_wire_hello hello;
 	bool connected; /* true between connect() and close() */
 	bool replies;	/* the bed itself replies to HELLO and QUERY */

@@ -255,7 +255,7 @@ Test(agent_facts, lack_of_memory_is_no_change)
 	expect_class(&file, RP_CLASS_PROCESS);
 }
 
-static bool on_media(const struct bed_region *m)
+static bool is_on_media(const struct bed_region *m)
 {
 	return !memcmp(m->mem + BED_SKEW, m->media + BED_SKEW, m->r.len);
 }
@@ -275,7 +275,7 @@ Test(agent_facts, region_is_flushed_once_when_its_caches_become_volatile)
 	start(NULL);
 	lose_the_caches();
 	sleep_for(LIMIT);
-	cr_assert(on_media(&eadr));
+	cr_assert(is_on_media(&eadr));
 	expect_class(&eadr, RP_CLASS_POWER);
 	cr_assert_eq(eadr.r.choice.method, RP_METHOD_AGENT_CLWB);
 	cr_assert(p.c->closed);
@@ -297,7 +297,7 @@ Test(agent_facts, region_is_flushed_when_its_forced_method_is_refused)
 	lose_the_caches();
 	sleep_for(LIMIT);
 	cr_assert_eq(eadr.r.choice.method, RP_METHOD_REFUSED);
-	cr_assert(on_media(&eadr));
+	cr_assert(is_on_media(&eadr));
 	cr_assert(p.c->closed);
 }
 
@@ -358,11 +358,11 @@ Test(agent_facts, commits_wait_for_the_flush_of_the_region)
 	for (int i = 0; i < 10; i++)
 		rp_agent_progress(g.a);
 	bed_expect_nothing(&p);
-	cr_assert_not(on_media(&eadr));
+	cr_assert_not(is_on_media(&eadr));
 	bed_open_gate(&g);
 	while (!p.c->first)
 		rp_agent_progress(g.a);
-	cr_assert(on_media(&eadr), "a commit came before the flush");
+	cr_assert(is_on_media(&eadr), "a commit came before the flush");
 	bed_run_worker(&g);
 	for (int i = 0; i < COMMITS; i++) {
 		cr_assert(bed_take(&p, &m));
@@ -380,7 +380,7 @@ static void expect_failed_region(void)
 	cr_assert_eq(eadr.r.failed, EIO);
 	cr_assert_eq(eadr.r.stats->failed, EIO);
 	cr_assert_not(eadr.r.flushing_all);
-	cr_assert_not(on_media(&eadr));
+	cr_assert_not(is_on_media(&eadr));
 	/*
 	 * A grant of a method without the agent would let commits succeed, so
 	 * the agent's method is granted.
@@ -399,7 +399,7 @@ static void expect_failed_region(void)
 	}
 	cr_assert_eq(bed_query(&p, eadr.r.key, RP_CLASS_POWER).status,
 		     RP_ST_REGION_FAILED);
-	cr_assert_not(on_media(&eadr), "flushed although it has failed");
+	cr_assert_not(is_on_media(&eadr), "flushed although it has failed");
 }
 
 Test(agent_facts, region_fails_when_its_flush_fails)

@@ -17,7 +17,8 @@
 static unsigned char areas[MEMBERS][GROUP_AREA];
 static struct rpmem_pool pools[MEMBERS];
 static unsigned int steps_left; /* steps until the power cut */
-static uint64_t torn; /* bit mask: words of the last step that arrive */
+static uint64_t
+	words_that_arrive; /* bit mask: words of the last step that arrive */
 
 static unsigned char *area_of(struct rpmem_pool *pool)
 {
@@ -71,7 +72,7 @@ static int write_torn(struct rpmem_pool *pool, const unsigned char *from,
 		return -ETIMEDOUT;
 	steps_left--;
 	for (uint64_t i = 0; i < len; i += 8)
-		if (steps_left || i / 8 % 2 == torn)
+		if (steps_left || i / 8 % 2 == words_that_arrive)
 			memcpy(area_of(pool) + offset + i, from + i, 8);
 	return steps_left ? 0 : -ETIMEDOUT;
 }
@@ -154,7 +155,7 @@ Test(group_replace, a_power_cut_leaves_no_member_that_seems_to_know)
 		for (unsigned int i = 0; i < MEMBERS; i++)
 			put_member(i, i == 3 ? 1 : 2, 7 + i);
 		steps_left = cut / 2;
-		torn = cut % 2;
+		words_that_arrive = cut % 2;
 		cr_assert_eq(tool_parse(&t), 0);
 		group_replace(&t, "c", "d");
 		ret = group_area_decode(areas[3], &s, &is);

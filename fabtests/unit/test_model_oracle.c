@@ -29,8 +29,8 @@ struct w {
 struct machine {
 	struct w media[WORDS]; /* DIMM or memory controller; FILE: the disk */
 	struct w cache[WORDS]; /* FILE: the page cache */
-	struct w fly[WORDS];   /* in flight from CPU or cache to media */
-	uint8_t has_fly[WORDS];
+	struct w in_flight[WORDS]; /* in flight from CPU or cache to media */
+	uint8_t has_in_flight[WORDS];
 	uint8_t newer[WORDS]; /* fly[] holds a non-temporal store, not the line
 			       */
 	uint8_t cached[2];    /* by line: the cache has it */
@@ -42,13 +42,13 @@ struct machine {
 /* The program and the configuration of the machine, common to all states. */
 struct world {
 	struct model_cfg cfg;
-	bool far; /* the third word has its own page */
+	bool third_word_apart; /* the third word has its own page */
 	bool metadata[2];
 	struct {
 		unsigned int qp, mask; /* mask: words that are written */
 		struct w v[WORDS];
-		uint8_t halves; /* bit mask of written halves */
-		bool gone;	/* the program saw it arrive */
+		uint8_t halves;	   /* bit mask of written halves */
+		bool seen_arrived; /* the program saw it arrive */
 	} dma[MAX_OPS];
 	unsigned int ndma;
 };
@@ -60,7 +60,7 @@ static int line_of(int w)
 
 static int page_no(const struct world *x, int w)
 {
-	return x->far && w == 2;
+	return x->third_word_apart && w == 2;
 }
 
 /* --- sets of states --- */
@@ -142,7 +142,7 @@ static struct w seen_by_cpu(const struct world *x, const struct machine *s,
 			    int w)
 {
 	if (s->newer[w])
-		return s->fly[w];
+		return s->in_flight[w];
 	return s->cached[line_of(w)] ? s->cache[w] : below_caches(x, s, w);
 }
 
@@ -171,11 +171,11 @@ static void land_word(struct machine *s, int w)
 {
 	static const struct w none;
 
-	cpu_write(s, w, s->fly[w]);
+	cpu_write(s, w, s->in_flight[w]);
 	if (s->newer[w] && s->cached[line_of(w)])
-		s->cache[w] = s->fly[w];
-	s->fly[w] = none;
-	s->has_fly[w] = s->newer[w] = 0;
+		s->cache[w] = s->in_flight[w];
+	s->in_flight[w] = none;
+	s->has_in_flight[w] = s->newer[w] = 0;
 }
 
 static void evict_line(struct machine *s, int line)
@@ -186,9 +186,9 @@ static void evict_line(struct machine *s, int line)
 		if (line_of(w) != line)
 			continue;
 		/* Two writes to one address arrive in order. */
-		if (s->has_fly[w] && !s->newer[w]) {
-			s->fly[w] = none;
-			s->has_fly[w] = 0;
+		if (s->has_in_flight[w] && !s->newer[w]) {
+			s->in_flight[w] = none;
+			s->has_in_flight[w] = 0;
 		}
 		cpu_write(s, w, s->cache[w]);
 		s->cache[w] = none;
@@ -215,8 +215,8 @@ static void store_nt(const struct world *x, struct machine *s, int w,
 		cpu_store(x, s, w, v, halves, true);
 		return;
 	}
-	s->fly[w] = mix_halves(seen_by_cpu(x, s, w), v, halves);
-	s->has_fly[w] = s->newer[w] = 1;
+	s->in_flight[w] = mix_halves(seen_by_cpu(x, s, w), v, halves);
+	s->has_in_flight[w] = s->newer[w] = 1;
 	s->dirty[page_no(x, w)] = 1;
 }
 
@@ -229,15 +229,15 @@ static void clwb_line(const struct world *x, struct machine *s, int line)
 			continue;
 		if (!s->cached[line] && !s->rc[w][0])
 			continue;
-		s->fly[w] = seen_by_cpu(x, s, w);
-		s->has_fly[w] = 1;
+		s->in_flight[w] = seen_by_cpu(x, s, w);
+		s->has_in_flight[w] = 1;
 	}
 }
 
 static void cpu_sfence(struct machine *s)
 {
 	for (int w = 0; w < WORDS; w++)
-		if (s->has_fly[w])
+		if (s->has_in_flight[w])
 			land_word(s, w);
 }
 
@@ -246,7 +246,7 @@ static void write_back(const struct world *x, struct machine *s, int page)
 	for (int w = 0; w < WORDS; w++) {
 		if (page_no(x, w) != page)
 			continue;
-		if (s->has_fly[w])
+		if (s->has_in_flight[w])
 			land_word(s, w);
 		cpu_write(s, w, seen_by_cpu(x, s, w));
 	}
@@ -273,8 +273,8 @@ static void place_word(const struct world *x, struct machine *s, int d, int w)
 		s->media[w] = mix_halves(s->media[w], v, halves);
 	if (s->cached[line_of(w)])
 		s->cache[w] = mix_halves(s->cache[w], v, halves);
-	if (s->has_fly[w])
-		s->fly[w] = mix_halves(s->fly[w], v, halves);
+	if (s->has_in_flight[w])
+		s->in_flight[w] = mix_halves(s->in_flight[w], v, halves);
 }
 
 enum arrivals {
@@ -287,10 +287,10 @@ enum arrivals {
 static bool is_next(const struct world *x, const struct machine *s, int d,
 		    enum arrivals arrivals)
 {
-	if (x->dma[d].gone)
+	if (x->dma[d].seen_arrived)
 		return false;
 	for (int e = 0; e < d && !x->cfg.relaxed; e++)
-		if (!x->dma[e].gone && x->dma[e].qp == x->dma[d].qp &&
+		if (!x->dma[e].seen_arrived && x->dma[e].qp == x->dma[d].qp &&
 		    (arrivals == READY_ARRIVE ||
 		     s->arrived[e] != x->dma[e].mask))
 			return false;
@@ -317,7 +317,7 @@ static void explore_one(const struct world *x, struct machine s,
 		set_add(&t);
 	}
 	for (int w = 0; w < WORDS; w++) {
-		if (!s.has_fly[w])
+		if (!s.has_in_flight[w])
 			continue;
 		t = s;
 		land_word(&t, w);
@@ -360,7 +360,7 @@ static uint64_t value_of(struct w v)
 static bool all_arrived(const struct world *x, const struct machine *s)
 {
 	for (unsigned int d = 0; d < x->ndma; d++)
-		if (!x->dma[d].gone && s->arrived[d] != x->dma[d].mask)
+		if (!x->dma[d].seen_arrived && s->arrived[d] != x->dma[d].mask)
 			return false;
 	return true;
 }
@@ -538,7 +538,7 @@ static void apply_step(const struct world *x, struct machine *s,
 		break;
 	case OP_FLUSH:
 		if (!is_file(x)) {
-			if (s->has_fly[t->w])
+			if (s->has_in_flight[t->w])
 				land_word(s, t->w);
 			cpu_write(s, t->w, seen_by_cpu(x, s, t->w));
 		}
@@ -596,14 +596,14 @@ static void dma_arrives(struct run *r, struct step t, int d)
 	t.op = OP_STEP;
 	t.n = d;
 	apply_all(&r->x, &t);
-	r->x.dma[d].gone = true;
+	r->x.dma[d].seen_arrived = true;
 }
 
 /* Let all writes of one queue pair arrive. */
 static void deliver_all_writes(struct run *r, struct step t, unsigned int qp)
 {
 	for (int d = 0; d < (int)r->x.ndma; d++)
-		if (!r->x.dma[d].gone && r->x.dma[d].qp == qp)
+		if (!r->x.dma[d].seen_arrived && r->x.dma[d].qp == qp)
 			dma_arrives(r, t, d);
 }
 
@@ -687,10 +687,10 @@ static void do_random_step(struct run *r, struct seeded *s, uint8_t value)
 		len = seeded_below(s, ready);
 		model_dma_step(r->m, len);
 		for (int d = 0; d < (int)x->ndma; d++) {
-			bool next = !x->dma[d].gone;
+			bool next = !x->dma[d].seen_arrived;
 
 			for (int e = 0; e < d && !x->cfg.relaxed; e++)
-				next = next && (x->dma[e].gone ||
+				next = next && (x->dma[e].seen_arrived ||
 						x->dma[e].qp != x->dma[d].qp);
 			if (next && !len--) {
 				dma_arrives(r, t, d);
@@ -717,7 +717,7 @@ static void do_random_step(struct run *r, struct seeded *s, uint8_t value)
 		for (int d = 0; d < (int)x->ndma; d++) {
 			if (x->dma[d].qp != (unsigned int)t.n)
 				continue;
-			x->dma[d].gone = true;
+			x->dma[d].seen_arrived = true;
 			x->dma[d].qp = NOBODY;
 		}
 		return;
@@ -745,18 +745,19 @@ static void run_program(struct run *r, struct seeded *s)
 		.relaxed = seeded_below(s, 2),
 		.levels = MODEL_PERSISTENT,
 	};
-	r->x.far = seeded_below(s, 2);
+	r->x.third_word_apart = seeded_below(s, 2);
 	snprintf(r->text, sizeof(r->text),
 		 "kind %d domain %d place %d fence %d relaxed %d far %d:",
 		 r->x.cfg.kind, r->x.cfg.domain, r->x.cfg.place, r->x.cfg.fence,
-		 r->x.cfg.relaxed, r->x.far);
+		 r->x.cfg.relaxed, r->x.third_word_apart);
 	r->m = model_new(&r->x.cfg);
 	cr_assert(r->m);
 	mem = model_alloc(r->m, 2 * MODEL_PAGE);
 	cr_assert(mem);
 	r->at[0] = (uint64_t *)mem;
 	r->at[1] = (uint64_t *)(mem + MODEL_WORD);
-	r->at[2] = (uint64_t *)(mem + (r->x.far ? MODEL_PAGE : MODEL_LINE));
+	r->at[2] = (uint64_t *)(mem + (r->x.third_word_apart ? MODEL_PAGE
+							     : MODEL_LINE));
 	set_clear();
 	if (is_file(&r->x))
 		first.cached[0] = first.cached[1] = 1;

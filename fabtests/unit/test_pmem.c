@@ -461,9 +461,9 @@ Test(pmem, store_of_one_word)
  */
 struct executed {
 	uintptr_t line[32];
-	size_t lines;	  /* number of write-backs */
-	size_t fences;	  /* sfences behind the last write-back */
-	bool weak_fences; /* clflush, which needs no fence */
+	size_t lines;	   /* number of write-backs */
+	size_t fences;	   /* sfences behind the last write-back */
+	bool uses_clflush; /* clflush, which needs no fence */
 };
 
 static uintptr_t reg_of(const struct user_regs_struct *r, int n)
@@ -504,7 +504,7 @@ static void decode_instructions(pid_t pid, struct executed *x)
 	if (op[i + 2] >> 6)
 		at += (uintptr_t)(signed char)op[i + 3];
 	x->line[x->lines++] = at & ~63ull;
-	x->weak_fences = !i;
+	x->uses_clflush = !i;
 	x->fences = 0;
 }
 
@@ -552,7 +552,7 @@ static void check_lines(struct rp_pmem *pm, const char *base, size_t off,
 		     (e - s) / 64);
 	for (size_t i = 0; i < x.lines; i++)
 		cr_assert_eq(x.line[i], s + 64 * i);
-	cr_assert(x.fences || x.weak_fences, "no fence behind the flush");
+	cr_assert(x.fences || x.uses_clflush, "no fence behind the flush");
 }
 
 static void skip_in_valgrind(void)

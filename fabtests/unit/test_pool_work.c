@@ -414,9 +414,9 @@ Test(pool_work, a_commit_behind_a_refused_store_is_posted_again)
 	for (unsigned int i = 0; i < 3; i++)
 		cr_assert_eq(rpmem_pool_submit(&t->pool, &ops[i]), 0);
 	rpmem_pool_poll(&t->pool, done, 3, 0);
-	t->refuses = true;
+	t->refuse_store = true;
 	pool_target_returns(t);
-	cr_assert(!t->refuses);
+	cr_assert(!t->refuse_store);
 	pool_target_dies(t, false);
 	for (unsigned int i = 0; i < 200 && n < 3; i++) {
 		pool_target_step(t, STEP_EXECUTE);

@@ -36,8 +36,8 @@ Test(rc, both_ends_get_the_data_of_the_other)
 	struct pair p;
 
 	pair_open(&p);
-	cr_assert_eq(p.t.shown_len, 5);
-	cr_assert_eq(memcmp(p.t.shown, "hello", 5), 0);
+	cr_assert_eq(p.t.last_data_len, 5);
+	cr_assert_eq(memcmp(p.t.last_data, "hello", 5), 0);
 	cr_assert_eq(p.ie.data_len, 7);
 	cr_assert_eq(memcmp(p.ie.data, "welcome", 7), 0);
 	cr_assert_eq(p.te.connected, 0);
@@ -217,7 +217,7 @@ Test(rc, half_open_requests_are_bounded_by_number)
 		cr_assert_eq(node_connect(&i, &t, &e[j]), 0);
 		PUMP(&i, &t, t.requests == j + 1);
 	}
-	cr_assert_eq(t.gone, 3);
+	cr_assert_eq(t.withdrawn, 3);
 	PUMP(&i, &t, e[0].lost && e[1].lost && e[2].lost);
 	for (int j = 0; j < n; j++)
 		lost += e[j].lost;
@@ -225,7 +225,7 @@ Test(rc, half_open_requests_are_bounded_by_number)
 	for (int j = 0; j < n; j++)
 		rp_channel_close(e[j].c);
 	rp_rc_close(t.rc); /* releases the request, too */
-	cr_assert_eq(t.gone, n);
+	cr_assert_eq(t.withdrawn, n);
 	rp_rc_close(i.rc);
 }
 
@@ -241,10 +241,10 @@ Test(rc, a_half_open_request_gets_old)
 	cr_assert_eq(node_connect(&i, &t, &e), 0);
 	PUMP(&i, &t, t.requests);
 	cr_assert_leq(rp_rc_deadline(t.rc), rig_now(&t) + RP_RC_HALF_OPEN_NS);
-	cr_assert_eq(t.gone, 0);
-	t.skew = RP_RC_HALF_OPEN_NS;
+	cr_assert_eq(t.withdrawn, 0);
+	t.clock_offset = RP_RC_HALF_OPEN_NS;
 	PUMP(&i, &t, e.lost);
-	cr_assert_eq(t.gone, 1);
+	cr_assert_eq(t.withdrawn, 1);
 	cr_assert_eq(e.err, ECONNREFUSED);
 	rp_channel_close(e.c);
 	rp_rc_close(i.rc);

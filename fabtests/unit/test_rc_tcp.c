@@ -126,10 +126,10 @@ Test(rc_tcp, silent_peers_are_closed_after_five_seconds)
 	PUMP1(&t, rp_rc_deadline(t.rc) != UINT64_MAX);
 	cr_assert_not(raw_ended(fd));
 	cr_assert_leq(rp_rc_deadline(t.rc), rig_now(&t) + 5 * SECOND);
-	t.skew += 6 * SECOND;
+	t.clock_offset += 6 * SECOND;
 	PUMP1(&t, raw_ended(fd));
 	cr_assert_eq(rp_rc_deadline(t.rc), UINT64_MAX);
-	cr_assert_eq(t.requests + t.gone, 0);
+	cr_assert_eq(t.requests + t.withdrawn, 0);
 	close(fd);
 	rp_rc_close(t.rc);
 }
@@ -226,10 +226,10 @@ Test(rc_tcp, a_connect_may_come_byte_by_byte)
 			rp_rc_poll(t.rc, 64);
 	}
 	PUMP1(&t, t.requests);
-	cr_assert_eq(t.shown_len, 3);
+	cr_assert_eq(t.last_data_len, 3);
 	cr_assert_eq(memcmp(t.cm_param, "abc", 3), 0);
 	close(fd);
-	PUMP1(&t, t.gone);
+	PUMP1(&t, t.withdrawn);
 	rp_rc_close(t.rc);
 }
 
@@ -243,9 +243,9 @@ Test(rc_tcp, peer_that_leaves_before_the_reply_is_gone)
 	fd = raw_connect(&t);
 	raw_frame(fd, RP_TCP_CONNECT, 5, "hello", 5);
 	PUMP1(&t, t.requests);
-	cr_assert_eq(t.gone, 0);
+	cr_assert_eq(t.withdrawn, 0);
 	raw_frame(fd, RP_TCP_MESSAGE, 1, "x", 1);
-	SOON(&t, t.gone);
+	SOON(&t, t.withdrawn);
 	cr_assert_null(t.request[0]);
 	PUMP1(&t, raw_ended(fd));
 	close(fd);
@@ -275,7 +275,7 @@ Test(rc_tcp, without_descriptors_connections_wait)
 	PUMP1(&t, rp_rc_deadline(t.rc) != UINT64_MAX);
 	cr_assert_eq(poll(&fd, 1, 0), 0, "it would wake for ever");
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &was), 0);
-	t.skew += SECOND;
+	t.clock_offset += SECOND;
 	PUMP1(&t, te.c);
 	close(spare);
 	raw_close(&t, &te, raw);

@@ -353,10 +353,10 @@ Test(rc_verbs, messages_of_a_closed_connection_are_dropped)
 	fake_event(next.id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0);
 	fake_event(next.id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, 0);
 	fake_padded(next.id, RDMA_CM_EVENT_CONNECT_RESPONSE, NULL, 0, 196);
-	fake.reuse_number = old;
+	fake.next_qp_number = old;
 	posted = fake.nrecv;
 	rig_poll();
-	cr_assert_eq(next.up, 1);
+	cr_assert_eq(next.nconnected, 1);
 	cr_assert_eq(next.received, 0);
 	cr_assert_eq(e.received, 0);
 	cr_assert_geq(fake.nrecv, posted + 1);
@@ -375,7 +375,7 @@ Test(rc_verbs, a_number_that_may_be_in_the_queue_is_not_used)
 	rig_poll();
 	cr_assert_eq(rig_post(&e, rig_op(&o, RP_CHANNEL_SEND, bytes, 10)), 1);
 	rp_channel_close(e.c);
-	fake.reuse_number = old;
+	fake.next_qp_number = old;
 	cr_assert_eq(rp_rc_accept(rig, rig_requests[1].request, NULL, 0,
 				  &rig_events, &next, &next.c),
 		     0);
@@ -488,7 +488,7 @@ Test(rc_verbs, close_inside_each_callback)
 	fake_event(e.id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL, 0);
 	fake_padded(e.id, RDMA_CM_EVENT_CONNECT_RESPONSE, NULL, 0, 196);
 	rig_poll();
-	cr_assert_eq(e.up, 1);
+	cr_assert_eq(e.nconnected, 1);
 	cr_assert_null(e.c);
 	cr_assert_eq(other.lost, 0);
 	rp_channel_close(other.c);

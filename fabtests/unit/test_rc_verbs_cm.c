@@ -48,10 +48,10 @@ Test(rc_verbs_cm, connecting_goes_step_by_step)
 	cr_assert_eq(fake.cm_param.initiator_depth, 4);
 	cr_assert_eq(fake.cm_param.private_data_len, 5);
 	cr_assert_eq(memcmp(fake.cm_data, "hello", 5), 0);
-	cr_assert_eq(e.up, 0);
+	cr_assert_eq(e.nconnected, 0);
 	fake_padded(e.id, RDMA_CM_EVENT_CONNECT_RESPONSE, "answer", 6, 196);
 	rig_poll();
-	cr_assert_eq(e.up, 1);
+	cr_assert_eq(e.nconnected, 1);
 	cr_assert_eq(fake.qp->state, IBV_QPS_RTS);
 	cr_assert_eq(fake.rtr.max_dest_rd_atomic, 77);
 	cr_assert_eq(fake.rtr.min_rnr_timer, 1);
@@ -97,7 +97,7 @@ Test(rc_verbs_cm, close_at_each_step)
 			   0, NULL, 0);
 		rp_channel_close(e.c);
 		rig_poll();
-		cr_assert_eq(e.up, n == 3);
+		cr_assert_eq(e.nconnected, n == 3);
 		cr_assert_eq(e.lost, 0);
 	}
 	cr_assert_eq(fake.disconnected, 2);
@@ -228,7 +228,7 @@ Test(rc_verbs_cm, a_request_is_accepted)
 	cr_assert_eq(fake.rtr.max_dest_rd_atomic, 8);
 	cr_assert_eq(fake.cm_param.qp_num, fake.qp->qp_num);
 	cr_assert_eq(memcmp(fake.cm_data, "ack", 4), 0);
-	cr_assert_eq(e.up, 0);
+	cr_assert_eq(e.nconnected, 0);
 	deliver_event(&e, RDMA_CM_EVENT_DISCONNECTED);
 	cr_assert_eq(e.lost, 1);
 	rp_channel_close(e.c);

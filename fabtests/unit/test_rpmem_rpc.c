@@ -215,7 +215,7 @@ static void inject_random_event(struct world *w)
 		connect_client(w);
 		break;
 	case 3:
-		rig.blocks = seeded_below(&rig.rnd, 2);
+		rig.hold_flushes = seeded_below(&rig.rnd, 2);
 		break;
 	default:
 		if (!w->queried)
@@ -262,7 +262,7 @@ Test(rpmem_rpc, acknowledged_calls_are_processed_once_in_order_after_crashes)
 	for (unsigned int run = 0; run < 60; run++) {
 		memset(&w, 0, sizeof(w));
 		rig_init(7680 + 64 * seeded_below(&rig.rnd, 200));
-		rig.lose = run % 2;
+		rig.lose_messages = run % 2;
 		connect_client(&w);
 		for (unsigned int i = 0; i < 2500; i++)
 			inject_random_event(&w);
@@ -294,7 +294,7 @@ Test(rpmem_rpc, reply_that_is_not_durable_is_not_taken_from_the_ring)
 	static struct world w;
 
 	start_with_first_call(&w);
-	rig.blocks = true;
+	rig.hold_flushes = true;
 	process_call(&w, rig_next());
 	rig_drop_client(w.c);
 	connect_client(&w);
@@ -543,9 +543,9 @@ Test(rpmem_rpc, poll_without_an_outstanding_call_returns_at_once)
 	finish_all_calls(&w);
 	while (w.c->out)
 		cr_assert_eq(rpmem_rpc_poll(w.c, done, 1, 0), 0);
-	rig.waited = 0;
+	rig.waited_ms = 0;
 	cr_assert_eq(rpmem_rpc_poll(w.c, done, 1, -1), 0);
-	cr_assert_eq(rig.waited, 0);
+	cr_assert_eq(rig.waited_ms, 0);
 	rig_drop_client(w.c);
 	rig_fini();
 }
@@ -591,7 +591,7 @@ Test(rpmem_rpc, result_of_an_ended_server_is_durable_before_it_is_taken)
 
 	start_with_first_call(&w);
 	e = rpc_sent(w.c, 1)->entry;
-	rig.blocks = true;
+	rig.hold_flushes = true;
 	process_call(&w, rig_next());
 	cr_assert_not(rig_is_durable(&e));
 	rig_restart(false);
@@ -758,7 +758,7 @@ Test(rpmem_rpc, client_has_one_call_in_work_and_few_that_are_not_durable)
 	memset(&w, 0, sizeof(w));
 	rig.rnd = seeded_start();
 	rig_init(32768);
-	rig.blocks = true;
+	rig.hold_flushes = true;
 	connect_client(&w);
 	for (uint64_t k = 1; k <= 20; k++)
 		write_call(&w, k, true);

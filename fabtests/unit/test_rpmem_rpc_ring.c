@@ -22,13 +22,13 @@ Test(rpmem_rpc_ring, ring_that_no_process_has_had_is_not_read)
 	rig.rnd = seeded_start();
 	rig_init(32768);
 	cr_assert_eq(rpmem_rpc_connect(&client, "h:p", NULL), 0);
-	cr_assert_leq(rig.most, RPC_RING_AT);
+	cr_assert_leq(rig.end_of_accesses, RPC_RING_AT);
 	rig_restart(false);
-	cr_assert_eq(rig.most, rig.length);
-	rig.most = 0;
+	cr_assert_eq(rig.end_of_accesses, rig.length);
+	rig.end_of_accesses = 0;
 	rig_drop_client(client);
 	cr_assert_eq(rpmem_rpc_connect(&client, "h:p", NULL), 0);
-	cr_assert_eq(rig.most, rig.length);
+	cr_assert_eq(rig.end_of_accesses, rig.length);
 	rig_drop_client(client);
 	rig_fini();
 }

@@ -46,11 +46,11 @@ static void see_batch(unsigned int n)
 
 Test(session_batch, small_writes_leave_together)
 {
-	unsigned int kicks = bed.kicks;
+	unsigned int kicks = bed.nkicks;
 
 	post_scattered(64);
 	bed_see_nothing();
-	cr_assert_eq(bed.kicks, kicks + 1);
+	cr_assert_eq(bed.nkicks, kicks + 1);
 	cr_assert_eq(rp_session_deadline(bed.s), 0);
 	cr_assert_eq(rp_session_outstanding(bed.s), 64);
 	bed_progress();

@@ -200,7 +200,7 @@ Test(session_commit, stale_key_ends_the_connection)
 	expect_status(&a, RP_ST_STALE_KEY);
 	expect_status(&b, RP_ST_LOST);
 	cr_assert_eq(b.out.detail, 0);
-	cr_assert_eq(bed.closes, 1);
+	cr_assert_eq(bed.ncloses, 1);
 }
 
 /* The outcome has the weakest class of all slices. */
@@ -472,7 +472,7 @@ Test(session_commit, delivery_needs_a_proof_of_placement)
 	/* No write is outstanding, so there is nothing to wait for. */
 	bed_post(op_commit_one(&a, 1, 0, 64));
 	expect_pending(&a);
-	cr_assert_gt(bed.kicks, 0);
+	cr_assert_gt(bed.nkicks, 0);
 	expect_ok(&a);
 	cr_assert_eq(a.out.method, RP_METHOD_DELIVERY);
 	bed_see_nothing();

@@ -28,8 +28,8 @@ struct cell {
 	uint64_t placed;  /* what a reader at the target gets */
 	uint64_t durable; /* what survives a power cut */
 	bool cached;	  /* stored by the CPU, so fences do not cover it */
-	unsigned int by;  /* connection whose RDMA placed it */
-	uint64_t posted;  /* number of the last accepted write */
+	unsigned int placed_by; /* connection whose RDMA placed it */
+	uint64_t posted;	/* number of the last accepted write */
 };
 static struct cell cells[REGIONS][CELLS];
 
@@ -73,7 +73,7 @@ static bool failed[2 * STEPS]; /* by number: whether that write failed */
 static unsigned int connection, nsaid;
 static struct seeded rnd;
 
-static bool one_in(unsigned int n)
+static bool chance_one_in(unsigned int n)
 {
 	return !seeded_below(&rnd, n);
 }
@@ -118,7 +118,7 @@ static void place_bytes(unsigned int r, uint64_t at, const uint8_t *from,
 
 		memcpy(&c->placed, from + 8 * i, 8);
 		c->cached = cpu;
-		c->by = connection;
+		c->placed_by = connection;
 		if (!cpu && method_of(r) == RP_METHOD_DELIVERY)
 			c->durable = c->placed;
 	}
@@ -130,7 +130,7 @@ static void write_back(unsigned int r, uint64_t at, uint64_t len)
 	for (size_t i = at / 8; i < (at + len) / 8; i++) {
 		struct cell *c = &cells[r][i];
 
-		if (!c->cached && c->by == connection)
+		if (!c->cached && c->placed_by == connection)
 			c->durable = c->placed;
 	}
 }
@@ -249,7 +249,7 @@ static uint64_t *zeros_of(const struct bed_seen *m, uint64_t *fill)
 }
 
 /* Execute the next message at the agent. False: none is left. */
-static bool serve_next(void)
+static bool execute_next_message(void)
 {
 	struct item *it = STAILQ_FIRST(&received);
 	const struct bed_seen *m;
@@ -281,7 +281,7 @@ static bool serve_next(void)
 		from = m->req.atomic.operand;
 	if (m->req.effect == RP_EFFECT_ZERO)
 		from = (uint8_t *)zeros_of(m, fill);
-	if (one_in(30))
+	if (chance_one_in(30))
 		r->m = (struct rp_wire_reply){.status = RP_ST_OVERLOADED};
 	for (size_t i = 0; !r->m.status && i < m->req.nranges; i++) {
 		const struct rp_wire_range *g = &m->ranges[i];
@@ -297,7 +297,7 @@ static bool serve_next(void)
 				t->executed = true;
 			from += g->len;
 		}
-		if (m->req.level == RP_LEVEL_DURABLE && !one_in(40))
+		if (m->req.level == RP_LEVEL_DURABLE && !chance_one_in(40))
 			flush_range(g);
 		else if (m->req.level == RP_LEVEL_DURABLE)
 			r->m = (struct rp_wire_reply){
@@ -317,7 +317,7 @@ static bool send_reply(void)
 	unsigned int n = 0;
 
 	STAILQ_FOREACH (r, &replies, link)
-		if (one_in(++n))
+		if (chance_one_in(++n))
 			chosen = r;
 	if (!chosen)
 		return false;
@@ -417,19 +417,19 @@ static void lose_connection(void)
 
 	if (!bed.connected || rp_session_state(bed.s) != RP_SESSION_OPEN)
 		return;
-	if (one_in(3))
+	if (chance_one_in(3))
 		rp_session_disconnect(bed.s, RP_ST_CANCELED, 0);
 	else
 		bed_lose_connection(ECONNRESET);
 	collect_messages();
-	while (!one_in(4) && deliver_next())
+	while (!chance_one_in(4) && deliver_next())
 		;
-	while (!one_in(4) && !STAILQ_EMPTY(&received) &&
+	while (!chance_one_in(4) && !STAILQ_EMPTY(&received) &&
 	       STAILQ_FIRST(&received)->m->hdr.type == RP_MSG_REQUEST &&
-	       serve_next())
+	       execute_next_message())
 		;
 	STAILQ_FOREACH (r, &replies, link)
-		if (r->stores && one_in(2))
+		if (r->stores && chance_one_in(2))
 			store_then(r);
 	connection++;
 	free_messages();
@@ -533,9 +533,9 @@ static struct rp_op *make_op(struct try *t)
 		t->n = op->nranges = 1 + seeded_below(&rnd, 3);
 		t->ranges[1] = random_range(8);
 		t->ranges[2] = random_range(8);
-		if (one_in(8))
+		if (chance_one_in(8))
 			op->level = RP_LEVEL_VISIBLE;
-		if (op->level == RP_LEVEL_DURABLE && one_in(3)) {
+		if (op->level == RP_LEVEL_DURABLE && chance_one_in(3)) {
 			g = random_range(1);
 			op->effect = RP_EFFECT_THEN;
 			t->then_number = ++numbers;
@@ -547,22 +547,23 @@ static struct rp_op *make_op(struct try *t)
 		op = op_atomic(o, 1, 0);
 		t->ranges[0] = g = random_range(1);
 		t->number = ++numbers;
-		op->level = one_in(2) ? RP_LEVEL_DURABLE : RP_LEVEL_VISIBLE;
+		op->level =
+			chance_one_in(2) ? RP_LEVEL_DURABLE : RP_LEVEL_VISIBLE;
 		op->atomic.op = RP_ATOMIC_WRITE;
 		break;
 	case 4:
 		op = op_read(o, 1, 0, g.len);
 		break;
 	default:
-		if (one_in(2))
+		if (chance_one_in(2))
 			t->ranges[0] = g = random_range(4);
 		op = op_write(o, 1, 0, g.len,
 			      (enum rp_level)seeded_below(&rnd, 3));
-		op->inject = g.len < 100 && one_in(2);
+		op->inject = g.len < 100 && chance_one_in(2);
 		t->number = ++numbers;
-		if (op->level && one_in(6)) {
+		if (op->level && chance_one_in(6)) {
 			op->effect = RP_EFFECT_NOTIFY;
-		} else if (op->level && one_in(4)) {
+		} else if (op->level && chance_one_in(4)) {
 			op->zero = true;
 			op->inject = false;
 			op->iov_count = 0;
@@ -610,7 +611,7 @@ static void accept_if_requested(void)
 {
 	if (rp_session_state(bed.s) != RP_SESSION_CONNECTING)
 		return;
-	if (one_in(20)) {
+	if (chance_one_in(20)) {
 		bed_refuse(RP_ST_OVERLOADED, 0);
 		bed_progress();
 		return;
@@ -658,11 +659,11 @@ static void run_step(void)
 		accept_if_requested();
 		break;
 	case 3:
-		while (one_in(2) && (collect_messages(), deliver_next()))
+		while (chance_one_in(2) && (collect_messages(), deliver_next()))
 			;
 		break;
 	case 4:
-		serve_next();
+		execute_next_message();
 		break;
 	case 5:
 		send_reply();
@@ -671,11 +672,11 @@ static void run_step(void)
 		complete_oldest();
 		break;
 	case 7:
-		if (one_in(4))
+		if (chance_one_in(4))
 			drop_unplaced();
-		if (one_in(25))
+		if (chance_one_in(25))
 			lose_connection();
-		bed.room = one_in(5) ? (int)seeded_below(&rnd, 3) : -1;
+		bed.room = chance_one_in(5) ? (int)seeded_below(&rnd, 3) : -1;
 		break;
 	case 8:
 		bed_progress();
@@ -710,7 +711,7 @@ static void run_world(void)
 	attr.inline_max = seeded_below(&rnd, 2) ? 256 : 0;
 	bed_start(&attr);
 	bed.flags |= RP_CHANNEL_FLUSHES;
-	bed.inject = one_in(2) ? 128 : 0;
+	bed.inject = chance_one_in(2) ? 128 : 0;
 	bed.credits = 1 + (uint16_t)seeded_below(&rnd, 8);
 	for (int i = 0; i < STEPS; i++)
 		run_step();
@@ -719,7 +720,7 @@ static void run_world(void)
 		bed_progress();
 		accept_if_requested();
 		collect_messages();
-		if (!deliver_next() && !serve_next() && !send_reply())
+		if (!deliver_next() && !execute_next_message() && !send_reply())
 			complete_oldest();
 	}
 	cr_assert(!ops_outstanding(), "seed %#lx: an operation does not end",

@@ -27,7 +27,7 @@ enum {
 
 static struct rp_setup_export exports[3];
 static struct rp_setup_secrets known;
-static unsigned int rights[3][RP_SETUP_SECRETS], most;
+static unsigned int rights[3][RP_SETUP_SECRETS], max_clients;
 static struct rp_setup_server *server;
 static struct rp_setup_target target;
 static struct rp_secret secrets[3];
@@ -42,7 +42,7 @@ static unsigned int find_rights(void *arg, unsigned int i, unsigned int who)
 
 static unsigned int find_clients(void *arg, unsigned int i)
 {
-	return most;
+	return max_clients;
 }
 
 /*
@@ -255,7 +255,7 @@ Test(setup_rights, number_of_clients_is_limited)
 	int a, b, c;
 
 	pthread_mutex_lock(&lock);
-	most = 2;
+	max_clients = 2;
 	pthread_mutex_unlock(&lock);
 	cr_assert_eq(open_pool(&secrets[0], 1, false, false, &a), 0, "%s", err);
 	cr_assert_eq(open_pool(&secrets[1], 2, false, false, &b), 0, "%s", err);
@@ -264,14 +264,14 @@ Test(setup_rights, number_of_clients_is_limited)
 			      "allows 2; close it at 1 of them"),
 		  "%s", err);
 	pthread_mutex_lock(&lock);
-	most = 1;
+	max_clients = 1;
 	pthread_mutex_unlock(&lock);
 	cr_assert_eq(open_pool(&secrets[0], 3, false, false, &c), -EBUSY);
 	cr_assert(strstr(err, "open at 2 clients, and its configuration "
 			      "allows 1; close it at 2 of them"),
 		  "%s", err);
 	pthread_mutex_lock(&lock);
-	most = 2;
+	max_clients = 2;
 	pthread_mutex_unlock(&lock);
 	/* A client that connects a second time counts once for the limit. */
 	cr_assert_eq(open_pool(&secrets[0], 1, false, false, &c), 0, "%s", err);
@@ -340,7 +340,7 @@ static int open_part(uint64_t owner, unsigned int parts, unsigned int part,
 	return rp_setup_open(&target, pools[0].name, &how, &m.export, fd, err);
 }
 
-static int divide_by(uint64_t owner, unsigned int parts)
+static int divide_as(uint64_t owner, unsigned int parts)
 {
 	err[0] = 0;
 	target.secret = &secrets[0];
@@ -360,16 +360,16 @@ Test(setup_rights, only_the_owner_of_all_divides_a_pool, .timeout = 60)
 {
 	int a, b;
 
-	cr_assert_eq(divide_by(1, 2), -EBUSY, "nobody has it open");
+	cr_assert_eq(divide_as(1, 2), -EBUSY, "nobody has it open");
 	cr_assert_eq(open_pool(&secrets[0], 1, false, false, &b), 0, "%s", err);
-	cr_assert_eq(divide_by(1, 2), -EBUSY, "it is shared");
+	cr_assert_eq(divide_as(1, 2), -EBUSY, "it is shared");
 	close(b);
 	while (open_part(1, 1, 0, false, &a) == -EBUSY)
 		poll(NULL, 0, 5);
-	cr_assert_eq(divide_by(2, 2), -EBUSY, "another client has it open");
-	cr_assert_eq(divide_by(1, 3), -ENXIO);
+	cr_assert_eq(divide_as(2, 2), -EBUSY, "another client has it open");
+	cr_assert_eq(divide_as(1, 3), -ENXIO);
 	cr_assert(strstr(err, "too many parts"), "%s", err);
-	cr_assert_eq(divide_by(1, 2), 0, "%s", err);
+	cr_assert_eq(divide_as(1, 2), 0, "%s", err);
 	close_and_wait(a, 0);
 	/* The number of parts must be right; the error names both numbers. */
 	cr_assert_eq(open_part(2, 1, 0, false, &a), -ENXIO);
@@ -378,7 +378,7 @@ Test(setup_rights, only_the_owner_of_all_divides_a_pool, .timeout = 60)
 	cr_assert(strstr(err, "has 2 part(s), not 3"), "%s", err);
 	cr_assert_eq(owner_of[0], 1, "a refused client takes nothing");
 	cr_assert_eq(open_part(2, 2, 2, false, &a), 0, "%s", err);
-	cr_assert_eq(divide_by(2, 1), -EBUSY, "it has a part only");
+	cr_assert_eq(divide_as(2, 1), -EBUSY, "it has a part only");
 	close(a);
 }
 

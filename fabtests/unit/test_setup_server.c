@@ -34,19 +34,19 @@ static void count_report(const char *peer, const char *pool)
 }
 
 /* The length that a client has set last; setting 13 fails. */
-static atomic_ullong length_set;
+static atomic_ullong last_length;
 
 static int set_length(void *arg, unsigned int i, uint64_t length, char *why)
 {
 	if (length == 13)
 		return rp_err(why, -EIO, "the disk is broken");
-	atomic_store(&length_set, length);
+	atomic_store(&last_length, length);
 	exports[i].length = length;
 	return 0;
 }
 
 /* Number of owner changes; owner 13 is refused. */
-static atomic_uint owners;
+static atomic_uint owner_changes;
 
 static int set_owner(void *arg, unsigned int i, unsigned int part,
 		     uint64_t owner, char *why)
@@ -54,12 +54,12 @@ static int set_owner(void *arg, unsigned int i, unsigned int part,
 	if (owner == 13)
 		return rp_err(why, -EIO, "the disk is broken");
 	exports[i].owner = owner;
-	atomic_fetch_add(&owners, 1);
+	atomic_fetch_add(&owner_changes, 1);
 	return 0;
 }
 
 /* Number of released owners; awaited: the last owner may come back. */
-static atomic_uint releases;
+static atomic_uint owner_releases;
 static atomic_bool awaited;
 
 static int may_open(void *arg, unsigned int i, unsigned int part, char *why)
@@ -72,7 +72,7 @@ static int may_open(void *arg, unsigned int i, unsigned int part, char *why)
 static void release_export(void *arg, unsigned int i, unsigned int part)
 {
 	cr_assert_eq(i, 0);
-	atomic_fetch_add(&releases, 1);
+	atomic_fetch_add(&owner_releases, 1);
 }
 
 static void *serve_thread(void *arg)
@@ -585,7 +585,7 @@ Test(setup_server, length_of_a_file_is_remembered, .timeout = 60)
 	start_server(&secret, 0, 0);
 	cr_assert_eq(rp_setup_set_length(&target, "volume one", 4711, err), 0,
 		     "%s", err);
-	cr_assert_eq(atomic_load(&length_set), 4711);
+	cr_assert_eq(atomic_load(&last_length), 4711);
 	cr_assert_eq(fetch_export(), 0, "%s", err);
 	cr_assert_eq(m.export.length, 4711);
 	cr_assert_eq(atomic_load(&served), 1, "setting is no opening");
@@ -600,7 +600,7 @@ Test(setup_server, length_of_a_file_is_remembered, .timeout = 60)
 	target.secret = &other;
 	cr_assert_eq(rp_setup_set_length(&target, "volume one", 99, err),
 		     -EACCES);
-	cr_assert_eq(atomic_load(&length_set), 4711);
+	cr_assert_eq(atomic_load(&last_length), 4711);
 	stop_server();
 }
 
@@ -716,7 +716,7 @@ Test(setup_server, same_client_replaces_its_lost_connection, .timeout = 60)
 	start_server(&secret, 0, 0);
 	cr_assert_eq(open_as(1, true, false, &a), 0, "%s", err);
 	cr_assert_eq(open_as(1, true, true, &b), 0, "%s", err);
-	cr_assert_eq(atomic_load(&owners), 1, "it is the owner already");
+	cr_assert_eq(atomic_load(&owner_changes), 1, "it is the owner already");
 	/*
 	 * Closing the owner's first connection changes nothing, because it has
 	 * a second one.
@@ -724,13 +724,13 @@ Test(setup_server, same_client_replaces_its_lost_connection, .timeout = 60)
 	close(a);
 	poll(NULL, 0, 100);
 	cr_assert_eq(open_as(2, true, false, &c), -EBUSY);
-	cr_assert_eq(atomic_load(&releases), 0, "the owner stays");
+	cr_assert_eq(atomic_load(&owner_releases), 0, "the owner stays");
 	close(b);
 	cr_assert_eq(open_after_close(2, true, &c), 0, "%s", err);
-	cr_assert_eq(atomic_load(&releases), 1);
+	cr_assert_eq(atomic_load(&owner_releases), 1);
 	/* A daemon that stops leaves its owners to the next daemon. */
 	stop_server();
-	cr_assert_eq(atomic_load(&releases), 1);
+	cr_assert_eq(atomic_load(&owner_releases), 1);
 	close(c);
 }
 
@@ -804,19 +804,19 @@ Test(setup_server, client_that_shares_shuts_the_former_owner_out, .timeout = 60)
 	start_server(&secret, 0, 0);
 	exports[0].owner = 0;
 	cr_assert_eq(open_as(5, false, false, &c), 0, "%s", err);
-	cr_assert_eq(atomic_load(&owners), 0, "there was no owner");
+	cr_assert_eq(atomic_load(&owner_changes), 0, "there was no owner");
 	close(c);
 	cr_assert_eq(open_after_close(1, true, &a), 0, "%s", err);
 	close(a);
 	cr_assert_eq(open_after_close(2, false, &b), 0, "%s", err);
 	cr_assert_eq(m.export.owner, 2 | RP_SETUP_SHARED);
-	cr_assert_eq(atomic_load(&owners), 2);
+	cr_assert_eq(atomic_load(&owner_changes), 2);
 	/* A client that shared the pool before finds another owner now. */
 	cr_assert_eq(open_as(5, false, true, &c), 0, "%s", err);
 	cr_assert_eq(m.export.owner, 2 | RP_SETUP_SHARED);
 	close(c);
 	cr_assert_eq(open_as(3, false, false, &c), 0, "%s", err);
-	cr_assert_eq(atomic_load(&owners), 2, "it disturbs nobody");
+	cr_assert_eq(atomic_load(&owner_changes), 2, "it disturbs nobody");
 	cr_assert_eq(open_as(1, true, true, &a), -ESTALE);
 	cr_assert(strstr(err, "meanwhile"), "%s", err);
 	close(b);

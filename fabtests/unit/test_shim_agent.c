@@ -78,7 +78,7 @@ static void run_all(void)
 	}
 }
 
-static void next_is(uint64_t wr_id, enum ibv_wc_status status, int opcode)
+static void expect_next(uint64_t wr_id, enum ibv_wc_status status, int opcode)
 {
 	const struct ibv_wc *wc = &shown[ntaken];
 
@@ -94,7 +94,7 @@ static void next_is(uint64_t wr_id, enum ibv_wc_status status, int opcode)
 		cr_assert_eq((int)wc->opcode, opcode);
 }
 
-static void nothing_more(void)
+static void expect_no_more(void)
 {
 	take_completions(1);
 	cr_assert_eq(ntaken, ncompletions, "%d", (int)shown[ntaken].wr_id);
@@ -118,18 +118,18 @@ Test(shim_agent, durable_when_it_completes)
 	cr_assert_eq(post_flush(2, 0, 64, P, 0), 0);
 	mock_write(&m, 3, 64, 64, 'b');
 	mock_run(&m);
-	next_is(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-	nothing_more();
+	expect_next(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	expect_no_more();
 	cr_assert(!is_durable(0, 64, 'a'));
 	/* HELLO and HELLO_ACK, then the request. */
 	mock_side_channel_run(&m);
-	nothing_more();
+	expect_no_more();
 	cr_assert(!is_durable(0, 64, 'a'));
 	mock_side_channel_run(&m);
 	cr_assert(is_durable(0, 64, 'a'));
-	next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
-	next_is(3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-	nothing_more();
+	expect_next(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	expect_next(3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	expect_no_more();
 	/* The receives keep their slots; the slot of HELLO is free again. */
 	cr_assert_eq(free_slots(), (size_t)CQE - RP_SIDE_RECVS);
 	end();
@@ -143,29 +143,29 @@ Test(shim_agent, request_follows_the_fence)
 	cr_assert_eq(post_flush(2, 0, 64, P, 0), 0);
 	cr_assert_eq(m.queue[1].op, MOCK_READ);
 	cr_assert_eq(m.queue[1].addr, MOCK_AT);
-	nothing_more();
+	expect_no_more();
 	cr_assert_eq(m.side.nout, 0u);
 	cr_assert(mock_step(&m));
-	next_is(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-	nothing_more();
+	expect_next(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	expect_no_more();
 	cr_assert_eq(m.side.nout, 0u);
 	cr_assert(mock_step(&m));
-	nothing_more();
+	expect_no_more();
 	cr_assert_eq(m.side.nout, 1u);
 	run_all();
-	next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	expect_next(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	/* A flush of the whole region, and a flush of both types. */
 	mock_write(&m, 3, 0, MOCK_BYTES, 'c');
 	cr_assert_eq(post_flush(4, 0, 0, P, 1), 0);
 	run_all();
-	next_is(3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-	next_is(4, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	expect_next(3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	expect_next(4, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	cr_assert(is_durable(0, MOCK_BYTES, 'c'));
 	mock_write(&m, 5, 8, 8, 'd');
 	cr_assert_eq(post_flush(6, 8, 8, G | P, 0), 0);
 	run_all();
-	next_is(5, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-	next_is(6, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	expect_next(5, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	expect_next(6, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	cr_assert(is_durable(8, 8, 'd'));
 	end();
 }
@@ -177,9 +177,9 @@ Test(shim_agent, visible_only_needs_no_agent)
 	cr_assert_eq(post_flush(1, 0, 64, G, 0), 0);
 	cr_assert_eq(post_flush(2, 64, 0, P, 0), 0);
 	mock_run(&m);
-	next_is(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
-	next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
-	nothing_more();
+	expect_next(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	expect_next(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	expect_no_more();
 	cr_assert_eq(m.side.nout, 0u);
 	end();
 }
@@ -192,15 +192,15 @@ Test(shim_agent, unsignaled)
 	cr_assert_eq(post_flush(2, 0, 64, P, 0), 0);
 	mock_write(&m, 3, 64, 64, 'b');
 	run_all();
-	next_is(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-	next_is(3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-	nothing_more();
+	expect_next(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	expect_next(3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	expect_no_more();
 	cr_assert(is_durable(0, 64, 'a'));
 	/* An unsignaled flush still reports an error. */
 	mock_side_reregister(&m);
 	cr_assert_eq(post_flush(4, 0, 64, P, 0), 0);
 	run_all();
-	next_is(4, IBV_WC_REM_ACCESS_ERR, 0);
+	expect_next(4, IBV_WC_REM_ACCESS_ERR, 0);
 	end();
 }
 
@@ -261,8 +261,8 @@ Test(shim_agent, batch_that_is_not_posted_leaves_nothing)
 	rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
 	cr_assert_eq(rpmem_wr_complete(&m.q.pub), ENOMEM);
 	run_all();
-	next_is(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
-	nothing_more();
+	expect_next(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	expect_no_more();
 	cr_assert_eq(free_slots(), all + 1);
 	end();
 }
@@ -276,17 +276,17 @@ Test(shim_agent, former_key_is_refused)
 	cr_assert_eq(post_flush(2, 0, 64, P, 0), 0);
 	mock_write(&m, 3, 0, 64, 'a');
 	run_all();
-	next_is(1, IBV_WC_REM_ACCESS_ERR, 0);
-	next_is(2, IBV_WC_WR_FLUSH_ERR, 0);
-	next_is(3, IBV_WC_WR_FLUSH_ERR, 0);
-	nothing_more();
+	expect_next(1, IBV_WC_REM_ACCESS_ERR, 0);
+	expect_next(2, IBV_WC_WR_FLUSH_ERR, 0);
+	expect_next(3, IBV_WC_WR_FLUSH_ERR, 0);
+	expect_no_more();
 	cr_assert_eq(m.fails, 1u);
 	cr_assert_eq(post_flush(4, 0, 64, P, 0), ENOTCONN);
 	/* A later write of the program is reported as flushed in error. */
 	m.error = false;
 	mock_write(&m, 5, 0, 64, 'a');
 	mock_run(&m);
-	next_is(5, IBV_WC_WR_FLUSH_ERR, 0);
+	expect_next(5, IBV_WC_WR_FLUSH_ERR, 0);
 	end();
 }
 
@@ -298,19 +298,19 @@ Test(shim_agent, silent_agent_fails_flushes)
 		if (!before_hello) {
 			cr_assert_eq(post_flush(9, 0, 64, P, 0), 0);
 			run_all();
-			next_is(9, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+			expect_next(9, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		}
 		m.side.drop_replies = 99;
 		cr_assert_eq(post_flush(1, 0, 64, P, 0), 0);
 		mock_write(&m, 2, 64, 64, 'b');
 		run_all();
-		nothing_more();
+		expect_no_more();
 		m.side.now += 999999999;
-		nothing_more();
+		expect_no_more();
 		m.side.now += 1;
 		run_all();
-		next_is(1, IBV_WC_RETRY_EXC_ERR, 0);
-		next_is(2, IBV_WC_WR_FLUSH_ERR, 0);
+		expect_next(1, IBV_WC_RETRY_EXC_ERR, 0);
+		expect_next(2, IBV_WC_WR_FLUSH_ERR, 0);
 		cr_assert_eq(m.fails, 1u);
 		end();
 	}
@@ -322,13 +322,13 @@ Test(shim_agent, late_poll_is_no_timeout)
 	begin();
 	cr_assert_eq(post_flush(1, 0, 64, P, 0), 0);
 	run_all();
-	next_is(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	expect_next(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	cr_assert_eq(post_flush(2, 0, 64, P, 0), 0);
 	mock_run(&m);
-	nothing_more();
+	expect_no_more();
 	mock_side_channel_run(&m);
 	m.side.now += 9000000000;
-	next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	expect_next(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	end();
 }
 
@@ -343,8 +343,8 @@ Test(shim_agent, side_lost)
 		cr_assert_eq(post_flush(1, 0, 64, P, 0), 0);
 		mock_write(&m, 2, 0, 64, 'b');
 		run_all();
-		next_is(1, IBV_WC_RETRY_EXC_ERR, 0);
-		next_is(2, IBV_WC_WR_FLUSH_ERR, 0);
+		expect_next(1, IBV_WC_RETRY_EXC_ERR, 0);
+		expect_next(2, IBV_WC_WR_FLUSH_ERR, 0);
 		cr_assert_eq(m.fails, 1u);
 		end();
 	}
@@ -359,10 +359,10 @@ Test(shim_agent, error_of_the_queue_pair_is_reported_first)
 	cr_assert_eq(post_flush(3, 0, 64, P, 0), 0);
 	m.drop_ack = true;
 	run_all();
-	next_is(1, IBV_WC_RETRY_EXC_ERR, 0);
-	next_is(2, IBV_WC_WR_FLUSH_ERR, 0);
-	next_is(3, IBV_WC_WR_FLUSH_ERR, 0);
-	nothing_more();
+	expect_next(1, IBV_WC_RETRY_EXC_ERR, 0);
+	expect_next(2, IBV_WC_WR_FLUSH_ERR, 0);
+	expect_next(3, IBV_WC_WR_FLUSH_ERR, 0);
+	expect_no_more();
 	cr_assert_eq(m.side.nout, 0u);
 	cr_assert_eq(free_slots(), (size_t)CQE - RP_SIDE_RECVS - 1);
 	end();
@@ -370,12 +370,12 @@ Test(shim_agent, error_of_the_queue_pair_is_reported_first)
 	begin();
 	cr_assert_eq(post_flush(1, 0, 64, P, 0), 0);
 	mock_run(&m);
-	nothing_more();
+	expect_no_more();
 	mock_write(&m, 2, 0, 64, 'a');
 	m.drop_ack = true;
 	run_all();
-	next_is(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
-	next_is(2, IBV_WC_RETRY_EXC_ERR, 0);
+	expect_next(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	expect_next(2, IBV_WC_RETRY_EXC_ERR, 0);
 	end();
 }
 
@@ -385,12 +385,12 @@ Test(shim_agent, malformed_message_ends_the_side_connection)
 	begin();
 	cr_assert_eq(post_flush(1, 0, 64, P, 0), 0);
 	mock_run(&m);
-	nothing_more();
+	expect_no_more();
 	memset(&m.side.in[0], 0xee, sizeof(m.side.in[0]));
 	m.side.in[0].len = 48;
 	m.side.nin = 1;
 	run_all();
-	next_is(1, IBV_WC_RETRY_EXC_ERR, 0);
+	expect_next(1, IBV_WC_RETRY_EXC_ERR, 0);
 	end();
 }
 
@@ -400,17 +400,17 @@ Test(shim_agent, receives_are_not_deferred)
 	begin();
 	cr_assert_eq(post_flush(1, 0, 64, P, 0), 0);
 	mock_run(&m);
-	nothing_more();
+	expect_no_more();
 	m.done[m.ndone++] = (struct ibv_wc){
 		.wr_id = 7, .opcode = IBV_WC_RECV, .qp_num = MOCK_QPN};
-	next_is(7, IBV_WC_SUCCESS, IBV_WC_RECV);
+	expect_next(7, IBV_WC_SUCCESS, IBV_WC_RECV);
 	/* Completions of another queue pair are not deferred either. */
 	m.done[m.ndone++] = (struct ibv_wc){.wr_id = 8, .qp_num = MOCK_QPN};
 	m.done[m.ndone - 1].qp_num++;
 	take_completions(1);
 	cr_assert_eq(shown[ntaken++].wr_id, 8u);
 	run_all();
-	next_is(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	expect_next(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	end();
 }
 
@@ -436,11 +436,11 @@ Test(shim_agent, atomic_writes_are_behind_flushes)
 			cr_assert_eq(got, 0u);
 		mock_side_step(&m);
 	}
-	next_is(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-	next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
-	next_is(3, IBV_WC_SUCCESS, RPMEM_WC_ATOMIC_WRITE);
-	next_is(4, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
-	next_is(5, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	expect_next(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	expect_next(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	expect_next(3, IBV_WC_SUCCESS, RPMEM_WC_ATOMIC_WRITE);
+	expect_next(4, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	expect_next(5, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
 	memcpy(&got, m.medium + 128, 8);
 	cr_assert_eq(got, 0x1122334455667788u);
 	end();
@@ -457,13 +457,13 @@ Test(shim_agent, native_atomic_writes)
 	cr_assert_eq(atomic_write(1, 8, 1), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_ATOMIC_WRITE);
 	mock_run(&m);
-	next_is(1, IBV_WC_SUCCESS, 9);
+	expect_next(1, IBV_WC_SUCCESS, 9);
 	cr_assert_eq(post_flush(2, 0, 64, P, 0), 0);
 	cr_assert_eq(atomic_write(3, 8, 2), 0);
 	cr_assert_eq(m.queue[1].op, MOCK_READ);
 	run_all();
-	next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
-	next_is(3, IBV_WC_SUCCESS, RPMEM_WC_ATOMIC_WRITE);
+	expect_next(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	expect_next(3, IBV_WC_SUCCESS, RPMEM_WC_ATOMIC_WRITE);
 	cr_assert(m.visible[8] == 2);
 	end();
 }
@@ -489,8 +489,8 @@ Test(shim_agent, stores_that_a_device_flushes)
 		cr_assert_eq(post_flush(2, 128, 8, P, 0), 0);
 		cr_assert_eq(m.queue[1].op, MOCK_FLUSH);
 		run_all();
-		next_is(1, IBV_WC_SUCCESS, RPMEM_WC_ATOMIC_WRITE);
-		next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+		expect_next(1, IBV_WC_SUCCESS, RPMEM_WC_ATOMIC_WRITE);
+		expect_next(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 		cr_assert(is_durable(128, 8, 1), "%d", cpu);
 		end();
 	}
@@ -503,13 +503,13 @@ Test(shim_agent, bad_atomic_writes)
 	cr_assert_eq(atomic_write(1, 4, 1), EINVAL);
 	cr_assert_eq(atomic_write(1, MOCK_BYTES, 1), 0);
 	run_all();
-	next_is(1, IBV_WC_REM_ACCESS_ERR, 0);
+	expect_next(1, IBV_WC_REM_ACCESS_ERR, 0);
 	end();
 	begin();
 	m.side.region.writable = false;
 	cr_assert_eq(atomic_write(1, 8, 1), 0);
 	run_all();
-	next_is(1, IBV_WC_REM_ACCESS_ERR, 0);
+	expect_next(1, IBV_WC_REM_ACCESS_ERR, 0);
 	cr_assert_eq(m.visible[8], 0);
 	end();
 }
@@ -524,7 +524,7 @@ Test(shim_agent, detached_meanwhile)
 		cr_assert_eq(post_flush(i, 0, 64, P, 0), 0);
 	cr_assert(mock_step(&m));
 	cr_assert(mock_step(&m));
-	nothing_more();
+	expect_no_more();
 	late = m.side.nrecvs;
 	rp_qp_fini(&m.q);
 	/* One outstanding read still holds its slot. */

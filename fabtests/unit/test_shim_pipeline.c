@@ -49,7 +49,7 @@ static void run_all(void)
 	}
 }
 
-static void next_is(uint64_t wr_id, enum ibv_wc_status status)
+static void expect_next(uint64_t wr_id, enum ibv_wc_status status)
 {
 	const struct ibv_wc *wc = &shown[ntaken];
 
@@ -64,7 +64,7 @@ static void next_is(uint64_t wr_id, enum ibv_wc_status status)
 		cr_assert_eq((int)wc->opcode, RPMEM_WC_FLUSH);
 }
 
-static void nothing_more(void)
+static void expect_no_more(void)
 {
 	take_completions();
 	cr_assert_eq(ntaken, ncompletions, "%d", (int)shown[ntaken].wr_id);
@@ -103,7 +103,7 @@ static void begin_as(bool cpu)
 	/* Before HELLO_ACK no request is pipelined. */
 	cr_assert_eq(m.queue[0].op, MOCK_READ);
 	run_all();
-	next_is(1, IBV_WC_SUCCESS);
+	expect_next(1, IBV_WC_SUCCESS);
 	cr_assert_eq(m.side.doorbells, 0u);
 	mock_side_poll(&m);
 	run_all();
@@ -140,13 +140,13 @@ Test(shim_pipeline, one_round_trip)
 	cr_assert_eq(m.queue[1].op, MOCK_WRITE);
 	cr_assert_eq(m.queue[1].rkey, MOCK_RING_RKEY);
 	mock_run(&m);
-	nothing_more();
+	expect_no_more();
 	cr_assert(!is_durable(0, 64, 'a'));
 	cr_assert_eq(m.side.nout, 0u, "nothing goes over the side");
 	mock_side_channel_run(&m);
 	cr_assert(is_durable(0, 64, 'a'));
-	next_is(2, IBV_WC_SUCCESS);
-	nothing_more();
+	expect_next(2, IBV_WC_SUCCESS);
+	expect_no_more();
 	end();
 }
 
@@ -164,12 +164,12 @@ Test(shim_pipeline, reply_before_the_completion)
 	m.ndone = 0;
 	mock_side_channel_run(&m);
 	cr_assert_eq(m.ndone, 1u);
-	nothing_more();
+	expect_no_more();
 	/* Time passes, but no reply is overdue. */
 	m.side.now += 10000000000ull;
-	nothing_more();
+	expect_no_more();
 	m.done[m.ndone++] = wc;
-	next_is(2, IBV_WC_SUCCESS);
+	expect_next(2, IBV_WC_SUCCESS);
 	end();
 }
 
@@ -182,7 +182,7 @@ Test(shim_pipeline, nothing_is_pipelined_behind_an_adapter)
 	cr_assert_eq(m.queue[1].op, MOCK_READ);
 	run_all();
 	cr_assert(is_durable(0, 64, 'a'));
-	next_is(2, IBV_WC_SUCCESS);
+	expect_next(2, IBV_WC_SUCCESS);
 	end();
 }
 
@@ -198,7 +198,7 @@ Test(shim_pipeline, nothing_is_pipelined_without_write_access)
 	cr_assert_eq(post_flush(2, 0, 64), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_READ);
 	run_all();
-	next_is(2, IBV_WC_SUCCESS);
+	expect_next(2, IBV_WC_SUCCESS);
 	end();
 }
 
@@ -213,7 +213,7 @@ Test(shim_pipeline, idle_agent_gets_a_doorbell)
 	cr_assert_eq(post_flush(2, 0, 64), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_READ);
 	run_all();
-	next_is(2, IBV_WC_SUCCESS);
+	expect_next(2, IBV_WC_SUCCESS);
 	cr_assert_eq(m.side.doorbells, 0u);
 	mock_side_poll(&m);
 	run_all();
@@ -225,10 +225,10 @@ Test(shim_pipeline, idle_agent_gets_a_doorbell)
 	take_completions();
 	cr_assert_eq(m.side.nout, 0u);
 	mock_side_channel_run(&m);
-	nothing_more();
+	expect_no_more();
 	cr_assert_eq(m.side.nout, 1u);
 	run_all();
-	next_is(3, IBV_WC_SUCCESS);
+	expect_next(3, IBV_WC_SUCCESS);
 	cr_assert_eq(m.side.doorbells, 1u);
 	mock_side_poll(&m);
 	run_all();
@@ -237,10 +237,10 @@ Test(shim_pipeline, idle_agent_gets_a_doorbell)
 	cr_assert_eq(m.queue[0].op, MOCK_WRITE);
 	mock_side_idle(&m);
 	mock_side_channel_run(&m);
-	nothing_more();
+	expect_no_more();
 	cr_assert_eq(m.side.nout, 0u, "the ring is still empty");
 	run_all();
-	next_is(4, IBV_WC_SUCCESS);
+	expect_next(4, IBV_WC_SUCCESS);
 	cr_assert_eq(m.side.doorbells, 2u);
 	/* An agent with an empty ring needs no DOORBELL. */
 	mock_side_poll(&m);
@@ -299,12 +299,12 @@ Test(shim_pipeline, flushes_are_durable_in_any_order_of_events)
 					  posted > ntaken + 60,
 				  "%zu, seed %llu", ntaken,
 				  (unsigned long long)s.seed);
-			next_is(ntaken + 1, IBV_WC_SUCCESS);
+			expect_next(ntaken + 1, IBV_WC_SUCCESS);
 		}
 	}
 	run_all();
 	while (ntaken < posted)
-		next_is(ntaken + 1, IBV_WC_SUCCESS);
+		expect_next(ntaken + 1, IBV_WC_SUCCESS);
 	cr_assert_gt(pipelined + m.side.doorbells, 0u, "seed %llu",
 		     (unsigned long long)s.seed);
 	end();
@@ -324,7 +324,7 @@ Test(shim_pipeline, more_flushes_than_credits_wrap_around_the_ring)
 			pipelined += m.queue[i].op == MOCK_WRITE;
 		run_all();
 		for (uint64_t i = 0; i < 12; i++)
-			next_is(100 * round + i, IBV_WC_SUCCESS);
+			expect_next(100 * round + i, IBV_WC_SUCCESS);
 	}
 	cr_assert_eq(pipelined, 15u * RP_DEFERRED_MAX);
 	end();
@@ -343,13 +343,13 @@ Test(shim_pipeline, flush_behind_a_store_is_a_message)
 	cr_assert_eq(ncompletions - ntaken, 2u);
 	cr_assert_eq(shown[ntaken].wr_id, 2u);
 	cr_assert_eq(shown[ntaken++].status, IBV_WC_SUCCESS);
-	next_is(3, IBV_WC_SUCCESS);
+	expect_next(3, IBV_WC_SUCCESS);
 	cr_assert(is_durable(128, 8, 0x42));
 	/* The store has completed, so this flush is pipelined. */
 	cr_assert_eq(post_flush(4, 128, 8), 0);
 	cr_assert_eq(m.queue[0].op, MOCK_WRITE);
 	run_all();
-	next_is(4, IBV_WC_SUCCESS);
+	expect_next(4, IBV_WC_SUCCESS);
 	end();
 }
 
@@ -364,7 +364,7 @@ Test(shim_pipeline, store_waits_for_pipelined_flushes)
 	take_completions();
 	cr_assert_eq(m.side.nout, 0u);
 	run_all();
-	next_is(2, IBV_WC_SUCCESS);
+	expect_next(2, IBV_WC_SUCCESS);
 	cr_assert_eq(shown[ntaken].wr_id, 3u);
 	cr_assert_eq(shown[ntaken++].status, IBV_WC_SUCCESS);
 	end();
@@ -391,9 +391,9 @@ Test(shim_pipeline, batch_that_is_not_posted_leaves_no_gap)
 	cr_assert_eq(post_flush(3, 0, 64), 0);
 	cr_assert_eq(m.queue[1].op, MOCK_WRITE);
 	run_all();
-	next_is(2, IBV_WC_SUCCESS);
-	next_is(3, IBV_WC_SUCCESS);
-	nothing_more();
+	expect_next(2, IBV_WC_SUCCESS);
+	expect_next(3, IBV_WC_SUCCESS);
+	expect_no_more();
 	end();
 }
 
@@ -411,11 +411,11 @@ Test(shim_pipeline, ring_write_fails)
 	m.drop_ack = true;
 	mock_run(&m);
 	take_completions();
-	nothing_more();
+	expect_no_more();
 	mock_side_channel_run(&m);
-	next_is(2, IBV_WC_SUCCESS);
+	expect_next(2, IBV_WC_SUCCESS);
 	cr_assert(is_durable(0, 64, 'a'));
-	next_is(3, IBV_WC_RETRY_EXC_ERR);
+	expect_next(3, IBV_WC_RETRY_EXC_ERR);
 	cr_assert_eq(post_flush(4, 0, 64), ENOTCONN);
 	end();
 }
@@ -431,9 +431,9 @@ Test(shim_pipeline, loss_of_the_side_fails_flushes)
 	m.side.error = true;
 	mock_side_channel_run(&m);
 	take_completions();
-	next_is(2, IBV_WC_RETRY_EXC_ERR);
+	expect_next(2, IBV_WC_RETRY_EXC_ERR);
 	mock_run(&m);
-	next_is(3, IBV_WC_WR_FLUSH_ERR);
+	expect_next(3, IBV_WC_WR_FLUSH_ERR);
 	mock_side_fini(&m);
 	mock_fini(&m);
 }
@@ -445,7 +445,7 @@ Test(shim_pipeline, failed_ring_write_is_a_lost_agent)
 	cr_assert_eq(post_flush(2, 0, 64), 0);
 	m.side.has_ring = false;
 	mock_run(&m);
-	next_is(2, IBV_WC_RETRY_EXC_ERR);
+	expect_next(2, IBV_WC_RETRY_EXC_ERR);
 	cr_assert_eq(post_flush(3, 0, 64), ENOTCONN);
 	end();
 }
@@ -457,11 +457,11 @@ Test(shim_pipeline, silent_agent_fails_flushes)
 	cr_assert_eq(post_flush(2, 0, 64), 0);
 	m.side.ring_idle = true;
 	m.side.now += 5000000000ull;
-	nothing_more(); /* the ring write is not placed yet */
+	expect_no_more(); /* the ring write is not placed yet */
 	mock_run(&m);
-	nothing_more();
+	expect_no_more();
 	m.side.now += 5000000000ull;
-	next_is(2, IBV_WC_RETRY_EXC_ERR);
+	expect_next(2, IBV_WC_RETRY_EXC_ERR);
 	end();
 }
 
@@ -472,7 +472,7 @@ Test(shim_pipeline, former_region_is_refused)
 	cr_assert_eq(post_flush(2, 0, 64), 0);
 	mock_side_reregister(&m);
 	run_all();
-	next_is(2, IBV_WC_REM_ACCESS_ERR);
+	expect_next(2, IBV_WC_REM_ACCESS_ERR);
 	cr_assert_eq(m.fails, 1u);
 	end();
 }

@@ -33,7 +33,7 @@ static int post_flush(uint64_t wr_id, uint64_t addr, size_t len, uint8_t type,
 	return rpmem_wr_complete(&m.q.pub);
 }
 
-static void next_is(uint64_t wr_id, enum ibv_wc_status status, int opcode)
+static void expect_next(uint64_t wr_id, enum ibv_wc_status status, int opcode)
 {
 	struct ibv_wc wc;
 
@@ -47,7 +47,7 @@ static void next_is(uint64_t wr_id, enum ibv_wc_status status, int opcode)
 		cr_assert_eq((int)wc.opcode, opcode);
 }
 
-static void nothing_more(void)
+static void expect_no_more(void)
 {
 	struct ibv_wc wc;
 
@@ -72,11 +72,11 @@ Test(shim_queue, in_order)
 		mock_write(&m, 3, 64, 64, 'b');
 		cr_assert_eq(post_flush(4, 0, 0, G, 1), 0);
 		mock_run(&m);
-		next_is(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-		next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
-		next_is(3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-		next_is(4, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
-		nothing_more();
+		expect_next(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+		expect_next(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+		expect_next(3, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+		expect_next(4, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+		expect_no_more();
 		cr_assert_eq(free_slots(), 8u);
 		mock_fini(&m);
 	}
@@ -96,7 +96,7 @@ Test(shim_queue, native_flush_keeps_its_arguments)
 	cr_assert_eq(m.queue[0].type, G | P);
 	cr_assert_eq(m.queue[0].level, 0);
 	mock_run(&m);
-	nothing_more();
+	expect_no_more();
 	mock_fini(&m);
 }
 
@@ -110,14 +110,14 @@ Test(shim_queue, unsignaled_flush_reports_errors)
 		     (unsigned int)(IBV_SEND_FENCE | IBV_SEND_SIGNALED));
 	mock_write(&m, 2, 0, 1, 'a');
 	mock_run(&m);
-	next_is(2, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-	nothing_more();
+	expect_next(2, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+	expect_no_more();
 	cr_assert_eq(free_slots(), 8u);
 	/* An unsignaled flush still reports an error. */
 	cr_assert_eq(post_flush(3, MOCK_AT, 64, P, 0), 0);
 	m.next = IBV_WC_RETRY_EXC_ERR;
 	mock_run(&m);
-	next_is(3, IBV_WC_RETRY_EXC_ERR, 0);
+	expect_next(3, IBV_WC_RETRY_EXC_ERR, 0);
 	mock_fini(&m);
 }
 
@@ -128,7 +128,7 @@ Test(shim_queue, all_are_signaled)
 	m.q.pub.wr_flags = 0;
 	cr_assert_eq(post_flush(1, MOCK_AT, 64, P, 0), 0);
 	mock_run(&m);
-	next_is(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	expect_next(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	mock_fini(&m);
 }
 
@@ -160,10 +160,10 @@ Test(shim_queue, flushes_are_bounded_by_completion_entries)
 	cr_assert_eq(m.nqueue, 8u);
 	mock_run(&m);
 	for (uint64_t i = 0; i < 8; i++)
-		next_is(i, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+		expect_next(i, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	cr_assert_eq(post_flush(9, MOCK_AT, 64, P, 0), 0);
 	mock_run(&m);
-	next_is(9, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	expect_next(9, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	mock_fini(&m);
 }
 
@@ -194,9 +194,9 @@ Test(shim_queue, batch_is_posted_as_a_whole)
 	cr_assert_eq(rpmem_wr_complete(&m.q.pub), ENOMEM);
 	cr_assert_eq(free_slots(), 6u);
 	mock_run(&m);
-	next_is(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
-	next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
-	nothing_more();
+	expect_next(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	expect_next(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	expect_no_more();
 	cr_assert_eq(free_slots(), 8u);
 	mock_fini(&m);
 }
@@ -222,7 +222,7 @@ Test(shim_queue, unknown_regions)
 	cr_assert_eq(post_flush(1, MOCK_AT, 64, P, 0), 0);
 	cr_assert_eq(m.nqueue, 1u);
 	mock_run(&m);
-	next_is(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	expect_next(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	mock_fini(&m);
 }
 
@@ -242,7 +242,7 @@ Test(shim_queue, descriptor_must_fit_the_connection)
 	cr_assert_eq(post_flush(1, MOCK_AT, 64, P, 0), 0);
 	cr_assert_eq(m.nqueue, 1u);
 	mock_run(&m);
-	next_is(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	expect_next(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 	mock_fini(&m);
 }
 
@@ -274,10 +274,10 @@ Test(shim_queue, refusals_are_in_order)
 		cr_assert_eq(post_flush(2, cases[i].addr, 64, P, 0), 0);
 		mock_write(&m, 3, 0, 64, 'b');
 		mock_run(&m);
-		next_is(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
-		next_is(2, cases[i].want, 0);
-		next_is(3, IBV_WC_WR_FLUSH_ERR, 0);
-		nothing_more();
+		expect_next(1, IBV_WC_SUCCESS, IBV_WC_RDMA_WRITE);
+		expect_next(2, cases[i].want, 0);
+		expect_next(3, IBV_WC_WR_FLUSH_ERR, 0);
+		expect_no_more();
 		/* The program may reset the queue pair and connect again. */
 		m.error = false;
 		cr_assert_eq(post_flush(4, MOCK_AT, 64, P, 0), ENOTCONN);
@@ -303,7 +303,7 @@ Test(shim_queue, refused_flush_fails_on_a_lax_device)
 	}
 	cr_assert_eq(m.fails, 1u);
 	mock_run(&m);
-	next_is(2, IBV_WC_WR_FLUSH_ERR, 0);
+	expect_next(2, IBV_WC_WR_FLUSH_ERR, 0);
 	cr_assert_eq(post_flush(3, MOCK_AT, 64, P, 0), ENOTCONN);
 	mock_fini(&m);
 }
@@ -316,8 +316,8 @@ Test(shim_queue, earlier_error_is_reported_first)
 	cr_assert_eq(post_flush(2, MOCK_AT + MOCK_BYTES, 64, P, 0), 0);
 	m.next = IBV_WC_RETRY_EXC_ERR;
 	mock_run(&m);
-	next_is(1, IBV_WC_RETRY_EXC_ERR, 0);
-	next_is(2, IBV_WC_WR_FLUSH_ERR, 0);
+	expect_next(1, IBV_WC_RETRY_EXC_ERR, 0);
+	expect_next(2, IBV_WC_WR_FLUSH_ERR, 0);
 	mock_fini(&m);
 }
 
@@ -329,11 +329,11 @@ Test(shim_queue, posts_after_errors_as_a_device)
 	mock_write(&m, 1, 0, 64, 'a');
 	m.next = IBV_WC_RNR_RETRY_EXC_ERR;
 	mock_run(&m);
-	next_is(1, IBV_WC_RNR_RETRY_EXC_ERR, 0);
+	expect_next(1, IBV_WC_RNR_RETRY_EXC_ERR, 0);
 	cr_assert_eq(post_flush(2, MOCK_AT, 64, P, 0), 0);
 	mock_run(&m);
-	next_is(2, IBV_WC_WR_FLUSH_ERR, 0);
-	nothing_more();
+	expect_next(2, IBV_WC_WR_FLUSH_ERR, 0);
+	expect_no_more();
 	mock_fini(&m);
 }
 
@@ -358,7 +358,7 @@ Test(shim_queue, regions_change_inside_a_batch)
 	rpmem_wr_flush(&m.q.pub, MOCK_RKEY, MOCK_AT, 64, P, 0);
 	cr_assert_eq(rpmem_wr_complete(&m.q.pub), 0);
 	mock_run(&m);
-	next_is(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	expect_next(1, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
 
 	/* A later descriptor of the region allows less. */
 	d.region = 0;
@@ -379,7 +379,7 @@ Test(shim_queue, any_error_ends_flushes)
 	mock_write(&m, 1, 0, 64, 'a');
 	m.next = IBV_WC_RNR_RETRY_EXC_ERR;
 	mock_run(&m);
-	next_is(1, IBV_WC_RNR_RETRY_EXC_ERR, 0);
+	expect_next(1, IBV_WC_RNR_RETRY_EXC_ERR, 0);
 	m.error = false;
 	cr_assert_eq(post_flush(2, MOCK_AT, 64, P, 0), ENOTCONN);
 	mock_fini(&m);
@@ -402,8 +402,8 @@ Test(shim_queue, completions_after_detaching_are_dropped)
 	cr_assert_eq(free_slots(), 7u);
 	cr_assert_eq(post_flush(2, MOCK_AT, 64, P, 0), 0);
 	mock_run(&m);
-	next_is(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
-	nothing_more();
+	expect_next(2, IBV_WC_SUCCESS, RPMEM_WC_FLUSH);
+	expect_no_more();
 	cr_assert_eq(free_slots(), 8u);
 	mock_fini(&m);
 }
@@ -421,7 +421,7 @@ Test(shim_queue, atomic_writes)
 	cr_assert_eq(rpmem_wr_complete(&m.q.pub), 0);
 	cr_assert_eq(m.queue[0].flags, (unsigned int)IBV_SEND_SIGNALED);
 	mock_run(&m);
-	next_is(1, IBV_WC_SUCCESS, 9);
+	expect_next(1, IBV_WC_SUCCESS, 9);
 	/* Behind a flush that is a read, it needs IBV_SEND_FENCE. */
 	cr_assert_eq(post_flush(2, MOCK_AT, 64, P, 0), 0);
 	m.q.pub.wr_id = 3;
