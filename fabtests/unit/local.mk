@@ -115,7 +115,7 @@ fabtests_unit_test_group_replace_SOURCES = fabtests/unit/test_group_replace.c \
 fabtests_unit_test_group_replace_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
 fabtests_unit_test_group_replace_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
 
-# Small chunks, so that a run of the rig meets every rule of the bitmap.
+# With small chunks, a run of the rig meets every rule of the bitmap.
 unit_tests += fabtests/unit/test_pool_group fabtests/unit/test_pool_group_area \
 	fabtests/unit/test_pool_group_cost fabtests/unit/test_pool_group_rules
 group_sources = fabtests/unit/group_rig.c fabtests/unit/group_rig.h \
@@ -230,7 +230,7 @@ fabtests_unit_test_pmem_files_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 fabtests_unit_test_pmem_files_LDFLAGS = \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=free
 
-# The same code with its fault points compiled in.
+# prov/core/pmem.c with its fault injection points.
 unit_tests += fabtests/unit/test_pmem_fault
 fabtests_unit_test_pmem_fault_SOURCES = fabtests/unit/test_pmem_fault.c \
 	prov/core/pmem.c $(fault_points) prov/core/atomic.c \
@@ -340,7 +340,7 @@ unit_tests += fabtests/unit/test_agent_session
 fabtests_unit_test_agent_session_SOURCES = fabtests/unit/test_agent_session.c $(agent_bed)
 fabtests_unit_test_agent_session_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
-# Sessions and an agent, joined by connections that break.
+# Sessions and an agent, connected by channels that break.
 unit_tests += fabtests/unit/test_both
 fabtests_unit_test_both_SOURCES = fabtests/unit/test_both.c \
 	fabtests/unit/both_world.c fabtests/unit/both_world.h \
@@ -394,7 +394,7 @@ fabtests_unit_test_worker_alone_LDFLAGS = \
 	-Wl,--wrap=pthread_cond_init,--wrap=pthread_cond_destroy \
 	-Wl,--wrap=pthread_create
 
-# The session on a fake channel.
+# Tests of the session use a fake channel.
 session_bed = fabtests/unit/session_bed.c fabtests/unit/session_bed.h \
 	fabtests/unit/leaks.h
 
@@ -429,7 +429,7 @@ unit_tests += fabtests/unit/test_session_world
 fabtests_unit_test_session_world_SOURCES = fabtests/unit/test_session_world.c $(session_bed) \
 	fabtests/unit/seeded.h
 
-# The verdicts that the crash matrix uses.
+# The verdicts of the literature, which the crash matrix uses, too.
 unit_tests += fabtests/unit/test_verdicts
 fabtests_unit_test_verdicts_SOURCES = fabtests/unit/test_verdicts.c \
 	fabtests/fault/verdicts.c fabtests/fault/verdicts.h
@@ -487,7 +487,7 @@ fabtests_unit_test_pmsim_nic_SOURCES = fabtests/unit/test_pmsim_nic.c $(sim_rig)
 fabtests_unit_test_pmsim_nic_CPPFLAGS = $(sim_cppflags)
 fabtests_unit_test_pmsim_nic_LDADD = $(sim_ldadd)
 
-# Private connections, both ends in one process, over the loopback device.
+# Private connections over TCP, with both ends in one process.
 unit_tests += fabtests/unit/test_rc
 fabtests_unit_test_rc_SOURCES = fabtests/unit/test_rc.c fabtests/unit/rc_rig.h
 fabtests_unit_test_rc_LDADD = prov/rc/librc.la prov/core/libcore.la $(RDMACM_LIBS) \
@@ -501,7 +501,7 @@ fabtests_unit_test_rc_tcp_LDFLAGS = -Wl,--wrap=send -Wl,--wrap=sendmsg
 fabtests_unit_test_rc_tcp_LDADD = prov/rc/librc.la prov/core/libcore.la $(RDMACM_LIBS) \
 	$(FABRIC_LIBS) $(CRITERION_LIBS)
 
-# Private connections by queue pairs, on a fake device.
+# Private connections on queue pairs of a fake device.
 rc_verbs_rig = fabtests/unit/rc_verbs_rig.c fabtests/unit/rc_verbs_rig.h \
 	fabtests/unit/cm_fake.c fabtests/unit/cm_fake.h \
 	prov/rc/rc.c prov/rc/rc_listen.c prov/rc/rc_recv.c prov/rc/rc_verbs.c \

@@ -304,7 +304,7 @@ Test(agent, request_with_most_ranges)
 	m.level = RP_LEVEL_VISIBLE;
 	bed_expect(&p, bed_send(&p, &m), RP_ST_OK);
 	cr_assert_eq(dax.drains, 1);
-	/* Those ranges in a region that needs msync: the reply comes later. */
+	/* Ranges in a region that needs msync: the reply comes later. */
 	for (int i = 0; i < RP_WIRE_MAX_PACKED; i++)
 		r[i].key = file.r.key;
 	m.level = RP_LEVEL_DURABLE;

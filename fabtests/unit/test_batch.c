@@ -286,7 +286,7 @@ Test(batch, scattered_pages)
 	run_scattered(&p, 3);
 	run_scattered(&p, 3);
 	expect_together(&p);
-	/* It takes longer: split the next batches, twice as many each time. */
+	/* A slow msync: split the next batches, twice as many each time. */
 	for (int apart = 1; apart <= 128; apart *= 2) {
 		p.sync_takes = 3001;
 		run_scattered(&p, 3);

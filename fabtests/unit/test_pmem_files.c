@@ -135,7 +135,10 @@ static bool files_given(void)
 {
 	if (!allocations_left)
 		return false;
-	/* Threads run this only without failures: then it is read only. */
+	/*
+	 * Threads run this only without failures, so they only read
+	 * allocations_left.
+	 */
 	if (allocations_left > 0)
 		allocations_left--;
 	blocks++;

@@ -279,7 +279,7 @@ static void check_incarnations(const char *prov)
 	node_memory(&b, mem, sizeof(mem), 0, 0);
 	key = b.key;
 	cr_assert_eq(key, dead.key, "base keys are the same again");
-	/* It has the same fi_addr_t, and the base accepts the old key. */
+	/* The new process has the same fi_addr_t; its base key is old. */
 	MUST(write_dc("3", 1, 0, &ctx[4]));
 	sim_deliver_all();
 	node_poke(&b);

@@ -77,7 +77,7 @@ Test(rc_verbs, a_chain_is_posted_in_one_call_and_reported_in_order)
 	rp_channel_close(e.c);
 }
 
-/* A READ behind a write proves placement; the write's completion doesn't. */
+/* A READ behind a write proves placement, unlike the write's completion. */
 Test(rc_verbs, a_delivered_write_is_followed_by_a_read)
 {
 	struct rig_op o[3];

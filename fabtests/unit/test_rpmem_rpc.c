@@ -575,7 +575,7 @@ Test(rpmem_rpc, max_call_fits_however_it_is_divided)
 				.reply_max = info.max_call + more - len,
 			};
 			ret = rpmem_rpc_submit(w.c, &op);
-			/* Or the ring has no room for the call. */
+			/* A refusal without `more` means a full ring. */
 			cr_assert(more || ret != -EMSGSIZE, "%zu", len);
 			refused += ret == -EMSGSIZE;
 		}

@@ -293,7 +293,7 @@ Test(session_memory, injected_write_behind_a_store)
 	bed_post(op_write(&w[0], 1, 0, 64, RP_LEVEL_DURABLE));
 	op = op_write(&w[1], 1, 0, 5000, RP_LEVEL_DURABLE);
 	op->inject = true;
-	/* This one is for the vector of unplaced ranges; the next one fails. */
+	/* This one is for unplaced ranges; the next one fails. */
 	fail_allocation(1);
 	bed_post(op);
 	cr_assert(failed);

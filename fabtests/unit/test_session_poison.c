@@ -62,7 +62,7 @@ Test(session_poison, commit_without_the_agent_ends_behind_stores)
 	bed.method = RP_METHOD_FENCE;
 	bed.class = RP_CLASS_PROCESS;
 	bed_open(1);
-	/* This class needs the agent, which will refuse it. */
+	/* Class power needs the agent, which will refuse it. */
 	op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE)->required = RP_CLASS_POWER;
 	bed_post(&a.op);
 	bed_see_request(RP_EFFECT_STORE);

@@ -331,7 +331,7 @@ static bool send_reply(void)
 
 /* --- the channel --- */
 
-/* The number that the operation of this request stores; 0: it has completed. */
+/* The number that this request's operation stores; 0: it has completed. */
 static uint64_t number_of_request(uint64_t token)
 {
 	const struct rp_piece *p = NULL;

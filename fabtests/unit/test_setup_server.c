@@ -780,7 +780,7 @@ Test(setup_server, displaced_client_is_refused_for_good, .timeout = 60)
 
 	start_server(&secret, 0, 0);
 	cr_assert_eq(open_as(1, true, false, &a), 0, "%s", err);
-	/* It comes back after a restart; another client was faster. */
+	/* A client comes back after a restart; another was faster. */
 	for (int wait = 0; wait < 2; wait++) {
 		atomic_store(&awaited, wait);
 		cr_assert_eq(open_as(2, true, true, &b), -ESTALE);
