@@ -203,7 +203,7 @@ void ps_conns_kill(struct ps_machine *m)
 	while ((pep = LIST_FIRST(&m->peps))) {
 		pep->listens = false;
 		LIST_REMOVE(pep, link);
-		/* Later connection requests to it get no reply. */
+		/* After this, requests to the listener get no reply. */
 		ps_eq_forget(pep->eq, &pep->fid.fid);
 	}
 	LIST_FOREACH (eq, &m->eqs, link)

@@ -300,7 +300,7 @@ struct ps_msg {
 	bool placed;	  /* the NIC executed it; report it */
 	bool numbered;	  /* completion is valid */
 	uint64_t completion; /* NIC's completion number */
-	uint64_t flags;	     /* FI_REMOTE_CQ_DATA, FI_INJECT, .. */
+	uint64_t flags;	     /* FI_REMOTE_CQ_DATA, .. */
 	uint64_t data, tag;
 	void *claim;
 	int err; /* of PMSIM_ERROR */

@@ -97,7 +97,7 @@ uint32_t rp_rc_flags(const struct rp_rc *rc);
 
 /* Memory registered with an rp_rc. */
 struct rp_rc_mr {
-	void *handle;	      /* NULL: not registered */
+	void *handle;	      /* NULL: nothing is registered */
 	void *desc;	      /* descriptor for local operations */
 	uint64_t rkey;	      /* key for peers' operations */
 	uint64_t remote_addr; /* remote address of the first byte */

@@ -40,7 +40,7 @@ TAILQ_HEAD(rp_rc_ops_list, rp_channel_op);
 
 enum rp_rc_state {
 	RP_RC_CONNECTING,
-	RP_RC_UP,     /* connected or accepted */
+	RP_RC_UP,     /* channel is connected or accepted */
 	RP_RC_ENDING, /* lost() is due; ops->shut() not called yet */
 	RP_RC_ENDED,  /* ops->shut() and lost() were called */
 	RP_RC_CLOSED, /* closed by its owner; freed at depth 0 */
@@ -65,7 +65,7 @@ struct rp_rc_channel {
 };
 
 struct rp_rc_request {
-	TAILQ_ENTRY(rp_rc_request) link; /* oldest first */
+	TAILQ_ENTRY(rp_rc_request) link; /* rc->requests, oldest first */
 	void *handle;			 /* handle of the backend's request */
 	uint64_t born;
 	uint64_t source;
@@ -95,7 +95,7 @@ struct rp_rc {
 	unsigned int nrequests;
 	bool listening;
 	unsigned int depth; /* nesting of rp_rc_poll() and closes */
-	/* Completed operations that are not reported yet. */
+	/* Completed operations whose done() was not called yet. */
 	struct rp_rc_ops_list done;
 	unsigned int ndone;
 	struct rp_rc_recvs messages;

@@ -55,7 +55,7 @@ struct tcp_opening {
 
 /* A half-open socket: from accept(), without ACCEPT or REJECT sent yet. */
 struct tcp_half_open {
-	TAILQ_ENTRY(tcp_half_open) link; /* oldest first */
+	TAILQ_ENTRY(tcp_half_open) link; /* tcp_rc.half_open, oldest first */
 	int fd;
 	bool connect_received; /* CONNECT was reported to rc.c */
 	uint64_t born;
@@ -165,7 +165,7 @@ void rp_tcp_close(int fd);
 int rp_tcp_open_channel(struct tcp_channel *t);
 /* Watch t's socket for EPOLLOUT, or stop watching. */
 void rp_tcp_want_room(struct tcp_channel *t, bool want);
-/* Add t to the list that each poll walks, or remove it. */
+/* Add t to tcp_rc.work, which each poll serves; or remove it. */
 void rp_tcp_add_work(struct tcp_channel *t);
 void rp_tcp_remove_work(struct tcp_channel *t);
 /* The backend functions shut(), reg() and dereg() of rp_rc_tcp. */

@@ -20,7 +20,7 @@ enum rp_tcp_type {
 	RP_TCP_REJECT,	     /* data; ends the connection */
 	RP_TCP_MESSAGE,	     /* a message of at most RP_WIRE_MAX_MSG bytes */
 	RP_TCP_WRITE,	     /* rma, data; flag: reply PLACED */
-	RP_TCP_READ,	     /* rma: requests length bytes */
+	RP_TCP_READ,	     /* rma: request for `length` bytes */
 	RP_TCP_DATA,	     /* reply to the oldest READ */
 	RP_TCP_PLACED,	     /* the oldest `length` flagged WRITEs are placed */
 };

@@ -134,7 +134,7 @@ static void fill_task(struct rp_task *t, const struct call *c, size_t size)
 	t->op.result = t->op.iov;
 	t->op.result_count = c->nres;
 	t->context = m->context;
-	/* The bases count fetching atomics as reads. */
+	/* Bases count fetching atomics as reads: so does this. */
 	t->kind = c->kind ? RP_CNTR_READ : RP_CNTR_WRITE;
 	t->flags = FI_ATOMIC | (c->kind ? FI_READ : FI_WRITE);
 }

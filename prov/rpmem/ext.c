@@ -82,7 +82,7 @@ static bool query_replied(enum rp_status status)
 	return status < RP_ST_WRITE_FAILED;
 }
 
-/* The `extra` of the task of an asynchronous query. */
+/* An asynchronous query: the `extra` of its task. */
 struct query_task {
 	struct rp_wire_info info;
 	struct rp_session *session;
@@ -124,7 +124,7 @@ static ssize_t ext_query(struct fid_ep *fid, fi_addr_t addr, uint64_t key,
 		free(q);
 		goto unlock;
 	}
-	t->extra = q; /* freed with the task */
+	t->extra = q; /* q is freed with the task */
 	t->ranges[0] = (struct rp_wire_range){.key = key};
 	t->op.done = query_task_done;
 	t->op.kind = RP_OP_QUERY;
@@ -143,7 +143,7 @@ unlock:
 }
 
 struct query {
-	struct rp_op op; /* first, so that op->done finds the query */
+	struct rp_op op; /* first member: op->done casts to it */
 	bool done;
 	struct rp_wire_range range;
 	struct rp_session *session;

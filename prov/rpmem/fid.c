@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Calls of struct fi_ops that objects share: not supported, or the base's. */
+/* Functions of fi_ops tables that objects share: refuse, or call the base. */
 #include "rpmem/cm.h"
 
 int rp_no_bind(struct fid *fid, struct fid *bfid, uint64_t flags)

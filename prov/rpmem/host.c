@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The real machine: its clock, its randomness, its memory. */
+/* Services of the real machine: clock, random bytes, memory facts. */
 #include "core/thread.h"
 #include "rpmem/host.h"
 

@@ -64,7 +64,7 @@ static bool has_component(const char *list, size_t len, const char *name)
 	return false;
 }
 
-/* The components of "a;b;c" other than ofi_rpmem, joined; "": none. */
+/* Join the components of "a;b;c" other than ofi_rpmem; "": none. */
 static char *join_base_names(const char *list, size_t len)
 {
 	const char *const end = list + len;

@@ -121,7 +121,7 @@ ssize_t rp_local_filter_error(struct rp_cq *cq, struct fi_cq_err_entry *e)
 	return ret;
 }
 
-/* With the lock. */
+/* With dom->lock: post the read on the base, with l as context. */
 static ssize_t post_base_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 			      uint64_t flags, struct rp_local_read *l)
 {
@@ -176,7 +176,7 @@ void rp_local_close_ep(struct rp_ep *ep)
 
 /* --- posting --- */
 
-/* With the lock. */
+/* With dom->lock: is each buffer in a persistent region? Fills l->iov. */
 static int check_buffers(struct rp_ep *ep, const struct fi_msg_rma *msg,
 			 struct rp_local_read *l)
 {

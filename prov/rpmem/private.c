@@ -66,8 +66,8 @@ struct rp_private {
 	struct rp_rc *rc;
 	struct rp_session_attr attr;
 	uint16_t port;	     /* listener's port; 0: none */
-	atomic_bool kicked;  /* a session needs progress */
-	atomic_bool posting; /* inside rp_private_post() */
+	atomic_bool kicked;  /* an idle session needs progress */
+	atomic_bool posting; /* rp_private_post() is running */
 	unsigned int nopen;  /* on the busy and idle lists */
 	struct rp_peers busy;
 	struct rp_peers idle; /* sorted by due */

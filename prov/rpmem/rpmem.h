@@ -342,7 +342,7 @@ struct rp_mr {
 	/* Registration that all connections use; RP_RC_VERBS only. */
 	struct rp_rc_mr shared_mr;
 	bool allows_flush;  /* shared allows native FLUSH */
-	enum rp_tri native; /* does the device have FLUSH? */
+	enum rp_tri native; /* does the device have native FLUSH? */
 	struct rp_region region;
 	LIST_ENTRY(rp_mr) link; /* in dom->persistent_mrs */
 };

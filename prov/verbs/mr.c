@@ -13,7 +13,7 @@ struct rp_mr {
 	struct rp_facts facts;
 	unsigned int access;   /* RP_DESC_* that were requested */
 	unsigned int native;   /* RP_DESC_* that the device can do */
-	uint64_t addr, length; /* as registered with the device */
+	uint64_t addr, length; /* range known to the device */
 	struct rp_dom *dom;    /* domain whose agent serves it; or NULL */
 	struct rp_region region;
 };
@@ -73,8 +73,8 @@ static int check_facts(struct rp_mr *m, const char *why)
 }
 
 /*
- * Add the region to the agent, for peers that have no cheaper method. If the
- * agent cannot flush it that is no error: peers may have one.
+ * Add the region to the agent, for peers without a cheaper method. That the
+ * agent cannot flush it is no error, because peers may have a method.
  */
 static int region_serve(struct rp_mr *m, struct ibv_pd *pd, const char *why)
 {

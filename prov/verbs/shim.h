@@ -94,7 +94,7 @@ struct rp_slot {
 	enum ibv_wc_status forced_status; /* status to report; or SUCCESS */
 	/* A write's slot and its flush's; the flush reports both. */
 	struct rp_slot *flush, *write;
-	enum ibv_wc_status failed;	 /* status of the failed write */
+	enum ibv_wc_status failed;	 /* status of its failed write */
 	struct rp_deferred_wc *deferred; /* READ, RING: the request; or NULL */
 	struct rp_slot *next;		 /* next free */
 };

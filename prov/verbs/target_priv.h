@@ -57,7 +57,7 @@ struct rp_target {
 	bool is_polled;
 	LIST_ENTRY(rp_target) polled, link;
 	uint64_t weakenings;  /* number sent to this peer */
-	unsigned int tx_free; /* a bit per buffer */
+	unsigned int tx_free; /* bit i: tx[i] is free */
 	uint8_t rx[RECVS][RECV_LEN], tx[SENDS][SEND_LEN];
 	/*
 	 * The ring that the peer writes requests to, over its own queue pair,
