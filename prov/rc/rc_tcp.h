@@ -85,7 +85,7 @@ struct tcp_channel {
 	uint64_t payload_left;
 	uint8_t *write_at;	  /* WRITE: where the next byte goes */
 	struct tcp_mr *mr;	  /* WRITE: its region; DATA: NULL */
-	bool owes_placed;	  /* WRITE: reply PLACED when placed */
+	bool replies_placed;	  /* WRITE: reply PLACED when placed */
 	struct rp_channel_op *op; /* DATA: the READ; WRITE: NULL */
 	uint64_t op_offset;	  /* DATA: bytes received so far */
 	unsigned int owed_placed; /* placed WRITEs to acknowledge */

@@ -43,7 +43,7 @@ static void payload_ended(struct tcp_channel *t)
 	}
 	t->mr->users--;
 	t->mr = NULL;
-	t->owed_placed += t->owes_placed;
+	t->owed_placed += t->replies_placed;
 }
 
 /* Count n more bytes of data as placed. True: the data is complete. */
@@ -110,7 +110,7 @@ static int begin_write(struct tcp_channel *t, const struct tcp_head *h)
 	t->mr = mr;
 	mr->users++;
 	t->write_at = mr->base + h->addr;
-	t->owes_placed = h->acknowledged;
+	t->replies_placed = h->acknowledged;
 	t->payload_left = h->length;
 	if (!t->payload_left)
 		payload_ended(t);
