@@ -392,7 +392,7 @@ static void end_recv(struct sim_rc *f, struct sim_recv *r, size_t len, int err)
 	if (err || len > sizeof(r->buf)) {
 		/* While c is connecting, a CM event with the cause follows. */
 		if (c->state == RP_RC_CONNECTING)
-			f->rc.look = true;
+			f->rc.poll_at_once = true;
 		else
 			rp_rc_end_channel(c, ECONNRESET, NULL, 0);
 		return;
