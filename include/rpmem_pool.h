@@ -112,7 +112,7 @@ int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info);
 enum rpmem_pool_state {
 	RPMEM_POOL_AWAY = 0,	/* the library tries to open the member */
 	RPMEM_POOL_COPYING = 1, /* the library copies missing bytes to it */
-	RPMEM_POOL_LAGGING = 2,	/* it lacks completed writes: it is slow, or its
+	RPMEM_POOL_LAGGING = 2, /* it lacks completed writes: it is slow, or its
 				   connection is lost */
 	RPMEM_POOL_CURRENT = 3,
 };

@@ -100,7 +100,8 @@ void conn_await_polling(struct conn_world *w, int n, struct conn_node *node);
 typedef void (*conn_role)(struct conn_world *w, int number);
 int conn_run(const char *prov, size_t len, conn_role target,
 	     conn_role initiator, int n);
-/* As conn_run(); returns the shared page, to be freed by the caller, or NULL. */
+/* As conn_run(); returns the shared page, to be freed by the caller, or NULL.
+ */
 struct conn_world *conn_run_page(const char *prov, size_t len, conn_role target,
 				 conn_role initiator, int n);
 void conn_world_free(struct conn_world *w);

@@ -13,7 +13,8 @@ int main(int argc, char **argv)
 		argc, argv, "suite", BENCH_SUITE_MODES, BENCH_SUITE,
 		"Measures the provider against its bars.\vModes: suite (the "
 		"default), initiators (1 to 16 endpoints), calibrate (costs "
-		"of writes, requests and flushes). Exit status: 0 all figures were measured "
+		"of writes, requests and flushes). Exit status: 0 all figures "
+		"were measured "
 		"and meet their bars, 1 one is missing or misses its bar, 2 "
 		"wrong usage, 3 the run failed.");
 }

@@ -22,7 +22,8 @@ fabtests_fault_librpmem_fault_fi_la_LIBADD = $(FABRIC_LIBS) $(PMEM2_LIBS) $(rpme
 check_PROGRAMS += fabtests/fault/fi_rpmemd_faults
 fabtests_fault_fi_rpmemd_faults_SOURCES = util/fi_rpmemd.c util/conf.c \
 	util/export.c util/export_key.c util/export_worker.c util/lost_page.c \
-	util/metrics.c util/pool.c util/shutdowns.c $(fault_points)
+	util/export_text.c util/metrics.c util/one_shot.c util/pool.c \
+	util/shutdowns.c $(fault_points)
 fabtests_fault_fi_rpmemd_faults_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 fabtests_fault_fi_rpmemd_faults_CFLAGS = $(util_fi_rpmemd_CFLAGS)
 fabtests_fault_fi_rpmemd_faults_LDADD = $(util_fi_rpmemd_LDADD)

@@ -30,13 +30,13 @@ int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
 	cr_assert_eq(attr->size, sizeof(*attr));
 	rig_pool.attr = *attr;
 	rig_pool.opens++;
-	if (rig_pool.divides_meanwhile && attr->parts == 1)
-		rig_pool.parts = rig_pool.divides_meanwhile;
+	if (rig_pool.parts_made_meanwhile && attr->parts == 1)
+		rig_pool.parts = rig_pool.parts_made_meanwhile;
 	if (!rig_pool.rig)
 		return -ENOENT;
-	if (rig_pool.taken) {
-		rig_pool.taken--;
-		return rig_pool.taken_ret;
+	if (rig_pool.opens_to_fail) {
+		rig_pool.opens_to_fail--;
+		return rig_pool.open_failure;
 	}
 	if (attr->parts && attr->parts != rig_pool.parts)
 		return -ENXIO;
@@ -108,7 +108,7 @@ void rig_fini(struct rig *r)
 }
 
 /* A number below n: random, or the next case of choices. */
-static unsigned int below(struct rig *r, unsigned int n)
+static unsigned int draw_below(struct rig *r, unsigned int n)
 {
 	return r->choices ? choose(r->choices, n)
 			  : (unsigned int)seeded_below(r->rnd, n);
@@ -171,16 +171,16 @@ static void commit(struct rig *r, unsigned int at)
 	}
 }
 
-static void run(struct rig *r, unsigned int at)
+static void execute_op(struct rig *r, unsigned int at)
 {
 	struct rig_op *o = &r->ops[at];
 	struct rpmem_pool_op *op = o->op;
 
 	op->result = 0;
-	if (op->type != RPMEM_POOL_READ && r->fail) {
-		op->result = r->fail;
+	if (op->type != RPMEM_POOL_READ && r->fail_once) {
+		op->result = r->fail_once;
 		op->error = "the rig's disk failed";
-		r->fail = 0;
+		r->fail_once = 0;
 	} else if (op->type == RPMEM_POOL_READ) {
 		memcpy(op->buf, visible_at(o->port, op->offset), op->len);
 	} else if (op->type == RPMEM_POOL_COMMIT) {
@@ -199,7 +199,7 @@ static void run(struct rig *r, unsigned int at)
 }
 
 /* Stop the target: all operations fail from now on. */
-static void end(struct rig *r, bool power)
+static void stop_target(struct rig *r, bool power)
 {
 	const unsigned int nops = r->nops;
 
@@ -231,7 +231,7 @@ static int poll_rig(void *arg, struct rpmem_pool_op **done, unsigned int n,
 
 	for (unsigned int i = 0; i < r->nops; i++)
 		if (r->ops[i].port == port &&
-		    (!r->hold || r->ops[i].op->type == RPMEM_POOL_READ))
+		    (!r->hold_writes || r->ops[i].op->type == RPMEM_POOL_READ))
 			mine[count++] = i;
 	cr_assert(n && (count || timeout_ms == 0), "a call waits for nothing");
 	if (!count)
@@ -239,17 +239,17 @@ static int poll_rig(void *arg, struct rpmem_pool_op **done, unsigned int n,
 	if (r->ended)
 		return fail_first(r, done);
 	at = 0;
-	if (r->ends && r->ops[mine[0]].op->type != RPMEM_POOL_READ)
-		at = below(r, count + 2);
+	if (r->may_stop && r->ops[mine[0]].op->type != RPMEM_POOL_READ)
+		at = draw_below(r, count + 2);
 	else
-		at = below(r, count);
+		at = draw_below(r, count);
 	if (at >= count) {
-		end(r, at == count);
+		stop_target(r, at == count);
 		return fail_first(r, done);
 	}
 	at = mine[at];
 	*done = r->ops[at].op;
-	run(r, at);
+	execute_op(r, at);
 	return 1;
 }
 
@@ -264,10 +264,10 @@ struct log_io rig_io(struct rig_port *port)
 }
 
 /* Copy a random subset of the 8-byte words: none, all, or each at random. */
-static void tear(struct rig *r, unsigned char *to, const unsigned char *from,
-		 size_t len)
+static void copy_torn(struct rig *r, unsigned char *to,
+		      const unsigned char *from, size_t len)
 {
-	const unsigned int how = below(r, 4);
+	const unsigned int how = draw_below(r, 4);
 	const size_t half = len / 16 * 8;
 
 	if (r->choices) {
@@ -278,7 +278,7 @@ static void tear(struct rig *r, unsigned char *to, const unsigned char *from,
 		return;
 	}
 	for (size_t i = 0; i < len; i += 8)
-		if (how == 0 || (how > 1 && below(r, how)))
+		if (how == 0 || (how > 1 && draw_below(r, how)))
 			memcpy(to + i, from + i, len - i < 8 ? len - i : 8);
 }
 
@@ -294,7 +294,7 @@ static void tear_visible(struct rig *r)
 		while (r->choices && end < r->length &&
 		       memcmp(r->durable + end, r->visible + end, 64) != 0)
 			end += 64;
-		tear(r, r->durable + from, r->visible + from, end - from);
+		copy_torn(r, r->durable + from, r->visible + from, end - from);
 	}
 }
 
@@ -303,7 +303,7 @@ void rig_cut(struct rig *r)
 	for (unsigned int i = 0; i < r->nops; i++) {
 		const struct rpmem_pool_op *op = r->ops[i].op;
 
-		if (op->type == RPMEM_POOL_COMMIT && below(r, 2) == 0)
+		if (op->type == RPMEM_POOL_COMMIT && draw_below(r, 2) == 0)
 			commit(r, i);
 	}
 	tear_visible(r);
@@ -311,8 +311,8 @@ void rig_cut(struct rig *r)
 		const struct rpmem_pool_op *op = r->ops[i].op;
 
 		if (op->type == RPMEM_POOL_WRITE && !r->ops[i].placed)
-			tear(r, durable_at(r->ops[i].port, op->offset), op->buf,
-			     op->len);
+			copy_torn(r, durable_at(r->ops[i].port, op->offset),
+				  op->buf, op->len);
 	}
 	memcpy(r->visible, r->durable, r->length);
 	r->nops = 0;
@@ -325,9 +325,9 @@ static void arrive(struct rig *r)
 		const struct rpmem_pool_op *op = r->ops[i].op;
 
 		if (op->type == RPMEM_POOL_WRITE && !r->ops[i].placed)
-			tear(r, visible_at(r->ops[i].port, op->offset), op->buf,
-			     op->len);
-		else if (op->type == RPMEM_POOL_COMMIT && below(r, 2) == 0)
+			copy_torn(r, visible_at(r->ops[i].port, op->offset),
+				  op->buf, op->len);
+		else if (op->type == RPMEM_POOL_COMMIT && draw_below(r, 2) == 0)
 			commit(r, i);
 	}
 }

@@ -13,8 +13,8 @@ struct rig_port;
 struct rig {
 	struct seeded *rnd;
 	struct choices *choices; /* cases to try in turn, instead of rnd */
-	bool ends;  /* a poll that completes no read may stop the target */
-	bool ended; /* the target has stopped: every operation fails */
+	bool may_stop; /* a poll that completes no read may stop the target */
+	bool ended;    /* the target has stopped: every operation fails */
 	unsigned char *visible; /* what readers see */
 	unsigned char *durable; /* what survives a power cut for certain */
 	uint64_t length;
@@ -26,8 +26,8 @@ struct rig {
 	} ops[RIG_OPS];
 	unsigned int nops;
 	unsigned int writes; /* completed durable writes and commits */
-	int fail;	     /* result of the next write or commit, used once */
-	bool hold;	     /* writes and commits stay outstanding */
+	int fail_once;	     /* result of the next write or commit, used once */
+	bool hold_writes;    /* writes and commits stay outstanding */
 };
 
 /*
@@ -44,10 +44,10 @@ struct rig_port {
 extern struct rig_pool {
 	struct rig *rig;
 	unsigned int parts; /* number of parts; 1: the pool is not divided */
-	unsigned int divides_meanwhile; /* parts that another client makes
+	unsigned int parts_made_meanwhile; /* parts that another client makes
 					   meanwhile */
-	unsigned int taken;	     /* opens that fail: others take the pool */
-	int taken_ret;		     /* result of those opens */
+	unsigned int opens_to_fail;  /* opens that fail: others take the pool */
+	int open_failure;	     /* result of those opens */
 	unsigned int opens;	     /* number of attempts to open the pool */
 	unsigned int handles;	     /* number of open handles */
 	struct rpmem_pool_attr attr; /* attributes of the last open */

@@ -86,8 +86,8 @@ struct mock {
 	struct ibv_cq base;
 	struct rpmem_cq *cq;
 	struct rp_qp_state end;
-	bool kept; /* the caches persist: eADR */
-	bool cpu;  /* a CPU places writes: none stays in the adapter */
+	bool caches_persist; /* the caches persist: eADR */
+	bool cpu; /* a CPU places writes: none stays in the adapter */
 	unsigned int access; /* RP_DESC_* of region and queue pair */
 
 	uint8_t visible[MOCK_BYTES] __attribute__((aligned(MOCK_LINE)));
@@ -109,9 +109,10 @@ struct mock {
 	size_t complete_posted;
 	enum ibv_wc_status next; /* error of the next request */
 	bool drop_ack; /* the next request is executed but not acknowledged */
-	bool lax;      /* the device checks no range */
-	bool hollow_reads;  /* a read does not push writes out of the adapter */
-	unsigned int fails; /* number of fail() calls */
+	bool checks_no_range;	 /* the device checks no range */
+	bool reads_do_not_fence; /* a read does not push writes out of the
+				    adapter */
+	unsigned int fails;	 /* number of fail() calls */
 
 	struct mock_side side;
 };
@@ -141,15 +142,15 @@ void mock_evict(struct mock *m, size_t line);
 void mock_side_init(struct mock *m);
 void mock_side_fini(struct mock *m);
 /* The agent stops or starts polling its ring, and sends IDLE or POLLING. */
-void mock_side_sleep(struct mock *m);
-void mock_side_wake(struct mock *m);
+void mock_side_idle(struct mock *m);
+void mock_side_poll(struct mock *m);
 /* Register the region again, so that mock_desc() has another key. */
-void mock_side_again(struct mock *m);
+void mock_side_reregister(struct mock *m);
 /* Deliver one message, or let the agent work. False: nothing to do. */
 bool mock_side_step(struct mock *m);
 void mock_side_channel_run(struct mock *m);
 
 /* Copy the bytes that a power cut would leave now. */
-void mock_cut(const struct mock *m, uint8_t left[MOCK_BYTES]);
+void mock_power_cut(const struct mock *m, uint8_t left[MOCK_BYTES]);
 
 #endif

@@ -145,7 +145,7 @@ static inline struct rp_rc_attr rig_attr(struct node *n)
 		.random = rig_random,
 		.kick = rig_kick,
 		.requested = rig_requested,
-		.withdrawn = rig_gone,
+		.gone = rig_gone,
 		.arg = n,
 	};
 }

@@ -21,14 +21,14 @@
 /* Results of beginning to flush the lines of eadr, and of each flush. */
 static int begin_err, flush_err;
 
-int __real_rp_pmem_use_lines(struct rp_pmem *pm);
-int __wrap_rp_pmem_use_lines(struct rp_pmem *pm);
+int __real_rp_pmem_use_clwb(struct rp_pmem *pm);
+int __wrap_rp_pmem_use_clwb(struct rp_pmem *pm);
 int __real_rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len);
 int __wrap_rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len);
 
-int __wrap_rp_pmem_use_lines(struct rp_pmem *pm)
+int __wrap_rp_pmem_use_clwb(struct rp_pmem *pm)
 {
-	return begin_err ? begin_err : __real_rp_pmem_use_lines(pm);
+	return begin_err ? begin_err : __real_rp_pmem_use_clwb(pm);
 }
 
 int __wrap_rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len)

@@ -17,7 +17,7 @@
 
 TestSuite(caps_intent, .init = caps_setup, .fini = caps_teardown);
 
-static enum rp_intent lasts_at(uintptr_t addr, size_t len)
+static enum rp_intent query_lasts(uintptr_t addr, size_t len)
 {
 	enum rp_intent lasts = 77;
 	int ret = rp_caps_intent(&cfg, (void *)addr, len, &lasts, why);
@@ -37,9 +37,10 @@ static void map_page(const char *type, const char *lines)
 
 	*text = 0;
 
-	invent(type, "rw");
-	sprintf(id, "%02x:%02x %llu %s", real.stx_dev_major, real.stx_dev_minor,
-		(unsigned long long)real.stx_ino, real_path);
+	invent_file(type, "rw");
+	sprintf(id, "%02x:%02x %llu %s", real_statx.stx_dev_major,
+		real_statx.stx_dev_minor,
+		(unsigned long long)real_statx.stx_ino, real_path);
 	while ((it = strstr(lines, "IT"))) {
 		strncat(text, lines, (size_t)(it - lines));
 		strcat(text, id);
@@ -61,50 +62,32 @@ static void map_page(const char *type, const char *lines)
 Test(caps_intent, each_kind)
 {
 	map_page("ext4", ALL);
-<<<<<<< HEAD:fabtests/unit/test_caps_intent.c
-	cr_assert_eq(lasts_at(0x100000, 0x1000), RP_INTENT_VOLATILE);
-	cr_assert_eq(lasts_at(0x101000, 0x1000), RP_INTENT_LASTING);
-	cr_assert_eq(lasts_at(0x101ff8, 8), RP_INTENT_LASTING);
-	cr_assert_eq(lasts_at(0x102000, 0x1000), RP_INTENT_VOLATILE);
-	cr_assert_eq(lasts_at(0x103000, 0x1000), RP_INTENT_VOLATILE);
-	cr_assert_eq(lasts_at(0x105000, 0x1000), RP_INTENT_VOLATILE);
-	cr_assert_eq(lasts_at(0x106000, 0x1000), RP_INTENT_VOLATILE);
-	cr_assert_eq(lasts_at(0x107000, 0x1000), RP_INTENT_LASTING);
-	/* No mapping. */
-	cr_assert_eq(lasts_at(0x104000, 0x1000), RP_INTENT_VOLATILE);
-	cr_assert_eq(lasts_at(0x200000, 0x1000), RP_INTENT_VOLATILE);
-}
-
-/* One page of a file is enough, wherever it lies; pages beside it are not. */
-Test(caps_intent, one_page_of_a_file_is_enough)
-=======
-	cr_assert_eq(lasts_at(0x100000, 0x1000), RP_INTENT_VOLATILE);
-	cr_assert_eq(lasts_at(0x101000, 0x1000), RP_INTENT_LASTING);
-	cr_assert_eq(lasts_at(0x101ff8, 8), RP_INTENT_LASTING);
-	cr_assert_eq(lasts_at(0x102000, 0x1000), RP_INTENT_VOLATILE);
-	cr_assert_eq(lasts_at(0x103000, 0x1000), RP_INTENT_VOLATILE);
-	cr_assert_eq(lasts_at(0x105000, 0x1000), RP_INTENT_VOLATILE);
-	cr_assert_eq(lasts_at(0x106000, 0x1000), RP_INTENT_VOLATILE);
-	cr_assert_eq(lasts_at(0x107000, 0x1000), RP_INTENT_LASTING);
+	cr_assert_eq(query_lasts(0x100000, 0x1000), RP_INTENT_VOLATILE);
+	cr_assert_eq(query_lasts(0x101000, 0x1000), RP_INTENT_LASTING);
+	cr_assert_eq(query_lasts(0x101ff8, 8), RP_INTENT_LASTING);
+	cr_assert_eq(query_lasts(0x102000, 0x1000), RP_INTENT_VOLATILE);
+	cr_assert_eq(query_lasts(0x103000, 0x1000), RP_INTENT_VOLATILE);
+	cr_assert_eq(query_lasts(0x105000, 0x1000), RP_INTENT_VOLATILE);
+	cr_assert_eq(query_lasts(0x106000, 0x1000), RP_INTENT_VOLATILE);
+	cr_assert_eq(query_lasts(0x107000, 0x1000), RP_INTENT_LASTING);
 	/* Addresses without a mapping. */
-	cr_assert_eq(lasts_at(0x104000, 0x1000), RP_INTENT_VOLATILE);
-	cr_assert_eq(lasts_at(0x200000, 0x1000), RP_INTENT_VOLATILE);
+	cr_assert_eq(query_lasts(0x104000, 0x1000), RP_INTENT_VOLATILE);
+	cr_assert_eq(query_lasts(0x200000, 0x1000), RP_INTENT_VOLATILE);
 }
 
 /*
  * One page of a file within the range is enough; pages beside the range do not
  * count.
  */
-Test(caps_lasts, one_page_of_a_file_is_enough)
->>>>>>> f6b1968e (unit tests: name the subject in comments of the rigs and first suites):fabtests/unit/test_caps_lasts.c
+Test(caps_intent, one_page_of_a_file_is_enough)
 {
 	map_page("ext4", ALL);
-	cr_assert_eq(lasts_at(0x100000, 0x1001), RP_INTENT_LASTING);
-	cr_assert_eq(lasts_at(0x100000, 0x3000), RP_INTENT_LASTING);
-	cr_assert_eq(lasts_at(0x101fff, 0x1000), RP_INTENT_LASTING);
-	cr_assert_eq(lasts_at(0x102000, 0x5000), RP_INTENT_VOLATILE);
-	cr_assert_eq(lasts_at(0x102000, 0x5001), RP_INTENT_LASTING);
-	cr_assert_eq(lasts_at(0x0ff000, 0x2001), RP_INTENT_LASTING);
+	cr_assert_eq(query_lasts(0x100000, 0x1001), RP_INTENT_LASTING);
+	cr_assert_eq(query_lasts(0x100000, 0x3000), RP_INTENT_LASTING);
+	cr_assert_eq(query_lasts(0x101fff, 0x1000), RP_INTENT_LASTING);
+	cr_assert_eq(query_lasts(0x102000, 0x5000), RP_INTENT_VOLATILE);
+	cr_assert_eq(query_lasts(0x102000, 0x5001), RP_INTENT_LASTING);
+	cr_assert_eq(query_lasts(0x0ff000, 0x2001), RP_INTENT_LASTING);
 }
 
 /* A file on an untrusted file system is still a file. */
@@ -114,19 +97,19 @@ Test(caps_intent, file_on_any_file_system)
 
 	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
 		map_page(types[i], FILE_RW);
-		cr_assert_eq(lasts_at(0x101000, 8), RP_INTENT_LASTING, "%s",
+		cr_assert_eq(query_lasts(0x101000, 8), RP_INTENT_LASTING, "%s",
 			     types[i]);
 	}
 	map_page("tmpfs", ALL);
-	cr_assert_eq(lasts_at(0x101000, 8), RP_INTENT_UNCLEAR);
-	cr_assert_eq(lasts_at(0x100000, 0x2000), RP_INTENT_UNCLEAR);
-	cr_assert_eq(lasts_at(0x101000, 0x6001), RP_INTENT_LASTING);
+	cr_assert_eq(query_lasts(0x101000, 8), RP_INTENT_UNCLEAR);
+	cr_assert_eq(query_lasts(0x100000, 0x2000), RP_INTENT_UNCLEAR);
+	cr_assert_eq(query_lasts(0x101000, 0x6001), RP_INTENT_LASTING);
 	cfg.emulate = true;
-	cr_assert_eq(lasts_at(0x100000, 8), RP_INTENT_UNCLEAR);
+	cr_assert_eq(query_lasts(0x100000, 8), RP_INTENT_UNCLEAR);
 	map_page("ext4", ALL);
-	cr_assert_eq(lasts_at(0x105000, 8), RP_INTENT_UNCLEAR);
-	cr_assert_eq(lasts_at(0x103000, 8), RP_INTENT_VOLATILE);
-	cr_assert_eq(lasts_at(0x101000, 8), RP_INTENT_LASTING);
+	cr_assert_eq(query_lasts(0x105000, 8), RP_INTENT_UNCLEAR);
+	cr_assert_eq(query_lasts(0x103000, 8), RP_INTENT_VOLATILE);
+	cr_assert_eq(query_lasts(0x101000, 8), RP_INTENT_LASTING);
 }
 
 Test(caps_intent, unreadable_map_is_an_error)

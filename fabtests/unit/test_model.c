@@ -7,7 +7,7 @@
 
 #include "model_rig.h"
 
-TestSuite(model, .fini = fini);
+TestSuite(model, .fini = model_fini);
 
 /* --- memory --- */
 

@@ -4,7 +4,7 @@
 
 #include "model_rig.h"
 
-TestSuite(model_dma, .fini = fini);
+TestSuite(model_dma, .fini = model_fini);
 
 /* --- DMA --- */
 

@@ -23,7 +23,7 @@ static uint64_t next_number;
 
 static struct cell {
 	uint64_t acked; /* newest durable value */
-	uint64_t newest_writer;
+	uint64_t newest;
 } cells[RIG_CELLS];
 
 /* An operation of a writer. */

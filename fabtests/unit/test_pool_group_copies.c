@@ -10,28 +10,28 @@ Test(pool_group_rules, a_replaced_member_does_not_know_the_newest_commit)
 	for (unsigned int late = 0; late < 2; late++) {
 		unsigned int w;
 
-		start(late, 3, 2);
-		w = opened();
-		keep(w, 0, 1);
-		all_current(w);
+		start_members(late, 3, 2);
+		w = open_writer();
+		write_and_commit(w, 0, 1);
+		await_all_current(w);
 		if (late) {
 			rig_writer_kill(&rig, w);
-			w = opened();
-			all_current(w);
+			w = open_writer();
+			await_all_current(w);
 		}
-		away(0);
-		keep(w, 0, 2);
+		lose_member(0);
+		write_and_commit(w, 0, 2);
 		rig_replace(&rig, 2);
 		rig.members[1].up = false;
-		reach(w, 2, MEMBER_COPYING);
+		await_state(w, 2, MEMBER_COPYING);
 		rig_writer_kill(&rig, w);
-		back(0);
-		w = rig_writer_new(&rig, completed);
-		events(2000);
-		cr_assert(group(w)->phase < GROUP_OPEN,
+		return_member(0);
+		w = rig_writer_new(&rig, call_completed);
+		run_events(2000);
+		cr_assert(group_of(w)->phase < GROUP_OPEN,
 			  "a group is opened without its newest commit");
-		back(1);
-		settle(w);
+		return_member(1);
+		await_group_open(w);
 		cr_assert_eq(read_cell(w, 0), 2);
 		rig_end(&rig);
 	}
@@ -46,17 +46,17 @@ Test(pool_group_rules, a_chunk_that_arrives_damaged_is_copied_again)
 	for (unsigned int times = 1; times < GROUP_TRIES + 2; times++) {
 		unsigned int w;
 
-		start(times, 3, 2);
-		w = opened();
-		all_current(w);
-		away(2);
-		keep(w, 3, 7);
+		start_members(times, 3, 2);
+		w = open_writer();
+		await_all_current(w);
+		lose_member(2);
+		write_and_commit(w, 3, 7);
 		/* The last one is for a member without an epoch. */
-		rig.flips = times + 1;
-		back(2);
-		reach(w, 2, MEMBER_CURRENT);
-		cr_assert_eq(rig.flips, 1);
-		cr_assert_eq(group(w)->members[2].ret, 0);
+		rig.damaged_copies = times + 1;
+		return_member(2);
+		await_state(w, 2, MEMBER_CURRENT);
+		cr_assert_eq(rig.damaged_copies, 1);
+		cr_assert_eq(group_of(w)->members[2].ret, 0);
 		for (unsigned int i = 0; i < 3; i++)
 			cr_assert(!memcmp(rig.members[i].visible + GROUP_AREA,
 					  rig.members[0].visible + GROUP_AREA,
@@ -70,19 +70,19 @@ Test(pool_group_rules, a_member_that_damages_what_it_gets_is_never_current)
 {
 	unsigned int w;
 
-	start(1, 3, 2);
-	w = opened();
-	all_current(w);
-	away(2);
-	keep(w, 3, 7);
-	rig.flips = UINT32_MAX;
-	back(2);
+	start_members(1, 3, 2);
+	w = open_writer();
+	await_all_current(w);
+	lose_member(2);
+	write_and_commit(w, 3, 7);
+	rig.damaged_copies = UINT32_MAX;
+	return_member(2);
 	for (unsigned int i = 0; i < 3000; i++) {
 		rig_event(&rig);
-		cr_assert_lt(group(w)->members[2].state, MEMBER_ADOPTING);
+		cr_assert_lt(group_of(w)->members[2].state, MEMBER_ADOPTING);
 	}
-	cr_assert_lt(rig.flips, UINT32_MAX - 2 * GROUP_TRIES);
-	keep(w, 3, 8);
+	cr_assert_lt(rig.damaged_copies, UINT32_MAX - 2 * GROUP_TRIES);
+	write_and_commit(w, 3, 8);
 	rig_end(&rig);
 }
 
@@ -166,22 +166,22 @@ Test(pool_group_rules, a_chunk_waits_for_the_end_of_the_pause)
 {
 	unsigned int w;
 
-	start(1, 3, 2);
-	w = opened();
-	all_current(w);
-	away(2);
-	keep(w, 3, 7);
-	back(2);
-	reach(w, 2, MEMBER_COPYING);
-	group(w)->throttle = (struct group_throttle){
+	start_members(1, 3, 2);
+	w = open_writer();
+	await_all_current(w);
+	lose_member(2);
+	write_and_commit(w, 3, 7);
+	return_member(2);
+	await_state(w, 2, MEMBER_COPYING);
+	group_of(w)->throttle = (struct group_throttle){
 		.pauses = true,
 		.since = rig.now,
 		.ops = {1, 1000},
 		.ms = {1000, 1000},
 	};
-	events(100);
-	cr_assert_eq(group(w)->members[2].state, MEMBER_COPYING);
-	reach(w, 2, MEMBER_CURRENT);
+	run_events(100);
+	cr_assert_eq(group_of(w)->members[2].state, MEMBER_COPYING);
+	await_state(w, 2, MEMBER_CURRENT);
 	rig_end(&rig);
 }
 

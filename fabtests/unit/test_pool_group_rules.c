@@ -13,41 +13,42 @@ Test(pool_group_rules, one_epoch_has_one_writer)
 	for (uint64_t seed = 0; seed < 32; seed++) {
 		unsigned int a, b;
 
-		start(seed, 3, 2);
-		a = opened();
-		keep(a, 0, 1);
-		all_current(a);
+		start_members(seed, 3, 2);
+		a = open_writer();
+		write_and_commit(a, 0, 1);
+		await_all_current(a);
 		rig_writer_kill(&rig, a);
-		away(2);
-		a = rig_writer_new(&rig, completed);
-		for (unsigned int i = 0; group(a)->phase == GROUP_LOOKING; i++)
+		lose_member(2);
+		a = rig_writer_new(&rig, call_completed);
+		for (unsigned int i = 0; group_of(a)->phase == GROUP_LOOKING;
+		     i++)
 			cr_assert(rig_event(&rig) || i < EVENTS);
 		rig.writers[a].paused = true;
-		back(2);
+		return_member(2);
 		rig.members[0].up = false;
-		b = opened();
+		b = open_writer();
 		for (unsigned int i = 0; i < 8; i++)
-			keep(b, 1, 10 + i);
-		reach(b, 1, MEMBER_CURRENT);
-		reach(b, 2, MEMBER_CURRENT);
+			write_and_commit(b, 1, 10 + i);
+		await_state(b, 1, MEMBER_CURRENT);
+		await_state(b, 2, MEMBER_CURRENT);
 		rig_writer_kill(&rig, b);
 		rig.writers[a].paused = false;
-		back(0);
+		return_member(0);
 		/* The member that B has left promised is there at once, or not.
 		 */
 		rig.members[2].up = seed % 2;
-		settle(a);
-		away(2);
-		if (group(a)->phase == GROUP_ENDED) {
+		await_group_open(a);
+		lose_member(2);
+		if (group_of(a)->phase == GROUP_ENDED) {
 			rig_writer_kill(&rig, a);
-			a = opened();
+			a = open_writer();
 		}
 		cr_assert_eq(read_cell(a, 1), 17);
-		keep(a, 2, 20);
+		write_and_commit(a, 2, 20);
 		rig_writer_kill(&rig, a);
-		back(2);
-		away(0);
-		b = opened();
+		return_member(2);
+		lose_member(0);
+		b = open_writer();
 		cr_assert_eq(read_cell(b, 1), 17);
 		cr_assert_eq(read_cell(b, 2), 20, "seed %llu: a commit is lost",
 			     (unsigned long long)seed);
@@ -61,24 +62,25 @@ Test(pool_group_rules, a_group_is_created_once)
 	for (uint64_t seed = 0; seed < 256; seed++) {
 		unsigned int a, b;
 
-		start(seed, 3, 2);
-		away(1);
-		a = rig_writer_new(&rig, completed);
-		reach(a, 0, MEMBER_SEEN);
-		reach(a, 2, MEMBER_SEEN);
+		start_members(seed, 3, 2);
+		lose_member(1);
+		a = rig_writer_new(&rig, call_completed);
+		await_state(a, 0, MEMBER_SEEN);
+		await_state(a, 2, MEMBER_SEEN);
 		rig.writers[a].paused = true;
-		back(1);
-		b = rig_writer_new(&rig, completed);
-		for (unsigned int i = 0; group(b)->phase == GROUP_LOOKING; i++)
+		return_member(1);
+		b = rig_writer_new(&rig, call_completed);
+		for (unsigned int i = 0; group_of(b)->phase == GROUP_LOOKING;
+		     i++)
 			cr_assert(rig_event(&rig) || i < EVENTS);
-		events((unsigned int)seed % 16);
+		run_events((unsigned int)seed % 16);
 		rig_writer_kill(&rig, b);
 		rig.writers[a].paused = false;
-		events((unsigned int)seed / 2);
+		run_events((unsigned int)seed / 2);
 		rig_writer_kill(&rig, a);
 		for (unsigned int i = 0; i < 3; i++)
 			rig_cut(&rig, i);
-		keep(opened(), 0, 1);
+		write_and_commit(open_writer(), 0, 1);
 		rig_end(&rig);
 	}
 }
@@ -87,9 +89,9 @@ Test(pool_group_rules, a_group_is_created_once)
 
 static unsigned int writer_given(uint64_t epoch)
 {
-	const unsigned int w = rig_writer_new(&rig, completed);
+	const unsigned int w = rig_writer_new(&rig, call_completed);
 
-	group(w)->given = epoch;
+	group_of(w)->given = epoch;
 	return w;
 }
 
@@ -98,23 +100,23 @@ Test(pool_group_rules, an_epoch_that_is_not_newer_displaces_nobody)
 	for (uint64_t seed = 0; seed < 16; seed++) {
 		unsigned int w;
 
-		start(seed, 3, 2);
+		start_members(seed, 3, 2);
 		w = writer_given(7);
-		settle(w);
-		cr_assert_eq(group(w)->epoch, 7);
-		all_current(w);
+		await_group_open(w);
+		cr_assert_eq(group_of(w)->epoch, 7);
+		await_all_current(w);
 		for (uint64_t epoch = 6; epoch < 8; epoch++) {
-			ended(writer_given(epoch), -ESTALE);
+			expect_group_ended(writer_given(epoch), -ESTALE);
 			for (unsigned int i = 0; i < 3; i++)
 				cr_assert_eq(rig.members[i].owner, (int)w);
 		}
-		keep(w, 0, seed);
-		cr_assert_eq(group(w)->epoch, 7);
-		settle(writer_given(8));
+		write_and_commit(w, 0, seed);
+		cr_assert_eq(group_of(w)->epoch, 7);
+		await_group_open(writer_given(8));
 		cr_assert_eq(read_cell(rig.nwriters - 1, 0), seed);
-		cr_assert_eq(group(rig.nwriters - 1)->epoch, 8);
+		cr_assert_eq(group_of(rig.nwriters - 1)->epoch, 8);
 		write_cell(w, 0, 99);
-		ended(w, -ESTALE);
+		expect_group_ended(w, -ESTALE);
 		rig_end(&rig);
 	}
 }
@@ -125,16 +127,16 @@ Test(pool_group_rules, an_epoch_that_is_not_newer_opens_nothing)
 	for (uint64_t epoch = 6; epoch < 8; epoch++) {
 		unsigned int w;
 
-		start(epoch, 3, 2);
+		start_members(epoch, 3, 2);
 		w = writer_given(7);
-		settle(w);
-		keep(w, 0, 1);
+		await_group_open(w);
+		write_and_commit(w, 0, 1);
 		rig_writer_kill(&rig, w);
 		w = writer_given(epoch);
-		rig.writers[w].blind = true;
-		ended(w, -ESTALE);
-		w = opened();
-		cr_assert_eq(group(w)->epoch, 8, "the newest one plus 1");
+		rig.writers[w].opens_unseen = true;
+		expect_group_ended(w, -ESTALE);
+		w = open_writer();
+		cr_assert_eq(group_of(w)->epoch, 8, "the newest one plus 1");
 		cr_assert_eq(read_cell(w, 0), 1);
 		rig_end(&rig);
 	}
@@ -144,19 +146,19 @@ Test(pool_group_rules, a_writer_opens_a_member_again_in_the_epoch_it_was_given)
 {
 	unsigned int w;
 
-	founded(3, 2);
-	away(2);
+	create_group(3, 2);
+	lose_member(2);
 	w = writer_given(1000);
-	settle(w);
-	back(2);
-	all_current(w);
+	await_group_open(w);
+	return_member(2);
+	await_all_current(w);
 	for (unsigned int i = 0; i < 3; i++) {
-		away(i);
-		keep(w, 0, i);
-		back(i);
-		reach(w, i, MEMBER_CURRENT);
+		lose_member(i);
+		write_and_commit(w, 0, i);
+		return_member(i);
+		await_state(w, i, MEMBER_CURRENT);
 	}
-	cr_assert_eq(group(w)->epoch, 1000);
+	cr_assert_eq(group_of(w)->epoch, 1000);
 	rig_end(&rig);
 }
 
@@ -165,20 +167,20 @@ Test(pool_group_rules, a_writer_ends_where_a_newer_one_was_given_its_epoch)
 {
 	unsigned int a, b;
 
-	founded(3, 2);
+	create_group(3, 2);
 	a = writer_given(5);
-	settle(a);
-	all_current(a);
+	await_group_open(a);
+	await_all_current(a);
 	rig.writers[a].paused = true;
 	rig.members[0].up = false;
 	b = writer_given(6);
-	settle(b);
-	back(0);
+	await_group_open(b);
+	return_member(0);
 	rig.writers[a].paused = false;
 	write_cell(a, 0, 99);
-	ended(a, -ESTALE);
-	keep(b, 0, 3);
-	reach(b, 0, MEMBER_CURRENT);
+	expect_group_ended(a, -ESTALE);
+	write_and_commit(b, 0, 3);
+	await_state(b, 0, MEMBER_CURRENT);
 	rig_end(&rig);
 }
 
@@ -194,24 +196,26 @@ Test(pool_group_rules, a_read_follows_a_write_that_is_durable_by_an_adoption)
 	struct call first[4], c, r;
 	unsigned int w;
 
-	start(1, 3, 2);
-	w = opened();
-	keep(w, 0, 1);
-	all_current(w);
-	for (unsigned int i = 0; i < EVENTS && !group_is_quiet(group(w)); i++)
+	start_members(1, 3, 2);
+	w = open_writer();
+	write_and_commit(w, 0, 1);
+	await_all_current(w);
+	for (unsigned int i = 0; i < EVENTS && !group_is_quiet(group_of(w));
+	     i++)
 		rig_event(&rig);
-	group_clear_all(group(w));
-	for (unsigned int i = 0; i < EVENTS && !group_is_quiet(group(w)); i++)
+	group_clear_all(group_of(w));
+	for (unsigned int i = 0; i < EVENTS && !group_is_quiet(group_of(w));
+	     i++)
 		rig_event(&rig);
-	away(2);
-	keep(w, 0, 2);
+	lose_member(2);
+	write_and_commit(w, 0, 2);
 	/* The chunks are copied from member 1, which has all writes to them. */
 	rig.members[0].up = false;
 	for (unsigned int i = 0; i < 4; i++)
 		write_begin(w, &first[i], 2 + 8 * i, 9);
-	back(2);
-	reach(w, 2, MEMBER_COPYING);
-	rig.unreported = GROUP_AREA + 41 * 8;
+	return_member(2);
+	await_state(w, 2, MEMBER_COPYING);
+	rig.unreported_at = GROUP_AREA + 41 * 8;
 	c = (struct call){.value = 3};
 	c.op = (struct rpmem_pool_op){
 		.type = RPMEM_POOL_WRITE,
@@ -220,13 +224,13 @@ Test(pool_group_rules, a_read_follows_a_write_that_is_durable_by_an_adoption)
 		.offset = 41 * 8,
 		.len = 8,
 	};
-	submit(w, &c);
-	cr_assert_not(finish(&c));
+	submit_call(w, &c);
+	cr_assert_not(finish_call(&c));
 	read_begin(w, &r, 41);
-	events(200);
+	run_events(200);
 	cr_assert_not(r.done);
-	rig.unreported = 0;
-	cr_assert_not(finish(&r));
+	rig.unreported_at = 0;
+	cr_assert_not(finish_call(&r));
 	cr_assert_eq(r.value, 3);
 	rig_end(&rig);
 }
@@ -236,20 +240,20 @@ Test(pool_group_rules, a_call_times_out_and_succeeds_when_the_member_is_back)
 	struct call c;
 	unsigned int w;
 
-	start(1, 3, 2);
-	w = opened();
-	all_current(w);
-	group(w)->timeout_ms = 500;
-	away(1);
-	away(2);
+	start_members(1, 3, 2);
+	w = open_writer();
+	await_all_current(w);
+	group_of(w)->timeout_ms = 500;
+	lose_member(1);
+	lose_member(2);
 	cr_assert_eq(write_cell(w, 0, 1), -ETIMEDOUT);
-	cr_assert_eq(commit(w), -ETIMEDOUT);
+	cr_assert_eq(commit_call(w), -ETIMEDOUT);
 	commit_begin(w, &c);
-	cr_assert_eq(finish(&c), -ETIMEDOUT);
-	cr_assert_eq(group(w)->phase, GROUP_OPEN);
-	back(1);
-	reach(w, 1, MEMBER_CURRENT);
-	keep(w, 0, 1);
+	cr_assert_eq(finish_call(&c), -ETIMEDOUT);
+	cr_assert_eq(group_of(w)->phase, GROUP_OPEN);
+	return_member(1);
+	await_state(w, 1, MEMBER_CURRENT);
+	write_and_commit(w, 0, 1);
 	cr_assert_eq(read_cell(w, 0), 1);
 	rig_end(&rig);
 }
@@ -261,22 +265,22 @@ Test(pool_group_rules, a_read_ends_when_no_member_has_its_buffer)
 		struct call c;
 		unsigned int w;
 
-		start(seed, 3, 2);
-		w = opened();
-		keep(w, 0, 5);
-		all_current(w);
+		start_members(seed, 3, 2);
+		w = open_writer();
+		write_and_commit(w, 0, 5);
+		await_all_current(w);
 		/* Else the read may begin at another member. */
-		while (!group_is_quiet(group(w)))
+		while (!group_is_quiet(group_of(w)))
 			rig_event(&rig);
-		group(w)->timeout_ms = 500;
+		group_of(w)->timeout_ms = 500;
 		rig.members[0].up = false;
 		read_begin(w, &c, 0);
-		events(1000);
+		run_events(1000);
 		cr_assert_not(c.done);
 		/* The time is up, and the read can start at another one. */
-		group(w)->ops.tqh_first->deadline = UINT64_MAX;
-		away(0);
-		cr_assert_not(finish(&c));
+		group_of(w)->ops.tqh_first->deadline = UINT64_MAX;
+		lose_member(0);
+		cr_assert_not(finish_call(&c));
 		cr_assert_eq(c.value, 5);
 		rig_end(&rig);
 	}
@@ -290,30 +294,30 @@ Test(pool_group_rules, a_read_leaves_a_member_that_is_silent)
 		struct call c;
 		unsigned int w;
 
-		start(seed, 4, 2);
-		w = opened();
-		keep(w, 0, 5);
-		all_current(w);
+		start_members(seed, 4, 2);
+		w = open_writer();
+		write_and_commit(w, 0, 5);
+		await_all_current(w);
 		rig.members[0].up = false;
 		/* It is read elsewhere when the handle is closed. */
-		rig.unopened = true;
+		rig.hold_opens = true;
 		read_begin(w, &c, 0);
-		events(GROUP_READ_MS / 2);
-		cr_assert_eq(group(w)->members[0].state, MEMBER_CURRENT);
+		run_events(GROUP_READ_MS / 2);
+		cr_assert_eq(group_of(w)->members[0].state, MEMBER_CURRENT);
 		cr_assert_not(c.done);
-		cr_assert_not(finish(&c));
+		cr_assert_not(finish_call(&c));
 		cr_assert_eq(c.value, 5);
-		cr_assert_eq(group(w)->members[0].state, MEMBER_AWAY);
-		cr_assert_eq(group_count(group(w), MEMBER_CURRENT), 3);
+		cr_assert_eq(group_of(w)->members[0].state, MEMBER_AWAY);
+		cr_assert_eq(group_count(group_of(w), MEMBER_CURRENT), 3);
 		/* With k members none is given up. */
-		away(3);
+		lose_member(3);
 		rig.members[1].up = false;
 		read_begin(w, &c, 0);
-		events(3 * GROUP_READ_MS);
+		run_events(3 * GROUP_READ_MS);
 		cr_assert_not(c.done);
-		cr_assert_eq(group_count(group(w), MEMBER_CURRENT), 2);
-		back(1);
-		cr_assert_not(finish(&c));
+		cr_assert_eq(group_count(group_of(w), MEMBER_CURRENT), 2);
+		return_member(1);
+		cr_assert_not(finish_call(&c));
 		rig_end(&rig);
 	}
 }
@@ -322,17 +326,17 @@ Test(pool_group_rules, the_last_member_is_kept_when_its_disk_fails)
 {
 	unsigned int w;
 
-	start(1, 2, 1);
-	w = opened();
-	all_current(w);
-	away(1);
+	start_members(1, 2, 1);
+	w = open_writer();
+	await_all_current(w);
+	lose_member(1);
 	cr_assert_not(write_cell(w, 0, 7));
 	rig.members[0].disk_failed = true;
-	cr_assert_eq(commit(w), -EIO);
-	cr_assert_eq(group(w)->phase, GROUP_OPEN);
-	cr_assert_eq(group(w)->members[0].state, MEMBER_CURRENT);
+	cr_assert_eq(commit_call(w), -EIO);
+	cr_assert_eq(group_of(w)->phase, GROUP_OPEN);
+	cr_assert_eq(group_of(w)->members[0].state, MEMBER_CURRENT);
 	rig.members[0].disk_failed = false;
-	cr_assert_not(commit(w));
+	cr_assert_not(commit_call(w));
 	cr_assert_eq(read_cell(w, 0), 7);
 	rig_end(&rig);
 }
@@ -345,13 +349,14 @@ Test(pool_group_rules, a_group_survives_an_outage_of_all_members)
 {
 	unsigned int w;
 
-	founded(3, 2);
-	w = opened();
-	all_current(w);
-	group_clear_all(group(w));
-	for (unsigned int i = 0; i < EVENTS && !group_is_quiet(group(w)); i++)
+	create_group(3, 2);
+	w = open_writer();
+	await_all_current(w);
+	group_clear_all(group_of(w));
+	for (unsigned int i = 0; i < EVENTS && !group_is_quiet(group_of(w));
+	     i++)
 		rig_event(&rig);
-	group(w)->timeout_ms = 500;
+	group_of(w)->timeout_ms = 500;
 	for (unsigned int round = 0; round < 2; round++) {
 		for (unsigned int i = 0; i < 3; i++)
 			rig.members[i].up = false;
@@ -360,15 +365,15 @@ Test(pool_group_rules, a_group_survives_an_outage_of_all_members)
 			rig.members[i].writes_fail = true;
 			rig.members[i].up = true;
 		}
-		events(300);
-		cr_assert_eq(group(w)->phase, GROUP_OPEN);
+		run_events(300);
+		cr_assert_eq(group_of(w)->phase, GROUP_OPEN);
 		for (unsigned int i = 0; i < 3; i++)
 			rig.members[i].writes_fail = false;
-		all_current(w);
-		group(w)->timeout_ms = UINT64_MAX / 2;
-		keep(w, 0, 2);
+		await_all_current(w);
+		group_of(w)->timeout_ms = UINT64_MAX / 2;
+		write_and_commit(w, 0, 2);
 		cr_assert_eq(read_cell(w, 0), 2);
-		group(w)->timeout_ms = 500;
+		group_of(w)->timeout_ms = 500;
 	}
 	rig_end(&rig);
 }
@@ -377,16 +382,16 @@ Test(pool_group_rules, the_last_member_is_not_kept_without_a_completed_write)
 {
 	unsigned int w;
 
-	start(1, 2, 1);
-	w = opened();
-	keep(w, 0, 6);
-	all_current(w);
+	start_members(1, 2, 1);
+	w = open_writer();
+	write_and_commit(w, 0, 6);
+	await_all_current(w);
 	rig.members[0].up = false;
 	cr_assert_not(write_cell(w, 0, 7));
-	away(1);
+	lose_member(1);
 	rig.members[0].writes_fail = true;
-	back(0);
-	ended(w, -EIO);
+	return_member(0);
+	expect_group_ended(w, -EIO);
 	rig_end(&rig);
 }
 
@@ -394,12 +399,12 @@ Test(pool_group_rules, a_group_ends_without_a_member_that_has_all)
 {
 	unsigned int w;
 
-	start(1, 2, 1);
-	w = opened();
-	all_current(w);
-	away(0);
-	away(1);
-	ended(w, -EIO);
+	start_members(1, 2, 1);
+	w = open_writer();
+	await_all_current(w);
+	lose_member(0);
+	lose_member(1);
+	expect_group_ended(w, -EIO);
 	rig_end(&rig);
 }
 
@@ -408,18 +413,18 @@ Test(pool_group_rules, a_displaced_writer_ends)
 	for (unsigned int last = 0; last < 2; last++) {
 		unsigned int w;
 
-		start(1, 2, 1);
-		w = opened();
-		all_current(w);
-		keep(w, 0, 5);
-		while (!group_is_quiet(group(w)))
+		start_members(1, 2, 1);
+		w = open_writer();
+		await_all_current(w);
+		write_and_commit(w, 0, 5);
+		while (!group_is_quiet(group_of(w)))
 			rig_event(&rig);
 		if (last)
-			away(1);
-		rig_writer_new(&rig, completed);
-		events(500);
+			lose_member(1);
+		rig_writer_new(&rig, call_completed);
+		run_events(500);
 		write_cell(w, 0, 1);
-		ended(w, -ESTALE);
+		expect_group_ended(w, -ESTALE);
 		rig_end(&rig);
 	}
 }
@@ -429,17 +434,17 @@ Test(pool_group_rules, a_member_that_was_given_back_displaces_nobody)
 {
 	unsigned int w;
 
-	start(1, 2, 1);
-	w = opened();
-	all_current(w);
-	keep(w, 0, 5);
-	away(1);
-	group_opened(group(w), 1, -EBUSY, 0, "busy");
-	cr_assert_eq(group(w)->phase, GROUP_OPEN);
-	back(1);
-	reach(w, 1, MEMBER_COPYING);
-	away(0);
-	ended(w, -EIO);
+	start_members(1, 2, 1);
+	w = open_writer();
+	await_all_current(w);
+	write_and_commit(w, 0, 5);
+	lose_member(1);
+	group_opened(group_of(w), 1, -EBUSY, 0, "busy");
+	cr_assert_eq(group_of(w)->phase, GROUP_OPEN);
+	return_member(1);
+	await_state(w, 1, MEMBER_COPYING);
+	lose_member(0);
+	expect_group_ended(w, -EIO);
 	rig_end(&rig);
 }
 
@@ -447,16 +452,16 @@ Test(pool_group_rules, a_slow_member_is_brought_up_to_date_later)
 {
 	unsigned int w;
 
-	start(1, 3, 2);
-	w = opened();
-	all_current(w);
+	start_members(1, 3, 2);
+	w = open_writer();
+	await_all_current(w);
 	rig.members[2].up = false;
 	for (unsigned int i = 0; i <= GROUP_BACKLOG / 8; i++) {
-		cr_assert_eq(group(w)->members[2].state, MEMBER_CURRENT);
+		cr_assert_eq(group_of(w)->members[2].state, MEMBER_CURRENT);
 		cr_assert_not(write_cell(w, i % RIG_CELLS, i));
 	}
-	events(1);
-	cr_assert_eq(group(w)->members[2].state, MEMBER_AWAY);
+	run_events(1);
+	cr_assert_eq(group_of(w)->members[2].state, MEMBER_AWAY);
 	rig_end(&rig);
 }
 
@@ -474,12 +479,12 @@ Test(pool_group_rules, an_opening_needs_enough_members)
 	};
 
 	for (unsigned int i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		start(1, cases[i].n, cases[i].k);
-		cr_assert_not(opens((1u << (rig.n - 1)) - 1),
+		start_members(1, cases[i].n, cases[i].k);
+		cr_assert_not(group_opens_with((1u << (rig.n - 1)) - 1),
 			      "some members create a group");
-		cr_assert(opens((1u << rig.n) - 1));
-		cr_assert_not(opens(cases[i].few));
-		cr_assert(opens(cases[i].enough));
+		cr_assert(group_opens_with((1u << rig.n) - 1));
+		cr_assert_not(group_opens_with(cases[i].few));
+		cr_assert(group_opens_with(cases[i].enough));
 		rig_end(&rig);
 	}
 }
@@ -489,14 +494,14 @@ Test(pool_group_rules, a_founder_without_an_epoch_counts)
 {
 	unsigned int w;
 
-	start(1, 3, 2);
-	w = rig_writer_new(&rig, completed);
-	reach(w, 2, MEMBER_PROMISED);
+	start_members(1, 3, 2);
+	w = rig_writer_new(&rig, call_completed);
+	await_state(w, 2, MEMBER_PROMISED);
 	rig.members[2].up = false;
-	settle(w);
-	cr_assert_neq(group(w)->members[2].state, MEMBER_CURRENT);
+	await_group_open(w);
+	cr_assert_neq(group_of(w)->members[2].state, MEMBER_CURRENT);
 	rig_writer_kill(&rig, w);
-	cr_assert(opens(0x6));
+	cr_assert(group_opens_with(0x6));
 	rig_end(&rig);
 }
 
@@ -508,14 +513,14 @@ Test(pool_group_rules, a_write_completes_where_it_has_arrived)
 		struct call c;
 		unsigned int w;
 
-		start(seed, 2, 2);
-		w = opened();
-		keep(w, 0, 1);
-		away(1);
-		back(1);
-		reach(w, 1, MEMBER_ADOPTING);
+		start_members(seed, 2, 2);
+		w = open_writer();
+		write_and_commit(w, 0, 1);
+		lose_member(1);
+		return_member(1);
+		await_state(w, 1, MEMBER_ADOPTING);
 		write_begin(w, &c, 0, 2);
-		cr_assert_not(finish(&c));
+		cr_assert_not(finish_call(&c));
 		cr_assert_eq(rig.members[1].visible[GROUP_AREA], 2);
 		rig_end(&rig);
 	}
@@ -526,20 +531,20 @@ Test(pool_group_rules, a_member_that_is_away_does_not_count)
 	struct call c;
 	unsigned int w;
 
-	start(1, 3, 2);
-	w = opened();
-	all_current(w);
+	start_members(1, 3, 2);
+	w = open_writer();
+	await_all_current(w);
 	cr_assert_not(write_cell(w, 0, 1));
-	events(100);
+	run_events(100);
 	rig.members[0].up = rig.members[1].up = false;
 	commit_begin(w, &c);
-	events(100);
-	away(2);
-	back(0);
-	events(300);
+	run_events(100);
+	lose_member(2);
+	return_member(0);
+	run_events(300);
 	cr_assert_not(c.done);
-	back(1);
-	cr_assert_not(finish(&c));
+	return_member(1);
+	cr_assert_not(finish_call(&c));
 	rig_end(&rig);
 }
 
@@ -547,20 +552,20 @@ Test(pool_group_rules, bits_stay_while_a_member_is_away)
 {
 	unsigned int w;
 
-	founded(3, 2);
-	w = opened();
-	all_current(w);
-	while (!group_is_quiet(group(w)))
+	create_group(3, 2);
+	w = open_writer();
+	await_all_current(w);
+	while (!group_is_quiet(group_of(w)))
 		rig_event(&rig);
-	group_clear_all(group(w));
-	events(100);
-	away(2);
-	keep(w, 0, 2);
+	group_clear_all(group_of(w));
+	run_events(100);
+	lose_member(2);
+	write_and_commit(w, 0, 2);
 	rig_writer_kill(&rig, w);
-	w = opened();
-	group_clear_all(group(w));
-	back(2);
-	reach(w, 2, MEMBER_CURRENT);
+	w = open_writer();
+	group_clear_all(group_of(w));
+	return_member(2);
+	await_state(w, 2, MEMBER_CURRENT);
 	cr_assert_eq(rig.members[2].visible[GROUP_AREA], 2);
 	rig_end(&rig);
 }
@@ -574,34 +579,34 @@ Test(pool_group_rules, a_member_keeps_its_bits_until_it_has_copied)
 		struct call c;
 		unsigned int w;
 
-		start(seed, 3, 2);
-		w = opened();
-		keep(w, 40, 1);
-		all_current(w);
-		while (!group_is_quiet(group(w)))
+		start_members(seed, 3, 2);
+		w = open_writer();
+		write_and_commit(w, 40, 1);
+		await_all_current(w);
+		while (!group_is_quiet(group_of(w)))
 			rig_event(&rig);
-		group_clear_all(group(w));
-		while (!group_is_quiet(group(w)))
+		group_clear_all(group_of(w));
+		while (!group_is_quiet(group_of(w)))
 			rig_event(&rig);
-		events(100);
+		run_events(100);
 		rig.members[0].up = rig.members[1].up = false;
 		write_begin(w, &c, 40, 77);
-		events(100);
+		run_events(100);
 		rig_writer_kill(&rig, w);
-		back(0);
-		back(1);
+		return_member(0);
+		return_member(1);
 		rig.members[2].up = false;
-		w = opened();
-		back(2);
-		reach(w, 2, MEMBER_COPYING);
+		w = open_writer();
+		return_member(2);
+		await_state(w, 2, MEMBER_COPYING);
 		rig.members[0].up = rig.members[1].up = false;
 		write_begin(w, &c, 0, 3);
-		events(100);
+		run_events(100);
 		rig_writer_kill(&rig, w);
-		back(0);
-		back(1);
-		w = opened();
-		all_current(w);
+		return_member(0);
+		return_member(1);
+		w = open_writer();
+		await_all_current(w);
 		cr_assert_eq(rig.members[2].visible[at],
 			     rig.members[0].visible[at], "seed %llu",
 			     (unsigned long long)seed);
@@ -614,13 +619,13 @@ Test(pool_group_rules, an_epoch_is_promised_once)
 	uint64_t epoch;
 	unsigned int w;
 
-	founded(3, 2);
-	w = rig_writer_new(&rig, completed);
-	reach_least(w, 0, MEMBER_PROMISED);
-	epoch = group(w)->epoch;
+	create_group(3, 2);
+	w = rig_writer_new(&rig, call_completed);
+	await_state_at_least(w, 0, MEMBER_PROMISED);
+	epoch = group_of(w)->epoch;
 	rig_writer_kill(&rig, w);
-	w = opened();
-	cr_assert_gt(group(w)->epoch, epoch);
+	w = open_writer();
+	cr_assert_gt(group_of(w)->epoch, epoch);
 	rig_end(&rig);
 }
 
@@ -629,17 +634,17 @@ Test(pool_group_rules, a_writer_ends_when_a_newer_one_has_promised)
 	for (uint64_t seed = 0; seed < 16; seed++) {
 		unsigned int a, b;
 
-		founded_from(seed, 3, 2);
-		a = opened();
-		all_current(a);
-		away(1);
+		create_group_seeded(seed, 3, 2);
+		a = open_writer();
+		await_all_current(a);
+		lose_member(1);
 		rig.writers[a].paused = true;
-		back(1);
+		return_member(1);
 		rig.members[0].up = false;
-		b = opened();
+		b = open_writer();
 		rig_writer_kill(&rig, b);
 		rig.writers[a].paused = false;
-		ended(a, -ESTALE);
+		expect_group_ended(a, -ESTALE);
 		rig_end(&rig);
 	}
 }
@@ -649,24 +654,24 @@ Test(pool_group_rules, a_writer_ends_when_fewer_than_k_members_are_left)
 {
 	unsigned int a, b;
 
-	founded(3, 2);
-	a = opened();
-	all_current(a);
+	create_group(3, 2);
+	a = open_writer();
+	await_all_current(a);
 	rig.members[1].up = rig.members[2].up = false;
-	b = rig_writer_new(&rig, completed);
-	reach(b, 0, MEMBER_SEEN);
+	b = rig_writer_new(&rig, call_completed);
+	await_state(b, 0, MEMBER_SEEN);
 	rig.writers[b].paused = true;
-	back(1);
-	back(2);
+	return_member(1);
+	return_member(2);
 	cr_assert_eq(write_cell(a, 0, 1), 0);
-	events(200);
+	run_events(200);
 	cr_assert_eq(write_cell(a, 0, 2), 0);
 	rig.members[2].up = false;
 	rig.writers[b].paused = false;
-	events(500);
+	run_events(500);
 	cr_assert_eq(rig.members[1].owner, (int)b);
 	write_cell(a, 0, 3);
-	ended(a, -ESTALE);
+	expect_group_ended(a, -ESTALE);
 	rig_end(&rig);
 }
 
@@ -681,30 +686,30 @@ Test(pool_group_rules, a_member_that_comes_back_has_the_newest_number)
 	struct group_state is;
 	unsigned int w;
 
-	founded(3, 2);
-	w = opened();
-	all_current(w);
+	create_group(3, 2);
+	w = open_writer();
+	await_all_current(w);
 	for (unsigned int i = 0; i < 4; i++) {
 		for (unsigned int e = 0; e < EVENTS; e++)
-			if (!group_is_quiet(group(w)))
+			if (!group_is_quiet(group_of(w)))
 				rig_event(&rig);
-		away(1);
+		lose_member(1);
 		cr_assert_not(group_area_decode(m->visible, &super, &is));
 		if (i > 1)
 			memset(m->durable + GROUP_SLOT_AT(is.slot), 0,
 			       GROUP_SLOT);
-		keep(w, 0, i + 1);
-		back(1);
-		reach(w, 1, MEMBER_CURRENT);
+		write_and_commit(w, 0, i + 1);
+		return_member(1);
+		await_state(w, 1, MEMBER_CURRENT);
 		cr_assert_not(group_area_decode(m->durable, &super, &is));
-		cr_assert_eq(is.epoch, group(w)->epoch);
-		cr_assert_eq(is.number, group(w)->issued);
+		cr_assert_eq(is.epoch, group_of(w)->epoch);
+		cr_assert_eq(is.number, group_of(w)->issued);
 	}
 	rig_end(&rig);
 }
 
 /* One event; no member's epoch and number have become less. */
-static void event_up(struct group_state was[GROUP_MEMBERS])
+static void run_event_checked(struct group_state was[GROUP_MEMBERS])
 {
 	rig_event(&rig);
 	for (unsigned int i = 0; i < rig.n; i++) {
@@ -731,26 +736,27 @@ Test(pool_group_rules, epoch_and_number_of_a_member_only_grow)
 		struct group_state was[GROUP_MEMBERS] = {{0}};
 		static struct call c[40];
 
-		start(seed, 3, 2);
+		start_members(seed, 3, 2);
 		for (unsigned int round = 0; round < 3; round++) {
-			const unsigned int w = rig_writer_new(&rig, completed);
+			const unsigned int w =
+				rig_writer_new(&rig, call_completed);
 
-			while (group_count(group(w), MEMBER_CURRENT) < 3) {
-				event_up(was);
-				cr_assert_neq(group(w)->phase, GROUP_ENDED);
+			while (group_count(group_of(w), MEMBER_CURRENT) < 3) {
+				run_event_checked(was);
+				cr_assert_neq(group_of(w)->phase, GROUP_ENDED);
 			}
 			for (unsigned int i = 0; i < 40; i += 2) {
 				write_begin(w, &c[i], i, i + 1);
 				commit_begin(w, &c[i + 1]);
 				for (unsigned int j = 0; j < 4; j++)
-					event_up(was);
+					run_event_checked(was);
 			}
 			for (unsigned int i = 0; i < 500; i++)
-				event_up(was);
-			away(2);
-			back(2);
+				run_event_checked(was);
+			lose_member(2);
+			return_member(2);
 			for (unsigned int i = 0; i < 500; i++)
-				event_up(was);
+				run_event_checked(was);
 			rig_writer_kill(&rig, w);
 		}
 		rig_end(&rig);

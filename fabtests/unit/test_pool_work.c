@@ -23,8 +23,9 @@ struct op {
 	uint64_t bytes[CELLS];
 	unsigned int at, n;
 	bool completed;
-	struct rpmem_pool_then then; /* of half of the commits: its number */
-	uint64_t need[CELLS]; /* a read's: the oldest write that it may find */
+	struct rpmem_pool_then then;  /* of half of the commits: its number */
+	uint64_t oldest_valid[CELLS]; /* a read's: the oldest write that it may
+					 find */
 };
 
 struct world {
@@ -106,7 +107,7 @@ static void submit_op(struct world *w)
 	}
 	for (unsigned int i = 0; i < o->n; i++) {
 		o->bytes[i] = w->next;
-		o->need[i] = newest_write(w, o->at + i, w->next, true);
+		o->oldest_valid[i] = newest_write(w, o->at + i, w->next, true);
 	}
 	cr_assert_eq(rpmem_pool_submit(&w->t->pool, &o->op), 0);
 	w->next++;
@@ -119,7 +120,8 @@ static void read_completed(struct world *w, const struct op *o)
 		const unsigned int cell = o->at + i;
 		const uint64_t v = o->bytes[i];
 
-		check(w, v >= o->need[i], "a read finds an old write", cell);
+		check(w, v >= o->oldest_valid[i], "a read finds an old write",
+		      cell);
 		check(w, !v || (v < w->next && covers_cell(&w->ops[v], cell)),
 		      "a read finds what nobody wrote", cell);
 	}
@@ -279,7 +281,7 @@ Test(pool_work, every_step_may_be_the_targets_last, .timeout = 300)
 	cr_log_info("%u cuts\n", cuts);
 }
 
-static void blocking(struct pool_target *t, struct rpmem_pool_op *op)
+static void submit_and_poll(struct pool_target *t, struct rpmem_pool_op *op)
 {
 	struct rpmem_pool_op *done;
 
@@ -318,8 +320,8 @@ Test(pool_work, a_store_stays_when_an_older_write_is_lost)
 	};
 	struct rpmem_pool_op *done;
 
-	blocking(t, &write);
-	blocking(t, &commit);
+	submit_and_poll(t, &write);
+	submit_and_poll(t, &commit);
 	cr_assert_eq(t->media[1], 2);
 	pool_target_dies(t, false);
 	for (unsigned int i = 0; i < 20; i++) {

@@ -227,7 +227,7 @@ Test(rc_tcp, a_connect_may_come_byte_by_byte)
 	}
 	PUMP1(&t, t.requests);
 	cr_assert_eq(t.last_data_len, 3);
-	cr_assert_eq(memcmp(t.cm_param, "abc", 3), 0);
+	cr_assert_eq(memcmp(t.last_data, "abc", 3), 0);
 	close(fd);
 	PUMP1(&t, t.withdrawn);
 	rp_rc_close(t.rc);

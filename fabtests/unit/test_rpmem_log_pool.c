@@ -16,14 +16,14 @@ static struct rig rig;
 static struct seeded rnd = {.state = 1};
 
 /* A pool that is not divided, and as long as so many of the shortest logs. */
-static void start(unsigned int room)
+static void start_pool(unsigned int room)
 {
 	rig_init(&rig, &rnd, (uint64_t)room * LENGTH);
 	memset(rig.visible, 0, rig.length);
 	rig_pool = (struct rig_pool){.rig = &rig, .parts = 1};
 }
 
-static void finish(void)
+static void finish_pool(void)
 {
 	cr_assert_eq(rig_pool.handles, 0, "%u pools are open",
 		     rig_pool.handles);
@@ -39,7 +39,7 @@ static struct rpmem_log_attr attr_of(unsigned int logs, unsigned int log)
 	};
 }
 
-static int create(unsigned int logs, unsigned int log)
+static int create_log(unsigned int logs, unsigned int log)
 {
 	const struct rpmem_log_attr a = attr_of(logs, log);
 
@@ -54,7 +54,7 @@ static int open_log(struct rpmem_log **l, unsigned int logs, unsigned int log)
 }
 
 /* The log has one entry, this byte. */
-static void has(struct rpmem_log *l, char byte)
+static void expect_one_byte_log(struct rpmem_log *l, char byte)
 {
 	uint64_t lsn = RPMEM_LOG_HEAD;
 	char c = 0;
@@ -70,9 +70,9 @@ Test(rpmem_log_pool, each_log_is_in_its_part)
 {
 	struct rpmem_log *l[3];
 
-	start(3);
+	start_pool(3);
 	for (unsigned int i = 0; i < 3; i++)
-		cr_assert_eq(create(3, (i + 1) % 3), 0, "%s",
+		cr_assert_eq(create_log(3, (i + 1) % 3), 0, "%s",
 			     rpmem_log_error());
 	cr_assert_eq(rig_pool.parts, 3);
 	for (unsigned int i = 0; i < 3; i++) {
@@ -80,24 +80,24 @@ Test(rpmem_log_pool, each_log_is_in_its_part)
 		cr_assert_eq(rpmem_log_append(l[i], &"abc"[i], 1, NULL), 0);
 	}
 	for (unsigned int i = 0; i < 3; i++) {
-		has(l[i], "abc"[i]);
+		expect_one_byte_log(l[i], "abc"[i]);
 		cr_assert_eq(memcmp(rig.visible + i * LENGTH, "RPMEMLOG", 8),
 			     0);
 		rpmem_log_close(l[i]);
 	}
 	for (unsigned int i = 0; i < 3; i++)
-		cr_assert_eq(create(3, i), -EEXIST);
-	finish();
+		cr_assert_eq(create_log(3, i), -EEXIST);
+	finish_pool();
 }
 
 Test(rpmem_log_pool, pool_that_is_a_log_is_not_divided)
 {
 	struct rpmem_log *l;
 
-	start(2);
-	cr_assert_eq(create(0, 0), 0, "%s", rpmem_log_error());
-	cr_assert_eq(create(2, 0), -EEXIST);
-	cr_assert_eq(create(2, 1), -EEXIST);
+	start_pool(2);
+	cr_assert_eq(create_log(0, 0), 0, "%s", rpmem_log_error());
+	cr_assert_eq(create_log(2, 0), -EEXIST);
+	cr_assert_eq(create_log(2, 1), -EEXIST);
 	cr_assert_eq(rig_pool.parts, 1);
 	cr_assert_eq(open_log(&l, 2, 1), -ENXIO);
 	cr_assert_eq(open_log(&l, 1, 0), 0, "%s", rpmem_log_error());
@@ -105,62 +105,62 @@ Test(rpmem_log_pool, pool_that_is_a_log_is_not_divided)
 	/* Both superblocks are damaged: it may be restored from a copy. */
 	rig.visible[40] ^= 1;
 	rig.visible[LOG_SLOT + 40] ^= 1;
-	cr_assert_eq(create(2, 1), -EEXIST);
+	cr_assert_eq(create_log(2, 1), -EEXIST);
 	cr_assert_eq(rig_pool.parts, 1);
-	finish();
+	finish_pool();
 }
 
 Test(rpmem_log_pool, another_number_is_refused)
 {
 	struct rpmem_log *l;
 
-	start(3);
-	cr_assert_eq(create(2, 0), 0, "%s", rpmem_log_error());
+	start_pool(3);
+	cr_assert_eq(create_log(2, 0), 0, "%s", rpmem_log_error());
 	for (unsigned int n = 0; n < 4; n++) {
 		if (n == 2)
 			continue;
 		cr_assert_eq(open_log(&l, n, 0), -ENXIO, "%u", n);
-		cr_assert_eq(create(n, 0), -ENXIO, "%u", n);
+		cr_assert_eq(create_log(n, 0), -ENXIO, "%u", n);
 	}
 	cr_assert_eq(rig_pool.parts, 2);
-	finish();
+	finish_pool();
 }
 
 /* Two creators of logs of one pool: the second one finds it divided. */
 Test(rpmem_log_pool, pool_may_be_divided_meanwhile)
 {
-	start(3);
-	rig_pool.divides_meanwhile = 3;
-	cr_assert_eq(create(3, 1), 0, "%s", rpmem_log_error());
+	start_pool(3);
+	rig_pool.parts_made_meanwhile = 3;
+	cr_assert_eq(create_log(3, 1), 0, "%s", rpmem_log_error());
 	rig_pool.parts = 1;
-	rig_pool.divides_meanwhile = 2;
-	cr_assert_eq(create(3, 2), -ENXIO);
+	rig_pool.parts_made_meanwhile = 2;
+	cr_assert_eq(create_log(3, 2), -ENXIO);
 	cr_assert_eq(rig_pool.parts, 2);
-	finish();
+	finish_pool();
 }
 
 Test(rpmem_log_pool, log_that_is_none_is_refused)
 {
 	struct rpmem_log *l;
 
-	start(3);
-	cr_assert_eq(create(2, 2), -EINVAL);
+	start_pool(3);
+	cr_assert_eq(create_log(2, 2), -EINVAL);
 	cr_assert(strstr(rpmem_log_error(), "no log 2 of 2"));
-	cr_assert_eq(create(0, 1), -EINVAL);
-	cr_assert_eq(create(33, 0), -EINVAL);
+	cr_assert_eq(create_log(0, 1), -EINVAL);
+	cr_assert_eq(create_log(33, 0), -EINVAL);
 	cr_assert_eq(open_log(&l, 33, 0), -EINVAL);
 	cr_assert_eq(open_log(&l, 1, 1), -EINVAL);
 	cr_assert_eq(rig_pool.opens, 0, "no pool was opened");
-	finish();
+	finish_pool();
 }
 
 Test(rpmem_log_pool, pool_that_is_too_short_is_not_divided)
 {
-	start(3);
-	cr_assert_eq(create(4, 0), -ENOSPC);
+	start_pool(3);
+	cr_assert_eq(create_log(4, 0), -ENOSPC);
 	cr_assert_eq(rig_pool.parts, 1);
-	cr_assert_eq(create(3, 2), 0, "%s", rpmem_log_error());
-	finish();
+	cr_assert_eq(create_log(3, 2), 0, "%s", rpmem_log_error());
+	finish_pool();
 }
 
 /* A caller that was compiled when the struct ended with the layout. */
@@ -169,7 +169,7 @@ Test(rpmem_log_pool, attributes_of_an_older_caller_are_one_log)
 	struct rpmem_log_attr a = attr_of(77, 99);
 	struct rpmem_log *l;
 
-	start(1);
+	start_pool(1);
 	a.size = offsetof(struct rpmem_log_attr, log);
 	cr_assert_eq(rpmem_log_create("h:p", &a), 0, "%s", rpmem_log_error());
 	cr_assert_eq(rpmem_log_open(&l, "h:p", &a), 0, "%s", rpmem_log_error());
@@ -177,7 +177,7 @@ Test(rpmem_log_pool, attributes_of_an_older_caller_are_one_log)
 	a.size--;
 	cr_assert_eq(rpmem_log_open(&l, "h:p", &a), -EINVAL);
 	cr_assert_eq(rpmem_log_create("h:p", &a), -EINVAL);
-	finish();
+	finish_pool();
 }
 
 Test(rpmem_log_pool, writer_is_exclusive_and_reader_observes)
@@ -185,8 +185,8 @@ Test(rpmem_log_pool, writer_is_exclusive_and_reader_observes)
 	struct rpmem_log_attr a = attr_of(2, 1);
 	struct rpmem_log *l;
 
-	start(2);
-	cr_assert_eq(create(2, 1), 0, "%s", rpmem_log_error());
+	start_pool(2);
+	cr_assert_eq(create_log(2, 1), 0, "%s", rpmem_log_error());
 	cr_assert_eq(rig_pool.attr.exclusive, RPMEM_POOL_EXCLUSIVE);
 	a.read_only = 1;
 	cr_assert_eq(rpmem_log_create("h:p", &a), -EINVAL);
@@ -199,7 +199,7 @@ Test(rpmem_log_pool, writer_is_exclusive_and_reader_observes)
 	cr_assert_eq(rpmem_log_open(&l, "h:p", &a), 0, "%s", rpmem_log_error());
 	cr_assert_eq(rig_pool.attr.exclusive, RPMEM_POOL_TAKE);
 	rpmem_log_close(l);
-	finish();
+	finish_pool();
 }
 
 /* A writer keeps the log that a creator would take from it in vain. */
@@ -207,7 +207,7 @@ Test(rpmem_log_pool, nothing_is_taken_unless_a_log_is_created)
 {
 	struct rpmem_log_attr a = attr_of(0, 0);
 
-	start(2);
+	start_pool(2);
 	a.take = 1;
 	cr_assert_eq(rpmem_log_create("h:p", &a), 0, "%s", rpmem_log_error());
 	cr_assert_eq(rig_pool.attr.exclusive, RPMEM_POOL_TAKE);
@@ -228,7 +228,7 @@ Test(rpmem_log_pool, nothing_is_taken_unless_a_log_is_created)
 	cr_assert_eq(rpmem_log_create("h:p", &a), -ENOSPC);
 	cr_assert_eq(rig_pool.attr.exclusive, RPMEM_POOL_OBSERVE);
 	rig.length = 2 * LENGTH;
-	finish();
+	finish_pool();
 }
 
 /* An error names the log, its pool and its target. */
@@ -252,23 +252,23 @@ Test(rpmem_log_pool, error_names_the_log)
 	size_t len;
 	char c;
 
-	start(2);
-	cr_assert_eq(create(2, 0), 0, "%s", rpmem_log_error());
+	start_pool(2);
+	cr_assert_eq(create_log(2, 0), 0, "%s", rpmem_log_error());
 	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 		cr_assert_eq(rpmem_log_open(&l, names[i].where, &a), -ENODATA);
 		cr_assert(strstr(rpmem_log_error(), names[i].name) ==
 				  rpmem_log_error(),
 			  "%s", rpmem_log_error());
 	}
-	cr_assert_eq(create(2, 1), 0, "%s", rpmem_log_error());
-	cr_assert_eq(create(2, 1), -EEXIST);
+	cr_assert_eq(create_log(2, 1), 0, "%s", rpmem_log_error());
+	cr_assert_eq(create_log(2, 1), -EEXIST);
 	cr_assert(strstr(rpmem_log_error(), names[0].name));
 	cr_assert_eq(open_log(&l, 2, 1), 0, "%s", rpmem_log_error());
 	cr_assert_eq(rpmem_log_append(l, "x", 1, &lsn), 0);
 	rig.visible[LENGTH + LOG_RING_AT + lsn] ^= 1;
 	cr_assert_eq(rpmem_log_read(l, &lsn, &c, 1, &len, 0), -EBADMSG);
 	cr_assert(strstr(rpmem_log_error(), names[0].name));
-	rig.fail = -ESTALE;
+	rig.fail_once = -ESTALE;
 	cr_assert_eq(rpmem_log_append(l, "x", 1, NULL), -ESTALE);
 	cr_assert(strstr(rpmem_log_error(), names[0].name));
 	rpmem_log_close(l);
@@ -279,7 +279,7 @@ Test(rpmem_log_pool, error_names_the_log)
 	cr_assert_eq(rpmem_log_open(&l, "h:p", NULL), -ENXIO);
 	cr_assert(strstr(rpmem_log_error(), "pool 'p' at h: ") ==
 		  rpmem_log_error());
-	finish();
+	finish_pool();
 }
 
 /*
@@ -292,12 +292,12 @@ Test(rpmem_log_pool, taker_tries_again)
 	struct rpmem_log_attr a = attr_of(0, 0);
 	struct rpmem_log *l;
 
-	start(1);
-	cr_assert_eq(create(0, 0), 0, "%s", rpmem_log_error());
+	start_pool(1);
+	cr_assert_eq(create_log(0, 0), 0, "%s", rpmem_log_error());
 	for (unsigned int i = 0; i < 3; i++) {
-		rig_pool.taken_ret = rets[i];
+		rig_pool.open_failure = rets[i];
 		rig_pool.opens = 0;
-		rig_pool.taken = 3;
+		rig_pool.opens_to_fail = 3;
 		a.take = 0;
 		cr_assert_eq(rpmem_log_open(&l, "h:p", &a), rets[i]);
 		cr_assert_eq(rig_pool.opens, 1, "it does not take the log");
@@ -306,7 +306,7 @@ Test(rpmem_log_pool, taker_tries_again)
 		cr_assert_eq(rig_pool.opens, 4);
 		rpmem_log_close(l);
 	}
-	finish();
+	finish_pool();
 }
 
 /* The pool was divided again by hand: part 1 of 2 begins with log 2 of 4. */
@@ -315,19 +315,19 @@ Test(rpmem_log_pool, bytes_of_another_log_are_refused)
 	struct rpmem_log_attr a = attr_of(2, 1);
 	struct rpmem_log *l;
 
-	start(4);
+	start_pool(4);
 	for (unsigned int i = 0; i < 4; i++)
-		cr_assert_eq(create(4, i), 0, "%s", rpmem_log_error());
+		cr_assert_eq(create_log(4, i), 0, "%s", rpmem_log_error());
 	rig_pool.parts = 2;
 	cr_assert_eq(open_log(&l, 2, 1), -ENXIO);
 	cr_assert(strstr(rpmem_log_error(), "of log 2 of 4"));
 	a.read_only = 1;
 	cr_assert_eq(rpmem_log_open(&l, "h:p", &a), -ENXIO);
-	cr_assert_eq(create(2, 1), -EEXIST);
+	cr_assert_eq(create_log(2, 1), -EEXIST);
 	cr_assert_eq(open_log(&l, 2, 0), -ENXIO);
 	rig_pool.parts = 1;
 	cr_assert_eq(open_log(&l, 1, 0), -ENXIO);
-	cr_assert_eq(create(1, 0), -EEXIST);
+	cr_assert_eq(create_log(1, 0), -EEXIST);
 	rig_pool.parts = 4;
 	cr_assert_eq(open_log(&l, 4, 2), 0, "%s", rpmem_log_error());
 	rpmem_log_close(l);
@@ -337,10 +337,10 @@ Test(rpmem_log_pool, bytes_of_another_log_are_refused)
 	/* A longer one. */
 	memset(rig.visible, 0, rig.length);
 	rig_pool.parts = 2;
-	cr_assert_eq(create(2, 0), 0, "%s", rpmem_log_error());
+	cr_assert_eq(create_log(2, 0), 0, "%s", rpmem_log_error());
 	rig_pool.parts = 4;
 	cr_assert_eq(open_log(&l, 4, 0), -ENXIO);
-	finish();
+	finish_pool();
 }
 
 /* A log of version 1, which has no numbers, has them from its writer on. */
@@ -349,9 +349,9 @@ Test(rpmem_log_pool, log_of_version_1_gets_its_numbers)
 	unsigned char *super;
 	struct rpmem_log *l;
 
-	start(4);
+	start_pool(4);
 	super = rig.visible + LENGTH;
-	cr_assert_eq(create(4, 1), 0, "%s", rpmem_log_error());
+	cr_assert_eq(create_log(4, 1), 0, "%s", rpmem_log_error());
 	rp_put32(super + 16, 1);
 	rp_put64(super + 8, XXH3_64bits(super + 16, LOG_SUPER_BYTES - 16));
 	cr_assert_eq(open_log(&l, 4, 1), -EBADMSG, "version 1 has no numbers");
@@ -361,7 +361,7 @@ Test(rpmem_log_pool, log_of_version_1_gets_its_numbers)
 	rpmem_log_close(l);
 	memcpy(rig.visible, super, LENGTH);
 	cr_assert_eq(open_log(&l, 4, 0), -ENXIO);
-	finish();
+	finish_pool();
 }
 
 /* Each of the two superblocks of librpmem_rpc may be the only one. */
@@ -369,16 +369,16 @@ Test(rpmem_log_pool, ring_of_calls_is_kept)
 {
 	struct rpmem_log *l;
 
-	start(2);
+	start_pool(2);
 	for (unsigned int i = 0; i < 2; i++) {
 		memset(rig.visible, 0, rig.length);
 		memcpy(rig.visible + (size_t)i * LOG_SLOT, "RPMEMRPC", 8);
-		cr_assert_eq(create(1, 0), -EEXIST);
+		cr_assert_eq(create_log(1, 0), -EEXIST);
 		cr_assert(strstr(rpmem_log_error(), "librpmem_rpc"));
-		cr_assert_eq(create(2, 0), -EEXIST);
+		cr_assert_eq(create_log(2, 0), -EEXIST);
 		cr_assert_eq(rig_pool.parts, 1);
 		cr_assert_eq(open_log(&l, 1, 0), -ENODATA);
 		cr_assert(strstr(rpmem_log_error(), "librpmem_rpc"));
 	}
-	finish();
+	finish_pool();
 }

@@ -31,10 +31,10 @@ TestSuite(session, .init = start, .fini = bed_stop);
 Test(session, first_operation_connects)
 {
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
-	cr_assert_eq(bed_try(op_write(&a, 1, 0, 4096, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 1, 0, 4096, 0)), -EAGAIN);
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_CONNECTING);
-	cr_assert_eq(bed_try(op_write(&a, 1, 0, 4096, 0)), -EAGAIN);
-	cr_assert_eq(bed.connects, 1);
+	cr_assert_eq(bed_post_result(op_write(&a, 1, 0, 4096, 0)), -EAGAIN);
+	cr_assert_eq(bed.nconnects, 1);
 	cr_assert_eq(bed.hello.key, bed_key(1));
 	cr_assert_neq(bed.hello.initiator, 0);
 	cr_assert_eq(bed.hello.timeout_ms, 5000);
@@ -54,7 +54,7 @@ Test(session, hello_has_the_native_feature)
 	bed_stop();
 	attr.native = true;
 	bed_start(&attr);
-	cr_assert_eq(bed_try(op_read(&a, 1, 0, 8)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_read(&a, 1, 0, 8)), -EAGAIN);
 	cr_assert_eq(bed.hello.features, RP_FEATURE_NATIVE);
 }
 
@@ -66,7 +66,7 @@ Test(session, hello_has_the_longest_timeout)
 	bed_stop();
 	attr.timeout_ns = (UINT32_MAX + 7ull) * BED_MS;
 	bed_start(&attr);
-	cr_assert_eq(bed_try(op_read(&a, 1, 0, 8)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_read(&a, 1, 0, 8)), -EAGAIN);
 	cr_assert_eq(bed.hello.timeout_ms, UINT32_MAX);
 }
 
@@ -86,7 +86,7 @@ Test(session, initiator_is_not_zero)
 /* A refusal fails the next operation, so that no caller loops. */
 static void expect_refused(enum rp_status st, uint32_t detail)
 {
-	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	bed_refuse(st, detail);
 	bed_progress();
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
@@ -95,8 +95,8 @@ static void expect_refused(enum rp_status st, uint32_t detail)
 	cr_assert_eq(a.out.detail, detail);
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
 	/* The operation after the failed one connects again. */
-	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
-	cr_assert_eq(bed.connects, 2);
+	cr_assert_eq(bed_post_result(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed.nconnects, 2);
 }
 
 Test(session, overload_ends_the_next_operation)
@@ -117,10 +117,10 @@ Test(session, version_of_refusal_ends_the_next_operation)
 /* Operations with another key may succeed, so they do not fail. */
 static void refused_key(enum rp_status st)
 {
-	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	bed_refuse(st, 0);
 	bed_progress();
-	cr_assert_eq(bed_try(op_write(&b, 2, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&b, 2, 0, 64, 0)), -EAGAIN);
 	cr_assert_eq(bed.hello.key, bed_key(2));
 	bed_accept();
 	bed_post(op_write(&b, 2, 0, 64, 0));
@@ -139,8 +139,8 @@ Test(session, refused_key_affects_that_key_alone)
 
 Test(session, dead_port_ends_the_next_operation)
 {
-	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
-	bed_lose(ECONNREFUSED);
+	cr_assert_eq(bed_post_result(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	bed_lose_connection(ECONNREFUSED);
 	bed_progress();
 	bed_post(op_query(&a, 2));
 	expect_status(&a, RP_ST_LOST);
@@ -167,7 +167,7 @@ Test(session, failed_connector_ends_the_operation)
 
 Test(session, silence_while_connecting_ends_the_next_operation)
 {
-	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	cr_assert_eq(rp_session_deadline(bed.s), bed.now + BED_TIMEOUT);
 	bed_progress();
 	/* Time alone is no sign of the target. */
@@ -175,7 +175,7 @@ Test(session, silence_while_connecting_ends_the_next_operation)
 	cr_assert_eq(rp_session_deadline(bed.s), bed.now + 1);
 	bed_progress();
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_CONNECTING);
-	bed_pass(1);
+	bed_advance_clock(1);
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
 	cr_assert_eq(rp_session_deadline(bed.s), UINT64_MAX);
 	bed_post(op_write(&a, 1, 0, 64, 0));
@@ -185,15 +185,15 @@ Test(session, silence_while_connecting_ends_the_next_operation)
 
 Test(session, foreign_listener_ends_the_next_operation)
 {
-	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	bed.chan.events->connected(bed.chan.owner, "HTTP/1.1 400", 12);
-	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	bed_progress();
-	cr_assert_eq(bed.closes, 1);
+	cr_assert_eq(bed.ncloses, 1);
 	bed_post(op_write(&a, 1, 0, 64, 0));
 	expect_status(&a, RP_ST_BAD_MESSAGE);
 
-	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	bed.chan.events->lost(bed.chan.owner, ECONNREFUSED, "no", 2);
 	/* The first failure counts, and is logged. */
 	bed.chan.events->lost(bed.chan.owner, ECONNREFUSED, "no", 2);
@@ -215,7 +215,7 @@ Test(session, refusal_that_accepts_is_a_loss)
 	int len = rp_wire_put_hello_ack(buf, sizeof(buf), &ack);
 
 	cr_assert_gt(len, 0);
-	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	bed.chan.events->lost(bed.chan.owner, ECONNREFUSED, buf, (size_t)len);
 	bed_progress();
 	bed_post(op_write(&a, 1, 0, 64, 0));
@@ -233,7 +233,7 @@ Test(session, acceptance_of_another_version_ends_the_next_operation)
 	uint8_t buf[256];
 	int len = rp_wire_put_hello_ack(buf, sizeof(buf), &ack);
 
-	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	buf[2]++;
 	bed.chan.events->connected(bed.chan.owner, buf, (size_t)len);
 	bed_progress();
@@ -246,7 +246,7 @@ Test(session, acceptance_with_a_failure_is_a_refusal)
 {
 	struct rp_wire_hello_ack ack = {.status = RP_ST_OVERLOADED};
 
-	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	bed_accept_as(&ack);
 	bed_progress();
 	bed_post(op_write(&a, 1, 0, 64, 0));
@@ -258,8 +258,8 @@ Test(session, late_acceptance_is_ignored)
 {
 	char buf[128];
 
-	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
-	bed_lose(ECONNRESET);
+	cr_assert_eq(bed_post_result(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	bed_lose_connection(ECONNRESET);
 	bed_accept();
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_CONNECTING);
 	bed_progress();
@@ -275,7 +275,7 @@ Test(session, late_acceptance_is_ignored)
 
 Test(session, messages_before_the_acceptance_are_ignored)
 {
-	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	bed_receive("garbage that is long enough for a header", 40);
 	bed_accept();
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_OPEN);
@@ -288,8 +288,8 @@ Test(session, further_keys_are_queried)
 	uint64_t token;
 
 	bed_open(1);
-	cr_assert_eq(bed_try(op_write(&a, 2, 0, 4096, 0)), -EAGAIN);
-	cr_assert_eq(bed_try(op_write(&a, 2, 0, 4096, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 2, 0, 4096, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 2, 0, 4096, 0)), -EAGAIN);
 	cr_assert_eq(bed_see_kind(RP_CHANNEL_SEND)->hdr.type, RP_MSG_QUERY);
 	cr_assert_eq(bed.last->query.key, bed_key(2));
 	token = bed.last->hdr.token;
@@ -317,14 +317,14 @@ Test(session, all_keys_of_an_operation_are_queried)
 	op->effect = RP_EFFECT_THEN;
 	op->then.key = bed_key(4);
 	op->then.addr = BED_ADDR;
-	cr_assert_eq(bed_try(op), -EAGAIN);
+	cr_assert_eq(bed_post_result(op), -EAGAIN);
 	for (uint32_t k = 2; k < 5; k++) {
 		cr_assert_eq(bed_see_kind(RP_CHANNEL_SEND)->query.key,
 			     bed_key(k));
 		bed_info(bed.last->hdr.token, RP_ST_OK, bed_key(k));
 	}
 	bed_see_nothing();
-	cr_assert_eq(bed_try(op), 0);
+	cr_assert_eq(bed_post_result(op), 0);
 	bed_see_request(RP_EFFECT_THEN);
 	bed_ok();
 	expect_ok(&a);
@@ -333,12 +333,12 @@ Test(session, all_keys_of_an_operation_are_queried)
 Test(session, refused_key_fails_the_next_operation)
 {
 	bed_open(1);
-	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
 	bed_see();
 	bed_info(bed.last->hdr.token, RP_ST_STALE_KEY, 0);
 	/* The refusal has cost the connection. */
 	bed_progress();
-	cr_assert_eq(bed.closes, 1);
+	cr_assert_eq(bed.ncloses, 1);
 	bed_post(op_write(&a, 2, 0, 64, 0));
 	expect_status(&a, RP_ST_STALE_KEY);
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
@@ -353,7 +353,7 @@ Test(session, refused_key_of_a_later_range_is_named)
 	r[0] = bed_range(1, 0, 64);
 	r[1] = bed_range(2, 0, 64);
 	bed.replies = false;
-	cr_assert_eq(bed_try(op_commit(&a, r, 2)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_commit(&a, r, 2)), -EAGAIN);
 	bed_see();
 	bed_info(bed.last->hdr.token, RP_ST_VOLATILE, 0);
 	bed_post(op_commit(&a, r, 2));
@@ -372,23 +372,24 @@ Test(session, number_of_keys_is_bounded)
 		bed_info(bed.last->hdr.token, RP_ST_OK, bed_key(k));
 	}
 	bed.replies = false;
-	cr_assert_eq(bed_try(op_write(&a, RP_SESSION_GRANTS, 0, 64, 0)),
+	cr_assert_eq(bed_post_result(op_write(&a, RP_SESSION_GRANTS, 0, 64, 0)),
 		     -EAGAIN);
-	cr_assert_eq(bed_try(op_write(&a, RP_SESSION_GRANTS + 1, 0, 64, 0)),
-		     -ENOMEM);
+	cr_assert_eq(
+		bed_post_result(op_write(&a, RP_SESSION_GRANTS + 1, 0, 64, 0)),
+		-ENOMEM);
 }
 
 /* The connection is lost before INFO: the next operation fails. */
 Test(session, lost_query_ends_the_next_operation)
 {
 	bed_open(1);
-	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
-	bed_lose(ECONNRESET);
+	cr_assert_eq(bed_post_result(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
+	bed_lose_connection(ECONNRESET);
 	bed_progress();
 	bed_post(op_write(&a, 2, 0, 64, 0));
 	expect_status(&a, RP_ST_LOST);
 	cr_assert_eq(a.out.detail, ECONNRESET);
-	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
 	cr_assert_eq(bed.hello.key, bed_key(2));
 }
 
@@ -399,13 +400,13 @@ Test(session, grants_end_with_the_connection)
 	bed_post(op_write(&a, 2, 0, 64, RP_LEVEL_VISIBLE));
 	bed_done_all();
 	expect_ok(&a);
-	bed_lose(ECONNRESET);
+	bed_lose_connection(ECONNRESET);
 	bed_progress();
 	bed_see();
 	bed_see_nothing();
 	bed_open(1);
 	bed.replies = false;
-	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
 	cr_assert_eq(bed_see_kind(RP_CHANNEL_SEND)->hdr.type, RP_MSG_QUERY);
 }
 
@@ -462,7 +463,7 @@ Test(session, query_brings_a_grant)
 	bed_see();
 	bed_info(bed.last->hdr.token, RP_ST_OK, bed_key(2));
 	expect_ok(&a);
-	cr_assert_eq(bed_try(op_write(&b, 2, 0, 4096, 0)), 0);
+	cr_assert_eq(bed_post_result(op_write(&b, 2, 0, 4096, 0)), 0);
 }
 
 /* Outstanding operations have used the first grant of a key. */
@@ -490,9 +491,9 @@ static void expires_after(uint64_t ns)
 {
 	bed_progress();
 	cr_assert_eq(rp_session_deadline(bed.s), bed.now + ns);
-	bed_pass(ns - 1);
+	bed_advance_clock(ns - 1);
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_OPEN);
-	bed_pass(1);
+	bed_advance_clock(1);
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
 }
 
@@ -502,7 +503,7 @@ Test(session, silence_ends_all_operations)
 	bed_post(op_write(&a, 1, 0, 4096, 0));
 	bed_post(op_commit_one(&b, 1, 0, 64));
 	expires_after(BED_TIMEOUT);
-	cr_assert_eq(bed.closes, 1);
+	cr_assert_eq(bed.ncloses, 1);
 	expect_status(&a, RP_ST_TIMEOUT);
 	expect_status(&b, RP_ST_TIMEOUT);
 }
@@ -548,7 +549,7 @@ Test(session, proved_bytes_do_not_extend_the_deadline)
 Test(session, lost_bytes_give_no_more_time)
 {
 	write_slowly();
-	bed_lose(ECONNRESET);
+	bed_lose_connection(ECONNRESET);
 	bed_progress();
 	expect_status(&a, RP_ST_LOST);
 	bed_open(1);
@@ -609,7 +610,7 @@ Test(session, progress_of_the_target_counts)
 	bed_open(1);
 	bed_post(op_commit_one(&a, 1, 0, 64));
 	for (int i = 0; i < 10; i++) {
-		bed_pass(BED_TIMEOUT - 1);
+		bed_advance_clock(BED_TIMEOUT - 1);
 		bed_receive(msg, (size_t)len);
 		bed_progress();
 	}
@@ -624,7 +625,7 @@ Test(session, completions_count)
 	bed_post(op_write(&a, 1, 0, 4096, 0));
 	bed_post(op_write(&b, 1, 8192, 4096, 0));
 	bed_progress();
-	bed_pass(BED_TIMEOUT - 1);
+	bed_advance_clock(BED_TIMEOUT - 1);
 	bed_done(1);
 	expires_after(BED_TIMEOUT);
 	expect_ok(&a);
@@ -637,9 +638,9 @@ Test(session, sent_messages_do_not_count)
 	bed_open(1);
 	bed_post(op_write(&a, 1, 0, 4096, RP_LEVEL_DURABLE));
 	bed_progress();
-	bed_pass(BED_TIMEOUT - 1);
+	bed_advance_clock(BED_TIMEOUT - 1);
 	bed_done_all();
-	bed_pass(1);
+	bed_advance_clock(1);
 	expect_status(&a, RP_ST_TIMEOUT);
 }
 
@@ -648,7 +649,7 @@ Test(session, nothing_outstanding_has_no_deadline)
 	bed_open(1);
 	bed_progress();
 	cr_assert_eq(rp_session_deadline(bed.s), UINT64_MAX);
-	bed_pass(100 * BED_TIMEOUT);
+	bed_advance_clock(100 * BED_TIMEOUT);
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_OPEN);
 	/* The idle time before does not count. */
 	bed_post(op_commit_one(&a, 1, 0, 64));
@@ -664,7 +665,7 @@ static void start_idle(void)
 	bed_stop();
 	attr.idle_ns = 60000 * BED_MS;
 	bed_start(&attr);
-	cr_assert_eq(bed_try(op_read(&a, 1, 0, 8)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_read(&a, 1, 0, 8)), -EAGAIN);
 	cr_assert_eq(rp_session_deadline(bed.s), bed.now + BED_TIMEOUT);
 	bed_accept();
 	bed.replies = true;
@@ -677,17 +678,17 @@ Test(session, idle_connection_is_closed_and_made_again)
 {
 	start_idle();
 	cr_assert_eq(rp_session_deadline(bed.s), bed.now + 60000 * BED_MS);
-	bed_pass(60000 * BED_MS - 1);
-	cr_assert_eq(bed.closes, 0);
-	bed_pass(1);
-	cr_assert_eq(bed.closes, 1);
+	bed_advance_clock(60000 * BED_MS - 1);
+	cr_assert_eq(bed.ncloses, 0);
+	bed_advance_clock(1);
+	cr_assert_eq(bed.ncloses, 1);
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
 	cr_assert_eq(rp_session_deadline(bed.s), UINT64_MAX);
-	bed_pass(60000 * BED_MS);
+	bed_advance_clock(60000 * BED_MS);
 	bed_open(1);
 	/* The new connection has its own idle time. */
 	bed_progress();
-	cr_assert_eq(bed.closes, 1);
+	cr_assert_eq(bed.ncloses, 1);
 	cr_assert_eq(rp_session_deadline(bed.s), bed.now + 60000 * BED_MS);
 	bed_post(op_commit_one(&a, 1, 0, 64));
 	bed_see();
@@ -699,13 +700,13 @@ Test(session, idle_connection_is_closed_and_made_again)
 Test(session, idle_close_forgets_refused_keys)
 {
 	start_idle();
-	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
 	bed_see();
 	bed_info(bed.last->hdr.token, RP_ST_VOLATILE, 0);
 	bed_progress();
-	bed_pass(60000 * BED_MS);
-	cr_assert_eq(bed.closes, 1);
-	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
+	bed_advance_clock(60000 * BED_MS);
+	cr_assert_eq(bed.ncloses, 1);
+	cr_assert_eq(bed_post_result(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
 	cr_assert_eq(bed.hello.key, bed_key(2));
 }
 
@@ -713,17 +714,17 @@ Test(session, idle_close_forgets_refused_keys)
 Test(session, used_connection_is_not_idle)
 {
 	start_idle();
-	bed_pass(60000 * BED_MS - 1);
+	bed_advance_clock(60000 * BED_MS - 1);
 	bed_post(op_commit_one(&a, 1, 0, 64));
 	cr_assert_eq(rp_session_deadline(bed.s), bed.now + BED_TIMEOUT);
 	bed_see();
 	bed_ok();
 	bed_progress();
 	cr_assert_eq(rp_session_deadline(bed.s), bed.now + 60000 * BED_MS);
-	bed_pass(60000 * BED_MS - 1);
-	cr_assert_eq(bed.closes, 0);
-	bed_pass(1);
-	cr_assert_eq(bed.closes, 1);
+	bed_advance_clock(60000 * BED_MS - 1);
+	cr_assert_eq(bed.ncloses, 0);
+	bed_advance_clock(1);
+	cr_assert_eq(bed.ncloses, 1);
 }
 
 /* Closing would poison writes whose placement is not proved. */
@@ -733,15 +734,15 @@ Test(session, idle_close_waits_for_placement)
 	bed_post(op_write(&a, 1, 0, 4096, 0));
 	bed_done_all();
 	bed_progress();
-	bed_pass(60000 * BED_MS);
-	cr_assert_eq(bed.closes, 0);
+	bed_advance_clock(60000 * BED_MS);
+	cr_assert_eq(bed.ncloses, 0);
 	bed_see_kind(RP_CHANNEL_WRITE);
 	bed_see_request(RP_EFFECT_NONE);
 	cr_assert_eq(bed.last->req.nranges, 0);
 	bed_ok();
 	bed_progress();
-	bed_pass(60000 * BED_MS);
-	cr_assert_eq(bed.closes, 1);
+	bed_advance_clock(60000 * BED_MS);
+	cr_assert_eq(bed.ncloses, 1);
 	bed_open(1);
 	bed_post(op_commit_one(&b, 1, 0, 4096));
 	bed_see();
@@ -758,7 +759,7 @@ Test(session, outstanding_operations_are_not_idle)
 	bed_post(op_commit_one(&a, 1, 0, 64));
 	for (int i = 0; i < 100; i++) {
 		bed_receive(msg, (size_t)len);
-		bed_pass(BED_TIMEOUT - 1);
+		bed_advance_clock(BED_TIMEOUT - 1);
 	}
-	cr_assert_eq(bed.closes, 0);
+	cr_assert_eq(bed.ncloses, 0);
 }

@@ -174,10 +174,10 @@ Test(session_op, notified_visible_write_is_a_write_and_a_request)
 	op = op_commit_one(&b, 1, 0, 64);
 	op->effect = RP_EFFECT_NOTIFY;
 	op->level = RP_LEVEL_VISIBLE;
-	cr_assert_eq(bed_try(op), -EINVAL);
+	cr_assert_eq(bed_post_result(op), -EINVAL);
 	op = op_write(&b, 1, 0, 64, 0);
 	op->effect = RP_EFFECT_NOTIFY;
-	cr_assert_eq(bed_try(op), -EINVAL);
+	cr_assert_eq(bed_post_result(op), -EINVAL);
 }
 
 /* --- reads --- */

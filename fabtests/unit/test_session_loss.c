@@ -23,7 +23,7 @@ Test(session, progress_says_whether_it_did_something)
 	cr_assert(!bed_progress());
 	bed_post(op_commit_one(&a, 1, 0, 64));
 	cr_assert(!bed_progress());
-	bed_lose(ECONNRESET);
+	bed_lose_connection(ECONNRESET);
 	cr_assert(bed_progress());
 	cr_assert(!bed_progress());
 	bed_open(1);
@@ -37,7 +37,7 @@ Test(session, progress_says_whether_it_did_something)
 Test(session, hello_shows_the_port)
 {
 	rp_session_set_endpoint(bed.s, 4711, false);
-	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	cr_assert_eq(bed.hello.port, 4711);
 }
 
@@ -46,15 +46,15 @@ Test(session, loss_ends_everything_once)
 	bed_open(1);
 	bed_post(op_write(&a, 1, 0, 4096, 0));
 	bed_post(op_commit_one(&b, 1, 0, 64));
-	bed_lose(ECONNRESET);
+	bed_lose_connection(ECONNRESET);
 	expect_pending(&a);
 	cr_assert_eq(rp_session_deadline(bed.s), 0);
-	cr_assert_eq(bed_try(op_read(&c, 1, 0, 8)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_read(&c, 1, 0, 8)), -EAGAIN);
 	bed_progress();
 	expect_status(&a, RP_ST_LOST);
 	cr_assert_eq(a.out.detail, ECONNRESET);
 	expect_status(&b, RP_ST_LOST);
-	cr_assert_eq(bed.closes, 1);
+	cr_assert_eq(bed.ncloses, 1);
 	cr_assert_eq(rp_session_outstanding(bed.s), 0);
 }
 
@@ -74,7 +74,7 @@ Test(session, reply_behind_the_loss_is_ignored)
 {
 	bed_open(1);
 	bed_post(op_commit_one(&a, 1, 0, 64));
-	bed_lose(ECONNRESET);
+	bed_lose_connection(ECONNRESET);
 	bed_reply(1, RP_ST_OK);
 	expect_pending(&a);
 	bed_progress();
@@ -87,7 +87,7 @@ Test(session, lost_connection_has_no_deadline)
 	bed_open(1);
 	bed.room = 0;
 	bed_post(op_write(&a, 1, 0, 4096, 0));
-	bed_lose(ECONNRESET);
+	bed_lose_connection(ECONNRESET);
 	bed_progress();
 	expect_status(&a, RP_ST_LOST);
 	cr_assert_eq(rp_session_deadline(bed.s), UINT64_MAX);
@@ -105,9 +105,9 @@ static void call_while_closing(void)
 	cr_assert_str_eq(rp_session_text(bed.s, buf, sizeof(buf)),
 			 "the private connection is being closed");
 	cr_assert(!rp_session_progress(bed.s));
-	cr_assert_eq(bed_try(op_write(&c, 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&c, 1, 0, 64, 0)), -EAGAIN);
 	rp_session_disconnect(bed.s, RP_ST_CANCELED, 0);
-	bed_lose(ECONNRESET);
+	bed_lose_connection(ECONNRESET);
 	expect_pending(&a);
 }
 
@@ -117,9 +117,9 @@ Test(session, calls_while_closing_do_nothing)
 	bed_open(1);
 	bed_post(op_write(&a, 1, 0, 4096, 0));
 	bed_progress();
-	bed.in_close = call_while_closing;
-	bed_pass(BED_TIMEOUT);
-	cr_assert_eq(bed.closes, 1);
+	bed.on_close = call_while_closing;
+	bed_advance_clock(BED_TIMEOUT);
+	cr_assert_eq(bed.ncloses, 1);
 	expect_status(&a, RP_ST_TIMEOUT);
 	cr_assert_eq(rp_session_deadline(bed.s), UINT64_MAX);
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
@@ -135,7 +135,7 @@ Test(session, failed_operation_ends_the_connection)
 	expect_status(&a, RP_ST_LOST);
 	cr_assert_eq(a.out.detail, EIO);
 	expect_status(&b, RP_ST_LOST);
-	cr_assert_eq(bed.closes, 1);
+	cr_assert_eq(bed.ncloses, 1);
 }
 
 /* An operation whose reply arrived before the loss has succeeded. */
@@ -147,7 +147,7 @@ Test(session, operation_with_a_reply_survives_the_loss)
 	bed_see();
 	bed_ok();
 	expect_pending(&a); /* done() of its message is due */
-	bed_lose(ECONNRESET);
+	bed_lose_connection(ECONNRESET);
 	bed_progress();
 	expect_ok(&a);
 }
@@ -173,23 +173,23 @@ Test(session, disconnect_ends_everything_with_its_status)
 
 Test(session, disconnect_while_connecting_is_forgotten)
 {
-	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	rp_session_disconnect(bed.s, RP_ST_CANCELED, 0);
-	cr_assert_eq(bed.closes, 1);
-	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed.ncloses, 1);
+	cr_assert_eq(bed_post_result(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	bed_refuse(RP_ST_OVERLOADED, 0);
 	bed_progress();
 	rp_session_disconnect(bed.s, RP_ST_CANCELED, 0);
-	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	bed_refuse(RP_ST_STALE_KEY, 0);
 	bed_progress();
 	rp_session_disconnect(bed.s, RP_ST_CANCELED, 0);
-	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	bed_accept();
 	/* A QUERY is canceled, too. */
-	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
 	rp_session_disconnect(bed.s, RP_ST_CANCELED, 0);
-	cr_assert_eq(bed_try(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 2, 0, 64, 0)), -EAGAIN);
 }
 
 /* Outcomes that progress has not delivered yet are not lost. */
@@ -213,27 +213,27 @@ Test(session, delete_ends_what_is_outstanding)
 	cr_assert_eq(a.out.detail, 0);
 }
 
-static void post_again(struct report *t)
+static void connect_and_disconnect(struct report *t)
 {
 	t->then = NULL;
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
-	cr_assert_eq(bed_try(op_write(&c, 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&c, 1, 0, 64, 0)), -EAGAIN);
 	rp_session_disconnect(bed.s, RP_ST_CANCELED, 0);
 }
 
 /* done() may connect again, and disconnect that connection. */
 Test(session, done_may_post_and_disconnect)
 {
-	a.then = post_again;
+	a.then = connect_and_disconnect;
 	bed_open(1);
 	bed_post(op_write(&a, 1, 0, 4096, 0));
 	bed_post(op_write(&b, 1, 8192, 4096, 0));
-	bed_lose(ECONNRESET);
+	bed_lose_connection(ECONNRESET);
 	bed_progress();
 	expect_status(&a, RP_ST_LOST);
 	expect_status(&b, RP_ST_LOST);
-	cr_assert_eq(bed.connects, 2);
-	cr_assert_eq(bed.closes, 2);
+	cr_assert_eq(bed.nconnects, 2);
+	cr_assert_eq(bed.ncloses, 2);
 }
 
 /* --- hostile targets --- */
@@ -244,7 +244,7 @@ static void bad_message(const void *msg, size_t len)
 	bed_progress();
 	expect_status(&a, RP_ST_BAD_MESSAGE);
 	cr_assert_eq(a.out.detail, 0);
-	cr_assert_eq(bed.closes, 1);
+	cr_assert_eq(bed.ncloses, 1);
 }
 
 Test(session, garbage_ends_the_connection)
@@ -334,7 +334,7 @@ Test(session, log_messages_describe_the_connection)
 
 	cr_assert_str_eq(rp_session_text(bed.s, buf, sizeof(buf)),
 			 "no private connection now");
-	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 1, 0, 64, 0)), -EAGAIN);
 	cr_assert_str_eq(rp_session_text(bed.s, buf, sizeof(buf)),
 			 "the private connection is being made");
 	bed_accept();

@@ -31,54 +31,54 @@ Test(session_op, bad_operations_are_refused)
 	struct rp_op *op = op_write(&a, 1, 0, 64, 0);
 
 	op->nranges = 0;
-	cr_assert_eq(bed_try(op), -EINVAL);
+	cr_assert_eq(bed_post_result(op), -EINVAL);
 	op = op_write(&a, 1, 0, 64, 0);
 	a.range.len = 0;
-	cr_assert_eq(bed_try(op), -EINVAL);
+	cr_assert_eq(bed_post_result(op), -EINVAL);
 	op = op_write(&a, 1, 0, 64, 0);
 	a.range.addr = UINT64_MAX - 63;
-	cr_assert_eq(bed_try(op), -EINVAL);
+	cr_assert_eq(bed_post_result(op), -EINVAL);
 	op = op_write(&a, 1, 0, 64, 0);
 	a.range.key &= ~RP_KEY_MARK_MASK;
-	cr_assert_eq(bed_try(op), -EKEYREJECTED);
+	cr_assert_eq(bed_post_result(op), -EKEYREJECTED);
 	op = op_write(&a, 1, 0, 64, 0);
 	op->iov[0].iov_len = 63;
-	cr_assert_eq(bed_try(op), -EINVAL);
+	cr_assert_eq(bed_post_result(op), -EINVAL);
 	op = op_write(&a, 1, 0, 64, 0);
 	op->iov_count = RP_CHANNEL_IOV + 1;
-	cr_assert_eq(bed_try(op), -EINVAL);
+	cr_assert_eq(bed_post_result(op), -EINVAL);
 	/* Sums that wrap. */
 	op = op_write(&a, 1, 0, 64, 0);
 	op->iov[0].iov_len = UINT64_MAX;
 	op->iov[1].iov_len = 65;
 	op->iov_count = 2;
-	cr_assert_eq(bed_try(op), -EINVAL);
+	cr_assert_eq(bed_post_result(op), -EINVAL);
 	for (int i = 0; i < 2; i++)
 		r[i] = (struct rp_wire_range){bed_key(1), 0, 1ull << 63};
 	op = op_write(&a, 1, 0, 0, 0);
 	op->ranges = r;
 	op->nranges = 2;
-	cr_assert_eq(bed_try(op), -EINVAL);
+	cr_assert_eq(bed_post_result(op), -EINVAL);
 	for (int i = 0; i <= RP_CHANNEL_IOV; i++)
 		r[i] = bed_range(1, 64 * i, 8);
 	op = op_write(&a, 1, 0, 8 * (RP_CHANNEL_IOV + 1), 0);
 	op->ranges = r;
 	op->nranges = RP_CHANNEL_IOV + 1;
-	cr_assert_eq(bed_try(op), -EINVAL);
+	cr_assert_eq(bed_post_result(op), -EINVAL);
 	op = op_commit_one(&a, 1, 0, 64);
 	op->level = 0;
-	cr_assert_eq(bed_try(op), -EINVAL);
+	cr_assert_eq(bed_post_result(op), -EINVAL);
 	/* An ordered store: aligned, durable, with a persistent key. */
-	cr_assert_eq(bed_try(op_then(&a, 1, 0, 64, 4)), -EINVAL);
+	cr_assert_eq(bed_post_result(op_then(&a, 1, 0, 64, 4)), -EINVAL);
 	op = op_then(&a, 1, 0, 64, 128);
 	op->level = RP_LEVEL_VISIBLE;
-	cr_assert_eq(bed_try(op), -EINVAL);
+	cr_assert_eq(bed_post_result(op), -EINVAL);
 	op = op_then(&a, 1, 0, 64, 128);
 	op->then.key = 5;
-	cr_assert_eq(bed_try(op), -EKEYREJECTED);
+	cr_assert_eq(bed_post_result(op), -EKEYREJECTED);
 	op = op_query(&a, 1);
 	a.range.key = 5;
-	cr_assert_eq(bed_try(op), -EKEYREJECTED);
+	cr_assert_eq(bed_post_result(op), -EKEYREJECTED);
 	cr_assert_eq(rp_session_outstanding(bed.s), 0);
 	bed_see_nothing();
 }
@@ -90,34 +90,34 @@ Test(session_op, bad_atomics_are_refused)
 	struct rp_wire_range r[2];
 
 	op->atomic.op = RP_ATOMIC_OPS;
-	cr_assert_eq(bed_try(op), -EOPNOTSUPP);
+	cr_assert_eq(bed_post_result(op), -EOPNOTSUPP);
 	op = op_atomic(&a, 1, 0);
 	op->atomic.operand = NULL;
-	cr_assert_eq(bed_try(op), -EINVAL);
+	cr_assert_eq(bed_post_result(op), -EINVAL);
 	op = op_atomic(&a, 1, 0);
 	op->atomic.op = RP_ATOMIC_CSWAP;
-	cr_assert_eq(bed_try(op), -EINVAL);
+	cr_assert_eq(bed_post_result(op), -EINVAL);
 	op = op_atomic(&a, 1, 0);
 	a.range.len = 12;
-	cr_assert_eq(bed_try(op), -EINVAL);
+	cr_assert_eq(bed_post_result(op), -EINVAL);
 	op = op_atomic(&a, 1, 0);
 	a.range.len = RP_WIRE_MAX_STORE + 8;
-	cr_assert_eq(bed_try(op), -EINVAL);
+	cr_assert_eq(bed_post_result(op), -EINVAL);
 	op = op_atomic(&a, 1, 0);
 	op->atomic.fetch = true;
 	op->result = &result;
 	op->result_count = 1;
-	cr_assert_eq(bed_try(op), -EINVAL);
+	cr_assert_eq(bed_post_result(op), -EINVAL);
 	op = op_atomic(&a, 1, 0);
 	op->level = 0;
-	cr_assert_eq(bed_try(op), -EINVAL);
+	cr_assert_eq(bed_post_result(op), -EINVAL);
 	/* Operands and comparisons fill a message, or one element more. */
 	for (size_t len = 2056; len <= 2064; len += 8) {
 		op = op_atomic(&a, 1, 0);
 		a.range.len = len;
 		op->atomic.op = RP_ATOMIC_CSWAP;
 		op->atomic.compare = a.buf + 4096;
-		cr_assert_eq(bed_try(op), len == 2056 ? 0 : -EINVAL);
+		cr_assert_eq(bed_post_result(op), len == 2056 ? 0 : -EINVAL);
 		if (len == 2056) {
 			bed_see_request(RP_EFFECT_ATOMIC);
 			cr_assert_eq(bed.last->len, RP_WIRE_MAX_MSG);
@@ -132,7 +132,7 @@ Test(session_op, bad_atomics_are_refused)
 	op = op_atomic(&a, 1, 0);
 	op->ranges = r;
 	op->nranges = 2;
-	cr_assert_eq(bed_try(op), -EINVAL);
+	cr_assert_eq(bed_post_result(op), -EINVAL);
 }
 
 /* RDMA outside the region would break the connection. */
@@ -292,14 +292,14 @@ Test(session_op, zeros_that_are_not_valid)
 	struct rp_op *op =
 		op_zero(&a, 0, RP_WIRE_MAX_ZERO + 1, RP_LEVEL_DURABLE);
 
-	cr_assert_eq(bed_try(op), -EINVAL);
-	cr_assert_eq(bed_try(op_zero(&a, 0, 64, 0)), -EINVAL);
+	cr_assert_eq(bed_post_result(op), -EINVAL);
+	cr_assert_eq(bed_post_result(op_zero(&a, 0, 64, 0)), -EINVAL);
 	op = op_zero(&a, 0, 64, RP_LEVEL_DURABLE);
 	op->effect = RP_EFFECT_NOTIFY;
-	cr_assert_eq(bed_try(op), -EINVAL);
+	cr_assert_eq(bed_post_result(op), -EINVAL);
 	op = op_zero(&a, 0, 64, RP_LEVEL_DURABLE);
 	op->kind = RP_OP_READ;
-	cr_assert_eq(bed_try(op), -EINVAL);
+	cr_assert_eq(bed_post_result(op), -EINVAL);
 	op = op_zero(&a, BED_LEN - 32, 64, RP_LEVEL_DURABLE);
 	bed_post(op);
 	bed_progress();
@@ -320,7 +320,7 @@ Test(session_op, zeros_are_ordered_as_stores_are)
 	bed_see_kind(RP_CHANNEL_READ);
 	bed_done_all();
 	bed_post(op_zero(&a, 131072, 65536, RP_LEVEL_VISIBLE));
-	bed_lose(ECONNRESET);
+	bed_lose_connection(ECONNRESET);
 	bed_progress();
 	expect_status(&a, RP_ST_LOST);
 	while (bed_see())

@@ -173,7 +173,7 @@ Test(session_order, queries_take_credits)
 	bed.replies = false;
 	bed_post(op_commit_one(&a, 1, 0, 64));
 	bed_post(op_query(&b, 1));
-	cr_assert_eq(bed_try(op_commit_one(&c, 2, 0, 64)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_commit_one(&c, 2, 0, 64)), -EAGAIN);
 	bed_see();
 	bed_see_nothing();
 	bed_reply(1, RP_ST_OK);
@@ -191,15 +191,15 @@ Test(session_order, max_commits_bounds_what_is_accepted)
 {
 	for (int i = 0; i < 8; i++)
 		bed_post(op_commit_one(&many[i], 1, 64 * i, 64));
-	cr_assert_eq(bed_try(op_commit_one(&a, 1, 0, 64)), -EAGAIN);
-	cr_assert_eq(bed_try(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE)),
+	cr_assert_eq(bed_post_result(op_commit_one(&a, 1, 0, 64)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 1, 0, 64, RP_LEVEL_DURABLE)),
 		     -EAGAIN);
-	cr_assert_eq(bed_try(op_atomic(&a, 1, 0)), -EAGAIN);
-	cr_assert_eq(bed_try(op_query(&a, 1)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_atomic(&a, 1, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_query(&a, 1)), -EAGAIN);
 	op_commit_one(&a, 1, 0, 64)->level = RP_LEVEL_VISIBLE;
-	cr_assert_eq(bed_try(&a.op), -EAGAIN);
+	cr_assert_eq(bed_post_result(&a.op), -EAGAIN);
 	op_write(&a, 1, 0, 64, RP_LEVEL_VISIBLE)->effect = RP_EFFECT_NOTIFY;
-	cr_assert_eq(bed_try(&a.op), -EAGAIN);
+	cr_assert_eq(bed_post_result(&a.op), -EAGAIN);
 	/* Plain writes and reads take no credits. */
 	bed_post(op_write(&b, 1, 0, 4096, 0));
 	bed_post(op_read(&c, 1, 8192, 4096));
@@ -214,8 +214,8 @@ Test(session_order, queue_of_plain_operations_is_bounded)
 	bed.room = 0;
 	for (int i = 0; i < 8; i++)
 		bed_post(op_write(&many[i], 1, 8192 * i, 4096, 0));
-	cr_assert_eq(bed_try(op_write(&a, 1, 0, 4096, 0)), -EAGAIN);
-	cr_assert_eq(bed_try(op_read(&a, 1, 0, 4096)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_write(&a, 1, 0, 4096, 0)), -EAGAIN);
+	cr_assert_eq(bed_post_result(op_read(&a, 1, 0, 4096)), -EAGAIN);
 	bed.room = -1;
 	bed_progress();
 	bed_post(op_write(&a, 1, 0, 4096, 0));

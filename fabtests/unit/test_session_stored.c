@@ -242,7 +242,7 @@ Test(session_commit, writes_of_a_lost_connection_go_to_the_agent)
 	cr_assert(rp_session_has_unplaced(bed.s));
 	bed_reply(1, RP_ST_OK);
 	bed_done_all();
-	bed_lose(ECONNRESET);
+	bed_lose_connection(ECONNRESET);
 	bed_progress();
 	while (bed_see())
 		;
@@ -255,7 +255,7 @@ Test(session_commit, writes_of_a_lost_connection_go_to_the_agent)
 	bed_see_kind(RP_CHANNEL_READ);
 	/* The lost connection has no uncommitted writes: a fence will do. */
 	bed_done_all();
-	bed_lose(ECONNRESET);
+	bed_lose_connection(ECONNRESET);
 	bed_progress();
 	bed_open(1);
 	bed_post(op_commit_one(&b, 1, 64, 64));
@@ -270,7 +270,7 @@ Test(session_commit, committed_writes_of_a_lost_connection_need_no_agent)
 	bed_see_kind(RP_CHANNEL_READ);
 	bed_done_all();
 	expect_ok(&a);
-	bed_lose(ECONNRESET);
+	bed_lose_connection(ECONNRESET);
 	bed_progress();
 	bed_open(1);
 	bed_post(op_commit_one(&b, 1, 0, 4096));
@@ -295,7 +295,7 @@ Test(session_commit, failed_writes_of_a_lost_connection_go_to_the_agent)
 	bed_reply(bed.last->hdr.token, RP_ST_OVERLOADED);
 	bed_done_all();
 	expect_status(&a, RP_ST_OVERLOADED);
-	bed_lose(ECONNRESET);
+	bed_lose_connection(ECONNRESET);
 	bed_progress();
 	bed_open(1);
 	for (uint32_t k = 1; k <= 2; k++) {

@@ -339,7 +339,7 @@ static uint64_t number_of_request(uint64_t token)
 	if (bed.s)
 		p = bed.s->by_token[token % RP_SESSION_TOKENS];
 	while (p && p->token != token)
-		p = p->same;
+		p = p->next_in_bucket;
 	return p ? ((struct try *)p->op)->number : 0;
 }
 

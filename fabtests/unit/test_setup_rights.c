@@ -184,7 +184,7 @@ static bool is_closed(int fd)
 	return poll(&pfd, 1, 300) == 1 && recv(fd, &(char){0}, 1, 0) <= 0;
 }
 
-TestSuite(setup_rights, .init = start, .fini = finish, .timeout = 60);
+TestSuite(setup_rights, .init = start, .fini = stop_server, .timeout = 60);
 
 Test(setup_rights, each_secret_has_a_key_with_its_rights)
 {

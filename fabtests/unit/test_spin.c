@@ -12,7 +12,7 @@ static struct rp_spin s;
 static uint64_t now = 1000;
 
 /* One event, then none until the caller sleeps. Returns the polling time. */
-static uint64_t time_in_vain(void)
+static uint64_t measure_vain_polling(void)
 {
 	const uint64_t begun = now;
 
@@ -35,7 +35,7 @@ Test(spin, nothing_came)
 
 Test(spin, ends_in_time)
 {
-	cr_assert_eq(time_in_vain(), NS);
+	cr_assert_eq(measure_vain_polling(), NS);
 	/* Polling starts again only after an event. */
 	cr_assert_not(rp_spin(&s, NS, false, now));
 }
@@ -55,21 +55,21 @@ Test(spin, vain_polling_becomes_rare)
 	int tried = 0;
 
 	for (int i = 0; i < 502; i++)
-		tried += time_in_vain() > 0;
+		tried += measure_vain_polling() > 0;
 	cr_assert_eq(tried, 8, "%d", tried); /* it skips 1, 3, ... 255 */
 	for (int i = 0; i < 10 * (RP_SPIN_MAX_SKIPPED + 1); i++)
-		tried += time_in_vain() > 0;
+		tried += measure_vain_polling() > 0;
 	cr_assert_eq(tried, 18, "%d", tried);
 }
 
 Test(spin, useful_polling_restores_the_budget)
 {
 	while (s.missed < RP_SPIN_MAX_SKIPPED)
-		time_in_vain();
+		measure_vain_polling();
 	while (!rp_spin(&s, NS, true, now))
 		now += 10;
 	cr_assert(rp_spin(&s, NS, true, ++now));
-	cr_assert_eq(time_in_vain(), NS);
+	cr_assert_eq(measure_vain_polling(), NS);
 	cr_assert_eq(s.skip, 1);
 }
 

@@ -47,7 +47,7 @@ static const struct rp_stats *page_read(int *count)
 }
 
 /* The greatest double below. */
-static double before(double x)
+static double double_below(double x)
 {
 	uint64_t bits;
 
@@ -63,7 +63,7 @@ Test(stats, buckets_are_quarters_of_powers_of_two)
 		double end = rp_bucket_end(i);
 
 		cr_assert_eq(rp_stats_bucket(end), i + 1);
-		cr_assert_eq(rp_stats_bucket(before(end)), i);
+		cr_assert_eq(rp_stats_bucket(double_below(end)), i);
 		cr_assert_eq(end, ldexp(4 + (i + 1) % 4, (int)(i + 1) / 4 - 5));
 	}
 	cr_assert_eq(rp_bucket_end(3), 0.25);
@@ -176,7 +176,7 @@ Test(stats, child_of_fork_makes_another_page)
 	cr_assert_str_eq(p->region[0].name, "a");
 }
 
-static struct rp_stats_region *add(const char *name)
+static struct rp_stats_region *open_region(const char *name)
 {
 	return rp_stats_region_open(name, 4096, RP_CLASS_PROCESS,
 				    RP_METHOD_AGENT_MSYNC);
@@ -184,19 +184,19 @@ static struct rp_stats_region *add(const char *name)
 
 Test(stats, region_of_the_same_name_goes_on)
 {
-	struct rp_stats_region *r = add("pool"), *s;
+	struct rp_stats_region *r = open_region("pool"), *s;
 
 	rp_stats_add(&r->bytes, 10);
 	r->failed = 5;
 	/* Two keys of one pool: one of them has failed. */
-	s = add("pool");
+	s = open_region("pool");
 	cr_assert_eq(r, s);
 	cr_assert_eq(r->used, 2);
 	cr_assert_eq(r->failed, 5);
 	rp_stats_region_close(r);
 	rp_stats_region_close(r);
-	cr_assert_neq(add("other"), r, "there are unused ones");
-	cr_assert_eq(add("pool"), r);
+	cr_assert_neq(open_region("other"), r, "there are unused ones");
+	cr_assert_eq(open_region("pool"), r);
 	cr_assert_eq(r->used, 1);
 	cr_assert_eq(r->bytes, 10);
 	cr_assert_eq(r->failed, 0);
@@ -228,7 +228,7 @@ Test(stats, reader_copies_all_names)
 		snprintf(name, sizeof(name), "pool %d", i);
 		if (i % 500 < 2)
 			rp_stats_each(getpid(), expect_copied, &n);
-		add(name);
+		open_region(name);
 	}
 	rp_stats_each(getpid(), expect_copied, &n);
 	cr_assert_eq(n, 7);
@@ -241,7 +241,7 @@ Test(stats, regions_beyond_the_last_share_one)
 
 	for (int i = 0; i <= RP_STATS_REGIONS; i++) {
 		snprintf(name, sizeof(name), "%0*d", NAME_MAX, i);
-		r[i] = add(i ? name : "");
+		r[i] = open_region(i ? name : "");
 		/* Names that differ in their last byte share no counters. */
 		cr_assert(i <= 0 || i >= RP_STATS_REGIONS - 1 ||
 			  !strcmp(r[i]->name, name));
@@ -255,8 +255,8 @@ Test(stats, regions_beyond_the_last_share_one)
 	snprintf(name, sizeof(name), "%0*d", NAME_MAX, 3);
 	rp_stats_add(&r[3]->bytes, 9);
 	rp_stats_region_close(r[3]);
-	cr_assert_eq(add("new"), r[RP_STATS_REGIONS]);
-	cr_assert_eq(add(name), r[3]);
+	cr_assert_eq(open_region("new"), r[RP_STATS_REGIONS]);
+	cr_assert_eq(open_region(name), r[3]);
 	cr_assert_eq(r[3]->bytes, 9);
 }
 
@@ -270,7 +270,7 @@ Test(stats, no_page_changes_nothing)
 	/* No file can have a length. */
 	signal(SIGXFSZ, SIG_IGN);
 	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &none), 0);
-	r = add("pool");
+	r = open_region("pool");
 	rp_stats_add(&r->bytes, 1);
 	cr_assert_eq(r->bytes, 1);
 	rp_stats_add(&rp_stats->requests, 2);

@@ -52,7 +52,7 @@ struct rp_job {
 	struct rp_job_then then;
 	/* New class + 1 of a region that lost its class; 0: none. */
 	uint32_t weakened;
-	bool store_canceled; /* guarded by batch->store_lock */
+	bool store_canceled;	    /* guarded by batch->store_lock */
 	struct rp_wire_reply reply; /* the reply if nothing fails */
 	size_t n;
 	struct rp_job_range ranges[]; /* a result buffer follows */
