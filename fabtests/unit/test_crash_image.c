@@ -136,7 +136,7 @@ static void expect(uint64_t unit, unsigned int count, ...)
 	crash_history_free(&h);
 	seen_count = 0;
 	cr_assert(!crash_history_make(&h, &l));
-	crash_sample_all(&s, (uint32_t)l.event_count - 1);
+	cr_assert(crash_sample_all(&s, (uint32_t)l.event_count - 1));
 	va_start(ap, count);
 	for (unsigned int i = 0; i < count; i++) {
 		const char *want = va_arg(ap, const char *);
@@ -342,4 +342,97 @@ Test(crash_image, samples_are_legal)
 				  "%s", f);
 	}
 	cr_assert_gt(s.sampled_cuts, 0);
+}
+
+/* The images of a run that lose a part of the undecided pieces of their cut. */
+struct kinds {
+	uint64_t visits, partial, torn, alternate_writes;
+};
+
+static bool lost_is(const struct crash_image *i, uint64_t mask, size_t from)
+{
+	for (size_t k = 0; k < 64 && from + k < h.piece_count; k++)
+		if (crash_bit(i->lost, from + k) != (mask >> k & 1))
+			return false;
+	return true;
+}
+
+static bool count_kinds(void *arg, const struct crash_image *i)
+{
+	struct kinds *k = arg;
+	size_t open = 0, lost = 0, first = SIZE_MAX;
+
+	for (size_t n = 0; n < h.piece_count; n++)
+		if (crash_undecided(&h, i->cut, n)) {
+			first = first == SIZE_MAX ? n : first;
+			open++;
+			lost += crash_bit(i->lost, n);
+		}
+	k->visits++;
+	k->partial += lost && lost < open;
+	k->torn += open == 32 && lost == 16 && lost_is(i, 0xffff0000, first);
+	k->alternate_writes +=
+		open == 32 && lost_is(i, UINT64_C(0xcccccccc), first);
+	return true;
+}
+
+/* A visitor that counts; every image is a new one to it. */
+static struct crash_sample count_run(struct kinds *k, uint64_t images)
+{
+	struct crash_sample s = {
+		.history = &h,
+		.images = images,
+		.seed = 1,
+		.visit = count_kinds,
+		.arg = k,
+	};
+
+	cr_assert(!crash_history_make(&h, &l));
+	cr_assert(!crash_sample_run(&s));
+	return s;
+}
+
+Test(crash_image, many_cuts_leave_a_share_to_torn_and_random_images)
+{
+	struct kinds k = {0};
+
+	for (unsigned int n = 0; n < 300; n++) {
+		for (unsigned int part = 0; part < 2; part++)
+			put(CRASH_WRITE, part * 8192, 8192, 'a');
+		flush(file, false);
+		step(CRASH_ACK, CRASH_NONE);
+	}
+	count_run(&k, 200);
+	cr_expect_eq(k.visits, 200, "%lu", (unsigned long)k.visits);
+	cr_expect_geq(k.partial, 20, "%lu", (unsigned long)k.partial);
+	cr_expect_gt(k.torn, 0);
+}
+
+Test(crash_image, alternate_writes_are_lost_between_acknowledgements)
+{
+	struct kinds k = {0};
+
+	for (unsigned int n = 0; n < 16; n++) {
+		put(CRASH_WRITE, n * 1024, 1024, 'a');
+		step(CRASH_ACK, CRASH_NONE);
+	}
+	count_run(&k, 1000);
+	cr_expect_gt(k.alternate_writes, 0);
+}
+
+Test(crash_image, random_images_are_drawn_at_undecided_cuts)
+{
+	struct kinds k = {0};
+	struct crash_sample s;
+
+	for (unsigned int n = 0; n < 100; n++) {
+		put(CRASH_WRITE, 0, 512, 'a');
+		flush(file, false);
+	}
+	for (unsigned int n = 0; n < 4; n++)
+		put(CRASH_WRITE, n * 8192, 8192, 'b');
+	s = count_run(&k, 4000);
+	cr_expect_eq(s.made, k.visits, "%lu made, %lu visited",
+		     (unsigned long)s.made, (unsigned long)k.visits);
+	cr_expect_eq(s.distinct, 4000, "%lu", (unsigned long)s.distinct);
 }

@@ -15,16 +15,18 @@
 struct cut {
 	uint32_t event;
 	uint32_t low, high; /* operations on metadata: durable, made */
-	uint32_t *open;	    /* pieces that are undecided */
-	uint32_t count;
+	bool visited;
 	bool all; /* every image was visited */
 };
 
 struct sampling {
 	struct crash_sample *s;
 	struct crash_image image;
-	struct cut *cuts;
+	struct cut *cuts; /* any first n of them are spread over the record */
 	size_t cut_count;
+	uint32_t *open; /* the undecided pieces at cut opened */
+	uint32_t open_count, opened;
+	uint64_t limit; /* distinct images that end the present step */
 	uint64_t random;
 };
 
@@ -37,26 +39,49 @@ static uint64_t next_random(struct sampling *w)
 	return z ^ z >> 31;
 }
 
-static bool make_cut(const struct crash_history *h, uint32_t event,
-		     struct cut *c)
+static bool start(struct sampling *w)
 {
-	const uint32_t end = h->first_piece[event + 1];
+	const struct crash_history *h = w->s->history;
 
-	*c = (struct cut){
+	w->opened = CRASH_NONE;
+	w->image.lost = calloc(crash_words(h), sizeof(*w->image.lost));
+	w->open = malloc((h->piece_count + 1) * sizeof(*w->open));
+	return w->image.lost && w->open;
+}
+
+static void finish(struct sampling *w)
+{
+	free(w->image.lost);
+	free(w->open);
+	free(w->cuts);
+}
+
+static struct cut make_cut(const struct crash_history *h, uint32_t event)
+{
+	return (struct cut){
 		.event = event,
 		.low = h->meta_durable[event],
 		.high = h->meta_made[event],
 	};
-	for (uint32_t i = 0; i < end; i++)
-		c->count += crash_undecided(h, event, i);
-	c->open = malloc((c->count + 1) * sizeof(*c->open));
-	if (!c->open)
-		return false;
-	c->count = 0;
-	for (uint32_t i = 0; i < end; i++)
-		if (crash_undecided(h, event, i))
-			c->open[c->count++] = i;
-	return true;
+}
+
+/* List the undecided pieces of a cut: for one cut at a time, to save memory. */
+static void open_cut(struct sampling *w, const struct cut *c)
+{
+	const struct crash_history *h = w->s->history;
+
+	if (w->opened == c->event)
+		return;
+	w->opened = c->event;
+	w->open_count = 0;
+	for (uint32_t i = 0; i < h->first_piece[c->event + 1]; i++)
+		if (crash_undecided(h, c->event, i))
+			w->open[w->open_count++] = i;
+}
+
+static bool is_done(const struct sampling *w)
+{
+	return w->s->distinct >= w->limit;
 }
 
 /* Complete the image and visit it. */
@@ -69,8 +94,10 @@ static void visit(struct sampling *w)
 	s->distinct += s->visit(s->arg, &w->image);
 }
 
-static void clear(struct sampling *w, const struct cut *c, uint32_t meta)
+static void clear(struct sampling *w, struct cut *c, uint32_t meta)
 {
+	open_cut(w, c);
+	c->visited = true;
 	w->image.cut = c->event;
 	w->image.meta = meta;
 	memset(w->image.lost, 0,
@@ -78,71 +105,73 @@ static void clear(struct sampling *w, const struct cut *c, uint32_t meta)
 }
 
 /* Choices at a cut, or UINT64_MAX for many. */
-static uint64_t count_choices(const struct cut *c)
+static uint64_t count_choices(struct sampling *w, const struct cut *c)
 {
-	if (c->count > FEW_PIECES)
+	open_cut(w, c);
+	if (w->open_count > FEW_PIECES)
 		return UINT64_MAX;
-	return ((uint64_t)(c->high - c->low) + 1) << c->count;
+	return ((uint64_t)(c->high - c->low) + 1) << w->open_count;
 }
 
-/* All choices that settling does not turn into another one. */
+/*
+ * Visit each combination of lost pieces once: skip those to which settling adds
+ * a piece, since they equal another combination.
+ */
 static void visit_all(struct sampling *w, struct cut *c)
 {
-	c->all = true;
+	open_cut(w, c);
 	for (uint32_t meta = c->low; meta <= c->high; meta++)
-		for (uint32_t mask = 0; mask < 1u << c->count; mask++) {
+		for (uint32_t mask = 0; mask < 1u << w->open_count; mask++) {
 			size_t lost = 0;
 
-			if (w->s->distinct >= w->s->images) {
-				c->all = false;
+			if (is_done(w))
 				return;
-			}
 			clear(w, c, meta);
-			for (uint32_t i = 0; i < c->count; i++)
+			for (uint32_t i = 0; i < w->open_count; i++)
 				if (mask >> i & 1) {
-					crash_set(w->image.lost, c->open[i]);
+					crash_set(w->image.lost, w->open[i]);
 					lost++;
 				}
 			if (crash_image_settle(w->s->history, &w->image) ==
 			    lost)
 				visit(w);
 		}
+	c->all = true;
 }
 
 uint64_t crash_sample_all(struct crash_sample *s, uint32_t cut)
 {
-	struct sampling w = {.s = s};
-	struct cut c;
+	struct sampling w = {.s = s, .limit = s->images};
+	struct cut c = make_cut(s->history, cut);
 	uint64_t choices = 0;
 
-	w.image.lost = calloc(crash_words(s->history), sizeof(*w.image.lost));
-	if (w.image.lost && make_cut(s->history, cut, &c)) {
-		choices = count_choices(&c);
+	if (start(&w)) {
+		choices = count_choices(&w, &c);
 		if (choices != UINT64_MAX)
 			visit_all(&w, &c);
-		free(c.open);
 	}
-	free(w.image.lost);
+	finish(&w);
 	return choices;
 }
 
+/* Each says what is lost of the undecided pieces and operations on metadata. */
 enum pattern {
-	ALL_LOST,  /* data and metadata */
-	DATA_LOST, /* the classic: a rename arrives before the bytes */
-	META_LOST, /* bytes arrive before the operations on metadata */
-	ALL_KEPT,
-	LAST_TORN, /* the second half of the last write */
-	FIRST_FILE_LOST,
-	FIRST_FILE_KEPT,
-	LAST_FILE_LOST,
-	LAST_FILE_KEPT,
-	LAST_WRITE_KEPT,
-	FIRST_WRITE_LOST,
+	ALL_LOST,	  /* all pieces, all operations */
+	DATA_LOST,	  /* all pieces, no operation: a rename before bytes */
+	META_LOST,	  /* all operations, no piece */
+	ALL_KEPT,	  /* nothing */
+	LAST_TORN,	  /* the second half of the last write */
+	FIRST_FILE_LOST,  /* the pieces of the file of the first write */
+	FIRST_FILE_KEPT,  /* the pieces of all other files */
+	LAST_FILE_LOST,	  /* the pieces of the file of the last write */
+	LAST_FILE_KEPT,	  /* the pieces of all other files */
+	LAST_WRITE_KEPT,  /* all writes but the last */
+	FIRST_WRITE_LOST, /* the first write */
 	WRITES_TORN,	  /* the second half of each write */
-	WRITES_TORN_BACK, /* the first half of each */
-	ALTERNATE_PIECES,
-	ALTERNATE_PAGES,
-	ALTERNATE_WRITES,
+	WRITES_TORN_BACK, /* the first half of each write */
+	ALTERNATE_PIECES, /* each second piece */
+	ALTERNATE_PAGES,  /* the pieces in each second page of a file */
+	ALTERNATE_WRITES, /* each second write */
 	PATTERNS
 };
 
@@ -154,20 +183,22 @@ static bool in_second_half(const struct crash_history *h, uint32_t piece)
 	       h->first_piece[e + 1] - h->first_piece[e];
 }
 
-static bool is_lost(const struct sampling *w, const struct cut *c,
-		    enum pattern k, uint32_t i)
+/* Does a pattern lose piece i of the open ones, a part of the write-th write?
+ */
+static bool is_lost(const struct sampling *w, enum pattern k, uint32_t i,
+		    uint32_t write)
 {
 	const struct crash_history *h = w->s->history;
-	const struct crash_piece *first = &h->pieces[c->open[0]];
-	const struct crash_piece *last = &h->pieces[c->open[c->count - 1]];
-	const struct crash_piece *p = &h->pieces[c->open[i]];
+	const struct crash_piece *first = &h->pieces[w->open[0]];
+	const struct crash_piece *last = &h->pieces[w->open[w->open_count - 1]];
+	const struct crash_piece *p = &h->pieces[w->open[i]];
 
 	switch (k) {
 	case ALL_LOST:
 	case DATA_LOST:
 		return true;
 	case LAST_TORN:
-		return p->event == last->event && in_second_half(h, c->open[i]);
+		return p->event == last->event && in_second_half(h, w->open[i]);
 	case FIRST_FILE_LOST:
 		return p->inode == first->inode;
 	case FIRST_FILE_KEPT:
@@ -181,32 +212,37 @@ static bool is_lost(const struct sampling *w, const struct cut *c,
 	case FIRST_WRITE_LOST:
 		return p->event == first->event;
 	case WRITES_TORN:
-		return in_second_half(h, c->open[i]);
+		return in_second_half(h, w->open[i]);
 	case WRITES_TORN_BACK:
-		return !in_second_half(h, c->open[i]);
+		return !in_second_half(h, w->open[i]);
 	case ALTERNATE_PIECES:
 		return i % 2;
 	case ALTERNATE_PAGES:
 		return p->offset / CRASH_PAGE % 2;
 	case ALTERNATE_WRITES:
-		return p->event % 2;
+		return write % 2;
 	default:
 		return false;
 	}
 }
 
-static void visit_pattern(struct sampling *w, const struct cut *c,
-			  enum pattern k)
+static void visit_pattern(struct sampling *w, struct cut *c, enum pattern k)
 {
+	const struct crash_piece *pieces = w->s->history->pieces;
+	uint32_t write = 0;
+
 	clear(w, c, k == ALL_LOST || k == META_LOST ? c->low : c->high);
-	for (uint32_t i = 0; i < c->count; i++)
-		if (is_lost(w, c, k, i))
-			crash_set(w->image.lost, c->open[i]);
+	for (uint32_t i = 0; i < w->open_count; i++) {
+		write += i && pieces[w->open[i]].event !=
+				      pieces[w->open[i - 1]].event;
+		if (is_lost(w, k, i, write))
+			crash_set(w->image.lost, w->open[i]);
+	}
 	visit(w);
 }
 
 /* Units of a random size are lost with a random frequency. */
-static void visit_random(struct sampling *w, const struct cut *c)
+static void visit_random(struct sampling *w, struct cut *c)
 {
 	static const unsigned int often[] = {128, 32, 224, 8, 248};
 	const struct crash_history *h = w->s->history;
@@ -215,22 +251,22 @@ static void visit_random(struct sampling *w, const struct cut *c)
 
 	clear(w, c,
 	      c->low + (uint32_t)(next_random(w) % (c->high - c->low + 1u)));
-	for (uint32_t i = 0; i < c->count; i++) {
-		const struct crash_piece *p = &h->pieces[c->open[i]];
-		const uint64_t units[] = {c->open[i], p->event,
+	for (uint32_t i = 0; i < w->open_count; i++) {
+		const struct crash_piece *p = &h->pieces[w->open[i]];
+		const uint64_t units[] = {w->open[i], p->event,
 					  p->offset / CRASH_PAGE, p->inode};
 		struct sampling of_unit = {.random = salt ^
 						     units[unit] * 0x5851u};
 
 		if (next_random(&of_unit) % 256 < often[how % 5])
-			crash_set(w->image.lost, c->open[i]);
+			crash_set(w->image.lost, w->open[i]);
 	}
 	visit(w);
 }
 
 /*
- * A cut says most just before a flush completes, just behind it, and behind
- * an acknowledgement or an operation on metadata.
+ * A cut says most just before a flush completes, just after it, and after an
+ * acknowledgement or an operation on metadata.
  */
 static bool is_telling(const struct crash_log *l, size_t n)
 {
@@ -241,87 +277,132 @@ static bool is_telling(const struct crash_log *l, size_t n)
 	       crash_is_flush(&l->events[n + 1]);
 }
 
-/* Take at most max of the telling cuts, evenly. */
-static bool choose_cuts(struct sampling *w, size_t max)
+static size_t common_divisor(size_t a, size_t b)
+{
+	while (b) {
+		const size_t rest = a % b;
+
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
+/*
+ * List the telling cuts, the last one first. The step from one to the next is
+ * about the golden section of their number, which spreads any first n evenly.
+ */
+static bool list_cuts(struct sampling *w)
 {
 	const struct crash_log *l = w->s->history->log;
-	size_t count = 0, seen = 0;
+	size_t count = 0, step, at;
+	uint32_t *events;
 
-	for (size_t n = l->base; n < l->event_count; n++)
-		count += is_telling(l, n);
-	w->cuts = calloc(count + 1, sizeof(*w->cuts));
-	if (!w->cuts)
-		return false;
-	for (size_t n = l->base; n < l->event_count; n++) {
-		if (!is_telling(l, n))
-			continue;
-		seen++;
-		if (count > max &&
-		    seen * max / count == (seen - 1) * max / count)
-			continue;
-		if (!make_cut(w->s->history, (uint32_t)n,
-			      &w->cuts[w->cut_count]))
-			return false;
-		w->cut_count++;
-	}
-	return true;
+	events = malloc((l->event_count + 1) * sizeof(*events));
+	w->cuts = calloc(l->event_count + 1, sizeof(*w->cuts));
+	if (events && w->cuts)
+		for (size_t n = l->base; n < l->event_count; n++)
+			if (is_telling(l, n))
+				events[count++] = (uint32_t)n;
+	for (step = count * 61803 / 100000 + 1;
+	     count && common_divisor(step, count) != 1; step++)
+		;
+	at = count - 1;
+	for (; w->cut_count < count; at = (at + step) % count)
+		w->cuts[w->cut_count++] = make_cut(w->s->history, events[at]);
+	free(events);
+	return w->cut_count;
 }
 
-static bool is_done(const struct sampling *w)
+static void visit_first(struct sampling *w, size_t n)
 {
-	return w->s->distinct >= w->s->images;
-}
-
-static void visit_patterns(struct sampling *w, unsigned int from,
-			   unsigned int to)
-{
-	for (unsigned int k = from; k < to; k++)
-		for (size_t i = 0; i < w->cut_count && !is_done(w); i++)
-			if (!w->cuts[i].all)
+	for (size_t i = 0; i < n; i++)
+		for (unsigned int k = ALL_LOST; k <= DATA_LOST; k++)
+			if (!is_done(w) && !w->cuts[i].all)
 				visit_pattern(w, &w->cuts[i], (enum pattern)k);
 }
 
-static void visit_randoms(struct sampling *w)
+/* The other patterns, by turns, so that each has its share of the images. */
+static void visit_others(struct sampling *w, size_t n)
 {
-	const uint64_t limit = w->s->made + 4 * w->s->images;
-	bool some = false;
+	const unsigned int kinds = PATTERNS - META_LOST;
 
-	for (size_t i = 0; i < w->cut_count; i++)
-		some |= !w->cuts[i].all;
-	while (some && !is_done(w) && w->s->made < limit) {
-		struct cut *c = &w->cuts[next_random(w) % w->cut_count];
+	for (size_t round = 0; round < kinds; round++)
+		for (size_t i = 0; i < n && !is_done(w); i++)
+			if (!w->cuts[i].all)
+				visit_pattern(w, &w->cuts[i],
+					      META_LOST + (round + i) % kinds);
+}
 
-		if (!c->all)
-			visit_random(w, c);
-		else
-			w->s->made++;
-	}
+static void visit_few(struct sampling *w, size_t n)
+{
+	for (size_t i = 0; i < n && !is_done(w); i++)
+		if (!w->cuts[i].all &&
+		    count_choices(w, &w->cuts[i]) <= 16 + w->s->images / n)
+			visit_all(w, &w->cuts[i]);
+}
+
+static void visit_randoms(struct sampling *w, size_t n)
+{
+	const uint64_t end = w->s->made + 4 * w->s->images;
+	size_t *some = malloc((n + 1) * sizeof(*some));
+	size_t count = 0;
+
+	for (size_t i = 0; some && i < n; i++)
+		if (!w->cuts[i].all)
+			some[count++] = i;
+	while (count && !is_done(w) && w->s->made < end)
+		visit_random(w, &w->cuts[some[next_random(w) % count]]);
+	free(some);
+}
+
+/* Until eighths of the images have been added to the distinct ones. */
+static void allow(struct sampling *w, unsigned int eighths)
+{
+	const uint64_t images = w->s->images;
+	const uint64_t more = (images * eighths + 7) / 8;
+
+	w->limit = w->s->distinct + more;
+	if (w->limit > images)
+		w->limit = images;
+}
+
+/* Each kind of image has a share of the images; then the rest is used up. */
+static void visit_shares(struct sampling *w)
+{
+	const uint64_t images = w->s->images;
+	size_t n = w->cut_count;
+
+	if (n > images / 4 + 1)
+		n = images / 4 + 1;
+	allow(w, 4);
+	visit_first(w, n);
+	allow(w, 1);
+	visit_few(w, n);
+	allow(w, 2);
+	visit_others(w, n);
+	allow(w, 1);
+	visit_randoms(w, n);
+	w->limit = images;
+	n = w->cut_count < images ? w->cut_count : images;
+	visit_first(w, n);
+	visit_few(w, n);
+	visit_others(w, n);
+	visit_randoms(w, n);
 }
 
 int crash_sample_run(struct crash_sample *s)
 {
-	const struct crash_log *l = s->history->log;
 	struct sampling w = {.s = s, .random = s->seed};
-	bool ok;
+	const bool ok = start(&w) && list_cuts(&w);
 
-	w.image.lost = calloc(crash_words(s->history), sizeof(*w.image.lost));
-	ok = w.image.lost && choose_cuts(&w, s->images / 2 + 1);
-	if (ok && l->event_count > l->base) {
-		visit_patterns(&w, 0, DATA_LOST + 1);
-		for (size_t i = 0; i < w.cut_count; i++)
-			if (count_choices(&w.cuts[i]) <=
-			    16 + s->images / w.cut_count)
-				visit_all(&w, &w.cuts[i]);
-		visit_patterns(&w, META_LOST, PATTERNS);
-		visit_randoms(&w);
-	}
+	if (ok)
+		visit_shares(&w);
 	for (size_t i = 0; i < w.cut_count; i++) {
 		s->exhaustive_cuts += w.cuts[i].all;
-		s->sampled_cuts += !w.cuts[i].all;
-		free(w.cuts[i].open);
+		s->sampled_cuts += w.cuts[i].visited && !w.cuts[i].all;
 	}
-	free(w.cuts);
-	free(w.image.lost);
+	finish(&w);
 	return ok ? 0 : -ENOMEM;
 }
 

@@ -21,7 +21,10 @@ struct crash_sample {
 /* 0 or -ENOMEM. */
 int crash_sample_run(struct crash_sample *s);
 
-/* Visit all images of one cut. Returns how many choices there were. */
+/*
+ * Visit all images of one cut. Returns how many choices there were, 0 when
+ * memory ran out, and UINT64_MAX, without a visit, for too many.
+ */
 uint64_t crash_sample_all(struct crash_sample *s, uint32_t cut);
 
 /* An image as text, "CUT:META:LOST", LOST as "3-5,9" or "-": malloc'd. */
