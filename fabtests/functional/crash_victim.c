@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -293,6 +294,41 @@ static void check_fill(void)
 	must(!acknowledged() || st.st_size >= acknowledged());
 }
 
+static const char *death;
+
+static void *die(void *pid)
+{
+	/* Most often the other thread or process then waits in its call. */
+	usleep(50000);
+	if (*death == 'e')
+		_exit(3);
+	kill(*(pid_t *)pid, SIGKILL);
+	return NULL;
+}
+
+/*
+ * Die in a recorded call, which waits for an empty pipe: another thread ends
+ * the process ("exit", "kill"), or a child does ("child").
+ */
+static void die_in_call(void)
+{
+	const int fd = open("f", O_WRONLY | O_CREAT, 0600);
+	pid_t pid = getpid();
+	pthread_t thread;
+	int ends[2];
+
+	must(fd >= 0 && !pipe(ends));
+	if (*death == 'c') {
+		if (!fork()) {
+			die(&pid);
+			_exit(0);
+		}
+	} else {
+		must(!pthread_create(&thread, NULL, die, &pid));
+	}
+	splice(ends[0], NULL, fd, NULL, 1, 0);
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
@@ -312,6 +348,8 @@ int main(int argc, char **argv)
 		check ? check_mixed() : mixed();
 	else if (!strcmp(name, "fill"))
 		check ? check_fill() : fill();
+	else if (!strcmp(name, "die"))
+		death = arg, die_in_call();
 	else if (!strcmp(name, "abort"))
 		check ? check_replace() : (replace("both"), abort());
 	else

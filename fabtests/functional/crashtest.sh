@@ -127,6 +127,16 @@ aborted()
 }
 ok "a program that crashes is tested only with --any-status" aborted
 
+# die HOW TEXT: the process ends while its first thread is in a recorded call.
+die()
+{
+	crash --check true -- "$victim" die "$1"
+	ended 2 "$2"
+}
+ok "a thread may end a process in a recorded call" die exit 'status 3'
+ok "a thread may kill a process in a recorded call" die kill 'signal 9'
+ok "a child may kill a process in a recorded call" die child 'signal 9'
+
 # A process that COMMAND has not started writes too.
 unseen()
 {

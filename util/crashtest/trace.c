@@ -41,7 +41,8 @@ static void redirect(const char *output)
 		return;
 	dup2(fd, STDOUT_FILENO);
 	dup2(fd, STDERR_FILENO);
-	close(fd);
+	if (fd > STDERR_FILENO)
+		close(fd);
 }
 
 static void become(char *const argv[], char *const env[], const char *output)
@@ -92,6 +93,8 @@ pid_t crash_trace_start(char *const argv[], char *const env[],
 		}
 		become(argv, env, output);
 	}
+	if (pid < 0)
+		pid = -errno;
 	close(go[0]);
 	if (pid > 0 && ptrace(PTRACE_SEIZE, pid, 0, TRACE_OPTIONS)) {
 		ret = -errno;
@@ -105,38 +108,137 @@ pid_t crash_trace_start(char *const argv[], char *const env[],
 	return pid;
 }
 
-/* The kind of stop, and its call; false: the thread is gone. */
+/* Reports of other threads that came while a recorded call executed. */
+static struct report {
+	pid_t tid;
+	int status;
+} * kept;
+static size_t kept_first, kept_count, kept_room;
+
+static void keep_report(struct crash_recorder *r, pid_t tid, int status)
+{
+	if (kept_count == kept_room) {
+		const size_t room = kept_room ? 2 * kept_room : 64;
+		struct report *more = reallocarray(kept, room, sizeof(*more));
+
+		if (!more) {
+			crash_record_miss(r, "out of memory");
+			kill(tid, SIGKILL);
+			return;
+		}
+		kept = more;
+		kept_room = room;
+	}
+	kept[kept_count++] = (struct report){tid, status};
+}
+
+/* The oldest kept report, else as waitpid(2). */
+static pid_t next_report(int *status, int flags)
+{
+	struct report next;
+
+	if (kept_first == kept_count)
+		return waitpid(-1, status, flags);
+	next = kept[kept_first++];
+	if (kept_first == kept_count)
+		kept_first = kept_count = 0;
+	*status = next.status;
+	return next.tid;
+}
+
+static bool is_kept(pid_t tid)
+{
+	for (size_t i = kept_first; i < kept_count; i++)
+		if (kept[i].tid == tid)
+			return true;
+	return false;
+}
+
+/* Read the call at which a thread stopped; false: the thread is gone. */
 static bool get_call(pid_t tid, struct __ptrace_syscall_info *info)
 {
 	return ptrace(PTRACE_GET_SYSCALL_INFO, tid, sizeof(*info), info) > 0;
 }
 
+static bool stops_group(int sig)
+{
+	return sig == SIGSTOP || sig == SIGTSTP || sig == SIGTTIN ||
+	       sig == SIGTTOU;
+}
+
+/* Let a thread go on that has not stopped at a recorded call. */
+static void pass_stop(pid_t tid, int status)
+{
+	const int sig = WSTOPSIG(status), event = status >> 16;
+
+	if (event == PTRACE_EVENT_STOP && stops_group(sig))
+		ptrace(PTRACE_LISTEN, tid, 0, 0);
+	else if (event || sig == SYSCALL_STOP)
+		ptrace(PTRACE_CONT, tid, 0, 0);
+	else
+		ptrace(PTRACE_CONT, tid, 0, sig);
+}
+
+/* Serve another thread's report now unless it waits for the running call. */
+static void serve_other(struct crash_recorder *r, pid_t tid, int status)
+{
+	if (WIFSTOPPED(status) && status >> 16 != PTRACE_EVENT_SECCOMP)
+		pass_stop(tid, status);
+	else
+		keep_report(r, tid, status);
+}
+
 /*
- * Let the call of a stopped thread execute, while other threads wait at their
- * calls: so the order of events is the order of their effects.
+ * Wait until a recorded call has returned. Other threads run meanwhile, up to
+ * their next call that may be recorded. The kernel reports the end of a
+ * process's first thread only after that of all its other threads. Returns
+ * false when the thread has died.
  */
-static void run_call(struct crash_recorder *r, struct crash_call *c)
+static bool await_return(struct crash_recorder *r, pid_t tid, int64_t *ret)
 {
 	struct __ptrace_syscall_info info;
 	int status;
 
-	if (ptrace(PTRACE_SYSCALL, c->tid, 0, 0)) {
-		crash_call_end(r, c, -1, true);
-		return;
-	}
-	while (waitpid(c->tid, &status, __WALL) == c->tid) {
-		if (!WIFSTOPPED(status)) {
-			crash_call_end(r, c, -1, true);
-			return;
+	while (!ptrace(PTRACE_SYSCALL, tid, 0, 0)) {
+		pid_t got;
+
+		while ((got = waitpid(-1, &status, __WALL)) != tid) {
+			if (got > 0)
+				serve_other(r, got, status);
+			else if (errno != EINTR)
+				return false;
+			else if (crash_interrupted)
+				kill(tid, SIGKILL);
+		}
+		/* A thread that executes a program takes the first one's id. */
+		if (!WIFSTOPPED(status) || status >> 16 == PTRACE_EVENT_EXEC) {
+			keep_report(r, tid, status);
+			return false;
 		}
 		if (WSTOPSIG(status) == SYSCALL_STOP) {
-			if (get_call(c->tid, &info))
-				crash_call_end(r, c, info.exit.rval, false);
-			break;
+			if (!get_call(tid, &info))
+				return false;
+			*ret = info.exit.rval;
+			return true;
 		}
-		ptrace(PTRACE_SYSCALL, c->tid, 0, 0);
 	}
-	ptrace(PTRACE_CONT, c->tid, 0, 0);
+	return false;
+}
+
+/*
+ * Let the call of a stopped thread execute. Other threads wait at their
+ * recorded calls meanwhile, so events are in the order of their effects.
+ */
+static void run_call(struct crash_recorder *r, struct crash_call *c)
+{
+	int64_t ret = -1;
+
+	if (await_return(r, c->tid, &ret)) {
+		crash_call_end(r, c, ret, false);
+		ptrace(PTRACE_CONT, c->tid, 0, 0);
+	} else {
+		crash_call_end(r, c, -1, true);
+	}
 }
 
 static void serve_call(struct crash_recorder *r, pid_t tid)
@@ -157,24 +259,12 @@ static void serve_call(struct crash_recorder *r, pid_t tid)
 	ptrace(PTRACE_CONT, tid, 0, 0);
 }
 
-static bool stops_group(int sig)
-{
-	return sig == SIGSTOP || sig == SIGTSTP || sig == SIGTTIN ||
-	       sig == SIGTTOU;
-}
-
 static void serve_stop(struct crash_recorder *r, pid_t tid, int status)
 {
-	const int sig = WSTOPSIG(status), event = status >> 16;
-
-	if (event == PTRACE_EVENT_SECCOMP)
+	if (status >> 16 == PTRACE_EVENT_SECCOMP)
 		serve_call(r, tid);
-	else if (event == PTRACE_EVENT_STOP && stops_group(sig))
-		ptrace(PTRACE_LISTEN, tid, 0, 0);
-	else if (event || sig == SYSCALL_STOP)
-		ptrace(PTRACE_CONT, tid, 0, 0);
 	else
-		ptrace(PTRACE_CONT, tid, 0, sig);
+		pass_stop(tid, status);
 }
 
 int crash_trace_until(struct crash_recorder *r, pid_t pid, const char *ready)
@@ -182,18 +272,19 @@ int crash_trace_until(struct crash_recorder *r, pid_t pid, const char *ready)
 	const struct timespec pause = {0, 2000000};
 	int status;
 
-	/* It may have ended, and been waited for, while another was awaited. */
-	if (kill(pid, 0))
+	/* A former call for another process may already have reaped pid. */
+	if (kill(pid, 0) && !is_kept(pid))
 		return 0;
 	for (;;) {
 		const pid_t tid =
-			waitpid(-1, &status, __WALL | (ready ? WNOHANG : 0));
+			next_report(&status, __WALL | (ready ? WNOHANG : 0));
+		const bool over = tid < 0 && errno != EINTR;
 
 		if (crash_interrupted == 1) {
 			crash_interrupted = 2;
 			kill(pid, SIGKILL);
 		}
-		if (tid < 0 && errno != EINTR)
+		if (over)
 			return -1;
 		if (tid > 0 && WIFSTOPPED(status))
 			serve_stop(r, tid, status);
@@ -206,7 +297,7 @@ int crash_trace_until(struct crash_recorder *r, pid_t pid, const char *ready)
 	}
 }
 
-/* Fields of /proc/PID/status. */
+/* Read two fields of /proc/PID/status. */
 static bool get_status(const char *pid, long *tracer, long *parent)
 {
 	char path[64], line[256];
@@ -225,7 +316,10 @@ static bool get_status(const char *pid, long *tracer, long *parent)
 	return true;
 }
 
-/* Kill the recorded processes but keep; how many there were. */
+/*
+ * Kill all traced processes except keep and its children; return how many were
+ * killed.
+ */
 static unsigned int kill_once(pid_t keep)
 {
 	unsigned int count = 0;
@@ -255,7 +349,7 @@ void crash_trace_kill(struct crash_recorder *r, pid_t keep)
 	pid_t tid;
 
 	while (kill_once(keep)) {
-		while ((tid = waitpid(-1, &status, __WALL | WNOHANG)) > 0)
+		while ((tid = next_report(&status, __WALL | WNOHANG)) > 0)
 			if (WIFSTOPPED(status))
 				serve_stop(r, tid, status);
 		nanosleep(&pause, NULL);
