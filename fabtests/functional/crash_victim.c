@@ -16,6 +16,7 @@
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -224,6 +225,10 @@ static void names(void)
 
 	must(!mkdir("dir", 0700) && !rename("dir", "folder"));
 	must(!link("a", "folder/hard") && !symlink("a", "soft"));
+	/* A rename between two names of one file changes nothing. */
+	must(!rename("a", "folder/hard"));
+	/* Devices, which root can make, are not compared. */
+	must(!mknod("device", S_IFCHR | 0600, makedev(1, 3)) || errno == EPERM);
 	must(!rename("b", "folder/b") && !unlink("c"));
 	must(!mkdir("gone", 0700) && !rmdir("gone"));
 	must(!syscall(SYS_renameat2, AT_FDCWD, "forked", AT_FDCWD, "spawned",

@@ -101,6 +101,10 @@ print(json.load(open("json"))["failures"][0]["repeat"])' >repeat.sh
 	PATH=$bin/util:$PATH sh repeat.sh >again
 	[ $? -eq 1 ] && grep -q "^convicted" again || return 1
 	sed 's/--image [^ ]*/--image 9:9:-/' repeat.sh >kept.sh
+	PATH=$bin/util:$PATH sh kept.sh >again 2>&1
+	[ $? -eq 2 ] && grep -q 'legal image next to it is 9:5:-' again ||
+		return 1
+	sed 's/--image [^ ]*/--image 9:5:-/' repeat.sh >kept.sh
 	PATH=$bin/util:$PATH sh kept.sh >again && grep -q "^acquitted" again ||
 		return 1
 	"$tool" --report json --html html2 >out && cmp -s html html2

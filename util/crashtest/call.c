@@ -340,6 +340,10 @@ static bool begin_rename(struct crash_recorder *r, struct crash_call *c,
 	const bool from = begin_entry(r, c, dirfd, path);
 	const bool to = get_place(r, c, dirfd2, path2, &c->place2);
 
+	/* A rename between two names of one file changes nothing. */
+	if (from && to && c->file &&
+	    c->file == crash_record_entry(r, &c->place2))
+		return false;
 	return from || to;
 }
 

@@ -381,6 +381,42 @@ int crash_test_explore(struct crash_test *t)
 	return failed ? shrink(t, failed) : 0;
 }
 
+/* Read --image, which settling must not change: else it is not legal. */
+static int parse_image(struct crash_test *t, struct crash_image *i)
+{
+	const size_t size = crash_words(&t->history) * sizeof(*i->lost);
+	uint64_t *given = malloc(size);
+	uint32_t meta;
+	char *legal;
+
+	i->lost = calloc(1, size);
+	if (!given || !i->lost) {
+		free(given);
+		return refuse(t, "out of memory");
+	}
+	if (crash_image_parse(&t->history, t->o->image, i)) {
+		free(given);
+		return refuse(t,
+			      "--image %s is no image of this log; give it as "
+			      "the report prints it",
+			      t->o->image);
+	}
+	memcpy(given, i->lost, size);
+	meta = i->meta;
+	crash_image_settle(&t->history, i);
+	if (meta != i->meta || memcmp(given, i->lost, size)) {
+		legal = crash_image_text(&t->history, i);
+		refuse(t,
+		       "a power cut cannot leave --image %s: at this cut some "
+		       "of it is flushed or not yet written; the legal image "
+		       "next to it is %s",
+		       t->o->image, legal ? legal : "unknown");
+		free(legal);
+	}
+	free(given);
+	return *t->reason ? -1 : 0;
+}
+
 int crash_test_repeat(struct crash_test *t)
 {
 	struct crash_image i = {0};
@@ -398,12 +434,8 @@ int crash_test_repeat(struct crash_test *t)
 		return refuse(t, "out of memory");
 	start_checker(t);
 	crash_mode_repeat(&t->o->run);
-	i.lost = calloc(crash_words(&t->history), sizeof(*i.lost));
-	if (!i.lost || crash_image_parse(&t->history, t->o->image, &i))
-		ret = refuse(t, "--image %s is no image of this log",
-			     t->o->image);
+	ret = parse_image(t, &i);
 	if (!ret) {
-		crash_image_settle(&t->history, &i);
 		job = crash_job_make(&t->history, &i);
 		ret = job && crash_check_start(&t->checker, job, false)
 			      ? 0

@@ -16,6 +16,8 @@
 
 #include "util/crashtest/history.h"
 
+#define DEPTH_MAX 512 /* folders in each other; each is open meanwhile */
+
 static const char *text(const struct crash_tree *t, uint64_t at)
 {
 	return t->history->log->bytes + at;
@@ -75,7 +77,7 @@ static bool exchange(struct crash_tree *t, const struct crash_step *e)
 	return true;
 }
 
-/* The buffer of a file is as large as the file ever was. */
+/* Map a file's buffer, which is as large as the file ever was. */
 static bool map_node(struct crash_tree *t, uint32_t inode)
 {
 	struct crash_node *n = &t->nodes[inode];
@@ -232,16 +234,21 @@ static int write_data(int fd, const struct crash_node *n)
 		const uint64_t len =
 			n->size - at < CRASH_PAGE ? n->size - at : CRASH_PAGE;
 
-		if (memcmp(n->data + at, zeros, len) &&
-		    pwrite(fd, n->data + at, len, (off_t)at) != (ssize_t)len)
-			return errno ? -errno : -ENOSPC;
+		ssize_t put;
+
+		if (!memcmp(n->data + at, zeros, len))
+			continue;
+		put = pwrite(fd, n->data + at, len, (off_t)at);
+		if (put != (ssize_t)len)
+			return put < 0 ? -errno : -ENOSPC;
 	}
 	return ftruncate(fd, (off_t)n->size) ? -errno : 0;
 }
 
 static int set_owner(int dirfd, const char *name, const struct crash_inode *i)
 {
-	/* Root gives files back to their owners; others have only their own. */
+	/* Root restores the owner of each file; other users own all they write.
+	 */
 	if (!geteuid() &&
 	    fchownat(dirfd, name, i->uid, i->gid, AT_SYMLINK_NOFOLLOW))
 		return -errno;
@@ -265,10 +272,13 @@ static int write_file(const struct crash_tree *t, int dirfd, const char *name,
 	return ret ? ret : set_owner(dirfd, name, i);
 }
 
-/* The path below the image's folder of the first entry of a written inode. */
+/*
+ * For each inode already written, the path of its first name below the image's
+ * folder; further names become hard links to it.
+ */
 struct written {
 	int top;
-	char **paths; /* of each inode */
+	char **paths;
 };
 
 static int write_dir(const struct crash_tree *t, struct written *w, int dirfd,
@@ -283,10 +293,11 @@ static int write_entry(const struct crash_tree *t, struct written *w, int dirfd,
 	char *below;
 	int ret = 0;
 
+	if (w->paths[e->inode] && S_ISDIR(i->mode))
+		return -EEXIST;
 	if (w->paths[e->inode])
-		return S_ISDIR(i->mode) || linkat(w->top, w->paths[e->inode],
-						  dirfd, e->name, 0)
-			       ? -EEXIST
+		return linkat(w->top, w->paths[e->inode], dirfd, e->name, 0)
+			       ? -errno
 			       : 0;
 	if (asprintf(&below, "%s%s%s", path, *path ? "/" : "", e->name) < 0)
 		return -ENOMEM;
@@ -313,7 +324,7 @@ static int write_dir(const struct crash_tree *t, struct written *w, int dirfd,
 	const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
 	const int fd = openat(dirfd, *name ? name : ".",
 			      O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int ret = depth > 512 ? -ELOOP : 0;
+	int ret = depth > DEPTH_MAX ? -ENAMETOOLONG : 0;
 
 	if (fd < 0)
 		return -errno;
@@ -373,6 +384,12 @@ static char *differs(const char *path, const char *name)
 	return where;
 }
 
+/* Sockets and devices are not recorded. */
+static bool is_left_out(mode_t mode)
+{
+	return S_ISSOCK(mode) || S_ISCHR(mode) || S_ISBLK(mode);
+}
+
 static const char *compare_dir(const struct crash_tree *t, int at,
 			       const char *path, uint32_t dir)
 {
@@ -393,13 +410,17 @@ static const char *compare_dir(const struct crash_tree *t, int at,
 		const size_t i = find_entry(t, dir, d->d_name);
 		uint32_t inode;
 
-		if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, "..") ||
-		    d->d_type == DT_SOCK)
+		if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, ".."))
 			continue;
-		have++;
 		bad = differs(path, d->d_name);
-		if (i == t->entry_count ||
-		    fstatat(at, d->d_name, &st, AT_SYMLINK_NOFOLLOW))
+		if (fstatat(at, d->d_name, &st, AT_SYMLINK_NOFOLLOW))
+			break;
+		if (is_left_out(st.st_mode)) {
+			bad = NULL;
+			continue;
+		}
+		have++;
+		if (i == t->entry_count)
 			break;
 		inode = t->entries[i].inode;
 		if ((st.st_mode ^ inodes[inode].mode) & S_IFMT)
