@@ -124,21 +124,31 @@ static void check_count(const char *offset)
 	must(v == value(v & 0xff) && (v & 0xff) >= last);
 }
 
-/* The same by stores; with msync of this page ("0": the counter's) or "none".
+/*
+ * The same by stores; with msync of this page ("0": the counter's), of another
+ * mapping, "private" or "readonly", or "none".
  */
 static void store(const char *page)
 {
 	const int fd = open("counter", O_RDWR | O_CREAT, 0600);
+	const bool private = *page == 'p';
+	int other;
 	volatile uint64_t *m;
+	char *flushed;
 
 	must(fd >= 0 && !ftruncate(fd, 8192) && !fsync(fd));
 	m = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	must(m != MAP_FAILED && !close(fd));
+	flushed = (char *)m + 4096 * atol(page);
+	other = open("counter", O_RDONLY);
+	if (private || *page == 'r')
+		flushed = mmap(NULL, 4096, PROT_READ,
+			       private ? MAP_PRIVATE : MAP_SHARED, other, 0);
+	must(flushed != MAP_FAILED && !close(other));
 	for (unsigned int i = 1; i <= ROUNDS; i++) {
 		*m = value(i);
 		if (*page != 'n')
-			must(!msync((char *)m + 4096 * atol(page), 4096,
-				    MS_SYNC));
+			must(!msync(flushed, 4096, MS_SYNC));
 		acknowledge(i);
 	}
 }

@@ -85,6 +85,8 @@ ok "a counter across two sectors is torn" expect 1 count 508
 ok "a counter inside a sector is not torn" expect 0 count 504
 ok "stores without msync are convicted" expect 1 store none
 ok "msync of another page is convicted" expect 1 store 1
+ok "msync of a private mapping is no flush" expect 1 store private
+ok "msync of a file open for reading is no flush" expect 1 store readonly
 ok "stores with msync are acquitted" expect 0 store 0
 ok "O_DSYNC is a flush" expect 0 flagged dsync
 ok "sync_file_range is no flush" expect 1 flagged range

@@ -279,12 +279,38 @@ static void add_part(struct crash_call *c, struct crash_file *f,
 	c->parts[c->part_count++].length = length;
 }
 
-/* The files behind a range of addresses. */
+/*
+ * Does msync(2) flush a mapping? It flushes those of files that are open for
+ * writing ("sh" of smaps); maps shows an s for others too.
+ */
+static bool is_flushed(pid_t tid, unsigned long start, const char mode[5])
+{
+	char path[64], line[PATH_MAX + 128];
+	unsigned long at, end;
+	bool here = false, shared = false;
+	FILE *f;
+
+	if (mode[3] != 's' || mode[1] == 'w')
+		return mode[3] == 's';
+	snprintf(path, sizeof(path), "/proc/%d/smaps", (int)tid);
+	f = fopen(path, "re");
+	while (f && fgets(line, sizeof(line), f)) {
+		if (sscanf(line, "%lx-%lx ", &at, &end) == 2)
+			here = at == start;
+		else if (here && !strncmp(line, "VmFlags:", 8))
+			shared = strstr(line, " sh");
+	}
+	if (f)
+		fclose(f);
+	return shared;
+}
+
+/* Find the files of a range of addresses that msync(2) flushes. */
 static bool begin_msync(struct crash_recorder *r, struct crash_call *c)
 {
 	const uint64_t from = c->args[0], to = from + c->args[1];
 	unsigned long start, end, offset;
-	char path[64], line[PATH_MAX + 128];
+	char path[64], mode[5], line[PATH_MAX + 128];
 	struct crash_file *f;
 	FILE *maps;
 
@@ -295,13 +321,13 @@ static bool begin_msync(struct crash_recorder *r, struct crash_call *c)
 	while (maps && fgets(line, sizeof(line), maps)) {
 		uint64_t first;
 
-		if (sscanf(line, "%lx-%lx %*s %lx", &start, &end, &offset) !=
-			    3 ||
+		if (sscanf(line, "%lx-%lx %4s %lx", &start, &end, mode,
+			   &offset) != 4 ||
 		    end <= from || start >= to)
 			continue;
 		f = mapped_file(r, c->tid, line);
 		first = from > start ? from : start;
-		if (f && f->mapped)
+		if (f && f->mapped && is_flushed(c->tid, start, mode))
 			add_part(c, f, offset + (first - start),
 				 (to < end ? to : end) - first);
 	}
