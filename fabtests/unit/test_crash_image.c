@@ -247,6 +247,20 @@ Test(crash_image, fsync_covers_the_metadata_up_to_the_inodes_last_change)
 	expect(512, 1, "f=a...;g=;");
 }
 
+/* The first store changes the file's times; one to a dirty page does not. */
+Test(crash_image, msync_covers_the_metadata_before_the_first_store)
+{
+	const uint32_t g = crash_log_inode(&l, S_IFREG | 0644, 0, 0);
+	const uint32_t k = crash_log_inode(&l, S_IFREG | 0644, 0, 0);
+
+	entry(CRASH_CREATE, g, "g");
+	put(CRASH_STORE, 0, 512, 'a');
+	entry(CRASH_CREATE, k, "k");
+	put(CRASH_STORE, 0, 512, 'b');
+	flush(file, false);
+	expect(512, 2, "f=b...;g=;", "f=b...;g=;k=;");
+}
+
 Test(crash_image, fsync_of_the_folder_covers_its_entries)
 {
 	rename_to(file, "f", "h");
