@@ -73,18 +73,20 @@ static const struct argp_option options[] = {
 	{"fs", OPT_FS, "TYPE", 0, "File system of the device (ext4)", 3},
 	{"mount-options", OPT_MOUNT, "OPTIONS", 0, "Of that file system", 3},
 	{"nbdkit-filter", OPT_FILTER, "FILTER", 0,
-	 "Add a filter of nbdkit, or NAME=VALUE as its parameter", 3},
+	 "Load an nbdkit filter, or pass NAME=VALUE to the filters loaded", 3},
 	{"images", OPT_IMAGES, "N", 0, "Check up to N images (200)", 4},
 	{"long", OPT_LONG, NULL, 0, "Check up to 10000 images", 4},
-	{"jobs", OPT_JOBS, "N", 0, "Checks at a time (processors)", 4},
-	{"seed", OPT_SEED, "N", 0, "Of the random images", 4},
+	{"jobs", OPT_JOBS, "N", 0,
+	 "Number of checks run in parallel (processors)", 4},
+	{"seed", OPT_SEED, "N", 0, "Seed of the random images", 4},
 	{"timeout", OPT_TIMEOUT, "S", 0,
 	 "A check that takes longer has failed (60)", 4},
 	{"json", OPT_JSON, "FILE", 0, "Write the result as JSON", 5},
 	{"html", OPT_HTML, "FILE", 0, "Write a report", 5},
 	{"keep", OPT_KEEP, "DIR", 0,
 	 "Make DIR, with the smallest image that fails", 5},
-	{"log", OPT_LOG, "FILE", 0, "Keep the record of the run", 5},
+	{"log", OPT_LOG, "FILE", 0,
+	 "Write the record of the run; with --image, read it", 5},
 	{"image", OPT_IMAGE, "IMAGE", 0, "Check one image of the record again",
 	 6},
 	{"report", OPT_REPORT, "RESULT", 0,
@@ -166,7 +168,7 @@ static void check_args(struct argp_state *state, const struct crash_options *o)
 		argp_error(state, o->image
 					  ? "--image goes with --log FILE, and "
 					    "without COMMAND"
-					  : "give COMMAND behind --");
+					  : "give COMMAND after --");
 	check_device(state, o);
 }
 
