@@ -390,7 +390,7 @@ static bool count_kinds(void *arg, const struct crash_image *i)
 	return true;
 }
 
-/* A visitor that counts; every image is a new one to it. */
+/* A callback that counts; every image is a new one to it. */
 static struct crash_sample count_run(struct kinds *k, uint64_t images)
 {
 	struct crash_sample s = {

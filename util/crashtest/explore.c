@@ -424,7 +424,7 @@ int crash_test_repeat(struct crash_test *t)
 	int ret = crash_log_load(&t->log, t->o->log);
 
 	if (ret)
-		return refuse(t, "%s: %s", t->o->log,
+		return refuse(t, "%s",
 			      ret == -EBADMSG ? "no log of this version of "
 						"fi_rpmem_crashtest"
 					      : strerror(-ret));
