@@ -411,6 +411,10 @@ int rpmem_close(struct replica *r)
 {
 	const int ret = replica_free(r);
 
+	if (ret == -ECHILD)
+		return fail(ECHILD, "exit status of ssh unknown: the program "
+				    "reaps its children or ignores SIGCHLD; "
+				    "what was not persisted may be lost");
 	return ret ? fail(-ret, "fi_rpmemd, or its ssh, had ended before the "
 				"replica was closed: what was not persisted "
 				"may be lost")

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
@@ -24,9 +25,18 @@
 
 #define CONNECT	 "10"  /* seconds that ssh tries to connect */
 #define REPLY_MS 40000 /* from the start of ssh to the daemon's reply */
-#define END_MS	 15000 /* longer than the daemon completes commits */
-#define KILL_MS	 5000  /* from a reply without a session to SIGKILL */
+#define END_MS	 15000 /* longer than the daemon may need to complete commits */
+#define KILL_MS	 5000  /* grace before SIGKILL when no session was started */
 #define COMMAND	 "fi_rpmemd --one-shot"
+#define UNKNOWN	 (-1) /* exit status, when the program has reaped ssh */
+
+/* What ssh runs, and where. */
+struct remote {
+	const char *ssh;
+	char *host; /* with the user */
+	char *port; /* NULL: that of ssh */
+	char *command;
+};
 
 extern char **environ;
 
@@ -40,7 +50,7 @@ bool session_is_needed(const char *target, const char *name)
 
 /* --- starting ssh */
 
-/* The command of RPMEM_CMD that is next: one each, divided by '|'. */
+/* The next command of RPMEM_CMD, in turn; commands are separated by '|'. */
 static char *next_command(void)
 {
 	static atomic_uint next;
@@ -56,27 +66,27 @@ static char *next_command(void)
 	return strndup(all, strcspn(all, "|"));
 }
 
-/* Divide [user@]host[:port]; the host may be [an IPv6 address]. */
-static int parse_target(char *target, char **host, char **port, char *err)
+/* Divide a copy of [user@]host[:port]; the host may be [an IPv6 address]. */
+static int parse_target(const char *target, char *copy, struct remote *to,
+			char *err)
 {
-	char *at = strrchr(target, '@'), *begin = at ? at + 1 : target;
+	char *at = strrchr(copy, '@'), *begin = at ? at + 1 : copy;
 	char *end = *begin == '[' ? strchr(begin, ']') : NULL;
 	char *colon = strrchr(end ? end : begin, ':');
 	uint64_t n;
 
-	*host = target;
-	*port = NULL;
+	to->host = copy;
 	/* An IPv6 address without brackets has no port. */
 	if (colon && (end || strchr(begin, ':') == colon)) {
 		*colon = 0;
-		*port = colon + 1;
+		to->port = colon + 1;
 	}
 	if (end) {
 		*end = 0;
 		memmove(begin, begin + 1, strlen(begin));
 	}
-	if (!*begin || *target == '-' || (end && end[1] && end + 1 != colon) ||
-	    (*port && rp_number_parse(*port, 1, 65535, &n, NULL)))
+	if (!*begin || *copy == '-' || (end && end[1] && end + 1 != colon) ||
+	    (to->port && rp_number_parse(to->port, 1, 65535, &n, NULL)))
 		return rp_err(err, -EINVAL,
 			      "'%.200s' is no host for ssh: give "
 			      "[user@]host[:port]",
@@ -84,10 +94,22 @@ static int parse_target(char *target, char **host, char **port, char *err)
 	return 0;
 }
 
+/* Move a descriptor off 0, 1 and 2, which the program may have closed. */
+static int off_stdio(int fd)
+{
+	int moved;
+
+	if (fd < 0 || fd > STDERR_FILENO)
+		return fd;
+	moved = fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	close(fd);
+	return moved;
+}
+
 /* A file in memory, which only this user can open. */
 static int memory_file(const char *name)
 {
-	const int fd = memfd_create(name, MFD_CLOEXEC);
+	const int fd = off_stdio(memfd_create(name, MFD_CLOEXEC));
 
 	if (fd >= 0)
 		fchmod(fd, 0600);
@@ -119,43 +141,47 @@ static int spawn(struct session *s, char *const argv[], int end)
 	ret = posix_spawnp(&s->pid, argv[0], &files, &attr, argv, environ);
 	posix_spawnattr_destroy(&attr);
 	posix_spawn_file_actions_destroy(&files);
-	if (ret)
+	if (ret) {
 		s->pid = 0;
-	else
-		s->pidfd = (int)syscall(SYS_pidfd_open, s->pid, 0);
-	return ret;
+		return ret;
+	}
+	s->pidfd = off_stdio((int)syscall(SYS_pidfd_open, s->pid, 0));
+	/* The program ignores SIGCHLD: the pid may be another process's. */
+	s->gone = s->pidfd < 0 && errno == ESRCH;
+	return 0;
 }
 
-static int start_ssh(struct session *s, char *host, char *port, char *command,
-		     char *err)
+static int start_ssh(struct session *s, const struct remote *to, char *err)
 {
-	char *ssh = getenv("RPMEM_SSH"), *argv[12];
+	char *argv[12];
 	unsigned int n = 0;
 	int ends[2], ret;
 
-	argv[n++] = ssh && *ssh ? ssh : "ssh";
+	argv[n++] = (char *)to->ssh;
 	argv[n++] = "-T";
 	argv[n++] = "-oBatchMode=yes";
 	argv[n++] = "-oConnectTimeout=" CONNECT;
-	if (port) {
+	if (to->port) {
 		argv[n++] = "-p";
-		argv[n++] = port;
+		argv[n++] = to->port;
 	}
-	argv[n++] = host;
-	argv[n++] = command;
+	argv[n++] = to->host;
+	argv[n++] = to->command;
 	argv[n] = NULL;
 	s->log = memory_file("rpmem-ssh");
 	if (s->log < 0 ||
 	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
 		return rp_err(err, -errno, "ssh cannot be started: %s",
 			      strerror(errno));
-	ret = spawn(s, argv, ends[1]);
-	close(ends[1]);
-	s->line = ends[0];
+	s->line = off_stdio(ends[0]);
+	ends[1] = off_stdio(ends[1]);
+	ret = s->line < 0 || ends[1] < 0 ? errno : spawn(s, argv, ends[1]);
+	if (ends[1] >= 0)
+		close(ends[1]);
 	return ret ? rp_err(err, -EHOSTUNREACH,
 			    "'%s' cannot be started: %s; install "
 			    "openssh-client, or set RPMEM_SSH",
-			    argv[0], strerror(ret))
+			    to->ssh, strerror(ret))
 		   : 0;
 }
 
@@ -207,11 +233,25 @@ static const char *last_error(const struct session *s, char text[200])
 	return p ? p + 1 : text;
 }
 
-/* End ssh: it has END_MS, or as little as KILL_MS, to end by itself. */
+/* The exit status of the process, or 256 if a signal has ended it. */
+static int wait_for(idtype_t type, id_t id)
+{
+	siginfo_t info = {.si_pid = 0};
+	int ret;
+
+	do
+		ret = waitid(type, id, &info, WEXITED);
+	while (ret && errno == EINTR);
+	if (ret)
+		return UNKNOWN;
+	return info.si_code == CLD_EXITED ? info.si_status : 256;
+}
+
+/* Wait up to ms for ssh to end by itself, then kill it. Returns its status. */
 static int reap(struct session *s, unsigned int ms)
 {
 	struct pollfd fd = {.fd = s->pidfd, .events = POLLIN};
-	int status = 0, ret = 0;
+	int status = UNKNOWN, ret = 0;
 
 	if (s->pidfd >= 0) {
 		const uint64_t until = rp_now_ms() + ms;
@@ -222,39 +262,49 @@ static int reap(struct session *s, unsigned int ms)
 		if (ret < 1)
 			syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL,
 				0);
+		status = wait_for(P_PIDFD, (id_t)s->pidfd);
 		close(s->pidfd);
 		s->pidfd = -1;
-	} else {
+	} else if (!s->gone) {
+		/* The kernel has no pidfd_open(). */
 		kill(s->pid, SIGTERM);
+		status = wait_for(P_PID, (id_t)s->pid);
 	}
-	/* The program may have waited for all its children. */
-	while (waitpid(s->pid, &status, 0) < 0 && errno == EINTR)
-		;
 	s->pid = 0;
 	return status;
 }
 
 /* ssh has ended without a reply. */
-static int explain_end(struct session *s, const char *host, const char *command,
-		       char *err)
+static int explain_end(struct session *s, const struct remote *to, char *err)
 {
 	const int status = reap(s, KILL_MS);
 	char text[200];
 	const char *why = last_error(s, text);
 
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 255)
+	if (!*why)
+		why = "no message on stderr";
+	if (status == 255)
 		return rp_err(err, -EHOSTUNREACH,
-			      "ssh to %s failed: %s; 'ssh -oBatchMode=yes %s' "
-			      "must work without a question",
-			      host, *why ? why : "it gives no reason", host);
+			      "ssh to %s failed: %s; '%s -T -oBatchMode=yes "
+			      "%s%s%s%s' must work without a question",
+			      to->host, why, to->ssh, to->port ? "-p " : "",
+			      to->port ? to->port : "", to->port ? " " : "",
+			      to->host);
+	if (status == UNKNOWN)
+		return rp_err(err, -EPROTO,
+			      "'%.100s' on %s has ended without a reply: %s; "
+			      "exit status unknown, because the program reaps "
+			      "its children or ignores SIGCHLD; run that "
+			      "command through ssh by hand",
+			      to->command, to->host, why);
 	return rp_err(err, -EPROTO,
 		      "'%.100s' on %s has ended without a reply: %s; install "
 		      "fi_rpmemd of this release there, or set RPMEM_CMD",
-		      command, host, *why ? why : "it gives no reason");
+		      to->command, to->host, why);
 }
 
 /* A line of the daemon that serves no pool. */
-static int explain_error(const char *host, const char *line, char *err)
+static int explain_error(const char *host, char *line, char *err)
 {
 	static const int codes[] = {
 		[RP_EXIT_USAGE] = -EINVAL,     [RP_EXIT_FILE] = -EIO,
@@ -263,13 +313,14 @@ static int explain_error(const char *host, const char *line, char *err)
 		[RP_EXIT_CLASS] = -EOPNOTSUPP,
 	};
 	unsigned int code;
-	int n;
+	int n = 0;
 
+	rp_text_clean(line, '?');
 	if (!strncmp(line, "missing ", 8))
 		return rp_err(err, -ENOENT, "%s: %s", host, line + 8);
 	if (!strncmp(line, "denied ", 7))
 		return rp_err(err, -EACCES, "%s: %s", host, line + 7);
-	if (sscanf(line, "error %u %n", &code, &n) != 1)
+	if (sscanf(line, "error %u %n", &code, &n) != 1 || !n)
 		return rp_err(err, -EPROTO,
 			      "%s: the reply '%.100s' is unknown; install the "
 			      "same release at both ends",
@@ -281,36 +332,56 @@ static int explain_error(const char *host, const char *line, char *err)
 		      "%s: %s", host, line + n);
 }
 
+static int keep_secret(struct session *s, const char *secret, char *err)
+{
+	const size_t n = strlen(secret);
+
+	s->secret = memory_file("rpmem-secret");
+	if (s->secret < 0 || write(s->secret, secret, n) != (ssize_t)n)
+		return rp_err(err, -errno, "the secret cannot be kept: %s",
+			      strerror(errno));
+	snprintf(s->path, sizeof(s->path), "/proc/self/fd/%d", s->secret);
+	return 0;
+}
+
 /* Keep where the pool is, and its secret. */
 static int keep_pool(struct session *s, const char *line, char *err)
 {
 	char secret[129], address[64], header[8];
 	unsigned int port;
-	int n = 0;
+	int n = 0, ret;
 
 	if (sscanf(line, "serves %7s %128s %u %63s %n", header, secret, &port,
 		   address, &n) != 4 ||
 	    !n)
-		return rp_err(err, -EPROTO,
-			      "the reply of fi_rpmemd is damaged");
-	s->secret = memory_file("rpmem-secret");
-	if (s->secret < 0 ||
-	    write(s->secret, secret, strlen(secret)) != (ssize_t)strlen(secret))
-		return rp_err(err, -errno, "the secret cannot be kept: %s",
-			      strerror(errno));
+		ret = rp_err(err, -EPROTO, "the reply of fi_rpmemd is damaged");
+	else
+		ret = keep_secret(s, secret, err);
 	explicit_bzero(secret, sizeof(secret));
+	if (ret)
+		return ret;
 	s->header = !strcmp(header, "yes")  ? SESSION_HEADER
 		    : !strcmp(header, "no") ? SESSION_NO_HEADER
 					    : SESSION_ANY;
-	snprintf(s->path, sizeof(s->path), "/proc/self/fd/%d", s->secret);
 	snprintf(s->where, sizeof(s->where),
 		 strchr(address, ':') ? "[%s]:%u:%s" : "%s:%u:%s", address,
 		 port, line + n);
 	return 0;
 }
 
-static int request(struct session *s, const char *host, const char *command,
-		   const char *verb, const char *name, char *err)
+/* Take the reply to a request, which no other request has. */
+static int take_reply(struct session *s, const struct remote *to, bool removes,
+		      char *line, char *err)
+{
+	if (!removes && !strncmp(line, "serves ", 7))
+		return keep_pool(s, line, err);
+	if (removes && !strcmp(line, "removed"))
+		return 0;
+	return explain_error(to->host, line, err);
+}
+
+static int request(struct session *s, const struct remote *to, const char *verb,
+		   const char *name, char *err)
 {
 	const size_t hello = strlen(RP_ONE_SHOT_HELLO);
 	const uint64_t until = rp_now_ms() + REPLY_MS;
@@ -319,7 +390,9 @@ static int request(struct session *s, const char *host, const char *command,
 			   verb, name);
 
 	if (ret >= (int)sizeof(line) || strchr(name, '\n'))
-		return rp_err(err, -EINVAL, "'%.100s' is no path of a pool set",
+		return rp_err(err, -EINVAL,
+			      "'%.100s' is too long or has a newline: not a "
+			      "pool set path",
 			      name);
 	/* If ssh has ended already, there is no reply. */
 	send(s->line, line, (size_t)ret, MSG_NOSIGNAL);
@@ -327,36 +400,38 @@ static int request(struct session *s, const char *host, const char *command,
 		ret = read_line(s, line, until);
 	while (!ret && strncmp(line, RP_ONE_SHOT_HELLO, hello));
 	if (ret == -ETIMEDOUT)
-		return rp_err(err, ret,
-			      "ssh to %s has got no reply of '%.100s' in %d "
-			      "seconds; try it by hand",
-			      host, command, REPLY_MS / 1000);
-	if (ret)
-		return explain_end(s, host, command, err);
-	if (!strncmp(line + hello, "serves ", 7))
-		return keep_pool(s, line + hello, err);
-	if (!strcmp(line + hello, "removed"))
-		return 0;
-	return explain_error(host, line + hello, err);
+		rp_err(err, ret,
+		       "no reply from '%.100s' on %s in %d seconds; run that "
+		       "command through ssh by hand",
+		       to->command, to->host, REPLY_MS / 1000);
+	else if (ret)
+		ret = explain_end(s, to, err);
+	else
+		ret = take_reply(s, to, !strncmp(verb, "remove", 6),
+				 line + hello, err);
+	explicit_bzero(line, sizeof(line));
+	return ret;
 }
 
 int session_begin(struct session *s, const char *target, const char *verb,
 		  const char *name, char *err)
 {
-	char *copy = strdup(target), *command = next_command();
-	char *host = NULL, *port = NULL;
+	const char *ssh = getenv("RPMEM_SSH");
+	struct remote to = {.ssh = ssh && *ssh ? ssh : "ssh",
+			    .command = next_command()};
+	char *copy = strdup(target);
 	int ret;
 
 	*s = (struct session){.pidfd = -1, .line = -1, .log = -1, .secret = -1};
-	if (!copy || !command)
+	if (!copy || !to.command)
 		ret = rp_err(err, -ENOMEM, "out of memory");
 	else
-		ret = parse_target(copy, &host, &port, err);
+		ret = parse_target(target, copy, &to, err);
 	if (!ret)
-		ret = start_ssh(s, host, port, command, err);
+		ret = start_ssh(s, &to, err);
 	if (!ret)
-		ret = request(s, host, command, verb, name, err);
-	free(command);
+		ret = request(s, &to, verb, name, err);
+	free(to.command);
 	free(copy);
 	if (ret)
 		session_end(s);
@@ -378,5 +453,7 @@ int session_end(struct session *s)
 			close(*fd);
 	s->line = s->log = s->secret = -1;
 	errno = code;
+	if (status == UNKNOWN)
+		return -ECHILD;
 	return status ? -ECONNRESET : 0;
 }

@@ -10,7 +10,8 @@
 
 struct session {
 	pid_t pid;  /* of ssh; 0: none */
-	int pidfd;  /* the same; -1: the kernel has none */
+	int pidfd;  /* the same; -1: the kernel has none, or ssh is gone */
+	bool gone;  /* it had ended, and was reaped, before pidfd was opened */
 	int line;   /* its standard input and output */
 	int log;    /* memory with its standard error */
 	int secret; /* memory with the secret of the session */
@@ -30,13 +31,14 @@ bool session_is_needed(const char *target, const char *name);
  * [user@]host[:port]. Returns 0; or -errno and the reason in err, and there is
  * no session: -ENOENT no such pool or pool set, -EBUSY, -ENOSPC, -EACCES,
  * -EOPNOTSUPP, -EINVAL as librpmem reports them, -EHOSTUNREACH: ssh failed,
- * -EPROTO: it runs no fi_rpmemd, -ETIMEDOUT.
+ * -EPROTO: it runs no fi_rpmemd, or its exit status is unknown, -ETIMEDOUT.
  */
 int session_begin(struct session *s, const char *target, const char *verb,
 		  const char *name, char *err);
 /*
  * End it. Returns 0: the pool is closed at the target; -ECONNRESET: fi_rpmemd
- * or ssh has ended otherwise, or does not respond.
+ * or ssh has ended otherwise, or does not respond; -ECHILD: the program has
+ * reaped ssh, so that its exit status is unknown.
  */
 int session_end(struct session *s);
 
