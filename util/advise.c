@@ -51,8 +51,8 @@ static int measure_pair(struct advise *a, const struct advise_row *row,
 }
 
 /*
- * Measure a row until its time is over, with the pairs that a verdict needs, or
- * until that of all rows is.
+ * Measure a row until its time is over, or that of all rows is. The interval is
+ * looked at once, afterwards: to stop at a verdict would make errors likelier.
  */
 static int measure_row(struct advise *a, const struct advise_row *row,
 		       uint64_t end_ns, struct rp_ratio *r, char *err)

@@ -16,10 +16,11 @@ static int compare(const void *a, const void *b)
 }
 
 /*
- * The number of ratios to leave out at either end: as many as fall on one side
- * of the median, by chance, less often than MISS / 2. -1: too few pairs.
+ * How many sorted ratios to drop at each end: the largest k for which
+ * P(Binomial(n, 1/2) <= k) is at most miss / 2. -1 if n is too small (below 8
+ * for MISS).
  */
-static long cut_of(size_t n)
+static long cut_of(size_t n, double miss)
 {
 	/* Binomial terms of n coins; their logarithms do not underflow. */
 	double term = -(double)n * log(2), sum = 0;
@@ -27,7 +28,7 @@ static long cut_of(size_t n)
 
 	for (size_t k = 0; k < n; k++) {
 		sum += exp(term);
-		if (sum > MISS / 2)
+		if (sum > miss / 2)
 			break;
 		cut = (long)k;
 		term += log((double)(n - k)) - log((double)(k + 1));
@@ -35,9 +36,10 @@ static long cut_of(size_t n)
 	return cut;
 }
 
-int rp_ratio_find(double *ratios, size_t n, struct rp_ratio *r)
+int rp_ratio_look(double *ratios, size_t n, unsigned int looks,
+		  struct rp_ratio *r)
 {
-	const long cut = cut_of(n);
+	const long cut = cut_of(n, MISS / looks);
 
 	*r = (struct rp_ratio){.high = INFINITY, .pairs = n};
 	if (!n)
@@ -49,6 +51,11 @@ int rp_ratio_find(double *ratios, size_t n, struct rp_ratio *r)
 	r->low = ratios[cut];
 	r->high = ratios[n - 1 - (size_t)cut];
 	return 0;
+}
+
+int rp_ratio_find(double *ratios, size_t n, struct rp_ratio *r)
+{
+	return rp_ratio_look(ratios, n, 1, r);
 }
 
 enum rp_verdict rp_ratio_judge(const struct rp_ratio *r, double worth)

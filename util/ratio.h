@@ -27,6 +27,13 @@ enum rp_verdict {
  * to infinity.
  */
 int rp_ratio_find(double *ratios, size_t n, struct rp_ratio *r);
+/*
+ * The same for one of several looks at a growing number of pairs: each interval
+ * is wider, so that all of them together miss the median in 1 percent of runs.
+ * The numbers of pairs are fixed beforehand.
+ */
+int rp_ratio_look(double *ratios, size_t n, unsigned int looks,
+		  struct rp_ratio *r);
 enum rp_verdict rp_ratio_judge(const struct rp_ratio *r, double worth);
 
 #endif

@@ -82,6 +82,20 @@ Test(ratio, interval_has_the_ranks_of_the_sign_test)
 	}
 }
 
+/* Two looks share the percent: each has the ranks of half of it. */
+Test(ratio, looks_share_the_chance_to_miss)
+{
+	for (size_t k = 0; k < 24; k++)
+		v[k] = (double)(k + 1);
+	cr_assert_eq(rp_ratio_look(v, 8, 2, &r), -ENODATA);
+	cr_assert_eq(rp_ratio_look(v, 9, 2, &r), 0);
+	cr_assert(r.low == 1 && r.high == 9);
+	cr_assert_eq(rp_ratio_find(v, 24, &r), 0);
+	cr_assert(r.low == 6 && r.high == 19, "%f %f", r.low, r.high);
+	cr_assert_eq(rp_ratio_look(v, 24, 2, &r), 0);
+	cr_assert(r.low == 5 && r.high == 20, "%f %f", r.low, r.high);
+}
+
 /* One sample of a disturbed machine changes the mean, not the verdict. */
 Test(ratio, outliers_do_not_decide)
 {

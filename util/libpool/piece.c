@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Choose the size of pieces by turns during a transfer. */
+/*
+ * Find the best size of pieces during a transfer by trials; a turn is
+ * PIECE_TURN bytes sent with one size.
+ */
 #include <stdbool.h>
 
 #include "libpool/piece.h"
 
-/* Each trial compares one of these with the chosen size, at first DEFAULT. */
+/* Each trial compares one of these with the best size so far, at first DEFAULT.
+ */
 #define DEFAULT (4u * PIECE_UNIT)
 static const uint32_t trials[] = {PIECE_UNIT, 16u * PIECE_UNIT};
 #define TRIALS (sizeof(trials) / sizeof(trials[0]))
+#define LOOKS  2u /* at PIECE_FIRST and PIECE_PAIRS */
 
-/* Turns of a pair are in an order that changes with each pair. */
+/* Order within pairs alternates (AB, BA, AB ...), so that drift cancels. */
 static bool is_other(const struct piece_choice *c, uint64_t turn)
 {
 	const uint64_t i = turn - c->first;
@@ -37,7 +42,7 @@ static void end_trial(struct piece_choice *c, enum rp_verdict v)
 	c->trial++;
 }
 
-/* Posts go on to the next turn, unless too many have not ended. */
+/* Start the next turn when this one is full and the ring has room. */
 static void next_turn(struct piece_choice *c)
 {
 	if (c->turns[c->turn % PIECE_TURNS].bytes < PIECE_TURN ||
@@ -72,7 +77,8 @@ void piece_posted(struct piece_choice *c, uint64_t turn, uint32_t len,
 		c->since_ns = now_ns;
 }
 
-/* Time for a byte of a turn: since the turn before it has ended. */
+/* Nanoseconds by byte of a turn, from the end of the turn before to its own
+ * end. */
 static double time_of(const struct piece_choice *c, uint64_t turn)
 {
 	const uint64_t from = c->turns[(turn - 1) % PIECE_TURNS].end;
@@ -82,7 +88,7 @@ static double time_of(const struct piece_choice *c, uint64_t turn)
 	       (double)c->turns[turn % PIECE_TURNS].bytes;
 }
 
-/* The pair that ends with this turn. */
+/* Take the pair that ends with this turn, and judge at two fixed numbers. */
 static void judge_pair(struct piece_choice *c, uint64_t turn)
 {
 	enum rp_verdict v = RP_VERDICT_UNKNOWN;
@@ -92,9 +98,11 @@ static void judge_pair(struct piece_choice *c, uint64_t turn)
 	times[is_other(c, turn - 1)] = time_of(c, turn - 1);
 	times[is_other(c, turn)] = time_of(c, turn);
 	c->ratios[c->n++] = times[false] / times[true];
+	if (c->n != PIECE_FIRST && c->n != PIECE_PAIRS)
+		return;
 	for (size_t i = 0; i < c->n; i++)
 		sorted[i] = c->ratios[i];
-	if (!rp_ratio_find(sorted, c->n, &r))
+	if (!rp_ratio_look(sorted, c->n, LOOKS, &r))
 		v = rp_ratio_judge(&r, RP_RATIO_WORTH);
 	if (v != RP_VERDICT_UNKNOWN || c->n == PIECE_PAIRS)
 		end_trial(c, v);
@@ -109,7 +117,8 @@ void piece_completed(struct piece_choice *c, uint64_t turn, uint64_t now_ns)
 	c->out--;
 	c->turns[turn % PIECE_TURNS].out--;
 	c->turns[turn % PIECE_TURNS].end = c->busy_ns;
-	/* A turn ends when nothing of it is outstanding, nor will be. */
+	/* A turn ends when it takes no more posts and all its posts have
+	 * completed. */
 	while (c->ended + 1 < c->turn &&
 	       !c->turns[(c->ended + 1) % PIECE_TURNS].out) {
 		c->ended++;

@@ -12,12 +12,14 @@
 #define PIECE_TURN (64ul * PIECE_UNIT) /* bytes that a size gets at a time */
 #endif
 #define PIECE_TURNS 16u /* that may be outstanding */
-#define PIECE_PAIRS 24u /* of two turns: then a trial ends */
+#define PIECE_FIRST 9u	/* pairs of turns before the first look at them */
+#define PIECE_PAIRS 24u /* before the second one, which ends a trial */
 
 /*
  * A choice among three sizes during a transfer. The chosen size and
  * another one take turns until rp_ratio_judge() has a verdict on the ratio of
- * their times, or has none after PIECE_PAIRS. All zero is the start.
+ * their times after PIECE_FIRST pairs, or PIECE_PAIRS are over. A look at more
+ * numbers of pairs would make errors more likely. All zero is the start.
  */
 struct piece_choice {
 	unsigned int trial; /* of trials: index; at the end all are over */
