@@ -30,7 +30,7 @@
 #define COMMAND	 "fi_rpmemd --one-shot"
 #define UNKNOWN	 (-1) /* exit status, when the program has reaped ssh */
 
-/* What ssh runs, and where. */
+/* A command that ssh runs, and where. */
 struct remote {
 	const char *ssh;
 	char *host; /* with the user */
