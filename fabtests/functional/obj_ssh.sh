@@ -103,6 +103,13 @@ FI_OFI_RPMEM_TRUST_FS=${FI_OFI_RPMEM_TRUST_FS:-}
 export FI_PROVIDER_PATH FI_TCP_IFACE FI_OFI_RPMEM_TRUST_FS
 exec $top/util/fi_rpmemd --one-shot=$here/target "\$@"
 S
+# No login: the command runs on this host, with the same two ends of a line.
+cat >ssh.local <<S
+#!/bin/sh
+echo \$\$ >>$here/pids.ssh
+for last; do :; done
+exec sh -c "\$last"
+S
 chmod +x command ssh.*
 RPMEM_SSH=$here/ssh.user RPMEM_CMD=$here/command
 export RPMEM_SSH RPMEM_CMD
@@ -201,6 +208,7 @@ cat >calls.py <<'P'
 import ctypes
 import errno
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -302,7 +310,8 @@ os.environ["RPMEM_CMD"] = command
 # A key that is not accepted, and hosts that are down, end in bounded time.
 os.environ["RPMEM_SSH"] = here + "/ssh.other"
 fails("EHOSTUNREACH", "Permission denied", opened(b"./direct"))
-assert "without a question" in lib.rpmem_errormsg().decode()
+assert (f"{here}/ssh.other -T -oBatchMode=yes -p {port} {me}@127.0.0.1' must "
+        "work without a question") in lib.rpmem_errormsg().decode()
 os.environ["RPMEM_SSH"] = "/absent/ssh"
 fails("EHOSTUNREACH", "set RPMEM_SSH", opened(b"./direct"))
 os.environ["RPMEM_SSH"] = here + "/ssh.user"
@@ -311,11 +320,49 @@ fails("EHOSTUNREACH", "Connection refused",
 with socket.create_server(("127.0.0.1", 0)) as s:
     silent = f"127.0.0.1:{s.getsockname()[1]}".encode()
     fails("EHOSTUNREACH", "timed out", opened(b"./direct", silent))
-for bad in (b"-oProxyCommand=touch@x", b"a@", b"127.0.0.1:x", b"[::1]x"):
-    fails("EINVAL", "no host for ssh", opened(b"./direct", bad))
+for bad in ("-oProxyCommand=touch@x", "a@", "127.0.0.1:x", "[::1]x",
+            "a@[::1]:99999"):
+    fails("EINVAL", f"'{bad}' is no host for ssh",
+          opened(b"./direct", bad.encode()))
+# No further case is about the login.
+os.environ["RPMEM_SSH"] = here + "/ssh.local"
+# Replies that no release gives, and those that end a terminal's peace.
+for reply, code, text in (
+        ("removed", "EPROTO", "'removed' is unknown"),
+        ("error 3", "EIO", "127.0.0.1: "),
+        ("error", "EPROTO", "'error' is unknown"),
+        ("serves yes", "EPROTO", "damaged"),
+        ("missing \\033[31mred", "ENOENT", "127.0.0.1: ?[31mred"),
+        ("what \\033[31mred", "EPROTO", "'what ?[31mred' is unknown")):
+    os.environ["RPMEM_CMD"] = f"read _; printf 'ofi_rpmem-1 {reply}\\n'"
+    fails(code, text, opened(b"./direct"))
+os.environ["RPMEM_CMD"] = "read _; echo 'ofi_rpmem-1 serves any 0 1 127.0.0.1 a'"
+fails("EPROTO", "is unknown", lib.rpmem_remove(where, b"./direct", 0))
+# A program may have closed its standard input and output.
+os.environ["RPMEM_CMD"] = "echo the cause >&2; exit 255"
+kept = [os.dup(fd) for fd in range(2)]
+os.close(0)
+os.close(1)
+result = opened(b"./direct")
+code = ctypes.get_errno()
+for fd in range(2):
+    os.dup2(kept[fd], fd)
+    os.close(kept[fd])
+ctypes.set_errno(code)
+fails("EHOSTUNREACH", "the cause", result)
+# Nothing is made up about an ssh that the program has reaped.
+os.environ["RPMEM_CMD"] = command
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+r = opened(b"./direct")
+assert r, lib.rpmem_errormsg()
+fails("ECHILD", "exit status of ssh unknown", lib.rpmem_close(r))
+os.environ["RPMEM_CMD"] = "echo the cause >&2; exit 255"
+fails("EPROTO", "the cause; exit status unknown", opened(b"./direct"))
+signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+os.environ["RPMEM_CMD"] = command
 # Paths and pool sets that are refused.
 fails("EINVAL", "no path below", opened(b"../set"))
-fails("EINVAL", "no path of a pool set", opened(b"a/b\nc"))
+fails("EINVAL", "not a pool set path", opened(b"a/b\nc"))
 fails("ENOENT", "absent.set", opened(b"absent.set"))
 pool_set("two.set", f"2M {here}/a", f"2M {here}/b")
 fails("EIO", "more than one part", created(b"two.set"))
