@@ -118,16 +118,19 @@ at=$me@127.0.0.1:$port
 mkdir -p target/sub
 printf 'PMEMPOOLSET\n# a comment\nOPTION SINGLEHDR\n10M %s/vol\n' "$here" >target/data.set
 
+# ended SECONDS PID: the process has ended; it is looked for without forks
+ended()
+{
+	kill -0 "$2" 2>/dev/null || return 0
+	timeout "$1" tail --pid="$2" -s 0.05 -f /dev/null
+}
+
 # gone WHAT: no process of a session is left, and so no pool is in use
 gone()
 {
-	for _ in $(seq 600); do
-		left=
-		for pid in $(cat pids.*); do
-			kill -0 "$pid" 2>/dev/null && left="$left $pid"
-		done
-		[ -n "$left" ] || break
-		sleep 0.05
+	left=
+	for pid in $(cat pids.*); do
+		ended 30 "$pid" || left="$left $pid"
 	done
 	[ -z "$left" ] || fail "$1: still there: $(ps -o pid=,args= -p "$(echo $left | tr ' ' ,)")"
 	rm -f pids.*
@@ -139,10 +142,10 @@ begin()
 	: >acks
 	"$obj" run set >>acks 2>err &
 	program=$!
-	for _ in $(seq 2000); do
+	for _ in $(seq 300); do
 		[ "$(wc -l <acks)" -ge 5 ] && return
 		kill -0 $program 2>/dev/null || break
-		sleep 0.01
+		sleep 0.1
 	done
 	fail "no transactions"
 	cat acks err
@@ -151,10 +154,7 @@ begin()
 # ends WHAT: the program that lost its replica ends by itself, with an error
 ends()
 {
-	for _ in $(seq 900); do
-		kill -0 $program 2>/dev/null || break
-		sleep 0.05
-	done
+	ended 45 $program
 	kill -9 $program 2>/dev/null && fail "$1: the program hangs"
 	wait $program && fail "$1: the program ends as if nothing were wrong"
 	program=
@@ -192,7 +192,8 @@ kill -9 "$(tail -n 1 pids.ssh)"
 ends "ssh killed"
 gone "ssh killed"
 has "ssh killed"
-# Either copy is lost, and made again from the other.
+# Either copy is lost, and made again from the other. No login is needed.
+RPMEM_SSH=$here/ssh.local
 rm part
 pmempool sync set >out 2>&1 || { fail "sync"; cat out; }
 has "first copy lost"
@@ -337,7 +338,7 @@ for reply, code, text in (
     os.environ["RPMEM_CMD"] = f"read _; printf 'ofi_rpmem-1 {reply}\\n'"
     fails(code, text, opened(b"./direct"))
 os.environ["RPMEM_CMD"] = "read _; echo 'ofi_rpmem-1 serves any 0 1 127.0.0.1 a'"
-fails("EPROTO", "is unknown", lib.rpmem_remove(where, b"./direct", 0))
+fails("EPROTO", "'serves' is unknown", lib.rpmem_remove(where, b"./direct", 0))
 # A program may have closed its standard input and output.
 os.environ["RPMEM_CMD"] = "echo the cause >&2; exit 255"
 kept = [os.dup(fd) for fd in range(2)]
@@ -438,10 +439,12 @@ for line, text in (("", "no request"), ("GET /\n", "same release"),
 p = subprocess.run([command, "data.set"], capture_output=True, text=True)
 assert p.returncode == 2 and "gets its pool over ssh" in p.stderr, p
 P
+RPMEM_SSH=$here/ssh.user
 python3 calls.py "$me" "$port" "$here" >out 2>&1 || { fail "calls"; cat out; }
 gone "calls"
 
 # pmempool removes the replica's file.
+RPMEM_SSH=$here/ssh.local
 pmempool rm -r -f set >out 2>&1 || { fail "pmempool rm"; cat out; }
 [ ! -e vol ] || fail "pmempool rm leaves the replica"
 gone "pmempool rm"

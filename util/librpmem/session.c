@@ -373,8 +373,13 @@ static int keep_pool(struct session *s, const char *line, char *err)
 static int take_reply(struct session *s, const struct remote *to, bool removes,
 		      char *line, char *err)
 {
-	if (!removes && !strncmp(line, "serves ", 7))
+	const bool serves = !strncmp(line, "serves ", 7);
+
+	if (!removes && serves)
 		return keep_pool(s, line, err);
+	/* No message has the secret. */
+	if (serves)
+		line[6] = 0;
 	if (removes && !strcmp(line, "removed"))
 		return 0;
 	return explain_error(to->host, line, err);
