@@ -163,7 +163,7 @@ ends()
 # has WHAT: the pool set has every transaction that has completed
 has()
 {
-	if ! "$obj" check set >out 2>&1; then
+	if ! RPMEM_SSH=$here/ssh.local "$obj" check set >out 2>&1; then
 		fail "$1: not consistent"
 		cat out
 	elif [ "$(tail -n 1 out)" -lt "$(tail -n 1 acks)" ]; then
@@ -273,7 +273,10 @@ fails("ENOENT", "does not exist", opened(b"sub/plain", plain))
 r = created(b"sub/plain", plain)
 assert r, lib.rpmem_errormsg()
 assert lib.rpmem_persist(r, 4096, SIZE - 4096, 0, 0) == 0
+# Each of about ten attempts without a login.
+os.environ["RPMEM_SSH"] = here + "/ssh.local"
 fails("EBUSY", "in use", opened(b"sub/plain"))
+os.environ["RPMEM_SSH"] = here + "/ssh.user"
 refused(4, "in use", "remove sub/plain")
 back = ctypes.create_string_buffer(SIZE - 4096)
 assert lib.rpmem_read(r, back, 4096, SIZE - 4096, 0) == 0
@@ -295,11 +298,13 @@ with open(f"{here}/pids.target") as f:
 fails("ECONNRESET", "", lib.rpmem_persist(r, 4096, 8, 0, 0))
 fails("ECONNRESET", "had ended before", lib.rpmem_close(r))
 # Each session takes the next command.
+os.environ["RPMEM_SSH"] = here + "/ssh.local"
 os.environ["RPMEM_CMD"] = "/absent/fi_rpmemd|" + command
 results = [opened(b"./direct") for _ in range(2)]
 assert sorted(map(bool, results)) == [False, True], results
 for r in filter(None, results):
     assert lib.rpmem_close(r) == 0
+os.environ["RPMEM_SSH"] = here + "/ssh.user"
 os.environ["RPMEM_CMD"] = "/absent/fi_rpmemd"
 fails("EPROTO", "/absent/fi_rpmemd: No such file", opened(b"./direct"))
 # A key for one command runs no other.
