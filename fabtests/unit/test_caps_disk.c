@@ -247,14 +247,17 @@ Test(caps_disk, disks_below_the_file_of_a_loop_device)
 	expect_class(RP_CLASS_PROCESS, "loop0 is on no disk that is flushed");
 }
 
-/* The backing file of a loop device lies on that same loop device. */
+/*
+ * The backing file of a loop device lies on that same loop device: no disk is
+ * found, so no flush is believed.
+ */
 Test(caps_disk, walk_of_a_loop_device_on_itself_ends)
 {
 	invent_on(7, 0, "ext4", "/dev/loop0", "rw");
 	link_tree("/sys/dev/block/7:0", LOOP);
 	disk_device(LOOP, BACK, "0");
 	write_tree(LOOP "/loop/backing_file", "%s\n", real_path);
-	expect_class(RP_CLASS_POWER, NULL);
+	expect_class(RP_CLASS_PROCESS, "loop0 is on no disk that is flushed");
 }
 
 Test(caps_disk, memory_is_no_disk)

@@ -51,9 +51,12 @@ static void disk_find_flaw(const char *dir, bool cached_below, char *flaw)
 
 bool rp_caps_disks(struct rp_disks *w, const char *path)
 {
-	int fd = w->depth < MAX_DEPTH ? open(path, O_PATH | O_CLOEXEC) : -1;
 	struct rp_fs fs;
+	int fd;
 
+	if (w->depth >= MAX_DEPTH)
+		return false;
+	fd = open(path, O_PATH | O_CLOEXEC);
 	if (fd < 0) {
 		rp_watch_open_failed(errno);
 		return true;
