@@ -9,8 +9,9 @@ usage() {
 usage: util/lint.sh [--build DIR] [FILE...]
 
 Checks the C files of prov, include and util (or only FILE...) with clang-tidy
-and cppcheck, and that the old text of each named mutant (fabtests/mutation)
-stands once in its source. .clang-tidy and util/lint.cppcheck configure the tools.
+and cppcheck, and that the old text of each named mutant (fabtests/mutation) and
+of each plant of transparent_planted stands once in its source. .clang-tidy and
+util/lint.cppcheck configure the tools.
 util/lint.known lists false findings with the reason; an entry that no tool
 reports any more counts as a finding.
 
@@ -179,6 +180,13 @@ if $fit "$dir" >/dev/null; then
 	echo "named.py does not find a planted mutant"
 	failed=$((failed + 1))
 elif $fit .; then
+	passed=$((passed + 1))
+else
+	failed=$((failed + 1))
+fi
+
+# The text of each plant of transparent_planted, once in its source.
+if python3 -B fabtests/functional/transparent_planted --texts .; then
 	passed=$((passed + 1))
 else
 	failed=$((failed + 1))
