@@ -24,13 +24,13 @@ extern "C" {
  */
 struct rpmem_log;
 
-/* The LSN of the first entry, wherever that is. */
+/* Stands for the LSN of the oldest entry, the head. */
 #define RPMEM_LOG_HEAD 0
 
 /* How the end of a log is found after a crash; fixed when it is created. */
 enum rpmem_log_layout {
 	RPMEM_LOG_ENTRY = 0,	/* by the checksums of the entries alone */
-	RPMEM_LOG_TAIL = 1,	/* by a tail that is stored behind each entry */
+	RPMEM_LOG_TAIL = 1,	/* by a tail that is stored after each entry */
 	RPMEM_LOG_COUNTER = 2,	/* by a tail stored in ten places by turns */
 	RPMEM_LOG_REGISTER = 3, /* by a tail that is the XOR of ten places */
 };
@@ -42,7 +42,7 @@ struct rpmem_log_attr {
 	enum rpmem_pool_class required;
 	unsigned int timeout;
 	int read_only; /* 1: read, also while a writer has the log open */
-	int take;      /* 1: take the log from a writer that has it open */
+	int take;      /* 1: displace a writer that has the log open */
 	enum rpmem_log_layout layout; /* for rpmem_log_create() only */
 	/*
 	 * The pool is divided into this many logs, at most 32. Each log has its
@@ -62,13 +62,13 @@ struct rpmem_log_attr {
 int rpmem_log_create(const char *where, const struct rpmem_log_attr *attr);
 
 /*
- * Open a log. attr may be NULL. A writer has its log exclusively, so that a log
- * has one writer at a time; it finds the last entry of the one before.
+ * Open a log. attr may be NULL. A writer opens its log exclusively: a log has
+ * one writer at a time. A new writer finds the last entry of the previous one.
  * -ENOENT: no such pool; -ENODATA: the pool has no log: create it; -EBADMSG:
  * the log is damaged; -EBUSY: another writer has it open; -ENXIO: the pool is
  * divided into another number of logs, or these are the bytes of another log;
- * -ESTALE: others took it again and again; -EINVAL: no such log; -EACCES,
- * -EOPNOTSUPP, -ECONNREFUSED, -EHOSTUNREACH, -ETIMEDOUT: as
+ * -ESTALE: other writers displaced this one again and again; -EINVAL: no such
+ * log; -EACCES, -EOPNOTSUPP, -ECONNREFUSED, -EHOSTUNREACH, -ETIMEDOUT: as
  * rpmem_pool_open().
  */
 int rpmem_log_open(struct rpmem_log **log, const char *where,
@@ -76,8 +76,8 @@ int rpmem_log_open(struct rpmem_log **log, const char *where,
 
 /*
  * Close. No other call may use the log. Outstanding appends are dropped: their
- * entries may be in the log or not. If none is outstanding the call publishes,
- * and waits for it up to the timeout.
+ * entries may be in the log or not. If no append is outstanding the call
+ * publishes as rpmem_log_publish() does, and waits up to the timeout.
  */
 void rpmem_log_close(struct rpmem_log *log);
 
@@ -97,9 +97,9 @@ struct rpmem_log_op {
 	const struct iovec *entries; /* one iovec per entry; not needed any more
 					when rpmem_log_submit() has returned */
 	unsigned int count;	     /* number of entries, at least 1 */
-	void *context;		     /* the caller's */
-	uint64_t lsn;		     /* out, of the first entry */
-	uint64_t next;		     /* out: the LSN behind the last entry */
+	void *context;		     /* context of the caller */
+	uint64_t lsn;		     /* out: LSN of the first entry */
+	uint64_t next;		     /* out: the LSN after the last entry */
 	int result;		     /* out: 0 or a negative errno */
 	const char *error; /* out: cause and remedy, while the log is open */
 };
@@ -160,10 +160,12 @@ struct rpmem_log_info {
 	uint64_t max_entry; /* most bytes of an entry */
 	uint64_t epoch;	    /* number of times that a writer opened the log */
 	enum rpmem_log_layout layout;
-	enum rpmem_pool_class reached; /* by an append */
+	enum rpmem_pool_class reached; /* class that an append reaches */
 	const char *method;	       /* a name of fi_rpmem(7) */
 };
-/* Fill in *info; a reader reads the superblocks, so it sees a newer head. */
+/*
+ * Fill in *info. A reader reads the superblocks: *info has their newest head.
+ */
 int rpmem_log_query(struct rpmem_log *log, struct rpmem_log_info *info);
 
 /* Cause and remedy of the last call of this thread that failed. */

@@ -38,9 +38,9 @@ enum rpmem_pool_class {
 
 /* Zero is the default of each field but size. */
 struct rpmem_pool_attr {
-	size_t size;		 /* sizeof(struct rpmem_pool_attr) */
-	const char *secret_file; /* path of the file that fi_rpmemd --secret
-				  * has; NULL: none */
+	size_t size;			/* sizeof(struct rpmem_pool_attr) */
+	const char *secret_file;	/* path of a file with the secret of
+					 * fi_rpmemd --secret; NULL: none */
 	enum rpmem_pool_class required; /* a weaker pool is refused */
 	unsigned int timeout; /* seconds that a call waits while the target is
 			       * away; 0: 60 */
@@ -59,15 +59,15 @@ struct rpmem_pool_attr {
 };
 
 /*
- * Open a pool, "HOST:POOL" or "HOST:PORT:POOL", or a group of pools, which has
- * all its bytes at each of them and commits at k: "HOST:POOL,HOST:POOL,...;k=N"
- * (without ;k=N at a majority). attr may be NULL. -EOPNOTSUPP:
- * the pool does not reach the required class; -EACCES: the secret is missing or
- * wrong, or does not allow this; -ENOENT: no such pool; -EBUSY: another client
- * has it open, and one of the two is exclusive; -ECONNREFUSED, -EHOSTUNREACH,
- * -ETIMEDOUT: no daemon; -ENXIO: the pool has not that many parts. The first
- * call in a process may call setenv(3) for libfabric: make it before other
- * threads run.
+ * Open a pool, "HOST:POOL" or "HOST:PORT:POOL", or a group of pools,
+ * "HOST:POOL,HOST:POOL,...;k=N": each member stores all bytes, and a commit
+ * completes when it is durable at N members (without ;k=N: at a majority). attr
+ * may be NULL. -EOPNOTSUPP: the pool does not reach the required class;
+ * -EACCES: the secret is missing or wrong, or does not allow this; -ENOENT: no
+ * such pool; -EBUSY: another client has the pool open, and one of the two
+ * requires it exclusively; -ECONNREFUSED, -EHOSTUNREACH, -ETIMEDOUT: no daemon;
+ * -ENXIO: the pool has not that many parts. The first call in a process may
+ * call setenv(3) for libfabric: make it before other threads run.
  *
  * Clients that share a pool must not write to bytes that another one has
  * written and not yet committed: after a lost connection a client writes its
@@ -99,16 +99,19 @@ struct rpmem_pool_info {
 	uint32_t granularity; /* a flush at the target rounds ranges to this
 			       * many bytes: a hint */
 	uint32_t preferred_size; /* bytes of one write: a hint */
-	uint64_t kept;	      /* bytes of writes that no commit has covered */
-	uint64_t reconnects;  /* number of reconnections */
-	int read_only;	      /* the secret does not allow writes */
-	unsigned int members; /* members of a group; 0: a single pool */
-	unsigned int current; /* members that have every completed write */
-	uint64_t uuid[2];     /* the pool's, under any name; 0 of a group */
+	uint64_t kept;		 /* bytes of writes that no commit covers yet */
+	uint64_t reconnects;	 /* number of reconnections */
+	int read_only;		 /* the secret does not allow writes */
+	unsigned int members;	 /* members of a group; 0: a single pool */
+	unsigned int current;	 /* members that have every completed write */
+	uint64_t uuid[2];	 /* same under any name of the pool; group: 0 */
 };
 int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info);
 
-/* docs/protocol.md, "Groups", compares them with those of fi_rpmem_group. */
+/*
+ * States of a member. docs/protocol.md, "Groups", compares them with the states
+ * that fi_rpmem_group prints.
+ */
 enum rpmem_pool_state {
 	RPMEM_POOL_AWAY = 0,	/* the library tries to open the member */
 	RPMEM_POOL_COPYING = 1, /* the library copies missing bytes to it */
@@ -122,7 +125,7 @@ struct rpmem_pool_member {
 	const char *where; /* its "HOST:POOL"; valid while the pool is open, as
 			      error */
 	enum rpmem_pool_state state;
-	uint64_t left;	   /* bytes that it lacks, as far as is known */
+	uint64_t left;	   /* bytes that it lacks, as far as known */
 	const char *error; /* cause and remedy of its last failure, or NULL */
 };
 /* -ENOENT: the pool has no member of this index; they count from 0. */
@@ -133,7 +136,7 @@ int rpmem_pool_member(struct rpmem_pool *pool, unsigned int index,
 #define RPMEM_POOL_DURABLE 1u /* complete when the bytes are durable */
 /*
  * Complete when the library has its copy of the bytes. Later reads and writes
- * by this pool handle see them in place, other readers perhaps only after the
+ * by this pool handle see the bytes; other readers may see them only after the
  * next commit. A failure of the write is a failure of that commit. In a group
  * the flag has no effect.
  */
@@ -144,8 +147,9 @@ int rpmem_pool_member(struct rpmem_pool *pool, unsigned int index,
  * returns 0 the bytes are visible to every reader; they are durable after a
  * commit, or at once with RPMEM_POOL_DURABLE. Until a commit covers them the
  * library keeps a copy, at most 64 MiB and 131,072 writes in all, and writes it
- * again when the connection was lost or the target restarted; it commits by
- * itself when half of that is in use. No write is atomic in a power cut.
+ * again when the connection was lost or the target restarted; the library
+ * commits by itself when half of this limit is in use. No write is atomic in a
+ * power cut.
  *
  * -EACCES: the secret only allows to read. -ERANGE: beyond the end. -ETIMEDOUT:
  * the target was away for too long. The range has its old bytes, the new ones,
@@ -157,7 +161,7 @@ int rpmem_pool_write(struct rpmem_pool *pool, const void *buf, size_t len,
 		     uint64_t offset, unsigned int flags);
 /*
  * Write len zeros at an offset, with the errors and flags of
- * rpmem_pool_write(). The target makes the zeros, so they do not travel. The
+ * rpmem_pool_write(). The target makes the zeros, so they are not sent. The
  * library keeps their range and no copy; each MiB of zeros counts as one write.
  */
 int rpmem_pool_zero(struct rpmem_pool *pool, size_t len, uint64_t offset,
@@ -165,9 +169,9 @@ int rpmem_pool_zero(struct rpmem_pool *pool, size_t len, uint64_t offset,
 int rpmem_pool_read(struct rpmem_pool *pool, void *buf, size_t len,
 		    uint64_t offset);
 /*
- * Make durable every write that completed before this call, by whatever thread
- * of this pool handle. Without any it returns 0 at once, and sends no
- * request.
+ * Make durable every write that completed before this call, by any thread on
+ * this pool handle. Without such a write the call returns 0 at once, and sends
+ * no request.
  *
  * -ETIMEDOUT: not known to be durable; call it again. -EIO: the target's disk
  * failed. Every commit fails until fi_rpmemd is started again; the library then
@@ -179,8 +183,8 @@ int rpmem_pool_commit(struct rpmem_pool *pool);
 /*
  * A store of 8 bytes at an offset that is a multiple of 8, executed when the
  * commit has made all else durable, and durable itself when the commit
- * completes. It may be executed again after a lost connection: nobody else may
- * write there.
+ * completes. It may be executed again after a lost connection: no other client
+ * may write these 8 bytes.
  */
 struct rpmem_pool_then {
 	uint64_t offset;
@@ -200,9 +204,10 @@ struct rpmem_pool_op {
 	void *buf; /* bytes unchanged until the operation completes */
 	size_t len;
 	uint64_t offset;
-	const struct rpmem_pool_then *then; /* a commit's, or NULL; valid until
-					     * the operation completes */
-	void *context;			    /* the caller's */
+	const struct rpmem_pool_then *then; /* store of a commit, or NULL;
+					     * valid until the operation
+					     * completes */
+	void *context;			    /* context of the caller */
 	int result;			    /* out: 0 or a negative errno */
 	const char *error; /* out: cause and remedy; valid while the pool is
 			    * open */
@@ -215,8 +220,8 @@ struct rpmem_pool_op {
  */
 int rpmem_pool_submit(struct rpmem_pool *pool, struct rpmem_pool_op *op);
 /*
- * Return up to n completed operations, of whatever thread; wait up to
- * timeout_ms for the first (0: do not wait; -1: without end). Submitted
+ * Return up to n completed operations, whichever thread submitted them; wait up
+ * to timeout_ms for the first (0: do not wait; -1: without end). Submitted
  * operations progress only while a thread is in this call or in a blocking one.
  * Returns their number, 0 if none completed in time, or a negative errno.
  */

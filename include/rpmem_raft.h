@@ -21,10 +21,10 @@ struct rpmem_raft_attr {
 				  * the same for the pools of all servers */
 	enum rpmem_pool_class required;
 	unsigned int timeout;
-	int take;     /* 1: take the pool from a process that has it open */
+	int take;     /* 1: displace a process that has the pool open */
 	int no_rings; /* 1: leaders write nothing into the pool of this server,
 			 which stores all entries itself */
-	const char *at; /* as where, for the other servers; NULL: the same */
+	const char *at; /* where, as other servers name it; NULL: where */
 };
 
 /*

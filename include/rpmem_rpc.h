@@ -25,12 +25,12 @@ extern "C" {
 /* Bytes of a client's id. */
 #define RPMEM_RPC_ID 16
 
-/* Most clients of one server. */
+/* Maximum number of clients of one server. */
 #define RPMEM_RPC_CLIENTS 64
 
 /*
- * Most calls of one client that a crash of the server can process twice: those
- * whose replies were not durable yet.
+ * Maximum number of calls of one client that are processed twice because of a
+ * crash of the server: calls whose replies were not durable yet.
  */
 #define RPMEM_RPC_AGAIN 16
 
@@ -44,8 +44,8 @@ struct rpmem_rpc_server_attr {
 	const char *secret_file; /* needed for any address but loopback */
 	const char *base;	 /* base provider; NULL: tcp */
 	enum rpmem_pool_class required; /* weaker memory is refused */
-	unsigned int clients; /* 0: RPMEM_RPC_CLIENTS, which is the most */
-	uint64_t ring;	      /* bytes of a new client's ring; 0: 1 MiB */
+	unsigned int clients;		/* 0: RPMEM_RPC_CLIENTS, the maximum */
+	uint64_t ring; /* bytes of a new client's ring; 0: 1 MiB */
 };
 
 /*
@@ -64,10 +64,10 @@ uint16_t rpmem_rpc_port(const struct rpmem_rpc_server *srv);
 struct rpmem_rpc_call {
 	const void *buf; /* a copy of the call, valid until the reply */
 	size_t len;
-	size_t reply_max; /* most bytes of the reply */
+	size_t reply_max; /* maximum length of the reply */
 	unsigned char client[RPMEM_RPC_ID];
 	uint64_t sequence; /* of the client; grows with each of its calls */
-	int again; /* 1: a server that has ended may have begun this call */
+	int again;	   /* 1: an earlier server may have begun this call */
 };
 
 /*
@@ -79,9 +79,9 @@ struct rpmem_rpc_call {
 int rpmem_rpc_next(struct rpmem_rpc_server *srv, struct rpmem_rpc_call **call,
 		   int timeout_ms);
 /*
- * End the processing of a call. Its client gets the reply when that is durable,
- * and the call is then never processed again. -EMSGSIZE: more than reply_max;
- * reply again.
+ * End the processing of a call. Its client gets the reply once the reply is
+ * durable, and the call is then never processed again. -EMSGSIZE: more than
+ * reply_max; reply again.
  */
 int rpmem_rpc_reply(struct rpmem_rpc_server *srv, struct rpmem_rpc_call *call,
 		    const void *buf, size_t len);
@@ -138,7 +138,7 @@ struct rpmem_rpc_op {
 	void *reply; /* buffer, valid until RPMEM_RPC_DONE */
 	size_t reply_max;
 	unsigned int flags;
-	void *context;		    /* the caller's */
+	void *context;		    /* context of the caller */
 	enum rpmem_rpc_state state; /* out */
 	uint64_t sequence;	    /* out */
 	size_t reply_len;	    /* out */
@@ -161,13 +161,16 @@ int rpmem_rpc_submit(struct rpmem_rpc *rpc, struct rpmem_rpc_op *op);
  */
 int rpmem_rpc_poll(struct rpmem_rpc *rpc, struct rpmem_rpc_op **done,
 		   unsigned int n, int timeout_ms);
-/* A call that waits for room and for its reply of up to *reply_len bytes. */
+/*
+ * Call and wait: for room in the ring, then for a reply of up to *reply_len
+ * bytes.
+ */
 int rpmem_rpc_call(struct rpmem_rpc *rpc, const void *buf, size_t len,
 		   void *reply, size_t *reply_len);
 /*
  * With attr.earlier: wait for the reply to the next call of an earlier process
- * with this id. Returns 1; 0: there is none left; -ETIMEDOUT; -EMSGSIZE: *len
- * is more than it had.
+ * with this id. Returns 1; 0: there is none left; -ETIMEDOUT; -EMSGSIZE: the
+ * reply is longer than *len, which is then its length.
  */
 int rpmem_rpc_earlier(struct rpmem_rpc *rpc, uint64_t *sequence, void *reply,
 		      size_t *len, int timeout_ms);
@@ -176,7 +179,7 @@ struct rpmem_rpc_info {
 	size_t size; /* in: sizeof(struct rpmem_rpc_info) */
 	unsigned char id[RPMEM_RPC_ID];
 	uint64_t ring;	      /* bytes of this client's ring */
-	uint64_t used;	      /* bytes in it of calls without a reply */
+	uint64_t used;	      /* bytes in use by calls without a reply */
 	uint64_t max_call;    /* len + reply_max that fit at any time */
 	uint64_t outstanding; /* calls without a reply */
 	uint64_t peeks;	      /* replies that the client read by itself */

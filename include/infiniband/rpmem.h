@@ -25,7 +25,10 @@ enum rpmem_flush_level {
 	RPMEM_FLUSH_RANGE = 0, /* the given range */
 	RPMEM_FLUSH_MR = 1,    /* the whole region */
 };
-/* For rpmem_reg_mr() and struct rpmem_qp_attr, beside IBV_ACCESS_*. */
+/*
+ * Access flags for rpmem_reg_mr(), in addition to IBV_ACCESS_*, and for struct
+ * rpmem_qp_attr.
+ */
 enum rpmem_access {
 	RPMEM_ACCESS_FLUSH_GLOBAL = 1 << 8,
 	RPMEM_ACCESS_FLUSH_PERSISTENT = 1 << 9,
@@ -48,7 +51,7 @@ struct rpmem_mr {
 };
 struct rpmem_mr *rpmem_reg_mr(struct ibv_pd *pd, void *addr, size_t length,
 			      int access);
-/* Before this, tell the peers to use its descriptor no more. */
+/* Before this call, tell the peers to stop using the region's descriptor. */
 int rpmem_dereg_mr(struct rpmem_mr *mr);
 
 /*
@@ -95,8 +98,8 @@ struct rpmem_qp *rpmem_attach_qp(struct ibv_qp *qp, struct rpmem_cq *send_cq,
 int rpmem_detach_qp(struct rpmem_qp *qp);
 
 /*
- * If flushes need the peer's agent, a second connection exists beside the queue
- * pair, along the same path. Each end gives its descriptor to the other end and
+ * If flushes need the peer's agent, a second connection is set up along the
+ * path of the queue pair. Each end gives its descriptor to the other end and
  * calls rpmem_connect_qp() with the other end's, when the queue pair itself is
  * connected and before the end exports regions to it. EKEYREJECTED: the
  * descriptor is of another queue pair; ENOSPC: the completion queue is too
@@ -122,7 +125,9 @@ struct rpmem_region {
 	const char *persistent, *global; /* method; "refused": none */
 	const char *survives;		 /* class of a persistent flush */
 };
-/* Allow flushes of the peer's region, or end that; region may be NULL. */
+/*
+ * Allow flushes of the peer's region, or forbid them again. region may be NULL.
+ */
 int rpmem_import_mr(struct rpmem_qp *qp, const struct rpmem_mr_desc *desc,
 		    struct rpmem_region *region);
 int rpmem_forget_mr(struct rpmem_qp *qp, uint32_t rkey);

@@ -81,7 +81,7 @@ static enum crash_kind kind_of(const struct crash_str *name)
 		return CRASH_ACK;
 	if (is(name, "mark") || !name->len)
 		return CRASH_MARK;
-	/* fsync, fdatasync, msync, ... */
+	/* Such as fsync, fdatasync and msync. */
 	if (is(name, "flush") || ends_with(name, "sync"))
 		return CRASH_FLUSH;
 	return CRASH_CHANGE;
@@ -117,7 +117,7 @@ json_int_t crash_failed(const json_t *result)
 	return crash_int(json_object_get(result, "images"), "failed", -1);
 }
 
-/* Number of an event alone: a search does not read the other keys. */
+/* Read only the number of an event: a search needs no other key of it. */
 static json_int_t number(const json_t *events, size_t i)
 {
 	return crash_int(json_array_get(events, i), "n", (json_int_t)i);
@@ -135,7 +135,9 @@ size_t crash_event_find(const json_t *events, json_int_t n)
 	return CRASH_GAP;
 }
 
-/* Sum the lost bytes of each event; the first and the number of lost units. */
+/*
+ * Sum the lost bytes of each event; set *first to the first lost event.
+ */
 static int sum_lost(struct crash_view *v, size_t *first)
 {
 	size_t count = json_array_size(v->events);
@@ -188,7 +190,7 @@ const char *crash_fate_name(enum crash_fate f)
 	return names[f];
 }
 
-/* Number of the first event that is drawn: the last good flush. */
+/* Return the index of the first event to draw: the last flush before a loss. */
 static size_t first_drawn(struct crash_view *v, size_t end, size_t first_lost)
 {
 	size_t i = first_lost < end ? first_lost : end;
@@ -213,8 +215,8 @@ static void add_column(struct crash_view *v, size_t i)
 }
 
 /*
- * Columns of a long timeline: the flush, lost events, and the last events
- * before the cut. A gap stands for each run of events between them.
+ * Choose the columns of a long timeline: the flush, lost events, and the last
+ * events before the cut. A gap stands for each run of events between them.
  */
 static void choose(struct crash_view *v, size_t begin, size_t end)
 {
@@ -249,7 +251,7 @@ static bool has_lane(const struct crash_event *e)
 	return e->kind != CRASH_ACK && (e->target.len || e->kind != CRASH_MARK);
 }
 
-/* Lane of an event: v->lanes when there is none. */
+/* Return the lane of an event, or v->lanes if the event has none. */
 static size_t find_lane(const struct crash_view *v, const struct crash_event *e)
 {
 	size_t named = v->other ? v->lanes - 1 : v->lanes;
@@ -276,7 +278,7 @@ static bool loses(const struct crash_column *c)
 	return c->fate == CRASH_LOST || c->fate == CRASH_TORN;
 }
 
-/* Lanes of lost events come first. */
+/* Lanes of lost events precede all others. */
 static void add_lanes(struct crash_view *v)
 {
 	struct crash_column *c, *end = v->column + v->columns;
@@ -289,7 +291,9 @@ static void add_lanes(struct crash_view *v)
 		c->lane = c->i == CRASH_GAP ? v->lanes : find_lane(v, &c->e);
 }
 
-/* Events up to the cut, which is behind the event with its number. */
+/*
+ * Return the number of events up to and including the last one before the cut.
+ */
 static size_t cut_end(const struct crash_view *v)
 {
 	size_t count = json_array_size(v->events), end;

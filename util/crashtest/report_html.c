@@ -12,7 +12,7 @@
 
 /*
  * Print a string as text or as an attribute in double quotes. Characters that
- * act on the display are shown by their number.
+ * act on the display are shown as their code points.
  */
 static void put(FILE *out, struct crash_str s)
 {
@@ -39,7 +39,7 @@ static void put(FILE *out, struct crash_str s)
 	}
 }
 
-/* A name in one line: a line feed is shown too. */
+/* Print a name in one line: a line feed is shown as \n. */
 static void put_name(FILE *out, struct crash_str s)
 {
 	const char *end;
@@ -178,7 +178,7 @@ static void put_run(FILE *out, const json_t *result)
 	fputs("</tbody></table></section>\n", out);
 }
 
-/* "write of 4096 bytes at 0" */
+/* Describe an event, as in "write of 4096 bytes at 0". */
 static void put_what(FILE *out, const struct crash_event *e)
 {
 	put_name(out, e->name);
@@ -202,7 +202,7 @@ static void put_target(FILE *out, struct crash_str target)
 		fputs("(no name)", out);
 }
 
-/* Why a lost change was not durable at the cut. */
+/* Print why a lost change was not durable at the cut. */
 static void put_why(FILE *out, const struct crash_view *v,
 		    const struct crash_event *e)
 {
@@ -319,7 +319,7 @@ static void put_mark(FILE *out, const struct crash_column *c)
 	fprintf(out, "\">%s</span>", mark_sign(c));
 }
 
-/* Print the empty cells of a lane, the n columns behind the first one. */
+/* Print the empty cells of a lane, for the n columns after the first one. */
 static void put_run_of(FILE *out, enum crash_state state, size_t n)
 {
 	static const char *const names[] = {"clean", "pending", "open",
@@ -374,7 +374,7 @@ static void put_lane_head(FILE *out, const struct crash_view *v, size_t lane)
 	fputs("</bdi></th>", out);
 }
 
-/* The lane of events that belong to no file: acknowledgements and marks. */
+/* Whether events belong to no file: acknowledgements and marks get a lane. */
 static bool has_notes(const struct crash_view *v)
 {
 	for (size_t c = 0; c < v->columns; c++)

@@ -9,12 +9,15 @@
 #include "util/crashtest/report.h"
 #include "util/crashtest/report_facts.h"
 
-#define WIDTH 100 /* columns of a line, at most */
-#define NAME  40  /* columns of a file's name in a legend */
+#define WIDTH 100 /* maximum columns of a line */
+#define NAME  40  /* maximum columns of a file's name in a legend */
 #define LANES 8	  /* lanes that have a column of their own */
-#define LINES 40  /* lines of a check's output, at most */
+#define LINES 40  /* maximum lines of a check's output */
 
-/* A line that ends at WIDTH columns: what does not fit is cut, with "...". */
+/*
+ * A line of at most WIDTH columns: longer text is truncated and ends with
+ * "...".
+ */
 struct line {
 	FILE *out;
 	char text[WIDTH + 1];
@@ -60,7 +63,7 @@ static void end(struct line *l)
 
 /*
  * Make the character at s printable ASCII in buf: a terminal would obey control
- * characters of the tested program. Returns the bytes taken.
+ * characters of the tested program. Returns the number of bytes read.
  */
 static size_t clean(const struct crash_str *s, size_t at, char buf[16])
 {
@@ -90,7 +93,7 @@ static void add_str(struct line *l, struct crash_str s)
 	}
 }
 
-/* Add a name in at most `max` columns: the end, which tells names apart. */
+/* Add a name in at most `max` columns: its end, because names differ there. */
 static void add_name(struct line *l, struct crash_str s, size_t max)
 {
 	if (!s.len) {
@@ -235,7 +238,9 @@ static void put_head(FILE *out, const json_t *result)
 
 static char sign(const struct crash_column *c)
 {
-	/* Durable, kept, torn, lost; a change is one of them. */
+	/*
+	 * Signs of CRASH_DURABLE, _KEPT, _TORN, _LOST and _NOTE, in this order.
+	 */
 	static const char fates[] = "=+/X ";
 
 	switch (c->e.kind) {
@@ -255,7 +260,9 @@ static size_t shown_lanes(const struct crash_view *v)
 	return v->lanes < LANES ? v->lanes : LANES;
 }
 
-/* Between events, a lane shows what is at stake in its file. */
+/*
+ * Add one sign for each lane: of its event, or of the worst state of its file.
+ */
 static void add_lanes(struct line *l, const struct crash_view *v, size_t column)
 {
 	static const char states[] = {' ', '.', ':', '!'};
