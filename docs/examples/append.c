@@ -2,7 +2,7 @@
 /*
  * Appends records to a log on another machine. The first 8 bytes hold the tail,
  * the offset of the next record; they are written after the record is durable.
- * After a power failure all records before the tail are there.
+ * A power failure loses no record before the tail.
  *
  *   append rxe0 1 7471 LOG                at the target; LOG: devdax
  *   append rxe0 1 7471 HOST TEXT...       appends each TEXT
@@ -21,13 +21,13 @@ static void target(struct rc *c, int fd, const char *path)
 		       MAP_SHARED_VALIDATE | MAP_SYNC, log, 0);
 
 	CHECK(p != MAP_FAILED);
-	/* An invalid tail means that the file is no log: start an empty one. */
+	/* An invalid tail: the file has no log yet, so start an empty one. */
 	if (*(uint64_t *)p < sizeof(uint64_t) || *(uint64_t *)p > LEN)
 		*(uint64_t *)p = 0;
 	rc_serve(c, fd, p, LEN);
 }
 
-/* Local buffers: the tail that was read, and a record. */
+/* Local buffers: one for the tail that is read, one for a record. */
 struct local {
 	uint64_t tail;
 	char record[4096];
@@ -50,7 +50,7 @@ static uint64_t read_tail(struct rc *c, const struct rpmem_region *r,
 	return l->tail ? l->tail : sizeof(l->tail);
 }
 
-/* Post record, flush, tail, flush as one batch: one round trip less. */
+/* Post record, flush, tail, flush as one batch: this saves one round trip. */
 static uint64_t append(struct rc *c, const struct rpmem_region *r,
 		       const struct local *l, uint32_t lkey, uint64_t tail,
 		       size_t len)

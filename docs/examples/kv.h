@@ -9,7 +9,7 @@
 
 enum kv_type {
 	KV_GET,	   /* reply: count 1, and the value; ENOENT */
-	KV_SCAN,   /* reply: up to number values from key on, as room allows */
+	KV_SCAN,   /* reply: at most number values, from key on, that fit */
 	KV_PUT,	   /* store the value */
 	KV_INSERT, /* store the value; EEXIST */
 	KV_ADD,	   /* add number to the first 8 bytes; reply: their sum */
@@ -19,12 +19,12 @@ struct kv_call {
 	uint64_t key;
 	uint64_t number;
 	uint32_t type;
-	uint32_t len; /* of the value, which follows */
+	uint32_t len; /* length of the value, which follows */
 };
 
 struct kv_reply {
 	uint32_t status; /* 0 or an errno */
-	uint32_t count; /* values that follow, each behind its struct kv_pair */
+	uint32_t count;	 /* number of values: each follows its struct kv_pair */
 	uint64_t number;
 };
 

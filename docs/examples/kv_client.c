@@ -8,10 +8,10 @@
  *   get KEY | put KEY TEXT | insert KEY TEXT | add KEY NUMBER | scan KEY COUNT
  *
  * Keys are numbers. A reply is "LINE STATUS", with "KEY=TEXT" for each value or
- * the sum behind it. WINDOW lines may be without a reply; with more than one,
- * "LINE durable" says that a line was acknowledged: from then on it is
- * processed once, whatever crashes. Calls of a client that starts again with
- * its ID are processed behind its old ones.
+ * the sum after it. Up to WINDOW lines may wait for a reply; with more than
+ * one, "LINE durable" says that the call of a line was acknowledged: from then
+ * on the call is processed once, whatever crashes. Calls of a client that
+ * starts again with its ID are processed after its earlier calls.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -84,7 +84,7 @@ static void print(const struct line *l)
 	printf("\n");
 }
 
-/* Print what has changed; returns the lines that are done, or -1. */
+/* Print the lines whose state changed; returns how many are done, or -1. */
 static int poll_lines(struct rpmem_rpc *rpc)
 {
 	struct rpmem_rpc_op *done[WINDOW_MAX];

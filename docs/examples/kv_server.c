@@ -33,33 +33,33 @@
 
 #include "kv.h"
 
-#define MAP_BYTES (64ull << 30) /* of address space, most bytes of STORE */
+#define MAP_BYTES (64ull << 30) /* address space reserved: limit of STORE */
 #define RING	  (16u << 20)
 
 /* An update that was committed. */
 struct update {
 	uint64_t sequence;
-	uint64_t key;	   /* big-endian */
-	uint64_t replaced; /* 1: its old value is in the table of old values */
+	uint64_t key;	   /* key of the update, big-endian */
+	uint64_t replaced; /* 1: its old value is in the table `olds` */
 	struct kv_reply reply;
 };
 
-/* A record is kept for ever: give clients an id, and never give it up. */
+/* Records are never deleted: each client keeps one id for ever. */
 struct client {
 	uint64_t updates; /* update i is the i-th modulo RPMEM_RPC_AGAIN */
 	struct update last[RPMEM_RPC_AGAIN];
 };
 
-/* Key of an old value. */
+/* Key of the table `olds`: an old value that an update has replaced. */
 struct old {
 	unsigned char client[RPMEM_RPC_ID];
-	uint64_t at; /* index in last[] */
+	uint64_t at; /* index of the update in client.last[] */
 };
 
 static MDB_env *env;
 static MDB_dbi values, clients, olds;
 
-/* A call that has no reply when the server ends is repeated by the next one. */
+/* End on an error: the next server repeats the calls that have no reply. */
 static void check(const char *what, int ret)
 {
 	if (ret) {
@@ -114,7 +114,7 @@ static void get_client(MDB_txn *txn, const unsigned char *id, struct client *c)
 		memcpy(c, v.mv_data, sizeof(*c));
 }
 
-/* The oldest update behind the sequence: of the key, or, with NULL, of any. */
+/* Find the oldest update after the sequence: of the key, or of any (NULL). */
 static const struct update *find(const struct client *c, uint64_t sequence,
 				 const uint64_t *key)
 {
@@ -141,7 +141,7 @@ static size_t add(uint64_t number, const MDB_val *old, unsigned char *to,
 	return old->mv_size > 8 ? old->mv_size : 8;
 }
 
-/* One transaction has the effect and what a repetition needs. */
+/* Commit the update, and what its repetition needs, in one transaction. */
 static void update(const struct rpmem_rpc_call *call, const struct kv_call *k,
 		   struct kv_reply *reply)
 {
@@ -186,7 +186,9 @@ static void update(const struct rpmem_rpc_call *call, const struct kv_call *k,
 	check("commit", mdb_txn_commit(txn));
 }
 
-/* The value of a key before later updates of this client. Returns 1, or 0. */
+/*
+ * Read the value of a key before later updates of this client. Returns 1, or 0.
+ */
 static int see(MDB_txn *txn, const struct rpmem_rpc_call *call,
 	       const struct client *c, uint64_t key, MDB_val *v)
 {
@@ -281,7 +283,10 @@ int main(int argc, char **argv)
 		return 2;
 	attr.port = (uint16_t)atoi(argv[2]);
 	attr.required = argc == 5 ? RPMEM_POOL_PROCESS : RPMEM_POOL_POWER;
-	/* -EBUSY keeps a second server from the store, which has no lock. */
+	/*
+	 * -EBUSY stops a second server: the rings have a lock, and STORE has
+	 * none.
+	 */
 	if (rpmem_rpc_listen(&srv, argv[1], &attr)) {
 		fprintf(stderr, "kv_server: %s\n", rpmem_rpc_error());
 		return 1;

@@ -22,7 +22,7 @@ int main(int argc, char **argv)
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	if (rank == 1) {
-		size = 1 << 20; /* bytes that are there */
+		size = 1 << 20; /* bytes of rank 1's part */
 		fd = open(argv[1], O_RDWR);
 		pool = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
 			    0);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * MPI windows on files, of which a program chooses the bytes that survive a
- * power cut. Copy this file into the program; compile with mpicc, and link with
- * -lfabric. It is no library, because each MPI has a binary interface of its
- * own. mpi_window.c uses it.
+ * MPI windows on files: the program chooses which bytes survive a power cut.
+ * Copy this file into the program; compile with mpicc, and link with -lfabric.
+ * This is a header and no library, because each MPI has its own binary
+ * interface. mpi_window.c uses it.
  *
  * A window over a shared mapping of a file keeps its bytes when its rank is
  * killed, but not when the power fails. FI_OFI_RPMEM_COMMIT_WRITES of
@@ -69,7 +69,7 @@ static void window_free(struct mpi_window *w)
 	memset(w, 0, offsetof(struct mpi_window, why));
 }
 
-/* Open an endpoint, and register the rank's own memory if it has some. */
+/* Open an endpoint, and register this rank's part if the rank has one. */
 static int window_open_ep(struct mpi_window *w, struct fi_info *info,
 			  void *base, struct mpi_window_part *mine)
 {
@@ -125,7 +125,10 @@ static int window_begin(struct mpi_window *w, void *base,
 	hints->ep_attr->type = FI_EP_RDM;
 	hints->domain_attr->mr_mode =
 		FI_MR_PROV_KEY | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
-	/* A rank that computes, or waits in MPI, must still reply. */
+	/*
+	 * The rank must reply to requests also while it computes or waits in
+	 * MPI.
+	 */
 	hints->domain_attr->data_progress = FI_PROGRESS_AUTO;
 	hints->fabric_attr->prov_name = strdup("tcp;ofi_rpmem");
 	ret = fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info);
@@ -180,12 +183,13 @@ static int window_commit(struct mpi_window *w, int target, uint64_t at,
 }
 
 /*
- * Make bytes durable that begin at disp, in target's displacement units: puts
- * and accumulates of this rank, which the call completes by MPI_Win_flush();
- * those of other ranks that had completed before; stores of the target that
- * this rank knows to be done. Call it in a passive epoch (MPI_Win_lock), for
- * any rank. The target does not take part. -FI_EINVAL: no such rank or range;
- * after a failed commit w->why has the reason.
+ * Make bytes durable that begin at disp, in target's displacement units: the
+ * results of puts and accumulates of this rank (the call completes them by
+ * MPI_Win_flush()), of those of other ranks that completed before the call, and
+ * of stores of the target that this rank knows to be done. Call it in a passive
+ * epoch (MPI_Win_lock), for any rank. The target does not take part.
+ * -FI_EINVAL: no such rank or range; after a failed commit w->why has the
+ * reason.
  */
 static int mpi_window_persist(struct mpi_window *w, int target, MPI_Aint disp,
 			      MPI_Aint bytes)
@@ -240,7 +244,7 @@ static int mpi_window_open(MPI_Win win, MPI_Comm comm, struct mpi_window *w)
 			if (fi_av_insert(w->av, w->parts[r].name, 1,
 					 &w->peers[r], 0, NULL) != 1)
 				ret = -FI_EADDRNOTAVAIL;
-		/* Can it be durable? Then commit what is in it. */
+		/* If the memory can be durable, commit its present content. */
 		if (!ret && mine.len)
 			ret = window_commit(w, rank, 0, mine.len);
 		ret = window_worst(comm, ret);
@@ -250,7 +254,7 @@ static int mpi_window_open(MPI_Win win, MPI_Comm comm, struct mpi_window *w)
 	return ret;
 }
 
-/* Collective; before MPI_Win_free(). */
+/* Collective call, to make before MPI_Win_free(). */
 static void mpi_window_close(struct mpi_window *w)
 {
 	/* Wait until no rank's commit is outstanding. */

@@ -241,8 +241,8 @@ int main(int argc, char **argv)
 		      (ssize_t)sizeof(remote));
 	connect_qp(qp, &remote, atoi(argv[2]), port.active_mtu);
 	/*
-	 * This byte says that both ends are connected. At shutdown it says that
-	 * the initiator has finished.
+	 * This byte says that both ends are connected. The shutdown below says
+	 * that the initiator has finished.
 	 */
 	CHECK(send(fd, &bye, 1, 0) == 1 && recv(fd, &bye, 1, 0) == 1);
 	if (is_initiator)

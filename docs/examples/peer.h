@@ -19,7 +19,9 @@
 			     fi_strerror((int)-r_));                           \
 	} while (0)
 
-/* Sent by the server: where its memory is, and its endpoint's address. */
+/*
+ * Message of the server: where its memory is, and the address of its endpoint.
+ */
 struct region {
 	uint64_t addr, key, len;
 	char name[64];
@@ -94,7 +96,7 @@ static inline int peer_connect(const char *host)
 	return fd;
 }
 
-/* The local address of that connection. */
+/* Get the local address of the connection fd. */
 static inline void peer_source(int fd, char *source, size_t size)
 {
 	struct sockaddr_storage sa;

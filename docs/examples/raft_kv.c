@@ -8,10 +8,10 @@
  * ADDRESS... are those of all servers, in the order of their IDs, 1 and so on.
  * STORAGE is a pool of fi_rpmemd, HOST:PORT:POOL, or uv:FOLDER for libraft's
  * own files. Clients connect to PORT of 127.0.0.1 and send lines; the leader
- * replies to "put KEY VALUE" and "get KEY" with "ok VALUE" or "none" once that
- * is committed, others with "leader ID". "unknown": done or not. The
- * environment variables RAFT_KV_ELECTION (ms) and RAFT_KV_SNAPSHOT (entries)
- * make a test shorter.
+ * replies to "put KEY VALUE" and "get KEY" with "ok VALUE" or "none" once the
+ * command is committed, other servers with "leader ID". "unknown": the command
+ * may be executed or not. The environment variables RAFT_KV_ELECTION (ms) and
+ * RAFT_KV_SNAPSHOT (entries) make a test shorter.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,8 +36,8 @@ struct client {
 	uv_write_t write;
 	char line[LINE], reply[LINE];
 	size_t len;
-	int busy;  /* a line is in work */
-	int ended; /* the client has gone */
+	int busy;  /* a command of the client is not yet applied */
+	int ended; /* the client's connection has ended */
 };
 
 static struct pair *buckets[BUCKETS];
@@ -57,7 +57,7 @@ static void *need(void *p)
 	return p;
 }
 
-/* The key's place in its bucket. */
+/* Find the link to a key's pair; the link is NULL if the key is new. */
 static struct pair **find(const char *key)
 {
 	unsigned int h = 5381;
@@ -83,7 +83,7 @@ static void set(const char *key, const char *value)
 	(*p)->value = need(strdup(value));
 }
 
-/* A command is a line with its 0. *result is used before the next call. */
+/* buf has a line and its NUL. *result is used before the next call. */
 static int apply(struct raft_fsm *fsm, const struct raft_buffer *buf,
 		 void **result)
 {
@@ -107,7 +107,7 @@ static int apply(struct raft_fsm *fsm, const struct raft_buffer *buf,
 	return 0;
 }
 
-/* Key, 0, value, 0 of each pair. */
+/* The snapshot has of each pair: key, NUL, value, NUL. */
 static int snapshot(struct raft_fsm *fsm, struct raft_buffer *bufs[],
 		    unsigned int *n)
 {
@@ -213,7 +213,7 @@ static void submit(struct client *c, const char *line)
 	reply(c, text);
 }
 
-/* One line of a client at a time. */
+/* Execute the next line of a client, unless its last one is not applied yet. */
 static void next_line(struct client *c)
 {
 	char *end = memchr(c->line, '\n', c->len);
@@ -280,7 +280,7 @@ static void stop(uv_signal_t *s, int number)
 	raft_close(&raft, raft_closed);
 }
 
-/* A server that could not store something takes part no more. */
+/* A server ends when its storage has failed: libraft then is unavailable. */
 static void watch(uv_timer_t *t)
 {
 	uv_signal_t *term = t->data;
@@ -299,7 +299,10 @@ static void check(const char *what, int ret)
 
 static void start(char **argv, struct raft_io *io, struct raft_fsm *fsm)
 {
-	/* A process of this server that was there before may write no more. */
+	/*
+	 * take: an earlier process of this server can no longer write to the
+	 * pool.
+	 */
 	const struct rpmem_raft_attr attr = {.size = sizeof(attr), .take = 1};
 	const char *election = getenv("RAFT_KV_ELECTION");
 	const char *entries = getenv("RAFT_KV_SNAPSHOT");

@@ -102,7 +102,7 @@ static inline void rc_open(struct rc *c, const char *device, int gid_index,
 	c->ex = ibv_qp_to_qp_ex(c->qp);
 }
 
-/* Connect the queue pairs, then the side connection to the agents. */
+/* Connect the queue pairs, then the side connection to the peer's agent. */
 static inline void rc_connect(struct rc *c, int fd)
 {
 	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT,
@@ -152,7 +152,7 @@ static inline void rc_connect(struct rc *c, int fd)
 }
 
 /*
- * Target: register len bytes at addr, send the descriptor, wait for the end.
+ * Target: register len bytes at addr, send the descriptor, wait for the close.
  */
 static inline void rc_serve(struct rc *c, int fd, void *addr, size_t len)
 {

@@ -5,8 +5,8 @@
  *   cc -o rpc_server rpc_server.c -lrpmem_rpc
  *   ./rpc_server PATH PORT SUMS
  *
- * The sums are in the file SUMS, with the last sequence of each client: the
- * call that a crash repeats changes nothing.
+ * The file SUMS has the sum and the last sequence of each client, so that a
+ * call that is repeated after a crash changes nothing.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 #include <rpmem_rpc.h>
 
-/* The effects of one client's calls: written by one pwrite(), then synced. */
+/* Results of one client's calls: written by one pwrite(), then synced. */
 struct record {
 	unsigned char client[RPMEM_RPC_ID];
 	uint64_t last;			     /* sequence of the last call */
@@ -25,7 +25,7 @@ struct record {
 	uint64_t sum;
 };
 
-/* A record is kept for ever: give clients an id that stays the same. */
+/* Records are never deleted: each client keeps one id for ever. */
 #define RECORDS 1024u
 static struct record records[RECORDS];
 
@@ -42,7 +42,7 @@ static struct record *find(const unsigned char *client)
 	return r;
 }
 
-/* The sum behind this call, which is added only if it is a new one. */
+/* Get the sum after this call; a repeated call is not added again. */
 static int add(int fd, const struct rpmem_rpc_call *call, uint64_t *sum)
 {
 	struct record *r = find(call->client);

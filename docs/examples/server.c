@@ -5,8 +5,8 @@
  *   cc -o server server.c -lfabric && ./server /path/of/pool
  *   cc -o client client.c -lfabric && ./client HOST TEXT    on another machine
  *
- * The server serves one client, and ends with it. PORT in the environment: the
- * TCP port over which it sends address and key (47592).
+ * The server serves one client, and ends when that client ends. PORT in the
+ * environment: the TCP port over which it sends address and key (47592).
  */
 #include <fcntl.h>
 #include <poll.h>
