@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Examines connection setup: private data, refusals, silence and death. */
+/* Examines connection setup: private data, refusals, silent and dead peers. */
 #include "config.h"
 
 #include <dirent.h>
@@ -129,7 +129,7 @@ static int listen_unanswered(struct conn_world *w, int backlog)
 	return fd;
 }
 
-/* The kernel drops a SYN for a full queue, as a lost host would. */
+/* Fill the accept queue: the kernel then drops a SYN, as a lost host would. */
 static void backlog_fill(struct conn_world *w)
 {
 	for (int i = 0; i < 4; i++) {
@@ -159,7 +159,8 @@ static void connect_and_wait(struct conn_node *n, struct conn_world *w,
 	int ret;
 
 	/*
-	 * fi_connect() of sockets blocks: the signal interrupts its connect(2).
+	 * fi_connect() of sockets blocks: the timer's signal interrupts the
+	 * connect(2) inside it.
 	 */
 	setitimer(ITIMER_REAL, &limit, NULL);
 	begun = conn_now();
@@ -215,7 +216,7 @@ static int count_descriptors(void)
 	return n;
 }
 
-/* TCP connections to the listener that do not speak the base's protocol. */
+/* Listen while TCP connections arrive that do not speak the base's protocol. */
 static void strangers_target(struct conn_world *w, int number)
 {
 	static const char *const what[] = {"connected and say nothing",
@@ -303,7 +304,7 @@ static void churn_initiator(struct conn_world *w, int number)
 	atomic_store(&w->over, 1);
 }
 
-/* The action of one side; the other side reports its events. */
+/* Action of one side; the other side reports the events that it gets. */
 static enum action {
 	DIES_LISTENING,
 	DIES_REQUESTED,

@@ -2,7 +2,8 @@
 /*
  * Times durable writes by hand: over a connected endpoint, over an RDM endpoint
  * of the same base, and a raw TCP echo, one operation at a time, both processes
- * polling. Every round runs every method, so that all see the same noise.
+ * polling. Every round runs every method, so that all methods see the same
+ * noise.
  */
 #include "config.h"
 
@@ -45,7 +46,7 @@ struct request {
 	uint8_t pad[CONN_HEADER - 32];
 };
 _Static_assert(sizeof(struct request) == CONN_HEADER, "header");
-/* Ranges and bytes follow the header, depending on the type. */
+/* Depending on the type, ranges and bytes follow the header. */
 enum {
 	INLINE,
 	FLUSH,
@@ -488,9 +489,9 @@ static void put_rdm_request(struct side *s, uint64_t off, uint64_t len)
 struct method {
 	const char *name;
 	enum transport t;
-	uint64_t most; /* bytes; 0: any */
+	uint64_t most; /* maximum bytes; 0: no limit */
 	void (*put)(struct side *s, uint64_t off, uint64_t len);
-	bool ranges; /* the ranges are at offset_of() in the target */
+	bool ranges; /* true: its ranges are at offset_of() in the target */
 };
 
 static const struct method durable[] = {
@@ -508,7 +509,7 @@ static const struct method durable[] = {
 	 false},
 };
 #define DURABLE	  9
-#define REFERENCE 5 /* e */
+#define REFERENCE 5 /* index of method e */
 
 static uint64_t offset_of(uint64_t i)
 {
@@ -648,7 +649,7 @@ static const struct method scattered[] = {
 };
 #define SCATTERED 9
 
-/* The bytes of the last operation are in the target's memory. */
+/* Verify that the target's memory has the bytes of the last operation. */
 static void verify_target_memory(struct side *s, const struct method *m,
 				 uint64_t off, uint64_t size)
 {

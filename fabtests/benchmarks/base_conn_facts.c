@@ -149,7 +149,7 @@ static void waiting_target(struct conn_world *w, int number)
 		MUST(fi_recv(ep, buf[i], CONN_SLOT, NULL, 0, buf[i]));
 	conn_step(w, 2);
 	conn_await(w, 3);
-	/* The third message waits for a receive from here on. */
+	/* From here on the initiator's third message waits for a receive. */
 	for (begun = conn_now(); got < MESSAGES && conn_now() - begun < 10e6;) {
 		ssize_t ret = fi_cq_read(n.cq, &done, 1);
 
@@ -178,7 +178,7 @@ static void waiting_target(struct conn_world *w, int number)
 	printf("  and then: %s\n", conn_event_text(&e));
 	fflush(stdout);
 
-	/* Writes behind a message that has no receive yet. */
+	/* The initiator writes after a message that has no receive yet. */
 	memset(w->mem, 0, 8192);
 	conn_step(w, 4);
 	conn_await(w, 5);
@@ -194,13 +194,13 @@ static void waiting_target(struct conn_world *w, int number)
 	fflush(stdout);
 	conn_step(w, 6);
 
-	/* A message to the initiator, which has no receive posted. */
+	/* Send a message to the initiator, which has no receive posted. */
 	conn_await(w, 7);
 	MUST(fi_inject(ep, buf[0], CONN_REPLY, 0));
 	conn_step(w, 8);
 	while (atomic_load(&w->step) < 9)
 		fi_cq_read(n.cq, NULL, 0);
-	/* A message longer than its receive. */
+	/* The next message is longer than its receive. */
 	MUST(fi_recv(ep, buf[0], 64, NULL, 0, context_of(1)));
 	conn_step(w, 10);
 	{
@@ -448,10 +448,10 @@ static void closing_initiator(struct conn_world *w, int number)
 		conn_await(w, 6);
 }
 
-static bool cut_all; /* false: the newest only: data, if a base has two */
+static bool cut_all; /* false: only the newest: data, if a base has two */
 
 /*
- * Break TCP connections of this process beneath the base, as a reset does: data
+ * Break TCP connections of this process under the base, as a reset does: data
  * that the kernel has not sent is lost.
  */
 static int sockets_cut(void)
@@ -493,9 +493,9 @@ static void cut_target(struct conn_world *w, int number)
 	MUST(fi_recv(ep, buf, sizeof(buf), NULL, 0, context_of(101)));
 	conn_step(w, 2);
 	while (w->mem[0] != OLD)
-		fi_cq_read(n.cq, NULL, 0); /* the first write */
+		fi_cq_read(n.cq, NULL, 0); /* completes the first write */
 	conn_step(w, 3);
-	conn_await(w, 4); /* cut, and a message sent */
+	conn_await(w, 4); /* connection broken, and a message sent */
 	tally_poll(&n, &t, 1, 2000);
 	tally_print("target", &t);
 	printf("  target has %zu of %u bytes\n",
@@ -663,7 +663,7 @@ static void mr_initiator(struct conn_world *w, int number)
 	conn_step(w, 3);
 }
 
-/* fi_close(mr) in the middle of a write into the region. */
+/* Call fi_close(mr) in the middle of a write into the region. */
 static void partial_target(struct conn_world *w, int number)
 {
 	struct conn_node n;
@@ -833,7 +833,7 @@ int conn_mr(const char *prov, int argc, char **argv)
 		ret |= conn_run(prov, 1u << 20, mr_target, mr_initiator, 1);
 	ret |= conn_run(prov, LEN, partial_target, partial_initiator, 1);
 	ret |= conn_run(prov, 1u << 20, second_target, second_initiator, 1);
-	/* The target may die of this: that is an observation, too. */
+	/* The target may crash in this experiment: that is a result, too. */
 	conn_run(prov, 1u << 20, race_target, race_initiator, 1);
 	return ret;
 }

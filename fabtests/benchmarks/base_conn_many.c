@@ -20,9 +20,12 @@
 
 static const struct shape {
 	const char *name;
-	/* Connections of each process, operations of each connection. */
+	/*
+	 * Initiator processes, connections of each process, operations of each
+	 * connection.
+	 */
 	int processes, connections, outstanding;
-	bool yields; /* sched_yield() after a look that found nothing */
+	bool yields; /* sched_yield() after a poll that found nothing */
 } shapes[] = {
 	{"1 initiator", 1, 1, 1, false},
 	{"1 initiator, 16 requests outstanding", 1, 1, 16, false},
@@ -59,12 +62,12 @@ static void inject_message(struct conn_node *n, struct fid_ep *ep,
 
 	while ((ret = fi_inject(ep, buf, len, 0)) == -FI_EAGAIN)
 		fi_cq_read(n->cq, NULL, 0);
-	/* At the end the peer may have closed already. */
+	/* At the end of the run the peer may have closed already. */
 	if (ret != -FI_ENOTCONN)
 		MUST(ret);
 }
 
-/* Accept in any order: requests of many initiators arrive interleaved. */
+/* Accept connections in any order: those of many initiators interleave. */
 static void accept_all(struct conn_node *n, int left)
 {
 	struct conn_event e;

@@ -106,7 +106,9 @@ void conn_listen(struct conn_node *n, struct conn_world *w)
 	MUST(fi_getname(&n->pep->fid, w->addr, &w->addr_len));
 }
 
-/* Sends and writes are selective (FI_COMPLETION), receives always complete. */
+/*
+ * Sends and writes complete only with FI_COMPLETION; receives always complete.
+ */
 struct fid_ep *conn_ep_open(struct conn_node *n, struct fi_info *info,
 			    struct fid_cq *cq)
 {
@@ -144,7 +146,7 @@ static void event_read(struct conn_node *n, struct conn_event *e)
 		e->fid = bad.fid;
 		e->len = bad.err_data_size;
 		if (e->len > sizeof(e->data))
-			e->len = 0; /* the provider did not return event data */
+			e->len = 0; /* the provider returned no CM data */
 		if (e->len && bad.err_data != e->data)
 			memcpy(e->data, bad.err_data, e->len);
 	} else if (ret > 0) {
@@ -305,7 +307,7 @@ struct conn_world *conn_run_page(const char *prov, size_t len, conn_role target,
 				pid[i] = 0;
 		if (!status || (WIFSIGNALED(status) &&
 				WTERMSIG(status) == SIGKILL && !failed))
-			continue; /* killed: expected in some experiments */
+			continue; /* killed, as some experiments expect */
 		if (failed++)
 			continue; /* this process kills the others */
 		for (int i = 0; i <= n; i++)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Measures what a connection of a bare base takes: memory and time. */
+/* Measures what a connection of a bare base costs: memory and time. */
 #include "config.h"
 
 #include <dirent.h>
@@ -11,9 +11,9 @@
 
 #include "fabtests/benchmarks/base_conn.h"
 
-#define MOST 300 /* connections */
+#define MOST 300 /* maximum number of connections */
 
-/* Set before the processes are forked. */
+/* Configuration, set before the processes are forked. */
 static struct {
 	int connections, receives;
 	bool srx;
@@ -127,7 +127,10 @@ static void memory_end(struct conn_world *w, bool target)
 		receives_post(n.srx, buf, cfg.receives);
 	usage_read();
 	for (int i = 0; i <= cfg.connections; i++) {
-		/* The first connection also allocates what all share. */
+		/*
+		 * The first connection also allocates what all connections
+		 * share.
+		 */
 		if (i == 1)
 			before = usage_read();
 		cq[i] = cfg.queues ? conn_cq_open(&n) : n.cq;

@@ -23,9 +23,9 @@
 #define BENCH_PAGE	     4096u
 #define BENCH_BUF	     ((size_t)2 * BENCH_MAX_SIZE) /* source, then reply */
 #define BENCH_MAX_INITIATORS 16
-#define BENCH_OBJECTS	     50000	 /* of the mixed case, at most */
+#define BENCH_OBJECTS	     50000	 /* maximum objects of the mixed case */
 #define BENCH_DISK	     (32u << 20) /* file beside the pool */
-#define BENCH_FIGURES	     16		 /* metrics of a suite, at most */
+#define BENCH_FIGURES	     16		 /* maximum metrics of a suite */
 #define BENCH_RATIO_MIN	     10		 /* samples of a median in a ratio */
 
 /* Endpoints of a case; the target polls this side while the case runs. */
@@ -35,7 +35,7 @@ enum bench_side {
 	BENCH_SIDES,
 	BENCH_RIVAL = BENCH_SIDES, /* the first of RIVALS sides */
 	BENCH_IDLE = BENCH_RIVAL + RIVALS,
-	BENCH_WORK, /* the target does the work in bench_shared.work */
+	BENCH_WORK, /* the target does bench_shared.work */
 	BENCH_QUIT,
 };
 
@@ -91,8 +91,8 @@ struct bench_cfg {
 	const char *pool;    /* NULL: a temporary file */
 	uint64_t window;     /* outstanding writes */
 	bool emulate;
-	bool shm;	    /* emulated persistent memory, in a file on tmpfs */
-	bool disk;	    /* a second region, in a file on disk */
+	bool shm;	    /* emulated persistent memory: a file on tmpfs */
+	bool disk;	    /* true: a second region, in a file on disk */
 	const char *method; /* NULL: the cheapest one */
 	bool persistent; /* probe: write to the pool, not to volatile memory */
 	bool durable;	 /* probe: commit each write */
@@ -109,10 +109,10 @@ struct bench_cfg {
 /* Page shared by initiator and target process. */
 struct bench_shared {
 	_Atomic int mode;	     /* enum bench_side that the target polls */
-	_Atomic bool initiator_open; /* initiator_name[] is valid */
-	_Atomic bool target_open;    /* the rest of the page is valid */
-	_Atomic bool exported;	     /* target[] is valid */
-	_Atomic int seen;	     /* the mode that the target works in */
+	_Atomic bool initiator_open; /* true: initiator_name[] is valid */
+	_Atomic bool target_open;    /* true: the rest of the page is valid */
+	_Atomic bool exported;	     /* true: target[] is valid */
+	_Atomic int seen;	     /* the mode that the target has adopted */
 	uint8_t initiator_name[BENCH_SIDES][BENCH_NAME];
 	size_t initiator_len[BENCH_SIDES];
 	_Atomic uint64_t reply_size; /* bytes of the reply to a ping */
@@ -130,7 +130,7 @@ struct bench_shared {
 	uint64_t disk_key, disk_addr;
 	struct bench_export {
 		bool ok;
-		char why[RP_ERR_LEN]; /* not ok */
+		char why[RP_ERR_LEN]; /* reason why it is not open */
 		uint8_t name[BENCH_NAME];
 		size_t len;
 		uint64_t key;
@@ -150,7 +150,7 @@ struct bench_pool {
 /* One open endpoint of the initiator, and the region it writes to. */
 struct bench_end {
 	bool ok;
-	char why[RP_ERR_LEN]; /* not ok */
+	char why[RP_ERR_LEN]; /* reason why it is not open */
 	struct rp_fabric f;
 	struct fid_mr *mr; /* registration of buf */
 	fi_addr_t peer;
@@ -168,7 +168,7 @@ struct bench {
 	double *zipf; /* cumulative distribution over nzipf objects */
 	size_t nzipf;
 	char *buf;    /* BENCH_BUF bytes: source of writes, then the reply */
-	pid_t target; /* negative: it has ended */
+	pid_t target; /* process id; negative: the target has ended */
 	int control;  /* connection to a target or initiator elsewhere, or -1 */
 	char *node;   /* address to bind to, or NULL */
 	uint64_t random;	   /* state of bench_random() */
@@ -177,7 +177,7 @@ struct bench {
 	char attr_why[RP_ERR_LEN]; /* attr.why, or why there is none */
 };
 
-/* One line of the table: a case with size and count. */
+/* One line of the table: a case with one size and count. */
 struct bench_case;
 struct bench_line {
 	const struct bench_case *what;
@@ -214,7 +214,7 @@ typedef int bench_run_fn(struct bench *b, const struct bench_line *l,
 int bench_main(int argc, char **argv, const char *name, unsigned int allowed,
 	       enum bench_mode first, const char *doc);
 
-/* bench_op.c: single steps of the cases. */
+/* bench_op.c: the steps of which cases consist. */
 int bench_read_cq(struct bench_end *e, size_t n, char *err);
 int bench_make_room(struct bench_end *e, size_t *taken, char *err);
 int bench_post(struct bench *b, struct bench_end *e, uint64_t off,
@@ -252,7 +252,7 @@ static inline uint64_t bench_stride(uint64_t size)
 	return ((size + BENCH_PAGE - 1) / BENCH_PAGE + 1) * BENCH_PAGE;
 }
 int bench_pool_open(struct bench *b, char *err);
-/* Its length, by the sizes of the run, where nobody has said it. */
+/* Set the pool's length by the sizes of the run, unless an option gives it. */
 void bench_pool_size(struct bench *b);
 void bench_pool_touch(const struct bench *b);
 void bench_pool_close(struct bench_pool *p);
@@ -260,17 +260,17 @@ void bench_pool_close(struct bench_pool *p);
 /* bench_target.c: run the target process. Returns its exit code. */
 int bench_target_run(struct bench *b);
 
-/* bench_run.c */
+/* bench_run.c: one run: its processes, memory and cases. */
 int bench_alloc(struct bench *b, char *err);
 int bench_start(struct bench *b, char *err);
-/* Set the side that the target polls; returns when another machine's does. */
+/* Set the side that the target polls; return when the target polls it. */
 void bench_set_mode(struct bench *b, int mode);
 int bench_measure(struct bench *b, struct bench_line *lines, size_t n);
 void bench_stop(struct bench *b);
 
 /*
- * bench_remote.c: connect to a target on another machine; swap the two parts of
- * the page with it; be that target until its initiator ends.
+ * bench_remote.c: connect to a target on another machine; exchange the two
+ * parts of the page with it; act as that target until its initiator ends.
  */
 int bench_remote_connect(struct bench *b, char *err);
 void bench_remote_exchange(struct bench *b);
@@ -278,7 +278,7 @@ int bench_remote_serve(struct bench *b, char *err);
 uint64_t bench_now(void);
 uint64_t bench_random(struct bench *b);
 
-/* bench_report.c */
+/* bench_report.c: the table and the JSON report. */
 void bench_report_table(const struct bench *b, struct bench_line *lines,
 			size_t n);
 int bench_report_json(const struct bench *b, struct bench_line *lines, size_t n,
@@ -300,7 +300,7 @@ struct bench_spec {
 	const char *name;
 	uint64_t size, ranges;
 };
-/* Ratio of two medians. */
+/* A ratio of two medians. */
 #define BENCH_EACH_SIZE 0 /* one ratio for each size of the plan */
 #define BENCH_SIZES	16
 struct bench_ratio {
@@ -329,7 +329,8 @@ struct bench_plan {
 	const struct bench_metric *also; /* figures without a bar */
 	size_t nalso;
 	/*
-	 * Figures that need other processes: taken first, on an idle machine.
+	 * Measures figures that need other processes: first, on an idle
+	 * machine.
 	 */
 	void (*before)(struct bench *b);
 };
@@ -399,7 +400,7 @@ static inline bool bench_wants_rival(const struct bench_cfg *cfg, int i)
  */
 int bench_instructions(const struct bench *b, bool persistent, double *each,
 		       uint64_t *empty, char *err);
-/* Draw two plots beside the report, or print why not. */
+/* Draw two plots next to the report, or print why not. */
 void bench_plot(const char *json, struct bench_line *lines, size_t n);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The figures of suite against their bars: table and JSON. */
+/* Compares the figures of suite with their bars: table and JSON. */
 #include "config.h"
 
 #include <errno.h>

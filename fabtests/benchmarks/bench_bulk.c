@@ -13,7 +13,7 @@
 #define PASS	    (8u << 20) /* bytes of one sequential sample */
 
 /*
- * Post n writes, at most window of them outstanding, and take all completions.
+ * Post n writes, at most window of them outstanding, and read all completions.
  */
 static int write_window(struct bench *b, struct bench_end *e, uint64_t n,
 			uint64_t window, uint64_t size, uint64_t step,
@@ -103,8 +103,8 @@ int bench_run_writes_base(struct bench *b, const struct bench_line *l,
 }
 
 /*
- * Reads of 8 bytes, all outstanding at once: the cost of a read fence, and of
- * one more.
+ * Reads of 8 bytes, all outstanding at once: the cost of one read fence, and of
+ * each further one.
  */
 int bench_run_reads_base(struct bench *b, const struct bench_line *l,
 			 uint64_t *ns, char *err)

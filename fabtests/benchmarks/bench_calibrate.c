@@ -77,7 +77,9 @@ static json_t *json_round(double v)
 	return v < 0 ? json_null() : json_integer((json_int_t)(v + 0.5));
 }
 
-/* Fit the case name, and subtract the fit of the case without (NULL: none). */
+/*
+ * Fit the case name; subtract the fit of the case `without`, unless it is NULL.
+ */
 static bool fit_less(const char *name, const char *without, double *ns,
 		     double *ps)
 {
@@ -110,13 +112,13 @@ static double median_diff(const char *name, const char *base, const char *less)
 	return a < 0 || b < 0 || c < 0 ? -1 : a > b + c ? a - b - c : 0;
 }
 
-/* Cost of a REQUEST behind a write, or -1 if a case is missing. */
+/* Cost of a REQUEST after a write, or -1 if a case is missing. */
 static double request_cost(void)
 {
 	return median_diff("handwritten", "base_write", "clwb");
 }
 
-/* Cost of each further one of concurrent reads, or -1. */
+/* Cost of each further concurrent read, or -1 if a case is missing. */
 static double fence_cost(void)
 {
 	double one = median_of("base_read", 0),

@@ -30,7 +30,7 @@ static int write_once(struct bench *b, const struct bench_line *l,
 /*
  * Writes without commit reuse one page of a file: another page that a commit
  * has cleaned would add a page fault to the network time. Emulated memory has
- * no clean pages, so writes spread as those of other cases do.
+ * no clean pages, so there the writes are spread as in other cases.
  */
 static uint64_t reuse_offset(struct bench *b, uint64_t size)
 {
@@ -110,7 +110,7 @@ static int run_msync(struct bench *b, const struct bench_line *l, uint64_t *ns,
 
 /*
  * Round trip of a tagged message. The reply to tag 1 has 8 bytes, the reply to
- * tag 3 has back bytes.
+ * tag 3 has `back` bytes.
  */
 static int measure_round_trip(struct bench *b, struct bench_end *e,
 			      uint64_t tag, uint64_t size, uint64_t back,
@@ -241,7 +241,7 @@ const struct bench_case bench_cases[] = {
 	{"stream", "non-temporal store", BENCH_IDLE, false, LOCAL,
 	 bench_run_stream},
 
-	/* Cases that only the suite and calibrate run. */
+	/* These cases are run by the suite and calibrate only. */
 	{"base_read", "base: a read of 8 bytes", BENCH_BASE, false, 0,
 	 bench_run_reads_base},
 	{"base_reads", "base: reads of 8 bytes at once", BENCH_BASE, true, 0,

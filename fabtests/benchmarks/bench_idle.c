@@ -97,7 +97,7 @@ static int measure_idle(const struct bench_cfg *cfg, struct outcome *a)
 	ret = one_write(&i, &t, fi_mr_key(mr), addr, a->err);
 	if (ret)
 		return ret;
-	usleep(100000); /* wait until the write has no more work */
+	usleep(100000); /* wait until the write is complete on both sides */
 	cpu = cpu_time();
 	wall = bench_now();
 	usleep((useconds_t)(ns / 1000));

@@ -7,7 +7,7 @@
 
 #include "fabtests/benchmarks/bench.h"
 
-#define SAMPLE_WRITES 128u /* of one sample, over all initiators */
+#define SAMPLE_WRITES 128u /* writes of one sample, over all initiators */
 
 /*
  * All initiators run in this process and are polled in turn: more processes

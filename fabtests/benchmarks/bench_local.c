@@ -19,8 +19,8 @@ static int cpu_flush(struct rp_flush **f, char *err)
 }
 
 /*
- * Random place in private memory: with a file, the first store after each msync
- * would add a page fault.
+ * Random page in private memory: in the file of a pool, the first store after
+ * each msync would add a page fault.
  */
 static char *scratch_page(struct bench *b, uint64_t size)
 {
@@ -67,8 +67,8 @@ int bench_run_stream(struct bench *b, const struct bench_line *l, uint64_t *ns,
 
 /*
  * Agent and libpmem2 flush the same lines, dirty in the cache of one CPU, which
- * has just stored to them: so does the target's CPU over a base provider
- * without RDMA.
+ * has just stored to them: over a base provider without RDMA the target's CPU
+ * stores, too.
  */
 int bench_run_agent_flush(struct bench *b, const struct bench_line *l,
 			  uint64_t *ns, char *err)
@@ -108,7 +108,7 @@ static void pick_ranges(struct bench *b, const struct bench_line *l,
 {
 	uint64_t slots = b->disk.len / bench_stride(l->size);
 	uint64_t at = bench_random(b) % slots;
-	/* An odd step visits each of a power of two of slots once. */
+	/* With 2^n slots, an odd step visits each slot once. */
 	uint64_t step = bench_random(b) | 1;
 
 	while (slots & (slots - 1))
@@ -170,7 +170,7 @@ int bench_run_disk_batch(struct bench *b, const struct bench_line *l,
 
 /*
  * Store and sync the same pages in this process, without a network: the time of
- * the disk. One msync for all is the most that merging can save.
+ * the disk. One msync for all pages is the lower bound for merged commits.
  */
 static int disk_alone(struct bench *b, const struct bench_line *l, bool batch,
 		      uint64_t *ns, char *err)

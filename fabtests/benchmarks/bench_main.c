@@ -59,7 +59,10 @@ static const struct mode {
 	{"sequential", BENCH_SEQUENTIAL, {1048576}, {1}, 10},
 	{"flush", BENCH_LOCAL, {8, 64, 512, 4096, 65536, 1048576}, {1}, 10},
 	{"file", BENCH_FILE, {64}, {1}, 10},
-	/* The largest case of each, which sizes the pool. */
+	/*
+	 * Sizes and ranges of these modes are the largest of any case: they
+	 * size the pool.
+	 */
 	{"suite", BENCH_SUITE, {BENCH_MAX_SIZE}, {BENCH_MAX_RANGES}, 60},
 	{"calibrate", BENCH_CALIBRATE, {65536}, {16}, 20},
 	{"probe", BENCH_PROBE, {64}, {1}, 10},
@@ -113,7 +116,7 @@ static const struct argp_option options[] = {
 	{0},
 };
 
-/* Options of suite alone. Hidden ones are for tests, and for its children. */
+/* Options of suite alone; hidden ones are for tests and for child processes. */
 static const struct argp_option suite_options[] = {
 	{"rivals", OPT_RIVALS, NULL, 0,
 	 "suite: compare with librpma over the RDMA device at "
@@ -127,7 +130,7 @@ static const struct argp_option suite_options[] = {
 	{0},
 };
 
-/* argp has no argument for the modes of this program. */
+/* Modes of this program: a global, as argp passes no such argument. */
 static unsigned int allowed_modes;
 static enum bench_mode first_mode;
 
@@ -179,8 +182,8 @@ static void parse_mode(struct argp_state *state, const char *arg)
 }
 
 /*
- * Pin the two processes to different CPUs if possible: two that poll on one CPU
- * measure the scheduler.
+ * Pin the two processes to different CPUs if possible: two processes that poll
+ * on one CPU measure the scheduler.
  */
 static void pin_apart(struct bench_cfg *cfg)
 {
@@ -244,7 +247,7 @@ static void set_defaults(struct argp_state *state)
 				   BENCH_MAX_INITIATORS);
 }
 
-/* Options that concern the memory belong to the end that has it. */
+/* Options about the memory are refused at the end that does not have it. */
 static void check_remote(struct argp_state *state)
 {
 	struct bench_cfg *cfg = state->input;
@@ -372,7 +375,7 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 	}
 }
 
-/* The suite measures default parameters: remove all others. */
+/* Remove all parameters of the provider: the suite measures the defaults. */
 static void clear_environment(void)
 {
 	static const char prefix[] = "FI_OFI_RPMEM_";
@@ -392,7 +395,7 @@ static void clear_environment(void)
 			"%s is ignored: the suite measures the defaults\n",
 			name);
 		unsetenv(name);
-		var = environ; /* unsetenv() moves the rest */
+		var = environ; /* unsetenv() moves the later entries */
 	}
 }
 
@@ -415,7 +418,8 @@ static void set_environment(const struct bench_cfg *cfg)
 	if (cfg->method)
 		setenv("FI_OFI_RPMEM_METHOD", cfg->method, 1);
 	/*
-	 * The hints select the provider; a filter could hide base or ofi_rpmem.
+	 * The hints select the provider; a filter in FI_PROVIDER could hide
+	 * base or ofi_rpmem.
 	 */
 	unsetenv("FI_PROVIDER");
 }

@@ -36,8 +36,8 @@ int bench_read_cq(struct bench_end *e, size_t n, char *err)
 			return rp_err(err, (int)got, "completion queue: %s",
 				      fi_strerror((int)-got));
 		/*
-		 * Read the clock every 1024 polls only, as the rivals do: it
-		 * may be slow.
+		 * Read the clock every 1024 polls only, as the rivals do: a
+		 * clock may be slow.
 		 */
 		if (!n || ++polls % 1024)
 			continue;
@@ -126,7 +126,9 @@ int bench_post_commit(struct bench_end *e, const struct fi_rma_iov *ranges,
 		   : 0;
 }
 
-/* Offset of a random slot with n - 1 more slots behind it in the pool. */
+/*
+ * Offset of a random slot that has at least n - 1 slots after it in the pool.
+ */
 uint64_t bench_place(struct bench *b, uint64_t size, uint64_t n)
 {
 	uint64_t slots = b->pool.len / bench_stride(size);

@@ -17,7 +17,7 @@
 
 #define DAX_ALIGN (2u << 20) /* alignment of a device DAX mapping */
 
-/* Room for all ranges of the largest case, each on separate pages. */
+/* Bytes for all ranges of the largest case, each on separate pages. */
 static size_t pool_len(const struct bench_cfg *cfg)
 {
 	uint64_t size = 1, ranges = 8, len;
@@ -42,7 +42,7 @@ static size_t pool_len(const struct bench_cfg *cfg)
 	return len;
 }
 
-/* The contents of the device are lost, so only --dax opens one. */
+/* Only --dax opens a device, because a run destroys its contents. */
 static int open_dax(struct bench_pool *p, const char *name, char *err)
 {
 	struct stat st;
@@ -63,7 +63,7 @@ static int open_file(struct bench_pool *p, const char *name, const char *any,
 	char fs[64] = "unknown";
 	int ret;
 
-	/* O_EXCL: an existing file would be overwritten. */
+	/* O_EXCL refuses an existing file, which the run would overwrite. */
 	if (name) {
 		p->path = strdup(name);
 		p->fd = p->path ? open(p->path,
@@ -161,8 +161,9 @@ int bench_pool_open(struct bench *b, char *err)
 }
 
 /*
- * Fill the page tables of this process, so that no case measures first touches.
- * Pages of a file are only read, because a write would make all of them dirty.
+ * Fill the page tables of this process, so that no case measures first
+ * accesses. Pages of a file are only read, because a write would make all of
+ * them dirty.
  */
 void bench_pool_touch(const struct bench *b)
 {

@@ -25,8 +25,8 @@
 #define SLOW_LIMIT 900 /* seconds on an emulated machine */
 
 /*
- * callgrind counts only what runs inside these two functions. They are not
- * static, because callgrind finds them by name.
+ * callgrind counts only what runs inside these two functions. The functions are
+ * not static, because callgrind finds them by name.
  */
 __attribute__((noinline)) ssize_t bench_probe_post(struct bench *b,
 						   struct bench_end *e);
@@ -61,8 +61,8 @@ static void sleep_1ms(void)
 }
 
 /*
- * Sleep until the reply should have arrived: a read that finds nothing is
- * counted. Emulated machines need longer.
+ * Sleep until the reply should have arrived, because a read that finds no
+ * completion is counted, too. Emulated machines need longer.
  */
 static void wait_for_reply(const struct bench *b)
 {
@@ -90,7 +90,7 @@ static int write_mark(const struct bench *b, const char *what, char *err)
 	return 0;
 }
 
-/* put() of a rival returns when the write is durable, and sleeps inside. */
+/* Probe a rival: its put() sleeps, and returns when the write is durable. */
 static int probe_rival(struct bench *b, char *err)
 {
 	int i = b->cfg->rival, ret = 0;
@@ -109,7 +109,10 @@ static int probe_rival(struct bench *b, char *err)
 	return RP_EXIT_OK;
 }
 
-/* Runs under valgrind: post a write, wait, read its completion. */
+/*
+ * The program that runs under valgrind: post a write, wait, read its
+ * completion.
+ */
 int bench_probe_run(struct bench *b, char *err)
 {
 	struct bench_end *e = &b->end[BENCH_RPMEM];

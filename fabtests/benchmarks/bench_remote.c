@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * A target on another machine. The two processes do not share a page: the
- * initiator sends its part of it over one TCP connection, and the target
- * replies with the other part when it has done what the first one says.
+ * initiator sends its part of the page over one TCP connection, and the target
+ * replies with its own part when it has done what the initiator's part
+ * requests.
  */
 #include "config.h"
 
@@ -61,7 +62,7 @@ static bool recv_all(int fd, void *buf, size_t len)
 	return recv(fd, buf, len, MSG_WAITALL) == (ssize_t)len;
 }
 
-/* HOST:PORT or [HOST]:PORT, cut in place. */
+/* Split HOST:PORT or [HOST]:PORT in place. */
 static int split_host_port(char *where, char **host, char **port, char *err)
 {
 	char *colon = strrchr(where, ':');
@@ -116,7 +117,7 @@ out:
 	return ret;
 }
 
-/* The address of this end, by which libfabric shall be reached. */
+/* The address of this end that libfabric shall use. */
 static char *address_of(int fd)
 {
 	struct sockaddr_storage sa;
@@ -243,7 +244,7 @@ static void *serve_initiators(void *arg)
 	return NULL;
 }
 
-/* Accept the initiator, which says how large the pool has to be. */
+/* Accept the initiator and read its HELLO, which has the length of the pool. */
 static int accept_one(struct bench *b, char *err)
 {
 	struct hello h, mine;
@@ -291,7 +292,7 @@ int bench_remote_serve(struct bench *b, char *err)
 	if (ret)
 		return ret;
 	ret = bench_target_run(b);
-	/* The thread may wait for what comes no more. */
+	/* The thread may wait for a message that never comes: wake it. */
 	shutdown(b->control, SHUT_RDWR);
 	pthread_join(thread, NULL);
 	return ret;

@@ -23,7 +23,9 @@ static const struct {
 };
 #define NRANKS (sizeof(ranks) / sizeof(ranks[0]))
 
-/* Ratios of medians; `each`: the lower median counts once per range. */
+/*
+ * Ratios of medians; with `each`, the lower median is multiplied by the ranges.
+ */
 static const struct {
 	const char *upper, *lower;
 	bool each;

@@ -19,7 +19,7 @@
 #include "fabtests/benchmarks/bench.h"
 #include "util/query.h"
 
-/* One turn of a case: long enough to be warm, short enough to alternate. */
+/* Samples of one turn: enough to be warm, few enough to alternate. */
 #define TURN_SAMPLES 64
 #define TURN_NS	     20000000ull
 #define TURN_WARM_UP 2
@@ -40,7 +40,7 @@ uint64_t bench_now(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-/* splitmix64. The printed seed reproduces order and offsets. */
+/* splitmix64: the printed seed reproduces order and offsets. */
 uint64_t bench_random(struct bench *b)
 {
 	uint64_t z = b->random += 0x9e3779b97f4a7c15;
@@ -82,7 +82,7 @@ static int start_target(struct bench *b, char *err)
 	if (b->target < 0)
 		return rp_err(err, -errno, "fork: %s", strerror(errno));
 	if (!b->target) {
-		/* The target ends by BENCH_QUIT or with the initiator. */
+		/* The target ends by BENCH_QUIT, or when the initiator ends. */
 		signal(SIGINT, SIG_IGN);
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (getppid() != parent)
@@ -160,7 +160,7 @@ static void open_rivals(struct bench *b)
 	bench_set_mode(b, BENCH_IDLE);
 }
 
-/* Query the commit method of the target, for the head of the report. */
+/* Query the target's commit method, for the head of the report. */
 static void query_target(struct bench *b)
 {
 	struct bench_end *e = &b->end[BENCH_RPMEM];
@@ -222,7 +222,7 @@ int bench_alloc(struct bench *b, char *err)
 	return 0;
 }
 
-/* Start the target, here or elsewhere. */
+/* Start the target on this machine, or connect to one elsewhere. */
 static int meet_target(struct bench *b, char *err)
 {
 	int ret;
@@ -253,7 +253,7 @@ int bench_start(struct bench *b, char *err)
 		return ret;
 	if (b->pool.map)
 		bench_pool_touch(b);
-	/* Provider before base, as at the target. */
+	/* Open the provider before the base, as the target does. */
 	open_side(b, BENCH_RPMEM);
 	open_side(b, BENCH_BASE);
 	atomic_store(&b->shared->initiator_open, true);
@@ -373,7 +373,7 @@ static void measure_group(struct bench *b, struct bench_line **lines, size_t n,
 	bool more = true, first = true;
 	uint64_t t;
 
-	/* Each case gets one turn, even if earlier cases used up the time. */
+	/* Each case gets one turn, even if the time is over. */
 	for (; more && !interrupted && ((t = bench_now()) < end || first);
 	     first = false) {
 		show_progress(b, lines[0], t < end ? end - t : 0);

@@ -65,8 +65,8 @@ static const uint64_t each_size[] = {
 static struct bench_result result;
 
 /*
- * Compared medians come from one group, because cases of a group take turns.
- * The first call sets *group, which is ANY_GROUP before.
+ * Medians that are compared must come from one group, because the cases of a
+ * group take turns. *group is ANY_GROUP before the first call, which sets it.
  */
 #define ANY_GROUP UINT_MAX
 static int median_of(const char *name, uint64_t size, uint64_t ranges,
@@ -196,7 +196,10 @@ static int get_instructions(struct bench *b, const struct bench_metric *m,
 	return bench_figure_value(&instructions, value, err);
 }
 
-/* Reads that found no completion; their instructions are in the figures. */
+/*
+ * Number of reads that found no completion: the figures include their
+ * instructions.
+ */
 static uint64_t too_early[2];
 
 static int early_reads(struct bench *b, const struct bench_metric *m,
@@ -370,7 +373,9 @@ _Static_assert(COUNT(metrics) <= BENCH_FIGURES && COUNT(also) <= BENCH_FIGURES,
 	       "there is room");
 _Static_assert(COUNT(each_size) <= BENCH_SIZES, "there is room");
 
-/* The value is that of the worst size; one unknown size makes it unknown. */
+/*
+ * The value is that of the worst size; if a size is unknown, so is the value.
+ */
 static void figure_by_size(const struct bench_metric *m, struct bench_figure *f)
 {
 	struct bench_ratio r = m->r;

@@ -92,7 +92,7 @@ static int export_side(struct bench *b, enum bench_side side,
 #define TAG_SHORT 1 /* the reply has 8 bytes */
 #define TAG_PING  3 /* the reply has bench_shared.reply_size bytes */
 
-/* Context of the receive for a tag: the completion carries it. */
+/* Context of the receive for a tag: its completion has this context. */
 static void *recv_context(struct bench *b, uint64_t tag)
 {
 	return b->buf + tag;
@@ -174,7 +174,7 @@ static void serve_rivals(struct bench *b, struct rival_end **ends)
 	}
 }
 
-/* Store to the ranges by CPU, and flush them with BENCH_FLUSH, timed. */
+/* Let the CPU store to the ranges and, for BENCH_FLUSH, time their flush. */
 static void do_work(struct bench *b)
 {
 	struct bench_shared *sh = b->shared;
@@ -234,7 +234,8 @@ int bench_target_run(struct bench *b)
 
 	bench_pool_touch(b);
 	/*
-	 * Provider before base: the first libfabric call reads the environment.
+	 * Open the provider before the base: the first libfabric call reads the
+	 * environment.
 	 */
 	export_side(b, BENCH_RPMEM, &end[BENCH_RPMEM]);
 	export_side(b, BENCH_BASE, &end[BENCH_BASE]);

@@ -31,7 +31,7 @@ static const struct way {
 };
 #define WAYS ((int)(sizeof(ways) / sizeof(ways[0])))
 
-/* Between the two processes. */
+/* Page shared by the two processes. */
 static struct shared {
 	struct card card[WAYS];
 	_Atomic int up[WAYS]; /* 1: listens, 2: connected */

@@ -13,7 +13,7 @@
 
 enum {
 	PAD = 1,       /* H5, H6: aligned, padded */
-	TWO_SIDED = 2, /* H3, where DDIO stays: the server stores the payload */
+	TWO_SIDED = 2, /* H3, with DDIO: the server stores the payload */
 	DURABLE = 4,
 	TOGETHER = 8, /* H9: write and commit without a wait between them */
 	ONE_TRIP = 16 /* H9: by one request */
@@ -40,8 +40,8 @@ enum {
 	JUDGE
 };
 
-static size_t size;			   /* of a write */
-static unsigned char expected[STUDY_POOL]; /* the client's */
+static size_t size;			   /* bytes of a write */
+static unsigned char expected[STUDY_POOL]; /* content that the client expects */
 
 static size_t unit(void)
 {
@@ -87,7 +87,7 @@ static void work(struct side *s, unsigned int way)
 		len = (size + unit() - 1) / unit() * unit();
 		place -= place % unit();
 	} else if (!(place % unit())) {
-		place++; /* a place that is not aligned */
+		place++; /* makes the offset unaligned */
 	}
 	m.op = QUERY;
 	m.way = way;
@@ -112,7 +112,7 @@ static void work(struct side *s, unsigned int way)
 	study_call(s, &m, len);
 }
 
-/* Read every file, and compare. */
+/* Read every file, and compare it with the expected content. */
 static void end(struct side *s)
 {
 	static unsigned char got[FILE_SIZE];

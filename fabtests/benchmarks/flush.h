@@ -6,7 +6,7 @@
 #include <libpmem2.h>
 
 struct rp_flush {
-	pmem2_flush_fn flush; /* write back cache lines; drain must follow */
+	pmem2_flush_fn flush; /* write back cache lines; needs drain after it */
 	pmem2_drain_fn drain;
 	pmem2_memcpy_fn copy; /* PMEM2_F_MEM_*: non-temporal, no drain */
 };

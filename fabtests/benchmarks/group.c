@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Times durable writes of 64 bytes to a group of pools beside those to a single
- * pool, in turns:
+ * Times durable writes of 64 bytes to a group of pools and to a single pool, in
+ * turns:
  *
  *   group POOL GROUP [ROUNDS]
  *
- * POOL is HOST:PORT:NAME, GROUP is PLACE,PLACE,...;k=N. Prints the medians of
- * all rounds in microseconds for one write, one after the other and with 64
- * outstanding, and the ratios.
+ * POOL is HOST:PORT:NAME, GROUP is PLACE,PLACE,...;k=N. Prints the ratios, and
+ * the medians of all rounds in microseconds for one write: with one and with 64
+ * writes outstanding.
  *
  *   group --one PLACE OUTSTANDING ROUNDS
  *
- * That many rounds of 200 writes to one place, for valgrind --tool=callgrind:
- * group_cost.sh.
+ * Runs ROUNDS rounds of 200 writes to one place, for group_cost.sh, which
+ * counts their instructions.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -81,7 +81,7 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Open a pool of whatever class, by the method that reaches it; print both. */
+/* Open a pool of any class, by the method that reaches it; print both. */
 static struct rpmem_pool *open_pool(const char *where)
 {
 	static const char *const names[] = {"power", "process", "none"};

@@ -21,7 +21,7 @@ for pool in s a b c; do
 	eval $pool=127.0.0.1:"$(cat port.$pool)":$pool
 done
 
-# instructions PLACE OUTSTANDING ROUNDS
+# instructions PLACE OUTSTANDING ROUNDS: print the instructions of group --one
 instructions()
 {
 	valgrind --tool=callgrind --callgrind-out-file=out.callgrind \
@@ -30,7 +30,7 @@ instructions()
 	sed -n 's/.*Collected : *//p' said
 }
 
-# each PLACE OUTSTANDING: of one write
+# each PLACE OUTSTANDING: print the instructions of one write
 each()
 {
 	few=$(instructions "$1" "$2" 10)

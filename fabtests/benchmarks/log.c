@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Times appends to a log beside durable writes to a pool, in turns:
+ * Times appends to a log and durable writes to a pool, in turns:
  *
  *   log POOL LOG LOG LOG LOG [ROUNDS [FILE]]
  *
- * The pools are HOST:PORT:NAME, of one daemon; each LOG is one of another
- * layout. Prints the median of all rounds, in microseconds for one entry, and
- * ratios. FILE, which is made, is appended to on this machine, with
- * fdatasync().
+ * The pools are HOST:PORT:NAME, of one daemon; the LOGs have different layouts.
+ * Prints the median of all rounds, in microseconds for one entry, and ratios.
+ * FILE is created on this machine; appends to it end with fdatasync().
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,13 +27,13 @@
 #define THREADS 16u
 
 enum what {
-	DURABLE_WRITE, /* 64 bytes, awaited */
+	DURABLE_WRITE, /* 64 bytes, one outstanding */
 	TWO_COMMITS,   /* write and commit an entry, then a tail */
-	APPEND,	       /* awaited; one for each layout */
+	APPEND,	       /* one outstanding; for each layout */
 	PIPELINE = APPEND + LAYOUTS,  /* 64 outstanding; for each layout */
 	WRITERS = PIPELINE + LAYOUTS, /* 16 threads: write, commit */
 	APPENDERS,		      /* 16 threads: append */
-	LONG_APPEND,		      /* 8 KiB, awaited */
+	LONG_APPEND,		      /* 8 KiB, one outstanding */
 	LOCAL_FILE,		      /* 8 KiB and fdatasync() */
 	WHATS,
 };
@@ -100,7 +99,7 @@ static void pipeline(struct rpmem_log *log)
 	}
 }
 
-/* One of 16 threads; arg: NULL to write to the pool. */
+/* One of the 16 threads. arg NULL: it writes to the pool. */
 static void *one_thread(void *arg)
 {
 	const uint64_t at = 1 << 20;
@@ -160,7 +159,7 @@ static double run(unsigned int what)
 			run_long(what);
 		else
 			run_threads(log);
-		/* The time of one thread for an entry is its latency. */
+		/* An entry takes each thread this long: its latency. */
 		return (now_us() - start) / EACH;
 	}
 	if (what >= PIPELINE) {

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# The block device on a pool beside nbdkit's file plugin on a file of the same
-# disk, by fio, in turns; medians and their ratios. "remote" is the same file
-# behind a second nbdkit, over TCP: as many hops as the pool has.
+# fio measures, in turns, the block device on a pool and nbdkit's file plugin on
+# a file of the same disk; prints medians and their ratios. "remote" is the same
+# file served by a second nbdkit over TCP: as many hops as the pool has.
 # usage: fabtests/benchmarks/nbd.sh --build DIR [--rounds N] [--seconds N]
 set -u
 build= rounds=5 seconds=3

@@ -3,8 +3,8 @@
 # Runs ycsb.c with the example kv_server, in the build folder, and draws its
 # tables by gnuplot: ycsb.svg, pagerank.svg and recovery.svg.
 # usage: plot.sh OUT FOLDER power|process [ROUNDS [OPERATIONS]]
-# FOLDER is where the server's files are made; OUT has tables that were measured
-# before: they are drawn, and not measured again.
+# The server's files are made in FOLDER. A table that is in OUT already is
+# drawn, and not measured again.
 set -eu
 [ $# -ge 3 ] || { sed -n '3,7s/^# //p' "$0"; exit 2; }
 src=$(cd "$(dirname "$0")/../.." && pwd)

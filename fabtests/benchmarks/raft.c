@@ -44,7 +44,7 @@ static int dial(int port)
 	return fd;
 }
 
-/* One write; 0: this server is not the leader. */
+/* One write. Returns 0 if this server is not the leader. */
 static int put(int fd, unsigned int n)
 {
 	char line[128], reply[128];
@@ -126,7 +126,7 @@ int main(int argc, char **argv)
 		round_us(fds[s], 0);
 	}
 	for (unsigned int r = 0; r < rounds; r++) {
-		/* The stores are first by turns. */
+		/* Each store is the first one of every other round. */
 		for (unsigned int s = 0; s < 2; s++)
 			us[(r + s) % 2][r] = round_us(fds[(r + s) % 2], r);
 		ratio[r] = us[0][r] / us[1][r];

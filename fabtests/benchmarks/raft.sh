@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 # A replicated key-value store, three servers, one client, 16 B keys and 64 B
-# values: librpmem_raft on three fi_rpmemd beside libraft's own files, on the
-# file system of this folder, in turns.
+# values: librpmem_raft on three fi_rpmemd, and libraft's own files on the file
+# system of this folder, in turns.
 # usage, in the build folder: raft.sh [ROUNDS [PORT]]
 set -u
 rounds=${1:-41} port=${2:-9700}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Times librpmem.so.1 beside what it is made of, in turns:
+ * Times librpmem.so.1 and the layers below it, in turns:
  *
  *   replica HOST:PORT POOL POOL SET LOCAL [ROUNDS]
  *

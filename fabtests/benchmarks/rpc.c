@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Times calls that the sender follows up at their acknowledgement beside calls
- * that it follows up at their reply, in turns:
+ * Times, in turns, calls after which the client goes on at the acknowledgement,
+ * and calls after which it goes on at the reply:
  *
  *   rpc PATH power|process [ROUNDS]
  *
- * PATH.0 is made; a child process is the server. Prints the median of all
- * rounds, in microseconds for one call until all are replied, and the ratio.
+ * A child process is the server and creates PATH.0. Prints the median of all
+ * rounds, in microseconds for one call until all calls have replies, and the
+ * ratio.
  */
 #include <errno.h>
 #include <signal.h>
@@ -86,7 +87,7 @@ static void coupled(struct rpmem_rpc *rpc, size_t len)
 	}
 }
 
-/* The next call follows the acknowledgement of the one before. */
+/* Each call is sent at the acknowledgement of the previous one. */
 static void decoupled(struct rpmem_rpc *rpc, size_t len)
 {
 	static struct rpmem_rpc_op ops[EACH];

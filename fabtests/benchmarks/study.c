@@ -19,9 +19,9 @@ struct study_options study_options = {.rounds = 21, .each = 50};
 struct card study_card;
 
 static const struct study *current;
-static struct study_message message; /* one is outstanding */
+static struct study_message message; /* one message is outstanding at a time */
 static struct rp_flush cpu;
-static char *pool, *plain; /* of the server */
+static char *pool, *plain; /* memory of the server */
 static struct fid_mr *emulated;
 static char medium[STUDY_POOL];
 
@@ -80,7 +80,7 @@ void study_start(int argc, char **argv)
 
 /* --- the server --- */
 
-/* The provider binds this msync before libc's. */
+/* The provider's calls of msync() reach this function instead of libc's. */
 __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 						 int flags)
 {
@@ -123,7 +123,10 @@ void study_judge(uint64_t offset, const void *bytes, size_t len)
 		atomic_fetch_add(&study_shared->lost, 1);
 }
 
-/* Emulated persistent memory is ordinary memory; else it is the pair's file. */
+/*
+ * Emulated persistent memory is ordinary memory; otherwise it is the pair's
+ * file.
+ */
 static void open_pool(struct side *s, const struct card *mine)
 {
 	pool = s->pool;
@@ -179,7 +182,7 @@ static void serve(struct side *s, const struct card *peer)
 					FI_ADDR_UNSPEC, &message));
 		POST(s, fi_inject(s->ep, &reply, sizeof(reply), s->peer));
 	}
-	pair_barrier(s); /* the client has compared */
+	pair_barrier(s); /* the client has compared all bytes */
 	if (emulated)
 		MUST(fi_close(&emulated->fid));
 }
@@ -279,7 +282,9 @@ static void print_way(unsigned int w)
 
 	printf("%-14s %-24s %9.1f us", current->name, way->name,
 	       quartile(us[w], n, 2));
-	/* More than 1: this way is faster than the other one. */
+	/*
+	 * A ratio above 1: this way is faster than the one it is compared to.
+	 */
 	for (unsigned int r = 0; r < n && way->beside >= 0; r++)
 		ratio[r] = us[way->beside][r] / us[w][r];
 	if (way->beside >= 0)
@@ -334,7 +339,10 @@ static void drive(struct side *s, const struct card *peer)
 
 void study_run(const struct study *study)
 {
-	/* Polling takes a processor for each side: tests share them. */
+	/*
+	 * Sleep in tests: polling takes a processor for each side, and tests
+	 * share them.
+	 */
 	const struct pair_opts o = {
 		.caps = FI_ATOMIC,
 		.sleeps = study_options.check || study_options.sleep,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Case studies of RDMA with persistent memory: a client that reads and writes a
- * server's pool and sends it messages, in ways that are measured by turns.
+ * server's pool and sends it messages, in ways that are measured in turns.
  */
 #ifndef RP_STUDY_H
 #define RP_STUDY_H
@@ -18,18 +18,19 @@
 #define STUDY_BODY   20480u /* bytes of a message, at most */
 #define STUDY_ROUNDS 101u   /* at most */
 
-/* A way to do the same work: `beside` is the index of that it is compared to.
+/*
+ * One way to do the work; beside: the index of the way that it is compared to.
  */
 struct study_way {
 	const char *name;
-	unsigned int flags; /* the program's */
+	unsigned int flags; /* flags of the study */
 	int beside;	    /* -1: none */
 };
 
 struct study_message {
-	uint32_t op; /* STUDY_END or the program's */
+	uint32_t op; /* STUDY_END or an operation of the study */
 	uint32_t way;
-	uint64_t offset, len; /* in the pool */
+	uint64_t offset, len; /* range in the pool */
 	uint64_t id;
 	unsigned char body[STUDY_BODY];
 };
@@ -40,9 +41,9 @@ struct study_reply {
 	uint64_t value;
 };
 
-/* Between client and server. */
+/* Page shared by client and server. */
 struct study_shared {
-	uint64_t key, addr; /* of the pool */
+	uint64_t key, addr; /* key and address of the pool */
 	uint64_t done[STUDY_WAYS];
 	atomic_uint wrong;  /* bytes of the pool that are not as expected */
 	atomic_uint lost;   /* acknowledged as durable, not on the medium */
@@ -51,7 +52,7 @@ struct study_shared {
 extern struct study_shared *study_shared;
 
 struct study_options {
-	bool check;   /* compare with the medium; times mean nothing then */
+	bool check;   /* compare with the medium; times then mean nothing */
 	bool sleep;   /* between completions, on a machine that is shared */
 	bool emulate; /* ordinary memory, with clwb and without a class */
 	unsigned int rounds, each;
@@ -79,7 +80,7 @@ void study_run(const struct study *study);
 
 /* --- the client --- */
 
-/* Send m, with len bytes in its body, and wait for the reply. */
+/* Send m with len bytes of its body, and wait for the reply. */
 uint64_t study_call(struct side *s, struct study_message *m, size_t len);
 enum study_write {
 	STUDY_PLACED,	 /* complete when the bytes are visible */
@@ -101,10 +102,10 @@ char *study_pool(void);
 char *study_plain(void);
 /* Copy with non-temporal stores, or with memcpy(). */
 void study_copy(void *to, const void *from, size_t len, bool stream);
-/* With --check: bytes that were acknowledged as durable are on the medium. */
+/* With --check: count bytes acknowledged as durable that the medium lacks. */
 void study_judge(uint64_t offset, const void *bytes, size_t len);
 
-/* The peer's card, of the client. */
+/* The server's card, at the client. */
 extern struct card study_card;
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* suite: the figures that the provider is held to, each with its bar. */
+/* suite: measures the figures of the provider, each with its bar. */
 #include "config.h"
 
 #include "fabtests/benchmarks/bench.h"

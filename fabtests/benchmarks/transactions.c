@@ -36,12 +36,12 @@ static const struct study_way ways[] = {
 #define WAYS ((unsigned int)(sizeof(ways) / sizeof(*ways)))
 
 enum {
-	AREA = STUDY_POOL / 8, /* of a way */
+	AREA = STUDY_POOL / 8, /* bytes of the area that each way has */
 	LOG = AREA / 2,	       /* offset of the log in an area */
 	ACCOUNTS = 400,
-	MOST = 11,    /* records of a transaction */
-	PAYLOAD = 96, /* bytes of a record, at most */
-	UNITS = 1000, /* in each account at the start */
+	MOST = 11,    /* maximum records of a transaction */
+	PAYLOAD = 96, /* maximum bytes of a record */
+	UNITS = 1000, /* initial units of each account */
 };
 
 /* A record: lock, version, payload. The payload begins with the balance. */
@@ -50,21 +50,23 @@ struct record {
 	unsigned char payload[PAYLOAD];
 };
 
-struct entry { /* of a log, and of a message with updates */
+struct entry { /* an entry of a log, and of a message with updates */
 	uint64_t account, version;
 	unsigned char payload[PAYLOAD];
 };
 
-static unsigned int records;  /* of a transaction */
+static unsigned int records;  /* number of records of a transaction */
 static size_t payload;	      /* of a record */
-static uint64_t log_at[WAYS]; /* the client's */
+static uint64_t log_at[WAYS]; /* the client's offset in each log */
 
 static size_t round_up(size_t n, size_t unit)
 {
 	return (n + unit - 1) / unit * unit;
 }
 
-/* H5: 256 bytes from there on; H6 and H7: 64 below. */
+/*
+ * H5: lengths of 256 bytes and more; H6 and H7: lengths below, in lines of 64.
+ */
 static size_t padded(size_t n, unsigned int flags)
 {
 	if (!(flags & PAD))
@@ -90,7 +92,10 @@ static uint64_t balance(const unsigned char *p)
 	return b;
 }
 
-/* The payload of a version: the balance, and bytes that tell the version. */
+/*
+ * Fill in the payload of a version: the balance, and bytes that show the
+ * version.
+ */
 static void fill(unsigned char *p, uint64_t units, uint64_t version)
 {
 	memset(p, (int)version & 0xff, payload);
@@ -136,14 +141,16 @@ static void apply(const struct study_message *m, const unsigned char *from)
 	r.version = e.version;
 	memcpy(r.payload, e.payload, payload);
 	if (flags & PAD)
-		/* Whole lines: nothing of them is read first. */
+		/* Whole cache lines: the store reads none of them first. */
 		study_copy(at, &r, stride(flags), flags & STREAM);
 	else
 		study_copy(at + 8, &r.version, 8 + payload, flags & STREAM);
 	memset(lock, 0, 8);
 }
 
-/* Sum of balances and versions of a way; each record is of one version. */
+/*
+ * Check a way: the sums of balances and versions, and one version per record.
+ */
 static void audit(unsigned int w)
 {
 	uint64_t units = 0, versions = 0;
@@ -178,7 +185,7 @@ static void handle(const struct study_message *m, size_t len,
 		audit(m->way);
 		return;
 	}
-	/* The log was written before: with DURABLE it is on the medium. */
+	/* The client wrote the log before: with DURABLE it is on the medium. */
 	if (ways[m->way].flags & DURABLE)
 		study_judge(m->offset, m->body, len);
 	for (size_t at = 0; at + entry_size() <= len; at += entry_size())
@@ -238,13 +245,13 @@ static void lock_records(struct side *s, unsigned int way,
 			     FI_UINT64, FI_CSWAP, s));
 	study_wait(s, records);
 	read_records(s, way, account, again, 16);
-	/* One client: nobody else has a lock, or a newer version. */
+	/* With one client no other has a lock, or wrote a newer version. */
 	for (unsigned int i = 0; i < records; i++)
 		if (found[i] || again[i].version != r[i].version)
 			atomic_fetch_add(&study_shared->wrong, 1);
 }
 
-/* All records but the first give one unit to it. */
+/* Each record but the first gives one unit to the first. */
 static size_t update(const struct record *r, const uint64_t *account,
 		     unsigned char *to)
 {

@@ -7,8 +7,8 @@
  *   ycsb SERVER PATH power|process pagerank [GRAPHS [ITERATIONS]]
  *   ycsb SERVER PATH power|process recovery [ROUNDS [OPERATIONS]]
  *
- * SERVER is the program; PATH.store and PATH.0, ... are made. Three ways to
- * call take turns with the same operations:
+ * SERVER is the program; the run creates PATH.store and PATH.0, ... Three ways
+ * to call take turns with the same operations:
  *
  *   coupled    each operation ends at its reply
  *   durable    a get or scan ends at its reply, an update at its
@@ -16,8 +16,8 @@
  *   pipelined  each operation ends at its acknowledgement (as in rpc.c), and
  *              results of reads come later
  *
- * An operation begins when the one before has ended. Figures are times until
- * all are replied.
+ * An operation begins when the previous one has ended. Figures are times until
+ * all operations have replies.
  */
 #include <errno.h>
 #include <math.h>
@@ -53,7 +53,7 @@ enum way {
 
 struct slot {
 	struct rpmem_rpc_op op;
-	uint64_t number; /* of the operation in its run */
+	uint64_t number; /* index of the operation in its run */
 	unsigned char *reply;
 };
 
@@ -65,7 +65,7 @@ static struct {
 } server;
 static struct rpmem_rpc *rpc;
 static uint64_t records = RECORDS;
-static double popularity[RECORDS]; /* cumulative, by rank */
+static double popularity[RECORDS]; /* cumulative distribution, by rank */
 
 static void fail(const char *what, const char *why)
 {
@@ -96,7 +96,7 @@ static double median(double *of, unsigned int n)
 	return of[n / 2];
 }
 
-/* Returns the pipe that has the server's first line when it listens. */
+/* Start the server; return the pipe that has its first line once it listens. */
 static int start_server(void)
 {
 	char port[16];
@@ -154,7 +154,7 @@ static int try_connect(void)
 	return rpmem_rpc_connect(&rpc, where, &attr);
 }
 
-/* A consumer of replies; NULL: none. */
+/* Function that consumes replies, or NULL. */
 static void (*take)(uint64_t number, const struct kv_reply *r);
 
 static void check_reply(const struct slot *s)
@@ -221,7 +221,7 @@ static void begin(struct run *r, const struct kv_call *k)
 	r->begun++;
 }
 
-/* Begin an operation, and wait until it has ended in its way. */
+/* Begin an operation, and wait until it has ended as its way defines. */
 static void operate(struct run *r, const struct kv_call *k)
 {
 	const int reply =
@@ -238,7 +238,7 @@ static void finish(struct run *r)
 		poll_run(r);
 }
 
-/* The call of that key, with a value that is the same for each. */
+/* The call for a key, with a value that depends on the key only. */
 static struct kv_call *call_of(enum kv_type type, uint64_t key, uint64_t number)
 {
 	static _Alignas(8) char bytes[sizeof(struct kv_call) + KV_VALUE_MAX];
@@ -315,7 +315,7 @@ static struct kv_call *next_call(char workload, struct seeded *s)
 	}
 }
 
-/* Microseconds for one operation. */
+/* Microseconds per operation of one run. */
 static double time_ycsb(char workload, enum way way, uint64_t seed, unsigned n)
 {
 	struct seeded s = {.state = seed};
@@ -340,7 +340,7 @@ static void ycsb(const char *workloads, unsigned int rounds, unsigned int n)
 			us[w] = calloc(rounds, sizeof(double));
 		for (unsigned int i = 0; i < rounds; i++)
 			for (unsigned int w = 0; w < WAYS; w++) {
-				/* The first way of a round changes in turn. */
+				/* Each round begins with another way. */
 				const unsigned int way = (w + i) % WAYS;
 
 				us[way][i] = time_ycsb(*workloads,
@@ -357,7 +357,7 @@ static void ycsb(const char *workloads, unsigned int rounds, unsigned int n)
 	}
 }
 
-/* Graphs of the sizes of those that the paper uses. */
+/* Graphs of the same sizes as those of the paper. */
 static const struct graph {
 	const char *name;
 	uint32_t nodes, edges;
@@ -373,7 +373,7 @@ static struct {
 	double *rank, *next;
 } pr;
 
-/* Edges have random sources; popular targets have the lower numbers. */
+/* Edges have random sources; popular targets have lower numbers. */
 static void make_graph(const struct graph *g)
 {
 	struct seeded s = {.state = g->nodes};
@@ -419,7 +419,7 @@ static void load_graph(void)
 	finish(&r);
 }
 
-/* The edges of node number have come: give its rank to their targets. */
+/* Add the rank of a node to the targets of its edges, which the reply has. */
 static void take_edges(uint64_t number, const struct kv_reply *reply)
 {
 	const uint64_t node = number % pr.of->nodes;
@@ -437,7 +437,7 @@ static void take_edges(uint64_t number, const struct kv_reply *reply)
 	}
 }
 
-/* Seconds of all iterations; *sum is for comparison. */
+/* Seconds of all iterations; *sum lets the caller compare the ways. */
 static double time_pagerank(enum way way, unsigned int iterations, double *sum)
 {
 	const uint32_t nodes = pr.of->nodes;
@@ -489,7 +489,7 @@ static void pagerank(const char *names, unsigned int iterations)
 	}
 }
 
-/* Whether the server crashes in this operation: one in every, by a seed. */
+/* Whether the server is killed in operation i: in one of `every`, by a seed. */
 static int crashes(uint64_t i, unsigned int every)
 {
 	struct seeded s = {.state = i / every};
@@ -497,7 +497,7 @@ static int crashes(uint64_t i, unsigned int every)
 	return i % every == seeded_below(&s, every);
 }
 
-/* A get or a put, half of each, or puts alone. */
+/* The call of operation i: a put; if puts is 0, a get or a put at random. */
 static struct kv_call *recovery_call(uint64_t i, int puts)
 {
 	struct seeded s = {.state = i + 1};
@@ -506,7 +506,7 @@ static struct kv_call *recovery_call(uint64_t i, int puts)
 	return call_of(puts || seeded_below(&s, 2) ? KV_PUT : KV_GET, key, 0);
 }
 
-/* The pauses are those of a client whose calls are replayed. */
+/* Connect again, with the pauses of a client whose calls are replayed. */
 static void connect_again(void)
 {
 	uint64_t ms = 0;
@@ -519,9 +519,9 @@ static void connect_again(void)
 }
 
 /*
- * Seconds of n operations, of which some meet a crash of the server. Without a
- * redo log (COUPLED) the client sends such a call again until it has a reply.
- * With one (DURABLE) it sends nothing acknowledged again: the next server
+ * Seconds of n operations, in some of which the server is killed. Without a
+ * redo log (COUPLED) the client sends the call again until it has a reply. With
+ * a redo log (DURABLE) it sends no acknowledged call again: the next server
  * processes the calls in its rings.
  */
 static double time_crashes(enum way way, unsigned int n, unsigned int every,
