@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Durable operations to an address that is not, or no longer, in the address
- * vector, and on an endpoint without one: refused, and other operations go on.
+/*
+ * Durable operations to an address that is not, or no longer, in the address
+ * vector, and on an endpoint without an address vector, are refused, and other
+ * operations go on.
  */
 #include <netinet/in.h>
 #include <stdio.h>
@@ -16,7 +18,7 @@ static struct fi_cq_err_entry err;
 
 #define COMMIT (FI_COMMIT_COMPLETE | FI_COMPLETION)
 
-/* Post every kind of durable operation to dest; returns each call's value. */
+/* Kinds of durable operations, the indices of the calls' results. */
 enum {
 	COMMIT_CALL,
 	QUERY_ASYNC,
@@ -44,7 +46,7 @@ static const char *const names[N] = {
 
 static uint64_t word, old;
 /*
- * The context of posted operations; a completion with another one is a fault.
+ * Context of all operations posted; an entry with another context is a fault.
  */
 static void *context;
 
@@ -72,7 +74,7 @@ static ssize_t post_how(struct fid_ep *ep, fi_addr_t dest,
 {
 	struct fi_rma_iov rma = {peer->pool_addr, 8, peer->pool_key};
 	struct fi_rma_ioc rioc = {peer->pool_addr, 1, peer->pool_key};
-	/* Until the completion of the query. */
+	/* static: the query fills it in until its completion. */
 	static struct fi_rpmem_attr attr = {.size = sizeof(attr)};
 	struct fi_rpmem_ops *ops;
 	struct iovec iov = {&word, sizeof(word)};
@@ -122,8 +124,10 @@ static bool reap_success(struct side *s)
 	return e.op_context == context;
 }
 
-/* Each call is refused with this error. expect_works() would see stray
- * completions. */
+/*
+ * Expect that each call is refused with this error. A stray completion would
+ * make expect_works() fail.
+ */
 static void expect_refused(struct side *s, struct fid_ep *ep, fi_addr_t dest,
 			   const struct card *peer, ssize_t as,
 			   const char *what)
@@ -169,7 +173,7 @@ static void check_removed(struct side *s, const struct card *peer)
 	expect_works(s, peer, "inserted again");
 }
 
-/* An endpoint bound to a queue, and not yet to an address vector. */
+/* An endpoint that is bound to a queue and to no address vector yet. */
 static void check_unbound(struct side *s, const struct card *peer)
 {
 	struct fid_ep *first = s->ep;

@@ -46,8 +46,8 @@ static void run_idle(struct side *s, const struct card *peer)
 }
 
 /*
- * Does the target get an entry? A fetch is a read to tcp and to the agent, not
- * to sockets.
+ * Whether the target gets an entry: a fetch is a read to tcp and to the agent,
+ * not to sockets.
  */
 static bool has_entry(const struct side *s, const struct place *p, bool fetches)
 {
@@ -102,12 +102,12 @@ static void short_forms(struct side *s, const struct place *p)
 	       "%s: %s: atomic read", label, w);
 	POST(s, fi_inject_atomic(s->ep, &five, 1, s->peer, p->addr, p->key,
 				 FI_UINT64, FI_SUM));
-	five = 77; /* the buffer is free again */
+	five = 77; /* the buffer may be reused */
 	tap_ok(side_quiet(s) && read_word(s, p, 0) == 10,
 	       "%s: %s: an injected one has no entry", label, w);
 }
 
-/* The message calls with two target ranges. */
+/* Atomics by the message calls, with two target ranges. */
 static void message_forms(struct side *s, const struct place *p, uint64_t flags)
 {
 	uint64_t v[2] = {1, 2}, cmp[2] = {11, 0}, got[2] = {0, 0};
@@ -152,9 +152,10 @@ static void message_forms(struct side *s, const struct place *p, uint64_t flags)
 	       "%s: %s: message form that compares", label, w);
 	m.op = FI_SUM;
 	POST(s, fi_atomicmsg(s->ep, &m, flags | FI_INJECT));
-	v[0] = v[1] = 1000; /* the buffer is free again */
+	v[0] = v[1] = 1000; /* the buffers may be reused */
 	/*
-	 * ofi_rxm reports no injected atomic to the target, the provider does.
+	 * ofi_rxm reports no injected atomic to the target; the provider
+	 * reports it.
 	 */
 	if (p->persistent || s->o.prov)
 		tap_ok(side_wait(s, &e, &err) && e.op_context == &m,

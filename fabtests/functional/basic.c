@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The basic services of RDM endpoints work, beside outstanding commits. */
+/* The basic services of RDM endpoints work while commits are outstanding. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 static const char *label;
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
-/* Writable, as an adapter cannot pin the page cache of the executable. */
+/* Writable memory: an adapter cannot pin the page cache of the executable. */
 static char text[] = "pool text";
 
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
@@ -31,7 +31,7 @@ static void run_target(struct side *s, const struct card *peer)
 		if (!side_wait(s, &e, &err))
 			MUST(-err.err);
 	}
-	/* A tag mask that matches every tag. */
+	/* Receive with a tag mask that matches every tag. */
 	for (int i = 0; i < 3; i++) {
 		POST(s, fi_trecv(s->ep, buf, sizeof(buf), NULL, FI_ADDR_UNSPEC,
 				 0, ~0ull, NULL));
@@ -42,7 +42,7 @@ static void run_target(struct side *s, const struct card *peer)
 		if (!side_wait(s, &e, &err))
 			MUST(-err.err);
 	}
-	pair_barrier(s); /* the writes are done */
+	pair_barrier(s); /* the initiator's writes are complete */
 	POST(s, fi_inject(s->ep, s->pool, 32, s->peer));
 	POST(s, fi_inject(s->ep, s->plain, 32, s->peer));
 }
@@ -51,7 +51,7 @@ static void run_target(struct side *s, const struct card *peer)
 
 static void check_messages(struct side *s)
 {
-	bool whole = s->info->ep_attr->mem_tag_format; /* keeps s in use */
+	bool whole = s->info->ep_attr->mem_tag_format; /* a use of s */
 	char in[64], out[64] = "a message";
 	int mine = 0;
 
@@ -137,7 +137,7 @@ static void check_writes(struct side *s, const struct card *peer)
 	}
 }
 
-/* Files on a disk use msync; RPMEM_METHOD names the method of other memory. */
+/* Files on a disk use msync; for other memory RPMEM_METHOD names the method. */
 static uint32_t method_wanted(void)
 {
 	const char *name = getenv("RPMEM_METHOD");
@@ -242,7 +242,7 @@ static void run_initiator(struct side *s, const struct card *peer)
 static void run_pair(const char *name, struct pair_opts target,
 		     struct pair_opts initiator)
 {
-	/* The provider opened another base than the one in the hints. */
+	/* The provider has opened a base other than the one in the hints. */
 	if (target.prov && !pair_over("tcp"))
 		return;
 	label = name;
@@ -328,7 +328,7 @@ static void table_target(struct side *s, const struct card *peer)
 	char buf[128];
 	size_t len = sizeof(buf);
 
-	pair_barrier(s); /* a commit has its reply */
+	pair_barrier(s); /* the commit has its reply */
 	((struct sockaddr_in *)other.name)->sin_port ^= 1;
 	MUST(fi_av_insert(s->av, other.name, 1, &addr[0], 0, NULL));
 	MUST(fi_av_insert(s->av, peer->name, 1, &addr[1], 0, NULL));
@@ -336,7 +336,7 @@ static void table_target(struct side *s, const struct card *peer)
 	MUST(fi_av_insert(s->av, other.name, 1, &addr[2], 0, NULL));
 	if (addr[0] != 0 || addr[1] != 1 || addr[2] != 2)
 		MUST(-FI_EINVAL);
-	/* An empty address has no index. */
+	/* A zeroed address has no index in the table. */
 	addr[0] = 0;
 	memset(((struct sockaddr_in *)other.name), 0, sizeof(struct sockaddr));
 	if (fi_av_insert(s->av, other.name, 1, &addr[0], 0, NULL) ||

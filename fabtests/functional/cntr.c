@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Counters count the program's operations, none of the provider's, and never
- * early.
+/*
+ * Counters count the program's operations and none of the provider's, and no
+ * operation before it completes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,9 @@
 
 #define ROUNDS 10
 #define MANY   50
-/* Duration of a flush, set by cntr.sh, less the clock's error, in ms. */
+/*
+ * Duration of a flush in ms, as cntr.sh sets it, less the error of the clock.
+ */
 #define FLUSH_MS 50
 
 static const char *label;
@@ -35,8 +38,8 @@ static double clock_ms(clockid_t clock)
 }
 
 /*
- * Wait until the counter reaches n: sockets counts an operation just after its
- * entry.
+ * Wait until the counter reaches n: sockets increments a counter just after it
+ * writes the entry.
  */
 static uint64_t wait_for_count(struct side *s, int kind, uint64_t n)
 {
@@ -71,8 +74,8 @@ static void run_target(struct side *s, const struct card *peer)
 		POST(s, fi_send(s->ep, buf, 32, NULL, s->peer, NULL));
 		take_entry(s);
 	}
-	pair_barrier(s); /* the initiator has counted */
-	pair_barrier(s); /* all commits are done: hundreds of REQUESTs */
+	pair_barrier(s); /* the initiator has read its counters */
+	pair_barrier(s); /* all commits are complete: hundreds of REQUESTs */
 	if (wait_for_count(s, 0, ROUNDS) != ROUNDS ||
 	    wait_for_count(s, 1, ROUNDS) != ROUNDS) {
 		printf("# target: %lu sends, %lu receives told\n",
@@ -81,8 +84,8 @@ static void run_target(struct side *s, const struct card *peer)
 		MUST(-FI_EOTHER);
 	}
 	/*
-	 * Counting at the base would be early, so it is refused, in either
-	 * order.
+	 * The base would count an operation too early: such a counter is
+	 * refused, in either order of the calls.
 	 */
 	MUST(fi_cntr_open(s->domain, &attr, &c, NULL));
 	MUST(fi_endpoint(s->domain, s->info, &ep, NULL));
@@ -115,7 +118,7 @@ static ssize_t write_commit(struct side *s, const struct card *peer, size_t at)
 	return fi_writemsg(s->ep, &msg, FI_COMPLETION | FI_COMMIT_COMPLETE);
 }
 
-/* A commit beyond the region, which the target refuses. */
+/* A commit beyond the end of the region, which the target refuses. */
 static ssize_t bad_commit(struct side *s, const struct card *peer)
 {
 	struct fi_rma_iov r = {peer->pool_addr + PAIR_POOL, 64, peer->pool_key};
@@ -203,10 +206,10 @@ static void check_failures(struct side *s, const struct card *peer)
 	OK(counter_value(s, 3) == ok && fi_cntr_readerr(s->cntr[3]) == bad + 1,
 	   "and is an error for the counter");
 	POST(s, bad_commit(s, peer));
-	usleep(100000); /* the error precedes the wait */
+	usleep(100000); /* let the error occur before the wait */
 	/*
-	 * fi_cntr_wait() reports errors during the wait; this one may precede
-	 * it.
+	 * fi_cntr_wait() reports errors that occur during the wait; this error
+	 * may have occurred before.
 	 */
 	OK(fi_cntr_wait(s->cntr[3], ok + 1, 2000) == -FI_EAVAIL ||
 		   s->o.progress == FI_PROGRESS_AUTO,

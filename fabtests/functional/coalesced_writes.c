@@ -12,9 +12,9 @@
 
 enum {
 	MANY = 200,
-	STEP = 192, /* distance of their places */
+	STEP = 192, /* distance of the small writes' offsets */
 	SMALL = 64,
-	FREE = 65536, /* place behind the small writes */
+	FREE = 65536, /* first offset after the small writes */
 };
 
 static const char *label;
@@ -106,11 +106,11 @@ static void run_target(struct side *s, const struct card *peer)
 
 	side_insert(s, peer);
 	pair_barrier(s);
-	pair_barrier(s); /* one commit for all */
+	pair_barrier(s); /* one commit for all writes */
 	fill_source(1);
 	OK(all_written(s), "all committed bytes are placed");
 	pair_barrier(s);
-	pair_barrier(s); /* without a commit */
+	pair_barrier(s); /* writes without a commit */
 	fill_source(2);
 	OK(all_written(s), "and all that came back without");
 	pair_barrier(s);
@@ -118,7 +118,7 @@ static void run_target(struct side *s, const struct card *peer)
 	OK(bytes[0] == 2 && bytes[1] == 3 && bytes[63] == 3,
 	   "the last one stays");
 	pair_barrier(s);
-	pair_barrier(s); /* cut, and written again */
+	pair_barrier(s); /* connection lost, and all written again */
 	fill_source(5);
 	OK(all_written(s), "written again all bytes are placed");
 	pair_barrier(s);
@@ -158,7 +158,7 @@ static int commit_all(struct side *s, const struct card *peer, int *due)
 	for (uint64_t i = 0; i < MANY; i++)
 		r[i] = (struct fi_rma_iov){peer->pool_addr + i * STEP, SMALL,
 					   peer->pool_key};
-	/* In two commits, so that each fits into a message. */
+	/* Two commits, each of which fits into one message. */
 	for (int i = 0; i < 2; i++) {
 		while (commit_post(s->ep, r + i * MANY / 2, MANY / 2, s->peer,
 				   FI_RPMEM_DURABLE, FI_RPMEM_CLASS_DEFAULT,
@@ -188,7 +188,7 @@ static void write_plenty(struct side *s, const struct card *peer)
 	OK(!bad && side_quiet(s), "each write of many ends once");
 }
 
-/* Reads, other writes and durable writes meet the small writes' bytes. */
+/* Reads, other writes and durable writes overlap the small writes' bytes. */
 static void check_overlaps(struct side *s, const struct card *peer)
 {
 	char got[64] = {0};
@@ -220,8 +220,8 @@ static void check_overlaps(struct side *s, const struct card *peer)
 			bad += ret != 0;
 			due++;
 			/*
-			 * Buffers that were not injected may be read until
-			 * their completion.
+			 * The provider may read a buffer that was not injected
+			 * until the completion.
 			 */
 			while (len[j] > 64 && due)
 				wait_for(s, &due, &bad);
@@ -267,7 +267,7 @@ static void write_to(struct side *s, const struct card *peer)
 	pair_barrier(s);
 }
 
-/* The peer closes with coalesced writes not sent yet. */
+/* The peer closes its endpoint before it has sent its coalesced writes. */
 static void serve_close(struct side *s, const struct card *peer)
 {
 	side_insert(s, peer);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Connected endpoints: messages and RMA as on the base, and durable writes. */
+/*
+ * Connected endpoints: messages and RMA as over the base, and durable writes.
+ */
 #include <dirent.h>
 #include <signal.h>
 #include <stddef.h>
@@ -33,7 +35,7 @@ static void echo_messages(struct side *s)
 	char *buf = room.in;
 
 	POST(s, fi_recv(s->ep, buf, sizeof(room.in), desc, 0, NULL));
-	pair_barrier(s); /* its receive is posted before the message */
+	pair_barrier(s); /* the peer's receive is posted before the message */
 	if (!side_wait(s, &e, &err))
 		MUST(-err.err);
 	POST(s, fi_send(s->ep, buf, sizeof(room.in), desc, 0, NULL));
@@ -50,7 +52,7 @@ static void run_target(struct side *s, const struct card *peer)
 {
 	post_recvs(s);
 	echo_messages(s);
-	pair_barrier(s); /* all is durable */
+	pair_barrier(s); /* the initiator's writes are durable */
 	OK(!memcmp(s->pool + 64, "small", 6), "the small write is placed");
 	OK(!memcmp(s->pool + 8192, "large", 6) && s->pool[8192 + 65535] == 'z',
 	   "the large one is placed");
@@ -135,7 +137,10 @@ static void check_writes(struct side *s, const struct card *peer)
 	};
 
 	large[sizeof(room.large) - 1] = 'z';
-	/* The first opens the session, the next may go inside its request. */
+	/*
+	 * The first write opens the session; the next ones may go inside their
+	 * request.
+	 */
 	for (int i = 0; i < 3; i++) {
 		POST(s, post_durable(s, room.small, 6, peer->pool_addr + 64,
 				     peer->pool_key, &then));
@@ -167,7 +172,7 @@ static void check_many(struct side *s, const struct card *peer)
 	int sent = 0, done = 0;
 	ssize_t ret;
 
-	/* More operations than credits. */
+	/* Post more operations than there are credits. */
 	while (done < 1000) {
 		ret = sent < 1000
 			      ? post_commit(s,
@@ -244,12 +249,12 @@ static void run_initiator(struct side *s, const struct card *peer)
 /* The target receives a commit, does not process it, and dies. */
 static void check_dead_target(struct side *s, const struct card *peer)
 {
-	pair_barrier_unpolled(s); /* until the session is open */
+	pair_barrier_unpolled(s); /* the session is open */
 	sleep(1);
 	_exit(0);
 }
 
-/* The same, with fi_shutdown(). */
+/* As check_dead_target(), but the target calls fi_shutdown(). */
 static void hang_up(struct side *s, const struct card *peer)
 {
 	pair_barrier_unpolled(s);
@@ -259,7 +264,7 @@ static void hang_up(struct side *s, const struct card *peer)
 	_exit(0);
 }
 
-/* Private connections to this process; from its counters. */
+/* Number of private connections to this process, from its counters. */
 static uint64_t sessions(void)
 {
 	uint64_t n = UINT64_MAX;
@@ -286,10 +291,10 @@ static uint64_t sessions(void)
 	return n;
 }
 
-/* The target closes the endpoint that it accepted, and goes on. */
+/* The target closes the endpoint that it accepted, and continues. */
 static void close_end(struct side *s, const struct card *peer)
 {
-	pair_barrier(s); /* the peer has committed, and polls no more */
+	pair_barrier(s); /* the peer has committed, and no longer polls */
 	OK(sessions() == 1, "the peer has a private connection");
 	MUST(fi_close(&s->ep->fid));
 	s->ep = NULL;
@@ -332,7 +337,7 @@ static void check_lost_connection(struct side *s, const struct card *peer)
 	OK(ended_well(s, buf), "a commit before");
 	MUST(key_query(s->ep, 0, peer->pool_key, FI_RPMEM_CLASS_DEFAULT,
 		       &attr));
-	/* Only a THEN store needs the target's CPU. */
+	/* For one-sided methods only a THEN store needs the target's CPU. */
 	alone = attr.method < FI_RPMEM_METHOD_AGENT_SFENCE;
 	pair_barrier(s);
 	nanosleep(&pause, NULL); /* the target stops polling */
@@ -351,7 +356,7 @@ static void check_lost_connection(struct side *s, const struct card *peer)
 		   -FI_ENOTCONN,
 	   "and no durable write");
 	side_close(s);
-	exit(0); /* the peer may be gone */
+	exit(0); /* the peer may have ended */
 }
 
 /* --- connecting --- */
@@ -377,8 +382,8 @@ union cm_data {
 };
 
 /*
- * As side_event(), and returns the length of the data. The other end progresses
- * only when its queue is read.
+ * As side_event(), and returns the length of the connection data. The other end
+ * progresses only when this process reads its queue.
  */
 static size_t cm_event(struct side *s, struct side *other, uint32_t want,
 		       union cm_data *d)
@@ -405,7 +410,9 @@ static bool came_whole(const union cm_data *d, size_t len, size_t size,
 	return len == size && !memcmp(d->e.data, want, size);
 }
 
-/* A listener and an initiator, either of which may be the bare base. */
+/*
+ * Connect a listener and an initiator, each over the provider or a bare base.
+ */
 static void meet_with_data(const struct pair_opts *to,
 			   const struct pair_opts *from)
 {
@@ -428,8 +435,8 @@ static void meet_with_data(const struct pair_opts *to,
 	fill_bytes(data, size, 1);
 	MUST(fi_connect(c.ep, card.name, data, size));
 	/*
-	 * Both are in one process: the request needs a read of the other's
-	 * queue.
+	 * Both ends are in one process: the connection request progresses only
+	 * when the initiator's queue is read.
 	 */
 	do {
 		uint32_t event;
@@ -495,8 +502,8 @@ static void bare_serve(struct side *s, const struct card *peer)
 	post_recvs(s);
 	echo_messages(s);
 	pair_barrier(s);
-	side_quiet(s); /* the write has arrived by then */
-	/* The base does not know the persistent region. */
+	side_quiet(s); /* the write has arrived after this pause */
+	/* A base as the initiator does not know the persistent region. */
 	tap_ok(!memcmp(s->o.prov ? s->pool : s->plain, "plain", 5),
 	       "%s: plain bytes are placed", label);
 }
@@ -659,7 +666,7 @@ static void check_strangers(void)
 
 int main(void)
 {
-	signal(SIGPIPE, SIG_IGN); /* the other half may have ended */
+	signal(SIGPIPE, SIG_IGN); /* no SIGPIPE if the other half has ended */
 	const struct {
 		const char *label;
 		struct pair_opts o;
@@ -683,7 +690,8 @@ int main(void)
 		pair_run(&kinds[i].o, &kinds[i].o, run_target, run_initiator);
 	}
 	/*
-	 * Use another address of the listener, if several networks lead to it.
+	 * Connect to another address of the listener, if this host has several
+	 * networks.
 	 */
 	label = "another address";
 	if (pair_over("tcp")) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * A client of a pool that fi_rpmem_crashtest tests: it counts, and acknowledges
- * behind its commit ("commit"), before it ("early"), or writes two words that
- * must be equal behind one commit ("torn"); "check" reads a recovered pool.
+ * each count after its commit ("commit") or before its commit ("early"), or
+ * writes two words that must be equal after their one commit ("torn"); "check"
+ * reads a recovered pool.
  */
 #include "config.h"
 

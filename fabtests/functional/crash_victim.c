@@ -99,7 +99,7 @@ static uint64_t value(unsigned int i)
 	return i * UINT64_C(0x0101010101010101);
 }
 
-/* A counter whose bytes are all the same, at this offset of a file. */
+/* Count up: all bytes of the counter at this offset of a file are the same. */
 static void count(const char *offset)
 {
 	const int fd = open("counter", O_RDWR | O_CREAT, 0600);
@@ -125,8 +125,8 @@ static void check_count(const char *offset)
 }
 
 /*
- * The same by stores; with msync of this page ("0": the counter's), of another
- * mapping, "private" or "readonly", or "none".
+ * As count(), by stores. page selects the msync: of this page ("0": the
+ * counter's), of another mapping ("private", "readonly"), or "none".
  */
 static void store(const char *page)
 {
@@ -153,7 +153,9 @@ static void store(const char *page)
 	}
 }
 
-/* Flushed by O_DSYNC or by sync_file_range, which flushes no disk's cache. */
+/*
+ * Count with O_DSYNC, or with sync_file_range(), which flushes no disk cache.
+ */
 static void flagged(const char *how)
 {
 	const int fd =
@@ -206,7 +208,7 @@ static void other_processes(void)
 		_exit(0);
 	}
 	must(waitpid(pid, &status, 0) == pid && !status);
-	/* posix_spawn is a vfork. */
+	/* posix_spawn() uses vfork(). */
 	must(!posix_spawnp(&pid, "sh", NULL, NULL, touch, environ));
 	must(waitpid(pid, &status, 0) == pid && !status);
 }
@@ -235,7 +237,7 @@ static void names(void)
 
 	must(!mkdir("dir", 0700) && !rename("dir", "folder"));
 	must(!link("a", "folder/hard") && !symlink("a", "soft"));
-	/* A rename between two names of one file changes nothing. */
+	/* A rename between two hard links of one file changes nothing. */
 	must(!rename("a", "folder/hard"));
 	/* Devices, which root can make, are not compared. */
 	must(!mknod("device", S_IFCHR | 0600, makedev(1, 3)) || errno == EPERM);
@@ -255,7 +257,7 @@ static void names(void)
 	}
 }
 
-/* Most ways to change files; then all of it is made durable. */
+/* Change files in most ways, then make all of it durable. */
 static void mixed(void)
 {
 	many_threads();
@@ -283,7 +285,7 @@ static void check_mixed(void)
 	must(readlink("soft", to, sizeof(to)) == 1);
 }
 
-/* Write until the disk is full; what was written before is acknowledged. */
+/* Write until the disk is full; acknowledge what was written before that. */
 static void fill(void)
 {
 	const int fd = open("fill", O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -313,7 +315,7 @@ static const char *death;
 
 static void *die(void *pid)
 {
-	/* Most often the other thread or process then waits in its call. */
+	/* By then the other thread or process most often waits in its call. */
 	usleep(50000);
 	if (*death == 'e')
 		_exit(3);

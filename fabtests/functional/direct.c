@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Unlayered capabilities go to the base unchanged, and never count as
- * persistent.
+/*
+ * Capabilities that the provider does not layer go to the base unchanged, and
+ * never count as persistent.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -81,7 +82,7 @@ static void check_persistent(const char *prov, enum fi_ep_type type)
 	fi_freeinfo(h);
 }
 
-/* Persistent and base operations do not share one completion order. */
+/* The completions of persistent and of base operations have no common order. */
 static void check_comp_order(const char *prov, enum fi_ep_type type)
 {
 	const uint64_t caps = FI_MSG | FI_RMA;

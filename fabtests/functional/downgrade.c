@@ -21,7 +21,7 @@ static struct {
 
 static char said[32];
 
-/* In every other round the operator does not trust the disk. */
+/* Whether the operator distrusts the disk: in every other round. */
 static bool disk_distrusted(int round)
 {
 	return round % 2;
@@ -53,8 +53,8 @@ static void target_half(struct side *s, const struct card *peer)
 }
 
 /*
- * One commit of this class: enum rp_status. It covers other bytes than
- * durable_write() writes: a commit over refused writes fails for them.
+ * Returns the enum rp_status of one commit of this class. The commit covers
+ * other bytes than durable_write() writes: over refused writes it would fail.
  */
 static int commit_of_class(struct side *s, const struct card *c, uint64_t key,
 			   int class)
@@ -68,7 +68,7 @@ static int commit_of_class(struct side *s, const struct card *c, uint64_t key,
 	return side_wait(s, &e, &err) ? 0 : err.prov_errno;
 }
 
-/* A durable write: 0 or the errno. */
+/* Returns 0 or the errno of one durable write. */
 static int durable_write(struct side *s, const struct card *c, uint64_t key)
 {
 	static char bytes[64] = "durable";
@@ -87,9 +87,9 @@ static int durable_write(struct side *s, const struct card *c, uint64_t key)
 }
 
 /*
- * A write with delivery-complete: 0 or enum rp_status. The closed region
- * has closed the connection, which the initiator notices now or has noticed
- * before.
+ * Returns 0 or the enum rp_status of a write with FI_DELIVERY_COMPLETE. The
+ * closed region has closed the connection, which the initiator notices now or
+ * has noticed before.
  */
 static int placed_write(struct side *s, const struct card *c, uint64_t key)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Preloaded into a server: a client connects when the server begins to open
- * libfabric. It says "early client: connected", or why not.
+ * libfabric. It prints "early client: connected", or why it is not.
  */
 #include "config.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Effects of a commit at its target: the store and the notification come when
- * the bytes are on the medium, and not before.
+/*
+ * Effects of a commit at its target: the store and the notification happen
+ * after the bytes are on the medium, and not before.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -51,7 +52,10 @@ static bool record_good(const char *from, uint64_t i)
 	return true;
 }
 
-/* A power cut now: does the medium have every record that the tail counts? */
+/*
+ * Assume a power cut now: the medium must have every record that the tail
+ * counts.
+ */
 static void judge_cut(void)
 {
 	uint64_t n = tail_of(medium);
@@ -63,7 +67,7 @@ static void judge_cut(void)
 		}
 }
 
-/* The provider binds this msync before libc's. */
+/* The provider's calls of msync() reach this function instead of libc's. */
 __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 						 int flags)
 {
@@ -78,7 +82,7 @@ __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 	return 0;
 }
 
-/* The target's findings, which the initiator reports. */
+/* Findings of the target, which the initiator reports. */
 struct verdict {
 	unsigned int syncs, torn, notes, early, strange, twice;
 	struct fi_cq_tagged_entry base, ours;
@@ -118,7 +122,10 @@ static void run_target(struct side *s, const struct card *peer)
 	/* The base's own entry, of a write to plain memory. */
 	next_entry(s, &v.base, &v.base_from);
 	v.base_at = offset_of(v.base.buf, s->plain);
-	/* Entries of the base and of persistent writes have no common order. */
+	/*
+	 * Entries of the base and of persistent writes have no common order:
+	 * wait.
+	 */
 	pair_barrier(s);
 	for (; v.notes < NOTES; v.notes++) {
 		const char *note = medium + LOG + v.notes * RECORD;
@@ -129,14 +136,14 @@ static void run_target(struct side *s, const struct card *peer)
 	}
 	v.peer = s->peer;
 	v.ours_at = offset_of(v.ours.buf, s->pool);
-	/* A write without a commit: its entry means placed. */
+	/* A write without a commit: its entry only says that it is placed. */
 	next_entry(s, &plain, &from);
 	v.strange += plain.data != 0x91a1 || s->pool[LOG - 1] != 'n';
 	v.twice = !side_quiet(s);
 	memset(medium, 0, sizeof(medium));
 	memset(s->pool, 0, LOG);
-	pair_barrier(s); /* the notes are read */
-	pair_barrier(s); /* the log is written */
+	pair_barrier(s); /* the target has read the notifications */
+	pair_barrier(s); /* the initiator has written the log */
 	v.syncs = atomic_load(&syncs);
 	v.torn = atomic_load(&torn);
 	v.tail = tail_of(medium);
@@ -187,7 +194,7 @@ static void check_notifications(struct side *s, const struct card *peer)
 	   "and so does one without a commit");
 }
 
-/* Read behind each commit: the place of its store, and the value found. */
+/* The word of each store, by fi_read() and by an atomic, after its commit. */
 static uint64_t reads[RECORDS][2];
 static int loose; /* operations outstanding without a context */
 
@@ -216,7 +223,9 @@ static void check_append(struct side *s, const struct card *peer)
 	uint64_t seen = 0;
 
 	while (ended < RECORDS) {
-		/* A few at a time; the store of each awaits its turn. */
+		/*
+		 * At most four at a time: each store is executed in its turn.
+		 */
 		while (posted < RECORDS && posted - ended < 4) {
 			r.addr = peer->pool_addr + LOG + posted * RECORD;
 			memset(bytes[posted], posted + 1, RECORD);
@@ -227,7 +236,7 @@ static void check_append(struct side *s, const struct card *peer)
 					    FI_RPMEM_DURABLE,
 					    FI_RPMEM_CLASS_DEFAULT, &then,
 					    bytes[posted - 1]));
-			loose++; /* the write */
+			loose++; /* the write has no context */
 			if (s->o.caps & FI_ATOMIC)
 				meet_store(s, &then);
 		}
@@ -328,7 +337,10 @@ int main(void)
 		{"sockets", {.prov = "sockets;ofi_rpmem", .caps = FI_ATOMIC}},
 	};
 
-	/* On a loaded machine a slow target is not a silent one. */
+	/*
+	 * With this timeout a slow target on a loaded machine does not count as
+	 * silent.
+	 */
 	setenv("FI_OFI_RPMEM_TIMEOUT", "30000", 0);
 	setbuf(stdout, NULL);
 	for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Domains with two endpoints each: remote CQ data arrives in the queue of the
- * endpoint that was written to, with the source that wrote.
+/*
+ * Domains with two endpoints each: remote CQ data arrives in the queue of the
+ * endpoint that was written to, with the source address of the writer.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 #include "functional/pair.h"
 
 enum {
-	EACH = 10, /* writes from each endpoint to each */
+	EACH = 10, /* writes from each endpoint to each endpoint */
 	NAME = 128,
 };
 
@@ -67,7 +68,10 @@ static void exchange_names(struct side *s, struct ends *d)
 	for (int i = 0; i < 2; i++)
 		if (!side_wait(s, &e, &err))
 			MUST(-err.err);
-	/* Entries of the peer's writes would be mistaken for these. */
+	/*
+	 * Entries of the peer's writes would be mistaken for entries of these
+	 * messages.
+	 */
 	pair_barrier(s);
 	d->to[0] = s->peer;
 	MUST(fi_av_insert(s->av, theirs, 1, &d->to[1], 0, NULL) == 1 ? 0 : -1);
@@ -119,7 +123,7 @@ static void count_entries(const struct side *s, const struct ends *d, int to,
 	} else {
 		n->right[from]++;
 	}
-	/* A connected endpoint has one peer, whatever its address is. */
+	/* A connected endpoint has one peer, so its source is not checked. */
 	if (s->o.sources && !s->o.msg && src != d->to[from])
 		n->unknown++;
 }
@@ -157,7 +161,7 @@ static void close_one(struct side *s, struct ends *d)
 	MUST(fi_close(&d->ep[1]->fid));
 	d->ep[1] = NULL;
 	pair_barrier(s);
-	pair_barrier(s); /* data was written to the closed one */
+	pair_barrier(s); /* the initiator has written data to the closed one */
 	OK(side_quiet(s), "no other queue has an entry");
 	pair_barrier(s);
 	close_second(d);
@@ -232,8 +236,8 @@ static int write_all(struct side *s, struct ends *d, const struct card *peer)
 }
 
 /*
- * A queue with a descriptor, opened after the connections: earlier completions
- * woke nobody.
+ * A queue with a descriptor, opened after the connections: completions before
+ * that woke nobody.
  */
 static void sleep_on_late_queue(struct side *s, const struct card *peer)
 {
@@ -279,7 +283,10 @@ static void run_initiator(struct side *s, const struct card *peer)
 			   err.prov_errno == RP_ST_UNSUPPORTED,
 		   "data for an endpoint that is gone are an error");
 	}
-	/* The target's first address stays usable. */
+	/*
+	 * After the removal of another address the target's first one stays
+	 * usable.
+	 */
 	MUST(fi_av_remove(s->av, &d.to[1], 1, 0));
 	POST(s, post_write(s, peer, s->ep, d.to[0], 0, FI_COMMIT_COMPLETE));
 	OK(side_wait(s, &e, &err), "an address goes, and the other one stays");
@@ -318,7 +325,10 @@ int main(void)
 		 {.msg = true, .progress = FI_PROGRESS_AUTO}},
 	};
 
-	/* Sleep at once, and let no heartbeat wake the sleeper. */
+	/*
+	 * Sleep without polling first, and without a heartbeat that wakes the
+	 * sleeper.
+	 */
 	setenv("FI_OFI_RPMEM_SPIN", "0", 1);
 	setenv("FI_OFI_RPMEM_TIMEOUT", "600000", 1);
 	for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++) {

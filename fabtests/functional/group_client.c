@@ -4,8 +4,8 @@
  * say, and prints a line for each: the result, or the error.
  *
  * w OFFSET TEXT: write. d OFFSET TEXT: durably. c: commit. t OFFSET NUMBER:
- * commit, and then store. r OFFSET LENGTH: read. q: members that are current,
- * members, times that one was opened again. m INDEX: state of a member.
+ * commit, and then store. r OFFSET LENGTH: read. q: number of current members,
+ * of members, and of reconnections. m INDEX: state of a member.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,11 +4,11 @@
  *
  *   group_load PLACE LEDGER take|share SEED SECONDS [look]
  *
- * A cell is 64 bytes, at each 4 KiB, and holds one number eight times. The
- * first cell has the number of writers before: a writer is the next one, and
- * all of its numbers begin with that. SECONDS is the timeout of the operations,
- * and the file "secret" has the secret. With "look" nothing is written. The end
- * of the input ends the program.
+ * A cell has 64 bytes, one at each 4 KiB, and holds one number eight times. The
+ * first cell counts the writers so far. A new writer increments this count, and
+ * all of its numbers begin with the new count. SECONDS is the timeout of the
+ * operations, and the file "secret" has the secret. With "look" nothing is
+ * written. The end of the input ends the program.
  *
  * Lines of the ledger: refused RESULT TEXT; open; see CELL NUMBER NUMBER (the
  * least and the greatest one there); life NUMBER; put CELL NUMBER, before the
@@ -33,7 +33,7 @@
 
 static FILE *ledger;
 static struct rpmem_pool *pool;
-static uint64_t *has; /* of each cell; what this writer has put or seen */
+static uint64_t *has; /* by cell: the number last written or read */
 static unsigned int cells, members;
 static uint64_t seed, life, next;
 
@@ -61,7 +61,7 @@ static unsigned int below(unsigned int n)
 	return (unsigned int)((seed >> 20) % n);
 }
 
-/* Whether the input has ended; it waits up to ms for that. */
+/* Whether the input has ended; waits up to ms for its end. */
 static bool is_over(int ms)
 {
 	struct pollfd in = {.fd = 0, .events = POLLIN};
@@ -69,7 +69,7 @@ static bool is_over(int ms)
 	return poll(&in, 1, ms) > 0;
 }
 
-/* A call that timed out is made again. */
+/* Whether to repeat a call: it has timed out. */
 static bool again(int ret)
 {
 	if (!ret)
@@ -107,7 +107,7 @@ static void see_all(void)
 		if (most)
 			fprintf(ledger, "see %u %" PRIu64 " %" PRIu64 "\n", c,
 				least, most);
-		/* A write that was torn, and not committed, is put again. */
+		/* A torn write was not committed: the cell has no value. */
 		has[c] = least == most ? most : 0;
 	}
 	say("seen\n");
@@ -129,7 +129,7 @@ static void put(struct rpmem_pool_op *op, uint64_t *words, unsigned int cell,
 	};
 }
 
-/* Writes, some outstanding at once, until all are durable. */
+/* Post writes, some outstanding at once, until all are durable. */
 static void batch(void)
 {
 	static uint64_t words[BATCH][WORDS];
@@ -138,7 +138,7 @@ static void batch(void)
 	const unsigned int first = 1 + below(cells - BATCH - 1);
 	unsigned int out = 0;
 
-	/* The cells of a batch differ; a long way apart if the step is 37. */
+	/* The cells of a batch differ; with step 37 they are far apart. */
 	for (unsigned int i = 0; i < n; i++)
 		put(&ops[i], words[i], 1 + (first + i * 37) % (cells - 1),
 		    life << 32 | next++);
@@ -163,7 +163,7 @@ static void batch(void)
 	say("ack\n");
 }
 
-/* A writer reads what it has put. */
+/* Read what this writer has written, and compare. */
 static void look(void)
 {
 	const unsigned int cell = 1 + below(cells - 1);

@@ -16,7 +16,10 @@
 
 #include "functional/pair.h"
 
-/* Duration of a flush, set by the script, less the clock's error, in ms. */
+/*
+ * Duration of a flush in ms, as the script sets it, less the error of the
+ * clock.
+ */
 #define FLUSH_MS 50
 
 static struct fi_cq_tagged_entry e;
@@ -74,7 +77,7 @@ static void check_registrations(struct side *s)
 	tap_ok(!register_memory(s, end, 2 * page,
 				FI_REMOTE_READ | FI_SEND | FI_READ),
 	       "not where peers do not write");
-	/* A file mapping beside anonymous memory, in one range. */
+	/* A mapping of a file next to anonymous memory, in one range. */
 	if (mmap(anon + page, page, rw, MAP_SHARED | MAP_FIXED,
 		 fd = open(s->path, O_RDWR), 0) == MAP_FAILED)
 		MUST(-errno);
@@ -147,7 +150,7 @@ static ssize_t post_writemsg(struct side *s)
 	return fi_writemsg(s->ep, &msg, FI_COMPLETION);
 }
 
-/* One write to the file and to ordinary memory. */
+/* One write whose ranges are in the file and in ordinary memory. */
 static ssize_t post_mixed(struct side *s)
 {
 	const struct iovec iov = {src, 64};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Small durable writes inside their request: which ones, that they are on the
- * medium, and that nothing overtakes them.
+/*
+ * Small durable writes inside their request: which writes, that their bytes are
+ * on the medium, and that no later operation overtakes them.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -15,11 +16,11 @@
 #include "unit/disk.h"
 
 enum {
-	MOST = 4096,	/* bytes of the largest */
-	APART = 16384,	/* distance of places, on separate pages */
-	ROUNDS = 40,	/* of the order tests */
-	HOT = 8 * 4096, /* place of the order tests */
-	BEHIND = 65536, /* place of the write that is cut off */
+	MOST = 4096,	/* bytes of the largest write inside a request */
+	APART = 16384,	/* distance of the writes' offsets, on separate pages */
+	ROUNDS = 40,	/* rounds of the order tests */
+	HOT = 8 * 4096, /* offset of the order tests */
+	BEHIND = 65536, /* from here on the file is truncated */
 };
 
 static const size_t sizes[] = {1,   2,	  3,	7,    8,    9,	      15,
@@ -29,12 +30,12 @@ enum {
 	SIZES = sizeof(sizes) / sizeof(sizes[0])
 };
 
-/* The target's findings, for the initiator to read. */
+/* Findings of the target, which the initiator reads. */
 static struct {
 	atomic_uint stores; /* pages prepared for a store */
 	atomic_uint lost;   /* bytes missing on the medium */
-	atomic_uint beside; /* bytes around them that have changed */
-	atomic_uint late;   /* messages that came before their data */
+	atomic_uint beside; /* bytes changed around the written ones */
+	atomic_uint late;   /* messages that arrived before their data */
 	atomic_uint notes;
 } * seen;
 
@@ -50,7 +51,7 @@ static struct fi_cq_err_entry err;
 static char *pool;
 static char medium[PAIR_POOL];
 
-/* The provider binds these before libc's. */
+/* The provider's calls of msync() and madvise() come here, not to libc. */
 __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 						 int flags)
 {
@@ -62,7 +63,7 @@ __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 	return (int)ret;
 }
 
-/* Only the agent calls this, for pages that it will store to. */
+/* Only the agent calls madvise(), for pages that it will store to. */
 __attribute__((visibility("default"))) int madvise(void *addr, size_t len,
 						   int advice)
 {
@@ -100,11 +101,11 @@ static void run_target(struct side *s, const struct card *peer)
 	memset(medium, 0, sizeof(medium));
 	pool = s->pool;
 	pair_barrier(s);
-	pair_barrier(s); /* all sizes are written */
+	pair_barrier(s); /* the initiator has written all sizes */
 	for (int i = 0; i < SIZES; i++)
 		check_medium(i, sizes[i]);
 	pair_barrier(s);
-	/* Each message announces a store posted before it. */
+	/* Each message announces a store that was posted before the message. */
 	for (int i = 1; i <= ROUNDS; i++) {
 		POST(s,
 		     fi_recv(s->ep, &n, sizeof(n), NULL, FI_ADDR_UNSPEC, &n));
@@ -118,7 +119,7 @@ static void run_target(struct side *s, const struct card *peer)
 			atomic_fetch_add(&seen->late, 1);
 	}
 	pair_barrier(s);
-	pair_barrier(s); /* overlapping writes are done */
+	pair_barrier(s); /* overlapping writes are complete */
 	memcpy(&word, medium + HOT, sizeof(word));
 	if (word != 0x0202020202020202)
 		atomic_fetch_add(&seen->lost, 1);
@@ -133,7 +134,7 @@ static void run_target(struct side *s, const struct card *peer)
 		if (medium[k])
 			atomic_fetch_add(&seen->lost, 1);
 	pair_barrier(s);
-	/* Read messages that are left. */
+	/* Read the messages that have not been read yet. */
 	pair_barrier(s);
 	while (fi_cq_read(s->cq, &e, 1) == 1)
 		atomic_fetch_add(&seen->notes, 1);
@@ -191,8 +192,8 @@ static void all_sizes(struct side *s, const struct card *peer)
 		small += sizes[i] <= limit;
 		if (i % 3 == 0 && sizes[i] > 2) {
 			/*
-			 * Several segments; the buffer is free when the call
-			 * returns.
+			 * Several segments; the buffer may be reused when the
+			 * call returns.
 			 */
 			iov[0] = (struct iovec){bytes, 1};
 			iov[1] = (struct iovec){bytes + 1, sizes[i] - 2};
@@ -246,7 +247,7 @@ static void check_announced(struct side *s, const struct card *peer)
 	OK(good == 2 * ROUNDS, "each is announced by a message behind it");
 }
 
-/* The later one of two overlapping writes stays. */
+/* The bytes of the later one of two overlapping writes stay. */
 static void check_overlapping(struct side *s, const struct card *peer)
 {
 	static const uint64_t one = 0x0101010101010101,
@@ -285,7 +286,7 @@ static bool zeros(struct side *s, const struct card *peer, uint64_t at,
 	       e.flags == (FI_RMA | FI_WRITE);
 }
 
-/* Zeros replace what is there, and no byte beside them. */
+/* Zeros replace the bytes of their range, and change no byte around it. */
 static void check_zeros(struct side *s, const struct card *peer)
 {
 	struct fi_rma_iov to = {peer->pool_addr + HOT, 8, peer->pool_key};
@@ -352,7 +353,7 @@ static void run_initiator(struct side *s, const struct card *peer)
 	pair_barrier(s);
 	pair_barrier(s);
 	OK(atomic_load(&seen->notes) == 1, "the target gets one entry");
-	/* The region is gone: the write fails, and the target lives. */
+	/* The file was truncated: the write fails, and the target survives. */
 	if (limit >= 8) {
 		POST(s, post_write(s, peer, bytes, 8, BEHIND + 4096,
 				   FI_COMMIT_COMPLETE));
@@ -374,7 +375,10 @@ static int run_pair(const char *what, const char *max, size_t bytes,
 	if (pid < 0)
 		return 1;
 	if (!pid) {
-		/* Read once, when libfabric looks for providers. */
+		/*
+		 * The variable is read once, when libfabric looks for
+		 * providers.
+		 */
 		if (max)
 			setenv("FI_OFI_RPMEM_INLINE", max, 1);
 		label = what;
@@ -412,7 +416,10 @@ int main(int argc, char **argv)
 	};
 	int bad = 0;
 
-	/* On a loaded machine a slow target is not a silent one. */
+	/*
+	 * With this timeout a slow target on a loaded machine does not count as
+	 * silent.
+	 */
 	setenv("FI_OFI_RPMEM_TIMEOUT", "30000", 0);
 	setbuf(stdout, NULL);
 	seen = mmap(NULL, sizeof(*seen), PROT_READ | PROT_WRITE,

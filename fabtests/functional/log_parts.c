@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * Two logs of one pool, for log.sh: log_parts WHERE, a pool without a log, or
- * log_parts PARTS SHARED WHOLE, three of them: the daemon is started again when
- * the program has written a line, and before it reads one.
+ * log_parts PARTS SHARED WHOLE, three such pools. log.sh starts the daemon
+ * again when the program has written a line, and before the program reads one.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -76,7 +76,7 @@ static int open_part(struct rpmem_pool **p, unsigned int parts,
 	return rpmem_pool_open(p, where, &a);
 }
 
-/* The entries of a log are these letters, and no more. */
+/* Check that the entries of a log are these letters, and no others. */
 static void has(struct rpmem_log *l, const char *entries)
 {
 	uint64_t lsn = RPMEM_LOG_HEAD;
@@ -102,7 +102,7 @@ static void number_is_recorded(void)
 	CHECK(create(2, 2) == -EINVAL && create(0, 1) == -EINVAL);
 	CHECK(create(33, 0) == -EINVAL);
 	CHECK(open_log(&l, 2, 0, 0) == -ENXIO && names("has 1 part", "not 2"));
-	/* The second one may come first. */
+	/* The second log may be created before the first. */
 	OK(create(2, 1));
 	CHECK(open_log(&l, 2, 0, 0) == -ENODATA);
 	OK(create(2, 0));
@@ -116,7 +116,7 @@ static void number_is_recorded(void)
 	CHECK(open_log(&l, 2, 2, 0) == -EINVAL && names("no log 2", "of 2"));
 }
 
-/* A pool that is one log is not divided, and one log stays what it was. */
+/* A pool that is one log cannot be divided, and its log stays as it was. */
 static void one_log_stays(void)
 {
 	struct rpmem_log_attr old = attr_of(77, 99);
@@ -157,7 +157,7 @@ static void refusal_divides_nothing(void)
 	rpmem_pool_close(pool);
 }
 
-/* Each first create divides the pool, or waits for the one that does. */
+/* Concurrent creates: one divides the pool, and the others wait for it. */
 static void first_creates_meet(void)
 {
 	pid_t pids[8];
@@ -174,7 +174,7 @@ static void first_creates_meet(void)
 		CHECK(waitpid(pids[i], &status, 0) == pids[i] && !status);
 }
 
-/* Each of them takes the log in the end, however often others do meanwhile. */
+/* Each of several writers that take the log succeeds in the end. */
 static void takers_meet(void)
 {
 	struct rpmem_log *l;
@@ -216,7 +216,7 @@ static void writers_are_apart(void)
 	OK(rpmem_log_publish(b));
 	has(reader[0], "12");
 	has(reader[1], "x");
-	/* A creator displaces no writer where there is a log. */
+	/* A create displaces no writer of a log that exists. */
 	taking.take = 1;
 	CHECK(rpmem_log_create(where, &taking) == -EEXIST);
 	OK(rpmem_log_append(b, "w", 1, NULL));
@@ -238,7 +238,7 @@ static void writers_are_apart(void)
 	rpmem_log_close(c);
 }
 
-/* An endpoint of an initiator that keeps no promise. */
+/* An initiator that bypasses librpmem_pool and may break its rules. */
 struct raw {
 	struct fid_ep *ep;
 	struct fid_cq *cq;
@@ -250,7 +250,9 @@ static void raw_open(struct raw *r, const struct rpmem_pool_fabric *f)
 {
 	struct fi_cq_attr cq = {.format = FI_CQ_FORMAT_CONTEXT};
 	struct fi_av_attr av = {.type = FI_AV_TABLE};
-	/* The key has the port of the target's private connections. */
+	/*
+	 * No service listens here: the key has the port of private connections.
+	 */
 	const struct sockaddr_in host = {
 		.sin_family = AF_INET,
 		.sin_port = htons(1),
@@ -297,7 +299,7 @@ static int raw_write(struct raw *r, uint64_t addr, uint64_t key)
 	return err.err;
 }
 
-/* The bytes of each part that are beside another one. */
+/* Read the bytes of each part that are next to another part. */
 static void read_edges(struct rpmem_pool *p[3], uint64_t len, char edges[3][64])
 {
 	OK(rpmem_pool_read(p[0], edges[0], 64, len - 64));
@@ -335,7 +337,7 @@ static void key_reaches_one_part(void)
 		CHECK(before[i][0] == '0' + i && before[i][63] == '0' + i);
 	CHECK(rpmem_pool_write(p[1], "x", 1, info.length, 0) == -ERANGE);
 	raw_open(&r, &f);
-	OK(raw_write(&r, f.addr, f.key)); /* its own bytes */
+	OK(raw_write(&r, f.addr, f.key)); /* bytes of its own part */
 	CHECK(raw_write(&r, f.addr - 64, f.key) != 0);
 	CHECK(raw_write(&r, f.addr - 8, f.key) != 0);
 	CHECK(raw_write(&r, f.addr + info.length, f.key) != 0);
@@ -347,7 +349,7 @@ static void key_reaches_one_part(void)
 		rpmem_pool_close(p[i]);
 }
 
-/* A new owner ends the key of the former one, and no other. */
+/* A new owner ends the key of the former owner, and no other key. */
 static void fencing_disturbs_nobody(void)
 {
 	struct rpmem_pool_info info = {.size = sizeof(info)};
@@ -386,7 +388,7 @@ static void divide(unsigned int parts)
 	rpmem_pool_close(p);
 }
 
-/* No log is in the pool any more. */
+/* Zero the pool, so that it has no log. */
 static void clear(void)
 {
 	struct rpmem_pool_info info = {.size = sizeof(info)};
@@ -403,7 +405,7 @@ static struct rpmem_pool *open_whole(const char *pool, int exclusive)
 {
 	const struct rpmem_pool_attr a = {
 		.size = sizeof(a),
-		.timeout = 2, /* less than a new daemon waits for its owners */
+		.timeout = 2, /* shorter than a new daemon's wait for owners */
 		.exclusive = exclusive,
 	};
 	struct rpmem_pool *p;
@@ -413,8 +415,8 @@ static struct rpmem_pool *open_whole(const char *pool, int exclusive)
 }
 
 /*
- * Clients that others displace while the daemon is started again are told so
- * before their timeout; one that nobody displaced divides its pool.
+ * Clients that others displace while the daemon is started again get that error
+ * before their timeout; a client that nobody displaced divides its pool.
  */
 static int restart(char **pools)
 {
@@ -455,7 +457,7 @@ int main(int argc, char **argv)
 	if (argc != 2)
 		return 2;
 	where = argv[1];
-	/* No library is in use when it forks. */
+	/* Fork first: none of the libraries is in use yet. */
 	first_creates_meet();
 	takers_meet();
 	divide(1);

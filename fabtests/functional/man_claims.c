@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Does the provider do what fi_rpmem(7) and the pages of section 3 claim? */
+/*
+ * Tests whether the provider does what fi_rpmem(7) and the pages of section 3
+ * say.
+ */
 #include "config.h"
 
 #include <dlfcn.h>
@@ -42,7 +45,7 @@ static void bail(const char *what, const char *why)
 	exit(1);
 }
 
-/* One endpoint is target and initiator. */
+/* This one endpoint is target and initiator. */
 static struct rp_fabric f;
 static fi_addr_t self;
 static char err[RP_ERR_LEN];
@@ -86,7 +89,7 @@ static struct fi_rma_iov range_of(const struct memory *m, uint64_t off,
 		.addr = addr_of(m) + off, .len = len, .key = fi_mr_key(m->mr)};
 }
 
-/* Take the next completion: 0, or the error entry's prov_errno. */
+/* Read the next completion: 0, or the prov_errno of the error entry. */
 static int take_completion(void **context, struct fi_cq_err_entry *bad)
 {
 	struct fi_cq_entry e;
@@ -108,7 +111,7 @@ static int take_completion(void **context, struct fi_cq_err_entry *bad)
 	return -1;
 }
 
-/* No completion may follow; waits for a while only. */
+/* Whether no further completion comes within a while. */
 static bool no_completion(void)
 {
 	struct fi_cq_entry e;
@@ -207,7 +210,7 @@ static void check_committing(void)
 	claim_is(AGAIN(commit_post(f.ep, r, 2, self, FI_RPMEM_DURABLE,
 				   FI_RPMEM_CLASS_POWER, NULL, &b)),
 		 0, "fi_rpmem_commit() of it and of bytes never written");
-	memset(r, 0, sizeof(r)); /* copied: the buffer is free again */
+	memset(r, 0, sizeof(r)); /* the call has copied it: it may be reused */
 	claim(!take_completion(&c, &bad) && !take_completion(&c, &bad) &&
 		      no_completion(),
 	      "both complete once, although the ranges were overwritten");
@@ -219,7 +222,7 @@ static void check_committing(void)
 	claim(!take_completion(&c, &bad) && c == &a, "completes");
 }
 
-/* More ranges than fit one message still give one completion. */
+/* A commit of more ranges than fit one message still has one completion. */
 static void many_ranges(void)
 {
 	static struct fi_rma_iov r[1000];
@@ -443,7 +446,7 @@ static void not_offered(void)
 		 "events of the address vector are refused");
 }
 
-/* How often is the provider listed for these hints? */
+/* How many entries of the provider fi_getinfo() lists for these hints. */
 static int count_listed(const struct fi_info *hints)
 {
 	struct fi_info *list = NULL;
@@ -501,7 +504,7 @@ static void check_selecting(void)
 	rp_fabric_close(&base);
 }
 
-/* Keys chosen by the application carry no facts, so nothing is promised. */
+/* A key chosen by the application carries no facts: nothing is promised. */
 static void chosen_keys(void)
 {
 	struct fi_info *h = fi_allocinfo(), *info;
@@ -561,7 +564,10 @@ static void default_flag(void)
 	f.ep = ep;
 	claim_is(AGAIN(fi_write(ep, buf, 8, NULL, self, r.addr, r.key, &a)), 0,
 		 "fi_write() on an endpoint with the default flag");
-	/* tmpfs lacks the required class power: the error proves a commit. */
+	/*
+	 * tmpfs does not reach class power, so this error proves that a commit
+	 * ran.
+	 */
 	claim(take_completion(&c, &bad) == RP_ST_CLASS && c == &a,
 	      "is a commit");
 	claim_is(AGAIN(fi_writedata(ep, buf, 8, NULL, 7, self, r.addr, r.key,
@@ -731,7 +737,7 @@ int main(int argc, char **argv)
 	    register_memory(&shm, FI_RMA_PMEM) || register_memory(&plain, 0))
 		bail("set-up", err);
 
-	unlink(tmpfs); /* registration needed the name */
+	unlink(tmpfs); /* the registration needed the name of the file */
 	check_registering(folder);
 	check_committing();
 	many_ranges();

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* More peers than a domain holds connections to: idle connections are closed
- * for new ones, unnoticed, and no write over them is lost or poisoned.
+/*
+ * More peers than a domain holds connections to: the provider closes idle
+ * connections for new ones without an error, and no write over them is lost or
+ * poisoned.
  */
 #include "config.h"
 
@@ -18,11 +20,11 @@
 #include "fabtests/commit.h"
 #include "util/fabric.h"
 
-#define OPEN  1024 /* docs/operating.md: connections that an initiator holds */
+#define OPEN  1024 /* maximum connections of an initiator: docs/operating.md */
 #define PEERS (OPEN + 40)
-#define BYTES 256 /* RDMA: shorter writes may go inside a request */
+#define BYTES 256 /* so long that a write is by RDMA, not inside a request */
 #define LEN   ((size_t)PEERS * BYTES)
-/* Both ends of all connections are in this process; and other descriptors. */
+/* Descriptors: both ends of all connections are in this process, and others. */
 #define FDS (2 * OPEN + 200)
 
 static struct rp_fabric f;
@@ -45,7 +47,7 @@ static void bail(const char *what, const char *why)
 	exit(1);
 }
 
-/* Wait for its completion; 0, or its error. */
+/* Wait for the completion of an operation; returns 0 or its error. */
 static int wait_end(ssize_t posted)
 {
 	struct fi_cq_err_entry bad = {0};

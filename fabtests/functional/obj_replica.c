@@ -25,7 +25,7 @@ static int give_up(const char *what)
 	return 1;
 }
 
-/* One transaction; the object of the one before is freed. */
+/* Run one transaction, which frees the object of the previous one. */
 static int step(PMEMobjpool *pool, struct root *r)
 {
 	volatile int ret = 0;
@@ -76,7 +76,7 @@ static int check(const struct root *r)
 	return 0;
 }
 
-/* Persists of many sizes, without transactions. */
+/* Persist ranges of many sizes, without transactions. */
 static int flush_many(PMEMobjpool *pool, struct root *r)
 {
 	for (unsigned int i = 1; i < CELLS; i *= 2) {

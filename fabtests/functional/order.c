@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A requested message order holds across the private connection and the base's:
- * an announcement is seen behind its data.
+/*
+ * A requested message order holds across the private connection and the base's:
+ * an announcement is visible only after its data.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -12,12 +13,12 @@
 #include "functional/pair.h"
 
 enum {
-	ROUNDS = 16,	 /* of each kind */
+	ROUNDS = 16,	 /* rounds of each kind */
 	LONG = 100000,	 /* bytes that take a while to transfer */
-	SHORT = 200,	 /* these may go inside a request */
+	SHORT = 200,	 /* bytes that may go inside a request */
 	FLAG = LONG + 8, /* in persistent memory; 8 bytes behind the data */
 	RDMA = 8192,	 /* bytes that never go inside a request */
-	PLAIN_FLAG = 64, /* in plain memory */
+	PLAIN_FLAG = 64, /* offset in plain memory */
 };
 
 /* The operation that announces the data of a round. */
@@ -25,11 +26,11 @@ enum announcement {
 	MESSAGE,
 	INJECTED,
 	TAGGED,
-	FLAG_WRITE,   /* to the same region */
-	FLAG_RDMA,    /* the same, too long for a request */
-	FLAG_DURABLE, /* inside its request, if that is offered */
+	FLAG_WRITE,   /* short write to the same region */
+	FLAG_RDMA,    /* write to it, too long for a request */
+	FLAG_DURABLE, /* durable write, inside its request if possible */
 	FLAG_ATOMIC,
-	FLAG_PLAIN, /* over the base's connection */
+	FLAG_PLAIN, /* write over the base's connection */
 	KINDS,
 };
 
@@ -191,7 +192,7 @@ static int post_announcement(struct side *s, const struct card *peer,
 	}
 }
 
-/* The data of one round in three are not durable. */
+/* In one round of three the data is not durable. */
 static int round_trip(struct side *s, const struct card *peer,
 		      enum announcement a, uint64_t n)
 {

@@ -74,7 +74,9 @@ int tap_done(void)
 	return tally_of()->failures ? 1 : 0;
 }
 
-/* RPMEM_BASE and RPMEM_NODE choose base and address of the tests. */
+/*
+ * The variables RPMEM_BASE and RPMEM_NODE choose base and address of the tests.
+ */
 static const char *base_prov(void)
 {
 	const char *base = getenv("RPMEM_BASE");
@@ -212,7 +214,7 @@ uint32_t side_event(struct side *s, struct fi_eq_cm_entry *e)
 	return event;
 }
 
-/* The connection is up, and the event is of this endpoint. */
+/* Expect the event that this endpoint's connection is up. */
 static void expect_connected(struct side *s)
 {
 	struct fi_eq_cm_entry e;
@@ -260,7 +262,9 @@ void side_connect(struct side *s, const struct card *peer)
 
 static const uint64_t remote = FI_REMOTE_READ | FI_REMOTE_WRITE;
 
-/* RPMEM_POOL and RPMEM_MAP_SYNC choose the memory of the tests. */
+/*
+ * The variables RPMEM_POOL and RPMEM_MAP_SYNC choose the memory of the tests.
+ */
 void *pair_map(const char *path, size_t *len)
 {
 	const char *at = strchr(path, '@');
@@ -455,7 +459,7 @@ void pair_barrier_unpolled(struct side *s)
 
 	if (write(out_fd, &c, 1) != 1)
 		MUST(-errno);
-	/* The other half may need progress of this one meanwhile. */
+	/* The other half may need the progress of this half meanwhile. */
 	while ((n = read(in_fd, &c, 1)) != 1) {
 		if (!n || errno != EAGAIN)
 			MUST(-EPIPE);
@@ -466,7 +470,10 @@ void pair_barrier_unpolled(struct side *s)
 void pair_barrier(struct side *s)
 {
 	pair_barrier_unpolled(s);
-	/* Poll, so that what the other half's thread placed is seen first. */
+	/*
+	 * Poll, so that this half reads what the other half's thread has
+	 * placed.
+	 */
 	side_poke(s);
 }
 
@@ -486,7 +493,7 @@ static unsigned int deadline_s(void)
 	return given ? (unsigned int)atoi(given) : 120;
 }
 
-static time_t begun; /* start of the half */
+static time_t begun; /* start time of the half */
 
 static time_t seconds(void)
 {
@@ -513,7 +520,7 @@ static void run_half(const char *who, int in, int out,
 	in_fd = in;
 	out_fd = out;
 	begun = seconds();
-	alarm(deadline_s()); /* kills a test that hangs */
+	alarm(deadline_s()); /* kill a test that hangs */
 	side_open(&s, o);
 	if (target)
 		side_memory(&s);
@@ -550,7 +557,10 @@ void pair_run(const struct pair_opts *target, const struct pair_opts *initiator,
 	int down[2], up[2];
 	pid_t t, i;
 
-	/* On a busy machine a slow half is not a dead one. */
+	/*
+	 * With this timeout a slow half on a busy machine does not count as
+	 * dead.
+	 */
 	setenv("FI_OFI_RPMEM_TIMEOUT", "30000", 0);
 	fflush(stdout);
 	tally_of();

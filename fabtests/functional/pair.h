@@ -17,8 +17,7 @@
 #include "fabtests/commit.h"
 
 #define PAIR_POOL (1u << 20)
-/* Requested for volatile memory: it looks like the key of a persistent region.
- */
+/* Key of volatile memory that looks like the key of a persistent region. */
 #define PAIR_PLAIN_KEY (5ull << 61 | 2)
 #define PAIR_DEVICE    (2u << 20) /* devdax maps whole huge pages */
 
@@ -30,8 +29,8 @@ struct pair_opts {
 	enum fi_cq_format format;    /* 0: tagged */
 	bool sleeps;		     /* CQ with a descriptor, fi_cq_sread() */
 	bool selective;
-	bool sources;	   /* FI_SOURCE */
-	bool counts;	   /* side.cntr are bound */
+	bool sources;	   /* open with FI_SOURCE */
+	bool counts;	   /* bind counters, side.cntr */
 	bool raw_keys;	   /* hints without FI_MR_PROV_KEY */
 	bool local;	   /* hints with FI_MR_LOCAL */
 	bool plain_hints;  /* hints without FI_RMA_PMEM */
@@ -58,22 +57,22 @@ struct side {
 	/* Connected endpoints: the target has pep. */
 	struct fid_eq *eq;
 	struct fid_pep *pep;
-	/* The target's memory: a mapped file, and plain memory. */
+	/* Memory of the target: a mapped file, and plain memory. */
 	char path[32]; /* "" if not created here */
 	char *pool, *plain;
-	size_t pool_len; /* mapped */
+	size_t pool_len; /* mapped bytes */
 	struct fid_mr *pool_mr, *plain_mr;
 	struct fid_mr *local_mr; /* of send and receive buffers */
 };
 
-/* The data that the other side needs. */
+/* The data about one side that the other side needs. */
 struct card {
 	size_t len;
 	char name[128];
 	uint64_t pool_key, pool_addr, plain_key, plain_addr;
 };
 
-/* Exit with file and line on an error, which fails the test. */
+/* Exit with file and line if the call fails, so that the test fails. */
 #define MUST(call) pair_must((call), #call, __FILE__, __LINE__)
 ssize_t pair_must(ssize_t ret, const char *what, const char *file, int line);
 
@@ -87,7 +86,7 @@ void *pair_map(const char *path, size_t *len);
 void side_pool(struct side *s, const char *path);
 /*
  * Put pools into this new file on tmpfs, of class process, from now on; path is
- * a template of mkstemp(). False: there is no tmpfs, and a line says so.
+ * a template of mkstemp(). Returns false, and prints why, if there is no tmpfs.
  */
 bool pair_on_tmpfs(char *path);
 /*
@@ -95,7 +94,7 @@ bool pair_on_tmpfs(char *path);
  * RPMEM_POOL, and plain memory.
  */
 void side_memory(struct side *s);
-/* The descriptor for memory to send from or receive into; one per side. */
+/* The descriptor of memory to send from or receive into, one for each side. */
 void *side_local_desc(struct side *s, void *buf, size_t len);
 void side_card(struct side *s, struct card *c);
 void side_insert(struct side *s, const struct card *peer);
@@ -103,7 +102,9 @@ void side_insert(struct side *s, const struct card *peer);
 uint32_t side_event(struct side *s, struct fi_eq_cm_entry *e);
 /* Open an endpoint from info, bound and not yet enabled. */
 void side_endpoint(struct side *s, struct fi_info *info);
-/* The same, for a connection to peer: verbs 1.17 needs the address. */
+/*
+ * As side_endpoint(), for a connection to peer: verbs 1.17 needs the address.
+ */
 void side_dial(struct side *s, const struct card *peer);
 /* Listen; then accept a connection, or connect to a listener. */
 void side_listen(struct side *s);
@@ -125,11 +126,11 @@ void side_poke(struct side *s);
 int side_wait(struct side *s, struct fi_cq_tagged_entry *e,
 	      struct fi_cq_err_entry *err);
 /*
- * For loops that wait for a due event: false when the half has run for so long
- * that it hangs, in time to report what it waits for.
+ * For loops that wait for a due event: returns false when the half has run for
+ * so long that it seems to hang, early enough to report what it waits for.
  */
 bool pair_time_left(void);
-/* No completion comes for a while. */
+/* Returns true if no completion comes for a while. */
 bool side_quiet(struct side *s);
 
 /*
@@ -141,10 +142,10 @@ void pair_run(const struct pair_opts *target, const struct pair_opts *initiator,
 	      half_fn target_half, half_fn initiator_half);
 /* A barrier of the two halves: call on both sides. */
 void pair_barrier(struct side *s);
-/* As pair_barrier(), without polling behind the barrier. */
+/* As pair_barrier(), but without polling after the barrier. */
 void pair_barrier_unpolled(struct side *s);
 
-/* Is this the base of the tests? "tcp" unless RPMEM_BASE differs. */
+/* Whether this is the base of the tests: RPMEM_BASE, or tcp by default. */
 bool pair_over(const char *base);
 
 /* TAP. */

@@ -68,7 +68,7 @@ static void commit_and_poll(struct side *s, const struct card *peer)
 	POST(s, fi_writemsg(s->ep, &msg, FI_COMPLETION | FI_COMMIT_COMPLETE));
 }
 
-/* Not by a write: ofi_rxm counts a failed write among the sends. */
+/* Fail by a commit: ofi_rxm would count a failed write among the sends. */
 static void commit_outside(struct side *s, const struct card *peer)
 {
 	struct fi_rma_iov r = {peer->pool_addr + PAIR_POOL, 64, peer->pool_key};

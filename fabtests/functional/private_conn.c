@@ -14,7 +14,7 @@
 #include "functional/pair.h"
 
 enum {
-	AREA = 256 << 10, /* bytes written to; 0 to 4096: to wake the target */
+	AREA = 256 << 10, /* bytes written to; 0 to 4095 wake the target */
 	SLOT = 4096,
 	MANY = 64,
 	LONG = 3 << 16,
@@ -24,7 +24,7 @@ static const char *label;
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
 static char buf[PAIR_POOL];
-static char why[512]; /* of query_key() */
+static char why[512]; /* reason that query_key() got */
 
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
 
@@ -46,7 +46,7 @@ static ssize_t post_write(struct side *s, const struct card *peer, uint64_t key,
 	return fi_writemsg(s->ep, &msg, flags | FI_COMPLETION);
 }
 
-/* One durable write, waited for: 0, or the status. */
+/* One durable write with its completion: returns 0 or the status. */
 static int durable_write(struct side *s, const struct card *peer, uint64_t key,
 			 const void *from, size_t len, uint64_t at)
 {
@@ -78,8 +78,8 @@ static bool connect_up(struct side *s, const struct card *peer, uint64_t key)
 }
 
 /*
- * Count the private connections: sockets whose peer has the port of the key.
- * how: shut them down.
+ * Count the private connections: sockets whose peer has the port of the key. If
+ * how is true, shut them down.
  */
 static int private_sockets(const struct card *peer, bool how,
 			   struct sockaddr_in *other)
@@ -131,7 +131,7 @@ static void serve_writes(struct side *s, const struct card *peer)
 	pair_barrier(s); /* overlapping writes are done */
 	check_area(s, 2);
 	pair_barrier(s);
-	pair_barrier(s); /* cut, and written again */
+	pair_barrier(s); /* connection lost, and all written again */
 	check_area(s, 3);
 	pair_barrier(s);
 	pair_barrier(s); /* unverified peers */
@@ -162,8 +162,8 @@ static void write_sizes(struct side *s, const struct card *peer)
 }
 
 /*
- * Many outstanding at once, some durable, to the same bytes: the last one
- * stays.
+ * Many outstanding at once, some durable, to the same bytes: those of the last
+ * write stay.
  */
 static void write_many(struct side *s, const struct card *peer)
 {
@@ -171,7 +171,7 @@ static void write_many(struct side *s, const struct card *peer)
 
 	for (char round = 7; round > 0; round--) {
 		fill_source((char)(round == 1 ? 2 : round + 10));
-		/* Sources stay unchanged until their writes complete. */
+		/* The sources stay unchanged until the writes complete. */
 		for (int i = 0; i < MANY; i++) {
 			uint64_t flags =
 				(i + round) % 3 ? FI_COMMIT_COMPLETE : 0;
@@ -243,7 +243,7 @@ static void count_end(struct side *s, int *good, int *bad)
 }
 
 /*
- * The connection is cut with writes outstanding: no lost write is acknowledged.
+ * Break the connection with writes outstanding: no lost write is acknowledged.
  */
 static void cut_connection(struct side *s, const struct card *peer)
 {
@@ -286,7 +286,7 @@ static void cut_connection(struct side *s, const struct card *peer)
 	   "over a connection that is new");
 }
 
-/* An unverified peer, which has no key. */
+/* A peer that has no key, and so stays unverified. */
 static void unverified_peer(struct side *s, const struct card *peer)
 {
 	uint64_t secret = 12345, v = 0;
@@ -342,7 +342,7 @@ static void serve_keys(struct side *s, const struct card *peer)
 
 	side_insert(s, peer);
 	pair_barrier(s);
-	pair_barrier(s); /* the initiator writes */
+	pair_barrier(s); /* the initiator begins to write */
 	MUST(fi_close(&s->pool_mr->fid));
 	memset(s->pool, 0x55, s->pool_len);
 	MUST(fi_mr_reg(s->domain, s->pool, PAIR_POOL,
@@ -385,7 +385,7 @@ static void write_keys(struct side *s, const struct card *peer)
 		;
 	pair_barrier(s);
 	pair_barrier(s);
-	/* The base's own connection may have broken as well. */
+	/* Repeat: the base's own connection may have broken as well. */
 	do {
 		st = durable_write(s, &c, c.pool_key, buf, 8, AREA + 64);
 	} while (st && pair_time_left());

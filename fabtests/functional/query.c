@@ -21,7 +21,7 @@ static char why[512];
 #define OK(cond, what) tap_ok(cond, "%s: %s", label, what)
 #define UNTOUCHED      0x7e57
 
-/* An attr that shows whether it was written. */
+/* An attr whose values show whether a call has changed it. */
 static struct fi_rpmem_attr *fresh_attr(void)
 {
 	strcpy(why, "untouched");
@@ -37,7 +37,7 @@ static bool attr_untouched(void)
 	       !strcmp(why, "untouched");
 }
 
-/* A key of the peer's host at whose port nobody listens. */
+/* A key of the peer's host, with a port at which no target listens. */
 static uint64_t key_of_nobody(const struct card *peer)
 {
 	return (peer->pool_key & ~(0xffffull << 40)) | 1ull << 40;
@@ -265,7 +265,7 @@ static void check_closed(struct side *s, const struct card *peer)
 	MUST(fi_enable(s->ep));
 	MUST(fi_rpmem_ops_get(s->ep, &ops));
 	check_completes(s, peer);
-	/* The meeting is of the first endpoint. */
+	/* The barrier needs the first endpoint. */
 	{
 		struct fid_ep *second = s->ep;
 

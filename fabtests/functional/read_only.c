@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Writes to a pool with the key that a secret gets, past librpmem_pool, which
- * would refuse them by itself.
+ * Writes to a pool with the key that a secret gives, without librpmem_pool,
+ * which would refuse such writes by itself.
  *
  *   read_only HOST:PORT:POOL SECRET
  *
@@ -32,7 +32,7 @@ static char bytes[1 << 16], err[RP_ERR_LEN];
 static struct fid_mr *mr;
 static fi_addr_t peer;
 
-/* Wait for one completion; -1: it is an error, printed. */
+/* Wait for one completion; returns -1 and prints the error if it has one. */
 static int wait_done(void)
 {
 	struct fi_cq_entry done;

@@ -34,7 +34,7 @@ static int count_listed(const char *prov, uint32_t version, int mode,
 	return !ret;
 }
 
-/* A write to itself in this mode: 1, or 0 if a call fails. */
+/* Write to a region of this process in this mode: 1, or 0 if a call fails. */
 static int mode_works(struct fi_info *info)
 {
 	struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED};
@@ -119,7 +119,7 @@ static void check_modes(const char *base, const char *ours)
 	}
 }
 
-/* A region of 5 GiB, little of it written; commits beyond the fourth GiB. */
+/* A region of 5 GiB, hardly written to, and commits beyond its fourth GiB. */
 static void check_large_region(void)
 {
 	const uint64_t size = 5ull << 30, far = (9ull << 29) + 100;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* An endpoint that has only committed starts to serve: it can receive long
+/*
+ * An endpoint that has only committed begins to serve: it can receive long
  * requests.
  */
 #include <stdio.h>
@@ -48,7 +49,7 @@ static void run_first(struct side *s, const struct card *peer)
 		start = now();
 		if (!commit_writes(s, &theirs, RANGES))
 			MUST(-err.err);
-		/* A request that is cut off would be repeated after 10 s. */
+		/* A truncated request would be repeated after 10 s. */
 		if (now() - start > 5)
 			MUST(-FI_ETIMEDOUT);
 	}

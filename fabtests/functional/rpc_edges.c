@@ -66,7 +66,9 @@ static int refuse(const char *path)
 	return failures;
 }
 
-/* A server that replies with the first bytes, or with a secret never. */
+/*
+ * Serve calls: reply with their first bytes; without a secret never reply.
+ */
 static int serve(const char *path, const char *secret, int to)
 {
 	const struct rpmem_rpc_server_attr attr = {
@@ -95,7 +97,7 @@ static int serve(const char *path, const char *secret, int to)
 	return 1;
 }
 
-/* Start a server; returns its process and where it is, or -(exit status). */
+/* Start a server; returns its pid and its address, or -(exit status). */
 static pid_t start(const char *path, const char *secret, char where[64])
 {
 	const char *name = strrchr(path, '/');
@@ -121,7 +123,7 @@ static pid_t start(const char *path, const char *secret, char where[64])
 	return WIFEXITED(status) ? -WEXITSTATUS(status) : -1;
 }
 
-/* A client waits: its error, its text, and nothing to wait for. */
+/* A client waits while the server ends: check error, text and pending calls. */
 static void wait_away(const char *where, pid_t server)
 {
 	const struct rpmem_rpc_attr attr = {
@@ -169,7 +171,9 @@ static int away(const char *path)
 	return failures;
 }
 
-/* Both ways of bytes to the target: inside of a request, and in front of it. */
+/*
+ * Call with short and long calls: bytes inside of the request, and before it.
+ */
 static void call_all(struct rpmem_rpc *rpc)
 {
 	static const size_t lengths[] = {8, 4032, 4033, 60000};

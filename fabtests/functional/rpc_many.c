@@ -24,7 +24,7 @@ static void report(const char *what)
 	__atomic_add_fetch(&failures, 1, __ATOMIC_RELAXED);
 }
 
-/* Each client has its own sum: 1 + 2 + ... of numbers that only it sends. */
+/* Each client has its own sum, 1 + 2 + ...: no other client sends to it. */
 static void *run(void *arg)
 {
 	struct rpmem_rpc **c = arg;

@@ -28,11 +28,11 @@ static struct side target, from[CONNS];
 static struct fid_ep *srx, *served[CONNS];
 static char buf[RECVS][64];
 
-/* The target's latest entry. */
+/* The latest entry of the target. */
 static struct fi_cq_tagged_entry got;
 static struct fi_cq_err_entry err;
 static unsigned int ended[CONNS];
-static bool pending; /* the entry was read already */
+static bool pending; /* the entry in `got` was read, and not yet used */
 
 static bool poll_target(void)
 {
@@ -100,7 +100,7 @@ static void let_in(int i, const struct card *card, const struct pair_opts *o)
 	side_endpoint(&from[i], from[i].info);
 	MUST(fi_enable(from[i].ep));
 	MUST(fi_connect(from[i].ep, card->name, NULL, 0));
-	/* Both are in one process: the initiator has to poll, too. */
+	/* Both ends are in one process: poll the initiator, too. */
 	while (fi_eq_read(target.eq, &event, &cm, sizeof(cm), FI_PEEK) ==
 	       -FI_EAGAIN)
 		fi_eq_read(from[i].eq, &event, &cm, sizeof(cm), FI_PEEK);
@@ -120,7 +120,7 @@ static void let_in(int i, const struct card *card, const struct pair_opts *o)
 		;
 }
 
-/* Write, durably if that is possible, and wait for the end. */
+/* Write, durably if possible, and wait for the completion. */
 static void write_from(int i, const struct card *card, bool durable)
 {
 	struct iovec iov = {.iov_base = "durable", .iov_len = 8};
@@ -137,8 +137,8 @@ static void write_from(int i, const struct card *card, bool durable)
 	ssize_t ret;
 
 	/*
-	 * The first write makes the private connection, which the target has to
-	 * poll for.
+	 * The first write sets up the private connection: the target has to
+	 * poll meanwhile.
 	 */
 	while ((ret = fi_writemsg(from[i].ep, &m, flags)) == -FI_EAGAIN) {
 		pending = poll_target();
@@ -179,7 +179,7 @@ static void check_messages(const struct card *card, bool durable)
 		   "message %d is in receive %d", i, i);
 	}
 	/*
-	 * No receive is posted for this one, and it delays only its own
+	 * No receive is posted for this message, which delays only its own
 	 * connection.
 	 */
 	send_from(0, "early");
@@ -206,7 +206,9 @@ static void check_cancel(const struct card *card, bool durable)
 	   "the one behind it is not");
 }
 
-/* The context outlives its endpoints, which close one after the other. */
+/*
+ * The shared context outlives its endpoints, which close one after the other.
+ */
 static void check_closing(const struct card *card, bool durable)
 {
 	struct fi_eq_cm_entry cm;

@@ -31,7 +31,9 @@ static struct {
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
 
-/* The sleeps of all threads but the sanitizer's, which wakes every 100 ms. */
+/*
+ * Count the sleeps of all threads but a sanitizer's, which wakes each 100 ms.
+ */
 static long count_sleeps(void)
 {
 	struct rusage r;
@@ -66,7 +68,7 @@ static void run_target(struct side *s, const struct card *peer)
 	pair_barrier(s);
 }
 
-/* Does every thread of the process sleep? */
+/* Whether every thread of the process sleeps. */
 static bool all_sleep(pid_t pid)
 {
 	char path[64], line[512], *state;
@@ -103,7 +105,7 @@ static uint64_t processor_ns(clockid_t clock)
 }
 
 /*
- * Wait until the target sleeps, or has run for POLLING_NS without. Its
+ * Wait until the target sleeps, or has run for POLLING_NS without sleeping. Its
  * processor time stands still while it waits for a processor, so load does not
  * matter.
  */
@@ -116,7 +118,7 @@ static void let_target_idle(void)
 	MUST(-clock_getcpuclockid(pid, &clock));
 	since = processor_ns(clock);
 	while (!all_sleep(pid) && processor_ns(clock) - since < POLLING_NS)
-		usleep(100); /* leaves the processor to the target */
+		usleep(100); /* leave the processor to the target */
 }
 
 static bool durable_write(struct side *s, const struct card *peer)
@@ -168,7 +170,10 @@ static long run_pair(const char *us, bool automatic)
 	int st = 1;
 
 	if (!pid) {
-		/* Read once, when libfabric looks for providers. */
+		/*
+		 * The variable is read once, when libfabric looks for
+		 * providers.
+		 */
 		setenv("FI_OFI_RPMEM_SPIN", us, 1);
 		memset(seen, 0, sizeof(*seen));
 		pair_run(&to, &from, run_target, run_initiator);
@@ -181,12 +186,12 @@ static long run_pair(const char *us, bool automatic)
 
 static void compare_sleeps(const char *who, bool automatic)
 {
-	/* A budget of a minute: no load keeps a process waiting that long. */
+	/* A spin budget of 60 s: even under load no request takes that long. */
 	const long without = run_pair("0", automatic);
 	const long with = run_pair("60000000", automatic);
 
 	tap_ok(without > WRITES / 2, "%s: it slept %ld times", who, without);
-	/* Waiting for locks also counts. */
+	/* A wait for a lock also counts as a sleep: allow some. */
 	tap_ok(with >= 0 && with < without / 2,
 	       "%s: %ld times with a spin budget", who, with);
 }

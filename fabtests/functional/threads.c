@@ -32,7 +32,7 @@ enum {
 	OPS
 };
 
-/* One operation: counts its completions, whichever thread reads them. */
+/* One operation; it counts its completions, whichever thread reads them. */
 struct op {
 	atomic_int ended; /* number of completions */
 	atomic_int prov_errno;
@@ -68,7 +68,7 @@ struct worker {
 	struct op ops[ROUNDS][OPS];
 	struct hello hello;
 	char out[WRITE], in[WRITE];
-	const char *failed; /* a sentence */
+	const char *failed; /* what failed, as a sentence */
 };
 
 static struct worker workers[THREADS];
@@ -84,7 +84,7 @@ static void end_op(void *context, int prov_errno)
 	atomic_fetch_add(&op->ended, 1);
 }
 
-/* Read entries, also those of other threads. */
+/* Read entries, also those of other threads' operations. */
 static void poll_cq(struct worker *w)
 {
 	struct fi_cq_tagged_entry e[4];
@@ -98,14 +98,16 @@ static void poll_cq(struct worker *w)
 	if (n > 0)
 		return;
 	if (n == -FI_EAVAIL) {
-		/* Another thread may have read the error already. */
+		/* Another thread may have read the error entry already. */
 		n = fi_cq_readerr(w->lane.cq, &err, 0);
 		if (n == 1)
 			end_op(err.op_context, err.prov_errno);
 	}
 	if (n != 1 && n != -FI_EAGAIN)
 		MUST(n);
-	/* Sixteen polling threads would leave no processor for the work. */
+	/*
+	 * Yield: sixteen polling threads would leave no processor for the work.
+	 */
 	if (n != 1)
 		nanosleep(&(struct timespec){.tv_nsec = 20000}, NULL);
 }
@@ -266,7 +268,7 @@ static void *run_worker(void *arg)
 	return NULL;
 }
 
-/* Every operation has completed once, with the expected status. */
+/* Check that every operation completed once, with the expected status. */
 static void check_ends(void)
 {
 	unsigned int ended = 0, wrong = 0;
@@ -341,7 +343,7 @@ static void run_initiator(struct side *s, const struct card *peer)
 	const struct timespec pause = {.tv_nsec = 1000000};
 
 	run_all(s, peer, run_worker);
-	/* Wait for late second completions. */
+	/* Wait for second completions, which would be late. */
 	for (int i = 0; i < 50; i++) {
 		for (unsigned int t = 0; t < THREADS; t++)
 			poll_cq(&workers[t]);
@@ -396,7 +398,9 @@ int main(void)
 	struct pair_opts o;
 
 	setbuf(stdout, NULL);
-	/* On a busy machine a slow sanitizer is not a dead target. */
+	/*
+	 * With this timeout a slow sanitizer does not count as a dead target.
+	 */
 	setenv("FI_OFI_RPMEM_TIMEOUT", "30000", 0);
 	run_pair("one endpoint", safe, safe, share_all);
 	o = (struct pair_opts){.threading = FI_THREAD_SAFE, .sleeps = true};
@@ -407,7 +411,7 @@ int main(void)
 	run_pair("eight endpoints, one queue", safe, safe, share_cq);
 	o = (struct pair_opts){.threading = FI_THREAD_FID};
 	run_pair("FI_THREAD_FID", safe, o, share_domain);
-#ifndef __SANITIZE_THREAD__ /* the same code again */
+#ifndef __SANITIZE_THREAD__ /* both run the same code again */
 	o = (struct pair_opts){.threading = FI_THREAD_ENDPOINT};
 	run_pair("FI_THREAD_ENDPOINT", safe, o, share_domain);
 	o = (struct pair_opts){.threading = FI_THREAD_COMPLETION};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Runs the same random programs on a bare base and on the provider over it, and
- * compares what they see.
+/*
+ * Runs the same random programs on a bare base and on the provider over it, and
+ * compares what the programs see.
  */
 #include <argp.h>
 #include <signal.h>
@@ -14,7 +15,7 @@
 
 #define LONG_PROGRAMS 10000
 #define MAX_SUSPECTS  20
-/* Reruns of a program that differs, alone, on each side. */
+/* Number of reruns, alone, of a program that differs, on each side. */
 #define AGAIN_BASE    4
 #define AGAIN_LAYERED 2
 
@@ -76,7 +77,7 @@ static const struct argp_option argp_options[] = {
 	{0},
 };
 
-/* A program that differs, as first seen. */
+/* A program whose results differ, with its first results. */
 struct suspect {
 	uint64_t program;
 	struct tp_result base, layered;
@@ -84,7 +85,7 @@ struct suspect {
 
 struct tally {
 	long programs, steps;
-	long left_out; /* on a stage whose earlier program hung */
+	long left_out; /* not run: an earlier program of the stage hung */
 	long suspects, differ, unsteady;
 	struct suspect suspect[MAX_SUSPECTS];
 	bool bad_offer, bad_end;
@@ -104,7 +105,7 @@ static bool same_result(const struct tp_result *a, const struct tp_result *b)
 				  : !a->text && !b->text;
 }
 
-/* Print the lines of a that b lacks; both are sorted by operation. */
+/* Print the lines of a that are not in b; both are sorted by operation. */
 static bool print_missing(const char *who, const char *a, const char *b)
 {
 	bool any = false;
@@ -123,7 +124,7 @@ static bool print_missing(const char *who, const char *a, const char *b)
 	return any;
 }
 
-/* Print the first line that differs: the lines have another order or number. */
+/* Print the first line that differs in order or number. */
 static void print_first(const char *a, const char *b)
 {
 	for (size_t n; *a && *b; a += n, b += n) {
@@ -234,7 +235,7 @@ static void report_suspect(struct tally *t, uint64_t n, struct tp_result *a,
 	t->suspects++;
 }
 
-/* Run programs from of->from on, until one hangs. Returns the next one. */
+/* Run the programs from of->from until one hangs. Returns the next one. */
 static uint64_t run_some(const struct options *opt,
 			 const struct tp_programs *of, struct tp_features *f,
 			 struct tally *t)
@@ -317,8 +318,9 @@ static bool is_among(const struct tp_result *r, const struct tp_result *set,
 }
 
 /*
- * The base is at fault if it varies by itself, and the provider's results are
- * among its own. A program that never ends there is neither, and is counted.
+ * The base is the cause if its own results vary, and the provider's results are
+ * among them. A program that never ends on the base counts as a
+ * difference.
  */
 static bool is_the_base(const struct options *opt, struct suspect *s,
 			const struct tp_features *f)
@@ -398,7 +400,10 @@ int main(int argc, char **argv)
 	opt.from -= opt.from % TP_PER_SETUP;
 	setenv("FI_OFI_RPMEM_EMULATE", "1", 1);
 	setenv("FI_OFI_RPMEM_CLASS", "none", 1);
-	/* On a busy machine a slow target is not a dead one. */
+	/*
+	 * With this timeout a slow target on a busy machine does not count as
+	 * dead.
+	 */
 	setenv("FI_OFI_RPMEM_TIMEOUT", "60000", 0);
 	/* Small buffers: clearing large ones would take much of the time. */
 	setenv("FI_OFI_RXM_BUFFER_SIZE", "2048", 0);
@@ -414,7 +419,7 @@ int main(int argc, char **argv)
 	while (of.from < of.end)
 		of.from = run_some(&opt, &of, &f, &t);
 	compare_runs(&opt, &f, &t);
-	/* A base that mostly varies cannot be compared with. */
+	/* A base whose own results mostly vary is no reference. */
 	good = !t.differ && !t.bad_end && t.unsteady * 100 <= t.programs;
 	printf("%sok 2 - %ld programs, %ld steps on %s: %ld differ, %ld where "
 	       "the base differs from itself, %ld not run, %.1f s\n",

@@ -51,20 +51,20 @@ enum tp_verb {
 	TP_WRITE,    /* to the memory of .peer's side */
 	TP_READ,     /* from the memory of .peer's side */
 	TP_ATOMIC,   /* one 64-bit cell of .peer's side */
-	TP_CANCEL,   /* cancel the receive .other */
-	TP_PEEK,     /* the message .other, without a receive */
+	TP_CANCEL,   /* cancel the receive .other points to */
+	TP_PEEK,     /* look for the message .other, without a receive */
 	TP_MULTI,    /* one buffer for several messages */
 	TP_INSERT,   /* .count unused addresses */
 	TP_REMOVE,   /* the addresses of INSERT .other */
 	TP_MEET,     /* insert C's address at last */
-	TP_SREAD,    /* time out, while other endpoints commit */
+	TP_SREAD,    /* sleep until the timeout, while other endpoints commit */
 	TP_SIGNAL,   /* wake a waiter */
 	TP_FD,	     /* sleep on the descriptor for a message */
 	TP_EVENT,    /* event queue */
 	TP_TRAFFIC,  /* durable writes; plain ones on the bare base */
 	TP_SYNC,     /* wait for all due entries, compare memory */
-	TP_WAIT_ALL, /* the same, and for all commits */
-	TP_BADKEY,   /* a refused write: always the last */
+	TP_WAIT_ALL, /* as TP_SYNC, and wait for all commits */
+	TP_BADKEY,   /* a refused write: always the last operation */
 };
 
 enum tp_form {
@@ -92,25 +92,25 @@ struct tp_op {
 	struct fi_context2 context; /* first: the base writes into it */
 	enum tp_verb verb;
 	enum tp_form form;
-	int ep, peer; /* peer -1: any source */
+	int ep, peer; /* endpoints; peer -1: any source */
 	bool tagged, pmem;
 	int how, other, count;
 	uint64_t tag, ignore, flags, data, off;
 	size_t len, iovs, rma_iovs;
-	enum fi_op op; /* ATOMIC */
+	enum fi_op op; /* operation of ATOMIC */
 	/* Conditions before a SYNC ends. */
-	int expect;    /* entries with this context */
-	int due;       /* after this operation has been posted */
-	bool remote;   /* and one entry at the peer */
+	int expect;    /* entries with this context that must come */
+	int due;       /* index of the operation after which they are due */
+	bool remote;   /* the peer gets an entry, too */
 	bool fails;    /* the entry is an error */
-	bool breaks;   /* it breaks the connection */
+	bool breaks;   /* the operation breaks the connection */
 	bool counted;  /* by a counter of .ep, unless it fails */
-	bool arrives;  /* and by one of the peer's */
-	bool in_order; /* receives that complete in this order */
+	bool arrives;  /* a counter of the peer counts it, too */
+	bool in_order; /* such receives complete in the plan's order */
 	/* State of the runner. */
 	int got;
 	bool early; /* PEEK: no message had arrived yet */
-	bool done;  /* memory compared */
+	bool done;  /* the memory was compared */
 	ssize_t ret;
 	char *buf;
 	fi_addr_t fi_addr[8];
@@ -130,14 +130,14 @@ enum {
 /* Attributes of the objects of one program. */
 struct tp_setup {
 	int neps[TP_SIDES];
-	int share[TP_SIDES]; /* how endpoints share queues */
+	int share[TP_SIDES]; /* how the endpoints share queues */
 	enum fi_cq_format format[TP_SIDES][2];
 	enum fi_av_type av[TP_SIDES];
 	bool wait[TP_SIDES], selective[TP_EPS], rx_selective[TP_EPS];
 	uint64_t op_flags[TP_EPS];
 	unsigned int cntr[TP_EPS]; /* bit mask of counters */
 	int before[TP_SIDES];	   /* addresses inserted before the peers' */
-	bool from;		   /* fi_cq_readfrom() */
+	bool from;		   /* read entries by fi_cq_readfrom() */
 	unsigned int chunk;	   /* entries read at a time */
 };
 
@@ -147,7 +147,7 @@ struct tp_plan {
 	size_t n, cap;
 };
 
-/* Features of both providers, which programs are made of. */
+/* Features of both providers, which limit the programs. */
 struct tp_features {
 	bool atomic, counters, rma_event, wait, direct, source, multi;
 	bool peek_msg;
@@ -173,9 +173,9 @@ struct tp_gen {
 	const struct tp_features *f;
 	uint64_t used[TP_SIDES]; /* of the written part of the region */
 	int waiting[TP_EPS][2][8], nwaiting[TP_EPS][2]; /* receives */
-	bool busy[TP_EPS][2];	  /* an endpoint sends there in this round */
-	uint64_t cells[TP_SIDES]; /* accessed in this round */
-	bool met;		  /* C has been inserted */
+	bool busy[TP_EPS][2];	  /* an endpoint sends to it in this round */
+	uint64_t cells[TP_SIDES]; /* mask of the cells accessed in this round */
+	bool met;		  /* the address of C has been inserted */
 	int ntraffic;
 };
 struct tp_op *tp_add(struct tp_gen *g, enum tp_verb verb, int ep);
@@ -185,7 +185,7 @@ void tp_gen_messages(struct tp_gen *g, bool tagged);
 void tp_gen_peek(struct tp_gen *g);
 void tp_gen_multi(struct tp_gen *g);
 void tp_gen_flood(struct tp_gen *g);
-/* Cancel the receives still posted, untagged or tagged. */
+/* Cancel the receives of a kind, tagged or not, that are still posted. */
 void tp_gen_forget(struct tp_gen *g, int ep, bool tagged);
 void tp_gen_memory(struct tp_gen *g);
 void tp_gen_traffic(struct tp_gen *g, int to);
@@ -214,9 +214,9 @@ struct tp_ep {
 	struct tp_cq *tx, *rx;
 	/* Indexed as the bits of tp_setup.cntr. */
 	struct fid_cntr *cntr[TP_CNTRS];
-	uint64_t counted[TP_CNTRS]; /* the value at rest */
+	uint64_t counted[TP_CNTRS]; /* its value when nothing is outstanding */
 	uint64_t failed[TP_CNTRS];
-	uint64_t posted[TP_CNTRS]; /* the upper bound */
+	uint64_t posted[TP_CNTRS]; /* its upper bound */
 	uint8_t name[64];
 	size_t len;
 	fi_addr_t peer[TP_EPS];
@@ -228,7 +228,9 @@ struct tp_side {
 	struct fi_info *info;
 	struct fid_fabric *fabric;
 	struct fid_domain *domain;
-	/* plain and pmem: the program's; quick and file: the traffic's. */
+	/*
+	 * plain and pmem belong to the program, quick and file to the traffic.
+	 */
 	char *mem[4];
 	struct fid_mr *mr[4];
 	struct fid_av *av;
@@ -246,7 +248,7 @@ struct tp_trace;
 struct tp_world {
 	const char *prov;
 	bool layered;
-	bool tidy;  /* the base clears unused fields */
+	bool tidy;  /* the base clears the unused fields of entries */
 	bool quiet; /* no persistent memory, no commits */
 	bool automatic;
 	bool open;  /* the stage is open */
@@ -268,7 +270,7 @@ struct tp_world {
 	char *arena;
 	size_t used;
 	int ndummy;
-	struct tp_rng rng; /* choices that the program cannot notice */
+	struct tp_rng rng; /* random choices that a program cannot notice */
 	/*
 	 * Values of the cells after all posted operations: plain, persistent.
 	 */
@@ -285,28 +287,30 @@ void tp_world_close(struct tp_world *w);
 void tp_stage_open(struct tp_world *w);
 void tp_stage_close(struct tp_world *w);
 
-/* --- the offers of fi_getinfo() --- */
+/* --- the attributes that fi_getinfo() offers --- */
 
 struct fi_info *tp_getinfo(const char *prov, uint64_t caps,
 			   enum fi_progress progress);
 uint64_t tp_wanted_caps(const struct tp_features *f);
 /* Print the provider's attributes into t, as lines. */
 void tp_offer(const char *prov, struct tp_features *f, struct tp_trace *t);
-/* Do they differ beyond the documented ways? Prints all differences. */
+/*
+ * Whether attributes differ beyond the documented ways. Prints all differences.
+ */
 bool tp_offers_differ(const char *base, const char *ours);
 
 /* --- running it --- */
 
-/* last: close the stage afterwards. */
+/* last: close the stage after this program. */
 void tp_run(struct tp_world *w, struct tp_plan *p, struct tp_trace *t,
 	    bool last);
-/* Post an operation; 0, or the call's error. Never -FI_EAGAIN. */
+/* Post an operation; returns 0 or the error of the call, never -FI_EAGAIN. */
 ssize_t tp_post(struct tp_world *w, struct tp_op *o);
 void tp_post_traffic(struct tp_world *w, struct tp_op *o);
 /* Read all queues once. */
 void tp_poll(struct tp_world *w);
 void tp_poll_cq(struct tp_world *w, struct tp_cq *cq);
-/* Steps of more than one call. */
+/* Operations that need more than one call. */
 void tp_do_peek(struct tp_world *w, struct tp_op *o);
 void tp_do_addresses(struct tp_world *w, struct tp_op *o);
 void tp_do_wait(struct tp_world *w, struct tp_op *o);

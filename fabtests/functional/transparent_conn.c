@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Random programs with connected endpoints, on the bare base and on the
- * provider: they see the same, beside commits.
+/*
+ * Random programs with connected endpoints, on the bare base and on the
+ * provider: they see the same, also while commits are outstanding.
  */
 #include <argp.h>
 #include <errno.h>
@@ -85,7 +86,7 @@ static void round_of(int c)
 		where = "reads";
 		/*
 		 * The other connection's writes have no order with these reads:
-		 * settle them.
+		 * wait until they are complete.
 		 */
 		settle_all();
 		while (n--)
@@ -96,7 +97,7 @@ static void round_of(int c)
 		poll_all();
 }
 
-/* Cancel a receive that gets no message. */
+/* Cancel a receive for which no message comes. */
 static void cancel_recv(int c)
 {
 	int k = (int)tp_below(&rng, 2);
@@ -169,7 +170,7 @@ static void send_trace(void)
 	}
 }
 
-/* Each connection ends, by fi_shutdown() or by fi_close(). */
+/* End each connection, by fi_shutdown() or by fi_close(). */
 static void end_of(int c)
 {
 	int k = (int)tp_below(&rng, 2);
@@ -325,7 +326,7 @@ static void start_runner(struct runner *r, bool over, uint64_t seed,
 	r->in = fdopen(fd[0], "r");
 }
 
-/* The trace of the next program; NULL: the runner has ended. */
+/* The trace of the next program, or NULL if the runner has ended. */
 static char *next_trace(struct runner *r)
 {
 	uint32_t len;
@@ -350,7 +351,7 @@ static int stop_runner(struct runner *r, bool now)
 	return now ? 0 : status;
 }
 
-/* Print the lines of a that b lacks. */
+/* Print the lines of a that are not in b. */
 static void print_missing(const char *who, const char *a, const char *b)
 {
 	for (size_t n; *a; a += n) {
@@ -371,7 +372,7 @@ static struct options {
 	bool control;
 } opt = {.programs = 800};
 
-/* Does the base vary by itself, with ours among its results? */
+/* Whether the base's own results vary, and the provider's are among them. */
 static bool is_the_base(uint64_t i, const char *ours)
 {
 	char *first = NULL, *t;
@@ -433,7 +434,10 @@ int main(int argc, char **argv)
 	if (getenv("RP_SANITIZE") && *getenv("RP_SANITIZE"))
 		opt.programs = 60;
 	if (FI_MAJOR(fi_version()) > 1) {
-		/* The variations of the base are known of 1.17 only. */
+		/*
+		 * These variations of the base are known of libfabric 1.17
+		 * only.
+		 */
 		printf("1..0 # SKIP libfabric is newer than 1.x\n");
 		return 77;
 	}

@@ -9,7 +9,7 @@
 #define CONNS	2
 #define OPS	512
 #define REGION	(1u << 20)
-#define TRAFFIC (REGION / 2) /* the traffic writes from there on */
+#define TRAFFIC (REGION / 2) /* offset from which on the traffic writes */
 #define LONGEST 70000u
 #define TEXT	(1u << 18)
 
@@ -24,7 +24,7 @@ enum kind {
 	SEND,
 	WRITE,
 	READ,
-	BESIDE, /* traffic: not part of the program */
+	BESIDE, /* traffic: operations that are not the program's */
 	KINDS,
 	/*
 	 * Delivery-complete: the time of the acknowledgement depends on the
@@ -35,14 +35,14 @@ enum kind {
 };
 
 struct op {
-	struct fi_context2 context; /* first */
+	struct fi_context2 context; /* first member: the base writes into it */
 	enum kind kind;
 	int conn, side;
 	size_t len, iovs;
 	char *buf;
 	int expect, got;
 	bool delivered;
-	unsigned int form, which; /* of calls; of memory */
+	unsigned int form, which; /* form of the call; index of the memory */
 	char saw[160];
 };
 
@@ -51,11 +51,11 @@ struct end {
 	struct fid_ep *ep;
 	bool selective, rx_selective;
 	uint64_t op_flags;
-	struct fid_cntr *cntr[4]; /* traffic that counts as writes */
-	uint64_t beside;	  /* sum of completed traffic, as data */
-	uint64_t data;		  /* entries without a context */
+	struct fid_cntr *cntr[4]; /* traffic counts among writes */
+	uint64_t beside;	  /* completed traffic: sum of its data */
+	uint64_t data;		  /* number of entries without a context */
 	uint64_t data_due;
-	uint64_t data_sum; /* of writes to persistent memory */
+	uint64_t data_sum; /* data of writes to persistent memory */
 	char order[ORDERS][1024];
 };
 
@@ -76,14 +76,14 @@ struct side {
 /* --- transparent_conn_world.c --- */
 
 extern struct side side[2];
-extern bool layered, stuck; /* stuck: something that is due never happened */
+extern bool layered, stuck; /* stuck: an event that is due never happened */
 extern const char *base;
 extern struct tp_rng rng, aside; /* of the program; of what it cannot notice */
 extern struct op ops[OPS];
 extern int nops, nconns, listener;
 extern char *arena;
 extern size_t used, text_len;
-extern char text[TEXT]; /* the trace */
+extern char text[TEXT]; /* trace of the program */
 
 #define MUST(call) tp_must((call), #call, __FILE__, __LINE__)
 
@@ -91,15 +91,15 @@ void saw(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void open_batch(bool automatic);
 void close_batch(void);
 struct fid_cq *queue(struct side *s, bool waits);
-/* Read each queue once. True: there was an entry. */
+/* Read each queue once. Returns true if there was an entry. */
 bool poll_all(void);
-/* The next event of a side; 0: none came. The caller frees info. */
+/* Wait for the next event of a side; 0: none came. The caller frees info. */
 uint32_t event(int k, unsigned int ms, struct fi_info **info);
 void connect_one(int c, bool refused);
 
 /* --- transparent_conn_post.c --- */
 
-extern uint64_t slot; /* the next place not written to yet */
+extern uint64_t slot; /* the next offset that was not written to yet */
 
 void post_recv(int c, int k);
 void post_send(int c, int k);
@@ -107,7 +107,7 @@ void post_write(int c, int k);
 void post_read(int c, int k);
 /* Wait for sends and writes that have no completion. */
 void post_fence(int c, int k);
-/* Durable writes and commits beside the program; plain writes on the base. */
+/* Durable writes and commits during a program; on the base plain writes. */
 void traffic(int c, int k);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Operations of random programs, and the traffic beside them. */
+/* Operations of random programs, and the traffic during them. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,7 +79,7 @@ static uint64_t flags_of(const struct end *e)
 	return some_flags() | (e->op_flags & FI_COMPLETION);
 }
 
-/* The completion that follows from its flags. */
+/* Expect the completion that follows from the operation's flags. */
 static void expect_completion(struct op *o, const struct end *e, uint64_t flags)
 {
 	o->expect = !e->selective || (flags & FI_COMPLETION);
@@ -123,10 +123,7 @@ void post_send(int c, int k)
 	split_buffer(o, iov);
 	m.iov_count = o->iovs;
 	expect_completion(o, e, form == 2 ? flags : e->op_flags);
-	/*
-	 * Injected operations are counted by some releases of tcp, and not by
-	 * others.
-	 */
+	/* Some releases of tcp count injected operations, and some do not. */
 	if (form > 3 && (o->len > 64 || o->len > inject || e->cntr[0]))
 		form -= 4;
 	o->form = form;
@@ -160,7 +157,7 @@ static uint64_t key_of(int k, unsigned int which)
 	return fi_mr_key(side[k].mr[which]);
 }
 
-/* Write to a place of its own, in plain or persistent memory. */
+/* Write to an offset of its own, in plain or persistent memory. */
 void post_write(int c, int k)
 {
 	struct op *o = add_op(WRITE, c, k, 1 + some_len() % 9000);
@@ -240,9 +237,9 @@ void post_read(int c, int k)
 }
 
 /*
- * A connection keeps its order: operations before the fence's message have
- * arrived with it, and were counted. A private connection has a commit for
- * that.
+ * A connection keeps its order: when the fence's message has arrived, all
+ * operations before it have arrived and were counted. On a private connection a
+ * commit proves the same.
  */
 void post_fence(int c, int k)
 {

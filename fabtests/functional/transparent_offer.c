@@ -176,8 +176,8 @@ void tp_offer(const char *prov, struct tp_features *f, struct tp_trace *t)
 }
 
 /*
- * Each of these is in docs/guarantees.md, "What a program may notice":
- * transparent.sh looks for its words there.
+ * Each of these differences is in docs/guarantees.md, "What a program may
+ * notice": transparent.sh looks for its name there.
  */
 static bool is_documented(const char *name, uint64_t base, uint64_t ours)
 {
@@ -188,7 +188,7 @@ static bool is_documented(const char *name, uint64_t base, uint64_t ours)
 	return false;
 }
 
-/* Both are lines of a number, a name and a value: see tp_offer(). */
+/* Both texts have lines of a number, a name and a value: see tp_offer(). */
 bool tp_offers_differ(const char *base, const char *ours)
 {
 	bool differ = false;

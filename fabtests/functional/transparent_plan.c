@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Makes a random program whose outcome is determined, from a seed. */
+/* Makes a random program from a seed; the program has one possible outcome. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,7 +111,7 @@ static void make_setup(struct tp_gen *g)
 	s->chunk = 1 + (unsigned int)tp_below(r, 20);
 }
 
-/* NULL: the plan has enough traffic already. */
+/* Returns NULL if the plan has enough traffic already. */
 struct tp_op *tp_add_traffic(struct tp_gen *g, int ep, int to, int count)
 {
 	struct tp_op *o;
@@ -135,7 +135,9 @@ void tp_gen_traffic(struct tp_gen *g, int to)
 	tp_add_traffic(g, ep, to, 1 + (int)tp_below(&g->rng, 3));
 }
 
-/* Traffic for an endpoint whose queues must stay empty; often to the disk. */
+/*
+ * Plan traffic for an endpoint whose queues must stay empty; often to the disk.
+ */
 static void gen_unknown_traffic(struct tp_gen *g, int to)
 {
 	for (int i = (int)tp_below(&g->rng, 4); i > 0; i--) {
@@ -163,7 +165,10 @@ static void gen_addresses(struct tp_gen *g)
 		return;
 	}
 	if (!g->met && tp_chance(&g->rng, 15)) {
-		/* Messages sent before have no source: finish them. */
+		/*
+		 * Messages sent before the insertion have no source: complete
+		 * them first.
+		 */
 		tp_add(g, TP_SYNC, ep);
 		memset(g->busy, 0, sizeof(g->busy));
 		tp_add(g, TP_MEET, ep);
@@ -175,7 +180,7 @@ static void gen_addresses(struct tp_gen *g)
 	o->how = (int)tp_below(&g->rng, 4); /* 0: one address twice */
 }
 
-/* The receiver sleeps on its descriptor; the step itself sends the message. */
+/* Plan a receiver that sleeps on its descriptor; the step sends the message. */
 static void gen_sleep(struct tp_gen *g, int ep)
 {
 	struct tp_op *o;
@@ -276,7 +281,7 @@ static void gen_round(struct tp_gen *g)
 	tp_add(g, TP_SYNC, 0);
 }
 
-/* The state of the connection is undefined after these. */
+/* Plan operations after which the state of the connection is undefined. */
 static void gen_end(struct tp_gen *g)
 {
 	int ep = tp_pick_ep(g, -1, false), to = tp_pick_ep(g, ep, false);
@@ -288,7 +293,10 @@ static void gen_end(struct tp_gen *g)
 		o->peer = to;
 		o->expect = 1;
 		o->len = 1 + tp_below(&g->rng, 100);
-		/* Other forms may complete before the target polls. */
+		/*
+		 * Operations of other forms may complete before the target
+		 * polls.
+		 */
 		o->form = TP_MSG;
 		o->flags = FI_COMPLETION | FI_DELIVERY_COMPLETE;
 		o->breaks = true;

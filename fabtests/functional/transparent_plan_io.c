@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Parts of a program that move data: messages, matching, memory. */
+/*
+ * Plans operations that move data: messages, their matching, memory accesses.
+ */
 #include <limits.h>
 #include <string.h>
 
@@ -7,10 +9,10 @@
 
 #define BURST	 6
 #define LONGEST	 70000
-#define MAX_RECV 8 /* receives that outlive a round, per queue */
-/* Least room that a multi-receive keeps. */
+#define MAX_RECV 8 /* receives per queue that outlive a round */
+/* Free bytes below which a multi-receive ends. */
 #define MULTI_ROOM 64
-/* More messages than there are receives for the provider's own. */
+/* Number of messages, more than the provider has receives of its own. */
 #define FLOOD 80
 
 static struct tp_op *new_op(struct tp_gen *g, int i)
@@ -30,7 +32,7 @@ static size_t some_len(struct tp_gen *g)
 	return edges[tp_below(&g->rng, sizeof(edges) / sizeof(*edges))];
 }
 
-/* Completion flags of the forms that take flags. */
+/* Choose completion flags for the forms that take flags. */
 static uint64_t some_flags(struct tp_gen *g)
 {
 	static const uint64_t level[] = {0, FI_INJECT_COMPLETE,
@@ -77,7 +79,7 @@ static bool recv_matches(const struct tp_op *r, const struct tp_op *m)
 static uint64_t some_tag(struct tp_gen *g)
 {
 	/*
-	 * Few values, so that they match; above the low bits, so that masks
+	 * Few values, so that tags match; above the low bits, so that masks
 	 * matter.
 	 */
 	return tp_below(&g->rng, 4) << 60 | tp_below(&g->rng, 3);
@@ -117,7 +119,10 @@ static bool rx_completes(const struct tp_gen *g, const struct tp_op *o)
 	       (o->form == TP_MSG && (o->flags & FI_COMPLETION));
 }
 
-/* In one round only this sender sends to the queue: see pair_up(). */
+/*
+ * Plan a message: in a round only this sender sends to the queue, see
+ * pair_up().
+ */
 static int add_send(struct tp_gen *g, int ep, int to, bool tagged)
 {
 	struct tp_op *o = tp_add(g, TP_SEND, ep);
@@ -156,14 +161,16 @@ static int pair_up(struct tp_gen *g, const int *recv, int nrecv,
 	return -1;
 }
 
-/* Fill in a receive that gets a message. */
+/* Plan the rest of a receive that gets a message. */
 static void plan_recv(struct tp_gen *g, struct tp_op *r, bool in_order)
 {
 	struct tp_op *m = new_op(g, r->other);
 
 	r->counted = true;
 	r->expect = rx_completes(g, r);
-	/* The bytes alone show the end of a receive without an entry. */
+	/*
+	 * Without an entry only the bytes show that the receive has completed.
+	 */
 	if (!r->expect && !m->len)
 		m->len = 8;
 	r->len = m->len + tp_below(&g->rng, 3);
@@ -237,7 +244,7 @@ void tp_gen_messages(struct tp_gen *g, bool tagged)
 			add_cancel(g, to, recv[k]);
 		}
 	}
-	/* Lengths are final: fit the number of segments to them. */
+	/* The lengths are final now: fit the number of segments to them. */
 	for (k = 0; k < nsend; k++)
 		if (new_op(g, send[k])->iovs > new_op(g, send[k])->len)
 			new_op(g, send[k])->iovs = 1;
@@ -303,7 +310,7 @@ void tp_gen_multi(struct tp_gen *g)
 	for (int i = 0; i < n; i++) {
 		int m = add_send(g, from, to, false);
 
-		/* Its length suited its form already. */
+		/* add_send() has chosen a length that suits its form. */
 		len = new_op(g, m)->len;
 		/*
 		 * Long messages use a rendezvous protocol, which is out of
@@ -318,7 +325,7 @@ void tp_gen_multi(struct tp_gen *g)
 		sum += len;
 	}
 	new_op(g, multi)->due = (int)g->p->n - 1;
-	/* Only the last message leaves too little room. */
+	/* Only the last message leaves less room than MULTI_ROOM. */
 	if (fills)
 		spare = len < MULTI_ROOM
 				? MULTI_ROOM - len + tp_below(&g->rng, len)
@@ -330,15 +337,17 @@ void tp_gen_multi(struct tp_gen *g)
 		o = tp_add(g, TP_CANCEL, to);
 		o->other = multi;
 		o->count = 1;
-		/* The buffer returns after its messages. */
+		/*
+		 * The buffer's entry comes after the entries of its messages.
+		 */
 	}
 	tp_add(g, TP_SYNC, 0);
 	memset(g->busy, 0, sizeof(g->busy));
 }
 
 /*
- * A receive for any source waits until control messages have made it the oldest
- * receive left.
+ * Plan a receive for any source that waits until control messages have made it
+ * the oldest receive in its queue.
  */
 void tp_gen_flood(struct tp_gen *g)
 {

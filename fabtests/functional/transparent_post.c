@@ -30,7 +30,7 @@ static uint64_t addr_of(struct tp_world *w, int ep, int which, uint64_t off)
 			      : 0);
 }
 
-/* n segments of different lengths. */
+/* Split the buffer into n segments of different lengths. */
 static void split_buffer(const struct tp_op *o, struct iovec *iov, size_t n)
 {
 	size_t at = 0;
@@ -195,7 +195,7 @@ static ssize_t post_rma(struct fid_ep *ep, fi_addr_t to, uint64_t addr,
 	}
 }
 
-/* buf: the operand; 8 further: what to compare; 16 further: the result. */
+/* buf has the operand; from byte 8 the comparand, from byte 16 the result. */
 static ssize_t post_atomic(struct fid_ep *ep, fi_addr_t to, uint64_t addr,
 			   uint64_t key, struct tp_op *o)
 {
@@ -291,7 +291,7 @@ static void traffic_one(struct tp_world *w, struct tp_op *o, int which,
 {
 	struct tp_traffic *f = &w->traffic[w->ntraffic++ % TP_TRAFFIC_MAX];
 	struct iovec iov = {.iov_base = w->arena, .iov_len = TP_TRAFFIC_LEN};
-	/* The commit covers what was written just before. */
+	/* A commit covers the slot that was written just before. */
 	uint64_t slot = (uint64_t)(f - w->traffic) - (kind == COMMIT);
 	uint64_t off = slot * TP_TRAFFIC_LEN;
 	struct fi_rma_iov remote = {addr_of(w, o->peer, which, off),
@@ -346,7 +346,7 @@ void tp_post_traffic(struct tp_world *w, struct tp_op *o)
 		return;
 	for (int i = 0; i < o->count; i++) {
 		if (!o->how) {
-			/* The disk is slow, so rarely. */
+			/* Write to the disk rarely, because it is slow. */
 			traffic_one(w, o, TP_MEM_FILE, WRITE);
 			traffic_one(w, o, TP_MEM_FILE, COMMIT);
 		} else if (o->how < 5) {

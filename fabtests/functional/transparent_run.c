@@ -129,7 +129,10 @@ void tp_count_done(struct tp_world *w, const struct tp_op *o)
 		count_op(w->ep[o->peer].counted, o, true);
 }
 
-/* rest: no commit is outstanding. Otherwise counters of writes are skipped. */
+/*
+ * rest: no commit is outstanding. If it is false, counters of writes are
+ * skipped.
+ */
 static void check_counter(struct tp_world *w, int n, int c, bool settled,
 			  bool rest)
 {
@@ -238,7 +241,7 @@ static bool memory_holds(const struct tp_world *w, const char *at, int index)
 {
 	const struct tp_op *o = &w->p->ops[index];
 
-	/* Other threads write to it: the bytes may be in flight. */
+	/* Load atomically: other threads write to the memory. */
 	for (size_t i = 0; i < o->len; i++)
 		if ((uint8_t)__atomic_load_n(&at[i], __ATOMIC_RELAXED) !=
 		    tp_pattern(o, index, i))
@@ -246,7 +249,7 @@ static bool memory_holds(const struct tp_world *w, const char *at, int index)
 	return true;
 }
 
-/* Has the operation ended, as far as it can be seen? */
+/* Whether the operation has completed, as far as a program can see. */
 static bool is_over(struct tp_world *w, struct tp_op *o, int index)
 {
 	if (o->got < o->expect)
@@ -260,8 +263,8 @@ static bool is_over(struct tp_world *w, struct tp_op *o, int index)
 		return !memcmp(memory_of(w, o), cell_of(w, o), 8);
 	case TP_READ:
 		/*
-		 * Without an entry its bytes show the end; conclude_op() checks
-		 * them.
+		 * Without an entry only the bytes show the end; conclude_op()
+		 * checks the others.
 		 */
 		for (size_t i = 0; !o->expect && i < o->len; i++)
 			if ((uint8_t)o->buf[i] !=
@@ -340,7 +343,7 @@ static void wait_for_ops(struct tp_world *w, int upto, bool rest)
 	} while (!over && tp_time_left(&deadline));
 	/*
 	 * A send whose receive failed may have an error entry that no step
-	 * waits for. It comes late where a read does not poll the base.
+	 * waits for. This entry comes late where a read does not poll the base.
 	 */
 	for (int i = 0; i < (w->broken ? LATE_POLLS : 2); i++)
 		tp_poll(w);
@@ -366,7 +369,7 @@ static void cancel_op(struct tp_world *w, struct tp_op *o)
 {
 	struct tp_op *victim = &w->p->ops[o->other];
 
-	/* The last entry of a multi-receive comes in addition. */
+	/* A multi-receive has one more entry: its last one. */
 	if (victim->verb == TP_MULTI) {
 		victim->expect++;
 		victim->done = true;
@@ -439,14 +442,14 @@ void tp_run(struct tp_world *w, struct tp_plan *p, struct tp_trace *t,
 	w->t = t;
 	w->ntraffic = w->traffic_out = 0;
 	w->broken = false;
-	w->used = 4096; /* the traffic's buffers are in front */
+	w->used = 4096; /* the traffic's buffers precede */
 	for (int s = 0; s < TP_SIDES; s++)
 		w->side[s].anonymous = 0;
 	if (!w->open)
 		tp_stage_open(w);
 	for (size_t i = 0; i < p->n && !w->stuck; i++)
 		run_step(w, &p->ops[i], (int)i);
-	/* A stage that hangs may not close, either. */
+	/* Close no stage that hangs, as its close may hang, too. */
 	if (last && !w->stuck)
 		tp_stage_close(w);
 }

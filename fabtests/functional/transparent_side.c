@@ -93,7 +93,7 @@ static void run_all(const struct tp_programs *of, const char *prov,
 	if (!read_all(in, &f, sizeof(f)))
 		_exit(0);
 	for (uint64_t i = of->from; i < of->end; i++) {
-		alarm(HANG_S); /* in a call that never returns */
+		alarm(HANG_S); /* ends a call that never returns */
 		if (i / TP_BATCH != batch) {
 			if (batch != UINT64_MAX)
 				tp_world_close(&w);
@@ -109,7 +109,7 @@ static void run_all(const struct tp_programs *of, const char *prov,
 			       i + 1 == of->end);
 		put_text(out, t, w.stuck ? STUCK : ENDED);
 		if (w.stuck)
-			_exit(0); /* nothing of it can be closed */
+			_exit(0); /* nothing of a stuck program can be closed */
 		tp_plan_free(&p);
 	}
 	if (batch != UINT64_MAX)
@@ -135,7 +135,7 @@ void tp_side_start(struct tp_runner *r, const struct tp_programs *of,
 		close(down[1]);
 		close(up[0]);
 		run_all(of, prov, layered, down[0], up[1]);
-		exit(0); /* not _exit: leaks are looked for here */
+		exit(0); /* not _exit(): the leak checker runs in exit() */
 	}
 	close(down[0]);
 	close(up[1]);

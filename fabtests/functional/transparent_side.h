@@ -10,7 +10,7 @@
 #define TP_BATCH     25 /* programs that share domains */
 #define TP_PER_SETUP 5	/* programs that share endpoints; divides TP_BATCH */
 
-/* Programs [from, end) of a seed; from begins a stage. */
+/* The programs [from, end) of a seed; from is the first one of a stage. */
 struct tp_programs {
 	const char *base;
 	uint64_t seed, from, end;
@@ -24,7 +24,7 @@ struct tp_runner {
 };
 
 /*
- * The trace of one program. stuck: something that is due never happened; NULL:
+ * The trace of one program. stuck: an event that is due never happened; NULL:
  * the runner died.
  */
 struct tp_result {
@@ -32,16 +32,19 @@ struct tp_result {
 	bool stuck;
 };
 
-/* layered: on base;ofi_rpmem. */
+/* layered: run on base;ofi_rpmem, otherwise on the bare base. */
 void tp_side_start(struct tp_runner *r, const struct tp_programs *of,
 		   bool layered);
-/* Get its features; false: it did not start. Then send the programs. */
+/*
+ * Get the features of the side; false: it did not start. Then send the
+ * programs.
+ */
 bool tp_side_offer(struct tp_runner *r, struct tp_features *f,
 		   struct tp_result *offer);
 void tp_side_go(struct tp_runner *r, const struct tp_features *f);
-/* In order; a program that is stuck is the last one. */
+/* Get the result of the next program; a stuck program is the last one. */
 void tp_side_next(struct tp_runner *r, struct tp_result *result);
-/* Stop the runner; now: at once. Returns its exit status. */
+/* Stop the runner, at once if now is true. Returns its exit status. */
 int tp_side_stop(struct tp_runner *r, bool now);
 
 #endif

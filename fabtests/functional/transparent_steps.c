@@ -12,7 +12,10 @@
 
 static int index_of(const struct tp_world *w, const struct tp_op *o)
 {
-	/* Addresses inserted before the program begins have no step. */
+	/*
+	 * Operations outside the array insert addresses before the program
+	 * begins.
+	 */
 	return o >= w->p->ops && o < w->p->ops + w->p->n ? (int)(o - w->p->ops)
 							 : -1;
 }
@@ -184,7 +187,7 @@ static void *drive_the_others(void *arg)
 	return NULL;
 }
 
-/* No entry comes, however much others commit: the sleep must time out. */
+/* Sleep while others commit: no entry comes, and the sleep must time out. */
 static void sleep_in_vain(struct tp_world *w, struct tp_op *o)
 {
 	struct tp_cq *cq = w->ep[o->ep].rx;
@@ -195,7 +198,7 @@ static void sleep_in_vain(struct tp_world *w, struct tp_op *o)
 	ssize_t n;
 
 	TP_MUST(-pthread_create(&others, NULL, drive_the_others, &a));
-	/* Is it always late, or only on a busy machine? */
+	/* Repeat: a busy machine is late once, a broken timeout each time. */
 	for (int i = 0; i < 20; i++) {
 		begin = tp_now_ms();
 		n = fi_cq_sread(cq->fid, &e, 1, NULL, o->count);
@@ -240,7 +243,7 @@ static void poll_all_but(struct tp_world *w, const struct tp_cq *cq)
 			tp_poll_cq(w, &w->cq[i]);
 }
 
-/* A short message has left its sender: a sleep of any length must end. */
+/* Sleep after a short message was sent: a sleep of any length must end. */
 static bool sleep_once(struct tp_world *w, struct tp_cq *cq, int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -279,7 +282,9 @@ static void sleep_on_fd(struct tp_world *w, struct tp_op *o)
 	deadline = tp_deadline();
 	while (!o->ret && !recv->got && !w->stuck)
 		w->stuck = !sleep_once(w, cq, p.fd) || !tp_time_left(&deadline);
-	/* The sender's completion may come before or after this. */
+	/*
+	 * The sender's completion may come before or after the receiver wakes.
+	 */
 	tp_saw(w->t, index_of(w, recv), "woken: %d, %s", (int)o->ret,
 	       recv->got ? "received" : "nothing");
 }

@@ -69,7 +69,7 @@ static int by_op(const void *a, const void *b)
 {
 	const struct line *x = a, *y = b;
 
-	/* Stray lines have no defined order. */
+	/* Lines of stray entries have no defined order. */
 	if (x->op == LINE_STRAY && y->op == LINE_STRAY)
 		return strcmp(x->text, y->text);
 	if (x->op != y->op)
@@ -123,7 +123,7 @@ static struct tp_traffic *traffic_of(struct tp_world *w, const void *context)
 		       : NULL;
 }
 
-/* Print an address by the endpoint that it means, not by its number. */
+/* Print an address as the endpoint that it belongs to, not as a number. */
 static void say_source(struct tp_world *w, const struct tp_cq *cq,
 		       fi_addr_t src, char *buf, size_t len)
 {
@@ -167,8 +167,8 @@ static void traffic_ends(struct tp_world *w, struct tp_traffic *f, int err,
 }
 
 /*
- * Clear the fields that fi_cq(3) leaves undefined, unless the base defines
- * them.
+ * Clear the fields of an entry that fi_cq(3) leaves undefined, unless the base
+ * defines them.
  */
 static void only_defined(struct tp_world *w, struct fi_cq_tagged_entry *e)
 {
@@ -208,7 +208,7 @@ void tp_saw_entry(struct tp_world *w, struct tp_cq *cq,
 	    (e->data & ~0xffffull) == 0x5a000000 &&
 	    (e->data & 0xffff) < w->p->n)
 		index = LINE_REMOTE + (int)(e->data & 0xffff);
-	/* Only receives have a source. */
+	/* Only entries of receives have a source. */
 	if (!o ||
 	    (o->verb != TP_RECV && o->verb != TP_MULTI && o->verb != TP_PEEK))
 		src = FI_ADDR_NOTAVAIL;
@@ -252,7 +252,9 @@ void tp_saw_error(struct tp_world *w, struct tp_cq *cq,
 		traffic_ends(w, f, e->err, e->prov_errno);
 		return;
 	}
-	/* A peek that comes too early is repeated, and not recorded. */
+	/*
+	 * A peek that comes before its message is repeated, and not recorded.
+	 */
 	if (o && o->verb == TP_PEEK && o->other >= 0 && e->err == FI_ENOMSG) {
 		o->early = true;
 		return;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The libfabric objects of a random program. Domains and memory serve all. */
+/*
+ * The libfabric objects of random programs; all programs share domains and
+ * memory.
+ */
 /* Newer headers deprecate poll and wait sets, which programs still use. */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 #include <arpa/inet.h>

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Targets that cannot be connected to: nothing listens, or requests are
- * dropped, as by a firewall. The next operation ends with the status for that.
+/*
+ * Targets that cannot be connected to: nothing listens, or requests are
+ * dropped, as by a firewall. The next operation ends with the status of this
+ * case.
  */
 #include "config.h"
 
@@ -71,7 +73,7 @@ static void fill_backlog(int fd, uint16_t port)
 	}
 }
 
-/* A key as a target at this port would make it. */
+/* Make a key as a target at this port would make it. */
 static uint64_t key_of(uint16_t port)
 {
 	struct rp_key k = {

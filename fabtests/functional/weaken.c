@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A class is taken back under a registration, between two real processes: the
- * operator's file changes while durable writes are outstanding.
+/*
+ * The operator's file changes while durable writes are outstanding between two
+ * processes: the class of the registration is taken back.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 static char said[32];
 static const char *label;
 
-/* In place at once, as an operator with mv(1). */
+/* Replace the operator's file at once, as mv(1) does. */
 static void state(const char *text)
 {
 	char path[sizeof(said) + 8];
@@ -28,7 +29,7 @@ static void state(const char *text)
 		MUST(-errno);
 }
 
-/* It serves while it waits: by polling, in fi_cq_sread(), or by its thread. */
+/* Serve during the barrier: by polling, in fi_cq_sread(), or by the thread. */
 static void target_half(struct side *s, const struct card *peer)
 {
 	(void)peer;
@@ -53,9 +54,9 @@ static void durable_write_post(struct side *s, const struct card *c, int *slot,
 }
 
 /*
- * Keep writes outstanding until the first one fails; then take what is left.
- * Each must complete once, and none succeed behind a failure. Returns the
- * status of the first failure.
+ * Keep writes outstanding until the first one fails; then read the remaining
+ * completions. Each write must complete once, and no write may succeed after a
+ * failure. Returns the status of the first failure.
  */
 static int write_until_failure(struct side *s, const struct card *c)
 {
@@ -88,7 +89,7 @@ static int write_until_failure(struct side *s, const struct card *c)
 	return first;
 }
 
-/* A commit of other bytes: those of the failed writes are poisoned. */
+/* Commit other bytes: the bytes of the failed writes are poisoned. */
 static int commit_of_class(struct side *s, const struct card *c, int class,
 			   char *text, size_t len)
 {
