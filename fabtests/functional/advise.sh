@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# fi_rpmem_info --advise has a verdict for each piece of advice, and true
-# reasons where there is none. What the verdicts are is the machine's.
+# fi_rpmem_info --advise has a verdict for each piece of advice, or a true
+# reason why it has none. The verdicts themselves depend on the machine.
 set -u
 dir=$(mktemp -d ./advise.XXXXXX) || exit 99
 daemon=
@@ -22,7 +22,7 @@ fail()
 	failed=1
 }
 
-# advise CODE ARG...: the output is in out.
+# advise CODE ARG...: run it, and check the exit code; its output is in out.
 advise()
 {
 	want=$1
@@ -33,7 +33,7 @@ advise()
 	[ $code -eq "$want" ] || fail "--advise $*: exit code $code, not $want"
 }
 
-# A folder: the JSON is whole, and each reason is the machine's.
+# A folder: the JSON is complete, and each reason fits this machine.
 advise 0 --json "$dir"
 method=$(util/fi_rpmem_info "$dir" | sed -n 's/^  method  *//p')
 METHOD=$method python3 - "$dir/out" <<'P' || fail "the report of a folder"
@@ -59,7 +59,7 @@ for r in report["advice"]:
         if not r["reason"]:
             bad.append(f"{r['name']}: no reason")
         continue
-    # The verdict is that of the figure.
+    # The verdict must follow from the ratio.
     q = r["ratio"]
     right = "holds" if q["low"] >= 1.05 else "does not hold"
     if r["verdict"] != right or not q["low"] <= q["median"] <= q["high"]:
@@ -102,7 +102,7 @@ for f in "$dir"/fi_rpmem_info.*; do
 	[ -e "$f" ] && fail "$f is left"
 done
 
-# A pool of a daemon is only read, and says so in the table.
+# The pool of a daemon is only read, and the table says so.
 head -c 9M /dev/urandom >"$dir/bytes"
 class=
 [ "$method" = agent-msync ] || class='--class none'
@@ -143,7 +143,7 @@ kill "$daemon"
 wait "$daemon"
 daemon=
 
-# Nothing is measured in a file that is there; one argument; no daemon.
+# An existing file, two arguments and an absent daemon: nothing is measured.
 advise 3 "$dir/bytes"
 grep -q 'Not a directory' "$dir/out" || fail "a file of somebody"
 advise 3 127.0.0.1:1:pool
@@ -152,7 +152,7 @@ advise 2 "$dir" "$dir"
 advise 2 --doctor
 advise 2 --target=127.0.0.1:pool
 
-# An interrupted run leaves no file.
+# An interrupted run leaves no file behind.
 util/fi_rpmem_info --advise "$dir" >"$dir/out" 2>&1 &
 job=$!
 for _ in $(seq 200); do

@@ -49,9 +49,9 @@ for name in base_write base_tagged write write_commit_flag \
 		fail "$name is not in the JSON for both sizes"
 done
 
-# The bound is generous: it finds what is broken, whatever the machine's load. A
-# sanitizer slows the provider and not libfabric, so only a plain build is
-# measured.
+# The bound is generous, so that a loaded machine does not exceed it, but a
+# broken provider does. A sanitizer slows the provider and not libfabric, so
+# only a plain build is measured.
 for try in 1 2 3; do
 	[ -z "${RP_SANITIZE:-}" ] || break
 	r=$(ratio ' write / base write')
@@ -61,7 +61,7 @@ for try in 1 2 3; do
 		--ranges 4 --iterations 100 --seconds 8 >"$dir/table" 2>&1
 done
 
-# A few samples carry no ratio.
+# Too few samples give no ratio.
 timeout 60 util/fi_rpmem_bench --pool "$dir/pool" --sizes 64 --ranges 2 \
 	--iterations 9 --seconds 8 >"$dir/table" 2>&1 || fail "9 samples"
 grep -q '^load  ' "$dir/table" || fail "the load is not printed"
@@ -95,14 +95,14 @@ code=$?
 [ $code -eq 3 ] || fail "exit code $code for a pool that exists"
 [ "$(cat "$dir/file")" = precious ] || fail "the file was overwritten"
 
-# Two machines: a target that another process connects to.
+# Two machines: the target is one process, and the initiator another one.
 # listen ARGUMENT...: start it on a port that is free.
 listen()
 {
 	for try in 1 2 3 4 5; do
 		at=127.0.0.1:$((20000 + ($$ * 7 + try * 1000) % 12000))
-		# The shell in the background truncates the file later: the
-		# line of the previous target would be taken for this one's.
+		# The background shell truncates the file later: until then it
+		# would have the line of the previous target.
 		rm -f "$dir/target"
 		timeout 120 util/fi_rpmem_bench --listen $at "$@" \
 			>"$dir/target" 2>&1 &
@@ -143,7 +143,7 @@ s.recv(100)' $at
 	grep -q "no fi_rpmem_bench of this release" "$dir/target" ||
 		fail "a stranger is served: $(cat "$dir/target")"
 fi
-# The target dies: an end and a reason, no hang.
+# The target dies: the initiator ends with a reason, and does not hang.
 listen --pool "$dir/pool"
 timeout 100 util/fi_rpmem_bench --connect $at --sizes 64 --seconds 60 \
 	>"$dir/table" 2>&1 &

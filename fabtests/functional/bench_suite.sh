@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 # The suite reports every figure or its absence; the modes of fi_rpmem_bench and
-# calibrate do what they promise. Times are not judged.
+# calibrate do what they promise. Times are not checked.
 set -u
 dir=$(mktemp -d "$PWD/bench.XXXXXX") || exit 99
 trap 'rm -rf "$dir"' EXIT
@@ -37,9 +37,9 @@ bars()
 	done
 }
 
-# figures FILE CODE: every metric is a number, or null with a reason, or an
-# object of these by size, and CODE is the report's exit code; prints "NAME
-# number".
+# figures FILE CODE: check that every metric is a number, or null with a reason,
+# or an object with these values by size, and that CODE is the report's exit
+# code; prints "NAME number".
 figures()
 {
 	python3 - "$1" "$2" $names <<'EOF'
@@ -91,7 +91,8 @@ EOF
 unset FI_PROVIDER_PATH
 whole()
 {
-	# Bars that any figure meets: exit code 0, unless a figure is missing.
+	# Bars that any figure meets: exit code 0, or another one if a figure is
+	# missing.
 	timeout 500 $suite suite --iterations 2 --seconds 1 --json "$dir/suite.json" \
 		$(bars 1e9 -1) >"$dir/table" 2>"$dir/err"
 	code=$?
@@ -132,8 +133,8 @@ whole()
 	$suite suite --bar nothing=1 >/dev/null 2>&1
 	[ $? -eq 3 ] || fail "a bar of no metric is not exit code 3"
 
-	# Without the provider its metrics are null, with a reason; the bars are
-	# the default ones, and no variable has effect.
+	# Without the provider all its metrics are null, with a reason; the bars
+	# are the default ones, and variables of the provider have no effect.
 	mkdir "$dir/empty"
 	FI_OFI_RPMEM_INLINE=0 FI_PROVIDER_PATH=$dir/empty timeout 300 $suite suite --iterations 1 \
 		--seconds 1 --json "$dir/none.json" >"$dir/table" 2>&1
@@ -154,7 +155,7 @@ for word in sys.argv[3:]:
 EOF
 	grep ' number$' "$dir/figures" && fail "figures of a provider that is not there"
 }
-# Sanitizers and callgrind exclude each other; the modes run all the code.
+# Valgrind cannot run under a sanitizer: there the modes alone run all the code.
 [ -n "${RP_SANITIZE:-}" ] || whole
 
 timeout 300 $suite calibrate --iterations 2 --seconds 1 --pool "$dir/pool" \

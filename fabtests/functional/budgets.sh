@@ -4,8 +4,8 @@
 # instructions added to a write of the base.
 set -u
 src=${srcdir:-..}
-# Limits of docs/architecture.md. If a goal is not met, the limit is today's
-# value, so that it cannot get worse.
+# Limits of docs/architecture.md. If a goal is not met, its limit is the present
+# value, which cannot grow any more.
 lines_bound=33201 functions_bound=46 files_bound=20 instructions_bound=41
 failed=0 n=0
 dir=$(mktemp -d ./budgets.XXXXXX) || exit 99
@@ -43,8 +43,9 @@ count()
 }
 
 # Print the provider's functions in a count, as "FUNCTION FILE". Inlined
-# functions are part of their callers. callgrind gives a function that begins
-# with an inlined one to the header of that: then look for its definition.
+# functions are part of their callers. If a function begins with an inlined one,
+# callgrind names the header of the inlined function: then look for the
+# definition.
 functions()
 {
 	awk '

@@ -8,15 +8,16 @@ command -v readelf >/dev/null || {
 	exit 77
 }
 
-# objects DIRECTORY: the object files built from it.
+# objects DIRECTORY: print the object files built from it.
 objects()
 {
 	find "prov/$1" -path '*/.libs/*.o' ! -name 'fabtests_*' | sort
 }
 
-# calls DIRECTORY: "def FILE FUNCTION" and "use FILE FUNCTION", for each call. Functions
-# that interpose.c defines under a name of libibverbs count as the library's: a
-# caller of ibv_reg_mr() means the library, with the preload or without it.
+# calls DIRECTORY: "def FILE FUNCTION" and "use FILE FUNCTION" for each
+# definition and call. Functions that interpose.c defines under a name of
+# libibverbs count as the library's: a caller of ibv_reg_mr() means the library,
+# with the preload or without it.
 calls()
 {
 	for o in $(objects "$1"); do
@@ -27,13 +28,13 @@ calls()
 			$4 == "FUNC" && $5 == "GLOBAL" && $7 != "UND" {
 				print "def", f, $8
 			}'
-		# Only calls and jumps, not addresses taken.
+		# Read only calls and jumps, no uses of an address.
 		readelf -rW "$o" | awk -v f="$f" '
 			$3 ~ /_(PLT32|CALL26|JUMP26|CALL_PLT)$/ { print "use", f, $5 }'
 	done
 }
 
-# Print the largest circle, its files, and the calls in it.
+# Print the largest cycle of files, and the calls in it.
 circle()
 {
 	awk '

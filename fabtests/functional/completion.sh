@@ -10,7 +10,7 @@ failed=0 n=0
 PATH=$PWD/util:$PATH
 export PATH
 
-# result NAME WANT GOT: two files of words, one a line.
+# result NAME WANT GOT: compare two files of words, one in each line.
 result()
 {
 	n=$((n + 1))
@@ -25,7 +25,7 @@ result()
 	fi
 }
 
-# Each program that is installed has a completion.
+# Each installed program has a completion.
 for tool in util/fi_rpmem*; do
 	[ -x "$tool" ] && [ -f "$tool" ] && echo "${tool#util/}"
 done >"$dir/want"
@@ -35,13 +35,13 @@ result "bash knows all tools" "$dir/want" "$dir/got"
 sed -n '1s/^#compdef //p' "$src/util/completion/_fi_rpmem" | tr ' ' '\n' >"$dir/got"
 result "zsh knows all tools" "$dir/want" "$dir/got"
 
-# options TOOL: the long ones that --help prints.
+# options TOOL: print the long options that --help lists.
 options()
 {
 	"$1" --help | grep -o '^ *\(-., \)\? *--[a-z-]*' | grep -o -e '--.*'
 }
 
-# in_bash WORD...: what bash offers in place of the last word.
+# in_bash WORD...: print what bash offers for the last word.
 in_bash()
 {
 	bash -c '. "$1"; shift
@@ -50,7 +50,7 @@ in_bash()
 		"$src/util/completion/fi_rpmem.bash" "$@" | sed 's/=$//'
 }
 
-# in_zsh LINE: what zsh offers at the end of the line.
+# in_zsh LINE: print what zsh offers at the end of the line.
 cat >"$dir/zsh" <<'END'
 zmodload zsh/zpty || exit 1
 zpty shell zsh -f -i

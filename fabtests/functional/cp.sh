@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# fi_rpmemd and fi_rpmem_cp: copies in both directions, over a restart of the
-# daemon, resumed, refused.
+# fi_rpmemd and fi_rpmem_cp: copies in both directions, during a restart of the
+# daemon, resumed copies, and refused ones.
 set -u
 dir=$(mktemp -d ./cp.XXXXXX) || exit 99
 cd "$dir" || exit 99
@@ -10,7 +10,7 @@ daemon=
 P=
 failed=0
 exec 3>&1
-# The command that is printed names the program behind libtool's script.
+# The printed command has the path of the program that libtool's script starts.
 LD_LIBRARY_PATH=$PWD/../util/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
 
@@ -31,7 +31,7 @@ fail()
 	failed=1
 }
 
-# Basic options: nothing below makes sense without them.
+# Basic options: without them no later test makes sense.
 die()
 {
 	fail "$@"
@@ -54,7 +54,7 @@ serve()
 	P=$(cat port 2>/dev/null) || die "fi_rpmemd $* is not ready"
 }
 
-# stop SIGNAL CODE: stop the daemon; it ends with CODE.
+# stop SIGNAL CODE: stop the daemon; its exit code must be CODE.
 stop()
 {
 	kill -"$1" $daemon
@@ -64,7 +64,7 @@ stop()
 	[ $code -eq "$2" ] || fail "fi_rpmemd ended with $code after SIG$1"
 }
 
-# expect CODE COMMAND...: check its exit code; its output is in out.
+# expect CODE COMMAND...: check the command's exit code; its output is in out.
 expect()
 {
 	want=$1
@@ -76,7 +76,7 @@ expect()
 	cat out >&3
 }
 
-# says TEXT: the last command printed it.
+# says TEXT: the output of the last command has this text.
 says()
 {
 	grep -q -- "$1" out && return
@@ -84,7 +84,7 @@ says()
 	cat out >&3
 }
 
-# holds OFFSET LENGTH FILE: the pool has the first LENGTH bytes of FILE there.
+# holds OFFSET LENGTH FILE: LENGTH bytes of the pool are the first ones of FILE.
 holds()
 {
 	cmp -s -n "$2" -i "$((65536 + $1)):0" vol0 "$3"
@@ -93,14 +93,14 @@ holds()
 head -c 20000001 /dev/urandom >src
 head -c 5000 /dev/urandom >small
 
-# A copy in each direction.
+# Copies in each direction.
 serve --port 0 --create 24M vol0
 class=
 grep -q '^vol0 .* power ' daemon.out || class='--class process'
 cp="$bin/fi_rpmem_cp $class"
 # shellcheck disable=SC2086 # $cp is a command and its options
 {
-# By name, too, if names resolve: a bare chroot lacks even this one.
+# Copy by host name, too, if names resolve: a bare chroot lacks even this name.
 host=localhost
 getent hosts $host >/dev/null || host=127.0.0.1
 expect 0 $cp src $host:$P:vol0
@@ -126,7 +126,7 @@ cmp -n 5000 small back || fail "what comes back from an offset differs"
 expect 0 $cp --quiet small 127.0.0.1:$P:vol0
 expect 0 $cp --quiet 127.0.0.1:$P:vol0@0 back
 cmp small back || fail "another length than that of the last file"
-# A copy that is cut leaves no length: then the whole pool is copied.
+# An interrupted copy stores no length: copying back then reads the whole pool.
 rm -f acks
 $cp --quiet --chunk 4K --window 1 --ack-log acks src 127.0.0.1:$P:vol0 \
 	>out 2>&1 &
@@ -167,7 +167,8 @@ expect 2 $cp --class gold src 127.0.0.1:$P:vol0
 expect 7 $cp --secret small src 127.0.0.1:$P:vol0
 [ "$(sha256sum <vol0)" = "$sum" ] || fail "a refused copy changed the pool"
 
-# A second daemon on the same pool is refused, and names the first.
+# A second daemon on the same pool is refused, and its error names the first
+# one.
 expect 4 $bin/fi_rpmemd --port 0 vol0
 says "process $daemon (.*fi_rpmemd"
 expect 2 $bin/fi_rpmemd
@@ -180,7 +181,7 @@ expect 7 $bin/fi_rpmemd --port 0 --listen 192.0.2.1 vol9
 says "secret FILE is needed"
 expect 2 $bin/fi_rpmemd --port 0 --listen 0.0.0.0 vol9
 
-# The tools name their version, and a wrong FI_PROVIDER.
+# The tools print their version, and an error for a wrong FI_PROVIDER.
 for tool in fi_rpmemd fi_rpmem_cp fi_rpmem_info fi_rpmem_bench; do
 	expect 0 $bin/$tool --version
 	says "^$tool [0-9]"
@@ -198,7 +199,7 @@ for size in 0 10 4095; do
 	says "--create $size: .* at least 4K bytes; give a number with a unit"
 done
 
-# A start that fails creates no pool.
+# A failed start creates no pool.
 head -c 32 /dev/urandom | base64 >key
 chmod 600 key
 expect 6 $bin/fi_rpmemd --port $P --create 1M vol9
@@ -211,7 +212,7 @@ says "no address of this host"
 expect 7 $bin/fi_rpmemd --port 0 --secret no-such-file --create 1M vol9
 [ -e vol9 ] && fail "a start that failed left a new pool"
 
-# A file named - needs its folder; standard input has no size.
+# A file named - is given as ./-; standard input has no size.
 cp small ./-
 expect 2 $cp - 127.0.0.1:$P:vol0
 says "name a file, or \./- for"
@@ -229,7 +230,7 @@ before=$(($(ticks)))
 sleep 1
 [ $(($(ticks) - before)) -le 3 ] || fail "busy although idle"
 
-# SIGUSR1 and SIGHUP do not stop it, nor close its pools.
+# SIGUSR1 and SIGHUP neither stop the daemon nor close its pools.
 kill -USR1 $daemon
 kill -HUP $daemon
 for _ in $(seq 200); do
@@ -252,8 +253,8 @@ stop KILL 137
 expect 3 $bin/fi_rpmemd --port 0 --create 25M vol0
 says "exists with 24 MiB"
 
-# kill_during_copy FILE OPTION...: the daemon is killed when FILE is copied in
-# part; the copy in the background is $job.
+# kill_during_copy FILE OPTION...: kill the daemon when part of FILE is copied;
+# the copy in the background is $job.
 kill_during_copy()
 {
 	rm -f acks
@@ -280,8 +281,8 @@ says "^durable: 19.1 MiB"
 holds 0 20000001 new || fail "copied over a restart, but different"
 [ "$(tail -n 1 acks)" = 20000001 ] || fail "the ack log ends early"
 
-# It is not started again in time: acknowledged bytes survive, and the printed
-# command copies the rest.
+# The daemon is not started again in time: acknowledged bytes survive, and the
+# printed command copies the rest.
 kill_during_copy src --timeout 1
 wait $job
 code=$?
@@ -301,7 +302,7 @@ holds 0 20000001 src || fail "resumed, but different"
 expect 0 $cp --quiet 127.0.0.1:$P:vol0 back
 cmp src back || fail "resumed, and another length"
 
-# Only bytes behind --skip are sent; --verify compares all of them.
+# Only bytes after --skip are sent; --verify compares all bytes.
 expect 0 $cp --json --skip 19000000 new 127.0.0.1:$P:vol0
 says '"durable_bytes": 20000001'
 says '"sent_bytes": 1000001'
@@ -311,7 +312,7 @@ expect 2 $cp --skip 20000002 new 127.0.0.1:$P:vol0
 expect 2 $cp --skip 1 127.0.0.1:$P:vol0 back
 expect 0 $cp new 127.0.0.1:$P:vol0
 
-# Zeros of a sparse file do not travel, and replace what the pool has.
+# Zeros of a sparse file are not sent, and replace the bytes of the pool.
 truncate -s 20000001 sparse
 dd if=new of=sparse bs=1M seek=9 count=1 conv=notrunc 2>/dev/null
 expect 0 $cp --verify sparse 127.0.0.1:$P:vol0
@@ -320,7 +321,7 @@ holds 0 20000001 sparse || fail "the pool has other bytes than the sparse file"
 expect 0 $cp --json --chunk 4096 sparse 127.0.0.1:$P:vol0
 says '"zero_bytes": 18951425'
 
-# A target that hangs, and one that hangs during a copy back.
+# The target hangs, before a copy and during a copy back.
 kill -STOP $daemon
 FI_OFI_RPMEM_TIMEOUT=500 expect 6 $cp small 127.0.0.1:$P:vol0
 kill -CONT $daemon
@@ -355,7 +356,7 @@ expect 0 $cp small 127.0.0.1:$P:vol0 # others are served
 stop TERM 0
 rm wide
 
-# Secrets.
+# Pools with a secret.
 head -c 32 /dev/urandom | base64 >secret
 head -c 32 /dev/urandom | base64 >wrong
 chmod 644 secret
@@ -375,7 +376,7 @@ serve --port 0 vol0
 expect 7 $cp --secret secret small 127.0.0.1:$P:vol0
 stop TERM 0
 
-# A client that is there first waits for its daemon.
+# A client that starts before its daemon waits for it.
 timeout 120 $cp --wait 60 small 127.0.0.1:$P:vol0 >out 2>&1 &
 client=$!
 serve --port $P vol0
@@ -384,7 +385,7 @@ stop TERM 0
 expect 6 $cp --wait 0 small 127.0.0.1:$P:vol0
 says "start fi_rpmemd"
 
-# The reported class is that of the method that was used.
+# The reported class is the class of the method that was used.
 case $class in
 '')
 	serve --port 0 vol0
@@ -440,14 +441,14 @@ says "there is 'stays'$"
 expect 0 $cp small 127.0.0.1:$P:stays
 stop TERM 3
 
-# A pool whose file was truncated: the error names the remedy, and nothing is
-# served.
+# The file of a pool was truncated: the error names the remedy, and the pool is
+# not served.
 cp vol0 short
 truncate -s 20M short
 expect 3 $bin/fi_rpmemd --port 0 short
 says "truncated"
 
-# Memory of a weaker class is reported before it is used.
+# A daemon reports memory of a weaker class before it uses it.
 if [ -n "$shm" ] && [ "$(stat -f -c %T "$shm")" = tmpfs ]; then
 	serve --port 0 --create 1M "$shm/weak"
 	sum=$(sha256sum <"$shm/weak")
@@ -459,7 +460,7 @@ if [ -n "$shm" ] && [ "$(stat -f -c %T "$shm")" = tmpfs ]; then
 	FI_OFI_RPMEM_CLASS=process expect 0 $bin/fi_rpmem_cp small \
 		127.0.0.1:$P:weak
 	stop TERM 0
-	# Memory without persistence: commits succeed, and nothing is called
+	# Memory without persistence: commits succeed, and no output says
 	# durable.
 	FI_OFI_RPMEM_EMULATE=1 serve --port 0 --create 1M "$shm/none"
 	grep -q '^none .* none  *agent-clwb ' daemon.out ||

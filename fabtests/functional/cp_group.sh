@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# fi_rpmem_cp with a group of three pools: a member dies during a copy, two do,
-# and the remembered length is never that of another file.
+# fi_rpmem_cp with a group of three pools: one member dies during a copy, then
+# two, and the stored length is never the length of another file.
 set -u
 # shellcheck source=fabtests/functional/suite.sh
 . "${srcdir:-.}/fabtests/functional/suite.sh"
 enter cp_group
 
-# expect CODE ARG...: fi_rpmem_cp ends with it; its output is in out.
+# expect CODE ARG...: check the exit code of fi_rpmem_cp; its output is in out.
 expect()
 {
 	want=$1
@@ -20,13 +20,13 @@ expect()
 	cat out
 }
 
-# printed TEXT: by the last copy
+# printed TEXT: the last copy printed it
 printed()
 {
 	grep -q -- "$1" out || { fail "no '$1' in:"; cat out; }
 }
 
-# begin_copy FILE OPTION...: a copy in the background, $job, has begun.
+# begin_copy FILE OPTION...: start a copy in the background, $job.
 begin_copy()
 {
 	rm -f acks
@@ -38,8 +38,8 @@ begin_copy()
 	kill -0 $job 2>/dev/null || { fail "no copy in progress"; cat out; }
 }
 
-# whole FILE: what comes back is the file, at its length; long FILE: and then
-# the rest of the group.
+# whole FILE: copy back the file, with its length; long FILE: the file, followed
+# by the rest of the group.
 whole()
 {
 	expect 0 "$group" back
@@ -62,7 +62,7 @@ class=
 grep -q '^a .* power ' log.a || class='--class process'
 group="$(at a),$(at b),$(at c);k=2"
 
-# A member dies during a copy, and stays away.
+# One member dies during a copy, and stays away.
 begin_copy one
 end_pools KILL b
 wait $job || { fail "no copy with two members"; cat out; }
@@ -75,7 +75,7 @@ expect 0 --verify one "$group@0"
 printed "verified: SHA-256 $(sha256sum <one | cut -c1-64)"
 whole one "of three members"
 
-# A member that was away has the length of a former file.
+# A member that was away still has the length of the previous file.
 end_pools KILL c
 expect 0 --json two "$group"
 printed "\"pool\": \"$group\""
@@ -85,7 +85,8 @@ end_pools KILL a
 long two "c has the length of a former file"
 serve_pool a --create 4M
 
-# Two members die: the durable prefix is at two, and the rest follows.
+# Two members die: the prefix at two members is durable, and a resumed copy
+# sends the rest.
 begin_copy one --timeout 1
 end_pools KILL a b
 wait $job
@@ -99,7 +100,7 @@ sh -c "$resume" >out 2>&1 || { fail "not resumed"; cat out; }
 printed "of it already there and not sent"
 whole one "the prefix was not durable, or the rest is not there"
 
-# Both directions within the group's bounds, and from an offset.
+# Copies in both directions at an offset; a copy beyond the group's end fails.
 expect 5 one "$group@2M"
 printed "beyond its end"
 expect 0 two "$group@1M"
@@ -108,7 +109,8 @@ cmp two back || fail "not at its offset"
 expect 2 one "${group%?}9"
 printed "k=9 is more than 3 members"
 
-# Two members at least hold the file, and each alone its records before it.
+# At least two members hold the file; alone, a member also has its own records
+# before the file.
 expect 0 one "$group"
 has=0
 for name in a b c; do

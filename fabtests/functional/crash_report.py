@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Results of fi_rpmem_crashtest, and what a page of them must show."""
+"""Results of fi_rpmem_crashtest, and what their HTML page must show."""
 import html.parser
 import json
 import struct
@@ -9,7 +9,7 @@ import zlib
 
 HOSTILE = ("</pre></title><script>console.error('owned')</script>"
            "<img src=x onerror=\"console.error('owned')\">&lt;'\"\x1b[2J\u202e")
-# The page shows the characters above that act on the display like this.
+# Characters of HOSTILE that act on the display: the page shows code points.
 SHOWN = HOSTILE.replace("\x1b", "\\u{1b}").replace("\u202e", "\\u{202e}")
 TAGS = set("""html head meta link title style body header h1 b p main section
     h2 table thead tbody tr th td code span i article h3 strong q h4 label

@@ -11,7 +11,7 @@ trap 'rm -rf "$dir"' EXIT
 failed=0 n=0
 cd "$dir" || exit 99
 
-# try WHAT COMMAND...: one test.
+# try WHAT COMMAND...: run one test.
 try()
 {
 	what=$1 n=$((n + 1))
@@ -42,8 +42,8 @@ if [ -z "$browser" ]; then
 	exit $failed
 fi
 
-# browse FILE ARGUMENT...: the page as the browser has it, in dom; messages of
-# its console in console.
+# browse FILE ARGUMENT...: open the page; its DOM is in dom, and the messages of
+# the browser's console in console.
 browse()
 {
 	file=$1
@@ -56,7 +56,7 @@ browse()
 	[ $code = 0 ] || { echo "exit status $code"; tail -5 log; return 1; }
 }
 
-# shown KIND
+# shown KIND: the page of this result shows all that it must, without an error
 shown()
 {
 	browse "$1.html" --dump-dom || return 1
@@ -70,7 +70,7 @@ picture()
 	python3 "$check" picture page.png
 }
 
-# An error of a page has a line in console, or no page could fail.
+# Negative control: an error of a page must have a line in console.
 echo '<!DOCTYPE html><script>console.error("planted")</script>' >planted.html
 planted()
 {

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# fi_rpmem_crashtest --files: programs that flush are acquitted, programs that
-# do not are convicted, and what is not recorded is never acquitted.
+# fi_rpmem_crashtest --files acquits programs that flush, and convicts programs
+# that do not. A run with changes that are not recorded is never acquitted.
 # shellcheck disable=SC2317,SC2016
 set -u
 images=30
@@ -12,13 +12,13 @@ bin=$(pwd)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 99
 export TMPDIR="$dir"
-# A traced program cannot look for leaks.
+# The leak checker cannot run in a traced program.
 export ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 tool=$bin/util/fi_rpmem_crashtest
 victim=$bin/fabtests/functional/crash_victim
 failed=0 n=0
 
-# ended STATUS TEXT: how the tool ended, with a line that has TEXT.
+# ended STATUS TEXT: check the exit status of the tool, and a line with TEXT.
 ended()
 {
 	[ "$status" -eq "$1" ] && grep -q -e "$2" out
@@ -39,7 +39,7 @@ ok()
 	fi
 }
 
-# crash OPTION... -- COMMAND...: run the tool on a new folder.
+# crash OPTION... -- COMMAND...: run the tool on a new, empty folder.
 crash()
 {
 	rm -rf files crashtest.log
@@ -48,7 +48,7 @@ crash()
 	status=$?
 }
 
-# program NAME ARGUMENT [OPTION...]: a program of crash_victim.
+# program NAME ARGUMENT [OPTION...]: test a program of crash_victim.
 program()
 {
 	case=$1 arg=$2
@@ -65,7 +65,7 @@ expect()
 }
 
 ok "a rename without flushes is convicted" expect 1 replace none
-# The classic: the new name is there, its bytes are not.
+# Replace without fsync(): the new name survives, and its bytes do not.
 lost_bytes()
 {
 	program replace dir --json json
@@ -91,7 +91,7 @@ ok "stores with msync are acquitted" expect 0 store 0
 ok "O_DSYNC is a flush" expect 0 flagged dsync
 ok "sync_file_range is no flush" expect 1 flagged range
 
-# Each failure can be made again, by the command that is printed.
+# The printed command repeats each failure.
 repeated()
 {
 	program replace none --log kept.log --json json --html html &&
@@ -133,7 +133,7 @@ aborted()
 }
 ok "a program that crashes is tested only with --any-status" aborted
 
-# die HOW TEXT: the process ends while its first thread is in a recorded call.
+# die HOW TEXT: end the process while its first thread is in a recorded call.
 die()
 {
 	crash --check true -- "$victim" die "$1"
@@ -143,7 +143,7 @@ ok "a thread may end a process in a recorded call" die exit 'status 3'
 ok "a thread may kill a process in a recorded call" die kill 'signal 9'
 ok "a child may kill a process in a recorded call" die child 'signal 9'
 
-# A process that COMMAND has not started writes too.
+# A process that COMMAND has not started writes to the folder, too.
 unseen()
 {
 	rm -f go ended
@@ -222,7 +222,7 @@ assert len(rows) >= n - int(sys.argv[1]), f"{n} acknowledged, {rows} found"
 P
 [ "$images" -gt 30 ] || images=16
 
-# sqlite STATUS SYNCHRONOUS JOURNAL [MISSING]: rows that may be missing.
+# sqlite STATUS SYNCHRONOUS JOURNAL [MISSING]: MISSING rows may be lost.
 sqlite()
 {
 	crash --check "python3 -I -S '$dir/check.py' ${4:-0}" -- \

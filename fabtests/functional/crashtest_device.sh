@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 # fi_rpmem_crashtest --device: a file system without barriers and a disk that
-# drops FLUSH are convicted; a program that flushes on an honest disk is not.
+# drops FLUSH are convicted; a program that flushes on a disk that obeys FLUSH
+# is not.
 # shellcheck disable=SC2317,SC2016
 set -u
 images=30
@@ -27,7 +28,7 @@ crash()
 		-- "$victim" replace both >out 2>&1
 }
 
-# ok NAME STATUS TEXT OPTION...
+# ok NAME STATUS TEXT OPTION...: run the tool, check its status and output.
 ok()
 {
 	name=$1 want=$2 text=$3

@@ -18,7 +18,7 @@ tool=$bin/util/fi_rpmem_crashtest
 client=$bin/fabtests/functional/crash_client
 failed=0 n=0
 
-# ok NAME STATUS TEXT ORDER [VARIABLE...]
+# ok NAME STATUS TEXT ORDER [VARIABLE...]: check a client of this order.
 ok()
 {
 	name=$1 want=$2 text=$3 order=$4

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# The kernel's own sysfs: a loop device that is sent no flushes lowers the class
-# of its files, and the doctor says how to change that. Needs root, mkfs.ext4
-# and loop devices; else it is skipped.
+# With the kernel's own sysfs: a loop device to which the kernel sends no
+# flushes lowers the class of its files, and fi_rpmem_info prints the remedy.
+# Needs root, mkfs.ext4 and loop devices, or is skipped.
 set -u
 if [ -z "${RP_IN_NAMESPACE:-}" ]; then
 	[ "$(id -u)" = 0 ] || { echo "SKIP: not root"; exit 77; }
@@ -27,7 +27,7 @@ unset FI_OFI_RPMEM_TRUST_FS
 export FI_PROVIDER_PATH="$PWD/prov/rpmem/.libs" FI_PROVIDER='tcp;ofi_rpmem'
 failed=0
 
-# expect CODE LINE...: the doctor's exit code, and lines of its output.
+# expect CODE LINE...: check the exit code and these lines of fi_rpmem_info.
 expect()
 {
 	timeout 60 util/fi_rpmem_info --doctor "$dir/m" >"$dir/out" 2>&1
@@ -48,7 +48,7 @@ expect 1 "^warn  disk .*/sys/block/${loop#/dev/}, queue/write_cache: write thr" 
 FI_OFI_RPMEM_TRUST_FS=ext4 expect 1 '^ok    commit .*class power by agent-msync'
 timeout 60 util/fi_rpmem_info --doctor --json "$dir/m" | grep -q '"msync"' ||
 	{ echo "FAIL: not in the JSON"; failed=1; }
-# The remedy, as it is printed.
+# Run the remedy as it is printed.
 sh -c "${remedy#-> }" || { echo "FAIL: the remedy is refused"; failed=1; }
 if timeout 60 util/fi_rpmem_info "$dir" | grep -q '^  limit '; then
 	echo "left out: the disk of this folder has no flushes"

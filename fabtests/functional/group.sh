@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 # A group of three pools: members that are killed and come back or are replaced,
-# a writer that is killed or displaced, what is refused, a log on a group.
+# a writer that is killed or displaced, refused calls, and a log on a group.
 set -u
 # shellcheck source=fabtests/functional/suite.sh
 . "${srcdir:-.}/fabtests/functional/suite.sh"
 enter group
 
-# begin PLACE HOW [TIMEOUT]: a client; its first line in $said
+# begin PLACE HOW [TIMEOUT]: start a client; its first line is in $said
 begin()
 {
 	rm -f in out
@@ -20,7 +20,7 @@ begin()
 	hear
 }
 
-# hear: the next line of the client
+# hear: read the next line of the client into $said
 hear()
 {
 	lines=$((lines + 1))
@@ -33,7 +33,7 @@ hear()
 	said=$(sed -n ${lines}p out)
 }
 
-# do_line EXPECTED LINE: the client says something that begins so
+# do_line EXPECTED LINE: send the line; the reply must begin with EXPECTED
 do_line()
 {
 	echo "$2" >&3
@@ -44,7 +44,7 @@ do_line()
 	esac
 }
 
-# until_line EXPECTED LINE: the client says so after a while
+# until_line EXPECTED LINE: send the line until the reply begins with EXPECTED
 until_line()
 {
 	for _ in $(seq 400); do
@@ -58,7 +58,7 @@ until_line()
 	fail "$2: not '$1': $said"
 }
 
-# until_current TEXT: members come back in the background
+# until_current TEXT: wait while members come back in the background
 until_current()
 {
 	until_line "0 $1" q
@@ -70,7 +70,7 @@ end()
 	wait $client
 }
 
-# leave: the client goes on as the old one, and another one can begin
+# leave: keep this client as the old one, so that another one can begin
 leave()
 {
 	exec 4>&3
@@ -78,7 +78,7 @@ leave()
 	mv out out.old
 }
 
-# old_line LINE: the old client does it
+# old_line LINE: send the line to the old client
 old_line()
 {
 	echo "$1" >&4
@@ -90,7 +90,7 @@ old_line()
 	done
 }
 
-# old_is_displaced: the old client is told, and ends
+# old_is_displaced: the old client gets ESTALE, and ends
 old_is_displaced()
 {
 	for _ in $(seq 40); do
@@ -108,7 +108,7 @@ old_is_displaced()
 	wait "$old"
 }
 
-# refused TEXT PLACE HOW: an opening fails with this text
+# refused TEXT PLACE HOW: opening the group fails with this text
 refused()
 {
 	begin "$2" "$3"
@@ -125,7 +125,7 @@ serve_pool b --create 1M
 serve_pool c --create 1M
 G=$(at a),$(at b),$(at c)
 
-# A commit is durable at two; all three have it.
+# A commit is durable at two members, and all three get it.
 begin "$G;k=2" share
 until_current "3 of 3"
 do_line "0 ok" "w 10 first"
@@ -135,7 +135,7 @@ do_line "0 ok" "t 400000 65"
 do_line "0 first" "r 10 5"
 do_line "0 A" "r 400000 1"
 
-# One daemon is killed: nobody waits for it, and it comes back.
+# One daemon is killed: no call waits for it, and the member comes back.
 end_pools KILL b
 do_line "0 ok" "w 20 second"
 do_line "0 ok" c
@@ -148,7 +148,7 @@ serve_pool b
 until_current "3 of 3"
 do_line "0 $(at b) state 3, 0 left, no error" "m 1"
 
-# Two are killed: a commit fails and, when one is back, succeeds.
+# Two daemons are killed: a commit fails, and succeeds when one is back.
 end
 begin "$G;k=2" share 1
 until_current "3 of 3"
@@ -162,7 +162,8 @@ for _ in $(seq 20); do
 done
 [ "$said" = "0 ok" ] || fail "no commit with two members: $said"
 
-# The client is killed; another one finds all, with the third member away.
+# The client is killed; the next one reads all bytes, with the third member
+# away.
 kill -9 "$client" && wait "$client" 2>/dev/null
 exec 3>&-
 begin "$G;k=2" take
@@ -173,7 +174,7 @@ until_current "2 of 3"
 serve_pool b
 until_current "3 of 3"
 
-# A writer that is displaced is told, and changes nothing.
+# A writer that is displaced gets an error, and changes no byte.
 leave
 begin "$G;k=2" take
 until_current "3 of 3"
@@ -183,7 +184,7 @@ do_line "0 third" "r 30 5"
 do_line "0 ok" "d 40 fourth"
 end
 
-# Epochs that the caller gives: only a newer one displaces a writer.
+# Epochs given by the caller: only a newer one displaces a writer.
 begin "$G;k=2;epoch=100" take
 until_current "3 of 3"
 leave
@@ -205,7 +206,7 @@ do_line "0 fifth" "r 30 5"
 end
 refused "it has epoch 4611686018427387903" "$G;k=2;epoch=101" share
 
-# An empty pool in place of a member is filled.
+# An empty pool that replaces a member gets all bytes.
 end_pools TERM c
 mv c c.lost
 serve_pool c --create 1M
@@ -214,7 +215,8 @@ until_current "3 of 3"
 do_line "0 fourth" "r 40 6"
 end
 
-# Refused: other numbers, another group, bytes of somebody else.
+# Refused: wrong values of k, n and epoch, another group, a pool with other
+# data.
 refused "give the same as then" "$G;k=3" share
 refused "give the same as then" "$(at a),$(at b)" share
 refused "k=4 is more than 3 members" "$G;k=4" share
@@ -260,7 +262,7 @@ end
 refused "give the same as then" "$(at a),$(at b),$(at s)" share
 end_pools TERM s t
 
-# A store whose commit covers nothing, and whose first attempt was lost.
+# A store whose commit covers no write, and whose first attempt was lost.
 export FI_OFI_RPMEM_TIMEOUT=500
 begin "$(at d)" share
 do_line "0 ok" "t 4096 65"
@@ -274,7 +276,7 @@ do_line "0 B" "r 4096 1"
 end
 unset FI_OFI_RPMEM_TIMEOUT
 
-# All members hold the same bytes behind their own 64 KiB.
+# All members have the same bytes after their own first 64 KiB.
 end_pools TERM a b c d
 for f in a b c; do
 	tail -c 983040 $f >$f.bytes
@@ -308,8 +310,8 @@ if grep -q '^e .* power ' log.e; then
 	kill -9 $pid && wait $pid 2>/dev/null
 fi
 
-# A disk on that group, with a member away, and then with another one. A
-# sanitizer's runtime has to be the first library of nbdkit.
+# An NBD disk on that group, first with one member away, and then with another
+# one. No sanitizer: its runtime would have to be the first library of nbdkit.
 if [ -z "${RP_SANITIZE:-}" ] && grep -q '^e .* power ' log.e &&
 	command -v nbdkit >/dev/null && command -v nbdcopy >/dev/null; then
 	serve_pool f

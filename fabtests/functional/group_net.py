@@ -1,16 +1,16 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""A group of pools on hosts that are parted, killed and replaced.
+"""A group of pools on hosts that are partitioned, killed and replaced.
 
 usage: group_net.py [--seed N] [--long | --rounds N] [--only NAME], in a build
 folder, as the first process of its own namespaces (group_net.sh)
 
 Each member, and each of two writers, is a network namespace; a bridge joins
-them, and a second one those that are parted from the others. Writers
-(group_load.c) put numbers into cells and keep a ledger. After all disturbances
-a last writer reads every cell. From the ledgers follows that nothing that was
-acknowledged is lost, that no two writers had the same turn, and that one that was
-displaced is told. At the end all members hold the same bytes.
+them, and a second bridge joins those that are partitioned from the others.
+Writers (group_load.c) put numbers into cells and keep a ledger. After all
+disturbances a last writer reads every cell. The ledgers prove that no
+acknowledged write is lost, that no two writers had the same turn, and that a
+displaced writer gets an error. At the end all members hold the same bytes.
 """
 import argparse
 import base64
@@ -27,15 +27,15 @@ import time
 HANG = 120  # s: a step that takes longer never ends
 AREA = 65536
 LENGTH = 3 << 20
-TIMEOUT = 2  # s, of a writer's operations
-QUIET_MS = 1500  # after which a silent member is given up
-ENOUGH = 20  # commits behind a disturbance
+TIMEOUT = 2  # s, timeout of a writer's operations
+QUIET_MS = 1500  # ms after which a silent member counts as lost
+ENOUGH = 20  # commits after a disturbance
 ESTALE, EIO = -116, -5
 HERE = os.getcwd()
 
 
 class Failed(Exception):
-    """What must hold does not."""
+    """A property that must hold is violated."""
 
 
 def run(*args):
@@ -73,14 +73,14 @@ class Host:
         self.join(0)
 
     def join(self, bridge):
-        """Be at one of the bridges."""
+        """Attach the host to one of the bridges."""
         run("ip", "link", "set", self.port, "master", f"bridge{bridge}", "up")
 
     def cut(self):
         run("ip", "link", "set", self.port, "down")
 
     def deaf(self, to):
-        """What this host sends to another one is lost; not the reverse."""
+        """Drop what this host sends to another one, but not the reverse."""
         run("ip", "-n", self.name, "neigh", "replace", to.address, "lladdr",
             "02:00:00:00:ff:ff", "nud", "permanent", "dev", "eth0")
 
@@ -151,7 +151,7 @@ class Writer:
         self.last = {}
 
     def hear(self):
-        """Read what is new in the ledger."""
+        """Read the new lines of the ledger."""
         if not os.path.exists(self.path):
             return
         with open(self.path, encoding="utf-8") as f:
@@ -170,7 +170,7 @@ class Writer:
         return self.process.poll() is not None
 
     def result(self):
-        """What it has ended with."""
+        """The result with which the writer has ended."""
         if "end" not in self.last:
             with open(f"log{self.number}", encoding="utf-8",
                       errors="replace") as f:
@@ -191,7 +191,7 @@ class Writer:
 
 
 def check(writers, last):
-    """Follow the numbers from writer to writer."""
+    """Check the numbers in all ledgers, from writer to writer."""
     lives, acked, put = {}, {}, {}
     acks = 0
     for w in writers:
@@ -270,13 +270,13 @@ class Net:
             h.mend(self.all)
 
     def take(self, host=None, how="take"):
-        """A writer begins, here or at the other host."""
+        """Start a writer, on this host or the other one."""
         self.now = Writer(host or self.rng.choice(self.hosts), self.place,
                           self.rng.randrange(1 << 30), how)
         self.writers.append(self.now)
 
     def go_on(self):
-        """Work goes on; a writer that has lost all members opens again."""
+        """Wait for commits; restart a writer that has lost all members."""
         w = self.now
         w.hear()
         goal = w.acks + ENOUGH
@@ -302,10 +302,11 @@ class Net:
         wait_for(f"writer {old.number} is told", old.has_ended)
 
     def some(self, count=None):
-        """As many members as may be away."""
+        """Choose as many members as may be away."""
         return self.rng.sample(self.members, count or self.n - self.k)
 
-    # Each ends with everything mended, and the writer may not be current.
+    # Each disturbance ends with all hosts repaired; its writer may not be
+    # current.
 
     def members_killed(self):
         """Members are killed and come back."""
@@ -317,7 +318,7 @@ class Net:
             m.begin()
 
     def all_killed(self):
-        """All daemons are killed at once."""
+        """All daemons are killed at the same time."""
         for m in self.members:
             m.kill()
         for m in self.members:
@@ -334,25 +335,25 @@ class Net:
             m.daemon.send_signal(signal.SIGCONT)
 
     def members_cut(self):
-        """Links of members are down."""
+        """The network links of members are down."""
         for m in self.some():
             m.host.cut()
         self.go_on()
 
     def members_mute(self):
-        """Members hear the writer, which does not hear them."""
+        """Members receive from the writer, which receives nothing from them."""
         for m in self.some():
             m.host.deaf(self.now.host)
         self.go_on()
 
     def members_deaf(self):
-        """The writer hears members, which do not hear it."""
+        """The writer receives from members, which receive nothing from it."""
         for m in self.some():
             self.now.host.deaf(m.host)
         self.go_on()
 
     def members_replaced(self):
-        """Empty pools in place of k - 1 members."""
+        """Empty pools replace k - 1 members."""
         self.all_current()
         for m in self.some(self.k - 1):
             m.replace()
@@ -360,7 +361,7 @@ class Net:
         self.all_current()
 
     def last_copy(self):
-        """Members are replaced; then those that had all are lost."""
+        """Members are replaced; then those with all bytes are lost."""
         self.members_replaced()
         self.go_on()
         self.members_replaced()
@@ -405,7 +406,7 @@ class Net:
         self.go_on()
 
     def parted_with_few(self):
-        """The writer, and k - 1 members, are on one side."""
+        """The writer and k - 1 members are in one partition."""
         old = self.now
         few = self.some(self.k - 1)
         for h in [old.host] + [m.host for m in few]:
@@ -416,7 +417,7 @@ class Net:
         self.wait_end(old)
 
     def epoch_survives(self):
-        """Writer and daemons end behind a take; the old writer comes back."""
+        """Writer and daemons end after a takeover; the old one comes back."""
         old = self.now
         old.host.join(1)
         self.take(next(h for h in self.hosts if h is not old.host))

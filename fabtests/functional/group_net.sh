@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# A group of pools between network namespaces that are parted, through kills,
-# replaced members and writers that take from each other: see group_net.py.
+# A group of pools between network namespaces: partitions, kills, replaced
+# members, and writers that displace each other; see group_net.py.
 # usage: group_net.sh [OPTION...] in a build folder; --long: an hour.
 set -u
 if [ "$(id -u)" != 0 ]; then

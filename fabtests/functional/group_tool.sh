@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# fi_rpmem_group: status and scrub beside a writer, a damaged byte that is found
-# and repaired, a lost member that is replaced, and what is refused.
+# fi_rpmem_group: status and scrub while a writer works, a damaged byte that is
+# found and repaired, a lost member that is replaced, and refused calls.
 set -u
 # shellcheck source=fabtests/functional/suite.sh
 . "${srcdir:-.}/fabtests/functional/suite.sh"
 enter group_tool
 
-# client GROUP: writes and waits until all members have it; it stays open
+# client GROUP: write, and wait until all members have it; the client stays open
 client()
 {
 	rm -f in out
@@ -34,7 +34,7 @@ all_current()
 	fail "members are not current: $said"
 }
 
-# do_line EXPECTED LINE: the client says something that begins so
+# do_line EXPECTED LINE: send the line; the reply must begin with EXPECTED
 do_line()
 {
 	echo "$2" >&3
@@ -57,7 +57,7 @@ end()
 	wait $client
 }
 
-# tool CODE TEXT ARG...: fi_rpmem_group ends so, and says this
+# tool CODE TEXT ARG...: run fi_rpmem_group; check exit code and output
 tool()
 {
 	code=$1 text=$2
@@ -69,10 +69,10 @@ tool()
 		fail "$*: no '$text' in: $(cat said said.err)"
 }
 
-# The caller's bytes are the last ones of each file.
+# The bytes of the group's user are the last ones of each file.
 bytes=$((1048576 - 65536))
 
-# damage NAME OFFSET BITS: flip bits of a byte of the caller's
+# damage NAME OFFSET BITS: flip bits of one byte of the user
 damage()
 {
 	seek=$(($(stat -c %s "$1") - bytes + $2))
@@ -81,7 +81,7 @@ damage()
 		dd of="$1" bs=1 seek=$seek conv=notrunc 2>/dev/null
 }
 
-# same NAME NAME: both files have the same bytes of the caller
+# same NAME NAME: both files have the same bytes of the user
 same()
 {
 	tail -c $bytes "$1" >one
@@ -95,7 +95,7 @@ G="$(at a),$(at b),$(at c);k=2"
 tool 1 "not created yet" status "$G"
 tool 3 "no group yet" scrub "$G"
 
-# Beside a writer, which does not notice.
+# Run the tool while a writer works, which does not notice it.
 client "$G" 3
 tool 0 "1 more member may be lost" status "$G"
 tool 0 "3 of 3 members: equal" scrub "$G"
@@ -130,7 +130,7 @@ tool 0 "1 bytes differ, 1 repaired" scrub --repair "$G"
 same a b
 tool 0 "equal" scrub "$G"
 
-# Without a majority nobody can say which copy is right.
+# Without a majority no copy can be called right.
 damage a 500007 1
 damage b 500007 2
 tool 10 "no majority of the current members" scrub --repair "$G"
@@ -138,7 +138,7 @@ grep -q "no majority is equal" said || fail "scrub says: $(cat said)"
 damage a 500007 1
 damage b 500007 2
 
-# A lost member is replaced, and one that comes back in place of another.
+# A lost member is replaced; then the former member replaces another one.
 end_pools KILL c
 serve_pool f --create 1M
 damage a 12 1
@@ -158,7 +158,7 @@ same a c
 G="$(at a),$(at c),$(at f);k=2"
 tool 0 "1 more member may be lost" status "$G"
 
-# Refused.
+# Refused calls.
 serve_pool g --create 1M
 serve_pool h --create 128K
 printf foreign | dd of=g bs=1 seek=$(($(stat -c %s g) - 1048576)) \

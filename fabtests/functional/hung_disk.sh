@@ -1,14 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# The disk of one pool hangs, where its file grows and where a client opens it
-# exclusively: clients of other pools are served meanwhile. The disk is a fault
-# injection point, which opens a fifo: it hangs until somebody reads there.
+# The disk of one pool hangs, first when the pool's file grows, then when a
+# client opens the pool exclusively: clients of other pools are served
+# meanwhile. The disk is a fault injection point, which opens a fifo: the disk
+# hangs until a reader opens the fifo.
 set -u
 # shellcheck source=fabtests/functional/suite.sh
 . "${srcdir:-.}/fabtests/functional/suite.sh"
 enter hung_disk
 
-# until_true COMMAND...: it succeeds, soon.
+# until_true COMMAND...: repeat the command until it succeeds.
 until_true()
 {
 	for _ in $(seq 600); do
@@ -18,21 +19,21 @@ until_true()
 	fail "never: $*"
 }
 
-# works N: the daemon has N threads. It has started those that stay.
+# works N: the daemon has N threads, the permanent ones included.
 works()
 {
 	# shellcheck disable=SC2012 # numbers
 	[ "$(ls /proc/$daemon/task | wc -l)" -eq "$1" ]
 }
 
-# copied POOL: a client of the pool is served.
+# copied POOL: a client can copy to the pool.
 copied()
 {
 	timeout 60 ../util/fi_rpmem_cp file "127.0.0.1:$(cat port):$1" >out 2>&1 ||
 		{ fail "a client of pool $1, $2"; cat out; }
 }
 
-# open_exclusively: pool y, by a client in the background.
+# open_exclusively: a client in the background opens pool y.
 open_exclusively()
 {
 	rm -f opened
@@ -89,7 +90,7 @@ copied y 'behind its owner'
 exec 4<&-
 echo "ok 2 - a pool is opened exclusively while others are served"
 
-# The end of the daemon waits for the thread.
+# The daemon ends only after its thread has ended.
 until_true works "$idle"
 open_exclusively
 until_true works $((idle + 1))

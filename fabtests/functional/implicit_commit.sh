@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 # Implicit commit: writes of a program that requests no persistence are durable
-# if the operator says so, with flushes slow enough to show an early completion;
-# else they are ordinary.
+# if the operator says so; otherwise they are ordinary writes. The flushes are
+# slow enough to show an early completion.
 set -u
 
 dir=$(mktemp -d ./implicit_commit.XXXXXX) || exit 99
@@ -16,8 +16,8 @@ run() {
 	grep '^\(not \)\?ok\|^#' "$dir/log"
 	ok=$((ok + $(grep -c '^\(not \)\?ok' "$dir/log")))
 }
-# tells COUNT FILE WHAT: the last run warned COUNT times that writes to FILE,
-# ordinary for want of class, are not made durable, and named the remedy.
+# tells COUNT FILE WHAT: the last run warned COUNT times that writes to FILE are
+# not made durable, because its class is too weak, and named the remedy.
 tells() {
 	local n
 	n=$(grep 'writes to it are not made durable: class process, and power' \

@@ -5,7 +5,7 @@ set -u
 cd "${srcdir:-.}" || exit 99
 status=0
 
-# forbid WHERE PATTERN WHY
+# forbid WHERE PATTERN WHY: no file of these may match the pattern
 forbid()
 {
 	if grep -rnE "$2" --include='*.[ch]' "$1"; then
@@ -21,7 +21,7 @@ forbid prov/core "$inc(\.\./)*(rc|rpmem|verbs|util|pmsim)/" "prov/core looks up"
 forbid prov/rc "$inc(\.\./)*(rpmem|verbs|util|pmsim)/" "prov/rc looks aside or up"
 forbid prov/rpmem "$inc(\.\./)*(verbs|util)/" "prov/rpmem looks aside or up"
 forbid prov/rpmem "$inc(infiniband/|rdma/rdma_)" "prov/rpmem knows ibv_*"
-# A backend of private connections does not include the other's library.
+# A backend of private connections does not include another backend's library.
 for f in $(grep -lE "$inc(infiniband/|rdma/rdma_)" prov/rc/*.[ch]); do
 	case $f in
 	prov/rc/rc_verbs*.[ch] | prov/rc/rc_flush.[ch])
@@ -33,11 +33,11 @@ done
 for d in prov/verbs prov/pmsim; do
 	[ ! -d $d ] || forbid $d "$inc(\.\./)*(rpmem|util)/" "$d looks aside or up"
 done
-# The oracle includes none of the code that it judges.
+# The model, which checks the code, includes none of that code.
 for f in prov/pmsim/model*.[ch]; do
 	forbid "$f" "$inc(\.\./)*core/" "$f leans on what it is to judge"
 done
-# msync and libpmem2 have one user each, byte order has one.
+# Only prov/core/pmem*.c uses msync and libpmem2, and only wire*.c byte order.
 for f in $(grep -lE '\bmsync\(|libpmem2\.h' prov/*/*.c); do
 	case $f in
 	prov/core/pmem*.c) ;;

@@ -14,7 +14,7 @@ fail()
 	failed=1
 }
 
-# doctor CODE: in the caller's environment; its output is in out.
+# doctor CODE: run fi_rpmem_info in the caller's environment; output in out.
 doctor()
 {
 	want=$1
@@ -24,7 +24,7 @@ doctor()
 	[ $code -eq "$want" ] || fail "doctor $*: exit code $code, not $want"
 }
 
-# line STATUS CHECK TEXT: the last output has this line.
+# line STATUS CHECK TEXT: check for this line in the last output.
 line()
 {
 	grep -q "^$1  *$2  *.*$3" "$dir/out" || fail "no line '$1 $2 $3'"
@@ -44,13 +44,13 @@ ports any
 FI_OFI_RPMEM_PORTS=5000-5100 util/fi_rpmem_info >"$dir/out" 2>&1
 ports 5000-5100
 
-# All is well, as far as this folder's file system allows.
+# No check fails, as far as this folder's file system allows.
 FI_PROVIDER_PATH=$provider FI_PROVIDER='tcp;ofi_rpmem' doctor 0 "$dir"
 line ok commit 'committed, class power by agent-msync'
 line ok 'provider listed' 'tcp;ofi_rpmem'
 grep -q '^warn\|^FAIL' "$dir/out" && fail "a remedy where nothing is wrong"
 
-# A provider that the tool finds and programs do not.
+# The tool finds the provider, and programs would not.
 doctor 1 "$dir"
 line warn 'provider file' 'outside the search path of libfabric'
 grep -q "export FI_PROVIDER_PATH=$provider" "$dir/out" ||
@@ -59,12 +59,12 @@ line ok commit ''
 
 FI_PROVIDER=tcp doctor 3 "$dir"
 line FAIL FI_PROVIDER "'tcp' excludes ofi_rpmem"
-line ok commit '' # the rest is checked all the same
+line ok commit '' # the other checks still run
 FI_PROVIDER=ofi_rpmem doctor 3 "$dir"
 line FAIL FI_PROVIDER 'alone hides'
 FI_PROVIDER=tcp,ofi_rpmem doctor 1 "$dir"
 line warn FI_PROVIDER 'bare base'
-# A base that is missing, has no device, or is hidden by the filter.
+# The base is missing, has no device, or is hidden by the filter.
 FI_PROVIDER='nonsense;ofi_rpmem' doctor 3 "$dir"
 line FAIL 'provider listed' "'nonsense;ofi_rpmem'"
 line FAIL base "no provider 'nonsense'"
@@ -83,7 +83,7 @@ FI_PROVIDER='sockets;ofi_rpmem' doctor 1 "$dir"
 line ok 'provider listed' 'sockets;ofi_rpmem'
 line ok base sockets
 line ok commit 'committed, .* over sockets'
-# A base without peers' addresses cannot make private connections.
+# Without the addresses of peers a base cannot make private connections.
 if fi_info -p 'udp;ofi_rxd' >/dev/null 2>&1; then
 	FI_LOG_LEVEL=warn FI_PROVIDER='udp;ofi_rpmem' doctor 3 "$dir"
 	line FAIL 'provider listed' "'udp;ofi_rpmem'"
@@ -115,7 +115,7 @@ if [ "$(stat -f -c %T /dev/shm)" = tmpfs ]; then
 	line ok commit 'class process'
 fi
 
-# A user's file is examined, and not written to.
+# A file of the user is examined, and not written to.
 head -c 65536 /dev/zero >"$dir/file"
 before=$(sha256sum "$dir/file")
 timeout 60 util/fi_rpmem_info "$dir/file" >"$dir/out" 2>&1
@@ -131,7 +131,7 @@ timeout 60 util/fi_rpmem_info --json "$dir" >"$dir/out" 2>&1 ||
 grep -q '"class": "power"' "$dir/out" || fail "no class in the JSON"
 grep -q '"version": "0' "$dir/out" || fail "no provider in the JSON"
 
-# The code's method table is the documented one.
+# The table of methods in the code is the documented one.
 src=${srcdir:-.}
 sed -n '/<!-- method table/,/<!-- end of method table/p' \
 	"$src/docs/guarantees.md" | grep '^|' >"$dir/doc"
@@ -143,7 +143,7 @@ cmp -s "$dir/doc" "$dir/out" || {
 [ "$(util/fi_rpmem_info --table --json | grep -c '"method"')" -eq \
 	$(($(wc -l <"$dir/doc") - 2)) ] || fail "rows of --table --json"
 
-# Every fact with its source; the operator's statements are shown and obeyed.
+# Every fact has its source; the operator's statements are printed and obeyed.
 FI_OFI_RPMEM_OPERATOR=$dir/said
 export FI_OFI_RPMEM_OPERATOR
 info()
@@ -176,7 +176,8 @@ info "$dir"
 grep -q 'chmod go-w' "$dir/out" || fail "a file that anybody may write"
 unset FI_OFI_RPMEM_OPERATOR
 
-# A forced method is one that the memory allows, or none, and reported.
+# A forced method is used if the memory allows it, otherwise none; both are
+# shown.
 force()
 {
 	FI_PROVIDER_PATH=$provider FI_PROVIDER='tcp;ofi_rpmem' \
@@ -210,7 +211,7 @@ grep -q '^  method  *refused' "$dir/out" || fail "pages that nobody dirties"
 info --base tcp
 [ $code -eq 2 ] || fail "--base alone is wrong usage"
 
-# Nothing listens at port 1 of loopback.
+# No daemon listens at port 1 of loopback.
 timeout 60 util/fi_rpmem_info --target 127.0.0.1:1:pool >"$dir/out" 2>&1
 [ $? -eq 3 ] || fail "exit code without a daemon"
 grep -q 'nothing listens on port 1 ' "$dir/out" || fail "no cause"

@@ -11,7 +11,7 @@ log=$(mktemp ./layering.XXXXXX) || exit 99
 trap 'rm -f "$log"' EXIT
 failed=0 n=0
 
-# layering PROGRAM CAPS: compare the program's layering with the bare base's.
+# layering PROGRAM CAPS: compare the program's layering with that of the base.
 layering()
 {
 	n=$((n + 1))

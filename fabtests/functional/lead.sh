@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# rpmem_lead with a real etcd: two leaders, of which the first stands still until
-# the second has the group; a member set that is compared and swapped; an etcd
-# whose revisions begin again, and one that is gone.
+# rpmem_lead with a real etcd: two leaders, the first of which is stopped until
+# the second has the group; a member set changed by compare and swap; an etcd
+# whose revisions begin again, and an etcd that has ended.
 set -u
 for tool in etcd etcdctl setsid; do
 	command -v $tool >/dev/null || { echo "SKIP: no $tool: util/packages.sh"; exit 77; }
@@ -28,7 +28,7 @@ fail()
 	echo "FAIL: $*"
 	failed=1
 }
-# until_true WHAT COMMAND...
+# until_true WHAT COMMAND...: repeat the command until it succeeds
 until_true()
 {
 	what=$1
@@ -55,7 +55,7 @@ print(*(s.getsockname()[1] for s in a))')
 	export ETCDCTL_ENDPOINTS="$url"
 	until_true "etcd" "$lead" get x
 }
-# lead_with CLIENT: its input is the FIFO CLIENT.in, its output CLIENT.out
+# lead_with CLIENT: start a leader; input from CLIENT.in, output to CLIENT.out
 lead_with()
 {
 	mkfifo "$dir/$1.in"
@@ -71,7 +71,7 @@ says()
 	until_true "$1 says $2" \
 		grep -q "^$2" "$dir/$1.out"
 }
-# tree PID: the process and all below it
+# tree PID: print the process and all its descendants
 tree()
 {
 	echo "$1"
@@ -99,7 +99,7 @@ grep -q "db is '$G;k=1'" "$dir/err" || fail "$(cat "$dir/err")"
 "$lead" set db "$G;k=2" "$G;k=1" || fail "a swap"
 [ "$("$lead" get db)" = "$G;k=2" ] || fail "get"
 
-# The first leader stands still; the second one gets the lock and the group.
+# The first leader is stopped; the second one gets the lock and the group.
 lead_with one
 exec 5>"$dir/one.in"
 says one "0 open"
@@ -122,18 +122,18 @@ wait $one
 [ $? = 124 ] || fail "the leader that lost the lock: $(cat "$dir/one.err")"
 grep -q "the lock is lost: another leader may have it" "$dir/one.err" ||
 	fail "not told: $(cat "$dir/one.err")"
-# It ends before it reads these lines, or each of them fails.
+# The old leader ends before it reads these lines, or each of them fails.
 [ "$(grep -c "^0 ok" "$dir/one.out")" = 1 ] || fail "a stale write: $(cat "$dir/one.out")"
 exec 5>&-
 echo "r 8 6" >&6
 says two "0 second"
 
-# The leader is ended, and gives the lock up.
+# A leader that is ended releases the lock.
 kill $two
 wait $two
 exec 6>&-
 
-# Revisions begin again.
+# The revisions of etcd begin again.
 kill -9 $etcd
 start_etcd empty
 "$lead" set db "$G;k=2"

@@ -3,18 +3,19 @@
 """Is a history of reads and writes of registers linearizable?
 
 The search of Wing and Gong with the cache of Lowe, as in Porcupine, for each
-key by itself: a history is linearizable if that of each key is.
+key alone: a history is linearizable if the history of each key is.
 """
 import collections
 import math
 
-# Begins at call, ends at ret (math.inf: nobody knows whether it was done).
-# write: value is what was written; else what was read, None if nothing.
+# An operation begins at call and ends at ret (math.inf: its outcome is
+# unknown). value: the value written if write is true, else the value read, or
+# None.
 Op = collections.namedtuple("Op", "call ret key write value")
 
 
 class Event:
-    """One end of an operation, in a list of all in the order of time."""
+    """A call or return, in the list of all events in order of time."""
 
     def __init__(self, op, number, match):
         self.op, self.number, self.match = op, number, match
@@ -22,7 +23,7 @@ class Event:
 
 
 def events_of(ops):
-    """The head of the list; a call has its return as match."""
+    """Return the head of the list; the match of a call is its return."""
     found = []
     for number, op in enumerate(ops):
         end = Event(op, number, None)
@@ -37,7 +38,7 @@ def events_of(ops):
 
 
 def lift(call):
-    """Take a call and its return out of the list."""
+    """Remove a call and its return from the list."""
     for e in (call, call.match):
         e.prev.next = e.next
         if e.next:
@@ -52,7 +53,7 @@ def unlift(call):
 
 
 def register(ops):
-    """One key, which has no value first."""
+    """Check the operations of one key, which has no value at first."""
     ops = [o for o in ops if o.write or o.ret != math.inf]
     head = events_of(ops)
     done, value, stack, seen = 0, None, [], set()
@@ -71,7 +72,7 @@ def register(ops):
             else:
                 event = event.next
         elif event and event.op.ret == math.inf:
-            return True  # the rest may never have been done
+            return True  # these may never have been executed
         else:
             if not stack:
                 return False
@@ -82,7 +83,7 @@ def register(ops):
 
 
 def wrong_keys(ops):
-    """The keys whose histories are not linearizable."""
+    """Return the keys whose histories are not linearizable."""
     keys = collections.defaultdict(list)
     for op in ops:
         keys[op.key].append(op)
@@ -90,7 +91,7 @@ def wrong_keys(ops):
 
 
 def self_test():
-    """Histories with a known answer; returns how many are judged wrongly."""
+    """Check histories with a known answer; return how many are wrong."""
     inf = math.inf
     w = lambda c, r, v: Op(c, r, "k", True, v)
     g = lambda c, r, v: Op(c, r, "k", False, v)
