@@ -26,7 +26,7 @@ end_pools TERM small
 # Several logs of one pool.
 ../fabtests/functional/log_parts 127.0.0.1:"$P":parts || fail "log_parts"
 
-# Others take a log and a pool while the daemon is started again.
+# While the daemon is started again, other clients take a log and a pool.
 mkfifo go
 ../fabtests/functional/log_parts 127.0.0.1:"$P":again 127.0.0.1:"$P":shared \
 	127.0.0.1:"$P":whole <go >opened.out 2>&1 &
@@ -40,7 +40,7 @@ echo >&3
 wait $first || fail "over a restart: $(cat opened.out)"
 exec 3>&-
 
-# A second writer is refused; a reader is not, and follows.
+# A second writer is refused; a reader is admitted, and reads new entries.
 $writer 127.0.0.1:"$P":other create 0 || fail "create"
 $writer 127.0.0.1:"$P":other append >append.out 2>&1 &
 first=$!

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 # The examples of the man pages and of libibvrpmem compile and link as printed,
-# the complete one runs, and the table of errors matches the code.
+# the one complete example runs, and the table of errors matches the code.
 set -u
 src=${srcdir:-.}
 cc=${CC:-cc}
@@ -12,7 +12,7 @@ trap 'rm -rf "$dir"' EXIT
 # shellcheck source=fabtests/functional/suite.sh
 . "$src/fabtests/functional/suite.sh"
 
-# compile PAGE OUTPUT FLAG...
+# compile PAGE OUTPUT FLAG...: compile the example of a page
 compile()
 {
 	page=$1
@@ -36,7 +36,7 @@ for page in "$src"/man/fi_*.3; do
 done
 [ $pages -ge 2 ] || fail "only $pages pages of section 3 in $src/man"
 
-# Programs in C++ include the header too.
+# Programs in C++ can include the header, too.
 if command -v "${CXX:-c++}" >/dev/null; then
 	# shellcheck disable=SC2086 # flags are lists
 	echo '#include <rdma/fi_ext_rpmem.h>' | ${CXX:-c++} -x c++ -Wall -Wextra \
@@ -76,7 +76,8 @@ fi
 
 if compile "$src/man/fi_rpmem.7" "$dir/durable" &&
    [ -x "$dir/durable" ] && [ -e "$provider/librpmem-fi.so" ]; then
-	# The example leaves closing to exit(), which a leak checker reports.
+	# The example closes nothing before exit(), which a leak checker would
+	# report.
 	says=$(FI_PROVIDER_PATH=$provider FI_TCP_IFACE=lo \
 		ASAN_OPTIONS=detect_leaks=0 \
 		timeout 60 "$dir/durable" "$dir/pool" 2>&1)
@@ -85,7 +86,7 @@ if compile "$src/man/fi_rpmem.7" "$dir/durable" &&
 		fail "fi_rpmem.7 example left no text in its pool"
 fi
 
-# One line per number, "NUMBER CATEGORY ERRNO Name. Remedy", from page and code.
+# Errors, from page and code, as lines of "NUMBER CATEGORY ERRNO Name. Remedy".
 awk '/^\.It [0-9]* Pq Dv FI_RPMEM_ST_/ {
 	if (line) print line
 	line = $2 " " $5 " " $8; next }
@@ -95,7 +96,7 @@ fabtests/functional/man_statuses | sort -n >"$dir/code"
 diff "$dir/page" "$dir/code" || fail "fi_rpmem.7 and core/status.c differ"
 [ -s "$dir/code" ] || fail "man_statuses printed nothing"
 
-# Every category by the header's own name and number.
+# Every category has the header's name and number in the page.
 sed -n 's/^\tFI_RPMEM_ST_\([A-Z_]*\) = \([1-9][0-9]*\),.*/\2 \1/p' \
 	"$src/include/rdma/fi_ext_rpmem.h" | sort -n >"$dir/header"
 sed -n 's/^\.It Dv FI_RPMEM_ST_\([A-Z_]*\) Pq \([0-9]*\)$/\2 \1/p' \
@@ -113,8 +114,8 @@ sed -n 's/^| \(FI_OFI_RPMEM_[A-Z_]*\) |.*/\1/p' "$src/docs/operating.md" |
 	sort >"$dir/page"
 diff "$dir/page" "$dir/code" || fail "docs/operating.md and init.c differ"
 
-# The pages' claims about calls, as far as one process can test them. Passes TAP
-# through.
+# The pages' claims about calls, as far as one process can test them. The
+# program prints TAP lines itself.
 fabtests/functional/man_claims "$dir" "$dir/fi_rpmem_commit.3.so" ||
 	fail "claims do not hold"
 

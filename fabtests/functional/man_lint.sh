@@ -13,5 +13,5 @@ if ! [ -e "$1" ]; then
 	echo "FAIL: no man pages in $src/man"
 	exit 1
 fi
-# Below the level of warnings mandoc reports pages that are not installed.
+# Messages below the level of warnings name pages that are not installed.
 mandoc -T lint -W warning "$@" 2>/dev/null

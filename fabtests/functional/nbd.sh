@@ -25,7 +25,7 @@ done
 /usr/bin/python3 -c 'import nbd' 2>/dev/null ||
 	skip "on Debian: apt-get install python3-libnbd"
 
-# export_pool ARG...: nbdkit with the plugin; returns when it serves
+# export_pool ARG...: start nbdkit with the plugin; return once it serves
 export_pool()
 {
 	rm -f sock
@@ -50,7 +50,7 @@ stop_export()
 	server=
 }
 
-# refuses TEXT ARG...: nbdkit ends, and says why.
+# refuses TEXT ARG...: nbdkit ends, and its message has this text.
 refuses()
 {
 	text=$1
@@ -61,7 +61,7 @@ refuses()
 	grep -q -- "$text" out || { fail "no '$text':"; cat out; }
 }
 
-# holds FILE OFFSET TEXT: data begins at 64 KiB.
+# holds FILE OFFSET TEXT: the file has TEXT at OFFSET of the data area.
 holds()
 {
 	[ "$(dd if="$1" bs=1 skip=$((65536 + $2)) count=${#3} 2>/dev/null)" = \
@@ -105,7 +105,7 @@ nbdcopy --flush image "$uri" || fail "nbdcopy to the pool"
 nbdcopy "$uri" back || fail "nbdcopy from the pool"
 cmp image back || fail "what comes back differs"
 
-# Connections of one client: a FLUSH of one covers the writes of the other.
+# One client has two connections: a FLUSH of one covers the writes of the other.
 cat >client.py <<'P'
 import sys
 import nbd
@@ -137,7 +137,7 @@ for verb in sys.argv[2:]:
     elif verb == "far":
         assert bytes(b.pread(11, 81920)) == b"not flushed"
     elif verb == "eio":
-        # A write that comes before the loss is known fails with the FLUSH.
+        # A write before the server knows of the loss fails with the FLUSH.
         try:
             a.pwrite(b"x", 0)
         except nbd.Error as e:
@@ -177,7 +177,8 @@ zeros_at()
 [ "$(zeros_at vol.safe)" = xxxxxxxx00000000xxxxxxxxxxxxxxxx ] ||
 	fail "zeros with FUA are not durable, or plain ones are: $(zeros_at vol.safe)"
 
-# The target dies: what was not flushed is written again, unseen by the client.
+# The target dies: the server writes unflushed writes again, and the client gets
+# no error.
 cut_power
 serve_vol
 client far flush
@@ -185,7 +186,7 @@ holds vol.safe 81920 "not flushed" || fail "a write is lost over a restart"
 [ "$(zeros_at vol.safe)" = xxxxxxxx00000000xxxxxxxx00000000 ] ||
 	fail "zeros are lost over a restart: $(zeros_at vol.safe)"
 
-# It stays away: errors, no hang, and nothing is lost when it is back.
+# The target stays away: errors, no hang, and no write is lost when it is back.
 client write plain
 cut_power
 client eio
@@ -197,7 +198,7 @@ serve_vol
 holds vol 81920 "not flushed" || fail "the pool lacks it"
 client far
 
-# One server for a pool: a second one is refused, also by fi_rpmem_cp.
+# One server for each pool: a second one is refused, and so is fi_rpmem_cp.
 refuses "open exclusively at a client on 127.0.0.1" \
 	target=127.0.0.1:"$port" pool=vol
 ../util/fi_rpmem_cp --quiet 127.0.0.1:"$port":vol copied >out 2>&1
@@ -207,14 +208,14 @@ code=$?
 grep -q "open exclusively" out || { fail "no reason"; cat out; }
 client far
 
-# A server that stood still while another one had the pool, over a restart of the
-# target: it writes nothing any more, and says so.
+# A server is stopped while another one has the pool and the target restarts:
+# afterwards it writes nothing any more, and says so.
 client former
 first=$server first_uri=$uri
 kill -STOP $first
 cut_power
 serve_vol
-# For some seconds the pool is kept for its owner.
+# For some seconds the restarted target keeps the pool for its owner.
 ../util/fi_rpmem_cp --wait 0 --quiet 127.0.0.1:"$port":vol copied >out 2>&1 &&
 	fail "a pool is given away while its owner comes back"
 grep -q "the last client of pool 'vol' may come back" out ||
@@ -239,8 +240,8 @@ holds vol 122880 "by a former owner" && fail "a former owner has written again"
 stop_export
 export_pool timeout=2
 
-# The server dies with writes that nobody flushed; they are durable when the next
-# one has opened the pool, as a flush of a disk covers the writes of all hosts.
+# The server dies with unflushed writes; they are durable once the next server
+# has opened the pool, as a flush of a disk covers the writes of all hosts.
 client former
 holds vol.safe 122880 "by a former owner" &&
 	fail "it is durable already: nothing was tested"
@@ -250,7 +251,7 @@ export_pool timeout=2
 holds vol.safe 122880 "by a former owner" ||
 	fail "the next server reads what is not durable"
 
-# Checksums over restarts of the target, with and without fsync.
+# Compare checksums after restarts of the target, with and without fsync.
 restarts=3 bytes=24M
 [ "${RP_LONG:-0}" != 1 ] || restarts=10 bytes=400M
 if command -v fio >/dev/null; then
@@ -278,8 +279,9 @@ if command -v fio >/dev/null; then
 fi
 stop_export
 
-# The target's disk fails: every flush says so, and what was written is durable
-# once the target has a disk that works, without being written again.
+# The target's disk fails: every flush returns an error. Once the target has a
+# disk that works, the bytes are durable although the client does not write them
+# again.
 mkdir fault
 ln -s "$top/fabtests/fault/.libs/librpmem-fault-fi.so" fault/
 cut_power
@@ -301,7 +303,7 @@ a.pwrite(b"on a bad disk", 204800)
 for call in (a.flush, b.flush,
              lambda: a.pwrite(b"x", 262144, nbd.CMD_FLAG_FUA), b.flush,
              lambda: a.zero(8, 262200, nbd.CMD_FLAG_FUA), b.flush):
-    # Writes that are not flushed succeed, small ones and zeros too.
+    # Writes without a flush succeed, also small writes and zeros.
     a.pwrite(b"small", 270336)
     a.zero(2, 270336)
     try:
@@ -323,7 +325,7 @@ holds vol.safe 204800 "on a bad disk" ||
 	fail "a write to the bad disk is not replayed"
 stop_export
 
-# The file of the pool is cut short under its clients: an error on both sides.
+# The file of the pool is truncated while it is open: an error at both ends.
 export_pool timeout=2
 n=$(wc -l <daemon.out)
 truncate -s 1M vol

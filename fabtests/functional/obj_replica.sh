@@ -40,7 +40,7 @@ fail()
 	failed=1
 }
 
-# serve PORT: a daemon; its shadow vol.safe has what msync has covered
+# serve PORT: start a daemon; its shadow vol.safe has what msync has covered
 serve()
 {
 	rm -f port
@@ -63,7 +63,7 @@ die()
 	wait "$1" 2>/dev/null
 }
 
-# below N: set chance to a number of the sequence that the seed begins
+# below N: set chance to the next pseudo-random number below N
 state=$RP_SEED
 below()
 {
@@ -71,7 +71,7 @@ below()
 	chance=$((state / 65536 % $1))
 }
 
-# begin: run transactions until more of them have completed
+# begin: run transactions in the background until some more have completed
 begin()
 {
 	: >acks
@@ -99,15 +99,15 @@ has()
 	fi
 }
 
-# The other copy, which pmempool makes of the one that is left, is the same but
-# for the first 8 KiB: the header, and what only one process uses.
+# The copy that pmempool makes from the remaining one is the same except for the
+# first 8 KiB: the header, and bytes that only one process uses.
 equal()
 {
 	cmp -n $((9 * 1048576 - 8192)) -i 8192:$((65536 + 8192)) part vol ||
 		fail "$1: the copies differ"
 }
 
-# survived WHAT: both copies have it, each on its own
+# survived WHAT: each copy has every completed transaction, also alone
 survived()
 {
 	has "$1"
@@ -163,7 +163,7 @@ for i in $(seq "$kills"); do
 	esac
 	program=
 done
-# A power cut of the target that also loses the first copy: flushed bytes are left.
+# A power cut of the target, and loss of the first copy: flushed bytes survive.
 begin
 die $daemon
 die $program
@@ -173,7 +173,7 @@ serve "$P"
 rm part
 pmempool sync set >out 2>&1 || { fail "sync"; cat out; }
 has "first copy lost in a power cut"
-# The replica is lost: refused, until pmempool has made it again.
+# The replica is lost: the pool set is refused until pmempool makes a new one.
 kill $daemon && wait $daemon
 rm -f vol vol.safe
 serve "$P"
@@ -181,7 +181,7 @@ $obj check set >out 2>&1 && fail "a replica that is lost goes unnoticed"
 pmempool sync set >out 2>&1 || { fail "sync of the replica"; cat out; }
 equal "replica lost"
 has "replica lost"
-# A replica is taken away and given again; pmempool checks a pool set without one.
+# A replica is removed and added again; pmempool checks the pool set without it.
 printf 'PMEMPOOLSET\n9M %s/part\n' "$PWD" >alone
 pmempool transform set alone >out 2>&1 || { fail "transform"; cat out; }
 $obj check set >out 2>&1 && fail "the replica is there behind transform"
@@ -195,7 +195,7 @@ pmempool check set >out 2>&1 && fail "pmempool check takes a replica: librpmem(7
 has "first copy lost behind transform"
 echo "$kills kills, $cuts of them power cuts"
 
-# Errors say what is missing.
+# Error messages name the missing thing.
 cat >wrong.py <<'P'
 import ctypes
 import errno
@@ -310,7 +310,7 @@ assert lib.rpmem_remove(where, b"vol", 1) == 0
 assert lib.rpmem_remove(where, b"absent", 1) == 0
 r = created(None)
 assert r and lib.rpmem_persist(r, 0, 4096, 0, 0) == 0
-# Behind a failure all writes fail at once.
+# After a failure all writes fail at once.
 pool = ctypes.CDLL("librpmem_pool.so.0", use_errno=True)
 other = ctypes.c_void_p()
 take = Take(size=ctypes.sizeof(Take), exclusive=2)

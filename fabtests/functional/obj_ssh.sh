@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# librpmem.so.1 reaches its replica by ssh: a real sshd of this test on loopback,
-# one fi_rpmemd for each session, nothing left behind by whatever is killed, and
-# errors that name what is wrong.
+# librpmem.so.1 reaches its replica by ssh: a real sshd of this test on
+# loopback, one fi_rpmemd for each session, no process left whatever is killed,
+# and errors that name the cause.
 # usage: obj_ssh.sh
 set -u
 case ${RP_SANITIZE:-} in ?*)
@@ -45,7 +45,7 @@ fail()
 	failed=1
 }
 
-# --- both ends: an sshd with one key, and an ssh and a command that leave pids
+# --- both ends: an sshd with one key; ssh and the command record their pids
 for key in host user other forced; do
 	ssh-keygen -q -t ed25519 -N '' -C '' -f $key || exit 99
 done
@@ -103,7 +103,7 @@ FI_OFI_RPMEM_TRUST_FS=${FI_OFI_RPMEM_TRUST_FS:-}
 export FI_PROVIDER_PATH FI_TCP_IFACE FI_OFI_RPMEM_TRUST_FS
 exec $top/util/fi_rpmemd --one-shot=$here/target "\$@"
 S
-# No login: the command runs on this host, with the same two ends of a line.
+# Without a login: the command runs on this host, with pipes as over ssh.
 cat >ssh.local <<S
 #!/bin/sh
 echo \$\$ >>$here/pids.ssh
@@ -118,14 +118,14 @@ at=$me@127.0.0.1:$port
 mkdir -p target/sub
 printf 'PMEMPOOLSET\n# a comment\nOPTION SINGLEHDR\n10M %s/vol\n' "$here" >target/data.set
 
-# ended SECONDS PID: the process has ended; it is looked for without forks
+# ended SECONDS PID: wait without forks until the process has ended
 ended()
 {
 	kill -0 "$2" 2>/dev/null || return 0
 	timeout "$1" tail --pid="$2" -s 0.05 -f /dev/null
 }
 
-# gone WHAT: no process of a session is left, and so no pool is in use
+# gone WHAT: no process of a session is left, so no pool is in use
 gone()
 {
 	left=
@@ -136,7 +136,7 @@ gone()
 	rm -f pids.*
 }
 
-# begin: run transactions until more of them have completed
+# begin: run transactions in the background until some have completed
 begin()
 {
 	: >acks
@@ -192,7 +192,7 @@ kill -9 "$(tail -n 1 pids.ssh)"
 ends "ssh killed"
 gone "ssh killed"
 has "ssh killed"
-# Either copy is lost, and made again from the other. No login is needed.
+# One copy is lost, and made again from the other. No login is needed.
 RPMEM_SSH=$here/ssh.local
 rm part
 pmempool sync set >out 2>&1 || { fail "sync"; cat out; }
@@ -204,7 +204,7 @@ gone "sync"
 cmp -n $((9 * 1048576 - 8192)) -i 8192:$((65536 + 8192)) part vol ||
 	fail "the copies differ"
 
-# --- the calls by themselves
+# --- the calls, without libpmemobj
 cat >calls.py <<'P'
 import ctypes
 import errno
@@ -266,14 +266,14 @@ def pool_set(name, *lines):
         f.write("\n".join(("PMEMPOOLSET",) + lines) + "\n")
 
 
-# ./ asks for ssh as well as user@ and .set do; a user is optional.
+# A path with ./ means ssh, as user@ and .set do; the user is optional.
 pool_set("sub/plain", f"2M {here}/plain")
 plain = f"127.0.0.1:{port}".encode()
 fails("ENOENT", "does not exist", opened(b"sub/plain", plain))
 r = created(b"sub/plain", plain)
 assert r, lib.rpmem_errormsg()
 assert lib.rpmem_persist(r, 4096, SIZE - 4096, 0, 0) == 0
-# Each of about ten attempts without a login.
+# Each attempt to open, about ten, needs no login this way.
 os.environ["RPMEM_SSH"] = here + "/ssh.local"
 fails("EBUSY", "in use", opened(b"sub/plain"))
 os.environ["RPMEM_SSH"] = here + "/ssh.user"
@@ -283,21 +283,21 @@ assert lib.rpmem_read(r, back, 4096, SIZE - 4096, 0) == 0
 assert back.raw == b"\7" * (SIZE - 4096)
 assert lib.rpmem_close(r) == 0
 fails("EEXIST", "has a replica", created(b"sub/plain"))
-# A pool itself, instead of a set; and what a login shell prints is skipped.
+# A path may name a pool instead of a set; output of a login shell is skipped.
 os.symlink(f"{here}/plain", f"{here}/target/direct")
 command = os.environ["RPMEM_CMD"]
 os.environ["RPMEM_CMD"] = "echo Welcome; " + command
 r = opened(b"./direct")
 assert r, lib.rpmem_errormsg()
 assert lib.rpmem_close(r) == 0
-# A write behind the end of its daemon.
+# A write after the daemon has ended.
 r = opened(b"./direct")
 assert r, lib.rpmem_errormsg()
 with open(f"{here}/pids.target") as f:
     os.kill(int(f.read().split()[-1]), 9)
 fails("ECONNRESET", "", lib.rpmem_persist(r, 4096, 8, 0, 0))
 fails("ECONNRESET", "had ended before", lib.rpmem_close(r))
-# Each session takes the next command.
+# Each session uses the next one of the commands.
 os.environ["RPMEM_SSH"] = here + "/ssh.local"
 os.environ["RPMEM_CMD"] = "/absent/fi_rpmemd|" + command
 results = [opened(b"./direct") for _ in range(2)]
@@ -307,13 +307,13 @@ for r in filter(None, results):
 os.environ["RPMEM_SSH"] = here + "/ssh.user"
 os.environ["RPMEM_CMD"] = "/absent/fi_rpmemd"
 fails("EPROTO", "/absent/fi_rpmemd: No such file", opened(b"./direct"))
-# A key for one command runs no other.
+# A key that is restricted to one command runs no other.
 os.environ["RPMEM_SSH"] = here + "/ssh.forced"
 r = opened(b"./direct")
 assert r, lib.rpmem_errormsg()
 assert lib.rpmem_close(r) == 0
 os.environ["RPMEM_CMD"] = command
-# A key that is not accepted, and hosts that are down, end in bounded time.
+# A key that is refused, and hosts that are down: the call ends in bounded time.
 os.environ["RPMEM_SSH"] = here + "/ssh.other"
 fails("EHOSTUNREACH", "Permission denied", opened(b"./direct"))
 assert (f"{here}/ssh.other -T -oBatchMode=yes -p {port} {me}@127.0.0.1' must "
@@ -330,9 +330,9 @@ for bad in ("-oProxyCommand=touch@x", "a@", "127.0.0.1:x", "[::1]x",
             "a@[::1]:99999"):
     fails("EINVAL", f"'{bad}' is no host for ssh",
           opened(b"./direct", bad.encode()))
-# No further case is about the login.
+# The remaining cases need no login.
 os.environ["RPMEM_SSH"] = here + "/ssh.local"
-# Replies that no release gives, and those that end a terminal's peace.
+# Replies that no release sends, and replies with terminal control characters.
 for reply, code, text in (
         ("removed", "EPROTO", "'removed' is unknown"),
         ("error 3", "EIO", "127.0.0.1: "),
@@ -344,7 +344,7 @@ for reply, code, text in (
     fails(code, text, opened(b"./direct"))
 os.environ["RPMEM_CMD"] = "read _; echo 'ofi_rpmem-1 serves any 0 1 127.0.0.1 a'"
 fails("EPROTO", "'serves' is unknown", lib.rpmem_remove(where, b"./direct", 0))
-# A program may have closed its standard input and output.
+# The program may have closed its standard input and output.
 os.environ["RPMEM_CMD"] = "echo the cause >&2; exit 255"
 kept = [os.dup(fd) for fd in range(2)]
 os.close(0)
@@ -356,7 +356,7 @@ for fd in range(2):
     os.close(kept[fd])
 ctypes.set_errno(code)
 fails("EHOSTUNREACH", "the cause", result)
-# Nothing is made up about an ssh that the program has reaped.
+# If the program has reaped ssh, the error says that its exit status is unknown.
 os.environ["RPMEM_CMD"] = command
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 r = opened(b"./direct")
@@ -390,7 +390,8 @@ pool_set("foreign.set", f"64K {here}/foreign")
 refused(3, "foreign", "create foreign.set")
 fails("EIO", "foreign", lib.rpmem_remove(where, b"foreign.set", 1))
 assert os.path.getsize(f"{here}/foreign") == 200000
-# NOHDRS is a replica without attributes: no call can mistake one for the other.
+# A NOHDRS replica has no attributes: calls refuse one kind in place of the
+# other.
 pool_set("bare.set", f"1M {here}/bare", "OPTION NOHDRS")
 fails("EINVAL", "has the OPTION NOHDRS", created(b"bare.set"))
 r = call(lib.rpmem_create, where, b"bare.set")
@@ -406,7 +407,7 @@ if os.getuid():
     os.chmod(f"{here}/target/data.set", 0)
     fails("EACCES", "data.set", opened(b"data.set"))
     os.chmod(f"{here}/target/data.set", 0o600)
-# Removal takes the file, and with its flag the set.
+# Removal removes the file and, with its flag, the set.
 assert lib.rpmem_remove(where, b"sub/plain", 0) == 0
 assert not os.path.exists(f"{here}/plain")
 fails("ENOENT", "plain", lib.rpmem_remove(where, b"sub/plain", 0))
@@ -414,14 +415,14 @@ assert os.path.exists(f"{here}/target/sub/plain")
 assert lib.rpmem_remove(where, b"sub/plain", 1) == 0
 assert lib.rpmem_remove(where, b"sub/plain", 3) == 0
 assert not os.path.exists(f"{here}/target/sub/plain")
-# No child of the library is left to wait for.
+# The library leaves no child to wait for.
 try:
     os.waitpid(-1, os.WNOHANG)
     raise AssertionError("a process is left")
 except ChildProcessError:
     pass
 
-# The daemon by itself: only the client of its ssh knows the secret.
+# The daemon without the library: only the client of its ssh knows the secret.
 p = subprocess.Popen([command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                      text=True)
 p.stdin.write("ofi_rpmem-1 open data.set\n")
@@ -433,7 +434,7 @@ cp = subprocess.run(["../util/fi_rpmem_cp", "set", f"{address}:{daemon}:{pool}"]
                     capture_output=True, text=True)
 assert cp.returncode == 7, cp
 if os.environ.get("RP_LONG") == "1":
-    p.wait(timeout=120)  # the client's host is gone
+    p.wait(timeout=120)  # as if the client's host had failed
 else:
     p.stdin.close()
 assert p.wait(timeout=60) == 0
@@ -448,7 +449,7 @@ RPMEM_SSH=$here/ssh.user
 python3 calls.py "$me" "$port" "$here" >out 2>&1 || { fail "calls"; cat out; }
 gone "calls"
 
-# pmempool removes the replica's file.
+# pmempool removes the file of the replica.
 RPMEM_SSH=$here/ssh.local
 pmempool rm -r -f set >out 2>&1 || { fail "pmempool rm"; cat out; }
 [ ! -e vol ] || fail "pmempool rm leaves the replica"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 # fi_rpmemd offers a pool with the class that its region has now: a class that
-# was taken back stays so when the fact is strong again, until a restart.
+# was lowered stays lowered after the fact is restored, until a restart.
 set -u
 dir=$(mktemp -d ./offer.XXXXXX) || exit 99
 cd "$dir" || exit 99
@@ -16,7 +16,7 @@ finish()
 }
 trap finish EXIT
 
-# state LINE...: in the operator's file, at once
+# state LINE...: write the operator's file, and replace it at once
 state()
 {
 	printf '%s\n' "$@" >operator.new && mv operator.new operator
@@ -27,7 +27,7 @@ offered()
 	../util/fi_rpmem_info --target "127.0.0.1:$(cat port)" | grep -q "^vol .* $1 "
 }
 
-# ok WHAT COMMAND...
+# ok WHAT COMMAND...: the command must succeed
 ok()
 {
 	what=$1 n=$((n + 1))
@@ -42,7 +42,7 @@ ok()
 	exit 1
 }
 
-# soon COMMAND...: within a minute
+# soon COMMAND...: repeat the command for up to a minute
 soon()
 {
 	for _ in $(seq 600); do

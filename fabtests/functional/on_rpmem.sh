@@ -32,7 +32,8 @@ fail()
 	cat out
 }
 
-# on ARGUMENT...: in a mount namespace of its own, which no failure outlives.
+# on ARGUMENT...: run on_rpmem.sh in its own mount namespace, which ends with
+# it.
 on()
 {
 	timeout 120 unshare --mount "$script" "$@" >out 2>&1
@@ -54,7 +55,7 @@ on nowhere.invalid:pool -- true && fail "a target that does not exist"
 grep -q "nowhere.invalid" out || fail "no name of the target"
 on pool && fail "no command"
 
-# A run leaves the pool, and nothing that is mounted or runs.
+# A run leaves the pool, but no mount and no process.
 losetup --list --noheadings --output BACK-FILE | grep on_rpmem &&
 	fail "a loop device is left"
 pgrep -f "port-file /var/tmp/on_rpmem" && fail "a daemon is left"

@@ -23,7 +23,7 @@ for program in page pool; do
 		fail "$program wrote nothing"
 done
 
-# Errors name the thing and the remedy.
+# An error names the thing and the remedy.
 says "does not begin with a host" ./pool :vol
 says "names no pool" ./pool 127.0.0.1:"$P"
 says "nothing listens on port 1 of" ./pool 127.0.0.1:1:vol
@@ -77,7 +77,7 @@ with rpmem_pool.open(where) as pool:
     fails(errno.ERANGE, "go beyond its end", pool.write, b"x", (1 << 64) - 1)
     fails(errno.EINVAL, "either durable or buffered", pool.write, b"x", 0,
           durable=True, buffered=True)
-    # Buffered writes: this handle finds them, others after a commit.
+    # Buffered writes: this handle reads them, other handles after a commit.
     with rpmem_pool.open(where) as other:
         for i in range(2000):
             pool.write(bytes([i % 251]) * 5000, 997 * i % 3000000,
@@ -92,7 +92,7 @@ with rpmem_pool.open(where) as pool:
         assert other.read(7, 3 << 20) == b"newer\0\0"
         for i in range(1996, 2000):
             assert other.read(900, 997 * i % 3000000) == bytes([i % 251]) * 900
-    # Larger than one post, and than what one commit leaves.
+    # Write more than one post can carry, and than one commit can cover.
     big = bytes(range(256)) * 12288
     for i in range(40):
         pool.write(big, i)
@@ -117,7 +117,7 @@ fails(errno.EINVAL, "no failure class", rpmem_pool.open, where, required=7)
 fails(errno.EINVAL, "has no port from 1", rpmem_pool.open, "127.0.0.1:1x:vol")
 fails(errno.EINVAL, "has no port from 1", rpmem_pool.open, "[::1]:-1:vol")
 fails(errno.EACCES, "no/secret", rpmem_pool.open, where, secret="no/secret")
-# Each lack of descriptors is called so, until there are enough of them.
+# With too few descriptors each call says so, until there are enough.
 hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 for more in range(40):
     resource.setrlimit(resource.RLIMIT_NOFILE, hard)
@@ -141,7 +141,7 @@ assert lib.rpmem_pool_open(None, where.encode(), None) == -errno.EINVAL
 with rpmem_pool.open(where) as pool:
     handle = pool._pool
     assert lib.rpmem_pool_query(handle, None) == -errno.EINVAL
-    # Callers of former releases have a shorter struct.
+    # Callers of earlier releases have a shorter struct.
     for size, uuid in (64, [7, 7]), (72, [7, 7]), (88, None), (80, [7, 7]):
         info = rpmem_pool._Info(size=size, length=5, uuid=(7, 7))
         ret = lib.rpmem_pool_query(handle, rpmem_pool.ctypes.byref(info))
@@ -178,7 +178,7 @@ def forward(a, b):
         pass
 
 
-# A daemon that ends while it is asked is asked again when it is back.
+# A daemon that ends during a request gets the request again when it is back.
 with socket.create_server(("127.0.0.1", 0)) as s:
     threading.Thread(target=relay, daemon=True,
                      args=(s, int(where.split(":")[1]), 3)).start()
@@ -186,7 +186,7 @@ with socket.create_server(("127.0.0.1", 0)) as s:
         pool.write(b"again", 0, durable=True)
         assert pool.read(5, 0) == b"again"
 
-# Clients share a pool, or one has it alone.
+# Clients share a pool, or one client has it exclusively.
 with rpmem_pool.open(where) as a, rpmem_pool.open(where) as b:
     a.write(b"shared", 0)
     assert b.read(6, 0) == b"shared"
@@ -195,7 +195,7 @@ with rpmem_pool.open(where) as a, rpmem_pool.open(where) as b:
 
 
 def until_free(**kw):
-    """The daemon takes notice of a closed pool soon, not at once."""
+    """Open the pool: the daemon notices a closed pool soon, not at once."""
     while True:
         try:
             return rpmem_pool.open(where, **kw)
@@ -220,13 +220,14 @@ for exclusive in True, False:
     alone = until_free(exclusive=True)
     fails(errno.EBUSY, "is open exclusively", rpmem_pool.open, where)
     alone.write(b"first", 0)
-    # Without another client, a lost connection harms nobody.
+    # Without another client, a lost connection does no harm.
     lose_lease()
     alone.write(b"still", 0)
     alone.commit()
     alone.write(b"kept", 16)
-    # With one, the former owner can change nothing, and is told: also its
-    # kept bytes do not replace those of the other client.
+    # If another client has opened the pool, the former owner can change nothing
+    # and gets an error; its kept bytes do not replace those of the other
+    # client.
     with until_free(exclusive=exclusive) as follower:
         follower.write(b"follower", 0, durable=True)
         follower.write(b"newer", 16)
@@ -245,9 +246,9 @@ P
 fi
 stop
 
-# The pool's file is made longer while a client has uncommitted bytes: after
-# SIGHUP to the daemon the client sees the new length. If the disk has no room
-# for the new blocks, the daemon cuts the file to its former length.
+# The pool's file grows while a client has uncommitted bytes: after SIGHUP to
+# the daemon the client gets the new length. If the disk has no room for the new
+# blocks, the daemon cuts the file to its former length.
 serve --port 0 vol
 if command -v python3 >/dev/null && [ -z "${RP_SANITIZE:-}" ]; then
 	timeout 120 python3 - 127.0.0.1:"$P":vol "$src/util/python" $daemon >out 2>&1 <<'P' ||
@@ -296,7 +297,7 @@ P
 fi
 stop
 
-# A slow disk is not an absent target: a commit takes longer than the timeout.
+# A slow disk is no absent target: a commit may take longer than the timeout.
 if command -v python3 >/dev/null && [ -z "${RP_SANITIZE:-}" ]; then
 	mkdir fault
 	ln -s "$top/fabtests/fault/.libs/librpmem-fault-fi.so" fault/
@@ -321,7 +322,7 @@ P
 	stop
 fi
 
-# A secret.
+# A pool with a secret.
 (umask 077 && head -c 32 /dev/urandom | base64 >secret)
 serve --port 0 --secret secret vol
 says "secret" ./pool 127.0.0.1:"$P":vol

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Durable writes over private connections: tmpfs by delivery, by a fence that is
-# forced and stated, and by the agent, requested behind the write or with it.
+# Durable writes over private connections: on tmpfs by delivery, by a read fence
+# (forced, then stated by the operator), and by the agent, which is requested
+# after the write or in one message.
 set -u
 
 [ -w /dev/shm ] || {

@@ -16,7 +16,7 @@ enter raft
 check_library raft raft_kv -D_GNU_SOURCE -lraft -luv
 serve --port 0 --create 64K vol small used
 skip_without_disk vol daemon.out
-# Ports below those that the kernel gives away.
+# Ports below the range from which the kernel chooses.
 base=$((10000 + $$ % 20000))
 says "no pool" ./raft_kv 1 127.0.0.1:"$P":none $base 127.0.0.1:$((base + 1))
 says "is a group" ./page 127.0.0.1:"$P":vol,127.0.0.1:"$P":small 127.0.0.1:$base
@@ -24,7 +24,7 @@ says "no connections are accepted" ./page 127.0.0.1:"$P":vol localhost:$base
 printf used | dd of=used bs=1 seek=65536 conv=notrunc 2>/dev/null
 says "holds something else" ./page 127.0.0.1:"$P":used 127.0.0.1:$base
 says "usage" ./raft_kv 2 127.0.0.1:"$P":vol $base 127.0.0.1:$((base + 1))
-# A server alone elects itself, and has its entries after a restart.
+# A single server elects itself, and has its entries after a restart.
 for run in 1 2; do
 	./page 127.0.0.1:"$P":vol 127.0.0.1:$((base + 1)) >page.out 2>&1 ||
 		fail "page: $(cat page.out)"

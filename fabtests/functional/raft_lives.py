@@ -5,10 +5,10 @@
 usage: raft_lives.py PROGRAM FI_RPMEMD SHADOW KILLS PORT
 
 Clients write and read while SIGKILL ends the leader, a follower, or all with
-their daemons, whose pools then become what msync had covered. Each acknowledged
-write is there in the end, and what all clients saw is linearizable. Then the
-daemons of two servers stand still: what is acknowledged must not be lost when
-all end, and the leader stays away. RP_SEED repeats the choices.
+their daemons, whose pools then keep only what msync had covered. At the end
+each acknowledged write is there, and the reads of all clients are
+linearizable. Then the daemons of two servers are stopped: no acknowledged
+write may be lost when all servers end, and the leader stays away. RP_SEED repeats the choices.
 """
 import math
 import os
@@ -24,7 +24,7 @@ import time
 import linear
 
 SERVERS = (1, 2, 3)
-WAIT = 60  # seconds until something is taken to hang
+WAIT = 60  # seconds after which a step counts as hung
 
 
 class Cluster:
@@ -86,7 +86,7 @@ class Cluster:
             self.end(name)
 
     def power_cut(self, gone=None):
-        """All end; the pools have what msync had covered. One stays away."""
+        """End all servers; pools keep what msync covered. One stays away."""
         self.end_all()
         for i in SERVERS:
             shutil.copyfile(f"pool{i}.safe", f"pool{i}")
@@ -106,7 +106,7 @@ class Client(threading.Thread):
         self.acked = 0
 
     def line(self, text, seconds=WAIT):
-        """The reply, "" if the connection ended: nobody knows."""
+        """The reply, or "" if the connection ended: the outcome is unknown."""
         try:
             if not self.sock:
                 self.sock = socket.create_connection(
@@ -187,7 +187,7 @@ def await_acks(clients, some):
 
 
 def lives(cluster, clients, kills, choice):
-    """SIGKILL at seeded numbers of acknowledged operations."""
+    """Send SIGKILL after a seeded number of acknowledged operations."""
     counts = dict.fromkeys(("leader", "follower", "all"), 0)
     for n in range(kills):
         cluster.epoch = n
@@ -214,7 +214,7 @@ def require_key(client, key):
 
 
 def without_leader(cluster, client):
-    """What the leader has acknowledged is there when it stays away.
+    """Writes that a leader acknowledged survive when it stays away.
 
     First all end behind an acknowledgement, then while nothing can become
     durable at the followers.

@@ -29,7 +29,8 @@ says=$(FI_PROVIDER_PATH=$provider FI_TCP_IFACE=lo ASAN_OPTIONS=detect_leaks=0 \
 [ "$(head -n 1 "$dir/pool" | tr -d '\0')" = durable ] ||
 	{ echo "FAIL: its bytes are not in the pool"; exit 1; }
 
-# The pair, over loopback; a port that is taken ends the server: take another.
+# Server and client over loopback; the server ends if its port is in use: take
+# another.
 for name in server client; do
 	# shellcheck disable=SC2046,SC2086 # flags are lists
 	$cc ${CFLAGS:-} -Wall -Wextra -Werror -I"$src/include" \

@@ -8,7 +8,7 @@ set -u
 enter reload
 cp=../util/fi_rpmem_cp
 
-# said N TEXT: the daemon has N lines with the text, soon.
+# said N TEXT: wait until the daemon has printed N lines with the text.
 said()
 {
 	for _ in $(seq 600); do
@@ -19,7 +19,7 @@ said()
 }
 
 reloads=0
-# reload: SIGHUP, and wait until the daemon has read the configuration.
+# reload: send SIGHUP, and wait until the daemon has read the configuration.
 reload()
 {
 	reloads=$((reloads + 1))
@@ -27,7 +27,7 @@ reload()
 	said $reloads 'SIGHUP: '
 }
 
-# expect CODE TEXT COMMAND...: the exit code, and what is printed.
+# expect CODE TEXT COMMAND...: check the exit code and the output.
 expect()
 {
 	code=$1 text=$2
@@ -43,7 +43,7 @@ for s in app backup ops new; do
 done
 head -c 300000 /dev/urandom >file
 
-# config RIGHTS-OF-A [LINE...]
+# config RIGHTS-OF-A [LINE...]: write the configuration
 config()
 {
 	{
@@ -60,7 +60,7 @@ config 'write = app\nread = backup' "$b"
 serve --config conf
 a=127.0.0.1:$(cat port):a b_at=127.0.0.1:$(cat port):b
 
-# Rights.
+# Rights of secrets.
 expect 0 '' $cp --secret app.secret file "$a"
 expect 0 '' $cp --secret backup.secret "$a" copy
 cmp file copy || fail "the copy differs"
@@ -74,7 +74,7 @@ expect 0 'may only read' ../fabtests/functional/read_only "$a" backup.secret
 expect 0 'only allows to read' ../util/fi_rpmem_info --target "$a" \
 	--secret backup.secret
 
-# A check opens nothing: pools and ports may be in use.
+# A check of the configuration opens no pool and no port: these may be in use.
 fd=$(ls sub)
 sed "s/^port = 0/port = $(cat port)/; s/sub\/b/sub\/new/" conf >checked
 expect 0 "^listen 127.0.0.1, port $(cat port), base tcp, metrics none$" \
@@ -90,7 +90,7 @@ sed '1i metrics = 10.0.0.1:1' conf >checked
 expect 6 'not a loopback address' ../util/fi_rpmemd --config checked --check
 expect 2 'check needs --config' ../util/fi_rpmemd --check a
 
-# A configuration that is wrong changes nothing.
+# A wrong configuration changes nothing.
 config 'write = nobody'
 kill -HUP $daemon
 said 1 'SIGHUP changes nothing: conf:11: there is no section \[secret nobody\]'
@@ -100,7 +100,7 @@ kill -HUP $daemon
 said 1 "SIGHUP changes nothing: 'conf' changes listen, port, base or metrics; restart"
 expect 0 '' $cp --secret backup.secret "$a" copy
 
-# A pool more, another one less, and a secret is replaced in two steps.
+# One pool is added, another one removed, and a secret replaced in two steps.
 config 'write = app\nread = backup' '[pool c]\npath = c\ncreate = 2M\nwrite=app'
 sed -i '/app.secret/a file = new.secret' conf
 reload
@@ -115,7 +115,7 @@ sed -i '/app.secret/d' conf
 reload
 expect 7 "not the daemon's" $cp --secret app.secret file "$a"
 expect 0 '' $cp --secret new.secret file "$a"
-# Rights are taken and given.
+# A right is removed, and given again.
 sed -i 's/^write = app/read = app backup/; /^read = backup/d' conf
 reload
 expect 7 'only allows to read pool' $cp --secret new.secret file "$a"
@@ -123,7 +123,7 @@ sed -i 's/^read = app backup/write = app\nread = backup/' conf
 reload
 expect 0 '' $cp --secret new.secret file "$a"
 
-# A pool that was made longer leaves and comes back, also by one reload.
+# A pool that has grown is removed and added, also within one reload.
 cp conf whole.conf
 sed '/^\[pool c\]/,$d' conf >less.conf
 leave_and_return()
@@ -144,7 +144,7 @@ said 3 "pool 'c' is exported"
 expect 0 'pool  *6 MiB' ../util/fi_rpmem_info --target "${a%a}c" \
 	--secret new.secret
 
-# Another file has the path of a pool: a reload serves that one.
+# Another file has the path of a pool: a reload serves the new file.
 mv c c.old
 cp c.old c
 reload
@@ -152,7 +152,7 @@ said 4 "pool 'c' is exported"
 expect 0 '' flock -n c.old true
 expect 1 '' flock -n c true
 
-# A pool that cannot be opened concerns no other.
+# A pool that cannot be opened does not affect the others.
 printf '%s\n' '[pool bad]' 'path = no/such' 'write = app' >>conf
 reload
 said 1 'made longer 0; pools named above are not exported'
@@ -161,7 +161,7 @@ expect 0 '' $cp --secret new.secret file "${a%a}c"
 cp whole.conf conf
 reload
 
-# Clients that have a pool open meanwhile.
+# Clients have a pool open during reloads.
 if command -v python3 >/dev/null && [ -z "${RP_SANITIZE:-}" ]; then
 	timeout 120 python3 - "$a" "$src/util/python" $daemon >out 2>&1 <<'P' ||
 import errno
@@ -190,7 +190,7 @@ def said(text):
 
 
 def reload(text):
-    """Make this the configuration."""
+    """Write this configuration, and reload."""
     before = said("SIGHUP: ")
     with open("conf", "w", encoding="utf-8") as f:
         f.write(text)
@@ -208,7 +208,7 @@ def fails(number, text, call, *args, **named):
     raise AssertionError(f"no error '{text}'")
 
 
-# A reader.
+# A client that may only read.
 with rpmem_pool.open(where, secret="backup.secret") as pool:
     assert pool.info()["read_only"]
     fails(errno.EACCES, "only allows to read", pool.write, b"x", 0)
@@ -217,7 +217,7 @@ with rpmem_pool.open(where, secret="backup.secret") as pool:
 fails(errno.EACCES, "allow to write", rpmem_pool.open, where,
       secret="backup.secret", exclusive=True)
 
-# Uncommitted bytes wait for a pool that is taken out for a while.
+# Uncommitted bytes survive when a pool is removed for a while.
 with rpmem_pool.open(where, secret="new.secret", exclusive=True) as pool:
     pool.write(b"kept", 0)
     reload(whole.replace("[pool a]\npath = a\n", "[pool z]\npath = z\n"))
@@ -232,7 +232,7 @@ with rpmem_pool.open(where, secret="new.secret", exclusive=True) as pool:
     assert pool.info()["reconnects"] >= 1, pool.info()
     assert pool.read(4, 0) == b"kept"
 
-# The right to write, and then the secret, are taken away from an open pool.
+# A client loses the right to write to its open pool, and then its secret.
 with rpmem_pool.open(where, secret="new.secret", timeout=2) as pool:
     pool.write(b"before", 0)
     reload(whole.replace("write = app\nread = backup", "read = app backup"))
@@ -244,7 +244,7 @@ with rpmem_pool.open(where, secret="new.secret", timeout=2) as pool:
     fails(errno.ETIMEDOUT, "not the daemon's", pool.read, 1, 0)
     reload(whole)
     assert pool.read(6, 0) == b"before"
-    # A client reads a secret again whose file was replaced.
+    # A client reads the file of its secret again when the file was replaced.
     with open("new.secret", encoding="utf-8") as f:
         old = f.read()
     reload(whole.replace("file = new.secret", "file = app.secret"))
@@ -256,12 +256,12 @@ with rpmem_pool.open(where, secret="new.secret", timeout=2) as pool:
         to.write(old)
     reload(whole)
     assert pool.read(6, 0) == b"before"
-    # A client without the right does not keep the pool from others.
+    # A client without the right to write does not exclude others from the pool.
     reload(whole.replace("file = new.secret", "file = app.secret"))
     rpmem_pool.open(where, secret="app.secret", exclusive=True).close()
 
-# A key that ends between the set-up and its first use is no weaker class: a
-# proxy holds the daemon's reply back until a reload has revoked the key.
+# A key revoked between the set-up and its first use is not reported as a weaker
+# class: a proxy delays the daemon's reply until a reload has revoked the key.
 reload(whole)
 less = whole.replace("write = app\nread = backup", "read = app backup")
 replies = 0
@@ -272,7 +272,7 @@ def pump(source, to, from_daemon):
     messages = 0
     while data := source.recv(65536):
         messages += from_daemon
-        if messages == 2:  # behind CHALLENGE
+        if messages == 2:  # after CHALLENGE
             messages = 3
             replies += 1
             if replies == 2:
@@ -316,8 +316,8 @@ with rpmem_pool.open(where, secret="new.secret", exclusive=True) as pool:
         fails(errno.ESTALE, "another client has opened", pool.commit)
         assert other.read(5, 0) == b"taken"
 
-# ... and from a copy, which says so. The copy waits in its second line to a
-# pipe that is full then.
+# An administrator takes a pool from a copy, and the copy says so. It waits at
+# its second line, because its output is a full pipe.
 def drain():
     while os.read(acks, 4096):
         pass
@@ -342,7 +342,7 @@ assert "another client has opened pool 'a' meanwhile" in text, text
 assert "copy the whole file again" in text, text
 assert copy.returncode == 9, copy.returncode
 
-# The number of clients is limited.
+# A limit on the number of clients.
 reload(whole.replace("[pool a]\n", "[pool a]\nclients = 1\n"))
 with rpmem_pool.open(where, secret="new.secret") as pool:
     fails(errno.EBUSY, "open at 1 client, and its", rpmem_pool.open, where,
@@ -353,8 +353,8 @@ P
 	grep -q "^all of it" out || { fail "clients during a reload"; cat out; }
 fi
 
-# A pool that is removed is written back while others are served. The daemon
-# writes a line to a fifo when it begins: it stays there until somebody reads.
+# The daemon writes a removed pool back while it serves others. When it begins
+# it writes a line to a fifo, which blocks until a reader opens the fifo.
 kill $daemon
 wait $daemon || fail "exit code $? behind the clients"
 mkfifo closing
@@ -382,7 +382,8 @@ exec 4<>closing
 said 1 "pool 'x' is written back and closed"
 said 1 "pool 'x' is exported$"
 expect 0 '' $cp file "$x"
-# The end of the daemon waits for it, too. The other pool is not written back.
+# The end of the daemon waits for this write-back, too. The other pool is not
+# written back.
 exec 4<&-
 rm y
 said 1 "pool 'y' is withdrawn"
@@ -390,7 +391,7 @@ cp less.conf conf
 kill -HUP $daemon
 said 2 "pool 'x' is no longer exported"
 kill $daemon
-for _ in $(seq 600); do # the socket goes before the pools
+for _ in $(seq 600); do # the socket is removed before the pools
 	[ -e http ] || break
 	sleep 0.05
 done
@@ -404,8 +405,8 @@ if grep -q 'was not closed' daemon.out; then
 fi
 exec 4<&-
 
-# The examples of the page and the documentation, with paths and an address of
-# this machine.
+# The examples of the page and the documentation are valid, with paths and an
+# address of this machine.
 kill $daemon
 wait $daemon || fail "exit code $? behind the clients"
 awk '/^\.Sh / { on = ($2 == "EXAMPLES") }
@@ -425,7 +426,7 @@ for example in page docs; do
 	wait $daemon || fail "exit code $? of $example"
 done
 
-# A SIGHUP during the start, while the pool is created, ends nothing.
+# A SIGHUP while a starting daemon creates its pool does not end it.
 rm -f port
 ../util/fi_rpmemd --port 0 --create 256M --port-file port early >daemon.out 2>&1 &
 daemon=$!
@@ -438,7 +439,8 @@ kill $daemon
 wait $daemon || fail "exit code $? behind a SIGHUP at the start"
 rm -f early
 
-# A pool that is refused at the start keeps no other from being served.
+# A pool that is refused at the start does not stop the others from being
+# served.
 head -c 1M /dev/zero >bad
 serve --port 0 bad a
 said 1 "'bad'"
@@ -461,13 +463,13 @@ expect 3 "'bad'" ../util/fi_rpmemd --port 0 --port-file port bad
 [ -e port ] && fail "a daemon without a pool serves"
 rm bad
 
-# Pools are closed as they should be.
+# A daemon that ends closes its pools.
 serve --port 0 --create 4M a
 if grep -q 'was not closed' daemon.out; then
 	fail "a pool was left open"
 fi
 
-# A secret of the command line is read again, too.
+# A secret from the command line is read again, too.
 kill $daemon
 wait $daemon
 serve --port 0 --secret app.secret a

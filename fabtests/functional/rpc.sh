@@ -18,7 +18,7 @@ grep -q '64 clients needs 320 descriptors, .* may have 100' out ||
 	fail "few descriptors: $(cat out)"
 [ -e few.0 ] && fail "few descriptors: a file was made"
 
-# Each method that this memory can be forced to, and secrets.
+# Methods that this memory can be forced to use, and secrets.
 (umask 077 && echo a secret of calls >secret && echo another secret >other)
 method()
 {
@@ -56,12 +56,12 @@ where=127.0.0.1:$(sed -n 's/^port //p' server.out):calls
 ./rpc_client "$where.0" 1 2>out && fail "another pool is taken for calls"
 grep -q "calls.0.0" out || fail "$(cat out)"
 
-# 64 clients call at one time; a 65th is refused, and served later.
-# ofi_rxm has 16 KiB for each entry of its queues, for each client.
+# 64 clients call at the same time; a 65th is refused, and served later. ofi_rxm
+# allocates 16 KiB for each queue entry of each client: use short queues.
 FI_OFI_RXM_TX_SIZE=64 FI_OFI_RXM_RX_SIZE=64 FI_OFI_RXM_MSG_TX_SIZE=64 \
 	FI_OFI_RXM_MSG_RX_SIZE=64 ../fabtests/functional/rpc_many "$where" 64 ||
 	fail "64 clients"
-# Descriptors that run out later: clients see an error, and the server goes on.
+# Descriptors run out later: clients get an error, and the server goes on.
 limit=$(ulimit -n)
 if prlimit --pid $server --nofile=150:"$limit" 2>/dev/null; then
 	FI_OFI_RXM_TX_SIZE=64 FI_OFI_RXM_RX_SIZE=64 FI_OFI_RXM_MSG_TX_SIZE=64 \

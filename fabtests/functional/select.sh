@@ -21,25 +21,25 @@ fail()
 	failed=1
 }
 
-# info ARG...: exit code in $code, output in out and err.
+# info ARG...: run fi_info; exit code in $code, output in out and err.
 info()
 {
-	# fi_info is not built with the sanitizer that the provider may have,
-	# and leaks by itself.
+	# fi_info is not built with the provider's sanitizer, and has leaks of
+	# its own.
 	LD_PRELOAD=${RP_PRELOAD:-} FI_PROVIDER_PATH=$provider \
 		ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0 \
 		timeout 60 fi_info "$@" >"$dir/out" 2>"$dir/err"
 	code=$?
 }
 
-# names EXPECTED: check the providers that were listed.
+# names EXPECTED: compare the names of the listed providers.
 names()
 {
 	got=$(sed -n 's/^provider: //p' "$dir/out" | sort -u | tr '\n' ' ')
 	[ "$got" = "$1" ] || fail "listed: '$got' where '$1' belongs"
 }
 
-# Without a request nothing changes.
+# Without a request the list of providers does not change.
 FI_PROVIDER_PATH=/nowhere fi_info >"$dir/without" 2>/dev/null
 info
 cmp -s "$dir/without" "$dir/out" || fail "plain fi_info lists something else"
@@ -48,7 +48,7 @@ grep -q rpmem "$dir/out" && fail "listed by -p tcp"
 info -l
 grep -q '^ofi_rpmem:' "$dir/out" || fail "not loaded: nothing was tested"
 
-# Each way to request the provider.
+# Each of the ways to request the provider.
 info -p 'tcp;ofi_rpmem'
 names 'tcp;ofi_rpmem '
 grep '^    type:' "$dir/out" | uniq | tr -d ' \n' |

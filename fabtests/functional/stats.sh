@@ -12,7 +12,7 @@ fi
 enter stats
 mkdir m && chmod 755 . m
 
-# ok NAME STATUS
+# ok NAME STATUS: print the result of a test
 ok()
 {
 	n=$((n + 1))
@@ -43,14 +43,14 @@ with rpmem_pool.open(sys.argv[1]) as pool:
                 subprocess.check_call(["../util/fi_rpmem_info", "--" + form,
                                        f"--stats={os.getpid()}"], stdout=f)
 P
-# client COUNT LENGTH AT: durable writes, one after another
+# client COUNT LENGTH AT: make durable writes, one after another
 client()
 {
 	LD_LIBRARY_PATH=$top/util/.libs:${LD_LIBRARY_PATH:-} timeout 120 \
 		python3 client.py "127.0.0.1:$P:vol" "$src/util/python" "$@"
 }
 
-# check EXPRESSION: of the JSON in the file `json`, in Python; t: the target
+# check EXPRESSION: evaluate it in Python on the file json; t: the target
 check()
 {
 	python3 -c '
@@ -82,7 +82,7 @@ ok "flushes are counted" $?
 $info | grep -q 'vol .* commits 300  bytes 30000  p50 '
 ok "a person reads the same" $?
 
-# A reader during load never sees a count go down.
+# A reader under load never gets a count that is lower than before.
 client 3000 64 0 & load=$!
 python3 - $daemon <<'P'
 import json, subprocess, sys, time
@@ -106,7 +106,7 @@ P
 ok "a reader under load sees no count go down, and the right sum" $?
 wait $load
 
-# The formats.
+# Output formats.
 $info --prometheus >prom
 grep -q "^ofi_rpmem_commit_seconds_count{pid=\"$daemon\",command=\"fi_rpmemd\",pool=\"vol\",method=\"agent-msync\"} 3300$" prom &&
 	grep -q '^ofi_rpmem_committed_bytes_total{.*pool="vol"} 222000$' prom
@@ -125,7 +125,7 @@ else
 	echo "ok - # SKIP promtool is not installed (Debian: prometheus)"
 fi
 
-# A misspelt metric would only show nothing.
+# An alert on a misspelt metric would never fire: compare all names.
 cat "$src/docs/alerts.yml" "$src/docs/dashboard.json" |
 	grep -o 'ofi_rpmem_[a-z_]*' | sed 's/_bucket$//; s/_count$//' | sort -u >used
 grep '^# TYPE' prom | cut -d' ' -f3 | sort >made
@@ -133,7 +133,7 @@ python3 -m json.tool "$src/docs/dashboard.json" >/dev/null &&
 	[ -s used ] && [ -z "$(comm -23 used made | tee unknown)" ]
 ok "dashboard and alerts name metrics that exist: $(tr '\n' ' ' <unknown)" $?
 
-# The daemon serves the same text, and idle connections stop nothing.
+# The daemon serves the same text by HTTP, and idle connections block nothing.
 cat >http.py <<'P'
 import socket, subprocess, sys, time
 def get(path):
@@ -142,7 +142,7 @@ def get(path):
         s.settimeout(60)
         s.sendall(b"GET %s HTTP/1.0\r\n\r\n" % path)
         return b"".join(iter(lambda: s.recv(65536), b""))
-# The last client's connection may end between two readings.
+# Repeat: the last client's connection may end between the two readings.
 end = time.monotonic() + 60
 while True:
     want = subprocess.check_output(sys.argv[1:])
@@ -189,7 +189,7 @@ timeout 30 ../util/fi_rpmemd --create 1M --port 0 --metrics 0.0.0.0:9 other >sai
 [ $? = 6 ] && grep -q loopback said && [ ! -e other ]
 ok "the metrics are served on loopback and unix sockets only" $?
 
-# The initiator counts, and times, what the target does.
+# The initiator counts and times each operation of the target.
 $info --prometheus >before
 COMMITS=40 client 60 100 0
 check 'p["initiator"]["durable"].keys() == {"agent-msync"} and
@@ -206,7 +206,7 @@ awk '/^ofi_rpmem_durable_seconds_bucket/ {
 	END { exit k != 30 || down || last != 100 || n != 100 }' prometheus
 ok "its buckets are cumulative and end with all commits" $?
 
-# said FILE TEXT: the file has a line with the text, soon.
+# said FILE TEXT: wait until the file has a line with the text.
 said()
 {
 	for _ in $(seq 600); do
@@ -216,7 +216,7 @@ said()
 	sed 's/^/# /' "$1"
 	return 1
 }
-# --watch prints rates while the daemon lives, and ends by a signal.
+# --watch prints rates while the daemon runs, and ends by a signal.
 $info --watch >watched 2>&1 & watch=$!
 said watched 'vol .* commits [0-9]*  bytes [0-9]*  p50 ' &&
 	said watched 'vol .* commits 0/s  bytes 0/s$'
@@ -232,7 +232,7 @@ wait $watch
 [ $? = 143 ]
 ok "SIGTERM ends --watch" $?
 
-# Only the same user and root may read.
+# Only the daemon's user and root may read.
 if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null &&
 	cp ../util/fi_rpmem_info m/info && chmod 755 m/info &&
 	setpriv --reuid=65534 --clear-groups m/info --version >/dev/null 2>&1; then
@@ -260,8 +260,8 @@ $info >said 2>&1
 [ $? = 3 ] && grep -q 'no such process' said && ! ls -d /dev/shm/*ofi_rpmem-stats* 2>/dev/null
 ok "SIGKILL leaves nothing" $?
 
-# No counter goes down or vanishes when pools leave and come back, also where
-# there were more names than the page has room for.
+# No counter goes down or vanishes when pools are removed and added, even with
+# more pools than the page has room for.
 names()
 {
 	printf '%s\n' 'port = 0' 'metrics = unix:http'
@@ -315,7 +315,7 @@ kill $daemon
 wait $daemon
 daemon=
 
-# Names that are alike in their first 60 bytes.
+# Pool names that differ only after their first 60 bytes.
 long=$(printf '%060d' 0)
 serve --create 1M --port 0 "$long.a" "$long.b"
 ../util/fi_rpmem_info --stats=$daemon --prometheus >prom

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # shellcheck shell=sh disable=SC2034
-# Sourced by suites that start fi_rpmemd or check a library: their folder, their
-# processes, and what they expect.
+# Sourced by suites that start fi_rpmemd or check a library: functions for their
+# folder, their processes and their checks.
 failed=0 pids=
 
-# enter NAME: work in a folder of this suite's own. The folder, and the processes
-# in $pids, end with the suite.
+# enter NAME: work in this suite's own folder. The folder, and the processes in
+# $pids, are removed when the suite ends.
 enter()
 {
 	src=$(cd "${srcdir:-.}" && pwd)
@@ -35,7 +35,7 @@ fail()
 	failed=1
 }
 
-# says TEXT COMMAND...: it fails with this text.
+# says TEXT COMMAND...: the command fails, and its output has this text.
 says()
 {
 	text=$1
@@ -77,7 +77,7 @@ launch()
 	exit 1
 }
 
-# serve ARG...: a daemon; its port in $P, its output in daemon.out
+# serve ARG...: start a daemon; its port in $P, its output in daemon.out
 serve()
 {
 	: >daemon.out
@@ -85,14 +85,14 @@ serve()
 	P=$(cat port)
 }
 
-# stop: end that daemon
+# stop: end the daemon that was started last
 stop()
 {
 	kill $daemon && wait $daemon
 }
 
-# serve_pool NAME ARG...: a daemon of this pool, always at the same port; its
-# pid in pid.NAME, its output in log.NAME
+# serve_pool NAME ARG...: start a daemon of this pool, always at the same port;
+# its pid in pid.NAME, its output in log.NAME
 serve_pool()
 {
 	pool=$1
@@ -103,8 +103,8 @@ serve_pool()
 	echo $daemon >"pid.$pool"
 }
 
-# serve_vol ARG...: a daemon of the pool vol, always at the same port, $port;
-# what its msync has covered is also in vol.safe
+# serve_vol ARG...: start a daemon of the pool vol, always at the same port,
+# $port; vol.safe gets the bytes that msync has covered
 port=0
 serve_vol()
 {
@@ -115,7 +115,7 @@ serve_vol()
 	port=$(cat ready)
 }
 
-# cut_power: that daemon dies, and of its pool only what msync covered is left.
+# cut_power: kill the daemon of vol; its pool keeps only what msync has covered.
 cut_power()
 {
 	kill -9 $daemon
@@ -136,13 +136,14 @@ end_pools()
 	done
 }
 
-# at NAME: where this pool is
+# at NAME: print the address of this pool
 at()
 {
 	echo "127.0.0.1:$(cat "port.$1"):$1"
 }
 
-# skip_without_disk POOL LOG: the rest needs a pool whose msync reaches a disk.
+# skip_without_disk POOL LOG: skip the rest unless the pool's msync reaches a
+# disk.
 skip_without_disk()
 {
 	grep -q "^$1 .* power " "$2" && return
@@ -150,8 +151,7 @@ skip_without_disk()
 	exit 77
 }
 
-# example PAGE: the text of the literal display in EXAMPLES, with roff's \e back
-# as \.
+# example PAGE: print the literal display in EXAMPLES, with roff's \e as \.
 example()
 {
 	awk '/^\.Sh / { on = ($2 == "EXAMPLES") }
@@ -160,9 +160,9 @@ example()
 	     text { gsub(/\\e/, "\\"); print }' "$1"
 }
 
-# check_library NAME PROGRAMS [FLAG...]: compile the example of the page as page,
-# those of docs, and the header as C++; each call of librpmem_NAME has its place
-# in header and page, and is exported and packaged.
+# check_library NAME PROGRAMS [FLAG...]: compile the example of the page as
+# `page`, the examples of docs, and the header as C++; each call of
+# librpmem_NAME is in header and page, and is exported and packaged.
 check_library()
 {
 	lib=rpmem_$1 programs=$2

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# On a file system that is not listed as trusted commits are refused, by name,
-# until the operator states trust; the test scripts state it visibly, and never
-# for memory without a disk. Needs root to mount one in a namespace of its own;
-# else it is skipped.
+# On a file system that is not listed as trusted commits are refused until the
+# operator states trust by the file system's name. The test scripts print that
+# they state trust, and never state it for memory without a disk. Needs root to
+# mount such a file system in a namespace, or is skipped.
 set -u
 if [ -z "${RP_IN_NAMESPACE:-}" ]; then
 	[ "$(id -u)" = 0 ] || { echo "SKIP: mounting needs root"; exit 77; }
@@ -30,7 +30,7 @@ fail()
 	failed=1
 }
 
-# doctor CODE DIR: a real commit through the provider.
+# doctor CODE DIR: run fi_rpmem_info, which makes a real commit.
 doctor()
 {
 	timeout 60 util/fi_rpmem_info --doctor "$2" >"$dir/out" 2>&1
@@ -38,7 +38,8 @@ doctor()
 	[ $code -eq "$1" ] || fail "doctor $2: exit code $code, not $1"
 }
 
-# An overlay's upper layer may be a tmpfs, whatever the build folder is on.
+# Make an overlay with its upper layer on a tmpfs, which any build folder
+# allows.
 mkdir "$dir/m"
 mount -t tmpfs -o size=3m none "$dir/m" && cd "$dir/m" &&
 	mkdir lower upper work over && cd ../.. &&
@@ -52,7 +53,7 @@ doctor 3 "$dir/m/over"
 grep -q 'FAIL  *memory .*on overlay.*FI_OFI_RPMEM_TRUST_FS=overlay does' \
 	"$dir/out" || fail "the refusal does not say how to vouch for it"
 grep -q 'FAIL  *commit ' "$dir/out" || fail "a commit was not refused"
-# The daemon says the same, and leaves nothing that it has made.
+# The daemon refuses it with the same reason, and leaves no pool.
 timeout 60 util/fi_rpmemd --port 0 --create 1M "$dir/m/over/vol" >"$dir/out" 2>&1 &&
 	fail "fi_rpmemd serves it"
 grep -q "pool '.*/vol' cannot be made durable.*FI_OFI_RPMEM_TRUST_FS=overlay" \
@@ -63,7 +64,7 @@ export FI_OFI_RPMEM_TRUST_FS
 doctor 3 "$dir/m/over"
 grep -q 'FAIL  *commit ' "$dir/out" || fail "others' names vouch for it"
 
-# The scripts' statement: none for memory, and visible.
+# The scripts state no trust in memory, and print what they state.
 trust_folder util/fi_rpmem_info "$dir/m" >"$dir/out" && fail "tmpfs is trusted"
 [ "$FI_OFI_RPMEM_TRUST_FS" = ext4,tmpfs ] || fail "changed in vain"
 FI_OFI_RPMEM_TRUST_FS=xfs

@@ -24,13 +24,13 @@ skip()
 	exit 77
 }
 
-# constant FILE NAME: its number in the source
+# constant FILE NAME: print the number of this name in the source
 constant()
 {
 	sed -nE "s/^#define $2[[:space:]]+([0-9]+).*/\1/p" "$src/$1"
 }
 
-# stated ROW: the number that docs/versions.md has now
+# stated ROW: print the present number in docs/versions.md
 stated()
 {
 	sed -nE "s/^\| $1[^|]*\| ([0-9]+).*/\1/p" "$src/docs/versions.md"
@@ -68,10 +68,10 @@ git -C "$src" archive "$before" | tar -x -C "$dir/old" || exit 99
 }
 cd "$dir" || exit 99
 
-# Each tool takes the provider of its own build tree.
+# Each tool uses the provider of its own build tree.
 unset FI_PROVIDER FI_PROVIDER_PATH FI_OFI_RPMEM_CLASS
 
-# ok NAME COMMAND...
+# ok NAME COMMAND...: the command must succeed
 ok()
 {
 	name=$1
@@ -86,7 +86,7 @@ ok()
 	fi
 }
 
-# serve BUILD [OPTION...]: its daemon, always on the same port.
+# serve BUILD [OPTION...]: start its daemon, always on the same port.
 port=0
 serve()
 {
@@ -105,7 +105,7 @@ serve()
 	port=$(cat ready)
 }
 
-# stop SIGNAL
+# stop SIGNAL: end the daemon
 stop()
 {
 	kill -"$1" $daemon
@@ -113,19 +113,19 @@ stop()
 	daemon=
 }
 
-# Data, a hole, and data: zeros do not travel where the target knows them.
+# Data, a hole, and data: a target that can make zeros gets none by the network.
 head -c 3000000 /dev/urandom >src
 truncate -s 9000000 src
 head -c 1500000 /dev/urandom >>src
 
-# copy BUILD: to the pool with its client, and back.
+# copy BUILD: copy with its client to the pool, and back.
 copy()
 {
 	"$1/util/fi_rpmem_cp" --class "$class" --chunk 64K --verify src \
 		127.0.0.1:"$port":vol && read_back "$1"
 }
 
-# read_back BUILD: what the former daemon's pool has.
+# read_back BUILD: with its client, copy back what the former daemon stored.
 read_back()
 {
 	rm -f back
@@ -145,8 +145,8 @@ stop TERM
 serve "$old"
 ok "the pool of this daemon is opened by that of $before" read_back "$old"
 
-# A rolling upgrade under a client: the daemon is exchanged, there and back. The
-# client expects a pool of zeros.
+# A rolling upgrade while a client works: the daemon is replaced, and replaced
+# back. The client expects a pool of zeros.
 stop TERM
 rm vol
 serve "$old" --create 64M

@@ -7,7 +7,7 @@ dir=$(mktemp -d) || exit 99
 trap 'rm -rf "$dir"' EXIT
 failed=0
 
-# check WHAT COMMAND...
+# check WHAT COMMAND...: the command must succeed
 check() {
 	local what=$1
 
@@ -17,13 +17,13 @@ check() {
 	failed=1
 }
 
-# said PATTERN: the last run printed it.
+# said PATTERN: the output of the last run matches it.
 # shellcheck disable=SC2317
 said() {
 	grep -qE "$1" "$dir/said"
 }
 
-# A fake test of two processes: its name says how it ends.
+# Fake tests of two processes: the name of each says how it ends.
 mkdir -p "$dir/up/bin"
 cat >"$dir/up/bin/fi_known" <<'E'
 #!/usr/bin/env bash
@@ -95,7 +95,7 @@ unit_tests=(
 )
 E
 
-# run ARG...: run fabtests/upstream.sh; its output and exit code are kept.
+# run ARG...: run fabtests/upstream.sh, and keep its output and exit code.
 run() {
 	rm -f "$dir/up/calls"
 	bash "$src/fabtests/upstream.sh" --prefix "$dir/up" --base one "$@" \

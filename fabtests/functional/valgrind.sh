@@ -9,10 +9,10 @@ command -v valgrind >/dev/null || {
 dir=$(mktemp -d ./valgrind.XXXXXX) || exit 99
 trap 'rm -rf "$dir"' EXIT
 supp=$srcdir/fabtests/functional/valgrind.supp
-# valgrind's CPU has no clwb, and slows the target beyond its timeout.
+# valgrind's CPU has no clwb; the timeout is long because valgrind is slow.
 export FI_OFI_RPMEM_TIMEOUT=60000
 
-# check NAME COMMAND...: log to a file; the verdict is its last line.
+# check NAME COMMAND...: log to a file, whose last line is the result.
 check() {
 	local name=$1 out="$dir/$1"
 
@@ -50,7 +50,7 @@ C
 }
 
 planted
-# Tests of code that keeps memory; sanitizers and --long cover the rest.
+# Units that allocate memory for long; sanitizers and --long cover the rest.
 units="batch agent agent_session session session_commit pmem"
 [ "${RP_LONG:-0}" = 0 ] ||
 	units+=" wire wire_refuse ranges region agent_scarce agent_effects session_op session_memory"
