@@ -29,10 +29,11 @@ struct rpmem_log;
 
 /* How the end of a log is found after a crash; fixed when it is created. */
 enum rpmem_log_layout {
-	RPMEM_LOG_ENTRY = 0,	/* by the checksums of the entries alone */
-	RPMEM_LOG_TAIL = 1,	/* by a tail that is stored after each entry */
-	RPMEM_LOG_COUNTER = 2,	/* by a tail stored in ten places by turns */
-	RPMEM_LOG_REGISTER = 3, /* by a tail that is the XOR of ten places */
+	RPMEM_LOG_ENTRY = 0, /* by the checksums of the entries alone */
+	RPMEM_LOG_TAIL = 1,  /* by a tail that is stored after each entry */
+	RPMEM_LOG_COUNTER =
+		2, /* by a tail that is the greatest of ten values */
+	RPMEM_LOG_REGISTER = 3, /* by a tail that is the XOR of ten values */
 };
 
 /* Zero is the default of each field but size. */
@@ -145,8 +146,8 @@ int rpmem_log_trim(struct rpmem_log *log, uint64_t lsn);
 
 /*
  * Tell readers in other processes that all completed appends are durable: one
- * durable write. The next append tells them too. rpmem_log_poll() starts this
- * write, without waiting for it, when no append is outstanding.
+ * durable write. The next append also tells readers. rpmem_log_poll() starts
+ * this write, without waiting for it, when no append is outstanding.
  */
 int rpmem_log_publish(struct rpmem_log *log);
 

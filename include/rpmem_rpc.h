@@ -49,12 +49,12 @@ struct rpmem_rpc_server_attr {
 };
 
 /*
- * Serve the pool files PATH.0, PATH.1, ..., one for each client; those that
- * are missing are made. -EBUSY: another process serves them; -EADDRINUSE;
- * -EOPNOTSUPP: the memory does not reach the required class; -EBADMSG: a file
- * has no ring, or a damaged one; -ENOSPC; -ENOENT: no folder; -EINVAL: no name,
- * or more files than clients; -EMFILE. The first call in a process may call
- * setenv(3) for libfabric: make it before other threads run.
+ * Serve the pool files PATH.0, PATH.1, ..., one for each client; missing files
+ * are created. -EBUSY: another process serves them; -EADDRINUSE; -EOPNOTSUPP:
+ * the memory does not reach the required class; -EBADMSG: a file has no ring,
+ * or a damaged one; -ENOSPC; -ENOENT: no folder; -EINVAL: no name, or more
+ * files than clients; -EMFILE. The first call in a process may call setenv(3)
+ * for libfabric: make it before other threads run.
  */
 int rpmem_rpc_listen(struct rpmem_rpc_server **srv, const char *path,
 		     const struct rpmem_rpc_server_attr *attr);
@@ -111,14 +111,15 @@ struct rpmem_rpc_attr {
 
 /*
  * Connect to "HOST:PORT:NAME" or "HOST:NAME"; NAME is the last part of the
- * server's path. A process that has connected with the same id loses its place.
- * -EBUSY: all places are in use; otherwise those of rpmem_pool_open().
+ * server's path. A process that has connected earlier with the same id is
+ * displaced. -EBUSY: all rings of the server are in use; other errors as
+ * rpmem_pool_open().
  */
 int rpmem_rpc_connect(struct rpmem_rpc **rpc, const char *where,
 		      const struct rpmem_rpc_attr *attr);
 /*
- * Close. Acknowledged calls will still be processed. give_up: also forget a
- * given id, so that its place can be used by others.
+ * Close. Acknowledged calls will still be processed. give_up: also forget an id
+ * that the program has given, so that another client can use its ring.
  */
 void rpmem_rpc_close(struct rpmem_rpc *rpc, int give_up);
 

@@ -245,7 +245,7 @@ void bench_initiators_close(struct bench *b);
 
 /*
  * bench_pool.c. Each write of a case starts on a separate page, with an unused
- * page behind it: adjacent ranges would merge into one range.
+ * page after it: adjacent ranges would merge into one range.
  */
 static inline uint64_t bench_stride(uint64_t size)
 {

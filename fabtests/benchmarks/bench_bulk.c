@@ -222,7 +222,7 @@ static int zipf_next(struct bench *b, uint64_t size, uint64_t *off, char *err)
 			low = mid + 1;
 	}
 	*off = low * 2654435761u % n *
-	       size; /* multiplying by a prime gives each a distinct place */
+	       size; /* the factor is a prime: all offsets differ */
 	return 0;
 }
 

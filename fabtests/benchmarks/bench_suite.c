@@ -126,8 +126,8 @@ static int initiator_scaling(struct bench *b, const struct bench_metric *m,
 }
 
 /*
- * Upper bound of agent_flush_efficiency: a commit takes the flushes and at
- * least one round trip.
+ * Upper bound of agent_flush_efficiency: the time of a commit includes the
+ * flushes and at least one round trip.
  */
 static int flush_bound(struct bench *b, const struct bench_metric *m,
 		       double *value, char *err)

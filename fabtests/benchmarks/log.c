@@ -159,7 +159,9 @@ static double run(unsigned int what)
 			run_long(what);
 		else
 			run_threads(log);
-		/* An entry takes each thread this long: its latency. */
+		/*
+		 * The time of this thread for one entry is the entry's latency.
+		 */
 		return (now_us() - start) / EACH;
 	}
 	if (what >= PIPELINE) {

@@ -47,7 +47,7 @@ struct study_shared {
 	uint64_t done[STUDY_WAYS];
 	atomic_uint wrong;  /* bytes of the pool that are not as expected */
 	atomic_uint lost;   /* acknowledged as durable, not on the medium */
-	atomic_uint judged; /* comparisons with the medium */
+	atomic_uint judged; /* number of comparisons with the medium */
 };
 extern struct study_shared *study_shared;
 

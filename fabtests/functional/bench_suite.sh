@@ -15,7 +15,7 @@ fail()
 	failed=1
 }
 
-# Every metric and its bar; those in $least are lower bounds.
+# Every metric and its bar; the bars of metrics in $least are lower bounds.
 wanted="passthrough_latency_ratio=1.02 passthrough_rate_ratio=0.98
 	passthrough_instructions_added=25 durable_64B_vs_raw_echo=1.35
 	durable_64B_vs_msg_commit=1.05 durable_64B_vs_delivery=1.05

@@ -232,8 +232,10 @@ static void run_initiator(struct side *s, const struct card *peer)
 
 		printf("# %s: %llu writes, %llu failed\n", label,
 		       (unsigned long long)n, (unsigned long long)bad);
-		/* Writes and commits; 1000 of these, and those of
-		 * check_wrong_calls(). */
+		/*
+		 * Expected: writes and commits, 1000 of these, and those of
+		 * check_wrong_calls().
+		 */
 		OK(n == 8 + 1000 + 1 && bad == 2,
 		   "the counter holds what the program did");
 		/* Some releases of tcp count injected operations. */
@@ -503,7 +505,7 @@ static void bare_serve(struct side *s, const struct card *peer)
 	echo_messages(s);
 	pair_barrier(s);
 	side_quiet(s); /* the write has arrived after this pause */
-	/* A base as the initiator does not know the persistent region. */
+	/* An initiator without the provider knows no persistent region. */
 	tap_ok(!memcmp(s->o.prov ? s->pool : s->plain, "plain", 5),
 	       "%s: plain bytes are placed", label);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The operator's statement changes while the target runs: a grant of the old
- * registration is void for the next one.
+/*
+ * The operator's statement changes while the target runs: a class granted to
+ * the old registration is void for the next registration.
  */
 #include <errno.h>
 #include <stdio.h>

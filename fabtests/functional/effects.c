@@ -136,7 +136,10 @@ static void run_target(struct side *s, const struct card *peer)
 	}
 	v.peer = s->peer;
 	v.ours_at = offset_of(v.ours.buf, s->pool);
-	/* A write without a commit: its entry only says that it is placed. */
+	/*
+	 * A write without a commit: its entry only says that its bytes are
+	 * placed.
+	 */
 	next_entry(s, &plain, &from);
 	v.strange += plain.data != 0x91a1 || s->pool[LOG - 1] != 'n';
 	v.twice = !side_quiet(s);

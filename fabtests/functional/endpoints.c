@@ -236,8 +236,8 @@ static int write_all(struct side *s, struct ends *d, const struct card *peer)
 }
 
 /*
- * A queue with a descriptor, opened after the connections: completions before
- * that woke nobody.
+ * A queue with a descriptor, opened after the connections: no thread slept on
+ * the earlier completions.
  */
 static void sleep_on_late_queue(struct side *s, const struct card *peer)
 {

@@ -367,7 +367,7 @@ class Net:
         self.members_replaced()
 
     def writer_killed(self):
-        """The writer is killed, another one goes on without some members."""
+        """The writer is killed; another one continues without some members."""
         self.now.kill()
         away = self.some(min(self.k - 1, self.n - self.k))
         for m in away:
@@ -383,7 +383,7 @@ class Net:
         self.wait_end(old)
 
     def both_take(self):
-        """Two writers take the group from each other."""
+        """Two writers displace each other."""
         writers = []
         for _ in range(2):
             for h in self.hosts:

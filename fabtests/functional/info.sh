@@ -50,7 +50,7 @@ line ok commit 'committed, class power by agent-msync'
 line ok 'provider listed' 'tcp;ofi_rpmem'
 grep -q '^warn\|^FAIL' "$dir/out" && fail "a remedy where nothing is wrong"
 
-# The tool finds the provider, and programs would not.
+# The tool finds the provider, but the programs of this user would not.
 doctor 1 "$dir"
 line warn 'provider file' 'outside the search path of libfabric'
 grep -q "export FI_PROVIDER_PATH=$provider" "$dir/out" ||

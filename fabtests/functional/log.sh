@@ -26,7 +26,8 @@ end_pools TERM small
 # Several logs of one pool.
 ../fabtests/functional/log_parts 127.0.0.1:"$P":parts || fail "log_parts"
 
-# While the daemon is started again, other clients take a log and a pool.
+# While the daemon is started again, other clients displace the owner of a log
+# and of a pool.
 mkfifo go
 ../fabtests/functional/log_parts 127.0.0.1:"$P":again 127.0.0.1:"$P":shared \
 	127.0.0.1:"$P":whole <go >opened.out 2>&1 &

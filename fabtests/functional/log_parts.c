@@ -51,7 +51,7 @@ static int create(unsigned int logs, unsigned int log)
 	return rpmem_log_create(where, &a);
 }
 
-/* how: 0: write; 'r': read; 't': take */
+/* how is 0 to write, 'r' to read, and 't' to displace the writer. */
 static int open_log(struct rpmem_log **l, unsigned int logs, unsigned int log,
 		    char how)
 {
@@ -141,7 +141,7 @@ static void one_log_stays(void)
 	rpmem_pool_close(pool);
 }
 
-/* A call that is refused leaves the pool as it is. */
+/* A refused call leaves the pool unchanged. */
 static void refusal_divides_nothing(void)
 {
 	struct rpmem_log_attr a = attr_of(2, 0);
@@ -174,7 +174,7 @@ static void first_creates_meet(void)
 		CHECK(waitpid(pids[i], &status, 0) == pids[i] && !status);
 }
 
-/* Each of several writers that take the log succeeds in the end. */
+/* Each of several writers that displace each other gets the log in the end. */
 static void takers_meet(void)
 {
 	struct rpmem_log *l;

@@ -44,7 +44,7 @@ if command -v "${CXX:-c++}" >/dev/null; then
 		fail "the header as C++"
 fi
 
-# The shim's pages, if it is built; each of its calls has a page.
+# The pages of the shim, if the shim is built; each of its calls has a page.
 if [ -e prov/verbs/.libs/libibvrpmem.so ]; then
 	libs=$(pkg-config --cflags --libs libibverbs)
 	shim_pages=$(grep -l infiniband/rpmem.h "$src"/man/*.3)

@@ -195,7 +195,7 @@ pmempool check set >out 2>&1 && fail "pmempool check takes a replica: librpmem(7
 has "first copy lost behind transform"
 echo "$kills kills, $cuts of them power cuts"
 
-# Error messages name the missing thing.
+# Error messages name what is missing.
 cat >wrong.py <<'P'
 import ctypes
 import errno

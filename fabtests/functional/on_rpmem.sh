@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# util/on_rpmem.sh: a command on a file system on a pool, and nothing is left
-# behind.
+# util/on_rpmem.sh: runs a command on a file system on a pool, and leaves no
+# mount and no process.
 set -u
 [ -z "${RP_SANITIZE:-}" ] || { echo "SKIP: nbdkit is not built with the sanitizer"; exit 77; }
 [ "$(id -u)" = 0 ] || { echo "SKIP: mounts a file system: needs root"; exit 77; }

@@ -16,7 +16,7 @@ enum {
 	ROUNDS = 16,	 /* rounds of each kind */
 	LONG = 100000,	 /* bytes that take a while to transfer */
 	SHORT = 200,	 /* bytes that may go inside a request */
-	FLAG = LONG + 8, /* in persistent memory; 8 bytes behind the data */
+	FLAG = LONG + 8, /* offset of the flag, 8 bytes after the data */
 	RDMA = 8192,	 /* bytes that never go inside a request */
 	PLAIN_FLAG = 64, /* offset in plain memory */
 };

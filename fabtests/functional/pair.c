@@ -200,8 +200,8 @@ uint32_t side_event(struct side *s, struct fi_eq_cm_entry *e)
 	do {
 		n = fi_eq_sread(s->eq, &event, e, sizeof(*e), 100, 0);
 		/*
-		 * Poll the data, too: emulated placement moves it when it is
-		 * polled.
+		 * Poll the CQ, too: emulated placement moves data when the CQ
+		 * is polled.
 		 */
 		if (n == -FI_EAGAIN)
 			side_poke(s);

@@ -36,7 +36,7 @@ struct pair_opts {
 	bool plain_hints;  /* hints without FI_RMA_PMEM */
 	bool unreadable;   /* peers may only write to the pool */
 	bool msg;	   /* connected endpoints */
-	uint64_t caps;	   /* beside messages, tags and RMA */
+	uint64_t caps;	   /* more capabilities than messages, tags, RMA */
 	uint64_t op_flags; /* default transmit flags */
 	uint64_t order;	   /* message order of sends and writes */
 	const char *prov;  /* NULL: tcp;ofi_rpmem */
@@ -134,8 +134,8 @@ bool pair_time_left(void);
 bool side_quiet(struct side *s);
 
 /*
- * Run the target's half in a child and the initiator's in another. Each gets
- * its open side, with memory at the target, and the peer's card.
+ * Run the target's half in a child and the initiator's in another. Each half
+ * gets its open side, with memory at the target, and the peer's card.
  */
 typedef void (*half_fn)(struct side *s, const struct card *peer);
 void pair_run(const struct pair_opts *target, const struct pair_opts *initiator,

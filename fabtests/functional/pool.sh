@@ -178,7 +178,7 @@ def forward(a, b):
         pass
 
 
-# A daemon that ends during a request gets the request again when it is back.
+# The daemon ends during a request: the library repeats the request later.
 with socket.create_server(("127.0.0.1", 0)) as s:
     threading.Thread(target=relay, daemon=True,
                      args=(s, int(where.split(":")[1]), 3)).start()

@@ -419,7 +419,7 @@ static void write_death(struct side *s, const struct card *peer)
 	}
 	OK(ends && good == ends, "writes succeed while the target lives");
 	pair_barrier(s);
-	/* The target's process is gone when the first commit fails. */
+	/* The target has died by the time that the first commit fails. */
 	while (!durable_write(s, peer, peer->pool_key, buf, SLOT, 0) &&
 	       pair_time_left())
 		;

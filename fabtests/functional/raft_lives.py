@@ -8,7 +8,8 @@ Clients write and read while SIGKILL ends the leader, a follower, or all with
 their daemons, whose pools then keep only what msync had covered. At the end
 each acknowledged write is there, and the reads of all clients are
 linearizable. Then the daemons of two servers are stopped: no acknowledged
-write may be lost when all servers end, and the leader stays away. RP_SEED repeats the choices.
+write may be lost when all servers end, and the leader stays away. RP_SEED
+repeats the choices.
 """
 import math
 import os
@@ -216,8 +217,8 @@ def require_key(client, key):
 def without_leader(cluster, client):
     """Writes that a leader acknowledged survive when it stays away.
 
-    First all end behind an acknowledgement, then while nothing can become
-    durable at the followers.
+    First all servers end after an acknowledgement, then while no write can
+    become durable at the followers.
     """
     for key in ("last", "still"):
         # A ring is opened on its first use.

@@ -302,7 +302,7 @@ with rpmem_pool.open(f"127.0.0.1:{listener.getsockname()[1]}:a",
     assert replies >= 3, replies
     assert pool.read(10, 0) == b"kept again"
 
-# An administrator takes a pool from a client that hangs.
+# An administrator displaces a client that hangs.
 reload(whole.replace("write = app\nread = backup", "write = app\nadmin = ops"))
 with rpmem_pool.open(where, secret="new.secret", exclusive=True) as pool:
     pool.write(b"hangs", 0)
@@ -316,7 +316,7 @@ with rpmem_pool.open(where, secret="new.secret", exclusive=True) as pool:
         fails(errno.ESTALE, "another client has opened", pool.commit)
         assert other.read(5, 0) == b"taken"
 
-# An administrator takes a pool from a copy, and the copy says so. It waits at
+# An administrator displaces a copy, and the copy reports it. The copy waits at
 # its second line, because its output is a full pipe.
 def drain():
     while os.read(acks, 4096):

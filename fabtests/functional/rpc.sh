@@ -61,7 +61,7 @@ grep -q "calls.0.0" out || fail "$(cat out)"
 FI_OFI_RXM_TX_SIZE=64 FI_OFI_RXM_RX_SIZE=64 FI_OFI_RXM_MSG_TX_SIZE=64 \
 	FI_OFI_RXM_MSG_RX_SIZE=64 ../fabtests/functional/rpc_many "$where" 64 ||
 	fail "64 clients"
-# Descriptors run out later: clients get an error, and the server goes on.
+# Too few descriptors for new clients: they get an error, the server goes on.
 limit=$(ulimit -n)
 if prlimit --pid $server --nofile=150:"$limit" 2>/dev/null; then
 	FI_OFI_RXM_TX_SIZE=64 FI_OFI_RXM_RX_SIZE=64 FI_OFI_RXM_MSG_TX_SIZE=64 \

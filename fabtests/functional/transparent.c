@@ -394,7 +394,7 @@ int main(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &opt);
 	/*
 	 * TP_PER_SETUP programs share endpoints and memory, so a repeated
-	 * program needs those before it of the same set-up.
+	 * program needs the earlier programs of the same set-up.
 	 */
 	opt.programs += (long)(opt.from % TP_PER_SETUP);
 	opt.from -= opt.from % TP_PER_SETUP;

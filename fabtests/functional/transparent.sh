@@ -6,7 +6,7 @@ fixed=150 new=450 bad=0
 [ "${RP_LONG:-0}" != 1 ] || fixed=1000 new=9000
 [ -z "${RP_SANITIZE:-}" ] || fixed=30 new=30
 
-# The differences in is_documented() are those of the document.
+# The differences in is_documented() are those that docs/guarantees.md lists.
 words=$(sed -n '/^## What a program may notice/,/^## Limits/p' \
 	"${srcdir:-.}/docs/guarantees.md" | tr -s '\n ' ' ')
 for word in '`data_progress` is FI_PROGRESS_MANUAL unless' \

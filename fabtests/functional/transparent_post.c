@@ -278,7 +278,7 @@ ssize_t tp_post(struct tp_world *w, struct tp_op *o)
 	return ret;
 }
 
-/* --- the traffic beside the program --- */
+/* --- the traffic during a program --- */
 
 enum traffic_kind {
 	WRITE,

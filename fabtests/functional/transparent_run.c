@@ -249,7 +249,7 @@ static bool memory_holds(const struct tp_world *w, const char *at, int index)
 	return true;
 }
 
-/* Whether the operation has completed, as far as a program can see. */
+/* Whether the operation has completed, as far as a program can observe it. */
 static bool is_over(struct tp_world *w, struct tp_op *o, int index)
 {
 	if (o->got < o->expect)

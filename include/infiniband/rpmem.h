@@ -60,7 +60,7 @@ int rpmem_dereg_mr(struct rpmem_mr *mr);
  */
 struct rpmem_cq;
 struct rpmem_cq *rpmem_attach_cq(struct ibv_cq *cq);
-/* EBUSY while a queue pair is attached. */
+/* Returns EBUSY while a queue pair is attached. */
 int rpmem_detach_cq(struct rpmem_cq *cq);
 int rpmem_poll_cq(struct rpmem_cq *cq, int num_entries, struct ibv_wc *wc);
 
@@ -94,7 +94,10 @@ int rpmem_destroy_qp(struct rpmem_qp *qp);
 /* Adopt a queue pair that the program has made. */
 struct rpmem_qp *rpmem_attach_qp(struct ibv_qp *qp, struct rpmem_cq *send_cq,
 				 const struct rpmem_qp_attr *attr);
-/* Detach the queue pair: before it is reset, reconnected or destroyed. */
+/*
+ * Detach the queue pair; call it before a reset, a reconnect or the
+ * destruction.
+ */
 int rpmem_detach_qp(struct rpmem_qp *qp);
 
 /*

@@ -281,7 +281,10 @@ static const char *mark_class(const struct crash_column *c)
 	}
 }
 
-/* A letter or sign that tells marks apart without their colour. */
+/*
+ * Return the letter or sign of a mark, which also shows its kind without
+ * colour.
+ */
 static const char *mark_sign(const struct crash_column *c)
 {
 	if (c->e.kind == CRASH_FLUSH)
