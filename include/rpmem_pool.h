@@ -246,7 +246,7 @@ struct rpmem_pool_fabric {
 	struct fid_domain *domain;
 	struct fid_ep *ep; /* its completions belong to the library */
 	uint64_t peer;	   /* fi_addr_t of the target */
-	uint64_t key;	   /* of the pool, for remote access */
+	uint64_t key;	   /* rkey of the pool */
 	uint64_t addr;	   /* remote address of the pool's first byte */
 };
 int rpmem_pool_fabric(struct rpmem_pool *pool,

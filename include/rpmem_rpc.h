@@ -39,7 +39,7 @@ struct rpmem_rpc_server;
 /* Zero is the default of each field but size. */
 struct rpmem_rpc_server_attr {
 	size_t size;		 /* sizeof(struct rpmem_rpc_server_attr) */
-	const char *address;	 /* to listen on; NULL: 127.0.0.1 */
+	const char *address;	 /* address to listen on; NULL: 127.0.0.1 */
 	uint16_t port;		 /* TCP port; 0: a free one */
 	const char *secret_file; /* needed for any address but loopback */
 	const char *base;	 /* base provider; NULL: tcp */
@@ -66,7 +66,7 @@ struct rpmem_rpc_call {
 	size_t len;
 	size_t reply_max; /* maximum length of the reply */
 	unsigned char client[RPMEM_RPC_ID];
-	uint64_t sequence; /* of the client; grows with each of its calls */
+	uint64_t sequence; /* per client: grows with each of its calls */
 	int again;	   /* 1: an earlier server may have begun this call */
 };
 

@@ -234,7 +234,7 @@ static void msg_serve(struct side *s)
 	if (n == -FI_EAGAIN)
 		return;
 	MUST(n);
-	if (done.flags & FI_REMOTE_CQ_DATA) { /* put_data() */
+	if (done.flags & FI_REMOTE_CQ_DATA) { /* sent by put_data() */
 		s->cpu.flush(s->w->mem + (done.data & UINT32_MAX),
 			     done.data >> 32);
 		s->cpu.drain();

@@ -574,7 +574,7 @@ int conn_closing(const char *prov, int argc, char **argv)
 /* ---- regions registered and closed under connections ---- */
 
 enum {
-	KEY_WHOLE = 1001, /* registered when the connection exists */
+	KEY_WHOLE = 1001, /* registered when a connection exists already */
 	KEY_CLOSED,
 	KEY_READ,
 	KEY_NONE,

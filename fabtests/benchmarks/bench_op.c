@@ -7,7 +7,7 @@
 
 #include "fabtests/benchmarks/bench.h"
 
-#define DEADLINE_NS 30000000000ull /* of one operation */
+#define DEADLINE_NS 30000000000ull /* limit of one operation */
 
 static int cq_failed(struct bench_end *e, char *err)
 {

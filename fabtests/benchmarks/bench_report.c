@@ -59,7 +59,7 @@ static struct bench_line *find_line(struct bench_line *lines, size_t n,
 	return NULL;
 }
 
-/* Compute a ratio. Returns 0 or -ENODATA. */
+/* Compute one ratio of medians. Returns 0 or -ENODATA. */
 static int compute_ratio(struct bench_line *lines, size_t n, size_t which,
 			 struct bench_line *upper, double *value)
 {

@@ -204,7 +204,7 @@ void bench_set_mode(struct bench *b, int mode)
 		bench_remote_exchange(b);
 }
 
-/* Allocate what a run needs at both ends. */
+/* Allocate the memory that both ends of a run need. */
 int bench_alloc(struct bench *b, char *err)
 {
 	b->buf = calloc(1, BENCH_BUF);

@@ -182,7 +182,7 @@ int main(int argc, char **argv)
 	}
 	/*
 	 * Ordinary memory stands for persistent memory, as tcp itself accepts
-	 * it.
+	 * ordinary memory.
 	 */
 	setenv("FI_OFI_RPMEM_EMULATE", "1", 0);
 	setenv("FI_OFI_RPMEM_CLASS", "none", 0);

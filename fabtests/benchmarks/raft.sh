@@ -37,7 +37,7 @@ for i in 1 2 3; do
 		sleep 0.05
 	done
 done
-# server STORAGE ID PORT: its clients' port is PORT + ID.
+# server STORAGE ID PORT: start a server; clients connect to port PORT + ID.
 server()
 {
 	./raft_kv "$2" "$1" $(($3 + $2)) 127.0.0.1:$(($3 + 11)) \

@@ -16,7 +16,7 @@
 #define STUDY_POOL   PAIR_POOL
 #define STUDY_WAYS   8
 #define STUDY_BODY   20480u /* bytes of a message, at most */
-#define STUDY_ROUNDS 101u   /* at most */
+#define STUDY_ROUNDS 101u   /* maximum rounds */
 
 /*
  * One way to do the work; beside: the index of the way that it is compared to.
@@ -70,7 +70,7 @@ struct study {
 	const char *name;
 	const struct study_way *ways;
 	unsigned int ways_n;
-	study_work work;     /* one operation of the client, by a way */
+	study_work work;     /* one operation of the client, in one way */
 	void (*begin)(void); /* at the server, before the first message */
 	study_handler handle;
 	void (*end)(struct side *s); /* at the client: compare all bytes */

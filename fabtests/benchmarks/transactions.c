@@ -56,7 +56,7 @@ struct entry { /* an entry of a log, and of a message with updates */
 };
 
 static unsigned int records;  /* number of records of a transaction */
-static size_t payload;	      /* of a record */
+static size_t payload;	      /* bytes in a record */
 static uint64_t log_at[WAYS]; /* the client's offset in each log */
 
 static size_t round_up(size_t n, size_t unit)

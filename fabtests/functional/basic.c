@@ -71,7 +71,9 @@ static void check_messages(struct side *s)
 static void check_tagged(struct side *s)
 {
 	uint64_t tags[] = {7, 0, ~0ull};
-	/* sockets sets FI_MSG for a tagged message, too. */
+	/*
+	 * sockets sets FI_MSG for a tagged message, in addition to FI_TAGGED.
+	 */
 	uint64_t base_adds = s->o.prov ? FI_MSG : 0;
 	char in[64], out[64];
 

@@ -408,7 +408,8 @@ case $class in
 *) echo "left out: no class power here" ;;
 esac
 
-# A pool whose file is removed is withdrawn, by a request and without one.
+# A pool whose file is removed is withdrawn, with a request from a client or
+# without.
 head -c 4000000 src >mid
 serve --port 0 --create 4M stays gone late
 mv stays moved # the pool still has a name

@@ -324,8 +324,8 @@ static void *die(void *pid)
 }
 
 /*
- * Die in a recorded call, which waits for an empty pipe: another thread ends
- * the process ("exit", "kill"), or a child does ("child").
+ * Die in a recorded call, which waits for an empty pipe: another thread
+ * ("exit", "kill") or a child ("child") ends the process.
  */
 static void die_in_call(void)
 {

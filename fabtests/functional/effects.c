@@ -32,7 +32,7 @@ static struct fi_cq_err_entry err;
 
 /* --- the target's medium: the bytes that msync covered --- */
 
-static char *pool; /* of this process; NULL at the initiator */
+static char *pool; /* pool of this process; NULL at the initiator */
 static char medium[PAIR_POOL];
 static atomic_uint syncs, torn;
 
@@ -317,7 +317,7 @@ static void run_initiator(struct side *s, const struct card *peer)
 	       v.strange, (unsigned long long)v.ours.flags, v.ours.len,
 	       v.ours.op_context, (unsigned long long)v.base.flags, v.base.len,
 	       v.base.op_context);
-	/* sockets gives the source without FI_SOURCE, too. */
+	/* sockets reports the source also without FI_SOURCE. */
 	OK(v.ours_from == v.peer ||
 		   (!s->o.sources && v.ours_from == FI_ADDR_NOTAVAIL),
 	   "and from whom");

@@ -55,7 +55,7 @@ static void close_second(struct ends *d)
 	MUST(fi_close(&d->cq[1]->fid));
 }
 
-/* Send the name of the second endpoint to the peer, and insert the peer's. */
+/* Send the name of the second endpoint; insert the name that the peer sends. */
 static void exchange_names(struct side *s, struct ends *d)
 {
 	static char mine[NAME], theirs[NAME];

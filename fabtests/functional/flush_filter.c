@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A filter of nbdkit that drops FLUSH and FUA, as a lying disk does. */
+/*
+ * A filter of nbdkit that drops FLUSH and FUA, as a disk does that lies about
+ * them.
+ */
 #include "config.h"
 
 #include <nbdkit-filter.h>

@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 
-HANG = 120  # s: a step that takes longer never ends
+HANG = 120  # s: a step that takes longer counts as hung
 AREA = 65536
 LENGTH = 3 << 20
 TIMEOUT = 2  # s, timeout of a writer's operations
@@ -325,7 +325,7 @@ class Net:
             m.begin()
 
     def members_stopped(self):
-        """Members stand still for longer than the timeout."""
+        """Members are stopped for longer than the timeout."""
         for m in self.some():
             m.daemon.send_signal(signal.SIGSTOP)
         self.go_on()
@@ -392,7 +392,7 @@ class Net:
             wait_for("one has it",
                      lambda: any(w.has_ended() or w.acks
                                  for w in writers[-2:]))
-        # The newest attempt may have been displaced as well.
+        # The newest writer may have been displaced as well.
         left = [w for w in writers if not w.has_ended()]
         if not left:
             self.take()

@@ -18,6 +18,6 @@ if ! why=$(unshare --net --mount --pid --fork ip link add name b type bridge 2>&
 fi
 src=$(cd "${srcdir:-..}" && pwd)
 unset FI_PROVIDER FI_OFI_RPMEM_CLASS
-# All processes and namespaces end with the first one.
+# All processes and namespaces end when the first process ends.
 exec unshare --net --mount --pid --fork --kill-child --mount-proc \
 	python3 "$src/fabtests/functional/group_net.py" "$@"

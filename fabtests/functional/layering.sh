@@ -15,8 +15,7 @@ failed=0 n=0
 layering()
 {
 	n=$((n + 1))
-	# Without the provider: it may be built with a sanitizer, fi_info is
-	# not.
+	# Run fi_info without the provider, which may be built with a sanitizer.
 	want=$(env -u FI_PROVIDER FI_PROVIDER_PATH=/nowhere fi_info -p tcp \
 		-t FI_EP_RDM -c "$2" 2>/dev/null | sed -n 's/^provider: //p' | head -1)
 	FI_LOG_LEVEL=info FI_LOG_PROV=ofi_rpmem FI_LOG_SUBSYS=domain \

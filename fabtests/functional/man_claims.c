@@ -423,7 +423,7 @@ static void not_offered(void)
 
 	claim_is(fi_scalable_ep(f.domain, f.info, &ep, NULL), -FI_ENOSYS,
 		 "scalable endpoints are refused");
-	/* libfabric 2 deprecates it. */
+	/* libfabric 2 deprecates this call. */
 	_Pragma("GCC diagnostic push");
 	_Pragma("GCC diagnostic ignored \"-Wdeprecated-declarations\"");
 	if (!fi_wait_open(f.fabric, &wait_attr, &wait)) {

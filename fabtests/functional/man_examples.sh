@@ -52,8 +52,9 @@ if [ -e prov/verbs/.libs/libibvrpmem.so ]; then
 		compile "$page" "$dir/$(basename "$page").so" -shared -fPIC
 	done
 	for f in "$src"/docs/examples/*.c; do
-		# readme_example.sh, log.sh, raft.sh, rpc.sh, kv_lives.sh, pool.sh and persist.sh
-		# compile the rest.
+		# readme_example.sh, log.sh, raft.sh, rpc.sh, kv_lives.sh,
+		# pool.sh and persist.sh compile the examples that are left out
+		# here.
 		case ${f##*/} in kv_*.c | durable.c | log.c | raft_kv.c | rpc_client.c | rpc_server.c | mpi_window.c | pool.c | server.c | client.c) continue ;; esac
 		# FLUSH came with rdma-core 45.
 		! grep -q ibv_wr_flush "$f" ||

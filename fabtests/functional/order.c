@@ -80,7 +80,7 @@ static void await_message(struct side *s, uint64_t n, bool tagged)
 	else
 		POST(s, fi_recv(s->ep, &got, sizeof(got), NULL,
 				s->o.msg ? 0 : FI_ADDR_UNSPEC, &got));
-	pair_barrier(s); /* its receive is posted */
+	pair_barrier(s); /* the receive is posted */
 	if (!side_wait(s, &e, &err))
 		MUST(-err.err);
 	if (e.op_context != &got || got != n)

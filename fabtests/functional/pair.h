@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Two processes, one endpoint each, on tcp;ofi_rpmem over loopback, or as
- * RPMEM_BASE and RPMEM_NODE choose.
+/*
+ * Two processes with one endpoint each, over loopback on tcp;ofi_rpmem unless
+ * RPMEM_BASE and RPMEM_NODE name another base or address.
  */
 #ifndef RP_TEST_PAIR_H
 #define RP_TEST_PAIR_H
@@ -62,7 +63,7 @@ struct side {
 	char *pool, *plain;
 	size_t pool_len; /* mapped bytes */
 	struct fid_mr *pool_mr, *plain_mr;
-	struct fid_mr *local_mr; /* of send and receive buffers */
+	struct fid_mr *local_mr; /* region of send and receive buffers */
 };
 
 /* The data about one side that the other side needs. */
@@ -152,7 +153,9 @@ bool pair_over(const char *base);
 void tap_ok(bool ok, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 void tap_skip(const char *name, const char *why);
-/* Before a fork: both processes share the counts. pair_run() calls it. */
+/*
+ * Call before a fork, so that both processes share the counts: pair_run() does.
+ */
 void tap_begin(void);
 int tap_done(void);
 

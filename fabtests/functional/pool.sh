@@ -205,7 +205,7 @@ def until_free(**kw):
 
 
 def lose_lease():
-    """Cut this process's connections to the set-up port."""
+    """Shut down this process's connections to the set-up port."""
     port = int(where.split(":")[1])
     for fd in os.listdir("/proc/self/fd"):
         try:

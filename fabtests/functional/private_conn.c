@@ -128,7 +128,7 @@ static void serve_writes(struct side *s, const struct card *peer)
 	pair_barrier(s); /* all sizes are written */
 	check_area(s, 1);
 	pair_barrier(s);
-	pair_barrier(s); /* overlapping writes are done */
+	pair_barrier(s); /* overlapping writes are complete */
 	check_area(s, 2);
 	pair_barrier(s);
 	pair_barrier(s); /* connection lost, and all written again */

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# librpmem_raft: its page, its example, errors, and raft_lives.py.
+# Tests librpmem_raft: its page, its example, its errors, and raft_lives.py.
 # usage: raft.sh [KILLS]
 set -u
 kills=${1:-4}

@@ -32,7 +32,7 @@ class Cluster:
     def __init__(self, program, rpmemd, shadow, port):
         self.program, self.rpmemd, self.shadow = program, rpmemd, shadow
         self.port = port
-        self.epoch = 0  # shared keys of the next one are new: short histories
+        self.epoch = 0  # part of the key names: new keys have short histories
         self.procs = {}
         self.addresses = [f"127.0.0.1:{port + i}" for i in SERVERS]
 
@@ -134,7 +134,7 @@ class Client(threading.Thread):
         self.sock = None
 
     def ask(self, text, seconds=WAIT):
-        """When the attempt that counts began, and its reply."""
+        """The start time and the reply of the last attempt."""
         end = time.monotonic() + WAIT
         while time.monotonic() < end:
             call = time.monotonic()
@@ -221,7 +221,7 @@ def without_leader(cluster, client):
     become durable at the followers.
     """
     for key in ("last", "still"):
-        # A ring is opened on its first use.
+        # Warm up first, because a leader opens a ring on its first use.
         for n in range(100):
             client.ask(f"put warm {n}")
             time.sleep(0.005)

@@ -105,9 +105,9 @@ static uint64_t processor_ns(clockid_t clock)
 }
 
 /*
- * Wait until the target sleeps, or has run for POLLING_NS without sleeping. Its
- * processor time stands still while it waits for a processor, so load does not
- * matter.
+ * Wait until the target sleeps, or has run for POLLING_NS without sleeping.
+ * While the target waits for a processor its processor time does not grow, so
+ * load does not matter.
  */
 static void let_target_idle(void)
 {

@@ -62,7 +62,8 @@ await()
 }
 
 # launch LOG READY ARG...: start fi_rpmemd and wait until its port is in READY;
-# its pid in $daemon. $rpmemd: another program; $preload: a library for it.
+# its pid in $daemon. $rpmemd names another program to start, $preload a library
+# to preload.
 launch()
 {
 	log=$1 ready=$2

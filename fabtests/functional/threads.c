@@ -45,7 +45,7 @@ struct lane {
 	struct fid_cq *cq;
 	struct fid_ep *ep;
 	fi_addr_t peer;
-	int unshared; /* the first object that is not shared, as enum */
+	int unshared; /* index, in the enum, of the first object not shared */
 };
 enum {
 	UNSHARED_DOMAIN,
@@ -149,7 +149,7 @@ static void post_recvs(struct side *s, const struct card *peer)
 	}
 }
 
-/* --- the target: each thread echoes one of the initiator's --- */
+/* --- the target: each thread echoes for one thread of the initiator --- */
 
 static void *echo_messages(void *arg)
 {

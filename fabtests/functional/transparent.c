@@ -91,7 +91,7 @@ struct tally {
 	bool bad_offer, bad_end;
 };
 
-/* --- comparing --- */
+/* --- comparison of the results --- */
 
 static void free_result(struct tp_result *r)
 {

@@ -47,8 +47,8 @@ static inline int tp_side_of(int ep)
 
 enum tp_verb {
 	TP_RECV,     /* untagged and tagged: .tagged */
-	TP_SEND,     /* to .peer */
-	TP_WRITE,    /* to the memory of .peer's side */
+	TP_SEND,     /* send to endpoint .peer */
+	TP_WRITE,    /* write to the memory of .peer's side */
 	TP_READ,     /* from the memory of .peer's side */
 	TP_ATOMIC,   /* one 64-bit cell of .peer's side */
 	TP_CANCEL,   /* cancel the receive .other points to */
@@ -104,7 +104,7 @@ struct tp_op {
 	bool remote;   /* the peer gets an entry, too */
 	bool fails;    /* the entry is an error */
 	bool breaks;   /* the operation breaks the connection */
-	bool counted;  /* by a counter of .ep, unless it fails */
+	bool counted;  /* a counter of .ep counts it, unless it fails */
 	bool arrives;  /* a counter of the peer counts it, too */
 	bool in_order; /* such receives complete in the plan's order */
 	/* State of the runner. */
@@ -171,7 +171,7 @@ struct tp_gen {
 	struct tp_rng rng;
 	struct tp_plan *p;
 	const struct tp_features *f;
-	uint64_t used[TP_SIDES]; /* of the written part of the region */
+	uint64_t used[TP_SIDES]; /* bytes used where writes go */
 	int waiting[TP_EPS][2][8], nwaiting[TP_EPS][2]; /* receives */
 	bool busy[TP_EPS][2];	  /* an endpoint sends to it in this round */
 	uint64_t cells[TP_SIDES]; /* mask of the cells accessed in this round */
@@ -249,7 +249,7 @@ struct tp_world {
 	const char *prov;
 	bool layered;
 	bool tidy;  /* the base clears the unused fields of entries */
-	bool quiet; /* no persistent memory, no commits */
+	bool quiet; /* true: no persistent memory, no commits */
 	bool automatic;
 	bool open;  /* the stage is open */
 	bool stuck; /* something that is due never happened */
@@ -283,7 +283,7 @@ ssize_t tp_must(ssize_t ret, const char *what, const char *file, int line);
 void tp_world_open(struct tp_world *w, const char *prov, bool layered,
 		   uint64_t batch_seed);
 void tp_world_close(struct tp_world *w);
-/* Open the objects of one program, and close them. */
+/* Open and close the objects of one program. */
 void tp_stage_open(struct tp_world *w);
 void tp_stage_close(struct tp_world *w);
 
@@ -315,7 +315,10 @@ void tp_do_peek(struct tp_world *w, struct tp_op *o);
 void tp_do_addresses(struct tp_world *w, struct tp_op *o);
 void tp_do_wait(struct tp_world *w, struct tp_op *o);
 void tp_do_event(struct tp_world *w, struct tp_op *o);
-/* Check counters against their bounds; settled: also against exact values. */
+/*
+ * Check counters against their bounds; settled: all is complete, so compare
+ * exact values, too.
+ */
 void tp_check_counters(struct tp_world *w, bool settled, bool rest);
 void tp_count_posted(struct tp_world *w, const struct tp_op *o);
 void tp_count_done(struct tp_world *w, const struct tp_op *o);

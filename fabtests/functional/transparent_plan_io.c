@@ -244,7 +244,7 @@ void tp_gen_messages(struct tp_gen *g, bool tagged)
 			add_cancel(g, to, recv[k]);
 		}
 	}
-	/* The lengths are final now: fit the number of segments to them. */
+	/* The lengths no longer change: fit the number of segments to them. */
 	for (k = 0; k < nsend; k++)
 		if (new_op(g, send[k])->iovs > new_op(g, send[k])->len)
 			new_op(g, send[k])->iovs = 1;

@@ -369,7 +369,7 @@ static void cancel_op(struct tp_world *w, struct tp_op *o)
 {
 	struct tp_op *victim = &w->p->ops[o->other];
 
-	/* A multi-receive has one more entry: its last one. */
+	/* The multi-receive gets one more entry, for its end. */
 	if (victim->verb == TP_MULTI) {
 		victim->expect++;
 		victim->done = true;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 # This release and the one before it read and write each other's pools, in both
-# directions, and a client lives through the exchange of its daemon. Builds the
+# directions, and a client continues while its daemon is replaced. Builds the
 # newest tag, so it runs with RP_LONG=1 only. RP_BEFORE=REF: another commit.
 set -u
 src=$(cd "${srcdir:-..}" && pwd) || exit 99

@@ -117,7 +117,9 @@ json_int_t crash_failed(const json_t *result)
 	return crash_int(json_object_get(result, "images"), "failed", -1);
 }
 
-/* Read only the number of an event: a search needs no other key of it. */
+/*
+ * Read the number of an event and no other key, because a search needs no more.
+ */
 static json_int_t number(const json_t *events, size_t i)
 {
 	return crash_int(json_array_get(events, i), "n", (json_int_t)i);
