@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Invalid atomics: each is refused, and the target keeps running. */
+/* Invalid atomics: each call is refused, and the target keeps running. */
 #include <stdio.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ static struct fi_ioc iov[16], res[16];
 static struct fi_rma_ioc rma[16];
 static struct fi_msg_atomic m;
 
-/* One valid call, which a case then makes invalid. */
+/* Post one valid atomic. The cases turn it into an invalid one. */
 static void post_valid(const struct card *c)
 {
 	for (int i = 0; i < 16; i++) {
@@ -79,7 +79,7 @@ static ssize_t post_compare(size_t ncmp, size_t nres, uint64_t flags)
 	return ret;
 }
 
-/* The same calls with and without a commit. */
+/* Refuse invalid atomics with and without FI_COMMIT_COMPLETE. */
 static const char *check_calls(const struct card *c, uint64_t flags)
 {
 	post_valid(c);
@@ -97,7 +97,7 @@ static const char *check_calls(const struct card *c, uint64_t flags)
 	m.op = FI_BXOR;
 	EXPECT(post_atomic(flags), -FI_EOPNOTSUPP);
 	post_valid(c);
-	/* The element counts of the lists differ. */
+	/* The segment lists of operand and result have different counts. */
 	iov[0].count = 2;
 	EXPECT(post_atomic(flags), -FI_EINVAL);
 	iov[0].count = SIZE_MAX / 4;
@@ -112,7 +112,7 @@ static const char *check_calls(const struct card *c, uint64_t flags)
 	m.op = FI_CSWAP;
 	EXPECT(post_compare(2, 1, flags), -FI_EINVAL);
 	EXPECT(post_compare(1, 0, flags), -FI_EINVAL);
-	/* More segments than the limit. */
+	/* More segments than the limit of atomics. */
 	post_valid(c);
 	m.iov_count = m.rma_iov_count = 16;
 	EXPECT(post_atomic(flags), -FI_EINVAL);
@@ -121,11 +121,11 @@ static const char *check_calls(const struct card *c, uint64_t flags)
 	EXPECT(post_atomic(flags), -FI_EINVAL);
 	post_valid(c);
 	EXPECT(post_fetch(16, flags), -FI_EINVAL);
-	/* More bytes than an inject takes. */
+	/* More bytes than fi_inject_atomic() accepts. */
 	post_valid(c);
 	iov[0].count = rma[0].count = 512;
 	EXPECT(post_atomic(flags | FI_INJECT), -FI_EINVAL);
-	/* An unknown address; a range that ends beyond 2^64. */
+	/* An unknown peer address; a range that ends beyond 2^64. */
 	post_valid(c);
 	m.addr = 77;
 	EXPECT(post_atomic(flags), -FI_EINVAL);
@@ -137,7 +137,8 @@ static const char *check_calls(const struct card *c, uint64_t flags)
 }
 
 /*
- * A target refuses an atomic outside the region or misaligned: one error entry.
+ * The target refuses an atomic outside the region or misaligned: one error
+ * entry.
  */
 static const char *refused_by_target(const struct card *c, uint64_t flags)
 {
@@ -161,7 +162,7 @@ static const char *refused_by_target(const struct card *c, uint64_t flags)
 		EXPECT(err.op_context == &m, 1);
 		EXPECT(err.prov_errno, wrong[i].status);
 		EXPECT(side_quiet(&s), 1);
-		/* The refused range is poisoned; other ranges are not. */
+		/* Only the range of the refused atomic is poisoned. */
 		EXPECT(duo_commit(&s, c, 0, 64), 0);
 	}
 	POST(&s, fi_read(s.ep, &back, 8, NULL, s.peer, c->pool_addr + 4093,

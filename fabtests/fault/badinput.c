@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Bad input: each gets its own error, and the target keeps serving others. */
+/* Each kind of bad input gets its own error, and the target keeps serving. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -22,7 +22,7 @@ static char sentence[200];
 
 static const struct pair_opts plain;
 
-/* Post a commit that the call itself refuses: the negative error. */
+/* Post a commit that the call itself refuses; returns the negative error. */
 static ssize_t commit_refused(struct side *s, uint64_t key, uint64_t addr,
 			      uint64_t len, fi_addr_t to)
 {
@@ -159,14 +159,14 @@ static const char *check_registrations(struct duo *d)
 	SAYS("nothing is mapped at");
 	p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (pair_over("verbs")) {
-		/* The write goes past the end of the mapping. */
+		/* The write ends beyond the mapping. */
 		EXPECT(REG(p), -FI_EOPNOTSUPP);
 		SAYS("or devdax");
 	} else {
 		EXPECT(REG(p), 0);
 		EXPECT(fi_close(&mr->fid), 0);
 	}
-	unlink(path); /* from now on this memory survives nothing */
+	unlink(path); /* the unlinked file survives no failure */
 	EXPECT(REG(p), -FI_EOPNOTSUPP);
 	SAYS("no name leads to");
 #undef REG
@@ -195,7 +195,7 @@ static const char *weak_class(struct duo *d)
 	EXPECT(err.prov_errno, RP_ST_CLASS);
 	EXPECT(err.err, FI_EOPNOTSUPP);
 	fi_cq_strerror(s.cq, err.prov_errno, err.err_data, text, sizeof(text));
-	/* The text names both classes and the remedy. */
+	/* The error text names both failure classes and the remedy. */
 	if (!strstr(text, "reaches process, power is required") ||
 	    !strstr(text, "FI_OFI_RPMEM_CLASS"))
 		FAIL("the error says only: %.100s", text);
@@ -234,7 +234,8 @@ static struct frame_conn *conn;
 static uint64_t token;
 
 /*
- * Dial with this HELLO: 0 and conn, the status of the refusal, or -1: no reply.
+ * Connect with this HELLO. Returns 0 and *conn, the status of the refusal, or
+ * -1 without a reply.
  */
 static int hello_status(const struct card *c, const uint8_t *msg, size_t len)
 {
@@ -265,7 +266,10 @@ static size_t make_hello(uint8_t *buf, uint64_t key)
 	return (size_t)MUST(rp_wire_put_hello(buf, RP_WIRE_CM_DATA, &m));
 }
 
-/* Send a message: the reply's status, -1: the connection ends, -2: neither. */
+/*
+ * Send a message. Returns the reply's status; -1: the connection ended; -2:
+ * neither a reply nor an end.
+ */
 static int reply_status(const uint8_t *msg, size_t len)
 {
 	const uint64_t until = frame_now_ms() + 10000;
@@ -297,7 +301,7 @@ static const char *bad_hellos(struct duo *d)
 	len = make_hello(buf, c.pool_key);
 	EXPECT(hello_status(&c, buf, len), 0);
 	EXPECT(hello_status(&c, buf, RP_WIRE_CM_DATA),
-	       0); /* rdma_cm adds zeros */
+	       0); /* rdma_cm pads private data with zeros */
 	for (size_t n = 0; n < len; n++)
 		EXPECT(hello_status(&c, buf, n), RP_ST_BAD_MESSAGE);
 	buf[2] = RP_WIRE_VERSION + 1;
@@ -310,7 +314,8 @@ static const char *bad_hellos(struct duo *d)
 	buf[0] ^= 1;
 	EXPECT(duo_commit(&good, &c, 0, 64), 0);
 	/*
-	 * Every wrong key gets the same status, whichever part of it is wrong.
+	 * Every wrong key gets the same status, whichever field of the key is
+	 * wrong.
 	 */
 	other = c;
 	for (int bit = 0; bit < 64; bit += 7) {
@@ -326,7 +331,7 @@ static const char *bad_hellos(struct duo *d)
 	return NULL;
 }
 
-/* Well-formed messages that claim what was not granted. */
+/* Well-formed messages that claim more than the target granted. */
 static const char *check_lies(struct duo *d)
 {
 	uint8_t buf[RP_WIRE_MAX_MSG], hello[RP_WIRE_CM_DATA];
@@ -345,7 +350,7 @@ static const char *check_lies(struct duo *d)
 	const struct {
 		struct rp_wire_range range;
 		int status;
-		bool ends; /* the connection */
+		bool ends; /* does the connection end? */
 	} cases[] = {
 		{{key, addr, 64}, RP_ST_OK, false},
 		{{key, addr + PAIR_POOL - 63, 64}, RP_ST_RANGE, false},
@@ -397,7 +402,7 @@ static const char *check_lies(struct duo *d)
 	return NULL;
 }
 
-/* A peer without an agent gets no messages, and is not waited for long. */
+/* A peer without agent gets no messages, and no call waits for it long. */
 static const char *plain_peer(struct duo *d)
 {
 	const struct pair_opts raw = {.prov = "tcp"};

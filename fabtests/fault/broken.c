@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Broken connections, restarts, lost replies, failing disks: no commit reports
- * a success that is none.
+/*
+ * Broken connections, restarts, lost replies, failing disks: no commit reports
+ * success for bytes that are not durable.
  */
 #include "config.h"
 
@@ -27,7 +28,7 @@ static const struct pair_opts plain;
 
 /*
  * Shut down this process's private connections, recognized by the port in the
- * key; returns how many there were.
+ * key. Returns the number of connections.
  */
 static int cut_connections(const struct card *c)
 {
@@ -89,12 +90,13 @@ static const char *cut_between(struct duo *d)
 		}
 	}
 	/*
-	 * WRITE_FAILED: the loss was noticed before the commit was processed.
+	 * WRITE_FAILED: the initiator noticed the loss before it processed the
+	 * commit.
 	 */
 	if (st != RP_ST_LOST && st != RP_ST_WRITE_FAILED)
 		FAIL("status %d", st);
 	/*
-	 * No commit confirmed these writes, whatever their completions said:
+	 * No commit covered these writes, whatever their completions reported:
 	 * the range stays poisoned until it is written again.
 	 */
 	st = duo_commit(&s, &c, 100, 8);
@@ -113,8 +115,8 @@ static const char *cut_between(struct duo *d)
 }
 
 /*
- * Let all targets listen on one port that is free now and that the kernel does
- * not assign to connections.
+ * Let all targets listen on one port that is free now, and that the kernel does
+ * not give to outgoing connections.
  */
 static void one_port(void)
 {
@@ -132,8 +134,8 @@ static void one_port(void)
 }
 
 /*
- * A restarted target at the same address refuses a key of its previous
- * incarnation; at another port nothing listens for that key.
+ * A target restarted on the same port refuses a key of its previous
+ * incarnation. After a restart on another port nothing listens for such a key.
  */
 static const char *restart_target(struct duo *d, bool between, bool same_port)
 {
@@ -165,7 +167,7 @@ static const char *restart_target(struct duo *d, bool between, bool same_port)
 		st = duo_commit(&s, &c, 4096, 4096);
 	if (st != (same_port ? RP_ST_STALE_KEY : RP_ST_LOST))
 		FAIL("the commit ended with %d", st);
-	/* The new key works on the same endpoint. */
+	/* The new key works on the endpoint that had the old key. */
 	if (duo_write(&s, &again, 4096, 4096))
 		return "a write by the new key failed";
 	st = duo_commit(&s, &again, 4096, 4096);
@@ -243,8 +245,8 @@ static const char *failing_disk(struct duo *d)
 	if (st != RP_ST_FLUSH_FAILED)
 		FAIL("the commit ended with %d", st);
 	/*
-	 * The kernel reports a write-back error once; the region has to
-	 * remember it.
+	 * The kernel reports a write-back error once; the region must remember
+	 * the error.
 	 */
 	st = duo_commit(&s, &c, 65536, 64);
 	if (st != RP_ST_REGION_FAILED)
@@ -274,7 +276,7 @@ int main(void)
 	duo_env("RPMEM_FAULT_MS", "6000");
 	duo_case("a slow disk is not a dead target", slow_disk);
 	duo_faults("fail-flush");
-	duo_env("FI_OFI_RPMEM_TIMEOUT", "30000"); /* no silent target here */
+	duo_env("FI_OFI_RPMEM_TIMEOUT", "30000"); /* no silent target */
 	duo_case("a failed flush is reported, and persists", failing_disk);
 	return tap_done();
 }

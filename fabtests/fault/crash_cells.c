@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Maps a scenario of the verdicts to hardware, and to the facts that the
- * provider believes.
+/*
+ * Maps a scenario of the verdicts to simulated hardware, and to the facts that
+ * the provider believes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,13 +9,16 @@
 
 #include "crash_cells.h"
 
-/* The provider's method. A SEND that the agent copies is an inline store. */
+/*
+ * The provider's method for a method of the verdicts. For a SEND that the agent
+ * copies the provider sends inline bytes.
+ */
 enum rp_method crash_method(const struct verdict_cell *cell,
 			    const struct verdict_method *m)
 {
 	/*
-	 * In the verdicts one request carries both a and b. The provider sends
-	 * an inline store as two requests, and the second waits for the first.
+	 * In the verdicts one request carries the writes a and b. The provider
+	 * sends two inline requests, and the second one waits for the first.
 	 */
 	if (m->order == VERDICT_THEN)
 		return RP_METHOD_AGENT_CLWB;
@@ -37,10 +41,10 @@ bool crash_inplace(const struct verdict_cell *cell,
 
 /*
  * Bytes that only the adapter has acknowledged survive if the power domain is
- * the whole system. But when the adapter still has two writes to the same
- * bytes, from two connections, the earlier one may be placed last. So the
- * provider does not offer this without a read that pushes the writes; it can be
- * forced to, which checks the verdicts about one initiator's writes.
+ * the whole system. But two writes to the same bytes, from two connections, may
+ * both wait in the adapter, which may place the earlier one last. So the
+ * provider does not offer this method without a read that pushes the writes.
+ * Forcing it checks the verdicts about one initiator's writes.
  */
 static bool only_acknowledged(const struct rp_facts *f, enum rp_method m)
 {
@@ -51,7 +55,7 @@ static bool only_acknowledged(const struct rp_facts *f, enum rp_method m)
 }
 
 /*
- * Native FLUSH covers writes only. For a weaker class or another order the
+ * Native FLUSH covers only writes. For a weaker class or another order the
  * method table chooses another method.
  */
 static bool by_device(const struct verdict_cell *cell,
@@ -63,9 +67,9 @@ static bool by_device(const struct verdict_cell *cell,
 }
 
 /*
- * In the verdicts the agent copies all messages at hand and then writes them
- * back. The provider's agent writes each message back before it copies the
- * next.
+ * In the verdicts the agent copies all messages that have arrived, then writes
+ * them back. The provider's agent writes each message back before it copies the
+ * next one.
  */
 static bool batched(const struct verdict_cell *cell,
 		    const struct verdict_method *m)
@@ -87,8 +91,8 @@ bool crash_built(const struct verdict_cell *cell,
 }
 
 /*
- * Methods of the agent have two forms: small durable writes go inside their
- * request, or only the smallest do.
+ * The agent's methods have two variants: requests carry all small durable
+ * writes, or only the smallest.
  */
 static unsigned int count_forms(const struct verdict_cell *cell,
 				const struct verdict_method *m)
@@ -101,7 +105,7 @@ static unsigned int count_forms(const struct verdict_cell *cell,
 		       : 2;
 }
 
-/* Facts, true or not, that make the provider choose this method. */
+/* Facts, not necessarily true, that make the provider choose method m. */
 static struct rp_facts facts_leading_to(enum rp_method m, enum rp_class against)
 {
 	struct rp_facts f = {
@@ -187,7 +191,7 @@ static void fill_cell(const struct verdict_cell *cell,
 	if (!cell->buffers_pm)
 		out->truth.kind = MODEL_ANON;
 	out->fabric.recv_in_pm = true;
-	/* Only the base is used. */
+	/* Only the base provider is used. */
 	out->fabric.connects = false;
 	out->fabric.errors_end = false;
 	out->fabric.ordered = dma || !wire;
@@ -216,7 +220,10 @@ bool crash_variant(const struct verdict_cell *cell,
 			     dhi = f->domain ? f->domain : RP_DOMAIN_SYSTEM;
 
 		for (; dlo <= dhi; dlo++) {
-			/* An unknown domain is not none: verdicts.tsv. */
+			/*
+			 * RP_DOMAIN_NONE is a known domain, so an unknown one
+			 * is never it: verdicts.tsv.
+			 */
 			if (!f->domain && dlo == RP_DOMAIN_NONE)
 				continue;
 			if (n >= each) {

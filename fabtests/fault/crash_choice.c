@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Depth-first search without stored states: every run replays a path. */
+/*
+ * Depth-first search without stored states: every run repeats a path of
+ * choices.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,8 +100,8 @@ unsigned int choose_of(struct choices *c, uint64_t allowed)
 	default:
 		pick = c->at < c->len ? c->path[c->at] : 0;
 		/*
-		 * A shortened path may contain picks that are not allowed any
-		 * more.
+		 * A shortened path may contain choices that are no longer
+		 * allowed.
 		 */
 		if (pick > 63 || !(allowed >> pick & 1))
 			pick = nth_set_bit(allowed, pick % n);
@@ -112,7 +115,7 @@ unsigned int choose(struct choices *c, unsigned int n)
 {
 	if (n > 64)
 		n = 64;
-	/* A choice of one is not recorded in the path. */
+	/* The path records no choice between fewer than two possibilities. */
 	if (n < 2)
 		return 0;
 	return choose_of(c, n == 64 ? UINT64_MAX : (1ull << n) - 1);

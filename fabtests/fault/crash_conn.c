@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Programs with connected endpoints on simulated machines. */
+/* Programs with connected endpoints, on simulated machines. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,8 +67,8 @@ void node_connect(struct node *n, const void *name)
 }
 
 /*
- * Accept, and close the previous connection of that peer first: its late writes
- * must not reach memory behind those of the new one.
+ * Accept a connection after closing the peer's previous one: late writes of the
+ * previous one must not reach memory after writes of the new one.
  */
 static void accept_peer(struct node *n, unsigned int peer, struct fi_info *info)
 {
@@ -77,7 +77,7 @@ static void accept_peer(struct node *n, unsigned int peer, struct fi_info *info)
 	if (n->served[peer])
 		MUST(fi_close(&n->served[peer]->fid));
 	n->served[peer] = new_endpoint(n, info);
-	/* The initiator may have closed its end since. */
+	/* The initiator may have closed its endpoint in the meantime. */
 	if (fi_accept(n->served[peer], NULL, 0)) {
 		MUST(fi_close(&n->served[peer]->fid));
 		n->served[peer] = NULL;

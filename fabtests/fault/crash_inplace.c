@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Writes as messages that stay in their receive buffers. */
+/* Writes sent as messages that stay in their receive buffers. */
 #include <rdma/fi_tagged.h>
 #include <string.h>
 
 #include "crash_inplace.h"
 #include "fault/verdicts.h"
 
-/* Tags: a message has its write's number, the reply to it also this bit. */
+/* A message's tag is its write's number. The tag of its reply adds this bit. */
 #define ANSWER 0x100
 
-static uint8_t landing[8]; /* what fences read, unused */
-/* The fence that an initiator has yet to post. */
+static uint8_t landing[8]; /* target of fence reads, never read */
+/* The fence read that an initiator has yet to post. */
 static struct {
 	struct oracle_op *op;
 	uint64_t addr, key;

@@ -8,23 +8,24 @@
 
 /*
  * The provider has no such method. To check the model and the oracle against
- * these rows of the verdicts too, the simulated programs use the base directly:
- * each write is a message, received at the place that it writes to.
+ * these rows of the verdicts, too, the simulated programs use the base provider
+ * directly: each write is a message, received at the write's address.
  */
 
 /* Post the receives of all messages and of all replies. */
 void inplace_start(const struct crash_cell *cell, struct oracle *o,
 		   struct node *target, uint8_t *mem, struct node *inits);
 /*
- * addr, key: the target's memory, for the read that is a fence. late: the next
- * call posts the fence, behind everything posted by then.
+ * Post a write as a message. addr, key: the target's memory, for the fence
+ * read. late: inplace_fence() posts the fence read, after everything posted
+ * before that call.
  */
 ssize_t inplace_post(const struct crash_cell *cell, struct node *n,
 		     struct oracle_op *op, uint64_t addr, uint64_t key,
 		     bool late);
-/* Post the late fence, if there is one. */
+/* Post the deferred fence read, if there is one. */
 ssize_t inplace_fence(struct node *n);
-/* The target's reply to a message; the message has to be durable before it. */
+/* Post the target's reply to a message, whose bytes must be durable by now. */
 void inplace_answer(struct node *target, const struct oracle_op *op,
 		    fi_addr_t to);
 

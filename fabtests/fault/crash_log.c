@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * librpmem_log over the provider on the simulated fabric: durable writes by a
- * read fence, by native FLUSH and by the agent, each order of messages, and at
- * each step, within the target's flushes too, recovery from what a power cut
- * may leave. usage: crash_log [METHOD LAYOUT]
+ * read fence, by native FLUSH and by the agent, with each order of messages. At
+ * each step, and within the target's flushes, it recovers from the images that
+ * a power cut may leave.
+ *
+ * usage: crash_log [METHOD LAYOUT]
  */
 #include <errno.h>
 #include <stdio.h>
@@ -23,12 +25,14 @@
 #define TARGET	1u
 #define MS	1000000ull
 #define PUMPS	200
-/* A program with more orders runs in so many first ones, and as many by chance.
+/*
+ * Orders tried of a program that has more: the first RUNS orders, and RUNS
+ * random ones.
  */
 #define RUNS	  100u
 #define RUNS_LONG 2000u
 
-/* s, b: append one entry, two; w: wait until all are acknowledged. */
+/* s, b: append one entry, two entries; w: wait until all are acknowledged. */
 static const char *const programs[] = {"s", "b", "ss", "sbws"};
 
 static const char *const layouts[] = {"entry", "tail", "counter", "register"};
@@ -68,26 +72,26 @@ static const struct cell {
 static struct world {
 	const struct cell *cell;
 	uint32_t layout;
-	const char *next; /* steps of the program */
+	const char *next; /* remaining steps of the program */
 	struct model *model;
 	uint8_t *mem;
 	uint64_t key, now, rng;
 	struct node node[2];
-	unsigned int ignored[2]; /* events */
+	unsigned int ignored[2]; /* ignored events, by machine */
 	bool exploring, checking;
 	struct rpmem_pool_op *ended[OPS];
 	unsigned int nended;
-	struct fi_rma_iov open[OPS]; /* written, in no commit */
+	struct fi_rma_iov open[OPS]; /* written, not committed */
 	unsigned int nopen;
-	uint64_t high; /* offset behind all that was written */
+	uint64_t high; /* end of the highest write */
 	struct rpmem_log *log;
 	struct rpmem_log_op ops[ENTRIES];
 	unsigned int nops, submitted, acked;
-	char why[256]; /* what is wrong, or empty */
+	char why[256]; /* the first failure, or empty */
 } w;
 
 static struct choices choices;
-static unsigned long cuts; /* images that were recovered */
+static unsigned long cuts; /* images recovered so far */
 
 #define WRONG(...)                                                             \
 	do {                                                                   \
@@ -102,7 +106,7 @@ static void fill(unsigned char to[BYTES], unsigned int n)
 	memset(to, (int)n + 1, BYTES);
 }
 
-/* The pool of the recovery: what a cut has left. */
+/* The recovery's pool: the image that a cut has left. */
 struct image {
 	unsigned char bytes[LENGTH];
 	struct rpmem_pool_op *ended[OPS];
@@ -136,7 +140,7 @@ static int image_poll(void *arg, struct rpmem_pool_op **done, unsigned int n,
 	return 1;
 }
 
-/* The number of entries, each with its own bytes, from the first one on. */
+/* The number of entries that have their own bytes, counted from the first. */
 static unsigned int count_entries(struct rpmem_log *log)
 {
 	unsigned char bytes[BYTES], want[BYTES];
@@ -156,7 +160,7 @@ static unsigned int count_entries(struct rpmem_log *log)
 	return n;
 }
 
-/* The next writer; NULL: it finds no log, or a damaged one. */
+/* Open the image as the next writer. NULL: no log, or a damaged one. */
 static struct rpmem_log *open_image(struct image *i)
 {
 	const struct log_io io = {
@@ -173,7 +177,7 @@ static struct rpmem_log *open_image(struct image *i)
 	return NULL;
 }
 
-/* The writer's process ends. */
+/* End the writer as SIGKILL would. */
 static void kill_writer(struct rpmem_log *log)
 {
 	log->failed = -EIO;
@@ -181,8 +185,9 @@ static void kill_writer(struct rpmem_log *log)
 }
 
 /*
- * All acknowledged entries are there, in order. Writers append again what is
- * missing, and end: each such entry is the last one, and none is there twice.
+ * Check that all acknowledged entries are there, in order. Then writers append
+ * the missing entries, one for each writer. Each such entry must be the last
+ * one, and must be there once.
  */
 static void recover(struct image *i)
 {
@@ -222,7 +227,7 @@ static uint64_t mix(uint64_t z)
 	return z ^ z >> 31;
 }
 
-/* Was a state of this hash recovered before? */
+/* Was an image with this hash recovered before? */
 static bool is_seen(uint64_t h)
 {
 	static uint64_t seen[SEEN];
@@ -243,9 +248,9 @@ static bool is_seen(uint64_t h)
 #define MODES 14u
 
 /*
- * One image of many: each word has its oldest value, or its newest; or the
- * ring has the one and all else the other; or the first half of the ring's
- * entries; or any.
+ * One of many images: all words have their oldest value, or all their newest;
+ * the ring has one of these and all other words the other; only the first half
+ * of the ring's entries is new; or each word has any value.
  */
 static unsigned int pick_value(unsigned int mode, unsigned int word,
 			       unsigned int n)
@@ -261,10 +266,12 @@ static unsigned int pick_value(unsigned int mode, unsigned int word,
 	return newest == (mode % 2 == 0) ? n - 1 : 0;
 }
 
-/* Recover from images that a cut at this moment may leave. */
+/* Recover from images that a power cut may leave now. */
 static void check_cut(void)
 {
-	/* model_after_cut() lets words of DMA in flight be placed or not. */
+	/*
+	 * model_after_cut() allows words of DMA in flight to be placed or not.
+	 */
 	static uint64_t v[WORDS][MODEL_VALUES];
 	static size_t n[WORDS];
 	static struct image image;
@@ -312,8 +319,10 @@ static void sim_random(void *buf, size_t len)
 		*p = (uint8_t)mix(++w.rng);
 }
 
-/* The id of a log is the same in each run, so that is_seen() knows its states.
- * Shared objects that are linked, as the sanitizer's, refer to it too.
+/*
+ * Interpose getrandom() so that a log has the same id in each run, and
+ * is_seen() knows its images. Linked shared objects, as the sanitizer's, call
+ * it, too.
  */
 __attribute__((visibility("default"))) ssize_t
 __wrap_getrandom(void *buf, size_t len, unsigned int flags);
@@ -390,7 +399,7 @@ static const struct rp_pmem_ops *sim_flusher(const void *addr, size_t len)
 	return &ops;
 }
 
-/* --- the pool of the log: as librpmem_pool posts its operations --- */
+/* --- the log's pool: posts operations as librpmem_pool does --- */
 
 static bool waits_for(unsigned int machine)
 {
@@ -432,7 +441,7 @@ static void run(unsigned int machine)
 	w.ignored[machine] = pmsim->events(machine);
 }
 
-/* Deliver everything, and let both programs poll. */
+/* Deliver all messages, and let both programs poll. */
 static void pump(void)
 {
 	struct pmsim_wire wire[WIRES];
@@ -590,7 +599,7 @@ struct act {
 		ACT_POLL,
 		ACT_TARGET
 	} kind;
-	unsigned int wire, n; /* messages that arrive before it */
+	unsigned int wire, n; /* messages that arrive first */
 };
 
 static size_t all_acts(struct act *out)
@@ -638,7 +647,9 @@ static void act(const struct act *a)
 	run(TARGET);
 }
 
-/* Durable writes went by the cell's method: a read or a FLUSH, or a request. */
+/*
+ * Check that durable writes used the cell's method: reads, FLUSHes or requests.
+ */
 static void check_method(uint64_t reads, uint64_t sends)
 {
 	const bool agent = !strcmp(w.cell->method, "agent-clwb");
@@ -679,7 +690,7 @@ static void run_program(void)
 	kill_writer(w.log);
 }
 
-/* One order of a program. False: something is wrong. */
+/* Try one order of a program. False: the run has failed. */
 static bool try_order(const struct cell *cell, uint32_t layout,
 		      const char *prog)
 {
@@ -692,7 +703,7 @@ static bool try_order(const struct cell *cell, uint32_t layout,
 	return !*w.why;
 }
 
-/* Every order of a program, or many. */
+/* Try every order of a program, or many orders. */
 static bool explore(const struct cell *cell, uint32_t layout, const char *prog,
 		    unsigned int most)
 {

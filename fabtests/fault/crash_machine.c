@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The simulated machine below the provider: time, facts, and flushes. */
+/* The simulated machine on which the provider runs: time, facts and flushes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +37,7 @@ static int sim_facts(const void *addr, size_t len, struct rp_facts *facts)
 
 /*
  * Before the target flushes, its peers may make progress and the power may
- * fail. A reply that is in flight may be received and believed now.
+ * fail. The initiator may now receive and trust a reply that is in flight.
  */
 static void run_other_machines(void)
 {
@@ -103,7 +103,10 @@ static void op_store8(void *ctx, uint64_t *addr, uint64_t value)
 	say("the target stores #%u", (uint8_t)value);
 	oracle_stored(&w.o, value);
 	model_store(w.model, MODEL_CPU_USER, addr, &value, sizeof(value));
-	/* Check the store: from here on a cut may happen at any point. */
+	/*
+	 * Check the word of a THEN: from now on a power cut may come at any
+	 * point.
+	 */
 	if (w.begun && w.prog->second && w.seen == CRASH_OK)
 		w.seen = oracle_check(&w.o, w.model, w.mem);
 }
@@ -128,7 +131,7 @@ static void op_stream(void *ctx, void *to, const void *from, size_t len)
 		w.seen = oracle_check(&w.o, w.model, w.mem);
 }
 
-/* An atomic that the CPU has executed in place. */
+/* The CPU has executed an atomic in place. */
 static void op_changed(void *ctx, void *addr, size_t len)
 {
 	uint8_t now[64];
@@ -141,7 +144,7 @@ static void op_changed(void *ctx, void *addr, size_t len)
 	oracle_changed(&w.o, now[0]);
 }
 
-/* A sync takes no time: time decides nothing here. */
+/* A sync takes no time: the simulated clock decides nothing here. */
 static uint64_t op_now(void *ctx)
 {
 	return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Every scenario with every method: who may lose acknowledged bytes? */
+/* Tries each method in each scenario: which pairs lose acknowledged bytes? */
 #include <argp.h>
 #include <errno.h>
 #include <jansson.h>
@@ -15,23 +15,26 @@
 #include "crash_cells.h"
 #include "crash_programs.h"
 
-/* A search of more runs than this is reported as not exhaustive. */
+/* A search that needs more runs is reported as not exhaustive. */
 #define RUNS_MAX 3000000ull
-/* A forbidden pair mostly loses bytes at once, if the variant is right. */
+/*
+ * Runs of a short search: a forbidden pair mostly loses bytes at once, if the
+ * variant is right.
+ */
 #define RUNS_SHORT 200ull
 /*
- * With remote CQ data each write is two messages and a reply: without --all
- * such a search is stopped here, and counted as stopped early.
+ * With remote CQ data each write is two messages and a reply. Without --all
+ * such a search stops after this many runs, and counts as stopped early.
  */
 #define RUNS_DATA 5000ull
 /*
  * A forbidden pair that loses nothing in this many runs is reported as missed.
  */
 #define RUNS_MISSED 20000ull
-/* Runs of a search for losses that only a long program shows. */
+/* Runs of a search for losses that only long programs show. */
 #define RUNS_FORBIDDEN 5000ull
 #define RUNS_QUICK     20ull
-/* Slots for the hashes of searches done: far more than there are searches. */
+/* Slots for hashes of completed searches: many more than there are searches. */
 #define DONE_SIZE 65536u
 
 struct pair {
@@ -43,10 +46,10 @@ struct pair {
 enum outcome {
 	OUT_NONE,
 	OUT_SURVIVED,
-	OUT_LOST,  /* a valid pair lost something */
-	OUT_WRONG, /* ... or broke another promise */
+	OUT_LOST,  /* a valid pair lost bytes */
+	OUT_WRONG, /* a valid pair broke another promise */
 	OUT_CAUGHT,
-	OUT_MISSED, /* forbidden (cell, method), no loss */
+	OUT_MISSED, /* a forbidden pair lost no bytes */
 	OUT_CUT,    /* not explored to the end */
 };
 
@@ -54,8 +57,8 @@ enum outcome {
 struct result {
 	enum outcome outcome;
 	struct crash_stats all, random;
-	unsigned int program; /* index in its list; ~0: a random one */
-	uint64_t seed;	      /* of a random program */
+	unsigned int program; /* index in its list; ~0: random */
+	uint64_t seed;	      /* seed of a random program */
 	unsigned int variant;
 	char why[CRASH_WHY];
 	char path[CHOICE_MAX + 1];
@@ -65,8 +68,8 @@ struct result {
 struct shared {
 	atomic_size_t next;
 	/*
-	 * Scenarios often differ only in facts that play no role, which would
-	 * repeat the same search. Hashes of searches that found nothing.
+	 * Hashes of searches that found nothing. Scenarios often differ only in
+	 * facts that do not matter, which would repeat the same search.
 	 */
 	_Atomic uint64_t done[DONE_SIZE];
 	atomic_size_t ndone, nagain, nearly;
@@ -75,7 +78,7 @@ struct shared {
 
 static struct {
 	const char *tsv, *forbidden, *json, *cell, *method, *replay;
-	uint64_t seed, random, max, given; /* given: by --max */
+	uint64_t seed, random, max, given; /* given: set by --max */
 	unsigned int jobs, share;
 	int program, variant;
 	bool verbose, all, quick, power, conn, weaken;
@@ -90,7 +93,7 @@ static struct verdicts verdicts;
 static struct pair *pairs;
 static size_t npairs, not_built_valid, not_built_forbidden;
 
-/* --- the programs of a cell --- */
+/* --- the programs that run in a cell --- */
 
 static bool nth_variant(const struct pair *p, unsigned int n,
 			struct crash_cell *out)
@@ -161,9 +164,9 @@ static size_t programs_of(const struct pair *p, const struct crash_cell *cell,
 }
 
 /*
- * Cells for wide programs. The provider behaves alike on all memory, so
- * programs that are long because of the provider run only where they can do
- * most harm: each kind of placement, with bytes volatile as long as possible.
+ * Cells for wide programs. The provider treats all memory alike. So programs
+ * that are long because of the provider run only in the cells most likely to
+ * show losses: each kind of placement, with bytes volatile as long as possible.
  */
 static const struct {
 	const char *cell, *method;
@@ -190,8 +193,9 @@ static bool is_wide(const struct pair *p)
 }
 
 /*
- * Without a read that pushes them, acknowledged bytes may be placed after those
- * of a later connection: such cells get no program that breaks connections.
+ * Does the cell run programs that break connections? Without a read that pushes
+ * acknowledged bytes to memory, they may be placed after those of a later
+ * connection.
  */
 static bool may_break(const struct crash_cell *c)
 {
@@ -213,7 +217,7 @@ static bool applies(const struct pair *p, const struct crash_prog *prog,
 	       (!prog->deep || simple || opt.all);
 }
 
-/* --- exploring one pair --- */
+/* --- the search of one pair --- */
 
 static void report_found(struct result *r, const struct crash_cell *cell,
 			 const struct crash_prog *prog, struct choices *c,
@@ -231,8 +235,8 @@ static uint64_t mix_hash(uint64_t h, const void *data, size_t len)
 }
 
 /*
- * Hash all that a search depends on, without recv_in_pm: the model's memory
- * does not depend on where receive buffers are.
+ * Hash everything that a search depends on. recv_in_pm is left out: the model's
+ * memory does not depend on where receive buffers are.
  */
 static uint64_t search_hash(const struct pair *p, const struct crash_cell *cell,
 			    const struct crash_prog *prog)
@@ -247,7 +251,7 @@ static uint64_t search_hash(const struct pair *p, const struct crash_cell *cell,
 	return h ? h : 1;
 }
 
-/* The slot that has h, or the free one for it. */
+/* The slot that contains h, or the free slot for h. */
 static _Atomic uint64_t *search_slot(struct shared *s, uint64_t h)
 {
 	for (size_t i = h;; i++) {
@@ -258,7 +262,7 @@ static _Atomic uint64_t *search_slot(struct shared *s, uint64_t h)
 	}
 }
 
-/* True: go on; *cut: the search was not exhaustive. */
+/* Explore one program. True: continue; *cut: the search was not exhaustive. */
 static bool explore_choices(struct shared *s, const struct pair *p,
 			    const struct crash_cell *cell,
 			    const struct crash_prog *prog, uint64_t max,
@@ -350,7 +354,9 @@ static bool explore_random(const struct pair *p, const struct crash_cell *cell,
 	return false;
 }
 
-/* Every program in every variant; true if all searches were exhaustive. */
+/*
+ * Run every short program in every variant. True: all searches were exhaustive.
+ */
 static bool work_short(struct shared *s, const struct pair *p, uint64_t max,
 		       struct result *r)
 {
@@ -413,10 +419,10 @@ static void run_pair(struct shared *s, const struct pair *p, uint64_t random,
 		     (double)(b.tv_nsec - a.tv_nsec) / 1e9;
 }
 
-/* --- all of them --- */
+/* --- all pairs --- */
 
 /*
- * A simulated second serves as well as five; operations must outlast the time
+ * A simulated second serves as well as five. Operations must outlast the time
  * in which a target notices a change.
  */
 static unsigned int timeout_ms(void)
@@ -464,7 +470,9 @@ static void work_all(struct shared *s)
 	}
 }
 
-/* Is the pair on the list that forbidden_pairs has made of the file? */
+/*
+ * Is the pair on the list that the script forbidden_pairs made of the verdicts?
+ */
 static bool is_listed_forbidden(const char *cell, const char *method)
 {
 	static char *text;
@@ -527,7 +535,7 @@ static void collect_workers(void)
 		}
 }
 
-/* Keep every N-th pair: the seed, mostly the time, rotates them. */
+/* Keep every N-th pair. The seed, mostly the time, rotates the choice. */
 static void thin_pairs(void)
 {
 	size_t n = 0;
