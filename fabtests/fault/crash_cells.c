@@ -220,10 +220,7 @@ bool crash_variant(const struct verdict_cell *cell,
 			     dhi = f->domain ? f->domain : RP_DOMAIN_SYSTEM;
 
 		for (; dlo <= dhi; dlo++) {
-			/*
-			 * RP_DOMAIN_NONE is a known domain, so an unknown one
-			 * is never it: verdicts.tsv.
-			 */
+			/* verdicts.tsv: an unknown domain is never none. */
 			if (!f->domain && dlo == RP_DOMAIN_NONE)
 				continue;
 			if (n >= each) {

@@ -28,7 +28,7 @@ long node_must(long ret, const char *what, const char *file, int line)
 	return ret;
 }
 
-/* A handle of the DSO that libfabric has loaded from the same file. */
+/* Open the DSO that libfabric has loaded from this file, and find a symbol. */
 static void *find_symbol(void **dso, const char *file, const char *symbol)
 {
 	const char *dir = getenv("FI_PROVIDER_PATH");

@@ -21,17 +21,18 @@ struct node {
 	struct fid_ep *ep;
 	struct fid_mr *mr;
 	fi_addr_t peer;
-	/* For connected endpoints; ep is the initiator's: */
+	/* For connected endpoints; ep is the initiator's endpoint. */
 	struct fid_eq *eq;
 	struct fid_pep *pep;
-	struct fid_ep
-		*served[NODE_SERVED]; /* indexed by the initiator's machine */
+	struct fid_ep *served[NODE_SERVED]; /* by the initiator's machine */
 };
 
 extern const struct pmsim_ops *pmsim;
 extern struct host_sim *host_sim;
 
-/* Exit with the call and its error when ret is negative. */
+/*
+ * Exit with the call's text and its error if the call returns a negative value.
+ */
 #define MUST(call) node_must((call), #call, __FILE__, __LINE__)
 long node_must(long ret, const char *what, const char *file, int line);
 
@@ -39,43 +40,44 @@ void nodes_setup(void);
 void nodes_teardown(void);
 enum nodes_kind {
 	NODES_OURS,
-	NODES_BARE, /* over the base alone */
+	NODES_BARE, /* over the base provider alone */
 	NODES_CONN, /* over ofi_rpmem, with connected endpoints */
 };
-/* Takes effect at the next nodes_reset(). */
+/* Select the kind of endpoints. Takes effect at the next nodes_reset(). */
 void nodes_are(enum nodes_kind kind);
 struct fid_fabric *nodes_fabric(void);
 const struct fi_info *nodes_info(void);
 /*
- * Call before the first domain of a run. keep: reuse the machines of the
- * previous run if they have this configuration; true when it did.
+ * Call before a run opens its first domain. keep: reuse the machines of the
+ * previous run if their configuration is the same. Returns true if it reused
+ * them.
  */
 bool nodes_reset(const struct pmsim_cfg *cfg, bool keep);
 
 #define NODE_NAME 16
-/* name: of the previous incarnation, or NULL. */
+/* name: the address of the target's previous incarnation, or NULL. */
 void node_open(struct node *n, unsigned int machine, const void *name);
 void node_name(const struct node *n, void *name);
 void node_peer(struct node *n, const void *name);
-/* Register persistent memory. */
+/* Register mem as persistent memory. */
 void node_register(struct node *n, void *mem, size_t len);
 void node_close(struct node *n);
 
-/* --- crash_conn.c: programs with connected endpoints --- */
+/* --- programs with connected endpoints (crash_conn.c) --- */
 
 enum node_event {
 	NODE_NOTHING,
 	NODE_CONNECTED,
-	NODE_OVER, /* initiator: it can connect again */
+	NODE_OVER, /* the initiator's connection has ended */
 };
 
 /* Open a target that listens at name, or at any address. */
 void node_listen(struct node *n, unsigned int machine, const void *name);
-/* Open an initiator, in place of node_open(), without an endpoint. */
+/* Open an initiator without an endpoint, instead of node_open(). */
 void node_begin(struct node *n, unsigned int machine);
 /* Close the initiator's endpoint, and connect a new one. */
 void node_connect(struct node *n, const void *name);
-/* The next event. The target has already accepted a CONNREQ. */
+/* Read the next event. A target has then already accepted a CONNREQ. */
 enum node_event node_event(struct node *n);
 
 #endif

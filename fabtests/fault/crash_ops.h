@@ -58,7 +58,7 @@
 		sizeof(struct crash_op),                                       \
 	.op[1] = {__VA_ARGS__}
 
-/* Write again behind the error that the event has caused. */
+/* Programs that write again after the error that the event has caused. */
 /* clang-format off */
 #define CRASH_REWRITES(event, member)                                          \
 	{.name = event ": a small durable write, repeated",               \

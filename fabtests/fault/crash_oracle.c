@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Judges a run by the completions that programs got, and by nothing else. */
+/* Judges a run only by the completions that programs got. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@ static bool is_write(const struct oracle_op *op)
 	       op->kind == CRASH_ATOMIC || is_zero(op);
 }
 
-/* Does op write this byte? A THEN writes where it stores. */
+/* Does op write byte b? A THEN writes the word that the target stores. */
 static bool writes_byte(const struct oracle_op *op, unsigned int b)
 {
 	if (op->kind == CRASH_THEN)
@@ -119,7 +119,7 @@ bool oracle_next_is_query(const struct oracle *o, unsigned int i)
 	return o->op[i][o->next[i]].kind == CRASH_QUERY;
 }
 
-/* The first write of this initiator that failed and was not repeated. */
+/* Find this initiator's first failed write that was not repeated. */
 static struct oracle_op *failed_write(struct oracle *o, unsigned int i)
 {
 	for (unsigned int k = 0; k < o->next[i]; k++) {
@@ -172,8 +172,8 @@ void oracle_unposted(struct oracle *o, struct oracle_op *op)
 }
 
 /*
- * The last write of this initiator to a byte, up to the commit and under the
- * commit's key: an earlier registration is another region.
+ * Find the initiator's last write to a byte that precedes the commit and has
+ * the commit's key: another key is another region.
  */
 static const struct oracle_op *last_write(const struct oracle *o,
 					  const struct oracle_op *commit,
@@ -184,7 +184,7 @@ static const struct oracle_op *last_write(const struct oracle *o,
 	for (unsigned int k = commit->number + 1; k--;) {
 		const struct oracle_op *op = &ops[k];
 
-		/* The store of a THEN comes behind the THEN's own commit. */
+		/* The store of a THEN follows the THEN's own commit. */
 		if (op == commit && op->kind == CRASH_THEN)
 			continue;
 		if (op->state != OP_NEW && op->state != OP_SKIPPED &&
@@ -204,9 +204,9 @@ static bool covers_byte(const struct oracle_op *commit, unsigned int b)
 }
 
 /*
- * The target takes a class back by closing connections. An initiator that has
- * not learned of that may still acknowledge earlier writes, by the proof that
- * the former connection gave, but no write that came later.
+ * The target withdraws a class by closing connections. An initiator that has
+ * not noticed this yet may still acknowledge earlier writes, by the former
+ * connection's proof, but no later write.
  */
 static enum oracle_phase phase_of(const struct oracle *o,
 				  const struct oracle_op *commit,
@@ -356,9 +356,9 @@ bool oracle_finished(const struct oracle *o)
 }
 
 /*
- * Had a commit covered byte b of op before step `before`? A commit of another
- * registration does not count: it says nothing about where writes to an earlier
- * registration are.
+ * Did a commit cover byte b of op before step `before`? A commit under another
+ * registration does not count: it proves nothing about writes to an earlier
+ * registration.
  */
 static bool was_committed(const struct oracle *o, const struct oracle_op *op,
 			  unsigned int b, unsigned int before)
@@ -374,7 +374,10 @@ static bool was_committed(const struct oracle *o, const struct oracle_op *op,
 	return false;
 }
 
-/* Does a completion say only that the bytes have left, before placement? */
+/*
+ * Does a completion prove only that the bytes have left, not that they are
+ * placed?
+ */
 static bool has_left(const struct oracle *o)
 {
 	return o->cell->fabric.connects ||
@@ -383,8 +386,8 @@ static bool has_left(const struct oracle *o)
 }
 
 /*
- * Did must certainly overwrite byte b of found? found NULL: the initial zeroes.
- * With relaxed ordering a completion alone proves no placement.
+ * Did `must` certainly overwrite byte b of `found`? found NULL: the initial
+ * zeros. With relaxed ordering a completion alone proves no placement.
  */
 static bool certainly_overwrote(const struct oracle *o,
 				const struct oracle_op *found,
@@ -401,8 +404,8 @@ static bool certainly_overwrote(const struct oracle *o,
 }
 
 /*
- * Whether byte b may be zero although the write `must` survived: a write of
- * zeros that `must` did not certainly overwrite may have come behind it.
+ * May byte b be zero although the write `must` survived? Yes, if a write of
+ * zeros that `must` did not certainly overwrite may be placed after `must`.
  */
 static bool zeros_possible(const struct oracle *o, const struct oracle_op *must,
 			   unsigned int b)
@@ -438,9 +441,10 @@ void oracle_registered(struct oracle *o, unsigned int step)
 }
 
 /*
- * The failure that bytes acknowledged then survive now. In the window the
- * former class may be wrong, so only the death of the process is survived.
- * Behind it the target has flushed once what the former method left behind.
+ * The failure class that acknowledged bytes survive now; acked: the phase in
+ * which the commit was acknowledged. In the window the former class may be
+ * wrong: bytes survive only the death of the process. After the window the
+ * target has flushed all bytes that the former method left unflushed.
  */
 static enum rp_class class_promised(const struct oracle *o,
 				    enum oracle_phase acked)
@@ -458,7 +462,7 @@ static enum rp_class class_promised(const struct oracle *o,
 	return weak < RP_CLASS_PROCESS ? weak : RP_CLASS_PROCESS;
 }
 
-/* Is "a before b" promised now, whatever a fact's weakening has ended? */
+/* Is "a before b" promised now, although a fact may have weakened? */
 static bool order_promised(const struct oracle *o,
 			   const struct oracle_op *second)
 {
@@ -467,12 +471,12 @@ static bool order_promised(const struct oracle *o,
 
 	if (!c->weakens || o->phase == ORACLE_BEFORE)
 		return true;
-	/* The target closes connections: b then comes without a. */
+	/* The target closes connections: b may then survive without a. */
 	for (unsigned int k = 0; k < second->number; k++) {
 		failed |= o->op[0][k].state == OP_FAILED;
 		waited |= o->op[0][k].kind == CRASH_WAIT;
 	}
-	/* Without waiting, a is before b by the former facts alone. */
+	/* Without a wait, only the former facts order a before b. */
 	if (second->kind != CRASH_THEN && (failed || !waited))
 		return false;
 	return c->spared == CRASH_SPARES_ALL ||
@@ -487,7 +491,7 @@ static size_t possible_values(enum rp_class class, const struct model *m,
 				       : model_after_kill(m, word, v, lost);
 }
 
-/* As possible_values(), for the order of words: DMA is modeled step by step. */
+/* Like possible_values(), but DMA is modeled step by step, to judge order. */
 static size_t survivors_soon(const struct oracle *o, const struct model *m,
 			     const void *word, uint64_t *v, bool *lost)
 {
@@ -528,7 +532,7 @@ static enum crash_result check_byte(struct oracle *o, unsigned int b,
 	return CRASH_OK;
 }
 
-/* May a cut leave bytes of the second, and not all of the first? */
+/* May a cut leave bytes of the second write, but not all bytes of the first? */
 static enum crash_result check_order(struct oracle *o, const struct model *m,
 				     const uint8_t *mem)
 {
@@ -539,8 +543,9 @@ static enum crash_result check_order(struct oracle *o, const struct model *m,
 	size_t n;
 
 	/*
-	 * An operation that was refused at once precedes nothing, and no commit
-	 * covers writes of another connection.
+	 * The order is not promised if the first operation was refused at once,
+	 * or if it used another connection: no commit covers writes of another
+	 * connection.
 	 */
 	if (first->state == OP_SKIPPED || first->conn != second->conn ||
 	    !order_promised(o, second))

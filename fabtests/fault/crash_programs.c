@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Short programs for exhaustive search, and longer ones from a seed. */
+/*
+ * Short programs for exhaustive search, and generators of long random programs.
+ */
 #include <string.h>
 
 #include "crash_ops.h"
@@ -132,8 +134,8 @@ const struct crash_prog crash_single[] = {
 	 .restarts = 1,
 	 A(W(0, 64), C(0, 64), WAIT, W(0, 64), C(0, 64))},
 	/*
-	 * The write is only placed: its proof, an atomic, flushed another
-	 * range.
+	 * The write is only placed: it is proved by an atomic, whose flush
+	 * covers another range.
 	 */
 	{.name = "proved by an atomic, cut, committed",
 	 .wide = true,
@@ -245,8 +247,8 @@ const struct crash_prog crash_single[] = {
 	 .cuts = 1,
 	 A(AT(0), WAIT, W(0, 64), C(0, 64))},
 	/*
-	 * The stop ends an operation with an error, whether the target has its
-	 * request or not: a write behind that error stays.
+	 * A stop ends an operation with an error, whether or not the target has
+	 * received the request. A write after that error must survive.
 	 */
 	CRASH_REWRITES("stopped", .stops),
 	CRASH_REWRITES("removed", .removes),
@@ -280,7 +282,8 @@ const size_t crash_nwait = sizeof(crash_wait) / sizeof(*crash_wait);
 
 const struct crash_prog crash_pipelined[] = {
 	/*
-	 * The smallest writes may travel in requests, which keep their order.
+	 * The smallest writes may travel inside requests, which keep their
+	 * order.
 	 */
 	{.name = "a, then as much of b in another line",
 	 .first = 1,
@@ -327,9 +330,9 @@ const struct crash_prog crash_then[] = {
 const size_t crash_nthen = sizeof(crash_then) / sizeof(*crash_then);
 
 /*
- * Programs of messages, judged alone: they contain no ordinary write, and no
- * write that would have to be one (in a new session, beside an outstanding
- * write).
+ * Programs of writes that travel in messages, judged one by one. They contain
+ * no plain write, and no write that the provider would send by RDMA: the first
+ * of a session, or one next to an outstanding write.
  */
 const struct crash_prog crash_send_single[] = {
 	{.name = "two messages, two lines", A(WC(0, 64), WC(64, 64))},
@@ -359,7 +362,7 @@ const size_t crash_nsend_wait =
 	sizeof(crash_send_wait) / sizeof(*crash_send_wait);
 
 const struct crash_prog crash_send_pipelined[] = {
-	/* Partial lines: writes of whole lines are never left to a batch. */
+	/* Parts of lines: the agent never batches writes of whole lines. */
 	{.name = "a and b are parts of lines",
 	 .first = 1,
 	 .second = 2,
@@ -413,7 +416,7 @@ static struct crash_op random_op(uint64_t *s)
 	struct crash_op op = {.kind = CRASH_WRITE};
 	uint64_t r = next_random(s) % 16;
 
-	/* Few offsets, so that operations overlap. */
+	/* Few offsets, so that operations often overlap. */
 	op.off = (unsigned int)(next_random(s) % 3 * 64 +
 				next_random(s) % 8 * 8);
 	op.len = (unsigned int)(1 + next_random(s) % 70);
@@ -479,7 +482,10 @@ void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 	out->cold = next_random(&s) % 2;
 	if (shape == CRASH_SINGLE)
 		return;
-	/* The first operations are a and b, undisturbed; random ones follow. */
+	/*
+	 * The first operations are a and b, without faults; random operations
+	 * follow.
+	 */
 	out->n[1] = 0;
 	out->restarts = out->cuts = out->stops = out->removes = out->rekeys = 0;
 	out->op[0][i++] = (struct crash_op)W(0, 64 + next_random(&s) % 32);
@@ -495,7 +501,7 @@ void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 		out->second = i;
 		out->op[0][i++] = (struct crash_op)C(104, 8);
 	}
-	/* Other initiators do not write to this range. */
+	/* No other initiator writes to this range. */
 	for (; i < out->n[0]; i++) {
 		if (out->op[0][i].kind == CRASH_SCATTER)
 			out->op[0][i].kind = CRASH_COMMIT;
@@ -529,7 +535,7 @@ void crash_random_sends(uint64_t seed, enum crash_shape shape,
 		out->second = i;
 		most = 112;
 	}
-	/* No two ranges overlap, so that no operation waits for another. */
+	/* No two ranges overlap, so no operation waits for another one. */
 	for (; i < out->n[0]; i++) {
 		unsigned int len = (unsigned int)(1 + next_random(&s) % 40);
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Programs with connected endpoints, which see their connections end. */
+/*
+ * Programs with connected endpoints, which receive the end of a connection as
+ * an event.
+ */
 #include "crash_ops.h"
 #include "crash_programs.h"
 
@@ -105,20 +108,23 @@ const struct crash_prog crash_conn[] = {
 	 .wide = true,
 	 .disk_failures = 1,
 	 A(W(0, 64), C(0, 64), W(64, 64), WAIT, C(0, 128))},
-	/* As in crash_single: a write behind an error stays. */
+	/* A write after an error must survive, as in crash_single. */
 	CRASH_REWRITES("stopped", .stops),
 	CRASH_REWRITES("weakened", .weakens),
 };
 const size_t crash_nconn = sizeof(crash_conn) / sizeof(*crash_conn);
 /* clang-format on */
 
-/* Uses bits of the seed that the program itself does not depend on. */
+/* Use bits of the seed that do not determine the program itself. */
 void crash_random_conns(uint64_t seed, struct crash_prog *prog)
 {
 	uint64_t r = (seed ^ 0x636f6e6e) * 0x9e3779b97f4a7c15ull;
 
 	prog->late = true;
-	/* a and b are undisturbed. */
+	/*
+	 * In a program that orders a before b, no fault disturbs the two
+	 * writes.
+	 */
 	if (prog->second)
 		return;
 	prog->cuts = r >> 60 & 3;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The verbs shim in the crash matrix. */
+/* The crash matrix over the verbs shim. */
 #ifndef CRASH_SHIM_H
 #define CRASH_SHIM_H
 
 #include "core/wire_desc.h"
 #include "crash_world.h"
 
-/* Names of the target's region and of the connection to it. */
+/* Addresses, rkeys and queue pair numbers of the target and the initiator. */
 #define SHIM_AT	       0x100000u
 #define SHIM_RKEY      7u
 #define SHIM_QPN       0x11u
@@ -15,11 +15,13 @@
 #define SHIM_RING      0x700000u
 #define SHIM_RING_RKEY 8u
 
-/* Operations of the device itself: atomic writes always, FLUSH for native. */
+/*
+ * The device's own operations: atomic writes always, FLUSH for method native.
+ */
 #define SHIM_NATIVE(m)                                                         \
 	((m) == RP_METHOD_NATIVE ? RP_DESC_NATIVE : RP_DESC_ATOMIC_WRITE)
 
-/* The descriptor of a target with facts f, whose device and agent can do m. */
+/* The descriptor of a target with facts f, whose device and agent support m. */
 struct rp_desc shim_desc(const struct rp_facts *f, enum rp_method m);
 
 #endif

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The target's agent in a run of the verbs shim, and its side connection. */
+/*
+ * The target's agent in a run of the verbs shim, and the agent's side
+ * connection.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +32,7 @@ static void deliver_answers(void)
 	look();
 }
 
-/* Before a flush the power may fail, and replies in flight may arrive. */
+/* Before each flush the power may fail, and replies in flight may arrive. */
 static void run_other_machines(void)
 {
 	if (!w.begun || w.meanwhile || w.seen != CRASH_OK)
@@ -80,7 +83,7 @@ static void op_store8(void *ctx, uint64_t *addr, uint64_t value)
 	check();
 }
 
-/* Store an atomic write, or the bytes of a write. */
+/* Store the value of an atomic write, or the bytes of a write. */
 static void op_copy(void *ctx, void *to, const void *from, size_t len)
 {
 	const uint8_t *first = from;
@@ -108,7 +111,7 @@ static uint64_t op_now(void *ctx)
 	return 0;
 }
 
-/* Start the agent: its method is the one that the shim has chosen. */
+/* Start the agent with the method that the shim has chosen. */
 void agent_start(void)
 {
 	const struct rp_desc d = shim_desc(&w.cell->believed, w.cell->forced);
@@ -160,7 +163,7 @@ void agent_end(void)
 	w.agent = NULL;
 }
 
-/* Would a poll of the ring see a message? Takes none. */
+/* Does the ring hold a message? Takes none. */
 static bool ring_has(void)
 {
 	struct rp_ring look = w.ring;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Maps scenarios of the verdicts to a queue pair that the program owns. */
+/* Maps scenarios of the verdicts to a queue pair that the program opened. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,8 @@
 #include "crash_shim.h"
 
 /*
- * The provider's single request is here a flush, an atomic write and a flush.
+ * The method that carries out m. The provider's THEN is one request; the shim
+ * sends a flush, an atomic write and a flush.
  */
 static enum rp_method carried_out(const struct verdict_method *m)
 {
@@ -37,7 +38,7 @@ struct rp_desc shim_desc(const struct rp_facts *f, enum rp_method m)
 	};
 }
 
-/* Does the shim choose this method, and no other, on these facts? */
+/* Does the shim choose exactly this method on these facts? */
 static bool shim_offers(const struct rp_facts *f, enum rp_method m,
 			enum rp_class required)
 {
@@ -55,9 +56,9 @@ static bool shim_offers(const struct rp_facts *f, enum rp_method m,
 }
 
 /*
- * The shim reads before it requests the agent, and proves delivery by a read,
- * so both methods contain a fence. A verdict against one of them says nothing
- * if the fence is valid.
+ * Does the shim's form of this method contain a valid read fence? The shim
+ * reads before it requests the agent, and proves delivery by a read. So a
+ * verdict against such a method does not apply where the fence alone is valid.
  */
 static bool contains_fence(const struct verdict_cell *cell,
 			   const struct verdict_method *m)
@@ -78,8 +79,8 @@ static bool contains_fence(const struct verdict_cell *cell,
 }
 
 /*
- * Two wrong methods may be valid together: the read pushes the bytes to the
- * memory controller, and msync commits the file's block map.
+ * Two methods that are wrong alone may be valid together: the read pushes the
+ * bytes to the memory controller, and msync commits the file's block map.
  */
 static bool valid_together(const struct verdict_cell *cell,
 			   const struct verdict_method *m)
@@ -91,7 +92,7 @@ static bool valid_together(const struct verdict_cell *cell,
 	       m->method == RP_METHOD_AGENT_MSYNC;
 }
 
-/* Facts that lead to this method, other than the scenario's. */
+/* Facts, other than the scenario's, that make the shim choose method m. */
 static struct rp_facts facts_leading_to(enum rp_method m, enum rp_class against)
 {
 	struct rp_facts f = {
@@ -124,7 +125,7 @@ bool crash_inplace(const struct verdict_cell *cell,
 	return false;
 }
 
-/* A shim's target does not close the program's queue pairs. */
+/* No fact weakens here: a shim's target does not close queue pairs. */
 bool crash_weakening(const struct verdict_cell *cell,
 		     const struct verdict_method *m, unsigned int n,
 		     struct crash_cell *out)
@@ -138,7 +139,7 @@ bool crash_built(const struct verdict_cell *cell,
 	const enum rp_method by = carried_out(m);
 	bool chosen;
 
-	/* A SEND and a write with data are the program's own operations. */
+	/* The program itself posts a SEND or a write with data. */
 	if (cell->op != VERDICT_WRITE)
 		return false;
 	chosen = shim_offers(&cell->facts, by, cell->against);
@@ -147,8 +148,9 @@ bool crash_built(const struct verdict_cell *cell,
 	if (by == RP_METHOD_DELIVERY || contains_fence(cell, m) ||
 	    valid_together(cell, m))
 		return false;
-	/* Without an order of the method, the program posts b only after a has
-	 * completed. */
+	/*
+	 * In a method without order the program posts b after a has completed.
+	 */
 	if (chosen && m->order == VERDICT_ALONE) {
 		fprintf(stderr, "%s: %s is forbidden, and the shim does it\n",
 			cell->name, m->name);
@@ -166,7 +168,9 @@ static void fill_cell(const struct verdict_cell *cell,
 
 	out->truth = crash_truth(cell, place, domain);
 	out->truth.levels = MODEL_VISIBLE | MODEL_PERSISTENT;
-	/* Lost connections are reported; a write is acknowledged on receipt. */
+	/*
+	 * Loss of a connection is reported; a write is acknowledged on receipt.
+	 */
 	out->fabric = (struct pmsim_cfg){
 		.ordered = true,
 		.placed_acks = !dma,
@@ -177,7 +181,7 @@ static void fill_cell(const struct verdict_cell *cell,
 	/*
 	 * If the adapter's buffers survive, no read flushes them. An adapter
 	 * that reorders writes may then place two writes to the same bytes in
-	 * either order, so programs of this cell have one initiator.
+	 * either order, so only one initiator runs in this cell.
 	 */
 	out->alone = m->valid && dma && out->forced == RP_METHOD_DELIVERY;
 	out->believed = m->valid || shim_offers(f, out->forced, cell->against)
@@ -191,8 +195,8 @@ bool crash_variant(const struct verdict_cell *cell,
 {
 	const struct rp_facts *f = &cell->facts;
 	/*
-	 * A device orders its own atomic write behind its FLUSH or a read.
-	 * Without such a device the agent stores, and another method flushes.
+	 * A device executes its own atomic write after its FLUSH or a read.
+	 * Without atomic writes the agent stores, and another method flushes.
 	 */
 	static const struct {
 		enum rp_method by;
@@ -218,7 +222,10 @@ bool crash_variant(const struct verdict_cell *cell,
 
 		for (; dlo <= dhi; dlo++)
 			for (unsigned int k = 0; k <= also; k++) {
-				/* An unknown domain is not none: verdicts. */
+				/*
+				 * By verdicts.tsv an unknown domain is any
+				 * domain but none.
+				 */
 				if (!f->domain && dlo == RP_DOMAIN_NONE)
 					continue;
 				if (n--)

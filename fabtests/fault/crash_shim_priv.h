@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* State of one run of the verbs shim, shared by its parts. */
+/* The state of one run of the verbs shim, shared by its source files. */
 #ifndef CRASH_SHIM_PRIV_H
 #define CRASH_SHIM_PRIV_H
 
@@ -10,7 +10,7 @@
 
 #define QUEUE  64
 #define CQE    64
-#define QP     1 /* the number of the connection in the model */
+#define QP     1 /* number of the queue pair in the model */
 #define SECOND 1000000000ull
 
 struct wr {
@@ -24,7 +24,7 @@ struct wr {
 	uint64_t wr_id;
 	unsigned int flags;
 	size_t off, len;
-	const void *buf; /* WRITE, RING: which bytes */
+	const void *buf; /* WRITE, RING: the bytes */
 	uint64_t value;
 	bool done;
 	enum ibv_wc_status status;
@@ -36,7 +36,7 @@ struct msg {
 };
 
 struct shim_world {
-	struct rp_qp q; /* first: the shim's ops get a pointer to it */
+	struct rp_qp q; /* first: the shim's ops get this address */
 	struct ibv_qp qp;
 	struct ibv_cq base;
 	struct rpmem_cq *cq;
@@ -47,7 +47,7 @@ struct shim_world {
 	struct choices *c;
 	enum crash_trace trace;
 	struct crash_stats *st;
-	struct model_cfg truth; /* of the cell's hardware */
+	struct model_cfg truth; /* the cell's hardware */
 	struct model *model;
 	uint8_t *mem;
 	struct oracle o;
@@ -73,7 +73,7 @@ struct shim_world {
 		void *buf;
 	} listen[QUEUE];
 	bool side_error;
-	/* The agent sees messages in the ring, unless it is parked. */
+	/* The agent polls the ring unless it is parked. */
 	struct rp_ring ring;
 	uint8_t ring_in[RP_RING_LEN];
 	bool parked;
@@ -82,19 +82,19 @@ struct shim_world {
 extern struct shim_world w;
 
 __attribute__((format(printf, 1, 2))) void say(const char *fmt, ...);
-/* Would a cut now lose anything? */
+/* Judge whether a cut now would lose acknowledged bytes. */
 void check(void);
-/* The program polls its queue. */
+/* Let the program poll its completion queue. */
 void look(void);
 void complete(uint64_t wr_id, uint32_t number, int opcode, size_t len,
 	      enum ibv_wc_status status);
 
 void agent_start(void);
 void agent_end(void);
-/* Has the agent work to do? agent_turn() then does all of it. */
+/* Has the agent work to do? Then agent_turn() does all of it. */
 bool agent_has_work(void);
 void agent_turn(void);
-/* May the agent park? agent_sleep() then does, and reports it. */
+/* May the agent park? Then agent_sleep() parks it and reports that. */
 bool agent_may_sleep(void);
 void agent_sleep(void);
 void agent_wake(void);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Programs of initiators that own their queue pair: writes and flushes. */
+/* Programs of initiators that open their own queue pair: writes and flushes. */
 #include <string.h>
 
 #include "crash_ops.h"
@@ -62,7 +62,7 @@ const struct crash_prog crash_pipelined[] = {
 };
 const size_t crash_npipelined = COUNT(crash_pipelined);
 
-/* The record, and behind it the tail that announces it: an atomic write. */
+/* A record, then an atomic write of the tail that announces the record. */
 const struct crash_prog crash_then[] = {
 	{.name = "record and tail", .first = 1, .second = 2,
 	 A(W(0, 64), T(0, 64, 128))},
@@ -79,7 +79,7 @@ const struct crash_prog crash_then[] = {
 const size_t crash_nthen = COUNT(crash_then);
 /* clang-format on */
 
-/* Empty: these programs exist for the provider only. */
+/* Empty: only the provider sends writes in messages. */
 const struct crash_prog crash_send_single[1], crash_send_wait[1],
 	crash_send_pipelined[1], crash_send_then[1], crash_conn[1];
 const size_t crash_nsend_single, crash_nsend_wait, crash_nsend_pipelined,
@@ -120,8 +120,8 @@ void crash_random_program(uint64_t seed, enum crash_shape shape, bool breaks,
 		out->cuts = 1;
 	if (shape != CRASH_SINGLE) {
 		/*
-		 * The program begins with a, its flush, and b; random
-		 * operations elsewhere follow.
+		 * The program begins with a, a's flush, and b; random
+		 * operations on other bytes follow.
 		 */
 		out->op[0][n = 0] = (struct crash_op)W(0, 72);
 		if (shape != CRASH_ORDER_THEN)

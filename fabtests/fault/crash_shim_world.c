@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* One run over a queue pair: shim and agent are real, choices play the wires.
+/*
+ * Runs one program over a simulated queue pair, with the real shim and agent.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -11,11 +12,12 @@
 #include "crash_shim_priv.h"
 
 /*
- * The target's adapter takes requests up in order. Then writes and atomic
- * writes are on their way to memory; a read, a flush, and an atomic write
- * behind a flush or with a fence wait until the adapter gets to them, and a
- * later write may pass them by then. If a CPU places the bytes it executes
- * everything in order. Completions come in order, and programs poll at once.
+ * The target's adapter takes requests in posting order. Writes and atomic
+ * writes are then on their way to memory. Three kinds of request wait in the
+ * adapter for their turn, and a later write may pass them: a read, a flush, and
+ * an atomic write that follows a flush or has a fence flag. If a CPU places the
+ * bytes, it executes all requests in order. Completions come in order, and
+ * programs poll at once.
  */
 struct shim_world w;
 
@@ -56,7 +58,7 @@ void complete(uint64_t wr_id, uint32_t number, int opcode, size_t len,
 	};
 }
 
-/* Complete requests in their order, whatever order executed them. */
+/* Complete executed requests in posting order. */
 static void complete_front(void)
 {
 	static const int opcodes[] = {
@@ -82,8 +84,11 @@ static void record_completion(const struct ibv_wc *wc)
 	struct oracle_op *op = (struct oracle_op *)(uintptr_t)wc->wr_id;
 
 	if (!op)
-		return; /* completed before the run began */
-	/* Three requests have this wr_id: only the first error is recorded. */
+		return; /* of a request posted before the run */
+	/*
+	 * A THEN's three requests share this wr_id: record only the first
+	 * error.
+	 */
 	if (wc->status && op->kind == CRASH_THEN && op->state == OP_FAILED)
 		return;
 	say("completes: %s %s", oracle_op_name(op),
@@ -136,8 +141,8 @@ static void execute_request(struct wr *r)
 		break;
 	case WR_RING:
 		/*
-		 * The ring is outside the model: the agent sees it at once, the
-		 * worst case.
+		 * The ring is not part of the model: the agent reads the bytes
+		 * at once, the worst case.
 		 */
 		memcpy(w.ring_in + r->off, r->buf, r->len);
 		break;
@@ -148,7 +153,8 @@ static void execute_request(struct wr *r)
 		model_dma_flush(w.model, QP, MODEL_PERSISTENT, w.mem + r->off,
 				r->len);
 		/*
-		 * A CPU that executes the flush writes back as the agent would.
+		 * A CPU that executes the flush writes the lines back as the
+		 * agent would.
 		 */
 		if (!in_order())
 			break;
@@ -158,7 +164,7 @@ static void execute_request(struct wr *r)
 	}
 }
 
-/* Does the request wait in the adapter for its turn? */
+/* Does request i wait in the adapter for its turn? */
 static bool waits_for_turn(const struct wr *r, unsigned int i)
 {
 	if (r->kind == WR_READ || r->kind == WR_FLUSH)
@@ -174,7 +180,7 @@ static bool waits_for_turn(const struct wr *r, unsigned int i)
 	return false;
 }
 
-/* Take up requests that do not wait at once. */
+/* Execute the requests that need not wait for their turn. */
 static void take_up(void)
 {
 	for (unsigned int i = 0; i < w.nqueue; i++)
@@ -389,7 +395,7 @@ static const struct rp_qp_ops ops = {
 	.now = do_now,
 };
 
-/* --- the program --- */
+/* --- the simulated program --- */
 
 static void wr_flush(size_t off, size_t len)
 {
@@ -494,7 +500,7 @@ static void start_run(void)
 	if (rp_desc_put(buf, &d) || rp_qp_add_region(&w.q, buf, &cfg))
 		abort();
 	/*
-	 * The first request makes the session and sends HELLO: do that before
+	 * The first request opens the session and sends HELLO. Post it before
 	 * the run.
 	 */
 	if (w.cell->forced >= RP_METHOD_AGENT_SFENCE) {
@@ -519,12 +525,12 @@ static void end_run(void)
 	if (w.agent)
 		agent_end();
 	rp_qp_fini(&w.q);
-	/* Completions of requests that never completed have no owner. */
+	/* Drop completions of canceled requests: no operation owns them. */
 	w.nwc = 0;
 	rpmem_detach_cq(w.cq);
 }
 
-/* Take one of all possible next steps. False: there is none. */
+/* Choose and take one of the possible next steps. False: there is none. */
 static bool take_step(void)
 {
 	const size_t pieces = model_dma_ready(w.model);
@@ -533,7 +539,7 @@ static bool take_step(void)
 		   may_agent = agent_has_work(), may_park = agent_may_sleep();
 	unsigned int n = may_post + may_turn + may_agent, pick;
 
-	/* Parking is optional: it is no step if there is no other one. */
+	/* Parking is optional: it is offered only with other steps. */
 	if (n)
 		n += may_park;
 
@@ -601,7 +607,7 @@ enum crash_result crash_run(const struct crash_cell *cell,
 	return w.seen;
 }
 
-/* Drop log lines: completions carry the results. */
+/* Drop log lines: a run is judged by its completions. */
 static void drop_log_line(enum rp_log_level level, const char *text)
 {
 }

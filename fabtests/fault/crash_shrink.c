@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Makes a failing path short: drop choices, and take earlier possibilities. */
+/*
+ * Shortens a failing path: drops choices, and replaces them by earlier
+ * possibilities.
+ */
 #include <string.h>
 
 #include "crash_world.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A scenario of the verdicts as hardware. */
+/* The simulated hardware of a scenario of the verdicts. */
 #include "crash_cells.h"
 
 static const enum model_kind kinds[] = {
@@ -16,7 +16,7 @@ static const enum model_place places[] = {
 	[RP_PLACE_DMA_MEMORY] = MODEL_DMA_MEMORY,
 };
 
-/* An unknown domain may be a known one but none, or virtio-pmem's. */
+/* An unknown domain is any known domain but none, or virtio-pmem's. */
 static const enum model_domain domains[] = {
 	[RP_DOMAIN_UNKNOWN] = MODEL_FLUSHED, [RP_DOMAIN_NONE] = MODEL_NONE,
 	[RP_DOMAIN_MEMCTRL] = MODEL_ADR,     [RP_DOMAIN_CPUCACHE] = MODEL_EADR,
@@ -34,7 +34,10 @@ struct model_cfg crash_truth(const struct verdict_cell *cell,
 			f->memory >= RP_MEM_DAX ? domains[domain] : MODEL_NONE,
 		.place = places[place],
 		.fence = f->fence == RP_YES,
-		/* single: relaxed order leaves too many orders to search */
+		/*
+		 * only compound cells: relaxed order has too many orders for
+		 * the others
+		 */
 		.relaxed = place >= RP_PLACE_DMA_CACHE && cell->compound,
 	};
 }

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The facts of a scenario that can weaken under a registration, and to what. */
+/*
+ * Which facts of a scenario can weaken while a region is registered, and to
+ * what.
+ */
 #include "crash_cells.h"
 
 static bool is_dax(const struct crash_cell *c)
@@ -8,8 +11,8 @@ static bool is_dax(const struct crash_cell *c)
 }
 
 /*
- * Does the method leave nothing to a domain above the memory controller's? With
- * a fence or native FLUSH the agent executes atomics, for the caches.
+ * Does the method flush all bytes to the memory controller? With a fence or
+ * native FLUSH the agent leaves the bytes of atomics in the CPU caches.
  */
 static bool reaches_memory(enum rp_method m)
 {
@@ -17,7 +20,7 @@ static bool reaches_memory(enum rp_method m)
 	       m == RP_METHOD_AGENT_MSYNC;
 }
 
-/* eADR to ADR, or a whole system that is persistent no more. */
+/* eADR, or a domain of the whole system, weakens to ADR. */
 static bool caches_volatile(struct crash_cell *c, enum rp_method m)
 {
 	c->weak.domain = MODEL_ADR;
@@ -26,7 +29,7 @@ static bool caches_volatile(struct crash_cell *c, enum rp_method m)
 	return is_dax(c) && c->truth.domain > MODEL_ADR;
 }
 
-/* The adapter's buffers are lost, the caches are not. */
+/* The adapter's buffers become volatile; the caches stay persistent. */
 static bool adapter_volatile(struct crash_cell *c, enum rp_method m)
 {
 	c->weak.domain = MODEL_EADR;
@@ -36,7 +39,7 @@ static bool adapter_volatile(struct crash_cell *c, enum rp_method m)
 	return is_dax(c) && c->truth.domain == MODEL_SYSTEM;
 }
 
-/* A DIMM is not armed: nothing keeps its bytes, msync neither. */
+/* A DIMM is not armed: nothing keeps its bytes, not even msync. */
 static bool dimm_not_armed(struct crash_cell *c, enum rp_method m)
 {
 	c->weak.domain = MODEL_NONE;
@@ -45,7 +48,10 @@ static bool dimm_not_armed(struct crash_cell *c, enum rp_method m)
 	return is_dax(c) && c->truth.domain != MODEL_NONE;
 }
 
-/* DDIO goes on: what is in memory stays, what comes stays in the cache. */
+/*
+ * DDIO is switched on: bytes in memory stay there, later ones stay in the
+ * cache.
+ */
 static bool dma_cached(struct crash_cell *c, enum rp_method m)
 {
 	c->weak.place = MODEL_DMA_CACHE;
@@ -54,7 +60,7 @@ static bool dma_cached(struct crash_cell *c, enum rp_method m)
 	return is_dax(c) && c->truth.place == MODEL_DMA_MEMORY;
 }
 
-/* The disk's volatile cache goes on, and Linux does not know. */
+/* The disk's volatile cache is switched on, and Linux does not know. */
 static bool disk_cached(struct crash_cell *c, enum rp_method m)
 {
 	c->weak.cached = true;
@@ -64,7 +70,7 @@ static bool disk_cached(struct crash_cell *c, enum rp_method m)
 	return c->truth.kind == MODEL_FILE;
 }
 
-/* The operator takes the last class away. */
+/* The operator limits the class of the memory to none. */
 static bool nothing_kept(struct crash_cell *c, enum rp_method m)
 {
 	c->weak.kind = MODEL_ANON;
@@ -85,7 +91,7 @@ static const struct {
 	{"the operator limits the class to none", nothing_kept},
 };
 
-/* Is the method had on the true facts, by itself or by force? */
+/* Do the true facts allow method m, chosen or forced? */
 static bool is_had(const struct crash_cell *c, enum rp_method m,
 		   enum rp_method *forced)
 {
