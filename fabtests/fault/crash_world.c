@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The actions that an adversary orders, and what follows from them. */
+/*
+ * One run: takes the actions that an adversary chooses, and judges the outcome.
+ */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +17,11 @@
 #define MS	  1000000ull
 #define PUMP_MAX  100
 #define TICKS_MAX 60
-/* The provider reads connection events at most this often. */
+/* The least time between two readings of connection events by the provider. */
 #define LOOKED_AT (2 * MS)
 /* More than FI_OFI_RPMEM_TIMEOUT. */
 #define STOPPED (1500 * MS)
-/*
- * Bytes of a durable write that still travels in one message with cell->apart.
- */
+/* Longest durable write that travels in one message with cell->apart. */
 #define APART_MAX 8
 
 struct world w;
@@ -88,14 +88,15 @@ static void record_end(struct oracle_op *op, bool ok, int err)
 }
 
 /*
- * The target reads no completion of a message that stays where the NIC put it.
+ * The target reads no completion of a message that stays where the NIC placed
+ * it.
  */
 static bool target_looks(void)
 {
 	return !w.cell->inplace || w.cell->inplace == VERDICT_INPLACE_CLWB;
 }
 
-/* Does the program see something when it polls now? */
+/* Would the program read an event or a completion if it polled now? */
 static bool waits_for(unsigned int machine)
 {
 	if (machine == TARGET && !target_looks())
@@ -117,7 +118,10 @@ void run(unsigned int machine)
 	if (machine == TARGET && (w.dead || !target_looks()))
 		return;
 	pmsim->use_machine(machine);
-	/* All machines share a fabric, and the target may be reading events. */
+	/*
+	 * All machines share one simulated fabric, and the target may be
+	 * reading events.
+	 */
 	if (w.cell->conn && !w.flushing)
 		look_at_events(machine);
 	if (w.cell->inplace && machine != TARGET)
@@ -166,7 +170,7 @@ static bool any_waits(void)
 	return any;
 }
 
-/* Deliver everything and let every program poll until nothing moves. */
+/* Deliver all messages and let every program poll until nothing changes. */
 static void deliver_all(void)
 {
 	for (int i = 0; i < PUMP_MAX; i++) {
@@ -185,7 +189,10 @@ static void deliver_all(void)
 	node_must(-FI_EBUSY, "the first commit never ends", __FILE__, __LINE__);
 }
 
-/* Post a commit of count ranges, CRASH_APART from each other. */
+/*
+ * Post a commit of count ranges; each begins CRASH_APART after the previous
+ * one.
+ */
 static ssize_t post_commit(struct node *n, unsigned int off, unsigned int len,
 			   size_t count, const struct fi_rpmem_then *then,
 			   void *context)
@@ -200,7 +207,7 @@ static ssize_t post_commit(struct node *n, unsigned int off, unsigned int len,
 			   rp_class_encode(w.cell->against), then, context);
 }
 
-/* Retry while the private connection is being made. */
+/* Post a write or a commit; retry while the private connection is set up. */
 static void warm_post(struct node *n, bool commit)
 {
 	static const uint64_t any = 0x0101010101010101ull;
@@ -249,7 +256,8 @@ static void open_initiator(unsigned int i)
 }
 
 /*
- * An atomic changes memory without the model, which must know the value before.
+ * Touch the words of atomics: an atomic changes memory without the model, which
+ * must know the previous value.
  */
 static void pretouch_words(void)
 {
@@ -272,7 +280,7 @@ static void open_all(void)
 	nodes_are(w.cell->inplace ? NODES_BARE
 		  : w.cell->conn  ? NODES_CONN
 				  : NODES_OURS);
-	/* Reusing the machines is much cheaper than new ones. */
+	/* Reusing the previous machines is much faster than making new ones. */
 	if (!nodes_reset(
 		    &w.cell->fabric,
 		    model && !memcmp(&truth, &w.cell->truth, sizeof(truth)))) {
@@ -294,7 +302,8 @@ static void open_all(void)
 		open_initiator(i);
 	if (w.cell->inplace) {
 		/*
-		 * The target needs the initiators' addresses for its replies.
+		 * The target needs the initiators' addresses to send its
+		 * replies.
 		 */
 		for (unsigned int i = 0; i < w.ninits; i++) {
 			uint8_t name[NODE_NAME];
@@ -455,7 +464,7 @@ void dma_choices(bool at_least_one)
 	}
 }
 
-/* Deliver n messages; without an order in the base, any of them. */
+/* Deliver n messages; if the base keeps no order, any of those in flight. */
 static void deliver_messages(const struct pmsim_wire *x, unsigned int n)
 {
 	unsigned int left = x->in_flight, pick;
@@ -473,7 +482,10 @@ static void deliver_messages(const struct pmsim_wire *x, unsigned int n)
 	}
 }
 
-/* Run one machine's program; check its results before it polls, too. */
+/*
+ * Run one machine's program. If its writes are ordered, check before it polls,
+ * too.
+ */
 static enum crash_result act_run(const struct act *a)
 {
 	enum crash_result ret = CRASH_OK;
@@ -488,8 +500,8 @@ static enum crash_result act_run(const struct act *a)
 		any = true;
 	}
 	/*
-	 * A cut may find DMA anywhere, so its progress matters only when
-	 * somebody observes it: the program, or a NIC that acknowledges. Only
+	 * A cut may find DMA at any point, so DMA's progress matters only when
+	 * it is observed: by the program, or by a NIC that acknowledges. Only
 	 * "a before b" is judged by the bytes present together.
 	 */
 	if (a->machine == TARGET &&
@@ -504,7 +516,10 @@ static enum crash_result act_run(const struct act *a)
 	return w.seen;
 }
 
-/* Posted operations may arrive until the target has closed its end. */
+/*
+ * Cut initiator i's private connection. Posted operations may arrive until the
+ * target has closed its end.
+ */
 static void act_cut(unsigned int i)
 {
 	static const char *const whom[] = {"", ", reported to the target, too",
@@ -516,14 +531,17 @@ static void act_cut(unsigned int i)
 		   informed == 1 ? PMSIM_CUT_BOTH : PMSIM_CUT_HERE);
 	w.cuts++;
 	w.st->breaks++;
-	/* The initiator learns of the cut now, or later. */
+	/* The initiator learns of the cut now or later. */
 	if (w.prog->late && !choose(w.c, 2))
 		return;
 	pmsim->tell(i);
 	run(i);
 }
 
-/* Operations that the initiator has posted may arrive after the stop. */
+/*
+ * Stop the target for longer than initiator i waits. Operations that the
+ * initiator has posted may arrive after the stop.
+ */
 static void act_stop(unsigned int i)
 {
 	say("the target stops, for longer than %s waits", who(i));
@@ -553,7 +571,7 @@ static void act_restart(void)
 	dma_choices(false);
 	say("the target %s", power ? "loses power, which comes back"
 				   : "is killed and started again");
-	/* Lose all bytes that may be lost. */
+	/* A power cut loses all bytes that may be lost. */
 	if (power)
 		model_cut(w.model, NULL, NULL);
 	memcpy(name, w.target_name, sizeof(name));
@@ -605,7 +623,10 @@ static void act_tick(void)
 
 /* --- the possible actions --- */
 
-/* Add every way in which messages may have arrived, most arrivals first. */
+/*
+ * Add a run for each set of messages that may have arrived, most arrivals
+ * first.
+ */
 static size_t add_runs(struct act *out, size_t n, size_t max, unsigned int m)
 {
 	struct act a = {.kind = ACT_RUN, .machine = m};
@@ -617,7 +638,10 @@ static size_t add_runs(struct act *out, size_t n, size_t max, unsigned int m)
 		a.arrive[k] = w.wire[k].in_flight;
 		any |= a.arrive[k];
 	}
-	/* Something may have arrived before, and was not polled yet. */
+	/*
+	 * A run without arrivals: earlier arrivals may not have been polled
+	 * yet.
+	 */
 	if (waits_for(m) || (m == TARGET && w.cell->fabric.placed_acks &&
 			     model_dma_pending(w.model))) {
 		struct act none = {.kind = ACT_RUN, .machine = m};
@@ -627,7 +651,7 @@ static size_t add_runs(struct act *out, size_t n, size_t max, unsigned int m)
 	}
 	while (any && n < max) {
 		out[n++] = a;
-		/* Count down over all wires to this machine. */
+		/* Count down the arrivals over all wires to this machine. */
 		any = false;
 		for (size_t k = 0; k < w.nwires; k++) {
 			if (w.wire[k].to != m)
@@ -639,7 +663,7 @@ static size_t add_runs(struct act *out, size_t n, size_t max, unsigned int m)
 			}
 			a.arrive[k] = w.wire[k].in_flight;
 		}
-		/* No arrival at all is the run added above. */
+		/* The run without arrivals was added above. */
 		any = false;
 		for (size_t k = 0; k < w.nwires; k++)
 			any |= a.arrive[k] != 0;
@@ -692,15 +716,16 @@ static size_t all_actions(struct act *out, size_t max)
 }
 
 /*
- * Two machines act independently: neither polls what the other posts before a
- * later action. One order therefore stands for both, the one with initiators
- * first: they can only believe more, earlier. The model follows the bytes of a
- * weakened domain from the start, so when it weakens plays no role before the
- * target notices; the order with the change last promises most.
+ * Do two actions commute? Two machines act independently if neither polls what
+ * the other posts before a later action. One order then stands for both:
+ * initiators first, which can only trust more, earlier. The model follows the
+ * bytes of a weakened domain from the start, so the moment of weakening does
+ * not matter before the target notices: the order that weakens last promises
+ * most.
  */
 static bool acts_independent(const struct act *a, const struct act *b)
 {
-	/* The end of a connection, or a new one, is an event for both. */
+	/* Both ends are notified when a connection ends or is made. */
 	if (w.cell->fabric.connects &&
 	    (w.cuts || w.stops || w.removes || w.restarts || w.rekeys ||
 	     w.dead || w.ticks || w.prog->cold || w.noticed))
@@ -738,8 +763,8 @@ static void wake_dependent(const struct act *a)
 }
 
 /*
- * Take the next action. False: none is left; *how is CRASH_PRUNED if other runs
- * have taken all that were.
+ * Take the next action. False: there is none; *how is CRASH_PRUNED if other
+ * runs have taken all of them.
  */
 static bool take_action(enum crash_result *how)
 {
@@ -811,8 +836,8 @@ static bool take_action(enum crash_result *how)
 }
 
 /*
- * Deliver everything in flight: no part of an ended operation may arrive behind
- * what was committed since.
+ * Deliver everything in flight: no part of an ended operation may arrive over
+ * bytes committed since.
  */
 static enum crash_result arrive_late(void)
 {

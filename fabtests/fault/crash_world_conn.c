@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Connection events, in a world whose programs have connected endpoints. */
+/* Connection events of programs with connected endpoints. */
 #include "crash_world_priv.h"
 
 void look_at_events(unsigned int machine)
@@ -16,7 +16,7 @@ void look_at_events(unsigned int machine)
 	}
 }
 
-/* Connect a new endpoint: commits on it cover no earlier write. */
+/* Connect initiator i's new endpoint: commits on it cover no earlier write. */
 void connect_again(unsigned int i)
 {
 	say("%s connects again", who(i));

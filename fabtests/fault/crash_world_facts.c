@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Facts of the target's machine that weaken while the programs run. */
+/* Facts of the target's machine that weaken while programs run. */
 #include "config.h"
 
 #include <stdio.h>
@@ -9,9 +9,9 @@
 #include "crash_world_priv.h"
 
 #define MS 1000000ull
-/* The time in which a target that makes progress takes the class back. */
+/* The time in which a target that polls withdraws the class. */
 #define LIMIT_MS 1000
-/* Steps of it, in each of which the target polls. */
+/* Part of LIMIT_MS after which the target polls once. */
 #define STEP_MS (LIMIT_MS / 5 * 2)
 
 static int source_fd;
@@ -52,7 +52,10 @@ void act_weaken(void)
 	say("%s", w.cell->weakens);
 	w.weakened = true;
 	source_write(1);
-	/* A registration by a method that is valid no more is refused. */
+	/*
+	 * The target refuses a registration by a method that is no longer
+	 * valid.
+	 */
 	if (rp_method_best(&w.cell->weak_facts,
 			   rp_methods_allowed(w.cell->forced))
 		    .method == RP_METHOD_REFUSED)
@@ -68,7 +71,7 @@ static void pass(unsigned int ms)
 	run(TARGET);
 }
 
-/* Requests arrive in the poll in which the target believes the change. */
+/* Deliver all requests to the poll in which the target notices the change. */
 static void requests_arrive(void)
 {
 	say("all requests arrive when the target believes the change");

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* An atomic on a connection that is cut ends once, and commits go on. */
+/*
+ * An atomic whose connection is cut completes once, and later commits succeed.
+ */
 #include <stdio.h>
 #include <string.h>
 
 #include "fault/testbed.h"
 
 #define TIMEOUT 300u /* FI_OFI_RPMEM_TIMEOUT, ms */
-#define ROUNDS	3    /* cuts in one row */
+#define ROUNDS	3    /* cuts in one test row */
 #define POOL	65536
 #define AT_ONCE 12
 
@@ -23,9 +25,9 @@ static const struct {
 
 /* The moment at which the connections are cut. */
 enum when {
-	BEHIND_STOPPED, /* behind the call, to a stopped target */
-	BEHIND,		/* behind the call */
-	IN_FRONT,	/* in front of the call */
+	BEHIND_STOPPED, /* after the call, target stopped */
+	BEHIND,		/* after the call */
+	IN_FRONT,	/* before the call */
 	WHENS,
 };
 static const char *const whens[WHENS] = {"cut behind it at a stopped target",
@@ -45,10 +47,10 @@ static void row_name(size_t row, char *name, size_t size)
 		 whens[WHEN(row)]);
 }
 
-/* One atomic and one cut: NULL, or what is wrong. */
+/* Run one atomic and one cut. NULL, or the failure. */
 static const char *cut_once(struct bed *b, size_t row)
 {
-	/* Static: an entry may come after a failed row has returned. */
+	/* Static: a completion may come after a failed row has returned. */
 	static uint64_t operand = 7, compare, result;
 	static struct bed_op ops[ROUNDS];
 	static int round;
@@ -94,7 +96,7 @@ static const char *row_run(size_t row)
 		wrong = cut_once(&b, row);
 		if (wrong)
 			return wrong;
-		/* Write elsewhere, and over the atomic's bytes. */
+		/* Commit other bytes, then the atomic's bytes. */
 		bytes[0] = bed_mix(seed + row, (unsigned int)i);
 		wrong = bed_commit_again(&b, bytes, 4096, sizeof(bytes));
 		if (wrong)

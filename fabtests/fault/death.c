@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A target dies with 1,000 commits outstanding: each ends once, in time. */
+/*
+ * A target dies with 1,000 outstanding commits: each completes once, in time.
+ */
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,10 +12,10 @@
 #include "fault/duo.h"
 
 #define COMMITS 1000
-/* Seconds that a commit may take beyond the timeout, on an idle processor. */
+/* Seconds that a commit may take beyond the timeout, on an idle machine. */
 #define SLACK 1
 
-/* How the program waits. */
+/* How the program waits for completions. */
 enum how {
 	POLLS,
 	SLEEPS,
@@ -32,7 +34,7 @@ static char sentence[200];
 		return sentence;                                               \
 	} while (0)
 
-/* Sleep on the descriptor until there may be something to read. */
+/* Sleep on the CQ's descriptor until a completion may be readable. */
 static void sleep_on_fd(struct side *s)
 {
 	struct fid *fids[] = {&s->cq->fid};
@@ -67,8 +69,8 @@ static const char *reap_entries(struct side *s, int *ends)
 		if (fi_cq_readerr(s->cq, &err, 0) != 1)
 			continue;
 		/*
-		 * The loss may be reported first: a killed process takes its
-		 * connections down.
+		 * The loss may be reported before the timeout: the kernel
+		 * closes a killed process's connections.
 		 */
 		if (err.prov_errno != RP_ST_TIMEOUT &&
 		    err.prov_errno != RP_ST_LOST &&
@@ -87,7 +89,7 @@ static const char *reap_entries(struct side *s, int *ends)
 }
 
 /*
- * Does the target serve a commit? Untimed: on a busy machine it may miss the
+ * Does the target process a commit? Untimed: a busy machine may exceed the
  * short timeout of these tests.
  */
 static bool target_commits(struct side *s, const struct card *c)
@@ -128,8 +130,7 @@ static const char *kill_target(struct duo *d)
 	if (!target_commits(&s, &c))
 		return "the first commit failed";
 	/*
-	 * Stop the target first, so that all commits are outstanding when it
-	 * dies.
+	 * Stop the target before killing it: then all commits are outstanding.
 	 */
 	duo_stop(d);
 	for (int i = 0; i < COMMITS; i++) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Over an RDMA device: which memory can be registered, and which events a
+/*
+ * Over an RDMA device: which memory can be registered, and which failures a
  * target survives.
  */
 #include "config.h"
@@ -15,8 +16,9 @@
 #include "fault/duo.h"
 
 /*
- * RPMEM_POOL: a devdax device; RPMEM_FSDAX: a folder of a file system mounted
- * with DAX; RPMEM_METHOD and RPMEM_CLASS: the pool's method and class.
+ * RPMEM_POOL: a devdax device. RPMEM_FSDAX: a folder on a file system mounted
+ * with DAX. RPMEM_METHOD and RPMEM_CLASS: the method and class expected of the
+ * pool.
  */
 
 #define LEN 65536
@@ -56,7 +58,7 @@ static int register_memory(struct side *s, void *p, struct fid_mr **mr)
 			 0, FI_RMA_PMEM, mr, NULL);
 }
 
-/* Map a new file in dir, removed with its mapping. */
+/* Map a new file in dir; the caller deletes it. */
 static void *map_file(const char *dir, int flags, char *path, size_t len)
 {
 	void *p;
@@ -91,7 +93,7 @@ static const char *page_cache(struct duo *d)
 	return NULL;
 }
 
-/* The kernel refuses long-term pins of fsdax pages. */
+/* Registration of fsdax memory is refused: the kernel pins no such pages. */
 static const char *check_fsdax(struct duo *d)
 {
 	const int flags[] = {MAP_SHARED, MAP_SHARED_VALIDATE | MAP_SYNC};
@@ -115,7 +117,7 @@ static const char *check_fsdax(struct duo *d)
 	return NULL;
 }
 
-/* Write, commit and read back by the expected method. */
+/* Write, commit and read back; the method must be the expected one. */
 static const char *check_method(struct duo *d)
 {
 	static const char *const names[] = {
@@ -153,7 +155,9 @@ static const char *check_method(struct duo *d)
 			 c.pool_key, in));
 	EXPECT(side_wait(&s, &e, &err), 1);
 	EXPECT(memcmp(in, out, LEN), 0);
-	/* A write that the device refuses, and a commit of its range. */
+	/*
+	 * A write that the device refuses, and a commit of the write's range.
+	 */
 	POST(&s, fi_write(s.ep, out, 64, NULL, s.peer,
 			  c.pool_addr + PAIR_POOL - 32, c.pool_key, out));
 	EXPECT(side_wait(&s, &e, &err), 0);
@@ -161,8 +165,8 @@ static const char *check_method(struct duo *d)
 		EXPECT(duo_commit(&s, &c, PAIR_POOL - 64, 64),
 		       RP_ST_WRITE_FAILED);
 	/*
-	 * ofi_rxm of libfabric 1 does not reconnect after that, and newer
-	 * releases wait 15 s for the kernel: do it once.
+	 * ofi_rxm of libfabric 1 does not reconnect after a refused write, and
+	 * newer releases wait 15 s for the kernel: run this case once.
 	 */
 	if (!class && FI_MAJOR(fi_version()) > 1) {
 		EXPECT(duo_commit(&s, &c, 0, 64), 0);
@@ -174,8 +178,8 @@ static const char *check_method(struct duo *d)
 }
 
 /*
- * A store behind a commit, with messages of the program in front of it, for
- * which the target never posts receives.
+ * An ordered store after a commit, while the program's own messages precede it
+ * on the connection, and the target posts no receives for them.
  */
 static const char *check_ordered_store(struct duo *d)
 {
@@ -208,7 +212,7 @@ static const char *check_ordered_store(struct duo *d)
 		EXPECT(seen == value + i, 1);
 		if (i % 10)
 			continue;
-		/* The agent accepts another initiator. */
+		/* The agent accepts a second initiator. */
 		duo_open(&other, &plain, &c);
 		EXPECT(duo_commit(&other, &c, 0, 64), 0);
 		side_close(&other);
@@ -217,7 +221,7 @@ static const char *check_ordered_store(struct duo *d)
 	return NULL;
 }
 
-/* Kill the target and restart it at the same address, with the same memory. */
+/* A killed target restarts at the same address, with the same memory. */
 static const char *check_restart(struct duo *d)
 {
 	struct card c, again;
@@ -234,8 +238,8 @@ static const char *check_restart(struct duo *d)
 		duo_kill(d);
 		duo_start(d, &plain, &again);
 		/*
-		 * A write to the old region may be refused or not; its commit
-		 * is refused.
+		 * The device may refuse a write to the old region or not. A
+		 * commit of the range is refused.
 		 */
 		start = duo_now();
 		st = duo_commit(&s, &c, 4096, 4096);
@@ -274,7 +278,7 @@ static const char *check_descriptors(struct duo *d)
 	POST(&s, fi_write(s.ep, out, sizeof(out), fi_mr_desc(from), s.peer,
 			  c.pool_addr, c.pool_key, out));
 	ENDS_WELL(&s);
-	/* The request is too long to be injected. */
+	/* Requests too long for fi_inject(). */
 	for (int i = 0; i < 200; i++)
 		many[i] = (struct fi_rma_iov){c.pool_addr + i * 20, 8,
 					      c.pool_key};
@@ -315,8 +319,8 @@ int main(int argc, char **argv)
 		if (argc > 1 && strcmp(argv[1], cases[i].name))
 			continue;
 		/*
-		 * Wait for a dead target with a short timeout, for a slow
-		 * machine with a long one.
+		 * A short timeout to wait for a dead target, a long one for a
+		 * slow machine.
 		 */
 		duo_env("FI_OFI_RPMEM_TIMEOUT",
 			cases[i].fn == check_restart ? "5000" : "30000");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A target that may be stopped, killed and started again, and an initiator. */
+/* A target that may be stopped, killed and restarted, and one initiator. */
 #include "config.h"
 
 #include <dirent.h>
@@ -93,7 +93,7 @@ static void run_target(const struct duo *d, const struct pair_opts *opts,
 	}
 }
 
-/* The command to a spare target: what to serve. */
+/* The command to a spare target process: what to serve. */
 struct order {
 	struct duo d;
 	struct pair_opts o;
@@ -131,7 +131,7 @@ void duo_start(struct duo *d, const struct pair_opts *o, struct card *c)
 	int go, card;
 
 	/*
-	 * Without verbs one spare is enough, and it gets the present
+	 * Without verbs one spare process is enough, started in the present
 	 * environment.
 	 */
 	if (!d->nspare)
@@ -225,7 +225,9 @@ void duo_case(const char *name, duo_fn fn)
 		duo_kill(&d);
 		if (!text)
 			text = "";
-		/* Write the NUL too, so that success also sends a byte. */
+		/*
+		 * Write the final NUL, too, so that success also sends a byte.
+		 */
 		if (write(fds[1], text, strlen(text) + 1) < 0)
 			_exit(1);
 		_exit(0);
