@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Targets that lie, beside a target that keeps to the protocol. */
+/*
+ * Targets that send false messages, next to a target that keeps to the
+ * protocol.
+ */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -17,7 +20,7 @@
 #include "fault/duo.h"
 #include "fault/false_target_cases.h"
 
-/* Timeouts for lies that end with a reply, and for those that end with none. */
+/* Timeouts for lies that end with a REPLY, and for lies that send none. */
 #define PATIENT_MS   10000
 #define IMPATIENT_MS 1000
 #define MORE_RSS     (64u << 20)
@@ -34,7 +37,7 @@ static const struct lie *lie;
 /* --- the target --- */
 
 static struct frame_peer me;
-static struct frame_conn *conn; /* the latest one */
+static struct frame_conn *conn; /* the latest connection */
 #define RKEY 4711
 static uint64_t token, requests;
 static uint8_t memory[FALSE_GRANTED];
@@ -122,7 +125,7 @@ static void send_info(void)
 	uint8_t buf[RP_WIRE_MAX_MSG];
 	int len = rp_wire_put_info(buf, sizeof(buf), token, &m);
 
-	/* Control characters that a terminal would obey. */
+	/* Add control characters that a terminal would execute. */
 	memcpy(buf + 80, "\033[2J\r\007\0\377", 8);
 	frame_send(conn, buf, (size_t)MUST(len));
 }
@@ -203,7 +206,7 @@ static const struct frame_events events = {
 	.requested = take_connection,
 };
 
-/* Report the listener's address and key through fd. */
+/* Write the listener's address and key to fd. */
 static void show_card(int fd, uint16_t port)
 {
 	const struct rp_key key = {
@@ -244,7 +247,10 @@ static void run_target(int fd)
 	}
 }
 
-/* Another program on the port; talks: it writes bytes of another protocol. */
+/*
+ * Another program listens on the port. talks: it writes bytes of another
+ * protocol.
+ */
 static void other_program(int fd, bool talks)
 {
 	static const char text[] = "220 mail ESMTP\r\n500 what?\r\n";
@@ -308,7 +314,10 @@ static long resident_kib(void)
 	return rss * 4096;
 }
 
-/* An initiator with a false target, and a target that keeps to the protocol. */
+/*
+ * An initiator that uses a false target and a target that keeps to the
+ * protocol.
+ */
 struct both {
 	struct side s;
 	struct card bad, good;
@@ -366,7 +375,10 @@ static const char *one_commit(struct duo *d)
 	wrong = open_both(d, FALSE_TARGET, &b);
 	if (wrong)
 		return wrong;
-	/* The second commit finds the state that the first has left. */
+	/*
+	 * Commit twice: the second commit finds the state that the first one
+	 * left.
+	 */
 	for (int i = 0; i < 2; i++) {
 		took = duo_now();
 		waited = duo_waited();
@@ -388,7 +400,7 @@ static const char *one_commit(struct duo *d)
 	return close_both(&b);
 }
 
-/* A write, a read and an atomic fail as well, and change no buffer. */
+/* A write, a read and an atomic fail, too, and change no buffer. */
 static const char *no_data(struct duo *d)
 {
 	static uint64_t back[8], was[8];
@@ -417,7 +429,7 @@ static const char *no_data(struct duo *d)
 	return close_both(&b);
 }
 
-/* A REPLY with an old value of the wrong length is refused. */
+/* Refuse a REPLY whose fetched value has the wrong length. */
 static const char *check_fetched_length(struct duo *d)
 {
 	static uint64_t back[8], was[8];
@@ -445,7 +457,7 @@ static const char *check_fetched_length(struct duo *d)
 	return close_both(&b);
 }
 
-/* PROGRESS extends the deadline as long as it comes; the program can cancel. */
+/* Each PROGRESS extends the deadline; the program can cancel the commit. */
 static const char *progress_for_ever(struct duo *d)
 {
 	struct fi_cq_tagged_entry e;
@@ -485,7 +497,7 @@ static const char *info_for_a_terminal(struct duo *d)
 		return wrong;
 	ret = key_query(b.s.ep, b.bad_peer, b.bad.pool_key,
 			FI_RPMEM_CLASS_POWER, &attr);
-	/* An invalid INFO ends the query. */
+	/* An invalid INFO ends the query with an error. */
 	if (!ret && attr.prov_errno != RP_ST_BAD_MESSAGE)
 		FAIL("the query ends with status %d", attr.prov_errno);
 	for (const char *p = why; *p; p++)

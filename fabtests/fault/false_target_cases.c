@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The lies of a false target, in its HELLO_ACK and its REPLY. */
+/* The cases of false_target: false HELLO_ACKs and false REPLYs. */
 #include "config.h"
 
 #include "fault/false_target_cases.h"
 
 const struct lie false_target_cases[] = {
 	{.name = "the truth", .want = 0},
-	/* Connections that are not accepted. */
+	/* No connection is accepted. */
 	{.name = "no reply to HELLO", .want = RP_ST_TIMEOUT, .how = DEAF},
 	{.name = "a rejection without bytes",
 	 .want = RP_ST_LOST,
@@ -37,7 +37,7 @@ const struct lie false_target_cases[] = {
 	 .want = 40,
 	 .how = REJECT,
 	 .ack_status = 40},
-	/* An initiator's local status, which no target may send. */
+	/* A status that only an initiator uses, so no target may send it. */
 	{.name = "a rejection with a local status",
 	 .want = RP_ST_BAD_MESSAGE,
 	 .how = REJECT,
@@ -49,7 +49,7 @@ const struct lie false_target_cases[] = {
 	 .at = 2,
 	 .size = 1,
 	 .value = RP_WIRE_VERSION + 1},
-	/* HELLO_ACKs in the accept. */
+	/* The HELLO_ACK of an accepted connection is false. */
 	{.name = "an accept without bytes",
 	 .want = RP_ST_BAD_MESSAGE,
 	 .ack_len = SIZE_MAX},
@@ -115,7 +115,7 @@ const struct lie false_target_cases[] = {
 	 .at = ACK_RESERVED,
 	 .size = 4,
 	 .value = 1},
-	/* Grants. */
+	/* The grant of HELLO_ACK is false. */
 	{.name = "a grant of nothing",
 	 .want = RP_ST_BAD_MESSAGE,
 	 .at = ACK_LENGTH,
@@ -160,13 +160,13 @@ const struct lie false_target_cases[] = {
 	 .at = ACK_WRITABLE,
 	 .size = 1,
 	 .value = 2},
-	/* This end lacks FLUSH, so no grant may make it use FLUSH. */
+	/* The initiator lacks FLUSH, so no grant may make it use FLUSH. */
 	{.name = "a grant of a method that this end lacks",
 	 .want = 0,
 	 .at = ACK_METHOD,
 	 .size = 1,
 	 .value = RP_METHOD_NATIVE},
-	/* REPLYs. */
+	/* The REPLY is missing, late or false. */
 	{.name = "no REPLY", .want = RP_ST_TIMEOUT, .what = SILENT},
 	{.name = "REPLY of an unknown status", .want = 63, .status = 63},
 	{.name = "REPLY with a local status",

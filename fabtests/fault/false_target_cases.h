@@ -1,53 +1,53 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The lies of a false target, and how a commit ends then. */
+/* The lies of a false target, and how a commit then ends. */
 #ifndef RP_TEST_FALSE_LIES_H
 #define RP_TEST_FALSE_LIES_H
 
 #include "core/wire.h"
 #include "fault/frame_peer.h"
 
-#define FALSE_GRANTED 4096 /* bytes of the region in every grant */
+#define FALSE_GRANTED 4096 /* region's length in every grant */
 #define FALSE_ADDR    65536
 #define FALSE_ANY     UINT32_MAX
 
 enum how {
 	ACCEPT,
-	DEAF,	    /* no reply to a connection */
-	REJECT,	    /* with HELLO_ACK */
-	REJECT_RAW, /* with other bytes */
+	DEAF,	    /* no reply to a connection request */
+	REJECT,	    /* reject with HELLO_ACK */
+	REJECT_RAW, /* reject with other bytes */
 };
 
 enum what {
 	ANSWER,	      /* one REPLY to each REQUEST */
 	SILENT,	      /* no REPLY to a REQUEST */
-	OTHER_TOKENS, /* REPLYs with unknown tokens, without end */
+	OTHER_TOKENS, /* endless REPLYs with unknown tokens */
 	TWICE,	      /* the same REPLY many times */
-	INFOS,	      /* INFO in place of a REPLY */
-	REQUEST_BACK, /* a REQUEST in place of a REPLY */
-	CLOSES,	      /* ends the connection in place of a REPLY */
-	HALF,	      /* a REPLY that is cut, then silence */
+	INFOS,	      /* INFO instead of a REPLY */
+	REQUEST_BACK, /* a REQUEST instead of a REPLY */
+	CLOSES,	      /* disconnect instead of a REPLY */
+	HALF,	      /* part of a REPLY, then silence */
 	TOO_LONG,
 	GARBAGE,
 	RDMA, /* RDMA to the initiator, then a REPLY */
 };
 
-/* One lie; a zero field is truthful. */
+/* One lie. A field that is zero adds no false value. */
 struct lie {
 	const char *name;
-	uint32_t want; /* how a commit ends */
+	uint32_t want; /* status with which a commit ends */
 	enum how how;
 	uint32_t ack_status;
 	size_t ack_len;	   /* bytes of HELLO_ACK to send; 0: all */
-	uint16_t at, size; /* a field of HELLO_ACK ... */
-	uint64_t value;	   /* ... and its false value */
+	uint16_t at, size; /* a field of HELLO_ACK */
+	uint64_t value;	   /* the false value of that field */
 	enum what what;
-	uint16_t reply_at;   /* a byte of REPLY ... */
-	uint8_t reply_value; /* ... and its false value */
-	uint32_t status;     /* of REPLY */
-	size_t result;	     /* bytes behind REPLY */
-	bool flood;	     /* PROGRESS without end, at full speed */
+	uint16_t reply_at;   /* a byte of REPLY */
+	uint8_t reply_value; /* the false value of that byte */
+	uint32_t status;     /* status of REPLY */
+	size_t result;	     /* result bytes after REPLY */
+	bool flood;	     /* endless PROGRESS, at full speed */
 };
-/* Fields of HELLO_ACK; docs/protocol.md. */
+/* Offsets of fields in HELLO_ACK; docs/protocol.md. */
 #define ACK_STATUS	16
 #define ACK_INCARNATION 24
 #define ACK_CREDITS	32
@@ -59,7 +59,7 @@ struct lie {
 #define ACK_CLASS	72
 #define ACK_METHOD	73
 #define ACK_WRITABLE	74
-/* Fields of REPLY. */
+/* Offsets of fields in REPLY. */
 #define REPLY_STATUS 16
 #define REPLY_LEVEL  28
 #define REPLY_CLASS  29

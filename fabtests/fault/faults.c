@@ -63,9 +63,7 @@ static void pause_ms(unsigned int ms)
 
 /* --- processes --- */
 
-/*
- * Choose the target's next incarnation at random: with fault points or without.
- */
+/* Choose fault points, or none, at random for the target's next incarnation. */
 static void choose_points(void)
 {
 	static const char *const points[] = {
@@ -121,7 +119,7 @@ static void start_side(enum side_of side, bool points)
 	}
 }
 
-/* A power cut: bytes that are not on the medium are lost. */
+/* Cut the power: the pool file keeps only bytes that are on the medium. */
 static void lose_power(void)
 {
 	int fd = open(world->pool, O_RDWR | O_CREAT | O_TRUNC, 0600);
@@ -141,7 +139,8 @@ static void end_side(enum side_of side)
 }
 
 /*
- * Are both alive? An initiator may end with an overrun queue; then restart it.
+ * Do both sides run? Restarts an initiator that ended because its queue
+ * overran.
  */
 static bool both_live(void)
 {
@@ -204,7 +203,7 @@ static void disk_error(void)
 {
 	atomic_store(&world->msync_error, rnd() % 2 ? EIO : ENOSPC);
 	pause_ms(300);
-	/* The error may not have hit a flush: clear it. */
+	/* No flush may have met the error: clear it. */
 	atomic_store(&world->msync_error, 0);
 	atomic_store(&world->register_anew, true);
 }
@@ -260,7 +259,7 @@ static const struct fault {
 };
 #define NFAULTS (sizeof(faults) / sizeof(*faults))
 
-/* Wait until n more commits are acknowledged, in time. */
+/* Wait until n more commits are acknowledged; false: not in time. */
 static bool commits_continue(unsigned int n)
 {
 	const uint64_t from = world->acked, failed = world->failed;
@@ -347,7 +346,8 @@ static void at_once(void)
 	}
 	tap_ok(both_live(), "both sides live");
 	/*
-	 * An incarnation without fault points: from here on nothing may fail.
+	 * The next incarnation has no fault points: from now on nothing may
+	 * fail.
 	 */
 	if (both_live()) {
 		for (i = 0; i < SIDES; i++) {

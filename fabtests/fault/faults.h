@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A target and an initiator under stops, kills, failing calls and fault points.
+/*
+ * A target and an initiator under stops, kills, failing calls and fault points.
  */
 #ifndef RP_TEST_FAULTS_H
 #define RP_TEST_FAULTS_H
@@ -12,11 +13,12 @@
 
 #define TIMEOUT_MS 2000
 #define SLOTS	   1024
-#define SLOT	   64 /* bytes; one value, eight times */
+#define SLOT	   64 /* bytes: one value, eight times */
 #define TURNS	   8  /* initiators use different slots in turn */
 
 /*
- * Exit code: a completion found no memory, and the queue reported the overrun.
+ * Exit code: memory for a completion was missing, and the queue reported the
+ * overrun.
  */
 #define OVERRUN 9
 
@@ -26,25 +28,28 @@ enum side_of {
 	SIDES,
 };
 
-/* Shared by all processes; it outlives those that are killed. */
+/* Shared by all processes; it outlives killed processes. */
 struct world {
 	uint64_t seed;
-	/* The medium: the bytes that successful msyncs covered. */
+	/* The medium: the bytes that successful msyncs have covered. */
 	uint64_t media[SLOTS][SLOT / 8];
 	char port[8];
 	char pool[64];
 
-	/* The target's card; odd generations are being written. */
+	/*
+	 * The target's card. While generation is odd, the target writes the
+	 * card.
+	 */
 	_Atomic uint64_t generation;
 	struct card card;
 
-	/* Commands to the sides. */
-	_Atomic int msync_error;	   /* errno of the next; 0: none */
-	atomic_bool msync_failed;	   /* one has, since registration */
-	atomic_bool register_anew;	   /* command to the target */
-	_Atomic uint32_t alloc_ppm[SIDES]; /* allocation failures per million */
+	/* Commands to both sides. */
+	_Atomic int msync_error;	   /* of the next msync; or 0 */
+	atomic_bool msync_failed;	   /* since registration */
+	atomic_bool register_anew;	   /* to the target: reregister */
+	_Atomic uint32_t alloc_ppm[SIDES]; /* failing allocations per million */
 	atomic_bool no_fds[SIDES];
-	atomic_bool cut; /* command to the initiator */
+	atomic_bool cut; /* to the initiator: cut connections */
 	atomic_bool stop;
 
 	_Atomic uint64_t next_value;
@@ -63,11 +68,11 @@ uint64_t rnd(void);
 void rnd_seed(uint64_t seed);
 uint64_t mix(uint64_t x);
 
-/* faults_sides.c: run until world->stop or a signal. */
+/* Run until world->stop is set or a signal arrives (faults_sides.c). */
 void target_run(void);
 void initiator_run(unsigned int turn);
 
-/* faults_preload.c: allocations of the provider may fail from now on. */
+/* From now on allocations of the provider may fail (faults_preload.c). */
 void preload_arm(enum side_of side);
 void preload_map(const char *pool, size_t len);
 

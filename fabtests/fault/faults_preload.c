@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The disk and the memory of faults: msync and malloc that fail on command. */
+/* Simulates faults' disk and memory: msync and malloc fail on command. */
 #include "config.h"
 
 #include <dlfcn.h>
@@ -23,7 +23,7 @@ void preload_map(const char *pool, size_t len)
 	map_len = len;
 }
 
-/* A successful msync copies to the medium the bytes from before the call. */
+/* A successful msync copies to the medium the bytes present before the call. */
 SEEN int msync(void *addr, size_t len, int flags)
 {
 	static int (*real)(void *, size_t, int);
@@ -55,7 +55,7 @@ SEEN int msync(void *addr, size_t len, int flags)
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-/* A sanitizer interposes malloc itself. */
+/* Not in sanitizer builds: a sanitizer interposes malloc itself. */
 
 static uintptr_t ours_from, ours_to;
 static enum side_of side;

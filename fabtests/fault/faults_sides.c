@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The target and the initiator of faults. */
+/* The target and the initiator of the test faults. */
 #include "config.h"
 
 #include <dirent.h>
@@ -23,7 +23,10 @@
 #define HUNG   30000000000ull
 #define GIVEUP 3000000000ull
 
-/* Lower the limit of descriptors to those that are open, or restore it. */
+/*
+ * Lower the limit of open descriptors to the present number, or restore the
+ * limit.
+ */
 static void limit_descriptors(enum side_of side)
 {
 	static struct rlimit all;
@@ -55,7 +58,8 @@ static int register_pool(struct side *s, char *pool, struct fid_mr **mr)
 	int ret;
 
 	/*
-	 * The generation grows before a byte can be flushed under the new key.
+	 * Increment the generation before any byte can be flushed under the new
+	 * key.
 	 */
 	atomic_fetch_add(&world->generation, 1);
 	atomic_store(&world->msync_failed, false);
@@ -123,10 +127,10 @@ void target_run(void)
 struct op {
 	bool busy, failed, after_failure;
 	unsigned int first, n;
-	bool write_due, commit_due; /* completions still to come */
+	bool write_due, commit_due; /* completions not read yet */
 	uint64_t value, since;
 	uint64_t bytes[SPAN][SLOT / 8];
-	char w, c; /* contexts of the two calls */
+	char w, c; /* contexts: the write's, the commit's */
 };
 
 static struct op ops[OPS];
@@ -191,7 +195,7 @@ static void end_query(void *context, uint32_t status)
 		check_memory(o);
 }
 
-/* The entry's status; 255: an error of the base. */
+/* The status of an error entry; 255: an error of the base. */
 static uint32_t status_of(const struct fi_cq_err_entry *err)
 {
 	int st = err->prov_errno;
@@ -216,8 +220,8 @@ static void reap_entries(struct side *s)
 				end_query(err.op_context, status_of(&err));
 		} else {
 			/*
-			 * Memory for a completion is missing: the queue reports
-			 * that, permanently.
+			 * The queue lacked memory for a completion, and reports
+			 * that on every read.
 			 */
 			if (n == -FI_EOVERRUN && world->failed_allocs)
 				exit(OVERRUN);
@@ -227,7 +231,7 @@ static void reap_entries(struct side *s)
 	}
 }
 
-/* True if the call refused the operation; otherwise it will end. */
+/* Did the call refuse the operation? If not, the operation will complete. */
 static bool not_taken(ssize_t ret)
 {
 	if (!ret)
@@ -261,8 +265,7 @@ static void begin_op(struct side *s, struct op *o)
 
 	memset(o, 0, sizeof(*o));
 	/*
-	 * Operations do not share slots, so the final value of each slot is
-	 * known.
+	 * Operations never share a slot, so each slot's final value is known.
 	 */
 	o->first = base_slot + (unsigned int)(o - ops) * SPAN;
 	o->n = 1 + (unsigned int)(rnd() % SPAN);
@@ -323,7 +326,7 @@ static void cut_connections(void)
 		closedir(dir);
 }
 
-/* Read the card: the target may have registered anew, or restarted. */
+/* Read the card again: the target may have reregistered, or restarted. */
 static bool read_card(void)
 {
 	uint64_t g = atomic_load(&world->generation);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Commits by a read fence over a private connection, without the agent: their
- * cost, and when the agent has to take over. And what the success of a write
- * means for a later commit.
+/*
+ * Commits by a read fence over a private connection, without the agent: their
+ * cost, and the cases in which the agent must commit. Also what a write's
+ * success proves for a later commit.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -78,7 +79,7 @@ static const struct rp_pmem_ops *sim_flusher(const void *addr, size_t len)
 
 /* --- two programs --- */
 
-/* The appliance: DDIO off, a memory controller within the power domain. */
+/* An appliance: DDIO off, a memory controller inside the power domain. */
 static const struct rp_facts appliance = {
 	.memory = RP_MEM_DAX_SYNC,
 	.placement = RP_PLACE_DMA_MEMORY,
@@ -137,7 +138,7 @@ static void insert_again(void)
 	node_peer(&a, name);
 }
 
-/* Register the target's memory anew. */
+/* Close the target's region, and register its memory again. */
 static void register_again(uint8_t *at)
 {
 	MUST(fi_close(&t.mr->fid));
@@ -160,9 +161,9 @@ static void deliver_to(unsigned int machine)
 			pmsim->deliver(w[i].id, w[i].in_flight);
 }
 
-static char want, rest; /* contexts: awaited, and not */
+static char want, rest; /* contexts: want is awaited, rest is not */
 
-/* Deliver to the target, let it poll, and deliver what it sent. */
+/* Deliver messages to the target, let it poll, and deliver its replies. */
 static void round_trip(void)
 {
 	deliver_to(1);
@@ -170,7 +171,7 @@ static void round_trip(void)
 	deliver_to(0);
 }
 
-/* Wait for the operation with context &want: its error, or 0. */
+/* Wait for the operation whose context is &want. Returns its error, or 0. */
 static int wait_end(unsigned int *rounds)
 {
 	struct fi_cq_err_entry err = {0};
@@ -188,14 +189,17 @@ static int wait_end(unsigned int *rounds)
 				return err.err;
 		}
 		round_trip();
-		/* Nothing is in flight: the provider waits for a timer. */
+		/*
+		 * After 20 rounds advance the clock: the provider may wait for
+		 * a timer.
+		 */
 		if (*rounds > 20)
 			now += 100000000;
 	}
 	return -1;
 }
 
-/* True: the private connection is being made, call again. */
+/* Was the call refused only because the private connection is not up yet? */
 static bool still_connecting(ssize_t ret, unsigned int *tries)
 {
 	if (ret != -FI_EAGAIN || ++*tries > 100)
@@ -228,7 +232,7 @@ static ssize_t write_flags(const void *buf, size_t len, uint64_t at,
 	return ret;
 }
 
-/* A durable write; negative when the call refused it. */
+/* One durable write. Returns 0, its error, or the call's negative error. */
 static int durable_write(uint64_t at, uint64_t value, unsigned int *rounds)
 {
 	ssize_t ret = write_flags(&value, sizeof(value), at, FI_COMMIT_COMPLETE,
@@ -258,7 +262,7 @@ static int commit(uint64_t at, uint64_t len, unsigned int *rounds)
 	return ret ? (int)ret : wait_end(rounds);
 }
 
-/* Does the word certainly hold this value after a cut? */
+/* Does the word hold this value after every possible power cut? */
 static bool survives_cut(const uint8_t *at, uint64_t value)
 {
 	uint64_t v[MODEL_VALUES];
@@ -268,7 +272,7 @@ static bool survives_cut(const uint8_t *at, uint64_t value)
 	return n == 1 && !lost && v[0] == value;
 }
 
-/* Messages before the next commit. */
+/* Counts of READs and SENDs before the commit under test. */
 static uint64_t reads, sends;
 
 static void count_steps(void)
@@ -289,7 +293,7 @@ static bool used_fence(void)
 	       pmsim->count(PMSIM_READ) == reads + 1;
 }
 
-/* Make the private connection by one durable write. */
+/* Open the private connection by one durable write. */
 static void connect_up(void)
 {
 	unsigned int rounds;
@@ -297,7 +301,7 @@ static void connect_up(void)
 	CHECK(durable_write(PAGE - 64, 1, &rounds) == 0);
 }
 
-/* The initiator learns that its private connection has ended. */
+/* Let the initiator notice that its private connection has ended. */
 static void notice_lost_connection(void)
 {
 	for (int i = 0; i < 4; i++) {
@@ -336,7 +340,7 @@ static void one_round(void)
 	/* The fence itself has no completion. */
 	CHECK(fi_cq_read(a.cq, NULL, 0) != -FI_EAVAIL);
 
-	/* The same by hand: write, wait, read. */
+	/* The program's own fence costs as much: write, wait, read. */
 	CHECK(write_flags("12345678", 8, 8, FI_DELIVERY_COMPLETE, &want) == 0);
 	CHECK(wait_end(&rounds) == 0);
 	MUST(fi_read(a.ep, &got, 8, NULL, a.peer, 8, key, &want));
@@ -359,14 +363,12 @@ static void many_writes(void)
 	CHECK(rounds == 1);
 	CHECK(used_fence());
 	CHECK(survives_cut(mem + 64, 1) && survives_cut(mem + 128, 2));
-	/* At the region's end the fence reads the last bytes only. */
+	/* At the end of a region the fence reads only the last bytes. */
 	count_steps();
 	CHECK(write_flags("abc", 3, PAGE - 3, FI_COMMIT_COMPLETE, &want) == 0);
 	CHECK(wait_end(&rounds) == 0);
 	CHECK(used_fence());
-	/*
-	 * A commit beyond the region posts nothing, and the connection stays.
-	 */
+	/* A commit beyond the region posts nothing and keeps the connection. */
 	count_steps();
 	CHECK(commit(PAGE - 3, 4, &rounds) == ERANGE);
 	CHECK(pmsim->count(PMSIM_READ) == reads);
@@ -376,7 +378,7 @@ static void many_writes(void)
 	end_world();
 }
 
-/* Commits that a fence cannot carry out go to the agent. */
+/* The agent handles commits that a fence cannot make durable. */
 static void not_by_fence(void)
 {
 	struct fi_rpmem_then then = {.addr = 8, .value = 7};
@@ -404,7 +406,7 @@ static void not_by_fence(void)
 	end_world();
 }
 
-/* --- when the agent has to take over --- */
+/* --- cases in which the agent must commit --- */
 
 static void after_break(void)
 {
@@ -413,22 +415,24 @@ static void after_break(void)
 
 	start_world("after a break", &fabric);
 	connect_up();
-	/* The write arrives, but only at the target's NIC. */
+	/* The write has reached the target's NIC, and no further. */
 	CHECK(write_flags(&v, 8, 0, FI_DELIVERY_COMPLETE, &want) == 0);
 	CHECK(wait_end(&rounds) == 0);
-	/* The cut leaves the outcome of this write indeterminate. */
+	/* The power cut leaves the outcome of this write indeterminate. */
 	CHECK(write_flags(&v, 8, 64, FI_COMMIT_COMPLETE, &want) == 0);
 	cut_power();
 	CHECK(wait_end(&rounds) == ENOTCONN);
 	/*
-	 * A fence on a new connection does not follow the old connection's
-	 * writes.
+	 * A fence on the new connection proves nothing about the old
+	 * connection's writes.
 	 */
 	count_steps();
 	CHECK(commit(0, 8, &rounds) == 0);
 	CHECK(used_agent());
 	CHECK(survives_cut(mem, 9));
-	/* A fence on the new connection follows that connection's writes. */
+	/*
+	 * A fence on the new connection covers the writes of that connection.
+	 */
 	count_steps();
 	CHECK(durable_write(128, 1, &rounds) == 0);
 	CHECK(used_fence());
@@ -436,7 +440,7 @@ static void after_break(void)
 	CHECK(durable_write(64, 3, &rounds) == 0);
 	CHECK(commit(64, 8, &rounds) == 0);
 	CHECK(survives_cut(mem + 64, 3));
-	/* After a new registration the fence is used again. */
+	/* After a new registration commits use the fence again. */
 	register_again(mem);
 	notice_lost_connection();
 	connect_up();
@@ -468,7 +472,7 @@ static void quiet_break(void)
 	end_world();
 }
 
-/* The address is removed and inserted again while a write is outstanding. */
+/* The address is reinserted while a write is outstanding. */
 static void after_removal(void)
 {
 	unsigned int rounds;
@@ -503,7 +507,7 @@ static void after_restart(void)
 	connect_up();
 	old = key;
 	restart_target(other);
-	/* The base key now names other memory. */
+	/* The base's rkey of the old key now names other memory. */
 	CHECK(durable_write(0, 3, &rounds) > 0);
 	CHECK(durable_write(0, 3, &rounds) > 0);
 	CHECK(!survives_cut(other, 3));
@@ -516,7 +520,9 @@ static void after_restart(void)
 	end_world();
 }
 
-/* The operator's facts or the memory changed; the region is registered anew. */
+/*
+ * The operator's facts or the memory have changed; the region is reregistered.
+ */
 static void check_downgrade(void)
 {
 	unsigned int rounds;
@@ -534,7 +540,7 @@ static void check_downgrade(void)
 		CHECK(used_agent());
 		CHECK(survives_cut(mem, (uint64_t)i));
 	}
-	/* The old key is refused. */
+	/* The target refuses the old key. */
 	key = old;
 	CHECK(durable_write(0, 3, &rounds) > 0);
 	CHECK(commit(0, 8, &rounds) != 0);
@@ -542,8 +548,9 @@ static void check_downgrade(void)
 }
 
 /*
- * The target's next region gets the base key of the previous one: the holder of
- * the old key would write into the new region, and a fence would succeed.
+ * The target's next region reuses the rkey of the previous one. Without a check
+ * the holder of the old key would write into the new region, and a fence would
+ * succeed.
  */
 static void reused_keys(void)
 {
@@ -555,7 +562,7 @@ static void reused_keys(void)
 	cfg.reuse_keys = true;
 	start_world("with base keys given twice", &cfg);
 	connect_up();
-	/* The write is in flight while the region is closed. */
+	/* The region is closed while the write is in flight. */
 	CHECK(write_flags("12345678", 8, 0, FI_COMMIT_COMPLETE, &want) == 0);
 	next = key;
 	register_again(other);
@@ -574,7 +581,7 @@ static void reused_keys(void)
 
 /* --- initiators that may not use the fence --- */
 
-/* FI_OFI_RPMEM_METHOD at the initiators leaves commits to the agent. */
+/* FI_OFI_RPMEM_METHOD at the initiator makes the agent commit. */
 static void check_forced_method(void)
 {
 	unsigned int rounds;
@@ -590,12 +597,12 @@ static void check_forced_method(void)
 	end_world();
 }
 
-/* --- what the success of a write means, with or without the agent --- */
+/* --- what a write's success proves, with or without the agent --- */
 
 /*
  * A write, perhaps its acknowledgement, the end of the connection, and a commit
- * over the next one. end: how the commit ends; kept: the bytes survive a power
- * cut.
+ * over the next connection. end: the error of the commit; kept: the bytes
+ * survive a power cut.
  */
 static void check_acknowledged(void)
 {
@@ -616,7 +623,7 @@ static void check_acknowledged(void)
 		{"what is placed is acknowledged, the NIC is of no use any "
 		 "more",
 		 FI_DELIVERY_COMPLETE, true, true, true, 0, true},
-		/* An adapter is assumed not to forget acknowledged writes. */
+		/* An adapter is assumed to keep acknowledged writes. */
 		{"the NIC has acknowledged, and forgets", FI_DELIVERY_COMPLETE,
 		 false, true, true, 0, false},
 	};

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* An unverified peer's messages cost a target neither memory nor its clients.
+/*
+ * Messages of an unverified peer cost a target no memory, and its clients no
+ * service.
  */
 #include "config.h"
 
@@ -20,13 +22,13 @@
 
 #define MESSAGES    100000
 #define SIZE	    72
-#define CONNECTIONS 2000 /* to each port */
-#define OPEN	    200	 /* the number of these connections that stay open */
+#define CONNECTIONS 2000 /* connections to each port */
+#define OPEN	    200	 /* number of connections that stay open */
 #define ROUNDS	    2
 #define TIMEOUT	    3000u      /* FI_OFI_RPMEM_TIMEOUT, ms */
-#define FLOOD_S	    20	       /* s for one round, then it is cut short */
-#define GROWTH_KIB  (64 << 10) /* beyond an honest client's */
-#define LEAK_KIB    (16 << 10) /* by the second round beyond the first */
+#define FLOOD_S	    20	       /* limit of one round, in s */
+#define GROWTH_KIB  (64 << 10) /* beyond an honest client's memory */
+#define LEAK_KIB    (16 << 10) /* of the second round beyond the first */
 
 enum flood {
 	UNTAGGED,
@@ -36,16 +38,16 @@ enum flood {
 
 /*
  * A base buffers messages that arrive faster than the target program receives
- * them, and so uses memory. Memory is therefore measured only where the
- * flooding peer waits for the program between bursts, and with fi_rpmemd, which
- * receives no messages.
+ * them, and so uses memory. The test judges memory only if the flooding peer
+ * waits for the program between bursts, and with fi_rpmemd, which receives no
+ * messages.
  */
 static const struct {
 	const char *name;
-	bool daemon; /* target: fi_rpmemd, or a program with receives */
+	bool daemon; /* the target is fi_rpmemd */
 	enum flood flood;
-	unsigned int burst; /* 0: without end */
-	bool memory;	    /* is judged */
+	unsigned int burst; /* messages in a burst; 0: endless */
+	bool memory;	    /* judge the target's memory */
 } rows[] = {
 	{"a program's memory bears messages of 72 bytes", false, UNTAGGED, 256,
 	 true},
@@ -72,7 +74,7 @@ static void row_name(size_t row, char *name, size_t size)
 	snprintf(name, size, "%s", rows[row].name);
 }
 
-/* A line of /proc/PID/status, KiB. */
+/* The value of a line of /proc/PID/status, in KiB. */
 static long status_kib(pid_t pid, const char *field)
 {
 	char path[64], line[256];
@@ -89,7 +91,7 @@ static long status_kib(pid_t pid, const char *field)
 	return kib;
 }
 
-/* --- the unverified peer, a process of its own --- */
+/* --- the unverified peer, in its own process --- */
 
 /* Send one message and wait for its completion, so the buffer can be reused. */
 static bool send_one(struct bed *b, const uint64_t *msg, bool tagged,
@@ -124,7 +126,10 @@ static void send_messages(const struct card *c, bool tagged, unsigned int burst,
 	for (unsigned int i = 0; i < MESSAGES && bed_now() < end; i++) {
 		for (unsigned int k = 0; k < SIZE / 8; k++)
 			msg[k] = bed_mix(seed + i, k);
-		/* Some begin like messages of the first protocol version. */
+		/*
+		 * Every fourth message begins like one of the first protocol
+		 * version.
+		 */
 		if (i % 4 == 0)
 			memcpy(msg, "RP\1\1H\0\0\0", 8);
 		taken += send_one(&b, msg, tagged, end);
@@ -183,7 +188,7 @@ static void send_bytes(const struct card *c, pid_t pid, uint16_t but)
 		}
 	}
 	printf("# %d connections to %d ports\n", made, n);
-	/* Keep the open connections for a while. */
+	/* Keep the open connections for one more second. */
 	bed_sleep(1);
 }
 
@@ -206,9 +211,9 @@ static pid_t unverified_start(size_t row, const struct bed *b, pid_t pid,
 	_exit(0);
 }
 
-/* --- one row --- */
+/* --- one test row --- */
 
-/* The honest client: durable writes until one succeeds. */
+/* The honest client posts durable writes until one succeeds. */
 static const char *run_honest_client(struct bed *b, int *done)
 {
 	const double end = bed_now() + BED_RECOVERY_SECONDS;
@@ -236,7 +241,7 @@ static const char *run_honest_client(struct bed *b, int *done)
 			ret, op->status);
 }
 
-/* Honest commits until the unverified peer has ended, and a while longer. */
+/* Commit honestly until the unverified peer has ended, then a while longer. */
 static const char *flood_once(struct bed *b, pid_t unverified, int *done)
 {
 	const char *wrong = NULL;
@@ -245,7 +250,7 @@ static const char *flood_once(struct bed *b, pid_t unverified, int *done)
 		bed_pause(b, 0.002);
 		wrong = run_honest_client(b, done);
 	}
-	/* The target works off messages that it has not read yet. */
+	/* The target may still process messages that it has not read yet. */
 	for (int i = 0; i < 100 && !wrong; i++) {
 		bed_pause(b, 0.005);
 		wrong = run_honest_client(b, done);
@@ -277,7 +282,7 @@ static const char *flood_rounds(struct bed *b, size_t row, pid_t pid,
 		       done - before);
 	}
 	high = status_kib(pid, "VmHWM");
-	/* Sanitizers keep freed memory. */
+	/* Memory is not judged under sanitizers, which keep freed memory. */
 	if (wrong || !rows[row].memory || (sanitized && *sanitized))
 		return wrong;
 	if (high < 0)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A socket that plays either end of a private connection. */
+/* A socket that plays either end of a private connection, frame by frame. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -17,7 +17,7 @@
 #define SEND_MS 2000
 #define HDR	sizeof(struct rp_tcp_hdr)
 
-/* An accepted socket whose CONNECT may still be incomplete. */
+/* An accepted socket that may not have sent its whole CONNECT yet. */
 struct frame_call {
 	LIST_ENTRY(frame_call) link;
 	int fd;
@@ -140,7 +140,7 @@ static void flush_output(struct frame_conn *c)
 	memmove(c->out, c->out + n, c->out_len);
 }
 
-/* Queue a frame. False: there is no room. */
+/* Queue a frame for sending. False: the buffer has no room. */
 static bool queue_frame(struct frame_conn *c, const struct tcp_head *h,
 			const void *data, size_t len)
 {
@@ -299,7 +299,7 @@ static void handle_frame(struct frame_conn *c, const struct tcp_head *h,
 	}
 }
 
-/* Take the next frame from the input. False: it is incomplete. */
+/* Parse the next frame of the input. False: the frame is incomplete. */
 static bool next_frame(struct frame_conn *c)
 {
 	static uint8_t copies[4][FRAME_MAX];
@@ -323,7 +323,8 @@ static bool next_frame(struct frame_conn *c)
 	if (c->in_len < hdr + len || depth == 4)
 		return false;
 	/*
-	 * Copy the data: a callback may send, and so poll and move the input.
+	 * Copy the data: a callback may send, and sending polls and moves the
+	 * input.
 	 */
 	data = copies[depth++];
 	memcpy(data, c->in + hdr, len);
@@ -450,7 +451,7 @@ bool frame_push(struct frame_conn *c, const void *msg, size_t len)
 	return c->state == FRAME_UP && put_data(c, RP_TCP_MESSAGE, msg, len);
 }
 
-/* Queue the frame, polling until there is room for it. */
+/* Queue the frame; poll until the buffer has room for it. */
 static bool send_frame(struct frame_conn *c, const struct tcp_head *h,
 		       const void *data, size_t len)
 {

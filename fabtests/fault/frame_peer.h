@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* One end of private connections, made by a test that may send anything. */
+/* One end of private connections, made by a test that may send any bytes. */
 #ifndef RP_TEST_FRAME_PEER_H
 #define RP_TEST_FRAME_PEER_H
 
@@ -12,19 +12,19 @@
 #include "core/wire.h"
 #include "functional/pair.h"
 
-/* Longest private data. */
+/* Length limit of private data. */
 #define FRAME_DATA 256
-/* Longest message that is sent. */
+/* Length limit of messages. */
 #define FRAME_MAX 16384
 
 struct frame_peer;
 struct frame_conn;
-struct frame_call; /* a peer that connects, and awaits accept or reject */
+struct frame_call; /* an incoming connection, not accepted or rejected yet */
 
-/* Called from frame_poll(); NULL: ignored. */
+/* Callbacks of frame_poll(). NULL: the event is ignored. */
 struct frame_events {
 	void (*received)(struct frame_conn *c, const uint8_t *msg, size_t len);
-	/* To be ended by frame_accept() or frame_reject(), once. */
+	/* A connection request: accept or reject it exactly once. */
 	void (*requested)(struct frame_peer *p, struct frame_call *call,
 			  const uint8_t *data, size_t len);
 };
@@ -33,7 +33,7 @@ struct frame_events {
 struct frame_peer {
 	bool open;
 	const struct frame_events *events;
-	int listener;	       /* -1: none */
+	int listener;	       /* listening socket; -1: none */
 	struct sockaddr_in at; /* address of the listener */
 	void *arg;
 	uint8_t *memory;
@@ -55,29 +55,31 @@ struct frame_conn {
 	int fd;
 	enum frame_state state;
 	bool was_up;
-	int err; /* why it ended */
-	/* Private data of the accept or the reject. */
+	int err; /* errno of the end */
+	/* Private data that the peer sent with its accept or reject. */
 	uint8_t data[FRAME_DATA];
 	size_t data_len;
-	unsigned int placed; /* writes that were acknowledged */
-	uint8_t *sink;	     /* of the outstanding read */
+	unsigned int placed; /* acknowledged writes */
+	uint8_t *sink;	     /* buffer of the outstanding read */
 	size_t sink_len;
-	/* Input not parsed yet, and output not sent yet. */
+	/*
+	 * Lengths of the input not parsed yet, and of the output not sent yet.
+	 */
 	size_t in_len, out_len;
 	uint8_t in[4 * FRAME_MAX], out[4 * FRAME_MAX];
 };
 
 void frame_open(struct frame_peer *p, const struct frame_events *events);
-/* Close all connections first. */
+/* Close the peer. Its connections must be closed first. */
 void frame_close(struct frame_peer *p);
-/* Listen at a port of 127.0.0.1; 0: any. False: it is busy. */
+/* Listen on a port of 127.0.0.1; 0: any port. False: the port is in use. */
 bool frame_listen(struct frame_peer *p, uint16_t port);
 
-/* Connect with this private data; frame_wait() for the result. */
+/* Connect, with this private data. frame_wait() returns the result. */
 struct frame_conn *frame_dial(struct frame_peer *p,
 			      const struct sockaddr_in *to, const void *data,
 			      size_t len);
-/* NULL: the call has been canceled. */
+/* Accept a connection request. NULL: the peer has canceled it. */
 struct frame_conn *frame_accept(struct frame_peer *p, struct frame_call *call,
 				const void *data, size_t len);
 void frame_reject(struct frame_peer *p, struct frame_call *call,
@@ -85,18 +87,20 @@ void frame_reject(struct frame_peer *p, struct frame_call *call,
 void frame_end(struct frame_conn *c);
 /* Shut down the socket below the connection. */
 void frame_shut(struct frame_conn *c);
-/* Let peers read and write this memory by this rkey. */
+/* Let peers read and write this memory with this rkey. */
 void frame_serve(struct frame_peer *p, void *memory, size_t len, uint64_t rkey);
-/* Wait until c is up or has ended, for at most ms. */
+/* Wait until c is up or has ended, for at most ms milliseconds. */
 enum frame_state frame_wait(struct frame_conn *c, unsigned int ms);
-/* Wait until c has ended, for at most ms. */
+/* Wait until c has ended, for at most ms milliseconds. */
 bool frame_wait_end(struct frame_conn *c, unsigned int ms);
 
-/* Send at once, unchecked. False: the socket has no room. */
+/* Send at once, without checks. False: the socket's buffer is full. */
 bool frame_push(struct frame_conn *c, const void *msg, size_t len);
-/* Send. False: c has ended, or the socket has no room for two seconds. */
+/* Send. False: c has ended, or the socket's buffer was full for two seconds. */
 bool frame_send(struct frame_conn *c, const void *msg, size_t len);
-/* RDMA of at most FRAME_MAX bytes, waited for: 0, errno, or ETIMEDOUT. */
+/*
+ * RDMA of at most FRAME_MAX bytes. Waits for the end: 0, errno, or ETIMEDOUT.
+ */
 int frame_write(struct frame_conn *c, const void *buf, size_t len,
 		uint64_t addr, uint64_t rkey);
 int frame_read(struct frame_conn *c, void *buf, size_t len, uint64_t addr,
@@ -107,7 +111,7 @@ bool frame_poll(struct frame_peer *p);
 void frame_poll_for(struct frame_peer *p, unsigned int ms);
 uint64_t frame_now_ms(void);
 
-/* Little-endian numbers in messages. */
+/* Read and write little-endian numbers in messages. */
 uint64_t wire_get(const uint8_t *p, int n);
 void wire_put(uint8_t *p, int n, uint64_t v);
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A program without the secret learns nothing of a key and reads no pool. */
+/*
+ * A program without the secret learns nothing about a key, and reads no pool.
+ */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -22,10 +24,10 @@
 
 #define UNVERIFIED 4
 #define GUESSES	   64	 /* wrong keys of one peer */
-#define PER_S	   250.0 /* upper bound of replies to wrong keys, per second */
+#define PER_S	   250.0 /* limit of replies to wrong keys, per second */
 #define TIMEOUT	   2000	 /* FI_OFI_RPMEM_TIMEOUT, ms */
 #define AT_ONCE	   4
-/* Seconds for the base alone to refuse the access, or fail to connect. */
+/* Seconds in which the bare base refuses the access or fails to connect. */
 #define BARE_S 0.3
 
 static uint64_t seed;
@@ -33,7 +35,7 @@ static uint64_t seed;
 static struct bed_daemon target;
 
 /*
- * Open an unverified peer for one guess: a wrong key may cost its connection.
+ * Open an unverified peer for one guess: a wrong key may close its connection.
  */
 static void unverified_open(struct bed *b, const char *prov)
 {
@@ -42,10 +44,10 @@ static void unverified_open(struct bed *b, const char *prov)
 	bed_daemon_visit(b, &c, prov);
 }
 
-/* The bits in which a guess differs from the right key. */
+/* Which bits of a guessed key are wrong. */
 enum guess {
-	LOW,	/* some of the low 32 */
-	BESIDE, /* some of the next 2, and the low 32 are right */
+	LOW,	/* some of the low 32 bits */
+	BESIDE, /* only some of the next two bits */
 	BOTH,
 	KINDS,
 };
@@ -53,8 +55,8 @@ static const char *const guesses[KINDS] = {"low 32 bits wrong",
 					   "low 32 bits right", "both wrong"};
 
 /*
- * Bits from 34 up stay: some of them hold a mark and facts, and a key that
- * differs in those may never leave the initiator.
+ * Guess a key. Bits 34 and up stay right: some of them hold a mark and facts,
+ * and an initiator may send no key that differs in these bits.
  */
 static uint64_t guess_key(enum guess g, uint64_t salt)
 {
@@ -65,7 +67,7 @@ static uint64_t guess_key(enum guess g, uint64_t salt)
 	       (g == LOW ? 0 : beside << 32);
 }
 
-/* The call that presents a key. */
+/* The call to which the guessed key is passed. */
 enum call {
 	QUERY,
 	COMMIT,
@@ -110,7 +112,7 @@ static int64_t present_key(struct bed *b, enum call call, uint64_t key)
 	return ret == -FI_ETIMEDOUT || ret == -FI_EAGAIN ? NO_REPLY : ret;
 }
 
-/* --- rows --- */
+/* --- test rows --- */
 
 static const char *wrong_secret_row(void)
 {
@@ -138,7 +140,7 @@ static const char *wrong_secret_row(void)
 	return NULL;
 }
 
-/* All wrong keys get the same reply, whatever is wrong in them. */
+/* All wrong keys get the same reply, whichever bits are wrong. */
 static const char *one_reply_row(enum call call)
 {
 	int64_t reply = NO_REPLY, first = NO_REPLY;
@@ -168,7 +170,7 @@ static const char *one_reply_row(enum call call)
 }
 
 /*
- * Present wrong keys from one peer; report the number of replies, and the time.
+ * Try wrong keys from one peer; report the number of replies and the duration.
  */
 static void guess_many(int fd, uint64_t salt)
 {
@@ -180,7 +182,7 @@ static void guess_many(int fd, uint64_t salt)
 	struct bed b;
 
 	unverified_open(&b, NULL);
-	/* The first query makes the connection. */
+	/* The first query opens the connection. */
 	present_key(&b, QUERY, guess_key(BOTH, salt));
 	r.began = bed_now();
 	for (int i = 0; i < GUESSES && bed_now() < end; i++)
@@ -240,7 +242,7 @@ static const char *logged_row(void)
 	return NULL;
 }
 
-/* The holder of the key is served, also after others have guessed. */
+/* The holder of the key is served, even after other peers have guessed. */
 static const char *honest_row(void)
 {
 	uint64_t bytes[8] = {1};
@@ -295,7 +297,7 @@ static ssize_t post_bare(struct bed *b, enum bare what, void *buf, uint64_t key,
 	}
 }
 
-/* Map the pool's file, which the daemon has mapped, too. */
+/* Map the pool's file, which the daemon has also mapped. */
 static const char *pool_bytes(void)
 {
 	int fd = open(target.pool_file, O_RDONLY);
@@ -312,7 +314,7 @@ static const char *pool_bytes(void)
 	return p;
 }
 
-/* Open a peer on the bare base, connected to a port of the daemon. */
+/* Open a peer on the bare base, connected to one port of the daemon. */
 static void bare_open(struct bed *b, bool listener)
 {
 	struct card c = bed_daemon_card(&target);
@@ -324,9 +326,9 @@ static void bare_open(struct bed *b, bool listener)
 }
 
 /*
- * On the bare base a key's bits open nothing, right or wrong: the daemon has no
- * endpoint of the base, and the key's listener accepts no connection of the
- * base.
+ * On the bare base no bits of a key give access, right or wrong: the daemon has
+ * no endpoint of the base, and the listener named in the key accepts no
+ * connection of the base.
  */
 static const char *bare_row(enum bare what)
 {
@@ -354,8 +356,8 @@ static const char *bare_row(enum bare what)
 	for (size_t k = 0; k < sizeof(keys) / sizeof(*keys); k++) {
 		for (size_t a = 0; a < sizeof(addrs) / sizeof(*addrs); a++) {
 			/*
-			 * Reopen each time: a refused operation may cost the
-			 * connection.
+			 * Reopen for each access: a refused operation may close
+			 * the connection.
 			 */
 			bare_open(&b, (k + a) % 2);
 			op = calloc(1, sizeof(*op));
@@ -367,7 +369,10 @@ static const char *bare_row(enum bare what)
 						     addrs[a], op));
 			if (!ret)
 				bed_wait(&b, op, BARE_S);
-			/* A write may complete before the target refuses it. */
+			/*
+			 * A write may complete at the initiator before the
+			 * target refuses it.
+			 */
 			bed_pause(&b, 0.02);
 			if (!ret && op->ends && !op->err)
 				return bed_says("a bare %s with key %zu and "
@@ -402,11 +407,11 @@ static size_t make_variant(int i, uint8_t *out, uint64_t salt)
 	switch (i) {
 	case 0:
 		return 8;
-	case 1: /* the right key with one bit changed */
+	case 1: /* the right key with one wrong bit */
 		word = target.export.key ^ 1ull << 39;
 		memcpy(out, &word, 8);
 		return 8;
-	case 2: /* its low 32 bits */
+	case 2: /* the low 32 bits of the right key */
 		word = (uint32_t)target.export.key;
 		memcpy(out, &word, 8);
 		return 8;
@@ -417,7 +422,7 @@ static size_t make_variant(int i, uint8_t *out, uint64_t salt)
 	}
 }
 
-/* Send msg, and receive until the connection ends or is silent for 0.5 s. */
+/* Send msg, then receive until the connection ends or is silent for 0.5 s. */
 static ssize_t exchange(uint16_t port, const uint8_t *msg, size_t len,
 			uint8_t *back, size_t size)
 {
@@ -450,7 +455,10 @@ static const char *raw_row(void)
 	int nports = bed_ports(target.pid, ports, 16), tried = 0;
 
 	for (int p = 0; p < nports; p++) {
-		/* The set-up port speaks first; wrong_secret_row() tests it. */
+		/*
+		 * On the set-up port the daemon sends first; wrong_secret_row()
+		 * tests that.
+		 */
 		if (ports[p] == target.where.port)
 			continue;
 		for (int i = 0; i < VARIANTS; i++) {
@@ -472,7 +480,7 @@ static const char *raw_row(void)
 	return tried ? NULL : "found no port";
 }
 
-/* The port of the listener in the key; false if the daemon has none there. */
+/* Does the daemon listen on the port that the key names? Returns the port. */
 static bool frame_port(uint16_t *port)
 {
 	uint16_t ports[16];
@@ -485,7 +493,9 @@ static bool frame_port(uint16_t *port)
 	return false;
 }
 
-/* The outcome of a connection that shows these bytes, as one number. */
+/*
+ * The outcome of a connection with these bytes as private data, as one number.
+ */
 #define CONNECTED 1
 
 static int64_t connect_with(uint16_t port, const void *data, size_t len)

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Forwards the provider's host calls to the test that simulates the machine. */
+/*
+ * Forwards the provider's host calls to the test, which simulates the machine.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -71,7 +73,7 @@ const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len)
 	return rp_host_sim.flusher(addr, len);
 }
 
-/* Use the fabric of the base. */
+/* Private connections run over the base's fabric. */
 void rp_host_private(struct rp_rc_attr *attr)
 {
 	attr->ops = &sim_rc_ops;

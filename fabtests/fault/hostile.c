@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A hostile peer beside an honest one: which processes survive, and the cost.
+/*
+ * A hostile peer next to an honest one: which processes survive, and at what
+ * cost.
  */
 #include "config.h"
 
@@ -17,11 +19,9 @@
 
 #include "fault/hostile.h"
 
-/* Limit of a commit's duration for peers that keep to the protocol. */
+/* Longest allowed commit of peers that keep to the protocol. */
 #define SLOW_NS 5000000000ull
-/*
- * Limit of the target's growth by what one attack leaves, and by all of them.
- */
+/* Memory that the target may keep after one attack, and after all attacks. */
 #define MORE_RSS (64u << 20)
 
 struct world *world;
@@ -73,7 +73,7 @@ static void pause_5ms(void)
 	nanosleep(&t, NULL);
 }
 
-/* Let the target audit itself; false: it does not respond. */
+/* Request an audit of the target. False: the target does not respond. */
 static bool target_audits_itself(struct audit *a)
 {
 	uint64_t end = now_ns() + 2 * SLOW_NS;
@@ -88,9 +88,7 @@ static bool target_audits_itself(struct audit *a)
 	return true;
 }
 
-/*
- * Run one attack in a process of its own: NULL, or the damage found afterwards.
- */
+/* Run one attack in its own process. NULL, or the damage found afterwards. */
 static const char *run_attack(const struct attack *at,
 			      const struct audit *before)
 {
@@ -127,7 +125,9 @@ static const char *run_attack(const struct attack *at,
 		waitpid(pid, NULL, 0);
 		return "the hostile peer itself did not end";
 	}
-	/* A short attack may fall between two commits. */
+	/*
+	 * An attack may be shorter than one commit: wait for the next commit.
+	 */
 	limit = now_ns() + 3 * SLOW_NS;
 	while (atomic_load(&world->commits) == commits && now_ns() < limit)
 		pause_5ms();
@@ -165,7 +165,7 @@ static const char *run_attack(const struct attack *at,
 	WRONG(atomic_load(&world->honest_seen),
 	      "the honest program saw something");
 	WRONG(!atomic_load(&world->sent), "nothing was sent");
-	/* A quarter of the descriptors is left to the program. */
+	/* The program keeps a quarter of the descriptors. */
 	WRONG(world->most_fds > TARGET_FDS / 4 * 3 + 16,
 	      "%u descriptors, %u before", world->most_fds, before->fds);
 	WRONG(!world->sanitized && a.rss > before->rss + MORE_RSS,
@@ -295,7 +295,7 @@ int main(int argc, char **argv)
 		    !run_attacks(connect_attacks, &before, (uint64_t)r))
 			goto out;
 	/*
-	 * Wait until half-open sessions are dropped and lost connections
+	 * Wait until half-open sessions are dropped and lost connections are
 	 * noticed.
 	 */
 	for (int i = 0; i < 60; i++) {

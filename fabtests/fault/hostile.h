@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A target, an initiator that keeps to the protocol, and one that does not. */
+/* A target, an honest initiator, and a hostile peer. */
 #ifndef RP_TEST_HOSTILE_H
 #define RP_TEST_HOSTILE_H
 
@@ -12,19 +12,22 @@
 #include "fault/frame_peer.h"
 
 #define REGION_LEN 262144u
-#define SLOTS	   256	/* of the honest initiator, one cache line each */
+#define SLOTS	   256	/* honest slots, a cache line each */
 #define TARGET_FDS 1024 /* limit of the target's descriptors */
 
-/* The target's regions. Each lies between two inaccessible pages. */
+/*
+ * The target's regions. Each lies between two inaccessible pages. "key": the
+ * hostile peer has the region's key.
+ */
 enum {
-	R_HONEST,     /* a file, the honest initiator's */
-	R_READONLY,   /* a file; the hostile peer has its key, read-only */
-	R_FILE,	      /* a file; the hostile peer has its key */
-	R_PMEM,	      /* emulated persistent memory; the peer has its key */
-	R_FILE_OTHER, /* a file; the peer does not have its key */
+	R_HONEST,     /* file of the honest initiator */
+	R_READONLY,   /* file, key with read-only access */
+	R_FILE,	      /* file, key */
+	R_PMEM,	      /* emulated persistent memory, key */
+	R_FILE_OTHER, /* file, no key */
 	R_PMEM_OTHER,
-	R_VOLATILE, /* not persistent; the peer has its key */
-	R_STALE,    /* deregistered; the peer has its key */
+	R_VOLATILE, /* not persistent, key */
+	R_STALE,    /* deregistered, key */
 	R_COUNT,
 };
 
@@ -33,11 +36,11 @@ struct region {
 	char *at;
 };
 
-/* The target's report about itself. */
+/* The target's report about its own state. */
 struct audit {
 	unsigned int fds;
 	uint64_t rss;	  /* bytes */
-	uint64_t changed; /* bytes of regions that peers may not change */
+	uint64_t changed; /* bytes changed that peers may not change */
 	uint64_t flushed_elsewhere; /* msyncs of regions without a known key */
 };
 
@@ -45,97 +48,99 @@ struct audit {
 struct world {
 	char base[32]; /* "tcp" */
 	uint64_t seed;
-	bool sanitized; /* freed memory is kept, and all is slower */
+	bool sanitized; /* freed memory is kept, all is slower */
 
-	/* Filled in by the target before the others start. */
+	/* The target fills these in before the other processes start. */
 	struct card target;
 	struct region regions[R_COUNT];
 
-	/* The target: audits on demand, and counters that must stay zero. */
+	/* The target: audits on request, and counters that must stay zero. */
 	_Atomic unsigned int audits_due, audits;
 	struct audit audit;
-	unsigned int most_fds; /* over all audits since the last reset */
-	_Atomic uint64_t seen; /* completions and errors that its program got */
+	unsigned int most_fds; /* in all audits since the last reset */
+	_Atomic uint64_t seen; /* completions that its program got */
 	_Atomic uint64_t msyncs, msyncs_elsewhere;
 	atomic_bool stop;
 
 	/* The honest initiator. */
 	_Atomic uint64_t commits, failed, honest_seen;
-	_Atomic uint64_t slowest; /* ns, since the last reset */
+	_Atomic uint64_t slowest; /* longest commit since the last reset, ns */
 	_Atomic uint64_t begun;	  /* start of the outstanding commit, ns */
-	_Atomic uint32_t status;  /* of the last failure */
+	_Atomic uint32_t status;  /* status of the last failure */
 	_Atomic uint64_t acked[SLOTS];
 
 	/* The hostile peer. */
 	_Atomic uint64_t sent, answers;
-	char says[200]; /* its own failure */
+	char says[200]; /* failure of the hostile peer itself */
 };
 extern struct world *world;
 
 uint64_t now_ns(void);
-/* Random numbers, repeated by the seed that was printed. */
+/* Random numbers of the seed that was printed. */
 uint64_t rnd(void);
 void rnd_seed(uint64_t seed);
 
-/* hostile_victims.c: run until world->stop, then exit. */
+/* Run until world->stop, then exit (hostile_victims.c). */
 void target_run(const char *pools);
 void honest_run(void);
 
-/* hostile_rules.c: rules written without code of prov/. */
-/* May this private data be accepted? */
+/* Rules about valid messages, without code of prov/ (hostile_rules.c). */
+/* May a target accept a connection with this private data? */
 bool hello_is_valid(const uint8_t *m, size_t len);
 /*
- * May a REQUEST or QUERY of these bytes get the status OK, on a connection that
- * was granted the regions of this bit mask?
+ * May this REQUEST or QUERY get the status OK? granted: bit mask of the regions
+ * granted on its connection.
  */
 bool request_is_valid(const uint8_t *m, size_t len, unsigned int granted);
 
-/* hostile_conn.c: the connection to the target, and its replies. */
+/* The connection to the target, and replies on it (hostile_conn.c). */
 void complain(const char *what, uint64_t a, uint64_t b);
 extern struct frame_peer me;
 extern struct frame_conn *conn;
 extern unsigned int granted; /* bit mask of regions granted on conn */
 extern struct rp_wire_grant grants[R_COUNT];
 struct sockaddr_in target_at(void);
-/* Encode HELLO with this initiator number. */
+/* Encode HELLO with this initiator number. Returns the length. */
 size_t hello(uint8_t *buf, uint64_t initiator);
 uint64_t new_token(void);
-/* The status that refused a connection; RP_ST_OK: it was not refused. */
+/*
+ * The status with which the target refused a connection; RP_ST_OK: not refused.
+ */
 uint32_t refusal(const struct frame_conn *c);
-/* Open a connection with the key of R_FILE; it may have ended. */
+/* Open a connection with the key of R_FILE. The target may have refused it. */
 struct frame_conn *enter(void);
-/* If conn is closed, open it again as enter() does. */
+/* Open conn again with enter() if it is closed. */
 bool conn_ensure(void);
 void bye(void);
-/* QUERY one more key on conn. */
+/* QUERY the key of region r on conn. */
 bool grant(int r);
-/* QUERY the keys of all regions that the hostile peer has. */
+/* QUERY the keys of all regions whose keys the hostile peer has. */
 bool grant_all(void);
 struct rp_wire_range range_of(int r, uint64_t off, uint64_t len);
 size_t request(uint8_t *buf, const struct rp_wire_range *g, size_t n,
 	       uint8_t level, uint8_t required);
-/* Allow a REPLY with this token to be OK. */
+/* Record that a REPLY with this token may be OK. */
 void allow(uint64_t token);
-/* Send on conn; record whether the message may be granted. */
+/* Send a message on conn, and record whether its REPLY may be OK. */
 bool send_request(const uint8_t *msg, size_t len);
-/* As send_request(), and wait for the reply, or for the end of conn. */
+/* Send as send_request() does; wait for the REPLY or the end of conn. */
 void send_and_wait(const uint8_t *msg, size_t len);
 /* Poll for ms milliseconds. */
 void listen_for(unsigned int ms);
-/* Have the target audited in the middle of an attack. */
+/* Request an audit of the target during an attack. */
 void audit_target(void);
 /*
- * Wait, for a bounded time, until the honest initiator has committed this
- * often.
+ * Wait until the honest initiator has made so many commits; gives up after a
+ * while.
  */
 void await_honest_commits(unsigned int commits);
 
-/* One attack: messages and requests of a hostile peer. */
+/* One attack of the hostile peer: connections and messages. */
 struct attack {
 	const char *name;
 	void (*run)(void);
 };
-/* hostile_messages.c, hostile_connects.c; the last entry has no name. */
+/* In hostile_messages.c and hostile_connects.c. The last entry has no name. */
 extern const struct attack message_attacks[], connect_attacks[];
 
 #endif

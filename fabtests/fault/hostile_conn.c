@@ -14,7 +14,7 @@
 
 #define WAIT_MS 5000
 
-/* A token whose REPLY may be OK. */
+/* The token of a request whose REPLY may be OK. */
 struct allowed {
 	uint64_t token;
 	UT_hash_handle hh;
@@ -27,7 +27,7 @@ struct rp_wire_grant grants[R_COUNT];
 
 static struct allowed *allowed;
 static uint64_t next_token, answers, queried_key;
-static bool spent; /* a wrong key got its reply: the target reads no more */
+static bool spent; /* a wrong key got its reply: the target stops reading */
 
 void complain(const char *what, uint64_t a, uint64_t b)
 {
@@ -145,7 +145,7 @@ struct frame_conn *enter(void)
 	struct frame_conn *c = NULL;
 	uint8_t buf[RP_WIRE_CM_DATA];
 
-	/* A host that has shown many wrong keys waits its turn. */
+	/* The target delays a host that has sent many wrong keys: try again. */
 	do {
 		if (c)
 			frame_end(c);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Connections that no initiator makes, and RDMA without a grant. */
+/* Connections that no correct initiator makes, and RDMA without a grant. */
 #include "config.h"
 
 #include <errno.h>
@@ -47,7 +47,7 @@ static void one_hello(const uint8_t *m, size_t len)
 	judge_hello(frame_dial(&me, &to, m, len), m, len);
 }
 
-/* The target replies late to a wrong key: show many at once. */
+/* Send many HELLOs at once: the target delays its reply to a wrong key. */
 static void send_hellos(uint8_t (*m)[FRAME_DATA], const size_t *len, size_t n)
 {
 	struct frame_conn *c[MANY];
@@ -69,13 +69,13 @@ static void false_hellos(void)
 
 	for (size_t n = 0; n <= FRAME_DATA; n += n < 64 ? 1 : 31)
 		one_hello(hello_bytes, n);
-	/* Longer HELLOs, whose padding is not zero. */
+	/* HELLOs that are too long, with padding that is not zero. */
 	for (size_t n = len + 1; n <= FRAME_DATA; n += n < 64 ? 1 : 31) {
 		memcpy(m[0], hello_bytes, FRAME_DATA);
 		m[0][n - 1] = 1;
 		one_hello(m[0], n);
 	}
-	/* Each byte is changed; the key follows below. */
+	/* Change each byte of HELLO except the key, which is tested below. */
 	for (size_t n = 0; n < len; n++) {
 		if (n >= 16 && n < 24)
 			continue;
@@ -89,10 +89,7 @@ static void false_hellos(void)
 			m[0][n] = (uint8_t)rnd();
 		one_hello(m[0], len);
 	}
-	/*
-	 * A key is right as a whole or wrong: single bits, and a key of another
-	 * incarnation.
-	 */
+	/* One wrong bit makes a key wrong, as does another incarnation. */
 	for (int bit = 0; bit < 64; bit++) {
 		lens[bit] = hello(m[bit], rnd());
 		wire_put(m[bit] + 16, 8,
@@ -105,14 +102,15 @@ static void false_hellos(void)
 	send_hellos(m, lens, 66);
 }
 
-/* Wrong keys of one host that the target examines: at once, and per second. */
+/*
+ * Wrong keys of one host that the target examines: in a burst, and per second.
+ */
 #define STALE_AT_ONCE 256
 #define STALE_PER_S   32
 
 /*
  * Thousands of keys from one host, at full speed: the target examines few of
- * them, though each has its own connection. The right key comes directly behind
- * them.
+ * them, though each has its own connection. The right key follows at once.
  */
 static void guessed_keys(void)
 {
@@ -125,7 +123,10 @@ static void guessed_keys(void)
 		const size_t at = i % MANY;
 
 		if (c[at]) {
-			/* Some connections are given up before their reply. */
+			/*
+			 * Some connections are closed before their reply
+			 * arrives.
+			 */
 			if (c[at]->was_up)
 				complain("a guessed key is accepted", i, 0);
 			refused += c[at]->state == FRAME_ENDED;
@@ -134,7 +135,7 @@ static void guessed_keys(void)
 		}
 		len = hello(hello_bytes, rnd());
 		key = world->regions[i % 2 ? R_FILE_OTHER : R_PMEM_OTHER].key;
-		/* Differ from the right key in the random part only. */
+		/* Change only the random part of the right key. */
 		key ^= rnd() % ((1ull << 40) - 1) + 1;
 		wire_put(hello_bytes + 16, 8, key);
 		c[at] = frame_dial(&me, &to, hello_bytes, len);
@@ -176,7 +177,7 @@ static int dial_raw(void)
 	return fd;
 }
 
-/* Connections that stay silent, or stop in the middle of HELLO. */
+/* Connections that send nothing, or only a part of HELLO. */
 static void half_open(void)
 {
 	uint8_t bytes[64];
@@ -194,7 +195,7 @@ static void half_open(void)
 	await_honest_commits(50);
 	audit_target();
 	bye();
-	/* A peer that keeps to the protocol is served beside them. */
+	/* Meanwhile the target serves a peer that keeps to the protocol. */
 	conn_ensure();
 	for (int i = 0; i < 300; i++)
 		if (fd[i] >= 0)
@@ -202,7 +203,7 @@ static void half_open(void)
 	await_honest_commits(20);
 }
 
-/* Complete connections by the hundred, all at once. */
+/* Open and close complete connections, hundreds at once. */
 static void many_sessions(void)
 {
 	struct frame_conn *c[MANY];
@@ -226,7 +227,9 @@ static void many_sessions(void)
 	await_honest_commits(20);
 }
 
-/* A repeated initiator number ends the older connection, and no other. */
+/*
+ * A repeated initiator number ends only the older connection with that number.
+ */
 static void repeat_numbers(void)
 {
 	struct frame_conn *old = NULL, *c, *bystander;
@@ -235,7 +238,7 @@ static void repeat_numbers(void)
 		frame_dial(&me, &to, hello_bytes, hello(hello_bytes, rnd()));
 	frame_wait(bystander, 5000);
 	for (int i = 0; i < 200; i++) {
-		/* Numbers that might have a special meaning. */
+		/* Numbers that might have a special meaning: 0 and all ones. */
 		const uint64_t number = i < 100 ? 4711 : (uint64_t)i % 2 - 1;
 
 		c = frame_dial(&me, &to, hello_bytes,
@@ -258,7 +261,9 @@ static void repeat_numbers(void)
 	await_honest_commits(20);
 }
 
-/* Close in the handshake, with requests outstanding, in a message. */
+/*
+ * Close during the handshake, with requests outstanding, and within a message.
+ */
 static void gone_in_the_middle(void)
 {
 	uint8_t msg[RP_WIRE_MAX_MSG], bytes[1024];
@@ -294,7 +299,7 @@ static void gone_in_the_middle(void)
 	await_honest_commits(20);
 }
 
-/* Requests whose replies the peer never reads. */
+/* Requests from a peer that never reads the replies. */
 static void never_read(void)
 {
 	static uint8_t zeros[4096];
@@ -319,7 +324,7 @@ static void never_read(void)
 				  hello(hello_bytes, rnd()));
 		frame_wait(c[i], 5000);
 	}
-	/* Posted without polling: use up the receives of one end. */
+	/* Post without polling, to use up the target's receives. */
 	for (int k = 0; k < 400; k++)
 		for (size_t i = 0; i < 32; i++)
 			if (frame_push(c[i], msg, len))
@@ -333,7 +338,7 @@ static void never_read(void)
 
 /* --- RDMA --- */
 
-/* One access that must not succeed; it may cost the connection. */
+/* One access that must not succeed. It may close the connection. */
 static void no_access(bool write, uint64_t addr, uint64_t rkey, size_t len)
 {
 	static uint8_t bytes[8192];
@@ -346,7 +351,7 @@ static void no_access(bool write, uint64_t addr, uint64_t rkey, size_t len)
 	memset(bytes, 0xee, sizeof(bytes));
 	err = write ? frame_write(conn, bytes, len, addr, rkey)
 		    : frame_read(conn, back, len, addr, rkey);
-	/* A write without delivery-complete may end well, and do nothing. */
+	/* A write without delivery-complete may succeed and write nothing. */
 	if (!err && !write)
 		complain("a read of what was not granted succeeds", addr, rkey);
 	if (err == ETIMEDOUT)
@@ -382,10 +387,10 @@ static void send_bad_rdma(void)
 		return;
 	no_access(true, grants[R_READONLY].remote_addr, grants[R_READONLY].rkey,
 		  64);
-	/* The grants of an ended connection are void. */
+	/* Grants of an ended connection are void. */
 	no_access(false, before.remote_addr, before.rkey, 64);
 	no_access(true, before.remote_addr, before.rkey, 64);
-	/* Keys of the provider are no rkeys, nor are small numbers. */
+	/* Keys of the provider are no rkeys, and neither are small numbers. */
 	for (int r = 0; r < R_COUNT; r++)
 		if (r != R_VOLATILE)
 			keys[n++] = world->regions[r].key;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Messages that no initiator sends, over a private connection. */
+/* Messages that no correct initiator sends, over a private connection. */
 #include "config.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "core/atomic.h"
 #include "fault/hostile.h"
 
-/* Offsets in messages; docs/protocol.md. */
+/* Offsets of fields in messages; docs/protocol.md. */
 #define NRANGES	 16
 #define LEVEL	 18
 #define REQUIRED 19
@@ -21,7 +21,7 @@ struct field {
 	uint16_t at, size;
 };
 
-/* Set each field to its extremes. */
+/* Set each of these fields to extreme values, one at a time. */
 static void vary_fields(const uint8_t *good, size_t len, const struct field *f,
 			size_t nfields)
 {
@@ -107,7 +107,10 @@ static void attack_ranges(void)
 					      request(msg, g, 1, 1, class));
 			}
 		}
-	/* As many ranges as fit, all of a whole region, or overlapping. */
+	/*
+	 * As many ranges as a message holds: whole regions, or overlapping
+	 * ranges.
+	 */
 	for (int i = 0; i < 30 && grant_all(); i++) {
 		for (size_t n = 0; n < RP_WIRE_MAX_RANGES; n++) {
 			uint64_t from = i % 3 ? rnd() % R : 0;
@@ -115,13 +118,13 @@ static void attack_ranges(void)
 			g[n] = range_of(i % 2 ? R_FILE : R_PMEM, from,
 					i % 3 ? rnd() % (R - from) + 1 : R);
 		}
-		if (i % 4 == 3) /* one range ends outside */
+		if (i % 4 == 3) /* one range ends beyond the region */
 			g[rnd() % RP_WIRE_MAX_RANGES].len = R + 1;
 		send_and_wait(msg, request(msg, g, RP_WIRE_MAX_RANGES, 2, 0));
 	}
 }
 
-/* Right keys that were not granted on this connection. */
+/* Use valid keys that were not granted on this connection. */
 static void keys_of_others(void)
 {
 	static const int of[] = {R_HONEST,   R_FILE_OTHER, R_PMEM_OTHER,
@@ -143,7 +146,7 @@ static void keys_of_others(void)
 		send_and_wait(msg, (size_t)MUST(rp_wire_put_request(
 					   msg, sizeof(msg), new_token(), &m)));
 	}
-	/* A key is right as a whole or wrong: flip single bits. */
+	/* One wrong bit makes a key wrong. */
 	for (int bit = 0; bit < 64; bit += 5) {
 		g = range_of(R_FILE, 0, 64);
 		g.key ^= 1ull << bit;
@@ -151,7 +154,10 @@ static void keys_of_others(void)
 	}
 }
 
-/* A store, THEN or atomic that is refused, with or without its bytes. */
+/*
+ * Send a store, THEN or atomic that must be refused, with and without its
+ * bytes.
+ */
 static void send_refused(struct rp_wire_request *m)
 {
 	uint8_t msg[RP_WIRE_MAX_MSG];
@@ -190,8 +196,8 @@ static void refused_stores(void)
 				     world->regions[R_FILE].addr;
 			send_refused(&m);
 			/*
-			 * The first range is good, and must not be stored
-			 * either.
+			 * The first range is inside the read-only region, and
+			 * must not be stored either.
 			 */
 			m.nranges = 2;
 			g[1] = g[0];
@@ -237,7 +243,7 @@ static void refused_thens(void)
 	}
 }
 
-/* Encode an atomic, then set fields that the encoder never sets. */
+/* Encode an atomic, then set fields to values that the encoder never writes. */
 static void attack_atomics(void)
 {
 	static uint8_t ones[4096];
@@ -249,7 +255,7 @@ static void attack_atomics(void)
 		.effect = RP_EFFECT_ATOMIC,
 		.ranges = &g,
 	};
-	const size_t at = RANGES + 24; /* of the operation */
+	const size_t at = RANGES + 24; /* offset of the operation */
 	size_t len;
 
 	memset(ones, 0xff, sizeof(ones));
@@ -266,14 +272,16 @@ static void attack_atomics(void)
 			msg[at] = (uint8_t)op;
 			msg[at + 1] = (uint8_t)type;
 			/*
-			 * A byte of the operand is missing, so no element may
-			 * change.
+			 * A byte of the operand is missing, so the target may
+			 * change no element.
 			 */
 			wire_put(msg + 4, 4, --len);
 			send_and_wait(msg, len);
 		}
 	}
-	/* Elements that are cut, misaligned, outside, or read-only. */
+	/*
+	 * Elements that are partial, misaligned, out of bounds, or read-only.
+	 */
 	for (uint64_t off = 1; off < 8; off++) {
 		g = range_of(R_FILE, off, 8);
 		send_refused(&m);
@@ -295,7 +303,7 @@ static void attack_atomics(void)
 		g = range_of(R_PMEM, -8ull, 8);
 		send_refused(&m);
 	}
-	/* Reserved bytes are set; fetch is neither 0 nor 1. */
+	/* Reserved bytes are not zero; fetch is neither 0 nor 1. */
 	m.atomic.op = RP_ATOMIC_SUM;
 	g = range_of(R_FILE, 0, 8);
 	for (size_t i = 2; i < 8; i++) {
@@ -306,7 +314,7 @@ static void attack_atomics(void)
 	}
 }
 
-/* Packed ranges: random bytes in them, and a random number of them. */
+/* Packed ranges: random bytes, and random numbers of ranges. */
 static void attack_packed_ranges(void)
 {
 	uint8_t msg[RP_WIRE_MAX_MSG];
@@ -323,13 +331,13 @@ static void attack_packed_ranges(void)
 		len = RANGES + 8 + rnd() % (i % 3 ? 64 : 4000);
 		wire_put(msg + 4, 4, len);
 		for (size_t n = RANGES + 8; n < len; n++)
-			/*
-			 * Varints without an end, large ones, and small ones.
-			 */
+			/* Endless, large and small varints. */
 			msg[n] = i % 5 == 0   ? 0xff
 				 : i % 5 == 1 ? (uint8_t)(rnd() | 0x80)
 					      : (uint8_t)rnd();
-		/* Ranges of either key, decoded or not, must not be granted. */
+		/*
+		 * Neither key may be granted, whether or not the ranges decode.
+		 */
 		wire_put(msg + RANGES, 8,
 			 i % 2 ? world->regions[R_FILE].key
 			       : world->regions[R_READONLY].key);
@@ -339,8 +347,8 @@ static void attack_packed_ranges(void)
 		if (i % 8)
 			continue;
 		/*
-		 * The same bytes with a valid class: the request has to end,
-		 * somehow.
+		 * The same bytes with a valid class: the request must end, with
+		 * any result.
 		 */
 		msg[REQUIRED] = 0;
 		wire_put(msg + RANGES, 8, world->regions[R_READONLY].key);
@@ -413,7 +421,7 @@ static void no_credit(void)
 
 	for (size_t i = 0; i < RP_WIRE_MAX_RANGES; i++)
 		g[i] = range_of(R_FILE, i * 1024, REGION_LEN - i * 1024);
-	/* Thousands of outstanding requests, of few and of many ranges. */
+	/* Thousands of outstanding requests, with few and with many ranges. */
 	for (int i = 0; i < 4000; i++) {
 		if (conn && conn->state != FRAME_UP)
 			ended++;
@@ -444,7 +452,7 @@ static void half_and_too_long(void)
 		wire_put(big + 8, 8, new_token());
 		send_and_wait(big, n);
 	}
-	/* Longer than the largest message; the base may end the connection. */
+	/* Messages longer than the limit; the base may end the connection. */
 	for (size_t n = RP_WIRE_MAX_MSG + 1; n <= sizeof(big);
 	     n += n < RP_WIRE_MAX_MSG + 16 ? 1 : 997) {
 		len = request(big, g, RP_WIRE_MAX_RANGES, 2, 2);
@@ -466,7 +474,7 @@ static void send_noise(void)
 			len = 1 + rnd() % (RP_WIRE_MAX_MSG - 1);
 			for (size_t n = 0; n < len; n++)
 				msg[n] = (uint8_t)rnd();
-			/* Random bytes behind a header that looks right. */
+			/* Random bytes after a header that looks right. */
 			if (i % 2 && len > 16)
 				wire_put(msg, 8,
 					 0x5052 | RP_WIRE_VERSION << 16 |
@@ -484,7 +492,7 @@ static void send_noise(void)
 			for (int n = 0; n < 1 + i % 3; n++) {
 				/*
 				 * Leave keys alone: wrong keys are slow, and
-				 * have their own attack.
+				 * keys_of_others() tests them.
 				 */
 				size_t at = rnd() % len;
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Which messages may be granted: rules written anew, without code of prov/. */
+/*
+ * Rules about which messages may be granted, written anew without code of
+ * prov/.
+ */
 #include "config.h"
 
 #include "fault/hostile.h"

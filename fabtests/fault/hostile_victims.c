@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The target that a hostile peer attacks, and the honest initiator beside it.
- */
+/* The target that a hostile peer attacks, and the honest initiator. */
 #include "config.h"
 
 #include <dirent.h>
@@ -19,7 +18,8 @@ static char *base_of[R_COUNT];
 static struct fid_mr *mrs[R_COUNT];
 
 /*
- * Interposes msync for the provider, too, to count flushes of unknown memory.
+ * Interpose msync, for the provider as well, to count flushes of unknown
+ * memory.
  */
 __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 						 int flags)
@@ -32,7 +32,7 @@ __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 		real = (int (*)(void *, size_t, int))dlsym(RTLD_NEXT, "msync");
 	if (world) {
 		atomic_fetch_add(&world->msyncs, 1);
-		for (int r = R_HONEST; r <= R_FILE; r++) /* files */
+		for (int r = R_HONEST; r <= R_FILE; r++) /* regions in files */
 			known |= from >= base_of[r] && len <= REGION_LEN &&
 				 from + len <= base_of[r] + REGION_LEN;
 		if (!known)
@@ -123,12 +123,14 @@ static void look_at_regions(void)
 
 	for (int r = R_READONLY; r < R_COUNT; r++)
 		for (size_t i = 0; i < REGION_LEN; i++)
-			/* A peer that has the key may write there. */
+			/*
+			 * A peer with the key may write into these two regions.
+			 */
 			a.changed += r != R_FILE && r != R_PMEM &&
 				     base_of[r][i] != pattern_byte(r, i);
 	for (size_t i = SLOTS * 64; i < REGION_LEN; i++)
 		a.changed += base_of[R_HONEST][i] != 0;
-	/* Each slot has its acknowledged value, or a later one. */
+	/* Each slot holds its acknowledged value or a later one. */
 	for (int i = 0; i < SLOTS; i++)
 		a.changed += *(uint64_t *)(base_of[R_HONEST] + i * 64) <
 			     atomic_load(&world->acked[i]);
@@ -138,7 +140,7 @@ static void look_at_regions(void)
 		world->most_fds = a.fds;
 }
 
-/* Post receives of the program, for any message. */
+/* Post receives of the target's program for any message. */
 static void receive_anything(struct side *s)
 {
 	static char any[2][64];
@@ -193,7 +195,7 @@ void target_run(const char *pools)
 	exit(0);
 }
 
-/* Write a later value to a line of slot i, durably; returns the status. */
+/* Write a later value to slot i durably. Returns the status. */
 static uint32_t commit_slot(struct side *s, int i, uint64_t value)
 {
 	const struct region *r = &world->regions[R_HONEST];

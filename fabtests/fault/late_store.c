@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A failed operation is never executed late, over bytes committed since. */
+/* A failed operation is never executed later, over bytes committed since. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,14 +8,14 @@
 #include "fault/testbed.h"
 
 #define TIMEOUT 300u  /* FI_OFI_RPMEM_TIMEOUT, ms */
-#define SETTLE	300u  /* ms in which nothing late may arrive */
-#define PLACE	65536 /* offset of the bytes that are written twice */
+#define SETTLE	300u  /* ms in which no late bytes may arrive */
+#define PLACE	65536 /* offset of the bytes written twice */
 #define POOL	(2u << 20)
 #define AT_ONCE 12
 #define CI_ROWS 80u
-#define RELEASE 0.1 /* s for old operations to end before SIGCONT */
+#define RELEASE 0.1 /* s in which old operations may end before SIGCONT */
 
-/* The operation that ends with an error while it is outstanding. */
+/* The old operation, which fails while it is outstanding. */
 enum old {
 	INLINE_8,
 	INLINE_64,
@@ -42,10 +42,10 @@ enum old {
 static const struct {
 	const char *name;
 	size_t len;  /* bytes of a write; 0: no write */
-	bool atomic; /* an atomic of type op */
+	bool atomic; /* an atomic with operation op */
 	enum fi_op op;
 	bool fetch;
-	bool durable; /* FI_COMMIT_COMPLETE; otherwise a commit follows */
+	bool durable; /* FI_COMMIT_COMPLETE; or a commit follows */
 } olds[OLDS] = {
 	[INLINE_8] = {.name = "durable write of 8", .len = 8, .durable = true},
 	[INLINE_64] = {.name = "durable write of 64",
@@ -104,16 +104,16 @@ static const struct {
 };
 
 enum cause {
-	SILENCE, /* stop the target until the timeout */
-	REMOVAL, /* fi_av_remove() and fi_av_insert() of its address */
+	SILENCE, /* stop the target beyond the timeout */
+	REMOVAL, /* reinsert the target's address */
 	CUT,	 /* shut down every connection */
-	REOPEN,	 /* close the endpoint, and open another one */
+	REOPEN,	 /* close the endpoint, open another one */
 	CAUSES,
 };
 static const char *const cause_names[CAUSES] = {"timeout", "av_remove", "cut",
 						"fi_close"};
 
-/* The program's next operation on the same bytes. */
+/* The program's next operation on the bytes of the old one. */
 enum renewal {
 	WRITE_COMMIT,
 	WRITE_WAIT_COMMIT,
@@ -125,11 +125,11 @@ static const char *const renewal_names[RENEWALS] = {
 	"write and commit", "write, wait, commit", "durable 64",
 	"durable 8192"};
 
-/* The moment at which the target is continued. */
+/* The moment at which the stopped target continues. */
 enum moment {
 	BEFORE,	      /* before the renewal is posted */
-	AFTER_WRITE,  /* behind the renewal's first call */
-	AFTER_COMMIT, /* behind the renewal's second call */
+	AFTER_WRITE,  /* after the renewal's first call */
+	AFTER_COMMIT, /* after the renewal's second call */
 	MOMENTS,
 };
 static const char *const moment_names[MOMENTS] = {
@@ -160,13 +160,13 @@ static void cell_name(size_t row, char *name, size_t size)
 /* --- one cell --- */
 
 static struct bed bed;
-static struct bed_op op, commit_op; /* the old operation, and its commit */
+static struct bed_op op, commit_op; /* the old operation and its commit */
 static uint64_t operand, compare, result;
 static char old_bytes[1u << 20], new_bytes[8192];
 
 /*
- * Fill new_bytes with bytes of their own for each attempt. For a compare and
- * swap the first word stays, because the old operation compares it.
+ * Fill new_bytes with different bytes for each attempt. The first word stays
+ * for a compare and swap, because the old operation compares that word.
  */
 static void fill_new_bytes(const struct cell *c, size_t row, int attempt)
 {
@@ -213,20 +213,21 @@ static ssize_t post_old(const struct cell *c)
 		commit_op.ends = 1;
 		return 0;
 	}
-	/*
-	 * The queue may be full, as the target is stopped: that is no failure.
-	 */
+	/* The queue may be full, because the target is stopped: no failure. */
 	ret = BED_POST_FOR(&bed, 2,
 			   bed_commit(&bed, PLACE,
 				      olds[c->old].len ? olds[c->old].len : 8,
 				      NULL, &commit_op));
-	/* The operation itself was posted, and will end. */
+	/*
+	 * Without the commit, the operation itself is still posted and will
+	 * end.
+	 */
 	if (ret)
 		commit_op = (struct bed_op){.ends = 1, .err = (int)-ret};
 	return 0;
 }
 
-/* Post the operation, make it fail, and wait: NULL, or the fault found. */
+/* Post the old operation, make it fail, and wait. NULL, or the failure. */
 static const char *fail_old(const struct cell *c)
 {
 	int ret;
@@ -235,7 +236,10 @@ static const char *fail_old(const struct cell *c)
 	/* A call that returned an error has started nothing. */
 	if (post_old(c))
 		op.ends = commit_op.ends = 1;
-	/* Poll a little, so that the bytes leave before the operation fails. */
+	/*
+	 * Poll for a moment, so that the bytes leave before the operation
+	 * fails.
+	 */
 	for (int i = 0; i < 50; i++) {
 		bed_poll(&bed);
 		bed_sleep(100e-6);
@@ -258,8 +262,8 @@ static const char *fail_old(const struct cell *c)
 	    (olds[c->old].durable ? !op.err : !commit_op.err))
 		return "a commit has succeeded at a stopped target";
 	/*
-	 * An operation that has not ended may still be executed, so its bytes
-	 * are not written again until it has.
+	 * The target may still execute an operation that has not ended. Do not
+	 * write its bytes again until the operation has ended.
 	 */
 	if (!bed_wait(&bed, &op, RELEASE) ||
 	    !bed_wait(&bed, &commit_op, RELEASE)) {
@@ -288,7 +292,7 @@ static const char *writer_of(const struct cell *c, size_t len)
 	return is == old ? "those of the failed operation" : "others";
 }
 
-/* One attempt to write new bytes: 1 success, 0 failed, negative: refused. */
+/* Try once to write the new bytes: 1 success, 0 failed, negative: refused. */
 static ssize_t write_new_bytes(const struct cell *c, size_t len, int *status,
 			       const char **wrong)
 {
@@ -323,7 +327,7 @@ static ssize_t write_new_bytes(const struct cell *c, size_t len, int *status,
 	}
 	if (!bed_wait(&bed, k, BED_DEADLINE))
 		*wrong = "a commit did not end";
-	/* When the commit completes, the new bytes are in place. */
+	/* A successful commit means that the new bytes are placed. */
 	else if (!k->err && memcmp(bed.mem + PLACE, new_bytes, len))
 		*wrong = bed_says("when the commit succeeds the bytes are %s",
 				  writer_of(c, len));
@@ -418,7 +422,7 @@ static size_t all_cells(void)
 			.auto_progress = bed_random() % 4 == 0,
 		};
 
-		/* A renewal of one call has no second call. */
+		/* A renewal with one call has no second call. */
 		if (c.moment == AFTER_COMMIT && c.renewal != WRITE_COMMIT)
 			continue;
 		cells[n++] = c;
@@ -426,7 +430,7 @@ static size_t all_cells(void)
 	return n;
 }
 
-/* Shuffle, with every operation and every cause among the first cells. */
+/* Shuffle the cells; each operation and each cause is among the first cells. */
 static void shuffle_cells(size_t n)
 {
 	bool seen[OLDS][CAUSES] = {0};
