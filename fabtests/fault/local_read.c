@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Reads into local persistent memory: a completed read is on the local medium.
+/*
+ * Reads into local persistent memory: a completed read is on the local medium.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -28,7 +29,7 @@ static struct fi_cq_err_entry err;
 static struct card c;
 static struct side s;
 
-/* Open the pool, whose shadow this program has preloaded. */
+/* Open the local pool, whose shadow the preload library writes. */
 static void open_pool(struct duo *d)
 {
 	duo_start(d, &opts, &c);
@@ -65,7 +66,7 @@ static ssize_t read_commit(const struct iovec *iov, size_t n, uint64_t from)
 	return ret;
 }
 
-/* Are these bytes of the pool in the shadow? */
+/* Does the shadow hold these bytes of the pool? */
 static bool on_medium(const char *at, size_t len)
 {
 	static char bytes[65536];
@@ -78,8 +79,8 @@ static bool on_medium(const char *at, size_t len)
 }
 
 /*
- * One round trip: write new bytes, read them back; kept: they are on the
- * medium.
+ * Write new bytes to the target, and read them into the pool. kept: does the
+ * medium hold them?
  */
 static const char *round_trip(int i, bool *kept)
 {
@@ -124,7 +125,7 @@ static const char *check_kept(struct duo *d)
 	return wrong;
 }
 
-/* Negative control: without the flush the shadow lacks the bytes. */
+/* Negative control: without the flush the medium lacks the bytes. */
 static const char *not_kept(struct duo *d)
 {
 	const char *wrong;
@@ -173,13 +174,16 @@ static const char *check_refusals(struct duo *d)
 	iov[0].iov_len = 0;
 	EXPECT(read_commit(iov, 1, 0), -FI_EINVAL);
 	iov[0] = (struct iovec){s.pool, 8};
-	/* A read beyond the target's region: one error, from the base. */
+	/*
+	 * A read beyond the target's region fails with one error entry of the
+	 * base.
+	 */
 	EXPECT(read_commit(iov, 1, PAIR_POOL), 0);
 	EXPECT(side_wait(&s, &e, &err), 0);
 	if (err.op_context != iov || !err.err)
 		return "the error is of something else";
 	EXPECT(side_quiet(&s), 1);
-	/* A read of the region's last bytes. */
+	/* A read into the last bytes of the local region succeeds. */
 	iov[0] = (struct iovec){s.pool + PAIR_POOL - 8, 8};
 	EXPECT(read_commit(iov, 1, 0), 0);
 	EXPECT(side_wait(&s, &e, &err), 1);
@@ -222,14 +226,14 @@ static const char *bad_disk(struct duo *d)
 	return NULL;
 }
 
-/* Poll for long enough to read, and not to flush. */
+/* Poll for long enough to read, but not to flush. */
 static void poke_for(double seconds)
 {
 	for (double end = duo_now() + seconds; duo_now() < end;)
 		side_poke(&s);
 }
 
-/* The endpoint is closed while the local flush is blocked. */
+/* Closing the endpoint while the local flush is blocked cancels the read. */
 static const char *closed_endpoint(struct duo *d)
 {
 	struct iovec iov;
@@ -250,7 +254,7 @@ static const char *closed_endpoint(struct duo *d)
 	return NULL;
 }
 
-/* The region is closed while it is flushed: closing waits for the flush. */
+/* Closing the region during a flush waits for the flush. */
 static const char *closed_region(struct duo *d)
 {
 	struct iovec iov;
@@ -266,7 +270,7 @@ static const char *closed_region(struct duo *d)
 	return NULL;
 }
 
-/* The region is closed before the bytes of the read arrive. */
+/* The region is closed before the bytes of the read have arrived. */
 static const char *region_gone(struct duo *d)
 {
 	struct iovec iov;

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A log of numbered entries, for log_lives.sh: log_writer WHERE COMMAND. WHERE
- * may end with @LOGS/LOG.
+ * Writes and reads a log of numbered entries, for log_lives.sh: log_writer
+ * WHERE COMMAND. WHERE may end with @LOGS/LOG.
  *
  *   create LAYOUT
- *
- *   append  go on behind the last entry, without end; print "acked N"
- *
+ *   append  append endlessly after the last entry; print "acked N"
  *   follow  print "opened", then "seen N" as entries become durable
- *
  *   check   read all entries; print "last N"
  */
 #include <errno.h>
@@ -26,7 +23,7 @@
 #define LONGEST 3000u
 #define WINDOW	48u
 
-/* Entry n: its number, and bytes that follow from it. */
+/* Fill in entry n: its number, then bytes that follow from the number. */
 static size_t fill(unsigned char *to, uint64_t n)
 {
 	struct seeded s = {.state = n};
@@ -44,7 +41,7 @@ static int report(const char *what)
 	return 1;
 }
 
-/* Compare an entry with what its number says. */
+/* Does the entry have the bytes that follow from its number? */
 static bool is_entry(const unsigned char *bytes, size_t len, uint64_t *n)
 {
 	unsigned char want[LONGEST];
@@ -56,7 +53,7 @@ static bool is_entry(const unsigned char *bytes, size_t len, uint64_t *n)
 	return fill(want, *n) == len && !memcmp(want, bytes, len);
 }
 
-/* Read from *lsn on; *last is the number of the entry before, 0: not known. */
+/* Read from *lsn to the end. *last: the previous entry's number, 0: unknown. */
 static int read_on(struct rpmem_log *log, uint64_t *lsn, uint64_t *last)
 {
 	unsigned char bytes[LONGEST];
@@ -89,7 +86,7 @@ struct slot {
 	uint64_t n;
 };
 
-/* Keep the ring from filling: drop the older half of a half-full one. */
+/* Keep space in the ring: drop the older half when the ring is half full. */
 static int trim(struct rpmem_log *log, uint64_t *keep, uint64_t lsn)
 {
 	struct rpmem_log_info info = {.size = sizeof(info)};
@@ -184,7 +181,9 @@ int main(int argc, char **argv)
 		return rpmem_log_create(argv[1], &attr) ? report("create") : 0;
 	}
 	attr.read_only = !strcmp(argv[2], "follow");
-	/* A daemon that was killed waits for its writer, which has gone. */
+	/*
+	 * A restarted daemon waits for the log's former writer, which has gone.
+	 */
 	attr.take = !strcmp(argv[2], "check");
 	if (rpmem_log_open(&log, argv[1], &attr))
 		return report("open");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* An initiator that outlives the machine of its target. */
+/* An initiator that survives the death of its target's machine. */
 #include "config.h"
 
 #include <errno.h>
@@ -14,20 +14,20 @@
 #include "functional/pair.h"
 
 /*
- * machines --target POOL BOARD LIFE and machines --initiator BOARD, on two
- * machines. Both see the memory BOARD; a target of incarnation LIFE leaves its
- * card there.
+ * usage on two machines: machines --target POOL BOARD LIFE, and machines
+ * --initiator BOARD. Both share the memory BOARD, in which a target of
+ * incarnation LIFE leaves its card.
  */
 
 #define RECORD	 64
 #define RECORDS	 (PAIR_POOL / RECORD)
 #define ENOUGH	 200 /* acknowledgements before the target may die */
-#define MORE	 100 /* acknowledgements by its next incarnation */
+#define MORE	 100 /* acknowledgements after its restart */
 #define WINDOW	 16
-#define DEADLINE 300.0 /* s, for steps without their own limit */
+#define DEADLINE 300.0 /* s, for steps without another limit */
 
 struct board {
-	uint32_t incarnation; /* incarnation that the card belongs to */
+	uint32_t incarnation; /* the card's incarnation */
 	struct card card;
 };
 
@@ -52,7 +52,7 @@ static double now(void)
 	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Serve; every incarnation has the same address. */
+/* Serve the pool. Every incarnation has the same address. */
 static void __attribute__((noreturn))
 target(const char *pool, struct board *b, uint32_t incarnation)
 {
@@ -84,7 +84,7 @@ static void exchange_cards(struct board *b, uint32_t incarnation,
 	memcpy(c, &b->card, sizeof(*c));
 }
 
-/* --- writes with their commits, until one fails --- */
+/* --- durable writes until one fails --- */
 
 static char sent[RECORDS][RECORD];
 static bool acked[RECORDS];
@@ -95,9 +95,9 @@ struct way {
 		double posted;
 		bool outstanding;
 	} op[WINDOW];
-	unsigned int left; /* outstanding */
+	unsigned int left; /* operations outstanding */
 	size_t acked, failed;
-	double longest; /* from a call to its completion */
+	double longest; /* longest time to a completion, s */
 	bool reported;
 };
 
@@ -150,7 +150,7 @@ static ssize_t post_record(struct side *s, const struct card *c, struct op *o)
 	return fi_writemsg(s->ep, &msg, FI_COMMIT_COMPLETE);
 }
 
-/* Write records from first on: up to end, or to the first failure. */
+/* Write the records from first to end, or to the first failure. */
 static void put_all(struct side *s, const struct card *c, struct way *w,
 		    size_t first, size_t end)
 {
@@ -178,7 +178,7 @@ static void put_all(struct side *s, const struct card *c, struct way *w,
 		o->outstanding = true;
 		w->left++;
 		next++;
-		/* Write more slowly now: the machine takes its time to die. */
+		/* Write more slowly: the machine takes some time to die. */
 		if (w->reported)
 			usleep(1000);
 	}
@@ -198,7 +198,7 @@ static int commit_and_wait(struct side *s, const struct card *c)
 	return side_wait(s, &e, &err) ? 0 : err.prov_errno;
 }
 
-/* Count the acknowledged records that the target lacks. */
+/* Count acknowledged records that the target does not have. */
 static size_t count_missing(struct side *s, const struct card *c)
 {
 	static char in[PAIR_POOL];
@@ -243,7 +243,7 @@ static int initiator(struct board *b, double timeout)
 
 	exchange_cards(b, 2, &again);
 	/*
-	 * The device did not notice the machine's death, so ofi_rxm keeps its
+	 * The device did not notice the machine's death, so ofi_rxm keeps the
 	 * connection: docs/guarantees.md, "Over verbs".
 	 */
 	side_close(&s);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The fault injection points of test builds, for objects with RP_FAULTS. */
+/*
+ * Fault injection points of test builds, for objects compiled with RP_FAULTS.
+ */
 #include <fcntl.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -31,7 +33,7 @@ bool rp_fault_on(const char *name)
 	       (n < 2 || atomic_fetch_add(&calls, 1) % n == n - 1);
 }
 
-/* A test waits for this file to grow: then the process is inside dawdle. */
+/* Append a byte to the log. A test waits for it: the process then sleeps. */
 static void log_append(void)
 {
 	const char *path = getenv("RPMEM_FAULT_LOG");

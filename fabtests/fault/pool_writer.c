@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Threads write to a pool through librpmem_pool, and read what they have
- * written, while the target is killed and started again by pool_restart.sh.
+ * Threads write to a pool through librpmem_pool and read back, while
+ * pool_restart.sh kills and restarts the target.
  *
- *   pool_writer WHERE CLASS ROUNDS write    prints "round N" as it goes
+ *   pool_writer WHERE CLASS ROUNDS write    prints "round N" from time to time
  *   pool_writer WHERE CLASS ROUNDS check    compares the whole pool
  *
- * Both derive the bytes from RP_SEED alone.
+ * Both commands derive the bytes from RP_SEED alone.
  *
  *   pool_writer WHERE CLASS 0 drop          closes with operations outstanding
- *   pool_writer WHERE CLASS ROUNDS ledger   prints "acked N" behind each
+ *   pool_writer WHERE CLASS ROUNDS ledger   prints "acked N" after each
  *                                           durable write of record N
- *   pool_writer WHERE CLASS 0 found         compares those that stdin names
+ *   pool_writer WHERE CLASS 0 found         checks the records whose numbers
+ *                                           are on stdin
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -32,9 +33,9 @@ struct worker {
 	struct rpmem_pool *pool;
 	unsigned int index;
 	unsigned int rounds;
-	bool dry; /* only compute the bytes */
+	bool dry; /* compute the bytes, post nothing */
 	struct seeded random;
-	unsigned char *model; /* of its part */
+	unsigned char *model; /* expected bytes of the thread's part */
 	int failed;
 	pthread_t thread;
 };
@@ -50,7 +51,7 @@ static uint64_t part_start(const struct worker *w)
 	return (uint64_t)w->index * PART;
 }
 
-/* One write of random bytes or of zeros: to the model, and to the pool. */
+/* Write random bytes or zeros to the model and to the pool. */
 static int write_one(struct worker *w, unsigned int flags)
 {
 	const size_t len = 1 + seeded_below(&w->random, LONGEST);
@@ -90,7 +91,7 @@ static int read_one(struct worker *w)
 	return -1;
 }
 
-/* Disjoint writes, submitted at once, and a commit behind them. */
+/* Submit disjoint writes at once, and a commit after them. */
 static int write_batch(struct worker *w)
 {
 	struct rpmem_pool_op ops[BATCH + 1] = {0}, *done[BATCH + 1];
@@ -128,9 +129,12 @@ static int write_batch(struct worker *w)
 }
 
 #define DROPPED	 16u
-#define DROP_LEN (3u << 20) /* several posts for each */
+#define DROP_LEN (3u << 20) /* long enough for several posts */
 
-/* Writes and reads that the caller closes the pool under. */
+/*
+ * Start writes and reads; the caller then closes the pool with them
+ * outstanding.
+ */
 static int close_with_work(struct rpmem_pool *pool, struct rpmem_pool_op *ops,
 			   char *bytes)
 {
@@ -150,12 +154,12 @@ static int close_with_work(struct rpmem_pool *pool, struct rpmem_pool_op *ops,
 						      : 0;
 }
 
-/* Records of the ledger, many in flight. */
+/* The ledger's records; up to IN_FLIGHT are outstanding. */
 #define RECORD	  64u
-#define STRIDE	  4096u /* a page for each: no flush takes a neighbor along */
+#define STRIDE	  4096u /* one page each: no flush covers two */
 #define IN_FLIGHT 32u
 
-/* Every byte of record n. */
+/* The value of every byte of record n. */
 static unsigned char record_byte(uint64_t n)
 {
 	return (unsigned char)(1 + n % 255);
@@ -205,7 +209,7 @@ static int write_ledger(struct rpmem_pool *pool, unsigned int rounds)
 	return 0;
 }
 
-/* The numbers come on stdin. */
+/* Check the records whose numbers are on stdin. */
 static int check_numbers(struct rpmem_pool *pool)
 {
 	unsigned char got[RECORD];
@@ -243,7 +247,9 @@ static void *run_thread(void *arg)
 			w->failed = read_one(w);
 			break;
 		case 4:
-			/* One thread polls: another would get its operations.
+			/*
+			 * Only one thread polls: a poll returns operations of
+			 * all threads.
 			 */
 			if (w->index == 0)
 				w->failed = write_batch(w);
@@ -340,7 +346,7 @@ int main(int argc, char **argv)
 		printf("%llu reconnects, %llu bytes kept\n",
 		       (unsigned long long)info.reconnects,
 		       (unsigned long long)info.kept);
-		/* Nothing is kept behind a commit that covers all. */
+		/* The library keeps no bytes after a commit of all of them. */
 		if (!failed && info.kept) {
 			fprintf(stderr, "bytes are kept without need\n");
 			failed = -1;

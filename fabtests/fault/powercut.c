@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Power cuts: every acknowledged record must be in the shadow. */
+/* Simulated power cuts: the shadow must hold every acknowledged record. */
 #include "config.h"
 
 #include <errno.h>
@@ -21,27 +21,27 @@
 #include "functional/pair.h"
 
 /*
- * A round has three processes. The target runs with the shadow preloaded and
+ * A round has three processes. The target runs with the shadow preloaded, and
  * maps the pool. The initiator appends records, commits them in every possible
- * way and notes in shared memory which were acknowledged. This process kills
- * the target at a random moment and looks at the shadow alone. If caches
- * survive a power cut (-c), it looks at the pool instead.
+ * way, and notes acknowledged records in shared memory. This process kills the
+ * target at a random moment and compares only the shadow. If caches survive a
+ * power cut (-c), it compares the pool instead.
  */
 
 #define RECORDS (PAIR_POOL / sizeof(struct record))
 #define BATCH	8
 #define WINDOW	32
-#define ENOUGH	400   /* acknowledgements before the cut, at most */
-#define POLLS	60000 /* polls of 0.5 ms or more, for these */
+#define ENOUGH	400   /* acknowledgements before a cut, at most */
+#define POLLS	60000 /* polls (of at least 0.5 ms) for ENOUGH */
 
 /*
- * In a guest each side is started separately, and the notes are kept outside of
- * the guest, in slots of one file: --initiator FD SEED SLOT ENOUGH prints
- * "enough" after ENOUGH acknowledgements, and goes on. The file's owner then
- * runs --check POOL SEED FD SLOT.
+ * In a guest each side is started separately, and the notes are in slots of one
+ * file outside of the guest. --initiator FD SEED SLOT ENOUGH prints "enough"
+ * after ENOUGH acknowledgements, and continues. The file's owner then runs
+ * --check POOL SEED FD SLOT.
  */
 
-/* Over connected endpoints, if RPMEM_MSG is set: they have no atomics. */
+/* Does RPMEM_MSG select connected endpoints? They have no atomics. */
 static bool is_msg(void)
 {
 	return getenv("RPMEM_MSG");
@@ -95,16 +95,19 @@ static int run_target(const char *pool, uint64_t seed)
 struct batch {
 	uint64_t first;
 	unsigned int n;
-	unsigned int waits; /* completions still to come */
+	unsigned int waits; /* completions not read yet */
 	bool failed;
 	struct record r[BATCH];
 };
 
-static void *desc; /* of the records */
+static void *desc; /* descriptor of the records' memory */
 static volatile uint8_t *acked;
 static uint64_t acked_count, acked_enough;
 
-/* Count one completion of a batch; note the records after the last one. */
+/*
+ * Count one completion of a batch. After the last one note the records as
+ * acknowledged.
+ */
 static void end_batch(struct batch *b, bool ok)
 {
 	b->failed |= !ok;
@@ -158,7 +161,7 @@ static void append_records(struct side *s, const struct card *card,
 			card->pool_addr +
 				(b->first + i) * sizeof(struct record),
 			sizeof(struct record), card->pool_key};
-	if (way == 3) { /* a record's eight words in one atomic, committed */
+	if (way == 3) { /* one durable atomic for each record */
 		struct fi_ioc from = {.count = sizeof(struct record) / 8};
 		struct fi_rma_ioc to = {.count = from.count};
 		struct fi_msg_atomic a = {
@@ -181,7 +184,7 @@ static void append_records(struct side *s, const struct card *card,
 		}
 		return;
 	}
-	if (way == 0) { /* each write with its own commit */
+	if (way == 0) { /* one durable write for each record */
 		b->waits = b->n;
 		for (unsigned int i = 0; i < b->n; i++) {
 			iov.iov_base = &b->r[i];
@@ -195,12 +198,12 @@ static void append_records(struct side *s, const struct card *card,
 	for (unsigned int i = 0; i < b->n; i++)
 		PUT(fi_write(s->ep, &b->r[i], sizeof(b->r[i]), desc, s->peer,
 			     at[i].addr, at[i].key, b));
-	if (way == 1) { /* one commit of many ranges */
+	if (way == 1) { /* one commit, with one range for each record */
 		PUT(commit_post(s->ep, at, b->n, s->peer, FI_RPMEM_DURABLE,
 				FI_RPMEM_CLASS_DEFAULT, NULL, b));
 		return;
 	}
-	at[0].len *= b->n; /* one range over all */
+	at[0].len *= b->n; /* one commit of one range */
 	PUT(commit_post(s->ep, at, 1, s->peer, FI_RPMEM_DURABLE,
 			FI_RPMEM_CLASS_DEFAULT, NULL, b));
 }
@@ -253,7 +256,7 @@ static int initiator(int ack_fd, uint64_t seed, int slot)
 		reap_entries(&s);
 }
 
-/* --- this process --- */
+/* --- the process that cuts and compares --- */
 
 static pid_t spawn_half(char **argv, int in, int out, const char *preload)
 {
@@ -294,8 +297,8 @@ struct round {
 };
 
 /*
- * One incarnation of a target, then compare. The preload library keeps a shadow
- * of what was flushed; without it the pool file itself is compared.
+ * Run one incarnation of the target, then compare. The preload library keeps a
+ * shadow of the flushed bytes. Without that library compare the pool file.
  */
 static void run_round(uint64_t seed, const char *preload, struct round *out)
 {
@@ -332,8 +335,8 @@ static void run_round(uint64_t seed, const char *preload, struct round *out)
 	ipid = spawn_half(iargv, card[0], null, NULL);
 
 	/*
-	 * Some rounds kill before the first acknowledgement, most after a
-	 * random number of them, so slow machines do not matter.
+	 * Kill some rounds before the first acknowledgement, but most after a
+	 * random number of them, so that the machine's speed does not matter.
 	 */
 	enough = random_below(10) ? 1 + random_below(ENOUGH) : 0;
 	for (int i = 0; i < POLLS && count_flags(flags) < enough; i++) {
@@ -354,7 +357,7 @@ static void run_round(uint64_t seed, const char *preload, struct round *out)
 	pause_us(random_below(20000));
 	kill(tpid, SIGKILL);
 	waitpid(tpid, NULL, 0);
-	pause_us(3000); /* replies in flight still count */
+	pause_us(3000); /* count replies that are in flight */
 	kill(ipid, SIGKILL);
 	waitpid(ipid, NULL, 0);
 
@@ -386,7 +389,9 @@ static void run_round(uint64_t seed, const char *preload, struct round *out)
 	unlink(shadow);
 }
 
-/* After a restart of the machine: has the pool all acknowledged records? */
+/*
+ * After a restart of the machine: does the pool hold all acknowledged records?
+ */
 static int check_pool(const char *pool, uint64_t seed, int fd, int slot)
 {
 	volatile uint8_t *flags = acks_map(fd, slot);
@@ -466,7 +471,7 @@ int main(int argc, char **argv)
 	       "missing\n",
 	       (unsigned long long)acks, (unsigned long long)longest,
 	       (unsigned long long)missing);
-	/* A test without acknowledgements would prove nothing. */
+	/* Without acknowledgements the test would prove nothing. */
 	tap_ok(acks > 10ull * rounds || want_loss,
 	       "records were acknowledged before the cuts");
 	if (want_loss)

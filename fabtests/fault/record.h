@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Records that power cuts look for: their bytes follow from a seed. */
+/* Records whose bytes follow from a seed, compared after power cuts. */
 #ifndef RP_FAULT_RECORD_H
 #define RP_FAULT_RECORD_H
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Random operations under removals, stops and cuts, judged by a model. */
+/* Random operations under removals, stops and cuts, checked against a model. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,17 +7,17 @@
 #include "fault/testbed.h"
 
 #define TIMEOUT	 200u /* FI_OFI_RPMEM_TIMEOUT, ms */
-#define SETTLE	 300u /* ms in which nothing late may arrive */
+#define SETTLE	 300u /* ms in which no late bytes may arrive */
 #define WORDS	 2048u
 #define POOL	 65536
-#define LONGEST	 1024u /* words of one write */
-#define MOST	 32    /* outstanding, at most */
+#define LONGEST	 1024u /* words of one write, at most */
+#define MOST	 32    /* operations outstanding, at most */
 #define STEPS	 600
 #define CI_ROWS	 36u
 #define ALL_ROWS 480u
 #define AT_ONCE	 8
 
-/* Events of a row, beside operations. */
+/* Events of a row, in addition to operations. */
 enum {
 	REMOVALS = 1,
 	STOPS = 2,
@@ -59,7 +59,7 @@ static bool auto_of(size_t row)
 	return row_seed(row) % 4 == 0;
 }
 
-/* The rows that are run: all, or those that --only names. */
+/* The rows to run: all, or those that --only selects. */
 static size_t chosen[ALL_ROWS], nchosen;
 
 static void row_name(size_t i, char *name, size_t size)
@@ -90,19 +90,19 @@ static const char *const kind_names[KINDS] = {
 	"commit"};
 
 struct operation {
-	struct bed_op op; /* first: the context of the call */
+	struct bed_op op; /* first: it is the context of the call */
 	struct operation *next;
 	enum kind kind;
 	uint64_t seq;
 	bool durable; /* an atomic with FI_COMMIT_COMPLETE */
-	/* Words that it changes, and their new values. */
+	/* The words that the operation changes, and their new values. */
 	unsigned int first, count;
 	uint64_t *value;
-	/* Words that it commits. */
+	/* The words that a commit covers. */
 	unsigned int commit_first, commit_count;
-	const struct operation *poison;	 /* a failed one that it covers */
-	const struct operation *vouched; /* a successful commit of it */
-	uint64_t was;			 /* a fetch: the value to be returned */
+	const struct operation *poison;	 /* failed operation that it covers */
+	const struct operation *vouched; /* successful commit that covers it */
+	uint64_t was;			 /* a fetch: the value to return */
 	bool was_sure;
 	uint64_t operand, compare, result;
 	const struct operation *covers[MOST];
@@ -111,10 +111,10 @@ struct operation {
 
 static struct word {
 	uint64_t value;			/* of the last successful operation */
-	uint64_t seq;			/* its number */
+	uint64_t seq;			/* number of that operation */
 	bool sure;			/* a commit has covered the value */
-	const struct operation *poison; /* has failed since */
-	struct operation *busy;		/* outstanding, changes it */
+	const struct operation *poison; /* failed after that operation */
+	struct operation *busy;		/* outstanding, changes the word */
 } words[WORDS];
 
 static struct operation *outstanding;
@@ -129,7 +129,7 @@ static uint64_t in_memory(unsigned int w)
 	return v;
 }
 
-/* Is each byte of v that of a or of b? */
+/* Does each byte of v equal that byte of a or of b? */
 static bool bytes_of_either(uint64_t v, uint64_t a, uint64_t b)
 {
 	for (int i = 0; i < 64; i += 8) {
@@ -141,7 +141,7 @@ static bool bytes_of_either(uint64_t v, uint64_t a, uint64_t b)
 	return true;
 }
 
-/* NULL, or the fault in this word at this moment. */
+/* Check word w as it is now. NULL, or the failure. */
 static const char *check_word(unsigned int w)
 {
 	const struct word *d = &words[w];
@@ -170,7 +170,7 @@ static const char *judge_all(void)
 	return wrong;
 }
 
-/* Record the operations that a commit covers when it is posted. */
+/* Record which operations a commit covers at the time when it is posted. */
 static void record_cover(struct operation *c)
 {
 	for (unsigned int i = 0; i < c->commit_count; i++) {
@@ -195,7 +195,7 @@ static const char *over_failed(const struct operation *c,
 			o->op.err, o->op.status);
 }
 
-/* Record a successful commit: NULL, or the fault. */
+/* Record a successful commit. NULL, or the failure. */
 static const char *record_commit(const struct operation *c)
 {
 	for (unsigned int i = 0; i < c->ncovers; i++)
@@ -271,8 +271,8 @@ static const char *end_with_error(struct operation *o)
 }
 
 /*
- * Ended operations stay allocated: a second entry of one has to be noticed, and
- * a later commit may wrongly succeed over it.
+ * Operations stay allocated after their end: a second completion of one must be
+ * noticed, and a later commit may wrongly succeed over it.
  */
 static const char *reap_entries(void)
 {
@@ -315,7 +315,7 @@ static void choose_range(unsigned int *first, unsigned int *count)
 	*first = random_below(WORDS - *count + 1);
 }
 
-/* Choose what the operation does; false: not possible now. */
+/* Choose what the operation does. False: impossible now. */
 static bool choose_op(struct operation *o)
 {
 	o->kind = (enum kind)random_below(KINDS);
@@ -330,7 +330,7 @@ static bool choose_op(struct operation *o)
 		o->count = 1;
 	if (!free_words(o->first, o->count, o->kind == SUM || o->kind == CSWAP))
 		return false;
-	/* THEN does not store into the range that it commits. */
+	/* The store of a THEN is outside of the range that the THEN commits. */
 	if (o->kind == THEN && o->first >= o->commit_first &&
 	    o->first < o->commit_first + o->commit_count)
 		return false;
@@ -389,7 +389,7 @@ static void start_op(void)
 	if (!o)
 		MUST(-FI_ENOMEM);
 	o->seq = ++next_seq;
-	/* A call that fails, for whatever reason, has started nothing. */
+	/* A call that fails for any reason has started nothing. */
 	if (noutstanding == MOST || !choose_op(o) || post_op(o)) {
 		free(o->value);
 		free(o);
@@ -403,7 +403,7 @@ static void start_op(void)
 	noutstanding++;
 }
 
-/* Stop the target for a few steps, or until an operation has failed. */
+/* When a stopped target continues. */
 static double continue_at;
 
 static const char *cause_event(unsigned int events)
@@ -439,7 +439,10 @@ static const char *cause_event(unsigned int events)
 	return NULL;
 }
 
-/* Wait for all ends; then no word may change, and new operations succeed. */
+/*
+ * Wait until all operations have ended. Then no word may change, and new
+ * operations must succeed.
+ */
 static const char *check_end(void)
 {
 	static uint64_t last[WORDS];

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Both sides of numbered calls, for rpc_lives.sh.
+ * Both ends of numbered calls, for rpc_lives.sh.
  *
  *   rpc_peer serve PATH PORT STATE    prints "port N"; keeps its effects in
- *                                     STATE as rpmem_rpc(3) says
- *   rpc_peer call WHERE KEY           goes on behind the last call of KEY,
- *                                     without end; prints "resume N",
- *                                     "acked N", "replied N"
+ *                                     STATE as rpmem_rpc(3) describes
+ *   rpc_peer call WHERE KEY           calls endlessly after KEY's last call;
+ *                                     prints "resume N", "acked N", "replied N"
  *   rpc_peer check WHERE KEY          prints "resume N"
  */
 #include <errno.h>
@@ -26,16 +25,16 @@
 #define REPLY	500u
 #define WINDOW	24u
 
-/* Call k; 0 asks for the last one. */
+/* The head of call k. k = 0 asks for the number of the last call. */
 struct head {
 	uint64_t k;
-	uint64_t replied; /* the client has the replies of all up to here */
+	uint64_t replied; /* the client has all replies up to this call */
 };
 
-/* Effects of the calls of one client. */
+/* The effects of one client's calls. */
 struct record {
 	unsigned char client[RPMEM_RPC_ID];
-	uint64_t sequence; /* of the last call */
+	uint64_t sequence; /* sequence of the last call */
 	uint64_t k;
 	uint64_t replied;
 };
@@ -67,7 +66,7 @@ static int wrong(const char *what, const struct rpmem_rpc_call *c, uint64_t k,
 	return -1;
 }
 
-/* Process a call once. *k is the number to reply. */
+/* Process a call once. *k: the number to reply. */
 static int process(int fd, struct record *r, const struct rpmem_rpc_call *c,
 		   uint64_t *k)
 {
@@ -156,7 +155,10 @@ static int is_reply(const unsigned char *bytes, size_t len, uint64_t k)
 	       !memcmp(bytes + sizeof(k), want, n);
 }
 
-/* The last call that was processed, behind all of an earlier process. */
+/*
+ * Ask for the last processed call. The server processes calls of an earlier
+ * client process first.
+ */
 static int resume(struct rpmem_rpc *rpc, uint64_t *k)
 {
 	const struct head h = {.k = 0};
@@ -175,7 +177,7 @@ static int resume(struct rpmem_rpc *rpc, uint64_t *k)
 	return 0;
 }
 
-/* An operation has changed its state. */
+/* A call has a new state: check and print it. */
 static int changed(struct one *o, uint64_t *acked, uint64_t *replied)
 {
 	if (o->op.result) {

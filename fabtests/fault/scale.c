@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Many commits, ranges, bytes and peers at once; the arguments choose the case.
+/*
+ * Many commits, ranges, bytes and peers at once. The arguments select the case.
  */
 #include "config.h"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Sixteen processes commit to one target: no record is lost, no memory
- * grows.
+/*
+ * Sixteen processes commit to one target: no record is lost, and the target's
+ * memory does not grow.
  */
 #include "config.h"
 
@@ -16,11 +17,14 @@
 
 #define INITIATORS 16
 #define WINDOW	   16
-/* The buffers that ofi_rxm allocates at a time, see below, and some pages. */
+/*
+ * Room for the buffers that ofi_rxm allocates at once (see setenv() below), and
+ * for some pages.
+ */
 #define RSS_GROWTH (2u << 20)
 #define FDS	   (INITIATORS * 8 + 64)
 
-/* Every record has its own place, so that all can be checked. */
+/* Every record has its own offset, so all records can be checked. */
 struct record {
 	uint64_t initiator, seq;
 	uint8_t bytes[40];
@@ -30,7 +34,7 @@ struct record {
 struct world {
 	struct card card;
 	struct scale_pool pool;
-	unsigned long each; /* records of one initiator */
+	unsigned long each; /* records of each initiator */
 	atomic_bool ready, stop;
 	atomic_ulong acked[INITIATORS];
 	atomic_uint failed;
@@ -62,7 +66,7 @@ static void run_target(void *shared, unsigned int number)
 	struct side s;
 
 	side_open(&s, &o);
-	/* Populate the pool first: then all growth is the provider's. */
+	/* Populate the pool first, so that only the provider can grow. */
 	MUST(madvise(w->pool.map, w->pool.len, MADV_POPULATE_WRITE) ? -errno
 								    : 0);
 	scale_export(&s, &w->pool, &w->card);
@@ -70,7 +74,7 @@ static void run_target(void *shared, unsigned int number)
 	scale_serve(&s, &w->stop);
 }
 
-/* Post half of the records in one call, half as a write and a commit. */
+/* Post half of the records as durable writes, half as a write and a commit. */
 static void post_records(struct side *s, struct world *w, struct record *r,
 			 uint64_t at, void *context, unsigned int *ends)
 {
@@ -157,7 +161,7 @@ static unsigned long count_acked(const struct world *w)
 	return n;
 }
 
-/* Wait for the initiators; measure the target meanwhile. */
+/* Wait for the initiators, and measure the target's memory meanwhile. */
 static void watch_target(struct world *w, pid_t t, pid_t *initiators)
 {
 	unsigned long total = w->each * INITIATORS, done = 0, tenth = 0;
@@ -190,7 +194,7 @@ static void watch_target(struct world *w, pid_t t, pid_t *initiators)
 	       "most after that, %u descriptors at most\n",
 	       done, scale_now() - start, at_ten >> 10, most >> 10, fds);
 	/*
-	 * Kill before the endpoints close: acknowledged records have to
+	 * Kill the target before the endpoints close: acknowledged records must
 	 * survive.
 	 */
 	scale_kill(t);
@@ -199,7 +203,10 @@ static void watch_target(struct world *w, pid_t t, pid_t *initiators)
 	tap_ok(well && done == total && !atomic_load(&w->failed),
 	       "16 initiators: %lu of %lu commits were acknowledged", done,
 	       total);
-	/* Sanitizers keep freed memory; a short run only connects. */
+	/*
+	 * Sanitizers keep freed memory, and a short run measures only
+	 * connections.
+	 */
 	if (total >= 50000 && !(sanitizer && *sanitizer))
 		tap_ok(most - at_ten <= RSS_GROWTH,
 		       "the target grew by %zu KiB after the tenth percent",
@@ -214,7 +221,10 @@ static void check_file(const struct world *w, const char *media)
 	struct record want;
 
 	for (unsigned int i = 0; i < INITIATORS; i++) {
-		/* The acknowledged records: all, unless a commit failed. */
+		/*
+		 * Check the acknowledged records: all records, unless a commit
+		 * failed.
+		 */
 		for (unsigned long seq = 0; seq < atomic_load(&w->acked[i]);
 		     seq++, n++) {
 			record_make(&want, i, seq);
@@ -235,15 +245,15 @@ void scale_commits(unsigned long total, const char *file)
 	char *media;
 
 	/*
-	 * ofi_rxm 1.17 believes in 256 peers, and makes a ring of 10 MB that is
-	 * touched for the first time until all of it was used: 47 bytes for
-	 * each of the first 220,000 commits.
+	 * ofi_rxm 1.17 expects 256 peers, and makes a ring of 10 MB. The first
+	 * pass through this ring touches 47 new bytes for each of the first
+	 * 220,000 commits.
 	 */
 	setenv("FI_UNIVERSE_SIZE", "16", 1);
 	/*
-	 * ofi_rxm also allocates 1024 buffers of this size at a time, 16 MB by
-	 * its default, and again as soon as more messages wait (once in two of
-	 * five runs).
+	 * ofi_rxm also allocates 1024 buffers of this size at a time, by
+	 * default 16 MB. It allocates more when more messages wait (in two of
+	 * five runs once).
 	 */
 	setenv("FI_OFI_RXM_BUFFER_SIZE", "1024", 1);
 	w->each = (total / INITIATORS + WINDOW - 1) / WINDOW * WINDOW;
@@ -254,7 +264,10 @@ void scale_commits(unsigned long total, const char *file)
 	for (unsigned int i = 0; i < INITIATORS; i++)
 		pids[i] = scale_fork(run_initiator, w, i);
 	watch_target(w, t, pids);
-	/* The shadow of the file, written by each msync, if there is one. */
+	/*
+	 * Compare the file's shadow, which each msync writes, if there is a
+	 * shadow.
+	 */
 	media = spec ? scale_map(strrchr(spec, ':') + 1, w->pool.len)
 		     : w->pool.map;
 	check_file(w, media);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Every node commits to every other: the time of one commit stays the same. */
+/*
+ * Every node commits to every other node: the time of one commit does not grow.
+ */
 #include "config.h"
 
 #include <errno.h>
@@ -15,13 +17,13 @@
 #define WINDOW	32
 #define SLOT	64
 
-/* Filled in by each node, then read by all. */
+/* Each node fills in its part; then all nodes read. */
 struct world {
 	unsigned int nodes, eps, all;
 	struct card card[MAX_EPS];
 	atomic_uint met[ROUNDS + 3];
 	_Atomic double took[ROUNDS];
-	atomic_ulong cpu; /* ns of all nodes, in the last round */
+	atomic_ulong cpu; /* CPU time of all nodes in the last round, ns */
 	atomic_uint failed, wrong;
 };
 
@@ -39,7 +41,10 @@ static void poll_once(struct node *n, int timeout)
 {
 	struct fi_cq_tagged_entry e;
 	struct fi_cq_err_entry err = {0};
-	/* ofi_rxm reads connection events once in 128 reads. */
+	/*
+	 * fi_cq_sread(), because ofi_rxm reads connection events in every 128th
+	 * read.
+	 */
 	ssize_t got = timeout ? fi_cq_sread(n->s.cq, &e, 1, NULL, timeout)
 			      : fi_cq_read(n->s.cq, &e, 1);
 
@@ -52,7 +57,7 @@ static void poll_once(struct node *n, int timeout)
 		n->outstanding--;
 }
 
-/* Wait for all nodes, polling: other nodes need this one's progress. */
+/* Wait for all nodes. Poll meanwhile: other nodes need this node's progress. */
 static void meet_others(struct node *n, unsigned int at)
 {
 	atomic_fetch_add(&n->w->met[at], 1);
@@ -131,7 +136,7 @@ static void send_one(struct node *n, unsigned int mine, unsigned int to,
 	n->outstanding++;
 }
 
-/* Processor time of this process, whatever else runs on the machine. */
+/* CPU time of this process: independent of the machine's load. */
 static unsigned long cpu_time_used(void)
 {
 	struct timespec t;
@@ -162,8 +167,8 @@ static void run_node(void *shared, unsigned int number)
 		for (unsigned int i = 0; i < w->all; i++)
 			for (unsigned int k = 0; k < w->eps; k++) {
 				/*
-				 * Start at different peers, so that not all
-				 * commit to the same one.
+				 * Start at different peers, so that the nodes
+				 * do not all commit to one peer.
 				 */
 				unsigned int to =
 					(i + number * w->eps) % w->all;
@@ -200,7 +205,7 @@ static void run_node(void *shared, unsigned int number)
 	meet_others(n, ROUNDS + 2);
 }
 
-/* Microseconds of processor time for a commit, once all are connected. */
+/* Microseconds of CPU time for one commit, measured when all are connected. */
 static double measure_mesh(unsigned int nodes, unsigned int eps)
 {
 	struct world *w = scale_shared(sizeof(*w));
@@ -234,7 +239,10 @@ void scale_mesh(unsigned int nodes, unsigned int eps)
 
 	if (nodes * eps > MAX_EPS || eps < 4)
 		MUST(-EINVAL);
-	/* An endpoint of ofi_rxm takes 100 MB with buffers of 16 KiB. */
+	/*
+	 * With its default buffers of 16 KiB an endpoint of ofi_rxm takes 100
+	 * MB.
+	 */
 	setenv("FI_OFI_RXM_BUFFER_SIZE", "1024", 1);
 	few = measure_mesh(nodes, eps / 4);
 	many = measure_mesh(nodes, eps);

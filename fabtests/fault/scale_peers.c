@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The memory of one more peer, at both ends, beyond what the base needs for it.
- */
+/* The memory of one more peer, at both ends, compared with that of the base. */
 #include "config.h"
 
 #include <errno.h>
@@ -13,7 +12,7 @@
 #include "fault/scale.h"
 
 #define FEW   16
-#define LIMIT 16384 /* bytes_per_peer */
+#define LIMIT 16384 /* bytes of one more peer */
 #define BYTES 4096
 
 enum {
@@ -28,9 +27,9 @@ struct world {
 	const char *prov;
 	unsigned int max;
 	atomic_bool ready, stop;
-	atomic_uint requested; /* the measure that the target has to take */
+	atomic_uint requested; /* measurement requested from the target */
 	atomic_uint measured;
-	/* [few or many][target or initiator] */
+	/* Sizes: [few, many][target, initiator][heap, RSS]. */
 	size_t size[2][2][SIZES];
 };
 
@@ -72,7 +71,7 @@ static void run_target(void *shared, unsigned int number)
 	}
 }
 
-/* Another endpoint, that has written and, over ofi_rpmem, committed. */
+/* Use a new endpoint: write, and over ofi_rpmem commit. */
 static void join_endpoint(struct world *w, struct side *s, struct fid_ep *ep)
 {
 	struct fi_rma_iov at = {w->card.pool_addr, 64, w->card.pool_key};
@@ -129,7 +128,7 @@ static void run_initiator(void *shared, unsigned int number)
 	}
 }
 
-/* Measure the bytes of one more peer at each end. */
+/* Measure the memory that one more peer costs at each end. */
 static void per_peer(const char *prov, unsigned int max, double cost[2][SIZES])
 {
 	struct world *w = scale_shared(sizeof(*w));
@@ -158,7 +157,10 @@ void scale_peers(unsigned int max)
 
 	if (max <= FEW)
 		MUST(-EINVAL);
-	/* An endpoint of ofi_rxm takes 100 MB with buffers of 16 KiB. */
+	/*
+	 * With its default buffers of 16 KiB an endpoint of ofi_rxm takes 100
+	 * MB.
+	 */
 	setenv("FI_OFI_RXM_BUFFER_SIZE", "1024", 1);
 	setenv("FI_OFI_RXM_MSG_RX_SIZE", "16", 1);
 	per_peer("tcp", max, base);

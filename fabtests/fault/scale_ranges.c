@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* One commit of very many ranges, and regions of very many bytes. */
+/* One commit of very many ranges, and regions of a TiB. */
 #include "config.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ struct world {
 	struct card card;
 	struct scale_pool pool;
 	atomic_bool ready, stop;
-	double took; /* registration */
+	double took; /* seconds of the registration */
 	size_t n;
 };
 
@@ -50,7 +50,7 @@ static void open_side(struct world *w, struct side *s)
 	side_insert(s, &w->card);
 }
 
-/* Commit and wait: 0, or the error entry's prov_errno. */
+/* Commit and wait. Returns 0, or the error entry's prov_errno. */
 static int commit_and_wait(struct side *s, const struct fi_rma_iov *v, size_t n,
 			   struct fi_cq_err_entry *err)
 {
@@ -83,7 +83,7 @@ static uint8_t byte_of(size_t i)
 static void run_many_ranges(void *shared, unsigned int number)
 {
 	struct world *w = shared;
-	const size_t piece = 8192; /* ranges that one write fills */
+	const size_t piece = 8192; /* ranges filled by one write */
 	struct fi_rma_iov *v = calloc(w->n, sizeof(*v));
 	char *out = malloc(piece * STRIDE);
 	struct fi_cq_err_entry err = {0};
@@ -122,7 +122,7 @@ static void run_many_ranges(void *shared, unsigned int number)
 	       "the error names the range at fault: %" PRIu64 ", \"%s\"",
 	       err.data, text);
 	tap_ok(side_quiet(&s), "and is the only one");
-	/* The failed commit has left no state behind. */
+	/* The failed commit must leave no state. */
 	v[w->n / 2].addr = w->card.pool_addr;
 	tap_ok(!commit_and_wait(&s, v, w->n, &err), "the next commit succeeds");
 	side_close(&s);
@@ -158,7 +158,7 @@ void scale_ranges(size_t n, const char *file)
 
 /* --- a file with holes --- */
 
-/* Write and commit bytes at these offsets, and read them from the file. */
+/* Write and commit bytes at this offset, then compare them with the file's. */
 static void probe_offsets(struct side *s, const struct world *w,
 			  const char *file, uint64_t at)
 {
@@ -205,7 +205,10 @@ static void check_region(uint64_t len, const char *file)
 	probe_offsets(&s, w, file, 4 * GIB + 12345);
 	probe_offsets(&s, w, file, len - 4096);
 
-	/* One range across the 4 GiB line, written in two distant pieces. */
+	/*
+	 * One range across the offset of 4 GiB, whose ends are written
+	 * separately.
+	 */
 	write_and_wait(&s, w, 2 * GIB, "left", 4);
 	write_and_wait(&s, w, 5 * GIB, "right", 5);
 	v = (struct fi_rma_iov){w->card.pool_addr + GIB, 4 * GIB + 4096,

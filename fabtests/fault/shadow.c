@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Preloaded into a target: copies into a second file exactly the bytes that a
- * successful msync covered, or a flush of cache lines and a drain behind it;
- * and the header of a pool, when an fdatasync covered it.
+ * Preloaded into a target: writes a second file, the shadow, with exactly the
+ * durable bytes. These are bytes covered by a successful msync, flushed cache
+ * lines after the next drain, and a pool's header after an fdatasync.
  */
 #include "config.h"
 
@@ -27,11 +27,11 @@
 #define PAGE 4096u
 
 /*
- * RPMEM_SHADOW=POOL:SHADOW: a copy of one file, at the same offsets.
+ * RPMEM_SHADOW=POOL:SHADOW: copy one file, to the same offsets.
  *
- * RPMEM_MEDIUM=FILE:BASE: a copy of all persistent memory, by physical address,
- * which begins at BASE (hexadecimal); FILE is mapped, and may be a device's
- * memory. This does not see what the kernel writes back, as for msync.
+ * RPMEM_MEDIUM=FILE:BASE: copy all persistent memory, by physical address from
+ * BASE (hexadecimal) on. FILE is mapped, and may be memory of a device. The
+ * copy lacks bytes that the kernel writes back, as for msync.
  */
 static int shadow_fd = -1;
 static dev_t pool_dev;
@@ -88,14 +88,16 @@ __attribute__((constructor)) static void shadow_open(void)
 		perror(colon + 1);
 		abort();
 	}
-	/* A pool that is created later is found at its first msync. */
+	/* The first msync finds a pool that is created later. */
 	if (!stat(pool, &st)) {
 		pool_dev = st.st_dev;
 		pool_ino = st.st_ino;
 	}
 }
 
-/* Offset in the pool file of the mapping at addr; -1: not the pool. */
+/*
+ * The pool file's offset that is mapped at addr; -1: addr is not in the pool.
+ */
 static off_t pool_offset(uintptr_t addr)
 {
 	const char *spec = getenv("RPMEM_SHADOW");
@@ -124,18 +126,18 @@ static off_t pool_offset(uintptr_t addr)
 	return found;
 }
 
-/* Offset in the medium of the page of addr; -1: not in persistent memory. */
+/* The medium's offset of addr's page; -1: addr is not in persistent memory. */
 static off_t page_place(uintptr_t addr)
 {
 	const uint64_t present = 1ull << 63, frame = (1ull << 55) - 1;
 	const off_t at = (off_t)(addr / PAGE * sizeof(uint64_t));
 	uint64_t entry;
 
-	/* Read the byte first: that maps the page, as a flush does. */
+	/* Read the byte: that maps its page, as a flush would. */
 	(void)*(const volatile char *)addr;
 	if (pread(pagemap_fd, &entry, sizeof(entry), at) != sizeof(entry))
 		abort();
-	/* Frame 0: this process may not read frame numbers. */
+	/* Frame 0 means that this process may not read frame numbers. */
 	if (!(entry & present) || !(entry & frame))
 		abort();
 	entry = (entry & frame) * PAGE - medium_base;
@@ -158,8 +160,8 @@ __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 	if (at < 0)
 		return real(addr, len, flags);
 	/*
-	 * Only bytes from before the call are sure to be covered. One call at a
-	 * time: an older copy of a page must not replace a newer one.
+	 * An msync surely covers only bytes from before the call. One call at a
+	 * time, so that an older copy of a page never replaces a newer one.
 	 */
 	copy = malloc(len);
 	if (!copy)
@@ -182,7 +184,7 @@ static bool is_pool(int fd)
 	       st.st_dev == pool_dev;
 }
 
-/* fi_rpmemd writes the header of a pool, and only the header, to its file. */
+/* Through its file fi_rpmemd writes only the header of a pool. */
 __attribute__((visibility("default"))) int fdatasync(int fd)
 {
 	static int (*real)(int);
@@ -201,8 +203,8 @@ __attribute__((visibility("default"))) int fdatasync(int fd)
 }
 
 /*
- * Flushed lines of this thread, until its next drain, which waits for the
- * flushes of this thread only. The copies are from the time of the flush.
+ * Lines flushed by this thread until the thread's next drain, which waits for
+ * no other thread's flushes. A copy is made at the time of its flush.
  */
 struct line {
 	struct line *next;
@@ -259,14 +261,14 @@ static void shadow_flush(const void *addr, size_t len)
 	real_flush(addr, len);
 }
 
-/* The provider with fault points reports its non-temporal stores here. */
+/* Called by the provider with fault points for its non-temporal stores. */
 void rpmem_shadow_streamed(const void *addr, size_t len)
 {
 	if (is_watched())
 		range_leaves_cache(addr, len);
 }
 
-/* Write the list from its end: newer copies of a line are in front. */
+/* Write from the list's end: newer copies of a line are nearer to its head. */
 static void lines_arrive(struct line *l)
 {
 	if (!l)
@@ -286,7 +288,10 @@ static void shadow_drain(void)
 	under_way = NULL;
 }
 
-/* The provider loads libpmem2 by itself, so RTLD_NEXT does not find it. */
+/*
+ * Find a function of libpmem2, which the provider loads by itself: RTLD_NEXT
+ * does not find it.
+ */
 static void *real_function(const char *name)
 {
 	void *lib = dlopen("libpmem2.so.1", RTLD_NOW), *f;

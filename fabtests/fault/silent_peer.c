@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A target that falls silent while one thread sleeps in fi_cq_sread() and
- * another posts: the new deadline has to wake the sleeper in time.
+ * A target falls silent while one thread sleeps in fi_cq_sread() and another
+ * thread posts: the new deadline must wake the sleeping thread in time.
  */
 #include <pthread.h>
 #include <signal.h>
@@ -46,7 +46,9 @@ static void run_target(struct side *s, const struct card *peer)
 static void *sleep_on_queue(void *arg)
 {
 	struct side *s = arg;
-	/* The timeout is one second, and an idle connection lives for 60. */
+	/*
+	 * The timeout is one second. An idle connection is closed after 60 s.
+	 */
 	ssize_t n = fi_cq_sread(s->cq, &e, 1, NULL, 30000);
 
 	if (n == -FI_EAVAIL)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Private connections over the simulated fabric: operations, memory. */
+/* Private connections over the simulated fabric: operations and memory. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,22 +9,22 @@
 #include "pmsim/pmsim.h"
 #include "sim_rc.h"
 
-/* Entries of the queue. */
+/* Size of the completion queue. */
 #define CQ_SIZE 1024
 #define BATCH	16
-/* Tries of a registration under another random key when one is in use. */
+/* Registrations tried, each with another random key, while keys are in use. */
 #define KEY_TRIES 4
 #define INJECT	  256
 
 /*
- * Contexts of completions: operations; and with these bits, receives and SENDs
- * that were copied. NULL: a write that no one waits for.
+ * Contexts of completions point to operations. With one of these bits set, they
+ * point to a receive or to a copied SEND. NULL: a write that nobody awaits.
  */
 #define CONTEXT_RECV   1ul
 #define CONTEXT_COPIED 2ul
 #define CONTEXT_BITS   3ul
 
-/* A SEND of more segments than the fabric takes. */
+/* A SEND with more segments than the fabric allows, in one buffer. */
 struct copied {
 	struct rp_channel_op *op;
 	uint8_t bytes[];
@@ -39,7 +39,10 @@ static struct fi_info *find_info(void)
 	hints->caps = FI_MSG | FI_RMA;
 	hints->ep_attr->type = FI_EP_MSG;
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
-	/* A write behind a write, a SEND behind writes, a READ behind both. */
+	/*
+	 * Writes follow writes, SENDs follow SENDs and writes, and READs follow
+	 * writes.
+	 */
 	hints->tx_attr->msg_order =
 		FI_ORDER_WAW | FI_ORDER_SAW | FI_ORDER_SAS | FI_ORDER_RAW;
 	hints->fabric_attr->prov_name = strdup("pmsim");
@@ -114,7 +117,7 @@ static void close_fid(struct fid *fid)
 		       fi_strerror(-ret));
 }
 
-/* Closes objects in the order of their references. */
+/* Close the objects; an object closes before those that it refers to. */
 static void sim_close(struct rp_rc *rc)
 {
 	struct sim_rc *f = sim_rc(rc);
@@ -136,8 +139,8 @@ static void sim_close(struct rp_rc *rc)
 /* --- operations --- */
 
 /*
- * Copy an operation's bytes if they fit in size. Returns how many it has, also
- * if they do not.
+ * Copy an operation's bytes, if they fit into size. Returns their number in any
+ * case.
  */
 static size_t copy_op(const struct rp_channel_op *op, uint8_t *to, size_t size)
 {
@@ -204,7 +207,7 @@ static ssize_t post_send(struct sim_channel *fc, struct rp_channel_op *op)
 	return fi_sendmsg(fc->ep, &m, FI_COMPLETION);
 }
 
-/* Post part of a WRITE or READ; the last one completes the operation. */
+/* Post a part of a WRITE or READ. The last part completes the operation. */
 static ssize_t post_part(struct sim_channel *fc, const struct rp_channel_op *op,
 			 const struct iovec *iov, size_t count,
 			 const struct fi_rma_iov *rma, void *context)
@@ -235,9 +238,9 @@ static size_t iov_total(const struct iovec *iov, size_t count)
 }
 
 /*
- * Post several messages if there are more segments than the fabric takes. They
- * are executed in order, so the last completion is that of all. An error after
- * the first part cannot be retried, and ends the channel.
+ * Post several messages if an operation has more segments than the fabric
+ * allows. The fabric executes them in order, so the last completion covers all.
+ * An error after the first part cannot be retried, and ends the channel.
  */
 static ssize_t post_rma(struct sim_channel *fc, struct rp_channel_op *op)
 {
@@ -264,7 +267,7 @@ static ssize_t post_rma(struct sim_channel *fc, struct rp_channel_op *op)
 	return ret && iov != op->iov && op->iov_count ? -FI_EIO : ret;
 }
 
-/* A FLUSH returns no bytes. */
+/* Post a FLUSH, which is a read of no bytes with a flag. */
 static ssize_t post_flush(struct sim_channel *fc, struct rp_channel_op *op)
 {
 	const struct fi_rma_iov rma = {
@@ -314,10 +317,7 @@ static int sim_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n)
 	}
 	if (!ret || ret == -FI_EAGAIN)
 		return i;
-	/*
-	 * The failed operation counts as posted: rc.c fails it once c has
-	 * ended.
-	 */
+	/* The failed operation counts as posted: rc.c fails it when c ends. */
 	if (ops[i]->inject)
 		rp_rc_end_channel(c, (int)-ret, NULL, 0);
 	else
@@ -352,8 +352,8 @@ int sim_recvs_open(struct sim_channel *fc)
 }
 
 /*
- * Copy the message of r into the receive `to` of rc's pool, complete that, and
- * give r to the fabric again. Nothing is called back inside: c stays.
+ * Copy r's message into rc's receive `to`, complete `to`, and repost r. No
+ * callback runs meanwhile, so c stays valid.
  */
 static void deliver_message(struct sim_rc *f, struct rp_rc_recv *to,
 			    struct sim_recv *r)
@@ -390,7 +390,9 @@ static void end_recv(struct sim_rc *f, struct sim_recv *r, size_t len, int err)
 
 	r->channel->nrecvs--;
 	if (err || len > sizeof(r->buf)) {
-		/* While c is connecting, a CM event with the cause follows. */
+		/*
+		 * If c is still connecting, a CM event with the cause follows.
+		 */
 		if (c->state == RP_RC_CONNECTING)
 			f->rc.poll_at_once = true;
 		else
@@ -406,7 +408,7 @@ static void end_recv(struct sim_rc *f, struct sim_recv *r, size_t len, int err)
 	deliver_message(f, to, r);
 }
 
-/* Free the receives of a channel; the fabric has given all of them back. */
+/* Free a channel's receives, all of which the fabric has returned. */
 static void recvs_free(struct sim_rc *f, struct sim_channel *fc)
 {
 	struct sim_recv *r, *next;
@@ -481,7 +483,7 @@ void sim_shut(struct rp_rc_channel *c)
 		close_fid(&fc->ep->fid);
 	}
 	fc->ep = NULL;
-	/* The fabric has flushed an entry for each: read all of them. */
+	/* The fabric has flushed each entry: read all of them. */
 	while ((c->nposted || fc->nrecvs) && sim_poll(c->rc, BATCH))
 		;
 	if (fc->nrecvs)
@@ -506,7 +508,7 @@ static int sim_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
 		may |= FI_REMOTE_READ;
 	if (access & RP_RC_REMOTE_WRITE)
 		may |= FI_REMOTE_WRITE;
-	/* Local operations need no registration. */
+	/* Memory for local operations alone needs no registration. */
 	if (!may)
 		return 0;
 	for (int i = 0; i < KEY_TRIES && ret == -FI_ENOKEY; i++) {
@@ -517,7 +519,7 @@ static int sim_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
 	}
 	if (ret)
 		return ret;
-	/* Without FI_MR_VIRT_ADDR addresses begin at 0. */
+	/* Without FI_MR_VIRT_ADDR a region's addresses begin at 0. */
 	*mr = (struct rp_rc_mr){.handle = m, .rkey = fi_mr_key(m)};
 	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Private connections over the simulated fabric: shared by both files. */
+/* Private connections over the simulated fabric: declarations of both files. */
 #ifndef SIM_RC_H
 #define SIM_RC_H
 
@@ -13,45 +13,45 @@
 
 #include "rc/rc_priv.h"
 
-/* Receives that the fabric has for each channel. */
+/* Receives posted to the fabric for each channel. */
 #define SIM_RECVS 2
 
 /*
- * A buffer that the fabric fills, of one channel. Its message is copied into a
- * receive of rc's pool (struct rp_rc_recv, as long).
+ * A receive buffer posted to the fabric for one channel. Its message is copied
+ * into a receive of rc's pool (struct rp_rc_recv), which has the same length.
  */
 struct sim_recv {
 	TAILQ_ENTRY(sim_recv) link;
 	struct sim_channel *channel;
-	size_t len; /* of a message that waits for one of the pool */
+	size_t len; /* of a message that awaits a free receive */
 	uint8_t buf[RP_WIRE_MAX_MSG];
 };
 
 struct sim_rc {
 	struct rp_rc rc;
-	struct rp_rc_recvs pool;	/* receives that are free */
-	TAILQ_HEAD(, sim_recv) waiting; /* messages without one */
-	struct fi_info *info;		/* without addresses */
+	struct rp_rc_recvs pool;	/* free receives */
+	TAILQ_HEAD(, sim_recv) waiting; /* messages that await a free receive */
+	struct fi_info *info;		/* its addresses are removed */
 	struct fid_fabric *fabric;
 	struct fid_domain *domain;
 	struct fid_eq *eq;
 	struct fid_cq *cq;
 	struct fid_pep *pep;
 	size_t iov_limit;
-	uint64_t flush_flag; /* flag of fi_readmsg(); 0: there is no FLUSH */
-	uint64_t landing;    /* buffer that a fence reads into */
+	uint64_t flush_flag; /* flag of fi_readmsg(); 0: no FLUSH */
+	uint64_t landing;    /* buffer for a fence's read */
 };
 
 struct sim_channel {
 	struct rp_rc_channel c;
-	struct fid_ep *ep; /* its context is this channel */
+	struct fid_ep *ep; /* its context is this struct */
 	/*
-	 * False until then: the fabric would send messages before its own
-	 * reply.
+	 * Post nothing before: the fabric would send messages before its own
+	 * reply to the connection request.
 	 */
 	bool connected;
 	struct sim_recv *recvs; /* SIM_RECVS */
-	unsigned int nrecvs;	/* of these, those that the fabric has */
+	unsigned int nrecvs;	/* of these, posted to the fabric */
 };
 
 static inline struct sim_rc *sim_rc(struct rp_rc *rc)
@@ -63,17 +63,17 @@ static inline struct sim_channel *sim_channel(struct rp_rc_channel *c)
 	return rp_container_of(c, struct sim_channel, c);
 }
 
-/* --- sim_rc.c --- */
+/* --- functions of sim_rc.c --- */
 
 extern const struct rp_rc_ops sim_rc_ops;
 extern struct host_sim rp_host_sim; /* host_sim.c */
 
-/* Give the fabric the receives of an endpoint that is enabled. */
+/* Post the receives of an enabled endpoint to the fabric. */
 int sim_recvs_open(struct sim_channel *fc);
-/* Close the endpoint, and read its entries from the queue. */
+/* Close the endpoint, and read its remaining completions. */
 void sim_shut(struct rp_rc_channel *c);
 
-/* --- sim_rc_cm.c --- */
+/* --- functions of sim_rc_cm.c --- */
 
 int sim_listen(struct rp_rc *rc, const union rp_rc_addr *at, size_t len,
 	       uint16_t *port);

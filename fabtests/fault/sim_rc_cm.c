@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Private connections over the simulated fabric: listen, accept, events. */
+/*
+ * Private connections over the simulated fabric: listen, connect, accept,
+ * events.
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +52,7 @@ int sim_listen(struct rp_rc *rc, const union rp_rc_addr *at, size_t len,
 	info->src_addrlen = len;
 	ret = pep_open(f, info);
 	fi_freeinfo(info);
-	/* The errno of a busy port may be lost on the way. */
+	/* The fabric may not report the errno of a busy port. */
 	if (ret)
 		return at->in.sin_port ? -EADDRINUSE : ret;
 	ret = fi_getname(&f->pep->fid, &bound, &size);
@@ -58,7 +61,10 @@ int sim_listen(struct rp_rc *rc, const union rp_rc_addr *at, size_t len,
 	return ret;
 }
 
-/* Selective completion: operations that no one waits for have no entry. */
+/*
+ * Open an endpoint with selective completion: operations that nobody awaits get
+ * no completion.
+ */
 static int ep_open(struct rp_rc_channel *c, struct fi_info *info)
 {
 	struct sim_channel *fc = sim_channel(c);
@@ -88,7 +94,7 @@ int sim_connect(struct rp_rc_channel *c, size_t addr_len, const void *data,
 	struct sim_rc *f = sim_rc(c->rc);
 	int ret;
 
-	/* The address format chooses the family of the socket. */
+	/* The address format selects the socket's family. */
 	f->info->addr_format = address_format(&c->peer);
 	ret = ep_open(c, f->info);
 	return ret ? ret : fi_connect(sim_channel(c)->ep, &c->peer, data, len);
@@ -106,7 +112,10 @@ int sim_accept(struct rp_rc_channel *c, void *handle, const void *data,
 	if (!ret)
 		ret = fi_accept(sim_channel(c)->ep, data, len);
 	if (ret) {
-		/* The endpoint owns the socket; fi_reject() frees the rest. */
+		/*
+		 * The endpoint owns the socket. fi_reject() frees the rest of
+		 * the handle.
+		 */
 		sim_shut(c);
 		fi_reject(sim_rc(c->rc)->pep, info->handle, NULL, 0);
 	}
@@ -122,7 +131,7 @@ void sim_reject(struct rp_rc *rc, void *handle, const void *data, size_t len)
 	fi_freeinfo(info);
 }
 
-/* Values left over from other calls become ECONNRESET. */
+/* The errno of a loss. Values left over from other calls become ECONNRESET. */
 static int loss_errno(int err)
 {
 	return err <= 0 || err == EINPROGRESS || err == EAGAIN ? ECONNRESET
@@ -163,7 +172,7 @@ static void end_connect(struct rp_rc_channel *c, const void *data, size_t len)
 	rp_rc_set_connected(c, data, len);
 }
 
-/* The fabric removes the events of an endpoint that is closed. */
+/* Handle one event. The fabric has dropped the events of closed endpoints. */
 static bool read_event(struct sim_rc *f)
 {
 	union {

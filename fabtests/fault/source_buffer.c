@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The buffer of a failed write or read is free once its entry arrives. */
+/*
+ * When the error entry of a write or read arrives, the program may reuse its
+ * buffer.
+ */
 #include "config.h"
 
 #include <stdio.h>
@@ -10,20 +13,21 @@
 #include "fault/testbed.h"
 
 #define TIMEOUT	 300u	     /* FI_OFI_RPMEM_TIMEOUT, ms */
-#define SETTLE	 300u	     /* ms in which nothing late may arrive */
+#define SETTLE	 300u	     /* ms in which no late bytes may arrive */
 #define SIZE	 (32u << 20) /* more than sockets buffer */
 #define POOL	 (SIZE + 65536)
 #define PIECES	 2048u
 #define READ_LEN (1u << 20)
 #define AT_ONCE	 4
-#define RELEASE	 0.1 /* s for writes to end before SIGCONT */
+#define RELEASE	 0.1 /* s in which writes may end before SIGCONT */
 
 enum shape {
 	DURABLE,     /* one durable write */
-	VECTOR,	     /* one durable write of four buffers */
-	WITH_COMMIT, /* one write, and a commit */
-	MANY,	     /* as many durable writes as the queue takes */
-	READS,	     /* reads, some responses received, or a part of one */
+	VECTOR,	     /* one durable write from four buffers */
+	WITH_COMMIT, /* one write and one commit */
+	MANY,	     /* durable writes until the queue is full */
+	READS, /* reads, of which some responses have arrived, or a part of one
+		*/
 	SHAPES,
 };
 static const char *const shapes[SHAPES] = {
@@ -39,10 +43,10 @@ enum cause {
 };
 static const char *const causes[CAUSES] = {"timeout", "av_remove", "cut"};
 
-/* The program's use of the buffer after the error entry. */
+/* How the program reuses the buffer after the error entry. */
 enum reuse {
-	OVERWRITE, /* with bytes that must never arrive */
-	PROTECT,   /* PROT_NONE */
+	OVERWRITE, /* write bytes that must never arrive */
+	PROTECT,   /* make it inaccessible (PROT_NONE) */
 	REUSES,
 };
 static const char *const reuses[REUSES] = {"overwritten", "PROT_NONE"};
@@ -82,7 +86,7 @@ static ssize_t post_vector(struct bed_op *op)
 	return fi_writemsg(b.s.ep, &msg, FI_COMMIT_COMPLETE | FI_COMPLETION);
 }
 
-/* A call that fails has started nothing. */
+/* Post the operations of this shape. A call that fails has started nothing. */
 static void post_shape(enum shape shape)
 {
 	const size_t piece = SIZE / PIECES;
@@ -123,13 +127,16 @@ static void post_shape(enum shape shape)
 	}
 }
 
-/* Wait until every operation has ended: NULL, or the fault. */
+/* Wait until every operation has ended. NULL, or the failure. */
 static const char *wait_for_ends(void)
 {
 	double end = bed_now() + BED_DEADLINE;
 	bool failed = false;
 
-	/* A write without its own commit has no deadline. */
+	/*
+	 * Wait for the last one: a write without its own commit has no
+	 * deadline.
+	 */
 	if (posted && !bed_wait(&b, &ops[posted - 1], BED_DEADLINE))
 		return "the last operation did not end";
 	bed_pause(&b, RELEASE);
@@ -188,7 +195,7 @@ static const char *row_run(size_t row)
 	wrong = wait_for_ends();
 	if (wrong)
 		return wrong;
-	/* The program reuses its buffer. */
+	/* The program now reuses its buffer. */
 	memset(mark, 0x5a, sizeof(mark));
 	if (REUSE(row) == OVERWRITE)
 		memset(source, 0x5a, SIZE);

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A target that is stopped and continued, an initiator that posts in bounds. */
+/*
+ * A target that is stopped and continued, and an initiator whose calls are
+ * bounded.
+ */
 #include "config.h"
 
 #include <dirent.h>
@@ -27,7 +30,7 @@
 
 /* Seconds after which a row that has not ended is killed. */
 #define ROW_LIMIT 150
-/* Seconds of -FI_EAGAIN after which posting continues a stopped target. */
+/* Seconds of -FI_EAGAIN after which a stopped target is continued. */
 #define WAKE_AFTER 0.05
 
 const char *const bed_memory_names[BED_MEMORIES] = {"file", "tmpfs",
@@ -51,7 +54,7 @@ void bed_sleep(double seconds)
 
 const char *bed_says(const char *fmt, ...)
 {
-	/* Several buffers: a sentence may quote another one. */
+	/* Several buffers, because one sentence may quote another. */
 	static char texts[4][240];
 	static unsigned int turn;
 	char *text = texts[turn++ % 4];
@@ -63,7 +66,7 @@ const char *bed_says(const char *fmt, ...)
 	return text;
 }
 
-/* --- seeds and arguments --- */
+/* --- seeds and arguments of test programs --- */
 
 static uint64_t random_state;
 
@@ -115,7 +118,7 @@ void bed_args(int argc, char **argv, uint64_t *seed, const char **only)
 	printf("# --seed %llu\n", (unsigned long long)*seed);
 }
 
-/* --- rows --- */
+/* --- test rows --- */
 
 struct running {
 	pid_t pid;
@@ -156,7 +159,7 @@ static void row_start(struct running *r, size_t row, bed_row_fn fn)
 		text = fn(row);
 		if (!text)
 			text = "";
-		/* The NUL marks a row that has ended by itself. */
+		/* A final NUL says that the row has ended by itself. */
 		if (write(fds[1], text, strlen(text) + 1) < 0)
 			_exit(1);
 		_exit(0);
@@ -268,7 +271,7 @@ struct command {
 	unsigned int progress_ms;
 };
 
-/* Receives for any message, tagged or not. */
+/* Receives that accept any message, tagged or not. */
 #define RECEIVES 1024
 static struct receive {
 	bool tagged;
@@ -286,7 +289,7 @@ static void receive_anything(struct side *s, struct receive *r)
 				FI_ADDR_UNSPEC, r));
 }
 
-/* Make progress, and pause when there is none. */
+/* Make progress at the target; pause if there was none. */
 static void target_progress(struct bed *b, struct side *s)
 {
 	struct receive *r;
@@ -628,8 +631,8 @@ const char *bed_commit_again(struct bed *b, const void *buf, uint64_t at,
 
 	do {
 		/*
-		 * On the heap: an entry may still come after this function has
-		 * returned.
+		 * On the heap, because a completion may come after this
+		 * function returns.
 		 */
 		write = calloc(2, sizeof(*write));
 		if (!write)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* fi_rpmemd with a secret, and its export. */
+/* A process of fi_rpmemd with a secret, and its export. */
 #ifndef RP_TEST_TESTBED_DAEMON_H
 #define RP_TEST_TESTBED_DAEMON_H
 
@@ -10,21 +10,21 @@ struct bed_daemon {
 	pid_t pid;
 	char secret_file[64], other_file[64], log_file[64], pool_file[64];
 	struct rp_secret secret, other; /* the daemon's secret; a wrong one */
-	struct rp_setup_target where;	/* with the right secret */
+	struct rp_setup_target where;	/* target with the right secret */
 	struct rp_setup_export export;
 };
 
-/* Start it on a pool of 1 MiB: NULL or what went wrong. */
+/* Start the daemon on a pool of 1 MiB. NULL, or what went wrong. */
 const char *bed_daemon_start(struct bed_daemon *d, uint64_t seed);
-/* Kill it and delete its files. */
+/* Kill the daemon, and delete its files. */
 void bed_daemon_stop(struct bed_daemon *d);
-/* The card of its endpoint and its pool. */
+/* The card of the daemon's endpoint and pool. */
 struct card bed_daemon_card(const struct bed_daemon *d);
-/* The number of lines of its log that have the word, in any case. */
+/* Count lines of the daemon's log that contain the word, in any case. */
 int bed_daemon_logged(const struct bed_daemon *d, const char *word);
 /*
- * Open a bed whose target is the daemon, over prov (NULL: the provider). The
- * target cannot be stopped or drained.
+ * Open a testbed whose target is the daemon, over prov (NULL: the provider).
+ * Such a target cannot be stopped or drained.
  */
 void bed_daemon_visit(struct bed *b, const struct card *c, const char *prov);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Reads verdicts.tsv; its words are defined here, apart from the code's. */
+/* Reads verdicts.tsv. Its words are defined here, independently of the code. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,7 +108,7 @@ static const struct word verdict_words[] = {
 	{NULL, 0},
 };
 
-/* -1: no such word. */
+/* The value of a word; -1: unknown word. */
 static int value_of(const struct word *words, const char *s, size_t len)
 {
 	for (; words->word; words++)
@@ -123,7 +123,7 @@ static bool parse_word(const struct word *words, const char *s, int *value)
 	return *value >= 0;
 }
 
-/* Parse all columns but the cell's name, method, verdict and source. */
+/* Parse all columns except the cell's name, method, verdict and source. */
 static const char *parse_cell(char *const row[COLUMNS], struct verdict_cell *c)
 {
 	int memory, placement, domain, fence, buf, op, shape, against;
@@ -196,7 +196,10 @@ static bool parse_method(const struct verdict_cell *c, const char *name,
 	return true;
 }
 
-/* The cell of this row: the last one, or a new one. NULL: *wrong says why. */
+/*
+ * The cell of this row: the previous row's, or a new one. NULL: *wrong says
+ * why.
+ */
 static struct verdict_cell *
 cell_of(struct verdicts *v, char *const row[COLUMNS], const char **wrong)
 {
@@ -227,7 +230,7 @@ cell_of(struct verdicts *v, char *const row[COLUMNS], const char **wrong)
 	return &v->cells[v->n++];
 }
 
-/* Add the row: NULL, or its fault. */
+/* Add a row. NULL, or what is wrong with it. */
 static const char *add_row(struct verdicts *v, char *const row[COLUMNS])
 {
 	const char *wrong;

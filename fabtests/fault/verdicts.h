@@ -15,30 +15,30 @@ enum verdict_op {
 	VERDICT_SEND,
 };
 
-/* How a SEND becomes durable; the other operations have enum rp_method. */
+/* How a SEND becomes durable. For other operations enum rp_method says it. */
 enum verdict_send {
 	VERDICT_INLINE_NONE,	    /* copy, reply */
 	VERDICT_INLINE_CLWB,	    /* copy, clwb, sfence, reply */
 	VERDICT_INPLACE_CLWB,	    /* clwb of the receive buffer, reply */
-	VERDICT_INPLACE_FENCE,	    /* the initiator reads behind it */
-	VERDICT_INPLACE_COMPLETION, /* nothing */
+	VERDICT_INPLACE_FENCE,	    /* the initiator reads afterwards */
+	VERDICT_INPLACE_COMPLETION, /* no further step */
 	VERDICT_SENDS
 };
 
-/* The order of b behind a. */
+/* How a write b is ordered after a write a. */
 enum verdict_order {
-	VERDICT_ALONE,	   /* single: there is no b */
-	VERDICT_WAIT,	   /* when a's commit has completed */
-	VERDICT_PIPELINED, /* without waiting */
-	VERDICT_THEN,	   /* in one request; method and send are unused */
+	VERDICT_ALONE,	   /* single write: there is no b */
+	VERDICT_WAIT,	   /* b waits for a's commit */
+	VERDICT_PIPELINED, /* b does not wait */
+	VERDICT_THEN,	   /* one request; method and send are unused */
 };
 
 struct verdict_method {
-	char *name; /* as in the file: "agent-clwb+wait" */
+	char *name; /* name in the file, as "agent-clwb+wait" */
 	enum rp_method method;
 	enum verdict_send send;
 	enum verdict_order order;
-	bool valid; /* else forbidden */
+	bool valid; /* false: forbidden */
 	char *source;
 };
 
@@ -46,13 +46,13 @@ struct verdict_method {
 
 struct verdict_cell {
 	char *name;
-	bool taxonomy; /* one of the 72 of Kashyap et al. */
+	bool taxonomy; /* one of the 72 cells of Kashyap et al. */
 	/*
-	 * The agent runs, the file system is trusted, broken connections are
-	 * reported, and native is no: native methods set it.
+	 * The agent runs, the file system is trusted, and broken connections
+	 * are reported. `native` is no, and native methods set it.
 	 */
 	struct rp_facts facts;
-	bool buffers_pm; /* receive buffers are in persistent memory */
+	bool buffers_pm; /* receive buffers are persistent memory */
 	enum verdict_op op;
 	bool compound;
 	enum rp_class against; /* the failure that bytes must survive */
@@ -63,18 +63,18 @@ struct verdict_cell {
 struct verdicts {
 	struct verdict_cell *cells;
 	size_t n;
-	size_t valid, forbidden; /* number of pairs */
+	size_t valid, forbidden; /* numbers of pairs */
 };
 
 /*
- * Returns 0 and fills *v, to be freed with verdicts_free(); else a negative
- * errno, with a line on stderr that says where the file is wrong. The rows of
- * a cell must follow each other and agree, and no pair may occur twice.
+ * Read the file into *v, to be freed by verdicts_free(). Returns 0, or a
+ * negative errno after a line on stderr that names the wrong row. The rows of a
+ * cell must be adjacent and agree, and no pair may occur twice.
  */
 int verdicts_read(const char *path, struct verdicts *v);
 void verdicts_free(struct verdicts *v);
 
-/* NULL: there is none. */
+/* Find a cell by its name; NULL: no such cell. */
 const struct verdict_cell *verdicts_cell(const struct verdicts *v,
 					 const char *name);
 const struct verdict_method *verdict_method(const struct verdict_cell *cell,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Two regions of one file on a failing disk: neither flush may succeed. */
+/* Two regions of one file on a failing disk: the flush of each must fail. */
 #include "config.h"
 
 #include <err.h>
@@ -17,7 +17,7 @@
 
 static struct rp_pmem *open_region(char *addr, size_t len)
 {
-	/* The tmpfs below the loop device would limit the class. */
+	/* Trust ext4: the tmpfs below the loop device would limit the class. */
 	struct rp_caps_cfg cfg = {.placement = RP_PLACE_CPU_USER,
 				  .trust_fs = "ext4"};
 	struct rp_facts facts;
@@ -35,7 +35,7 @@ static struct rp_pmem *open_region(char *addr, size_t len)
 	return pm;
 }
 
-/* FILE is allocated on a disk that has no room for all of its bytes. */
+/* FILE is allocated on a disk without room for all of its bytes. */
 int main(int argc, char **argv)
 {
 	int fd = open(argv[argc - 1], O_RDWR), ret, bare;
@@ -56,8 +56,8 @@ int main(int argc, char **argv)
 	/*
 	 * Do what the kernel's flusher does after some seconds: write all pages
 	 * back, fail for the second half, which has no space, and keep the
-	 * error for each open file. (fsync() of the other one waits for that,
-	 * and takes its own copy of the error.)
+	 * error for each open file. (fsync() of the other descriptor waits for
+	 * that, and reads its own copy of the error.)
 	 */
 	memset(p, 1, 2 * half);
 	if (!fsync(other))
@@ -74,8 +74,8 @@ int main(int argc, char **argv)
 	rp_pmem_delete(a);
 	rp_pmem_delete(b);
 	/*
-	 * If bare msync fails here, the test did not meet the kernel's
-	 * behaviour.
+	 * If plain msync fails, too, the kernel did not behave as the test
+	 * assumes.
 	 */
 	return ret && !bare ? 0 : 2;
 }
