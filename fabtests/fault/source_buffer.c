@@ -26,8 +26,7 @@ enum shape {
 	VECTOR,	     /* one durable write from four buffers */
 	WITH_COMMIT, /* one write and one commit */
 	MANY,	     /* durable writes until the queue is full */
-	READS, /* reads, of which some responses have arrived, or a part of one
-		*/
+	READS,	     /* reads, their responses received in part */
 	SHAPES,
 };
 static const char *const shapes[SHAPES] = {
