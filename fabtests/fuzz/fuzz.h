@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Shared by the fuzzing harnesses: a reader of their input, and MUST(). */
+/* Code of all fuzzing harnesses: a reader of the input, and MUST(). */
 #ifndef RP_FUZZ_H
 #define RP_FUZZ_H
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* MUST() is not assert(): NDEBUG must not switch it off. */
+/* Check a condition. Unlike assert(), NDEBUG does not switch MUST() off. */
 #define MUST(cond)                                                             \
 	do {                                                                   \
 		if (!(cond)) {                                                 \
@@ -19,7 +19,7 @@
 		}                                                              \
 	} while (0)
 
-/* A cursor over the input; behind its end it reads zeros. */
+/* A cursor in the input. After the input's end it reads zeros. */
 struct fuzz_in {
 	const uint8_t *p;
 	size_t left;
@@ -61,8 +61,8 @@ static inline uint64_t fuzz_u64(struct fuzz_in *in)
 }
 
 /*
- * Copy to the heap in exactly len bytes, so that ASan reports each read past
- * the end. The caller frees the copy.
+ * Copy len bytes to the heap, with no byte more, so that ASan reports each read
+ * beyond the end. The caller frees the copy.
  */
 static inline uint8_t *fuzz_exact(const void *p, size_t len)
 {

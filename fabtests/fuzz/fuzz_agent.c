@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A target's agent under hostile connection requests and messages. */
+/* A target's agent with hostile connection requests and messages. */
 #include <errno.h>
 #include <sys/mman.h>
 
@@ -24,13 +24,14 @@
 #define INCARNATION 0x1ce
 
 /*
- * Region memory between two inaccessible pages. `written` has the step in which
- * a line was written back, `media` the one in which it became durable.
+ * A region's memory, between two inaccessible pages. For each line `written` is
+ * the step of its last write-back, `media` the step in which that became
+ * durable.
  */
 struct region {
 	struct rp_region r;
 	uint8_t *mem;
-	unsigned int life; /* counts registrations */
+	unsigned int life; /* number of registrations so far */
 	int live;
 	int sync_ret;
 	uint32_t written[LINES], media[LINES]; /* by line: the step */
@@ -44,28 +45,28 @@ struct channel {
 	int granted[REGIONS];
 };
 
-/* A request that arrived, and what makes an OK reply true. */
+/* A received request, and what an OK reply to it would promise. */
 struct request {
 	struct channel *c;
 	uint64_t token;
 	uint32_t step;
-	int possible; /* every range is granted and in a live region */
+	int possible; /* every range is granted, of a live region */
 	uint16_t nranges;
 	uint8_t level, required, effect;
 	struct rp_wire_then then;
 	struct rp_wire_range ranges[RP_WIRE_MAX_PACKED];
 };
 
-/* A connection request that the agent has neither accepted nor refused. */
+/* A connection request that the agent has not accepted or refused yet. */
 struct waiting {
 	int used;
 	unsigned int initiator;
 };
 
 static struct region regions[REGIONS];
-static struct channel *channels[CHANNELS]; /* all of them; the open ones last */
+static struct channel *channels[CHANNELS]; /* all; open ones are last */
 static unsigned int nchannels;
-static struct channel *of[INITIATORS]; /* by initiator; NULL: no connection */
+static struct channel *of[INITIATORS]; /* by initiator; NULL: not connected */
 static struct waiting waiting[RP_AGENT_MAX_DELAYED + 1];
 static struct request *requests[REQUESTS];
 static unsigned int nrequests, ngrants;
@@ -96,7 +97,7 @@ static int range_is_durable(const struct rp_wire_range *g, uint32_t step)
 	return 1;
 }
 
-/* Did each byte reach the media after the request arrived? */
+/* Did each byte of the request become durable after its arrival? */
 static int is_durable(const struct request *q)
 {
 	const struct rp_wire_range then = {q->then.key, q->then.addr, 8};
@@ -107,7 +108,7 @@ static int is_durable(const struct request *q)
 	return q->effect != RP_EFFECT_THEN || range_is_durable(&then, q->step);
 }
 
-/* Each OK must be true and match one request, which it uses up. */
+/* Each OK must be true, and match one request, which is then done. */
 static void check_ok(struct channel *c, const struct rp_wire_hdr *hdr,
 		     const struct rp_wire_reply *m)
 {
@@ -193,7 +194,10 @@ static void c_close(struct rp_channel *rc)
 	c->closed = 1;
 	MUST(of[c->initiator] == c);
 	of[c->initiator] = NULL;
-	/* The channel is closed: its requests must get no reply any more. */
+	/*
+	 * The channel is closed, so its requests must get no replies from now
+	 * on.
+	 */
 	for (unsigned int i = 0; i < nrequests; i++)
 		if (requests[i]->c == c)
 			requests[i]->possible = 0;
@@ -217,7 +221,10 @@ static int host_accept(struct rp_agent_host *h, void *request, const void *data,
 	w->used = 0;
 	if (accept_ret || nchannels == CHANNELS)
 		return -ECONNABORTED;
-	/* The older connection is closed before the newer is accepted. */
+	/*
+	 * The agent closes the older connection before it accepts the newer
+	 * one.
+	 */
 	MUST(!of[w->initiator]);
 	c = calloc(1, sizeof(*c));
 	MUST(c);
@@ -307,7 +314,7 @@ static const struct rp_agent_host_ops host_ops = {
 };
 static struct rp_agent_host host = {.ops = &host_ops};
 
-/* Number of lines in a range; reads its ends, so that bad memory crashes. */
+/* Count the lines of a range. Reads both ends, so that bad memory crashes. */
 static size_t count_lines(struct region *r, const void *addr, size_t len,
 			  size_t *first)
 {
@@ -384,7 +391,7 @@ static void pmem_changed(void *ctx, void *addr, size_t len)
 	MUST(r->r.writable && count_lines(r, addr, len, &first));
 }
 
-/* The clock stands still: the duration of a sync decides nothing here. */
+/* The clock stands still: nothing here depends on the duration of a sync. */
 static uint64_t pmem_now(void *ctx)
 {
 	return 0;
@@ -441,11 +448,11 @@ static void region_del(unsigned int i)
 		MUST(!of[k] || !of[k]->granted[i]);
 	r->live = 0;
 	rp_pmem_delete(r->r.pmem);
-	/* Poison the struct: a read after deregistration finds nonsense. */
+	/* Poison the struct: reads after the deregistration find nonsense. */
 	memset(&r->r, 0xdd, sizeof(r->r));
 }
 
-/* Map once: the pages stay at their addresses from run to run. */
+/* Map the regions once, at addresses that stay the same in all runs. */
 static void map_all(void)
 {
 	for (unsigned int i = 0; i < REGIONS && !regions[i].mem; i++) {
@@ -516,11 +523,11 @@ static uint64_t some_key(uint8_t choice)
 
 	if (!r->live)
 		return RP_KEY_MARK;
-	/* Sometimes flip a bit: a key that nobody has. */
+	/* Sometimes flip a bit, which makes a key that nobody has. */
 	return r->r.key ^ (choice >> 6 == 3);
 }
 
-/* Mostly ranges inside the region, so that there is something to flush. */
+/* Mostly ranges inside a region, so that the agent has bytes to flush. */
 static struct rp_wire_range some_range(struct fuzz_in *in, unsigned int most)
 {
 	uint8_t choice = fuzz_u8(in);
@@ -584,7 +591,7 @@ static void receive_message(struct channel *c, const uint8_t *msg, size_t len)
 	free(exact);
 }
 
-/* Send a REQUEST or a QUERY that is valid unless damaged. */
+/* Deliver a REQUEST or a QUERY, valid unless `damage` is set. */
 static void recv_made(struct fuzz_in *in, struct channel *c, int query,
 		      int damage)
 {
@@ -643,7 +650,9 @@ static void send_hello(struct fuzz_in *in, unsigned int who, int damage)
 	if (damage) {
 		uint16_t at = fuzz_u16(in);
 
-		/* Spare the initiator's number: it finds the channel. */
+		/*
+		 * Keep the initiator's number, by which the channel is found.
+		 */
 		if (at % len < 24 || at % len >= 32)
 			buf[at % len] ^= fuzz_u8(in);
 		if (at & 0x8000)
@@ -685,7 +694,7 @@ static void lose_channel(uint8_t which)
 	w->used = 0;
 }
 
-/* op: the low four bits are the step, bit 4 damages it or makes it fail. */
+/* One step. Bits 0 to 3 of op choose it; bit 4 makes it damaged or failing. */
 static void one_step(struct fuzz_in *in)
 {
 	uint8_t op = fuzz_u8(in), v;
@@ -787,7 +796,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	while (in.left && steps < 400)
 		one_step(&in);
 
-	/* Accepted requests get their replies once sending works again. */
+	/* Accepted requests get their replies after sending works again. */
 	for (int i = 0; rp_agent_pending(agent); i++) {
 		MUST(i < 1000);
 		all_sent();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A session against a hostile target and network: each accepted operation ends
- * once, after its buffers are released, never inside rp_session_post().
+ * An initiator's session with a hostile target and network. Each accepted
+ * operation ends once, after its buffers are released, and never inside of
+ * rp_session_post().
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -19,7 +20,10 @@
 #define TOKENS 16
 #define RANGES 400
 
-/* One operation and its memory, freed at its end: ASan reports later use. */
+/*
+ * One operation and its memory. It is freed when the operation ends, so that
+ * ASan reports any later use.
+ */
 struct rec {
 	struct rp_op op;
 	struct rp_wire_range r[RANGES];
@@ -64,7 +68,7 @@ static void scatter_bytes(const struct rp_channel_op *op)
 		memset(op->iov[i].iov_base, 0x77, op->iov[i].iov_len);
 }
 
-/* The session must send only messages that a target accepts. */
+/* The session must send only messages that a correct target accepts. */
 static void check_posted(const struct rp_channel_op *op)
 {
 	static struct rp_wire_range ranges[RP_WIRE_MAX_PACKED];
@@ -174,7 +178,7 @@ static void connector_kick(struct rp_connector *k)
 static const struct rp_connector_ops connector_ops = {
 	connect_to, connector_now, random_bytes, connector_kick};
 
-/* --- what the target says --- */
+/* --- messages of the target --- */
 
 static struct rp_wire_grant make_grant(struct fuzz_in *f, uint8_t how)
 {
@@ -188,7 +192,9 @@ static struct rp_wire_grant make_grant(struct fuzz_in *f, uint8_t how)
 		.writable = !(how & 1),
 	};
 
-	/* A grant weaker than the key says, or of another method. */
+	/*
+	 * A grant with a weaker class than the key's, or with another method.
+	 */
 	if (how & 2)
 		g.class = fuzz_u8(f) % 3;
 	if (how & 4)
@@ -298,7 +304,7 @@ static void send_raw(struct fuzz_in *f)
 	free(msg);
 }
 
-/* --- what the program does --- */
+/* --- calls of the program --- */
 
 static void op_done(struct rp_op *op, const struct rp_outcome *out)
 {
@@ -409,7 +415,7 @@ static void post_query(struct fuzz_in *f)
 	submit_op(r);
 }
 
-/* --- steps --- */
+/* --- steps of a run --- */
 
 static void lose_connection(void)
 {
@@ -417,7 +423,7 @@ static void lose_connection(void)
 	t.chan.events->lost(t.chan.owner, ECONNRESET, NULL, 0);
 }
 
-/* One step of the target while a connection is up. */
+/* One step of the target during a connection. */
 static void target_step(struct fuzz_in *f, uint8_t op)
 {
 	uint64_t token = t.tokens[fuzz_u8(f) % TOKENS];

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Any bytes in the pool of a log: readers and writers open it, and read. Steps
- * of the input begin with a byte; checksums that it cannot guess are given.
+ * A log whose pool holds any bytes: readers and writers open and read it. A
+ * step of the input begins with one byte. The harness adds the checksums, which
+ * the input cannot guess.
  */
 #include "config.h"
 
@@ -12,12 +13,12 @@
 
 #define RING   4096u
 #define LENGTH (LOG_RING_AT + RING)
-/* Entries that a log of this length can have, a pad aside. */
+/* Most entries that a log of this length can have, without pads. */
 #define MOST (RING / LOG_ALIGN)
 
 static uint8_t pool_bytes[LENGTH];
 
-/* One operation is outstanding at a time, or two: a write and a store. */
+/* Outstanding operations: one, or a write and a store. */
 static struct rpmem_pool_op *queue[8];
 static unsigned int nqueue;
 
@@ -59,7 +60,7 @@ static const struct log_io io = {
 	.length = LENGTH,
 };
 
-/* The library's, which a log on other calls does not use. */
+/* Functions of librpmem_pool. A log with its own log_io calls none of them. */
 const char *rpmem_pool_error(void)
 {
 	return "";
@@ -81,7 +82,7 @@ UNUSED(rpmem_pool_submit(struct rpmem_pool *p, struct rpmem_pool_op *op))
 UNUSED(rpmem_pool_poll(struct rpmem_pool *p, struct rpmem_pool_op **done,
 		       unsigned int n, int timeout_ms))
 
-/* The superblock that the input changed last, whether or not it is in force. */
+/* The superblock that the input wrote last, whether or not a reader uses it. */
 static struct log_super super;
 
 static void put_super(struct fuzz_in *in)
@@ -122,7 +123,7 @@ static void put_entry(struct fuzz_in *in)
 	log_entry_encode(&s, &e, pool_bytes + LOG_RING_AT + at);
 }
 
-/* Read all entries. Returns the LSN behind the last one. */
+/* Read all entries. Returns the LSN after the last one. */
 static uint64_t scan(struct rpmem_log *log, unsigned int flags)
 {
 	uint64_t lsn = RPMEM_LOG_HEAD, before = 0;
@@ -173,8 +174,8 @@ static void try_writer(struct fuzz_in *in)
 	if (!ret) {
 		MUST(lsn >= end);
 		/*
-		 * The writer may have cached a forged entry of its own epoch
-		 * there; a new reader has not.
+		 * The writer may have cached a forged entry of its own epoch at
+		 * this LSN, but a new reader has not.
 		 */
 		from = lsn;
 		MUST(!log_open(&reader, &io, true));

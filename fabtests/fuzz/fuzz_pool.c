@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Any bytes as a pool file's headers, and any 64 bits as a key. */
-/* Included to reach its static decoders. */
+/* Any bytes as the headers of a pool file, and any 64 bits as a key. */
+/* Included to call its static decoders. */
 #include "util/pool.c"
 
 #include "core/wire.h"
@@ -30,8 +30,8 @@ static void try_header(const uint8_t *buf)
 		MUST(h.parts <= RP_POOL_PARTS &&
 		     h.part_len <= (h.file_size - h.data) / (h.parts ?: 1));
 		/*
-		 * header_decode() does not look at the reserved zeros: compare
-		 * the bytes in front of them.
+		 * header_decode() ignores the reserved zeros: compare the bytes
+		 * before them.
 		 */
 		header_encode(&h, again);
 		MUST(!memcmp(again, buf, 56));
@@ -39,7 +39,7 @@ static void try_header(const uint8_t *buf)
 	free(exact);
 }
 
-/* Open the pool as the daemon does; the mapped bytes must be accessible. */
+/* Open the pool as the daemon does. The mapped bytes must be accessible. */
 static void try_open(int fd)
 {
 	char path[64], err[RP_ERR_LEN];
@@ -54,8 +54,9 @@ static void try_open(int fd)
 }
 
 /*
- * Input: a key of 8 bytes, a byte of flags, the beginnings of both headers.
- * Flag bits 0 and 1 make a header's checksum right, which no fuzzer guesses.
+ * Input: a key of 8 bytes, a byte of flags, and the first bytes of both
+ * headers. Flag bits 0 and 1 add the right checksum to a header, which no
+ * fuzzer guesses.
  */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Rings: RDMA writes that arrive in parts, and peers that write anything, also
- * while the consumer reads.
+ * Rings: RDMA writes arrive in parts, and peers write any bytes, even while the
+ * consumer reads.
  */
 #include "fuzz.h"
 
 /*
- * Each copy that the parser makes races with a peer's write: the source changes
- * afterwards, so the parser must use its copy alone.
+ * Each copy in the parser races with a write of the peer: the source changes
+ * after the copy, so the parser must use only its copy.
  */
 static void *racing_memcpy(void *to, const void *from, size_t len);
 #define memcpy racing_memcpy
@@ -19,22 +19,22 @@ static void *racing_memcpy(void *to, const void *from, size_t len);
 struct end {
 	struct rp_ring ring;
 	uint8_t *in, *out; /* each ends where its memory ends */
-	uint32_t put;	   /* messages posted */
+	uint32_t put;	   /* number of posted messages */
 	uint32_t got;
-	size_t first, n, done; /* posted writes; bytes placed of the first */
+	size_t first, n, done; /* posted writes; placed bytes of the first */
 	struct rp_ring_write way[PENDING];
 };
 static struct end end[2];
 static bool honest;
 
 /*
- * The ring whose bytes racing_memcpy() changes after the next read, and at
- * which distance.
+ * The ring whose bytes racing_memcpy() changes after its next copy, at the
+ * distance race_back from the copied bytes.
  */
 static uint8_t *race_in;
 static size_t race_back;
 static uint8_t race_with;
-static uint8_t tail[RP_WIRE_SLOT]; /* the slot header as it was read first */
+static uint8_t tail[RP_WIRE_SLOT]; /* first copy of the slot header */
 static bool has_tail;
 
 static void *racing_memcpy(void *to, const void *from, size_t len)
@@ -97,8 +97,8 @@ static void post_message(struct end *e, bool fails)
 }
 
 /*
- * Place the next `bytes` bytes in posting order: a write is placed only after
- * all earlier ones.
+ * Place the next `bytes` bytes in posting order: each write only after all
+ * earlier writes.
  */
 static void carry_bytes(struct end *e, struct end *to, size_t bytes)
 {
@@ -135,7 +135,9 @@ static void take_messages(struct end *e, struct end *from)
 	     (len && slot.consumed - released <= sent - released ? slot.consumed
 								 : released));
 	if (len) {
-		/* Length and checksum are those of the first copy. */
+		/*
+		 * The length and the checksum must be those of the first copy.
+		 */
 		MUST(slot.length == len);
 		slot.valid = valid_of(e->ring.consumed - 1);
 		MUST(slot.checksum == rp_wire_slot_checksum(&slot, msg));
@@ -149,7 +151,7 @@ static void take_messages(struct end *e, struct end *from)
 	free(msg);
 }
 
-/* Pass the consumer index to the other end, or a wrong one. */
+/* Tell the other end the consumer index, or a wrong one. */
 static void tell_consumed(struct end *e, struct end *to, uint32_t lie)
 {
 	rp_ring_release(&to->ring, e->ring.consumed + lie);
@@ -168,7 +170,7 @@ static void corrupt_byte(struct end *e, struct fuzz_in *in)
 	honest = false;
 }
 
-/* Forge a slot with the expected valid byte and a checksum that fits. */
+/* Forge a slot with the expected valid byte and a matching checksum. */
 static void forge_slot(struct end *e, struct fuzz_in *in)
 {
 	uint8_t *p = e->in + tail_at(e->ring.consumed);
@@ -235,7 +237,7 @@ static void one_step(struct fuzz_in *in)
 		     RP_RING_SLOTS);
 }
 
-/* Both ends receive every message that was sent, and can post again. */
+/* Both ends receive all sent messages, and can post again. */
 static void finish_both(void)
 {
 	for (int i = 0; i < 8 * RP_RING_SLOTS; i++)

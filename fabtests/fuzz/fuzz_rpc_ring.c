@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A hostile client's ring of calls, as a server reads it and replies. */
-/* Included to replace what they call. */
+/*
+ * A hostile client's ring of calls, from which a server reads and in which it
+ * replies.
+ */
+/* Included to replace functions that these files call. */
 #include "util/librpc/format.c"
 #include "util/librpc/slot.c"
 
@@ -13,9 +16,9 @@ static struct rpmem_rpc_server srv;
 static unsigned char *pool;
 static bool blocks;
 static struct rpmem_rpc_call *in_work;
-static uint64_t last; /* sequence */
+static uint64_t last; /* sequence of the last call */
 
-/* The seed of a ring: an input repeats its run. */
+/* A constant for the ring's seed: the same input repeats the same run. */
 ssize_t getrandom(void *buf, size_t len, unsigned int flags)
 {
 	memset(buf, 7, len);
@@ -87,7 +90,10 @@ static void end_server(void)
 	in_work = NULL;
 }
 
-/* A pool that is refused is served as an empty one. */
+/*
+ * Start the server on the pool. If it refuses the pool, start it on an empty
+ * one.
+ */
 static void start_server(void)
 {
 	struct slot *s = &srv.slots[0];
@@ -119,7 +125,10 @@ static void next_call(void)
 	c = TAILQ_FIRST(&srv.calls);
 	if (!c)
 		return;
-	/* One at a time, in the order of their sequences, inside the ring. */
+	/*
+	 * Calls come one at a time, in the order of their sequences, and fit in
+	 * the ring.
+	 */
 	MUST(!in_work && !TAILQ_NEXT(c, link) && c->call.sequence > last);
 	MUST(rpc_entry_size(c->call.len, c->call.reply_max) <= RING);
 	last = c->call.sequence;
@@ -152,7 +161,7 @@ static void run_flusher(void)
 	pthread_mutex_unlock(&srv.lock);
 }
 
-/* Numbers are small, or near the limits of their type. */
+/* A small number, or one near a limit of its type. */
 static uint64_t number(struct fuzz_in *in)
 {
 	const uint64_t v = fuzz_u8(in);
@@ -177,7 +186,7 @@ static void write_super(struct fuzz_in *in)
 	rpc_super_encode(&s, pool + s.turn % 2 * RPC_SLOT);
 }
 
-/* At the server's cursor or elsewhere, with right checksums. */
+/* Write an entry at the server's cursor or elsewhere, with right checksums. */
 static void write_entry(struct fuzz_in *in)
 {
 	const uint64_t seed = srv.slots[0].super.seed;
@@ -252,7 +261,7 @@ static void step(struct fuzz_in *in)
 	MUST(srv.slots[0].super.ring == RING);
 }
 
-/* A byte for each step, and what the step reads. */
+/* Input: for each step one byte, followed by the bytes that the step reads. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct fuzz_in in = {data, size};

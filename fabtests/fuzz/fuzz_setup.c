@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Set-up: every decoder, and the daemon's end with a hostile client. */
+/*
+ * The set-up protocol: every decoder, and the daemon's end with a hostile
+ * client.
+ */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -8,7 +11,7 @@
 
 #include "fuzz.h"
 
-/* Each connection is one end of this socket pair; nonces are constant. */
+/* accept() returns one end of this socket pair. Nonces are constant. */
 static int pair[2];
 static int fuzz_accept(struct sockaddr *sa, socklen_t *len)
 {
@@ -106,9 +109,9 @@ static bool is_printable(const char *s)
 }
 
 /*
- * A decoded message encodes to the same bytes, but for its MAC and for control
- * characters in sentences. These become '?' in the first round, so the second
- * round is compared.
+ * A decoded message encodes to the same bytes, except for its MAC and for
+ * control characters in sentences. Encoding replaces such characters by '?', so
+ * a second round must give the same bytes as the first.
  */
 static void try_decode(const uint8_t *data, size_t size)
 {
@@ -143,7 +146,7 @@ out:
 	free(msg);
 }
 
-/* The server has checked all that leads here. */
+/* The server has checked the arguments before it calls this. */
 static int set_owner(void *arg, unsigned int i, unsigned int part,
 		     uint64_t owner, char *err)
 {
@@ -151,7 +154,7 @@ static int set_owner(void *arg, unsigned int i, unsigned int part,
 	return 0;
 }
 
-/* The second pool has two parts. */
+/* The number of parts: the second pool has two. */
 static unsigned int two_parts(void *arg, unsigned int i, unsigned int part,
 			      uint64_t *owner)
 {
@@ -188,7 +191,7 @@ static struct rp_setup_server *new_server(bool with_secret)
 	return s[with_secret];
 }
 
-/* Add the client's MAC, as a client that knows the secret does. */
+/* Add the client's MAC to a message: the client knows the secret. */
 static void add_mac(uint8_t *msg, size_t len)
 {
 	struct rp_setup_auth auth = {.secret = &secret};
@@ -204,7 +207,7 @@ static void run_step(struct rp_setup_server *s)
 {
 	struct conn *c, *next;
 
-	/* Run the connections that have input; the listener is not polled. */
+	/* Run the connections without poll(); the listener has no input. */
 	for (c = TAILQ_FIRST(&s->conns); c; c = next) {
 		next = TAILQ_NEXT(c, link);
 		if (!conn_run(s, c))
@@ -222,7 +225,7 @@ static bool any_left(const struct rp_setup_server *s)
 	return s->nconns || !TAILQ_EMPTY(&s->holders);
 }
 
-/* The daemon sent a challenge and at most one reply, both complete. */
+/* The daemon has sent a challenge and at most one reply, both complete. */
 static void check_output(const uint8_t *buf, size_t len, bool with_secret,
 			 bool proved)
 {
@@ -240,13 +243,16 @@ static void check_output(const uint8_t *buf, size_t len, bool with_secret,
 		return;
 	MUST(!rp_setup_frame(buf, len, len, &n, &type) && n == len);
 	MUST(!get_message(type, buf, n, &m));
-	/* No message about pools before the client has proved the secret. */
+	/*
+	 * The daemon sends nothing about pools before the client has proved the
+	 * secret.
+	 */
 	MUST(type == RP_SETUP_ERROR || !with_secret || proved);
 	MUST(type != RP_SETUP_ERROR || with_secret == proved || !with_secret ||
 	     m.error.code != RP_SETUP_E_POOL);
 }
 
-/* Flags: bit 1 the daemon has a secret, bit 2 the client proves it. */
+/* Flag bit 1: the daemon has a secret; bit 2: the client proves it. */
 static void try_server(uint8_t flags, struct fuzz_in *in)
 {
 	static uint8_t back[2 * RP_SETUP_MAX_REPLY];
@@ -256,7 +262,7 @@ static void try_server(uint8_t flags, struct fuzz_in *in)
 	uint8_t *msg;
 	ssize_t ret;
 
-	/* The first byte says where the message is cut into segments. */
+	/* The first byte is the length of the first segment sent. */
 	n = fuzz_u8(in);
 	len = in->left < len ? in->left : len;
 	msg = fuzz_exact(in->p, len);
@@ -292,7 +298,10 @@ static void try_server(uint8_t flags, struct fuzz_in *in)
 	free(msg);
 }
 
-/* The first byte is flags: bit 0 chooses the daemon, else the decoders. */
+/*
+ * The first byte is flags. Bit 0 selects the daemon's end; else the decoders
+ * run.
+ */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct fuzz_in in = {data, size};

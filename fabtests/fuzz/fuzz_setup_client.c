@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Set-up: the client's end with a hostile daemon. */
+/* The set-up protocol: the client's end with a hostile daemon. */
 #include "config.h"
 
 #include <sys/types.h>
@@ -21,8 +21,8 @@ static const struct rp_secret secret = {
 };
 
 /*
- * Seal the message behind the challenge with the daemon's MAC: a daemon that
- * knows the secret may be hostile all the same.
+ * Add the daemon's MAC to the message after the challenge: a daemon that knows
+ * the secret may be hostile, too.
  */
 static void add_mac(uint8_t *msg, size_t len)
 {
@@ -44,7 +44,10 @@ static void add_mac(uint8_t *msg, size_t len)
 	rp_setup_seal(msg, n, RP_SETUP_FROM_DAEMON, &auth);
 }
 
-/* Flags: 1 the list, 2 the client has a secret, 4 the daemon has it, too. */
+/*
+ * Flags: 1 asks for the list, 2 the client has a secret, 4 the daemon has it,
+ * too.
+ */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static union {
@@ -83,7 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (!ret) {
 		uint8_t *exact = fuzz_exact(buf, got);
 
-		/* With a secret a reply needs its MAC. */
+		/* A client with a secret accepts only replies with a MAC. */
 		MUST(!with_secret || proved);
 		ret = list ? rp_setup_get_list(exact, got, &out.list)
 			   : rp_setup_get_export(exact, got, &out.export);
@@ -91,7 +94,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		MUST(ret || list || out.export.fi_name_len <= RP_SETUP_FI_NAME);
 		free(exact);
 	} else {
-		/* A failure comes with a sentence that says what to do. */
+		/* Each failure has a sentence that says what to do. */
 		MUST(ret < 0 && err[0] && ret != -ETIMEDOUT);
 	}
 	close(pair[0]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Frames over TCP from a hostile initiator, or a hostile target. */
+/* Frames over TCP, sent by a hostile initiator or a hostile target. */
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -7,13 +7,13 @@
 #include "fuzz.h"
 #include "rc/rc_tcp.h"
 
-/* rc.c names this backend in builds with librdmacm. */
+/* rc.c refers to this backend in builds with librdmacm. */
 extern const struct rp_rc_ops rp_rc_verbs;
 const struct rp_rc_ops rp_rc_verbs;
 
 #define REGION 4096
 #define POLLS  200
-/* The keys of registrations are predictable, so that inputs can name them. */
+/* Predictable rkeys, so that inputs can name them. */
 #define FIRST_KEY 0x1122334455667788ull
 
 struct end {
@@ -28,7 +28,7 @@ static struct sockaddr_in at;
 static int server;
 static uint64_t next_key;
 
-/* The clock advances with each reading, so that no test waits for it. */
+/* Advance the clock at each reading, so that no run waits for a time. */
 static uint64_t next_tick(void *arg)
 {
 	static uint64_t t;
@@ -118,7 +118,7 @@ static void set_up(void)
 	at.sin_port = htons(port);
 }
 
-/* Close with RST, so that no connection of this side stays in TIME_WAIT. */
+/* Close with RST, so that this side keeps no connection in TIME_WAIT. */
 static void close_with_reset(int fd)
 {
 	const struct linger l = {.l_onoff = 1};
@@ -133,7 +133,7 @@ static void poll_times(struct rp_rc *rc, const struct end *e, int n)
 		rp_rc_poll(rc, 16);
 }
 
-/* Send the input in two parts, with polls between them. */
+/* Send the input in two parts, and poll after each part. */
 static void feed_input(int fd, struct rp_rc *rc, const struct end *e,
 		       struct fuzz_in *in)
 {
@@ -188,7 +188,7 @@ static void op_done(struct rp_channel_op *op, int err)
 	done[op - ops]++;
 }
 
-/* The initiator posts two writes and two reads; the target is hostile. */
+/* The initiator posts two writes and two reads to a hostile target. */
 static void hostile_target(struct fuzz_in *in)
 {
 	struct rp_connector *k = rp_rc_connector(rc_i);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Any bytes as a message: what decodes encodes to the same bytes. */
+/* Any bytes as a message: a decoded message encodes to the same bytes. */
 #include <errno.h>
 
 #include "fuzz.h"
@@ -7,7 +7,7 @@
 
 static struct wire_msg m;
 
-/* Decode as each type: only the one in the header may succeed. */
+/* Decode the message as each type: only its header's type may succeed. */
 static void one_type_only(const uint8_t *msg, const struct rp_wire_hdr *hdr)
 {
 	for (int i = 0; i < WIRE_TYPES; i++)
@@ -17,7 +17,7 @@ static void one_type_only(const uint8_t *msg, const struct rp_wire_hdr *hdr)
 			     -EBADMSG);
 }
 
-/* Private data of connection setup, which may be longer than its message. */
+/* Private data of a connection, which may be longer than its message. */
 static void one_private(const uint8_t *data, size_t size)
 {
 	struct rp_wire_hello_ack ack;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Any bytes as a descriptor, a side address or a message of the preload:
- * decoded ones encode to the same bytes.
+ * Any bytes as a descriptor, a side address or a message of the preload
+ * library: what decodes encodes to the same bytes.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -80,8 +80,8 @@ static void one_rendezvous(const uint8_t *buf)
 }
 
 /*
- * The first byte is flags: 1 makes the checksum fit, 8 that of the payload; 2
- * selects a side address, 4 a rendezvous message.
+ * The first byte is flags: 1 adds the right checksum, 8 the right checksum of
+ * the payload, 2 selects a side address, 4 a rendezvous message.
  */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

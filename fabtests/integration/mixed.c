@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Messages between random ranks, puts into windows on pool files, and commits
- * by libfabric to the same files, all at once, until killed. Acknowledged
- * records are noted; "verify" looks for them afterwards.
+ * All at once, until killed: messages between random ranks, puts into windows
+ * on pool files, and commits to the same files by libfabric. Each rank notes
+ * acknowledged records; "verify" compares them afterwards.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -33,7 +33,7 @@ static int pick_other_rank(void)
 	return (rank + 1 + (int)random_below((uint64_t)nranks - 1)) % nranks;
 }
 
-/* --- messages: the receiver checks the bytes --- */
+/* --- messages, whose bytes the receiver checks --- */
 
 static uint8_t inbox[MESSAGE], outbox[MESSAGE];
 static MPI_Request coming, leaving = MPI_REQUEST_NULL;
@@ -78,7 +78,7 @@ static void send_one(void)
 		  MPI_COMM_WORLD, &leaving);
 }
 
-/* --- records: one outstanding for each pair and kind --- */
+/* --- records, one outstanding for each pair of ranks and kind --- */
 
 static uint32_t next[MIXED_KINDS][MIXED_RANKS];
 
@@ -170,7 +170,9 @@ int main(int argc, char **argv)
 	MPI_Win_lock_all(0, win);
 	expect_one();
 	MPI_Barrier(MPI_COMM_WORLD);
-	/* The pid file lets kills.sh kill this rank from now on. */
+	/*
+	 * From now on kills.sh may kill this rank, whose pid is in this file.
+	 */
 	snprintf(path, sizeof(path), "%s/pid.%d", argv[1], rank);
 	f = fopen(path, "we");
 	if (!f)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Commits by libfabric itself from inside an MPI program, beside MPI's traffic.
+/*
+ * Commits by libfabric from within an MPI program, while MPI communicates, too.
  */
 #include <mpi.h>
 #include <stdio.h>
@@ -41,7 +42,7 @@ static struct fi_info *get_info(void)
 	hints->ep_attr->type = FI_EP_RDM;
 	hints->domain_attr->mr_mode =
 		FI_MR_PROV_KEY | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED;
-	/* Automatic progress: a rank that waits in MPI must reply. */
+	/* Automatic progress, because a rank that waits in MPI must reply. */
 	hints->domain_attr->data_progress = FI_PROGRESS_AUTO;
 	hints->fabric_attr->prov_name = strdup("tcp;ofi_rpmem");
 	MUST(fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &info));
@@ -106,7 +107,10 @@ static void wait_for(int completions)
 		} else if (n != -FI_EAGAIN) {
 			must_succeed(n, "fi_cq_read");
 		}
-		/* Let MPI's windows and messages progress meanwhile. */
+		/*
+		 * Meanwhile let MPI make progress with its windows and
+		 * messages.
+		 */
 		MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &sees,
 			   MPI_STATUS_IGNORE);
 	}

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The records that mixed.c noted as durable, over all its incarnations, and
- * whether the pools have them.
+/*
+ * Reads the records that mixed.c noted as durable, over all its incarnations,
+ * and checks that the pools hold them.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -28,7 +29,10 @@ size_t mixed_place(int kind, int from, uint32_t seq)
 	       MIXED_SLOT;
 }
 
-/* No two records have the same bytes, so an older one is not mistaken. */
+/*
+ * No two records have the same bytes, so an older record is never mistaken for
+ * a newer one.
+ */
 size_t mixed_record(uint8_t *buf, int kind, int from, int to, uint32_t seq,
 		    uint32_t life)
 {
@@ -77,7 +81,7 @@ void mixed_note(const struct mixed_note_file *f, int kind, int peer,
 		fail_with("notes");
 }
 
-/* The expected contents of a slot: its last note; or unknown. */
+/* The expected record of a slot: that of the last note, or unknown. */
 struct slot {
 	uint32_t seq, life;
 	int known;
@@ -87,7 +91,8 @@ static struct slot slots[MIXED_KINDS][MIXED_RANKS][MIXED_SLOTS];
 static struct note last[MIXED_KINDS][MIXED_RANKS];
 
 /*
- * At the end of an incarnation the next record may have been written in part.
+ * The end of an incarnation may have left a part of the next record, so the
+ * next slot is unknown.
  */
 static void open_end(int kind, int peer, int any)
 {
@@ -103,7 +108,7 @@ static void end_life(int any[MIXED_KINDS][MIXED_RANKS])
 			open_end(k, p, any[k][p]);
 }
 
-/* Read a rank's notes into slots. Returns the number of messages. */
+/* Read a rank's notes into slots. Returns the number of noted messages. */
 static unsigned long read_notes(int fd, unsigned long *noted)
 {
 	int any[MIXED_KINDS][MIXED_RANKS] = {{0}};

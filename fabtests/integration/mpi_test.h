@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Shared by the MPI programs: one line of TAP for each test. */
+/* Code of all MPI programs: one TAP line for each test. */
 #ifndef MPI_TEST_H
 #define MPI_TEST_H
 
@@ -13,7 +13,7 @@ static int rank, nranks;
 static int wrong; /* failures of this rank in the current test */
 static int failed;
 
-/* Print what was wrong, and where, for the first few failures. */
+/* Check a condition. Print the first failures of a test. */
 #define EXPECT(cond, ...)                                                      \
 	do {                                                                   \
 		if (!(cond) && wrong++ < 3) {                                  \
@@ -23,7 +23,7 @@ static int failed;
 		}                                                              \
 	} while (0)
 
-/* All ranks: run one test, and let rank 0 print the result of all of them. */
+/* On all ranks: run one test. Rank 0 prints the common result. */
 static inline void test(const char *name, void (*run)(void))
 {
 	int sum;
@@ -39,7 +39,7 @@ static inline void test(const char *name, void (*run)(void))
 	failed |= sum != 0;
 }
 
-/* The byte at i of message `what` from rank `who`. */
+/* Byte i of message `what` of rank `who`. */
 static inline uint8_t byte_of(unsigned int who, unsigned int what, size_t i)
 {
 	uint32_t x = who * 2654435761u + what * 40503u + (uint32_t)i * 69069u;
@@ -54,7 +54,7 @@ static inline void fill(void *buf, size_t len, unsigned int who,
 		((uint8_t *)buf)[i] = byte_of(who, what, i);
 }
 
-/* The number of bytes that differ from those of fill(). */
+/* Count the bytes that differ from those that fill() writes. */
 static inline size_t differ(const void *buf, size_t len, unsigned int who,
 			    unsigned int what)
 {

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* MPI windows: every kind of access and of synchronisation; checks the bytes.
+/*
+ * MPI windows: every kind of access and synchronization, with checks of the
+ * bytes.
  */
 #include "mpi_test.h"
 
@@ -19,7 +21,7 @@ static int left_rank(void)
 	return (rank + nranks - 1) % nranks;
 }
 
-/* Clear the window, with all ranks before and behind. */
+/* Clear the window, between barriers of all ranks. */
 static void clear_window(void)
 {
 	MPI_Barrier(MPI_COMM_WORLD);
@@ -29,7 +31,7 @@ static void clear_window(void)
 	MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Make stores of other ranks in passive epochs visible. */
+/* Make stores of other ranks visible in a passive epoch. */
 static void sync_window(void)
 {
 	MPI_Barrier(MPI_COMM_WORLD);
@@ -94,7 +96,7 @@ static void test_accumulate(void)
 {
 	enum {
 		N = 600
-	}; /* more than goes out as network atomics */
+	}; /* more elements than one network atomic */
 	int *ints = room(N * sizeof(*ints)), *at0 = (int *)mem;
 	double *doubles = room(N * sizeof(*doubles));
 	double *at1 = (double *)(mem + 65536);
@@ -125,7 +127,7 @@ static void test_accumulate(void)
 	free(doubles);
 }
 
-/* Each value is fetched once. */
+/* Each value of the counter is fetched exactly once. */
 static void fetch_and_op(void)
 {
 	enum {
@@ -154,7 +156,7 @@ static void fetch_and_op(void)
 	free(seen);
 }
 
-/* A lock made of compare-and-swap guards a sum that uses no MPI atomic. */
+/* A lock of compare-and-swaps protects a sum that uses no MPI atomic. */
 static void compare_and_swap(void)
 {
 	enum {
@@ -185,7 +187,7 @@ static void compare_and_swap(void)
 	EXPECT(rank || sum == N * nranks * (nranks + 1) / 2, "sum %d", sum);
 }
 
-/* The same with MPI's own lock. */
+/* MPI's exclusive lock protects a sum that uses no MPI atomic. */
 static void exclusive_lock(void)
 {
 	enum {
@@ -207,7 +209,7 @@ static void exclusive_lock(void)
 	EXPECT(rank != nranks - 1 || sum == N * nranks, "sum %d", sum);
 }
 
-/* Flushed bytes are in place when their target gets a message about them. */
+/* Flushed bytes are placed when their target receives a message about them. */
 static void flush_then_tell(void)
 {
 	uint8_t *out = room(WIN_LEN);
@@ -236,7 +238,7 @@ static void flush_then_tell(void)
 	free(out);
 }
 
-/* After a local flush the source may change, without effect on the target. */
+/* After a local flush the source may change without effect on the target. */
 static void flush_local(void)
 {
 	uint8_t out[4096];
@@ -284,7 +286,7 @@ static void test_requests(void)
 	free(in);
 }
 
-/* Post, start, complete, wait: around the ring, twenty times. */
+/* Post, start, complete, wait: twenty times around the ring of ranks. */
 static void post_start(void)
 {
 	enum {
@@ -317,7 +319,7 @@ static void post_start(void)
 	free(out);
 }
 
-/* Every third int, gathered and scattered by the datatype. */
+/* A datatype gathers and scatters every third int. */
 static void test_strided(void)
 {
 	enum {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * An MPI program that commits explicitly by mpi_window.h: rank 0 puts
- * records into rank 1's window on a file, a few at a time, and notes them when
- * they are durable. Rank 1 stores some itself, and is killed.
+ * An MPI program that commits explicitly with mpi_window.h. Rank 0 puts records
+ * into rank 1's window on a file, a few at a time, and notes durable records.
+ * Rank 1 also stores some records itself, and is killed.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -18,7 +18,7 @@
 #define SLOT  8192
 #define SLOTS 2048
 #define BATCH 12
-#define LOCAL 64 /* slots of rank 1's own stores */
+#define LOCAL 64 /* slots that rank 1 stores itself */
 
 static uint8_t record[SLOT], batch[BATCH][SLOT];
 
@@ -46,7 +46,7 @@ static void note_record(int fd, unsigned int i)
 		MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/* Store records locally, without a put: a commit covers them, too. */
+/* Store records locally, without a put. A commit covers such stores, too. */
 static void store_local(struct mpi_window *w, uint8_t *pool, int fd, bool bare)
 {
 	for (unsigned int i = 0; i < LOCAL; i++) {
@@ -61,7 +61,7 @@ static void store_local(struct mpi_window *w, uint8_t *pool, int fd, bool bare)
 static void put_records(struct mpi_window *w, int fd, bool bare)
 {
 	for (unsigned int i = LOCAL; i + BATCH <= SLOTS; i += BATCH) {
-		/* Many puts are in flight when the commit of all is called. */
+		/* Start many puts before the commit of all of them. */
 		for (unsigned int k = i; k < i + BATCH; k++) {
 			fill(batch[k - i], SLOT, 1, k);
 			MPI_Put(batch[k - i], SLOT, MPI_BYTE, 1,
@@ -146,8 +146,7 @@ int main(int argc, char **argv)
 	ret = mpi_window_open(win, MPI_COMM_WORLD, &w);
 	if (ret) {
 		/*
-		 * The error is reported on every rank, not only on the owner of
-		 * the window.
+		 * Every rank gets the error, not only the owner of the window.
 		 */
 		fprintf(stderr, "rank %d: no durable window: %s\n", rank,
 			fi_strerror(-ret));
@@ -165,7 +164,7 @@ int main(int argc, char **argv)
 		store_local(&w, pool, fd, bare);
 	MPI_Barrier(MPI_COMM_WORLD);
 	if (rank == 1 && atol(argv[3])) {
-		/* Rank 1 computes: a thread serves its window meanwhile. */
+		/* Rank 1 computes, while a thread serves its window. */
 		long ms = atol(argv[3]);
 		struct itimerval when = {
 			.it_value = {ms / 1000, ms % 1000 * 1000},

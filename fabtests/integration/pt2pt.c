@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Messages between MPI ranks: sizes, tags, wildcards, modes; checks
- * the bytes.
+/*
+ * Messages between MPI ranks: sizes, tags, wildcards and send modes, with
+ * checks of the bytes.
  */
 #include "mpi_test.h"
 
-/* Injected, eager, and rendezvous messages, around the base's limits. */
+/* Sizes of injected, eager and rendezvous messages, near the base's limits. */
 static const size_t sizes[] = {
 	0,	1,     8,     63,    64,    65,	    1000,    4096,
 	16320,	16384, 16385, 65536, 65537, 262144, 1 << 20, (4 << 20) - 3,
@@ -22,7 +23,7 @@ static int left_rank(void)
 	return (rank + nranks - 1) % nranks;
 }
 
-/* Around the ring, all ranks at once, in one mode of sending. */
+/* All ranks send around the ring at once, in one send mode. */
 static void send_around(int (*send)(const void *, int, MPI_Datatype, int, int,
 				    MPI_Comm, MPI_Request *))
 {
@@ -63,7 +64,7 @@ static void test_synchronous(void)
 	send_around(MPI_Issend);
 }
 
-/* The message arrives before its receive is posted. */
+/* A message arrives before its receive is posted. */
 static void test_unexpected(void)
 {
 	uint8_t *out = room(LARGEST), *in = room(LARGEST);
@@ -90,7 +91,7 @@ static void test_unexpected(void)
 	free(in);
 }
 
-/* Receive by tag, the last one first, up to the highest tag. */
+/* Receive by tag, in reverse order, up to the highest tag. */
 static void test_tags(void)
 {
 	enum {
@@ -115,7 +116,10 @@ static void test_tags(void)
 	MPI_Waitall(N, req, MPI_STATUSES_IGNORE);
 }
 
-/* From any rank, any tag: in each sender's order, and nothing unexpected. */
+/*
+ * Receive from any rank with any tag: in each sender's order, and no other
+ * message.
+ */
 static void test_wildcards(void)
 {
 	enum {
@@ -182,7 +186,7 @@ static void test_persistent_requests(void)
 	free(in);
 }
 
-/* Many outstanding between all ranks, of different sizes. */
+/* Many outstanding messages of different sizes, between all ranks. */
 static void test_many(void)
 {
 	enum {
@@ -217,7 +221,7 @@ static void test_many(void)
 	free(req);
 }
 
-/* A canceled receive that nothing matched gets no later message. */
+/* A canceled receive that has matched no message gets no later message. */
 static void test_cancelled(void)
 {
 	int in = -1, out = rank, was = 0;
@@ -258,7 +262,7 @@ static void test_collectives(void)
 	free(in);
 }
 
-/* A communicator of its own separates messages. */
+/* A separate communicator separates messages. */
 static void test_communicators(void)
 {
 	int out[2] = {rank, -rank - 1}, in[2] = {0, 0};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A module of Redis that counts how often replies left before a module could
- * have made the replication stream durable, for redis_log.py. Its last chance
- * in a turn of the event loop is the event BEFORE_SLEEP; replies have left by
- * the next AFTER_SLEEP.
+ * A Redis module for redis_log.py. It counts the turns of the event loop in
+ * which replies left before a module could have made the replication stream
+ * durable. A module's last chance in a turn is the event BEFORE_SLEEP; replies
+ * have left by the next AFTER_SLEEP.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static void (*free_reply)(void *);
 static int (*reply_number)(void *ctx, long long);
 static long long covered, early;
 
-/* Bytes of the replication stream so far. */
+/* Number of bytes in the replication stream so far. */
 static long long get_offset(void *ctx)
 {
 	static const char field[] = "master_repl_offset:";

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * An MPI program that does not know persistence: rank 0 puts records into rank
- * 1's window on a file, and notes each after MPI_Win_flush(). Rank 1 is killed
- * meanwhile.
+ * An MPI program without any persistence code: rank 0 puts records into rank
+ * 1's window on a file, and notes each one after MPI_Win_flush(). Meanwhile
+ * rank 1 is killed.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -18,7 +18,7 @@
 
 static uint8_t record[SLOT];
 
-/* All lengths, below and above the limit of writes inside requests. */
+/* Lengths below and above the limit of writes inside requests. */
 static size_t length_of(unsigned int i)
 {
 	static const size_t len[] = {8, 64, 100, 1000, 4096, 3000, 17};
@@ -35,7 +35,7 @@ static void die(int sig)
 	kill(getpid(), SIGKILL);
 }
 
-/* Rank 1: serve, in MPI or while computing, until killed. */
+/* Rank 1 serves its window, in MPI or while computing, until it is killed. */
 static void serve_until_killed(long ms, int computes)
 {
 	struct itimerval when = {
@@ -51,7 +51,7 @@ static void serve_until_killed(long ms, int computes)
 	MPI_Recv(&never, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-/* Put some as bytes, some as network atomics or their replacement. */
+/* Put a record as bytes, or as network atomics or their replacement. */
 static void put_record(MPI_Win win, unsigned int i)
 {
 	MPI_Aint at = (MPI_Aint)i * SLOT;
@@ -81,7 +81,10 @@ static void put_records(MPI_Win win, const char *notes)
 	MPI_Recv(&never, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-/* Is every noted record in the file? Prints how many, and how many are lost. */
+/*
+ * Does the file hold every noted record? Prints the numbers of noted and lost
+ * records.
+ */
 static int verify_file(const char *file, const char *notes)
 {
 	int fd = open(file, O_RDONLY), nfd = open(notes, O_RDONLY);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Makes and connects queue pairs, both ends on one machine. */
+/* Makes and connects queue pairs whose ends are on one machine. */
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -46,7 +46,8 @@ void ends_device(struct ends_device *d, const char *name, int gid_index)
 		ends_die("ibv_alloc_pd");
 	d->send_ops = IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_READ;
 	/*
-	 * Bits 38 to 40 of the capabilities, native flushes, have no names yet.
+	 * Bits 38 to 40 of the capabilities mean native flushes and atomic
+	 * writes. They have no names yet.
 	 */
 	if (attr.device_cap_flags_ex >> 38 & 1)
 		d->flushes |= RPMEM_ACCESS_FLUSH_GLOBAL;
@@ -73,7 +74,7 @@ void ends_make(struct ends_end *e, const struct ends_device *d, int sends)
 		.send_ops_flags = d->send_ops,
 	};
 
-	/* Side connections use part of the CQ. */
+	/* Room for side connections, which use the same CQ. */
 	e->cq = ibv_create_cq(d->ctx, 2 * sends + 64, NULL, NULL, 0);
 	if (!e->cq)
 		ends_die("ibv_create_cq");
@@ -99,7 +100,8 @@ void ends_join(struct ibv_qp *qp, const struct ends_device *d, uint32_t peer,
 		.qp_state = IBV_QPS_INIT,
 		.port_num = PORT,
 		/*
-		 * The kernel refuses access bits that the device does not have.
+		 * The kernel refuses access flags that the device does not
+		 * support.
 		 */
 		.qp_access_flags = access & ~(ENDS_FLUSHES & ~d->flushes),
 	};

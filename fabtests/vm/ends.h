@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Ends of reliable connections on one device of the guest. */
+/* Ends of reliable connections on one RDMA device of the guest. */
 #ifndef RP_VM_ENDS_H
 #define RP_VM_ENDS_H
 
@@ -20,10 +20,10 @@ struct ends_device {
 	union ibv_gid gid;
 	struct ibv_port_attr port;
 	int gid_index;
-	/* Capabilities of the device: ENDS_FLUSHES, send_ops_flags. */
+	/* The device's capabilities: ENDS_FLUSHES, and send_ops_flags. */
 	unsigned int flushes;
 	uint64_t send_ops;
-	uint8_t timeout; /* of queue pairs, in verbs units; 0: 268 ms */
+	uint8_t timeout; /* ACK timeout of queue pairs; 0: 268 ms */
 };
 struct ends_end {
 	struct ibv_cq *cq;
@@ -32,13 +32,16 @@ struct ends_end {
 	uint64_t send_ops; /* send_ops_flags of the queue pair */
 };
 
-/* Exit with a line on stderr. */
+/* Exit with an error line on stderr. */
 void __attribute__((noreturn, format(printf, 1, 2)))
 ends_die(const char *fmt, ...);
 void ends_device(struct ends_device *d, const char *name, int gid_index);
-/* Make a queue pair with all operations that the device has builders for. */
+/* Make a queue pair with all operations for which the device has builders. */
 void ends_make(struct ends_end *e, const struct ends_device *d, int sends);
-/* Connect qp to peer on this machine, which gets access to its memory. */
+/*
+ * Connect qp to queue pair `peer` of this machine. access: what the peer may do
+ * to this end's memory.
+ */
 void ends_join(struct ibv_qp *qp, const struct ends_device *d, uint32_t peer,
 	       unsigned int access);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Writes and flushes through one RDMA device onto a devdax device. */
+/* Writes and flushes through one RDMA device to a devdax device. */
 #include <errno.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
@@ -13,13 +13,13 @@
 #include <unistd.h>
 
 /*
- * Two queue pairs of this process, a and b. Each case names a flush in two
- * lines that flush.sh reads: the bytes of the region to be written back and,
- * after it, how the flush ended. Both go into the kernel's trace, between the
- * write-backs recorded by a probe.
+ * Two queue pairs of this process, a and b. Each case writes two lines for
+ * flush.sh around its flush: the bytes of the region to be written back, and
+ * how the flush ended. Both lines go into the kernel's trace, with the
+ * write-backs between them, which a probe records.
  */
 
-#define LEN	(2u << 20) /* devdax maps whole huge pages */
+#define LEN	(2u << 20) /* devdax maps only whole huge pages */
 #define PORT	1
 #define SECONDS 20
 
@@ -57,7 +57,7 @@ die(const char *fmt, ...)
 	exit(1);
 }
 
-/* Write to the trace, and to the output. */
+/* Write a line to the trace and to the output. */
 static void __attribute__((format(printf, 1, 2))) mark(const char *fmt, ...)
 {
 	va_list ap;
@@ -131,7 +131,7 @@ static void end_join(struct end *e, const struct end *peer, int access)
 		  IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
 			  IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
 			  IBV_QP_MIN_RNR_TIMER);
-	/* Seven retries are endless in rxe. */
+	/* 7 would mean endless retries in rxe. */
 	attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
 				    .timeout = 16,
 				    .retry_cnt = 5,
@@ -142,7 +142,10 @@ static void end_join(struct end *e, const struct end *peer, int access)
 			  IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-/* A refusal puts both into the error state, so each case has its own pair. */
+/*
+ * Each case has its own pair, because a refused flush puts both ends into the
+ * error state.
+ */
 static void pair_open(int access)
 {
 	end_open(&a);
@@ -209,7 +212,7 @@ static enum ibv_wc_status flush_and_wait(const struct ibv_mr *mr, size_t off,
 static const struct one {
 	const char *name;
 	int mr_access, qp_access;
-	size_t off, len; /* written, and flushed unless whole */
+	size_t off, len; /* written; flushed unless level is MR */
 	uint8_t type, level;
 	enum ibv_wc_status want;
 	size_t back, back_len; /* bytes to be written back */
@@ -257,7 +260,7 @@ static void run_case(const struct one *c)
 	ibv_dereg_mr(mr);
 }
 
-/* Memory that is not persistent is refused as such. */
+/* Registering memory that is not persistent with flush access is refused. */
 static void expect_refused(const char *name, void *addr)
 {
 	struct ibv_mr *mr = ibv_reg_mr(pd, addr, LEN, WRITES | PERSISTENT);
@@ -285,7 +288,7 @@ static void device_open(const char *name)
 	    ibv_query_port(ctx, PORT, &port) ||
 	    ibv_query_gid(ctx, PORT, gid_index, &gid))
 		die("%s says nothing", name);
-	/* The two capability bits have no names yet. */
+	/* The two capability bits for flushes have no names yet. */
 	printf("%sok - %s has both kinds of flush\n",
 	       (attr.device_cap_flags_ex >> 38 & 3) == 3 ? "" : "not ", name);
 	pd = ibv_alloc_pd(ctx);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The kernel's write-backs for durable writes of the provider. */
+/* Compares the kernel's write-backs with durable writes of the provider. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,14 +9,14 @@
 
 /*
  * Two processes over RPMEM_BASE, which is verbs; the pool is a huge page of a
- * devdax device. Each case stands in the kernel's trace between two marks that
- * flush.sh reads: the first says which bytes of the pool must be written back,
- * the second how the case ended.
+ * devdax device. In the kernel's trace each case is between two marks for
+ * flush.sh: the first names the bytes of the pool to be written back, the
+ * second says how the case ended.
  * Usage: native METHOD MARKER
  */
 
 #define PAGE ((size_t)4096)
-#define FAR  (128 * PAGE) /* outside of all cases */
+#define FAR  (128 * PAGE) /* offset beyond those of all cases */
 #define BIG  200000
 
 static const char *expected;
@@ -24,7 +24,7 @@ static FILE *marker;
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
 static char buf[BIG];
-static char why[512]; /* of query_key() */
+static char why[512]; /* text of query_key() */
 
 static void __attribute__((format(printf, 1, 2))) mark(const char *fmt, ...)
 {
@@ -66,7 +66,7 @@ static void query_key(struct side *s, const struct card *peer,
 		       attr));
 }
 
-/* The first durable write makes the private connection. */
+/* The first durable write opens the private connection. */
 static enum fi_rpmem_method wait_for_method(struct side *s,
 					    const struct card *peer)
 {
@@ -86,8 +86,8 @@ static void report_case(const char *name, int status)
 }
 
 /*
- * One durable write. The device writes its bytes back; with another method
- * none.
+ * One durable write. With method native the device writes the bytes back; with
+ * another method it writes nothing back.
  */
 static void check_durable(struct side *s, const struct card *peer, size_t at,
 			  size_t len, const char *name)
@@ -105,7 +105,7 @@ static void check_plain(struct side *s, const struct card *peer)
 	report_case("a write without a commit", wait_end(s));
 }
 
-/* Two durable writes outstanding at once. */
+/* Two outstanding durable writes. */
 static void check_two(struct side *s, const struct card *peer)
 {
 	int st;
@@ -119,7 +119,9 @@ static void check_two(struct side *s, const struct card *peer)
 	report_case("two at once", st);
 }
 
-/* One FLUSH for each range, behind writes that were posted before. */
+/*
+ * A commit posts one FLUSH for each range, after writes that ended before it.
+ */
 static void check_commit(struct side *s, const struct card *peer)
 {
 	const struct fi_rma_iov r[] = {

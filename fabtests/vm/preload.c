@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A program that flushes by ibv_wr_flush() and does not know the shim. */
+/* A program that flushes with ibv_wr_flush() and knows nothing of the shim. */
 #include <errno.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
@@ -16,10 +16,11 @@
 #include <unistd.h>
 
 /*
- * Two processes: the initiator writes to the target's devdax, flushes, sleeps
+ * Two processes. The initiator writes to the target's devdax, flushes, sleeps
  * until its completion channel wakes it, and logs the completions. The log must
- * be the same for every library behind libibverbs. With SHADOW the target also
- * looks for flushed bytes in that file; with SILENCE it is only stopped.
+ * be the same for every library that implements libibverbs. With SHADOW the
+ * target also searches that file for the flushed bytes. With SILENCE the only
+ * case is a stopped target.
  */
 
 #define LEN	(2u << 20)
@@ -34,11 +35,11 @@
 	(IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_FLUSH |                    \
 	 IBV_QP_EX_WITH_ATOMIC_WRITE)
 
-/* A command to the target, and its reply. */
+/* A command to the target process, and its reply. */
 struct order {
 	enum {
 		OPEN,
-		ANEW, /* register the memory again */
+		ANEW, /* reregister the memory */
 		CLOSE
 	} what;
 	unsigned int mr_access, qp_access;
@@ -48,9 +49,9 @@ struct order {
 struct reply {
 	uint32_t qp_num, rkey;
 	uint64_t addr;
-	unsigned int access; /* of the queue pair, as queried */
+	unsigned int access; /* access flags of the queue pair, as queried */
 	bool durable;
-	unsigned char first; /* byte of the flushed range */
+	unsigned char first; /* first byte of the flushed range */
 };
 
 static struct ibv_context *ctx;
@@ -320,7 +321,7 @@ static void complete_batch(const char *name)
 		die("ibv_wr_complete, %s", name);
 }
 
-/* Request a notification before posting, as programs do. */
+/* Request a notification before posting, as programs should. */
 static void start_batch(void)
 {
 	if (ibv_req_notify_cq(cq, 0))
@@ -328,7 +329,7 @@ static void start_batch(void)
 	ibv_wr_start(ex);
 }
 
-/* The status of the last completion with wr_id 2. */
+/* Log completions. Returns the status of the last one with wr_id 2. */
 static enum ibv_wc_status log_completions(const char *name, int number)
 {
 	enum ibv_wc_status of_flush = IBV_WC_GENERAL_ERR;
@@ -368,7 +369,7 @@ static enum ibv_wc_status log_completions(const char *name, int number)
 static const struct one {
 	const char *name;
 	unsigned int mr_access, qp_access;
-	size_t off, len; /* written, and flushed unless whole */
+	size_t off, len; /* written; flushed unless level is MR */
 	uint8_t type, level;
 	enum ibv_wc_status want;
 } cases[] = {
@@ -454,7 +455,7 @@ static void plays_after_error(void)
 	pair_close(0, 0);
 }
 
-/* The old rkey is void; the new one has other access rights. */
+/* The old rkey is void; the new registration has other access flags. */
 static void plays_reregistered(bool old)
 {
 	const char *name = old ? "the old rkey" : "registered anew";
@@ -514,7 +515,7 @@ static void plays_many(void)
 	pair_close(0, 32 * 1024);
 }
 
-/* A killed target sends nothing, and a sleeping initiator still wakes. */
+/* A killed target sends nothing; the sleeping initiator still wakes. */
 static void plays_death(void)
 {
 	static const char name[] = "the target is killed";
@@ -536,8 +537,8 @@ static void plays_death(void)
 }
 
 /*
- * The stopped target's device responds, its agent does not: only an initiator
- * with outstanding requests can notice.
+ * The device of a stopped target still responds, but the agent does not. Only
+ * an initiator with outstanding requests can notice.
  */
 static void plays_silence(void)
 {
@@ -550,7 +551,7 @@ static void plays_silence(void)
 	post_flush(1, IBV_SEND_SIGNALED, &r, 0, 64, 2, 0);
 	complete_batch(name);
 	log_completions(name, 1);
-	/* Wait until all of its threads have stopped. */
+	/* Wait until all threads of the target have stopped. */
 	if (kill(target, SIGSTOP) ||
 	    waitpid(target, &state, WUNTRACED) != target || !WIFSTOPPED(state))
 		die("SIGSTOP");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Private connections over queue pairs of a real device, both ends in this
+/*
+ * Private connections over queue pairs of a real device, with both ends in this
  * process.
  */
 #include <arpa/inet.h>
@@ -21,14 +22,14 @@
 #include "rc/rc.h"
 
 /*
- * Usage: rc_pair ADDRESS DEVICE [DEVDAX]. Prints TAP. With DEVDAX, FLUSH is
- * tested, too.
+ * Usage: rc_pair ADDRESS DEVICE [DEVDAX]. Prints TAP. DEVDAX adds tests of
+ * FLUSH.
  */
 
 #define SIZE  (2u << 20)
 #define LIMIT 120000000000ull
 
-/* Events reported to one end of a connection. */
+/* Events that one end of a connection has received. */
 struct end {
 	struct rp_channel *c;
 	int up, lost, err, messages;
@@ -40,7 +41,10 @@ struct node {
 	struct rp_rc *rc;
 	bool refuse;
 	int requests, naccepted;
-	/* Ends for the next requests that show at least this number. */
+	/*
+	 * Ends for the next connection requests whose number is at least
+	 * `from`.
+	 */
 	struct end *accept;
 	int room;
 	uint32_t from;
@@ -77,7 +81,7 @@ static void report_case(bool good, const char *fmt, ...)
 	fflush(stdout);
 }
 
-/* Evaluates the condition first: it may change the arguments. */
+/* Report a case. Evaluates cond first, because it may change the arguments. */
 #define say(cond, ...)                                                         \
 	do {                                                                   \
 		const bool say_good = (cond);                                  \
@@ -148,7 +152,7 @@ static void on_request(void *arg, void *request, const void *data, size_t len)
 	n->shown_len = len;
 	if (len >= 9)
 		memcpy(&shown, n->shown + 5, 4);
-	/* Requests of connections that were closed early may come late. */
+	/* A connection request may arrive after its connection was closed. */
 	if (n->refuse || !n->room || shown < n->from) {
 		rp_rc_reject(n->rc, request, "go away", 7);
 		return;
@@ -185,7 +189,7 @@ static void node_open(struct node *n)
 	}
 }
 
-/* Poll both ends until cond; false: it did not become true. */
+/* Poll both ends until cond is true. False: the time has run out. */
 #define PUMP(cond)                                                             \
 	({                                                                     \
 		const uint64_t begun = rig_now(NULL);                          \
@@ -211,7 +215,7 @@ static int connect_end(struct end *e)
 			       &events, e, &e->c);
 }
 
-/* Let the target accept the next n dials. */
+/* Let the target accept the next n connection requests. */
 static void accept_dials(struct end *te, int n)
 {
 	memset(te, 0, (size_t)n * sizeof(*te));
@@ -220,7 +224,7 @@ static void accept_dials(struct end *te, int n)
 	t.from = dials;
 }
 
-/* Connect both ends. */
+/* Connect both ends of a connection. */
 static bool join_ends(struct end *ie, struct end *te)
 {
 	accept_dials(te, 1);
@@ -264,7 +268,7 @@ static struct rp_channel_op *make_op(struct op *o, enum rp_channel_kind kind,
 	return &o->op;
 }
 
-/* Post all n, in time. */
+/* Post all n operations. False: the time has run out. */
 static bool post_all(struct end *e, struct rp_channel_op **ops, int n)
 {
 	const uint64_t begun = rig_now(NULL);
@@ -401,7 +405,7 @@ static void check_data(void)
 	post1(&ie, make_op(&o[0], RP_CHANNEL_READ, source, 100000, 0));
 	say(PUMP(o[0].done) && !o[0].err && !memcmp(source, target, 100000),
 	    "a read brings bytes");
-	/* A message does not overtake writes. */
+	/* A message does not overtake the writes before it. */
 	good = true;
 	for (int k = 0; k < 200; k++) {
 		te.messages = 0;
@@ -416,7 +420,7 @@ static void check_data(void)
 	part_ends(&ie, &te);
 }
 
-/* A peer that writes without access rights. */
+/* Accesses with a wrong rkey or without access rights. */
 static void check_access(void)
 {
 	struct end ie, te, other, other_te;
@@ -430,7 +434,7 @@ static void check_access(void)
 	    strerror(ie.err), strerror(o.err));
 	say(PUMP(te.lost), "the target gets the loss: %s", strerror(te.err));
 	part_ends(&ie, &te);
-	/* The target has no access to the initiator's memory. */
+	/* A target has no access to its initiator's memory. */
 	join_ends(&ie, &te);
 	make_op(&o, RP_CHANNEL_WRITE, source, 8, 0);
 	o.op.rkey = smr.rkey;
@@ -444,7 +448,10 @@ static void check_access(void)
 	part_ends(&other, &other_te);
 }
 
-/* After close no bytes arrive, no buffer is used, each end is reported once. */
+/*
+ * After a close no bytes arrive, no buffer is used, and each end and each
+ * operation is reported once.
+ */
 static void check_close(void)
 {
 	static struct op o[400];
@@ -479,7 +486,10 @@ static void check_close(void)
 		}
 		rp_channel_close(ie.c);
 		ie.c = NULL;
-		/* The buffers of these belong to the program again. */
+		/*
+		 * Each operation ends once; then its buffer belongs to the
+		 * program again.
+		 */
 		for (int k = 0; k < posted; k++) {
 			once &= o[k].done == 1;
 			canceled += o[k].err == ECANCELED;
@@ -545,7 +555,7 @@ static void check_many(void)
 		part_ends(&ie[k], &te[k]);
 }
 
-/* Sleep on the descriptor until cond; only this end makes progress. */
+/* Sleep on the descriptor until cond is true. Only this end makes progress. */
 #define SLEEP(n, cond)                                                         \
 	({                                                                     \
 		const uint64_t begun = rig_now(NULL);                          \
@@ -560,7 +570,7 @@ static void check_many(void)
 		(cond);                                                        \
 	})
 
-/* An initiator in another process, which ends in the given way. */
+/* Start an initiator in another process. how: "child:PORT". */
 static void other_process(const char *how)
 {
 	pid_t child = fork();
@@ -612,7 +622,7 @@ static int run_child(const char *how)
 	return 3;
 }
 
-/* FLUSH, if the library and the device have it. */
+/* Test FLUSH, if the library and the device support it. */
 static void check_flush(const char *path)
 {
 	const unsigned int all =
@@ -651,7 +661,7 @@ static void check_flush(const char *path)
 		    !memcmp(pmem + 4000, source, 10000) && PUMP(te.messages),
 	    "a write, its FLUSH, a message and a fence in one chain");
 	part_ends(&ie, &te);
-	/* FLUSH of memory registered without it is refused. */
+	/* FLUSH of memory registered without flush access is refused. */
 	rp_rc_dereg(t.rc, &tmr);
 	tmr = saved;
 	join_ends(&ie, &te);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* One program for each kind of flush: logs which operations complete, and how.
+/*
+ * One program for each kind of flush. Logs which operations complete, and how.
  */
 #include "config.h"
 
@@ -17,11 +18,11 @@
 
 /*
  * Two queue pairs of this process; a writes to b's devdax. Each case is a
- * write, a flush and a write, and its completions go to the log, which must be
- * the same for each kind of flush: the device's own, by libibverbs alone (raw)
- * or through the shim (native); a read by the shim, by builders (read) or by
- * ibv_post_send() (send); or a read and a request to b's agent (agent,
- * agent-send). The marks of flush.sh go into the kernel's trace.
+ * write, a flush and a write. Their completions go to the log, which must be
+ * the same for each kind of flush: the device's own flush, by libibverbs alone
+ * (raw) or through the shim (native); a read of the shim, by builders (read) or
+ * by ibv_post_send() (send); or a read and a request to b's agent (agent,
+ * agent-send). The marks for flush.sh go into the kernel's trace.
  */
 enum mode {
 	RAW,
@@ -144,7 +145,7 @@ static void end_join(struct end *e, const struct end *peer, unsigned int access)
 		  mode <= NATIVE ? access : access & ~(unsigned int)FLUSHES);
 }
 
-/* Both queue pairs have to be connected first. */
+/* Connect the side connections. Both queue pairs are connected already. */
 static void ends_connect(void)
 {
 	struct rpmem_qp_desc of_a, of_b;
@@ -277,10 +278,10 @@ static enum ibv_wc_status log_completions(const char *name)
 static const struct one {
 	const char *name;
 	unsigned int mr_access, qp_access;
-	size_t off, len; /* written, and flushed unless whole */
+	size_t off, len; /* written; flushed unless level is MR */
 	uint8_t type, level;
 	enum ibv_wc_status want;
-	size_t back, back_len; /* by the device's own flush */
+	size_t back, back_len; /* written back by the device's flush */
 } cases[] = {
 	{"persistent, one line", PERSISTENT, PERSISTENT, 4160, 64, 2, 0,
 	 IBV_WC_SUCCESS, 4160, 64},
@@ -364,7 +365,7 @@ static void run_case(const struct one *c)
 		die("deregistration");
 }
 
-/* Calls that the shim refuses at once. */
+/* The shim refuses invalid calls at once. */
 static void check_refusals(void)
 {
 	static const struct {
@@ -391,7 +392,7 @@ static void check_refusals(void)
 			   bad[i].level);
 		report_case(complete_batch() == bad[i].want, bad[i].name);
 	}
-	/* A descriptor for one queue pair is void for the other. */
+	/* A descriptor for one queue pair is void for another one. */
 	if (rpmem_export_mr(rmr, a.sqp, &desc) ||
 	    rpmem_import_mr(a.sqp, &desc, NULL))
 		die("a descriptor of another queue pair");
@@ -453,7 +454,7 @@ static void post_write(uint64_t wr_id, uint32_t rkey, size_t off, size_t len)
 		die("a write with its flush");
 }
 
-/* Both ends, with the whole memory open to peers' writes and flushes. */
+/* Open both ends, with all memory open to the peer's writes and flushes. */
 static struct rpmem_mr *open_all(void)
 {
 	struct rpmem_mr *rmr = rpmem_reg_mr(dev.pd, to, LEN, OPEN | FLUSHES);
@@ -466,7 +467,7 @@ static struct rpmem_mr *open_all(void)
 	return rmr;
 }
 
-/* Writes with their flush: one completion each, whatever carries them. */
+/* Each write with its flush has one completion, whatever carries it out. */
 static void puts_records(void)
 {
 	static const size_t lens[] = {1, 64, 256, 257, 5000};
@@ -493,7 +494,7 @@ static void puts_records(void)
 	rpmem_dereg_mr(rmr);
 }
 
-/* Functions of the agent: the method, atomic writes, and its end. */
+/* The agent: its method, atomic writes between flushes, and its end. */
 static void agent_cases(void)
 {
 	struct rpmem_mr *rmr = open_all();
@@ -522,7 +523,7 @@ static void agent_cases(void)
 		    "atomic writes between flushes");
 	report_case(atomic_write(2, rkey, 4097, 1) == EINVAL,
 		    "an atomic write that is not aligned");
-	/* b's side connection is closed, and no agent replies any more. */
+	/* Close b's side connection: no agent replies any more. */
 	rpmem_detach_qp(b.sqp);
 	if (flush_alone(3, rkey, 64))
 		die("a flush");

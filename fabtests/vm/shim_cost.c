@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The cost of rpmem_wr_flush() beside ibv_wr_flush(), on one device. */
+/* The time of rpmem_wr_flush(), compared with ibv_wr_flush() on one device. */
 #include "config.h"
 
 #include <errno.h>
@@ -13,9 +13,10 @@
 #include "ends.h"
 
 /*
- * Two connections of this process to the same devdax, one attached to the shim.
- * Each in turn posts a flush and polls until it has completed; the medians
- * count. With a third word only one of them runs, to count its instructions.
+ * Two connections of this process to one devdax, one of them attached to the
+ * shim. The two in turn post a flush and poll until it has completed; the
+ * medians are compared. With a further argument only one connection runs, to
+ * count its instructions.
  */
 #define LEN  (2u << 20)
 #define WARM 100
@@ -183,7 +184,7 @@ int main(int argc, char **argv)
 	for (size_t i = 0; i < WARM; i++)
 		time_plain(), time_shim();
 	for (size_t i = 0; i < n; i++) {
-		/* Alternate which one is first. */
+		/* Alternate which connection is first. */
 		if (i % 2)
 			t[1][i] = time_shim();
 		t[0][i] = time_plain();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Appends records through the verbs shim until the power goes. */
+/* Appends records through the verbs shim until the power is cut. */
 #include "config.h"
 
 #include <errno.h>
@@ -15,21 +15,22 @@
 #include "fault/record.h"
 
 /*
- * The sides of a pair as in powercut.c, with records for its --check: shim_cut
- * --target POOL@N SEED, shim_cut --initiator FD SEED SLOT ENOUGH. RPMEM_BACK
- * names a fifo from the initiator to the target. RPMEM_FAULT=skip-flush with a
- * device's FLUSH: the initiator posts one that writes nothing back. (The build
- * with fault points skips an agent's flush.)
+ * Both sides of a pair, as in powercut.c, with records for its --check:
+ * shim_cut --target POOL@N SEED, and shim_cut --initiator FD SEED SLOT ENOUGH.
+ * RPMEM_BACK names a fifo from the initiator to the target. With
+ * RPMEM_FAULT=skip-flush and a device's FLUSH, the initiator posts FLUSHes that
+ * write nothing back. (An agent's flush is skipped by the build with fault
+ * points.)
  */
 #define POOL	(1u << 20)
-#define DEVICE	(2u << 20) /* devdax maps whole huge pages */
+#define DEVICE	(2u << 20) /* devdax maps only whole huge pages */
 #define RECORDS (POOL / sizeof(struct record))
 #define BATCH	8
 #define WINDOW	8
 #define SENDS	(4 * BATCH * WINDOW)
 /*
- * The agent stores bytes inside requests past the caches, which only the build
- * with fault points reports to the shadow.
+ * The agent stores bytes of requests with non-temporal stores, which only the
+ * build with fault points reports to the shadow.
  */
 #ifdef RP_FAULTS
 #define WAYS 4
@@ -40,7 +41,8 @@
 #define GID  1
 
 /*
- * From the target, to the target, and from the target once it knows its peer.
+ * Messages of the set-up, in order. The target sends the first and the third,
+ * and knows its peer when it sends the third.
  */
 struct first {
 	uint32_t qp_num, rkey;
@@ -101,7 +103,7 @@ static void attach_qp(unsigned int access)
 	struct rpmem_qp_attr attr = {.access = access};
 
 	ends_device(&device, NAME, GID);
-	/* Ten pairs share two emulated processors: 1 s. */
+	/* 1 s, because ten pairs share two emulated processors. */
 	device.timeout = 18;
 	ends_make(&end, &device, SENDS);
 	attr.send_ops_flags = end.send_ops;
@@ -113,7 +115,7 @@ static void attach_qp(unsigned int access)
 		ends_die("rpmem_attach_qp");
 }
 
-/* --- the target: maps the pool, its agent serves --- */
+/* --- the target: maps the pool, and runs the agent --- */
 
 static int run_target(char *pool)
 {
@@ -150,7 +152,7 @@ static int run_target(char *pool)
 		pause();
 }
 
-/* --- the initiator: appends until it is killed --- */
+/* --- the initiator: appends records until it is killed --- */
 
 struct batch {
 	uint64_t first;
@@ -184,7 +186,7 @@ static void reap_completions(void)
 
 	if (n < 0)
 		ends_die("rpmem_poll_cq");
-	/* Leave the processor to the other pairs. */
+	/* Yield the processor to the other pairs. */
 	if (!n)
 		sched_yield();
 	if (n && wc.status)
@@ -198,7 +200,7 @@ static uint64_t offset_of(uint64_t i)
 	return at.at + i * sizeof(struct record);
 }
 
-/* Write these bytes of record i. */
+/* Write len bytes of record i. */
 static void write_record(uint64_t i, size_t off, size_t len)
 {
 	end.ex->wr_id = 0;
@@ -218,7 +220,7 @@ static void flush_record(struct batch *b, uint64_t i, unsigned int n,
 		       RPMEM_FLUSH_RANGE);
 }
 
-/* Write a record with its flush, in one call. */
+/* Write a record and flush it, in one call. */
 static void put_record(struct batch *b, uint64_t i)
 {
 	const struct ibv_sge sge = {.addr = (uintptr_t)&records[i],
@@ -233,7 +235,8 @@ static void put_record(struct batch *b, uint64_t i)
 }
 
 /*
- * Write a record's last word by an atomic write, behind the flush of the rest.
+ * Write a record's last word by an atomic write, after the flush of the other
+ * words.
  */
 static void append_tail(struct batch *b, uint64_t i)
 {
@@ -261,7 +264,7 @@ static void append_records(struct batch *b, int way)
 	} else {
 		for (unsigned int i = 0; i < b->n; i++)
 			write_record(b->first + i, 0, sizeof(struct record));
-		/* One flush for each record, or one for all. */
+		/* One flush for each record, or one flush for all. */
 		b->waits = way ? b->n : 1;
 		if (!way)
 			flush_record(b, b->first, b->n, true);
@@ -317,7 +320,8 @@ static int run_initiator(int ack_fd, uint64_t seed, int slot)
 		append_records(b, (int)random_below(WAYS));
 		next += b->n;
 		/*
-		 * Enough were acknowledged: slow down, with some outstanding.
+		 * After enough acknowledgements append slowly, with some
+		 * operations outstanding.
 		 */
 		if (acked_count >= acked_enough)
 			usleep(20000);

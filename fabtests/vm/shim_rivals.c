@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Durable writes through the shim, compared with librpma's, on one device. */
+/* Compares durable writes through the shim with librpma's, on one device. */
 #include "config.h"
 
 #include <errno.h>
@@ -21,13 +21,13 @@
 #include "fabtests/benchmarks/samples.h"
 
 /*
- * Two processes: one writes, by turns through the shim and through the rival,
- * and times each write; the other has the memory. In the rival's turn its
- * target polls; in the shim's turn it sleeps, and only the agent's thread runs,
- * which parks when no requests come. The first writes of a turn do not count:
- * they wake the target.
+ * Two processes. One has the memory. The other one writes, in turns through the
+ * shim and through the rival library, and measures each write. In the rival's
+ * turn the target polls. In the shim's turn the target sleeps, and only the
+ * agent's thread runs, which parks when no requests arrive. The first writes of
+ * a turn do not count, because they wake the target.
  */
-#define LEN	 (2u << 20) /* of the shim, behind the rival's */
+#define LEN	 (2u << 20) /* the shim's memory follows the rival's */
 #define AT	 4096
 #define SIZE	 64
 #define TURN	 32
@@ -35,7 +35,7 @@
 #define WRITTEN	 1
 #define DURABLE	 2
 #define SENDS	 16
-#define DEADLINE 60000 /* ms, the deadline of one step of the other end */
+#define DEADLINE 60000 /* ms for one step of the other end */
 #define SHIM	 0
 #define RIVAL	 1
 #define BY_AGENT "agent-"
@@ -46,7 +46,7 @@ static const struct way {
 	const struct rival *rival;
 	double bar;
 	bool agent;
-	bool one; /* write and flush in one call */
+	bool one; /* one call writes and flushes */
 } ways[] = {
 	{"fence", "shim_fence_vs_librpma_flush", &rival_rpma_flush, 1.00, false,
 	 false},
@@ -56,9 +56,9 @@ static const struct way {
 	 true},
 };
 
-/* The setup of one end of the shim's connection, for the other end. */
+/* Set-up data of one end of the shim's connection, for the other end. */
 struct setup {
-	_Atomic int steps; /* setup steps done */
+	_Atomic int steps; /* completed steps of the set-up */
 	uint32_t qp_num;
 	struct rpmem_qp_desc addr;
 };
@@ -66,7 +66,7 @@ struct setup {
 static struct world {
 	struct rival_page page;
 	_Atomic int turn, up, over;
-	sem_t wake; /* posted in the rival's turn */
+	sem_t wake; /* posted when the rival's turn begins */
 	struct setup setup[2];
 	struct rpmem_mr_desc desc;
 	uint32_t rkey;
@@ -102,7 +102,7 @@ static void wait_for(_Atomic int *what, int value)
 	}
 }
 
-/* Set up both ends: 0 writes, 1 has the memory. */
+/* Set up one end. self: 0 writes, 1 has the memory. */
 static void connect_ends(int self, const char *device, int gid_index)
 {
 	const unsigned int access = self ? ENDS_FLUSHES : 0;
@@ -231,12 +231,15 @@ static void time_turn(int owner)
 	for (int i = -WARM; i < TURN; i++) {
 		memset(source, ++salt, SIZE);
 		owner == SHIM ? through_shim() : as_rival();
-		/* One clock reading for each write: readings cost, too. */
+		/*
+		 * Read the clock once for each write, because readings take
+		 * time, too.
+		 */
 		after = now();
 		if (i >= 0 && rp_samples_add(&samples[owner], after - before))
 			ends_die("no memory");
 		before = after;
-		/* This process maps the memory, too. */
+		/* The initiator maps the memory, too, and sees the bytes. */
 		if (memcmp(remote, source, SIZE))
 			ends_die("the bytes did not arrive");
 	}
@@ -256,7 +259,7 @@ static void compare_times(size_t turns)
 	double us[2];
 
 	for (size_t i = 0; i < turns; i++) {
-		/* Alternate which one is first. */
+		/* Alternate which library is first. */
 		time_turn((int)(i % 2));
 		time_turn((int)!(i % 2));
 	}
@@ -279,7 +282,9 @@ static void run_initiator(const struct rival_cfg *cfg, const char *device,
 		      : NULL;
 	if (!from)
 		ends_die("ibv_reg_mr");
-	/* The target accepts the connection in the rival's turn. */
+	/*
+	 * The target accepts the rival's connection only in the rival's turn.
+	 */
 	atomic_store(&w->turn, RIVAL);
 	sem_post(&w->wake);
 	if (way->rival->open(cfg, &w->page, &rival, w->err))
@@ -316,7 +321,7 @@ int main(int argc, char **argv)
 	    sem_init(&w->wake, 1, 0))
 		ends_die("%s", argv[3]);
 	cfg.mem = mem;
-	/* Neither library survives a fork. */
+	/* Fork first: neither library survives a fork. */
 	child = fork();
 	if (!child) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
