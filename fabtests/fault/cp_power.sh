@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# Bytes that fi_rpmem_cp reports durable were flushed: compared with a shadow of
-# the pool that only a preloaded msync writes. Cases: a daemon that is killed and
-# the copy resumed by hand, or by itself; one stopped by SIGTERM; a flush that
-# fails.
+# Bytes that fi_rpmem_cp reports as durable were flushed: the test compares them
+# with a shadow of the pool that only a preloaded msync writes. Cases: the
+# daemon is killed, and the copy is resumed by hand or by itself; SIGTERM stops
+# the daemon; a flush fails.
 set -u
 rounds=6
 [ "${RP_LONG:-0}" != 1 ] || rounds=60
@@ -16,7 +16,7 @@ daemon=
 P=0
 failed=0
 size=12000000
-# The command that is printed names the program behind libtool's script.
+# The command that the copy prints names the program behind libtool's wrapper.
 LD_LIBRARY_PATH=$PWD/../util/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export LD_LIBRARY_PATH
 unset FI_PROVIDER FI_OFI_RPMEM_CLASS FI_OFI_RPMEM_EMULATE
@@ -34,8 +34,8 @@ fail()
 	failed=1
 }
 
-# serve [VAR=VALUE...]: a daemon for the pool, its shadow written by msync; on the
-# same port each time.
+# serve [VAR=VALUE...]: start a daemon for the pool, always on the same port.
+# msync writes the pool's shadow.
 serve()
 {
 	rm -f port
@@ -55,7 +55,7 @@ serve()
 	fi
 }
 
-# ended SIGNAL CODE: stop the daemon with SIGNAL, expect exit code CODE
+# ended SIGNAL CODE: stop the daemon with SIGNAL; its exit code must be CODE
 ended()
 {
 	kill -"$1" $daemon
@@ -65,15 +65,15 @@ ended()
 	[ $code -eq "$2" ] || fail "the daemon ended with $code"
 }
 
-# Are all acknowledged bytes on the medium?
+# Does the medium hold all acknowledged bytes?
 survived()
 {
 	acked=$(tail -n 1 acks 2>/dev/null)
 	[ "${acked:-0}" -eq 0 ] || cmp -s -n "$acked" -i 65536:0 shadow src
 }
 
-# broken_copy N [OPTION...]: copy, and kill the daemon after N acknowledgements;
-# the copy is $job.
+# broken_copy N [OPTION...]: start a copy, $job, and kill the daemon after N
+# acknowledgements.
 broken_copy()
 {
 	n=$1
@@ -88,7 +88,7 @@ broken_copy()
 	ended KILL 137
 }
 
-# resumed: run the command that the copy has printed.
+# resumed: run the command that the interrupted copy has printed.
 resumed()
 {
 	sh -c "$(sed -n 's/^resume:  //p' out)" >out 2>&1 ||
@@ -97,13 +97,13 @@ resumed()
 
 mkdir fault || exit 99
 ln -s "$libs/librpmem-fault-fi.so" fault/ || exit 99
-# Short to save time; a daemon under a sanitizer replies more slowly.
+# A short timeout saves time; a daemon under a sanitizer replies more slowly.
 export FI_OFI_RPMEM_TIMEOUT=2000
 [ -z "${RP_SANITIZE:-}" ] || export FI_OFI_RPMEM_TIMEOUT=10000
 
-# The daemon is killed and restarted. The copy goes on by itself; in every second
-# round it has given up, and is resumed. The shadow has only what was flushed
-# before the kill, so all other bytes have to be written and flushed again.
+# The daemon is killed and restarted. In odd rounds the copy continues by
+# itself; in even rounds it gives up and is resumed. The shadow holds only bytes
+# flushed before the kill, so all other bytes must be written and flushed again.
 for round in $(seq $rounds); do
 	rm -f pool shadow
 	head -c $size /dev/urandom >src
@@ -132,9 +132,10 @@ broken_copy 3 --timeout 1
 wait $job
 survived && fail "nothing is flushed, and all acknowledged bytes survive"
 
-# On SIGTERM the daemon replies to the commits that it has accepted. The small
-# window leaves more to come. A flush logs its line before its delay, so a flush
-# that begins after some acknowledgements brings another.
+# On SIGTERM the daemon replies to the commits that it has accepted. A small
+# window leaves more bytes to copy. A flush logs its line before its delay, so a
+# flush that begins after some acknowledgements leads to one more
+# acknowledgement.
 rm -f pool shadow
 serve FI_PROVIDER_PATH="$PWD/fault" RPMEM_FAULT=slow-flush RPMEM_FAULT_MS=400 \
 	RPMEM_FAULT_LOG=flushes
@@ -158,8 +159,8 @@ wait $job || { fail "not completed behind SIGTERM"; cat out; }
 ended TERM 0
 cmp -s -n $size -i 65536:0 shadow src || fail "not all of it flushed behind SIGTERM"
 
-# A flush that fails ends the copy: what was flushed before it is durable, and
-# the rest is written again.
+# A failed flush ends the copy. The bytes flushed before are durable, and the
+# rest is written again.
 rm -f pool shadow acks
 serve FI_PROVIDER_PATH="$PWD/fault" RPMEM_FAULT=fail-flush RPMEM_FAULT_EVERY=3
 $bin/fi_rpmem_cp --chunk 64K --ack-log acks src 127.0.0.1:$P:pool >out 2>&1

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# librpmem_log on the simulated fabric, its target cut at every step.
+# librpmem_log on the simulated fabric, with a power cut at every step.
 set -u
 [ "${RP_SANITIZE:-}" = thread ] && {
 	echo "1..0 # SKIP there is only one thread"

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Every scenario of verdicts.tsv with every method that is built: valid methods
-# keep all bytes, forbidden ones are caught. forbidden_pairs lists the forbidden
-# ones, and shares no code with the matrix. crash_matrix.sh [PROGRAM
-# [OPTION]...]; RP_CRASH_RANDOM: number of long random runs.
+# Tries every scenario of verdicts.tsv with every implemented method: valid
+# methods keep all bytes, and forbidden methods are caught. The script
+# forbidden_pairs lists the forbidden pairs, and shares no code with the matrix.
+# crash_matrix.sh [PROGRAM [OPTION]...]; RP_CRASH_RANDOM: number of long random
+# runs.
 set -u -o pipefail
 matrix=${1:-crash_matrix}
 [ $# = 0 ] || shift
-# Only a long run searches all pairs exhaustively.
+# Only a long run searches every pair exhaustively.
 args=(--quick --random "${RP_CRASH_RANDOM:-20000}" --jobs 2)
 if [ "${RP_LONG:-0}" = 1 ]; then
 	args=(--all --random 5000000 --jobs "$(nproc)")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# The valid pairs of crash_matrix.sh while a fact of the target weakens, without
-# and with connected endpoints: a sixteenth of them, by the time.
+# The valid pairs of crash_matrix.sh while a fact of the target weakens, with
+# and without connected endpoints: one pair in sixteen, chosen by the time.
 export RP_CRASH_RANDOM=1000
 matrix=${srcdir:-.}/fabtests/fault/crash_matrix.sh
 share=16

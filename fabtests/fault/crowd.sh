@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# 2,000 connections that never prove anything are held open on each port of
-# fi_rpmemd: they cost a bounded number of descriptors and bytes, and a client is
-# served all the same.
+# 2,000 connections that never prove the secret are held open on each port of
+# fi_rpmemd. They cost a limited number of descriptors and bytes, and the daemon
+# still serves a client.
 set -u
 dir=$(mktemp -d ./crowd.XXXXXX) || exit 99
 cd "$dir" || exit 99
@@ -95,12 +95,13 @@ for i in range(COUNT):
     for port in (setup, data.copy().pop()):
         s = socket.create_connection(("127.0.0.1", port))
         held.append(s)
-        # Some say nothing, some begin a message, some another protocol.
+        # A third sends nothing, a third begins a message, a third uses another
+        # protocol.
         try:
             if i % 3:
                 s.send(b"RPMS\3\0\2\0" if i % 3 == 1 else b"GET / HTTP/1.1")
         except OSError:
-            pass  # a connection that was ended for a newer one
+            pass  # the daemon ended it to accept a newer one
     if i % 50 == 0:
         most = max(most, descriptors())
 copy([pool, "back"])
@@ -110,7 +111,7 @@ with open("file", "rb") as a, open("back", "rb") as b:
     assert a.read() == b.read(200000)
 grown = resident() - memory
 print(f"# {before} descriptors before, at most {most}; {grown} KiB more")
-# 64 unverified connections on each port, and the client's own.
+# 64 unverified connections for each port, and those of the client.
 assert most <= before + 2 * 64 + 16, most
 if "RP_SANITIZE" not in os.environ:
     assert grown < 8192, grown

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# A pool on memory that counts dirty shutdowns, by an invented sysfs: fi_rpmemd
-# refuses it if the count has grown while the pool was open, until an operator
-# accepts the loss. A pool that was closed is served.
+# A pool on memory that counts dirty shutdowns, according to a simulated sysfs.
+# fi_rpmemd refuses the pool if the count has grown while the pool was open,
+# until an operator accepts the loss. A pool that was closed is served.
 set -u
 dir=$(mktemp -d ./dirtyshutdown.XXXXXX) || exit 99
 cd "$dir" || exit 99
@@ -35,7 +35,7 @@ ok()
 	exit 1
 }
 
-# The file is on persistent memory of one DIMM, says sysfs.
+# In the simulated sysfs the file is on persistent memory of one DIMM.
 mkdir -p sys/proc/self sys/sys/dev/block sys/sys/bus0/nmem0/nfit
 region=sys/sys/bus0/region0
 mkdir -p $region/namespace0.0/block/pmem0
@@ -56,7 +56,8 @@ fi_rpmemd()
 		exec ../fabtests/fault/fi_rpmemd_faults "$@"
 }
 
-# serve [OPTION...]: true if clients can connect; else $code is the exit code.
+# serve [OPTION...]: succeeds if clients can connect; else $code is the exit
+# code.
 serve()
 {
 	rm -f port

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# A full disk: reported when a pool is made or a file copied to it, and harmless
-# to existing pools. Needs root to mount a small file system in a namespace of
-# its own; else the test is skipped.
+# A full disk is reported when a pool is created or a file is copied to the
+# disk, and does not harm existing pools. Needs root to mount a small file
+# system in a separate namespace; else the test is skipped.
 set -u
 if [ -z "${RP_IN_NAMESPACE:-}" ]; then
 	[ "$(id -u)" = 0 ] || { echo "SKIP: mounting needs root"; exit 77; }
@@ -49,12 +49,12 @@ mount -t tmpfs -o size=3m none "$dir/m" || {
 }
 head -c 1000000 /dev/urandom >"$dir/src"
 
-# No room for a pool: reported at once, and no file stays behind.
+# There is no space for a pool: reported at once, and no file remains.
 expect 5 $bin/fi_rpmemd --port 0 --create 8M "$dir/m/large"
 grep -q 'make room, or give a smaller size' "$dir/out" || fail "no remedy"
 [ -z "$(ls -A "$dir/m")" ] || fail "left behind: $(ls -A "$dir/m")"
 
-# An existing pool has its blocks: commits succeed on a full disk.
+# The blocks of an existing pool are allocated: commits succeed on a full disk.
 $bin/fi_rpmemd --port 0 --port-file "$dir/port" --create 1M "$dir/m/pool" \
 	>"$dir/daemon" 2>&1 &
 daemon=$!
@@ -67,8 +67,8 @@ head -c 8000000 /dev/zero >"$dir/m/filler" 2>/dev/null &&
 	fail "the disk is not full"
 expect 0 $bin/fi_rpmem_cp --class process --verify "$dir/src" "$pool"
 
-# No room for the local copy: reported, no partial file stays, others are
-# served.
+# There is no space for the local copy: reported, and no partial file remains.
+# Other copies are served.
 expect 5 $bin/fi_rpmem_cp --length 1000000 "$pool" "$dir/m/back"
 [ "$(ls -A "$dir/m" | sort | tr '\n' ' ')" = 'filler pool ' ] ||
 	fail "left behind: $(ls -A "$dir/m")"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# Runs faults; its targets may load the provider with fault points.
+# Runs the test faults, whose targets may load the provider with fault points.
 dir=$(mktemp -d ./faults.XXXXXX) || exit 99
 trap 'rm -rf "$dir"' EXIT
 ln -s "$PWD/fabtests/fault/.libs/librpmem-fault-fi.so" "$dir/" || exit 99

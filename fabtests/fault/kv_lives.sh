@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# The example kv_server over many lives: SIGKILL ends the client, or the server
-# whose ring becomes what msync had covered, or both. Each acknowledged update
-# is in the store once, and a repeated read does not see later updates.
+# The example kv_server over many incarnations: SIGKILL ends the client, or the
+# server, or both. After a kill the server's ring becomes what msync had
+# covered. Each acknowledged update is in the store exactly once, and a repeated
+# read does not return later updates.
 # usage: kv_lives.sh [KILLS]
 set -u
 kills=${1:-4}
@@ -44,8 +45,8 @@ serve()
 	await_port $server
 }
 
-# restart: end the server, and start one that ends itself at a seeded reply;
-# the first one behind a reply to an add, which stays in its ring.
+# restart: kill the server, and start one that kills itself at a seeded reply.
+# The first one does so after its reply to an add, which stays in its ring.
 restart()
 {
 	end $server
@@ -58,8 +59,8 @@ restart()
 	serve $n $more || die "restart"
 }
 
-# await_kill: without acknowledgements the client may stop in front of reply
-# N + K; restart then ends the server.
+# await_kill: wait until the server has killed itself. Without acknowledgements
+# the client may stop before reply N + K; restart then kills the server.
 await_kill()
 {
 	for _ in $(seq 100); do
@@ -69,14 +70,14 @@ await_kill()
 	echo "# the server stands still between replies $n and $((n + more))"
 }
 
-# ask WINDOW: send lines as the client, behind all its earlier calls.
+# ask WINDOW: as the client, send the lines of stdin after all earlier calls.
 ask()
 {
 	timeout 60 ./kv_client "127.0.0.1:$port:vol" key "$1" 2>&1
 }
 
-# Step n is four lines. The puts of later steps are among the calls that a crash
-# repeats with the get and the scan.
+# Step n is four lines. A crash repeats the get and the scan together with puts
+# of later steps.
 steps()
 {
 	awk -v n="$base" 'BEGIN {
@@ -86,8 +87,8 @@ steps()
 	client=$!
 }
 
-# Compare each reply with that of a server that does each call once, in order.
-# Prints the number of the last step whose add was acknowledged.
+# Compare each reply with that of a server that executes each call once, in
+# order. Prints the number of the last step whose add was acknowledged.
 judge()
 {
 	awk -v base="$base" '
@@ -108,7 +109,7 @@ judge()
 	END { print acked + 0 }' client.out
 }
 
-# compare: see what the killed client has done, and where the next one goes on.
+# compare: how far did the killed client get, and where does the next one begin?
 compare()
 {
 	said=$(judge)
@@ -145,7 +146,7 @@ fi
 seq 100 299 | sed 's/.*/insert & value&/' | ask 16 >load.out
 [ "$(grep -c ' ok$' load.out)" = 200 ] || die "load: $(tail -n 1 load.out)"
 end $server
-# The client's id is in a superblock of its ring, behind the header of the pool.
+# The client's id is in a superblock of its ring, after the pool's header.
 for f in vol.?; do
 	tail -c +65537 "$f" | head -c 4160 | grep -q key && ring=$f
 done
@@ -160,15 +161,15 @@ while [ $life -lt "$kills" ] || [ -n "$client" ]; do
 	below 4
 	[ $life -ne 2 ] || pick=0
 	case $pick in
-	0 | 1) # the server alone: the client goes on
+	0 | 1) # kill only the server: the client continues
 		restart
 		continue
 		;;
-	2) # the client, while the server is away
+	2) # kill the client while the server is down
 		end "$client"
 		restart
 		;;
-	*) # the client, while the server repeats its calls; it may be at reply N
+	*) # kill the client while the server repeats calls, even at reply N
 		restart
 		end "$client"
 		restart

@@ -2,7 +2,7 @@
 # shellcheck shell=sh disable=SC2034
 # Sourced by log_lives.sh, rpc_lives.sh and kv_lives.sh, which define die().
 random=
-# The programs themselves, without libtool's scripts: many are started.
+# The programs without libtool's wrapper scripts, because they start often.
 programs=$PWD/../fabtests/fault/.libs
 export LD_LIBRARY_PATH="$PWD/../util/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
@@ -13,7 +13,7 @@ end()
 	wait "$1" 2>/dev/null
 }
 
-# await_port PID: set port to what the server has printed in server.out.
+# await_port PID: set port to the number that the server printed to server.out.
 await_port()
 {
 	for _ in $(seq 800); do
@@ -25,8 +25,8 @@ await_port()
 	[ -n "$port" ]
 }
 
-# below N: set pick to the next number of a sequence that begins with the seed. In
-# a subshell the sequence would not move.
+# below N: set pick to the next pseudo-random number below N. RP_SEED is the
+# seed. Not in a subshell, which would not advance the sequence.
 below()
 {
 	random=$((((${random:-$RP_SEED} % 2147483648) * 1103515245 + 12345) % 2147483648))
@@ -38,7 +38,8 @@ last_of()
 	sed -n "s/^$1 //p" "$2" | tail -n 1
 }
 
-# await_lines FILE MOST PID...: wait until the file has some more lines.
+# await_lines FILE MOST PID...: wait until FILE has some more lines, at most
+# MOST.
 await_lines()
 {
 	file=$1

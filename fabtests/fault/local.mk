@@ -1,4 +1,4 @@
-# Power cuts, kills, lying peers.
+# Power cuts, kills, and hostile peers.
 
 check_PROGRAMS += fabtests/fault/writeback_error
 fabtests_fault_writeback_error_SOURCES = fabtests/fault/writeback_error.c
@@ -6,10 +6,10 @@ fabtests_fault_writeback_error_LDADD = prov/core/libcore.la $(PMEM2_LIBS)
 EXTRA_DIST += fabtests/fault/writeback_error.sh
 TESTS += fabtests/fault/writeback_error.sh
 
-# What RP_FAULTS objects of prov and util call.
+# Objects of prov and util with RP_FAULTS call these functions.
 fault_points = fabtests/fault/points.c
 
-# The provider with fault points, in a folder of its own.
+# The provider with fault points, in a separate folder.
 check_LTLIBRARIES += fabtests/fault/librpmem-fault-fi.la
 fabtests_fault_librpmem_fault_fi_la_SOURCES = $(rpmem_sources) prov/rpmem/host.c \
 	$(rc_sources) $(core_sources) $(fault_points)
@@ -18,7 +18,7 @@ fabtests_fault_librpmem_fault_fi_la_LDFLAGS = \
 	$(prov_rpmem_librpmem_fi_la_LDFLAGS) -rpath /nowhere
 fabtests_fault_librpmem_fault_fi_la_LIBADD = $(FABRIC_LIBS) $(PMEM2_LIBS) $(rpmem_libs) -lpthread
 
-# fi_rpmemd with fault points of its own.
+# fi_rpmemd with fault points.
 check_PROGRAMS += fabtests/fault/fi_rpmemd_faults
 fabtests_fault_fi_rpmemd_faults_SOURCES = util/fi_rpmemd.c util/conf.c \
 	util/export.c util/export_key.c util/export_worker.c util/lost_page.c \
@@ -28,7 +28,7 @@ fabtests_fault_fi_rpmemd_faults_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 fabtests_fault_fi_rpmemd_faults_CFLAGS = $(util_fi_rpmemd_CFLAGS)
 fabtests_fault_fi_rpmemd_faults_LDADD = $(util_fi_rpmemd_LDADD)
 
-# The shim's preload with fault points, for the guest.
+# The shim's preload library with fault points, for the guest.
 if HAVE_PRELOAD
 check_LTLIBRARIES += fabtests/fault/libibvrpmem_preload-fault.la
 fabtests_fault_libibvrpmem_preload_fault_la_SOURCES = $(pre_sources) \
@@ -41,7 +41,7 @@ fabtests_fault_libibvrpmem_preload_fault_la_LIBADD = $(PMEM2_LIBS) \
 	$(VERBS_LIBS) -lpthread -ldl
 endif
 
-# A preload that records which bytes reached the medium.
+# A preload library that records which bytes are on the medium.
 check_LTLIBRARIES += fabtests/fault/libshadow.la
 fabtests_fault_libshadow_la_SOURCES = fabtests/fault/shadow.c
 fabtests_fault_libshadow_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
@@ -83,19 +83,19 @@ fabtests_fault_local_read_LDADD = $(FABRIC_LIBS)
 TESTS += fabtests/fault/local_read.sh
 EXTRA_DIST += fabtests/fault/local_read.sh
 
-# Run in the guest, which has an RDMA device.
+# Tests for the guest, which has an RDMA device.
 check_PROGRAMS += fabtests/fault/device
 fabtests_fault_device_SOURCES = fabtests/fault/device.c $(duo_sources)
 fabtests_fault_device_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_device_LDADD = $(FABRIC_LIBS)
 
-# Run in two guests.
+# Tests for two guests.
 check_PROGRAMS += fabtests/fault/machines
 fabtests_fault_machines_SOURCES = fabtests/fault/machines.c $(pair_sources)
 fabtests_fault_machines_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_machines_LDADD = $(FABRIC_LIBS)
 
-# A socket that sends anything as one end of a private connection.
+# A socket that can send any bytes as one end of a private connection.
 frame_peer = fabtests/fault/frame_peer.c fabtests/fault/frame_peer.h
 check_PROGRAMS += fabtests/fault/badinput
 fabtests_fault_badinput_SOURCES = fabtests/fault/badinput.c $(frame_peer) \
@@ -110,7 +110,7 @@ fabtests_fault_badatomic_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_badatomic_LDADD = $(FABRIC_LIBS)
 TESTS += fabtests/fault/badatomic
 
-# The guarantees of the tools.
+# What the tools guarantee.
 word_tests = fabtests/fault/cp_power.sh fabtests/fault/disk_full.sh
 TESTS += $(word_tests)
 EXTRA_DIST += $(word_tests)
@@ -153,7 +153,7 @@ crash_tests = fabtests/fault/crash_matrix.sh fabtests/fault/crash_conn.sh \
 TESTS += $(crash_tests)
 EXTRA_DIST += $(crash_tests) fabtests/fault/crash_planted
 
-# librpmem_log on the same fabric.
+# librpmem_log on the simulated fabric.
 check_PROGRAMS += fabtests/fault/crash_log
 fabtests_fault_crash_log_SOURCES = fabtests/fault/crash_log.c \
 	fabtests/fault/crash_choice.c fabtests/fault/crash_choice.h \
@@ -169,7 +169,7 @@ fabtests_fault_crash_log_LDADD = util/librpmem_pool.la prov/core/libcore.la \
 TESTS += fabtests/fault/crash_log.sh
 EXTRA_DIST += fabtests/fault/crash_log.sh
 
-# The same scenarios over a queue pair of the program, by the verbs shim.
+# The scenarios of the crash matrix over a queue pair, by the verbs shim.
 crash_shim_sources = \
 	fabtests/fault/crash_cells.h \
 	fabtests/fault/crash_choice.c fabtests/fault/crash_choice.h \
@@ -193,7 +193,7 @@ fabtests_fault_crash_shim_LDADD = prov/verbs/libshim.la prov/core/libcore.la \
 TESTS += fabtests/fault/crash_shim.sh
 endif
 
-# Commits without the agent, on the same fabric.
+# Commits without the agent, on the simulated fabric.
 check_PROGRAMS += fabtests/fault/fence
 fabtests_fault_fence_SOURCES = fabtests/fault/fence.c \
 	fabtests/fault/crash_node.c fabtests/fault/crash_node.h \
@@ -213,7 +213,7 @@ fabtests_fault_scale_LDADD = $(FABRIC_LIBS)
 TESTS += fabtests/fault/scale.sh
 EXTRA_DIST += fabtests/fault/scale.sh
 
-# One end of a private connection lies, beside an honest one.
+# One end of a private connection sends false messages, next to an honest one.
 check_PROGRAMS += fabtests/fault/hostile
 fabtests_fault_hostile_SOURCES = fabtests/fault/hostile.c \
 	fabtests/fault/hostile.h fabtests/fault/hostile_conn.c \
@@ -231,7 +231,7 @@ fabtests_fault_false_target_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_false_target_LDADD = prov/core/libcore.la $(FABRIC_LIBS)
 TESTS += fabtests/fault/hostile fabtests/fault/false_target
 
-# Every kind of fault at once.
+# All kinds of faults at the same time.
 check_PROGRAMS += fabtests/fault/faults
 fabtests_fault_faults_SOURCES = fabtests/fault/faults.c \
 	fabtests/fault/faults.h fabtests/fault/faults_preload.c \
@@ -242,7 +242,7 @@ fabtests_fault_faults_LDADD = prov/core/libcore.la $(FABRIC_LIBS) -ldl
 TESTS += fabtests/fault/faults.sh
 EXTRA_DIST += fabtests/fault/faults.sh
 
-# A failed operation, and the operations that follow it.
+# A failed operation, and later operations on the same bytes.
 testbed_sources = fabtests/fault/testbed.c fabtests/fault/testbed.h $(pair_sources)
 fault_private_tests = fabtests/fault/late_store fabtests/fault/cut_atomic \
 	fabtests/fault/source_buffer fabtests/fault/guessed_key \

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# Runs local_read with msync shadowed, some of it with fault points.
+# Runs local_read with a shadow that msync writes, some cases with fault points.
 dir=$(mktemp -d ./local_read.XXXXXX) || exit 99
 trap 'rm -rf "$dir"' EXIT
 ln -s "$PWD/fabtests/fault/.libs/librpmem-fault-fi.so" "$dir/" || exit 99

@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# librpmem_log over many lives: SIGKILL ends the writer, or fi_rpmemd whose pool
-# becomes what msync had covered, or both. Every acknowledged entry, and every
-# one that a reader has seen as durable, is there, and the numbers have no gap.
-# The pool has another log, whose writer goes on when only the first one ends.
+# librpmem_log over many incarnations: SIGKILL ends the writer, or fi_rpmemd, or
+# both. After its kill fi_rpmemd's pool becomes what msync had covered. The log
+# holds every acknowledged entry, and every entry that a reader saw as durable;
+# the numbers have no gap. The pool has a second log, whose writer continues
+# when only the first writer is killed.
 # usage: log_lives.sh [KILLS]
 set -u
 kills=${1:-40}
@@ -37,7 +38,8 @@ die()
 	exit 1
 }
 
-# check LOG FILE: the log has what its writer's lines say; sets last.
+# check LOG FILE: does the log hold what FILE, its writer's output, reports?
+# Sets last.
 check()
 {
 	acked=$(last_of acked "$2")
@@ -110,13 +112,13 @@ for layout in 0 1 2 3; do
 		await_lines writer.out 100 "$writer" "$reader" "$other"
 		below 8
 		case $pick in
-		0 | 1 | 2 | 3) # the writer alone
+		0 | 1 | 2 | 3) # kill only the writer
 			writers=$((writers + 1))
 			end "$writer"
 			writer=
 			await_lines other.out 1 "$other"
 			;;
-		4 | 5 | 6) # the target alone: the writer goes on
+		4 | 5 | 6) # kill only the target: the writer continues
 			targets=$((targets + 1))
 			end $daemon
 			cp vol.safe vol
@@ -124,7 +126,7 @@ for layout in 0 1 2 3; do
 			await_lines writer.out 100 "$writer" "$reader" "$other"
 			continue
 			;;
-		*) # both
+		*) # kill both
 			boths=$((boths + 1))
 			end "$writer"
 			end "$other"
@@ -140,7 +142,8 @@ for layout in 0 1 2 3; do
 		[ "$last" -ge "${seen:-0}" ] ||
 			die "life $life, layout $layout: $seen was seen as durable, $last is the last"
 	done
-	# The entries are durable: the reader gets them, however late it runs.
+	# The entries are durable: the reader receives them even if it starts
+	# later.
 	for _ in $(seq 3000); do
 		[ -z "$(last_of seen reader.out)" ] || break
 		kill -0 "$reader" 2>/dev/null || die "the reader ended"

@@ -28,7 +28,7 @@ SLOTS = 256
 SLOT = 4096
 PART = SLOTS * SLOT
 WARM = 6  # steps of an incarnation before its memory is measured
-MORE_KB = 4096  # of anonymous memory
+MORE_KB = 4096  # limit of the growth of anonymous memory
 MORE_FDS = 2
 
 
@@ -135,7 +135,7 @@ class Test:
         self.rng = random.Random(seed)
         self.end = time.monotonic() + minutes * 60
         self.port = 0
-        self.files = ["s0"]  # of the secret
+        self.files = ["s0"]  # names of files that held the secret
         self.extra = False
         self.incarnations = self.kills = self.exact = 0
         self.last = {"commits": 0}
@@ -180,8 +180,8 @@ class Test:
             self.port = int(f.read())
         self.incarnations += 1
         self.age, self.warm = 0, None
-        self.counted = 0  # commits, by the daemon, at the last rest
-        self.cut = 0  # times since then that clients were disconnected
+        self.counted = 0  # commits that the daemon had counted at the last rest
+        self.cut = 0  # how often clients were disconnected since that rest
 
     def said(self):
         with open("daemon.out", encoding="utf-8") as f:
@@ -243,8 +243,8 @@ class Test:
         mine = now["commits"] - self.last["commits"]
         theirs = counted - self.counted
         self.last, self.counted = now, counted
-        # A client that connects again repeats one operation, and one commit
-        # behind it may cover what the client commits later.
+        # A client that reconnects repeats one operation, and one later commit
+        # may cover what the client would commit afterwards.
         slack = 2 * CLIENTS * self.cut
         self.cut = 0
         assert mine - slack <= theirs <= mine + slack, \

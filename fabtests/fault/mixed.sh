@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 # fi_rpmemd with a configuration, and clients that write, commit and compare,
-# through reloads, replaced secrets, restarts and kills. usage: mixed.sh
-# [MINUTES [SEED]], in a build folder. An hour, with RP_LONG=1 only.
+# while it reloads, gets a new secret, restarts and is killed. usage: mixed.sh
+# [MINUTES [SEED]], in a build folder. Takes an hour; runs only with RP_LONG=1.
 set -u
 if [ "${RP_LONG:-0}" != 1 ] && [ $# = 0 ]; then
 	echo "SKIP: an hour, so only with RP_LONG=1 (util/check.sh --long)"

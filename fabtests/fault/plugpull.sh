@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# fi_rpmem_plugpull against a target that loses what no msync covered: COMMAND
-# kills fi_rpmemd, its pool becomes what msync had covered, and it starts again.
-# Nothing acknowledged is lost; the control loses; a planted loss is named.
+# fi_rpmem_plugpull with a target that loses all bytes that no msync covered:
+# COMMAND kills fi_rpmemd, its pool becomes what msync had covered, and
+# fi_rpmemd starts again. No acknowledged byte is lost; the control loses bytes;
+# a planted loss is found and named.
 # usage: plugpull.sh [CYCLES]
 set -u
 cycles=${1:-5}
@@ -36,8 +37,8 @@ ok()
 	fi
 }
 
-# serve.sh PORT: start the daemon under the shadow; without its flush while the
-# file noflush exists.
+# serve.sh PORT: start the daemon under the shadow, without the flush as long as
+# the file noflush exists.
 mkdir fault || exit 99
 ln -s "$PWD/../fabtests/fault/.libs/librpmem-fault-fi.so" fault/ || exit 99
 cat >serve.sh <<END
@@ -54,7 +55,7 @@ done
 exit 1
 END
 
-# stop.sh SIGNAL: the daemon ends. It may stay a zombie for as long as init likes.
+# stop.sh SIGNAL: end the daemon. It may remain a zombie until init reaps it.
 cat >stop.sh <<'END'
 kill -"$1" "$(cat daemon)"
 while grep -q '^State:.[^Z]' "/proc/$(cat daemon)/status" 2>/dev/null; do
@@ -62,8 +63,8 @@ while grep -q '^State:.[^Z]' "/proc/$(cat daemon)/status" 2>/dev/null; do
 done
 END
 
-# cut.sh [keep]: power is off and on again; with keep, memory outlives it. While
-# the file plant exists, a byte is lost.
+# cut.sh [keep]: cut the power and restore it. With keep the memory survives.
+# While the file plant exists, one byte is lost.
 cat >cut.sh <<'END'
 sh stop.sh KILL
 [ "${1:-}" = keep ] && cp vol vol.safe
@@ -72,8 +73,8 @@ cp vol.safe vol
 exec sh serve.sh "$(cat port)"
 END
 
-# plant.py: on the medium, change the first byte of the newest acknowledged record
-# before which all others that cover it had ended.
+# plant.py: on the medium, change the first byte of an acknowledged record: the
+# newest one that began after all other records of that byte had ended.
 cat >plant.py <<'END'
 records = {}
 for number, line in enumerate(open("plugpull.ledger", encoding="ascii")):
@@ -117,7 +118,7 @@ kill $daemon && wait $daemon
 cp vol vol.safe
 sh serve.sh "$(cat port)" || { cat daemon.out; exit 1; }
 
-# run CODE OPTION...: exit status CODE within two minutes.
+# run CODE OPTION...: run the tool; it must exit with CODE within two minutes.
 run()
 {
 	code=$1
@@ -139,8 +140,8 @@ lost_nothing()
 ok "nothing acknowledged is lost in $cycles cuts" lost_nothing
 sed 's/^/# /' out
 
-# The target is back for long before COMMAND returns: time enough for a writer
-# that would connect again, and write what its library has kept.
+# The target runs again long before COMMAND returns. In that time a writer that
+# reconnects would rewrite the bytes that its library has kept.
 control_loses()
 {
 	run 0 --cut 'sh cut.sh; sleep 3' --control --seconds 1 &&
@@ -151,8 +152,8 @@ ok "the control loses" control_loses
 sed 's/^/# /' out
 rm -f plugpull.ledger
 
-# The control cannot lose where memory outlives the cut: every write that
-# completed is there.
+# The control cannot lose bytes if memory survives the cut, because every
+# completed write is there.
 kept()
 {
 	run 10 --cut 'sh cut.sh keep' --control --seconds 1 &&
@@ -161,7 +162,7 @@ kept()
 ok "a control that loses nothing fails" kept
 rm -f plugpull.ledger
 
-# A target that acknowledges what it has not flushed.
+# A target that acknowledges bytes that it has not flushed.
 noflush()
 {
 	: >noflush
@@ -185,7 +186,7 @@ planted()
 }
 ok "a planted loss is found and named" planted
 
-# The ledger of that run still has it, in another process.
+# Another process reads the loss from the ledger of that run.
 judged()
 {
 	sh cut.sh
@@ -193,7 +194,7 @@ judged()
 }
 ok "a ledger is judged later" judged
 
-# COMMAND cuts nothing, or has failed: the ledger waits for its judge, and is not overwritten.
+# COMMAND cuts nothing, or fails: the ledger is kept for a later judgement.
 broken()
 {
 	rm -f plugpull.ledger
@@ -207,7 +208,7 @@ broken()
 ok "a run that ends early can be judged" broken
 rm -f plugpull.ledger
 
-# A daemon that is stopped in order writes everything back: no cut.
+# A daemon that is stopped regularly writes everything back: that is no cut.
 orderly()
 {
 	run 1 --seconds 1 --cut 'sh stop.sh TERM; sh serve.sh $(cat port)' &&

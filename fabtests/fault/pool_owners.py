@@ -154,7 +154,7 @@ class Test:
                 print("SKIP: no file system here on which msync reaches a disk")
                 return 77
         end = time.monotonic() + self.seconds
-        deadline = end + 300  # on a busy machine no owner may be followed yet
+        deadline = end + 300  # a change of owner may take long
         clients = [self.client(port, self.seconds) for _ in range(CLIENTS)]
         kills, stopped = 0, {}
         while time.monotonic() < (end if self.followed else deadline):

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 # librpmem_pool over restarts of its target: fi_rpmemd is killed, its pool
-# becomes what msync had covered, and it starts again. Every byte that was
-# written is read back, and every committed byte outlives the last kill.
+# becomes what msync had covered, and fi_rpmemd starts again. The client reads
+# back every byte that it wrote, and every committed byte survives the last
+# kill.
 # usage: pool_restart.sh [KILLS]
 set -u
 kills=${1:-6}
@@ -48,17 +49,17 @@ serve_vol
 	$((kills * 100 + 100)) check >writer.out 2>&1 || die "after the last kill"
 echo "$n reconnects, seed $RP_SEED"
 
-# Closing frees what is outstanding: the address sanitizer looks.
+# Closing frees outstanding operations: the address sanitizer checks that.
 for _ in $(seq 5); do
 	../fabtests/fault/pool_writer 127.0.0.1:"$port":vol power 0 drop \
 		>writer.out 2>&1 || die "closing with operations outstanding"
 done
 
 # Durable writes that were outstanding when the target died are durable when
-# they complete, not only placed again: the script kills both ends at the first
+# they complete, not only placed again. The script kills both ends at the first
 # such completion.
 for i in $(seq 3); do
-	: >writer.out # the writer may truncate it later than it is read below
+	: >writer.out # the writer may truncate the file after the read below
 	../fabtests/fault/pool_writer 127.0.0.1:"$port":vol power 16000 \
 		ledger >writer.out 2>&1 &
 	writer=$!
@@ -77,7 +78,7 @@ for i in $(seq 3); do
 	wait $daemon $writer 2>/dev/null
 	cp vol.safe vol
 	serve_vol
-	# A last line that is cut has the number of an earlier record.
+	# A partial last line has the number of an earlier record.
 	grep "^acked [0-9]*$" writer.out |
 		../fabtests/fault/pool_writer 127.0.0.1:"$port":vol power 0 \
 			found >found.out 2>&1 || {

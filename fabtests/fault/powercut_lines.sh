@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# Power cuts where cache lines are flushed: memory that stands for persistent
+# Simulated power cuts with flushes of cache lines, on emulated persistent
 # memory.
 rounds=20
 [ "${RP_LONG:-0}" != 1 ] || rounds=400
@@ -26,8 +26,8 @@ cut() {
 		"$top/fabtests/fault/powercut" -n $rounds >"$dir/out" || bad=1
 	sed "/^1\.\./d; s/^\(not \)\?ok [0-9]* - /&$what: /" "$dir/out"
 }
-# The installed provider stores bytes inside requests past the caches, which the
-# shadow sees only with fault points: keep them out of requests.
+# The installed provider stores bytes of requests with non-temporal stores,
+# which the shadow sees only with fault points. So keep bytes out of requests.
 cut "as installed" "$top/prov/rpmem/.libs" FI_OFI_RPMEM_INLINE=0
 cut "with stores past the caches" "$dir" FI_OFI_RPMEM_INLINE=4096
 cut "without the flush" "$dir" RPMEM_FAULT=skip-flush RPMEM_EXPECT_LOSS=1

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# 40 power cuts (400 with --long) over connected endpoints: no acknowledged
-# record is lost, and without the flush some are.
+# 40 simulated power cuts (400 with --long) over connected endpoints: no
+# acknowledged record is lost; without the flush some records are.
 rounds=40
 [ "${RP_LONG:-0}" != 1 ] || rounds=400
 [ -z "${RP_SANITIZE:-}" ] || rounds=10

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# librpmem_rpc over many lives: SIGKILL ends the client, or the server whose
-# pool becomes what msync had covered, or both. Every acknowledged call is
-# processed, once, in order, as seen by a handler that follows rpmem_rpc(3).
+# librpmem_rpc over many incarnations: SIGKILL ends the client, or the server,
+# or both. After its kill the server's pool becomes what msync had covered.
+# Every acknowledged call is processed exactly once, in order, by a handler that
+# follows rpmem_rpc(3).
 # usage: rpc_lives.sh [KILLS]
 set -u
 kills=${1:-24}
@@ -53,7 +54,7 @@ restart()
 	serve "vol.0:vol.safe" || die "restart"
 }
 
-# compare: connect, and see what was processed.
+# compare: connect, and compare the processed calls with the client's output.
 compare()
 {
 	! grep -q WRONG client.out || die "the client"
@@ -89,21 +90,21 @@ while [ $life -lt "$kills" ]; do
 	await_lines client.out 100 "$client" "$server"
 	below 8
 	case $pick in
-	0 | 1 | 2) # the client alone
+	0 | 1 | 2) # kill only the client
 		end "$client"
 		client=
 		;;
-	3 | 4 | 5) # the server alone: the client goes on
+	3 | 4 | 5) # kill only the server: the client continues
 		restart
 		await_lines client.out 100 "$client" "$server"
 		continue
 		;;
-	6) # the client, and the server before it has processed all
+	6) # kill the client, then the server before it has processed all calls
 		end "$client"
 		client=
 		restart
 		;;
-	*) # the server, and the client before it is back
+	*) # kill the server, then the client before the server is back
 		end $server
 		end "$client"
 		client=

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Scale: commits, ranges, bytes, peers. --long: a million commits.
+# Scale: many commits, ranges, bytes and peers. --long: a million commits.
 dir=$(mktemp -d ./scale.XXXXXX) || exit 99
 trap 'rm -rf "$dir"' EXIT
 scale=fabtests/fault/scale
@@ -11,14 +11,15 @@ if [ "${RP_LONG:-0}" = 1 ]; then
 fi
 [ -z "${RP_SANITIZE:-}" ] || commits=4000 files=500 ranges=20000 mesh='4 4'
 bad=0
-# A slow target is not dead: a long timeout; alarm() ends a test that hangs.
+# A long timeout, because a slow target is not dead. alarm() ends a test that
+# hangs.
 export FI_OFI_RPMEM_TIMEOUT=60000
 
 emulated() {
 	FI_OFI_RPMEM_EMULATE=1 FI_OFI_RPMEM_CLASS=none "$scale" "$@" || bad=1
 }
 
-# The medium is the shadow: the bytes that msyncs covered.
+# The shadow stands for the medium: it has the bytes that msyncs covered.
 on_file() {
 	rm -f "$dir"/pool*
 	RPMEM_SHADOW=$dir/pool:$dir/pool.shadow LD_PRELOAD=$shadow \
@@ -31,13 +32,14 @@ emulated ranges $ranges
 on_file ranges $ranges || bad=1
 # shellcheck disable=SC2086
 emulated mesh $mesh
-# A sanitizer's own memory spoils the measure, and leaves no room for a TiB.
+# A sanitizer's own memory falsifies the measurement, and leaves no space for a
+# TiB.
 if [ -z "${RP_SANITIZE:-}" ]; then
 	emulated peers $peers
 	"$scale" sparse "$dir/sparse" || bad=1
 fi
 
-# Negative control: without the flush nothing is on the medium.
+# Negative control: without the flush no byte is on the medium.
 mkdir "$dir/prov" && ln -s "$PWD/fabtests/fault/.libs/librpmem-fault-fi.so" \
 	"$dir/prov/" || exit 99
 for what in "commits 500" "ranges 2000"; do

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# A disk that fails late: a loop device over a tmpfs that is too small, mounted
-# in a namespace of its own. Needs root, mkfs.ext4 and loop devices; else it is
+# A disk that fails late: a loop device on a tmpfs that is too small, mounted in
+# a separate namespace. Needs root, mkfs.ext4 and loop devices; else the test is
 # skipped.
 set -u
 if [ -z "${RP_IN_NAMESPACE:-}" ]; then
@@ -14,7 +14,7 @@ dir=$(mktemp -d ./writeback_error.XXXXXX) || exit 99
 trap 'umount "$dir/m" 2>/dev/null; umount "$dir"; rmdir "$dir"' EXIT
 mount -t tmpfs -o size=12m none "$dir" || exit 77
 truncate -s 64M "$dir/disk" && mkdir "$dir/m" || exit 99
-# Without a journal: it would notice first and remount read-only.
+# No journal: it would notice the failure first, and remount read-only.
 mkfs.ext4 -q -E lazy_itable_init=0,nodiscard -O ^has_journal "$dir/disk" ||
 	exit 99
 mount -o loop "$dir/disk" "$dir/m" || { echo "SKIP: no loop devices"; exit 77; }

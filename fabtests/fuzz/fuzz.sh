@@ -29,7 +29,7 @@ flags="-g -O1 -std=gnu11 -Wall -fsanitize=fuzzer-no-link,address,undefined
 	-fno-sanitize-recover=undefined -DHAVE_CONFIG_H -D_GNU_SOURCE -I. -I$src
 	-I$src/include -I$src/prov -I$src/util -I$src/fabtests
 	$(pkg-config --cflags libpmem2 nettle libfabric libxxhash)"
-# Not libfabric: a library that it loads catches SIGABRT before libFuzzer does.
+# Without libfabric: one of its libraries catches SIGABRT before libFuzzer can.
 libs="$(pkg-config --libs libpmem2 nettle libxxhash) -lpthread"
 work=$(mktemp -d ./fuzz.XXXXXX) || exit 99
 trap 'rm -rf "$work"' EXIT
@@ -40,7 +40,8 @@ $clang -fsanitize=fuzzer,address,undefined "$work/empty.c" -o "$work/empty" \
 	2>/dev/null ||
 	skip "$clang has no fuzzer runtime (Debian package libclang-rt-14-dev)"
 
-# The decoders' objects; a harness that includes a file brings it itself.
+# Objects of the decoders. A harness that includes a source file needs no
+# object.
 # shellcheck disable=SC2086
 build()
 {

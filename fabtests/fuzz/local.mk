@@ -1,4 +1,4 @@
-# Harnesses for libFuzzer; clang builds them, the script runs them.
+# Harnesses for libFuzzer. clang builds them, and fuzz.sh runs them.
 TESTS += fabtests/fuzz/fuzz.sh
 EXTRA_DIST += fabtests/fuzz/fuzz.sh fabtests/fuzz/seeds.py \
 	fabtests/fuzz/corpus fabtests/fuzz/fuzz.h \

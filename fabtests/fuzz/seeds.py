@@ -24,7 +24,7 @@ def request_message(effect, ranges, tail=b"", level=2, flags=0, n=None):
                    + ranges + tail)
 
 
-# DAX by agent-clwb, class power, port 18515.
+# A key: DAX by agent-clwb, class power, port 18515.
 KEY = 0xB5_4853_0123456789
 HELLO = message(1, struct.pack("<QQIHH", KEY, 5, 5000, 1, 0), 0)
 GRANT = struct.pack("<QQQQBBB5x", 77, 4096, 0, 1 << 20, 2, 5, 1)
@@ -44,7 +44,7 @@ wire = {
     "packed": request_message(0, PACKED, flags=1, n=5),
     "packed-then": request_message(1, PACKED, struct.pack("<QQQ", KEY, 8, 42),
                                    flags=1, n=5),
-    # Sum of an int64, compare and swap of two uint32.
+    # A sum of one int64, and a compare and swap of two uint32.
     "atomic": request_message(4, [(64, 8)], bytes([2, 6, 0, 0, 0, 0, 0, 0])
                               + bytes(8)),
     "cswap": request_message(4, [(64, 8)], bytes([12, 5, 1, 0, 0, 0, 0, 0])
@@ -201,7 +201,7 @@ OTHER = setup_msg(2, b"c" * 32 + text(b"one") + MAC, 2)
 setup = {"decode-%d" % i: b"\0" + m for i, m in enumerate(
     (CHALLENGE[0], GET, GET_LIST, EXPORT, LIST, ERROR, LENGTH, OPEN,
      PART, DIVIDE))}
-# Longer than the reader's room for it.
+# Longer than the reader's buffer.
 LONG_NAME = setup_msg(2, b"c" * 32 + text(b"x" * 300) + MAC)
 LONG_ADDR = EXPORT.replace(text(b"\2\0\0\1"), text(b"a" * 200))
 LONG_ADDR = setup_msg(66, LONG_ADDR[16:])
@@ -255,7 +255,7 @@ wire_desc["desc"] = b"\x0d" + rendezvous.pack(
 wire_desc["released"] = b"\5" + rendezvous.pack(
     b"RP", 2, 48, 128, 7, 0, 0, bytes(16), bytes(16), bytes(64))
 
-# fuzz_ring.c: one_step(); bit 7: the other end.
+# fuzz_ring.c: one_step(). Bit 7 selects the other end.
 PUT, CARRY, TAKE, TELL = b"\0", b"\7", b"\x88", b"\x8b"
 ring = {
     "one": b"\0" + PUT + CARRY + TAKE,
@@ -272,7 +272,7 @@ ring = {
     + b"\x8f" + TAKE,
 }
 
-# fuzz_tcp.c: who is hostile, then bytes of the first piece, then frames.
+# fuzz_tcp.c: the hostile side, the length of the first part, then frames.
 RKEY = 0x1122334455667788
 
 
@@ -303,7 +303,7 @@ tcp = {
     "accepts": hostile(b"\1\0", [frame(2, 3, b"yes"), MESSAGE]),
 }
 
-# Steps of fuzz_log.c behind a byte with the layout.
+# Steps of fuzz_log.c, after one byte that selects the layout.
 SUPER = b"\1" + struct.pack("<BH", 0x80 | 1, 7)
 ENTRY = b"\2" + struct.pack("<BBHB", 0, 0, 5, 0)
 NEXT = b"\2" + struct.pack("<BBHB", 0, 1, 5, 1)

@@ -44,13 +44,13 @@ import time
 sys.dont_write_bytecode = True
 from ledger import Ledger, Lost, Witness  # noqa: E402
 
-HEADER = 65536  # of a pool file
+HEADER = 65536  # length of a pool file's header
 PAGE = 4096
 POOL = 160 << 20
-IMAGES = 4  # of the pool, at the cut of target and client
+IMAGES = 4  # images made of the pool after the last cut
 
 
-# The plugin broken: (file, text, text in its place).
+# Bugs planted in the plugin: (file, text, replacement).
 PLANTED = {
     "no-replay": [
         ("util/libpool/work.c", "\tp->replay_next = p->replay_out = 0;\n",
@@ -147,7 +147,7 @@ class Volume:
         if control in PLANTED:
             self.plugin = build_planted(build, folder, PLANTED[control])
         self.log = open(self.at("log"), "w", encoding="utf-8")
-        self.opened = 0  # pages not covered, over all cuts
+        self.opened = 0  # pages that no msync covered, over all cuts
 
     def at(self, name):
         return os.path.join(self.dir, name)
@@ -197,8 +197,8 @@ class Volume:
 
     def format(self):
         run("mkfs.ext4", "-q", "-J", "size=4", self.loop)
-        # A commit of the file system would wait for a target that was cut, and
-        # the database that does not sync for it.
+        # A file system commit would wait while the target is cut, and the
+        # database that does not sync would wait for that commit.
         run("mount", "-o", "commit=600" if self.control == "no-fsync"
             else "defaults", self.loop, self.mount)
 
@@ -225,7 +225,7 @@ class Volume:
     def cut_target(self):
         """The target loses power and starts again, clients go on."""
         end(self.daemon)
-        # The control has to lose: nothing but the replay brings bytes back.
+        # The control has to lose bytes: only the replay restores them.
         self.image(self.at("next"), self.open_pages(),
                    0 if self.control else self.rng.random())
         os.rename(self.at("next"), self.pool)
@@ -383,7 +383,7 @@ class Sqlite(Database):
 
 
 class Postgres(Database):
-    # How its processes are run: it refuses root.
+    # How to run the database's processes: PostgreSQL refuses to run as root.
     user = {"user": "postgres", "group": "postgres", "extra_groups": [],
             "cwd": "/"}
 
@@ -417,7 +417,7 @@ class Postgres(Database):
     def start(self, folder, log):
         pid = folder + "/pg/postmaster.pid"
         if os.path.exists(pid):
-            os.unlink(pid)  # of another boot
+            os.unlink(pid)  # it may be of another boot
         self.server = subprocess.Popen(
             [self.bin + "postgres", "-D", folder + "/pg", "-k", self.sockets,
              "-c", "listen_addresses=", "-c", "shared_buffers=8MB",
@@ -633,7 +633,7 @@ def check_image(db, path, folder, ledger, witness, log):
             raise Lost(str(e)) from e
     finally:
         db.kill()
-        # Processes that were killed may be ending.
+        # Killed processes may take a moment to end.
         if mounted:
             wait_until("umount", lambda: not umount(folder))
         run("losetup", "--detach", loop)
@@ -655,7 +655,7 @@ class Run:
     def cut(self, i):
         """Let the clients work for a while, then cut."""
         self.ledger.wait_for(self.rng.randint(20, 150), self.db.alive)
-        # Between two acknowledgements, not at one.
+        # Cut at any time, not only right after an acknowledgement.
         time.sleep(self.rng.random() * 0.02)
         if i + 1 < self.cuts and (self.control or self.rng.random() < 0.6):
             self.cut_target()
@@ -665,15 +665,15 @@ class Run:
             return
         end(self.volume.daemon)
         if self.control == "no-fsync":
-            # An acknowledgement is lost for certain while there is no target.
+            # While there is no target, an acknowledgement is certainly lost.
             self.ledger.wait_for(1, self.db.alive)
         self.volume.cut_all()
         self.db.kill()
         self.volume.detach()
         pages = self.volume.open_pages()
         for k in range(IMAGES):
-            # All of it lost, all of it kept (the client alone was cut), or a
-            # random part.
+            # All open pages are lost, all are kept (only the client was cut),
+            # or a random part is kept.
             path = self.volume.at("image")
             kept = (0, 1)[k] if k < 2 else self.rng.random()
             self.volume.image(path, pages, kept)
@@ -774,7 +774,7 @@ def main():
         print(f"ok - {name} # SKIP {why}")
         return 0
     print(f"# {name}: seed {args.seed}", flush=True)
-    # The mount points are entered by the user postgres as well.
+    # The user postgres enters the mount points, too.
     folder = tempfile.mkdtemp(prefix="rpmemdb", dir="/var/tmp")
     os.chmod(folder, 0o755)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Databases on a remote pool, through power cuts: databases.py for each of them,
-# and for what must lose. With --long also two kernels at once.
+# Databases on a remote pool, through power cuts: runs databases.py for each
+# database, and for each control that must lose data. --long adds two kernels.
 # usage: databases.sh --build DIR [--long]
 set -u
 cd "$(dirname "$0")" || exit 99
@@ -32,8 +32,8 @@ count() {
 	fi
 }
 
-# try ARGUMENT...: one run, in namespaces of its own, so that a killed run leaves
-# no process and no mount behind.
+# try ARGUMENT...: run databases.py in separate namespaces, so that a killed run
+# leaves no process and no mount.
 try() {
 	local out
 
@@ -52,7 +52,7 @@ for db in sqlite postgres redis; do
 done
 try --cuts 1 --control skip-flush sqlite
 try --cuts 2 --control no-replay sqlite
-# try_group ARGUMENT...: the same for the group of pools, in a network of its own.
+# try_group ARGUMENT...: run group_databases.py in a separate network namespace.
 try_group() {
 	local out
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# An unmodified MPI program with a window on a file: if the operator states
-# COMMIT_WRITES, puts behind MPI_Win_flush() survive a SIGKILL of their rank and
-# a power cut. Without the statement, and with the flush left out, records must
-# be lost.
+# An unmodified MPI program with a window on a file. If the operator states
+# COMMIT_WRITES, puts that MPI_Win_flush() has completed survive a SIGKILL of
+# their target rank and a power cut. Without that statement, or without the
+# flush, records must be lost.
 set -u
 
 # shellcheck source=fabtests/integration/mpi.sh
@@ -13,7 +13,7 @@ set -u
 mpi_compile window
 program=$here/window
 
-# life MS COMPUTES VARIABLE=VALUE...: rank 1 is killed after MS.
+# life MS COMPUTES VARIABLE=VALUE...: run the job; rank 1 is killed after MS ms.
 life() {
 	job "$here/pool $here/notes $1 $2" "${@:3}"
 }
@@ -25,14 +25,14 @@ for i in 1 2 3 4 5 6; do
 done
 enough 50 flushed
 
-# Negative controls: each must lose records.
+# Negative controls: each of them must lose records.
 life 400 1 FI_OFI_RPMEM_COMMIT_WRITES=0
 loses "not asked for,"
 life 400 1 FI_OFI_RPMEM_COMMIT_WRITES=1 FI_PROVIDER_PATH="$here/fault" \
 	RPMEM_FAULT=skip-flush
 loses "with the flush left out"
 
-# A flush that fails is reported as no success.
+# A failed flush is never reported as success.
 life 3000 1 FI_OFI_RPMEM_COMMIT_WRITES=1 FI_PROVIDER_PATH="$here/fault" \
 	RPMEM_FAULT=fail-flush
 read -r noted _ < <(count shadow)
@@ -43,8 +43,8 @@ else
 	tail -20 "$here/log"
 fi
 
-# A file without the required class cannot be a window: this disk loses its
-# caches.
+# A file of a lower class cannot be a window: this disk loses its volatile
+# cache.
 cat >"$here/operator" <<END
 [path $here]
 limit class = process

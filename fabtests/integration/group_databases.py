@@ -49,7 +49,7 @@ PLANTED = {
          "	attr.exclusive = 0;\n"
          "	ret = pool_open_as(pool, m->where, &attr, m->of->owner);\n")],
 }
-# A fast shutdown is SIGINT. The lock file may be of another machine.
+# SIGINT asks for a fast shutdown. The lock file may be of another machine.
 DATABASE = """
 cd "$RPMEM_MOUNT" || exit
 as="setpriv --reuid postgres --regid postgres --init-groups"
@@ -139,7 +139,7 @@ class Machine:
             stdin=subprocess.DEVNULL, stdout=self.test.log, stderr=self.test.log)
 
     def start(self):
-        # As after a boot.
+        # Remove old sockets, as a reboot does.
         for name in os.listdir(self.sockets):
             os.unlink(os.path.join(self.sockets, name))
         self.lead(os.path.join(SOURCE, "util/on_rpmem.sh"), "--secret",
@@ -159,7 +159,7 @@ class Machine:
         if self.process and self.process.poll() is None:
             pids = tree(self.process.pid)
             send(pids, signal.SIGSTOP)
-            # No new process came in between.
+            # Stop first, so that no new process appears between the two looks.
             pids = set(pids) | set(tree(self.process.pid))
             send(pids, signal.SIGKILL)
             self.process.wait()
@@ -167,8 +167,8 @@ class Machine:
 
 class Server(Postgres):
     """The database on one of the machines."""
-    at = None  # the machine
-    first = 0  # of its clients, in the ledger
+    at = None  # the machine on which it runs
+    first = 0  # number of its first client in the ledger
 
     def start_on(self, machine):
         self.at = machine
@@ -290,7 +290,7 @@ class Run:
         if self.args.control:
             for m in others:
                 m.daemon.send_signal(signal.SIGSTOP)
-            # Rows that are acknowledged now are at the lost member alone.
+            # From now on only the lost member holds the acknowledged rows.
             self.ledger.wait_for(5, self.db.alive)
         for m in self.members:
             end(m.daemon)
@@ -324,7 +324,8 @@ class Run:
         watch = [p for p, c in names.items() if b"rpmem_lead" in c]
         self.take_over(self.standby)
         self.wait_rows()
-        # The stale primary goes on first, and then those that would end it.
+        # Continue the stale primary first, then the processes that would end
+        # it.
         before = self.acknowledged(old)
         send([p for p in pids if p not in watch], signal.SIGCONT)
         if self.args.control:
@@ -336,7 +337,7 @@ class Run:
         self.end_stale(old, primary, leader)
 
     def end_stale(self, old, primary, leader):
-        # 124, or the status of a database whose writes have failed.
+        # The status is 124, or that of a database whose writes have failed.
         if not leader.wait(60) and not self.args.control:
             raise Lost("the stale leader was told nothing")
         old.kill()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Messages, durable windows and direct commits in one MPI job whose ranks are
-# killed at random, again and again on the same pool files.
+# Messages, durable windows and direct commits in one MPI job. Its ranks are
+# killed at random, in many jobs on the same pool files.
 set -u -o pipefail
 
 usage() {
@@ -37,7 +37,7 @@ while [ $# -gt 0 ]; do
 done
 seed=${seed:-$(date +%s)}
 srcdir=$(cd "$(dirname "$0")/../.." && pwd)
-# A private /dev/shm shows what a job leaves there, and nothing else.
+# A private /dev/shm shows only what a job leaves there.
 if [ -z "${RP_IN_NAMESPACE:-}" ] && [ "$(id -u)" = 0 ] &&
 	unshare --mount true 2>/dev/null; then
 	RP_IN_NAMESPACE=1 exec unshare --mount --propagation private "$0" \
@@ -69,16 +69,16 @@ mpicc -O2 -g -Wall -Wextra -Werror -I"$srcdir/include" -o "$here/mixed" \
 # shellcheck source=util/trust.sh
 . "$srcdir/util/trust.sh"
 trust_folder util/fi_rpmem_info "$here" >/dev/null || exit 99
-# On a loaded machine a slow rank is not a dead one.
+# On a busy machine a slow rank is not a dead one: long timeouts.
 export FI_OFI_RPMEM_TIMEOUT=30000 FI_OFI_RPMEM_COMMIT_WRITES=1
 RANDOM=$((seed % 32768))
 echo "# seed $seed, $ranks ranks, $minutes minutes"
 
-# One pool for each rank, of the size that mixed.h says.
+# One pool for each rank, with the size from mixed.h.
 for ((r = 0; r < ranks; r++)); do
 	fallocate -l 4M "$here/pool.$r" || exit 99
 done
-# mpirun starts the same command for each rank.
+# mpirun starts this command for each rank.
 cat >"$here/rank" <<R
 #!/bin/sh
 r=\$OMPI_COMM_WORLD_RANK
@@ -90,7 +90,7 @@ chmod +x "$here/rank"
 readme "$ranks" "$here/rank" >"$here/commands"
 grep -q mpirun "$here/commands" || { echo "README.md has no commands"; exit 99; }
 
-# Every end of this script ends its job.
+# However this script ends, it ends its job.
 mpirun_pid=
 end_job() {
 	[ -z "$mpirun_pid" ] || kill -KILL "$mpirun_pid" 2>/dev/null
@@ -141,7 +141,7 @@ holders() {
 	done
 }
 
-# left_over LIFE: print what a killed job has left behind, and must not
+# left_over LIFE: print what a killed job has left, but must not leave
 left_over() {
 	local who files
 
@@ -153,13 +153,13 @@ left_over() {
 }
 
 noted=0
-# life: run one job and kill it; prints what was wrong
+# life: run one job and kill some of its ranks; print what went wrong
 life() {
 	local n ms victims='' i left said=$here/log
 
 	echo $((lives + 1)) >"$here/life"
 	rm -f "$here"/pid.*
-	# Redirect all its descriptors: the job holds none of this script's.
+	# Redirect all descriptors, so that the job holds none of this script's.
 	bash "$here/commands" >"$said" 2>&1 </dev/null &
 	mpirun_pid=$!
 	if ! until_within 120 all_run; then
@@ -210,7 +210,7 @@ while [ $SECONDS -lt "$end" ] || [ $lives -lt 2 ]; do
 		echo "not ok $lives - life $lives, $how: $(cat "$wrong")"
 		grep -v '^libfabric:.*<info>' "$here/log" | tail -20 | sed 's/^/# /'
 		rm -f "$wrong"
-		# After a failure further jobs would prove nothing.
+		# After a failure more jobs would prove nothing.
 		break
 	fi
 	rm -f "$wrong"

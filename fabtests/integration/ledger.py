@@ -7,7 +7,7 @@ import signal
 import threading
 
 PAGE = 4096
-MARK = 512  # bytes of a page by which the pool is searched for it
+MARK = 512  # bytes of a page by which the test finds the page in the pool
 
 
 class Lost(Exception):
@@ -61,7 +61,7 @@ class Witness:
     def __init__(self, volume):
         self.volume = volume
         self.page = mmap.mmap(-1, PAGE)  # aligned, for O_DIRECT
-        self.at = None  # its offset in the pool
+        self.at = None  # offset of the page in the pool
         self.synced = None
 
     def open(self):
@@ -104,7 +104,7 @@ class Witness:
                 os.waitid(os.P_PID, target.pid, os.WSTOPPED)
                 if not self.is_durable():
                     break
-                # A commit of the database covered the page: try again.
+                # A commit of the database has covered the page: try again.
                 target.send_signal(signal.SIGCONT)
             else:
                 raise RuntimeError("each page becomes durable at once")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# Runs jobs of two ranks on a pool with a shadow; sourced behind mpi.sh.
+# Runs MPI jobs of two ranks on a pool with a shadow; sourced after mpi.sh.
 # shellcheck shell=bash
 
 # shellcheck disable=SC2154 # mpi.sh's
@@ -7,14 +7,14 @@ here=$PWD/${dir#./} program=
 mkdir "$here/fault"
 ln -s "$PWD/fabtests/fault/.libs/librpmem-fault-fi.so" "$here/fault/" || exit 99
 
-# job ARGUMENTS VARIABLE=VALUE...: run $program on a new pool; its exit code is
-# in $code.
+# job ARGUMENTS VARIABLE=VALUE...: run $program on a new pool; $code is its exit
+# code.
 job() {
 	local arguments=$1
 
 	shift
 	rm -f "$here/pool" "$here/shadow" "$here/notes" "$here/killed"
-	# As an operator makes it: allocated, of whole pages.
+	# A pool as an operator makes it: allocated, with whole pages.
 	fallocate -l 16M "$here/pool" || exit 99
 	readme 2 "$program $arguments" >"$here/commands"
 	env "$@" RPMEM_KILLED="$here/killed" LD_PRELOAD="$PWD/fabtests/fault/.libs/libshadow.so" \
@@ -24,18 +24,18 @@ job() {
 	code=$?
 }
 
-# count WHERE: prints "NOTED LOST"
+# count WHERE: print the numbers of noted and lost records
 count() {
 	"$program" verify "$here/$1" "$here/notes" | sed 's/[^0-9]\+/ /g'
 }
 
 noted_all=0
-# all_kept LIFE MS DONE: rank 1 was killed, and all that it noted as DONE is
-# kept
+# all_kept LIFE MS DONE: rank 1 was killed; are all its records noted as DONE
+# kept?
 all_kept() {
 	local noted lost cut
 
-	# Rank 0 may end the job before mpirun has noticed the kill.
+	# Rank 0 can end the job before mpirun notices the kill.
 	[ -e "$here/killed" ] || {
 		not_ok "life $1: rank 1 was not killed"
 		tail -20 "$here/log"
@@ -53,7 +53,7 @@ all_kept() {
 	fi
 }
 
-# enough RECORDS DONE: the jobs together had at least RECORDS
+# enough RECORDS DONE: did the jobs together note at least RECORDS records?
 enough() {
 	if [ $noted_all -ge "$1" ]; then
 		ok "$noted_all records were $2"
@@ -63,7 +63,7 @@ enough() {
 	fi
 }
 
-# loses HOW: a power cut after the last job must lose records
+# loses HOW: would a power cut after the last job lose records?
 loses() {
 	local noted lost
 

@@ -1,4 +1,4 @@
-# Programs that do not know the provider: MPI.
+# MPI programs, which do not know the provider.
 mpi_tests = fabtests/integration/durable.sh fabtests/integration/openmpi.sh \
 	fabtests/integration/persist.sh
 TESTS += $(mpi_tests) fabtests/integration/redis_log.sh

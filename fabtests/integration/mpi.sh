@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# Shared by tests with Open MPI; sourced. Leaves a folder in $dir.
+# Shared by tests with Open MPI; sourced. Creates the folder $dir.
 # shellcheck shell=bash
 
 [ -z "${RP_SANITIZE:-}" ] || { echo "SKIP: Open MPI has no sanitizer"; exit 77; }
@@ -18,17 +18,17 @@ mpirun --version | grep -q 'Open MPI) 4\.1\.' || {
 : "${FI_PROVIDER_PATH:=$PWD/prov/rpmem/.libs}"
 export FI_PROVIDER_PATH
 dir=$(mktemp -d ./mpi.XXXXXX) || exit 99
-# A short path: socket names are limited.
+# A short path, because names of sockets are limited.
 mpi_tmp=$(mktemp -d) || exit 99
 trap 'rm -rf "$dir" "$mpi_tmp"' EXIT
 export TMPDIR=$mpi_tmp
-# One machine, any user, loopback only.
+# On one machine, as any user, only over loopback.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_orte_tmpdir_base=$mpi_tmp OMPI_MCA_oob_tcp_if_include=lo
 export OMPI_MCA_rmaps_base_oversubscribe=1
 export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_mpi_yield_when_idle=1
 export PMIX_MCA_ptl_tcp_if_include=lo FI_TCP_IFACE=lo
-# Log which process opens which domain, and over which base.
+# Log which process opens which domain over which base.
 export FI_LOG_LEVEL=info FI_LOG_PROV=ofi_rpmem FI_LOG_SUBSYS=domain
 
 # shellcheck disable=SC2034 # for who sources this
@@ -50,14 +50,14 @@ mpi_compile() {
 		"$srcdir/fabtests/integration/$1.c" || exit 99
 }
 
-# readme RANKS PROGRAM: the commands of README.md, for RANKS
+# readme RANKS PROGRAM: print the commands of README.md for RANKS ranks
 readme() {
 	awk '/^## / { on = /^## From MPI/ } on && sub(/^    /, "")' \
 		"$srcdir/README.md" |
 		sed "s/-np 2/-np $1/; s|\\./program|$2|"
 }
 
-# Count processes that opened two domains, for messages and for windows.
+# Count the processes that opened two domains, for messages and for windows.
 both_domains() {
 	sed -n 's/^libfabric:\([0-9]*\):.*ofi_rpmem:domain:.* is opened over .*/\1/p' \
 		"$1" | sort | uniq -c | grep -c '^ *2 '

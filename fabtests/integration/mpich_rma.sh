@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# mpich's tests of one-sided communication (Debian's source package), built
-# against Open MPI, on the base and on the provider: a test that passes on the
-# base must pass on the provider.
+# mpich's tests of one-sided communication (from Debian's source package), built
+# for Open MPI. A test that passes on the base must also pass on the provider.
 set -u
 
 usage() {
@@ -61,7 +60,7 @@ for needs in mpicc mpirun xz make; do
 	command -v $needs >/dev/null || skip "$needs is missing"
 done
 
-# --- the tests, built once ---
+# --- build the tests once ---
 
 # With package lists of its own: only apt uses /etc/apt.
 fetch() {
@@ -113,7 +112,7 @@ if [ ! -e "$tests/done" ]; then
 fi
 rma=$tests/mpich/test/mpi/rma
 
-# --- one test, one way ---
+# --- run one test over the base or the provider ---
 
 tmp=$(mktemp -d) || exit 99
 trap 'rm -rf "$tmp"' EXIT
@@ -129,7 +128,8 @@ export FI_PROVIDER_PATH=$build/prov/rpmem/.libs
 	exit 2
 }
 
-# run WAY RANKS PROGRAM ARGUMENT...: did it pass? Its output is in $tmp/WAY.
+# run WAY RANKS PROGRAM ARGUMENT...: does the test pass? Its output is in
+# $tmp/WAY.
 run() {
 	local way=$1 n=$2 prov='tcp;ofi_rpmem' osc=pt2pt btl=self
 
@@ -165,8 +165,8 @@ say() {
 	echo "$1 $number - $2"
 }
 
-# A test that fails on one side only gets three more tries there, enough for
-# chance failures.
+# A test that fails only on one side is tried there up to three more times,
+# enough to exclude chance.
 steady() {
 	run "$@" || run "$@" || run "$@"
 }
@@ -230,7 +230,7 @@ while read -r name n rest; do
 	one "$name" "$n" ${args[0]:+"${args[@]}"}
 done < <(grep -E '^[a-z]' "$rma/testlist" |
 	if [ -n "$minutes" ]; then
-		# Tests that take minutes each run only with time to spare.
+		# Tests that take minutes run only if enough time is left.
 		grep -v 'timeLimit=[3-9]..' | shuf --random-source=<(yes "${seed:-$(date +%F)}")
 	else
 		cat

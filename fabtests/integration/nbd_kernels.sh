@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Two kernels mount one pool: each has a file system on its own partition of the
-# same NBD export, writes files and syncs them, while the target dies and loses
-# what msync had not covered. With --control the target flushes nothing, and a
-# loss must be found. usage: nbd_kernels.sh --build DIR [--cuts N] [--control]
+# Two kernels mount one pool. Each has a file system on its own partition of one
+# NBD export, writes files and syncs them. Meanwhile the target dies and loses
+# all bytes that msync had not covered. With --control the target flushes
+# nothing, and files must be lost.
+# usage: nbd_kernels.sh --build DIR [--cuts N] [--control]
 #
 # The kernels are Debian's, in emulated machines without a disk: nbd-client
 # connects twice from each to nbdkit, by user-mode networking to the loopback
@@ -46,7 +47,7 @@ finish() {
 }
 trap finish EXIT
 
-# --- a kernel with nbd, and a root that only writes files ---
+# --- a kernel with nbd, and a root whose only program writes files ---
 
 package=$(apt-cache depends linux-image-amd64 2>/dev/null |
 	sed -n 's/.*Depends: \(linux-image-[0-9].*\)/\1/p' | head -n 1)
@@ -107,7 +108,7 @@ I
 chmod +x root/init
 (cd root && find . | cpio -o -H newc --quiet) | gzip -1 >initrd
 
-# --- the target, and its export ---
+# --- the target and its NBD export ---
 
 port=0 provider=$FI_PROVIDER_PATH
 serve() { # ARGUMENT...
@@ -136,7 +137,7 @@ serve --create 66M
 grep -q '^vol .* power ' daemon.out ||
 	skip "no file system here on which msync reaches a disk"
 kill $daemon && wait $daemon
-data=$(($(stat -c %s vol) - 66 * 1024 * 1024)) # the pool's header is before
+data=$(($(stat -c %s vol) - 66 * 1024 * 1024)) # offset after the pool's header
 [ $data -ge 0 ] || fail "the pool file is short"
 truncate -s 66M disk
 echo -e '1M,32M,L\n33M,32M,L\n' | sfdisk -q disk >sfdisk.log 2>&1 ||
@@ -166,7 +167,7 @@ for _ in 1 2 3 4 5; do
 done
 kill -0 $server 2>/dev/null || fail "nbdkit: $(cat nbdkit.log)"
 
-# boot PARTITION: one machine; its console is a file
+# boot PARTITION: start one machine, whose console is a file
 boot() {
 	qemu-system-x86_64 -machine q35 -m 256 -display none -no-reboot \
 		-kernel kernel/boot/vmlinuz-* -initrd initrd -serial file:console$1 \
@@ -176,10 +177,10 @@ boot() {
 	guests+=($!)
 }
 
-# synced PARTITION: how many files its kernel has synced
+# synced PARTITION: the number of files that its kernel has synced
 synced() { cat console"$1" 2>/dev/null | grep -ac '^t: synced'; }
 
-# wait_for PARTITION FILES: until that many are synced, or the machine has ended
+# wait_for PARTITION FILES: wait for so many synced files, or the machine's end
 wait_for() {
 	local pid=${guests[$1 - 1]}
 
@@ -202,22 +203,22 @@ for i in $(seq "$cuts"); do
 	cut
 	serve
 done
-# A last one, of both ends: what the kernels know to be synced is there.
+# Cut both ends at last. Files that the kernels know as synced must be there.
 wait_for 1 $((cuts * 11))
 wait_for 2 $((cuts * 11))
 cut
 kill -9 "${guests[@]}" 2>/dev/null
 wait "${guests[@]}" 2>/dev/null
 
-# --- what is there ---
+# --- compare the files ---
 
 files=0
 for part in 1 2; do
 	dd if=vol of=part$part bs=64K skip=$((data / 65536 + 16 + (part - 1) * 512)) \
 		count=512 status=none
-	e2fsck -fy part$part >fsck.log 2>&1 # the journal, as a mount replays it
+	e2fsck -fy part$part >fsck.log 2>&1 # replays the journal
 	e2fsck -fn part$part >fsck.log 2>&1 || lost "e2fsck: $(tail -n 5 fsck.log)"
-	# The last line of a console may be cut.
+	# The last line of a console may be incomplete.
 	while read -r _ _ n sum; do
 		debugfs -R "cat /$n" part$part 2>/dev/null | md5sum |
 			grep -q "^$sum" || lost "partition $part: file $n is lost"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Open MPI over the provider, by the commands of the README: messages and
-# windows between 2 and 4 ranks, and the proof that the provider was used.
+# Open MPI over the provider, with the commands of the README: messages and
+# windows of 2 to 4 ranks, and the proof that they use the provider.
 set -u
 
 # shellcheck source=fabtests/integration/mpi.sh
@@ -10,7 +10,7 @@ mpi_compile pt2pt
 mpi_compile onesided
 [ -n "$(readme 2 x)" ] || { echo "not ok 1 - README.md has no commands"; exit 1; }
 
-# run PROGRAM RANKS TESTS: expect TESTS tests, each ok, on the provider's
+# run PROGRAM RANKS TESTS: TESTS tests must run, each ok, over the provider's
 # domains.
 run() {
 	local log="$dir/$1.$2" ret line n
@@ -44,7 +44,7 @@ for ranks in 2 4; do
 	run onesided $ranks 22
 done
 
-# No other transport could have been used instead.
+# No other transport was available.
 readme 2 "$dir/pt2pt" >"$dir/commands"
 if FI_PROVIDER_PATH=/nowhere timeout 60 bash "$dir/commands" \
 	>"$dir/without" 2>&1 </dev/null; then

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# docs/examples/mpi_window.h: records behind mpi_window_persist() survive a SIGKILL of
-# their rank and a power cut; without the call, or with the flush left out,
-# records must be lost. The example program runs, too.
+# docs/examples/mpi_window.h: records committed by mpi_window_persist() survive
+# a SIGKILL of their rank and a power cut. Without that call, or without the
+# flush, records must be lost. The example program runs, too.
 set -u
 
 # shellcheck source=fabtests/integration/mpi.sh
@@ -19,7 +19,8 @@ compile persist "$srcdir/fabtests/integration/persist.c"
 program=$here/persist
 unset FI_OFI_RPMEM_COMMIT_WRITES
 
-# life POOL MS BARE VARIABLE=VALUE...: rank 1 is killed after MS, if not 0.
+# life POOL MS BARE VARIABLE=VALUE...: run the job; rank 1 is killed after MS
+# ms, unless MS is 0.
 life() {
 	job "$1 $here/notes $2 $3" "${@:4}"
 }
@@ -31,7 +32,7 @@ for i in 1 2 3; do
 done
 enough 200 persisted
 
-# A run to its end: windows, helpers and the job close.
+# A complete run: windows, helpers and the job close.
 life "$here/pool" 0 0 A=b
 read -r noted cut < <(count shadow)
 if [ $code = 0 ] && [ "$cut" = 0 ] && [ "$noted" -gt 2000 ]; then
@@ -41,13 +42,13 @@ else
 	grep -v '<info>' "$here/log" | tail -20
 fi
 
-# Negative controls: each must lose records.
+# Negative controls: each of them must lose records.
 life "$here/pool" 400 1 A=b
 loses "with MPI_Win_flush() alone"
 life "$here/pool" 400 0 FI_PROVIDER_PATH="$here/fault" RPMEM_FAULT=skip-flush
 loses "with the flush left out"
 
-# A flush that fails is no success: the window is refused.
+# A failed flush is no success: the window is refused.
 # refused WHAT POOL VARIABLE=VALUE...
 refused() {
 	local what=$1

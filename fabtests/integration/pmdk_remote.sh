@@ -32,7 +32,7 @@ echo \$\$ >$here/pid
 exec $build/util/fi_rpmemd --one-shot=$here/sets
 S
 mkdir bin
-# rpmem_basic calls ssh by its name, to kill the daemon.
+# rpmem_basic runs ssh by this name, to kill the daemon.
 cat >bin/ssh <<'S'
 #!/bin/sh
 while case $1 in -*) ;; *) false ;; esac; do shift; done
@@ -43,7 +43,7 @@ chmod +x ssh serve bin/ssh
 PATH=$here/bin:$PATH
 RPMEM_SSH=$here/ssh RPMEM_CMD=$here/serve
 LD_LIBRARY_PATH=$build/util/.libs:$tests/../nondebug
-# The library cannot be unloaded, and so its files stay open at the end.
+# The library cannot be unloaded, so its files stay open until the end.
 UNITTEST_NAME=pmdk UNITTEST_NUM=0 UNITTEST_DO_NOT_CHECK_OPEN_FILES=1
 UNITTEST_LOG_LEVEL=2
 export PATH RPMEM_SSH RPMEM_CMD LD_LIBRARY_PATH UNITTEST_NAME UNITTEST_NUM
@@ -77,13 +77,13 @@ end()
 	fi
 }
 
-# runs PROGRAM ARGUMENT...: it ends with 0
+# runs PROGRAM ARGUMENT...: the program must exit with 0
 runs()
 {
 	timeout 300 "$@" >out 2>&1 || wrong="$wrong ${1##*/} ends with $?;"
 }
 
-# has LINE...: what the program has said about its pools
+# has LINE...: the program must have printed these lines about its pools
 has()
 {
 	printf '%s\n' "$@" >want
@@ -94,14 +94,14 @@ has()
 	}
 }
 
-# set NAME SIZE [OPTION]: a pool set of one part
+# set NAME SIZE [OPTION]: write a pool set with one part
 set_of()
 {
 	printf 'PMEMPOOLSET\n%s %s/parts/%s\n' "$2" "$here" "$(basename "$1")" >"sets/$1"
 	[ -z "${3:-}" ] || echo "OPTION $3" >>"sets/$1"
 }
 
-# replicated SIZE: a pool set here with a replica, which is longer
+# replicated SIZE: write a local pool set with a replica, which is longer
 replicated()
 {
 	printf 'PMEMPOOLSET\n%s %s/local\nREPLICA %s remote.set\n' "$1" "$here" "$at" >pool.set
@@ -109,14 +109,15 @@ replicated()
 	rm -f local local2
 }
 
-# dump FILE: what PMDK's scripts compare
+# dump FILE: write the part of the pool's description that PMDK's scripts
+# compare
 dump()
 {
 	"$pmempool" info -soOaAb -l -Z -H -C local |
 		sed '/^UUID/,/^Checksum/d; /^path/d; /^size/d' >"$1"
 }
 
-# restored: the local part, made again from the replica, is as it was
+# restored: delete the local part and restore it from the replica, unchanged
 restored()
 {
 	dump before
@@ -127,8 +128,8 @@ restored()
 }
 
 basic=$tests/rpmem_basic/rpmem_basic
-# pools BASIC-ARGUMENTS...: on a pool with a header, with one for all parts, and
-# without any; @ stands for the options of each
+# pools BASIC-ARGUMENTS...: run with three kinds of pool: with a header, with
+# one header for all parts, and without headers. @ stands for the kind's option.
 pools()
 {
 	for i in 0 1 2; do
@@ -188,7 +189,7 @@ if begin rpmem_basic/TEST1 "$basic"; then
 		'pool1.set: opened' 'pool2.set: opened'
 	end
 fi
-# Behind the operations of TEST2 to 4, 13 to 14, 17, 20 and 22 the pool is read.
+# TEST2 to 4, 13, 14, 17, 20 and 22: do the operations, then read the pool.
 again="test_close 0 test_open 0 SET AT pool $M init @ test_read 0 4321 test_close 0"
 while read -r number steps; do
 	begin "rpmem_basic/TEST$number" "$basic" || continue

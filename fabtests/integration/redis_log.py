@@ -25,7 +25,7 @@ SOURCE = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../..")
 BUILD = os.getcwd()
 MODULE = BUILD + "/util/.libs/rpmem_redis.so"
 
-# A bug: (file, text, text in its place).
+# A planted bug: (file, text, replacement).
 PLANTED = {
     "acknowledge before durable": (
         "folder.c", "\tret = append_bytes(f, f->fd, (uint64_t)s.st_size);\n",
@@ -417,7 +417,7 @@ class Run:
         want = self.acked() + self.rng.randint(50, 1500)
         wait_until("acknowledgements", lambda: self.acked() >= want,
                    self.m.redis)
-        # Between two acknowledgements, not at one.
+        # Cut at any time, not only right after an acknowledgement.
         time.sleep(self.rng.random() * 0.01)
 
     def lives(self, kills):
@@ -576,7 +576,7 @@ def module_alone():
         try:
             wait_until("Redis", lambda: os.path.exists("s"), server)
             a, b, replica = (Connection("s") for _ in range(3))
-            # The stream exists once there is a replica.
+            # Redis has a replication stream as soon as a replica has connected.
             replica.send(("PSYNC", "?", -1))
             wait_until("a replica", lambda: b"slave0" in a.ask(
                 "INFO", "replication"), server)
@@ -687,7 +687,7 @@ def main():
     attempt("a full log", fill)
     for name, change in PLANTED.items():
         if name == "no cleaning" and kills < 100:
-            continue  # takes as long as half of the others
+            continue  # takes as long as half of all other cases
         attempt(f"planted, {name}",
                 fill if name == "no cleaning" else lambda m: live(m, 8),
                 planted=change)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# rpmem_redis.so: Redis whose append-only files are in a remote log, through
-# kills. The example of rpmem_redis(7) runs as printed, with other folders.
+# rpmem_redis.so: Redis, whose append-only files are in a remote log, survives
+# kills. The example of rpmem_redis(7) runs as printed, in other folders.
 # usage: redis_log.sh [KILLS [SEED]], in a build folder.
 set -u
 if [ -n "${RP_SANITIZE:-}" ]; then
@@ -24,14 +24,14 @@ kills=5
 [ "${RP_LONG:-0}" != 1 ] || kills=200
 unset FI_PROVIDER FI_OFI_RPMEM_CLASS
 
-# example: the commands of the page, in a network of their own.
+# example: run the commands of the page in a separate network namespace.
 example()
 {
 	dir=$(mktemp -d ./redispage.XXXXXX) || exit 99
 	mkdir "$dir/bin"
 	printf '#!/bin/sh\nexec %s/util/fi_rpmemd "$@"\n' "$build" \
 		>"$dir/bin/fi_rpmemd"
-	# redis-tools has the program of redis-server by another name.
+	# redis-tools contains the program redis-server under another name.
 	printf '#!/bin/bash\nexec -a redis-server redis-check-rdb "$@"\n' \
 		>"$dir/bin/redis-server"
 	chmod +x "$dir/bin"/*

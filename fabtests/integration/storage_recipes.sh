@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# The commands of docs/storage.md, as they stand, in a network of their own; only
-# the folder /data is another one. Started in a build folder; databases.sh does.
+# Runs the commands of docs/storage.md as printed, in a separate network
+# namespace; only the folder /data is another one. databases.sh starts it in a
+# build folder.
 set -u
 [ -z "${RP_SANITIZE:-}" ] || { echo "SKIP: nbdkit is not built with the sanitizer"; exit 77; }
 [ "$(id -u)" = 0 ] || { echo "SKIP: mounts file systems: needs root"; exit 77; }
@@ -22,14 +23,14 @@ if [ "${1-}" != inside ]; then
 fi
 ip link set lo up || exit 99
 mount -t proc proc /proc || exit 99
-# A short path: names of sockets are limited.
+# A short path, because names of sockets are limited.
 dir=$(mktemp -d /var/tmp/recipes.XXXXXX) || exit 99
 trap 'rm -rf "$dir"' EXIT
 chmod 755 "$dir"
 RPMEM_BUILD=$build FI_PROVIDER_PATH=$build/prov/rpmem/.libs
 export RPMEM_BUILD FI_PROVIDER_PATH
 unset FI_PROVIDER FI_OFI_RPMEM_CLASS
-# Programs as `make install` would put them in their place.
+# Install the programs as `make install` would.
 mkdir "$dir/bin"
 cat >"$dir/bin/nbdkit" <<S
 #!/bin/sh
@@ -48,7 +49,8 @@ PATH=$dir/bin:$PATH
 cd "$src" || exit 99
 failed=0
 
-# block HEADING: the commands of a section, but those that need the module nbd.
+# block HEADING: the commands of a section, except those that need the module
+# nbd
 block()
 {
 	awk -v want="$1" '
@@ -61,7 +63,7 @@ block()
 			s|/usr/local/.*/rpmem_redis.so|$build/util/.libs/rpmem_redis.so|"
 }
 
-# stop NAME...: end all processes of these names; this namespace has only ours.
+# stop NAME...: end all processes of these names in this namespace.
 stop()
 {
 	for name in "$@"; do
@@ -71,8 +73,8 @@ stop()
 	done
 }
 
-# recipe HEADING [OTHER]: run a section on a new pool, with the commands of
-# another one before it takes down what it has set up.
+# recipe HEADING [OTHER]: run a section on a new pool; run OTHER's commands
+# before the section's commands that stop everything.
 recipe()
 {
 	{
