@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# Roots made of Debian packages, kept for the next run; sourced by guest.sh,
-# platform.sh and package.sh, which set $cache, $build, $work and $url, and end
+# Roots made of Debian packages, cached for later runs; sourced by guest.sh,
+# platform.sh and package.sh, which set $cache, $build, $work and $url, and kill
 # $child.
 # shellcheck shell=bash disable=SC2154
 
-# run COMMAND...: in the background, so that signals are handled at once; the
-# kernel kills it if this script is killed.
+# run COMMAND...: run in the background, so that this shell handles signals at
+# once; the kernel kills the command if this script is killed.
 run() {
 	setpriv --pdeathsig KILL -- "$@" &
 	child=$!
@@ -15,8 +15,8 @@ run() {
 	return $code
 }
 
-# apart SCRIPT ARG...: in a mount and a process namespace of its own, which end
-# all its mounts and processes.
+# apart SCRIPT ARG...: run in a separate mount and process namespace, which ends
+# with all its mounts and processes.
 apart() {
 	run unshare --mount --propagation private --pid --fork --kill-child \
 		--mount-proc -- "$@"
@@ -29,7 +29,8 @@ mirror() {
 		awk '$1 == "Debian" && $2 == "Debian" { print $3; exit }'
 }
 
-# state SUITE: a hash of the suite's packages now; changes with any of them.
+# state SUITE: a hash of the suite's package lists; a change of any package
+# changes it.
 state() {
 	/usr/lib/apt/apt-helper download-file \
 		"${url%/}/dists/$1/InRelease" "$work/release" >/dev/null 2>&1 ||
@@ -38,13 +39,14 @@ state() {
 		"$work/release"
 }
 
-# make_root SCRIPT SUITE LOG NAME: make $image.new. A failing mirror gets a
-# second try.
+# make_root SCRIPT SUITE LOG NAME: make $image.new. Tried twice, because a
+# mirror may fail.
 make_root() {
 	local script=$1 suite=$2 log=$3 name=$4 try
 
 	for try in 1 2; do
-		# Unfinished roots have no owner: this script holds the lock.
+		# This script holds the lock, so unfinished roots belong to no
+		# other run.
 		rm -rf "$cache/$name-"*.new
 		apart "$script" "$url" "$suite" "$image.new" >"$log" 2>&1 &&
 			return
@@ -55,8 +57,9 @@ make_root() {
 	return 1
 }
 
-# cached NAME SUITE SCRIPT: SCRIPT's root of the suite's packages in $image,
-# locked until the next call; 77 if it is missing and the mirror unreachable.
+# cached NAME SUITE SCRIPT: set $image to the root that SCRIPT makes of the
+# suite's packages, locked until the next call. 77 if the root is missing and
+# the mirror is unreachable.
 cached() {
 	local name=$1 suite=$2 script now old
 
@@ -67,7 +70,7 @@ cached() {
 	if [ -n "$now" ]; then
 		image=$cache/$name-$script-$now
 	else
-		# Without a network use the newest root.
+		# Without a network use the newest cached root.
 		for old in $(ls -dt "$cache/$name-$script-"*/ 2>/dev/null); do
 			image=${old%/}
 			echo "# $suite: the mirror is out of reach, $image is used"

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# Power cuts: makes each possible image of the NVDIMMs after a cut, and judges
+# Power cuts: makes every possible image of the NVDIMMs after a cut, and judges
 # it; sourced by guest.sh.
 # shellcheck shell=bash
 
-# Memory that a guest shares with this script: what was written back, and what
-# was acknowledged (powercut.c), in slots of 16 KiB.
+# Files mapped as memory of the guest: the bytes written back, and the
+# acknowledgements (powercut.c) in slots of 16 KiB.
 medium_size=256M acks_size=1M slot_size=16384
 
-# rows DOMAIN: slot and row of the pairs for this machine of $suite
+# rows DOMAIN: print slot and row of each pair for this machine of $suite
 rows() {
 	local flush=
 
@@ -16,13 +16,13 @@ rows() {
 		'$1 == d || $1 == f { print NR - 1, $0 }'
 }
 
-# said PATTERN: the text behind PATTERN in the machine's notes
+# said PATTERN: print the text after PATTERN in the machine's notes
 said() {
 	sed -n "s/\r$//; s/^# [0-9.]* $1//p" "$results" 2>/dev/null
 }
 
-# prepare SUITE: make NVDIMMs with namespaces, a file system and pools,
-# unwritten
+# prepare SUITE: make NVDIMMs with namespaces, a file system and pools without
+# data
 prepare() {
 	local suite=$1 first last n=$failed
 
@@ -34,7 +34,7 @@ prepare() {
 	at_ext4=$(($(said 'place ext4 '))) at_dax=$(($(said 'place dax ')))
 	first=$(($(said 'place region0 '))) last=$(($(said 'place region1 ')))
 	base=$first
-	# Region 0 has the file system.
+	# The file system must be on region 0.
 	if [ "$first" -ge "$last" ] ||
 		! head -c 8192 "${nvdimm}0" | grep -qa NVDIMM_PFN_INFO; then
 		broken "$suite: NVDIMMs are not in the order of their addresses"
@@ -47,17 +47,17 @@ prepare() {
 		"devdax at $((at_dax - last)) of the other"
 }
 
-# acked SLOT: prints the number of acknowledged records
+# acked SLOT: print the number of acknowledged records
 acked() {
 	dd if="$work/acks" bs=$slot_size skip="$1" count=1 2>/dev/null |
 		tr -d '\0' | wc -c
 }
 
 # live SUITE DOMAIN SEED FAULT: run until a power cut; $short counts the pairs
-# that had not done enough
+# with too few acknowledgements
 live() {
 	local suite=$1 domain=$2 seed=$3 fault=$4 start=$SECONDS n slot options
-	local accel=$emulation cpu=max # the follower stops this one
+	local accel=$emulation cpu=max # writeback.py stops this machine
 
 	nvdimm=$work/nvdimm
 	for n in 0 1; do
@@ -96,8 +96,8 @@ live() {
 	[ $short = 0 ]
 }
 
-# judge DOMAIN SEED IMAGE: take pools out of an image, print "SLOT RECORDS
-# MISSING"
+# judge DOMAIN SEED IMAGE: extract the pools of an image, print "SLOT RECORDS
+# MISSING" for each
 judge() {
 	local domain=$1 seed=$2 image_of=$3 to=$build/$suite/judge slot kind
 
@@ -139,7 +139,8 @@ cut_once() {
 	local -A lost=() had=()
 
 	name="$suite $domain, power cut $round${fault:+, $fault}"
-	# Persistent caches lose nothing that reached them.
+	# With persistent caches no byte in a cache is lost: one image is
+	# enough.
 	[ "$domain" = adr ] || shares=0
 	for _ in 1 2 3; do
 		live "$suite" "$domain" "$seed" "$fault" && break
@@ -183,7 +184,7 @@ cut_once() {
 	done < <(rows "$domain")
 	echo "# $name: seed $seed; lines not written back, and taken back:$lines;" \
 		"stops: $(cat "$work/follower")"
-	# Boot the machine itself on the last image.
+	# Boot a machine on the last image.
 	if [ "$round" = 1 ] || [ -n "$long" ] && [ -z "$fault" ]; then
 		nvdimm=$work/image. options=()
 		outside acks "$work/acks" $acks_size
@@ -192,11 +193,11 @@ cut_once() {
 	fi
 }
 
-# cuts SUITE: cut the power of a suite's guest several times, and check its disks
+# cuts SUITE: cut a guest's power several times, and check its NVDIMMs
 cuts() {
 	local suite=$1 round rounds=3 domain base symbols at_ext4 at_dax how
 	local start=$SECONDS seed=$((RANDOM * 32768 + RANDOM))
-	local ram=2G # some eight processes with endpoints
+	local ram=2G # memory for some eight processes with endpoints
 	local -A sum_cuts=() sum_acked=() sum_lost=() sum_images=()
 
 	[ -z "$long" ] || rounds=50

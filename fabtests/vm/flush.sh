@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# FLUSH in rxe: a kernel probe records what was written back, and when.
+# FLUSH in rxe: a kernel probe records which bytes were written back, and when.
 # shellcheck shell=sh
 
 trace=/sys/kernel/tracing
 
-# The region begins at a huge page, so low bits of an address are the offset.
-# judge NUMBER: check the trace of NUMBER cases
+# The region begins at a huge page, so an offset is the low bits of an address.
+# judge NUMBER: check the trace, which must have NUMBER cases
 judge() {
 	awk -v number="$1" -v huge=2097152 -v page=4096 '
 	function value(key) {
@@ -43,7 +43,7 @@ judge() {
 	}'
 }
 
-# flushed NUMBER COMMAND...: check what its cases write back
+# flushed NUMBER COMMAND...: check what the COMMAND's cases write back
 flushed() {
 	want=$1
 	shift

@@ -50,7 +50,7 @@ done
 [ ${#platforms[@]} -gt 0 ] || platforms=(trixie)
 [ ${#domains[@]} -gt 0 ] || domains=(adr eadr)
 cache=${cache:-${XDG_CACHE_HOME:-$HOME/.cache}/ofi_rpmem}
-qemu=${RPMEM_QEMU:-qemu-system-x86_64} # may be replaced, to test this script
+qemu=${RPMEM_QEMU:-qemu-system-x86_64} # replaced by tests of this script
 
 passed=0 failed=0 skipped=0
 child= follower= other=
@@ -76,12 +76,12 @@ all_skipped() {
 	finish
 }
 
-broken() { # WHAT: not a test that failed, but the stage
+broken() { # WHAT: the stage itself failed, not a test
 	echo "not ok - $*"
 	failed=$((failed + 1))
 }
 
-# Every end of this script ends its processes.
+# However this script ends, it ends its processes.
 die() {
 	local p
 
@@ -112,15 +112,15 @@ look_around() {
 	[ -n "$url" ] || all_skipped "apt knows no Debian mirror on this machine"
 }
 
-# carry SUITE: copy the programs built with another release's libibverbs, if its
-# root is cached
+# carry SUITE: add programs that were built with another release's libibverbs,
+# if that release's root is cached
 carry() {
 	local suite dir script
 
 	script=$(sha256sum <"$here/image.sh" | cut -c1-12)
 	for suite in trixie bookworm; do
 		[ "$suite" != "$1" ] || continue
-		# A root of an earlier image.sh may lack packages.
+		# A root made by an earlier image.sh may lack packages.
 		for dir in $(ls -dt "$cache/$suite-$script-"*/ 2>/dev/null); do
 			case $dir in *.new/) continue ;; esac
 			mkdir -p "$build/carried-$suite"
@@ -134,12 +134,12 @@ carry() {
 	done
 }
 
-# make_tests SUITE: build inside, at full speed, and pack the files for the
-# guest.
+# make_tests SUITE: build in the root, without emulation, and pack the files for
+# the guest.
 make_tests() {
 	local suite=$1 out=$build/$1
 
-	# There is no automake inside.
+	# The root has no automake.
 	[ -x "$src/configure" ] && [ -z "$(find "$src" -newer \
 		"$src/Makefile.in" \( -name '*.mk' -o -name '*.am' -o -name '*.ac' \) \
 		-print -quit)" ] || (cd "$src" && ./autogen.sh) || return
@@ -158,7 +158,7 @@ make_tests() {
 	truncate -s %1M "$out/payload.tar"
 }
 
-# boot NAME SUITE DOMAIN APPEND [QEMU-OPTION...]: run one guest to its end
+# boot NAME SUITE DOMAIN APPEND [QEMU-OPTION...]: run one guest until it ends
 boot() {
 	local name=$1 start=$SECONDS console results
 
@@ -174,13 +174,13 @@ boot() {
 	verdict "$name" "$start"
 }
 
-# watch: wait until the machine has ended, or is silent for too long: then
+# watch: wait until the machine ends, or writes nothing for too long: then set
 # $silent
 watch() {
 	local heard before= last=$SECONDS
 
 	silent=
-	# An emulated guest on a busy machine may take any time.
+	# On a busy machine an emulated guest may take any time.
 	while kill -0 "$child" 2>/dev/null; do
 		heard=$(stat -c %s "$results" "$console" 2>/dev/null)
 		[ "$heard" = "$before" ] || last=$SECONDS
@@ -194,7 +194,7 @@ watch() {
 	unplug
 }
 
-# verdict NAME START: evaluate the results of the machine that has ended
+# verdict NAME START: evaluate the results of the machine that has just ended
 verdict() {
 	local name=$1 start=$2 line p=0 f=0 s=0 plan= why=$silent
 
@@ -229,7 +229,7 @@ verdict() {
 work=$(mktemp -d) || exit 1
 look_around
 mkdir -p "$build" && build=$(cd "$build" && pwd) || exit 1
-# One at a time in one folder.
+# One run at a time in a folder.
 exec 7>"$build/guest.lock"
 flock 7 || exit 1
 for suite in "${platforms[@]}"; do

@@ -4,7 +4,7 @@
 #
 # usage: inside.sh ROOT SOURCES OUT [carried]
 #
-# Run in a mount namespace of its own. The result is OUT/payload; with "carried"
+# Run in a separate mount namespace. The result is OUT/payload; with "carried"
 # only the programs for guests of other releases.
 set -eu
 
@@ -18,14 +18,14 @@ mount -t proc proc "$root/proc"
 export CARRIED="${4:-}"
 exec chroot "$root" /bin/sh -eux <<'I'
 export LC_ALL=C
-# Warnings matter only for the compiler that the project is developed with.
+# Warnings matter only with the compiler that developers use.
 mkdir -p /build/make
 cd /build/make
 [ config.status -nt /src/configure ] ||
 	/src/configure -q --disable-werror CFLAGS='-O2 -g1'
 
-# Use only the C library of older releases, so that libibverbs alone differs:
-# scanf and strtol have new versions since glibc 2.38.
+# Use only symbols of older C libraries, so that only libibverbs differs: scanf
+# and strtol have new versions since glibc 2.38.
 carried() {
 	make -s -j2 fabtests/vm/shim
 	rm -rf carried
@@ -75,11 +75,11 @@ for f in prov/rpmem/.libs/librpmem-fi.so \
 	fabtests/vm/native fabtests/vm/rc_pair; do
 	strip -S -o "/build/payload/$f" "$f"
 done
-# The program behind libtool's script, and its library.
+# The program without libtool's wrapper script, and its library.
 for f in fi_rpmem_cp librpmem_pool.so.0; do
 	strip -S -o "/build/payload/util/$f" "util/.libs/$f"
 done
-# As a program's author would compile, except that the library is not installed.
+# Compile like a program's author, except that the library is not installed.
 mkdir /build/payload/examples
 for f in append write_flush; do
 	gcc -D_GNU_SOURCE -O2 -Wall -Wextra -Werror -I/src/include \
@@ -87,7 +87,7 @@ for f in append write_flush; do
 		prov/verbs/.libs/libshim.a prov/core/.libs/libcore.a \
 		-lpmem2 -libverbs -lpthread
 done
-# FLUSH came with rdma-core 45.
+# rdma-core 45 is the first with FLUSH.
 if grep -q ibv_wr_flush /usr/include/infiniband/verbs.h; then
 	gcc -std=gnu11 -O2 -Wall -Wextra -Werror -o /build/payload/flush \
 		/src/fabtests/vm/flush.c -libverbs

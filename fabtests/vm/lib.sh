@@ -4,12 +4,12 @@
 
 number=0 failures=0
 out=/tmp/out
-# Seconds after which a test hangs; other work may slow the emulating machine.
-# RPMEM_DEADLINE is for one case of a program.
+# Seconds after which a test counts as hanging; the emulating machine may be
+# busy. RPMEM_DEADLINE limits one case of a program.
 deadline=900
 export RPMEM_DEADLINE=600
 
-report() { # ok|"not ok" NAME [anything: without the output]
+report() { # ok|"not ok" NAME [anything: print no output]
 	number=$((number + 1))
 	echo "$1 $number - $2" >&3
 	[ "$1" = ok ] && return
@@ -28,7 +28,7 @@ skip() { # NAME WHY
 	echo "ok $number - $1 # SKIP $2" >&3
 }
 
-# t NAME COMMAND...: one test
+# t NAME COMMAND...: report one test, which runs COMMAND
 t() {
 	name=$1
 	shift
@@ -39,7 +39,7 @@ t() {
 	report "not ok" "$name"
 }
 
-# fails NAME COMMAND...: it has to fail, and not by a signal
+# fails NAME COMMAND...: COMMAND must fail, but not by a signal
 fails() {
 	name=$1
 	shift
@@ -50,7 +50,7 @@ fails() {
 	report "not ok" "$name"
 }
 
-# tap NAME COMMAND...: report each test of the program
+# tap NAME COMMAND...: report each test in the output of COMMAND
 tap() {
 	name=$1
 	shift
@@ -79,26 +79,26 @@ tap() {
 	return 1
 }
 
-# is NAME GOT WANTED
+# is NAME GOT WANTED: report one test, which compares two texts
 is() {
 	echo "'$2', not '$3'" >$out
 	[ "$2" = "$3" ] && report ok "$1: $3" || report "not ok" "$1: $3"
 }
 
-# long NAME FUNCTION ARG...: as t, in this shell and without a limit
+# long NAME FUNCTION ARG...: like t, but in this shell and without a limit
 long() {
 	name=$1
 	shift
 	"$@" >$out 2>&1 && report ok "$name" || report "not ok" "$name"
 }
 
-# parameter NAME: of the kernel's command line
+# parameter NAME: print this parameter of the kernel's command line
 parameter() {
 	tr ' ' '\n' </proc/cmdline | sed -n "s/^$1=//p"
 }
 
-# rxe_netdev [ADDRESS]: a network interface for an RDMA device without hardware:
-# a dummy at 10.9.0.1, or the machine's own
+# rxe_netdev [ADDRESS]: print a network interface for an RDMA device without
+# hardware: a dummy at 10.9.0.1, or the machine's own
 rxe_netdev() {
 	for m in ib_uverbs rdma_cm rdma_ucm rdma_rxe dummy virtio_net; do
 		modprobe $m
@@ -108,7 +108,7 @@ rxe_netdev() {
 	ip link set eth0 up
 }
 
-# board SIZE: the file of the host's memory of this size
+# board SIZE: print the path of the memory of this size that the host shares
 board() {
 	for d in /sys/bus/pci/devices/*; do
 		[ "$(cat "$d/device")" = 0x1110 ] &&

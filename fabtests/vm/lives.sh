@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# Runs of one machine with power cuts between them; cuts.sh cuts.
+# Runs of one machine with power cuts between them, made by cuts.sh.
 # shellcheck shell=sh
 
-# rows: slot and row of each pair on this machine; a slot is the row's number
+# rows: print slot and row of each pair on this machine; the slot is the row's
+# number
 rows() {
 	flush=
 	[ ! -x flush ] || flush=+flush
@@ -10,7 +11,7 @@ rows() {
 		'$1 == d || $1 == f { print NR - 1, $0 }'
 }
 
-# pool KIND SLOT
+# pool KIND SLOT: print the pool's path
 pool() {
 	case $1 in
 	dax) echo "/dev/dax1.0@$2" ;;
@@ -19,7 +20,7 @@ pool() {
 }
 
 # start SLOT METHOD BASE POOL [NAME=VALUE...]: start a pair that runs until the
-# cut
+# power cut
 start() {
 	slot=$1 how=$2 over=$3 kind=$4
 	shift 4
@@ -31,21 +32,21 @@ start() {
 		[ "$kind" != sync ] || export RPMEM_MAP_SYNC=1
 		[ $# = 0 ] || export "$@"
 		# Half of the runs use the installed provider, whose
-		# non-temporal stores the shadow cannot see: keep bytes out of
-		# requests.
+		# non-temporal stores the shadow cannot see. There, keep bytes
+		# out of requests.
 		export FI_OFI_RPMEM_INLINE=0
 		if [ $((seed % 2)) = 1 ] || [ -n "$fault" ]; then
 			unset FI_OFI_RPMEM_INLINE
 			export FI_PROVIDER_PATH="$here/fabtests/fault/.libs"
 		fi
-		# Fault: the initiator's FLUSH to the device writes nothing
+		# Fault: the initiator's FLUSH on the device writes nothing
 		# back.
 		[ "$how" != native ] || export RPMEM_FAULT="$fault"
-		# The shim's two sides exchange addresses; both choose the
+		# The shim's two sides exchange addresses, and both choose the
 		# method.
 		if [ "$over" = shim ]; then
-			# The installed shim's non-temporal stores are
-			# invisible, too.
+			# The shadow cannot see non-temporal stores of the
+			# installed shim, either.
 			cut=$here/fabtests/vm/shim_cut
 			if [ $((seed % 2)) = 1 ] || [ -n "$fault" ]; then
 				cut=${cut}_faults
@@ -63,7 +64,8 @@ start() {
 			>"card$slot" </dev/zero
 	) 2>"said$slot" &
 	target=$!
-	# For every second pair the target dies before its machine.
+	# In every second pair the target is killed before the machine's power
+	# is cut.
 	(
 		read -r _ || exit
 		[ $(((seed + slot) % 2)) = 0 ] || kill -KILL "$target"
@@ -72,11 +74,11 @@ start() {
 	) <"enough$slot" &
 }
 
-# checked SEED SLOT KIND: does the pool have all acknowledged records?
+# checked SEED SLOT KIND: does the pool hold all acknowledged records?
 checked() {
 	"$cut" --check "$(pool "$3" "$2")" "$1" 9 "$2" 9<>"$acks"
 }
-others() { # records of another seed are missing
+others() { # must find records missing: the seed is another one
 	! checked $((seed + 1)) "$@"
 }
 
@@ -123,7 +125,7 @@ write)
 		# shellcheck disable=SC2086
 		start "$slot" "$how" "$over" "$kind" $more
 	done <now
-	# Run until this machine loses power.
+	# Run until the power of this machine is cut.
 	while sleep 1; do
 		for said in said*; do
 			sed "s/^/# $said: /" "$said" >&3

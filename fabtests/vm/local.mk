@@ -1,4 +1,4 @@
-# A guest with DAX and an RDMA device; util/check.sh --vm runs it.
+# A guest with DAX and an RDMA device. util/check.sh --vm runs it.
 EXTRA_DIST += fabtests/vm/guest fabtests/vm/guest.sh fabtests/vm/image.sh \
 	fabtests/vm/inside.sh fabtests/vm/planted.sh fabtests/vm/lib.sh \
 	fabtests/vm/tests.sh fabtests/vm/flush.sh fabtests/vm/flush.c \
@@ -9,14 +9,14 @@ EXTRA_DIST += fabtests/vm/guest fabtests/vm/guest.sh fabtests/vm/image.sh \
 	fabtests/vm/images.py fabtests/vm/methods \
 	fabtests/vm/rivals.sh fabtests/vm/trace.sh fabtests/vm/trace.awk
 
-# The write-backs of the guest's device for the provider.
+# Write-backs of the guest's device for durable writes of the provider.
 EXTRA_DIST += fabtests/vm/native.c
 check_PROGRAMS += fabtests/vm/native
 fabtests_vm_native_SOURCES = fabtests/vm/native.c $(pair_sources)
 fabtests_vm_native_CPPFLAGS = $(pair_cppflags)
 fabtests_vm_native_LDADD = $(FABRIC_LIBS)
 
-# The shim over the guest's device.
+# The verbs shim over the guest's device.
 EXTRA_DIST += fabtests/vm/shim.c fabtests/vm/shim.sh \
 	fabtests/vm/ends.c fabtests/vm/ends.h \
 	fabtests/vm/shim_cost.c fabtests/vm/shim_cut.c \
@@ -38,14 +38,14 @@ fabtests_vm_shim_cut_SOURCES = fabtests/vm/shim_cut.c fabtests/vm/ends.c \
 fabtests_vm_shim_cut_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/fabtests
 fabtests_vm_shim_cut_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
 fabtests_vm_shim_cut_LDADD = $(fabtests_vm_shim_LDADD)
-# The shim with fault points.
+# The verbs shim with fault points.
 check_PROGRAMS += fabtests/vm/shim_cut_faults
 fabtests_vm_shim_cut_faults_SOURCES = $(fabtests_vm_shim_cut_SOURCES) \
 	$(shim_sources) $(core_sources) $(fault_points)
 fabtests_vm_shim_cut_faults_CPPFLAGS = $(fabtests_vm_shim_cut_CPPFLAGS) -DRP_FAULTS
 fabtests_vm_shim_cut_faults_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
 fabtests_vm_shim_cut_faults_LDADD = $(PMEM2_LIBS) $(VERBS_LIBS) -lpthread
-# Beside librpma, if it is installed.
+# Comparisons with librpma, if it is installed.
 check_PROGRAMS += fabtests/vm/shim_rivals
 fabtests_vm_shim_rivals_SOURCES = fabtests/vm/shim_rivals.c fabtests/vm/ends.c \
 	fabtests/vm/ends.h
@@ -54,7 +54,7 @@ fabtests_vm_shim_rivals_LDADD = $(fabtests_benchmarks_rivals_LDADD) \
 	$(fabtests_vm_shim_LDADD)
 endif
 
-# The judge of a guest's packets, tested without a guest.
+# The script that judges a guest's packets, tested without a guest.
 TESTS += fabtests/vm/trace_cases.sh
 EXTRA_DIST += fabtests/vm/trace_cases.sh
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# Machines of qemu; sourced by guest.sh, which sets the paths.
+# Virtual machines of qemu; sourced by guest.sh, which sets the paths.
 # shellcheck shell=bash
 
-# Does the machine's accelerator work? Some offer a broken one.
+# Does the accelerator of this machine work? Some are broken.
 accelerator() {
 	local log=$work/kvm
 
@@ -19,17 +19,17 @@ accelerator() {
 emulation="tcg,thread=multi"
 
 # Emulated processors sometimes miss the kernel's changes of its own code: one
-# boot in ten ended in an int3 oops or silently. A guest that ended before any
-# test could begin is started again, twice at most, and so is one whose kernel
-# panicked at any time (one in fifty, in its locks). A panic each time is a
-# failure.
+# boot in ten ended in an int3 oops or silently. So a guest is started again,
+# twice at most, if it ended before any test could begin, or if its kernel
+# panicked at any time (one in fifty, in its locks). Panics in all three starts
+# are a failure.
 started() { # CONSOLE
 	grep -q '^guest is up' "$1" 2>/dev/null
 }
 lived() { # CONSOLE
 	started "$1" && ! grep -aq 'Kernel panic' "$1"
 }
-# how_it_fell CONSOLE: the reason in a few words
+# how_it_fell CONSOLE: print the reason in a few words
 how_it_fell() {
 	local at
 
@@ -41,7 +41,7 @@ how_it_fell() {
 	fi
 }
 
-# NVDIMMs are files: this name, followed by 0 and 1.
+# The NVDIMMs are files. This name and 0 or 1 is a file's name.
 nvdimm=
 new_nvdimms() {
 	local n
@@ -53,8 +53,8 @@ new_nvdimms() {
 	done
 }
 
-# machine SUITE DOMAIN APPEND [QEMU-OPTION...]: start one on the present
-# NVDIMMs: its process is $child, its output in $console and $results.
+# machine SUITE DOMAIN APPEND [QEMU-OPTION...]: start a machine on the present
+# NVDIMMs. $child is its process; $console and $results are its output.
 machine() {
 	local suite=$1 domain=$2 append=$3 state=mem-ctrl out=$build/$1
 
@@ -89,7 +89,7 @@ unplug() {
 	child=
 }
 
-# outside NAME FILE SIZE: options that map this file as memory of the machine
+# outside NAME FILE SIZE: add options that map FILE as memory of the machine
 outside() {
 	options+=(-object "memory-backend-file,id=$1,share=on,mem-path=$2,size=$3"
 		-device "ivshmem-plain,memdev=$1")

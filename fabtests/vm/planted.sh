@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Negative control of the guest stage: a failing test, a guest that hangs, and
-# one that dies.
+# Negative control of the guest stage: a failing test, a guest that hangs, and a
+# guest that dies.
 #
 # usage: planted.sh ARGUMENT-OF-guest.sh...
 set -u
@@ -11,7 +11,7 @@ dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 passed=0 failed=0 skipped=0
 
-# planted NAME SUM TEXT LIMIT TESTS: run the stage and check its report
+# planted NAME SUM TEXT LIMIT TESTS: run the stage, and check its report
 planted() {
 	local name=$1 sum=$2 text=$3 limit=$4
 

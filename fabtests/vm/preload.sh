@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# A program of libibverbs alone: native, and through libibvrpmem_preload.
+# A program that uses only libibverbs: over native FLUSH, and through
+# libibvrpmem_preload.
 # shellcheck shell=sh
 
 lib=$here/prov/verbs/.libs/libibvrpmem_preload.so
 broken=$here/fabtests/fault/.libs/libibvrpmem_preload-fault.so
 shadow_lib=$here/fabtests/fault/.libs/libshadow.so
-# Hide the device's FLUSH; change nothing else.
+# Hide the device's FLUSH, and change nothing else.
 without=FI_OFI_RPMEM_NATIVE=0
 
-# flushes KIND VARIABLE=VALUE...: run the program, both of its processes
+# flushes KIND VARIABLE=VALUE...: run both processes of the program
 flushes() {
 	kind=$1
 	shift
@@ -19,8 +20,8 @@ flushes() {
 			diff "/tmp/wr.$kind" /tmp/wr.native
 }
 
-# judged LIBRARY VARIABLE=VALUE...: print arguments of env that judge by what
-# the agent has flushed
+# judged LIBRARY VARIABLE=VALUE...: print arguments for env, which make the
+# program compare with the bytes that the agent has flushed
 judged() {
 	rm -f /tmp/wr.shadow
 	truncate -s 2M /tmp/wr.shadow
@@ -30,7 +31,7 @@ judged() {
 		"RPMEM_SHADOW=$dax:/tmp/wr.shadow" SHADOW=/tmp/wr.shadow
 }
 
-# finds_loss: without the flush only that is reported as wrong
+# finds_loss: without the flush, only missing bytes are reported as wrong
 finds_loss() {
 	# shellcheck disable=SC2046
 	env $(judged "$broken" RPMEM_FAULT=skip-flush) ./preload rxe0 1 \
@@ -40,7 +41,7 @@ finds_loss() {
 		diff /tmp/wr.broken /tmp/wr.native
 }
 
-# stays_alone: the other end has no preload; no operation may succeed
+# stays_alone: the other end has no preload library, so no operation may succeed
 stays_alone() {
 	env LD_PRELOAD="$lib" $without ./preload rxe0 1 /tmp/wr.alone \
 		env -u LD_PRELOAD ./preload --target rxe0 1 "$dax" \

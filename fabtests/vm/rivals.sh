@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# librpma and the provider over verbs on one device: prints figures, which are
+# librpma and the provider over verbs on one device. Prints figures, which are
 # no pass criterion on an emulated machine.
 # shellcheck shell=sh
 # shellcheck disable=SC2154
 
-# All figures take minutes: a file for --tests sets rivals=whole before this.
+# All figures take minutes. A file for --tests sets rivals=whole first.
 node=10.9.0.1
-seconds=10 path=/nowhere # callgrind takes them
+seconds=10 path=/nowhere # where callgrind writes figures
 writes=320
 [ "${rivals:-}" != whole ] || seconds=60 path=$PATH writes=9600
-# Two polling programs leave the device no processor: run them at idle priority.
+# Two polling programs leave the device no processor time: give them idle
+# priority.
 first="chrt --idle 0"
 
 said() { sed 's/^/# /' "$1" >&3; } # said FILE: its lines, as notes
@@ -22,7 +23,7 @@ for size in 64 4096; do
 	said $out
 done
 
-# The cost of rpmem_wr_flush() over a device's FLUSH: one run of both.
+# The time that rpmem_wr_flush() adds to a device's FLUSH: one run with both.
 note "FLUSH through the shim"
 if [ -x flush ]; then
 	# shellcheck disable=SC2086
@@ -37,13 +38,13 @@ else
 	skip "FLUSH, and through the shim" "rdma-core of this release has none"
 fi
 
-# Placement and fence of rxe are declared, not measured.
+# The placement and the fence of rxe are declared, not measured.
 printf '%s\n' '[host]' 'assert placement = dma-memory' 'assert fence = yes' \
 	>/tmp/by-dma
 
-# beside fence|agent|write VARIABLE...: durable writes through the shim, and
-# librpma's. librpma's target polls in its turn; the shim's polls as long, where
-# it might sleep.
+# beside fence|agent|write VARIABLE...: durable writes through the shim and
+# through librpma. In its turn librpma's target polls. In the shim's turn the
+# target polls for as long, though it might sleep.
 beside() {
 	how=$1
 	shift
@@ -67,11 +68,11 @@ beside fence FI_OFI_RPMEM_OPERATOR=/tmp/by-dma
 beside agent FI_OFI_RPMEM_SPIN=2000
 beside write FI_OFI_RPMEM_SPIN=2000
 
-# suite METHOD METRICS VARIABLE...: each of these metrics is a number
+# suite METHOD METRICS VARIABLE...: each of these metrics must be a number
 suite() {
 	method=$1 metrics=$2
 	shift 2
-	# Status 1: the other method's metrics were not obtained.
+	# Status 1 means that metrics of the other method are missing.
 	# shellcheck disable=SC2086
 	$first timeout -k 1 $deadline env -C /root/disk PATH=$path \
 		FI_OFI_RXM_USE_SRX=1 FI_UNIVERSE_SIZE=4 "$@" \
@@ -89,7 +90,7 @@ suite() {
 }
 suite agent-clwb "agent_vs_librpma_gpspm agent_vs_librpma_gpspm_4KiB" \
 	FI_OFI_RPMEM_NATIVE=0
-# Small writes would go inside requests, fence or not.
+# Keep small writes out of requests: they would need no fence.
 suite fence fence_vs_librpma_flush FI_OFI_RPMEM_NATIVE=0 \
 	FI_OFI_RPMEM_INLINE=0 \
 	FI_OFI_RPMEM_OPERATOR=/tmp/by-dma

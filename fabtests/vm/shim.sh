@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# The verbs shim: one program over every kind of flush; its logs are compared.
+# The verbs shim: runs one program over every kind of flush, and compares the
+# logs.
 # shellcheck shell=sh
 
 shim=$here/fabtests/vm/shim
 mount -t tracefs trace $trace 2>/dev/null
 
-# over MODE [VARIABLE=VALUE...]: the cases, and what the kernel wrote back
+# over MODE [VARIABLE=VALUE...]: run the cases, and check what the kernel wrote
+# back
 over() {
 	mode=$1
 	shift
@@ -16,7 +18,7 @@ over() {
 }
 
 note "the shim"
-# Here a read makes nothing durable, unless the operator states it.
+# On this device a read makes bytes durable only if the operator states it.
 printf '[host]\nassert domain = cpu-caches\n' >/tmp/operator
 chmod 644 /tmp/operator
 believe=FI_OFI_RPMEM_OPERATOR=/tmp/operator
@@ -26,12 +28,12 @@ if [ -x flush ]; then
 fi
 over read $believe
 over send $believe
-# The agent gets requests where no cheaper method will do, or where forced.
+# The agent gets requests if no cheaper method suffices, or if it is forced.
 agent=
 [ "$domain" = adr ] || agent=FI_OFI_RPMEM_METHOD=agent-sfence
 over agent A=1 $agent
 over agent-send A=1 $agent
-# A spin budget that outlasts these cases.
+# A spin budget longer than these cases, so that the agent does not park.
 over agent A=1 $agent FI_OFI_RPMEM_SPIN=2000000
 for mode in raw native read agent agent-send; do
 	if [ "$mode" != raw ] && [ "$mode" != native ] || [ -x flush ]; then
@@ -50,7 +52,7 @@ else
 	t "shim, the same without a statement" diff /tmp/log.read /tmp/log.send
 fi
 
-# Programs built with the libibverbs of another release run with this one.
+# Programs built with another release's libibverbs run with this one.
 for other in bookworm trixie; do
 	[ -x shim.$other ] || continue
 	shim=$here/shim.$other
@@ -64,8 +66,8 @@ for other in bookworm trixie; do
 	done
 done
 
-# example WANTED NAME ARG...: compare the initiator's output; the target ends
-# with it
+# example WANTED NAME ARG...: compare the initiator's output; the target must
+# end with the initiator
 example() {
 	want=$1 name=$2
 	shift 2

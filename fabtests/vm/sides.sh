@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# One of two machines: the one with the memory, or the one that survives it.
+# The tests of one of two machines: of the one with the memory, or of the other
+# one.
 # shellcheck shell=sh
 
 machines=$here/fabtests/fault/machines
@@ -25,8 +26,8 @@ target)
 	;;
 initiator)
 	export FI_OFI_RPMEM_TIMEOUT=15000
-	# Its output is read outside while it runs: it says when its target may
-	# die.
+	# The host reads this output while the machine runs: it says when the
+	# target may die.
 	: >$out
 	tail -f $out | sed -u 's/^/# /' >&3 &
 	tap "two machines" "$machines" --initiator "$board"

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# The tests in a guest: memory first, then the RDMA device.
+# The tests in a guest: first those of memory, then those of the RDMA device.
 # shellcheck shell=sh
 
 here=$PWD
 domain=$(parameter rp.domain)
 export FI_PROVIDER_PATH=$here/prov/rpmem/.libs FI_TCP_IFACE=lo
 export LD_LIBRARY_PATH=$here/util
-# An emulated target is slow, not dead.
+# Long timeouts: an emulated target is slow, not dead.
 export FI_OFI_RPMEM_TIMEOUT=30000
 
-# The persistence domains of the two machines.
+# The two machines have different persistence domains.
 case $domain in
 adr) in_sysfs=memory_controller in_words=memory-controller dax_by=agent-clwb ;;
 eadr) in_sysfs=cpu_cache in_words=cpu-caches dax_by=delivery ;;
@@ -40,10 +40,10 @@ mkdir -p /mnt/fsdax /root/disk
 t "ext4 on $pmem" mkfs.ext4 -q -F -b 4096 "$pmem"
 t "ext4 on $pmem, mounted for DAX" mount -o dax=always "$pmem" /mnt/fsdax
 
-# says FIELD PATH: the field that fi_rpmem_info prints for the path
+# says FIELD PATH: print the field of fi_rpmem_info's output for the path
 says() { util/fi_rpmem_info "$2" 2>&1 | sed -n "s/^  $1  *\([^ ]*\).*/\1/p" | tail -1; }
 
-# facts PATH MEMORY METHOD
+# facts PATH MEMORY METHOD: fi_rpmem_info must print these for the path
 facts() {
 	is "fi_rpmem_info $1, memory" "$(says memory "$1")" "$2"
 	is "fi_rpmem_info $1, class" "$(says class "$1")" power
@@ -58,8 +58,8 @@ is "fi_rpmem_info, the host" "$(util/fi_rpmem_info |
 t "fi_rpmem_info --doctor commits" \
 	util/fi_rpmem_info --doctor /mnt/fsdax /root/disk
 
-# exported FOLDER METHOD: check a daemon's export of a pool, and a copy to it
-# and back.
+# exported FOLDER METHOD: check a daemon's export of a pool in FOLDER, and
+# copies to and from it.
 exported() {
 	rm -f "$1/pool" port
 	util/fi_rpmemd --port 0 --port-file port --create 4M "$1/pool" \
@@ -87,7 +87,7 @@ note "fi_rpmemd"
 exported /mnt/fsdax $dax_by
 exported /root/disk agent-msync
 
-# The same programs on every kind of memory.
+# Run the same programs on every kind of memory.
 note "the provider"
 basic=$here/fabtests/functional/basic
 if [ "$domain" = adr ]; then # the other machine adds nothing to these
@@ -102,13 +102,13 @@ tap "basic on fsdax with MAP_SYNC" env -C /mnt/fsdax \
 	RPMEM_MAP_SYNC=1 RPMEM_METHOD=$dax_by "$basic"
 tap "basic on devdax" env RPMEM_POOL="$dax" RPMEM_METHOD=$dax_by "$basic"
 
-# Targets are killed, and the shadow of flushed bytes is judged, or the memory,
-# if no flush is needed.
+# Targets are killed. Then the shadow of flushed bytes is compared, or the
+# memory itself, if the method needs no flush.
 note "power cuts"
 RPMEM_SHADOW_LIB=$here/fabtests/fault/.libs/libshadow.so
 tap "power cuts on fsdax" env -C /mnt/fsdax \
 	RPMEM_SHADOW_LIB="$RPMEM_SHADOW_LIB" "$cut" -n 5
-# Non-temporal stores are reported only by the provider with fault points.
+# Only the provider with fault points reports non-temporal stores.
 faulty=FI_PROVIDER_PATH=$here/fabtests/fault/.libs
 if [ "$domain" = adr ]; then
 	on_fsdax="-C /mnt/fsdax RPMEM_SHADOW_LIB=$RPMEM_SHADOW_LIB
@@ -136,7 +136,7 @@ else
 		RPMEM_POOL="$dax" "$cut" -c -n 5
 fi
 
-# An RDMA device without hardware.
+# Set up an RDMA device without hardware.
 note "RDMA"
 rxe_netdev
 t "rxe" rdma link add rxe0 type rxe netdev eth0
@@ -144,7 +144,7 @@ sleep 1
 t "ibv_devinfo" sh -c 'ibv_devinfo -d rxe0 | grep PORT_ACTIVE'
 t "libfabric's verbs" sh -c 'fi_info -p verbs | grep "domain: rxe0"'
 
-# both SERVER CLIENT: run both; the result is the client's
+# both SERVER CLIENT: run both; the result is the client's exit status
 both() {
 	sh -c "$1" >$out.server 2>&1 &
 	server=$!

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# Judges the packets of durable writes in trace.sh's kernel trace.
+# Judges the packets of durable writes in the kernel trace of trace.sh.
 #
 # awk -v method=fence|native|agent -f trace.awk LOG
 #
-# A mark "durable ADDR LEN" stands before each write, and "over" behind the
-# last; the packets of a write are those up to the next mark. Prints "ok - " or
-# "not ok - " for each kind of fault over all writes, with the first write that
-# has it, and the number of writes. Packets with one number count once.
+# A mark "durable ADDR LEN" precedes each write, and "over" follows the last
+# one. The packets of a write are those up to the next mark. For each kind of
+# fault, over all writes, prints "ok - " or "not ok - " with the first faulty
+# write, and the number of writes. Packets with the same number count once.
 
-# The kernel prints bytes as on the wire, most significant first: swap each
-# word. No number here exceeds 2^53.
+# The kernel prints bytes in wire order, most significant first: swap each word.
+# No number in this script exceeds 2^53.
 function word(text,    i, value) {
 	sub(/^0x/, "", text)
 	while (length(text) < 8)
@@ -73,7 +73,7 @@ function end() {
 		fault("one round trip")
 }
 
-# All packets to the target use one connection.
+# All packets to the target must use one connection.
 function same_connection(qp) {
 	if (to_target == "")
 		to_target = qp
@@ -88,7 +88,7 @@ function write_packet(op, qp) {
 		fault("behind the writes")
 	if (answered || replies)
 		after = 1
-	if (op == 6 || op == 10) { # first or only: these carry the address
+	if (op == 6 || op == 10) { # first or only packet: it has the address
 		if (place("va") < from || place("va") + word(field("len")) > to)
 			fault("inside the range")
 		written += word(field("len"))
@@ -116,7 +116,7 @@ function read_packet(qp,    len) {
 	reads++
 }
 
-# The FLUSH type takes 4 bytes in front of the address.
+# In a FLUSH its type, 4 bytes, precedes the address.
 function flush_packet(qp,    at, len) {
 	at = word(field("val")) * 4294967296 + word(field("rkey"))
 	len = word(field("flen"))
@@ -130,14 +130,14 @@ function flush_packet(qp,    at, len) {
 		fault("behind the writes")
 	if (at != from || at + len != to)
 		fault("all of the range")
-	if (word(field("vah")) != 3) # both types, for a range
+	if (word(field("vah")) != 3) # must be both types, for a range
 		fault("to persistence, and seen by all")
 	if (answered)
 		after = 1
 	flushes++
 }
 
-# A message counts with its last packet.
+# Count a message at its last packet.
 function send_packet(op, qp) {
 	seen = seen " send"
 	if (method != "agent") {
@@ -171,7 +171,8 @@ function send_packet(op, qp) {
 / tx: / && writes {
 	op = field("op") + 0
 	qp = field("qpn")
-	# A queue pair retransmits a packet after a silence.
+	# A queue pair retransmits a packet that nobody has acknowledged in
+	# time.
 	if (op != 17 && sent[op, qp, field("psn")]++)
 		next
 	if (op >= 6 && op <= 11)

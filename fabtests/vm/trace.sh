@@ -4,16 +4,17 @@
 # shellcheck disable=SC2154
 
 tracing=/sys/kernel/tracing
-# rxe_xmit_packet(qp, pkt, skb): pkt->hdr, at 24, is the packet's header:
-# opcode, queue pair, number, and for writes and reads address, key, length; in
-# a FLUSH these are 4 bytes later.
+# rxe_xmit_packet(qp, pkt, skb): pkt->hdr, at offset 24, points to the packet's
+# header: opcode, queue pair and number, and for writes and reads address, key
+# and length. In a FLUSH these three are 4 bytes later.
 probe='p:tx rxe_xmit_packet op=+0(+24(%si)):u8 qpn=+4(+24(%si)):x32
 	psn=+8(+24(%si)):x32 vah=+12(+24(%si)):x32 val=+16(+24(%si)):x32
 	rkey=+20(+24(%si)):x32 len=+24(+24(%si)):x32
 	flen=+28(+24(%si)):x32'
 
 # Each change of probes changes the kernel's code, which an emulated processor
-# may miss: set the probe once, without the scheduler's, and keep it.
+# may miss. So set the probe only once, without the scheduler's probes, and keep
+# it.
 probed() {
 	mount -t tracefs trace $tracing 2>/dev/null
 	echo 0 >$tracing/tracing_on
@@ -22,7 +23,8 @@ probed() {
 		echo 1 >$tracing/events/kprobes/tx/enable
 }
 
-# traced METHOD SIZE VARIABLE...: 256 durable writes, each with a mark before it
+# traced METHOD SIZE VARIABLE...: make 256 durable writes, with a mark before
+# each
 traced() {
 	method=$1 size=$2
 	shift 2
@@ -50,13 +52,13 @@ note "packets"
 probed >$out 2>&1
 if report "$([ $? = 0 ] && echo ok || echo not ok)" "a probe where rxe transmits"
 then
-	# Placement and fence of rxe are declared, not measured.
+	# The placement and the fence of rxe are declared, not measured.
 	printf '%s\n' '[host]' 'assert placement = dma-memory' \
 		'assert fence = yes' >/tmp/by-dma
 	for size in 64 4096; do
 		packets agent-clwb $size FI_OFI_RPMEM_NATIVE=0
 		[ ! -x flush ] || packets native $size
-		# Small writes would go inside requests, fence or not.
+		# Keep small writes out of requests: they would need no fence.
 		packets fence $size FI_OFI_RPMEM_INLINE=0 FI_OFI_RPMEM_NATIVE=0 \
 			FI_OFI_RPMEM_OPERATOR=/tmp/by-dma
 	done

@@ -1,12 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# trace.awk accepts the packets that the methods send, and refuses all others.
+# trace.awk accepts the packets that each method sends, and refuses all others.
 set -u
 here=${srcdir:-.}/fabtests/vm
 log=trace.$$
 trap 'rm -f $log $log.out $log.bad' EXIT
 
-# The range of all cases: 128 bytes at 0x7f1234567000. Numbers are as on the wire.
+# All cases use the range of 128 bytes at 0x7f1234567000. Numbers are in wire
+# order.
 mark() { echo " b-1 [000] ..... 1.0: tracing_mark_write: durable 139716164218880 128"; }
 psn=0
 packet() { # OPCODE QP [LOW_HALF_OF_ADDRESS LENGTH]
@@ -38,10 +39,10 @@ good() { # METHOD NAME; the log is standard input
 		! grep '^not ok' $log.out && return
 	echo "FAIL: $1, $2 is refused"
 	cat $log.out
-	touch $log.bad # a pipe cannot set variables of this shell
+	touch $log.bad # variables set in a pipe are lost
 }
 
-bad() { # METHOD NAME RULE: refused for this rule, perhaps for others too
+bad() { # METHOD NAME RULE: must break this rule, and may break others
 	cat >$log
 	judge "$1"
 	grep -q "^not ok - $1: $3" $log.out && return

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# The recipes of docs/operating.md for wires that others can read: WireGuard and
-# IPsec between two network namespaces; sourced by tests.sh.
-# shellcheck shell=sh
+# The recipes of docs/operating.md for networks on which others can read:
+# WireGuard and IPsec between two network namespaces; sourced by tests.sh.
 
 near=10.9.4.1 far=10.9.4.2 key_file=/tmp/secret
 ip netns add far
@@ -15,8 +14,8 @@ ip -n far link set lo up
 head -c 3000000 /dev/urandom >/tmp/sent
 
 # carried NAME ADDRESS COMMAND...: a copy from the other namespace to a daemon
-# on the address succeeds, and the command, which prints bytes of the tunnel, has
-# counted them.
+# at ADDRESS succeeds, and COMMAND, which prints the tunnel's byte count, has
+# counted its bytes.
 carried() {
 	name=$1 address=$2
 	shift 2
@@ -59,7 +58,7 @@ wireguard() {
 }
 wg_bytes() { wg show wg0 transfer | awk '{ print $2 }'; }
 
-# ipsec FROM TO SPI in|out [-n NAMESPACE]: one direction, at one of its ends
+# ipsec FROM TO SPI in|out [-n NAMESPACE]: set up one direction at one end
 ipsec() {
 	from=$1 to=$2 spi=$3 direction=$4
 	shift 4
@@ -88,6 +87,6 @@ long "WireGuard" wireguard && carried WireGuard 10.9.5.1 wg_bytes
 long "IPsec" both_ways && carried IPsec $near ipsec_bytes
 ip link delete near
 ip netns delete far
-# libfabric 2.1 over verbs reads the address of each interface, and this one has
-# none of AF_PACKET: a segmentation fault.
+# For libfabric 2.1 over verbs: it reads the link address of each interface, and
+# this tunnel has none, which ends in a segmentation fault.
 ip link delete wg0

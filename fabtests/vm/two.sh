@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# Two machines on a network of their own: the one with the memory dies, and
+# Two machines on a separate network. The machine with the memory dies and
 # restarts; sourced by guest.sh.
-# shellcheck shell=bash
 
-# on_net MAC OPTION: options that join a machine to the network
+# on_net MAC OPTION: add options that connect a machine to the network
 on_net() {
 	options+=(-netdev "socket,id=net,$2"
 		-device "virtio-net-pci,netdev=net,mac=52:54:00:00:00:$1,romfile=")
 }
 
-# machine_with_memory SUITE LIFE
+# machine_with_memory SUITE LIFE: start the target's machine
 machine_with_memory() {
 	local role=-target options=()
 
@@ -19,12 +18,12 @@ machine_with_memory() {
 	machine "$1" adr "rp.stage=target rp.life=$2" "${options[@]}"
 }
 
-# noted FILE TEXT: is there a note that ends so?
+# noted FILE TEXT: does FILE have a note that ends with TEXT?
 noted() {
 	tr -d '\r' <"$1" 2>/dev/null | grep -q "^# .*$2\$"
 }
 
-# until_noted FILE TEXT: while both machines run
+# until_noted FILE TEXT: wait for a note, as long as both machines run
 until_noted() {
 	local start=$SECONDS
 
@@ -35,15 +34,15 @@ until_noted() {
 	done
 }
 
-# two SUITE
+# two SUITE: run and judge both machines
 two() {
 	local suite=$1 start=$SECONDS port options role console results
 	local name="$suite, two machines" initiators
 
 	rm -f "$work/board"
 	truncate -s 1M "$work/board"
-	# The listening machine accepts the other one again. A port in use ends
-	# it at once.
+	# The listening machine is kept when the other one restarts. It ends at
+	# once if its port is in use: then try another port.
 	for _ in 1 2 3 4 5; do
 		new_nvdimms
 		nvdimm=$work/other role=-initiator options=()
@@ -82,7 +81,7 @@ two() {
 			unplug
 		done
 	fi
-	follower=$child child=$other # the survivor is watched
+	follower=$child child=$other # watch the initiator's machine
 	console=$build/$suite-adr-initiator.console results=$initiators
 	watch
 	other=

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# The provider over verbs, both processes on one rxe, which places by CPU
-# through the kernel's mapping; it can register devdax only.
-# shellcheck shell=sh
+# The provider over verbs, with both processes on one rxe device. rxe writes by
+# the CPU through the kernel's mapping, and can register only devdax.
 
-# The chosen method: FLUSH if libibverbs and rxe have it.
+# The method that the provider must choose: native if libibverbs and rxe have
+# FLUSH.
 by=$dax_by
 [ ! -x flush ] || by=native
-# Variables that ofi_rxm needs over rxe: see docs/guarantees.md, "Over verbs".
+# Variables that ofi_rxm needs over rxe: docs/guarantees.md, "Over verbs".
 over="env -C /root/disk RPMEM_BASE=verbs RPMEM_NODE=10.9.0.1 RPMEM_POOL=$dax
 	RPMEM_FSDAX=/mnt/fsdax RPMEM_METHOD=$by
 	FI_OFI_RXM_USE_SRX=1 FI_UNIVERSE_SIZE=4"
 device=$here/fabtests/fault/device
 private_conn=$here/fabtests/functional/private_conn
-# Hide the device's FLUSH; the method that then makes devdax durable.
+# Hide the device's FLUSH. Then this method makes devdax durable.
 by_cpu="FI_OFI_RPMEM_NATIVE=0 RPMEM_METHOD=$dax_by"
 
-# row METHOD CLASS STATEMENT...: the method that the operator's statements lead
-# to, without the device's FLUSH
+# row METHOD CLASS STATEMENT...: without the device's FLUSH, the operator's
+# statements must lead to this method and class
 row() {
 	how=$1 class=$2
 	shift 2
@@ -27,7 +27,7 @@ row() {
 		RPMEM_CLASS="$class" "$device" "the method"
 }
 
-# probed METHOD CASES VARIABLE...: check the kernel's write-backs
+# probed METHOD CASES VARIABLE...: check which bytes the kernel wrote back
 probed() {
 	how=$1 cases=$2
 	shift 2
@@ -39,7 +39,7 @@ probed() {
 	tap "verbs, written back by $how" sh -c "cat /tmp/flushed; exit $code"
 }
 
-# The provider uses FLUSH if libibverbs and rxe have it; else the agent.
+# The provider uses FLUSH if libibverbs and rxe have it, else the agent.
 by_device() {
 	probed $by 9
 	if [ $by = native ]; then
@@ -55,7 +55,7 @@ by_device() {
 	fi
 }
 
-# pingpong PROVIDER: messages between two connected endpoints of it
+# pingpong PROVIDER: send messages between two of its connected endpoints
 pingpong() {
 	set -- timeout 300 fi_pingpong -p "$1" -e msg -d rxe0 -I 20 -S 65536
 	"$@" >$out.server 2>&1 &
@@ -69,15 +69,15 @@ pingpong() {
 }
 
 note "the provider over verbs"
-# Unlayered capabilities are the base's own, and work as they do there.
+# Capabilities that the provider does not layer are the base's, unchanged.
 if [ "$domain" = adr ]; then
 	long "verbs, connected endpoints" pingpong verbs
 	long "verbs, connected endpoints, under us" pingpong "verbs;ofi_rpmem"
 fi
-# Placement and fence of rxe are declared, not measured.
+# The placement and the fence of rxe are declared, not measured.
 printf '%s\n' '[host]' 'assert placement = dma-memory' 'assert fence = yes' \
 	>/tmp/by-dma
-# Power cuts are judged by the shadow of what the agent has flushed.
+# Simulated power cuts: the shadow has the bytes that the agent has flushed.
 shadow="FI_OFI_RPMEM_NATIVE=0 RPMEM_SHADOW_LIB=$RPMEM_SHADOW_LIB"
 no_flush="$shadow RPMEM_FAULT=skip-flush RPMEM_EXPECT_LOSS=1"
 # shellcheck disable=SC2086

@@ -17,7 +17,7 @@ import sys
 
 PAGE = 4096
 RDX, RSI, RDI, RIP = 3, 4, 5, 16
-# First instructions without an effect: the guest continues behind them.
+# First instructions without an effect: the guest can continue after them.
 NOTHING = {bytes.fromhex("f30f1efa"): 4, bytes.fromhex("0f1f440000"): 5}
 
 
@@ -56,7 +56,7 @@ class GdbServer:
     def send(self, text):
         data = text.encode()
         try:
-            # A packet also acknowledges the packets received before it.
+            # A packet also acknowledges all packets received before it.
             self.sock.sendall(b"+$%s#%02x" % (data, sum(data) & 255))
         except ConnectionError:
             raise Gone from None
@@ -136,8 +136,8 @@ class Follower:
         while left:
             n = min(left, 2048, PAGE - source % PAGE)
             got = self.server.memory(source, n)
-            # A user page that is not mapped is fetched by the kernel, and
-            # nothing is stored before.
+            # If a user page is not mapped, the kernel fetches it, and nothing
+            # is stored before that.
             if got is not None:
                 self.medium[at:at + n] = got
             at, source, left = at + n, source + n, left - n
@@ -162,7 +162,8 @@ class Follower:
 
     def follow(self):
         server = self.server
-        # Single registers require a client that reads their description.
+        # A client that reads single registers must read their description
+        # first.
         server.ask("qSupported:xmlRegisters=i386")
         server.ask("qXfer:features:read:target.xml:0,ffb")
         for addr in self.at:
