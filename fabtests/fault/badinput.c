@@ -350,7 +350,7 @@ static const char *check_lies(struct duo *d)
 	const struct {
 		struct rp_wire_range range;
 		int status;
-		bool ends; /* does the connection end? */
+		bool ends; /* the message ends the connection */
 	} cases[] = {
 		{{key, addr, 64}, RP_ST_OK, false},
 		{{key, addr + PAIR_POOL - 63, 64}, RP_ST_RANGE, false},

@@ -276,7 +276,7 @@ int main(void)
 	duo_env("RPMEM_FAULT_MS", "6000");
 	duo_case("a slow disk is not a dead target", slow_disk);
 	duo_faults("fail-flush");
-	duo_env("FI_OFI_RPMEM_TIMEOUT", "30000"); /* no silent target */
+	duo_env("FI_OFI_RPMEM_TIMEOUT", "30000"); /* no target falls silent */
 	duo_case("a failed flush is reported, and persists", failing_disk);
 	return tap_done();
 }

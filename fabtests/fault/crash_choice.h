@@ -25,7 +25,7 @@ struct choices {
 	size_t at;  /* number of choices made so far in this run */
 	size_t len; /* number of choices in path */
 	uint8_t path[CHOICE_MAX];
-	uint64_t open[CHOICE_MAX]; /* ALL: untried possibilities */
+	uint64_t open[CHOICE_MAX]; /* ALL: possibilities not tried yet */
 };
 
 void choices_all(struct choices *c);

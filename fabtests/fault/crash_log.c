@@ -72,18 +72,18 @@ static const struct cell {
 static struct world {
 	const struct cell *cell;
 	uint32_t layout;
-	const char *next; /* remaining steps of the program */
+	const char *next; /* steps of the program still to do */
 	struct model *model;
 	uint8_t *mem;
 	uint64_t key, now, rng;
 	struct node node[2];
-	unsigned int ignored[2]; /* ignored events, by machine */
+	unsigned int ignored[2]; /* unread events, by machine */
 	bool exploring, checking;
 	struct rpmem_pool_op *ended[OPS];
 	unsigned int nended;
-	struct fi_rma_iov open[OPS]; /* written, not committed */
+	struct fi_rma_iov open[OPS]; /* ranges written, not committed */
 	unsigned int nopen;
-	uint64_t high; /* end of the highest write */
+	uint64_t high; /* end of the highest write so far */
 	struct rpmem_log *log;
 	struct rpmem_log_op ops[ENTRIES];
 	unsigned int nops, submitted, acked;
@@ -599,7 +599,7 @@ struct act {
 		ACT_POLL,
 		ACT_TARGET
 	} kind;
-	unsigned int wire, n; /* messages that arrive first */
+	unsigned int wire, n; /* messages that arrive before it */
 };
 
 static size_t all_acts(struct act *out)

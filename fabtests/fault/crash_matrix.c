@@ -50,7 +50,7 @@ enum outcome {
 	OUT_WRONG, /* a valid pair broke another promise */
 	OUT_CAUGHT,
 	OUT_MISSED, /* a forbidden pair lost no bytes */
-	OUT_CUT,    /* not explored to the end */
+	OUT_CUT,    /* a search not explored to its end */
 };
 
 /* Shared between the worker processes. */
@@ -78,7 +78,7 @@ struct shared {
 
 static struct {
 	const char *tsv, *forbidden, *json, *cell, *method, *replay;
-	uint64_t seed, random, max, given; /* given: set by --max */
+	uint64_t seed, random, max, given; /* given: from --max */
 	unsigned int jobs, share;
 	int program, variant;
 	bool verbose, all, quick, power, conn, weaken;

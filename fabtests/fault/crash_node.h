@@ -24,7 +24,8 @@ struct node {
 	/* For connected endpoints; ep is the initiator's endpoint. */
 	struct fid_eq *eq;
 	struct fid_pep *pep;
-	struct fid_ep *served[NODE_SERVED]; /* by the initiator's machine */
+	/* Endpoints of accepted connections, by the initiator's machine. */
+	struct fid_ep *served[NODE_SERVED];
 };
 
 extern const struct pmsim_ops *pmsim;
@@ -59,7 +60,7 @@ bool nodes_reset(const struct pmsim_cfg *cfg, bool keep);
 void node_open(struct node *n, unsigned int machine, const void *name);
 void node_name(const struct node *n, void *name);
 void node_peer(struct node *n, const void *name);
-/* Register mem as persistent memory. */
+/* Register mem for remote access, as persistent memory. */
 void node_register(struct node *n, void *mem, size_t len);
 void node_close(struct node *n);
 

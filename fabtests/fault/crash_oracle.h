@@ -33,8 +33,8 @@ struct oracle_op {
 	bool unsure;	     /* failed with indeterminate outcome */
 	enum oracle_state state;
 	uint64_t key;
-	unsigned int conn;	    /* the initiator's connection */
-	unsigned int posted, ended; /* steps */
+	unsigned int conn;	    /* connection that the initiator used */
+	unsigned int posted, ended; /* steps in which it was posted, ended */
 	uint8_t bytes[CRASH_BYTES];
 };
 
@@ -50,14 +50,14 @@ struct oracle {
 	const struct oracle_op *must[CRASH_BYTES][CRASH_INITS];
 	enum oracle_phase acked[CRASH_BYTES][CRASH_INITS];
 	unsigned int nmust;
-	enum oracle_phase phase; /* the present phase */
-	unsigned int noticed;	 /* step in which AFTER began */
+	enum oracle_phase phase; /* phase of the run now */
+	unsigned int noticed;	 /* step in which ORACLE_AFTER began */
 	/*
 	 * By initiator: the step in which the target first refused the class;
 	 * 0: none.
 	 */
 	unsigned int refused[CRASH_INITS];
-	bool unflushed; /* region closed in the window */
+	bool unflushed; /* region closed in ORACLE_WINDOW */
 };
 
 void oracle_start(struct oracle *o, const struct crash_cell *cell,

@@ -331,8 +331,8 @@ const size_t crash_nthen = sizeof(crash_then) / sizeof(*crash_then);
 
 /*
  * Programs of writes that travel in messages, judged one by one. They contain
- * no plain write, and no write that the provider would send by RDMA: the first
- * of a session, or one next to an outstanding write.
+ * no plain write, and no write that the provider would send by RDMA (in a new
+ * session, or while another write is outstanding).
  */
 const struct crash_prog crash_send_single[] = {
 	{.name = "two messages, two lines", A(WC(0, 64), WC(64, 64))},

@@ -24,7 +24,7 @@ struct wr {
 	uint64_t wr_id;
 	unsigned int flags;
 	size_t off, len;
-	const void *buf; /* WRITE, RING: the bytes */
+	const void *buf; /* WRITE, RING: the bytes to write */
 	uint64_t value;
 	bool done;
 	enum ibv_wc_status status;
@@ -47,7 +47,7 @@ struct shim_world {
 	struct choices *c;
 	enum crash_trace trace;
 	struct crash_stats *st;
-	struct model_cfg truth; /* the cell's hardware */
+	struct model_cfg truth; /* hardware of the cell */
 	struct model *model;
 	uint8_t *mem;
 	struct oracle o;

@@ -19,7 +19,7 @@
 #define TICKS_MAX 60
 /* The least time between two readings of connection events by the provider. */
 #define LOOKED_AT (2 * MS)
-/* More than FI_OFI_RPMEM_TIMEOUT. */
+/* A stop of the target, longer than FI_OFI_RPMEM_TIMEOUT. */
 #define STOPPED (1500 * MS)
 /* Longest durable write that travels in one message with cell->apart. */
 #define APART_MAX 8

@@ -25,8 +25,8 @@ enum {
 /* Acknowledged bytes that stay durable when a fact weakens. */
 enum crash_spared {
 	CRASH_SPARES_NONE,
-	CRASH_SPARES_EARLIER, /* bytes acknowledged before that */
-	CRASH_SPARES_ALL,     /* all, whenever acknowledged */
+	CRASH_SPARES_EARLIER, /* bytes acknowledged before it weakens */
+	CRASH_SPARES_ALL,     /* bytes acknowledged at any time */
 };
 
 /* The true hardware, and the target's beliefs about it. */
@@ -38,7 +38,7 @@ struct crash_cell {
 	bool data;	       /* writes carry remote CQ data */
 	bool alone;	       /* one initiator with one connection */
 	bool send;	       /* writes travel in messages */
-	bool apart;	       /* requests carry only the smallest */
+	bool apart;	       /* requests carry only the smallest writes */
 	bool conn;	       /* endpoints of programs are connected */
 	/*
 	 * A value of enum verdict_send: messages stay in their receive buffers,
@@ -79,16 +79,16 @@ struct crash_prog {
 	const char *name;
 	unsigned int n[CRASH_INITS];
 	struct crash_op op[CRASH_INITS][CRASH_OPS];
-	unsigned int restarts;	    /* restarts of the target, at most */
-	unsigned int breaks;	    /* lost queue pairs (verbs shim) */
-	unsigned int cuts;	    /* lost private connections */
-	unsigned int stops;	    /* the target stops beyond the timeout */
-	unsigned int removes;	    /* addresses removed, and inserted again */
-	unsigned int rekeys;	    /* new registrations at the target */
-	bool late;		    /* initiators may learn of a cut later */
-	unsigned int disk_failures; /* failing msyncs of the target */
-	bool dies;		    /* the target dies for good */
-	bool weakens;		    /* only if a fact weakens */
+	unsigned int restarts; /* restarts of the target, at most */
+	unsigned int breaks;   /* verbs shim: lost queue pairs, at most */
+	unsigned int cuts;     /* lost private connections, at most */
+	unsigned int stops;    /* the target stops beyond the timeout */
+	unsigned int removes;  /* addresses removed and reinserted, at most */
+	unsigned int rekeys;   /* reregistrations by the target, at most */
+	bool late;	       /* initiators may learn of a cut later */
+	unsigned int disk_failures; /* msyncs that fail, at most */
+	bool dies;		    /* the target dies and never restarts */
+	bool weakens;		    /* run only if a fact weakens */
 	bool wide;		    /* long: only to examine the provider */
 	bool deep; /* long: only if a CPU places writes, in order */
 	bool cold; /* no session yet, key not confirmed */
@@ -101,7 +101,7 @@ struct crash_prog {
 
 enum crash_result {
 	CRASH_OK,
-	CRASH_PRUNED, /* another run visits its states */
+	CRASH_PRUNED, /* its states are visited by another run */
 	CRASH_LOST,   /* acknowledged bytes may be lost */
 	CRASH_WRONG,  /* another promise is broken; why says which */
 };
@@ -110,7 +110,7 @@ struct crash_stats {
 	uint64_t runs, steps, acked; /* acked: commits that succeeded */
 	uint64_t failed;	     /* commits that failed */
 	uint64_t breaks, restarts;
-	uint64_t acked_weak; /* acked after the target noticed */
+	uint64_t acked_weak; /* commits acknowledged after the target noticed */
 };
 
 /*

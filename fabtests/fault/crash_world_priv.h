@@ -45,8 +45,8 @@ struct world {
 	uint8_t target_name[NODE_NAME];
 	struct model *model;
 	uint8_t *mem;
-	uint64_t key;		     /* key of the present registration */
-	uint64_t known[CRASH_INITS]; /* key that each initiator knows */
+	uint64_t key;		     /* key of the target's registration */
+	uint64_t known[CRASH_INITS]; /* key that each initiator has */
 	uint64_t addr;		     /* remote_addr of w.mem */
 	unsigned int ninits;
 	unsigned int cuts, stops, removes, restarts, rekeys, disk_failures,
@@ -55,7 +55,7 @@ struct world {
 	unsigned int ignored[MACHINES];
 	bool begun, flushing, dead, weakened, noticed;
 	enum crash_result seen;	   /* result of checks within flushes */
-	bool stalled[CRASH_INITS]; /* next call waits for completions */
+	bool stalled[CRASH_INITS]; /* next call must wait for a completion */
 	struct oracle o;
 	/*
 	 * Sleep set: actions that another run has already tried from this
@@ -86,7 +86,7 @@ void connect_again(unsigned int i);
 
 /* Make the file whose changes announce changed facts. */
 void facts_setup(void);
-/* Call before the target opens. */
+/* Prepare the facts of a run. Call before the target opens. */
 void facts_start(void);
 int facts_find(struct rp_facts *facts);
 void act_weaken(void);

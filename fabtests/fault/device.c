@@ -278,7 +278,7 @@ static const char *check_descriptors(struct duo *d)
 	POST(&s, fi_write(s.ep, out, sizeof(out), fi_mr_desc(from), s.peer,
 			  c.pool_addr, c.pool_key, out));
 	ENDS_WELL(&s);
-	/* Requests too long for fi_inject(). */
+	/* A commit of 200 ranges: its request is too long for fi_inject(). */
 	for (int i = 0; i < 200; i++)
 		many[i] = (struct fi_rma_iov){c.pool_addr + i * 20, 8,
 					      c.pool_key};

@@ -22,7 +22,7 @@ struct duo {
 	} spare[DUO_SPARES];
 	int nspare;
 	int card_fd;   /* pipe with the target's card */
-	char pool[32]; /* temporary, or RPMEM_POOL */
+	char pool[32]; /* temporary pool, or RPMEM_POOL */
 	char port[8];  /* of the first target, and of its restarts */
 };
 

@@ -6,7 +6,7 @@
 
 const struct lie false_target_cases[] = {
 	{.name = "the truth", .want = 0},
-	/* No connection is accepted. */
+	/* Cases in which the target accepts no connection. */
 	{.name = "no reply to HELLO", .want = RP_ST_TIMEOUT, .how = DEAF},
 	{.name = "a rejection without bytes",
 	 .want = RP_ST_LOST,

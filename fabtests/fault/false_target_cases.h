@@ -19,7 +19,7 @@ enum how {
 
 enum what {
 	ANSWER,	      /* one REPLY to each REQUEST */
-	SILENT,	      /* no REPLY to a REQUEST */
+	SILENT,	      /* never a REPLY */
 	OTHER_TOKENS, /* endless REPLYs with unknown tokens */
 	TWICE,	      /* the same REPLY many times */
 	INFOS,	      /* INFO instead of a REPLY */

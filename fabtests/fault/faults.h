@@ -44,12 +44,13 @@ struct world {
 	struct card card;
 
 	/* Commands to both sides. */
-	_Atomic int msync_error;	   /* of the next msync; or 0 */
-	atomic_bool msync_failed;	   /* since registration */
-	atomic_bool register_anew;	   /* to the target: reregister */
+	_Atomic int msync_error; /* errno of the next msync, or 0 */
+	/* An msync has failed since the region was registered. */
+	atomic_bool msync_failed;
+	atomic_bool register_anew; /* the target must reregister its region */
 	_Atomic uint32_t alloc_ppm[SIDES]; /* failing allocations per million */
 	atomic_bool no_fds[SIDES];
-	atomic_bool cut; /* to the initiator: cut connections */
+	atomic_bool cut; /* the initiator must cut its connections */
 	atomic_bool stop;
 
 	_Atomic uint64_t next_value;

@@ -22,12 +22,12 @@
 
 #define MESSAGES    100000
 #define SIZE	    72
-#define CONNECTIONS 2000 /* connections to each port */
+#define CONNECTIONS 2000 /* unverified connections to each port */
 #define OPEN	    200	 /* number of connections that stay open */
 #define ROUNDS	    2
 #define TIMEOUT	    3000u      /* FI_OFI_RPMEM_TIMEOUT, ms */
 #define FLOOD_S	    20	       /* limit of one round, in s */
-#define GROWTH_KIB  (64 << 10) /* beyond an honest client's memory */
+#define GROWTH_KIB  (64 << 10) /* target's growth beyond an honest client's */
 #define LEAK_KIB    (16 << 10) /* of the second round beyond the first */
 
 enum flood {
@@ -47,7 +47,7 @@ static const struct {
 	bool daemon; /* the target is fi_rpmemd */
 	enum flood flood;
 	unsigned int burst; /* messages in a burst; 0: endless */
-	bool memory;	    /* judge the target's memory */
+	bool memory;	    /* judge the target's memory use */
 } rows[] = {
 	{"a program's memory bears messages of 72 bytes", false, UNTAGGED, 256,
 	 true},

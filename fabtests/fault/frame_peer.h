@@ -12,9 +12,9 @@
 #include "core/wire.h"
 #include "functional/pair.h"
 
-/* Length limit of private data. */
+/* Longest private data of a connection, in bytes. */
 #define FRAME_DATA 256
-/* Length limit of messages. */
+/* Longest message, in bytes. */
 #define FRAME_MAX 16384
 
 struct frame_peer;
@@ -46,7 +46,7 @@ struct frame_peer {
 enum frame_state {
 	FRAME_CONNECTING,
 	FRAME_UP,
-	FRAME_ENDED, /* refused, lost or shut down */
+	FRAME_ENDED, /* the connection was refused, lost or shut down */
 };
 
 struct frame_conn {
@@ -55,11 +55,11 @@ struct frame_conn {
 	int fd;
 	enum frame_state state;
 	bool was_up;
-	int err; /* errno of the end */
+	int err; /* why the connection ended: an errno */
 	/* Private data that the peer sent with its accept or reject. */
 	uint8_t data[FRAME_DATA];
 	size_t data_len;
-	unsigned int placed; /* acknowledged writes */
+	unsigned int placed; /* writes acknowledged by the peer */
 	uint8_t *sink;	     /* buffer of the outstanding read */
 	size_t sink_len;
 	/*

@@ -15,19 +15,16 @@
 #define SLOTS	   256	/* honest slots, a cache line each */
 #define TARGET_FDS 1024 /* limit of the target's descriptors */
 
-/*
- * The target's regions. Each lies between two inaccessible pages. "key": the
- * hostile peer has the region's key.
- */
+/* The target's regions. Each lies between two inaccessible pages. */
 enum {
 	R_HONEST,     /* file of the honest initiator */
-	R_READONLY,   /* file, key with read-only access */
-	R_FILE,	      /* file, key */
-	R_PMEM,	      /* emulated persistent memory, key */
-	R_FILE_OTHER, /* file, no key */
+	R_READONLY,   /* file; the peer has a read-only key */
+	R_FILE,	      /* file; the peer has its key */
+	R_PMEM,	      /* emulated persistent memory; the peer has its key */
+	R_FILE_OTHER, /* file; the peer lacks its key */
 	R_PMEM_OTHER,
-	R_VOLATILE, /* not persistent, key */
-	R_STALE,    /* deregistered, key */
+	R_VOLATILE, /* not persistent; the peer has its key */
+	R_STALE,    /* deregistered; the peer has its key */
 	R_COUNT,
 };
 
@@ -39,14 +36,14 @@ struct region {
 /* The target's report about its own state. */
 struct audit {
 	unsigned int fds;
-	uint64_t rss;	  /* bytes */
+	uint64_t rss;	  /* resident memory, bytes */
 	uint64_t changed; /* bytes changed that peers may not change */
 	uint64_t flushed_elsewhere; /* msyncs of regions without a known key */
 };
 
 /* Shared by all processes of a run. */
 struct world {
-	char base[32]; /* "tcp" */
+	char base[32]; /* name of the base, as "tcp" */
 	uint64_t seed;
 	bool sanitized; /* freed memory is kept, all is slower */
 
@@ -62,14 +59,14 @@ struct world {
 	_Atomic uint64_t msyncs, msyncs_elsewhere;
 	atomic_bool stop;
 
-	/* The honest initiator. */
+	/* Counters and state of the honest initiator. */
 	_Atomic uint64_t commits, failed, honest_seen;
 	_Atomic uint64_t slowest; /* longest commit since the last reset, ns */
 	_Atomic uint64_t begun;	  /* start of the outstanding commit, ns */
-	_Atomic uint32_t status;  /* status of the last failure */
+	_Atomic uint32_t status;  /* status of the last failed commit */
 	_Atomic uint64_t acked[SLOTS];
 
-	/* The hostile peer. */
+	/* Counters and state of the hostile peer. */
 	_Atomic uint64_t sent, answers;
 	char says[200]; /* failure of the hostile peer itself */
 };

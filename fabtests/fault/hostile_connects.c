@@ -203,7 +203,7 @@ static void half_open(void)
 	await_honest_commits(20);
 }
 
-/* Open and close complete connections, hundreds at once. */
+/* Complete connections by the hundred, all at once, with requests. */
 static void many_sessions(void)
 {
 	struct frame_conn *c[MANY];

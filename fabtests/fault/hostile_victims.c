@@ -32,7 +32,8 @@ __attribute__((visibility("default"))) int msync(void *addr, size_t len,
 		real = (int (*)(void *, size_t, int))dlsym(RTLD_NEXT, "msync");
 	if (world) {
 		atomic_fetch_add(&world->msyncs, 1);
-		for (int r = R_HONEST; r <= R_FILE; r++) /* regions in files */
+		/* The regions in files whose keys some peer has. */
+		for (int r = R_HONEST; r <= R_FILE; r++)
 			known |= from >= base_of[r] && len <= REGION_LEN &&
 				 from + len <= base_of[r] + REGION_LEN;
 		if (!known)

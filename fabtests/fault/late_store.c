@@ -42,7 +42,7 @@ enum old {
 static const struct {
 	const char *name;
 	size_t len;  /* bytes of a write; 0: no write */
-	bool atomic; /* an atomic with operation op */
+	bool atomic; /* an atomic of kind op */
 	enum fi_op op;
 	bool fetch;
 	bool durable; /* FI_COMMIT_COMPLETE; or a commit follows */
@@ -127,7 +127,7 @@ static const char *const renewal_names[RENEWALS] = {
 
 /* The moment at which the stopped target continues. */
 enum moment {
-	BEFORE,	      /* before the renewal is posted */
+	BEFORE,	      /* before the renewal's first call */
 	AFTER_WRITE,  /* after the renewal's first call */
 	AFTER_COMMIT, /* after the renewal's second call */
 	MOMENTS,

@@ -95,7 +95,7 @@ struct way {
 		double posted;
 		bool outstanding;
 	} op[WINDOW];
-	unsigned int left; /* operations outstanding */
+	unsigned int left; /* writes outstanding */
 	size_t acked, failed;
 	double longest; /* longest time to a completion, s */
 	bool reported;

@@ -100,7 +100,7 @@ struct batch {
 	struct record r[BATCH];
 };
 
-static void *desc; /* descriptor of the records' memory */
+static void *desc; /* local descriptor of the records */
 static volatile uint8_t *acked;
 static uint64_t acked_count, acked_enough;
 

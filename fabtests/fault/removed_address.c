@@ -100,9 +100,11 @@ struct operation {
 	uint64_t *value;
 	/* The words that a commit covers. */
 	unsigned int commit_first, commit_count;
-	const struct operation *poison;	 /* failed operation that it covers */
-	const struct operation *vouched; /* successful commit that covers it */
-	uint64_t was;			 /* a fetch: the value to return */
+	/* The failed operation whose words this commit covers. */
+	const struct operation *poison;
+	/* The successful commit that covers this operation. */
+	const struct operation *vouched;
+	uint64_t was; /* a fetch: the value to return */
 	bool was_sure;
 	uint64_t operand, compare, result;
 	const struct operation *covers[MOST];
@@ -110,10 +112,10 @@ struct operation {
 };
 
 static struct word {
-	uint64_t value;			/* of the last successful operation */
-	uint64_t seq;			/* number of that operation */
-	bool sure;			/* a commit has covered the value */
-	const struct operation *poison; /* failed after that operation */
+	uint64_t value; /* value of the last successful operation */
+	uint64_t seq;	/* number of that operation */
+	bool sure;	/* a commit has covered the value */
+	const struct operation *poison; /* failed later than that operation */
 	struct operation *busy;		/* outstanding, changes the word */
 } words[WORDS];
 
@@ -403,7 +405,7 @@ static void start_op(void)
 	noutstanding++;
 }
 
-/* When a stopped target continues. */
+/* The time at which a stopped target is continued. */
 static double continue_at;
 
 static const char *cause_event(unsigned int events)

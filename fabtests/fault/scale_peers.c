@@ -12,7 +12,7 @@
 #include "fault/scale.h"
 
 #define FEW   16
-#define LIMIT 16384 /* bytes of one more peer */
+#define LIMIT 16384 /* bytes that one more peer may cost */
 #define BYTES 4096
 
 enum {

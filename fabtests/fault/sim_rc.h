@@ -31,7 +31,7 @@ struct sim_rc {
 	struct rp_rc rc;
 	struct rp_rc_recvs pool;	/* free receives */
 	TAILQ_HEAD(, sim_recv) waiting; /* messages that await a free receive */
-	struct fi_info *info;		/* its addresses are removed */
+	struct fi_info *info;		/* attributes without addresses */
 	struct fid_fabric *fabric;
 	struct fid_domain *domain;
 	struct fid_eq *eq;
@@ -50,7 +50,7 @@ struct sim_channel {
 	 * reply to the connection request.
 	 */
 	bool connected;
-	struct sim_recv *recvs; /* SIM_RECVS */
+	struct sim_recv *recvs; /* an array of SIM_RECVS receives */
 	unsigned int nrecvs;	/* of these, posted to the fabric */
 };
 
@@ -66,7 +66,7 @@ static inline struct sim_channel *sim_channel(struct rp_rc_channel *c)
 /* --- functions of sim_rc.c --- */
 
 extern const struct rp_rc_ops sim_rc_ops;
-extern struct host_sim rp_host_sim; /* host_sim.c */
+extern struct host_sim rp_host_sim; /* defined in host_sim.c */
 
 /* Post the receives of an enabled endpoint to the fabric. */
 int sim_recvs_open(struct sim_channel *fc);

@@ -25,9 +25,9 @@
 #define BED_PAUSE	     0.02
 
 enum bed_memory {
-	BED_FILE,     /* class power, agent-msync */
+	BED_FILE,     /* class power, method agent-msync */
 	BED_TMPFS,    /* class process */
-	BED_EMULATED, /* class none, agent-clwb */
+	BED_EMULATED, /* class none, method agent-clwb */
 	BED_MEMORIES,
 };
 extern const char *const bed_memory_names[BED_MEMORIES];
@@ -44,7 +44,7 @@ struct bed_op {
 
 struct bed_opts {
 	size_t len;		/* bytes of the region */
-	enum bed_memory memory; /* memory of the region */
+	enum bed_memory memory; /* kind of memory */
 	bool auto_progress;	/* FI_PROGRESS_AUTO on both sides */
 	unsigned int timeout;	/* FI_OFI_RPMEM_TIMEOUT, ms */
 	bool receives;		/* the target receives every message */
@@ -53,7 +53,7 @@ struct bed_opts {
 struct bed {
 	pid_t target;
 	bool stopped;
-	char path[64]; /* file of the region */
+	char path[64]; /* path of the region's file */
 	char *mem;     /* the region, mapped by the row */
 	size_t len;
 	int to, from; /* commands to the target, its replies */

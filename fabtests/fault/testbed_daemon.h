@@ -10,7 +10,7 @@ struct bed_daemon {
 	pid_t pid;
 	char secret_file[64], other_file[64], log_file[64], pool_file[64];
 	struct rp_secret secret, other; /* the daemon's secret; a wrong one */
-	struct rp_setup_target where;	/* target with the right secret */
+	struct rp_setup_target where;	/* address, with the right secret */
 	struct rp_setup_export export;
 };
 

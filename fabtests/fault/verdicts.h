@@ -20,16 +20,16 @@ enum verdict_send {
 	VERDICT_INLINE_NONE,	    /* copy, reply */
 	VERDICT_INLINE_CLWB,	    /* copy, clwb, sfence, reply */
 	VERDICT_INPLACE_CLWB,	    /* clwb of the receive buffer, reply */
-	VERDICT_INPLACE_FENCE,	    /* the initiator reads afterwards */
-	VERDICT_INPLACE_COMPLETION, /* no further step */
+	VERDICT_INPLACE_FENCE,	    /* copy nothing; the initiator reads */
+	VERDICT_INPLACE_COMPLETION, /* copy nothing, flush nothing */
 	VERDICT_SENDS
 };
 
 /* How a write b is ordered after a write a. */
 enum verdict_order {
 	VERDICT_ALONE,	   /* single write: there is no b */
-	VERDICT_WAIT,	   /* b waits for a's commit */
-	VERDICT_PIPELINED, /* b does not wait */
+	VERDICT_WAIT,	   /* b waits for the completion of a's commit */
+	VERDICT_PIPELINED, /* b is posted without waiting */
 	VERDICT_THEN,	   /* one request; method and send are unused */
 };
 
@@ -63,7 +63,7 @@ struct verdict_cell {
 struct verdicts {
 	struct verdict_cell *cells;
 	size_t n;
-	size_t valid, forbidden; /* numbers of pairs */
+	size_t valid, forbidden; /* numbers of such pairs */
 };
 
 /*

@@ -34,7 +34,7 @@ struct region {
 	unsigned int life; /* number of registrations so far */
 	int live;
 	int sync_ret;
-	uint32_t written[LINES], media[LINES]; /* by line: the step */
+	uint32_t written[LINES], media[LINES]; /* steps, by line */
 };
 
 struct channel {
@@ -66,7 +66,7 @@ struct waiting {
 static struct region regions[REGIONS];
 static struct channel *channels[CHANNELS]; /* all; open ones are last */
 static unsigned int nchannels;
-static struct channel *of[INITIATORS]; /* by initiator; NULL: not connected */
+static struct channel *of[INITIATORS]; /* connections by initiator; or NULL */
 static struct waiting waiting[RP_AGENT_MAX_DELAYED + 1];
 static struct request *requests[REQUESTS];
 static unsigned int nrequests, ngrants;

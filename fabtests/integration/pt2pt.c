@@ -262,7 +262,7 @@ static void test_collectives(void)
 	free(in);
 }
 
-/* A separate communicator separates messages. */
+/* Messages in two communicators with the same tag do not mix. */
 static void test_communicators(void)
 {
 	int out[2] = {rank, -rank - 1}, in[2] = {0, 0};

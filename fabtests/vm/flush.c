@@ -215,7 +215,7 @@ static const struct one {
 	size_t off, len; /* written; flushed unless level is MR */
 	uint8_t type, level;
 	enum ibv_wc_status want;
-	size_t back, back_len; /* bytes to be written back */
+	size_t back, back_len; /* bytes that must be written back */
 } cases[] = {
 	{"persistent, one line", PERSISTENT, PERSISTENT, 4160, 64,
 	 IBV_FLUSH_PERSISTENT, IBV_FLUSH_RANGE, IBV_WC_SUCCESS, 4160, 64},

@@ -24,7 +24,7 @@ static FILE *marker;
 static struct fi_cq_tagged_entry e;
 static struct fi_cq_err_entry err;
 static char buf[BIG];
-static char why[512]; /* text of query_key() */
+static char why[512]; /* explanation by query_key() */
 
 static void __attribute__((format(printf, 1, 2))) mark(const char *fmt, ...)
 {

@@ -46,7 +46,7 @@ static const struct way {
 	const struct rival *rival;
 	double bar;
 	bool agent;
-	bool one; /* one call writes and flushes */
+	bool one; /* one call writes and flushes the bytes */
 } ways[] = {
 	{"fence", "shim_fence_vs_librpma_flush", &rival_rpma_flush, 1.00, false,
 	 false},
