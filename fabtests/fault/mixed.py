@@ -3,12 +3,12 @@
 """A mixed load on fi_rpmemd, started by mixed.sh.
 
 Each client process has a part of a pool. It writes records, durably or with a
-commit behind them, and compares what it reads with what it has written. An
-incarnation of the daemon is stopped in order, when the clients rest, or killed
-under them; on pool a, a kill leaves only what msync had covered. When they
-rest, each client compares all of its part, the counters of the daemon must be
-the commits of the clients, and neither its memory nor its descriptors may have
-grown since the incarnation was warm.
+later commit, and compares the bytes that it reads with those that it wrote. An
+incarnation of the daemon is stopped regularly, while the clients rest, or is
+killed while they work. On pool a, a kill leaves only what msync had covered.
+When the clients rest, each one compares its whole part, the daemon's counters
+must equal the clients' commits, and neither the daemon's memory nor its
+descriptors may have grown since the incarnation was warm.
 """
 import argparse
 import base64
@@ -33,7 +33,7 @@ MORE_FDS = 2
 
 
 def record(client, slot, number):
-    """What a slot has."""
+    """The content of a slot."""
     return (b"%d %d %d;" % (client, slot, number)).ljust(200 + slot, b".")
 
 
@@ -42,7 +42,7 @@ class NoPower(Exception):
 
 
 class Client:
-    """A client process: it is told to rest, to go on, to open anew, to end."""
+    """A client process, which gets commands: rest, go on, reopen, end."""
 
     def __init__(self, number, where, seed):
         self.number, self.where = number, where
@@ -83,7 +83,7 @@ class Client:
         return None
 
     def commit(self):
-        """A commit behind no write sends no request."""
+        """Commit, unless there is no write: then a commit sends no request."""
         if self.dirty:
             self.pool.commit()
             self.commits += 1
@@ -129,7 +129,7 @@ class Client:
 
 
 class Test:
-    """The daemon, and its clients."""
+    """The daemon and its clients."""
 
     def __init__(self, seed, minutes):
         self.rng = random.Random(seed)
@@ -236,7 +236,7 @@ class Test:
         return kb, len(os.listdir(f"/proc/{self.daemon.pid}/fd"))
 
     def rest(self):
-        """All clients rest; the counters and the memory are compared."""
+        """Let all clients rest; compare the counters and the memory."""
         self.tell(b"r")
         now = self.replies()
         counted = self.daemon_counts()
@@ -276,14 +276,14 @@ class Test:
         self.reload()
 
     def step_away(self):
-        """A pool leaves its clients, and comes back."""
+        """Remove a pool from the configuration, then add it again."""
         self.cut += 1
         self.reload(without=self.rng.choice("ab"))
         time.sleep(self.rng.random())
         self.reload()
 
     def step_secret(self):
-        """The second file, all clients, then without the first one."""
+        """Add a secret file, switch all clients to it, remove the old file."""
         self.cut += 1
         self.number += 1
         new, old = f"s{self.number}", self.files[0]
@@ -311,7 +311,7 @@ class Test:
         self.tell(b"g")
 
     def step_kill(self):
-        """Its counts are lost. Those of the next one begin at a rest."""
+        """Kill the daemon: its counts are lost. Rest, then count from there."""
         self.daemon.kill()
         self.daemon.wait()
         if os.path.exists("a.safe"):

@@ -1,14 +1,14 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Clients that take a pool from each other, exclusively.
+"""Clients that own a pool exclusively, one after the other.
 
 usage: pool_owners.py [--seconds N] [--seed N], in a build folder
 
-Four processes open one pool again and again. An owner reads all pages, writes
-some, and compares what it reads with what it has read and written: a write of a
-former owner would be a difference. Owners close the pool, end without closing
-it, cut the connection that says that they have it, or stand still behind that
-cut until another one has had the pool. The daemon is killed at random instants.
+Four processes open one pool repeatedly. An owner reads all pages, writes some,
+reads again, and compares: a write of a former owner would be a difference. Then
+an owner closes the pool, or ends without closing it, or cuts the connection that
+proves its ownership. After such a cut it may stop until another process has
+owned the pool. The daemon is killed at random times.
 """
 import argparse
 import errno
@@ -54,7 +54,7 @@ class Owner:
             os._exit(1)
 
     def write_as_owner(self, pool):
-        """Be the owner; OSError: another one is, or the daemon was away."""
+        """Work as the owner. OSError: another owner came, or the daemon died."""
         rng = self.rng
         content = [pool.read(16, i * PAGE) for i in range(PAGES)]
         count = rng.randint(1, 200)
@@ -103,7 +103,7 @@ class Owner:
 
 
 class Test:
-    """The daemon, and its clients."""
+    """The daemon and its clients."""
 
     def __init__(self, folder, seed, seconds):
         self.folder, self.seconds = folder, seconds

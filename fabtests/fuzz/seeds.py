@@ -4,7 +4,7 @@
 
     fabtests/fuzz/seeds.py fabtests/fuzz/corpus
 
-Run again when a layout changes. What fuzzers find later is not kept here.
+Run it again when a layout changes. Inputs found by fuzzers are not added.
 """
 import os
 import struct
@@ -76,7 +76,7 @@ def query(who, key):
 
 
 def request(who, how, what, *ranges, then=b""):
-    """how: level 1 + bit 0, required from bit 1; what: the effect."""
+    """how: bit 0 is level - 1, bit 1 and up `required`; what: the effect."""
     out = bytes([1, who, how | len(ranges) << 3, what])
     for region, addr, length in ranges:
         out += struct.pack("<BHH", region, addr, length - 1)
@@ -116,7 +116,7 @@ agent = {
 
 # fuzz_initiator.c: LLVMFuzzerTestOneInput(), one_step().
 def config(method, fences=True, flush=False, more=0xF0):
-    """Class power; more: 1 no inline stores, 2 idle close, 8 native."""
+    """Class power. Bits of more: 1 no inline stores, 2 idle close, 8 native."""
     return bytes([method - 1 | 0x10 | fences << 5 | flush << 6, more])
 
 

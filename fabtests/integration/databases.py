@@ -8,18 +8,18 @@ The pool is a block device (nbdkit's rpmem plugin, nbdfuse, loop) with ext4.
 fi_rpmemd runs with the shadow library, which knows the bytes that a successful
 msync covered. A power cut kills fi_rpmemd; of the other pages, each may have
 reached the disk or not. Of N cuts, each of the first N-1 cuts the target alone,
-which starts again with one such image of the pool while the database goes on; or
-the client alone, whose database then recovers from the pool. The last one cuts
+which restarts with such an image of the pool while the database continues; or
+only the client, whose database then recovers from the pool. The last cut is of
 both: the database recovers from several images.
 
-Clients note in a ledger what the database has acknowledged. Nothing noted may
-be missing, the database's own checks and e2fsck find nothing wrong, and a page
-that was placed and not durable at a cut of the target is there, once synced. With
---control, something that durability needs is left out, and the run fails unless
-a loss is found: skip-flush (the target reports success without a flush),
-no-fsync (the database calls none), no-replay (the plugin does not write again
-what a restarted target lacks). nbdfuse uses one connection, so what FLUSH covers
-of others is left to functional/nbd.sh.
+Clients note acknowledged numbers in a ledger. No noted number may be missing,
+the database's own checks and e2fsck must find nothing wrong, and a page that was
+placed but not durable at a cut of the target must be there after a sync. With
+--control one step that durability needs is left out, and the run fails unless a
+loss is found: skip-flush (the target reports success without a flush), no-fsync
+(the database calls no fsync), no-replay (the plugin does not rewrite the bytes
+that a restarted target lacks). nbdfuse uses one connection; functional/nbd.sh
+tests a FLUSH that covers writes of other connections.
 """
 import argparse
 import base64
@@ -59,7 +59,7 @@ PLANTED = {
 
 
 def wait_until(what, ready, process=None, seconds=60):
-    """Wait for ready(); the limit only ends a run that hangs."""
+    """Wait until ready() is true; the limit only ends a run that hangs."""
     end = time.monotonic() + seconds
     while not ready():
         if process and process.poll() is not None:
@@ -70,7 +70,7 @@ def wait_until(what, ready, process=None, seconds=60):
 
 
 def run(*command, **kw):
-    """Run a command that has to succeed; its output as text."""
+    """Run a command, which must succeed; returns its output as text."""
     p = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120,
                        stderr=subprocess.STDOUT, check=False, **kw)
     if p.returncode:
@@ -97,7 +97,7 @@ def accepts(path):
 
 
 def build_planted(build, folder, plants):
-    """The plugin built from its sources, some of them changed."""
+    """Build the plugin with planted bugs."""
     source = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../..")
     text = {}
     for path in glob.glob(source + "/util/libpool/*.c") + [
@@ -123,7 +123,7 @@ def build_planted(build, folder, plants):
 
 
 class Volume:
-    """A file system on a pool of a daemon that can be cut off."""
+    """A file system on a pool, and the daemon, whose power can be cut."""
 
     def __init__(self, build, folder, rng, control):
         self.build, self.dir, self.rng = build, folder, rng
@@ -213,7 +213,7 @@ class Volume:
         return found
 
     def image(self, path, pages, kept):
-        """What the disk has if each of pages was kept with probability kept."""
+        """Make an image with each of the pages with probability `kept`."""
         shutil.copy(self.safe, path)
         with open(self.pool, "rb") as src, open(path, "r+b") as dst:
             for at in pages:
@@ -223,7 +223,7 @@ class Volume:
                     dst.write(src.read(PAGE))
 
     def cut_target(self):
-        """The target loses power and starts again, clients go on."""
+        """Cut the target's power and restart it, while clients continue."""
         end(self.daemon)
         # The control has to lose bytes: only the replay restores them.
         self.image(self.at("next"), self.open_pages(),
@@ -233,17 +233,17 @@ class Volume:
         self.serve()
 
     def cut_client(self):
-        """The client loses power."""
+        """Cut the client's power."""
         end(self.nbdkit)
         end(self.fuse)
 
     def cut_all(self):
-        """Target and client lose power."""
+        """Cut the power of target and client."""
         end(self.daemon)
         self.cut_client()
 
     def detach(self):
-        """What the kernel still has of a client that was cut off."""
+        """Remove mounts and loop device that a cut client has left."""
         for command in (["umount", "-l", self.mount],
                         ["losetup", "-d", self.loop or "none"],
                         ["umount", "-l", self.at("fuse")]):
@@ -258,7 +258,7 @@ class Volume:
 
 
 class Database:
-    """One server or library, its clients and its checks."""
+    """A database server or library, its clients and its checks."""
     clients = 4
     needs = ()
 
@@ -276,11 +276,11 @@ class Database:
         """Start the server on a folder, and wait until it has recovered."""
 
     def client(self, number, folder, ledger):
-        """Insert and note, until the connection ends."""
+        """Insert numbers and note them, until the connection ends."""
         raise NotImplementedError
 
     def check(self, folder, ledger):
-        """The database runs: compare it with the ledger, or raise Lost."""
+        """Compare the running database with the ledger; may raise Lost."""
         raise NotImplementedError
 
     def begin(self, folder, ledger):
@@ -312,14 +312,14 @@ class Database:
         self.children, self.server, self.threads = [], None, []
 
     def stop(self):
-        """End the server as its operator does."""
+        """Stop the server as an operator does."""
         if self.server:
             self.server.terminate()
             self.server.wait(60)
             self.server = None
 
     def lines(self, command, **kw):
-        """A child whose output lines are the numbers it has acknowledged."""
+        """Start a child that prints the acknowledged numbers."""
         p = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **kw)
         self.children.append(p)
         return p
@@ -442,7 +442,7 @@ class Postgres(Database):
             ledger.note(number, n)
 
     def kill(self):
-        """Its backends too: one that waits for another does not end alone."""
+        """Kill the backends, too: one that waits for another would not end."""
         if self.server and self.server.poll() is None:
             self.server.send_signal(signal.SIGSTOP)
             subprocess.run(["pkill", "-KILL", "-P", str(self.server.pid)],
@@ -611,7 +611,7 @@ def umount(folder):
 
 
 def check_image(db, path, folder, ledger, witness, log):
-    """Recover one image as after a reboot, and compare it with the ledger."""
+    """Recover an image as after a reboot; compare it with the ledger."""
     loop = run("losetup", "--find", "--show", "--offset", str(HEADER),
                path).strip()
     mounted = False
@@ -640,7 +640,7 @@ def check_image(db, path, folder, ledger, witness, log):
 
 
 class Run:
-    """N cuts of one database."""
+    """A run of one database with N power cuts."""
 
     def __init__(self, args, folder):
         self.rng = random.Random(args.seed)
@@ -683,7 +683,7 @@ class Run:
               f"{self.volume.opened} pages not covered", flush=True)
 
     def cut_target(self):
-        """The target alone loses power, while a page is open or at any time."""
+        """Cut only the target, while a page is not durable or at any time."""
         if self.control == "no-replay" or self.rng.random() < 0.5:
             with self.witness.placed():
                 self.volume.cut_target()
@@ -691,7 +691,7 @@ class Run:
             self.volume.cut_target()
 
     def cut_client(self):
-        """The client loses power, and its database starts again on the pool."""
+        """Cut the client; then its database recovers from the pool."""
         v = self.volume
         v.cut_client()
         self.db.kill()
@@ -707,7 +707,7 @@ class Run:
         self.db.begin(v.mount, self.ledger)
 
     def run(self):
-        """None, or what was lost."""
+        """Run all cuts. Returns None, or what was lost."""
         v = self.volume
         try:
             os.mkdir(self.check_at)
@@ -733,7 +733,7 @@ class Run:
 
 
 def missing(args):
-    """Why this cannot run here, or None."""
+    """The reason why this machine cannot run the test, or None."""
     db = DATABASES[args.database](None)
     if os.geteuid():
         return "mounts a file system: needs root"

@@ -10,17 +10,17 @@ to another machine": rpmem_lead run db -- on_rpmem.sh -- PostgreSQL. A member's
 fi_rpmemd runs with the shadow library of databases.py, and a cut of it keeps what
 its msync covered and a random part of the other pages. Rounds, in a random order:
 
-  member  one or two members are cut, while PostgreSQL goes on
-  all     everything is cut; two members come back, and the third one later
-  stop    the primary stands still, the other machine takes over, and the first
-          one goes on: nothing of it may reach the pools, or be acknowledged
-  link    the same, with the network of the primary cut off
+  member  the power of one or two members is cut, while PostgreSQL continues
+  all     all power is cut; two members return, and the third one later
+  stop    the primary is stopped, the other machine takes over, and the primary
+          continues: none of its writes may reach the pools or be acknowledged
+  link    like stop, but the primary's network is cut
 
-After each but the first, every row that a client has been told of is there,
-amcheck finds nothing, and neither does e2fsck. With --control something is left
-out, and the run fails unless a loss is found: ack-at-1 (a commit completes at one
-member of three, which is lost), share (members are not taken from the writer
-before).
+After each round but member, every acknowledged row is there, and amcheck and
+e2fsck find nothing wrong. With --control one protection is left out, and the run
+fails unless a loss is found: ack-at-1 (a commit completes at one member of
+three, which is lost), share (members are not taken away from the previous
+writer).
 """
 import argparse
 import os
@@ -69,7 +69,7 @@ wait $!
 
 
 def tree(pid):
-    """A process and all below it."""
+    """The ids of a process and of all its descendants."""
     found, level = [], [str(pid)]
     while level:
         found += level
@@ -88,7 +88,7 @@ def send(pids, sig):
 
 
 class Member(Volume):
-    """A pool of the group on a daemon that can be cut off."""
+    """A pool of the group, and its daemon, whose power can be cut."""
 
     def __init__(self, build, folder, rng):
         os.mkdir(folder)
@@ -103,7 +103,7 @@ class Member(Volume):
         return f"{NET}1:{self.port}:vol"
 
     def cut(self):
-        """Its power fails; it comes back by serve()."""
+        """Cut the member's power. serve() restores it."""
         end(self.daemon)
         pages = self.open_pages()
         self.image(self.at("next"), pages, self.rng.random())
@@ -112,7 +112,7 @@ class Member(Volume):
 
 
 class Machine:
-    """A network namespace that may run the database."""
+    """A machine for the database: a network namespace."""
 
     def __init__(self, number, test):
         self.name, self.test = f"m{number}", test
@@ -150,7 +150,7 @@ class Machine:
         return self.process.wait(60)
 
     def stop(self):
-        """As its operator does."""
+        """Stop the database as an operator does."""
         self.process.terminate()
         if self.status():
             raise Lost(f"the database ended with {self.process.returncode}")
@@ -183,7 +183,7 @@ class Server(Postgres):
             machine.process)
 
     def clients_end(self):
-        """The connections of the clients end, and they with them."""
+        """Wait for the end of all clients, whose connections have ended."""
         for t in self.threads:
             t.join(60)
             if t.is_alive():
@@ -214,7 +214,7 @@ class Run:
         return os.path.join(self.folder, name)
 
     def plant(self, control):
-        """A build folder whose plugin is another one."""
+        """Make a build folder whose plugin has a planted bug."""
         self.build = self.at("build")
         os.makedirs(self.at("build/util/.libs"))
         os.makedirs(self.at("build/prov"))
@@ -226,7 +226,7 @@ class Run:
         os.rename(plugin, self.at("build/util/.libs/nbdkit-rpmem-plugin.so"))
 
     def set_up(self):
-        """False: msync reaches no disk here."""
+        """Create pools, etcd and database. False: msync reaches no disk."""
         os.makedirs("/run/netns", exist_ok=True)
         run("mount", "-t", "tmpfs", "none", "/run/netns")
         os.mkdir(self.at("tmp"), 0o755)
@@ -264,7 +264,7 @@ class Run:
         db.begin(None, self.ledger)
 
     def acknowledged(self, db):
-        """Rows that the clients of a database were told of."""
+        """The number of rows acknowledged to a database's clients."""
         return sum(self.ledger.n[db.first:db.first + db.clients])
 
     @property
@@ -284,7 +284,7 @@ class Run:
             m.serve()
 
     def round_all(self):
-        """All is cut; the member that has the most is away at first."""
+        """Cut all power; the member with the most rows returns last."""
         lost = self.rng.choice(self.members)
         others = [m for m in self.members if m is not lost]
         if self.args.control:
@@ -304,7 +304,7 @@ class Run:
         lost.serve()
 
     def take_over(self, machine):
-        """The database recovers on a machine, and has all rows."""
+        """Recover the database on a machine; it must have all rows."""
         db = Server(None)
         try:
             db.start_on(machine)
@@ -372,7 +372,7 @@ class Run:
         self.take_over(self.rng.choice(self.machines))
 
     def run(self):
-        """None, or what was lost."""
+        """Run all rounds. Returns None, or what was lost."""
         try:
             if not self.set_up():
                 return "skip"
@@ -411,7 +411,7 @@ class Run:
 
 
 def missing(args):
-    """Why this cannot run here, or None."""
+    """The reason why this machine cannot run the test, or None."""
     why = databases.missing(argparse.Namespace(build=args.build,
                                                database="postgres"))
     for tool in ("etcd", "etcdctl", "ip", "nbdcopy", "setpriv"):

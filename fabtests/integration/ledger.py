@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a volume of databases.py has acknowledged, and must have after cuts."""
+"""Records that a volume of databases.py must still have after cuts."""
 import contextlib
 import mmap
 import os
@@ -11,18 +11,18 @@ MARK = 512  # bytes of a page by which the test finds the page in the pool
 
 
 class Lost(Exception):
-    """What durability promises does not hold."""
+    """A promise of durability was broken."""
 
 
 class Ledger:
-    """What was acknowledged: for each client the numbers from 1 to n."""
+    """Acknowledged numbers: for each client those from 1 to n."""
 
     def __init__(self):
         self.n = []
         self.grew = threading.Condition()
 
     def add(self, clients):
-        """The number of the first of some new clients."""
+        """Add some clients; returns the number of the first one."""
         self.n += [0] * clients
         return len(self.n) - clients
 
@@ -35,7 +35,7 @@ class Ledger:
         return sum(self.n)
 
     def wait_for(self, more, alive):
-        """Wait until `more` was acknowledged, while the clients live."""
+        """Wait until `more` numbers are acknowledged, while alive() is true."""
         goal = self.total() + more
         with self.grew:
             while self.total() < goal:
@@ -43,7 +43,7 @@ class Ledger:
                     raise RuntimeError("the clients make no progress")
 
     def compare(self, client, found):
-        """found: a set of numbers that are there."""
+        """Compare with found, the set of the numbers in the database."""
         missing = [i for i in range(1, self.n[client] + 1) if i not in found]
         if missing:
             raise Lost(f"client {client}: {len(missing)} of "

@@ -4,11 +4,11 @@
 usage: redis_log.py KILLS [SEED], in a build folder; redis_log.sh does.
 
 Clients write by single commands, pipelines, transactions, scripts, SPOP and
-blocking pops, and note what Redis has acknowledged. SIGKILL ends Redis, or
-fi_rpmemd whose pool becomes what msync had covered, or both. With Redis its
-folder goes, and another Redis restores from the log into a folder of another
-name: nothing acknowledged may be missing. Then a log that fills must make the
-clients wait. Planted bugs must be found.
+blocking pops, and note acknowledged changes. SIGKILL ends Redis, or fi_rpmemd,
+or both. A killed fi_rpmemd's pool becomes what msync had covered. A killed
+Redis's folder is deleted, and a new Redis restores from the log into a folder
+with another name: no acknowledged change may be missing. Then a full log must
+make the clients wait. Planted bugs must be found.
 """
 import os
 import random
@@ -49,7 +49,7 @@ PLANTED = {
 
 
 class Lost(Exception):
-    """What was acknowledged is missing."""
+    """An acknowledged change is missing."""
 
 
 class Gone(Exception):
@@ -57,7 +57,7 @@ class Gone(Exception):
 
 
 def wait_until(what, ready, process=None, seconds=60):
-    """Wait for ready(); the limit only ends a run that hangs."""
+    """Wait until ready() is true; the limit only ends a run that hangs."""
     end = time.monotonic() + seconds
     while not ready():
         if process and process.poll() is not None:
@@ -114,7 +114,7 @@ class Connection:
 
 
 class Writer:
-    """A client that goes on from one Redis to the next."""
+    """A client that continues with each new Redis."""
 
     def __init__(self, number):
         self.number, self.acked = number, 0
@@ -123,7 +123,7 @@ class Writer:
         return f"{name}{self.number}"
 
     def prepare(self, c):
-        """Find out what a former connection left: c may read."""
+        """Read by c which commands of a former connection took effect."""
 
     def bound(self, what, least, value, most):
         if not least <= value <= most:
@@ -132,7 +132,7 @@ class Writer:
 
 
 class Pipeline(Writer):
-    """SETs behind each other, into 64 keys; some behind a long reply."""
+    """Pipelined SETs of 64 keys, some of them after a long reply."""
 
     def __init__(self, number):
         super().__init__(number)
@@ -165,7 +165,7 @@ class Pipeline(Writer):
 
 
 class Pair(Writer):
-    """Two keys that change together."""
+    """A writer that always changes two keys together."""
 
     def __init__(self, number):
         super().__init__(number)
@@ -206,7 +206,7 @@ class Script(Pair):
 
 
 class Pops(Writer):
-    """SPOP, whose effect is random: a member never comes back."""
+    """SPOP removes a random member, which must never return."""
 
     def __init__(self, number):
         super().__init__(number)
@@ -235,7 +235,7 @@ class Pops(Writer):
 
 
 class Blocked(Writer):
-    """A blocking pop with a SET behind it in the pipeline: both run when
+    """A blocking pop, followed by a SET in the pipeline: both run when
     another client pushes."""
 
     def __init__(self, number):
@@ -264,7 +264,7 @@ class Blocked(Writer):
 
 
 class Machines:
-    """fi_rpmemd, and one Redis after the other."""
+    """fi_rpmemd, and a sequence of Redis servers."""
 
     def __init__(self, module, size):
         self.module, self.size = module, size
@@ -286,7 +286,7 @@ class Machines:
             self.port = f.read().strip()
 
     def create(self):
-        """Make the pool; False: nothing is durable on this file system."""
+        """Create the pool. False: its file system makes nothing durable."""
         with open("daemon.out", "wb") as out, subprocess.Popen(
                 [BUILD + "/util/fi_rpmemd", "--port", "0", "--port-file",
                  "ready", "--create", self.size, "vol"], stdout=out,
@@ -313,7 +313,7 @@ class Machines:
                 stdout=out, stderr=out)
 
     def refuse(self, folder, **args):
-        """A Redis that must not start."""
+        """Start a Redis that must refuse to run."""
         redis = self.spawn(folder, **args)
         try:
             wait_until("a refusal", lambda: redis.poll() is not None)
@@ -326,7 +326,7 @@ class Machines:
                 os.unlink(folder + "/s")
 
     def start(self, **args):
-        """Redis in a folder that it has never seen."""
+        """Start Redis in a new folder."""
         self.lives += 1
         folder = f"machine{self.lives}"
         os.makedirs(folder, exist_ok=True)
@@ -373,7 +373,7 @@ class Machines:
 
 
 class Run:
-    """Writers over several lives."""
+    """A run: writers over several incarnations of Redis."""
 
     def __init__(self, machines, seed):
         self.m, self.rng = machines, random.Random(seed)
@@ -458,7 +458,7 @@ def info(c, name):
 
 
 def fill(m):
-    """A data set that outgrows the log: writers wait, nothing is lost."""
+    """The data set outgrows the log: writers wait, nothing is lost."""
     m.serve()
     m.start()
     c, n = Connection(m.socket), 0
@@ -492,8 +492,8 @@ def fill(m):
 
 
 def adopt(m):
-    """A Redis with files of its own, and then with a log: the files move. A
-    start that would make nothing durable is refused."""
+    """Redis has local files; when a log is added, the files move to it. A
+    configuration that makes nothing durable is refused."""
     m.serve()
     os.mkdir("machine1")
     m.start(preload=False, module=False)
@@ -531,7 +531,7 @@ def rewrite(c):
 
 
 def cut_uploads(m, watch):
-    """Kill Redis while a rewrite uploads: the parts in the log use up no room,
+    """Kill Redis while a rewrite uploads: the uploaded parts use no log space,
     so that a rewrite succeeds in the end."""
     cut = 0
     for _ in range(12):
@@ -566,7 +566,7 @@ def cut_uploads(m, watch):
 
 
 def module_alone():
-    """Which replies a module cannot hold back, in a Redis without the log."""
+    """Count replies that a module alone cannot delay (without the log)."""
     subprocess.run(["cc", "-shared", "-fPIC", "-D_GNU_SOURCE", "-o", "hook.so",
                     SOURCE + "/fabtests/integration/redis_hook.c"], check=True)
     with open("redis.out", "wb") as out, subprocess.Popen(
@@ -595,7 +595,7 @@ def module_alone():
 
 
 def plant(change):
-    """The module with a bug, or None if its text is not in the source."""
+    """Build the module with a bug; None: the source lacks the bug's text."""
     os.mkdir("planted")
     name, old, new = change
     files = []
@@ -619,7 +619,7 @@ def plant(change):
 
 
 class Folder:
-    """A fresh folder to work in, on the disk of the build folder."""
+    """A new working folder, on the disk of the build folder."""
 
     def __enter__(self):
         self.path = tempfile.mkdtemp(prefix="redislog.", dir=BUILD)
@@ -641,7 +641,7 @@ def report(good, text):
 
 
 def attempt(name, action, module=MODULE, size="2M", planted=None):
-    """Run one part in a folder of its own."""
+    """Run one part of the test in a separate folder."""
     with Folder():
         m = Machines(plant(planted) if planted else module, size)
         try:

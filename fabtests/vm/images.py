@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""What a power cut may have left on NVDIMMs.
+"""Makes images of NVDIMMs that a power cut may leave.
 
 usage: images.py MEMORY:BEGIN,... MEDIUM SEED PERCENT OUT
 
-MEMORY: the files behind the NVDIMMs, in the order of their addresses, and where
-data begin there (what is before that the kernel makes anew); MEDIUM: one file of
-the same bytes as far as they were written back. Each 64-byte line of the data in
-which they differ is, with the chance of PERCENT, that of the medium. Writes
-OUT0, OUT1, ... and says how many lines differed and how many were taken back.
+MEMORY: the files of the NVDIMMs, in the order of their addresses, and the offset
+at which data begin (the kernel rebuilds the bytes before it). MEDIUM: one file
+with the bytes that were written back. Each 64-byte line of the data that differs
+between the two is taken from MEDIUM with a probability of PERCENT. Writes OUT0,
+OUT1, ... and prints how many lines differed and how many were taken from MEDIUM.
 """
 import mmap
 import random
@@ -24,7 +24,7 @@ def mapped(path):
 
 
 def differing(a, first, b, begin):
-    """Offsets in a of the lines that b, from begin on, has otherwise."""
+    """Offsets of the lines of a that differ from b, which starts at begin."""
     for page in range(first, len(a), PAGE):
         mine, other = a[page:page + PAGE], b[begin + page:begin + page + PAGE]
         if mine == other:

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-2-Clause
-"""Follows what a guest's kernel writes back to its NVDIMMs, from outside.
+"""Copies the bytes that a guest's kernel writes back to its NVDIMMs.
 
 usage: writeback.py GDB-SOCKET MEMORY,... MEDIUM BASE SYMBOLS
 
-The guest waits in qemu's gdb server before its first instruction. From there on
-it stops whenever the kernel is about to write lines back, or to store past the
-caches: then those bytes of MEMORY, or of where they come from, go to MEDIUM, and
-it runs on. MEMORY: the files behind the NVDIMMs, in the order of their addresses;
-BASE: the physical address of the first. SYMBOLS: "name=address,...". Ends with
-the guest, and says how often it stopped it.
+The guest waits in qemu's gdb server before its first instruction. Then it stops
+whenever the kernel is about to write lines back, or to make non-temporal stores.
+At each stop this script copies the lines of MEMORY, or the source of the stores,
+to MEDIUM, and continues the guest. MEMORY: the files of the NVDIMMs, in the order
+of their addresses. BASE: the physical address of the first one. SYMBOLS:
+"name=address,...". Ends with the guest, and prints the number of stops.
 """
 import mmap
 import socket
@@ -22,11 +22,11 @@ NOTHING = {bytes.fromhex("f30f1efa"): 4, bytes.fromhex("0f1f440000"): 5}
 
 
 class Gone(Exception):
-    """The guest is no more."""
+    """The guest has ended."""
 
 
 class GdbServer:
-    """The remote protocol of gdb, as far as it is needed."""
+    """A client of gdb's remote protocol, with the necessary commands."""
 
     def __init__(self, path):
         self.sock = socket.socket(socket.AF_UNIX)
@@ -71,7 +71,7 @@ class GdbServer:
             sys.exit(f"the gdb server answers {got!r} to {text!r}")
 
     def memory(self, addr, size):
-        """None where nothing is mapped."""
+        """Read guest memory; None: nothing is mapped there."""
         got = self.ask(f"m{addr:x},{size:x}")
         return None if got.startswith("E") else bytes.fromhex(got)
 
@@ -88,7 +88,7 @@ def mapped(path):
 
 
 class Memory:
-    """Files as one."""
+    """Several files as one sequence of bytes."""
 
     def __init__(self, paths):
         self.files = [mapped(p) for p in paths]
@@ -111,13 +111,13 @@ class Follower:
         self.skip = {}
 
     def place(self, addr):
-        """Where in the files a kernel's address is; None: elsewhere."""
+        """The files' offset of a kernel address; None: not in the files."""
         direct = int.from_bytes(self.server.memory(self.direct, 8), "little")
         at = addr - direct - self.base
         return at if 0 <= at < len(self.medium) else None
 
     def write_back(self):
-        """(address, length): the lines are in memory."""
+        """Handle a write-back (address, length): copy the lines to the medium."""
         at = self.place(self.server.register(RDI))
         if at is None:
             return False
@@ -128,7 +128,7 @@ class Follower:
         return True
 
     def past_caches(self):
-        """(destination, source, length)"""
+        """Handle a non-temporal copy (destination, source, length)."""
         at = self.place(self.server.register(RDI))
         if at is None:
             return False
@@ -149,7 +149,7 @@ class Follower:
     }
 
     def behind(self, addr):
-        """Its first instruction is done without doing it."""
+        """The address after the function's first instruction, a no-op."""
         if addr not in self.skip:
             first = self.server.memory(addr, 5)
             for code, size in NOTHING.items():
