@@ -34,7 +34,7 @@ void choices_random(struct choices *c, uint64_t seed);
 void choices_replay(struct choices *c);
 
 /*
- * Call before each run: returns true if a run is left. In a search of ALL each
+ * Call before each run: returns true if a run is left. With CHOICE_ALL each
  * call advances the last choice that has an untried possibility.
  */
 bool choices_more(struct choices *c);

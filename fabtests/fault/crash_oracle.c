@@ -288,7 +288,9 @@ void oracle_complete(struct oracle *o, struct oracle_op *op, int err,
 	if ((err == EOPNOTSUPP || err == ENOMEDIUM) &&
 	    o->phase == ORACLE_AFTER && !o->refused[op->init])
 		o->refused[op->init] = step;
-	/* Outcome indeterminate, canceled, or stored with a failed flush. */
+	/*
+	 * Indeterminate: unknown outcome, canceled, or stored but not flushed.
+	 */
 	op->unsure = err == EUCLEAN || err == ECANCELED || err == EIO;
 	if (!ok && op->stores && !op->unsure)
 		wrong(o, "#%u was stored, and its error denies it", op->id);

@@ -84,7 +84,7 @@ static void record_completion(const struct ibv_wc *wc)
 	struct oracle_op *op = (struct oracle_op *)(uintptr_t)wc->wr_id;
 
 	if (!op)
-		return; /* of a request posted before the run */
+		return; /* a request posted before the run */
 	/*
 	 * A THEN's three requests share this wr_id: record only the first
 	 * error.

@@ -119,8 +119,8 @@ void run(unsigned int machine)
 		return;
 	pmsim->use_machine(machine);
 	/*
-	 * All machines share one simulated fabric, and the target may be
-	 * reading events.
+	 * Not while the target flushes: it may be reading events itself, and
+	 * all machines share one fabric.
 	 */
 	if (w.cell->conn && !w.flushing)
 		look_at_events(machine);

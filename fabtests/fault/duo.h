@@ -23,7 +23,7 @@ struct duo {
 	int nspare;
 	int card_fd;   /* pipe with the target's card */
 	char pool[32]; /* temporary pool, or RPMEM_POOL */
-	char port[8];  /* of the first target, and of its restarts */
+	char port[8];  /* port of the target and its restarts */
 };
 
 /* Start a target that serves pool until it is killed; fill in its card. */

@@ -19,9 +19,9 @@ enum how {
 
 enum what {
 	ANSWER,	      /* one REPLY to each REQUEST */
-	SILENT,	      /* never a REPLY */
+	SILENT,	      /* sends no REPLY */
 	OTHER_TOKENS, /* endless REPLYs with unknown tokens */
-	TWICE,	      /* the same REPLY many times */
+	TWICE,	      /* sends the same REPLY many times */
 	INFOS,	      /* INFO instead of a REPLY */
 	REQUEST_BACK, /* a REQUEST instead of a REPLY */
 	CLOSES,	      /* disconnect instead of a REPLY */
@@ -43,7 +43,7 @@ struct lie {
 	enum what what;
 	uint16_t reply_at;   /* a byte of REPLY */
 	uint8_t reply_value; /* the false value of that byte */
-	uint32_t status;     /* status of REPLY */
+	uint32_t status;     /* status in the REPLY */
 	size_t result;	     /* result bytes after REPLY */
 	bool flood;	     /* endless PROGRESS, at full speed */
 };

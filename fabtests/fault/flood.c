@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Messages of an unverified peer cost a target no memory, and its clients no
- * service.
+ * Messages of an unverified peer neither use up a target's memory nor stop the
+ * service to its clients.
  */
 #include "config.h"
 

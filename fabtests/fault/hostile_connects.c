@@ -275,7 +275,7 @@ static void gone_in_the_middle(void)
 	for (int i = 0; i < 300; i++) {
 		const size_t len = hello(hello_bytes, rnd());
 
-		if (i % 4 == 1) /* refused after a delay */
+		if (i % 4 == 1) /* the target refuses late */
 			hello_bytes[17] ^= 1;
 		if (i % 4 > 1) {
 			c = enter();

@@ -22,7 +22,7 @@
 #define RECORD	 64
 #define RECORDS	 (PAIR_POOL / RECORD)
 #define ENOUGH	 200 /* acknowledgements before the target may die */
-#define MORE	 100 /* acknowledgements after its restart */
+#define MORE	 100 /* acknowledgements after the restart */
 #define WINDOW	 16
 #define DEADLINE 300.0 /* s, for steps without another limit */
 

@@ -32,7 +32,7 @@
 #define BATCH	8
 #define WINDOW	32
 #define ENOUGH	400   /* acknowledgements before a cut, at most */
-#define POLLS	60000 /* polls (of at least 0.5 ms) for ENOUGH */
+#define POLLS	60000 /* polls for ENOUGH, each at least 0.5 ms */
 
 /*
  * In a guest each side is started separately, and the notes are in slots of one

@@ -10,7 +10,7 @@
 #define SETTLE	 300u /* ms in which no late bytes may arrive */
 #define WORDS	 2048u
 #define POOL	 65536
-#define LONGEST	 1024u /* words of one write, at most */
+#define LONGEST	 1024u /* longest write, in words */
 #define MOST	 32    /* operations outstanding, at most */
 #define STEPS	 600
 #define CI_ROWS	 36u

@@ -23,7 +23,7 @@
 struct sim_recv {
 	TAILQ_ENTRY(sim_recv) link;
 	struct sim_channel *channel;
-	size_t len; /* of a message that awaits a free receive */
+	size_t len; /* length of a message without receive */
 	uint8_t buf[RP_WIRE_MAX_MSG];
 };
 
@@ -51,7 +51,7 @@ struct sim_channel {
 	 */
 	bool connected;
 	struct sim_recv *recvs; /* an array of SIM_RECVS receives */
-	unsigned int nrecvs;	/* of these, posted to the fabric */
+	unsigned int nrecvs;	/* receives now posted to the fabric */
 };
 
 static inline struct sim_rc *sim_rc(struct rp_rc *rc)

@@ -14,7 +14,7 @@
 
 #define TIMEOUT	 300u	     /* FI_OFI_RPMEM_TIMEOUT, ms */
 #define SETTLE	 300u	     /* ms in which no late bytes may arrive */
-#define SIZE	 (32u << 20) /* more than sockets buffer */
+#define SIZE	 (32u << 20) /* more bytes than sockets buffer */
 #define POOL	 (SIZE + 65536)
 #define PIECES	 2048u
 #define READ_LEN (1u << 20)

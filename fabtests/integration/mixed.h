@@ -9,7 +9,7 @@
 enum {
 	MIXED_RANKS = 8,
 	MIXED_SLOT = 2048,
-	MIXED_SLOTS = 64, /* for each initiator, target and kind */
+	MIXED_SLOTS = 64, /* slots by initiator, target and kind */
 	MIXED_WINDOW = MIXED_RANKS * MIXED_SLOTS * MIXED_SLOT,
 	MIXED_POOL = 2 * MIXED_WINDOW,
 };
