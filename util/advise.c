@@ -11,10 +11,10 @@
 #include "util/advise.h"
 #include "util/text.h"
 
-#define PAIRS	101u	      /* of one row at most */
-#define LEAST	8u	      /* that have an interval: ratio.h */
+#define PAIRS	101u	      /* most sample pairs per row */
+#define LEAST	8u	      /* least pairs for an interval: ratio.h */
 #define ROW_NS	2500000000ull /* time of one row */
-#define SECONDS 25u	      /* of all rows */
+#define SECONDS 25u	      /* time of all rows */
 
 volatile sig_atomic_t advise_interrupted;
 
@@ -32,7 +32,7 @@ uint64_t advise_random(struct advise *a, uint64_t n)
 	return a->seed % n;
 }
 
-/* Both ways, in an order that changes with each pair. */
+/* Take one sample of each way, in an order that changes with each pair. */
 static int measure_pair(struct advise *a, const struct advise_row *row,
 			bool turned, double *ratio, char *err)
 {
@@ -51,8 +51,9 @@ static int measure_pair(struct advise *a, const struct advise_row *row,
 }
 
 /*
- * Measure a row until its time is over, or that of all rows is. The interval is
- * looked at once, afterwards: to stop at a verdict would make errors likelier.
+ * Measure a row until its time or the time of all rows is over. One interval is
+ * computed at the end: stopping at the first verdict would make errors
+ * likelier.
  */
 static int measure_row(struct advise *a, const struct advise_row *row,
 		       uint64_t end_ns, struct rp_ratio *r, char *err)

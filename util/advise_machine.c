@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Advice about the machine: NUMA nodes, DDIO, engines that copy. */
+/* Advice about the machine: NUMA nodes, DDIO, copy engines. */
 #include "config.h"
 
 #include <ctype.h>
@@ -34,7 +34,7 @@ unsigned int advise_find_engines(const char *root, char *names, size_t len)
 	for (int i = 0; i < n; i++) {
 		const char *s = list[i]->d_name;
 
-		/* Beside dsa0 there are its queues, wq0.0, and iax1. */
+		/* Skip queues (wq0.0) and devices of other kinds (iax1). */
 		if (!strncmp(s, "dsa", 3) && isdigit((unsigned char)s[3])) {
 			size_t used = strlen(names);
 
@@ -56,7 +56,7 @@ unsigned int advise_find_nodes(const char *root, int *cpus, unsigned int n)
 	for (unsigned int i = 0; i < ADVISE_NODES; i++) {
 		snprintf(dir, sizeof(dir), "%s/sys/devices/system/node/node%u",
 			 root ? root : "", i);
-		/* A node without CPUs, such as memory of CXL, runs nothing. */
+		/* A node with memory only, as of CXL, runs no thread. */
 		if (!isdigit(
 			    (unsigned char)*rp_caps_line(dir, "cpulist", line)))
 			continue;
@@ -103,7 +103,7 @@ static int measure_nodes(struct advise *a, const struct advise_row *row,
 	uint64_t start;
 	bool durable;
 
-	/* Memory without a known node is taken to be on the first one. */
+	/* Memory whose node is unknown counts as memory of the first node. */
 	if (syscall(SYS_get_mempolicy, &node, NULL, 0, a->map.addr,
 		    MPOL_F_NODE | MPOL_F_ADDR) ||
 	    node >= (int)n)
@@ -123,7 +123,7 @@ static int measure_nodes(struct advise *a, const struct advise_row *row,
 	return 0;
 }
 
-/* --- what cannot be compared in one run --- */
+/* --- advice that one run cannot measure --- */
 
 static bool ddio_applies(const struct advise *a, const struct advise_row *row,
 			 char *why)

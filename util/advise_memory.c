@@ -14,14 +14,14 @@
 #include "util/advise.h"
 #include "util/machine_facts.h"
 
-#define LINE	256u	     /* the unit of the media in the papers */
-#define SAMPLE	(256u << 10) /* bytes of one sample, at least one store */
-#define LONGEST (1u << 20)   /* of one store */
-#define ATOMICS 1024u	     /* of one sample */
-#define WORDS	64u	     /* that they change, each in a line of its own */
-#define PAGES	16u	     /* of a commit */
-#define THREADS 16u	     /* writers, at most */
-#define WRITES	4096u	     /* of all of them */
+#define LINE	256u	     /* access unit of the media in the papers */
+#define SAMPLE	(256u << 10) /* one sample: bytes, or one longer store */
+#define LONGEST (1u << 20)   /* bytes of the longest store */
+#define ATOMICS 1024u	     /* atomic operations of one sample */
+#define WORDS	64u	     /* words that atomics change, one per line */
+#define PAGES	16u	     /* pages of one commit */
+#define THREADS 16u	     /* writer threads at most */
+#define WRITES	4096u	     /* writes of all threads together */
 
 static char bytes[LONGEST], bounce[LONGEST];
 
@@ -35,7 +35,7 @@ int advise_memory_open(struct advise *a, const char *dir,
 
 	if (ret)
 		return ret;
-	/* Pages that are there already are what a pool has. */
+	/* Touch every page first, because the pages of a pool exist already. */
 	memset(a->map.addr, 1, a->map.len);
 	ret = rp_facts_find(transport->base, transport->device, a->map.addr,
 			    a->map.len, &a->facts, why, NULL, &a->nic);
@@ -45,7 +45,7 @@ int advise_memory_open(struct advise *a, const char *dir,
 	}
 	a->facts.agent = true;
 	a->choice = rp_facts_pick(&a->facts, obstacle);
-	/* Rows about msync call it themselves. */
+	/* Rows about msync call msync() themselves. */
 	ret = rp_pmem_new(a->map.addr, a->map.len, RP_METHOD_AGENT_CLWB, NULL,
 			  NULL, &a->pm);
 	if (ret) {
@@ -87,13 +87,13 @@ static bool lines_apply(const struct advise *a, const struct advise_row *row,
 	return true;
 }
 
-/* An offset for len bytes at a multiple of align. */
+/* A random multiple of align at which len bytes fit. */
 static uint64_t random_offset(struct advise *a, uint64_t align, uint64_t len)
 {
 	return advise_random(a, (a->map.len - len - align) / align) * align;
 }
 
-/* Normal stores, written back by clwb or what the CPU has. */
+/* Store normally, then write back by clwb or the CPU's replacement of it. */
 static void store_back(struct advise *a, uint64_t off, uint64_t len)
 {
 	rp_pmem_place(a->pm, off, bytes, len);
@@ -101,7 +101,7 @@ static void store_back(struct advise *a, uint64_t off, uint64_t len)
 	rp_pmem_drain(a->pm);
 }
 
-/* As the agent stores what came in a message: without the caches. */
+/* Store past the caches, as the agent stores the bytes of a message. */
 static void store_past(struct advise *a, uint64_t off, const char *from,
 		       uint64_t len)
 {
@@ -137,9 +137,9 @@ static int measure_streams(struct advise *a, const struct advise_row *row,
 }
 
 /*
- * Bytes of a socket: the kernel copies them, here memcpy(), to a buffer that
- * stays in the caches, and stores without caches take them from there; or it
- * copies them to their place, where they are written back.
+ * Receive from a socket, with memcpy() in place of the kernel's copy: either to
+ * a buffer that stays cached, then past the caches to the pool; or to the pool
+ * directly, then write back.
  */
 static int receive(struct advise *a, const struct advise_row *row,
 		   enum advise_way way, bool again, uint64_t *ns)
@@ -167,14 +167,14 @@ static int measure_bounce(struct advise *a, const struct advise_row *row,
 	return receive(a, row, way, false, ns);
 }
 
-/* A commit that does not know about the stores writes the lines back again. */
+/* A commit that does not know these stores writes their lines back again. */
 static int measure_bounce_back(struct advise *a, const struct advise_row *row,
 			       enum advise_way way, uint64_t *ns, char *err)
 {
 	return receive(a, row, way, true, ns);
 }
 
-/* Aligned to the unit of the media, or across two of them. */
+/* Store units aligned to those of the media, or across two of them. */
 static int measure_units(struct advise *a, const struct advise_row *row,
 			 enum advise_way way, uint64_t *ns, char *err)
 {
@@ -189,7 +189,7 @@ static int measure_units(struct advise *a, const struct advise_row *row,
 	return 0;
 }
 
-/* 16 bytes, or the whole line around them. */
+/* Store 16 bytes, or the whole line around them. */
 static int measure_padding(struct advise *a, const struct advise_row *row,
 			   enum advise_way way, uint64_t *ns, char *err)
 {
@@ -247,7 +247,7 @@ static bool writers_apply(const struct advise *a, const struct advise_row *row,
 }
 
 struct writer {
-	struct advise a; /* with a seed of its own */
+	struct advise a; /* own copy, for its own seed */
 	uint64_t stores, size;
 	pthread_t thread;
 };
@@ -262,7 +262,7 @@ static void *write_stores(void *arg)
 	return NULL;
 }
 
-/* The same number of stores, by one thread or by one for each CPU. */
+/* Do the same number of stores by one thread, or by one thread per CPU. */
 static int measure_writers(struct advise *a, const struct advise_row *row,
 			   enum advise_way way, uint64_t *ns, char *err)
 {
@@ -279,7 +279,7 @@ static int measure_writers(struct advise *a, const struct advise_row *row,
 		};
 		w[i].a.seed = advise_random(a, UINT64_MAX - 1) + 1;
 	}
-	/* The first writer is this thread. */
+	/* This thread is the first writer. */
 	while (begun < n &&
 	       !rp_thread_start(&w[begun].thread, write_stores, &w[begun]))
 		begun++;
@@ -305,7 +305,7 @@ static bool pages_apply(const struct advise *a, const struct advise_row *row,
 		      rp_method_name(a->choice.method));
 }
 
-/* n stores of len bytes, step bytes apart, and one msync of their pages. */
+/* Do n stores of len bytes, step bytes apart, and one msync of their pages. */
 static int sync_stores(struct advise *a, uint64_t off, unsigned int n,
 		       uint64_t len, uint64_t step, uint64_t *ns, char *err)
 {

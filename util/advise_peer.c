@@ -18,12 +18,12 @@
 #include "util/fabric.h"
 #include "util/setup_client.h"
 
-#define BULK	    (8u << 20) /* bytes of a sample */
+#define BULK	    (8u << 20) /* bytes per sample */
 #define PIECE	    (1u << 20) /* of the other way, and of librpmem_pool */
 #define CONNECTIONS 2u
-#define LIMIT_NS    2000000000ull /* of a sample */
+#define LIMIT_NS    2000000000ull /* limit of one sample */
 
-/* The address and the key of a target, for its initiators. */
+/* The address and the key of a target, as its initiators get them. */
 struct page {
 	int ret;
 	char err[RP_ERR_LEN];
@@ -34,18 +34,18 @@ struct page {
 
 struct connection {
 	struct rp_fabric f;
-	struct fid_mr *mr; /* of the buffer */
+	struct fid_mr *mr; /* of f's local buffer */
 	fi_addr_t to;
-	uint64_t posted, completed, n; /* operations of a sample */
+	uint64_t posted, completed, n; /* operations of one sample */
 };
 
 struct advise_peer {
-	pid_t target; /* 0: a daemon */
-	int stop;     /* its end ends the target */
+	pid_t target; /* pid of the child process; 0: a daemon serves */
+	int stop;     /* closing it ends the target */
 	struct page page;
 	uint64_t len;
 	char *buf;
-	unsigned int n; /* connections that are open */
+	unsigned int n; /* open connections */
 	struct connection v[CONNECTIONS];
 };
 
@@ -82,7 +82,7 @@ static int export_map(const struct advise *a,
 	return 0;
 }
 
-/* The thread of FI_PROGRESS_AUTO serves until the other end is closed. */
+/* The FI_PROGRESS_AUTO thread serves until the pipe's other end is closed. */
 static void serve(const struct advise *a,
 		  const struct info_transport *transport, int out, int stop)
 {
@@ -119,7 +119,7 @@ static int start_target(const struct advise *a,
 	close(out[1]);
 	close(stop[0]);
 	p->stop = stop[1];
-	/* Less than PIPE_BUF: it arrives as a whole, or not at all. */
+	/* Shorter than PIPE_BUF, so the write is atomic. */
 	ret = p->target < 0 ? -errno
 	      : read(out[0], &p->page, sizeof(p->page)) == sizeof(p->page)
 		      ? 0
@@ -132,7 +132,7 @@ static int start_target(const struct advise *a,
 	return p->page.ret ? rp_err(err, p->page.ret, "%s", p->page.err) : 0;
 }
 
-/* A pool of a running daemon. */
+/* Find the pool of a running daemon. */
 static int find_target(const char *where, const struct rp_secret *secret,
 		       struct advise_peer *p, char *err)
 {
@@ -264,7 +264,7 @@ static int read_completions(struct connection *c, char *err)
 	return ret ? ret : -bad.err;
 }
 
-/* Post one operation, if there is room. */
+/* Post one operation, if the queue has room. */
 static int post(const struct advise *a, struct connection *c, uint64_t off,
 		uint64_t len, char *err)
 {
@@ -285,7 +285,7 @@ static int post(const struct advise *a, struct connection *c, uint64_t off,
 				fi_strerror((int)-ret));
 }
 
-/* Post the commit of [off, off+len), if there is room. */
+/* Post the commit of [off, off+len), if the queue has room. */
 static int post_commit(const struct advise *a, struct connection *c,
 		       uint64_t off, uint64_t len, char *err)
 {
@@ -323,8 +323,8 @@ static bool is_late(uint64_t start, char *err)
 }
 
 /*
- * BULK bytes in pieces, over n connections that have equal parts of them, and
- * their commits. alone: the commit is posted when all else has completed.
+ * Transfer BULK bytes in pieces, split equally over n connections, with
+ * commits. alone: post a commit when all writes before it have completed.
  */
 static int transfer(struct advise *a, unsigned int n, uint64_t piece,
 		    bool alone, uint64_t *ns, char *err)

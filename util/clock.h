@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The clock of timeouts, and the pauses between attempts. */
+/* The clock for timeouts, and the pauses between connection attempts. */
 #ifndef RP_UTIL_CLOCK_H
 #define RP_UTIL_CLOCK_H
 
 #include <stdint.h>
 #include <time.h>
 
-/* Milliseconds since some moment in the past; never goes back. */
+/* Monotonic clock in milliseconds, from an arbitrary start. */
 static inline uint64_t rp_now_ms(void)
 {
 	struct timespec ts;
@@ -16,9 +16,9 @@ static inline uint64_t rp_now_ms(void)
 }
 
 /*
- * The pause between attempts to reach a peer that is away, behind a pause of ms
- * (0: the first one). An eighth of the time that the peer was away, so that it
- * is found soon after its return, and not more than a second.
+ * The pause before the next attempt to reach a peer that is down, after a pause
+ * of ms (0: the first one). An eighth of the downtime so far, at most one
+ * second: the attempt that succeeds comes soon after the peer's return.
  */
 static inline uint64_t rp_pause_ms(uint64_t ms)
 {

@@ -16,7 +16,7 @@
 #include "util/conf.h"
 #include "util/pool.h"
 
-/* One name in a list of rights; resolved when all secrets are known. */
+/* One name in a list of rights; resolve_rights() looks up its secret. */
 struct right {
 	unsigned int pool, line;
 	uint8_t rights;
@@ -29,7 +29,7 @@ enum section {
 	POOL
 };
 
-/* Keys of which a section has one. Lists go on in further lines. */
+/* Keys that a section has once. Further lines continue a list. */
 static const struct key {
 	const char *name;
 	bool list;
@@ -46,18 +46,18 @@ struct parser {
 	const char *path;
 	FILE *file;
 	unsigned int line;
-	bool goes_on;		 /* the line begins with a space */
+	bool goes_on;		 /* the line continues a list */
 	unsigned int seen[KEYS]; /* line of the key in this section; 0: none */
 	enum section section;
-	char secret[RP_CONF_NAME]; /* of this section */
-	bool has_file;		   /* a secret of that name */
+	char secret[RP_CONF_NAME]; /* name of this section's secret */
+	bool has_file;		   /* this secret has a file */
 	struct right *rights;
 	size_t nrights;
-	int ret; /* of the first error */
+	int ret; /* first error */
 	char *err;
 };
 
-/* Report the first error of the file. Returns false, for the handler. */
+/* Report the first error of the file. Returns false, the handler's result. */
 static bool fail(struct parser *p, int ret, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 static bool fail(struct parser *p, int ret, const char *fmt, ...)
@@ -98,7 +98,7 @@ static bool has_secret(const struct rp_conf *c, const char *name)
 	return false;
 }
 
-/* A section ends: its mandatory lines must be there. */
+/* End a section: check that it has its mandatory lines. */
 static bool end_section(struct parser *p)
 {
 	const struct rp_conf_pool *pool;
@@ -133,7 +133,7 @@ static bool begin_pool(struct parser *p, const char *name)
 		return fail(p, -E2BIG,
 			    "more than %d pools; run another fi_rpmemd",
 			    RP_SETUP_POOLS);
-	strcpy(c->pools[c->npools].name, name); /* rp_setup_name_ok() */
+	strcpy(c->pools[c->npools].name, name); /* fits: rp_setup_name_ok() */
 	c->npools++;
 	p->section = POOL;
 	return true;
@@ -151,13 +151,13 @@ static bool begin_secret(struct parser *p, const char *name)
 			    "there are two sections [secret %s]; a secret can "
 			    "have several lines file = PATH",
 			    name);
-	strcpy(p->secret, name); /* name_ok() */
+	strcpy(p->secret, name); /* fits: name_ok() */
 	p->has_file = false;
 	p->section = SECRET;
 	return true;
 }
 
-/* A line that begins with '['. */
+/* Read a line that begins with '['. */
 static bool begin_section(struct parser *p, const char *text)
 {
 	char kind[8], name[RP_SETUP_NAME + 2] = "";
@@ -203,7 +203,7 @@ static char *read_line(char *buf, int size, void *arg)
 		     "the line is longer than %d bytes, or has a byte 0",
 		     size - 2);
 	p->goes_on = buf[0] == ' ' || buf[0] == '\t';
-	/* inih leaves a comment behind such a line. */
+	/* inih leaves the comment at the end of such a line: cut it. */
 	for (char *s = buf; p->goes_on && (s = strchr(s + 1, ';'));)
 		if (s[-1] == ' ' || s[-1] == '\t')
 			*s-- = 0;
@@ -310,7 +310,7 @@ static bool set_global(struct parser *p, const char *name, const char *value)
 	return true;
 }
 
-/* inih repeats the name for a line that begins with a space. */
+/* For a line that begins with a space, inih repeats the name. */
 static bool check_key(struct parser *p, const char *name)
 {
 	size_t i = 0;
@@ -335,7 +335,7 @@ static bool check_key(struct parser *p, const char *name)
 	return true;
 }
 
-/* Called by inih for each line NAME = VALUE. 0: an error. */
+/* Called by inih for each line NAME = VALUE. Returns 0 for an error. */
 static int set_value(void *arg, const char *section, const char *name,
 		     const char *value)
 {
@@ -439,7 +439,7 @@ int rp_conf_load(const char *path, struct rp_conf *c, char *err)
 	return p.ret;
 }
 
-/* Names of the secrets that have these rights to a pool, and no more. */
+/* Print the names of the secrets with exactly these rights to a pool. */
 static void print_rights(const struct rp_conf *c, unsigned int pool,
 			 const char *name, uint8_t rights)
 {
@@ -498,7 +498,7 @@ int rp_conf_add_pool(struct rp_conf *c, const char *path, char *err)
 			      "characters, at most 255, or a symbolic link of "
 			      "such a name",
 			      path);
-	/* Clients name a pool without its folder, so names must differ. */
+	/* Clients name a pool without directory: names must differ. */
 	if (find_pool(c, name))
 		return rp_err(err, -EINVAL,
 			      "'%s' and '%s' have the same name; rename one, "

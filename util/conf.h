@@ -21,9 +21,9 @@ struct rp_conf_pool {
 	char name[RP_SETUP_NAME + 1];
 	char *path;
 	uint64_t create;      /* size of a new pool; 0: it must exist */
-	bool exact;	      /* a pool that exists must have that size, too */
-	unsigned int clients; /* that may have it open; 0: any number */
-	bool waits;	      /* until a pool that leaves is closed */
+	bool exact;	      /* an existing pool must have this size, too */
+	unsigned int clients; /* most clients at once; 0: any number */
+	bool waits;	      /* until a removed pool is closed */
 	uint8_t rights[RP_SETUP_SECRETS]; /* RP_SETUP_READ..., by secret */
 };
 
@@ -31,7 +31,7 @@ struct rp_conf_pool {
 struct rp_conf {
 	char *listen;
 	char *base;
-	char *metrics; /* as of --metrics */
+	char *metrics; /* address of --metrics */
 	uint16_t port;
 	bool has_port;
 	unsigned int nsecrets;
@@ -41,8 +41,8 @@ struct rp_conf {
 };
 
 /*
- * Read the file, and the secrets that it names. Returns 0, or -errno with the
- * line, the reason and the remedy in err: -EINVAL, -E2BIG, or that of a secret.
+ * Read the file and its secrets. Returns 0, or -errno with the line, the reason
+ * and the remedy in err: -EINVAL, -E2BIG, or the error of a secret.
  */
 int rp_conf_load(const char *path, struct rp_conf *c, char *err);
 /* Print secrets, pools and rights on standard output. */
@@ -52,11 +52,10 @@ void rp_conf_print(const struct rp_conf *c);
  * -EINVAL: the name cannot be used, or is in use; -E2BIG: too many pools.
  */
 int rp_conf_add_pool(struct rp_conf *c, const char *path, char *err);
-/* Add a secret, and load it. -E2BIG: too many; the errors of rp_secret_load().
- */
+/* Add and load a secret. -E2BIG: too many; or errors of rp_secret_load(). */
 int rp_conf_add_secret(struct rp_conf *c, const char *name, const char *path,
 		       char *err);
-/* Free what the configuration has, and wipe its secrets. */
+/* Free all members of the configuration, and wipe its secrets. */
 void rp_conf_free(struct rp_conf *c);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* One copy between a file and a pool: the window, commits, both directions. */
+/* One copy between a file and a pool, up or down: window and commits. */
 #include "config.h"
 
 #include <errno.h>
@@ -17,15 +17,15 @@
 #include "util/file.h"
 #include "util/setup_client.h"
 
-/* The first bytes of a group's member, rpmem_pool(3). */
+/* Bytes of a group member before the data: rpmem_pool(3). */
 #define GROUP_AREA 65536u
-#define MEMBERS	   8 /* of a group, at most */
+#define MEMBERS	   8 /* members of a group at most */
 
 volatile sig_atomic_t copy_interrupted;
 
-/* --- the length that the daemon remembers with a pool --- */
+/* --- the length of the file, which the daemon stores with a pool --- */
 
-/* A pool, or a member of a group, at its daemon. */
+/* A pool, or one member of a group, at its daemon. */
 struct place {
 	struct rp_setup_target target;
 	char pool[RP_SETUP_NAME + 1];
@@ -39,7 +39,7 @@ static unsigned int find_places(const struct copy *c, struct place *v,
 	const char *s = c->cfg->where, *option = strstr(s, ";k=");
 	const unsigned int n = c->info.members ? c->info.members : 1;
 
-	/* One digit. */
+	/* k is one digit. */
 	*k = option && n > 1 ? (unsigned int)(option[3] - '0') : n / 2 + 1;
 	for (unsigned int i = 0; i < n; i++) {
 		struct place *p = &v[i];
@@ -60,9 +60,9 @@ static unsigned int find_places(const struct copy *c, struct place *v,
 }
 
 /*
- * The length of the file that begins at the pool's first byte; 0: unknown. Of a
- * group, k members at least have the newest one, so every n - k + 1 members
- * that reply with one length include one of those.
+ * The stored length of the file that begins at the pool's first byte; 0:
+ * unknown. At least k members of a group store the newest length, so any n - k
+ * + 1 members with the same length include one of these.
  */
 static uint64_t get_length(const struct copy *c)
 {
@@ -82,7 +82,7 @@ static uint64_t get_length(const struct copy *c)
 	return got > n - k && length > area ? length - area : 0;
 }
 
-/* Remember a length, at k members of a group; 0: unknown. */
+/* Store a length at k members of a group; 0: unknown. */
 static int set_length(struct copy *c, uint64_t length)
 {
 	const uint64_t until = rp_now_ms() + c->cfg->timeout * 1000;
@@ -122,10 +122,10 @@ static int op_failed(struct copy *c, const struct copy_op *op)
 	const int ret = op->op.result;
 	const uint64_t at = op->upto - op->op.len;
 
-	/* A commit that completes behind this does not cover these bytes. */
+	/* A commit that completes later does not cover these bytes. */
 	if (op->op.type != RPMEM_POOL_COMMIT && at < c->limit)
 		c->limit = at;
-	if (c->status) /* the first error is the one to report */
+	if (c->status) /* report the first error only */
 		return RP_EXIT_BROKEN;
 	c->status = ret;
 	if (ret == -ETIMEDOUT)
@@ -138,7 +138,7 @@ static int op_failed(struct copy *c, const struct copy_op *op)
 				  : RP_EXIT_BROKEN;
 }
 
-/* Complete operations; wait up to ms for the first one. */
+/* Complete operations; wait up to ms milliseconds for the first one. */
 static int poll_ops(struct copy *c, int ms)
 {
 	struct rpmem_pool_op *done[32];
@@ -177,7 +177,7 @@ static int submit(struct copy *c, struct copy_op *op)
 	return 0;
 }
 
-/* Fill a chunk from the file; holes and other zeros do not travel. */
+/* Fill a chunk from the file; holes and other zeros are not sent as bytes. */
 static int load_chunk(struct copy *c, struct copy_op *op, uint64_t at)
 {
 	const char *p = op->op.buf;
@@ -197,7 +197,7 @@ static int load_chunk(struct copy *c, struct copy_op *op, uint64_t at)
 	return 0;
 }
 
-/* Commit what was submitted since `from`, once that is enough, or the rest. */
+/* Commit what was submitted since `from`, if it is enough or the last. */
 static int commit(struct copy *c, uint64_t *from, uint64_t upto)
 {
 	struct copy_op *op = c->commits;
@@ -219,16 +219,16 @@ static int commit(struct copy *c, uint64_t *from, uint64_t upto)
 typedef int (*copy_take)(struct copy *c, const struct copy_op *op);
 
 /*
- * One pass from a byte of the copy to its end, pipelined. With take the pool is
- * read, and take gets the chunks in order; without it the file is written to
- * the pool and committed.
+ * Copy everything from one byte on, pipelined. With take, read the pool and
+ * pass the chunks to take in order; without take, write the file to the pool
+ * and commit.
  */
 static int transfer(struct copy *c, const char *verb, uint64_t from,
 		    copy_take take)
 {
 	const struct copy_cfg *cfg = c->cfg;
 	uint64_t submitted = from, committing = from, taken = from;
-	uint64_t head = 0, tail = 0; /* chunks */
+	uint64_t head = 0, tail = 0; /* chunk numbers */
 	uint64_t left;
 	int ret = 0;
 
@@ -263,7 +263,7 @@ static int transfer(struct copy *c, const char *verb, uint64_t from,
 		}
 		progress_at(&c->progress, take ? taken : c->acked);
 	}
-	/* The other operations fail too, or count as durable. */
+	/* After an error the other operations fail too, or count as durable. */
 	while (c->status && c->outstanding && !copy_interrupted)
 		poll_ops(c, 100);
 	progress_end(&c->progress);
@@ -272,7 +272,7 @@ static int transfer(struct copy *c, const char *verb, uint64_t from,
 
 /* --- both directions --- */
 
-/* A file error of a copy from the pool. */
+/* Report a file error of a copy from the pool. */
 static int file_error(struct copy *c, int ret)
 {
 	char size[RP_SIZE_LEN];
@@ -301,7 +301,7 @@ static int store_chunk(struct copy *c, const struct copy_op *op)
 	return ret ? file_error(c, ret) : hash_chunk(c, op);
 }
 
-/* --verify: the SHA-256 of what was read of the pool is that of the file. */
+/* --verify: compare the SHA-256 of the pool's bytes with the file's. */
 static int compare(struct copy *c)
 {
 	uint8_t sum[SHA256_DIGEST_SIZE];
@@ -355,7 +355,7 @@ static int copy_down(struct copy *c)
 			      c->cfg->file);
 	if (rp_tmpfile_open(c->cfg->file, &t, c->err))
 		return RP_EXIT_FILE;
-	/* The file gets the mode that open() would give it. */
+	/* Give the file the mode that open() would give it. */
 	fchmod(t.fd, 0666 & ~mask);
 	c->fd = t.fd;
 	/* Allocate all blocks first: a full disk fails before any transfer. */
@@ -426,7 +426,7 @@ static int open_pool(struct copy *c)
 	return rp_exit_pool(ret);
 }
 
-/* Check right and range before any byte is copied. */
+/* Check the right and the range before any byte is copied. */
 static int check(struct copy *c)
 {
 	const struct copy_cfg *cfg = c->cfg;
@@ -439,7 +439,7 @@ static int check(struct copy *c)
 			      "another one, or change the configuration of "
 			      "fi_rpmemd",
 			      cfg->where);
-	/* Without --length: to the end of the file that was copied. */
+	/* Without --length, copy to the end of the stored file. */
 	if (!cfg->up && !cfg->length) {
 		end = get_length(c);
 		end = end > cfg->offset ? end : len;
@@ -478,7 +478,7 @@ int copy_run(struct copy *c)
 			      "out of memory; a smaller --chunk or --window "
 			      "needs less");
 	ret = c->cfg->up ? copy_up(c) : copy_down(c);
-	/* The class that was reached in the end. */
+	/* Query the class that commits reached at last. */
 	if (!ret)
 		rpmem_pool_query(c->pool, &c->info);
 	return ret;

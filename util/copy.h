@@ -19,20 +19,20 @@
 #define COPY_CHUNK_MAX	(64u << 20)
 #define COPY_WINDOW_MAX 1024u
 #define COPY_COMMITS	8 /* commits outstanding at once */
-#define COPY_BATCH	4 /* least chunks of a commit, but for the last */
+#define COPY_BATCH	4 /* least chunks of a commit except the last */
 
 /* Parsed command line. */
 struct copy_cfg {
 	const char *file;
-	char *where;	 /* the pool, or the group */
+	char *where;	 /* name of the pool or of the group */
 	uint64_t offset; /* in the pool */
 	uint64_t length; /* bytes to copy from the pool; 0: to its end */
-	uint64_t skip;	 /* first bytes of the file: durable there already */
+	uint64_t skip;	 /* first bytes of the file, durable already */
 	bool up;	 /* true: file to pool; false: pool to file */
 	bool verify, json, quiet;
 	enum rpmem_pool_class class;
 	uint64_t chunk, window;
-	uint64_t timeout; /* seconds that the target may be away */
+	uint64_t timeout; /* seconds that the target may be unreachable */
 	uint64_t wait;	  /* seconds for a daemon that is starting */
 	const char *secret_file, *ack_log;
 	struct rp_secret secret;
@@ -42,29 +42,29 @@ struct copy_cfg {
 struct copy_op {
 	struct rpmem_pool_op op;
 	bool busy;     /* submitted, not completed */
-	uint64_t upto; /* offset from the start of the copy: its end */
+	uint64_t upto; /* its end, as an offset from the start of the copy */
 };
 
 struct copy {
 	const struct copy_cfg *cfg;
 	char err[RP_ERR_LEN];
-	int status; /* of the first operation that failed: negative errno */
+	int status; /* negative errno of the first failed operation */
 
 	struct rpmem_pool *pool;
-	struct rpmem_pool_info info; /* method NULL: it was never open */
+	struct rpmem_pool_info info; /* method NULL: the pool was never open */
 	int fd;			     /* the local file */
 	int ack_fd;
-	uint64_t size;	     /* bytes to copy, with those that are skipped */
-	char *buf;	     /* a chunk for each of ops */
+	uint64_t size;	     /* bytes to copy, with the skipped ones */
+	char *buf;	     /* one chunk for each of ops */
 	struct copy_op *ops; /* ring of cfg->window slots */
 	struct copy_op commits[COPY_COMMITS];
 	unsigned int outstanding;
 
-	uint64_t acked; /* first bytes that completed commits cover */
-	uint64_t limit; /* the first byte of a write that failed */
-	uint64_t zeros; /* bytes that the target wrote by itself */
+	uint64_t acked; /* bytes from the start that completed commits cover */
+	uint64_t limit; /* first byte of the first failed write */
+	uint64_t zeros; /* bytes of zeros that the target filled in */
 	struct sha256_ctx sha;
-	uint8_t sum[SHA256_DIGEST_SIZE]; /* --verify: of the pool's bytes */
+	uint8_t sum[SHA256_DIGEST_SIZE]; /* --verify: hash of pool bytes */
 	struct progress progress;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* fi_rpmem_info --doctor: checks, in order, what commits on this host need. */
+/* fi_rpmem_info --doctor: checks, in order, what commits need on this host. */
 #include "config.h"
 
 #include <dirent.h>
@@ -22,14 +22,14 @@
 #define DSO	"librpmem-fi.so"
 #define RDMA_MB 64 /* RDMA devices pin registered memory */
 
-/* Results of checks that later checks use. */
+/* Results that later checks use. */
 struct doctor {
 	json_t *checks;
 	char folder[PATH_MAX];	  /* folder of the provider, or "" */
 	char base[DOCTOR_NAME];	  /* base in FI_PROVIDER, or tcp */
 	char device[DOCTOR_NAME]; /* first device of the base, or "" */
 	bool filter_set;	  /* FI_PROVIDER names ofi_rpmem and a base */
-	struct doctor_endpoint endpoint; /* result with that FI_PROVIDER */
+	struct doctor_endpoint endpoint; /* result of FI_PROVIDER */
 	bool listed;
 };
 
@@ -55,7 +55,7 @@ static void check_libfabric(struct doctor *d)
 		      json_string("install libfabric 1.17 or newer"));
 }
 
-/* Default folder of libfabric, from the help text of FI_PROVIDER_PATH. */
+/* Find libfabric's default folder in the help text of FI_PROVIDER_PATH. */
 static void default_folder(char *dir, size_t len)
 {
 	static const char mark[] = "(default: ";
@@ -195,7 +195,7 @@ static void check_filter(struct doctor *d)
 		      json_string(remedy));
 	else
 		check(d, "FI_PROVIDER", DOCTOR_OK, info_text("'%s'", v), NULL);
-	/* FI_PROVIDER is reported; later checks look past the filter. */
+	/* FI_PROVIDER is checked; later checks must find what it hides. */
 	unsetenv("FI_PROVIDER");
 }
 

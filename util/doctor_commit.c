@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* One durable write from this process to itself, then read from the file. */
+/* One durable write from this process to itself, verified in the file. */
 #include "config.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "util/info.h"
 
 #define BYTES 4096
-#define AT    8192 /* offset in the file */
+#define AT    8192 /* offset of the write in the file */
 
 static uint64_t now_ms(void)
 {
@@ -110,7 +110,7 @@ static int commit_to_self(struct rp_fabric *f, struct info_map *m, char *done,
 	fi_addr_t self;
 	int ret;
 
-	/* The bytes differ from those of an earlier run. */
+	/* Seed the bytes by the time: an earlier run wrote other bytes. */
 	clock_gettime(CLOCK_REALTIME, &seed);
 	for (size_t i = 0; i < sizeof(buf); i++)
 		buf[i] = (char)(seed.tv_nsec >> (i % 24) ^ (long)i);
@@ -129,8 +129,8 @@ static int commit_to_self(struct rp_fabric *f, struct info_map *m, char *done,
 	if (ret)
 		goto close;
 	/*
-	 * Require the class of the region: whether it is strong enough is
-	 * another check.
+	 * Require the class of the region: another check judges whether it is
+	 * strong enough.
 	 */
 	ret = fi_rpmem_query_sync(f->ops, f->ep, self, fi_mr_key(pool),
 				  FI_RPMEM_CLASS_NONE, &attr);
@@ -175,7 +175,7 @@ int doctor_commit(const char *dir, const char *base, char *done, char *err)
 	if (ret)
 		return ret;
 	if (!m.made) {
-		/* An existing file belongs to somebody: never write to it. */
+		/* An existing file has an owner: never write to it. */
 		ret = rp_err(err, -ENOTDIR,
 			     "not a folder: no commit is tried on a file");
 		goto close_map;

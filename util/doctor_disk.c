@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The doctor's lines about the disks below a path, and the worth of msync. */
+/* Checks of the disks below a path, and of what msync guarantees there. */
 #include "config.h"
 
 #include <glob.h>
@@ -13,7 +13,7 @@
 
 struct disks {
 	json_t *checks;
-	char said[1024]; /* clauses about the disks at the bottom */
+	char said[1024]; /* clauses about the lowest disks */
 	char remedy[256];
 };
 
@@ -29,7 +29,7 @@ static bool has_file(const char *dir, const char *name)
 	return found;
 }
 
-/* The files of sysfs that were read, and their lines. */
+/* Values of the sysfs files that were read, as one text. */
 static json_t *lines_of(const char *dir, const char *name)
 {
 	static const char *const files[] = {
@@ -49,7 +49,7 @@ static json_t *lines_of(const char *dir, const char *name)
 	return info_text("%s", text);
 }
 
-/* Caches outside this machine, which sysfs does not show. */
+/* Name caches outside this machine, which sysfs does not show. */
 static const char *beyond(const char *dir, const char *name)
 {
 	char line[PATH_MAX];
@@ -84,7 +84,7 @@ static void disk_examine(struct rp_disks *w, const char *dir, const char *flaw)
 			d->remedy, sizeof(d->remedy),
 			"echo \"write back\" > /sys/block/%s/queue/write_cache",
 			name);
-	/* A stack passes flushes on; the disks at the bottom decide. */
+	/* A stacked device passes flushes on; the lowest disks decide. */
 	if (has_file(dir, "slaves/*") || has_file(dir, "loop/backing_file"))
 		return;
 	snprintf(d->said + n, sizeof(d->said) - n, "%s%s%s%s", n ? "; " : "",
@@ -103,7 +103,7 @@ json_t *doctor_disks(const char *root, const char *path)
 	json_t *c;
 
 	if (!rp_caps_disks(&w, path) && !json_array_size(d.checks))
-		return d.checks; /* tmpfs: the class says it */
+		return d.checks; /* tmpfs: the class reports it */
 	if (!w.flaw[0]) {
 		c = json_pack(
 			"{s:s, s:i, s:o}", "check", "msync", "status",

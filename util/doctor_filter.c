@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* FI_PROVIDER: the base that it names, and the endpoint that it selects. */
+/* FI_PROVIDER: the base that it names and the endpoint that it selects. */
 #include "config.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 #define PROVIDER "ofi_rpmem"
 
-/* Copy "a;b;c" to rest without ofi_rpmem. Returns whether entry names it. */
+/* Copy "a;b;c" without ofi_rpmem to rest. True: entry names ofi_rpmem. */
 static bool split_entry(char *entry, char rest[DOCTOR_NAME])
 {
 	char *part, *save;
@@ -58,7 +58,7 @@ bool doctor_filter_base(const char *filter, char base[DOCTOR_NAME])
 	return named && base[0];
 }
 
-/* Runs in a child: find the first endpoint of ofi_rpmem, or the error. */
+/* In a child process: find the first endpoint of ofi_rpmem, or the error. */
 static void find_endpoint(struct doctor_endpoint *endpoint)
 {
 	struct fi_info *hints = doctor_hints(NULL), *list = NULL, *i;
@@ -69,7 +69,7 @@ static void find_endpoint(struct doctor_endpoint *endpoint)
 		return;
 	if (!rp_fabric_find_provider(dir, sizeof(dir), NULL))
 		setenv("FI_PROVIDER_PATH", dir, 0);
-	/* check_interface() covers interfaces; use loopback here. */
+	/* Use loopback here: check_interface() covers interfaces. */
 	setenv("FI_TCP_IFACE", "lo", 1);
 	endpoint->ret =
 		fi_getinfo(FI_VERSION(1, 17), NULL, NULL, 0, hints, &list);

@@ -9,23 +9,23 @@ enum rp_exit {
 	RP_EXIT_OK = 0,
 	RP_EXIT_USAGE = 2, /* wrong arguments; the same in every tool */
 
-	/* fi_rpmemd and fi_rpmem_cp: */
+	/* exit codes of fi_rpmemd and fi_rpmem_cp */
 	RP_EXIT_FAILED = 1,  /* any other failure */
 	RP_EXIT_FILE = 3,    /* a file or pool: missing, damaged, unreadable */
 	RP_EXIT_BUSY = 4,    /* a pool is in use */
-	RP_EXIT_SPACE = 5,   /* disk full, or beyond the end of the pool */
+	RP_EXIT_SPACE = 5,   /* disk full, or range beyond the pool's end */
 	RP_EXIT_NETWORK = 6, /* provider, address, port, daemon, pool name */
 	RP_EXIT_SECRET = 7,
-	RP_EXIT_CLASS = 8,   /* cannot be made as durable as required */
-	RP_EXIT_BROKEN = 9,  /* interrupted, can be resumed */
+	RP_EXIT_CLASS = 8,   /* the required class cannot be reached */
+	RP_EXIT_BROKEN = 9,  /* interrupted; can be resumed */
 	RP_EXIT_DIFFER = 10, /* --verify found a difference */
 
-	/* fi_rpmem_info and fi_rpmem_bench: */
-	RP_EXIT_PARTLY = 1,  /* warnings; missing figures, missed bars */
-	RP_EXIT_NOTHING = 3, /* a check fails; could not be run */
+	/* exit codes of fi_rpmem_info and fi_rpmem_bench */
+	RP_EXIT_PARTLY = 1,  /* warnings, missing figures, or missed limits */
+	RP_EXIT_NOTHING = 3, /* a check failed, or the program could not run */
 };
 
-/* The exit code of a tool to which rpmem_pool_open() has refused a pool. */
+/* The exit code of a tool whose rpmem_pool_open() failed with ret. */
 static inline enum rp_exit rp_exit_pool(int ret)
 {
 	switch (ret) {
