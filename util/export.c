@@ -23,7 +23,7 @@
 #include "util/machine_facts.h"
 #include "util/service.h"
 
-/* A new daemon keeps a pool for its last owner, which tries each second. */
+/* A new daemon reserves a pool for its last owner, who tries each second. */
 #define AWAIT_MS 5000
 
 static int pool_exit(int ret)
@@ -41,7 +41,7 @@ static int pool_exit(int ret)
 	}
 }
 
-/* A pool that exists must have the size that it would be created with. */
+/* An existing pool must have the size that it would be created with. */
 static int check_size(const struct rp_export *e, uint64_t create, char *err)
 {
 	char have[RP_SIZE_LEN], want[RP_SIZE_LEN];
@@ -164,7 +164,7 @@ static void explain_refusal(const struct rp_exports *x,
 		       fi_strerror(-ret));
 }
 
-/* Describe commits of this pool now, for people: programs QUERY the agent. */
+/* Describe the commits of this pool as text; programs QUERY the agent. */
 static int describe(const struct rp_exports *x, const struct rp_export *e,
 		    struct rp_setup_export *offer, char *err)
 {
@@ -191,7 +191,7 @@ static int describe(const struct rp_exports *x, const struct rp_export *e,
 	return 0;
 }
 
-/* End all keys, and the registration that tells the class. */
+/* Revoke all keys, and the registration by which the class is known. */
 static bool end_registrations(struct rp_export *e)
 {
 	if (!rp_export_end_part(e, 0) || (e->mr && fi_close(&e->mr->fid)))
@@ -252,7 +252,7 @@ static void free_slot(struct rp_export *e)
 	memset(e, 0, sizeof(*e));
 }
 
-/* Drop a pool that could not be exported; it keeps its former mark. */
+/* Drop a pool that could not be exported; its file keeps its former mark. */
 static void remove_failed(struct rp_export *e)
 {
 	char err[RP_ERR_LEN];
@@ -426,8 +426,8 @@ unsigned int rp_exports_find_longer(struct rp_exports *x)
 }
 
 /*
- * Serve the new length of a pool, with a new key: its clients connect again, as
- * after a restart. The next check tries again while requests are executed.
+ * Serve the new length of a pool with a new key: its clients reconnect as after
+ * a restart. While requests are executed, leave it to the next check.
  */
 static void extend_export(struct rp_exports *x, unsigned int i)
 {
@@ -453,8 +453,8 @@ static void extend_export(struct rp_exports *x, unsigned int i)
 
 /*
  * Withdraw a pool whose file was removed: its bytes vanish with this process,
- * so writes to it are no longer durable. Closing the region makes the agent
- * refuse its keys.
+ * so writes to the pool are not durable any more. Closing the region makes the
+ * agent refuse its keys.
  */
 static const char *check_export(void *arg, unsigned int i)
 {
@@ -466,16 +466,16 @@ static const char *check_export(void *arg, unsigned int i)
 	if (ret)
 		withdraw_export(e, ret);
 	if (!e->withdrawn[0]) {
-		/* Facts may have weakened, which takes a class back. */
+		/* Facts may be weaker now: the class is taken back. */
 		if (e->mr)
 			describe(x, e, &x->offers[i], err);
 		return NULL;
 	}
-	end_registrations(e); /* while that fails, the next check tries again */
+	end_registrations(e); /* if it fails, the next check tries again */
 	return e->withdrawn;
 }
 
-/* A failure that a client can cause again and again: one line in a second. */
+/* Log a failure that a client can repeat at will: once a second at most. */
 static void log_failure(const char *err)
 {
 	static uint64_t last;
@@ -484,9 +484,9 @@ static void log_failure(const char *err)
 		rp_service_log(RP_SERVICE_ERROR, "%s", err);
 }
 
-/* --- work of a thread: the disk of one pool keeps no other client waiting */
+/* --- jobs of threads: a slow disk of one pool delays no client of others */
 
-/* False: no thread; the next check tries again. */
+/* Start a thread. False: there is none, and the next check tries again. */
 static bool start_work(const struct rp_exports *x, struct rp_export *e,
 		       struct rp_export_job *j)
 {
@@ -502,7 +502,7 @@ static void start_growing(const struct rp_exports *x, struct rp_export *e)
 	e->grows = !start_work(x, e, &j);
 }
 
-/* Close a pool that is no longer exported, once its keys have ended. */
+/* Close a pool that is not exported any more, once its keys are revoked. */
 static void start_closing(const struct rp_exports *x, struct rp_export *e)
 {
 	struct rp_export_job j = {
@@ -533,20 +533,20 @@ static void take_owner(struct rp_exports *x, struct rp_export *e,
 	if (released && rp_pool_release(&e->pool, released, err))
 		log_failure(err);
 	if (!j->ret) {
-		/* The new owner displaces those that could come back. */
+		/* The new owner displaces owners that could reconnect. */
 		e->awaited &= j->part ? ~(1 | 1ull << j->part) : 0;
 		x->offers[e - x->v].owner = e->pool.owner[0];
 		return;
 	}
 	log_failure(j->err);
-	/* For the client, whose request is served again. */
+	/* The client gets this error when its request is served again. */
 	e->failed_owner = j->owner;
 	memcpy(e->failure, j->err, sizeof(e->failure));
 }
 
 /*
- * Wait for the thread, and take its result. True: it has closed the pool, whose
- * slot is free; *j says how.
+ * Wait for the thread, and take its result. True: the job closed the pool and
+ * freed its slot; *j has the result.
  */
 static bool finish_work(struct rp_exports *x, struct rp_export *e,
 			struct rp_export_job *j)
@@ -615,7 +615,7 @@ static unsigned int find_clients(void *arg, unsigned int i)
 	return x->v[i].clients;
 }
 
-/* Describe a part; part 0 is the whole pool. */
+/* Describe a part of pool i; part 0 is the whole pool. */
 static unsigned int find_parts(void *arg, unsigned int i, unsigned int part,
 			       uint64_t *owner)
 {
@@ -664,8 +664,8 @@ static int set_length(void *arg, unsigned int i, uint64_t length, char *err)
 }
 
 /*
- * A new owner: nothing of the former one arrives behind the end of its key. A
- * thread does the rest; until then no client gets a key.
+ * Begin to set a new owner: revoke the key of the former owner, so that its
+ * writes fail. A thread does the rest; until it ends, no client gets a key.
  */
 static int set_owner(void *arg, unsigned int i, unsigned int part,
 		     uint64_t owner, char *err)
@@ -684,7 +684,7 @@ static int set_owner(void *arg, unsigned int i, unsigned int part,
 	e->failed_owner = 0;
 	if (failed)
 		return rp_err(err, -EIO, "%s", e->failure);
-	/* A thread that allocates blocks ends first. */
+	/* A thread that allocates blocks must end first. */
 	if (!e->worker)
 		e->settles = start_work(x, e, &j);
 	e->settling = part;
@@ -701,8 +701,8 @@ static bool is_busy(void *arg, unsigned int i)
 }
 
 /*
- * An owner whose daemon was restarted has bytes that it will write again. For
- * some seconds the pool is kept for it.
+ * After a restart of the daemon, an owner has bytes to write again. Reserve the
+ * pool for this owner for AWAIT_MS.
  */
 static int may_open(void *arg, unsigned int i, unsigned int part, char *err)
 {
@@ -725,7 +725,7 @@ static void release_export(void *arg, unsigned int i, unsigned int part)
 
 	e->awaited &= ~(1ull << part);
 	if (e->settles) {
-		/* The owner that this part gets now is no former one. */
+		/* This release does not concern the part's new owner. */
 		if (e->settling && part != e->settling)
 			e->released |= 1ull << part;
 		return;
@@ -772,7 +772,7 @@ int rp_exports_close(struct rp_exports *x, bool failed, char *err)
 		}
 		if (e->grows)
 			e->longer |= rp_pool_allocate(&e->pool, err) > 0;
-		/* A start that fails leaves no new pool, and no new mark. */
+		/* A failed start leaves no new pool, and no new mark. */
 		if (e->made && !x->served)
 			unlink(e->path);
 		if (e->withdrawn[0])

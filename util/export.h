@@ -13,13 +13,12 @@
 #include "util/pool.h"
 #include "util/setup_server.h"
 
-/* The key of one secret for a part of a pool: a registration with its rights.
- */
+/* The key of one secret for a part of a pool: a registration with rights. */
 struct rp_export_key {
 	TAILQ_ENTRY(rp_export_key) link;
 	struct fid_mr *mr;
 	unsigned int who, part; /* part 0: the whole pool */
-	bool ending;		/* as soon as no request uses it */
+	bool ending;		/* to be revoked when no request uses it */
 };
 TAILQ_HEAD(rp_export_keys, rp_export_key);
 
@@ -28,33 +27,33 @@ struct rp_export {
 	char name[RP_SETUP_NAME + 1];
 	char *path;
 	struct rp_pool pool;
-	unsigned int clients; /* that may have it open; 0: any number */
+	unsigned int clients; /* most clients at once; 0: any number */
 	uint8_t rights[RP_SETUP_SECRETS]; /* RP_SETUP_READ..., by secret */
 	bool open;
-	bool made;	   /* by this process */
-	uint64_t awaited;  /* parts whose owners may come back */
-	uint64_t released; /* by their owners, while it settles */
-	bool longer;	   /* its file is, and its blocks are allocated */
-	bool leaving;	   /* closed as soon as no request uses its keys */
-	bool grows;   /* its file is longer: its blocks are to be allocated */
-	bool settles; /* the thread makes a client the owner */
-	unsigned int settling;		 /* of this part */
-	struct rp_export_worker *worker; /* NULL: none works on it */
-	uint64_t failed_owner;		 /* that it did not get; 0: none */
-	char failure[RP_ERR_LEN];	 /* and why */
+	bool made;	   /* created by this process */
+	uint64_t awaited;  /* bits of parts whose owners may reconnect */
+	uint64_t released; /* parts released while it settles */
+	bool longer;	   /* file has grown, and its blocks are allocated */
+	bool leaving;	   /* close it when no request uses its keys */
+	bool grows;   /* file has grown, and its blocks are to be allocated */
+	bool settles; /* a thread sets the owner of a part */
+	unsigned int settling;		 /* number of that part */
+	struct rp_export_worker *worker; /* NULL: no thread works on the pool */
+	uint64_t failed_owner;		 /* client that was refused; 0: none */
+	char failure[RP_ERR_LEN];	 /* why it was refused */
 	/* Registered for the class and the port; its key is not given out. */
 	struct fid_mr *mr;
 	struct rp_export_keys keys;
-	char withdrawn[RP_ERR_LEN]; /* reason, or "" while it is served */
+	char withdrawn[RP_ERR_LEN]; /* reason; "" while the pool is served */
 };
 
 struct rp_exports {
 	struct rp_fabric f;
 	int cq_fd;
-	int ended_fd;  /* readable: a worker has ended */
+	int ended_fd;  /* readable when a worker has ended */
 	char base[64]; /* provider */
 	uint64_t incarnation;
-	uint64_t await_until; /* ms */
+	uint64_t await_until; /* ms: end of AWAIT_MS */
 	bool served;	      /* clients were able to connect */
 	bool embedded;	      /* in a program of others: no text on stdout, no
 			       * handler of signals */
@@ -63,84 +62,84 @@ struct rp_exports {
 };
 
 /*
- * Open the fabric. Functions that return an exit code of util/exits.h: 0, or
- * the reason in err.
+ * Open the fabric. Functions that return an exit code return 0 or a code of
+ * util/exits.h, and then the reason in err.
  */
 int rp_exports_open(struct rp_exports *x, const char *base, const char *source,
 		    char *err);
-/* Let pools be opened that have lost bytes in a dirty shutdown; print it. */
+/* Accept pools that lost bytes in a dirty shutdown; print each loss. */
 int rp_exports_accept_losses(const struct rp_conf *c, char *err);
 /*
- * Open a pool, which create makes if it does not exist, and register it.
- * Returns an exit code; what was made is removed again.
+ * Open a pool, which conf->create makes if it does not exist, and register it.
+ * Returns an exit code; on failure a new pool is removed again.
  */
 int rp_exports_add(struct rp_exports *x, const struct rp_conf_pool *conf,
 		   char *err);
 /*
- * Whether the pool cannot be added yet, because one that leaves has its file or
- * the last slot.
+ * Whether the pool cannot be added yet, because a pool that is being removed
+ * has the same file or the last free slot.
  */
 bool rp_exports_must_wait(const struct rp_exports *x,
 			  const struct rp_conf_pool *conf);
 /*
- * End a pool: clients do not find it any more, and its keys end. A thread
- * closes it, which rp_exports_check() starts and ends.
+ * Remove a pool: clients do not find it any more, and its keys are revoked.
+ * rp_exports_check() starts the thread that closes it.
  */
 void rp_exports_remove(struct rp_exports *x, unsigned int i);
-/* Number of pools that clients find. */
+/* Number of pools that clients can find. */
 unsigned int rp_exports_count(const struct rp_exports *x);
 /* Slot of the pool with that name and path, or -1. */
 int rp_exports_find(const struct rp_exports *x, const char *name,
 		    const char *path);
 /*
- * Set rights and limits of a pool. The keys of secrets whose right to read or
- * write has changed end.
+ * Set rights and limits of a pool. Revoke the keys of secrets whose right to
+ * read or write has changed.
  */
 void rp_exports_set_rights(struct rp_exports *x, unsigned int i,
 			   const uint8_t *rights, unsigned int clients);
 /*
- * Whether the pool is still the file at its path, which may have been renamed
- * or removed: only another file there is another pool.
+ * Whether no other file is at the path of a pool. A pool whose file was renamed
+ * or removed is still the same pool.
  */
 bool rp_exports_is_at_path(const struct rp_exports *x, unsigned int i);
-/* Whether a secret has a key, perhaps one that is ending. */
+/* Whether a secret has a key, even one that is being revoked. */
 bool rp_exports_use_secret(const struct rp_exports *x, unsigned int who);
 /*
- * Find files that were made longer: rp_exports_check() lets threads allocate
- * their new blocks. Returns how many.
+ * Find files that have grown, for which rp_exports_check() starts threads that
+ * allocate the new blocks. Returns the number of these files.
  */
 unsigned int rp_exports_find_longer(struct rp_exports *x);
 /*
- * Withdraw pools whose files have gone, serve the new length of longer ones,
- * end keys and pools. Returns whether a pool has been closed.
+ * Withdraw pools whose files were removed, serve the new length of files that
+ * have grown, revoke keys, close pools. Returns whether a pool was closed.
  */
 bool rp_exports_check(struct rp_exports *x);
 /*
  * Close everything: the fabric before the pools, as no write may arrive after a
- * pool is marked clean. failed: no pool is marked. Returns an exit code.
+ * pool is marked clean. failed: mark no pool. Returns an exit code.
  */
 int rp_exports_close(struct rp_exports *x, bool failed, char *err);
 /* Print pools, classes and methods on standard output: export_text.c. */
 void rp_exports_print(const struct rp_exports *x);
 
-/* Fill in the callbacks of the set-up server. */
+/* Fill in the callbacks of the setup server. */
 void rp_exports_serve(struct rp_exports *x, struct rp_setup_server_attr *attr);
 
 /* --- export_key.c */
 
-/* Register a part of a pool, for clients that may write or only read. */
+/* Register a part of a pool, for clients that may write or may only read. */
 int rp_export_register(struct rp_exports *x, struct rp_export *e,
 		       unsigned int part, bool writable, struct fid_mr **mr,
 		       char *err);
 /*
- * The key of a secret for a part, made when it is asked for first. -EBUSY: the
- * former one has not ended yet; another -errno, and the reason in err.
+ * Get the key of a secret for a part; the first request makes it. -EBUSY: its
+ * former key is still being revoked; another -errno has the reason in err.
  */
 int rp_export_grant(struct rp_exports *x, struct rp_export *e, unsigned int who,
 		    unsigned int part, uint64_t *key, char *err);
 /*
- * End the keys that reach bytes of a part. False while requests that use one
- * are executed: rp_export_end_ending() tries again.
+ * Revoke the keys that reach bytes of a part. False while requests that use
+ * such a key are executed: rp_export_end_ending() tries again.
  */
 bool rp_export_end_part(struct rp_export *e, unsigned int part);
 bool rp_export_end_secret(struct rp_export *e, unsigned int who);

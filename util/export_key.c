@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The keys of a pool that fi_rpmemd has given out. */
+/* The keys that fi_rpmemd has given out for a pool. */
 #include "config.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ int rp_export_register(struct rp_exports *x, struct rp_export *e,
 			     FI_RMA_PMEM, mr, err);
 }
 
-/* End a key. False while requests that use it are executed. */
+/* Revoke a key. False while requests that use it are executed. */
 static bool end_key(struct rp_export *e, struct rp_export_key *k)
 {
 	if (fi_close(&k->mr->fid)) {

@@ -83,7 +83,7 @@ int rp_export_job_set_owner(struct rp_export_job *j)
 
 	if (!ret)
 		ret = rp_pool_set_owner(&j->pool, j->part, j->owner, j->err);
-	/* Nobody is awaited who shares the pool. */
+	/* A client that shares the pool ends the wait for former owners. */
 	if (!ret && j->owner & RP_SETUP_SHARED)
 		ret = rp_pool_release(&j->pool, 1ull << j->part, j->err);
 	return ret;

@@ -21,7 +21,7 @@
 #define PROVIDER_DSO "librpmem-fi.so"
 
 /*
- * Whether dir has the provider. libfabric loads every file that ends in
+ * Whether dir contains the provider. libfabric loads every file that ends in
  * "fi.so"; test builds of the provider have other names.
  */
 static bool has_provider(const char *dir)
@@ -39,7 +39,7 @@ static bool has_provider(const char *dir)
 	return ret;
 }
 
-/* Find the first folder of a colon-separated list that has the DSO. */
+/* Find the first directory of a colon-separated list that has the DSO. */
 static bool find_in_list(const char *list, char *dir, size_t len)
 {
 	while (*list) {
@@ -58,7 +58,7 @@ static bool find_in_list(const char *list, char *dir, size_t len)
 
 /*
  * Find the DSO of the build tree: programs are in util/ or
- * fabtests/functional/, or in a .libs folder of libtool below.
+ * fabtests/functional/, or in .libs below one of them.
  */
 static bool find_in_build_tree(char *dir, size_t len)
 {
@@ -224,7 +224,7 @@ static struct fi_info *make_hints(const struct rp_fabric_attr *attr)
 	h->domain_attr->mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR |
 				  FI_MR_ALLOCATED | FI_MR_PROV_KEY;
 	h->domain_attr->threading = FI_THREAD_SAFE;
-	/* Manual progress, the usual case, needs no thread. */
+	/* Manual progress is the usual case, and needs no thread. */
 	h->domain_attr->data_progress =
 		attr->automatic ? FI_PROGRESS_AUTO : FI_PROGRESS_MANUAL;
 	h->domain_attr->control_progress = h->domain_attr->data_progress;

@@ -19,7 +19,7 @@
 /* Options of rp_fabric_open(). Zero is the default of each. */
 struct rp_fabric_attr {
 	const char *base; /* base provider; NULL: "tcp" */
-	bool bare;	  /* the base without ofi_rpmem: no commits */
+	bool bare;	  /* the base without ofi_rpmem, so without commits */
 	bool target;	  /* allow remote access */
 	bool no_ep;	  /* only a domain and a CQ for progress: fi_rpmemd */
 	bool tagged;	  /* tagged messages as well as RMA */
@@ -35,7 +35,7 @@ struct rp_fabric_attr {
 	bool plain;	   /* ofi_rpmem without FI_RMA_PMEM */
 	bool wait_fd;	   /* the CQ has a file descriptor to wait on */
 	size_t cq_size;	   /* 0: the provider's default */
-	size_t queue_size; /* of both queues of the endpoint; 0: the same */
+	size_t queue_size; /* of both endpoint queues; 0: the default */
 };
 
 struct fi_rpmem_ops; /* rdma/fi_ext_rpmem.h */
@@ -47,13 +47,13 @@ struct rp_fabric {
 	struct fid_av *av;
 	struct fid_cq *cq; /* FI_CQ_FORMAT_CONTEXT; transmit and receive */
 	struct fid_ep *ep; /* enabled; NULL with no_ep */
-	struct fi_rpmem_ops *ops; /* of ep; NULL with no_ep, bare, plain */
+	struct fi_rpmem_ops *ops; /* ep's; NULL with no_ep, bare, plain */
 };
 
 /*
- * Find the folder of the provider DSO: in FI_PROVIDER_PATH or, if it is not
- * set, in the build tree of this program or the installation folder. Returns 0,
- * or -ENOENT and the remedy in err.
+ * Find the directory of the provider DSO: in FI_PROVIDER_PATH or, if that is
+ * not set, in this program's build tree or the installation. Returns 0, or
+ * -ENOENT and the remedy in err.
  */
 int rp_fabric_find_provider(char *dir, size_t len, char *err);
 
@@ -89,7 +89,7 @@ int rp_fabric_peer(struct rp_fabric *f, const void *name, fi_addr_t *addr,
 
 /*
  * Read one error entry of the CQ. Returns 0 with *entry, and the text of the
- * provider in err; -FI_EAGAIN: there is none.
+ * provider in err; -FI_EAGAIN: the CQ has no error entry.
  */
 int rp_fabric_cq_error(struct rp_fabric *f, struct fi_cq_err_entry *entry,
 		       char *err);

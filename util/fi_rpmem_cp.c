@@ -88,7 +88,7 @@ static bool is_remote(const char *s)
 	return s[n] == ':' || s[0] == '[';
 }
 
-/* Cut @OFFSET off the name of the pool. */
+/* Split @OFFSET off the name of the pool. */
 static void parse_remote(struct argp_state *state, struct copy_cfg *cfg,
 			 const char *s)
 {
@@ -132,13 +132,13 @@ static void parse_words(struct argp_state *state, struct args *a)
 				  "pool");
 }
 
-/* Options with a number. */
+/* Options that take a number. */
 static const struct number {
 	int key;
 	bool size;
 	const char *name;
 	uint64_t min, max;
-	size_t at; /* of the field of struct copy_cfg */
+	size_t at; /* offset of the field in struct copy_cfg */
 } numbers[] = {
 #define AT(field) offsetof(struct copy_cfg, field)
 	{'n', true, "length", 1, 1ull << 50, AT(length)},
@@ -231,7 +231,7 @@ static void print_quoted(FILE *f, const char *s)
 		putc('\'', f);
 }
 
-/* Whether acknowledged bytes are durable: class none survives nothing. */
+/* Whether acknowledged bytes are durable: class none survives no failure. */
 static bool is_durable(const struct copy *c)
 {
 	return !c->info.method || c->info.reached != RPMEM_POOL_NONE;
@@ -239,7 +239,7 @@ static bool is_durable(const struct copy *c)
 
 /*
  * Whether the pool still has the durable bytes: -ESTALE says that it is another
- * one now, or another client's.
+ * pool now, or that another client has opened it.
  */
 static bool may_skip(const struct copy *c)
 {
@@ -253,7 +253,7 @@ static void print_resume(FILE *f, const struct args *a, const struct copy *c)
 	if (may_skip(c) && c->acked)
 		fprintf(f, " --skip %" PRIu64, c->acked);
 	for (int i = 1; i < a->argc; i++) {
-		/* The former --skip N or --skip=N. */
+		/* Skip --skip N or --skip=N of the interrupted run. */
 		if (!strncmp(a->argv[i], "--sk", 4)) {
 			i += !strchr(a->argv[i], '=');
 			continue;
@@ -269,7 +269,7 @@ static void format_hex(const uint8_t *sum, char *buf)
 		sprintf(buf + 2 * i, "%02x", sum[i]);
 }
 
-/* How many of the acknowledged bytes travelled to the pool. */
+/* The number of acknowledged bytes that were sent to the pool. */
 static uint64_t sent_bytes(const struct copy *c)
 {
 	const uint64_t not_sent = c->cfg->skip + c->zeros;
@@ -277,7 +277,7 @@ static uint64_t sent_bytes(const struct copy *c)
 	return c->acked > not_sent ? c->acked - not_sent : 0;
 }
 
-/* A field of a copy to a pool. */
+/* A byte count for the report of a copy to a pool, as JSON. */
 static json_t *count(const struct copy *c, uint64_t bytes)
 {
 	return c->cfg->up ? json_integer((json_int_t)bytes) : NULL;

@@ -242,7 +242,7 @@ static void interrupt(int sig)
 
 static int run_advise(const struct info_cfg *cfg)
 {
-	/* The file that is measured in is removed at the end. */
+	/* Handle signals, so that the sample file is removed. */
 	const struct sigaction sa = {
 		.sa_handler = interrupt,
 		.sa_flags = (int)SA_RESETHAND,
@@ -291,7 +291,7 @@ static int run_target(const struct info_cfg *cfg)
 	rp_secret_wipe(&secret);
 	if (ret) {
 		fprintf(stderr, "fi_rpmem_info: %s\n", err);
-		/* -EINVAL: the argument names no host. */
+		/* -EINVAL: the argument has no valid host. */
 		return ret == -EINVAL ? RP_EXIT_USAGE : RP_EXIT_NOTHING;
 	}
 	code = json_object_get(o, "refused") ? DOCTOR_WARN : DOCTOR_OK;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* fi_rpmem_plugpull: cuts a target's power under writes, and says what is lost.
- */
+/* fi_rpmem_plugpull: cuts a target's power under writes, and reports losses. */
 #include "config.h"
 
 #include <argp.h>
@@ -24,9 +23,9 @@
 #include "util/setup_client.h"
 
 #define TICK_MS	   20
-#define FIRST_MS   60000 /* for the first acknowledgement */
+#define FIRST_MS   60000 /* time for the first acknowledgement */
 #define RETRY_MS   200	 /* between attempts to reach the daemon */
-#define SAY_MS	   10000 /* between lines that say what is waited for */
+#define SAY_MS	   10000 /* between lines that name what it waits for */
 #define CYCLES_MAX 10000
 
 struct pull {
@@ -41,9 +40,9 @@ struct pull {
 	struct pull_shared *s;
 	int ledger;
 	uint64_t incarnation; /* of the daemon that the writer wrote to */
-	bool clean;	      /* a daemon was stopped, not cut */
+	bool clean;	      /* the daemon was stopped, not cut off */
 	uint64_t sum[PULL_COUNTS];
-	json_t *list; /* of the cycles */
+	json_t *list; /* results of all cycles */
 	char *err;    /* RP_ERR_LEN bytes */
 };
 
@@ -207,7 +206,7 @@ static void sleep_ms(unsigned int ms)
 	nanosleep(&t, NULL);
 }
 
-/* Run one of the children of plugpull_writer.c to its end. */
+/* Run a child process of plugpull_writer.c, and wait for its exit. */
 static int run_child(struct pull *p, void (*body)(const struct pull_cfg *,
 						  struct pull_shared *))
 {
@@ -228,7 +227,7 @@ static int run_child(struct pull *p, void (*body)(const struct pull_cfg *,
 	return 0;
 }
 
-/* Until the random moment of the cut. */
+/* Let the writer write until the random moment of the cut. */
 static int let_write(struct pull *p, pid_t writer)
 {
 	unsigned short random[3] = {(unsigned short)p->cfg.seed, 1, 2};
@@ -260,7 +259,7 @@ static int cut_power(struct pull *p)
 	char *command;
 	int status;
 
-	/* The standard output is for the result alone. */
+	/* Standard output is for the result only: COMMAND gets stderr. */
 	if (asprintf(&command, "exec 1>&2\n%s", p->cut) < 0)
 		return rp_err(p->err, RP_EXIT_FAILED, "out of memory");
 	fflush(NULL);
@@ -275,7 +274,7 @@ static int cut_power(struct pull *p)
 		      p->ledger_path);
 }
 
-/* Until another incarnation of the daemon offers the pool. */
+/* Wait until another incarnation of the daemon offers the pool. */
 static int await_restart(struct pull *p)
 {
 	const uint64_t began = rp_now_ms();
@@ -319,7 +318,7 @@ static int await_restart(struct pull *p)
 	return 0;
 }
 
-/* A cell is gone when it has not the last value that was seen there. */
+/* A cell has lost its value if it has not the last one that a probe saw. */
 static void judge_cells(const struct pull_shared *s, uint64_t area,
 			uint64_t *count)
 {
@@ -331,7 +330,7 @@ static void judge_cells(const struct pull_shared *s, uint64_t area,
 	for (unsigned int i = 0; i < PULL_CELLS; i++, cell += PULL_CELL) {
 		memcpy(&value, cell, sizeof(value));
 		count[PULL_SEEN] += s->cells[i] != 0;
-		/* A write in flight may have replaced it by a later one. */
+		/* A write in flight may have left a later value. */
 		count[PULL_GONE] += value < s->cells[i];
 	}
 }
@@ -454,14 +453,14 @@ static int run_cycle(struct pull *p, uint64_t i)
 		ret = let_write(p, writer);
 	if (!ret)
 		ret = cut_power(p);
-	/* COMMAND may return before the cut: writes go on until it is seen. */
+	/* COMMAND may return before the cut: writes still go on. */
 	if (!ret)
 		ret = await_restart(p);
 	if (writer > 0) {
 		kill(writer, SIGKILL);
 		waitpid(writer, NULL, 0);
 	}
-	/* The writer's errors were those of the cut. */
+	/* Ignore the writer's errors, which the cut has caused. */
 	s->code = 0;
 	if (!ret && s->reconnected)
 		ret = rp_err(p->err, RP_EXIT_FAILED,
@@ -492,7 +491,7 @@ static int run_cycles(struct pull *p)
 			      "'%s' cannot be made: %s; judge the cut that it "
 			      "is of, remove it, or give --ledger FILE",
 			      p->ledger_path, strerror(errno));
-	/* A loss is the last cycle: its ledger is kept. */
+	/* Stop after a cycle with a loss, which keeps its ledger. */
 	for (uint64_t i = 1; !ret && i <= p->cycles && !has_lost(p); i++) {
 		ret = run_cycle(p, i);
 		if (i == 1 && s->method[0])
@@ -502,7 +501,7 @@ static int run_cycles(struct pull *p)
 				s->method, p->ledger_path);
 	}
 	close(p->ledger);
-	/* A ledger without acknowledgements has nothing to be judged. */
+	/* A ledger without acknowledgements says nothing about losses. */
 	if (ret ? !s->acked : !has_lost(p))
 		unlink(p->ledger_path);
 	return ret;
@@ -524,7 +523,7 @@ static int run_judge(struct pull *p)
 	return ret ? ret : judge(p, p->judge, 1);
 }
 
-/* Say what the cycles have shown. */
+/* Print what the cycles have shown. */
 static int conclude(struct pull *p)
 {
 	const uint64_t *v = p->sum;

@@ -28,9 +28,9 @@
 
 /* After SIGTERM, accepted commits have this long to complete. */
 #define DRAIN_MS 10000
-/* Time for the last replies to leave, after the last commit. */
+/* Time to send the last replies, after the last commit has completed. */
 #define LINGER_MS 100
-/* Interval of the check of pool files, and of what is ending. */
+/* Interval of the check of pool files, and of keys and pools that end. */
 #define CHECK_MS 1000
 
 struct daemon {
@@ -40,12 +40,12 @@ struct daemon {
 	const char *secret_file;
 	const char *port_file;
 	const char *metrics_at;
-	bool check; /* the configuration, and no more */
+	bool check; /* --check: only check the configuration */
 	bool accept_loss;
 	struct rp_one_shot one_shot;
 
 	struct rp_conf conf;
-	struct rp_conf *reloaded; /* by SIGHUP; NULL: conf */
+	struct rp_conf *reloaded; /* SIGHUP has read this one; NULL: conf */
 	struct rp_setup_secrets secrets;
 	unsigned int slots[RP_SETUP_SECRETS]; /* in secrets, of each in conf */
 	struct rp_exports exports;
@@ -113,7 +113,7 @@ static void set_text(struct argp_state *state, char **to, const char *value)
 		argp_failure(state, RP_EXIT_FAILED, 0, "out of memory");
 }
 
-/* Everything is known: a configuration has all, or the command line. */
+/* At the end of the options: a configuration, or a complete command line. */
 static void parse_end(struct argp_state *state, struct daemon *d)
 {
 	const bool given = d->conf.npools || d->conf.listen || d->conf.base ||
@@ -247,7 +247,7 @@ static int load(struct daemon *d, struct rp_conf *c)
 	return RP_EXIT_SECRET;
 }
 
-/* --check: port and pools may be those of a daemon that runs. */
+/* --check: a running daemon may use the port and the pools. */
 static void print_conf(const struct daemon *d)
 {
 	const struct rp_conf *c = &d->conf;
@@ -306,8 +306,8 @@ static void apply_rights(struct daemon *d, const struct rp_conf *c)
 }
 
 /*
- * Find the slots of the secrets that stay; the others are forgotten. New ones
- * have no slot: RP_SETUP_SECRETS.
+ * Find the slots of the secrets that stay, and wipe the other ones. New secrets
+ * have no slot yet: RP_SETUP_SECRETS.
  */
 static void keep_secrets(struct daemon *d, const struct rp_conf *c)
 {
@@ -333,7 +333,7 @@ static void keep_secrets(struct daemon *d, const struct rp_conf *c)
 			rp_secret_wipe(&d->secrets.v[i]);
 }
 
-/* Give the new secrets slots that no key belongs to. */
+/* Give the new secrets slots that no key uses. */
 static void add_secrets(struct daemon *d, const struct rp_conf *c)
 {
 	unsigned int *slots = d->slots, i = 0;
@@ -367,7 +367,7 @@ static bool has_pool(const struct rp_conf *c, const struct rp_export *e)
 	return false;
 }
 
-/* Add the pools that are missing, or only those that had to wait. */
+/* Add the pools that are not exported yet. waiting: only those that waited. */
 static int add_pools(struct daemon *d, struct rp_conf *c, bool waiting)
 {
 	int ret, code = 0;
@@ -400,9 +400,9 @@ static int add_pools(struct daemon *d, struct rp_conf *c, bool waiting)
 }
 
 /*
- * Make pools, secrets and rights those of a configuration. Whatever loses a
- * right loses it before anything new is added. Returns the exit code of the
- * first pool that cannot be exported, whose reason is reported.
+ * Make pools, secrets and rights those of a configuration. Remove rights before
+ * adding any. Returns the exit code of the first pool that cannot be exported,
+ * whose reason is reported.
  */
 static int apply(struct daemon *d, struct rp_conf *c)
 {
@@ -426,7 +426,7 @@ static int apply(struct daemon *d, struct rp_conf *c)
 	return code;
 }
 
-/* Check pools; where one has been closed, others may have waited for that. */
+/* Check pools; add the pools that waited until another pool was closed. */
 static void check_exports(struct daemon *d)
 {
 	const bool closed = rp_exports_check(&d->exports);
@@ -438,7 +438,7 @@ static void check_exports(struct daemon *d)
 	apply_rights(d, d->reloaded);
 }
 
-/* Read the configuration again. -1: it is wrong, and nothing has changed. */
+/* Read the configuration again. -1: it is invalid, and nothing has changed. */
 static int load_again(struct daemon *d, struct rp_conf *c)
 {
 	if (!d->config_file)
@@ -465,7 +465,7 @@ static int load_again(struct daemon *d, struct rp_conf *c)
 	return 0;
 }
 
-/* The line that systemctl status shows. */
+/* Set the line that systemctl status shows. */
 static void tell_status(const struct daemon *d, const struct rp_conf *c)
 {
 	rp_service_status("%u pools on %s port %u",
@@ -480,7 +480,7 @@ static void free_conf(struct rp_conf *c)
 	free(c);
 }
 
-/* SIGHUP: change pools, secrets and rights, and serve pools that grew. */
+/* SIGHUP: change pools, secrets and rights, and serve files that have grown. */
 static void reload(struct daemon *d)
 {
 	struct rp_conf *c = calloc(1, sizeof(*c));
@@ -492,7 +492,7 @@ static void reload(struct daemon *d)
 			       c ? d->err : "out of memory");
 		goto out;
 	}
-	/* First, so that a pool which leaves is closed with its new length. */
+	/* Do this first: a removed pool is then closed with its new length. */
 	longer = rp_exports_find_longer(&d->exports);
 	code = apply(d, c);
 	tell_status(d, c);
@@ -544,8 +544,8 @@ static int make_progress(struct daemon *d)
 	ssize_t n = fi_cq_read(d->exports.f.cq, done, 16);
 
 	/*
-	 * A client that disconnects during an operation does not concern the
-	 * daemon.
+	 * An operation that fails because its client disconnected is no error
+	 * of the daemon.
 	 */
 	if (n == -FI_EAVAIL) {
 		rp_fabric_cq_error(&d->exports.f, &bad, NULL);
@@ -623,7 +623,7 @@ static int serve(struct daemon *d)
 	}
 }
 
-/* Complete accepted commits, refuse new requests and clients. */
+/* Complete accepted commits; refuse new requests and new clients. */
 static int drain(struct daemon *d)
 {
 	struct timespec pause = {.tv_nsec = 1000000};
@@ -669,7 +669,7 @@ static int close_all(struct daemon *d, bool failed)
 	return code;
 }
 
-/* Raise the limit: each client uses several descriptors. */
+/* Raise the limit of descriptors: each client needs several. */
 static void raise_descriptors(void)
 {
 	struct rlimit r;
@@ -707,7 +707,7 @@ static int run(struct daemon *d)
 		print_conf(d);
 		return 0;
 	}
-	/* The fabric comes first: a base that fails leaves no new pool. */
+	/* Open the fabric before pools: its failure leaves no new pool. */
 	if (!code) {
 		code = rp_exports_open(&d->exports, d->conf.base,
 				       listen_address(&d->conf), d->err);
@@ -716,7 +716,7 @@ static int run(struct daemon *d)
 	}
 	if (!code)
 		code = apply(d, &d->conf);
-	/* A refused pool keeps no other from being served. */
+	/* Serve the other pools even if one was refused. */
 	if (!code || rp_exports_count(&d->exports))
 		code = open_server(d);
 	if (d->conf.metrics)

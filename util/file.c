@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Files that appear complete or not at all, and full reads and writes. */
+/* Files that appear complete or not at all; reads and writes of all bytes. */
 #include "config.h"
 
 #include <errno.h>
@@ -112,7 +112,7 @@ int rp_tmpfile_publish(struct rp_tmpfile *t, bool replace, char *err)
 			     strerror(errno));
 		goto discard;
 	}
-	/* link() fails where the name exists; rename() replaces it. */
+	/* link() fails if the name exists; rename() replaces the file. */
 	if (replace ? rename(t->tmp, t->path) : link(t->tmp, t->path)) {
 		ret = rp_err(err, -errno, "'%s' cannot be given its name: %s",
 			     t->path, strerror(errno));
@@ -127,7 +127,7 @@ int rp_tmpfile_publish(struct rp_tmpfile *t, bool replace, char *err)
 		if (!replace)
 			unlink(t->path);
 	}
-	/* The file has its name; discard only closes it. */
+	/* The file has its final name: discard only closes it. */
 	free(t->tmp);
 	t->tmp = NULL;
 discard:

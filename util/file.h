@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Files that appear complete or not at all, and full reads and writes. */
+/* Files that appear complete or not at all; reads and writes of all bytes. */
 #ifndef RP_UTIL_FILE_H
 #define RP_UTIL_FILE_H
 
@@ -10,7 +10,7 @@
 
 #include "util/text.h"
 
-/* A file with a temporary name, in the folder of its final path. */
+/* A file with a temporary name, in the directory of its final path. */
 struct rp_tmpfile {
 	int fd; /* -1: none */
 	char *path;
@@ -20,12 +20,12 @@ struct rp_tmpfile {
 /* Create the file, mode 0600. Returns 0, or -errno and the reason in err. */
 int rp_tmpfile_open(const char *path, struct rp_tmpfile *t, char *err);
 /*
- * fsync the file, rename it to its path, fsync the folder: after 0, name and
- * bytes survive a power failure. An existing file is replaced with replace,
- * otherwise -EEXIST. Closes t in every case; a failure leaves nothing behind.
+ * fsync the file, rename it to its path, fsync the directory: after 0, name and
+ * bytes survive a power failure. replace: replace an existing file, otherwise
+ * -EEXIST. Closes t in every case; after a failure no file is left.
  */
 int rp_tmpfile_publish(struct rp_tmpfile *t, bool replace, char *err);
-/* Close and remove the temporary file. Safe after publish. */
+/* Close and remove the temporary file. Does nothing after publish. */
 void rp_tmpfile_discard(struct rp_tmpfile *t);
 
 /* Read or write all len bytes. Returns 0 or -errno; -ENODATA: end of file. */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Puts an empty pool in the place of a group's member. */
+/* Replaces a member of a group by an empty pool. */
 #include "config.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "util/exits.h"
 #include "util/group_tool.h"
 
-/* The group's name with another member in this place. */
+/* The group's name with another pool as member number `at`. */
 static char *new_group(const struct tool *t, unsigned int at, const char *with)
 {
 	const char *k = strchr(t->group, ';');
@@ -52,7 +52,7 @@ static int check_new(const struct tool *t, unsigned int at,
 		return rp_err(t->err, RP_EXIT_FILE,
 			      "%s belongs to another group; give an empty pool",
 			      p->where);
-	/* The same pool under another name would lose what it has. */
+	/* If it is a member under another name, its bytes would be lost. */
 	for (unsigned int i = 0; i < t->n; i++)
 		if (i != at && place_is_same(&t->places[i], p))
 			return rp_err(t->err, RP_EXIT_FILE,
@@ -67,10 +67,10 @@ static int check_new(const struct tool *t, unsigned int at,
 }
 
 /*
- * Make a former member empty: its epoch must not count among those that know
- * the newest commit, nor must it count as a founder. A power cut between two
- * steps leaves a member that was replaced, without an epoch, or the first bytes
- * of a superblock, which is the same as empty.
+ * Make a former member empty: its epoch must not count among the members that
+ * know the newest commit, nor may it count as a founder. A power cut between
+ * two steps leaves a replaced member without an epoch, or only the first bytes
+ * of a superblock, which count as empty.
  */
 static int make_empty(struct tool *t, const struct place *p)
 {
@@ -102,7 +102,7 @@ static int make_empty(struct tool *t, const struct place *p)
 	return ret ? rp_exit_pool(ret) : 0;
 }
 
-/* A writer has all members: one of them tells, and nothing was changed yet. */
+/* Fail if a writer has the group open: probe a member before any change. */
 static int check_writer(struct tool *t, unsigned int at)
 {
 	struct rpmem_pool *pool;
@@ -147,7 +147,7 @@ static int check(struct tool *t, unsigned int at, const char *member,
 		return rp_err(t->err, RP_EXIT_FILE,
 			      "the members are no group yet: the first opening "
 			      "creates it");
-	/* The new member knows nothing: the others have to be enough. */
+	/* The new member is empty: the other members have to suffice. */
 	if (!tool_can_open(t, at, &lose))
 		return RP_EXIT_NOTHING;
 	strcpy(p->where, with);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Compares the bytes of a group's members, and repairs the minority. */
+/* Compares the bytes of a group's members, and overwrites the minority. */
 #include "config.h"
 
 #include <errno.h>
@@ -15,18 +15,18 @@
 #include "util/group_tool.h"
 #include "util/progress.h"
 
-#define TRIES	 4 /* to read a chunk while a writer may change it */
+#define TRIES	 4 /* reads of a chunk that a writer may be changing */
 #define RETRY_NS 20000000
 
 struct scrub {
 	struct tool *t;
-	struct rpmem_pool *writer; /* of --repair, or NULL */
+	struct rpmem_pool *writer; /* of --repair; NULL: compare only */
 	uint64_t offset, len;	   /* of this chunk */
 	uint64_t compared, marked, differ, repaired;
-	bool partly; /* a member could not be read */
+	bool partly; /* some member could not be read */
 };
 
-/* A member that claims to have the caller's bytes. */
+/* Whether a member was reached and holds bytes of the caller. */
 static bool takes_part(const struct place *p)
 {
 	return p->pool && p->state >= PLACE_DISPLACED;
@@ -48,7 +48,7 @@ static void say_left_out(struct scrub *s, const struct place *p)
 		p->pool ? "it has no bytes of the group" : p->error);
 }
 
-/* Read the chunk at all members that can be read. */
+/* Read the chunk from every member that can be read. */
 static void read_chunk(struct scrub *s)
 {
 	for (unsigned int i = 0; i < s->t->n; i++) {
@@ -89,8 +89,8 @@ static bool are_equal(const struct scrub *s)
 }
 
 /*
- * Whether members may differ in the chunk by the rules of the group: its bit is
- * set at one of them. A writer sets it before a write reaches any member.
+ * Whether the group's rules let members differ in the chunk: some member has
+ * set its bit. A writer sets the bit before a write reaches any member.
  */
 static bool may_differ(struct scrub *s)
 {
@@ -110,7 +110,7 @@ static bool may_differ(struct scrub *s)
 	return marked;
 }
 
-/* The copy that more than half of the current members have, or NULL. */
+/* The copy that more than half of the current members agree on, or NULL. */
 static const struct place *find_majority(const struct scrub *s)
 {
 	unsigned int voters = 0;
@@ -132,8 +132,7 @@ static const struct place *find_majority(const struct scrub *s)
 	return NULL;
 }
 
-/* From the first byte in which a member differs from another one to the last.
- */
+/* Find the first and the last byte in which a member differs from another. */
 static void find_range(const struct scrub *s, const struct place *p,
 		       const struct place *right, uint64_t *at, uint64_t *len)
 {
@@ -148,7 +147,7 @@ static void find_range(const struct scrub *s, const struct place *p,
 	*at += s->offset;
 }
 
-/* Write the majority's bytes through the group, to all of its members. */
+/* Write the majority's bytes to all members, through the group. */
 static int repair(struct scrub *s, const struct place *right, uint64_t at,
 		  uint64_t len)
 {
@@ -160,7 +159,7 @@ static int repair(struct scrub *s, const struct place *right, uint64_t at,
 	return 0;
 }
 
-/* Say which members differ in the chunk; with --repair, end that. */
+/* Report which members differ in the chunk; with --repair, repair them. */
 static int report(struct scrub *s)
 {
 	const struct place *right = find_majority(s), *base = right;
@@ -197,7 +196,7 @@ static int scrub_chunk(struct scrub *s)
 				      "fewer than two members can be read");
 		if (are_equal(s))
 			return 0;
-		/* The writer is this program, and all members are current. */
+		/* This program is the writer; all members are current. */
 		if (s->writer)
 			break;
 		if (may_differ(s)) {
@@ -255,7 +254,7 @@ static void print_result(const struct scrub *s)
 		       rp_size_format(s->marked, size));
 }
 
-/* The group as its writer, so that nobody else changes a byte. */
+/* Open the group as its writer, so that no other client changes bytes. */
 static int begin_repair(struct scrub *s)
 {
 	int code = tool_open_writer(s->t, s->t->group, &s->writer);

@@ -13,8 +13,8 @@
 #include "util/group_tool.h"
 #include "util/progress.h"
 
-#define READ_S	10    /* that a read waits for a member */
-#define AWAY_MS 15000 /* that a writer waits for a member that is away */
+#define READ_S	10    /* seconds that a read waits for a member */
+#define AWAY_MS 15000 /* time that a writer waits for a member out of reach */
 #define TICK_NS 50000000l
 
 int tool_parse(struct tool *t)
@@ -95,7 +95,7 @@ int place_read(struct place *p)
 	return 0;
 }
 
-/* Open for the strongest class that the pool reaches. */
+/* Open a pool for the strongest class that it reaches. */
 static int open_pool(const char *where, struct rpmem_pool_attr *attr,
 		     struct rpmem_pool **pool)
 {
@@ -163,7 +163,7 @@ bool tool_same_id(const struct group_super *a, const struct group_super *b)
 	return a->id[0] == b->id[0] && a->id[1] == b->id[1];
 }
 
-/* The group to which most members belong. */
+/* Find the group that most members belong to. */
 static void find_group(struct tool *t)
 {
 	unsigned int most = 0;
@@ -183,7 +183,7 @@ static void find_group(struct tool *t)
 	}
 }
 
-/* A former member counts as an empty one: see forget_former(). */
+/* Treat a former member as an empty one: see group_epoch.c. */
 static void forget_former(struct tool *t)
 {
 	for (unsigned int i = 0; i < t->n; i++)
@@ -196,7 +196,7 @@ static void forget_former(struct tool *t)
 			t->places[i].disk.epoch = 0;
 }
 
-/* The state of a member, apart from its age. */
+/* The state of a member, except whether it is current. */
 static enum place_state kind(const struct tool *t, const struct place *p)
 {
 	if (!p->pool)
@@ -232,7 +232,7 @@ static void find_newest(struct tool *t)
 	}
 }
 
-/* A writer goes on meanwhile: what was newest may be reached a little later. */
+/* A writer may be active: give the member time to reach the newest commit. */
 static void tell_age(struct tool *t, struct place *p)
 {
 	for (unsigned int i = 0; i < 3 && !is_newest(t, p); i++) {
@@ -253,7 +253,7 @@ bool place_is_marked(const struct place *p, uint64_t c)
 	return p->area[GROUP_BITS_AT + c / 8] & 1u << c % 8;
 }
 
-/* A stale member can lack what is marked at any other one. */
+/* A stale member can lack the chunks that any other member has marked. */
 static bool is_marked(const struct tool *t, const struct place *p, uint64_t c)
 {
 	bool marked = place_is_marked(p, c);
@@ -371,7 +371,7 @@ bool tool_can_open(const struct tool *t, unsigned int but, unsigned int *lose)
 	return true;
 }
 
-/* Bytes that members lack; *away: one that is not being copied to, or NULL. */
+/* Bytes that members lack; *away: a member that is away or lags, if any. */
 static uint64_t bytes_left(struct rpmem_pool *pool, unsigned int n,
 			   struct rpmem_pool_member *away)
 {
@@ -390,7 +390,7 @@ static uint64_t bytes_left(struct rpmem_pool *pool, unsigned int n,
 	return left;
 }
 
-/* A member that makes no progress for AWAY_MS ends the wait. */
+/* Wait for all members; give up when one makes no progress for AWAY_MS. */
 static int wait_current(struct tool *t, struct rpmem_pool *pool)
 {
 	struct rpmem_pool_info info = {.size = sizeof(info)};

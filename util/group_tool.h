@@ -8,22 +8,22 @@
 #include "libpool/group.h"
 #include "util/text.h"
 
-/* docs/protocol.md, "Groups", compares them with those of a writer. */
+/* States of a member; docs/protocol.md, "Groups", maps a writer's to these. */
 enum place_state {
-	PLACE_AWAY,	 /* not reached */
-	PLACE_OTHER,	 /* it holds something else, or is of another group */
-	PLACE_SHORT,	 /* of the group, and shorter */
-	PLACE_EMPTY,	 /* nothing of the group is there yet */
+	PLACE_AWAY,	 /* not reachable */
+	PLACE_OTHER,	 /* no member's area, or a member of another group */
+	PLACE_SHORT,	 /* of this group, but too short */
+	PLACE_EMPTY,	 /* blank: no superblock, or no epoch */
 	PLACE_DISPLACED, /* a writer has taken it and has not opened the group
 			  */
-	PLACE_STALE,	 /* it lacks commits, or cannot say that it has all */
+	PLACE_STALE,	 /* it lacks commits, or cannot prove that it has all */
 	PLACE_CURRENT,
 };
 
-/* A pool, read beside whoever writes to it. */
+/* A pool, read while a writer may have it open. */
 struct place {
 	char where[300];
-	struct rpmem_pool *pool; /* NULL: ret and error say why */
+	struct rpmem_pool *pool; /* NULL: ret and error have the reason */
 	int ret;
 	char error[RP_ERR_LEN];
 	struct rpmem_pool_info info;
@@ -32,53 +32,53 @@ struct place {
 	struct group_super super;
 	struct group_state disk;
 	enum place_state state;
-	uint64_t marked; /* bytes that may differ from other members' */
+	uint64_t marked; /* bytes that other members may not have */
 	unsigned char *chunk;
-	uint64_t hash; /* of the chunk */
+	uint64_t hash; /* hash of the current chunk */
 };
 
 struct tool {
-	const char *group; /* as it was given */
+	const char *group; /* name from the command line */
 	const char *secret_file;
 	bool json, repair, quiet;
 	unsigned int n, k;
 	struct place places[GROUP_MEMBERS];
-	struct group_super super; /* n is 0: no member is of a group yet */
-	uint64_t epoch, number;	  /* the newest ones */
-	uint64_t full;		  /* an epoch that all members had */
+	struct group_super super; /* n is 0: no pool is a member yet */
+	uint64_t epoch, number;	  /* the newest ones of all members */
+	uint64_t full;		  /* newest epoch that all members once had */
 	char *err;		  /* RP_ERR_LEN bytes */
 };
 
 /* Split the name of a group. Returns an exit code. */
 int tool_parse(struct tool *t);
-/* Read the records of all members, and tell their states. */
+/* Read the records of all members, and find their states. */
 int tool_look(struct tool *t);
 void tool_close(struct tool *t);
-/* Open a pool to read its records; p->where is set. */
+/* Open the pool at p->where to read its records. */
 void place_look(const struct tool *t, struct place *p);
-/* Read the records again: a negative errno, and p->error. */
+/* Read the records again. Returns a negative errno with p->error on failure. */
 int place_read(struct place *p);
 void place_close(struct place *p);
 /* Whether the bit of chunk c is set in the records. */
 bool place_is_marked(const struct place *p, uint64_t c);
-/* Whether two superblocks are of one group. */
+/* Whether two superblocks belong to one group. */
 bool tool_same_id(const struct group_super *a, const struct group_super *b);
-/* Whether two places are one pool. */
+/* Whether two places name the same pool. */
 bool place_is_same(const struct place *a, const struct place *b);
-/* Open a pool or group for the strongest class, with no other client. */
+/* Open a pool or group for its strongest class, exclusively. */
 int tool_open_alone(const struct tool *t, const char *where,
 		    struct rpmem_pool **pool);
 /*
- * Whether the group can be opened without member `but` (GROUP_MEMBERS: with all
- * of them), and an empty pool in its place; t->err says why not. *lose: how
- * many more may be lost.
+ * Whether the group opens if an empty pool replaces member `but`
+ * (GROUP_MEMBERS: none is replaced); t->err has the reason if not. *lose: how
+ * many further members may be lost.
  */
 bool tool_can_open(const struct tool *t, unsigned int but, unsigned int *lose);
 /* Open the group as its writer, and wait until its members are current. */
 int tool_open_writer(struct tool *t, const char *group,
 		     struct rpmem_pool **pool);
 
-/* The commands return exit codes. */
+/* The commands: each returns an exit code. */
 int group_status(struct tool *t);
 int group_scrub(struct tool *t);
 int group_replace(struct tool *t, const char *member, const char *with);

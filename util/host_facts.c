@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Promises of the host alone: memory, CPU, limits, file systems. */
+/* Properties of the host: memory, CPU, limits, file systems. */
 #include "config.h"
 
 #include <dirent.h>
@@ -15,7 +15,7 @@
 #include "core/caps_priv.h"
 #include "util/host_facts.h"
 
-/* The weakest domain of all regions: the host promises no more for any. */
+/* Find the weakest persistence domain: no region is promised more. */
 static int nd_read(const char *root, struct rp_host *host)
 {
 	char sys[PATH_MAX], region[PATH_MAX + 256], why[RP_SOURCE_LEN];

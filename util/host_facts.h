@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Facts of the host alone. */
+/* Properties of the host that no region or path changes. */
 #ifndef RP_HOST_FACTS_H
 #define RP_HOST_FACTS_H
 
@@ -11,7 +11,7 @@ struct rp_host {
 	bool clwb, clflushopt, clflush, movdir64b;
 	uint64_t memlock; /* RLIMIT_MEMLOCK, bytes; UINT64_MAX: no limit */
 };
-/* root: prefix of /sys, for tests; NULL: "". 0 or -errno. */
+/* root: prefix of /sys, for tests; NULL: "". Returns 0 or -errno. */
 int rp_host_read(const char *root, struct rp_host *host);
 
 /*

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Parts of fi_rpmem_info: each collects JSON and prints it. */
+/* Parts of fi_rpmem_info: each collects JSON, and prints it. */
 #ifndef RP_UTIL_INFO_H
 #define RP_UTIL_INFO_H
 
@@ -15,8 +15,8 @@
 #include "util/secret.h"
 
 /*
- * JSON string of a text that may come from files, peers and the environment:
- * jansson accepts UTF-8 only, so other bytes become '?'.
+ * Make a JSON string of text that may come from files, peers or the
+ * environment: jansson accepts UTF-8 only, so other bytes become '?'.
  */
 json_t *info_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
@@ -26,7 +26,7 @@ void info_host_print(const json_t *host);
 
 /*
  * info_path.c: properties of memory mapped from a file, or from a new file in a
- * folder.
+ * directory.
  */
 struct info_map {
 	int fd;
@@ -36,10 +36,10 @@ struct info_map {
 };
 /* Returns 0, or -errno and the reason in err (RP_ERR_LEN bytes). */
 int info_map_open(const char *path, struct info_map *m, char *err);
-/* The same for a new file of len bytes in a folder. */
+/* Map a new file of len bytes in a directory; errors as info_map_open(). */
 int info_map_make(const char *dir, size_t len, struct info_map *m, char *err);
 void info_map_close(struct info_map *m);
-/* Transport of the writes. base NULL: tcp; device of verbs, or NULL. */
+/* Transport of the writes. base NULL: tcp. device: of verbs, or NULL. */
 struct info_transport {
 	const char *base, *device;
 };
@@ -57,8 +57,8 @@ void info_table_print(const json_t *table);
 
 /*
  * info_target.c: QUERY the pool at HOST[:PORT]:POOL. Returns 0, or a negative
- * errno or -FI_* and the cause in err (RP_ERR_LEN bytes); -EINVAL: where has
- * another form.
+ * errno or -FI_* and the cause in err (RP_ERR_LEN bytes); -EINVAL: where has no
+ * such form.
  */
 int info_target(const char *where, const struct rp_secret *secret, json_t **out,
 		char *err);
@@ -69,8 +69,8 @@ void info_target_print(const json_t *target);
  * status.
  */
 struct info_stats {
-	pid_t pid;	    /* 0: all that this user may see */
-	unsigned int watch; /* repeat after so many seconds; 0: do not */
+	pid_t pid;	    /* 0: all processes that this user may inspect */
+	unsigned int watch; /* seconds between repeats; 0: print once */
 	bool json, prometheus;
 };
 int info_stats(const struct info_stats *cfg);
@@ -86,7 +86,7 @@ void doctor_print(const json_t *checks);
 
 /*
  * doctor_disk.c: checks of the disks below path, the lowest first, and what
- * msync is worth there. root: prefix of /proc and /sys, for tests.
+ * msync guarantees there. root: prefix of /proc and /sys, for tests.
  */
 json_t *doctor_disks(const char *root, const char *path);
 
@@ -110,9 +110,9 @@ int doctor_commit(const char *dir, const char *base, char *done, char *err);
 #define DOCTOR_NAME 64
 bool doctor_filter_base(const char *filter, char base[DOCTOR_NAME]);
 /*
- * Endpoint that a program gets by FI_PROVIDER, without naming a provider. Call
- * it before any other libfabric call, because libfabric reads the environment
- * once.
+ * The endpoint that a program gets by FI_PROVIDER, without naming a provider.
+ * Call this function before any other libfabric call, because libfabric reads
+ * the environment once.
  */
 struct doctor_endpoint {
 	int ret; /* 0: an endpoint of ofi_rpmem was found; or -FI_* */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Advice for the use of memory, from papers and from measurements. */
+/* Advice on the use of memory, from papers and from measurements. */
 #include <stdio.h>
 
 #include "util/info.h"

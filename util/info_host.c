@@ -43,7 +43,7 @@ static json_t *system_name(void)
 			 sysconf(_SC_NPROCESSORS_ONLN));
 }
 
-/* Folder and version of the provider. */
+/* Path and version of the provider. */
 static json_t *provider_json(void)
 {
 	struct fi_info *list = NULL;
@@ -84,7 +84,7 @@ static bool has_text(const json_t *list, const char *text)
 	return false;
 }
 
-/* Names of the providers with RDM endpoints, which can be a base. */
+/* Names of the providers with RDM endpoints, each of which can be a base. */
 static json_t *base_names(void)
 {
 	struct fi_info *hints = fi_allocinfo(), *list = NULL;
@@ -127,7 +127,7 @@ static json_t *sysfs_line(const char *dir, const char *name)
 	return text;
 }
 
-/* Persistent memory regions of the kernel, not their devices. */
+/* List the persistent memory regions of the kernel, not their devices. */
 static json_t *nvdimm_regions(void)
 {
 	json_t *list = json_array();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Properties of memory mapped from a file, or from a new file in a folder. */
+/* Properties of memory mapped from a file, or from a temporary file. */
 #include "config.h"
 
 #include <errno.h>
@@ -73,7 +73,7 @@ static int open_given(const char *path, struct info_map *m, char *err)
 	return 0;
 }
 
-/* Map as a target maps its pool: with MAP_SYNC if the file system has DAX. */
+/* Map as a target maps a pool: with MAP_SYNC if the file system has DAX. */
 static void *map_pool(const struct info_map *m)
 {
 	const int prot = PROT_READ | PROT_WRITE;
@@ -140,7 +140,7 @@ static const char *trust_name(enum rp_tri t)
 	return t == RP_YES ? "trusted" : t == RP_NO ? "untrusted" : "no matter";
 }
 
-/* Each property with its source. */
+/* Pack each property with its source as JSON. */
 static json_t *facts_pack(const struct rp_facts *f, const struct rp_sources *s)
 {
 	json_t *o = json_object();
@@ -164,8 +164,8 @@ static json_t *facts_pack(const struct rp_facts *f, const struct rp_sources *s)
 }
 
 /*
- * Change that would give a better method; with a forced method, the method that
- * it replaced.
+ * Find a change that would give a better method; with a forced method, the
+ * method that it replaced.
  */
 static struct rp_advice find_advice(const struct rp_facts *f,
 				    const struct rp_choice *c)
@@ -268,8 +268,8 @@ static void print_facts(const json_t *facts)
 			json_string_value(json_object_get(f, "source"));
 
 		/*
-		 * A property without source was not looked up or not limited:
-		 * no line.
+		 * No source: the property was not examined, or has no limit.
+		 * Print nothing.
 		 */
 		if (!*src)
 			continue;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Counters of running processes: a table, JSON, or Prometheus' text. */
+/* Counters of running processes: as a table, JSON, or Prometheus text. */
 #include "config.h"
 
 #include <errno.h>
@@ -149,7 +149,7 @@ static json_t *copy_json(const struct rp_stats_copy *c)
 
 /* --- the table --- */
 
-/* Counts since `old`, each second; without it since the start. */
+/* Counts per second since `old`, or since the start without it. */
 struct rate {
 	const struct rp_stats *old;
 	double seconds;
@@ -302,7 +302,7 @@ int info_stats(const struct info_stats *cfg)
 	uint64_t now, last = 0;
 	int ret;
 
-	/* A library of libfabric's (libinfinipath) makes them exit status 1. */
+	/* libinfinipath, which libfabric loads, makes signals exit with 1. */
 	signal(SIGINT, SIG_DFL);
 	signal(SIGTERM, SIG_DFL);
 	for (;; last = now) {

@@ -25,7 +25,7 @@ static const char *cell_text(const json_t *row, const char *key)
 	return json_string_value(json_object_get(row, key));
 }
 
-/* Print the table in the form of docs/guarantees.md; a test compares both. */
+/* Print the table as docs/guarantees.md has it; a test compares them. */
 void info_table_print(const json_t *table)
 {
 	const json_t *r;
