@@ -9,16 +9,16 @@
 
 #include "liblog/log.h"
 
-/* Bytes of outstanding appends, and of the longest one. */
+/* Most bytes of outstanding appends, and so of one append. */
 #define WINDOW (16u << 20)
-/* Bytes behind the mark that the next writer has to read at most. */
+/* Most bytes after the mark, which the next writer has to read. */
 #define MARK_BYTES (64u << 20)
 
-/* The places of an append's entries: up to two runs of the ring. */
+/* The positions of an append's entries: up to two runs of the ring. */
 struct plan {
-	uint64_t from, wrap, end; /* wrap: where the second run begins, or 0 */
+	uint64_t from, wrap, end; /* wrap: start of the second run, or 0 */
 	uint64_t first;		  /* LSN of the first entry */
-	bool pad;		  /* the first run ends with a pad */
+	bool pad;		  /* the first run ends with a pad entry */
 };
 
 static struct plan plan_append(const struct rpmem_log *log,
@@ -60,7 +60,7 @@ static struct log_write *new_write(uint64_t bytes)
 	return w;
 }
 
-/* Encode entries from *i on, up to the LSN end, with a pad if there is room. */
+/* Encode entries from *i on, up to LSN end, and a pad if there is room. */
 static struct log_write *encode(struct rpmem_log *log,
 				const struct rpmem_log_op *op, unsigned int *i,
 				uint64_t from, uint64_t end, bool pad)
@@ -141,7 +141,7 @@ static int submit_plan(struct rpmem_log *log, const struct plan *p,
 		return ret;
 	}
 	if (second && submit_write(log, second)) {
-		/* The first write completes the operation, with the failure. */
+		/* On failure the first write completes the operation. */
 		first->op = op;
 		first->wake = wake;
 		free(second);
@@ -181,7 +181,7 @@ static int check(const struct rpmem_log *log, const struct rpmem_log_op *op)
 		longest = size > longest ? size : longest;
 		bytes += size;
 	}
-	/* A pad is shorter than the entry for which there was no room. */
+	/* A pad is shorter than the entry that did not fit. */
 	if (bytes + longest - LOG_ALIGN > log->super.ring ||
 	    bytes > WINDOW + LOG_ALIGN)
 		return log_error(-EMSGSIZE,
@@ -193,7 +193,7 @@ static int check(const struct rpmem_log *log, const struct rpmem_log_op *op)
 	return 0;
 }
 
-/* The lock is held. wake: a thread waits for the operation. */
+/* Called with the lock held. wake: a thread waits for the operation. */
 static int append(struct rpmem_log *log, struct rpmem_log_op *op, bool *wake)
 {
 	struct plan p;
@@ -299,7 +299,7 @@ int rpmem_log_poll(struct rpmem_log *log, struct rpmem_log_op **done,
 		return log_error(-EINVAL, "rpmem_log_poll() needs a log and "
 					  "room for an operation");
 	pthread_mutex_lock(&log->lock);
-	/* Readers learn what is durable from the next entry, or here. */
+	/* Readers learn what is durable from the next entry, or else here. */
 	if (TAILQ_EMPTY(&log->writes))
 		log_super_publish(log);
 	for (;;) {

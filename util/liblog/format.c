@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Encode and decode superblocks, entries and the places of the tail. */
+/* Encode and decode superblocks, entries, and the tail words. */
 #include "config.h"
 
 #include <errno.h>
@@ -86,7 +86,7 @@ void log_entry_encode(const struct log_super *s, const struct log_entry *e,
 		      unsigned char *to)
 {
 	rp_put64(to + 8, e->lsn);
-	/* A distance: the outstanding bytes are far less than 256 GiB. */
+	/* Store the difference: outstanding bytes are far less than 256 GiB. */
 	rp_put32(to + 16, (uint32_t)((e->lsn - e->durable) / LOG_ALIGN));
 	rp_put32(to + 20, e->len | (e->pad ? PAD : 0));
 	rp_put64(to + 24, e->epoch);
@@ -120,10 +120,10 @@ bool log_entry_intact(const struct log_super *s, const unsigned char *from,
 }
 
 /*
- * One place is the same cache line for each append, which a CPU writes back
- * slowly. The counter goes round, and its value is the greatest one. The
- * register goes round too: the place gets the XOR of the value and of all other
- * places, so that the XOR of all is the value.
+ * RPMEM_LOG_TAIL stores each tail in the same word, and a CPU writes back the
+ * same cache line slowly. The counter rotates over LOG_PLACES words: the
+ * greatest one is the tail. The register rotates too: a word gets the XOR of
+ * the tail and of all other words, so that the XOR of all words is the tail.
  */
 void log_places_store(struct log_places *p, uint32_t layout, uint64_t lsn,
 		      uint64_t *offset, uint64_t *value)

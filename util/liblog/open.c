@@ -12,14 +12,14 @@
 #include "liblog/log.h"
 #include "util/clock.h"
 
-/* The size of struct rpmem_log_attr before it had `logs`. */
 #define TAKE_EIO_MS 10000
-#define ALIGN	    _Alignof(struct rpmem_log_attr)
+/* The size of struct rpmem_log_attr before it had `logs`. */
+#define ALIGN _Alignof(struct rpmem_log_attr)
 #define ATTR_1                                                                 \
 	((offsetof(struct rpmem_log_attr, logs) + ALIGN - 1) / ALIGN * ALIGN)
 #define LOGS_MAX  32u
-#define TIMEOUT_S 60 /* of rpmem_pool_open() */
-/* How long others may divide the pool before it counts as in use. */
+#define TIMEOUT_S 60 /* timeout of rpmem_pool_open() */
+/* How long other clients may divide the pool before it counts as in use. */
 #define DIVIDE_MS 2000
 
 static int new_log(struct rpmem_log **out, const struct log_io *io,
@@ -65,8 +65,8 @@ static void free_log(struct rpmem_log *log)
 }
 
 /*
- * Find the end of what the writer before has written: the first entry from the
- * mark on that is not intact, or the tail where the layout stores one.
+ * Find the end of the previous writer's entries: the first entry from the mark
+ * on that is not intact, or the stored tail if the layout has one.
  */
 static int find_end(struct rpmem_log *log)
 {
@@ -86,7 +86,7 @@ static int find_end(struct rpmem_log *log)
 	}
 	while (!stored || at < end) {
 		ret = log_read_entry(log, at, false, &e, &data);
-		/* Behind a full ring the head's entry is. */
+		/* In a full ring the entry after the last one is the head's. */
 		if (ret <= 0 || e.next - log->super.head > log->super.ring)
 			break;
 		at = e.next;
@@ -139,7 +139,7 @@ int log_open(struct rpmem_log **out, const struct log_io *io, bool read_only)
 	return ret;
 }
 
-/* No log is there. The layout is not used. */
+/* Check that the pool has no log. Ignores the layout. */
 static int check_none(struct rpmem_log *log, uint32_t layout)
 {
 	const int ret = log_super_read(log);
@@ -195,7 +195,7 @@ static int make(struct rpmem_log *log, uint32_t layout)
 	return log_call(log, RPMEM_POOL_WRITE, bytes, LOG_SUPER_BYTES, 0);
 }
 
-/* Run a call that needs no log. */
+/* Run a call that needs no existing log. */
 static int run_call(const struct log_io *io, uint32_t layout,
 		    int (*call)(struct rpmem_log *log, uint32_t layout))
 {
@@ -248,7 +248,7 @@ static int pool_poll(void *arg, struct rpmem_pool_op **done, unsigned int n,
 	return rpmem_pool_poll(arg, done, n, timeout_ms);
 }
 
-/* Check the caller's attributes, which may have none of the newer fields. */
+/* Copy the caller's attributes; an older caller lacks the newer fields. */
 static int copy_attr(struct rpmem_log_attr *a,
 		     const struct rpmem_log_attr *attr)
 {
@@ -277,14 +277,14 @@ static int copy_attr(struct rpmem_log_attr *a,
 	return 0;
 }
 
-/* Name a log of "HOST:POOL" or "HOST:PORT:POOL". */
+/* Make a log's name from "HOST:POOL" or "HOST:PORT:POOL". */
 static void name_log(struct log_io *io, const char *where)
 {
 	const char *end = where && *where == '[' ? strchr(where, ']') : NULL;
 	size_t port;
 	int host, n = 0;
 
-	where = where ?: ""; /* an error of rpmem_pool_open() */
+	where = where ?: ""; /* NULL: error of rpmem_pool_open() */
 	end = end ?: where;
 	end += strcspn(end, ":");
 	port = *end ? strspn(end + 1, "0123456789") : 0;
@@ -298,7 +298,7 @@ static void name_log(struct log_io *io, const char *where)
 		 "pool '%.64s' at %.*s: ", *end ? end + 1 : "", host, where);
 }
 
-/* Open the pool of a log, or its part. */
+/* Open the whole pool of a log, or the log's part of it. */
 static int open_pool(struct rpmem_pool **pool, const char *where,
 		     const struct rpmem_log_attr *a, struct log_io *io)
 {
@@ -330,7 +330,7 @@ static int open_pool(struct rpmem_pool **pool, const char *where,
 	return ret ? log_error(ret, "%s%s", io->name, rpmem_pool_error()) : 0;
 }
 
-/* Whether so many logs can be created: there is room, and none is there. */
+/* Whether so many logs can be created: there is room, and no log exists. */
 static int check_new(const struct log_io *io, unsigned int logs)
 {
 	if (logs == 1)
@@ -345,7 +345,7 @@ static int check_new(const struct log_io *io, unsigned int logs)
 	return log_check_none(io);
 }
 
-/* Open a pool to make so many logs, and take it from nobody in vain. */
+/* Open a pool to create logs there. Displace a client only if they fit. */
 static int open_new(struct rpmem_pool **pool, const char *where,
 		    const struct rpmem_log_attr *attr, unsigned int logs,
 		    struct log_io *io)
@@ -365,7 +365,7 @@ static int open_new(struct rpmem_pool **pool, const char *where,
 	return ret ?: open_pool(pool, where, attr, io);
 }
 
-/* Divide a pool that is no log, with all of it open exclusively. */
+/* Divide a pool without logs, while all of it is open exclusively. */
 static int divide_pool(const char *where, const struct rpmem_log_attr *attr)
 {
 	struct rpmem_log_attr whole = *attr;
@@ -388,9 +388,9 @@ static int divide_pool(const char *where, const struct rpmem_log_attr *attr)
 }
 
 /*
- * Open the part of a log, and divide the pool before that if nobody has: the
- * first calls of several processes may come at the same time, and one of them
- * has all of the pool for a moment.
+ * Open the part of a log; divide the pool first if nobody has divided it.
+ * Processes may make their first calls at the same time: one of them then has
+ * the whole pool open for a moment.
  */
 static int open_or_divide(struct rpmem_pool **pool, const char *where,
 			  const struct rpmem_log_attr *a, struct log_io *io)
@@ -403,7 +403,7 @@ static int open_or_divide(struct rpmem_pool **pool, const char *where,
 		ret = open_new(pool, where, a, 1, io);
 		if (ret == -ENXIO && a->logs > 1 && !divided) {
 			ret = divide_pool(where, a);
-			/* -ENXIO: it is divided, perhaps since this moment. */
+			/* -ENXIO: another process has just divided it. */
 			divided = !ret || ret == -ENXIO;
 			if (divided)
 				continue;
@@ -469,9 +469,9 @@ int rpmem_log_open(struct rpmem_log **log, const char *where,
 
 		ret = open_once(log, where, &a);
 		/*
-		 * Another one that takes the log meanwhile may give it up. The
-		 * daemon closes the connection of one that it displaces; a disk
-		 * that fails is reported soon.
+		 * Another client that takes the log at the same time may give
+		 * it up. The daemon closes the connection of a displaced
+		 * client; a disk failure is reported soon.
 		 */
 		if (ret == -EIO && limit > TAKE_EIO_MS)
 			limit = TAKE_EIO_MS;

@@ -32,7 +32,7 @@ static void complete(struct rpmem_log *log, struct log_write *w, int result)
 	free(w);
 }
 
-/* Entries are acknowledged in order: all before them are durable too. */
+/* Acknowledge entries in order: all entries before them are durable too. */
 static void complete_durable(struct rpmem_log *log)
 {
 	struct log_write *w;
@@ -44,7 +44,7 @@ static void complete_durable(struct rpmem_log *log)
 	}
 }
 
-/* Writes that the pool still has stay until it returns them. */
+/* Writes that the pool has not returned yet stay in the list. */
 static void complete_failed(struct rpmem_log *log)
 {
 	struct log_write *w, *next;
@@ -131,8 +131,8 @@ static void wait_other(struct rpmem_log *log, int ms)
 }
 
 /*
- * State that threads wait for changes only here, under the lock, and a
- * broadcast follows: each of them looks again.
+ * Threads wait for changes of state only here, under the lock. A broadcast
+ * follows each change: each waiting thread checks its condition again.
  */
 void log_progress(struct rpmem_log *log, int ms)
 {

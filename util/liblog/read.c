@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Read entries, as the writer or beside it. */
+/* Read entries, as the writer or while another client writes. */
 #include "config.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 /* Bytes of one read, unless an entry is longer. */
 #define CHUNK 65536u
 
-/* Get [lsn, lsn + len) into the cache: it does not go past the ring's end. */
+/* Read [lsn, lsn + len) into the cache, but not past the ring's end. */
 static int fetch(struct rpmem_log *log, uint64_t lsn, size_t len, bool fresh)
 {
 	const uint64_t left = log_ring_left(&log->super, lsn);
@@ -58,7 +58,7 @@ int log_read_entry(struct rpmem_log *log, uint64_t lsn, bool fresh,
 	ret = fetch(log, lsn, LOG_HEADER + e->len, false);
 	if (ret)
 		return ret;
-	/* A second read may have brought another header. */
+	/* A second read may have replaced the header. */
 	from = log->cache + (lsn - log->cache_lsn);
 	*data = from + LOG_HEADER;
 	return log_entry_decode(&log->cache_super, from, lsn, e) &&
@@ -66,8 +66,8 @@ int log_read_entry(struct rpmem_log *log, uint64_t lsn, bool fresh,
 }
 
 /*
- * A reader learns from the entries behind lsn which ones are durable: each says
- * it for those before it.
+ * For a reader: find the durable end in the entries after lsn. Each entry says
+ * which entries before it were durable.
  */
 static int look_ahead(struct rpmem_log *log, uint64_t lsn)
 {
@@ -97,7 +97,7 @@ int log_refresh(struct rpmem_log *log)
 }
 
 /*
- * Find the entry at *lsn, or behind a pad there, that may be returned. Returns
+ * Find the entry at *lsn, or after a pad there, that may be returned. Returns
  * 1, 0 or -errno as rpmem_log_read().
  */
 static int find(struct rpmem_log *log, uint64_t *lsn, bool fresh, bool visible,
@@ -126,7 +126,7 @@ static int find(struct rpmem_log *log, uint64_t *lsn, bool fresh, bool visible,
 	return find(log, lsn, fresh, visible, e, data);
 }
 
-/* find(); if it finds nothing, read the superblock and the pool again. */
+/* Call find(); if it finds no entry, read superblock and pool again. */
 static int find_or_refresh(struct rpmem_log *log, uint64_t *lsn, bool visible,
 			   struct log_entry *e, const unsigned char **data)
 {
@@ -141,7 +141,7 @@ static int find_or_refresh(struct rpmem_log *log, uint64_t *lsn, bool visible,
 		ret = find(log, lsn, true, visible, e, data);
 	if (ret || *lsn >= durable)
 		return ret;
-	/* A reader's entry may have been trimmed meanwhile: then -ERANGE. */
+	/* The reader's entry may have been trimmed: then -ERANGE. */
 	ret = log->read_only ? log_refresh(log) : 0;
 	if (!ret && *lsn < log->super.head)
 		return find(log, lsn, false, visible, e, data);
@@ -203,7 +203,7 @@ int rpmem_log_read(struct rpmem_log *log, uint64_t *lsn, void *buf, size_t size,
 	return ret;
 }
 
-/* Whether the log may begin with lsn; both locks are held. */
+/* Check that the log may begin with lsn. Both locks are held. */
 static int check_trim(struct rpmem_log *log, uint64_t lsn)
 {
 	const unsigned char *data;

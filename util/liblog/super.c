@@ -6,7 +6,7 @@
 
 #include "liblog/log.h"
 
-/* Give super_next the next turn and the present mark, and submit it. */
+/* Submit super_next with the next turn and the present mark. */
 static int super_start(struct rpmem_log *log)
 {
 	struct log_post *p = &log->super_post;
@@ -59,7 +59,7 @@ void log_super_publish(struct rpmem_log *log)
 	super_start(log);
 }
 
-/* A log of another part, or of a pool with another number of them. */
+/* Whether s is of another part, or of a pool with another number of logs. */
 static bool is_other(const struct rpmem_log *log, const struct log_super *s)
 {
 	return s->logs &&
