@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Commits of a pool: what each covers, and who waits for it. */
+/* Commits of a pool: what each covers, and which operations wait for it. */
 #include "config.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 
 #include "libpool/pool.h"
 
-/* Complete what the commits up to here cover. */
+/* Complete the operations that the completed commits cover. */
 static void commits_completed(struct rpmem_pool *p)
 {
 	struct work *w, *next;
@@ -72,7 +72,7 @@ static int post_commit(struct rpmem_pool *p, const struct rp_journal_range *v,
 	return ret;
 }
 
-/* Whether somebody needs a commit beyond those that are posted. */
+/* Whether an operation needs a commit beyond the posted ones. */
 static bool commit_needed(struct rpmem_pool *p)
 {
 	struct work *w;
@@ -88,10 +88,10 @@ static bool commit_needed(struct rpmem_pool *p)
 }
 
 /*
- * Post the commits with a store, each for all bytes that are not durable yet:
- * the store must not pass what an earlier commit, still outstanding, covers.
- * Without such bytes a commit covers any word: another one after each loss of
- * the connection, since it fails on bytes of a store that was lost.
+ * Post the commits with a store. Each covers all bytes that are not durable
+ * yet: its store must not pass the bytes of an earlier outstanding commit. If
+ * no bytes are left, it covers one word instead, a different one after each
+ * connection loss, since a commit fails on the bytes of a lost store.
  */
 static void post_stores(struct rpmem_pool *p)
 {
@@ -136,7 +136,7 @@ void commits_post(struct rpmem_pool *p)
 		p->commit_upto = p->journal.committed;
 	commits_completed(p);
 	post_stores(p);
-	/* Behind a loss a commit would not be posted again. */
+	/* After a connection loss the commit would not be posted again. */
 	if (p->state != LINK_UP || p->ncommits == POOL_COMMITS ||
 	    !commit_needed(p) ||
 	    rp_journal_ranges(&p->journal, p->commit_upto, upto, &v, &n))
@@ -153,7 +153,7 @@ void commits_post(struct rpmem_pool *p)
 			.upto = upto,
 		};
 	} else if (p->ncommits) {
-		/* The rest is durable already. */
+		/* All these bytes are durable already. */
 		p->commits[p->ncommits - 1].upto = upto;
 	} else {
 		rp_journal_commit(&p->journal, upto);
@@ -163,7 +163,7 @@ void commits_post(struct rpmem_pool *p)
 
 void commits_done(struct rpmem_pool *p, uint64_t id)
 {
-	/* A commit of before a loss or a failure is no longer in the list. */
+	/* A commit from before a loss or failure is not listed any more. */
 	for (unsigned int i = 0; i < p->ncommits; i++)
 		p->commits[i].done |= p->commits[i].id == id;
 	while (p->ncommits && p->commits[0].done) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Connects to a pool, and again when its target was away. */
+/* Connects to a pool, and reconnects after a loss of the connection. */
 #include "config.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include "util/query.h"
 #include "util/setup_server.h"
 
-/* The pool that a daemon offers must be the one that was opened. */
+/* Check that the daemon still offers the pool that was opened. */
 static int check_same_pool(struct rpmem_pool *p, struct offer *o)
 {
 	const struct rp_setup_export *was = &p->now.ex, *is = &o->ex;
@@ -34,8 +34,8 @@ static int check_same_pool(struct rpmem_pool *p, struct offer *o)
 			      "the pool again",
 			      p->name, p->target.host, was->len, is->len);
 	/*
-	 * The daemon itself refuses an exclusive client that was displaced, and
-	 * an observer has written nothing.
+	 * The daemon itself refuses a displaced exclusive client, and an
+	 * observer has written nothing.
 	 */
 	if (!p->exclusive && !p->observe && is->owner != was->owner)
 		return rp_err(o->err, -ESTALE,
@@ -43,7 +43,7 @@ static int check_same_pool(struct rpmem_pool *p, struct offer *o)
 			      "exclusively; what was not committed is lost: "
 			      "open the pool again",
 			      p->name, p->target.host);
-	/* An operator can give the right back. */
+	/* Retry: an operator can restore the right. */
 	if (is->read_only && !was->read_only)
 		return rp_err(o->err, -EAGAIN,
 			      "the secret of pool '%s' on %s only allows to "
@@ -86,7 +86,7 @@ static int find_peer(struct rpmem_pool *p, struct offer *o)
 	return rp_fabric_peer(&p->f, is->fi_name, &o->peer, o->err);
 }
 
-/* QUERY the agent: the values in EXPORT are for people. */
+/* QUERY the agent: the values in EXPORT are for display only. */
 static int query_agent(struct rpmem_pool *p, struct offer *o)
 {
 	char why[RP_ERR_LEN / 2] = "";
@@ -114,8 +114,8 @@ static int query_agent(struct rpmem_pool *p, struct offer *o)
 			      "(FI_OFI_RPMEM_PORTS)",
 			      p->name, fi_strerror(-ret), p->target.host);
 	/*
-	 * A flush has failed. Commits fail until the daemon is started again,
-	 * reads and writes do not: a pool that is open goes on.
+	 * A flush has failed. Commits fail until the daemon is restarted, reads
+	 * and writes do not: an open pool goes on.
 	 */
 	failed = fi_rpmem_status(o->attr.prov_errno) == FI_RPMEM_ST_FAILED;
 	if (failed && !p->now.ex.len)
@@ -130,7 +130,7 @@ static int query_agent(struct rpmem_pool *p, struct offer *o)
 			      "required: %s; use another pool, or require less",
 			      p->name, p->target.host, rp_class_name(o->class),
 			      why);
-	/* The daemon may have revoked the key since it gave it out. */
+	/* The daemon may have revoked the key after giving it out. */
 	if (o->attr.prov_errno && !failed)
 		return rp_err(o->err, -EAGAIN,
 			      "the target of pool '%s' on %s refuses its key: "
@@ -159,7 +159,7 @@ void pool_connect(struct rpmem_pool *p, struct offer *o)
 		.part = p->part,
 	};
 
-	/* The operator may have replaced it; until then the old one goes on. */
+	/* The operator may have replaced the file; else keep the secret. */
 	if (again && p->secret_file)
 		rp_secret_load(p->secret_file, &p->secret, NULL);
 	o->peer = FI_ADDR_UNSPEC;
@@ -167,7 +167,7 @@ void pool_connect(struct rpmem_pool *p, struct offer *o)
 	o->ret = rp_setup_open(&p->target, p->name, &how, &o->ex, &o->lease,
 			       o->err);
 	if (o->ret) {
-		/* An operator can repair each of the other errors meanwhile. */
+		/* An operator can fix each of the other errors: retry. */
 		if (again)
 			o->ret = o->ret == -ESTALE || o->ret == -ENXIO
 					 ? -ESTALE
@@ -187,7 +187,7 @@ void pool_connect(struct rpmem_pool *p, struct offer *o)
 		o->ret = find_peer(p, o);
 	if (!o->ret)
 		o->ret = query_agent(p, o);
-	/* The daemon closes the lease of a client that it displaces. */
+	/* The daemon closes the lease of a displaced client. */
 	if (o->ret == -EAGAIN && !again && p->exclusive &&
 	    rp_setup_has_closed(o->lease))
 		o->ret = rp_err(o->err, -ESTALE,
@@ -207,7 +207,7 @@ void pool_release(struct offer *o)
 	o->lease = -1;
 }
 
-/* Connect until it succeeds, the pool has ended, or is closed. */
+/* Connect until it succeeds, or until the pool has failed or is closed. */
 static void *connect_thread(void *arg)
 {
 	struct rpmem_pool *p = arg;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The error sentence of each thread, and sentences that a pool keeps. */
+/* The error text of each thread, and texts that a pool keeps. */
 #include "config.h"
 
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Operations of a group: sent to every member, complete at k of them. */
+/* Operations of a group: sent to all members, complete at k of them. */
 #include "config.h"
 
 #include <endian.h>
@@ -9,7 +9,7 @@
 
 #include "libpool/group.h"
 
-/* --- legs --- */
+/* --- legs: one member's part of an operation --- */
 
 struct group_leg *leg_new(enum leg_kind kind, uint64_t bytes)
 {
@@ -39,7 +39,7 @@ void leg_free(struct group *g, struct group_leg *leg)
 	if (!o)
 		return;
 	o->legs--;
-	/* Nothing writes to the buffer of a read that was dropped any more. */
+	/* A dropped read has ended: its buffer is not written to any more. */
 	if (g->phase == GROUP_ENDED && o->type == RPMEM_POOL_READ &&
 	    !o->complete && !o->legs) {
 		TAILQ_REMOVE(&g->reads, o, link);
@@ -59,7 +59,7 @@ void group_legs_free(struct group *g, struct group_legs *list)
 	}
 }
 
-/* The bytes of a member that a leg changes; none for len 0. */
+/* The bytes of a member that a leg changes; len 0: none. */
 static void leg_range(const struct group_leg *leg, uint64_t *offset,
 		      uint64_t *len)
 {
@@ -121,8 +121,8 @@ void member_start(struct group *g, unsigned int member,
 }
 
 /*
- * Submit the newest commit: it covers the older ones that wait with it. One is
- * outstanding at a time, since stores of two commits are not ordered, and the
+ * Submit the newest waiting commit, which covers the older ones. Only one is
+ * outstanding, since the stores of two commits are not ordered, and the stored
  * number must not go down.
  */
 static void push_commit(struct group *g, unsigned int member)
@@ -138,8 +138,7 @@ static void push_commit(struct group *g, unsigned int member)
 	member_start(g, member, &leg->op);
 }
 
-/* Whether a leg that is out changes the range; it mostly lies behind them all.
- */
+/* Whether an outstanding leg changes the range; compare all bounds first. */
 static bool out_overlaps(struct group_member *m, uint64_t offset, uint64_t len)
 {
 	const struct group_leg *leg;
@@ -174,8 +173,8 @@ static void out_add(struct group_member *m, struct group_leg *leg)
 }
 
 /*
- * Submit what may be submitted, in order: a write waits for an older one to the
- * same bytes, since operations of a pool are not ordered.
+ * Submit legs in order: a write waits for an earlier leg that changes the same
+ * bytes, since operations of a pool are not ordered.
  */
 static void member_push(struct group *g, unsigned int member)
 {
@@ -239,7 +238,7 @@ void member_drop(struct group *g, unsigned int member, int ret,
 
 	if (m->state == MEMBER_AWAY)
 		return;
-	/* Reads start again at another member. */
+	/* Start the reads again, at another member. */
 	for (leg = TAILQ_FIRST(&m->out); leg; leg = next) {
 		next = TAILQ_NEXT(leg, link);
 		if (leg->kind != LEG_READ || !leg->of || !leg->of->user)
@@ -251,7 +250,7 @@ void member_drop(struct group *g, unsigned int member, int ret,
 		if (g->members[i].source_at == member &&
 		    !g->members[i].source_read)
 			g->members[i].source = NULL;
-	/* The copy's write may still send from it. */
+	/* A copy's write may still use the buffer of its read. */
 	if (m->source && m->source_read)
 		TAILQ_INSERT_TAIL(&m->dropped, m->source, link);
 	m->source = NULL;
@@ -314,7 +313,7 @@ static struct group_op *op_new(struct group *g, enum rpmem_pool_type type,
 	return o;
 }
 
-/* Add an operation's leg to each member that takes part. */
+/* Add an operation's leg to each member that receives writes. */
 static int add_legs(struct group *g, struct group_op *o)
 {
 	struct group_leg *legs[GROUP_MEMBERS] = {NULL};
@@ -431,8 +430,7 @@ int group_submit(struct group *g, struct rpmem_pool_op *op)
 	return 0;
 }
 
-/* A commit is durable at k members: its store follows, in a commit of its own.
- */
+/* A commit is durable at k members: submit its store with another commit. */
 static void store_then(struct group *g, struct group_op *o)
 {
 	const struct rpmem_pool_then *then = o->user->then;
@@ -474,19 +472,19 @@ void group_adopted(struct group *g, unsigned int member)
 	struct group_op *o;
 
 	g->changed = true;
-	/* The chunks that were copied have all that was sent before. */
+	/* Copied chunks include all writes that were sent before. */
 	TAILQ_FOREACH (o, &g->ops, link)
 		if (o->type != RPMEM_POOL_COMMIT || o->number <= m->number)
 			o->has |= 1u << member;
 	TAILQ_FOREACH (leg, &m->queue, link)
 		if (leg->of)
 			leg->of->has &= ~(1u << member);
-	/* The adoption's last barrier has covered what is in m->out. */
+	/* The adoption's last barrier has covered the legs in m->out. */
 	TAILQ_FOREACH (leg, &m->commits, link)
 		leg->of->has &= ~(1u << member);
 }
 
-/* A commit is durable at a member, and all that it covers. */
+/* A commit, and all that it covers, is durable at a member. */
 static void commit_done(struct group *g, unsigned int member,
 			struct group_leg *leg)
 {
@@ -494,7 +492,7 @@ static void commit_done(struct group *g, unsigned int member,
 	struct group_leg *l, *next;
 
 	m->number = leg->of->number;
-	/* A commit can be reported before the writes that it covers. */
+	/* A commit can be reported earlier than the writes that it covers. */
 	for (l = TAILQ_FIRST(&m->out); l != leg; l = TAILQ_NEXT(l, link))
 		if (l->kind == LEG_WRITE)
 			l->of->has |= 1u << member;
@@ -509,9 +507,9 @@ static void commit_done(struct group *g, unsigned int member,
 }
 
 /*
- * The last current member is kept when an operation fails there, as long as it
- * has all that was completed: nobody else could bring the others up to date.
- * The caller gets the error.
+ * Whether the leg failed at the last current member. It is kept if it has all
+ * completed writes, because no other member could update the rest. The caller
+ * gets the error.
  */
 static bool is_last(const struct group *g, const struct group_member *m,
 		    const struct group_leg *leg)
@@ -521,7 +519,7 @@ static bool is_last(const struct group *g, const struct group_member *m,
 	       (!leg->of || !leg->of->complete || leg->of->failed);
 }
 
-/* The group's own work at the last current member is tried again. */
+/* Repeat a leg of the group itself at the last current member. */
 static void repeat_at_last(struct group *g, unsigned int member,
 			   struct group_leg *leg)
 {
@@ -586,12 +584,12 @@ void group_done(struct group *g, unsigned int member, struct rpmem_pool_op *op)
 	leg_free(g, leg);
 }
 
-/* Give a read to a current member whose completed writes have all arrived. */
+/* Send a read to a current member at which no write of the range is pending. */
 static void start_read(struct group *g, struct group_op *o)
 {
 	struct group_leg *leg;
 
-	/* A member that was dropped may still write to its buffer. */
+	/* A dropped member may still write to the read's buffer. */
 	if (o->legs)
 		return;
 	for (unsigned int i = 0; i < g->n; i++) {
@@ -681,7 +679,7 @@ void group_end(struct group *g, int ret, const char *error)
 	fail_list(g, &g->reads, ret, error);
 }
 
-/* The failure that keeps the group below k current members. */
+/* Find the error that keeps the group below k current members. */
 const char *group_why_late(const struct group *g)
 {
 	for (unsigned int i = 0; i < g->n; i++)
@@ -699,7 +697,7 @@ static void expire(struct group *g)
 	for (unsigned int i = 0; i < 2; i++)
 		for (o = TAILQ_FIRST(lists[i]); o; o = next) {
 			next = TAILQ_NEXT(o, link);
-			/* A member may still write to the buffer of a read. */
+			/* A member may still write to the read's buffer. */
 			if (g->now < o->deadline ||
 			    (o->type == RPMEM_POOL_READ && o->legs))
 				continue;
@@ -708,7 +706,7 @@ static void expire(struct group *g)
 		}
 }
 
-/* A member that lags is brought up to date later. */
+/* Drop a member that lags too far; chunks are copied to it later. */
 static void drop_slow(struct group *g)
 {
 	for (unsigned int i = 0; i < g->n; i++)
@@ -719,8 +717,8 @@ static void drop_slow(struct group *g)
 }
 
 /*
- * A member that does not reply to a read is given up while k others are there:
- * only then is the caller's buffer free for another one.
+ * Drop a member that does not reply to a read, if k other members are current.
+ * Its close frees the caller's buffer for a read at another member.
  */
 static void drop_silent(struct group *g)
 {
@@ -741,7 +739,7 @@ void group_ops_run(struct group *g)
 {
 	struct group_op *o, *next;
 
-	/* Only a report, or what follows from it, completes an operation. */
+	/* Only reports of members can complete operations. */
 	if (g->changed)
 		complete_done(g);
 	g->changed = false;

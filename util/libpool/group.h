@@ -2,7 +2,6 @@
 /*
  * A group of pools: every write goes to all n members, and a commit completes
  * when it is durable at k of them. docs/protocol.md, "Groups".
- *
  * This part has no threads, no lock and no clock: its owner opens members,
  * submits operations to them, and reports what happened.
  */
@@ -17,91 +16,91 @@
 
 #define GROUP_MEMBERS 8
 #ifndef GROUP_AREA
-#define GROUP_AREA 65536u /* first bytes of a member: not the caller's */
+#define GROUP_AREA 65536u /* first bytes of a member, before the caller's */
 #endif
 #ifndef GROUP_CHUNK
-#define GROUP_CHUNK (256u << 10) /* least bytes of a bit of the bitmap */
+#define GROUP_CHUNK (256u << 10) /* least bytes per bit of the bitmap */
 #endif
 #ifndef GROUP_HOT
-#define GROUP_HOT 256u /* bits that stay set while all members are current */
+#define GROUP_HOT 256u /* set bits kept while all members are current */
 #endif
 #ifndef GROUP_BACKLOG
-#define GROUP_BACKLOG (32u << 20) /* bytes that a slow member may lag */
+#define GROUP_BACKLOG (32u << 20) /* most bytes that a slow member may lag */
 #endif
-#define GROUP_TRIES   3u   /* to copy a chunk that is read back damaged */
-#define GROUP_READ_MS 1000 /* a read waits so long for one of k + 1 members */
+#define GROUP_TRIES   3u   /* tries for a chunk that reads back damaged */
+#define GROUP_READ_MS 1000 /* limit for a read, if k others are current */
 #define GROUP_FORMAT  1
 
-/* Places in the area. */
+/* Offsets in the area. */
 #define GROUP_PROMISE_AT   512u
 #define GROUP_FULL_AT	   768u
 #define GROUP_SLOT_AT(s)   (1024u + (s)*512u)
 #define GROUP_NUMBER_AT(s) (GROUP_SLOT_AT(s) + 256u)
 #define GROUP_BITS_AT	   4096u
 #define GROUP_BITS	   ((uint64_t)(GROUP_AREA - GROUP_BITS_AT) * 8)
-#define GROUP_SUPER	   80u /* bytes of the superblock, at 0 */
+#define GROUP_SUPER	   80u /* bytes of the superblock, at offset 0 */
 #define GROUP_SLOT	   16u
 
 /* The superblock: written once, when the group is created. */
 struct group_super {
 	uint32_t n, k;
 	uint64_t id[2];	 /* random: the same at all members */
-	uint64_t length; /* bytes of the caller */
-	uint64_t chunk;	 /* bytes of one bit */
-	bool founder;	 /* false: it has replaced a member that was lost */
+	uint64_t length; /* bytes for the caller's data */
+	uint64_t chunk;	 /* bytes per bit of the bitmap */
+	bool founder;	 /* false: the member replaced a lost one */
 };
 
 /* The rest of a member's area, decoded. */
 struct group_state {
-	uint64_t promised; /* the newest epoch that a writer has begun */
-	uint64_t epoch;	   /* of the bytes; 0: the member holds none yet */
-	uint64_t number;   /* of the newest commit of that epoch */
-	uint64_t full;	   /* an epoch that all n members had */
-	unsigned int slot; /* that has both */
+	uint64_t promised; /* the newest epoch that a writer began to write */
+	uint64_t epoch;	   /* of the data; 0: the member has no data yet */
+	uint64_t number;   /* number of the newest commit of that epoch */
+	uint64_t full;	   /* an epoch that all n members once had */
+	unsigned int slot; /* slot that has epoch and number */
 };
 
 void group_super_encode(const struct group_super *s,
 			unsigned char to[GROUP_SUPER]);
-/* -ENODATA: all of the area is zero; -EBADMSG: it is something else. */
+/* Returns 0; -ENODATA: the area is zero; -EBADMSG: it is no area of a group. */
 int group_area_decode(const unsigned char area[GROUP_AREA],
 		      struct group_super *s, struct group_state *state);
 void group_slot_encode(const struct group_super *s, uint64_t epoch,
 		       unsigned char to[GROUP_SLOT]);
 
-/* docs/protocol.md, "Groups", compares them with those of the API. */
+/* States of a member; docs/protocol.md, "Groups", maps them to the API's. */
 enum member_state {
-	MEMBER_AWAY,	  /* the owner opens it */
-	MEMBER_INSPECT,	  /* its area is read */
-	MEMBER_SEEN,	  /* it waits for the epoch */
-	MEMBER_MARKING,	  /* the superblock's first bytes are written */
-	MEMBER_MARKED,	  /* it waits for the others of a new group */
-	MEMBER_FORMAT,	  /* its superblock is written */
-	MEMBER_PROMISING, /* the epoch is written as promised */
-	MEMBER_PROMISED,  /* it waits for a current member */
-	MEMBER_COPYING,	  /* writes reach it, and chunks are copied to it */
-	MEMBER_ADOPTING,  /* the epoch is written as its own */
-	MEMBER_CURRENT,	  /* it has every write */
+	MEMBER_AWAY,	  /* closed, or the owner is opening it */
+	MEMBER_INSPECT,	  /* its area is being read */
+	MEMBER_SEEN,	  /* read; waits for the choice of the epoch */
+	MEMBER_MARKING,	  /* the superblock's first bytes are being written */
+	MEMBER_MARKED,	  /* waits for the other members of a new group */
+	MEMBER_FORMAT,	  /* its superblock is being written */
+	MEMBER_PROMISING, /* its promise of the epoch is being written */
+	MEMBER_PROMISED,  /* waits for a member with all bytes */
+	MEMBER_COPYING,	  /* receives writes, and chunks are copied to it */
+	MEMBER_ADOPTING,  /* its epoch and commit number are being written */
+	MEMBER_CURRENT,	  /* it has all writes */
 };
 
 enum leg_kind {
-	LEG_WRITE,   /* of the caller */
-	LEG_COMMIT,  /* of the caller */
-	LEG_READ,    /* of the caller */
-	LEG_BITS,    /* bits that must be durable before the next leg */
-	LEG_CLEAR,   /* bits that are not needed any more */
-	LEG_COPY,    /* a chunk of another member */
-	LEG_SOURCE,  /* the read of that chunk */
-	LEG_AREA,    /* bytes of the area */
-	LEG_BARRIER, /* a commit in front of the next leg */
+	LEG_WRITE,   /* of an operation of the caller */
+	LEG_COMMIT,  /* of an operation of the caller */
+	LEG_READ,    /* of an operation of the caller */
+	LEG_BITS,    /* sets bits durably before the next leg */
+	LEG_CLEAR,   /* clears bits that are not needed any more */
+	LEG_COPY,    /* writes a chunk of another member */
+	LEG_SOURCE,  /* reads that chunk */
+	LEG_AREA,    /* writes bytes of the area */
+	LEG_BARRIER, /* a commit before the next leg */
 };
 
-/* One member's part of an operation. */
+/* A leg: one member's part of an operation. */
 struct group_leg {
 	TAILQ_ENTRY(group_leg) link; /* in member.queue or member.out */
 	enum leg_kind kind;
 	struct rpmem_pool_op op;
 	struct rpmem_pool_then then;
-	struct group_op *of;   /* LEG_WRITE, LEG_COMMIT, LEG_READ */
+	struct group_op *of;   /* NULL, except for LEG_WRITE, _COMMIT, _READ */
 	unsigned char bytes[]; /* LEG_BITS, LEG_CLEAR, LEG_AREA */
 };
 TAILQ_HEAD(group_legs, group_leg);
@@ -109,59 +108,59 @@ TAILQ_HEAD(group_legs, group_leg);
 /* One operation of the caller, or of the group itself (user NULL). */
 struct group_op {
 	TAILQ_ENTRY(group_op) link; /* in group.ops, until it completes */
-	struct rpmem_pool_op *user; /* NULL: it has completed, or is internal */
+	struct rpmem_pool_op *user; /* NULL: completed, or the group's own */
 	enum rpmem_pool_type type;
 	uint64_t offset, len;
-	uint64_t deadline, since; /* since: when a read was sent */
-	unsigned int at;	  /* a read's member */
-	uint64_t number;	  /* a commit's */
-	uint64_t writes;	  /* a commit covers this many writes */
-	unsigned int has;	  /* members where it is done, as bits */
-	unsigned int legs;	  /* not done or dropped yet */
+	uint64_t deadline, since; /* since: when a read was sent (ms) */
+	unsigned int at;	  /* member of a read */
+	uint64_t number;	  /* number of a commit */
+	uint64_t writes;	  /* number of writes that a commit covers */
+	unsigned int has;	  /* members at which it is done, as bits */
+	unsigned int legs;	  /* neither done nor dropped yet */
 	bool complete, failed, stored;
-	unsigned char bytes[]; /* of a write */
+	unsigned char bytes[]; /* data of a write */
 };
 TAILQ_HEAD(group_ops, group_op);
 
 struct group_member {
 	enum member_state state;
-	bool tried; /* the first attempt to open it has ended */
+	bool tried; /* the first attempt to open it is over */
 	bool opened_once;
 	bool displaced;
 	uint64_t length;
-	const char *error; /* of the last failure; kept by the owner */
+	const char *error; /* last failure; the owner keeps the text */
 	int ret;
-	unsigned char *area; /* while it is inspected */
-	bool blank;	     /* it holds no superblock, or no epoch */
+	unsigned char *area; /* NULL, except during the inspection */
+	bool blank;	     /* it has no superblock, or no epoch */
 	struct group_super super;
 	struct group_state disk;
 	struct group_legs queue, out, dropped;
-	uint64_t out_first, out_end; /* what legs in out change is inside */
-	struct group_legs commits;   /* that wait for `committing` */
+	uint64_t out_first, out_end; /* bounds of the ranges of legs in out */
+	struct group_legs commits;   /* commits that wait for `committing` */
 	struct group_leg *committing;
-	struct group_leg *barrier; /* no leg passes it */
+	struct group_leg *barrier; /* no later leg passes it */
 	uint64_t backlog;	   /* bytes of legs whose operation completed */
-	uint64_t number;	   /* of its newest commit */
+	uint64_t number;	   /* number of its newest commit */
 	bool numbered;		   /* its commits store their number */
-	unsigned char *copy;	   /* bitmap of the chunks to copy, or NULL */
+	unsigned char *copy;	   /* bitmap of chunks to copy, or NULL */
 	uint64_t copy_next;
 	struct group_leg *copying;
-	struct group_leg *source; /* the copy's bytes, of member source_at */
+	struct group_leg *source; /* read of the chunk, at member source_at */
 	unsigned int source_at;
-	bool source_read;	 /* they are here */
-	unsigned int copy_tries; /* of this chunk that did not arrive so */
+	bool source_read;	 /* that read is complete */
+	unsigned int copy_tries; /* failed comparisons of this chunk */
 	bool inspecting, copy_queued, from_itself;
 	bool marked; /* the bitmap in area is durable, with its promise */
-	unsigned int barriers; /* outstanding of an adoption */
-	uint64_t adopted;      /* number that it writes */
+	unsigned int barriers; /* outstanding ones of an adoption */
+	uint64_t adopted;      /* number that the adoption writes */
 };
 
-/* Turns of copying and of pausing: group_rebuild.c. */
+/* Alternating turns of copying and of pausing: group_rebuild.c. */
 struct group_throttle {
 	bool pauses;
-	uint64_t since; /* ms: begin of this turn */
-	uint64_t ended; /* group.ended then */
-	/* Sums over turns: [0] copying, [1] pausing; older ones count less. */
+	uint64_t since; /* ms: start of this turn */
+	uint64_t ended; /* group.ended at that time */
+	/* Decaying sums over turns: [0] copying, [1] pausing. */
 	double ops[2], ms[2];
 };
 
@@ -174,14 +173,14 @@ enum group_phase {
 };
 
 struct group_io {
-	/* Start an operation at a member; group_done() reports its end. */
+	/* Start an operation at a member; group_done() reports it. */
 	int (*submit)(void *arg, unsigned int member, struct rpmem_pool_op *op);
 	/*
-	 * Close a member and open it again; group_closed() and group_opened()
-	 * report that.
+	 * Close a member and open it again, with the reports group_closed() and
+	 * group_opened().
 	 */
 	void (*reopen)(void *arg, unsigned int member);
-	/* Keep a text that names the member and the cause; NULL: the cause. */
+	/* Keep a text: the member and the cause; NULL: only the cause. */
 	const char *(*text)(void *arg, unsigned int member, const char *cause);
 	void *arg;
 };
@@ -190,86 +189,85 @@ struct group {
 	struct group_io io;
 	unsigned int n, k;
 	enum group_phase phase;
-	int ret; /* of GROUP_ENDED */
+	int ret; /* error in phase GROUP_ENDED */
 	const char *error;
 	struct group_super super;
 	uint64_t epoch;
-	uint64_t given;	 /* the epoch that the caller gave, or 0 */
-	uint64_t full;	 /* the greatest one of members that were seen */
-	bool full_sent;	 /* that of this writer */
-	char stale[200]; /* error: it is not greater than a member's */
+	uint64_t given;	 /* epoch that the caller gave, or 0 */
+	uint64_t full;	 /* the greatest `full` of the members */
+	bool full_sent;	 /* this writer has sent its own `full` */
+	char stale[200]; /* error: `given` is not above a member's epoch */
 	uint64_t now, grace_until; /* ms */
-	uint64_t looked;	   /* when deadlines were compared */
-	bool changed; /* what members have, since operations were completed */
+	uint64_t looked;	   /* time of the last deadline check */
+	bool changed; /* reports came since operations were completed */
 	struct group_member members[GROUP_MEMBERS];
-	struct group_ops ops;	/* not complete, oldest first */
-	struct group_ops reads; /* not at a member yet */
+	struct group_ops ops;	/* outstanding, oldest first */
+	struct group_ops reads; /* not sent to a member yet */
 	uint64_t issued;	/* number of the newest commit */
-	uint64_t writes;	/* submitted */
-	uint64_t committed;	/* of them, durable at k members */
-	unsigned char *bits;	/* GROUP_BITS of them */
-	uint64_t *touched;	/* of each chunk: number of the next commit */
-	uint64_t nset;		/* bits */
+	uint64_t writes;	/* writes submitted */
+	uint64_t committed;	/* writes durable at k members */
+	unsigned char *bits;	/* bitmap of GROUP_BITS chunks */
+	uint64_t *touched;	/* per chunk: number of the next commit */
+	uint64_t nset;		/* bits that are set */
 	uint64_t clear_after;	/* number at which clearing is tried again */
 	uint64_t timeout_ms;
-	uint64_t ended; /* operations of the caller */
+	uint64_t ended; /* completed operations of the caller */
 	struct group_throttle throttle;
 	void (*completed)(void *arg, struct rpmem_pool_op *op, int ret,
 			  const char *error);
 };
 
-/* random: the identity of a group that does not exist yet. */
+/* random: identity for a new group. */
 int group_init(struct group *g, unsigned int n, unsigned int k,
 	       const struct group_io *io, const uint64_t random[2]);
-/* Every member is closed, and nothing touches its operations any more. */
+/* Free the group. All members must be closed: no operation is outstanding. */
 void group_fini(struct group *g);
 
 /*
- * With g->given, in front of each opening of a member, which displaces its
- * writer: what an observer has read of its area. -ESTALE: it must not be
- * opened, because the member's epoch is not older.
+ * With g->given, called before each opening of a member, because an opening
+ * displaces the member's writer; area: as an observer has read it. -ESTALE: do
+ * not open the member, whose epoch is not older.
  */
 int group_look(struct group *g, unsigned int member,
 	       const unsigned char area[GROUP_AREA]);
-/* A member was opened (ret 0), or could not be. */
+/* Report that a member was opened (ret 0), or that the opening failed. */
 void group_opened(struct group *g, unsigned int member, int ret,
 		  uint64_t length, const char *error);
-/* A member was closed: nothing touches the operations it had. */
+/* Report that a member was closed: its operations are over. */
 void group_closed(struct group *g, unsigned int member);
-/* An operation of a member has completed. */
+/* Report that an operation of a member has completed. */
 void group_done(struct group *g, unsigned int member, struct rpmem_pool_op *op);
-/* Act on all reports so far, at a time in ms. */
+/* Act on all reports so far; now: time in ms. */
 void group_run(struct group *g, uint64_t now);
-/* -ENOMEM, or 0: g->completed() is called once. The range was checked. */
+/* Returns -ENOMEM or 0: g->completed() follows once. The range was checked. */
 int group_submit(struct group *g, struct rpmem_pool_op *op);
 /* Whether a member has every operation that has completed. */
 bool group_member_has_all(const struct group *g, unsigned int member);
 /* Whether all members are current, and nothing is outstanding. */
 bool group_is_quiet(const struct group *g);
-/* Forget the bitmap, behind a commit of everything, when all are current. */
+/* Clear the bitmap after a commit of all bytes; all members are current. */
 void group_clear_all(struct group *g);
 void group_end(struct group *g, int ret, const char *error);
-extern const char group_displaced[]; /* error of -ESTALE */
+extern const char group_displaced[]; /* error text of -ESTALE */
 
 /* group_member.c, for group.c. */
 void member_step(struct group *g, unsigned int member);
 /*
- * Writes reach a member from now on, and chunks in which members may differ are
- * copied to it: from a current member, or, at the first one of an epoch, from
+ * Start to send writes to a member and to copy chunks in which members may
+ * differ: from a current member, or from the first member of an epoch to
  * itself. Bytes that a former writer left there without a commit are visible;
- * the copy makes them durable.
+ * this copy makes them durable.
  */
 void member_join(struct group *g, unsigned int member, bool from_itself);
 void member_done(struct group *g, unsigned int member, struct group_leg *leg);
 unsigned int group_count(const struct group *g, enum member_state from);
-/* group_bits.c, for group.c: set the bits of a write; clear those of old ones.
- */
+/* group_bits.c, for group.c: set the bits of a write; clear old ones. */
 void group_touch(struct group *g, uint64_t offset, uint64_t len);
 void group_clear_old(struct group *g);
 /* group.c, for group_epoch.c and group_member.c. */
 void group_ops_run(struct group *g);
 void group_legs_free(struct group *g, struct group_legs *list);
-/* Cause of the failure that keeps the group below k current members. */
+/* Find the error that keeps the group below k current members. */
 const char *group_why_late(const struct group *g);
 struct group_leg *leg_new(enum leg_kind kind, uint64_t bytes);
 void leg_add(struct group *g, unsigned int member, struct group_leg *leg);
@@ -282,7 +280,7 @@ void group_throttle_update(struct group *g);
 bool group_may_copy(const struct group *g);
 /* Bytes that a member still has to copy; 0: it is not copying. */
 uint64_t group_copy_left(const struct group *g, unsigned int member);
-/* No leg of the member overlaps the range. */
+/* Whether no leg of the member overlaps the range. */
 bool member_has_all(const struct group *g, unsigned int member, uint64_t offset,
 		    uint64_t len);
 const char *group_text(struct group *g, unsigned int member, const char *cause);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The bitmap of a group: the chunks in which its members can differ. */
+/* The bitmap of a group: marks the chunks in which its members can differ. */
 #include "config.h"
 
 #include <endian.h>
@@ -8,7 +8,7 @@
 
 #include "libpool/group.h"
 
-/* Bits of the bitmap, from byte first to byte last, for each member. */
+/* Send bytes first to last of the bitmap to each member. */
 static void add_bits(struct group *g, enum leg_kind kind, uint64_t first,
 		     uint64_t last)
 {
@@ -19,12 +19,12 @@ static void add_bits(struct group *g, enum leg_kind kind, uint64_t first,
 			continue;
 		leg = leg_new(kind, last - first + 1);
 		if (!leg) {
-			/* Without the bit no write may reach the member. */
+			/* A write must not reach a member without its bit. */
 			member_drop(g, i, -ENOMEM, "out of memory");
 			continue;
 		}
 		memcpy(leg->bytes, g->bits + first, last - first + 1);
-		/* Its own chunks stay marked until all are copied. */
+		/* Its own chunks stay marked until all of them are copied. */
 		for (uint64_t b = first; g->members[i].copy && b <= last; b++)
 			leg->bytes[b - first] |= g->members[i].copy[b];
 		leg->op.type = RPMEM_POOL_WRITE;
@@ -37,8 +37,8 @@ static void add_bits(struct group *g, enum leg_kind kind, uint64_t first,
 }
 
 /*
- * Set the bits of a write's chunks: a bit is durable at a member before the
- * write reaches it, so that whoever opens the group finds the chunks in which
+ * Set the bits of a write's chunks. A bit is durable at a member before the
+ * write reaches the member, so that the next opening finds all chunks in which
  * members can differ.
  */
 void group_touch(struct group *g, uint64_t offset, uint64_t len)
@@ -71,7 +71,7 @@ static uint64_t number_of_all(const struct group *g)
 	return least;
 }
 
-/* All members have this epoch: that is durable before bits are cleared. */
+/* Record durably that all members have this epoch, before clearing bits. */
 static void send_full(struct group *g)
 {
 	const uint64_t full = htole64(g->epoch);

@@ -126,7 +126,7 @@ void pool_group_query(struct rpmem_pool *p, struct rpmem_pool_info *info)
 	pthread_mutex_unlock(&p->lock);
 }
 
-/* Why the connection of a member is lost; NULL: it is not. */
+/* The cause of a member's connection loss; NULL: it is connected. */
 static const char *lost_reason(struct rpmem_pool *pool)
 {
 	const char *reason = NULL;

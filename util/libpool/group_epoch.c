@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A group from its opening to its end: epochs, and who has the newest bytes. */
+/* Epochs of a group: its opening, the member with the newest bytes, its end. */
 #include "config.h"
 
 #include <errno.h>
@@ -51,8 +51,8 @@ static unsigned int needed(const struct group *g)
 }
 
 /*
- * Whether members can know the newest commit: a member that was replaced does
- * not, and counts when it has copied all.
+ * Whether enough members know the newest commit. A replaced member does not
+ * know it, and counts once all chunks have been copied to it.
  */
 static bool enough(const struct group *g, enum member_state from)
 {
@@ -67,7 +67,7 @@ static bool enough(const struct group *g, enum member_state from)
 		known += (m->super.founder && !g->full) || m->disk.epoch;
 		founded |= m->disk.epoch > 0;
 	}
-	/* A group is founded by all of its members. */
+	/* All members together found a group. */
 	if (!founded)
 		return group_count(g, from) == g->n;
 	return known > g->n - g->k && group_count(g, from) >= needed(g);
@@ -100,8 +100,8 @@ static uint64_t newest(const struct group_state *is)
 }
 
 /*
- * Whether an epoch that was given is used already, or too old. The member may
- * have it from this writer, once the writer has begun to promise it.
+ * Whether the given epoch is too old or already used by another writer. The
+ * member may have it from this writer, which may have begun to promise it.
  */
 static bool is_stale(struct group *g, unsigned int member,
 		     const struct group_state *is)
@@ -130,15 +130,15 @@ int group_look(struct group *g, unsigned int member,
 	struct group_super s;
 	struct group_state is;
 
-	/* Other bytes are refused when the member is open. */
+	/* Bytes of another kind are refused when the member is open. */
 	return !group_area_decode(area, &s, &is) && is_stale(g, member, &is)
 		       ? -ESTALE
 		       : 0;
 }
 
 /*
- * All members had the epoch `full` when bits were cleared. One with an older
- * epoch was replaced before: it lacks chunks that no bitmap has any more.
+ * All members had the epoch `full` when bits were cleared. A member with an
+ * older one was replaced earlier: it lacks chunks that no bitmap marks now.
  */
 static void forget_former(struct group *g)
 {
@@ -189,7 +189,7 @@ static void look(struct group *g)
 	g->phase = GROUP_PROMISING;
 }
 
-/* The member with the newest commit adopts the epoch as it is. */
+/* Let the member with the newest commit adopt the epoch with its own bytes. */
 static void choose_source(struct group *g)
 {
 	unsigned int best = 0;
@@ -208,7 +208,7 @@ static void choose_source(struct group *g)
 		     b->disk.number < m->disk.number))
 			best = i;
 	}
-	/* From now on g->bits only grows by what all members write first. */
+	/* From now on g->bits only gets bits that all members write first. */
 	for (unsigned int i = 0; i < g->n; i++)
 		if (g->members[i].state >= MEMBER_PROMISED &&
 		    !g->members[i].blank)
@@ -218,12 +218,12 @@ static void choose_source(struct group *g)
 	for (unsigned int b = 0; b < GROUP_BITS / 8; b++)
 		g->nset += (unsigned int)__builtin_popcount(g->bits[b]);
 	g->phase = GROUP_MENDING;
-	/* A member that is blank from now on has replaced another one. */
+	/* Members that are blank from now on replace lost ones. */
 	g->super.founder = false;
 	member_join(g, best, true);
 }
 
-/* Whether a member has all bytes that were completed. */
+/* Whether a member has all bytes of completed operations. */
 static bool has_all(const struct group *g)
 {
 	for (unsigned int i = 0; i < g->n; i++)
@@ -234,7 +234,7 @@ static bool has_all(const struct group *g)
 	return false;
 }
 
-/* No member has all bytes any more. */
+/* End the group if no member has all completed bytes any more. */
 static void end_without_all(struct group *g)
 {
 	for (unsigned int i = 0; i < g->n; i++)
@@ -295,7 +295,7 @@ void group_opened(struct group *g, unsigned int member, int ret,
 	}
 	if (ret) {
 		/*
-		 * Another writer has taken this member, and perhaps no other
+		 * Another writer has taken this member, but perhaps no other
 		 * one: the group goes on as long as k members are left.
 		 */
 		m->displaced |= m->opened_once && ret == -EBUSY;

@@ -60,7 +60,7 @@ static int super_decode(const unsigned char from[GROUP_SUPER],
 		.chunk = get(from + 56),
 		.founder = get(from + 64) != 0,
 	};
-	/* Numbers that a damaged area can have, and this code cannot. */
+	/* Refuse numbers that only a damaged area can have. */
 	if (s->n < 2 || s->n > GROUP_MEMBERS || !s->k || s->k > s->n ||
 	    s->chunk < 8 || s->chunk > INT64_MAX || s->chunk % 8 ||
 	    s->length > INT64_MAX || s->length % 8 ||
@@ -86,8 +86,8 @@ int group_area_decode(const unsigned char area[GROUP_AREA],
 		return -ENODATA;
 	ret = super_decode(area, s);
 	/*
-	 * The superblock of a new member is durable before any byte behind it,
-	 * and its first 8 bytes before the rest: a power cut can tear it.
+	 * A new member's superblock is durable before any byte after it, and
+	 * its first 8 bytes before the rest: a power cut can tear it.
 	 */
 	if (ret)
 		return is_zero(area + GROUP_SUPER, GROUP_AREA - GROUP_SUPER) &&
@@ -107,10 +107,10 @@ int group_area_decode(const unsigned char area[GROUP_AREA],
 		state->number = get(area + GROUP_NUMBER_AT(i));
 		state->slot = i;
 	}
-	/* A member that had it has it, unless the number is damaged. */
+	/* full: an epoch that this member had, unless it is damaged. */
 	if (state->full > state->epoch)
 		state->full = 0;
-	/* Another epoch follows. */
+	/* Leave room for the next epoch. */
 	return state->promised > INT64_MAX || state->epoch > INT64_MAX
 		       ? -EBADMSG
 		       : 0;

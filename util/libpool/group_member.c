@@ -59,7 +59,7 @@ static bool same_group(const struct group *g, const struct group_super *s)
 	return !other || (s->id[0] == other->id[0] && s->id[1] == other->id[1]);
 }
 
-/* A member that is none: the opening fails, and an open group goes on. */
+/* Refuse a pool that is no member: an opening fails, an open group goes on. */
 static void refuse(struct group *g, unsigned int member, int ret,
 		   const char *error)
 {
@@ -69,7 +69,7 @@ static void refuse(struct group *g, unsigned int member, int ret,
 		group_end(g, ret, group_text(g, member, error));
 }
 
-/* The area of a member has been read. */
+/* Decide on a member whose area has been read. */
 static void inspected(struct group *g, unsigned int member)
 {
 	struct group_member *m = &g->members[member];
@@ -97,19 +97,18 @@ static void inspected(struct group *g, unsigned int member)
 			    "it is shorter than the group: extend it");
 	else if (g->phase == GROUP_PROMISING &&
 		 (g->super.founder || m->disk.promised == g->epoch))
-		/* Another client can have chosen the same epoch, or identity.
-		 */
+		/* Another client can have chosen this epoch or identity too. */
 		group_end(g, -EAGAIN,
 			  "a member was lost while the group was opened; open "
 			  "it again");
 	else if (g->phase != GROUP_LOOKING && m->disk.promised > g->epoch)
 		group_end(g, -ESTALE, group_displaced);
 	else {
-		/* As in forget_former(). */
+		/* as in forget_former() */
 		if (g->phase != GROUP_LOOKING && m->disk.epoch < g->full)
 			m->disk.epoch = 0;
 		m->blank = ret || !m->disk.epoch;
-		/* A writer that had it meanwhile has promised nothing. */
+		/* A writer that took it in between promised no epoch. */
 		m->displaced = false;
 		m->state = MEMBER_SEEN;
 	}
@@ -123,10 +122,10 @@ static void set_state(struct group *g, unsigned int member,
 }
 
 /*
- * Write the first bytes of a new member's superblock: a torn one is known by
- * them. All members of a new group do this before the first one is given an
- * identity, so that two clients cannot create two groups: a client that does
- * not have all members any more finds out here.
+ * Write the first bytes of a new member's superblock, which identify a torn
+ * one. All members of a new group do this before any gets an identity: a client
+ * that has lost a member fails here, so that two clients cannot create two
+ * groups.
  */
 static void mark(struct group *g, unsigned int member)
 {
@@ -138,21 +137,20 @@ static void mark(struct group *g, unsigned int member)
 	set_state(g, member, MEMBER_MARKING);
 }
 
-/* Write the superblock of a new member, and no epoch, so that it is blank. */
+/* Write the superblock of a new member without an epoch: it stays blank. */
 static void format(struct group *g, unsigned int member)
 {
 	const struct group_super *was = &g->members[member].super;
 	unsigned char super[GROUP_SUPER];
 
-	/* The one that is visible may not be durable yet. */
+	/* The visible superblock may not be durable yet: write it again. */
 	group_super_encode(was->n ? was : &g->super, super);
 	add(g, member, LEG_AREA, 0, super, sizeof(super));
 	add(g, member, LEG_BARRIER, 0, NULL, 0);
 	set_state(g, member, MEMBER_FORMAT);
 }
 
-/* An epoch that is visible may not be durable: an adoption uses the other slot.
- */
+/* Rewrite the visible epoch, which may not be durable, in its own slot. */
 static void keep_slot(struct group *g, unsigned int member)
 {
 	const struct group_member *m = &g->members[member];
@@ -165,8 +163,8 @@ static void keep_slot(struct group *g, unsigned int member)
 }
 
 /*
- * With the promise a member gets the bits of all that were seen: more bits are
- * no harm, and its copies need not wait for another commit.
+ * Write the promise, and with it all bits seen at members: surplus bits do no
+ * harm, and copies to the member then need not wait for another commit.
  */
 static void promise(struct group *g, unsigned int member)
 {
@@ -216,9 +214,9 @@ void member_join(struct group *g, unsigned int member, bool from_itself)
 }
 
 /*
- * All bytes have been sent to the member. Its number becomes that of the newest
- * commit that was issued: behind a barrier if the member is of this epoch
- * already, else in the slot that is not in use, in front of that slot's epoch.
+ * All bytes have been sent to the member: write its epoch, and the number of
+ * the newest issued commit. If the member has this epoch already, the number
+ * follows a barrier; else both go to the free slot, the number first.
  */
 static void adopt(struct group *g, unsigned int member)
 {
@@ -248,7 +246,7 @@ static void adopt(struct group *g, unsigned int member)
 	m->state = MEMBER_ADOPTING;
 }
 
-/* Copies go chunk by chunk: later writes to the chunk wait behind the copy. */
+/* Copy chunk by chunk: later writes to a chunk wait until it is copied. */
 static void copy_next(struct group *g, unsigned int member)
 {
 	struct group_member *m = &g->members[member];
@@ -277,8 +275,8 @@ static void copy_next(struct group *g, unsigned int member)
 }
 
 /*
- * Whether `from` has the bytes of a chunk for a member. The source of an
- * opening rewrites its own bytes, and has those of all others also before it is
+ * Whether member `from` has the bytes of a chunk for a member. The source of an
+ * opening rewrites its own bytes, and has all completed bytes even before it is
  * current.
  */
 static bool is_source(const struct group *g, unsigned int member,
@@ -293,8 +291,8 @@ static bool is_source(const struct group *g, unsigned int member,
 	       member_has_all(g, from, copy->offset, copy->len);
 }
 
-/* Read the chunk at a member that has it; without one member_step() tries
- * again.
+/*
+ * Read the chunk at a member that has it; if none has, member_step() retries.
  */
 static void copy_read(struct group *g, unsigned int member)
 {
@@ -305,7 +303,7 @@ static void copy_read(struct group *g, unsigned int member)
 	for (unsigned int i = 0; i < g->n; i++) {
 		if (!is_source(g, member, i, &copy->op))
 			continue;
-		/* The second half is for the bytes that are read back. */
+		/* The second half is for the bytes read back. */
 		leg = leg_new(LEG_SOURCE, copy->op.len * 2);
 		if (!leg) {
 			member_drop(g, member, -ENOMEM, "out of memory");
@@ -337,8 +335,7 @@ static void copy_write(struct group *g, unsigned int member)
 	member_start(g, member, &copy->op);
 }
 
-/* The chunk's bytes have been read; nobody wants them if its copy was dropped.
- */
+/* A chunk has been read; drop its bytes if the copy was dropped. */
 static void source_done(struct group *g, unsigned int at, struct group_leg *leg)
 {
 	TAILQ_REMOVE(&g->members[at].out, leg, link);
@@ -351,8 +348,8 @@ static void source_done(struct group *g, unsigned int at, struct group_leg *leg)
 }
 
 /*
- * The chunk has been written, or read back. It counts as copied when its bytes
- * are those that were read at the source.
+ * A chunk has been written, or read back. It counts as copied when the bytes
+ * read back are those of the source.
  */
 static void copy_done(struct group *g, unsigned int member)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Opens and closes a group of pools: its name, and the wait for members. */
+/* Opens and closes a group of pools: parses its name, waits for members. */
 #include "config.h"
 
 #include <errno.h>
@@ -13,10 +13,10 @@
 #include "libpool/group_open.h"
 #include "libpool/group_threads.h"
 
-/* An opening waits so long for members that have begun to reply. */
+/* How long an opening waits for members that have begun to reply. */
 #define OPEN_MS 10000
 
-/* Wait until nothing is outstanding at members that are all current. */
+/* Wait until all members are current and nothing is outstanding. */
 static void wait_quiet(struct pool_group *pg)
 {
 	const uint64_t until = rp_now_ms() + GROUP_START_MS;
@@ -28,7 +28,7 @@ static void wait_quiet(struct pool_group *pg)
 		pool_group_progress(pg, GROUP_TICK_MS);
 }
 
-/* A group that is closed with nothing outstanding opens without copies. */
+/* Clear the bitmap: the next opening of an idle group needs no copies. */
 static void clear_bitmap(struct pool_group *pg)
 {
 	wait_quiet(pg);
@@ -73,11 +73,11 @@ bool pool_group_is(const char *where)
 {
 	const char *comma = strchr(where, ',');
 
-	/* A pool's own name may contain a comma. */
+	/* A comma without a later colon is part of a pool's name. */
 	return comma && strchr(comma, ':');
 }
 
-/* Read "k=N" or "epoch=N" of a group's settings, each once. */
+/* Read "k=N" or "epoch=N" from a group's settings; each may occur once. */
 static int parse_setting(struct pool_group *pg, const char *s, unsigned int *k)
 {
 	const size_t len = strcspn(s, ";");
@@ -93,7 +93,7 @@ static int parse_setting(struct pool_group *pg, const char *s, unsigned int *k)
 	    !pg->given) {
 		errno = 0;
 		pg->given = (uint64_t)strtoll(s + 6, &end, 10);
-		/* Openings without one go on from here. */
+		/* Openings without a given epoch count up from it. */
 		if (!errno && end == s + len && pg->given <= INT64_MAX / 2)
 			return 0;
 	}
@@ -147,7 +147,7 @@ static int parse(struct pool_group *pg, const char *where, unsigned int *k)
 	return 0;
 }
 
-/* Whether a member may still be found, or is not current yet. */
+/* Whether a member may still be found, or is not yet current. */
 static bool is_trying(const struct group *g)
 {
 	for (unsigned int i = 0; i < g->n; i++)
@@ -200,7 +200,7 @@ static int wait_open(struct pool_group *pg)
 	while (pg->g.phase < GROUP_OPEN &&
 	       rp_now_ms() < (is_trying(&pg->g) ? start + OPEN_MS : until)) {
 		pool_group_progress(pg, 20);
-		/* A copy takes as long as it takes. */
+		/* No time limit while a copy makes progress. */
 		while (pg->g.phase < GROUP_OPEN && is_copying(&pg->g)) {
 			pool_group_progress(pg, 20);
 			until = rp_now_ms() + GROUP_START_MS;
@@ -275,8 +275,8 @@ int pool_group_open(struct rpmem_pool **pool, const char *where,
 	int ret;
 
 	/*
-	 * -EAGAIN: members were lost, or had another writer, meanwhile. An
-	 * epoch that was given may be promised already: it serves no other try.
+	 * -EAGAIN: a member was lost or displaced during the opening: retry. A
+	 * given epoch may have been promised, and cannot serve another try.
 	 */
 	do
 		ret = open_once(pool, where, attr);

@@ -5,12 +5,12 @@
 
 #include "libpool/pool.h"
 
-/* Whether a place names a group: "HOST:POOL,HOST:POOL". */
+/* Whether a name is that of a group: "HOST:POOL,HOST:POOL". */
 bool pool_group_is(const char *where);
 int pool_group_open(struct rpmem_pool **pool, const char *where,
 		    const struct rpmem_pool_attr *attr);
 void pool_group_close(struct rpmem_pool *p);
-/* Wait for an operation, which was checked. */
+/* Run an operation, whose arguments were checked, until it completes. */
 int pool_group_run(struct rpmem_pool *p, struct rpmem_pool_op *op);
 int pool_group_submit(struct rpmem_pool *p, struct rpmem_pool_op *op);
 int pool_group_poll(struct rpmem_pool *p, struct rpmem_pool_op **done,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* How fast chunks are copied to members that are brought up to date. */
+/* Limits the rate of copying chunks to members that are not current. */
 #include "config.h"
 
 #include "libpool/group.h"
 
-#define TURN_MS	 40   /* of copying */
-#define PROBE_MS 5    /* of a pause that measures */
+#define TURN_MS	 40   /* turn of copying */
+#define PROBE_MS 5    /* turn of pausing, just to measure */
 #define LOSS	 0.15 /* of the caller's rate, over both turns */
 
 static bool is_copying(const struct group *g)
@@ -17,10 +17,10 @@ static bool is_copying(const struct group *g)
 }
 
 /*
- * The pause behind a turn of copying. It is so long that the caller's
- * operations lose LOSS of their rate over both turns: with the rates c while
- * chunks are copied and p in pauses, copying may have LOSS / (1 - c / p) of the
- * time. A caller without operations is not in the way.
+ * The pause after a turn of copying. It is so long that the caller's operations
+ * lose LOSS of their rate over both turns: with the rates c during copying and
+ * p during pauses, copying gets LOSS / (1 - c / p) of the time. Without
+ * operations of the caller copying needs no pause.
  */
 static double pause_ms(const struct group_throttle *p)
 {
@@ -36,9 +36,9 @@ static double pause_ms(const struct group_throttle *p)
 }
 
 /*
- * Turns of copying and pauses follow each other, and the rate of the caller is
- * measured in both. Without copies there are pauses alone, so that their rate
- * is known when copies begin.
+ * Turns of copying and pauses alternate, and both measure the caller's rate.
+ * Without copies all turns are pauses, so that their rate is known when copies
+ * begin.
  */
 void group_throttle_update(struct group *g)
 {
@@ -46,13 +46,13 @@ void group_throttle_update(struct group *g)
 	const uint64_t ms = g->now - p->since;
 	const bool copies = is_copying(g);
 
-	/* An opening waits for the copies, and no operation runs yet. */
+	/* During an opening, which waits for copies, no operation runs. */
 	if (g->phase < GROUP_OPEN) {
 		*p = (struct group_throttle){.since = g->now,
 					     .ended = g->ended};
 		return;
 	}
-	/* The caller has stopped: what was measured says nothing any more. */
+	/* The caller is idle: discard the measured rates. */
 	if (p->pauses && copies && ms >= PROBE_MS && g->ended == p->ended &&
 	    TAILQ_EMPTY(&g->ops) && TAILQ_EMPTY(&g->reads)) {
 		*p = (struct group_throttle){.since = g->now,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The threads of a group: one opens each member, and callers make progress. */
+/* The threads of a group: one opens each member; callers make progress. */
 #include "config.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #define PAUSE_MIN_MS 20 /* between attempts to open a member */
 #define PAUSE_MAX_MS 1000
 
-/* --- what the group asks for --- */
+/* --- callbacks of the group --- */
 
 static int submit(void *arg, unsigned int member, struct rpmem_pool_op *op)
 {
@@ -26,7 +26,7 @@ static int submit(void *arg, unsigned int member, struct rpmem_pool_op *op)
 
 void pool_group_wake(struct pool_group *pg)
 {
-	/* It fails when it is full, and then it wakes the thread as well. */
+	/* Fails only when full, which wakes the thread as well. */
 	(void)!write(pg->wake, &(uint64_t){1}, sizeof(uint64_t));
 }
 
@@ -38,7 +38,7 @@ static void reopen(void *arg, unsigned int member)
 	pthread_cond_broadcast(&pg->changed);
 }
 
-/* The lock is held. */
+/* Called with the lock held. */
 const char *pool_group_text(struct pool_group *pg, unsigned int member,
 			    const char *cause)
 {
@@ -60,7 +60,7 @@ static void completed(void *arg, struct rpmem_pool_op *op, int ret,
 	struct pool_group *pg = arg;
 	struct call *c;
 
-	/* Operations that are outstanding at the end are dropped. */
+	/* On closing, drop the operations that are outstanding. */
 	if (pg->closing)
 		return;
 	op->result = ret;
@@ -78,7 +78,7 @@ static void completed(void *arg, struct rpmem_pool_op *op, int ret,
 
 /* --- members --- */
 
-/* Read a member's area and displace nobody. The lock is not held. */
+/* Read a member's area without displacing its writer. The lock is not held. */
 static int observe_member(struct place *m, unsigned char area[GROUP_AREA])
 {
 	struct rpmem_pool_attr attr = m->of->attr;
@@ -89,7 +89,7 @@ static int observe_member(struct place *m, unsigned char area[GROUP_AREA])
 	ret = pool_open_as(&pool, m->where, &attr, 0);
 	if (ret)
 		return ret;
-	/* A shorter one is refused when it is open. */
+	/* A pool that is too short is refused when it is open. */
 	memset(area, 0, GROUP_AREA);
 	if (pool->now.ex.len >= GROUP_AREA)
 		ret = rpmem_pool_read(pool, area, GROUP_AREA, 0);
@@ -97,7 +97,7 @@ static int observe_member(struct place *m, unsigned char area[GROUP_AREA])
 	return ret;
 }
 
-/* The lock is held; it is released meanwhile. */
+/* Called with the lock held, and releases it while it reads. */
 static int look_member(struct place *m)
 {
 	struct pool_group *pg = m->of;
@@ -127,7 +127,7 @@ static int open_member(struct place *m, struct rpmem_pool **pool,
 	struct rpmem_pool_attr attr = m->of->attr;
 	int ret;
 
-	/* A member that this writer had and lost is not taken again. */
+	/* Do not displace the writer that took this member from us. */
 	if (m->opened_once)
 		attr.exclusive = RPMEM_POOL_EXCLUSIVE;
 	ret = pool_open_as(pool, m->where, &attr, m->of->owner);
@@ -143,8 +143,8 @@ static int open_member(struct place *m, struct rpmem_pool **pool,
 }
 
 /*
- * One pool under two names would be lost at once with its disk: an opening
- * fails, and an open group goes on without this member. The lock is held.
+ * Refuse a pool that is already a member: one disk would hold two copies. An
+ * opening fails, an open group goes on without it. The lock is held.
  */
 static int check_given_once(struct place *m, const struct rpmem_pool *pool)
 {
@@ -169,7 +169,7 @@ static int check_given_once(struct place *m, const struct rpmem_pool *pool)
 	return ret;
 }
 
-/* Opens a member whenever the group has given it up. */
+/* Open a member whenever the group asks for it to be reopened. */
 static void *member_thread(void *arg)
 {
 	struct place *m = arg;
@@ -187,7 +187,7 @@ static void *member_thread(void *arg)
 		m->reopen = false;
 		pool = m->pool;
 		m->pool = NULL;
-		/* One that was of use for a while is looked for at once. */
+		/* Retry at once if the last connection lasted for a while. */
 		ms = pool && rp_now_ms() - opened > PAUSE_MAX_MS ? 0 : ms;
 		pthread_mutex_unlock(&p->lock);
 		rpmem_pool_close(pool);
@@ -250,8 +250,8 @@ bool pool_group_collect(struct pool_group *pg)
 }
 
 /*
- * One round of progress, by the thread that has pg->polling: it waits up to ms
- * for a member to complete something, without the lock.
+ * One round of progress, by the thread that has set pg->polling: wait up to ms
+ * for completions at members, without the lock.
  */
 static void step(struct pool_group *pg, int ms)
 {
@@ -286,11 +286,11 @@ void pool_group_progress(struct pool_group *pg, int ms)
 	pg->polling = true;
 	step(pg, ms);
 	pg->polling = false;
-	/* Another thread may want to poll. */
+	/* Another thread may be waiting to poll. */
 	pthread_cond_broadcast(&pg->changed);
 }
 
-/* Whether members are brought up to date, or lag, with nobody in a call. */
+/* Whether chunks are copied, or members lag, without a caller in a call. */
 static bool needs_background(const struct pool_group *pg)
 {
 	if (pg->g.phase == GROUP_ENDED)
@@ -336,7 +336,7 @@ int pool_group_start(struct pool_group *pg, unsigned int k)
 	pg->owner = rp_setup_owner();
 	if (!pg->owner || !id[0] || !id[1])
 		return pool_error(-EIO, "no random bytes");
-	/* It sets the environment, which threads must not. */
+	/* It sets the environment, which no thread may do. */
 	ret = rp_fabric_env(&(struct rp_fabric_attr){0}, err);
 	if (ret)
 		return ret;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A group with its threads, for group_threads.c, group_calls.c, group_open.c.
- */
+/* A group with threads, for group_threads.c, group_calls.c and group_open.c. */
 #ifndef RP_LIBPOOL_GROUP_THREADS_H
 #define RP_LIBPOOL_GROUP_THREADS_H
 
@@ -12,7 +11,7 @@
 #include "libpool/group.h"
 #include "libpool/pool.h"
 
-#define GROUP_START_MS 2000 /* for members that may just be starting */
+#define GROUP_START_MS 2000 /* wait for members that may be starting */
 #define GROUP_TICK_MS  100
 
 /* A member: the handle of its pool, and the thread that opens it. */
@@ -22,7 +21,7 @@ struct place {
 	char *where;
 	struct rpmem_pool *pool; /* NULL: closed */
 	bool reopen, opened_once;
-	unsigned char uuid[16]; /* of that pool */
+	unsigned char uuid[16]; /* uuid of that pool */
 	unsigned int part;
 	pthread_t thread;
 	bool thread_runs;
@@ -36,36 +35,36 @@ struct call {
 };
 
 struct pool_group {
-	struct rpmem_pool *p; /* the caller's; its lock guards all of this */
+	struct rpmem_pool *p; /* the caller's handle; its lock guards all */
 	struct group g;
 	struct rpmem_pool_attr attr;
-	uint64_t owner; /* of all members, to their daemons */
-	uint64_t given; /* epoch, or 0 */
+	uint64_t owner; /* number by which all daemons know this client */
+	uint64_t given; /* epoch from the name, or 0 */
 	struct place places[GROUP_MEMBERS];
 	LIST_HEAD(, call) calls;
 	struct rpmem_pool_op **done; /* for rpmem_pool_poll(), oldest first */
 	size_t ndone, nout, size;    /* nout: submitted and not in done */
 	uint64_t reconnects;
 	bool polling, closing, started;
-	int wake; /* eventfd: ends the wait of the thread that polls */
+	int wake; /* eventfd that wakes the polling thread */
 	pthread_cond_t changed;
-	pthread_t background; /* makes progress while nobody is in a call */
+	pthread_t background; /* makes progress while no caller does */
 	bool background_runs;
 };
 
-/* Start a thread for each member, which opens it. */
+/* Start a thread for each member, which opens the member. */
 int pool_group_start(struct pool_group *pg, unsigned int k);
 /*
- * With the lock held, as the next: act on what members have completed; true:
- * there was something.
+ * Called with the lock held, like the next two functions. Process completions
+ * of members; returns whether there were any.
  */
 bool pool_group_collect(struct pool_group *pg);
 /* Make progress, or wait for the thread that does. */
 void pool_group_progress(struct pool_group *pg, int ms);
-/* Keep a sentence that names the member and the cause. */
+/* Keep a text that names the member and the cause. */
 const char *pool_group_text(struct pool_group *pg, unsigned int member,
 			    const char *cause);
-/* End the wait of the thread that polls. */
+/* Wake the thread that polls. */
 void pool_group_wake(struct pool_group *pg);
 /* The thread that makes progress while nobody is in a call; pg is its arg. */
 void *pool_group_background(void *pg);

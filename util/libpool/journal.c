@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Copies of the writes that no commit covers yet, in the order of posting. */
+/* Copies of the writes that no commit covers yet, in posting order. */
 #include "config.h"
 
 #include <errno.h>
@@ -41,7 +41,7 @@ struct rp_journal_entry *rp_journal_at(struct rp_journal *j, uint64_t seq)
 	return &j->v[seq & (j->cap - 1)];
 }
 
-/* Bytes of the entry in the ring. */
+/* Bytes that the entry takes in the ring. */
 static uint32_t ring_len(const struct rp_journal_entry *e)
 {
 	return e->zero ? 0 : e->len;
@@ -73,7 +73,7 @@ int rp_journal_append(struct rp_journal *j, uint64_t offset, const void *from,
 	const uint32_t bytes = from ? len : 0;
 	struct rp_journal_entry *e;
 
-	/* Bytes of one entry are contiguous: skip the end of the ring. */
+	/* The bytes of an entry are contiguous: skip the rest of the ring. */
 	if (left < bytes)
 		pos += left;
 	if (pos + bytes - j->head > j->size ||
@@ -187,14 +187,14 @@ int rp_journal_ranges(struct rp_journal *j, uint64_t from, uint64_t upto,
 }
 
 /*
- * The plan cuts the pool at the start and the end of every entry. Entries claim
- * the segments between the cuts, the newest first, so that each segment is
- * claimed by the newest entry that covers it.
+ * The plan splits the pool at the start and the end of every entry. Entries
+ * claim the segments between, the newest entry first, so that each segment
+ * belongs to the newest entry that covers it.
  */
 struct plan {
 	uint64_t *cuts;
 	size_t ncuts;
-	size_t *free_from; /* union-find: the first free segment from here */
+	size_t *free_from; /* union-find: the next unclaimed segment */
 	struct rp_journal_piece *v;
 	size_t n, cap;
 };
@@ -246,9 +246,9 @@ static int add_piece(struct plan *p, struct rp_journal *j,
 }
 
 /*
- * Claim the free segments of one entry; neighbors become one piece. The target
- * has the bytes of an entry that is durable: they may be older than a store
- * behind a commit, or than what another client has written since.
+ * Claim the unclaimed segments of one entry; adjacent ones become one piece. A
+ * durable entry is not written again: its bytes may be older than the store of
+ * a commit, or than later writes of another client.
  */
 static int claim_segments(struct plan *p, struct rp_journal *j,
 			  const struct rp_journal_entry *e, bool durable)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Copies of the writes that no commit covers yet, in the order of posting. */
+/* Copies of the writes that no commit covers yet, in posting order. */
 #ifndef RP_LIBPOOL_JOURNAL_H
 #define RP_LIBPOOL_JOURNAL_H
 
@@ -11,57 +11,57 @@ struct work;
 
 /* One write, or a part of it. */
 struct rp_journal_entry {
-	uint64_t offset; /* in the pool */
-	uint64_t pos;	 /* of its bytes, counted since the start */
+	uint64_t offset; /* offset in the pool */
+	uint64_t pos;	 /* position of its bytes; grows over all entries */
 	uint32_t len;
-	bool zero;	   /* zeros: no bytes in the ring */
-	bool placed;	   /* its post completed */
+	bool zero;	   /* zeros, without bytes in the ring */
+	bool placed;	   /* its post has completed */
 	bool durably;	   /* posted as a durable write */
-	bool durable;	   /* that has completed */
-	bool buffered;	   /* its write completed before its post */
-	struct work *work; /* to be told, or NULL */
+	bool durable;	   /* that durable write has completed */
+	bool buffered;	   /* its write completed earlier than its post */
+	struct work *work; /* write to complete with it, or NULL */
 };
 
 /*
  * Entries have sequence numbers from `first` to `next` - 1. Their bytes are in
- * a ring. An entry is freed when it is placed, durable (itself, or by a commit
- * up to `committed`), and so are all before it.
+ * a ring. An entry is freed when it is placed and durable (by itself, or by a
+ * commit up to `committed`), and all entries before it are too.
  */
 struct rp_journal {
 	char *bytes;
-	uint64_t size;	     /* of the ring */
-	uint64_t head, tail; /* positions: bytes in use */
-	uint64_t zeros;	     /* bytes of entries that are zeros */
+	uint64_t size;	     /* bytes of the ring */
+	uint64_t head, tail; /* positions of the bytes in use */
+	uint64_t zeros;	     /* bytes of zero entries */
 	struct rp_journal_entry *v;
-	uint64_t cap; /* a power of two */
+	uint64_t cap; /* capacity of v, a power of two */
 	uint64_t first, next, committed;
 };
 
-/* Most entries: a bound of memory, whatever the length of writes. */
+/* Most entries: limits the memory for short writes. */
 #define RP_JOURNAL_ENTRIES (1u << 17)
 
-/* Returns 0 or -ENOMEM. Memory of the ring is used when it is written to. */
+/* Returns 0 or -ENOMEM. The kernel allocates the ring's memory on first use. */
 int rp_journal_init(struct rp_journal *j, uint64_t size);
 void rp_journal_fini(struct rp_journal *j);
 
 /*
- * Append a copy of len bytes, 1 to half of the size, or len zeros (from NULL).
- * Returns 0 and the number of the entry, -EAGAIN: the journal is full; -ENOMEM.
+ * Append a copy of len bytes (1 to half of the size), or len zeros (from NULL).
+ * Returns 0 and the entry's number, -EAGAIN: the journal is full; -ENOMEM.
  */
 int rp_journal_append(struct rp_journal *j, uint64_t offset, const void *from,
 		      uint32_t len, struct work *work, uint64_t *seq);
-/* Remove the newest entry, which was not posted. */
+/* Remove the newest entry, which must not have been posted. */
 void rp_journal_unappend(struct rp_journal *j);
 struct rp_journal_entry *rp_journal_at(struct rp_journal *j, uint64_t seq);
 char *rp_journal_bytes(struct rp_journal *j, const struct rp_journal_entry *e);
 
-/* A commit of all entries below upto has completed. Frees what can be freed. */
+/* A commit of all entries below upto has completed: free entries. */
 void rp_journal_commit(struct rp_journal *j, uint64_t upto);
-/* Free what can be freed. */
+/* Free the oldest entries that are placed and durable. */
 void rp_journal_trim(struct rp_journal *j);
-/* Is half of the journal in use? */
+/* Whether half of the journal is in use. */
 bool rp_journal_half_full(const struct rp_journal *j);
-/* Bytes of all entries. */
+/* Bytes of all entries together. */
 uint64_t rp_journal_used(const struct rp_journal *j);
 
 /* A range of the pool. */
@@ -69,13 +69,13 @@ struct rp_journal_range {
 	uint64_t offset, len;
 };
 /*
- * The ranges of the entries from..upto-1 that are not durable themselves:
+ * The ranges of the entries from..upto-1 that are not durable by themselves:
  * sorted, disjoint. Returns 0 or -ENOMEM; the caller frees *v.
  */
 int rp_journal_ranges(struct rp_journal *j, uint64_t from, uint64_t upto,
 		      struct rp_journal_range **v, size_t *n);
 
-/* Bytes to write again. */
+/* Bytes to write again after a loss. */
 struct rp_journal_piece {
 	uint64_t offset;
 	const char *bytes; /* NULL: zeros */
