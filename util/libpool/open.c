@@ -12,7 +12,7 @@
 #include "libpool/group_open.h"
 #include "libpool/pool.h"
 
-/* How long to wait for a daemon that may just be starting. */
+/* How long to wait for a daemon that is still starting. */
 #define START_MS 2000
 
 /* The size of struct rpmem_pool_attr before it had `parts`. */
@@ -36,7 +36,7 @@ static int parse_where(struct rpmem_pool *p, const char *where)
 				  "'%s' names no pool; give HOST:POOL or "
 				  "HOST:PORT:POOL",
 				  where);
-	/* Without a port n is the length of the host, perhaps in brackets. */
+	/* Without a port n is the length of the host and any brackets. */
 	if (strchr(where + n + 1, ':') &&
 	    (size_t)n == strlen(p->target.host) + (*where == '[' ? 2 : 0))
 		return pool_error(-EINVAL,
@@ -135,11 +135,11 @@ static int init(struct rpmem_pool *p, uint64_t owner)
 
 static void disconnect(struct rpmem_pool *p)
 {
-	/* Closing the endpoint releases the memory of what is outstanding. */
+	/* Closing the endpoint releases the memory of outstanding posts. */
 	if (p->f.ep)
 		fi_close(&p->f.ep->fid);
 	p->f.ep = NULL;
-	/* From here on no byte of this client can arrive. */
+	/* From here on no bytes of this client can arrive at the target. */
 	pool_release(&p->now);
 	pool_release(&p->next);
 	for (struct work *w = LIST_FIRST(&p->all); w; w = LIST_NEXT(w, all)) {
@@ -180,9 +180,9 @@ void rpmem_pool_close(struct rpmem_pool *p)
 }
 
 /*
- * Connect for the first time. The daemon may end a key before it is used, when
- * another client opens the pool exclusively in between, or end itself, and be
- * started again: connect again.
+ * Connect for the first time. Retry if the daemon ends a key before its use,
+ * because another client opened the pool exclusively, or if the daemon
+ * restarts.
  */
 static int connect_first(struct rpmem_pool *p)
 {
@@ -202,7 +202,7 @@ static int connect_first(struct rpmem_pool *p)
 	p->target.wait_ms = 0;
 	if (p->now.ret)
 		pool_error(0, "%s", p->now.err);
-	/* Nobody waits for a target that was never there. */
+	/* Do not wait for a target that was never reached. */
 	return p->now.ret == -EAGAIN ? -ETIMEDOUT : p->now.ret;
 }
 
@@ -242,7 +242,7 @@ int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
 
 static int divide(struct rpmem_pool *pool, unsigned int parts)
 {
-	/* The thread of connect.c may load pool->secret again meanwhile. */
+	/* The connect thread may load pool->secret again during the call. */
 	struct rp_setup_target target = pool->target;
 	struct rp_secret secret = {.len = 0};
 	int ret;
@@ -258,8 +258,8 @@ static int divide(struct rpmem_pool *pool, unsigned int parts)
 }
 
 /*
- * The daemon does not know that this client has the pool: it was restarted, or
- * the connection that says so is lost. A read connects again.
+ * The daemon does not know that this client has the pool open: it was
+ * restarted, or the connection that proves it is lost. A read reconnects.
  */
 static int connect_again(struct rpmem_pool *pool)
 {

@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Find the best size of pieces during a transfer by trials; a turn is
+ * Find the best size of pieces during a transfer by trials. A turn is
  * PIECE_TURN bytes sent with one size.
  */
 #include <stdbool.h>
 
 #include "libpool/piece.h"
 
-/* Each trial compares one of these with the best size so far, at first DEFAULT.
- */
+/* Each trial compares one of these with the best size so far, first DEFAULT. */
 #define DEFAULT (4u * PIECE_UNIT)
 static const uint32_t trials[] = {PIECE_UNIT, 16u * PIECE_UNIT};
 #define TRIALS (sizeof(trials) / sizeof(trials[0]))
-#define LOOKS  2u /* at PIECE_FIRST and PIECE_PAIRS */
+#define LOOKS  2u /* looks at ratios: at PIECE_FIRST and PIECE_PAIRS */
 
-/* Order within pairs alternates (AB, BA, AB ...), so that drift cancels. */
+/* The order within pairs alternates (AB, BA, AB ...), so that drift cancels. */
 static bool is_other(const struct piece_choice *c, uint64_t turn)
 {
 	const uint64_t i = turn - c->first;
@@ -29,7 +28,7 @@ static void begin_trial(struct piece_choice *c)
 		c->turn = 1;
 	}
 	c->other = trials[c->trial];
-	/* The current turn has posts of the former sizes. */
+	/* The current turn includes posts of the former sizes. */
 	c->first = c->turn + 1;
 	c->n = 0;
 }
@@ -42,7 +41,7 @@ static void end_trial(struct piece_choice *c, enum rp_verdict v)
 	c->trial++;
 }
 
-/* Start the next turn when this one is full and the ring has room. */
+/* Start the next turn if this one is full and the ring has room. */
 static void next_turn(struct piece_choice *c)
 {
 	if (c->turns[c->turn % PIECE_TURNS].bytes < PIECE_TURN ||
@@ -57,7 +56,7 @@ uint32_t piece_next(struct piece_choice *c, uint64_t len, uint64_t *turn)
 	if (!c->other && c->trial < TRIALS)
 		begin_trial(c);
 	*turn = 0;
-	/* In shorter operations the two sizes would not differ. */
+	/* An operation shorter than either size cannot tell them apart. */
 	if (!c->other || len < c->chosen || len < c->other)
 		return c->chosen;
 	next_turn(c);
@@ -77,8 +76,7 @@ void piece_posted(struct piece_choice *c, uint64_t turn, uint32_t len,
 		c->since_ns = now_ns;
 }
 
-/* Nanoseconds by byte of a turn, from the end of the turn before to its own
- * end. */
+/* Nanoseconds per byte of a turn, counted from the end of the turn before. */
 static double time_of(const struct piece_choice *c, uint64_t turn)
 {
 	const uint64_t from = c->turns[(turn - 1) % PIECE_TURNS].end;
@@ -88,7 +86,7 @@ static double time_of(const struct piece_choice *c, uint64_t turn)
 	       (double)c->turns[turn % PIECE_TURNS].bytes;
 }
 
-/* Take the pair that ends with this turn, and judge at two fixed numbers. */
+/* Add the pair that this turn ends; judge at two fixed numbers of pairs. */
 static void judge_pair(struct piece_choice *c, uint64_t turn)
 {
 	enum rp_verdict v = RP_VERDICT_UNKNOWN;
@@ -117,8 +115,7 @@ void piece_completed(struct piece_choice *c, uint64_t turn, uint64_t now_ns)
 	c->out--;
 	c->turns[turn % PIECE_TURNS].out--;
 	c->turns[turn % PIECE_TURNS].end = c->busy_ns;
-	/* A turn ends when it takes no more posts and all its posts have
-	 * completed. */
+	/* A turn ends when it is full and all its posts have completed. */
 	while (c->ended + 1 < c->turn &&
 	       !c->turns[(c->ended + 1) % PIECE_TURNS].out) {
 		c->ended++;

@@ -10,7 +10,7 @@
 
 #include <rdma/fi_ext_rpmem.h>
 
-/* The rest of the library is built with hidden symbols. */
+/* All other symbols of the library are hidden. */
 #pragma GCC visibility push(default)
 #include "rpmem_pool.h"
 #pragma GCC visibility pop
@@ -21,25 +21,24 @@
 #include "util/secret.h"
 #include "util/setup_client.h"
 
-#define POOL_ZEROS     (1u << 20)  /* bytes of one post of zeros */
+#define POOL_ZEROS     (1u << 20)  /* bytes per post of zeros */
 #define POOL_KEEP      (64u << 20) /* bytes of the journal */
 #define POOL_COMMITS   2	   /* outstanding; a third one would wait */
 #define POOL_TIMEOUT_S 60
 /*
- * Posts outstanding at most: the provider knows 1024 ranges of writes that were
- * lost. With more, commits of bytes that were written again would fail for
- * ever.
+ * Most outstanding posts: the provider records 1024 ranges of lost writes. With
+ * more, commits of bytes that were written again would fail for ever.
  */
 #ifndef POOL_OUT
 #define POOL_OUT 512u
 #endif
 
 enum link_state {
-	LINK_UP,	 /* operations are posted */
-	LINK_DRAINING,	 /* lost: outstanding posts still complete */
-	LINK_CONNECTING, /* the thread of connect.c works */
-	LINK_REPLAYING,	 /* the journal is written again */
-	LINK_ENDED,	 /* the pool is not what it was: all fails */
+	LINK_UP,	 /* connected: operations are posted */
+	LINK_DRAINING,	 /* lost: outstanding posts are completing */
+	LINK_CONNECTING, /* the connect thread is running */
+	LINK_REPLAYING,	 /* journal entries are being written again */
+	LINK_ENDED,	 /* the pool has failed: all operations fail */
 };
 
 /* One operation, from its submission to its completion. */
@@ -47,15 +46,15 @@ struct work {
 	LIST_ENTRY(work) all;
 	TAILQ_ENTRY(work) link; /* in pool.waiting, commit_waiters or done */
 	struct rpmem_pool_op *op;
-	uint64_t deadline;     /* ms: for a target that is away */
-	bool interrupted;      /* by a loss, from which the deadline counts */
+	uint64_t deadline;     /* ms; counts while the target is unreachable */
+	bool interrupted;      /* by a loss, which started the deadline */
 	uint64_t done;	       /* bytes posted or, of a write, in the journal */
 	unsigned int out;      /* posts outstanding */
-	bool lost;	       /* a read's post failed: read again */
-	uint64_t upto;	       /* a commit's: journal sequence that it covers */
-	bool posted;	       /* a commit with a store: it is outstanding */
-	struct fid_mr *mr;     /* a read's buffer, where the base needs that */
-	struct waiter *waiter; /* the thread that waits for it, or NULL */
+	bool lost;	       /* a post of a read failed: read again */
+	uint64_t upto;	       /* commit: journal sequence that it covers */
+	bool posted;	       /* commit with a store: outstanding */
+	struct fid_mr *mr;     /* a read's buffer, if the base needs it */
+	struct waiter *waiter; /* thread that waits for it, or NULL */
 };
 TAILQ_HEAD(works, work);
 
@@ -67,7 +66,7 @@ struct waiter {
 };
 TAILQ_HEAD(waiters, waiter);
 
-/* One post: the context of its completion. */
+/* One post to the provider: context of its completion. */
 struct post {
 	enum {
 		POST_ENTRY,
@@ -76,19 +75,19 @@ struct post {
 		POST_REPLAY
 	} kind;
 	union {
-		uint64_t seq;	   /* POST_ENTRY */
-		struct work *work; /* POST_READ */
-		uint64_t id;	   /* POST_COMMIT */
+		uint64_t seq;	   /* journal entry, if POST_ENTRY */
+		struct work *work; /* the read, if POST_READ */
+		uint64_t id;	   /* commit, if POST_COMMIT */
 	};
-	uint64_t turn; /* of the choice of pieces, or 0 */
+	uint64_t turn; /* turn of the piece size, or 0 */
 	struct post *next_free, *next_all;
 };
 
-/* The commits posted and not completed, oldest first. */
+/* A posted commit that has not completed; oldest first. */
 struct commit {
 	uint64_t id;
 	uint64_t upto;
-	struct work *then; /* the commit with a store that it is, or NULL */
+	struct work *then; /* if it has a store: its operation; else NULL */
 	bool done;
 };
 
@@ -99,9 +98,9 @@ struct text {
 
 /* The result of one connection attempt, written by its thread. */
 struct offer {
-	int ret; /* 0; -EAGAIN: try again; else the pool has ended */
+	int ret; /* 0; -EAGAIN: retry; else the pool has failed */
 	struct rp_setup_export ex;
-	int lease; /* connection that holds the pool open, or -1 */
+	int lease; /* connection that keeps the pool open, or -1 */
 	fi_addr_t peer;
 	struct fi_rpmem_attr attr;
 	enum rp_class class;
@@ -111,23 +110,23 @@ struct offer {
 struct pool_group; /* group_open.c */
 
 struct rpmem_pool {
-	/* A group has the rest of its state there. */
+	/* State of a group; NULL: a single pool. */
 	struct pool_group *group;
 
 	/* constant after rpmem_pool_open() */
 	struct rp_setup_target target;
-	struct rp_secret secret; /* of the last connection */
-	char *secret_file;	 /* NULL: none is needed */
+	struct rp_secret secret; /* as used for the last connection */
+	char *secret_file;	 /* NULL: no secret is needed */
 	char name[RP_SETUP_NAME + 1];
 	enum fi_rpmem_class required;
 	uint64_t timeout_ms;
-	uint64_t owner; /* this client, to the daemon */
+	uint64_t owner; /* number by which the daemon knows this client */
 	bool exclusive, take, observe;
-	unsigned int parts, part; /* as of rp_setup_open */
+	unsigned int parts, part; /* as in rp_setup_open */
 	struct rp_fabric f;
 	struct fid_mr *journal_mr;
 
-	pthread_mutex_t lock; /* all below */
+	pthread_mutex_t lock; /* guards all below */
 	enum link_state state;
 	struct offer now; /* the connection in use */
 	uint64_t reconnects;
@@ -135,18 +134,18 @@ struct rpmem_pool {
 	struct text *texts;
 
 	struct rp_journal journal;
-	unsigned int nbuffered; /* entries that are buffered and not placed */
-	LIST_HEAD(, work) all;	/* until their owner has the result */
-	struct works waiting;	/* not posted yet, in order */
-	struct works commit_waiters; /* commits, and durable writes replayed */
+	unsigned int nbuffered;	     /* buffered entries that are not placed */
+	LIST_HEAD(, work) all;	     /* all operations without a result */
+	struct works waiting;	     /* not fully posted yet, in order */
+	struct works commit_waiters; /* commits, and replayed durable writes */
 	struct works done;	     /* for rpmem_pool_poll() */
 	struct commit commits[POOL_COMMITS];
 	unsigned int ncommits;
-	uint64_t commit_id;   /* of the newest one */
-	uint64_t commit_upto; /* all posted commits cover the journal to here */
-	const char *commit_error;      /* of the last commit, or NULL */
+	uint64_t commit_id;   /* id of the newest commit */
+	uint64_t commit_upto; /* posted commits cover entries below this one */
+	const char *commit_error;      /* error of the last commit, or NULL */
 	unsigned int out;	       /* posts outstanding */
-	struct piece_choice pieces[2]; /* of writes, of reads */
+	struct piece_choice pieces[2]; /* piece sizes: [0] writes, [1] reads */
 	struct post *free_posts, *all_posts;
 	struct rp_journal_piece *replay;
 	size_t nreplay, replay_next, replay_out;
@@ -155,69 +154,68 @@ struct rpmem_pool {
 	struct waiters waiters;
 	pthread_t thread;
 	bool thread_runs, closing;
-	struct offer next;	    /* of the thread */
-	pthread_cond_t thread_done; /* of CLOCK_MONOTONIC, as the next */
+	struct offer next;	    /* written by the connect thread */
+	pthread_cond_t thread_done; /* on CLOCK_MONOTONIC, like the next one */
 	pthread_cond_t async_done;
 };
 
-/* error.c: the sentence of this thread; pool->lock held for pool_text(). */
+/* error.c: set the error text of this thread; pool_text() needs pool->lock. */
 int pool_error(int ret, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 char *pool_error_buf(void);
-/* Keep a sentence as long as the pool. */
+/* Keep a copy of a text until the pool is closed. */
 const char *pool_text(struct rpmem_pool *p, const char *s);
 void pool_texts_free(struct rpmem_pool *p);
 
-/* wait.c: wait for a condition of the pool, up to ms; the lock is released. */
+/* wait.c: wait for a condition of the pool, up to ms; releases the lock. */
 void pool_cond_wait(struct rpmem_pool *p, pthread_cond_t *cond, uint64_t ms);
 /*
- * Prepare to wait with poll(2) for the next completion: 1, and *fd is readable
- * then; 0: there is nothing to wait on. Lowers *ms to the time after which
- * rpmem_pool_poll() is due in any case.
+ * Prepare to wait with poll(2) for the next completion. 1: *fd becomes readable
+ * then; 0: there is nothing to wait for. Lowers *ms to the time at which
+ * rpmem_pool_poll() must be called again.
  */
 unsigned int pool_trywait(struct rpmem_pool *p, int *fd, int *ms);
-/* Forget an operation whose owner has the result. The lock is held. */
+/* Free an operation whose caller has the result. The lock is held. */
 void work_free(struct work *w);
 
-/* open.c: rpmem_pool_open() by a client that has this number at the daemon. */
+/* open.c: rpmem_pool_open() for a client with this number at the daemon. */
 int pool_open_as(struct rpmem_pool **pool, const char *where,
 		 const struct rpmem_pool_attr *attr, uint64_t owner);
-/* Copy the attributes of the caller, which may know less of them. */
+/* Copy the caller's attributes; an older caller lacks the newer fields. */
 int pool_copy_attr(struct rpmem_pool_attr *a,
 		   const struct rpmem_pool_attr *attr);
 
 /* connect.c: fetch and query what the daemon offers. Blocks. */
 void pool_connect(struct rpmem_pool *p, struct offer *o);
-/* The daemon may give the pool to others. */
+/* Close the lease, so that the daemon may give the pool to other clients. */
 void pool_release(struct offer *o);
-/* Start the thread that does so until it succeeds. The lock is held. */
+/* Start the thread that reconnects until it succeeds. The lock is held. */
 void pool_reconnect(struct rpmem_pool *p);
 
-/* work.c: the lists of a new pool, and all that is in them when it is closed.
- */
+/* work.c: make the lists of a new pool; free what is in them at its close. */
 void work_init(struct rpmem_pool *p);
 void work_fini(struct rpmem_pool *p);
-/* With the lock held. Put an operation at the end of the queue. */
+/* All of these need the lock. Append an operation to the queue. */
 void work_add(struct rpmem_pool *p, struct work *w);
-/* Post what can be posted. */
+/* Post as many operations as possible. */
 void work_post(struct rpmem_pool *p);
-/* While the target is away: fail what waits for longer than the timeout. */
+/* While the target is unreachable: fail operations after their deadline. */
 void work_expire(struct rpmem_pool *p);
-/* Read completions, for up to ms; the lock is released meanwhile. */
+/* Read completions for up to ms; releases the lock while it waits. */
 void work_progress(struct rpmem_pool *p, int ms);
-/* The connection is lost, if there is one: connect again. */
+/* Handle a lost connection, if there was one: reconnect. */
 void work_lost(struct rpmem_pool *p, const char *reason);
-/* A connection attempt succeeded, or ended the pool. */
+/* Handle the result of a connection attempt: success, or a failed pool. */
 void work_connected(struct rpmem_pool *p);
 
-/* The same, for commits.c. Complete an operation: its owner has the result. */
+/* The same, for commits.c. Complete an operation with its result. */
 void work_complete(struct rpmem_pool *p, struct work *w, int ret,
 		   const char *error);
 struct post *post_new(struct rpmem_pool *p); /* NULL: no memory */
 void post_free(struct rpmem_pool *p, struct post *t);
 /*
- * The result of a post: 0 when it is accepted; -EAGAIN: later. Any other error
- * of the provider is a loss.
+ * Handle the result of a post: 0: accepted; -EAGAIN: try later; any other error
+ * of the provider is a connection loss.
  */
 int post_result(struct rpmem_pool *p, struct post *t, ssize_t ret);
 static inline uint64_t pool_remote_addr(const struct rpmem_pool *p,
@@ -226,13 +224,13 @@ static inline uint64_t pool_remote_addr(const struct rpmem_pool *p,
 	return p->now.ex.addr + offset;
 }
 
-/* commits.c: post what somebody waits for. The lock is held in all of them. */
+/* commits.c: post the commits that are needed. All of these need the lock. */
 void commits_post(struct rpmem_pool *p);
-/* The post of a commit has completed. */
+/* A commit's post has completed. */
 void commits_done(struct rpmem_pool *p, uint64_t id);
-/* The target's disk failed: a new connection to it would not help. */
+/* The target's disk failed: reconnecting would not help. */
 void commits_failed(struct rpmem_pool *p, const char *error);
-/* No commit is outstanding any more: each has to be posted again. */
+/* Forget all outstanding commits: each must be posted again. */
 void commits_drop(struct rpmem_pool *p);
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Calls of a pool that wait: one of the waiting threads makes progress. */
+/* Blocking calls of a pool: one of the waiting threads makes progress. */
 #include "config.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "libpool/group_open.h"
 #include "libpool/pool.h"
 
-/* Posts outstanding at which a write that need not wait reads completions. */
+/* Outstanding posts at which a write that does not block reads completions. */
 #define OUT_MANY 16
 
 void pool_cond_wait(struct rpmem_pool *p, pthread_cond_t *cond, uint64_t ms)
@@ -25,7 +25,7 @@ void pool_cond_wait(struct rpmem_pool *p, pthread_cond_t *cond, uint64_t ms)
 	pthread_cond_timedwait(cond, &p->lock, &until);
 }
 
-/* The store of a commit is checked as a write. */
+/* Check an operation; the store of a commit is checked as a write. */
 static int check(struct rpmem_pool *p, const struct rpmem_pool_op *op)
 {
 	const struct rpmem_pool_then *then = op->then;
@@ -71,7 +71,7 @@ static int check(struct rpmem_pool *p, const struct rpmem_pool_op *op)
 	return 0;
 }
 
-/* The lock is held. */
+/* Called with the lock held. */
 static int submit(struct rpmem_pool *p, struct rpmem_pool_op *op,
 		  struct waiter *waiter)
 {
@@ -99,7 +99,7 @@ static int submit(struct rpmem_pool *p, struct rpmem_pool_op *op,
 	return 0;
 }
 
-/* Wake one waiting thread: it makes progress next. */
+/* Wake one waiting thread, which makes progress next. */
 static void hand_over(struct rpmem_pool *p)
 {
 	struct waiter *other;
@@ -113,10 +113,10 @@ static void hand_over(struct rpmem_pool *p)
 	pthread_cond_signal(&p->async_done);
 }
 
-/* Wait, as the one who makes progress or beside that thread. */
+/* Wait for completion: make progress, or let another thread do it. */
 static void wait_done(struct rpmem_pool *p, struct waiter *me)
 {
-	/* A buffered write: the completions of earlier ones make room. */
+	/* A buffered write: completions of earlier writes free space. */
 	if (me->done && !p->polling && p->out >= OUT_MANY) {
 		p->polling = true;
 		work_progress(p, 0);
@@ -136,7 +136,7 @@ static void wait_done(struct rpmem_pool *p, struct waiter *me)
 		return;
 	}
 	TAILQ_REMOVE(&p->waiters, me, link);
-	/* The signal may have been the one that hands over. */
+	/* This thread may have been woken to make progress next. */
 	if (!p->polling)
 		hand_over(p);
 }
@@ -289,7 +289,7 @@ unsigned int pool_trywait(struct rpmem_pool *p, int *fd, int *ms)
 		*ms = 0;
 	} else {
 		n = 1;
-		/* A post that was not accepted is tried again soon. */
+		/* A post that was not accepted is retried soon. */
 		if (!TAILQ_EMPTY(&p->waiting))
 			*ms = 1;
 	}

@@ -11,7 +11,7 @@
 #include "util/clock.h"
 #include "libpool/pool.h"
 
-/* Milliseconds between looks at deadlines. */
+/* Milliseconds between checks of deadlines. */
 #define TICK_MS 100
 
 struct post *post_new(struct rpmem_pool *p)
@@ -98,7 +98,7 @@ static void fail_all(struct rpmem_pool *p, struct works *list, int ret,
 	}
 }
 
-/* The write leaves its entries behind: their bytes stay in the journal. */
+/* Detach a write from its entries: their bytes stay in the journal. */
 static void detach_entries(struct rpmem_pool *p, const struct work *w)
 {
 	for (uint64_t s = p->journal.first; s != p->journal.next; s++)
@@ -118,11 +118,11 @@ static void end_pool(struct rpmem_pool *p, int ret, const char *error)
 		if (!w)
 			continue;
 		detach_entries(p, w);
-		/* One whose rest waits fails with the queue. */
+		/* A write that is still in the queue fails with the queue. */
 		if (w->done == w->op->len)
 			work_complete(p, w, ret, error);
 	}
-	/* The provider may still write to the buffers of reads. */
+	/* The provider may still write to the buffers of these reads. */
 	for (struct work *w = TAILQ_FIRST(&p->waiting), *next; w; w = next) {
 		next = TAILQ_NEXT(w, link);
 		if (w->op->type != RPMEM_POOL_READ || !w->out)
@@ -141,7 +141,7 @@ static void set_placed(struct rpmem_pool *p, struct rp_journal_entry *e)
 	e->placed = true;
 }
 
-/* Each entry is outstanding until its post, or the replay, has completed. */
+/* An entry is outstanding until its post or its replay has completed. */
 static void entry_placed(struct rpmem_pool *p, uint64_t seq, bool durable)
 {
 	struct rp_journal_entry *e = rp_journal_at(&p->journal, seq);
@@ -165,9 +165,9 @@ static void entry_placed(struct rpmem_pool *p, uint64_t seq, bool durable)
 }
 
 /*
- * The time at a slow target does not count: an operation has the whole timeout
- * from the first loss. Later losses do not prolong it, or it would wait without
- * end on a connection that flaps.
+ * Time at a slow target does not count: an operation has the whole timeout from
+ * the first loss on. Later losses do not extend it, or an operation would wait
+ * for ever on a flapping connection.
  */
 static void set_deadlines(struct rpmem_pool *p)
 {
@@ -191,7 +191,7 @@ void work_lost(struct rpmem_pool *p, const char *reason)
 	commits_drop(p);
 }
 
-/* bytes NULL: zeros. */
+/* Post a write; bytes NULL: zeros. */
 static ssize_t post_write(struct rpmem_pool *p, const char *bytes, uint32_t len,
 			  uint64_t offset, bool durable, struct post *t)
 {
@@ -250,10 +250,10 @@ int post_result(struct rpmem_pool *p, struct post *t, ssize_t ret)
 }
 
 /*
- * Whether the operation overlaps a buffered write that the target may not have
- * yet. That write has completed for the caller, who expects the operation
- * behind it, and posts are not ordered. The newest entries are compared first,
- * until all such writes were seen.
+ * Whether the operation overlaps a buffered write that may not have reached the
+ * target. The caller, for whom that write has completed, expects the operation
+ * after it, and posts are not ordered. Check the newest entries first, until
+ * all such writes were seen.
  */
 static bool overlaps_buffered(struct rpmem_pool *p,
 			      const struct rpmem_pool_op *op)
@@ -274,15 +274,15 @@ static bool overlaps_buffered(struct rpmem_pool *p,
 	return false;
 }
 
-/* The clock of pieces; posts that are part of no trial need none. */
+/* The clock for piece sizes; posts outside a trial need none. */
 static uint64_t piece_now(uint64_t turn)
 {
 	return turn ? rp_clock_ns(CLOCK_MONOTONIC) : 0;
 }
 
 /*
- * Returns 0: all is posted; -EAGAIN: later; -EIO: the journal is full, and the
- * commit that would empty it failed; -ENOMEM.
+ * Post the rest of a write. Returns 0: all is posted; -EAGAIN: later; -EIO: the
+ * journal is full, and the commit that would empty it failed; -ENOMEM.
  */
 static int post_writes(struct rpmem_pool *p, struct work *w)
 {
@@ -334,7 +334,7 @@ static int post_writes(struct rpmem_pool *p, struct work *w)
 		}
 		piece_posted(&p->pieces[0], turn, len, piece_now(turn));
 		w->done += len;
-		/* Nobody waits for a buffered write. */
+		/* The caller of a buffered write does not wait for its post. */
 		if (buffered) {
 			e->work = NULL;
 			e->buffered = true;
@@ -384,7 +384,7 @@ static void replay_end(struct rpmem_pool *p)
 	p->replay = NULL;
 	p->state = LINK_UP;
 	for (uint64_t s = p->journal.first; s != p->journal.next; s++) {
-		/* All that was durable is, and the rest is placed again. */
+		/* Writes that were durable are kept; the rest is placed now. */
 		if (!rp_journal_at(&p->journal, s)->placed)
 			entry_placed(p, s, false);
 	}
@@ -468,7 +468,7 @@ static void expire_list(struct rpmem_pool *p, struct works *list, uint64_t now)
 
 	for (w = TAILQ_FIRST(list); w; w = next) {
 		next = TAILQ_NEXT(w, link);
-		/* The provider may still write to the buffer of a read. */
+		/* The provider may still write to the read's buffer. */
 		if (now < w->deadline ||
 		    (w->op->type == RPMEM_POOL_READ && w->out))
 			continue;
@@ -482,12 +482,12 @@ void work_expire(struct rpmem_pool *p)
 {
 	const uint64_t now = rp_now_ms();
 
-	/* The provider itself notices a target that is silent. */
+	/* While connected, the provider detects a silent target. */
 	if (p->state == LINK_UP)
 		return;
 	expire_list(p, &p->waiting, now);
 	expire_list(p, &p->commit_waiters, now);
-	/* Writes whose bytes are all in the journal. */
+	/* Fail the writes whose bytes are all in the journal. */
 	for (uint64_t s = p->journal.first; s != p->journal.next; s++) {
 		struct work *w = rp_journal_at(&p->journal, s)->work;
 
@@ -520,7 +520,7 @@ void work_connected(struct rpmem_pool *p)
 	work_post(p);
 }
 
-/* A read whose posts have all completed. */
+/* All posts of a read have completed. */
 static void read_ended(struct rpmem_pool *p, struct work *w)
 {
 	if (w->out || (!w->lost && w->done < w->op->len))
@@ -529,7 +529,7 @@ static void read_ended(struct rpmem_pool *p, struct work *w)
 		work_complete(p, w, w->lost ? p->now.ret : 0, p->reason);
 		return;
 	}
-	/* Part of it may wait in the queue still. */
+	/* The rest of the read may still be in the queue. */
 	if (w->done < w->op->len)
 		TAILQ_REMOVE(&p->waiting, w, link);
 	w->lost = false;
@@ -537,7 +537,7 @@ static void read_ended(struct rpmem_pool *p, struct work *w)
 	TAILQ_INSERT_HEAD(&p->waiting, w, link);
 }
 
-/* A post of the provider has ended, well or not. */
+/* A post of the provider has completed, with or without an error. */
 static void post_ended(struct rpmem_pool *p, const struct post *t)
 {
 	p->out--;
@@ -569,7 +569,7 @@ static void post_done(struct rpmem_pool *p, struct post *t)
 	post_free(p, t);
 }
 
-/* A durable write whose flush failed: its bytes wait for another commit. */
+/* The flush of a durable write failed: its bytes wait for a commit. */
 static void entry_failed(struct rpmem_pool *p, uint64_t seq, const char *error)
 {
 	struct rp_journal_entry *e = rp_journal_at(&p->journal, seq);
@@ -623,7 +623,7 @@ static void read_cq_error(struct rpmem_pool *p)
 
 	if (rp_fabric_cq_error(&p->f, &bad, text) || !bad.op_context)
 		return;
-	/* The provider's remedy is for programs that register memory. */
+	/* The provider's remedy addresses programs that register memory. */
 	if (fi_rpmem_status(bad.prov_errno) == FI_RPMEM_ST_FAILED)
 		rp_err(sentence, 0,
 		       "the disk of pool '%.64s' on %.64s has failed: check it "
@@ -658,7 +658,7 @@ void work_progress(struct rpmem_pool *p, int ms)
 		return;
 	}
 	work_post(p);
-	/* A post that was not accepted is tried again soon. */
+	/* A post that was not accepted is retried soon. */
 	if (ms && p->state != LINK_DRAINING && !TAILQ_EMPTY(&p->waiting))
 		ms = 1;
 	pthread_mutex_unlock(&p->lock);
