@@ -23,7 +23,7 @@
 
 #define POOL_ZEROS     (1u << 20)  /* bytes per post of zeros */
 #define POOL_KEEP      (64u << 20) /* bytes of the journal */
-#define POOL_COMMITS   2	   /* outstanding; a third one would wait */
+#define POOL_COMMITS   2	   /* outstanding at most; a third waits */
 #define POOL_TIMEOUT_S 60
 /*
  * Most outstanding posts: the provider records 1024 ranges of lost writes. With

@@ -9,32 +9,32 @@
 #include "libraft/store.h"
 #include "libraft/wire.h"
 
-/* The rest of the library is built with hidden symbols. */
+/* All other symbols of the library are hidden. */
 #pragma GCC visibility push(default)
 #include "rpmem_raft.h"
 #pragma GCC visibility pop
 
 struct backend;
 
-/* A frame that waits for a connection, or is being written. */
+/* A frame that waits for a connection, or is being written to one. */
 struct frame {
 	uv_write_t write;
 	struct peer *peer;
-	struct raft_io_send *req; /* or NULL */
+	struct raft_io_send *req; /* send request of libraft, or NULL */
 	TAILQ_ENTRY(frame) link;
 	size_t len;
 	unsigned char bytes[];
 };
 TAILQ_HEAD(frames, frame);
 
-/* A result that waits until the messages up to seq are durable. */
+/* A result of a follower that waits until messages up to seq are durable. */
 struct deferred {
 	TAILQ_ENTRY(deferred) link;
 	struct raft_message m;
 	uint64_t seq;
 };
 
-/* This server as a leader, and the ring of a follower. */
+/* A follower's ring, written by this server as the leader. */
 struct ring {
 	enum {
 		RING_CLOSED,
@@ -44,12 +44,12 @@ struct ring {
 		RING_CLOSING
 	} state;
 	struct writer w;
-	char *where;	/* the follower's pool; NULL: not known */
-	uint64_t seq;	/* of the last message that was written to the ring */
-	uint64_t acked; /* up to here they are durable there */
-	uint64_t base;	/* seq when the ring was opened */
+	char *where;	   /* the follower's pool; NULL: unknown */
+	uint64_t seq;	   /* number of the last message written to the ring */
+	uint64_t acked;	   /* messages up to this one are durable in the ring */
+	uint64_t base;	   /* seq when the ring was opened */
 	uint64_t next_try; /* ms */
-	uint64_t trimmed;  /* LSN */
+	uint64_t trimmed;  /* LSN of the last trim */
 	TAILQ_HEAD(, deferred) deferred;
 };
 
@@ -68,8 +68,8 @@ struct peer {
 	struct frames waiting;
 	unsigned int nwaiting;
 	struct ring ring;
-	/* This server as a follower: as in struct wire_head. */
-	uint64_t boot; /* a random number of its process */
+	/* fields of this server as a follower, as in struct wire_head */
+	uint64_t boot; /* random number of the peer's process */
 	uint64_t seen, seen_lsn, kept, kept_lsn;
 };
 
@@ -82,7 +82,7 @@ struct incoming {
 	size_t len, room;
 };
 
-/* A callback of libraft that may not be called at once. */
+/* A callback of libraft that must wait for the event loop. */
 struct later {
 	TAILQ_ENTRY(later) link;
 	struct raft_io_send *send;
@@ -109,7 +109,7 @@ struct backend {
 	uint64_t boot;
 	struct store store;
 	bool opened, started, closing;
-	unsigned int busy; /* handles and works that are not closed yet */
+	unsigned int busy; /* handles and jobs that are not closed yet */
 	uv_timer_t timer;
 	uv_async_t async;
 	raft_io_tick_cb tick;
@@ -118,7 +118,7 @@ struct backend {
 	struct raft_io_snapshot_put *put;
 	TAILQ_HEAD(, peer) peers;
 	TAILQ_HEAD(, incoming) incoming;
-	TAILQ_HEAD(, append) appends; /* callbacks follow in this order */
+	TAILQ_HEAD(, append) appends; /* in the order of their callbacks */
 	TAILQ_HEAD(, later) later;
 	struct peer *ring_peer; /* the message that libraft processes is in the
 				 * ring, from this peer */
@@ -128,29 +128,28 @@ struct backend {
 void backend_received(struct peer *p, const struct wire_head *h,
 		      const unsigned char *message);
 void backend_later(struct backend *b, const struct later *later);
-void backend_idle(struct backend *b); /* busy has become less */
+void backend_idle(struct backend *b); /* busy was decremented */
 struct rpmem_log_attr backend_log_attr(const struct backend *b);
 void backend_deliver(struct peer *p, struct raft_message *m);
 void backend_wake(void *arg);
 
 /* net.c */
 int net_listen(struct backend *b);
-/* Say what is wrong with the server's address if ret is an error; returns it.
- */
+/* On an error, say what is wrong with the server's address; returns ret. */
 int net_address(struct backend *b, int ret);
 struct peer *net_peer(struct backend *b, raft_id id, const char *address);
-/* req->cb() follows. */
+/* Send a frame; req->cb() is called later. */
 void net_send(struct peer *p, struct frame *f);
 void net_close(struct backend *b);
 
 /* ring.c */
-/* The message goes into the ring of the peer too; *h says what it has. */
+/* Write the message to the peer's ring too; *h gets its number there. */
 void ring_send(struct peer *p, unsigned char *message, size_t len,
 	       unsigned int entries, struct wire_head *h);
-/* A result arrived: deliver or defer it. */
+/* Deliver a follower's result, or defer it. */
 void ring_result(struct peer *p, const struct wire_head *h,
 		 struct raft_message *m);
-/* The peer has connected; where: its pool, or none. */
+/* The peer has connected; where: name of its pool, or empty. */
 void ring_hello(struct peer *p, const unsigned char *where, size_t len);
 void ring_reap(struct peer *p);
 void ring_close(struct peer *p);

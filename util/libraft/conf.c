@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A configuration in bytes: docs/protocol.md, "Servers of Raft". */
+/* Encode and decode a configuration: docs/protocol.md, "Servers of Raft". */
 #include "config.h"
 
 #include <stdlib.h>

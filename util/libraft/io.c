@@ -10,7 +10,7 @@
 
 #include "libraft/backend.h"
 
-#define PENDING_MOST (64u * 1024) /* bytes that only the ring has */
+#define PENDING_MOST (64u * 1024) /* most bytes that only the ring has */
 
 static struct backend *of(const struct raft_io *io)
 {
@@ -41,8 +41,8 @@ void backend_wake(void *arg)
 }
 
 /*
- * Callbacks of libraft. Those of appends come in the order of the appends: each
- * one says that all entries before are stored too.
+ * Run callbacks of libraft. Those of appends run in append order: each one says
+ * that all entries before are stored too.
  */
 static void run_callbacks(struct backend *b)
 {
@@ -69,7 +69,7 @@ void backend_later(struct backend *b, const struct later *later)
 	struct later *l = malloc(sizeof(*l));
 
 	if (!l)
-		abort(); /* the callback must follow */
+		abort(); /* the callback must run, and cannot */
 	*l = *later;
 	TAILQ_INSERT_TAIL(&b->later, l, link);
 	if (!b->closing)
@@ -213,7 +213,7 @@ static void handle_closed(uv_handle_t *h)
 	backend_idle(b);
 }
 
-/* Outstanding appends, snapshots and messages are canceled. */
+/* Cancel outstanding appends, snapshots and messages. */
 static void io_close(struct raft_io *io, raft_io_close_cb cb)
 {
 	struct backend *b = of(io);
@@ -221,7 +221,7 @@ static void io_close(struct raft_io *io, raft_io_close_cb cb)
 
 	b->closing = true;
 	b->close_cb = cb;
-	b->busy++; /* until this function has begun all */
+	b->busy++; /* until this function has started all closing */
 	TAILQ_FOREACH (p, &b->peers, link)
 		ring_close(p);
 	if (b->opened)
@@ -237,7 +237,7 @@ static void io_close(struct raft_io *io, raft_io_close_cb cb)
 	backend_idle(b);
 }
 
-/* The ring is taken, so that no leader writes into it any more. */
+/* Take the ring first, so that no leader can write to it any more. */
 static int replay(struct backend *b, struct replay *rp)
 {
 	struct rpmem_log_attr attr = backend_log_attr(b);
@@ -304,7 +304,7 @@ static void stored(struct job *job, int result)
 	*(int *)job->arg = raft_code(result);
 }
 
-/* The thread of the log does not run yet. */
+/* Called before the thread of the log runs. */
 static int append_configuration(struct store *st, raft_term term,
 				const struct raft_configuration *conf)
 {
@@ -402,7 +402,7 @@ static void append_done(struct job *job, int result)
 	a->status = raft_code(result);
 }
 
-/* Entries of a message that the ring has need not be stored a second time. */
+/* Keep entries of a message in the ring pending: the ring has stored them. */
 static int pend(struct backend *b, const struct raft_entry *entries,
 		unsigned int n)
 {

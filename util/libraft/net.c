@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Connections: each server connects to each peer that it has a message for, and
- * reads from those that have connected to it, by libraft's own TCP transport.
+ * Connections by libraft's own TCP transport: each server connects to each peer
+ * that it has a message for, and reads from peers connected to it.
  */
 #include "config.h"
 
@@ -86,7 +86,7 @@ static void alloc_out(uv_handle_t *h, size_t size, uv_buf_t *buf)
 	*buf = uv_buf_init(bytes, sizeof(bytes));
 }
 
-/* Nothing arrives but the end of the connection. */
+/* Outgoing connections receive nothing but their end. */
 static void read_out(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 {
 	struct peer *p = stream->data;
@@ -216,7 +216,7 @@ static void in_close(struct incoming *in)
 	uv_close((uv_handle_t *)in->stream, in_closed);
 }
 
-/* Room for the rest of the frame, or a part of the next one. */
+/* Give a buffer for the rest of the frame, or for a part of the next one. */
 static void alloc_in(uv_handle_t *h, size_t size, uv_buf_t *buf)
 {
 	struct incoming *in = h->data;
@@ -280,8 +280,7 @@ static void read_in(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 		in_close(in);
 }
 
-/* Older connections of the peer are closed: nothing of them is read any more.
- */
+/* Accept a peer's connection; older ones are closed and not read any more. */
 static void accepted(struct raft_uv_transport *t, raft_id id,
 		     const char *address, uv_stream_t *stream)
 {

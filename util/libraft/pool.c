@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Looks at a pool before the logs of a server are made there. */
+/* Checks a pool before the logs of a server are created there. */
 #include "config.h"
 
 #include <errno.h>

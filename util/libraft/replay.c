@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A server that starts learns its state from its log and its ring. */
+/* At its start a server restores its state from its log and its ring. */
 #include "config.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ void replay_free(struct replay *rp)
 	*rp = (struct replay){0};
 }
 
-/* The entry index, and none behind it. */
+/* Put an entry at index, and drop all entries after it. */
 static int push(struct store *st, struct replay *rp, raft_index index,
 		const struct raft_entry *e, uint64_t lsn)
 {
@@ -54,7 +54,7 @@ static int push(struct store *st, struct replay *rp, raft_index index,
 	return store_track(st, lsn, 1);
 }
 
-/* The chunks that were seen, of the snapshot with the greatest number. */
+/* Chunks read so far, of the snapshot with the greatest number. */
 struct chunks {
 	uint64_t number, lsn, bytes;
 };
@@ -69,7 +69,7 @@ static int replay_snapshot(struct store *st, struct replay *rp,
 
 	if (len < RECORD_HEAD + SNAPSHOT_HEAD)
 		return RAFT_CORRUPT;
-	/* The first chunks were trimmed: a newer snapshot follows. */
+	/* The first chunks were trimmed: a newer snapshot must follow. */
 	if (rp_get64(q) != c->number || rp_get64(q + 8) != c->bytes)
 		return 0;
 	ret = conf_get(&conf, q + SNAPSHOT_HEAD,
@@ -112,7 +112,7 @@ static int replay_record(struct store *st, struct replay *rp, struct chunks *c,
 			.term = rp_get64(p + 16),
 			.type = (unsigned short)rp_get32(p + 4),
 			.buf = {p + RECORD_HEAD, len - RECORD_HEAD}};
-		/* io_bootstrap() stores an entry and no term. */
+		/* io_bootstrap() stores an entry without a term. */
 		if (e.term > st->term) {
 			st->term = e.term;
 			st->vote = 0;
@@ -142,12 +142,12 @@ static raft_term term_of(const struct store *st, const struct replay *rp,
 }
 
 /*
- * A message of a leader that the ring has is processed once more, or for the
- * first time. *from: the first entry that the log of this server has not.
+ * Process a leader's message from the ring, perhaps for the second time. *from:
+ * the first entry that the log of this server lacks.
  *
- * The term is compared for equality: this server stores a term after all
- * entries that it had taken in the one before, and takes none of a term that it
- * has not stored.
+ * The terms must be equal: this server stores a term after all entries that it
+ * accepted in the term before, and accepts no entries of a term that it has not
+ * stored.
  */
 static int replay_message(struct store *st, struct replay *rp,
 			  const unsigned char *p, size_t len, raft_index *from)
@@ -210,7 +210,7 @@ static void stored(struct job *job, int result)
 	*(int *)job->arg = result;
 }
 
-/* Entries that only the ring has are written to the log of the server. */
+/* Write the entries that only the ring has to the log of the server. */
 static int store_rest(struct store *st, const struct replay *rp,
 		      raft_index from)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A leader writes each message with entries into the ring of the follower, a
- * log in the follower's pool, while the message travels. The follower replies
- * at once, and this file defers the reply until the ring has the message
- * durably, or the follower says that its own log has all.
+ * A leader writes each message with entries to the follower's ring, a log in
+ * the follower's pool, while it sends the message. The follower replies at
+ * once. This file defers the reply until the message is durable in the ring, or
+ * until the follower reports that its own log has all entries.
  */
 #include "config.h"
 
@@ -14,7 +14,7 @@
 #include "libraft/backend.h"
 
 #define RETRY_MS  1000u
-#define RING_MOST (1u << 20) /* bytes of a message in a ring */
+#define RING_MOST (1u << 20) /* most bytes of a message in a ring */
 
 static void drop_deferred(struct ring *r)
 {
@@ -27,9 +27,9 @@ static void drop_deferred(struct ring *r)
 }
 
 /*
- * Messages that were outstanding are there or not, and nothing may be written
- * behind them: the ring is opened again when the follower has stored by itself
- * all that it has taken.
+ * Outstanding messages may be missing in the ring, so that nothing may be
+ * written after them. The ring is reopened when the follower's own log has
+ * stored all messages that it received.
  */
 static void ring_failed(struct ring *r)
 {
@@ -125,7 +125,7 @@ void ring_send(struct peer *p, unsigned char *message, size_t len,
 	h->lsn = m->job.op.next;
 }
 
-/* The follower does not need what is before kept_lsn. */
+/* Trim the ring to kept_lsn: the follower does not need what is before. */
 static void trim(struct ring *r, const struct wire_head *h)
 {
 	struct rpmem_log_info info = {.size = sizeof(info)};
@@ -154,14 +154,14 @@ void ring_result(struct peer *p, const struct wire_head *h,
 		return;
 	}
 	d = r->state == RING_OPEN ? malloc(sizeof(*d)) : NULL;
-	if (!d) /* the next result says the same and more */
+	if (!d) /* the next result repeats this one */
 		return;
 	d->m = *m;
 	d->seq = h->seq;
 	TAILQ_INSERT_TAIL(&r->deferred, d, link);
 }
 
-/* A new connection: replies of the process before it are void. */
+/* Handle a new connection: replies to its peer's former process are void. */
 void ring_hello(struct peer *p, const unsigned char *where, size_t len)
 {
 	struct ring *r = &p->ring;

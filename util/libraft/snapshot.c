@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Snapshots among the entries of the log: chunks, then the record of all. */
+/* Snapshots in the log: chunks, then a record that completes the chunks. */
 #include "config.h"
 
 #include <errno.h>
@@ -19,10 +19,10 @@ struct put {
 	void (*done)(void *arg, int status);
 	void *arg;
 	uint64_t number, total, at, lsn;
-	unsigned int out; /* chunks that are being written */
+	unsigned int out; /* chunks outstanding */
 	int status;
 	struct job last;
-	struct raft_configuration conf; /* of the snapshot */
+	struct raft_configuration conf; /* configuration in the snapshot */
 };
 
 struct chunk {
@@ -40,7 +40,7 @@ static void finish(struct put *put)
 	free(put);
 }
 
-/* Records before the entries to keep, and before the snapshot, are dropped. */
+/* Trim the records before the entries to keep and before the snapshot. */
 static int drop_old(struct store *st, const struct put *put)
 {
 	const raft_index index = st->snap.index;
@@ -81,7 +81,7 @@ static void record_done(struct job *job, int result)
 	finish(put);
 }
 
-/* All chunks are durable. */
+/* Submit the final record, once all chunks are durable. */
 static int submit_record(struct put *put)
 {
 	const struct raft_snapshot *s = put->snapshot;
@@ -198,7 +198,7 @@ int store_snapshot(struct store *st, unsigned int trailing,
 	for (unsigned int i = 0; i < snapshot->n_bufs; i++)
 		put->total += snapshot->bufs[i].len;
 	st->put = put;
-	/* The first chunk is there even if it has no byte. */
+	/* Even an empty snapshot has a first chunk. */
 	ret = submit_chunk(put);
 	if (ret) {
 		raft_configuration_close(&put->conf);
@@ -208,7 +208,7 @@ int store_snapshot(struct store *st, unsigned int trailing,
 	return ret;
 }
 
-/* The chunks of the last snapshot, among other records, into base. */
+/* Read the chunks of the last snapshot into base, skipping other records. */
 static int read_chunks(struct store *st, unsigned char *base)
 {
 	struct rpmem_log_info info = {.size = sizeof(info)};

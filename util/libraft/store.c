@@ -45,8 +45,8 @@ void record_head(unsigned char *p, enum record kind, uint32_t type,
 }
 
 /*
- * A new pool is not divided. The log of the server is made last, so that both
- * are there if that one is.
+ * Open the logs. In a new pool, divide it and create the log of the server
+ * last: if that log exists, both logs do.
  */
 int store_open(struct store *st, const char *where,
 	       const struct rpmem_log_attr *attr)
@@ -149,8 +149,8 @@ static unsigned char *entry_record(const struct raft_entry *e, raft_index index)
 }
 
 /*
- * One operation, of which the LSN of the first record is known. Entries have
- * the LSN of the first one: a trim to it drops a little less.
+ * Submit records as one operation. Only the LSN of the first one is known, and
+ * all entries get it: a trim to it drops a little less.
  */
 int store_submit(struct store *st, struct iovec *iov, unsigned int n,
 		 struct job *job)
@@ -264,7 +264,7 @@ int store_flush(struct store *st)
 		return ret;
 	}
 	st->flushing++;
-	/* They are the last entries that the log has. */
+	/* They are the last entries in the log. */
 	for (size_t i = 0; i < n; i++) {
 		st->lsns[st->next - n + i - st->first] = f->job.op.lsn;
 		free(st->pending[i].bytes);

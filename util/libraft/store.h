@@ -7,9 +7,9 @@
 
 #include "libraft/writer.h"
 
-/* docs/protocol.md, "Servers of Raft", has the bytes of records. */
+/* docs/protocol.md, "Servers of Raft", describes the bytes of records. */
 #define RECORD_HEAD   24u
-#define SNAPSHOT_HEAD 48u /* next to the header of a RECORD_SNAPSHOT */
+#define SNAPSHOT_HEAD 48u /* after the header of a RECORD_SNAPSHOT */
 enum record {
 	RECORD_TERM = 1,
 	RECORD_ENTRY = 2,
@@ -17,13 +17,13 @@ enum record {
 	RECORD_SNAPSHOT = 4,
 };
 
-/* An entry that is not in the log of this server yet, in the ring only. */
+/* An entry that only the ring has, not yet the log of this server. */
 struct pending {
-	unsigned char *bytes; /* its record */
+	unsigned char *bytes; /* the encoded record */
 	size_t len;
 };
 
-/* The last message of a ring that had pending entries. */
+/* The last message of a ring whose entries are pending. */
 struct origin {
 	void *peer;
 	uint64_t boot, seq, lsn;
@@ -36,18 +36,18 @@ struct store {
 	char *errmsg; /* RAFT_ERRMSG_BUF_SIZE bytes */
 	raft_term term;
 	raft_id vote;
-	raft_index first, next; /* entries from first on, before next */
-	uint64_t *lsns;		/* of entry first + i, or of one before */
+	raft_index first, next; /* entries: from first on, before next */
+	uint64_t *lsns;		/* LSN of entry first + i, or an earlier LSN */
 	size_t lsns_room;
 	struct pending *pending;
 	size_t npending, pending_room, pending_bytes;
 	struct origin origin;
-	unsigned int flushing; /* flushes that are outstanding */
-	/* NULL, or: pending entries up to this origin are durable. */
+	unsigned int flushing; /* outstanding flushes */
+	/* NULL, or called: entries up to this origin are durable. */
 	void (*flushed)(const struct origin *origin);
-	uint64_t number; /* of the last snapshot */
+	uint64_t number; /* number of the last snapshot */
 	struct {
-		raft_index index; /* 0: none */
+		raft_index index; /* last entry in it; 0: no snapshot */
 		raft_term term;
 		uint64_t number, lsn, bytes;
 		struct raft_configuration conf;
@@ -56,57 +56,57 @@ struct store {
 	struct put *put;
 };
 
-/* Put the cause, of the last call of librpmem_log, in errmsg; a RAFT_ code. */
+/* Put the error of the last librpmem_log call in errmsg. Returns its RAFT_. */
 int store_error(struct store *st, int ret, const char *what);
 int raft_code(int ret);
 
-/* All: 0 or a RAFT_ code. store_open() makes the logs of a new pool. */
+/* Returns 0 or a RAFT_ code, like the rest. Makes the logs of a new pool. */
 int store_open(struct store *st, const char *where,
 	       const struct rpmem_log_attr *attr);
 void store_close(struct store *st);
-/* The log has no record. */
+/* Set *pristine: the log has no record. */
 int store_pristine(struct store *st, bool *pristine);
-/* Durable when it returns 0, and all entries before with it. */
+/* Store a term and a vote. On 0 these and all earlier entries are durable. */
 int store_term(struct store *st, raft_term term, raft_id vote);
-/* done(): the entries are durable. The job belongs to the store until then. */
+/* Append entries; done(): they are durable. The store keeps the job so long. */
 int store_append(struct store *st, const struct raft_entry *entries,
 		 unsigned int n, struct job *job);
-/* Entries that a ring has: written by the next store_flush(). */
+/* Keep entries that a ring has as pending, for the next store_flush(). */
 int store_pend(struct store *st, const struct raft_entry *entries,
 	       unsigned int n);
-/* Start to write pending entries, if there are any. */
+/* Start to write the pending entries, if there are any. */
 int store_flush(struct store *st);
 int store_truncate(struct store *st, raft_index index);
 int store_snapshot(struct store *st, unsigned int trailing,
 		   const struct raft_snapshot *snapshot,
 		   void (*done)(void *arg, int status), void *arg);
-/* The last snapshot, in memory of raft_malloc(). */
+/* Read the last snapshot into memory of raft_malloc(). */
 int store_snapshot_get(struct store *st, struct raft_snapshot **snapshot);
-/* n entries follow the last one. */
+/* Note that n entries follow the last one, at this LSN. */
 int store_track(struct store *st, uint64_t lsn, unsigned int n);
-/* One operation; its errors are in errmsg. */
+/* Submit records as one operation; errors are in errmsg. */
 int store_submit(struct store *st, struct iovec *iov, unsigned int n,
 		 struct job *job);
 void record_head(unsigned char *p, enum record kind, uint32_t type,
 		 uint64_t index, uint64_t term);
 
-/* replay.c: read all; ring: the log with messages of leaders, or NULL. */
+/* replay.c: read all; ring: log with messages of leaders, or NULL. */
 struct replay {
-	struct raft_entry *entries; /* from first on, by raft_malloc() */
+	struct raft_entry *entries; /* from first on; freed by raft_free() */
 	size_t n, room;
 };
 int store_replay(struct store *st, struct rpmem_log *ring, struct replay *rp);
 void replay_free(struct replay *rp);
 
-/* Configurations in bytes. */
+/* Encode and decode configurations. */
 size_t conf_size(const struct raft_configuration *c);
 void conf_put(const struct raft_configuration *c, unsigned char *p);
-/* 0 or RAFT_MALFORMED, RAFT_NOMEM, and then *c is empty. */
+/* Returns 0, or RAFT_MALFORMED or RAFT_NOMEM with *c empty. */
 int conf_get(struct raft_configuration *c, const unsigned char *p, size_t len);
 int conf_copy(struct raft_configuration *to,
 	      const struct raft_configuration *from);
 
-/* pool.c: a pool without a log begins with zeros: its bytes are overwritten. */
+/* pool.c: check that a pool without logs, to be overwritten, is zeroed. */
 int pool_check_new(struct store *st, const char *where,
 		   const struct rpmem_log_attr *attr);
 

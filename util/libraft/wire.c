@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Messages between servers, in bytes. */
+/* Encode and decode messages between servers. */
 #include "config.h"
 
 #include <string.h>
@@ -34,7 +34,7 @@ int wire_head_get(struct wire_head *h, const unsigned char *p)
 		       : 0;
 }
 
-/* The numbers of a message, in the order of its bytes. */
+/* List the numbers of a message in the order of its encoding. */
 static unsigned int numbers(const struct raft_message *m, uint64_t *v)
 {
 	unsigned int n = 0;

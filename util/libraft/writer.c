@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A log that is appended to without waiting, with a thread that polls it. */
+/* A log with asynchronous appends, polled by a thread. */
 #include "config.h"
 
 #include <errno.h>
@@ -10,8 +10,8 @@
 #define POLL_MS 200
 
 /*
- * The lock is held, and given up meanwhile. Jobs complete in the order of their
- * submission.
+ * Called with the lock held, and releases it while it polls. Jobs complete in
+ * the order of their submission.
  */
 static int poll_log(struct writer *w, int ms)
 {
@@ -32,7 +32,7 @@ static int poll_log(struct writer *w, int ms)
 	return n;
 }
 
-/* The lock is held. A poll of a log without appends would write to it. */
+/* Called with the lock held. A poll of a log without appends writes to it. */
 static bool step(struct writer *w)
 {
 	const uint64_t trim = w->trim;
@@ -74,7 +74,7 @@ static void *run(void *arg)
 		stop = w->stop;
 	}
 	pthread_mutex_unlock(&w->lock);
-	/* This may wait for a target that is away. */
+	/* May wait for a target that is unreachable. */
 	if (!ret)
 		rpmem_log_close(log);
 	pthread_mutex_lock(&w->lock);

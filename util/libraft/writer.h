@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A log that is appended to without waiting, with a thread that polls it. */
+/* A log with asynchronous appends, polled by a thread. */
 #ifndef RP_RAFT_WRITER_H
 #define RP_RAFT_WRITER_H
 
@@ -9,7 +9,7 @@
 
 #include "rpmem_log.h"
 
-/* An append. */
+/* One append. */
 struct job {
 	struct rpmem_log_op op;
 	TAILQ_ENTRY(job) link;
@@ -23,35 +23,35 @@ struct writer {
 	struct rpmem_log *log;
 	const char *where;
 	struct rpmem_log_attr attr;
-	void (*wake)(void *arg); /* by the thread: there is work to reap */
+	void (*wake)(void *arg); /* the thread has jobs to reap */
 	void *arg;
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	bool threaded, stop, ended;
-	struct jobs out, done; /* outstanding, and complete */
-	uint64_t trim;	       /* the thread trims up to here; 0: nothing */
+	struct jobs out, done; /* outstanding jobs, completed jobs */
+	uint64_t trim;	       /* LSN to which the thread trims; 0: no trim */
 	bool opened;	       /* the thread has tried to open the log */
 	int open_result;
 };
 
 void writer_init(struct writer *w);
 /*
- * The thread opens the log if it is not open, and polls it. Without the thread
- * writer_reap() polls.
+ * Start a thread that opens the log, unless it is open, and polls it. Without a
+ * thread, writer_reap() polls.
  */
 int writer_start(struct writer *w);
-/* Let the thread close the log and end, without waiting for it. */
+/* Tell the thread to close the log and exit; do not wait for it. */
 void writer_end(struct writer *w);
 bool writer_ended(struct writer *w);
-/* End the thread, close the log; jobs that are not reaped get -ECANCELED. */
+/* End the thread, close the log; jobs not yet reaped get -ECANCELED. */
 void writer_stop(struct writer *w);
-/* wait: for room among the outstanding jobs, in place of -EAGAIN. */
+/* wait: wait for room among outstanding jobs instead of -EAGAIN. */
 int writer_submit(struct writer *w, struct job *job, bool wait);
-/* Call done() of complete jobs. */
+/* Call done() of completed jobs. */
 void writer_reap(struct writer *w);
 int writer_trim(struct writer *w, uint64_t lsn);
-/* The thread has tried to open the log; *result: with what result. */
+/* Whether the thread has tried to open the log; *result: its result. */
 bool writer_opened(struct writer *w, int *result);
 
 #endif

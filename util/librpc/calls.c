@@ -10,11 +10,11 @@
 #include "librpc/client.h"
 #include "util/clock.h"
 
-#define TICK_MS	 100 /* between looks at the clock */
-#define PEEK_MIN 20  /* ms until a reply that does not come is read, ... */
-#define PEEK_MAX 500 /* ... and again */
+#define TICK_MS	 100 /* interval of timeout checks */
+#define PEEK_MIN 20  /* ms until the first read of a missing reply, ... */
+#define PEEK_MAX 500 /* ... and longest pause between such reads */
 
-/* A call is acknowledged, or done: rpmem_rpc_poll() returns it. */
+/* Report a call as acknowledged, or as done, by rpmem_rpc_poll(). */
 static void event(struct rpmem_rpc *c, struct sent *s, bool done)
 {
 	if (!s->user || s->waited || (s->queued && !done))
@@ -28,7 +28,7 @@ static void event(struct rpmem_rpc *c, struct sent *s, bool done)
 		TAILQ_INSERT_TAIL(&c->acks, s, link);
 }
 
-/* End the client: what is outstanding fails. */
+/* End the client: outstanding calls fail. */
 static void fail(struct rpmem_rpc *c, int ret, const char *why)
 {
 	if (c->failed)
@@ -58,7 +58,7 @@ void rpc_answer(struct rpmem_rpc *c, struct sent *s, const unsigned char *bytes,
 		return;
 	if (s->keep) {
 		s->kept = malloc(len + 1ul);
-		if (!s->kept) /* the next peek tries again */
+		if (!s->kept) /* else the next peek retries */
 			return;
 		s->kept_len = len;
 		memcpy(s->kept, bytes, len);
@@ -86,8 +86,8 @@ void rpc_advance(struct rpmem_rpc *c)
 	struct sent *s;
 
 	/*
-	 * A write that completes before an older one is not acknowledged: a
-	 * crash could lose the older one, and then nothing behind it counts.
+	 * Do not acknowledge a write before all older ones: a crash could lose
+	 * an older one, and then the ring ends there.
 	 */
 	while (c->durable < c->tail.n && rpc_sent(c, c->durable)->written) {
 		s = rpc_sent(c, c->durable++);
@@ -97,14 +97,14 @@ void rpc_advance(struct rpmem_rpc *c)
 		    s->entry.n >= c->open)
 			event(c, s, false);
 	}
-	/* Replies are returned in order, whatever message was lost. */
+	/* Return replies in order, even if messages were lost. */
 	while (c->open < c->tail.n && rpc_sent(c, c->open)->answered)
 		event(c, rpc_sent(c, c->open++), true);
 	while (c->head.n < c->durable) {
 		s = rpc_sent(c, c->head.n);
 		if (!s->answered || s->keep)
 			break;
-		/* The reply is with its caller, though nobody has polled. */
+		/* The caller has the reply, even if it has not polled. */
 		c->calls[c->head.n & c->mask] = NULL;
 		rpc_cursor_pass(&c->head, &s->entry);
 		s->passed = true;
@@ -135,8 +135,8 @@ int rpc_super_write(struct rpmem_rpc *c)
 }
 
 /*
- * Read the reply to the oldest call without one: its message may be lost. When
- * it does not come, read the call too.
+ * Read the reply to the oldest call without one, because its message may be
+ * lost. If there is still no reply, read the call too.
  */
 static void start_peek(struct rpmem_rpc *c)
 {
@@ -170,8 +170,8 @@ static void start_peek(struct rpmem_rpc *c)
 }
 
 /*
- * Whether the server will never see the call, or the client never its reply:
- * other bytes than were acknowledged, or than were marked as durable.
+ * Whether the server never sees the call, or the client never its reply: the
+ * bytes differ from those acknowledged, or from those marked as durable.
  */
 static bool is_damaged(const struct rpmem_rpc *c, const struct rpc_entry *sent,
 		       const struct rpc_result *r)
@@ -191,7 +191,7 @@ static void find_damage(struct rpmem_rpc *c, const struct rpc_entry *sent,
 	const bool found = c->peek_skip && is_damaged(c, sent, r);
 	char why[RP_ERR_LEN];
 
-	/* The first time, the read may have met the server's store. */
+	/* The first time, the read may have overlapped the server's store. */
 	if (!found || c->damaged != sent->n) {
 		c->damaged = found ? sent->n : 0;
 		c->peek_at = found ? 0 : c->peek_at;
@@ -215,7 +215,7 @@ static void peeked(struct rpmem_rpc *c)
 	c->peek_pause =
 		c->peek_pause < PEEK_MAX / 2 ? c->peek_pause * 2 : PEEK_MAX;
 	c->peek_at = rp_now_ms() + c->peek_pause;
-	if (c->peek_n != c->open) /* the message came meanwhile */
+	if (c->peek_n != c->open) /* the reply's message came first */
 		return;
 	s = rpc_sent(c, c->peek_n);
 	if (rpc_result_decode(c->super.seed, from, s->entry.room,
@@ -223,13 +223,13 @@ static void peeked(struct rpmem_rpc *c)
 	    r.mark == rpc_mark(c->server_token, r.sequence)) {
 		rpc_answer(c, s, from + RPC_RESULT, r.len);
 		c->peeks++;
-		c->peek_at = 0; /* there may be more */
+		c->peek_at = 0; /* read the next reply at once */
 		return;
 	}
 	find_damage(c, &s->entry, &r);
 }
 
-/* A message: the reply to a call, or that it can be read. */
+/* Handle a message: a reply, or the news that a reply can be read. */
 static void receive(void *arg, const struct rpc_msg *m)
 {
 	const uint64_t n = m->result.sequence & ((1ull << 40) - 1);
@@ -251,7 +251,7 @@ static void receive(void *arg, const struct rpc_msg *m)
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* The server was restarted: its endpoint is another one. */
+/* Follow a restarted server to its new endpoint. */
 static void follow_server(struct rpmem_rpc *c)
 {
 	struct rpmem_pool_info info = {.size = sizeof(info)};
@@ -264,7 +264,7 @@ static void follow_server(struct rpmem_rpc *c)
 	pthread_mutex_unlock(&c->lock);
 	ret = rpc_attach(c);
 	pthread_mutex_lock(&c->lock);
-	/* Replies of before the server knows this client have no message. */
+	/* The server sent no messages for replies before it knew us. */
 	c->peek_at = 0;
 	c->peek_pause = PEEK_MIN;
 	if (ret)
@@ -300,7 +300,7 @@ static void send_messages(struct rpmem_rpc *c)
 	c->ring_bell = false;
 }
 
-/* Wait where something is outstanding: at the pool, or else for messages. */
+/* Wait for the pool if an operation is outstanding, else for messages. */
 static void wait_any(struct rpmem_rpc *c, int ms)
 {
 	struct rpmem_pool_op *done[32];
@@ -352,14 +352,14 @@ void rpc_progress(struct rpmem_rpc *c, int ms)
 	pthread_cond_broadcast(&c->progressed);
 }
 
-/* Only rpmem_rpc_earlier() can make room. */
+/* Whether a call kept for rpmem_rpc_earlier() blocks the ring's head. */
 static bool is_kept(const struct rpmem_rpc *c)
 {
 	return c->head.n < c->durable && rpc_sent(c, c->head.n)->answered &&
 	       rpc_sent(c, c->head.n)->keep;
 }
 
-/* Whether an entry of that size may be written now. 0, or -errno. */
+/* Find room for an entry of that size. Returns 0 or -errno. */
 static int find_room(struct rpmem_rpc *c, uint64_t size, uint64_t *pos)
 {
 	const uint64_t ring = c->super.ring;
@@ -377,7 +377,7 @@ static int find_room(struct rpmem_rpc *c, uint64_t size, uint64_t *pos)
 					   "ring up to the threshold; poll");
 	if (*pos + size - c->recorded <= ring)
 		return 0;
-	/* The head must be durable before its space is used. */
+	/* The head must be durable before its space is reused. */
 	return c->out ? rpc_error(-EAGAIN, "the head is being recorded; poll")
 		      : rpc_super_write(c);
 }
@@ -406,7 +406,7 @@ static int check_op(const struct rpmem_rpc *c, const struct rpmem_rpc_op *op)
 	return 0;
 }
 
-/* Fill in the entry at the tail. */
+/* Encode the entry at the tail. */
 static void encode(const struct rpmem_rpc *c, struct sent *s,
 		   const struct rpmem_rpc_op *op, uint64_t pos)
 {
@@ -483,7 +483,7 @@ int rpmem_rpc_submit(struct rpmem_rpc *c, struct rpmem_rpc_op *op)
 	return ret;
 }
 
-/* Every call that is done is older than all that are not. */
+/* Take events. Calls that are done are older than all other calls. */
 static unsigned int take_events(struct rpmem_rpc *c, struct rpmem_rpc_op **done,
 				unsigned int n)
 {
@@ -520,7 +520,7 @@ int rpmem_rpc_poll(struct rpmem_rpc *c, struct rpmem_rpc_op **done,
 					  "room for an operation");
 	pthread_mutex_lock(&c->lock);
 	while (!(got = take_events(c, done, n)) && !c->failed) {
-		/* Without an operation there is no event to wait for. */
+		/* Nothing is outstanding: no event will come. */
 		idle = c->open == c->tail.n && !c->out;
 		rpc_progress(c, idle ? 0 : ms);
 		if (!ms || idle) {
@@ -629,7 +629,7 @@ int rpmem_rpc_query(struct rpmem_rpc *c, struct rpmem_rpc_info *info)
 	memcpy(info->id, c->super.id, RPC_ID);
 	info->ring = c->super.ring;
 	info->used = c->tail.pos - c->head.pos;
-	/* Both lengths may be rounded up by RPC_ALIGN - 1. */
+	/* RPC_ALIGN may round up both lengths, by RPC_ALIGN - 1 each. */
 	info->max_call = c->super.ring / 8 - RPC_HEADER - RPC_RESULT -
 			 2 * (RPC_ALIGN - 1);
 	info->outstanding = c->tail.n - c->open;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Find a ring at the server, and what an earlier process has left in it. */
+/* Find a ring at the server, and an earlier process's calls in the ring. */
 #include "config.h"
 
 #include <errno.h>
@@ -11,8 +11,8 @@
 
 #include "librpc/client.h"
 
-#define BUFFERS	   64u /* of messages */
-#define TORN_TRIES 200 /* of a page that the server writes */
+#define BUFFERS	   64u /* message buffers */
+#define TORN_TRIES 200 /* reads of a page while the server writes it */
 #define BUSY_TRIES 50  /* while requests of an earlier process end */
 
 static int read_page(struct rpmem_pool *pool, struct rpc_page *page)
@@ -76,7 +76,7 @@ int rpc_attach(struct rpmem_rpc *c)
 	return 0;
 }
 
-/* Take over one entry that is in the ring. */
+/* Take over one entry from the ring. */
 static int adopt(struct rpmem_rpc *c, const unsigned char *ring,
 		 const struct rpc_entry *e, bool keep)
 {
@@ -99,7 +99,7 @@ static int adopt(struct rpmem_rpc *c, const unsigned char *ring,
 	return 0;
 }
 
-/* Find the calls from the head to the tail. */
+/* Find the calls between the head and the tail. */
 static int scan(struct rpmem_rpc *c, const unsigned char *ring, bool keep)
 {
 	struct rpc_entry e;
@@ -184,16 +184,16 @@ static void drop_calls(struct rpmem_rpc *c)
 	c->calls = NULL;
 }
 
-/* Whether the slot that was opened may be used. */
+/* Whether the opened slot may be used by this client. */
 static bool is_ours(const struct rpmem_rpc *c, const unsigned char *id)
 {
-	/* An id that was given up comes back to its outstanding calls. */
+	/* A returning id gets back its calls, even if it was given up. */
 	if (c->super.kind != RPC_FREE && id && !memcmp(id, c->super.id, RPC_ID))
 		return true;
 	return c->super.kind != RPC_NAMED && c->head.n == c->tail.n;
 }
 
-/* Open a slot. 1: it is not ours after all. */
+/* Open a slot. Returns 1 if it belongs to another client. */
 static int try_slot(struct rpmem_rpc *c, const char *where,
 		    const struct rpmem_rpc_attr *a, unsigned int slot, int how)
 {
@@ -212,7 +212,7 @@ static int try_slot(struct rpmem_rpc *c, const char *where,
 	return ret ? ret : 1;
 }
 
-/* Find the slot of the id, or else a free one. */
+/* Find the slot of the id, or else a free slot. */
 static int find_slot(struct rpmem_rpc *c, const char *where,
 		     const struct rpmem_rpc_attr *a)
 {
@@ -232,7 +232,7 @@ static int find_slot(struct rpmem_rpc *c, const char *where,
 		if (page.v[i].kind != RPC_FREE &&
 		    !memcmp(page.v[i].id, a->id, RPC_ID))
 			return try_slot(c, where, a, i, RPMEM_POOL_TAKE);
-	/* Clients that connect at one time begin at different slots. */
+	/* Start at different slots, so that clients do not collide. */
 	memcpy(&start, c->super.id, sizeof(start));
 	for (uint32_t kind = RPC_FREE; kind < RPC_NAMED; kind++)
 		for (unsigned int i = 0; i < page.slots; i++) {
@@ -242,7 +242,7 @@ static int find_slot(struct rpmem_rpc *c, const char *where,
 			if (page.v[at].kind != kind)
 				continue;
 			ret = try_slot(c, where, a, at, RPMEM_POOL_EXCLUSIVE);
-			/* A damaged ring does not concern others. */
+			/* A damaged ring does not concern other clients. */
 			if (ret <= 0 && ret != -EBADMSG)
 				return ret;
 		}
@@ -289,7 +289,7 @@ static int parse_attr(const struct rpmem_rpc_attr *attr,
 	return 0;
 }
 
-/* Make the slot this process's: from here on the server knows it. */
+/* Write this process's superblock to the slot, by which the server knows it. */
 static int take_slot(struct rpmem_rpc *c, const struct rpmem_rpc_attr *a,
 		     const unsigned char *id)
 {
@@ -363,7 +363,7 @@ void rpmem_rpc_close(struct rpmem_rpc *c, int give_up)
 		return;
 	s = &c->super;
 	if (!c->failed && (give_up || s->kind == RPC_RANDOM)) {
-		/* The server still processes what it has. */
+		/* The server still processes the remaining calls. */
 		s->kind = c->head.n == c->tail.n ? RPC_FREE : RPC_RANDOM;
 		if (s->kind == RPC_FREE)
 			memset(s->id, 0, RPC_ID);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The error sentence of each thread. */
+/* The error text of each thread. */
 #include "config.h"
 
 #include <stdarg.h>

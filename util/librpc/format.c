@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Encode and decode superblocks, entries and results; find entries again. */
+/* Encode, decode and find superblocks, entries and results. */
 #include "config.h"
 
 #include <errno.h>
@@ -172,7 +172,7 @@ bool rpc_entry_intact(uint64_t seed, const struct rpc_entry *e,
 	return XXH3_64bits_withSeed(bytes, e->len, seed) == e->hash;
 }
 
-/* The checksum of a result covers its sequence and length as the seed. */
+/* Checksum of a result, seeded by its sequence and its length. */
 static uint64_t result_hash(uint64_t seed, uint64_t sequence, uint32_t len,
 			    const unsigned char *bytes)
 {
@@ -211,11 +211,10 @@ bool rpc_result_decode(uint64_t seed, const unsigned char *from, uint64_t room,
 }
 
 /*
- * Any header tells the truth about the head and what was acknowledged before
- * it, even if its own entry never was, and of any life. The space behind the
- * head that the newest durable header names is not used again. The process
- * that has the ring has found all entries before first_n. A ring that no
- * process has had is not read.
+ * Any valid header, of any process, is right about the head and about what was
+ * acknowledged before it, even if its own entry never was. Space after the head
+ * in the newest durable header is not reused. The process that has the ring
+ * found all entries before first_n. A ring that no process had is not read.
  */
 void rpc_head_find(const struct rpc_super *s, const unsigned char *ring,
 		   struct rpc_cursor *c, uint64_t *durable)
@@ -246,10 +245,10 @@ bool rpc_entry_find(const struct rpc_super *s, const unsigned char *ring,
 		const unsigned char *from = ring + pos % s->ring;
 		unsigned char header[RPC_HEADER];
 
-		/* A hint first: most looks find no new entry. */
+		/* Compare the number first: most checks find no new entry. */
 		if (rp_get64(from + 24) != c->n)
 			continue;
-		/* A client may store there at the same time. */
+		/* Copy first: a client may store there at the same time. */
 		memcpy(header, from, RPC_HEADER);
 		if (rpc_entry_decode(s, header, e) && e->pos == pos &&
 		    e->n == c->n && e->life >= c->life &&

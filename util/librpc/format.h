@@ -11,58 +11,58 @@
 #define RPC_ID	    16
 
 /*
- * The pool of one client begins with two superblocks, RPC_SLOT apart, that the
- * client writes by turns. The server's page follows, then the ring. The entry
- * at position p is at byte p % ring of it.
+ * The pool of one client begins with two superblocks, RPC_SLOT apart, which the
+ * client writes alternately. The server's page follows, then the ring. The
+ * entry at position p is at byte p % ring of the ring.
  */
 #define RPC_SLOT	4096u
 #define RPC_PAGE_AT	8192u
 #define RPC_RING_AT	12288u
 #define RPC_RING_MIN	4096u
-#define RPC_RING_MAX	(1ull << 38) /* numbers of its entries fit 32 bits */
+#define RPC_RING_MAX	(1ull << 38) /* its entry numbers fit into 32 bits */
 #define RPC_SUPER_BYTES 256u
 #define RPC_PAGE_BYTES	1536u
 #define RPC_NAME	128u
 #define RPC_BASE	64u
 #define RPC_ALIGN	64u
-#define RPC_HEADER	64u /* in front of a call's bytes */
-#define RPC_RESULT	32u /* in front of a reply's bytes */
+#define RPC_HEADER	64u /* bytes before a call's own */
+#define RPC_RESULT	32u /* bytes before a reply's own */
 #define RPC_SLOTS	64u
 
-/* Owners of a ring. */
+/* Kinds of owner of a ring. */
 enum rpc_kind {
 	RPC_FREE = 0,
-	RPC_RANDOM = 1, /* nobody comes back to it */
+	RPC_RANDOM = 1, /* no process returns to this id */
 	RPC_NAMED = 2,
 };
 
 struct rpc_super {
 	unsigned char id[RPC_ID];
-	uint64_t seed; /* random, of all checksums */
+	uint64_t seed; /* random; seeds all checksums */
 	uint64_t ring; /* bytes, a multiple of RPC_ALIGN */
 	uint64_t turn;
-	uint64_t head_pos, head_n; /* all before was received */
-	uint64_t token;		   /* of messages to this client */
+	uint64_t head_pos, head_n; /* all calls before have been received */
+	uint64_t token;		   /* token of messages to this client */
 	/*
-	 * The first call of the present process: from here on no entry of an
-	 * earlier one counts. What an earlier one has sent in part could else
-	 * be completed by the same words of a newer entry.
+	 * First call of the present process: no later entry of an earlier
+	 * process is valid. A call that an earlier process had sent in part
+	 * could otherwise be completed by equal words of a newer entry.
 	 */
 	uint64_t first_n;
-	uint32_t head_life; /* of the entry before the head */
-	uint32_t life;	    /* processes that have had the ring */
+	uint32_t head_life; /* life of the entry before the head */
+	uint32_t life;	    /* number of processes that have had the ring */
 	uint32_t kind;
-	uint32_t name_len; /* of the endpoint for its messages */
+	uint32_t name_len; /* length of the endpoint name for its messages */
 	unsigned char name[RPC_NAME];
 };
 
-/* The page that the server writes into each pool; not durable. */
+/* The page that the server writes to each pool; not durable. */
 struct rpc_page {
-	uint64_t token; /* of messages to this server */
+	uint64_t token; /* token of messages to this server */
 	uint32_t name_len;
 	uint32_t slots;
 	unsigned char name[RPC_NAME];
-	char base[RPC_BASE]; /* provider of the endpoint */
+	char base[RPC_BASE]; /* base provider of the endpoint */
 	struct {
 		unsigned char id[RPC_ID];
 		uint32_t kind;
@@ -70,18 +70,18 @@ struct rpc_page {
 };
 
 struct rpc_entry {
-	uint64_t hash; /* of the call's bytes */
+	uint64_t hash; /* hash of the call's bytes */
 	uint64_t pos;
 	uint64_t n; /* number of the call: 1, 2, ... */
 	uint64_t head_pos, head_n;
-	uint64_t durable; /* all calls before this number were acknowledged */
+	uint64_t durable; /* calls before this number were acknowledged */
 	uint32_t head_life;
-	uint32_t life; /* not below that of the entry before */
+	uint32_t life; /* life; never lower than in the entry before */
 	uint32_t len;  /* bytes of the call */
-	uint32_t room; /* most bytes of the reply */
+	uint32_t room; /* most bytes of its reply */
 };
 
-/* A place in the sequence of entries: of the next one. */
+/* Position of the next entry in the ring. */
 struct rpc_cursor {
 	uint64_t pos, n;
 	uint32_t life;
@@ -92,14 +92,14 @@ struct rpc_result {
 	uint64_t sequence;
 	uint32_t len;
 	/*
-	 * rpc_mark(), stored when the result is durable: a client that reads
-	 * its ring could see a result before. Not durable itself.
+	 * rpc_mark(), stored once the result is durable: a client that reads
+	 * its ring could otherwise see a result too early. Not durable itself.
 	 */
 	uint64_t mark;
 };
 #define RPC_MARK_AT 24u
 
-/* The mark differs for each server and each result. */
+/* The mark is different for each server and each result. */
 static inline uint64_t rpc_mark(uint64_t token, uint64_t sequence)
 {
 	return token ^ sequence;
@@ -110,7 +110,7 @@ void rpc_super_encode(const struct rpc_super *s,
 /* Returns 0; -ENODATA: no superblock; -EBADMSG: a damaged one. */
 int rpc_super_decode(const unsigned char from[RPC_SUPER_BYTES],
 		     struct rpc_super *s);
-/* The newer one of the two at the start of a pool. The same errors. */
+/* Find the newer of the two superblocks of a pool; errors as above. */
 int rpc_super_find(const unsigned char *pool, uint64_t length,
 		   struct rpc_super *s);
 void rpc_page_encode(const struct rpc_page *p,
@@ -123,7 +123,7 @@ static inline uint64_t rpc_round(uint64_t len)
 	return (len + RPC_ALIGN - 1) / RPC_ALIGN * RPC_ALIGN;
 }
 
-/* Bytes of an entry in front of its result, and with it. */
+/* Bytes of an entry before its result, and including it. */
 static inline uint64_t rpc_entry_result(uint64_t len)
 {
 	return RPC_HEADER + rpc_round(len);
@@ -134,7 +134,7 @@ static inline uint64_t rpc_entry_size(uint64_t len, uint64_t room)
 	return rpc_entry_result(len) + rpc_round(RPC_RESULT + room);
 }
 
-/* Position of an entry of that size, which is not split at the ring's end. */
+/* Position of an entry of that size, which must not wrap at the ring's end. */
 static inline uint64_t rpc_place(uint64_t ring, uint64_t pos, uint64_t size)
 {
 	const uint64_t left = ring - pos % ring;
@@ -147,16 +147,16 @@ static inline uint64_t rpc_entry_end(const struct rpc_entry *e)
 	return e->pos + rpc_entry_size(e->len, e->room);
 }
 
-/* Grows with each call of a client, and is never used for two calls. */
+/* Grows with each call of a client; never the same for two calls. */
 static inline uint64_t rpc_sequence(uint32_t life, uint64_t n)
 {
 	return (uint64_t)life << 40 | (n & ((1ull << 40) - 1));
 }
 
-/* Write header and checksums in front of len bytes at to + RPC_HEADER. */
+/* Write header and checksums before len bytes at to + RPC_HEADER. */
 void rpc_entry_encode(uint64_t seed, const struct rpc_entry *e,
 		      unsigned char *to);
-/* Decode a header. False: it is none, or its sizes do not fit the ring. */
+/* Decode a header. False: it is invalid, or its sizes exceed the ring. */
 bool rpc_entry_decode(const struct rpc_super *s,
 		      const unsigned char from[RPC_HEADER],
 		      struct rpc_entry *e);
@@ -166,28 +166,26 @@ bool rpc_entry_intact(uint64_t seed, const struct rpc_entry *e,
 void rpc_result_encode(uint64_t seed, uint64_t sequence, uint32_t len,
 		       const unsigned char *bytes,
 		       unsigned char to[RPC_RESULT]);
-/* Whether room bytes behind a header have the result of this call. */
+/* Whether the room bytes after a header contain the result of this call. */
 bool rpc_result_decode(uint64_t seed, const unsigned char *from, uint64_t room,
 		       uint64_t sequence, struct rpc_result *r);
 bool rpc_result_intact(uint64_t seed, const struct rpc_result *r,
 		       const unsigned char *bytes);
 
 /*
- * The first entry that was not known to be received. Entries from there to
- * *durable, which is not included, were acknowledged: one that is not intact
- * is damage, and not the ring's end.
+ * Find the first entry not known to be received. Entries from there up to, not
+ * including, *durable were acknowledged: one that is not intact is damaged, and
+ * not the ring's end.
  */
 void rpc_head_find(const struct rpc_super *s, const unsigned char *ring,
 		   struct rpc_cursor *c, uint64_t *durable);
-/*
- * The entry at a cursor, whose call's bytes may be torn. False: there is none.
- */
+/* Find the entry at a cursor; its call may be torn. False: no entry. */
 bool rpc_entry_find(const struct rpc_super *s, const unsigned char *ring,
 		    const struct rpc_cursor *c, struct rpc_entry *e);
-/* The same, with all bytes of its call; the ring does not change. */
+/* Find the entry at a cursor with a complete call; the ring is not changing. */
 bool rpc_entry_next(const struct rpc_super *s, const unsigned char *ring,
 		    const struct rpc_cursor *c, struct rpc_entry *e);
-/* Move a cursor behind an entry. */
+/* Advance a cursor past an entry. */
 void rpc_cursor_pass(struct rpc_cursor *c, const struct rpc_entry *e);
 
 #endif

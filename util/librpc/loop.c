@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The server's threads: progress of the target, doorbells, flushes. */
+/* Threads of the server: progress of the target, doorbells, flushes. */
 #include "config.h"
 
 #include <errno.h>
@@ -10,8 +10,8 @@
 #include "librpc/server.h"
 #include "util/clock.h"
 
-#define CHECK_MS 1000 /* of pool files, as fi_rpmemd does */
-#define LOOK_MS	 100  /* for what a lost message would have said */
+#define CHECK_MS 1000 /* interval of pool file checks, as in fi_rpmemd */
+#define LOOK_MS	 100  /* interval of scans, as messages may be lost */
 
 /* Make progress: the agent works inside fi_cq_read(). */
 static void make_progress(struct rpmem_rpc_server *srv)
@@ -20,7 +20,7 @@ static void make_progress(struct rpmem_rpc_server *srv)
 	struct fi_cq_entry done[16];
 	ssize_t n = fi_cq_read(srv->x.f.cq, done, 16);
 
-	/* A client that disconnects does not concern the server. */
+	/* A client that disconnects is no error of the server. */
 	if (n == -FI_EAVAIL)
 		rp_fabric_cq_error(&srv->x.f, &bad, NULL);
 	if (n >= 0 || n == -FI_EAVAIL || n == -FI_EAGAIN)
@@ -30,7 +30,7 @@ static void make_progress(struct rpmem_rpc_server *srv)
 	pthread_mutex_unlock(&srv->lock);
 }
 
-/* The lock is held. */
+/* Called with the lock held. */
 static void receive(void *arg, const struct rpc_msg *m)
 {
 	struct rpmem_rpc_server *srv = arg;
@@ -45,7 +45,7 @@ static void receive(void *arg, const struct rpc_msg *m)
 	}
 }
 
-/* Entries arrive in fi_cq_read(), or by a NIC with a doorbell behind them. */
+/* Scan for entries: they arrive in fi_cq_read(), or by RDMA with a doorbell. */
 static bool scan_all(struct rpmem_rpc_server *srv, bool look)
 {
 	bool waits = false;

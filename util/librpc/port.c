@@ -11,7 +11,7 @@
 #include "librpc/port.h"
 #include "util/bytes.h"
 
-/* A buffer: the context of its operation. */
+/* A message buffer: context of its operation. */
 struct rpc_buf {
 	struct fi_context2 context;
 	struct rpc_buf *next;
@@ -21,7 +21,7 @@ struct rpc_buf {
 
 static int post_receive(struct rpc_port *p, struct rpc_buf *b)
 {
-	/* A message does not say its length: no old one may be seen. */
+	/* A message does not contain its length: clear the old one. */
 	memset(b->bytes, 0, RPC_MSG_HEADER);
 	return (int)fi_trecv(p->f.ep, b->bytes, RPC_MSG_BYTES,
 			     rp_fabric_desc(p->mr), FI_ADDR_UNSPEC, 0, ~0ull,
@@ -67,7 +67,7 @@ int rpc_port_open(struct rpc_port *p, const struct rp_fabric_attr *attr,
 	memset(p, 0, sizeof(*p));
 	pthread_mutex_init(&p->lock, NULL);
 	a.bare = a.tagged = a.wait_fd = true;
-	/* ofi_rxm has 16 KiB for each entry of a queue, several times. */
+	/* ofi_rxm allocates 16 KiB per queue entry, several times. */
 	a.queue_size = a.cq_size = n;
 	ret = rp_fabric_open(&a, &p->f, err);
 	if (ret)

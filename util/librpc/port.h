@@ -11,15 +11,15 @@
 #include "util/fabric.h"
 
 /*
- * A message says where to look, and may be lost: what counts is in the ring. A
- * short reply travels in it.
+ * A message is a hint where to read, and may be lost: only the ring counts. It
+ * can include a short reply.
  */
 #define RPC_MSG_BYTES  4096u
 #define RPC_MSG_HEADER 48u
 
 enum rpc_msg_type {
 	RPC_MSG_ATTACH = 1, /* the client has written a superblock */
-	RPC_MSG_CALL = 2,   /* there is a new entry */
+	RPC_MSG_CALL = 2,   /* the client has written a new entry */
 	RPC_MSG_REPLY = 3,
 };
 
@@ -33,7 +33,7 @@ struct rpc_msg {
 	uint64_t token;
 	struct rpc_result result;
 	bool has_bytes;
-	const unsigned char *bytes; /* of the reply */
+	const unsigned char *bytes; /* bytes of the reply */
 };
 
 struct rpc_buf;
@@ -43,15 +43,15 @@ struct rpc_port {
 	int fd; /* readable when rpc_port_poll() has work */
 	unsigned char name[RPC_NAME];
 	size_t name_len;
-	pthread_mutex_t lock; /* of free */
-	struct rpc_buf *free; /* to send */
+	pthread_mutex_t lock; /* guards free */
+	struct rpc_buf *free; /* unused send buffers */
 	struct rpc_buf *all;
 	unsigned char *memory;
 	size_t size;
 	struct fid_mr *mr;
 };
 
-/* Receives a message, which is valid during the call. */
+/* Handles a message, which is valid during the call. */
 typedef void (*rpc_port_fn)(void *arg, const struct rpc_msg *m);
 
 /*
@@ -61,9 +61,9 @@ typedef void (*rpc_port_fn)(void *arg, const struct rpc_msg *m);
 int rpc_port_open(struct rpc_port *p, const struct rp_fabric_attr *attr,
 		  unsigned int n, char *err);
 void rpc_port_close(struct rpc_port *p);
-/* Send. -EAGAIN: not now. Any other error: not to this address. */
+/* Send. -EAGAIN: try later. Any other error: the address is unusable. */
 int rpc_port_send(struct rpc_port *p, fi_addr_t to, const struct rpc_msg *m);
-/* Receive what has come; wait up to ms for the first. One thread at a time. */
+/* Receive all messages; wait up to ms for the first. Not thread-safe. */
 int rpc_port_poll(struct rpc_port *p, rpc_port_fn fn, void *arg, int ms);
 
 #endif

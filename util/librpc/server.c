@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Open and close a server of calls. */
+/* Open and close a server of remote calls. */
 #include "config.h"
 
 #include <errno.h>
@@ -22,9 +22,9 @@
 
 #define DRAIN_MS     10000
 #define RING_DEFAULT (1u << 20)
-#define BUFFERS	     256u /* of messages */
-#define FDS	     64	  /* descriptors, ... */
-#define FDS_CLIENT   4	  /* ... and of each client: file, connections */
+#define BUFFERS	     256u /* message buffers */
+#define FDS	     64	  /* descriptors of the server, ... */
+#define FDS_CLIENT   4	  /* ... and per client: file, connections */
 
 void server_fail(struct rpmem_rpc_server *srv, int ret, const char *why)
 {
@@ -49,8 +49,8 @@ void server_publish(struct rpmem_rpc_server *srv)
 }
 
 /*
- * Map the pool again. The kernel reports a failed write-back once for each open
- * file, so that the agent's flushes and these must not share one.
+ * Map the pool with its own open file. The kernel reports a failed write-back
+ * once per open file: these flushes and the agent's must not share one.
  */
 static int map_pool(struct slot *s, const struct rp_pool *pool)
 {
@@ -74,7 +74,7 @@ static int map_pool(struct slot *s, const struct rp_pool *pool)
 	return 0;
 }
 
-/* Flush by the method by which the agent flushes this memory. */
+/* Flush by the method that the agent uses for this memory. */
 static int open_pmem(struct rpmem_rpc_server *srv, struct slot *s,
 		     const struct rp_pool *pool)
 {
@@ -223,7 +223,7 @@ static void *flusher_run(void *arg)
 	return NULL;
 }
 
-/* The set-up server and the threads: clients are served. */
+/* Start the setup server and the threads: from now on clients are served. */
 static int start(struct rpmem_rpc_server *srv)
 {
 	struct rp_setup_server_attr attr = {
@@ -274,7 +274,7 @@ static int parse_attr(const struct rpmem_rpc_server_attr *attr,
 	return 0;
 }
 
-/* Number of the last pool file of a path, and one. */
+/* Count the pool files of a path: number of the last one, plus one. */
 static int count_files(const char *path, unsigned int *n)
 {
 	char *name;
@@ -292,7 +292,7 @@ static int count_files(const char *path, unsigned int *n)
 	return 0;
 }
 
-/* The path and the limits, before a file is made. */
+/* Check path and limits before a file is made. */
 static int check_path(const char *path, unsigned int clients)
 {
 	const char *name = strrchr(path, '/');
@@ -442,7 +442,7 @@ void rpmem_rpc_stop(struct rpmem_rpc_server *srv)
 	pthread_mutex_unlock(&srv->lock);
 }
 
-/* End the threads; accepted commits are completed, and the rest refused. */
+/* End the threads: complete accepted commits, refuse the rest. */
 static void end(struct rpmem_rpc_server *srv)
 {
 	struct fi_rpmem_domain_ops *ops;

@@ -11,7 +11,7 @@
 #include "util/bytes.h"
 #include "util/clock.h"
 
-/* A client that takes no message for so long reads its replies itself. */
+/* A client that has received no message for so long reads its replies. */
 #define UNSENT_MS 1000
 
 static unsigned char *ring_of(const struct slot *s)
@@ -25,7 +25,7 @@ bool slot_is_written(const struct slot *s)
 	       rp_get64(s->map + RPC_SLOT + 56) > s->turn;
 }
 
-/* An empty ring, durable before anybody can connect. */
+/* Write an empty ring, durably, before a client can connect. */
 static int format(struct slot *s, uint64_t length)
 {
 	struct rpc_super super = {
@@ -42,7 +42,7 @@ static int format(struct slot *s, uint64_t length)
 	return 0;
 }
 
-/* The address of messages to the client. */
+/* Find the address for messages to the client. */
 static void find_client(struct rpmem_rpc_server *srv, struct slot *s)
 {
 	if (s->addr != FI_ADDR_UNSPEC)
@@ -53,7 +53,7 @@ static void find_client(struct rpmem_rpc_server *srv, struct slot *s)
 		s->addr = FI_ADDR_UNSPEC;
 }
 
-/* Read the superblock, or make one in an empty pool, and flush the pool. */
+/* Read the superblock, or write one to an empty pool; then flush the pool. */
 static int open_ring(struct slot *s, uint64_t length)
 {
 	int ret;
@@ -62,7 +62,7 @@ static int open_ring(struct slot *s, uint64_t length)
 		return -EBADMSG;
 	ret = rpc_super_find(s->map, length, &s->super);
 	if (ret == -ENODATA) {
-		/* Bytes of something else are not overwritten. */
+		/* Do not overwrite bytes of another kind. */
 		for (size_t i = 0; i < RPC_SLOT; i++)
 			if (s->map[i])
 				return -EBADMSG;
@@ -70,8 +70,7 @@ static int open_ring(struct slot *s, uint64_t length)
 		if (!ret)
 			ret = rpc_super_find(s->map, length, &s->super);
 	}
-	/* Results that the last server did not flush are visible all the same.
-	 */
+	/* The last server may have left results that are not durable. */
 	if (!ret)
 		ret = rp_pmem_flush(s->pm, 0,
 				    s->super.life ? length : RPC_RING_AT);
@@ -80,7 +79,7 @@ static int open_ring(struct slot *s, uint64_t length)
 	return ret;
 }
 
-/* Set the first call, unless one that was acknowledged is damaged. */
+/* Find the first call; fail if an acknowledged call is damaged. */
 static int find_calls(struct slot *s, const char *path)
 {
 	struct rpc_cursor end;
@@ -125,8 +124,8 @@ int slot_open(struct rpmem_rpc_server *srv, struct slot *s, uint64_t length,
 	memcpy(srv->page.v[s->index].id, s->super.id, RPC_ID);
 	srv->page.v[s->index].kind = s->super.kind;
 	/*
-	 * Before a client connects again: it may know the replies of processed
-	 * calls, and use their space.
+	 * Do this before a client reconnects: it may already know the replies
+	 * of processed calls, and reuse their space.
 	 */
 	slot_scan(srv, s);
 	return 0;
@@ -156,7 +155,7 @@ bool slot_attach(struct rpmem_rpc_server *srv, struct slot *s)
 	return true;
 }
 
-/* The call of an entry; NULL: its bytes have not all come, or no memory. */
+/* Copy the call of an entry; NULL: it is incomplete, or no memory. */
 static struct call *call_new(struct slot *s, const struct rpc_entry *e)
 {
 	const unsigned char *from = ring_of(s) + e->pos % s->super.ring;
@@ -164,7 +163,7 @@ static struct call *call_new(struct slot *s, const struct rpc_entry *e)
 
 	if (!c)
 		return NULL;
-	/* The client could change its ring: copy, then compare. */
+	/* The client can change its ring: copy first, then verify. */
 	memcpy(c->bytes, from + RPC_HEADER, e->len);
 	if (!rpc_entry_intact(s->super.seed, e, c->bytes)) {
 		free(c);
@@ -183,7 +182,7 @@ static struct call *call_new(struct slot *s, const struct rpc_entry *e)
 	return c;
 }
 
-/* The reply to a call is durable. */
+/* Mark the reply to a call as durable. */
 static void mark(const struct rpmem_rpc_server *srv, const struct slot *s,
 		 const struct rpc_entry *e)
 {
@@ -197,7 +196,7 @@ static void mark(const struct rpmem_rpc_server *srv, const struct slot *s,
 		__ATOMIC_RELEASE);
 }
 
-/* A process that is new to the server has written its superblock before. */
+/* Find the next entry; a new process wrote its superblock earlier. */
 static bool find_next(struct rpmem_rpc_server *srv, struct slot *s,
 		      struct rpc_entry *e)
 {
@@ -230,8 +229,8 @@ void slot_scan(struct rpmem_rpc_server *srv, struct slot *s)
 		if (!c)
 			return;
 		/*
-		 * A superblock that is complete may forbid what was found. One
-		 * that is not yet: nothing of that process has been sent.
+		 * A complete new superblock may invalidate this entry. If it is
+		 * incomplete, that process has sent nothing yet.
 		 */
 		if (slot_is_written(s) && slot_attach(srv, s)) {
 			free(c);
@@ -287,8 +286,8 @@ bool slot_send(struct rpmem_rpc_server *srv, struct slot *s)
 }
 
 /*
- * The whole entry, because its call can be processed before its write is
- * acknowledged. Entries behind the ring's end are a second range.
+ * Flush whole entries, because a call can be processed before its write is
+ * acknowledged. Entries that wrap at the ring's end are a second range.
  */
 static int flush_entries(struct slot *s, const struct rpc_entry *first,
 			 const struct rpc_entry *last)
@@ -298,7 +297,7 @@ static int flush_entries(struct slot *s, const struct rpc_entry *first,
 	uint64_t part;
 	int ret;
 
-	if (len > ring) { /* of a hostile client */
+	if (len > ring) { /* from a hostile client */
 		at = 0;
 		len = ring;
 	}
@@ -326,7 +325,7 @@ void slot_flush(struct rpmem_rpc_server *srv, struct slot *s)
 			server_fail(srv, -EIO, strerror(-ret));
 			break;
 		}
-		/* Older ones may have been sent meanwhile. */
+		/* The oldest may have been sent during the flush. */
 		for (unsigned int i = 0; i < n; i++)
 			mark(srv, s, &s->replies[s->flushed++].entry);
 		slot_send(srv, s);
@@ -336,8 +335,8 @@ void slot_flush(struct rpmem_rpc_server *srv, struct slot *s)
 }
 
 /*
- * Store the reply behind its call. The lock is not needed: the slot has no
- * other call in work.
+ * Store the reply after its call. Needs no lock: the slot has no other call in
+ * progress.
  */
 static struct rpc_result store_reply(const struct call *c, const void *buf,
 				     size_t len)
@@ -359,11 +358,10 @@ static struct rpc_result store_reply(const struct call *c, const void *buf,
 	};
 }
 
-/* Make the newest reply of a slot durable, here or in a thread that may wait.
- */
+/* Flush the newest reply of a slot, here or in a thread that may block. */
 static void begin_flush(struct rpmem_rpc_server *srv, struct slot *s)
 {
-	if (s->flushing) /* whoever flushes looks for more */
+	if (s->flushing) /* the flushing thread checks again */
 		return;
 	s->flushing = true;
 	if (!rp_pmem_blocks(s->pm)) {
