@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The handler of a store behind the end of a pool file that was cut short. */
+/* SIGBUS handler for a store past the end of a truncated pool file. */
 #include <signal.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -9,11 +9,11 @@
 #include "util/lost_page.h"
 #include "util/service.h"
 
-/* The pools, for the handler. */
+/* The pools, for the signal handler. */
 static const struct rp_exports *exporting;
 static const char *lost_page_prefix;
 
-/* A store to a page behind the end of a pool file that was cut short. */
+/* Handle a store to a page past the end of a truncated pool file. */
 static void lost_page(int sig, siginfo_t *info, void *context)
 {
 	static const char text[] =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Looks up memory properties as the provider does in this environment. */
+/* Finds memory properties as the provider does in this environment. */
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -17,7 +17,7 @@ static bool is_verbs(const char *base)
 }
 
 /*
- * Reason why the FLUSH property is unknown: it needs an open domain and the
+ * The reason why the FLUSH property is unknown: it takes an open domain and the
  * peer.
  */
 static const char *native_why(const char *base)
@@ -34,7 +34,7 @@ int rp_facts_find(const char *base, const char *device, const void *addr,
 {
 	struct rp_caps_cfg cfg = rp_caps_env();
 
-	/* Private connections use verbs or tcp, whatever the base is. */
+	/* Private connections use verbs or tcp, whatever the base. */
 	cfg.base = is_verbs(base) ? base : "tcp";
 	cfg.device = device;
 	cfg.native_why = native_why(base);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Find the one change to a machine that gives its memory a better method. */
+/* Finds the one change to a machine that gives its memory a better method. */
 #include <stddef.h>
 
 #include "util/method_advice.h"
@@ -50,7 +50,7 @@ static const char *const changes[] = {
 };
 #define CHANGES (sizeof(changes) / sizeof(changes[0]))
 
-/* Make the change, easiest first. False: it does not apply. */
+/* Apply change number i to the facts. False: it does not apply to them. */
 static bool change(size_t i, struct rp_facts *f)
 {
 	const struct rp_facts was = *f;

@@ -6,8 +6,8 @@
 #include "core/method.h"
 
 struct rp_advice {
-	const char *change;	 /* a sentence; NULL: nothing is better */
-	struct rp_choice choice; /* what it would give */
+	const char *change;	 /* a sentence; NULL: no change helps */
+	struct rp_choice choice; /* method and class after the change */
 };
 struct rp_advice rp_method_advice(const struct rp_facts *facts,
 				  unsigned int built);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The rows of the method table in words. */
+/* The rows of the method table, as words. */
 #include <stdio.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ const char *rp_refusal_name(enum rp_refusal r)
 	return "unknown memory";
 }
 
-/* Names of the mask's values: those in it or those not in it, the shorter. */
+/* Name the values in the mask or those not in it, whichever are fewer. */
 static void mask_words(unsigned int mask, unsigned int count,
 		       const char *(*name)(unsigned int), char *out, size_t len)
 {
@@ -75,7 +75,7 @@ bool rp_method_row(size_t i, struct rp_method_words *w)
 	mask_words(r ? r->memory : M(UNKNOWN), RP_MEM_EMULATED + 1, memory_word,
 		   w->memory, sizeof(w->memory));
 	if (!r) {
-		/* Facts that no row matches. */
+		/* The row is about facts that match no row. */
 		strcpy(w->placement, "any");
 		strcpy(w->domain, "any");
 		snprintf(w->method, sizeof(w->method), "refused: %s",

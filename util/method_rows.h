@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The method table in words, as docs/guarantees.md has it. */
+/* The method table as words, for docs/guarantees.md. */
 #ifndef RP_METHOD_ROWS_H
 #define RP_METHOD_ROWS_H
 
@@ -8,14 +8,14 @@
 
 #include "core/method.h"
 
-/* One row of the table in the words of docs/guarantees.md. */
+/* One row of the table, in the words of docs/guarantees.md. */
 struct rp_method_words {
 	char memory[64], placement[64], domain[64];
 	char needs[32];	 /* facts, comma separated */
 	char method[64]; /* or "refused: why" */
 	char class[16];	 /* "" for a refusal */
 };
-/* False: i is behind the last row. */
+/* Describe row i. False: there are not so many rows. */
 bool rp_method_row(size_t i, struct rp_method_words *w);
 
 const char *rp_refusal_name(enum rp_refusal r);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* HTTP server of the counters of this process, by libmicrohttpd. */
+/* HTTP server for the counters of this process, by libmicrohttpd. */
 #include "config.h"
 
 #include <arpa/inet.h>
@@ -18,14 +18,14 @@
 #include "util/stats.h"
 #include "util/text.h"
 
-/* A connection that is idle for so long is closed; one more is refused. */
+/* An idle connection is closed after so long; surplus ones are refused. */
 #define TIMEOUT_S   10
 #define CONNECTIONS 16
 #define BUFFER	    8192
 
 struct rp_metrics {
 	struct MHD_Daemon *http;
-	char *path; /* of a unix socket */
+	char *path; /* path of a unix socket */
 	int epoll;
 };
 
@@ -42,7 +42,7 @@ static void take(void *arg, struct rp_stats_copy *c)
 		**to = *c;
 }
 
-/* The text of this process, malloced; NULL: no memory. */
+/* Text with all counters of this process, malloced; NULL: no memory. */
 static char *text_make(size_t *len)
 {
 	struct rp_stats_copy *c = NULL;
@@ -90,7 +90,7 @@ static enum MHD_Result answer(void *arg, struct MHD_Connection *c,
 	size_t len = 0;
 	char *text;
 
-	/* Nobody sends a body to a GET. */
+	/* A GET must have no body. */
 	if (*body_len)
 		return MHD_NO;
 	if (strcmp(method, MHD_HTTP_METHOD_GET) || strcmp(url, "/metrics"))
@@ -112,7 +112,7 @@ static int parse_unix(const char *path, struct sockaddr_un *un, char *err)
 	return sizeof(*un);
 }
 
-/* Length of the address, or -EINVAL. */
+/* Parse an address. Returns its length, or -EINVAL. */
 static int parse(const char *where, struct sockaddr_storage *sa, char *err)
 {
 	struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)sa;
@@ -154,7 +154,7 @@ int rp_metrics_check(const char *where, char *err)
 	return len < 0 ? len : 0;
 }
 
-/* A socket that its last daemon has left behind is removed. */
+/* Remove a socket file that an ended daemon has left. */
 static void remove_stale(const struct sockaddr_un *un)
 {
 	int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* HTTP server of the counters of this process, for Prometheus. */
+/* HTTP server for the counters of this process, for Prometheus. */
 #ifndef RP_UTIL_METRICS_H
 #define RP_UTIL_METRICS_H
 
@@ -9,15 +9,15 @@ struct rp_metrics;
 int rp_metrics_check(const char *where, char *err);
 /*
  * Listen at ADDR:PORT, a loopback address ([::1]:PORT), or unix:PATH. Returns
- * 0, or -errno and the remedy in err: -EINVAL (another form or address),
+ * 0, or -errno and the remedy in err: -EINVAL (no such form, or no loopback),
  * -EADDRINUSE, ...
  */
 int rp_metrics_open(const char *where, struct rp_metrics **out, char *err);
-/* NULL is allowed in all of these; the descriptor is then -1. */
+/* All of these accept NULL; the descriptor is then -1. */
 void rp_metrics_close(struct rp_metrics *m);
-/* Readable when rp_metrics_run() has work. */
+/* A descriptor that is readable when rp_metrics_run() has work. */
 int rp_metrics_fd(const struct rp_metrics *m);
-/* Serve what is ready. Never blocks. */
+/* Serve all ready connections. Never blocks. */
 void rp_metrics_run(struct rp_metrics *m);
 
 #endif

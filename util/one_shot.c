@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The session of fi_rpmemd --one-shot: its request, its pool and its end. */
+/* A session of fi_rpmemd --one-shot: its request, its pool, its end. */
 #include "config.h"
 
 #include <errno.h>
@@ -16,9 +16,9 @@
 #include "util/one_shot.h"
 #include "util/pool.h"
 
-#define REQUEST_MS 30000 /* from the start to the request */
-#define IDLE_MS	   60000 /* without a client */
-#define KEY	   32	 /* random bytes of the secret */
+#define REQUEST_MS 30000 /* from the start of the daemon to the request */
+#define IDLE_MS	   60000 /* without an open client */
+#define KEY	   32	 /* random bytes of the session's secret */
 
 static const char set_magic[] = "PMEMPOOLSET";
 
@@ -29,7 +29,7 @@ struct set {
 	bool no_header;
 };
 
-/* Read the line of the request, and not a byte behind it. */
+/* Read the request line, and no byte after it. */
 static int read_line(char line[RP_ONE_SHOT_LINE], char *err)
 {
 	const uint64_t until = rp_now_ms() + REQUEST_MS;
@@ -54,7 +54,7 @@ static int read_line(char line[RP_ONE_SHOT_LINE], char *err)
 	return RP_EXIT_USAGE;
 }
 
-/* The part of a request behind its first word; NULL: it is another one. */
+/* The rest of a request after its first word; NULL: another first word. */
 static char *behind(char *line, const char *word)
 {
 	const size_t n = strlen(word);
@@ -62,7 +62,7 @@ static char *behind(char *line, const char *word)
 	return strncmp(line, word, n) || line[n] != ' ' ? NULL : line + n + 1;
 }
 
-/* The path of a name, which may not leave the folder. */
+/* Build the path of a name, which must stay inside the directory. */
 static int find_path(const struct rp_one_shot *o, const char *name, char **path,
 		     char *err)
 {
@@ -89,7 +89,7 @@ static int find_path(const struct rp_one_shot *o, const char *name, char **path,
 	return RP_EXIT_FAILED;
 }
 
-/* One line of a pool set file. */
+/* Parse one line of a pool set file. */
 static int parse_line(struct set *s, const char *path, char *line, char *err)
 {
 	char *rest, *word = strtok_r(line, " \t\n", &rest), *part;
@@ -124,9 +124,7 @@ static int parse_line(struct set *s, const char *path, char *line, char *err)
 	return s->part ? 0 : rp_err(err, RP_EXIT_FAILED, "out of memory");
 }
 
-/*
- * Read a pool set file. Any other file is taken for a pool: s->part stays NULL.
- */
+/* Read a pool set file. Any other file counts as a pool: s->part stays NULL. */
 static int read_set(struct rp_one_shot *o, const char *path, struct set *s,
 		    char *err)
 {
@@ -149,7 +147,7 @@ static int read_set(struct rp_one_shot *o, const char *path, struct set *s,
 		fclose(f);
 		return 0;
 	}
-	/* The rest of the first line is empty. */
+	/* The rest of the first line must be empty. */
 	while (!code && fgets(line, sizeof(line), f))
 		code = parse_line(s, path, line, err);
 	fclose(f);
@@ -162,7 +160,7 @@ static int read_set(struct rp_one_shot *o, const char *path, struct set *s,
 	return code;
 }
 
-/* Remove a pool that nobody uses, and no other file. */
+/* Remove a pool that is not in use; remove no other kind of file. */
 static int remove_pool(struct rp_one_shot *o, const char *path, char *err)
 {
 	struct rp_pool pool = {.fd = -1};
@@ -199,7 +197,7 @@ static int remove_all(struct rp_one_shot *o, const char *path,
 	return 0;
 }
 
-/* A secret for this session, known to nobody but the user of the ssh. */
+/* Make a secret for this session, known only to the ssh user. */
 static int add_secret(struct rp_conf *c, char *err)
 {
 	struct rp_conf_secret *s = &c->secrets[0];
@@ -218,7 +216,7 @@ static int add_secret(struct rp_conf *c, char *err)
 	return 0;
 }
 
-/* The address by which ssh came, unless --listen has given another one. */
+/* Use the address to which ssh connected, unless --listen gives one. */
 static int add_address(struct rp_conf *c, char *err)
 {
 	const char *ssh = getenv("SSH_CONNECTION");
@@ -249,7 +247,7 @@ static int configure(struct rp_one_shot *o, struct rp_conf *c, const char *path,
 	c->pools[0].create = create ? s->size : 0;
 	c->pools[0].exact = true;
 	c->pools[0].rights[0] = RP_SETUP_READ | RP_SETUP_WRITE | RP_SETUP_ADMIN;
-	c->has_port = true; /* 0, a free one, unless --port has another one */
+	c->has_port = true; /* 0: any free port, unless --port gives one */
 	code = add_secret(c, err);
 	return code ? code : add_address(c, err);
 }

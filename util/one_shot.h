@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * fi_rpmemd --one-shot: one pool for the client that has started the daemon by
- * ssh, and the lines that the two exchange over it.
+ * fi_rpmemd --one-shot: one pool for the client that started the daemon by ssh,
+ * and the lines that they exchange over ssh.
  */
 #ifndef RP_UTIL_ONE_SHOT_H
 #define RP_UTIL_ONE_SHOT_H
@@ -25,34 +25,34 @@
  * attributes, or any, for a pool without such a file.
  */
 #define RP_ONE_SHOT_HELLO "ofi_rpmem-1 "
-#define RP_ONE_SHOT_LINE  1024 /* bytes of a line, with its end */
+#define RP_ONE_SHOT_LINE  1024 /* bytes of a line, including its end */
 
 struct rp_conf;
 
 struct rp_one_shot {
 	bool on;
-	const char *folder; /* of pool sets and pools; NULL: $HOME */
+	const char *folder; /* directory of pool sets and pools; NULL: $HOME */
 	bool replied, missing, denied;
-	const char *header;   /* HEADER above */
-	bool removes;	      /* instead of serving a pool */
-	uint64_t idle_since;  /* ms; 0: the pool is open at the client */
-	uint64_t first_owner; /* of the pool, when it was opened */
+	const char *header;   /* HEADER of the reply */
+	bool removes;	      /* remove the pool instead of serving it */
+	uint64_t idle_since;  /* ms; 0: the client has the pool open */
+	uint64_t first_owner; /* owner of the pool when it was opened */
 };
 
 /*
- * Read the request from standard input, and make the configuration that of its
- * pool and of a secret for this session; or remove the pool. Returns an exit
- * code, and the reason in err.
+ * Read the request from standard input. Configure its pool and a secret for
+ * this session, or remove the pool. Returns an exit code, and the reason in
+ * err.
  */
 int rp_one_shot_begin(struct rp_one_shot *o, struct rp_conf *c, char *err);
-/* Tell the client where it finds the pool, which had this owner. */
+/* Tell the client where the pool is; owner: the pool's present owner. */
 void rp_one_shot_serve(struct rp_one_shot *o, const struct rp_conf *c,
 		       uint16_t port, uint64_t owner);
-/* Tell the client why there is no pool, unless it has another reply. */
+/* Tell the client why no pool is served, unless a reply was sent before. */
 void rp_one_shot_fail(struct rp_one_shot *o, int code, const char *why);
 /*
- * Whether the session has ended: the client has closed standard input, or has
- * not had the pool open for a minute, because its host is gone.
+ * Whether the session has ended: the client closed standard input, or has not
+ * opened the pool for a minute, because its host is down.
  */
 bool rp_one_shot_ended(struct rp_one_shot *o, bool input, bool is_open,
 		       uint64_t owner);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The interface of PMDK's librpmem, version 1.3, on librpmem_pool: libpmemobj
- * up to 1.12 loads it for each REPLICA of a pool set that names another host.
+ * The interface of PMDK's librpmem, version 1.3, on librpmem_pool. libpmemobj
+ * up to 1.12 loads it for each REPLICA of a pool set on another host.
  */
 #include "config.h"
 
@@ -25,42 +25,42 @@
 #define MAJOR	  1u
 #define MINOR	  3u
 #define HEADER	  4096u	       /* first bytes of a pool with attributes */
-#define MIN_SIZE  8192u	       /* of a pool: RPMEM_MIN_POOL */
-#define LANES_MAX 1024u	       /* what libpmemobj asks for */
+#define MIN_SIZE  8192u	       /* least bytes of a pool: RPMEM_MIN_POOL */
+#define LANES_MAX 1024u	       /* most lanes that libpmemobj requests */
 #define RELAXED	  1u	       /* flag of rpmem_persist() and rpmem_flush() */
 #define FORCE	  1	       /* flag of rpmem_remove() */
-#define POOL_SET  2	       /* the same */
-#define CHECKED	  (HEADER - 8) /* bytes under the checksum behind them */
+#define POOL_SET  2	       /* another flag of rpmem_remove() */
+#define CHECKED	  (HEADER - 8) /* bytes that the checksum after them covers */
 /*
- * A daemon needs a moment to notice that the client before has closed the pool:
- * longer than rpmem_pool_open() tries by itself if the machine is busy.
+ * A daemon needs a moment to notice that the former client has closed the pool;
+ * on a busy machine longer than rpmem_pool_open() retries by itself.
  */
 #define BUSY_MS	    2000
 #define BUSY_STEP   20
 #define SSH_BUSY_MS 5000
 #define SSH_STEP    500
-/* A daemon that was started by ssh and has ended does not come back. */
+/* A daemon that ssh started does not come back once it has ended. */
 #define SSH_TIMEOUT_S 10
 
 static const char magic[8] = {'R', 'P', 'M', 'E', 'M', 'R', 'E', 'P'};
 
-/* struct rpmem_pool_attr of librpmem: the pool's owner sets and reads it. */
+/* struct rpmem_pool_attr of librpmem: only the pool's owner interprets it. */
 struct replica_attr {
 	char signature[8];
 	uint32_t major, compat, incompat, ro_compat;
-	unsigned char uuids[4][16]; /* of the set, this part, next, previous */
+	unsigned char uuids[4][16]; /* of set, this part, next, previous */
 	unsigned char user_flags[16];
 };
 
 /* RPMEMpool of librpmem. */
 struct replica {
 	struct rpmem_pool *pool;
-	struct session session; /* without ssh: no process */
-	const char *local;	/* memory that is replicated, or NULL */
+	struct session session; /* without ssh: pid is 0 */
+	const char *local;	/* memory to replicate, or NULL */
 	size_t size;
 	unsigned int lanes;
-	bool has_header; /* bytes below HEADER are not the caller's */
-	int failed;	 /* errno of a write that has failed, or 0 */
+	bool has_header; /* the first HEADER bytes hold the attributes */
+	int failed;	 /* errno of the first failed write, or 0 */
 };
 
 #define PUBLIC __attribute__((visibility("default")))
@@ -94,7 +94,7 @@ const char *rpmem_errormsg(void)
 	return sentence;
 }
 
-/* Keep a sentence for rpmem_errormsg(); returns -1. */
+/* Keep a text for rpmem_errormsg(); returns -1. */
 __attribute__((format(printf, 2, 3))) static int fail(int code, const char *fmt,
 						      ...)
 {
@@ -107,7 +107,7 @@ __attribute__((format(printf, 2, 3))) static int fail(int code, const char *fmt,
 	return -1;
 }
 
-/* The result of a call of librpmem_pool as librpmem reports it. */
+/* Convert the result of a librpmem_pool call to that of librpmem. */
 static int result(int ret)
 {
 	return ret ? fail(-ret, "%s", rpmem_pool_error()) : 0;
@@ -180,7 +180,7 @@ static int replica_free(struct replica *r)
 	return ret;
 }
 
-/* Whether an attempt is made again: the pool is still open at another one. */
+/* Whether to retry: the pool is still open at another client. */
 static bool is_busy(int ret, uint64_t until, int step)
 {
 	if (ret != -EBUSY || rp_now_ms() >= until)
@@ -189,7 +189,7 @@ static bool is_busy(int ret, uint64_t until, int step)
 	return true;
 }
 
-/* Open a pool of a fi_rpmemd that runs. */
+/* Open a pool of a running fi_rpmemd. */
 static int open_running(struct replica *r, const char *target, const char *name,
 			struct rpmem_pool_attr *attr)
 {
@@ -204,7 +204,7 @@ static int open_running(struct replica *r, const char *target, const char *name,
 		ret = rpmem_pool_open(&r->pool, where, attr);
 	while (is_busy(ret, until, BUSY_STEP));
 	free(where);
-	/* The file of the secret is no pool that does not exist. */
+	/* Do not report a missing secret file as a missing pool. */
 	if (ret == -ENOENT && attr->secret_file &&
 	    access(attr->secret_file, R_OK))
 		ret = -EACCES;
@@ -216,7 +216,7 @@ static int open_running(struct replica *r, const char *target, const char *name,
 	return result(ret);
 }
 
-/* Run a request by ssh; the daemon of the client before may still end. */
+/* Run a request by ssh; retry while the former client's daemon ends. */
 static int ssh_request(struct session *s, const char *target, const char *verb,
 		       const char *name)
 {
@@ -230,7 +230,7 @@ static int ssh_request(struct session *s, const char *target, const char *verb,
 	return ret ? fail(-ret, "%s", err) : 0;
 }
 
-/* Open a pool by ssh. */
+/* Start a daemon by ssh, and open its pool. */
 static int open_by_ssh(struct replica *r, const char *target, const char *name,
 		       bool create, struct rpmem_pool_attr *attr)
 {
@@ -275,7 +275,7 @@ static struct replica *pool_open(const char *target, const char *name,
 	return NULL;
 }
 
-/* The lanes that may be granted: RPMEM_MAX_NLANES, or 0 if it is wrong. */
+/* The most lanes to grant, from RPMEM_MAX_NLANES; 0 if its value is invalid. */
 static unsigned int most_lanes(void)
 {
 	const char *most = getenv("RPMEM_MAX_NLANES");
@@ -288,7 +288,7 @@ static unsigned int most_lanes(void)
 	return *end || n > LANES_MAX ? 0 : (unsigned int)n;
 }
 
-/* Check the size against the pool, and grant lanes. */
+/* Check the size against the pool's, and grant lanes. */
 static int replica_init(struct replica *r, const char *name, void *local,
 			size_t size, unsigned int *lanes)
 {
@@ -445,15 +445,15 @@ static int check_range(const struct replica *r, size_t offset, size_t len,
 	return 0;
 }
 
-/* A daemon that ssh has started and that is gone has reset the connection. */
+/* If the daemon of this ssh session is gone, report a reset connection. */
 static int session_result(const struct replica *r, int ret)
 {
 	return ret == -ETIMEDOUT && r->session.pid ? -ECONNRESET : ret;
 }
 
 /*
- * libpmemobj goes on for a while behind a write that has failed: the rest fails
- * at once, not after another timeout each.
+ * libpmemobj continues for a while after a failed write: let the rest fail at
+ * once, not after one timeout each.
  */
 static int write_result(struct replica *r, int ret)
 {
@@ -481,7 +481,7 @@ int rpmem_persist(struct replica *r, size_t offset, size_t len,
 	return write_range(r, offset, len, lane, flags, RPMEM_POOL_DURABLE);
 }
 
-/* The class of the pool says what each persist survives. */
+/* The class of the pool decides what each persist survives. */
 int rpmem_deep_persist(struct replica *r, size_t offset, size_t len,
 		       unsigned int lane)
 {
@@ -494,7 +494,7 @@ int rpmem_flush(struct replica *r, size_t offset, size_t len, unsigned int lane,
 	return write_range(r, offset, len, lane, flags, RPMEM_POOL_BUFFERED);
 }
 
-/* A commit covers the writes of all lanes. */
+/* One commit covers the writes of all lanes. */
 int rpmem_drain(struct replica *r, unsigned int lane, unsigned int flags)
 {
 	if (flags)
@@ -515,7 +515,7 @@ int rpmem_read(struct replica *r, void *buf, size_t offset, size_t len,
 
 /* --- removal --- */
 
-/* The pool stays, and can have another replica: it is its operator's. */
+/* Clear the header only: the pool is its operator's, and can be reused. */
 static int remove_header(struct replica *r, const char *target,
 			 const char *name)
 {
@@ -560,6 +560,6 @@ int rpmem_remove(const char *target, const char *name, int flags)
 	if (flags & ~(FORCE | POOL_SET))
 		return fail(EINVAL, "flags %#x are unknown", flags);
 	ret = remove_from(target, name, flags & POOL_SET);
-	/* There is nothing to remove. */
+	/* With FORCE, a missing pool is no error. */
 	return ret && errno == ENOENT && flags & FORCE ? 0 : ret;
 }

@@ -23,18 +23,18 @@
 #include "util/exits.h"
 #include "util/one_shot.h"
 
-#define CONNECT	 "10"  /* seconds that ssh tries to connect */
-#define REPLY_MS 40000 /* from the start of ssh to the daemon's reply */
-#define END_MS	 15000 /* longer than the daemon may need to complete commits */
-#define KILL_MS	 5000  /* grace before SIGKILL when no session was started */
+#define CONNECT	 "10"  /* seconds until ssh gives up connecting */
+#define REPLY_MS 40000 /* from the start of ssh to the reply of the daemon */
+#define END_MS	 15000 /* more than the daemon needs to complete commits */
+#define KILL_MS	 5000  /* until SIGKILL, if no session was started */
 #define COMMAND	 "fi_rpmemd --one-shot"
-#define UNKNOWN	 (-1) /* exit status, when the program has reaped ssh */
+#define UNKNOWN	 (-1) /* exit status, if the program has reaped ssh */
 
-/* A command that ssh runs, and where. */
+/* A command that ssh runs, and the remote host. */
 struct remote {
 	const char *ssh;
-	char *host; /* with the user */
-	char *port; /* NULL: that of ssh */
+	char *host; /* with the user, if any */
+	char *port; /* NULL: ssh's default */
 	char *command;
 };
 
@@ -50,7 +50,7 @@ bool session_is_needed(const char *target, const char *name)
 
 /* --- starting ssh */
 
-/* The next command of RPMEM_CMD, in turn; commands are separated by '|'. */
+/* The next of the commands in RPMEM_CMD, separated by '|', in rotation. */
 static char *next_command(void)
 {
 	static atomic_uint next;
@@ -66,7 +66,7 @@ static char *next_command(void)
 	return strndup(all, strcspn(all, "|"));
 }
 
-/* Divide a copy of [user@]host[:port]; the host may be [an IPv6 address]. */
+/* Split a copy of [user@]host[:port]; the host may be [an IPv6 address]. */
 static int parse_target(const char *target, char *copy, struct remote *to,
 			char *err)
 {
@@ -94,7 +94,7 @@ static int parse_target(const char *target, char *copy, struct remote *to,
 	return 0;
 }
 
-/* Move a descriptor off 0, 1 and 2, which the program may have closed. */
+/* Move a descriptor to 3 or above: the program may have closed 0, 1 or 2. */
 static int off_stdio(int fd)
 {
 	int moved;
@@ -106,7 +106,7 @@ static int off_stdio(int fd)
 	return moved;
 }
 
-/* A file in memory, which only this user can open. */
+/* An anonymous file in memory, which only this user can open. */
 static int memory_file(const char *name)
 {
 	const int fd = off_stdio(memfd_create(name, MFD_CLOEXEC));
@@ -116,7 +116,7 @@ static int memory_file(const char *name)
 	return fd;
 }
 
-/* The child leads its own process group: ^C is the program's. */
+/* The child leads its own process group: ^C is for the program only. */
 static int spawn(struct session *s, char *const argv[], int end)
 {
 	posix_spawn_file_actions_t files;
@@ -146,7 +146,7 @@ static int spawn(struct session *s, char *const argv[], int end)
 		return ret;
 	}
 	s->pidfd = off_stdio((int)syscall(SYS_pidfd_open, s->pid, 0));
-	/* The program ignores SIGCHLD: the pid may be another process's. */
+	/* The program ignores SIGCHLD: the pid may be reused. */
 	s->gone = s->pidfd < 0 && errno == ESRCH;
 	return 0;
 }
@@ -188,8 +188,8 @@ static int start_ssh(struct session *s, const struct remote *to, char *err)
 /* --- the reply */
 
 /*
- * Read a line into a buffer: 0, -ENODATA: there is no further one, -ETIMEDOUT.
- * A line that is too long is cut.
+ * Read a line into a buffer. Returns 0, -ENODATA: no more lines, or -ETIMEDOUT.
+ * Truncates a line that is too long.
  */
 static int read_line(struct session *s, char line[RP_ONE_SHOT_LINE],
 		     uint64_t until)
@@ -217,7 +217,7 @@ static int read_line(struct session *s, char line[RP_ONE_SHOT_LINE],
 	return 0;
 }
 
-/* The last line that ssh or the remote command has written as an error. */
+/* Find the last line that ssh or the remote command wrote to stderr. */
 static const char *last_error(const struct session *s, char text[200])
 {
 	ssize_t n;
@@ -233,7 +233,7 @@ static const char *last_error(const struct session *s, char text[200])
 	return p ? p + 1 : text;
 }
 
-/* The exit status of the process, or 256 if a signal has ended it. */
+/* Wait for a process: its exit status, or 256 if a signal ended it. */
 static int wait_for(idtype_t type, id_t id)
 {
 	siginfo_t info = {.si_pid = 0};
@@ -247,7 +247,7 @@ static int wait_for(idtype_t type, id_t id)
 	return info.si_code == CLD_EXITED ? info.si_status : 256;
 }
 
-/* Wait up to ms for ssh to end by itself, then kill it. Returns its status. */
+/* Wait up to ms for ssh to end, then kill it. Returns its exit status. */
 static int reap(struct session *s, unsigned int ms)
 {
 	struct pollfd fd = {.fd = s->pidfd, .events = POLLIN};
@@ -266,7 +266,7 @@ static int reap(struct session *s, unsigned int ms)
 		close(s->pidfd);
 		s->pidfd = -1;
 	} else if (!s->gone) {
-		/* The kernel has no pidfd_open(). */
+		/* This kernel lacks pidfd_open(). */
 		kill(s->pid, SIGTERM);
 		status = wait_for(P_PID, (id_t)s->pid);
 	}
@@ -274,7 +274,7 @@ static int reap(struct session *s, unsigned int ms)
 	return status;
 }
 
-/* ssh has ended without a reply. */
+/* Explain why ssh ended without a reply. */
 static int explain_end(struct session *s, const struct remote *to, char *err)
 {
 	const int status = reap(s, KILL_MS);
@@ -303,7 +303,7 @@ static int explain_end(struct session *s, const struct remote *to, char *err)
 		      to->command, to->host, why);
 }
 
-/* A line of the daemon that serves no pool. */
+/* Explain the reply of a daemon that serves no pool. */
 static int explain_error(const char *host, char *line, char *err)
 {
 	static const int codes[] = {
@@ -344,7 +344,7 @@ static int keep_secret(struct session *s, const char *secret, char *err)
 	return 0;
 }
 
-/* Keep where the pool is, and its secret. */
+/* Keep the pool's name, and its secret. */
 static int keep_pool(struct session *s, const char *line, char *err)
 {
 	char secret[129], address[64], header[8];
@@ -369,7 +369,7 @@ static int keep_pool(struct session *s, const char *line, char *err)
 	return 0;
 }
 
-/* Take the reply to a request, which no other request has. */
+/* Handle the reply to a request; each kind of request has its own. */
 static int take_reply(struct session *s, const struct remote *to, bool removes,
 		      char *line, char *err)
 {
@@ -377,7 +377,7 @@ static int take_reply(struct session *s, const struct remote *to, bool removes,
 
 	if (!removes && serves)
 		return keep_pool(s, line, err);
-	/* No message has the secret. */
+	/* Error texts must not contain the secret. */
 	if (serves)
 		line[6] = 0;
 	if (removes && !strcmp(line, "removed"))
@@ -399,7 +399,7 @@ static int request(struct session *s, const struct remote *to, const char *verb,
 			      "'%.100s' is too long or has a newline: not a "
 			      "pool set path",
 			      name);
-	/* If ssh has ended already, there is no reply. */
+	/* If ssh has ended, read_line() finds no reply. */
 	send(s->line, line, (size_t)ret, MSG_NOSIGNAL);
 	do
 		ret = read_line(s, line, until);
@@ -443,10 +443,10 @@ int session_begin(struct session *s, const char *target, const char *verb,
 	return ret;
 }
 
-/* The end of standard input ends fi_rpmemd, and so ssh. */
+/* Closing its standard input ends fi_rpmemd, and thereby ssh. */
 int session_end(struct session *s)
 {
-	const int code = errno; /* of the caller's error */
+	const int code = errno; /* keep the caller's errno */
 	int status = 0;
 
 	if (s->line >= 0)

@@ -9,36 +9,36 @@
 #include "util/text.h"
 
 struct session {
-	pid_t pid;  /* of ssh; 0: none */
-	int pidfd;  /* the same; -1: the kernel has none, or ssh is gone */
-	bool gone;  /* it had ended, and was reaped, before pidfd was opened */
-	int line;   /* its standard input and output */
-	int log;    /* memory with its standard error */
-	int secret; /* memory with the secret of the session */
+	pid_t pid;  /* pid of ssh; 0: none */
+	int pidfd;  /* pidfd of ssh; -1: not supported, or ssh is gone */
+	bool gone;  /* ssh ended and was reaped before pidfd was opened */
+	int line;   /* socket: standard input and output of ssh */
+	int log;    /* memory file: standard error of ssh */
+	int secret; /* memory file: secret of the session */
 	enum {
 		SESSION_ANY,
-		SESSION_HEADER,	   /* the pool set wants attributes */
-		SESSION_NO_HEADER, /* and none: NOHDRS */
+		SESSION_HEADER,	   /* the pool set needs attributes */
+		SESSION_NO_HEADER, /* the pool set has NOHDRS */
 	} header;
-	char where[600]; /* the pool, as of rpmem_pool_open() */
-	char path[32];	 /* of the secret */
+	char where[600]; /* name for rpmem_pool_open() */
+	char path[32];	 /* path of the secret */
 };
 
-/* Whether a replica is reached by ssh: a user is named, or a path. */
+/* Whether a replica needs ssh: its target names a user, or it names a path. */
 bool session_is_needed(const char *target, const char *name);
 /*
  * Run a request ("open", "create", "remove", "remove-set") on
- * [user@]host[:port]. Returns 0; or -errno and the reason in err, and there is
- * no session: -ENOENT no such pool or pool set, -EBUSY, -ENOSPC, -EACCES,
+ * [user@]host[:port]. Returns 0; or, without a session, -errno and the reason
+ * in err: -ENOENT no such pool or pool set, -EBUSY, -ENOSPC, -EACCES,
  * -EOPNOTSUPP, -EINVAL as librpmem reports them, -EHOSTUNREACH: ssh failed,
- * -EPROTO: it runs no fi_rpmemd, or its exit status is unknown, -ETIMEDOUT.
+ * -EPROTO: not fi_rpmemd, or exit status unknown, -ETIMEDOUT.
  */
 int session_begin(struct session *s, const char *target, const char *verb,
 		  const char *name, char *err);
 /*
- * End it. Returns 0: the pool is closed at the target; -ECONNRESET: fi_rpmemd
- * or ssh has ended otherwise, or does not respond; -ECHILD: the program has
- * reaped ssh, so that its exit status is unknown.
+ * End the session. Returns 0: the target has closed the pool; -ECONNRESET:
+ * fi_rpmemd or ssh failed, or does not respond; -ECHILD: the program has reaped
+ * ssh, so that its exit status is unknown.
  */
 int session_end(struct session *s);
 

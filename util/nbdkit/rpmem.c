@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* nbdkit plugin: a pool of fi_rpmemd as a network block device. */
+/* nbdkit plugin: serves a pool of fi_rpmemd as a network block device. */
 #include "config.h"
 
 #include <errno.h>
@@ -14,9 +14,9 @@
 
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
 
-/* One pool for all connections: a FLUSH covers the writes of each of them. */
+/* All connections use one pool: a FLUSH covers the writes of all of them. */
 static char *target, *pool_name, *secret;
-/* A second server would not know what the first one has in its buffers. */
+/* Exclusive: a second server would not know this one's buffered writes. */
 static struct rpmem_pool_attr attr = {
 	.size = sizeof(attr),
 	.exclusive = RPMEM_POOL_EXCLUSIVE,
@@ -63,7 +63,7 @@ static int rpmem_config(const char *key, const char *value)
 		return set_parameter(&target, strdup(value));
 	if (!strcmp(key, "pool"))
 		return set_parameter(&pool_name, strdup(value));
-	/* nbdkit changes to the folder / later. */
+	/* Make the path absolute: nbdkit will change to the root directory. */
 	if (!strcmp(key, "secret"))
 		return set_parameter(&secret, nbdkit_absolute_path(value));
 	if (!strcmp(key, "class"))
@@ -86,7 +86,7 @@ static int rpmem_config_complete(void)
 	return -1;
 }
 
-/* libfabric is opened in the process that serves, not before nbdkit forks. */
+/* Open libfabric in the serving process, after nbdkit's fork. */
 static int rpmem_after_fork(void)
 {
 	char *where;
@@ -99,7 +99,7 @@ static int rpmem_after_fork(void)
 		return -1;
 	}
 	ret = rpmem_pool_open(&pool, where, &attr);
-	/* A secret that only allows to read cannot have the pool for itself. */
+	/* A secret without the right to write cannot open exclusively. */
 	if (ret == -EACCES) {
 		attr.exclusive = 0;
 		ret = rpmem_pool_open(&pool, where, &attr);
@@ -145,7 +145,7 @@ static int rpmem_block_size(void *handle, uint32_t *minimum,
 	return 0;
 }
 
-/* Only the exclusive client may write. */
+/* Only an exclusive client may write. */
 static int rpmem_can_write(void *handle)
 {
 	struct rpmem_pool_info info;
@@ -163,7 +163,7 @@ static int rpmem_can_fua(void *handle)
 	return NBDKIT_FUA_NATIVE;
 }
 
-/* Report a failed operation: -1, and the errno that the client gets. */
+/* Report a failed operation: -1, with an errno for the client. */
 static int report_result(int ret)
 {
 	if (!ret)
@@ -179,7 +179,7 @@ static int rpmem_pread(void *handle, void *buf, uint32_t count, uint64_t offset,
 	return report_result(rpmem_pool_read(pool, buf, count, offset));
 }
 
-/* A FLUSH is what makes other writes durable, and reports their failures. */
+/* Other writes become durable by FLUSH, which reports their failures. */
 static unsigned int write_flags(uint32_t flags)
 {
 	return flags & NBDKIT_FLAG_FUA ? RPMEM_POOL_DURABLE
@@ -193,7 +193,7 @@ static int rpmem_pwrite(void *handle, const void *buf, uint32_t count,
 		rpmem_pool_write(pool, buf, count, offset, write_flags(flags)));
 }
 
-/* Blocks of a pool stay allocated: MAY_TRIM makes no difference. */
+/* A pool's blocks stay allocated: MAY_TRIM makes no difference. */
 static int rpmem_zero(void *handle, uint32_t count, uint64_t offset,
 		      uint32_t flags)
 {
@@ -245,6 +245,6 @@ static struct nbdkit_plugin plugin = {
 	.can_fast_zero = rpmem_can_fast_zero,
 };
 
-/* nbdkit 1.32 defines plugin_init() without a declaration. */
+/* nbdkit 1.32 defines plugin_init() without declaring it. */
 struct nbdkit_plugin *plugin_init(void);
 NBDKIT_REGISTER_PLUGIN(plugin)
