@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Judge of fi_rpmem_plugpull: what the pool may hold, and what it holds. */
+/* Judge of fi_rpmem_plugpull: what the pool may have, and what it has. */
 #include "config.h"
 
 #include <errno.h>
@@ -10,21 +10,20 @@
 #include "util/plugpull.h"
 
 /*
- * A byte may have the value of a record unless an acknowledged one replaced it
- * for good: one that began after the end of the record, or one that the same
- * thread wrote later. Without an acknowledged record it may also be zero, as
- * before.
+ * A byte may have the value of a record unless an acknowledged record replaced
+ * it for good: one that began after the end of the record, or a later one of
+ * the same thread. Without an acknowledged record it may also still be zero.
  */
 struct span {
 	const struct pull_cfg *cfg;
-	struct pull_record **over; /* the records that cover it */
+	struct pull_record **over; /* the records that cover the span */
 	size_t n;
 	uint64_t at, len;
 	const unsigned char *got;
-	const struct pull_record *acked; /* the newest of these, or NULL */
-	uint64_t begin;			 /* its line: the latest */
+	const struct pull_record *acked; /* the newest acknowledged, or NULL */
+	uint64_t begin;			 /* its line: the greatest of all */
 	uint64_t seq[PULL_THREADS];	 /* 1 + the newest acknowledged one's */
-	bool *explained;		 /* of each byte */
+	bool *explained;		 /* per byte */
 	unsigned char *bytes;
 };
 
@@ -66,7 +65,7 @@ static void find_newest(struct span *s)
 	}
 }
 
-/* Mark the bytes of the span that are those of r; returns their number. */
+/* Mark the bytes of the span that equal those of r; returns their number. */
 static uint64_t compare(struct span *s, const struct pull_record *r,
 			bool *marks)
 {
@@ -82,7 +81,7 @@ static uint64_t compare(struct span *s, const struct pull_record *r,
 	return same;
 }
 
-/* Name what is found instead of an acknowledged record. */
+/* Describe what the pool has instead of an acknowledged record. */
 static void describe(struct span *s, uint64_t first, FILE *out)
 {
 	const struct pull_record *is = NULL;
@@ -139,7 +138,7 @@ static void judge_span(struct span *s, FILE *out, uint64_t *named,
 		describe(s, first, out);
 }
 
-/* Cut the area at the ends of all records, and judge piece by piece. */
+/* Split the area at the ends of all records, and judge each span. */
 static void judge_spans(struct span *s, const uint64_t *cuts, size_t ncuts,
 			struct pull_record *v, size_t n, FILE *out,
 			uint64_t *count)
@@ -156,7 +155,7 @@ static void judge_spans(struct span *s, const uint64_t *cuts, size_t ncuts,
 		for (size_t i = low; i < n && v[i].offset <= from; i++)
 			if (v[i].offset + v[i].len > from)
 				s->over[s->n++] = &v[i];
-		/* A piece without records has no bound: cut it further. */
+		/* Without records there is no limit: split the span further. */
 		for (s->at = from; s->at < to; s->at += s->len) {
 			s->len = to - s->at < PULL_LONGEST ? to - s->at
 							   : PULL_LONGEST;
@@ -169,8 +168,8 @@ static void judge_spans(struct span *s, const uint64_t *cuts, size_t ncuts,
 }
 
 /*
- * One byte in 256 of a record is that of another by chance, so a record counts
- * as old with up to one in 32.
+ * By chance one byte in 256 of two records is equal, so a record still counts
+ * as old with up to one such byte in 32.
  */
 static void count_records(const struct pull_record *v, size_t n,
 			  uint64_t *count)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Records of fi_rpmem_plugpull: their bytes, and the ledger of their fate. */
+/* Records of fi_rpmem_plugpull: their bytes, and the ledger of their events. */
 #include "config.h"
 
 #include <endian.h>
@@ -13,12 +13,12 @@
 
 #include "util/plugpull.h"
 
-#define LINE 96 /* bytes of an event, at most */
+#define LINE 96 /* most bytes of an event's line */
 
 /*
- * Block 0 of a record names it: mark, seed, sequence number, offset. Block i
- * behind it is the SHA-256 of these and i, so each block proves by itself which
- * record it belongs to.
+ * Block 0 of a record identifies it: mark, seed, sequence number, offset. Block
+ * i after it is the SHA-256 of these and of i, so each block proves to which
+ * record it belongs.
  */
 static void fill_block(uint64_t seed, const struct pull_record *r, uint64_t i,
 		       unsigned char block[SHA256_DIGEST_SIZE])
@@ -57,7 +57,7 @@ void pull_fill(uint64_t seed, const struct pull_record *r, uint64_t at,
 
 static int append(int fd, const char *text, size_t len, bool durable, char *err)
 {
-	/* O_APPEND: the lines of one call stay together. */
+	/* O_APPEND: the lines of one call are contiguous. */
 	ssize_t n = write(fd, text, len);
 
 	if (n < 0 || (size_t)n != len || (durable && fdatasync(fd)))
@@ -129,7 +129,7 @@ static int load_start(const char *line, struct pull_cfg *cfg,
 	return 0;
 }
 
-/* The record whose acknowledgement is in a line: one of the newest. */
+/* Find the record that an acknowledgement's line names: a recent one. */
 static struct pull_record *find_acked(struct pull_record *v, size_t n,
 				      uint64_t seq)
 {
@@ -159,7 +159,7 @@ static int load_event(const char *line, uint64_t number, uint64_t area,
 	    r.len > PULL_LONGEST || r.len > area || r.offset > area - r.len)
 		return -EINVAL;
 	r.zeros = kind == 'Z';
-	/* The array doubles in size at each power of two. */
+	/* Double the size of the array at each power of two. */
 	if (!(*n & (*n - 1))) {
 		more = realloc(*v, (*n ? 2 * *n : 1) * sizeof(**v));
 		if (!more)
@@ -192,7 +192,7 @@ int pull_ledger_load(const char *path, struct pull_cfg *cfg,
 		if (line[len - 1] != '\n' ||
 		    (ret = load_event(line, i, cfg->area, v, n)))
 			break;
-	/* An incomplete line is the end: nothing of it was sent or believed. */
+	/* An incomplete line ends the ledger: nothing was sent. */
 	if (ret == -EINVAL && *n)
 		ret = 0;
 	else if (ret == -ENOMEM)

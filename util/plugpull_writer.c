@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Child processes of fi_rpmem_plugpull: all that opens the pool. */
+/* Child processes of fi_rpmem_plugpull, which alone open the pool. */
 #include "config.h"
 
 #include <errno.h>
@@ -19,11 +19,11 @@
 #include "util/exits.h"
 #include "util/plugpull.h"
 
-/* The library commits by itself when it keeps 32 MiB: these are fewer. */
+/* Fewer bytes than the 32 MiB at which the library commits by itself. */
 #define PROBES	 7000u
 #define PROBE_NS 1000000
-#define PIECE	 (1u << 20) /* bytes of one read */
-/* Calls wait for a target that is away until the parent ends the process. */
+#define PIECE	 (1u << 20) /* bytes per read */
+/* While the target is down calls wait, until the parent ends the process. */
 #define FOREVER_S 86400u
 
 struct writer {
@@ -31,8 +31,8 @@ struct writer {
 	struct pull_shared *s;
 	int ledger;
 	struct rpmem_pool *pool;
-	pthread_mutex_t lock; /* the ledger, and: */
-	uint64_t next;	      /* sequence number */
+	pthread_mutex_t lock; /* guards the ledger and: */
+	uint64_t next;	      /* next sequence number */
 };
 
 struct thread {
@@ -43,7 +43,7 @@ struct thread {
 	pthread_t id;
 };
 
-/* Only the first error counts: others follow from it. */
+/* Record the first error only: it causes the others. */
 static void fail(struct pull_shared *s, int code, const char *what,
 		 const char *why)
 {
@@ -70,7 +70,7 @@ static struct rpmem_pool *open_or_exit(const struct pull_cfg *cfg,
 	struct rpmem_pool *pool;
 	int ret;
 
-	/* Without its parent the process has no purpose. */
+	/* Kill this process when its parent exits. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	ret = rpmem_pool_open(&pool, cfg->where, &attr);
 	if (ret) {
@@ -113,9 +113,9 @@ void pull_read(const struct pull_cfg *cfg, struct pull_shared *s)
 }
 
 /*
- * The library connects again when the target is back, and writes what it kept:
- * the judge would see these bytes, not those that the target itself kept. From
- * here on no thread of the process can make a socket.
+ * A library that reconnects writes again what it kept: the judge would find
+ * these bytes, not what the target itself kept. So from here on no thread of
+ * the process can create a socket.
  */
 static int stay_disconnected(void)
 {
@@ -202,7 +202,7 @@ static bool send_record(struct thread *t, const struct pull_record *r)
 	return !ret;
 }
 
-/* Writes and durable writes, and one commit of the former. */
+/* Do writes and durable writes, then one commit for the writes. */
 static bool run_batch(struct thread *t)
 {
 	const unsigned int n =
@@ -245,11 +245,11 @@ static void *run_thread(void *arg)
 }
 
 /*
- * The visibility test: a write that has completed, without a commit, is read at
- * once over the connection of another client. The initiator is the flag between
- * the two, so no clocks are compared. Every fourth probe goes through the
- * handle of the records, whose connection has a backlog; its cell may be
- * committed, so the judge does not look at it.
+ * The visibility test: right after a write has completed, without a commit,
+ * another client reads it over its own connection. The initiator orders write
+ * and read, so no clocks are compared. Every fourth probe uses the handle of
+ * the records, whose connection has a backlog; its cell may get committed, so
+ * the judge ignores the cell.
  */
 static void probe(struct writer *w, struct rpmem_pool *alone,
 		  struct rpmem_pool *reader)

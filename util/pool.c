@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Pool file: memory that fi_rpmemd exports, behind a checksummed header. */
+/* Pool file: memory that fi_rpmemd exports, after a checksummed header. */
 #include "config.h"
 
 #include <errno.h>
@@ -101,7 +101,7 @@ static int header_decode(const uint8_t *buf, struct header *h,
 	h->part_len = rp_get64(buf + 104);
 	for (size_t i = 0; i < RP_POOL_PARTS; i++)
 		h->owner[1 + i] = rp_get64(buf + 112 + 8 * i);
-	/* Another program wrote this header: do not guess its layout. */
+	/* Another program wrote this header: its layout is unknown. */
 	if (h->data != RP_POOL_DATA || h->file_size <= h->data ||
 	    h->file_size > RP_POOL_MAX || h->length > h->file_size - h->data ||
 	    h->parts > RP_POOL_PARTS ||
@@ -121,8 +121,8 @@ static int header_write(int fd, const struct header *h)
 }
 
 /*
- * Read the newer of the good copies. A damaged copy may have been the newer
- * one, so the pool then counts as not clean.
+ * Read the newer of the intact copies. A damaged copy may have been the newer
+ * one: the pool then counts as not clean.
  */
 static int header_read(int fd, const char *path, uint64_t st_size,
 		       struct header *h, char *err)
@@ -174,7 +174,7 @@ static int header_read(int fd, const char *path, uint64_t st_size,
 		      path);
 }
 
-/* Append to err what lets this process write to the file. Returns ret. */
+/* Append to err how this process gets the right to write. Returns ret. */
 static int add_remedy(char *err, int ret)
 {
 	size_t len = err ? strlen(err) : 0;
@@ -217,7 +217,7 @@ int rp_pool_create(const char *path, uint64_t size, char *err)
 	if (ret)
 		return add_remedy(err, ret);
 	/*
-	 * Allocate every block: a store into a hole of a full file system
+	 * Allocate all blocks: on a full file system, a store into a hole
 	 * raises SIGBUS.
 	 */
 	ret = -posix_fallocate(t.fd, 0, (off_t)h.file_size);
@@ -233,9 +233,7 @@ int rp_pool_create(const char *path, uint64_t size, char *err)
 			       text, strerror(-ret));
 		goto discard;
 	}
-	/*
-	 * Write both copies, so that one damaged header does not lose the pool.
-	 */
+	/* Write both copies, so that the pool survives one damaged header. */
 	ret = header_write(t.fd, &h);
 	if (!ret) {
 		h.generation = 1;
@@ -281,8 +279,8 @@ static void read_command(long pid, char *buf, size_t len)
 }
 
 /*
- * Process that holds the flock of the file, from /proc/locks, which cannot be
- * stale. 0: the process is not visible from here.
+ * Find the process that holds the file's flock in /proc/locks, which cannot be
+ * stale. 0: no such process is visible here.
  */
 static long lock_holder(int fd)
 {
@@ -310,8 +308,8 @@ static long lock_holder(int fd)
 	}
 	fclose(f);
 	/*
-	 * btrfs and overlay return another device in stat() than in
-	 * /proc/locks.
+	 * On btrfs and overlay, stat() and /proc/locks report different
+	 * devices.
 	 */
 	return exact ? exact : by_inode;
 }
@@ -341,9 +339,7 @@ static int pool_lock(int fd, const char *path, char *err)
 		      path, pid, command);
 }
 
-/*
- * Fill holes, which a copied pool may have: a store into one can raise SIGBUS.
- */
+/* Fill the holes of a copied pool: a store into a hole can raise SIGBUS. */
 static int fill_holes(int fd, const char *path, const struct stat *st,
 		      char *err)
 {
@@ -361,9 +357,9 @@ static int fill_holes(int fd, const char *path, const struct stat *st,
 }
 
 /*
- * Write back and drop the page cache of the file, so that reads return what the
- * disk holds. After a failed write-back Linux keeps the lost bytes as clean
- * pages, which a client that compares would take for durable.
+ * Write back and drop the file's page cache, so that reads return what the disk
+ * holds. After a failed write-back Linux keeps the lost bytes as clean pages,
+ * which a client that compares bytes would take for durable.
  */
 static int drop_cache(int fd, const char *path, char *err)
 {
@@ -411,7 +407,7 @@ static int pool_map(struct rp_pool *p, char *err)
 	return 0;
 }
 
-/* Write the flags to the older header copy and sync it. */
+/* Write the flags to the older header copy, and sync it. */
 static int pool_mark(struct rp_pool *p, uint32_t flags, char *err)
 {
 	struct header h = {
@@ -440,9 +436,9 @@ static int pool_mark(struct rp_pool *p, uint32_t flags, char *err)
 }
 
 /*
- * A pool that was in use when its memory lost what had reached the persistence
- * domain may lack acknowledged bytes. A pool that was closed does not: all of
- * it was saved before.
+ * If memory lost bytes of its persistence domain while the pool was in use, the
+ * pool may lack acknowledged bytes. A closed pool was saved before, and does
+ * not.
  */
 static bool has_lost(const struct header *h, const struct rp_shutdowns *now)
 {
@@ -470,7 +466,7 @@ static int check_shutdowns(const char *path, const struct header *h,
 		      h->shutdowns.count, now->count, path);
 }
 
-/* Clients that knew the pool find another one: they miss nothing silently. */
+/* Change the uuid: clients that knew the pool do not miss bytes silently. */
 static int accept_loss(struct header *h, const struct rp_shutdowns *now,
 		       bool *lost, char *err)
 {
@@ -481,7 +477,7 @@ static int accept_loss(struct header *h, const struct rp_shutdowns *now,
 	return 0;
 }
 
-/* lost: NULL, or accept a loss, and say whether there was one. */
+/* lost: NULL, or accept a loss, and set *lost if there was one. */
 static int pool_open(const char *path, struct rp_pool *p, bool *lost, char *err)
 {
 	struct header h = {0};
@@ -578,7 +574,7 @@ int rp_pool_accept_loss(const char *path, char *err)
 	return ret ? ret : lost;
 }
 
-/* Change the header as `to` says, durably or not at all. */
+/* Change the header to the fields of `to`, durably or not at all. */
 static int pool_set(struct rp_pool *p, struct rp_pool *to, char *err)
 {
 	const int ret = pool_mark(to, 0, err);
@@ -636,8 +632,8 @@ int rp_pool_release(struct rp_pool *p, uint64_t parts, char *err)
 
 /*
  * Write back a range of the file. The kernel reports a failed write-back once
- * for each open file: msync() of p->map would take the report from the commits
- * of clients of other parts, so a part is mapped from an open file of its own.
+ * per open file: msync() of p->map would consume the report for clients of
+ * other parts, so each part is mapped from its own open file.
  */
 static int pool_sync(const struct rp_pool *p, off_t at, size_t len)
 {
@@ -674,7 +670,7 @@ int rp_pool_settle(struct rp_pool *p, unsigned int part, char *err)
 			      "pool '%s': writing back what was not committed: "
 			      "%s; check the disk and the kernel's log",
 			      p->path, strerror(-ret));
-	/* Pages whose earlier write-back failed are clean, and not on disk. */
+	/* Pages whose earlier write-back failed are clean, but not on disk. */
 	madvise((char *)p->map + from, to - from, MADV_DONTNEED);
 	posix_fadvise(p->fd, (off_t)from, (off_t)(to - from),
 		      POSIX_FADV_DONTNEED);
@@ -691,7 +687,7 @@ int rp_pool_check_file(const struct rp_pool *p)
 		return -ENODATA;
 	/*
 	 * A renamed file still has a link. Some file systems do not count
-	 * links, so look up the path first.
+	 * links, so compare the path first.
 	 */
 	if (!stat(p->path, &named) && named.st_dev == st.st_dev &&
 	    named.st_ino == st.st_ino)
@@ -717,7 +713,7 @@ int rp_pool_allocate(struct rp_pool *p, char *err)
 	if (fstat(p->fd, &st) || (uint64_t)st.st_size <= p->map_len)
 		return 0;
 	want = rp_pool_round((uint64_t)st.st_size - p->map_len);
-	/* A large allocation that fails would fill the disk meanwhile. */
+	/* A large allocation that fails would fill the disk for a while. */
 	if (fstatvfs(p->fd, &fs) == 0 &&
 	    want / fs.f_frsize >= (uint64_t)fs.f_bavail) {
 		ret = rp_err(err, -ENOSPC,
@@ -786,7 +782,7 @@ int rp_pool_close_clean(struct rp_pool *p, char *err)
 
 	if (RP_FAULT("slow-close"))
 		rp_fault_sleep();
-	/* A clean pool has all bytes on disk, committed or not. */
+	/* A clean pool has all its bytes on disk, committed or not. */
 	if (fdatasync(p->fd))
 		ret = rp_err(err, -errno,
 			     "pool '%s': writing back: %s; what was "

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Pool file: memory that fi_rpmemd exports, behind a checksummed header. */
+/* Pool file: memory that fi_rpmemd exports, after a checksummed header. */
 #ifndef RP_UTIL_POOL_H
 #define RP_UTIL_POOL_H
 
@@ -40,17 +40,17 @@
 #define RP_POOL_HDR	  512
 #define RP_POOL_COPY(gen) ((off_t)(4096 * ((gen)&1)))
 #define RP_POOL_DATA	  65536u
-#define RP_POOL_UNIT	  4096u /* sizes are rounded up to this */
+#define RP_POOL_UNIT	  4096u /* sizes are multiples of this */
 #define RP_POOL_PARTS	  32u
 static inline uint64_t rp_pool_round(uint64_t size)
 {
 	return (size + RP_POOL_UNIT - 1) / RP_POOL_UNIT * RP_POOL_UNIT;
 }
-/* Limit that keeps off_t arithmetic from overflowing. */
+/* Limit for sizes, so that off_t arithmetic cannot overflow. */
 #define RP_POOL_MAX (1ull << 62)
 
 struct rp_pool {
-	int fd; /* holds the lock */
+	int fd; /* open file, which holds the lock */
 	char *path;
 	uint8_t uuid[16];
 	void *map; /* mapping of the whole file */
@@ -58,78 +58,77 @@ struct rp_pool {
 	void *data; /* points into map */
 	uint64_t size;
 	uint64_t generation;
-	uint64_t length; /* of the file in it; 0: unknown */
+	uint64_t length; /* of the file stored there; 0: unknown */
 	/*
-	 * The last exclusive client of the pool or of any part, and of each
-	 * part, from 1 on; 0: none. A bit of is_open: it has not closed it.
+	 * [0]: the last exclusive client of the pool or any part; [n]: of part
+	 * n; 0: none. Bit n of is_open: this client has not closed it.
 	 */
 	uint64_t owner[1 + RP_POOL_PARTS];
 	uint64_t is_open;
 	uint32_t parts; /* 0: not divided */
 	uint64_t part_len;
-	struct rp_shutdowns shutdowns; /* until it was opened */
-	uint64_t allocated; /* length of the file by rp_pool_allocate() */
-	bool was_clean;	    /* the last user closed the pool */
-	bool map_sync;	    /* mapped with MAP_SYNC: DAX */
+	struct rp_shutdowns shutdowns; /* count when it was opened */
+	uint64_t allocated; /* file length after rp_pool_allocate() */
+	bool was_clean;	    /* its last user closed it */
+	bool map_sync;	    /* mapped with MAP_SYNC: on DAX */
 };
 
 /*
  * Create a pool of size data bytes, rounded up to RP_POOL_UNIT, with all blocks
- * allocated; durable when 0 is returned. -EEXIST: the name is taken; -ENOSPC:
- * no room, nothing is left behind; another -errno. err has the cause and the
- * remedy.
+ * allocated. Returns 0: it is durable; -EEXIST: the name is in use; -ENOSPC: no
+ * room, and no file is left; another -errno. err has the cause and the remedy.
  */
 int rp_pool_create(const char *path, uint64_t size, char *err);
 
 /*
  * Open, lock, check and map a pool, and mark it as in use. Reads then return
  * what the disk holds, not what an earlier daemon left in the page cache.
- * -ENOENT; -EBUSY: in use, err names the holder; -EINVAL: no pool;
+ * -ENOENT; -EBUSY: in use, err names the process; -EINVAL: no pool;
  * -EPROTONOSUPPORT: other version; -EBADMSG: both headers damaged, or the file
- * has grown; -ENODATA: truncated; -ENOSPC: has holes that cannot be filled;
+ * has grown; -ENODATA: truncated; -ENOSPC: holes that cannot be filled;
  * -ENOTRECOVERABLE: a dirty shutdown while it was open, so that acknowledged
  * bytes may be lost; another -errno.
  */
 int rp_pool_open(const char *path, struct rp_pool *p, char *err);
 /*
- * Let a pool be opened again that has lost bytes in a dirty shutdown: it gets
- * the present count and another uuid. Returns 1 when that is durable; 0: it has
- * no such loss; the errors of rp_pool_open().
+ * Accept that a pool lost bytes in a dirty shutdown, so that it can be opened:
+ * it gets the present count and another uuid. Returns 1: that is durable; 0:
+ * the pool has no such loss; or the errors of rp_pool_open().
  */
 int rp_pool_accept_loss(const char *path, char *err);
 
 /*
  * Check that the file still has its name and its size. Returns 0; -ENOENT: it
- * was removed, so its bytes vanish with the last user; -ENODATA: it was cut
- * short; another -errno: unknown.
+ * was removed, so its bytes vanish with the last user; -ENODATA: it was
+ * truncated; another -errno: unknown.
  */
 int rp_pool_check_file(const struct rp_pool *p);
 
-/* Was the file made longer since it was opened? */
+/* Whether the file has grown since it was opened. */
 bool rp_pool_is_longer(const struct rp_pool *p);
 /*
- * The file was made longer: allocate its new blocks. Returns 1 when that is
- * done; 0: it is not longer; -ENOSPC, another -errno: it has its former length
+ * Allocate the new blocks of a file that has grown. Returns 1 when that is
+ * done; 0: it has not grown; -ENOSPC, another -errno: it has its former length
  * again, and err has the reason and the remedy.
  */
 int rp_pool_allocate(struct rp_pool *p, char *err);
 /*
- * Behind rp_pool_allocate(): serve what it allocated. data moves, so nobody may
- * use it meanwhile. -errno: the pool is as it was, and err has the reason.
+ * After rp_pool_allocate(): serve the new blocks. data moves, so nobody may use
+ * it during the call. -errno: the pool is as before, and err has the reason.
  */
 int rp_pool_extend(struct rp_pool *p, char *err);
 
 /*
- * Remember the length of the file in the pool; durable when 0 is returned.
- * -errno: nothing has changed, and err has the reason.
+ * Store the length of the file that was copied to the pool. Returns 0 when that
+ * is durable. -errno: nothing has changed, and err has the reason.
  */
 int rp_pool_set_length(struct rp_pool *p, uint64_t length, char *err);
 /*
- * Divide the pool into equal parts (1: not), which have no owners then. As for
- * the length; -EINVAL: too many for a pool of this size.
+ * Divide the pool into equal parts without owners; 1: not divided. Returns as
+ * rp_pool_set_length(); -EINVAL: too many parts for the pool's size.
  */
 int rp_pool_divide(struct rp_pool *p, unsigned int parts, char *err);
-/* Offset of a part in the data, and its bytes; part 0 is the whole pool. */
+/* Offset and bytes of a part in the data; part 0 is the whole pool. */
 static inline uint64_t rp_pool_part(const struct rp_pool *p, unsigned int part,
 				    uint64_t *len)
 {
@@ -137,16 +136,16 @@ static inline uint64_t rp_pool_part(const struct rp_pool *p, unsigned int part,
 	return part ? (part - 1) * p->part_len : 0;
 }
 /*
- * Make all bytes of a part durable, whoever has written them, and forget what
- * the disk does not have. Nobody may write there meanwhile. -errno: the disk
+ * Make all bytes of a part durable, whoever wrote them, and drop cached bytes
+ * that the disk lacks. Nobody may write there during the call. -errno: the disk
  * failed, and err has the reason.
  */
 int rp_pool_settle(struct rp_pool *p, unsigned int part, char *err);
 /*
- * Remember the exclusive client of a part, which then has it open, and
- * displaces owners of the whole pool, or, as the one of the whole pool, of all
- * parts; and that clients have closed what they had: a bit for each part. As
- * for the length.
+ * Store the exclusive client of a part, which has the part open from then on;
+ * this displaces owners of the whole pool, or, for part 0, of all parts.
+ * rp_pool_release(): clients have closed parts: one bit each. Both return as
+ * rp_pool_set_length().
  */
 int rp_pool_set_owner(struct rp_pool *p, unsigned int part, uint64_t owner,
 		      char *err);

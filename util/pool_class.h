@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The words for the failure classes of librpmem_pool, as users give them. */
+/* The names of librpmem_pool's failure classes in options and files. */
 #ifndef RP_UTIL_POOL_CLASS_H
 #define RP_UTIL_POOL_CLASS_H
 
@@ -19,7 +19,7 @@ static inline const char *rp_pool_class_name(enum rpmem_pool_class class)
 	return names[class];
 }
 
-/* Returns false, and leaves *class alone, for another word. */
+/* Parse a name. Returns false, without changing *class, if it is unknown. */
 static inline bool rp_pool_class_parse(const char *s,
 				       enum rpmem_pool_class *class)
 {

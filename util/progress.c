@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Progress bar of a copy: one line on a terminal. */
+/* Progress bar of a copy, in one line of a terminal. */
 #include "config.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Progress bar of a copy: one line on a terminal. */
+/* Progress bar of a copy, in one line of a terminal. */
 #ifndef RP_UTIL_PROGRESS_H
 #define RP_UTIL_PROGRESS_H
 
@@ -17,9 +17,9 @@ struct progress {
 /* Start the bar. quiet: never draw. */
 void progress_begin(struct progress *p, const char *verb, uint64_t total,
 		    bool quiet);
-/* Cheap to call often: redraws five times a second. */
+/* Redraws five times a second at most, so it may be called often. */
 void progress_at(struct progress *p, uint64_t done);
-/* Erase the line, so that later output starts at its beginning. */
+/* Erase the bar, so that later output starts at the beginning of its line. */
 void progress_end(struct progress *p);
 
 #endif

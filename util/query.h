@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* QUERY of the commit method, and of the class that it reaches. */
+/* QUERY of the commit method, and of the class that the method reaches. */
 #ifndef RP_UTIL_QUERY_H
 #define RP_UTIL_QUERY_H
 
@@ -9,7 +9,7 @@
 
 /*
  * fi_rpmem_query_sync(); *reached is the class that commits of class `required`
- * reach by attr->method. attr->region_class may be stronger: a region reaches
+ * reach by attr->method. attr->region_class may be stronger: a region may reach
  * power by msync, while a commit that requires less uses delivery. If commits
  * are refused (attr->prov_errno), *reached is the class of the region.
  */

@@ -16,9 +16,9 @@ static int compare(const void *a, const void *b)
 }
 
 /*
- * How many sorted ratios to drop at each end: the largest k for which
- * P(Binomial(n, 1/2) <= k) is at most miss / 2. -1 if n is too small (below 8
- * for MISS).
+ * The number of sorted ratios to drop at each end: the largest k for which
+ * P(Binomial(n, 1/2) <= k) is at most miss / 2. -1: n is too small (below 8 for
+ * MISS).
  */
 static long cut_of(size_t n, double miss)
 {
