@@ -46,12 +46,12 @@ int rp_secret_load(const char *path, struct rp_secret *s, char *err)
 	ssize_t n;
 	int fd, ret;
 
-	/* O_NONBLOCK: opening a fifo must not block. */
+	/* O_NONBLOCK: open() must not block on a fifo. */
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		return rp_err(err, -errno, "secret '%s' cannot be read: %s",
 			      path, strerror(errno));
-	/* Check the open file: the name may change. */
+	/* Check the open file, because another one may get its name. */
 	ret = check_rights(fd, path, err);
 	if (ret)
 		goto out;

@@ -22,8 +22,8 @@
 #include "util/text.h"
 
 /*
- * Send one datagram of sd_notify(3). The manager judges by what it gets, so an
- * error has no other consequence here.
+ * Send one datagram of sd_notify(3). An error has no consequence here: the
+ * manager acts on what it receives.
  */
 static void notify(const char *state, int flags)
 {
@@ -37,7 +37,7 @@ static void notify(const char *state, int flags)
 		return;
 	memcpy(sun.sun_path, path, len);
 	if (path[0] == '@')
-		sun.sun_path[0] = 0; /* an abstract address */
+		sun.sun_path[0] = 0; /* abstract address */
 	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return;
@@ -60,8 +60,7 @@ void rp_service_reloading(void)
 	char state[64];
 	struct timespec ts;
 
-	/* The time tells the manager which of its reloads this one replies to.
-	 */
+	/* The time tells the manager to which reload this message replies. */
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	snprintf(state, sizeof(state), "RELOADING=1\nMONOTONIC_USEC=%llu",
 		 (unsigned long long)ts.tv_sec * 1000000 +
@@ -86,7 +85,7 @@ void rp_service_status(const char *fmt, ...)
 	notify(state, MSG_DONTWAIT);
 }
 
-/* Half of the manager's interval; 0: it has no watchdog on this process. */
+/* Half of the manager's watchdog interval; 0: no watchdog for this process. */
 static uint64_t watchdog_ms(void)
 {
 	const char *usec = getenv("WATCHDOG_USEC"),
@@ -110,14 +109,14 @@ int rp_service_watchdog(void)
 		return -1;
 	now = rp_now_ms();
 	if (now >= due) {
-		/* A full queue of the manager must not stop the loop. */
+		/* If the manager's queue is full, do not block the loop. */
 		notify("WATCHDOG=1", MSG_DONTWAIT);
 		due = now + half;
 	}
 	return due - now > INT32_MAX ? INT32_MAX : (int)(due - now);
 }
 
-/* Whether stderr is the stream of the journal, and not redirected since. */
+/* Whether stderr is the journal's stream, and not redirected. */
 static bool is_journal(void)
 {
 	const char *stream = getenv("JOURNAL_STREAM");
@@ -168,7 +167,7 @@ bool rp_service_may_log(uint64_t *last)
 	return true;
 }
 
-/* A SIGHUP that comes before the loop is read by the loop, too. */
+/* A SIGHUP that arrives before the loop starts is read by the loop. */
 int rp_service_block_signals(void)
 {
 	sigset_t set;

@@ -6,33 +6,33 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Levels of syslog(3). */
+/* Levels of syslog(3) for log lines. */
 enum rp_service_level {
 	RP_SERVICE_ERROR = 3,
 	RP_SERVICE_WARNING = 4,
 	RP_SERVICE_NOTICE = 5,
 };
 
-/* Each call does nothing when no manager waits for it (NOTIFY_SOCKET). */
-void rp_service_ready(void);	 /* also the end of reloading */
-void rp_service_reloading(void); /* rp_service_ready() follows */
+/* Each of these does nothing without a manager (NOTIFY_SOCKET). */
+void rp_service_ready(void);	 /* also ends a reload */
+void rp_service_reloading(void); /* rp_service_ready() must follow */
 void rp_service_stopping(void);
-/* One line that systemctl status shows. */
+/* Set the line that systemctl status shows. */
 void rp_service_status(const char *fmt, ...)
 	__attribute__((format(printf, 1, 2)));
 /*
- * Keep the watchdog of the manager quiet, at most twice in its interval.
- * Returns the milliseconds until the next call, or -1: no watchdog. Only the
- * loop whose hang must be found may call it.
+ * Notify the manager's watchdog, at most twice per interval. Returns the
+ * milliseconds until the next call, or -1: no watchdog. Only the loop whose
+ * hang must be detected may call it.
  */
 int rp_service_watchdog(void);
 
-/* Prefix of a line on stderr: "<3>" for the journal, "" for anybody else. */
+/* Prefix of a line on stderr: "<3>" for the journal, else "". */
 const char *rp_service_prefix(enum rp_service_level level);
-/* One line on stderr, with the time unless the journal adds it. */
+/* Write a line to stderr, with the time unless the journal adds it. */
 void rp_service_log(enum rp_service_level level, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
-/* Whether a second has passed since this call returned true for last. */
+/* Whether a second has passed since the last call with this `last` was true. */
 bool rp_service_may_log(uint64_t *last);
 
 /*
@@ -41,11 +41,11 @@ bool rp_service_may_log(uint64_t *last);
  */
 int rp_service_block_signals(void);
 /*
- * Unblock SIGTERM and SIGINT only: a second one ends the process at once, and
+ * Unblock SIGTERM and SIGINT only: a second one ends the process at once,
  * SIGHUP never does.
  */
 void rp_service_unblock_signals(void);
-/* Write the port to a file, whole. Returns 0, or -errno and the reason. */
+/* Write the port to a file atomically. Returns 0, or -errno and the reason. */
 int rp_service_write_port(const char *path, uint16_t port, char *err);
 
 #endif

@@ -22,7 +22,7 @@
 
 static const uint8_t magic[4] = {'R', 'P', 'M', 'S'};
 
-/* Position in a message; bad is set when a read or write runs over the end. */
+/* Read or write position in a message; bad: it went past the end. */
 struct cursor {
 	uint8_t *p;
 	size_t left;
@@ -123,7 +123,7 @@ static uint64_t get_u64(struct cursor *c)
 	return p ? rp_get64(p) : 0;
 }
 
-/* Reserved bytes must be 0: a later version may give them a meaning. */
+/* Reserved bytes must be 0, so that a later version can define them. */
 static void get_zero(struct cursor *c, size_t n)
 {
 	const uint8_t *p = take_bytes(c, n);
@@ -148,7 +148,7 @@ static void get_string(struct cursor *c, char *s, size_t size)
 }
 
 /*
- * Read a sentence, which is printed: replace control characters, because the
+ * Read a text that will be printed: replace control characters, because the
  * peer is not trusted.
  */
 static void get_text(struct cursor *c, char *s, size_t size)
@@ -177,7 +177,7 @@ __attribute__((nonnull)) static struct cursor put_begin(void *buf, size_t size,
 	put_bytes(&c, magic, sizeof(magic));
 	put_u16(&c, RP_SETUP_VERSION);
 	put_u16(&c, (uint16_t)type);
-	put_u64(&c, 0); /* length (put_end() sets it), reserved */
+	put_u64(&c, 0); /* length (see put_end()), reserved */
 	return c;
 }
 
@@ -294,7 +294,7 @@ int rp_setup_frame(const void *buf, size_t have, size_t max, size_t *length,
 	const uint8_t *p = buf;
 	uint32_t len;
 
-	/* Bytes without the magic are refused before the header is complete. */
+	/* Refuse bytes without the magic before the header is complete. */
 	if (memcmp(p, magic, have < sizeof(magic) ? have : sizeof(magic)))
 		return -EBADMSG;
 	if (have < RP_SETUP_HDR)
@@ -309,7 +309,7 @@ int rp_setup_frame(const void *buf, size_t have, size_t max, size_t *length,
 	return 0;
 }
 
-/* Cursor at the body of a message of this type and exactly this length. */
+/* Start to read a message; it must have this type and exactly this length. */
 static struct cursor get_begin(const void *buf, size_t len,
 			       enum rp_setup_type type)
 {
@@ -324,7 +324,7 @@ static struct cursor get_begin(const void *buf, size_t len,
 	return c;
 }
 
-/* Only the MAC may be left. */
+/* Finish reading: only the MAC may be left. */
 static int get_end(const struct cursor *c, bool mac)
 {
 	return c->bad || c->left != (mac ? RP_SETUP_MAC : 0) ? -EBADMSG : 0;
@@ -418,7 +418,7 @@ int rp_setup_get_export(const void *buf, size_t len, struct rp_setup_export *m)
 	if (get_end(&c, true) || flags & ~(WAS_CLEAN | READ_ONLY) ||
 	    !rp_setup_name_ok(e.name))
 		return -EBADMSG;
-	/* A pool is not empty, and its end does not wrap. */
+	/* A pool is not empty, and its end does not overflow. */
 	if (e.len == 0 || e.addr + e.len < e.addr || e.length > e.len)
 		return -EBADMSG;
 	e.was_clean = flags & WAS_CLEAN;
@@ -436,8 +436,8 @@ int rp_setup_get_list(const void *buf, size_t len, struct rp_setup_list *m)
 	if (n > RP_SETUP_POOLS)
 		return -EBADMSG;
 	/*
-	 * The first pass checks, the second writes: *m is large, and written
-	 * only on success.
+	 * Check in a first pass, write in a second one: *m is large, and must
+	 * be written only on success.
 	 */
 	entries = c;
 	for (int write = 0; write < 2; write++) {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/*
- * Messages of the setup protocol: how a client learns what it needs to write.
- */
+/* Messages of the setup protocol, by which a client gets the key to a pool. */
 #ifndef RP_UTIL_SETUP_H
 #define RP_UTIL_SETUP_H
 
@@ -30,12 +28,12 @@
 #define RP_SETUP_HDR	     16
 #define RP_SETUP_NONCE	     32
 #define RP_SETUP_MAC	     32
-#define RP_SETUP_NAME	     255 /* bytes of a pool's name */
-#define RP_SETUP_TEXT	     400 /* bytes of a sentence */
-#define RP_SETUP_FI_NAME     128 /* bytes of a fabric address */
-#define RP_SETUP_POOLS	     64	 /* pools of one daemon */
-#define RP_SETUP_SECRETS     64	 /* secrets of one daemon */
-#define RP_SETUP_PARTS	     32	 /* parts of one pool */
+#define RP_SETUP_NAME	     255 /* most bytes of a pool's name */
+#define RP_SETUP_TEXT	     400 /* most bytes of a text */
+#define RP_SETUP_FI_NAME     128 /* most bytes of a fabric address */
+#define RP_SETUP_POOLS	     64	 /* most pools of one daemon */
+#define RP_SETUP_SECRETS     64	 /* most secrets of one daemon */
+#define RP_SETUP_PARTS	     32	 /* most parts of one pool */
 #define RP_SETUP_MAX_REQUEST 512
 #define RP_SETUP_MAX_REPLY   65536
 
@@ -44,7 +42,7 @@ enum rp_setup_type {
 	RP_SETUP_GET_EXPORT = 2,
 	RP_SETUP_GET_LIST = 3,
 	RP_SETUP_SET_LENGTH = 4,
-	RP_SETUP_OPEN = 5, /* the connection stays, and holds the pool open */
+	RP_SETUP_OPEN = 5, /* the connection stays, and keeps the pool open */
 	RP_SETUP_DIVIDE = 6,
 	RP_SETUP_EXPORT = 66,
 	RP_SETUP_LIST = 67,
@@ -53,17 +51,17 @@ enum rp_setup_type {
 
 /* Codes of an ERROR, part of the protocol: never renumber. */
 enum rp_setup_code {
-	RP_SETUP_E_REQUEST = 1, /* not understood */
-	RP_SETUP_E_VERSION = 2, /* other version of this protocol */
+	RP_SETUP_E_REQUEST = 1, /* the request is not understood */
+	RP_SETUP_E_VERSION = 2, /* another version of this protocol */
 	RP_SETUP_E_SECRET = 3,	/* wrong or missing secret */
 	RP_SETUP_E_POOL = 4,	/* no pool of this name */
-	RP_SETUP_E_LENGTH = 5,	/* cannot be remembered */
-	RP_SETUP_E_BUSY = 6,	/* open at another client */
-	RP_SETUP_E_TAKEN = 7,	/* another client has opened it meanwhile */
-	RP_SETUP_E_AWAITED = 8, /* its last owner may come back: try again */
+	RP_SETUP_E_LENGTH = 5,	/* the length cannot be stored */
+	RP_SETUP_E_BUSY = 6,	/* the pool is open at another client */
+	RP_SETUP_E_TAKEN = 7,	/* another client has opened the pool since */
+	RP_SETUP_E_AWAITED = 8, /* its last owner may reconnect: try again */
 	RP_SETUP_E_RIGHT = 9,	/* the secret does not allow this */
 	RP_SETUP_E_PARTS = 10,	/* the pool has another number of parts */
-	RP_SETUP_E_SCARCE = 11, /* too few descriptors, or too little memory */
+	RP_SETUP_E_SCARCE = 11, /* out of descriptors or memory */
 };
 
 /* Body: 16 u32 flags: bit 0 a secret is needed  20 u32 0  24 nonce */
@@ -72,8 +70,7 @@ struct rp_setup_challenge {
 	uint8_t nonce[RP_SETUP_NONCE];
 };
 
-/* Owner of a pool: a client opened it shared, the first one after an exclusive.
- */
+/* Owner bit: the first client that shares a pool after an exclusive client. */
 #define RP_SETUP_SHARED (1ull << 63)
 
 /*  16 nonce  48 string name (GET_LIST: empty)  SET_LENGTH: u64 length
@@ -81,23 +78,23 @@ struct rp_setup_challenge {
  *  bit 3 observe, u16 parts, u16 part  DIVIDE: u64 owner, u32 parts  MAC
  *  A string is a u16 length and its bytes. */
 struct rp_setup_request {
-	enum rp_setup_type type; /* from GET_EXPORT on */
+	enum rp_setup_type type; /* a request: GET_EXPORT or later */
 	uint8_t nonce[RP_SETUP_NONCE];
 	char name[RP_SETUP_NAME + 1];
-	uint64_t length; /* SET_LENGTH: of the file in the pool; 0: unknown */
+	uint64_t length; /* SET_LENGTH: of the file stored there; 0: unknown */
 	uint64_t owner;	 /* OPEN: random number of the client, 63 bits, not 0;
 			  * DIVIDE: the one that has the pool exclusively */
 	/*
-	 * OPEN: only if the pool has this many parts, 1: it is not divided; 0:
-	 * whatever it has. DIVIDE: make this many.
+	 * OPEN: the number of parts that the pool must have, 1: it is not
+	 * divided, 0: any number. DIVIDE: the new number.
 	 */
 	unsigned int parts;
-	unsigned int part; /* OPEN: this one, from 1 on; 0: the whole pool */
-	bool exclusive;	   /* OPEN: while no other client has the pool open */
+	unsigned int part; /* OPEN: part, from 1 on; 0: the whole pool */
+	bool exclusive;	   /* OPEN: fail if another client has it open */
 	bool again;   /* OPEN: this client has had it open, only if no other
 		       * owner came since */
-	bool take;    /* OPEN exclusively: take it from whoever has it */
-	bool observe; /* OPEN to read, also beside an exclusive client */
+	bool take;    /* OPEN: displace an exclusive client */
+	bool observe; /* OPEN: only read, even if another client writes */
 };
 
 /*  16 u64 key  24 u64 addr  32 u64 len  40 u64 incarnation
@@ -107,15 +104,15 @@ struct rp_setup_request {
  *  u64 length  u64 owner  MAC */
 struct rp_setup_export {
 	uint64_t key;
-	uint64_t addr;	      /* RMA address of the first byte of the pool */
+	uint64_t addr;	      /* RMA address of the pool's first byte */
 	uint64_t len;	      /* bytes of the pool */
-	uint64_t incarnation; /* random number of this run of the daemon */
+	uint64_t incarnation; /* random number of this daemon process */
 	uint64_t generation;  /* generation of the pool */
 	uint8_t uuid[16];     /* uuid of the pool */
-	uint16_t control;     /* version of the control messages */
+	uint16_t control;     /* version of the control protocol */
 	uint8_t class;	      /* enum rp_class that commits reach */
 	uint8_t method;	      /* enum rp_method */
-	bool was_clean;	      /* the last daemon marked the pool clean */
+	bool was_clean;	      /* the previous daemon marked the pool clean */
 	bool read_only;	      /* the key does not allow writes */
 	char name[RP_SETUP_NAME + 1];
 	char base[64];
@@ -124,9 +121,9 @@ struct rp_setup_export {
 	char why[RP_SETUP_TEXT + 1];
 	uint64_t length; /* of the file that was copied there; 0: unknown */
 	/*
-	 * The last client that opened it, or a part, exclusively, or, with the
-	 * bit RP_SETUP_SHARED, the first one that has shared it after that; 0:
-	 * none. To a client that opens a part, that of the part.
+	 * The last client that opened the pool, or a part, exclusively; with
+	 * the bit RP_SETUP_SHARED, the first one that shared it after that; 0:
+	 * none. A client that opens a part gets that of the part.
 	 */
 	uint64_t owner;
 };
@@ -149,7 +146,7 @@ struct rp_setup_error {
 };
 
 /*
- * Encoders: write one whole message with a zero MAC. They return its length,
+ * Encoders: write one complete message with a zero MAC. They return its length,
  * -EMSGSIZE if size is too small, or -EINVAL for a field out of bounds.
  */
 int rp_setup_put_challenge(void *buf, size_t size,
@@ -164,16 +161,16 @@ int rp_setup_put_error(void *buf, size_t size, const struct rp_setup_error *m);
 /*
  * Read a header. Returns 0 with length and type; -EAGAIN: the header is not
  * complete; -EBADMSG: not this protocol, or longer than max; -EPROTONOSUPPORT:
- * another version (*length is set, *type is not).
+ * another version, with *length but without *type.
  */
 int rp_setup_frame(const void *buf, size_t have, size_t max, size_t *length,
 		   enum rp_setup_type *type);
 
 /*
- * Decoders of one whole message of len bytes. They check every length, that
- * reserved bytes are 0, and names (rp_setup_name_ok()), and replace unprintable
- * characters of sentences by '?'. They return 0 or -EBADMSG; *m is written only
- * on success.
+ * Decoders of one complete message of len bytes. They check all lengths, names
+ * (rp_setup_name_ok()) and that reserved bytes are 0, and replace unprintable
+ * characters of texts by '?'. They return 0 or -EBADMSG; *m is written only on
+ * success.
  */
 int rp_setup_get_challenge(const void *buf, size_t len,
 			   struct rp_setup_challenge *m);
@@ -202,7 +199,7 @@ struct rp_setup_auth {
 };
 void rp_setup_seal(void *buf, size_t len, enum rp_setup_from from,
 		   const struct rp_setup_auth *auth);
-/* Whether the MAC is right. Compares in constant time. */
+/* Whether the MAC is valid. Compares in constant time. */
 bool rp_setup_check_seal(const void *buf, size_t len, enum rp_setup_from from,
 			 const struct rp_setup_auth *auth);
 

@@ -16,7 +16,7 @@
 #include "util/clock.h"
 #include "util/setup_client.h"
 
-/* How long a client waits where the last owner of a pool may come back. */
+/* How long to wait while the last owner of a pool may reconnect. */
 #define AWAITED_MS 10000
 
 struct call {
@@ -108,8 +108,8 @@ static int connect_one(struct call *c, const struct addrinfo *ai)
 }
 
 /*
- * Connect to the first address that accepts. While none does and one of them
- * refuses (its daemon may be starting), try again until wait_ms are over.
+ * Connect to the first address that accepts. If none does but one refuses (its
+ * daemon may be starting), retry until wait_ms are over.
  */
 static int connect_any(struct call *c, const struct addrinfo *list)
 {
@@ -193,7 +193,7 @@ static int call_send(struct call *c, const uint8_t *buf, size_t len)
 	return 0;
 }
 
-/* Receive one whole message. -EIO: the connection ended before. */
+/* Receive one complete message. -EIO: the connection ended before its end. */
 static int call_recv(struct call *c, uint8_t *buf, size_t max, size_t *len,
 		     enum rp_setup_type *type)
 {
@@ -222,7 +222,7 @@ static int call_recv(struct call *c, uint8_t *buf, size_t max, size_t *len,
 	return 0;
 }
 
-/* Write the error of call_recv() or call_send() to c->err. */
+/* Describe the error of call_recv() or call_send() in c->err. */
 static int call_report(struct call *c, int ret)
 {
 	const struct rp_setup_target *t = c->t;
@@ -261,7 +261,7 @@ static int call_report(struct call *c, int ret)
 	}
 }
 
-/* Receive CHALLENGE. It must ask for a secret exactly if one was given. */
+/* Receive CHALLENGE. It must need a secret exactly if the caller gave one. */
 static int call_recv_challenge(struct call *c)
 {
 	struct rp_setup_challenge g;
@@ -335,8 +335,8 @@ static int call_read_error(struct call *c, const uint8_t *buf, size_t len)
 }
 
 /*
- * Send the request and receive the reply with a valid MAC. An ERROR is accepted
- * without one: it can only make the client stop.
+ * Send the request, and receive a reply with a valid MAC. An ERROR is accepted
+ * without a valid MAC: it can only make the client stop.
  */
 static int call_run(struct call *c, struct rp_setup_request *req,
 		    enum rp_setup_type expected, uint8_t *buf, size_t *len)
@@ -377,7 +377,7 @@ static int call_run(struct call *c, struct rp_setup_request *req,
 	return 0;
 }
 
-/* One exchange. keep: where to leave the connection; NULL: it is closed. */
+/* Do one exchange. *keep gets the open connection; NULL: close it. */
 static int fetch(const struct rp_setup_target *t, struct rp_setup_request *req,
 		 enum rp_setup_type expected, void *out, int *keep, char *err)
 {

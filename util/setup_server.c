@@ -19,7 +19,7 @@
 #include "util/setup_server.h"
 #include "util/text.h"
 
-/* Fits the longest reply, a list of RP_SETUP_POOLS pools. */
+/* Bytes of the longest reply, a list of RP_SETUP_POOLS pools. */
 #define REPLY_SIZE 20480
 
 enum state {
@@ -28,11 +28,11 @@ enum state {
 	WAIT,	   /* the request waits for rp_setup_server_resume() */
 	REPLY,	   /* sending the reply */
 	CLOSE,	   /* waiting until the client closes */
-	HOLD,	   /* the same, and it holds a pool open */
+	HOLD,	   /* as CLOSE, and the connection keeps a pool open */
 };
 
 struct conn {
-	TAILQ_ENTRY(conn) link; /* oldest first, in the order of deadlines */
+	TAILQ_ENTRY(conn) link; /* in the order of deadlines, earliest first */
 	int fd;
 	enum state state;
 	uint64_t deadline; /* ms */
@@ -42,7 +42,7 @@ struct conn {
 	uint8_t *out;
 	size_t out_len, out_done;
 	char peer[NI_MAXHOST];
-	/* A client that has opened a pool; such connections have no deadline */
+	/* The client has opened a pool: the connection has no deadline. */
 	bool holds;
 	bool exclusive, observes;
 	unsigned int pool, part, who, rights;
@@ -54,11 +54,11 @@ struct rp_setup_server {
 	struct rp_setup_server_attr attr;
 	int epfd;
 	int listener;
-	struct conns conns;	 /* those that hold no pool open */
-	struct conns waiting;	 /* those in WAIT, which have no deadline */
-	struct conns holders;	 /* the others */
-	unsigned int nconns;	 /* in conns and waiting */
-	uint64_t reported_at[2]; /* ms; clients refused, and served */
+	struct conns conns;	 /* connections without an open pool */
+	struct conns waiting;	 /* in WAIT, which has no deadline */
+	struct conns holders;	 /* connections that keep a pool open */
+	unsigned int nconns;	 /* number in conns and waiting */
+	uint64_t reported_at[2]; /* ms: [0] refused, [1] served */
 	uint64_t listen_again;	 /* ms; 0: the listener is active */
 };
 
@@ -198,7 +198,7 @@ static void report_client(struct rp_setup_server *s, const struct conn *c,
 	s->attr.report(c->peer, pool);
 }
 
-/* The number of parts of exports[i]; *owner is that of one, or of all. */
+/* Find the number of parts of exports[i]; *owner: of a part, or of the pool. */
 static unsigned int find_parts(const struct rp_setup_server *s, unsigned int i,
 			       unsigned int part, uint64_t *owner)
 {
@@ -206,7 +206,7 @@ static unsigned int find_parts(const struct rp_setup_server *s, unsigned int i,
 	return s->attr.parts ? s->attr.parts(s->attr.arg, i, part, owner) : 1;
 }
 
-/* Whether a client holds bytes of exports[i] that a request is about. */
+/* Whether a client has the bytes open that a request is about. */
 static bool holds_bytes(const struct conn *h,
 			const struct rp_setup_request *req, unsigned int i)
 {
@@ -214,8 +214,8 @@ static bool holds_bytes(const struct conn *h,
 }
 
 /*
- * The holder of exports[i] that does not agree with a request; NULL: none.
- * Those that have gone are dropped: a client that starts again is not refused.
+ * Find a holder of exports[i] that conflicts with a request; NULL: none. Drop
+ * holders that have disconnected: a restarted client is not refused.
  */
 static const struct conn *find_holder(struct rp_setup_server *s,
 				      const struct rp_setup_request *req,
@@ -236,18 +236,18 @@ static const struct conn *find_holder(struct rp_setup_server *s,
 	return NULL;
 }
 
-/* From now on the connection holds exports[i] open. */
+/* Let the connection keep exports[i] open from now on. */
 static void hold_export(struct rp_setup_server *s, struct conn *c,
 			const struct rp_setup_request *req, unsigned int i)
 {
 	struct conn *h, *next;
 
-	/* An earlier connection of the same client is lost, unnoticed here. */
+	/* The client has lost its earlier connection: drop it here. */
 	TAILQ_FOREACH_SAFE(h, &s->holders, link, next)
 	{
 		if (h->pool != i || h->owner != req->owner)
 			continue;
-		h->exclusive = false; /* the owner stays */
+		h->exclusive = false; /* keeps the owner */
 		conn_drop(s, h);
 	}
 	TAILQ_REMOVE(&s->conns, c, link);
@@ -263,10 +263,9 @@ static void hold_export(struct rp_setup_server *s, struct conn *c,
 }
 
 /*
- * The owner that the pool gets by this OPEN; 0: it keeps the one that it has. A
- * client that shares the pool ends the claim of an exclusive one that has gone:
- * bytes which that one wanted to write again would replace newer ones. A client
- * that only reads ends no claim.
+ * The owner that this OPEN gives to the pool; 0: no change. A client that
+ * shares the pool ends the claim of a disconnected exclusive client, whose
+ * repeated writes would replace newer bytes. A client that only reads does not.
  */
 static uint64_t next_owner(uint64_t owner, const struct rp_setup_request *req,
 			   unsigned int rights)
@@ -279,7 +278,7 @@ static uint64_t next_owner(uint64_t owner, const struct rp_setup_request *req,
 	return req->owner | RP_SETUP_SHARED;
 }
 
-/* Copy exports[i] with the client's key. Returns 0, or an encoded ERROR. */
+/* Copy exports[i], with the client's key. Returns 0, or an encoded ERROR. */
 static int grant_export(struct rp_setup_server *s, struct conn *c,
 			unsigned int i, unsigned int part,
 			struct rp_setup_export *e)
@@ -299,7 +298,7 @@ static int grant_export(struct rp_setup_server *s, struct conn *c,
 		   : 0;
 }
 
-/* Refuse what the rights do not allow. 0: they allow it. */
+/* Refuse a request that the rights do not allow. Returns 0 if allowed. */
 static int check_rights(struct rp_setup_server *s, struct conn *c,
 			const struct rp_setup_request *req, unsigned int i)
 {
@@ -320,7 +319,7 @@ static int check_rights(struct rp_setup_server *s, struct conn *c,
 		       : 0;
 }
 
-/* Clients that have exports[i] open, without those that have gone. */
+/* Count clients that have exports[i] open; drop disconnected ones. */
 static unsigned int count_holders(struct rp_setup_server *s, uint64_t owner,
 				  unsigned int i)
 {
@@ -339,7 +338,7 @@ static unsigned int count_holders(struct rp_setup_server *s, uint64_t owner,
 	return n;
 }
 
-/* Close exports[i] for all clients of these bytes. */
+/* Close exports[i] at all clients that have these bytes open. */
 static void drop_holders(struct rp_setup_server *s,
 			 const struct rp_setup_request *req, unsigned int i)
 {
@@ -352,7 +351,7 @@ static void drop_holders(struct rp_setup_server *s,
 	}
 }
 
-/* The one holder of all of exports[i] can divide it. Returns 0, or an ERROR. */
+/* Divide exports[i] for its only client, which has it all. 0, or an ERROR. */
 static int divide_export(struct rp_setup_server *s, struct conn *c,
 			 const struct rp_setup_request *req, unsigned int i)
 {
@@ -372,7 +371,7 @@ static int divide_export(struct rp_setup_server *s, struct conn *c,
 	return put_error(c, RP_SETUP_E_PARTS, "%.390s", err);
 }
 
-/* Refuse an OPEN that does not know how exports[i] is divided. */
+/* Refuse an OPEN with a number of parts that exports[i] does not have. */
 static int check_parts(struct conn *c, const struct rp_setup_request *req,
 		       const char *name, unsigned int parts)
 {
@@ -384,7 +383,7 @@ static int check_parts(struct conn *c, const struct rp_setup_request *req,
 			 name, parts, req->parts);
 }
 
-/* Refuse an OPEN because of other clients. 0: there is no reason. */
+/* Refuse an OPEN that conflicts with other clients. Returns 0 if none does. */
 static int check_others(struct rp_setup_server *s, struct conn *c,
 			const struct rp_setup_request *req, unsigned int i,
 			uint64_t owner)
@@ -399,7 +398,7 @@ static int check_others(struct rp_setup_server *s, struct conn *c,
 			     s->attr.may_open(s->attr.arg, i, req->part, err);
 	unsigned int n;
 
-	/* A client that shared it knows no owner who has it exclusively. */
+	/* A client that shared the pool does not know its exclusive owner. */
 	if (req->again && (req->exclusive ? owner != req->owner : awaited || h))
 		return put_error(c, RP_SETUP_E_TAKEN,
 				 "another client has opened pool '%.100s' "
@@ -519,7 +518,7 @@ static int put_export(struct rp_setup_server *s, struct conn *c,
 			 len >= sizeof(known) ? "..." : "");
 }
 
-/* Whether the request was sealed by a secret; it then is the client's. */
+/* Whether the request's MAC is that of a secret, which c->who then names. */
 static bool authenticate(struct rp_setup_server *s, struct conn *c, size_t len)
 {
 	const struct rp_setup_secrets *known = s->attr.secrets;
@@ -538,8 +537,8 @@ static bool authenticate(struct rp_setup_server *s, struct conn *c, size_t len)
 }
 
 /*
- * Encode the reply to a complete request, or to bytes that are none (frame has
- * the error). Reveals nothing about pools before the secret is proved.
+ * Encode the reply to a complete request, or to invalid bytes (frame is the
+ * error). Reveals nothing about pools before the secret is proved.
  */
 static int put_reply(struct rp_setup_server *s, struct conn *c, int frame,
 		     size_t len)
@@ -572,7 +571,7 @@ static int put_reply(struct rp_setup_server *s, struct conn *c, int frame,
 	return ret;
 }
 
-/* Reply to a whole request. False: the connection must be closed. */
+/* Reply to a complete request. False: close the connection. */
 static bool conn_serve(struct rp_setup_server *s, struct conn *c)
 {
 	enum rp_setup_type type;
@@ -660,7 +659,7 @@ static bool conn_run(struct rp_setup_server *s, struct conn *c)
 		return conn_write(s, c);
 	case REQUEST:
 		return conn_read(s, c);
-	case WAIT: /* the client has gone */
+	case WAIT: /* WAIT: the client has disconnected */
 		return false;
 	case CLOSE:
 	case HOLD:
@@ -670,7 +669,7 @@ static bool conn_run(struct rp_setup_server *s, struct conn *c)
 	return recv(c->fd, c->in, sizeof(c->in), 0) > 0;
 }
 
-/* Queue CHALLENGE; the loop sends it. */
+/* Queue CHALLENGE for sending by the loop. */
 static bool conn_challenge(struct rp_setup_server *s, struct conn *c)
 {
 	struct rp_setup_challenge g = {
@@ -743,8 +742,8 @@ void rp_setup_server_run(struct rp_setup_server *s)
 	uint64_t now;
 
 	/*
-	 * Fetch one event at a time: a second one could name a connection that
-	 * the first one has dropped.
+	 * Fetch one event at a time: a second event could name a connection
+	 * that the first one has dropped.
 	 */
 	for (unsigned int i = 0; i < 2 * s->attr.max_conns; i++) {
 		if (epoll_wait(s->epfd, &ev, 1, 0) != 1)
@@ -752,8 +751,8 @@ void rp_setup_server_run(struct rp_setup_server *s)
 		c = ev.data.ptr;
 		if (!c) {
 			/*
-			 * Drop the oldest connection: honest clients need
-			 * milliseconds only.
+			 * Drop the oldest connection: an honest client needs
+			 * only milliseconds.
 			 */
 			if (s->nconns == s->attr.max_conns)
 				conn_drop(s,
@@ -788,7 +787,7 @@ void rp_setup_server_delete(struct rp_setup_server *s)
 
 	if (!s)
 		return;
-	/* Owners come back to the next daemon. */
+	/* Keep the owners: they reconnect to the next daemon. */
 	s->attr.release = NULL;
 	while ((c = TAILQ_FIRST(&s->conns)) || (c = TAILQ_FIRST(&s->waiting)) ||
 	       (c = TAILQ_FIRST(&s->holders)))

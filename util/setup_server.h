@@ -11,115 +11,114 @@ struct rp_setup_server;
 enum rp_setup_right {
 	RP_SETUP_READ = 1,
 	RP_SETUP_WRITE = 2,
-	RP_SETUP_ADMIN = 4, /* take the pool from another client */
+	RP_SETUP_ADMIN = 4, /* displace another client */
 };
 
 /*
- * The secrets that clients may have. The slot of the secret by which a client
- * has authenticated itself stands for the client from then on: `who` below.
+ * The secrets of clients. The slot of the secret by which a client has
+ * authenticated itself identifies the client: `who` below.
  */
 struct rp_setup_secrets {
-	bool needed; /* false: every client is accepted, as number 0 */
-	struct rp_secret v[RP_SETUP_SECRETS]; /* length 0: a free slot */
+	bool needed; /* false: accept every client, as number 0 */
+	struct rp_secret v[RP_SETUP_SECRETS]; /* length 0: unused slot */
 };
 
 struct rp_setup_server_attr {
-	int listener; /* of rp_setup_listen() */
+	int listener; /* from rp_setup_listen() */
 	/* Both outlive the server, and may change between its calls. */
-	const struct rp_setup_secrets *secrets; /* NULL: none is needed */
-	const struct rp_setup_export *exports;	/* empty name: a free slot */
+	const struct rp_setup_secrets *secrets; /* NULL: no secret is needed */
+	const struct rp_setup_export *exports;	/* empty name: unused slot */
 	unsigned int nexports;
 	unsigned int max_conns;	 /* 0: 64; one more replaces the oldest. Those
 				  * that hold a pool open do not count. */
-	unsigned int timeout_ms; /* limit of one connection; 0: 5000 */
+	unsigned int timeout_ms; /* of one connection; 0: 5000 */
 	/*
-	 * Called for exports[i] at each request. Returns NULL, or why the pool
-	 * is no longer served: a sentence with the remedy. NULL: all are
-	 * served.
+	 * Called for exports[i] at each request. Returns NULL, or a text with
+	 * remedy: why the pool is no longer served. NULL: all pools are served.
 	 */
 	const char *(*withdrawn)(void *arg, unsigned int i);
 	/*
-	 * The rights of a client to exports[i]; 0: for this client there is no
-	 * such pool. NULL: every client has all rights.
+	 * The rights of a client to exports[i]; 0: the client cannot see the
+	 * pool. NULL: every client has all rights.
 	 */
 	unsigned int (*rights)(void *arg, unsigned int i, unsigned int who);
 	/*
-	 * The number of clients that may have exports[i] open; 0: any. NULL:
-	 * any.
+	 * The most clients that may have exports[i] open; 0: no limit. NULL: no
+	 * limit.
 	 */
 	unsigned int (*clients)(void *arg, unsigned int i);
 	/*
-	 * The number of parts of exports[i], 1: it is not divided; *owner is
-	 * that of a part, which may be any up to RP_SETUP_PARTS. NULL: no pool
+	 * The number of parts of exports[i], 1: it is not divided; *owner: the
+	 * owner of the part, which may be up to RP_SETUP_PARTS. NULL: no pool
 	 * is divided.
 	 */
 	unsigned int (*parts)(void *arg, unsigned int i, unsigned int part,
 			      uint64_t *owner);
 	/*
 	 * Divides exports[i]. Returns 0, or -errno and the reason in err. NULL:
-	 * none can be.
+	 * no pool can be divided.
 	 */
 	int (*divide)(void *arg, unsigned int i, unsigned int parts, char *err);
 	/*
 	 * Finds or makes the key of a client for a part of exports[i] (0: all
-	 * of it), and makes *e, a copy of exports[i], describe the part.
-	 * Returns 0, or -errno and the reason in err. NULL: all clients get
+	 * of it), and describes the part in *e, a copy of exports[i]. Returns
+	 * 0, or -errno and the reason in err. NULL: all clients get
 	 * exports[i].key.
 	 */
 	int (*grant)(void *arg, unsigned int i, unsigned int who,
 		     unsigned int part, struct rp_setup_export *e, char *err);
 	/*
-	 * Remembers the length of the file in exports[i], and changes it there.
-	 * Returns 0, or -errno and the reason in err. NULL: none is remembered.
+	 * Stores the length of the file in a pool, and updates exports[i].
+	 * Returns 0, or -errno and the reason in err. NULL: none is stored.
 	 */
 	int (*set_length)(void *arg, unsigned int i, uint64_t length,
 			  char *err);
 	/*
-	 * Makes a client the owner of a part of exports[i]: revokes the keys
-	 * that others have to it, and remembers owner. Changes the export.
-	 * Returns 0, or -errno and the reason in err; -EINPROGRESS: the request
-	 * is served again by rp_setup_server_resume(). NULL: no pool can be
-	 * opened exclusively.
+	 * Makes a client the owner of a part of exports[i]: revokes the keys of
+	 * other clients, stores the owner, changes the export. Returns 0, or
+	 * -errno and the reason in err; -EINPROGRESS: rp_setup_server_resume()
+	 * serves the request again. NULL: no pool can be opened exclusively.
 	 */
 	int (*set_owner)(void *arg, unsigned int i, unsigned int part,
 			 uint64_t owner, char *err);
 	/*
 	 * Whether a client other than the last owner may open a part of
-	 * exports[i]: 0, or -errno and the reason in err. NULL: it may.
+	 * exports[i]. Returns 0, or -errno and the reason in err. NULL: yes.
 	 */
 	int (*may_open)(void *arg, unsigned int i, unsigned int part,
 			char *err);
 	/*
-	 * Whether requests for exports[i] have to wait for
+	 * Whether requests for exports[i] must wait for
 	 * rp_setup_server_resume(). NULL: never.
 	 */
 	bool (*is_busy)(void *arg, unsigned int i);
-	/* The owner of a part of exports[i] has closed it, or has ended. May be
-	 * NULL. */
-	void (*release)(void *arg, unsigned int i, unsigned int part);
-	void *arg; /* argument of the calls above */
 	/*
-	 * Reports a client: pool is the one that it fetched, or NULL for a
-	 * wrong secret. At most once a second for each of the two kinds.
+	 * The owner of a part of exports[i] closed it, or is gone. May be NULL.
+	 */
+	void (*release)(void *arg, unsigned int i, unsigned int part);
+	void *arg; /* first argument of these functions */
+	/*
+	 * Reports a client: pool is the one that it fetched; NULL: its secret
+	 * is wrong. At most once a second for each of the two.
 	 */
 	void (*report)(const char *peer, const char *pool);
 };
 
 /*
- * Listen on an address (NULL: 127.0.0.1) and a port (0: a free one). Clients
- * that connect before there is a server wait for its first message, and so they
- * need not look for it again and again. Returns the socket, or -errno
- * (-EADDRINUSE, ...) and the remedy in err.
+ * Listen on an address (NULL: 127.0.0.1) and a port (0: any free port). Clients
+ * that connect before the server exists wait for its first message, and need
+ * not retry. Returns the socket, or -errno (-EADDRINUSE, ...) and the remedy in
+ * err.
  */
 int rp_setup_listen(const char *addr, uint16_t port, char *err);
-/* The port of a socket; 0: none. */
+/* The port of a socket; 0: no port. */
 uint16_t rp_setup_port(int fd);
-/* Whether the peer has closed a connection that was not read since. */
+/* Whether the peer has closed a connection; reads nothing from it. */
 bool rp_setup_has_closed(int fd);
-/* Let a host that has vanished end its connection after 30 seconds. */
+/* Let the connection of a dead host end after 30 seconds. */
 void rp_setup_keep_alive(int fd);
 /*
- * Serve the clients of attr->listener, which the server closes, also when it
+ * Serve the clients of attr->listener, which the server closes, even if it
  * cannot be made. Returns 0, or -errno and the remedy in err.
  */
 int rp_setup_server_new(const struct rp_setup_server_attr *attr,
@@ -133,7 +132,7 @@ int rp_setup_server_fd(const struct rp_setup_server *s);
 int rp_setup_server_timeout(const struct rp_setup_server *s);
 /* Serve all ready connections. Never blocks. */
 void rp_setup_server_run(struct rp_setup_server *s);
-/* Serve the requests again that had to wait, the oldest first. */
+/* Serve the waiting requests again, the oldest first. */
 void rp_setup_server_resume(struct rp_setup_server *s);
 /*
  * Secrets, exports or rights have changed: close the pools of clients that have

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Dirty shutdowns of the persistent memory that a file lies on. */
+/* Dirty shutdowns of the persistent memory that holds a file. */
 #include "config.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 
 struct search {
 	struct rp_shutdowns sum;
-	uint64_t seen[MAX_DIMMS]; /* one DIMM may be below several devices */
+	uint64_t seen[MAX_DIMMS]; /* several devices may be on one DIMM */
 	unsigned int n;
 };
 
@@ -35,7 +35,7 @@ static uint64_t hash(const char *id)
 	return rp_get64(sum);
 }
 
-/* Add a DIMM, whose folder has one of its driver: nfit, cxl or papr. */
+/* Add a DIMM, whose sysfs directory has one for nfit, cxl or papr. */
 static void add_dimm(struct search *s, const char *region, const char *dimm)
 {
 	char count[PATH_MAX], id[PATH_MAX], name[NAME_MAX];
@@ -58,7 +58,7 @@ static void add_dimm(struct search *s, const char *region, const char *dimm)
 	s->sum.count += strtoull(count, NULL, 0);
 }
 
-/* The nd region is a folder above that of its device. */
+/* The nd region is a directory above its device's. */
 static void add_device(struct rp_disks *w, const char *dir, const char *flaw)
 {
 	char region[PATH_MAX], name[32], line[PATH_MAX], *slash;

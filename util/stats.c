@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Find the pages of counters of processes, and copy them. */
+/* Find the counter pages of processes, and copy them. */
 #include "config.h"
 
 #include <ctype.h>
@@ -23,7 +23,7 @@ static void words_copy(void *to, const void *from, size_t len)
 			(const uint64_t *)from + i, __ATOMIC_RELAXED);
 }
 
-/* Regions behind the first one without a name are not read, but the last. */
+/* Copy the regions up to the first one without a name, and the last one. */
 static void regions_copy(struct rp_stats_region *to,
 			 const struct rp_stats_region *from)
 {
@@ -39,8 +39,8 @@ static void regions_copy(struct rp_stats_region *to,
 }
 
 /*
- * Copy a page. Its process may be hostile: only a file that cannot be cut short
- * is read, and strings are ended.
+ * Copy a page. Its process may be hostile: read only a file that cannot be
+ * truncated, and terminate all strings.
  */
 static bool page_copy(int fd, struct rp_stats *to)
 {
@@ -116,7 +116,7 @@ static int process_read(pid_t pid,
 	while ((e = readdir(d))) {
 		if (!is_page(dirfd(d), e->d_name))
 			continue;
-		/* Another file may have that name by now: do not wait. */
+		/* O_NONBLOCK: the name may be that of another file by now. */
 		fd = openat(dirfd(d), e->d_name,
 			    O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 		if (fd < 0)
@@ -188,6 +188,6 @@ uint64_t rp_stats_outstanding(const struct rp_stats *s)
 		ended += s->completed[i].count;
 	for (int i = 0; i < RP_STATS_STATUS; i++)
 		ended += s->errors[i];
-	/* An end may be counted while the page is copied. */
+	/* A completion may be counted during the copy. */
 	return s->started > ended ? s->started - ended : 0;
 }

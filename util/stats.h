@@ -9,24 +9,24 @@
 
 #include "core/stats.h"
 
-/* A copy of one page. */
+/* A copy of one counter page. */
 struct rp_stats_copy {
 	pid_t pid;
-	unsigned int nth; /* page of the process; 0: the first */
-	char command[32]; /* of the process, printable */
+	unsigned int nth; /* number of the page in its process, from 0 */
+	char command[32]; /* command of the process, printable */
 	struct rp_stats page;
 };
 
 /*
- * Calls take() with a copy of each page: of one process, or with pid 0 of all
- * whose descriptors this user may see. Pages of other versions are skipped.
- * Returns the number of pages, or -errno: the process does not exist (-ENOENT),
- * or is another user's (-EACCES).
+ * Call take() with a copy of each page: of one process, or with pid 0 of all
+ * processes whose descriptors this user may read. Skips pages of other
+ * versions. Returns the number of pages, or -errno: no such process (-ENOENT),
+ * or another user's (-EACCES).
  */
 int rp_stats_each(pid_t pid, void (*take)(void *arg, struct rp_stats_copy *c),
 		  void *arg);
 
-/* The end of a bucket, in ns: the first time that is not in it. */
+/* The end of bucket i in ns: the first time after the bucket. */
 static inline double rp_bucket_end(size_t i)
 {
 	const uint64_t bits = (uint64_t)(i + 1 + RP_STATS_FIRST) << 50;
@@ -37,14 +37,14 @@ static inline double rp_bucket_end(size_t i)
 }
 
 uint64_t rp_histogram_count(const struct rp_stats_histogram *h);
-/* The end of the bucket that has this part of all counts, in ns; 0: none. */
+/* The end in ns of the bucket that reaches this part of all counts; 0: none. */
 double rp_histogram_quantile(const struct rp_stats_histogram *h, double part);
-/* Operations that are not complete. */
+/* Operations that have started but not completed. */
 uint64_t rp_stats_outstanding(const struct rp_stats *s);
 
 /*
- * Prometheus' text format of copies, or of all pages at once: metrics are
- * grouped by name. Returns 0, or -ENOMEM.
+ * Write the copies of all pages in Prometheus text format, which groups metrics
+ * by name. Returns 0, or -ENOMEM.
  */
 int rp_stats_prometheus(FILE *out, const struct rp_stats_copy *const *copies,
 			size_t n);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Counters in Prometheus' text format. */
+/* Counters in Prometheus text format. */
 #include "config.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@ static const struct rp_stats *page_of(const struct text *t, size_t i)
 	return &t->copies[i]->page;
 }
 
-/* The next region that has a name; NULL: the first, or there is none. */
+/* The next region with a name after r (NULL: from the first on), or NULL. */
 static const struct rp_stats_region *
 region_next(const struct rp_stats *s, const struct rp_stats_region *r)
 {
@@ -41,7 +41,7 @@ static void head(const struct text *t, const char *name, const char *type,
 	fprintf(t->out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-/* Quote and backslash are escaped; all else is printable ASCII. */
+/* Escape quotes and backslashes; other bytes are printable ASCII. */
 static void put_label(FILE *out, const char *name, const char *value)
 {
 	fprintf(out, "%s=\"", name);
@@ -53,7 +53,7 @@ static void put_label(FILE *out, const char *name, const char *value)
 	fputc('"', out);
 }
 
-/* Name and labels of one line, without the closing brace. */
+/* Print name and labels of one line, without the closing brace. */
 static void begin(const struct text *t, size_t i, const char *name)
 {
 	const struct rp_stats_copy *c = t->copies[i];
@@ -85,7 +85,7 @@ static void put_one(const struct text *t, const char *name, const char *type,
 	}
 }
 
-/* The names of regions may be equal: the later one gets its number. */
+/* Regions may have equal names: the later ones get their number. */
 static void region_begin(const struct text *t, size_t i, const char *name,
 			 const struct rp_stats_region *r)
 {
@@ -153,8 +153,8 @@ struct series {
 	const struct text *t;
 	size_t i;
 	const char *name;
-	const struct rp_stats_region *region; /* or ... */
-	int method;			      /* ... a method */
+	const struct rp_stats_region *region; /* of a region, or ... */
+	int method;			      /* ... of a method */
 };
 
 static void series_begin(const struct series *s, const char *suffix)

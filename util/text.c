@@ -60,9 +60,7 @@ int rp_size_parse(const char *s, uint64_t *size, char *err)
 	if (!isdigit((unsigned char)s[0]) || errno)
 		goto bad;
 	if (*end == '.') {
-		/*
-		 * Only the fraction is a double; the integer part stays exact.
-		 */
+		/* The fraction is a double; the integer part stays exact. */
 		char *dot = end;
 
 		for (end++; isdigit((unsigned char)*end); end++)
@@ -98,7 +96,7 @@ const char *rp_size_format(uint64_t size, char buf[RP_SIZE_LEN])
 	double v = (double)size;
 	unsigned int i = 0;
 
-	/* Use the next unit: 1023.95 would be printed as 1024.0. */
+	/* Choose the next unit early: 1023.95 would be printed as 1024.0. */
 	while (v >= 1023.95 && i < 6) {
 		v /= 1024;
 		i++;

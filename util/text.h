@@ -7,10 +7,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes of one error: the cause, the object, and the remedy. */
+/* Most bytes of an error text: the cause, the object, the remedy. */
 #define RP_ERR_LEN 512
 
-/* Write an error into err (RP_ERR_LEN bytes, may be NULL); returns ret. */
+/* Write an error text to err (RP_ERR_LEN bytes or NULL); returns ret. */
 int rp_err(char *err, int ret, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
@@ -20,17 +20,17 @@ int rp_err(char *err, int ret, const char *fmt, ...)
  */
 int rp_size_parse(const char *s, uint64_t *size, char *err);
 
-/* Parse a decimal integer in [min, max]. Returns 0, or -EINVAL and why. */
+/* Parse a decimal integer in [min, max]. Returns 0, or -EINVAL and err. */
 int rp_number_parse(const char *s, uint64_t min, uint64_t max, uint64_t *n,
 		    char *err);
 
-/* Whether c is printable ASCII, without effect on a terminal. */
+/* Whether c is printable ASCII, so harmless on a terminal. */
 static inline bool rp_char_printable(char c)
 {
 	return c >= 0x20 && c < 0x7f;
 }
 
-/* Replace unprintable characters of a foreign text by `by`. */
+/* Replace unprintable characters of text from outside by `by`. */
 void rp_text_clean(char *s, char by);
 
 #define RP_SIZE_LEN 32

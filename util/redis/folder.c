@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The folder of Redis's append-only files, mirrored in a remote log.
+ * The directory of Redis's append-only files, mirrored in a remote log.
  *
- * Each entry of the log is a change of the folder: bytes of a file, a rename, a
- * removal. The head of the log is the first entry of a file that the folder
- * still has; entries of other files behind the head have no effect, because a
+ * Each entry of the log is a change of the directory: bytes of a file, a
+ * rename, a removal. The head of the log is the first entry of a file that
+ * still exists; entries of other files after the head have no effect, because a
  * later entry removes or replaces the file.
  */
 #include "config.h"
@@ -22,14 +22,14 @@
 #include "util/bytes.h"
 #include "util/redis/folder.h"
 
-/* Other appends wait for an entry of an upload. */
+/* A short chunk: other appends wait for an entry of an upload. */
 #define UPLOAD_CHUNK  65536u
 #define LONGEST_CHUNK 1048576u
 
 struct rpmem_log *rp_folder_log;
 struct file_list rp_folder_files = LIST_HEAD_INITIALIZER(rp_folder_files);
 
-/* The lock guards the list alone: appends of several threads overlap. */
+/* The lock guards only the list: several threads append at the same time. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 char rp_folder_name[NAME_SIZE];
 static char path_of_folder[4096];
@@ -71,7 +71,7 @@ void rp_file_drop(struct file *f)
 	free(f);
 }
 
-/* Make a file; id 0: a new one. */
+/* Make a file; id 0: give it a new id. */
 struct file *rp_file_make(const char *name, uint64_t id)
 {
 	struct file *f = calloc(1, sizeof(*f));
@@ -89,7 +89,7 @@ struct file *rp_file_make(const char *name, uint64_t id)
 	return f;
 }
 
-/* Fill the header and the name of an entry; returns their length. */
+/* Encode the header and the name of an entry; returns their length. */
 static size_t put_header(unsigned char *e, enum change change,
 			 const struct file *f, uint64_t offset, bool more)
 {
@@ -129,7 +129,7 @@ int rp_file_append(const struct file *f, enum change change, uint64_t offset,
 	return ret;
 }
 
-/* Append a change of the name; to "": a removal. */
+/* Append a rename of the file; to "": a removal. */
 static int append_name(const struct file *f, const char *to)
 {
 	unsigned char e[CHANGE_HEADER + 2 * NAME_SIZE];
@@ -140,8 +140,7 @@ static int append_name(const struct file *f, const char *to)
 	return rpmem_log_append(rp_folder_log, e, n + strlen(to), NULL);
 }
 
-/* Returns the most file bytes of an entry; a long one may leave as many unused
- * at the end of the ring. */
+/* Most file bytes of an entry: up to as many stay unused at the ring's end. */
 size_t rp_folder_chunk(const struct rpmem_log_info *info)
 {
 	const uint64_t most = info->max_entry - CHANGE_HEADER - NAME_SIZE;
@@ -151,7 +150,7 @@ size_t rp_folder_chunk(const struct rpmem_log_info *info)
 	return chunk < LONGEST_CHUNK ? chunk : LONGEST_CHUNK;
 }
 
-/* Append the bytes of fd behind those that the log has. */
+/* Append the bytes of fd after those that the log has already. */
 static int append_bytes(struct file *f, int fd, uint64_t size)
 {
 	struct rpmem_log_info info = {.size = sizeof(info)};
@@ -180,7 +179,7 @@ static int append_bytes(struct file *f, int fd, uint64_t size)
 	return f->gone ? -ECANCELED : 0;
 }
 
-/* Drop the entries in front of the first one of each file. */
+/* Drop the log entries before the first one of any existing file. */
 int rp_folder_trim(void)
 {
 	uint64_t head = NOWHERE;
@@ -209,7 +208,7 @@ const char *rp_folder_find(const char *path)
 	return NULL;
 }
 
-/* The file of a descriptor; NULL: it is not in the folder. */
+/* The file of a descriptor; NULL: not a file of the directory. */
 static struct file *file_of(int fd, const struct stat *s)
 {
 	char link[64], path[4096];
@@ -233,7 +232,7 @@ static struct file *file_of(int fd, const struct stat *s)
 	if (!name)
 		return NULL;
 	f = rp_file_find(name);
-	if (f && f->ino) { /* another file of this name */
+	if (f && f->ino) { /* another file with this name */
 		rp_file_drop(f);
 		f = NULL;
 	}
@@ -266,7 +265,7 @@ int rp_folder_sync(int fd)
 	return ret;
 }
 
-/* Is there room for a file? A part of it would only fill the log. */
+/* Whether the log has room for a whole file; a part would only fill the log. */
 static bool is_room(uint64_t size)
 {
 	struct rpmem_log_info info = {.size = sizeof(info)};
@@ -307,7 +306,7 @@ int rp_folder_upload(const char *path, const char *name)
 	return ret;
 }
 
-/* Append each file of the folder that the log does not have. */
+/* Append each file of the directory that the log lacks. */
 static int upload_new(void)
 {
 	char path[sizeof(path_of_folder) + NAME_SIZE];
@@ -370,7 +369,7 @@ int rp_folder_unlink(const char *path)
 		return 0;
 	copy = *f;
 	rp_file_drop(f);
-	/* The trim comes first: the log may be full. */
+	/* Trim first: the log may be full. */
 	ret = rp_folder_trim();
 	return ret ? ret : append_name(&copy, "");
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The folder of Redis's append-only files, mirrored in a remote log. */
+/* The directory of Redis's append-only files, mirrored in a remote log. */
 #ifndef RP_REDIS_FOLDER_H
 #define RP_REDIS_FOLDER_H
 
@@ -11,7 +11,7 @@
 
 #include <rpmem_log.h>
 
-/* A file of this prefix is dropped when the folder is restored. */
+/* Prefix of temporary files, which a restore drops. */
 #define TEMP_PREFIX "temp-"
 #define NAME_SIZE   256u
 #define NOWHERE	    UINT64_MAX
@@ -20,64 +20,64 @@
 struct folder_space {
 	uint64_t capacity;
 	uint64_t used;
-	uint64_t files;	   /* bytes of the files that the folder has */
-	uint64_t base;	   /* of the base file, the last complete data set */
-	uint64_t uploaded; /* of temporary files */
+	uint64_t files;	   /* bytes of the files in the directory */
+	uint64_t base;	   /* bytes of the base, the last complete data set */
+	uint64_t uploaded; /* bytes of temporary files */
 	uint64_t writes;   /* appends of file bytes so far */
 	enum rpmem_pool_class reached;
 };
 
 /*
- * Open the log and put its files into the folder; a folder that exists is
- * renamed to NAME.old. When the log is empty, the files of the folder are
- * appended to it instead.
+ * Open the log, and restore its files into the directory; an existing directory
+ * is renamed to NAME.old. If the log is empty, append the files of the
+ * directory to the log instead.
  */
 int rp_folder_open(const char *name, const char *where,
 		   const struct rpmem_log_attr *attr);
 
-/* Returns the file's name if the path is in the folder, otherwise NULL. */
+/* Returns the file's name if path is in the directory, otherwise NULL. */
 const char *rp_folder_find(const char *path);
 
-/* Each of these appends what the folder's files have now, durably. */
+/* Each of these appends the change to the log, durably. */
 int rp_folder_sync(int fd);
 int rp_folder_rename(const char *from, const char *to);
 int rp_folder_unlink(const char *path);
 int rp_folder_upload(const char *path, const char *name);
 
-/* Forget the bytes behind length, which the log has and the file has not. */
+/* Forget the bytes after length, which the log has but the file lacks. */
 void rp_folder_truncate(const char *name, off_t length);
 
 int rp_folder_query(struct folder_space *space);
 
 /*
- * Append again what the files have, and trim what was before: bytes of uploads
- * that ended early use room until then.
+ * Append the files' bytes again, and trim the older entries: bytes of uploads
+ * that ended early take room until then.
  */
 int rp_folder_clean(void);
 
-/* The calls that preload.c replaces, as libc has them. */
+/* libc's versions of the calls that preload.c replaces. */
 int rp_libc_rename(const char *from, const char *to);
 int rp_libc_unlink(const char *path);
 
-/* Start the thread that uploads what the child of a rewrite has written. */
+/* Start the thread that uploads the file written by the child of a rewrite. */
 int rp_preload_start(void);
 
-/* The rest is for folder.c and restore.c. */
+/* The rest is internal to folder.c and restore.c. */
 
-/* A change of the folder: the type of an entry. */
+/* A change of the directory: the type of an entry. */
 enum change {
-	CHANGE_BYTES = 1, /* the file ends behind them */
-	CHANGE_MOVED,	  /* the file may go on */
+	CHANGE_BYTES = 1, /* bytes of a file, which ends after them */
+	CHANGE_MOVED,	  /* bytes appended again; the file may be longer */
 	CHANGE_RENAME,
 	CHANGE_UNLINK,
 };
 
-/* An entry: this header, the name, then bytes of the file or its new name. */
+/* An entry: this header, the name, then file bytes or the new name. */
 #define CHANGE_HEADER 24u
 #define AT_CHANGE     0u
-#define AT_MORE	      1u /* the next entry continues this one: both or none */
+#define AT_MORE	      1u /* 1: valid only together with the next entry */
 #define AT_NAMELEN    2u
-#define AT_ID	      8u /* of the file; never used again */
+#define AT_ID	      8u /* id of the file, never used again */
 #define AT_OFFSET     16u
 
 struct file {
@@ -86,14 +86,14 @@ struct file {
 	uint64_t id;
 	uint64_t first; /* LSN of its first entry; 0: not appended yet */
 	uint64_t size;	/* bytes in the log */
-	uint64_t open;	/* restore: size before an entry that is continued */
-	uint64_t moving, moved; /* clean: the range that was appended again */
-	uint64_t fresh;		/* clean: LSN of the first of these */
+	uint64_t open;	/* restore: size before the first of linked entries */
+	uint64_t moving, moved; /* clean: range that was appended again */
+	uint64_t fresh;		/* clean: LSN of the first entry that did so */
 	dev_t dev;
-	ino_t ino;	  /* 0: not seen yet */
-	atomic_bool busy; /* an upload uses it */
-	atomic_bool gone; /* removed meanwhile: the upload drops it */
-	int fd;		  /* to read it, or -1 */
+	ino_t ino;	  /* 0: not known yet */
+	atomic_bool busy; /* an upload is using it */
+	atomic_bool gone; /* removed during an upload, which drops it */
+	int fd;		  /* open for reading, or -1 */
 };
 
 extern struct rpmem_log *rp_folder_log;
@@ -104,13 +104,13 @@ struct file *rp_file_find(const char *name);
 struct file *rp_file_find_id(uint64_t id);
 struct file *rp_file_make(const char *name, uint64_t id);
 void rp_file_drop(struct file *f);
-/* Append len bytes of fd at an offset, as one entry. */
+/* Append len bytes of fd at an offset as one entry. */
 int rp_file_append(const struct file *f, enum change change, uint64_t offset,
 		   int fd, size_t len, bool more, uint64_t *lsn);
 size_t rp_folder_chunk(const struct rpmem_log_info *info);
-/* Put the files of the log into the folder. */
+/* Restore the files of the log into the directory. */
 int rp_folder_restore(const struct rpmem_log_info *info);
-/* Drop the entries in front of the first one of each file. */
+/* Drop the log entries before the first one of any existing file. */
 int rp_folder_trim(void);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
  * A module of Redis 7.0: restores the append-only files from a remote log,
- * keeps room in the log, and reports. preload.c appends to the log.
+ * keeps room in the log, and reports its state. preload.c appends to the log.
  */
 #include "config.h"
 
@@ -18,17 +18,17 @@
 #define OK     0
 #define FAILED 1
 
-/* Major and minor number of the one version whose calls preload.c knows. */
+/* The only version whose libc calls preload.c knows: major, minor. */
 #define SUPPORTED 0x0700
 
-/* Bytes behind the base file that a rewrite is worth. */
+/* Bytes after the base file that justify a rewrite. */
 #define ROOM_LEAST 65536u
 
-/* Facts of Redis's module interface, version 1. */
+/* Constants of Redis's module interface, version 1. */
 struct module_event {
 	uint64_t id, version;
 };
-#define EVENT_TURN	 15u /* of the event loop */
+#define EVENT_TURN	 15u /* turn of the event loop */
 #define EVENT_CONFIG	 16u
 #define TURN_AFTER_SLEEP 1u
 
@@ -70,7 +70,7 @@ static const struct {
 
 static bool paused;
 
-/* Copy the value of a parameter of Redis. */
+/* Copy the value of a Redis parameter. */
 static void get_config(void *ctx, const char *name, char *to, size_t size)
 {
 	void *reply = call(ctx, "CONFIG", "cc", "GET", name);
@@ -85,7 +85,7 @@ static void get_config(void *ctx, const char *name, char *to, size_t size)
 		free_reply(reply);
 }
 
-/* Does Redis wait for the log before it replies? */
+/* Whether Redis waits for the log before it replies. */
 static bool check_config(void *ctx)
 {
 	static const struct {
@@ -119,7 +119,7 @@ static void run(void *ctx, const char *command, const char *a, const char *b,
 		free_reply(reply);
 }
 
-/* Ask for a rewrite; later each time if that does not help. */
+/* Request a rewrite; double the interval each time that one was no help. */
 static void request_rewrite(void *ctx, const struct folder_space *s, bool worth,
 			    bool full)
 {
@@ -143,7 +143,7 @@ static void request_rewrite(void *ctx, const struct folder_space *s, bool worth,
 }
 
 /*
- * A rewrite needs as much room as the files have that it replaces, so these get
+ * A rewrite needs as much room as the files that it replaces, so these may have
  * less than half of the ring. Writing clients wait while they have more.
  */
 static void keep_room(void *ctx)
@@ -195,7 +195,7 @@ static void on_info(void *info, int crashed)
 	add_number(info, "survives_power_cut", s.reached == RPMEM_POOL_POWER);
 }
 
-/* Is this object also preloaded? */
+/* Whether this object is also preloaded. */
 static bool is_preloaded(void)
 {
 	Dl_info called, here;
@@ -204,7 +204,7 @@ static bool is_preloaded(void)
 	       dladdr(&paused, &here) && called.dli_fbase == here.dli_fbase;
 }
 
-/* Read "NAME VALUE"; false: there is no such parameter. */
+/* Read "NAME VALUE"; false: unknown parameter. */
 static bool set_parameter(struct rpmem_log_attr *attr, bool *create,
 			  const char *name, const char *value)
 {
@@ -291,7 +291,7 @@ int RedisModule_OnLoad(void *ctx, void **argv, int argc)
 	return register_info(ctx, on_info);
 }
 
-/* Without the module Redis would acknowledge what is not durable. */
+/* Refuse: Redis would acknowledge writes that are not durable. */
 int RedisModule_OnUnload(void *ctx);
 int RedisModule_OnUnload(void *ctx)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The calls of libc by which Redis makes its append-only files durable,
- * replaced by appends to the remote log.
+ * Replaces the libc calls by which Redis makes its append-only files durable
+ * with appends to the remote log.
  */
 #include "config.h"
 
@@ -18,8 +18,10 @@
 
 #define REWRITE_PREFIX TEMP_PREFIX "rewriteaof-"
 
-/* The child of a rewrite has no log: it sends the path of its file, and a
- * thread of Redis's process uploads it while Redis goes on. */
+/*
+ * A rewrite's child sends the path of its file, because it has no log; a thread
+ * of its parent uploads the file while Redis goes on.
+ */
 struct upload {
 	pid_t child;
 	int result;
@@ -27,7 +29,7 @@ struct upload {
 };
 
 static pid_t owner;
-static int sockets[2]; /* of the owner's thread, of the child */
+static int sockets[2]; /* ends of the parent's thread and of the child */
 
 #define LIBC(name) ((__typeof__(&(name)))dlsym(RTLD_NEXT, #name))
 
@@ -41,7 +43,7 @@ int rp_libc_unlink(const char *path)
 	return LIBC(unlink)(path);
 }
 
-/* Report a result as libc does. */
+/* Convert a result to that of libc. */
 static int report_result(int ret)
 {
 	if (!ret)
@@ -78,12 +80,12 @@ int rp_preload_start(void)
 	return -ret;
 }
 
-/* In the child: wait until the owner has uploaded the file. */
+/* In the child: wait until the parent has uploaded the file. */
 static int request_upload(const char *path)
 {
 	struct upload u = {.child = getpid()}, reply;
 
-	/* The end of the owner then shows as the end of the connection. */
+	/* Close the other end: recv() fails when the parent exits. */
 	close(sockets[0]);
 	snprintf(u.path, sizeof(u.path), "%s", path);
 	if (send(sockets[1], &u, sizeof(u), MSG_NOSIGNAL) != sizeof(u))

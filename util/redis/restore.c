@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The folder as its log says, and the log without what the folder has not. */
+/* Restores the directory from its log; drops from the log what no file has. */
 #include "config.h"
 
 #include <dirent.h>
@@ -15,7 +15,7 @@
 #include "util/bytes.h"
 #include "util/redis/folder.h"
 
-/* Is an entry one of ours? */
+/* Whether an entry is a change of the directory. */
 static bool is_change(const unsigned char *e, size_t len)
 {
 	const size_t n = len < CHANGE_HEADER ? 0 : e[AT_NAMELEN];
@@ -25,7 +25,7 @@ static bool is_change(const unsigned char *e, size_t len)
 	       !memchr(name, '/', n) && !memchr(name, 0, n);
 }
 
-/* Write bytes of an entry; while it is restored, a file is named by its id. */
+/* Restore bytes of an entry; until the end a file has its id as its name. */
 static int restore_bytes(int dir, struct file *f, const unsigned char *e,
 			 size_t len)
 {
@@ -95,7 +95,7 @@ static int restore_entry(const struct rpmem_log_info *info, int dir,
 	return restore_bytes(dir, f, e, len);
 }
 
-/* Drop temporary files, and what a crash has left of a continued entry. */
+/* Drop temporary files, and entries whose linked entries a crash cut off. */
 static int restore_end(int dir)
 {
 	struct file *f, *next;
@@ -146,7 +146,7 @@ static int read_entries(const struct rpmem_log_info *info, uint64_t *lsn,
 	return ret;
 }
 
-/* Remove a folder and the files in it. */
+/* Remove a directory and the files in it. */
 static int remove_folder(const char *path)
 {
 	DIR *d = opendir(path);
@@ -160,7 +160,7 @@ static int remove_folder(const char *path)
 	return rmdir(path) ? -errno : 0;
 }
 
-/* Files that were dropped are still named by their id. */
+/* Dropped files still have their id as their name: remove them. */
 static void remove_dropped(int dir)
 {
 	DIR *d = fdopendir(dup(dir));
@@ -203,7 +203,7 @@ int rp_folder_restore(const struct rpmem_log_info *info)
 	return ret;
 }
 
-/* Append again the bytes of an entry, and those behind it. */
+/* Append again the bytes of an entry, and all after them up to end. */
 static int move_bytes(const struct rpmem_log_info *info, struct file *f, int fd,
 		      uint64_t end, uint64_t lsn)
 {
