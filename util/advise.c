@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Compare the two ways of each piece of advice in turns, and report. */
+/* Measure the two ways of each piece of advice in turn, and report. */
 #include "config.h"
 
 #include <errno.h>

@@ -16,25 +16,25 @@
 #define ADVISE_FILE  (64u << 20) /* bytes of the file that samples write */
 #define ADVISE_NODES 64u	 /* NUMA nodes examined at most */
 
-struct advise_peer; /* advise_peer.c */
+struct advise_peer; /* defined in advise_peer.c */
 
-/* State of one run on memory in a folder, or on a pool of a running daemon. */
+/* State of one run on memory in a directory, or on a running daemon's pool. */
 struct advise {
 	const char *root; /* prefix of /sys, for tests; NULL: "" */
-	/* Memory of a new file in a folder: its facts, and stores to it. */
+	/* Memory of a new file in a directory: its facts, and stores to it. */
 	struct info_map map;
 	struct rp_facts facts;
 	struct rp_nic nic;
 	struct rp_choice choice;
 	struct rp_pmem *pm;
 	struct advise_peer *peer; /* NULL: no connection */
-	const char *target;	  /* HOST[:PORT]:POOL, or NULL: a folder */
+	const char *target;	  /* HOST[:PORT]:POOL, or NULL: a directory */
 	uint64_t seed;
 };
 
 /* The two ways that a row compares. */
 enum advise_way {
-	ADVISE_AS,    /* as the advice says */
+	ADVISE_AS,    /* following the advice */
 	ADVISE_OTHER, /* against the advice */
 };
 
@@ -42,7 +42,7 @@ enum advise_way {
 struct advise_row {
 	const char *name, *source, *advice;
 	const char *as, *other; /* names of the two ways */
-	const char *set;	/* what to set, or what is set without it */
+	const char *set;	/* how to follow the advice */
 	uint64_t param;		/* argument of measure() */
 	/* False: not measurable; why (RP_ERR_LEN bytes) has the reason. */
 	bool (*applies)(const struct advise *a, const struct advise_row *row,

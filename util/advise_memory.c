@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Advice about stores to the memory of a folder, measured in a new file. */
+/* Advice about stores to memory of a directory, measured in a new file. */
 #include "config.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@
 
 static char bytes[LONGEST], bounce[LONGEST];
 
-/* --- opening --- */
+/* --- opening the memory --- */
 
 int advise_memory_open(struct advise *a, const char *dir,
 		       const struct info_transport *transport, char *err)

@@ -19,7 +19,7 @@
 #include "util/setup_client.h"
 
 #define BULK	    (8u << 20) /* bytes per sample */
-#define PIECE	    (1u << 20) /* of the other way, and of librpmem_pool */
+#define PIECE	    (1u << 20) /* size of the other way, and of librpmem_pool */
 #define CONNECTIONS 2u
 #define LIMIT_NS    2000000000ull /* limit of one sample */
 

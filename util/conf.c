@@ -47,7 +47,7 @@ struct parser {
 	FILE *file;
 	unsigned int line;
 	bool goes_on;		 /* the line continues a list */
-	unsigned int seen[KEYS]; /* line of the key in this section; 0: none */
+	unsigned int seen[KEYS]; /* first line of each key here; 0: none */
 	enum section section;
 	char secret[RP_CONF_NAME]; /* name of this section's secret */
 	bool has_file;		   /* this secret has a file */

@@ -9,7 +9,7 @@
 #include "util/secret.h"
 #include "util/setup_server.h"
 
-#define RP_CONF_NAME 40 /* bytes of a secret's name, with the 0 */
+#define RP_CONF_NAME 40 /* bytes of a secret's name, with its NUL */
 
 struct rp_conf_secret {
 	char name[RP_CONF_NAME];
@@ -20,14 +20,14 @@ struct rp_conf_secret {
 struct rp_conf_pool {
 	char name[RP_SETUP_NAME + 1];
 	char *path;
-	uint64_t create;      /* size of a new pool; 0: it must exist */
+	uint64_t create;      /* size of a pool to create; 0: it must exist */
 	bool exact;	      /* an existing pool must have this size, too */
 	unsigned int clients; /* most clients at once; 0: any number */
 	bool waits;	      /* until a removed pool is closed */
-	uint8_t rights[RP_SETUP_SECRETS]; /* RP_SETUP_READ..., by secret */
+	uint8_t rights[RP_SETUP_SECRETS]; /* RP_SETUP_READ..., per secret */
 };
 
-/* Zero is the default of each field. */
+/* Parsed configuration; zero is the default of each field. */
 struct rp_conf {
 	char *listen;
 	char *base;

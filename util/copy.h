@@ -18,14 +18,14 @@
 
 #define COPY_CHUNK_MAX	(64u << 20)
 #define COPY_WINDOW_MAX 1024u
-#define COPY_COMMITS	8 /* commits outstanding at once */
+#define COPY_COMMITS	8 /* most outstanding commits */
 #define COPY_BATCH	4 /* least chunks of a commit except the last */
 
 /* Parsed command line. */
 struct copy_cfg {
 	const char *file;
 	char *where;	 /* name of the pool or of the group */
-	uint64_t offset; /* in the pool */
+	uint64_t offset; /* offset in the pool */
 	uint64_t length; /* bytes to copy from the pool; 0: to its end */
 	uint64_t skip;	 /* first bytes of the file, durable already */
 	bool up;	 /* true: file to pool; false: pool to file */
@@ -33,7 +33,7 @@ struct copy_cfg {
 	enum rpmem_pool_class class;
 	uint64_t chunk, window;
 	uint64_t timeout; /* seconds that the target may be unreachable */
-	uint64_t wait;	  /* seconds for a daemon that is starting */
+	uint64_t wait;	  /* seconds to wait for a daemon that is starting */
 	const char *secret_file, *ack_log;
 	struct rp_secret secret;
 };
@@ -41,7 +41,7 @@ struct copy_cfg {
 /* One operation of the pool. */
 struct copy_op {
 	struct rpmem_pool_op op;
-	bool busy;     /* submitted, not completed */
+	bool busy;     /* submitted, not yet completed */
 	uint64_t upto; /* its end, as an offset from the start of the copy */
 };
 

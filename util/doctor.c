@@ -20,12 +20,12 @@
 #define BASE	"tcp"
 #define STRING	BASE ";ofi_rpmem"
 #define DSO	"librpmem-fi.so"
-#define RDMA_MB 64 /* RDMA devices pin registered memory */
+#define RDMA_MB 64 /* MiB of memory that RDMA devices must be able to pin */
 
 /* Results that later checks use. */
 struct doctor {
 	json_t *checks;
-	char folder[PATH_MAX];	  /* folder of the provider, or "" */
+	char folder[PATH_MAX];	  /* directory of the provider, or "" */
 	char base[DOCTOR_NAME];	  /* base in FI_PROVIDER, or tcp */
 	char device[DOCTOR_NAME]; /* first device of the base, or "" */
 	bool filter_set;	  /* FI_PROVIDER names ofi_rpmem and a base */
@@ -55,7 +55,7 @@ static void check_libfabric(struct doctor *d)
 		      json_string("install libfabric 1.17 or newer"));
 }
 
-/* Find libfabric's default folder in the help text of FI_PROVIDER_PATH. */
+/* Find libfabric's default directory in the help text of FI_PROVIDER_PATH. */
 static void default_folder(char *dir, size_t len)
 {
 	static const char mark[] = "(default: ";

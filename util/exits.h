@@ -7,12 +7,12 @@
 
 enum rp_exit {
 	RP_EXIT_OK = 0,
-	RP_EXIT_USAGE = 2, /* wrong arguments; the same in every tool */
+	RP_EXIT_USAGE = 2, /* wrong arguments, in every tool */
 
 	/* exit codes of fi_rpmemd and fi_rpmem_cp */
 	RP_EXIT_FAILED = 1,  /* any other failure */
 	RP_EXIT_FILE = 3,    /* a file or pool: missing, damaged, unreadable */
-	RP_EXIT_BUSY = 4,    /* a pool is in use */
+	RP_EXIT_BUSY = 4,    /* the pool is open elsewhere */
 	RP_EXIT_SPACE = 5,   /* disk full, or range beyond the pool's end */
 	RP_EXIT_NETWORK = 6, /* provider, address, port, daemon, pool name */
 	RP_EXIT_SECRET = 7,

@@ -22,13 +22,13 @@ struct rp_export_key {
 };
 TAILQ_HEAD(rp_export_keys, rp_export_key);
 
-/* One pool; a free slot has no path. */
+/* One exported pool; a free slot has no path. */
 struct rp_export {
 	char name[RP_SETUP_NAME + 1];
 	char *path;
 	struct rp_pool pool;
 	unsigned int clients; /* most clients at once; 0: any number */
-	uint8_t rights[RP_SETUP_SECRETS]; /* RP_SETUP_READ..., by secret */
+	uint8_t rights[RP_SETUP_SECRETS]; /* RP_SETUP_READ..., per secret */
 	bool open;
 	bool made;	   /* created by this process */
 	uint64_t awaited;  /* bits of parts whose owners may reconnect */
@@ -41,7 +41,7 @@ struct rp_export {
 	struct rp_export_worker *worker; /* NULL: no thread works on the pool */
 	uint64_t failed_owner;		 /* client that was refused; 0: none */
 	char failure[RP_ERR_LEN];	 /* why it was refused */
-	/* Registered for the class and the port; its key is not given out. */
+	/* Registration for the class and the port; its key is not given out. */
 	struct fid_mr *mr;
 	struct rp_export_keys keys;
 	char withdrawn[RP_ERR_LEN]; /* reason; "" while the pool is served */
@@ -51,14 +51,14 @@ struct rp_exports {
 	struct rp_fabric f;
 	int cq_fd;
 	int ended_fd;  /* readable when a worker has ended */
-	char base[64]; /* provider */
+	char base[64]; /* name of the base provider */
 	uint64_t incarnation;
 	uint64_t await_until; /* ms: end of AWAIT_MS */
 	bool served;	      /* clients were able to connect */
 	bool embedded;	      /* in a program of others: no text on stdout, no
 			       * handler of signals */
 	struct rp_export v[RP_SETUP_POOLS];
-	struct rp_setup_export offers[RP_SETUP_POOLS]; /* of v */
+	struct rp_setup_export offers[RP_SETUP_POOLS]; /* one per pool in v */
 };
 
 /*

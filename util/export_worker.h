@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A thread that works on the disk of one pool while others are served. */
+/* A thread that works on the disk of one pool; other pools are served. */
 #ifndef RP_UTIL_EXPORT_WORKER_H
 #define RP_UTIL_EXPORT_WORKER_H
 

@@ -38,15 +38,15 @@ struct rp_fabric_attr {
 	size_t queue_size; /* of both endpoint queues; 0: the default */
 };
 
-struct fi_rpmem_ops; /* rdma/fi_ext_rpmem.h */
+struct fi_rpmem_ops; /* defined in rdma/fi_ext_rpmem.h */
 
 struct rp_fabric {
 	struct fi_info *info;
 	struct fid_fabric *fabric;
 	struct fid_domain *domain;
 	struct fid_av *av;
-	struct fid_cq *cq; /* FI_CQ_FORMAT_CONTEXT; transmit and receive */
-	struct fid_ep *ep; /* enabled; NULL with no_ep */
+	struct fid_cq *cq; /* of FI_CQ_FORMAT_CONTEXT; for sends and receives */
+	struct fid_ep *ep; /* enabled endpoint; NULL with no_ep */
 	struct fi_rpmem_ops *ops; /* ep's; NULL with no_ep, bare, plain */
 };
 

@@ -66,7 +66,7 @@ static const struct argp_option options[] = {
 	{0},
 };
 
-/* A number from 1 to max; 0 without an argument. */
+/* Parse a number from 1 to max; without an argument return 0. */
 static uint64_t parse_number(struct argp_state *state, const char *option,
 			     const char *arg, uint64_t max)
 {

@@ -24,7 +24,7 @@
 
 #define TICK_MS	   20
 #define FIRST_MS   60000 /* time for the first acknowledgement */
-#define RETRY_MS   200	 /* between attempts to reach the daemon */
+#define RETRY_MS   200	 /* pause between attempts to reach the daemon */
 #define SAY_MS	   10000 /* between lines that name what it waits for */
 #define CYCLES_MAX 10000
 
@@ -39,11 +39,11 @@ struct pull {
 
 	struct pull_shared *s;
 	int ledger;
-	uint64_t incarnation; /* of the daemon that the writer wrote to */
+	uint64_t incarnation; /* of the daemon to which the writer wrote */
 	bool clean;	      /* the daemon was stopped, not cut off */
 	uint64_t sum[PULL_COUNTS];
 	json_t *list; /* results of all cycles */
-	char *err;    /* RP_ERR_LEN bytes */
+	char *err;    /* error text, RP_ERR_LEN bytes */
 };
 
 __attribute__((visibility("default"))) /* argp reads it */

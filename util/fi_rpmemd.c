@@ -34,7 +34,7 @@
 #define CHECK_MS 1000
 
 struct daemon {
-	/* command line */
+	/* from the command line */
 	uint64_t create; /* size of new pools, or 0 */
 	const char *config_file;
 	const char *secret_file;

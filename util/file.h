@@ -12,7 +12,7 @@
 
 /* A file with a temporary name, in the directory of its final path. */
 struct rp_tmpfile {
-	int fd; /* -1: none */
+	int fd; /* -1: no file */
 	char *path;
 	char *tmp;
 };

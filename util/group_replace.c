@@ -26,7 +26,7 @@ static char *new_group(const struct tool *t, unsigned int at, const char *with)
 	return strcat(name, k ? k : "");
 }
 
-/* Refuse a pool that cannot become a member. */
+/* Check that the new pool can become a member. */
 static int check_new(const struct tool *t, unsigned int at,
 		     const struct place *p)
 {

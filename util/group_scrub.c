@@ -21,7 +21,7 @@
 struct scrub {
 	struct tool *t;
 	struct rpmem_pool *writer; /* of --repair; NULL: compare only */
-	uint64_t offset, len;	   /* of this chunk */
+	uint64_t offset, len;	   /* range of the current chunk */
 	uint64_t compared, marked, differ, repaired;
 	bool partly; /* some member could not be read */
 };

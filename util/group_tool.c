@@ -55,7 +55,7 @@ int tool_parse(struct tool *t)
 		t->k = (unsigned int)(end[3] - '0');
 		end += 4;
 	}
-	/* The library checks the epoch. */
+	/* Only the library checks the epoch's value. */
 	if (*end && strncmp(end, ";epoch=", 7) != 0)
 		return rp_err(t->err, RP_EXIT_USAGE,
 			      "'%s' is nothing that a group has; give ;k=N, "

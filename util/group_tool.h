@@ -27,7 +27,7 @@ struct place {
 	int ret;
 	char error[RP_ERR_LEN];
 	struct rpmem_pool_info info;
-	unsigned char *area; /* GROUP_AREA bytes */
+	unsigned char *area; /* first GROUP_AREA bytes of the pool */
 	int decoded;	     /* result of group_area_decode() */
 	struct group_super super;
 	struct group_state disk;
@@ -46,7 +46,7 @@ struct tool {
 	struct group_super super; /* n is 0: no pool is a member yet */
 	uint64_t epoch, number;	  /* the newest ones of all members */
 	uint64_t full;		  /* newest epoch that all members once had */
-	char *err;		  /* RP_ERR_LEN bytes */
+	char *err;		  /* error text, RP_ERR_LEN bytes */
 };
 
 /* Split the name of a group. Returns an exit code. */
@@ -63,7 +63,7 @@ void place_close(struct place *p);
 bool place_is_marked(const struct place *p, uint64_t c);
 /* Whether two superblocks belong to one group. */
 bool tool_same_id(const struct group_super *a, const struct group_super *b);
-/* Whether two places name the same pool. */
+/* Whether two entries name the same pool. */
 bool place_is_same(const struct place *a, const struct place *b);
 /* Open a pool or group for its strongest class, exclusively. */
 int tool_open_alone(const struct tool *t, const char *where,

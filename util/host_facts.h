@@ -7,7 +7,7 @@
 
 struct rp_host {
 	enum rp_domain domain; /* weakest of the nd regions; UNKNOWN: none */
-	bool has_nd;	       /* the host has a persistent memory region */
+	bool has_nd;	       /* there is a persistent memory region */
 	bool clwb, clflushopt, clflush, movdir64b;
 	uint64_t memlock; /* RLIMIT_MEMLOCK, bytes; UINT64_MAX: no limit */
 };

@@ -80,7 +80,7 @@ int info_stats(const struct info_stats *cfg);
 #define DOCTOR_WARN 1
 #define DOCTOR_FAIL 2
 json_t *doctor_run(char *const *paths, size_t n);
-/* Returns the worst status. */
+/* Returns the worst status of all checks. */
 int doctor_worst(const json_t *checks);
 void doctor_print(const json_t *checks);
 

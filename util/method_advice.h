@@ -6,7 +6,7 @@
 #include "core/method.h"
 
 struct rp_advice {
-	const char *change;	 /* a sentence; NULL: no change helps */
+	const char *change;	 /* text of the change; NULL: no change helps */
 	struct rp_choice choice; /* method and class after the change */
 };
 struct rp_advice rp_method_advice(const struct rp_facts *facts,

@@ -11,11 +11,11 @@
 /* One row of the table, in the words of docs/guarantees.md. */
 struct rp_method_words {
 	char memory[64], placement[64], domain[64];
-	char needs[32];	 /* facts, comma separated */
-	char method[64]; /* or "refused: why" */
-	char class[16];	 /* "" for a refusal */
+	char needs[32];	 /* facts that the row requires, comma separated */
+	char method[64]; /* method, or "refused: why" */
+	char class[16];	 /* class; "" for a refusal */
 };
-/* Describe row i. False: there are not so many rows. */
+/* Describe row i. False: the table has fewer rows. */
 bool rp_method_row(size_t i, struct rp_method_words *w);
 
 const char *rp_refusal_name(enum rp_refusal r);

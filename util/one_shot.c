@@ -22,7 +22,7 @@
 
 static const char set_magic[] = "PMEMPOOLSET";
 
-/* The contents of a pool set file. */
+/* Contents of a pool set file. */
 struct set {
 	char *part;
 	uint64_t size;

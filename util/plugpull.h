@@ -30,7 +30,7 @@ struct pull_cfg {
 
 /* Memory that a child process shares with its parent. */
 struct pull_shared {
-	_Atomic int code; /* enum rp_exit of the child's first error */
+	_Atomic int code; /* exit code of the child's first error */
 	char err[RP_ERR_LEN];
 	_Atomic bool reconnected; /* the library has rewritten what it kept */
 	_Atomic uint64_t acked;	  /* acknowledged records */

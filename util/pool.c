@@ -206,7 +206,7 @@ int rp_pool_create(const char *path, uint64_t size, char *err)
 			      " is not possible; give at least 1 byte",
 			      path, size);
 	h.file_size = rp_pool_round(size) + RP_POOL_DATA;
-	/* Fail before a large allocation. */
+	/* Fail before the large allocation if the name exists. */
 	if (access(path, F_OK) == 0)
 		return rp_err(err, -EEXIST,
 			      "'%s' exists; leave --create out to use it",
@@ -251,7 +251,7 @@ discard:
 	return ret;
 }
 
-/* Printable command line of a process, truncated. */
+/* Get the command line of a process, printable and truncated. */
 static void read_command(long pid, char *buf, size_t len)
 {
 	char path[64];

@@ -10,8 +10,8 @@ struct progress {
 	bool on; /* standard error is a terminal */
 	const char *verb;
 	uint64_t total;
-	uint64_t began; /* ms */
-	uint64_t drawn; /* ms */
+	uint64_t began; /* time of the start, in ms */
+	uint64_t drawn; /* time of the last redraw, in ms */
 };
 
 /* Start the bar. quiet: never draw. */

@@ -22,7 +22,7 @@ struct rp_secret {
  * 0, or -errno and the remedy in err: -EPERM (rights), -EINVAL (length).
  */
 int rp_secret_load(const char *path, struct rp_secret *s, char *err);
-/* Overwrite the secret in memory. */
+/* Overwrite a secret in memory. */
 void rp_secret_wipe(struct rp_secret *s);
 
 #endif

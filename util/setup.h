@@ -53,13 +53,13 @@ enum rp_setup_type {
 enum rp_setup_code {
 	RP_SETUP_E_REQUEST = 1, /* the request is not understood */
 	RP_SETUP_E_VERSION = 2, /* another version of this protocol */
-	RP_SETUP_E_SECRET = 3,	/* wrong or missing secret */
-	RP_SETUP_E_POOL = 4,	/* no pool of this name */
+	RP_SETUP_E_SECRET = 3,	/* the secret is wrong or missing */
+	RP_SETUP_E_POOL = 4,	/* no pool has this name */
 	RP_SETUP_E_LENGTH = 5,	/* the length cannot be stored */
 	RP_SETUP_E_BUSY = 6,	/* the pool is open at another client */
 	RP_SETUP_E_TAKEN = 7,	/* another client has opened the pool since */
 	RP_SETUP_E_AWAITED = 8, /* its last owner may reconnect: try again */
-	RP_SETUP_E_RIGHT = 9,	/* the secret does not allow this */
+	RP_SETUP_E_RIGHT = 9,	/* the secret lacks the right */
 	RP_SETUP_E_PARTS = 10,	/* the pool has another number of parts */
 	RP_SETUP_E_SCARCE = 11, /* out of descriptors or memory */
 };

@@ -23,7 +23,7 @@ struct call {
 	const struct rp_setup_target *t;
 	struct rp_setup_auth auth;
 	int fd;
-	uint64_t deadline; /* ms */
+	uint64_t deadline; /* ms, of the whole exchange */
 	char *err;
 };
 

@@ -35,7 +35,7 @@ struct conn {
 	TAILQ_ENTRY(conn) link; /* in the order of deadlines, earliest first */
 	int fd;
 	enum state state;
-	uint64_t deadline; /* ms */
+	uint64_t deadline; /* in ms */
 	struct rp_setup_auth auth;
 	uint8_t in[RP_SETUP_MAX_REQUEST];
 	size_t in_len;
@@ -159,7 +159,7 @@ static const char *why_withdrawn(const struct rp_setup_server *s,
 	return s->attr.withdrawn ? s->attr.withdrawn(s->attr.arg, i) : NULL;
 }
 
-/* The rights of a client to exports[i]; 0: the client does not see it. */
+/* Find the rights of a client to exports[i]; 0: the client cannot see it. */
 static unsigned int find_rights(const struct rp_setup_server *s,
 				const struct conn *c, unsigned int i)
 {
@@ -422,7 +422,7 @@ static int check_others(struct rp_setup_server *s, struct conn *c,
 			 e->name, n, n == 1 ? "" : "s", most, n - most + 1);
 }
 
-/* Reply to OPEN. */
+/* Encode the reply to OPEN. */
 static int put_open(struct rp_setup_server *s, struct conn *c,
 		    const struct rp_setup_request *req, unsigned int i)
 {
@@ -457,7 +457,7 @@ static int put_open(struct rp_setup_server *s, struct conn *c,
 	return rp_setup_put_export(c->out, REPLY_SIZE, &e);
 }
 
-/* Reply to a request that concerns exports[i]. */
+/* Encode the reply to a request about exports[i]. */
 static int put_found(struct rp_setup_server *s, struct conn *c,
 		     const struct rp_setup_request *req, unsigned int i)
 {

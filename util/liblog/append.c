@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Append entries. */
+/* Append entries to a log. */
 #include "config.h"
 
 #include <errno.h>

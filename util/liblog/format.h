@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The bytes of a log in its pool; docs/protocol.md. */
+/* Encoding of a log in its pool: docs/protocol.md. */
 #ifndef RP_LIBLOG_FORMAT_H
 #define RP_LIBLOG_FORMAT_H
 
@@ -24,7 +24,7 @@
 #define LOG_SUPER_BYTES 96u
 #define LOG_HEADER	32u /* bytes of the header before an entry's data */
 #define LOG_ALIGN	64u
-#define LOG_FIRST	64u /* the first LSN; 0 means the head */
+#define LOG_FIRST	64u /* LSN of the first entry ever; 0 means the head */
 
 struct log_super {
 	uint32_t layout; /* enum rpmem_log_layout */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Parts of librpmem_log. */
+/* Internals of librpmem_log. */
 #ifndef RP_LIBLOG_LOG_H
 #define RP_LIBLOG_LOG_H
 
@@ -60,7 +60,7 @@ struct rpmem_log {
 
 	pthread_mutex_t lock; /* guards all below */
 	pthread_cond_t progressed;
-	bool polling; /* a thread is in io.poll() */
+	bool polling; /* a thread is waiting in io.poll() */
 
 	struct log_super super;	    /* as the pool has it */
 	struct log_post super_post; /* busy: writes super_next */
@@ -77,7 +77,7 @@ struct rpmem_log {
 	struct log_post store; /* busy: a store of the tail is outstanding */
 	struct rpmem_pool_then store_at;
 	bool store_busy;
-	uint64_t store_end; /* the tail that it stores */
+	uint64_t store_end; /* the tail that the outstanding store writes */
 	uint64_t stored;    /* the durable tail in the pool */
 
 	int failed;		   /* -errno that has ended this writer, or 0 */
@@ -104,7 +104,7 @@ int log_create(const struct log_io *io, uint32_t layout);
 int log_check_none(const struct log_io *io);
 int log_open(struct rpmem_log **log, const struct log_io *io, bool read_only);
 
-/* progress.c; the lock is held, and released while a call waits. */
+/* progress.c: called with the lock held, which waiting releases. */
 /*
  * Wait up to ms for a change (0: only poll; -1: no limit), which another
  * thread's poll may bring. The caller must check its own condition again.
@@ -120,7 +120,7 @@ void log_fail(struct rpmem_log *log, int ret, const char *error);
 /* Store the tail after new entries, if the layout has a tail. */
 void log_store_tail(struct rpmem_log *log);
 
-/* super.c; the lock is held. */
+/* super.c: called with the lock held. */
 /*
  * Write a superblock with this epoch, the mark log->durable, and the greater of
  * head and the present head; wait until it is durable.
@@ -134,7 +134,7 @@ void log_super_publish(struct rpmem_log *log);
 /* For a reader: read newer superblocks. */
 int log_super_read(struct rpmem_log *log);
 
-/* read.c; both locks are held. */
+/* read.c: called with both locks held. */
 /* For a reader: read a newer superblock, and what it marks as durable. */
 int log_refresh(struct rpmem_log *log);
 /*

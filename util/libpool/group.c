@@ -652,7 +652,7 @@ bool group_is_quiet(const struct group *g)
 	       g->phase == GROUP_OPEN;
 }
 
-/* --- ends --- */
+/* --- end of the group, of operations and of members --- */
 
 static void fail_list(struct group *g, struct group_ops *list, int ret,
 		      const char *error)

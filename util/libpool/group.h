@@ -44,7 +44,7 @@
 /* The superblock: written once, when the group is created. */
 struct group_super {
 	uint32_t n, k;
-	uint64_t id[2];	 /* random: the same at all members */
+	uint64_t id[2];	 /* random, the same at all members */
 	uint64_t length; /* bytes for the caller's data */
 	uint64_t chunk;	 /* bytes per bit of the bitmap */
 	bool founder;	 /* false: the member replaced a lost one */
@@ -250,7 +250,7 @@ void group_clear_all(struct group *g);
 void group_end(struct group *g, int ret, const char *error);
 extern const char group_displaced[]; /* error text of -ESTALE */
 
-/* group_member.c, for group.c. */
+/* group_member.c, called by group.c. */
 void member_step(struct group *g, unsigned int member);
 /*
  * Start to send writes to a member and to copy chunks in which members may

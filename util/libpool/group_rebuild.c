@@ -6,7 +6,7 @@
 
 #define TURN_MS	 40   /* turn of copying */
 #define PROBE_MS 5    /* turn of pausing, just to measure */
-#define LOSS	 0.15 /* of the caller's rate, over both turns */
+#define LOSS	 0.15 /* part of the caller's rate that copying may cost */
 
 static bool is_copying(const struct group *g)
 {

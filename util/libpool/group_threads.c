@@ -12,7 +12,7 @@
 #include "util/clock.h"
 #include "libpool/group_threads.h"
 
-#define PAUSE_MIN_MS 20 /* between attempts to open a member */
+#define PAUSE_MIN_MS 20 /* pause between attempts to open a member */
 #define PAUSE_MAX_MS 1000
 
 /* --- callbacks of the group --- */

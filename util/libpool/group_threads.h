@@ -19,7 +19,7 @@ struct place {
 	struct pool_group *of;
 	unsigned int index;
 	char *where;
-	struct rpmem_pool *pool; /* NULL: closed */
+	struct rpmem_pool *pool; /* NULL: the pool is closed */
 	bool reopen, opened_once;
 	unsigned char uuid[16]; /* uuid of that pool */
 	unsigned int part;
@@ -66,7 +66,7 @@ const char *pool_group_text(struct pool_group *pg, unsigned int member,
 			    const char *cause);
 /* Wake the thread that polls. */
 void pool_group_wake(struct pool_group *pg);
-/* The thread that makes progress while nobody is in a call; pg is its arg. */
+/* Thread that makes progress while no caller does; pg is its argument. */
 void *pool_group_background(void *pg);
 
 #endif

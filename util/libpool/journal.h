@@ -78,7 +78,7 @@ int rp_journal_ranges(struct rp_journal *j, uint64_t from, uint64_t upto,
 /* Bytes to write again after a loss. */
 struct rp_journal_piece {
 	uint64_t offset;
-	const char *bytes; /* NULL: zeros */
+	const char *bytes; /* NULL: write zeros */
 	uint32_t len;
 };
 /*

@@ -29,7 +29,7 @@ struct piece_choice {
 	uint64_t first; /* first turn of the trial */
 	uint64_t ended; /* the last ended turn, in order */
 	struct {
-		unsigned int out; /* posts outstanding */
+		unsigned int out; /* outstanding posts of the turn */
 		uint64_t bytes;	  /* bytes posted */
 		uint64_t end;	  /* busy_ns at its last completion */
 	} turns[PIECE_TURNS];	  /* turn modulo PIECE_TURNS */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Parts of librpmem_pool. */
+/* Internals of librpmem_pool. */
 #ifndef RP_LIBPOOL_POOL_H
 #define RP_LIBPOOL_POOL_H
 
@@ -22,7 +22,7 @@
 #include "util/setup_client.h"
 
 #define POOL_ZEROS     (1u << 20)  /* bytes per post of zeros */
-#define POOL_KEEP      (64u << 20) /* bytes of the journal */
+#define POOL_KEEP      (64u << 20) /* most bytes of the journal */
 #define POOL_COMMITS   2	   /* outstanding at most; a third waits */
 #define POOL_TIMEOUT_S 60
 /*
@@ -48,8 +48,8 @@ struct work {
 	struct rpmem_pool_op *op;
 	uint64_t deadline;     /* ms; counts while the target is unreachable */
 	bool interrupted;      /* by a loss, which started the deadline */
-	uint64_t done;	       /* bytes posted or, of a write, in the journal */
-	unsigned int out;      /* posts outstanding */
+	uint64_t done;	       /* bytes posted, or copied to the journal */
+	unsigned int out;      /* outstanding posts */
 	bool lost;	       /* a post of a read failed: read again */
 	uint64_t upto;	       /* commit: journal sequence that it covers */
 	bool posted;	       /* commit with a store: outstanding */
@@ -107,7 +107,7 @@ struct offer {
 	char err[RP_ERR_LEN];
 };
 
-struct pool_group; /* group_open.c */
+struct pool_group; /* defined in group_open.c */
 
 struct rpmem_pool {
 	/* State of a group; NULL: a single pool. */
@@ -128,7 +128,7 @@ struct rpmem_pool {
 
 	pthread_mutex_t lock; /* guards all below */
 	enum link_state state;
-	struct offer now; /* the connection in use */
+	struct offer now; /* the connection that is in use */
 	uint64_t reconnects;
 	const char *reason; /* why the last connection was lost */
 	struct text *texts;
@@ -138,13 +138,13 @@ struct rpmem_pool {
 	LIST_HEAD(, work) all;	     /* all operations without a result */
 	struct works waiting;	     /* not fully posted yet, in order */
 	struct works commit_waiters; /* commits, and replayed durable writes */
-	struct works done;	     /* for rpmem_pool_poll() */
+	struct works done;	     /* completed, for rpmem_pool_poll() */
 	struct commit commits[POOL_COMMITS];
 	unsigned int ncommits;
 	uint64_t commit_id;   /* id of the newest commit */
 	uint64_t commit_upto; /* posted commits cover entries below this one */
 	const char *commit_error;      /* error of the last commit, or NULL */
-	unsigned int out;	       /* posts outstanding */
+	unsigned int out;	       /* outstanding posts */
 	struct piece_choice pieces[2]; /* piece sizes: [0] writes, [1] reads */
 	struct post *free_posts, *all_posts;
 	struct rp_journal_piece *replay;
@@ -208,10 +208,10 @@ void work_lost(struct rpmem_pool *p, const char *reason);
 /* Handle the result of a connection attempt: success, or a failed pool. */
 void work_connected(struct rpmem_pool *p);
 
-/* The same, for commits.c. Complete an operation with its result. */
+/* Called with the lock held, for commits.c. Complete an operation. */
 void work_complete(struct rpmem_pool *p, struct work *w, int ret,
 		   const char *error);
-struct post *post_new(struct rpmem_pool *p); /* NULL: no memory */
+struct post *post_new(struct rpmem_pool *p); /* Returns NULL without memory. */
 void post_free(struct rpmem_pool *p, struct post *t);
 /*
  * Handle the result of a post: 0: accepted; -EAGAIN: try later; any other error

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Operations of a pool: post, complete, and repeat them after a loss. */
+/* Operations of a pool: post, complete, and replay them after a loss. */
 #include "config.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The state of one raft_io. */
+/* The state of the backend of one raft_io. */
 #ifndef RP_RAFT_BACKEND_H
 #define RP_RAFT_BACKEND_H
 
@@ -48,7 +48,7 @@ struct ring {
 	uint64_t seq;	   /* number of the last message written to the ring */
 	uint64_t acked;	   /* messages up to this one are durable in the ring */
 	uint64_t base;	   /* seq when the ring was opened */
-	uint64_t next_try; /* ms */
+	uint64_t next_try; /* time of the next attempt to open it, in ms */
 	uint64_t trimmed;  /* LSN of the last trim */
 	TAILQ_HEAD(, deferred) deferred;
 };
@@ -73,7 +73,7 @@ struct peer {
 	uint64_t seen, seen_lsn, kept, kept_lsn;
 };
 
-/* A connection from a peer. */
+/* A connection that a peer has opened. */
 struct incoming {
 	TAILQ_ENTRY(incoming) link;
 	uv_stream_t *stream;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The calls of raft_io. */
+/* The functions of raft_io. */
 #include "config.h"
 
 #include <errno.h>

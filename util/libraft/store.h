@@ -33,7 +33,7 @@ struct put; /* a snapshot that is being written */
 
 struct store {
 	struct writer w;
-	char *errmsg; /* RAFT_ERRMSG_BUF_SIZE bytes */
+	char *errmsg; /* error text, RAFT_ERRMSG_BUF_SIZE bytes */
 	raft_term term;
 	raft_id vote;
 	raft_index first, next; /* entries: from first on, before next */
@@ -60,7 +60,7 @@ struct store {
 int store_error(struct store *st, int ret, const char *what);
 int raft_code(int ret);
 
-/* Returns 0 or a RAFT_ code, like the rest. Makes the logs of a new pool. */
+/* Returns 0 or a RAFT_ code. Makes the logs of a new pool. */
 int store_open(struct store *st, const char *where,
 	       const struct rpmem_log_attr *attr);
 void store_close(struct store *st);
@@ -68,7 +68,7 @@ void store_close(struct store *st);
 int store_pristine(struct store *st, bool *pristine);
 /* Store a term and a vote. On 0 these and all earlier entries are durable. */
 int store_term(struct store *st, raft_term term, raft_id vote);
-/* Append entries; done(): they are durable. The store keeps the job so long. */
+/* Append entries; done(): durable. Until then the store owns the job. */
 int store_append(struct store *st, const struct raft_entry *entries,
 		 unsigned int n, struct job *job);
 /* Keep entries that a ring has as pending, for the next store_flush(). */

@@ -248,7 +248,7 @@ bool rpc_entry_find(const struct rpc_super *s, const unsigned char *ring,
 		/* Compare the number first: most checks find no new entry. */
 		if (rp_get64(from + 24) != c->n)
 			continue;
-		/* Copy first: a client may store there at the same time. */
+		/* Copy first: a client may be storing there. */
 		memcpy(header, from, RPC_HEADER);
 		if (rpc_entry_decode(s, header, e) && e->pos == pos &&
 		    e->n == c->n && e->life >= c->life &&

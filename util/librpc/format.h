@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The bytes of a client's ring in its pool; docs/protocol.md. */
+/* Encoding of a client's ring in its pool: docs/protocol.md. */
 #ifndef RP_LIBRPC_FORMAT_H
 #define RP_LIBRPC_FORMAT_H
 
@@ -49,7 +49,7 @@ struct rpc_super {
 	 * could otherwise be completed by equal words of a newer entry.
 	 */
 	uint64_t first_n;
-	uint32_t head_life; /* life of the entry before the head */
+	uint32_t head_life; /* `life` of the entry before the head */
 	uint32_t life;	    /* number of processes that have had the ring */
 	uint32_t kind;
 	uint32_t name_len; /* length of the endpoint name for its messages */
@@ -76,7 +76,7 @@ struct rpc_entry {
 	uint64_t head_pos, head_n;
 	uint64_t durable; /* calls before this number were acknowledged */
 	uint32_t head_life;
-	uint32_t life; /* life; never lower than in the entry before */
+	uint32_t life; /* process number; never falls from entry to entry */
 	uint32_t len;  /* bytes of the call */
 	uint32_t room; /* most bytes of its reply */
 };

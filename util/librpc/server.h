@@ -67,8 +67,8 @@ struct rpmem_rpc_server {
 
 	pthread_mutex_t lock; /* guards all below, and the slots */
 	pthread_cond_t ready, dirty;
-	TAILQ_HEAD(, call) calls;	/* for rpmem_rpc_next() */
-	TAILQ_HEAD(, slot) dirty_slots; /* for the flushers */
+	TAILQ_HEAD(, call) calls;	/* queue of rpmem_rpc_next() */
+	TAILQ_HEAD(, slot) dirty_slots; /* queue of the flushers */
 	bool stopped, closing;
 	int failed;
 	char failure[RP_ERR_LEN];
@@ -79,7 +79,7 @@ struct rpmem_rpc_server {
 /* Read the pool at path, or format it as an empty ring. */
 int slot_open(struct rpmem_rpc_server *srv, struct slot *s, uint64_t length,
 	      const char *path);
-/* Whether the client has written a superblock. */
+/* Whether the client has written a new superblock. */
 bool slot_is_written(const struct slot *s);
 /* Follow the client's new superblock. False: none is complete. */
 bool slot_attach(struct rpmem_rpc_server *srv, struct slot *s);

@@ -11,7 +11,7 @@
 #include "util/bytes.h"
 #include "util/clock.h"
 
-/* A client that has received no message for so long reads its replies. */
+/* A client that has taken no message for this time reads its replies itself. */
 #define UNSENT_MS 1000
 
 static unsigned char *ring_of(const struct slot *s)

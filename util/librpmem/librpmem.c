@@ -24,7 +24,7 @@
 
 #define MAJOR	  1u
 #define MINOR	  3u
-#define HEADER	  4096u	       /* first bytes of a pool with attributes */
+#define HEADER	  4096u	       /* first bytes of a pool: its attributes */
 #define MIN_SIZE  8192u	       /* least bytes of a pool: RPMEM_MIN_POOL */
 #define LANES_MAX 1024u	       /* most lanes that libpmemobj requests */
 #define RELAXED	  1u	       /* flag of rpmem_persist() and rpmem_flush() */
@@ -52,7 +52,7 @@ struct replica_attr {
 	unsigned char user_flags[16];
 };
 
-/* RPMEMpool of librpmem. */
+/* An open pool: RPMEMpool of librpmem. */
 struct replica {
 	struct rpmem_pool *pool;
 	struct session session; /* without ssh: pid is 0 */
@@ -421,7 +421,7 @@ int rpmem_close(struct replica *r)
 		   : 0;
 }
 
-/* --- bytes --- */
+/* --- writes and reads --- */
 
 static int check_range(const struct replica *r, size_t offset, size_t len,
 		       unsigned int lane, bool write)

@@ -16,14 +16,14 @@
 #define NAME_SIZE   256u
 #define NOWHERE	    UINT64_MAX
 
-/* Bytes of the ring by use. */
+/* Use of the log's ring, in bytes. */
 struct folder_space {
 	uint64_t capacity;
 	uint64_t used;
 	uint64_t files;	   /* bytes of the files in the directory */
 	uint64_t base;	   /* bytes of the base, the last complete data set */
 	uint64_t uploaded; /* bytes of temporary files */
-	uint64_t writes;   /* appends of file bytes so far */
+	uint64_t writes;   /* number of appends of file bytes so far */
 	enum rpmem_pool_class reached;
 };
 
