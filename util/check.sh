@@ -41,8 +41,8 @@ exit status is 0 only when nothing failed.
 U
 }
 
-# libfabric's verbs provider reads all of /proc/kallsyms, twice, in each process
-# that uses libfabric: longer than most tests take. Root hides it from them.
+# In each process that uses libfabric, its verbs provider reads all of
+# /proc/kallsyms twice, which takes longer than most tests. Root hides the file.
 if [ -z "${RP_CHECK_APART:-}" ] && [ "$(id -u)" = 0 ] &&
 	unshare --mount true 2>/dev/null; then
 	# shellcheck disable=SC2016
@@ -89,17 +89,17 @@ packages_install $PKG_BUILD $PKG_TEST || exit 1
 # Without these packages the guest and platform stages report what is missing.
 # shellcheck disable=SC2086
 [ -z "$vm$platform" ] || packages_install $PKG_VM
-# The browser is large, and one page needs it.
+# The browser is large, and only one page needs it.
 [ -z "$platform$long" ] || packages_install "$PKG_BROWSER"
 # shellcheck disable=SC2086
 [ -z "$databases" ] || packages_install $PKG_DATABASES
 
 passed=0 failed=0 skipped=0 left_out= progress=
-# Times: begun after the installation, and seconds of each part other than
-# "build and core".
+# Start time after the installation, and seconds per part except "build and
+# core".
 begun=$SECONDS crash=0 guest= mpi=0 other=
 
-# suite NAME PASSED FAILED SKIPPED SECONDS: print one line, add it to the sum.
+# suite NAME PASSED FAILED SKIPPED SECONDS: print one line, add it to the totals.
 suite() {
 	printf '%-38s %5d passed %4d failed %4d skipped %5ds%s\n' "$@" "$progress"
 	passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
@@ -111,7 +111,7 @@ suite() {
 	esac
 }
 
-# Print each part with its budget. Longer runs have none.
+# Print the time of each part with its budget. Longer runs have no budgets.
 budget() {
 	local all=$((SECONDS - begun)) doc=$src/docs/testing.md
 
@@ -177,7 +177,7 @@ configure_build() {
 step "configure" configure_build || finish
 cd "$build" || exit 1
 step "build (gcc)" make -s -j2 || finish
-# Suites to run: all, or some of the list that make has.
+# Suites to run: all, or some of those that make lists.
 tests=()
 if [ -n "$only" ]; then
 	mapfile -t tests < <(make -s list-tests | grep "^fabtests/" |
@@ -190,7 +190,7 @@ elif [ -n "$quick" ]; then
 	mapfile -t tests < <(make -s list-tests |
 		grep -E '^fabtests/unit/'; grep -v '^#' "$src/fabtests/quick")
 fi
-# Compiled tests can be built alone, scripts may use any program.
+# A compiled test needs only its own build; a script may use any program.
 programs=()
 case ${only:+${tests[*]}} in
 '' | *.sh*) programs=(check TESTS=) ;;
@@ -208,10 +208,10 @@ if [ -n "$clang" ]; then
 	step "build (clang)" clang_build
 fi
 
-# Tests keep their files in the build folder.
+# Tests keep their files in the build directory.
 trust_folder util/fi_rpmem_info . || { failed=$((failed + 1)); finish; }
 
-# seconds LOG: duration of a test, from the birth of its log to the last write.
+# seconds LOG: duration of a test, from its log's creation to the last write.
 seconds() {
 	local born end
 
@@ -220,8 +220,8 @@ seconds() {
 		echo 0
 }
 
-# print_failure NAME LOG: print the failures of a test, wherever they are in its
-# log, then the end of the log.
+# print_failure NAME LOG: print the failures in a test's log, then the end of the
+# log.
 print_failure() {
 	echo "--- $1"
 	grep -anE '^not ok|^SUMMARY: |^=+[0-9]*=+ ?ERROR' "$2" | head -20
@@ -230,7 +230,7 @@ print_failure() {
 	echo "---"
 }
 
-# report NAME: print the result of a suite that has ended, and its failures.
+# report NAME: print the result and the failures of a suite that has ended.
 report() {
 	local out=$1.log p f s
 
@@ -240,13 +240,13 @@ report() {
 	[ "$s" = 0 ] || grep -aE '# SKIP|^SKIP' "$out" | head -5
 }
 
-# Print the suites whose result is complete: the driver writes this line last.
+# Print the suites whose result is complete: it then has the driver's last line.
 ended() {
 	find fabtests -name '*.trs' -exec grep -qs '^:copy-in-global-log:' {} \; \
 		-print | sed 's/\.trs$//' | sort
 }
 
-# Run the suites by make, and report each when it ends.
+# Run the suites by make; report each suite when it ends.
 run_tests() {
 	local start=$SECONDS n=0 all=${#tests[@]} name running=1 pid
 	local -a some=()
@@ -285,7 +285,7 @@ run_tests() {
 run_tests
 [ -z "$only" ] || finish
 
-# Format, words, lint and named mutants of the files that differ from HEAD.
+# Check format, words, lint and named mutants of the files that differ from HEAD.
 changed() {
 	local f log="$build/changed.log" start=$SECONDS p=0 n=0
 	local -a files c
@@ -325,8 +325,7 @@ changed() {
 	cd "$build" || return
 }
 
-# MPI jobs whose ranks are killed: they mostly wait, so they run in the
-# background.
+# MPI jobs whose ranks are killed mostly wait, so they run in the background.
 kills_minutes=5
 [ -z "$long" ] || kills_minutes=60
 kills=
@@ -355,7 +354,7 @@ mutations() {
 	for kind in named mechanical; do
 		read -r p f s <<<"$(grep "^$kind: " "$log" |
 			sed 's/[^0-9]\+/ /g')"
-		# No sum: the check itself broke off.
+		# No totals: the mutation run itself failed.
 		suite "mutations ($kind)" "${p:-0}" "${f:-1}" 0 "${s:-0}"
 	done
 	grep -vE '^(killed |named:|mechanical:)' "$log"
@@ -369,7 +368,7 @@ lint() {
 	"$src/util/lint.sh" --build "$build" "$@" >"$log" 2>&1
 	read -r p f s <<<"$(grep -E '^[0-9]+ passed, ' "$log" |
 		sed 's/[^0-9]\+/ /g')"
-	# No sum: the check itself broke off.
+	# No totals: lint.sh itself failed.
 	suite "clang-tidy, cppcheck" "${p:-0}" "${f:-1}" "${s:-0}" \
 		$((SECONDS - start))
 	grep -vE '^[0-9]+ passed, ' "$log"
@@ -380,7 +379,7 @@ if [ -n "$quick" ]; then
 fi
 [ -n "$sanitize" ] || lint
 
-# stage NAME SCRIPT ARGUMENT...: run a script that prints TAP and a sum.
+# stage NAME SCRIPT ARGUMENT...: run a script that prints TAP and totals.
 stage() {
 	local name=$1 log="$build/${1// /-}.log" start=$SECONDS p f s
 
@@ -388,14 +387,14 @@ stage() {
 	"$@" >"$log" 2>&1
 	read -r p f s <<<"$(grep -E '^[0-9]+ passed, ' "$log" |
 		sed 's/[^0-9]\+/ /g')"
-	# A missing sum means that the script was cut off.
+	# No totals: the script was cut off.
 	suite "$name" "${p:-0}" "${f:-1}" "${s:-0}" $((SECONDS - start))
 	grep -E '^not ok|# SKIP' "$log"
 	[ "${f:-1}" = 0 ] || grep -vE '^(not )?ok ' "$log" | tail -60
 }
 
-# Run mpich's one-sided tests for a limited time; the seed selects others for
-# each commit.
+# Run some of mpich's one-sided tests for a limited time; the seed, and so the
+# selection, changes with each commit.
 mpich() {
 	local -a what=(--build "$build" ${cache:+--cache "$cache"})
 
@@ -422,7 +421,7 @@ guest() {
 	[ -z "$long" ] || all+=(--platform bookworm --long)
 	[ -z "$domain" ] || all+=(--domain "$domain")
 	stage "guest" "$src/fabtests/vm/guest.sh" "${what[@]}" "${all[@]}"
-	# A guest that fails, hangs and dies: once is enough.
+	# Test a failing, a hanging and a dying guest in one domain only.
 	[ "$domain" = eadr ] ||
 		stage "guest planted" "$src/fabtests/vm/planted.sh" "${what[@]}"
 }
@@ -445,7 +444,7 @@ if [ -n "$platform" ] && [ -z "$sanitize" ]; then
 else
 	left_out="$left_out --platform (trixie)"
 fi
-# fi_rpmemd as a service: systemd of this release, with --long of both.
+# fi_rpmemd as a service under systemd: of bookworm, with --long also of trixie.
 if [ -n "$platform$long" ] && [ -z "$sanitize" ]; then
 	for suite in bookworm ${long:+trixie}; do
 		stage "platform service $suite" \
@@ -454,7 +453,7 @@ if [ -n "$platform$long" ] && [ -z "$sanitize" ]; then
 			${cache:+--cache "$cache"}
 	done
 fi
-# Packages of both releases, built and used in new roots.
+# Debian packages of both releases, built and used in new root directories.
 if [ -n "$long" ] && [ -z "$sanitize" ]; then
 	for suite in bookworm trixie; do
 		stage "packages $suite" "$src/util/package.sh" --suite $suite \

@@ -58,7 +58,7 @@ tidy() {
 		sed -nE "s|^($src/)?([^: ]+):([0-9]+):[0-9]+: (warning\|error): (.*) \[([^]]+)\]\$|\6\t\2\t\3\t\5|p"
 }
 
-# cppchk FILE...: run cppcheck, with the headers whose macros it must know.
+# cppchk FILE...: run cppcheck, with the headers whose macros it needs.
 cppchk() {
 	cppcheck -q -j 2 --std=c11 --library=posix,gnu --inconclusive \
 		--enable=warning,performance,portability \
@@ -157,7 +157,7 @@ if command -v cppcheck >/dev/null; then
 	judge cppcheck "${files[@]}"
 fi
 
-# The words of comments, names and commit titles, in the whole tree.
+# Check the words of comments, names and commit titles in the whole tree.
 if [ $# = 0 ]; then
 	echo '/* Who finds this? */' >"$dir/words.c"
 	if util/words.py "$dir/words.c" >/dev/null; then
@@ -170,7 +170,7 @@ if [ $# = 0 ]; then
 	fi
 fi
 
-# The text of each named mutant, once in its source.
+# Check that the text of each named mutant occurs once in its source.
 fit="python3 -B fabtests/mutation/named.py"
 mkdir -p "$dir/prov/core" "$dir/fabtests/mutation/named/core"
 printf 'twice\ntwice\n' >"$dir/prov/core/x.c"
@@ -192,7 +192,7 @@ else
 	failed=$((failed + 1))
 fi
 
-# Report entries of the list that no tool finds any more.
+# Report known false findings that no tool reports any more.
 if [ $# = 0 ] && [ $skipped = 0 ]; then
 	stale=$(cut -f 2,3,6 "$dir"/*.judged | sort -u |
 		awk -F '\t' 'NR == FNR { seen[$1, $2, $3] = 1; next }

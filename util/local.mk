@@ -1,4 +1,4 @@
-# The programs of an operator, and their shared library.
+# The tools for operators, and their shared library.
 EXTRA_DIST += util/on_rpmem.sh util/quickstart.sh util/check.sh util/packages.sh \
 	util/package.sh \
 	util/trust.sh  \
@@ -54,7 +54,7 @@ util_fi_rpmemd_CFLAGS = $(AM_CFLAGS) $(MICROHTTPD_CFLAGS)
 util_fi_rpmemd_LDADD = util/libutil.la prov/core/libcore.la $(FABRIC_LIBS) \
 	$(INIH_LIBS) $(MICROHTTPD_LIBS)
 
-# Its unit, and the user of the unit.
+# The systemd unit of fi_rpmemd, and the unit's user.
 EXTRA_DIST += util/systemd/fi_rpmemd.service.in util/systemd/ofi_rpmem.conf
 systemdsystemunit_DATA = util/systemd/fi_rpmemd.service
 sysusersdir = $(prefix)/lib/sysusers.d
@@ -113,8 +113,8 @@ util_librpmem_log_la_LIBADD = util/librpmem_pool.la $(XXHASH_LIBS) -lpthread
 util_librpmem_log_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
 	-export-symbols-regex '^rpmem_log_'
 
-# The library that libpmemobj up to 1.12 loads for replicas on other hosts. It is
-# unloaded with libpmemobj, and libfabric cannot be.
+# The library that libpmemobj up to 1.12 loads for replicas on other hosts, and
+# unloads at its end. libfabric cannot be unloaded.
 if HAVE_PMDK_1_12
 lib_LTLIBRARIES += util/librpmem.la
 util_librpmem_la_SOURCES = util/librpmem/librpmem.c \
@@ -142,7 +142,7 @@ util_librpmem_rpc_la_LIBADD = util/librpmem_pool.la util/libutil.la \
 util_librpmem_rpc_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
 	-export-symbols-regex '^rpmem_rpc_'
 
-# The library for programs that are servers of libraft.
+# The library for programs that run a server of libraft.
 if HAVE_RAFT
 lib_LTLIBRARIES += util/librpmem_raft.la
 util_librpmem_raft_la_SOURCES = \
@@ -193,7 +193,7 @@ util_fi_rpmem_group_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
 util_fi_rpmem_group_LDADD = util/librpmem_pool.la util/libutil.la \
 	prov/core/libcore.la $(JANSSON_LIBS) $(XXHASH_LIBS) $(FABRIC_LIBS)
 
-# bash loads the file that has the name of the command.
+# bash loads the completion file whose name is that of the command.
 bashcompdir = $(datadir)/bash-completion/completions
 completions = util/completion/fi_rpmemd util/completion/fi_rpmem_cp \
 	util/completion/fi_rpmem_info util/completion/fi_rpmem_bench \
@@ -210,7 +210,7 @@ dist_zshcomp_DATA = util/completion/_fi_rpmem
 
 dist_python3_DATA = util/python/rpmem_pool.py
 
-# The plugin of nbdkit.
+# The plugin for nbdkit.
 EXTRA_DIST += util/nbdkit/rpmem.c
 if HAVE_NBDKIT
 nbdkit_LTLIBRARIES = util/nbdkit-rpmem-plugin.la
@@ -222,7 +222,7 @@ util_nbdkit_rpmem_plugin_la_LDFLAGS = -module -avoid-version -shared \
 	-export-symbols-regex '^plugin_init$$'
 endif
 
-# The module of Redis, which is also preloaded.
+# The module for Redis, which is also preloaded.
 redismoduledir = $(libdir)/redis/modules
 redismodule_LTLIBRARIES = util/rpmem_redis.la
 util_rpmem_redis_la_SOURCES = util/redis/folder.c util/redis/folder.h \
@@ -232,7 +232,7 @@ util_rpmem_redis_la_LIBADD = util/librpmem_log.la -ldl -lpthread
 util_rpmem_redis_la_LDFLAGS = -module -avoid-version -shared \
 	-export-symbols-regex '^(RedisModule_On(Load|Unload)|fdatasync|rename|unlink|truncate64)$$'
 
-# The reports of fi_rpmem_crashtest.
+# The report pages of fi_rpmem_crashtest.
 crash_report_sources = util/crashtest/report.c util/crashtest/report.h \
 	util/crashtest/report_facts.h util/crashtest/report_html.c \
 	util/crashtest/report_style.c util/crashtest/report_style.h \

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Runs a command on a file system on a pool of fi_rpmemd.
+# Runs a command on a file system whose block device is a pool of fi_rpmemd.
 set -u
 
 usage() {
@@ -105,7 +105,7 @@ case $pool in
 	set_pool=(target="${pool%:*}" pool="${pool##*:}")
 	;;
 *)
-	# A temporary pool is in a folder whose msync reaches a disk.
+	# Put a temporary pool into a directory whose msync reaches a disk.
 	[ -n "$pool" ] || pool=$work/pool
 	name=$(basename "$pool")
 	[ -n "$size" ] || [ -e "$pool" ] || size=$default
@@ -126,7 +126,7 @@ nbdfuse "$work/fuse/disk" "$uri" 2>"$work/fuse.log" &
 fuse_pid=$!
 until_ready nbdfuse $fuse_pid "$work/fuse.log" test -e "$work/fuse/disk"
 loop=$(losetup --find --show "$work/fuse/disk") || die "no loop device"
-# A new group is zero. Another one without a file system cannot be read.
+# A new group reads as zeros. Make no file system on a group with other bytes.
 if ! blkid --probe "$loop" >/dev/null &&
 	{ [[ $pool != *:*,*:* ]] || cmp -sn 1048576 "$loop" /dev/zero; }; then
 	mkfs.$fs -q "$loop" 2>"$work/mkfs.log" ||

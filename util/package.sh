@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Builds the Debian packages in a new root, and uses them in another one.
+# Builds the Debian packages in a new root directory; uses them in a second one.
 set -u -o pipefail
 
 usage() {
@@ -56,7 +56,7 @@ done
 url=$(mirror)
 [ -n "$url" ] || all_skipped "apt knows no Debian mirror on this machine"
 
-# step WHAT LOG COMMAND...
+# step WHAT LOG COMMAND...: run a command, print its result and a failure's log.
 step() {
 	local what=$1 log=$2
 
@@ -72,7 +72,7 @@ step() {
 	return 1
 }
 
-# root INCLUDE HOOK...: a new root, in which the hooks run; it is dropped then.
+# root INCLUDE HOOK...: make a root directory, run the hooks there, drop it.
 root() {
 	local include=$1 hook hooks=()
 
@@ -87,7 +87,7 @@ root() {
 		"$suite" /dev/null "deb $url $suite main"
 }
 
-# The packages that debian/control builds with.
+# Print the build dependencies in debian/control.
 needs=$(sed -n '/^Build-Depends:/,/^Standards/p' "$src/debian/control" |
 	sed -E '$d; s/^Build-Depends://; s/\([^)]*\)//; s/:any//; s/debhelper-compat/debhelper/' |
 	tr -d ' \n')
@@ -112,8 +112,8 @@ step "the packages are built, and lintian finds no error" "$out/build.log" \
 }
 rm -f "$out"/packages/*-dbgsym_*
 cp "$src/fabtests/platform/packages.sh" "$src/util/trust.sh" "$work/"
-# packages.sh installs more inside: mmdebstrap gives the root this machine's
-# name server.
+# packages.sh installs more packages in the root: mmdebstrap gives the root this
+# machine's name server.
 step "apt installs them, they work, and apt removes them" "$out/use.log" \
 	root apt "copy-in $work/packages.sh $work/trust.sh $out/packages /" \
 	'chroot "$1" bash /packages.sh'

@@ -13,14 +13,14 @@ PKG_TEST="libcriterion-dev libfabric-bin clang-14 clang-tidy-14 clang-format-14
 	openmpi-bin libopenmpi-dev libpmemobj-dev libpmempool-dev pmdk-tools
 	openssh-client openssh-server"
 
-# Packages that run a guest.
+# Packages that run a virtual machine.
 PKG_VM="qemu-system-x86 mmdebstrap busybox-static cpio e2fsprogs xz-utils zstd
 	debian-archive-keyring"
 
-# promtool checks the metrics and the alert rules; a test skips that without it.
+# promtool, which checks the metrics and the alert rules; optional for its test.
 PKG_METRICS="prometheus"
 
-# A browser that shows a report; a test skips that without it.
+# A browser that shows a report; optional for its test.
 PKG_BROWSER="chromium-headless-shell"
 
 # Databases that are tested on a pool.

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
 # From a fresh Debian 12 to a durable remote copy: installs, builds, and shows
-# on a real file that acknowledged bytes survive, and that a missing flush loses
-# them.
+# on a real file that acknowledged bytes survive, and that they are lost if a
+# flush is missing.
 set -u -o pipefail
 
 usage() {
@@ -81,7 +81,7 @@ echo "provider: $prov/librpmem-fi.so"
 echo "tools:    $bin/{fi_rpmemd,fi_rpmem_cp,fi_rpmem_info,fi_rpmem_bench}"
 [ -z "$only" ] || exit 0
 
-# --- the file, and what the disk below promises ---
+# --- the file, and what its disk promises ---
 
 unset FI_PROVIDER FI_OFI_RPMEM_CLASS FI_OFI_RPMEM_EMULATE
 export FI_PROVIDER_PATH=$prov FI_TCP_IFACE=lo
@@ -101,7 +101,7 @@ if [ -z "$file" ]; then
 		echo "packing $d, $mb MB"
 		tar -cf "$file" -C "$(dirname "$d")" "$(basename "$d")" 2>/dev/null
 	fi
-	# A small system has no such folder: take the first 64 MB of /usr.
+	# A small system has no such directory: use the first 64 MB of /usr.
 	[ "$(stat -c %s "$file" 2>/dev/null || echo 0)" -ge $((50 << 20)) ] ||
 		tar -cf - /usr 2>/dev/null | head -c $((64 << 20)) >"$file"
 fi
@@ -115,7 +115,7 @@ trust_folder "$bin/fi_rpmem_info" "$work" ||
 # --- a target and a copy ---
 
 port=
-# start POOL [VAR=VALUE...]: start a daemon on a free port of loopback.
+# start POOL [VAR=VALUE...]: start a daemon on a free loopback port.
 start() {
 	local pool=$1
 
@@ -134,7 +134,7 @@ start() {
 	port=$(cat "$work/port")
 }
 
-stop() { # clean stop: completes accepted commits, marks the pool clean
+stop() { # stop the daemon: it completes commits, marks the pool clean
 	kill -TERM "$daemon" && wait "$daemon"
 	daemon=
 }
@@ -142,7 +142,7 @@ stop() { # clean stop: completes accepted commits, marks the pool clean
 acked() { tail -n1 "$1" 2>/dev/null | grep -oE '^[0-9]+' || echo 0; }
 
 # copy_and_kill POOL LOG: copy, and SIGKILL the target after a random number of
-# acknowledged bytes. Sets n, the acknowledged bytes, and cp_status.
+# acknowledged bytes. Sets n, the number of acknowledged bytes, and cp_status.
 copy_and_kill() {
 	local pool=$1 log=$2 goal copy
 

@@ -53,9 +53,9 @@ now() {
 	echo "${up%.*}"
 }
 
-# lock_revision: of the lock's key when it was created; nothing: it is gone. Keys
-# get the lock in the order of their revisions. ETCD_LOCK_REV is one of a later
-# moment, at which the key of a machine that stood still can be gone already.
+# lock_revision: print the create revision of the lock's key; nothing: the key
+# was removed. Keys get the lock in the order of their revisions. ETCD_LOCK_REV
+# is a later one: a machine that was suspended can have lost its key by then.
 lock_revision() {
 	local said
 
@@ -63,8 +63,8 @@ lock_revision() {
 		sed -n 's/^"CreateRevision" : //p' <<<"$said"
 }
 
-# watch_lock TTL REVISION PID: end the command when the lock is not there any more, or etcd
-# has not said for TTL seconds that it is.
+# watch_lock TTL REVISION PID: end the command when the lock is lost, or etcd has
+# not confirmed the lock for TTL seconds.
 watch_lock() {
 	local seen begun said why=
 
@@ -93,7 +93,7 @@ end_command() {
 	kill -KILL -- "-$1" 2>/dev/null
 }
 
-# inside NAME TTL PID COMMAND...: the lock is taken, by the etcdctl that runs this.
+# inside NAME TTL PID COMMAND...: runs under etcdctl, which has taken the lock.
 inside() {
 	local name=$1 ttl=$2 outside=$3 group base=0 pid revision watch status
 
@@ -104,7 +104,7 @@ inside() {
 	revision=$(lock_revision) || die "etcd does not reply"
 	group=$(get_group "$name") || die "etcd does not reply"
 	[ -n "$revision" ] || die "the lock was lost before the command was started"
-	# A base in the group: revisions begin again in an etcd of a backup.
+	# The group has a base epoch: a restored etcd counts revisions anew.
 	case $group in
 	*';epoch='*)
 		base=${group##*;epoch=}
@@ -120,7 +120,7 @@ inside() {
 	while kill -0 $pid 2>/dev/null; do
 		wait $pid 2>/dev/null
 	done
-	# A signal can have ended that wait.
+	# A signal can have ended the wait of the loop.
 	wait $pid 2>/dev/null
 	status=$?
 	[ -e "$RPMEM_LEAD/lost" ] && status=124
@@ -141,14 +141,14 @@ run() {
 	export RPMEM_LEAD
 	trap 'rm -rf "$RPMEM_LEAD"' EXIT
 	trap 'kill "$(cat "$RPMEM_LEAD/pid" 2>/dev/null)" 2>/dev/null || kill -9 $lock' TERM INT
-	trap : USR1 # ends a wait
+	trap : USR1 # USR1 ends a wait
 	setsid etcdctl lock --ttl "$ttl" "/rpmem-lock/$name" -- bash "$self" inside \
 		"$name" "$ttl" $$ "$@" <&0 3>&2 2>"$RPMEM_LEAD/said" &
 	lock=$!
 	while kill -0 $lock 2>/dev/null && [ ! -e "$RPMEM_LEAD/status" ]; do
 		wait $lock 2>/dev/null
 	done
-	# It releases the lock. Without etcd it hangs, and the lock ends by itself.
+	# etcdctl releases the lock. Without etcd it hangs, and the lock expires.
 	for _ in $(seq 30); do
 		kill -0 $lock 2>/dev/null || break
 		sleep 0.1

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# States what software cannot see of a folder; sourced by quickstart.sh,
-# check.sh, and packages.sh of fabtests/platform.
+# States what software cannot find out about a directory. quickstart.sh,
+# check.sh, and packages.sh of fabtests/platform source it.
 # shellcheck shell=sh
 
 # trust_word TOOL DIR FIELD: print a field that fi_rpmem_info (TOOL) reports of
-# a folder.
+# a directory.
 trust_word() {
 	"$1" "$2" 2>/dev/null | sed -n "s/^  $3  *//p" | tail -1
 }
 
-# trust_folder TOOL DIR: in a container or chroot nothing shows that msync in
-# DIR reaches a disk, so commits are refused. Print this, and export
-# FI_OFI_RPMEM_TRUST_FS for later commands. Fails if no statement helps.
+# trust_folder TOOL DIR: a container or chroot does not show that msync in DIR
+# reaches a disk, so commits are refused. Print this, and export
+# FI_OFI_RPMEM_TRUST_FS for later commands. Fail if the export does not help.
 trust_folder() {
 	[ "$(trust_word "$1" "$2" class)" != power ] || return 0
 	trust_fs=$(trust_word "$1" "$2" 'file system')

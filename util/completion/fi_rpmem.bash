@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # bash completion of the tools of ofi_rpmem. The options are those that --help
-# prints, so none is missing here; what follows an option is known by the name
-# of its value there.
+# prints, so none is missing here; the name of a value in --help selects the
+# words that complete it.
 
-# The words of the command line, where bash has cut --option=value at the "=".
+# Complete a command line in which bash has split --option=value at the "=".
 _fi_rpmem()
 {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev= help value IFS=$' \t\n'
@@ -22,7 +22,7 @@ _fi_rpmem()
 		[[ ${COMPREPLY[0]} != *= ]] || compopt -o nospace 2>/dev/null
 		return
 	fi
-	# "-s, --secret=FILE": the name of the value of prev.
+	# Find the name of prev's value in a line such as "-s, --secret=FILE".
 	value=$(sed -nE "s/^ +(-., |    )--([a-z-]+)=([A-Z]+).*/\1--\2 \3/p" <<<"$help" |
 		while read -r a b c; do
 			[[ $prev != "${a%,}" && $prev != "$b" ]] || echo "${c:-$b}"

@@ -6,7 +6,7 @@
         pool.commit()
 
 Each call raises OSError with the errno, and the cause and remedy as text.
-rpmem_pool(3) describes what the calls do. Threads may share a pool.
+rpmem_pool(3) describes the calls. Threads may share a pool.
 """
 import ctypes
 import os
@@ -113,12 +113,12 @@ class Pool:
                                      durable * _DURABLE + buffered * _BUFFERED))
 
     def zero(self, length, offset, durable=False, buffered=False):
-        """Write zeros, which do not travel."""
+        """Write zeros, which the target fills in itself."""
         _check(_lib.rpmem_pool_zero(self._handle(), length, offset,
                                     durable * _DURABLE + buffered * _BUFFERED))
 
     def read(self, length, offset):
-        """Return bytes of the pool."""
+        """Read bytes of the pool."""
         buf = ctypes.create_string_buffer(length) if length else b""
         _check(_lib.rpmem_pool_read(self._handle(), buf, length, offset))
         return buf.raw if length else b""
