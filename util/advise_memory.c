@@ -167,7 +167,7 @@ static int measure_bounce(struct advise *a, const struct advise_row *row,
 	return receive(a, row, way, false, ns);
 }
 
-/* A commit that does not know these stores writes their lines back again. */
+/* Write back twice: a commit that does not know these stores does the same. */
 static int measure_bounce_back(struct advise *a, const struct advise_row *row,
 			       enum advise_way way, uint64_t *ns, char *err)
 {

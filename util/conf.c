@@ -29,7 +29,7 @@ enum section {
 	POOL
 };
 
-/* Keys that a section has once. Further lines continue a list. */
+/* Keys that a section may have only once. Further lines continue a list. */
 static const struct key {
 	const char *name;
 	bool list;
@@ -47,7 +47,7 @@ struct parser {
 	FILE *file;
 	unsigned int line;
 	bool goes_on;		 /* the line continues a list */
-	unsigned int seen[KEYS]; /* first line of each key here; 0: none */
+	unsigned int seen[KEYS]; /* line of each key in the section; 0: none */
 	enum section section;
 	char secret[RP_CONF_NAME]; /* name of this section's secret */
 	bool has_file;		   /* this secret has a file */

@@ -18,7 +18,7 @@
 
 #define COPY_CHUNK_MAX	(64u << 20)
 #define COPY_WINDOW_MAX 1024u
-#define COPY_COMMITS	8 /* most outstanding commits */
+#define COPY_COMMITS	8 /* most commits outstanding at once */
 #define COPY_BATCH	4 /* least chunks of a commit except the last */
 
 /* Parsed command line. */
@@ -28,7 +28,7 @@ struct copy_cfg {
 	uint64_t offset; /* offset in the pool */
 	uint64_t length; /* bytes to copy from the pool; 0: to its end */
 	uint64_t skip;	 /* first bytes of the file, durable already */
-	bool up;	 /* true: file to pool; false: pool to file */
+	bool up;	 /* direction; true: from file to pool */
 	bool verify, json, quiet;
 	enum rpmem_pool_class class;
 	uint64_t chunk, window;

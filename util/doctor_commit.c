@@ -175,7 +175,7 @@ int doctor_commit(const char *dir, const char *base, char *done, char *err)
 	if (ret)
 		return ret;
 	if (!m.made) {
-		/* An existing file has an owner: never write to it. */
+		/* An existing file may have data: never write to it. */
 		ret = rp_err(err, -ENOTDIR,
 			     "not a folder: no commit is tried on a file");
 		goto close_map;

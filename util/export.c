@@ -34,7 +34,7 @@ static int pool_exit(int ret)
 	case -ENOSPC:
 	case -EDQUOT:
 		return RP_EXIT_SPACE;
-	case -ENOTRECOVERABLE: /* a restart does not help */
+	case -ENOTRECOVERABLE: /* -ENOTRECOVERABLE: no restart helps */
 		return RP_EXIT_CLASS;
 	default:
 		return RP_EXIT_FILE;
@@ -201,8 +201,8 @@ static bool end_registrations(struct rp_export *e)
 }
 
 /*
- * Register a pool; the domain then listens for private connections. Clients
- * find the domain by the address of this host and the port in the key.
+ * Register a pool, so that the domain listens for private connections. Clients
+ * find the domain by this host's address and the port in the key.
  */
 static int export_pool(struct rp_exports *x, struct rp_export *e,
 		       struct rp_setup_export *offer, char *err)
@@ -466,7 +466,7 @@ static const char *check_export(void *arg, unsigned int i)
 	if (ret)
 		withdraw_export(e, ret);
 	if (!e->withdrawn[0]) {
-		/* Facts may be weaker now: the class is taken back. */
+		/* Facts may have weakened: then take the class back. */
 		if (e->mr)
 			describe(x, e, &x->offers[i], err);
 		return NULL;
@@ -684,7 +684,7 @@ static int set_owner(void *arg, unsigned int i, unsigned int part,
 	e->failed_owner = 0;
 	if (failed)
 		return rp_err(err, -EIO, "%s", e->failure);
-	/* A thread that allocates blocks must end first. */
+	/* A thread that allocates blocks of this pool must end first. */
 	if (!e->worker)
 		e->settles = start_work(x, e, &j);
 	e->settling = part;

@@ -32,7 +32,7 @@ struct rp_export {
 	bool open;
 	bool made;	   /* created by this process */
 	uint64_t awaited;  /* bits of parts whose owners may reconnect */
-	uint64_t released; /* parts released while it settles */
+	uint64_t released; /* parts released while a new owner is set */
 	bool longer;	   /* file has grown, and its blocks are allocated */
 	bool leaving;	   /* close it when no request uses its keys */
 	bool grows;   /* file has grown, and its blocks are to be allocated */
@@ -41,7 +41,7 @@ struct rp_export {
 	struct rp_export_worker *worker; /* NULL: no thread works on the pool */
 	uint64_t failed_owner;		 /* client that was refused; 0: none */
 	char failure[RP_ERR_LEN];	 /* why it was refused */
-	/* Registration for the class and the port; its key is not given out. */
+	/* Registered for the class and the port; its key is not given out. */
 	struct fid_mr *mr;
 	struct rp_export_keys keys;
 	char withdrawn[RP_ERR_LEN]; /* reason; "" while the pool is served */

@@ -25,7 +25,7 @@
 #define TICK_MS	   20
 #define FIRST_MS   60000 /* time for the first acknowledgement */
 #define RETRY_MS   200	 /* pause between attempts to reach the daemon */
-#define SAY_MS	   10000 /* between lines that name what it waits for */
+#define SAY_MS	   10000 /* between progress lines on what it waits for */
 #define CYCLES_MAX 10000
 
 struct pull {
@@ -40,7 +40,7 @@ struct pull {
 	struct pull_shared *s;
 	int ledger;
 	uint64_t incarnation; /* of the daemon to which the writer wrote */
-	bool clean;	      /* the daemon was stopped, not cut off */
+	bool clean;	      /* the daemon was stopped instead of cut off */
 	uint64_t sum[PULL_COUNTS];
 	json_t *list; /* results of all cycles */
 	char *err;    /* error text, RP_ERR_LEN bytes */
@@ -523,7 +523,7 @@ static int run_judge(struct pull *p)
 	return ret ? ret : judge(p, p->judge, 1);
 }
 
-/* Print what the cycles have shown. */
+/* Print a verdict on all cycles. */
 static int conclude(struct pull *p)
 {
 	const uint64_t *v = p->sum;

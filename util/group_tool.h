@@ -11,12 +11,12 @@
 /* States of a member; docs/protocol.md, "Groups", maps a writer's to these. */
 enum place_state {
 	PLACE_AWAY,	 /* not reachable */
-	PLACE_OTHER,	 /* no member's area, or a member of another group */
+	PLACE_OTHER,	 /* no area of a member, or one of another group */
 	PLACE_SHORT,	 /* of this group, but too short */
 	PLACE_EMPTY,	 /* blank: no superblock, or no epoch */
 	PLACE_DISPLACED, /* a writer has taken it and has not opened the group
 			  */
-	PLACE_STALE,	 /* it lacks commits, or cannot prove that it has all */
+	PLACE_STALE,	 /* it lacks commits, or may lack some */
 	PLACE_CURRENT,
 };
 
@@ -43,8 +43,8 @@ struct tool {
 	bool json, repair, quiet;
 	unsigned int n, k;
 	struct place places[GROUP_MEMBERS];
-	struct group_super super; /* n is 0: no pool is a member yet */
-	uint64_t epoch, number;	  /* the newest ones of all members */
+	struct group_super super; /* of most members; n is 0: no member */
+	uint64_t epoch, number;	  /* newest epoch and its newest number */
 	uint64_t full;		  /* newest epoch that all members once had */
 	char *err;		  /* error text, RP_ERR_LEN bytes */
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* QUERY of a running target: what commits to one of its pools do. */
+/* QUERY of a running target: how it commits writes to one of its pools. */
 #include "config.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* HTTP server for the counters of this process, by libmicrohttpd. */
+/* HTTP server that exports this process's counters, by libmicrohttpd. */
 #include "config.h"
 
 #include <arpa/inet.h>

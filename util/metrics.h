@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* HTTP server for the counters of this process, for Prometheus. */
+/* HTTP server that exports this process's counters to Prometheus. */
 #ifndef RP_UTIL_METRICS_H
 #define RP_UTIL_METRICS_H
 

@@ -54,7 +54,7 @@ static int read_line(char line[RP_ONE_SHOT_LINE], char *err)
 	return RP_EXIT_USAGE;
 }
 
-/* The rest of a request after its first word; NULL: another first word. */
+/* The request's arguments, if its first word is `word`; otherwise NULL. */
 static char *behind(char *line, const char *word)
 {
 	const size_t n = strlen(word);

@@ -192,7 +192,7 @@ int pull_ledger_load(const char *path, struct pull_cfg *cfg,
 		if (line[len - 1] != '\n' ||
 		    (ret = load_event(line, i, cfg->area, v, n)))
 			break;
-	/* An incomplete line ends the ledger: nothing was sent. */
+	/* An incomplete last line is dropped: nothing was sent. */
 	if (ret == -EINVAL && *n)
 		ret = 0;
 	else if (ret == -ENOMEM)

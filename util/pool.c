@@ -174,7 +174,7 @@ static int header_read(int fd, const char *path, uint64_t st_size,
 		      path);
 }
 
-/* Append to err how this process gets the right to write. Returns ret. */
+/* Append a remedy to err: how to get the right to write. Returns ret. */
 static int add_remedy(char *err, int ret)
 {
 	size_t len = err ? strlen(err) : 0;

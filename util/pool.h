@@ -55,7 +55,7 @@ struct rp_pool {
 	uint8_t uuid[16];
 	void *map; /* mapping of the whole file */
 	uint64_t map_len;
-	void *data; /* points into map */
+	void *data; /* first data byte in map */
 	uint64_t size;
 	uint64_t generation;
 	uint64_t length; /* of the file stored there; 0: unknown */
@@ -65,7 +65,7 @@ struct rp_pool {
 	 */
 	uint64_t owner[1 + RP_POOL_PARTS];
 	uint64_t is_open;
-	uint32_t parts; /* 0: not divided */
+	uint32_t parts; /* number of parts; 0: not divided */
 	uint64_t part_len;
 	struct rp_shutdowns shutdowns; /* count when it was opened */
 	uint64_t allocated; /* file length after rp_pool_allocate() */

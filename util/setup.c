@@ -177,7 +177,7 @@ __attribute__((nonnull)) static struct cursor put_begin(void *buf, size_t size,
 	put_bytes(&c, magic, sizeof(magic));
 	put_u16(&c, RP_SETUP_VERSION);
 	put_u16(&c, (uint16_t)type);
-	put_u64(&c, 0); /* length (see put_end()), reserved */
+	put_u64(&c, 0); /* length, which put_end() sets; reserved */
 	return c;
 }
 

@@ -10,7 +10,7 @@ struct rp_setup_target {
 	char host[256];
 	uint16_t port;
 	const struct rp_secret *secret; /* NULL: no secret */
-	unsigned int timeout_ms;	/* for the exchange; 0: 5000 */
+	unsigned int timeout_ms;	/* limit for the exchange; 0: 5000 */
 	unsigned int wait_ms; /* for a daemon that does not listen yet */
 };
 

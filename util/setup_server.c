@@ -264,8 +264,9 @@ static void hold_export(struct rp_setup_server *s, struct conn *c,
 
 /*
  * The owner that this OPEN gives to the pool; 0: no change. A client that
- * shares the pool ends the claim of a disconnected exclusive client, whose
- * repeated writes would replace newer bytes. A client that only reads does not.
+ * shares the pool ends the claim of a disconnected exclusive client: writes
+ * that this one repeats would replace newer bytes. A client that only reads
+ * does not.
  */
 static uint64_t next_owner(uint64_t owner, const struct rp_setup_request *req,
 			   unsigned int rights)
@@ -351,7 +352,7 @@ static void drop_holders(struct rp_setup_server *s,
 	}
 }
 
-/* Divide exports[i] for its only client, which has it all. 0, or an ERROR. */
+/* Divide exports[i] for a client that alone has it open. 0, or an ERROR. */
 static int divide_export(struct rp_setup_server *s, struct conn *c,
 			 const struct rp_setup_request *req, unsigned int i)
 {
@@ -518,7 +519,7 @@ static int put_export(struct rp_setup_server *s, struct conn *c,
 			 len >= sizeof(known) ? "..." : "");
 }
 
-/* Whether the request's MAC is that of a secret, which c->who then names. */
+/* Whether a secret made the request's MAC; c->who is then its slot. */
 static bool authenticate(struct rp_setup_server *s, struct conn *c, size_t len)
 {
 	const struct rp_setup_secrets *known = s->attr.secrets;

@@ -35,7 +35,7 @@ static uint64_t hash(const char *id)
 	return rp_get64(sum);
 }
 
-/* Add a DIMM, whose sysfs directory has one for nfit, cxl or papr. */
+/* Add a DIMM: sysfs has its count below a driver's name, nfit, cxl or papr. */
 static void add_dimm(struct search *s, const char *region, const char *dimm)
 {
 	char count[PATH_MAX], id[PATH_MAX], name[NAME_MAX];

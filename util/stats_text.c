@@ -153,8 +153,8 @@ struct series {
 	const struct text *t;
 	size_t i;
 	const char *name;
-	const struct rp_stats_region *region; /* of a region, or ... */
-	int method;			      /* ... of a method */
+	const struct rp_stats_region *region; /* histogram of a region, or */
+	int method;			      /* histogram of a method */
 };
 
 static void series_begin(const struct series *s, const char *suffix)

@@ -45,7 +45,7 @@ struct log_super {
 
 struct log_entry {
 	uint64_t lsn;
-	uint64_t durable; /* at its append every entry below was durable */
+	uint64_t durable; /* durable end at the append: an LSN */
 	uint64_t epoch;
 	uint32_t len;  /* bytes after the header */
 	bool pad;      /* no entry: the next one is at the ring's start */
@@ -88,7 +88,7 @@ bool log_entry_decode(const struct log_super *s, const unsigned char *from,
 bool log_entry_intact(const struct log_super *s, const unsigned char *from,
 		      const struct log_entry *e);
 
-/* The tail words, and the store to one of them that makes lsn the tail. */
+/* The tail words; a store of *value at *offset makes lsn the tail. */
 struct log_places {
 	uint64_t value[LOG_PLACES];
 	unsigned int next;

@@ -30,7 +30,7 @@ struct log_io {
 	char name[192];		/* prefix of error texts */
 };
 
-/* One operation of the pool: context of `op`. */
+/* One operation of the pool: op.context points here. */
 struct log_post {
 	struct rpmem_pool_op op;
 	enum {
@@ -62,14 +62,14 @@ struct rpmem_log {
 	pthread_cond_t progressed;
 	bool polling; /* a thread is waiting in io.poll() */
 
-	struct log_super super;	    /* as the pool has it */
-	struct log_post super_post; /* busy: writes super_next */
+	struct log_super super;	    /* superblock in the pool */
+	struct log_post super_post; /* busy: super_next is being written */
 	struct log_super super_next;
 	unsigned char super_bytes[LOG_SUPER_BYTES];
 	bool super_busy;
 	uint64_t tail;	  /* LSN of the next append */
-	uint64_t durable; /* end of durable entries; reader: as far as known */
-	struct log_writes writes; /* outstanding, in order of LSN */
+	uint64_t durable; /* all below is durable, as far as it is known */
+	struct log_writes writes; /* outstanding writes, in order of LSN */
 	struct log_writes done;	  /* completed, for rpmem_log_poll() */
 	uint64_t out;		  /* bytes of outstanding writes */
 
@@ -88,8 +88,8 @@ struct rpmem_log {
 	uint64_t cache_lsn, cache_len;
 	size_t cache_size;
 	/*
-	 * The superblock when the cache was filled: the mark may have passed a
-	 * cached entry of an older epoch since, which then was replaced.
+	 * The superblock when the cache was filled. An entry of an older epoch
+	 * that the mark has passed since was replaced in the pool.
 	 */
 	struct log_super cache_super;
 };

@@ -58,7 +58,7 @@ int log_read_entry(struct rpmem_log *log, uint64_t lsn, bool fresh,
 	ret = fetch(log, lsn, LOG_HEADER + e->len, false);
 	if (ret)
 		return ret;
-	/* A second read may have replaced the header. */
+	/* Reading the whole entry may have replaced its header. */
 	from = log->cache + (lsn - log->cache_lsn);
 	*data = from + LOG_HEADER;
 	return log_entry_decode(&log->cache_super, from, lsn, e) &&

@@ -22,7 +22,7 @@
 #define GROUP_CHUNK (256u << 10) /* least bytes per bit of the bitmap */
 #endif
 #ifndef GROUP_HOT
-#define GROUP_HOT 256u /* set bits kept while all members are current */
+#define GROUP_HOT 256u /* most set bits that are not cleared at once */
 #endif
 #ifndef GROUP_BACKLOG
 #define GROUP_BACKLOG (32u << 20) /* most bytes that a slow member may lag */
@@ -86,7 +86,7 @@ enum leg_kind {
 	LEG_WRITE,   /* of an operation of the caller */
 	LEG_COMMIT,  /* of an operation of the caller */
 	LEG_READ,    /* of an operation of the caller */
-	LEG_BITS,    /* sets bits durably before the next leg */
+	LEG_BITS,    /* sets bits of the bitmap before the next leg */
 	LEG_CLEAR,   /* clears bits that are not needed any more */
 	LEG_COPY,    /* writes a chunk of another member */
 	LEG_SOURCE,  /* reads that chunk */
@@ -140,19 +140,19 @@ struct group_member {
 	struct group_leg *committing;
 	struct group_leg *barrier; /* no later leg passes it */
 	uint64_t backlog;	   /* bytes of legs whose operation completed */
-	uint64_t number;	   /* number of its newest commit */
+	uint64_t number;	   /* number of the member's newest commit */
 	bool numbered;		   /* its commits store their number */
 	unsigned char *copy;	   /* bitmap of chunks to copy, or NULL */
 	uint64_t copy_next;
 	struct group_leg *copying;
 	struct group_leg *source; /* read of the chunk, at member source_at */
 	unsigned int source_at;
-	bool source_read;	 /* that read is complete */
+	bool source_read;	 /* the source's read is complete */
 	unsigned int copy_tries; /* failed comparisons of this chunk */
 	bool inspecting, copy_queued, from_itself;
 	bool marked; /* the bitmap in area is durable, with its promise */
 	unsigned int barriers; /* outstanding ones of an adoption */
-	uint64_t adopted;      /* number that the adoption writes */
+	uint64_t adopted;      /* commit number that the adoption writes */
 };
 
 /* Alternating turns of copying and of pausing: group_rebuild.c. */
@@ -195,7 +195,7 @@ struct group {
 	uint64_t epoch;
 	uint64_t given;	 /* epoch that the caller gave, or 0 */
 	uint64_t full;	 /* the greatest `full` of the members */
-	bool full_sent;	 /* this writer has sent its own `full` */
+	bool full_sent;	 /* the epoch of this writer was sent as `full` */
 	char stale[200]; /* error: `given` is not above a member's epoch */
 	uint64_t now, grace_until; /* ms */
 	uint64_t looked;	   /* time of the last deadline check */

@@ -110,7 +110,7 @@ int group_area_decode(const unsigned char area[GROUP_AREA],
 	/* full: an epoch that this member had, unless it is damaged. */
 	if (state->full > state->epoch)
 		state->full = 0;
-	/* Leave room for the next epoch. */
+	/* Keep the epoch small enough for later ones. */
 	return state->promised > INT64_MAX || state->epoch > INT64_MAX
 		       ? -EBADMSG
 		       : 0;

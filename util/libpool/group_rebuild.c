@@ -4,8 +4,8 @@
 
 #include "libpool/group.h"
 
-#define TURN_MS	 40   /* turn of copying */
-#define PROBE_MS 5    /* turn of pausing, just to measure */
+#define TURN_MS	 40   /* length of a turn of copying */
+#define PROBE_MS 5    /* least length of a pause, which measures */
 #define LOSS	 0.15 /* part of the caller's rate that copying may cost */
 
 static bool is_copying(const struct group *g)

@@ -60,7 +60,7 @@ static void completed(void *arg, struct rpmem_pool_op *op, int ret,
 	struct pool_group *pg = arg;
 	struct call *c;
 
-	/* On closing, drop the operations that are outstanding. */
+	/* Ignore operations that are outstanding while the group is closed. */
 	if (pg->closing)
 		return;
 	op->result = ret;

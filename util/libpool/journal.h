@@ -30,7 +30,7 @@ struct rp_journal_entry {
 struct rp_journal {
 	char *bytes;
 	uint64_t size;	     /* bytes of the ring */
-	uint64_t head, tail; /* positions of the bytes in use */
+	uint64_t head, tail; /* range of used positions */
 	uint64_t zeros;	     /* bytes of zero entries */
 	struct rp_journal_entry *v;
 	uint64_t cap; /* capacity of v, a power of two */

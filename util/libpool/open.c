@@ -20,7 +20,7 @@
 #define ATTR_1                                                                 \
 	((offsetof(struct rpmem_pool_attr, parts) + ALIGN - 1) / ALIGN * ALIGN)
 
-/* The sizes of struct rpmem_pool_info before it had `current`, and `uuid`. */
+/* The sizes of rpmem_pool_info before it had `current`, and before `uuid`. */
 #define INFO_1 offsetof(struct rpmem_pool_info, current)
 #define INFO_2 offsetof(struct rpmem_pool_info, uuid)
 

@@ -76,7 +76,7 @@ void piece_posted(struct piece_choice *c, uint64_t turn, uint32_t len,
 		c->since_ns = now_ns;
 }
 
-/* Nanoseconds per byte of a turn, counted from the end of the turn before. */
+/* Time per byte of a turn in ns, counted from the end of the turn before. */
 static double time_of(const struct piece_choice *c, uint64_t turn)
 {
 	const uint64_t from = c->turns[(turn - 1) % PIECE_TURNS].end;

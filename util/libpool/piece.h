@@ -30,12 +30,12 @@ struct piece_choice {
 	uint64_t ended; /* the last ended turn, in order */
 	struct {
 		unsigned int out; /* outstanding posts of the turn */
-		uint64_t bytes;	  /* bytes posted */
+		uint64_t bytes;	  /* bytes posted in the turn */
 		uint64_t end;	  /* busy_ns at its last completion */
-	} turns[PIECE_TURNS];	  /* turn modulo PIECE_TURNS */
+	} turns[PIECE_TURNS];	  /* turn number, modulo PIECE_TURNS */
 	unsigned int out;	  /* outstanding posts of all turns */
 	uint64_t busy_ns;	  /* time in which posts were outstanding */
-	uint64_t since_ns;	  /* start of the time not yet in busy_ns */
+	uint64_t since_ns;	  /* time up to which busy_ns is counted */
 	double ratios[PIECE_PAIRS];
 	size_t n;
 };

@@ -274,7 +274,7 @@ static bool overlaps_buffered(struct rpmem_pool *p,
 	return false;
 }
 
-/* The clock for piece sizes; posts outside a trial need none. */
+/* The time for trials of piece sizes; 0 for a post outside a trial. */
 static uint64_t piece_now(uint64_t turn)
 {
 	return turn ? rp_clock_ns(CLOCK_MONOTONIC) : 0;

@@ -143,13 +143,13 @@ void net_send(struct peer *p, struct frame *f);
 void net_close(struct backend *b);
 
 /* ring.c */
-/* Write the message to the peer's ring too; *h gets its number there. */
+/* Write the message to the peer's ring, too; *h gets its number there. */
 void ring_send(struct peer *p, unsigned char *message, size_t len,
 	       unsigned int entries, struct wire_head *h);
 /* Deliver a follower's result, or defer it. */
 void ring_result(struct peer *p, const struct wire_head *h,
 		 struct raft_message *m);
-/* The peer has connected; where: name of its pool, or empty. */
+/* Handle the HELLO of a peer; where: name of its pool, or empty. */
 void ring_hello(struct peer *p, const unsigned char *where, size_t len);
 void ring_reap(struct peer *p);
 void ring_close(struct peer *p);

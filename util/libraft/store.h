@@ -36,13 +36,13 @@ struct store {
 	char *errmsg; /* error text, RAFT_ERRMSG_BUF_SIZE bytes */
 	raft_term term;
 	raft_id vote;
-	raft_index first, next; /* entries: from first on, before next */
+	raft_index first, next; /* entries in the log: [first, next) */
 	uint64_t *lsns;		/* LSN of entry first + i, or an earlier LSN */
 	size_t lsns_room;
 	struct pending *pending;
 	size_t npending, pending_room, pending_bytes;
 	struct origin origin;
-	unsigned int flushing; /* outstanding flushes */
+	unsigned int flushing; /* outstanding flushes of pending entries */
 	/* NULL, or called: entries up to this origin are durable. */
 	void (*flushed)(const struct origin *origin);
 	uint64_t number; /* number of the last snapshot */
@@ -80,7 +80,7 @@ int store_truncate(struct store *st, raft_index index);
 int store_snapshot(struct store *st, unsigned int trailing,
 		   const struct raft_snapshot *snapshot,
 		   void (*done)(void *arg, int status), void *arg);
-/* Read the last snapshot into memory of raft_malloc(). */
+/* Read the last snapshot into memory that raft_free() frees. */
 int store_snapshot_get(struct store *st, struct raft_snapshot **snapshot);
 /* Note that n entries follow the last one, at this LSN. */
 int store_track(struct store *st, uint64_t lsn, unsigned int n);

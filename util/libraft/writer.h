@@ -9,7 +9,7 @@
 
 #include "rpmem_log.h"
 
-/* One append. */
+/* One append to the log. */
 struct job {
 	struct rpmem_log_op op;
 	TAILQ_ENTRY(job) link;

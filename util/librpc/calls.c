@@ -11,7 +11,7 @@
 #include "util/clock.h"
 
 #define TICK_MS	 100 /* interval of timeout checks */
-#define PEEK_MIN 20  /* ms until the first read of a missing reply, ... */
+#define PEEK_MIN 20  /* ms until a missing reply is read, ... */
 #define PEEK_MAX 500 /* ... and longest pause between such reads */
 
 /* Report a call as acknowledged, or as done, by rpmem_rpc_poll(). */
@@ -170,8 +170,8 @@ static void start_peek(struct rpmem_rpc *c)
 }
 
 /*
- * Whether the server never sees the call, or the client never its reply: the
- * bytes differ from those acknowledged, or from those marked as durable.
+ * Whether the call or its reply is damaged: the bytes differ from those
+ * acknowledged, or from those marked as durable. The call would never end.
  */
 static bool is_damaged(const struct rpmem_rpc *c, const struct rpc_entry *sent,
 		       const struct rpc_result *r)

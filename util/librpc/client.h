@@ -12,8 +12,8 @@
 /* A call, from its submission until its space can be reused. */
 struct sent {
 	struct rpmem_pool_op op;   /* the write of the call */
-	struct rpmem_rpc_op *user; /* NULL: the caller does not wait */
-	TAILQ_ENTRY(sent) link;	   /* in rpc.acks or rpc.done */
+	struct rpmem_rpc_op *user; /* caller's operation; NULL: nobody waits */
+	TAILQ_ENTRY(sent) link;	   /* entry of rpc.acks or rpc.done */
 	bool queued;
 	bool waited; /* a thread waits in rpmem_rpc_call() */
 	struct rpc_entry entry;
@@ -89,7 +89,7 @@ void rpc_answer(struct rpmem_rpc *c, struct sent *s, const unsigned char *bytes,
 		uint32_t len);
 /* Advance head, durable and open over completed calls. */
 void rpc_advance(struct rpmem_rpc *c);
-/* Free a call whose space is free, once no thread waits for it. */
+/* Free a call whose ring space is free, once no thread waits for it. */
 void rpc_release(struct sent *s);
 /* connect.c: find the server's endpoint, also after a restart. */
 int rpc_attach(struct rpmem_rpc *c);

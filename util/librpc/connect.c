@@ -363,7 +363,7 @@ void rpmem_rpc_close(struct rpmem_rpc *c, int give_up)
 		return;
 	s = &c->super;
 	if (!c->failed && (give_up || s->kind == RPC_RANDOM)) {
-		/* The server still processes the remaining calls. */
+		/* RPC_RANDOM while the server processes outstanding calls. */
 		s->kind = c->head.n == c->tail.n ? RPC_FREE : RPC_RANDOM;
 		if (s->kind == RPC_FREE)
 			memset(s->id, 0, RPC_ID);

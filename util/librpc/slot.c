@@ -361,7 +361,7 @@ static struct rpc_result store_reply(const struct call *c, const void *buf,
 /* Flush the newest reply of a slot, here or in a thread that may block. */
 static void begin_flush(struct rpmem_rpc_server *srv, struct slot *s)
 {
-	if (s->flushing) /* the flushing thread checks again */
+	if (s->flushing) /* the flushing thread will see this reply, too */
 		return;
 	s->flushing = true;
 	if (!rp_pmem_blocks(s->pm)) {

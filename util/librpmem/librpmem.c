@@ -39,7 +39,7 @@
 #define BUSY_STEP   20
 #define SSH_BUSY_MS 5000
 #define SSH_STEP    500
-/* A daemon that ssh started does not come back once it has ended. */
+/* A daemon that ssh started is not restarted after its end. */
 #define SSH_TIMEOUT_S 10
 
 static const char magic[8] = {'R', 'P', 'M', 'E', 'M', 'R', 'E', 'P'};
@@ -48,7 +48,7 @@ static const char magic[8] = {'R', 'P', 'M', 'E', 'M', 'R', 'E', 'P'};
 struct replica_attr {
 	char signature[8];
 	uint32_t major, compat, incompat, ro_compat;
-	unsigned char uuids[4][16]; /* of set, this part, next, previous */
+	unsigned char uuids[4][16]; /* of the set, this part, its neighbours */
 	unsigned char user_flags[16];
 };
 

@@ -28,7 +28,7 @@
 #define END_MS	 15000 /* more than the daemon needs to complete commits */
 #define KILL_MS	 5000  /* until SIGKILL, if no session was started */
 #define COMMAND	 "fi_rpmemd --one-shot"
-#define UNKNOWN	 (-1) /* exit status, if the program has reaped ssh */
+#define UNKNOWN	 (-1) /* exit status of ssh if the program reaped it */
 
 /* A command that ssh runs, and the remote host. */
 struct remote {

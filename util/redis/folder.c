@@ -232,7 +232,7 @@ static struct file *file_of(int fd, const struct stat *s)
 	if (!name)
 		return NULL;
 	f = rp_file_find(name);
-	if (f && f->ino) { /* another file with this name */
+	if (f && f->ino) { /* f is another file with this name */
 		rp_file_drop(f);
 		f = NULL;
 	}

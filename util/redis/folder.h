@@ -50,8 +50,8 @@ void rp_folder_truncate(const char *name, off_t length);
 int rp_folder_query(struct folder_space *space);
 
 /*
- * Append the files' bytes again, and trim the older entries: bytes of uploads
- * that ended early take room until then.
+ * Append the bytes of all files again, and trim the older entries. Until then,
+ * the bytes of aborted uploads take room in the log.
  */
 int rp_folder_clean(void);
 
@@ -67,7 +67,7 @@ int rp_preload_start(void);
 /* A change of the directory: the type of an entry. */
 enum change {
 	CHANGE_BYTES = 1, /* bytes of a file, which ends after them */
-	CHANGE_MOVED,	  /* bytes appended again; the file may be longer */
+	CHANGE_MOVED,	  /* bytes of a file, which may be longer */
 	CHANGE_RENAME,
 	CHANGE_UNLINK,
 };
@@ -75,7 +75,7 @@ enum change {
 /* An entry: this header, the name, then file bytes or the new name. */
 #define CHANGE_HEADER 24u
 #define AT_CHANGE     0u
-#define AT_MORE	      1u /* 1: valid only together with the next entry */
+#define AT_MORE	      1u /* 1: invalid without the next entry */
 #define AT_NAMELEN    2u
 #define AT_ID	      8u /* id of the file, never used again */
 #define AT_OFFSET     16u
@@ -88,7 +88,7 @@ struct file {
 	uint64_t size;	/* bytes in the log */
 	uint64_t open;	/* restore: size before the first of linked entries */
 	uint64_t moving, moved; /* clean: range that was appended again */
-	uint64_t fresh;		/* clean: LSN of the first entry that did so */
+	uint64_t fresh;		/* clean: LSN of that range's first entry */
 	dev_t dev;
 	ino_t ino;	  /* 0: not known yet */
 	atomic_bool busy; /* an upload is using it */

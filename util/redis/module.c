@@ -195,7 +195,7 @@ static void on_info(void *info, int crashed)
 	add_number(info, "survives_power_cut", s.reached == RPMEM_POOL_POWER);
 }
 
-/* Whether this object is also preloaded. */
+/* Whether the dynamic linker also preloaded this object. */
 static bool is_preloaded(void)
 {
 	Dl_info called, here;

@@ -95,7 +95,7 @@ static int restore_entry(const struct rpmem_log_info *info, int dir,
 	return restore_bytes(dir, f, e, len);
 }
 
-/* Drop temporary files, and entries whose linked entries a crash cut off. */
+/* Drop temporary files, and entries that a crash cut off from the next one. */
 static int restore_end(int dir)
 {
 	struct file *f, *next;
