@@ -13,8 +13,8 @@
 
 #define PAIRS	101u	      /* most sample pairs per row */
 #define LEAST	8u	      /* least pairs for an interval: ratio.h */
-#define ROW_NS	2500000000ull /* time of one row */
-#define SECONDS 25u	      /* time of all rows */
+#define ROW_NS	2500000000ull /* time limit of one row */
+#define SECONDS 25u	      /* time limit of all rows */
 
 volatile sig_atomic_t advise_interrupted;
 

@@ -247,7 +247,7 @@ static bool writers_apply(const struct advise *a, const struct advise_row *row,
 }
 
 struct writer {
-	struct advise a; /* own copy, for its own seed */
+	struct advise a; /* a copy with a seed of its own */
 	uint64_t stores, size;
 	pthread_t thread;
 };

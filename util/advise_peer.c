@@ -21,7 +21,7 @@
 #define BULK	    (8u << 20) /* bytes per sample */
 #define PIECE	    (1u << 20) /* size of the other way, and of librpmem_pool */
 #define CONNECTIONS 2u
-#define LIMIT_NS    2000000000ull /* limit of one sample */
+#define LIMIT_NS    2000000000ull /* time limit of one sample */
 
 /* The address and the key of a target, as its initiators get them. */
 struct page {
@@ -34,14 +34,14 @@ struct page {
 
 struct connection {
 	struct rp_fabric f;
-	struct fid_mr *mr; /* of f's local buffer */
+	struct fid_mr *mr; /* registration of the local buffer */
 	fi_addr_t to;
 	uint64_t posted, completed, n; /* operations of one sample */
 };
 
 struct advise_peer {
 	pid_t target; /* pid of the child process; 0: a daemon serves */
-	int stop;     /* closing it ends the target */
+	int stop;     /* pipe; its close ends the target */
 	struct page page;
 	uint64_t len;
 	char *buf;

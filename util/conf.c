@@ -50,7 +50,7 @@ struct parser {
 	unsigned int seen[KEYS]; /* line of each key in the section; 0: none */
 	enum section section;
 	char secret[RP_CONF_NAME]; /* name of this section's secret */
-	bool has_file;		   /* this secret has a file */
+	bool has_file;		   /* the secret of this name has a file */
 	struct right *rights;
 	size_t nrights;
 	int ret; /* first error */

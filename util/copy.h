@@ -26,7 +26,7 @@ struct copy_cfg {
 	const char *file;
 	char *where;	 /* name of the pool or of the group */
 	uint64_t offset; /* offset in the pool */
-	uint64_t length; /* bytes to copy from the pool; 0: to its end */
+	uint64_t length; /* bytes to copy from the pool; 0: all */
 	uint64_t skip;	 /* first bytes of the file, durable already */
 	bool up;	 /* direction; true: from file to pool */
 	bool verify, json, quiet;
@@ -42,7 +42,7 @@ struct copy_cfg {
 struct copy_op {
 	struct rpmem_pool_op op;
 	bool busy;     /* submitted, not yet completed */
-	uint64_t upto; /* its end, as an offset from the start of the copy */
+	uint64_t upto; /* end of the operation, from the copy's start */
 };
 
 struct copy {
@@ -55,7 +55,7 @@ struct copy {
 	int fd;			     /* the local file */
 	int ack_fd;
 	uint64_t size;	     /* bytes to copy, with the skipped ones */
-	char *buf;	     /* one chunk for each of ops */
+	char *buf;	     /* buffer: one chunk for each of ops */
 	struct copy_op *ops; /* ring of cfg->window slots */
 	struct copy_op commits[COPY_COMMITS];
 	unsigned int outstanding;

@@ -103,7 +103,7 @@ json_t *doctor_disks(const char *root, const char *path)
 	json_t *c;
 
 	if (!rp_caps_disks(&w, path) && !json_array_size(d.checks))
-		return d.checks; /* tmpfs: the class reports it */
+		return d.checks; /* tmpfs: the check of the class reports it */
 	if (!w.flaw[0]) {
 		c = json_pack(
 			"{s:s, s:i, s:o}", "check", "msync", "status",

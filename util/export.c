@@ -471,7 +471,7 @@ static const char *check_export(void *arg, unsigned int i)
 			describe(x, e, &x->offers[i], err);
 		return NULL;
 	}
-	end_registrations(e); /* if it fails, the next check tries again */
+	end_registrations(e); /* on failure the next check tries again */
 	return e->withdrawn;
 }
 

@@ -18,7 +18,7 @@ struct rp_export_key {
 	TAILQ_ENTRY(rp_export_key) link;
 	struct fid_mr *mr;
 	unsigned int who, part; /* part 0: the whole pool */
-	bool ending;		/* to be revoked when no request uses it */
+	bool ending;		/* revoke the key when no request uses it */
 };
 TAILQ_HEAD(rp_export_keys, rp_export_key);
 
@@ -30,17 +30,17 @@ struct rp_export {
 	unsigned int clients; /* most clients at once; 0: any number */
 	uint8_t rights[RP_SETUP_SECRETS]; /* RP_SETUP_READ..., per secret */
 	bool open;
-	bool made;	   /* created by this process */
+	bool made;	   /* this process created the file */
 	uint64_t awaited;  /* bits of parts whose owners may reconnect */
 	uint64_t released; /* parts released while a new owner is set */
 	bool longer;	   /* file has grown, and its blocks are allocated */
-	bool leaving;	   /* close it when no request uses its keys */
+	bool leaving;	   /* close the pool when no request uses its keys */
 	bool grows;   /* file has grown, and its blocks are to be allocated */
 	bool settles; /* a thread sets the owner of a part */
 	unsigned int settling;		 /* number of that part */
 	struct rp_export_worker *worker; /* NULL: no thread works on the pool */
 	uint64_t failed_owner;		 /* client that was refused; 0: none */
-	char failure[RP_ERR_LEN];	 /* why it was refused */
+	char failure[RP_ERR_LEN];	 /* why the client was refused */
 	/* Registered for the class and the port; its key is not given out. */
 	struct fid_mr *mr;
 	struct rp_export_keys keys;

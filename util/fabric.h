@@ -35,7 +35,7 @@ struct rp_fabric_attr {
 	bool plain;	   /* ofi_rpmem without FI_RMA_PMEM */
 	bool wait_fd;	   /* the CQ has a file descriptor to wait on */
 	size_t cq_size;	   /* 0: the provider's default */
-	size_t queue_size; /* of both endpoint queues; 0: the default */
+	size_t queue_size; /* size of both endpoint queues; 0: the default */
 };
 
 struct fi_rpmem_ops; /* defined in rdma/fi_ext_rpmem.h */
@@ -45,7 +45,7 @@ struct rp_fabric {
 	struct fid_fabric *fabric;
 	struct fid_domain *domain;
 	struct fid_av *av;
-	struct fid_cq *cq; /* of FI_CQ_FORMAT_CONTEXT; for sends and receives */
+	struct fid_cq *cq; /* format FI_CQ_FORMAT_CONTEXT; sends and receives */
 	struct fid_ep *ep; /* enabled endpoint; NULL with no_ep */
 	struct fi_rpmem_ops *ops; /* ep's; NULL with no_ep, bare, plain */
 };

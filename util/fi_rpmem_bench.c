@@ -6,7 +6,7 @@
 
 #include "fabtests/benchmarks/bench.h"
 
-__attribute__((visibility("default"))) /* argp reads it */
+__attribute__((visibility("default"))) /* argp reads the variable */
 const char *argp_program_version = "fi_rpmem_bench " PACKAGE_VERSION;
 
 int main(int argc, char **argv)

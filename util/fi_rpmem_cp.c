@@ -18,7 +18,7 @@
 #include "util/pool_class.h"
 #include "util/setup_client.h"
 
-__attribute__((visibility("default"))) /* argp reads it */
+__attribute__((visibility("default"))) /* argp reads the variable */
 const char *argp_program_version = "fi_rpmem_cp " PACKAGE_VERSION;
 
 static const char doc[] =

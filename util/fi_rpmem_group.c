@@ -13,7 +13,7 @@
 #include "util/group_tool.h"
 #include "util/pool_class.h"
 
-__attribute__((visibility("default"))) /* argp reads it */
+__attribute__((visibility("default"))) /* argp reads the variable */
 const char *argp_program_version = "fi_rpmem_group " PACKAGE_VERSION;
 
 static const char doc[] =

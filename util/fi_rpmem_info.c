@@ -166,7 +166,7 @@ static const struct argp argp = {
 	       "there promises.\vExit status: 0 no problem, 1 warnings, "
 	       "2 wrong usage, 3 a check fails.",
 };
-__attribute__((visibility("default"))) /* argp reads it */
+__attribute__((visibility("default"))) /* argp reads the variable */
 const char *argp_program_version = "fi_rpmem_info " PACKAGE_VERSION;
 
 static void print_json(json_t *o)

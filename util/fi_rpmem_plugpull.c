@@ -25,7 +25,7 @@
 #define TICK_MS	   20
 #define FIRST_MS   60000 /* time for the first acknowledgement */
 #define RETRY_MS   200	 /* pause between attempts to reach the daemon */
-#define SAY_MS	   10000 /* between progress lines on what it waits for */
+#define SAY_MS	   10000 /* between progress lines during a wait */
 #define CYCLES_MAX 10000
 
 struct pull {
@@ -46,7 +46,7 @@ struct pull {
 	char *err;    /* error text, RP_ERR_LEN bytes */
 };
 
-__attribute__((visibility("default"))) /* argp reads it */
+__attribute__((visibility("default"))) /* argp reads the variable */
 const char *argp_program_version = "fi_rpmem_plugpull " PACKAGE_VERSION;
 
 static const char doc[] =

@@ -34,7 +34,7 @@
 #define CHECK_MS 1000
 
 struct daemon {
-	/* from the command line */
+	/* options of the command line */
 	uint64_t create; /* size of new pools, or 0 */
 	const char *config_file;
 	const char *secret_file;
@@ -45,7 +45,7 @@ struct daemon {
 	struct rp_one_shot one_shot;
 
 	struct rp_conf conf;
-	struct rp_conf *reloaded; /* SIGHUP has read this one; NULL: conf */
+	struct rp_conf *reloaded; /* configuration read by SIGHUP; NULL: conf */
 	struct rp_setup_secrets secrets;
 	unsigned int slots[RP_SETUP_SECRETS]; /* in secrets, of each in conf */
 	struct rp_exports exports;
@@ -55,7 +55,7 @@ struct daemon {
 	char err[RP_ERR_LEN];
 };
 
-__attribute__((visibility("default"))) /* argp reads it */
+__attribute__((visibility("default"))) /* argp reads the variable */
 const char *argp_program_version = "fi_rpmemd " PACKAGE_VERSION;
 
 static const char doc[] =

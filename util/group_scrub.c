@@ -20,7 +20,7 @@
 
 struct scrub {
 	struct tool *t;
-	struct rpmem_pool *writer; /* of --repair; NULL: compare only */
+	struct rpmem_pool *writer; /* handle of --repair; NULL: only compare */
 	uint64_t offset, len;	   /* range of the current chunk */
 	uint64_t compared, marked, differ, repaired;
 	bool partly; /* some member could not be read */

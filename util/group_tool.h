@@ -11,16 +11,16 @@
 /* States of a member; docs/protocol.md, "Groups", maps a writer's to these. */
 enum place_state {
 	PLACE_AWAY,	 /* not reachable */
-	PLACE_OTHER,	 /* no area of a member, or one of another group */
-	PLACE_SHORT,	 /* of this group, but too short */
+	PLACE_OTHER,	 /* not a member, or a member of another group */
+	PLACE_SHORT,	 /* a member of this group, but too short */
 	PLACE_EMPTY,	 /* blank: no superblock, or no epoch */
 	PLACE_DISPLACED, /* a writer has taken it and has not opened the group
 			  */
-	PLACE_STALE,	 /* it lacks commits, or may lack some */
+	PLACE_STALE,	 /* the member lacks commits, or may lack some */
 	PLACE_CURRENT,
 };
 
-/* A pool, read while a writer may have it open. */
+/* A pool that is read even if a writer has it open. */
 struct place {
 	char where[300];
 	struct rpmem_pool *pool; /* NULL: ret and error have the reason */
@@ -43,7 +43,7 @@ struct tool {
 	bool json, repair, quiet;
 	unsigned int n, k;
 	struct place places[GROUP_MEMBERS];
-	struct group_super super; /* of most members; n is 0: no member */
+	struct group_super super; /* superblock of most members; n is 0: none */
 	uint64_t epoch, number;	  /* newest epoch and its newest number */
 	uint64_t full;		  /* newest epoch that all members once had */
 	char *err;		  /* error text, RP_ERR_LEN bytes */

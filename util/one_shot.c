@@ -16,7 +16,7 @@
 #include "util/one_shot.h"
 #include "util/pool.h"
 
-#define REQUEST_MS 30000 /* from the start of the daemon to the request */
+#define REQUEST_MS 30000 /* time limit for the request */
 #define IDLE_MS	   60000 /* without an open client */
 #define KEY	   32	 /* random bytes of the session's secret */
 
@@ -247,7 +247,7 @@ static int configure(struct rp_one_shot *o, struct rp_conf *c, const char *path,
 	c->pools[0].create = create ? s->size : 0;
 	c->pools[0].exact = true;
 	c->pools[0].rights[0] = RP_SETUP_READ | RP_SETUP_WRITE | RP_SETUP_ADMIN;
-	c->has_port = true; /* 0: any free port, unless --port gives one */
+	c->has_port = true; /* port 0: any free one, unless --port is given */
 	code = add_secret(c, err);
 	return code ? code : add_address(c, err);
 }

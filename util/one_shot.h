@@ -34,9 +34,9 @@ struct rp_one_shot {
 	const char *folder; /* directory of pool sets and pools; NULL: $HOME */
 	bool replied, missing, denied;
 	const char *header;   /* HEADER of the reply */
-	bool removes;	      /* remove the pool instead of serving it */
+	bool removes;	      /* the request removes the pool */
 	uint64_t idle_since;  /* ms; 0: the client has the pool open */
-	uint64_t first_owner; /* owner of the pool when it was opened */
+	uint64_t first_owner; /* owner of the pool at the start */
 };
 
 /*

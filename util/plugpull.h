@@ -14,7 +14,7 @@
 #define PULL_THREADS 4u
 #define PULL_BATCH   8u
 #define PULL_LONGEST 65536u /* most bytes of a record */
-#define PULL_CELLS   16u    /* of the visibility test, after the area */
+#define PULL_CELLS   16u    /* cells of the visibility test, after the area */
 #define PULL_CELL    8192u /* bytes of an odd cell: whole pages, sent by RDMA */
 #define PULL_VALUE   64u   /* bytes of an even cell: sent in a message */
 #define PULL_TAIL    ((uint64_t)PULL_CELLS * PULL_CELL)
@@ -23,7 +23,7 @@ struct pull_cfg {
 	const char *where; /* HOST:PORT:POOL */
 	const char *secret_file;
 	enum rpmem_pool_class class;
-	uint64_t seed; /* seed of this cycle */
+	uint64_t seed; /* seed of the cycle */
 	uint64_t area; /* bytes of the pool for records */
 	bool control;  /* the control: writes count as acknowledged at once */
 };
@@ -32,10 +32,10 @@ struct pull_cfg {
 struct pull_shared {
 	_Atomic int code; /* exit code of the child's first error */
 	char err[RP_ERR_LEN];
-	_Atomic bool reconnected; /* the library has rewritten what it kept */
+	_Atomic bool reconnected; /* the library has repeated kept writes */
 	_Atomic uint64_t acked;	  /* acknowledged records */
 	_Atomic uint64_t visible; /* probes whose value the other client read */
-	_Atomic uint64_t unseen;  /* probes whose value it did not read */
+	_Atomic uint64_t unseen;  /* probes whose value was not read */
 	_Atomic uint64_t cells[PULL_CELLS]; /* last value of each cell */
 	enum rpmem_pool_class reached;
 	char method[64];
@@ -51,7 +51,7 @@ struct pull_record {
 	bool zeros;
 	bool durable; /* acknowledged as a durable write, not by a commit */
 	bool acked;
-	uint64_t begin; /* its line in the ledger, written before it is sent */
+	uint64_t begin; /* the record's line, written before the record */
 	uint64_t end;	/* line of the acknowledgement, or UINT64_MAX */
 	/* results of the judge for records without an acknowledgement */
 	uint64_t may; /* bytes that the pool may have */
@@ -94,7 +94,7 @@ _Noreturn void pull_read(const struct pull_cfg *cfg, struct pull_shared *s);
 enum pull_count {
 	PULL_RECORDS, /* acknowledged records */
 	PULL_BYTES,   /* bytes that only acknowledged records have */
-	PULL_LOST,    /* bytes of those that differ: lost */
+	PULL_LOST,    /* bytes with another value: lost */
 	PULL_FOREIGN, /* other bytes that no record explains */
 	PULL_OPEN,    /* records in flight, which may be lost or not: */
 	PULL_NEW,

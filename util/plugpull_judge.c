@@ -21,7 +21,7 @@ struct span {
 	uint64_t at, len;
 	const unsigned char *got;
 	const struct pull_record *acked; /* the newest acknowledged, or NULL */
-	uint64_t begin;			 /* its line: the greatest of all */
+	uint64_t begin;			 /* greatest ledger line of all */
 	uint64_t seq[PULL_THREADS];	 /* 1 + newest acknowledged seq */
 	bool *explained;		 /* per byte */
 	unsigned char *bytes;

@@ -40,7 +40,7 @@
 #define RP_POOL_HDR	  512
 #define RP_POOL_COPY(gen) ((off_t)(4096 * ((gen)&1)))
 #define RP_POOL_DATA	  65536u
-#define RP_POOL_UNIT	  4096u /* sizes are multiples of this */
+#define RP_POOL_UNIT	  4096u /* pool sizes are multiples of this */
 #define RP_POOL_PARTS	  32u
 static inline uint64_t rp_pool_round(uint64_t size)
 {
@@ -58,7 +58,7 @@ struct rp_pool {
 	void *data; /* first data byte in map */
 	uint64_t size;
 	uint64_t generation;
-	uint64_t length; /* of the file stored there; 0: unknown */
+	uint64_t length; /* length of the stored file; 0: unknown */
 	/*
 	 * [0]: the last exclusive client of the pool or any part; [n]: of part
 	 * n; 0: none. Bit n of is_open: this client has not closed it.
@@ -67,9 +67,9 @@ struct rp_pool {
 	uint64_t is_open;
 	uint32_t parts; /* number of parts; 0: not divided */
 	uint64_t part_len;
-	struct rp_shutdowns shutdowns; /* count when it was opened */
+	struct rp_shutdowns shutdowns; /* counts when the pool was opened */
 	uint64_t allocated; /* file length after rp_pool_allocate() */
-	bool was_clean;	    /* its last user closed it */
+	bool was_clean;	    /* the last user closed the pool */
 	bool map_sync;	    /* mapped with MAP_SYNC: on DAX */
 };
 

@@ -52,13 +52,13 @@ enum rp_setup_type {
 /* Codes of an ERROR, part of the protocol: never renumber. */
 enum rp_setup_code {
 	RP_SETUP_E_REQUEST = 1, /* the request is not understood */
-	RP_SETUP_E_VERSION = 2, /* another version of this protocol */
+	RP_SETUP_E_VERSION = 2, /* another version of the protocol */
 	RP_SETUP_E_SECRET = 3,	/* the secret is wrong or missing */
 	RP_SETUP_E_POOL = 4,	/* no pool has this name */
 	RP_SETUP_E_LENGTH = 5,	/* the length cannot be stored */
 	RP_SETUP_E_BUSY = 6,	/* the pool is open at another client */
 	RP_SETUP_E_TAKEN = 7,	/* another client has opened the pool since */
-	RP_SETUP_E_AWAITED = 8, /* its last owner may reconnect: try again */
+	RP_SETUP_E_AWAITED = 8, /* the last owner may reconnect: try again */
 	RP_SETUP_E_RIGHT = 9,	/* the secret lacks the right */
 	RP_SETUP_E_PARTS = 10,	/* the pool has another number of parts */
 	RP_SETUP_E_SCARCE = 11, /* out of descriptors or memory */
@@ -90,7 +90,7 @@ struct rp_setup_request {
 	 */
 	unsigned int parts;
 	unsigned int part; /* OPEN: part, from 1 on; 0: the whole pool */
-	bool exclusive;	   /* OPEN: fail if another client has it open */
+	bool exclusive;	   /* OPEN: fail if another client has the pool */
 	bool again;   /* OPEN: this client has had it open, only if no other
 		       * owner came since */
 	bool take;    /* OPEN: displace an exclusive client */
@@ -119,7 +119,7 @@ struct rp_setup_export {
 	_Alignas(8) uint8_t fi_name[RP_SETUP_FI_NAME]; /* a sockaddr */
 	uint16_t fi_name_len;
 	char why[RP_SETUP_TEXT + 1];
-	uint64_t length; /* of the file that was copied there; 0: unknown */
+	uint64_t length; /* length of the stored file; 0: unknown */
 	/*
 	 * The last client that opened the pool, or a part, exclusively; with
 	 * the bit RP_SETUP_SHARED, the first one that shared it after that; 0:

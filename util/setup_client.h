@@ -11,7 +11,7 @@ struct rp_setup_target {
 	uint16_t port;
 	const struct rp_secret *secret; /* NULL: no secret */
 	unsigned int timeout_ms;	/* limit for the exchange; 0: 5000 */
-	unsigned int wait_ms; /* for a daemon that does not listen yet */
+	unsigned int wait_ms; /* to wait for a daemon that is starting */
 };
 
 /*

@@ -28,7 +28,7 @@ enum state {
 	WAIT,	   /* the request waits for rp_setup_server_resume() */
 	REPLY,	   /* sending the reply */
 	CLOSE,	   /* waiting until the client closes */
-	HOLD,	   /* as CLOSE, and the connection keeps a pool open */
+	HOLD,	   /* as CLOSE, but the client keeps a pool open */
 };
 
 struct conn {
@@ -55,7 +55,7 @@ struct rp_setup_server {
 	int epfd;
 	int listener;
 	struct conns conns;	 /* connections without an open pool */
-	struct conns waiting;	 /* in WAIT, which has no deadline */
+	struct conns waiting;	 /* connections in WAIT: no deadline */
 	struct conns holders;	 /* connections that keep a pool open */
 	unsigned int nconns;	 /* number in conns and waiting */
 	uint64_t reported_at[2]; /* ms: [0] refused, [1] served */

@@ -24,14 +24,14 @@ struct rp_setup_secrets {
 };
 
 struct rp_setup_server_attr {
-	int listener; /* from rp_setup_listen() */
+	int listener; /* socket of rp_setup_listen() */
 	/* Both outlive the server, and may change between its calls. */
 	const struct rp_setup_secrets *secrets; /* NULL: no secret is needed */
 	const struct rp_setup_export *exports;	/* empty name: unused slot */
 	unsigned int nexports;
 	unsigned int max_conns;	 /* 0: 64; one more replaces the oldest. Those
 				  * that hold a pool open do not count. */
-	unsigned int timeout_ms; /* of one connection; 0: 5000 */
+	unsigned int timeout_ms; /* limit of one connection; 0: 5000 */
 	/*
 	 * Called for exports[i] at each request. Returns NULL, or a text with
 	 * remedy: why the pool is no longer served. NULL: all pools are served.
@@ -96,7 +96,7 @@ struct rp_setup_server_attr {
 	 * The owner of a part of exports[i] closed it, or is gone. May be NULL.
 	 */
 	void (*release)(void *arg, unsigned int i, unsigned int part);
-	void *arg; /* first argument of these functions */
+	void *arg; /* first argument of the functions */
 	/*
 	 * Reports a client: pool is the one that it fetched; NULL: its secret
 	 * is wrong. At most once a second for each of the two.

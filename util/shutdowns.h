@@ -13,7 +13,7 @@
  */
 struct rp_shutdowns {
 	uint64_t count; /* sum over all DIMMs */
-	uint64_t dimms; /* identifies them; 0: no DIMM counts */
+	uint64_t dimms; /* identifies the DIMMs; 0: no DIMM counts */
 };
 
 /*

@@ -38,7 +38,7 @@ struct log_super {
 	 */
 	uint64_t epoch;
 	uint64_t head; /* LSN of the first entry */
-	uint64_t mark; /* every entry below this LSN is durable */
+	uint64_t mark; /* all entries below this LSN are durable */
 	uint32_t logs; /* logs in the pool; 0: unknown, in version 1 */
 	uint32_t log;  /* number of this log, from 0 on */
 };
@@ -48,8 +48,8 @@ struct log_entry {
 	uint64_t durable; /* durable end at the append: an LSN */
 	uint64_t epoch;
 	uint32_t len;  /* bytes after the header */
-	bool pad;      /* no entry: the next one is at the ring's start */
-	uint64_t next; /* decoded: LSN after this entry */
+	bool pad;      /* padding: the next entry is at the ring's start */
+	uint64_t next; /* decoded: LSN after the entry */
 };
 
 void log_super_encode(const struct log_super *s,

@@ -45,9 +45,9 @@ struct log_post {
 /* One write of an append; an append that wraps at the ring's end has two. */
 struct log_write {
 	struct log_post post;
-	TAILQ_ENTRY(log_write) link; /* in log.writes or log.done */
-	uint64_t end;		     /* LSN after it */
-	struct rpmem_log_op *op;     /* operation that it completes, or NULL */
+	TAILQ_ENTRY(log_write) link; /* entry in log.writes or log.done */
+	uint64_t end;		     /* LSN after the write */
+	struct rpmem_log_op *op;     /* operation to complete, or NULL */
 	bool *wake; /* set when op completes; NULL: no thread waits */
 	unsigned char bytes[];
 };
@@ -68,7 +68,7 @@ struct rpmem_log {
 	unsigned char super_bytes[LOG_SUPER_BYTES];
 	bool super_busy;
 	uint64_t tail;	  /* LSN of the next append */
-	uint64_t durable; /* all below is durable, as far as it is known */
+	uint64_t durable; /* LSN below which all is known to be durable */
 	struct log_writes writes; /* outstanding writes, in order of LSN */
 	struct log_writes done;	  /* completed, for rpmem_log_poll() */
 	uint64_t out;		  /* bytes of outstanding writes */
@@ -80,7 +80,7 @@ struct rpmem_log {
 	uint64_t store_end; /* the tail that the outstanding store writes */
 	uint64_t stored;    /* the durable tail in the pool */
 
-	int failed;		   /* -errno that has ended this writer, or 0 */
+	int failed;		   /* -errno that has ended the writer, or 0 */
 	char failure[LOG_ERR_LEN]; /* text of that failure */
 
 	pthread_mutex_t read_lock; /* guards all below; taken before lock */

@@ -403,7 +403,7 @@ static int open_or_divide(struct rpmem_pool **pool, const char *where,
 		ret = open_new(pool, where, a, 1, io);
 		if (ret == -ENXIO && a->logs > 1 && !divided) {
 			ret = divide_pool(where, a);
-			/* -ENXIO: another process has just divided it. */
+			/* -ENXIO: another process has just divided the pool. */
 			divided = !ret || ret == -ENXIO;
 			if (divided)
 				continue;

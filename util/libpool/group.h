@@ -53,7 +53,7 @@ struct group_super {
 /* The rest of a member's area, decoded. */
 struct group_state {
 	uint64_t promised; /* the newest epoch that a writer began to write */
-	uint64_t epoch;	   /* of the data; 0: the member has no data yet */
+	uint64_t epoch;	   /* epoch of the data; 0: no data yet */
 	uint64_t number;   /* number of the newest commit of that epoch */
 	uint64_t full;	   /* an epoch that all n members once had */
 	unsigned int slot; /* slot that has epoch and number */
@@ -69,23 +69,23 @@ void group_slot_encode(const struct group_super *s, uint64_t epoch,
 
 /* States of a member; docs/protocol.md, "Groups", maps them to the API's. */
 enum member_state {
-	MEMBER_AWAY,	  /* closed, or the owner is opening it */
-	MEMBER_INSPECT,	  /* its area is being read */
+	MEMBER_AWAY,	  /* the pool is closed or being opened */
+	MEMBER_INSPECT,	  /* the area is being read */
 	MEMBER_SEEN,	  /* read; waits for the choice of the epoch */
 	MEMBER_MARKING,	  /* the superblock's first bytes are being written */
 	MEMBER_MARKED,	  /* waits for the other members of a new group */
-	MEMBER_FORMAT,	  /* its superblock is being written */
-	MEMBER_PROMISING, /* its promise of the epoch is being written */
+	MEMBER_FORMAT,	  /* the superblock is being written */
+	MEMBER_PROMISING, /* the promise of the epoch is being written */
 	MEMBER_PROMISED,  /* waits for a member with all bytes */
-	MEMBER_COPYING,	  /* receives writes, and chunks are copied to it */
-	MEMBER_ADOPTING,  /* its epoch and commit number are being written */
-	MEMBER_CURRENT,	  /* it has all writes */
+	MEMBER_COPYING,	  /* receives writes, and copies of chunks */
+	MEMBER_ADOPTING,  /* epoch and commit number are being written */
+	MEMBER_CURRENT,	  /* the member has all writes */
 };
 
 enum leg_kind {
-	LEG_WRITE,   /* of an operation of the caller */
-	LEG_COMMIT,  /* of an operation of the caller */
-	LEG_READ,    /* of an operation of the caller */
+	LEG_WRITE,   /* a write of the caller */
+	LEG_COMMIT,  /* a commit of the caller */
+	LEG_READ,    /* a read of the caller */
 	LEG_BITS,    /* sets bits of the bitmap before the next leg */
 	LEG_CLEAR,   /* clears bits that are not needed any more */
 	LEG_COPY,    /* writes a chunk of another member */
@@ -96,7 +96,7 @@ enum leg_kind {
 
 /* A leg: one member's part of an operation. */
 struct group_leg {
-	TAILQ_ENTRY(group_leg) link; /* in member.queue or member.out */
+	TAILQ_ENTRY(group_leg) link; /* entry of member.queue or member.out */
 	enum leg_kind kind;
 	struct rpmem_pool_op op;
 	struct rpmem_pool_then then;
@@ -107,7 +107,7 @@ TAILQ_HEAD(group_legs, group_leg);
 
 /* One operation of the caller, or of the group itself (user NULL). */
 struct group_op {
-	TAILQ_ENTRY(group_op) link; /* in group.ops, until it completes */
+	TAILQ_ENTRY(group_op) link; /* entry of group.ops, until completion */
 	struct rpmem_pool_op *user; /* NULL: completed, or the group's own */
 	enum rpmem_pool_type type;
 	uint64_t offset, len;
@@ -124,21 +124,21 @@ TAILQ_HEAD(group_ops, group_op);
 
 struct group_member {
 	enum member_state state;
-	bool tried; /* the first attempt to open it is over */
+	bool tried; /* the first attempt to open the pool is over */
 	bool opened_once;
 	bool displaced;
 	uint64_t length;
 	const char *error; /* last failure; the owner keeps the text */
 	int ret;
 	unsigned char *area; /* NULL, except during the inspection */
-	bool blank;	     /* it has no superblock, or no epoch */
+	bool blank;	     /* no superblock, or no epoch */
 	struct group_super super;
 	struct group_state disk;
 	struct group_legs queue, out, dropped;
 	uint64_t out_first, out_end; /* bounds of the ranges of legs in out */
 	struct group_legs commits;   /* commits that wait for `committing` */
 	struct group_leg *committing;
-	struct group_leg *barrier; /* no later leg passes it */
+	struct group_leg *barrier; /* no later leg passes this one */
 	uint64_t backlog;	   /* bytes of legs whose operation completed */
 	uint64_t number;	   /* number of the member's newest commit */
 	bool numbered;		   /* its commits store their number */
@@ -148,9 +148,9 @@ struct group_member {
 	struct group_leg *source; /* read of the chunk, at member source_at */
 	unsigned int source_at;
 	bool source_read;	 /* the source's read is complete */
-	unsigned int copy_tries; /* failed comparisons of this chunk */
+	unsigned int copy_tries; /* failed comparisons of the current chunk */
 	bool inspecting, copy_queued, from_itself;
-	bool marked; /* the bitmap in area is durable, with its promise */
+	bool marked; /* the bitmap in area is durable, with the promise */
 	unsigned int barriers; /* outstanding ones of an adoption */
 	uint64_t adopted;      /* commit number that the adoption writes */
 };
@@ -158,7 +158,7 @@ struct group_member {
 /* Alternating turns of copying and of pausing: group_rebuild.c. */
 struct group_throttle {
 	bool pauses;
-	uint64_t since; /* ms: start of this turn */
+	uint64_t since; /* ms: start of the current turn */
 	uint64_t ended; /* group.ended at that time */
 	/* Decaying sums over turns: [0] copying, [1] pausing. */
 	double ops[2], ms[2];

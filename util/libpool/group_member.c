@@ -104,11 +104,11 @@ static void inspected(struct group *g, unsigned int member)
 	else if (g->phase != GROUP_LOOKING && m->disk.promised > g->epoch)
 		group_end(g, -ESTALE, group_displaced);
 	else {
-		/* as in forget_former() */
+		/* Ignore the epoch of a former member. */
 		if (g->phase != GROUP_LOOKING && m->disk.epoch < g->full)
 			m->disk.epoch = 0;
 		m->blank = ret || !m->disk.epoch;
-		/* A writer that took it in between promised no epoch. */
+		/* A writer that took the member has promised no epoch. */
 		m->displaced = false;
 		m->state = MEMBER_SEEN;
 	}

@@ -31,7 +31,7 @@ static double pause_ms(const struct group_throttle *p)
 	if (!p->ms[1] || !p->ops[1])
 		return PROBE_MS;
 	slowdown = 1 - (p->ops[0] / p->ms[0]) / (p->ops[1] / p->ms[1]);
-	turns = slowdown / LOSS - 1; /* at most 1 / LOSS - 1: 5.7 */
+	turns = slowdown / LOSS - 1; /* below 1 / LOSS - 1 = 5.7 */
 	return turns * TURN_MS > PROBE_MS ? turns * TURN_MS : PROBE_MS;
 }
 

@@ -42,7 +42,7 @@ struct pool_group {
 	uint64_t given; /* epoch from the name, or 0 */
 	struct place places[GROUP_MEMBERS];
 	LIST_HEAD(, call) calls;
-	struct rpmem_pool_op **done; /* for rpmem_pool_poll(), oldest first */
+	struct rpmem_pool_op **done; /* completed, oldest first */
 	size_t ndone, nout, size;    /* nout: submitted and not in done */
 	uint64_t reconnects;
 	bool polling, closing, started;

@@ -12,14 +12,14 @@ struct work;
 /* One write, or a part of it. */
 struct rp_journal_entry {
 	uint64_t offset; /* offset in the pool */
-	uint64_t pos;	 /* position of its bytes; grows over all entries */
+	uint64_t pos;	 /* position of the bytes, counted over all entries */
 	uint32_t len;
 	bool zero;	   /* zeros, without bytes in the ring */
-	bool placed;	   /* its post has completed */
+	bool placed;	   /* the post has completed */
 	bool durably;	   /* posted as a durable write */
 	bool durable;	   /* that durable write has completed */
-	bool buffered;	   /* its write completed earlier than its post */
-	struct work *work; /* write to complete with it, or NULL */
+	bool buffered;	   /* the write completed earlier than the post */
+	struct work *work; /* write to complete with this entry, or NULL */
 };
 
 /*

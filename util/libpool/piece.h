@@ -9,7 +9,7 @@
 
 #ifndef PIECE_UNIT
 #define PIECE_UNIT (256u << 10)	       /* the smallest size that is tried */
-#define PIECE_TURN (64ul * PIECE_UNIT) /* bytes of one turn with a size */
+#define PIECE_TURN (64ul * PIECE_UNIT) /* bytes that one turn sends */
 #endif
 #define PIECE_TURNS 16u /* turns outstanding at most */
 #define PIECE_FIRST 9u	/* pairs of turns before the first look at ratios */
@@ -31,7 +31,7 @@ struct piece_choice {
 	struct {
 		unsigned int out; /* outstanding posts of the turn */
 		uint64_t bytes;	  /* bytes posted in the turn */
-		uint64_t end;	  /* busy_ns at its last completion */
+		uint64_t end;	  /* busy_ns at the turn's last completion */
 	} turns[PIECE_TURNS];	  /* turn number, modulo PIECE_TURNS */
 	unsigned int out;	  /* outstanding posts of all turns */
 	uint64_t busy_ns;	  /* time in which posts were outstanding */

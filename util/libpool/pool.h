@@ -44,17 +44,17 @@ enum link_state {
 /* One operation, from its submission to its completion. */
 struct work {
 	LIST_ENTRY(work) all;
-	TAILQ_ENTRY(work) link; /* in pool.waiting, commit_waiters or done */
+	TAILQ_ENTRY(work) link; /* entry of waiting, commit_waiters or done */
 	struct rpmem_pool_op *op;
 	uint64_t deadline;     /* ms; counts while the target is unreachable */
-	bool interrupted;      /* by a loss, which started the deadline */
+	bool interrupted;      /* by a loss, which sets the deadline */
 	uint64_t done;	       /* bytes posted, or copied to the journal */
 	unsigned int out;      /* outstanding posts */
 	bool lost;	       /* a post of a read failed: read again */
-	uint64_t upto;	       /* commit: journal sequence that it covers */
+	uint64_t upto;	       /* commit: journal sequence that is covered */
 	bool posted;	       /* commit with a store: outstanding */
-	struct fid_mr *mr;     /* a read's buffer, if the base needs it */
-	struct waiter *waiter; /* thread that waits for it, or NULL */
+	struct fid_mr *mr;     /* a read's buffer, if the base needs one */
+	struct waiter *waiter; /* waiting thread, or NULL */
 };
 TAILQ_HEAD(works, work);
 
@@ -87,7 +87,7 @@ struct post {
 struct commit {
 	uint64_t id;
 	uint64_t upto;
-	struct work *then; /* if it has a store: its operation; else NULL */
+	struct work *then; /* operation of a commit with a store, or NULL */
 	bool done;
 };
 
@@ -115,14 +115,14 @@ struct rpmem_pool {
 
 	/* constant after rpmem_pool_open() */
 	struct rp_setup_target target;
-	struct rp_secret secret; /* as used for the last connection */
+	struct rp_secret secret; /* secret of the last connection */
 	char *secret_file;	 /* NULL: no secret is needed */
 	char name[RP_SETUP_NAME + 1];
 	enum fi_rpmem_class required;
 	uint64_t timeout_ms;
 	uint64_t owner; /* number by which the daemon knows this client */
 	bool exclusive, take, observe;
-	unsigned int parts, part; /* as in rp_setup_open */
+	unsigned int parts, part; /* part `part` of `parts`: rp_setup_open */
 	struct rp_fabric f;
 	struct fid_mr *journal_mr;
 

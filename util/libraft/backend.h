@@ -46,9 +46,9 @@ struct ring {
 	struct writer w;
 	char *where;	   /* the follower's pool; NULL: unknown */
 	uint64_t seq;	   /* number of the last message written to the ring */
-	uint64_t acked;	   /* messages up to this one are durable in the ring */
+	uint64_t acked;	   /* messages up to this number are durable there */
 	uint64_t base;	   /* seq when the ring was opened */
-	uint64_t next_try; /* time of the next attempt to open it, in ms */
+	uint64_t next_try; /* ms: time of the next attempt to open the ring */
 	uint64_t trimmed;  /* LSN of the last trim */
 	TAILQ_HEAD(, deferred) deferred;
 };

@@ -43,11 +43,11 @@ struct store {
 	size_t npending, pending_room, pending_bytes;
 	struct origin origin;
 	unsigned int flushing; /* outstanding flushes of pending entries */
-	/* NULL, or called: entries up to this origin are durable. */
+	/* NULL, or called when entries up to an origin are durable. */
 	void (*flushed)(const struct origin *origin);
 	uint64_t number; /* number of the last snapshot */
 	struct {
-		raft_index index; /* last entry in it; 0: no snapshot */
+		raft_index index; /* last entry in the snapshot; 0: none */
 		raft_term term;
 		uint64_t number, lsn, bytes;
 		struct raft_configuration conf;
@@ -92,7 +92,7 @@ void record_head(unsigned char *p, enum record kind, uint32_t type,
 
 /* replay.c: read all; ring: log with messages of leaders, or NULL. */
 struct replay {
-	struct raft_entry *entries; /* from first on; freed by raft_free() */
+	struct raft_entry *entries; /* entries from index first on */
 	size_t n, room;
 };
 int store_replay(struct store *st, struct rpmem_log *ring, struct replay *rp);

@@ -17,10 +17,10 @@ struct sent {
 	bool queued;
 	bool waited; /* a thread waits in rpmem_rpc_call() */
 	struct rpc_entry entry;
-	bool written;  /* its write is durable */
-	bool answered; /* its reply is known */
+	bool written;  /* the write is durable */
+	bool answered; /* the reply is known */
 	bool keep;     /* kept for rpmem_rpc_earlier() */
-	bool passed;   /* its space is free; not in the ring any more */
+	bool passed;   /* out of the ring: the space is free */
 	unsigned char *kept;
 	uint32_t kept_len;
 	unsigned char bytes[];
@@ -48,15 +48,15 @@ struct rpmem_rpc {
 	struct rpc_cursor tail; /* position of the next call */
 	/* Call numbers: head is the oldest call whose space is in use, ... */
 	struct rpc_cursor head;
-	uint64_t durable; /* ... the first one not acknowledged, ... */
-	uint64_t open;	  /* ... the oldest one without a reply */
+	uint64_t durable; /* ... the oldest one not acknowledged, ... */
+	uint64_t open;	  /* ... the oldest call without a reply */
 	uint64_t earlier, earlier_end; /* calls of an earlier process */
 	/*
 	 * Space before this position is free: the head in the newest durable
 	 * entry or superblock.
 	 */
 	uint64_t recorded;
-	struct sent **calls; /* by number & mask */
+	struct sent **calls; /* calls, by number & mask */
 	uint64_t mask;
 	unsigned int out; /* outstanding pool operations */
 	/* For rpmem_rpc_poll(): calls with a reply; acknowledged calls. */
@@ -68,7 +68,7 @@ struct rpmem_rpc {
 	uint64_t peek_skip; /* bytes of the call before the reply */
 	uint64_t damaged;   /* call that a peek found damaged, or 0 */
 	bool peeking;
-	uint64_t peek_at, peek_pause, peeks; /* in ms, except the count peeks */
+	uint64_t peek_at, peek_pause, peeks; /* two times in ms, and a count */
 
 	int failed;
 	char failure[RP_ERR_LEN];

@@ -12,7 +12,7 @@
 #include "librpc/client.h"
 
 #define BUFFERS	   64u /* message buffers */
-#define TORN_TRIES 200 /* reads of a page while the server writes it */
+#define TORN_TRIES 200 /* reads of a page that the server is writing */
 #define BUSY_TRIES 50  /* while requests of an earlier process end */
 
 static int read_page(struct rpmem_pool *pool, struct rpc_page *page)

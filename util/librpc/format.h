@@ -19,7 +19,7 @@
 #define RPC_PAGE_AT	8192u
 #define RPC_RING_AT	12288u
 #define RPC_RING_MIN	4096u
-#define RPC_RING_MAX	(1ull << 38) /* its entry numbers fit into 32 bits */
+#define RPC_RING_MAX	(1ull << 38) /* so that entry numbers fit 32 bits */
 #define RPC_SUPER_BYTES 256u
 #define RPC_PAGE_BYTES	1536u
 #define RPC_NAME	128u
@@ -32,7 +32,7 @@
 /* Kinds of owner of a ring. */
 enum rpc_kind {
 	RPC_FREE = 0,
-	RPC_RANDOM = 1, /* no process returns to this id */
+	RPC_RANDOM = 1, /* no process returns to the ring */
 	RPC_NAMED = 2,
 };
 
@@ -42,7 +42,7 @@ struct rpc_super {
 	uint64_t ring; /* bytes, a multiple of RPC_ALIGN */
 	uint64_t turn;
 	uint64_t head_pos, head_n; /* all calls before have been received */
-	uint64_t token;		   /* token of messages to this client */
+	uint64_t token;		   /* token in messages to the client */
 	/*
 	 * First call of the present process: no later entry of an earlier
 	 * process is valid. A call that an earlier process had sent in part
@@ -52,13 +52,13 @@ struct rpc_super {
 	uint32_t head_life; /* `life` of the entry before the head */
 	uint32_t life;	    /* number of processes that have had the ring */
 	uint32_t kind;
-	uint32_t name_len; /* length of the endpoint name for its messages */
+	uint32_t name_len; /* length of the name of the client's endpoint */
 	unsigned char name[RPC_NAME];
 };
 
 /* The page that the server writes to each pool; not durable. */
 struct rpc_page {
-	uint64_t token; /* token of messages to this server */
+	uint64_t token; /* token in messages to the server */
 	uint32_t name_len;
 	uint32_t slots;
 	unsigned char name[RPC_NAME];
@@ -78,7 +78,7 @@ struct rpc_entry {
 	uint32_t head_life;
 	uint32_t life; /* process number; never falls from entry to entry */
 	uint32_t len;  /* bytes of the call */
-	uint32_t room; /* most bytes of its reply */
+	uint32_t room; /* most bytes of the reply */
 };
 
 /* Position of the next entry in the ring. */
@@ -123,7 +123,7 @@ static inline uint64_t rpc_round(uint64_t len)
 	return (len + RPC_ALIGN - 1) / RPC_ALIGN * RPC_ALIGN;
 }
 
-/* Bytes of an entry before its result, and including it. */
+/* Bytes of an entry without its result, and with it. */
 static inline uint64_t rpc_entry_result(uint64_t len)
 {
 	return RPC_HEADER + rpc_round(len);

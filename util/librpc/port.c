@@ -11,7 +11,7 @@
 #include "librpc/port.h"
 #include "util/bytes.h"
 
-/* A message buffer: context of its operation. */
+/* A message buffer, which is the context of its operation. */
 struct rpc_buf {
 	struct fi_context2 context;
 	struct rpc_buf *next;

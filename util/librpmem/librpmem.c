@@ -30,7 +30,7 @@
 #define RELAXED	  1u	       /* flag of rpmem_persist() and rpmem_flush() */
 #define FORCE	  1	       /* flag of rpmem_remove() */
 #define POOL_SET  2	       /* another flag of rpmem_remove() */
-#define CHECKED	  (HEADER - 8) /* bytes that the checksum after them covers */
+#define CHECKED	  (HEADER - 8) /* bytes that the next 8, a checksum, cover */
 /*
  * A daemon needs a moment to notice that the former client has closed the pool;
  * on a busy machine longer than rpmem_pool_open() retries by itself.

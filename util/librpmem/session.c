@@ -24,16 +24,16 @@
 #include "util/one_shot.h"
 
 #define CONNECT	 "10"  /* seconds until ssh gives up connecting */
-#define REPLY_MS 40000 /* from the start of ssh to the reply of the daemon */
+#define REPLY_MS 40000 /* time from the start of ssh to the daemon's reply */
 #define END_MS	 15000 /* more than the daemon needs to complete commits */
-#define KILL_MS	 5000  /* until SIGKILL, if no session was started */
+#define KILL_MS	 5000  /* time until SIGKILL, if no session was started */
 #define COMMAND	 "fi_rpmemd --one-shot"
 #define UNKNOWN	 (-1) /* exit status of ssh if the program reaped it */
 
 /* A command that ssh runs, and the remote host. */
 struct remote {
 	const char *ssh;
-	char *host; /* with the user, if any */
+	char *host; /* host, with the user if given */
 	char *port; /* NULL: ssh's default */
 	char *command;
 };

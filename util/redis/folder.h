@@ -66,7 +66,7 @@ int rp_preload_start(void);
 
 /* A change of the directory: the type of an entry. */
 enum change {
-	CHANGE_BYTES = 1, /* bytes of a file, which ends after them */
+	CHANGE_BYTES = 1, /* bytes of a file, and the file's end */
 	CHANGE_MOVED,	  /* bytes of a file, which may be longer */
 	CHANGE_RENAME,
 	CHANGE_UNLINK,
@@ -91,8 +91,8 @@ struct file {
 	uint64_t fresh;		/* clean: LSN of that range's first entry */
 	dev_t dev;
 	ino_t ino;	  /* 0: not known yet */
-	atomic_bool busy; /* an upload is using it */
-	atomic_bool gone; /* removed during an upload, which drops it */
+	atomic_bool busy; /* an upload uses the file */
+	atomic_bool gone; /* removed during an upload, which drops the file */
 	int fd;		  /* open for reading, or -1 */
 };
 
