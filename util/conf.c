@@ -53,7 +53,7 @@ struct parser {
 	bool has_file;		   /* the secret of this name has a file */
 	struct right *rights;
 	size_t nrights;
-	int ret; /* first error */
+	int ret; /* result of the first error */
 	char *err;
 };
 

@@ -31,7 +31,7 @@ struct rp_conf_pool {
 struct rp_conf {
 	char *listen;
 	char *base;
-	char *metrics; /* address of --metrics */
+	char *metrics; /* address, as given to --metrics */
 	uint16_t port;
 	bool has_port;
 	unsigned int nsecrets;

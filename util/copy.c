@@ -263,7 +263,7 @@ static int transfer(struct copy *c, const char *verb, uint64_t from,
 		}
 		progress_at(&c->progress, take ? taken : c->acked);
 	}
-	/* After an error the other operations fail too, or count as durable. */
+	/* After an error, the others fail too or count as durable. */
 	while (c->status && c->outstanding && !copy_interrupted)
 		poll_ops(c, 100);
 	progress_end(&c->progress);
@@ -478,7 +478,7 @@ int copy_run(struct copy *c)
 			      "out of memory; a smaller --chunk or --window "
 			      "needs less");
 	ret = c->cfg->up ? copy_up(c) : copy_down(c);
-	/* Query the class that commits reached at last. */
+	/* Query the class that the last commits reached. */
 	if (!ret)
 		rpmem_pool_query(c->pool, &c->info);
 	return ret;

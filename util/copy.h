@@ -19,7 +19,7 @@
 #define COPY_CHUNK_MAX	(64u << 20)
 #define COPY_WINDOW_MAX 1024u
 #define COPY_COMMITS	8 /* most commits outstanding at once */
-#define COPY_BATCH	4 /* least chunks of a commit except the last */
+#define COPY_BATCH	4 /* least chunks of a commit, except the last */
 
 /* Parsed command line. */
 struct copy_cfg {

@@ -13,7 +13,7 @@
 
 struct disks {
 	json_t *checks;
-	char said[1024]; /* clauses about the lowest disks */
+	char said[1024]; /* clauses about the disks of the lowest layer */
 	char remedy[256];
 };
 

@@ -231,7 +231,7 @@ static void print_quoted(FILE *f, const char *s)
 		putc('\'', f);
 }
 
-/* Whether acknowledged bytes are durable: class none survives no failure. */
+/* Whether acknowledged bytes are durable: in class none they are not. */
 static bool is_durable(const struct copy *c)
 {
 	return !c->info.method || c->info.reached != RPMEM_POOL_NONE;
@@ -253,7 +253,7 @@ static void print_resume(FILE *f, const struct args *a, const struct copy *c)
 	if (may_skip(c) && c->acked)
 		fprintf(f, " --skip %" PRIu64, c->acked);
 	for (int i = 1; i < a->argc; i++) {
-		/* Skip --skip N or --skip=N of the interrupted run. */
+		/* Leave out the option --skip of the interrupted run. */
 		if (!strncmp(a->argv[i], "--sk", 4)) {
 			i += !strchr(a->argv[i], '=');
 			continue;

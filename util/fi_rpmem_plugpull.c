@@ -453,7 +453,7 @@ static int run_cycle(struct pull *p, uint64_t i)
 		ret = let_write(p, writer);
 	if (!ret)
 		ret = cut_power(p);
-	/* COMMAND may return before the cut: writes still go on. */
+	/* COMMAND may return before the cut: the writer continues. */
 	if (!ret)
 		ret = await_restart(p);
 	if (writer > 0) {

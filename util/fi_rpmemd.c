@@ -113,7 +113,7 @@ static void set_text(struct argp_state *state, char **to, const char *value)
 		argp_failure(state, RP_EXIT_FAILED, 0, "out of memory");
 }
 
-/* At the end of the options: a configuration, or a complete command line. */
+/* Check all options: either a configuration or a complete command line. */
 static void parse_end(struct argp_state *state, struct daemon *d)
 {
 	const bool given = d->conf.npools || d->conf.listen || d->conf.base ||

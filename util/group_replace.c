@@ -147,7 +147,7 @@ static int check(struct tool *t, unsigned int at, const char *member,
 		return rp_err(t->err, RP_EXIT_FILE,
 			      "the members are no group yet: the first opening "
 			      "creates it");
-	/* The new member is empty: the other members have to suffice. */
+	/* The new member is empty: the others have to suffice. */
 	if (!tool_can_open(t, at, &lose))
 		return RP_EXIT_NOTHING;
 	strcpy(p->where, with);

@@ -196,7 +196,7 @@ static void forget_former(struct tool *t)
 			t->places[i].disk.epoch = 0;
 }
 
-/* The state of a member, except whether it is current. */
+/* Find the state of a member; whether it is current is found later. */
 static enum place_state kind(const struct tool *t, const struct place *p)
 {
 	if (!p->pool)

@@ -38,7 +38,7 @@ struct place {
 };
 
 struct tool {
-	const char *group; /* name from the command line */
+	const char *group; /* name of the group on the command line */
 	const char *secret_file;
 	bool json, repair, quiet;
 	unsigned int n, k;

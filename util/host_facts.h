@@ -9,7 +9,7 @@ struct rp_host {
 	enum rp_domain domain; /* weakest of the nd regions; UNKNOWN: none */
 	bool has_nd;	       /* there is a persistent memory region */
 	bool clwb, clflushopt, clflush, movdir64b;
-	uint64_t memlock; /* RLIMIT_MEMLOCK, bytes; UINT64_MAX: no limit */
+	uint64_t memlock; /* bytes of RLIMIT_MEMLOCK; UINT64_MAX: no limit */
 };
 /* root: prefix of /sys, for tests; NULL: "". Returns 0 or -errno. */
 int rp_host_read(const char *root, struct rp_host *host);

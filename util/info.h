@@ -115,7 +115,7 @@ bool doctor_filter_base(const char *filter, char base[DOCTOR_NAME]);
  * the environment once.
  */
 struct doctor_endpoint {
-	int ret; /* 0: an endpoint of ofi_rpmem was found; or -FI_* */
+	int ret; /* 0: an endpoint of ofi_rpmem; or -FI_*: none */
 	char provider[DOCTOR_NAME], domain[DOCTOR_NAME];
 };
 void doctor_filter_resolve(struct doctor_endpoint *endpoint);

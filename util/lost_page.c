@@ -9,7 +9,7 @@
 #include "util/lost_page.h"
 #include "util/service.h"
 
-/* The pools, for the signal handler. */
+/* Exported pools, for the signal handler. */
 static const struct rp_exports *exporting;
 static const char *lost_page_prefix;
 

@@ -4,7 +4,7 @@
 
 #include "util/method_advice.h"
 
-/* The cheaper the commits of a method, the higher its rank. */
+/* Rank of a method: the cheaper its commits are, the higher. */
 static int method_rank(enum rp_method m)
 {
 	static const int worths[RP_METHOD_MAX] = {

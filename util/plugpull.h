@@ -36,7 +36,7 @@ struct pull_shared {
 	_Atomic uint64_t acked;	  /* acknowledged records */
 	_Atomic uint64_t visible; /* probes whose value the other client read */
 	_Atomic uint64_t unseen;  /* probes whose value was not read */
-	_Atomic uint64_t cells[PULL_CELLS]; /* last value of each cell */
+	_Atomic uint64_t cells[PULL_CELLS]; /* last value seen in each */
 	enum rpmem_pool_class reached;
 	char method[64];
 	unsigned char got[]; /* bytes that pull_read() has read */
@@ -44,7 +44,7 @@ struct pull_shared {
 
 /* One record, as the ledger describes it. */
 struct pull_record {
-	uint64_t seq; /* number in planning order */
+	uint64_t seq; /* number of the record, in planning order */
 	uint64_t offset;
 	uint32_t len;
 	unsigned int thread;
@@ -55,7 +55,7 @@ struct pull_record {
 	uint64_t end;	/* line of the acknowledgement, or UINT64_MAX */
 	/* results of the judge for records without an acknowledgement */
 	uint64_t may; /* bytes that the pool may have */
-	uint64_t is;  /* bytes that the pool has */
+	uint64_t is;  /* how many of these bytes the pool has */
 };
 
 /* Generate bytes [at, at + len) of a record. */
@@ -102,7 +102,7 @@ enum pull_count {
 	PULL_TORN,
 	PULL_VISIBLE, /* visible probes, and */
 	PULL_UNSEEN,
-	PULL_SEEN, /* cells with a value that was visible, and */
+	PULL_SEEN, /* cells with a visible value, and */
 	PULL_GONE, /* cells whose visible value the cut took */
 	PULL_COUNTS,
 };

@@ -159,7 +159,7 @@ static int load_event(const char *line, uint64_t number, uint64_t area,
 	    r.len > PULL_LONGEST || r.len > area || r.offset > area - r.len)
 		return -EINVAL;
 	r.zeros = kind == 'Z';
-	/* Double the size of the array at each power of two. */
+	/* The array is full at each power of two: double its size. */
 	if (!(*n & (*n - 1))) {
 		more = realloc(*v, (*n ? 2 * *n : 1) * sizeof(**v));
 		if (!more)

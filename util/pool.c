@@ -270,7 +270,7 @@ static void read_command(long pid, char *buf, size_t len)
 	}
 	while (n > 0 && buf[n - 1] == 0)
 		n--;
-	/* The arguments are separated by NUL. */
+	/* NUL separates the arguments. */
 	for (ssize_t i = 0; i < n; i++)
 		if (!buf[i])
 			buf[i] = ' ';
@@ -771,7 +771,7 @@ void rp_pool_abandon(struct rp_pool *p)
 		return;
 	munmap(p->map, p->map_len);
 	free(p->path);
-	close(p->fd); /* releases the lock */
+	close(p->fd); /* close() releases the lock */
 	memset(p, 0, sizeof(*p));
 	p->fd = -1;
 }

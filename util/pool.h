@@ -68,7 +68,7 @@ struct rp_pool {
 	uint32_t parts; /* number of parts; 0: not divided */
 	uint64_t part_len;
 	struct rp_shutdowns shutdowns; /* counts when the pool was opened */
-	uint64_t allocated; /* file length after rp_pool_allocate() */
+	uint64_t allocated; /* file length, set by rp_pool_allocate() */
 	bool was_clean;	    /* the last user closed the pool */
 	bool map_sync;	    /* mapped with MAP_SYNC: on DAX */
 };

@@ -51,7 +51,7 @@ int rp_secret_load(const char *path, struct rp_secret *s, char *err)
 	if (fd < 0)
 		return rp_err(err, -errno, "secret '%s' cannot be read: %s",
 			      path, strerror(errno));
-	/* Check the open file, because another one may get its name. */
+	/* Check the open file: the path may name another file by now. */
 	ret = check_rights(fd, path, err);
 	if (ret)
 		goto out;

@@ -14,7 +14,7 @@ enum rp_service_level {
 };
 
 /* Each of these does nothing without a manager (NOTIFY_SOCKET). */
-void rp_service_ready(void);	 /* also ends a reload */
+void rp_service_ready(void);	 /* READY=1, also after a reload */
 void rp_service_reloading(void); /* must be followed by rp_service_ready() */
 void rp_service_stopping(void);
 /* Set the line that systemctl status shows. */

@@ -660,7 +660,7 @@ static bool conn_run(struct rp_setup_server *s, struct conn *c)
 		return conn_write(s, c);
 	case REQUEST:
 		return conn_read(s, c);
-	case WAIT: /* WAIT: the client has disconnected */
+	case WAIT: /* the client has disconnected while it waited */
 		return false;
 	case CLOSE:
 	case HOLD:

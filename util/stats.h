@@ -26,7 +26,7 @@ struct rp_stats_copy {
 int rp_stats_each(pid_t pid, void (*take)(void *arg, struct rp_stats_copy *c),
 		  void *arg);
 
-/* The end of bucket i in ns: the first time after the bucket. */
+/* The end of bucket i in ns, which belongs to the next bucket. */
 static inline double rp_bucket_end(size_t i)
 {
 	const uint64_t bits = (uint64_t)(i + 1 + RP_STATS_FIRST) << 50;

@@ -10,7 +10,7 @@
 #include "core/session.h"
 #include "util/stats.h"
 
-/* Buckets end at powers of two from 2^LOW ns on. */
+/* The printed buckets end at powers of two, the first one at 2^LOW ns. */
 #define LOW  9
 #define HIGH 37
 

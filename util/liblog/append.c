@@ -11,7 +11,7 @@
 
 /* Most bytes of outstanding appends, and so of one append. */
 #define WINDOW (16u << 20)
-/* Most bytes after the mark, which the next writer has to read. */
+/* Most bytes of the log after the mark, which the next writer has to read. */
 #define MARK_BYTES (64u << 20)
 
 /* The positions of an append's entries: up to two runs of the ring. */

@@ -40,7 +40,7 @@ struct log_super {
 	uint64_t head; /* LSN of the first entry */
 	uint64_t mark; /* all entries below this LSN are durable */
 	uint32_t logs; /* logs in the pool; 0: unknown, in version 1 */
-	uint32_t log;  /* number of this log, from 0 on */
+	uint32_t log;  /* number of this log in the pool, from 0 on */
 };
 
 struct log_entry {

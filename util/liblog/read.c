@@ -8,7 +8,7 @@
 
 #include "liblog/log.h"
 
-/* Bytes of one read, unless an entry is longer. */
+/* Bytes per read; a longer entry is read whole. */
 #define CHUNK 65536u
 
 /* Read [lsn, lsn + len) into the cache, but not past the ring's end. */

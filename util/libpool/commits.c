@@ -153,7 +153,7 @@ void commits_post(struct rpmem_pool *p)
 			.upto = upto,
 		};
 	} else if (p->ncommits) {
-		/* All these bytes are durable already. */
+		/* No new bytes: the newest commit covers up to here. */
 		p->commits[p->ncommits - 1].upto = upto;
 	} else {
 		rp_journal_commit(&p->journal, upto);

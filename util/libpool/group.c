@@ -519,7 +519,7 @@ static bool is_last(const struct group *g, const struct group_member *m,
 	       (!leg->of || !leg->of->complete || leg->of->failed);
 }
 
-/* Repeat a leg of the group itself at the last current member. */
+/* Retry a leg of the group itself at the last current member. */
 static void repeat_at_last(struct group *g, unsigned int member,
 			   struct group_leg *leg)
 {
@@ -739,7 +739,7 @@ void group_ops_run(struct group *g)
 {
 	struct group_op *o, *next;
 
-	/* Only reports of members can complete operations. */
+	/* Only a report of a member can complete an operation. */
 	if (g->changed)
 		complete_done(g);
 	g->changed = false;

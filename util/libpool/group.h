@@ -139,7 +139,7 @@ struct group_member {
 	struct group_legs commits;   /* commits that wait for `committing` */
 	struct group_leg *committing;
 	struct group_leg *barrier; /* no later leg passes this one */
-	uint64_t backlog;	   /* bytes of legs whose operation completed */
+	uint64_t backlog;	   /* bytes of legs of completed operations */
 	uint64_t number;	   /* number of the member's newest commit */
 	bool numbered;		   /* its commits store their number */
 	unsigned char *copy;	   /* bitmap of chunks to copy, or NULL */
@@ -176,8 +176,8 @@ struct group_io {
 	/* Start an operation at a member; group_done() reports it. */
 	int (*submit)(void *arg, unsigned int member, struct rpmem_pool_op *op);
 	/*
-	 * Close a member and open it again, with the reports group_closed() and
-	 * group_opened().
+	 * Close a member and open it again. group_closed() and group_opened()
+	 * report both.
 	 */
 	void (*reopen)(void *arg, unsigned int member);
 	/* Keep a text: the member and the cause; NULL: only the cause. */
@@ -198,7 +198,7 @@ struct group {
 	bool full_sent;	 /* the epoch of this writer was sent as `full` */
 	char stale[200]; /* error: `given` is not above a member's epoch */
 	uint64_t now, grace_until; /* ms */
-	uint64_t looked;	   /* time of the last deadline check */
+	uint64_t looked;	   /* time of the last check of deadlines */
 	bool changed; /* reports came since operations were completed */
 	struct group_member members[GROUP_MEMBERS];
 	struct group_ops ops;	/* outstanding, oldest first */

@@ -24,7 +24,7 @@ static void add_bits(struct group *g, enum leg_kind kind, uint64_t first,
 			continue;
 		}
 		memcpy(leg->bytes, g->bits + first, last - first + 1);
-		/* Its own chunks stay marked until all of them are copied. */
+		/* A member keeps marks until it has copied all. */
 		for (uint64_t b = first; g->members[i].copy && b <= last; b++)
 			leg->bytes[b - first] |= g->members[i].copy[b];
 		leg->op.type = RPMEM_POOL_WRITE;

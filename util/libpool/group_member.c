@@ -97,7 +97,7 @@ static void inspected(struct group *g, unsigned int member)
 			    "it is shorter than the group: extend it");
 	else if (g->phase == GROUP_PROMISING &&
 		 (g->super.founder || m->disk.promised == g->epoch))
-		/* Another client can have chosen this epoch or identity too. */
+		/* Another client can have chosen the same epoch or identity. */
 		group_end(g, -EAGAIN,
 			  "a member was lost while the group was opened; open "
 			  "it again");
@@ -303,7 +303,7 @@ static void copy_read(struct group *g, unsigned int member)
 	for (unsigned int i = 0; i < g->n; i++) {
 		if (!is_source(g, member, i, &copy->op))
 			continue;
-		/* The second half is for the bytes read back. */
+		/* Leave room to read the copied chunk back for comparison. */
 		leg = leg_new(LEG_SOURCE, copy->op.len * 2);
 		if (!leg) {
 			member_drop(g, member, -ENOMEM, "out of memory");

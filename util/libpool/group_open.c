@@ -147,7 +147,7 @@ static int parse(struct pool_group *pg, const char *where, unsigned int *k)
 	return 0;
 }
 
-/* Whether a member may still be found, or is not yet current. */
+/* Whether a member that is not current may become current. */
 static bool is_trying(const struct group *g)
 {
 	for (unsigned int i = 0; i < g->n; i++)

@@ -290,7 +290,7 @@ void pool_group_progress(struct pool_group *pg, int ms)
 	pthread_cond_broadcast(&pg->changed);
 }
 
-/* Whether chunks are copied, or members lag, without a caller in a call. */
+/* Whether any member has operations or copies that need progress. */
 static bool needs_background(const struct pool_group *pg)
 {
 	if (pg->g.phase == GROUP_ENDED)

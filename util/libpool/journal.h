@@ -17,7 +17,7 @@ struct rp_journal_entry {
 	bool zero;	   /* zeros, without bytes in the ring */
 	bool placed;	   /* the post has completed */
 	bool durably;	   /* posted as a durable write */
-	bool durable;	   /* that durable write has completed */
+	bool durable;	   /* the durable write of the entry has completed */
 	bool buffered;	   /* the write completed earlier than the post */
 	struct work *work; /* write to complete with this entry, or NULL */
 };
@@ -31,7 +31,7 @@ struct rp_journal {
 	char *bytes;
 	uint64_t size;	     /* bytes of the ring */
 	uint64_t head, tail; /* range of used positions */
-	uint64_t zeros;	     /* bytes of zero entries */
+	uint64_t zeros;	     /* bytes of entries that are zeros */
 	struct rp_journal_entry *v;
 	uint64_t cap; /* capacity of v, a power of two */
 	uint64_t first, next, committed;

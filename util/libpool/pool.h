@@ -163,7 +163,7 @@ struct rpmem_pool {
 int pool_error(int ret, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 char *pool_error_buf(void);
-/* Keep a copy of a text until the pool is closed. */
+/* Copy a text, and keep the copy until the pool is closed. */
 const char *pool_text(struct rpmem_pool *p, const char *s);
 void pool_texts_free(struct rpmem_pool *p);
 

@@ -128,7 +128,7 @@ struct backend {
 void backend_received(struct peer *p, const struct wire_head *h,
 		      const unsigned char *message);
 void backend_later(struct backend *b, const struct later *later);
-void backend_idle(struct backend *b); /* busy was decremented */
+void backend_idle(struct backend *b); /* call it after decrementing busy */
 struct rpmem_log_attr backend_log_attr(const struct backend *b);
 void backend_deliver(struct peer *p, struct raft_message *m);
 void backend_wake(void *arg);

@@ -304,7 +304,7 @@ static void stored(struct job *job, int result)
 	*(int *)job->arg = raft_code(result);
 }
 
-/* Called before the thread of the log runs. */
+/* Append a configuration before the thread of the log runs. */
 static int append_configuration(struct store *st, raft_term term,
 				const struct raft_configuration *conf)
 {

@@ -58,7 +58,7 @@ void rpc_answer(struct rpmem_rpc *c, struct sent *s, const unsigned char *bytes,
 		return;
 	if (s->keep) {
 		s->kept = malloc(len + 1ul);
-		if (!s->kept) /* else the next peek retries */
+		if (!s->kept) /* without memory the next peek retries */
 			return;
 		s->kept_len = len;
 		memcpy(s->kept, bytes, len);
@@ -359,7 +359,7 @@ static bool is_kept(const struct rpmem_rpc *c)
 	       rpc_sent(c, c->head.n)->keep;
 }
 
-/* Find room for an entry of that size. Returns 0 or -errno. */
+/* Find room for an entry of `size` bytes. Returns 0 or -errno. */
 static int find_room(struct rpmem_rpc *c, uint64_t size, uint64_t *pos)
 {
 	const uint64_t ring = c->super.ring;

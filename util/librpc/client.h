@@ -58,7 +58,7 @@ struct rpmem_rpc {
 	uint64_t recorded;
 	struct sent **calls; /* calls, by number & mask */
 	uint64_t mask;
-	unsigned int out; /* outstanding pool operations */
+	unsigned int out; /* number of outstanding pool operations */
 	/* For rpmem_rpc_poll(): calls with a reply; acknowledged calls. */
 	struct sents done, acks;
 

@@ -13,7 +13,7 @@
 
 #define BUFFERS	   64u /* message buffers */
 #define TORN_TRIES 200 /* reads of a page that the server is writing */
-#define BUSY_TRIES 50  /* while requests of an earlier process end */
+#define BUSY_TRIES 50  /* attempts while requests of an earlier process end */
 
 static int read_page(struct rpmem_pool *pool, struct rpc_page *page)
 {
@@ -76,7 +76,7 @@ int rpc_attach(struct rpmem_rpc *c)
 	return 0;
 }
 
-/* Take over one entry from the ring. */
+/* Take over one entry of an earlier process from the ring. */
 static int adopt(struct rpmem_rpc *c, const unsigned char *ring,
 		 const struct rpc_entry *e, bool keep)
 {

@@ -134,7 +134,7 @@ static inline uint64_t rpc_entry_size(uint64_t len, uint64_t room)
 	return rpc_entry_result(len) + rpc_round(RPC_RESULT + room);
 }
 
-/* Position of an entry of that size, which must not wrap at the ring's end. */
+/* Position of an entry of size bytes, which must not wrap at the ring's end. */
 static inline uint64_t rpc_place(uint64_t ring, uint64_t pos, uint64_t size)
 {
 	const uint64_t left = ring - pos % ring;
@@ -179,7 +179,7 @@ bool rpc_result_intact(uint64_t seed, const struct rpc_result *r,
  */
 void rpc_head_find(const struct rpc_super *s, const unsigned char *ring,
 		   struct rpc_cursor *c, uint64_t *durable);
-/* Find the entry at a cursor; its call may be torn. False: no entry. */
+/* Find the entry at a cursor; its call may be torn. False: there is none. */
 bool rpc_entry_find(const struct rpc_super *s, const unsigned char *ring,
 		    const struct rpc_cursor *c, struct rpc_entry *e);
 /* Find the entry at a cursor with a complete call; the ring is not changing. */

@@ -45,7 +45,7 @@ static void receive(void *arg, const struct rpc_msg *m)
 	}
 }
 
-/* Scan for entries: they arrive in fi_cq_read(), or by RDMA with a doorbell. */
+/* Scan for entries, which fi_cq_read() or RDMA with a doorbell brings. */
 static bool scan_all(struct rpmem_rpc_server *srv, bool look)
 {
 	bool waits = false;

@@ -55,7 +55,7 @@ struct slot {
 
 struct rpmem_rpc_server {
 	struct rp_exports x;
-	int listener; /* opened first: clients wait for setup */
+	int listener; /* opened before the setup server: clients can wait */
 	struct rp_setup_server *setup;
 	struct rp_setup_secrets secrets;
 	struct rpc_port port;

@@ -297,7 +297,7 @@ static int flush_entries(struct slot *s, const struct rpc_entry *first,
 	uint64_t part;
 	int ret;
 
-	if (len > ring) { /* the client is hostile */
+	if (len > ring) { /* the client is hostile: flush the ring */
 		at = 0;
 		len = ring;
 	}

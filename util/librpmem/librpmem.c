@@ -25,7 +25,7 @@
 #define MAJOR	  1u
 #define MINOR	  3u
 #define HEADER	  4096u	       /* first bytes of a pool: its attributes */
-#define MIN_SIZE  8192u	       /* least bytes of a pool: RPMEM_MIN_POOL */
+#define MIN_SIZE  8192u	       /* least size of a pool: RPMEM_MIN_POOL */
 #define LANES_MAX 1024u	       /* most lanes that libpmemobj requests */
 #define RELAXED	  1u	       /* flag of rpmem_persist() and rpmem_flush() */
 #define FORCE	  1	       /* flag of rpmem_remove() */

@@ -38,7 +38,7 @@ int rp_folder_open(const char *name, const char *where,
 /* Returns the file's name if path is in the directory, otherwise NULL. */
 const char *rp_folder_find(const char *path);
 
-/* Each of these appends the change to the log, durably. */
+/* Each of these appends one change to the log, durably. */
 int rp_folder_sync(int fd);
 int rp_folder_rename(const char *from, const char *to);
 int rp_folder_unlink(const char *path);
@@ -84,7 +84,7 @@ struct file {
 	LIST_ENTRY(file) link;
 	char name[NAME_SIZE];
 	uint64_t id;
-	uint64_t first; /* LSN of its first entry; 0: not appended yet */
+	uint64_t first; /* LSN of the file's first entry; 0: none yet */
 	uint64_t size;	/* bytes in the log */
 	uint64_t open;	/* restore: size before the first of linked entries */
 	uint64_t moving, moved; /* clean: range that was appended again */
@@ -108,7 +108,7 @@ void rp_file_drop(struct file *f);
 int rp_file_append(const struct file *f, enum change change, uint64_t offset,
 		   int fd, size_t len, bool more, uint64_t *lsn);
 size_t rp_folder_chunk(const struct rpmem_log_info *info);
-/* Restore the files of the log into the directory. */
+/* Restore the files of the directory from the log. */
 int rp_folder_restore(const struct rpmem_log_info *info);
 /* Drop the log entries before the first one of any existing file. */
 int rp_folder_trim(void);
