@@ -79,6 +79,7 @@ static void setup(void)
 	memset(&h, 0, sizeof(h));
 	seen_count = 0;
 	l.store = 8;
+	l.sector = 512;
 	crash_log_inode(&l, S_IFDIR | 0755, 0, 0);
 	file = crash_log_inode(&l, S_IFREG | 0644, 0, 0);
 	entry(CRASH_CREATE, file, "f");
@@ -155,6 +156,19 @@ Test(crash_image, sectors_of_a_write_are_lost_independently)
 {
 	put(CRASH_WRITE, 512, 1024, 'a');
 	expect(512, 4, "f=....;", "f=.a..;", "f=..a.;", "f=.aa.;");
+}
+
+/* A device with larger sectors writes those at once. */
+Test(crash_image, a_write_is_torn_at_the_sectors_of_the_device)
+{
+	put(CRASH_WRITE, 2048, 6144, '.');
+	flush(file, false);
+	l.sector = 4096;
+	put(CRASH_WRITE, 0, 8192, 'a');
+	put(CRASH_WRITE, 512, 512, 'b');
+	expect(512, 6, "f=................;", "f=aaaaaaaa........;",
+	       "f=........aaaaaaaa;", "f=aaaaaaaaaaaaaaaa;",
+	       "f=abaaaaaa........;", "f=abaaaaaaaaaaaaaa;");
 }
 
 /* The page cache has one state of a sector: no later write without an earlier.

@@ -56,7 +56,7 @@ static bool add_pieces(struct pass *p, uint32_t n)
 {
 	const struct crash_step *e = &p->h->log->events[n];
 	const uint32_t unit =
-		e->kind == CRASH_STORE ? p->h->log->store : CRASH_SECTOR;
+		e->kind == CRASH_STORE ? p->h->log->store : p->h->log->sector;
 
 	for (uint64_t at = e->offset; at < e->offset + e->length;) {
 		uint64_t end = (at / unit + 1) * unit;
@@ -270,7 +270,7 @@ static bool must_lose(const struct settle *s, const struct crash_piece *p)
 	const uint64_t *lost = s->lost[p->inode];
 
 	return p->offset + p->length > s->limits[p->inode] ||
-	       (lost && lost[p->offset / CRASH_SECTOR] & p->mask);
+	       (lost && lost[p->offset / s->h->log->sector] & p->mask);
 }
 
 static bool lose(struct settle *s, const struct crash_piece *p)
@@ -278,11 +278,11 @@ static bool lose(struct settle *s, const struct crash_piece *p)
 	uint64_t **lost = &s->lost[p->inode];
 
 	if (!*lost)
-		*lost = calloc(s->h->sizes[p->inode] / CRASH_SECTOR + 1,
+		*lost = calloc(s->h->sizes[p->inode] / s->h->log->sector + 1,
 			       sizeof(**lost));
 	if (!*lost)
 		return false;
-	(*lost)[p->offset / CRASH_SECTOR] |= p->mask;
+	(*lost)[p->offset / s->h->log->sector] |= p->mask;
 	return true;
 }
 

@@ -6,13 +6,14 @@
 #include "util/crashtest/runlog.h"
 
 #define CRASH_SECTOR 512u
+#define CRASH_BLOCK  4096u /* sector of a device */
 #define CRASH_WORD   8u
 #define CRASH_PAGE   4096u
 
 /*
  * The part of a write inside one sector. A cut keeps or loses it as a whole.
  * The mask has a bit for each word of the sector that is lost or kept with it:
- * all 64 for a write to a block device.
+ * all of them for a write.
  */
 struct crash_piece {
 	uint32_t event, inode;

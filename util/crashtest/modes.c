@@ -42,6 +42,8 @@ static void set_variables(const struct crash_run *run)
 	snprintf(size, sizeof(size), "%llu", (unsigned long long)run->size);
 	set("CT_WORK", run->work);
 	set("CT_SIZE", size);
+	snprintf(size, sizeof(size), "%u", CRASH_BLOCK);
+	set("CT_BLOCK", size);
 	set("CT_FS", run->fs);
 	set("CT_OPTIONS", run->mount_options);
 	set("CT_SETUP", run->setup);
@@ -118,8 +120,11 @@ static const char need_tools[] =
 static const char make_device[] =
 	"set -e\n"
 	"truncate -s \"$CT_SIZE\" \"$CT_WORK/disk/disk\"\n"
-	"mkfs.$CT_FS -q \"$CT_WORK/disk/disk\" >&2\n"
-	"mount -o loop \"$CT_WORK/disk/disk\" \"$CT_WORK/mnt\"\n"
+	"l=$(losetup --sector-size $CT_BLOCK --find --show "
+	"\"$CT_WORK/disk/disk\")\n"
+	"trap 'losetup -d \"$l\"' EXIT\n"
+	"mkfs.$CT_FS -q \"$l\" >&2\n"
+	"mount \"$l\" \"$CT_WORK/mnt\"\n"
 	"chmod 755 \"$CT_WORK/mnt\"\n"
 	"s=0; RPMEM_CRASHTEST_DIR=$CT_WORK/mnt sh -c \"${CT_SETUP:-:}\" || "
 	"s=$?\n"
@@ -128,7 +133,8 @@ static const char make_device[] =
 
 static const char mount_device[] =
 	"set -e\n"
-	"losetup --find --show \"$CT_WORK/fuse/disk\" >\"$CT_WORK/loop\"\n"
+	"losetup --sector-size $CT_BLOCK --find --show "
+	"\"$CT_WORK/fuse/disk\" >\"$CT_WORK/loop\"\n"
 	"mount ${CT_OPTIONS:+-o \"$CT_OPTIONS\"} \"$(cat \"$CT_WORK/loop\")\" "
 	"\"$CT_WORK/mnt\"\n";
 
@@ -264,8 +270,11 @@ int crash_mode_start(struct crash_run *run)
 	if (fd < 0 || fchmod(fd, 0666))
 		return refuse(run, "%s: %s", ledger, strerror(errno));
 	close(fd);
-	run->recorder->log.store =
-		run->mode == CRASH_POOL ? CRASH_WORD : CRASH_SECTOR;
+	run->recorder->log.sector =
+		run->mode == CRASH_DEVICE ? CRASH_BLOCK : CRASH_SECTOR;
+	run->recorder->log.store = run->mode == CRASH_POOL
+					   ? CRASH_WORD
+					   : run->recorder->log.sector;
 	set_variables(run);
 	if (run->mode == CRASH_DEVICE)
 		return start_device(run);
@@ -329,10 +338,13 @@ void crash_mode_repeat(const struct crash_run *run)
 
 static const char check_device[] =
 	"m=$RPMEM_CRASHTEST_WORK/mnt; mkdir \"$m\"\n"
-	"mount -o \"loop${CT_OPTIONS:+,$CT_OPTIONS}\" "
-	"\"$RPMEM_CRASHTEST_DIR/disk\" \"$m\" || {\n"
+	"l=$(losetup --sector-size $CT_BLOCK --find --show "
+	"\"$RPMEM_CRASHTEST_DIR/disk\") || exit 32\n"
+	"mount ${CT_OPTIONS:+-o \"$CT_OPTIONS\"} \"$l\" \"$m\" || {\n"
+	"	losetup -d \"$l\"\n"
 	"	echo 'the file system of the image cannot be mounted'; exit "
 	"32; }\n"
+	"losetup -d \"$l\" # when it is unmounted\n"
 	"export RPMEM_CRASHTEST_DIR=\"$m\"; cd \"$m\" || exit 32\n"
 	"exec sh -c \"$RPMEM_CRASHTEST_CHECK\"\n";
 

@@ -13,11 +13,11 @@
 struct file_header {
 	char magic[8];
 	uint64_t event_count, inode_count, byte_count, base;
-	uint32_t store;
-	uint32_t event_size;
+	uint32_t store, sector;
+	uint32_t event_size, unused;
 };
 
-static const char magic[8] = "RPCRASH1";
+static const char magic[8] = "RPCRASH2";
 
 /* Room for one more element of an array that doubles. */
 static bool make_room(struct crash_log *l, void **array, size_t *room,
@@ -105,6 +105,7 @@ int crash_log_save(const struct crash_log *l, const char *path)
 		.byte_count = l->byte_count,
 		.base = l->base,
 		.store = l->store,
+		.sector = l->sector,
 		.event_size = sizeof(struct crash_step),
 	};
 	FILE *f = fopen(path, "we");
@@ -176,7 +177,9 @@ static bool event_ok(const struct crash_log *l, const struct crash_step *e)
 static bool log_ok(const struct crash_log *l)
 {
 	if (!l->inode_count || !S_ISDIR(l->inodes[0].mode) ||
-	    l->base > l->event_count || (l->store != 8 && l->store != 512))
+	    l->base > l->event_count ||
+	    (l->sector != 512 && l->sector != 4096) ||
+	    (l->store != 8 && l->store != l->sector))
 		return false;
 	for (size_t i = 0; i < l->inode_count; i++)
 		if (S_ISLNK(l->inodes[i].mode) &&
@@ -210,6 +213,7 @@ static bool read_log(struct crash_log *l, FILE *f, const struct stat *st)
 		return false;
 	l->base = h.base;
 	l->store = h.store;
+	l->sector = h.sector;
 	return read_array(f, (void **)&l->events, &l->event_room,
 			  &l->event_count, h.event_count, sizeof(*l->events)) &&
 	       read_array(f, (void **)&l->inodes, &l->inode_room,
