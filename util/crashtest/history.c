@@ -152,10 +152,9 @@ static bool change_data(struct pass *p, uint32_t n)
 	const struct crash_step *e = &p->h->log->events[n];
 	struct inode_state *s = &p->inodes[e->inode];
 
-	/* A store to a page that is dirty does not change the file's times. */
-	if (e->kind != CRASH_STORE || s->open == CRASH_NONE)
-		touch(p, e->inode);
+	/* Times within one tick are the same: a journal may not have them. */
 	if (e->offset + e->length > s->size) {
+		touch(p, e->inode);
 		s->size = e->offset + e->length;
 		s->size_made = p->made;
 	}
