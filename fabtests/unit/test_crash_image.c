@@ -227,7 +227,28 @@ Test(crash_image, words_of_a_store_are_lost_independently)
 Test(crash_image, the_size_follows_the_last_kept_sector)
 {
 	put(CRASH_WRITE, 2048, 1024, 'a');
-	expect(512, 4, "f=....;", "f=....a;", "f=....0a;", "f=....aa;");
+	expect(512, 6, "f=....;", "f=....a;", "f=....0a;", "f=....aa;",
+	       "f=....00;", "f=....a0;");
+}
+
+/* The block was there, so the journal has the size before the bytes. */
+Test(crash_image, a_tail_in_the_last_page_may_be_zeros)
+{
+	put(CRASH_WRITE, 2048, 1024, 'a');
+	put(CRASH_WRITE, 3072, 1536, 'b');
+	flush(file, false);
+	put(CRASH_WRITE, 4608, 512, 'c');
+	expect(512, 3, "f=....aabbb;", "f=....aabbb0;", "f=....aabbbc;");
+	step(CRASH_TRUNCATE, file)->offset = 4608;
+	expect(512, 3, "f=....aabbb;", "f=....aabbb0;", "f=....aabbbc;");
+}
+
+Test(crash_image, a_tail_in_a_new_page_is_not_of_zeros)
+{
+	put(CRASH_WRITE, 2048, 2048, 'a');
+	flush(file, false);
+	put(CRASH_WRITE, 4096, 512, 'b');
+	expect(512, 2, "f=....aaaa;", "f=....aaaab;");
 }
 
 /* Metadata as a journal has it: a prefix of the operations. */
@@ -303,7 +324,7 @@ Test(crash_image, bytes_behind_a_lost_truncation_are_lost)
 {
 	step(CRASH_TRUNCATE, file)->offset = 512;
 	put(CRASH_WRITE, 512, 512, 'a');
-	expect(512, 3, "f=....;", "f=.;", "f=.a;");
+	expect(512, 4, "f=....;", "f=.;", "f=.a;", "f=.0;");
 }
 
 Test(crash_image, a_truncated_file_has_zeros_when_it_grows_again)

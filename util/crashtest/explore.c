@@ -387,6 +387,7 @@ static int parse_image(struct crash_test *t, struct crash_image *i)
 	const size_t size = crash_words(&t->history) * sizeof(*i->lost);
 	uint64_t *given = malloc(size);
 	uint32_t meta;
+	bool zeros;
 	char *legal;
 
 	i->lost = calloc(1, size);
@@ -403,8 +404,9 @@ static int parse_image(struct crash_test *t, struct crash_image *i)
 	}
 	memcpy(given, i->lost, size);
 	meta = i->meta;
+	zeros = i->zeros;
 	crash_image_settle(&t->history, i);
-	if (meta != i->meta || memcmp(given, i->lost, size)) {
+	if (meta != i->meta || zeros != i->zeros || memcmp(given, i->lost, size)) {
 		legal = crash_image_text(&t->history, i);
 		refuse(t,
 		       "a power cut cannot leave --image %s: at this cut some "

@@ -52,9 +52,11 @@ static bool add_piece(struct pass *p, struct crash_piece piece)
 }
 
 /* Cut a write at the borders of units: sectors, or words of a store. */
-static bool add_pieces(struct pass *p, uint32_t n)
+static bool add_pieces(struct pass *p, uint32_t n, uint64_t size)
 {
 	const struct crash_step *e = &p->h->log->events[n];
+	/* A file system has allocated the page in which the file ended. */
+	const uint64_t page = (size + CRASH_PAGE - 1) / CRASH_PAGE * CRASH_PAGE;
 	const uint32_t unit =
 		e->kind == CRASH_STORE ? p->h->log->store : p->h->log->sector;
 
@@ -71,6 +73,8 @@ static bool add_pieces(struct pass *p, uint32_t n)
 		if (end > e->offset + e->length)
 			end = e->offset + e->length;
 		piece.length = (uint32_t)(end - at);
+		if (end > size && at < page)
+			piece.grown = end < page ? end : page;
 		if (unit == CRASH_WORD)
 			piece.mask = UINT64_C(1)
 				     << at % CRASH_SECTOR / CRASH_WORD;
@@ -151,6 +155,7 @@ static bool change_data(struct pass *p, uint32_t n)
 {
 	const struct crash_step *e = &p->h->log->events[n];
 	struct inode_state *s = &p->inodes[e->inode];
+	const uint64_t size = s->size;
 
 	/* Times within one tick are the same: a journal may not have them. */
 	if (e->offset + e->length > s->size) {
@@ -160,7 +165,7 @@ static bool change_data(struct pass *p, uint32_t n)
 	}
 	if (s->size > p->h->sizes[e->inode])
 		p->h->sizes[e->inode] = s->size;
-	return n < p->h->log->base || add_pieces(p, n);
+	return n < p->h->log->base || add_pieces(p, n, size);
 }
 
 static bool pass_events(struct pass *p)
@@ -285,7 +290,8 @@ static bool lose(struct settle *s, const struct crash_piece *p)
 	return true;
 }
 
-static size_t settle_event(struct settle *s, struct crash_image *i, uint32_t n)
+static size_t settle_event(struct settle *s, struct crash_image *i, uint32_t n,
+			   bool *grows)
 {
 	const struct crash_history *h = s->h;
 	const struct crash_step *e = &h->log->events[n];
@@ -302,6 +308,7 @@ static size_t settle_event(struct settle *s, struct crash_image *i, uint32_t n)
 			crash_clear(i->lost, k);
 		} else if (crash_bit(i->lost, k) || must_lose(s, p)) {
 			crash_set(i->lost, k);
+			*grows |= p->grown && p->grown <= s->limits[p->inode];
 			count++;
 			if (!lose(s, p))
 				return SIZE_MAX / 2;
@@ -314,6 +321,7 @@ size_t crash_image_settle(const struct crash_history *h, struct crash_image *i)
 {
 	const size_t inodes = h->log->inode_count;
 	struct settle s = {.h = h};
+	bool grows = false;
 	size_t count = 0;
 
 	s.lost = calloc(inodes + 1, sizeof(*s.lost));
@@ -326,8 +334,9 @@ size_t crash_image_settle(const struct crash_history *h, struct crash_image *i)
 		for (size_t k = 0; k < inodes; k++)
 			s.limits[k] = UINT64_MAX;
 		for (size_t n = h->log->base; n <= i->cut; n++)
-			count += settle_event(&s, i, (uint32_t)n);
+			count += settle_event(&s, i, (uint32_t)n, &grows);
 	}
+	i->zeros &= grows;
 	for (size_t k = h->first_piece[i->cut + 1]; k < h->piece_count; k++)
 		crash_clear(i->lost, k);
 	for (size_t k = 0; s.lost && k < inodes; k++)

@@ -20,6 +20,8 @@ struct crash_piece {
 	uint64_t offset, mask;
 	uint32_t length;
 	uint32_t durable_at; /* the flush that has covered it; CRASH_NONE */
+	/* The size that it sets inside the last page of the file; else 0. */
+	uint64_t grown;
 };
 
 struct crash_history {
@@ -43,9 +45,11 @@ uint32_t crash_durable_at(const struct crash_history *h, uint32_t event);
 /*
  * One image: the cut is behind event cut; of the operations on metadata up to
  * there the first meta are kept, and the pieces with a bit in lost are lost.
+ * With zeros, lost pieces leave the size that they set inside a page.
  */
 struct crash_image {
 	uint32_t cut, meta;
+	bool zeros;
 	uint64_t *lost; /* a bit for each piece of the history */
 };
 
@@ -87,6 +91,7 @@ size_t crash_image_settle(const struct crash_history *h, struct crash_image *i);
 struct crash_node {
 	char *data; /* of a file: as many bytes as its largest size */
 	uint64_t size;
+	uint64_t limit; /* set by the truncations that are lost */
 };
 
 struct crash_entry {

@@ -109,11 +109,15 @@ static json_t *pieces_json(const struct crash_history *h,
 		if (!crash_bit(i->lost, k))
 			continue;
 		while (k + 1 < h->piece_count && crash_bit(i->lost, k + 1) &&
-		       h->pieces[k + 1].event == p->event)
+		       h->pieces[k + 1].event == p->event &&
+		       !p->grown == !h->pieces[k + 1].grown)
 			length += h->pieces[++k].length;
-		json_array_append_new(list,
-				      lost_json(h, p->event, unit_of(p, length),
-						p->offset, length));
+		json_array_append_new(
+			list, lost_json(h, p->event,
+					i->zeros && p->grown
+						? "zeros"
+						: unit_of(p, length),
+					p->offset, length));
 	}
 	return list;
 }

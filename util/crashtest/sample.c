@@ -94,12 +94,22 @@ static void visit(struct sampling *w)
 	s->distinct += s->visit(s->arg, &w->image);
 }
 
+/* The same image with zeros for the bytes that were appended and lost. */
+static void visit_zeros(struct sampling *w)
+{
+	w->image.zeros = true;
+	crash_image_settle(w->s->history, &w->image);
+	if (w->image.zeros && !is_done(w))
+		visit(w);
+}
+
 static void clear(struct sampling *w, struct cut *c, uint32_t meta)
 {
 	open_cut(w, c);
 	c->visited = true;
 	w->image.cut = c->event;
 	w->image.meta = meta;
+	w->image.zeros = false;
 	memset(w->image.lost, 0,
 	       crash_words(w->s->history) * sizeof(*w->image.lost));
 }
@@ -133,8 +143,10 @@ static void visit_all(struct sampling *w, struct cut *c)
 					lost++;
 				}
 			if (crash_image_settle(w->s->history, &w->image) ==
-			    lost)
+			    lost) {
 				visit(w);
+				visit_zeros(w);
+			}
 		}
 	c->all = true;
 }
@@ -239,6 +251,8 @@ static void visit_pattern(struct sampling *w, struct cut *c, enum pattern k)
 			crash_set(w->image.lost, w->open[i]);
 	}
 	visit(w);
+	if (k == DATA_LOST)
+		visit_zeros(w);
 }
 
 /* Units of a random size are lost with a random frequency. */
@@ -261,6 +275,7 @@ static void visit_random(struct sampling *w, struct cut *c)
 		if (next_random(&of_unit) % 256 < often[how % 5])
 			crash_set(w->image.lost, w->open[i]);
 	}
+	w->image.zeros = how >> 16 & 1;
 	visit(w);
 }
 
@@ -429,6 +444,8 @@ char *crash_image_text(const struct crash_history *h,
 	}
 	if (!some)
 		fputc('-', f);
+	if (i->zeros)
+		fputs(":zeros", f);
 	return fclose(f) ? (free(text), NULL) : text;
 }
 
@@ -444,6 +461,7 @@ int crash_image_parse(const struct crash_history *h, const char *text,
 		return -EINVAL;
 	i->cut += (uint32_t)h->log->base;
 	text += used;
+	i->zeros = false;
 	if (!strcmp(text, "-"))
 		return 0;
 	while (sscanf(text, "%lu%n", &from, &used) == 1) {
@@ -455,7 +473,8 @@ int crash_image_parse(const struct crash_history *h, const char *text,
 			return -EINVAL;
 		for (; from <= to; from++)
 			crash_set(i->lost, from);
-		if (!*text)
+		i->zeros = !strcmp(text, ":zeros");
+		if (!*text || i->zeros)
 			return 0;
 		if (*text++ != ',')
 			return -EINVAL;

@@ -74,6 +74,19 @@ static void shrink_meta(struct shrink *s)
 	}
 }
 
+/* Without zeros if it fails as well. */
+static void shrink_zeros(struct shrink *s)
+{
+	struct crash_job *job;
+
+	if (!s->best->image.zeros)
+		return;
+	job = copy_best(s);
+	if (job)
+		job->image.zeros = false;
+	try_one(s, job);
+}
+
 static uint32_t *list_lost(const struct shrink *s, size_t *n)
 {
 	const size_t all = s->c->history->piece_count;
@@ -181,6 +194,7 @@ int crash_shrink(struct crash_checker *c, const struct crash_job *failed,
 		return -ENOMEM;
 	s.best->status = failed->status;
 	s.best->output = strdup(failed->output ? failed->output : "");
+	shrink_zeros(&s);
 	shrink_meta(&s);
 	shrink_pieces(&s);
 	shrink_meta(&s);

@@ -137,6 +137,20 @@ static bool apply_meta(struct crash_tree *t, const struct crash_step *e)
 	}
 }
 
+/* The size has reached the journal before the bytes. */
+static bool grow_zeros(struct crash_tree *t, const struct crash_step *e,
+		       uint64_t size)
+{
+	struct crash_node *n = &t->nodes[e->inode];
+
+	if (size <= n->size || size > n->limit)
+		return true;
+	if (!map_node(t, e->inode))
+		return false;
+	n->size = size;
+	return true;
+}
+
 static bool apply_data(struct crash_tree *t, const struct crash_image *i,
 		       uint32_t n)
 {
@@ -145,10 +159,14 @@ static bool apply_data(struct crash_tree *t, const struct crash_image *i,
 
 	if (n < h->log->base)
 		return put_bytes(t, e, e->offset, e->length);
-	for (uint32_t k = h->first_piece[n]; k < h->first_piece[n + 1]; k++)
-		if (!crash_bit(i->lost, k) &&
-		    !put_bytes(t, e, h->pieces[k].offset, h->pieces[k].length))
+	for (uint32_t k = h->first_piece[n]; k < h->first_piece[n + 1]; k++) {
+		const struct crash_piece *p = &h->pieces[k];
+
+		if (crash_bit(i->lost, k)
+			    ? i->zeros && !grow_zeros(t, e, p->grown)
+			    : !put_bytes(t, e, p->offset, p->length))
 			return false;
+	}
 	return true;
 }
 
@@ -171,6 +189,8 @@ int crash_tree_make(struct crash_tree *t, const struct crash_history *h,
 	*t = (struct crash_tree){.history = h};
 	t->nodes = calloc(l->inode_count, sizeof(*t->nodes));
 	ok = t->nodes;
+	for (size_t k = 0; ok && k < l->inode_count; k++)
+		t->nodes[k].limit = UINT64_MAX;
 	for (uint32_t n = 0; ok && n < end; n++) {
 		const struct crash_step *e = &l->events[n];
 
@@ -179,6 +199,9 @@ int crash_tree_make(struct crash_tree *t, const struct crash_history *h,
 		else if (crash_is_meta(e) &&
 			 (n < l->base || h->meta_made[n] <= i->meta))
 			ok = apply_meta(t, e);
+		else if (e->kind == CRASH_TRUNCATE &&
+			 e->offset < t->nodes[e->inode].limit)
+			t->nodes[e->inode].limit = e->offset;
 	}
 	if (!ok) {
 		crash_tree_free(t);
