@@ -20,12 +20,13 @@ tool=$bin/util/fi_rpmem_crashtest
 victim=$bin/fabtests/functional/crash_victim
 failed=0 n=0
 
-# crash OPTION...: replace a file durably, four times.
+# crash OPTION...: replace a file durably, four times, or as $program does.
+program='"$0" replace both'
 crash()
 {
 	timeout 300 "$tool" --device 8M --images "$images" \
 		--check "'$victim' replace both check" "$@" \
-		-- "$victim" replace both >out 2>&1
+		-- sh -c "$program" "$victim" >out 2>&1
 }
 
 # ok NAME STATUS TEXT OPTION...: run the tool, check its status and output.
@@ -65,7 +66,27 @@ ok "a disk that drops FLUSH is convicted" 1 '^convicted' \
 ok "work of --setup is durable" 0 '^acquitted' \
 	--setup 'echo 0 >"$RPMEM_CRASHTEST_DIR/conf"' \
 	--nbdkit-filter delay --nbdkit-filter wdelay=1ms
+program='"$0" replace none'
+ok "a program that never flushes is convicted" 1 'check exited with status 9'
+# sync(2) waits for what nbdkit writes.
+program='"$0" replace both; sync'
+ok "sync inside COMMAND ends" 0 '^acquitted' --images 5
 ok "a failing --setup is named" 2 'setup' --setup 'echo broken; false'
+# Killed without a chance to clean up; nbdkit and nbdfuse have paths of TMPDIR.
+mkdir tmp
+TMPDIR=$dir/tmp "$tool" --device 8M --check true -- \
+	sh -c ': >"$0"; exec sleep 60' "$dir/started" >out 2>&1 &
+tool_pid=$!
+until [ -e started ]; do sleep 0.02; done
+kill -9 $tool_pid
+wait $tool_pid
+tries=0
+while pgrep -f "$dir/tmp" >left || grep "$dir/tmp" /proc/mounts >left ||
+	losetup -a | grep "$dir/tmp" >left; do
+	tries=$((tries + 1))
+	[ $tries -lt 100 ] || { echo "not ok - left by kill -9:"; cat left; failed=1; break; }
+	sleep 0.05
+done
 left=$(losetup -a | grep -c "$dir\|crashtest\." || :)
 [ "$left" -eq 0 ] || { echo "not ok - $left loop devices are left"; failed=1; }
 exit $failed

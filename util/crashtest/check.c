@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -141,6 +142,7 @@ static void run_child(const struct crash_checker *c, const char *dir)
 	int fd;
 
 	setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	snprintf(image, sizeof(image), "%s/image", dir);
 	snprintf(ledger, sizeof(ledger), "%s/ledger", dir);
 	snprintf(output, sizeof(output), "%s/output", dir);

@@ -4,11 +4,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -135,13 +137,13 @@ static const char mount_device[] =
 	"set -e\n"
 	"losetup --sector-size $CT_BLOCK --find --show "
 	"\"$CT_WORK/fuse/disk\" >\"$CT_WORK/loop\"\n"
-	"mount ${CT_OPTIONS:+-o \"$CT_OPTIONS\"} \"$(cat \"$CT_WORK/loop\")\" "
-	"\"$CT_WORK/mnt\"\n";
+	"s=0; mount ${CT_OPTIONS:+-o \"$CT_OPTIONS\"} "
+	"\"$(cat \"$CT_WORK/loop\")\" \"$CT_WORK/mnt\" || s=$?\n"
+	"losetup -d \"$(cat \"$CT_WORK/loop\")\" # when it is unmounted\n"
+	"exit $s\n";
 
 static const char unmount_device[] =
 	"umount \"$CT_WORK/mnt\" 2>/dev/null || umount -l \"$CT_WORK/mnt\"\n"
-	"[ ! -s \"$CT_WORK/loop\" ] || losetup -d \"$(cat "
-	"\"$CT_WORK/loop\")\"\n"
 	"umount \"$CT_WORK/fuse\" || umount -l \"$CT_WORK/fuse\"\n"
 	"exit 0\n";
 
@@ -175,6 +177,10 @@ static int start_device(struct crash_run *run)
 
 	if (run_script(run, "no block device", need_tools))
 		return -1;
+	/* The mounts go with the last process, however this one ends. */
+	if (unshare(CLONE_NEWNS) ||
+	    mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		return refuse(run, "no mount namespace: %s", strerror(errno));
 	make_folder(run, "disk");
 	make_folder(run, "mnt");
 	make_folder(run, "fuse");
@@ -270,6 +276,7 @@ int crash_mode_start(struct crash_run *run)
 	if (fd < 0 || fchmod(fd, 0666))
 		return refuse(run, "%s: %s", ledger, strerror(errno));
 	close(fd);
+	run->recorder->device = run->mode == CRASH_DEVICE;
 	run->recorder->log.sector =
 		run->mode == CRASH_DEVICE ? CRASH_BLOCK : CRASH_SECTOR;
 	run->recorder->log.store = run->mode == CRASH_POOL

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -65,6 +66,7 @@ pid_t crash_plain_start(char *const argv[], char *const env[],
 
 	if (!pid) {
 		setpgid(0, 0);
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		become(argv, env, output);
 	}
 	return pid < 0 ? -errno : pid;
