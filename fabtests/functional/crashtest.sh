@@ -176,6 +176,55 @@ ok "a program that writes nothing is not tested" eval \
 ok "a missing check is a usage error" eval \
 	'crash -- true; ended 2 "give --check"'
 
+# A check would follow the link to the live folder.
+linked()
+{
+	crash --check true -- sh -c "ln -s $1 files/link; sync"
+	ended "$2" "$3"
+}
+ok "a link to an absolute path is not tested" \
+	linked /etc/passwd 2 'link link leads out of the folder, to /etc/passwd'
+ok "a link out of the folder is not tested" linked ../out 2 'link leads out'
+ok "a link inside the folder is tested" linked a/../b 0 acquitted
+
+inside()
+{
+	rm -rf files && mkdir -p files/tmp
+	TMPDIR=files/tmp "$tool" --files files --check true -- true >out 2>&1
+	status=$?
+	ended 2 'is below --files files; set TMPDIR'
+}
+ok "a TMPDIR in the folder is refused" inside
+
+left()
+{
+	crash --json json --images 9 --check true -- \
+		sh -c 'echo >files/a; sleep 60 & echo >"files/$(printf "b\377")"
+			echo >"files/$(printf "b\376")"'
+	ended 0 '^acquitted of consistency alone' &&
+		grep -q 'killed   1 processes' out && python3 -c '
+import json
+t = {e["target"] for e in json.load(open("json"))["events"]}
+assert {"a", "b\\xff", "b\\xfe"} <= t, t'
+}
+ok "what was not acknowledged, was killed and has odd names is said" left
+
+late()
+{
+	crash --timeout 1 --check '! [ -e slow ] || sleep 60' -- \
+		sh -c 'echo >files/slow; echo >files/x'
+	ended 2 'takes longer than --timeout'
+}
+ok "a check out of time is named so" late
+
+replaced()
+{
+	crash --check true -- sh -c 'echo >files/a; mv files f2; mkdir files'
+	rm -rf f2
+	ended 2 'replaced the folder'
+}
+ok "a replaced folder is named so" replaced
+
 full_disk()
 {
 	rm -rf files && mkdir files && mount -t tmpfs -o size=200k crash files ||
@@ -186,9 +235,17 @@ full_disk()
 	umount files
 	ended 0 acquitted
 }
+mounted()
+{
+	crash --check true -- sh -c 'mkdir files/sub
+		mount -t tmpfs crash files/sub; echo >files/sub/c'
+	umount files/sub
+	ended 2 'another file system is mounted'
+}
 if [ "$(id -u)" = 0 ] && mkdir -p m && mount -t tmpfs crash m 2>/dev/null; then
 	umount m
 	ok "a full disk is survived" full_disk
+	ok "a mount in the folder is named so" mounted
 else
 	echo "left out: a full disk needs a mount"
 fi

@@ -206,6 +206,7 @@ static void poll_slots(struct crash_checker *c)
 		} else if (rp_now_ms() > s->deadline) {
 			kill(-s->pid, SIGKILL);
 			waitpid(s->pid, &status, 0);
+			s->job->timed_out = true;
 			end_slot(s, 124);
 		}
 	}

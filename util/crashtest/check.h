@@ -14,6 +14,7 @@ struct crash_job {
 	struct crash_image image;
 	int status; /* of the check; 128 + N: signal N; 124: out of time */
 	char *output;
+	bool timed_out;
 	bool all_acks; /* the ledger has the lines of the whole run */
 	struct crash_job *next;
 };

@@ -322,6 +322,7 @@ static int report(struct crash_test *t, int code)
 		.sample = &t->sample,
 		.checked = t->checked,
 		.failed = t->failed,
+		.killed = t->killed,
 		.shrunk = code == CRASH_EXIT_CONVICTED ? &t->shrunk : NULL,
 		.repeat = t->repeat ? t->repeat : "",
 	};

@@ -33,6 +33,7 @@ struct crash_test {
 	struct crash_job *jobs; /* all that were checked */
 	struct crash_shrunk shrunk;
 	uint64_t checked, failed;
+	unsigned int killed; /* processes of COMMAND at its end */
 	int command_status;
 	char reason[1024];
 	char *repeat;

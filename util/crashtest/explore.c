@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -29,6 +30,26 @@ static int refuse(struct crash_test *t, const char *fmt, ...)
 	vsnprintf(t->reason, sizeof(t->reason), fmt, ap);
 	va_end(ap);
 	return -1;
+}
+
+static bool is_replaced(struct crash_recorder *r)
+{
+	struct stat st;
+
+	const struct crash_file *f =
+		stat(r->root, &st) ? NULL : crash_record_find(r, &st);
+
+	return !f || f->inode;
+}
+
+static bool is_mount(struct crash_recorder *r, const char *below)
+{
+	char path[2 * PATH_MAX];
+	struct stat st, root;
+
+	snprintf(path, sizeof(path), "%s/%s", r->root, below);
+	return !stat(r->root, &root) && !lstat(path, &st) &&
+	       st.st_dev != root.st_dev;
 }
 
 /* Once more with all events, compared with the folder as it is. */
@@ -60,6 +81,16 @@ static int compare(struct crash_test *t)
 	crash_history_free(&h);
 	if (ret)
 		return refuse(t, "out of memory");
+	if (bad && is_replaced(&t->recorder))
+		return refuse(t,
+			      "COMMAND has replaced the folder %s, or mounted "
+			      "something on it; let it keep the folder",
+			      t->recorder.root);
+	if (bad && is_mount(&t->recorder, bad))
+		return refuse(t,
+			      "another file system is mounted at or above %s; "
+			      "unmount it, or give its folder to --files",
+			      bad);
 	if (bad)
 		return refuse(t,
 			      "%s was changed in a way that is not recorded: "
@@ -69,10 +100,68 @@ static int compare(struct crash_test *t)
 	return 0;
 }
 
+/* How deep an entry is, of the path that reports show. */
+static int depth(const char *path)
+{
+	int n = 0;
+
+	for (; *path; path++)
+		n += *path == '/';
+	return n;
+}
+
+/* Does a symbolic link at this depth lead out of the folder? */
+static bool leads_out(const char *to, int at)
+{
+	if (*to == '/')
+		return true;
+	while (*to) {
+		const size_t n = strcspn(to, "/");
+
+		if (n == 2 && !strncmp(to, "..", 2))
+			at--;
+		else if (n && !(n == 1 && *to == '.'))
+			at++;
+		if (at < 0)
+			return true;
+		to += n + (to[n] == '/');
+	}
+	return false;
+}
+
+/* A check would follow such a link to what is there now. */
+static int follow_links(struct crash_test *t)
+{
+	const struct crash_log *l = &t->recorder.log;
+
+	for (size_t n = 0; n < l->event_count; n++) {
+		const struct crash_step *e = &l->events[n];
+		const char *path, *to;
+
+		if (!crash_is_meta(e) || e->kind == CRASH_UNLINK ||
+		    e->inode >= l->inode_count ||
+		    !S_ISLNK(l->inodes[e->inode].mode) ||
+		    e->target == CRASH_NO_DATA)
+			continue;
+		path = l->bytes + e->target;
+		if (e->kind == CRASH_RENAME && e->name2 != CRASH_NO_DATA)
+			path = l->bytes + e->name2;
+		to = l->bytes + l->inodes[e->inode].target;
+		if (leads_out(to, depth(path)))
+			return refuse(t,
+				      "the symbolic link %s leads out of the "
+				      "folder, to %s, which no image has; make "
+				      "it relative, to a place in the folder",
+				      path, to);
+	}
+	return 0;
+}
+
 static int run_command(struct crash_test *t)
 {
 	struct crash_run *run = &t->o->run;
 	struct crash_recorder *r = &t->recorder;
+	unsigned int killed;
 	char *env[4];
 	pid_t pid;
 
@@ -85,7 +174,10 @@ static int run_command(struct crash_test *t)
 			      strerror(-pid));
 	t->command_status = crash_trace_until(r, pid, NULL);
 	/* Its end is the last possible cut; daemons of it die here. */
-	crash_trace_kill(r, run->mode == CRASH_DEVICE ? run->service : 0);
+	killed = crash_trace_kill(r,
+				  run->mode == CRASH_DEVICE ? run->service : 0);
+	/* The daemon of a pool is this tool's. */
+	t->killed = killed - (run->mode == CRASH_POOL && killed);
 	crash_mode_write_back(run);
 	crash_record_stores(r, 0);
 	if (crash_interrupted)
@@ -101,13 +193,33 @@ static int run_command(struct crash_test *t)
 			      WIFEXITED(t->command_status)
 				      ? WEXITSTATUS(t->command_status)
 				      : WTERMSIG(t->command_status));
-	return compare(t);
+	return compare(t) || follow_links(t) ? -1 : 0;
+}
+
+/* Is a path in the folder, or the folder itself? */
+static bool is_below(const char *path, const char *folder)
+{
+	char full[PATH_MAX], root[PATH_MAX];
+	size_t n;
+
+	if (!realpath(path, full) || !realpath(folder, root))
+		return false;
+	n = strlen(root);
+	return !strncmp(full, root, n) && (!full[n] || full[n] == '/');
 }
 
 static int make_work(struct crash_run *run)
 {
 	const char *tmp = getenv("TMPDIR");
 
+	if (run->mode == CRASH_FILES && run->folder &&
+	    is_below(tmp && *tmp ? tmp : "/var/tmp", run->folder)) {
+		snprintf(run->err, sizeof(run->err),
+			 "the folder for images, %.200s, is below --files "
+			 "%.400s; set TMPDIR to another folder",
+			 tmp && *tmp ? tmp : "/var/tmp", run->folder);
+		return -1;
+	}
 	snprintf(run->work, sizeof(run->work), "%.200s/crashtest.XXXXXX",
 		 tmp && *tmp ? tmp : "/var/tmp");
 	if (!mkdtemp(run->work) || chmod(run->work, 0711)) {
@@ -167,7 +279,8 @@ static size_t count_lost(const struct crash_test *t, const struct crash_job *j)
 }
 
 /* One check whose result is known; 0: passed, -1: it could not run. */
-static int check_one(struct crash_test *t, uint32_t cut, char **output)
+static int check_one(struct crash_test *t, uint32_t cut, char **output,
+		     bool *timed_out)
 {
 	struct crash_image i = {.cut = cut};
 	struct crash_job *job;
@@ -181,6 +294,7 @@ static int check_one(struct crash_test *t, uint32_t cut, char **output)
 	if (job && crash_check_start(&t->checker, job, false)) {
 		crash_check_finish(&t->checker);
 		status = job->status;
+		*timed_out = job->timed_out;
 		if (output) {
 			*output = job->output;
 			job->output = NULL;
@@ -194,15 +308,17 @@ static int check_one(struct crash_test *t, uint32_t cut, char **output)
 static int try_check(struct crash_test *t)
 {
 	char *output = NULL;
-	const int status =
-		check_one(t, (uint32_t)t->log.event_count - 1, &output);
+	bool timed_out = false;
+	const int status = check_one(t, (uint32_t)t->log.event_count - 1,
+				     &output, &timed_out);
 
 	if (status < 0)
 		refuse(t, "%s", t->checker.err);
 	else if (status)
 		refuse(t,
-		       "--check fails with status %d where nothing is lost, "
-		       "so it shows nothing about a power cut: %.600s",
+		       "--check %s (status %d) where nothing is lost, so it "
+		       "shows nothing about a power cut: %.600s",
+		       timed_out ? "takes longer than --timeout" : "fails",
 		       status, output ? output : "");
 	free(output);
 	return status ? -1 : 0;
@@ -406,7 +522,8 @@ static int parse_image(struct crash_test *t, struct crash_image *i)
 	meta = i->meta;
 	zeros = i->zeros;
 	crash_image_settle(&t->history, i);
-	if (meta != i->meta || zeros != i->zeros || memcmp(given, i->lost, size)) {
+	if (meta != i->meta || zeros != i->zeros ||
+	    memcmp(given, i->lost, size)) {
 		legal = crash_image_text(&t->history, i);
 		refuse(t,
 		       "a power cut cannot leave --image %s: at this cut some "

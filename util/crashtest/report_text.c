@@ -183,6 +183,46 @@ static void put_repeat(FILE *out, const json_t *failure)
 	      out);
 }
 
+/* Print all of a text, in lines that end at a blank where one is. */
+static void put_wrapped(FILE *out, struct crash_str s)
+{
+	struct line l = {.out = out};
+	char buf[16];
+
+	addf(&l, "  ");
+	for (size_t i = 0; i < s.len;) {
+		size_t word = 0;
+
+		for (size_t k = i; k < s.len && s.s[k] != ' '; word++)
+			k += clean(&s, k, buf);
+		i += clean(&s, i, buf);
+		if (l.len + strlen(buf) > WIDTH ||
+		    (*buf != ' ' && l.len > 2 && l.text[l.len - 1] == ' ' &&
+		     l.len + word > WIDTH)) {
+			end(&l);
+			addf(&l, "  ");
+		}
+		add(&l, buf, strlen(buf));
+	}
+	end(&l);
+}
+
+static bool is_consistency(const json_t *result, struct crash_str verdict)
+{
+	const json_t *event;
+	size_t i;
+
+	json_array_foreach(json_object_get(result, "events"), i, event)
+	{
+		const char *kind =
+			json_string_value(json_object_get(event, "kind"));
+
+		if (kind && !strcmp(kind, "ack"))
+			return false;
+	}
+	return verdict.len == 9 && !memcmp(verdict.s, "acquitted", 9);
+}
+
 static void put_head(FILE *out, const json_t *result)
 {
 	const json_t *images = json_object_get(result, "images"), *word;
@@ -196,17 +236,21 @@ static void put_head(FILE *out, const json_t *result)
 		add_str(&l, verdict);
 	else
 		addf(&l, "no verdict");
+	if (is_consistency(result, verdict))
+		addf(&l, " of consistency alone, nothing was acknowledged");
 	addf(&l, ": ");
 	add_count(&l, images, "failed");
 	addf(&l, " of ");
 	add_count(&l, images, "checked");
 	addf(&l, " images failed the check");
 	end(&l);
-	if (reason.len) {
-		addf(&l, "  ");
-		add_str(&l, reason);
-		end(&l);
-	}
+	if (reason.len)
+		put_wrapped(out, reason);
+	if (crash_int(result, "killed", 0) > 0)
+		fprintf(out,
+			"  killed   %" JSON_INTEGER_FORMAT
+			" processes of COMMAND at its end\n",
+			crash_int(result, "killed", 0));
 	addf(&l, "  command  ");
 	json_array_foreach(words, i, word)
 	{
@@ -369,7 +413,11 @@ static void put_output(FILE *out, const json_t *failure)
 	int lines = 0;
 
 	fputc('\n', out);
-	addf(&l, "  the check exited with status ");
+	if (json_is_true(json_object_get(failure, "timed_out")))
+		addf(&l, "  the check was killed: it took longer than "
+			 "--timeout; status ");
+	else
+		addf(&l, "  the check exited with status ");
 	add_count(&l, failure, "status");
 	addf(&l, s.len ? ":" : " and printed nothing");
 	end(&l);

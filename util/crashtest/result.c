@@ -18,7 +18,8 @@ static const char *const kinds[CRASH_KINDS] = {
 /* Text of the tested program: any bytes, of which JSON takes UTF-8 only. */
 static json_t *to_text(const char *s, size_t len)
 {
-	char clean[CRASH_OUTPUT + 1];
+	char clean[4 * CRASH_OUTPUT + 1];
+	size_t at = 0;
 	json_t *o = json_stringn(s, len);
 
 	if (o)
@@ -26,8 +27,11 @@ static json_t *to_text(const char *s, size_t len)
 	if (len > CRASH_OUTPUT)
 		len = CRASH_OUTPUT;
 	for (size_t i = 0; i < len; i++)
-		clean[i] = (unsigned char)s[i] < 0x80 && s[i] ? s[i] : '?';
-	return json_stringn(clean, len);
+		at += (size_t)snprintf(
+			clean + at, sizeof(clean) - at,
+			(unsigned char)s[i] < 0x80 && s[i] ? "%c" : "\\x%02x",
+			(unsigned char)s[i]);
+	return json_stringn(clean, at);
 }
 
 static json_t *text_at(const struct crash_log *l, uint64_t at)
@@ -112,12 +116,12 @@ static json_t *pieces_json(const struct crash_history *h,
 		       h->pieces[k + 1].event == p->event &&
 		       !p->grown == !h->pieces[k + 1].grown)
 			length += h->pieces[++k].length;
-		json_array_append_new(
-			list, lost_json(h, p->event,
-					i->zeros && p->grown
-						? "zeros"
-						: unit_of(p, length),
-					p->offset, length));
+		json_array_append_new(list,
+				      lost_json(h, p->event,
+						i->zeros && p->grown
+							? "zeros"
+							: unit_of(p, length),
+						p->offset, length));
 	}
 	return list;
 }
@@ -153,17 +157,18 @@ static json_t *failures_json(const struct crash_outcome *r)
 		return list;
 	job = r->shrunk->job;
 	json_array_append_new(
-		list, json_pack("{s:I, s:o, s:I, s:i, s:o, s:i, s:o, s:o, s:b}",
-				"cut", number(h, job->image.cut), "lost",
-				all_lost_json(h, &job->image), "kept",
-				(json_int_t)r->shrunk->kept, "acknowledged",
-				h->acks[job->image.cut], "last_acknowledged",
-				last_ack(h, job->image.cut), "status",
-				job->status, "output",
-				to_text(job->output ? job->output : "",
-					job->output ? strlen(job->output) : 0),
-				"repeat", to_text(r->repeat, strlen(r->repeat)),
-				"stable", r->shrunk->stable));
+		list,
+		json_pack("{s:I, s:o, s:I, s:i, s:o, s:i, s:b, s:o, s:o, s:b}",
+			  "cut", number(h, job->image.cut), "lost",
+			  all_lost_json(h, &job->image), "kept",
+			  (json_int_t)r->shrunk->kept, "acknowledged",
+			  h->acks[job->image.cut], "last_acknowledged",
+			  last_ack(h, job->image.cut), "status", job->status,
+			  "timed_out", job->timed_out, "output",
+			  to_text(job->output ? job->output : "",
+				  job->output ? strlen(job->output) : 0),
+			  "repeat", to_text(r->repeat, strlen(r->repeat)),
+			  "stable", r->shrunk->stable));
 	return list;
 }
 
@@ -174,16 +179,16 @@ json_t *crash_result_json(const struct crash_outcome *r)
 
 	for (char *const *a = r->command; *a; a++)
 		json_array_append_new(command, to_text(*a, strlen(*a)));
-	return json_pack("{s:i, s:o, s:s, s:I, s:s, s:o, "
-			 "s:{s:I, s:I, s:I, s:I, s:I, s:I}, s:o, s:o}",
-			 "version", 1, "command", command, "mode", r->mode,
-			 "seed", (json_int_t)s->seed, "verdict", r->verdict,
-			 "reason", to_text(r->reason, strlen(r->reason)),
-			 "images", "made", (json_int_t)s->made, "distinct",
-			 (json_int_t)s->distinct, "checked",
-			 (json_int_t)r->checked, "failed",
-			 (json_int_t)r->failed, "exhaustive_cuts",
-			 (json_int_t)s->exhaustive_cuts, "sampled_cuts",
-			 (json_int_t)s->sampled_cuts, "events",
-			 events_json(r->history), "failures", failures_json(r));
+	return json_pack(
+		"{s:i, s:o, s:s, s:I, s:s, s:o, s:i, "
+		"s:{s:I, s:I, s:I, s:I, s:I, s:I}, s:o, s:o}",
+		"version", 1, "command", command, "mode", r->mode, "seed",
+		(json_int_t)s->seed, "verdict", r->verdict, "reason",
+		to_text(r->reason, strlen(r->reason)), "killed", r->killed,
+		"images", "made", (json_int_t)s->made, "distinct",
+		(json_int_t)s->distinct, "checked", (json_int_t)r->checked,
+		"failed", (json_int_t)r->failed, "exhaustive_cuts",
+		(json_int_t)s->exhaustive_cuts, "sampled_cuts",
+		(json_int_t)s->sampled_cuts, "events", events_json(r->history),
+		"failures", failures_json(r));
 }

@@ -16,6 +16,7 @@ struct crash_outcome {
 	const char *reason;
 	const struct crash_sample *sample;
 	uint64_t checked, failed;
+	unsigned int killed;		   /* processes of COMMAND at its end */
 	const struct crash_shrunk *shrunk; /* NULL: none */
 	const char *repeat;		   /* command line; with shrunk */
 };

@@ -54,10 +54,10 @@ struct crash_log {
 	char *bytes;
 	size_t event_count, inode_count, byte_count;
 	size_t event_room, inode_room, byte_room;
-	size_t base;	/* events before this one were durable at the start */
+	size_t base;	 /* events before this one were durable at the start */
 	uint32_t store;	 /* bytes of a store that are lost or kept together */
 	uint32_t sector; /* the same for a write: the disk's logical block */
-	bool failed;	/* out of memory */
+	bool failed;	 /* out of memory */
 };
 
 /* Append an event; the caller fills it in. NULL: out of memory. */

@@ -193,6 +193,7 @@ int crash_shrink(struct crash_checker *c, const struct crash_job *failed,
 	if (!s.best)
 		return -ENOMEM;
 	s.best->status = failed->status;
+	s.best->timed_out = failed->timed_out;
 	s.best->output = strdup(failed->output ? failed->output : "");
 	shrink_zeros(&s);
 	shrink_meta(&s);

@@ -344,16 +344,18 @@ static unsigned int kill_once(pid_t keep)
 	return count;
 }
 
-void crash_trace_kill(struct crash_recorder *r, pid_t keep)
+unsigned int crash_trace_kill(struct crash_recorder *r, pid_t keep)
 {
 	const struct timespec pause = {0, 2000000};
+	unsigned int count = kill_once(keep);
 	int status;
 	pid_t tid;
 
-	while (kill_once(keep)) {
+	for (unsigned int left = count; left; left = kill_once(keep)) {
 		while ((tid = next_report(&status, __WALL | WNOHANG)) > 0)
 			if (WIFSTOPPED(status))
 				serve_stop(r, tid, status);
 		nanosleep(&pause, NULL);
 	}
+	return count;
 }

@@ -50,6 +50,6 @@ pid_t crash_plain_start(char *const argv[], char *const env[],
  */
 int crash_trace_until(struct crash_recorder *r, pid_t pid, const char *ready);
 /* Kill all recorded processes; keep, and what it has started, stay. 0: none. */
-void crash_trace_kill(struct crash_recorder *r, pid_t keep);
+unsigned int crash_trace_kill(struct crash_recorder *r, pid_t keep);
 
 #endif
