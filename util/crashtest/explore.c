@@ -208,7 +208,7 @@ static bool is_below(const char *path, const char *folder)
 	return !strncmp(full, root, n) && (!full[n] || full[n] == '/');
 }
 
-static int make_work(struct crash_run *run)
+static int refuse_inside(struct crash_run *run)
 {
 	const char *tmp = getenv("TMPDIR");
 
@@ -220,6 +220,13 @@ static int make_work(struct crash_run *run)
 			 tmp && *tmp ? tmp : "/var/tmp", run->folder);
 		return -1;
 	}
+	return 0;
+}
+
+static int make_work(struct crash_run *run)
+{
+	const char *tmp = getenv("TMPDIR");
+
 	snprintf(run->work, sizeof(run->work), "%.200s/crashtest.XXXXXX",
 		 tmp && *tmp ? tmp : "/var/tmp");
 	if (!mkdtemp(run->work) || chmod(run->work, 0711)) {
@@ -239,7 +246,7 @@ int crash_test_record(struct crash_test *t)
 	prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 	t->recorder.ledger_fd = -1;
 	run->recorder = &t->recorder;
-	ret = make_work(run) ? -1 : crash_mode_start(run);
+	ret = refuse_inside(run) || make_work(run) ? -1 : crash_mode_start(run);
 	if (ret)
 		refuse(t, "%s", *run->err ? run->err : t->recorder.reason);
 	else

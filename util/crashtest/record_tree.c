@@ -181,6 +181,32 @@ static struct crash_file *adopt_unlinked(struct crash_recorder *r,
 	return NULL;
 }
 
+/* Why a folder on the way to a file is not known. */
+static void miss_folder(struct crash_recorder *r, const char *path)
+{
+	struct stat st, root;
+	const struct crash_file *f =
+		stat(r->root, &root) ? NULL : crash_record_find(r, &root);
+
+	if (!f || f->inode)
+		crash_record_miss(r,
+				  "COMMAND has replaced the folder %s, or "
+				  "mounted something on it; let it keep the "
+				  "folder",
+				  r->root);
+	else if (!stat(path, &st) && st.st_dev != root.st_dev)
+		crash_record_miss(r,
+				  "another file system is mounted at or above "
+				  "%s; unmount it, or give its folder to "
+				  "--files",
+				  path);
+	else
+		crash_record_miss(r,
+				  "%s was made by a process that is not "
+				  "recorded",
+				  path);
+}
+
 static struct crash_file *adopt(struct crash_recorder *r, const char *link,
 				const struct stat *st, pid_t tid)
 {
@@ -202,10 +228,7 @@ static struct crash_file *adopt(struct crash_recorder *r, const char *link,
 	*slash = 0;
 	p.dir = stat(path, &dir) ? NULL : crash_record_find(r, &dir);
 	if (!p.dir) {
-		crash_record_miss(r,
-				  "%s was made by a process that is not "
-				  "recorded",
-				  path);
+		miss_folder(r, path);
 		return NULL;
 	}
 	crash_record_create(r, &p, tid);
