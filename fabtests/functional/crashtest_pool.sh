@@ -4,7 +4,7 @@
 # target that commits without msync, are convicted.
 # shellcheck disable=SC2317
 set -u
-images=12
+images=8
 [ "${1:-}" != --long ] || images=10000
 bin=$(pwd)
 dir=$(mktemp -d ./crashtest_pool.XXXXXX) || exit 99

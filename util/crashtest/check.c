@@ -214,7 +214,7 @@ static void poll_slots(struct crash_checker *c)
 
 static struct crash_slot *free_slot(struct crash_checker *c)
 {
-	const struct timespec pause = {0, 500000};
+	const struct timespec pause = {0, c->wrapper ? 5000000 : 500000};
 
 	for (;;) {
 		for (unsigned int i = 0; i < c->jobs; i++)
@@ -283,7 +283,7 @@ bool crash_check_start(struct crash_checker *c, struct crash_job *job,
 
 void crash_check_finish(struct crash_checker *c)
 {
-	const struct timespec pause = {0, 500000};
+	const struct timespec pause = {0, c->wrapper ? 5000000 : 500000};
 
 	for (;;) {
 		bool some = false;

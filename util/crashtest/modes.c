@@ -362,7 +362,7 @@ static const char check_pool[] =
 	"until [ -s \"$w/port\" ]; do\n"
 	"	kill -0 $d 2>/dev/null || { cat \"$w/daemon\"; "
 	"echo 'fi_rpmemd does not start on the image'; exit 33; }\n"
-	"	sleep 0.01\n"
+	"	sleep 0.05\n"
 	"done\n"
 	"RPMEM_CRASHTEST_POOL=\"127.0.0.1:$(cat \"$w/port\"):pool\" "
 	"sh -c \"$RPMEM_CRASHTEST_CHECK\"\n"
