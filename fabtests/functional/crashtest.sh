@@ -69,7 +69,7 @@ ok "a rename without flushes is convicted" expect 1 replace none
 lost_bytes()
 {
 	program replace dir --json json
-	ended 1 convicted && python3 - <<'P'
+	ended 1 convicted && /usr/bin/python3 - <<'P'
 import json
 f = json.load(open("json"))["failures"][0]
 event = {e["n"]: e for e in json.load(open("json"))["events"]}
@@ -96,7 +96,7 @@ repeated()
 {
 	program replace none --log kept.log --json json --html html &&
 		ended 1 . || return 1
-	python3 -c '
+	/usr/bin/python3 -c '
 import json
 print(json.load(open("json"))["failures"][0]["repeat"])' >repeat.sh
 	grep -q '<html' html && [ -s kept.log ] || return 1
@@ -202,7 +202,7 @@ left()
 		sh -c 'echo >files/a; sleep 60 & echo >"files/$(printf "b\377")"
 			echo >"files/$(printf "b\376")"'
 	ended 0 '^acquitted of consistency alone' &&
-		grep -q 'killed   1 processes' out && python3 -c '
+		grep -q 'killed   1 processes' out && /usr/bin/python3 -c '
 import json
 t = {e["target"] for e in json.load(open("json"))["events"]}
 assert {"a", "b\\xff", "b\\xfe"} <= t, t'
@@ -250,8 +250,8 @@ else
 	echo "left out: a full disk needs a mount"
 fi
 
-if ! python3 -I -S -c 'import sqlite3' 2>/dev/null; then
-	echo "left out: SQLite needs python3 with sqlite3"
+if ! /usr/bin/python3 -I -S -c 'import sqlite3' 2>/dev/null; then
+	echo "left out: SQLite needs /usr/bin/python3 with sqlite3"
 	exit $failed
 fi
 cat >sqlite.py <<'P'
@@ -282,8 +282,8 @@ P
 # sqlite STATUS SYNCHRONOUS JOURNAL [MISSING]: MISSING rows may be lost.
 sqlite()
 {
-	crash --check "python3 -I -S '$dir/check.py' ${4:-0}" -- \
-		python3 -I -S "$dir/sqlite.py" "$2" "$3"
+	crash --check "/usr/bin/python3 -I -S '$dir/check.py' ${4:-0}" -- \
+		/usr/bin/python3 -I -S "$dir/sqlite.py" "$2" "$3"
 	ended "$1" .
 }
 ok "SQLite, synchronous=OFF, WAL: convicted" sqlite 1 OFF WAL
