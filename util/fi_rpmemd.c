@@ -564,6 +564,7 @@ static bool read_signals(struct daemon *d)
 	struct signalfd_siginfo info;
 
 	while (read(d->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+		d->one_shot.stopped = d->one_shot.on;
 		if (info.ssi_signo != SIGHUP || d->one_shot.on)
 			return true;
 		rp_service_reloading();
@@ -695,7 +696,8 @@ static int run(struct daemon *d)
 		return report_error(d, RP_EXIT_FAILED);
 	}
 	if (d->one_shot.on) {
-		code = rp_one_shot_begin(&d->one_shot, &d->conf, d->err);
+		code = rp_one_shot_begin(&d->one_shot, &d->conf, d->signal_fd,
+					 d->err);
 		if (code)
 			report_error(d, code);
 		else if (d->one_shot.removes)
@@ -747,6 +749,8 @@ static int run(struct daemon *d)
 	while (read(d->signal_fd, &info, sizeof(info)) > 0)
 		;
 	rp_service_unblock_signals();
+	if (d->one_shot.undo && d->exports.v[0].made)
+		unlink(d->exports.v[0].path);
 	return drain(d);
 }
 
@@ -767,5 +771,7 @@ int main(int argc, char **argv)
 		rp_one_shot_fail(&d.one_shot, code, d.err);
 	d.err[0] = 0;
 	closed = close_all(&d, code);
+	if (!code && !closed && d.one_shot.stopped)
+		return RP_EXIT_FAILED; /* the client has not closed the pool */
 	return code ? code : closed;
 }

@@ -3,11 +3,14 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "util/clock.h"
@@ -29,18 +32,26 @@ struct set {
 	bool no_header;
 };
 
-/* Read the request line, and no byte after it. */
-static int read_line(char line[RP_ONE_SHOT_LINE], char *err)
+/* Read the line of the request, and not a byte behind it. */
+static int read_line(int signal_fd, char line[RP_ONE_SHOT_LINE], char *err)
 {
 	const uint64_t until = rp_now_ms() + REQUEST_MS;
-	struct pollfd fd = {.fd = STDIN_FILENO, .events = POLLIN};
+	struct pollfd fds[] = {
+		{.fd = STDIN_FILENO, .events = POLLIN},
+		{.fd = signal_fd, .events = POLLIN},
+	};
 	size_t n = 0;
 
 	while (n < RP_ONE_SHOT_LINE) {
 		const uint64_t now = rp_now_ms();
 
-		if (now >= until || poll(&fd, 1, (int)(until - now)) < 1 ||
-		    read(STDIN_FILENO, line + n, 1) != 1)
+		if (now >= until || poll(fds, 2, (int)(until - now)) < 1)
+			break;
+		if (fds[1].revents)
+			return rp_err(err, RP_EXIT_FAILED,
+				      "a signal has stopped fi_rpmemd before "
+				      "its request");
+		if (read(STDIN_FILENO, line + n, 1) != 1)
 			break;
 		if (line[n] == '\n') {
 			line[n] = 0;
@@ -124,18 +135,45 @@ static int parse_line(struct set *s, const char *path, char *line, char *err)
 	return s->part ? 0 : rp_err(err, RP_EXIT_FAILED, "out of memory");
 }
 
-/* Read a pool set file. Any other file counts as a pool: s->part stays NULL. */
+/* Open a regular file, and wait for no other one. */
+static FILE *open_file(const char *path)
+{
+	const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	struct stat st;
+	FILE *f;
+
+	if (fd < 0)
+		return NULL;
+	if (!fstat(fd, &st) && !S_ISREG(st.st_mode))
+		errno = S_ISDIR(st.st_mode) ? EISDIR : ENXIO;
+	else {
+		f = fdopen(fd, "r");
+		if (f)
+			return f;
+	}
+	close(fd);
+	return NULL;
+}
+
+/*
+ * Read a pool set file. Any other file is taken for a pool: s->part stays NULL.
+ */
 static int read_set(struct rp_one_shot *o, const char *path, struct set *s,
 		    char *err)
 {
 	char line[RP_ONE_SHOT_LINE] = "";
-	FILE *f = fopen(path, "re");
+	FILE *f = open_file(path);
 	int code = 0;
 
 	o->header = "any";
 	if (!f) {
 		o->missing = errno == ENOENT;
 		o->denied = errno == EACCES;
+		if (errno == ENXIO || errno == EISDIR)
+			return rp_err(err, RP_EXIT_FILE,
+				      "'%s' is not a regular file: name a pool "
+				      "or a pool set file",
+				      path);
 		return rp_err(err, RP_EXIT_FILE,
 			      "pool set '%s': %s; write one with a line such "
 			      "as 10G /pools/vol0 below " PACKAGE_NAME
@@ -160,35 +198,82 @@ static int read_set(struct rp_one_shot *o, const char *path, struct set *s,
 	return code;
 }
 
-/* Remove a pool that is not in use; remove no other kind of file. */
-static int remove_pool(struct rp_one_shot *o, const char *path, char *err)
+/* Whether a name can be taken from its folder. */
+static int check_folder(const char *path, char *err)
+{
+	char *folder = strdup(path), *slash = folder ? strrchr(folder, '/') : 0;
+	int code = 0;
+
+	if (!folder)
+		return rp_err(err, RP_EXIT_FAILED, "out of memory");
+	if (slash)
+		slash[slash == folder] = 0;
+	if (access(slash ? folder : ".", W_OK | X_OK))
+		code = rp_err(err, RP_EXIT_FILE,
+			      "'%s' cannot be removed from its folder: %s",
+			      path, strerror(errno));
+	free(folder);
+	return code;
+}
+
+static int remove_file(const char *what, const char *path, char *err)
+{
+	return unlink(path) ? rp_err(err, RP_EXIT_FILE,
+				     "%s '%s' cannot be removed: %s", what,
+				     path, strerror(errno))
+			    : 0;
+}
+
+/*
+ * Remove a pool that nobody uses, and no other file; a symbolic link to it, if
+ * that is its name, goes with it. set: the pool set file goes, too, or NULL.
+ */
+static int remove_pool(struct rp_one_shot *o, const char *path, const char *set,
+		       char *err)
 {
 	struct rp_pool pool = {.fd = -1};
+	char file[PATH_MAX], ignored[RP_ERR_LEN];
 	const int ret = rp_pool_open(path, &pool, err);
+	struct stat st;
+	int code = 0;
 
 	o->missing = ret == -ENOENT;
 	if (ret)
 		return ret == -EBUSY ? RP_EXIT_BUSY : RP_EXIT_FILE;
-	if (unlink(path)) {
-		rp_err(err, 0, "pool '%s' cannot be removed: %s", path,
-		       strerror(errno));
+	if (!realpath(path, file))
+		code = rp_err(err, RP_EXIT_FILE, "pool '%s': %s", path,
+			      strerror(errno));
+	/* All is checked before anything is removed. */
+	if (!code)
+		code = check_folder(file, err);
+	if (!code)
+		code = check_folder(path, err);
+	if (!code && set)
+		code = check_folder(set, err);
+	if (!code)
+		code = remove_file("pool", file, err);
+	/* It stays as it was. */
+	if (code && pool.was_clean)
+		rp_pool_close_clean(&pool, ignored);
+	else
 		rp_pool_abandon(&pool);
-		return RP_EXIT_FILE;
-	}
-	rp_pool_abandon(&pool);
-	return 0;
+	if (!code && !lstat(path, &st) && S_ISLNK(st.st_mode))
+		code = remove_file("link", path, err);
+	return code;
 }
 
 static int remove_all(struct rp_one_shot *o, const char *path,
-		      const struct set *s, bool set, char *err)
+		      const struct set *s, bool set, bool force, char *err)
 {
-	int code = remove_pool(o, s->part ? s->part : path, err);
+	int code;
 
 	o->removes = true;
-	if ((!code || o->missing) && set && s->part && unlink(path))
-		code = rp_err(err, RP_EXIT_FILE,
-			      "pool set '%s' cannot be removed: %s", path,
-			      strerror(errno));
+	set = set && s->part;
+	code = remove_pool(o, s->part ? s->part : path, set ? path : NULL, err);
+	if (set && (!code || (o->missing && force))) {
+		code = remove_file("pool set", path, err);
+		o->missing = false;
+	}
 	if (code)
 		return code;
 	printf(RP_ONE_SHOT_HELLO "removed\n");
@@ -228,6 +313,32 @@ static int add_address(struct rp_conf *c, char *err)
 	return c->listen ? 0 : rp_err(err, RP_EXIT_FAILED, "out of memory");
 }
 
+/* Whether a pool that exists can be the one that is to be created. */
+static int check_existing(struct rp_one_shot *o, const char *pool,
+			  const struct set *s, char *err)
+{
+	struct stat st;
+
+	if (!s->part || stat(pool, &st))
+		return 0;
+	/* Nothing in such a pool tells a replica from an unused one. */
+	if (s->no_header) {
+		o->exists = true;
+		return rp_err(err, RP_EXIT_FILE,
+			      "pool '%s' exists, and may have a replica: "
+			      "remove it with 'pmempool rm -r', or name "
+			      "another one in the pool set file",
+			      pool);
+	}
+	if ((uint64_t)st.st_size == RP_POOL_DATA + rp_pool_round(s->size))
+		return 0;
+	return rp_err(err, RP_EXIT_FILE,
+		      "'%s' exists and is no pool of %llu bytes, as the pool "
+		      "set file wants: change the size there, or remove the "
+		      "pool with 'pmempool rm -r'",
+		      pool, (unsigned long long)s->size);
+}
+
 static int configure(struct rp_one_shot *o, struct rp_conf *c, const char *path,
 		     const struct set *s, bool create, char *err)
 {
@@ -242,6 +353,9 @@ static int configure(struct rp_one_shot *o, struct rp_conf *c, const char *path,
 		       pool);
 		return RP_EXIT_FILE;
 	}
+	code = create ? check_existing(o, pool, s, err) : 0;
+	if (code)
+		return code;
 	if (rp_conf_add_pool(c, pool, err))
 		return RP_EXIT_USAGE;
 	c->pools[0].create = create ? s->size : 0;
@@ -252,24 +366,23 @@ static int configure(struct rp_one_shot *o, struct rp_conf *c, const char *path,
 	return code ? code : add_address(c, err);
 }
 
-int rp_one_shot_begin(struct rp_one_shot *o, struct rp_conf *c, char *err)
+static int begin(struct rp_one_shot *o, struct rp_conf *c, char *line,
+		 char *err)
 {
 	enum {
 		OPEN,
 		CREATE,
 		REMOVE,
 		REMOVE_SET,
+		REMOVE_SET_FORCE,
 		VERBS
 	} verb;
 	static const char *const verbs[] = {"open", "create", "remove",
-					    "remove-set"};
-	char line[RP_ONE_SHOT_LINE], *path, *name = NULL;
+					    "remove-set", "remove-set-force"};
+	char *path, *name = NULL;
 	struct set set = {.part = NULL};
-	int code = read_line(line, err);
+	int code;
 
-	if (code)
-		return code;
-	rp_text_clean(line, '?');
 	if (!strncmp(line, RP_ONE_SHOT_HELLO, strlen(RP_ONE_SHOT_HELLO)))
 		for (verb = OPEN; verb < VERBS; verb++) {
 			name = behind(line + strlen(RP_ONE_SHOT_HELLO),
@@ -287,11 +400,26 @@ int rp_one_shot_begin(struct rp_one_shot *o, struct rp_conf *c, char *err)
 		return code;
 	code = read_set(o, path, &set, err);
 	if (!code && verb >= REMOVE)
-		code = remove_all(o, path, &set, verb == REMOVE_SET, err);
+		code = remove_all(o, path, &set, verb >= REMOVE_SET,
+				  verb == REMOVE_SET_FORCE, err);
 	else if (!code)
 		code = configure(o, c, path, &set, verb == CREATE, err);
 	free(set.part);
 	free(path);
+	return code;
+}
+
+int rp_one_shot_begin(struct rp_one_shot *o, struct rp_conf *c, int signal_fd,
+		      char *err)
+{
+	char line[RP_ONE_SHOT_LINE];
+	int code = read_line(signal_fd, line, err);
+
+	if (!code)
+		code = begin(o, c, line, err);
+	/* It names what the request named. */
+	if (code)
+		rp_text_clean(err, '?');
 	return code;
 }
 
@@ -316,9 +444,12 @@ void rp_one_shot_fail(struct rp_one_shot *o, int code, const char *why)
 		return;
 	snprintf(text, sizeof(text), "%s", why);
 	rp_text_clean(text, ' ');
-	if (o->missing || o->denied)
+	if (o->missing || o->denied || o->exists)
 		printf(RP_ONE_SHOT_HELLO "%s %s\n",
-		       o->missing ? "missing" : "denied", text);
+		       o->missing  ? "missing"
+		       : o->denied ? "denied"
+				   : "exists",
+		       text);
 	else
 		printf(RP_ONE_SHOT_HELLO "error %d %s\n", code, text);
 	fflush(stdout);
@@ -328,6 +459,7 @@ void rp_one_shot_fail(struct rp_one_shot *o, int code, const char *why)
 bool rp_one_shot_ended(struct rp_one_shot *o, bool input, bool is_open,
 		       uint64_t owner)
 {
+	static const char undo[] = RP_ONE_SHOT_HELLO RP_ONE_SHOT_UNDO "\n";
 	char rest[64];
 	ssize_t n;
 
@@ -337,6 +469,8 @@ bool rp_one_shot_ended(struct rp_one_shot *o, bool input, bool is_open,
 		n = read(STDIN_FILENO, rest, sizeof(rest));
 		if (!n || (n < 0 && errno != EINTR && errno != EAGAIN))
 			return true;
+		o->undo |= n >= (ssize_t)strlen(undo) &&
+			   !memcmp(rest, undo, strlen(undo));
 	}
 	if (is_open && owner != o->first_owner)
 		o->idle_since = 0;

@@ -204,8 +204,8 @@ gone "sync"
 cmp -n $((9 * 1048576 - 8192)) -i 8192:$((65536 + 8192)) part vol ||
 	fail "the copies differ"
 
-# --- the calls, without libpmemobj
-cat >calls.py <<'P'
+# --- the calls by themselves
+cat >common.py <<'P'
 import ctypes
 import errno
 import os
@@ -220,6 +220,7 @@ lib.rpmem_errormsg.restype = ctypes.c_char_p
 lib.rpmem_close.argtypes = [ctypes.c_void_p]
 lib.rpmem_persist.argtypes = [ctypes.c_void_p, ctypes.c_size_t,
                               ctypes.c_size_t, ctypes.c_uint, ctypes.c_uint]
+lib.rpmem_flush.argtypes = lib.rpmem_persist.argtypes
 lib.rpmem_read.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t,
                            ctypes.c_size_t, ctypes.c_uint]
 me, port, here = sys.argv[1:]
@@ -264,7 +265,9 @@ def refused(code, text, request):
 def pool_set(name, *lines):
     with open(f"{here}/target/{name}", "w") as f:
         f.write("\n".join(("PMEMPOOLSET",) + lines) + "\n")
-
+P
+cat >calls.py <<'P'
+from common import *
 
 # A path with ./ means ssh, as user@ and .set do; the user is optional.
 pool_set("sub/plain", f"2M {here}/plain")
@@ -449,7 +452,243 @@ RPMEM_SSH=$here/ssh.user
 python3 calls.py "$me" "$port" "$here" >out 2>&1 || { fail "calls"; cat out; }
 gone "calls"
 
-# pmempool removes the file of the replica.
+# --- sessions that end, refuse and remove; each case reports by itself
+cat >sessions.py <<'P'
+import struct
+import time
+import traceback
+
+from common import *
+
+command = os.environ["RPMEM_CMD"]
+target = here + "/target/"
+
+
+def daemon():
+    with open(f"{here}/pids.target") as f:
+        return int(f.read().split()[-1])
+
+
+def is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def closed(r):
+    assert r, lib.rpmem_errormsg()
+    assert lib.rpmem_close(r) == 0, lib.rpmem_errormsg()
+
+
+def clean(pool):
+    with open(pool, "rb") as f:
+        copies = [f.read(4096) for _ in range(2)]
+    newest = max(copies, key=lambda c: int.from_bytes(c[48:56], "little"))
+    return newest[12] & 1
+
+
+# Nothing can be removed from the folder.
+def locked(folder, lock):
+    if os.getuid():
+        os.chmod(folder, 0o500 if lock else 0o700)
+        return True
+    p = subprocess.run(["chattr", "+i" if lock else "-i", folder],
+                       capture_output=True)
+    return p.returncode == 0
+
+
+# fi_rpmemd that a signal has stopped in good order has not been told to.
+def ended_early():
+    pool_set("end.set", f"2M {here}/end")
+    closed(created(b"end.set"))
+    for sig, wait in ((signal.SIGTERM, True), (signal.SIGHUP, False)):
+        r = opened(b"end.set")
+        pid = daemon()
+        os.kill(pid, sig)
+        while wait and is_alive(pid):
+            time.sleep(0.01)
+        lib.rpmem_flush(r, 4096, 4096, 0, 0)
+        fails("ECONNRESET", "had ended before", lib.rpmem_close(r))
+
+
+def not_twice():
+    pool_set("two.set", f"2M {here}/two", "OPTION NOHDRS")
+    closed(call(lib.rpmem_create, where, b"two.set"))
+    fails("EEXIST", "may have a replica",
+          call(lib.rpmem_create, where, b"two.set"))
+    pool_set("two.set", f"2M {here}/two")
+    os.symlink(f"{here}/two", target + "bare")
+    r = opened(b"./bare")
+    assert lib.rpmem_persist(r, 0, 4096, 0, 0) == 0
+    closed(r)
+    fails("EEXIST", "not zero", call(lib.rpmem_create, where, b"./bare"))
+    assert os.path.exists(f"{here}/two")
+
+
+def removal_without_pool():
+    pool_set("gone.set", f"2M {here}/absent")
+    fails("ENOENT", "absent", lib.rpmem_remove(where, b"gone.set", 2))
+    assert os.path.exists(target + "gone.set")
+    os.makedirs(target + "fixed", exist_ok=True)
+    pool_set("fixed/gone.set", f"2M {here}/absent")
+    if locked(target + "fixed", True):
+        try:
+            fails("EIO", "cannot be removed",
+                  lib.rpmem_remove(where, b"fixed/gone.set", 3))
+        finally:
+            locked(target + "fixed", False)
+    assert lib.rpmem_remove(where, b"gone.set", 3) == 0
+    assert not os.path.exists(target + "gone.set")
+
+
+def refused_removal():
+    os.makedirs(here + "/kept", exist_ok=True)
+    pool_set("kept.set", f"2M {here}/kept/vol")
+    closed(created(b"kept.set"))
+    assert clean(here + "/kept/vol")
+    if locked(here + "/kept", True):
+        try:
+            fails("EIO", "cannot be removed",
+                  lib.rpmem_remove(where, b"kept.set", 2))
+        finally:
+            locked(here + "/kept", False)
+    assert clean(here + "/kept/vol")
+    assert os.path.exists(target + "kept.set")
+
+
+def removal_behind_link():
+    os.makedirs(here + "/real", exist_ok=True)
+    os.symlink(here + "/kept.link", here + "/link")
+    os.symlink(here + "/real/vol", here + "/kept.link")
+    pool_set("real.set", f"2M {here}/real/vol")
+    closed(created(b"real.set"))
+    pool_set("real.set", f"2M {here}/link")
+    assert lib.rpmem_remove(where, b"real.set", 2) == 0
+    assert not os.path.exists(here + "/real/vol")
+    assert not os.path.lexists(here + "/link")
+
+
+def name_with_umlaut():
+    name = "gr\u00f6\u00dfe.set"
+    pool_set(name, f"2M {here}/umlaut")
+    closed(created(name.encode()))
+    assert lib.rpmem_remove(where, name.encode(), 2) == 0
+    assert not os.path.exists(target + name)
+
+
+def failed_creation():
+    pool_set("less.set", f"64K {here}/less")
+    fails("EFBIG", "larger size in the pool set file", created(b"less.set"))
+    assert not os.path.exists(f"{here}/less")
+    pool_set("less.set", f"2M {here}/less")
+    closed(created(b"less.set"))
+    pool_set("less.set", f"3M {here}/less")
+    fails("EIO", "change the size there", created(b"less.set"))
+    assert os.path.exists(f"{here}/less")
+
+
+def bounded_log():
+    os.environ["RPMEM_CMD"] = "head -c 1M /dev/zero >&2; exec " + command
+    pool_set("log.set", f"2M {here}/log")
+    r = created(b"log.set")
+    sizes = [os.stat(f"/proc/self/fd/{fd}").st_size
+             for fd in os.listdir("/proc/self/fd")
+             if "rpmem-ssh" in os.path.realpath(f"/proc/self/fd/{fd}")]
+    closed(r)
+    assert len(sizes) == 1 and sizes[0] <= 65536, sizes
+
+
+# A filter for this process answers pidfd_open() as an older kernel does.
+def without_pidfd():
+    class Filter(ctypes.Structure):
+        _fields_ = [("n", ctypes.c_ushort), ("ops", ctypes.c_char_p)]
+    ops = b"".join(struct.pack("=HBBI", *op) for op in (
+        (0x20, 0, 0, 0), (0x15, 0, 1, 434), (0x06, 0, 0, 0x50000 | 38),
+        (0x06, 0, 0, 0x7fff0000)))
+    pool_set("pidfd.set", f"2M {here}/pidfd")
+    pid = os.fork()
+    if not pid:
+        libc = ctypes.CDLL(None)
+        none = ctypes.c_ulong(0)
+        code = 1
+        if not libc.prctl(38, ctypes.c_ulong(1), none, none, none) and \
+           not libc.prctl(22, ctypes.c_ulong(2),
+                          ctypes.byref(Filter(4, ops)), none, none):
+            r = created(b"pidfd.set")
+            code = 0 if r and lib.rpmem_close(r) == 0 else 2
+        os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def fifo():
+    os.mkfifo(target + "fifo")
+    p = subprocess.Popen([command], stdin=subprocess.PIPE, text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        out, _ = p.communicate("ofi_rpmem-1 open fifo\n", timeout=20)
+        assert p.returncode == 3 and "not a regular file" in out, out
+    finally:
+        p.kill()
+        p.communicate()
+
+
+# A signal ends the wait for a request.
+def stopped():
+    p = subprocess.Popen([command], stdin=subprocess.PIPE, text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    blocked = 0
+    while not blocked & 1 << (signal.SIGTERM - 1):
+        with open(f"/proc/{p.pid}/status") as f:
+            blocked = int(f.read().split("SigBlk:")[1].split()[0], 16)
+        time.sleep(0.01)
+    p.terminate()
+    try:
+        p.wait(timeout=20)
+        out, _ = p.communicate()
+        assert "a signal has stopped" in out, out
+    finally:
+        p.kill()
+
+
+def hostile_replies():
+    for reply in ("4294967297 127.0.0.1 a", "0 127.0.0.1 a",
+                  "1 127.0.0.1 \\033[31mred", "1 127.0.\\0330.1 a"):
+        os.environ["RPMEM_CMD"] = (
+            f"read _; printf 'ofi_rpmem-1 serves any 0123456789abcdef {reply}\\n'")
+        fails("EPROTO", "damaged", opened(b"./direct"))
+
+
+def no_descriptors():
+    fd = os.open(here + "/set", os.O_RDONLY)
+    os.set_inheritable(fd, True)
+    os.environ["RPMEM_CMD"] = f"ls -l /proc/self/fd >{here}/fds; exit 9"
+    opened(b"./direct")
+    os.close(fd)
+    with open(here + "/fds") as f:
+        assert here + "/set" not in f.read()
+
+
+failed = False
+for case in (ended_early, not_twice, removal_without_pool, refused_removal,
+             removal_behind_link, name_with_umlaut, failed_creation,
+             bounded_log, without_pidfd, fifo, stopped, hostile_replies,
+             no_descriptors):
+    os.environ["RPMEM_CMD"] = command
+    try:
+        case()
+    except Exception:
+        failed = True
+        print("FAILED:", case.__name__)
+        traceback.print_exc(file=sys.stdout, limit=1)
+sys.exit(failed)
+P
+RPMEM_SSH=$here/ssh.local
+python3 sessions.py "$me" "$port" "$here" >out 2>&1 || { fail "sessions"; cat out; }
+gone "sessions"
+
+# pmempool removes the replica's file.
 RPMEM_SSH=$here/ssh.local
 pmempool rm -r -f set >out 2>&1 || { fail "pmempool rm"; cat out; }
 [ ! -e vol ] || fail "pmempool rm leaves the replica"

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,8 +60,8 @@ struct replica {
 	const char *local;	/* memory to replicate, or NULL */
 	size_t size;
 	unsigned int lanes;
-	bool has_header; /* the first HEADER bytes hold the attributes */
-	int failed;	 /* errno of the first failed write, or 0 */
+	bool has_header;   /* bytes below HEADER are not the caller's */
+	atomic_int failed; /* errno of a write that has failed, or 0 */
 };
 
 #define PUBLIC __attribute__((visibility("default")))
@@ -180,7 +181,15 @@ static int replica_free(struct replica *r)
 	return ret;
 }
 
-/* Whether to retry: the pool is still open at another client. */
+/* A creation is refused: a pool that was made for it does not stay. */
+static void replica_undo(struct replica *r)
+{
+	if (r->session.pid)
+		session_undo(&r->session);
+	replica_free(r);
+}
+
+/* Whether an attempt is made again: the pool is still open at another one. */
 static bool is_busy(int ret, uint64_t until, int step)
 {
 	if (ret != -EBUSY || rp_now_ms() >= until)
@@ -307,6 +316,12 @@ static int replica_init(struct replica *r, const char *name, void *local,
 			    size, MIN_SIZE);
 	if (result(rpmem_pool_query(r->pool, &info)))
 		return -1;
+	if (info.length < size && r->session.pid)
+		return fail(EFBIG,
+			    "pool '%s' has %llu bytes, and %zu are needed: "
+			    "write a larger size in the pool set file there, "
+			    "and remove the pool if it exists",
+			    name, (unsigned long long)info.length, size);
 	if (info.length < size)
 		return fail(EFBIG,
 			    "pool '%s' has %llu bytes, and %zu are needed: "
@@ -333,7 +348,10 @@ static struct replica *open_header(const char *target, const char *name,
 	if (!replica_init(r, name, local, size, lanes) &&
 	    !result(rpmem_pool_read(r->pool, header, HEADER, 0)))
 		return r;
-	replica_free(r);
+	if (create)
+		replica_undo(r);
+	else
+		replica_free(r);
 	return NULL;
 }
 
@@ -361,7 +379,7 @@ struct replica *rpmem_create(const char *target, const char *name, void *local,
 			   "pool '%s' on %s has a replica already: remove it "
 			   "with 'pmempool rm', or name another pool",
 			   name, target);
-	else if (attr && !is_zero(header))
+	else if (!is_zero(header))
 		ret = fail(EEXIST,
 			   "pool '%s' on %s holds something else: its first "
 			   "%u bytes are not zero; name another pool",
@@ -370,7 +388,7 @@ struct replica *rpmem_create(const char *target, const char *name, void *local,
 		ret = write_header(r, attr);
 	if (!ret)
 		return r;
-	replica_free(r);
+	replica_undo(r);
 	return NULL;
 }
 
@@ -457,9 +475,11 @@ static int session_result(const struct replica *r, int ret)
  */
 static int write_result(struct replica *r, int ret)
 {
+	int none = 0;
+
 	ret = session_result(r, ret);
-	if (!r->failed)
-		r->failed = -ret;
+	if (ret)
+		atomic_compare_exchange_strong(&r->failed, &none, -ret);
 	return result(ret);
 }
 
@@ -530,15 +550,17 @@ static int remove_header(struct replica *r, const char *target,
 	return result(rpmem_pool_zero(r->pool, HEADER, 0, RPMEM_POOL_DURABLE));
 }
 
-static int remove_from(const char *target, const char *name, bool set)
+static int remove_from(const char *target, const char *name, int flags)
 {
+	const char *verb = !(flags & POOL_SET) ? "remove"
+			   : flags & FORCE     ? "remove-set-force"
+					       : "remove-set";
 	struct session s;
 	struct replica *r;
 	int ret;
 
 	if (session_is_needed(target, name)) {
-		ret = ssh_request(&s, target, set ? "remove-set" : "remove",
-				  name);
+		ret = ssh_request(&s, target, verb, name);
 		if (!ret)
 			session_end(&s);
 		return ret;
@@ -559,7 +581,7 @@ int rpmem_remove(const char *target, const char *name, int flags)
 		return fail(EINVAL, "no host, or no pool");
 	if (flags & ~(FORCE | POOL_SET))
 		return fail(EINVAL, "flags %#x are unknown", flags);
-	ret = remove_from(target, name, flags & POOL_SET);
-	/* With FORCE, a missing pool is no error. */
+	ret = remove_from(target, name, flags);
+	/* There is nothing to remove. */
 	return ret && errno == ENOENT && flags & FORCE ? 0 : ret;
 }

@@ -28,7 +28,10 @@
 #define END_MS	 15000 /* more than the daemon needs to complete commits */
 #define KILL_MS	 5000  /* time until SIGKILL, if no session was started */
 #define COMMAND	 "fi_rpmemd --one-shot"
-#define UNKNOWN	 (-1) /* exit status of ssh if the program reaped it */
+#define LOG_MAX	 65536 /* bytes that are kept of what ssh writes as errors */
+#define UNKNOWN	 (-1)  /* exit status, when the program has reaped ssh */
+#define RUNNING	 (-2)  /* no exit status yet */
+#define STEP_MS	 10    /* between two looks, without a pidfd */
 
 /* A command that ssh runs, and the remote host. */
 struct remote {
@@ -106,14 +109,22 @@ static int off_stdio(int fd)
 	return moved;
 }
 
-/* An anonymous file in memory, which only this user can open. */
-static int memory_file(const char *name)
+/*
+ * A file in memory, which only this user can open. It does not grow beyond
+ * size: writes behind that fail.
+ */
+static int memory_file(const char *name, off_t size)
 {
-	const int fd = off_stdio(memfd_create(name, MFD_CLOEXEC));
+	const int fd =
+		off_stdio(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
 
-	if (fd >= 0)
-		fchmod(fd, 0600);
-	return fd;
+	if (fd < 0)
+		return fd;
+	if (!fchmod(fd, 0600) && !ftruncate(fd, size) &&
+	    !fcntl(fd, F_ADD_SEALS, F_SEAL_GROW))
+		return fd;
+	close(fd);
+	return -1;
 }
 
 /* The child leads its own process group: ^C is for the program only. */
@@ -131,6 +142,10 @@ static int spawn(struct session *s, char *const argv[], int end)
 	posix_spawn_file_actions_adddup2(&files, end, STDIN_FILENO);
 	posix_spawn_file_actions_adddup2(&files, end, STDOUT_FILENO);
 	posix_spawn_file_actions_adddup2(&files, s->log, STDERR_FILENO);
+#if __GLIBC_PREREQ(2, 34)
+	/* Descriptors of the program that it has not marked close-on-exec. */
+	posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
+#endif
 	posix_spawnattr_init(&attr);
 	posix_spawnattr_setsigmask(&attr, &none);
 	posix_spawnattr_setsigdefault(&attr, &reset);
@@ -168,7 +183,7 @@ static int start_ssh(struct session *s, const struct remote *to, char *err)
 	argv[n++] = to->host;
 	argv[n++] = to->command;
 	argv[n] = NULL;
-	s->log = memory_file("rpmem-ssh");
+	s->log = memory_file("rpmem-ssh", LOG_MAX);
 	if (s->log < 0 ||
 	    socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends))
 		return rp_err(err, -errno, "ssh cannot be started: %s",
@@ -221,10 +236,12 @@ static int read_line(struct session *s, char line[RP_ONE_SHOT_LINE],
 static const char *last_error(const struct session *s, char text[200])
 {
 	ssize_t n;
-	off_t end = lseek(s->log, 0, SEEK_END);
+	/* ssh has the same position, and has written up to it. */
+	off_t end = lseek(s->log, 0, SEEK_CUR);
 	char *p;
 
-	n = pread(s->log, text, 199, end > 199 ? end - 199 : 0);
+	n = pread(s->log, text, end > 199 ? 199 : (size_t)end,
+		  end > 199 ? end - 199 : 0);
 	text[n < 0 ? 0 : n] = 0;
 	for (n = (ssize_t)strlen(text); n && strchr("\r\n", text[n - 1]); n--)
 		text[n - 1] = 0;
@@ -233,48 +250,82 @@ static const char *last_error(const struct session *s, char text[200])
 	return p ? p + 1 : text;
 }
 
-/* Wait for a process: its exit status, or 256 if a signal ended it. */
-static int wait_for(idtype_t type, id_t id)
+/* The exit status of ssh, or 256 if a signal has ended it. */
+static int status_of(const struct session *s, int flags)
 {
 	siginfo_t info = {.si_pid = 0};
 	int ret;
 
+	if (s->gone)
+		return UNKNOWN;
 	do
-		ret = waitid(type, id, &info, WEXITED);
+		ret = s->pidfd >= 0 ? waitid(P_PIDFD, (id_t)s->pidfd, &info,
+					     WEXITED | WNOHANG | flags)
+				    : waitid(P_PID, (id_t)s->pid, &info,
+					     WEXITED | WNOHANG | flags);
 	while (ret && errno == EINTR);
 	if (ret)
 		return UNKNOWN;
+	if (!info.si_pid)
+		return RUNNING;
 	return info.si_code == CLD_EXITED ? info.si_status : 256;
 }
 
-/* Wait up to ms for ssh to end, then kill it. Returns its exit status. */
+/* Wait up to ms for ssh to end. */
+static int wait_for(const struct session *s, unsigned int ms)
+{
+	const uint64_t until = rp_now_ms() + ms;
+	struct pollfd fd = {.fd = s->pidfd, .events = POLLIN};
+	int status = status_of(s, 0);
+
+	for (uint64_t now = rp_now_ms(); status == RUNNING && now < until;
+	     now = rp_now_ms()) {
+		/* Also if a tracer of ssh delays its status. */
+		if (s->pidfd < 0 || fd.revents)
+			poll(NULL, 0, STEP_MS);
+		else
+			poll(&fd, 1, (int)(until - now));
+		status = status_of(s, 0);
+	}
+	return status;
+}
+
+/* Wait up to ms for ssh to end by itself, then kill it. Returns its status. */
 static int reap(struct session *s, unsigned int ms)
 {
-	struct pollfd fd = {.fd = s->pidfd, .events = POLLIN};
-	int status = UNKNOWN, ret = 0;
+	int status = wait_for(s, ms);
 
-	if (s->pidfd >= 0) {
-		const uint64_t until = rp_now_ms() + ms;
-
-		for (uint64_t now = rp_now_ms(); ret < 1 && now < until;
-		     now = rp_now_ms())
-			ret = poll(&fd, 1, (int)(until - now));
-		if (ret < 1)
+	if (status == RUNNING) {
+		if (s->pidfd >= 0)
 			syscall(SYS_pidfd_send_signal, s->pidfd, SIGKILL, NULL,
 				0);
-		status = wait_for(P_PIDFD, (id_t)s->pidfd);
-		close(s->pidfd);
-		s->pidfd = -1;
-	} else if (!s->gone) {
-		/* This kernel lacks pidfd_open(). */
-		kill(s->pid, SIGTERM);
-		status = wait_for(P_PID, (id_t)s->pid);
+		else
+			kill(s->pid, SIGKILL);
+		status = wait_for(s, KILL_MS);
 	}
+	if (s->pidfd >= 0)
+		close(s->pidfd);
+	s->pidfd = -1;
 	s->pid = 0;
 	return status;
 }
 
-/* Explain why ssh ended without a reply. */
+/*
+ * Whether ssh, or the command, has ended before it was told to: its exit status
+ * does not say so, if fi_rpmemd was stopped in good order.
+ */
+static bool has_ended(const struct session *s)
+{
+	char rest[64];
+	ssize_t n;
+
+	do
+		n = recv(s->line, rest, sizeof(rest), MSG_DONTWAIT);
+	while (n > 0 || (n < 0 && errno == EINTR));
+	return !n || errno != EAGAIN || status_of(s, WNOWAIT) >= 0;
+}
+
+/* ssh has ended without a reply. */
 static int explain_end(struct session *s, const struct remote *to, char *err)
 {
 	const int status = reap(s, KILL_MS);
@@ -318,6 +369,8 @@ static int explain_error(const char *host, char *line, char *err)
 	rp_text_clean(line, '?');
 	if (!strncmp(line, "missing ", 8))
 		return rp_err(err, -ENOENT, "%s: %s", host, line + 8);
+	if (!strncmp(line, "exists ", 7))
+		return rp_err(err, -EEXIST, "%s: %s", host, line + 7);
 	if (!strncmp(line, "denied ", 7))
 		return rp_err(err, -EACCES, "%s: %s", host, line + 7);
 	if (sscanf(line, "error %u %n", &code, &n) != 1 || !n)
@@ -336,7 +389,7 @@ static int keep_secret(struct session *s, const char *secret, char *err)
 {
 	const size_t n = strlen(secret);
 
-	s->secret = memory_file("rpmem-secret");
+	s->secret = memory_file("rpmem-secret", (off_t)n);
 	if (s->secret < 0 || write(s->secret, secret, n) != (ssize_t)n)
 		return rp_err(err, -errno, "the secret cannot be kept: %s",
 			      strerror(errno));
@@ -344,16 +397,25 @@ static int keep_secret(struct session *s, const char *secret, char *err)
 	return 0;
 }
 
-/* Keep the pool's name, and its secret. */
+/* Errors name the pool and its address. */
+static bool is_printable(const char *s)
+{
+	while (rp_char_printable(*s))
+		s++;
+	return !*s;
+}
+
+/* Keep where the pool is, and its secret. */
 static int keep_pool(struct session *s, const char *line, char *err)
 {
-	char secret[129], address[64], header[8];
-	unsigned int port;
+	char secret[129], address[64], header[8], number[8];
+	uint64_t port;
 	int n = 0, ret;
 
-	if (sscanf(line, "serves %7s %128s %u %63s %n", header, secret, &port,
+	if (sscanf(line, "serves %7s %128s %7s %63s %n", header, secret, number,
 		   address, &n) != 4 ||
-	    !n)
+	    !n || rp_number_parse(number, 1, 65535, &port, NULL) ||
+	    !is_printable(address) || !is_printable(line + n))
 		ret = rp_err(err, -EPROTO, "the reply of fi_rpmemd is damaged");
 	else
 		ret = keep_secret(s, secret, err);
@@ -365,7 +427,7 @@ static int keep_pool(struct session *s, const char *line, char *err)
 					    : SESSION_ANY;
 	snprintf(s->where, sizeof(s->where),
 		 strchr(address, ':') ? "[%s]:%u:%s" : "%s:%u:%s", address,
-		 port, line + n);
+		 (unsigned int)port, line + n);
 	return 0;
 }
 
@@ -443,14 +505,24 @@ int session_begin(struct session *s, const char *target, const char *verb,
 	return ret;
 }
 
-/* Closing its standard input ends fi_rpmemd, and thereby ssh. */
+void session_undo(struct session *s)
+{
+	static const char line[] = RP_ONE_SHOT_HELLO RP_ONE_SHOT_UNDO "\n";
+
+	send(s->line, line, sizeof(line) - 1, MSG_NOSIGNAL);
+}
+
+/* The end of standard input ends fi_rpmemd, and so ssh. */
 int session_end(struct session *s)
 {
-	const int code = errno; /* keep the caller's errno */
+	const int code = errno; /* of the caller's error */
+	bool early = false;
 	int status = 0;
 
-	if (s->line >= 0)
+	if (s->line >= 0) {
+		early = *s->where && has_ended(s);
 		shutdown(s->line, SHUT_WR);
+	}
 	if (s->pid)
 		status = reap(s, *s->where ? END_MS : KILL_MS);
 	for (int *fd = (int[]){s->line, s->log, s->secret, -2}; *fd != -2; fd++)
@@ -458,7 +530,7 @@ int session_end(struct session *s)
 			close(*fd);
 	s->line = s->log = s->secret = -1;
 	errno = code;
-	if (status == UNKNOWN)
-		return -ECHILD;
-	return status ? -ECONNRESET : 0;
+	if (early || (status && status != UNKNOWN))
+		return -ECONNRESET;
+	return status ? -ECHILD : 0;
 }

@@ -27,14 +27,17 @@ struct session {
 /* Whether a replica needs ssh: its target names a user, or it names a path. */
 bool session_is_needed(const char *target, const char *name);
 /*
- * Run a request ("open", "create", "remove", "remove-set") on
- * [user@]host[:port]. Returns 0; or, without a session, -errno and the reason
- * in err: -ENOENT no such pool or pool set, -EBUSY, -ENOSPC, -EACCES,
+ * Run a request ("open", "create", "remove", "remove-set",
+ * "remove-set-force": the pool may be missing) on
+ * [user@]host[:port]. Returns 0; or -errno and the reason in err, and there is
+ * no session: -ENOENT no such pool or pool set, -EEXIST, -EBUSY, -ENOSPC, -EACCES,
  * -EOPNOTSUPP, -EINVAL as librpmem reports them, -EHOSTUNREACH: ssh failed,
  * -EPROTO: not fi_rpmemd, or exit status unknown, -ETIMEDOUT.
  */
 int session_begin(struct session *s, const char *target, const char *verb,
 		  const char *name, char *err);
+/* At its end, remove the pool that this session has made. */
+void session_undo(struct session *s);
 /*
  * End the session. Returns 0: the target has closed the pool; -ECONNRESET:
  * fi_rpmemd or ssh failed, or does not respond; -ECHILD: the program has reaped
