@@ -600,7 +600,7 @@ def bounded_log():
     assert len(sizes) == 1 and sizes[0] <= 65536, sizes
 
 
-# A filter for this process answers pidfd_open() as an older kernel does.
+# A filter for this process replies to pidfd_open() as an older kernel does.
 def without_pidfd():
     class Filter(ctypes.Structure):
         _fields_ = [("n", ctypes.c_ushort), ("ops", ctypes.c_char_p)]

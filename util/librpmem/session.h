@@ -30,9 +30,10 @@ bool session_is_needed(const char *target, const char *name);
  * Run a request ("open", "create", "remove", "remove-set",
  * "remove-set-force": the pool may be missing) on
  * [user@]host[:port]. Returns 0; or -errno and the reason in err, and there is
- * no session: -ENOENT no such pool or pool set, -EEXIST, -EBUSY, -ENOSPC, -EACCES,
- * -EOPNOTSUPP, -EINVAL as librpmem reports them, -EHOSTUNREACH: ssh failed,
- * -EPROTO: not fi_rpmemd, or exit status unknown, -ETIMEDOUT.
+ * no session: -ENOENT no such pool or pool set, -EEXIST, -EBUSY, -ENOSPC,
+ * -EACCES, -EOPNOTSUPP, -EINVAL as librpmem reports them, -EHOSTUNREACH: ssh
+ * failed, -EPROTO: it runs no fi_rpmemd, or its exit status is unknown,
+ * -ETIMEDOUT.
  */
 int session_begin(struct session *s, const char *target, const char *verb,
 		  const char *name, char *err);
