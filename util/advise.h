@@ -13,8 +13,8 @@
 #include "util/info.h"
 #include "util/ratio.h"
 
-#define ADVISE_FILE  (64u << 20) /* bytes of the file that samples write */
-#define ADVISE_NODES 64u	 /* NUMA nodes examined at most */
+#define ADVISE_FILE  (64u << 20) /* bytes that are written to */
+#define ADVISE_NODES 1024	 /* numbers of NUMA nodes: all of Linux */
 
 struct advise_peer; /* defined in advise_peer.c */
 
@@ -79,10 +79,11 @@ void advise_peer_close(struct advise *a);
 /* advise_machine.c: list devices of the kernel driver idxd: "dsa0, dsa2". */
 unsigned int advise_find_engines(const char *root, char *names, size_t len);
 /*
- * Store the first CPU of each of up to n NUMA nodes in cpus. Returns the number
- * of nodes with CPUs, which may be more than n.
+ * The first CPU of a NUMA node (-1: of the first one) and of another one; -1:
+ * there is none. Numbers of nodes may have gaps. Returns how many nodes have
+ * CPUs.
  */
-unsigned int advise_find_nodes(const char *root, int *cpus, unsigned int n);
+unsigned int advise_find_nodes(const char *root, int node, int cpus[2]);
 
 /*
  * advise.c: sample one row until end_ns of CLOCK_MONOTONIC, and judge it.

@@ -48,20 +48,23 @@ unsigned int advise_find_engines(const char *root, char *names, size_t len)
 	return found;
 }
 
-unsigned int advise_find_nodes(const char *root, int *cpus, unsigned int n)
+unsigned int advise_find_nodes(const char *root, int node, int cpus[2])
 {
 	char dir[PATH_MAX], line[PATH_MAX];
 	unsigned int found = 0;
 
-	for (unsigned int i = 0; i < ADVISE_NODES; i++) {
-		snprintf(dir, sizeof(dir), "%s/sys/devices/system/node/node%u",
+	cpus[0] = cpus[1] = -1;
+	for (int i = 0; i < ADVISE_NODES; i++) {
+		snprintf(dir, sizeof(dir), "%s/sys/devices/system/node/node%d",
 			 root ? root : "", i);
 		/* A node with memory only, as of CXL, runs no thread. */
 		if (!isdigit(
 			    (unsigned char)*rp_caps_line(dir, "cpulist", line)))
 			continue;
-		if (found < n)
-			cpus[found] = atoi(line);
+		if (i == node || (node < 0 && !found))
+			cpus[0] = atoi(line);
+		else if (cpus[1] < 0)
+			cpus[1] = atoi(line);
 		found++;
 	}
 	return found;
@@ -69,11 +72,23 @@ unsigned int advise_find_nodes(const char *root, int *cpus, unsigned int n)
 
 /* --- NUMA nodes --- */
 
+/* The number of the memory's node, or -1. */
+static int memory_node(const struct advise *a)
+{
+	int node;
+
+	return a->map.addr && !syscall(SYS_get_mempolicy, &node, NULL, 0,
+				       a->map.addr, MPOL_F_NODE | MPOL_F_ADDR)
+		       ? node
+		       : -1;
+}
+
 static bool nodes_apply(const struct advise *a, const struct advise_row *row,
 			char *why)
 {
+	const int node = memory_node(a);
 	int cpus[2];
-	unsigned int n = advise_find_nodes(a->root, cpus, 2);
+	unsigned int n = advise_find_nodes(a->root, node, cpus);
 
 	if (a->target)
 		return rp_err(why, 0,
@@ -81,6 +96,10 @@ static bool nodes_apply(const struct advise *a, const struct advise_row *row,
 	if (n < 2)
 		return rp_err(why, 0, "%s of /sys/devices/system/node has CPUs",
 			      n ? "one node" : "no node");
+	if (cpus[0] < 0)
+		return rp_err(why, 0,
+			      "the memory is on node %d, which has no CPUs",
+			      node);
 	return true;
 }
 
@@ -97,22 +116,16 @@ static int measure_nodes(struct advise *a, const struct advise_row *row,
 			 enum advise_way way, uint64_t *ns, char *err)
 {
 	static const char bytes[STORE];
-	int cpus[ADVISE_NODES], node = 0, other;
-	const unsigned int n = advise_find_nodes(a->root, cpus, ADVISE_NODES);
+	int cpus[2], cpu;
 	cpu_set_t before;
 	uint64_t start;
 	bool durable;
 
-	/* Memory whose node is unknown counts as memory of the first node. */
-	if (syscall(SYS_get_mempolicy, &node, NULL, 0, a->map.addr,
-		    MPOL_F_NODE | MPOL_F_ADDR) ||
-	    node >= (int)n)
-		node = 0;
-	other = node ? 0 : 1;
+	advise_find_nodes(a->root, memory_node(a), cpus);
+	cpu = cpus[way == ADVISE_AS ? 0 : 1];
 	sched_getaffinity(0, sizeof(before), &before);
-	if (run_on(cpus[way == ADVISE_AS ? node : other]))
-		return rp_err(err, -1, "CPU %d of a node may not be used",
-			      cpus[way == ADVISE_AS ? node : other]);
+	if (cpu < 0 || run_on(cpu))
+		return rp_err(err, -1, "CPU %d of a node may not be used", cpu);
 	start = rp_clock_ns(CLOCK_MONOTONIC);
 	for (unsigned int i = 0; i < STORES; i++)
 		rp_pmem_store(a->pm,

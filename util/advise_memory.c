@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,12 +28,25 @@ static char bytes[LONGEST], bounce[LONGEST];
 
 /* --- opening the memory --- */
 
+/* The end of a login removes the file, too, where an interrupt does. */
+static void handle_hangup(void)
+{
+	struct sigaction interrupt, hangup;
+
+	if (!sigaction(SIGTERM, NULL, &interrupt) &&
+	    !sigaction(SIGHUP, NULL, &hangup) &&
+	    interrupt.sa_handler != SIG_IGN && hangup.sa_handler == SIG_DFL)
+		sigaction(SIGHUP, &interrupt, NULL);
+}
+
 int advise_memory_open(struct advise *a, const char *dir,
 		       const struct info_transport *transport, char *err)
 {
 	char why[RP_WHY_LEN] = "", obstacle[RP_WHY_LEN];
-	int ret = info_map_make(dir, ADVISE_FILE, &a->map, err);
+	int ret;
 
+	handle_hangup();
+	ret = info_map_make(dir, ADVISE_FILE, &a->map, err);
 	if (ret)
 		return ret;
 	/* Touch every page first, because the pages of a pool exist already. */

@@ -21,7 +21,8 @@
 #define BULK	    (8u << 20) /* bytes per sample */
 #define PIECE	    (1u << 20) /* size of the other way, and of librpmem_pool */
 #define CONNECTIONS 2u
-#define LIMIT_NS    2000000000ull /* time limit of one sample */
+#define LIMIT_NS    2000000000ull /* of a sample */
+#define SETTLE_NS   2000000000ull /* of what a late sample has posted */
 
 /* The address and the key of a target, as its initiators get them. */
 struct page {
@@ -45,7 +46,8 @@ struct advise_peer {
 	struct page page;
 	uint64_t len;
 	char *buf;
-	unsigned int n; /* open connections */
+	unsigned int n; /* connections that are open */
+	bool unsettled; /* operations of an earlier sample may complete */
 	struct connection v[CONNECTIONS];
 };
 
@@ -91,6 +93,7 @@ static void serve(const struct advise *a,
 	char c;
 
 	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
 	page.ret = export_map(a, transport, &f, &page);
 	if (write(out, &page, sizeof(page)) == (ssize_t)sizeof(page))
 		(void)!read(stop, &c, 1);
@@ -233,6 +236,10 @@ void advise_peer_close(struct advise *a)
 static bool peer_applies(const struct advise *a, const struct advise_row *row,
 			 char *why)
 {
+	if (a->peer && a->peer->unsettled)
+		return rp_err(
+			why, 0,
+			"operations of an earlier row have not completed");
 	return a->peer || rp_err(why, 0, "there is no connection to a target");
 }
 
@@ -323,8 +330,27 @@ static bool is_late(uint64_t start, char *err)
 }
 
 /*
- * Transfer BULK bytes in pieces, split equally over n connections, with
- * commits. alone: post a commit when all writes before it have completed.
+ * Wait for what a sample has posted: else its completions would count for the
+ * next one.
+ */
+static void settle(struct advise_peer *p, unsigned int n)
+{
+	const uint64_t start = rp_clock_ns(CLOCK_MONOTONIC);
+
+	for (unsigned int i = 0; i < n; i++)
+		while (p->v[i].completed < p->v[i].posted) {
+			if (read_completions(&p->v[i], NULL) ||
+			    advise_interrupted ||
+			    rp_clock_ns(CLOCK_MONOTONIC) - start > SETTLE_NS) {
+				p->unsettled = true;
+				return;
+			}
+		}
+}
+
+/*
+ * BULK bytes in pieces, over n connections that have equal parts of them, and
+ * their commits. alone: the commit is posted when all else has completed.
  */
 static int transfer(struct advise *a, unsigned int n, uint64_t piece,
 		    bool alone, uint64_t *ns, char *err)
@@ -356,6 +382,8 @@ static int transfer(struct advise *a, unsigned int n, uint64_t piece,
 			ret = -ETIMEDOUT;
 	}
 	*ns = rp_clock_ns(CLOCK_MONOTONIC) - start;
+	if (ret)
+		settle(a->peer, n);
 	return ret;
 }
 

@@ -152,19 +152,21 @@ advise 2 "$dir" "$dir"
 advise 2 --doctor
 advise 2 --target=127.0.0.1:pool
 
-# An interrupted run leaves no file behind.
-util/fi_rpmem_info --advise "$dir" >"$dir/out" 2>&1 &
-job=$!
-for _ in $(seq 200); do
+# An interrupted run leaves no file, nor does one whose login has ended.
+for signal in TERM HUP; do
+	env --default-signal=HUP util/fi_rpmem_info --advise "$dir" >"$dir/out" 2>&1 &
+	job=$!
+	for _ in $(seq 200); do
+		set -- "$dir"/fi_rpmem_info.*
+		[ -e "$1" ] && break
+		sleep 0.05
+	done
+	kill -$signal $job
+	wait $job
+	code=$?
+	[ $code -eq 3 ] || fail "SIG$signal: exit code $code of an interrupted run"
+	grep -q 'interrupted' "$dir/out" || fail "SIG$signal: no word of the interrupt"
 	set -- "$dir"/fi_rpmem_info.*
-	[ -e "$1" ] && break
-	sleep 0.05
+	[ -e "$1" ] && fail "SIG$signal: $1 is left"
 done
-kill -TERM $job
-wait $job
-code=$?
-[ $code -eq 3 ] || fail "exit code $code of an interrupted run"
-grep -q 'interrupted' "$dir/out" || fail "no word of the interrupt"
-set -- "$dir"/fi_rpmem_info.*
-[ -e "$1" ] && fail "$1 is left"
 exit $failed

@@ -6,6 +6,8 @@
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <criterion/criterion.h>
 
@@ -205,9 +207,9 @@ Test(advise, dma_engines)
 
 Test(advise, nodes)
 {
-	int cpus[4];
+	int cpus[2];
 
-	cr_assert_eq(advise_find_nodes(dir, cpus, 4), 0);
+	cr_assert_eq(advise_find_nodes(dir, -1, cpus), 0);
 	cr_assert(strstr(refusal("NUMA node"), "no node"), "%s",
 		  refusal("NUMA node"));
 	write_tree("/sys/devices/system/node/node0/cpulist", "0-3,8\n");
@@ -215,12 +217,35 @@ Test(advise, nodes)
 		  refusal("NUMA node"));
 	/* Memory without CPUs. */
 	write_tree("/sys/devices/system/node/node1/cpulist", "\n");
-	cr_assert_eq(advise_find_nodes(dir, cpus, 4), 1);
+	cr_assert_eq(advise_find_nodes(dir, -1, cpus), 1);
 	write_tree("/sys/devices/system/node/node2/cpulist", "4-7\n");
-	cr_assert_eq(advise_find_nodes(dir, cpus, 4), 2);
+	cr_assert_eq(advise_find_nodes(dir, -1, cpus), 2);
 	cr_assert_eq(cpus[0], 0);
 	cr_assert_eq(cpus[1], 4);
+	/* The numbers have a gap: 2 is the second one. */
+	cr_assert_eq(advise_find_nodes(dir, 2, cpus), 2);
+	cr_assert_eq(cpus[0], 4);
+	cr_assert_eq(cpus[1], 0);
+	/* Memory on the node without CPUs. */
+	cr_assert_eq(advise_find_nodes(dir, 1, cpus), 2);
+	cr_assert_eq(cpus[0], -1);
 	cr_assert_str_eq(refusal("NUMA node"), "");
+}
+
+/* This machine's memory is on node 0, which has no CPUs in this tree. */
+Test(advise, memory_without_cpus)
+{
+	const struct info_transport tcp = {.base = "tcp"};
+	char err[RP_ERR_LEN] = "";
+	int node;
+
+	write_tree("/sys/devices/system/node/node1/cpulist", "0\n");
+	write_tree("/sys/devices/system/node/node2/cpulist", "1\n");
+	cr_assert_eq(advise_memory_open(&a, dir, &tcp, err), 0, "%s", err);
+	if (!syscall(SYS_get_mempolicy, &node, NULL, 0, a.map.addr, 3) && !node)
+		cr_assert(strstr(refusal("NUMA node"), "node 0, which has no"),
+			  "%s", refusal("NUMA node"));
+	advise_memory_close(&a);
 }
 
 /* Each way runs on the CPU of its node, and leaves the thread as it was. */
