@@ -321,8 +321,9 @@ fails("ESTALE", "an earlier write", lib.rpmem_persist(r, 0, 8, 0, 0))
 fails("ESTALE", "an earlier write", lib.rpmem_drain(r, 0, 0))
 assert lib.rpmem_close(r) == 0
 pool.rpmem_pool_close(other)
-r = created(None)
-assert r
+fails("EEXIST", "holds something else", created(None))
+r = opened(where, b"vol", 1 << 20)
+assert r, lib.rpmem_errormsg()
 fails("EINVAL", "without attributes", lib.rpmem_set_attr(r, None))
 assert lib.rpmem_close(r) == 0
 fails("EEXIST", "holds something else", created(first))
