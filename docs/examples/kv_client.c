@@ -9,9 +9,9 @@
  *
  * Keys are numbers. A reply is "LINE STATUS", with "KEY=TEXT" for each value or
  * the sum after it. Up to WINDOW lines may wait for a reply; with more than
- * one, "LINE durable" says that the call of a line was acknowledged: from then
- * on the call is processed once, whatever crashes. Calls of a client that
- * starts again with its ID are processed after its earlier calls.
+ * one, "LINE durable" says that a line's call was acknowledged: it is processed
+ * once, whatever crashes. Calls of a client that starts again with its ID are
+ * processed after its earlier calls.
  */
 #include <errno.h>
 #include <inttypes.h>

@@ -186,9 +186,7 @@ static void update(const struct rpmem_rpc_call *call, const struct kv_call *k,
 	check("commit", mdb_txn_commit(txn));
 }
 
-/*
- * Read the value of a key before later updates of this client. Returns 1, or 0.
- */
+/* Read a key's value before later updates of this client. Returns 1 or 0. */
 static int see(MDB_txn *txn, const struct rpmem_rpc_call *call,
 	       const struct client *c, uint64_t key, MDB_val *v)
 {
@@ -283,10 +281,7 @@ int main(int argc, char **argv)
 		return 2;
 	attr.port = (uint16_t)atoi(argv[2]);
 	attr.required = argc == 5 ? RPMEM_POOL_PROCESS : RPMEM_POOL_POWER;
-	/*
-	 * -EBUSY stops a second server: the rings have a lock, and STORE has
-	 * none.
-	 */
+	/* -EBUSY stops a second server: STORE has no lock. */
 	if (rpmem_rpc_listen(&srv, argv[1], &attr)) {
 		fprintf(stderr, "kv_server: %s\n", rpmem_rpc_error());
 		return 1;
