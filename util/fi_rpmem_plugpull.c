@@ -16,6 +16,7 @@
 
 #include <jansson.h>
 
+#include "util/argp_number.h"
 #include "util/clock.h"
 #include "util/exits.h"
 #include "util/plugpull.h"
@@ -117,17 +118,6 @@ static void parse_class(struct argp_state *state, struct pull *p,
 			   arg);
 }
 
-static uint64_t parse_number(struct argp_state *state, const char *name,
-			     const char *arg, uint64_t min, uint64_t max)
-{
-	char err[RP_ERR_LEN];
-	uint64_t v = 0;
-
-	if (rp_number_parse(arg, min, max, &v, err))
-		argp_error(state, "--%s: %s", name, err);
-	return v;
-}
-
 static void parse_area(struct argp_state *state, struct pull *p,
 		       const char *arg)
 {
@@ -168,7 +158,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		p->cfg.control = true;
 		return 0;
 	case OPT_CYCLES:
-		p->cycles = parse_number(state, "cycles", arg, 1, CYCLES_MAX);
+		p->cycles = rp_argp_number(state, "cycles", arg, 1, CYCLES_MAX);
 		return 0;
 	case OPT_JSON:
 		p->json = true;
@@ -180,13 +170,13 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		p->ledger_path = arg;
 		return 0;
 	case OPT_SECONDS:
-		p->seconds = parse_number(state, "seconds", arg, 1, 3600);
+		p->seconds = rp_argp_number(state, "seconds", arg, 1, 3600);
 		return 0;
 	case OPT_SEED:
-		p->seed = parse_number(state, "seed", arg, 0, UINT32_MAX);
+		p->seed = rp_argp_number(state, "seed", arg, 0, UINT32_MAX);
 		return 0;
 	case OPT_WAIT:
-		p->wait = parse_number(state, "wait", arg, 1, 86400);
+		p->wait = rp_argp_number(state, "wait", arg, 1, 86400);
 		return 0;
 	case ARGP_KEY_ARG:
 		parse_where(state, p, arg);

@@ -161,6 +161,7 @@ endif
 
 bin_PROGRAMS += util/fi_rpmem_plugpull
 util_fi_rpmem_plugpull_SOURCES = util/fi_rpmem_plugpull.c util/exits.h \
+	util/argp_number.h \
 	util/plugpull.h util/plugpull_judge.c util/plugpull_ledger.c \
 	util/plugpull_writer.c
 util_fi_rpmem_plugpull_LDADD = util/librpmem_pool.la util/libutil.la \

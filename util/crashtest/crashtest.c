@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "util/argp_number.h"
 #include "util/crashtest/crashtest.h"
 #include "util/crashtest/report.h"
 #include "util/crashtest/result.h"
@@ -94,17 +95,6 @@ static const struct argp_option options[] = {
 	{0},
 };
 
-static uint64_t parse_number(struct argp_state *state, const char *name,
-			     const char *arg, uint64_t min, uint64_t max)
-{
-	char err[RP_ERR_LEN];
-	uint64_t v = 0;
-
-	if (rp_number_parse(arg, min, max, &v, err))
-		argp_error(state, "--%s: %s", name, err);
-	return v;
-}
-
 static void parse_mode(struct argp_state *state, struct crash_options *o,
 		       enum crash_mode mode, const char *arg)
 {
@@ -178,20 +168,20 @@ static error_t parse_count(int key, char *arg, struct argp_state *state)
 
 	switch (key) {
 	case OPT_IMAGES:
-		o->images = parse_number(state, "images", arg, 1, 10000000);
+		o->images = rp_argp_number(state, "images", arg, 1, 10000000);
 		return 0;
 	case OPT_LONG:
 		o->images = IMAGES_LONG;
 		return 0;
 	case OPT_JOBS:
-		o->jobs = (unsigned int)parse_number(state, "jobs", arg, 1,
-						     CRASH_JOBS);
+		o->jobs = (unsigned int)rp_argp_number(state, "jobs", arg, 1,
+						       CRASH_JOBS);
 		return 0;
 	case OPT_SEED:
-		o->seed = parse_number(state, "seed", arg, 0, UINT32_MAX);
+		o->seed = rp_argp_number(state, "seed", arg, 0, UINT32_MAX);
 		return 0;
 	case OPT_TIMEOUT:
-		o->timeout = parse_number(state, "timeout", arg, 1, 86400);
+		o->timeout = rp_argp_number(state, "timeout", arg, 1, 86400);
 		return 0;
 	case ARGP_KEY_ARG:
 		/* The first word that is no option, and all behind it. */
