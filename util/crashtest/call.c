@@ -437,10 +437,9 @@ static bool begin_other(struct crash_recorder *r, struct crash_call *c)
 	}
 }
 
-bool crash_call_begin(struct crash_recorder *r, struct crash_call *c)
+/* Calls that put bytes into a file, and return their number. */
+static bool is_output(const struct crash_call *c)
 {
-	bool relevant;
-
 	switch (c->nr) {
 	case __NR_write:
 	case __NR_pwrite64:
@@ -450,12 +449,17 @@ bool crash_call_begin(struct crash_recorder *r, struct crash_call *c)
 	case __NR_sendfile:
 	case __NR_splice:
 	case __NR_copy_file_range:
-		relevant = begin_output(r, c);
-		break;
+		return true;
 	default:
-		relevant = begin_other(r, c);
-		break;
+		return false;
 	}
+}
+
+bool crash_call_begin(struct crash_recorder *r, struct crash_call *c)
+{
+	const bool relevant =
+		is_output(c) ? begin_output(r, c) : begin_other(r, c);
+
 	if (relevant)
 		crash_record_stores(r, c->tid);
 	return relevant;
@@ -574,19 +578,8 @@ void crash_call_end(struct crash_recorder *r, struct crash_call *c, int64_t ret,
 	}
 	if (ret < 0)
 		return;
-	switch (c->nr) {
-	case __NR_write:
-	case __NR_pwrite64:
-	case __NR_writev:
-	case __NR_pwritev:
-	case __NR_pwritev2:
-	case __NR_sendfile:
-	case __NR_splice:
-	case __NR_copy_file_range:
+	if (is_output(c))
 		end_output(r, c, (uint64_t)ret);
-		break;
-	default:
+	else
 		end_other(r, c, ret);
-		break;
-	}
 }
