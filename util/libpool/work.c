@@ -171,11 +171,12 @@ static void entry_placed(struct rpmem_pool *p, uint64_t seq, bool durable)
  */
 static void set_deadlines(struct rpmem_pool *p)
 {
+	const uint64_t deadline = rp_now_ms() + p->timeout_ms;
 	struct work *w;
 
 	LIST_FOREACH (w, &p->all, all) {
 		if (!w->interrupted)
-			w->deadline = rp_now_ms() + p->timeout_ms;
+			w->deadline = deadline;
 		w->interrupted = true;
 	}
 }
