@@ -11,6 +11,7 @@
 
 #include "benchmarks/flush.h"
 #include "benchmarks/study.h"
+#include "core/thread.h"
 #include "unit/disk.h"
 #include "util/text.h"
 
@@ -248,14 +249,6 @@ void study_write(struct side *s, const void *buf, size_t len, uint64_t offset,
 	study_wait(s, how == STUDY_TOGETHER ? 2 : 1);
 }
 
-static double now_us(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
-
 static int compare(const void *a, const void *b)
 {
 	const double x = *(const double *)a, y = *(const double *)b;
@@ -296,12 +289,13 @@ static void print_way(unsigned int w)
 
 static void turn(struct side *s, unsigned int way, unsigned int round)
 {
-	const double start = now_us();
+	const uint64_t start = rp_clock_ns(CLOCK_MONOTONIC);
 
 	for (unsigned int i = 0; i < study_options.each; i++)
 		current->work(s, way);
 	study_shared->done[way] += study_options.each;
-	us[way][round] = (now_us() - start) / study_options.each;
+	us[way][round] = (double)(rp_clock_ns(CLOCK_MONOTONIC) - start) / 1e3 /
+			 study_options.each;
 }
 
 static void drive(struct side *s, const struct card *peer)
