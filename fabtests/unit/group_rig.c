@@ -7,7 +7,7 @@
 
 #include "group_rig.h"
 
-/* What each callback of a writer gets as its argument. */
+/* The argument of each callback of a writer. */
 struct rig_arg {
 	struct rig *r;
 	unsigned int writer;

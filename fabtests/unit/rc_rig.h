@@ -14,7 +14,7 @@
 
 #include "rc/rc.h"
 
-/* What one end of a connection has reported to its owner. */
+/* One end of a connection: counts of its callbacks, and the last message. */
 struct end {
 	struct rp_channel *c;
 	int connected, lost, err, messages;

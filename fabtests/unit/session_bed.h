@@ -41,7 +41,7 @@ struct bed {
 	struct rp_channel chan;
 	struct rp_session *s;
 	uint64_t now;
-	/* What the fake functions return. */
+	/* Results of the fake functions, which tests set. */
 	int connect_ret, random_ret;
 	bool random_zero;	/* random numbers are 0 */
 	void (*on_close)(void); /* the fake channel's close() calls this */
@@ -52,7 +52,7 @@ struct bed {
 	enum rp_class class;
 	bool read_only;
 	uint64_t length; /* length of each region */
-	/* What the fake functions were called with. */
+	/* Counts and last arguments of calls of the fake functions. */
 	unsigned int nconnects, ncloses, nkicks;
 	struct rp_wire_hello hello;
 	bool connected; /* true between connect() and close() */

@@ -178,7 +178,7 @@ Test(effects, stores_of_a_batch_follow_one_flush)
 		bed_expect(i & 1 ? &q : &p, t[i], RP_ST_OK);
 	cr_assert_eq(file.stores, 8);
 	cr_assert_eq(file.syncs, 2, "%u syncs", file.syncs);
-	/* Of two sessions' stores to the same bytes, the later one remains. */
+	/* The later one of two sessions' stores to the same bytes remains. */
 	for (int i = 0; i < 4; i++)
 		cr_assert_eq(bed_value(&file, 4096 + 8 * i, true),
 			     101u + 2 * i);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What an adapter promises, and the five machines of the literature. */
+/* Facts of an adapter, and verdicts for five machines that papers describe. */
 #include "config.h"
 
 #include <errno.h>
