@@ -4,6 +4,7 @@
 #define RP_UTIL_CLOCK_H
 
 #include <stdint.h>
+#include <sys/random.h>
 #include <time.h>
 
 /* Monotonic clock in milliseconds, from an arbitrary start. */
@@ -24,6 +25,24 @@ static inline uint64_t rp_pause_ms(uint64_t ms)
 {
 	ms += ms / 8 + 1;
 	return ms < 1000 ? ms : 1000;
+}
+
+/*
+ * The pause, of at most `left` ms, after an attempt of `took` ms that a rival's
+ * attempt ended; `lost` counts such attempts. Each side's attempt ends the
+ * other's, so equal pauses could end attempts for ever. A random pause of up to
+ * 2^lost attempts soon leaves one side alone for as long as an attempt takes.
+ */
+static inline int rp_backoff_ms(uint64_t took, unsigned int lost, uint64_t left)
+{
+	uint64_t most = (took + 10) << (lost < 4 ? lost : 4);
+	uint64_t random = 0;
+
+	if (most > left)
+		most = left;
+	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) < 0)
+		random = most / 2;
+	return (int)(random % (most + 1));
 }
 
 #endif

@@ -456,6 +456,7 @@ int rpmem_log_open(struct rpmem_log **log, const char *where,
 {
 	const uint64_t start = rp_now_ms();
 	struct rpmem_log_attr a;
+	unsigned int lost = 0;
 	int ret;
 
 	if (!log)
@@ -465,7 +466,8 @@ int rpmem_log_open(struct rpmem_log **log, const char *where,
 	if (ret)
 		return ret;
 	for (;;) {
-		uint64_t limit = 1000ull * (a.timeout ?: TIMEOUT_S);
+		const uint64_t attempt = rp_now_ms();
+		uint64_t now, limit = 1000ull * (a.timeout ?: TIMEOUT_S);
 
 		ret = open_once(log, where, &a);
 		/*
@@ -475,11 +477,13 @@ int rpmem_log_open(struct rpmem_log **log, const char *where,
 		 */
 		if (ret == -EIO && limit > TAKE_EIO_MS)
 			limit = TAKE_EIO_MS;
+		now = rp_now_ms();
 		if (!a.take ||
 		    (ret != -ESTALE && ret != -EBUSY && ret != -EIO) ||
-		    rp_now_ms() - start >= limit)
+		    now - start >= limit)
 			return ret;
-		poll(NULL, 0, 10);
+		poll(NULL, 0,
+		     rp_backoff_ms(now - attempt, ++lost, start + limit - now));
 	}
 }
 

@@ -187,15 +187,23 @@ void rpmem_pool_close(struct rpmem_pool *p)
 static int connect_first(struct rpmem_pool *p)
 {
 	const uint64_t until = rp_now_ms() + p->target.wait_ms;
+	unsigned int lost = 0;
 
 	for (;;) {
+		const uint64_t start = rp_now_ms();
+		uint64_t now;
+
 		pool_connect(p, &p->next);
+		now = rp_now_ms();
 		if ((p->next.ret != -EAGAIN && p->next.ret != -EIO &&
 		     p->next.ret != -ESTALE) ||
-		    rp_now_ms() >= until)
+		    now >= until)
 			break;
 		disconnect(p);
-		poll(NULL, 0, 10);
+		poll(NULL, 0,
+		     p->next.ret == -ESTALE
+			     ? rp_backoff_ms(now - start, ++lost, until - now)
+			     : 10);
 	}
 	p->now = p->next;
 	p->next.lease = -1;
