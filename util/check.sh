@@ -242,8 +242,8 @@ report() {
 
 # Print the suites whose result is complete: it then has the driver's last line.
 ended() {
-	find fabtests -name '*.trs' -exec grep -qs '^:copy-in-global-log:' {} \; \
-		-print | sed 's/\.trs$//' | sort
+	grep -lsr --include='*.trs' '^:copy-in-global-log:' fabtests |
+		sed 's/\.trs$//' | sort
 }
 
 # Run the suites by make; report each suite when it ends.
