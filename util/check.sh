@@ -256,7 +256,8 @@ run_tests() {
 	if [ "$all" = 0 ]; then
 		all=$(make -s list-tests | grep -c '^fabtests/')
 	else
-		some=(TESTS="${tests[*]}" check_PROGRAMS= check_LTLIBRARIES=)
+		some=(TESTS="${tests[*]}" check_PROGRAMS= check_LTLIBRARIES=
+			check_LIBRARIES=)
 	fi
 	find fabtests -name '*.trs' -o -name '*.log' | xargs -r rm -f
 	env "${env[@]}" make -s -j2 check RP_SANITIZE="$sanitize" "${some[@]}" \

@@ -41,17 +41,18 @@ util_fi_rpmem_info_SOURCES = util/fi_rpmem_info.c util/info.h util/exits.h \
 util_fi_rpmem_info_LDADD = util/libutil.la prov/core/libcore.la \
 	$(JANSSON_LIBS) $(FABRIC_LIBS) $(PMEM2_LIBS) -ldl -lpthread
 
-bin_PROGRAMS += util/fi_rpmemd
-util_fi_rpmemd_SOURCES = util/fi_rpmemd.c util/exits.h \
-	util/conf.c util/conf.h \
+# Memory that processes serve: fi_rpmemd, and the server of calls.
+noinst_LTLIBRARIES += util/libexport.la
+util_libexport_la_SOURCES = \
 	util/export.c util/export.h util/export_key.c \
 	util/export_worker.c util/export_worker.h \
-	util/export_text.c \
-	util/lost_page.c util/lost_page.h \
+	util/lost_page.c util/lost_page.h
+bin_PROGRAMS += util/fi_rpmemd
+util_fi_rpmemd_SOURCES = util/fi_rpmemd.c util/exits.h \
+	util/conf.c util/conf.h util/export_text.c \
 	util/metrics.c util/metrics.h \
 	util/one_shot.c util/one_shot.h
-util_fi_rpmemd_CFLAGS = $(AM_CFLAGS) $(MICROHTTPD_CFLAGS)
-util_fi_rpmemd_LDADD = util/libutil.la prov/core/libcore.la $(FABRIC_LIBS) \
+util_fi_rpmemd_LDADD = util/libexport.la util/libutil.la prov/core/libcore.la $(FABRIC_LIBS) \
 	$(INIH_LIBS) $(MICROHTTPD_LIBS)
 
 # The systemd unit of fi_rpmemd, and the unit's user.
@@ -77,9 +78,10 @@ CLEANFILES += util/rpmem_lead
 util/rpmem_lead: util/rpmem_lead.sh
 	$(AM_V_GEN)$(MKDIR_P) util && cp '$(top_srcdir)/util/rpmem_lead.sh' $@ && chmod +x $@
 
-# The library for programs that write to a pool.
-lib_LTLIBRARIES += util/librpmem_pool.la
-util_librpmem_pool_la_SOURCES = util/pool_class.h \
+# The library for programs that write to a pool. Unit tests link parts of it, and of
+# the libraries below, from an archive.
+noinst_LTLIBRARIES += util/libpool/libpool.la
+util_libpool_libpool_la_SOURCES = util/pool_class.h \
 	util/libpool/connect.c util/libpool/error.c util/libpool/group.c \
 	util/libpool/group.h util/libpool/group_bits.c \
 	util/libpool/group_epoch.c \
@@ -92,8 +94,9 @@ util_librpmem_pool_la_SOURCES = util/pool_class.h \
 	util/libpool/open.c util/libpool/piece.c util/libpool/piece.h \
 	util/libpool/pool.h \
 	util/libpool/commits.c util/libpool/wait.c util/libpool/work.c
-util_librpmem_pool_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
-util_librpmem_pool_la_LIBADD = util/libutil.la prov/core/libcore.la \
+lib_LTLIBRARIES += util/librpmem_pool.la
+util_librpmem_pool_la_SOURCES =
+util_librpmem_pool_la_LIBADD = util/libpool/libpool.la util/libutil.la prov/core/libcore.la \
 	$(XXHASH_LIBS) $(FABRIC_LIBS) $(PMEM2_LIBS) -lpthread
 util_librpmem_pool_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
 	-export-symbols-regex '^rpmem_pool_'
@@ -102,14 +105,15 @@ pool_DATA = util/libpool/librpmem_pool.pc util/liblog/librpmem_log.pc \
 	util/librpc/librpmem_rpc.pc prov/rpmem/ofi_rpmem.pc
 
 # The library for programs that append to a log in a pool.
-lib_LTLIBRARIES += util/librpmem_log.la
-util_librpmem_log_la_SOURCES = \
+noinst_LTLIBRARIES += util/liblog/liblog.la
+util_liblog_liblog_la_SOURCES = \
 	util/liblog/append.c util/liblog/error.c \
 	util/liblog/format.c util/liblog/format.h \
 	util/liblog/log.h util/liblog/open.c util/liblog/progress.c \
 	util/liblog/read.c util/liblog/super.c
-util_librpmem_log_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
-util_librpmem_log_la_LIBADD = util/librpmem_pool.la $(XXHASH_LIBS) -lpthread
+lib_LTLIBRARIES += util/librpmem_log.la
+util_librpmem_log_la_SOURCES =
+util_librpmem_log_la_LIBADD = util/liblog/liblog.la util/librpmem_pool.la $(XXHASH_LIBS) -lpthread
 util_librpmem_log_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
 	-export-symbols-regex '^rpmem_log_'
 
@@ -126,34 +130,33 @@ util_librpmem_la_LDFLAGS = -version-info 1:0:0 -no-undefined -Wl,-z,nodelete \
 endif
 
 # The library for calls that are durable before they are processed.
-lib_LTLIBRARIES += util/librpmem_rpc.la
-util_librpmem_rpc_la_SOURCES = \
+noinst_LTLIBRARIES += util/librpc/librpc.la
+util_librpc_librpc_la_SOURCES = \
 	util/librpc/calls.c util/librpc/client.h util/librpc/connect.c \
 	util/librpc/error.c util/librpc/format.c util/librpc/format.h \
 	util/librpc/loop.c util/librpc/port.c util/librpc/port.h \
 	util/librpc/rpc.h util/librpc/server.c util/librpc/server.h \
-	util/librpc/slot.c util/export.c util/export.h util/export_key.c \
-	util/export_worker.c util/export_worker.h \
-	util/lost_page.c util/lost_page.h
-util_librpmem_rpc_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
-util_librpmem_rpc_la_LIBADD = util/librpmem_pool.la util/libutil.la \
-	prov/core/libcore.la $(XXHASH_LIBS) $(FABRIC_LIBS) $(PMEM2_LIBS) \
-	-lpthread
+	util/librpc/slot.c
+lib_LTLIBRARIES += util/librpmem_rpc.la
+util_librpmem_rpc_la_SOURCES =
+util_librpmem_rpc_la_LIBADD = util/librpc/librpc.la util/libexport.la \
+	util/librpmem_pool.la util/libutil.la prov/core/libcore.la \
+	$(XXHASH_LIBS) $(FABRIC_LIBS) $(PMEM2_LIBS) -lpthread
 util_librpmem_rpc_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
 	-export-symbols-regex '^rpmem_rpc_'
 
 # The library for programs that run a server of libraft.
 if HAVE_RAFT
-lib_LTLIBRARIES += util/librpmem_raft.la
-util_librpmem_raft_la_SOURCES = \
+noinst_LTLIBRARIES += util/libraft/libraft.la
+util_libraft_libraft_la_SOURCES = \
 	util/libraft/backend.h util/libraft/conf.c util/libraft/io.c \
 	util/libraft/net.c util/libraft/replay.c util/libraft/ring.c \
 	util/libraft/snapshot.c util/libraft/pool.c util/libraft/store.c util/libraft/store.h \
 	util/libraft/wire.c util/libraft/wire.h util/libraft/writer.c \
 	util/libraft/writer.h
-util_librpmem_raft_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
-util_librpmem_raft_la_CFLAGS = $(AM_CFLAGS) $(RAFT_CFLAGS)
-util_librpmem_raft_la_LIBADD = util/librpmem_log.la $(RAFT_LIBS) -lpthread
+lib_LTLIBRARIES += util/librpmem_raft.la
+util_librpmem_raft_la_SOURCES =
+util_librpmem_raft_la_LIBADD = util/libraft/libraft.la util/librpmem_log.la $(RAFT_LIBS) -lpthread
 util_librpmem_raft_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
 	-export-symbols-regex '^rpmem_raft_'
 pool_DATA += util/libraft/librpmem_raft.pc
@@ -188,10 +191,9 @@ util_fi_rpmem_crashtest_LDADD = util/libutil.la $(JANSSON_LIBS) $(XXHASH_LIBS)
 bin_PROGRAMS += util/fi_rpmem_group
 util_fi_rpmem_group_SOURCES = util/fi_rpmem_group.c util/exits.h \
 	util/group_replace.c util/group_scrub.c util/group_tool.c \
-	util/group_tool.h util/libpool/group_format.c util/progress.c \
+	util/group_tool.h util/progress.c \
 	util/progress.h
-util_fi_rpmem_group_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
-util_fi_rpmem_group_LDADD = util/librpmem_pool.la util/libutil.la \
+util_fi_rpmem_group_LDADD = util/librpmem_pool.la util/libpool/libpool.la util/libutil.la \
 	prov/core/libcore.la $(JANSSON_LIBS) $(XXHASH_LIBS) $(FABRIC_LIBS)
 
 # bash loads the completion file whose name is that of the command.

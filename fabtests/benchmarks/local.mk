@@ -10,7 +10,6 @@ fabtests_benchmarks_librivals_la_SOURCES = \
 fabtests_benchmarks_librivals_la_LIBADD = util/libutil.la
 if HAVE_LIBRPMA
 fabtests_benchmarks_librivals_la_SOURCES += fabtests/benchmarks/rival_rpma.c
-fabtests_benchmarks_librivals_la_CPPFLAGS = $(AM_CPPFLAGS) $(RPMA_CFLAGS)
 fabtests_benchmarks_librivals_la_LIBADD += $(RPMA_LIBS)
 else
 EXTRA_DIST += fabtests/benchmarks/rival_rpma.c
@@ -55,7 +54,6 @@ EXTRA_DIST += fabtests/benchmarks/nbd.sh fabtests/benchmarks/rivals.sh fabtests/
 
 check_PROGRAMS += fabtests/benchmarks/connected
 fabtests_benchmarks_connected_SOURCES = fabtests/benchmarks/connected.c $(pair_sources)
-fabtests_benchmarks_connected_CPPFLAGS = $(pair_cppflags)
 fabtests_benchmarks_connected_LDADD = $(FABRIC_LIBS)
 
 # Case studies, for docs/measurements.md; a short form of each is a test.
@@ -66,10 +64,8 @@ study_ldadd = fabtests/benchmarks/librivals.la util/libutil.la \
 check_PROGRAMS += fabtests/benchmarks/transactions fabtests/benchmarks/files
 fabtests_benchmarks_transactions_SOURCES = \
 	fabtests/benchmarks/transactions.c $(study_sources)
-fabtests_benchmarks_transactions_CPPFLAGS = $(pair_cppflags)
 fabtests_benchmarks_transactions_LDADD = $(study_ldadd)
 fabtests_benchmarks_files_SOURCES = fabtests/benchmarks/files.c $(study_sources)
-fabtests_benchmarks_files_CPPFLAGS = $(pair_cppflags)
 fabtests_benchmarks_files_LDADD = $(study_ldadd)
 TESTS += fabtests/benchmarks/studies.sh
 EXTRA_DIST += fabtests/benchmarks/studies.sh
@@ -113,6 +109,5 @@ fabtests_benchmarks_rpc_LDADD = util/librpmem_rpc.la util/librpmem_pool.la
 # plot.sh compiles the server of the examples, and runs this.
 check_PROGRAMS += fabtests/benchmarks/ycsb
 fabtests_benchmarks_ycsb_SOURCES = fabtests/benchmarks/ycsb.c
-fabtests_benchmarks_ycsb_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 fabtests_benchmarks_ycsb_LDADD = util/librpmem_rpc.la util/librpmem_pool.la -lm
 EXTRA_DIST += fabtests/benchmarks/plot.sh

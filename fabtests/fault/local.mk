@@ -6,38 +6,42 @@ fabtests_fault_writeback_error_LDADD = prov/core/libcore.la $(PMEM2_LIBS)
 EXTRA_DIST += fabtests/fault/writeback_error.sh
 TESTS += fabtests/fault/writeback_error.sh
 
-# Objects of prov and util with RP_FAULTS call these functions.
+# The sources of prov with fault injection points, and the functions they call.
+check_LTLIBRARIES += fabtests/fault/libfaults.la
 fault_points = fabtests/fault/points.c
+fabtests_fault_libfaults_la_SOURCES = $(core_faults) $(fault_points)
+if HAVE_VERBS
+fabtests_fault_libfaults_la_SOURCES += $(rc_flush)
+endif
+fabtests_fault_libfaults_la_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 
 # The provider with fault points, in a separate folder.
 check_LTLIBRARIES += fabtests/fault/librpmem-fault-fi.la
 fabtests_fault_librpmem_fault_fi_la_SOURCES = $(rpmem_sources) prov/rpmem/host.c \
-	$(rc_sources) $(core_sources) $(fault_points)
-fabtests_fault_librpmem_fault_fi_la_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
+	$(rc_sources) $(core_sources)
 fabtests_fault_librpmem_fault_fi_la_LDFLAGS = \
 	$(prov_rpmem_librpmem_fi_la_LDFLAGS) -rpath /nowhere
-fabtests_fault_librpmem_fault_fi_la_LIBADD = $(FABRIC_LIBS) $(PMEM2_LIBS) $(rpmem_libs) -lpthread
+fabtests_fault_librpmem_fault_fi_la_LIBADD = fabtests/fault/libfaults.la $(FABRIC_LIBS) \
+	$(PMEM2_LIBS) $(rpmem_libs) -lpthread
 
-# fi_rpmemd with fault points.
+# fi_rpmemd with fault points, which precede the originals in libutil.la.
+check_LIBRARIES += fabtests/fault/libpoolfaults.a
+fabtests_fault_libpoolfaults_a_SOURCES = util/pool.c util/shutdowns.c $(fault_points)
+fabtests_fault_libpoolfaults_a_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 check_PROGRAMS += fabtests/fault/fi_rpmemd_faults
-fabtests_fault_fi_rpmemd_faults_SOURCES = util/fi_rpmemd.c util/conf.c \
-	util/export.c util/export_key.c util/export_worker.c util/lost_page.c \
-	util/export_text.c util/metrics.c util/one_shot.c util/pool.c \
-	util/shutdowns.c $(fault_points)
-fabtests_fault_fi_rpmemd_faults_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
-fabtests_fault_fi_rpmemd_faults_CFLAGS = $(util_fi_rpmemd_CFLAGS)
-fabtests_fault_fi_rpmemd_faults_LDADD = $(util_fi_rpmemd_LDADD)
+fabtests_fault_fi_rpmemd_faults_SOURCES = $(util_fi_rpmemd_SOURCES)
+fabtests_fault_fi_rpmemd_faults_LDADD = fabtests/fault/libpoolfaults.a \
+	$(util_fi_rpmemd_LDADD)
 
 # The shim's preload library with fault points, for the guest.
 if HAVE_PRELOAD
 check_LTLIBRARIES += fabtests/fault/libibvrpmem_preload-fault.la
 fabtests_fault_libibvrpmem_preload_fault_la_SOURCES = $(pre_sources) \
-	$(shim_sources) $(core_sources) $(fault_points)
-fabtests_fault_libibvrpmem_preload_fault_la_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
-fabtests_fault_libibvrpmem_preload_fault_la_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
+	$(shim_sources) $(core_sources)
 fabtests_fault_libibvrpmem_preload_fault_la_LDFLAGS = $(preload_ldflags) \
 	-rpath /nowhere
-fabtests_fault_libibvrpmem_preload_fault_la_LIBADD = $(PMEM2_LIBS) \
+fabtests_fault_libibvrpmem_preload_fault_la_LIBADD = \
+	fabtests/fault/libfaults.la $(PMEM2_LIBS) \
 	$(VERBS_LIBS) -lpthread -ldl
 endif
 
@@ -50,7 +54,6 @@ fabtests_fault_libshadow_la_LIBADD = -ldl
 check_PROGRAMS += fabtests/fault/powercut
 fabtests_fault_powercut_SOURCES = fabtests/fault/powercut.c \
 	fabtests/fault/record.h $(pair_sources)
-fabtests_fault_powercut_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_powercut_LDADD = $(FABRIC_LIBS)
 fault_tests = fabtests/fault/powercut.sh fabtests/fault/powercut_lines.sh \
 	fabtests/fault/powercut_msg.sh \
@@ -62,23 +65,19 @@ EXTRA_DIST += $(fault_tests)
 duo_sources = fabtests/fault/duo.c fabtests/fault/duo.h $(pair_sources)
 check_PROGRAMS += fabtests/fault/death fabtests/fault/broken
 fabtests_fault_death_SOURCES = fabtests/fault/death.c $(duo_sources)
-fabtests_fault_death_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_death_LDADD = $(FABRIC_LIBS)
 fabtests_fault_broken_SOURCES = fabtests/fault/broken.c $(duo_sources)
-fabtests_fault_broken_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_broken_LDADD = $(FABRIC_LIBS)
 TESTS += fabtests/fault/death fabtests/fault/broken.sh
 EXTRA_DIST += fabtests/fault/broken.sh
 
 check_PROGRAMS += fabtests/fault/silent_peer
 fabtests_fault_silent_peer_SOURCES = fabtests/fault/silent_peer.c $(duo_sources)
-fabtests_fault_silent_peer_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_silent_peer_LDADD = $(FABRIC_LIBS) -lpthread
 TESTS += fabtests/fault/silent_peer
 
 check_PROGRAMS += fabtests/fault/local_read
 fabtests_fault_local_read_SOURCES = fabtests/fault/local_read.c $(duo_sources)
-fabtests_fault_local_read_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_local_read_LDADD = $(FABRIC_LIBS)
 TESTS += fabtests/fault/local_read.sh
 EXTRA_DIST += fabtests/fault/local_read.sh
@@ -86,13 +85,11 @@ EXTRA_DIST += fabtests/fault/local_read.sh
 # Tests for the guest, which has an RDMA device.
 check_PROGRAMS += fabtests/fault/device
 fabtests_fault_device_SOURCES = fabtests/fault/device.c $(duo_sources)
-fabtests_fault_device_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_device_LDADD = $(FABRIC_LIBS)
 
 # Tests for two guests.
 check_PROGRAMS += fabtests/fault/machines
 fabtests_fault_machines_SOURCES = fabtests/fault/machines.c $(pair_sources)
-fabtests_fault_machines_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_machines_LDADD = $(FABRIC_LIBS)
 
 # A socket that can send any bytes as one end of a private connection.
@@ -100,13 +97,11 @@ frame_peer = fabtests/fault/frame_peer.c fabtests/fault/frame_peer.h
 check_PROGRAMS += fabtests/fault/badinput
 fabtests_fault_badinput_SOURCES = fabtests/fault/badinput.c $(frame_peer) \
 	$(duo_sources)
-fabtests_fault_badinput_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_badinput_LDADD = prov/core/libcore.la $(FABRIC_LIBS)
 TESTS += fabtests/fault/badinput
 
 check_PROGRAMS += fabtests/fault/badatomic
 fabtests_fault_badatomic_SOURCES = fabtests/fault/badatomic.c $(duo_sources)
-fabtests_fault_badatomic_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_badatomic_LDADD = $(FABRIC_LIBS)
 TESTS += fabtests/fault/badatomic
 
@@ -118,13 +113,11 @@ EXTRA_DIST += $(word_tests)
 # The provider on a machine that a test simulates.
 check_LTLIBRARIES += fabtests/fault/librpmem-sim-fi.la
 fabtests_fault_librpmem_sim_fi_la_SOURCES = $(rpmem_sources) $(rc_sources) $(core_sources) \
-	$(fault_points) \
 	fabtests/fault/host_sim.c fabtests/fault/host_sim.h \
 	fabtests/fault/sim_rc.c fabtests/fault/sim_rc.h fabtests/fault/sim_rc_cm.c
-fabtests_fault_librpmem_sim_fi_la_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
 fabtests_fault_librpmem_sim_fi_la_LDFLAGS = -module -avoid-version -shared \
 	-export-symbols-regex '^(fi_prov_ini|rp_host_sim)$$' -rpath /nowhere
-fabtests_fault_librpmem_sim_fi_la_LIBADD = $(FABRIC_LIBS) $(PMEM2_LIBS) $(rpmem_libs) -lpthread
+fabtests_fault_librpmem_sim_fi_la_LIBADD = $(fabtests_fault_librpmem_fault_fi_la_LIBADD)
 
 # Every scenario with every method, on the simulated fabric.
 check_PROGRAMS += fabtests/fault/crash_matrix
@@ -145,7 +138,6 @@ fabtests_fault_crash_matrix_SOURCES = \
 	fabtests/fault/crash_world_conn.c fabtests/fault/crash_world_facts.c \
 	fabtests/fault/crash_world_priv.h \
 	fabtests/fault/host_sim.h fabtests/fault/verdicts.c fabtests/fault/verdicts.h
-fabtests_fault_crash_matrix_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/fabtests
 fabtests_fault_crash_matrix_LDADD = prov/core/libcore.la prov/pmsim/libmodel.la \
 	$(FABRIC_LIBS) $(JANSSON_LIBS) -ldl
 crash_tests = fabtests/fault/crash_matrix.sh fabtests/fault/crash_conn.sh \
@@ -158,13 +150,9 @@ check_PROGRAMS += fabtests/fault/crash_log
 fabtests_fault_crash_log_SOURCES = fabtests/fault/crash_log.c \
 	fabtests/fault/crash_choice.c fabtests/fault/crash_choice.h \
 	fabtests/fault/crash_node.c fabtests/fault/crash_node.h \
-	fabtests/fault/host_sim.h util/liblog/append.c util/liblog/error.c \
-	util/liblog/format.c util/liblog/open.c util/liblog/progress.c \
-	util/liblog/read.c util/liblog/super.c
-fabtests_fault_crash_log_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util \
-	-I$(top_srcdir)/fabtests
+	fabtests/fault/host_sim.h
 fabtests_fault_crash_log_LDFLAGS = -Wl,--wrap=getrandom
-fabtests_fault_crash_log_LDADD = util/librpmem_pool.la prov/core/libcore.la \
+fabtests_fault_crash_log_LDADD = util/liblog/liblog.la util/librpmem_pool.la prov/core/libcore.la \
 	prov/pmsim/libmodel.la $(XXHASH_LIBS) $(FABRIC_LIBS) -lpthread -ldl
 TESTS += fabtests/fault/crash_log.sh
 EXTRA_DIST += fabtests/fault/crash_log.sh
@@ -187,7 +175,6 @@ EXTRA_DIST += $(crash_shim_sources) fabtests/fault/crash_shim.sh
 if HAVE_VERBS
 check_PROGRAMS += fabtests/fault/crash_shim
 fabtests_fault_crash_shim_SOURCES = $(crash_shim_sources)
-fabtests_fault_crash_shim_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/fabtests
 fabtests_fault_crash_shim_LDADD = prov/verbs/libshim.la prov/core/libcore.la \
 	prov/pmsim/libmodel.la $(PMEM2_LIBS) $(VERBS_LIBS) $(JANSSON_LIBS) -lpthread
 TESTS += fabtests/fault/crash_shim.sh
@@ -208,7 +195,6 @@ check_PROGRAMS += fabtests/fault/scale
 fabtests_fault_scale_SOURCES = fabtests/fault/scale.c fabtests/fault/scale.h \
 	fabtests/fault/scale_commits.c fabtests/fault/scale_mesh.c \
 	fabtests/fault/scale_peers.c fabtests/fault/scale_ranges.c $(pair_sources)
-fabtests_fault_scale_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_scale_LDADD = $(FABRIC_LIBS)
 TESTS += fabtests/fault/scale.sh
 EXTRA_DIST += fabtests/fault/scale.sh
@@ -220,14 +206,12 @@ fabtests_fault_hostile_SOURCES = fabtests/fault/hostile.c \
 	fabtests/fault/hostile_connects.c fabtests/fault/hostile_messages.c \
 	fabtests/fault/hostile_rules.c fabtests/fault/hostile_victims.c \
 	$(frame_peer) $(pair_sources)
-fabtests_fault_hostile_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_hostile_LDFLAGS = -export-dynamic
 fabtests_fault_hostile_LDADD = prov/core/libcore.la $(FABRIC_LIBS) -ldl
 check_PROGRAMS += fabtests/fault/false_target
 fabtests_fault_false_target_SOURCES = fabtests/fault/false_target.c \
 	fabtests/fault/false_target_cases.c fabtests/fault/false_target_cases.h \
 	$(frame_peer) $(duo_sources)
-fabtests_fault_false_target_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_false_target_LDADD = prov/core/libcore.la $(FABRIC_LIBS)
 TESTS += fabtests/fault/hostile fabtests/fault/false_target
 
@@ -236,7 +220,6 @@ check_PROGRAMS += fabtests/fault/faults
 fabtests_fault_faults_SOURCES = fabtests/fault/faults.c \
 	fabtests/fault/faults.h fabtests/fault/faults_preload.c \
 	fabtests/fault/faults_sides.c $(pair_sources)
-fabtests_fault_faults_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_faults_LDFLAGS = -export-dynamic
 fabtests_fault_faults_LDADD = prov/core/libcore.la $(FABRIC_LIBS) -ldl
 TESTS += fabtests/fault/faults.sh
@@ -250,24 +233,18 @@ fault_private_tests = fabtests/fault/late_store fabtests/fault/cut_atomic \
 check_PROGRAMS += $(fault_private_tests)
 TESTS += $(fault_private_tests)
 fabtests_fault_late_store_SOURCES = fabtests/fault/late_store.c $(testbed_sources)
-fabtests_fault_late_store_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_late_store_LDADD = $(FABRIC_LIBS)
 fabtests_fault_cut_atomic_SOURCES = fabtests/fault/cut_atomic.c $(testbed_sources)
-fabtests_fault_cut_atomic_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_cut_atomic_LDADD = $(FABRIC_LIBS)
 fabtests_fault_source_buffer_SOURCES = fabtests/fault/source_buffer.c $(testbed_sources)
-fabtests_fault_source_buffer_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_source_buffer_LDADD = $(FABRIC_LIBS)
 fabtests_fault_guessed_key_SOURCES = fabtests/fault/guessed_key.c $(frame_peer) \
 	fabtests/fault/testbed_daemon.c fabtests/fault/testbed_daemon.h $(testbed_sources)
-fabtests_fault_guessed_key_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_guessed_key_LDADD = util/libutil.la $(NETTLE_LIBS) $(FABRIC_LIBS)
 fabtests_fault_flood_SOURCES = fabtests/fault/flood.c \
 	fabtests/fault/testbed_daemon.c fabtests/fault/testbed_daemon.h $(testbed_sources)
-fabtests_fault_flood_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_flood_LDADD = util/libutil.la $(NETTLE_LIBS) $(FABRIC_LIBS)
 fabtests_fault_removed_address_SOURCES = fabtests/fault/removed_address.c $(testbed_sources)
-fabtests_fault_removed_address_CPPFLAGS = $(pair_cppflags)
 fabtests_fault_removed_address_LDADD = $(FABRIC_LIBS)
 
 # librpmem_pool over restarts of its target.
@@ -287,13 +264,10 @@ fabtests_fault_libkv_kill_la_LDFLAGS = -module -avoid-version -shared -rpath /no
 fabtests_fault_libkv_kill_la_LIBADD = -ldl
 check_PROGRAMS += fabtests/fault/rpc_peer
 fabtests_fault_rpc_peer_SOURCES = fabtests/fault/rpc_peer.c
-fabtests_fault_rpc_peer_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 fabtests_fault_rpc_peer_LDADD = util/librpmem_rpc.la util/librpmem_pool.la
 check_PROGRAMS += fabtests/fault/log_writer
 fabtests_fault_log_writer_SOURCES = fabtests/fault/log_writer.c
-fabtests_fault_log_writer_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 fabtests_fault_log_writer_LDADD = util/librpmem_log.la util/librpmem_pool.la
 check_PROGRAMS += fabtests/fault/pool_writer
 fabtests_fault_pool_writer_SOURCES = fabtests/fault/pool_writer.c
-fabtests_fault_pool_writer_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 fabtests_fault_pool_writer_LDADD = util/librpmem_pool.la -lpthread

@@ -21,6 +21,15 @@ forbid prov/core "$inc(\.\./)*(rc|rpmem|verbs|util|pmsim)/" "prov/core looks up"
 forbid prov/rc "$inc(\.\./)*(rpmem|verbs|util|pmsim)/" "prov/rc looks aside or up"
 forbid prov/rpmem "$inc(\.\./)*(verbs|util)/" "prov/rpmem looks aside or up"
 forbid prov/rpmem "$inc(infiniband/|rdma/rdma_)" "prov/rpmem knows ibv_*"
+# The compiler looks for included files in these folders, too.
+for f in $(grep -rhE "$inc" --include='*.[ch]' prov |
+	sed -E "s@$inc([^\">]*).*@\\1@" | sort -u); do
+	[ "$f" != config.h ] && [ ! -f "prov/$f" ] && [ ! -f "include/$f" ] ||
+		continue
+	for d in . util fabtests; do
+		[ ! -f "$d/$f" ] || forbid prov "$inc$f" "prov looks up, to $d/$f"
+	done
+done
 # A backend of private connections does not include another backend's library.
 for f in $(grep -lE "$inc(infiniband/|rdma/rdma_)" prov/rc/*.[ch]); do
 	case $f in

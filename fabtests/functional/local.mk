@@ -86,47 +86,38 @@ AM_TESTS_ENVIRONMENT += FI_TCP_IFACE=lo; export FI_TCP_IFACE; \
 	FI_PROVIDER_PATH=$(abs_top_builddir)/prov/rpmem/.libs; \
 	export FI_PROVIDER_PATH;
 pair_sources = fabtests/functional/pair.c fabtests/functional/pair.h
-pair_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/fabtests
 check_PROGRAMS += fabtests/functional/basic
 TESTS += fabtests/functional/basic
 fabtests_functional_basic_SOURCES = fabtests/functional/basic.c $(pair_sources)
-fabtests_functional_basic_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_basic_LDADD = $(FABRIC_LIBS)
 check_PROGRAMS += fabtests/functional/endpoints
 TESTS += fabtests/functional/endpoints
 fabtests_functional_endpoints_SOURCES = fabtests/functional/endpoints.c $(pair_sources)
-fabtests_functional_endpoints_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_endpoints_LDADD = $(FABRIC_LIBS)
 check_PROGRAMS += fabtests/functional/connected
 TESTS += fabtests/functional/connected
 fabtests_functional_connected_SOURCES = fabtests/functional/connected.c $(pair_sources)
-fabtests_functional_connected_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_connected_LDADD = $(FABRIC_LIBS)
 check_PROGRAMS += fabtests/functional/regions
 TESTS += fabtests/functional/regions
 fabtests_functional_regions_SOURCES = fabtests/functional/regions.c $(pair_sources)
-fabtests_functional_regions_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_regions_LDADD = $(FABRIC_LIBS)
 check_PROGRAMS += fabtests/functional/downgrade
 TESTS += fabtests/functional/downgrade
 fabtests_functional_downgrade_SOURCES = fabtests/functional/downgrade.c $(pair_sources)
-fabtests_functional_downgrade_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_downgrade_LDADD = $(FABRIC_LIBS)
 check_PROGRAMS += fabtests/functional/weaken
 TESTS += fabtests/functional/weaken
 fabtests_functional_weaken_SOURCES = fabtests/functional/weaken.c $(pair_sources)
-fabtests_functional_weaken_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_weaken_LDADD = $(FABRIC_LIBS)
 check_PROGRAMS += fabtests/functional/atomic
 TESTS += fabtests/functional/atomic
 fabtests_functional_atomic_SOURCES = fabtests/functional/atomic.c $(pair_sources)
-fabtests_functional_atomic_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_atomic_LDADD = $(FABRIC_LIBS)
 
 check_PROGRAMS += fabtests/functional/absent_peer
 TESTS += fabtests/functional/absent_peer
 fabtests_functional_absent_peer_SOURCES = fabtests/functional/absent_peer.c $(pair_sources)
-fabtests_functional_absent_peer_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_absent_peer_LDADD = $(FABRIC_LIBS)
 check_PROGRAMS += fabtests/functional/unreachable
 TESTS += fabtests/functional/unreachable
@@ -147,25 +138,21 @@ fabtests_functional_direct_LDADD = $(FABRIC_LIBS)
 check_PROGRAMS += fabtests/functional/effects
 TESTS += fabtests/functional/effects
 fabtests_functional_effects_SOURCES = fabtests/functional/effects.c $(pair_sources)
-fabtests_functional_effects_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_effects_LDADD = $(FABRIC_LIBS)
 
 check_PROGRAMS += fabtests/functional/spin
 TESTS += fabtests/functional/spin
 fabtests_functional_spin_SOURCES = fabtests/functional/spin.c $(pair_sources)
-fabtests_functional_spin_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_spin_LDADD = $(FABRIC_LIBS)
 
 check_PROGRAMS += fabtests/functional/order
 TESTS += fabtests/functional/order
 fabtests_functional_order_SOURCES = fabtests/functional/order.c $(pair_sources)
-fabtests_functional_order_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_order_LDADD = $(FABRIC_LIBS)
 
 check_PROGRAMS += fabtests/functional/inline
 TESTS += fabtests/functional/inline
 fabtests_functional_inline_SOURCES = fabtests/functional/inline.c $(pair_sources)
-fabtests_functional_inline_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_inline_LDADD = $(FABRIC_LIBS)
 
 # Programs that request no persistence.
@@ -173,14 +160,12 @@ check_PROGRAMS += fabtests/functional/implicit_commit
 TESTS += fabtests/functional/implicit_commit.sh
 EXTRA_DIST += fabtests/functional/implicit_commit.sh
 fabtests_functional_implicit_commit_SOURCES = fabtests/functional/implicit_commit.c $(pair_sources)
-fabtests_functional_implicit_commit_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_implicit_commit_LDADD = $(FABRIC_LIBS)
 
 # Private connections.
 check_PROGRAMS += fabtests/functional/write_only
 TESTS += fabtests/functional/write_only
 fabtests_functional_write_only_SOURCES = fabtests/functional/write_only.c $(pair_sources)
-fabtests_functional_write_only_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_write_only_LDADD = $(FABRIC_LIBS)
 
 check_PROGRAMS += fabtests/functional/private_conn
@@ -188,14 +173,12 @@ TESTS += fabtests/functional/private_conn.sh
 EXTRA_DIST += fabtests/functional/private_conn.sh
 fabtests_functional_private_conn_SOURCES = fabtests/functional/private_conn.c \
 	fabtests/fault/frame_peer.c fabtests/fault/frame_peer.h $(pair_sources)
-fabtests_functional_private_conn_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_private_conn_LDADD = $(FABRIC_LIBS)
 
 # Small writes, many coalesced into one message; private_conn.sh runs it, too.
 check_PROGRAMS += fabtests/functional/coalesced_writes
 fabtests_functional_coalesced_writes_SOURCES = \
 	fabtests/functional/coalesced_writes.c $(pair_sources)
-fabtests_functional_coalesced_writes_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_coalesced_writes_LDADD = $(FABRIC_LIBS)
 
 # Copies in both directions, interrupted in every way.
@@ -211,7 +194,6 @@ EXTRA_DIST += fabtests/functional/upstream.sh
 check_PROGRAMS += fabtests/functional/threads
 TESTS += fabtests/functional/threads
 fabtests_functional_threads_SOURCES = fabtests/functional/threads.c $(pair_sources)
-fabtests_functional_threads_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_threads_LDADD = $(FABRIC_LIBS) -lpthread
 
 # Counters in both processes.
@@ -219,28 +201,24 @@ check_PROGRAMS += fabtests/functional/cntr
 TESTS += fabtests/functional/cntr.sh
 EXTRA_DIST += fabtests/functional/cntr.sh
 fabtests_functional_cntr_SOURCES = fabtests/functional/cntr.c $(pair_sources)
-fabtests_functional_cntr_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_cntr_LDADD = $(FABRIC_LIBS)
 
 # Queries, and what a zeroed commit means.
 check_PROGRAMS += fabtests/functional/query
 TESTS += fabtests/functional/query
 fabtests_functional_query_SOURCES = fabtests/functional/query.c $(pair_sources)
-fabtests_functional_query_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_query_LDADD = $(FABRIC_LIBS)
 
 # Poll sets.
 check_PROGRAMS += fabtests/functional/poll
 TESTS += fabtests/functional/poll
 fabtests_functional_poll_SOURCES = fabtests/functional/poll.c $(pair_sources)
-fabtests_functional_poll_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_poll_LDADD = $(FABRIC_LIBS)
 
 # An endpoint that first commits and then also serves.
 check_PROGRAMS += fabtests/functional/roles
 TESTS += fabtests/functional/roles
 fabtests_functional_roles_SOURCES = fabtests/functional/roles.c $(pair_sources)
-fabtests_functional_roles_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_roles_LDADD = $(FABRIC_LIBS)
 
 # Programs that cannot distinguish the provider from its base.
@@ -257,12 +235,10 @@ transparent_parts = fabtests/functional/transparent.h \
 fabtests_functional_transparent_SOURCES = fabtests/functional/transparent.c \
 	fabtests/functional/transparent_side.c \
 	fabtests/functional/transparent_side.h $(transparent_parts)
-fabtests_functional_transparent_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_transparent_LDADD = $(FABRIC_LIBS) -lpthread
 check_PROGRAMS += fabtests/functional/shared_recv
 fabtests_functional_shared_recv_SOURCES = fabtests/functional/shared_recv.c \
 	$(pair_sources)
-fabtests_functional_shared_recv_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_shared_recv_LDADD = $(FABRIC_LIBS)
 TESTS += fabtests/functional/shared_recv
 
@@ -273,7 +249,6 @@ fabtests_functional_transparent_conn_SOURCES = \
 	fabtests/functional/transparent_conn.h \
 	fabtests/functional/transparent_conn_post.c \
 	fabtests/functional/transparent_conn_world.c $(transparent_parts)
-fabtests_functional_transparent_conn_CPPFLAGS = $(pair_cppflags)
 fabtests_functional_transparent_conn_LDADD = $(FABRIC_LIBS) -lpthread
 TESTS += fabtests/functional/transparent_conn
 TESTS += fabtests/functional/transparent.sh
@@ -313,6 +288,5 @@ EXTRA_DIST += $(pool_tests) fabtests/functional/suite.sh \
 	fabtests/functional/group_net_planted
 check_PROGRAMS += fabtests/functional/read_only
 fabtests_functional_read_only_SOURCES = fabtests/functional/read_only.c
-fabtests_functional_read_only_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 fabtests_functional_read_only_LDADD = util/libutil.la prov/core/libcore.la \
 	$(FABRIC_LIBS)

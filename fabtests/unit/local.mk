@@ -6,7 +6,6 @@ unit_ldadd = prov/core/libcore.la $(CRITERION_LIBS)
 LDADD = $(unit_ldadd)
 
 unit_tests += fabtests/unit/test_status
-fabtests_unit_test_status_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcdir)"'
 
 unit_tests += fabtests/unit/test_samples
 fabtests_unit_test_samples_LDADD = fabtests/benchmarks/librivals.la \
@@ -18,7 +17,6 @@ fabtests_unit_test_ratio_LDADD = util/libutil.la $(CRITERION_LIBS) -lm
 unit_tests += fabtests/unit/test_info_advice
 fabtests_unit_test_info_advice_SOURCES = fabtests/unit/test_info_advice.c \
 	util/info_advice.c util/info_host.c
-fabtests_unit_test_info_advice_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 fabtests_unit_test_info_advice_LDADD = util/libutil.la prov/core/libcore.la \
 	$(FABRIC_LIBS) $(JANSSON_LIBS) $(CRITERION_LIBS)
 
@@ -27,18 +25,15 @@ method_rig = fabtests/unit/method_rig.c fabtests/unit/method_rig.h
 unit_tests += fabtests/unit/test_method
 fabtests_unit_test_method_SOURCES = fabtests/unit/test_method.c $(method_rig) \
 	util/method_rows.c util/method_rows.h
-fabtests_unit_test_method_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcdir)"'
 
 unit_tests += fabtests/unit/test_method_force
 fabtests_unit_test_method_force_SOURCES = fabtests/unit/test_method_force.c $(method_rig)
 
 unit_tests += fabtests/unit/test_cost
 fabtests_unit_test_cost_SOURCES = fabtests/unit/test_cost.c $(method_rig)
-fabtests_unit_test_cost_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcdir)"'
 
 unit_tests += fabtests/unit/test_method_advice
-fabtests_unit_test_method_advice_SOURCES = fabtests/unit/test_method_advice.c \
-	util/method_advice.c util/method_advice.h
+fabtests_unit_test_method_advice_LDADD = util/libutil.la $(unit_ldadd)
 
 wire_rig = fabtests/unit/wire_rig.c fabtests/unit/wire_rig.h \
 	fabtests/unit/seeded.h
@@ -72,135 +67,102 @@ unit_tests += fabtests/unit/test_protocol
 fabtests_unit_test_protocol_SOURCES = fabtests/unit/test_protocol.c \
 	fabtests/unit/page.h \
 	util/method_rows.c util/method_rows.h
-fabtests_unit_test_protocol_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcdir)"'
 
 unit_tests += fabtests/unit/test_ranges
 fabtests_unit_test_ranges_LDFLAGS = -Wl,--wrap=realloc
 
 unit_tests += fabtests/unit/test_journal
 fabtests_unit_test_journal_SOURCES = fabtests/unit/test_journal.c \
-	util/libpool/journal.c fabtests/unit/seeded.h
-fabtests_unit_test_journal_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
-fabtests_unit_test_journal_LDADD = $(CRITERION_LIBS)
+	fabtests/unit/seeded.h
+fabtests_unit_test_journal_LDADD = util/libpool/libpool.la $(CRITERION_LIBS)
 
 unit_tests += fabtests/unit/test_pool_piece
-fabtests_unit_test_pool_piece_SOURCES = fabtests/unit/test_pool_piece.c \
-	util/libpool/piece.c util/ratio.c
-fabtests_unit_test_pool_piece_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
-fabtests_unit_test_pool_piece_LDADD = $(CRITERION_LIBS) -lm
+fabtests_unit_test_pool_piece_LDADD = util/libpool/libpool.la util/libutil.la \
+	$(CRITERION_LIBS) -lm
 
 unit_tests += fabtests/unit/test_pool_work
 fabtests_unit_test_pool_work_SOURCES = fabtests/unit/test_pool_work.c \
 	fabtests/unit/pool_target.c fabtests/unit/pool_target.h \
 	fabtests/unit/seeded.h util/libpool/error.c util/libpool/journal.c \
-	util/libpool/commits.c util/libpool/piece.c util/libpool/wait.c util/libpool/work.c \
-	util/ratio.c util/text.c
-fabtests_unit_test_pool_work_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util \
-	-DPOOL_OUT=5u -DPIECE_UNIT=8u -DPIECE_TURN=32u
-fabtests_unit_test_pool_work_LDADD = $(CRITERION_LIBS) $(FABRIC_LIBS) -lm
+	util/libpool/commits.c util/libpool/piece.c util/libpool/wait.c util/libpool/work.c
+fabtests_unit_test_pool_work_CPPFLAGS = $(AM_CPPFLAGS) -DPOOL_OUT=5u -DPIECE_UNIT=8u -DPIECE_TURN=32u
+fabtests_unit_test_pool_work_LDADD = util/libutil.la $(CRITERION_LIBS) $(FABRIC_LIBS) -lm
 
 unit_tests += fabtests/unit/test_pool_connect
-fabtests_unit_test_pool_connect_SOURCES = fabtests/unit/test_pool_connect.c \
-	util/libpool/connect.c
-fabtests_unit_test_pool_connect_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
-fabtests_unit_test_pool_connect_LDADD = util/libutil.la $(unit_ldadd) \
+fabtests_unit_test_pool_connect_LDADD = util/libpool/libpool.la util/libutil.la $(unit_ldadd) \
 	$(CRITERION_LIBS) $(FABRIC_LIBS) $(NETTLE_LIBS)
 fabtests_unit_test_pool_connect_LDFLAGS = -Wl,--wrap=clock_gettime \
 	-Wl,--wrap=connect -Wl,--wrap=poll
 
 unit_tests += fabtests/unit/test_group_replace
 fabtests_unit_test_group_replace_SOURCES = fabtests/unit/test_group_replace.c \
-	util/group_replace.c util/group_tool.c util/libpool/group_format.c \
-	util/text.c
-fabtests_unit_test_group_replace_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
-fabtests_unit_test_group_replace_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
+	util/group_replace.c util/group_tool.c
+fabtests_unit_test_group_replace_LDADD = util/libpool/libpool.la util/libutil.la $(CRITERION_LIBS) $(XXHASH_LIBS)
 
 # With small chunks, a run of the rig meets every rule of the bitmap.
 unit_tests += fabtests/unit/test_pool_group fabtests/unit/test_pool_group_area \
 	fabtests/unit/test_pool_group_cost fabtests/unit/test_pool_group_rules
-group_sources = fabtests/unit/group_rig.c fabtests/unit/group_rig.h \
+check_LIBRARIES += fabtests/unit/libgroup.a
+fabtests_unit_libgroup_a_SOURCES = fabtests/unit/group_rig.c fabtests/unit/group_rig.h \
 	fabtests/unit/seeded.h util/libpool/group.c util/libpool/group.h \
 	util/libpool/group_bits.c \
 	util/libpool/group_epoch.c util/libpool/group_format.c \
 	util/libpool/group_member.c util/libpool/group_rebuild.c
-group_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/util \
-	-DGROUP_AREA=8192u -DGROUP_CHUNK=64u -DGROUP_HOT=4u \
+group_cppflags = $(AM_CPPFLAGS) -DGROUP_AREA=8192u -DGROUP_CHUNK=64u -DGROUP_HOT=4u \
 	-DGROUP_BACKLOG=400u
-fabtests_unit_test_pool_group_SOURCES = fabtests/unit/test_pool_group.c \
-	$(group_sources)
+group_ldadd = fabtests/unit/libgroup.a $(CRITERION_LIBS) $(XXHASH_LIBS)
+fabtests_unit_libgroup_a_CPPFLAGS = $(group_cppflags)
 fabtests_unit_test_pool_group_CPPFLAGS = $(group_cppflags)
-fabtests_unit_test_pool_group_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
+fabtests_unit_test_pool_group_LDADD = $(group_ldadd)
 fabtests_unit_test_pool_group_area_SOURCES = \
-	fabtests/unit/test_pool_group_area.c fabtests/unit/group_calls.h \
-	$(group_sources)
+	fabtests/unit/test_pool_group_area.c fabtests/unit/group_calls.h
 fabtests_unit_test_pool_group_area_CPPFLAGS = $(group_cppflags)
-fabtests_unit_test_pool_group_area_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
+fabtests_unit_test_pool_group_area_LDADD = $(group_ldadd)
 fabtests_unit_test_pool_group_cost_SOURCES = \
-	fabtests/unit/test_pool_group_cost.c fabtests/unit/group_calls.h \
-	$(group_sources)
+	fabtests/unit/test_pool_group_cost.c fabtests/unit/group_calls.h
 fabtests_unit_test_pool_group_cost_CPPFLAGS = $(group_cppflags)
-fabtests_unit_test_pool_group_cost_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
+fabtests_unit_test_pool_group_cost_LDADD = $(group_ldadd)
 fabtests_unit_test_pool_group_rules_SOURCES = \
 	fabtests/unit/test_pool_group_rules.c \
-	fabtests/unit/test_pool_group_copies.c fabtests/unit/group_calls.h \
-	$(group_sources)
+	fabtests/unit/test_pool_group_copies.c fabtests/unit/group_calls.h
 fabtests_unit_test_pool_group_rules_CPPFLAGS = $(group_cppflags)
-fabtests_unit_test_pool_group_rules_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
+fabtests_unit_test_pool_group_rules_LDADD = $(group_ldadd)
 
 unit_tests += fabtests/unit/test_rpmem_log fabtests/unit/test_rpmem_log_cuts \
 	fabtests/unit/test_rpmem_log_pool
 log_sources = fabtests/unit/log_rig.c fabtests/unit/log_rig.h \
 	fabtests/fault/crash_choice.c fabtests/fault/crash_choice.h \
-	fabtests/unit/seeded.h util/liblog/append.c util/liblog/error.c \
-	util/liblog/format.c util/liblog/open.c util/liblog/progress.c \
-	util/liblog/read.c util/liblog/super.c
+	fabtests/unit/seeded.h
 fabtests_unit_test_rpmem_log_SOURCES = fabtests/unit/test_rpmem_log.c \
 	$(log_sources)
-fabtests_unit_test_rpmem_log_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util \
-	-I$(top_srcdir)/fabtests
-fabtests_unit_test_rpmem_log_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS) -lpthread
+fabtests_unit_test_rpmem_log_LDADD = util/liblog/liblog.la $(CRITERION_LIBS) $(XXHASH_LIBS) -lpthread
 fabtests_unit_test_rpmem_log_cuts_SOURCES = \
 	fabtests/unit/test_rpmem_log_cuts.c $(log_sources)
-fabtests_unit_test_rpmem_log_cuts_CPPFLAGS = \
-	$(fabtests_unit_test_rpmem_log_CPPFLAGS)
 fabtests_unit_test_rpmem_log_cuts_LDADD = $(fabtests_unit_test_rpmem_log_LDADD)
 fabtests_unit_test_rpmem_log_pool_SOURCES = \
 	fabtests/unit/test_rpmem_log_pool.c $(log_sources)
-fabtests_unit_test_rpmem_log_pool_CPPFLAGS = \
-	$(fabtests_unit_test_rpmem_log_CPPFLAGS)
 fabtests_unit_test_rpmem_log_pool_LDADD = $(fabtests_unit_test_rpmem_log_LDADD)
 
 if HAVE_RAFT
 unit_tests += fabtests/unit/test_rpmem_raft
 endif
 fabtests_unit_test_rpmem_raft_SOURCES = fabtests/unit/test_rpmem_raft.c \
-	fabtests/unit/test_raft_page.c fabtests/unit/page.h \
-	util/libraft/conf.c util/libraft/replay.c util/libraft/snapshot.c \
-	util/libraft/store.c util/libraft/wire.c util/libraft/writer.c \
-	$(log_sources)
-fabtests_unit_test_rpmem_raft_CPPFLAGS = \
-	$(fabtests_unit_test_rpmem_log_CPPFLAGS) $(RAFT_CFLAGS) \
-	-DRP_SRCDIR='"$(abs_top_srcdir)"'
-fabtests_unit_test_rpmem_raft_LDADD = $(fabtests_unit_test_rpmem_log_LDADD) \
+	fabtests/unit/test_raft_page.c fabtests/unit/page.h $(log_sources)
+fabtests_unit_test_rpmem_raft_LDADD = util/libraft/libraft.la $(fabtests_unit_test_rpmem_log_LDADD) \
 	$(RAFT_LIBS)
 
 unit_tests += fabtests/unit/test_rpmem_rpc fabtests/unit/test_rpmem_rpc_ring
 rpc_sources = fabtests/unit/rpc_rig.c fabtests/unit/rpc_rig.h \
-	fabtests/unit/seeded.h util/librpc/calls.c util/librpc/connect.c \
-	util/librpc/error.c util/librpc/format.c util/librpc/slot.c util/text.c
+	fabtests/unit/seeded.h
 fabtests_unit_test_rpmem_rpc_SOURCES = fabtests/unit/test_rpmem_rpc.c \
 	$(rpc_sources)
-fabtests_unit_test_rpmem_rpc_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
-fabtests_unit_test_rpmem_rpc_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS) \
+fabtests_unit_test_rpmem_rpc_LDADD = util/librpc/librpc.la util/libutil.la $(CRITERION_LIBS) $(XXHASH_LIBS) \
 	$(FABRIC_LIBS) -lm -lpthread
 fabtests_unit_test_rpmem_rpc_ring_SOURCES = \
 	fabtests/unit/test_rpmem_rpc_ring.c $(rpc_sources)
-fabtests_unit_test_rpmem_rpc_ring_CPPFLAGS = \
-	$(fabtests_unit_test_rpmem_rpc_CPPFLAGS)
 fabtests_unit_test_rpmem_rpc_ring_LDADD = $(fabtests_unit_test_rpmem_rpc_LDADD)
 
 unit_tests += fabtests/unit/test_batch
-fabtests_unit_test_batch_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 fabtests_unit_test_batch_LDFLAGS = -Wl,--wrap=realloc -Wl,--wrap=calloc
 
 unit_tests += fabtests/unit/test_log
@@ -211,32 +173,25 @@ pmem_rig = fabtests/unit/pmem_rig.c fabtests/unit/pmem_rig.h
 
 unit_tests += fabtests/unit/test_pmem
 fabtests_unit_test_pmem_SOURCES = fabtests/unit/test_pmem.c $(pmem_rig)
-fabtests_unit_test_pmem_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
 unit_tests += fabtests/unit/test_pmem_library
 fabtests_unit_test_pmem_library_SOURCES = fabtests/unit/test_pmem_library.c \
 	$(pmem_rig)
-fabtests_unit_test_pmem_library_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 fabtests_unit_test_pmem_library_LDFLAGS = \
 	-Wl,--wrap=pmem2_source_from_anon,--wrap=pmem2_source_delete \
 	-Wl,--wrap=pmem2_map_from_existing,--wrap=pmem2_map_delete
 
 unit_tests += fabtests/unit/test_pmem_stays
-fabtests_unit_test_pmem_stays_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 fabtests_unit_test_pmem_stays_LDFLAGS = -Wl,--wrap=madvise
 
 unit_tests += fabtests/unit/test_pmem_files
-fabtests_unit_test_pmem_files_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 fabtests_unit_test_pmem_files_LDFLAGS = \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=free
 
 # prov/core/pmem.c with its fault injection points.
 unit_tests += fabtests/unit/test_pmem_fault
-fabtests_unit_test_pmem_fault_SOURCES = fabtests/unit/test_pmem_fault.c \
-	prov/core/pmem.c $(fault_points) prov/core/atomic.c \
-	prov/core/stats.c
 fabtests_unit_test_pmem_fault_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
-fabtests_unit_test_pmem_fault_LDADD = $(CRITERION_LIBS) $(PMEM2_LIBS)
+fabtests_unit_test_pmem_fault_LDADD = fabtests/fault/libfaults.la $(unit_ldadd) $(PMEM2_LIBS)
 
 # statx is wrapped so that an ordinary file can claim to be in DAX state.
 caps_rig = fabtests/unit/caps_rig.c fabtests/unit/caps_rig.h
@@ -266,7 +221,6 @@ fabtests_unit_test_caps_disk_LDFLAGS = -Wl,--wrap=statx
 unit_tests += fabtests/unit/test_doctor_disk
 fabtests_unit_test_doctor_disk_SOURCES = fabtests/unit/test_doctor_disk.c \
 	util/doctor_disk.c util/info_host.c $(caps_rig)
-fabtests_unit_test_doctor_disk_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 fabtests_unit_test_doctor_disk_LDADD = util/libutil.la prov/core/libcore.la \
 	$(CRITERION_LIBS) $(JANSSON_LIBS) $(FABRIC_LIBS) -ldl
 fabtests_unit_test_doctor_disk_LDFLAGS = -Wl,--wrap=statx
@@ -276,7 +230,6 @@ fabtests_unit_test_advise_SOURCES = fabtests/unit/test_advise.c \
 	util/advise.c util/advise_machine.c util/advise_memory.c \
 	util/advise_peer.c util/info_advice.c util/info_host.c \
 	util/info_path.c $(caps_rig)
-fabtests_unit_test_advise_CFLAGS = $(AM_CFLAGS) $(JANSSON_CFLAGS)
 fabtests_unit_test_advise_LDADD = util/libutil.la prov/core/libcore.la \
 	$(FABRIC_LIBS) $(JANSSON_LIBS) $(PMEM2_LIBS) $(CRITERION_LIBS) \
 	-lpthread
@@ -303,10 +256,8 @@ fabtests_unit_test_pool_LDADD = util/libutil.la prov/core/libcore.la \
 	$(CRITERION_LIBS)
 
 unit_tests += fabtests/unit/test_shutdowns
-fabtests_unit_test_shutdowns_SOURCES = fabtests/unit/test_shutdowns.c \
-	util/pool.c util/shutdowns.c $(fault_points) $(caps_rig)
-fabtests_unit_test_shutdowns_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
-fabtests_unit_test_shutdowns_LDADD = util/libutil.la prov/core/libcore.la \
+fabtests_unit_test_shutdowns_SOURCES = fabtests/unit/test_shutdowns.c $(caps_rig)
+fabtests_unit_test_shutdowns_LDADD = fabtests/fault/libpoolfaults.a util/libutil.la prov/core/libcore.la \
 	$(CRITERION_LIBS) $(NETTLE_LIBS)
 fabtests_unit_test_shutdowns_LDFLAGS = -Wl,--wrap=statx
 
@@ -338,57 +289,46 @@ agent_bed = fabtests/unit/agent_bed.c fabtests/unit/agent_bed.h \
 
 unit_tests += fabtests/unit/test_agent_session
 fabtests_unit_test_agent_session_SOURCES = fabtests/unit/test_agent_session.c $(agent_bed)
-fabtests_unit_test_agent_session_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
 # Sessions and an agent, connected by channels that break.
 unit_tests += fabtests/unit/test_both
 fabtests_unit_test_both_SOURCES = fabtests/unit/test_both.c \
 	fabtests/unit/both_world.c fabtests/unit/both_world.h \
 	fabtests/unit/leaks.h fabtests/unit/seeded.h
-fabtests_unit_test_both_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
 unit_tests += fabtests/unit/test_atomic
 fabtests_unit_test_atomic_LDADD = $(unit_ldadd) -lm
 
 unit_tests += fabtests/unit/test_agent
 fabtests_unit_test_agent_SOURCES = fabtests/unit/test_agent.c $(agent_bed)
-fabtests_unit_test_agent_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
 unit_tests += fabtests/unit/test_agent_facts
 fabtests_unit_test_agent_facts_SOURCES = fabtests/unit/test_agent_facts.c $(agent_bed)
-fabtests_unit_test_agent_facts_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 fabtests_unit_test_agent_facts_LDFLAGS = \
 	-Wl,--wrap=rp_pmem_use_clwb,--wrap=rp_pmem_flush
 
 unit_tests += fabtests/unit/test_agent_effects
 fabtests_unit_test_agent_effects_SOURCES = fabtests/unit/test_agent_effects.c $(agent_bed)
-fabtests_unit_test_agent_effects_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
 unit_tests += fabtests/unit/test_agent_store
 fabtests_unit_test_agent_store_SOURCES = fabtests/unit/test_agent_store.c $(agent_bed)
-fabtests_unit_test_agent_store_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
 unit_tests += fabtests/unit/test_agent_scarce
 fabtests_unit_test_agent_scarce_SOURCES = fabtests/unit/test_agent_scarce.c $(agent_bed)
-fabtests_unit_test_agent_scarce_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 fabtests_unit_test_agent_scarce_LDFLAGS = \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=pthread_create
 
 unit_tests += fabtests/unit/test_agent_local
 fabtests_unit_test_agent_local_SOURCES = fabtests/unit/test_agent_local.c $(agent_bed)
-fabtests_unit_test_agent_local_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
 unit_tests += fabtests/unit/test_agent_made
-fabtests_unit_test_agent_made_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 fabtests_unit_test_agent_made_LDFLAGS = -Wl,--wrap=calloc,--wrap=free \
 	-Wl,--wrap=pthread_mutex_init,--wrap=pthread_mutex_destroy
 
 unit_tests += fabtests/unit/test_worker
 fabtests_unit_test_worker_SOURCES = fabtests/unit/test_worker.c $(agent_bed)
-fabtests_unit_test_worker_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 
 unit_tests += fabtests/unit/test_worker_alone
-fabtests_unit_test_worker_alone_LDADD = $(unit_ldadd) $(PMEM2_LIBS)
 fabtests_unit_test_worker_alone_LDFLAGS = \
 	-Wl,--wrap=pthread_mutex_init,--wrap=pthread_mutex_destroy \
 	-Wl,--wrap=pthread_cond_init,--wrap=pthread_cond_destroy \
@@ -423,7 +363,6 @@ fabtests_unit_test_session_order_SOURCES = fabtests/unit/test_session_order.c $(
 
 unit_tests += fabtests/unit/test_session_poison
 fabtests_unit_test_session_poison_SOURCES = fabtests/unit/test_session_poison.c $(session_bed)
-fabtests_unit_test_session_poison_CPPFLAGS = $(AM_CPPFLAGS) -DRP_SRCDIR='"$(abs_top_srcdir)"'
 
 unit_tests += fabtests/unit/test_session_world
 fabtests_unit_test_session_world_SOURCES = fabtests/unit/test_session_world.c $(session_bed) \
@@ -433,8 +372,6 @@ fabtests_unit_test_session_world_SOURCES = fabtests/unit/test_session_world.c $(
 unit_tests += fabtests/unit/test_verdicts
 fabtests_unit_test_verdicts_SOURCES = fabtests/unit/test_verdicts.c \
 	fabtests/fault/verdicts.c fabtests/fault/verdicts.h
-fabtests_unit_test_verdicts_CPPFLAGS = $(AM_CPPFLAGS) \
-	-I$(top_srcdir)/fabtests -DRP_SRCDIR='"$(abs_top_srcdir)"'
 EXTRA_DIST += fabtests/fault/verdicts.tsv fabtests/fault/forbidden_pairs
 
 # The simulator's memory, which shares nothing with prov/core.
@@ -454,9 +391,6 @@ fabtests_unit_test_model_oracle_SOURCES = fabtests/unit/test_model_oracle.c \
 fabtests_unit_test_model_oracle_LDADD = prov/pmsim/libmodel.la $(CRITERION_LIBS)
 
 # The simulated fabric, opened as any provider is, with and without ofi_rpmem.
-sim_cppflags = $(AM_CPPFLAGS) -I$(top_srcdir)/fabtests \
-	-DSIM_DSO='"$(abs_top_builddir)/prov/pmsim/.libs/libpmsim-fi.so"' \
-	-DSIM_PATH='"$(abs_top_builddir)/prov/pmsim/.libs:$(abs_top_builddir)/prov/rpmem/.libs"'
 sim_ldadd = prov/pmsim/libmodel.la $(FABRIC_LIBS) $(CRITERION_LIBS) -ldl
 sim_rig = fabtests/unit/sim_node.c fabtests/unit/sim_node.h \
 	fabtests/unit/sim_pair.c fabtests/unit/sim_pair.h \
@@ -464,27 +398,22 @@ sim_rig = fabtests/unit/sim_node.c fabtests/unit/sim_node.h \
 
 unit_tests += fabtests/unit/test_pmsim
 fabtests_unit_test_pmsim_SOURCES = fabtests/unit/test_pmsim.c $(sim_rig)
-fabtests_unit_test_pmsim_CPPFLAGS = $(sim_cppflags)
 fabtests_unit_test_pmsim_LDADD = $(sim_ldadd)
 
 unit_tests += fabtests/unit/test_pmsim_msg
 fabtests_unit_test_pmsim_msg_SOURCES = fabtests/unit/test_pmsim_msg.c $(sim_rig)
-fabtests_unit_test_pmsim_msg_CPPFLAGS = $(sim_cppflags)
 fabtests_unit_test_pmsim_msg_LDADD = $(sim_ldadd)
 
 unit_tests += fabtests/unit/test_pmsim_rma
 fabtests_unit_test_pmsim_rma_SOURCES = fabtests/unit/test_pmsim_rma.c $(sim_rig)
-fabtests_unit_test_pmsim_rma_CPPFLAGS = $(sim_cppflags)
 fabtests_unit_test_pmsim_rma_LDADD = $(sim_ldadd)
 
 unit_tests += fabtests/unit/test_pmsim_break
 fabtests_unit_test_pmsim_break_SOURCES = fabtests/unit/test_pmsim_break.c $(sim_rig)
-fabtests_unit_test_pmsim_break_CPPFLAGS = $(sim_cppflags)
 fabtests_unit_test_pmsim_break_LDADD = $(sim_ldadd)
 
 unit_tests += fabtests/unit/test_pmsim_nic
 fabtests_unit_test_pmsim_nic_SOURCES = fabtests/unit/test_pmsim_nic.c $(sim_rig)
-fabtests_unit_test_pmsim_nic_CPPFLAGS = $(sim_cppflags)
 fabtests_unit_test_pmsim_nic_LDADD = $(sim_ldadd)
 
 # Private connections over TCP, with both ends in one process.
@@ -496,33 +425,27 @@ fabtests_unit_test_rc_LDADD = prov/rc/librc.la prov/core/libcore.la $(RDMACM_LIB
 unit_tests += fabtests/unit/test_rc_tcp
 fabtests_unit_test_rc_tcp_SOURCES = fabtests/unit/test_rc_tcp.c \
 	fabtests/unit/rc_rig.h
-fabtests_unit_test_rc_tcp_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/fabtests
 fabtests_unit_test_rc_tcp_LDFLAGS = -Wl,--wrap=send -Wl,--wrap=sendmsg
 fabtests_unit_test_rc_tcp_LDADD = prov/rc/librc.la prov/core/libcore.la $(RDMACM_LIBS) \
 	$(FABRIC_LIBS) $(CRITERION_LIBS)
 
 # Private connections on queue pairs of a fake device.
 rc_verbs_rig = fabtests/unit/rc_verbs_rig.c fabtests/unit/rc_verbs_rig.h \
-	fabtests/unit/cm_fake.c fabtests/unit/cm_fake.h \
-	prov/rc/rc.c prov/rc/rc_listen.c prov/rc/rc_recv.c prov/rc/rc_verbs.c \
-	prov/rc/rc_verbs_cm.c prov/rc/rc_verbs_post.c prov/rc/rc_flush.c
+	fabtests/unit/cm_fake.c fabtests/unit/cm_fake.h
 EXTRA_DIST += $(rc_verbs_rig) fabtests/unit/test_rc_verbs.c \
 	fabtests/unit/test_rc_verbs_cm.c fabtests/unit/test_rc_flush.c
 if HAVE_RDMACM
 unit_tests += fabtests/unit/test_rc_verbs
 fabtests_unit_test_rc_verbs_SOURCES = fabtests/unit/test_rc_verbs.c $(rc_verbs_rig)
-fabtests_unit_test_rc_verbs_CFLAGS = $(AM_CFLAGS)
-fabtests_unit_test_rc_verbs_LDADD = prov/core/libcore.la $(CRITERION_LIBS)
+fabtests_unit_test_rc_verbs_LDADD = prov/rc/librc.la prov/core/libcore.la $(CRITERION_LIBS)
 
 unit_tests += fabtests/unit/test_rc_verbs_cm
 fabtests_unit_test_rc_verbs_cm_SOURCES = fabtests/unit/test_rc_verbs_cm.c $(rc_verbs_rig)
-fabtests_unit_test_rc_verbs_cm_CFLAGS = $(AM_CFLAGS)
-fabtests_unit_test_rc_verbs_cm_LDADD = prov/core/libcore.la $(CRITERION_LIBS)
+fabtests_unit_test_rc_verbs_cm_LDADD = prov/rc/librc.la prov/core/libcore.la $(CRITERION_LIBS)
 
 unit_tests += fabtests/unit/test_rc_flush
 fabtests_unit_test_rc_flush_SOURCES = fabtests/unit/test_rc_flush.c $(rc_verbs_rig)
-fabtests_unit_test_rc_flush_CFLAGS = $(AM_CFLAGS)
-fabtests_unit_test_rc_flush_LDADD = prov/core/libcore.la $(CRITERION_LIBS)
+fabtests_unit_test_rc_flush_LDADD = prov/rc/librc.la prov/core/libcore.la $(CRITERION_LIBS)
 endif
 
 # The shim, on a model of a queue pair.
@@ -542,70 +465,58 @@ EXTRA_DIST += $(rc_device) \
 	fabtests/unit/test_shim_side.c fabtests/unit/test_shim_ring.c \
 	fabtests/unit/test_shim_write.c
 if HAVE_VERBS
-shim_cflags = $(AM_CFLAGS) $(CRITERION_CFLAGS) $(VERBS_CFLAGS)
 shim_ldadd = prov/verbs/libshim.la prov/core/libcore.la $(VERBS_LIBS) $(CRITERION_LIBS)
 
 unit_tests += fabtests/unit/test_shim_queue
 fabtests_unit_test_shim_queue_SOURCES = fabtests/unit/test_shim_queue.c $(rc_mock)
-fabtests_unit_test_shim_queue_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_queue_LDADD = $(shim_ldadd)
 
 unit_tests += fabtests/unit/test_shim_cuts
 fabtests_unit_test_shim_cuts_SOURCES = fabtests/unit/test_shim_cuts.c $(rc_mock)
-fabtests_unit_test_shim_cuts_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_cuts_LDADD = $(shim_ldadd)
 
 unit_tests += fabtests/unit/test_shim_agent
 fabtests_unit_test_shim_agent_SOURCES = fabtests/unit/test_shim_agent.c $(rc_mock)
-fabtests_unit_test_shim_agent_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_agent_LDADD = $(shim_ldadd)
 
 unit_tests += fabtests/unit/test_shim_pipeline
 fabtests_unit_test_shim_pipeline_SOURCES = fabtests/unit/test_shim_pipeline.c $(rc_mock)
-fabtests_unit_test_shim_pipeline_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_pipeline_LDADD = $(shim_ldadd)
 
 shim_ldflags = -Wl,--wrap=rp_caps_find -Wl,--wrap=rp_pmem_new
 
 unit_tests += fabtests/unit/test_shim_attach
 fabtests_unit_test_shim_attach_SOURCES = fabtests/unit/test_shim_attach.c $(rc_device)
-fabtests_unit_test_shim_attach_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_attach_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_attach_LDFLAGS = $(shim_ldflags)
 
 unit_tests += fabtests/unit/test_shim_mr
 fabtests_unit_test_shim_mr_SOURCES = fabtests/unit/test_shim_mr.c $(rc_device)
-fabtests_unit_test_shim_mr_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_mr_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_mr_LDFLAGS = $(shim_ldflags)
 
 unit_tests += fabtests/unit/test_shim_post
 fabtests_unit_test_shim_post_SOURCES = fabtests/unit/test_shim_post.c $(rc_device)
-fabtests_unit_test_shim_post_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_post_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_post_LDFLAGS = $(shim_ldflags)
 
 unit_tests += fabtests/unit/test_shim_target
 fabtests_unit_test_shim_target_SOURCES = fabtests/unit/test_shim_target.c $(rc_device)
-fabtests_unit_test_shim_target_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_target_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_target_LDFLAGS = $(shim_ldflags)
 
 unit_tests += fabtests/unit/test_shim_ring
 fabtests_unit_test_shim_ring_SOURCES = fabtests/unit/test_shim_ring.c $(rc_device)
-fabtests_unit_test_shim_ring_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_ring_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_ring_LDFLAGS = $(shim_ldflags)
 
 unit_tests += fabtests/unit/test_shim_write
 fabtests_unit_test_shim_write_SOURCES = fabtests/unit/test_shim_write.c $(rc_device)
-fabtests_unit_test_shim_write_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_write_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_write_LDFLAGS = $(shim_ldflags)
 
 unit_tests += fabtests/unit/test_shim_side
 fabtests_unit_test_shim_side_SOURCES = fabtests/unit/test_shim_side.c $(rc_device)
-fabtests_unit_test_shim_side_CFLAGS = $(shim_cflags)
 fabtests_unit_test_shim_side_LDADD = $(shim_ldadd)
 fabtests_unit_test_shim_side_LDFLAGS = $(shim_ldflags)
 

@@ -9,6 +9,8 @@
 
 #include "unit/sim_node.h"
 
+#define SIM_FOLDER RP_BUILDDIR "/prov/pmsim/.libs"
+
 const struct pmsim_ops *sim;
 static struct sim_opts opts;
 static struct fi_info *info;
@@ -28,10 +30,11 @@ void sim_start(void)
 	pmsim_control_fn control;
 	void *dso;
 
-	setenv("FI_PROVIDER_PATH", SIM_PATH, 1);
+	setenv("FI_PROVIDER_PATH",
+	       SIM_FOLDER ":" RP_BUILDDIR "/prov/rpmem/.libs", 1);
 	unsetenv("FI_PROVIDER");
 	/* libfabric opens the same file, which shares its state. */
-	dso = dlopen(SIM_DSO, RTLD_NOW);
+	dso = dlopen(SIM_FOLDER "/libpmsim-fi.so", RTLD_NOW);
 	cr_assert(dso, "%s", dlerror());
 	control = (pmsim_control_fn)dlsym(dso, PMSIM_CONTROL);
 	cr_assert(control);

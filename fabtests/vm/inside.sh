@@ -30,7 +30,7 @@ carried() {
 	make -s -j2 fabtests/vm/shim
 	rm -rf carried
 	mkdir carried
-	for f in fabtests/vm/shim-*.o prov/verbs/.libs/libshim.a \
+	for f in fabtests/vm/shim.o fabtests/vm/ends.o prov/verbs/.libs/libshim.a \
 		prov/core/.libs/libcore.a; do
 		objcopy --redefine-sym __isoc23_sscanf=sscanf \
 			--redefine-sym __isoc23_fscanf=fscanf \

@@ -13,7 +13,6 @@ EXTRA_DIST += fabtests/vm/guest fabtests/vm/guest.sh fabtests/vm/image.sh \
 EXTRA_DIST += fabtests/vm/native.c
 check_PROGRAMS += fabtests/vm/native
 fabtests_vm_native_SOURCES = fabtests/vm/native.c $(pair_sources)
-fabtests_vm_native_CPPFLAGS = $(pair_cppflags)
 fabtests_vm_native_LDADD = $(FABRIC_LIBS)
 
 # The verbs shim over the guest's device.
@@ -26,30 +25,24 @@ if HAVE_VERBS
 check_PROGRAMS += fabtests/vm/shim
 fabtests_vm_shim_SOURCES = fabtests/vm/shim.c fabtests/vm/ends.c \
 	fabtests/vm/ends.h
-fabtests_vm_shim_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
 fabtests_vm_shim_LDADD = prov/verbs/libshim.la prov/core/libcore.la $(VERBS_LIBS)
 check_PROGRAMS += fabtests/vm/shim_cost fabtests/vm/shim_cut
 fabtests_vm_shim_cost_SOURCES = fabtests/vm/shim_cost.c fabtests/vm/ends.c \
 	fabtests/vm/ends.h
-fabtests_vm_shim_cost_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
 fabtests_vm_shim_cost_LDADD = $(fabtests_vm_shim_LDADD)
 fabtests_vm_shim_cut_SOURCES = fabtests/vm/shim_cut.c fabtests/vm/ends.c \
 	fabtests/vm/ends.h fabtests/fault/record.h
-fabtests_vm_shim_cut_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/fabtests
-fabtests_vm_shim_cut_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
 fabtests_vm_shim_cut_LDADD = $(fabtests_vm_shim_LDADD)
 # The verbs shim with fault points.
 check_PROGRAMS += fabtests/vm/shim_cut_faults
 fabtests_vm_shim_cut_faults_SOURCES = $(fabtests_vm_shim_cut_SOURCES) \
-	$(shim_sources) $(core_sources) $(fault_points)
-fabtests_vm_shim_cut_faults_CPPFLAGS = $(fabtests_vm_shim_cut_CPPFLAGS) -DRP_FAULTS
-fabtests_vm_shim_cut_faults_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
-fabtests_vm_shim_cut_faults_LDADD = $(PMEM2_LIBS) $(VERBS_LIBS) -lpthread
+	$(rc_flush) $(core_faults) $(fault_points)
+fabtests_vm_shim_cut_faults_CPPFLAGS = $(AM_CPPFLAGS) -DRP_FAULTS
+fabtests_vm_shim_cut_faults_LDADD = $(fabtests_vm_shim_LDADD)
 # Comparisons with librpma, if it is installed.
 check_PROGRAMS += fabtests/vm/shim_rivals
 fabtests_vm_shim_rivals_SOURCES = fabtests/vm/shim_rivals.c fabtests/vm/ends.c \
 	fabtests/vm/ends.h
-fabtests_vm_shim_rivals_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
 fabtests_vm_shim_rivals_LDADD = $(fabtests_benchmarks_rivals_LDADD) \
 	$(fabtests_vm_shim_LDADD)
 endif

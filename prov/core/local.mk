@@ -4,7 +4,6 @@ core_sources = \
 	prov/core/agent.c prov/core/agent.h prov/core/agent_impl.h \
 	prov/core/agent_accept.c prov/core/agent_facts.c \
 	prov/core/agent_local.c prov/core/agent_serve.c \
-	prov/core/agent_session.c \
 	prov/core/deferred.c prov/core/deferred.h \
 	prov/core/atomic.c prov/core/atomic.h \
 	prov/core/batch.c prov/core/batch.h \
@@ -21,7 +20,7 @@ core_sources = \
 	prov/core/log.c prov/core/log.h \
 	prov/core/method.c prov/core/method.h \
 	prov/core/method_force.c prov/core/method_priv.h \
-	prov/core/pmem.c prov/core/pmem.h \
+	prov/core/pmem.h \
 	prov/core/ranges.c prov/core/ranges.h \
 	prov/core/region.c prov/core/region.h \
 	prov/core/remote_flush.c prov/core/remote_flush.h \
@@ -42,5 +41,7 @@ core_sources = \
 	prov/core/wire_rendezvous.c prov/core/wire_rendezvous.h \
 	prov/core/thread.h \
 	prov/core/worker.c prov/core/worker.h
-prov_core_libcore_la_SOURCES = $(core_sources)
+# Sources with fault injection points.
+core_faults = prov/core/agent_session.c prov/core/pmem.c
+prov_core_libcore_la_SOURCES = $(core_sources) $(core_faults)
 prov_core_libcore_la_LIBADD = $(PMEM2_LIBS) -lpthread

@@ -9,7 +9,11 @@ rc_sources = \
 if HAVE_RDMACM
 rc_sources += \
 	prov/rc/rc_verbs.c prov/rc/rc_verbs.h \
-	prov/rc/rc_verbs_cm.c prov/rc/rc_verbs_post.c \
-	prov/rc/rc_flush.c prov/rc/rc_flush.h
+	prov/rc/rc_verbs_cm.c prov/rc/rc_verbs_post.c
 endif
+# The verbs shim uses it, too.
+rc_flush = prov/rc/rc_flush.c prov/rc/rc_flush.h
 prov_rc_librc_la_SOURCES = $(rc_sources)
+if HAVE_RDMACM
+prov_rc_librc_la_SOURCES += $(rc_flush)
+endif

@@ -2,7 +2,6 @@
 # library.
 EXTRA_DIST += include/infiniband/rpmem.h
 shim_sources = \
-	prov/rc/rc_flush.c prov/rc/rc_flush.h \
 	prov/verbs/attach.c \
 	prov/verbs/cq.c \
 	prov/verbs/mr.c \
@@ -14,7 +13,7 @@ shim_sources = \
 	prov/verbs/target_thread.c \
 	prov/verbs/shim.h \
 	prov/verbs/side.c
-EXTRA_DIST += $(shim_sources)
+EXTRA_DIST += $(shim_sources) $(rc_flush)
 # The preload: interposes ibv_wr_flush() of programs.
 pre_sources = \
 	prov/verbs/preload/preload.h \
@@ -26,8 +25,7 @@ EXTRA_DIST += $(pre_sources)
 
 if HAVE_VERBS
 noinst_LTLIBRARIES += prov/verbs/libshim.la
-prov_verbs_libshim_la_SOURCES = $(shim_sources)
-prov_verbs_libshim_la_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
+prov_verbs_libshim_la_SOURCES = $(shim_sources) $(rc_flush)
 prov_verbs_libshim_la_LIBADD = prov/core/libcore.la $(VERBS_LIBS)
 
 lib_LTLIBRARIES += prov/verbs/libibvrpmem.la
@@ -49,7 +47,6 @@ preload_ldflags = -module -avoid-version -shared -no-undefined \
 if HAVE_PRELOAD
 lib_LTLIBRARIES += prov/verbs/libibvrpmem_preload.la
 prov_verbs_libibvrpmem_preload_la_SOURCES = $(pre_sources)
-prov_verbs_libibvrpmem_preload_la_CFLAGS = $(AM_CFLAGS) $(VERBS_CFLAGS)
 prov_verbs_libibvrpmem_preload_la_LIBADD = prov/verbs/libshim.la \
 	$(PMEM2_LIBS) $(VERBS_LIBS) -lpthread -ldl
 prov_verbs_libibvrpmem_preload_la_LDFLAGS = $(preload_ldflags)
