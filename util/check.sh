@@ -167,12 +167,17 @@ thread)
 *) echo "unknown sanitizer $sanitize: address or thread" >&2; exit 2 ;;
 esac
 
+# libtool, a script that runs for each library and program, is faster in dash.
+configure() {
+	CONFIG_SHELL=$(command -v dash || command -v sh) "$src/configure" -q "$@"
+}
+
 configure_build() {
 	[ -x "$src/configure" ] && [ "$src/configure" -nt "$src/configure.ac" ] ||
 		"$src/autogen.sh" || return
 	cd "$build" || return
 	[ -f config.status ] && [ config.status -nt "$src/configure" ] ||
-		"$src/configure" -q CFLAGS="$cflags" || return
+		configure CFLAGS="$cflags" || return
 }
 step "configure" configure_build || finish
 cd "$build" || exit 1
@@ -201,8 +206,7 @@ step "build tests" make -s -j2 "${programs[@]}" || finish
 if [ -n "$clang" ]; then
 	clang_build() {
 		mkdir -p "$build/clang" && cd "$build/clang" || return
-		[ -f config.status ] || "$src/configure" -q CC=clang-14 CFLAGS=-O1 ||
-			return
+		[ -f config.status ] || configure CC=clang-14 CFLAGS=-O1 || return
 		make -s -j2 && make -s -j2 check TESTS=
 	}
 	step "build (clang)" clang_build

@@ -53,7 +53,7 @@ configured() {
 	[ config.status -nt /src/configure ] ||
 		# Warnings matter only for the compiler that the project is
 		# developed with.
-		/src/configure -q --disable-werror CFLAGS='-O2 -g1'
+		CONFIG_SHELL=/bin/dash /src/configure -q --disable-werror CFLAGS='-O2 -g1'
 }
 
 echo "# libfabric $(pkg-config --modversion libfabric)," \

@@ -22,7 +22,7 @@ export LC_ALL=C
 mkdir -p /build/make
 cd /build/make
 [ config.status -nt /src/configure ] ||
-	/src/configure -q --disable-werror CFLAGS='-O2 -g1'
+	CONFIG_SHELL=/bin/dash /src/configure -q --disable-werror CFLAGS='-O2 -g1'
 
 # Use only symbols of older C libraries, so that only libibverbs differs: scanf
 # and strtol have new versions since glibc 2.38.
