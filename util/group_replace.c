@@ -99,7 +99,7 @@ static int make_empty(struct tool *t, const struct place *p)
 	if (ret)
 		rp_err(t->err, 0, "%s: %s", p->where, rpmem_pool_error());
 	rpmem_pool_close(pool);
-	return ret ? rp_exit_pool(ret) : 0;
+	return ret ? (int)rp_exit_pool(ret) : 0;
 }
 
 /* Fail if a writer has the group open: probe a member before any change. */

@@ -70,7 +70,9 @@ static char *behind(char *line, const char *word)
 {
 	const size_t n = strlen(word);
 
-	return strncmp(line, word, n) || line[n] != ' ' ? NULL : line + n + 1;
+	if (strncmp(line, word, n) || line[n] != ' ')
+		return NULL;
+	return line + n + 1;
 }
 
 /* Build the path of a name, which must stay inside the directory. */
@@ -292,10 +294,10 @@ static int add_secret(struct rp_conf *c, char *err)
 		rp_err(err, 0, "no random bytes");
 		return RP_EXIT_FAILED;
 	}
-	for (int i = 0; i < KEY; i++)
+	for (size_t i = 0; i < KEY; i++)
 		snprintf((char *)s->secret.bytes + 2 * i, 3, "%02x", key[i]);
 	explicit_bzero(key, sizeof(key));
-	s->secret.len = 2 * KEY;
+	s->secret.len = 2 * sizeof(key);
 	strcpy(s->name, "session");
 	c->nsecrets = 1;
 	return 0;

@@ -41,8 +41,6 @@ struct remote {
 	char *command;
 };
 
-extern char **environ;
-
 bool session_is_needed(const char *target, const char *name)
 {
 	const size_t n = strlen(name);
