@@ -129,7 +129,7 @@ fabtests_unit_test_pool_group_rules_CPPFLAGS = $(group_cppflags)
 fabtests_unit_test_pool_group_rules_LDADD = $(group_ldadd)
 
 unit_tests += fabtests/unit/test_rpmem_log fabtests/unit/test_rpmem_log_cuts \
-	fabtests/unit/test_rpmem_log_pool
+	fabtests/unit/test_rpmem_log_damage fabtests/unit/test_rpmem_log_pool
 log_sources = fabtests/unit/log_rig.c fabtests/unit/log_rig.h \
 	fabtests/fault/crash_choice.c fabtests/fault/crash_choice.h \
 	fabtests/unit/seeded.h
@@ -139,6 +139,11 @@ fabtests_unit_test_rpmem_log_LDADD = util/liblog/liblog.la $(CRITERION_LIBS) $(X
 fabtests_unit_test_rpmem_log_cuts_SOURCES = \
 	fabtests/unit/test_rpmem_log_cuts.c $(log_sources)
 fabtests_unit_test_rpmem_log_cuts_LDADD = $(fabtests_unit_test_rpmem_log_LDADD)
+fabtests_unit_test_rpmem_log_damage_SOURCES = \
+	fabtests/unit/test_rpmem_log_damage.c $(log_sources)
+fabtests_unit_test_rpmem_log_damage_CPPFLAGS = \
+	$(fabtests_unit_test_rpmem_log_CPPFLAGS)
+fabtests_unit_test_rpmem_log_damage_LDADD = $(fabtests_unit_test_rpmem_log_LDADD)
 fabtests_unit_test_rpmem_log_pool_SOURCES = \
 	fabtests/unit/test_rpmem_log_pool.c $(log_sources)
 fabtests_unit_test_rpmem_log_pool_LDADD = $(fabtests_unit_test_rpmem_log_LDADD)

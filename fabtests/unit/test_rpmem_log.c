@@ -712,34 +712,6 @@ Test(rpmem_log, a_torn_superblock_leaves_the_other_one)
 	rig_fini(&l->rig);
 }
 
-Test(rpmem_log, damage_in_front_of_the_tail_is_reported)
-{
-	struct log_test *l = &one;
-	unsigned char bytes[LEN];
-	struct log_io io;
-	uint64_t lsn;
-	size_t len;
-
-	for (uint32_t layout = 0; layout <= RPMEM_LOG_REGISTER; layout++) {
-		open_one(l, 4096, layout);
-		cr_assert_eq(append_bytes(l, 100, &lsn), 0);
-		cr_assert_eq(append_bytes(l, 100, NULL), 0);
-		l->rig.visible[LOG_RING_AT + lsn + 50] ^= 1;
-		cr_assert_eq(rpmem_log_read(l->log, &lsn, bytes, LEN, &len, 0),
-			     -EBADMSG);
-		kill_writer(l); /* no durable mark is written */
-		io = rig_io(&l->port);
-		if (layout == RPMEM_LOG_ENTRY) {
-			cr_assert_eq(log_open(&l->log, &io, false), 0);
-			cr_assert_eq(l->log->durable, lsn);
-			rpmem_log_close(l->log);
-		} else {
-			cr_assert_eq(log_open(&l->log, &io, false), -EBADMSG);
-		}
-		rig_fini(&l->rig);
-	}
-}
-
 /* The window is in bytes, so 64 small appends are outstanding at once. */
 Test(rpmem_log, many_appends_are_outstanding_without_waiting)
 {

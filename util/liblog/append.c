@@ -9,8 +9,6 @@
 
 #include "liblog/log.h"
 
-/* Most bytes of outstanding appends, and so of one append. */
-#define WINDOW (16u << 20)
 /* Most bytes of the log after the mark, which the next writer has to read. */
 #define MARK_BYTES (64u << 20)
 
@@ -183,13 +181,14 @@ static int check(const struct rpmem_log *log, const struct rpmem_log_op *op)
 	}
 	/* A pad is shorter than the entry that did not fit. */
 	if (bytes + longest - LOG_ALIGN > log->super.ring ||
-	    bytes > WINDOW + LOG_ALIGN)
+	    bytes > LOG_WINDOW + LOG_ALIGN)
 		return log_error(-EMSGSIZE,
 				 "the entries of one append need %llu bytes; "
 				 "a ring of %llu and a window of %u have no "
 				 "room for them: append them in parts",
 				 (unsigned long long)bytes,
-				 (unsigned long long)log->super.ring, WINDOW);
+				 (unsigned long long)log->super.ring,
+				 LOG_WINDOW);
 	return 0;
 }
 
@@ -208,7 +207,7 @@ static int append(struct rpmem_log *log, struct rpmem_log_op *op, bool *wake)
 		if (ret)
 			return ret;
 		p = plan_append(log, op);
-		if (!log->out || log->out + (p.end - p.from) <= WINDOW)
+		if (!log->out || log->out + (p.end - p.from) <= LOG_WINDOW)
 			break;
 		if (!wake)
 			return log_error(-EAGAIN,

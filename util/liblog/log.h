@@ -15,6 +15,8 @@
 #include "liblog/format.h"
 
 #define LOG_ERR_LEN 768
+/* Most bytes of outstanding appends, and so of one append. */
+#define LOG_WINDOW (16u << 20)
 
 /*
  * The pool of a log: rpmem_pool_submit() and rpmem_pool_poll(), or a test's

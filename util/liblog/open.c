@@ -17,7 +17,9 @@
 #define ALIGN _Alignof(struct rpmem_log_attr)
 #define ATTR_1                                                                 \
 	((offsetof(struct rpmem_log_attr, logs) + ALIGN - 1) / ALIGN * ALIGN)
-#define LOGS_MAX  32u
+#define LOGS_MAX 32u
+/* Outstanding entries, and a pad that is as long, which the ring has once. */
+#define SCAN	  (2 * (uint64_t)LOG_WINDOW + 4 * LOG_ALIGN)
 #define TIMEOUT_S 60 /* timeout of rpmem_pool_open() */
 /* How long other clients may divide the pool before it counts as in use. */
 #define DIVIDE_MS 2000
@@ -64,6 +66,50 @@ static void free_log(struct rpmem_log *log)
 	free(log);
 }
 
+/* The entry at LSN at is not intact, and those up to LSN end were durable. */
+static int report_damage(const struct rpmem_log *log, uint64_t at, uint64_t end)
+{
+	return log_error(
+		-EBADMSG,
+		"%sthe entry with LSN %llu, at byte %llu of the log, "
+		"is damaged, though entries up to LSN %llu were "
+		"durable; restore the pool from a copy, or read the "
+		"entries before it (read_only) and append them to a "
+		"new log",
+		log->io.name, (unsigned long long)at,
+		(unsigned long long)(LOG_RING_AT + at % log->super.ring),
+		(unsigned long long)end);
+}
+
+/*
+ * Check that the previous writer had no acknowledgement of the entry at LSN at,
+ * which is not intact. An intact entry of that writer has the durable end of
+ * its append: behind at, it proves that the bytes at at were durable. The first
+ * such entry begins at most SCAN bytes behind at, because no more can have been
+ * outstanding; an entry that is only outstanding has an end of at most at.
+ */
+static int check_unacknowledged(struct rpmem_log *log, uint64_t at)
+{
+	const uint64_t room = log->super.head + log->super.ring;
+	const uint64_t limit = room - at > SCAN ? at + SCAN : room;
+	const unsigned char *data;
+	struct log_entry e;
+	uint64_t lsn = at;
+	int ret;
+
+	while ((lsn += LOG_ALIGN) < limit) {
+		ret = log_read_entry(log, lsn, false, &e, &data);
+		if (ret < 0)
+			return ret;
+		if (!ret || e.next > room)
+			continue;
+		if (e.durable > at)
+			return report_damage(log, at, e.durable);
+		lsn = e.next - LOG_ALIGN;
+	}
+	return 0;
+}
+
 /*
  * Find the end of the previous writer's entries: the first entry from the mark
  * on that is not intact, or the stored tail if the layout has one.
@@ -91,15 +137,12 @@ static int find_end(struct rpmem_log *log)
 			break;
 		at = e.next;
 	}
+	if (ret >= 0 && !stored)
+		ret = check_unacknowledged(log, at);
 	if (ret < 0)
 		return ret;
 	if (stored && at != end)
-		return log_error(-EBADMSG,
-				 "%sthe entry with LSN %llu is damaged, though "
-				 "the log has entries up to %llu; restore the "
-				 "pool from a copy",
-				 log->io.name, (unsigned long long)at,
-				 (unsigned long long)end);
+		return report_damage(log, at, end);
 	log->tail = at;
 	log->durable = log->stored = log->store_end = log->tail;
 	return 0;
