@@ -66,11 +66,11 @@ int rpmem_log_create(const char *where, const struct rpmem_log_attr *attr);
  * Open a log. attr may be NULL. A writer opens its log exclusively: a log has
  * one writer at a time. A new writer finds the last entry of the previous one.
  * -ENOENT: no such pool; -ENODATA: the pool has no log: create it; -EBADMSG:
- * the log is damaged; -EBUSY: another writer has it open; -ENXIO: the pool is
- * divided into another number of logs, or these are the bytes of another log;
- * -ESTALE: other writers displaced this one again and again; -EINVAL: no such
- * log; -EACCES, -EOPNOTSUPP, -ECONNREFUSED, -EHOSTUNREACH, -ETIMEDOUT: as
- * rpmem_pool_open().
+ * the log is damaged; -EPROTONOSUPPORT: another release wrote it; -EBUSY:
+ * another writer has it open; -ENXIO: the pool is divided into another number
+ * of logs, or these are the bytes of another log; -ESTALE: other writers
+ * displaced this one again and again; -EINVAL: no such log; -EACCES,
+ * -EOPNOTSUPP, -ECONNREFUSED, -EHOSTUNREACH, -ETIMEDOUT: as rpmem_pool_open().
  */
 int rpmem_log_open(struct rpmem_log **log, const char *where,
 		   const struct rpmem_log_attr *attr);

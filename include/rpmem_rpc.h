@@ -52,9 +52,10 @@ struct rpmem_rpc_server_attr {
  * Serve the pool files PATH.0, PATH.1, ..., one for each client; missing files
  * are created. -EBUSY: another process serves them; -EADDRINUSE; -EOPNOTSUPP:
  * the memory does not reach the required class; -EBADMSG: a file has no ring,
- * or a damaged one; -ENOSPC; -ENOENT: no folder; -EINVAL: no name, or more
- * files than clients; -EMFILE. The first call in a process may call setenv(3)
- * for libfabric: make it before other threads run.
+ * or a damaged one; -EPROTONOSUPPORT: one of another release; -ENOSPC; -ENOENT:
+ * no folder; -EINVAL: no name, or more files than clients; -EMFILE. The first
+ * call in a process may call setenv(3) for libfabric: make it before other
+ * threads run.
  */
 int rpmem_rpc_listen(struct rpmem_rpc_server **srv, const char *path,
 		     const struct rpmem_rpc_server_attr *attr);

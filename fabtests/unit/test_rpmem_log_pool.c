@@ -364,6 +364,37 @@ Test(rpmem_log_pool, log_of_version_1_gets_its_numbers)
 	finish_pool();
 }
 
+/*
+ * A log of another release is refused by the number of its format, even if the
+ * other superblock is of this one: that is older.
+ */
+Test(rpmem_log_pool, log_of_another_release_is_refused_by_its_format)
+{
+	struct rpmem_log *l;
+	unsigned char *super;
+
+	for (unsigned int i = 0; i < 2; i++) {
+		start_pool(1);
+		cr_assert_eq(create_log(1, 0), 0, "%s", rpmem_log_error());
+		cr_assert_eq(open_log(&l, 1, 0), 0, "%s", rpmem_log_error());
+		rpmem_log_close(l);
+		super = rig.visible + (size_t)i * LOG_SLOT;
+		rp_put32(super + 16, 77);
+		cr_assert_eq(open_log(&l, 1, 0), 0, "it is only damaged");
+		rpmem_log_close(l);
+		rp_put32(super + 16, 77);
+		rp_put64(super + 8,
+			 XXH3_64bits(super + 16, LOG_SUPER_BYTES - 16));
+		cr_assert_eq(open_log(&l, 1, 0), -EPROTONOSUPPORT);
+		cr_assert(strstr(rpmem_log_error(), "another release"));
+		cr_assert(strstr(rpmem_log_error(), "77, this release has 2"),
+			  "%s", rpmem_log_error());
+		cr_assert_eq(create_log(1, 0), -EEXIST);
+		cr_assert(strstr(rpmem_log_error(), "another release"));
+		finish_pool();
+	}
+}
+
 /* Each of the two superblocks of librpmem_rpc may be the only one. */
 Test(rpmem_log_pool, ring_of_calls_is_kept)
 {

@@ -45,10 +45,10 @@ int log_super_decode(const unsigned char from[LOG_SUPER_BYTES],
 		return -EMEDIUMTYPE;
 	if (memcmp(from, MAGIC, 8) != 0)
 		return -ENODATA;
-	if (rp_get64(from + 8) !=
-		    XXH3_64bits(from + 16, LOG_SUPER_BYTES - 16) ||
-	    !version || version > LOG_VERSION)
+	if (rp_get64(from + 8) != XXH3_64bits(from + 16, LOG_SUPER_BYTES - 16))
 		return -EBADMSG;
+	if (!version || version > LOG_VERSION)
+		return -EPROTONOSUPPORT;
 	*s = (struct log_super){
 		.layout = rp_get32(from + 20),
 		.id = rp_get64(from + 24),

@@ -56,7 +56,8 @@ void log_super_encode(const struct log_super *s,
 		      unsigned char to[LOG_SUPER_BYTES]);
 /*
  * Returns 0; -ENODATA: no superblock; -EMEDIUMTYPE: one of librpmem_rpc;
- * -EBADMSG: a damaged one. Numbers have 63 bits, so that sums cannot wrap.
+ * -EBADMSG: a damaged one; -EPROTONOSUPPORT: an intact one of a version that
+ * is not read. Numbers have 63 bits, so that sums cannot wrap.
  */
 int log_super_decode(const unsigned char from[LOG_SUPER_BYTES],
 		     struct log_super *s);

@@ -190,6 +190,8 @@ static int check_none(struct rpmem_log *log, uint32_t layout)
 	(void)layout;
 	if (ret == -EMEDIUMTYPE || ret == -ENXIO)
 		return -EEXIST;
+	if (ret == -EPROTONOSUPPORT)
+		return -EEXIST; /* the text names the format */
 	if ((!ret || ret == -EBADMSG) && log->io.logs > 1)
 		return log_error(-EEXIST,
 				 "%sthe log is there already; if it is not "

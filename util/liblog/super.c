@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "liblog/log.h"
+#include "util/bytes.h"
 
 /* Submit super_next with the next turn and the present mark. */
 static int super_start(struct rpmem_log *log)
@@ -76,7 +77,18 @@ int log_super_read(struct rpmem_log *log)
 	if (ret)
 		return ret;
 	for (unsigned int i = 0; i < 2; i++) {
-		ret = log_super_decode(bytes + (size_t)i * LOG_SLOT, &s);
+		const unsigned char *at = bytes + (size_t)i * LOG_SLOT;
+
+		ret = log_super_decode(at, &s);
+		/* The other one may be older. */
+		if (ret == -EPROTONOSUPPORT)
+			return log_error(ret,
+					 "%sthe log was written by another "
+					 "release of librpmem_log: its format "
+					 "is %u, this release has %u; use that "
+					 "release",
+					 log->io.name, rp_get32(at + 16),
+					 LOG_VERSION);
 		if (!ret && !is_other(log, &s) &&
 		    s.ring > log->io.length - LOG_RING_AT)
 			ret = -EBADMSG;

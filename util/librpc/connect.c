@@ -126,11 +126,28 @@ static int scan(struct rpmem_rpc *c, const unsigned char *ring, bool keep)
 	return ret;
 }
 
+static int report_super(const struct rpmem_rpc *c, int found,
+			const unsigned char *bytes)
+{
+	if (found == -EPROTONOSUPPORT)
+		return rpc_error(found,
+				 "the ring of slot %u was written by another "
+				 "release of librpmem_rpc: its format is %u, "
+				 "this release has %u; install the same "
+				 "release at client and server",
+				 c->slot, rpc_super_version(bytes),
+				 RPC_VERSION);
+	return rpc_error(-EBADMSG,
+			 "the ring of slot %u is damaged; "
+			 "restore its pool from a copy",
+			 c->slot);
+}
+
 static int read_ring(struct rpmem_rpc *c, bool keep)
 {
 	struct rpmem_pool_info info = {.size = sizeof(info)};
 	unsigned char *bytes = NULL;
-	bool damaged;
+	int found = 0;
 	int ret = rpmem_pool_query(c->pool, &info);
 
 	if (!ret) {
@@ -138,8 +155,9 @@ static int read_ring(struct rpmem_rpc *c, bool keep)
 		ret = bytes ? rpmem_pool_read(c->pool, bytes, RPC_RING_AT, 0)
 			    : -ENOMEM;
 	}
-	damaged = !ret && rpc_super_find(bytes, info.length, &c->super);
-	if (!ret && !damaged && c->super.life)
+	if (!ret)
+		found = rpc_super_find(bytes, info.length, &c->super);
+	if (!ret && !found && c->super.life)
 		ret = rpmem_pool_read(c->pool, bytes + RPC_RING_AT,
 				      info.length - RPC_RING_AT, RPC_RING_AT);
 	if (ret) {
@@ -147,12 +165,10 @@ static int read_ring(struct rpmem_rpc *c, bool keep)
 		return rpc_error(ret, "reading the ring: %s",
 				 rpmem_pool_error());
 	}
-	if (damaged) {
+	if (found) {
+		ret = report_super(c, found, bytes);
 		free(bytes);
-		return rpc_error(-EBADMSG,
-				 "the ring of slot %u is damaged; "
-				 "restore its pool from a copy",
-				 c->slot);
+		return ret;
 	}
 	c->doorbell = strncmp(info.method, "agent", 5) != 0;
 	c->mask = 1;

@@ -45,10 +45,10 @@ int rpc_super_decode(const unsigned char from[RPC_SUPER_BYTES],
 {
 	if (memcmp(from, MAGIC, 8) != 0)
 		return -ENODATA;
-	if (rp_get64(from + 8) !=
-		    XXH3_64bits(from + 16, RPC_SUPER_BYTES - 16) ||
-	    rp_get32(from + 16) != RPC_VERSION)
+	if (rp_get64(from + 8) != XXH3_64bits(from + 16, RPC_SUPER_BYTES - 16))
 		return -EBADMSG;
+	if (rp_get32(from + 16) != RPC_VERSION)
+		return -EPROTONOSUPPORT;
 	*s = (struct rpc_super){
 		.kind = rp_get32(from + 20),
 		.seed = rp_get64(from + 40),
@@ -78,11 +78,24 @@ int rpc_super_find(const unsigned char *pool, uint64_t length,
 	const int first = rpc_super_decode(pool, s);
 	const int second = rpc_super_decode(pool + RPC_SLOT, &other);
 
+	if (first == -EPROTONOSUPPORT || second == -EPROTONOSUPPORT)
+		return -EPROTONOSUPPORT;
 	if (first && second)
 		return first == second ? first : -EBADMSG;
 	if (first || (!second && other.turn > s->turn))
 		*s = other;
 	return s->ring > length - RPC_RING_AT ? -EBADMSG : 0;
+}
+
+uint32_t rpc_super_version(const unsigned char *pool)
+{
+	struct rpc_super s;
+
+	if (rpc_super_decode(pool, &s) != -EPROTONOSUPPORT)
+		pool += RPC_SLOT;
+	return rpc_super_decode(pool, &s) == -EPROTONOSUPPORT
+		       ? rp_get32(pool + 16)
+		       : RPC_VERSION;
 }
 
 void rpc_page_encode(const struct rpc_page *p, unsigned char to[RPC_PAGE_BYTES])

@@ -107,12 +107,20 @@ static inline uint64_t rpc_mark(uint64_t token, uint64_t sequence)
 
 void rpc_super_encode(const struct rpc_super *s,
 		      unsigned char to[RPC_SUPER_BYTES]);
-/* Returns 0; -ENODATA: no superblock; -EBADMSG: a damaged one. */
+/*
+ * Returns 0; -ENODATA: no superblock; -EBADMSG: a damaged one;
+ * -EPROTONOSUPPORT: an intact one of another version.
+ */
 int rpc_super_decode(const unsigned char from[RPC_SUPER_BYTES],
 		     struct rpc_super *s);
-/* Find the newer of the two superblocks of a pool; errors as above. */
+/*
+ * Find the newer of the two superblocks of a pool; errors as above. One of
+ * another version may be the newer one.
+ */
 int rpc_super_find(const unsigned char *pool, uint64_t length,
 		   struct rpc_super *s);
+/* The version of a pool's superblocks: another one, if there is one. */
+uint32_t rpc_super_version(const unsigned char *pool);
 void rpc_page_encode(const struct rpc_page *p,
 		     unsigned char to[RPC_PAGE_BYTES]);
 bool rpc_page_decode(const unsigned char from[RPC_PAGE_BYTES],

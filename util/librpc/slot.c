@@ -108,6 +108,13 @@ int slot_open(struct rpmem_rpc_server *srv, struct slot *s, uint64_t length,
 {
 	int ret = open_ring(s, length);
 
+	if (ret == -EPROTONOSUPPORT)
+		return rpc_error(ret,
+				 "'%s' was written by another release of "
+				 "librpmem_rpc: its format is %u, this "
+				 "release has %u; serve it by that release, or "
+				 "use another path",
+				 path, rpc_super_version(s->map), RPC_VERSION);
 	if (ret)
 		return rpc_error(ret,
 				 "'%s' has no ring of calls, or a damaged one, "
