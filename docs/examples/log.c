@@ -15,7 +15,7 @@ int main(int argc, char **argv)
 	const char *where = argc > 1 ? argv[1] : "localhost:pool";
 	const char *line = argc > 2 ? argv[2] : "durable";
 	uint64_t lsn = RPMEM_LOG_HEAD;
-	struct rpmem_log *log;
+	struct rpmem_log *log = NULL;
 	char buf[4096];
 	size_t len;
 	int ret;
@@ -25,12 +25,11 @@ int main(int argc, char **argv)
 		ret = rpmem_log_open(&log, where, NULL);
 	if (!ret)
 		ret = rpmem_log_append(log, line, strlen(line), NULL);
-	while (!ret && rpmem_log_read(log, &lsn, buf, sizeof(buf), &len, 0) > 0)
+	while (ret >= 0 &&
+	       (ret = rpmem_log_read(log, &lsn, buf, sizeof(buf), &len, 0)) > 0)
 		printf("%.*s\n", (int)len, buf);
-	if (ret) {
+	if (ret < 0)
 		fprintf(stderr, "log: %s\n", rpmem_log_error());
-		return 1;
-	}
 	rpmem_log_close(log);
-	return 0;
+	return ret < 0;
 }

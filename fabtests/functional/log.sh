@@ -12,6 +12,13 @@ skip_without_disk vol daemon.out
 [ "$(./page 127.0.0.1:"$P":vol one)" = one ] || fail "first line"
 [ "$(./log 127.0.0.1:"$P":vol two)" = "one
 two" ] || fail "second line"
+# An entry that is longer than the example's buffer ends the list.
+long=$(printf '%05000d' 7)
+./log 127.0.0.1:"$P":vol "$long" >out 2>err && fail "a long entry is ignored"
+[ "$(cat out)" = "one
+two" ] || fail "the entries before a long one: $(cat out)"
+grep -q '^log: the entry has 5000 bytes, the buffer 4096' err ||
+	fail "a long entry: $(cat err)"
 
 writer=../fabtests/fault/log_writer
 says "has a log already" $writer 127.0.0.1:"$P":vol create 0

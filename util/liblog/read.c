@@ -175,7 +175,8 @@ static int read_entry(struct rpmem_log *log, uint64_t *lsn, void *buf,
 	if (e.len > size) {
 		*lsn = at;
 		return log_error(-EMSGSIZE,
-				 "the entry has %u bytes, the buffer %zu",
+				 "the entry has %u bytes, the buffer %zu; "
+				 "give a longer one",
 				 e.len, size);
 	}
 	memcpy(buf, data, e.len);
