@@ -21,7 +21,7 @@ util_libutil_la_SOURCES = \
 	util/setup_client.c util/setup_client.h \
 	util/setup_listen.c util/setup_server.c util/setup_server.h \
 	util/stats.c util/stats.h util/stats_text.c \
-	util/text.c util/text.h
+	util/text.c util/text.h util/waiters.h
 util_libutil_la_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DRP_PROVIDER_DIR='"$(rpmemdir)"'
 util_libutil_la_LIBADD = $(FABRIC_LIBS) $(NETTLE_LIBS) $(PMEM2_LIBS) -lm

@@ -6,6 +6,8 @@
  *
  * The pools are HOST:PORT:NAME, of one daemon; the LOGs have different layouts.
  * Prints the median of all rounds, in microseconds for one entry, and ratios.
+ * "Latency" of 16 threads is the median of each thread's calls, and "each" the
+ * time of a round by the entries of all threads.
  * FILE is created on this machine; appends to it end with fdatasync().
  */
 #include <errno.h>
@@ -33,17 +35,20 @@ enum what {
 	PIPELINE = APPEND + LAYOUTS,  /* 64 outstanding; for each layout */
 	WRITERS = PIPELINE + LAYOUTS, /* 16 threads: write, commit */
 	APPENDERS,		      /* 16 threads: append */
+	WRITERS_LATENCY,	      /* of the last WRITERS */
+	APPENDERS_LATENCY,	      /* of the last APPENDERS */
 	LONG_APPEND,		      /* 8 KiB, one outstanding */
 	LOCAL_FILE,		      /* 8 KiB and fdatasync() */
 	WHATS,
 };
 
 static const char *const names[] = {
-	"durable write",      "two commits",	  "append",
-	"append tail",	      "append counter",	  "append register",
-	"pipelined",	      "pipelined tail",	  "pipelined counter",
-	"pipelined register", "16 writers",	  "16 appenders",
-	"append 8 KiB",	      "local file 8 KiB",
+	"durable write",      "two commits",	    "append",
+	"append tail",	      "append counter",	    "append register",
+	"pipelined",	      "pipelined tail",	    "pipelined counter",
+	"pipelined register", "16 writers, each",   "16 appenders, each",
+	"writers, latency",   "appenders, latency", "append 8 KiB",
+	"local file 8 KiB",
 };
 
 static void fail(const char *what, const char *why)
@@ -58,6 +63,13 @@ static double now_us(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
+static int compare(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
 }
 
 static struct rpmem_pool *pool;
@@ -99,30 +111,49 @@ static void pipeline(struct rpmem_log *log)
 	}
 }
 
-/* One of the 16 threads. arg NULL: it writes to the pool. */
+/* One of the 16 threads. log NULL: it writes to the pool. */
+struct thread {
+	pthread_t id;
+	struct rpmem_log *log;
+	double us[EACH]; /* of each call */
+};
+
 static void *one_thread(void *arg)
 {
 	const uint64_t at = 1 << 20;
+	struct thread *t = arg;
+	double start = now_us(), end;
 
-	for (unsigned int i = 0; i < EACH; i++)
-		if (arg ? rpmem_log_append(arg, bytes, BYTES, NULL)
-			: rpmem_pool_write(pool, bytes, BYTES,
-					   at + i % 4096 * BYTES, 0) ||
-				    rpmem_pool_commit(pool))
+	for (unsigned int i = 0; i < EACH; i++, start = end) {
+		if (t->log ? rpmem_log_append(t->log, bytes, BYTES, NULL)
+			   : rpmem_pool_write(pool, bytes, BYTES,
+					      at + i % 4096 * BYTES, 0) ||
+				     rpmem_pool_commit(pool))
 			fail("thread",
-			     arg ? rpmem_log_error() : rpmem_pool_error());
+			     t->log ? rpmem_log_error() : rpmem_pool_error());
+		end = now_us();
+		t->us[i] = end - start;
+	}
 	return NULL;
 }
 
-static void run_threads(void *arg)
+/* Returns the median of all calls' times. */
+static double run_threads(struct rpmem_log *log)
 {
-	pthread_t t[THREADS];
+	static double us[THREADS * EACH];
+	static struct thread t[THREADS];
 
-	for (unsigned int i = 0; i < THREADS; i++)
-		if (pthread_create(&t[i], NULL, one_thread, arg))
+	for (unsigned int i = 0; i < THREADS; i++) {
+		t[i].log = log;
+		if (pthread_create(&t[i].id, NULL, one_thread, &t[i]))
 			fail("thread", "it cannot be made");
-	for (unsigned int i = 0; i < THREADS; i++)
-		pthread_join(t[i], NULL);
+	}
+	for (unsigned int i = 0; i < THREADS; i++) {
+		pthread_join(t[i].id, NULL);
+		memcpy(us + (size_t)i * EACH, t[i].us, sizeof(t[i].us));
+	}
+	qsort(us, THREADS * EACH, sizeof(*us), compare);
+	return us[THREADS * EACH / 2];
 }
 
 static void run_long(unsigned int what)
@@ -141,9 +172,12 @@ static void run_long(unsigned int what)
 static double run(unsigned int what)
 {
 	struct rpmem_log_info info = {.size = sizeof(info)};
+	static double latency[2]; /* of WRITERS and APPENDERS */
 	struct rpmem_log *log = NULL;
 	double start;
 
+	if (what == WRITERS_LATENCY || what == APPENDERS_LATENCY)
+		return latency[what - WRITERS_LATENCY];
 	if (what == LOCAL_FILE && (file < 0 || ftruncate(file, 0)))
 		return 0;
 	if (what >= APPEND && what != WRITERS && what != LOCAL_FILE) {
@@ -154,14 +188,12 @@ static double run(unsigned int what)
 			fail("trim", rpmem_log_error());
 	}
 	start = now_us();
-	if (what >= WRITERS) {
-		if (what >= LONG_APPEND)
-			run_long(what);
-		else
-			run_threads(log);
-		/*
-		 * The time of this thread for one entry is the entry's latency.
-		 */
+	if (what == WRITERS || what == APPENDERS) {
+		latency[what - WRITERS] = run_threads(log);
+		return (now_us() - start) / (THREADS * EACH);
+	}
+	if (what >= LONG_APPEND) {
+		run_long(what);
 		return (now_us() - start) / EACH;
 	}
 	if (what >= PIPELINE) {
@@ -174,13 +206,6 @@ static double run(unsigned int what)
 		else if (rpmem_log_append(log, bytes, BYTES, NULL))
 			fail("append", rpmem_log_error());
 	return (now_us() - start) / EACH;
-}
-
-static int compare(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
 }
 
 int main(int argc, char **argv)
@@ -225,8 +250,9 @@ int main(int argc, char **argv)
 	printf("append / two commits        %.3f\n",
 	       *m[APPEND] / *m[TWO_COMMITS]);
 	printf("pipelined / awaited         %.3f\n", *m[PIPELINE] / *m[APPEND]);
-	printf("16 appenders / 16 writers   %.3f\n",
-	       *m[APPENDERS] / *m[WRITERS]);
+	printf("16 appenders / 16 writers   throughput %.3f, latency %.3f\n",
+	       *m[WRITERS] / *m[APPENDERS],
+	       *m[APPENDERS_LATENCY] / *m[WRITERS_LATENCY]);
 	if (file >= 0) {
 		printf("append 8 KiB / local file   %.3f\n",
 		       *m[LONG_APPEND] / *m[LOCAL_FILE]);

@@ -129,7 +129,8 @@ fabtests_unit_test_pool_group_rules_CPPFLAGS = $(group_cppflags)
 fabtests_unit_test_pool_group_rules_LDADD = $(group_ldadd)
 
 unit_tests += fabtests/unit/test_rpmem_log fabtests/unit/test_rpmem_log_cuts \
-	fabtests/unit/test_rpmem_log_damage fabtests/unit/test_rpmem_log_pool
+	fabtests/unit/test_rpmem_log_damage fabtests/unit/test_rpmem_log_pool \
+	fabtests/unit/test_rpmem_log_wait
 log_sources = fabtests/unit/log_rig.c fabtests/unit/log_rig.h \
 	fabtests/fault/crash_choice.c fabtests/fault/crash_choice.h \
 	fabtests/unit/seeded.h
@@ -144,6 +145,12 @@ fabtests_unit_test_rpmem_log_damage_SOURCES = \
 fabtests_unit_test_rpmem_log_damage_CPPFLAGS = \
 	$(fabtests_unit_test_rpmem_log_CPPFLAGS)
 fabtests_unit_test_rpmem_log_damage_LDADD = $(fabtests_unit_test_rpmem_log_LDADD)
+fabtests_unit_test_rpmem_log_wait_SOURCES = \
+	fabtests/unit/test_rpmem_log_wait.c $(log_sources)
+fabtests_unit_test_rpmem_log_wait_CPPFLAGS = \
+	$(fabtests_unit_test_rpmem_log_CPPFLAGS)
+fabtests_unit_test_rpmem_log_wait_LDADD = $(fabtests_unit_test_rpmem_log_LDADD)
+fabtests_unit_test_rpmem_log_wait_LDFLAGS = -Wl,--wrap=pthread_cond_wait
 fabtests_unit_test_rpmem_log_pool_SOURCES = \
 	fabtests/unit/test_rpmem_log_pool.c $(log_sources)
 fabtests_unit_test_rpmem_log_pool_LDADD = $(fabtests_unit_test_rpmem_log_LDADD)

@@ -192,7 +192,7 @@ Test(rpmem_log_damage, damage_before_an_acknowledged_entry_is_reported)
 }
 
 /* The limit of RPMEM_LOG_ENTRY: rpmem_log(3). */
-Test(rpmem_log_damage, newest_entry_cannot_be_told_from_an_outstanding_one)
+Test(rpmem_log_damage, damaged_newest_entry_ends_the_log)
 {
 	uint64_t lsn;
 

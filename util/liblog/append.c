@@ -253,8 +253,8 @@ int rpmem_log_append(struct rpmem_log *log, const void *buf, size_t len,
 		return log_error(-EINVAL, "the log is NULL");
 	pthread_mutex_lock(&log->lock);
 	ret = append(log, &op, &done);
-	while (!ret && !done)
-		log_progress(log, -1);
+	if (!ret)
+		log_wait(log, &done);
 	pthread_mutex_unlock(&log->lock);
 	if (ret)
 		return ret;

@@ -13,6 +13,7 @@
 #include "rpmem_log.h"
 #pragma GCC visibility pop
 #include "liblog/format.h"
+#include "util/waiters.h"
 
 #define LOG_ERR_LEN 768
 /* Most bytes of outstanding appends, and so of one append. */
@@ -60,9 +61,10 @@ struct rpmem_log {
 	struct rpmem_pool *pool; /* NULL in unit tests */
 	bool read_only;
 
-	pthread_mutex_t lock; /* guards all below */
-	pthread_cond_t progressed;
-	bool polling; /* a thread is waiting in io.poll() */
+	pthread_mutex_t lock;	   /* guards all below */
+	pthread_cond_t progressed; /* for threads in log_progress() */
+	struct rp_waiters waiters; /* threads in log_wait() */
+	bool polling;		   /* a thread is waiting in io.poll() */
 
 	struct log_super super;	    /* superblock in the pool */
 	struct log_post super_post; /* busy: super_next is being written */
@@ -112,6 +114,8 @@ int log_open(struct rpmem_log **log, const struct log_io *io, bool read_only);
  * thread's poll may bring. The caller must check its own condition again.
  */
 void log_progress(struct rpmem_log *log, int ms);
+/* Wait until *done. Only the thread with this flag is woken for it. */
+void log_wait(struct rpmem_log *log, const bool *done);
 /* Run one operation of the pool, and wait for it. Returns its result. */
 int log_call(struct rpmem_log *log, enum rpmem_pool_type type, void *buf,
 	     size_t len, uint64_t offset);

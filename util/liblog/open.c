@@ -36,6 +36,7 @@ static int new_log(struct rpmem_log **out, const struct log_io *io,
 	log->read_only = read_only;
 	TAILQ_INIT(&log->writes);
 	TAILQ_INIT(&log->done);
+	TAILQ_INIT(&log->waiters);
 	pthread_mutex_init(&log->lock, NULL);
 	pthread_mutex_init(&log->read_lock, NULL);
 	pthread_condattr_init(&attr);

@@ -130,20 +130,12 @@ static void wait_other(struct rpmem_log *log, int ms)
 	pthread_cond_timedwait(&log->progressed, &log->lock, &until);
 }
 
-/*
- * Threads wait for changes of state only here, under the lock. A broadcast
- * follows each change: each waiting thread checks its condition again.
- */
-void log_progress(struct rpmem_log *log, int ms)
+/* Poll the pool. Each change of state follows from this, under the lock. */
+static void poll_once(struct rpmem_log *log, int ms)
 {
 	struct rpmem_pool_op *done[32];
 	int n;
 
-	if (log->polling) {
-		if (ms)
-			wait_other(log, ms);
-		return;
-	}
 	log->polling = true;
 	pthread_mutex_unlock(&log->lock);
 	n = log->io.poll(log->io.arg, done, 32, ms);
@@ -156,7 +148,38 @@ void log_progress(struct rpmem_log *log, int ms)
 	if (log->failed)
 		complete_failed(log);
 	log_store_tail(log);
+	rp_waiters_wake(&log->waiters);
 	pthread_cond_broadcast(&log->progressed);
+}
+
+/* The calling thread may return: another one must poll. */
+static void hand_over(struct rpmem_log *log)
+{
+	if (!log->polling)
+		rp_waiters_hand_over(&log->waiters);
+}
+
+void log_progress(struct rpmem_log *log, int ms)
+{
+	if (!log->polling)
+		poll_once(log, ms);
+	else if (ms)
+		wait_other(log, ms);
+	hand_over(log);
+}
+
+void log_wait(struct rpmem_log *log, const bool *done)
+{
+	struct rp_waiter me;
+
+	rp_waiter_add(&log->waiters, &me, done);
+	while (!*done)
+		if (log->polling)
+			pthread_cond_wait(&me.wake, &log->lock);
+		else
+			poll_once(log, -1);
+	rp_waiter_remove(&log->waiters, &me);
+	hand_over(log);
 }
 
 int log_call(struct rpmem_log *log, enum rpmem_pool_type type, void *buf,
@@ -177,8 +200,7 @@ int log_call(struct rpmem_log *log, enum rpmem_pool_type type, void *buf,
 	ret = log->io.submit(log->io.arg, &p.op);
 	if (ret)
 		return log_error(ret, "%s%s", log->io.name, rpmem_pool_error());
-	while (!p.done)
-		log_progress(log, -1);
+	log_wait(log, &p.done);
 	return p.op.result ? log_error(p.op.result, "%s%s", log->io.name,
 				       p.op.error)
 			   : 0;

@@ -326,21 +326,19 @@ static void wait_any(struct rpmem_rpc *c, int ms)
 		fail(c, n, rpmem_pool_error());
 }
 
-void rpc_progress(struct rpmem_rpc *c, int ms)
+static void wait_other(struct rpmem_rpc *c, int ms)
 {
 	struct timespec until;
 
-	if (c->polling) {
-		clock_gettime(CLOCK_MONOTONIC, &until);
-		until.tv_nsec +=
-			1000000l * (ms < 0 || ms > TICK_MS ? TICK_MS : ms);
-		until.tv_sec += until.tv_nsec / 1000000000;
-		until.tv_nsec %= 1000000000;
-		if (ms)
-			pthread_cond_timedwait(&c->progressed, &c->lock,
-					       &until);
-		return;
-	}
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += 1000000l * (ms < 0 || ms > TICK_MS ? TICK_MS : ms);
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	pthread_cond_timedwait(&c->progressed, &c->lock, &until);
+}
+
+static void poll_once(struct rpmem_rpc *c, int ms)
+{
 	c->polling = true;
 	rpc_advance(c);
 	start_peek(c);
@@ -349,7 +347,39 @@ void rpc_progress(struct rpmem_rpc *c, int ms)
 	send_messages(c);
 	rpc_advance(c);
 	c->polling = false;
+	rp_waiters_wake(&c->waiters);
 	pthread_cond_broadcast(&c->progressed);
+}
+
+/* The calling thread may return: another one must poll. */
+static void hand_over(struct rpmem_rpc *c)
+{
+	if (!c->polling)
+		rp_waiters_hand_over(&c->waiters);
+}
+
+void rpc_progress(struct rpmem_rpc *c, int ms)
+{
+	if (!c->polling)
+		poll_once(c, ms);
+	else if (ms)
+		wait_other(c, ms);
+	hand_over(c);
+}
+
+/* Wait until *done. Only the thread with this flag is woken for it. */
+static void wait_done(struct rpmem_rpc *c, const bool *done)
+{
+	struct rp_waiter me;
+
+	rp_waiter_add(&c->waiters, &me, done);
+	while (!*done)
+		if (c->polling)
+			pthread_cond_wait(&me.wake, &c->lock);
+		else
+			poll_once(c, -1);
+	rp_waiter_remove(&c->waiters, &me);
+	hand_over(c);
 }
 
 /* Whether a call kept for rpmem_rpc_earlier() blocks the ring's head. */
@@ -558,8 +588,7 @@ int rpmem_rpc_call(struct rpmem_rpc *c, const void *buf, size_t len,
 	if (!ret) {
 		s = rpc_sent(c, c->tail.n - 1);
 		s->waited = true;
-		while (!s->answered)
-			rpc_progress(c, -1);
+		wait_done(c, &s->answered);
 		s->user = NULL;
 		rpc_release(s);
 		ret = op.result;

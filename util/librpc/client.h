@@ -8,6 +8,7 @@
 #include <sys/queue.h>
 
 #include "librpc/rpc.h"
+#include "util/waiters.h"
 
 /* A call, from its submission until its space can be reused. */
 struct sent {
@@ -37,11 +38,12 @@ struct rpmem_rpc {
 	uint64_t limit; /* most bytes of the ring in use */
 	int timeout_ms;
 
-	pthread_mutex_t lock; /* guards all below */
-	pthread_cond_t progressed;
-	bool polling;	/* a thread is polling for completions */
-	bool attach;	/* send ATTACH */
-	bool ring_bell; /* send CALL */
+	pthread_mutex_t lock;	   /* guards all below */
+	pthread_cond_t progressed; /* for threads in rpc_progress() */
+	struct rp_waiters waiters; /* threads that wait for a reply */
+	bool polling;		   /* a thread is polling for completions */
+	bool attach;		   /* send ATTACH */
+	bool ring_bell;		   /* send CALL */
 	uint64_t reconnects;
 
 	struct rpc_super super;

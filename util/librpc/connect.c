@@ -343,6 +343,7 @@ int rpmem_rpc_connect(struct rpmem_rpc **out, const char *where,
 		return rpc_error(-ENOMEM, "out of memory");
 	TAILQ_INIT(&c->done);
 	TAILQ_INIT(&c->acks);
+	TAILQ_INIT(&c->waiters);
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_condattr_init(&monotonic);
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
