@@ -330,38 +330,76 @@ Test(pool_group_area, a_damaged_word_makes_no_member_a_former_one)
 	rig_end(&rig);
 }
 
-/*
- * A replaced member is added again after the bitmaps have dropped the chunks
- * written meanwhile: it gets all chunks, and counts as knowing no commit.
- */
-Test(pool_group_area, a_former_member_lacks_all)
+static struct rig_member former; /* member 2, before it is replaced */
+
+/* Replace member 2 of an idle group. */
+static void replace_member(uint64_t seed)
 {
-	static struct rig_member former;
 	unsigned int w;
 
-	create_group(3, 2);
+	create_group_seeded(seed, 3, 2);
 	w = open_writer();
 	await_all_current(w);
 	clear_bitmap(w);
 	former = rig.members[2];
-	rig_replace(&rig, 2);
-	w = open_writer();
-	await_all_current(w);
-	write_and_commit(w, 40, 2);
-	await_all_current(w);
-	clear_bitmap(w);
 	former.owner = -1;
+	rig_replace(&rig, 2);
+}
+
+/* The former member is member 2 again; member `away` knows a commit. */
+static void expect_former_lacks_all(unsigned int away)
+{
+	unsigned int w;
+
 	rig.members[2] = former;
-	/* One of the two members that know the newest commit is unreachable. */
-	rig.members[0].up = false;
+	rig.members[away].up = false;
 	w = rig_writer_new(&rig, call_completed);
 	run_events(2000);
 	cr_assert(group_of(w)->phase < GROUP_OPEN, "a former member counts");
-	return_member(0);
+	return_member(away);
 	await_group_open(w);
 	await_all_current(w);
 	for (unsigned int i = 0; i < 3; i++)
 		cr_assert_eq(rig.members[i].durable[GROUP_AREA + 320], 2,
 			     "member %u is current and lacks a commit", i);
 	rig_end(&rig);
+}
+
+/*
+ * A replaced member is added again after the bitmaps have dropped the chunks
+ * written meanwhile: it gets all chunks, and counts as knowing no commit.
+ */
+Test(pool_group_area, a_former_member_lacks_all)
+{
+	unsigned int w;
+
+	replace_member(1);
+	w = open_writer();
+	await_all_current(w);
+	write_and_commit(w, 40, 2);
+	await_all_current(w);
+	clear_bitmap(w);
+	expect_former_lacks_all(0);
+}
+
+/*
+ * A member of an idle group is replaced, so that no bit is set or cleared. Then
+ * one other member is away, which knows no later commit.
+ */
+Test(pool_group_area, a_former_member_of_an_idle_group_lacks_all)
+{
+	for (uint64_t seed = 0; seed < 16; seed++) {
+		unsigned int w;
+
+		replace_member(seed);
+		w = open_writer();
+		await_all_current(w);
+		clear_bitmap(w);
+		rig.members[0].up = false;
+		w = open_writer();
+		write_and_commit(w, 40, 2);
+		rig_writer_kill(&rig, w);
+		return_member(0);
+		expect_former_lacks_all(1);
+	}
 }

@@ -386,6 +386,8 @@ Test(pool_group_rules, the_last_member_is_not_kept_without_a_completed_write)
 	w = open_writer();
 	write_and_commit(w, 0, 6);
 	await_all_current(w);
+	while (!group_is_quiet(group_of(w)))
+		rig_event(&rig);
 	rig.members[0].up = false;
 	cr_assert_not(write_cell(w, 0, 7));
 	lose_member(1);

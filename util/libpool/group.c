@@ -482,6 +482,7 @@ void group_adopted(struct group *g, unsigned int member)
 	/* The adoption's last barrier has covered the legs in m->out. */
 	TAILQ_FOREACH (leg, &m->commits, link)
 		leg->of->has &= ~(1u << member);
+	group_send_full(g);
 }
 
 /* A commit, and all that it covers, is durable at a member. */

@@ -263,6 +263,7 @@ void member_done(struct group *g, unsigned int member, struct group_leg *leg);
 unsigned int group_count(const struct group *g, enum member_state from);
 /* group_bits.c, for group.c: set the bits of a write; clear old ones. */
 void group_touch(struct group *g, uint64_t offset, uint64_t len);
+void group_send_full(struct group *g);
 void group_clear_old(struct group *g);
 /* group.c, for group_epoch.c and group_member.c. */
 void group_ops_run(struct group *g);

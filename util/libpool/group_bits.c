@@ -71,12 +71,19 @@ static uint64_t number_of_all(const struct group *g)
 	return least;
 }
 
-/* Record durably that all members have this epoch, before clearing bits. */
-static void send_full(struct group *g)
+/*
+ * Record durably that all members have this epoch. The former members of the
+ * group do not have it: forget_former() recognizes them.
+ */
+void group_send_full(struct group *g)
 {
 	const uint64_t full = htole64(g->epoch);
 
-	for (unsigned int i = 0; !g->full_sent && i < g->n; i++) {
+	if (g->full_sent || group_count(g, MEMBER_CURRENT) < g->n)
+		return;
+	g->full_sent = true;
+	g->full = g->epoch;
+	for (unsigned int i = 0; i < g->n; i++) {
 		struct group_leg *leg = leg_new(LEG_BITS, sizeof(full));
 
 		if (!leg) {
@@ -91,11 +98,12 @@ static void send_full(struct group *g)
 		leg->op.len = sizeof(full);
 		leg_add(g, i, leg);
 	}
-	g->full_sent = true;
-	g->full = g->epoch;
 }
 
-/* Clear the bits of chunks whose writes are durable at all members. */
+/*
+ * Clear the bits of chunks whose writes are durable at all members. Their epoch
+ * was sent as `full` before, and a leg that clears bits waits for it.
+ */
 static void clear_bits(struct group *g, uint64_t leave)
 {
 	const uint64_t upto = number_of_all(g);
@@ -115,7 +123,6 @@ static void clear_bits(struct group *g, uint64_t leave)
 	}
 	if (first == GROUP_BITS)
 		return;
-	send_full(g);
 	add_bits(g, LEG_CLEAR, first / 8, last / 8);
 }
 
