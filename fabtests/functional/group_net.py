@@ -501,7 +501,7 @@ def main():
         int(time.time())
     rng = random.Random(seed)
     run("mount", "-t", "tmpfs", "tmpfs", "/run")
-    n, k = (5, 3) if args.long and seed % 2 else (3, 2)
+    n, k = (5, 3) if seed % 2 else (3, 2)
     print(f"RP_SEED={seed}: commits at {k} of {n}", flush=True)
     with tempfile.TemporaryDirectory(prefix="group_net.", dir=HERE) as scratch:
         os.chdir(scratch)

@@ -30,6 +30,10 @@ fabtests_functional_libearly_client_la_SOURCES = fabtests/functional/early_clien
 fabtests_functional_libearly_client_la_LDFLAGS = -module -avoid-version -shared \
 	-rpath /nowhere
 fabtests_functional_libearly_client_la_LIBADD = -ldl
+# The limits of bounded.sh.
+TESTS += fabtests/functional/time_limits.sh
+EXTRA_DIST += fabtests/functional/time_limits.sh
+
 man_tests = fabtests/functional/man_examples.sh fabtests/functional/man_lint.sh
 TESTS += $(man_tests)
 EXTRA_DIST += $(man_tests)
