@@ -201,7 +201,7 @@ bashcompdir = $(datadir)/bash-completion/completions
 completions = util/completion/fi_rpmemd util/completion/fi_rpmem_cp \
 	util/completion/fi_rpmem_info util/completion/fi_rpmem_bench \
 	util/completion/fi_rpmem_group util/completion/fi_rpmem_plugpull \
-	util/completion/fi_rpmem_crashtest
+	util/completion/fi_rpmem_crashtest util/completion/rpmem_lead
 nodist_bashcomp_DATA = $(completions)
 CLEANFILES += $(completions)
 EXTRA_DIST += util/completion/fi_rpmem.bash
@@ -209,7 +209,7 @@ $(completions): util/completion/fi_rpmem.bash
 	$(AM_V_GEN)$(MKDIR_P) util/completion && \
 		cp $(srcdir)/util/completion/fi_rpmem.bash $@
 zshcompdir = $(datadir)/zsh/site-functions
-dist_zshcomp_DATA = util/completion/_fi_rpmem
+dist_zshcomp_DATA = util/completion/_fi_rpmem util/completion/_rpmem_lead
 
 dist_python3_DATA = util/python/rpmem_pool.py
 

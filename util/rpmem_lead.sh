@@ -7,6 +7,7 @@ set -u
 usage() {
 	cat <<'U'
 usage: rpmem_lead run [--ttl SECONDS] NAME -- COMMAND [ARG...]
+       rpmem_lead replace [--ttl SECONDS] [--secret FILE] NAME MEMBER NEW
        rpmem_lead set NAME GROUP [WAS]
        rpmem_lead get NAME
 
@@ -14,6 +15,9 @@ run waits for the lock of NAME in etcd, and runs COMMAND with RPMEM_GROUP: the
 group of pools of NAME and a new epoch, as rpmem_pool_open(3) takes them. When the
 lock is lost COMMAND gets SIGTERM, and SIGKILL after 10 seconds. Returns the exit
 status of COMMAND, 124 when the lock was lost, 125 for other failures.
+
+replace waits for the lock, puts the empty pool NEW in the place of MEMBER by
+fi_rpmem_group(1), and writes the group's new name to etcd.
 
 set writes the group of pools of NAME: a new one, or in place of WAS. get prints it.
 
@@ -44,6 +48,33 @@ set_group() {
 		die "etcd has not set it"
 	[ "${said%%$'\n'*}" = SUCCESS ] ||
 		die "nothing is changed: $1 is '$(get_group "$1")'; give that as WAS"
+}
+
+# Split the value of etcd's key: $group, and $base, the epoch behind it or 0. A
+# restored etcd counts revisions anew, and a base is added to them.
+split_base() {
+	group=$1 base=0
+	if [[ $1 =~ \;epoch=([0-9]+) ]]; then
+		base=${BASH_REMATCH[1]}
+		group=${1/"${BASH_REMATCH[0]}"/}
+	fi
+}
+
+# replaced NAME MEMBER NEW [OPTION...]: what run runs for replace.
+replaced() {
+	local name=$1 member=$2 new=$3 was=$RPMEM_LEAD_WAS base group tool
+
+	shift 3
+	tool=$(dirname "$self")/fi_rpmem_group
+	[ -x "$tool" ] || tool=fi_rpmem_group
+	group=$("$tool" replace "$@" "$RPMEM_GROUP" "$member" "$new") || exit
+	split_base "$group"
+	new=$group
+	split_base "$was"
+	[ "$base" = 0 ] || new="$new;epoch=$base"
+	(set_group "$name" "$new" "$was") ||
+		die "$member is replaced, and etcd does not have the new group: $new"
+	echo "$new"
 }
 
 now() {
@@ -95,22 +126,17 @@ end_command() {
 
 # inside NAME TTL PID COMMAND...: runs under etcdctl, which has taken the lock.
 inside() {
-	local name=$1 ttl=$2 outside=$3 group base=0 pid revision watch status
+	local name=$1 ttl=$2 outside=$3 group base pid revision watch status
 
 	shift 3
 	exec 2>&3 3>&-
 	trap 'stop=1; [ -z "${pid-}" ] || end_command "$pid" &' TERM INT
 	echo $$ >"$RPMEM_LEAD/pid"
 	revision=$(lock_revision) || die "etcd does not reply"
-	group=$(get_group "$name") || die "etcd does not reply"
+	RPMEM_LEAD_WAS=$(get_group "$name") || die "etcd does not reply"
+	export RPMEM_LEAD_WAS
 	[ -n "$revision" ] || die "the lock was lost before the command was started"
-	# The group has a base epoch: a restored etcd counts revisions anew.
-	case $group in
-	*';epoch='*)
-		base=${group##*;epoch=}
-		group=${group%;epoch=*}
-		;;
-	esac
+	split_base "$RPMEM_LEAD_WAS"
 	export RPMEM_GROUP="$group;epoch=$((base + revision))"
 	[ -z "${stop-}" ] || exit 125
 	setsid "$@" <&0 &
@@ -131,12 +157,11 @@ inside() {
 }
 
 run() {
-	local name=$1 ttl=$2 lock self
+	local name=$1 ttl=$2 lock
 
 	shift 2
 	[ -n "$(get_group "$name")" ] ||
 		die "no group of pools in etcd's key /rpmem/$name; use: rpmem_lead set"
-	self=$(realpath "$0")
 	RPMEM_LEAD=$(mktemp -d) || die "no folder"
 	export RPMEM_LEAD
 	trap 'rm -rf "$RPMEM_LEAD"' EXIT
@@ -158,22 +183,37 @@ run() {
 	exit "$(cat "$RPMEM_LEAD/status")"
 }
 
+# Take the options that run and replace have, and leave the other words in $args.
+options() {
+	while :; do
+		case ${1-} in
+		--ttl) ttl=${2-} ;;
+		--secret) [ "$how" = replace ] || break; secret=${2-} ;;
+		*) break ;;
+		esac
+		shift $(($# > 1 ? 2 : 1))
+	done
+	args=("$@")
+}
+
+misused() { usage >&2; exit 125; }
+
 command -v etcdctl >/dev/null || die "no etcdctl; on Debian: apt-get install etcd-client"
-how=${1-} ttl=10
+self=$(realpath "$0")
+how=${1-} ttl=10 secret=
 [ $# -eq 0 ] || shift
 case $how in
 -h | --help) usage; exit 0 ;;
 inside) inside "$@"; exit ;;
-run)
-	[ "${1-}" != --ttl ] || { ttl=${2-}; shift $(($# > 1 ? 2 : 1)); }
-	if [ "${2-}" != -- ] || [ $# -lt 3 ]; then
-		usage >&2
-		exit 125
-	fi
-	;;
-set) [ $# = 2 ] || [ $# = 3 ] || { usage >&2; exit 125; } ;;
-get) [ $# = 1 ] || { usage >&2; exit 125; } ;;
-*) usage >&2; exit 125 ;;
+replaced) replaced "$@"; exit ;;
+run | replace) options "$@"; set -- "${args[@]}" ;;
+esac
+case $how in
+run) [ "${2-}" = -- ] || misused; [ $# -ge 3 ] || misused ;;
+replace) [ $# = 3 ] || misused ;;
+set) [ $# = 2 ] || [ $# = 3 ] || misused ;;
+get) [ $# = 1 ] || misused ;;
+*) misused ;;
 esac
 case ${1-} in
 '' | *[!A-Za-z0-9._-]*) die "'${1-}' is no name; use letters, digits, and . _ -" ;;
@@ -183,6 +223,9 @@ case $ttl in
 esac
 case $how in
 run) name=$1; shift 2; run "$name" "$ttl" "$@" ;;
+replace)
+	run "$1" "$ttl" bash "$self" replaced "$@" -q ${secret:+--secret "$secret"}
+	;;
 set) set_group "$1" "$2" "${3-}" ;;
 get) get_group "$1" ;;
 esac

@@ -45,7 +45,8 @@ options()
 in_bash()
 {
 	bash -c '. "$1"; shift
-		COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _fi_rpmem
+		COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+		[[ $1 == rpmem_lead ]] && _rpmem_lead || _fi_rpmem
 		printf "%s\n" "${COMPREPLY[@]}"' - \
 		"$src/util/completion/fi_rpmem.bash" "$@" | sed 's/=$//'
 }
@@ -104,6 +105,30 @@ done
 in_bash fi_rpmem_cp -s "$dir/sec" >"$dir/got"
 result "bash: -s FILE, whose long option has the value" "$dir/file" "$dir/got"
 
+
+# commands_of_lead, options_of_lead COMMAND: as the usage of rpmem_lead has them.
+commands_of_lead()
+{
+	rpmem_lead --help | sed -n 's/^.* rpmem_lead \([a-z]*\).*[A-Z].*/\1/p'
+}
+options_of_lead()
+{
+	rpmem_lead --help | grep " rpmem_lead $1 " | grep -o -e '\[--[a-z]*' |
+		tr -d '['
+}
+if command -v etcdctl >/dev/null; then
+	commands_of_lead >"$dir/commands"
+	in_bash rpmem_lead '' >"$dir/got"
+	result "bash: commands of rpmem_lead" "$dir/commands" "$dir/got"
+	for command in run replace; do
+		options_of_lead $command >"$dir/want"
+		in_bash rpmem_lead $command - >"$dir/got"
+		result "bash: rpmem_lead $command" "$dir/want" "$dir/got"
+	done
+	in_bash rpmem_lead replace --secret "$dir/sec" >"$dir/got"
+	result "bash: rpmem_lead replace --secret" "$dir/file" "$dir/got"
+fi
+
 if ! command -v zsh >/dev/null; then
 	echo "ok $((n + 1)) - zsh # SKIP zsh is missing; on Debian: apt-get install zsh"
 	exit $failed
@@ -118,4 +143,13 @@ result "zsh: --class" "$dir/classes" "$dir/got"
 echo "pingpong" >"$dir/want"
 in_zsh "fi_rpmem_bench pi" >"$dir/got"
 result "zsh: modes of fi_rpmem_bench" "$dir/want" "$dir/got"
+if command -v etcdctl >/dev/null; then
+	in_zsh "rpmem_lead " >"$dir/got"
+	result "zsh: commands of rpmem_lead" "$dir/commands" "$dir/got"
+	for command in run replace; do
+		options_of_lead $command >"$dir/want"
+		in_zsh "rpmem_lead $command -" >"$dir/got"
+		result "zsh: rpmem_lead $command" "$dir/want" "$dir/got"
+	done
+fi
 exit $failed

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 # rpmem_lead with a real etcd: two leaders, the first of which is stopped until
-# the second has the group; a member set changed by compare and swap; an etcd
-# whose revisions begin again, and an etcd that has ended.
+# the second has the group; a member set changed by compare and swap; a member that
+# is replaced; an etcd whose revisions begin again, and an etcd that has ended.
 set -u
 for tool in etcd etcdctl setsid; do
 	command -v $tool >/dev/null || { echo "SKIP: no $tool: util/packages.sh"; exit 77; }
@@ -82,13 +82,21 @@ tree()
 
 lead=$top/util/rpmem_lead
 start_etcd first
+# daemon NAME: start it, with a pool of this name; its process is $daemon, its
+# pool $place.
+daemon()
+{
+	util/fi_rpmemd --create 1M --port 0 --port-file "$dir/port.$1" "$dir/$1" \
+		>"$dir/log.$1" 2>&1 &
+	daemon=$!
+	pids="$pids $daemon"
+	until_true "a daemon" test -s "$dir/port.$1"
+	place=127.0.0.1:$(cat "$dir/port.$1"):$1
+}
 G=
 for f in a b c; do
-	util/fi_rpmemd --create 1M --port 0 --port-file "$dir/port.$f" "$dir/$f" \
-		>"$dir/log.$f" 2>&1 &
-	pids="$pids $!"
-	until_true "a daemon" test -s "$dir/port.$f"
-	G=$G,127.0.0.1:$(cat "$dir/port.$f"):$f
+	daemon $f
+	G=$G,$place
 done
 G=${G#,}
 "$lead" run db -- true 2>/dev/null && fail "a group that is not set"
@@ -132,6 +140,41 @@ says two "0 second"
 kill $two
 wait $two
 exec 6>&-
+
+# A member is replaced in an epoch of etcd, which is above the base. A
+# leader that follows has a later one.
+last=$place
+daemon d
+"$lead" set db "$G;k=2;epoch=5000" "$G;k=2" || fail "set with a base"
+"$lead" replace db "$last" "$place" >"$dir/said" 2>"$dir/err" ||
+	fail "replace: $(cat "$dir/err")"
+G=${G%"$last"}$place
+[ "$(cat "$dir/said")" = "$G;k=2;epoch=5000" ] || fail "$(cat "$dir/said")"
+[ "$("$lead" get db)" = "$G;k=2;epoch=5000" ] || fail "replace in etcd"
+[ "$(util/fi_rpmem_group status --json "$G;k=2" |
+	sed -n 's/.*"epoch": \([0-9]*\).*/\1/p' | sort -un | head -1)" -gt 5000 ] ||
+	fail "the epoch of replace: $(util/fi_rpmem_group status "$G;k=2")"
+"$lead" run db -- sh -c '"$1" "$RPMEM_GROUP" take </dev/null' - \
+	fabtests/functional/group_client >"$dir/err" || fail "$(cat "$dir/err")"
+"$lead" replace db "$last" "$place" 2>"$dir/err"
+[ $? = 2 ] || fail "replace of no member"
+grep -q "$last is no member of" "$dir/err" || fail "$(cat "$dir/err")"
+# The group is changed in etcd while a member is replaced.
+last=$place
+daemon e
+kill -STOP $daemon
+"$lead" replace db "$last" "$place" 2>"$dir/err" &
+replacing=$!
+pids="$pids $replacing"
+until_true "a replacement" pgrep -f "fi_rpmem_group replace .*$place"
+"$lead" set db "$G;k=2;epoch=6000" "$G;k=2;epoch=5000" || fail "set meanwhile"
+kill -CONT $daemon
+wait $replacing
+[ $? = 125 ] || fail "a lost compare-and-swap: $(cat "$dir/err")"
+G=${G%"$last"}$place
+grep -q "does not have the new group: $G;k=2;epoch=5000" "$dir/err" ||
+	fail "$(cat "$dir/err")"
+"$lead" get db | grep -q "$last;k=2;epoch=6000" || fail "$("$lead" get db)"
 
 # The revisions of etcd begin again.
 kill -9 $etcd

@@ -51,3 +51,23 @@ _fi_rpmem()
 }
 complete -F _fi_rpmem fi_rpmemd fi_rpmem_cp fi_rpmem_info fi_rpmem_bench \
 	fi_rpmem_group fi_rpmem_plugpull fi_rpmem_crashtest
+
+_rpmem_lead()
+{
+	local cur=${COMP_WORDS[COMP_CWORD]} how=${COMP_WORDS[1]} words=
+
+	COMPREPLY=()
+	if ((COMP_CWORD == 1)); then
+		words='run replace set get'
+	elif [[ ${COMP_WORDS[COMP_CWORD - 1]} == --secret ]]; then
+		compopt -o filenames 2>/dev/null
+		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+		return
+	elif [[ $cur == -* && $how == run ]]; then
+		words=--ttl
+	elif [[ $cur == -* && $how == replace ]]; then
+		words='--ttl --secret'
+	fi
+	mapfile -t COMPREPLY < <(compgen -W "$words" -- "$cur")
+}
+complete -F _rpmem_lead rpmem_lead
