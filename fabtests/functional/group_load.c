@@ -26,10 +26,13 @@
 
 #include <rpmem_pool.h>
 
-#define STRIDE 4096u
-#define WORDS  8u
-#define BATCH  16u
-#define PIECE  (64u * STRIDE)
+#include "util/clock.h"
+
+#define STRIDE	 4096u
+#define WORDS	 8u
+#define BATCH	 16u
+#define PIECE	 (64u * STRIDE)
+#define PAUSE_MS 20000u /* longest pause before the next attempt to open */
 
 static FILE *ledger;
 static struct rpmem_pool *pool;
@@ -210,11 +213,25 @@ static void live(void)
 	}
 }
 
+/* Two writers that end each other's opening pause at random. */
+static void open_group(const char *place, const struct rpmem_pool_attr *attr)
+{
+	for (unsigned int lost = 1;; lost++) {
+		const uint64_t start = rp_now_ms();
+		const int ret = rpmem_pool_open(&pool, place, attr);
+
+		if (!ret)
+			return;
+		say("refused %d %s\n", ret, rpmem_pool_error());
+		if (is_over(rp_backoff_ms(rp_now_ms() - start, lost, PAUSE_MS)))
+			end(0, "not open");
+	}
+}
+
 int main(int argc, char **argv)
 {
 	struct rpmem_pool_attr attr = {.size = sizeof(attr)};
 	struct rpmem_pool_info info = {.size = sizeof(info)};
-	int ret;
 
 	if (argc < 6)
 		return 2;
@@ -226,11 +243,7 @@ int main(int argc, char **argv)
 	attr.timeout = (unsigned int)strtoul(argv[5], NULL, 10);
 	if (!ledger)
 		return 2;
-	while ((ret = rpmem_pool_open(&pool, argv[1], &attr))) {
-		say("refused %d %s\n", ret, rpmem_pool_error());
-		if (is_over(50))
-			end(0, "not open");
-	}
+	open_group(argv[1], &attr);
 	if (rpmem_pool_query(pool, &info))
 		end(-EIO, rpmem_pool_error());
 	cells = (unsigned int)(info.length / STRIDE);

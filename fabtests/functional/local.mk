@@ -272,6 +272,7 @@ fabtests_functional_group_client_SOURCES = fabtests/functional/group_client.c
 fabtests_functional_group_client_LDADD = util/librpmem_pool.la
 check_PROGRAMS += fabtests/functional/group_load
 fabtests_functional_group_load_SOURCES = fabtests/functional/group_load.c
+fabtests_functional_group_load_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 fabtests_functional_group_load_LDADD = util/librpmem_pool.la
 EXTRA_DIST += fabtests/functional/linear.py fabtests/functional/raft_lives.py
 pool_tests = fabtests/functional/group.sh \
