@@ -288,11 +288,10 @@ static void print_json(const struct copy *c, int code, uint64_t ms,
 {
 	const struct copy_cfg *cfg = c->cfg;
 	const bool sent = cfg->up && c->info.method;
-	const char *comma = strchr(cfg->where, ',');
-	const bool group = comma && strchr(comma, ':');
 	struct rp_setup_target t = {.port = 0};
-	const int used =
-		group ? -1 : rp_setup_parse_target(cfg->where, &t, NULL);
+	const int used = rp_names_group(cfg->where)
+				 ? -1
+				 : rp_setup_parse_target(cfg->where, &t, NULL);
 	char sum[2 * SHA256_DIGEST_SIZE + 1];
 	json_t *o;
 

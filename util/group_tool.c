@@ -17,11 +17,37 @@
 #define AWAY_MS 15000 /* time that a writer waits for a member out of reach */
 #define TICK_NS 50000000l
 
+/* Read ";k=N" and ";epoch=N", in any order, as the library does. */
+static int parse_settings(struct tool *t, const char *s)
+{
+	unsigned int ks = 0, epochs = 0;
+
+	for (size_t len; *s; s += 1 + len) {
+		len = strcspn(s + 1, ";");
+		if (len == 3 && !strncmp(s, ";k=", 3) && s[3] >= '1' &&
+		    s[3] <= '0' + (int)t->n && !ks++)
+			t->k = (unsigned int)(s[3] - '0');
+		/* Only the library checks the epoch's value. */
+		else if (strncmp(s, ";epoch=", 7) != 0 || epochs++)
+			return rp_err(
+				t->err, RP_EXIT_USAGE,
+				"'%.*s' is nothing that a group has; give "
+				";k=N, from 1 to the number of members, "
+				"and perhaps ;epoch=N, each once",
+				(int)len + 1, s);
+	}
+	return 0;
+}
+
 int tool_parse(struct tool *t)
 {
 	const char *end = strchr(t->group, ';');
 	const char *s = t->group;
 
+	if (!strncmp(s, "group=", 6))
+		return rp_err(t->err, RP_EXIT_USAGE,
+			      "leave out 'group=': a group of pools is named "
+			      "HOST:POOL,HOST:POOL,...;k=N");
 	if (!end)
 		end = strchr(s, 0);
 	for (t->n = 0; s <= end; t->n++) {
@@ -50,19 +76,7 @@ int tool_parse(struct tool *t)
 			      "and perhaps ;k=N behind it",
 			      t->group);
 	t->k = t->n / 2 + 1;
-	if (!strncmp(end, ";k=", 3) && end[3] >= '1' &&
-	    end[3] <= '0' + (int)t->n) {
-		t->k = (unsigned int)(end[3] - '0');
-		end += 4;
-	}
-	/* Only the library checks the epoch's value. */
-	if (*end && strncmp(end, ";epoch=", 7) != 0)
-		return rp_err(t->err, RP_EXIT_USAGE,
-			      "'%s' is nothing that a group has; give ;k=N, "
-			      "from 1 to the number of members, and perhaps "
-			      ";epoch=N behind it",
-			      end);
-	return 0;
+	return parse_settings(t, end);
 }
 
 void place_close(struct place *p)

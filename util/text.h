@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* Most bytes of an error text: the cause, the object, the remedy. */
 #define RP_ERR_LEN 512
@@ -28,6 +29,17 @@ int rp_number_parse(const char *s, uint64_t min, uint64_t max, uint64_t *n,
 static inline bool rp_char_printable(char c)
 {
 	return c >= 0x20 && c < 0x7f;
+}
+
+/*
+ * Whether a place names a group of pools, "HOST:POOL,HOST:POOL,...". A comma
+ * without a later colon is part of a pool's name.
+ */
+static inline bool rp_names_group(const char *where)
+{
+	const char *comma = strchr(where, ',');
+
+	return comma && strchr(comma, ':');
 }
 
 /* Replace unprintable characters of text from outside by `by`. */

@@ -103,7 +103,11 @@ case $(cat log.a) in
 *" power "*) tool 0 ", class power by agent-msync, " status "$G" ;;
 esac
 tool 0 "1 more member may be lost" status "$G;epoch=7"
+tool 0 "1 more member may be lost" status "${G%;k=2};epoch=7;k=2"
+tool 2 "';k=4' is nothing" status "${G%;k=2};epoch=7;k=4"
 tool 2 "';epoch' is nothing" status "$G;epoch"
+tool 2 "';k=2' is nothing" status "$G;epoch=7;k=2"
+tool 2 "leave out 'group='" status "group=$G"
 tool 2 "has 3 members and k=2" status "${G%2}3"
 tool 2 "has 3 members and k=2" status "$(at a),$(at b);k=2"
 one=$(at a)

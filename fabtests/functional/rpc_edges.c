@@ -50,6 +50,7 @@ static void refused(const char *path, unsigned int clients, int expected,
 
 static int refuse(const char *path)
 {
+	struct rpmem_rpc *rpc;
 	char name[512];
 
 	refused("", 1, -EINVAL, "the name of the pools");
@@ -63,6 +64,10 @@ static int refuse(const char *path)
 	unlink(name);
 	snprintf(name, sizeof(name), "%s.0", path);
 	check(access(name, F_OK) != 0, "a file was made");
+	check(rpmem_rpc_connect(&rpc, "h:calls,h2:calls;k=1", NULL) == -EINVAL,
+	      "a group of pools");
+	check(strstr(rpmem_rpc_error(), "is a group of pools") != NULL,
+	      "the error of a group");
 	return failures;
 }
 

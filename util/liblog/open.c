@@ -11,6 +11,7 @@
 
 #include "liblog/log.h"
 #include "util/clock.h"
+#include "util/text.h"
 
 #define TAKE_EIO_MS 10000
 /* The size of struct rpmem_log_attr before it had `logs`. */
@@ -360,8 +361,15 @@ static int open_pool(struct rpmem_pool **pool, const char *where,
 		.part = a->log,
 	};
 	struct rpmem_pool_info info = {.size = sizeof(info)};
-	int ret = rpmem_pool_open(pool, where, &p);
+	int ret;
 
+	if (a->read_only && where && rp_names_group(where))
+		return log_error(-EOPNOTSUPP,
+				 "'%s' is a group of pools, which only its "
+				 "writer has open: its log has no readers in "
+				 "other processes",
+				 where);
+	ret = rpmem_pool_open(pool, where, &p);
 	if (!ret)
 		ret = rpmem_pool_query(*pool, &info);
 	*io = (struct log_io){

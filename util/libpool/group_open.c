@@ -69,14 +69,6 @@ void pool_group_close(struct rpmem_pool *p)
 	free(p);
 }
 
-bool pool_group_is(const char *where)
-{
-	const char *comma = strchr(where, ',');
-
-	/* A comma without a later colon is part of a pool's name. */
-	return comma && strchr(comma, ':');
-}
-
 /* Read "k=N" or "epoch=N" from a group's settings; each may occur once. */
 static int parse_setting(struct pool_group *pg, const char *s, unsigned int *k)
 {

@@ -5,8 +5,6 @@
 
 #include "libpool/pool.h"
 
-/* Whether a name is that of a group: "HOST:POOL,HOST:POOL". */
-bool pool_group_is(const char *where);
 int pool_group_open(struct rpmem_pool **pool, const char *where,
 		    const struct rpmem_pool_attr *attr);
 void pool_group_close(struct rpmem_pool *p);

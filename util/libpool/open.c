@@ -9,6 +9,7 @@
 
 #include "core/method.h"
 #include "util/clock.h"
+#include "util/text.h"
 #include "libpool/group_open.h"
 #include "libpool/pool.h"
 
@@ -244,8 +245,12 @@ int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
 	if (!pool || !where)
 		return pool_error(-EINVAL, "rpmem_pool_open() needs a place "
 					   "for the pool and HOST:POOL");
-	return pool_group_is(where) ? pool_group_open(pool, where, attr)
-				    : pool_open_as(pool, where, attr, 0);
+	if (!strncmp(where, "group=", 6))
+		return pool_error(-EINVAL,
+				  "leave out 'group=': a group of pools is "
+				  "named HOST:POOL,HOST:POOL,...;k=N");
+	return rp_names_group(where) ? pool_group_open(pool, where, attr)
+				     : pool_open_as(pool, where, attr, 0);
 }
 
 static int divide(struct rpmem_pool *pool, unsigned int parts)

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "util/text.h"
 #include "librpc/client.h"
 
 #define BUFFERS	   64u /* message buffers */
@@ -335,6 +336,11 @@ int rpmem_rpc_connect(struct rpmem_rpc **out, const char *where,
 	if (!out || !where)
 		return rpc_error(-EINVAL, "rpmem_rpc_connect() needs a place "
 					  "for the client and HOST:PORT:NAME");
+	if (rp_names_group(where))
+		return rpc_error(-EINVAL,
+				 "'%s' is a group of pools, and a server of "
+				 "calls is one machine; give HOST:PORT:NAME",
+				 where);
 	ret = parse_attr(attr, &a);
 	if (ret)
 		return ret;
