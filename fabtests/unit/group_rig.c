@@ -422,8 +422,12 @@ unsigned int rig_round(struct rig *r)
 	}
 	for (unsigned int w = 0; w < r->nwriters; w++)
 		for (unsigned int m = 0; m < r->n; m++)
-			if (r->writers[w].alive && r->writers[w].wants_open[m])
+			if (r->writers[w].alive &&
+			    r->writers[w].wants_open[m]) {
 				open_member(r, w, m);
+				if (r->writers[w].open[m])
+					durable |= 1u << m;
+			}
 	compact(r);
 	for (unsigned int w = 0; w < r->nwriters; w++)
 		if (r->writers[w].alive)

@@ -86,7 +86,8 @@ bool rig_event(struct rig *r);
 /*
  * One round trip: all outstanding operations are executed and complete, and all
  * members that writers want open; then the writers react. Returns, as a bit
- * mask, the members where a commit or a durable write made something durable.
+ * mask, the members where something became durable: by a commit or a durable
+ * write, or by an opening, for which fi_rpmemd makes the pool's owner durable.
  */
 unsigned int rig_round(struct rig *r);
 

@@ -4,8 +4,11 @@
 
 #include "group_calls.h"
 
-/* Rounds of a takeover until a commit is possible, at most. */
-#define DURABLE 3u
+/*
+ * Durable round trips of a takeover until a commit is possible, at most: the
+ * pool's owner at fi_rpmemd, the promise, the number, the epoch.
+ */
+#define DURABLE 4u
 
 static void await_quiet_group(unsigned int w)
 {
@@ -62,6 +65,59 @@ Test(pool_group_cost, a_write_is_n_messages_in_one_round_trip)
 	await_quiet_group(w);
 	cr_assert_eq(rig.submitted - before, 5);
 	rig_end(&rig);
+}
+
+/* Run an operation; *messages and *rounds: what it took until completion. */
+static void measure_call(unsigned int w, struct call *c, uint64_t *messages,
+			 unsigned int *rounds)
+{
+	const uint64_t before = rig.submitted;
+
+	submit_call(w, c);
+	group_run(group_of(w), rig.now);
+	for (*rounds = 0; !c->done; (*rounds)++)
+		rig_round(&rig);
+	cr_assert_not(c->ret);
+	await_quiet_group(w);
+	*messages = rig.submitted - before;
+}
+
+/*
+ * A durable write is a write and a commit at each member, sent together. A
+ * store behind a commit is sent when the commit is complete, with a commit of
+ * its own.
+ */
+Test(pool_group_cost, durable_writes_and_stores_are_two_and_three_messages)
+{
+	for (unsigned int n = 2; n <= GROUP_MEMBERS; n++) {
+		struct call c = {.value = 2}, then = {.then.value = 3};
+		unsigned int w, rounds;
+		uint64_t messages;
+
+		start_members(n, n, n / 2 + 1);
+		w = open_writer();
+		await_all_current(w);
+		write_and_commit(w, 0, 1);
+		await_quiet_group(w);
+		c.op = (struct rpmem_pool_op){
+			.type = RPMEM_POOL_WRITE,
+			.flags = RPMEM_POOL_DURABLE,
+			.buf = &c.value,
+			.len = 8,
+		};
+		measure_call(w, &c, &messages, &rounds);
+		cr_assert_eq(rounds, 1);
+		cr_assert_eq(messages, 2 * n);
+		then.op = (struct rpmem_pool_op){
+			.type = RPMEM_POOL_COMMIT,
+			.then = &then.then,
+		};
+		measure_call(w, &then, &messages, &rounds);
+		cr_assert_eq(rounds, 2);
+		cr_assert_eq(messages, 3 * n);
+		cr_assert_eq(read_cell(w, 0), 3);
+		rig_end(&rig);
+	}
 }
 
 /*
