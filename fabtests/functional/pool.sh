@@ -99,6 +99,35 @@ with rpmem_pool.open(where) as pool:
     pool.commit()
     assert pool.read(len(big), 39) == big
 
+    # Without waiting: each operation is returned once, with its context.
+    def ended(n):
+        ops = []
+        while len(ops) < n:
+            ops += pool.poll(most=7)
+        return {op.context: op for op in ops}
+
+    for i in range(20):
+        pool.submit_write(bytes([i]) * 4096, 4096 * i, context=i)
+    pool.submit_zero(4096, 4096 * 20, context="zero")
+    pool.submit_commit(then=(4096 * 30, 0x6e6568742d), context="commit")
+    done = ended(22)
+    assert done.keys() == {*range(20), "zero", "commit"}, done
+    assert not any(op.error for op in done.values())
+    assert pool.info()["kept"] == 0 and pool.poll(timeout_ms=0) == []
+    pool.submit_read(8192, 4096 * 19, context="read")
+    pool.submit_read(8, 4096 * 30, context="then")
+    pool.submit_read(0, 0, context="nothing")
+    done = ended(3)
+    assert done["read"].data == bytes([19]) * 4096 + bytes(4096)
+    assert done["then"].data == b"-then\0\0\0", done["then"].data
+    assert done["nothing"].data == b"" and not pool._ops
+    fails(errno.ERANGE, "go beyond its end", pool.submit_read, 2, (4 << 20) - 1)
+    fails(errno.EINVAL, "multiple of 8", pool.submit_commit, then=(4, 1))
+    fails(errno.EINVAL, "either durable or buffered", pool.submit_write, b"x", 0,
+          durable=True, buffered=True)
+    fails(errno.EINVAL, "room for no operation", pool.poll, 0)
+    assert not pool._ops
+
     def work(n):
         for i in range(50):
             pool.write(bytes([n]) * 1000, n * 1000)
@@ -182,7 +211,9 @@ def forward(a, b):
 with socket.create_server(("127.0.0.1", 0)) as s:
     threading.Thread(target=relay, daemon=True,
                      args=(s, int(where.split(":")[1]), 3)).start()
-    with rpmem_pool.open(f"127.0.0.1:{s.getsockname()[1]}:vol") as pool:
+    through = f"127.0.0.1:{s.getsockname()[1]}:vol"
+    fails(errno.EIO, "", rpmem_pool.open, through, wait=-1)
+    with rpmem_pool.open(through, wait=600) as pool:
         pool.write(b"again", 0, durable=True)
         assert pool.read(5, 0) == b"again"
 
@@ -215,6 +246,24 @@ def lose_lease():
         except (OSError, IndexError):
             pass
 
+
+# Parts of a pool; and a client that only reads, beside an exclusive one.
+with until_free(exclusive=True) as alone:
+    alone.divide(2)
+    alone.write(b"of the second part", 2 << 20, durable=True)
+    with rpmem_pool.open(where, exclusive=rpmem_pool.OBSERVE) as observer:
+        assert observer.read(18, 2 << 20) == b"of the second part"
+        fails(errno.EACCES, "RPMEM_POOL_OBSERVE only allows to read",
+              observer.write, b"x", 0)
+        fails(errno.EACCES, "RPMEM_POOL_OBSERVE only allows to read",
+              observer.submit_write, b"x", 0)
+fails(errno.ENXIO, "has 2 part(s), not 3", until_free, parts=3, part=1)
+fails(errno.EINVAL, "part 2 of 2", rpmem_pool.open, where, parts=2, part=2)
+with until_free(parts=2, part=1, exclusive=True) as part:
+    assert part.info()["length"] == 2 << 20
+    assert part.read(18, 0) == b"of the second part"
+with until_free(exclusive=True) as alone:
+    alone.divide(1)
 
 for exclusive in True, False:
     alone = until_free(exclusive=True)
@@ -283,7 +332,8 @@ with rpmem_pool.open(sys.argv[1], exclusive=True) as pool:
     assert pool.read(13, 0) == b"not committed"
     assert pool.read(21, 6 << 20) == b"beyond the former end"
     there = os.statvfs(".")
-    os.truncate("vol", short + (4 << 20) + there.f_bavail * there.f_frsize)
+    # More than the whole disk: what others free meanwhile is not enough.
+    os.truncate("vol", short + (4 << 20) + there.f_blocks * there.f_frsize)
     hang_up("pool 'vol' cannot grow by")
     assert os.stat("vol").st_size == short + (4 << 20)
     pool.write(b"after", 7 << 20, durable=True)
