@@ -347,6 +347,84 @@ P
 fi
 stop
 
+# While the daemon is away, another pool gets the name of its pool, or an older
+# and shorter copy does. A client with uncommitted bytes gets an error, and the new
+# pool none of these bytes.
+serve --port 0 --create 8M other
+stop
+serve --port 0 --create 4M first
+stop
+cp first shorter
+serve --port 0 first
+truncate -s +4M first
+kill -HUP $daemon
+await $daemon grep -q "pool 'first' has 8 MiB now" daemon.out || fail "it grows"
+stop
+if command -v python3 >/dev/null && [ -z "${RP_SANITIZE:-}" ]; then
+	timeout 120 python3 - "$src/util/python" >out 2>&1 <<'P' ||
+import errno
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, sys.argv[1])
+import rpmem_pool
+
+
+def serve(port):
+    """Start a daemon of vol; returns it and its port."""
+    open("ready", "w").close()
+    daemon = subprocess.Popen(["../util/fi_rpmemd", "--port", port,
+                               "--port-file", "ready", "vol"])
+    while not os.path.getsize("ready"):
+        assert daemon.poll() is None
+        time.sleep(0.02)
+    with open("ready", encoding="ascii") as f:
+        return daemon, f.read().strip()
+
+
+def refused(new, sentence):
+    """The file new takes the place of the pool: the client has to refuse it."""
+    shutil.copy("first", "vol")
+    daemon, port = serve("0")
+    try:
+        with rpmem_pool.open(f"127.0.0.1:{port}:vol") as pool:
+            pool.write(b"uncommitted", 4096)
+            daemon.kill()
+            daemon.wait()
+            os.rename(new, "vol")
+            daemon, _ = serve(port)
+            pool.submit_commit(context="commit")
+            op, = pool.poll()
+            assert op.context == "commit" and op.error, "a commit succeeds"
+            assert op.error.errno == errno.ESTALE and sentence in str(op.error)
+            for call in pool.commit, lambda: pool.write(b"later", 0):
+                try:
+                    call()
+                except OSError as e:
+                    assert e.errno == errno.ESTALE and sentence in str(e), e
+                else:
+                    raise AssertionError("no error: " + sentence)
+    finally:
+        daemon.kill()
+        daemon.wait()
+    with open("vol", "rb") as f:
+        found = f.read()
+    assert b"uncommitted" not in found and b"later" not in found, sentence
+
+
+refused("shorter", "pool 'vol' on 127.0.0.1 has shrunk from 8388608 to 4194304 "
+        "bytes; what was not committed is lost: open the pool again")
+refused("other", "pool 'vol' on 127.0.0.1 was replaced by another pool; what "
+        "was not committed to the first one is lost: open the pool again")
+print("all of it")
+P
+		fail "a pool that was replaced"
+	grep -q "^all of it" out || { fail "a pool that was replaced"; cat out; }
+fi
+
 # A slow disk is no absent target: a commit may take longer than the timeout.
 if command -v python3 >/dev/null && [ -z "${RP_SANITIZE:-}" ]; then
 	mkdir fault

@@ -21,8 +21,8 @@ STRICT = ["-Werror=return-type", "-Werror=int-conversion",
 MUTANT = ["-O0", "-ftrivial-auto-var-init=pattern"] + STRICT
 MIB = 1 << 20
 # The part of librpmem_pool that has tests without a network.
-POOL = [f"util/libpool/{n}.c" for n in ("commits", "journal", "piece", "wait",
-                                          "work")]
+POOL = [f"util/libpool/{n}.c" for n in ("commits", "connect", "journal",
+                                          "piece", "wait", "work")]
 BUILDS = {
     "plain": [],
     "address": ["-fsanitize=address,undefined", "-g1",

@@ -94,6 +94,12 @@ fabtests_unit_test_pool_connect_LDADD = util/libpool/libpool.la util/libutil.la 
 fabtests_unit_test_pool_connect_LDFLAGS = -Wl,--wrap=clock_gettime \
 	-Wl,--wrap=connect -Wl,--wrap=poll
 
+unit_tests += fabtests/unit/test_pool_offer
+fabtests_unit_test_pool_offer_SOURCES = fabtests/unit/test_pool_offer.c \
+	util/libpool/connect.c util/text.c
+fabtests_unit_test_pool_offer_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
+fabtests_unit_test_pool_offer_LDADD = $(unit_ldadd) $(FABRIC_LIBS)
+
 unit_tests += fabtests/unit/test_group_replace
 fabtests_unit_test_group_replace_SOURCES = fabtests/unit/test_group_replace.c \
 	util/group_replace.c util/group_tool.c
