@@ -132,6 +132,7 @@ static ssize_t commit_post(struct fid_ep *ep, const struct fi_rpmem_msg *msg,
 		p.store_at = (unsigned int)(msg->then->addr / 8);
 		p.store = msg->then->value;
 	}
+	the_target->ncommits++;
 	return add_post(p);
 }
 

@@ -55,6 +55,7 @@ struct pool_target {
 	uint64_t mem[CELLS], media[CELLS];
 	struct pool_post posts[MAX_POSTS];
 	unsigned int nposts, executed;
+	unsigned int ncommits; /* commits posted since the start */
 	/* By journal entry: the operation number that its zeros stand for. */
 	uint64_t zero_values[MAX_ENTRIES];
 	struct fi_cq_err_entry done[MAX_POSTS];

@@ -429,3 +429,90 @@ Test(pool_work, a_commit_behind_a_refused_store_is_posted_again)
 	cr_assert_eq(n, 3, "an operation never completes");
 	pool_target_end(t);
 }
+
+static void submit_ok(struct pool_target *t, struct rpmem_pool_op *op)
+{
+	cr_assert_eq(rpmem_pool_submit(&t->pool, op), 0);
+}
+
+/* Let all that was submitted complete; returns the commits that were posted. */
+static unsigned int commits_until_done(struct pool_target *t, unsigned int left)
+{
+	struct rpmem_pool_op *done[4];
+	unsigned int step = 0;
+
+	while (left) {
+		cr_assert_lt(step++, 1000, "an operation never completes");
+		pool_target_step(t, STEP_EXECUTE);
+		pool_target_step(t, STEP_COMPLETE);
+		left -= (unsigned int)rpmem_pool_poll(&t->pool, done, 4, 0);
+	}
+	cr_assert_eq(t->nposts, 0);
+	return t->ncommits;
+}
+
+/* rpmem_pool(3): several commits at one time become one or two at the target */
+Test(pool_work, commits_at_one_time_become_one_at_the_target)
+{
+	struct seeded random = {.seed = 1, .state = 1};
+	struct pool_target *t = pool_target_start(&random, true);
+	uint64_t value = 1;
+	struct rpmem_pool_op commits[8], write = {
+						 .type = RPMEM_POOL_WRITE,
+						 .buf = &value,
+						 .len = 8,
+					 };
+
+	submit_ok(t, &write);
+	for (unsigned int i = 0; i < 8; i++) {
+		commits[i] = (struct rpmem_pool_op){.type = RPMEM_POOL_COMMIT};
+		submit_ok(t, &commits[i]);
+	}
+	cr_assert_eq(commits_until_done(t, 9), 1);
+	cr_assert_eq(t->media[0], 1);
+	pool_target_end(t);
+}
+
+/* Two commits are outstanding; all later ones wait, and become the third. */
+Test(pool_work, commits_behind_outstanding_ones_become_one_at_the_target)
+{
+	struct seeded random = {.seed = 1, .state = 1};
+	struct pool_target *t = pool_target_start(&random, true);
+	uint64_t value = 1;
+	struct rpmem_pool_op commits[8], writes[4];
+
+	for (unsigned int i = 0; i < 8; i++) {
+		writes[i % 4] = (struct rpmem_pool_op){
+			.type = RPMEM_POOL_WRITE,
+			.buf = &value,
+			.len = 8,
+			.offset = 8u * i,
+		};
+		commits[i] = (struct rpmem_pool_op){.type = RPMEM_POOL_COMMIT};
+		if (i < 4)
+			submit_ok(t, &writes[i]);
+		submit_ok(t, &commits[i]);
+	}
+	cr_assert_eq(commits_until_done(t, 12), 3);
+	pool_target_end(t);
+}
+
+Test(pool_work, no_commit_is_posted_that_nobody_waits_for)
+{
+	struct seeded random = {.seed = 1, .state = 1};
+	struct pool_target *t = pool_target_start(&random, true);
+	uint64_t value = 1;
+	struct rpmem_pool_op writes[3];
+
+	for (unsigned int i = 0; i < 3; i++) {
+		writes[i] = (struct rpmem_pool_op){
+			.type = RPMEM_POOL_WRITE,
+			.buf = &value,
+			.len = 8,
+			.offset = 8u * i,
+		};
+		submit_ok(t, &writes[i]);
+	}
+	cr_assert_eq(commits_until_done(t, 3), 0);
+	pool_target_end(t);
+}
