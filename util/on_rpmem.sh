@@ -9,7 +9,10 @@ usage: util/on_rpmem.sh [--size SIZE] [--xfs] [FILE] -- COMMAND [ARG...]
        util/on_rpmem.sh [--secret FILE] [--xfs] HOST[:PORT]:POOL -- COMMAND [ARG...]
 
 Mounts a pool, runs COMMAND in the mounted folder (also in $RPMEM_MOUNT), and
-takes all down again. Returns the exit status of COMMAND. Needs root.
+takes all down again. Needs root. Returns the exit status of COMMAND, and 125 for
+other failures, whatever COMMAND returned: above all when the last flush failed,
+or a process that COMMAND has left behind still uses the folder. Both can mean
+that bytes which COMMAND wrote, and did not fsync, are lost.
 
 FILE is a pool on this host, which is created if it does not exist (256M, xfs 512M) and
 kept. Without FILE the pool is a temporary one; or, behind rpmem_lead(1), its group
@@ -71,15 +74,58 @@ mkdir "$work/fuse" "$work/mnt"
 chmod 711 "$work" # COMMAND may run as another user
 daemon_pid= nbdkit_pid= fuse_pid= loop= mounted=
 
+lost=
+warn() { echo "on_rpmem.sh: $*" >&2; lost=1; }
+
+# users_of FOLDER: the processes that use it, on one line.
+users_of() {
+	find /proc/[0-9]*/fd /proc/[0-9]*/cwd -lname "$1*" 2>/dev/null |
+		cut -d/ -f3 | sort -un | paste -sd' '
+}
+
+# unmount FOLDER: try for 5 seconds, because a process of COMMAND may be ending. In
+# the trap of EXIT, `return` alone would return the status of COMMAND.
+unmount() {
+	for _ in $(seq 50); do
+		umount "$1" 2>/dev/null && return 0
+		sleep 0.1
+	done
+	return 1
+}
+
+# Flush the file system, unmount it, and flush what the unmounting has written.
+leave_mount() {
+	local users
+
+	sync -f "$work/mnt" || warn "the last flush failed: what COMMAND wrote and" \
+		"did not fsync may be lost"
+	if unmount "$work/mnt"; then
+		[ -n "$lost" ] || sync "$loop" || warn "the last flush failed:" \
+			"the file system on the pool may need a repair"
+		return 0
+	fi
+	users=$(users_of "$work/mnt")
+	warn "the folder is still in use${users:+, by process $users}: what is" \
+		"written from now on is lost; let COMMAND end all that it starts"
+	umount -l "$work/mnt"
+}
+
 finish() {
 	trap '' INT TERM
-	[ -z "$mounted" ] || umount "$work/mnt" || umount -l "$work/mnt"
+	cd /
+	[ -z "$mounted" ] || leave_mount
 	[ -z "$loop" ] || losetup --detach "$loop"
-	[ -z "$fuse_pid" ] || { umount "$work/fuse"; wait "$fuse_pid"; }
+	if [ -n "$fuse_pid" ]; then
+		umount "$work/fuse" 2>/dev/null || umount -l "$work/fuse"
+		[ -z "$lost" ] || kill "$fuse_pid" 2>/dev/null
+		wait "$fuse_pid"
+	fi
 	for p in $nbdkit_pid $daemon_pid; do
 		kill "$p" 2>/dev/null && wait "$p"
 	done
-	rm -rf "$work"
+	# Never the files of a pool that is still mounted.
+	rm -rf --one-file-system "$work"
+	[ -z "$lost" ] || exit 125
 }
 trap finish EXIT
 command_pid=

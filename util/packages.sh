@@ -25,7 +25,7 @@ PKG_BROWSER="chromium-headless-shell"
 
 # Databases that are tested on a pool.
 PKG_DATABASES="postgresql-15 redis-server etcd-server etcd-client sqlite3 nbdkit libnbd-bin
-	e2fsprogs mount qemu-utils fio nbd-client fdisk kmod"
+	e2fsprogs xfsprogs mount qemu-utils fio nbd-client fdisk kmod"
 
 # packages_missing NAME...: print the packages that are not installed.
 packages_missing() {

@@ -22,8 +22,8 @@ RPMEM_BUILD=$PWD
 export RPMEM_BUILD
 unset FI_PROVIDER FI_OFI_RPMEM_CLASS
 cd "$dir" || exit 99
-trap 'cd .. && rm -rf "$dir"' EXIT
-failed=0
+trap 'kill $pids 2>/dev/null; cd .. && rm -rf "$dir"' EXIT
+failed=0 pids=
 
 fail()
 {
@@ -54,6 +54,55 @@ on -- test -d lost+found || fail "a temporary pool"
 on nowhere.invalid:pool -- true && fail "a target that does not exist"
 grep -q "nowhere.invalid" out || fail "no name of the target"
 on pool && fail "no command"
+
+# A last flush that fails, or a process that still writes, is no success of COMMAND.
+on pool -- sh -c 'echo lost >g && kill -9 "$(pgrep -P $PPID -x nbdkit)"'
+status=$?
+[ $status = 125 ] || fail "the status is $status behind a flush that failed"
+grep -q "on_rpmem.sh: the last flush failed: .* may be lost" out ||
+	fail "no word of the flush that failed"
+on pool -- sh -c 'sleep 1000 >/dev/null 2>&1 & echo $! >"$0/left"; echo kept >h' "$PWD"
+status=$?
+left=$(cat left)
+pids="$pids $left"
+[ $status = 125 ] || fail "the status is $status with a process left behind"
+grep -q "still in use, by process $left: what is written from now on is lost" out ||
+	fail "no word of the process"
+kill "$left"
+on pool -- grep kept h || fail "what was written before the end is lost"
+
+# A pool of a running daemon, with a secret and without.
+: >port
+(umask 077 && head -c 32 /dev/urandom | base64 >secret)
+"$RPMEM_BUILD/util/fi_rpmemd" --port 0 --port-file port --secret secret --create 32M vol \
+	>daemon.out 2>&1 &
+daemon=$!
+pids="$pids $daemon"
+until [ -s port ]; do
+	kill -0 $daemon || { cat daemon.out; exit 99; }
+	sleep 0.05
+done
+at=127.0.0.1:$(cat port):vol
+on --secret secret "$at" -- sh -c 'echo remote >f' || fail "a daemon's pool"
+on --secret secret "$at" -- grep remote f || fail "a daemon's pool is made anew"
+on "$at" -- touch "$PWD/touched"
+status=$?
+[ $status = 125 ] && grep -q secret out || fail "without the secret: $status"
+[ ! -e touched ] || fail "without the secret, the command runs"
+kill $daemon && wait $daemon
+[ $failed = 1 ] || echo "ok - commands on ext4"
+
+# xfs, on a pool of the size that --xfs gives it.
+if ! command -v mkfs.xfs >/dev/null; then
+	echo "ok - --xfs # SKIP mkfs.xfs is missing; on Debian: apt-get install xfsprogs"
+elif ! modprobe -q xfs 2>/dev/null && ! grep -qw xfs /proc/filesystems; then
+	echo "ok - --xfs # SKIP this kernel has no xfs"
+else
+	on --xfs xfs -- sh -c 'echo x >f && stat -f -c %T .' || fail "--xfs"
+	grep -q '^xfs$' out || fail "another file system"
+	on --xfs xfs -- grep x f || fail "--xfs makes the pool anew"
+	[ $failed = 1 ] || echo "ok - commands on xfs"
+fi
 
 # A run leaves the pool, but no mount and no process.
 losetup --list --noheadings --output BACK-FILE | grep on_rpmem &&
