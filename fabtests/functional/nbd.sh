@@ -127,6 +127,9 @@ for verb in sys.argv[2:]:
         a.pwrite(b"by FUA", 40960, nbd.CMD_FLAG_FUA)
     elif verb == "plain":
         a.pwrite(b"not flushed", 81920)
+    elif verb == "last":
+        a.pwrite(b"before the end", 286720)
+        a.zero(8, 286720)
     elif verb == "former":
         a.pwrite(b"by a former owner", 122880)
     elif verb == "zero":
@@ -197,6 +200,33 @@ cut_power
 serve_vol
 holds vol 81920 "not flushed" || fail "the pool lacks it"
 client far
+
+# An orderly stop keeps writes that no FLUSH has covered, as nbdkit's file plugin
+# does. If they cannot be kept, nbdkit says so.
+head -c 1M /dev/urandom >plain
+nbdcopy plain "$uri" || fail "nbdcopy without --flush"
+client last
+cmp -sn 1M -i 65536:0 vol.safe plain && fail "it is durable: nothing was tested"
+stop_export
+cat plain >kept && printf '\0\0\0\0\0\0\0\0he end' |
+	dd of=kept bs=1 seek=286720 conv=notrunc 2>/dev/null
+cmp -n 1M -i 65536:0 vol.safe kept || fail "a stop of nbdkit loses writes"
+lost="what no FLUSH has covered is lost"
+grep "$lost" nbdkit.out && fail "a stop reports a loss"
+export_pool timeout=2
+client plain flush
+cut_power
+stop_export
+grep "$lost" nbdkit.out && fail "a stop without writes reports a loss"
+serve_vol
+export_pool timeout=2
+client last
+cut_power
+stop_export
+grep -q "$lost: .*127.0.0.1" nbdkit.out ||
+	{ fail "nothing reports lost writes"; cat nbdkit.out; }
+serve_vol
+export_pool timeout=2
 
 # One server for each pool: a second one is refused, and so is fi_rpmem_cp.
 refuses "open exclusively at a client on 127.0.0.1" \

@@ -23,6 +23,22 @@ static struct rpmem_pool_attr attr = {
 };
 static struct rpmem_pool *pool;
 
+/*
+ * Commit what no FLUSH has covered: an orderly stop loses nothing. Without such
+ * writes nothing waits for a target that is away; of a group, whose members may
+ * all be away, the library knows it.
+ */
+static void rpmem_cleanup(void)
+{
+	struct rpmem_pool_info info = {.size = sizeof(info)};
+
+	if (!pool || rpmem_pool_query(pool, &info) || info.read_only ||
+	    (!info.kept && !info.members) || !rpmem_pool_commit(pool))
+		return;
+	nbdkit_error("what no FLUSH has covered is lost: %s",
+		     rpmem_pool_error());
+}
+
 static void rpmem_unload(void)
 {
 	rpmem_pool_close(pool);
@@ -216,6 +232,7 @@ static struct nbdkit_plugin plugin = {
 	.longname = "ofi_rpmem",
 	.version = PACKAGE_VERSION,
 	.description = "a pool of fi_rpmemd as a block device",
+	.cleanup = rpmem_cleanup,
 	.unload = rpmem_unload,
 	.config = rpmem_config,
 	.config_complete = rpmem_config_complete,
