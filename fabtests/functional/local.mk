@@ -286,9 +286,11 @@ pool_tests = fabtests/functional/group.sh \
 	fabtests/functional/raft.sh \
 	fabtests/functional/pool.sh fabtests/functional/hung_disk.sh \
 	fabtests/functional/reload.sh fabtests/functional/nbd.sh \
+	fabtests/functional/nbd_open.sh \
 	fabtests/functional/on_rpmem.sh
 TESTS += $(pool_tests)
 EXTRA_DIST += $(pool_tests) fabtests/functional/suite.sh \
+	fabtests/functional/nbd_disk.sh \
 	fabtests/functional/group_net.py \
 	fabtests/functional/group_net_planted
 check_PROGRAMS += fabtests/functional/read_only

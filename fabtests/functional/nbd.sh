@@ -1,65 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# nbdkit's rpmem plugin: what NBD's clients may rely on, and its errors.
+# nbdkit's rpmem plugin: what NBD's clients may rely on.
 set -u
 # shellcheck source=fabtests/functional/suite.sh
 . "${srcdir:-.}/fabtests/functional/suite.sh"
 enter nbd
-server=
-plugin=$top/util/.libs/nbdkit-rpmem-plugin.so
-uri="nbd+unix:///?socket=$PWD/sock"
-
-skip()
-{
-	echo "SKIP: $*"
-	exit 77
-}
-
-[ -e "$plugin" ] || skip "built without nbdkit; on Debian: apt-get install nbdkit-plugin-dev"
-# A sanitizer's runtime has to be the first library of a program.
-[ -z "${RP_SANITIZE:-}" ] || skip "nbdkit is not built with the sanitizer"
-for tool in nbdkit nbdinfo nbdcopy; do
-	command -v $tool >/dev/null ||
-		skip "$tool is missing; on Debian: apt-get install nbdkit libnbd-bin"
-done
-/usr/bin/python3 -c 'import nbd' 2>/dev/null ||
-	skip "on Debian: apt-get install python3-libnbd"
-
-# export_pool ARG...: start nbdkit with the plugin; return once it serves
-export_pool()
-{
-	rm -f sock
-	nbdkit -f -U "$PWD/sock" "$plugin" \
-		target=127.0.0.1:"$port" pool=vol "$@" 2>nbdkit.out &
-	server=$!
-	pids="$pids $server"
-	for _ in $(seq 400); do
-		nbdinfo --size "$uri" >/dev/null 2>&1 && return
-		kill -0 $server 2>/dev/null || break
-		sleep 0.05
-	done
-	fail "nbdkit"
-	cat nbdkit.out
-	exit 1
-}
-
-stop_export()
-{
-	kill $server
-	wait $server
-	server=
-}
-
-# refuses TEXT ARG...: nbdkit ends, and its message has this text.
-refuses()
-{
-	text=$1
-	shift
-	rm -f no
-	timeout 60 nbdkit -f -U "$PWD/no" "$plugin" "$@" >out 2>&1 &&
-		fail "nbdkit $* serves"
-	grep -q -- "$text" out || { fail "no '$text':"; cat out; }
-}
+# shellcheck source=fabtests/functional/nbd_disk.sh
+. "$src/fabtests/functional/nbd_disk.sh"
 
 # holds FILE OFFSET TEXT: the file has TEXT at OFFSET of the data area.
 holds()
@@ -68,38 +15,9 @@ holds()
 		"$3" ]
 }
 
-: >daemon.out
-truncate -s 0 vol.safe
-serve_vol --create 8M
-skip_without_disk vol daemon.out
-stop
-cp vol vol.safe
-serve_vol
-
-refuses "give target=" pool=vol
-refuses "unknown parameter 'tagret'" tagret=x
-refuses "class=strong: give power" target=x pool=vol class=strong
-refuses "nothing listens on port 1 " target=127.0.0.1:1 pool=vol
-refuses "no pool 'absent'" target=127.0.0.1:"$port" pool=absent
-refuses "no.such.host.invalid" target=no.such.host.invalid pool=vol
-(umask 077 && head -c 32 /dev/urandom | base64 >secret)
-refuses "does not ask for the secret" target=127.0.0.1:"$port" pool=vol \
-	secret=secret
-shm=$(mktemp -d /dev/shm/rpmem-nbd.XXXXXX 2>/dev/null) && {
-	vol=$daemon
-	launch weak.out weak.port --port 0 --create 4M "$shm/weak"
-	refuses "weaker than required" target=127.0.0.1:"$(cat weak.port)" \
-		pool=weak
-	stop
-	daemon=$vol
-	rm -rf "$shm"
-}
+serve_safe
 
 export_pool timeout=2
-for feature in multi-conn fua flush zero fast-zero; do
-	nbdinfo --can $feature "$uri" || fail "no $feature"
-done
-[ "$(nbdinfo --size "$uri")" -eq $((8 << 20)) ] || fail "another size"
 head -c $((8 << 20)) /dev/urandom >image
 nbdcopy --flush image "$uri" || fail "nbdcopy to the pool"
 nbdcopy "$uri" back || fail "nbdcopy from the pool"

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,12 +16,10 @@
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
 
 /* All connections use one pool: a FLUSH covers the writes of all of them. */
-static char *target, *pool_name, *secret;
+static char *target, *pool_name, *secret, *where;
+static bool take;
 /* Exclusive: a second server would not know this one's buffered writes. */
-static struct rpmem_pool_attr attr = {
-	.size = sizeof(attr),
-	.exclusive = RPMEM_POOL_EXCLUSIVE,
-};
+static struct rpmem_pool_attr attr = {.size = sizeof(attr)};
 static struct rpmem_pool *pool;
 
 /*
@@ -45,6 +44,7 @@ static void rpmem_unload(void)
 	free(target);
 	free(pool_name);
 	free(secret);
+	free(where);
 }
 
 static int config_class(const char *value)
@@ -57,11 +57,10 @@ static int config_class(const char *value)
 
 static int config_take(const char *value)
 {
-	int take = nbdkit_parse_bool(value);
+	int is = nbdkit_parse_bool(value);
 
-	if (take > 0)
-		attr.exclusive = RPMEM_POOL_TAKE;
-	return take < 0 ? -1 : 0;
+	take = is > 0;
+	return is < 0 ? -1 : 0;
 }
 
 static int set_parameter(char **to, char *value)
@@ -95,33 +94,49 @@ static int rpmem_config(const char *key, const char *value)
 
 static int rpmem_config_complete(void)
 {
-	if (pool_name && (target || strchr(pool_name, ',')))
+	if (!pool_name || (!target && !strchr(pool_name, ','))) {
+		nbdkit_error("give target=HOST[:PORT] and pool=NAME, or the "
+			     "members of a group: "
+			     "pool='HOST:NAME,HOST:NAME,...;k=N'");
+		return -1;
+	}
+	if (asprintf(&where, "%s%s%s", target ? target : "", target ? ":" : "",
+		     pool_name) >= 0)
 		return 0;
-	nbdkit_error("give target=HOST[:PORT] and pool=NAME, or the members of "
-		     "a group: pool='HOST:NAME,HOST:NAME,...;k=N'");
+	where = NULL;
+	nbdkit_error("out of memory");
 	return -1;
+}
+
+/*
+ * Open the pool. With a secret that does not allow to write, which cannot open
+ * it exclusively, the disk is read-only and the pool is shared.
+ */
+static int open_pool(void)
+{
+	struct rpmem_pool_info info = {.size = sizeof(info)};
+	int ret;
+
+	attr.secret_file = secret;
+	attr.exclusive = take ? RPMEM_POOL_TAKE : RPMEM_POOL_EXCLUSIVE;
+	ret = rpmem_pool_open(&pool, where, &attr);
+	if (ret != -EACCES || take)
+		return ret;
+	attr.exclusive = 0;
+	ret = rpmem_pool_open(&pool, where, &attr);
+	if (ret || (!rpmem_pool_query(pool, &info) && info.read_only))
+		return ret;
+	/* The secret was given the right to write meanwhile. */
+	rpmem_pool_close(pool);
+	pool = NULL;
+	attr.exclusive = RPMEM_POOL_EXCLUSIVE;
+	return rpmem_pool_open(&pool, where, &attr);
 }
 
 /* Open libfabric in the serving process, after nbdkit's fork. */
 static int rpmem_after_fork(void)
 {
-	char *where;
-	int ret;
-
-	attr.secret_file = secret;
-	if (asprintf(&where, "%s%s%s", target ? target : "", target ? ":" : "",
-		     pool_name) < 0) {
-		nbdkit_error("out of memory");
-		return -1;
-	}
-	ret = rpmem_pool_open(&pool, where, &attr);
-	/* A secret without the right to write cannot open exclusively. */
-	if (ret == -EACCES) {
-		attr.exclusive = 0;
-		ret = rpmem_pool_open(&pool, where, &attr);
-	}
-	free(where);
-	if (!ret)
+	if (!open_pool())
 		return 0;
 	nbdkit_error("%s", rpmem_pool_error());
 	return -1;

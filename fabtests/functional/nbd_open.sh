@@ -1,0 +1,90 @@
+#!/bin/sh
+# SPDX-License-Identifier: BSD-2-Clause
+# nbdkit's rpmem plugin: what it refuses at the start, what the disk offers, and
+# what each right of a secret allows.
+set -u
+# shellcheck source=fabtests/functional/suite.sh
+. "${srcdir:-.}/fabtests/functional/suite.sh"
+enter nbd_open
+# shellcheck source=fabtests/functional/nbd_disk.sh
+. "$src/fabtests/functional/nbd_disk.sh"
+
+serve --create 8M vol
+skip_without_disk vol daemon.out
+port=$P at=target=127.0.0.1:$P
+for s in reads writes admins other; do
+	(umask 077 && head -c 32 /dev/urandom | base64 >$s)
+done
+
+refuses "give target=" pool=vol
+refuses "unknown parameter 'tagret'" tagret=x
+refuses "class=strong: give power" target=x pool=vol class=strong
+refuses "nothing listens on port 1 " target=127.0.0.1:1 pool=vol
+refuses "no pool 'absent'" "$at" pool=absent
+refuses "no.such.host.invalid" target=no.such.host.invalid pool=vol
+refuses "does not ask for the secret" "$at" pool=vol secret=other
+
+export_pool
+for feature in multi-conn fua flush zero fast-zero; do
+	nbdinfo --can $feature "$uri" || fail "no $feature"
+done
+[ "$(nbdinfo --size "$uri")" -eq $((8 << 20)) ] || fail "another size"
+stop_export
+stop
+
+shm=$(mktemp -d /dev/shm/rpmem-nbd.XXXXXX 2>/dev/null) && {
+	serve --create 4M "$shm/vol"
+	refuses "weaker than required" target=127.0.0.1:"$P" pool=vol
+	stop
+}
+
+# Rights. With the right to read the disk is read-only and shared, with the right
+# to write it is exclusive, and only with the right admin it is taken.
+printf '%s\n' 'port = 0' '[secret r]' 'file = reads' '[secret w]' 'file = writes' \
+	'[secret a]' 'file = admins' \
+	'[pool vol]' 'path = vol' 'read = r' 'write = w' 'admin = a' >conf
+serve --config conf
+port=$P at=target=127.0.0.1:$P
+refuses "asks for a secret" "$at" pool=vol
+refuses "not the daemon's" "$at" pool=vol secret=other
+export_pool secret=reads
+nbdinfo --can write "$uri" && fail "a secret for reading can write"
+cat >write.py <<'P'
+import sys
+import nbd
+h = nbd.NBD()
+h.set_strict_mode(0)
+h.connect_uri(sys.argv[1])
+try:
+    h.pwrite(b"x", 0)
+    h.flush()
+except nbd.Error as e:
+    sys.exit(f"refused: {e.errno}")
+P
+says "refused: " timeout 60 /usr/bin/python3 write.py "$uri"
+cp_out=$(../util/fi_rpmem_cp --quiet --secret reads 127.0.0.1:"$P":vol copy 2>&1)
+case $? in 0) ;; *) fail "a read-only disk is not shared: $cp_out" ;; esac
+refuses "does not allow to write to pool 'vol'" "$at" pool=vol secret=reads \
+	take=true
+stop_export
+
+export_pool secret=writes
+timeout 60 /usr/bin/python3 write.py "$uri" || fail "a secret for writing"
+refuses "open exclusively at a client on 127.0.0.1" "$at" pool=vol secret=reads
+refuses "open exclusively at a client on 127.0.0.1" "$at" pool=vol secret=admins
+refuses "does not allow to administer pool 'vol'" "$at" pool=vol secret=writes \
+	take=true
+timeout 60 /usr/bin/python3 write.py "$uri" || fail "the disk was taken"
+first=$server
+mv nbdkit.out first.out
+mv sock sock1
+export_pool secret=admins take=true
+timeout 60 /usr/bin/python3 write.py "$uri" || fail "the taken disk"
+says "refused: EIO" timeout 60 /usr/bin/python3 write.py \
+	"nbd+unix:///?socket=$PWD/sock1"
+grep -q "another client has opened pool 'vol' meanwhile" first.out ||
+	{ fail "no reason"; cat first.out; }
+stop_export
+server=$first
+stop_export
+exit $failed
