@@ -47,15 +47,20 @@ stop_export()
 	server=
 }
 
-# refuses TEXT ARG...: nbdkit ends, and its message has this text.
+# refuses TEXT ARG...: nbdkit ends, and its message has this text: in the
+# foreground, and before it goes into the background.
 refuses()
 {
 	text=$1
 	shift
-	rm -f no
-	timeout 60 nbdkit -f -U "$PWD/no" "$plugin" "$@" >out 2>&1 &&
-		fail "nbdkit $* serves"
-	grep -q -- "$text" out || { fail "no '$text':"; cat out; }
+	for how in -f "--pidfile=$PWD/no.pid"; do
+		rm -f no no.pid
+		timeout 60 nbdkit "$how" -U "$PWD/no" "$plugin" "$@" >out 2>&1 &&
+			fail "nbdkit $how $* serves"
+		grep -q -- "$text" out ||
+			{ fail "nbdkit $how: no '$text':"; cat out; }
+	done
+	[ ! -e no.pid ] || kill "$(cat no.pid)"
 }
 
 # serve_safe: create the pool vol of 8 MiB and serve it, with vol.safe.

@@ -9,7 +9,7 @@ enter nbd_open
 # shellcheck source=fabtests/functional/nbd_disk.sh
 . "$src/fabtests/functional/nbd_disk.sh"
 
-serve --create 8M vol
+serve --port 0 --create 8M vol
 skip_without_disk vol daemon.out
 port=$P at=target=127.0.0.1:$P
 for s in reads writes admins other; do
@@ -30,10 +30,52 @@ for feature in multi-conn fua flush zero fast-zero; do
 done
 [ "$(nbdinfo --size "$uri")" -eq $((8 << 20)) ] || fail "another size"
 stop_export
+
+# nbdkit opens the pool twice: in front of its fork, when its errors are seen, and
+# behind it. A proxy tells the daemon late that the first opening has ended.
+cat >proxy.py <<'P'
+import os
+import socket
+import sys
+import threading
+import time
+
+
+def pump(source, to, pause):
+    while data := source.recv(65536):
+        to.sendall(data)
+    time.sleep(pause)
+    to.shutdown(socket.SHUT_WR)
+
+
+listener = socket.create_server(("127.0.0.1", 0))
+with open("proxy.port.new", "w", encoding="ascii") as f:
+    f.write(str(listener.getsockname()[1]))
+os.rename("proxy.port.new", "proxy.port")
+n = 0
+while True:
+    client = listener.accept()[0]
+    daemon = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    threading.Thread(target=pump, args=(client, daemon, 0 if n else 0.5)).start()
+    threading.Thread(target=pump, args=(daemon, client, 0)).start()
+    n += 1
+P
+/usr/bin/python3 proxy.py "$port" &
+proxy=$!
+pids="$pids $proxy"
+await $proxy [ -s proxy.port ]
+rm -f sock
+nbdkit -P pidfile -U "$PWD/sock" "$plugin" \
+	target=127.0.0.1:"$(cat proxy.port)" pool=vol || fail "in the background"
+server=$(cat pidfile)
+pids="$pids $server"
+await "$server" nbdinfo --size "$uri" >/dev/null 2>&1 ||
+	fail "the disk is not served in the background"
+kill "$server" "$proxy"
 stop
 
 shm=$(mktemp -d /dev/shm/rpmem-nbd.XXXXXX 2>/dev/null) && {
-	serve --create 4M "$shm/vol"
+	serve --port 0 --create 4M "$shm/vol"
 	refuses "weaker than required" target=127.0.0.1:"$P" pool=vol
 	stop
 }

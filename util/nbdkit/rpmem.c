@@ -3,10 +3,13 @@
 #include "config.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define NBDKIT_API_VERSION 2
 #include <nbdkit-plugin.h>
@@ -14,6 +17,9 @@
 #include "util/pool_class.h"
 
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
+
+#define BUSY_TRIES    20
+#define BUSY_PAUSE_US 100000
 
 /* All connections use one pool: a FLUSH covers the writes of all of them. */
 static char *target, *pool_name, *secret, *where;
@@ -133,10 +139,62 @@ static int open_pool(void)
 	return rpmem_pool_open(&pool, where, &attr);
 }
 
-/* Open libfabric in the serving process, after nbdkit's fork. */
+/* Try the pool in a process that ends. */
+__attribute__((noreturn)) static void try_pool(void)
+{
+	/* nbdkit's handlers would stop the server, and not this process. */
+	signal(SIGINT, SIG_DFL);
+	signal(SIGQUIT, SIG_DFL);
+	signal(SIGTERM, SIG_DFL);
+	if (open_pool()) {
+		nbdkit_error("%s", rpmem_pool_error());
+		_exit(EXIT_FAILURE);
+	}
+	rpmem_pool_close(pool);
+	_exit(EXIT_SUCCESS);
+}
+
+/*
+ * Refuse a pool that cannot be opened while the user sees errors. nbdkit may go
+ * into the background before .after_fork, and libfabric does not survive that
+ * fork: a child process opens the pool and closes it.
+ */
+static int rpmem_get_ready(void)
+{
+	int status = 0;
+	pid_t child;
+
+	/* Each opening of a group needs another epoch. */
+	if (strstr(where, ";epoch="))
+		return 0;
+	child = fork();
+	if (!child)
+		try_pool();
+	if (child < 0) {
+		nbdkit_error("fork: %s", strerror(errno));
+		return -1;
+	}
+	while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+		;
+	if (WIFSIGNALED(status))
+		nbdkit_error("signal %d while the pool was tried",
+			     WTERMSIG(status));
+	return status ? -1 : 0;
+}
+
+/*
+ * Open the pool in the serving process. fi_rpmemd may not know yet that
+ * try_pool() has closed it.
+ */
 static int rpmem_after_fork(void)
 {
-	if (!open_pool())
+	int ret = open_pool();
+
+	for (int i = 0; ret == -EBUSY && i < BUSY_TRIES; i++) {
+		usleep(BUSY_PAUSE_US);
+		ret = open_pool();
+	}
+	if (!ret)
 		return 0;
 	nbdkit_error("%s", rpmem_pool_error());
 	return -1;
@@ -263,6 +321,7 @@ static struct nbdkit_plugin plugin = {
 		"                    open; the secret needs the right admin.\n"
 		"timeout=SECONDS     How long requests wait for a target that\n"
 		"                    is away (60).",
+	.get_ready = rpmem_get_ready,
 	.after_fork = rpmem_after_fork,
 	.open = rpmem_open,
 	.get_size = rpmem_get_size,
