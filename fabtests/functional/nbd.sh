@@ -209,7 +209,7 @@ if command -v fio >/dev/null; then
 		fio --name=verify --ioengine=nbd --uri="$uri" --rw=randwrite \
 			--bs=4k --size=4M --io_size=$bytes --fsync=$sync \
 			--iodepth=8 --verify=crc32c --randseed=7 \
-			--output=fio.out >/dev/null 2>&1 &
+			--output-format=json --output=fio.out >/dev/null 2>&1 &
 		fio=$!
 		for _ in $(seq $restarts); do
 			kill -0 $fio 2>/dev/null || fail "fio ended too soon"
@@ -223,6 +223,12 @@ if command -v fio >/dev/null; then
 			done
 		done
 		wait $fio || { fail "fio, fsync=$sync"; cat fio.out nbdkit.out; }
+		verified=$(/usr/bin/python3 -c '
+import json
+text = open("fio.out").read()
+print(json.loads(text[text.index("{"):])["jobs"][0]["read"]["io_bytes"])')
+		[ "${verified:-0}" -ge $((4 << 20)) ] ||
+			{ fail "fio has verified ${verified:-0} bytes"; cat fio.out; }
 	done
 fi
 stop_export
@@ -292,5 +298,7 @@ else:
 P
 tail -n +$((n + 1)) daemon.out | grep -q "pool 'vol'.* was cut short" ||
 	{ fail "the daemon does not say it"; cat daemon.out out; }
+grep -q "pool 'vol' is withdrawn: its file was cut short" nbdkit.out ||
+	{ fail "nbdkit does not say it"; cat nbdkit.out; }
 stop_export
 exit $failed

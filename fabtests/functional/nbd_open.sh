@@ -24,12 +24,35 @@ refuses "no pool 'absent'" "$at" pool=absent
 refuses "no.such.host.invalid" target=no.such.host.invalid pool=vol
 refuses "does not ask for the secret" "$at" pool=vol secret=other
 
+nbdkit --dump-plugin "$plugin" | grep -qx thread_model=parallel ||
+	fail "requests do not run in parallel"
 export_pool
-for feature in multi-conn fua flush zero fast-zero; do
+for feature in write multi-conn fua flush zero fast-zero cache; do
 	nbdinfo --can $feature "$uri" || fail "no $feature"
 done
+nbdinfo --can trim "$uri" && fail "trim is offered"
+nbdinfo --json "$uri" >json
+for size in 'minimum": 1' 'preferred": 4096' 'maximum": 4294967295'; do
+	grep -q "\"block_size_$size,$" json || { fail "no $size"; cat json; }
+done
+cat >cache.py <<'P'
+import sys
+import nbd
+h = nbd.NBD()
+h.connect_uri(sys.argv[1])
+h.cache(4096, 1 << 20)
+P
+nbdinfo --map "$uri" | grep -q '^ *0 *8388608 *0 *data$' ||
+	fail "not all blocks are allocated"
 [ "$(nbdinfo --size "$uri")" -eq $((8 << 20)) ] || fail "another size"
 stop_export
+
+# shellcheck disable=SC2016 # the shell of --run expands it
+timeout 60 nbdkit -v -U - "$plugin" "$at" pool=vol \
+	--run '/usr/bin/python3 cache.py "$uri"' >out 2>&1 ||
+	{ fail "a request to cache"; cat out; }
+grep -q "rpmem: pread count=4096 offset=1048576" out ||
+	fail "a request to cache reads nothing"
 
 # nbdkit opens the pool twice: in front of its fork, when its errors are seen, and
 # behind it. A proxy tells the daemon late that the first opening has ended.
@@ -77,6 +100,13 @@ stop
 shm=$(mktemp -d /dev/shm/rpmem-nbd.XXXXXX 2>/dev/null) && {
 	serve --port 0 --create 4M "$shm/vol"
 	refuses "weaker than required" target=127.0.0.1:"$P" pool=vol
+	port=$P
+	head -c 1M /dev/urandom >image
+	export_pool class=process
+	nbdcopy --flush image "$uri" || fail "a pool of class process"
+	nbdcopy "$uri" back || fail "from a pool of class process"
+	cmp -n 1M image back || fail "bytes of a pool of class process"
+	stop_export
 	stop
 }
 

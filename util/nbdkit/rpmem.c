@@ -295,6 +295,12 @@ static int rpmem_can_fast_zero(void *handle)
 	return 1;
 }
 
+/* A read of nbdkit brings the bytes into the target's page cache. */
+static int rpmem_can_cache(void *handle)
+{
+	return NBDKIT_CACHE_EMULATE;
+}
+
 static int rpmem_flush(void *handle, uint32_t flags)
 {
 	return report_result(rpmem_pool_commit(pool));
@@ -334,6 +340,7 @@ static struct nbdkit_plugin plugin = {
 	.flush = rpmem_flush,
 	.zero = rpmem_zero,
 	.can_fast_zero = rpmem_can_fast_zero,
+	.can_cache = rpmem_can_cache,
 };
 
 /* nbdkit 1.32 defines plugin_init() without declaring it. */
