@@ -91,6 +91,11 @@ packages_install $PKG_BUILD $PKG_TEST || exit 1
 [ -z "$vm$platform" ] || packages_install $PKG_VM
 # The browser is large, and only one page needs it.
 [ -z "$platform$long" ] || packages_install "$PKG_BROWSER"
+if [ -n "$platform$long" ] && ! command -v promtool >/dev/null; then
+	promtool=$(packages_unpack "$PKG_METRICS" /usr/bin/promtool \
+		"${cache:-${XDG_CACHE_HOME:-$HOME/.cache}/ofi_rpmem}") &&
+		PATH=$PATH:$(dirname "$promtool")
+fi
 # shellcheck disable=SC2086
 [ -z "$databases" ] || packages_install $PKG_DATABASES
 

@@ -17,7 +17,8 @@ PKG_TEST="libcriterion-dev libfabric-bin clang-14 clang-tidy-14 clang-format-14
 PKG_VM="qemu-system-x86 mmdebstrap busybox-static cpio e2fsprogs xz-utils zstd
 	debian-archive-keyring"
 
-# promtool, which checks the metrics and the alert rules; optional for its test.
+# promtool, which checks the metrics and the alert rules; unpacked, because an
+# installed prometheus starts its server.
 PKG_METRICS="prometheus"
 
 # A browser that shows a report; optional for its test.
@@ -57,4 +58,24 @@ packages_install() {
 	# shellcheck disable=SC2086
 	DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -qq \
 		-o Acquire::Retries=5 --no-install-recommends $missing >/dev/null
+}
+
+# packages_unpack NAME FILE FOLDER: unpack this one file of a package below
+# FOLDER, without installing it, unless it is there; print its path.
+packages_unpack() {
+	local version at temp
+
+	version=$(apt-cache policy "$1" | sed -n 's/^ *Candidate: //p')
+	[ -n "$version" ] || { echo "apt knows no package $1" >&2; return 1; }
+	at=$3/$1-${version//[!A-Za-z0-9.+-]/_}
+	if [ ! -e "$at$2" ]; then
+		mkdir -p "$3" && temp=$(mktemp -d "$3/unpack.XXXXXX") || return
+		(cd "$temp" && apt-get download -qq "$1=$version" &&
+			dpkg --fsys-tarfile ./*.deb | tar -x ".$2" &&
+			rm ./*.deb && mv -T "$temp" "$at") >&2 || {
+			rm -rf "$temp"
+			return 1
+		}
+	fi
+	echo "$at$2"
 }

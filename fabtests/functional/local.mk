@@ -47,7 +47,8 @@ tool_tests = fabtests/functional/advise.sh \
 	fabtests/functional/stats.sh \
 	fabtests/functional/unlisted.sh
 TESTS += $(tool_tests)
-EXTRA_DIST += $(tool_tests) fabtests/functional/crash_report.py
+EXTRA_DIST += $(tool_tests) fabtests/functional/alerts_test.yml \
+	fabtests/functional/crash_report.py
 check_PROGRAMS += fabtests/functional/crash_page
 fabtests_functional_crash_page_SOURCES = fabtests/functional/crash_page.c \
 	$(crash_report_sources)
