@@ -29,7 +29,8 @@ import os, subprocess, sys
 sys.path.insert(0, sys.argv[2])
 import rpmem_pool
 count, length, at = map(int, sys.argv[3:6])
-with rpmem_pool.open(sys.argv[1]) as pool:
+required = int(os.environ.get("REQUIRED", rpmem_pool.POWER))
+with rpmem_pool.open(sys.argv[1], required=required) as pool:
     for i in range(count):
         pool.write(bytes([i % 256]) * length, at, durable=True)
         if os.path.exists("stop"):
@@ -324,7 +325,65 @@ serve --create 1M --port 0 "$long.a" "$long.b"
 ../util/fi_rpmem_info --stats=$daemon --prometheus >prom
 [ "$(grep -c "^ofi_rpmem_pool_bytes.*pool=\"$long\.[ab]\"" prom)" = 2 ]
 ok "pools with long names have counters of their own" $?
-kill $daemon
-wait $daemon
+stop
+daemon=
+
+# The gauges of a pool follow its region.
+# gauge NAME VALUE: wait until the only pool of the daemon has this value
+gauge()
+{
+	for _ in $(seq 600); do
+		../util/fi_rpmem_info --stats=$daemon --prometheus >prom
+		grep -q "^$1{.*} $2\$" prom && return
+		sleep 0.05
+	done
+	grep "^$1{" prom
+	return 1
+}
+: >operator
+FI_OFI_RPMEM_OPERATOR=$PWD/operator
+export FI_OFI_RPMEM_OPERATOR
+serve --create 1M --port 0 gauges
+if grep -q '^gauges .* power ' daemon.out; then
+	gauge ofi_rpmem_pool_class 2
+	ok "the class of a pool that survives a power cut is 2" $?
+	printf '%s\n' '[host]' 'limit class = process' >new && mv new operator
+	gauge ofi_rpmem_pool_class 1
+	ok "it becomes 1 where the operator limits it to process" $?
+	stop
+	mkdir fault
+	ln -s "$top/fabtests/fault/.libs/librpmem-fault-fi.so" fault/ || exit 99
+	: >operator
+	provider=$FI_PROVIDER_PATH
+	FI_PROVIDER_PATH=$PWD/fault RPMEM_FAULT=fail-flush
+	export RPMEM_FAULT
+	serve --port 0 vol
+	FI_PROVIDER_PATH=$provider
+	unset RPMEM_FAULT
+	gauge ofi_rpmem_pool_failed 0
+	ok "a pool whose flushes were not tried has not failed" $?
+	! client 1 64 0 2>/dev/null && gauge ofi_rpmem_pool_failed 1 &&
+		gauge ofi_rpmem_region_failures_total 1
+	ok "a pool whose flush fails has failed" $?
+else
+	echo "ok - # SKIP no file system here on which msync reaches a disk"
+fi
+stop
+unset FI_OFI_RPMEM_OPERATOR
+shm=$(mktemp -d /dev/shm/rpmem-stats.XXXXXX 2>/dev/null) || shm=
+if [ -n "$shm" ] && [ "$(stat -f -c %T "$shm")" = tmpfs ]; then
+	FI_OFI_RPMEM_EMULATE=1 serve --port 0 --create 1M "$shm/vol"
+	gauge ofi_rpmem_cache_flushes_total 0
+	ok "a new pool on emulated persistent memory has no flush" $?
+	REQUIRED=2 client 7 64 0 &&
+		gauge ofi_rpmem_cache_flushes_total '[1-9][0-9]*' &&
+		gauge ofi_rpmem_msyncs_total 0
+	ok "its commits flush cache lines, and call no msync" $?
+	gauge ofi_rpmem_pool_class 0
+	ok "its class is 0" $?
+	stop
+else
+	echo "ok - # SKIP /dev/shm is no tmpfs"
+fi
 daemon=
 exit $failed
