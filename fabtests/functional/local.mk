@@ -14,7 +14,8 @@ EXTRA_DIST += docs/examples/append.c docs/examples/client.c \
 	docs/examples/log.c docs/examples/peer.h docs/examples/pool.c docs/examples/rc.h \
 	docs/examples/raft_kv.c docs/examples/rpc_client.c docs/examples/rpc_server.c \
 	docs/examples/kv.h docs/examples/kv_client.c docs/examples/kv_server.c \
-	docs/examples/server.c docs/examples/write_flush.c
+	docs/examples/rpmemd.conf docs/examples/server.c \
+	docs/examples/write_flush.c
 check_PROGRAMS += fabtests/functional/log_parts
 fabtests_functional_log_parts_SOURCES = fabtests/functional/log_parts.c
 fabtests_functional_log_parts_LDADD = util/librpmem_log.la \
@@ -78,7 +79,7 @@ EXTRA_DIST += $(crashtest_tests)
 
 # The README's program, and the direction of includes.
 tree_tests = fabtests/functional/budgets.sh \
-	fabtests/functional/call_cycles.sh \
+	fabtests/functional/call_cycles.sh fabtests/functional/dist.sh \
 	fabtests/functional/includes.sh fabtests/functional/layering.sh \
 	fabtests/functional/readme_example.sh \
 	fabtests/functional/select.sh fabtests/functional/upgrade.sh
