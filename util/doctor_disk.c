@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "util/info.h"
+#include "util/shutdowns.h"
 
 struct disks {
 	json_t *checks;
@@ -95,6 +96,38 @@ static void disk_examine(struct rp_disks *w, const char *dir, const char *flaw)
 		 name, beyond(dir, name));
 }
 
+/* Warn of DIMMs that report a loss of bytes, or a health event. */
+static void check_dimms(json_t *checks, const char *root, const char *path)
+{
+	struct rp_shutdowns s;
+	char err[RP_ERR_LEN];
+
+	if (rp_shutdowns_find(root, path, &s, err))
+		return;
+	if (s.failure[0])
+		json_array_append_new(
+			checks,
+			json_pack("{s:s, s:i, s:o, s:s}", "check", "dimm",
+				  "status", DOCTOR_WARN, "found",
+				  info_text("%s: it lost bytes at the last "
+					    "loss of power",
+					    s.failure),
+				  "remedy",
+				  "restore what was in use there from a copy; "
+				  "ndctl list --dimms --health"));
+	if (s.event[0])
+		json_array_append_new(
+			checks,
+			json_pack("{s:s, s:i, s:o, s:s}", "check", "dimm",
+				  "status", DOCTOR_WARN, "found",
+				  info_text("%s reports a health event "
+					    "(smart_event)",
+					    s.event),
+				  "remedy",
+				  "ndctl list --dimms --health; replace it "
+				  "before it fails"));
+}
+
 json_t *doctor_disks(const char *root, const char *path)
 {
 	struct disks d = {.checks = json_array()};
@@ -121,5 +154,6 @@ json_t *doctor_disks(const char *root, const char *path)
 			      info_text("%s", d.remedy[0] ? d.remedy : remedy));
 	}
 	json_array_append_new(d.checks, c);
+	check_dimms(d.checks, root, path);
 	return d.checks;
 }

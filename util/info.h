@@ -86,7 +86,8 @@ void doctor_print(const json_t *checks);
 
 /*
  * doctor_disk.c: checks of the disks below path, the lowest first, and what
- * msync guarantees there. root: prefix of /proc and /sys, for tests.
+ * msync guarantees there; then warnings of DIMMs. root: prefix of /proc and
+ * /sys, for tests.
  */
 json_t *doctor_disks(const char *root, const char *path);
 

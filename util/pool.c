@@ -40,7 +40,7 @@ struct header {
 	uint64_t part_len;
 };
 
-_Static_assert(112 + RP_POOL_PARTS * 8 <= SUM_AT, "the owners have room");
+_Static_assert(120 + RP_POOL_PARTS * 8 <= SUM_AT, "the owners have room");
 
 static void header_checksum(const uint8_t *buf, uint8_t *sum)
 {
@@ -70,6 +70,7 @@ static void header_encode(const struct header *h, uint8_t *buf)
 	rp_put64(buf + 104, h->part_len);
 	for (size_t i = 0; i < RP_POOL_PARTS; i++)
 		rp_put64(buf + 112 + 8 * i, h->owner[1 + i]);
+	rp_put64(buf + 368, h->shutdowns.failures);
 	header_checksum(buf, buf + SUM_AT);
 }
 
@@ -101,6 +102,7 @@ static int header_decode(const uint8_t *buf, struct header *h,
 	h->part_len = rp_get64(buf + 104);
 	for (size_t i = 0; i < RP_POOL_PARTS; i++)
 		h->owner[1 + i] = rp_get64(buf + 112 + 8 * i);
+	h->shutdowns.failures = rp_get64(buf + 368);
 	/* Another program wrote this header: its layout is unknown. */
 	if (h->data != RP_POOL_DATA || h->file_size <= h->data ||
 	    h->file_size > RP_POOL_MAX || h->length > h->file_size - h->data ||
@@ -435,42 +437,11 @@ static int pool_mark(struct rp_pool *p, uint32_t flags, char *err)
 	return 0;
 }
 
-/*
- * If memory lost bytes of its persistence domain while the pool was in use, the
- * pool may lack acknowledged bytes. A closed pool was saved before, and does
- * not.
- */
-static bool has_lost(const struct header *h, const struct rp_shutdowns *now)
-{
-	return !(h->flags & FLAG_CLEAN) && h->shutdowns.dimms &&
-	       (h->shutdowns.dimms != now->dimms ||
-		h->shutdowns.count != now->count);
-}
-
-static int check_shutdowns(const char *path, const struct header *h,
-			   const struct rp_shutdowns *now, char *err)
-{
-	if (!has_lost(h, now))
-		return 0;
-	return rp_err(err, -ENOTRECOVERABLE,
-		      "pool '%s' may have lost acknowledged bytes: it was in "
-		      "use when %s (dirty shutdowns: %" PRIu64
-		      " when it was opened, %" PRIu64
-		      " now); restore it from a copy, or accept the loss with "
-		      "fi_rpmemd --accept-loss '%s'",
-		      path,
-		      h->shutdowns.dimms == now->dimms
-			      ? "its memory shut down without saving all bytes"
-			      : "it was moved to other memory, whose count "
-				"tells nothing of it",
-		      h->shutdowns.count, now->count, path);
-}
-
 /* Change the uuid: clients that knew the pool do not miss bytes silently. */
 static int accept_loss(struct header *h, const struct rp_shutdowns *now,
 		       bool *lost, char *err)
 {
-	*lost = has_lost(h, now);
+	*lost = rp_shutdowns_lost(&h->shutdowns, now, h->flags & FLAG_CLEAN);
 	if (*lost &&
 	    getrandom(h->uuid, sizeof(h->uuid), 0) != (ssize_t)sizeof(h->uuid))
 		return rp_err(err, -EIO, "no random bytes for a uuid");
@@ -515,10 +486,12 @@ static int pool_open(const char *path, struct rp_pool *p, bool *lost, char *err)
 	if (!ret)
 		ret = fill_holes(p->fd, path, &st, err);
 	if (!ret)
-		ret = rp_shutdowns_find(path, &p->shutdowns, err);
+		ret = rp_shutdowns_find(NULL, path, &p->shutdowns, err);
 	if (!ret)
 		ret = lost ? accept_loss(&h, &p->shutdowns, lost, err)
-			   : check_shutdowns(path, &h, &p->shutdowns, err);
+			   : rp_shutdowns_check(path, &h.shutdowns,
+						&p->shutdowns,
+						h.flags & FLAG_CLEAN, err);
 	if (!ret)
 		ret = drop_cache(p->fd, path, err);
 	if (ret)

@@ -30,7 +30,8 @@
  *  100 u32 0
  *  104 u64 bytes of a part
  *  112 32 u64 last client that opened part 1, 2... exclusively; 0: none
- *  368 zeros
+ *  368 u64 identity of losses in the flags of its DIMMs at that time; 0: none
+ *  376 zeros
  *  480 32 SHA-256 of the 480 bytes before
  *
  * Data begins at 64 KiB: a multiple of every page size.

@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@
 
 struct search {
 	struct rp_shutdowns sum;
+	char boot[PATH_MAX];
 	uint64_t seen[MAX_DIMMS]; /* several devices may be on one DIMM */
 	unsigned int n;
 };
@@ -35,56 +37,99 @@ static uint64_t hash(const char *id)
 	return rp_get64(sum);
 }
 
-/* Add a DIMM: sysfs has its count below a driver's name, nfit, cxl or papr. */
+/*
+ * The flags of a DIMM tell of the last loss of power: a second loss shows the
+ * same flags, in another boot.
+ */
+static void add_flags(struct search *s, const char *dimm, const char *id,
+		      const char *flags)
+{
+	static const char *const losses[] = {
+		"save_fail",
+		"restore_fail",
+		"flush_fail",
+		"map_fail",
+	};
+	char text[3 * RP_SHUTDOWNS_TEXT];
+
+	for (size_t i = 0; i < sizeof(losses) / sizeof(*losses); i++) {
+		if (!strstr(flags, losses[i]))
+			continue;
+		snprintf(text, sizeof(text), "%.60s %s %.60s", id, losses[i],
+			 s->boot);
+		s->sum.failures += hash(text);
+		snprintf(s->sum.failure, sizeof(s->sum.failure), "%.40s: %s",
+			 dimm, losses[i]);
+	}
+	if (strstr(flags, "smart_event"))
+		snprintf(s->sum.event, sizeof(s->sum.event), "%.40s", dimm);
+}
+
+/*
+ * Add a DIMM: sysfs has its count and its flags below a driver's name, nfit,
+ * cxl or papr.
+ */
 static void add_dimm(struct search *s, const char *region, const char *dimm)
 {
-	char count[PATH_MAX], id[PATH_MAX], name[NAME_MAX];
+	char line[PATH_MAX], id[PATH_MAX], name[NAME_MAX];
 	uint64_t which;
 
-	snprintf(name, sizeof(name), "../%.99s/*/dirty_shutdown", dimm);
-	if (!*rp_caps_line(region, name, count))
-		return;
 	snprintf(name, sizeof(name), "../%.99s/*/id", dimm);
-	rp_caps_line(region, name, id);
-	which = hash(*id ? id : dimm);
+	if (!*rp_caps_line(region, name, id))
+		snprintf(id, sizeof(id), "%s", dimm);
+	which = hash(id);
 	for (unsigned int i = 0; i < s->n; i++)
 		if (s->seen[i] == which)
 			return;
 	if (s->n == MAX_DIMMS)
 		return;
 	s->seen[s->n++] = which;
+	snprintf(name, sizeof(name), "../%.99s/*/flags", dimm);
+	add_flags(s, dimm, id, rp_caps_line(region, name, line));
+	snprintf(name, sizeof(name), "../%.99s/*/dirty_shutdown", dimm);
+	if (!*rp_caps_line(region, name, line))
+		return;
 	/* A sum does not depend on the order of devices in sysfs. */
 	s->sum.dimms += which;
-	s->sum.count += strtoull(count, NULL, 0);
+	s->sum.count += strtoull(line, NULL, 0);
 }
 
 /* The nd region is a directory above its device's. */
 static void add_device(struct rp_disks *w, const char *dir, const char *flaw)
 {
+	struct search *s = w->ctx;
 	char region[PATH_MAX], name[32], line[PATH_MAX], *slash;
 
 	snprintf(region, sizeof(region), "%s", dir);
 	while ((slash = strrchr(region, '/')) &&
 	       strncmp(slash + 1, "region", 6) != 0)
 		*slash = 0;
-	for (int i = 0; slash && i < MAX_DIMMS; i++) {
+	if (!slash)
+		return;
+	/* The kernel shows 1 where DIMMs have flush hints. */
+	if (strcmp(rp_caps_line(region, "deep_flush", line), "1") != 0)
+		s->sum.unflushed = true;
+	for (int i = 0; i < MAX_DIMMS; i++) {
 		snprintf(name, sizeof(name), "mapping%d", i);
 		rp_caps_line(region, name, line);
 		line[strcspn(line, ",")] = 0;
 		if (!*line)
 			return;
-		add_dimm(w->ctx, region, line);
+		add_dimm(s, region, line);
 	}
 }
 
-int rp_shutdowns_find(const char *path, struct rp_shutdowns *out, char *err)
+int rp_shutdowns_find(const char *root, const char *path,
+		      struct rp_shutdowns *out, char *err)
 {
 	struct search s = {.n = 0};
-	struct rp_disks w = {.fn = add_device, .ctx = &s};
+	struct rp_disks w = {.root = root, .fn = add_device, .ctx = &s};
 
 	if (RP_FAULT("invented-sys"))
 		w.root = getenv("RPMEM_FAULT_SYS");
 	rp_watch_starved();
+	rp_caps_line(w.root ? w.root : "", "proc/sys/kernel/random/boot_id",
+		     s.boot);
 	rp_caps_disks(&w, path);
 	if (rp_watch_starved())
 		return rp_err(err, -EMFILE,
@@ -93,4 +138,54 @@ int rp_shutdowns_find(const char *path, struct rp_shutdowns *out, char *err)
 			      path);
 	*out = s.sum;
 	return 0;
+}
+
+/* Do the flags tell of a loss that the pool's header does not have? */
+static bool has_failed(const struct rp_shutdowns *then,
+		       const struct rp_shutdowns *now)
+{
+	return now->failures && now->failures != then->failures;
+}
+
+/* A closed pool on other memory is a copy, whose bytes were never here. */
+bool rp_shutdowns_lost(const struct rp_shutdowns *then,
+		       const struct rp_shutdowns *now, bool clean)
+{
+	const bool same = then->dimms == now->dimms;
+	const bool counted = then->dimms && then->count != now->count;
+
+	if (clean)
+		return now->unflushed && same && then->dimms &&
+		       (counted || has_failed(then, now));
+	return counted || (then->dimms && !same) || has_failed(then, now);
+}
+
+int rp_shutdowns_check(const char *path, const struct rp_shutdowns *then,
+		       const struct rp_shutdowns *now, bool clean, char *err)
+{
+	const bool failed = has_failed(then, now);
+	char signs[128];
+
+	if (!rp_shutdowns_lost(then, now, clean))
+		return 0;
+	if (failed)
+		snprintf(signs, sizeof(signs), "flags of %s", now->failure);
+	else
+		snprintf(signs, sizeof(signs),
+			 "dirty shutdowns: %" PRIu64
+			 " when it was opened, %" PRIu64 " now",
+			 then->count, now->count);
+	return rp_err(err, -ENOTRECOVERABLE,
+		      "pool '%s' may have lost acknowledged bytes: it was %s "
+		      "when %s (%s); restore it from a copy, or accept the "
+		      "loss with fi_rpmemd --accept-loss '%s'",
+		      path,
+		      clean ? "closed, but on memory without a flush to its "
+			      "media,"
+			    : "in use",
+		      failed || then->dimms == now->dimms
+			      ? "its memory shut down without saving all bytes"
+			      : "it was moved to other memory, whose count "
+				"tells nothing of it",
+		      signs, path);
 }

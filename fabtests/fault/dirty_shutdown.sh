@@ -41,6 +41,7 @@ region=sys/sys/bus0/region0
 mkdir -p $region/namespace0.0/block/pmem0
 echo nmem0,0,4096,0 >$region/mapping0
 echo cdab-0a-07e0-ffffffff >sys/sys/bus0/nmem0/nfit/id
+echo 1 >$region/deep_flush
 ln -s ../../bus0/region0/namespace0.0/block/pmem0 sys/sys/dev/block/259:0
 : >daemon.out
 id=$(sed -n 's/^mnt_id:[^0-9]*//p' /proc/self/fdinfo/9 9<daemon.out)
@@ -86,11 +87,17 @@ stop()
 	daemon=''
 }
 
-is_refused()
+# refused_for SIGNS: in one line
+refused_for()
 {
 	! serve && [ "$code" -eq 8 ] && [ "$(grep -c . daemon.out)" -eq 1 ] &&
-		grep -q "pool 'vol' may have lost acknowledged bytes: .*(dirty shutdowns: 5 when it was opened, 6 now); .*fi_rpmemd --accept-loss 'vol'" \
+		grep -q "pool 'vol' may have lost acknowledged bytes: .*($1); .*fi_rpmemd --accept-loss 'vol'" \
 			daemon.out
+}
+
+is_refused()
+{
+	refused_for 'dirty shutdowns: 5 when it was opened, 6 now'
 }
 
 names_both()
@@ -124,4 +131,22 @@ shut_down 7
 ok "a dirty shutdown under a closed pool is no loss" serve
 ok "SIGTERM closes it" stop
 ok "nothing is left to accept" accepts 'has no loss to accept'
+
+ok "it is served again" serve
+crash
+echo 'save_fail smart_event' >sys/sys/bus0/nmem0/nfit/flags
+ok "a DIMM that could not save under an open pool is refused" \
+	refused_for 'flags of nmem0: save_fail'
+ok "its loss is accepted" accepts 'is accepted with its loss'
+ok "and served then" serve
+crash
+ok "the accepted flag alone is no loss" serve
+ok "SIGTERM closes it" stop
+echo 0 >$region/deep_flush
+shut_down 8
+ok "a dirty shutdown under a closed pool is refused where no flush reaches the media" \
+	refused_for 'dirty shutdowns: 7 when it was opened, 8 now'
+ok "its loss is accepted" accepts 'is accepted with its loss'
+ok "and served then" serve
+ok "SIGTERM closes it" stop
 echo "1..$n"

@@ -75,7 +75,7 @@ class Lab:
             if os.path.basename(p) not in ("loop.c", "port.c", "server.c"))
         self.libs += sorted(os.path.relpath(p, self.tree) for p in glob.glob(
             os.path.join(self.tree, "util/libpool/group*.c")))
-        self.libs += POOL
+        self.libs += POOL + ["util/shutdowns.c"]
         if has_raft():
             self.libs += [f"util/libraft/{n}.c" for n in RAFT]
         # Sizes of the group's rig: see fabtests/unit/local.mk.
@@ -253,7 +253,7 @@ class Bench:
         r = command(["gcc", "-o", prog] + BUILDS[build] + parts +
                     list(objs.values()) + [lab.archive(build)] +
                     [f"-Wl,--wrap={w}" for w in killer.wraps] +
-                    ["-Wl,--as-needed", "-lxxhash"] +
+                    ["-Wl,--as-needed", "-lxxhash", "-lnettle"] +
                     (["-libverbs"] if lab.verbs else []) +
                     (["-lrdmacm", "-lfabric"] if lab.rc else []) +
                     (["-lraft"] if has_raft() else []) +
@@ -261,7 +261,8 @@ class Bench:
         if r.returncode:
             raise Broken(r.stdout)
         lab.used.setdefault(killer.name, set(
-            re.findall(r"(?:prov_(?:core|verbs|rc)|util_lib(?:log|pool|raft|rpc))_(\w+)"
+            re.findall(r"(?:prov_(?:core|verbs|rc)|util_lib(?:log|pool|raft|rpc)|"
+                       r"util(?=_shutdowns))_(\w+)"
                        r"\.c\.o", r.stdout)))
         return prog
 

@@ -3,7 +3,7 @@
 
 named/core/ring.mutants has the mutants of prov/core/ring.c, and named/liblog,
 named/libpool, named/libraft and named/librpc those of the folders of these
-names in util:
+names in util, named/util those of util itself:
 
     ## ring-in-pieces
     A message is taken before its last byte has arrived.
@@ -37,8 +37,9 @@ def read(source):
     folder = os.path.join(source, "fabtests/mutation/named")
     for path in glob.glob(os.path.join(folder, "*", "*.mutants")):
         part = os.path.relpath(path, folder)[:-8]
-        of = "util/" if part.startswith("lib") else "prov/"
-        c_file = of + part + ".c"
+        c_file = part + ".c"
+        if not part.startswith("util/"):
+            c_file = ("util/" if part.startswith("lib") else "prov/") + c_file
         with open(path, encoding="ascii") as f:
             first, *blocks = re.split(r"^## ", f.read(), flags=re.M)
         if first.strip() or not blocks:

@@ -279,6 +279,13 @@ fabtests_unit_test_shutdowns_LDADD = fabtests/fault/libpoolfaults.a util/libutil
 	$(CRITERION_LIBS) $(NETTLE_LIBS)
 fabtests_unit_test_shutdowns_LDFLAGS = -Wl,--wrap=statx
 
+unit_tests += fabtests/unit/test_shutdowns_find
+fabtests_unit_test_shutdowns_find_SOURCES = \
+	fabtests/unit/test_shutdowns_find.c $(caps_rig)
+fabtests_unit_test_shutdowns_find_LDADD = util/libutil.la \
+	prov/core/libcore.la $(CRITERION_LIBS) $(NETTLE_LIBS)
+fabtests_unit_test_shutdowns_find_LDFLAGS = -Wl,--wrap=statx
+
 setup_rig = fabtests/unit/setup_rig.c fabtests/unit/setup_rig.h
 
 unit_tests += fabtests/unit/test_setup

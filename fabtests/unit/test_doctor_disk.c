@@ -139,6 +139,25 @@ Test(doctor_disk, a_stack_is_shown_from_the_disks_up)
 	expect(1, "msync", DOCTOR_OK, "found", "no disk can be seen");
 }
 
+/* What a DIMM of the nd region reports is a warning each. */
+Test(doctor_disk, dimm_reports_a_loss_and_a_health_event)
+{
+	invent_on(259, 0, "ext4", "/dev/pmem0", "rw");
+	nd_region("region0", "memory_controller");
+	link_tree("/sys/dev/block/259:0",
+		  "/sys/devices/ndbus0/region0/namespace0.0/block/pmem0");
+	write_tree("/sys/devices/ndbus0/region0/mapping0", "nmem7,0,4096,0\n");
+	write_tree("/sys/devices/ndbus0/nmem7/nfit/flags", "smart_notify\n");
+	look_at(2);
+	write_tree("/sys/devices/ndbus0/nmem7/nfit/flags",
+		   "flush_fail smart_event smart_notify\n");
+	look_at(4);
+	expect(2, "dimm", DOCTOR_WARN, "found", "nmem7: flush_fail: it lost");
+	expect(2, "dimm", DOCTOR_WARN, "remedy", "from a copy");
+	expect(3, "dimm", DOCTOR_WARN, "found", "nmem7 reports a health event");
+	expect(3, "dimm", DOCTOR_WARN, "remedy", "ndctl list");
+}
+
 /* A RAM disk stays volatile, whatever is configured. */
 Test(doctor_disk, memory_gets_another_remedy)
 {

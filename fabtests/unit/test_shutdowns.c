@@ -39,11 +39,24 @@ static void make_dimm(int n, const char *driver, const char *id,
 		write_tree(name, "%s\n", id);
 }
 
+/* Let the DIMM show these flags, in this boot of the machine. */
+static void show_flags(int n, const char *driver, const char *flags, int boot)
+{
+	char name[128];
+
+	sprintf(name, REGION "/mapping%d", n);
+	write_tree(name, "nmem%d,0,4096,%d\n", n, n);
+	sprintf(name, BUS "/nmem%d/%s/flags", n, driver);
+	write_tree(name, "%s\n", flags);
+	write_tree("/proc/sys/kernel/random/boot_id", "boot-%d\n", boot);
+}
+
 static void setup(void)
 {
 	caps_setup();
 	invent_on(259, 0, "ext4", "/dev/pmem0", "rw");
 	nd_region("region0", "memory_controller");
+	write_tree(REGION "/deep_flush", "1\n");
 	link_tree("/sys/dev/block/259:0", PMEM);
 	setenv("RPMEM_FAULT", "invented-sys", 1);
 	setenv("RPMEM_FAULT_SYS", dir, 1);
@@ -128,6 +141,80 @@ Test(shutdowns, closed_pool_survives_a_dirty_shutdown)
 	use_pool();
 	make_dimm(0, "nfit", "a", 8);
 	expect_refused("shut down", "7 when it was opened, 8 now");
+}
+
+/* A fence of the CPU does not reach the media: CXL, NVDIMM without hints. */
+Test(shutdowns, closed_pool_without_a_flush_to_the_media_is_refused)
+{
+	write_tree(REGION "/deep_flush", "0\n");
+	make_dimm(0, "cxl", "a", 5);
+	use_and_close_pool();
+	use_and_close_pool();
+	make_dimm(0, "cxl", "a", 6);
+	expect_refused("closed, but on memory without a flush to its media",
+		       "5 when it was opened, 6 now");
+	cr_assert_eq(rp_pool_accept_loss(path, err), 1, "%s", err);
+	use_and_close_pool();
+	/* A file that was copied to other memory has lost nothing there. */
+	make_dimm(0, "cxl", "b", 9);
+	use_and_close_pool();
+	cr_assert_eq(unlink(path), 0);
+	cr_assert_eq(rp_pool_create(path, 4096, err), 0, "%s", err);
+	make_dimm(0, "cxl", "b", 10);
+	use_and_close_pool();
+}
+
+/* Without the file nothing tells of a flush. */
+Test(shutdowns, closed_pool_with_an_unknown_flush_is_refused)
+{
+	char name[2 * PATH_MAX];
+
+	snprintf(name, sizeof(name), "%s" REGION "/deep_flush", dir);
+	cr_assert_eq(unlink(name), 0);
+	make_dimm(0, "nfit", "a", 5);
+	use_and_close_pool();
+	make_dimm(0, "nfit", "a", 6);
+	expect_refused("without a flush", "5 when it was opened, 6 now");
+}
+
+/* Flags of the last loss of power count, on DIMMs that count nothing, too. */
+Test(shutdowns, each_flag_of_a_loss_is_refused)
+{
+	static const char *const flags[] = {
+		"save_fail smart_notify",
+		"restore_fail ",
+		"not_armed flush_fail",
+		"map_fail",
+	};
+
+	for (int i = 0; i < 4; i++) {
+		show_flags(0, i % 2 ? "papr" : "nfit", "", 1);
+		use_pool();
+		show_flags(0, i % 2 ? "papr" : "nfit", flags[i], 2 + i);
+		expect_refused("shut down without saving all bytes",
+			       "(flags of nmem0: ");
+		expect_accepted();
+		use_pool();
+		use_and_close_pool();
+	}
+}
+
+Test(shutdowns, accepted_flag_counts_again_after_the_next_boot)
+{
+	make_dimm(0, "nfit", "a", 5);
+	show_flags(0, "nfit", "smart_event", 1);
+	use_pool();
+	show_flags(0, "nfit", "save_fail", 2);
+	expect_refused("shut down", "(flags of nmem0: save_fail)");
+	expect_accepted();
+	use_pool();
+	show_flags(0, "nfit", "save_fail", 3);
+	expect_refused("shut down", "(flags of nmem0: save_fail)");
+	show_flags(0, "nfit", "", 3);
+	use_pool();
+	use_and_close_pool();
+	show_flags(0, "nfit", "save_fail", 4);
+	use_and_close_pool();
 }
 
 /* The pool is refused after a dirty shutdown of any DIMM of the set. */
