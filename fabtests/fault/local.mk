@@ -258,6 +258,10 @@ EXTRA_DIST += fabtests/fault/dirty_shutdown.sh \
 	fabtests/fault/plugpull.sh fabtests/fault/crowd.sh \
 	fabtests/fault/rpc_lives.sh fabtests/fault/kv_lives.sh \
 	fabtests/fault/lives.sh
+check_LTLIBRARIES += fabtests/fault/libstale_reader.la
+fabtests_fault_libstale_reader_la_SOURCES = fabtests/fault/stale_reader.c
+fabtests_fault_libstale_reader_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere
+fabtests_fault_libstale_reader_la_LIBADD = -ldl
 check_LTLIBRARIES += fabtests/fault/libkv_kill.la
 fabtests_fault_libkv_kill_la_SOURCES = fabtests/fault/kv_kill.c
 fabtests_fault_libkv_kill_la_LDFLAGS = -module -avoid-version -shared -rpath /nowhere

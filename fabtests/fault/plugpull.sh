@@ -3,7 +3,7 @@
 # fi_rpmem_plugpull with a target that loses all bytes that no msync covered:
 # COMMAND kills fi_rpmemd, its pool becomes what msync had covered, and
 # fi_rpmemd starts again. No acknowledged byte is lost; the control loses bytes;
-# a planted loss is found and named.
+# a planted loss is found and named, and so is a reader that gets old bytes.
 # usage: plugpull.sh [CYCLES]
 set -u
 cycles=${1:-5}
@@ -186,6 +186,17 @@ planted()
 }
 ok "a planted loss is found and named" planted
 
+# The small reads of the other client are planted with old bytes. Nothing is lost,
+# and all the same the run fails.
+stale()
+{
+	rm -f plugpull.ledger
+	LD_PRELOAD=${RP_PRELOAD:-}$PWD/../fabtests/fault/.libs/libstale_reader.so \
+		run 10 --cut 'sh cut.sh' --seconds 1 &&
+		grep -q '^cycle .* acknowledged, 0 of' out &&
+		grep -q ': [1-9][0-9]* completed writes were not visible to another client$' err
+}
+
 # Another process reads the loss from the ledger of that run.
 judged()
 {
@@ -193,6 +204,7 @@ judged()
 	run 10 --judge plugpull.ledger && grep -q "$(cat planted);" out
 }
 ok "a ledger is judged later" judged
+ok "a reader that gets old bytes is found out" stale
 
 # COMMAND cuts nothing, or fails: the ledger is kept for a later judgement.
 broken()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the DIMMs below a file report, by invented sysfs trees. */
+/* Reports of the DIMMs below a file, by invented sysfs trees. */
 #include "config.h"
 
 #include <errno.h>
