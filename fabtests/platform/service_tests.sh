@@ -68,10 +68,12 @@ configure() {
 	systemctl daemon-reload
 }
 
-# command_line ARGUMENT...: what the unit runs.
+# command_line ARGUMENT...: what the unit runs, without the configuration.
 command_line() {
-	configure command ExecStart= \
-		"ExecStart=/usr/local/bin/fi_rpmemd $*"
+	# shellcheck disable=SC2016 # systemd expands $MAINPID
+	configure command ExecStart= ExecReload= \
+		"ExecStart=/usr/local/bin/fi_rpmemd $*" \
+		'ExecReload=kill -HUP $MAINPID'
 }
 
 prop() {
@@ -215,8 +217,14 @@ must "copy with a secret" copy two --secret /out/app
 fi_rpmem_cp --quiet --secret /out/app /out/file $host:one 2>/dev/null &&
 	why=${why:-a pool that was removed}
 echo '[pool' >/etc/ofi_rpmem/rpmemd.conf
-must "reload" systemctl reload $unit
-must "an error: error" until_true said 'SIGHUP changes nothing' PRIORITY=3
+systemctl reload $unit 2>/dev/null &&
+	why=${why:-a reload of a broken file has succeeded}
+must "an error: error" until_true said 'rpmemd.conf:1: ' PRIORITY=3
+said 'SIGHUP changes nothing' && why=${why:-the daemon got a broken file}
+must "still active" systemctl is-active $unit
+must "the former configuration" copy two --secret /out/app
+kill -HUP "$pid"
+must "the signal alone: error" until_true said 'SIGHUP changes nothing' PRIORITY=3
 must "the former configuration" copy two --secret /out/app
 [ "$(prop MainPID)" = "$pid" ] || why=${why:-another process}
 must "status" grep -q '1 pools on' <(prop StatusText)
