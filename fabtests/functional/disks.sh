@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 # With the kernel's own sysfs: a loop device to which the kernel sends no
-# flushes lowers the class of its files, and fi_rpmem_info prints the remedy.
+# flushes lowers the class of its files, and fi_rpmem_info prints the remedy. A
+# running daemon takes the class of its pool back when the flushes stop.
 # Needs root, mkfs.ext4 and loop devices, or is skipped.
 set -u
 if [ -z "${RP_IN_NAMESPACE:-}" ]; then
@@ -12,8 +13,9 @@ if [ -z "${RP_IN_NAMESPACE:-}" ]; then
 	RP_IN_NAMESPACE=1 exec unshare --mount sh "$0"
 fi
 dir=$(mktemp -d ./disks.XXXXXX) || exit 99
-loop=
-trap 'umount "$dir/m" 2>/dev/null; [ -z "$loop" ] || losetup -d "$loop"
+loop='' daemon=''
+trap '[ -z "$daemon" ] || kill -9 "$daemon"; wait
+	umount "$dir/m" 2>/dev/null; [ -z "$loop" ] || losetup -d "$loop"
 	rm -rf "$dir"' EXIT
 truncate -s 16M "$dir/disk" && mkdir "$dir/m" || exit 99
 loop=$(losetup --find --show "$dir/disk") || { echo "SKIP: no loop device"; exit 77; }
@@ -41,6 +43,52 @@ expect()
 	[ $failed -eq 0 ] || cat "$dir/out"
 }
 
+# serve: start a daemon of a pool on the disk
+serve()
+{
+	rm -f "$dir/port"
+	FI_LOG_LEVEL=warn FI_LOG_PROV=ofi_rpmem util/fi_rpmemd --port 0 \
+		--port-file "$dir/port" "$@" "$dir/m/vol" >"$dir/daemon.out" 2>&1 &
+	daemon=$!
+	soon [ -s "$dir/port" ] || { echo "FAIL: no daemon"; cat "$dir/daemon.out"; exit 1; }
+}
+
+# offered CLASS: the daemon offers its pool with this class
+offered()
+{
+	timeout 60 util/fi_rpmem_info --target "127.0.0.1:$(cat "$dir/port")" |
+		grep -q "^vol .* $1 "
+}
+
+# soon COMMAND...: repeat the command until it succeeds, for up to 20 seconds
+soon()
+{
+	for _ in $(seq 400); do
+		"$@" && return
+		kill -0 $daemon || return
+		sleep 0.05
+	done
+	return 1
+}
+
+# live: the class follows the attribute of a running daemon's disk.
+live()
+{
+	serve --create 1M
+	soon offered power || { echo "FAIL: class with flushes"; failed=1; }
+	echo "write through" >"$cache"
+	soon offered process || { echo "FAIL: class without flushes"; failed=1; }
+	grep -q "pool vol: class power .* has become process (.*): .*write_cache.*write through" \
+		"$dir/daemon.out" || { echo "FAIL: no line with the cause"; failed=1; }
+	echo "write back" >"$cache"
+	kill $daemon && wait $daemon
+	serve
+	soon offered power || { echo "FAIL: class of the next daemon"; failed=1; }
+	kill $daemon && wait $daemon
+	daemon=
+	[ $failed -eq 0 ] || cat "$dir/daemon.out"
+}
+
 remedy="-> echo \"write back\" > $cache"
 expect 1 "^warn  disk .*/sys/block/${loop#/dev/}, queue/write_cache: write thr" \
 	'^warn  msync .*gets no flushes' "$remedy" \
@@ -55,5 +103,6 @@ if timeout 60 util/fi_rpmem_info "$dir" | grep -q '^  limit '; then
 else
 	expect 0 "^ok    disk .*/sys/block/${loop#/dev/}, .*: write back" \
 		'^ok    msync' '^ok    commit .*class power by agent-msync'
+	live
 fi
 exit $failed
