@@ -230,6 +230,46 @@ must "the former configuration" copy two --secret /out/app
 must "status" grep -q '1 pools on' <(prop StatusText)
 : >/etc/ofi_rpmem/rpmemd.conf
 ok "a reload makes pools and rights those of rpmemd.conf"
+# --- metrics ---
+
+# page WHERE: get the page of metrics there
+page() {
+	local out
+
+	case $1 in
+	unix:*)
+		# perl-base of the root has sockets.
+		perl -MIO::Socket::UNIX -e '
+			my $s = IO::Socket::UNIX->new(Peer => $ARGV[0]) or die $!;
+			print $s "GET /metrics HTTP/1.0\r\n\r\n";
+			$s->flush;
+			print while <$s>' "${1#unix:}"
+		;;
+	*)
+		exec {out}<>"/dev/tcp/${1%:*}/${1#*:}" || return
+		printf 'GET /metrics HTTP/1.0\r\n\r\n' >&"$out"
+		cat <&"$out"
+		exec {out}>&-
+		;;
+	esac
+}
+for where in 127.0.0.1:9420 unix:/run/ofi_rpmem/metrics; do
+	printf '%s\n' "metrics = $where" '[pool one]' "path = $pools/one" \
+		>/etc/ofi_rpmem/rpmemd.conf
+	must "start" systemctl restart $unit
+	must "copy" copy one
+	page $where >/out/page
+	grep -q '^ofi_rpmem_commit_seconds_count{.*pool="one".*} [1-9]' /out/page ||
+		why=${why:-no commits at $where}
+done
+must "stop" systemctl stop $unit
+[ ! -e /run/ofi_rpmem ] || why=${why:-/run/ofi_rpmem is left}
+: >/etc/ofi_rpmem/rpmemd.conf
+ok "metrics are served at a port, and at a socket of RuntimeDirectory="
+# The exposure of the unit, in tenths.
+must "systemd-analyze security" \
+	systemd-analyze security --no-pager --threshold=20 $unit
+ok "the exposure that systemd-analyze computes is at most 2.0"
 command_line $pools/vol
 
 # --- stop ---
