@@ -111,13 +111,39 @@ expect 0 '' $cp --secret app.secret "${a%a}c" copy
 expect 6 "no pool 'b'" $cp --secret ops.secret file "$b_at"
 said 1 "pool 'b' is written back and closed"
 expect 0 '' flock -n sub/b true
+# hold SECRET: fetch a key of pool a, and use it at end_hold
+hold()
+{
+	mkfifo line
+	../fabtests/functional/read_only "$a" "$1" wait <line >held.out 2>&1 &
+	holder=$!
+	pids="$pids $holder"
+	exec 3>line
+	await $holder grep -q 'has the key' held.out ||
+		{ fail "no key"; cat held.out; }
+}
+# end_hold TEXT: what the key can do by now
+end_hold()
+{
+	echo >&3
+	exec 3>&-
+	wait $holder
+	grep -q "^$1\$" held.out || { fail "a key of before: no '$1'"; cat held.out; }
+	rm line
+}
+hold app.secret
+end_hold 'may write'
+hold app.secret
 sed -i '/app.secret/d' conf
 reload
+end_hold 'may do nothing'
 expect 7 "not the daemon's" $cp --secret app.secret file "$a"
 expect 0 '' $cp --secret new.secret file "$a"
 # A right is removed, and given again.
+hold new.secret
 sed -i 's/^write = app/read = app backup/; /^read = backup/d' conf
 reload
+end_hold 'may do nothing'
 expect 7 'only allows to read pool' $cp --secret new.secret file "$a"
 sed -i 's/^read = app backup/write = app\nread = backup/' conf
 reload
