@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # This release and the one before it read and write each other's pools, in both
 # directions, and a client continues while its daemon is replaced. Builds the
-# newest tag, so it runs with RP_LONG=1 only. RP_BEFORE=REF: another commit.
+# newest tag before HEAD, or without one the reference commit of docs/versions.md,
+# so it runs with RP_LONG=1 only. RP_BEFORE=REF: another commit.
 set -u
 src=$(cd "${srcdir:-..}" && pwd) || exit 99
 dir=$(mktemp -d ./upgrade.XXXXXX) || exit 99
@@ -50,8 +51,16 @@ same "pool files" util/pool.h RP_POOL_VERSION
 
 git -C "$src" rev-parse --git-dir >/dev/null 2>&1 ||
 	skip "no git repository here, so no earlier release can be built"
-before=${RP_BEFORE:-$(git -C "$src" describe --abbrev=0 --tags 2>/dev/null)}
-[ -n "$before" ] || skip "no release is tagged yet: nothing came before"
+before=${RP_BEFORE:-$(git -C "$src" describe --abbrev=0 --tags HEAD^ 2>/dev/null)}
+# shellcheck disable=SC2016 # the page has it between backticks
+[ -n "$before" ] || before=$(sed -nE \
+	's/.*reference commit `([0-9a-f]{40})`.*/\1/p' "$src/docs/versions.md")
+[ -n "$before" ] || {
+	echo "FAIL: no tag, and docs/versions.md names no reference commit"
+	exit 1
+}
+git -C "$src" cat-file -e "$before^{commit}" 2>/dev/null ||
+	skip "$before is not in this repository: a shallow clone?"
 [ -n "${RP_BEFORE:-}" ] || [ "${RP_LONG:-0}" = 1 ] ||
 	skip "$before is built with RP_LONG=1 only"
 
