@@ -3,12 +3,14 @@
 """A mixed load on fi_rpmemd, started by mixed.sh.
 
 Each client process has a part of a pool. It writes records, durably or with a
-later commit, and compares the bytes that it reads with those that it wrote. An
-incarnation of the daemon is stopped regularly, while the clients rest, or is
-killed while they work. On pool a, a kill leaves only what msync had covered.
+later commit, and compares the bytes that it reads with those that it wrote. In
+the first two thirds an incarnation of the daemon is stopped regularly, while the
+clients rest, or is killed while they work. On pool a, a kill leaves only what
+msync had covered. The last third is one incarnation, with more reloads.
 When the clients rest, each one compares its whole part, the daemon's counters
 must equal the clients' commits, and neither the daemon's memory nor its
-descriptors may have grown since the incarnation was warm.
+descriptors may have grown since the incarnation was warm; in the last third
+those of the clients, too.
 """
 import argparse
 import base64
@@ -29,7 +31,10 @@ SLOT = 4096
 PART = SLOTS * SLOT
 WARM = 6  # steps of an incarnation before its memory is measured
 MORE_KB = 4096  # limit of the growth of anonymous memory
+STEADY_WARM = 60  # the same two for the last incarnation
+STEADY_KB = 512
 MORE_FDS = 2
+JOURNAL = 64 << 20  # bytes of writes that the library of a client keeps
 
 
 def record(client, slot, number):
@@ -58,6 +63,13 @@ class Client:
 
     def at(self, slot):
         return (self.number % (CLIENTS // 2)) * PART + slot * SLOT
+
+    def fill_journal(self):
+        """Write so much that the library has touched all that it keeps."""
+        for _ in range(JOURNAL // PART + 6):
+            self.pool.write(bytes(PART), self.at(0))
+            self.pool.commit()
+            self.commits += 1
 
     def compare(self, slot):
         want = self.model[slot]
@@ -99,6 +111,7 @@ class Client:
 
     def run(self):
         self.open()
+        self.fill_journal()
         os.set_blocking(0, False)
         resting = False
         while True:
@@ -133,7 +146,9 @@ class Test:
 
     def __init__(self, seed, minutes):
         self.rng = random.Random(seed)
-        self.end = time.monotonic() + minutes * 60
+        self.seconds = minutes * 60
+        self.end = time.monotonic() + self.seconds
+        self.steady = False  # in the last third
         self.port = 0
         self.files = ["s0"]  # names of files that held the secret
         self.extra = False
@@ -229,11 +244,30 @@ class Test:
         assert not target["failed_regions"], target
         return sum(pool["commits"]["count"] for pool in target["pools"])
 
-    def usage(self):
-        with open(f"/proc/{self.daemon.pid}/status", encoding="ascii") as f:
+    @staticmethod
+    def usage(process):
+        with open(f"/proc/{process.pid}/status", encoding="ascii") as f:
             kb = next(int(line.split()[1]) for line in f
                       if line.startswith("RssAnon"))
-        return kb, len(os.listdir(f"/proc/{self.daemon.pid}/fd"))
+        return kb, len(os.listdir(f"/proc/{process.pid}/fd"))
+
+    def check_growth(self):
+        """Compare anonymous memory and descriptors with those when warm."""
+        now = {"daemon": self.usage(self.daemon)}
+        if self.steady:
+            now |= {f"client {n}": self.usage(client)
+                    for n, client in enumerate(self.clients)}
+        if self.warm is None:
+            if self.age >= (STEADY_WARM if self.steady else WARM):
+                self.warm = now
+            return now
+        more = STEADY_KB if self.steady else MORE_KB
+        for name, usage in now.items():
+            warm = self.warm[name]
+            assert usage[0] <= warm[0] + more and \
+                usage[1] <= warm[1] + MORE_FDS, \
+                f"KiB, descriptors of {name}: {warm} when warm, {usage} now"
+        return now
 
     def rest(self):
         """Let all clients rest; compare the counters and the memory."""
@@ -251,17 +285,11 @@ class Test:
             f"the daemon counts {theirs} commits, the clients {mine}, " \
             f"+- {slack}"
         self.exact += mine == theirs
-        usage = self.usage()
-        if self.age >= WARM and self.warm is None:
-            self.warm = usage
-        if self.warm:
-            assert usage[0] <= self.warm[0] + MORE_KB and \
-                usage[1] <= self.warm[1] + MORE_FDS, \
-                f"KiB, descriptors: {self.warm} when warm, {usage} now"
+        usage = " ".join(f"{kb}/{fds}" for kb, fds in
+                         self.check_growth().values())
         self.note(f"rest: {mine} commits, {theirs} at the daemon, slack "
-                  f"{slack}; in all {counted}; {usage[0]} KiB, {usage[1]} "
-                  f"descriptors; {now['reconnects']} reconnects; step "
-                  f"{self.age}")
+                  f"{slack}; in all {counted}; KiB/descriptors {usage}; "
+                  f"{now['reconnects']} reconnects; step {self.age}")
 
     def note(self, text):
         print(f"# {self.incarnations}: {text}", flush=True)
@@ -323,6 +351,16 @@ class Test:
         self.counted = self.daemon_counts()
         self.tell(b"g")
 
+    def repeat(self, steps, end, pause):
+        """Take steps, by their weights, until the end."""
+        while time.monotonic() < end:
+            step = self.rng.choices(list(steps), list(steps.values()))[0]
+            name = step.__name__[5:]
+            self.steps[name] = self.steps.get(name, 0) + 1
+            step()
+            self.age += 1
+            time.sleep(self.rng.random() * pause)
+
     def run(self):
         self.serve()
         with open("daemon.out", encoding="utf-8") as f:
@@ -336,17 +374,16 @@ class Test:
         self.tell(b"r")
         self.replies()
         self.tell(b"g")
-        steps = [self.step_reload, self.step_pool, self.step_away,
-                 self.step_secret, self.step_rest, self.step_restart,
-                 self.step_kill]
-        weights = [18, 12, 12, 12, 24, 1, 1]
-        while time.monotonic() < self.end:
-            step = self.rng.choices(steps, weights)[0]
-            name = step.__name__[5:]
-            self.steps[name] = self.steps.get(name, 0) + 1
-            step()
-            self.age += 1
-            time.sleep(self.rng.random() * 2)
+        steps = {self.step_reload: 18, self.step_pool: 12, self.step_away: 12,
+                 self.step_secret: 12, self.step_rest: 24}
+        self.repeat(steps | {self.step_restart: 1, self.step_kill: 1},
+                    self.end - self.seconds / 3, 2)
+        self.step_restart()
+        self.steady = True
+        self.repeat(steps, self.end, 0.4)
+        self.step_rest()
+        assert self.warm or self.seconds < 900, "the growth was not measured"
+        self.note(f"the last incarnation took {self.age} steps")
         self.step_kill()
         self.tell(b"rn")
         last = self.replies()
