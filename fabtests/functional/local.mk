@@ -267,7 +267,7 @@ EXTRA_DIST += fabtests/functional/valgrind.sh fabtests/functional/valgrind.supp
 if HAVE_PMEMOBJ
 check_PROGRAMS += fabtests/functional/obj_replica
 fabtests_functional_obj_replica_SOURCES = fabtests/functional/obj_replica.c
-fabtests_functional_obj_replica_LDADD = $(PMEMOBJ_LIBS)
+fabtests_functional_obj_replica_LDADD = $(PMEMOBJ_LIBS) -lpthread
 endif
 check_PROGRAMS += fabtests/functional/group_client
 fabtests_functional_group_client_SOURCES = fabtests/functional/group_client.c
@@ -293,6 +293,7 @@ pool_tests = fabtests/functional/group.sh \
 TESTS += $(pool_tests)
 EXTRA_DIST += $(pool_tests) fabtests/functional/suite.sh \
 	fabtests/functional/nbd_disk.sh \
+	fabtests/functional/obj_suite.sh \
 	fabtests/functional/group_net.py \
 	fabtests/functional/group_net_planted
 check_PROGRAMS += fabtests/functional/read_only

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A program of libpmemobj whose pool set may have a replica on another host.
- * usage: obj_replica create|run|check|flush SET [COUNT]
+ * usage: obj_replica create|run|check|flush SET
+ *
+ * "run" runs transactions in several threads until it is killed, and prints the
+ * thread and its number of transactions behind each; "check" prints what the
+ * pool has of them.
  */
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,14 +15,21 @@
 
 #include <libpmemobj.h>
 
-#define CELLS 4096u
+#define CELLS	2048u
+#define THREADS 4u /* each uses a lane of its own */
 
 /* Transaction n writes n * 3 to cell n % CELLS, and to an object of its own. */
-struct root {
+struct part {
 	uint64_t n;
 	uint64_t cells[CELLS];
 	PMEMoid newest;
 };
+
+struct root {
+	struct part parts[THREADS];
+};
+
+static PMEMobjpool *pool;
 
 static int give_up(const char *what)
 {
@@ -26,7 +38,7 @@ static int give_up(const char *what)
 }
 
 /* Run one transaction, which frees the object of the previous one. */
-static int step(PMEMobjpool *pool, struct root *r)
+static int step(struct part *r)
 {
 	volatile int ret = 0;
 
@@ -53,7 +65,7 @@ static int step(PMEMobjpool *pool, struct root *r)
 	return ret;
 }
 
-static int check(const struct root *r)
+static int check(const struct part *r)
 {
 	for (uint64_t c = 0; c < CELLS; c++) {
 		const uint64_t newest = r->n - (r->n - c) % CELLS;
@@ -72,12 +84,47 @@ static int check(const struct root *r)
 		printf("the newest object has another number\n");
 		return 1;
 	}
-	printf("%llu\n", (unsigned long long)r->n);
 	return 0;
 }
 
+static int check_all(const struct root *r)
+{
+	for (unsigned int t = 0; t < THREADS; t++) {
+		if (check(&r->parts[t]))
+			return 1;
+		printf("%u %llu\n", t, (unsigned long long)r->parts[t].n);
+	}
+	return 0;
+}
+
+static void *run(void *part)
+{
+	const struct root *r = pmemobj_direct(pmemobj_root(pool, sizeof(*r)));
+	struct part *p = part;
+
+	while (!step(p)) {
+		printf("%u %llu\n", (unsigned int)(p - r->parts),
+		       (unsigned long long)p->n);
+		fflush(stdout);
+	}
+	return (void *)"transaction";
+}
+
+static int run_all(struct root *r)
+{
+	pthread_t threads[THREADS];
+	void *failed = NULL;
+
+	for (unsigned int t = 0; t < THREADS; t++)
+		if (pthread_create(&threads[t], NULL, run, &r->parts[t]))
+			return give_up("thread");
+	for (unsigned int t = 0; t < THREADS; t++)
+		pthread_join(threads[t], &failed);
+	return give_up(failed);
+}
+
 /* Persist ranges of many sizes, without transactions. */
-static int flush_many(PMEMobjpool *pool, struct root *r)
+static int flush_many(struct part *r)
 {
 	for (unsigned int i = 1; i < CELLS; i *= 2) {
 		for (unsigned int c = 0; c < i; c++)
@@ -92,12 +139,10 @@ static int flush_many(PMEMobjpool *pool, struct root *r)
 int main(int argc, char **argv)
 {
 	const char *verb = argc > 2 ? argv[1] : "";
-	const unsigned long count = argc > 3 ? strtoul(argv[3], NULL, 10) : 0;
-	PMEMobjpool *pool;
 	struct root *r;
 	int ret = 0;
 
-	if (argc < 3)
+	if (argc != 3)
 		return 2;
 	pool = strcmp(verb, "create")
 		       ? pmemobj_open(argv[2], "replica")
@@ -108,15 +153,11 @@ int main(int argc, char **argv)
 	if (!r)
 		return give_up("root");
 	if (!strcmp(verb, "run"))
-		for (unsigned long i = 0; !ret && (!count || i < count); i++) {
-			ret = step(pool, r);
-			printf("%llu\n", (unsigned long long)r->n);
-			fflush(stdout);
-		}
+		ret = run_all(r);
 	else if (!strcmp(verb, "check"))
-		ret = check(r);
+		ret = check_all(r);
 	else if (!strcmp(verb, "flush"))
-		ret = flush_many(pool, r);
+		ret = flush_many(&r->parts[0]);
 	pmemobj_close(pool);
-	return ret ? 1 : 0;
+	return ret;
 }

@@ -3,64 +3,25 @@
 # librpmem.so.1 under an unchanged libpmemobj and pmempool: a replica in a pool
 # of fi_rpmemd, through kills of the program, of the target, and of both, with
 # the pool cut to what msync has covered, and the loss of either copy.
-# usage: obj_replica.sh [KILLS]
+# usage: obj_replica.sh [PROGRAM TARGET BOTH]    kills of each kind
 set -u
-kills=${1:-3}
-[ "${RP_LONG:-0}" != 1 ] || kills=${1:-100}
-case ${RP_SANITIZE:-} in ?*)
-	echo "SKIP: libpmemobj loads the library without a sanitizer's runtime"
-	exit 77 ;;
-esac
-command -v pmempool >/dev/null && [ -x fabtests/functional/obj_replica ] || {
-	echo "SKIP: no libpmemobj 1.12 with its tools"
-	exit 77
-}
-dir=$(mktemp -d ./objrep.XXXXXX) || exit 99
-cd "$dir" || exit 99
-top=$(cd .. && pwd)
-obj=$top/fabtests/functional/obj_replica
-LD_LIBRARY_PATH=$top/util/.libs
-export LD_LIBRARY_PATH
+# shellcheck source=fabtests/functional/obj_suite.sh
+. "${srcdir:-.}/fabtests/functional/obj_suite.sh"
+[ $# = 3 ] || set -- 1 1 1
+[ "${RP_LONG:-0}" != 1 ] || set -- 100 30 30
+obj_enter objrep
 RP_SEED=${RP_SEED:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
-daemon= program= failed=0
-unset FI_PROVIDER FI_OFI_RPMEM_CLASS
-
-finish()
-{
-	for pid in $daemon $program; do
-		kill -9 "$pid" 2>/dev/null
-	done
-	cd .. && rm -rf "$dir"
-}
-trap finish EXIT
-
-fail()
-{
-	echo "FAIL: $* (RP_SEED=$RP_SEED)"
-	failed=1
-}
-
-# serve PORT: start a daemon; its shadow vol.safe has what msync has covered
-serve()
-{
-	rm -f port
-	LD_PRELOAD=$top/fabtests/fault/.libs/libshadow.so \
-		RPMEM_SHADOW=vol:vol.safe "$top/util/fi_rpmemd" \
-		--port "$1" --port-file port --create 10M vol >daemon.out 2>&1 &
-	daemon=$!
-	for _ in $(seq 400); do
-		[ -e port ] && break
-		kill -0 $daemon 2>/dev/null || break
-		sleep 0.05
-	done
-	[ -e port ] || { fail "no daemon"; cat daemon.out; exit 1; }
-	P=$(cat port)
-}
+echo "RP_SEED=$RP_SEED"
 
 die()
 {
 	kill -9 "$1"
 	wait "$1" 2>/dev/null
+}
+
+serve_again()
+{
+	serve_vol --create 10M
 }
 
 # below N: set chance to the next pseudo-random number below N
@@ -71,132 +32,109 @@ below()
 	chance=$((state / 65536 % $1))
 }
 
-# begin: run transactions in the background until some more have completed
-begin()
+# some: run transactions in the background until a random number has completed
+some()
 {
-	: >acks
-	$obj run set >>acks 2>err &
-	program=$!
-	below 30
-	more=$((chance + 1))
-	for _ in $(seq 2000); do
-		[ "$(wc -l <acks)" -ge $more ] && return
-		kill -0 $program 2>/dev/null || break
-		sleep 0.01
-	done
-	fail "no transactions"
-	cat acks err daemon.out
-}
-
-# has WHAT: the pool set has every transaction that has completed
-has()
-{
-	if ! $obj check set >out 2>&1; then
-		fail "$1: not consistent"
-		cat out
-	elif [ "$(tail -n 1 out)" -lt "$(tail -n 1 acks)" ]; then
-		fail "$1: $(tail -n 1 acks) completed, $(cat out) are there"
-	fi
-}
-
-# The copy that pmempool makes from the remaining one is the same except for the
-# first 8 KiB: the header, and bytes that only one process uses.
-equal()
-{
-	cmp -n $((9 * 1048576 - 8192)) -i 8192:$((65536 + 8192)) part vol ||
-		fail "$1: the copies differ"
+	below 60
+	begin $((chance + 1))
 }
 
 # survived WHAT: each copy has every completed transaction, also alone
 survived()
 {
 	has "$1"
-	rm part
-	pmempool sync set >out 2>&1 || { fail "$1: sync"; cat out; }
 	equal "$1"
+	rm part
+	does tool sync set
 	has "$1, the replica"
 }
 
-serve 0
-cat >set <<S
-PMEMPOOLSET
-9M $PWD/part
-REPLICA 127.0.0.1:$P vol
-S
-$obj create set >out 2>&1 || { fail "create"; cat out; exit 1; }
-$obj flush set >out 2>&1 || { fail "flush"; cat out; }
-rm -f part
-$obj create set >out 2>&1 && fail "a replica is overwritten"
-pmempool rm -r -f set || fail "pmempool rm"
-rm -f part
-$obj create set >out 2>&1 || { fail "create after rm"; cat out; exit 1; }
-pmempool info set >out 2>&1 || fail "pmempool info"
-grep -q "node  *: 127.0.0.1:$P" out || { fail "no replica"; cat out; }
-
-cuts=0
-for i in $(seq "$kills"); do
-	begin
-
-	case $((i % 3)) in
-	0) # the program
-		die $program
+# kill_program COUNT, kill_target COUNT, kill_both COUNT: one kind of kill each.
+# Whatever is left must be bounded, too.
+kill_program()
+{
+	for _ in $(seq "$1"); do
+		some
+		die "$program"
 		survived "program killed"
-		;;
-	1) # the target, under the program, which waits for it
-		die $daemon
-		serve "$P"
-		more=$(($(wc -l <acks) + 5))
-		while [ "$(wc -l <acks)" -lt $more ] && kill -0 $program; do
-			sleep 0.01
-		done
-		die $program
+	done
+}
+kill_target()
+{
+	for _ in $(seq "$1"); do
+		some
+		die "$daemon"
+		serve_again
+		# The program waits for the target, and goes on.
+		if ! await "$program" acknowledged $(($(wc -l <acks) + 5)) ||
+			! kill -0 "$program"; then
+			fail "target killed: the program stops: $(cat err)"
+		fi
+		die "$program"
 		survived "target killed"
-		;;
-	2) # both, with a power cut of the target
-		die $daemon
-		die $program
+	done
+}
+kill_both()
+{
+	for _ in $(seq "$1"); do
+		some
+		die "$daemon"
+		die "$program"
 		cp vol.safe vol
-		serve "$P"
+		serve_again
 		survived "both killed"
-		cuts=$((cuts + 1))
-		;;
-	esac
-	program=
-done
+	done
+}
+
+serve_again
+printf 'PMEMPOOLSET\n9M %s/part\nREPLICA 127.0.0.1:%s vol\n' \
+	"$PWD" "$port" >set
+does obj create set || exit 1
+does obj flush set
+rm -f part
+refuses "a replica is overwritten" obj create set
+does tool rm -r -f set
+rm -f part
+does tool create obj --layout replica set || exit 1
+does tool info set
+grep -q "node  *: 127.0.0.1:$port" out || fail "no replica: $(cat out)"
+
+kill_program "$1"
+kill_target "$2"
+kill_both "$3"
 # A power cut of the target, and loss of the first copy: flushed bytes survive.
-begin
-die $daemon
-die $program
-program=
+some
+die "$daemon"
+die "$program"
 cp vol.safe vol
-serve "$P"
+serve_again
 rm part
-pmempool sync set >out 2>&1 || { fail "sync"; cat out; }
+does tool sync set
 has "first copy lost in a power cut"
 # The replica is lost: the pool set is refused until pmempool makes a new one.
-kill $daemon && wait $daemon
+stop
 rm -f vol vol.safe
-serve "$P"
-$obj check set >out 2>&1 && fail "a replica that is lost goes unnoticed"
-pmempool sync set >out 2>&1 || { fail "sync of the replica"; cat out; }
-equal "replica lost"
+serve_again
+refuses "a replica that is lost goes unnoticed" obj check set
+does tool sync set
 has "replica lost"
+equal "replica lost"
 # A replica is removed and added again; pmempool checks the pool set without it.
 printf 'PMEMPOOLSET\n9M %s/part\n' "$PWD" >alone
-pmempool transform set alone >out 2>&1 || { fail "transform"; cat out; }
-$obj check set >out 2>&1 && fail "the replica is there behind transform"
-pmempool check alone >out 2>&1 || { fail "pmempool check"; cat out; }
-pmempool transform alone set >out 2>&1 || { fail "transform back"; cat out; }
-equal "transform"
+does tool transform set alone
+refuses "the replica is there behind transform" obj check set
+does tool check alone
+does tool transform alone set
 has "transform"
+equal "transform"
 rm part
-pmempool sync set >out 2>&1 || { fail "sync behind transform"; cat out; }
-pmempool check set >out 2>&1 && fail "pmempool check takes a replica: librpmem(7)"
+does tool sync set
+refuses "pmempool check takes a replica: librpmem(7)" tool check set
 has "first copy lost behind transform"
-echo "$kills kills, $cuts of them power cuts"
+echo "kills: $1 of the program, $2 of the target, $3 of both, with a power cut"
 
 # Error messages name what is missing.
-cat >wrong.py <<'P'
+cat >wrong_lib.py <<'P'
 import ctypes
 import errno
 import os
@@ -212,9 +150,11 @@ lib.rpmem_flush.argtypes = [ctypes.c_void_p, ctypes.c_size_t,
                             ctypes.c_size_t, ctypes.c_uint, ctypes.c_uint]
 lib.rpmem_persist.argtypes = [ctypes.c_void_p, ctypes.c_size_t,
                               ctypes.c_size_t, ctypes.c_uint, ctypes.c_uint]
+lib.rpmem_deep_persist.argtypes = [ctypes.c_void_p, ctypes.c_size_t,
+                                   ctypes.c_size_t, ctypes.c_uint]
 lib.rpmem_read.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t,
                            ctypes.c_size_t, ctypes.c_uint]
-where = sys.argv[1].encode()
+where, weak = (f"127.0.0.1:{port}".encode() for port in sys.argv[1:3])
 memory = ctypes.create_string_buffer(1 << 20)
 
 
@@ -228,7 +168,9 @@ def fails(code, text, ret):
     assert ret in (None, -1), ret
     assert ctypes.get_errno() == getattr(errno, code), ctypes.get_errno()
     assert text in lib.rpmem_errormsg().decode(), lib.rpmem_errormsg()
-
+P
+cat >wrong.py <<'P'
+from wrong_lib import *
 
 assert lib.rpmem_check_version(1, 3) is None
 assert b"2.0 is required" in lib.rpmem_check_version(2, 0)
@@ -244,6 +186,7 @@ fails("EINVAL", "lane 4 of 4", lib.rpmem_persist(r, 8192, 8, 4, 0))
 fails("EINVAL", "unknown", lib.rpmem_persist(r, 8192, 8, 0, 2))
 fails("EINVAL", "go beyond", lib.rpmem_read(r, memory, 2**64 - 8, 16, 0))
 assert lib.rpmem_flush(r, 8192, 8, 0, 1) == 0
+fails("EINVAL", "go beyond", lib.rpmem_deep_persist(r, (1 << 20) - 8, 9, 0))
 assert lib.rpmem_drain(r, 1, 0) == 0
 fails("EINVAL", "lane 4 of 4", lib.rpmem_drain(r, 4, 0))
 assert lib.rpmem_close(r) == 0
@@ -295,12 +238,30 @@ assert lib.rpmem_persist(r, 4096, 100000, 0, 0) == 0
 back = ctypes.create_string_buffer(100008)
 assert lib.rpmem_read(r, back, 4096, 100008, 0) == 0
 assert back.raw[:100000] == b"\5" * 100000
+# vol.safe has what msync has covered, from byte 65536 on.
+memory.raw = b"\6" * (1 << 20)
+assert lib.rpmem_deep_persist(r, 200000, 3, 0) == 0
+with open("vol.safe", "rb") as f:
+    f.seek(65536 + 200000)
+    assert f.read(4) == b"\6\6\6\0"
 assert lib.rpmem_close(r) == 0
 assert attributes() == bytes(second)
 os.environ["RPMEM_SECRET"] = "no/secret"
 fails("EACCES", "no/secret", lib.rpmem_remove(where, b"vol", 1))
 del os.environ["RPMEM_SECRET"]
 assert attributes() == bytes(second)
+os.environ["RPMEM_CLASS"] = "disk"
+fails("EINVAL", "RPMEM_CLASS=disk: give power, process or none",
+      opened(where, b"vol", 1 << 20))
+del os.environ["RPMEM_CLASS"]
+# The pool of the other daemon survives no power cut.
+fails("ENOTSUP", "is of class process, weaker than",
+      opened(weak, b"weak", 1 << 20))
+os.environ["RPMEM_CLASS"] = "process"
+r = opened(weak, b"weak", 1 << 20)
+assert r and lib.rpmem_persist(r, 8192, 8, 0, 0) == 0, lib.rpmem_errormsg()
+assert lib.rpmem_close(r) == 0
+del os.environ["RPMEM_CLASS"]
 os.environ["RPMEM_MAX_NLANES"] = "many"
 fails("EINVAL", "RPMEM_MAX_NLANES", opened(where, b"vol", 1 << 20))
 del os.environ["RPMEM_MAX_NLANES"]
@@ -329,5 +290,51 @@ assert lib.rpmem_close(r) == 0
 fails("EEXIST", "holds something else", created(first))
 fails("ENOENT", "has no replica", lib.rpmem_remove(where, b"vol", 0))
 P
-python3 wrong.py 127.0.0.1:"$P" >out 2>&1 || { fail "errors"; cat out; }
+cat >failing.py <<'P'
+# No write to this target becomes durable: the first one says so, and so do all
+# later calls of this opening, until the replica is opened again.
+from wrong_lib import *
+
+how, code, text = sys.argv[3:6]
+r = opened(where, b"vol", 1 << 20)
+assert r, lib.rpmem_errormsg()
+assert lib.rpmem_flush(r, 8192, 8, 0, 0) == 0, lib.rpmem_errormsg()
+if how != "disk":
+    os.kill(int(how), 9)
+fails(code, text, lib.rpmem_persist(r, 8192, 8, 0, 0))
+for _ in range(2):
+    fails(code, "an earlier write", lib.rpmem_persist(r, 8192, 8, 1, 0))
+fails(code, "an earlier write", lib.rpmem_flush(r, 8192, 8, 0, 0))
+fails(code, "an earlier write", lib.rpmem_drain(r, 0, 0))
+fails(code, "an earlier write", lib.rpmem_deep_persist(r, 8192, 8, 0))
+fails(code, "an earlier write", lib.rpmem_read(r, memory, 8192, 8, 0))
+assert lib.rpmem_close(r) == 0
+P
+# A daemon whose pool survives no power cut, on a file system in memory.
+strong=$port
+shm=$(mktemp -d /dev/shm/objrep.XXXXXX) || exit 99
+strong_daemon=$daemon
+launch weak.out weak.port --port 0 --create 2M "$shm/weak"
+weak=$(cat weak.port)
+does timeout 120 python3 wrong.py "$strong" "$weak"
+
+# The target's disk fails, then the target stays away.
+mkdir fault
+ln -s "$top/fabtests/fault/.libs/librpmem-fault-fi.so" fault/
+provider=$FI_PROVIDER_PATH
+daemon=$strong_daemon
+stop
+FI_PROVIDER_PATH=$PWD/fault RPMEM_FAULT=fail-flush
+export RPMEM_FAULT
+serve_again
+FI_PROVIDER_PATH=$provider
+unset RPMEM_FAULT
+does timeout 120 python3 failing.py "$port" "$weak" disk EIO \
+	"the disk of pool 'vol' on 127.0.0.1 has failed"
+if [ "${RP_LONG:-0}" = 1 ]; then
+	die "$daemon"
+	serve_again
+	does timeout 120 python3 failing.py "$port" "$weak" "$daemon" \
+		ETIMEDOUT 'did not come back'
+fi
 exit $failed

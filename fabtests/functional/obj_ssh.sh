@@ -5,45 +5,26 @@
 # and errors that name the cause.
 # usage: obj_ssh.sh
 set -u
-case ${RP_SANITIZE:-} in ?*)
-	echo "SKIP: libpmemobj loads the library without a sanitizer's runtime"
-	exit 77 ;;
-esac
-command -v pmempool >/dev/null && [ -x fabtests/functional/obj_replica ] || {
-	echo "SKIP: no libpmemobj 1.12 with its tools"
-	exit 77
-}
-sshd=$(PATH=$PATH:/usr/sbin:/sbin command -v sshd) && command -v ssh >/dev/null || {
+# shellcheck source=fabtests/functional/obj_suite.sh
+. "${srcdir:-.}/fabtests/functional/obj_suite.sh"
+if ! sshd=$(PATH=$PATH:/usr/sbin:/sbin command -v sshd) ||
+	! command -v ssh >/dev/null; then
 	echo "SKIP: no sshd, or no ssh (openssh-server, openssh-client)"
 	exit 77
-}
-dir=$(mktemp -d ./objssh.XXXXXX) || exit 99
-cd "$dir" || exit 99
+fi
+obj_enter objssh
 here=$PWD
-top=$(cd .. && pwd)
-obj=$top/fabtests/functional/obj_replica
-LD_LIBRARY_PATH=$top/util/.libs
-export LD_LIBRARY_PATH
-unset FI_PROVIDER FI_OFI_RPMEM_CLASS RPMEM_SECRET RPMEM_CLASS
-server= program= other= failed=0
 
-finish()
+# The sessions' processes, and this test's.
+end_all()
 {
-	for pid in $server $program $other; do
+	cat pids.* 2>/dev/null >left
+	while read -r pid; do
 		kill -9 "$pid" 2>/dev/null
-	done
-	for pid in $(cat pids.* 2>/dev/null); do
-		kill -9 "$pid" 2>/dev/null
-	done
-	cd .. && rm -rf "$dir"
+	done <left
+	finish
 }
-trap finish EXIT
-
-fail()
-{
-	echo "FAIL: $*"
-	failed=1
-}
+trap end_all EXIT
 
 # --- both ends: an sshd with one key; ssh and the command record their pids
 for key in host user other forced; do
@@ -70,12 +51,10 @@ PermitRootLogin prohibit-password
 S
 	"$sshd" -D -e -f "$here/sshd.conf" >sshd.log 2>&1 &
 	server=$!
-	for _ in $(seq 100); do
-		grep -q 'Server listening' sshd.log && break
-		kill -0 $server 2>/dev/null || break
-		sleep 0.05
-	done
-	grep -q 'Server listening' sshd.log && break
+	if await $server grep -q 'Server listening' sshd.log; then
+		pids="$pids $server"
+		break
+	fi
 	wait $server
 	server=
 done
@@ -136,73 +115,60 @@ gone()
 	rm -f pids.*
 }
 
-# begin: run transactions in the background until some have completed
-begin()
-{
-	: >acks
-	"$obj" run set >>acks 2>err &
-	program=$!
-	for _ in $(seq 300); do
-		[ "$(wc -l <acks)" -ge 5 ] && return
-		kill -0 $program 2>/dev/null || break
-		sleep 0.1
-	done
-	fail "no transactions"
-	cat acks err
-}
-
 # ends WHAT: the program that lost its replica ends by itself, with an error
 ends()
 {
-	ended 45 $program
-	kill -9 $program 2>/dev/null && fail "$1: the program hangs"
-	wait $program && fail "$1: the program ends as if nothing were wrong"
+	ended 45 "$program"
+	kill -9 "$program" 2>/dev/null && fail "$1: the program hangs"
+	wait "$program" && fail "$1: the program ends as if nothing were wrong"
 	program=
 }
 
-# has WHAT: the pool set has every transaction that has completed
-has()
+# kept WHAT: the pool set has every completed transaction. No login is needed.
+kept()
 {
-	if ! RPMEM_SSH=$here/ssh.local "$obj" check set >out 2>&1; then
-		fail "$1: not consistent"
-		cat out
-	elif [ "$(tail -n 1 out)" -lt "$(tail -n 1 acks)" ]; then
-		fail "$1: $(tail -n 1 acks) completed, $(cat out) are there"
-	fi
+	login=$RPMEM_SSH
+	RPMEM_SSH=$here/ssh.local
+	has "$1"
+	RPMEM_SSH=$login
 }
 
 printf 'PMEMPOOLSET\n9M %s/part\nREPLICA %s data.set\n' "$here" "$at" >set
-"$obj" check set >out 2>&1 && fail "a replica before its creation"
+refuses "a replica before its creation" obj check set
 rm -f part
-"$obj" create set >out 2>&1 || { fail "create"; cat out err sshd.log; exit 1; }
-[ -s pids.ssh ] && [ -s pids.target ] || fail "no ssh, or no fi_rpmemd was started"
+does obj create set || { cat sshd.log; exit 1; }
+for kind in ssh target; do
+	[ -s pids.$kind ] || fail "no process in pids.$kind was started"
+done
 gone "create"
-begin
-kill -9 $program
-wait $program 2>/dev/null
+begin 20
+kill -9 "$program"
+wait "$program" 2>/dev/null
 gone "initiator killed"
-has "initiator killed"
-begin
+kept "initiator killed"
+equal "initiator killed"
+begin 20
 kill -9 "$(tail -n 1 pids.target)"
 ends "target killed"
 gone "target killed"
-has "target killed"
-begin
+kept "target killed"
+equal "target killed"
+begin 20
 kill -9 "$(tail -n 1 pids.ssh)"
 ends "ssh killed"
 gone "ssh killed"
-has "ssh killed"
+kept "ssh killed"
+equal "ssh killed"
 # One copy is lost, and made again from the other. No login is needed.
 RPMEM_SSH=$here/ssh.local
 rm part
-pmempool sync set >out 2>&1 || { fail "sync"; cat out; }
-has "first copy lost"
+does tool sync set
+kept "first copy lost"
 rm vol
-"$obj" check set >out 2>&1 && fail "a lost replica goes unnoticed"
-pmempool sync set >out 2>&1 || { fail "sync of the replica"; cat out; }
+refuses "a lost replica goes unnoticed" obj check set
+does tool sync set
 gone "sync"
-cmp -n $((9 * 1048576 - 8192)) -i 8192:$((65536 + 8192)) part vol ||
-	fail "the copies differ"
+equal "sync"
 
 # --- the calls by themselves
 cat >common.py <<'P'
@@ -449,7 +415,7 @@ p = subprocess.run([command, "data.set"], capture_output=True, text=True)
 assert p.returncode == 2 and "gets its pool over ssh" in p.stderr, p
 P
 RPMEM_SSH=$here/ssh.user
-python3 calls.py "$me" "$port" "$here" >out 2>&1 || { fail "calls"; cat out; }
+does timeout 300 python3 calls.py "$me" "$port" "$here"
 gone "calls"
 
 # --- sessions that end, refuse and remove; each case reports by itself
@@ -685,12 +651,12 @@ for case in (ended_early, not_twice, removal_without_pool, refused_removal,
 sys.exit(failed)
 P
 RPMEM_SSH=$here/ssh.local
-python3 sessions.py "$me" "$port" "$here" >out 2>&1 || { fail "sessions"; cat out; }
+does timeout 300 python3 sessions.py "$me" "$port" "$here"
 gone "sessions"
 
 # pmempool removes the replica's file.
 RPMEM_SSH=$here/ssh.local
-pmempool rm -r -f set >out 2>&1 || { fail "pmempool rm"; cat out; }
+does tool rm -r -f set
 [ ! -e vol ] || fail "pmempool rm leaves the replica"
 gone "pmempool rm"
 exit $failed

@@ -97,7 +97,6 @@ fabtests_unit_test_pool_connect_LDFLAGS = -Wl,--wrap=clock_gettime \
 unit_tests += fabtests/unit/test_pool_offer
 fabtests_unit_test_pool_offer_SOURCES = fabtests/unit/test_pool_offer.c \
 	util/libpool/connect.c util/text.c
-fabtests_unit_test_pool_offer_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/util
 fabtests_unit_test_pool_offer_LDADD = $(unit_ldadd) $(FABRIC_LIBS)
 
 unit_tests += fabtests/unit/test_group_replace
@@ -148,13 +147,9 @@ fabtests_unit_test_rpmem_log_cuts_SOURCES = \
 fabtests_unit_test_rpmem_log_cuts_LDADD = $(fabtests_unit_test_rpmem_log_LDADD)
 fabtests_unit_test_rpmem_log_damage_SOURCES = \
 	fabtests/unit/test_rpmem_log_damage.c $(log_sources)
-fabtests_unit_test_rpmem_log_damage_CPPFLAGS = \
-	$(fabtests_unit_test_rpmem_log_CPPFLAGS)
 fabtests_unit_test_rpmem_log_damage_LDADD = $(fabtests_unit_test_rpmem_log_LDADD)
 fabtests_unit_test_rpmem_log_wait_SOURCES = \
 	fabtests/unit/test_rpmem_log_wait.c $(log_sources)
-fabtests_unit_test_rpmem_log_wait_CPPFLAGS = \
-	$(fabtests_unit_test_rpmem_log_CPPFLAGS)
 fabtests_unit_test_rpmem_log_wait_LDADD = $(fabtests_unit_test_rpmem_log_LDADD)
 fabtests_unit_test_rpmem_log_wait_LDFLAGS = -Wl,--wrap=pthread_cond_wait
 fabtests_unit_test_rpmem_log_pool_SOURCES = \
