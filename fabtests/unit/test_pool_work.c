@@ -516,3 +516,82 @@ Test(pool_work, no_commit_is_posted_that_nobody_waits_for)
 	cr_assert_eq(commits_until_done(t, 3), 0);
 	pool_target_end(t);
 }
+
+/*
+ * Run a long operation; it must be posted in pieces of this many cells, or of
+ * any number (0).
+ */
+static void run_pieces(struct pool_target *t, struct rpmem_pool_op *op,
+		       unsigned int cells)
+{
+	struct rpmem_pool_op *done;
+	unsigned int posted = 0;
+	int n = 0;
+
+	cr_assert_eq(rpmem_pool_submit(&t->pool, op), 0);
+	while (!n) {
+		for (unsigned int i = t->executed; i < t->nposts; i++) {
+			/* A full journal is committed. */
+			if (t->posts[i].what == T_COMMIT)
+				continue;
+			cr_assert(!cells || t->posts[i].n == cells);
+			posted += 8 * t->posts[i].n;
+		}
+		while (pool_target_step(t, STEP_EXECUTE))
+			;
+		while (pool_target_step(t, STEP_COMPLETE))
+			;
+		n = rpmem_pool_poll(&t->pool, &done, 1, 0);
+	}
+	cr_assert_eq(op->result, 0);
+	cr_assert_eq(posted, op->len);
+}
+
+/* Writes and reads have a choice each, here one that has been made. */
+Test(pool_work, long_operations_are_posted_in_pieces_of_the_chosen_size)
+{
+	struct seeded random = {.seed = 1, .state = 1};
+	struct pool_target *t = pool_target_start(&random, true);
+	uint64_t cells[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+	struct rpmem_pool_op op = {
+		.type = RPMEM_POOL_WRITE,
+		.flags = RPMEM_POOL_DURABLE,
+		.buf = cells,
+		.len = sizeof(cells),
+	};
+
+	t->pool.pieces[0] = (struct piece_choice){.trial = 2, .chosen = 16};
+	t->pool.pieces[1] = (struct piece_choice){.trial = 2, .chosen = 8};
+	run_pieces(t, &op, 2);
+	op.type = RPMEM_POOL_READ;
+	op.flags = 0;
+	run_pieces(t, &op, 1);
+	pool_target_end(t);
+}
+
+/* A trial sees the bytes of each piece, and the end of each turn. */
+Test(pool_work, long_operations_try_sizes_of_pieces)
+{
+	struct seeded random = {.seed = 1, .state = 1};
+	struct pool_target *t = pool_target_start(&random, true);
+	uint64_t cells[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+	struct rpmem_pool_op op = {
+		.type = RPMEM_POOL_WRITE,
+		.buf = cells,
+		.len = sizeof(cells),
+	};
+
+	if (PIECE_TURN > sizeof(cells))
+		cr_skip_test("one turn is longer than this pool");
+	for (unsigned int dir = 0; dir < 2; dir++) {
+		const struct piece_choice *c = &t->pool.pieces[dir];
+
+		op.type = dir ? RPMEM_POOL_READ : RPMEM_POOL_WRITE;
+		for (unsigned int i = 0; i < 4; i++)
+			run_pieces(t, &op, 0);
+		cr_assert_gt(c->ended, 0, "no turn has ended");
+		cr_assert_eq(c->out, 0);
+		cr_assert_gt(c->other, 0);
+	}
+	pool_target_end(t);
+}
