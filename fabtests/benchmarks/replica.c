@@ -4,10 +4,11 @@
  *
  *   replica HOST:PORT POOL POOL SET LOCAL [ROUNDS]
  *
- * Prints medians in microseconds: a durable write of 64 bytes by libfabric to
- * the first pool, rpmem_persist() of 64 bytes to the second, a transaction of
- * libpmemobj of 64 bytes in the pool set SET, which has a replica, and in
- * LOCAL, which has none, and a persist of 64 bytes in LOCAL.
+ * Prints medians and quartiles in microseconds: a durable write of 64 bytes by
+ * libfabric to the first pool, rpmem_persist() of 64 bytes to the second, a
+ * transaction of libpmemobj of 64 bytes in the pool set SET, which has a
+ * replica, and in LOCAL, which has none, and a persist in LOCAL of 64 bytes
+ * that were stored just before. Then the ratios within one round.
  */
 #include "config.h"
 
@@ -18,6 +19,7 @@
 
 #include <libpmemobj.h>
 
+#include "fabtests/benchmarks/samples.h"
 #include "util/fabric.h"
 #include "util/setup_client.h"
 
@@ -36,6 +38,22 @@ enum what {
 static const char *const names[] = {
 	"durable write", "rpmem_persist", "transaction, replica",
 	"transaction",	 "local persist",
+};
+
+/* Ratios of the times of one round. */
+enum ratio {
+	CALL,  /* rpmem_persist / durable write; the bound is 1.05 */
+	TWICE, /* transaction with a replica / without */
+	BOUND, /* 1 + durable write / local persist */
+	SHARE, /* TWICE / BOUND; the bound is 1 */
+	RATIOS,
+};
+
+static const char *const ratio_names[] = {
+	"rpmem_persist / durable write",
+	"transaction with a replica / without",
+	"1 + durable write / local persist",
+	"the former / the latter",
 };
 
 /* librpmem's header is not shipped. */
@@ -135,15 +153,25 @@ static void transaction(PMEMobjpool *pool)
 	TX_END
 }
 
+/* A persist of a page that is clean would not reach the medium. */
+static void persist(PMEMobjpool *pool)
+{
+	static unsigned char n;
+	void *bytes = pmemobj_direct(pmemobj_root(pool, BYTES));
+
+	memset(bytes, ++n, BYTES);
+	pmemobj_persist(pool, bytes, BYTES);
+}
+
 static void run_once(enum what what)
 {
-	PMEMobjpool *local = bench.pools[1];
-
 	switch (what) {
 	case WRITE:
+		memory[0]++;
 		write_once();
 		break;
 	case PERSIST:
+		memory[8192]++;
 		if (rpmem_persist(bench.replica, 8192, BYTES, 0, 0))
 			fail("rpmem_persist", strerror(errno));
 		break;
@@ -151,34 +179,67 @@ static void run_once(enum what what)
 		transaction(bench.pools[0]);
 		break;
 	case LOCAL_TX:
-		transaction(local);
+		transaction(bench.pools[1]);
 		break;
 	default:
-		pmemobj_persist(local,
-				pmemobj_direct(pmemobj_root(local, BYTES)),
-				BYTES);
+		persist(bench.pools[1]);
 	}
 }
 
-static int compare(const void *a, const void *b)
+static double time_each(enum what what)
 {
-	const double x = *(const double *)a, y = *(const double *)b;
+	const double start = now_us();
 
-	return (x > y) - (x < y);
+	for (unsigned int i = 0; i < EACH; i++)
+		run_once(what);
+	return (now_us() - start) / EACH;
 }
 
-int main(int argc, char **argv)
+/*
+ * One round of all kinds. A kind does not always follow the same one: what the
+ * former left to the disk would always be in its time.
+ */
+static void run_round(unsigned int round, struct rp_samples *us,
+		      struct rp_samples *ratios)
 {
-	const unsigned int rounds =
-		argc > 6 ? (unsigned int)strtoul(argv[6], NULL, 10) : 21;
-	double *us[WHATS], m[WHATS];
+	double t[WHATS], r[RATIOS];
+	const unsigned int step = round % (WHATS - 1) + 1;
+
+	for (unsigned int i = 0; i < WHATS; i++) {
+		const unsigned int w = (round / (WHATS - 1) + i * step) % WHATS;
+
+		t[w] = time_each((enum what)w);
+	}
+	r[CALL] = t[PERSIST] / t[WRITE];
+	r[TWICE] = t[TX] / t[LOCAL_TX];
+	r[BOUND] = 1 + t[WRITE] / t[LOCAL_PERSIST];
+	r[SHARE] = r[TWICE] / r[BOUND];
+	for (unsigned int w = 0; w < WHATS; w++)
+		if (rp_samples_add(&us[w], (uint64_t)(t[w] * 1000)))
+			fail("samples", "out of memory");
+	for (unsigned int k = 0; k < RATIOS; k++)
+		if (rp_samples_add(&ratios[k], (uint64_t)(r[k] * 1000)))
+			fail("samples", "out of memory");
+}
+
+/* Thousandths in print: the median, and the quartiles. */
+static void print_samples(const char *name, struct rp_samples *s,
+			  const char *unit)
+{
+	uint64_t q[3] = {0};
+
+	for (unsigned int i = 0; i < 3; i++)
+		if (rp_samples_rank(s, 250 * (i + 1), &q[i]))
+			fail(name, "too few rounds");
+	printf("%-38s %9.2f%s (%.2f to %.2f)\n", name, (double)q[1] / 1000,
+	       unit, (double)q[0] / 1000, (double)q[2] / 1000);
+	rp_samples_free(s);
+}
+
+static void open_pools(char **argv)
+{
 	unsigned int lanes = 1;
 
-	if (argc < 6 || !rounds) {
-		fprintf(stderr, "usage: replica HOST:PORT POOL POOL SET LOCAL "
-				"[ROUNDS]\n");
-		return 2;
-	}
 	open_fabric(argv[1], argv[2]);
 	bench.replica = rpmem_create(argv[1], argv[3], memory, sizeof(memory),
 				     &lanes, NULL);
@@ -189,26 +250,26 @@ int main(int argc, char **argv)
 		if (!bench.pools[i])
 			fail(argv[4 + i], pmemobj_errormsg());
 	}
-	for (unsigned int w = 0; w < WHATS; w++)
-		us[w] = calloc(rounds, sizeof(*us[w]));
-	for (unsigned int r = 0; r < rounds; r++)
-		for (unsigned int w = 0; w < WHATS; w++) {
-			const double start = now_us();
+}
 
-			for (unsigned int i = 0; i < EACH; i++)
-				run_once((enum what)w);
-			us[w][r] = (now_us() - start) / EACH;
-		}
-	for (unsigned int w = 0; w < WHATS; w++) {
-		qsort(us[w], rounds, sizeof(*us[w]), compare);
-		m[w] = us[w][rounds / 2];
-		printf("%-22s %8.1f us\n", names[w], m[w]);
-		free(us[w]);
+int main(int argc, char **argv)
+{
+	const unsigned int rounds =
+		argc > 6 ? (unsigned int)strtoul(argv[6], NULL, 10) : 40;
+	struct rp_samples us[WHATS] = {{0}}, ratios[RATIOS] = {{0}};
+
+	if (argc < 6 || rounds < 4) {
+		fprintf(stderr, "usage: replica HOST:PORT POOL POOL SET LOCAL "
+				"[ROUNDS]\nROUNDS: at least 4 (40)\n");
+		return 2;
 	}
-	printf("rpmem_persist / durable write %.2f\n", m[PERSIST] / m[WRITE]);
-	printf("transaction with a replica / without %.2f, 1 + durable write / "
-	       "local persist %.2f\n",
-	       m[TX] / m[LOCAL_TX], 1 + m[WRITE] / m[LOCAL_PERSIST]);
+	open_pools(argv);
+	for (unsigned int r = 0; r < rounds; r++)
+		run_round(r, us, ratios);
+	for (unsigned int w = 0; w < WHATS; w++)
+		print_samples(names[w], &us[w], " us");
+	for (unsigned int k = 0; k < RATIOS; k++)
+		print_samples(ratio_names[k], &ratios[k], "");
 	for (unsigned int i = 0; i < 2; i++)
 		pmemobj_close(bench.pools[i]);
 	return 0;
