@@ -293,7 +293,7 @@ pool_tests = fabtests/functional/group.sh \
 TESTS += $(pool_tests)
 EXTRA_DIST += $(pool_tests) fabtests/functional/suite.sh \
 	fabtests/functional/nbd_disk.sh \
-	fabtests/functional/obj_suite.sh \
+	fabtests/functional/crash_suite.sh fabtests/functional/obj_suite.sh \
 	fabtests/functional/group_net.py \
 	fabtests/functional/group_net_planted
 check_PROGRAMS += fabtests/functional/read_only

@@ -424,34 +424,45 @@ static char *quote(const char *s)
 	return fclose(f) ? NULL : text;
 }
 
+/* The mode, as options of a command line. */
+static char *mode_text(const struct crash_run *run)
+{
+	char *options = run->mount_options ? quote(run->mount_options) : NULL;
+	char *text = NULL;
+	int ret;
+
+	if (run->mode == CRASH_FILES)
+		ret = asprintf(&text, "--files .");
+	else if (run->mode == CRASH_POOL)
+		ret = asprintf(&text, "--pool %llu",
+			       (unsigned long long)run->size);
+	else
+		ret = asprintf(&text, "--device %llu%s%s",
+			       (unsigned long long)run->size,
+			       options ? " --mount-options " : "",
+			       options ? options : "");
+	free(options);
+	return ret < 0 ? NULL : text;
+}
+
 /* A command line that checks the image again. */
 static int make_repeat(struct crash_test *t)
 {
-	const struct crash_run *run = &t->o->run;
 	char *image = crash_image_text(&t->history, &t->shrunk.job->image);
 	char *log = quote(t->o->log), *check = quote(t->o->check);
-	char *more = NULL;
+	char *mode = mode_text(&t->o->run);
 	int ret = -1;
 
-	if (run->mode == CRASH_FILES)
-		ret = asprintf(&more, "--files .");
-	else if (run->mode == CRASH_POOL)
-		ret = asprintf(&more, "--pool %llu",
-			       (unsigned long long)run->size);
-	else
-		ret = asprintf(&more, "--device %llu%s%s",
-			       (unsigned long long)run->size,
-			       run->mount_options ? " --mount-options " : "",
-			       run->mount_options ? run->mount_options : "");
-	if (ret >= 0 && image && log && check)
+	if (mode && image && log && check)
 		ret = asprintf(&t->repeat,
 			       "fi_rpmem_crashtest %s --log %s --image %s "
-			       "--check %s",
-			       more, log, image, check);
+			       "--timeout %llu --check %s",
+			       mode, log, image,
+			       (unsigned long long)t->o->timeout, check);
 	free(image);
 	free(log);
 	free(check);
-	free(more);
+	free(mode);
 	return ret < 0 ? refuse(t, "out of memory") : 0;
 }
 
