@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -11,10 +12,10 @@
 #include "util/advise.h"
 #include "util/text.h"
 
-#define PAIRS	101u	      /* most sample pairs per row */
-#define LEAST	8u	      /* least pairs for an interval: ratio.h */
-#define ROW_NS	2500000000ull /* time limit of one row */
-#define SECONDS 25u	      /* time limit of all rows */
+#define PAIRS	101u /* most sample pairs of a row in a run of SECONDS */
+#define LEAST	8u   /* least pairs for an interval: ratio.h */
+#define SHARE	10u  /* one row has a tenth of the time of all rows */
+#define SECONDS ADVISE_SECONDS
 
 volatile sig_atomic_t advise_interrupted;
 
@@ -50,36 +51,66 @@ static int measure_pair(struct advise *a, const struct advise_row *row,
 	return 0;
 }
 
-/*
- * Measure a row until its time or the time of all rows is over. One interval is
- * computed at the end: stopping at the first verdict would make errors
- * likelier.
- */
-static int measure_row(struct advise *a, const struct advise_row *row,
-		       uint64_t end_ns, struct rp_ratio *r, char *err)
+static unsigned int seconds_of(const struct advise *a)
+{
+	return a->seconds ? a->seconds : SECONDS;
+}
+
+/* A longer run has more pairs, which narrow the interval. */
+static size_t most_pairs(const struct advise *a)
+{
+	const size_t n = (size_t)PAIRS * seconds_of(a) / SECONDS;
+
+	return n > PAIRS ? n : PAIRS;
+}
+
+/* Take samples of a row until its time or the time of all rows is over. */
+static int take_pairs(struct advise *a, const struct advise_row *row,
+		      uint64_t end_ns, double *ratios, size_t *n, char *err)
 {
 	const uint64_t start = rp_clock_ns(CLOCK_MONOTONIC);
-	double ratios[PAIRS], warm_up;
+	const uint64_t end_row =
+		start + (uint64_t)seconds_of(a) * (1000000000ull / SHARE);
+	const size_t most = most_pairs(a);
 	uint64_t now = start;
-	size_t n = 0;
+	double warm_up;
 	int ret;
 
 	if (start >= end_ns)
 		return rp_err(err, -ETIME,
-			      "the %u s of a run are over; the machine is busy",
-			      SECONDS);
+			      "the %u s of a run are over; give more by "
+			      "--seconds",
+			      seconds_of(a));
 	ret = measure_pair(a, row, false, &warm_up, err);
-	while (!ret && n < PAIRS && !advise_interrupted && now < end_ns &&
-	       (n < LEAST || now < start + ROW_NS)) {
-		ret = measure_pair(a, row, n % 2, &ratios[n], err);
-		n += !ret;
+	while (!ret && *n < most && !advise_interrupted && now < end_ns &&
+	       (*n < LEAST || now < end_row)) {
+		ret = measure_pair(a, row, *n % 2, &ratios[*n], err);
+		*n += !ret;
 		now = rp_clock_ns(CLOCK_MONOTONIC);
 	}
+	return ret;
+}
+
+/*
+ * One interval is computed at the end of a row: stopping at the first verdict
+ * would make errors likelier.
+ */
+static int measure_row(struct advise *a, const struct advise_row *row,
+		       uint64_t end_ns, struct rp_ratio *r, char *err)
+{
+	double *ratios = calloc(most_pairs(a), sizeof(*ratios));
+	size_t n = 0;
+	int ret;
+
+	if (!ratios)
+		return rp_err(err, -ENOMEM, "out of memory");
+	ret = take_pairs(a, row, end_ns, ratios, &n, err);
 	if (!ret && rp_ratio_find(ratios, n, r))
 		ret = rp_err(err, -ENODATA,
-			     "%zu pairs are too few for a verdict; the machine "
-			     "is busy",
+			     "%zu pairs are too few for a verdict; give more "
+			     "time by --seconds",
 			     n);
+	free(ratios);
 	return ret;
 }
 
@@ -114,7 +145,7 @@ json_t *advise_judge(struct advise *a, const struct advise_row *row,
 	if (v == RP_VERDICT_UNKNOWN)
 		rp_err(why, 0,
 		       "the samples differ too much to tell whether the gain "
-		       "is %.0f %%",
+		       "is %.0f %%; give more time by --seconds",
 		       (RP_RATIO_WORTH - 1) * 100);
 	set_verdict(o, v, why);
 	json_object_set_new(o, "ratio",
@@ -143,7 +174,7 @@ static json_t *run(struct advise *a, const struct advise_cfg *cfg,
 		   json_t *report)
 {
 	const uint64_t start = rp_clock_ns(CLOCK_MONOTONIC);
-	const uint64_t end = start + SECONDS * 1000000000ull;
+	const uint64_t end = start + seconds_of(a) * 1000000000ull;
 	json_t *list = json_array();
 	char err[RP_ERR_LEN] = "";
 
@@ -164,7 +195,11 @@ static json_t *run(struct advise *a, const struct advise_cfg *cfg,
 
 json_t *advise_run(const struct advise_cfg *cfg, char *err)
 {
-	struct advise a = {.root = cfg->root, .seed = 88172645463325252ull};
+	struct advise a = {
+		.root = cfg->root,
+		.seed = 88172645463325252ull,
+		.seconds = cfg->seconds,
+	};
 	json_t *report = NULL;
 
 	if (is_target(cfg->where)) {

@@ -13,8 +13,9 @@
 #include "util/info.h"
 #include "util/ratio.h"
 
-#define ADVISE_FILE  (64u << 20) /* bytes that are written to */
-#define ADVISE_NODES 1024	 /* numbers of NUMA nodes: all of Linux */
+#define ADVISE_FILE    (64u << 20) /* bytes that are written to */
+#define ADVISE_NODES   1024	   /* numbers of NUMA nodes: all of Linux */
+#define ADVISE_SECONDS 25u	   /* time limit of a run */
 
 struct advise_peer; /* defined in advise_peer.c */
 
@@ -30,6 +31,7 @@ struct advise {
 	struct advise_peer *peer; /* NULL: no connection */
 	const char *target;	  /* HOST[:PORT]:POOL, or NULL: a directory */
 	uint64_t seed;
+	unsigned int seconds; /* of all rows; 0: ADVISE_SECONDS */
 };
 
 /* The two ways that a row compares. */
@@ -99,7 +101,8 @@ struct advise_cfg {
 	const char *where;
 	const struct info_transport *transport;
 	const struct rp_secret *secret;
-	const char *root; /* prefix of /sys, for tests; NULL: "" */
+	const char *root;     /* prefix of /sys, for tests; NULL: "" */
+	unsigned int seconds; /* time limit; 0: ADVISE_SECONDS */
 };
 json_t *advise_run(const struct advise_cfg *cfg, char *err);
 void advise_print(const json_t *report);

@@ -23,10 +23,12 @@ enum {
 	OPT_STATS,
 	OPT_WATCH,
 	OPT_PROMETHEUS,
+	OPT_SECONDS,
 };
 
 struct info_cfg {
 	bool advise, doctor, json, table, counts;
+	unsigned int seconds;
 	struct info_stats stats;
 	struct info_transport transport;
 	const char *target, *secret;
@@ -39,6 +41,8 @@ static const struct argp_option options[] = {
 	 "Measure which advice about writes holds here: in a new file in the "
 	 "folder PATH (.), or by reads of the pool HOST[:PORT]:POOL",
 	 0},
+	{"seconds", OPT_SECONDS, "S", 0,
+	 "Measure --advise for S seconds (25): more on a disk", 0},
 	{"doctor", OPT_DOCTOR, NULL, 0,
 	 "Check what commits on this host need, print a remedy "
 	 "for each problem, and try a commit in each PATH",
@@ -93,6 +97,8 @@ static void check_options(struct argp_state *state, const struct info_cfg *cfg)
 		argp_error(state, "give one of --advise and --doctor");
 	if (cfg->advise && cfg->n > 1)
 		argp_error(state, "--advise measures in one PATH");
+	if (cfg->seconds && !cfg->advise)
+		argp_error(state, "--seconds goes with --advise");
 	if (cfg->transport.base && !cfg->advise &&
 	    (cfg->doctor || cfg->target || !cfg->n))
 		argp_error(state, "--base goes with a PATH or --advise");
@@ -107,6 +113,10 @@ static error_t parse_opt(int key, char *arg, struct argp_state *state)
 	switch (key) {
 	case OPT_ADVISE:
 		cfg->advise = true;
+		return 0;
+	case OPT_SECONDS:
+		cfg->seconds = (unsigned int)parse_number(state, "--seconds",
+							  arg, 86400);
 		return 0;
 	case OPT_DOCTOR:
 		cfg->doctor = true;
@@ -252,6 +262,7 @@ static int run_advise(const struct info_cfg *cfg)
 		.where = cfg->n ? cfg->paths[0] : ".",
 		.transport = &cfg->transport,
 		.secret = cfg->secret ? &secret : NULL,
+		.seconds = cfg->seconds,
 	};
 	char err[RP_ERR_LEN];
 	json_t *report;

@@ -124,7 +124,7 @@ grep -q "^target 127.0.0.1:$port:pool, only read$" "$dir/out" ||
 	fail "no word of the target"
 for name in connections 'pieces of 64 KiB' 'pieces of 256 KiB' 'pieces of 4 MiB'; do
 	grep -A2 "^$name  " "$dir/out" |
-		grep -q '[0-9] (.* to .* pairs)\|the machine is busy\|longer than' ||
+		grep -q '[0-9] (.* to .* pairs)\|by --seconds\|longer than' ||
 		fail "no ratio of '$name'"
 done
 for name in 'stores of 4 KiB' atomics 'few pages' 'NUMA node'; do
@@ -150,6 +150,11 @@ advise 3 127.0.0.1:1:pool
 grep -q 'nothing listens on port 1 ' "$dir/out" || fail "no cause"
 advise 2 "$dir" "$dir"
 advise 2 --doctor
+advise 2 --seconds=0 "$dir"
+grep -q -e '--seconds: ' "$dir/out" || fail "no word of the number"
+util/fi_rpmem_info --seconds=9 "$dir" >"$dir/out" 2>&1 ||
+	grep -q -e '--seconds goes with --advise' "$dir/out" ||
+	fail "--seconds without --advise"
 advise 2 --target=127.0.0.1:pool
 
 # An interrupted run leaves no file, nor does one whose login has ended.

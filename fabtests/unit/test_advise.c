@@ -113,6 +113,20 @@ Test(advise, failure_is_the_reason)
 	cr_assert_null(json_object_get(judged, "ratio"));
 }
 
+/* A run with twice the time has twice as many pairs, and narrower intervals. */
+Test(advise, longer_run_takes_more_pairs)
+{
+	judge(100, 100, 0);
+	cr_assert_eq(figure("pairs"), 101);
+	a.seconds = 2 * ADVISE_SECONDS;
+	judge(100, 100, 0);
+	cr_assert_eq(figure("pairs"), 202);
+	/* No run has fewer pairs: that would only hide differences. */
+	a.seconds = 1;
+	judge(100, 100, 0);
+	cr_assert_eq(figure("pairs"), 101);
+}
+
 /* Both ways take turns at being first. */
 static enum advise_way order[4];
 
@@ -248,6 +262,17 @@ Test(advise, memory_without_cpus)
 	advise_memory_close(&a);
 }
 
+/* The CPUs to which advise_machine.c has moved this thread. */
+static cpu_set_t moved;
+
+int sched_setaffinity(pid_t pid, size_t len, const cpu_set_t *set)
+{
+	/* The set of the end has all CPUs, not one of a node. */
+	if (CPU_COUNT(set) == 1)
+		CPU_OR(&moved, &moved, set);
+	return (int)syscall(SYS_sched_setaffinity, pid, len, set);
+}
+
 /* Each way runs on the CPU of its node, and leaves the thread as it was. */
 Test(advise, nodes_are_compared)
 {
@@ -263,8 +288,38 @@ Test(advise, nodes_are_compared)
 	sched_getaffinity(0, sizeof(before), &before);
 	cr_assert_eq(r->measure(&a, r, ADVISE_AS, &ns, err), 0, "%s", err);
 	cr_assert(ns > 0);
+	cr_assert(CPU_ISSET(0, &moved));
 	cr_assert_neq(r->measure(&a, r, ADVISE_OTHER, &ns, err), 0);
 	cr_assert(strstr(err, "CPU 1023"), "%s", err);
+	sched_getaffinity(0, sizeof(after), &after);
+	cr_assert(CPU_EQUAL(&before, &after));
+	advise_memory_close(&a);
+}
+
+/* CPUs 0 and 1 of this machine are a node each: the row is measured. */
+Test(advise, two_nodes_have_a_verdict)
+{
+	const struct info_transport tcp = {.base = "tcp"};
+	const struct advise_row *r = machine_row("NUMA node");
+	char err[RP_ERR_LEN] = "";
+	cpu_set_t before, after;
+	uint64_t ns = 0;
+
+	sched_getaffinity(0, sizeof(before), &before);
+	if (!CPU_ISSET(0, &before) || !CPU_ISSET(1, &before))
+		cr_skip_test("no CPUs 0 and 1");
+	write_tree("/sys/devices/system/node/node0/cpulist", "0\n");
+	write_tree("/sys/devices/system/node/node1/cpulist", "1\n");
+	cr_assert_eq(advise_memory_open(&a, dir, &tcp, err), 0, "%s", err);
+	cr_assert_eq(r->measure(&a, r, ADVISE_AS, &ns, err), 0, "%s", err);
+	cr_assert(CPU_ISSET(0, &moved) && !CPU_ISSET(1, &moved));
+	CPU_ZERO(&moved);
+	cr_assert_eq(r->measure(&a, r, ADVISE_OTHER, &ns, err), 0, "%s", err);
+	cr_assert(CPU_ISSET(1, &moved) && !CPU_ISSET(0, &moved));
+	row.measure = r->measure;
+	row.applies = r->applies;
+	judge(0, 0, 0);
+	cr_assert_geq(figure("pairs"), 8, "%s", reason());
 	sched_getaffinity(0, sizeof(after), &after);
 	cr_assert(CPU_EQUAL(&before, &after));
 	advise_memory_close(&a);
