@@ -89,9 +89,8 @@ fabtests_benchmarks_group_SOURCES = fabtests/benchmarks/group.c
 fabtests_benchmarks_group_LDADD = util/librpmem_pool.la
 if HAVE_PMEMOBJ
 check_PROGRAMS += fabtests/benchmarks/replica
-fabtests_benchmarks_replica_SOURCES = fabtests/benchmarks/replica.c \
-	fabtests/benchmarks/samples.c fabtests/benchmarks/samples.h
-fabtests_benchmarks_replica_LDADD = util/librpmem.la util/libutil.la \
+fabtests_benchmarks_replica_LDADD = fabtests/benchmarks/librivals.la \
+	util/librpmem.la util/libutil.la \
 	prov/core/libcore.la $(PMEMOBJ_LIBS) $(FABRIC_LIBS)
 endif
 EXTRA_DIST += fabtests/benchmarks/replica.sh

@@ -97,6 +97,8 @@ fabtests_unit_test_pool_connect_LDFLAGS = -Wl,--wrap=clock_gettime \
 unit_tests += fabtests/unit/test_pool_offer
 fabtests_unit_test_pool_offer_SOURCES = fabtests/unit/test_pool_offer.c \
 	util/libpool/connect.c util/text.c
+# With objects of its own: the library has others.
+fabtests_unit_test_pool_offer_CPPFLAGS = $(AM_CPPFLAGS)
 fabtests_unit_test_pool_offer_LDADD = $(unit_ldadd) $(FABRIC_LIBS)
 
 unit_tests += fabtests/unit/test_group_replace
