@@ -139,7 +139,7 @@ Test(doctor_disk, a_stack_is_shown_from_the_disks_up)
 	expect(1, "msync", DOCTOR_OK, "found", "no disk can be seen");
 }
 
-/* What a DIMM of the nd region reports is a warning each. */
+/* A DIMM of the nd region reports a loss and an event: one warning for each. */
 Test(doctor_disk, dimm_reports_a_loss_and_a_health_event)
 {
 	invent_on(259, 0, "ext4", "/dev/pmem0", "rw");
