@@ -147,7 +147,7 @@ Test(pmem_stays, page_without_permission_refuses_the_store)
 	cr_assert_eq(ncalls, 4);
 }
 
-Test(pmem_stays, a_bad_page_fails_only_its_own_stores)
+Test(pmem_stays, a_bad_page_fails_only_the_stores_to_it)
 {
 	rp_pmem_keep_populated(pm);
 	refusal = EHWPOISON;

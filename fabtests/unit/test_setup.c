@@ -273,8 +273,8 @@ static bool is_plain_text(const char *s)
 }
 
 /*
- * Whatever bytes a peer puts into a sentence or a name, including C1 controls,
- * the output is printable ASCII.
+ * A peer's sentence or name is printed as printable ASCII, whatever bytes it
+ * has, including C1 controls.
  */
 Test(setup, text_of_a_peer_is_printable_ascii)
 {
