@@ -117,7 +117,7 @@ def build_planted(build, folder, plants):
         "-I" + build, *("-I" + os.path.join(source, d)
                         for d in (".", "include", "prov", "util")), *files,
         build + "/util/.libs/libutil.a", build + "/prov/core/.libs/libcore.a",
-        "-lfabric", "-lpmem2", "-lnettle", "-lxxhash", "-lpthread",
+        "-lfabric", "-lpmem2", "-lnettle", "-lxxhash", "-lpthread", "-lm",
         "-ldl")
     return plugin
 
