@@ -139,7 +139,7 @@ static void take_messages(struct end *e, struct end *from)
 		 * The length and the checksum must be those of the first copy.
 		 */
 		MUST(slot.length == len);
-		slot.valid = valid_of(e->ring.consumed - 1);
+		slot.valid = valid_byte(e->ring.consumed - 1);
 		MUST(slot.checksum == rp_wire_slot_checksum(&slot, msg));
 	}
 	if (len && honest) {
@@ -173,8 +173,8 @@ static void corrupt_byte(struct end *e, struct fuzz_in *in)
 /* Forge a slot with the expected valid byte and a matching checksum. */
 static void forge_slot(struct end *e, struct fuzz_in *in)
 {
-	uint8_t *p = e->in + tail_at(e->ring.consumed);
-	struct rp_wire_slot slot = {.valid = valid_of(e->ring.consumed)};
+	uint8_t *p = e->in + tail_offset(e->ring.consumed);
+	struct rp_wire_slot slot = {.valid = valid_byte(e->ring.consumed)};
 
 	slot.length = fuzz_u16(in);
 	slot.consumed = e->ring.produced + (uint32_t)fuzz_u8(in) - 128;
