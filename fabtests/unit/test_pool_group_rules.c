@@ -572,6 +572,26 @@ Test(pool_group_rules, bits_stay_while_a_member_is_away)
 	rig_end(&rig);
 }
 
+/* Members 0 and 1 commit all writes; member 2 is current, but executes none. */
+Test(pool_group_rules, bits_stay_while_a_current_member_lacks_the_writes)
+{
+	const struct group *g;
+	unsigned int w;
+
+	create_group(3, 2);
+	w = open_writer();
+	g = group_of(w);
+	await_all_current(w);
+	run_events(100);
+	rig.members[2].up = false;
+	for (unsigned int c = 0; c < RIG_CHUNKS; c++)
+		write_and_commit(w, c * (GROUP_CHUNK / 8), 2);
+	cr_assert_eq(g->members[2].state, MEMBER_CURRENT);
+	for (unsigned int c = 0; c < RIG_CHUNKS; c++)
+		cr_assert(g->bits[c / 8] & 1u << c % 8, "chunk %u", c);
+	rig_end(&rig);
+}
+
 /* A chunk that only the member itself knows to differ stays marked there. */
 Test(pool_group_rules, a_member_keeps_its_bits_until_it_has_copied)
 {
