@@ -106,11 +106,12 @@ struct rpmem_log_op {
 };
 
 /*
- * Start to append entries in one round trip. *op belongs to the library until
- * rpmem_log_poll() returns it. Operations complete in the order of their
- * submission. -EAGAIN: too many are outstanding: poll; -ENOSPC, -EMSGSIZE,
- * -EACCES, -EINVAL, -ENOMEM: not started. -EMSGSIZE: the entries are more than
- * 16 MiB, or with the longest counted twice too long for the ring.
+ * Start to append entries in one round trip. Behind two outstanding writes
+ * small entries wait for rpmem_log_poll(), and then share a write. *op belongs
+ * to the library until rpmem_log_poll() returns it. Operations complete in the
+ * order of their submission. -EAGAIN: too many are outstanding: poll; -ENOSPC,
+ * -EMSGSIZE, -EACCES, -EINVAL, -ENOMEM: not started. -EMSGSIZE: the entries are
+ * more than 16 MiB, or with the longest counted twice too long for the ring.
  */
 int rpmem_log_submit(struct rpmem_log *log, struct rpmem_log_op *op);
 

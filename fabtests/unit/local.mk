@@ -137,7 +137,7 @@ fabtests_unit_test_pool_group_rules_LDADD = $(group_ldadd)
 
 unit_tests += fabtests/unit/test_rpmem_log fabtests/unit/test_rpmem_log_cuts \
 	fabtests/unit/test_rpmem_log_damage fabtests/unit/test_rpmem_log_pool \
-	fabtests/unit/test_rpmem_log_wait
+	fabtests/unit/test_rpmem_log_gather fabtests/unit/test_rpmem_log_wait
 log_sources = fabtests/unit/log_rig.c fabtests/unit/log_rig.h \
 	fabtests/fault/crash_choice.c fabtests/fault/crash_choice.h \
 	fabtests/unit/seeded.h
@@ -150,6 +150,9 @@ fabtests_unit_test_rpmem_log_cuts_LDADD = $(fabtests_unit_test_rpmem_log_LDADD)
 fabtests_unit_test_rpmem_log_damage_SOURCES = \
 	fabtests/unit/test_rpmem_log_damage.c $(log_sources)
 fabtests_unit_test_rpmem_log_damage_LDADD = $(fabtests_unit_test_rpmem_log_LDADD)
+fabtests_unit_test_rpmem_log_gather_SOURCES = \
+	fabtests/unit/test_rpmem_log_gather.c $(log_sources)
+fabtests_unit_test_rpmem_log_gather_LDADD = $(fabtests_unit_test_rpmem_log_LDADD)
 fabtests_unit_test_rpmem_log_wait_SOURCES = \
 	fabtests/unit/test_rpmem_log_wait.c $(log_sources)
 fabtests_unit_test_rpmem_log_wait_LDADD = $(fabtests_unit_test_rpmem_log_LDADD)

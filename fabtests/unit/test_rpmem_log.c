@@ -712,35 +712,6 @@ Test(rpmem_log, a_torn_superblock_leaves_the_other_one)
 	rig_fini(&l->rig);
 }
 
-/* The window is in bytes, so 64 small appends are outstanding at once. */
-Test(rpmem_log, many_appends_are_outstanding_without_waiting)
-{
-	struct log_test *l = &one;
-	struct rpmem_log_op ops[64] = {0}, *done[64];
-	const struct iovec v = {"0123456789", 10};
-	unsigned int writes;
-
-	for (uint32_t layout = 0; layout <= RPMEM_LOG_REGISTER; layout++) {
-		open_one(l, 65536, layout);
-		writes = l->rig.writes;
-		for (int i = 0; i < 64; i++) {
-			ops[i] = (struct rpmem_log_op){.entries = &v,
-						       .count = 1};
-			cr_assert_eq(rpmem_log_submit(l->log, &ops[i]), 0);
-		}
-		cr_assert_geq(l->rig.nops, 64);
-		for (int i = 0, n; i < 64; i += n) {
-			n = rpmem_log_poll(l->log, done, 64, -1);
-			for (int k = 0; k < n; k++)
-				cr_assert_eq(done[k], &ops[i + k]);
-		}
-		/* One write of the tail completes all waiting appends. */
-		cr_assert_leq(l->rig.writes - writes,
-			      layout == RPMEM_LOG_ENTRY ? 64 : 66);
-		close_one(l);
-	}
-}
-
 Test(rpmem_log, counter_and_register_use_ten_places_by_turns)
 {
 	struct log_test *l = &one;

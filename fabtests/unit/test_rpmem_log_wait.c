@@ -12,7 +12,7 @@
 #include "log_rig.h"
 
 #define THREADS 16u
-#define LENGTH	(LOG_RING_AT + 65536u)
+#define LENGTH	(LOG_RING_AT + 2 * THREADS * LOG_GATHER)
 
 /* A pool of which each poll waits for the test: complete one, or none. */
 static struct {
@@ -110,9 +110,11 @@ static void close_one(void)
 	rpmem_log_close(one);
 }
 
+/* The entry is so long that it waits for no other write. */
 static void *append_one(void *arg)
 {
-	const int ret = rpmem_log_append(one, "0123456789", 10, NULL);
+	static const char bytes[LOG_GATHER - LOG_HEADER];
+	const int ret = rpmem_log_append(one, bytes, sizeof(bytes), NULL);
 
 	(void)arg;
 	ended++;

@@ -42,22 +42,6 @@ static struct plan plan_append(const struct rpmem_log *log,
 	return p;
 }
 
-static struct log_write *new_write(uint64_t bytes)
-{
-	struct log_write *w = calloc(1, sizeof(*w) + bytes);
-
-	if (w) {
-		w->post.kind = LOG_POST_WRITE;
-		w->post.op = (struct rpmem_pool_op){
-			.type = RPMEM_POOL_WRITE,
-			.buf = w->bytes,
-			.len = bytes,
-			.context = &w->post,
-		};
-	}
-	return w;
-}
-
 /* Encode entries from *i on, up to LSN end, and a pad if there is room. */
 static struct log_write *encode(struct rpmem_log *log,
 				const struct rpmem_log_op *op, unsigned int *i,
@@ -76,9 +60,12 @@ static struct log_write *encode(struct rpmem_log *log,
 			break;
 		bytes += size;
 	}
-	w = new_write(bytes + (pad ? LOG_ALIGN : 0));
+	w = calloc(1, sizeof(*w) + bytes + (pad ? LOG_ALIGN : 0));
 	if (!w)
 		return NULL;
+	w->offset = LOG_RING_AT + from % log->super.ring;
+	w->len = bytes + (pad ? LOG_ALIGN : 0);
+	w->end = end;
 	for (; at < from + bytes; (*i)++) {
 		unsigned char *to = w->bytes + (at - from);
 
@@ -94,23 +81,17 @@ static struct log_write *encode(struct rpmem_log *log,
 		e.pad = true;
 		log_entry_encode(&log->super, &e, w->bytes + bytes);
 	}
-	w->end = end;
-	w->post.op.offset = LOG_RING_AT + from % log->super.ring;
-	w->post.op.flags =
-		log->super.layout == RPMEM_LOG_ENTRY ? RPMEM_POOL_DURABLE : 0;
 	return w;
 }
 
-static int submit_write(struct rpmem_log *log, struct log_write *w)
+static void add_write(struct rpmem_log *log, struct log_write *w)
 {
-	int ret = log->io.submit(log->io.arg, &w->post.op);
-
-	if (ret)
-		return log_error(ret, "%s", rpmem_pool_error());
 	TAILQ_INSERT_TAIL(&log->writes, w, link);
-	log->out += w->post.op.len;
+	if (!log->waiting)
+		log->waiting = w;
+	log->waiting_bytes += w->len;
+	log->out += w->len;
 	log->tail = w->end;
-	return 0;
 }
 
 static int submit_plan(struct rpmem_log *log, const struct plan *p,
@@ -118,7 +99,6 @@ static int submit_plan(struct rpmem_log *log, const struct plan *p,
 {
 	struct log_write *first, *second = NULL;
 	unsigned int i = 0;
-	int ret;
 
 	first = encode(log, op, &i, p->from, p->wrap ? p->wrap : p->end,
 		       p->pad);
@@ -132,20 +112,10 @@ static int submit_plan(struct rpmem_log *log, const struct plan *p,
 	op->next = p->end;
 	(second ? second : first)->op = op;
 	(second ? second : first)->wake = wake;
-	ret = submit_write(log, first);
-	if (ret) {
-		free(first);
-		free(second);
-		return ret;
-	}
-	if (second && submit_write(log, second)) {
-		/* On failure the first write completes the operation. */
-		first->op = op;
-		first->wake = wake;
-		free(second);
-		log_fail(log, -ENOMEM, rpmem_log_error());
-	}
-	log_store_tail(log);
+	add_write(log, first);
+	if (second)
+		add_write(log, second);
+	log_post(log);
 	return 0;
 }
 

@@ -18,6 +18,13 @@
 #define LOG_ERR_LEN 768
 /* Most bytes of outstanding appends, and so of one append. */
 #define LOG_WINDOW (16u << 20)
+/*
+ * While LOG_POSTS writes are outstanding, appends wait, and then share a write:
+ * each message costs both machines more than the bytes of a small entry.
+ * LOG_GATHER bytes do not wait.
+ */
+#define LOG_POSTS  2u
+#define LOG_GATHER 4096u
 
 /*
  * The pool of a log: rpmem_pool_submit() and rpmem_pool_poll(), or a test's
@@ -45,10 +52,17 @@ struct log_post {
 	bool done;
 };
 
-/* One write of an append; an append that wraps at the ring's end has two. */
+/*
+ * Bytes of an append; an append that wraps at the ring's end has two. Adjacent
+ * ones are posted in one write of the pool, which the last of them has.
+ */
 struct log_write {
-	struct log_post post;
+	struct log_post post;	     /* of the last of those posted together */
+	struct log_write *last;	     /* that one; NULL: waits to be posted */
+	unsigned char *shared;	     /* of the last one: the bytes of all, or
+				      * NULL: there is only one */
 	TAILQ_ENTRY(log_write) link; /* entry in log.writes or log.done */
+	uint64_t offset, len;	     /* in the pool */
 	uint64_t end;		     /* LSN after the write */
 	struct rpmem_log_op *op;     /* operation to complete, or NULL */
 	bool *wake; /* set when op completes; NULL: no thread waits */
@@ -73,9 +87,13 @@ struct rpmem_log {
 	bool super_busy;
 	uint64_t tail;	  /* LSN of the next append */
 	uint64_t durable; /* LSN below which all is known to be durable */
-	struct log_writes writes; /* outstanding writes, in order of LSN */
-	struct log_writes done;	  /* completed, for rpmem_log_poll() */
-	uint64_t out;		  /* bytes of outstanding writes */
+	struct log_writes writes;  /* outstanding writes, in order of LSN */
+	struct log_writes done;	   /* completed, for rpmem_log_poll() */
+	uint64_t out;		   /* bytes of writes */
+	struct log_write *waiting; /* the first that is not posted, or NULL */
+	uint64_t waiting_bytes;	   /* bytes of it, and of all behind it */
+	uint64_t posted;	   /* LSN after the last that is posted */
+	unsigned int posts;	   /* writes that the pool has not returned */
 
 	struct log_places places;
 	struct log_post store; /* busy: a store of the tail is outstanding */
@@ -123,8 +141,8 @@ int log_call(struct rpmem_log *log, enum rpmem_pool_type type, void *buf,
 int log_check(const struct rpmem_log *log);
 /* End this writer with a failure. */
 void log_fail(struct rpmem_log *log, int ret, const char *error);
-/* Store the tail after new entries, if the layout has a tail. */
-void log_store_tail(struct rpmem_log *log);
+/* Post what need not wait: entries, then the tail if the layout has one. */
+void log_post(struct rpmem_log *log);
 
 /* super.c: called with the lock held. */
 /*

@@ -55,6 +55,7 @@ static void free_log(struct rpmem_log *log)
 	rpmem_pool_close(log->pool);
 	while ((w = TAILQ_FIRST(&log->writes))) {
 		TAILQ_REMOVE(&log->writes, w, link);
+		free(w->shared);
 		free(w);
 	}
 	while ((w = TAILQ_FIRST(&log->done))) {
@@ -146,7 +147,7 @@ static int find_end(struct rpmem_log *log)
 	if (stored && at != end)
 		return report_damage(log, at, end);
 	log->tail = at;
-	log->durable = log->stored = log->store_end = log->tail;
+	log->durable = log->stored = log->store_end = log->posted = log->tail;
 	return 0;
 }
 

@@ -15,10 +15,83 @@ static bool has_tail(const struct rpmem_log *log)
 	return log->super.layout != RPMEM_LOG_ENTRY;
 }
 
+static bool is_adjacent(const struct log_write *w, const struct log_write *next)
+{
+	return w->offset + w->len == next->offset;
+}
+
+static bool is_written(const struct log_write *w)
+{
+	return w->last && w->last->post.done;
+}
+
+/* Join waiting writes, at most LOG_GATHER bytes. Returns the last of them. */
+static struct log_write *join_waiting(struct rpmem_log *log, uint64_t *len)
+{
+	struct log_write *const first = log->waiting, *last = first, *w;
+	unsigned char *to;
+
+	*len = first->len;
+	while ((w = TAILQ_NEXT(last, link)) && is_adjacent(last, w) &&
+	       *len + w->len <= LOG_GATHER) {
+		*len += w->len;
+		last = w;
+	}
+	if (last == first)
+		return first;
+	last->shared = to = malloc(*len);
+	if (!to) {
+		*len = first->len;
+		return first;
+	}
+	for (w = first; w != TAILQ_NEXT(last, link); w = TAILQ_NEXT(w, link)) {
+		memcpy(to, w->bytes, w->len);
+		to += w->len;
+	}
+	return last;
+}
+
+static int post_waiting(struct rpmem_log *log)
+{
+	struct log_write *w = log->waiting, *last;
+	const uint64_t offset = w->offset;
+	uint64_t len;
+
+	last = join_waiting(log, &len);
+	last->post.kind = LOG_POST_WRITE;
+	last->post.op = (struct rpmem_pool_op){
+		.type = RPMEM_POOL_WRITE,
+		.flags = has_tail(log) ? 0 : RPMEM_POOL_DURABLE,
+		.buf = last->shared ? last->shared : last->bytes,
+		.len = len,
+		.offset = offset,
+		.context = &last->post,
+	};
+	if (log->io.submit(log->io.arg, &last->post.op))
+		return -EIO;
+	log->waiting = TAILQ_NEXT(last, link);
+	log->waiting_bytes -= len;
+	log->posted = last->end;
+	log->posts++;
+	for (; w != log->waiting; w = TAILQ_NEXT(w, link))
+		w->last = last;
+	return 0;
+}
+
+static void post_writes(struct rpmem_log *log)
+{
+	while (log->waiting && !log->failed &&
+	       (log->posts < LOG_POSTS || log->waiting_bytes >= LOG_GATHER))
+		if (post_waiting(log))
+			log_fail(log, -EIO, rpmem_pool_error());
+}
+
 static void complete(struct rpmem_log *log, struct log_write *w, int result)
 {
 	TAILQ_REMOVE(&log->writes, w, link);
-	log->out -= w->post.op.len;
+	log->out -= w->len;
+	free(w->shared);
+	w->shared = NULL;
 	if (w->op) {
 		w->op->result = result;
 		w->op->error = result ? log->failure : NULL;
@@ -37,23 +110,21 @@ static void complete_durable(struct rpmem_log *log)
 {
 	struct log_write *w;
 
-	while ((w = TAILQ_FIRST(&log->writes)) && w->post.done &&
+	while ((w = TAILQ_FIRST(&log->writes)) && is_written(w) &&
 	       (!has_tail(log) || w->end <= log->stored)) {
 		log->durable = w->end;
 		complete(log, w, 0);
 	}
 }
 
-/* Writes that the pool has not returned yet stay in the list. */
+/* In order. A write that the pool has not returned yet stays in the list. */
 static void complete_failed(struct rpmem_log *log)
 {
-	struct log_write *w, *next;
+	struct log_write *w;
 
-	for (w = TAILQ_FIRST(&log->writes); w; w = next) {
-		next = TAILQ_NEXT(w, link);
-		if (w->post.done)
-			complete(log, w, log->failed);
-	}
+	log->waiting = NULL;
+	while ((w = TAILQ_FIRST(&log->writes)) && (!w->last || is_written(w)))
+		complete(log, w, log->failed);
 }
 
 void log_fail(struct rpmem_log *log, int ret, const char *error)
@@ -72,16 +143,17 @@ int log_check(const struct rpmem_log *log)
 	return log->failed ? log_error(log->failed, "%s", log->failure) : 0;
 }
 
-void log_store_tail(struct rpmem_log *log)
+/* Store the tail after new entries, if the layout has a tail. */
+static void store_tail(struct rpmem_log *log)
 {
 	struct log_post *s = &log->store;
 	int ret;
 
-	if (!has_tail(log) || log->store_busy || log->store_end == log->tail ||
-	    log->failed)
+	if (!has_tail(log) || log->store_busy ||
+	    log->store_end == log->posted || log->failed)
 		return;
-	log->store_end = log->tail;
-	log_places_store(&log->places, log->super.layout, log->tail,
+	log->store_end = log->posted;
+	log_places_store(&log->places, log->super.layout, log->posted,
 			 &log->store_at.offset, &log->store_at.value);
 	*s = (struct log_post){
 		.kind = LOG_POST_STORE,
@@ -95,11 +167,21 @@ void log_store_tail(struct rpmem_log *log)
 		log->store_busy = true;
 }
 
+void log_post(struct rpmem_log *log)
+{
+	post_writes(log);
+	store_tail(log);
+	if (log->failed)
+		complete_failed(log);
+}
+
 static void post_done(struct rpmem_log *log, struct log_post *p)
 {
 	p->done = true;
 	if (p->kind == LOG_POST_CALL)
 		return;
+	if (p->kind == LOG_POST_WRITE)
+		log->posts--;
 	if (p->op.result)
 		log_fail(log, p->op.result, p->op.error);
 	if (p->kind == LOG_POST_SUPER) {
@@ -145,9 +227,7 @@ static void poll_once(struct rpmem_log *log, int ms)
 		post_done(log, done[i]->context);
 	if (!log->failed)
 		complete_durable(log);
-	if (log->failed)
-		complete_failed(log);
-	log_store_tail(log);
+	log_post(log);
 	rp_waiters_wake(&log->waiters);
 	pthread_cond_broadcast(&log->progressed);
 }
