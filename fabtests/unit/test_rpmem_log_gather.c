@@ -144,7 +144,7 @@ Test(rpmem_log_gather, many_bytes_do_not_wait)
 }
 
 /* Every entry can be read, also when the log is opened again. */
-Test(rpmem_log_gather, entries_of_a_shared_write_are_there)
+Test(rpmem_log_gather, entries_of_a_shared_write_can_be_read)
 {
 	char bytes[LONG];
 	uint64_t lsn = RPMEM_LOG_HEAD;
