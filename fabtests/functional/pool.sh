@@ -460,6 +460,28 @@ stop
 shm=$(mktemp -d /dev/shm/rpmem-pool.XXXXXX) && {
 	serve --port 0 --create 4M "$shm/weak"
 	says "weaker than required" ./pool 127.0.0.1:"$P":weak
+	# Required less, a durable write is still one request, without a commit.
+	! command -v python3 >/dev/null || [ -n "${RP_SANITIZE:-}" ] ||
+		timeout 60 python3 - 127.0.0.1:"$P":weak "$src/util/python" \
+			"$top/util/fi_rpmem_info" >out 2>&1 <<'P' ||
+import json
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, sys.argv[2])
+import rpmem_pool
+
+with rpmem_pool.open(sys.argv[1], required=rpmem_pool.PROCESS) as pool:
+    for i in range(9):
+        pool.write(b"durable", 4096 * i, durable=True)
+    stats = subprocess.check_output(
+        [sys.argv[3], f"--stats={os.getpid()}", "--json"])
+    done = json.loads(stats)[0]["initiator"]["operations"]
+    assert done["write"]["count"] == 9, done
+    assert done["commit"]["count"] == 0, done
+P
+		{ fail "durable writes of class process"; cat out; }
 	stop
 	rm -rf "$shm"
 }

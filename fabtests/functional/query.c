@@ -301,6 +301,49 @@ static int commit_zeroed(struct side *s, const struct card *peer,
 	return side_wait(s, &e, &err) ? 0 : err.prov_errno;
 }
 
+static int write_durably(struct side *s, const struct card *peer)
+{
+	static char bytes[64];
+	const struct iovec iov = {bytes, sizeof(bytes)};
+	const struct fi_rma_iov r = {peer->pool_addr, 64, peer->pool_key};
+	const struct fi_msg_rma msg = {
+		.msg_iov = &iov,
+		.iov_count = 1,
+		.addr = s->peer,
+		.rma_iov = &r,
+		.rma_iov_count = 1,
+	};
+
+	POST(s, fi_writemsg(s->ep, &msg,
+			    FI_COMPLETION | FI_INJECT | FI_COMMIT_COMPLETE));
+	return side_wait(s, &e, &err) ? 0 : err.prov_errno;
+}
+
+static int require(struct side *s, unsigned int class, size_t size)
+{
+	return fi_setopt(&s->ep->fid, FI_OPT_ENDPOINT, FI_OPT_RPMEM_CLASS,
+			 &class, size);
+}
+
+/* The class that an endpoint requires of a key of class process. */
+static void check_option(struct side *s, const struct card *peer)
+{
+	const size_t size = sizeof(enum fi_rpmem_class);
+
+	OK(write_durably(s, peer) == RP_ST_CLASS,
+	   "FI_COMMIT_COMPLETE is of the endpoint's class");
+	OK(require(s, FI_RPMEM_CLASS_PROCESS, size - 1) == -FI_EINVAL &&
+		   require(s, FI_RPMEM_CLASS_POWER + 1, size) == -FI_EINVAL &&
+		   write_durably(s, peer) == RP_ST_CLASS,
+	   "a wrong class, or size, is refused and changes nothing");
+	MUST(require(s, FI_RPMEM_CLASS_PROCESS, size));
+	OK(!write_durably(s, peer) && !commit_zeroed(s, peer, 0),
+	   "FI_OPT_RPMEM_CLASS sets the class of writes and commits");
+	MUST(require(s, FI_RPMEM_CLASS_DEFAULT, size));
+	OK(write_durably(s, peer) == RP_ST_CLASS,
+	   "FI_RPMEM_CLASS_DEFAULT restores the class of the environment");
+}
+
 static void check_power(struct side *s, const struct card *peer)
 {
 	int context;
@@ -318,6 +361,7 @@ static void check_power(struct side *s, const struct card *peer)
 	   "a zeroed msg is durable, at the endpoint's class power");
 	OK(!commit_zeroed(s, peer, FI_RPMEM_VISIBLE),
 	   "level visible requires no class");
+	check_option(s, peer);
 	pair_barrier(s);
 }
 

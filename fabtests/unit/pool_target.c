@@ -195,7 +195,7 @@ void pool_release(struct offer *o)
 
 /* --- what the test calls --- */
 
-struct pool_target *pool_target_start(struct seeded *random, bool power)
+struct pool_target *pool_target_start(struct seeded *random)
 {
 	struct pool_target *t = calloc(1, sizeof(*t));
 	struct rpmem_pool *p = &t->pool;
@@ -213,7 +213,7 @@ struct pool_target *pool_target_start(struct seeded *random, bool power)
 	p->f.ep = &t->ep;
 	p->f.cq = &t->cq;
 	p->f.ops = &t->ops;
-	p->required = power ? FI_RPMEM_CLASS_POWER : FI_RPMEM_CLASS_PROCESS;
+	p->required = FI_RPMEM_CLASS_POWER;
 	p->timeout_ms = 1000000;
 	p->now.ex.len = p->next.ex.len = CELLS * 8u;
 	work_init(p);

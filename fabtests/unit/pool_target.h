@@ -72,7 +72,7 @@ struct pool_target {
 };
 
 /* Start the only target of the process, with an open pool. */
-struct pool_target *pool_target_start(struct seeded *random, bool power);
+struct pool_target *pool_target_start(struct seeded *random);
 void pool_target_end(struct pool_target *t);
 
 /* Execute a step. Returns whether it was possible. */

@@ -30,8 +30,8 @@ struct op {
 
 struct world {
 	struct seeded random;
-	bool power, lossy; /* the class; deaths are power cuts */
-	bool buffered;	   /* writes are, but for durable ones */
+	bool lossy;    /* deaths are power cuts */
+	bool buffered; /* writes are, but for durable ones */
 	struct pool_target *t;
 	struct op ops[OPS + 4]; /* number 0 is the content of a new pool */
 	unsigned int next, outstanding, deaths;
@@ -240,10 +240,9 @@ static unsigned int run_program(uint64_t seed, unsigned int first,
 	unsigned int n = 0;
 
 	w->random = (struct seeded){.seed = seed, .state = seed};
-	w->power = seeded_below(&w->random, 2);
 	w->lossy = seeded_below(&w->random, 4);
 	w->buffered = seed % 2;
-	w->t = pool_target_start(&w->random, w->power);
+	w->t = pool_target_start(&w->random);
 	w->t->unordered = w->buffered;
 	w->next = 1;
 	for (; w->next <= OPS || w->outstanding; n++) {
@@ -304,7 +303,7 @@ static void submit_and_poll(struct pool_target *t, struct rpmem_pool_op *op)
 Test(pool_work, a_store_stays_when_an_older_write_is_lost)
 {
 	struct seeded random = {.seed = 1, .state = 1};
-	struct pool_target *t = pool_target_start(&random, true);
+	struct pool_target *t = pool_target_start(&random);
 	uint64_t old = 1;
 	const struct rpmem_pool_then then = {.offset = 8, .value = 2};
 	struct rpmem_pool_op write = {
@@ -364,7 +363,7 @@ static int lose(struct pool_target *t, struct rpmem_pool_op **done)
 Test(pool_work, an_operation_ends_in_time_on_a_connection_that_flaps)
 {
 	struct seeded random = {.seed = 1, .state = 1};
-	struct pool_target *t = pool_target_start(&random, true);
+	struct pool_target *t = pool_target_start(&random);
 	const uint64_t timeout = 3600u * 1000;
 	uint64_t value = 1;
 	struct rpmem_pool_op *done, op = {
@@ -400,7 +399,7 @@ Test(pool_work, an_operation_ends_in_time_on_a_connection_that_flaps)
 Test(pool_work, a_commit_behind_a_refused_store_is_posted_again)
 {
 	struct seeded random = {.seed = 1, .state = 1};
-	struct pool_target *t = pool_target_start(&random, true);
+	struct pool_target *t = pool_target_start(&random);
 	uint64_t value = 1;
 	const struct rpmem_pool_then then = {.offset = 8, .value = 2};
 	struct rpmem_pool_op ops[] = {
@@ -455,7 +454,7 @@ static unsigned int commits_until_done(struct pool_target *t, unsigned int left)
 Test(pool_work, commits_at_one_time_become_one_at_the_target)
 {
 	struct seeded random = {.seed = 1, .state = 1};
-	struct pool_target *t = pool_target_start(&random, true);
+	struct pool_target *t = pool_target_start(&random);
 	uint64_t value = 1;
 	struct rpmem_pool_op commits[8], write = {
 						 .type = RPMEM_POOL_WRITE,
@@ -477,7 +476,7 @@ Test(pool_work, commits_at_one_time_become_one_at_the_target)
 Test(pool_work, commits_behind_outstanding_ones_become_one_at_the_target)
 {
 	struct seeded random = {.seed = 1, .state = 1};
-	struct pool_target *t = pool_target_start(&random, true);
+	struct pool_target *t = pool_target_start(&random);
 	uint64_t value = 1;
 	struct rpmem_pool_op commits[8], writes[4];
 
@@ -500,7 +499,7 @@ Test(pool_work, commits_behind_outstanding_ones_become_one_at_the_target)
 Test(pool_work, no_commit_is_posted_that_nobody_waits_for)
 {
 	struct seeded random = {.seed = 1, .state = 1};
-	struct pool_target *t = pool_target_start(&random, true);
+	struct pool_target *t = pool_target_start(&random);
 	uint64_t value = 1;
 	struct rpmem_pool_op writes[3];
 
@@ -551,7 +550,7 @@ static void run_pieces(struct pool_target *t, struct rpmem_pool_op *op,
 Test(pool_work, long_operations_are_posted_in_pieces_of_the_chosen_size)
 {
 	struct seeded random = {.seed = 1, .state = 1};
-	struct pool_target *t = pool_target_start(&random, true);
+	struct pool_target *t = pool_target_start(&random);
 	uint64_t cells[8] = {1, 1, 1, 1, 1, 1, 1, 1};
 	struct rpmem_pool_op op = {
 		.type = RPMEM_POOL_WRITE,
@@ -573,7 +572,7 @@ Test(pool_work, long_operations_are_posted_in_pieces_of_the_chosen_size)
 Test(pool_work, long_operations_try_sizes_of_pieces)
 {
 	struct seeded random = {.seed = 1, .state = 1};
-	struct pool_target *t = pool_target_start(&random, true);
+	struct pool_target *t = pool_target_start(&random);
 	uint64_t cells[8] = {1, 1, 1, 1, 1, 1, 1, 1};
 	struct rpmem_pool_op op = {
 		.type = RPMEM_POOL_WRITE,

@@ -177,6 +177,14 @@ static inline int fi_rpmem_domain_ops_get(struct fid_domain *domain,
 }
 
 /*
+ * Option of an endpoint, level FI_OPT_ENDPOINT: an enum fi_rpmem_class that
+ * FI_COMMIT_COMPLETE asks for, as do commits and queries with
+ * FI_RPMEM_CLASS_DEFAULT. fi_setopt() applies to the operations that start
+ * after it; FI_RPMEM_CLASS_DEFAULT restores FI_OFI_RPMEM_CLASS. fi_rpmem(7).
+ */
+#define FI_OPT_RPMEM_CLASS (-(0x4d9 << 16))
+
+/*
  * Make durable (or visible) every earlier write of ep to msg->addr that
  * overlaps the ranges. Asynchronous: returns 0 once accepted, and then exactly
  * one completion with msg->context (flags FI_RMA | FI_WRITE) or one error entry

@@ -265,11 +265,7 @@ static ssize_t at_write(struct fid_ep *fid, const void *buf, size_t count,
 			enum fi_datatype type, enum fi_op op, void *context)
 {
 	const struct fi_ioc iov = {.addr = (void *)buf, .count = count};
-	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	if (rp_ep_can_forward(ep, key))
-		return fi_atomic(ep->base, buf, count, desc, dest, addr, key,
-				 type, op, context);
 	return at_writev(fid, &iov, &desc, 1, dest, addr, key, type, op,
 			 context);
 }
@@ -339,12 +335,7 @@ static ssize_t at_readwrite(struct fid_ep *fid, const void *buf, size_t count,
 {
 	const struct fi_ioc iov = {.addr = (void *)buf, .count = count};
 	struct fi_ioc res = {.addr = result, .count = count};
-	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	if (rp_ep_can_forward(ep, key))
-		return fi_fetch_atomic(ep->base, buf, count, desc, result,
-				       result_desc, dest, addr, key, type, op,
-				       context);
 	return at_readwritev(fid, &iov, &desc, 1, &res, &result_desc, 1, dest,
 			     addr, key, type, op, context);
 }
@@ -402,12 +393,7 @@ static ssize_t at_compwrite(struct fid_ep *fid, const void *buf, size_t count,
 	const struct fi_ioc iov = {.addr = (void *)buf, .count = count};
 	const struct fi_ioc cmp = {.addr = (void *)compare, .count = count};
 	struct fi_ioc res = {.addr = result, .count = count};
-	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	if (rp_ep_can_forward(ep, key))
-		return fi_compare_atomic(ep->base, buf, count, desc, compare,
-					 compare_desc, result, result_desc,
-					 dest, addr, key, type, op, context);
 	return at_compwritev(fid, &iov, &desc, 1, &cmp, &compare_desc, 1, &res,
 			     &result_desc, 1, dest, addr, key, type, op,
 			     context);

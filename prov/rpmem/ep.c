@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "rpmem/cm.h"
+#include "rpmem/ext.h"
 
 /* msg_order bits that make messages wait for persistent writes or reads. */
 #define ORDER_MSG (uint64_t)(FI_ORDER_SAW | FI_ORDER_SAR)
@@ -283,7 +284,20 @@ static int ep_getopt(fid_t fid, int level, int optname, void *optval,
 static int ep_setopt(fid_t fid, int level, int optname, const void *optval,
 		     size_t optlen)
 {
-	return fi_setopt(rp_fid_base(fid), level, optname, optval, optlen);
+	int class;
+
+	if (level != FI_OPT_ENDPOINT || optname != FI_OPT_RPMEM_CLASS ||
+	    fid->fclass != FI_CLASS_EP)
+		return fi_setopt(rp_fid_base(fid), level, optname, optval,
+				 optlen);
+	class = optlen != sizeof(enum fi_rpmem_class)
+			? -FI_EINVAL
+			: rp_class_decode(*(const enum fi_rpmem_class *)optval,
+					  rp_params.required);
+	if (class < 0)
+		return class;
+	rp_ep_of(fid)->required = (enum rp_class) class;
+	return 0;
 }
 
 static int no_ctx_tx(struct fid_ep *sep, int index, struct fi_tx_attr *attr,

@@ -71,6 +71,13 @@ static int open_fabric(struct rpmem_pool *p, struct offer *o)
 
 	if (ret)
 		return ret;
+	ret = fi_setopt(&p->f.ep->fid, FI_OPT_ENDPOINT, FI_OPT_RPMEM_CLASS,
+			&p->required, sizeof(p->required));
+	if (ret)
+		return rp_err(o->err, ret,
+			      "requiring the failure class of durable writes: "
+			      "%s; install the provider of this release",
+			      fi_strerror(-ret));
 	return rp_fabric_reg(&p->f, p->journal.bytes, p->journal.size,
 			     FI_READ | FI_WRITE, 0, &p->journal_mr, o->err);
 }

@@ -287,11 +287,7 @@ static uint64_t piece_now(uint64_t turn)
  */
 static int post_writes(struct rpmem_pool *p, struct work *w)
 {
-	/* FI_COMMIT_COMPLETE is of class power; else entry_placed() waits for a
-	 * commit.
-	 */
-	const bool durable = w->op->flags & RPMEM_POOL_DURABLE &&
-			     p->required == FI_RPMEM_CLASS_POWER;
+	const bool durable = w->op->flags & RPMEM_POOL_DURABLE;
 	const bool zero = w->op->type == RPMEM_POOL_ZERO;
 	const bool buffered = w->op->flags == RPMEM_POOL_BUFFERED;
 	struct rp_journal_entry *e;
