@@ -250,12 +250,12 @@ fabtests_fault_removed_address_LDADD = $(FABRIC_LIBS)
 # librpmem_pool over restarts of its target.
 TESTS += fabtests/fault/dirty_shutdown.sh fabtests/fault/mixed.sh \
 	fabtests/fault/log_lives.sh fabtests/fault/pool_owners.py fabtests/fault/pool_restart.sh \
-	fabtests/fault/plugpull.sh fabtests/fault/crowd.sh \
+	fabtests/fault/plugpull.sh fabtests/fault/crowd.sh fabtests/fault/large_pool.sh \
 	fabtests/fault/rpc_lives.sh fabtests/fault/kv_lives.sh
 EXTRA_DIST += fabtests/fault/dirty_shutdown.sh \
 	fabtests/fault/mixed.py fabtests/fault/mixed.sh \
 	fabtests/fault/log_lives.sh fabtests/fault/pool_owners.py fabtests/fault/pool_restart.sh \
-	fabtests/fault/plugpull.sh fabtests/fault/crowd.sh \
+	fabtests/fault/plugpull.sh fabtests/fault/crowd.sh fabtests/fault/large_pool.sh \
 	fabtests/fault/rpc_lives.sh fabtests/fault/kv_lives.sh \
 	fabtests/fault/lives.sh
 check_LTLIBRARIES += fabtests/fault/libstale_reader.la
