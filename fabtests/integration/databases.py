@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Databases on a remote pool, through power cuts of its target.
 
-usage: databases.py --build DIR [--cuts N] [--seed N] [--control NAME] DATABASE
+usage: databases.py --build DIR [--cuts N] [--seed N] [--fs xfs]
+                    [--control NAME] DATABASE
 
-The pool is a block device (nbdkit's rpmem plugin, nbdfuse, loop) with ext4.
+The pool is a block device (nbdkit's rpmem plugin, nbdfuse, loop) with ext4 or xfs.
 fi_rpmemd runs with the shadow library, which knows the bytes that a successful
 msync covered. A power cut kills fi_rpmemd; of the other pages, each may have
 reached the disk or not. Of N cuts, each of the first N-1 cuts the target alone,
@@ -13,9 +14,9 @@ only the client, whose database then recovers from the pool. The last cut is of
 both: the database recovers from several images.
 
 Clients note acknowledged numbers in a ledger. No noted number may be missing,
-the database's own checks and e2fsck must find nothing wrong, and a page that was
-placed but not durable at a cut of the target must be there after a sync. With
---control one step that durability needs is left out, and the run fails unless a
+the database's own checks and e2fsck or xfs_repair must find nothing wrong, and a
+page that was placed but not durable at a cut of the target must be there after a
+sync. With --control one step that durability needs is left out, and the run fails unless a
 loss is found: skip-flush (the target reports success without a flush), no-fsync
 (the database calls no fsync), no-replay (the plugin does not rewrite the bytes
 that a restarted target lacks). nbdfuse uses one connection; functional/nbd.sh
@@ -42,11 +43,11 @@ import threading
 import time
 
 sys.dont_write_bytecode = True
+from file_system import FILE_SYSTEMS, missing_fs, missing_tool, umount  # noqa: E402
 from ledger import Ledger, Lost, Witness  # noqa: E402
 
 HEADER = 65536  # length of a pool file's header
 PAGE = 4096
-POOL = 160 << 20
 IMAGES = 4  # images made of the pool after the last cut
 
 
@@ -125,9 +126,10 @@ def build_planted(build, folder, plants):
 class Volume:
     """A file system on a pool, and the daemon, whose power can be cut."""
 
-    def __init__(self, build, folder, rng, control):
+    def __init__(self, build, folder, rng, control, fs="ext4"):
         self.build, self.dir, self.rng = build, folder, rng
-        self.control = control
+        self.control, self.fs = control, FILE_SYSTEMS[fs]
+        self.bytes = self.fs.pool
         self.mount = os.path.join(folder, "mnt")
         self.pool = os.path.join(folder, "vol")
         self.port = "0"
@@ -170,7 +172,7 @@ class Volume:
 
     def create(self):
         """Create the pool; False: its class is not power."""
-        self.serve("--create", str(POOL))
+        self.serve("--create", str(self.bytes))
         end(self.daemon)
         with open(self.at("log"), encoding="utf-8") as f:
             if " power " not in f.read():
@@ -196,11 +198,9 @@ class Volume:
         self.loop = run("losetup", "--find", "--show", shown).strip()
 
     def format(self):
-        run("mkfs.ext4", "-q", "-J", "size=4", self.loop)
-        # A file system commit would wait while the target is cut, and the
-        # database that does not sync would wait for that commit.
-        run("mount", "-o", "commit=600" if self.control == "no-fsync"
-            else "defaults", self.loop, self.mount)
+        run(*self.fs.make, self.loop)
+        run("mount", "-o", self.fs.no_fsync if self.control == "no-fsync"
+            else self.fs.options, self.loop, self.mount)
 
     def open_pages(self):
         """Offsets of the pages that no msync covered."""
@@ -605,19 +605,14 @@ DATABASES = {"sqlite": Sqlite, "postgres": Postgres, "redis": Redis,
              "etcd": Etcd}
 
 
-def umount(folder):
-    return subprocess.run(["umount", folder], stderr=subprocess.DEVNULL,
-                          check=False).returncode
-
-
-def check_image(db, path, folder, ledger, witness, log):
+def check_image(db, path, folder, ledger, witness, log, fs):
     """Recover an image as after a reboot; compare it with the ledger."""
     loop = run("losetup", "--find", "--show", "--offset", str(HEADER),
                path).strip()
     mounted = False
     try:
         try:
-            run("mount", loop, folder)
+            run("mount", "-o", fs.options, loop, folder)
             mounted = True
             witness.check(folder)
             db.start(folder, log)
@@ -628,7 +623,7 @@ def check_image(db, path, folder, ledger, witness, log):
         wait_until("umount", lambda: not umount(folder))
         mounted = False
         try:
-            run("e2fsck", "-fn", loop)
+            run(*fs.check, loop)
         except RuntimeError as e:
             raise Lost(str(e)) from e
     finally:
@@ -646,7 +641,8 @@ class Run:
         self.rng = random.Random(args.seed)
         self.control = args.control
         self.db = DATABASES[args.database](args.control)
-        self.volume = Volume(args.build, folder, self.rng, args.control)
+        self.volume = Volume(args.build, folder, self.rng, args.control,
+                             args.fs)
         self.check_at = os.path.join(folder, "check")
         self.ledger = Ledger()
         self.witness = Witness(self.volume)
@@ -678,7 +674,7 @@ class Run:
             kept = (0, 1)[k] if k < 2 else self.rng.random()
             self.volume.image(path, pages, kept)
             check_image(self.db, path, self.check_at, self.ledger,
-                        self.witness, self.volume.log)
+                        self.witness, self.volume.log, self.volume.fs)
         print(f"# {self.cuts} cuts, {self.ledger.total()} acknowledged, "
               f"{self.volume.opened} pages not covered", flush=True)
 
@@ -698,7 +694,7 @@ class Run:
         v.detach()
         v.attach()
         try:
-            run("mount", v.loop, v.mount)
+            run("mount", "-o", v.fs.options, v.loop, v.mount)
             self.witness.check(v.mount)
             self.db.start(v.mount, v.log)
         except RuntimeError as e:
@@ -737,11 +733,9 @@ def missing(args):
     db = DATABASES[args.database](None)
     if os.geteuid():
         return "mounts a file system: needs root"
-    tools = ("nbdkit", "nbdfuse", "losetup", "mkfs.ext4", "e2fsck", *db.needs)
-    for tool in tools:
-        if not shutil.which(tool):
-            return (f"{tool} is missing; util/packages.sh names the packages "
-                    "(PKG_DATABASES)")
+    why = missing_tool("nbdkit", "nbdfuse", "losetup", *db.needs)
+    if why or missing_fs(args.fs):
+        return why or missing_fs(args.fs)
     if args.database == "postgres" and not db.present():
         return "PostgreSQL 15 is missing; on Debian: apt-get install postgresql-15"
     if not os.path.exists("/dev/fuse") or not os.path.exists(
@@ -758,17 +752,18 @@ def missing(args):
 
 
 def main():
-    p = argparse.ArgumentParser(usage=__doc__.split("\n")[2][7:])
+    p = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1][7:])
     p.add_argument("--build", required=True)
     p.add_argument("--cuts", type=int, default=5)
     p.add_argument("--seed", type=int,
                    default=int.from_bytes(os.urandom(4), "little"))
+    p.add_argument("--fs", choices=FILE_SYSTEMS, default="ext4")
     p.add_argument("--control", choices=("skip-flush", "no-fsync",
                                           *PLANTED))
     p.add_argument("database", choices=DATABASES)
     args = p.parse_args()
     args.build = os.path.abspath(args.build)
-    name = args.database + (f", {args.control}" if args.control else "")
+    name = ", ".join(filter(None, (args.database, args.control, args.fs)))
     why = missing(args)
     if why:
         print(f"ok - {name} # SKIP {why}")

@@ -93,6 +93,7 @@ class Member(Volume):
     def __init__(self, build, folder, rng):
         os.mkdir(folder)
         super().__init__(build, folder, rng, None)
+        self.bytes = 96 << 20
 
     def serve(self, *more):
         super().serve("--listen", NET + "1", "--secret",
@@ -412,7 +413,7 @@ class Run:
 
 def missing(args):
     """The reason why this machine cannot run the test, or None."""
-    why = databases.missing(argparse.Namespace(build=args.build,
+    why = databases.missing(argparse.Namespace(build=args.build, fs="ext4",
                                                database="postgres"))
     for tool in ("etcd", "etcdctl", "ip", "nbdcopy", "setpriv"):
         if not why and not shutil.which(tool):
@@ -440,7 +441,6 @@ def main():
         print(f"ok - {name} # SKIP {why}")
         return 0
     print(f"# {name}: seed {args.seed}", flush=True)
-    databases.POOL = 96 << 20
     folder = tempfile.mkdtemp(prefix="rpmemdb", dir="/var/tmp")
     os.chmod(folder, 0o755)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

@@ -4,7 +4,7 @@ mpi_tests = fabtests/integration/durable.sh fabtests/integration/openmpi.sh \
 TESTS += $(mpi_tests) fabtests/integration/redis_log.sh
 EXTRA_DIST += $(mpi_tests) fabtests/integration/redis_log.sh \
 	fabtests/integration/redis_log.py fabtests/integration/redis_hook.c fabtests/integration/mpi.sh \
-	fabtests/integration/databases.py \
+	fabtests/integration/databases.py fabtests/integration/file_system.py \
 	fabtests/integration/group_databases.py \
 	fabtests/integration/ledger.py \
 	fabtests/integration/databases.sh fabtests/integration/nbd_kernels.sh \
