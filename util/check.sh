@@ -98,6 +98,11 @@ if [ -n "$platform$long" ] && ! command -v promtool >/dev/null; then
 fi
 # shellcheck disable=SC2086
 [ -z "$databases" ] || packages_install $PKG_DATABASES
+if [ -n "$databases" ] && [ ! -e /usr/share/libvirt/schemas/domain.rng ]; then
+	RP_LIBVIRT_SCHEMAS=$(packages_unpack "$PKG_LIBVIRT" /usr/share/libvirt/schemas \
+		"${cache:-${XDG_CACHE_HOME:-$HOME/.cache}/ofi_rpmem}") &&
+		export RP_LIBVIRT_SCHEMAS
+fi
 
 passed=0 failed=0 skipped=0 left_out= progress=
 # Start time after the installation, and seconds per part except "build and

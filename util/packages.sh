@@ -26,7 +26,9 @@ PKG_BROWSER="chromium-headless-shell"
 
 # Databases that are tested on a pool.
 PKG_DATABASES="postgresql-15 redis-server etcd-server etcd-client sqlite3 nbdkit libnbd-bin
-	e2fsprogs xfsprogs mount qemu-utils fio nbd-client fdisk kmod"
+	e2fsprogs xfsprogs mount qemu-utils fio nbd-client fdisk kmod libxml2-utils"
+# libvirt's schemas; unpacked, because libvirt itself is not used.
+PKG_LIBVIRT="libvirt0"
 
 # packages_missing NAME...: print the packages that are not installed.
 packages_missing() {
@@ -60,7 +62,7 @@ packages_install() {
 		-o Acquire::Retries=5 --no-install-recommends $missing >/dev/null
 }
 
-# packages_unpack NAME FILE FOLDER: unpack this one file of a package below
+# packages_unpack NAME FILE FOLDER: unpack this one file or folder of a package below
 # FOLDER, without installing it, unless it is there; print its path.
 packages_unpack() {
 	local version at temp

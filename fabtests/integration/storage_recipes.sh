@@ -49,15 +49,12 @@ PATH=$dir/bin:$PATH
 cd "$src" || exit 99
 failed=0
 
-# block HEADING: the commands of a section, except those that need the module
-# nbd
+# block HEADING: the commands of a section.
 block()
 {
 	awk -v want="$1" '
 		/^#/ { on = $0 == want }
-		!/^    / { module = 0 }
-		/^    modprobe/ { module = 1 }
-		on && !module && sub(/^    /, "")' docs/storage.md |
+		on && sub(/^    /, "")' docs/storage.md |
 		grep -v '^ *<\|apt-get\|^-drive' |
 		sed "s|/data\\b|$dir/data|g
 			s|/usr/local/.*/rpmem_redis.so|$build/util/.libs/rpmem_redis.so|"
@@ -73,55 +70,171 @@ stop()
 	done
 }
 
-# recipe HEADING [OTHER]: run a section on a new pool; run OTHER's commands
-# before the section's commands that stop everything.
+# skip NAME REASON
+skip()
+{
+	echo "ok - $1 # SKIP $2"
+}
+
+# has TOOLS NAME: are these programs there? If not, print that NAME is skipped.
+has()
+{
+	for tool in $1; do
+		command -v "$tool" >/dev/null && continue
+		skip "storage.md, $2" "$tool is missing; util/packages.sh names its package"
+		return 1
+	done
+}
+
+# inside TOOLS HEADING: run this section's commands inside the next recipe, before
+# the recipe's commands that stop everything.
+: >"$dir/tried"
+: >"$dir/inside"
+inside()
+{
+	echo "$2" >>"$dir/tried"
+	! has "$1" "${2#\#* }" || echo "$2" >>"$dir/inside"
+}
+
+# recipe TOOLS HEADING: run a section on a new pool, and what is to run inside it,
+# $more too.
 recipe()
 {
+	echo "$2" >>"$dir/tried"
+	has "$1" "${2#\#* }" || return
 	{
 		block "# Storage on a pool"
-		block "$1" | sed '/^umount\|^kill/,$d'
-		block "${2-}"
-		block "$1" | sed -n '/^umount\|^kill/,$p'
+		block "$2" | sed '/^umount\|^kill \$(cat/,$d'
+		while read -r heading; do
+			block "$heading"
+		done <"$dir/inside"
+		echo "${more-}"
+		block "$2" | sed -n '/^umount\|^kill \$(cat/,$p'
 	} >"$dir/commands"
-	[ "$(wc -l <"$dir/commands")" -ge 2 ] || { echo "FAIL: no '$1'"; failed=1; }
-	if ! timeout 120 sh -e "$dir/commands" >"$dir/out" 2>&1 </dev/null; then
+	echo "$2" >>"$dir/inside"
+	result=ok
+	if ! timeout 300 sh -e "$dir/commands" >"$dir/out" 2>&1 </dev/null; then
 		if grep -q "weaker than required" "$dir/out"; then
 			echo "SKIP: no file system here on which msync reaches a disk"
 			exit 77
 		fi
-		echo "FAIL: $1${2:+, $2}"
 		cat "$dir/commands" "$dir/out"
+		result="not ok"
 		failed=1
 	fi
+	sed "s/^#*/$result - storage.md,/" "$dir/inside"
+	: >"$dir/inside"
 	umount "$dir/data/mnt" "$dir/data/fuse" 2>/dev/null
-	stop nbdkit nbdfuse fi_rpmemd lt-fi_rpmemd etcd
+	stop nbdkit nbdfuse fi_rpmemd lt-fi_rpmemd etcd redis-server
 	rm -rf "$dir/data"
-	echo "done: $1${2:+, $2}"
 }
 
-recipe "## A command on a file system"
-recipe "## An image, there and back"
-recipe "## A mounted file system"
-if command -v qemu-img >/dev/null; then
-	recipe "## A disk of a virtual machine"
+# Without a kernel's file system or module, a recipe does not apply here.
+kernel_has()
+{
+	modprobe -q "$1" 2>/dev/null || grep -qw "$1" /proc/filesystems ||
+		[ -d "/sys/module/$1" ]
+}
+
+# inapplicable HEADING REASON: this section cannot run here.
+inapplicable()
+{
+	echo "$1" >>"$dir/tried"
+	skip "storage.md, ${1#\#* }" "$2"
+}
+
+mounted="## A mounted file system"
+disk="## A disk of a virtual machine"
+recipe "" "## A command on a file system"
+inside fio "## fio"
+inside "" "## A larger pool"
+recipe "" "## An image, there and back"
+initdb=/usr/lib/postgresql/15/bin/initdb
+inside "$initdb" "## PostgreSQL"
+inside "$initdb" "## PostgreSQL: only the log"
+inside redis-server "## Redis"
+inside "etcd etcdctl" "## etcd"
+recipe "" "$mounted"
+if kernel_has xfs; then
+	recipe mkfs.xfs "$mounted: xfs"
+else
+	inapplicable "$mounted: xfs" "this kernel has no xfs"
 fi
-if command -v sqlite3 >/dev/null; then
-	recipe "## SQLite"
+if ! kernel_has nbd; then
+	inapplicable "$mounted: the kernel's nbd client" "this kernel has no module nbd"
+elif [ -e /sys/block/nbd0/pid ]; then
+	inapplicable "$mounted: the kernel's nbd client" "/dev/nbd0 is in use"
+else
+	recipe nbd-client "$mounted: the kernel's nbd client"
 fi
-if command -v pmempool >/dev/null && [ -e "$build/util/.libs/librpmem.so.1" ]; then
-	LD_LIBRARY_PATH=$build/util/.libs recipe "## libpmemobj"
+# The line for qemu opens the disk, in a machine that is not started.
+if has qemu-system-x86_64 "the line for qemu"; then
+	drive=$(sed -n "/^    -drive/{s|/data\b|$dir/data|g;p}" docs/storage.md)
+	more="printf 'info block\nquit\n' | qemu-system-x86_64 -M q35 -S -nodefaults -display none -monitor stdio $drive >$dir/drive
+grep '^virtio0.*nbd.*raw' $dir/drive"
 fi
-if [ -x /usr/lib/postgresql/15/bin/initdb ]; then
-	recipe "## A mounted file system" "## PostgreSQL"
+recipe qemu-img "$disk"
+more=
+recipe "" "$disk: libvirt"
+# The disk of libvirt is the one that the commands of its section serve.
+sed -n '/^    *</s/^    //p' docs/storage.md >"$dir/disk.xml"
+if ! command -v python3 >/dev/null; then
+	skip "storage.md, libvirt's XML" "python3 is missing"
+elif python3 - "$dir/disk.xml" >"$dir/uri" <<'P' &&
+import sys
+import xml.etree.ElementTree as ElementTree
+
+disk = ElementTree.parse(sys.argv[1]).getroot()
+host, driver = disk.find("source/host"), disk.find("driver")
+assert disk.tag == "disk" and disk.get("type") == "network"
+assert disk.find("source").get("protocol") == "nbd"
+assert driver.get("type") == "raw" and driver.get("cache") == "none"
+assert disk.find("target").get("bus") == "virtio"
+print(f"nbd://{host.get('name')}:{host.get('port')}/" +
+      disk.find("source").get("name"))
+P
+	block "$disk: libvirt" | grep -qFx "nbdinfo $(cat "$dir/uri")"; then
+	echo "ok - storage.md, libvirt's XML"
+else
+	cat "$dir/disk.xml" "$dir/uri"
+	echo "not ok - storage.md, libvirt's XML"
+	failed=1
 fi
-if [ -x /usr/lib/postgresql/15/bin/initdb ] && command -v etcd etcdctl >/dev/null; then
-	recipe "## A database that moves to another machine"
+# libvirt's schema has this disk in a domain.
+schemas=${RP_LIBVIRT_SCHEMAS:-/usr/share/libvirt/schemas}
+if [ ! -e "$schemas/domain.rng" ]; then
+	skip "storage.md, libvirt's schema" "libvirt0 is missing: no $schemas/domain.rng"
+elif has xmllint "libvirt's schema"; then
+	{
+		echo "<domain type='kvm'><name>guest</name><memory>262144</memory>"
+		echo "<os><type arch='x86_64'>hvm</type></os><devices>"
+		cat "$dir/disk.xml"
+		echo "</devices></domain>"
+	} >"$dir/domain.xml"
+	if xmllint --noout --relaxng "$schemas/domain.rng" "$dir/domain.xml" >"$dir/out" 2>&1; then
+		echo "ok - storage.md, libvirt's schema"
+	else
+		cat "$dir/out" "$dir/domain.xml"
+		echo "not ok - storage.md, libvirt's schema"
+		failed=1
+	fi
 fi
-if command -v redis-server >/dev/null; then
-	recipe "## Redis without a disk"
+recipe sqlite3 "## SQLite"
+if [ -e "$build/util/.libs/librpmem.so.1" ]; then
+	LD_LIBRARY_PATH=$build/util/.libs recipe pmempool "## libpmemobj"
+else
+	inapplicable "## libpmemobj" "built without librpmem: no PMDK 1.12 here"
 fi
-if command -v fio >/dev/null; then
-	recipe "## An image, there and back" "## fio"
+recipe "$initdb etcd etcdctl" "## A database that moves to another machine"
+recipe redis-server "## Redis without a disk"
+
+# Each section with commands is a recipe.
+awk '/^#/ { heading = $0 }
+	/^    [^ <-]/ && heading != "# Storage on a pool" { print heading }' \
+	docs/storage.md | sort -u >"$dir/sections"
+sort -u "$dir/tried" | comm -13 - "$dir/sections" >"$dir/untried"
+if [ -s "$dir/untried" ]; then
+	sed 's/^/not ok - storage.md, never run: /' "$dir/untried"
+	failed=1
 fi
-recipe "## An image, there and back" "## A larger pool"
 exit $failed
