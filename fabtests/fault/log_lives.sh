@@ -108,6 +108,8 @@ for layout in 0 1 2 3; do
 		if [ -z "$other" ]; then
 			$log "${where%0}1" append >>other.out 2>&1 &
 			other=$!
+			# An open fails if the target ends meanwhile.
+			await_lines other.out 1 "$other"
 		fi
 		await_lines writer.out 100 "$writer" "$reader" "$other"
 		below 8
