@@ -147,15 +147,25 @@ EXTRA_DIST += $(crash_tests) fabtests/fault/crash_planted
 
 # librpmem_log on the simulated fabric.
 check_PROGRAMS += fabtests/fault/crash_log
-fabtests_fault_crash_log_SOURCES = fabtests/fault/crash_log.c \
+crash_pool = fabtests/fault/crash_pool.c fabtests/fault/crash_pool.h \
 	fabtests/fault/crash_choice.c fabtests/fault/crash_choice.h \
 	fabtests/fault/crash_node.c fabtests/fault/crash_node.h \
 	fabtests/fault/host_sim.h
+fabtests_fault_crash_log_SOURCES = fabtests/fault/crash_log.c $(crash_pool)
 fabtests_fault_crash_log_LDFLAGS = -Wl,--wrap=getrandom
 fabtests_fault_crash_log_LDADD = util/liblog/liblog.la util/librpmem_pool.la prov/core/libcore.la \
 	prov/pmsim/libmodel.la $(XXHASH_LIBS) $(FABRIC_LIBS) -lpthread -ldl
 TESTS += fabtests/fault/crash_log.sh
 EXTRA_DIST += fabtests/fault/crash_log.sh
+
+# librpmem_rpc on the simulated fabric.
+check_PROGRAMS += fabtests/fault/crash_rpc
+fabtests_fault_crash_rpc_SOURCES = fabtests/fault/crash_rpc.c $(crash_pool)
+fabtests_fault_crash_rpc_LDFLAGS = -Wl,--wrap=getrandom
+fabtests_fault_crash_rpc_LDADD = util/librpc/librpc.la util/libutil.la prov/core/libcore.la \
+	prov/pmsim/libmodel.la $(XXHASH_LIBS) $(FABRIC_LIBS) -lpthread -ldl
+TESTS += fabtests/fault/crash_rpc.sh
+EXTRA_DIST += fabtests/fault/crash_rpc.sh
 
 # The scenarios of the crash matrix over a queue pair, by the verbs shim.
 crash_shim_sources = \

@@ -1,0 +1,684 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * librpmem_rpc over the provider on the simulated fabric: calls become durable
+ * by a read fence or native FLUSH (WFlush), by the agent with the call inside
+ * its request (S-RFlush), or behind it (W-RFlush). At each step of client,
+ * server and handler, and within flushes, the server restarts from the images
+ * that a power cut or a kill may leave: without the client, with the client
+ * that goes on, and with the client's next process.
+ *
+ * usage: crash_rpc [METHOD PROGRAM]
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "crash_pool.h"
+#include "librpc/client.h"
+#include "librpc/server.h"
+
+#define LENGTH (RPC_RING_AT + RPC_RING_MIN)
+#define LONG   300u /* bytes of a long call: an eighth of the ring, ... */
+#define ROOM   90u  /* ... with this room for the reply */
+#define SHORT  40u  /* bytes of a short call */
+#define CALLS  32u
+#define FILL   7u /* long calls; then a short one fills the ring */
+#define MORE   2u /* calls of the client's next process */
+/*
+ * Orders tried of a program that has more: the first RUNS orders, and RUNS
+ * random ones.
+ */
+#define RUNS	  12u
+#define RUNS_LONG 1000u
+
+/*
+ * s, l: submit a short or a long call; w: wait for all replies. Programs begin
+ * at the end of the ring, or (f) with a ring full of durable calls.
+ */
+static const char *const programs[] = {"s", "ls", "swl", "fl", "fwl"};
+#define PROGRAMS (sizeof(programs) / sizeof(*programs))
+
+static const unsigned char id[RPMEM_RPC_ID] = "crash";
+
+/* State that a handler keeps as rpmem_rpc(3) describes. */
+struct handler {
+	uint64_t sequence, k;
+};
+
+struct client_call {
+	struct rpmem_rpc_op op;
+	uint64_t k;
+	unsigned char bytes[LONG], reply[ROOM];
+};
+
+/* A pool that a cut has left, with the server that starts from it. */
+struct image {
+	unsigned char live[LENGTH];
+	unsigned char medium[LENGTH];
+	bool hold; /* no flush reaches the medium */
+	struct handler handler;
+	struct rpmem_rpc_server *srv;
+	struct rpmem_pool_op *ended[POOL_OPS];
+	unsigned int nended;
+};
+
+static struct world {
+	const char *next; /* steps of the program still to do */
+	struct handler handler;
+	struct rpmem_rpc_server *srv;
+	unsigned char view[LENGTH], before[LENGTH]; /* as the server sees it */
+	struct rpmem_rpc *c;
+	struct client_call calls[CALLS];
+	uint64_t submitted, acked, replied;
+	uint64_t
+		submitting; /* 1: a call is submitted, and may be in the ring */
+	uint64_t full_at;   /* replies when the ring was full, plus one */
+	bool messages; /* replies are sent; else the client reads its ring */
+	struct {
+		struct rpc_msg m;
+		unsigned char bytes[ROOM];
+	} msgs[CALLS];
+	unsigned int nmsgs;
+} w;
+
+static struct image *image; /* of the recovery; NULL: the simulated fabric */
+
+/* --- the server's memory --- */
+
+/*
+ * The server works on a copy of its memory; each word that it changes is a
+ * store of the target's CPU.
+ */
+static void load_view(void)
+{
+	memcpy(w.view, pw.mem, LENGTH);
+	memcpy(w.before, pw.mem, LENGTH);
+}
+
+static void store_view(void)
+{
+	for (size_t i = 0; i < LENGTH; i += MODEL_WORD)
+		if (memcmp(w.view + i, w.before + i, MODEL_WORD) != 0) {
+			memcpy(w.before + i, w.view + i, MODEL_WORD);
+			pool_store(i, w.view + i, MODEL_WORD);
+		}
+}
+
+int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len)
+{
+	if (!image) {
+		store_view();
+		pool_flush(off, len);
+	} else if (!image->hold) {
+		memcpy(image->medium + off, image->live + off, len);
+	}
+	return 0;
+}
+
+void rp_pmem_drain(struct rp_pmem *pm)
+{
+	if (!image)
+		pool_drain();
+}
+
+bool rp_pmem_blocks(const struct rp_pmem *pm)
+{
+	return false;
+}
+
+/* --- the client's pool --- */
+
+int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
+		    const struct rpmem_pool_attr *attr)
+{
+	*pool = (struct rpmem_pool *)&w;
+	return 0;
+}
+
+void rpmem_pool_close(struct rpmem_pool *pool)
+{
+}
+
+const char *rpmem_pool_error(void)
+{
+	return "an error of the pool";
+}
+
+int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info)
+{
+	info->length = LENGTH;
+	info->method = "agent-clwb";
+	return 0;
+}
+
+int rpmem_pool_read(struct rpmem_pool *pool, void *buf, size_t len,
+		    uint64_t offset)
+{
+	memcpy(buf, (image ? image->live : pw.mem) + offset, len);
+	return 0;
+}
+
+int rpmem_pool_submit(struct rpmem_pool *pool, struct rpmem_pool_op *op)
+{
+	if (!image)
+		return pool_submit(NULL, op);
+	if (op->type == RPMEM_POOL_READ) {
+		memcpy(op->buf, image->live + op->offset, op->len);
+	} else {
+		memcpy(image->live + op->offset, op->buf, op->len);
+		memcpy(image->medium + op->offset, op->buf, op->len);
+	}
+	op->result = 0;
+	image->ended[image->nended++] = op;
+	return 0;
+}
+
+int rpmem_pool_poll(struct rpmem_pool *pool, struct rpmem_pool_op **done,
+		    unsigned int n, int timeout_ms)
+{
+	if (!image)
+		return pool_poll(NULL, done, n, timeout_ms);
+	if (!n || !image->nended)
+		return 0;
+	*done = image->ended[--image->nended];
+	return 1;
+}
+
+int rpmem_pool_write(struct rpmem_pool *pool, const void *buf, size_t len,
+		     uint64_t offset, unsigned int flags)
+{
+	struct rpmem_pool_op *done, op = {
+					    .type = RPMEM_POOL_WRITE,
+					    .flags = flags,
+					    .buf = (void *)(uintptr_t)buf,
+					    .len = len,
+					    .offset = offset,
+				    };
+	int ret = rpmem_pool_submit(pool, &op);
+
+	/* No other operation is outstanding: rpc_super_write(). */
+	while (!ret && rpmem_pool_poll(pool, &done, 1, -1) == 0 && !*pw.why)
+		;
+	return ret;
+}
+
+/* --- messages --- */
+
+int rpc_port_open(struct rpc_port *p, const struct rp_fabric_attr *attr,
+		  unsigned int n, char *err)
+{
+	memset(p, 0, sizeof(*p));
+	p->name_len = 3;
+	memcpy(p->name, "sim", 3);
+	return 0;
+}
+
+void rpc_port_close(struct rpc_port *p)
+{
+}
+
+int rp_fabric_peer(struct rp_fabric *f, const void *name, fi_addr_t *addr,
+		   char *err)
+{
+	*addr = 0;
+	return 0;
+}
+
+int rpc_port_send(struct rpc_port *p, fi_addr_t to, const struct rpc_msg *m)
+{
+	struct rpmem_rpc_server *srv = image ? image->srv : w.srv;
+
+	if (m->type == RPC_MSG_ATTACH) {
+		if (!image)
+			load_view();
+		slot_attach(srv, &srv->slots[0]);
+		srv->slots[0].attached = true;
+		if (!image)
+			store_view();
+	} else if (m->type == RPC_MSG_REPLY && !image && w.messages) {
+		w.msgs[w.nmsgs].m = *m;
+		w.msgs[w.nmsgs].m.has_bytes = true;
+		memcpy(w.msgs[w.nmsgs++].bytes, m->bytes, m->result.len);
+	}
+	return 0;
+}
+
+int rpc_port_poll(struct rpc_port *p, rpc_port_fn fn, void *arg, int ms)
+{
+	for (unsigned int i = 0; !image && i < w.nmsgs; i++) {
+		w.msgs[i].m.bytes = w.msgs[i].bytes;
+		fn(arg, &w.msgs[i].m);
+	}
+	if (!image)
+		w.nmsgs = 0;
+	return 0;
+}
+
+/* --- the server and its handler --- */
+
+void server_publish(struct rpmem_rpc_server *srv)
+{
+	rpc_page_encode(&srv->page, srv->slots[0].map + RPC_PAGE_AT);
+}
+
+void server_fail(struct rpmem_rpc_server *srv, int ret, const char *why)
+{
+	WRONG("the server fails: %s", why);
+}
+
+/* Start a server on this memory. NULL: it refuses to start. */
+static struct rpmem_rpc_server *start_server(unsigned char *map)
+{
+	struct rpmem_rpc_server *srv = calloc(1, sizeof(*srv));
+
+	if (!srv)
+		exit(99);
+	pthread_mutex_init(&srv->lock, NULL);
+	pthread_cond_init(&srv->ready, NULL);
+	pthread_cond_init(&srv->dirty, NULL);
+	TAILQ_INIT(&srv->calls);
+	TAILQ_INIT(&srv->dirty_slots);
+	srv->nslots = srv->page.slots = 1;
+	srv->page.name_len = 3;
+	srv->page.token = ++pw.rng;
+	srv->slots[0].map = map;
+	if (slot_open(srv, &srv->slots[0], LENGTH, "sim")) {
+		WRONG("no recovery: %s", rpmem_rpc_error());
+		free(srv);
+		return NULL;
+	}
+	server_publish(srv);
+	return srv;
+}
+
+static void end_server(struct rpmem_rpc_server *srv)
+{
+	struct call *c;
+
+	while (srv && (c = TAILQ_FIRST(&srv->calls))) {
+		TAILQ_REMOVE(&srv->calls, c, link);
+		free(c);
+	}
+	free(srv);
+}
+
+static void fill(unsigned char *to, uint64_t k, size_t len)
+{
+	memset(to, (int)k, len);
+	memcpy(to, &k, sizeof(k));
+}
+
+/* Process the next call once, as rpmem_rpc(3) says. False: there is none. */
+static bool process_next(struct rpmem_rpc_server *srv, struct handler *h)
+{
+	struct rpmem_rpc_call *call;
+	unsigned char want[LONG];
+	uint64_t k = 0;
+	struct call *c;
+
+	slot_scan(srv, &srv->slots[0]);
+	c = TAILQ_FIRST(&srv->calls);
+	if (!c)
+		return false;
+	TAILQ_REMOVE(&srv->calls, c, link);
+	call = &c->call;
+	memcpy(&k, call->buf, sizeof(k));
+	fill(want, k, call->len);
+	if (memcmp(want, call->buf, call->len) != 0)
+		WRONG("call %u has other bytes", (unsigned int)k);
+	if (call->sequence <= h->sequence && !call->again)
+		WRONG("call %u is processed twice", (unsigned int)k);
+	else if (call->sequence <= h->sequence && k <= w.replied)
+		WRONG("call %u is processed again, though replied",
+		      (unsigned int)k);
+	else if (call->sequence > h->sequence && k != h->k + 1)
+		WRONG("call %u is processed behind call %u", (unsigned int)k,
+		      (unsigned int)h->k);
+	if (call->sequence > h->sequence)
+		*h = (struct handler){call->sequence, k};
+	if (rpmem_rpc_reply(srv, call, want, ROOM / 2))
+		WRONG("reply: %s", rpmem_rpc_error());
+	return true;
+}
+
+/* --- recovery --- */
+
+static void restart_image(const unsigned char *left, const struct handler *h)
+{
+	end_server(image->srv);
+	image->nended = 0;
+	image->hold = false;
+	image->handler = *h;
+	if (left != image->live)
+		memcpy(image->live, left, LENGTH);
+	memcpy(image->medium, image->live, LENGTH);
+	image->srv = start_server(image->live);
+}
+
+static void serve_image(uint64_t least, uint64_t most)
+{
+	while (image->srv && process_next(image->srv, &image->handler) &&
+	       !*pw.why)
+		;
+	if (image->handler.k < least || image->handler.k > most)
+		WRONG("%u calls are processed, not %u to %u",
+		      (unsigned int)image->handler.k, (unsigned int)least,
+		      (unsigned int)most);
+}
+
+/* The client has ended. The second server ends before its flush. */
+static void recover_alone(const unsigned char *left)
+{
+	unsigned char medium[LENGTH];
+	struct handler h;
+
+	restart_image(left, &w.handler);
+	if (!image->srv)
+		return;
+	image->hold = true;
+	process_next(image->srv, &image->handler);
+	memcpy(medium, image->medium, LENGTH);
+	h = image->handler;
+	restart_image(medium, &h);
+	serve_image(w.acked, w.submitted + w.submitting);
+}
+
+static bool poll_replies(struct rpmem_rpc *c, unsigned int n)
+{
+	struct rpmem_rpc_op *done;
+	unsigned int got = 0;
+
+	for (int i = 0; i < POOL_PUMPS && got < n; i++) {
+		c->peek_at = 0;
+		while (process_next(image->srv, &image->handler))
+			;
+		if (rpmem_rpc_poll(c, &done, 1, 0) == 1)
+			got++;
+	}
+	return got == n;
+}
+
+/* The client's next process comes, calls, and ends without a word. */
+static void recover_next(void)
+{
+	const struct rpmem_rpc_attr attr = {.size = sizeof(attr), .id = id};
+	static struct client_call more[MORE];
+	const uint64_t first = image->handler.k + 1;
+	struct rpmem_rpc *c;
+
+	if (*pw.why || !image->srv)
+		return;
+	if (rpmem_rpc_connect(&c, "h:p", &attr)) {
+		WRONG("connect: %s", rpmem_rpc_error());
+		return;
+	}
+	for (unsigned int i = 0; i < MORE; i++) {
+		fill(more[i].bytes, first + i, SHORT);
+		more[i].op = (struct rpmem_rpc_op){.buf = more[i].bytes,
+						   .len = SHORT,
+						   .reply = more[i].reply,
+						   .reply_max = ROOM};
+		if (rpmem_rpc_submit(c, &more[i].op) || !poll_replies(c, 1))
+			WRONG("a call behind a recovery: %s",
+			      rpmem_rpc_error());
+	}
+	c->failed = -EIO; /* SIGKILL: close() writes nothing */
+	rpmem_rpc_close(c, 0);
+	restart_image(image->live, &image->handler);
+	serve_image(first + MORE - 1, first + MORE - 1);
+}
+
+/* The client goes on: librpmem_pool repeats its outstanding writes. */
+static void recover_together(const unsigned char *left)
+{
+	static unsigned char bytes[LENGTH];
+
+	memcpy(bytes, left, LENGTH);
+	for (unsigned int i = 0; i < pw.nout; i++)
+		memcpy(bytes + pw.out[i]->offset, pw.out[i]->buf,
+		       pw.out[i]->len);
+	restart_image(bytes, &w.handler);
+	serve_image(w.submitted, w.submitted + w.submitting);
+	for (uint64_t n = w.c->open; n < w.c->tail.n && !*pw.why; n++) {
+		const struct sent *sent = rpc_sent(w.c, n);
+		const struct rpc_entry *e;
+		const unsigned char *from;
+		struct rpc_result r;
+
+		if (!sent) {
+			WRONG("call %u has no reply, and no space",
+			      (unsigned int)n);
+			return;
+		}
+		e = &sent->entry;
+		from = image->live + RPC_RING_AT + e->pos % w.c->super.ring +
+		       rpc_entry_result(e->len);
+		if (!sent->answered &&
+		    (!rpc_result_decode(w.c->super.seed, from, e->room,
+					rpc_sequence(e->life, n), &r) ||
+		     r.mark != rpc_mark(image->srv->page.token, r.sequence)))
+			WRONG("call %u has no reply behind a recovery",
+			      (unsigned int)n);
+	}
+}
+
+static void recover(const unsigned char *left)
+{
+	static struct image one;
+
+	image = &one;
+	recover_alone(left);
+	recover_next();
+	if (!*pw.why)
+		recover_together(left);
+	end_server(one.srv);
+	one.srv = NULL;
+	image = NULL;
+}
+
+/* --- steps --- */
+
+static uint64_t state(void)
+{
+	uint64_t h = w.handler.k;
+
+	h = pool_mix(h ^ w.handler.sequence << 8);
+	h = pool_mix(h ^ w.submitted ^ w.acked << 16 ^ w.replied << 32);
+	for (unsigned int i = 0; i < pw.nout; i++)
+		h = pool_mix(h ^ pw.out[i]->offset);
+	return h;
+}
+
+static int submit_call(size_t len)
+{
+	struct client_call *o = &w.calls[(w.submitted + 1) % CALLS];
+	int ret;
+
+	fill(o->bytes, w.submitted + 1, len);
+	o->k = w.submitted + 1;
+	o->op = (struct rpmem_rpc_op){
+		.buf = o->bytes,
+		.len = len,
+		.reply = o->reply,
+		.reply_max = ROOM,
+		.flags = RPMEM_RPC_NOTIFY,
+		.context = o,
+	};
+	w.submitting = 1;
+	ret = rpmem_rpc_submit(w.c, &o->op);
+	w.submitting = 0;
+	w.submitted += !ret;
+	if (ret && ret != -EAGAIN)
+		WRONG("submit: %s", rpmem_rpc_error());
+	return ret;
+}
+
+static bool may_submit(void)
+{
+	return *w.next && w.full_at != w.replied + 1 &&
+	       (*w.next != 'w' || w.replied == w.submitted);
+}
+
+/* Poll until two polls return nothing: one may begin to read a reply. */
+static void poll_calls(void)
+{
+	struct rpmem_rpc_op *done;
+
+	for (int idle = 0; idle < 2;) {
+		const struct client_call *o;
+
+		w.c->peek_at = w.messages ? UINT64_MAX : 0;
+		if (rpmem_rpc_poll(w.c, &done, 1, 0) != 1) {
+			idle += !pw.nended;
+			continue;
+		}
+		o = done->context;
+		if (done->result)
+			WRONG("call %u: %s", (unsigned int)o->k, done->error);
+		if (o->k > w.acked)
+			w.acked = o->k;
+		if (done->state == RPMEM_RPC_DONE)
+			w.replied = o->k;
+	}
+}
+
+static void poll_client(void)
+{
+	pool_poll_machine();
+	poll_calls();
+}
+
+static void submit_next(void)
+{
+	if (*w.next != 'w' &&
+	    submit_call(*w.next == 'l' ? LONG : SHORT) == -EAGAIN) {
+		w.full_at = w.replied + 1;
+		return;
+	}
+	w.full_at = 0;
+	w.next++;
+	poll_calls();
+}
+
+/* Is a call visible, or a durable reply not read? */
+static bool may_serve(void)
+{
+	struct slot *s = &w.srv->slots[0];
+	struct rpc_entry e;
+
+	return !TAILQ_EMPTY(&w.srv->calls) ||
+	       rpc_entry_next(&s->super, pw.mem + RPC_RING_AT, &s->next, &e);
+}
+
+static void serve(void)
+{
+	load_view();
+	process_next(w.srv, &w.handler);
+	store_view();
+}
+
+static bool is_done(void)
+{
+	return !*w.next && w.replied == w.submitted;
+}
+
+/* Calls until the ring's end is near, or until the ring is full. */
+static void begin_ring(bool full)
+{
+	pw.instant = true;
+	for (unsigned int i = 0; i <= FILL; i++) {
+		if (submit_call(i < FILL ? LONG : SHORT))
+			WRONG("the ring is full too early");
+		poll_calls();
+		if (!full)
+			serve();
+		poll_calls();
+	}
+	pw.instant = false;
+	if (w.acked != w.submitted || (!full && w.replied != w.submitted))
+		WRONG("the first calls have no acknowledgement or reply");
+}
+
+struct trial {
+	const struct pool_cell *cell;
+	const char *program;
+};
+
+static void run_trial(const void *arg)
+{
+	static const struct pool_program program = {
+		.length = LENGTH,
+		.ring_at = RPC_RING_AT,
+		.modes = 8,
+		.state = state,
+		.recover = recover,
+		.may_submit = may_submit,
+		.submit = submit_next,
+		.poll = poll_client,
+		.is_done = is_done,
+		.may_serve = may_serve,
+		.serve = serve,
+	};
+	const struct rpmem_rpc_attr attr = {.size = sizeof(attr), .id = id};
+	const struct trial *t = arg;
+	const bool full = *t->program == 'f';
+
+	memset(&w, 0, sizeof(w));
+	w.next = t->program + full;
+	pool_start(t->cell, &program);
+	w.messages = choose(&choices, 2);
+	load_view();
+	w.srv = start_server(w.view);
+	store_view();
+	if (!w.srv || rpmem_rpc_connect(&w.c, "h:p", &attr)) {
+		fprintf(stderr, "%s\n", rpmem_rpc_error());
+		exit(99);
+	}
+	begin_ring(full);
+	pool_run();
+	w.c->failed = -EIO;
+	rpmem_rpc_close(w.c, 0);
+	end_server(w.srv);
+}
+
+/* Try all programs of a cell. Returns the number of failures. */
+static unsigned int try_programs(const struct pool_cell *cell, const char *only,
+				 unsigned int *tried, unsigned int most)
+{
+	unsigned int failed = 0;
+	char name[64];
+
+	for (size_t p = 0; p < PROGRAMS; p++) {
+		const struct trial t = {cell, programs[p]};
+
+		if (only && strcmp(only, t.program) != 0)
+			continue;
+		snprintf(name, sizeof(name), "%s%s %s", cell->method,
+			 cell->apart ? "-apart" : "", t.program);
+		++*tried;
+		failed += !pool_explore(name, run_trial, &t, most);
+	}
+	return failed;
+}
+
+int main(int argc, char **argv)
+{
+	const char *l = getenv("RP_LONG");
+	const unsigned int most = l && !strcmp(l, "1") ? RUNS_LONG : RUNS;
+	unsigned int failed = 0, tried = 0;
+	char name[64];
+
+	pool_setup();
+	for (unsigned int c = 0; c < POOL_CELLS; c++) {
+		snprintf(name, sizeof(name), "%s%s", pool_cells[c].method,
+			 pool_cells[c].apart ? "-apart" : "");
+		if (argc > 1 && strcmp(argv[1], name) != 0)
+			continue;
+		failed += try_programs(&pool_cells[c],
+				       argc > 2 ? argv[2] : NULL, &tried, most);
+	}
+	nodes_teardown();
+	printf("%u passed, %u failed\n", tried - failed, failed);
+	return failed || !tried;
+}
