@@ -293,7 +293,7 @@ static void open_member(struct rig *r, unsigned int writer, unsigned int member)
 		return;
 	}
 	w->wants_open[member] = false;
-	if (!m->up || m->disk_failed) {
+	if (!m->up || m->disk_failed || w->cut_off[member]) {
 		group_opened(&w->g, member, -ECONNREFUSED, 0, "away");
 		return;
 	}
@@ -342,6 +342,16 @@ static bool is_unreported(const struct rig *r, const struct rig_op *o)
 	       o->op->offset == r->unreported_at;
 }
 
+/* Whether an operation can be executed, or its result be reported. */
+static bool may_advance(const struct rig *r, const struct rig_op *o)
+{
+	const struct rig_writer *w = &r->writers[o->writer];
+
+	return o->in_use && !w->paused && !w->cut_off[o->member] &&
+	       (o->executed || r->members[o->member].up) &&
+	       !is_unreported(r, o);
+}
+
 /* No step may lower the newest commit that a member claims to have, durably. */
 static void check_claimed_commits(struct rig *r)
 {
@@ -373,10 +383,7 @@ bool rig_event(struct rig *r)
 		check_claimed_commits(r);
 	r->now++;
 	for (unsigned int i = 0; i < r->nops; i++)
-		if (r->ops[i].in_use && !r->writers[r->ops[i].writer].paused &&
-		    (r->ops[i].executed || r->members[r->ops[i].member].up) &&
-		    !is_unreported(r, &r->ops[i]) &&
-		    is_fast(r, r->ops[i].member))
+		if (may_advance(r, &r->ops[i]) && is_fast(r, r->ops[i].member))
 			can[n++] = i;
 	for (unsigned int w = 0; w < r->nwriters; w++)
 		for (unsigned int m = 0; m < r->n; m++)

@@ -46,6 +46,7 @@ struct rig_writer {
 	bool open[GROUP_MEMBERS]; /* the writer has a handle of the member */
 	bool wants_open[GROUP_MEMBERS]; /* group_io.reopen was called */
 	bool displaced[GROUP_MEMBERS]; /* another writer has taken the member */
+	bool cut_off[GROUP_MEMBERS];   /* no message passes to or from it */
 };
 
 struct rig {

@@ -108,9 +108,11 @@ fabtests_unit_test_group_replace_LDADD = util/libpool/libpool.la util/libutil.la
 
 # With small chunks, a run of the rig meets every rule of the bitmap.
 unit_tests += fabtests/unit/test_pool_group fabtests/unit/test_pool_group_area \
-	fabtests/unit/test_pool_group_cost fabtests/unit/test_pool_group_rules
+	fabtests/unit/test_pool_group_cost fabtests/unit/test_pool_group_cuts \
+	fabtests/unit/test_pool_group_rules
 check_LIBRARIES += fabtests/unit/libgroup.a
 fabtests_unit_libgroup_a_SOURCES = fabtests/unit/group_rig.c fabtests/unit/group_rig.h \
+	fabtests/unit/group_history.c fabtests/unit/group_history.h \
 	fabtests/unit/seeded.h util/libpool/group.c util/libpool/group.h \
 	util/libpool/group_bits.c \
 	util/libpool/group_epoch.c util/libpool/group_format.c \
@@ -125,6 +127,8 @@ fabtests_unit_test_pool_group_area_SOURCES = \
 	fabtests/unit/test_pool_group_area.c fabtests/unit/group_calls.h
 fabtests_unit_test_pool_group_area_CPPFLAGS = $(group_cppflags)
 fabtests_unit_test_pool_group_area_LDADD = $(group_ldadd)
+fabtests_unit_test_pool_group_cuts_CPPFLAGS = $(group_cppflags)
+fabtests_unit_test_pool_group_cuts_LDADD = $(group_ldadd)
 fabtests_unit_test_pool_group_cost_SOURCES = \
 	fabtests/unit/test_pool_group_cost.c fabtests/unit/group_calls.h
 fabtests_unit_test_pool_group_cost_CPPFLAGS = $(group_cppflags)
