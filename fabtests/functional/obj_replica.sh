@@ -255,7 +255,9 @@ fails("EINVAL", "RPMEM_CLASS=disk: give power, process or none",
       opened(where, b"vol", 1 << 20))
 del os.environ["RPMEM_CLASS"]
 # The pool of the other daemon survives no power cut.
-fails("ENOTSUP", "is of class process, weaker than",
+fails("ENOTSUP", "is of class process, weaker than required (power): file weak "
+      "on tmpfs: outlives the process, not the machine; put it on storage of "
+      "class power there, or require less (RPMEM_CLASS)",
       opened(weak, b"weak", 1 << 20))
 os.environ["RPMEM_CLASS"] = "process"
 r = opened(weak, b"weak", 1 << 20)
@@ -335,6 +337,7 @@ if [ "${RP_LONG:-0}" = 1 ]; then
 	die "$daemon"
 	serve_again
 	does timeout 120 python3 failing.py "$port" "$weak" "$daemon" \
-		ETIMEDOUT 'did not come back'
+		ETIMEDOUT \
+		'not reached for 60 seconds: nothing listens on port'
 fi
 exit $failed

@@ -101,6 +101,13 @@ fabtests_unit_test_pool_offer_SOURCES = fabtests/unit/test_pool_offer.c \
 fabtests_unit_test_pool_offer_CPPFLAGS = $(AM_CPPFLAGS)
 fabtests_unit_test_pool_offer_LDADD = $(unit_ldadd) $(FABRIC_LIBS)
 
+unit_tests += fabtests/unit/test_librpmem
+fabtests_unit_test_librpmem_SOURCES = fabtests/unit/test_librpmem.c \
+	util/librpmem/librpmem.c
+# With objects of its own: the library has others.
+fabtests_unit_test_librpmem_CPPFLAGS = $(AM_CPPFLAGS)
+fabtests_unit_test_librpmem_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
+
 unit_tests += fabtests/unit/test_group_replace
 fabtests_unit_test_group_replace_SOURCES = fabtests/unit/test_group_replace.c \
 	util/group_replace.c util/group_tool.c

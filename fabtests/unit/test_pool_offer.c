@@ -9,12 +9,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/status.h"
 #include "core/wire.h"
 #include "libpool/pool.h"
 #include "util/query.h"
 #include "util/setup_server.h"
 
 static struct rp_setup_export offered;
+static int query_status; /* of the reply, as in attr->prov_errno */
 static int lease;
 
 int rp_setup_open(const struct rp_setup_target *t, const char *name,
@@ -32,6 +34,8 @@ int rp_query(struct fi_rpmem_ops *ops, struct fid_ep *ep, fi_addr_t peer,
 	     struct fi_rpmem_attr *attr, enum rp_class *reached)
 {
 	attr->len = offered.len;
+	attr->prov_errno = query_status;
+	*reached = RP_CLASS_PROCESS;
 	return 0;
 }
 
@@ -175,4 +179,17 @@ Test(pool_offer, another_base_provider_is_refused)
 
 	strcpy(offered.base, "verbs");
 	connects(&p, -ESTALE, "uses provider 'verbs' now, 'tcp' before");
+}
+
+Test(pool_offer, a_weaker_pool_is_refused_with_its_cause_and_the_remedy)
+{
+	struct rpmem_pool p = open_pool();
+
+	p.required = FI_RPMEM_CLASS_POWER;
+	query_status = RP_ST_CLASS;
+	strcpy(offered.why, "the disk is in memory");
+	connects(&p, -EOPNOTSUPP,
+		 "pool 'vol' on host is of class process, weaker than required "
+		 "(power): the disk is in memory; put it on storage of class "
+		 "power there, or require less");
 }

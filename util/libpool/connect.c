@@ -10,6 +10,7 @@
 #include "core/method.h"
 #include "core/status.h"
 #include "core/wire.h"
+#include "rpmem/ext.h"
 #include "util/clock.h"
 #include "libpool/pool.h"
 #include "util/query.h"
@@ -96,6 +97,8 @@ static int find_peer(struct rpmem_pool *p, struct offer *o)
 /* QUERY the agent: the values in EXPORT are for display only. */
 static int query_agent(struct rpmem_pool *p, struct offer *o)
 {
+	const char *required = rp_class_name(
+		(enum rp_class)rp_class_decode(p->required, RP_CLASS_NONE));
 	char why[RP_ERR_LEN / 2] = "";
 	bool failed;
 	int ret;
@@ -134,9 +137,10 @@ static int query_agent(struct rpmem_pool *p, struct offer *o)
 	if (fi_rpmem_status(o->attr.prov_errno) == FI_RPMEM_ST_CLASS)
 		return rp_err(o->err, -EOPNOTSUPP,
 			      "pool '%s' on %s is of class %s, weaker than "
-			      "required: %s; use another pool, or require less",
+			      "required (%s): %s; put it on storage of class "
+			      "%s there, or require less",
 			      p->name, p->target.host, rp_class_name(o->class),
-			      why);
+			      required, o->ex.why, required);
 	/* The daemon may have revoked the key after giving it out. */
 	if (o->attr.prov_errno && !failed)
 		return rp_err(o->err, -EAGAIN,

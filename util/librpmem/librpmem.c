@@ -40,8 +40,9 @@
 #define BUSY_STEP   20
 #define SSH_BUSY_MS 5000
 #define SSH_STEP    500
-/* A daemon that ssh started is not restarted after its end. */
-#define SSH_TIMEOUT_S 10
+/* Seconds that a write waits for a target that cannot be reached. */
+#define TIMEOUT_S     60
+#define SSH_TIMEOUT_S 10 /* ssh restarts no daemon that has ended */
 
 static const char magic[8] = {'R', 'P', 'M', 'E', 'M', 'R', 'E', 'P'};
 
@@ -88,7 +89,7 @@ PUBLIC int rpmem_remove(const char *target, const char *name, int flags);
 PUBLIC const char *rpmem_check_version(unsigned int major, unsigned int minor);
 PUBLIC const char *rpmem_errormsg(void);
 
-static __thread char sentence[512];
+static __thread char sentence[RP_ERR_LEN + 128];
 
 const char *rpmem_errormsg(void)
 {
@@ -198,6 +199,14 @@ static bool is_busy(int ret, uint64_t until, int step)
 	return true;
 }
 
+/* Name the variable with which a weaker pool is taken. */
+static int open_result(int ret)
+{
+	return ret == -EOPNOTSUPP ? fail(EOPNOTSUPP, "%s (RPMEM_CLASS)",
+					 rpmem_pool_error())
+				  : result(ret);
+}
+
 /* Open a pool of a running fi_rpmemd. */
 static int open_running(struct replica *r, const char *target, const char *name,
 			struct rpmem_pool_attr *attr)
@@ -207,6 +216,7 @@ static int open_running(struct replica *r, const char *target, const char *name,
 	int ret;
 
 	attr->secret_file = getenv("RPMEM_SECRET");
+	attr->timeout = TIMEOUT_S;
 	if (asprintf(&where, "%s:%s", target, name) < 0)
 		return fail(ENOMEM, "out of memory");
 	do
@@ -222,7 +232,7 @@ static int open_running(struct replica *r, const char *target, const char *name,
 			    "%s; or give the path of a pool set there, such as "
 			    "./%s.set, and ssh starts fi_rpmemd",
 			    rpmem_pool_error(), name);
-	return result(ret);
+	return open_result(ret);
 }
 
 /* Run a request by ssh; retry while the former client's daemon ends. */
@@ -250,7 +260,7 @@ static int open_by_ssh(struct replica *r, const char *target, const char *name,
 		return ret;
 	attr->secret_file = r->session.path;
 	attr->timeout = SSH_TIMEOUT_S;
-	ret = result(rpmem_pool_open(&r->pool, r->session.where, attr));
+	ret = open_result(rpmem_pool_open(&r->pool, r->session.where, attr));
 	if (ret)
 		session_end(&r->session);
 	return ret;
@@ -463,10 +473,20 @@ static int check_range(const struct replica *r, size_t offset, size_t len,
 	return 0;
 }
 
-/* If the daemon of this ssh session is gone, report a reset connection. */
-static int session_result(const struct replica *r, int ret)
+/*
+ * Convert the result of an operation on an open pool. If the daemon of an ssh
+ * session is gone, that is a reset connection.
+ */
+static int op_result(const struct replica *r, int ret)
 {
-	return ret == -ETIMEDOUT && r->session.pid ? -ECONNRESET : ret;
+	const bool by_ssh = r->session.pid;
+
+	if (ret != -ETIMEDOUT)
+		return result(ret);
+	return fail(by_ssh ? ECONNRESET : ETIMEDOUT,
+		    "the replica was not reached for %d seconds: %s; open the "
+		    "replica again after that",
+		    by_ssh ? SSH_TIMEOUT_S : TIMEOUT_S, rpmem_pool_error());
 }
 
 /*
@@ -477,10 +497,10 @@ static int write_result(struct replica *r, int ret)
 {
 	int none = 0;
 
-	ret = session_result(r, ret);
+	ret = op_result(r, ret);
 	if (ret)
-		atomic_compare_exchange_strong(&r->failed, &none, -ret);
-	return result(ret);
+		atomic_compare_exchange_strong(&r->failed, &none, errno);
+	return ret;
 }
 
 static int write_range(struct replica *r, size_t offset, size_t len,
@@ -529,8 +549,7 @@ int rpmem_read(struct replica *r, void *buf, size_t offset, size_t len,
 {
 	if (check_range(r, offset, len, lane, false))
 		return -1;
-	return result(
-		session_result(r, rpmem_pool_read(r->pool, buf, len, offset)));
+	return op_result(r, rpmem_pool_read(r->pool, buf, len, offset));
 }
 
 /* --- removal --- */
