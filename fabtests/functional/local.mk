@@ -288,11 +288,11 @@ pool_tests = fabtests/functional/group.sh \
 	fabtests/functional/raft.sh \
 	fabtests/functional/pool.sh fabtests/functional/hung_disk.sh \
 	fabtests/functional/reload.sh fabtests/functional/nbd.sh \
-	fabtests/functional/nbd_open.sh \
+	fabtests/functional/nbd_open.sh fabtests/functional/nbd_random.sh \
 	fabtests/functional/on_rpmem.sh
 TESTS += $(pool_tests)
 EXTRA_DIST += $(pool_tests) fabtests/functional/suite.sh \
-	fabtests/functional/nbd_disk.sh \
+	fabtests/functional/nbd_disk.sh fabtests/functional/nbd_random.py \
 	fabtests/functional/crash_suite.sh fabtests/functional/obj_suite.sh \
 	fabtests/functional/group_net.py \
 	fabtests/functional/group_net_planted
