@@ -37,7 +37,10 @@ def connect():
 
 a, b = connect(), connect()
 for verb in sys.argv[2:]:
-    if verb == "write":
+    if verb == "own":
+        a.pwrite(b"by itself", 8192)
+        a.flush()
+    elif verb == "write":
         a.pwrite(b"by the other connection", 4096)
     elif verb == "flush":
         b.flush()
@@ -83,7 +86,9 @@ client()
 	timeout 120 /usr/bin/python3 client.py "$uri" "$@" >out 2>&1 ||
 		{ fail "client $*"; cat out nbdkit.out; }
 }
-client write flush fua plain beyond zero
+client own write flush fua plain beyond zero
+holds vol.safe 8192 "by itself" ||
+	fail "a flush does not cover its own connection"
 holds vol.safe 4096 "by the other connection" ||
 	fail "a flush does not cover the other connection"
 holds vol.safe 40960 "by FUA" || fail "a write with FUA is not durable"
