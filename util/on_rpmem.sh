@@ -5,8 +5,9 @@ set -u
 
 usage() {
 	cat <<'U'
-usage: util/on_rpmem.sh [--size SIZE] [--xfs] [FILE] -- COMMAND [ARG...]
-       util/on_rpmem.sh [--secret FILE] [--xfs] HOST[:PORT]:POOL -- COMMAND [ARG...]
+usage: util/on_rpmem.sh [OPTION...] [--size SIZE] [FILE] -- COMMAND [ARG...]
+       util/on_rpmem.sh [OPTION...] [--secret FILE] HOST[:PORT]:POOL -- COMMAND [ARG...]
+options: [--xfs] [--class CLASS]
 
 Mounts a pool, runs COMMAND in the mounted folder (also in $RPMEM_MOUNT), and
 takes all down again. Needs root. Returns the exit status of COMMAND, and 125 for
@@ -17,7 +18,8 @@ that bytes which COMMAND wrote, and did not fsync, are lost.
 FILE is a pool on this host, which is created if it does not exist (256M, xfs 512M) and
 kept. Without FILE the pool is a temporary one; or, behind rpmem_lead(1), its group
 of pools, which is taken from the writer before. HOST:POOL is a pool of a running
-fi_rpmemd. A pool without a file system gets one: ext4, or xfs.
+fi_rpmemd. A pool without a file system gets one: ext4, or xfs. CLASS is what flushed
+bytes must survive: power (default), process or none.
 On SIGTERM COMMAND gets SIGTERM, and all is taken down when it ends.
 
 The pool becomes a block device by nbdkit's rpmem plugin, nbdfuse and a loop
@@ -27,10 +29,11 @@ U
 
 die() { echo "on_rpmem.sh: $*" >&2; exit 125; }
 
-size= default=256M fs=ext4 pool= secret=
+size= default=256M fs=ext4 pool= secret= class=
 while [ $# -gt 0 ]; do
 	case $1 in
 	--size) size=${2-}; shift ;;
+	--class) class=${2-}; shift ;;
 	--secret) secret=${2-}; shift ;;
 	--xfs) fs=xfs default=512M ;; # mkfs.xfs wants 300M
 	-h | --help) usage; exit 0 ;;
@@ -163,6 +166,7 @@ case $pool in
 	;;
 esac
 nbdkit -f -U "$work/nbd" "$plugin" "${set_pool[@]}" ${secret:+secret="$secret"} \
+	${class:+class="$class"} \
 	2>"$work/nbdkit.log" &
 nbdkit_pid=$!
 uri="nbd+unix:///?socket=$work/nbd"

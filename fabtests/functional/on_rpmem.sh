@@ -92,6 +92,13 @@ status=$?
 kill $daemon && wait $daemon
 [ $failed = 1 ] || echo "ok - commands on ext4"
 
+# A pool in memory is weaker than class power, and enough for class process.
+shm=$(mktemp -d /dev/shm/onrpmem.XXXXXX) || exit 99
+on "$shm/pool" -- true && fail "a pool in memory is taken as class power"
+grep -q "weaker than required" out || fail "no reason for a pool in memory"
+on --class process "$shm/pool" -- sh -c 'echo x >f && sync f' || fail "--class process"
+rm -rf "$shm"
+
 # xfs, on a pool of the size that --xfs gives it.
 if ! command -v mkfs.xfs >/dev/null; then
 	echo "ok - --xfs # SKIP mkfs.xfs is missing; on Debian: apt-get install xfsprogs"
