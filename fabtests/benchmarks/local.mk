@@ -49,7 +49,7 @@ fabtests_benchmarks_rivals_SOURCES = fabtests/benchmarks/rivals.c
 fabtests_benchmarks_rivals_LDADD = fabtests/benchmarks/librivals.la \
 	util/libutil.la $(PMEM2_LIBS) $(FABRIC_LIBS)
 TESTS += fabtests/benchmarks/rivals.sh
-EXTRA_DIST += fabtests/benchmarks/group_cost.sh fabtests/benchmarks/nbd.sh \
+EXTRA_DIST += fabtests/benchmarks/group_cost.sh fabtests/benchmarks/nbd.sh fabtests/benchmarks/nbd_pgbench.sh \
 	fabtests/benchmarks/rivals.sh fabtests/benchmarks/frozen \
 	fabtests/benchmarks/README.md
 

@@ -100,5 +100,6 @@ for name, v in got.items():
     a, b, c = (statistics.median(v[s]) for s in ("rpmem", "file", "remote"))
     print(f"{name:9} pool {a:9.0f}/s  file {b:9.0f}/s  remote {c:9.0f}/s"
           f"  pool/file {a / b:5.2f}  pool/remote {a / c:5.2f}"
-          + (f"  nbd_fsync_vs_file {b / a:5.2f}" if name == "fsync" else ""))
+          + (f"  nbd_fsync_vs_file {b / a:5.2f}" if name == "fsync" else "")
+          + (f"  nbd_iops_vs_file {a / b:5.2f}" if name == "random" else ""))
 P
