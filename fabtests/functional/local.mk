@@ -289,7 +289,7 @@ pool_tests = fabtests/functional/group.sh \
 	fabtests/functional/pool.sh fabtests/functional/hung_disk.sh \
 	fabtests/functional/reload.sh fabtests/functional/nbd.sh \
 	fabtests/functional/nbd_open.sh fabtests/functional/nbd_random.sh \
-	fabtests/functional/nbd_planted.py \
+	fabtests/functional/nbd_planted.py fabtests/functional/nbd_copy.sh \
 	fabtests/functional/on_rpmem.sh
 TESTS += $(pool_tests)
 EXTRA_DIST += $(pool_tests) fabtests/functional/suite.sh \

@@ -72,12 +72,13 @@ refuses()
 	[ ! -e no.pid ] || kill "$(cat no.pid)"
 }
 
-# serve_safe: create the pool vol of 8 MiB and serve it, with vol.safe.
+# serve_safe [SIZE]: create the pool vol of 8 MiB, or SIZE, and serve it, with
+# vol.safe.
 serve_safe()
 {
 	: >daemon.out
 	truncate -s 0 vol.safe
-	serve_vol --create 8M
+	serve_vol --create "${1:-8M}"
 	skip_without_disk vol daemon.out
 	stop
 	cp vol vol.safe
