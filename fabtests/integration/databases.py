@@ -44,7 +44,7 @@ import time
 
 sys.dont_write_bytecode = True
 from file_system import FILE_SYSTEMS, missing_fs, missing_tool, umount  # noqa: E402
-from ledger import Ledger, Lost, Witness  # noqa: E402
+from ledger import AMCHECK, Ledger, Lost, Witness  # noqa: E402
 
 HEADER = 65536  # length of a pool file's header
 PAGE = 4096
@@ -451,15 +451,15 @@ class Postgres(Database):
 
     def check(self, folder, ledger):
         p = subprocess.run(self.psql(
-            "-c", "select bt_index_check(c.oid, true) from pg_class c "
-            "join pg_am a on a.oid = c.relam where c.relkind = 'i' "
-            "and a.amname = 'btree' and c.relpersistence = 'p'",
-            "-c", "select c, n from t"), stdout=subprocess.PIPE, text=True,
+            *AMCHECK, "-c", "select c, n from t"),
+            stdout=subprocess.PIPE, text=True,
             stderr=subprocess.STDOUT, check=False, **self.user)
         if p.returncode:
             raise Lost(f"PostgreSQL: {p.stdout.strip()}")
         found = [set() for _ in ledger.n]
-        for line in p.stdout.split():
+        for line in filter(None, p.stdout.splitlines()):
+            if line.startswith("heap|"):
+                raise Lost(f"PostgreSQL: verify_heapam: {line}")
             c, n = line.split("|")
             found[int(c)].add(int(n))
         for i, s in enumerate(found):

@@ -10,6 +10,17 @@ PAGE = 4096
 MARK = 512  # bytes of a page by which the test finds the page in the pool
 
 
+# Options of psql: a damaged index is an error; a damaged tuple has a line that
+# begins with heap. Tables of TOAST have kind t.
+AMCHECK = (
+    "-c", "select bt_index_check(c.oid, true) from pg_class c "
+    "join pg_am a on a.oid = c.relam where c.relkind = 'i' "
+    "and a.amname = 'btree' and c.relpersistence = 'p'",
+    "-c", "select 'heap', c.oid::regclass, v.blkno, v.msg "
+    "from pg_class c, lateral verify_heapam(c.oid) v "
+    "where c.relkind in ('r', 't') and c.relpersistence = 'p'")
+
+
 class Lost(Exception):
     """A promise of durability was broken."""
 
