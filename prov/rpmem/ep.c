@@ -290,10 +290,10 @@ static int ep_setopt(fid_t fid, int level, int optname, const void *optval,
 	    fid->fclass != FI_CLASS_EP)
 		return fi_setopt(rp_fid_base(fid), level, optname, optval,
 				 optlen);
-	class = optlen != sizeof(enum fi_rpmem_class)
-			? -FI_EINVAL
-			: rp_class_decode(*(const enum fi_rpmem_class *)optval,
-					  rp_params.required);
+	if (optlen != sizeof(enum fi_rpmem_class))
+		return -FI_EINVAL;
+	class = rp_class_decode(*(const enum fi_rpmem_class *)optval,
+				rp_params.required);
 	if (class < 0)
 		return class;
 	rp_ep_of(fid)->required = (enum rp_class) class;

@@ -87,8 +87,8 @@ static struct log_write *encode(struct rpmem_log *log,
 static void add_write(struct rpmem_log *log, struct log_write *w)
 {
 	TAILQ_INSERT_TAIL(&log->writes, w, link);
-	if (!log->waiting)
-		log->waiting = w;
+	if (!log->first_waiting)
+		log->first_waiting = w;
 	log->waiting_bytes += w->len;
 	log->out += w->len;
 	log->tail = w->end;

@@ -19,9 +19,10 @@
 /* Most bytes of outstanding appends, and so of one append. */
 #define LOG_WINDOW (16u << 20)
 /*
- * While LOG_POSTS writes are outstanding, appends wait, and then share a write:
- * each message costs both machines more than the bytes of a small entry.
- * LOG_GATHER bytes do not wait.
+ * While LOG_POSTS writes are outstanding, appends wait, and are then joined:
+ * sending a message costs both machines more than copying a small entry. Once
+ * LOG_GATHER bytes wait they are posted, whatever is outstanding. A joined
+ * write has at most LOG_GATHER bytes.
  */
 #define LOG_POSTS  2u
 #define LOG_GATHER 4096u
@@ -53,17 +54,18 @@ struct log_post {
 };
 
 /*
- * Bytes of an append; an append that wraps at the ring's end has two. Adjacent
- * ones are posted in one write of the pool, which the last of them has.
+ * Contiguous entries of one append; an append that goes on at the ring's start
+ * has two of these. Adjacent ones are posted together: the last of them is the
+ * carrier, whose post writes the bytes of all.
  */
 struct log_write {
-	struct log_post post;	     /* of the last of those posted together */
-	struct log_write *last;	     /* that one; NULL: waits to be posted */
-	unsigned char *shared;	     /* of the last one: the bytes of all, or
-				      * NULL: there is only one */
+	struct log_post post;	     /* of a carrier */
+	struct log_write *carrier;   /* it, or this one; NULL: not posted yet */
+	unsigned char *shared;	     /* of a carrier of several: copy of their
+				      * bytes; else NULL */
 	TAILQ_ENTRY(log_write) link; /* entry in log.writes or log.done */
 	uint64_t offset, len;	     /* in the pool */
-	uint64_t end;		     /* LSN after the write */
+	uint64_t end;		     /* LSN behind its last byte */
 	struct rpmem_log_op *op;     /* operation to complete, or NULL */
 	bool *wake; /* set when op completes; NULL: no thread waits */
 	unsigned char bytes[];
@@ -87,13 +89,13 @@ struct rpmem_log {
 	bool super_busy;
 	uint64_t tail;	  /* LSN of the next append */
 	uint64_t durable; /* LSN below which all is known to be durable */
-	struct log_writes writes;  /* outstanding writes, in order of LSN */
-	struct log_writes done;	   /* completed, for rpmem_log_poll() */
-	uint64_t out;		   /* bytes of writes */
-	struct log_write *waiting; /* the first that is not posted, or NULL */
-	uint64_t waiting_bytes;	   /* bytes of it, and of all behind it */
-	uint64_t posted;	   /* LSN after the last that is posted */
-	unsigned int posts;	   /* writes that the pool has not returned */
+	struct log_writes writes; /* outstanding writes, in order of LSN */
+	struct log_writes done;	  /* completed, for rpmem_log_poll() */
+	uint64_t out;		  /* bytes of writes */
+	struct log_write *first_waiting; /* first not posted, or NULL */
+	uint64_t waiting_bytes;		 /* bytes from first_waiting on */
+	uint64_t posted_end;	  /* LSN behind the last write that is posted */
+	unsigned int outstanding; /* posted writes without a result */
 
 	struct log_places places;
 	struct log_post store; /* busy: a store of the tail is outstanding */

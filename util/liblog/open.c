@@ -147,7 +147,8 @@ static int find_end(struct rpmem_log *log)
 	if (stored && at != end)
 		return report_damage(log, at, end);
 	log->tail = at;
-	log->durable = log->stored = log->store_end = log->posted = log->tail;
+	log->durable = log->stored = log->store_end = log->posted_end =
+		log->tail;
 	return 0;
 }
 

@@ -22,13 +22,17 @@ static bool is_adjacent(const struct log_write *w, const struct log_write *next)
 
 static bool is_written(const struct log_write *w)
 {
-	return w->last && w->last->post.done;
+	return w->carrier && w->carrier->post.done;
 }
 
-/* Join waiting writes, at most LOG_GATHER bytes. Returns the last of them. */
+/*
+ * Join the first waiting write and adjacent ones behind it, as long as they
+ * have at most LOG_GATHER bytes; only the first, if there is no memory. Returns
+ * the last of them; *len: bytes of all.
+ */
 static struct log_write *join_waiting(struct rpmem_log *log, uint64_t *len)
 {
-	struct log_write *const first = log->waiting, *last = first, *w;
+	struct log_write *const first = log->first_waiting, *last = first, *w;
 	unsigned char *to;
 
 	*len = first->len;
@@ -51,9 +55,10 @@ static struct log_write *join_waiting(struct rpmem_log *log, uint64_t *len)
 	return last;
 }
 
+/* Returns 0, or -EIO: the pool has refused the write, which ends the log. */
 static int post_waiting(struct rpmem_log *log)
 {
-	struct log_write *w = log->waiting, *last;
+	struct log_write *w = log->first_waiting, *last;
 	const uint64_t offset = w->offset;
 	uint64_t len;
 
@@ -69,19 +74,23 @@ static int post_waiting(struct rpmem_log *log)
 	};
 	if (log->io.submit(log->io.arg, &last->post.op))
 		return -EIO;
-	log->waiting = TAILQ_NEXT(last, link);
+	log->first_waiting = TAILQ_NEXT(last, link);
 	log->waiting_bytes -= len;
-	log->posted = last->end;
-	log->posts++;
-	for (; w != log->waiting; w = TAILQ_NEXT(w, link))
-		w->last = last;
+	log->posted_end = last->end;
+	log->outstanding++;
+	for (; w != log->first_waiting; w = TAILQ_NEXT(w, link))
+		w->carrier = last;
 	return 0;
+}
+
+static bool may_post(const struct rpmem_log *log)
+{
+	return log->outstanding < LOG_POSTS || log->waiting_bytes >= LOG_GATHER;
 }
 
 static void post_writes(struct rpmem_log *log)
 {
-	while (log->waiting && !log->failed &&
-	       (log->posts < LOG_POSTS || log->waiting_bytes >= LOG_GATHER))
+	while (log->first_waiting && !log->failed && may_post(log))
 		if (post_waiting(log))
 			log_fail(log, -EIO, rpmem_pool_error());
 }
@@ -117,13 +126,18 @@ static void complete_durable(struct rpmem_log *log)
 	}
 }
 
-/* In order. A write that the pool has not returned yet stays in the list. */
-static void complete_failed(struct rpmem_log *log)
+/*
+ * Complete the writes of a log that has failed, oldest first, up to one that is
+ * outstanding: its completion calls this again.
+ */
+static void complete_all_failed(struct rpmem_log *log)
 {
 	struct log_write *w;
 
-	log->waiting = NULL;
-	while ((w = TAILQ_FIRST(&log->writes)) && (!w->last || is_written(w)))
+	log->first_waiting = NULL;
+	log->waiting_bytes = 0;
+	while ((w = TAILQ_FIRST(&log->writes)) &&
+	       (!w->carrier || is_written(w)))
 		complete(log, w, log->failed);
 }
 
@@ -150,10 +164,10 @@ static void store_tail(struct rpmem_log *log)
 	int ret;
 
 	if (!has_tail(log) || log->store_busy ||
-	    log->store_end == log->posted || log->failed)
+	    log->store_end == log->posted_end || log->failed)
 		return;
-	log->store_end = log->posted;
-	log_places_store(&log->places, log->super.layout, log->posted,
+	log->store_end = log->posted_end;
+	log_places_store(&log->places, log->super.layout, log->posted_end,
 			 &log->store_at.offset, &log->store_at.value);
 	*s = (struct log_post){
 		.kind = LOG_POST_STORE,
@@ -172,7 +186,7 @@ void log_post(struct rpmem_log *log)
 	post_writes(log);
 	store_tail(log);
 	if (log->failed)
-		complete_failed(log);
+		complete_all_failed(log);
 }
 
 static void post_done(struct rpmem_log *log, struct log_post *p)
@@ -181,7 +195,7 @@ static void post_done(struct rpmem_log *log, struct log_post *p)
 	if (p->kind == LOG_POST_CALL)
 		return;
 	if (p->kind == LOG_POST_WRITE)
-		log->posts--;
+		log->outstanding--;
 	if (p->op.result)
 		log_fail(log, p->op.result, p->op.error);
 	if (p->kind == LOG_POST_SUPER) {
