@@ -44,6 +44,13 @@ h.cache(4096, 1 << 20)
 P
 nbdinfo --map "$uri" | grep -q '^ *0 *8388608 *0 *data$' ||
 	fail "not all blocks are allocated"
+/usr/bin/python3 -c '
+import nbd, sys
+h = nbd.NBD()
+h.connect_uri(sys.argv[1])
+h.zero(1 << 20, 4096)
+h.flush()' "$uri" || fail "zeros that may be a hole"
+[ $(($(stat -c %b vol) * 512)) -ge $((8 << 20)) ] || fail "zeros make a hole"
 [ "$(nbdinfo --size "$uri")" -eq $((8 << 20)) ] || fail "another size"
 stop_export
 
