@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # shellcheck shell=sh disable=SC2034
 # Sourced by log_lives.sh, rpc_lives.sh and kv_lives.sh, which define die().
+# crash_planted gives them a program with a planted bug (RP_PROGRAM), and the
+# kind of all kills (RP_PICK).
 random=
 # The programs without libtool's wrapper scripts, because they start often.
 programs=$PWD/../fabtests/fault/.libs

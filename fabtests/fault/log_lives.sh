@@ -19,7 +19,7 @@ export RP_SEED
 daemon= writer= reader= other= failed=0
 unset FI_PROVIDER FI_OFI_RPMEM_CLASS
 shadow=$programs/libshadow.so
-log=$programs/log_writer
+log=${RP_PROGRAM:-$programs/log_writer}
 
 finish()
 {
@@ -113,6 +113,7 @@ for layout in 0 1 2 3; do
 		fi
 		await_lines writer.out 100 "$writer" "$reader" "$other"
 		below 8
+		pick=${RP_PICK:-$pick}
 		case $pick in
 		0 | 1 | 2 | 3) # kill only the writer
 			writers=$((writers + 1))

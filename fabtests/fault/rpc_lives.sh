@@ -3,7 +3,7 @@
 # librpmem_rpc over many incarnations: SIGKILL ends the client, or the server,
 # or both. After its kill the server's pool becomes what msync had covered.
 # Every acknowledged call is processed exactly once, in order, by a handler that
-# follows rpmem_rpc(3).
+# follows rpmem_rpc(3). A server whose client has gone processes them alone.
 # usage: rpc_lives.sh [KILLS]
 set -u
 kills=${1:-24}
@@ -18,7 +18,7 @@ export RP_SEED
 server= client=
 unset FI_PROVIDER FI_OFI_RPMEM_CLASS
 shadow=$programs/libshadow.so
-peer=$programs/rpc_peer
+peer=${RP_PROGRAM:-$programs/rpc_peer}
 
 finish()
 {
@@ -52,6 +52,20 @@ restart()
 	! grep -q WRONG server.out || die "the handler"
 	cp vol.safe vol.0
 	serve "vol.0:vol.safe" || die "restart"
+}
+
+# replay: wait until the server, which has no client, has processed all calls
+# that were acknowledged. The number of the last one is in the handler's state.
+replay()
+{
+	acked=$(last_of acked client.out)
+	for _ in $(seq 3000); do
+		last=$(od -An -tu8 -j24 -N8 state | tr -d ' ')
+		[ "${last:-0}" -lt "${acked:-0}" ] || return 0
+		kill -0 $server 2>/dev/null || die "the server ended"
+		sleep 0.01
+	done
+	die "life $life, no client: $acked was acknowledged, $last is the last processed"
 }
 
 # compare: connect, and compare the processed calls with the client's output.
@@ -89,6 +103,7 @@ while [ $life -lt "$kills" ]; do
 	fi
 	await_lines client.out 100 "$client" "$server"
 	below 8
+	pick=${RP_PICK:-$pick}
 	case $pick in
 	0 | 1 | 2) # kill only the client
 		end "$client"
@@ -103,12 +118,14 @@ while [ $life -lt "$kills" ]; do
 		end "$client"
 		client=
 		restart
+		replay
 		;;
 	*) # kill the server, then the client before the server is back
 		end $server
 		end "$client"
 		client=
 		restart
+		replay
 		;;
 	esac
 	compare
