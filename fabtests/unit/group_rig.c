@@ -221,12 +221,20 @@ static void check_durable_before(struct rig *r, unsigned int writer,
 	const struct group_leg *leg = op->context;
 	const struct group *g = &r->writers[writer].g;
 	const unsigned char *durable = r->members[member].durable;
+	struct group_super super;
+	struct group_state is;
 
-	for (unsigned int s = 0; s < 2 && changes(op); s++)
+	for (unsigned int s = 0; s < 2 && changes(op); s++) {
 		if (op->offset == GROUP_SLOT_AT(s))
 			cr_assert(!is_pending(r, writer, member,
 					      GROUP_NUMBER_AT(s)),
 				  "an epoch before its number");
+		/* The number in use is the store of a commit. */
+		if (op->offset == GROUP_NUMBER_AT(s))
+			cr_assert(group_area_decode(durable, &super, &is) ||
+					  !is.epoch || is.slot != s,
+				  "a number before its data");
+	}
 	if (leg->kind != LEG_WRITE)
 		return;
 	for (uint64_t c = (op->offset - GROUP_AREA) / g->super.chunk;

@@ -6,9 +6,9 @@
 
 /*
  * Durable round trips of a takeover until a commit is possible, at most: the
- * pool's owner at fi_rpmemd, the promise, the number, the epoch.
+ * pool's owner at fi_rpmemd, the promise, the epoch.
  */
-#define DURABLE 4u
+#define DURABLE 3u
 
 static void await_quiet_group(unsigned int w)
 {

@@ -479,7 +479,7 @@ void group_adopted(struct group *g, unsigned int member)
 	TAILQ_FOREACH (leg, &m->queue, link)
 		if (leg->of)
 			leg->of->has &= ~(1u << member);
-	/* The adoption's last barrier has covered the legs in m->out. */
+	/* The adoption's barrier has covered the legs in m->out. */
 	TAILQ_FOREACH (leg, &m->commits, link)
 		leg->of->has &= ~(1u << member);
 	group_send_full(g);

@@ -150,9 +150,8 @@ struct group_member {
 	bool source_read;	 /* the source's read is complete */
 	unsigned int copy_tries; /* failed comparisons of the current chunk */
 	bool inspecting, copy_queued, from_itself;
-	bool marked; /* the bitmap in area is durable, with the promise */
-	unsigned int barriers; /* outstanding ones of an adoption */
-	uint64_t adopted;      /* commit number that the adoption writes */
+	bool marked;	  /* the bitmap in area is durable, with the promise */
+	uint64_t adopted; /* commit number that the adoption writes */
 };
 
 /* Alternating turns of copying and of pausing: group_rebuild.c. */

@@ -32,6 +32,23 @@ static void add(struct group *g, unsigned int member, enum leg_kind kind,
 	leg_add(g, member, leg);
 }
 
+/* Add a barrier that stores 8 bytes of the area when all before is durable. */
+static void add_store(struct group *g, unsigned int member, uint64_t at,
+		      uint64_t value)
+{
+	struct group_leg *leg = leg_new(LEG_BARRIER, 0);
+
+	if (!leg) {
+		member_drop(g, member, -ENOMEM, "out of memory");
+		return;
+	}
+	leg->op.type = RPMEM_POOL_COMMIT;
+	leg->then.offset = at;
+	leg->then.value = htole64(value);
+	leg->op.then = &leg->then;
+	leg_add(g, member, leg);
+}
+
 static void inspect(struct group *g, unsigned int member)
 {
 	struct group_leg *leg = leg_new(LEG_AREA, 0);
@@ -214,31 +231,28 @@ void member_join(struct group *g, unsigned int member, bool from_itself)
 }
 
 /*
- * All bytes have been sent to the member: write its epoch, and the number of
- * the newest issued commit. If the member has this epoch already, the number
- * follows a barrier; else both go to the free slot, the number first.
+ * All bytes have been sent to the member: commit them, and store its epoch,
+ * with the number of the newest issued commit, behind that. The free slot gets
+ * the number and the checksum of the epoch first: the epoch alone makes it
+ * valid. If the member has this epoch already, the store is that of the number.
  */
 static void adopt(struct group *g, unsigned int member)
 {
 	struct group_member *m = &g->members[member];
-	const bool again = m->disk.epoch == g->epoch;
 	const uint64_t number = htole64(g->issued);
 	unsigned char slot[GROUP_SLOT];
 
-	if (again)
-		add(g, member, LEG_BARRIER, 0, NULL, 0);
-	else
-		m->disk.slot ^= 1;
 	m->adopted = g->issued;
-	m->barriers = 2;
-	group_slot_encode(&g->super, g->epoch, slot);
-	add(g, member, LEG_AREA, GROUP_NUMBER_AT(m->disk.slot), &number,
-	    sizeof(number));
-	add(g, member, LEG_BARRIER, 0, NULL, 0);
-	if (!again) {
-		add(g, member, LEG_AREA, GROUP_SLOT_AT(m->disk.slot), slot,
-		    sizeof(slot));
-		add(g, member, LEG_BARRIER, 0, NULL, 0);
+	if (m->disk.epoch == g->epoch) {
+		add_store(g, member, GROUP_NUMBER_AT(m->disk.slot), g->issued);
+	} else {
+		m->disk.slot ^= 1;
+		group_slot_encode(&g->super, g->epoch, slot);
+		add(g, member, LEG_AREA, GROUP_NUMBER_AT(m->disk.slot), &number,
+		    sizeof(number));
+		add(g, member, LEG_AREA, GROUP_SLOT_AT(m->disk.slot) + 8,
+		    slot + 8, sizeof(slot) - 8);
+		add_store(g, member, GROUP_SLOT_AT(m->disk.slot), g->epoch);
 	}
 	if (m->state == MEMBER_AWAY)
 		return;
@@ -400,7 +414,7 @@ void member_done(struct group *g, unsigned int member, struct group_leg *leg)
 		promise(g, member);
 	else if (m->state == MEMBER_PROMISING)
 		m->state = MEMBER_PROMISED;
-	else if (m->state == MEMBER_ADOPTING && !--m->barriers) {
+	else if (m->state == MEMBER_ADOPTING) {
 		m->state = MEMBER_CURRENT;
 		m->blank = false;
 		m->number = m->adopted;
