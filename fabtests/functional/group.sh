@@ -371,6 +371,30 @@ if [ -z "${RP_SANITIZE:-}" ] && grep -q '^e .* power ' log.e &&
 	end
 	end_pools KILL g
 	disk 'nbdcopy "$uri" got2' || fail "from the rest: $(cat nbd.err)"
+	serve_pool g
+	# The server logs that a member is lost, and that it is current again.
+	nbdkit -f -U disk.sock ../util/.libs/nbdkit-rpmem-plugin.so \
+		pool="$L;k=2" timeout=5 >nbd.out 2>&1 3>&- 4>&- &
+	server=$!
+	pids="$pids $server"
+	await $server [ -S disk.sock ]
+	# until_logged TEXT: write and flush until the server logs it
+	until_logged()
+	{
+		for _ in $(seq 200); do
+			grep -q "$1" nbd.out && return
+			nbdcopy --flush sent nbd+unix:///?socket=disk.sock \
+				2>>nbd.err
+			sleep 0.05
+		done
+		fail "the server does not log '$1': $(cat nbd.out nbd.err)"
+	}
+	end_pools KILL f
+	until_logged "$(at f) is lost; 2 of 3 members are current"
+	serve_pool f
+	until_logged "$(at f) is current again; 3 of 3 members are current\$"
+	[ "$(grep -c "$(at f)" nbd.out)" = 2 ] || fail "logged: $(cat nbd.out)"
+	kill $server && wait $server
 	cmp -n 400000 sent got1 || fail "the disk lost bytes with e"
 	cmp -n 400000 sent got2 || fail "the disk lost bytes with g"
 fi

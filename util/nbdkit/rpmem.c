@@ -3,6 +3,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@
 
 #define BUSY_TRIES    20
 #define BUSY_PAUSE_US 100000
+#define MEMBERS	      8 /* most members of a group */
 
 /* All connections use one pool: a FLUSH covers the writes of all of them. */
 static char *target, *pool_name, *secret, *where;
@@ -301,9 +303,58 @@ static int rpmem_can_cache(void *handle)
 	return NBDKIT_CACHE_EMULATE;
 }
 
+/* Log that a member of the group is lost, or is current again. */
+static void log_member(const struct rpmem_pool_member *m, unsigned int current,
+		       unsigned int n)
+{
+	if (m->state != RPMEM_POOL_AWAY)
+		nbdkit_error("%s is current again; %u of %u members are "
+			     "current",
+			     m->where, current, n);
+	else
+		nbdkit_error("%s is lost; %u of %u members are current%s%s",
+			     m->where, current, n, m->error ? ": " : "",
+			     m->error ? m->error : "");
+}
+
+/* Log the members that have changed since the last FLUSH. */
+static void log_members(void)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static unsigned int lost; /* bits of the members that were logged */
+	struct rpmem_pool_info info = {.size = sizeof(info)};
+	struct rpmem_pool_member m[MEMBERS];
+	unsigned int n = 0, current = 0;
+
+	if (rpmem_pool_query(pool, &info) || !info.members)
+		return;
+	pthread_mutex_lock(&lock);
+	for (; n < info.members && n < MEMBERS; n++) {
+		m[n].size = sizeof(m[n]);
+		if (rpmem_pool_member(pool, n, &m[n]))
+			break;
+		/* A member that lags is current: it is there. */
+		current += m[n].state != RPMEM_POOL_AWAY &&
+			   m[n].state != RPMEM_POOL_COPYING;
+	}
+	for (unsigned int i = 0; i < n; i++) {
+		const bool is_lost = m[i].state == RPMEM_POOL_AWAY;
+
+		if (m[i].state == RPMEM_POOL_COPYING ||
+		    is_lost == !!(lost & 1u << i))
+			continue;
+		lost ^= 1u << i;
+		log_member(&m[i], current, n);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
 static int rpmem_flush(void *handle, uint32_t flags)
 {
-	return report_result(rpmem_pool_commit(pool));
+	const int ret = report_result(rpmem_pool_commit(pool));
+
+	log_members();
+	return ret;
 }
 
 static struct nbdkit_plugin plugin = {
