@@ -36,7 +36,7 @@ cd "$src" || exit 1
 [ -f "$build/config.h" ] || { echo "$build/config.h: configure first" >&2; exit 2; }
 files=("$@")
 [ $# -gt 0 ] || mapfile -t files < <(ls include/*/*.h prov/*/*.[ch] prov/verbs/preload/*.[ch] \
-	util/*.[ch] util/libpool/*.[ch] util/librpmem/*.c util/nbdkit/*.c)
+	util/*.[ch] util/*/*.[ch])
 dir=$(mktemp -d) || exit 1
 trap 'rm -rf "$dir"' EXIT
 passed=0 failed=0 skipped=0

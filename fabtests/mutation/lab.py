@@ -23,6 +23,9 @@ MIB = 1 << 20
 # The part of librpmem_pool that has tests without a network.
 POOL = [f"util/libpool/{n}.c" for n in ("commits", "connect", "journal",
                                           "piece", "wait", "work")]
+# The files of fi_rpmem_crashtest that make and shrink images.
+CRASH = [f"util/crashtest/{n}.c" for n in ("history", "runlog", "sample",
+                                             "shrink", "tree")]
 BUILDS = {
     "plain": [],
     "address": ["-fsanitize=address,undefined", "-g1",
@@ -75,7 +78,8 @@ class Lab:
             if os.path.basename(p) not in ("loop.c", "port.c", "server.c"))
         self.libs += sorted(os.path.relpath(p, self.tree) for p in glob.glob(
             os.path.join(self.tree, "util/libpool/group*.c")))
-        self.libs += POOL + ["util/shutdowns.c"]
+        self.libs += POOL + CRASH + ["util/librpmem/librpmem.c",
+                                     "util/shutdowns.c"]
         if has_raft():
             self.libs += [f"util/libraft/{n}.c" for n in RAFT]
         # Sizes of the group's rig: see fabtests/unit/local.mk.
@@ -261,7 +265,8 @@ class Bench:
         if r.returncode:
             raise Broken(r.stdout)
         lab.used.setdefault(killer.name, set(
-            re.findall(r"(?:prov_(?:core|verbs|rc)|util_lib(?:log|pool|raft|rpc)|"
+            re.findall(r"(?:prov_(?:core|verbs|rc)|util_crashtest|"
+                       r"util_lib(?:log|pool|raft|rpc|rpmem)|"
                        r"util(?=_shutdowns))_(\w+)"
                        r"\.c\.o", r.stdout)))
         return prog

@@ -2,8 +2,8 @@
 """Named mutants: one file per source, each mutant anchored in its function.
 
 named/core/ring.mutants has the mutants of prov/core/ring.c, and named/liblog,
-named/libpool, named/libraft and named/librpc those of the folders of these
-names in util, named/util those of util itself:
+named/crashtest, named/libpool, named/libraft, named/librpc and named/librpmem
+those of the folders of these names in util, named/util those of util itself:
 
     ## ring-in-pieces
     A message is taken before its last byte has arrived.
@@ -39,7 +39,8 @@ def read(source):
         part = os.path.relpath(path, folder)[:-8]
         c_file = part + ".c"
         if not part.startswith("util/"):
-            c_file = ("util/" if part.startswith("lib") else "prov/") + c_file
+            folders = "lib", "crashtest/"
+            c_file = ("util/" if part.startswith(folders) else "prov/") + c_file
         with open(path, encoding="ascii") as f:
             first, *blocks = re.split(r"^## ", f.read(), flags=re.M)
         if first.strip() or not blocks:
