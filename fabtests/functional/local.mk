@@ -73,7 +73,8 @@ fabtests_functional_nbdkit_flush_filter_la_LDFLAGS = -module -avoid-version \
 endif
 crashtest_tests = fabtests/functional/crashtest.sh \
 	fabtests/functional/crashtest_device.sh \
-	fabtests/functional/crashtest_pool.sh
+	fabtests/functional/crashtest_pool.sh \
+	fabtests/functional/crashtest_postgres.sh
 TESTS += $(crashtest_tests)
 EXTRA_DIST += $(crashtest_tests)
 
