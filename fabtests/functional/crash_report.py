@@ -3,6 +3,7 @@
 """Results of fi_rpmem_crashtest, and what their HTML page must show."""
 import html.parser
 import json
+import re
 import struct
 import sys
 import zlib
@@ -106,6 +107,45 @@ def check_page(result, text):
                             for f in wanted], page.repeats
 
 
+def keys(value):
+    """The names of all members of a result."""
+    if isinstance(value, list):
+        return set().union(*map(keys, value))
+    if isinstance(value, dict):
+        return set(value).union(*map(keys, value.values()))
+    return set()
+
+
+def check_keys(result, man):
+    """The members of a real result are those of the man page, and are right."""
+    section = man.split(".Ss Result\n")[1].split("\n.S")[0]
+    words = re.findall(r"^\.(?:It|Pq)? ?Li (.*)", section, re.M)
+    found = {w for line in words for w in re.findall(r"[a-z_]+", line)}
+    values = set("files device pool null acquitted convicted not tested".split())
+    assert keys(result) == found - values, keys(result) ^ (found - values)
+    images, events = result["images"], result["events"]
+    failure, = result["failures"]
+    assert (result["version"], result["mode"], result["verdict"],
+            result["seed"], result["killed"]) == (1, "files", "convicted", 7, 0)
+    assert result["command"][1:] == ["replace", "none"], result["command"]
+    assert images["made"] >= images["distinct"] >= images["checked"] > 0, images
+    assert images["checked"] >= images["failed"] > 0, images
+    assert [e["n"] for e in events] == list(range(len(events)))
+    assert all(a["t_us"] <= b["t_us"] for a, b in zip(events, events[1:]))
+    assert {"write", "rename", "ack"} <= {e["kind"] for e in events}
+    acks = [e["text"] for e in events[:failure["cut"] + 1] if e["kind"] == "ack"]
+    assert failure["acknowledged"] == len(acks) > 0, failure
+    assert failure["last_acknowledged"] == acks[-1], failure
+    assert failure["stable"] and not failure["timed_out"], failure
+    assert failure["status"] == 9 and failure["lost"], failure
+    for lost in failure["lost"]:
+        event = events[lost["event"]]
+        assert lost["event"] <= failure["cut"], lost
+        assert event["durable_at"] is None or (
+            event["durable_at"] > failure["cut"]), event
+    assert " --image %d:" % failure["cut"] in failure["repeat"], failure
+
+
 def check_picture(data):
     """A painted page has several colours; an empty one has one."""
     width, height = struct.unpack(">II", data[16:24])
@@ -127,6 +167,9 @@ def main():
     elif what == "page":
         with open(name) as result, open(rest[0]) as text:
             check_page(json.load(result), text.read())
+    elif what == "keys":
+        with open(name) as result, open(rest[0]) as man:
+            check_keys(json.load(result), man.read())
     else:
         with open(name, "rb") as f:
             check_picture(f.read())

@@ -5,7 +5,9 @@
 set -u
 src=$(cd "${srcdir:-..}" && pwd) || exit 99
 check="$src/fabtests/functional/crash_report.py"
-page=$PWD/fabtests/functional/crash_page
+page_dir=$PWD/fabtests/functional
+page=$page_dir/crash_page
+tool=$PWD/util/fi_rpmem_crashtest
 dir=$(mktemp -d "$PWD/crash_report.XXXXXX") || exit 99
 trap 'rm -rf "$dir"' EXIT
 failed=0 n=0
@@ -31,6 +33,21 @@ for kind in hostile long empty; do
 	try "the page of a result is whole: $kind" \
 		python3 "$check" page $kind.json $kind.html
 done
+
+# A real run: the page that the tool writes, and the members of its result.
+victim=$page_dir/crash_victim
+real()
+{
+	mkdir files tmp
+	ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0" \
+		TMPDIR=$dir/tmp "$tool" --files files --images 20 --seed 7 \
+		--check "'$victim' replace none check" --json real.json \
+		--html real.html -- "$victim" replace none
+	[ $? = 1 ] || return 1
+	python3 "$check" keys real.json "$src/man/fi_rpmem_crashtest.1" &&
+		python3 "$check" page real.json real.html
+}
+try "the result of a run has the members of the man page" real
 
 browser=
 for name in chromium-headless-shell chromium; do
@@ -78,7 +95,7 @@ planted()
 	grep planted console || { cat log; return 1; }
 }
 try "an error of a page is noticed" planted
-for kind in hostile long empty; do
+for kind in hostile long empty real; do
 	try "a browser shows the result: $kind" shown $kind
 done
 try "a browser paints the result" picture
