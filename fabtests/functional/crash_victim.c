@@ -125,8 +125,23 @@ static void check_count(const char *offset)
 }
 
 /*
+ * Flush the CPU caches as libpmem does on persistent memory: for a file in the
+ * page cache that is no flush.
+ */
+static void flush_caches(volatile uint64_t *m)
+{
+#ifdef __SSE2__
+	__builtin_ia32_clflush((const void *)m);
+	__builtin_ia32_sfence();
+#else
+	__sync_synchronize();
+#endif
+}
+
+/*
  * As count(), by stores. page selects the msync: of this page ("0": the
- * counter's), of another mapping ("private", "readonly"), or "none".
+ * counter's), of another mapping ("private", "readonly"), "none", or "caches":
+ * instructions in place of msync.
  */
 static void store(const char *page)
 {
@@ -147,7 +162,9 @@ static void store(const char *page)
 	must(flushed != MAP_FAILED && !close(other));
 	for (unsigned int i = 1; i <= ROUNDS; i++) {
 		*m = value(i);
-		if (*page != 'n')
+		if (*page == 'c')
+			flush_caches(m);
+		else if (*page != 'n')
 			must(!msync(flushed, 4096, MS_SYNC));
 		acknowledge(i);
 	}

@@ -55,6 +55,7 @@ ok "a rename between both flushes is acquitted" expect 0 replace both
 ok "a counter across two sectors is torn" expect 1 count 508
 ok "a counter inside a sector is not torn" expect 0 count 504
 ok "stores without msync are convicted" expect 1 store none
+ok "a flush of CPU caches is no flush of a file" expect 1 store caches
 ok "msync of another page is convicted" expect 1 store 1
 ok "msync of a private mapping is no flush" expect 1 store private
 ok "msync of a file open for reading is no flush" expect 1 store readonly

@@ -85,7 +85,7 @@ postgres()
 	status=$?
 }
 
-# Where nothing is flushed, the first images have lost rows.
+# The first images have lost rows when nothing is flushed.
 convicted()
 {
 	all=$images

@@ -356,7 +356,7 @@ Test(crash_image, an_image_is_the_same_from_its_text)
 	cr_assert(crash_image_parse(&h, "1:0:1-", &j));
 }
 
-/* Of an image of --image, too, which is any text. */
+/* --image takes any text, so its images are made legal, too. */
 Test(crash_image, an_image_keeps_what_is_durable)
 {
 	uint64_t lost = 0xff;
