@@ -259,13 +259,6 @@ os.environ["RPMEM_CMD"] = "echo Welcome; " + command
 r = opened(b"./direct")
 assert r, lib.rpmem_errormsg()
 assert lib.rpmem_close(r) == 0
-# A write after the daemon has ended.
-r = opened(b"./direct")
-assert r, lib.rpmem_errormsg()
-with open(f"{here}/pids.target") as f:
-    os.kill(int(f.read().split()[-1]), 9)
-fails("ECONNRESET", "", lib.rpmem_persist(r, 4096, 8, 0, 0))
-fails("ECONNRESET", "had ended before", lib.rpmem_close(r))
 # Each session uses the next one of the commands.
 os.environ["RPMEM_SSH"] = here + "/ssh.local"
 os.environ["RPMEM_CMD"] = "/absent/fi_rpmemd|" + command
@@ -282,7 +275,7 @@ r = opened(b"./direct")
 assert r, lib.rpmem_errormsg()
 assert lib.rpmem_close(r) == 0
 os.environ["RPMEM_CMD"] = command
-# A key that is refused, and hosts that are down: the call ends in bounded time.
+# A key that is refused, and hosts that are down.
 os.environ["RPMEM_SSH"] = here + "/ssh.other"
 fails("EHOSTUNREACH", "Permission denied", opened(b"./direct"))
 assert (f"{here}/ssh.other -T -oBatchMode=yes -p {port} {me}@127.0.0.1' must "
@@ -292,9 +285,6 @@ fails("EHOSTUNREACH", "set RPMEM_SSH", opened(b"./direct"))
 os.environ["RPMEM_SSH"] = here + "/ssh.user"
 fails("EHOSTUNREACH", "Connection refused",
       opened(b"./direct", b"127.0.0.1:1"))
-with socket.create_server(("127.0.0.1", 0)) as s:
-    silent = f"127.0.0.1:{s.getsockname()[1]}".encode()
-    fails("EHOSTUNREACH", "timed out", opened(b"./direct", silent))
 for bad in ("-oProxyCommand=touch@x", "a@", "127.0.0.1:x", "[::1]x",
             "a@[::1]:99999"):
     fails("EINVAL", f"'{bad}' is no host for ssh",
@@ -414,8 +404,39 @@ for line, text in (("", "no request"), ("GET /\n", "same release"),
 p = subprocess.run([command, "data.set"], capture_output=True, text=True)
 assert p.returncode == 2 and "gets its pool over ssh" in p.stderr, p
 P
+# Calls that end when a time limit of the library or of ssh is over: they run
+# beside each other and beside calls.py.
+cat >silent.py <<'P'
+from common import *
+
+# A host that accepts, and is silent.
+with socket.create_server(("127.0.0.1", 0)) as s:
+    silent = f"127.0.0.1:{s.getsockname()[1]}".encode()
+    fails("EHOSTUNREACH", "timed out", opened(b"./direct", silent))
+P
+cat >reset.py <<'P'
+from common import *
+
+# A write after the daemon has ended. Only this session writes to pids.reset.
+pool_set("reset.set", f"2M {here}/reset")
+os.environ["RPMEM_CMD"] = (f"echo $$ >>{here}/pids.reset; exec " +
+                           os.environ["RPMEM_CMD"])
+r = created(b"reset.set")
+assert r, lib.rpmem_errormsg()
+with open(f"{here}/pids.reset") as f:
+    os.kill(int(f.read()), 9)
+fails("ECONNRESET", "not reached for 10 seconds: ",
+      lib.rpmem_persist(r, 4096, 8, 0, 0))
+fails("ECONNRESET", "had ended before", lib.rpmem_close(r))
+P
 RPMEM_SSH=$here/ssh.user
+timeout 300 python3 silent.py "$me" "$port" "$here" >silent.out 2>&1 &
+silent=$!
+timeout 300 python3 reset.py "$me" "$port" "$here" >reset.out 2>&1 &
+reset=$!
 does timeout 300 python3 calls.py "$me" "$port" "$here"
+wait $silent || fail "silent.py: $(cat silent.out)"
+wait $reset || fail "reset.py: $(cat reset.out)"
 gone "calls"
 
 # --- sessions that end, refuse and remove; each case reports by itself
