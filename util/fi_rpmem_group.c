@@ -132,14 +132,16 @@ static void print_json(const struct tool *t, bool opens, unsigned int lose,
 		if (p->pool)
 			json_object_update_new(
 				m,
-				json_pack(
-					"{ss ss sI sI sI sI}", "class",
-					class_name(p), "method", p->info.method,
-					"epoch", (json_int_t)p->disk.epoch,
-					"commit", (json_int_t)p->disk.number,
-					"promised",
-					(json_int_t)p->disk.promised,
-					"marked_bytes", (json_int_t)p->marked));
+				json_pack("{ss ss sI sI sI sI sI}", "class",
+					  class_name(p), "method",
+					  p->info.method, "epoch",
+					  (json_int_t)p->disk.epoch, "commit",
+					  (json_int_t)p->disk.number,
+					  "promised",
+					  (json_int_t)p->disk.promised,
+					  "marked_bytes", (json_int_t)p->marked,
+					  "left_bytes",
+					  (json_int_t)p->disk.left));
 		else
 			json_object_set_new(m, "error", json_string(p->error));
 		json_array_append_new(list, m);
@@ -175,6 +177,9 @@ static void print_text(const struct tool *t, bool opens, unsigned int lose)
 			       rp_size_format(p->marked, size),
 			       p->state == PLACE_STALE ? "may be old"
 						       : "may differ");
+		if (p->state >= PLACE_EMPTY && p->disk.left)
+			printf(", being rebuilt: %s left",
+			       rp_size_format(p->disk.left, size));
 		putchar('\n');
 	}
 	if (opens)

@@ -49,7 +49,9 @@ fabtests_benchmarks_rivals_SOURCES = fabtests/benchmarks/rivals.c
 fabtests_benchmarks_rivals_LDADD = fabtests/benchmarks/librivals.la \
 	util/libutil.la $(PMEM2_LIBS) $(FABRIC_LIBS)
 TESTS += fabtests/benchmarks/rivals.sh
-EXTRA_DIST += fabtests/benchmarks/group_cost.sh fabtests/benchmarks/nbd.sh fabtests/benchmarks/nbd_pgbench.sh \
+EXTRA_DIST += fabtests/benchmarks/group_cost.sh fabtests/benchmarks/nbd.sh \
+	fabtests/benchmarks/nbd_pgbench.sh fabtests/benchmarks/pg_quorum.sh \
+	fabtests/benchmarks/rebuild.sh \
 	fabtests/benchmarks/rivals.sh fabtests/benchmarks/frozen \
 	fabtests/benchmarks/README.md
 
@@ -87,6 +89,9 @@ fabtests_benchmarks_base_conn_LDADD = fabtests/benchmarks/librivals.la util/libu
 check_PROGRAMS += fabtests/benchmarks/group
 fabtests_benchmarks_group_SOURCES = fabtests/benchmarks/group.c
 fabtests_benchmarks_group_LDADD = util/librpmem_pool.la
+check_PROGRAMS += fabtests/benchmarks/rebuild
+fabtests_benchmarks_rebuild_SOURCES = fabtests/benchmarks/rebuild.c
+fabtests_benchmarks_rebuild_LDADD = util/librpmem_pool.la
 if HAVE_PMEMOBJ
 check_PROGRAMS += fabtests/benchmarks/replica
 fabtests_benchmarks_replica_LDADD = fabtests/benchmarks/librivals.la \

@@ -162,6 +162,35 @@ same a c
 G="$(at a),$(at c),$(at f);k=2"
 tool 0 "1 more member may be lost" status "$G"
 
+# While a member is rebuilt, what is left is shown; the writer is stopped for that.
+for f in i j l; do
+	serve_pool $f --create 64M
+done
+R="$(at i),$(at j),$(at l);k=2"
+client "$R" 3
+end_pools KILL l
+rm -f l
+serve_pool l --create 64M
+echo "d 40 fourth" >&3
+lines=$((lines + 1))
+for _ in $(seq 2000); do
+	kill -STOP "$client"
+	../util/fi_rpmem_group status "$R" >said
+	kill -CONT "$client"
+	! grep -q "being rebuilt: .* left" said || break
+	grep -q "^$(at l): current" said && break
+	sleep 0.002
+done
+grep -q "^$(at l): empty, .* being rebuilt: [0-9].* left" said ||
+	fail "status of a rebuild: $(cat said)"
+for _ in $(seq 1000); do
+	do_line 0 q
+	case $said in "0 3 of 3"*) break ;; esac
+	sleep 0.02
+done
+tool 0 '"left_bytes": 0' status --json "$R"
+end
+
 # Refused calls.
 serve_pool g --create 1M
 serve_pool h --create 128K

@@ -86,6 +86,35 @@ Test(pool_group_rules, a_member_that_damages_what_it_gets_is_never_current)
 	rig_end(&rig);
 }
 
+/* A member's records have the bytes that are left to copy, for others to see.
+ */
+Test(pool_group_rules, a_member_that_is_rebuilt_tells_what_is_left)
+{
+	uint64_t last = RIG_BYTES + 1;
+	unsigned int w, values = 0;
+	struct group_super super;
+	struct group_state is;
+
+	start_members(1, 3, 2);
+	w = open_writer();
+	await_all_current(w);
+	rig_replace(&rig, 2);
+	while (group_of(w)->members[2].state < MEMBER_CURRENT) {
+		rig_event(&rig);
+		if (group_area_decode(rig.members[2].visible, &super, &is) ||
+		    !is.left || is.left == last)
+			continue;
+		cr_assert_lt(is.left, last);
+		cr_assert_eq(is.left % GROUP_CHUNK, 0);
+		last = is.left;
+		values++;
+	}
+	cr_assert_eq(values, RIG_CHUNKS);
+	cr_assert_not(group_area_decode(rig.members[2].durable, &super, &is));
+	cr_assert_eq(is.left, 0);
+	rig_end(&rig);
+}
+
 /*
  * A caller whose operations end at one rate while chunks are copied, and at
  * another one in pauses, per 100 ms. Returns the per cent of its rate that are

@@ -298,6 +298,8 @@ Test(pool_group_rules, a_read_leaves_a_member_that_is_silent)
 		w = open_writer();
 		write_and_commit(w, 0, 5);
 		await_all_current(w);
+		while (!group_is_quiet(group_of(w)))
+			rig_event(&rig);
 		rig.members[0].up = false;
 		/* It is read elsewhere when the handle is closed. */
 		rig.hold_opens = true;

@@ -34,6 +34,7 @@
 /* Offsets in the area. */
 #define GROUP_PROMISE_AT   512u
 #define GROUP_FULL_AT	   768u
+#define GROUP_LEFT_AT	   896u
 #define GROUP_SLOT_AT(s)   (1024u + (s)*512u)
 #define GROUP_NUMBER_AT(s) (GROUP_SLOT_AT(s) + 256u)
 #define GROUP_BITS_AT	   4096u
@@ -57,6 +58,7 @@ struct group_state {
 	uint64_t number;   /* number of the newest commit of that epoch */
 	uint64_t full;	   /* an epoch that all n members once had */
 	unsigned int slot; /* slot that has epoch and number */
+	uint64_t left;	   /* bytes that a copy to it lacked lately; a hint */
 };
 
 void group_super_encode(const struct group_super *s,

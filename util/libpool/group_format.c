@@ -107,6 +107,9 @@ int group_area_decode(const unsigned char area[GROUP_AREA],
 		state->number = get(area + GROUP_NUMBER_AT(i));
 		state->slot = i;
 	}
+	state->left = get(area + GROUP_LEFT_AT);
+	if (state->left > s->length)
+		state->left = 0;
 	/* full: an epoch that this member had, unless it is damaged. */
 	if (state->full > state->epoch)
 		state->full = 0;

@@ -206,6 +206,13 @@ static void promise(struct group *g, unsigned int member)
 	set_state(g, member, MEMBER_PROMISING);
 }
 
+/* Write the bytes that are left to copy, for fi_rpmem_group status. */
+static void tell_left(struct group *g, unsigned int member, uint64_t left)
+{
+	left = htole64(left);
+	add(g, member, LEG_AREA, GROUP_LEFT_AT, &left, sizeof(left));
+}
+
 void member_join(struct group *g, unsigned int member, bool from_itself)
 {
 	struct group_member *m = &g->members[member];
@@ -228,6 +235,8 @@ void member_join(struct group *g, unsigned int member, bool from_itself)
 	if (!m->marked)
 		add(g, member, LEG_BITS, GROUP_BITS_AT, bits, GROUP_BITS / 8);
 	set_state(g, member, MEMBER_COPYING);
+	if (m->state == MEMBER_COPYING)
+		tell_left(g, member, group_copy_left(g, member));
 }
 
 /*
@@ -243,6 +252,7 @@ static void adopt(struct group *g, unsigned int member)
 	unsigned char slot[GROUP_SLOT];
 
 	m->adopted = g->issued;
+	tell_left(g, member, 0);
 	if (m->disk.epoch == g->epoch) {
 		add_store(g, member, GROUP_NUMBER_AT(m->disk.slot), g->issued);
 	} else {
@@ -394,6 +404,9 @@ static void copy_done(struct group *g, unsigned int member)
 	m->copy_queued = false;
 	m->copy_tries = 0;
 	m->copy_next++;
+	/* Count the chunks 128 times at most. */
+	if (m->copy_next % (g->super.length / g->super.chunk / 128 + 1) == 0)
+		tell_left(g, member, group_copy_left(g, member));
 }
 
 void member_done(struct group *g, unsigned int member, struct group_leg *leg)
