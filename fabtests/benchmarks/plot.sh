@@ -1,17 +1,28 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# Runs ycsb.c with the example kv_server, in the build folder, and draws its
-# tables by gnuplot: ycsb.svg, pagerank.svg and recovery.svg.
-# usage: plot.sh OUT FOLDER power|process [ROUNDS [OPERATIONS]]
-# The server's files are made in FOLDER. A table that is in OUT already is
-# drawn, and not measured again.
+# Runs log.c, rpc.c, and ycsb.c with the example kv_server, in the build folder,
+# and draws their tables by gnuplot: log.svg, rpc.svg, ycsb.svg, pagerank.svg and
+# recovery.svg.
+# usage: plot.sh OUT FOLDER power|process [ROUNDS [OPERATIONS [JOB...]]]
+# The pools are made in FOLDER; those of log and rpc also in /dev/shm, as
+# emulated persistent memory. A table that is in OUT already is drawn, and not
+# measured again. JOB: log, rpc, ycsb, pagerank or recovery; default: all.
 set -eu
-[ $# -ge 3 ] || { sed -n '3,7s/^# //p' "$0"; exit 2; }
+[ $# -ge 3 ] || { sed -n '3,9s/^# //p' "$0"; exit 2; }
 src=$(cd "$(dirname "$0")/../.." && pwd)
-out=$1 class=$3 rounds=${4:-11} operations=${5:-1000}
+out=$1 folder=$2 class=$3 rounds=${4:-11} operations=${5:-1000}
+shift "$(($# < 5 ? $# : 5))"
+[ $# -gt 0 ] || set -- log rpc ycsb pagerank recovery
 mkdir -p "$out"
-work=$(mktemp -d "$2/kv.XXXXXX")
-trap 'rm -rf "$work"' EXIT
+work=$(mktemp -d "$folder/kv.XXXXXX")
+memory=$(mktemp -d /dev/shm/kv.XXXXXX)
+daemon=
+finish()
+{
+	[ -z "$daemon" ] || kill "$daemon"
+	rm -rf "$work" "$memory"
+}
+trap finish EXIT
 export LD_LIBRARY_PATH="$PWD/util/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 export FI_TCP_IFACE=lo FI_PROVIDER_PATH="$PWD/prov/rpmem/.libs"
 
@@ -19,23 +30,52 @@ export FI_TCP_IFACE=lo FI_PROVIDER_PATH="$PWD/prov/rpmem/.libs"
 ${CC:-cc} ${CFLAGS:--O2} -I"$src/include" -o "$work/kv_server" \
 	"$src/docs/examples/kv_server.c" -Lutil/.libs -lrpmem_rpc -llmdb
 
-# measure JOB [ARGUMENT...]
+# measure TABLE COMMAND...: write the command's output to the table.
 measure()
 {
-	job=$1
+	table=$1
 	shift
-	[ ! -s "$out/$job.txt" ] || return 0
+	[ ! -s "$out/$table.txt" ] || return 0
 	{
 		echo "# $(date -u +%Y-%m-%dT%H:%MZ), load $(cut -d ' ' -f 1-3 /proc/loadavg)"
-		fabtests/benchmarks/ycsb "$work/kv_server" "$work/$job" "$class" "$job" "$@"
-	} >"$out/$job.part"
-	mv "$out/$job.part" "$out/$job.txt"
-	rm -f "$work/$job".*
+		"$@"
+	} >"$out/$table.part"
+	mv "$out/$table.part" "$out/$table.txt"
 }
 
-measure ycsb ABCDEF "$rounds" "$operations"
-measure pagerank wordassociation,enron,dblp 1
-measure recovery 3 1000
+# run_log DIR: five pools of one daemon; a local file on the disk of FOLDER.
+run_log()
+{
+	rm -f "$work/port"
+	util/fi_rpmemd --port 0 --port-file "$work/port" --create 4M \
+		"$1/p" "$1/a" "$1/b" "$1/c" "$1/d" >"$work/daemon.out" 2>&1 &
+	daemon=$!
+	until [ -s "$work/port" ]; do
+		kill -0 "$daemon" 2>/dev/null ||
+			{ cat "$work/daemon.out" >&2; daemon=; exit 1; }
+		sleep 0.05
+	done
+	at=127.0.0.1:$(cat "$work/port")
+	fabtests/benchmarks/log "$at:p" "$at:a" "$at:b" "$at:c" "$at:d" \
+		"$rounds" "$work/file"
+	kill "$daemon"
+	wait "$daemon" || :
+	daemon=
+}
+
+run_ycsb()
+{
+	fabtests/benchmarks/ycsb "$work/kv_server" "$work/$1" "$class" "$@"
+	rm -f "$work/$1".*
+}
+
+# in_memory COMMAND...: with emulated persistent memory.
+in_memory()
+{
+	export FI_OFI_RPMEM_EMULATE=1
+	"$@"
+	unset FI_OFI_RPMEM_EMULATE
+}
 
 # draw JOB YLABEL COLUMN...
 draw()
@@ -44,7 +84,7 @@ draw()
 	shift 2
 	bars=
 	for column; do
-		bars="$bars '$out/$job.txt' using $column:xtic($label) title columnheader($column),"
+		bars="$bars '$out/${data:-$job.txt}' using $column:xtic($label) title columnheader($column),"
 	done
 	gnuplot <<E2
 set terminal svg size 800,480 noenhanced
@@ -60,8 +100,62 @@ E2
 	echo "$out/$job.svg"
 }
 
-label=1
-draw ycsb 'us for one operation' 2 3 5
-draw pagerank 'seconds' 2 3
-label='strcol(1)." %, puts ".strcol(2)." %"'
-draw recovery 'seconds' 3 4
+# The tables of log and rpc, with one column for each memory.
+join_log()
+{
+	awk 'FNR == 1 { file++ } /^#/ || /\// { next }
+		{ us = $NF; sub(/ +[0-9.]+$/, ""); v[file, $0] = us
+		  if (file == 1) name[++n] = $0 }
+		END { print "operation emulated file"
+		  for (i = 1; i <= n; i++)
+			printf "\"%s\" %s %s\n", name[i], v[1, name[i]], v[2, name[i]] }' \
+		"$out/log-memory.txt" "$out/log-file.txt" >"$out/log.dat"
+}
+
+join_rpc()
+{
+	awk 'FNR == 1 { file++ } $1 !~ /^[0-9]+$/ { next }
+		{ key = $1 " B, " $2 " us"; v[file, key] = $3 " " $4
+		  if (file == 1) name[++n] = key }
+		END { print "call emulated,reply emulated,ack file,reply file,ack"
+		  for (i = 1; i <= n; i++)
+			printf "\"%s\" %s %s\n", name[i], v[1, name[i]], v[2, name[i]] }' \
+		"$out/rpc-memory.txt" "$out/rpc-file.txt" >"$out/rpc.dat"
+}
+
+for job; do
+	label=1 data=
+	case $job in
+	log)
+		measure log-memory in_memory run_log "$memory"
+		measure log-file run_log "$work"
+		join_log
+		data=log.dat
+		draw log 'us for one entry' 2 3
+		;;
+	rpc)
+		measure rpc-memory in_memory fabtests/benchmarks/rpc "$memory/rpc" none "$rounds"
+		measure rpc-file fabtests/benchmarks/rpc "$work/rpc" "$class" "$rounds"
+		join_rpc
+		data=rpc.dat
+		draw rpc 'us for one call' 2 3 4 5
+		;;
+	ycsb)
+		measure ycsb run_ycsb ycsb ABCDEF "$rounds" "$operations"
+		draw ycsb 'us for one operation' 2 3 5
+		;;
+	pagerank)
+		measure pagerank run_ycsb pagerank wordassociation,enron,dblp 1
+		draw pagerank 'seconds' 2 3
+		;;
+	recovery)
+		measure recovery run_ycsb recovery 3 1000
+		label='strcol(1)." %, puts ".strcol(2)." %"'
+		draw recovery 'seconds' 3 4
+		;;
+	*)
+		echo "plot.sh: '$job' is no job; jobs: log, rpc, ycsb, pagerank, recovery" >&2
+		exit 2
+		;;
+	esac
+done

@@ -3,7 +3,7 @@
  * Times, in turns, calls after which the client goes on at the acknowledgement,
  * and calls after which it goes on at the reply:
  *
- *   rpc PATH power|process [ROUNDS]
+ *   rpc PATH power|process|none [ROUNDS]
  *
  * A child process is the server and creates PATH.0. Prints the median of all
  * rounds, in microseconds for one call until all calls have replies, and the
@@ -177,8 +177,9 @@ int main(int argc, char **argv)
 
 	if (argc < 3 || pipe(fds))
 		return 2;
-	required = strcmp(argv[2], "power") ? RPMEM_POOL_PROCESS
-					    : RPMEM_POOL_POWER;
+	required = !strcmp(argv[2], "power")  ? RPMEM_POOL_POWER
+		   : !strcmp(argv[2], "none") ? RPMEM_POOL_NONE
+					      : RPMEM_POOL_PROCESS;
 	attr.required = required;
 	child = fork();
 	if (child == 0)
@@ -193,7 +194,9 @@ int main(int argc, char **argv)
 	    rpmem_rpc_query(rpc, &info))
 		fail("connect");
 	printf("method %s, class %s\n", info.method,
-	       info.reached == RPMEM_POOL_POWER ? "power" : "process");
+	       info.reached == RPMEM_POOL_POWER	 ? "power"
+	       : info.reached == RPMEM_POOL_NONE ? "none"
+						 : "process");
 	measure(rpc, argc > 3 ? (unsigned int)atoi(argv[3]) : 11);
 	if (rpmem_rpc_query(rpc, &info) == 0)
 		printf("replies read from the ring: %llu\n",
