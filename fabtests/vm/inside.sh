@@ -50,6 +50,7 @@ fi
 make -s -j2 prov/rpmem/librpmem-fi.la \
 	fabtests/fault/librpmem-fault-fi.la fabtests/fault/libshadow.la \
 	util/fi_rpmem_info util/fi_rpmemd util/fi_rpmem_cp \
+	util/fi_rpmem_plugpull \
 	fabtests/benchmarks/suite fabtests/benchmarks/rivals \
 	fabtests/functional/basic fabtests/functional/private_conn \
 	fabtests/functional/connected \
@@ -75,8 +76,8 @@ for f in prov/rpmem/.libs/librpmem-fi.so \
 	fabtests/vm/native fabtests/vm/rc_pair; do
 	strip -S -o "/build/payload/$f" "$f"
 done
-# The program without libtool's wrapper script, and its library.
-for f in fi_rpmem_cp librpmem_pool.so.0; do
+# The programs without libtool's wrapper scripts, and their library.
+for f in fi_rpmem_cp fi_rpmem_plugpull librpmem_pool.so.0; do
 	strip -S -o "/build/payload/util/$f" "util/.libs/$f"
 done
 # Compile like a program's author, except that the library is not installed.

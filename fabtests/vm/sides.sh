@@ -3,7 +3,7 @@
 # one.
 # shellcheck shell=sh
 
-machines=$here/fabtests/fault/machines
+machines=$here/fabtests/fault/machines port=7471
 case $(parameter rp.stage) in
 target) address=10.9.0.1 ;;
 initiator) address=10.9.0.2 ;;
@@ -14,12 +14,22 @@ sleep 1
 export RPMEM_BASE=verbs RPMEM_NODE=$address \
 	FI_OFI_RXM_USE_SRX=1 FI_UNIVERSE_SIZE=4
 board=$(board 1048576)
+(umask 077 && head -c 32 "$machines" | base64 >secret)
 
 case $(parameter rp.stage) in
 target)
 	life=$(parameter rp.life)
 	[ "$life" != 1 ] ||
 		ndctl create-namespace -f -e namespace1.0 -m devdax >/dev/null
+	[ "$life" != 1 ] || {
+		ndctl create-namespace -f -e namespace0.0 -m fsdax
+		mkfs.ext4 -q -F -b 4096 /dev/pmem0
+	} >/dev/null
+	mkdir -p /mnt/fsdax
+	mount -o dax=always /dev/pmem0 /mnt/fsdax
+	env -u FI_TCP_IFACE util/fi_rpmemd --listen $address --port $port \
+		--secret secret --create 4M /mnt/fsdax/pool 2>&1 |
+		sed 's/^/# /' >&3 &
 	note "life $life begins"
 	"$machines" --target /dev/dax1.0 "$board" "$life" 2>&1 |
 		sed 's/^/# /' >&3
@@ -30,6 +40,21 @@ initiator)
 	# target may die.
 	: >$out
 	tail -f $out | sed -u 's/^/# /' >&3 &
+	# The host cuts the power of the target's machine when it reads the note.
+	cat >cut.sh <<-END
+		echo "# fi_rpmem_plugpull waits for the cut" >&3
+		while timeout 5 util/fi_rpmem_info --secret secret --target 10.9.0.1:$port
+		do
+			sleep 0.2
+		done
+	END
+	env -u FI_TCP_IFACE util/fi_rpmem_plugpull --secret secret --area 1M \
+		--seconds 1 --cut "sh cut.sh" 10.9.0.1:$port:pool >pull 2>&1 &
+	pull=$!
 	tap "two machines" "$machines" --initiator "$board"
+	wait $pull
+	code=$?
+	sed 's/^/# /' pull >&3
+	is "fi_rpmem_plugpull finds nothing lost" $code 0
 	;;
 esac

@@ -56,7 +56,8 @@ two() {
 		kill -0 "$other" 2>/dev/null && break
 	done
 	machine_with_memory "$suite" 1
-	if ! until_noted "$initiators" enough; then
+	if ! until_noted "$initiators" enough ||
+		! until_noted "$initiators" "waits for the cut"; then
 		if [ "${again:-0}" -lt 2 ] && { ! lived "$console" ||
 			! lived "${console/-target/-initiator}"; }; then
 			echo "# $name: a kernel did not start, or panicked: once more"
