@@ -18,6 +18,8 @@ RP_SEED=${RP_SEED:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
 export RP_SEED
 daemon= writer= reader= other= failed=0
 unset FI_PROVIDER FI_OFI_RPMEM_CLASS
+# Only the providers of this base can be used.
+[ -z "${RP_BASE:-}" ] || export FI_PROVIDER="$RP_BASE,ofi_rpmem"
 shadow=$programs/libshadow.so
 log=${RP_PROGRAM:-$programs/log_writer}
 
@@ -54,7 +56,7 @@ serve()
 {
 	rm -f ready
 	RPMEM_SHADOW=vol:vol.safe LD_PRELOAD="${RP_PRELOAD:-}$shadow" \
-		../util/fi_rpmemd --port "$port" --port-file ready vol \
+		../util/fi_rpmemd --base "${RP_BASE:-tcp}" --port "$port" --port-file ready vol \
 		>>daemon.out 2>&1 &
 	daemon=$!
 	for _ in $(seq 400); do
@@ -69,10 +71,11 @@ serve()
 : >daemon.out
 : >check.out
 port=0
-../util/fi_rpmemd --port 0 --port-file ready --create 2M vol >daemon.out 2>&1 &
+../util/fi_rpmemd --base "${RP_BASE:-tcp}" --port 0 --port-file ready --create 2M vol >daemon.out 2>&1 &
 daemon=$!
 for _ in $(seq 400); do
 	[ -e ready ] && break
+	kill -0 $daemon 2>/dev/null || die "fi_rpmemd ended"
 	sleep 0.05
 done
 grep -q '^vol .* power ' daemon.out || {

@@ -17,6 +17,8 @@ RP_SEED=${RP_SEED:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
 export RP_SEED
 server= client=
 unset FI_PROVIDER FI_OFI_RPMEM_CLASS
+# Only the providers of this base can be used.
+[ -z "${RP_BASE:-}" ] || export FI_PROVIDER="$RP_BASE,ofi_rpmem"
 shadow=$programs/libshadow.so
 peer=${RP_PROGRAM:-$programs/rpc_peer}
 

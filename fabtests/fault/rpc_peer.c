@@ -3,7 +3,8 @@
  * Both ends of numbered calls, for rpc_lives.sh.
  *
  *   rpc_peer serve PATH PORT STATE    prints "port N"; keeps its effects in
- *                                     STATE as rpmem_rpc(3) describes
+ *                                     STATE as rpmem_rpc(3) describes; over
+ *                                     the base provider $RP_BASE
  *   rpc_peer call WHERE KEY           calls endlessly after KEY's last call;
  *                                     prints "resume N", "acked N", "replied N"
  *   rpc_peer check WHERE KEY          prints "resume N"
@@ -105,6 +106,7 @@ static int serve(char **argv)
 	struct rpmem_rpc_server_attr attr = {
 		.size = sizeof(attr),
 		.port = (uint16_t)atoi(argv[3]),
+		.base = getenv("RP_BASE"),
 		.clients = 1,
 		.ring = 64 << 10,
 	};
