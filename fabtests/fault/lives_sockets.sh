@@ -1,5 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
-# librpmem_log over another base than tcp, with a few kills.
+# librpmem_log and librpmem_rpc over another base than tcp, with a few kills.
 set -u
-RP_BASE=sockets exec "${srcdir:-.}"/fabtests/fault/log_lives.sh 4
+export RP_BASE=sockets
+"${srcdir:-.}"/fabtests/fault/log_lives.sh 4 || exit
+exec "${srcdir:-.}"/fabtests/fault/rpc_lives.sh 4

@@ -67,6 +67,8 @@ int rpc_port_open(struct rpc_port *p, const struct rp_fabric_attr *attr,
 	memset(p, 0, sizeof(*p));
 	pthread_mutex_init(&p->lock, NULL);
 	a.bare = a.tagged = a.wait_fd = true;
+	/* The base sockets has that descriptor with automatic progress only. */
+	a.automatic = a.base && !strcmp(a.base, "sockets");
 	/* ofi_rxm allocates 16 KiB for each queue entry, in several buffers. */
 	a.queue_size = a.cq_size = n;
 	ret = rp_fabric_open(&a, &p->f, err);
