@@ -16,7 +16,7 @@
 
 #define HISTORY_OPS 8u /* most outstanding operations of a writer */
 
-/* What failure messages call the run. */
+/* The name of the run in failure messages. */
 extern char history_run[128];
 extern struct rig rig;
 
