@@ -41,15 +41,23 @@ initiator)
 	: >$out
 	tail -f $out | sed -u 's/^/# /' >&3 &
 	# The host cuts the power of the target's machine when it reads the note.
+	cat >serves.sh <<-END
+		timeout 5 util/fi_rpmem_info --secret secret --target 10.9.0.1:$port
+	END
 	cat >cut.sh <<-END
 		echo "# fi_rpmem_plugpull waits for the cut" >&3
-		while timeout 5 util/fi_rpmem_info --secret secret --target 10.9.0.1:$port
-		do
+		while sh serves.sh; do
 			sleep 0.2
 		done
 	END
-	env -u FI_TCP_IFACE util/fi_rpmem_plugpull --secret secret --area 1M \
-		--seconds 1 --cut "sh cut.sh" 10.9.0.1:$port:pool >pull 2>&1 &
+	(
+		unset FI_TCP_IFACE
+		until sh serves.sh; do
+			sleep 0.2
+		done >/dev/null 2>&1
+		exec util/fi_rpmem_plugpull --secret secret --area 1M \
+			--seconds 1 --cut "sh cut.sh" 10.9.0.1:$port:pool
+	) >pull 2>&1 &
 	pull=$!
 	tap "two machines" "$machines" --initiator "$board"
 	wait $pull
