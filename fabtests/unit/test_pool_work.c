@@ -434,6 +434,39 @@ static void submit_ok(struct pool_target *t, struct rpmem_pool_op *op)
 	cr_assert_eq(rpmem_pool_submit(&t->pool, op), 0);
 }
 
+static void *poll_without_end(void *pool)
+{
+	struct rpmem_pool_op *done[1];
+
+	cr_assert_eq(rpmem_pool_poll(pool, done, 1, -1), 1);
+	return NULL;
+}
+
+/* A thread that polls a pool which has ended hinders no other thread. */
+Test(pool_work, poll_of_an_ended_pool_lets_others_in, .timeout = 60)
+{
+	struct seeded random = {.seed = 1, .state = 1};
+	struct pool_target *t = pool_target_start(&random);
+	struct rpmem_pool_op op = {.type = RPMEM_POOL_COMMIT};
+	pthread_t poller;
+
+	t->pool.state = LINK_ENDED;
+	t->pool.now.ret = -ESTALE;
+	t->pool.reason = "another client took the pool";
+	cr_assert_eq(pthread_create(&poller, NULL, poll_without_end, &t->pool),
+		     0);
+	for (bool polling = false; !polling;) {
+		pthread_mutex_lock(&t->pool.lock);
+		polling = t->pool.polling;
+		pthread_mutex_unlock(&t->pool.lock);
+	}
+	cr_assert_eq(rpmem_pool_commit(&t->pool), -ESTALE);
+	submit_ok(t, &op);
+	pthread_join(poller, NULL);
+	cr_assert_eq(op.result, -ESTALE);
+	pool_target_end(t);
+}
+
 /* Let all that was submitted complete; returns the commits that were posted. */
 static unsigned int commits_until_done(struct pool_target *t, unsigned int left)
 {

@@ -226,12 +226,16 @@ static void wait_other(struct rpmem_log *log, int ms)
 	pthread_cond_timedwait(&log->progressed, &log->lock, &until);
 }
 
-/* Poll the pool. Each change of state follows from this, under the lock. */
+/*
+ * Poll the pool, for a second at most: a call of another thread may end the log
+ * while nothing is outstanding. Changes of state follow, under the lock.
+ */
 static void poll_once(struct rpmem_log *log, int ms)
 {
 	struct rpmem_pool_op *done[32];
 	int n;
 
+	ms = ms < 0 || ms > 1000 ? 1000 : ms;
 	log->polling = true;
 	pthread_mutex_unlock(&log->lock);
 	n = log->io.poll(log->io.arg, done, 32, ms);

@@ -649,7 +649,7 @@ void work_progress(struct rpmem_pool *p, int ms)
 	}
 	if (p->state == LINK_CONNECTING ||
 	    (p->state == LINK_ENDED && !p->out)) {
-		if (ms && p->state == LINK_CONNECTING)
+		if (ms)
 			pool_cond_wait(p, &p->thread_done, (uint64_t)ms);
 		work_expire(p);
 		return;
