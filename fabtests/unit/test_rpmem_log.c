@@ -712,6 +712,30 @@ Test(rpmem_log, a_torn_superblock_leaves_the_other_one)
 	rig_fini(&l->rig);
 }
 
+/* An entry that does not fit is at the ring's start: a reader skips the end. */
+Test(rpmem_log, entry_behind_a_gap_has_one_lsn)
+{
+	struct log_test *l = &one;
+	struct rpmem_log_info info = {.size = sizeof(info)};
+	unsigned char bytes[4096];
+	uint64_t lsn, at;
+	size_t len;
+
+	open_one(l, 8192, RPMEM_LOG_ENTRY);
+	cr_assert_eq(append_bytes(l, 3000, NULL), 0);
+	cr_assert_eq(append_bytes(l, 3000, NULL), 0);
+	cr_assert_eq(rpmem_log_query(l->log, &info), 0);
+	cr_assert_eq(rpmem_log_trim(l->log, info.tail), 0);
+	cr_assert_eq(append_bytes(l, 3000, &lsn), 0);
+	at = info.tail;
+	cr_assert_eq(rpmem_log_read(l->log, &at, bytes, sizeof(bytes), &len, 0),
+		     1);
+	cr_assert_eq(len, 3000);
+	cr_assert_eq(lsn, info.tail);
+	cr_assert_eq(rpmem_log_trim(l->log, lsn), 0);
+	close_one(l);
+}
+
 Test(rpmem_log, counter_and_register_use_ten_places_by_turns)
 {
 	struct log_test *l = &one;

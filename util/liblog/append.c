@@ -15,7 +15,6 @@
 /* The positions of an append's entries: up to two runs of the ring. */
 struct plan {
 	uint64_t from, wrap, end; /* wrap: start of the second run, or 0 */
-	uint64_t first;		  /* LSN of the first entry */
 	bool pad;		  /* the first run ends with a pad entry */
 };
 
@@ -35,8 +34,6 @@ static struct plan plan_append(const struct rpmem_log *log,
 			p.end += left;
 			p.wrap = p.end;
 		}
-		if (!i)
-			p.first = p.end;
 		p.end += size;
 	}
 	return p;
@@ -108,7 +105,7 @@ static int submit_plan(struct rpmem_log *log, const struct plan *p,
 		free(first);
 		return log_error(-ENOMEM, "out of memory");
 	}
-	op->lsn = p->first;
+	op->lsn = p->from;
 	op->next = p->end;
 	(second ? second : first)->op = op;
 	(second ? second : first)->wake = wake;
