@@ -333,6 +333,8 @@ static void check_option(struct side *s, const struct card *peer)
 	OK(write_durably(s, peer) == RP_ST_CLASS,
 	   "FI_COMMIT_COMPLETE is of the endpoint's class");
 	OK(require(s, FI_RPMEM_CLASS_PROCESS, size - 1) == -FI_EINVAL &&
+		   fi_setopt(&s->ep->fid, FI_OPT_ENDPOINT, FI_OPT_RPMEM_CLASS,
+			     NULL, size) == -FI_EINVAL &&
 		   require(s, FI_RPMEM_CLASS_POWER + 1, size) == -FI_EINVAL &&
 		   write_durably(s, peer) == RP_ST_CLASS,
 	   "a wrong class, or size, is refused and changes nothing");

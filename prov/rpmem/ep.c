@@ -290,7 +290,7 @@ static int ep_setopt(fid_t fid, int level, int optname, const void *optval,
 	    fid->fclass != FI_CLASS_EP)
 		return fi_setopt(rp_fid_base(fid), level, optname, optval,
 				 optlen);
-	if (optlen != sizeof(enum fi_rpmem_class))
+	if (!optval || optlen != sizeof(enum fi_rpmem_class))
 		return -FI_EINVAL;
 	class = rp_class_decode(*(const enum fi_rpmem_class *)optval,
 				rp_params.required);
