@@ -72,7 +72,7 @@ packages_unpack() {
 	at=$3/$1-${version//[!A-Za-z0-9.+-]/_}
 	if [ ! -e "$at$2" ]; then
 		mkdir -p "$3" && temp=$(mktemp -d "$3/unpack.XXXXXX") || return
-		(cd "$temp" && apt-get download -qq "$1=$version" &&
+		(cd "$temp" && apt-get -o APT::Sandbox::User=root download -qq "$1=$version" &&
 			dpkg --fsys-tarfile ./*.deb | tar -x ".$2" &&
 			rm ./*.deb && mv -T "$temp" "$at") >&2 || {
 			rm -rf "$temp"

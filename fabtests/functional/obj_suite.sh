@@ -60,8 +60,8 @@ equal()
 	for copy in part replica; do
 		python3 dump.py $copy >$copy.dump || fail "$1: pmempool info"
 	done
-	diff part.dump replica.dump >out ||
-		fail "$1: the copies differ (<: local, >: replica): $(head -n 20 out)"
+	diff -U 9 part.dump replica.dump >out ||
+		fail "$1: the copies differ (-: local, +: replica): $(head -n 60 out)"
 }
 
 # obj VERB SET: run the program of libpmemobj, for a bounded time
