@@ -640,8 +640,11 @@ def report(good, text):
     print(f"{'ok' if good else 'not ok'} {number} - {text}", flush=True)
 
 
-def attempt(name, action, module=MODULE, size="2M", planted=None):
-    """Run one part of the test in a separate folder."""
+def attempt(name, action, module=MODULE, size="2M", planted=None, runs=3):
+    """
+    Run one part of the test in a separate folder. A planted bug must be found
+    in one of three runs: a kill can hit Redis when nothing is outstanding.
+    """
     with Folder():
         m = Machines(plant(planted) if planted else module, size)
         try:
@@ -649,8 +652,11 @@ def attempt(name, action, module=MODULE, size="2M", planted=None):
                 print("SKIP: no file system here on which msync reaches a disk")
                 sys.exit(77)
             text = action(m)
-            report(not planted, f"{name}: {text}")
+            again = planted and runs > 1
+            if not again:
+                report(not planted, f"{name}: {text}")
         except Lost as e:
+            again = False
             report(planted, f"{name}: {e}")
             if not planted:
                 for out in ("redis.out", "daemon.out"):
@@ -659,6 +665,8 @@ def attempt(name, action, module=MODULE, size="2M", planted=None):
                                               for x in f.readlines()[-15:])
         finally:
             m.close()
+    if again:
+        attempt(name, action, module, size, planted, runs - 1)
 
 
 def main():
