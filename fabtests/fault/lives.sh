@@ -8,11 +8,11 @@ random=
 programs=$PWD/../fabtests/fault/.libs
 export LD_LIBRARY_PATH="$PWD/../util/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
-# end PID: kill it.
+# end PID...: kill them, in this order.
 end()
 {
-	kill -9 "$1" 2>/dev/null
-	wait "$1" 2>/dev/null
+	kill -9 "$@" 2>/dev/null
+	wait "$@" 2>/dev/null
 }
 
 # await_port PID: set port to the number that the server printed to server.out.

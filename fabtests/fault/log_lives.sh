@@ -132,12 +132,10 @@ for layout in 0 1 2 3; do
 			await_lines writer.out 100 "$writer" "$reader" "$other"
 			continue
 			;;
-		*) # kill both
+		*) # kill both; the target first: it executes nothing behind them
 			boths=$((boths + 1))
-			end "$writer"
-			end "$other"
+			end "$daemon" "$writer" "$other"
 			writer= other=
-			end $daemon
 			cp vol.safe vol
 			serve
 			check "${where%0}1" other.out

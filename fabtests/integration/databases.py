@@ -97,9 +97,8 @@ def accepts(path):
     return True
 
 
-def build_planted(build, folder, plants):
-    """Build the plugin with planted bugs."""
-    source = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../..")
+def plant(source, plants):
+    """Return the changed sources of the plugin, by path."""
     text = {}
     for path in glob.glob(source + "/util/libpool/*.c") + [
             source + "/util/nbdkit/rpmem.c"]:
@@ -109,6 +108,13 @@ def build_planted(build, folder, plants):
         if text[path].count(old) != 1:
             raise RuntimeError(f"{path} does not contain the text to change")
         text[path] = text[path].replace(old, new)
+    return text
+
+
+def build_planted(build, folder, plants):
+    """Build the plugin with planted bugs."""
+    source = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../..")
+    text = plant(source, plants)
     files = [os.path.join(folder, path.replace("/", "_")) for path in text]
     for path, content in zip(files, text.values()):
         with open(path, "w", encoding="ascii") as f:
