@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * A seeded random generator for property tests. RP_SEED repeats a failed run;
- * RP_SEEDS_FROM is the first seed of a test of many runs.
+ * RP_SEEDS_FROM is the first seed of a test of many runs. RP_LONG=1 asks for all
+ * runs, and not a share.
  */
 #ifndef RP_TEST_SEEDED_H
 #define RP_TEST_SEEDED_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -44,6 +47,14 @@ static inline struct seeded seeded_start(void)
 		     : (uint64_t)now.tv_nsec << 20 ^ now.tv_sec ^ getpid();
 	s.state = s.seed;
 	return s;
+}
+
+/* check.sh sets RP_LONG to 0 or 1. */
+static inline bool seeded_all(void)
+{
+	const char *env = getenv("RP_LONG");
+
+	return env && !strcmp(env, "1");
 }
 
 #endif

@@ -217,7 +217,7 @@ static void run_cases(unsigned int n, unsigned int k, unsigned int share)
 	const unsigned int events = count_events(seed, n, k);
 	unsigned int run = 0;
 
-	if (getenv("RP_LONG"))
+	if (seeded_all())
 		share = 1;
 	for (unsigned int c = 0; c < (events + 1) * all * FAULTS * SECONDS;
 	     c++) {
