@@ -9,5 +9,5 @@ include fabtests/platform/local.mk
 include fabtests/benchmarks/local.mk
 include fabtests/integration/local.mk
 EXTRA_DIST += fabtests/bounded.sh fabtests/budget.sh fabtests/tally.sh \
-	fabtests/upstream.sh fabtests/commit.h fabtests/quick \
+	fabtests/upstream.sh fabtests/commit.h fabtests/quick fabtests/rotated \
 	fabtests/suppress.lsan fabtests/suppress.tsan

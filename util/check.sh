@@ -6,7 +6,7 @@ set -u -o pipefail
 usage() {
 	cat <<'U'
 usage: util/check.sh [--long] [--vm [--domain NAME]] [--databases] [--all]
-                     [--platform NAME [--fabtests DIR]] [--mutants K/N]
+                     [--platform NAME [--fabtests DIR]] [--share K/N]
                      [--sanitize KIND] [--build DIR] [--cache DIR]
        util/check.sh --only REGEX | --quick
 
@@ -22,8 +22,9 @@ all tests but those in a guest and on the second platform.
   --vm             the guest stage too: real verbs, DAX and persistence domains
                    in a Debian guest (with --long: of both releases)
   --domain NAME    only this persistence domain in the guest: adr or eadr
-  --mutants K/N    of the named mutants and of the bugs of crash_planted, those
-                   of turn K of 0 to N-1, and as large a part of the others
+  --share K/N      of the named mutants and the bugs of crash_planted those of
+                   share K of 0 to N-1, and as large a part of the other mutants;
+                   of the long suites those that fabtests/rotated gives to K
   --platform NAME  build and test in a root of another Debian release too: trixie;
                    and fi_rpmemd as a service of systemd
   --fabtests DIR   upstream's fabtests, built there (with --platform)
@@ -52,7 +53,7 @@ fi
 
 src=$(cd "$(dirname "$0")/.." && pwd)
 build= long= vm= sanitize= cache= platform= fabtests= only= quick= domain=
-RP_MUTANTS= clang= databases=
+RP_SHARE= clang= databases=
 while [ $# -gt 0 ]; do
 	case $1 in
 	--clang) clang=1 ;;
@@ -60,7 +61,7 @@ while [ $# -gt 0 ]; do
 	--only) only=$2; shift ;;
 	--quick) quick=1 ;;
 	--domain) domain=$2; shift ;;
-	--mutants) export RP_MUTANTS=$2; shift ;;
+	--share) export RP_SHARE=$2; shift ;;
 	--long) long=1 ;;
 	--vm) vm=1 ;;
 	--platform) platform=$2; shift ;;
@@ -204,6 +205,17 @@ if [ -n "$only" ]; then
 elif [ -n "$quick" ]; then
 	mapfile -t tests < <(make -s list-tests |
 		grep -E '^fabtests/unit/'; grep -v '^#' "$src/fabtests/quick")
+elif [ -n "$RP_SHARE" ]; then
+	rotated=$(sed -n 's/^[0-4] //p' "$src/fabtests/rotated")
+	others=$(sed -n "/^$((${RP_SHARE%/*} % 5)) /d; s/^[0-4] //p" "$src/fabtests/rotated")
+	mapfile -t tests < <(make -s list-tests | grep "^fabtests/")
+	gone=$(grep -vxF "$(printf '%s\n' "${tests[@]}")" <<<"$rotated")
+	if [ -n "$gone" ]; then
+		echo "fabtests/rotated: no such suite: ${gone//$'\n'/ }" >&2
+		suite "fabtests/rotated" 0 1 0 0
+	fi
+	mapfile -t tests < <(printf '%s\n' "${tests[@]}" | grep -vxF "$others")
+	left_out="$left_out $(wc -l <<<"$others") suites of other shares;"
 fi
 # A compiled test needs only its own build; a script may use any program.
 programs=()
@@ -356,10 +368,10 @@ kills_end() {
 
 # Mutation tests: a mutant that the tests detect counts as passed.
 mutations() {
-	local log="$build/mutate.log" seed kind p f s of=${RP_MUTANTS#*/}
+	local log="$build/mutate.log" seed kind p f s of=${RP_SHARE#*/}
 	local -a what=(--named --sample $((60 / ${of:-1})))
 
-	[ -z "$RP_MUTANTS" ] || what+=(--share "$RP_MUTANTS")
+	[ -z "$RP_SHARE" ] || what+=(--share "$RP_SHARE")
 	[ -z "$long" ] || what=(--long)
 	# The seed changes with each commit.
 	seed=$(git -C "$src" log -1 --format=%ct 2>/dev/null) ||

@@ -5,7 +5,7 @@
 usage: nbd_planted.py [NAME]..., in a build folder, with $srcdir
 
 nbd.sh must fail at the line of the bug, nbd_random.sh at any check. Without
-names and without RP_LONG=1 one bug is tried: RP_MUTANTS=K/N selects it, else
+names and without RP_LONG=1 one bug is tried: RP_SHARE=K/N selects it, else
 chance.
 """
 import os
@@ -72,7 +72,7 @@ def run_suite(source, plugin, script):
 def choose(names, every):
     if names or every:
         return [p for p in PLANTED if not names or p[0] in names]
-    turn = os.environ.get("RP_MUTANTS", "").split("/")[0]
+    turn = os.environ.get("RP_SHARE", "").split("/")[0]
     return [PLANTED[int(turn) % len(PLANTED)] if turn
             else random.choice(PLANTED)]
 
