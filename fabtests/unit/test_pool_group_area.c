@@ -403,3 +403,33 @@ Test(pool_group_area, a_former_member_of_an_idle_group_lacks_all)
 		expect_former_lacks_all(1);
 	}
 }
+
+/*
+ * Member 2 is replaced, the bitmaps drop a chunk, and then the other two are
+ * replaced, one after the other, each while member 2 is away. The member that
+ * member 2 was at first is stale, though nobody is left who was there.
+ */
+Test(pool_group_area, a_former_member_is_known_after_all_are_replaced)
+{
+	unsigned int w;
+
+	replace_member(1);
+	w = open_writer();
+	await_all_current(w);
+	write_and_commit(w, 40, 2);
+	await_all_current(w);
+	clear_bitmap(w);
+	rig_replace(&rig, 0);
+	w = open_writer();
+	lose_member(2);
+	await_state(w, 0, MEMBER_CURRENT);
+	write_and_commit(w, 41, 3);
+	cr_assert_neq(group_of(w)->members[2].state, MEMBER_CURRENT);
+	rig_writer_kill(&rig, w);
+	rig_replace(&rig, 1);
+	rig.members[2] = former;
+	w = rig_writer_new(&rig, call_completed);
+	run_events(2000);
+	cr_assert(group_of(w)->phase < GROUP_OPEN, "a former member counts");
+	rig_end(&rig);
+}

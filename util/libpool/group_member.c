@@ -181,11 +181,12 @@ static void keep_slot(struct group *g, unsigned int member)
 
 /*
  * Write the promise, and with it all bits seen at members: surplus bits do no
- * harm, and copies to the member then need not wait for another commit.
+ * harm, and copies to the member then need not wait for another commit. `full`
+ * goes along, so that it is known when the members that had it are replaced.
  */
 static void promise(struct group *g, unsigned int member)
 {
-	const uint64_t epoch = htole64(g->epoch);
+	const uint64_t epoch = htole64(g->epoch), full = htole64(g->full);
 	struct group_member *m = &g->members[member];
 	unsigned char *bits = m->area + GROUP_BITS_AT;
 
@@ -201,6 +202,8 @@ static void promise(struct group *g, unsigned int member)
 	m->marked = true;
 	keep_slot(g, member);
 	add(g, member, LEG_AREA, GROUP_BITS_AT, bits, GROUP_BITS / 8);
+	if (m->disk.full < g->full)
+		add(g, member, LEG_AREA, GROUP_FULL_AT, &full, sizeof(full));
 	add(g, member, LEG_AREA, GROUP_PROMISE_AT, &epoch, sizeof(epoch));
 	add(g, member, LEG_BARRIER, 0, NULL, 0);
 	set_state(g, member, MEMBER_PROMISING);
