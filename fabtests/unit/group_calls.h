@@ -125,6 +125,19 @@ static inline void await_all_current(unsigned int w)
 		await_state(w, i, MEMBER_CURRENT);
 }
 
+static inline void clear_bitmap(unsigned int w)
+{
+	for (unsigned int i = 0; i < 2; i++) {
+		for (unsigned int e = 0; e < EVENTS; e++)
+			if (!group_is_quiet(group_of(w)))
+				rig_event(&rig);
+		cr_assert(group_is_quiet(group_of(w)));
+		group_clear_all(group_of(w));
+	}
+	run_events(500);
+	rig_writer_kill(&rig, w);
+}
+
 static inline void submit_call(unsigned int w, struct call *c)
 {
 	c->op.context = c;

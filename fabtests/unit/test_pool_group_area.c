@@ -290,19 +290,6 @@ Test(pool_group_area, copies_do_not_pause_for_a_caller_that_has_stopped)
 	cr_assert_geq(copies, 700, "%u", copies);
 }
 
-static void clear_bitmap(unsigned int w)
-{
-	for (unsigned int i = 0; i < 2; i++) {
-		for (unsigned int e = 0; e < EVENTS; e++)
-			if (!group_is_quiet(group_of(w)))
-				rig_event(&rig);
-		cr_assert(group_is_quiet(group_of(w)));
-		group_clear_all(group_of(w));
-	}
-	run_events(500);
-	rig_writer_kill(&rig, w);
-}
-
 /* Member 0 has more commits, of an older epoch. */
 Test(pool_group_area, a_damaged_word_makes_no_member_a_former_one)
 {

@@ -226,3 +226,153 @@ Test(pool_group_rules, bytes_left_are_those_of_the_marked_chunks)
 	g.members[0].copy_next = 8;
 	cr_assert_eq(group_copy_left(&g, 0), 1000 % 64);
 }
+
+/* --- copies that go on where an earlier one has ended --- */
+
+static uint64_t copied_of(const struct rig_member *m)
+{
+	struct group_super super;
+	struct group_state is;
+
+	return group_area_decode(m->durable, &super, &is) ? 0 : is.copied;
+}
+
+static void expect_equal_members(void)
+{
+	for (unsigned int i = 1; i < 3; i++)
+		cr_assert(!memcmp(rig.members[i].durable + GROUP_AREA,
+				  rig.members[0].durable + GROUP_AREA,
+				  RIG_BYTES),
+			  "member %u has other bytes", i);
+}
+
+/* An empty member 2 has half of its chunks when the writer dies. */
+static void copy_half(uint64_t seed)
+{
+	unsigned int w;
+
+	start_members(seed, 3, 2);
+	w = open_writer();
+	for (unsigned int c = 0; c < RIG_CHUNKS; c++)
+		write_and_commit(w, c * (GROUP_CHUNK / 8), c + 1);
+	await_all_current(w);
+	clear_bitmap(w);
+	rig_replace(&rig, 2);
+	w = open_writer();
+	while (copied_of(&rig.members[2]) < RIG_CHUNKS / 2) {
+		cr_assert_lt(group_of(w)->members[2].state, MEMBER_CURRENT);
+		rig_event(&rig);
+	}
+	rig_writer_kill(&rig, w);
+	rig_cut(&rig, 2);
+}
+
+Test(pool_group_rules, a_new_member_is_current_when_its_epoch_is_durable)
+{
+	for (uint64_t seed = 0; seed < 16; seed++) {
+		struct group_super super;
+		struct group_state is;
+		unsigned int w;
+
+		copy_half(seed);
+		w = open_writer();
+		await_state(w, 2, MEMBER_CURRENT);
+		cr_assert_not(
+			group_area_decode(rig.members[2].durable, &super, &is));
+		cr_assert_eq(is.epoch, group_of(w)->epoch);
+		rig_end(&rig);
+	}
+}
+
+Test(pool_group_rules, a_copy_goes_on_after_a_power_cut)
+{
+	for (uint64_t seed = 0; seed < 16; seed++) {
+		unsigned int w;
+
+		copy_half(seed);
+		w = rig_writer_new(&rig, call_completed);
+		await_state(w, 2, MEMBER_COPYING);
+		cr_assert_leq(group_copy_left(group_of(w), 2),
+			      RIG_BYTES - RIG_CHUNKS / 2 * GROUP_CHUNK);
+		await_all_current(w);
+		expect_equal_members();
+		rig_end(&rig);
+	}
+}
+
+/* Chunks that change while the member is away are copied again. */
+Test(pool_group_rules, a_copy_that_goes_on_has_what_was_written_meanwhile)
+{
+	for (uint64_t seed = 0; seed < 16; seed++) {
+		unsigned int w;
+
+		copy_half(seed);
+		rig.members[2].up = false;
+		w = open_writer();
+		write_and_commit(w, 1, 100);
+		rig_writer_kill(&rig, w);
+		return_member(2);
+		w = open_writer();
+		await_all_current(w);
+		expect_equal_members();
+		rig_end(&rig);
+	}
+}
+
+/*
+ * Another member was current in its place, and the bitmaps have dropped what
+ * was written then: the copy begins again.
+ */
+Test(pool_group_rules, a_copy_begins_again_behind_a_group_that_was_whole)
+{
+	static struct rig_member half;
+	unsigned int w;
+
+	copy_half(1);
+	half = rig.members[2];
+	half.owner = -1;
+	rig_replace(&rig, 2);
+	w = open_writer();
+	await_all_current(w);
+	write_and_commit(w, 1, 100);
+	await_all_current(w);
+	clear_bitmap(w);
+	rig.members[2] = half;
+	w = open_writer();
+	await_all_current(w);
+	expect_equal_members();
+	rig_end(&rig);
+}
+
+/*
+ * The members of a new group hold other bytes until one is the source for all;
+ * the next writer can choose another one.
+ */
+Test(pool_group_rules, the_copies_of_a_new_group_begin_again)
+{
+	for (uint64_t seed = 0; seed < 64; seed++) {
+		unsigned int w;
+
+		start_members(seed, 3, 2);
+		for (unsigned int i = 0; i < 3; i++)
+			memset(rig.members[i].durable + GROUP_AREA, (int)i + 1,
+			       RIG_BYTES);
+		for (unsigned int i = 0; i < 3; i++)
+			memcpy(rig.members[i].visible, rig.members[i].durable,
+			       RIG_LENGTH);
+		w = rig_writer_new(&rig, call_completed);
+		await_state(w, 2, MEMBER_COPYING);
+		run_events(100 + (unsigned int)seed * 4);
+		rig_writer_kill(&rig, w);
+		for (unsigned int i = 0; i < 3; i++) {
+			struct rig_member first = rig.members[0];
+
+			rig.members[0] = rig.members[2];
+			rig.members[2] = first;
+		}
+		w = open_writer();
+		await_all_current(w);
+		expect_equal_members();
+		rig_end(&rig);
+	}
+}

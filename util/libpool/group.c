@@ -263,7 +263,7 @@ void member_drop(struct group *g, unsigned int member, int ret,
 	if (error)
 		m->error = group_text(g, member, error);
 	m->barrier = NULL;
-	m->numbered = m->inspecting = m->copy_queued = false;
+	m->numbered = m->inspecting = m->copy_queued = m->keeping = false;
 	m->backlog = 0;
 	TAILQ_CONCAT(&m->dropped, &m->queue, link);
 	TAILQ_CONCAT(&m->dropped, &m->commits, link);

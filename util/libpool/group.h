@@ -35,6 +35,7 @@
 #define GROUP_PROMISE_AT   512u
 #define GROUP_FULL_AT	   768u
 #define GROUP_LEFT_AT	   896u
+#define GROUP_COPIED_AT	   960u
 #define GROUP_SLOT_AT(s)   (1024u + (s)*512u)
 #define GROUP_NUMBER_AT(s) (GROUP_SLOT_AT(s) + 256u)
 #define GROUP_BITS_AT	   4096u
@@ -59,6 +60,8 @@ struct group_state {
 	uint64_t full;	   /* an epoch that all n members once had */
 	unsigned int slot; /* slot that has epoch and number */
 	uint64_t left;	   /* bytes that a copy to it lacked lately; a hint */
+	/* A copy of all chunks has made so many durable, in that epoch. */
+	uint64_t copied, copied_epoch;
 };
 
 void group_super_encode(const struct group_super *s,
@@ -66,6 +69,8 @@ void group_super_encode(const struct group_super *s,
 /* Returns 0; -ENODATA: the area is zero; -EBADMSG: it is no area of a group. */
 int group_area_decode(const unsigned char area[GROUP_AREA],
 		      struct group_super *s, struct group_state *state);
+/* 0: the epoch is too great to be kept with a number of chunks. */
+uint64_t group_copied_encode(uint64_t epoch, uint64_t chunks);
 void group_slot_encode(const struct group_super *s, uint64_t epoch,
 		       unsigned char to[GROUP_SLOT]);
 
@@ -146,12 +151,14 @@ struct group_member {
 	bool numbered;		   /* its commits store their number */
 	unsigned char *copy;	   /* bitmap of chunks to copy, or NULL */
 	uint64_t copy_next;
+	uint64_t copied; /* first chunks that are durable there */
 	struct group_leg *copying;
 	struct group_leg *source; /* read of the chunk, at member source_at */
 	unsigned int source_at;
 	bool source_read;	 /* the source's read is complete */
 	unsigned int copy_tries; /* failed comparisons of the current chunk */
 	bool inspecting, copy_queued, from_itself;
+	bool keeping;	  /* `copied` is being made durable */
 	bool marked;	  /* the bitmap in area is durable, with the promise */
 	uint64_t adopted; /* commit number that the adoption writes */
 };
@@ -197,6 +204,7 @@ struct group {
 	uint64_t given;	 /* epoch that the caller gave, or 0 */
 	uint64_t full;	 /* the greatest `full` of the members */
 	bool full_sent;	 /* the epoch of this writer was sent as `full` */
+	bool founds;	 /* no member had an epoch when the group was opened */
 	char stale[200]; /* error: `given` is not above a member's epoch */
 	uint64_t now, grace_until; /* ms */
 	uint64_t looked;	   /* time of the last check of deadlines */

@@ -185,7 +185,7 @@ static void look(struct group *g)
 	if (g->given)
 		g->epoch = g->given;
 	take_super(g);
-	g->super.founder = !founded;
+	g->super.founder = g->founds = !founded;
 	g->phase = GROUP_PROMISING;
 }
 

@@ -76,6 +76,14 @@ void group_slot_encode(const struct group_super *s, uint64_t epoch,
 	put(to + 8, XXH64(to, 8, s->id[0]));
 }
 
+#define COPIED_BITS 20
+_Static_assert(GROUP_BITS < 1u << COPIED_BITS, "a number of chunks fits");
+
+uint64_t group_copied_encode(uint64_t epoch, uint64_t chunks)
+{
+	return epoch >> (64 - COPIED_BITS) ? 0 : epoch << COPIED_BITS | chunks;
+}
+
 int group_area_decode(const unsigned char area[GROUP_AREA],
 		      struct group_super *s, struct group_state *state)
 {
@@ -110,6 +118,9 @@ int group_area_decode(const unsigned char area[GROUP_AREA],
 	state->left = get(area + GROUP_LEFT_AT);
 	if (state->left > s->length)
 		state->left = 0;
+	state->copied_epoch = get(area + GROUP_COPIED_AT);
+	state->copied = state->copied_epoch & ((1u << COPIED_BITS) - 1);
+	state->copied_epoch >>= COPIED_BITS;
 	/* full: an epoch that this member had, unless it is damaged. */
 	if (state->full > state->epoch)
 		state->full = 0;

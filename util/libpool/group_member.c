@@ -216,6 +216,38 @@ static void tell_left(struct group *g, unsigned int member, uint64_t left)
 	add(g, member, LEG_AREA, GROUP_LEFT_AT, &left, sizeof(left));
 }
 
+/*
+ * A copy of all chunks to a new member goes on where an earlier one has ended.
+ * The chunks that were written since then are marked, unless all n members were
+ * current since: then bits were cleared, and that copy is too old.
+ */
+static void resume_copy(struct group *g, unsigned int member)
+{
+	struct group_member *m = &g->members[member];
+	uint64_t c;
+
+	m->copied = m->disk.copied_epoch > g->full ? m->disk.copied : 0;
+	for (c = m->copied; c % 8; c++)
+		m->copy[c / 8] |= (unsigned char)(1u << c % 8);
+	memset(m->copy + c / 8, 0xff, GROUP_BITS / 8 - c / 8);
+}
+
+/*
+ * Make the copied chunks of a new member durable, and their number behind them.
+ * The members that found a group have no common bytes to go on with.
+ */
+static void keep_copied(struct group *g, unsigned int member)
+{
+	struct group_member *m = &g->members[member];
+
+	if (g->founds || m->copy_next <= m->copied)
+		return;
+	m->copied = m->copy_next;
+	m->keeping = true;
+	add_store(g, member, GROUP_COPIED_AT,
+		  group_copied_encode(g->epoch, m->copied));
+}
+
 void member_join(struct group *g, unsigned int member, bool from_itself)
 {
 	struct group_member *m = &g->members[member];
@@ -234,7 +266,7 @@ void member_join(struct group *g, unsigned int member, bool from_itself)
 	}
 	memcpy(m->copy, bits, GROUP_BITS / 8);
 	if (m->blank)
-		memset(m->copy, 0xff, GROUP_BITS / 8);
+		resume_copy(g, member);
 	if (!m->marked)
 		add(g, member, LEG_BITS, GROUP_BITS_AT, bits, GROUP_BITS / 8);
 	set_state(g, member, MEMBER_COPYING);
@@ -408,8 +440,11 @@ static void copy_done(struct group *g, unsigned int member)
 	m->copy_tries = 0;
 	m->copy_next++;
 	/* Count the chunks 128 times at most. */
-	if (m->copy_next % (g->super.length / g->super.chunk / 128 + 1) == 0)
-		tell_left(g, member, group_copy_left(g, member));
+	if (m->copy_next % (g->super.length / g->super.chunk / 128 + 1))
+		return;
+	tell_left(g, member, group_copy_left(g, member));
+	if (m->blank && m->state == MEMBER_COPYING)
+		keep_copied(g, member);
 }
 
 void member_done(struct group *g, unsigned int member, struct group_leg *leg)
@@ -424,6 +459,8 @@ void member_done(struct group *g, unsigned int member, struct group_leg *leg)
 		inspected(g, member);
 	else if (leg->kind != LEG_BARRIER)
 		return;
+	else if (m->keeping)
+		m->keeping = false;
 	else if (m->state == MEMBER_MARKING)
 		m->state = MEMBER_MARKED;
 	else if (m->state == MEMBER_FORMAT)
