@@ -15,6 +15,7 @@
 
 #include "util/clock.h"
 #include "util/setup_client.h"
+#include "util/setup_server.h"
 
 /* How long to wait while the last owner of a pool may reconnect. */
 #define AWAITED_MS 10000
@@ -24,6 +25,7 @@ struct call {
 	struct rp_setup_auth auth;
 	int fd;
 	uint64_t deadline; /* ms, of the whole exchange */
+	bool requested;	   /* the daemon has the request */
 	char *err;
 };
 
@@ -242,6 +244,14 @@ static int call_report(struct call *c, int ret)
 			"same release at both ends",
 			t->port, t->host, RP_SETUP_VERSION);
 	case -ETIMEDOUT:
+		if (c->requested)
+			return rp_err(c->err, ret,
+				      "fi_rpmemd on port %u of %s has the "
+				      "request, and has not replied in time; "
+				      "if it lives, it still writes back what "
+				      "other clients left in the pool: check "
+				      "its disk, try again, or allow more time",
+				      t->port, t->host);
 		return rp_err(c->err, ret,
 			      "what listens on port %u of %s is silent; check "
 			      "that it is fi_rpmemd, that it runs, and that "
@@ -335,6 +345,20 @@ static int call_read_error(struct call *c, const uint8_t *buf, size_t len)
 }
 
 /*
+ * The daemon replies at once, or when the pool's bytes are written back, which
+ * takes as long as its disk needs.
+ */
+static void call_expect_reply(struct call *c)
+{
+	const uint64_t until = rp_now_ms() + c->t->reply_ms;
+
+	c->requested = true;
+	if (until > c->deadline)
+		c->deadline = until;
+	rp_setup_keep_alive(c->fd); /* a host that vanishes ends the wait */
+}
+
+/*
  * Send the request, and receive a reply with a valid MAC. An ERROR is accepted
  * without a valid MAC: it can only make the client stop.
  */
@@ -360,8 +384,10 @@ static int call_run(struct call *c, struct rp_setup_request *req,
 	if (c->auth.secret)
 		rp_setup_seal(buf, (size_t)ret, RP_SETUP_FROM_CLIENT, &c->auth);
 	ret = call_send(c, buf, (size_t)ret);
-	if (!ret)
+	if (!ret) {
+		call_expect_reply(c);
 		ret = call_recv(c, buf, RP_SETUP_MAX_REPLY, len, &type);
+	}
 	if (ret)
 		return call_report(c, ret);
 	if (type == RP_SETUP_ERROR)

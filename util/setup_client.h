@@ -12,6 +12,8 @@ struct rp_setup_target {
 	const struct rp_secret *secret; /* NULL: no secret */
 	unsigned int timeout_ms;	/* limit for the exchange; 0: 5000 */
 	unsigned int wait_ms; /* to wait for a daemon that is starting */
+	/* From the request on: while the daemon writes the pool back. */
+	uint64_t reply_ms;
 };
 
 /*
@@ -23,10 +25,11 @@ int rp_setup_parse_target(const char *s, struct rp_setup_target *t, char *err);
 
 /*
  * Fetch one pool; rp_setup_fetch_list() fetches all. Blocks for at most wait_ms
- * plus timeout_ms. Returns 0, or -errno and the remedy in err: -ECONNREFUSED
- * nothing listens, -ETIMEDOUT, -EHOSTUNREACH unknown host or no route, -EACCES
- * the secret is wrong or does not allow this, -ENOENT no such pool, -EPROTO not
- * fi_rpmemd, -EPROTONOSUPPORT another version, -EIO the connection ended early.
+ * plus timeout_ms, or reply_ms from the request on. Returns 0, or -errno and
+ * the remedy in err: -ECONNREFUSED nothing listens, -ETIMEDOUT, -EHOSTUNREACH
+ * unknown host or no route, -EACCES the secret is wrong or does not allow this,
+ * -ENOENT no such pool, -EPROTO not fi_rpmemd, -EPROTONOSUPPORT another
+ * version, -EIO the connection ended early.
  */
 int rp_setup_fetch_export(const struct rp_setup_target *t, const char *pool,
 			  struct rp_setup_export *out, char *err);

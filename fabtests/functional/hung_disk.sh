@@ -83,6 +83,20 @@ open_exclusively
 until_true works $((idle + 1))
 copied x 'while y is opened'
 [ -e opened ] && fail "the fifo does not stop the opening"
+# A client whose timeout is shorter than the set-up's own 7 seconds waits for
+# these, so the exclusive client has waited for longer.
+python3 - "127.0.0.1:$(cat port):y" "$src/util/python" >short.out 2>&1 <<'P' &&
+import sys
+
+sys.path.insert(0, sys.argv[2])
+import rpmem_pool
+
+rpmem_pool.open(sys.argv[1], timeout=1)
+P
+	fail "a client with a short timeout opens the pool"
+grep -q 'has not replied in time; if it lives, it still writes back' short.out ||
+	{ fail "the reason of a short timeout"; cat short.out; }
+[ -e opened ] && fail "the opening waits for no disk"
 exec 4<>hung
 wait $client || { fail "the exclusive client"; cat python.out; }
 [ -e opened ] || { fail "the opening"; cat python.out; }

@@ -491,6 +491,7 @@ struct impostor {
 	int listener;
 	const void *hello, *reply;
 	size_t hello_len, reply_len;
+	unsigned int wait_ms; /* between the request and .reply */
 };
 
 static void *impostor_run(void *arg)
@@ -501,7 +502,8 @@ static void *impostor_run(void *arg)
 
 	if (im->hello_len)
 		send(fd, im->hello, im->hello_len, MSG_NOSIGNAL);
-	if (im->reply_len && recv(fd, buf, sizeof(buf), 0) > 0)
+	if (im->reply_len && recv(fd, buf, sizeof(buf), 0) > 0 &&
+	    !poll(NULL, 0, (int)im->wait_ms))
 		send(fd, im->reply, im->reply_len, MSG_NOSIGNAL);
 	while (recv(fd, buf, sizeof(buf), 0) > 0)
 		;
@@ -530,6 +532,27 @@ static int meet_impostor(struct impostor *im)
 	pthread_join(thread, NULL);
 	close(im->listener);
 	return ret;
+}
+
+/* A daemon that writes a pool back replies behind the usual deadline. */
+Test(setup_server, reply_is_awaited_while_the_pool_is_written_back,
+     .timeout = 60)
+{
+	static uint8_t bufs[8][4096];
+	size_t lens[8];
+	struct impostor im = {.hello = bufs[0], .reply = bufs[2]};
+
+	valid(bufs, lens);
+	im.hello_len = (size_t)rp_setup_put_challenge(
+		bufs[0], sizeof(bufs[0]), &(struct rp_setup_challenge){0});
+	im.reply_len = lens[2];
+	im.wait_ms = 900; /* meet_impostor() allows 300 for the exchange */
+	target.reply_ms = 60000;
+	cr_assert_eq(meet_impostor(&im), 0, "%s", err);
+	target.reply_ms = 0;
+	cr_assert_eq(meet_impostor(&im), -ETIMEDOUT);
+	cr_assert_null(strstr(err, "silent"), "%s", err);
+	cr_assert_not_null(strstr(err, "writes back"), "%s", err);
 }
 
 Test(setup_server, impostors_of_the_daemon_are_refused, .timeout = 60)

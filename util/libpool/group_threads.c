@@ -86,7 +86,7 @@ static int observe_member(struct place *m, unsigned char area[GROUP_AREA])
 	int ret;
 
 	attr.exclusive = RPMEM_POOL_OBSERVE;
-	ret = pool_open_as(&pool, m->where, &attr, 0);
+	ret = pool_open_as(&pool, m->where, &attr, 0, false);
 	if (ret)
 		return ret;
 	/* A pool that is too short is refused when it is open. */
@@ -130,7 +130,7 @@ static int open_member(struct place *m, struct rpmem_pool **pool,
 	/* Do not displace the writer that took this member from us. */
 	if (m->opened_once)
 		attr.exclusive = RPMEM_POOL_EXCLUSIVE;
-	ret = pool_open_as(pool, m->where, &attr, m->of->owner);
+	ret = pool_open_as(pool, m->where, &attr, m->of->owner, false);
 	if (ret)
 		return ret;
 	ret = rpmem_pool_query(*pool, &info);

@@ -209,6 +209,7 @@ static int connect_first(struct rpmem_pool *p)
 	p->now = p->next;
 	p->next.lease = -1;
 	p->target.wait_ms = 0;
+	p->target.reply_ms = 0;
 	if (p->now.ret)
 		pool_error(0, "%s", p->now.err);
 	/* Do not wait for a target that was never reached. */
@@ -216,7 +217,7 @@ static int connect_first(struct rpmem_pool *p)
 }
 
 int pool_open_as(struct rpmem_pool **pool, const char *where,
-		 const struct rpmem_pool_attr *attr, uint64_t owner)
+		 const struct rpmem_pool_attr *attr, uint64_t owner, bool wait)
 {
 	struct rpmem_pool *p;
 	int ret;
@@ -229,6 +230,8 @@ int pool_open_as(struct rpmem_pool **pool, const char *where,
 		ret = parse_where(p, where);
 	if (!ret)
 		ret = parse_attr(p, attr);
+	if (wait)
+		p->target.reply_ms = p->timeout_ms;
 	if (!ret)
 		ret = connect_first(p);
 	if (ret) {
@@ -250,7 +253,7 @@ int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
 				  "leave out 'group=': a group of pools is "
 				  "named HOST:POOL,HOST:POOL,...;k=N");
 	return rp_names_group(where) ? pool_group_open(pool, where, attr)
-				     : pool_open_as(pool, where, attr, 0);
+				     : pool_open_as(pool, where, attr, 0, true);
 }
 
 static int divide(struct rpmem_pool *pool, unsigned int parts)

@@ -178,9 +178,12 @@ unsigned int pool_trywait(struct rpmem_pool *p, int *fd, int *ms);
 /* Free an operation whose caller has the result. The lock is held. */
 void work_free(struct work *w);
 
-/* open.c: rpmem_pool_open() for a client with this number at the daemon. */
+/*
+ * open.c: rpmem_pool_open() for a client with this number at the daemon. wait:
+ * for as long as attr->timeout while the daemon writes the pool back.
+ */
 int pool_open_as(struct rpmem_pool **pool, const char *where,
-		 const struct rpmem_pool_attr *attr, uint64_t owner);
+		 const struct rpmem_pool_attr *attr, uint64_t owner, bool wait);
 /* Copy the caller's attributes; an older caller lacks the newer fields. */
 int pool_copy_attr(struct rpmem_pool_attr *a,
 		   const struct rpmem_pool_attr *attr);
