@@ -9,8 +9,8 @@ usage: util/on_rpmem.sh [OPTION...] [--size SIZE] [FILE] -- COMMAND [ARG...]
        util/on_rpmem.sh [OPTION...] [--secret FILE] HOST[:PORT]:POOL -- COMMAND [ARG...]
 options: [--xfs] [--class CLASS]
 
-Mounts a pool, runs COMMAND in the mounted folder (also in $RPMEM_MOUNT), and
-takes all down again. Needs root. Returns the exit status of COMMAND, and 125 for
+Mounts a pool, runs COMMAND in the mounted folder (also in $RPMEM_MOUNT), which only
+COMMAND sees, and takes all down again. Needs root. Returns the exit status of COMMAND, and 125 for
 other failures, whatever COMMAND returned: above all when the last flush failed,
 or a process that COMMAND has left behind still uses the folder. Both can mean
 that bytes which COMMAND wrote, and did not fsync, are lost.
@@ -49,7 +49,7 @@ done
 [ $# -gt 0 ] || { usage >&2; exit 125; }
 
 [ "$(id -u)" = 0 ] || die "a mount needs root: use sudo"
-for tool in nbdkit nbdinfo nbdfuse losetup blkid mkfs.$fs; do
+for tool in nbdkit nbdinfo nbdfuse losetup unshare blkid mkfs.$fs; do
 	command -v $tool >/dev/null || die "$tool is missing; on Debian:" \
 		"apt-get install nbdkit libnbd-bin mount util-linux e2fsprogs xfsprogs"
 done
@@ -75,10 +75,9 @@ tmp=${TMPDIR:-/var/tmp}
 work=$(mktemp -d "$tmp/on_rpmem.XXXXXX") || die "no folder in $tmp"
 mkdir "$work/fuse" "$work/mnt"
 chmod 711 "$work" # COMMAND may run as another user
-daemon_pid= nbdkit_pid= fuse_pid= loop= mounted=
+daemon_pid= nbdkit_pid= fuse_pid= loop=
 
-lost=
-warn() { echo "on_rpmem.sh: $*" >&2; lost=1; }
+warn() { echo "on_rpmem.sh: $*" >&2; : >"$work/lost"; }
 
 # users_of FOLDER: the processes that use it, on one line.
 users_of() {
@@ -86,8 +85,7 @@ users_of() {
 		cut -d/ -f3 | sort -un | paste -sd' '
 }
 
-# unmount FOLDER: try for 5 seconds, because a process of COMMAND may be ending. In
-# the trap of EXIT, `return` alone would return the status of COMMAND.
+# unmount FOLDER: try for 5 seconds, because a process of COMMAND may be ending.
 unmount() {
 	for _ in $(seq 50); do
 		umount "$1" 2>/dev/null && return 0
@@ -103,7 +101,7 @@ leave_mount() {
 	sync -f "$work/mnt" || warn "the last flush failed: what COMMAND wrote and" \
 		"did not fsync may be lost"
 	if unmount "$work/mnt"; then
-		[ -n "$lost" ] || sync "$loop" || warn "the last flush failed:" \
+		[ -e "$work/lost" ] || sync "$loop" || warn "the last flush failed:" \
 			"the file system on the pool may need a repair"
 		return 0
 	fi
@@ -113,14 +111,41 @@ leave_mount() {
 	umount -l "$work/mnt"
 }
 
-finish() {
+# in_mount COMMAND...: mount the file system, run COMMAND there, and unmount it.
+in_mount() {
+	local command_pid= status
+
+	trap '[ -z "$command_pid" ] && exit 130; kill -TERM "$command_pid"' INT TERM
+	mount "$loop" "$work/mnt" || die "the file system on the pool cannot be mounted"
+	cd "$work/mnt" || exit 125
+	RPMEM_MOUNT=$work/mnt "$@" <&0 &
+	command_pid=$!
+	wait_for $command_pid
+	status=$?
 	trap '' INT TERM
 	cd /
-	[ -z "$mounted" ] || leave_mount
+	leave_mount
+	exit $status
+}
+
+# wait_for PID: wait for its end, also when signals interrupt that.
+wait_for() {
+	while kill -0 "$1" 2>/dev/null; do
+		wait "$1" 2>/dev/null
+	done
+	wait "$1" 2>/dev/null
+}
+
+finish() {
+	local lost=
+
+	trap '' INT TERM
+	[ ! -e "$work/lost" ] || lost=1
 	[ -z "$loop" ] || losetup --detach "$loop"
 	if [ -n "$fuse_pid" ]; then
 		umount "$work/fuse" 2>/dev/null || umount -l "$work/fuse"
-		[ -z "$lost" ] || kill "$fuse_pid" 2>/dev/null
+		# A process that COMMAND has left behind has a copy of that mount.
+		kill "$fuse_pid" 2>/dev/null
 		wait "$fuse_pid"
 	fi
 	for p in $nbdkit_pid $daemon_pid; do
@@ -182,15 +207,10 @@ if ! blkid --probe "$loop" >/dev/null &&
 	mkfs.$fs -q "$loop" 2>"$work/mkfs.log" ||
 		die "mkfs.$fs: $(head -n 1 "$work/mkfs.log"); give a larger --size"
 fi
-mount "$loop" "$work/mnt" || die "the file system on the pool cannot be mounted"
-mounted=1
-cd "$work/mnt" || exit 125
-RPMEM_MOUNT=$work/mnt "$@" <&0 &
+# A mount namespace that ends unmounts its file systems in its last process. nbdfuse,
+# and nbdkit behind it, would wait for themselves there, and a wait of the kernel
+# cannot be killed. So the file system has a namespace that they are not in.
+inside=$(declare -p work loop && declare -f die warn users_of unmount leave_mount wait_for in_mount)
+unshare --mount --propagation slave "$BASH" -uc "$inside; in_mount \"\$@\"" on_rpmem.sh "$@" <&0 &
 command_pid=$!
-while kill -0 $command_pid 2>/dev/null; do
-	wait $command_pid 2>/dev/null
-done
-wait $command_pid 2>/dev/null
-status=$?
-cd /
-exit $status
+wait_for $command_pid

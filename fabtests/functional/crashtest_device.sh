@@ -91,6 +91,12 @@ TMPDIR=$here/tmp "$tool" --device 8M --check true -- \
 	sh -c ': >"$0"; exec sleep 60' "$here/started" >out 2>&1 &
 tool_pid=$!
 until [ -e started ]; do sleep 0.02; done
+served=$(pgrep -c -f "^nbd(kit|fuse) .*$here/tmp")
+mounts=$(for pid in $(pgrep -f "^nbd(kit|fuse) .*$here/tmp"); do
+	grep "$here/tmp/.*/mnt " "/proc/$pid/mounts"
+done)
+[ "$served" = 2 ] && [ -z "$mounts" ] ||
+	{ echo "not ok - nbdkit or nbdfuse can unmount its own device: $served $mounts"; failed=1; }
 kill -9 $tool_pid
 wait $tool_pid
 tries=0

@@ -48,6 +48,14 @@ fi
 [ $status = 7 ] || fail "the command's status is lost: $status"
 on pool -- cat f || fail "the pool is not used again"
 grep -q "^in /.*/mnt$" out || fail "the file has other bytes"
+# A SIGKILL of all processes ends the namespace of the mount in the last one of them.
+on pool -- sh -c 'cut -d" " -f2 /proc/self/mounts | grep -qx "$RPMEM_MOUNT" || exit 2
+	for pid in $(pgrep -f "^nbd(kit|fuse) .*${RPMEM_MOUNT%/mnt}/") \
+		$(pgrep -f "fi_rpmemd .*${RPMEM_MOUNT%/mnt}/port"); do
+		echo $pid
+		! grep -F "$RPMEM_MOUNT" /proc/$pid/mounts || exit 1
+	done' || fail "a process below the mount has it in its namespace"
+[ "$(wc -l <out)" = 3 ] || fail "not three processes below the mount"
 on --size 64M pool -- true && fail "another size is taken"
 grep -q "exists with 32 MiB, not 64" out || fail "no reason"
 on -- test -d lost+found || fail "a temporary pool"
@@ -56,7 +64,7 @@ grep -q "nowhere.invalid" out || fail "no name of the target"
 on pool && fail "no command"
 
 # A last flush that fails, or a process that still writes, is no success of COMMAND.
-on pool -- sh -c 'echo lost >g && kill -9 "$(pgrep -P $PPID -x nbdkit)"'
+on pool -- sh -c 'echo lost >g && pkill -9 -f "^nbdkit .*${RPMEM_MOUNT%/mnt}/nbd"'
 status=$?
 [ $status = 125 ] || fail "the status is $status behind a flush that failed"
 grep -q "on_rpmem.sh: the last flush failed: .* may be lost" out ||

@@ -49,6 +49,7 @@ from ledger import AMCHECK, Ledger, Lost, Witness  # noqa: E402
 HEADER = 65536  # length of a pool file's header
 PAGE = 4096
 IMAGES = 4  # images made of the pool after the last cut
+APART = ("unshare", "--mount")  # a command with its own mounts
 
 
 # Bugs planted in the plugin: (file, text, replacement).
@@ -193,15 +194,19 @@ class Volume:
         os.makedirs(self.mount, exist_ok=True)
         if os.path.exists(sock):
             os.unlink(sock)
+        # In namespaces of their own they cannot unmount what they serve: in a
+        # namespace's last process that would wait for itself.
         self.nbdkit = subprocess.Popen(
-            ["nbdkit", "-f", "-U", sock, self.plugin, "pool=vol",
+            [*APART, "nbdkit", "-f", "-U", sock, self.plugin, "pool=vol",
              f"target=127.0.0.1:{self.port}"], stdout=self.log, stderr=self.log)
         wait_until("nbdkit", lambda: accepts(sock), self.nbdkit)
         self.fuse = subprocess.Popen(
-            ["nbdfuse", shown, f"nbd+unix:///?socket={sock}"],
+            [*APART, "nbdfuse", shown, f"nbd+unix:///?socket={sock}"],
             stdout=self.log, stderr=self.log)
-        wait_until("nbdfuse", lambda: os.path.exists(shown), self.fuse)
-        self.loop = run("losetup", "--find", "--show", shown).strip()
+        wait_until("nbdfuse", lambda: os.path.exists(
+            f"/proc/{self.fuse.pid}/root{shown}"), self.fuse)
+        self.loop = run("nsenter", "-t", str(self.fuse.pid), "-m", "losetup",
+                        "--find", "--show", shown).strip()
 
     def format(self):
         run(*self.fs.make, self.loop)
@@ -251,8 +256,7 @@ class Volume:
     def detach(self):
         """Remove mounts and loop device that a cut client has left."""
         for command in (["umount", "-l", self.mount],
-                        ["losetup", "-d", self.loop or "none"],
-                        ["umount", "-l", self.at("fuse")]):
+                        ["losetup", "-d", self.loop or "none"]):
             subprocess.run(command, stdout=self.log, stderr=self.log,
                            check=False)
         self.loop = None
@@ -739,7 +743,7 @@ def missing(args):
     db = DATABASES[args.database](None)
     if os.geteuid():
         return "mounts a file system: needs root"
-    why = missing_tool("nbdkit", "nbdfuse", "losetup", *db.needs)
+    why = missing_tool("nbdkit", "nbdfuse", "losetup", "unshare", *db.needs)
     if why or missing_fs(args.fs):
         return why or missing_fs(args.fs)
     if args.database == "postgres" and not db.present():

@@ -170,17 +170,23 @@ static pid_t start_nbdkit(struct crash_run *run, const char *socket)
 	return crash_trace_start(argv, NULL, log);
 }
 
+/* The mounts go with the last process, however this one ends. */
+static int separate_mounts(struct crash_run *run)
+{
+	if (unshare(CLONE_NEWNS) ||
+	    mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		return refuse(run, "no mount namespace: %s", strerror(errno));
+	return 0;
+}
+
 static int start_device(struct crash_run *run)
 {
 	char folder[512], socket[512], uri[640], shown[512], log[512];
 	char *fuse[] = {(char *)"nbdfuse", shown, uri, NULL};
 
-	if (run_script(run, "no block device", need_tools))
+	if (run_script(run, "no block device", need_tools) ||
+	    separate_mounts(run))
 		return -1;
-	/* The mounts go with the last process, however this one ends. */
-	if (unshare(CLONE_NEWNS) ||
-	    mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
-		return refuse(run, "no mount namespace: %s", strerror(errno));
 	make_folder(run, "disk");
 	make_folder(run, "mnt");
 	make_folder(run, "fuse");
@@ -200,6 +206,9 @@ static int start_device(struct crash_run *run)
 	run->fuse = crash_plain_start(fuse, NULL, log);
 	if (run->fuse < 0 || crash_trace_until(run->recorder, run->fuse, shown))
 		return refuse_with_log(run, "nbdfuse");
+	/* nbdfuse in the same namespace could unmount the device, and hang. */
+	if (separate_mounts(run))
+		return -1;
 	return run_script(run, "the device cannot be mounted", mount_device);
 }
 
