@@ -15,8 +15,7 @@
 #include <string.h>
 
 #include "crash_pool.h"
-#include "librpc/client.h"
-#include "librpc/server.h"
+#include "unit/rpc_stub.h"
 
 #define LENGTH (RPC_RING_AT + RPC_RING_MIN)
 #define LONG   300u /* bytes of a long call: an eighth of the ring, ... */
@@ -136,15 +135,6 @@ int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
 	return 0;
 }
 
-void rpmem_pool_close(struct rpmem_pool *pool)
-{
-}
-
-const char *rpmem_pool_error(void)
-{
-	return "an error of the pool";
-}
-
 int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info)
 {
 	info->length = LENGTH;
@@ -205,26 +195,6 @@ int rpmem_pool_write(struct rpmem_pool *pool, const void *buf, size_t len,
 
 /* --- messages --- */
 
-int rpc_port_open(struct rpc_port *p, const struct rp_fabric_attr *attr,
-		  unsigned int n, char *err)
-{
-	memset(p, 0, sizeof(*p));
-	p->name_len = 3;
-	memcpy(p->name, "sim", 3);
-	return 0;
-}
-
-void rpc_port_close(struct rpc_port *p)
-{
-}
-
-int rp_fabric_peer(struct rp_fabric *f, const void *name, fi_addr_t *addr,
-		   char *err)
-{
-	*addr = 0;
-	return 0;
-}
-
 int rpc_port_send(struct rpc_port *p, fi_addr_t to, const struct rpc_msg *m)
 {
 	struct rpmem_rpc_server *srv = image ? image->srv : w.srv;
@@ -257,50 +227,18 @@ int rpc_port_poll(struct rpc_port *p, rpc_port_fn fn, void *arg, int ms)
 
 /* --- the server and its handler --- */
 
-void server_publish(struct rpmem_rpc_server *srv)
-{
-	rpc_page_encode(&srv->page, srv->slots[0].map + RPC_PAGE_AT);
-}
-
 void server_fail(struct rpmem_rpc_server *srv, int ret, const char *why)
 {
 	WRONG("the server fails: %s", why);
 }
 
-/* Start a server on this memory. NULL: it refuses to start. */
 static struct rpmem_rpc_server *start_server(unsigned char *map)
 {
-	struct rpmem_rpc_server *srv = calloc(1, sizeof(*srv));
+	struct rpmem_rpc_server *srv = rpc_stub_start(map, LENGTH, ++pw.rng);
 
 	if (!srv)
-		exit(99);
-	pthread_mutex_init(&srv->lock, NULL);
-	pthread_cond_init(&srv->ready, NULL);
-	pthread_cond_init(&srv->dirty, NULL);
-	TAILQ_INIT(&srv->calls);
-	TAILQ_INIT(&srv->dirty_slots);
-	srv->nslots = srv->page.slots = 1;
-	srv->page.name_len = 3;
-	srv->page.token = ++pw.rng;
-	srv->slots[0].map = map;
-	if (slot_open(srv, &srv->slots[0], LENGTH, "sim")) {
 		WRONG("no recovery: %s", rpmem_rpc_error());
-		free(srv);
-		return NULL;
-	}
-	server_publish(srv);
 	return srv;
-}
-
-static void end_server(struct rpmem_rpc_server *srv)
-{
-	struct call *c;
-
-	while (srv && (c = TAILQ_FIRST(&srv->calls))) {
-		TAILQ_REMOVE(&srv->calls, c, link);
-		free(c);
-	}
-	free(srv);
 }
 
 static void fill(unsigned char *to, uint64_t k, size_t len)
@@ -312,17 +250,12 @@ static void fill(unsigned char *to, uint64_t k, size_t len)
 /* Process the next call once, as rpmem_rpc(3) says. False: there is none. */
 static bool process_next(struct rpmem_rpc_server *srv, struct handler *h)
 {
-	struct rpmem_rpc_call *call;
+	struct rpmem_rpc_call *call = rpc_stub_next(srv);
 	unsigned char want[LONG];
 	uint64_t k = 0;
-	struct call *c;
 
-	slot_scan(srv, &srv->slots[0]);
-	c = TAILQ_FIRST(&srv->calls);
-	if (!c)
+	if (!call)
 		return false;
-	TAILQ_REMOVE(&srv->calls, c, link);
-	call = &c->call;
 	memcpy(&k, call->buf, sizeof(k));
 	fill(want, k, call->len);
 	if (memcmp(want, call->buf, call->len) != 0)
@@ -346,7 +279,7 @@ static bool process_next(struct rpmem_rpc_server *srv, struct handler *h)
 
 static void restart_image(const unsigned char *left, const struct handler *h)
 {
-	end_server(image->srv);
+	rpc_stub_end(image->srv);
 	image->nended = 0;
 	image->hold = false;
 	image->handler = *h;
@@ -472,7 +405,7 @@ static void recover(const unsigned char *left)
 	recover_next();
 	if (!*pw.why)
 		recover_together(left);
-	end_server(one.srv);
+	rpc_stub_end(one.srv);
 	one.srv = NULL;
 	image = NULL;
 }
@@ -639,7 +572,7 @@ static void run_trial(const void *arg)
 	pool_run();
 	w.c->failed = -EIO;
 	rpmem_rpc_close(w.c, 0);
-	end_server(w.srv);
+	rpc_stub_end(w.srv);
 }
 
 /* Try all programs of a cell. Returns the number of failures. */

@@ -160,7 +160,7 @@ EXTRA_DIST += fabtests/fault/crash_log.sh
 
 # librpmem_rpc on the simulated fabric.
 check_PROGRAMS += fabtests/fault/crash_rpc
-fabtests_fault_crash_rpc_SOURCES = fabtests/fault/crash_rpc.c $(crash_pool)
+fabtests_fault_crash_rpc_SOURCES = fabtests/fault/crash_rpc.c $(crash_pool) $(rpc_stub)
 fabtests_fault_crash_rpc_LDFLAGS = -Wl,--wrap=getrandom
 fabtests_fault_crash_rpc_LDADD = util/librpc/librpc.la util/libutil.la prov/core/libcore.la \
 	prov/pmsim/libmodel.la $(XXHASH_LIBS) $(FABRIC_LIBS) -lpthread -ldl

@@ -186,7 +186,8 @@ fabtests_unit_test_rpmem_raft_LDADD = util/libraft/libraft.la $(fabtests_unit_te
 	$(RAFT_LIBS)
 
 unit_tests += fabtests/unit/test_rpmem_rpc fabtests/unit/test_rpmem_rpc_ring
-rpc_sources = fabtests/unit/rpc_rig.c fabtests/unit/rpc_rig.h \
+rpc_stub = fabtests/unit/rpc_stub.c fabtests/unit/rpc_stub.h
+rpc_sources = fabtests/unit/rpc_rig.c fabtests/unit/rpc_rig.h $(rpc_stub) \
 	fabtests/unit/seeded.h
 fabtests_unit_test_rpmem_rpc_SOURCES = fabtests/unit/test_rpmem_rpc.c \
 	$(rpc_sources)

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "rpc_rig.h"
+#include "rpc_stub.h"
 
 struct rig rig;
 
@@ -58,15 +59,6 @@ int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
 		persist(0, rig.length);
 	*pool = (struct rpmem_pool *)&rig;
 	return 0;
-}
-
-void rpmem_pool_close(struct rpmem_pool *pool)
-{
-}
-
-const char *rpmem_pool_error(void)
-{
-	return "an error of the pool";
 }
 
 int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info)
@@ -157,26 +149,6 @@ int rpmem_pool_poll(struct rpmem_pool *pool, struct rpmem_pool_op **done,
 
 /* --- endpoint --- */
 
-int rpc_port_open(struct rpc_port *p, const struct rp_fabric_attr *attr,
-		  unsigned int n, char *err)
-{
-	memset(p, 0, sizeof(*p));
-	p->name_len = 3;
-	memcpy(p->name, "rig", 3);
-	return 0;
-}
-
-void rpc_port_close(struct rpc_port *p)
-{
-}
-
-int rp_fabric_peer(struct rp_fabric *f, const void *name, fi_addr_t *addr,
-		   char *err)
-{
-	*addr = 0;
-	return 0;
-}
-
 /* Whether this copy of the memory has the entry, together with its result. */
 static bool has_result(const unsigned char *memory, const struct rpc_entry *e)
 {
@@ -232,11 +204,6 @@ int rpc_port_poll(struct rpc_port *p, rpc_port_fn fn, void *arg, int ms)
 
 /* --- server --- */
 
-void server_publish(struct rpmem_rpc_server *srv)
-{
-	rpc_page_encode(&srv->page, rig.live + RPC_PAGE_AT);
-}
-
 void server_fail(struct rpmem_rpc_server *srv, int ret, const char *why)
 {
 	cr_assert_fail("the server fails: %s", why);
@@ -244,32 +211,9 @@ void server_fail(struct rpmem_rpc_server *srv, int ret, const char *why)
 
 static void start_server(void)
 {
-	struct rpmem_rpc_server *srv = calloc(1, sizeof(*srv));
-
-	pthread_mutex_init(&srv->lock, NULL);
-	pthread_cond_init(&srv->ready, NULL);
-	pthread_cond_init(&srv->dirty, NULL);
-	TAILQ_INIT(&srv->calls);
-	TAILQ_INIT(&srv->dirty_slots);
-	srv->nslots = srv->page.slots = 1;
-	srv->page.name_len = 3;
-	srv->page.token = seeded_next(&rig.rnd);
-	srv->slots[0].map = rig.live;
-	rig.srv = srv;
-	cr_assert_eq(slot_open(srv, &srv->slots[0], rig.length, "rig"), 0,
-		     "seed %" PRIu64 ": %s", rig.rnd.seed, rpmem_rpc_error());
-	server_publish(srv);
-}
-
-static void end_server(void)
-{
-	struct call *c;
-
-	while ((c = TAILQ_FIRST(&rig.srv->calls))) {
-		TAILQ_REMOVE(&rig.srv->calls, c, link);
-		free(c);
-	}
-	free(rig.srv);
+	rig.srv = rpc_stub_start(rig.live, rig.length, seeded_next(&rig.rnd));
+	cr_assert(rig.srv, "seed %" PRIu64 ": %s", rig.rnd.seed,
+		  rpmem_rpc_error());
 }
 
 void rig_init(uint64_t ring)
@@ -286,7 +230,7 @@ void rig_init(uint64_t ring)
 
 void rig_fini(void)
 {
-	end_server();
+	rpc_stub_end(rig.srv);
 	free(rig.live);
 	free(rig.medium);
 }
@@ -306,19 +250,12 @@ void rig_flush(void)
 
 struct rpmem_rpc_call *rig_next(void)
 {
-	struct call *c;
-
-	slot_scan(rig.srv, &rig.srv->slots[0]);
-	c = TAILQ_FIRST(&rig.srv->calls);
-	if (!c)
-		return NULL;
-	TAILQ_REMOVE(&rig.srv->calls, c, link);
-	return &c->call;
+	return rpc_stub_next(rig.srv);
 }
 
 void rig_restart(bool cut)
 {
-	end_server();
+	rpc_stub_end(rig.srv);
 	rig.nflushes = 0;
 	rig.nmsgs = 0;
 	for (uint64_t i = 0; cut && i < rig.length; i += 8)
