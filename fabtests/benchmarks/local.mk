@@ -50,8 +50,8 @@ fabtests_benchmarks_rivals_LDADD = fabtests/benchmarks/librivals.la \
 	util/libutil.la $(PMEM2_LIBS) $(FABRIC_LIBS)
 TESTS += fabtests/benchmarks/rivals.sh
 EXTRA_DIST += fabtests/benchmarks/group_cost.sh fabtests/benchmarks/nbd.sh \
-	fabtests/benchmarks/nbd_pgbench.sh fabtests/benchmarks/pg_quorum.sh \
-	fabtests/benchmarks/rebuild.sh \
+	fabtests/benchmarks/nbd_pgbench.sh fabtests/benchmarks/options.sh \
+	fabtests/benchmarks/pg_quorum.sh fabtests/benchmarks/rebuild.sh \
 	fabtests/benchmarks/rivals.sh fabtests/benchmarks/frozen \
 	fabtests/benchmarks/README.md
 

@@ -5,17 +5,9 @@
 # file served by a second nbdkit over TCP: as many hops as the pool has.
 # usage: fabtests/benchmarks/nbd.sh --build DIR [--rounds N] [--seconds N]
 set -u
-build= rounds=5 seconds=3
-while [ $# -gt 0 ]; do
-	case $1 in
-	--build) build=$(cd "$2" && pwd); shift ;;
-	--rounds) rounds=$2; shift ;;
-	--seconds) seconds=$2; shift ;;
-	*) sed -n '3,6s/^# \{0,1\}//p' "$0"; exit 2 ;;
-	esac
-	shift
-done
-[ -x "$build/util/fi_rpmemd" ] || { echo "nbd.sh: give --build DIR" >&2; exit 2; }
+rounds=5 seconds=3 takes="rounds seconds"
+# shellcheck source=fabtests/benchmarks/options.sh
+. "$(dirname "$0")/options.sh"
 for tool in nbdkit nbdinfo fio python3; do
 	command -v $tool >/dev/null || { echo "nbd.sh: $tool is missing" >&2; exit 2; }
 done

@@ -60,17 +60,9 @@ if [ "${1-}" = mounted ]; then
 	exit "${PIPESTATUS[0]}"
 fi
 
-build=
-while [ $# -gt 0 ]; do
-	case $1 in
-	--build) build=$(cd "$2" && pwd); shift ;;
-	--rounds) rounds=$2; shift ;;
-	--seconds) seconds=$2; shift ;;
-	*) sed -n '3,6s/^# \{0,1\}//p' "$0"; exit 2 ;;
-	esac
-	shift
-done
-[ -x "$build/util/fi_rpmemd" ] || die "give --build DIR"
+takes="rounds seconds"
+# shellcheck source=fabtests/benchmarks/options.sh
+. "$(dirname "$0")/options.sh"
 [ "$(id -u)" = 0 ] || die "a mount needs root"
 for tool in $bin/initdb pgbench runuser unshare; do
 	command -v "$tool" >/dev/null ||

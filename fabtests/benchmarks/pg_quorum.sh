@@ -8,19 +8,10 @@
 # usage: fabtests/benchmarks/pg_quorum.sh --build DIR [--rounds N] [--seconds N]
 #                                         [--clients N]
 set -u
-build="" rounds=3 seconds=8 clients=4
-while [ $# -gt 0 ]; do
-	case $1 in
-	--build) build=$(cd "$2" && pwd); shift ;;
-	--rounds) rounds=$2; shift ;;
-	--seconds) seconds=$2; shift ;;
-	--clients) clients=$2; shift ;;
-	*) sed -n '3,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
-	esac
-	shift
-done
+rounds=3 seconds=8 clients=4 takes="rounds seconds clients"
 src=$(cd "$(dirname "$0")/../.." && pwd)
-[ -x "$build/util/fi_rpmemd" ] || { echo "pg_quorum.sh: give --build DIR" >&2; exit 2; }
+# shellcheck source=fabtests/benchmarks/options.sh
+. "$src/fabtests/benchmarks/options.sh"
 [ "$(id -u)" = 0 ] || { echo "pg_quorum.sh: needs root" >&2; exit 2; }
 bin=/usr/lib/postgresql/15/bin
 [ -x $bin/pgbench ] || { echo "pg_quorum.sh: PostgreSQL 15 is missing" >&2; exit 2; }
