@@ -459,9 +459,10 @@ static enum rp_class class_promised(const struct oracle *o,
 	    c->spared == CRASH_SPARES_ALL ||
 	    (c->spared == CRASH_SPARES_EARLIER && acked == ORACLE_BEFORE))
 		return c->against;
-	if (o->phase == ORACLE_AFTER && !o->unflushed)
+	if (o->phase == ORACLE_AFTER && !o->unflushed &&
+	    c->window != RP_CLASS_NONE)
 		return weak;
-	return weak < RP_CLASS_PROCESS ? weak : RP_CLASS_PROCESS;
+	return weak < c->window ? weak : c->window;
 }
 
 /* Is "a before b" promised now, although a fact may have weakened? */
@@ -483,7 +484,7 @@ static bool order_promised(const struct oracle *o,
 		return false;
 	return c->spared == CRASH_SPARES_ALL ||
 	       (o->phase == ORACLE_AFTER && !o->unflushed &&
-		c->weak_class >= c->against);
+		c->window != RP_CLASS_NONE && c->weak_class >= c->against);
 }
 
 static size_t possible_values(enum rp_class class, const struct model *m,

@@ -70,6 +70,33 @@ static bool disk_cached(struct crash_cell *c, enum rp_method m)
 	return c->truth.kind == MODEL_FILE;
 }
 
+/*
+ * The adapter's reads stop pushing its writes, and the operator limits the
+ * fence: earlier bytes are in memory, those that such a read acknowledges may
+ * be in the adapter, and are lost with the queue pair that the target closes.
+ */
+static bool fence_broken(struct crash_cell *c, enum rp_method m)
+{
+	c->weak.fence = false;
+	c->weak_facts.fence = RP_NO;
+	c->spared = CRASH_SPARES_EARLIER;
+	c->window = RP_CLASS_NONE;
+	return m == RP_METHOD_FENCE && c->truth.fence;
+}
+
+/*
+ * The file system is mounted again without flushes of the disk, or the operator
+ * withdraws the trust: msync reaches the disk's volatile cache only.
+ */
+static bool fs_untrusted(struct crash_cell *c, enum rp_method m)
+{
+	c->weak.cached = true;
+	c->weak_facts.fs_trusted = RP_NO;
+	c->weak_class = RP_CLASS_NONE;
+	c->spared = CRASH_SPARES_EARLIER;
+	return c->truth.kind == MODEL_FILE || is_dax(c);
+}
+
 /* The operator limits the class of the memory to none. */
 static bool nothing_kept(struct crash_cell *c, enum rp_method m)
 {
@@ -89,6 +116,8 @@ static const struct {
 	{"DDIO goes on", dma_cached},
 	{"the disk's volatile cache goes on", disk_cached},
 	{"the operator limits the class to none", nothing_kept},
+	{"reads stop pushing writes", fence_broken},
+	{"the file system is not trusted any more", fs_untrusted},
 };
 
 /* Do the true facts allow method m, chosen or forced? */
@@ -124,6 +153,7 @@ bool crash_weakening(const struct verdict_cell *cell,
 		out->weak = out->truth;
 		out->weak_facts = out->believed;
 		out->weak_class = out->against;
+		out->window = RP_CLASS_PROCESS;
 		if (events[i].apply(out, by) && !n--)
 			return true;
 	}

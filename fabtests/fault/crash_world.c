@@ -671,6 +671,11 @@ static size_t add_runs(struct act *out, size_t n, size_t max, unsigned int m)
 	return n;
 }
 
+static bool may_register(void)
+{
+	return !w.dead && !w.unregistrable;
+}
+
 static size_t all_actions(struct act *out, size_t max)
 {
 	size_t n = 0;
@@ -705,9 +710,9 @@ static size_t all_actions(struct act *out, size_t max)
 			out[n++] = (struct act){ACT_CUT, i, {0}};
 	if (w.prog->dies && !w.dead && n < max)
 		out[n++] = (struct act){ACT_DEATH, TARGET, {0}};
-	if (w.restarts < w.prog->restarts && !w.dead && n < max)
+	if (w.restarts < w.prog->restarts && may_register() && n < max)
 		out[n++] = (struct act){ACT_RESTART, TARGET, {0}};
-	if (w.rekeys < w.prog->rekeys && !w.dead && n < max)
+	if (w.rekeys < w.prog->rekeys && may_register() && n < max)
 		out[n++] = (struct act){ACT_REKEY, TARGET, {0}};
 	if (w.cell->weakens && !w.noticed && !w.dead && n < max)
 		out[n++] = (struct act){

@@ -53,6 +53,11 @@ struct crash_cell {
 	struct rp_facts weak_facts; /* the facts that the target then finds */
 	enum rp_class weak_class;   /* best class of the memory then */
 	enum crash_spared spared;
+	/*
+	 * What bytes survive that the former method acknowledged after the
+	 * change: NONE also behind the notice, the target cannot save them.
+	 */
+	enum rp_class window;
 };
 
 enum crash_kind {

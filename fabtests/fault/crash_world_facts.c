@@ -47,6 +47,13 @@ int facts_find(struct rp_facts *facts)
 	return 0;
 }
 
+/* Is a registration refused now, with this method forced? */
+static bool is_refused(enum rp_method forced)
+{
+	return rp_method_best(&w.cell->weak_facts, rp_methods_allowed(forced))
+		       .method == RP_METHOD_REFUSED;
+}
+
 void act_weaken(void)
 {
 	say("%s", w.cell->weakens);
@@ -56,10 +63,9 @@ void act_weaken(void)
 	 * The target refuses a registration by a method that is no longer
 	 * valid.
 	 */
-	if (rp_method_best(&w.cell->weak_facts,
-			   rp_methods_allowed(w.cell->forced))
-		    .method == RP_METHOD_REFUSED)
+	if (is_refused(w.cell->forced))
 		host_sim->method(NULL);
+	w.unregistrable = is_refused(RP_METHOD_REFUSED);
 	model_weaken(w.model);
 	oracle_weakened(&w.o);
 }

@@ -54,6 +54,7 @@ struct world {
 	/* Number of events left unread by the program's last poll. */
 	unsigned int ignored[MACHINES];
 	bool begun, flushing, dead, weakened, noticed;
+	bool unregistrable;	   /* a registration would be refused now */
 	enum crash_result seen;	   /* result of checks within flushes */
 	bool stalled[CRASH_INITS]; /* next call must wait for a completion */
 	struct oracle o;

@@ -352,3 +352,25 @@ Test(operator, statements_apply_to_paths_of_the_map)
 	cr_assert_eq(facts.fs_trusted, RP_NO);
 	cr_assert(strstr(src.fs, "overlay is not listed"), "%s", src.fs);
 }
+
+/* Each fact that is weaker now replaces the former one; no stronger one does.
+ */
+Test(operator, facts_weaken_one_by_one)
+{
+	const struct rp_facts weaker = {
+		.memory = RP_MEM_DAX_SYNC,
+		.placement = RP_PLACE_DMA_CACHE,
+		.domain = RP_DOMAIN_MEMCTRL,
+		.fence = RP_NO,
+		.native = RP_NO,
+		.fs_trusted = RP_NO,
+		.limit = RP_LIMIT_PROCESS,
+		.agent = true,
+	};
+	struct rp_facts f = strong;
+
+	rp_facts_weaken(&f, &weaker);
+	expect_same_facts(&f, &weaker);
+	rp_facts_weaken(&f, &strong);
+	expect_same_facts(&f, &weaker);
+}
