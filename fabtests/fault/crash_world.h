@@ -54,8 +54,9 @@ struct crash_cell {
 	enum rp_class weak_class;   /* best class of the memory then */
 	enum crash_spared spared;
 	/*
-	 * What bytes survive that the former method acknowledged after the
-	 * change: NONE also behind the notice, the target cannot save them.
+	 * The class of bytes that the former method acknowledges after the
+	 * change. NONE holds behind the notice, too: the target cannot save
+	 * them.
 	 */
 	enum rp_class window;
 };
