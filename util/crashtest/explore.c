@@ -574,9 +574,13 @@ int crash_test_repeat(struct crash_test *t)
 	ret = parse_image(t, &i);
 	if (!ret) {
 		job = crash_job_make(&t->history, &i);
-		ret = job && crash_check_start(&t->checker, job, false)
-			      ? 0
-			      : refuse(t, "%s", t->checker.err);
+		ret = -1;
+		if (!job)
+			refuse(t, "out of memory");
+		else if (!crash_check_start(&t->checker, job, false))
+			refuse(t, "%s", t->checker.err);
+		else
+			ret = 0;
 		crash_check_finish(&t->checker);
 	}
 	if (!ret) {

@@ -20,7 +20,7 @@
 	((offsetof(struct rpmem_log_attr, logs) + ALIGN - 1) / ALIGN * ALIGN)
 #define LOGS_MAX 32u
 /* Outstanding entries, and a pad that is as long, which the ring has once. */
-#define SCAN	  (2 * (uint64_t)LOG_WINDOW + 4 * LOG_ALIGN)
+#define SCAN	  (2ull * LOG_WINDOW + 4ull * LOG_ALIGN)
 #define TIMEOUT_S 60 /* timeout of rpmem_pool_open() */
 /* How long other clients may divide the pool before it counts as in use. */
 #define DIVIDE_MS 2000

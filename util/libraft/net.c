@@ -11,7 +11,7 @@
 #include "libraft/backend.h"
 
 #define WAITING_MOST 64u
-#define READ_BYTES   (64u * 1024)
+#define READ_BYTES   (64ul * 1024)
 
 static void free_stream(uv_handle_t *h)
 {

@@ -9,7 +9,7 @@
 #include "libraft/store.h"
 #include "bytes.h"
 
-#define CHUNK	    (128u * 1024)
+#define CHUNK	    (128ul * 1024)
 #define OUTSTANDING 4u
 
 struct put {

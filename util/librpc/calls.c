@@ -331,7 +331,7 @@ static void wait_other(struct rpmem_rpc *c, int ms)
 	struct timespec until;
 
 	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += 1000000l * (ms < 0 || ms > TICK_MS ? TICK_MS : ms);
+	until.tv_nsec += 1000000L * (ms < 0 || ms > TICK_MS ? TICK_MS : ms);
 	until.tv_sec += until.tv_nsec / 1000000000;
 	until.tv_nsec %= 1000000000;
 	pthread_cond_timedwait(&c->progressed, &c->lock, &until);
@@ -660,7 +660,7 @@ int rpmem_rpc_query(struct rpmem_rpc *c, struct rpmem_rpc_info *info)
 	info->used = c->tail.pos - c->head.pos;
 	/* RPC_ALIGN may round up both lengths, by RPC_ALIGN - 1 each. */
 	info->max_call = c->super.ring / 8 - RPC_HEADER - RPC_RESULT -
-			 2 * (RPC_ALIGN - 1);
+			 2ull * (RPC_ALIGN - 1);
 	info->outstanding = c->tail.n - c->open;
 	info->peeks = c->peeks;
 	info->reached = pool.reached;
