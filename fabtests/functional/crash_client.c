@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * A client of a pool that fi_rpmem_crashtest tests: it counts, and acknowledges
- * each count after its commit ("commit") or before its commit ("early"), or
- * writes two words that must be equal after their one commit ("torn"); "check"
- * reads a recovered pool.
+ * A client of a pool that fi_rpmem_crashtest tests: it counts, by the steps of
+ * its argument in each round; "check" reads a recovered pool.
+ *
+ *   w  write the count
+ *   t  write two words that must be equal
+ *   c  commit the pool
+ *   a  acknowledge the count
+ *   W  write the count to the second half of the pool, a pool of its own
+ *   C  commit the second half
  */
 #include "config.h"
 
@@ -17,7 +22,7 @@
 #define ROUNDS 5
 #define PAIR   4096 /* offset of the two words */
 
-static struct rpmem_pool *pool;
+static struct rpmem_pool *pool, *other;
 
 static int fail(const char *what)
 {
@@ -32,24 +37,32 @@ static int acknowledge(uint64_t n)
 	return !f || fprintf(f, "%u\n", (unsigned int)n) < 0 || fclose(f);
 }
 
-static int count(const char *order)
+static int run_step(char step, uint64_t n)
 {
-	const int early = !strcmp(order, "early");
-	const int torn = !strcmp(order, "torn");
+	const uint64_t pair[2] = {n, n};
 
-	for (uint64_t n = 1; n <= ROUNDS; n++) {
-		const uint64_t pair[2] = {n, n};
-
-		if (rpmem_pool_write(pool, &n, 8, 0, 0) ||
-		    (torn && rpmem_pool_write(pool, pair, 16, PAIR, 0)))
-			return fail("write");
-		if (early && acknowledge(n))
-			return 8;
-		if (rpmem_pool_commit(pool))
-			return fail("commit");
-		if (!early && acknowledge(n))
-			return 8;
+	switch (step) {
+	case 'w':
+		return rpmem_pool_write(pool, &n, 8, 0, 0);
+	case 't':
+		return rpmem_pool_write(pool, pair, 16, PAIR, 0);
+	case 'c':
+		return rpmem_pool_commit(pool);
+	case 'W':
+		return rpmem_pool_write(other, &n, 8, 0, 0);
+	case 'C':
+		return rpmem_pool_commit(other);
+	default:
+		return acknowledge(n);
 	}
+}
+
+static int count(const char *steps)
+{
+	for (uint64_t n = 1; n <= ROUNDS; n++)
+		for (const char *s = steps; *s; s++)
+			if (run_step(*s, n))
+				return fail(s);
 	return 0;
 }
 
@@ -71,14 +84,36 @@ static int check(void)
 	return n < last || n > ROUNDS || pair[0] != pair[1];
 }
 
+/* Divide the pool: both halves are pools of their own. */
+static int open_halves(const char *where)
+{
+	struct rpmem_pool_attr a = {
+		.size = sizeof(a),
+		.exclusive = RPMEM_POOL_EXCLUSIVE,
+	};
+	int ret = rpmem_pool_open(&pool, where, &a);
+
+	if (!ret)
+		ret = rpmem_pool_divide(pool, 2);
+	rpmem_pool_close(pool);
+	a.parts = 2;
+	if (!ret)
+		ret = rpmem_pool_open(&pool, where, &a);
+	a.part = 1;
+	return ret ? ret : rpmem_pool_open(&other, where, &a);
+}
+
 int main(int argc, char **argv)
 {
-	const char *order = argc > 1 ? argv[1] : "";
+	const char *steps = argc > 1 ? argv[1] : "";
+	const char *where = getenv("RPMEM_CRASHTEST_POOL");
 	int ret;
 
-	if (rpmem_pool_open(&pool, getenv("RPMEM_CRASHTEST_POOL"), NULL))
+	if (strchr(steps, 'W') ? open_halves(where)
+			       : rpmem_pool_open(&pool, where, NULL))
 		return fail("open");
-	ret = strcmp(order, "check") ? count(order) : check();
+	ret = strcmp(steps, "check") ? count(steps) : check();
+	rpmem_pool_close(other);
 	rpmem_pool_close(pool);
 	return ret;
 }
