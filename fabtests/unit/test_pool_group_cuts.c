@@ -5,7 +5,8 @@
  * pools, or is cut off from the writer; and beside that no second writer
  * starts, or one starts while the first one continues, or while it is stopped.
  * group_history.h says what must hold; a displaced writer must have an error.
- * A run takes a random share of the cases, and all of them with RP_LONG=1.
+ * A run takes a random share of the cases, a smaller one under a sanitizer, and
+ * all of them with RP_LONG=1.
  */
 #include <errno.h>
 
@@ -215,10 +216,13 @@ static void run_cases(unsigned int n, unsigned int k, unsigned int share)
 	const uint64_t seed = s.seed;
 	const unsigned int all = 1u << n;
 	const unsigned int events = count_events(seed, n, k);
+	const char *sanitizer = getenv("RP_SANITIZE");
 	unsigned int run = 0;
 
 	if (seeded_all())
 		share = 1;
+	else if (sanitizer && *sanitizer)
+		share *= 3;
 	for (unsigned int c = 0; c < (events + 1) * all * FAULTS * SECONDS;
 	     c++) {
 		const unsigned int mask = c % all;
