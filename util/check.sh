@@ -22,9 +22,8 @@ all tests but those in a guest and on the second platform.
   --vm             the guest stage too: real verbs, DAX and persistence domains
                    in a Debian guest (with --long: of both releases)
   --domain NAME    only this persistence domain in the guest: adr or eadr
-  --share K/N      of the named mutants and the bugs of crash_planted those of
-                   share K of 0 to N-1, and as large a part of the other mutants;
-                   of the long suites those that fabtests/rotated gives to K
+  --share K/N      share K (0 to N-1) of N of all mutants and of crash_planted's
+                   bugs; of the suites in fabtests/rotated those numbered K modulo 5
   --platform NAME  build and test in a root of another Debian release too: trixie;
                    and fi_rpmemd as a service of systemd
   --fabtests DIR   upstream's fabtests, built there (with --platform)

@@ -265,6 +265,8 @@ static int submit(void *arg, unsigned int member, struct rpmem_pool_op *op)
 	};
 	if (changes(op)) {
 		cr_assert_leq(op->offset + op->len, RIG_LENGTH);
+		cr_assert_leq(op->offset + op->len,
+			      a->r->members[member].length);
 		o->bytes = calloc(1, op->len);
 		cr_assert_not_null(o->bytes);
 		if (op->type == RPMEM_POOL_WRITE)

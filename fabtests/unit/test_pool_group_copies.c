@@ -376,3 +376,153 @@ Test(pool_group_rules, the_copies_of_a_new_group_begin_again)
 		rig_end(&rig);
 	}
 }
+
+/*
+ * A member fails, and an empty pool in its place becomes current, both while
+ * one writer has the group. The former pool has that writer's epoch.
+ */
+Test(pool_group_rules, a_former_member_of_the_same_epoch_lacks_all)
+{
+	static struct rig_member was;
+	unsigned int w;
+
+	start_members(1, 3, 2);
+	w = open_writer();
+	await_all_current(w);
+	was = rig.members[2];
+	was.owner = -1;
+	rig_replace(&rig, 2);
+	await_all_current(w);
+	write_and_commit(w, 1, 1);
+	await_all_current(w);
+	clear_bitmap(w);
+	rig.members[2] = was;
+	w = open_writer();
+	await_all_current(w);
+	expect_equal_members();
+	rig_end(&rig);
+}
+
+/*
+ * A former member is copied to when the last member with all bytes is lost. It
+ * holds a mix of old and new bytes, and counts as knowing nothing.
+ */
+Test(pool_group_rules, a_former_member_that_is_copied_to_knows_nothing)
+{
+	static struct rig_member was;
+	unsigned int w;
+
+	start_members(1, 2, 2);
+	w = open_writer();
+	await_all_current(w);
+	clear_bitmap(w);
+	was = rig.members[1];
+	was.owner = -1;
+	rig_replace(&rig, 1);
+	w = open_writer();
+	await_all_current(w);
+	for (unsigned int c = 0; c < RIG_CHUNKS; c++)
+		write_and_commit(w, c * (GROUP_CHUNK / 8), c + 1);
+	clear_bitmap(w);
+	rig.members[1] = was;
+	w = rig_writer_new(&rig, call_completed);
+	await_state(w, 1, MEMBER_COPYING);
+	while (group_of(w)->members[1].copy_next < RIG_CHUNKS / 2)
+		rig_event(&rig);
+	rig_writer_kill(&rig, w);
+	rig_replace(&rig, 0);
+	w = rig_writer_new(&rig, call_completed);
+	run_events(2000);
+	cr_assert_eq(group_of(w)->ret, -ENODATA);
+	rig_end(&rig);
+}
+
+/*
+ * Two members of a new group were copied to from the third, which is lost and
+ * replaced: the group is founded anew, from any of them.
+ */
+Test(pool_group_rules, copies_from_a_lost_founder_are_not_continued)
+{
+	unsigned int w, events = 0;
+
+	start_members(1, 3, 2);
+	for (unsigned int i = 0; i < 3; i++) {
+		memset(rig.members[i].durable + GROUP_AREA, (int)i + 1,
+		       RIG_BYTES);
+		memcpy(rig.members[i].visible, rig.members[i].durable,
+		       RIG_LENGTH);
+	}
+	w = rig_writer_new(&rig, call_completed);
+	while (group_of(w)->members[0].state < MEMBER_CURRENT)
+		rig_event(&rig);
+	rig_writer_kill(&rig, w);
+	w = rig_writer_new(&rig, call_completed);
+	while (copied_of(&rig.members[2]) < RIG_CHUNKS / 2 && events++ < EVENTS)
+		rig_event(&rig);
+	rig_writer_kill(&rig, w);
+	rig_replace(&rig, 0);
+	memset(rig.members[0].durable + GROUP_AREA, 9, RIG_BYTES);
+	memset(rig.members[0].visible + GROUP_AREA, 9, RIG_BYTES);
+	w = rig_writer_new(&rig, call_completed);
+	run_events(4000);
+	if (group_of(w)->phase == GROUP_OPEN)
+		expect_equal_members();
+	rig_end(&rig);
+}
+
+/*
+ * A member is copied to from a founder, then the group is founded from another
+ * one while that member is away.
+ */
+Test(pool_group_rules, copies_of_another_founding_are_not_continued)
+{
+	static struct rig_member first, slow;
+	unsigned int w;
+
+	start_members(1, 3, 2);
+	for (unsigned int i = 0; i < 3; i++) {
+		memset(rig.members[i].durable + GROUP_AREA, (int)i + 1,
+		       RIG_BYTES);
+		memcpy(rig.members[i].visible, rig.members[i].durable,
+		       RIG_LENGTH);
+	}
+	w = rig_writer_new(&rig, call_completed);
+	await_state(w, 1, MEMBER_COPYING);
+	slow = rig.members[1];
+	slow.owner = -1;
+	while (group_of(w)->members[2].copy_next < RIG_CHUNKS / 2)
+		rig_event(&rig);
+	cr_assert_eq(group_count(group_of(w), MEMBER_ADOPTING), 0);
+	rig_writer_kill(&rig, w);
+	/* Nothing was copied to member 1. */
+	first = rig.members[0];
+	rig.members[0] = slow;
+	rig.members[1] = first;
+	w = rig_writer_new(&rig, call_completed);
+	while (group_of(w)->phase < GROUP_MENDING)
+		rig_event(&rig);
+	lose_member(2);
+	await_state(w, 0, MEMBER_CURRENT);
+	rig_writer_kill(&rig, w);
+	return_member(2);
+	w = open_writer();
+	await_all_current(w);
+	expect_equal_members();
+	rig_end(&rig);
+}
+
+Test(pool_group_rules, a_number_of_copies_beyond_the_end_is_none)
+{
+	unsigned char *at;
+	unsigned int w;
+
+	copy_half(1);
+	at = rig.members[2].durable + GROUP_COPIED_AT;
+	memset(at, 0xff, 2);
+	at[2] |= 0x0f;
+	memcpy(rig.members[2].visible + GROUP_COPIED_AT, at, 8);
+	w = open_writer();
+	await_all_current(w);
+	expect_equal_members();
+	rig_end(&rig);
+}

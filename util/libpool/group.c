@@ -192,7 +192,8 @@ static void member_push(struct group *g, unsigned int member)
 			continue;
 		}
 		out_add(m, leg);
-		if (leg->kind == LEG_BITS || leg->kind == LEG_BARRIER)
+		if (leg->kind == LEG_BITS || leg->kind == LEG_BARRIER ||
+		    leg->kind == LEG_COPIED)
 			m->barrier = leg;
 		if (leg->kind == LEG_COPY)
 			m->copying = leg;
@@ -263,7 +264,7 @@ void member_drop(struct group *g, unsigned int member, int ret,
 	if (error)
 		m->error = group_text(g, member, error);
 	m->barrier = NULL;
-	m->numbered = m->inspecting = m->copy_queued = m->keeping = false;
+	m->numbered = m->inspecting = m->copy_queued = false;
 	m->backlog = 0;
 	TAILQ_CONCAT(&m->dropped, &m->queue, link);
 	TAILQ_CONCAT(&m->dropped, &m->commits, link);

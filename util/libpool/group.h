@@ -99,6 +99,7 @@ enum leg_kind {
 	LEG_SOURCE,  /* reads that chunk */
 	LEG_AREA,    /* writes bytes of the area */
 	LEG_BARRIER, /* a commit before the next leg */
+	LEG_COPIED,  /* such a commit, with the number of copied chunks */
 };
 
 /* A leg: one member's part of an operation. */
@@ -158,7 +159,7 @@ struct group_member {
 	bool source_read;	 /* the source's read is complete */
 	unsigned int copy_tries; /* failed comparisons of the current chunk */
 	bool inspecting, copy_queued, from_itself;
-	bool keeping;	  /* `copied` is being made durable */
+	bool has_adopted; /* a pool here has the epoch of this opening */
 	bool marked;	  /* the bitmap in area is durable, with the promise */
 	uint64_t adopted; /* commit number that the adoption writes */
 };
@@ -205,6 +206,7 @@ struct group {
 	uint64_t full;	 /* the greatest `full` of the members */
 	bool full_sent;	 /* the epoch of this writer was sent as `full` */
 	bool founds;	 /* no member had an epoch when the group was opened */
+	bool keeps_bits; /* two pools in one place have the epoch: clear none */
 	char stale[200]; /* error: `given` is not above a member's epoch */
 	uint64_t now, grace_until; /* ms */
 	uint64_t looked;	   /* time of the last check of deadlines */

@@ -109,6 +109,8 @@ static void clear_bits(struct group *g, uint64_t leave)
 	const uint64_t upto = number_of_all(g);
 	uint64_t first = GROUP_BITS, last = 0;
 
+	if (g->keeps_bits)
+		return;
 	for (uint64_t c = 0; c < GROUP_BITS && g->nset > leave; c++) {
 		if (!g->bits[c / 8]) {
 			c |= 7;

@@ -14,6 +14,10 @@
 
 const char group_displaced[] =
 	"another client has opened the group as its writer; open it again";
+static const char group_lost[] =
+	"all members are there, and too few of them know the newest commit: the "
+	"others were replaced or are former members; give the members that have "
+	"it, or zero the first 64 KiB of all for a new group";
 
 int group_init(struct group *g, unsigned int n, unsigned int k,
 	       const struct group_io *io, const uint64_t random[2])
@@ -67,9 +71,9 @@ static bool enough(const struct group *g, enum member_state from)
 		known += (m->super.founder && !g->full) || m->disk.epoch;
 		founded |= m->disk.epoch > 0;
 	}
-	/* All members together found a group. */
+	/* All members together found a group, unless it was whole before. */
 	if (!founded)
-		return group_count(g, from) == g->n;
+		return !g->full && group_count(g, from) == g->n;
 	return known > g->n - g->k && group_count(g, from) >= needed(g);
 }
 
@@ -165,8 +169,11 @@ static void look(struct group *g)
 		all &= g->members[i].tried &&
 		       (g->members[i].state == MEMBER_AWAY ||
 			g->members[i].state >= MEMBER_SEEN);
-	if (!enough(g, MEMBER_SEEN))
+	if (!enough(g, MEMBER_SEEN)) {
+		if (group_count(g, MEMBER_SEEN) == g->n)
+			group_end(g, -ENODATA, group_lost);
 		return;
+	}
 	if (!g->grace_until)
 		g->grace_until = g->now + GRACE_MS;
 	if (!all && g->now < g->grace_until)

@@ -121,8 +121,14 @@ int group_area_decode(const unsigned char area[GROUP_AREA],
 	state->copied_epoch = get(area + GROUP_COPIED_AT);
 	state->copied = state->copied_epoch & ((1u << COPIED_BITS) - 1);
 	state->copied_epoch >>= COPIED_BITS;
-	/* full: an epoch that this member had, unless it is damaged. */
-	if (state->full > state->epoch)
+	if (state->copied > (s->length + s->chunk - 1) / s->chunk ||
+	    state->copied_epoch > state->promised)
+		state->copied = 0;
+	/*
+	 * full: an epoch that this member had, unless it is damaged; without an
+	 * epoch, one that the member had which it replaces.
+	 */
+	if (state->epoch && state->full > state->epoch)
 		state->full = 0;
 	/* Keep the epoch small enough for later ones. */
 	return state->promised > INT64_MAX || state->epoch > INT64_MAX

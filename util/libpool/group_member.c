@@ -33,10 +33,10 @@ static void add(struct group *g, unsigned int member, enum leg_kind kind,
 }
 
 /* Add a barrier that stores 8 bytes of the area when all before is durable. */
-static void add_store(struct group *g, unsigned int member, uint64_t at,
-		      uint64_t value)
+static void add_store(struct group *g, unsigned int member, enum leg_kind kind,
+		      uint64_t at, uint64_t value)
 {
-	struct group_leg *leg = leg_new(LEG_BARRIER, 0);
+	struct group_leg *leg = leg_new(kind, 0);
 
 	if (!leg) {
 		member_drop(g, member, -ENOMEM, "out of memory");
@@ -125,6 +125,11 @@ static void inspected(struct group *g, unsigned int member)
 		if (g->phase != GROUP_LOOKING && m->disk.epoch < g->full)
 			m->disk.epoch = 0;
 		m->blank = ret || !m->disk.epoch;
+		/*
+		 * The former pool may return, and has the epoch, too: it is
+		 * recognized at the next opening, by what is still marked.
+		 */
+		g->keeps_bits |= m->blank && m->has_adopted;
 		/* A writer that took the member has promised no epoch. */
 		m->displaced = false;
 		m->state = MEMBER_SEEN;
@@ -167,16 +172,22 @@ static void format(struct group *g, unsigned int member)
 	set_state(g, member, MEMBER_FORMAT);
 }
 
-/* Rewrite the visible epoch, which may not be durable, in its own slot. */
+/*
+ * Rewrite the visible epoch, which may not be durable, in its own slot. Erase
+ * the epoch of a former member: copies make its bytes a mix of old and new.
+ */
 static void keep_slot(struct group *g, unsigned int member)
 {
+	static const unsigned char none[GROUP_SLOT];
 	const struct group_member *m = &g->members[member];
-	const unsigned int slot = m->disk.slot;
 
-	if (!m->disk.epoch)
-		return;
-	add(g, member, LEG_AREA, GROUP_SLOT_AT(slot),
-	    m->area + GROUP_SLOT_AT(slot), GROUP_SLOT);
+	for (unsigned int s = 0; s < 2; s++)
+		if (!m->disk.epoch)
+			add(g, member, LEG_AREA, GROUP_SLOT_AT(s), none,
+			    GROUP_SLOT);
+		else if (s == m->disk.slot)
+			add(g, member, LEG_AREA, GROUP_SLOT_AT(s),
+			    m->area + GROUP_SLOT_AT(s), GROUP_SLOT);
 }
 
 /*
@@ -226,7 +237,9 @@ static void resume_copy(struct group *g, unsigned int member)
 	struct group_member *m = &g->members[member];
 	uint64_t c;
 
-	m->copied = m->disk.copied_epoch > g->full ? m->disk.copied : 0;
+	m->copied = !g->founds && m->disk.copied_epoch > g->full
+			    ? m->disk.copied
+			    : 0;
 	for (c = m->copied; c % 8; c++)
 		m->copy[c / 8] |= (unsigned char)(1u << c % 8);
 	memset(m->copy + c / 8, 0xff, GROUP_BITS / 8 - c / 8);
@@ -234,7 +247,7 @@ static void resume_copy(struct group *g, unsigned int member)
 
 /*
  * Make the copied chunks of a new member durable, and their number behind them.
- * The members that found a group have no common bytes to go on with.
+ * Members that found a group copy all again: they may get another source.
  */
 static void keep_copied(struct group *g, unsigned int member)
 {
@@ -243,8 +256,7 @@ static void keep_copied(struct group *g, unsigned int member)
 	if (g->founds || m->copy_next <= m->copied)
 		return;
 	m->copied = m->copy_next;
-	m->keeping = true;
-	add_store(g, member, GROUP_COPIED_AT,
+	add_store(g, member, LEG_COPIED, GROUP_COPIED_AT,
 		  group_copied_encode(g->epoch, m->copied));
 }
 
@@ -275,7 +287,7 @@ void member_join(struct group *g, unsigned int member, bool from_itself)
 }
 
 /*
- * All bytes have been sent to the member: commit them, and store its epoch,
+ * All chunks have been copied to the member: commit them, and store its epoch,
  * with the number of the newest issued commit, behind that. The free slot gets
  * the number and the checksum of the epoch first: the epoch alone makes it
  * valid. If the member has this epoch already, the store is that of the number.
@@ -287,9 +299,11 @@ static void adopt(struct group *g, unsigned int member)
 	unsigned char slot[GROUP_SLOT];
 
 	m->adopted = g->issued;
+	m->has_adopted = true;
 	tell_left(g, member, 0);
 	if (m->disk.epoch == g->epoch) {
-		add_store(g, member, GROUP_NUMBER_AT(m->disk.slot), g->issued);
+		add_store(g, member, LEG_BARRIER, GROUP_NUMBER_AT(m->disk.slot),
+			  g->issued);
 	} else {
 		m->disk.slot ^= 1;
 		group_slot_encode(&g->super, g->epoch, slot);
@@ -297,7 +311,8 @@ static void adopt(struct group *g, unsigned int member)
 		    sizeof(number));
 		add(g, member, LEG_AREA, GROUP_SLOT_AT(m->disk.slot) + 8,
 		    slot + 8, sizeof(slot) - 8);
-		add_store(g, member, GROUP_SLOT_AT(m->disk.slot), g->epoch);
+		add_store(g, member, LEG_BARRIER, GROUP_SLOT_AT(m->disk.slot),
+			  g->epoch);
 	}
 	if (m->state == MEMBER_AWAY)
 		return;
@@ -439,7 +454,7 @@ static void copy_done(struct group *g, unsigned int member)
 	m->copy_queued = false;
 	m->copy_tries = 0;
 	m->copy_next++;
-	/* Count the chunks 128 times at most. */
+	/* Do the rest 128 times at most. */
 	if (m->copy_next % (g->super.length / g->super.chunk / 128 + 1))
 		return;
 	tell_left(g, member, group_copy_left(g, member));
@@ -459,8 +474,6 @@ void member_done(struct group *g, unsigned int member, struct group_leg *leg)
 		inspected(g, member);
 	else if (leg->kind != LEG_BARRIER)
 		return;
-	else if (m->keeping)
-		m->keeping = false;
 	else if (m->state == MEMBER_MARKING)
 		m->state = MEMBER_MARKED;
 	else if (m->state == MEMBER_FORMAT)
