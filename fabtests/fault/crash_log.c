@@ -46,40 +46,6 @@ static void fill(unsigned char to[BYTES], unsigned int n)
 	memset(to, (int)n + 1, BYTES);
 }
 
-/* The recovery's pool: the image that a cut has left. */
-struct image {
-	unsigned char bytes[LENGTH];
-	struct rpmem_pool_op *ended[POOL_OPS];
-	unsigned int nended;
-};
-
-static int image_submit(void *arg, struct rpmem_pool_op *op)
-{
-	struct image *i = arg;
-
-	if (op->type == RPMEM_POOL_READ)
-		memcpy(op->buf, i->bytes + op->offset, op->len);
-	else if (op->type == RPMEM_POOL_WRITE)
-		memcpy(i->bytes + op->offset, op->buf, op->len);
-	else if (op->then)
-		memcpy(i->bytes + op->then->offset,
-		       &(uint64_t){htole64(op->then->value)}, 8);
-	op->result = 0;
-	i->ended[i->nended++] = op;
-	return 0;
-}
-
-static int image_poll(void *arg, struct rpmem_pool_op **done, unsigned int n,
-		      int timeout_ms)
-{
-	struct image *i = arg;
-
-	if (!n || !i->nended)
-		return 0;
-	*done = i->ended[--i->nended];
-	return 1;
-}
-
 /* The number of entries that have their own bytes, counted from the first. */
 static unsigned int count_entries(struct rpmem_log *log)
 {
@@ -101,11 +67,11 @@ static unsigned int count_entries(struct rpmem_log *log)
 }
 
 /* Open the image as the next writer. NULL: no log, or a damaged one. */
-static struct rpmem_log *open_image(struct image *i)
+static struct rpmem_log *open_image(struct pool_image *i)
 {
 	const struct log_io io = {
-		.submit = image_submit,
-		.poll = image_poll,
+		.submit = pool_image_submit,
+		.poll = pool_image_poll,
 		.arg = i,
 		.length = LENGTH,
 	};
@@ -131,8 +97,8 @@ static void kill_writer(struct rpmem_log *log)
  */
 static void recover(const unsigned char *left)
 {
-	static struct image image;
-	struct image *i = &image;
+	static struct pool_image image;
+	struct pool_image *i = &image;
 	unsigned char bytes[BYTES];
 	struct rpmem_log *log;
 	unsigned int n;
@@ -279,11 +245,9 @@ static unsigned int try_programs(const struct pool_cell *cell, uint32_t layout,
 
 int main(int argc, char **argv)
 {
-	const char *l = getenv("RP_LONG");
-	const unsigned int most = l && !strcmp(l, "1") ? RUNS_LONG : RUNS;
+	const unsigned int most = pool_setup(RUNS, RUNS_LONG);
 	unsigned int failed = 0, tried = 0;
 
-	pool_setup();
 	for (unsigned int c = 0; c < POOL_CELLS - POOL_CELLS_APART; c++)
 		for (uint32_t l = 0; l <= RPMEM_LOG_REGISTER; l++) {
 			if (argc > 2 &&
@@ -293,7 +257,5 @@ int main(int argc, char **argv)
 			tried += PROGRAMS;
 			failed += try_programs(&pool_cells[c], l, most);
 		}
-	nodes_teardown();
-	printf("%u passed, %u failed\n", tried - failed, failed);
-	return failed || !tried;
+	return pool_end(tried, failed);
 }

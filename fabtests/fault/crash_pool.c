@@ -93,7 +93,7 @@ static unsigned int pick_value(unsigned int mode, unsigned int word,
 	return newest == (mode % 2 == 0) ? n - 1 : 0;
 }
 
-/* Recover from images that a power cut may leave nopw. */
+/* Recover from images that a power cut may leave now. */
 void pool_cut(void)
 {
 	/*
@@ -383,6 +383,33 @@ int pool_poll(void *arg, struct rpmem_pool_op **done, unsigned int n,
 	return 1;
 }
 
+int pool_image_submit(void *arg, struct rpmem_pool_op *op)
+{
+	struct pool_image *i = arg;
+
+	if (op->type == RPMEM_POOL_READ)
+		memcpy(op->buf, i->bytes + op->offset, op->len);
+	else if (op->type == RPMEM_POOL_WRITE)
+		memcpy(i->bytes + op->offset, op->buf, op->len);
+	else if (op->then)
+		memcpy(i->bytes + op->then->offset,
+		       &(uint64_t){htole64(op->then->value)}, 8);
+	op->result = 0;
+	i->ended[i->nended++] = op;
+	return 0;
+}
+
+int pool_image_poll(void *arg, struct rpmem_pool_op **done, unsigned int n,
+		    int timeout_ms)
+{
+	struct pool_image *i = arg;
+
+	if (!n || !i->nended)
+		return 0;
+	*done = i->ended[--i->nended];
+	return 1;
+}
+
 void pool_poll_machine(void)
 {
 	run(0);
@@ -543,8 +570,10 @@ bool pool_explore(const char *name, void (*one)(const void *arg),
 	return true;
 }
 
-void pool_setup(void)
+unsigned int pool_setup(unsigned int runs, unsigned int long_runs)
 {
+	const char *l = getenv("RP_LONG");
+
 	setenv("FI_OFI_RPMEM_TIMEOUT", "1000", 1);
 	nodes_setup();
 	host_sim->now = sim_now;
@@ -552,4 +581,12 @@ void pool_setup(void)
 	host_sim->facts = sim_facts;
 	host_sim->flushes = sim_flushes;
 	host_sim->flusher = sim_flusher;
+	return l && !strcmp(l, "1") ? long_runs : runs;
+}
+
+int pool_end(unsigned int tried, unsigned int failed)
+{
+	nodes_teardown();
+	printf("%u passed, %u failed\n", tried - failed, failed);
+	return failed || !tried;
 }

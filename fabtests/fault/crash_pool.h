@@ -77,8 +77,13 @@ extern struct choices choices;
 	} while (0)
 
 uint64_t pool_mix(uint64_t z);
-/* Connect libfabric's provider to the simulated host. */
-void pool_setup(void);
+/*
+ * Connect libfabric's provider to the simulated host. Returns the number of
+ * orders to try of a program: long_runs when RP_LONG is 1.
+ */
+unsigned int pool_setup(unsigned int runs, unsigned int long_runs);
+/* Print the numbers of programs. Returns the exit status. */
+int pool_end(unsigned int tried, unsigned int failed);
 /* Open both machines, with a pool of zeros. */
 void pool_start(const struct pool_cell *cell, const struct pool_program *p);
 /* Let the adversary choose steps until the program is done, and close. */
@@ -89,6 +94,16 @@ void pool_cut(void);
 int pool_submit(void *arg, struct rpmem_pool_op *op);
 int pool_poll(void *arg, struct rpmem_pool_op **done, unsigned int n,
 	      int timeout_ms);
+/* The pool of a recovery: what a cut has left. */
+struct pool_image {
+	unsigned char bytes[POOL_LONGEST];
+	struct rpmem_pool_op *ended[POOL_OPS];
+	unsigned int nended;
+};
+/* Operations of a recovery, which complete at once; arg: a pool_image. */
+int pool_image_submit(void *arg, struct rpmem_pool_op *op);
+int pool_image_poll(void *arg, struct rpmem_pool_op **done, unsigned int n,
+		    int timeout_ms);
 /* Let the client's machine poll its completion queue. */
 void pool_poll_machine(void);
 /* Store as the target's CPU does, and write back by its flusher. */

@@ -53,13 +53,11 @@ struct client_call {
 
 /* A pool that a cut has left, with the server that starts from it. */
 struct image {
-	unsigned char live[LENGTH];
+	struct pool_image pool; /* what both sides see */
 	unsigned char medium[LENGTH];
 	bool hold; /* no flush reaches the medium */
 	struct handler handler;
 	struct rpmem_rpc_server *srv;
-	struct rpmem_pool_op *ended[POOL_OPS];
-	unsigned int nended;
 };
 
 static struct world {
@@ -110,7 +108,7 @@ int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len)
 		store_view();
 		pool_flush(off, len);
 	} else if (!image->hold) {
-		memcpy(image->medium + off, image->live + off, len);
+		memcpy(image->medium + off, image->pool.bytes + off, len);
 	}
 	return 0;
 }
@@ -145,7 +143,7 @@ int rpmem_pool_query(struct rpmem_pool *pool, struct rpmem_pool_info *info)
 int rpmem_pool_read(struct rpmem_pool *pool, void *buf, size_t len,
 		    uint64_t offset)
 {
-	memcpy(buf, (image ? image->live : pw.mem) + offset, len);
+	memcpy(buf, (image ? image->pool.bytes : pw.mem) + offset, len);
 	return 0;
 }
 
@@ -153,26 +151,16 @@ int rpmem_pool_submit(struct rpmem_pool *pool, struct rpmem_pool_op *op)
 {
 	if (!image)
 		return pool_submit(NULL, op);
-	if (op->type == RPMEM_POOL_READ) {
-		memcpy(op->buf, image->live + op->offset, op->len);
-	} else {
-		memcpy(image->live + op->offset, op->buf, op->len);
+	if (op->type == RPMEM_POOL_WRITE)
 		memcpy(image->medium + op->offset, op->buf, op->len);
-	}
-	op->result = 0;
-	image->ended[image->nended++] = op;
-	return 0;
+	return pool_image_submit(&image->pool, op);
 }
 
 int rpmem_pool_poll(struct rpmem_pool *pool, struct rpmem_pool_op **done,
 		    unsigned int n, int timeout_ms)
 {
-	if (!image)
-		return pool_poll(NULL, done, n, timeout_ms);
-	if (!n || !image->nended)
-		return 0;
-	*done = image->ended[--image->nended];
-	return 1;
+	return image ? pool_image_poll(&image->pool, done, n, timeout_ms)
+		     : pool_poll(NULL, done, n, timeout_ms);
 }
 
 int rpmem_pool_write(struct rpmem_pool *pool, const void *buf, size_t len,
@@ -280,13 +268,13 @@ static bool process_next(struct rpmem_rpc_server *srv, struct handler *h)
 static void restart_image(const unsigned char *left, const struct handler *h)
 {
 	rpc_stub_end(image->srv);
-	image->nended = 0;
+	image->pool.nended = 0;
 	image->hold = false;
 	image->handler = *h;
-	if (left != image->live)
-		memcpy(image->live, left, LENGTH);
-	memcpy(image->medium, image->live, LENGTH);
-	image->srv = start_server(image->live);
+	if (left != image->pool.bytes)
+		memcpy(image->pool.bytes, left, LENGTH);
+	memcpy(image->medium, image->pool.bytes, LENGTH);
+	image->srv = start_server(image->pool.bytes);
 }
 
 static void serve_image(uint64_t least, uint64_t most)
@@ -358,7 +346,7 @@ static void recover_next(void)
 	}
 	c->failed = -EIO; /* SIGKILL: close() writes nothing */
 	rpmem_rpc_close(c, 0);
-	restart_image(image->live, &image->handler);
+	restart_image(image->pool.bytes, &image->handler);
 	serve_image(first + MORE - 1, first + MORE - 1);
 }
 
@@ -385,8 +373,8 @@ static void recover_together(const unsigned char *left)
 			return;
 		}
 		e = &sent->entry;
-		from = image->live + RPC_RING_AT + e->pos % w.c->super.ring +
-		       rpc_entry_result(e->len);
+		from = image->pool.bytes + RPC_RING_AT +
+		       e->pos % w.c->super.ring + rpc_entry_result(e->len);
 		if (!sent->answered &&
 		    (!rpc_result_decode(w.c->super.seed, from, e->room,
 					rpc_sequence(e->life, n), &r) ||
@@ -597,12 +585,10 @@ static unsigned int try_programs(const struct pool_cell *cell, const char *only,
 
 int main(int argc, char **argv)
 {
-	const char *l = getenv("RP_LONG");
-	const unsigned int most = l && !strcmp(l, "1") ? RUNS_LONG : RUNS;
+	const unsigned int most = pool_setup(RUNS, RUNS_LONG);
 	unsigned int failed = 0, tried = 0;
 	char name[64];
 
-	pool_setup();
 	for (unsigned int c = 0; c < POOL_CELLS; c++) {
 		snprintf(name, sizeof(name), "%s%s", pool_cells[c].method,
 			 pool_cells[c].apart ? "-apart" : "");
@@ -611,7 +597,5 @@ int main(int argc, char **argv)
 		failed += try_programs(&pool_cells[c],
 				       argc > 2 ? argv[2] : NULL, &tried, most);
 	}
-	nodes_teardown();
-	printf("%u passed, %u failed\n", tried - failed, failed);
-	return failed || !tried;
+	return pool_end(tried, failed);
 }
