@@ -45,11 +45,13 @@ S
 printf '#!/bin/sh\nexec %s/util/fi_rpmemd "$@"\n' "$build" >"$dir/bin/fi_rpmemd"
 # The mount of nbdfuse leaves its namespace, and no later one, such as that of the loop
 # device, comes in: nbdfuse as the last process would unmount that, and hang.
-cat >"$dir/bin/nbdfuse" <<'S'
+cat >"$dir/bin/nbdfuse" <<S
 #!/bin/sh
-fuse=${1%/*}
-mount --bind "$fuse" "$fuse" && mount --make-shared "$fuse" &&
-	exec unshare --mount --propagation unchanged /usr/bin/nbdfuse "$@"
+fuse=$dir/data/fuse
+[ "\${1%/*}" != "\$fuse" ] || # util/on_rpmem.sh has its own way
+	{ mount --bind "\$fuse" "\$fuse" && mount --make-shared "\$fuse" &&
+		exec unshare --mount --propagation unchanged /usr/bin/nbdfuse "\$@"; }
+exec /usr/bin/nbdfuse "\$@"
 S
 printf '#!/bin/sh\nexec bash %s/util/rpmem_lead.sh "$@"\n' "$src" >"$dir/bin/rpmem_lead"
 chmod +x "$dir/bin/"*
