@@ -118,15 +118,21 @@ if [ -n "$with_clients" ]; then
 		wait "$pid"
 	done
 	clients=
-	ok "the next commit of the first is refused, with both classes and the remedy" \
-		grep -q '^refused: .*the region reaches process, power is required.*FI_OFI_RPMEM_CLASS' \
+	change='class was power, now process: operator was # nothing, now \[host\] limit class = process'
+	ok "the next commit of the first is refused, with the change and the remedy" \
+		grep -q "^refused: .*its class is weaker than required: $change.*or require less" \
 		power.out
 	ok "and none is acknowledged" eval '! grep committed power.out'
+	client power 0
+	wait $clients
+	clients=
+	ok "a later client is refused, with the change" \
+		grep -q "is of class process, weaker than required (power): $change" power.out
 	ok "the second goes on" [ "$(grep -c '^committed process$' process.out)" = 5 ]
 fi
 state '# nothing again'
 sleep 1
 ok "also when the fact is strong again" offered process
 ok "with the log's line and its cause" grep -q \
-	'class power .* has become process (.*): operator has changed' daemon.out
+	'class power .* has become process (.*): operator was # nothing, now \[host\] limit class = process' daemon.out
 echo "1..$n"

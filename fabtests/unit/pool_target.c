@@ -8,6 +8,7 @@
 #include "core/status.h"
 #include "libpool/group_open.h"
 #include "pool_target.h"
+#include "util/query.h"
 
 static struct pool_target *the_target;
 
@@ -169,6 +170,14 @@ int rp_fabric_cq_error(struct rp_fabric *f, struct fi_cq_err_entry *entry,
 	*entry = t->done[0];
 	memmove(t->done, t->done + 1, --t->ndone * sizeof(t->done[0]));
 	return rp_err(err, 0, "status %d", entry->prov_errno);
+}
+
+/* No operation of this target fails for its class. */
+int rp_query(struct fi_rpmem_ops *ops, struct fid_ep *ep, fi_addr_t peer,
+	     uint64_t key, enum fi_rpmem_class required,
+	     struct fi_rpmem_attr *attr, enum rp_class *reached)
+{
+	return -FI_ENOSYS;
 }
 
 int rp_fabric_reg(struct rp_fabric *f, void *buf, size_t len, uint64_t access,

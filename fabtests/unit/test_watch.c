@@ -110,7 +110,8 @@ Test(watch, disk_that_comes_below_a_device)
 		      RP_METHOD_AGENT_MSYNC);
 	expect_same();
 	link_tree("/sys/devices/virtual/block/dm-0/slaves/sda", SDA);
-	expect_changed("has changed");
+	expect_changed("dm-0/slaves/* was absent, now "
+		       "/devices/virtual/block/dm-0/slaves/sda");
 	expect_choice(look_up_facts(false), RP_CLASS_PROCESS,
 		      RP_METHOD_DELIVERY);
 }
@@ -129,13 +130,14 @@ Test(watch, mount_options)
 		   real_statx.stx_dev_major, real_statx.stx_dev_minor);
 	expect_same();
 	invent_file("ext4", "rw,nobarrier");
-	expect_changed("mountinfo has changed");
+	expect_changed("mountinfo was rw, now rw,nobarrier");
 	cr_assert_eq(look_up_facts(false).refusal, RP_REFUSAL_FS);
 	expect_same();
 	/* Another file system is mounted there now. */
 	write_tree("/proc/self/mountinfo",
 		   "987654 1 0:98 / /new rw - t t rw\n");
-	expect_changed("mountinfo is gone");
+	expect_changed(", now absent");
+	cr_assert(strstr(what, "mountinfo was "), "%s", what);
 }
 
 Test(watch, persistence_domain_and_dimms)
@@ -198,7 +200,8 @@ Test(watch, registers_of_the_root_port)
 	expect_choice(look_up_facts(true), RP_CLASS_POWER, RP_METHOD_FENCE);
 	expect_same();
 	nic_port(0x8086, 0x2030, 1 << 7, 1 << 9, 4096);
-	expect_changed("config has changed");
+	expect_changed("config was 0000020000000000, now "
+		       "0000020000000080");
 	expect_choice(look_up_facts(true), RP_CLASS_POWER,
 		      RP_METHOD_AGENT_CLWB);
 }
@@ -213,18 +216,19 @@ Test(watch, operators_file)
 		      RP_METHOD_AGENT_MSYNC);
 	expect_same();
 	write_tree("/op.conf", "[host]\nlimit class = process\n");
-	expect_changed("op.conf has changed");
+	expect_changed("op.conf was absent, now limit class = process");
 	expect_choice(look_up_facts(false), RP_CLASS_PROCESS,
 		      RP_METHOD_DELIVERY);
 	expect_same();
 	snprintf(path, sizeof(path), "%s/op.conf", dir);
 	/* A file that other users can write is not believed any more. */
 	chmod(path, 0666);
-	expect_changed("op.conf has changed");
+	expect_changed("op.conf was 100644 ");
+	cr_assert(strstr(what, ", now 100666 "), "%s", what);
 	chmod(path, 0600);
 	look_up_facts(false);
 	unlink(path);
-	expect_changed("op.conf is gone");
+	expect_changed(", now absent");
 }
 
 /* A lack of file descriptors is no change of the files. */

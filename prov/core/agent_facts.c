@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Facts of live regions: compare their sources, lower classes that are lost. */
-#include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "core/agent_impl.h"
 #include "core/log.h"

@@ -100,5 +100,5 @@ void rp_caps_say(char *text, size_t len, const char *fmt, ...)
 	va_end(ap);
 	for (; *text; text++)
 		if (*text < ' ' || *text > '~')
-			*text = '?';
+			*text = *text == '\n' ? ' ' : '?';
 }

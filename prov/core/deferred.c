@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Deferred completions: when each request is sent, and how each ends. */
 #include <assert.h>
-#include <string.h>
 
 #include "core/deferred.h"
 

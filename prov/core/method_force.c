@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Is a method that the operator forces allowed, and if not, why? */
 #include <stdio.h>
-#include <string.h>
 
 #include "core/method_priv.h"
 

@@ -4,7 +4,6 @@
 #define RP_REGION_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
 

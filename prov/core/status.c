@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Names, errnos and remedies of the outcomes of a commit. */
 #include <errno.h>
-#include <stddef.h>
 
 #include "core/status.h"
 

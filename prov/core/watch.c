@@ -127,7 +127,7 @@ static char *read_file(FILE *f)
 
 	if (f && !fstat(fileno(f), &st) && S_ISREG(st.st_mode) &&
 	    (getdelim(&text, &size, '\0', f) >= 0 || feof(f)) &&
-	    asprintf(&out, "%o %u %s", st.st_mode, st.st_uid,
+	    asprintf(&out, "%o %u\n%s", st.st_mode, st.st_uid,
 		     st.st_size && text ? text : "") < 0)
 		out = NULL;
 	free(text);
@@ -246,17 +246,39 @@ static const char *short_name(const char *path)
 	return p;
 }
 
+#define SHOWN 40 /* most bytes of a value in a message */
+
+/* The value that ends at a byte of end, or is cut; of a path the last names. */
+static const char *cut_value(char out[SHOWN + 1], const char *s,
+			     const char *end)
+{
+	const char *stop = s + strcspn(s, end);
+
+	while (stop > s && stop[-1] == '\n')
+		stop--;
+	if (*s == '/' && stop - s > SHOWN)
+		s = strchrnul(stop - SHOWN, '/');
+	snprintf(out, SHOWN + 1, "%.*s", (int)(stop - s), s);
+	return *out ? out : "absent";
+}
+
+/* Name the source, and what differs first: an option, a line, or all. */
 static void say_change(const struct rp_watch *e, const char *now, char *what)
 {
-	const char *name = short_name(strchr(e->key, ' ') + 1);
+	const bool both = *e->text && *now, mount = e->kind == RP_SOURCE_MOUNT;
+	const char *was = e->text, *end = mount && both ? " " : "";
+	char a[SHOWN + 1], b[SHOWN + 1];
+	size_t same = 0;
 
-	if (e->kind == RP_SOURCE_LINE && *now != '/' && *e->text != '/')
-		rp_caps_say(what, RP_SOURCE_LEN, "%.60s was %.40s, now %.40s",
-			    name, *e->text ? e->text : "absent",
-			    *now ? now : "absent");
-	else
-		rp_caps_say(what, RP_SOURCE_LEN, "%.80s %s", name,
-			    *now ? "has changed" : "is gone");
+	for (size_t i = 0; was[i] && was[i] == now[i]; i++)
+		if (strchr(mount ? " ," : "\n", was[i]))
+			same = i + 1;
+	if (e->kind == RP_SOURCE_NAMES)
+		end = "\n";
+	rp_caps_say(what, RP_SOURCE_LEN, "%.60s was %s, now %s",
+		    short_name(strchr(e->key, ' ') + 1),
+		    cut_value(a, was + same, end),
+		    cut_value(b, now + same, end));
 }
 
 bool rp_watch_changed(struct rp_watch *w, char *what)

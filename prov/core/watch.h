@@ -4,7 +4,6 @@
 #define RP_WATCH_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 enum rp_source {

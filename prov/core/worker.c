@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* One thread that runs batches whose flushes block on a disk. */
 #include <assert.h>
-#include <errno.h>
 
 #include "core/thread.h"
 #include "core/worker.h"

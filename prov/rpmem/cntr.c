@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Counters of the base, to which persistent operations are added. */
-#include <errno.h>
 #include <stdlib.h>
 #include <strings.h>
 #include <unistd.h>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* Derive FI_EP_MSG entries of ofi_rpmem from those of the base. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "rpmem/cm.h"
 

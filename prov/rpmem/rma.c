@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* RMA: operations on persistent keys go to a session, others to the base. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "rpmem/rpmem.h"
 

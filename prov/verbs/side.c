@@ -2,7 +2,6 @@
 /* The side connection of a queue pair: open, connect, close. */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "core/thread.h"
 #include "verbs/post.h"

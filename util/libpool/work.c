@@ -9,6 +9,7 @@
 #include "core/status.h"
 #include "core/thread.h"
 #include "util/clock.h"
+#include "util/query.h"
 #include "libpool/pool.h"
 
 /* Milliseconds between checks of deadlines. */
@@ -613,6 +614,27 @@ static void post_failed(struct rpmem_pool *p, struct post *t, int prov_errno,
 	post_free(p, t);
 }
 
+/* Replace the text of a refused class by the reason that the target gives. */
+static void class_reason(struct rpmem_pool *p, char *text)
+{
+	char why[RP_ERR_LEN / 2] = "";
+	struct fi_rpmem_attr attr = {
+		.size = sizeof(attr),
+		.why = why,
+		.why_size = sizeof(why),
+	};
+	enum rp_class class;
+
+	if (rp_query(p->f.ops, p->f.ep, p->now.peer, p->now.ex.key, p->required,
+		     &attr, &class) ||
+	    fi_rpmem_status(attr.prov_errno) != FI_RPMEM_ST_CLASS)
+		return;
+	rp_err(text, 0,
+	       "its class is weaker than required: %.240s; mend that and "
+	       "start fi_rpmemd again, or require less",
+	       why);
+}
+
 static void read_cq_error(struct rpmem_pool *p)
 {
 	struct fi_cq_err_entry bad;
@@ -620,6 +642,8 @@ static void read_cq_error(struct rpmem_pool *p)
 
 	if (rp_fabric_cq_error(&p->f, &bad, text) || !bad.op_context)
 		return;
+	if (fi_rpmem_status(bad.prov_errno) == FI_RPMEM_ST_CLASS)
+		class_reason(p, text);
 	/* The provider's remedy addresses programs that register memory. */
 	if (fi_rpmem_status(bad.prov_errno) == FI_RPMEM_ST_FAILED)
 		rp_err(sentence, 0,
