@@ -45,9 +45,10 @@ static const struct {
 			    "durable.",
 			    EMEDIUMTYPE},
 	[RP_ST_CLASS] = {"failure class not met",
-			 "Put the pool on memory of the required class, or "
-			 "lower the class in the call or with "
-			 "FI_OFI_RPMEM_CLASS at the initiator.",
+			 "fi_rpmem_query() tells what lowered it. Put the pool "
+			 "on memory of the required class, or lower the class "
+			 "in the call or with FI_OFI_RPMEM_CLASS at the "
+			 "initiator.",
 			 EOPNOTSUPP},
 	[RP_ST_FLUSH_FAILED] = {"flush failed",
 				"The target's storage reported an error: "

@@ -3,7 +3,6 @@
 #ifndef RP_WIRE_RENDEZVOUS_H
 #define RP_WIRE_RENDEZVOUS_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "core/wire_desc.h"
