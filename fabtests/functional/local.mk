@@ -43,7 +43,7 @@ EXTRA_DIST += $(man_tests)
 tool_tests = fabtests/functional/advise.sh \
 	fabtests/functional/bench.sh fabtests/functional/bench_suite.sh \
 	fabtests/functional/completion.sh fabtests/functional/crash_report.sh \
-	fabtests/functional/disks.sh \
+	fabtests/functional/disks.sh fabtests/functional/real_disk.sh \
 	fabtests/functional/info.sh fabtests/functional/offer.sh \
 	fabtests/functional/stats.sh \
 	fabtests/functional/unlisted.sh
