@@ -79,6 +79,19 @@ void run(unsigned int machine);
 /* Copy the messages in flight into w.wire. */
 void look_at_wires(void);
 
+/* Would the program read an event or a completion if it polled now? */
+bool waits_for(unsigned int machine);
+/* May initiator i make its next call now? */
+bool may_post(unsigned int i);
+
+/* --- possible actions (crash_world_acts.c) --- */
+
+/* List at most max actions in out. Returns how many. */
+size_t all_actions(struct act *out, size_t max);
+bool in_sleep_set(const struct act *a);
+/* Drop from the sleep set what does not commute with the action. */
+void wake_dependent(const struct act *a);
+
 /* Read connection events if the programs have connected endpoints. */
 void look_at_events(unsigned int machine);
 void connect_again(unsigned int i);

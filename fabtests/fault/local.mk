@@ -135,6 +135,7 @@ fabtests_fault_crash_matrix_SOURCES = \
 	fabtests/fault/crash_shrink.c fabtests/fault/crash_truth.c \
 	fabtests/fault/crash_weakening.c \
 	fabtests/fault/crash_world.c fabtests/fault/crash_world.h \
+	fabtests/fault/crash_world_acts.c \
 	fabtests/fault/crash_world_conn.c fabtests/fault/crash_world_facts.c \
 	fabtests/fault/crash_world_priv.h \
 	fabtests/fault/host_sim.h fabtests/fault/verdicts.c fabtests/fault/verdicts.h
