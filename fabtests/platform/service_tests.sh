@@ -262,10 +262,20 @@ for where in 127.0.0.1:9420 unix:/run/ofi_rpmem/metrics; do
 	grep -q '^ofi_rpmem_commit_seconds_count{.*pool="one".*} [1-9]' /out/page ||
 		why=${why:-no commits at $where}
 done
+# Read the daemon's page as its operator does: root, or the unit's user.
+pid=$(prop MainPID)
+must "--stats as root" grep -q '^ *one .*power by' <(fi_rpmem_info --stats)
+must "--stats as the unit's user" grep -q '^ *one .*power by' <(
+	setpriv --reuid ofi_rpmem --regid ofi_rpmem --clear-groups \
+		fi_rpmem_info --stats="$pid")
+setpriv --reuid nobody --clear-groups fi_rpmem_info --stats="$pid" 2>/out/stats &&
+	why=${why:-another user reads the counters}
+must "the remedy for another user" \
+	grep -q "another user's: read its counters as that user or root" /out/stats
 must "stop" systemctl stop $unit
 [ ! -e /run/ofi_rpmem ] || why=${why:-/run/ofi_rpmem is left}
 : >/etc/ofi_rpmem/rpmemd.conf
-ok "metrics are served at a port, and at a socket of RuntimeDirectory="
+ok "metrics are served at a port, at a socket of RuntimeDirectory=, and by --stats"
 # The exposure of the unit, in tenths.
 must "systemd-analyze security" \
 	systemd-analyze security --no-pager --threshold=20 $unit
