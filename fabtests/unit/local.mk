@@ -52,6 +52,11 @@ fabtests_unit_test_crash_image_SOURCES = fabtests/unit/test_crash_image.c \
 	$(crash_image_sources)
 fabtests_unit_test_crash_image_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
 
+unit_tests += fabtests/unit/test_crash_check
+fabtests_unit_test_crash_check_SOURCES = fabtests/unit/test_crash_check.c \
+	util/crashtest/check.c util/crashtest/check.h $(crash_image_sources)
+fabtests_unit_test_crash_check_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
+
 unit_tests += fabtests/unit/test_crash_shrink
 fabtests_unit_test_crash_shrink_SOURCES = fabtests/unit/test_crash_shrink.c \
 	util/crashtest/shrink.c util/crashtest/shrink.h $(crash_image_sources)

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Checks of images: their bytes, ledger, status, output, time and processes. */
+#include "config.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "util/crashtest/check.h"
+
+#define ACKS 300u
+
+static struct crash_log l;
+static struct crash_history h;
+static struct crash_checker checker = {
+	.history = &h,
+	.jobs = 2,
+	.timeout = UINT32_MAX,
+};
+static char work[] = "/tmp/test_crash_check.XXXXXX";
+static uint64_t lost[2];
+
+static struct crash_step *step(enum crash_step_kind kind, uint32_t inode)
+{
+	struct crash_step *e = crash_log_event(&l, kind);
+
+	cr_assert(e);
+	e->inode = inode;
+	return e;
+}
+
+static void put(enum crash_step_kind kind, uint32_t file, const char *bytes)
+{
+	const uint64_t data = crash_log_bytes(&l, bytes, strlen(bytes));
+	struct crash_step *e = step(kind, file);
+
+	e->length = strlen(bytes);
+	e->data = data;
+}
+
+/* The file f has "old"; "new" is written, and then acknowledged ACKS times. */
+static void setup(void)
+{
+	struct crash_step *create;
+	uint32_t file;
+
+	l.store = 8;
+	l.sector = 512;
+	crash_log_inode(&l, S_IFDIR | 0755, getuid(), getgid());
+	file = crash_log_inode(&l, S_IFREG | 0644, getuid(), getgid());
+	create = step(CRASH_CREATE, file);
+	create->dir = 0;
+	create->name = crash_log_text(&l, "f");
+	put(CRASH_WRITE, file, "old");
+	l.base = l.event_count;
+	put(CRASH_WRITE, file, "new");
+	for (unsigned int n = 0; n < ACKS; n++)
+		put(CRASH_ACK, CRASH_NONE, n ? "more" : "first");
+	cr_assert(!crash_history_make(&h, &l));
+	cr_assert(mkdtemp(work));
+	checker.work = work;
+}
+
+static void teardown(void)
+{
+	crash_checker_free(&checker);
+	crash_history_free(&h);
+	crash_log_free(&l);
+	/* Each check has removed its folder. */
+	cr_assert(!rmdir(work), "%s: %m", work);
+}
+
+TestSuite(crash_check, .init = setup, .fini = teardown);
+
+/* The image at a cut that comes so many acknowledgements behind the write. */
+static struct crash_job *make_job(uint32_t acks)
+{
+	const struct crash_image i = {
+		.cut = (uint32_t)l.base + acks,
+		.meta = h.meta_made[l.base],
+		.lost = lost,
+	};
+	struct crash_job *job = crash_job_make(&h, &i);
+
+	cr_assert(job);
+	return job;
+}
+
+static struct crash_job *run(const char *command, struct crash_job *job)
+{
+	checker.command = command;
+	cr_assert(crash_check_start(&checker, job, false), "%s", checker.err);
+	crash_check_finish(&checker);
+	cr_assert(job->output);
+	return job;
+}
+
+static void expect(const char *command, struct crash_job *job, int status,
+		   const char *output)
+{
+	run(command, job);
+	cr_assert_eq(job->status, status, "%d: %s", job->status, job->output);
+	cr_assert_str_eq(job->output, output);
+	crash_job_free(job);
+}
+
+Test(crash_check, exit_status_and_both_outputs_are_kept)
+{
+	expect("echo said; echo warned >&2; exit 3", make_job(0), 3,
+	       "said\nwarned\n");
+	expect("true", make_job(0), 0, "");
+}
+
+Test(crash_check, check_that_a_signal_ends_fails)
+{
+	expect("kill -9 $$", make_job(0), 128 + 9, "");
+}
+
+Test(crash_check, check_that_hangs_fails)
+{
+	struct crash_job *job = make_job(0);
+
+	checker.timeout = 1;
+	run("sleep 1000", job);
+	cr_assert_eq(job->status, 124);
+	cr_assert(job->timed_out);
+	crash_job_free(job);
+}
+
+Test(crash_check, check_runs_in_the_image)
+{
+	expect("cat f; cat \"$RPMEM_CRASHTEST_DIR/f\"", make_job(0), 0,
+	       "newnew");
+	lost[0] = 1;
+	expect("cat f; ls", make_job(0), 0, "oldf\n");
+}
+
+Test(crash_check, ledger_has_the_lines_up_to_the_cut)
+{
+	struct crash_job *job = make_job(0);
+
+	expect("cat \"$RPMEM_CRASHTEST_LEDGER\"", make_job(0), 0, "");
+	expect("cat \"$RPMEM_CRASHTEST_LEDGER\"", make_job(2), 0,
+	       "first\nmore\n");
+	job->all_acks = true;
+	run("wc -l <\"$RPMEM_CRASHTEST_LEDGER\"", job);
+	cr_assert_eq(atoi(job->output), (int)ACKS);
+	crash_job_free(job);
+}
+
+Test(crash_check, output_has_a_limit)
+{
+	struct crash_job *job =
+		run("head -c 10000 /dev/zero | tr '\\0' x", make_job(0));
+
+	cr_assert_eq(job->status, 0);
+	cr_assert_eq(strlen(job->output), CRASH_OUTPUT);
+	crash_job_free(job);
+}
+
+Test(crash_check, processes_of_a_check_end_with_it)
+{
+	struct crash_job *job =
+		run("sleep 1000 >/dev/null 2>&1 & echo $!", make_job(0));
+	int fd = (int)syscall(SYS_pidfd_open, atoi(job->output), 0);
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	if (fd < 0)
+		cr_assert_eq(errno, ESRCH);
+	else
+		cr_assert_eq(poll(&p, 1, 20000), 1, "the process is alive");
+	crash_job_free(job);
+}
+
+/* Whether the image at this cut is checked, when only new ones are. */
+static bool is_new(uint32_t acks)
+{
+	struct crash_job *job = make_job(acks);
+	const bool started = crash_check_start(&checker, job, true);
+
+	crash_check_finish(&checker);
+	cr_assert_eq(!job->output, !started);
+	crash_job_free(job);
+	return started;
+}
+
+Test(crash_check, image_is_checked_once_for_each_ledger)
+{
+	checker.command = ":";
+	for (uint32_t n = 0; n < ACKS; n++)
+		cr_assert(is_new(n));
+	for (uint32_t n = 0; n < ACKS; n++)
+		cr_assert(!is_new(n));
+	lost[0] = 1;
+	cr_assert(is_new(0));
+	cr_assert_eq(checker.runs, ACKS + 1);
+}
+
+Test(crash_check, missing_folder_for_images_is_an_error)
+{
+	struct crash_job *job = make_job(0);
+
+	checker.work = "/nowhere";
+	checker.command = ":";
+	cr_assert(!crash_check_start(&checker, job, false));
+	cr_assert_str_eq(checker.err, "an image cannot be made in /nowhere/1: "
+				      "No such file or directory");
+	crash_job_free(job);
+}
