@@ -318,7 +318,7 @@ shm=$(mktemp -d /dev/shm/objrep.XXXXXX) || exit 99
 strong_daemon=$daemon
 launch weak.out weak.port --port 0 --create 2M "$shm/weak"
 weak=$(cat weak.port)
-does timeout 120 python3 wrong.py "$strong" "$weak"
+does timeout $hang python3 wrong.py "$strong" "$weak"
 
 # The target's disk fails, then the target stays away.
 mkdir fault
@@ -331,12 +331,12 @@ export RPMEM_FAULT
 serve_again
 FI_PROVIDER_PATH=$provider
 unset RPMEM_FAULT
-does timeout 120 python3 failing.py "$port" "$weak" disk EIO \
+does timeout $hang python3 failing.py "$port" "$weak" disk EIO \
 	"the disk of pool 'vol' on 127.0.0.1 has failed"
 if [ "${RP_LONG:-0}" = 1 ]; then
 	die "$daemon"
 	serve_again
-	does timeout 120 python3 failing.py "$port" "$weak" "$daemon" \
+	does timeout $hang python3 failing.py "$port" "$weak" "$daemon" \
 		ETIMEDOUT \
 		'not reached for 60 seconds: nothing listens on port'
 fi

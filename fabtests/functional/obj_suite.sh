@@ -12,6 +12,24 @@ command -v pmempool >/dev/null && [ -x fabtests/functional/obj_replica ] || {
 	exit 77
 }
 
+# Seconds after which a program hangs. A correct one ends by itself, so this is
+# far longer than a busy machine needs.
+hang=1800
+
+# await PID COMMAND...: repeat the command until it succeeds, or the process has
+# ended, or has not made it succeed in 90,000 attempts.
+await()
+{
+	await_pid=$1
+	shift
+	for _ in $(seq 90000); do
+		"$@" && return
+		kill -0 "$await_pid" 2>/dev/null || break
+		sleep 0.02
+	done
+	"$@"
+}
+
 # obj_enter NAME: as enter
 obj_enter()
 {
@@ -33,8 +51,9 @@ import subprocess
 import sys
 
 args = ["-f", "obj", "-soOaAbd", "-l", "-Z", "-H", "-C"]
-text = subprocess.run(["pmempool", "info"] + args + [sys.argv[1]], timeout=120,
-                      capture_output=True, check=True, text=True).stdout
+text = subprocess.run(["pmempool", "info"] + args + [sys.argv[1]],
+                      timeout=int(sys.argv[2]), capture_output=True, check=True,
+                      text=True).stdout
 assert "Heap Header" in text and "Number of objects" in text, text[:2000]
 start, end, free = 0, 1 << 64, False
 for line in text.splitlines():
@@ -64,22 +83,22 @@ equal()
 		tail -c +$((65536 + 4096 + 1)) vol | head -c $((9 * 1048576 - 4096))
 	} >replica
 	for copy in part replica; do
-		python3 dump.py $copy >$copy.dump || fail "$1: pmempool info"
+		python3 dump.py $copy $hang >$copy.dump || fail "$1: pmempool info"
 	done
 	diff -U 9 part.dump replica.dump >out ||
 		fail "$1: the copies differ (-: local, +: replica): $(head -n 60 out)"
 }
 
-# obj VERB SET: run the program of libpmemobj, for a bounded time
+# obj VERB SET: run the program of libpmemobj, at most $hang seconds
 obj()
 {
-	timeout 120 "$transactions" "$@"
+	timeout $hang "$transactions" "$@"
 }
 
-# tool ARG...: run pmempool, for a bounded time
+# tool ARG...: run pmempool, at most $hang seconds
 tool()
 {
-	timeout 120 pmempool "$@"
+	timeout $hang pmempool "$@"
 }
 
 # does COMMAND...: it must succeed
