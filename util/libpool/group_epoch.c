@@ -15,9 +15,9 @@
 const char group_displaced[] =
 	"another client has opened the group as its writer; open it again";
 static const char group_lost[] =
-	"all members are there, and too few of them know the newest commit: the "
-	"others were replaced or are former members; give the members that have "
-	"it, or zero the first 64 KiB of all for a new group";
+	"all members are there, and too few of them know the newest commit: "
+	"the others were replaced or are former members; give the members "
+	"that have it, or zero the first 64 KiB of all for a new group";
 
 int group_init(struct group *g, unsigned int n, unsigned int k,
 	       const struct group_io *io, const uint64_t random[2])
