@@ -53,12 +53,24 @@ static bool covers_cell(const struct op *o, unsigned int cell)
 	return is_write(&o->op) && cell - o->at < o->n;
 }
 
+/* A write that has failed is completed when its pieces are. */
+static bool has_failed(const struct world *w, const struct op *o)
+{
+	const struct work *work;
+
+	LIST_FOREACH (work, &w->t->pool.all, all)
+		if (work->op == &o->op && work->failed)
+			return true;
+	return o->op.result != 0;
+}
+
 /* The newest write to the cell that began before an operation. */
 static uint64_t newest_write(const struct world *w, unsigned int cell,
 			     unsigned int before, bool completed)
 {
 	for (unsigned int i = before - 1; i > 0; i--)
-		if (covers_cell(&w->ops[i], cell) && !w->ops[i].op.result &&
+		if (covers_cell(&w->ops[i], cell) &&
+		    !has_failed(w, &w->ops[i]) &&
 		    (w->ops[i].completed || !completed))
 			return i;
 	return 0;
@@ -604,6 +616,37 @@ Test(pool_work, long_operations_are_posted_in_pieces_of_the_chosen_size)
 	op.type = RPMEM_POOL_READ;
 	op.flags = 0;
 	run_pieces(t, &op, 1);
+	pool_target_end(t);
+}
+
+/*
+ * The flush of a write's first piece fails. The caller may write there again
+ * when the write has failed: no piece may arrive behind that.
+ */
+Test(pool_work, a_write_fails_when_none_of_its_pieces_is_outstanding)
+{
+	struct seeded random = {.seed = 1, .state = 1};
+	struct pool_target *t = pool_target_start(&random);
+	uint64_t cells[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+	struct rpmem_pool_op *done, op = {
+					    .type = RPMEM_POOL_WRITE,
+					    .flags = RPMEM_POOL_DURABLE,
+					    .buf = cells,
+					    .len = sizeof(cells),
+				    };
+
+	t->pool.pieces[0] = (struct piece_choice){.trial = 2, .chosen = 16};
+	cr_assert_eq(rpmem_pool_submit(&t->pool, &op), 0);
+	cr_assert_eq(t->nposts, 4);
+	cr_assert(pool_target_step(t, STEP_FAIL_DISK));
+	while (t->nposts) {
+		cr_assert(pool_target_complete(t, 0));
+		cr_assert_eq(rpmem_pool_poll(&t->pool, &done, 1, 0),
+			     t->nposts ? 0 : 1, "%u pieces are outstanding",
+			     t->nposts);
+		pool_target_step(t, STEP_EXECUTE);
+	}
+	cr_assert_eq(op.result, -EIO);
 	pool_target_end(t);
 }
 

@@ -51,6 +51,8 @@ struct work {
 	uint64_t done;	       /* bytes posted, or copied to the journal */
 	unsigned int out;      /* outstanding posts */
 	bool lost;	       /* a post of a read failed: read again */
+	int failed;	       /* error of a write with outstanding posts */
+	const char *error;     /* its text */
 	uint64_t upto;	       /* commit: journal sequence that is covered */
 	bool posted;	       /* commit with a store: outstanding */
 	struct fid_mr *mr;     /* a read's buffer, if the base needs one */

@@ -142,6 +142,29 @@ static void set_placed(struct rpmem_pool *p, struct rp_journal_entry *e)
 	e->placed = true;
 }
 
+/* A write has completed when none of its pieces can arrive any more. */
+static void write_ended(struct rpmem_pool *p, struct work *w)
+{
+	if (w->out || w->done < w->op->len)
+		return;
+	if (w->failed)
+		work_complete(p, w, w->failed, w->error);
+	else if (w->upto) /* written again: durable behind a commit */
+		TAILQ_INSERT_TAIL(&p->commit_waiters, w, link);
+	else
+		work_complete(p, w, 0, NULL);
+}
+
+/* Post no more of a write, which fails when its posts have completed. */
+static void fail_write(struct rpmem_pool *p, struct work *w, int ret,
+		       const char *error)
+{
+	w->done = w->op->len;
+	w->failed = ret;
+	w->error = error;
+	write_ended(p, w);
+}
+
 /* An entry is outstanding until its post or its replay has completed. */
 static void entry_placed(struct rpmem_pool *p, uint64_t seq, bool durable)
 {
@@ -157,12 +180,7 @@ static void entry_placed(struct rpmem_pool *p, uint64_t seq, bool durable)
 	/* Pieces complete in any order: wait for all of them. */
 	if (!durable && w->op->flags & RPMEM_POOL_DURABLE && w->upto <= seq)
 		w->upto = seq + 1;
-	if (w->out || w->done < w->op->len)
-		return;
-	if (w->upto) /* written again: durable behind a commit */
-		TAILQ_INSERT_TAIL(&p->commit_waiters, w, link);
-	else
-		work_complete(p, w, 0, NULL);
+	write_ended(p, w);
 }
 
 /*
@@ -439,10 +457,9 @@ void work_post(struct rpmem_pool *p)
 		if (w->op->type == RPMEM_POOL_COMMIT) {
 			TAILQ_INSERT_TAIL(&p->commit_waiters, w, link);
 		} else if (ret) {
-			detach_entries(p, w);
-			work_complete(p, w, ret,
-				      ret == -EIO ? p->commit_error
-						  : "out of memory");
+			fail_write(p, w, ret,
+				   ret == -EIO ? p->commit_error
+					       : "out of memory");
 		} else if (!w->op->len || w->op->flags == RPMEM_POOL_BUFFERED) {
 			work_complete(p, w, 0, NULL);
 		}
@@ -567,19 +584,20 @@ static void post_done(struct rpmem_pool *p, struct post *t)
 	post_free(p, t);
 }
 
-/* The flush of a durable write failed: its bytes wait for a commit. */
+/* The flush of a piece failed: the bytes of the write wait for a commit. */
 static void entry_failed(struct rpmem_pool *p, uint64_t seq, const char *error)
 {
 	struct rp_journal_entry *e = rp_journal_at(&p->journal, seq);
 	struct work *w = e->work;
 
 	set_placed(p, e);
+	e->work = NULL;
 	if (!w)
 		return;
-	detach_entries(p, w);
 	if (w->done < w->op->len)
 		TAILQ_REMOVE(&p->waiting, w, link);
-	work_complete(p, w, -EIO, error);
+	w->out--;
+	fail_write(p, w, -EIO, error);
 }
 
 static void post_failed(struct rpmem_pool *p, struct post *t, int prov_errno,
