@@ -6,7 +6,7 @@ set -u
 src=${srcdir:-..}
 # Limits of docs/architecture.md. If a goal is not met, its limit is the present
 # value, which cannot grow any more.
-lines_bound=33201 functions_bound=46 files_bound=20 instructions_bound=40
+lines_bound=33200 functions_bound=46 files_bound=20 instructions_bound=40
 failed=0 n=0
 dir=$(mktemp -d ./budgets.XXXXXX) || exit 99
 trap 'rm -rf "$dir"' EXIT

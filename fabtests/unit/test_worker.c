@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Flushes that block: the worker, heartbeats, and ends during a flush. */
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -9,6 +10,7 @@
 #include <criterion/criterion.h>
 
 #include "agent_bed.h"
+#include "core/thread.h"
 #include "seeded.h"
 
 static struct bed g;
@@ -49,6 +51,30 @@ static void *open_soon(void *arg)
 	usleep(20000);
 	bed_open_gate(&g);
 	return arg;
+}
+
+static void *signals_of_thread(void *arg)
+{
+	pthread_sigmask(SIG_SETMASK, NULL, arg);
+	return NULL;
+}
+
+/*
+ * A signal of the program goes to a thread of the program. A fault kills the
+ * process, without the program's handler, in a thread that blocks its signal.
+ */
+Test(worker, thread_takes_no_signal_but_its_own_faults)
+{
+	pthread_t thread;
+	sigset_t mask;
+
+	sigemptyset(&mask);
+	cr_assert_not(rp_thread_start(&thread, signals_of_thread, &mask));
+	pthread_join(thread, NULL);
+	cr_assert(!sigismember(&mask, SIGBUS) && !sigismember(&mask, SIGSEGV));
+	cr_assert(sigismember(&mask, SIGTERM) && sigismember(&mask, SIGALRM));
+	pthread_sigmask(SIG_SETMASK, NULL, &mask);
+	cr_assert(!sigismember(&mask, SIGTERM));
 }
 
 Test(worker, progress_never_waits)

@@ -242,10 +242,7 @@ struct rp_choice rp_method_choose(const struct rp_facts *facts,
 			continue;
 		if (r->refusal)
 			return refuse(r->refusal, r->name, RP_CLASS_NONE);
-		/*
-		 * Keep the reason that is closest to a grant: class, then
-		 * build, then agent.
-		 */
+		/* Keep the reason closest to a grant: class, build, agent. */
 		class = row_class(r, facts);
 		if (class < required) {
 			/* Later rows that are too weak have its class. */

@@ -24,7 +24,7 @@ static inline int rp_random(void *buf, size_t len)
 	return getrandom(buf, len, 0) == (ssize_t)len ? 0 : -errno;
 }
 
-/* Start a thread that takes none of the program's signals. 0 or an errno. */
+/* Start a thread that takes no signal but its own faults. 0 or an errno. */
 static inline int rp_thread_start(pthread_t *thread, void *(*run)(void *),
 				  void *arg)
 {
@@ -32,6 +32,8 @@ static inline int rp_thread_start(pthread_t *thread, void *(*run)(void *),
 	int ret;
 
 	sigfillset(&all);
+	sigdelset(&all, SIGBUS);
+	sigdelset(&all, SIGSEGV);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	ret = pthread_create(thread, NULL, run, arg);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
