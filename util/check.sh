@@ -249,7 +249,7 @@ seconds() {
 # log.
 print_failure() {
 	echo "--- $1"
-	grep -anE '^not ok|^SUMMARY: |^=+[0-9]*=+ ?ERROR' "$2" | head -20
+	grep -anE '^not ok|^FAIL: |^SUMMARY: |^=+[0-9]*=+ ?ERROR' "$2" | head -20
 	echo "--- end of the log"
 	tail -60 "$2"
 	echo "---"

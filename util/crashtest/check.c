@@ -246,6 +246,8 @@ static bool start_slot(struct crash_checker *c, struct crash_job *job,
 			run_child(c, s->dir);
 		if (s->pid < 0)
 			ret = -errno;
+		else /* here too: a kill may precede the child's own call */
+			setpgid(s->pid, s->pid);
 	}
 	if (ret) {
 		s->pid = 0;
