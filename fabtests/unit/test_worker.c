@@ -63,7 +63,7 @@ static void *signals_of_thread(void *arg)
  * A signal of the program goes to a thread of the program. A fault kills the
  * process, without the program's handler, in a thread that blocks its signal.
  */
-Test(worker, thread_takes_no_signal_but_its_own_faults)
+Test(worker, thread_takes_no_signal_but_its_faults)
 {
 	pthread_t thread;
 	sigset_t mask;
