@@ -237,6 +237,17 @@ static uint64_t copied_of(const struct rig_member *m)
 	return group_area_decode(m->durable, &super, &is) ? 0 : is.copied;
 }
 
+static void start_unequal_members(uint64_t seed)
+{
+	start_members(seed, 3, 2);
+	for (unsigned int i = 0; i < 3; i++) {
+		memset(rig.members[i].durable + GROUP_AREA, (int)i + 1,
+		       RIG_BYTES);
+		memcpy(rig.members[i].visible, rig.members[i].durable,
+		       RIG_LENGTH);
+	}
+}
+
 static void expect_equal_members(void)
 {
 	for (unsigned int i = 1; i < 3; i++)
@@ -353,13 +364,7 @@ Test(pool_group_rules, the_copies_of_a_new_group_begin_again)
 	for (uint64_t seed = 0; seed < 64; seed++) {
 		unsigned int w;
 
-		start_members(seed, 3, 2);
-		for (unsigned int i = 0; i < 3; i++)
-			memset(rig.members[i].durable + GROUP_AREA, (int)i + 1,
-			       RIG_BYTES);
-		for (unsigned int i = 0; i < 3; i++)
-			memcpy(rig.members[i].visible, rig.members[i].durable,
-			       RIG_LENGTH);
+		start_unequal_members(seed);
 		w = rig_writer_new(&rig, call_completed);
 		await_state(w, 2, MEMBER_COPYING);
 		run_events(100 + (unsigned int)seed * 4);
@@ -445,13 +450,7 @@ Test(pool_group_rules, copies_from_a_lost_founder_are_not_continued)
 {
 	unsigned int w, events = 0;
 
-	start_members(1, 3, 2);
-	for (unsigned int i = 0; i < 3; i++) {
-		memset(rig.members[i].durable + GROUP_AREA, (int)i + 1,
-		       RIG_BYTES);
-		memcpy(rig.members[i].visible, rig.members[i].durable,
-		       RIG_LENGTH);
-	}
+	start_unequal_members(1);
 	w = rig_writer_new(&rig, call_completed);
 	while (group_of(w)->members[0].state < MEMBER_CURRENT)
 		rig_event(&rig);
@@ -479,13 +478,7 @@ Test(pool_group_rules, copies_of_another_founding_are_not_continued)
 	static struct rig_member first, slow;
 	unsigned int w;
 
-	start_members(1, 3, 2);
-	for (unsigned int i = 0; i < 3; i++) {
-		memset(rig.members[i].durable + GROUP_AREA, (int)i + 1,
-		       RIG_BYTES);
-		memcpy(rig.members[i].visible, rig.members[i].durable,
-		       RIG_LENGTH);
-	}
+	start_unequal_members(1);
 	w = rig_writer_new(&rig, call_completed);
 	await_state(w, 1, MEMBER_COPYING);
 	slow = rig.members[1];
