@@ -16,19 +16,8 @@ command -v pmempool >/dev/null && [ -x fabtests/functional/obj_replica ] || {
 # far longer than a busy machine needs.
 hang=1800
 
-# await PID COMMAND...: repeat the command until it succeeds, or the process has
-# ended, or has not made it succeed in 90,000 attempts.
-await()
-{
-	await_pid=$1
-	shift
-	for _ in $(seq 90000); do
-		"$@" && return
-		kill -0 "$await_pid" 2>/dev/null || break
-		sleep 0.02
-	done
-	"$@"
-}
+# Limit of await(), for the same reason.
+attempts=90000
 
 # obj_enter NAME: as enter
 obj_enter()

@@ -48,12 +48,12 @@ says()
 }
 
 # await PID COMMAND...: repeat the command until it succeeds, or the process has
-# ended, or 20 seconds are over.
+# ended, or $attempts (1,000: 20 seconds) are over.
 await()
 {
 	await_pid=$1
 	shift
-	for _ in $(seq 1000); do
+	for _ in $(seq "${attempts:-1000}"); do
 		"$@" && return
 		kill -0 "$await_pid" 2>/dev/null || break
 		sleep 0.02

@@ -362,6 +362,7 @@ Test(pool_group_rules, a_copy_begins_again_behind_a_group_that_was_whole)
 Test(pool_group_rules, the_copies_of_a_new_group_begin_again)
 {
 	for (uint64_t seed = 0; seed < 64; seed++) {
+		struct rig_member first;
 		unsigned int w;
 
 		start_unequal_members(seed);
@@ -369,12 +370,9 @@ Test(pool_group_rules, the_copies_of_a_new_group_begin_again)
 		await_state(w, 2, MEMBER_COPYING);
 		run_events(100 + (unsigned int)seed * 4);
 		rig_writer_kill(&rig, w);
-		for (unsigned int i = 0; i < 3; i++) {
-			struct rig_member first = rig.members[0];
-
-			rig.members[0] = rig.members[2];
-			rig.members[2] = first;
-		}
+		first = rig.members[0];
+		rig.members[0] = rig.members[2];
+		rig.members[2] = first;
 		w = open_writer();
 		await_all_current(w);
 		expect_equal_members();
