@@ -191,6 +191,31 @@ static void flagged(const char *how)
 	}
 }
 
+/*
+ * Make calls that wait for bytes on their way to the disk: open() with O_TRUNC
+ * for those of the file, and a write to the ledger for bytes that it reads.
+ */
+static void wait_for_disk(void)
+{
+	static char bytes[1 << 18];
+	const int source = open("line", O_RDWR | O_CREAT, 0600);
+	const int ledger =
+		open(getenv("RPMEM_CRASHTEST_LEDGER"), O_WRONLY | O_APPEND);
+	int fd = open("bytes", O_WRONLY | O_CREAT, 0600);
+	const char *line;
+
+	must(source >= 0 && write(source, "0\n", 2) == 2 && !fsync(source));
+	must(!posix_fadvise(source, 0, 0, POSIX_FADV_DONTNEED));
+	must(fd >= 0 && pwrite(fd, bytes, sizeof(bytes), 0) == sizeof(bytes));
+	must(!sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE));
+	line = mmap(NULL, 2, PROT_READ, MAP_PRIVATE, source, 0);
+	must(ledger >= 0 && line != MAP_FAILED && write(ledger, line, 2) == 2);
+	must(pwrite(fd, bytes, sizeof(bytes), 0) == sizeof(bytes));
+	must(!sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE) && !close(fd));
+	fd = open("bytes", O_WRONLY | O_TRUNC);
+	must(fd >= 0 && !close(fd) && !close(source) && !close(ledger));
+}
+
 static void *write_lines(void *name)
 {
 	const int fd = open(name, O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -384,6 +409,8 @@ int main(int argc, char **argv)
 		check ? check_fill() : fill();
 	else if (!strcmp(name, "die"))
 		death = arg, die_in_call();
+	else if (!strcmp(name, "wait"))
+		check ? check_replace() : (wait_for_disk(), replace(arg));
 	else if (!strcmp(name, "abort"))
 		check ? check_replace() : (replace("both"), abort());
 	else

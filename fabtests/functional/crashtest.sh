@@ -15,7 +15,7 @@ crash()
 {
 	rm -rf files crashtest.log
 	mkdir files
-	timeout "$limit" "$tool" --files files --images "$images" "$@" >out 2>&1
+	timeout -k 1 "$limit" "$tool" --files files --images "$images" "$@" >out 2>&1
 	status=$?
 }
 
@@ -210,7 +210,7 @@ full_disk()
 {
 	rm -rf files && mkdir files && mount -t tmpfs -o size=200k crash files ||
 		return 1
-	timeout "$limit" "$tool" --files files --check "'$victim' fill x check" \
+	timeout -k 1 "$limit" "$tool" --files files --check "'$victim' fill x check" \
 		-- "$victim" fill x >out 2>&1
 	status=$?
 	umount files

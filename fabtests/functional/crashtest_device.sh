@@ -18,7 +18,7 @@ victim=$top/fabtests/functional/crash_victim
 program='"$0" replace both'
 crash()
 {
-	timeout "$limit" "$tool" --device 8M --images "$images" --json json \
+	timeout -k 1 "$limit" "$tool" --device 8M --images "$images" --json json \
 		--check "'$victim' replace both check" "$@" \
 		-- sh -c "$program" "$victim" >out 2>&1
 	status=$?
@@ -79,6 +79,15 @@ synchronized()
 	ended 0 '^acquitted'
 }
 ok "sync inside COMMAND ends" synchronized
+# The recorder must not wait for such a call: the disk would wait for it.
+program='"$0" wait both'
+waiting()
+{
+	limit=60 crash --images 5 --nbdkit-filter delay \
+		--nbdkit-filter wdelay=50ms
+	ended 0 '^acquitted'
+}
+ok "calls that wait for bytes on their way to the disk end" waiting
 failing_setup()
 {
 	crash --setup 'echo broken; false'

@@ -419,8 +419,7 @@ static bool begin_other(struct crash_recorder *r, struct crash_call *c)
 		return true;
 	case __NR_sync:
 	case __NR_syncfs:
-		/* It waits for calls of nbdkit, which are its flushes. */
-		return !r->device;
+		return true;
 	case __NR_truncate:
 	case __NR_ftruncate:
 	case __NR_fallocate:
@@ -455,11 +454,36 @@ static bool is_output(const struct crash_call *c)
 	}
 }
 
+/* Calls that change an open file, or flush it. */
+static bool is_on_open_file(const struct crash_call *c)
+{
+	switch (c->nr) {
+	case __NR_ftruncate:
+	case __NR_fallocate:
+	case __NR_ioctl:
+	case __NR_fsync:
+	case __NR_fdatasync:
+		return true;
+	default:
+		return is_output(c);
+	}
+}
+
+/*
+ * On a device, COMMAND's calls wait for those of nbdkit, which are recorded one
+ * at a time: a call of COMMAND that were served like them, or a path of COMMAND
+ * that were followed here, could wait for a call of nbdkit that waits for it.
+ * nbdkit changes one open file, and COMMAND the ledger.
+ */
 bool crash_call_begin(struct crash_recorder *r, struct crash_call *c)
 {
-	const bool relevant =
-		is_output(c) ? begin_output(r, c) : begin_other(r, c);
+	bool relevant;
 
+	if (r->device && !is_on_open_file(c))
+		return false;
+	relevant = is_output(c) ? begin_output(r, c) : begin_other(r, c);
+	if (relevant && r->device)
+		crash_record_ledger(r, c->tid);
 	if (relevant)
 		crash_record_stores(r, c->tid);
 	return relevant;

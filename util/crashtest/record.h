@@ -39,7 +39,7 @@ struct crash_recorder {
 	char line[1024]; /* the begin of a line of the ledger */
 	size_t line_len;
 	bool on;
-	bool device; /* flushes come from nbdkit, for which sync waits */
+	bool device; /* nbdkit is recorded, for which COMMAND waits */
 	uint64_t start_us;
 	char reason[512]; /* why the run is not tested; empty */
 	char note[512];

@@ -169,10 +169,12 @@ static bool stops_group(int sig)
 }
 
 /* Let a thread go on that has not stopped at a recorded call. */
-static void pass_stop(pid_t tid, int status)
+static void pass_stop(struct crash_recorder *r, pid_t tid, int status)
 {
 	const int sig = WSTOPSIG(status), event = status >> 16;
 
+	if (!event && sig == SYSCALL_STOP && r->on)
+		crash_record_ledger(r, tid);
 	if (event == PTRACE_EVENT_STOP && stops_group(sig))
 		ptrace(PTRACE_LISTEN, tid, 0, 0);
 	else if (event || sig == SYSCALL_STOP)
@@ -185,7 +187,7 @@ static void pass_stop(pid_t tid, int status)
 static void serve_other(struct crash_recorder *r, pid_t tid, int status)
 {
 	if (WIFSTOPPED(status) && status >> 16 != PTRACE_EVENT_SECCOMP)
-		pass_stop(tid, status);
+		pass_stop(r, tid, status);
 	else
 		keep_report(r, tid, status);
 }
@@ -254,7 +256,11 @@ static void serve_call(struct crash_recorder *r, pid_t tid)
 		for (unsigned int i = 0; i < 6; i++)
 			c.args[i] = info.seccomp.args[i];
 		if (crash_call_begin(r, &c)) {
-			run_call(r, &c);
+			/* pass_stop() sees the end of a write to the ledger. */
+			if (r->device && !c.file)
+				ptrace(PTRACE_SYSCALL, tid, 0, 0);
+			else
+				run_call(r, &c);
 			return;
 		}
 	}
@@ -266,7 +272,7 @@ static void serve_stop(struct crash_recorder *r, pid_t tid, int status)
 	if (status >> 16 == PTRACE_EVENT_SECCOMP)
 		serve_call(r, tid);
 	else
-		pass_stop(tid, status);
+		pass_stop(r, tid, status);
 }
 
 int crash_trace_until(struct crash_recorder *r, pid_t pid, const char *ready)
