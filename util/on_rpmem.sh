@@ -75,7 +75,7 @@ tmp=${TMPDIR:-/var/tmp}
 work=$(mktemp -d "$tmp/on_rpmem.XXXXXX") || die "no folder in $tmp"
 mkdir "$work/fuse" "$work/mnt"
 chmod 711 "$work" # COMMAND may run as another user
-daemon_pid= nbdkit_pid= fuse_pid= loop=
+daemon_pid= nbdkit_pid= fuse_pid= loop= loop_fd=
 
 warn() { echo "on_rpmem.sh: $*" >&2; : >"$work/lost"; }
 
@@ -141,7 +141,7 @@ finish() {
 
 	trap '' INT TERM
 	[ ! -e "$work/lost" ] || lost=1
-	[ -z "$loop" ] || losetup --detach "$loop"
+	[ -z "$loop_fd" ] || exec {loop_fd}<&-
 	if [ -n "$fuse_pid" ]; then
 		umount "$work/fuse" 2>/dev/null || umount -l "$work/fuse"
 		# A process that COMMAND has left behind has a copy of that mount.
@@ -201,6 +201,9 @@ nbdfuse "$work/fuse/disk" "$uri" 2>"$work/fuse.log" &
 fuse_pid=$!
 until_ready nbdfuse $fuse_pid "$work/fuse.log" test -e "$work/fuse/disk"
 loop=$(losetup --find --show "$work/fuse/disk") || die "no loop device"
+# The kernel detaches the device when nothing has it open, also behind a SIGKILL.
+exec {loop_fd}<"$loop"
+losetup --detach "$loop"
 # A new group reads as zeros. Make no file system on a group with other bytes.
 if ! blkid --probe "$loop" >/dev/null &&
 	{ [[ $pool != *:*,*:* ]] || cmp -sn 1048576 "$loop" /dev/zero; }; then
@@ -211,6 +214,6 @@ fi
 # and nbdkit behind it, would wait for themselves there, and a wait of the kernel
 # cannot be killed. So the file system has a namespace that they are not in.
 inside=$(declare -p work loop && declare -f die warn users_of unmount leave_mount wait_for in_mount)
-unshare --mount --propagation slave "$BASH" -uc "$inside; in_mount \"\$@\"" on_rpmem.sh "$@" <&0 &
+unshare --mount --propagation slave "$BASH" -uc "$inside; in_mount \"\$@\"" on_rpmem.sh "$@" <&0 {loop_fd}<&- &
 command_pid=$!
 wait_for $command_pid

@@ -119,9 +119,30 @@ else
 	[ $failed = 1 ] || echo "ok - commands on xfs"
 fi
 
+# A run that is killed leaves no loop device.
+: >killed
+unshare --mount "$script" pool -- sh -c 'echo $$ $PPID >"$0/command"
+	sed -n "s,^/dev/\(loop[0-9]*\) $RPMEM_MOUNT .*,\1,p" /proc/self/mounts >"$0/loop"
+	echo "$RPMEM_MOUNT" >"$0/killed"; exec sleep 1000' "$PWD" >out 2>&1 &
+script_pid=$!
+until [ -s killed ]; do
+	kill -0 $script_pid || { cat out; exit 99; }
+	sleep 0.05
+done
+mount=$(cat killed) loop=$(cat loop)
+[ -e "/sys/block/$loop/loop/backing_file" ] || fail "no loop device under the mount"
+kill -9 $script_pid $(cat command)
+wait $script_pid
+pkill -9 -f "^nbd(kit|fuse) .*${mount%/mnt}/"
+pkill -9 -f "fi_rpmemd .*${mount%/mnt}/port"
+for _ in $(seq 600); do
+	[ -e "/sys/block/$loop/loop/backing_file" ] || break
+	sleep 0.05
+done
+[ ! -e "/sys/block/$loop/loop/backing_file" ] || fail "a SIGKILL leaves $loop"
+rm -rf --one-file-system "${mount%/mnt}"
+
 # A run leaves the pool, but no mount and no process.
-losetup --list --noheadings --output BACK-FILE | grep on_rpmem &&
-	fail "a loop device is left"
 pgrep -f "port-file /var/tmp/on_rpmem" && fail "a daemon is left"
 for d in /var/tmp/on_rpmem.*; do
 	[ ! -e "$d" ] || fail "$d is left"
