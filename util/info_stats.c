@@ -313,8 +313,9 @@ int info_stats(const struct info_stats *cfg)
 				(int)cfg->pid,
 				before.n ? "it has ended"
 				: ret == -EACCES
-					? "another user's: read its "
-					  "counters as that user or root"
+					? "another user's or group's: read its "
+					  "counters as that user and group, or "
+					  "as root"
 				: ret ? "no such process"
 				      : "it has no counters: it has registered "
 					"no persistent memory and written to "

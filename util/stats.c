@@ -87,11 +87,17 @@ static void command_read(struct rp_stats_copy *c)
 	rp_text_clean(c->command, '?');
 }
 
-static bool is_page(int dir, const char *name)
+/*
+ * Is this descriptor a page of counters? The descriptors of a process with this
+ * user and another group are listed, but cannot be read: -EACCES.
+ */
+static int is_page(int dir, const char *name)
 {
 	char to[sizeof(LINK)];
 	const ssize_t n = readlinkat(dir, name, to, sizeof(to));
 
+	if (n < 0 && errno == EACCES)
+		return -EACCES;
 	return n >= (ssize_t)sizeof(LINK) - 1 &&
 	       !memcmp(to, LINK, sizeof(LINK) - 1);
 }
@@ -103,7 +109,7 @@ static int process_read(pid_t pid,
 	struct rp_stats_copy *c = malloc(sizeof(*c));
 	struct dirent *e;
 	char path[64];
-	int fd, n = 0;
+	int fd, ret = 0, n = 0;
 	DIR *d;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
@@ -113,8 +119,9 @@ static int process_read(pid_t pid,
 		free(c);
 		return n;
 	}
-	while ((e = readdir(d))) {
-		if (!is_page(dirfd(d), e->d_name))
+	while (ret >= 0 && (e = readdir(d))) {
+		ret = is_page(dirfd(d), e->d_name);
+		if (ret <= 0)
 			continue;
 		/* O_NONBLOCK: the name may be that of another file by now. */
 		fd = openat(dirfd(d), e->d_name,
@@ -132,7 +139,7 @@ static int process_read(pid_t pid,
 	}
 	closedir(d);
 	free(c);
-	return n;
+	return ret < 0 ? ret : n;
 }
 
 int rp_stats_each(pid_t pid, void (*take)(void *arg, struct rp_stats_copy *c),

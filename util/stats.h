@@ -21,7 +21,7 @@ struct rp_stats_copy {
  * Call take() with a copy of each page: of one process, or with pid 0 of all
  * processes whose descriptors this user may read. Skips pages of other
  * versions. Returns the number of pages, or -errno: no such process (-ENOENT),
- * or another user's (-EACCES).
+ * or another user's or group's (-EACCES).
  */
 int rp_stats_each(pid_t pid, void (*take)(void *arg, struct rp_stats_copy *c),
 		  void *arg);

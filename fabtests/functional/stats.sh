@@ -243,6 +243,13 @@ if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null &&
 	setpriv --reuid=65534 --clear-groups m/info --stats=$daemon >said 2>&1
 	[ $? = 3 ] && grep -q "another user's" said
 	ok "another user reads nothing" $?
+	# The descriptors of this process are listed, and cannot be read.
+	setpriv --reuid=65534 --regid=65534 --clear-groups sleep 100 & slept=$!
+	until [ "$(cat /proc/$slept/comm)" = sleep ]; do sleep 0.02; done
+	setpriv --reuid=65534 --regid=65533 --clear-groups m/info --stats=$slept >said 2>&1
+	[ $? = 3 ] && grep -q "another user's or group's" said
+	ok "another group's process is named so" $?
+	kill $slept && wait $slept
 else
 	echo "ok - # SKIP another user: needs root, setpriv, and a folder that all may enter"
 fi

@@ -271,7 +271,7 @@ must "--stats as the unit's user" grep -q '^ *one .*power by' <(
 setpriv --reuid nobody --clear-groups fi_rpmem_info --stats="$pid" 2>/out/stats &&
 	why=${why:-another user reads the counters}
 must "the remedy for another user" \
-	grep -q "another user's: read its counters as that user or root" /out/stats
+	grep -q "another user's or group's: read its counters as that user and group, or as root" /out/stats
 must "stop" systemctl stop $unit
 [ ! -e /run/ofi_rpmem ] || why=${why:-/run/ofi_rpmem is left}
 : >/etc/ofi_rpmem/rpmemd.conf
