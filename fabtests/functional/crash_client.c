@@ -19,10 +19,10 @@
 
 #include "rpmem_pool.h"
 
-#define ROUNDS 5
-#define PAIR   4096 /* offset of the two words */
+#define PAIR 4096 /* offset of the two words */
 
 static struct rpmem_pool *pool, *other;
+static uint64_t rounds = 5;
 
 static int fail(const char *what)
 {
@@ -59,7 +59,7 @@ static int run_step(char step, uint64_t n)
 
 static int count(const char *steps)
 {
-	for (uint64_t n = 1; n <= ROUNDS; n++)
+	for (uint64_t n = 1; n <= rounds; n++)
 		for (const char *s = steps; *s; s++)
 			if (run_step(*s, n))
 				return fail(s);
@@ -81,7 +81,7 @@ static int check(void)
 		return fail("read");
 	printf("%u acknowledged, %u found, pair %u and %u\n", last,
 	       (unsigned int)n, (unsigned int)pair[0], (unsigned int)pair[1]);
-	return n < last || n > ROUNDS || pair[0] != pair[1];
+	return n < last || n > rounds || pair[0] != pair[1];
 }
 
 /* Divide the pool: both halves are pools of their own. */
@@ -107,8 +107,11 @@ int main(int argc, char **argv)
 {
 	const char *steps = argc > 1 ? argv[1] : "";
 	const char *where = getenv("RPMEM_CRASHTEST_POOL");
+	const char *r = getenv("CRASH_ROUNDS");
 	int ret;
 
+	if (r)
+		rounds = (uint64_t)atoi(r);
 	if (strchr(steps, 'W') ? open_halves(where)
 			       : rpmem_pool_open(&pool, where, NULL))
 		return fail("open");

@@ -6,13 +6,17 @@
 . "${srcdir:-.}/fabtests/functional/suite.sh"
 n=0 status=0
 
-# crash_enter NAME IMAGES: as enter; $images to check, 10,000 with RP_LONG=1,
-# and the seconds that one run of the tool may take, in $limit
+# crash_enter NAME IMAGES: as enter; $images to check, and the seconds that one run
+# of the tool may take, in $limit. RP_LONG=1 is for 10,000 images: the programs
+# work for enough rounds to have as many.
 crash_enter()
 {
 	enter "$1"
 	here=$PWD images=$2 limit=300
-	[ "${RP_LONG:-0}" != 1 ] || images=10000 limit=9000
+	if [ "${RP_LONG:-0}" = 1 ]; then
+		images=10000 limit=9000 CRASH_ROUNDS=64
+		export CRASH_ROUNDS
+	fi
 	tool=$top/util/fi_rpmem_crashtest
 	# The leak checker cannot run in a traced program.
 	ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"

@@ -25,8 +25,6 @@
 #define RENAME_EXCHANGE 2
 #endif
 
-#define ROUNDS 4
-
 extern char **environ;
 
 #define must(cond)                                                             \
@@ -38,6 +36,8 @@ extern char **environ;
 			_exit(9);                                              \
 		}                                                              \
 	} while (0)
+
+static unsigned int rounds = 4;
 
 static void acknowledge(unsigned int n)
 {
@@ -71,7 +71,7 @@ static void replace(const char *how)
 	const bool file = *how == 'f' || *how == 'b';
 	const bool dir = *how == 'd' || *how == 'b';
 
-	for (unsigned int i = 1; i <= ROUNDS; i++) {
+	for (unsigned int i = 1; i <= rounds; i++) {
 		FILE *f = fopen("conf.new", "w");
 
 		must(f && fprintf(f, "%u\n", i) > 0 && !fflush(f));
@@ -105,7 +105,7 @@ static void count(const char *offset)
 	const int fd = open("counter", O_RDWR | O_CREAT, 0600);
 
 	must(fd >= 0 && !ftruncate(fd, 8192) && !fsync(fd));
-	for (unsigned int i = 1; i <= ROUNDS; i++) {
+	for (unsigned int i = 1; i <= rounds; i++) {
 		const uint64_t v = value(i);
 
 		must(pwrite(fd, &v, 8, atol(offset)) == 8 && !fdatasync(fd));
@@ -160,7 +160,7 @@ static void store(const char *page)
 		flushed = mmap(NULL, 4096, PROT_READ,
 			       private ? MAP_PRIVATE : MAP_SHARED, other, 0);
 	must(flushed != MAP_FAILED && !close(other));
-	for (unsigned int i = 1; i <= ROUNDS; i++) {
+	for (unsigned int i = 1; i <= rounds; i++) {
 		*m = value(i);
 		if (*page == 'c')
 			flush_caches(m);
@@ -182,7 +182,7 @@ static void flagged(const char *how)
 
 	must(fd >= 0 && !ftruncate(fd, 8192) && !fsync(fd));
 	must(pwritev(fd, &no_bytes, 1, 0) == 0);
-	for (unsigned int i = 1; i <= ROUNDS; i++) {
+	for (unsigned int i = 1; i <= rounds; i++) {
 		const uint64_t v = value(i);
 
 		must(pwrite(fd, &v, 8, 0) == 8);
@@ -393,7 +393,10 @@ int main(int argc, char **argv)
 	const char *name = argc > 1 ? argv[1] : "";
 	const char *arg = argc > 2 ? argv[2] : "";
 	const bool check = argc > 3 && !strcmp(argv[3], "check");
+	const char *r = getenv("CRASH_ROUNDS");
 
+	if (r)
+		rounds = (unsigned int)atoi(r);
 	must(!chdir(getenv("RPMEM_CRASHTEST_DIR")));
 	if (!strcmp(name, "replace"))
 		check ? check_replace() : replace(arg);
