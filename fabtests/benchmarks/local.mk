@@ -52,6 +52,7 @@ TESTS += fabtests/benchmarks/rivals.sh
 EXTRA_DIST += fabtests/benchmarks/group_cost.sh fabtests/benchmarks/nbd.sh \
 	fabtests/benchmarks/nbd_pgbench.sh fabtests/benchmarks/options.sh \
 	fabtests/benchmarks/pg_quorum.sh fabtests/benchmarks/rebuild.sh \
+	fabtests/benchmarks/takeover.py \
 	fabtests/benchmarks/rivals.sh fabtests/benchmarks/frozen \
 	fabtests/benchmarks/README.md
 
