@@ -49,12 +49,15 @@ def tree(pid):
 class Client:
     """A client of the group; the line "open" is its first reply."""
 
+    alive = []
+
     def __init__(self, lines, argv):
         os.mkfifo(lines)
         # Not os.open() for writing alone: that waits for the reader.
         self.lines = os.fdopen(os.open(lines, os.O_RDWR), "wb", 0)
         self.child = subprocess.Popen(argv, text=True, stdout=subprocess.PIPE,
                                       env={**os.environ, "LINES": lines})
+        self.alive.append(self)
 
     def reply(self):
         line = self.child.stdout.readline().rstrip()
@@ -80,6 +83,7 @@ class Client:
                     os.kill(pid, sent)
         self.child.wait()
         self.lines.close()
+        self.alive.remove(self)
 
 
 class Bench:
@@ -172,6 +176,8 @@ class Bench:
                 for k in rounds[0]}
 
     def stop(self):
+        for client in list(Client.alive):
+            client.kill()
         for child in self.children:
             child.kill()
             child.wait()
