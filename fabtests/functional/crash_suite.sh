@@ -7,20 +7,31 @@
 n=0 status=0
 
 # crash_enter NAME IMAGES: as enter; $images to check, and the seconds that one run
-# of the tool may take, in $limit. RP_LONG=1 is for 10,000 images: the programs
-# work for enough rounds to have as many.
+# of the tool may take, in $limit. With RP_LONG=1 the programs work for enough
+# rounds to have 10,000 images, which are checked where the tool is to acquit.
 crash_enter()
 {
 	enter "$1"
-	here=$PWD images=$2 limit=300
+	here=$PWD images=$2 limit=300 many=
 	if [ "${RP_LONG:-0}" = 1 ]; then
-		images=10000 limit=9000 CRASH_ROUNDS=64
+		many=10000 limit=9000 CRASH_ROUNDS=64
 		export CRASH_ROUNDS
 	fi
 	tool=$top/util/fi_rpmem_crashtest
 	# The leak checker cannot run in a traced program.
 	ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 	export ASAN_OPTIONS
+}
+
+# fully COMMAND...: with $many images
+fully()
+{
+	few=$images
+	images=${many:-$few}
+	"$@"
+	passed=$?
+	images=$few
+	return $passed
 }
 
 # ended STATUS TEXT: check the exit status of the tool, and a line with TEXT.
