@@ -1,48 +1,61 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-2-Clause
-# Installs what the tests need, builds, and runs every test of this machine.
+# Installs the packages that the tests need, builds the project, and runs the tests.
 set -u -o pipefail
 
 usage() {
 	cat <<'U'
-usage: util/check.sh [--long] [--vm [--domain NAME]] [--databases] [--all]
-                     [--platform NAME [--fabtests DIR]] [--share K/N]
-                     [--sanitize KIND] [--build DIR] [--cache DIR]
-       util/check.sh --only REGEX | --quick
+usage: util/check.sh [OPTION...]
+       util/check.sh --only REGEX
+       util/check.sh --quick
 
-Installs the Debian packages that the tests need, builds out of tree and runs
-all tests but those in a guest and on the second platform.
+Without an option, this script installs the Debian packages that the tests
+need, builds the project in build-check, runs all suites of tests, changes the
+source in ways that the suites must notice (mutations), runs MPI jobs, and
+analyses the source (clang-tidy, cppcheck).
 
-  --only REGEX     build and run only the suites whose names match, for example
-                   unit/test_ring or functional/order
-  --quick          what a change to a file should pass before its commit: the
-                   suites of fabtests/quick, the format, lint and named mutants
-                   of the files that differ from HEAD
-  --long           longer runs of the fault and crash tests; Debian packages
-  --vm             the guest stage too: real verbs, DAX and persistence domains
-                   in a Debian guest (with --long: of both releases)
-  --domain NAME    only this persistence domain in the guest: adr or eadr
-  --share K/N      share K (0 to N-1) of N of all mutants and of crash_planted's
-                   bugs; of the suites in fabtests/rotated those numbered K modulo 5
-  --platform NAME  build and test in a root of another Debian release too: trixie;
-                   and fi_rpmemd as a service of systemd
-  --fabtests DIR   upstream's fabtests, built there (with --platform)
-  --cache DIR      where guests and roots are kept (default: ofi_rpmem in the
-                   user's cache)
-  --databases      install PostgreSQL, Redis and etcd, and run them on a pool
-                   through power cuts (with root)
-  --clang          build all by clang, too
-  --all            --long, --vm, --platform trixie, --databases and --clang
-  --sanitize KIND  build with address or thread sanitizers (suites that support them)
-  --build DIR      build folder (default: build-check in the source tree)
+To run less:
+  --only REGEX     only the suites whose names match REGEX, for example
+                   'unit/test_ring$' or functional/order
+  --quick          for use before a commit: the suites of fabtests/unit and of
+                   the list fabtests/quick; then, of the files that differ from
+                   HEAD, format, words, static analysis and named mutations
+  --share K/N      part K (0 to N-1) of N equal parts of the mutations and of
+                   the bugs that fabtests/fault/crash_planted.sh plants; of the
+                   list fabtests/rotated, only suites with the number K modulo 5
 
-The last line is "N passed, N failed, N skipped", summed over every suite; the
-exit status is 0 only when nothing failed.
+To run more:
+  --long           more rounds of the fault, crash and mutation tests; Debian
+                   packages are built and used: takes hours
+  --clang          a second build, by clang
+  --databases      PostgreSQL, Redis and etcd on a pool, through power cuts;
+                   needs root
+  --vm             tests in a virtual machine with emulated persistent memory
+                   and an emulated RDMA device; with --long, of two Debian
+                   releases
+  --domain NAME    with --vm: only one persistence domain, adr or eadr
+  --platform NAME  build and test in a root directory of another Debian release
+                   too (NAME: trixie); test fi_rpmemd as a service of systemd
+  --fabtests DIR   with --platform: run libfabric's own fabtests, built in DIR
+  --all            --long --vm --platform trixie --databases --clang
+
+Other options:
+  --sanitize KIND  build with a sanitizer, address or thread, and run only the
+                   suites
+  --build DIR      build in DIR, not in build-check (build-check-KIND with
+                   --sanitize)
+  --cache DIR      keep the images of virtual machines and root directories in
+                   DIR, not in ~/.cache/ofi_rpmem
+  --help           print this text
+
+One line is printed for each suite or check when it ends. The last line has the
+sums, "N passed, N failed, N skipped". The exit status is 0 if nothing failed.
 U
 }
 
-# In each process that uses libfabric, its verbs provider reads all of
-# /proc/kallsyms twice, which takes longer than most tests. Root hides the file.
+# The verbs provider of libfabric reads all of /proc/kallsyms twice in each
+# process, which takes longer than most tests. So root runs this script in a mount
+# namespace in which that file is empty.
 if [ -z "${RP_CHECK_APART:-}" ] && [ "$(id -u)" = 0 ] &&
 	unshare --mount true 2>/dev/null; then
 	# shellcheck disable=SC2016
@@ -86,10 +99,10 @@ build=${build:-$src/build-check${sanitize:+-$sanitize}}
 . "$src/fabtests/budget.sh"
 # shellcheck disable=SC2086
 packages_install $PKG_BUILD $PKG_TEST || exit 1
-# Without these packages the guest and platform stages report what is missing.
+# The guest and platform stages report a package that could not be installed.
 # shellcheck disable=SC2086
 [ -z "$vm$platform" ] || packages_install $PKG_VM
-# The browser is large, and only one page needs it.
+# The browser is large, and only the report of fi_rpmem_crashtest is shown in it.
 [ -z "$platform$long" ] || packages_install "$PKG_BROWSER"
 if [ -n "$platform$long" ] && ! command -v promtool >/dev/null; then
 	promtool=$(packages_unpack "$PKG_METRICS" /usr/bin/promtool \
@@ -105,11 +118,12 @@ if [ -n "$databases" ] && [ ! -e /usr/share/libvirt/schemas/domain.rng ]; then
 fi
 
 passed=0 failed=0 skipped=0 left_out= progress=
-# Start time after the installation, and seconds per part except "build and
-# core".
+# begun is the start time after the installation; crash, guest, mpi and other are
+# the seconds of the parts of the budget. "build and core" is the rest.
 begun=$SECONDS crash=0 guest= mpi=0 other=
 
-# suite NAME PASSED FAILED SKIPPED SECONDS: print one line, add it to the totals.
+# suite NAME PASSED FAILED SKIPPED SECONDS: print the result of a suite or check as
+# one line, and add it to the sums.
 suite() {
 	printf '%-38s %5d passed %4d failed %4d skipped %5ds%s\n' "$@" "$progress"
 	passed=$((passed + $2)) failed=$((failed + $3)) skipped=$((skipped + $4))
@@ -121,7 +135,8 @@ suite() {
 	esac
 }
 
-# Print the time of each part with its budget. Longer runs have no budgets.
+# Print the minutes of each part beside its budget in docs/testing.md. Runs with
+# --long, --only or --quick have no budgets.
 budget() {
 	local all=$((SECONDS - begun)) doc=$src/docs/testing.md
 
@@ -138,7 +153,8 @@ budget() {
 	fi
 }
 
-step() { # step NAME COMMAND...: run a build step, which counts as one test
+# step NAME COMMAND...: run a step of the build, which counts as one test.
+step() {
 	local name=$1 start=$SECONDS log="$build/step.log"
 
 	shift
@@ -151,6 +167,7 @@ step() { # step NAME COMMAND...: run a build step, which counts as one test
 	fi
 }
 
+# Print the sums, and exit with their status.
 finish() {
 	budget
 	[ -z "$left_out" ] || echo "left out:$left_out"
@@ -177,7 +194,8 @@ thread)
 *) echo "unknown sanitizer $sanitize: address or thread" >&2; exit 2 ;;
 esac
 
-# libtool, a script that runs for each library and program, is faster in dash.
+# Choose dash for libtool, a shell script that builds each library and program:
+# dash runs it faster than bash.
 configure() {
 	CONFIG_SHELL=$(command -v dash || command -v sh) "$src/configure" -q "$@"
 }
@@ -192,7 +210,8 @@ configure_build() {
 step "configure" configure_build || finish
 cd "$build" || exit 1
 step "build (gcc)" make -s -j2 || finish
-# Suites to run: all, or some of those that make lists.
+# tests has the names of the suites to run, as `make list-tests` prints them;
+# none: all.
 tests=()
 if [ -n "$only" ]; then
 	mapfile -t tests < <(make -s list-tests | grep "^fabtests/" |
@@ -216,7 +235,8 @@ elif [ -n "$RP_SHARE" ]; then
 	mapfile -t tests < <(printf '%s\n' "${tests[@]}" | grep -vxF "$others")
 	left_out="$left_out $(wc -l <<<"$others") suites of other shares;"
 fi
-# A compiled test needs only its own build; a script may use any program.
+# --only builds just the chosen suites if all are compiled programs; a script may
+# run any program, so for a script everything is built.
 programs=()
 case ${only:+${tests[*]}} in
 '' | *.sh*) programs=(check TESTS=) ;;
@@ -236,7 +256,8 @@ fi
 # Tests keep their files in the build directory.
 trust_folder util/fi_rpmem_info . || { failed=$((failed + 1)); finish; }
 
-# seconds LOG: duration of a test, from its log's creation to the last write.
+# seconds LOG: print the duration of a suite, from the creation of its log to the
+# last write to the log.
 seconds() {
 	local born end
 
@@ -245,8 +266,8 @@ seconds() {
 		echo 0
 }
 
-# print_failure NAME LOG: print the failures in a test's log, then the end of the
-# log.
+# print_failure NAME LOG: print the lines of a log that name failures, then the
+# end of the log.
 print_failure() {
 	echo "--- $1"
 	grep -anE '^not ok|^FAIL: |^SUMMARY: |^=+[0-9]*=+ ?ERROR' "$2" | head -20
@@ -255,7 +276,8 @@ print_failure() {
 	echo "---"
 }
 
-# report NAME: print the result and the failures of a suite that has ended.
+# report NAME: print the result of a suite that has ended, and what failed or was
+# skipped in it.
 report() {
 	local out=$1.log p f s
 
@@ -265,13 +287,14 @@ report() {
 	[ "$s" = 0 ] || grep -aE '# SKIP|^SKIP' "$out" | head -5
 }
 
-# Print the suites whose result is complete: it then has the driver's last line.
+# Print the names of the suites that have ended: automake's test driver has written
+# the last line of their .trs files.
 ended() {
 	grep -lsr --include='*.trs' '^:copy-in-global-log:' fabtests |
 		sed 's/\.trs$//' | sort
 }
 
-# Run the suites by make; report each suite when it ends.
+# Let make run the suites in the background, and report each suite when it ends.
 run_tests() {
 	local start=$SECONDS n=0 all=${#tests[@]} name running=1 pid
 	local -a some=()
@@ -288,7 +311,7 @@ run_tests() {
 	env "${env[@]}" make -s -j2 check RP_SANITIZE="$sanitize" "${some[@]}" \
 		>"$build/check.log" 2>&1 &
 	pid=$!
-	# The last round comes after the end of make.
+	# Look for ended suites once more after the end of make.
 	while [ -n "$running" ]; do
 		kill -0 $pid 2>/dev/null || running=
 		for name in $(ended); do
@@ -311,7 +334,8 @@ run_tests() {
 run_tests
 [ -z "$only" ] || finish
 
-# Check format, words, lint and named mutants of the files that differ from HEAD.
+# Check the files that differ from HEAD: their format, words and named mutants, and
+# static analysis.
 changed() {
 	local f log="$build/changed.log" start=$SECONDS p=0 n=0
 	local -a files c
@@ -351,7 +375,8 @@ changed() {
 	cd "$build" || return
 }
 
-# MPI jobs whose ranks are killed mostly wait, so they run in the background.
+# kills.sh runs MPI jobs and kills their ranks. It mostly waits, so it runs in the
+# background, beside what follows.
 kills_minutes=5
 [ -z "$long" ] || kills_minutes=60
 kills=
@@ -360,19 +385,21 @@ if [ -z "$sanitize$quick" ]; then
 		--minutes "$kills_minutes" >"$build/kills.out" 2>&1 &
 	kills=$!
 fi
+# Wait for the end of kills.sh, and print its output.
 kills_end() {
 	wait "$kills"
 	cat "$build/kills.out"
 }
 
-# Mutation tests: a mutant that the tests detect counts as passed.
+# Run the mutation tests: each breaks the source in one place, and passes if a suite
+# then fails.
 mutations() {
 	local log="$build/mutate.log" seed kind p f s of=${RP_SHARE#*/}
 	local -a what=(--named --sample $((60 / ${of:-1})))
 
 	[ -z "$RP_SHARE" ] || what+=(--share "$RP_SHARE")
 	[ -z "$long" ] || what=(--long)
-	# The seed changes with each commit.
+	# The seed chooses the places; it changes with each commit.
 	seed=$(git -C "$src" log -1 --format=%ct 2>/dev/null) ||
 		seed=$(date +%Y%m%d)
 	"$src/fabtests/mutation/mutate" "${what[@]}" -j 2 --seed "$seed" \
@@ -380,21 +407,21 @@ mutations() {
 	for kind in named mechanical; do
 		read -r p f s <<<"$(grep "^$kind: " "$log" |
 			sed 's/[^0-9]\+/ /g')"
-		# No totals: the mutation run itself failed.
+		# Without a line of sums, mutate itself failed: one failure.
 		suite "mutations ($kind)" "${p:-0}" "${f:-1}" 0 "${s:-0}"
 	done
 	grep -vE '^(killed |named:|mechanical:)' "$log"
 }
 [ -n "$sanitize$quick" ] || mutations
 
-# lint [FILE...]: static analysis.
+# lint [FILE...]: run static analysis over these files, or over all.
 lint() {
 	local log="$build/lint.log" start=$SECONDS p f s
 
 	"$src/util/lint.sh" --build "$build" "$@" >"$log" 2>&1
 	read -r p f s <<<"$(grep -E '^[0-9]+ passed, ' "$log" |
 		sed 's/[^0-9]\+/ /g')"
-	# No totals: lint.sh itself failed.
+	# Without a line of sums, lint.sh itself failed: one failure.
 	suite "clang-tidy, cppcheck" "${p:-0}" "${f:-1}" "${s:-0}" \
 		$((SECONDS - start))
 	grep -vE '^[0-9]+ passed, ' "$log"
@@ -405,7 +432,8 @@ if [ -n "$quick" ]; then
 fi
 [ -n "$sanitize" ] || lint
 
-# stage NAME SCRIPT ARGUMENT...: run a script that prints TAP and totals.
+# stage NAME SCRIPT ARGUMENT...: run a script that prints "ok" or "not ok" for each
+# test and a last line with the sums; report it as one suite.
 stage() {
 	local name=$1 log="$build/${1// /-}.log" start=$SECONDS p f s
 
@@ -413,14 +441,14 @@ stage() {
 	"$@" >"$log" 2>&1
 	read -r p f s <<<"$(grep -E '^[0-9]+ passed, ' "$log" |
 		sed 's/[^0-9]\+/ /g')"
-	# No totals: the script was cut off.
+	# Without a line of sums, the script was cut off: one failure.
 	suite "$name" "${p:-0}" "${f:-1}" "${s:-0}" $((SECONDS - start))
 	grep -E '^not ok|# SKIP' "$log"
 	[ "${f:-1}" = 0 ] || grep -vE '^(not )?ok ' "$log" | tail -60
 }
 
-# Run some of mpich's one-sided tests for a limited time; the seed, and so the
-# selection, changes with each commit.
+# Run tests of one-sided MPI from mpich: all with --long, otherwise as many as one
+# minute allows, chosen by the time of the commit.
 mpich() {
 	local -a what=(--build "$build" ${cache:+--cache "$cache"})
 
@@ -439,7 +467,8 @@ else
 	left_out="$left_out --databases"
 fi
 
-# Guest stage: real verbs, DAX and both persistence domains.
+# Run the tests in a virtual machine, the guest: it has libibverbs over an emulated
+# device, DAX, and both persistence domains.
 guest() {
 	local -a what=(--build "$build/guest" ${cache:+--cache "$cache"})
 	local -a all=(--platform trixie)
@@ -447,7 +476,8 @@ guest() {
 	[ -z "$long" ] || all+=(--platform bookworm --long)
 	[ -z "$domain" ] || all+=(--domain "$domain")
 	stage "guest" "$src/fabtests/vm/guest.sh" "${what[@]}" "${all[@]}"
-	# Test a failing, a hanging and a dying guest in one domain only.
+	# planted.sh lets the guest fail, hang and die, and wants that reported. One
+	# domain is enough for that.
 	[ "$domain" = eadr ] ||
 		stage "guest planted" "$src/fabtests/vm/planted.sh" "${what[@]}"
 }
@@ -457,7 +487,8 @@ else
 	left_out="$left_out --vm (guest)"
 fi
 
-# Platform stage: libfabric, rdma-core and compiler of another Debian release.
+# Build and test with libfabric, rdma-core and the compiler of another Debian
+# release, in a root directory of its own.
 platform() {
 	local -a what=(--suite "$platform" --host "$build" --build "$build/platform")
 
@@ -470,7 +501,7 @@ if [ -n "$platform" ] && [ -z "$sanitize" ]; then
 else
 	left_out="$left_out --platform (trixie)"
 fi
-# fi_rpmemd as a service under systemd: of bookworm, with --long also of trixie.
+# Run fi_rpmemd as a service of bookworm's systemd, with --long also of trixie's.
 if [ -n "$platform$long" ] && [ -z "$sanitize" ]; then
 	for suite in bookworm ${long:+trixie}; do
 		stage "platform service $suite" \
@@ -479,7 +510,7 @@ if [ -n "$platform$long" ] && [ -z "$sanitize" ]; then
 			${cache:+--cache "$cache"}
 	done
 fi
-# Debian packages of both releases, built and used in new root directories.
+# Build the Debian packages of both releases, and use them in new root directories.
 if [ -n "$long" ] && [ -z "$sanitize" ]; then
 	for suite in bookworm trixie; do
 		stage "packages $suite" "$src/util/package.sh" --suite $suite \
