@@ -332,6 +332,8 @@ unit_tests += fabtests/unit/test_service
 fabtests_unit_test_service_LDADD = util/libutil.la $(CRITERION_LIBS)
 
 agent_bed = fabtests/unit/agent_bed.c fabtests/unit/agent_bed.h \
+	fabtests/unit/agent_bed_region.c fabtests/unit/agent_bed_peer.c \
+	fabtests/unit/agent_bed_priv.h \
 	fabtests/unit/disk.h fabtests/unit/seeded.h
 
 unit_tests += fabtests/unit/test_agent_session
