@@ -159,6 +159,16 @@ void w_step(struct world *w);
 void w_run_for(struct world *w, uint64_t ns);
 /* Cells of the region were written: check that the writes are not too late. */
 void w_check_placed(struct w_reg *g, const uint64_t *cells, size_t n);
+/*
+ * both_world_region.c, for both_world.c. Register memory with the bytes of the
+ * former registration, which stays allocated, because a reply may still refer
+ * to it; NULL: new memory. power_cut: only bytes on media are left.
+ */
+void w_reg_new(struct world *w, enum w_kind kind, const struct w_reg *before,
+	       bool power_cut);
+void w_reg_del(struct world *w, struct w_reg *g);
+/* The index of the cell at an address. */
+size_t w_cell_of(const struct w_reg *g, const void *p);
 
 #define W_CHECK(w, cond, fmt, ...)                                             \
 	cr_assert(cond, "RP_SEED=%llu: " fmt,                                  \

@@ -343,6 +343,7 @@ fabtests_unit_test_agent_session_SOURCES = fabtests/unit/test_agent_session.c $(
 unit_tests += fabtests/unit/test_both
 fabtests_unit_test_both_SOURCES = fabtests/unit/test_both.c \
 	fabtests/unit/both_world.c fabtests/unit/both_world.h \
+	fabtests/unit/both_world_region.c \
 	fabtests/unit/leaks.h fabtests/unit/seeded.h
 
 unit_tests += fabtests/unit/test_atomic
