@@ -325,7 +325,9 @@ fabtests_unit_test_setup_rights_SOURCES = fabtests/unit/test_setup_rights.c $(se
 fabtests_unit_test_setup_rights_LDADD = util/libutil.la $(CRITERION_LIBS) $(NETTLE_LIBS)
 
 unit_tests += fabtests/unit/test_setup_server
-fabtests_unit_test_setup_server_SOURCES = fabtests/unit/test_setup_server.c $(setup_rig)
+fabtests_unit_test_setup_server_SOURCES = fabtests/unit/test_setup_server.c \
+	fabtests/unit/test_setup_owner.c \
+	fabtests/unit/setup_server_rig.c fabtests/unit/setup_server_rig.h $(setup_rig)
 fabtests_unit_test_setup_server_LDADD = util/libutil.la $(CRITERION_LIBS) $(NETTLE_LIBS)
 
 unit_tests += fabtests/unit/test_service
