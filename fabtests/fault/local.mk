@@ -132,6 +132,7 @@ fabtests_fault_crash_matrix_SOURCES = \
 	fabtests/fault/crash_oracle.c fabtests/fault/crash_oracle.h \
 	fabtests/fault/crash_programs.c fabtests/fault/crash_programs.h \
 	fabtests/fault/crash_programs_conn.c \
+	fabtests/fault/crash_search.c fabtests/fault/crash_search.h \
 	fabtests/fault/crash_shrink.c fabtests/fault/crash_truth.c \
 	fabtests/fault/crash_weakening.c \
 	fabtests/fault/crash_world.c fabtests/fault/crash_world.h \
@@ -174,7 +175,8 @@ crash_shim_sources = \
 	fabtests/fault/crash_choice.c fabtests/fault/crash_choice.h \
 	fabtests/fault/crash_matrix.c fabtests/fault/crash_ops.h \
 	fabtests/fault/crash_oracle.c fabtests/fault/crash_oracle.h \
-	fabtests/fault/crash_programs.h fabtests/fault/crash_shim.h \
+	fabtests/fault/crash_programs.h fabtests/fault/crash_search.c \
+	fabtests/fault/crash_search.h fabtests/fault/crash_shim.h \
 	fabtests/fault/crash_shim_agent.c fabtests/fault/crash_shim_priv.h \
 	fabtests/fault/crash_shim_cells.c fabtests/fault/crash_shim_programs.c \
 	fabtests/fault/crash_shim_world.c fabtests/fault/crash_shrink.c \
