@@ -18,7 +18,7 @@ import tempfile
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)),
                                 "../integration"))
-from databases import build_planted, plant  # noqa: E402
+from volume import build_planted, plant  # noqa: E402
 
 PLUGIN = "util/nbdkit/rpmem.c"
 WORK = "util/libpool/work.c"

@@ -33,8 +33,9 @@ import tempfile
 
 sys.dont_write_bytecode = True
 import databases  # noqa: E402
-from databases import Postgres, Volume, end, run, wait_until  # noqa: E402
+from databases import Postgres  # noqa: E402
 from ledger import Ledger, Lost  # noqa: E402
+from volume import Volume, build_planted, end, run, wait_until  # noqa: E402
 
 SOURCE = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../..")
 NET = "10.77.0."
@@ -222,8 +223,7 @@ class Run:
         for name in ("util/fi_rpmemd", "prov/rpmem"):
             os.symlink(os.path.join(self.args.build, name),
                        os.path.join(self.build, name))
-        plugin = databases.build_planted(self.args.build, self.folder,
-                                         PLANTED[control])
+        plugin = build_planted(self.args.build, self.folder, PLANTED[control])
         os.rename(plugin, self.at("build/util/.libs/nbdkit-rpmem-plugin.so"))
 
     def set_up(self):

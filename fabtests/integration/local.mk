@@ -5,7 +5,7 @@ TESTS += $(mpi_tests) fabtests/integration/redis_log.sh
 EXTRA_DIST += $(mpi_tests) fabtests/integration/redis_log.sh \
 	fabtests/integration/redis_log.py fabtests/integration/redis_hook.c fabtests/integration/mpi.sh \
 	fabtests/integration/databases.py fabtests/integration/file_system.py \
-	fabtests/integration/group_databases.py \
+	fabtests/integration/group_databases.py fabtests/integration/volume.py \
 	fabtests/integration/ledger.py \
 	fabtests/integration/databases.sh fabtests/integration/nbd_kernels.sh \
 	fabtests/integration/storage_recipes.sh fabtests/integration/lives.sh \
