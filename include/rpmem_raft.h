@@ -24,7 +24,7 @@ struct rpmem_raft_attr {
 	int take;     /* 1: displace a process that has the pool open */
 	int no_rings; /* 1: leaders write nothing into the pool of this server,
 			 which stores all entries itself */
-	const char *at; /* where, as other servers name it; NULL: where */
+	const char *at; /* name of `where` at other servers; NULL: the same */
 };
 
 /*

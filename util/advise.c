@@ -13,7 +13,7 @@
 #include "util/text.h"
 
 #define PAIRS	101u /* most sample pairs of a row in a run of SECONDS */
-#define LEAST	8u   /* least pairs for an interval: ratio.h */
+#define LEAST	8u   /* least pairs that ratio.h makes an interval of */
 #define SHARE	10u  /* one row has a tenth of the time of all rows */
 #define SECONDS ADVISE_SECONDS
 

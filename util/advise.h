@@ -31,7 +31,7 @@ struct advise {
 	struct advise_peer *peer; /* NULL: no connection */
 	const char *target;	  /* HOST[:PORT]:POOL, or NULL: a directory */
 	uint64_t seed;
-	unsigned int seconds; /* of all rows; 0: ADVISE_SECONDS */
+	unsigned int seconds; /* time for all rows; 0: ADVISE_SECONDS */
 };
 
 /* The two ways that a row compares. */

@@ -57,7 +57,7 @@ unsigned int advise_find_nodes(const char *root, int node, int cpus[2])
 	for (int i = 0; i < ADVISE_NODES; i++) {
 		snprintf(dir, sizeof(dir), "%s/sys/devices/system/node/node%d",
 			 root ? root : "", i);
-		/* A node with memory only, as of CXL, runs no thread. */
+		/* A node without CPUs, such as CXL memory, runs no thread. */
 		if (!isdigit(
 			    (unsigned char)*rp_caps_line(dir, "cpulist", line)))
 			continue;

@@ -21,8 +21,8 @@
 #define BULK	    (8u << 20) /* bytes per sample */
 #define PIECE	    (1u << 20) /* size of the other way, and of librpmem_pool */
 #define CONNECTIONS 2u
-#define LIMIT_NS    2000000000ull /* of a sample */
-#define SETTLE_NS   2000000000ull /* of what a late sample has posted */
+#define LIMIT_NS    2000000000ull /* limit for a sample */
+#define SETTLE_NS   2000000000ull /* limit for what a late sample has posted */
 
 /* The address and the key of a target, as its initiators get them. */
 struct page {

@@ -23,7 +23,7 @@ struct rp_conf_pool {
 	uint64_t create;      /* size of a pool to create; 0: it must exist */
 	bool exact;	      /* an existing pool must have this size, too */
 	unsigned int clients; /* most clients at once; 0: any number */
-	bool waits;	      /* to be added once a removed pool is closed */
+	bool waits;	      /* it is added once a removed pool is closed */
 	uint8_t rights[RP_SETUP_SECRETS]; /* RP_SETUP_READ..., per secret */
 };
 

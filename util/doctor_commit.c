@@ -26,7 +26,7 @@ static uint64_t now_ms(void)
 }
 
 /* Wait for the completions of the write and of the commit. */
-static int wait_both(struct rp_fabric *f, char *err)
+static int wait_completions(struct rp_fabric *f, char *err)
 {
 	uint64_t end = now_ms() + 15000;
 	struct fi_cq_err_entry bad;
@@ -83,7 +83,7 @@ static int write_and_commit(struct rp_fabric *f, struct fid_mr *src,
 	if (ret)
 		return rp_err(err, (int)ret, "fi_rpmem_commit: %s",
 			      fi_strerror((int)-ret));
-	return wait_both(f, err);
+	return wait_completions(f, err);
 }
 
 /* Compare with the file by pread(), not with the mapping. */

@@ -52,13 +52,13 @@ bool doctor_filter_base(const char *filter, char base[DOCTOR_NAME])
 		}
 	}
 	free(copy);
-	/* In "tcp,ofi_rpmem" the other name is the base. */
+	/* The other name in a list such as "tcp,ofi_rpmem" is the base. */
 	if (!base[0])
 		strcpy(base, other);
 	return named && base[0];
 }
 
-/* In a child process: find the first endpoint of ofi_rpmem, or the error. */
+/* Find the first endpoint of ofi_rpmem, or the error; in a child process. */
 static void find_endpoint(struct doctor_endpoint *endpoint)
 {
 	struct fi_info *hints = doctor_hints(NULL), *list = NULL, *i;

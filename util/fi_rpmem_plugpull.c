@@ -40,7 +40,7 @@ struct pull {
 
 	struct pull_shared *s;
 	int ledger;
-	uint64_t incarnation; /* of the daemon to which the writer wrote */
+	uint64_t incarnation; /* the daemon's, while the writer ran */
 	bool clean;	      /* the daemon was stopped instead of cut off */
 	uint64_t sum[PULL_COUNTS];
 	json_t *list; /* results of all cycles */
@@ -395,7 +395,7 @@ static int judge(struct pull *p, const char *ledger, uint64_t i)
 	return 0;
 }
 
-static int make_shared(struct pull *p)
+static int map_shared_memory(struct pull *p)
 {
 	const size_t size = sizeof(*p->s) + p->cfg.area + PULL_TAIL;
 
@@ -467,7 +467,7 @@ static bool has_lost(const struct pull *p)
 
 static int run_cycles(struct pull *p)
 {
-	const int made = make_shared(p);
+	const int made = map_shared_memory(p);
 	const struct pull_shared *s = p->s;
 	int ret = 0;
 
@@ -481,7 +481,7 @@ static int run_cycles(struct pull *p)
 			      "'%s' cannot be made: %s; judge the cut that it "
 			      "is of, remove it, or give --ledger FILE",
 			      p->ledger_path, strerror(errno));
-	/* Stop after a cycle with a loss, which keeps its ledger. */
+	/* Stop after a cycle with a loss, so that its ledger is kept. */
 	for (uint64_t i = 1; !ret && i <= p->cycles && !has_lost(p); i++) {
 		ret = run_cycle(p, i);
 		if (i == 1 && s->method[0])
@@ -507,7 +507,7 @@ static int run_judge(struct pull *p)
 			     p->err))
 		return RP_EXIT_FILE;
 	free(v);
-	ret = make_shared(p);
+	ret = map_shared_memory(p);
 	if (!ret)
 		ret = await_restart(p);
 	return ret ? ret : judge(p, p->judge, 1);

@@ -47,7 +47,8 @@ struct daemon {
 	struct rp_conf conf;
 	struct rp_conf *reloaded; /* configuration read by SIGHUP; NULL: conf */
 	struct rp_setup_secrets secrets;
-	unsigned int slots[RP_SETUP_SECRETS]; /* in secrets, of each in conf */
+	unsigned int
+		slots[RP_SETUP_SECRETS]; /* of conf's secrets, in `secrets` */
 	struct rp_exports exports;
 	int signal_fd, listener;
 	struct rp_setup_server *server;

@@ -27,8 +27,8 @@ static char *new_group(const struct tool *t, unsigned int at, const char *with)
 }
 
 /* Check that the new pool can become a member. */
-static int check_new(const struct tool *t, unsigned int at,
-		     const struct place *p)
+static int check_new_member(const struct tool *t, unsigned int at,
+			    const struct place *p)
 {
 	if (!p->pool)
 		return rp_err(t->err, rp_exit_pool(p->ret), "%s: %s", p->where,
@@ -152,7 +152,7 @@ static int check(struct tool *t, unsigned int at, const char *member,
 		return RP_EXIT_NOTHING;
 	strcpy(p->where, with);
 	place_look(t, p);
-	return check_new(t, at, p);
+	return check_new_member(t, at, p);
 }
 
 int group_replace(struct tool *t, const char *member, const char *with)

@@ -198,7 +198,7 @@ static void find_group(struct tool *t)
 }
 
 /* Treat a former member as an empty one: see group_epoch.c. */
-static void forget_former(struct tool *t)
+static void clear_former_epochs(struct tool *t)
 {
 	for (unsigned int i = 0; i < t->n; i++)
 		if (t->places[i].pool && !t->places[i].decoded &&
@@ -317,7 +317,7 @@ int tool_look(struct tool *t)
 					      "%s and %s are one pool",
 					      t->places[j].where,
 					      t->places[i].where);
-	forget_former(t);
+	clear_former_epochs(t);
 	for (unsigned int i = 0; i < t->n; i++)
 		t->places[i].state = kind(t, &t->places[i]);
 	find_newest(t);

@@ -37,14 +37,14 @@ struct rp_conf;
 
 struct rp_one_shot {
 	bool on;
-	const char *folder; /* of pool sets and pools; NULL: $HOME */
+	const char *folder; /* folder of pool sets and pools; NULL: $HOME */
 	bool replied, missing, denied, exists;
 	bool undo;	     /* the client wants no pool that was made for it */
-	bool stopped;	     /* by a signal, not by the client */
+	bool stopped;	     /* a signal ended it, not the client */
 	const char *header;  /* HEADER above */
 	bool removes;	     /* instead of serving a pool */
 	uint64_t idle_since; /* ms; 0: the pool is open at the client */
-	uint64_t first_owner; /* of the pool, when it was opened */
+	uint64_t first_owner; /* the pool's owner when it was opened */
 };
 
 /*

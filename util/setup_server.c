@@ -28,7 +28,7 @@ enum state {
 	WAIT,	   /* the request waits for rp_setup_server_resume() */
 	REPLY,	   /* sending the reply */
 	CLOSE,	   /* waiting until the client closes */
-	HOLD,	   /* as CLOSE, but the client keeps a pool open */
+	HOLD,	   /* like CLOSE, but the client keeps a pool open */
 };
 
 struct conn {
@@ -264,9 +264,9 @@ static void hold_export(struct rp_setup_server *s, struct conn *c,
 
 /*
  * The owner that this OPEN gives to the pool; 0: no change. A client that
- * shares the pool ends the claim of a disconnected exclusive client: writes
- * that this one repeats would replace newer bytes. A client that only reads
- * does not.
+ * shares the pool ends the claim of a disconnected exclusive client, whose
+ * repeated writes would replace newer bytes. A client that only reads ends no
+ * claim.
  */
 static uint64_t next_owner(uint64_t owner, const struct rp_setup_request *req,
 			   unsigned int rights)

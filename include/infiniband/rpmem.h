@@ -136,9 +136,9 @@ int rpmem_import_mr(struct rpmem_qp *qp, const struct rpmem_mr_desc *desc,
 int rpmem_forget_mr(struct rpmem_qp *qp, uint32_t rkey);
 
 /*
- * As the calls of struct ibv_qp_ex with these names. Between start and complete
- * the builders of the queue pair itself may be used, too. If a call cannot be
- * posted, complete returns its errno, and nothing was posted.
+ * These do what the calls of struct ibv_qp_ex with these names do. Between
+ * start and complete the builders of the queue pair itself may be used, too. If
+ * a call cannot be posted, complete returns its errno, and nothing was posted.
  */
 void rpmem_wr_start(struct rpmem_qp *qp);
 void rpmem_wr_flush(struct rpmem_qp *qp, uint32_t rkey, uint64_t remote_addr,

@@ -63,7 +63,7 @@ struct rp_agent_grant {
 	uint64_t key;
 	struct rp_region *region;
 	struct rp_wire_grant wire;
-	void *handle; /* from grant(), for revoke() */
+	void *handle; /* result of grant(), argument of revoke() */
 	UT_hash_handle hh;
 };
 
@@ -113,7 +113,7 @@ struct rp_agent_refusal {
 	void *request;			  /* a connection request, or NULL */
 	struct rp_agent_session *session; /* NULL: a connection request */
 	uint64_t token;
-	uint8_t type; /* of the session's message */
+	uint8_t type; /* type of the session's message */
 	uint64_t due;
 };
 TAILQ_HEAD(rp_agent_refusals, rp_agent_refusal);
@@ -125,7 +125,7 @@ struct rp_agent {
 	struct rp_agent_session *by_initiator;
 	struct rp_agent_sessions open, ending, sending, working;
 	unsigned int nsessions, nstalled;
-	unsigned int backlog; /* of all sessions, plus messages in sending */
+	unsigned int backlog; /* sum of all sessions and of sending */
 	bool job_ended;	      /* a job ended: retry stalled messages */
 	struct rp_agent_refusals delayed;
 	unsigned int ndelayed;

@@ -117,7 +117,7 @@ static int maps_read(const struct rp_caps_cfg *cfg, uintptr_t start,
 		     uintptr_t end, struct rp_backing *all, char *why)
 {
 	FILE *f = rp_caps_open(cfg->root, "/proc/self/maps");
-	struct rp_backing b = {0}; /* of the previous mapping */
+	struct rp_backing b = {0}; /* backing of the previous mapping */
 	uintptr_t cursor = start;
 	char *line = NULL, *dash;
 	size_t size = 0;

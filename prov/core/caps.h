@@ -75,7 +75,7 @@ struct rp_facts {
 		fs_trusted; /* file system listed, or trusted by the operator */
 	bool agent;	    /* an agent runs in the target process */
 	char fs_name[32];   /* "ext4", "overlay", ...; "": no file system */
-	struct rp_file_id file; /* of a mapped file or devdax */
+	struct rp_file_id file; /* the mapped file, or devdax */
 	bool anonymous;		/* no file that can be truncated */
 	/* Set by the operator, or by a disk's flaw: the highest class. */
 	enum rp_class_limit limit;
@@ -180,7 +180,7 @@ struct rp_disks {
 	/* Called for each device; dir: its folder in sysfs. May be NULL. */
 	void (*fn)(struct rp_disks *w, const char *dir, const char *flaw);
 	void *ctx;
-	int depth;		  /* of the recursion; 0 at first */
+	int depth;		  /* depth of the recursion; 0 at first */
 	char flaw[RP_SOURCE_LEN]; /* why a disk loses bytes, or "" */
 };
 /*

@@ -146,7 +146,7 @@ static void find_ddio(const char *port, struct rp_nic *nic)
 	}
 }
 
-static void function_examine(char *dir, size_t port_len, struct rp_nic *nic)
+static void find_pci_facts(char *dir, size_t port_len, struct rp_nic *nic)
 {
 	/*
 	 * A PCI read does not pass earlier writes (PCI Express ordering rules),
@@ -185,7 +185,7 @@ int rp_caps_nic(const char *root, const char *device, struct rp_nic *out)
 		rp_caps_say(nic.fence_why, sizeof(nic.fence_why),
 			    "%s is driven by software", device);
 	} else if (cut_to_function(dir, &nic, &port_len)) {
-		function_examine(dir, port_len, &nic);
+		find_pci_facts(dir, port_len, &nic);
 	} else {
 		SAY(&nic, "%s is no PCI device", device);
 	}

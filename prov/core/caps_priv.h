@@ -24,7 +24,7 @@ void rp_caps_fs(const char *root, int fd, struct rp_fs *fs);
 bool rp_caps_fs_vouched(const struct rp_fs *fs, const char *trust_fs);
 /* Is the file system listed and mounted with barriers, or vouched for? */
 bool rp_caps_fs_trusted(const struct rp_fs *fs, const char *trust_fs);
-/* As rp_caps_disks(), for the devices of a known file system. */
+/* Do what rp_caps_disks() does, for devices of a known file system. */
 void rp_fs_walk_disks(struct rp_disks *w, const struct rp_fs *fs);
 /* Do files of this file system outlive their process, but not the machine? */
 bool rp_caps_fs_in_memory(const char *name);
@@ -62,14 +62,14 @@ int rp_caps_vma_parse(char *line, struct rp_vma *v);
 
 /* The file or device behind a mapping, and its facts. */
 struct rp_backing {
-	unsigned int major, minor; /* of the file; all 0: no file */
+	unsigned int major, minor; /* the file's; all 0: no file */
 	unsigned long long ino;
 	char sharing;
 	enum rp_memory memory;
 	enum rp_domain domain;
 	enum rp_tri trusted;
 	struct rp_fs fs;
-	uint64_t size; /* of the file; UINT64_MAX: it has no end */
+	uint64_t size; /* bytes of the file; UINT64_MAX: it has no end */
 	char why[RP_WHY_LEN];
 	char domain_why[RP_SOURCE_LEN];
 	struct rp_disks disks;

@@ -43,7 +43,7 @@ enum rp_deferred_kind {
 };
 enum rp_deferred_outcome {
 	RP_DEFERRED_OK,
-	RP_DEFERRED_REFUSED, /* by the agent: see status */
+	RP_DEFERRED_REFUSED, /* the agent refused it: see status */
 	RP_DEFERRED_LOST,    /* no reply came, and none will */
 	RP_DEFERRED_BEHIND,  /* an operation in front of it has failed */
 };

@@ -4,8 +4,8 @@
 #define RP_HASH_H
 
 /*
- * Without this uthash calls exit(). A function that adds an entry needs a local
- * bool oom = false to compile; true: the entry was not added.
+ * Without this, uthash calls exit() when memory is used up. A function that
+ * adds an entry declares "bool oom = false"; true afterwards: it failed.
  */
 #define HASH_NONFATAL_OOM	   1
 #define uthash_nonfatal_oom(entry) (oom = true)

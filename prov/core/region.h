@@ -28,7 +28,7 @@ struct rp_region {
 	bool unreadable; /* peers cannot read: no read fence */
 	struct rp_facts facts;
 	struct rp_choice choice; /* strongest class and its method */
-	enum rp_method forced;	 /* by the operator; REFUSED: none */
+	enum rp_method forced;	 /* the operator's; REFUSED: none */
 	struct rp_pmem *pmem;	 /* NULL: not persistent */
 	char why[RP_WHY_LEN];
 	struct rp_stats_region *stats; /* NULL: no agent has the region */

@@ -48,7 +48,7 @@ enum rp_flush_how {
 struct rp_flush {
 	enum rp_flush_how how;
 	int err;
-	uint64_t addr; /* of the read */
+	uint64_t addr; /* address of the read */
 	uint32_t len;
 	uint64_t agent_addr, agent_len; /* the range for the agent to flush */
 };

@@ -102,7 +102,7 @@ static int query_send(struct rp_session *s, uint64_t key)
 	return -EAGAIN;
 }
 
-/* As rp_session_ready(), for one key. */
+/* Do what rp_session_ready() does, for one key. */
 static int key_ready(struct rp_session *s, uint64_t key, bool query,
 		     uint32_t *detail)
 {

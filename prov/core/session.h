@@ -26,7 +26,7 @@ enum rp_session_state {
 	RP_SESSION_IDLE,       /* no channel; the next operation connects */
 	RP_SESSION_CONNECTING, /* HELLO is outstanding; operations: -EAGAIN */
 	RP_SESSION_OPEN,
-	RP_SESSION_CLOSING, /* while the channel is being closed */
+	RP_SESSION_CLOSING, /* the channel is being closed */
 };
 
 /* The outcome of an operation. */
@@ -78,8 +78,8 @@ struct rp_piece {
 	STAILQ_ENTRY(rp_piece) link;
 	struct rp_op *op;
 	struct rp_piece *next_in_bucket; /* next piece in the token's bucket */
-	uint64_t token;			 /* of its message; 0: no message */
-	size_t first, n;		 /* the operation's ranges inside it */
+	uint64_t token;	 /* token of its message; 0: no message */
+	size_t first, n; /* the operation's ranges inside it */
 	struct iovec iov[2];
 	void *msg; /* allocated message or list */
 	bool used, heap;
@@ -102,7 +102,7 @@ typedef void (*rp_op_fn)(struct rp_op *op, const struct rp_outcome *out);
 enum rp_op_kind {
 	RP_OP_WRITE,  /* bytes, and their commit if level is DURABLE */
 	RP_OP_READ,   /* into local memory, after earlier writes */
-	RP_OP_COMMIT, /* of earlier writes, by ranges; with then or notify */
+	RP_OP_COMMIT, /* ranges of earlier writes; with then or notify */
 	RP_OP_ATOMIC, /* executed by the agent */
 	RP_OP_QUERY,  /* what a commit with a key would do */
 };
@@ -163,7 +163,7 @@ struct rp_op {
 		uint8_t state;		  /* enum rp_op_state */
 		bool store;		  /* its bytes are inside a REQUEST */
 		bool internal;
-		bool in_stores;	   /* in the session's stores */
+		bool in_stores;	   /* the session's stores contain it */
 		bool effect_sent;  /* the target may have executed the effect */
 		bool piece_failed; /* a piece has ended with an error */
 		bool unposted;	   /* failed before all of it was posted */

@@ -48,7 +48,7 @@ struct rp_grant {
 	enum rp_method alone;
 	bool dirty;	 /* written by this connection, maybe not durable */
 	uint64_t fenced; /* seq of the last operation with a fence here */
-	enum rp_status status; /* of a FAILED grant */
+	enum rp_status status; /* reason of a FAILED grant */
 	uint32_t detail;
 	UT_hash_handle hh;
 };
@@ -61,7 +61,7 @@ struct rp_session {
 	struct sockaddr_storage addr;
 	size_t addr_len;
 	uint64_t initiator; /* identifies this object to the target */
-	uint16_t port;	    /* of the endpoint, sent in HELLO */
+	uint16_t port;	    /* the endpoint's port, sent in HELLO */
 	bool ordered;	    /* place writes in the order of posting */
 	enum rp_session_state state;
 	struct rp_channel *channel;
@@ -84,7 +84,7 @@ struct rp_session {
 	struct rp_op *head;	  /* first operation with posts left */
 	struct rp_ops ended;	  /* done() is due */
 	unsigned int nqueued;	  /* operations from head to the last */
-	unsigned int ncommits;	  /* in ops, those that max_commits limits */
+	unsigned int ncommits;	  /* number of ops that max_commits limits */
 	unsigned int outstanding; /* the program's, done() is still due */
 	/* Operations stored by the target's CPU: posted, no reply yet. */
 	LIST_HEAD(, rp_op) stores;
@@ -93,7 +93,7 @@ struct rp_session {
 
 	struct rp_ranges unplaced; /* RDMA without proof of placement */
 	struct rp_ranges poison;
-	struct rp_ranges by_agent; /* to be flushed by the agent */
+	struct rp_ranges by_agent; /* ranges for the agent to flush */
 	bool all_poisoned, all_by_agent;
 	uint64_t last_write, last_proof; /* seq of the last of each */
 	uint64_t written, proved;	 /* bytes accepted, bytes placed */

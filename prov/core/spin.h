@@ -16,9 +16,9 @@ struct rp_spin {
 #define RP_SPIN_MAX_SKIPPED 255
 
 /*
- * Called at each time without work. came: there was work since the last call.
- * ns: busy-poll budget, 0: none; now: monotonic, not 0. True: poll again;
- * false: sleep.
+ * Called when a poll finds no work: poll again (true), or sleep (false)? came:
+ * there was work since the last call; ns: busy-poll budget, 0: none; now: time
+ * of a monotonic clock, not 0.
  */
 bool rp_spin(struct rp_spin *s, uint64_t ns, bool came, uint64_t now);
 

@@ -57,7 +57,7 @@ struct rp_stats_region {
 	struct rp_stats_time msync;
 	struct rp_stats_time lines; /* stores past the CPU caches, and their
 				       flushes and drains */
-	/* From the decoding of a commit to its reply of success. */
+	/* Times from the decoding of a commit to its reply of success. */
 	struct rp_stats_histogram commits;
 };
 
@@ -81,7 +81,7 @@ struct rp_stats {
 	uint64_t errors[RP_STATS_STATUS];    /* failed operations, by status */
 	uint64_t connected;		     /* gauge: sessions */
 	uint64_t connections, reconnections; /* made so far */
-	/* From the post of a durable operation to its success, by method. */
+	/* Times from the post of a durable operation to success, by method. */
 	struct rp_stats_histogram durable[RP_STATS_METHODS];
 	struct rp_stats_region region[RP_STATS_REGIONS];
 };

@@ -50,8 +50,8 @@ enum rp_msg_type {
 /* Decoded header: 16 bytes on the wire. */
 struct rp_wire_hdr {
 	uint8_t type;
-	uint32_t length; /* of the whole message */
-	uint64_t token;	 /* of the request; the reply repeats it */
+	uint32_t length; /* bytes of header and body */
+	uint64_t token;	 /* the requester's choice; the reply repeats it */
 };
 
 enum rp_level {
@@ -67,7 +67,7 @@ struct rp_wire_range {
 
 /* The first message of an initiator: at most RP_WIRE_CM_DATA bytes. */
 struct rp_wire_hello {
-	uint64_t key; /* of a live region, else the target refuses */
+	uint64_t key; /* a live region's, else the target refuses */
 	/*
 	 * Random number of the initiator's session object. The target closes an
 	 * older connection with the same number before it accepts this one.
@@ -103,7 +103,7 @@ struct rp_wire_hello_ack {
 	uint64_t incarnation; /* never 0 when status is OK */
 	uint16_t credits;     /* requests outstanding at once, never 0 */
 	uint16_t features;
-	struct rp_wire_grant grant; /* of the HELLO's key */
+	struct rp_wire_grant grant; /* grant of the HELLO's key */
 };
 
 /* The effect of a request besides its commit; executed exactly once. */

@@ -7,7 +7,7 @@
 
 #include "pmsim/model_priv.h"
 
-/* Which pieces in flight are assumed to be placed. */
+/* The pieces in flight that are assumed to be placed. */
 enum got {
 	GOT_SOME,
 	GOT_READY, /* only pieces that may be next */

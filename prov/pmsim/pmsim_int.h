@@ -303,7 +303,7 @@ struct ps_msg {
 	uint64_t flags;	     /* FI_REMOTE_CQ_DATA, .. */
 	uint64_t data, tag;
 	void *claim;
-	int err; /* of PMSIM_ERROR */
+	int err; /* error of PMSIM_ERROR */
 	enum fi_datatype datatype;
 	enum fi_op atomic;
 	bool fetch;
@@ -438,7 +438,7 @@ struct ps_machine {
 	struct ps_msgs unplaced; /* writes to acknowledge once placed */
 	struct ps_msgs reads;	 /* reads that wait in the NIC */
 	TAILQ_HEAD(, ps_op) due;
-	LIST_HEAD(, ps_dom) doms; /* of the running process */
+	LIST_HEAD(, ps_dom) doms; /* domains of the running process */
 	LIST_HEAD(, ps_pep) peps; /* listening endpoints */
 	LIST_HEAD(, ps_eq) eqs;
 	uint64_t last_key;

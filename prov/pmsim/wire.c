@@ -199,7 +199,7 @@ bool ps_wire_waits(const struct ps_wire *w, const struct ps_msg *msg)
 	       !msg->rx;
 }
 
-/* Drop the socket's messages after the first `late`. Returns late's rest. */
+/* Drop all but the first `late` messages. Returns how many more to spare. */
 static unsigned int lose_arrived(struct ps_wire *w, unsigned int late)
 {
 	struct ps_msgs *list = &w->to->dom->machine->arrived;

@@ -17,12 +17,12 @@
 enum rp_tcp_type {
 	RP_TCP_CONNECT = 32, /* data */
 	RP_TCP_ACCEPT,	     /* data */
-	RP_TCP_REJECT,	     /* data; ends the connection */
+	RP_TCP_REJECT,	     /* data; then the connection ends */
 	RP_TCP_MESSAGE,	     /* a message of at most RP_WIRE_MAX_MSG bytes */
-	RP_TCP_WRITE,	     /* rma, data; flag: reply PLACED */
-	RP_TCP_READ,	     /* rma: request for `length` bytes */
-	RP_TCP_DATA,	     /* reply to the oldest READ */
-	RP_TCP_PLACED,	     /* the oldest `length` flagged WRITEs are placed */
+	RP_TCP_WRITE,	     /* struct rp_tcp_rma and data */
+	RP_TCP_READ,   /* struct rp_tcp_rma: a request for `length` bytes */
+	RP_TCP_DATA,   /* reply to the oldest READ */
+	RP_TCP_PLACED, /* the oldest `length` flagged WRITEs are placed */
 };
 #define RP_TCP_ACKNOWLEDGED 1 /* flag of WRITE: reply PLACED when placed */
 
@@ -31,7 +31,7 @@ struct rp_tcp_hdr {
 	uint8_t version;
 	uint8_t type;
 	uint32_t flags;
-	uint64_t length; /* of the data that follows the header */
+	uint64_t length; /* bytes of data that follow the header */
 } __attribute__((packed));
 
 struct rp_tcp_rma {

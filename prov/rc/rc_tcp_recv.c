@@ -255,9 +255,9 @@ static int parse_and_keep(struct tcp_channel *t, const uint8_t *bytes,
 
 /*
  * Receive once: data of a WRITE or DATA goes to its destination, other bytes go
- * to the stage, or behind stored bytes, and are parsed. Returns the steps, or
- * -1: there was no input, or the channel has ended. *more: the socket may have
- * more.
+ * to the stage, or behind stored bytes, and are parsed. Returns the number of
+ * steps, or -1: there was no input, or the channel has ended. *more: the socket
+ * may have more.
  *
  * No bytes are stored while data is incomplete. Behind stored bytes there is
  * room, because an incomplete header or message is shorter than the buffer.

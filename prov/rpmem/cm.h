@@ -22,8 +22,8 @@ int rp_info_msg_base(const struct rp_fabric *fab, const struct fi_info *info,
 struct rp_pep {
 	struct fid_pep fid;
 	struct fid_pep *base;
-	struct fi_info *info;	   /* of the program's fi_passive_ep() */
-	struct fi_info *base_info; /* kept: sockets reads it later */
+	struct fi_info *info; /* argument of the program's fi_passive_ep() */
+	struct fi_info *base_info; /* freed late: provider sockets reads it */
 	struct rp_eq_fid_pair name;
 };
 /* Map fi_info.handle to the base's object, if it is an object of ofi_rpmem. */

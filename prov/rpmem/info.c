@@ -115,7 +115,7 @@ static char *base_in_environment(void)
 	}
 	if (!base || *base)
 		return base;
-	/* In "tcp,ofi_rpmem" the first other name can only be the base. */
+	/* The first other name in a list like "tcp,ofi_rpmem" is the base. */
 	for (p = env; *p; p += n + !!p[n]) {
 		n = strcspn(p, ",");
 		if (n && strncasecmp(p, "ofi_", 4)) {

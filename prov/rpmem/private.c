@@ -29,7 +29,7 @@
 /* Most sessions of closed endpoints that are kept for reuse. */
 #define MAX_RETIRED 256
 
-/* When rp_private_progress() calls rp_session_progress() for a peer. */
+/* Calls of rp_private_progress() that call rp_session_progress() of a peer. */
 enum rp_peer_list {
 	RP_PEER_OFF,  /* never, as it has no connection */
 	RP_PEER_BUSY, /* on the busy list: in each call */

@@ -165,7 +165,7 @@ RP_PUBLIC int rpmem_dereg_mr(struct rpmem_mr *mr)
 		rp_dom_del(m->dom, &m->region);
 	ret = ibv_dereg_mr(mr->mr);
 	if (ret) {
-		/* The agent's key was just removed, so it is free. */
+		/* This cannot fail: the key was removed just before. */
 		if (m->dom)
 			rp_dom_add(m->dom, &m->region);
 		return ret;

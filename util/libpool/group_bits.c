@@ -73,7 +73,7 @@ static uint64_t number_of_all(const struct group *g)
 
 /*
  * Record durably that all members have this epoch. The former members of the
- * group do not have it: forget_former() recognizes them.
+ * group do not have it: clear_former_epochs() recognizes them.
  */
 void group_send_full(struct group *g)
 {

@@ -104,8 +104,8 @@ static uint64_t newest(const struct group_state *is)
 }
 
 /*
- * Whether the given epoch is too old or already used by another writer. The
- * member may have it from this writer, which may have begun to promise it.
+ * Whether the given epoch is too old or already used by another writer. Once
+ * this writer promises the epoch, a member that has it is no reason to end.
  */
 static bool is_stale(struct group *g, unsigned int member,
 		     const struct group_state *is)
@@ -144,7 +144,7 @@ int group_look(struct group *g, unsigned int member,
  * All members had the epoch `full` when bits were cleared. A member with an
  * older one was replaced earlier: it lacks chunks that no bitmap marks now.
  */
-static void forget_former(struct group *g)
+static void clear_former_epochs(struct group *g)
 {
 	for (unsigned int i = 0; i < g->n; i++)
 		if (g->members[i].state >= MEMBER_SEEN &&
@@ -164,7 +164,7 @@ static void look(struct group *g)
 {
 	bool all = true, founded = false;
 
-	forget_former(g);
+	clear_former_epochs(g);
 	for (unsigned int i = 0; i < g->n; i++)
 		all &= g->members[i].tried &&
 		       (g->members[i].state == MEMBER_AWAY ||

@@ -47,7 +47,7 @@ struct work {
 	TAILQ_ENTRY(work) link; /* entry of waiting, commit_waiters or done */
 	struct rpmem_pool_op *op;
 	uint64_t deadline;     /* ms; counts while the target is unreachable */
-	bool interrupted;      /* by a loss, which sets the deadline */
+	bool interrupted;      /* a loss interrupted it and set its deadline */
 	uint64_t done;	       /* bytes posted, or copied to the journal */
 	unsigned int out;      /* outstanding posts */
 	bool lost;	       /* a post of a read failed: read again */

@@ -221,7 +221,7 @@ static void io_close(struct raft_io *io, raft_io_close_cb cb)
 
 	b->closing = true;
 	b->close_cb = cb;
-	b->busy++; /* held until this function has started all closing */
+	b->busy++; /* all closings are started before close_cb runs */
 	TAILQ_FOREACH (p, &b->peers, link)
 		ring_close(p);
 	if (b->opened)

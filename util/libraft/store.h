@@ -9,7 +9,7 @@
 
 /* docs/protocol.md, "Servers of Raft", describes the bytes of records. */
 #define RECORD_HEAD   24u
-#define SNAPSHOT_HEAD 48u /* after the header of a RECORD_SNAPSHOT */
+#define SNAPSHOT_HEAD 48u /* bytes behind the header of a RECORD_SNAPSHOT */
 enum record {
 	RECORD_TERM = 1,
 	RECORD_ENTRY = 2,

@@ -50,7 +50,7 @@ static const char magic[8] = {'R', 'P', 'M', 'E', 'M', 'R', 'E', 'P'};
 struct replica_attr {
 	char signature[8];
 	uint32_t major, compat, incompat, ro_compat;
-	unsigned char uuids[4][16]; /* of the set, this part, its neighbours */
+	unsigned char uuids[4][16]; /* those of set, part and neighbours */
 	unsigned char user_flags[16];
 };
 
@@ -295,7 +295,7 @@ static struct replica *pool_open(const char *target, const char *name,
 }
 
 /* The most lanes to grant, from RPMEM_MAX_NLANES; 0 if its value is invalid. */
-static unsigned int most_lanes(void)
+static unsigned int lanes_limit(void)
 {
 	const char *most = getenv("RPMEM_MAX_NLANES");
 	char *end;
@@ -312,7 +312,7 @@ static int replica_init(struct replica *r, const char *name, void *local,
 			size_t size, unsigned int *lanes)
 {
 	struct rpmem_pool_info info = {.size = sizeof(info)};
-	const unsigned int max = most_lanes();
+	const unsigned int max = lanes_limit();
 
 	if (!max)
 		return fail(EINVAL, "RPMEM_MAX_NLANES: give 1 to %u",

@@ -513,7 +513,7 @@ void session_undo(struct session *s)
 /* The end of standard input ends fi_rpmemd, and so ssh. */
 int session_end(struct session *s)
 {
-	const int code = errno; /* of the caller's error */
+	const int code = errno; /* the caller's error */
 	bool early = false;
 	int status = 0;
 
