@@ -15,7 +15,7 @@
 enum rp_status {
 	RP_ST_OK = 0,
 
-	/* Found by the target. */
+	/* Errors that the target finds. */
 	RP_ST_BAD_MESSAGE = 1,	  /* length, type or field out of range */
 	RP_ST_VERSION = 2,	  /* protocol versions differ */
 	RP_ST_UNKNOWN_KEY = 4,	  /* not a key of a persistent region */

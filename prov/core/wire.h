@@ -75,8 +75,8 @@ struct rp_wire_hello {
 	uint64_t initiator;
 	uint32_t timeout_ms; /* PROGRESS comes several times as often */
 	uint16_t features;   /* RP_FEATURE_* */
-	uint16_t port; /* of its endpoint in the base, for notifications only,
-			  so not checked; 0: none */
+	uint16_t port;	     /* its endpoint's port in the base, only for
+				notifications, so not checked; 0: none */
 };
 #define RP_FEATURE_NATIVE 1u /* the device of this end has FLUSH */
 #define RP_FEATURES	  RP_FEATURE_NATIVE
@@ -133,7 +133,7 @@ struct rp_wire_atomic {
 	uint8_t op;	  /* enum rp_atomic_op */
 	uint8_t datatype; /* enum rp_atomic_type */
 	bool fetch;	  /* the reply brings the old values */
-	/* As many bytes as the ranges; decoded: inside the message. */
+	/* Both have the length of the ranges; decoded: in the message. */
 	const void *operand; /* NULL: the operation has none */
 	const void *compare; /* NULL: it has none */
 };

@@ -106,7 +106,7 @@ struct ps_mr {
 	UT_hash_handle hh;
 };
 extern struct fi_ops_mr ps_mr_ops;
-/* Find the local address of a peer's access. 0, or FI_EACCES, ... */
+/* Find the local address of a peer's access. Returns 0 or an FI_* error. */
 int ps_mr_find(struct ps_dom *dom, const struct fi_rma_iov *iov,
 	       uint64_t access, char **where);
 

@@ -79,7 +79,7 @@ struct rp_verbs_rc {
 	uint8_t max_reads, max_served_reads;
 	struct rp_verbs_qp *qps;
 	LIST_HEAD(, rp_verbs_qp) dead_qps;
-	/* CQ entries for sends: all, in use, of unsignaled sends. */
+	/* Numbers of CQ entries for sends: all; in use; not signaled yet. */
 	unsigned int cq_room, cq_used, unsignaled;
 	/* Entries read after arming, reported by the next poll. */
 	struct ibv_wc wcs_after_arm[RP_VERBS_WCS];

@@ -24,7 +24,7 @@
 
 /* Copy of an event's private data: hostile, gone after rdma_ack_cm_event(). */
 struct private_data {
-	uint8_t len; /* 0: none but zero padding */
+	uint8_t len; /* 0: no data, or only zero padding */
 	uint8_t bytes[255];
 };
 
@@ -142,7 +142,7 @@ static int modify_qp(struct rp_verbs_channel *c, enum ibv_qp_state state)
 	return -ibv_modify_qp(c->qp->ibv, &attr, mask);
 }
 
-static int ready_qp(struct rp_verbs_channel *c)
+static int move_qp_to_rts(struct rp_verbs_channel *c)
 {
 	int ret = modify_qp(c, IBV_QPS_RTR);
 
@@ -239,7 +239,7 @@ static int request_connection(struct rp_verbs_channel *c)
 static void take_connect_reply(struct rp_verbs_channel *c,
 			       const struct private_data *p)
 {
-	int ret = ready_qp(c);
+	int ret = move_qp_to_rts(c);
 
 	if (!ret)
 		ret = neg_errno(rdma_establish(c->id->cm));
@@ -268,7 +268,7 @@ static int accept_id(struct rp_verbs_channel *c, const void *data, size_t len)
 	if (c->id->reads > v->max_served_reads)
 		c->id->reads = v->max_served_reads;
 	if (!ret)
-		ret = ready_qp(c);
+		ret = move_qp_to_rts(c);
 	if (ret)
 		return ret;
 	param.responder_resources = c->id->reads;

@@ -353,7 +353,7 @@ static int post_atomic_write(struct rp_qp *q, const struct rp_peer_region *r,
 		return -f.err;
 	if (f.how != RP_FLUSH_NATIVE)
 		return post_read(q, r, f, RPMEM_WC_ATOMIC_WRITE, value);
-	/* The device orders it after native flushes only. */
+	/* The device orders an atomic write after native flushes only. */
 	if (q->has_replaced_reads)
 		flags |= IBV_SEND_FENCE;
 	q->ops->atomic_write(q, q->pub.wr_id, flags, r->r.d.rkey, addr, value);

@@ -169,7 +169,7 @@ struct rp_qp {
 	struct rp_dom *dom;	  /* its agent serves the peer; or NULL */
 	bool is_busy;
 	LIST_ENTRY(rp_qp) busy;
-	/* The batch since start: first error; slots, oldest first. */
+	/* Calls since start: their first error; their slots, oldest first. */
 	int err;
 	struct rp_slot **batch;
 	size_t nbatch, batch_room;

@@ -242,7 +242,7 @@ static bool has_all(const struct group *g)
 }
 
 /* End the group if no member has all completed bytes any more. */
-static void end_without_all(struct group *g)
+static void end_without_source(struct group *g)
 {
 	for (unsigned int i = 0; i < g->n; i++)
 		if (g->members[i].displaced) {
@@ -272,7 +272,7 @@ void group_run(struct group *g, uint64_t now)
 	if (g->phase == GROUP_MENDING && group_count(g, MEMBER_CURRENT) >= g->k)
 		g->phase = GROUP_OPEN;
 	if (g->phase >= GROUP_MENDING && !has_all(g))
-		end_without_all(g);
+		end_without_source(g);
 	if (g->phase == GROUP_ENDED)
 		return;
 	group_ops_run(g);

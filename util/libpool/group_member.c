@@ -126,8 +126,8 @@ static void inspected(struct group *g, unsigned int member)
 			m->disk.epoch = 0;
 		m->blank = ret || !m->disk.epoch;
 		/*
-		 * The former pool may return, and has the epoch, too: it is
-		 * recognized at the next opening, by what is still marked.
+		 * A pool that this one replaces may return, and has the epoch,
+		 * too. Marks that stay set let the next opening repair it.
 		 */
 		g->keeps_bits |= m->blank && m->has_adopted;
 		/* A writer that took the member has promised no epoch. */

@@ -10,7 +10,7 @@
 
 #include "libraft/backend.h"
 
-#define PENDING_MOST (64ul * 1024) /* most bytes that only the ring has */
+#define PENDING_MOST (64ul * 1024) /* most entry bytes not in the log yet */
 
 static struct backend *of(const struct raft_io *io)
 {

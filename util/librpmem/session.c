@@ -403,7 +403,7 @@ static bool is_printable(const char *s)
 	return !*s;
 }
 
-/* Keep where the pool is, and its secret. */
+/* Store the pool's address and secret from the daemon's line. */
 static int keep_pool(struct session *s, const char *line, char *err)
 {
 	char secret[129], address[64], header[8], number[8];

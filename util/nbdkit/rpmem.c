@@ -318,7 +318,7 @@ static void log_member(const struct rpmem_pool_member *m, unsigned int current,
 }
 
 /* Log the members that have changed since the last FLUSH. */
-static void log_members(void)
+static void log_changed_members(void)
 {
 	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 	static unsigned int lost; /* bits of the members that were logged */
@@ -353,7 +353,7 @@ static int rpmem_flush(void *handle, uint32_t flags)
 {
 	const int ret = report_result(rpmem_pool_commit(pool));
 
-	log_members();
+	log_changed_members();
 	return ret;
 }
 
