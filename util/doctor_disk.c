@@ -31,7 +31,7 @@ static bool has_file(const char *dir, const char *name)
 }
 
 /* Values of the sysfs files that were read, as one text. */
-static json_t *lines_of(const char *dir, const char *name)
+static json_t *read_sysfs_values(const char *dir, const char *name)
 {
 	static const char *const files[] = {
 		"queue/write_cache", "queue/fua",
@@ -77,7 +77,7 @@ static void disk_examine(struct rp_disks *w, const char *dir, const char *flaw)
 	json_array_append_new(
 		d->checks, json_pack("{s:s, s:i, s:o}", "check", "disk",
 				     "status", *flaw ? DOCTOR_WARN : DOCTOR_OK,
-				     "found", lines_of(dir, name)));
+				     "found", read_sysfs_values(dir, name)));
 	rp_caps_line(dir, "queue/write_cache", line);
 	if (*flaw && strstr(flaw, "gets no flushes") &&
 	    !strstr(flaw, "in memory"))

@@ -19,7 +19,7 @@
 #include "util/clock.h"
 #include "util/exits.h"
 #include "util/export.h"
-#include "util/lost_page.h"
+#include "util/sigbus.h"
 #include "util/machine_facts.h"
 #include "util/service.h"
 
@@ -737,7 +737,7 @@ static void release_export(void *arg, unsigned int i, unsigned int part)
 void rp_exports_serve(struct rp_exports *x, struct rp_setup_server_attr *attr)
 {
 	if (!x->embedded)
-		rp_lost_page_watch(x);
+		rp_sigbus_watch(x);
 	attr->exports = x->offers;
 	attr->nexports = RP_SETUP_POOLS;
 	attr->withdrawn = check_export;

@@ -246,8 +246,8 @@ static void find_newest(struct tool *t)
 	}
 }
 
-/* A writer may be active: give the member time to reach the newest commit. */
-static void tell_age(struct tool *t, struct place *p)
+/* Find whether the member is current; an active writer gets time to do that. */
+static void find_member_state(struct tool *t, struct place *p)
 {
 	for (unsigned int i = 0; i < 3 && !is_newest(t, p); i++) {
 		if (p->disk.epoch != t->epoch)
@@ -325,7 +325,7 @@ int tool_look(struct tool *t)
 		struct place *p = &t->places[i];
 
 		if (p->state == PLACE_STALE)
-			tell_age(t, p);
+			find_member_state(t, p);
 	}
 	for (unsigned int i = 0; i < t->n; i++)
 		if (t->places[i].state >= PLACE_DISPLACED)

@@ -46,7 +46,7 @@ noinst_LTLIBRARIES += util/libexport.la
 util_libexport_la_SOURCES = \
 	util/export.c util/export.h util/export_key.c \
 	util/export_worker.c util/export_worker.h \
-	util/lost_page.c util/lost_page.h
+	util/sigbus.c util/sigbus.h
 bin_PROGRAMS += util/fi_rpmemd
 util_fi_rpmemd_SOURCES = util/fi_rpmemd.c util/exits.h \
 	util/conf.c util/conf.h util/export_text.c \

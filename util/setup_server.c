@@ -459,8 +459,8 @@ static int put_open(struct rp_setup_server *s, struct conn *c,
 }
 
 /* Encode the reply to a request about exports[i]. */
-static int put_found(struct rp_setup_server *s, struct conn *c,
-		     const struct rp_setup_request *req, unsigned int i)
+static int encode_pool_reply(struct rp_setup_server *s, struct conn *c,
+			     const struct rp_setup_request *req, unsigned int i)
 {
 	const char *why = why_withdrawn(s, i);
 	struct rp_setup_export e;
@@ -504,7 +504,7 @@ static int put_export(struct rp_setup_server *s, struct conn *c,
 	for (unsigned int i = 0; i < s->attr.nexports; i++)
 		if (!strcmp(s->attr.exports[i].name, name) &&
 		    find_rights(s, c, i))
-			return put_found(s, c, req, i);
+			return encode_pool_reply(s, c, req, i);
 	known[0] = 0;
 	for (unsigned int i = 0; i < s->attr.nexports && len < sizeof(known);
 	     i++)

@@ -84,7 +84,7 @@ enum rp_implicit rp_caps_implicit(enum rp_intent intent, bool fit,
 		return RP_IMPLICIT_ORDINARY;
 	if (fit && reached >= required)
 		return RP_IMPLICIT_PERSISTENT;
-	/* A file is meant to last: refuse it rather than let it be ordinary. */
+	/* A file is meant to last: refuse its region, not make it ordinary. */
 	return intent == RP_INTENT_LASTING ? RP_IMPLICIT_REFUSED
 					   : RP_IMPLICIT_ORDINARY;
 }

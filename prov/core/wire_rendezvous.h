@@ -29,7 +29,7 @@
 
 enum rp_rendezvous_type {
 	RP_RENDEZVOUS_LOOKUP =
-		RP_WIRE_RENDEZVOUS, /* to, from, both gids, side */
+		RP_WIRE_RENDEZVOUS, /* fields: to, from, both gids, side */
 	RP_RENDEZVOUS_FOUND,	    /* the same fields, of the server */
 	RP_RENDEZVOUS_NOT_FOUND,    /* no field */
 	RP_RENDEZVOUS_QUERY,	    /* rkey */

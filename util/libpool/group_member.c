@@ -221,7 +221,7 @@ static void promise(struct group *g, unsigned int member)
 }
 
 /* Write the bytes that are left to copy, for fi_rpmem_group status. */
-static void tell_left(struct group *g, unsigned int member, uint64_t left)
+static void write_left(struct group *g, unsigned int member, uint64_t left)
 {
 	left = htole64(left);
 	add(g, member, LEG_AREA, GROUP_LEFT_AT, &left, sizeof(left));
@@ -283,7 +283,7 @@ void member_join(struct group *g, unsigned int member, bool from_itself)
 		add(g, member, LEG_BITS, GROUP_BITS_AT, bits, GROUP_BITS / 8);
 	set_state(g, member, MEMBER_COPYING);
 	if (m->state == MEMBER_COPYING)
-		tell_left(g, member, group_copy_left(g, member));
+		write_left(g, member, group_copy_left(g, member));
 }
 
 /*
@@ -300,7 +300,7 @@ static void adopt(struct group *g, unsigned int member)
 
 	m->adopted = g->issued;
 	m->has_adopted = true;
-	tell_left(g, member, 0);
+	write_left(g, member, 0);
 	if (m->disk.epoch == g->epoch) {
 		add_store(g, member, LEG_BARRIER, GROUP_NUMBER_AT(m->disk.slot),
 			  g->issued);
@@ -457,7 +457,7 @@ static void copy_done(struct group *g, unsigned int member)
 	/* Do the rest 128 times at most. */
 	if (m->copy_next % (g->super.length / g->super.chunk / 128 + 1))
 		return;
-	tell_left(g, member, group_copy_left(g, member));
+	write_left(g, member, group_copy_left(g, member));
 	if (m->blank && m->state == MEMBER_COPYING)
 		keep_copied(g, member);
 }

@@ -41,7 +41,7 @@ static void finish(struct put *put)
 }
 
 /* Trim the records before the entries to keep and before the snapshot. */
-static int drop_old(struct store *st, const struct put *put)
+static int trim_records(struct store *st, const struct put *put)
 {
 	const raft_index index = st->snap.index;
 	raft_index keep =
@@ -76,7 +76,7 @@ static void record_done(struct job *job, int result)
 		raft_configuration_close(&st->snap.conf);
 		st->snap.conf = put->conf;
 		raft_configuration_init(&put->conf);
-		(void)drop_old(st, put);
+		(void)trim_records(st, put);
 	}
 	finish(put);
 }

@@ -17,7 +17,7 @@
 struct wire_head {
 	uint32_t len;
 	unsigned short type;
-	bool ring; /* RAFT_IO_APPEND_ENTRIES: also in the ring, as seq */
+	bool ring; /* the entries are in the ring, too, as number seq */
 	uint64_t seq;
 	uint64_t kept;
 	uint64_t lsn;

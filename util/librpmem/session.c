@@ -31,7 +31,7 @@
 #define LOG_MAX	 65536 /* bytes that are kept of what ssh writes as errors */
 #define UNKNOWN	 (-1)  /* exit status, when the program has reaped ssh */
 #define RUNNING	 (-2)  /* no exit status yet */
-#define STEP_MS	 10    /* between two looks, without a pidfd */
+#define STEP_MS	 10    /* pause between polls, where there is no pidfd */
 
 /* A command that ssh runs, and the remote host. */
 struct remote {

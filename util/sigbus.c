@@ -6,15 +6,15 @@
 #include <unistd.h>
 
 #include "util/exits.h"
-#include "util/lost_page.h"
+#include "util/sigbus.h"
 #include "util/service.h"
 
 /* Exported pools, for the signal handler. */
 static const struct rp_exports *exporting;
-static const char *lost_page_prefix;
+static const char *sigbus_prefix;
 
 /* Handle a store to a page past the end of a truncated pool file. */
-static void lost_page(int sig, siginfo_t *info, void *context)
+static void sigbus(int sig, siginfo_t *info, void *context)
 {
 	static const char text[] =
 		"' was cut short while it was exported, and its end is lost; "
@@ -26,7 +26,7 @@ static void lost_page(int sig, siginfo_t *info, void *context)
 		const struct rp_export *e = &exporting->v[i];
 		const char *map = e->pool.map;
 		struct iovec line[] = {
-			{(void *)lost_page_prefix, strlen(lost_page_prefix)},
+			{(void *)sigbus_prefix, strlen(sigbus_prefix)},
 			{(void *)"fi_rpmemd: the file of pool '", 29},
 			{(void *)e->name, strlen(e->name)},
 			{(void *)text, sizeof(text) - 1},
@@ -42,14 +42,14 @@ static void lost_page(int sig, siginfo_t *info, void *context)
 			       * the process */
 }
 
-void rp_lost_page_watch(const struct rp_exports *x)
+void rp_sigbus_watch(const struct rp_exports *x)
 {
 	const struct sigaction act = {
-		.sa_sigaction = lost_page,
+		.sa_sigaction = sigbus,
 		.sa_flags = SA_SIGINFO,
 	};
 
 	exporting = x;
-	lost_page_prefix = rp_service_prefix(RP_SERVICE_ERROR);
+	sigbus_prefix = rp_service_prefix(RP_SERVICE_ERROR);
 	sigaction(SIGBUS, &act, NULL);
 }
