@@ -35,6 +35,13 @@ below()
 	pick=$((random / 65536 % $1))
 }
 
+# progress: print the number of kills so far, every 500, for a run that is
+# stopped.
+progress()
+{
+	[ "$life" = 0 ] || [ $((life % 500)) != 0 ] || echo "# $life of $kills kills so far"
+}
+
 last_of()
 {
 	sed -n "s/^$1 //p" "$2" | tail -n 1

@@ -103,6 +103,7 @@ for layout in 0 1 2 3; do
 		sleep 0.02
 	done
 	for _ in $(seq $((kills / 4))); do
+		progress
 		life=$((life + 1))
 		if [ -z "$writer" ]; then
 			$log "$where" append >>writer.out 2>&1 &

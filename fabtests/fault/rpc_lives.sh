@@ -97,6 +97,7 @@ cp vol.0 vol.safe
 serve "vol.0:vol.safe" || die "start"
 
 while [ $life -lt "$kills" ]; do
+	progress
 	life=$((life + 1))
 	if [ -z "$client" ]; then
 		: >client.out
