@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-# shellcheck shell=sh disable=SC2034
-# Sourced by log_lives.sh, rpc_lives.sh and kv_lives.sh, which define die().
+# shellcheck shell=sh disable=SC2034,SC2154
+# Sourced by log_lives.sh, rpc_lives.sh and kv_lives.sh, which define die(), life
+# and kills.
 # crash_planted gives them a program with a planted bug (RP_PROGRAM), and the
 # kind of all kills (RP_PICK).
 random=
