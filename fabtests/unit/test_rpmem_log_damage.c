@@ -304,6 +304,43 @@ Test(rpmem_log_damage, proof_is_found_behind_all_that_can_be_outstanding)
 	drop_one();
 }
 
+/* Damage the newest superblock, and see whether the next writer refuses. */
+static void damage_super(void)
+{
+	const struct log_io io = io_of(&memory);
+
+	memory.bytes[one->super.turn % 2 * LOG_SLOT + 40] ^= 1;
+	kill_writer();
+	cr_assert_eq(log_open(&one, &io, false), -EBADMSG);
+	cr_assert(strstr(rpmem_log_error(), "superblock"), "%s",
+		  rpmem_log_error());
+}
+
+/* The older superblock knows no entry of this writer. */
+Test(rpmem_log_damage, damaged_superblock_of_the_writer_is_reported)
+{
+	for (uint32_t layout = 0; layout <= RPMEM_LOG_REGISTER; layout++) {
+		create_one(4096, layout);
+		append(100);
+		append(100);
+		damage_super();
+		drop_one();
+	}
+}
+
+/* All entries that the older superblock knows were trimmed and overwritten. */
+Test(rpmem_log_damage, damaged_superblock_of_a_trim_is_reported)
+{
+	for (uint32_t layout = 0; layout <= RPMEM_LOG_REGISTER; layout++) {
+		create_one(4096, layout);
+		append_many(4096 / LOG_ALIGN, LOG_ALIGN - LOG_HEADER);
+		cr_assert_eq(rpmem_log_trim(one, one->tail), 0);
+		append_many(4096 / LOG_ALIGN, LOG_ALIGN - LOG_HEADER);
+		damage_super();
+		drop_one();
+	}
+}
+
 /* A long ring is not read as a whole. */
 Test(rpmem_log_damage, open_reads_at_most_what_can_be_outstanding)
 {

@@ -9,9 +9,6 @@
 
 #include "liblog/log.h"
 
-/* Most bytes of the log after the mark, which the next writer has to read. */
-#define MARK_BYTES (64u << 20)
-
 /* The positions of an append's entries: up to two runs of the ring. */
 struct plan {
 	uint64_t from, wrap, end; /* wrap: start of the second run, or 0 */
@@ -167,7 +164,7 @@ static int append(struct rpmem_log *log, struct rpmem_log_op *op, bool *wake)
 
 	if (ret)
 		return ret;
-	if (log->durable - log->super.mark > MARK_BYTES)
+	if (log->durable - log->super.mark > LOG_MARK_BYTES)
 		log_super_publish(log);
 	for (;;) {
 		ret = log_check(log);

@@ -113,6 +113,18 @@ bool log_entry_decode(const struct log_super *s, const unsigned char *from,
 	       (lsn < s->mark ? e->epoch <= s->epoch : e->epoch == s->epoch);
 }
 
+bool log_entry_decode_newer(const struct log_super *s,
+			    const unsigned char *from, uint64_t at,
+			    struct log_entry *e)
+{
+	const struct log_super any = {.ring = s->ring,
+				      .epoch = rp_get64(from + 24)};
+	const uint64_t lsn = rp_get64(from + 8);
+
+	return lsn % s->ring == at && log_entry_decode(&any, from, lsn, e) &&
+	       (e->epoch > s->epoch || e->next > s->head + s->ring);
+}
+
 bool log_entry_intact(const struct log_super *s, const unsigned char *from,
 		      const struct log_entry *e)
 {

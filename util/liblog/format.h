@@ -85,6 +85,14 @@ void log_entry_encode(const struct log_super *s, const struct log_entry *e,
  */
 bool log_entry_decode(const struct log_super *s, const unsigned char *from,
 		      uint64_t lsn, struct log_entry *e);
+/*
+ * Decode the header at byte `at` of the ring. True: if the entry is intact, s
+ * was not the newest superblock: the entry is of a later epoch, or in space
+ * that s has not freed.
+ */
+bool log_entry_decode_newer(const struct log_super *s,
+			    const unsigned char *from, uint64_t at,
+			    struct log_entry *e);
 /* Verify the checksum of e->len bytes at from + LOG_HEADER. */
 bool log_entry_intact(const struct log_super *s, const unsigned char *from,
 		      const struct log_entry *e);

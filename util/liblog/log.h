@@ -18,6 +18,8 @@
 #define LOG_ERR_LEN 768
 /* Most bytes of outstanding appends, and so of one append. */
 #define LOG_WINDOW (16u << 20)
+/* Most bytes of the log after the mark, which the next writer has to read. */
+#define LOG_MARK_BYTES (64u << 20)
 /*
  * While LOG_POSTS writes are outstanding, appends wait, and are then joined:
  * sending a message costs both machines more than copying a small entry. Once
@@ -83,6 +85,7 @@ struct rpmem_log {
 	bool polling;		   /* a thread is waiting in io.poll() */
 
 	struct log_super super;	    /* superblock in the pool */
+	bool super_alone;	    /* the other superblock is not intact */
 	struct log_post super_post; /* busy: super_next is being written */
 	struct log_super super_next;
 	unsigned char super_bytes[LOG_SUPER_BYTES];

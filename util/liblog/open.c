@@ -21,7 +21,8 @@
 #define LOGS_MAX 32u
 /* Outstanding entries, and a pad that is as long, which the ring has once. */
 #define SCAN	  (2ull * LOG_WINDOW + 4ull * LOG_ALIGN)
-#define TIMEOUT_S 60 /* timeout of rpmem_pool_open() */
+#define CHUNK	  65536u /* bytes of a read */
+#define TIMEOUT_S 60	 /* timeout of rpmem_pool_open() */
 /* How long other clients may divide the pool before it counts as in use. */
 #define DIVIDE_MS 2000
 
@@ -113,6 +114,69 @@ static int check_unacknowledged(struct rpmem_log *log, uint64_t at)
 	return 0;
 }
 
+/* Returns whether the entry at a byte of the ring is intact, or -errno. */
+static int is_intact(struct rpmem_log *log, uint64_t at,
+		     const struct log_entry *e)
+{
+	unsigned char *bytes = malloc((size_t)LOG_HEADER + e->len);
+	int ret;
+
+	if (!bytes)
+		return log_error(-ENOMEM, "out of memory");
+	ret = log_call(log, RPMEM_POOL_READ, bytes, (size_t)LOG_HEADER + e->len,
+		       LOG_RING_AT + at);
+	if (!ret)
+		ret = log_entry_intact(&log->super, bytes, e);
+	free(bytes);
+	return ret;
+}
+
+static int report_super(const struct rpmem_log *log)
+{
+	return log_error(
+		-EBADMSG,
+		"%sthe newest superblock of the log, at byte %u, is damaged: "
+		"there are entries that need it; restore the pool from a copy",
+		log->io.name,
+		(unsigned int)((log->super.turn + 1) % 2 * LOG_SLOT));
+}
+
+/*
+ * One superblock is not intact. If it was torn by a crash, nothing has relied
+ * on it. Otherwise entries of its epoch begin at LSN at, where those of the
+ * older superblock end, or entries have used the space before its head: then
+ * they are at most two marks and what was outstanding behind.
+ */
+static int check_super(struct rpmem_log *log, uint64_t at)
+{
+	const uint64_t ring = log->super.ring, start = at % ring;
+	const uint64_t most = 2 * (LOG_MARK_BYTES + SCAN);
+	/* Nobody has written to a log of turn 0, or has trimmed it. */
+	const uint64_t len = !log->super.turn ? LOG_ALIGN
+			     : ring < most    ? ring
+					      : most;
+	unsigned char *bytes = malloc(CHUNK);
+	struct log_entry e;
+	int ret = bytes ? 0 : log_error(-ENOMEM, "out of memory");
+
+	for (uint64_t i = 0, have = 0, used = 0; i < len && !ret;
+	     i += LOG_ALIGN, used += LOG_ALIGN) {
+		const uint64_t pos = (start + i) % ring;
+
+		if (used == have) {
+			have = ring - pos < CHUNK ? ring - pos : CHUNK;
+			used = 0;
+			ret = log_call(log, RPMEM_POOL_READ, bytes, have,
+				       LOG_RING_AT + pos);
+		}
+		if (!ret &&
+		    log_entry_decode_newer(&log->super, bytes + used, pos, &e))
+			ret = is_intact(log, pos, &e);
+	}
+	free(bytes);
+	return ret > 0 ? report_super(log) : ret;
+}
+
 /*
  * Find the end of the previous writer's entries: the first entry from the mark
  * on that is not intact, or the stored tail if the layout has one.
@@ -140,6 +204,8 @@ static int find_end(struct rpmem_log *log)
 			break;
 		at = e.next;
 	}
+	if (ret >= 0 && log->super_alone)
+		ret = check_super(log, at);
 	if (ret >= 0 && !stored)
 		ret = check_unacknowledged(log, at);
 	if (ret < 0)

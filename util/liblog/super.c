@@ -71,6 +71,7 @@ int log_super_read(struct rpmem_log *log)
 {
 	unsigned char bytes[LOG_SLOT + LOG_SUPER_BYTES];
 	struct log_super s, best = {.turn = 0};
+	unsigned int intact = 0;
 	int ret, found = -ENODATA;
 
 	ret = log_call(log, RPMEM_POOL_READ, bytes, sizeof(bytes), 0);
@@ -92,6 +93,7 @@ int log_super_read(struct rpmem_log *log)
 		if (!ret && !is_other(log, &s) &&
 		    s.ring > log->io.length - LOG_RING_AT)
 			ret = -EBADMSG;
+		intact += !ret;
 		if (!ret && s.turn >= best.turn) {
 			best = s;
 			found = 0;
@@ -127,5 +129,6 @@ int log_super_read(struct rpmem_log *log)
 			"it is not needed any more",
 			log->io.name, best.log, best.logs, best.logs);
 	log->super = best;
+	log->super_alone = intact < 2;
 	return 0;
 }
