@@ -107,6 +107,14 @@ static int scan(struct rpmem_rpc *c, const unsigned char *ring, bool keep)
 	uint64_t durable;
 	int ret = 0;
 
+	if (rpc_super_is_old(&c->super, ring))
+		return rpc_error(
+			-EBADMSG,
+			"the newest superblock of slot %u, at byte %u "
+			"of its pool, is damaged; restore the pool "
+			"from a copy",
+			c->slot,
+			(unsigned int)((c->super.turn + 1) % 2 * RPC_SLOT));
 	rpc_head_find(&c->super, ring, &c->head, &durable);
 	c->tail = c->head;
 	c->open = c->durable = c->earlier = c->head.n;
@@ -158,7 +166,7 @@ static int read_ring(struct rpmem_rpc *c, bool keep)
 	}
 	if (!ret)
 		found = rpc_super_find(bytes, info.length, &c->super);
-	if (!ret && !found && c->super.life)
+	if (!ret && !found && (c->super.life || c->super.alone))
 		ret = rpmem_pool_read(c->pool, bytes + RPC_RING_AT,
 				      info.length - RPC_RING_AT, RPC_RING_AT);
 	if (ret) {

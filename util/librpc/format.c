@@ -71,6 +71,13 @@ int rpc_super_decode(const unsigned char from[RPC_SUPER_BYTES],
 	return 0;
 }
 
+static bool is_zero(const unsigned char *bytes, size_t len)
+{
+	while (len && !bytes[len - 1])
+		len--;
+	return !len;
+}
+
 int rpc_super_find(const unsigned char *pool, uint64_t length,
 		   struct rpc_super *s)
 {
@@ -84,6 +91,9 @@ int rpc_super_find(const unsigned char *pool, uint64_t length,
 		return first == second ? first : -EBADMSG;
 	if (first || (!second && other.turn > s->turn))
 		*s = other;
+	/* The superblock of turn 1 is the first one in its place. */
+	s->alone = (first || second) &&
+		   (s->turn || !is_zero(pool + RPC_SLOT, RPC_SUPER_BYTES));
 	return s->ring > length - RPC_RING_AT ? -EBADMSG : 0;
 }
 
@@ -246,6 +256,17 @@ void rpc_head_find(const struct rpc_super *s, const unsigned char *ring,
 		if (e.durable > *durable)
 			*durable = e.durable;
 	}
+}
+
+bool rpc_super_is_old(const struct rpc_super *s, const unsigned char *ring)
+{
+	struct rpc_entry e;
+
+	for (uint64_t at = 0; s->alone && at < s->ring; at += RPC_ALIGN)
+		if (rpc_entry_decode(s, ring + at, &e) &&
+		    e.pos % s->ring == at && e.life > s->life)
+			return true;
+	return false;
 }
 
 bool rpc_entry_find(const struct rpc_super *s, const unsigned char *ring,

@@ -54,6 +54,7 @@ struct rpc_super {
 	uint32_t kind;
 	uint32_t name_len; /* length of the name of the client's endpoint */
 	unsigned char name[RPC_NAME];
+	bool alone; /* not encoded: the other superblock was not intact */
 };
 
 /* The page that the server writes to each pool; not durable. */
@@ -119,6 +120,11 @@ int rpc_super_decode(const unsigned char from[RPC_SUPER_BYTES],
  */
 int rpc_super_find(const unsigned char *pool, uint64_t length,
 		   struct rpc_super *s);
+/*
+ * Whether the superblock, which is alone, is not the newest one: a call of a
+ * later process proves that its superblock was durable, and not torn.
+ */
+bool rpc_super_is_old(const struct rpc_super *s, const unsigned char *ring);
 /* The version of a pool's superblocks: another one, if there is one. */
 uint32_t rpc_super_version(const unsigned char *pool);
 void rpc_page_encode(const struct rpc_page *p,

@@ -86,6 +86,15 @@ static int find_calls(struct slot *s, const char *path)
 	struct rpc_entry e;
 	uint64_t durable;
 
+	if (rpc_super_is_old(&s->super, ring_of(s)))
+		return rpc_error(
+			-EBADMSG,
+			"'%s': the newest superblock, at byte %u of "
+			"the pool, is damaged, and no call of this "
+			"file was processed; restore it from a copy, "
+			"or move it away to lose its calls",
+			path,
+			(unsigned int)((s->super.turn + 1) % 2 * RPC_SLOT));
 	rpc_head_find(&s->super, ring_of(s), &s->next, &durable);
 	end = s->next;
 	while (rpc_entry_next(&s->super, ring_of(s), &end, &e))
