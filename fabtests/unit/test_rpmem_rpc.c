@@ -532,29 +532,6 @@ Test(rpmem_rpc, damage_of_the_last_call_of_an_earlier_process_is_found)
 	rig_fini();
 }
 
-/* The older superblock knows neither this process nor its calls. */
-Test(rpmem_rpc, damage_of_the_newest_superblock_is_found)
-{
-	static struct world w;
-	uint64_t at;
-
-	start_with_first_call(&w);
-	for (int i = 0; i < 2; i++) {
-		at = w.c->super.turn % 2 * RPC_SLOT;
-		for (uint64_t word = 0; word < 64; word += 8)
-			expect_damage_found(&w, at + word, -EBADMSG);
-		/* A crash can leave the next superblock torn. */
-		expect_damage_found(&w, RPC_SLOT - at, 0);
-		rig_drop_client(w.c);
-		connect_client(&w);
-		/* This process has sent no call yet. */
-		expect_damage_found(&w, w.c->super.turn % 2 * RPC_SLOT, 0);
-		write_call(&w, 2 + (uint64_t)i, true);
-	}
-	rig_drop_client(w.c);
-	rig_fini();
-}
-
 Test(rpmem_rpc, poll_without_an_outstanding_call_returns_at_once)
 {
 	static struct world w;

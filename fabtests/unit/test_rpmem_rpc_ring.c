@@ -4,6 +4,7 @@
 
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <xxhash.h>
@@ -69,5 +70,55 @@ Test(rpmem_rpc_ring, ring_that_no_process_has_had_is_not_read)
 	cr_assert_eq(rpmem_rpc_connect(&client, "h:p", NULL), 0);
 	cr_assert_eq(rig.end_of_accesses, rig.length);
 	rig_drop_client(client);
+	rig_fini();
+}
+
+/* Flip a byte of a superblock: both sides must return `expected`. */
+static void expect_super_damage(uint64_t byte, int expected)
+{
+	static struct slot s;
+	struct rpmem_rpc *next;
+	char at[32];
+
+	rig.live[byte] ^= 1;
+	s = (struct slot){.map = rig.live};
+	cr_assert_eq(slot_open(rig.srv, &s, rig.length, "rig"), expected,
+		     "byte %u: %s", (unsigned int)byte, rpmem_rpc_error());
+	if (expected) {
+		snprintf(at, sizeof(at), "at byte %u ",
+			 (unsigned int)(byte / RPC_SLOT * RPC_SLOT));
+		cr_assert(strstr(rpmem_rpc_error(), at), "%s",
+			  rpmem_rpc_error());
+		cr_assert_eq(rpmem_rpc_connect(&next, "h:p", NULL), -EBUSY,
+			     "another client may use the damaged ring");
+	}
+	rig.live[byte] ^= 1;
+}
+
+/* The older superblock knows neither this process nor its calls. */
+Test(rpmem_rpc_ring, damage_of_the_newest_superblock_is_found)
+{
+	static const unsigned char id[RPMEM_RPC_ID] = "test";
+	const struct rpmem_rpc_attr attr = {.size = sizeof(attr), .id = id};
+	struct rpmem_rpc_op op = {.buf = "x", .len = 1};
+	struct rpmem_rpc *c;
+	uint64_t at;
+
+	rig.rnd = seeded_start();
+	rig_init(32768);
+	for (int i = 0; i < 3; i++) {
+		cr_assert_eq(rpmem_rpc_connect(&c, "h:p", &attr), 0, "%s",
+			     rpmem_rpc_error());
+		at = c->super.turn % 2 * RPC_SLOT;
+		/* A crash can leave it torn before the first call. */
+		expect_super_damage(at + 40, 0);
+		cr_assert_eq(rpmem_rpc_submit(c, &op), 0);
+		memcpy(rig.live + rig.ops[0]->offset, rig.ops[0]->buf,
+		       rig.ops[0]->len);
+		for (uint64_t word = 0; word < 64; word += 8)
+			expect_super_damage(at + word, -EBADMSG);
+		expect_super_damage(RPC_SLOT - at + 40, 0);
+		rig_drop_client(c);
+	}
 	rig_fini();
 }
