@@ -376,6 +376,47 @@ static int append_bytes(struct log_test *l, size_t len, uint64_t *lsn)
 	return rpmem_log_append(l->log, bytes, len, lsn);
 }
 
+static struct rpmem_log *open_reader(struct log_test *l)
+{
+	const struct log_io io = rig_io(&l->reader_port);
+	struct rpmem_log *reader;
+
+	cr_assert_eq(log_open(&reader, &io, true), 0, "%s", rpmem_log_error());
+	return reader;
+}
+
+/* Of dropped entries a reader that lags gets those in its buffer. */
+Test(rpmem_log, reader_gets_no_dropped_entry_that_it_has_not_read_yet)
+{
+	struct log_test *l = &one;
+	unsigned char bytes[LEN];
+	uint64_t lsn = RPMEM_LOG_HEAD, last;
+	struct rpmem_log *reader;
+	size_t len, n = 0;
+	int ret;
+
+	open_one(l, 1 << 20, RPMEM_LOG_ENTRY);
+	reader = open_reader(l);
+	for (int i = 0; i < 1000; i++)
+		cr_assert_eq(append_bytes(l, LEN, NULL), 0);
+	cr_assert_eq(rpmem_log_publish(l->log), 0);
+	cr_assert_eq(rpmem_log_read(reader, &lsn, bytes, LEN, &len, 0), 1);
+	cr_assert_eq(rpmem_log_trim(l->log, l->log->tail), 0);
+	while ((ret = rpmem_log_read(reader, &lsn, bytes, LEN, &len, 0)) == 1)
+		n += len;
+	cr_assert_eq(ret, -ERANGE, "%d behind %zu bytes", ret, n);
+	cr_assert_leq(n, 65536);
+	/* RPMEM_LOG_HEAD is an entry, even if the reader knows an old head. */
+	cr_assert_eq(append_bytes(l, 10, NULL), 0);
+	cr_assert_eq(append_bytes(l, 20, &last), 0);
+	cr_assert_eq(rpmem_log_trim(l->log, last), 0);
+	lsn = RPMEM_LOG_HEAD;
+	cr_assert_eq(rpmem_log_read(reader, &lsn, bytes, LEN, &len, 0), 1);
+	cr_assert_eq(len, 20);
+	rpmem_log_close(reader);
+	close_one(l);
+}
+
 Test(rpmem_log, append_of_a_full_log_fails_until_it_is_trimmed)
 {
 	struct log_test *l = &one;

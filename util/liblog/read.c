@@ -10,8 +10,22 @@
 
 /* Bytes per read; a longer entry is read whole. */
 #define CHUNK 65536u
+/* Attempts to read the first entry while a writer drops one after another. */
+#define HEAD_TRIES 3
 
-/* Read [lsn, lsn + len) into the cache, but not past the ring's end. */
+int log_refresh(struct rpmem_log *log)
+{
+	int ret = log_super_read(log);
+
+	if (!ret && log->super.mark > log->durable)
+		log->durable = log->super.mark;
+	return ret;
+}
+
+/*
+ * Read [lsn, lsn + len) into the cache, but not past the ring's end. A reader
+ * learns which entries were dropped.
+ */
 static int fetch(struct rpmem_log *log, uint64_t lsn, size_t len, bool fresh)
 {
 	const uint64_t left = log_ring_left(&log->super, lsn);
@@ -23,6 +37,10 @@ static int fetch(struct rpmem_log *log, uint64_t lsn, size_t len, bool fresh)
 	    lsn >= log->cache_lsn &&
 	    lsn + len <= log->cache_lsn + log->cache_len)
 		return 0;
+	/* The caller of a fresh read has just refreshed. */
+	ret = log->read_only && !fresh ? log_refresh(log) : 0;
+	if (ret)
+		return ret;
 	if (want > left)
 		want = (size_t)left;
 	if (want > log->cache_size) {
@@ -50,7 +68,8 @@ int log_read_entry(struct rpmem_log *log, uint64_t lsn, bool fresh,
 	int ret;
 
 	ret = fetch(log, lsn, LOG_HEADER, fresh);
-	if (ret)
+	/* Reading may have shown that the entry was dropped. */
+	if (ret || lsn < log->super.head)
 		return ret;
 	from = log->cache + (lsn - log->cache_lsn);
 	if (!log_entry_decode(&log->cache_super, from, lsn, e))
@@ -85,15 +104,6 @@ static int look_ahead(struct rpmem_log *log, uint64_t lsn)
 		at = e.next;
 	}
 	return 0;
-}
-
-int log_refresh(struct rpmem_log *log)
-{
-	int ret = log_super_read(log);
-
-	if (!ret && log->super.mark > log->durable)
-		log->durable = log->super.mark;
-	return ret;
 }
 
 /*
@@ -159,14 +169,17 @@ static int read_entry(struct rpmem_log *log, uint64_t *lsn, void *buf,
 	const unsigned char *data;
 	struct log_entry e;
 	uint64_t at = *lsn;
-	int ret;
+	int ret, tries = 0;
 
 	if (at == RPMEM_LOG_HEAD)
 		at = log->super.head;
 	if (at % LOG_ALIGN)
 		return log_error(-EINVAL, "%llu is no LSN",
 				 (unsigned long long)at);
-	ret = find_or_refresh(log, &at, visible, &e, &data);
+	do {
+		ret = find_or_refresh(log, &at, visible, &e, &data);
+	} while (ret == -ERANGE && *lsn == RPMEM_LOG_HEAD &&
+		 ++tries < HEAD_TRIES);
 	if (ret == -ERANGE)
 		*lsn = at;
 	if (ret <= 0)
