@@ -130,9 +130,10 @@ int rpmem_log_poll(struct rpmem_log *log, struct rpmem_log_op **done,
  * next entry. Returns 1; 0: there is no such entry yet; -ERANGE: it was
  * trimmed, and *lsn is the head now; -EMSGSIZE: *len is more than size, and
  * *lsn is that entry's; -EBADMSG: no intact entry begins at *lsn; -EINVAL: that
- * is no LSN at all; -ESTALE: another writer has the log, or the pool was
- * replaced: open the log again. Other results leave *lsn as it is. A reader may
- * still get an entry that was trimmed while the reader had it in its buffer.
+ * is no LSN at all; -ESTALE: another writer has the log, the pool was replaced,
+ * or the log was created anew: open the log again. Other results leave *lsn as
+ * it is. A reader may still get an entry that was trimmed while the reader had
+ * it in its buffer.
  */
 int rpmem_log_read(struct rpmem_log *log, uint64_t *lsn, void *buf, size_t size,
 		   size_t *len, unsigned int flags);

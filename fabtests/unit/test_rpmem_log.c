@@ -385,7 +385,7 @@ static struct rpmem_log *open_reader(struct log_test *l)
 	return reader;
 }
 
-/* Of dropped entries a reader that lags gets those in its buffer. */
+/* A reader that lags gets dropped entries from its buffer only. */
 Test(rpmem_log, reader_gets_no_dropped_entry_that_it_has_not_read_yet)
 {
 	struct log_test *l = &one;

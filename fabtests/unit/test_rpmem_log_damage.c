@@ -341,6 +341,36 @@ Test(rpmem_log_damage, damaged_superblock_of_a_trim_is_reported)
 	}
 }
 
+/* The positions of a reader mean nothing in another log. */
+Test(rpmem_log_damage, reader_of_a_log_that_was_created_anew_is_stale)
+{
+	struct rpmem_log_info info = {.size = sizeof(info)};
+	unsigned char bytes[100];
+	uint64_t lsn = RPMEM_LOG_HEAD;
+	struct rpmem_log *reader;
+	struct log_io io;
+	size_t len;
+
+	create_one(4096, RPMEM_LOG_ENTRY);
+	io = io_of(&memory);
+	append(100);
+	append(100);
+	cr_assert_eq(log_open(&reader, &io, true), 0);
+	cr_assert_eq(
+		rpmem_log_read(reader, &lsn, bytes, sizeof(bytes), &len, 0), 1);
+	kill_writer();
+	memset(memory.bytes, 0, LOG_PLACES_AT);
+	cr_assert_eq(log_create(&io, RPMEM_LOG_ENTRY), 0);
+	cr_assert_eq(
+		rpmem_log_read(reader, &lsn, bytes, sizeof(bytes), &len, 0),
+		-ESTALE);
+	cr_assert(strstr(rpmem_log_error(), "created anew"), "%s",
+		  rpmem_log_error());
+	cr_assert_eq(rpmem_log_query(reader, &info), -ESTALE);
+	rpmem_log_close(reader);
+	drop_one();
+}
+
 /* A long ring is not read as a whole. */
 Test(rpmem_log_damage, open_reads_at_most_what_can_be_outstanding)
 {

@@ -128,6 +128,11 @@ int log_super_read(struct rpmem_log *log)
 			"log, or write zeros over the first 8192 bytes here if "
 			"it is not needed any more",
 			log->io.name, best.log, best.logs, best.logs);
+	if (log->super.ring && log->super.id != best.id)
+		return log_error(-ESTALE,
+				 "%sthe log was created anew; close it, and "
+				 "open it again",
+				 log->io.name);
 	log->super = best;
 	log->super_alone = intact < 2;
 	return 0;
