@@ -352,6 +352,8 @@ stop
 # pool none of these bytes.
 serve --port 0 --create 8M other
 stop
+serve --port 0 --create 8M fresh
+stop
 serve --port 0 --create 4M first
 stop
 cp first shorter
@@ -385,12 +387,12 @@ def serve(port):
         return daemon, f.read().strip()
 
 
-def refused(new, sentence):
+def refused(new, sentence, **attr):
     """The file new takes the place of the pool: the client has to refuse it."""
     shutil.copy("first", "vol")
     daemon, port = serve("0")
     try:
-        with rpmem_pool.open(f"127.0.0.1:{port}:vol") as pool:
+        with rpmem_pool.open(f"127.0.0.1:{port}:vol", **attr) as pool:
             pool.write(b"uncommitted", 4096)
             daemon.kill()
             daemon.wait()
@@ -419,6 +421,8 @@ refused("shorter", "pool 'vol' on 127.0.0.1 has shrunk from 8388608 to 4194304 "
         "bytes; what was not committed is lost: open the pool again")
 refused("other", "pool 'vol' on 127.0.0.1 was replaced by another pool; what "
         "was not committed to the first one is lost: open the pool again")
+refused("fresh", "pool 'vol' was replaced by a new one; what was not committed "
+        "to the first one is lost: open the pool again", exclusive=True)
 print("all of it")
 P
 		fail "a pool that was replaced"
