@@ -400,11 +400,12 @@ static int check_others(struct rp_setup_server *s, struct conn *c,
 	unsigned int n;
 
 	if (req->again && req->exclusive && !e->owner)
-		return put_error(c, RP_SETUP_E_TAKEN,
-				 "pool '%.100s' was replaced by a new one; what "
-				 "was not committed to the first one is lost: "
-				 "open the pool again",
-				 e->name);
+		return put_error(
+			c, RP_SETUP_E_TAKEN,
+			"pool '%.100s' was replaced by a new one; what "
+			"was not committed to the first one is lost: "
+			"open the pool again",
+			e->name);
 	/* A client that shared the pool does not know its exclusive owner. */
 	if (req->again && (req->exclusive ? owner != req->owner : awaited || h))
 		return put_error(c, RP_SETUP_E_TAKEN,
