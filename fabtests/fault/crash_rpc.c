@@ -71,6 +71,7 @@ static struct world {
 	uint64_t
 		submitting; /* 1: a call is submitted, and may be in the ring */
 	uint64_t full_at;   /* replies when the ring was full, plus one */
+	uint64_t recorded;  /* head that was recorded then */
 	bool messages; /* replies are sent; else the client reads its ring */
 	struct {
 		struct rpc_msg m;
@@ -437,7 +438,8 @@ static int submit_call(size_t len)
 
 static bool may_submit(void)
 {
-	return *w.next && w.full_at != w.replied + 1 &&
+	return *w.next &&
+	       (w.full_at != w.replied + 1 || w.recorded != w.c->recorded) &&
 	       (*w.next != 'w' || w.replied == w.submitted);
 }
 
@@ -475,6 +477,7 @@ static void submit_next(void)
 	if (*w.next != 'w' &&
 	    submit_call(*w.next == 'l' ? LONG : SHORT) == -EAGAIN) {
 		w.full_at = w.replied + 1;
+		w.recorded = w.c->recorded;
 		return;
 	}
 	w.full_at = 0;

@@ -122,3 +122,40 @@ Test(rpmem_rpc_ring, damage_of_the_newest_superblock_is_found)
 	}
 	rig_fini();
 }
+
+/* The server may be away for long. */
+Test(rpmem_rpc_ring, submit_does_not_wait_until_the_head_is_durable)
+{
+	static unsigned char bytes[3200 - RPC_HEADER - 128], reply[96];
+	const struct rpmem_rpc_op call = {.buf = bytes,
+					  .len = sizeof(bytes),
+					  .reply = reply,
+					  .reply_max = sizeof(reply)};
+	struct rpmem_rpc_op ops[9], *done[8];
+	struct rpmem_rpc_call *next;
+	struct rpmem_rpc *c;
+
+	rig.rnd = seeded_start();
+	rig_init(8ul * 3200);
+	cr_assert_eq(rpmem_rpc_connect(&c, "h:p", NULL), 0);
+	for (int i = 0; i < 8; i++) {
+		ops[i] = call;
+		cr_assert_eq(rpmem_rpc_submit(c, &ops[i]), 0, "%s",
+			     rpmem_rpc_error());
+	}
+	for (int n = 0; n < 8;) {
+		while ((next = rig_next()))
+			cr_assert_eq(rpmem_rpc_reply(rig.srv, next, "x", 1), 0);
+		n += rpmem_rpc_poll(c, done, 8, 1);
+	}
+	ops[8] = call;
+	cr_assert_eq(rig.nops, 0);
+	cr_assert_eq(rpmem_rpc_submit(c, &ops[8]), -EAGAIN);
+	cr_assert(strstr(rpmem_rpc_error(), "recorded"), "%s",
+		  rpmem_rpc_error());
+	cr_assert_eq(rig.nops, 1);
+	cr_assert_eq(rpmem_rpc_poll(c, done, 8, -1), 0);
+	cr_assert_eq(rpmem_rpc_submit(c, &ops[8]), 0, "%s", rpmem_rpc_error());
+	rig_drop_client(c);
+	rig_fini();
+}

@@ -112,18 +112,29 @@ void rpc_advance(struct rpmem_rpc *c)
 	}
 }
 
-int rpc_super_write(struct rpmem_rpc *c)
+/* Encode the next superblock. Returns its byte in the pool. */
+static uint64_t super_next(struct rpmem_rpc *c)
 {
-	unsigned char bytes[RPC_SUPER_BYTES];
-	int ret;
-
 	c->super.turn++;
 	c->super.head_pos = c->head.pos;
 	c->super.head_n = c->head.n;
 	c->super.head_life = c->head.life;
-	rpc_super_encode(&c->super, bytes);
-	ret = rpmem_pool_write(c->pool, bytes, sizeof(bytes),
-			       c->super.turn % 2 * RPC_SLOT,
+	rpc_super_encode(&c->super, c->super_bytes);
+	return c->super.turn % 2 * RPC_SLOT;
+}
+
+int rpc_super_write(struct rpmem_rpc *c)
+{
+	uint64_t at;
+	int ret;
+
+	/* A crash could tear both superblocks. */
+	while (c->super_busy && !c->failed)
+		rpc_progress(c, -1);
+	if (c->failed)
+		return rpc_error(c->failed, "%s", c->failure);
+	at = super_next(c);
+	ret = rpmem_pool_write(c->pool, c->super_bytes, RPC_SUPER_BYTES, at,
 			       RPMEM_POOL_DURABLE);
 	if (ret) {
 		rpc_error(ret, "%s", rpmem_pool_error());
@@ -131,6 +142,30 @@ int rpc_super_write(struct rpmem_rpc *c)
 		return ret;
 	}
 	c->recorded = c->head.pos;
+	return 0;
+}
+
+/* Start to record the head, without waiting. */
+static int super_start(struct rpmem_rpc *c)
+{
+	const uint64_t at = super_next(c);
+	int ret;
+
+	c->super_op = (struct rpmem_pool_op){
+		.type = RPMEM_POOL_WRITE,
+		.flags = RPMEM_POOL_DURABLE,
+		.buf = c->super_bytes,
+		.len = RPC_SUPER_BYTES,
+		.offset = at,
+	};
+	ret = rpmem_pool_submit(c->pool, &c->super_op);
+	if (ret) {
+		rpc_error(ret, "%s", rpmem_pool_error());
+		fail(c, ret, rpmem_pool_error());
+		return ret;
+	}
+	c->super_busy = true;
+	c->out++;
 	return 0;
 }
 
@@ -276,10 +311,16 @@ static void completed(struct rpmem_rpc *c, struct rpmem_pool_op *op)
 	struct sent *s = op->context;
 
 	c->out--;
+	if (op == &c->super_op)
+		c->super_busy = false;
 	if (op->result)
 		fail(c, op->result, op->error);
 	else if (op == &c->peek)
 		peeked(c);
+	else if (op == &c->super_op)
+		c->recorded = c->super.head_pos > c->recorded
+				      ? c->super.head_pos
+				      : c->recorded;
 	else
 		s->written = c->ring_bell = true;
 }
@@ -393,6 +434,7 @@ static bool is_kept(const struct rpmem_rpc *c)
 static int find_room(struct rpmem_rpc *c, uint64_t size, uint64_t *pos)
 {
 	const uint64_t ring = c->super.ring;
+	int ret;
 
 	rpc_advance(c);
 	*pos = rpc_place(ring, c->tail.pos, size);
@@ -408,8 +450,9 @@ static int find_room(struct rpmem_rpc *c, uint64_t size, uint64_t *pos)
 	if (*pos + size - c->recorded <= ring)
 		return 0;
 	/* The head must be durable before its space is reused. */
-	return c->out ? rpc_error(-EAGAIN, "the head is being recorded; poll")
-		      : rpc_super_write(c);
+	ret = c->out ? 0 : super_start(c);
+	return ret ? ret
+		   : rpc_error(-EAGAIN, "the head is being recorded; poll");
 }
 
 static int check_op(const struct rpmem_rpc *c, const struct rpmem_rpc_op *op)

@@ -64,6 +64,10 @@ struct rpmem_rpc {
 	/* For rpmem_rpc_poll(): calls with a reply; acknowledged calls. */
 	struct sents done, acks;
 
+	struct rpmem_pool_op super_op; /* busy: writes a superblock */
+	unsigned char super_bytes[RPC_SUPER_BYTES];
+	bool super_busy;
+
 	struct rpmem_pool_op peek; /* reads the reply to call number `open` */
 	unsigned char *peeked;
 	uint64_t peek_n;
