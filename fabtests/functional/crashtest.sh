@@ -198,6 +198,20 @@ assert {"a", "b\\xff", "b\\xfe"} <= t, t'
 }
 ok "what was not acknowledged, was killed and has odd names is said" left
 
+# ledger TEXT COMMAND: lines that COMMAND loses or does not end are no
+# acknowledgements, so an acquittal would be worth nothing.
+ledger()
+{
+	crash --check true -- sh -c "echo >files/a; $2"
+	ended 2 "$1"
+}
+ok "a ledger that is overwritten is named so" ledger 'overwritten the ledger' \
+	'for i in 1 2; do echo $i >"$RPMEM_CRASHTEST_LEDGER"; done'
+ok "a ledger that is replaced is named so" ledger 'replaced or removed' \
+	'echo 1 >files/b; mv files/b "$RPMEM_CRASHTEST_LEDGER"'
+ok "a last line without its end is named so" ledger 'has no newline' \
+	'printf 1 >>"$RPMEM_CRASHTEST_LEDGER"'
+
 late()
 {
 	crash --timeout 1 --check '! [ -e slow ] || sleep 60' -- \

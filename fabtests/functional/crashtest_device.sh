@@ -90,6 +90,13 @@ waiting()
 	ended 0 '^acquitted'
 }
 ok "calls that wait for bytes on their way to the disk end" waiting
+program='"$0" replace both; echo 5 >"$RPMEM_CRASHTEST_LEDGER"'
+overwritten()
+{
+	crash --images 5
+	ended 2 'overwritten the ledger'
+}
+ok "a ledger that is overwritten is named so" overwritten
 failing_setup()
 {
 	crash --setup 'echo broken; false'

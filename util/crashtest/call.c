@@ -197,7 +197,7 @@ static void end_output(struct crash_recorder *r, struct crash_call *c,
 	struct stat st;
 
 	if (!c->file) {
-		crash_record_ledger(r, c->tid);
+		crash_record_appended(r, c->tid, length);
 		return;
 	}
 	if (!length)

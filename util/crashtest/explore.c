@@ -182,6 +182,8 @@ static int run_command(struct crash_test *t)
 	crash_record_stores(r, 0);
 	if (crash_interrupted)
 		return refuse(t, "interrupted by a signal");
+	if (!t->command_status)
+		crash_record_end(r);
 	if (*r->reason)
 		return refuse(t, "%s", r->reason);
 	if (t->command_status && !t->o->any_status)

@@ -293,6 +293,31 @@ void crash_record_ledger(struct crash_recorder *r, pid_t tid)
 	}
 }
 
+void crash_record_appended(struct crash_recorder *r, pid_t tid, uint64_t length)
+{
+	crash_record_ledger(r, tid);
+	r->ledger_written += length;
+	if (r->ledger_written > (uint64_t)r->ledger_read)
+		crash_record_miss(r, "COMMAND has overwritten the ledger, so "
+				     "lines of it are lost; append each line, "
+				     "as with >> in a shell");
+}
+
+void crash_record_end(struct crash_recorder *r)
+{
+	struct stat st;
+
+	if (stat(r->ledger, &st) || st.st_dev != r->ledger_id.dev ||
+	    st.st_ino != r->ledger_id.ino)
+		crash_record_miss(r, "COMMAND has replaced or removed the "
+				     "ledger; append each line to it, as with "
+				     ">> in a shell");
+	if (r->line_len)
+		crash_record_miss(r, "the last line of the ledger has no "
+				     "newline, without which it counts for "
+				     "nothing; end each line with one");
+}
+
 struct crash_file *record_track(struct crash_recorder *r, int fd,
 				const struct stat *st)
 {

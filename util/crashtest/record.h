@@ -32,11 +32,12 @@ struct crash_recorder {
 	struct crash_log log;
 	struct crash_file *files; /* hash */
 	char root[PATH_MAX];
-	const char *ledger; /* its path */
+	char ledger[PATH_MAX];
 	struct crash_file_id ledger_id;
 	int ledger_fd;
 	off_t ledger_read;
-	char line[1024]; /* the begin of a line of the ledger */
+	uint64_t ledger_written; /* bytes, by calls that have returned */
+	char line[1024];	 /* the begin of a line of the ledger */
 	size_t line_len;
 	bool on;
 	bool device; /* nbdkit is recorded, for which COMMAND waits */
@@ -75,6 +76,11 @@ void crash_record_flush(struct crash_recorder *r, struct crash_file *f,
 void crash_record_sync(struct crash_recorder *r, pid_t tid);
 /* Lines that were appended to the ledger are acknowledgements. */
 void crash_record_ledger(struct crash_recorder *r, pid_t tid);
+/* A call that wrote length bytes to the ledger has returned. */
+void crash_record_appended(struct crash_recorder *r, pid_t tid,
+			   uint64_t length);
+/* The program has ended by itself: its ledger must be whole. */
+void crash_record_end(struct crash_recorder *r);
 
 /* An entry of a folder, whose name has at most NAME_MAX bytes. */
 struct crash_place {

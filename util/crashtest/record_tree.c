@@ -298,7 +298,7 @@ int crash_record_start(struct crash_recorder *r, const char *folder,
 	int fd;
 
 	raise_limit();
-	r->ledger = ledger;
+	snprintf(r->ledger, sizeof(r->ledger), "%s", ledger);
 	r->ledger_fd = open(ledger, O_RDONLY | O_CLOEXEC);
 	fd = realpath(folder, r->root)
 		     ? open(r->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)

@@ -168,13 +168,23 @@ static bool stops_group(int sig)
 	       sig == SIGTTOU;
 }
 
+/* A write to the ledger has returned for which nobody waits. */
+static void end_ledger(struct crash_recorder *r, pid_t tid)
+{
+	struct __ptrace_syscall_info info;
+
+	if (get_call(tid, &info) && info.op == PTRACE_SYSCALL_INFO_EXIT &&
+	    info.exit.rval > 0)
+		crash_record_appended(r, tid, (uint64_t)info.exit.rval);
+}
+
 /* Let a thread go on that has not stopped at a recorded call. */
 static void pass_stop(struct crash_recorder *r, pid_t tid, int status)
 {
 	const int sig = WSTOPSIG(status), event = status >> 16;
 
 	if (!event && sig == SYSCALL_STOP && r->on)
-		crash_record_ledger(r, tid);
+		end_ledger(r, tid);
 	if (event == PTRACE_EVENT_STOP && stops_group(sig))
 		ptrace(PTRACE_LISTEN, tid, 0, 0);
 	else if (event || sig == SYSCALL_STOP)
