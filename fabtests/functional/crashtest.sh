@@ -212,6 +212,20 @@ ok "a ledger that is replaced is named so" ledger 'replaced or removed' \
 ok "a last line without its end is named so" ledger 'has no newline' \
 	'printf 1 >>"$RPMEM_CRASHTEST_LEDGER"'
 
+# unwritable OPTION PLACE TEXT: say so before COMMAND runs.
+unwritable()
+{
+	rm -f ran
+	crash --check true "$1" "$2" -- sh -c ': >ran'
+	ended 2 "$3" && [ ! -e ran ]
+}
+ok "a --keep that exists is refused first" \
+	unwritable --keep . 'give a new folder to --keep'
+ok "a --json that cannot be written is refused first" \
+	unwritable --json no/json 'no/json: No such file'
+ok "a --log that cannot be written is refused first" \
+	unwritable --log no/log 'no/log: No such file'
+
 late()
 {
 	crash --timeout 1 --check '! [ -e slow ] || sleep 60' -- \

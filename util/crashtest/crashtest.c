@@ -5,11 +5,13 @@
 
 #include <argp.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "util/argp_number.h"
@@ -276,6 +278,45 @@ static int write_files(const struct crash_options *o, const json_t *result)
 	return o->html ? write_html(result, o->html) : 0;
 }
 
+static int try_file(const char *path)
+{
+	struct stat st;
+	const bool is_new = stat(path, &st);
+	int fd;
+
+	/* To open a pipe and close it again would end it for its reader. */
+	if (!is_new && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
+		return 0;
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+	if (fd < 0)
+		return say(path, strerror(errno));
+	close(fd);
+	if (is_new)
+		unlink(path);
+	return 0;
+}
+
+/* A result that cannot be written is refused before COMMAND runs, not behind.
+ */
+static int try_files(const struct crash_options *o)
+{
+	const char *const files[] = {o->json, o->html,
+				     o->image ? NULL : o->log};
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(*files); i++)
+		if (files[i] && try_file(files[i]))
+			return CRASH_EXIT_NOT_TESTED;
+	if (!o->keep)
+		return 0;
+	if (mkdir(o->keep, 0755))
+		return say(o->keep, errno == EEXIST
+					    ? "is there already; give a new "
+					      "folder to --keep"
+					    : strerror(errno));
+	rmdir(o->keep);
+	return 0;
+}
+
 static int report_again(const struct crash_options *o)
 {
 	json_error_t err;
@@ -395,6 +436,8 @@ int main(int argc, char *argv[])
 	catch_signals();
 	if (o.report)
 		return report_again(&o);
+	if (try_files(&o))
+		return CRASH_EXIT_NOT_TESTED;
 	find_daemon(o.run.daemon, sizeof(o.run.daemon));
 	test.o = &o;
 	code = o.image ? repeat(&test) : run(&test);
