@@ -175,16 +175,17 @@ util_fi_rpmem_plugpull_LDADD = util/librpmem_pool.la util/libutil.la \
 crash_image_sources = util/crashtest/runlog.c util/crashtest/runlog.h \
 	util/crashtest/history.c util/crashtest/history.h \
 	util/crashtest/tree.c util/crashtest/sample.c util/crashtest/sample.h
+crash_record_sources = util/crashtest/call.c util/crashtest/record.c \
+	util/crashtest/record.h util/crashtest/record_priv.h \
+	util/crashtest/record_tree.c util/crashtest/trace.h
 bin_PROGRAMS += util/fi_rpmem_crashtest
 util_fi_rpmem_crashtest_SOURCES = util/crashtest/crashtest.c \
 	util/crashtest/crashtest.h util/crashtest/explore.c \
-	util/crashtest/call.c util/crashtest/check.c util/crashtest/check.h \
+	util/crashtest/check.c util/crashtest/check.h \
 	util/crashtest/filter.c util/crashtest/modes.c util/crashtest/modes.h \
-	util/crashtest/record.c util/crashtest/record.h \
-	util/crashtest/record_priv.h util/crashtest/record_tree.c \
 	util/crashtest/result.c util/crashtest/result.h \
 	util/crashtest/shrink.c util/crashtest/shrink.h \
-	util/crashtest/trace.c util/crashtest/trace.h \
+	util/crashtest/trace.c $(crash_record_sources) \
 	$(crash_image_sources) $(crash_report_sources)
 util_fi_rpmem_crashtest_LDADD = util/libutil.la $(JANSSON_LIBS) $(XXHASH_LIBS)
 

@@ -62,6 +62,16 @@ fabtests_unit_test_crash_shrink_SOURCES = fabtests/unit/test_crash_shrink.c \
 	util/crashtest/shrink.c util/crashtest/shrink.h $(crash_image_sources)
 fabtests_unit_test_crash_shrink_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
 
+crash_rig = fabtests/unit/crash_rig.c fabtests/unit/crash_rig.h \
+	$(crash_record_sources) $(crash_image_sources)
+crash_wraps = -Wl,--wrap=malloc,--wrap=calloc,--wrap=reallocarray,--wrap=mmap
+
+unit_tests += fabtests/unit/test_crash_record
+fabtests_unit_test_crash_record_SOURCES = fabtests/unit/test_crash_record.c \
+	$(crash_rig)
+fabtests_unit_test_crash_record_LDFLAGS = $(crash_wraps)
+fabtests_unit_test_crash_record_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
+
 unit_tests += fabtests/unit/test_crash_report
 fabtests_unit_test_crash_report_SOURCES = fabtests/unit/test_crash_report.c \
 	$(crash_report_sources)

@@ -337,7 +337,12 @@ struct crash_file *record_track(struct crash_recorder *r, int fd,
 	if (f->inode == CRASH_NONE)
 		crash_record_miss(r, "out of memory");
 	HASH_ADD(hh, r->files, id, sizeof(f->id), f);
-	return f;
+	if (crash_record_find(r, st) == f)
+		return f;
+	crash_record_miss(r, "out of memory");
+	close(fd);
+	free(f);
+	return NULL;
 }
 
 /* Record the content of a file that the recorder sees for the first time. */

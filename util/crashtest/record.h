@@ -7,6 +7,8 @@
 #include <limits.h>
 #include <sys/stat.h>
 
+/* By default, uthash ends the process without a message. */
+#define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
 #include "util/crashtest/runlog.h"
