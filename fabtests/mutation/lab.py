@@ -24,8 +24,9 @@ MIB = 1 << 20
 POOL = [f"util/libpool/{n}.c" for n in ("commits", "connect", "journal",
                                           "piece", "wait", "work")]
 # The files of fi_rpmem_crashtest that record, and make, check and shrink images.
-CRASH = [f"util/crashtest/{n}.c" for n in ("call", "check", "history",
-                                             "record", "record_tree", "runlog",
+CRASH = [f"util/crashtest/{n}.c" for n in ("call", "check", "explore",
+                                             "history", "record",
+                                             "record_tree", "runlog",
                                              "sample", "shrink", "tree")]
 BUILDS = {
     "plain": [],

@@ -18,6 +18,7 @@ struct crash_recorder rig;
 static char work[] = "/tmp/test_crash_rig.XXXXXX";
 static unsigned int left;
 static bool armed, failed;
+bool rig_allocates;
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);
@@ -30,7 +31,7 @@ void *__wrap_mmap(void *p, size_t n, int prot, int flags, int fd, off_t at);
 
 static bool fails(void)
 {
-	if (!armed || left--)
+	if (!armed || rig_allocates || left--)
 		return false;
 	armed = false;
 	failed = true;

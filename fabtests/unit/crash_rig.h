@@ -24,6 +24,8 @@ void rig_acknowledge(const char *line);
 
 /* Of calls to malloc and the like, let this one fail; none: UINT_MAX. */
 void rig_fail_at(unsigned int n);
+/* The test's own allocations succeed while this is set. */
+extern bool rig_allocates;
 /* Has it failed? Allocations succeed again. */
 bool rig_has_failed(void);
 

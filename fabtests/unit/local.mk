@@ -72,6 +72,12 @@ fabtests_unit_test_crash_record_SOURCES = fabtests/unit/test_crash_record.c \
 fabtests_unit_test_crash_record_LDFLAGS = $(crash_wraps)
 fabtests_unit_test_crash_record_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
 
+unit_tests += fabtests/unit/test_crash_explore
+fabtests_unit_test_crash_explore_SOURCES = fabtests/unit/test_crash_explore.c \
+	util/crashtest/explore.c util/crashtest/shrink.c $(crash_rig)
+fabtests_unit_test_crash_explore_LDFLAGS = $(crash_wraps)
+fabtests_unit_test_crash_explore_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
+
 unit_tests += fabtests/unit/test_crash_report
 fabtests_unit_test_crash_report_SOURCES = fabtests/unit/test_crash_report.c \
 	$(crash_report_sources)

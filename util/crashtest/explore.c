@@ -182,6 +182,8 @@ static int run_command(struct crash_test *t)
 	crash_record_stores(r, 0);
 	if (crash_interrupted)
 		return refuse(t, "interrupted by a signal");
+	if (r->log.failed)
+		crash_record_miss(r, "out of memory");
 	if (!t->command_status)
 		crash_record_end(r);
 	if (*r->reason)
@@ -265,9 +267,10 @@ static bool add_job(void *arg, const struct crash_image *image)
 	struct crash_test *t = arg;
 	struct crash_job *job = crash_job_make(&t->history, image);
 
-	if (crash_interrupted)
-		snprintf(t->checker.err, sizeof(t->checker.err),
-			 "interrupted by a signal");
+	/* An image that is left out must not count as checked. */
+	if (!job || crash_interrupted)
+		snprintf(t->checker.err, sizeof(t->checker.err), "%s",
+			 job ? "interrupted by a signal" : "out of memory");
 	if (!job || crash_interrupted ||
 	    !crash_check_start(&t->checker, job, true)) {
 		crash_job_free(job);
@@ -300,6 +303,8 @@ static int check_one(struct crash_test *t, uint32_t cut, char **output,
 	i.lost = calloc(crash_words(&t->history), sizeof(*i.lost));
 	job = i.lost ? crash_job_make(&t->history, &i) : NULL;
 	free(i.lost);
+	if (!job)
+		refuse(t, "out of memory");
 	if (job && crash_check_start(&t->checker, job, false)) {
 		crash_check_finish(&t->checker);
 		status = job->status;
@@ -348,9 +353,10 @@ static int try_blind(struct crash_test *t)
 	i.lost = calloc(crash_words(h), sizeof(*i.lost));
 	job = i.lost ? crash_job_make(h, &i) : NULL;
 	free(i.lost);
-	if (job)
-		job->all_acks = true;
-	passes = job && crash_check_start(&t->checker, job, false);
+	if (!job)
+		return refuse(t, "out of memory");
+	job->all_acks = true;
+	passes = crash_check_start(&t->checker, job, false);
 	crash_check_finish(&t->checker);
 	passes = passes && !job->status;
 	crash_job_free(job);
@@ -541,7 +547,10 @@ static int parse_image(struct crash_test *t, struct crash_image *i)
 	memcpy(given, i->lost, size);
 	meta = i->meta;
 	zeros = i->zeros;
-	crash_image_settle(&t->history, i);
+	if (crash_image_settle(&t->history, i) == CRASH_NO_MEMORY) {
+		free(given);
+		return refuse(t, "out of memory");
+	}
 	if (meta != i->meta || zeros != i->zeros ||
 	    memcmp(given, i->lost, size)) {
 		legal = crash_image_text(&t->history, i);

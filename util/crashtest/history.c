@@ -267,6 +267,7 @@ struct settle {
 	const struct crash_history *h;
 	uint64_t **lost;  /* of each inode: the words lost of each sector */
 	uint64_t *limits; /* of each inode */
+	bool failed;	  /* out of memory */
 };
 
 static bool must_lose(const struct settle *s, const struct crash_piece *p)
@@ -310,8 +311,7 @@ static size_t settle_event(struct settle *s, struct crash_image *i, uint32_t n,
 			crash_set(i->lost, k);
 			*grows |= p->grown && p->grown <= s->limits[p->inode];
 			count++;
-			if (!lose(s, p))
-				return SIZE_MAX / 2;
+			s->failed |= !lose(s, p);
 		}
 	}
 	return count;
@@ -330,7 +330,8 @@ size_t crash_image_settle(const struct crash_history *h, struct crash_image *i)
 		i->meta = h->meta_durable[i->cut];
 	if (i->meta > h->meta_made[i->cut])
 		i->meta = h->meta_made[i->cut];
-	if (s.lost && s.limits) {
+	s.failed = !s.lost || !s.limits;
+	if (!s.failed) {
 		for (size_t k = 0; k < inodes; k++)
 			s.limits[k] = UINT64_MAX;
 		for (size_t n = h->log->base; n <= i->cut; n++)
@@ -343,5 +344,5 @@ size_t crash_image_settle(const struct crash_history *h, struct crash_image *i)
 		free(s.lost[k]);
 	free(s.lost);
 	free(s.limits);
-	return count;
+	return s.failed ? CRASH_NO_MEMORY : count;
 }

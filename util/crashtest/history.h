@@ -83,8 +83,10 @@ static inline bool crash_undecided(const struct crash_history *h, uint32_t cut,
 
 /*
  * Make a legal image of it: what is durable is kept, and a piece is lost when
- * an earlier one of the same bytes is. Returns how many pieces are lost.
+ * an earlier one of the same bytes is. Returns how many pieces are lost, or
+ * CRASH_NO_MEMORY, and then it may not be legal.
  */
+#define CRASH_NO_MEMORY SIZE_MAX
 size_t crash_image_settle(const struct crash_history *h, struct crash_image *i);
 
 /* A folder tree in memory. */

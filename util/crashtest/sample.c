@@ -20,6 +20,7 @@ struct cut {
 };
 
 struct sampling {
+	bool failed; /* out of memory */
 	struct crash_sample *s;
 	struct crash_image image;
 	struct cut *cuts; /* any first n of them are spread over the record */
@@ -84,12 +85,21 @@ static bool is_done(const struct sampling *w)
 	return w->s->distinct >= w->limit;
 }
 
+static size_t settle(struct sampling *w)
+{
+	const size_t lost = crash_image_settle(w->s->history, &w->image);
+
+	w->failed |= lost == CRASH_NO_MEMORY;
+	return lost;
+}
+
 /* Complete the image and visit it. */
 static void visit(struct sampling *w)
 {
 	struct crash_sample *s = w->s;
 
-	crash_image_settle(s->history, &w->image);
+	if (settle(w) == CRASH_NO_MEMORY)
+		return;
 	s->made++;
 	s->distinct += s->visit(s->arg, &w->image);
 }
@@ -98,8 +108,7 @@ static void visit(struct sampling *w)
 static void visit_zeros(struct sampling *w)
 {
 	w->image.zeros = true;
-	crash_image_settle(w->s->history, &w->image);
-	if (w->image.zeros && !is_done(w))
+	if (settle(w) != CRASH_NO_MEMORY && w->image.zeros && !is_done(w))
 		visit(w);
 }
 
@@ -142,8 +151,7 @@ static void visit_all(struct sampling *w, struct cut *c)
 					crash_set(w->image.lost, w->open[i]);
 					lost++;
 				}
-			if (crash_image_settle(w->s->history, &w->image) ==
-			    lost) {
+			if (settle(w) == lost) {
 				visit(w);
 				visit_zeros(w);
 			}
@@ -163,7 +171,7 @@ uint64_t crash_sample_all(struct crash_sample *s, uint32_t cut)
 			visit_all(&w, &c);
 	}
 	finish(&w);
-	return choices;
+	return w.failed ? 0 : choices;
 }
 
 /* Each says what is lost of the undecided pieces and operations on metadata. */
@@ -368,6 +376,7 @@ static void visit_randoms(struct sampling *w, size_t n)
 			some[count++] = i;
 	while (count && !is_done(w) && w->s->made < end)
 		visit_random(w, &w->cuts[some[next_random(w) % count]]);
+	w->failed |= !some;
 	free(some);
 }
 
@@ -418,7 +427,7 @@ int crash_sample_run(struct crash_sample *s)
 		s->sampled_cuts += w.cuts[i].visited && !w.cuts[i].all;
 	}
 	finish(&w);
-	return ok ? 0 : -ENOMEM;
+	return ok && !w.failed ? 0 : -ENOMEM;
 }
 
 char *crash_image_text(const struct crash_history *h,

@@ -23,11 +23,16 @@ static bool try_jobs(struct shrink *s, struct crash_job **jobs, size_t n)
 	bool found = false;
 
 	for (size_t i = 0; i < n; i++) {
+		if (jobs[i] &&
+		    crash_image_settle(s->c->history, &jobs[i]->image) ==
+			    CRASH_NO_MEMORY) {
+			crash_job_free(jobs[i]);
+			jobs[i] = NULL;
+		}
 		if (!jobs[i]) {
 			s->failed = true;
 			continue;
 		}
-		crash_image_settle(s->c->history, &jobs[i]->image);
 		crash_check_start(s->c, jobs[i], false);
 		s->runs++;
 	}
