@@ -48,7 +48,7 @@ build()
 	(cd "$work" && mkdir o) || return
 	for c in "$src"/prov/core/*.c "$src"/util/{setup,setup_listen,text,secret,file,shutdowns}.c \
 		"$src"/util/liblog/*.c "$src"/prov/rc/{rc,rc_listen,rc_recv}.c "$src"/prov/rc/rc_tcp*.c \
-		"$src"/fabtests/unit/wire_rig.c; do
+		"$src"/fabtests/unit/wire_rig.c "$src"/fabtests/fuzz/agent_world.c; do
 		$clang $flags -c "$c" -o "$work/o/$(basename "$c" .c).o" || return
 	done
 	ar rcs "$work/lib.a" "$work"/o/*.o || return
