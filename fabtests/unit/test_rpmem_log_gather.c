@@ -203,3 +203,21 @@ Test(rpmem_log_gather, refused_write_ends_its_appends)
 		close_one();
 	}
 }
+
+/* ENOMEM would say that the log can be used further. */
+Test(rpmem_log_gather, refused_tail_or_superblock_ends_the_log_with_eio)
+{
+	open_one(RPMEM_LOG_TAIL);
+	one.refuse = 2;
+	submit_appends(1, SMALL);
+	complete_appends(-EIO);
+	cr_assert_eq(rpmem_log_append(one.log, "x", 1, NULL), -EIO);
+	close_one();
+	open_one(RPMEM_LOG_ENTRY);
+	submit_appends(1, SMALL);
+	complete_appends(0);
+	one.refuse = 1;
+	cr_assert_eq(rpmem_log_publish(one.log), -EIO);
+	cr_assert_eq(rpmem_log_append(one.log, "x", 1, NULL), -EIO);
+	close_one();
+}

@@ -161,7 +161,6 @@ int log_check(const struct rpmem_log *log)
 static void store_tail(struct rpmem_log *log)
 {
 	struct log_post *s = &log->store;
-	int ret;
 
 	if (!has_tail(log) || log->store_busy ||
 	    log->store_end == log->posted_end || log->failed)
@@ -174,9 +173,8 @@ static void store_tail(struct rpmem_log *log)
 		.op = {.type = RPMEM_POOL_COMMIT, .then = &log->store_at},
 	};
 	s->op.context = s;
-	ret = log->io.submit(log->io.arg, &s->op);
-	if (ret)
-		log_fail(log, ret, rpmem_pool_error());
+	if (log->io.submit(log->io.arg, &s->op))
+		log_fail(log, -EIO, rpmem_pool_error());
 	else
 		log->store_busy = true;
 }

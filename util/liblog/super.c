@@ -11,7 +11,6 @@
 static int super_start(struct rpmem_log *log)
 {
 	struct log_post *p = &log->super_post;
-	int ret;
 
 	log->super_next.turn = log->super.turn + 1;
 	log->super_next.mark = log->durable;
@@ -27,12 +26,12 @@ static int super_start(struct rpmem_log *log)
 		       .offset = log->super_next.turn % 2 * LOG_SLOT},
 	};
 	p->op.context = p;
-	ret = log->io.submit(log->io.arg, &p->op);
-	if (ret)
-		log_fail(log, ret, rpmem_pool_error());
-	else
-		log->super_busy = true;
-	return ret;
+	if (log->io.submit(log->io.arg, &p->op)) {
+		log_fail(log, -EIO, rpmem_pool_error());
+		return -EIO;
+	}
+	log->super_busy = true;
+	return 0;
 }
 
 int log_super_write(struct rpmem_log *log, uint64_t head, uint64_t epoch)

@@ -160,9 +160,9 @@ static int super_start(struct rpmem_rpc *c)
 	};
 	ret = rpmem_pool_submit(c->pool, &c->super_op);
 	if (ret) {
-		rpc_error(ret, "%s", rpmem_pool_error());
-		fail(c, ret, rpmem_pool_error());
-		return ret;
+		/* The next attempt must not overwrite the newest superblock. */
+		c->super.turn--;
+		return rpc_error(ret, "%s", rpmem_pool_error());
 	}
 	c->super_busy = true;
 	c->out++;
