@@ -399,20 +399,14 @@ static int check_others(struct rp_setup_server *s, struct conn *c,
 			     s->attr.may_open(s->attr.arg, i, req->part, err);
 	unsigned int n;
 
-	if (req->again && req->exclusive && !e->owner)
-		return put_error(
-			c, RP_SETUP_E_TAKEN,
-			"pool '%.100s' was replaced by a new one; what "
-			"was not committed to the first one is lost: "
-			"open the pool again",
-			e->name);
 	/* A client that shared the pool does not know its exclusive owner. */
 	if (req->again && (req->exclusive ? owner != req->owner : awaited || h))
-		return put_error(c, RP_SETUP_E_TAKEN,
-				 "another client has opened pool '%.100s' "
-				 "meanwhile; what was not committed is lost: "
-				 "open the pool again",
-				 e->name);
+		return put_error(
+			c, RP_SETUP_E_TAKEN,
+			"%s '%.100s' %s; what was not committed is "
+			"lost: open the pool again",
+			e->owner ? "another client has opened pool" : "pool",
+			e->name, e->owner ? "meanwhile" : "is a new one");
 	if (awaited)
 		return put_error(c, RP_SETUP_E_AWAITED, "%.390s", err);
 	if (h)

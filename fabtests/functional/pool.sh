@@ -421,8 +421,8 @@ refused("shorter", "pool 'vol' on 127.0.0.1 has shrunk from 8388608 to 4194304 "
         "bytes; what was not committed is lost: open the pool again")
 refused("other", "pool 'vol' on 127.0.0.1 was replaced by another pool; what "
         "was not committed to the first one is lost: open the pool again")
-refused("fresh", "pool 'vol' was replaced by a new one; what was not committed "
-        "to the first one is lost: open the pool again", exclusive=True)
+refused("fresh", "pool 'vol' is a new one; what was not committed is lost: "
+        "open the pool again", exclusive=True)
 print("all of it")
 P
 		fail "a pool that was replaced"
