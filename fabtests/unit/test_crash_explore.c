@@ -115,11 +115,29 @@ void crash_job_free(struct crash_job *job)
 	free(job);
 }
 
+/* The image is one that a power cut can leave. */
+static void assert_legal(const struct crash_image *i)
+{
+	const size_t size = crash_words(&t.history) * sizeof(*i->lost);
+	struct crash_image again = *i;
+
+	if (i->cut == CRASH_NONE)
+		return;
+	again.lost = malloc(size);
+	cr_assert(again.lost);
+	memcpy(again.lost, i->lost, size);
+	crash_image_settle(&t.history, &again);
+	cr_assert(again.meta == i->meta && again.zeros == i->zeros);
+	cr_assert(!memcmp(again.lost, i->lost, size));
+	free(again.lost);
+}
+
 bool crash_check_start(struct crash_checker *c, struct crash_job *job,
 		       bool only_new)
 {
 	checks++;
 	rig_allocates = true;
+	assert_legal(&job->image);
 	job->status = fails(job) ? 9 : 0;
 	job->output = strdup("");
 	rig_allocates = false;
@@ -170,6 +188,22 @@ static void never_flushes(void)
 	count(false);
 }
 
+/* More sectors than all images can be made of. */
+static void writes_much(void)
+{
+	char bytes[20 * 512 + 1] = {0};
+	const int fd = rig_open("files/f", O_RDWR | O_CREAT);
+
+	memset(bytes, 'x', sizeof(bytes) - 1);
+	rig_write(fd, bytes);
+	rig_acknowledge("x\n");
+	rig_call(SYS_ftruncate, (uint64_t)fd, 600, 0, 0);
+	rig_call(SYS_pwrite64, (uint64_t)fd, (uintptr_t)bytes, 512, 4096);
+	rig_call(SYS_fdatasync, (uint64_t)fd, 0, 0, 0);
+	rig_acknowledge("x\n");
+	close(fd);
+}
+
 static uint32_t acknowledged(const struct crash_job *job)
 {
 	const uint32_t *acks = t.history.acks;
@@ -217,6 +251,8 @@ static void setup(void)
 	checks = 0;
 	crash_interrupted = 0;
 	o.any_status = false;
+	o.log = "log";
+	o.image = NULL;
 }
 
 static void teardown(void)
@@ -259,6 +295,15 @@ Test(crash_explore, a_program_that_never_flushes_is_convicted)
 	cr_assert(!access("log", R_OK));
 }
 
+Test(crash_explore, a_conviction_leaves_the_record)
+{
+	command = never_flushes;
+	o.log = NULL;
+	cr_assert(test(), "%s", t.reason);
+	cr_assert(t.failed && !access("crashtest.log", R_OK));
+	cr_assert(strstr(t.repeat, "--log 'crashtest.log'"));
+}
+
 Test(crash_explore, a_check_that_sees_no_loss_is_refused)
 {
 	fails = never;
@@ -289,7 +334,8 @@ Test(crash_explore, any_status_is_tested)
 Test(crash_explore, an_interrupted_run_is_refused)
 {
 	crash_interrupted = 1;
-	is_refused("interrupted by a signal");
+	cr_assert(crash_test_record(&t));
+	cr_assert_str_eq(t.reason, "interrupted by a signal");
 }
 
 static void unseen(void)
@@ -342,25 +388,30 @@ Test(crash_explore, a_link_in_the_folder_is_tested)
 	cr_assert(test(), "%s", t.reason);
 }
 
-Test(crash_explore, a_repeated_image_must_be_legal)
+/* Check an image of the former run's record. */
+static bool repeat(const char *image)
 {
-	struct crash_image first = {0};
+	crash_test_free(&t);
+	*o.run.work = 0;
+	t = (struct crash_test){.o = &o};
+	o.image = image;
+	return !crash_test_repeat(&t);
+}
+
+Test(crash_explore, an_image_is_repeated_if_it_is_legal)
+{
+	char image[64];
 
 	command = never_flushes;
 	cr_assert(test(), "%s", t.reason);
-	crash_test_free(&t);
-	*o.run.work = 0;
-	t = (struct crash_test){.o = &o};
-	o.image = "3:1:-";
-	cr_assert(!crash_test_repeat(&t), "%s", t.reason);
+	cr_assert_eq(sscanf(strstr(t.repeat, "--image"), "--image %63s", image),
+		     1);
+	cr_assert(repeat(image), "%s", t.reason);
+	cr_assert(t.checked == 1 && t.failed == 1);
+	cr_assert(repeat("3:1:-"), "%s", t.reason);
 	cr_assert(t.checked == 1 && !t.failed);
-	crash_test_free(&t);
-	*o.run.work = 0;
-	t = (struct crash_test){.o = &o};
-	o.image = "3:9:-";
-	cr_assert(crash_test_repeat(&t) && !first.lost);
+	cr_assert(!repeat("3:9:-"));
 	cr_assert(strstr(t.reason, "--image 3:9:-"), "%s", t.reason);
-	o.image = NULL;
 }
 
 /*
@@ -400,6 +451,30 @@ Test(crash_explore, without_memory_nothing_is_acquitted)
 {
 	teardown();
 	without_memory(flushes);
+}
+
+Test(crash_explore, without_memory_no_random_image_is_left_out)
+{
+	teardown();
+	without_memory(writes_much);
+}
+
+Test(crash_explore, without_memory_a_blind_check_is_not_trusted)
+{
+	unsigned int n = 0;
+	bool without;
+
+	do {
+		teardown();
+		setup();
+		fails = never;
+		rig_fail_at(n++);
+		cr_assert(!test());
+		without = rig_has_failed();
+		cr_assert(strstr(t.reason, "memory") ||
+				  strstr(t.reason, "so it sees no loss"),
+			  "allocation %u: '%s'", n, t.reason);
+	} while (without);
 }
 
 Test(crash_explore, without_memory_no_failure_is_passed_over)
