@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,14 +87,18 @@ void rig_setup(void)
 	rig.log.store = rig.log.sector = 512;
 }
 
+static int remove_one(const char *path, const struct stat *st, int type,
+		      struct FTW *ftw)
+{
+	return remove(path);
+}
+
 void rig_teardown(void)
 {
-	char command[sizeof(work) + 8];
-
 	crash_record_free(&rig);
 	crash_log_free(&rig.log);
-	snprintf(command, sizeof(command), "rm -r %s", work);
-	cr_assert(!chdir("/") && !system(command));
+	cr_assert(!chdir("/"));
+	cr_assert(!nftw(work, remove_one, 8, FTW_DEPTH | FTW_PHYS));
 	strcpy(work, "/tmp/test_crash_rig.XXXXXX");
 }
 
