@@ -22,7 +22,7 @@ int rig_open(const char *path, int flags);
 void rig_write(int fd, const char *bytes);
 void rig_acknowledge(const char *line);
 
-/* Of calls to malloc and the like, let this one fail; none: UINT_MAX. */
+/* The n-th allocation from now on fails; UINT_MAX: none. */
 void rig_fail_at(unsigned int n);
 /* The test's own allocations succeed while this is set. */
 extern bool rig_allocates;

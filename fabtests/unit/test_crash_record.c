@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* What the recorder notes of each system call, and where memory runs out. */
+/* Events that the recorder makes of system calls, also without memory. */
 #include "config.h"
 
 #include <errno.h>
