@@ -416,7 +416,6 @@ static bool begin_other(struct crash_recorder *r, struct crash_call *c)
 	case __NR_openat2:
 		return begin_open(c, (int)c->args[0], c->args[1]);
 	case __NR_open_by_handle_at:
-		return true;
 	case __NR_sync:
 	case __NR_syncfs:
 		return true;
