@@ -139,7 +139,11 @@ int rpmem_pool_poll(struct rpmem_pool *pool, struct rpmem_pool_op **done,
 {
 	unsigned int got = 0;
 
+	struct rpmem_rpc_call *next = rig.serves ? rig_next() : NULL;
+
 	rig.waited_ms += timeout_ms;
+	if (next)
+		cr_assert_eq(rpmem_rpc_reply(rig.srv, next, "x", 1), 0);
 	for (uint64_t i = seeded_below(&rig.rnd, 12); i; i--)
 		execute_random_op();
 	while (got < n && rig.ndone)

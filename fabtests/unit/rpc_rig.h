@@ -25,6 +25,7 @@ struct rig {
 	} msgs[RIG_MSGS]; /* messages of the server to the client */
 	unsigned int nmsgs;
 	bool lose_messages; /* messages of the server are lost */
+	bool serves;	    /* each poll replies to the next call */
 	bool hold_flushes;  /* a flush waits until rig_flush() */
 	struct {
 		uint64_t at, len;

@@ -153,7 +153,7 @@ static struct rpmem_rpc *record_head(void)
 	ops[8] = call;
 	cr_assert_eq(rig.nops, 0);
 	cr_assert_eq(rpmem_rpc_submit(c, &ops[8]), -EAGAIN);
-	cr_assert(strstr(rpmem_rpc_error(), "recorded"), "%s",
+	cr_assert(strstr(rpmem_rpc_error(), "head is not durable yet"), "%s",
 		  rpmem_rpc_error());
 	cr_assert_eq(rig.nops, 1);
 	return c;
@@ -178,5 +178,47 @@ Test(rpmem_rpc_ring, close_writes_its_superblock_behind_the_outstanding_one)
 
 	rpmem_rpc_close(c, 0);
 	cr_assert_eq(rig.nops, 0);
+	rig_fini();
+}
+
+/* The replies of an earlier process fill the ring behind the recorded head. */
+Test(rpmem_rpc_ring, call_waits_until_the_head_is_durable)
+{
+	static const unsigned char id[RPMEM_RPC_ID] = "test";
+	const struct rpmem_rpc_attr attr = {
+		.size = sizeof(attr), .id = id, .earlier = 1};
+	struct rpmem_rpc_op *done[8];
+	uint64_t sequence;
+	struct rpmem_rpc *c;
+	size_t len = sizeof(reply);
+
+	rig.rnd = seeded_start();
+	rig_init(8ul * 3200);
+	cr_assert_eq(rpmem_rpc_connect(&c, "h:p", &attr), 0);
+	for (int i = 0; i < 8; i++) {
+		ops[i] = (struct rpmem_rpc_op){.buf = bytes,
+					       .len = sizeof(bytes),
+					       .reply_max = sizeof(reply),
+					       .reply = reply};
+		cr_assert_eq(rpmem_rpc_submit(c, &ops[i]), 0);
+	}
+	while (c->durable < c->tail.n)
+		rpmem_rpc_poll(c, done, 8, 1);
+	rig_drop_client(c);
+	cr_assert_eq(rpmem_rpc_connect(&c, "h:p", &attr), 0, "%s",
+		     rpmem_rpc_error());
+	rig.serves = true;
+	cr_assert_eq(rpmem_rpc_earlier(c, &sequence, reply, &len, -1), 1);
+	while (!rpc_sent(c, c->head.n)->answered)
+		rpmem_rpc_poll(c, done, 8, 1);
+	len = sizeof(reply);
+	cr_assert_eq(rpmem_rpc_call(c, bytes, sizeof(bytes), reply, &len), 0,
+		     "%s", rpmem_rpc_error());
+	/* Nothing that is outstanding could free the space of the next one. */
+	cr_assert_eq(rpmem_rpc_call(c, bytes, sizeof(bytes), reply, &len),
+		     -EAGAIN);
+	cr_assert(strstr(rpmem_rpc_error(), "rpmem_rpc_earlier"), "%s",
+		  rpmem_rpc_error());
+	rig_drop_client(c);
 	rig_fini();
 }

@@ -128,7 +128,7 @@ int rpc_super_write(struct rpmem_rpc *c)
 	uint64_t at;
 	int ret;
 
-	/* A crash could tear both superblocks. */
+	/* A crash during two writes of superblocks could tear both. */
 	while (c->super_busy && !c->failed)
 		rpc_progress(c, -1);
 	if (c->failed)
@@ -145,7 +145,10 @@ int rpc_super_write(struct rpmem_rpc *c)
 	return 0;
 }
 
-/* Start to record the head, without waiting. */
+/*
+ * Start to write a superblock with the head, without waiting. No other one may
+ * be outstanding.
+ */
 static int super_start(struct rpmem_rpc *c)
 {
 	const uint64_t at = super_next(c);
@@ -430,7 +433,10 @@ static bool is_kept(const struct rpmem_rpc *c)
 	       rpc_sent(c, c->head.n)->keep;
 }
 
-/* Find room for an entry of `size` bytes. Returns 0 or -errno. */
+/*
+ * Find room for an entry of `size` bytes. Returns 0 or -errno. -EAGAIN may mean
+ * that a superblock is being written: poll, and try again.
+ */
 static int find_room(struct rpmem_rpc *c, uint64_t size, uint64_t *pos)
 {
 	const uint64_t ring = c->super.ring;
@@ -449,10 +455,15 @@ static int find_room(struct rpmem_rpc *c, uint64_t size, uint64_t *pos)
 					   "ring up to the threshold; poll");
 	if (*pos + size - c->recorded <= ring)
 		return 0;
-	/* The head must be durable before its space is reused. */
+	/*
+	 * Space before the head may be reused when a durable entry or
+	 * superblock has this head. Outstanding writes may soon do that.
+	 */
 	ret = c->out ? 0 : super_start(c);
 	return ret ? ret
-		   : rpc_error(-EAGAIN, "the head is being recorded; poll");
+		   : rpc_error(-EAGAIN,
+			       "the ring's head is not durable yet, and "
+			       "its space not free; poll");
 }
 
 static int check_op(const struct rpmem_rpc *c, const struct rpmem_rpc_op *op)
@@ -626,7 +637,8 @@ int rpmem_rpc_call(struct rpmem_rpc *c, const void *buf, size_t len,
 	if (!c)
 		return rpc_error(-EINVAL, "the client is NULL");
 	pthread_mutex_lock(&c->lock);
-	while ((ret = submit(c, &op)) == -EAGAIN && !is_kept(c))
+	/* If nothing is outstanding, only kept replies can be in the way. */
+	while ((ret = submit(c, &op)) == -EAGAIN && (c->out || !is_kept(c)))
 		rpc_progress(c, -1);
 	if (!ret) {
 		s = rpc_sent(c, c->tail.n - 1);
