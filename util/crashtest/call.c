@@ -469,10 +469,11 @@ static bool is_on_open_file(const struct crash_call *c)
 }
 
 /*
- * On a device, COMMAND's calls wait for those of nbdkit, which are recorded one
- * at a time: a call of COMMAND that were served like them, or a path of COMMAND
- * that were followed here, could wait for a call of nbdkit that waits for it.
- * nbdkit changes one open file, and COMMAND the ledger.
+ * Returns whether a call is recorded. On a device only calls on open files are:
+ * nbdkit changes one, and COMMAND the ledger. The recorder follows no path of
+ * COMMAND there, and waits for no call of COMMAND: either could wait for the
+ * device, and so for a call of nbdkit that the recorder serves only afterwards.
+ * Lines that are in the ledger when a call begins are acknowledged before it.
  */
 bool crash_call_begin(struct crash_recorder *r, struct crash_call *c)
 {

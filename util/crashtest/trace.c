@@ -178,7 +178,10 @@ static void end_ledger(struct crash_recorder *r, pid_t tid)
 		crash_record_appended(r, tid, (uint64_t)info.exit.rval);
 }
 
-/* Let a thread go on that has not stopped at a recorded call. */
+/*
+ * Let a thread go on that has not stopped at the entry of a call. A stop at the
+ * exit of a call is here the end of a write to the ledger: serve_call().
+ */
 static void pass_stop(struct crash_recorder *r, pid_t tid, int status)
 {
 	const int sig = WSTOPSIG(status), event = status >> 16;
@@ -204,8 +207,9 @@ static void serve_other(struct crash_recorder *r, pid_t tid, int status)
 
 /*
  * Wait until a recorded call has returned. Other threads run meanwhile, up to
- * their next call that may be recorded. The kernel reports the end of a
- * process's first thread only after that of all its other threads. Returns
+ * their next call that may be recorded. Take the reports of all threads: the
+ * kernel reports the end of a process's first thread only when the ends of all
+ * its other threads have been taken. Returns
  * false when the thread has died.
  */
 static bool await_return(struct crash_recorder *r, pid_t tid, int64_t *ret)
@@ -224,7 +228,8 @@ static bool await_return(struct crash_recorder *r, pid_t tid, int64_t *ret)
 			else if (crash_interrupted)
 				kill(tid, SIGKILL);
 		}
-		/* A thread that executes a program takes the first one's id. */
+		/* execve(2) in another thread ends this one and takes its id.
+		 */
 		if (!WIFSTOPPED(status) || status >> 16 == PTRACE_EVENT_EXEC) {
 			keep_report(r, tid, status);
 			return false;
@@ -241,7 +246,8 @@ static bool await_return(struct crash_recorder *r, pid_t tid, int64_t *ret)
 
 /*
  * Let the call of a stopped thread execute. Other threads wait at their
- * recorded calls meanwhile, so events are in the order of their effects.
+ * recorded calls meanwhile, except those that write to the ledger on a device,
+ * so events are in the order of their effects.
  */
 static void run_call(struct crash_recorder *r, struct crash_call *c)
 {
@@ -266,7 +272,10 @@ static void serve_call(struct crash_recorder *r, pid_t tid)
 		for (unsigned int i = 0; i < 6; i++)
 			c.args[i] = info.seccomp.args[i];
 		if (crash_call_begin(r, &c)) {
-			/* pass_stop() sees the end of a write to the ledger. */
+			/*
+			 * A write to the ledger, which is no recorded file, may
+			 * wait for the device, and so for nbdkit's calls.
+			 */
 			if (r->device && !c.file)
 				ptrace(PTRACE_SYSCALL, tid, 0, 0);
 			else

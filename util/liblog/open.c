@@ -114,9 +114,12 @@ static int check_unacknowledged(struct rpmem_log *log, uint64_t at)
 	return 0;
 }
 
-/* Returns whether the entry at a byte of the ring is intact, or -errno. */
-static int is_intact(struct rpmem_log *log, uint64_t at,
-		     const struct log_entry *e)
+/*
+ * Read the entry at a byte of the ring, whose header is e. Returns 1 if its
+ * checksum matches, 0, or -errno.
+ */
+static int read_intact(struct rpmem_log *log, uint64_t pos,
+		       const struct log_entry *e)
 {
 	unsigned char *bytes = malloc((size_t)LOG_HEADER + e->len);
 	int ret;
@@ -124,28 +127,32 @@ static int is_intact(struct rpmem_log *log, uint64_t at,
 	if (!bytes)
 		return log_error(-ENOMEM, "out of memory");
 	ret = log_call(log, RPMEM_POOL_READ, bytes, (size_t)LOG_HEADER + e->len,
-		       LOG_RING_AT + at);
+		       LOG_RING_AT + pos);
 	if (!ret)
 		ret = log_entry_intact(&log->super, bytes, e);
 	free(bytes);
 	return ret;
 }
 
+/* The turn of the damaged superblock is the next one, which gives its place. */
 static int report_super(const struct rpmem_log *log)
 {
 	return log_error(
 		-EBADMSG,
 		"%sthe newest superblock of the log, at byte %u, is damaged: "
-		"there are entries that need it; restore the pool from a copy",
+		"entries were written after it; restore the pool from a copy",
 		log->io.name,
 		(unsigned int)((log->super.turn + 1) % 2 * LOG_SLOT));
 }
 
 /*
- * One superblock is not intact. If it was torn by a crash, nothing has relied
- * on it. Otherwise entries of its epoch begin at LSN at, where those of the
- * older superblock end, or entries have used the space before its head: then
- * they are at most two marks and what was outstanding behind.
+ * Only one superblock is intact. The other one was never written, was torn by a
+ * crash, or is damaged. Refuse the log if an entry depends on a newer one: an
+ * entry of a later epoch, which begins at LSN at, or one in space that the
+ * intact superblock has not freed. Such an entry begins at most 2 *
+ * (LOG_MARK_BYTES + SCAN) bytes behind: a superblock is followed by another
+ * one after LOG_MARK_BYTES. Without such an entry the older superblock is as
+ * good. A reader does not look: a writer may be writing a superblock.
  */
 static int check_super(struct rpmem_log *log, uint64_t at)
 {
@@ -171,7 +178,7 @@ static int check_super(struct rpmem_log *log, uint64_t at)
 		}
 		if (!ret &&
 		    log_entry_decode_newer(&log->super, bytes + used, pos, &e))
-			ret = is_intact(log, pos, &e);
+			ret = read_intact(log, pos, &e);
 	}
 	free(bytes);
 	return ret > 0 ? report_super(log) : ret;
