@@ -546,6 +546,12 @@ def missing(args):
     return None
 
 
+def print_log(folder):
+    """Print the last lines of fi_rpmemd, nbdkit and nbdfuse."""
+    with open(os.path.join(folder, "log"), encoding="utf-8") as f:
+        sys.stdout.writelines("# " + x for x in f.readlines()[-20:])
+
+
 def main():
     p = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1][7:])
     p.add_argument("--build", required=True)
@@ -577,11 +583,14 @@ def main():
         if lost:
             print(f"# {lost}")
         if bad:
-            with open(os.path.join(folder, "log"), encoding="utf-8") as f:
-                sys.stdout.writelines("# " + x for x in f.readlines()[-20:])
+            print_log(folder)
         print(f"{'not ok' if bad else 'ok'} - {name}: "
               f"{'the loss is found' if args.control else 'nothing is lost'}")
         return int(bad)
+    except RuntimeError as e:
+        print_log(folder)
+        print(f"not ok - {name}: {e}")
+        return 1
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

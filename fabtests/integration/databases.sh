@@ -33,11 +33,15 @@ count() {
 }
 
 # try ARGUMENT...: run databases.py in separate namespaces, so that a killed run
-# leaves no process and no mount.
+# leaves no process and no mount, and nobody takes the port of a killed daemon.
+net=--net
+unshare --net true 2>/dev/null || net=
 try() {
 	local out
 
-	out=$(unshare --mount --pid --fork --kill-child --mount-proc \
+	# shellcheck disable=SC2086 # an option, or none
+	out=$(unshare $net --mount --pid --fork --kill-child --mount-proc \
+		sh -c 'ip link set lo up; exec "$@"' - \
 		/usr/bin/python3 databases.py --build "$build" "$@" 2>&1)
 	count $? "$out" "databases.py $*"
 }
@@ -69,7 +73,7 @@ try_group() {
 		/usr/bin/python3 group_databases.py --build "$build" "$@" 2>&1)
 	count $? "$out" "group_databases.py $*"
 }
-if unshare --net true 2>/dev/null; then
+if [ -n "$net" ]; then
 	try_group --rounds $((runs == 1 ? 3 : 100))
 	for control in share ack-at-1; do
 		[ $runs = 1 ] || try_group --control $control
