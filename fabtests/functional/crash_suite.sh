@@ -7,29 +7,28 @@
 n=0 status=0
 
 # crash_enter NAME IMAGES: as enter; $images to check, and the seconds that one run
-# of the tool may take, in $limit. With RP_LONG=1 the programs work for enough
-# rounds to have 10,000 images, which are checked where the tool is to acquit.
+# of the tool may take, in $limit. With RP_LONG=1, where the tool is to acquit,
+# the programs work for $rounds rounds, which have 10,000 images.
 crash_enter()
 {
 	enter "$1"
-	here=$PWD images=$2 limit=300 many=
-	if [ "${RP_LONG:-0}" = 1 ]; then
-		many=10000 limit=9000 CRASH_ROUNDS=64
-		export CRASH_ROUNDS
-	fi
+	here=$PWD images=$2 limit=300 many= rounds=64
+	[ "${RP_LONG:-0}" != 1 ] || many=10000 limit=9000
 	tool=$top/util/fi_rpmem_crashtest
 	# The leak checker cannot run in a traced program.
 	ASAN_OPTIONS="${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0"
 	export ASAN_OPTIONS
 }
 
-# fully COMMAND...: with $many images
+# fully COMMAND...: with $many images and $rounds rounds
 fully()
 {
 	few=$images
 	images=${many:-$few}
+	[ -z "$many" ] || export CRASH_ROUNDS="$rounds"
 	"$@"
 	passed=$?
+	unset CRASH_ROUNDS
 	images=$few
 	return $passed
 }

@@ -296,7 +296,7 @@ assert len(rows) >= n - int(sys.argv[1]), f"{n} acknowledged, {rows} found"
 P
 images=16
 # Few bytes are not flushed in any cut: 64 rounds have 5,000 images.
-[ -z "$many" ] || CRASH_ROUNDS=160
+rounds=160
 
 # sqlite STATUS SYNCHRONOUS JOURNAL [MISSING]: MISSING rows may be lost.
 sqlite()

@@ -12,6 +12,7 @@ set -u
 # shellcheck source=fabtests/functional/crash_suite.sh
 . "${srcdir:-.}/fabtests/functional/crash_suite.sh"
 crash_enter crashtest_device 30
+rounds=128 # 64 have 7,300 images
 mkdir tmp
 export TMPDIR="$here/tmp"
 victim=$top/fabtests/functional/crash_victim
