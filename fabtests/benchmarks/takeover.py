@@ -25,6 +25,11 @@ import sys
 import tempfile
 import time
 
+HERE = os.path.dirname(os.path.realpath(__file__))
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(HERE, "../integration"))
+from volume import wait_until  # noqa: E402
+
 WRITES = 20
 
 
@@ -107,11 +112,11 @@ class Bench:
                    "--listen-client-urls", url, "--advertise-client-urls", url,
                    "--listen-peer-urls", peer, "--log-level", "error")
         os.environ["ETCDCTL_ENDPOINTS"] = url
-        while subprocess.run(["etcdctl", "get", "x"], check=False,
-                             env={**os.environ, "ETCDCTL_API": "3"},
-                             stdout=subprocess.DEVNULL,
-                             stderr=subprocess.DEVNULL).returncode:
-            time.sleep(0.05)
+        wait_until("etcd", lambda: not subprocess.run(
+            ["etcdctl", "get", "x"], check=False,
+            env={**os.environ, "ETCDCTL_API": "3"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL).returncode, self.children[-1])
 
     def start_pools(self):
         places = []
@@ -120,8 +125,8 @@ class Bench:
             self.start(os.path.join(self.args.build, "util/fi_rpmemd"),
                        "--create", "1M", "--port", "0", "--port-file", port,
                        os.path.join(self.folder, name))
-            while not os.path.exists(port) or not os.path.getsize(port):
-                time.sleep(0.02)
+            wait_until("fi_rpmemd", lambda file=port: os.path.exists(file) and
+                       os.path.getsize(file), self.children[-1])
             with open(port, encoding="ascii") as f:
                 places.append(f"127.0.0.1:{f.read().strip()}:{name}")
         self.group = ",".join(places) + ";k=2"

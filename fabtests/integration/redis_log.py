@@ -21,6 +21,9 @@ import tempfile
 import threading
 import time
 
+sys.dont_write_bytecode = True
+from volume import wait_until  # noqa: E402
+
 SOURCE = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../..")
 BUILD = os.getcwd()
 MODULE = BUILD + "/util/.libs/rpmem_redis.so"
@@ -54,17 +57,6 @@ class Lost(Exception):
 
 class Gone(Exception):
     """Redis has ended."""
-
-
-def wait_until(what, ready, process=None, seconds=60):
-    """Wait until ready() is true; the limit only ends a run that hangs."""
-    end = time.monotonic() + seconds
-    while not ready():
-        if process and process.poll() is not None:
-            raise RuntimeError(f"{what}: the process ended")
-        if time.monotonic() > end:
-            raise RuntimeError(f"{what}: not ready after {seconds} s")
-        time.sleep(0.01)
 
 
 class Connection:

@@ -296,8 +296,7 @@ static int try_file(const char *path)
 	return 0;
 }
 
-/* A result that cannot be written is refused before COMMAND runs, not behind.
- */
+/* Refuse a result that cannot be written before COMMAND runs. */
 static int try_files(const struct crash_options *o)
 {
 	const char *const files[] = {o->json, o->html,

@@ -209,8 +209,7 @@ static void serve_other(struct crash_recorder *r, pid_t tid, int status)
  * Wait until a recorded call has returned. Other threads run meanwhile, up to
  * their next call that may be recorded. Take the reports of all threads: the
  * kernel reports the end of a process's first thread only when the ends of all
- * its other threads have been taken. Returns
- * false when the thread has died.
+ * its other threads have been taken. Returns false when the thread has died.
  */
 static bool await_return(struct crash_recorder *r, pid_t tid, int64_t *ret)
 {
@@ -228,8 +227,7 @@ static bool await_return(struct crash_recorder *r, pid_t tid, int64_t *ret)
 			else if (crash_interrupted)
 				kill(tid, SIGKILL);
 		}
-		/* execve(2) in another thread ends this one and takes its id.
-		 */
+		/* A thread that calls execve(2) may take this one's id. */
 		if (!WIFSTOPPED(status) || status >> 16 == PTRACE_EVENT_EXEC) {
 			keep_report(r, tid, status);
 			return false;
