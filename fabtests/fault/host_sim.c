@@ -56,10 +56,10 @@ int rp_host_facts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 	return rp_host_sim.facts(addr, len, facts);
 }
 
-int rp_host_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
-		  enum rp_intent *lasts, char *why)
+int rp_host_intent(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
+		  enum rp_intent *intent, char *why)
 {
-	*lasts = RP_INTENT_VOLATILE;
+	*intent = RP_INTENT_VOLATILE;
 	return 0;
 }
 
@@ -74,7 +74,7 @@ const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len)
 }
 
 /* Private connections run over the base's fabric. */
-void rp_host_private(struct rp_rc_attr *attr)
+void rp_host_replace_rc(struct rp_rc_attr *attr)
 {
 	attr->ops = &sim_rc_ops;
 }

@@ -52,7 +52,7 @@ int rp_atomic_query(const struct rp_dom *dom, enum fi_datatype type,
 	size_t size, most = MAX_OPERANDS;
 	int ret = fi_query_atomic(dom->base, type, op, attr, flags);
 
-	if (ret || !dom->marked)
+	if (ret || !dom->makes_keys)
 		return ret;
 	if (!rp_atomic_valid(op, type, &size) || size != attr->size)
 		return -FI_EOPNOTSUPP;
@@ -156,7 +156,7 @@ static ssize_t post_persistent(struct rp_ep *ep, const struct call *c,
 	    (c->ncmp ? 2 : 1) * size * total > ep->inject_size)
 		return -FI_EINVAL;
 	pthread_mutex_lock(&ep->dom->lock);
-	ret = rp_rma_begin(ep, m->addr, m->rma_iov[0].key, flags, &t, &s);
+	ret = rp_rma_get_task(ep, m->addr, m->rma_iov[0].key, flags, &t, &s);
 	if (ret)
 		goto unlock;
 	fill_task(t, c, size);
@@ -169,7 +169,7 @@ static ssize_t post_persistent(struct rp_ep *ep, const struct call *c,
 	if (c->ncmp)
 		t->op.atomic.compare =
 			gather_operand(compare, c->cmp, c->ncmp, size);
-	ret = rp_rma_end(t, s);
+	ret = rp_rma_post_task(t, s);
 unlock:
 	pthread_mutex_unlock(&ep->dom->lock);
 	return ret;
@@ -198,9 +198,9 @@ static ssize_t post_atomic(struct rp_ep *ep, const struct call *c,
 	if (n)
 		return post_persistent(ep, c, flags, want);
 	if (flags & FI_COMMIT_COMPLETE)
-		return rp_rma_warn_unmarked();
+		return rp_rma_refuse_ordinary_key();
 	if ((flags & FI_FENCE) || !ep->can_forward)
-		ret = rp_ep_wait_order(&ep->fid, m->addr);
+		ret = rp_ep_check_order(&ep->fid, m->addr);
 	return ret ? ret : post_to_base(ep, c, flags);
 }
 
@@ -215,7 +215,7 @@ static ssize_t post_msg(struct rp_ep *ep, const struct call *c, uint64_t flags)
 	if (c->msg->rma_iov_count &&
 	    rp_ep_persistent(ep, c->msg->rma_iov[0].key))
 		flags |= ep->implicit_flags;
-	return post_atomic(ep, c, flags, rp_ep_wants(ep, flags));
+	return post_atomic(ep, c, flags, rp_ep_wants_entry(ep, flags));
 }
 
 /* Post a call without a flags argument, with the endpoint's flags. */
@@ -242,7 +242,7 @@ static ssize_t post_iov(struct rp_ep *ep, const struct call *c,
 	if (rp_ep_persistent(ep, key))
 		flags |= ep->implicit_flags;
 	call.msg = &msg;
-	return post_atomic(ep, &call, flags, rp_ep_wants(ep, ep->op_flags));
+	return post_atomic(ep, &call, flags, rp_ep_wants_entry(ep, ep->op_flags));
 }
 
 static ssize_t at_writev(struct fid_ep *fid, const struct fi_ioc *iov,
@@ -300,7 +300,7 @@ static ssize_t at_inject(struct fid_ep *fid, const void *buf, size_t count,
 
 	if (rp_ep_persistent(ep, key))
 		return post_atomic(ep, &c, FI_INJECT, false);
-	ret = ep->can_forward ? 0 : rp_ep_wait_order(fid, dest);
+	ret = ep->can_forward ? 0 : rp_ep_check_order(fid, dest);
 	return ret ? ret
 		   : fi_inject_atomic(ep->base, buf, count, dest, addr, key,
 				      type, op);
@@ -420,14 +420,14 @@ static ssize_t at_compwritemsg(struct fid_ep *fid,
 	return post_msg(rp_ep_of(&fid->fid), &c, flags);
 }
 
-/* ret: the base's result of a *query_valid() call. Limit it to what the agent
+/* ret: the base's result of a *limit_count() call. Limit it to what the agent
  * has. */
-static int query_valid(struct rp_ep *ep, enum fi_datatype type, enum fi_op op,
+static int limit_count(struct rp_ep *ep, enum fi_datatype type, enum fi_op op,
 		       uint64_t kind, int ret, size_t *count)
 {
 	struct fi_atomic_attr attr = {0};
 
-	if (ret || !ep->dom->marked)
+	if (ret || !ep->dom->makes_keys)
 		return ret;
 	ret = rp_atomic_query(ep->dom, type, op, &attr, kind);
 	if (!ret && count && *count > attr.count)
@@ -440,7 +440,7 @@ static int at_writevalid(struct fid_ep *fid, enum fi_datatype type,
 {
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	return query_valid(ep, type, op, 0,
+	return limit_count(ep, type, op, 0,
 			   fi_atomicvalid(ep->base, type, op, count), count);
 }
 
@@ -449,7 +449,7 @@ static int at_readwritevalid(struct fid_ep *fid, enum fi_datatype type,
 {
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	return query_valid(ep, type, op, FI_FETCH_ATOMIC,
+	return limit_count(ep, type, op, FI_FETCH_ATOMIC,
 			   fi_fetch_atomicvalid(ep->base, type, op, count),
 			   count);
 }
@@ -459,7 +459,7 @@ static int at_compwritevalid(struct fid_ep *fid, enum fi_datatype type,
 {
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
-	return query_valid(ep, type, op, FI_COMPARE_ATOMIC,
+	return limit_count(ep, type, op, FI_COMPARE_ATOMIC,
 			   fi_compare_atomicvalid(ep->base, type, op, count),
 			   count);
 }

@@ -60,7 +60,7 @@ static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
 /* sockets reports an error until the program reads the error count. */
 static uint64_t read_errors(struct rp_cntr *c)
 {
-	return c->sticky ? atomic_load(&c->errors) : fi_cntr_readerr(c->base);
+	return c->readerr_clears ? atomic_load(&c->errors) : fi_cntr_readerr(c->base);
 }
 
 /*
@@ -196,7 +196,7 @@ int rp_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr,
 	c->dom = dom;
 	c->epfd = -1;
 	c->ev_fd = -1;
-	c->sticky = !strcasecmp(dom->fabric->base_name, "sockets");
+	c->readerr_clears = !strcasecmp(dom->fabric->base_name, "sockets");
 	ret = fi_cntr_open(dom->base, &a, &c->base, context);
 	if (ret)
 		goto free;

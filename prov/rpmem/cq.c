@@ -34,7 +34,7 @@ void rp_cq_wake(struct rp_cq *cq)
 	}
 }
 
-void rp_cq_unwake(struct rp_cq *cq)
+void rp_cq_drain_event(struct rp_cq *cq)
 {
 	eventfd_t v;
 
@@ -48,7 +48,7 @@ static void enqueue_entry(struct rp_cq *cq, struct rp_cqe *q)
 {
 	STAILQ_INSERT_TAIL(&cq->queue, q, link);
 	atomic_fetch_add(&cq->dom->private_queued, 1);
-	rp_dom_set_quick(cq->dom, 0);
+	rp_dom_set_quick_reads(cq->dom, 0);
 	if (cq->parked)
 		rp_cq_wake(cq);
 }

@@ -36,7 +36,7 @@ static inline ssize_t read_base(struct rp_cq *cq, void *buf, size_t count,
 }
 
 /* Read the base's queue, and remove entries of local.c's reads. */
-static inline ssize_t read_shared(struct rp_cq *cq, void *buf, size_t count,
+static inline ssize_t read_filtered(struct rp_cq *cq, void *buf, size_t count,
 				  fi_addr_t *src)
 {
 	ssize_t n = read_base(cq, buf, count, src);
@@ -66,7 +66,7 @@ static ssize_t pop_entries(struct rp_cq *cq, void *buf, size_t count,
 		rp_cq_drop_first(cq);
 	}
 	if (STAILQ_EMPTY(&cq->queue))
-		rp_cq_unwake(cq);
+		rp_cq_drain_event(cq);
 	return (ssize_t)n;
 }
 
@@ -101,7 +101,7 @@ static ssize_t read_private(struct rp_cq *cq, void *buf, size_t count,
 static void begin_quick_reads(struct rp_dom *dom)
 {
 	if (!atomic_load(&dom->private_queued) && !atomic_load(&dom->kicked))
-		rp_dom_set_quick(dom, QUICK_READS);
+		rp_dom_set_quick_reads(dom, QUICK_READS);
 }
 
 static __attribute__((noinline)) ssize_t
@@ -113,7 +113,7 @@ read_private_and_base(struct rp_cq *cq, void *buf, size_t count, fi_addr_t *src)
 	if (atomic_load(&cq->private_reads) >= MAX_PRIVATE_READS) {
 		turn = true;
 		atomic_store(&cq->private_reads, 0);
-		n = read_shared(cq, buf, count, src);
+		n = read_filtered(cq, buf, count, src);
 	}
 	if (n == -FI_EAGAIN)
 		n = read_private(cq, buf, count, src, &came);
@@ -121,7 +121,7 @@ read_private_and_base(struct rp_cq *cq, void *buf, size_t count, fi_addr_t *src)
 	    atomic_load_explicit(&cq->hot_polls, memory_order_relaxed) %
 		    HOT_TURN)
 		return n;
-	n = read_shared(cq, buf, count, src);
+	n = read_filtered(cq, buf, count, src);
 	if (n > 0 && !came)
 		begin_quick_reads(cq->dom);
 	return n;
@@ -134,7 +134,7 @@ end_quick_reads(struct rp_cq *cq, void *buf, ssize_t n, fi_addr_t *src)
 	if (n > 0)
 		return rp_local_filter_entries(cq, buf, n, src);
 	if (rp_dom_is_live(cq->dom))
-		rp_dom_set_quick(cq->dom, 0);
+		rp_dom_set_quick_reads(cq->dom, 0);
 	return n;
 }
 
@@ -149,7 +149,7 @@ static inline ssize_t read_queue(struct rp_cq *cq, void *buf, size_t count,
 	if (__builtin_expect(quick <= 0, 0))
 		return read_private_and_base(cq, buf, count, src);
 	if (quick != RP_QUICK_ALWAYS)
-		rp_dom_set_quick(dom, quick - 1);
+		rp_dom_set_quick_reads(dom, quick - 1);
 	n = read_base(cq, buf, count, src);
 	if (__builtin_expect(
 		    n > 0 && !atomic_load_explicit(&dom->base_has_local_reads,
@@ -192,7 +192,7 @@ static ssize_t cq_readerr(struct fid_cq *fid, struct fi_cq_err_entry *buf,
 		cq->last_out = q->out;
 		rp_cq_drop_first(cq);
 		if (STAILQ_EMPTY(&cq->queue))
-			rp_cq_unwake(cq);
+			rp_cq_drain_event(cq);
 	}
 	pthread_mutex_unlock(&cq->dom->lock);
 	if (q)
@@ -261,7 +261,7 @@ static int prepare_sleep(struct rp_cq *cq)
 	cq->parked = true;
 	if (!STAILQ_EMPTY(&cq->queue))
 		return -FI_EAGAIN;
-	rp_cq_unwake(cq);
+	rp_cq_drain_event(cq);
 	return rp_dom_is_live(dom) ? rp_domain_trywait(dom) : 0;
 }
 

@@ -79,7 +79,7 @@ static int no_stx(struct fid_domain *domain, struct fi_tx_attr *attr,
 static int domain_srx(struct fid_domain *domain, struct fi_rx_attr *attr,
 		      struct fid_ep **rx_ep, void *context)
 {
-	return rp_container_of(domain, struct rp_dom, fid)->msg
+	return rp_container_of(domain, struct rp_dom, fid)->is_msg
 		       ? rp_srx_open(domain, attr, rx_ep, context)
 		       : -FI_ENOSYS;
 }
@@ -125,7 +125,7 @@ static int find_base_info(struct rp_fabric *fab, const struct fi_info *info,
 			  struct fi_info **out)
 {
 	struct fi_info *list;
-	int ret = rp_info_base(fab->version, NULL, NULL, 0, info,
+	int ret = rp_info_list_base_rdm(fab->version, NULL, NULL, 0, info,
 			       fab->base_name, &list);
 
 	if (ret) {
@@ -172,12 +172,12 @@ static int open_base(struct rp_dom *dom, const struct fi_info *info,
 	struct rp_fabric *fab = dom->fabric;
 	int ret;
 
-	dom->msg = rp_info_is_msg(info, fab->base_name);
-	ret = dom->msg ? rp_info_msg_base(fab, info, &dom->base_info)
+	dom->is_msg = rp_info_is_msg(info, fab->base_name);
+	ret = dom->is_msg ? rp_info_find_base_msg(fab, info, &dom->base_info)
 		       : find_base_info(fab, info, &dom->base_info);
 	if (ret)
 		return ret;
-	ret = rp_fabric_base(fab, dom->base_info, &dom->base_fabric);
+	ret = rp_fabric_find_base(fab, dom->base_info, &dom->base_fabric);
 	if (!ret)
 		ret = fi_domain(dom->base_fabric, dom->base_info, &dom->base,
 				context);
@@ -195,7 +195,7 @@ int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 	if (!dom)
 		return -FI_ENOMEM;
 	dom->fabric = rp_container_of(fabric, struct rp_fabric, fid);
-	dom->marked = rp_info_has_persistent_keys(info);
+	dom->makes_keys = rp_info_has_persistent_keys(info);
 	dom->auto_progress =
 		info->domain_attr->data_progress == FI_PROGRESS_AUTO;
 	atomic_init(&dom->may_sleep, dom->auto_progress);
@@ -222,7 +222,7 @@ int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 	RP_INFO(DOMAIN, "%s is opened over %s, keys are those of %s\n",
 		dom->base_info->domain_attr->name,
 		dom->base_info->fabric_attr->prov_name,
-		dom->marked ? RP_PROV_NAME : "the base");
+		dom->makes_keys ? RP_PROV_NAME : "the base");
 	*domain = &dom->fid;
 	return 0;
 }

@@ -14,7 +14,7 @@
 		   FI_ORDER_RMA_RAW | FI_ORDER_ATOMIC_WAW |                    \
 		   FI_ORDER_ATOMIC_RAW)
 
-int rp_ep_wait_order(struct fid_ep *fid, fi_addr_t dest)
+int rp_ep_check_order(struct fid_ep *fid, fi_addr_t dest)
 {
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 	struct rp_dom *dom = ep->dom;
@@ -31,10 +31,10 @@ int rp_ep_wait_order(struct fid_ep *fid, fi_addr_t dest)
 	return ret;
 }
 
-int rp_ep_check_flags(struct fid_ep *fid, fi_addr_t dest, uint64_t flags)
+int rp_ep_check_message_flags(struct fid_ep *fid, fi_addr_t dest, uint64_t flags)
 {
 	if (!(flags & FI_COMMIT_COMPLETE))
-		return rp_ep_wait_order(fid, dest);
+		return rp_ep_check_order(fid, dest);
 	RP_WARN(EP_DATA, "FI_COMMIT_COMPLETE on a message is not offered\n");
 	return -FI_EOPNOTSUPP;
 }
@@ -71,13 +71,13 @@ static int ep_close(struct fid *fid)
 	}
 	LIST_REMOVE(ep, link);
 	if (ep->tx_cq)
-		ep->tx_cq->base_trywait_unsafe |= !dom->msg;
+		ep->tx_cq->base_trywait_unsafe |= !dom->is_msg;
 	if (ep->rx_cq)
-		ep->rx_cq->base_trywait_unsafe |= !dom->msg;
+		ep->rx_cq->base_trywait_unsafe |= !dom->is_msg;
 	if (ep->cntr[RP_CNTR_REMOTE_WRITE])
 		dom->nremote_cntrs--;
 	pthread_mutex_unlock(&dom->lock);
-	rp_eq_del_fid_pair(&ep->name);
+	rp_eq_del_fid_pair(&ep->fid_pair);
 	rp_ep_release(ep);
 	return 0;
 }
@@ -87,7 +87,7 @@ static int bind_cq(struct rp_ep *ep, struct fid *fid, uint64_t flags)
 	struct rp_cq *cq = rp_container_of(fid, struct rp_cq, fid.fid);
 	int ret;
 
-	if (!rp_cq_is_ours(fid) || cq->dom != ep->dom)
+	if (!rp_fid_is_cq(fid) || cq->dom != ep->dom)
 		return -FI_EINVAL;
 	ret = fi_ep_bind(ep->base, &cq->base->fid, flags);
 	if (ret)
@@ -121,7 +121,7 @@ static int bind_remote_cntr(struct rp_dom *dom, bool counts)
 	if (!counts)
 		return 0;
 	pthread_mutex_lock(&dom->lock);
-	if (dom->npersistent || dom->msg)
+	if (dom->npersistent_mrs || dom->is_msg)
 		ret = -FI_EOPNOTSUPP;
 	else
 		dom->nremote_cntrs++;
@@ -139,7 +139,7 @@ static int bind_cntr(struct rp_ep *ep, struct fid *fid, uint64_t flags)
 	bool remote = flags & FI_REMOTE_WRITE;
 	int ret;
 
-	if (!rp_cntr_is_ours(fid) || c->dom != ep->dom ||
+	if (!rp_fid_is_cntr(fid) || c->dom != ep->dom ||
 	    (remote && ep->cntr[RP_CNTR_REMOTE_WRITE]))
 		return -FI_EINVAL;
 	ret = bind_remote_cntr(ep->dom, remote);
@@ -191,7 +191,7 @@ static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 		return fi_ep_bind(ep->base, &rp_ep_of(bfid)->base->fid, flags);
 	case FI_CLASS_EQ:
 		/* RDM endpoints have no events: bind no event queue. */
-		return ep->dom->msg ? fi_ep_bind(ep->base, bfid, flags) : 0;
+		return ep->dom->is_msg ? fi_ep_bind(ep->base, bfid, flags) : 0;
 	default:
 		return -FI_ENOSYS;
 	}
@@ -201,7 +201,7 @@ static int enable_ep(struct rp_ep *ep)
 {
 	int ret;
 
-	if (!ep->dom->msg && !ep->av)
+	if (!ep->dom->is_msg && !ep->av)
 		return -FI_ENOAV;
 	ret = fi_enable(ep->base);
 	if (!ret)
@@ -343,7 +343,7 @@ static struct fi_info *base_ep_info(struct rp_dom *dom,
 {
 	const struct fi_info *of = dom->base_info;
 	struct fi_info *b =
-		rp_info_to_base(info, dom->msg ? FI_EP_MSG : FI_EP_RDM,
+		rp_info_to_base(info, dom->is_msg ? FI_EP_MSG : FI_EP_RDM,
 				of->fabric_attr->prov_name);
 
 	if (!b)
@@ -375,7 +375,7 @@ int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	       struct fid_ep **out, void *context)
 {
 	struct rp_dom *dom = rp_container_of(domain, struct rp_dom, fid);
-	enum fi_ep_type type = dom->msg ? FI_EP_MSG : FI_EP_RDM;
+	enum fi_ep_type type = dom->is_msg ? FI_EP_MSG : FI_EP_RDM;
 	struct fi_info *b;
 	struct rp_ep *ep;
 	int ret;
@@ -397,10 +397,10 @@ int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 		ep->orders_messages = ep->msg_order & ORDER_MSG;
 	}
 	set_can_forward(ep);
-	ep->mark = dom->marked ? RP_KEY_MARK >> RP_KEY_MARK_SHIFT : UINT64_MAX;
+	ep->mark = dom->makes_keys ? RP_KEY_MARK >> RP_KEY_MARK_SHIFT : UINT64_MAX;
 	ep->inject_size = dom->base_info->tx_attr->inject_size;
 	ep->required = rp_params.required;
-	if (rp_params.commit_writes && ep->dom->marked)
+	if (rp_params.commit_writes && ep->dom->makes_keys)
 		ep->implicit_flags = FI_COMMIT_COMPLETE;
 	ret = fi_endpoint(dom->base, b, &ep->base, context);
 	free_base_info(b);
@@ -411,8 +411,8 @@ int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	ep->fid.fid.fclass = FI_CLASS_EP;
 	ep->fid.fid.context = context;
 	set_ops(ep);
-	if (dom->msg)
-		rp_eq_add_fid_pair(&ep->name, &ep->base->fid, &ep->fid.fid);
+	if (dom->is_msg)
+		rp_eq_add_fid_pair(&ep->fid_pair, &ep->base->fid, &ep->fid.fid);
 	pthread_mutex_lock(&dom->lock);
 	LIST_INSERT_HEAD(&dom->eps, ep, link);
 	pthread_mutex_unlock(&dom->lock);

@@ -23,10 +23,10 @@ static LIST_HEAD(, rp_eq_fid_pair) fid_pairs = LIST_HEAD_INITIALIZER(fid_pairs);
 static pthread_mutex_t fid_pairs_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void rp_eq_add_fid_pair(struct rp_eq_fid_pair *n, struct fid *base,
-			struct fid *ours)
+			struct fid *program_fid)
 {
 	n->base = base;
-	n->ours = ours;
+	n->program_fid = program_fid;
 	pthread_mutex_lock(&fid_pairs_lock);
 	LIST_INSERT_HEAD(&fid_pairs, n, link);
 	pthread_mutex_unlock(&fid_pairs_lock);
@@ -49,7 +49,7 @@ static struct fid *find_program_fid(const struct fid *base)
 
 	LIST_FOREACH (n, &fid_pairs, link)
 		if (n->base == base)
-			return n->ours;
+			return n->program_fid;
 	return NULL;
 }
 

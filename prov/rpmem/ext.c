@@ -119,7 +119,7 @@ static ssize_t ext_query(struct fid_ep *fid, fi_addr_t addr, uint64_t key,
 		return -FI_ENOMEM;
 	q->attr = attr;
 	pthread_mutex_lock(&ep->dom->lock);
-	ret = rp_rma_begin(ep, addr, key, 0, &t, &q->session);
+	ret = rp_rma_get_task(ep, addr, key, 0, &t, &q->session);
 	if (ret) {
 		free(q);
 		goto unlock;
@@ -136,13 +136,13 @@ static ssize_t ext_query(struct fid_ep *fid, fi_addr_t addr, uint64_t key,
 	t->flags = FI_RMA | FI_READ;
 	t->wants_entry = true;
 	t->context = context;
-	ret = rp_rma_end(t, q->session);
+	ret = rp_rma_post_task(t, q->session);
 unlock:
 	pthread_mutex_unlock(&ep->dom->lock);
 	return ret;
 }
 
-struct query {
+struct sync_query {
 	struct rp_op op; /* first member: op->done casts to it */
 	bool done;
 	struct rp_wire_range range;
@@ -153,7 +153,7 @@ struct query {
 
 static void query_done(struct rp_op *op, const struct rp_outcome *out)
 {
-	struct query *q = rp_container_of(op, struct query, op);
+	struct sync_query *q = rp_container_of(op, struct sync_query, op);
 
 	q->done = true;
 	q->out = *out;
@@ -168,14 +168,14 @@ static void lock_yield(struct rp_dom *dom, const struct timespec *pause)
 }
 
 /* With dom->lock: post a query and wait for its reply or a lost connection. */
-static int query_run(struct rp_ep *ep, fi_addr_t dest, struct query *q)
+static int query_run(struct rp_ep *ep, fi_addr_t dest, struct sync_query *q)
 {
 	const struct timespec pause = {.tv_nsec = 20000};
 	struct rp_dom *dom = ep->dom;
 	int ret;
 
 	for (;;) {
-		ret = rp_private_session(ep, dest, q->range.key, &q->session);
+		ret = rp_private_get_session(ep, dest, q->range.key, &q->session);
 		if (!ret)
 			ret = rp_private_post(dom, q->session, &q->op);
 		if (ret != -FI_EAGAIN)
@@ -194,7 +194,7 @@ static int ext_query_sync(struct fid_ep *fid, fi_addr_t addr, uint64_t key,
 			  struct fi_rpmem_attr *attr)
 {
 	struct rp_ep *ep = rp_container_of(fid, struct rp_ep, fid);
-	struct query q = {.range.key = key};
+	struct sync_query q = {.range.key = key};
 	char words[RP_WHY_LEN];
 	int class = query_check(ep, key, required, attr), ret = 0;
 

@@ -33,10 +33,10 @@ static int fabric_trywait(struct fid_fabric *fabric, struct fid **fids,
 	int ret;
 
 	for (int i = 0; i < count; i++) {
-		if (rp_cq_is_ours(fids[i]))
+		if (rp_fid_is_cq(fids[i]))
 			ret = rp_cq_trywait(rp_container_of(
 				fids[i], struct rp_cq, fid.fid));
-		else if (rp_cntr_is_ours(fids[i]))
+		else if (rp_fid_is_cntr(fids[i]))
 			ret = rp_cntr_trywait(rp_container_of(
 				fids[i], struct rp_cntr, fid.fid));
 		else
@@ -145,7 +145,7 @@ static struct fi_ops_fabric fabric_ops = {
 	.domain2 = fabric_domain2,
 };
 
-static bool is_native(struct rp_fabric *fab, const struct fi_info *base)
+static bool is_without_rxm(struct rp_fabric *fab, const struct fi_info *base)
 {
 	return !strcasecmp(base->fabric_attr->prov_name, fab->base_name);
 }
@@ -176,7 +176,7 @@ static int open_base(struct rp_fabric *fab, const struct fi_info *base)
 	void *context = fab->fid.fid.context;
 	int ret;
 
-	if (is_native(fab, base))
+	if (is_without_rxm(fab, base))
 		return fi_fabric(base->fabric_attr, &fab->direct, context);
 	ret = fi_fabric(base->fabric_attr, &fab->layered, context);
 	if (ret)
@@ -191,12 +191,12 @@ static int open_base(struct rp_fabric *fab, const struct fi_info *base)
  * tcp has RDM endpoints of its own since libfabric 1.18, but no atomics: a
  * program that needs atomics gets ofi_rxm over tcp, in the same fabric object.
  */
-int rp_fabric_base(struct rp_fabric *fab, const struct fi_info *base,
+int rp_fabric_find_base(struct rp_fabric *fab, const struct fi_info *base,
 		   struct fid_fabric **out)
 {
 	int ret = 0;
 
-	if (is_native(fab, base)) {
+	if (is_without_rxm(fab, base)) {
 		*out = fab->direct;
 		return 0;
 	}
@@ -235,7 +235,7 @@ int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 	}
 	if (attr->name)
 		hints->fabric_attr->name = strdup(attr->name);
-	ret = rp_info_base(fab->version, NULL, NULL, 0, hints, fab->base_name,
+	ret = rp_info_list_base_rdm(fab->version, NULL, NULL, 0, hints, fab->base_name,
 			   &list);
 	if (ret)
 		goto free;

@@ -24,10 +24,10 @@ int rp_host_facts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 	return rp_caps_find(*cfg, addr, len, facts, why, NULL, NULL);
 }
 
-int rp_host_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
-		  enum rp_intent *lasts, char *why)
+int rp_host_intent(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
+		  enum rp_intent *intent, char *why)
 {
-	return rp_caps_intent(cfg, addr, len, lasts, why);
+	return rp_caps_intent(cfg, addr, len, intent, why);
 }
 
 bool rp_host_acknowledges(const char *base, const char *device, char *why)
@@ -45,6 +45,6 @@ bool rp_host_has_threads(void)
 	return true;
 }
 
-void rp_host_private(struct rp_rc_attr *attr)
+void rp_host_replace_rc(struct rp_rc_attr *attr)
 {
 }

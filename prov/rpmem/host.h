@@ -28,13 +28,13 @@ int rp_host_random(void *buf, size_t len);
 int rp_host_facts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		  struct rp_facts *facts, char *why);
 /* Does the memory outlast the process? As rp_caps_intent(). */
-int rp_host_lasts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
-		  enum rp_intent *lasts, char *why);
+int rp_host_intent(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
+		  enum rp_intent *intent, char *why);
 /* Does a write's completion prove its arrival? why: RP_SOURCE_LEN bytes. */
 bool rp_host_acknowledges(const char *base, const char *device, char *why);
 /* Let a simulator replace the backend of private connections (attr->ops). */
 struct rp_rc_attr;
-void rp_host_private(struct rp_rc_attr *attr);
+void rp_host_replace_rc(struct rp_rc_attr *attr);
 /* Functions that flush this memory; NULL: CPU instructions or msync(2). */
 const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len);
 /* May blocking flushes run on a worker thread? */

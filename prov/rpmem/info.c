@@ -35,7 +35,7 @@
 	 FI_ORDER_RMA_RAR | FI_ORDER_RMA_RAW | FI_ORDER_RMA_WAR |              \
 	 FI_ORDER_RMA_WAW | FI_ORDER_ATOMIC_RAR | FI_ORDER_ATOMIC_RAW |        \
 	 FI_ORDER_ATOMIC_WAR | FI_ORDER_ATOMIC_WAW)
-#define KEPT_ORDERS ((uint64_t)(RMA_ORDERS | FI_ORDER_SAW | FI_ORDER_SAS))
+#define OFFERED_ORDERS ((uint64_t)(RMA_ORDERS | FI_ORDER_SAW | FI_ORDER_SAS))
 
 static bool is_component(const char *s, size_t len, const char *name)
 {
@@ -344,7 +344,7 @@ static int getinfo_below(uint32_t version, const char *node,
 	return ret;
 }
 
-int rp_info_base(uint32_t version, const char *node, const char *service,
+int rp_info_list_base_rdm(uint32_t version, const char *node, const char *service,
 		 uint64_t flags, const struct fi_info *hints, const char *base,
 		 struct fi_info **list)
 {
@@ -384,7 +384,7 @@ static bool gets_implicit_persistence(const struct fi_info *hints)
 	return rp_params.commit_writes && (hints->caps & (FI_RMA | FI_ATOMIC));
 }
 
-bool rp_info_may_make_keys(uint32_t version, const struct fi_info *hints)
+bool rp_info_allows_persistent_keys(uint32_t version, const struct fi_info *hints)
 {
 	return FI_VERSION_GE(version, FI_VERSION(1, 5)) && hints &&
 	       hints->domain_attr &&
@@ -427,7 +427,7 @@ static int limit_orders(const struct fi_info *hints, struct fi_info *i)
 	bool strict = (hints->tx_attr && hints->tx_attr->comp_order) ||
 		      (hints->rx_attr && hints->rx_attr->comp_order);
 
-	if ((orders & ~KEPT_ORDERS) || strict || (hints->caps & FI_FENCE)) {
+	if ((orders & ~OFFERED_ORDERS) || strict || (hints->caps & FI_FENCE)) {
 		if (wants_persistence(hints))
 			RP_WARN(CORE,
 				"with persistent regions there is no "
@@ -499,7 +499,7 @@ static int convert_entry(uint32_t version, const struct fi_info *hints,
 	d->max_ep_tx_ctx = d->max_ep_rx_ctx = 1;
 	d->max_ep_stx_ctx = d->max_ep_srx_ctx = 0;
 	/* Without persistence an entry may still suit the hints. */
-	if (rp_info_may_make_keys(version, hints) &&
+	if (rp_info_allows_persistent_keys(version, hints) &&
 	    rp_info_add_persistent_keys(hints, i) && wants_persistence(hints))
 		return -FI_ENODATA;
 	/* Hide ofi_rxm in the name; libfabric appends ";ofi_rpmem". */
@@ -633,7 +633,7 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 		return -FI_ENODATA;
 	}
 	if (!hints || !rp_info_is_passthrough(hints))
-		ret = rp_info_base(version, node, service, flags, hints, base,
+		ret = rp_info_list_base_rdm(version, node, service, flags, hints, base,
 				   &list);
 	for (link = &list; (i = *link);) {
 		if (!convert_entry(version, hints, i))
@@ -641,7 +641,7 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 		else
 			rp_info_unlink(link);
 	}
-	if (!list && !rp_info_msg_list(version, node, service, flags, hints,
+	if (!list && !rp_info_list_msg(version, node, service, flags, hints,
 				       base, &list))
 		ret = 0;
 	add_passthrough(version, node, service, flags, hints, base, &list);

@@ -19,7 +19,7 @@ bool rp_info_is_msg(const struct fi_info *info, const char *base)
 static bool is_requested(uint32_t version, const struct fi_info *hints)
 {
 	return hints && (hints->caps & FI_RMA) && makes_keys(hints) &&
-	       rp_info_may_make_keys(version, hints);
+	       rp_info_allows_persistent_keys(version, hints);
 }
 
 /* List the base's FI_EP_MSG entries for a program's hints. */
@@ -38,7 +38,7 @@ static int base_list(uint32_t version, const char *node, const char *service,
 	return ret;
 }
 
-int rp_info_msg_list(uint32_t version, const char *node, const char *service,
+int rp_info_list_msg(uint32_t version, const char *node, const char *service,
 		     uint64_t flags, const struct fi_info *hints,
 		     const char *base, struct fi_info **list)
 {
@@ -61,7 +61,7 @@ int rp_info_msg_list(uint32_t version, const char *node, const char *service,
 	return ret ? ret : *list ? 0 : -FI_ENODATA;
 }
 
-int rp_info_msg_base(const struct rp_fabric *fab, const struct fi_info *info,
+int rp_info_find_base_msg(const struct rp_fabric *fab, const struct fi_info *info,
 		     struct fi_info **out)
 {
 	struct fi_info *hints = fi_dupinfo(info), *list = NULL;

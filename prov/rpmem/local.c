@@ -7,7 +7,7 @@
 
 /* --- flushing --- */
 
-static void read_end(struct rp_task *t, enum rp_status st, uint32_t detail)
+static void complete_read(struct rp_task *t, enum rp_status st, uint32_t detail)
 {
 	struct rp_local_read *l = t->extra;
 	const struct rp_outcome out = {
@@ -23,7 +23,7 @@ static void read_end(struct rp_task *t, enum rp_status st, uint32_t detail)
 
 static void flush_done(void *arg, enum rp_status st, uint32_t detail)
 {
-	read_end(arg, st, detail);
+	complete_read(arg, st, detail);
 }
 
 /* Flush what was read; find the region again, as it may be closed by now. */
@@ -40,7 +40,7 @@ static void flush_read(struct rp_task *t)
 		at[i].region = rp_mr_find_local(dom, buf, l->iov[i].iov_len,
 						t->op.required, &why);
 		if (!at[i].region) {
-			read_end(t, RP_ST_STALE_KEY, 0);
+			complete_read(t, RP_ST_STALE_KEY, 0);
 			return;
 		}
 		at[i].off = (uint64_t)(buf - (char *)at[i].region->base);
@@ -50,7 +50,7 @@ static void flush_read(struct rp_task *t)
 	l->flushing = true;
 	LIST_INSERT_HEAD(&t->ep->flushing, l, link);
 	if (rp_agent_local_flush(dom->agent, at, l->niov, flush_done, t))
-		read_end(t, RP_ST_NO_MEMORY, 0);
+		complete_read(t, RP_ST_NO_MEMORY, 0);
 }
 
 static void read_done(struct rp_op *op, const struct rp_outcome *out)
@@ -143,7 +143,7 @@ static ssize_t post_base_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	}
 	t->extra = l;
 	t->context = msg->context;
-	t->wants_entry = rp_ep_wants(ep, flags);
+	t->wants_entry = rp_ep_wants_entry(ep, flags);
 	t->kind = RP_CNTR_READ;
 	t->flags = FI_RMA | FI_READ;
 	l->task = t;
@@ -166,7 +166,7 @@ void rp_local_close_ep(struct rp_ep *ep)
 
 	while ((l = LIST_FIRST(&ep->flushing))) {
 		rp_agent_local_drop(ep->dom->agent, l->task);
-		read_end(l->task, RP_ST_CANCELED, 0);
+		complete_read(l->task, RP_ST_CANCELED, 0);
 	}
 	if (!ep->tx_cq)
 		return;
@@ -200,7 +200,7 @@ static int check_buffers(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	return l->niov ? 0 : -FI_EINVAL;
 }
 
-ssize_t rp_local_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
+ssize_t rp_local_post_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 		      uint64_t flags, bool persistent)
 {
 	struct rp_local_read *l;

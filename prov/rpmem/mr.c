@@ -21,7 +21,7 @@ static void region_remove(struct rp_mr *mr)
 	rp_agent_region_del(dom->agent, &mr->region);
 	rp_target_dereg(mr);
 	LIST_REMOVE(mr, link);
-	dom->npersistent--;
+	dom->npersistent_mrs--;
 	pthread_mutex_unlock(&dom->lock);
 }
 
@@ -126,7 +126,7 @@ static int base_reg(struct rp_dom *dom, const struct fi_mr_attr *attr,
 {
 	int ret;
 
-	if (!dom->marked)
+	if (!dom->makes_keys)
 		return fi_mr_regattr(dom->base, attr, flags, mr);
 	if (!(dom->base_info->domain_attr->mr_mode & FI_MR_PROV_KEY))
 		return reg_random(dom, attr, flags, mr);
@@ -162,7 +162,7 @@ static int find_native_flush(struct rp_dom *dom, enum rp_tri *native,
 	struct rp_private *p;
 
 	*native = RP_NO;
-	if (!dom->marked || !rp_params.native ||
+	if (!dom->makes_keys || !rp_params.native ||
 	    strcmp(rp_private_transport(dom), "verbs"))
 		return 0;
 	pthread_mutex_lock(&dom->lock);
@@ -253,7 +253,7 @@ static int make_persistent(struct rp_mr *mr)
 	return rp_region_open(r, rp_host_flusher(r->base, r->len));
 }
 
-static int check_requested(struct rp_mr *mr, const struct fi_mr_attr *attr)
+static int make_requested_persistent(struct rp_mr *mr, const struct fi_mr_attr *attr)
 {
 	char why[WHY_ROOM];
 	int ret = find_facts(mr, attr, why);
@@ -265,34 +265,34 @@ static int check_requested(struct rp_mr *mr, const struct fi_mr_attr *attr)
 }
 
 /* FI_OFI_RPMEM_COMMIT_WRITES: make a mapped file persistent unrequested. */
-static int check_implicit(struct rp_mr *mr, const struct fi_mr_attr *attr)
+static int make_implicit_persistent(struct rp_mr *mr, const struct fi_mr_attr *attr)
 {
 	const struct rp_caps_cfg cfg = caps_cfg(mr);
-	enum rp_intent lasts = RP_INTENT_VOLATILE, here;
+	enum rp_intent intent = RP_INTENT_VOLATILE, here;
 	char why[WHY_ROOM];
 	int ret = 0;
 
 	for (size_t i = 0; i < attr->iov_count && !ret; i++) {
 		if (!attr->mr_iov[i].iov_len)
 			continue;
-		ret = rp_host_lasts(&cfg, attr->mr_iov[i].iov_base,
+		ret = rp_host_intent(&cfg, attr->mr_iov[i].iov_base,
 				    attr->mr_iov[i].iov_len, &here, why);
-		if (!ret && here > lasts)
-			lasts = here;
+		if (!ret && here > intent)
+			intent = here;
 	}
 	if (ret) {
 		RP_WARN(MR, "FI_OFI_RPMEM_COMMIT_WRITES: %s\n", why);
 		return ret;
 	}
-	if (lasts == RP_INTENT_VOLATILE)
+	if (intent == RP_INTENT_VOLATILE)
 		return 0;
 	ret = find_facts(mr, attr, why);
-	if (!ret && !mr->dom->marked) {
+	if (!ret && !mr->dom->makes_keys) {
 		strcpy(why, "the hints do not let the provider make the keys "
 			    "(FI_MR_PROV_KEY)");
 		ret = -FI_EKEYREJECTED;
 	}
-	switch (rp_caps_implicit(lasts, !ret, mr->region.choice.class,
+	switch (rp_caps_implicit(intent, !ret, mr->region.choice.class,
 				 rp_params.required)) {
 	case RP_IMPLICIT_ORDINARY:
 		/* Warn, do not fail: MPI registers its own memory, too. */
@@ -378,7 +378,7 @@ static int region_serve(struct rp_mr *mr)
 	}
 	mr->fid.key = mr->region.key;
 	LIST_INSERT_HEAD(&dom->persistent_mrs, mr, link);
-	dom->npersistent++;
+	dom->npersistent_mrs++;
 	mr->in_agent = true;
 unlock:
 	pthread_mutex_unlock(&dom->lock);
@@ -427,24 +427,24 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr,
 	mr->region.unreadable = !(attr->access & FI_REMOTE_READ);
 	mr->access = attr->access & (FI_REMOTE_WRITE | FI_REMOTE_READ);
 	if (mr->persistent) {
-		ret = check_requested(mr, attr);
+		ret = make_requested_persistent(mr, attr);
 		if (ret)
 			goto free;
 	} else if (rp_params.commit_writes &&
 		   (attr->access & FI_REMOTE_WRITE)) {
-		ret = check_implicit(mr, attr);
+		ret = make_implicit_persistent(mr, attr);
 		if (ret)
 			goto free;
 	}
 	flags &= ~FI_RMA_PMEM;
-	ret = mr->persistent && dom->marked
+	ret = mr->persistent && dom->makes_keys
 		      ? base_reg_local(dom, attr, flags, &mr->base)
 		      : base_reg(dom, attr, flags, &mr->base);
 	if (ret) {
 		device_refused(mr, ret);
 		goto pmem;
 	}
-	if (mr->persistent && dom->marked)
+	if (mr->persistent && dom->makes_keys)
 		ret = region_serve(mr);
 	else
 		mr->fid.key = fi_mr_key(mr->base);

@@ -16,7 +16,7 @@ static int pep_close(struct fid *fid)
 
 	if (ret)
 		return ret;
-	rp_eq_del_fid_pair(&pep->name);
+	rp_eq_del_fid_pair(&pep->fid_pair);
 	fi_freeinfo(pep->info);
 	fi_freeinfo(pep->base_info);
 	free(pep);
@@ -70,7 +70,7 @@ int rp_pep_open(struct fid_fabric *fabric, struct fi_info *info,
 	pep->fid.fid.ops = &pep_fid_ops;
 	pep->fid.ops = &rp_ep_ops;
 	pep->fid.cm = &rp_cm_ops;
-	rp_eq_add_fid_pair(&pep->name, &pep->base->fid, &pep->fid.fid);
+	rp_eq_add_fid_pair(&pep->fid_pair, &pep->base->fid, &pep->fid.fid);
 	*out = &pep->fid;
 	return 0;
 free:

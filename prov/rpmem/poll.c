@@ -9,11 +9,11 @@ static struct rp_poll *poll_of(struct fid_poll *fid)
 	return rp_container_of(fid, struct rp_poll, fid);
 }
 
-static bool is_ours(const struct rp_dom *dom, struct fid *fid)
+static bool is_pollable(const struct rp_dom *dom, struct fid *fid)
 {
-	if (rp_cq_is_ours(fid))
-		return rp_poll_cq(fid)->dom == dom;
-	return rp_cntr_is_ours(fid) &&
+	if (rp_fid_is_cq(fid))
+		return rp_poll_fid_to_cq(fid)->dom == dom;
+	return rp_fid_is_cntr(fid) &&
 	       rp_container_of(fid, struct rp_cntr, fid.fid)->dom == dom;
 }
 
@@ -34,7 +34,7 @@ static int add_member(struct rp_poll *p, struct fid *fid)
 	}
 	LIST_INSERT_HEAD(&p->members, m, link);
 	if (m->base)
-		ret = fi_poll_add(m->base, &rp_poll_cq(fid)->base->fid, 0);
+		ret = fi_poll_add(m->base, &rp_poll_fid_to_cq(fid)->base->fid, 0);
 	if (ret)
 		rp_poll_member_free(m);
 	return ret;
@@ -45,7 +45,7 @@ static int poll_add(struct fid_poll *fid, struct fid *event, uint64_t flags)
 	struct rp_poll *p = poll_of(fid);
 	int ret = 0;
 
-	if (!is_ours(p->dom, event))
+	if (!is_pollable(p->dom, event))
 		return -FI_EINVAL;
 	pthread_mutex_lock(&rp_poll_lock);
 	if (!rp_poll_member_find(p, event))
@@ -74,7 +74,7 @@ static int member_poll(struct rp_poll_member *m)
 	void *context;
 	bool news;
 
-	if (m->base && rp_cq_has_private(rp_poll_cq(m->fid)))
+	if (m->base && rp_cq_has_private(rp_poll_fid_to_cq(m->fid)))
 		return 1;
 	if (m->base)
 		return fi_poll(m->base, &context, 1);

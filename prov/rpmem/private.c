@@ -25,7 +25,7 @@
  * connection that was lost meanwhile is then replaced first, and the operation
  * does not fail with it.
  */
-#define FRESH_POLL_NS 5000000ull
+#define POLL_BEFORE_POST_NS 5000000ull
 /* Most sessions of closed endpoints that are kept for reuse. */
 #define MAX_RETIRED 256
 
@@ -43,7 +43,7 @@ struct rp_peer {
 	unsigned int idle_calls; /* consecutive, without work */
 	enum rp_peer_list list;
 	uint64_t due;  /* deadline on the idle list */
-	uint64_t used; /* time of the last operation */
+	uint64_t last_post; /* time of the last operation */
 	TAILQ_ENTRY(rp_peer) link;
 	UT_hash_handle hh; /* ep->peers, by addr */
 	size_t len;
@@ -53,7 +53,7 @@ struct rp_peer {
 struct rp_dest {
 	fi_addr_t dest;
 	uint16_t port;	   /* port in the key */
-	uint16_t endpoint; /* port of the endpoint dest */
+	uint16_t endpoint_port; /* port of the endpoint dest */
 	struct rp_peer *peer;
 	struct rp_dest *next; /* same dest, other ports */
 	UT_hash_handle hh;    /* ep->dests: first entry */
@@ -195,7 +195,7 @@ static int open_rc(struct rp_private *p, char *why)
 	};
 	int ret;
 
-	rp_host_private(&attr);
+	rp_host_replace_rc(&attr);
 	ret = rp_rc_open(&attr, &p->rc, why, RP_WHY_LEN);
 	if (ret)
 		return ret;
@@ -370,11 +370,11 @@ static int peer_use(struct rp_private *p, struct rp_peer *q)
 {
 	const uint64_t now = rp_domain_now(p->dom);
 
-	if (now - q->used > FRESH_POLL_NS &&
+	if (now - q->last_post > POLL_BEFORE_POST_NS &&
 	    !rp_session_outstanding(q->session) && rp_rc_busy(p->rc) &&
 	    rp_rc_poll(p->rc, POLL_MAX))
 		rp_domain_kick(p->dom);
-	q->used = now;
+	q->last_post = now;
 	if (q->list == RP_PEER_BUSY)
 		return 0;
 	if (q->list == RP_PEER_OFF && p->nopen >= MAX_OPEN &&
@@ -435,7 +435,7 @@ static int set_peer_addr(struct rp_ep *ep, fi_addr_t dest, uint16_t port,
 {
 	union rp_rc_addr sa;
 	size_t len = sizeof(sa);
-	int ret = ep->dom->msg ? fi_getpeer(ep->base, &sa, &len)
+	int ret = ep->dom->is_msg ? fi_getpeer(ep->base, &sa, &len)
 			       : rp_av_sockaddr(ep->av, dest, &sa, &len);
 
 	if (ret)
@@ -460,7 +460,7 @@ static int peer_get(struct rp_private *p, struct rp_ep *ep, struct rp_dest *l)
 {
 	struct rp_peer *q = calloc(1, sizeof(*q)), *old = NULL;
 	bool oom = false;
-	int ret = q ? set_peer_addr(ep, l->dest, l->port, q, &l->endpoint)
+	int ret = q ? set_peer_addr(ep, l->dest, l->port, q, &l->endpoint_port)
 		    : -FI_ENOMEM;
 
 	if (ret)
@@ -534,7 +534,7 @@ found:
 	return 0;
 }
 
-int rp_private_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
+int rp_private_get_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
 		       struct rp_session **out)
 {
 	const uint16_t port = rp_key_port(key);
@@ -543,7 +543,7 @@ int rp_private_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
 	struct rp_private *p;
 	int ret;
 
-	if (ep->dom->msg)
+	if (ep->dom->is_msg)
 		dest = 0; /* a connected endpoint has no address vector */
 	p = rp_private_get(ep->dom, why);
 	if (!p) {
@@ -563,7 +563,7 @@ int rp_private_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
 
 uint16_t rp_private_peer_port(const struct rp_ep *ep)
 {
-	return ep->last_dest->endpoint;
+	return ep->last_dest->endpoint_port;
 }
 
 int rp_private_post(struct rp_dom *dom, struct rp_session *s, struct rp_op *op)
@@ -598,7 +598,7 @@ void rp_private_remove_dest(struct rp_ep *ep, fi_addr_t dest)
 
 	if (!p)
 		return;
-	first = find_dests(ep, ep->dom->msg ? 0 : dest);
+	first = find_dests(ep, ep->dom->is_msg ? 0 : dest);
 	if (!first)
 		return;
 	for (l = first; l; l = l->next) {
@@ -646,7 +646,7 @@ int rp_private_check_order(struct rp_ep *ep, fi_addr_t dest)
 
 	if (!p || !ep->dests)
 		return 0;
-	for (l = find_dests(ep, ep->dom->msg ? 0 : dest); l; l = l->next) {
+	for (l = find_dests(ep, ep->dom->is_msg ? 0 : dest); l; l = l->next) {
 		if (l->peer->list == RP_PEER_OFF ||
 		    !rp_session_has_unplaced(l->peer->session))
 			continue;

@@ -26,7 +26,7 @@ void rp_domain_kick(struct rp_dom *dom)
 	if (sleeps)
 		eventfd_write(dom->kick_fd, 1);
 	atomic_store(&dom->kicked, true);
-	rp_dom_set_quick(dom, 0);
+	rp_dom_set_quick_reads(dom, 0);
 	if (!sleeps && atomic_load(&dom->may_sleep))
 		eventfd_write(dom->kick_fd, 1);
 }

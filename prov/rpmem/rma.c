@@ -4,7 +4,7 @@
 
 #include "rpmem/rpmem.h"
 
-int rp_rma_warn_unmarked(void)
+int rp_rma_refuse_ordinary_key(void)
 {
 	RP_WARN(EP_DATA, "FI_COMMIT_COMPLETE needs the key of a persistent "
 			 "region: put FI_RMA_PMEM into the caps and "
@@ -16,15 +16,15 @@ int rp_rma_warn_unmarked(void)
 
 /* --- posting to a session --- */
 
-int rp_rma_begin(struct rp_ep *ep, fi_addr_t dest, uint64_t key, uint64_t flags,
+int rp_rma_get_task(struct rp_ep *ep, fi_addr_t dest, uint64_t key, uint64_t flags,
 		 struct rp_task **t, struct rp_session **s)
 {
 	int ret = ep->enabled ? 0 : -FI_EOPBADSTATE;
 
-	if (!ret && ep->dom->msg && !ep->connected)
+	if (!ret && ep->dom->is_msg && !ep->connected)
 		ret = -FI_ENOTCONN;
 	if (!ret)
-		ret = rp_private_session(ep, dest, key, s);
+		ret = rp_private_get_session(ep, dest, key, s);
 	if (!ret && (flags & FI_FENCE) &&
 	    (rp_session_outstanding(*s) || rp_session_has_unplaced(*s)))
 		ret = -FI_EAGAIN;
@@ -39,7 +39,7 @@ int rp_rma_begin(struct rp_ep *ep, fi_addr_t dest, uint64_t key, uint64_t flags,
 	return ret;
 }
 
-ssize_t rp_rma_end(struct rp_task *t, struct rp_session *s)
+ssize_t rp_rma_post_task(struct rp_task *t, struct rp_session *s)
 {
 	struct rp_dom *dom = t->ep->dom;
 	ssize_t ret = rp_task_post(t, s);
@@ -106,7 +106,7 @@ static int begin_operation(struct rp_ep *ep, const struct fi_msg_rma *msg,
 {
 	struct rp_task *t;
 	int ret =
-		rp_rma_begin(ep, msg->addr, msg->rma_iov[0].key, flags, &t, s);
+		rp_rma_get_task(ep, msg->addr, msg->rma_iov[0].key, flags, &t, s);
 
 	if (ret)
 		return ret;
@@ -131,7 +131,7 @@ static ssize_t end_operation(struct rp_task *t, struct rp_session *s)
 	const struct rp_outcome ok = {.status = RP_ST_OK};
 
 	if (t->op.nranges || t->op.effect)
-		return rp_rma_end(t, s);
+		return rp_rma_post_task(t, s);
 	rp_task_done(&t->op, &ok);
 	return 0;
 }
@@ -168,7 +168,7 @@ ssize_t rp_rma_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	struct rp_session *s;
 	struct rp_task *t;
 	ssize_t ret =
-		begin_operation(ep, msg, flags, rp_ep_wants(ep, flags), &t, &s);
+		begin_operation(ep, msg, flags, rp_ep_wants_entry(ep, flags), &t, &s);
 
 	if (ret) {
 		free(extra);
@@ -196,14 +196,14 @@ ssize_t rp_rma_post_ranges(struct rp_ep *ep, const struct fi_rpmem_msg *msg,
 	    (kind == RP_OP_WRITE && (msg->then || count > RP_CHANNEL_IOV)))
 		return -FI_EINVAL;
 	if (!rp_ep_persistent(ep, msg->rma_iov[0].key))
-		return rp_rma_warn_unmarked();
+		return rp_rma_refuse_ordinary_key();
 	if (count > RP_CHANNEL_IOV) {
 		many = malloc(count * sizeof(*many));
 		if (!many)
 			return -FI_ENOMEM;
 	}
 	pthread_mutex_lock(&ep->dom->lock);
-	ret = rp_rma_begin(ep, msg->addr, msg->rma_iov[0].key, 0, &t, &s);
+	ret = rp_rma_get_task(ep, msg->addr, msg->rma_iov[0].key, 0, &t, &s);
 	if (ret) {
 		free(many);
 		goto unlock;
@@ -230,7 +230,7 @@ ssize_t rp_rma_post_ranges(struct rp_ep *ep, const struct fi_rpmem_msg *msg,
 	t->flags = FI_RMA | FI_WRITE;
 	t->wants_entry = true;
 	t->context = msg->context;
-	ret = rp_rma_end(t, s);
+	ret = rp_rma_post_task(t, s);
 unlock:
 	pthread_mutex_unlock(&ep->dom->lock);
 	return ret;
@@ -249,9 +249,9 @@ static ssize_t write_any(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	if (ret)
 		return post_write(ep, msg, flags | implicit_flags, want);
 	if (flags & FI_COMMIT_COMPLETE)
-		return rp_rma_warn_unmarked();
+		return rp_rma_refuse_ordinary_key();
 	if ((flags & FI_FENCE) || !ep->can_forward)
-		ret = rp_ep_wait_order(&ep->fid, msg->addr);
+		ret = rp_ep_check_order(&ep->fid, msg->addr);
 	return ret ? ret : fi_writemsg(ep->base, msg, flags);
 }
 
@@ -261,7 +261,7 @@ static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
 	return write_any(ep, msg, flags, ep->implicit_flags,
-			 rp_ep_wants(ep, flags));
+			 rp_ep_wants_entry(ep, flags));
 }
 
 /* Post a call without flags argument: flags are the endpoint's or FI_INJECT. */
@@ -300,7 +300,7 @@ static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov,
 		return fi_writev(ep->base, iov, desc, count, dest, addr, key,
 				 context);
 	return write_iov(ep, iov, desc, count, 0, dest, addr, key, context,
-			 rp_ep_flags(ep), rp_ep_wants(ep, ep->op_flags));
+			 rp_ep_flags(ep), rp_ep_wants_entry(ep, ep->op_flags));
 }
 
 /* Not inlined, so that rma_write() to the base needs no stack frame. */
@@ -337,7 +337,7 @@ static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len,
 				    key, context);
 	return write_iov(ep, &iov, &desc, 1, data, dest, addr, key, context,
 			 rp_ep_flags(ep) | FI_REMOTE_CQ_DATA,
-			 rp_ep_wants(ep, ep->op_flags));
+			 rp_ep_wants_entry(ep, ep->op_flags));
 }
 
 static ssize_t rma_inject(struct fid_ep *fid, const void *buf, size_t len,
@@ -350,7 +350,7 @@ static ssize_t rma_inject(struct fid_ep *fid, const void *buf, size_t len,
 	if (rp_ep_persistent(ep, key))
 		return write_iov(ep, &iov, NULL, 1, 0, dest, addr, key, NULL,
 				 FI_INJECT, false);
-	ret = ep->can_forward ? 0 : rp_ep_wait_order(fid, dest);
+	ret = ep->can_forward ? 0 : rp_ep_check_order(fid, dest);
 	return ret ? ret : fi_inject_write(ep->base, buf, len, dest, addr, key);
 }
 
@@ -365,7 +365,7 @@ static ssize_t rma_injectdata(struct fid_ep *fid, const void *buf, size_t len,
 	if (rp_ep_persistent(ep, key))
 		return write_iov(ep, &iov, NULL, 1, data, dest, addr, key, NULL,
 				 FI_INJECT | FI_REMOTE_CQ_DATA, false);
-	ret = ep->can_forward ? 0 : rp_ep_wait_order(fid, dest);
+	ret = ep->can_forward ? 0 : rp_ep_check_order(fid, dest);
 	return ret ? ret
 		   : fi_inject_writedata(ep->base, buf, len, data, dest, addr,
 					 key);
@@ -382,8 +382,8 @@ static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 	if (ret < 0)
 		return ret;
 	if (flags & FI_COMMIT_COMPLETE)
-		return ep->dom->marked ? rp_local_read(ep, msg, flags, ret)
-				       : rp_rma_warn_unmarked();
+		return ep->dom->makes_keys ? rp_local_post_read(ep, msg, flags, ret)
+				       : rp_rma_refuse_ordinary_key();
 	if (ret) {
 		pthread_mutex_lock(&ep->dom->lock);
 		ret = rp_rma_read(ep, msg, flags, rp_task_done, NULL);
@@ -391,7 +391,7 @@ static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 		return ret;
 	}
 	if ((flags & FI_FENCE) || !ep->can_forward)
-		ret = rp_ep_wait_order(fid, msg->addr);
+		ret = rp_ep_check_order(fid, msg->addr);
 	return ret ? ret : fi_readmsg(ep->base, msg, flags);
 }
 

@@ -69,7 +69,7 @@ extern struct rp_params rp_params;
  * Query the base provider, e.g. "tcp", for its RDM entries, all with the same
  * utility provider or all without one. hints: the program's; NULL: any entry.
  */
-int rp_info_base(uint32_t version, const char *node, const char *service,
+int rp_info_list_base_rdm(uint32_t version, const char *node, const char *service,
 		 uint64_t flags, const struct fi_info *hints, const char *base,
 		 struct fi_info **list);
 /* Copy the first entry of list that names the same domain as info. */
@@ -97,7 +97,7 @@ int rp_info_list_base(uint32_t version, const char *node, const char *service,
 		      const char *base, enum fi_ep_type type,
 		      struct fi_info **list);
 /* Do these hints allow persistent keys, which need FI_MR_PROV_KEY? */
-bool rp_info_may_make_keys(uint32_t version, const struct fi_info *hints);
+bool rp_info_allows_persistent_keys(uint32_t version, const struct fi_info *hints);
 /* Was this fi_info entry returned with persistent keys? */
 bool rp_info_has_persistent_keys(const struct fi_info *info);
 /* Add persistent keys to this entry of the base; -FI_ENODATA: not possible. */
@@ -127,7 +127,7 @@ struct rp_fabric {
 int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 		   void *context);
 /* Find the fabric for this entry of the base: direct or layered. */
-int rp_fabric_base(struct rp_fabric *fab, const struct fi_info *base,
+int rp_fabric_find_base(struct rp_fabric *fab, const struct fi_info *base,
 		   struct fid_fabric **out);
 
 /* --- domain.c --- */
@@ -141,8 +141,8 @@ struct rp_dom {
 	struct fid_fabric *base_fabric;
 	struct fid_domain *base;
 	struct fi_info *base_info; /* fi_info that base was opened with */
-	bool marked; /* ofi_rpmem makes the keys; persistent ones have a mark */
-	bool msg;    /* domain of connected endpoints (FI_EP_MSG) */
+	bool makes_keys; /* ofi_rpmem makes the keys; persistent ones have a mark */
+	bool is_msg; /* domain of connected endpoints (FI_EP_MSG) */
 	bool auto_progress;
 	uint64_t incarnation;
 
@@ -160,7 +160,7 @@ struct rp_dom {
 	struct rp_private *private; /* NULL until first use */
 	struct rp_agent *agent;	    /* made with the first persistent region */
 	struct rp_agent_host host;  /* target.c */
-	unsigned int npersistent;
+	unsigned int npersistent_mrs;
 	unsigned int nremote_cntrs; /* endpoints that count FI_REMOTE_WRITE */
 	LIST_HEAD(, rp_mr) persistent_mrs;
 	LIST_HEAD(, rp_cq) cqs;
@@ -202,7 +202,7 @@ struct rp_dom {
 };
 int rp_domain_open(struct fid_fabric *fabric, struct fi_info *info,
 		   struct fid_domain **dom, void *context);
-static inline void rp_dom_set_quick(struct rp_dom *dom, int reads)
+static inline void rp_dom_set_quick_reads(struct rp_dom *dom, int reads)
 {
 	atomic_store_explicit(&dom->quick_reads, reads, memory_order_relaxed);
 }
@@ -242,13 +242,13 @@ struct rp_dest;
  * such address; -FI_EAGAIN: too many are in use; -FI_ENOMEM; ... The caller
  * must post to the session before it releases the lock.
  */
-int rp_private_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
+int rp_private_get_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
 		       struct rp_session **out);
-/* The port of the peer's endpoint in the last rp_private_session() call. */
+/* The port of the peer's endpoint in the last rp_private_get_session() call. */
 uint16_t rp_private_peer_port(const struct rp_ep *ep);
 /* The port in the base's address of this endpoint; 0: none. */
 uint16_t rp_private_local_port(const struct rp_ep *ep);
-/* With dom->lock: post op to s, the result of rp_private_session(). */
+/* With dom->lock: post op to s, the result of rp_private_get_session(). */
 int rp_private_post(struct rp_dom *dom, struct rp_session *s, struct rp_op *op);
 /*
  * With dom->lock: dest is removed from the address vector, or the connected
@@ -422,11 +422,11 @@ extern struct fi_ops_cq rp_cq_ops;
 extern struct fi_ops rp_cq_fid_ops, rp_cntr_fid_ops;
 /* With dom->lock: signal ev_fd for a sleeper; clear it once all was read. */
 void rp_cq_wake(struct rp_cq *cq);
-void rp_cq_unwake(struct rp_cq *cq);
+void rp_cq_drain_event(struct rp_cq *cq);
 /* With dom->lock: remove and free the first private entry, which was read. */
 void rp_cq_drop_first(struct rp_cq *cq);
 /* Is this an ofi_rpmem queue, not one of a passthrough domain? */
-static inline bool rp_cq_is_ours(const struct fid *fid)
+static inline bool rp_fid_is_cq(const struct fid *fid)
 {
 	return fid->fclass == FI_CLASS_CQ && fid->ops == &rp_cq_fid_ops;
 }
@@ -446,7 +446,7 @@ struct rp_cntr {
 	struct fid_cntr fid;
 	struct rp_dom *dom;
 	struct fid_cntr *base;
-	bool sticky; /* base reports an error until it is read (sockets) */
+	bool readerr_clears; /* base reports an error until it is read (sockets) */
 	atomic_uint errors; /* failed private completions */
 	int epfd, ev_fd;    /* epfd: result of FI_GETWAIT; -1: the base's */
 	atomic_uint refs;
@@ -454,7 +454,7 @@ struct rp_cntr {
 int rp_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr,
 		 struct fid_cntr **cntr, void *context);
 void rp_cntr_count(struct rp_ep *ep, enum rp_cntr_kind kind, bool failed);
-static inline bool rp_cntr_is_ours(const struct fid *fid)
+static inline bool rp_fid_is_cntr(const struct fid *fid)
 {
 	return fid->fclass == FI_CLASS_CNTR && fid->ops == &rp_cntr_fid_ops;
 }
@@ -506,7 +506,7 @@ void rp_domain_thread_stop(struct rp_dom *dom);
 struct rp_eq_fid_pair {
 	LIST_ENTRY(rp_eq_fid_pair) link;
 	struct fid *base; /* base's object; NULL: pair is not registered */
-	struct fid *ours;
+	struct fid *program_fid;
 };
 
 struct rp_ep {
@@ -533,9 +533,9 @@ struct rp_ep {
 	struct rp_dest *dests, *last_dest;
 	struct rp_peer *peers; /* hash table of target domains by sockaddr */
 	uint16_t port; /* port in the base's address; 0: not looked up yet */
-	union rp_rc_addr accepted; /* peer of fi_accept(), or AF_UNSPEC */
+	union rp_rc_addr accepted_peer; /* peer of fi_accept(), or AF_UNSPEC */
 	LIST_ENTRY(rp_ep) link;
-	struct rp_eq_fid_pair name; /* FI_EP_MSG: translates fids in events */
+	struct rp_eq_fid_pair fid_pair; /* FI_EP_MSG: translates fids in events */
 	LIST_HEAD(, rp_local_read) flushing; /* reads of local.c */
 };
 int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
@@ -550,7 +550,7 @@ static inline struct fid_ep *rp_ep_base(struct fid_ep *fid)
 {
 	return rp_ep_of(&fid->fid)->base;
 }
-static inline bool rp_ep_wants(const struct rp_ep *ep, uint64_t flags)
+static inline bool rp_ep_wants_entry(const struct rp_ep *ep, uint64_t flags)
 {
 	return !ep->selective || (flags & FI_COMPLETION);
 }
@@ -572,8 +572,8 @@ static inline uint64_t rp_ep_flags(const struct rp_ep *ep)
 /*
  * -FI_EAGAIN: persistent operations to dest must come first. Takes dom->lock.
  */
-int rp_ep_wait_order(struct fid_ep *fid, fi_addr_t dest);
-int rp_ep_check_flags(struct fid_ep *fid, fi_addr_t dest, uint64_t flags);
+int rp_ep_check_order(struct fid_ep *fid, fi_addr_t dest);
+int rp_ep_check_message_flags(struct fid_ep *fid, fi_addr_t dest, uint64_t flags);
 /*
  * Must a message to dest wait for persistent operations, because of msg_order
  * or FI_FENCE? 0, -FI_EAGAIN, or an error: FI_COMMIT_COMPLETE is refused.
@@ -584,7 +584,7 @@ static inline int rp_ep_check_message(struct fid_ep *fid, fi_addr_t dest,
 	if (!rp_ep_of(&fid->fid)->orders_messages &&
 	    !(flags & (FI_COMMIT_COMPLETE | FI_FENCE)))
 		return 0;
-	return rp_ep_check_flags(fid, dest, flags);
+	return rp_ep_check_message_flags(fid, dest, flags);
 }
 extern struct fi_ops_ep rp_ep_ops;
 extern struct fi_ops_msg rp_msg_ops;
@@ -603,10 +603,10 @@ extern struct fi_rpmem_domain_ops rp_ext_domain_ops;
  * With dom->lock: get a task for an operation on a persistent key of dest, and
  * its session. No task on failure; -FI_EAGAIN: progress was made.
  */
-int rp_rma_begin(struct rp_ep *ep, fi_addr_t dest, uint64_t key, uint64_t flags,
+int rp_rma_get_task(struct rp_ep *ep, fi_addr_t dest, uint64_t key, uint64_t flags,
 		 struct rp_task **t, struct rp_session **s);
 /* With dom->lock: rp_task_post(); -FI_EAGAIN: progress was made. */
-ssize_t rp_rma_end(struct rp_task *t, struct rp_session *s);
+ssize_t rp_rma_post_task(struct rp_task *t, struct rp_session *s);
 /*
  * With dom->lock: post a READ of persistent memory. The task takes ownership of
  * extra (from malloc()); a failure frees it.
@@ -614,7 +614,7 @@ ssize_t rp_rma_end(struct rp_task *t, struct rp_session *s);
 ssize_t rp_rma_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 		    uint64_t flags, rp_op_fn done, void *extra);
 /* Log that FI_COMMIT_COMPLETE needs a persistent key; returns the error. */
-int rp_rma_warn_unmarked(void);
+int rp_rma_refuse_ordinary_key(void);
 
 /* Post a commit (RP_OP_COMMIT) or a write of zeros (RP_OP_WRITE) of msg. */
 ssize_t rp_rma_post_ranges(struct rp_ep *ep, const struct fi_rpmem_msg *msg,
@@ -634,7 +634,7 @@ struct rp_local_read {
 	struct iovec iov[RP_CHANNEL_IOV];
 };
 /* Post a read that completes when its bytes are durable in local memory. */
-ssize_t rp_local_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
+ssize_t rp_local_post_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 		      uint64_t flags, bool persistent);
 /* With dom->lock: cancel the local flushes of an endpoint that is closing. */
 void rp_local_close_ep(struct rp_ep *ep);

@@ -20,7 +20,7 @@ static int srx_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 	struct rp_cq *cq = rp_container_of(bfid, struct rp_cq, fid.fid);
 	int ret;
 
-	if (!rp_cq_is_ours(bfid))
+	if (!rp_fid_is_cq(bfid))
 		return -FI_ENOSYS;
 	if (srx->rx_cq)
 		return -FI_EINVAL;

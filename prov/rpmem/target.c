@@ -164,11 +164,11 @@ static struct rp_ep *find_receiver(struct rp_dom *dom,
 	LIST_FOREACH (ep, &dom->eps, link) {
 		if (!ep->enabled || !ep->rx_cq)
 			continue;
-		if (dom->msg || !ep->port)
+		if (dom->is_msg || !ep->port)
 			ep->port = rp_private_local_port(ep);
 		if (endpoint && ep->port != endpoint)
 			continue;
-		if (endpoint && dom->msg && !has_peer(ep, host, port, &at_host))
+		if (endpoint && dom->is_msg && !has_peer(ep, host, port, &at_host))
 			continue;
 		found = ep;
 		if (at_host)
@@ -184,9 +184,9 @@ static bool is_peer(struct rp_channel *c, uint16_t port, void *arg)
 
 void rp_target_close_peer(struct rp_ep *ep)
 {
-	if (ep->dom->agent && ep->accepted.sa.sa_family != AF_UNSPEC)
-		rp_agent_close_peer(ep->dom->agent, is_peer, &ep->accepted);
-	ep->accepted.sa.sa_family =
+	if (ep->dom->agent && ep->accepted_peer.sa.sa_family != AF_UNSPEC)
+		rp_agent_close_peer(ep->dom->agent, is_peer, &ep->accepted_peer);
+	ep->accepted_peer.sa.sa_family =
 		AF_UNSPEC; /* another peer may reuse its port */
 }
 
