@@ -12,7 +12,7 @@
 
 static int say_back(const void *msg, size_t len, void *arg)
 {
-	if (w.nin == QUEUE || len > RP_SIDE_BUF)
+	if (w.nin == QUEUE || len > RP_SIDE_SEND_LEN)
 		return -EMSGSIZE;
 	w.in[w.nin].len = len;
 	memcpy(w.in[w.nin++].bytes, msg, len);

@@ -32,7 +32,7 @@ struct wr {
 struct msg {
 	uint64_t wr_id;
 	size_t len;
-	uint8_t bytes[RP_SIDE_BUF];
+	uint8_t bytes[RP_SIDE_SEND_LEN];
 };
 
 struct shim_world {

@@ -387,11 +387,11 @@ static const struct rp_qp_ops ops = {
 	.atomic_write = do_atomic_write,
 	.complete = do_complete,
 	.abort = do_start,
-	.look = do_look,
+	.query = do_look,
 	.fail = do_fail,
 	.poll = do_poll,
 	.side_send = do_side_send,
-	.listen = do_listen,
+	.side_recv = do_listen,
 	.now = do_now,
 };
 

@@ -331,11 +331,11 @@ static const struct rp_qp_ops mock_ops = {
 	.atomic_write = do_atomic_write,
 	.complete = post_batch,
 	.abort = do_abort,
-	.look = next_end,
+	.query = next_end,
 	.fail = fail_qp,
 	.poll = poll_cq,
 	.side_send = do_side_send,
-	.listen = do_listen,
+	.side_recv = do_listen,
 	.now = mock_now,
 };
 

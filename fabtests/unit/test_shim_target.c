@@ -416,7 +416,7 @@ Test(shim_target, outstanding_flush_of_a_weakened_region_fails)
 Test(shim_target, too_many_weakened_regions_fail_all)
 {
 	open_without_agent(false);
-	for (uint64_t key = 1; key <= RP_SIDE_KEYS + 8; key++) {
+	for (uint64_t key = 1; key <= RP_SIDE_WEAKENED + 8; key++) {
 		say_weakened(key);
 		pair_expect_next(&p, 0, 0, 0);
 	}

@@ -38,7 +38,7 @@ unsigned int rp_device_native(struct ibv_pd *pd)
 	return native;
 }
 
-unsigned int rp_desc_bits(unsigned int access)
+unsigned int rp_desc_from_access(unsigned int access)
 {
 	unsigned int bits = 0;
 

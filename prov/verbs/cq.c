@@ -116,7 +116,7 @@ void rp_cq_mark_lost(struct rpmem_cq *cq, uint32_t qp_num)
 			atomic_store(&q->lost, true);
 }
 
-static void fail_doomed(const struct rp_slot *s, struct ibv_wc *wc)
+static void force_failure(const struct rp_slot *s, struct ibv_wc *wc)
 {
 	switch (wc->status) {
 	case IBV_WC_SUCCESS:
@@ -142,13 +142,13 @@ bool rp_slot_convert_wc(struct rp_slot *s, struct ibv_wc *wc)
 		return false;
 	wc->wr_id = s->wr_id;
 	if (s->forced_status != IBV_WC_SUCCESS)
-		fail_doomed(s, wc);
+		force_failure(s, wc);
 	if (wc->status != IBV_WC_SUCCESS && s->flush) {
-		s->flush->failed = wc->status;
+		s->flush->write_status = wc->status;
 		return false;
 	}
-	if (wc->status != IBV_WC_SUCCESS && s->failed != IBV_WC_SUCCESS)
-		wc->status = s->failed;
+	if (wc->status != IBV_WC_SUCCESS && s->write_status != IBV_WC_SUCCESS)
+		wc->status = s->write_status;
 	if (wc->status != IBV_WC_SUCCESS)
 		return true;
 	wc->opcode = (enum ibv_wc_opcode)s->opcode;

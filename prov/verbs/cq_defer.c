@@ -82,7 +82,7 @@ static void send_from_slot(struct rp_qp *q, struct rp_slot **slot,
 	s->kind = RP_SLOT_SEND;
 	s->qp_num = k->qp_num;
 	s->buf = buf;
-	s->kept = slot == &k->hello;
+	s->keep_for_doorbell = slot == &k->hello;
 	k->tx_free &= ~(1u << buf);
 	if (q->ops->side_send(q, (uintptr_t)s, k->tx[buf], len)) {
 		k->tx_free |= 1u << buf;
@@ -101,7 +101,7 @@ static void send_requests(struct rp_qp *q)
 	if (k->deferred.doorbell && k->hello && k->tx_free) {
 		k->deferred.doorbell = false;
 		buf = (unsigned int)__builtin_ctz(k->tx_free);
-		len = (size_t)rp_wire_put_signal(k->tx[buf], RP_SIDE_BUF,
+		len = (size_t)rp_wire_put_signal(k->tx[buf], RP_SIDE_SEND_LEN,
 						 RP_MSG_DOORBELL);
 		send_from_slot(q, &k->hello, buf, len);
 	}
@@ -129,7 +129,7 @@ bool rp_defer_weakened(const struct rp_qp *q, uint64_t key)
 	for (unsigned int i = 0; i < k->nweakened; i++)
 		if (k->weakened[i] == key)
 			return true;
-	return k->nweakened == RP_SIDE_KEYS;
+	return k->nweakened == RP_SIDE_WEAKENED;
 }
 
 /* A region weakened: fail its flushes from now on, except by the agent. */
@@ -174,13 +174,13 @@ static void complete_side_wc(struct rp_slot *s, const struct ibv_wc *wc)
 
 	if (s->kind == RP_SLOT_SEND) {
 		k->tx_free |= 1u << buf;
-		if (s->kept && k->ring_addr)
+		if (s->keep_for_doorbell && k->ring_addr)
 			k->hello = s;
 		else
 			rp_slot_free(q->cq, s);
 	} else if (well) {
 		well = receive_message(q, k->rx[buf], wc->byte_len) &&
-		       !q->ops->listen(q, wc->wr_id, k->rx[buf]);
+		       !q->ops->side_recv(q, wc->wr_id, k->rx[buf]);
 	}
 	if (!well)
 		rp_deferred_close(&k->deferred);
@@ -195,7 +195,7 @@ static bool poll_ring(struct rp_qp *q)
 	bool came = false;
 	size_t len;
 
-	for (int i = 0; k->replies && i < RP_RING_SLOTS; i++) {
+	for (int i = 0; k->has_reply_ring && i < RP_RING_SLOTS; i++) {
 		len = rp_ring_take(&k->ring, msg);
 		if (!len)
 			break;
@@ -495,7 +495,7 @@ int rp_defer_begin(struct rp_qp *q, struct rp_side_end *k, uint64_t initiator,
 		s->kind = RP_SLOT_RECV;
 		s->qp_num = qp_num;
 		s->buf = i;
-		ret = q->ops->listen(q, (uintptr_t)s, k->rx[i]);
+		ret = q->ops->side_recv(q, (uintptr_t)s, k->rx[i]);
 		if (ret)
 			goto fail;
 		ret = ENOSPC;

@@ -7,13 +7,13 @@
 #include "core/log.h"
 #include "verbs/target.h"
 
-struct rp_mr {
+struct rp_shim_mr {
 	struct rpmem_mr pub;
 	struct rp_facts facts;
 	unsigned int access;   /* RP_DESC_* that were requested */
 	unsigned int native;   /* RP_DESC_* that the device can do */
 	uint64_t addr, length; /* range known to the device */
-	struct rp_dom *dom;    /* domain whose agent serves it; or NULL */
+	struct rp_pd *dom;    /* domain whose agent serves it; or NULL */
 	struct rp_region region;
 };
 
@@ -49,13 +49,13 @@ static struct ibv_mr *reg_with_flush(struct ibv_pd *pd, void *addr,
 	access &= ~(unsigned int)RP_SHIM_FLUSHES;
 	if (flushes)
 		mr = base_reg(pd, addr, length, iova, access | flushes);
-	*native &= mr ? rp_desc_bits(flushes) | RP_DESC_ATOMIC_WRITE
+	*native &= mr ? rp_desc_from_access(flushes) | RP_DESC_ATOMIC_WRITE
 		      : RP_DESC_ATOMIC_WRITE;
 	return mr ? mr : base_reg(pd, addr, length, iova, access);
 }
 
 /* Check that a peer with this device could flush the region. */
-static int check_facts(struct rp_mr *m, const char *why)
+static int check_facts(struct rp_shim_mr *m, const char *why)
 {
 	struct rp_choice c;
 	struct rp_facts f = m->facts;
@@ -75,7 +75,7 @@ static int check_facts(struct rp_mr *m, const char *why)
  * Add the region to the agent, for peers without a cheaper method. That the
  * agent cannot flush it is no error, because peers may have a method.
  */
-static int region_serve(struct rp_mr *m, struct ibv_pd *pd, const char *why)
+static int region_serve(struct rp_shim_mr *m, struct ibv_pd *pd, const char *why)
 {
 	struct rp_region *r = &m->region;
 	char obstacle[RP_WHY_LEN];
@@ -93,16 +93,16 @@ static int region_serve(struct rp_mr *m, struct ibv_pd *pd, const char *why)
 	if (rp_region_choose(r, getenv("FI_OFI_RPMEM_METHOD"), obstacle))
 		return 0;
 	snprintf(r->why, sizeof(r->why), "%s", why);
-	ret = rp_dom_get(pd, &m->dom);
+	ret = rp_pd_get(pd, &m->dom);
 	if (ret)
 		return ret;
 	ret = -rp_region_open(r, NULL);
 	if (!ret)
-		ret = rp_dom_add(m->dom, r);
+		ret = rp_pd_add(m->dom, r);
 	if (!ret)
 		return 0;
 	rp_pmem_delete(r->pmem);
-	rp_dom_put(m->dom);
+	rp_pd_put(m->dom);
 	m->dom = NULL;
 	return ret;
 }
@@ -111,7 +111,7 @@ struct rpmem_mr *rp_mr_new(struct ibv_pd *pd, void *addr, size_t length,
 			   uint64_t iova, unsigned int access)
 {
 	char why[RP_WHY_LEN] = "";
-	struct rp_mr *m = calloc(1, sizeof(*m));
+	struct rp_shim_mr *m = calloc(1, sizeof(*m));
 	int ret;
 
 	if (!m)
@@ -123,7 +123,7 @@ struct rpmem_mr *rp_mr_new(struct ibv_pd *pd, void *addr, size_t length,
 		rp_log(RP_LOG_WARN, "registration refused: %s", why);
 		goto free;
 	}
-	m->access = rp_desc_bits(access);
+	m->access = rp_desc_from_access(access);
 	m->addr = iova;
 	m->length = length;
 	m->pub.mr =
@@ -157,22 +157,22 @@ RP_PUBLIC struct rpmem_mr *rpmem_reg_mr(struct ibv_pd *pd, void *addr,
 
 RP_PUBLIC int rpmem_dereg_mr(struct rpmem_mr *mr)
 {
-	struct rp_mr *m = (struct rp_mr *)mr;
+	struct rp_shim_mr *m = (struct rp_shim_mr *)mr;
 	int ret;
 
 	/* First: after ibv_dereg_mr() the rkey may be reused. */
 	if (m->dom)
-		rp_dom_del(m->dom, &m->region);
+		rp_pd_del(m->dom, &m->region);
 	ret = ibv_dereg_mr(mr->mr);
 	if (ret) {
 		/* This cannot fail: the key was removed just before. */
 		if (m->dom)
-			rp_dom_add(m->dom, &m->region);
+			rp_pd_add(m->dom, &m->region);
 		return ret;
 	}
 	if (m->dom) {
 		rp_pmem_delete(m->region.pmem);
-		rp_dom_put(m->dom);
+		rp_pd_put(m->dom);
 	}
 	rp_watch_free(&m->region.watch);
 	free(m);
@@ -182,9 +182,9 @@ RP_PUBLIC int rpmem_dereg_mr(struct rpmem_mr *mr)
 RP_PUBLIC int rpmem_export_mr(struct rpmem_mr *mr, struct rpmem_qp *qp,
 			      struct rpmem_mr_desc *desc)
 {
-	const struct rp_mr *m = (const struct rp_mr *)mr;
+	const struct rp_shim_mr *m = (const struct rp_shim_mr *)mr;
 	const struct rp_facts f =
-		m->dom ? rp_dom_facts(m->dom, &m->region) : m->facts;
+		m->dom ? rp_pd_facts(m->dom, &m->region) : m->facts;
 	struct rp_qp *q = rp_qp_of(qp);
 	struct rp_desc d = {
 		.addr = m->addr,
@@ -203,16 +203,16 @@ RP_PUBLIC int rpmem_export_mr(struct rpmem_mr *mr, struct rpmem_qp *qp,
 	};
 	unsigned int here;
 	struct rp_qp_state end;
-	int ret = q->ops->look(q, &end);
+	int ret = q->ops->query(q, &end);
 
 	if (ret)
 		return ret;
 	if (end.state == IBV_QPS_RESET || end.state == IBV_QPS_ERR)
 		return EINVAL;
-	here = rp_desc_bits(end.access);
+	here = rp_desc_from_access(end.access);
 	/* Native flushes need the queue pair's access bits, too. */
 	d.native = (uint16_t)(m->native & here);
-	here |= rp_desc_bits(q->access);
+	here |= rp_desc_from_access(q->access);
 	if (!end.max_dest_rd_atomic)
 		here &= ~RP_DESC_READ;
 	d.qp = (uint16_t)here;

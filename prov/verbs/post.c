@@ -144,7 +144,7 @@ static int side_recv(struct rp_qp *q, uint64_t wr_id, void *msg)
 {
 	const struct rp_post *p = post_of(q);
 
-	return rp_side_recv(p->side_qp, wr_id, msg, RP_SIDE_RECV,
+	return rp_side_recv(p->side_qp, wr_id, msg, RP_SIDE_RECV_LEN,
 			    p->end_mr->lkey);
 }
 
@@ -162,11 +162,11 @@ const struct rp_qp_ops rp_qp_ops_ex = {
 	.atomic_write = ex_atomic_write,
 	.complete = ex_complete,
 	.abort = ex_abort,
-	.look = query_qp_state,
+	.query = query_qp_state,
 	.fail = fail_queue,
 	.poll = poll,
 	.side_send = side_send,
-	.listen = side_recv,
+	.side_recv = side_recv,
 	.now = read_coarse_clock,
 };
 
@@ -259,10 +259,10 @@ const struct rp_qp_ops rp_qp_ops_send = {
 	.write = send_write,
 	.complete = send_complete,
 	.abort = send_abort,
-	.look = query_qp_state,
+	.query = query_qp_state,
 	.fail = fail_queue,
 	.poll = poll,
 	.side_send = side_send,
-	.listen = side_recv,
+	.side_recv = side_recv,
 	.now = read_coarse_clock,
 };

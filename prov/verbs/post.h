@@ -25,10 +25,10 @@ struct rp_post {
 	/* Its own domain: the peer can write only the ring of replies. */
 	struct ibv_pd *side_pd;
 	struct ibv_mr *end_mr, *replies_mr;
-	struct rp_dom *dom; /* NULL: not a target of flushes */
+	struct rp_pd *dom; /* NULL: not a target of flushes */
 	struct rp_target *target;
 	uint32_t psn;
-	bool joined;
+	bool connect_tried;
 };
 /* Destroy the side connection; call when the completion queue is not polled. */
 void rp_side_close(struct rp_post *p);

@@ -163,7 +163,7 @@ static int check_region(struct rp_qp *q, struct rp_peer_region *r)
 
 	if (r->checked || atomic_load(&q->lost))
 		return 0;
-	ret = q->ops->look(q, &end);
+	ret = q->ops->query(q, &end);
 	if (ret)
 		return ret;
 	if (end.state != IBV_QPS_RTS)
@@ -197,7 +197,7 @@ static bool grow_batch(struct rp_qp *q)
 }
 
 /* Record a slot for an internal work request. Returns its send flags. */
-static unsigned int internal_wr(struct rp_qp *q, struct rp_slot *s, int opcode)
+static unsigned int record_slot(struct rp_qp *q, struct rp_slot *s, int opcode)
 {
 	const unsigned int flags = q->pub.wr_flags;
 
@@ -243,8 +243,8 @@ static int post_read(struct rp_qp *q, const struct rp_peer_region *r,
 		s->forced_status = IBV_WC_REM_INV_REQ_ERR;
 	else if (f.how == RP_FLUSH_REGION_FORBIDS)
 		s->forced_status = IBV_WC_REM_ACCESS_ERR;
-	q->has_replaced_reads = true;
-	q->ops->read(q, (uintptr_t)s, internal_wr(q, s, opcode), r->r.d.rkey,
+	q->has_read_fences = true;
+	q->ops->read(q, (uintptr_t)s, record_slot(q, s, opcode), r->r.d.rkey,
 		     f.addr, f.len);
 	return 0;
 }
@@ -268,7 +268,7 @@ static bool post_pipelined(struct rp_qp *q, const struct rp_peer_region *r,
 	if (!s)
 		return false;
 	q->uses_agent = true;
-	q->ops->write(q, (uintptr_t)s, internal_wr(q, s, RPMEM_WC_FLUSH),
+	q->ops->write(q, (uintptr_t)s, record_slot(q, s, RPMEM_WC_FLUSH),
 		      q->side->ring_rkey, q->side->ring_addr + w.offset,
 		      q->side->ring_lkey, w.buf, (uint32_t)w.len);
 	return true;
@@ -283,7 +283,7 @@ static int post_native(struct rp_qp *q, const struct rp_peer_region *r,
 
 	if (!s)
 		return ENOMEM;
-	q->ops->flush(q, (uintptr_t)s, internal_wr(q, s, RPMEM_WC_FLUSH),
+	q->ops->flush(q, (uintptr_t)s, record_slot(q, s, RPMEM_WC_FLUSH),
 		      r->r.d.rkey, addr, len, type, level);
 	return 0;
 }
@@ -329,7 +329,7 @@ static int post_write_flush(struct rp_qp *q, const struct rp_peer_region *r,
 	write = rp_slot_new(q, NULL, 0);
 	if (!write)
 		return ENOMEM;
-	q->ops->write(q, (uintptr_t)write, internal_wr(q, write, 0),
+	q->ops->write(q, (uintptr_t)write, record_slot(q, write, 0),
 		      r->r.d.rkey, addr, from->lkey, bytes, from->length);
 	write->signaled = false;
 	ret = f.how == RP_FLUSH_NATIVE
@@ -354,7 +354,7 @@ static int post_atomic_write(struct rp_qp *q, const struct rp_peer_region *r,
 	if (f.how != RP_FLUSH_NATIVE)
 		return post_read(q, r, f, RPMEM_WC_ATOMIC_WRITE, value);
 	/* The device orders an atomic write after native flushes only. */
-	if (q->has_replaced_reads)
+	if (q->has_read_fences)
 		flags |= IBV_SEND_FENCE;
 	q->ops->atomic_write(q, q->pub.wr_id, flags, r->r.d.rkey, addr, value);
 	return 0;

@@ -32,7 +32,7 @@ struct rp_peer_region {
 /* --- operations of a queue pair, which a model can replace --- */
 
 struct rp_qp;
-struct rp_dom;
+struct rp_pd;
 
 struct rp_qp_state {
 	enum ibv_qp_state state;
@@ -54,7 +54,7 @@ struct rp_qp_ops {
 	/* Post work requests. On a positive errno *posted were posted. */
 	int (*complete)(struct rp_qp *q, size_t *posted);
 	void (*abort)(struct rp_qp *q);
-	int (*look)(struct rp_qp *q, struct rp_qp_state *end);
+	int (*query)(struct rp_qp *q, struct rp_qp_state *end);
 	int (*fail)(struct rp_qp *q); /* modify to IBV_QPS_ERR */
 	/*
 	 * Send from q->side->tx over the side queue pair; listen receives into
@@ -66,7 +66,7 @@ struct rp_qp_ops {
 	void (*write)(struct rp_qp *q, uint64_t wr_id, unsigned int flags,
 		      uint32_t rkey, uint64_t addr, uint32_t lkey,
 		      const void *buf, uint32_t len);
-	int (*listen)(struct rp_qp *q, uint64_t wr_id, void *msg);
+	int (*side_recv)(struct rp_qp *q, uint64_t wr_id, void *msg);
 	uint64_t (*now)(const struct rp_qp *q); /* monotonic ns */
 	int (*poll)(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 };
@@ -86,7 +86,7 @@ struct rp_slot {
 	} kind;
 	uint32_t qp_num;  /* queue pair that completes it */
 	unsigned int buf; /* SEND, RECV: index in tx or rx */
-	bool kept;	  /* SEND: reuse the slot for DOORBELL */
+	bool keep_for_doorbell; /* SEND: reuse the slot for DOORBELL */
 	uint64_t wr_id;	  /* READ: wr_id that the program set */
 	uint64_t key;	  /* agent's key; 0 if the agent flushes */
 	int opcode;
@@ -94,7 +94,7 @@ struct rp_slot {
 	enum ibv_wc_status forced_status; /* status to report; or SUCCESS */
 	/* A write's slot and its flush's; the flush reports both. */
 	struct rp_slot *flush, *write;
-	enum ibv_wc_status failed;	 /* status of its failed write */
+	enum ibv_wc_status write_status;	 /* status of its failed write */
 	struct rp_deferred_wc *deferred; /* READ, RING: the request; or NULL */
 	struct rp_slot *next;		 /* next free */
 };
@@ -111,9 +111,9 @@ struct rp_deferred_wc {
 /* The initiator's end of a side connection. */
 #define RP_SIDE_RECVS 8
 #define RP_SIDE_SENDS 16
-#define RP_SIDE_BUF   128
-#define RP_SIDE_RECV  384 /* longest message: INFO */
-#define RP_SIDE_KEYS  32
+#define RP_SIDE_SEND_LEN   128
+#define RP_SIDE_RECV_LEN  384 /* longest message: INFO */
+#define RP_SIDE_WEAKENED  32
 struct rp_side_end {
 	struct rp_deferred deferred;
 	uint32_t qp_num;
@@ -127,12 +127,12 @@ struct rp_side_end {
 	uint8_t ring_out[RP_RING_LEN];
 	/* The ring that the peer writes replies to, if replies is set. */
 	uint8_t ring_in[RP_RING_LEN];
-	bool replies;
+	bool has_reply_ring;
 	/* Keys of weakened regions; if full, all regions count as weakened. */
-	uint64_t weakened[RP_SIDE_KEYS];
+	uint64_t weakened[RP_SIDE_WEAKENED];
 	unsigned int nweakened;
-	uint8_t rx[RP_SIDE_RECVS][RP_SIDE_RECV];
-	uint8_t tx[RP_SIDE_SENDS][RP_SIDE_BUF];
+	uint8_t rx[RP_SIDE_RECVS][RP_SIDE_RECV_LEN];
+	uint8_t tx[RP_SIDE_SENDS][RP_SIDE_SEND_LEN];
 };
 
 struct rpmem_cq {
@@ -162,11 +162,11 @@ struct rp_qp {
 	LIST_ENTRY(rp_qp) link;
 	pthread_mutex_t lock; /* held from start to complete; guards remotes */
 	struct rp_peer_region *remotes; /* peer's regions by rkey */
-	bool has_replaced_reads; /* reads replace flushes: atomic writes fence
+	bool has_read_fences; /* reads replace flushes: atomic writes fence
 				  */
 	bool uses_agent; /* has requests to the agent: so atomic writes are */
 	struct rp_side_end *side; /* NULL: not connected */
-	struct rp_dom *dom;	  /* its agent serves the peer; or NULL */
+	struct rp_pd *dom;	  /* its agent serves the peer; or NULL */
 	bool is_busy;
 	LIST_ENTRY(rp_qp) busy;
 	/* Calls since start: their first error; their slots, oldest first. */
@@ -250,7 +250,7 @@ extern const struct rp_qp_ops rp_qp_ops_ex, rp_qp_ops_send;
 
 /* Which native FLUSH types do device and library have? RP_DESC_*. */
 unsigned int rp_device_native(struct ibv_pd *pd);
-unsigned int rp_desc_bits(unsigned int access);
+unsigned int rp_desc_from_access(unsigned int access);
 /* rpmem_reg_mr() with iova, the remote address of the first byte. */
 struct rpmem_mr *rp_mr_new(struct ibv_pd *pd, void *addr, size_t length,
 			   uint64_t iova, unsigned int access);

@@ -12,7 +12,7 @@
 #define RETRIES	    5
 #define MAX_RETRIES 6
 
-#define QPN_MASK 0xffffffu
+#define PSN_MASK 0xffffffu
 
 /* --- both ends --- */
 
@@ -179,7 +179,7 @@ void rp_side_close(struct rp_post *p)
 	if (p->target)
 		rp_target_delete(p->target);
 	if (p->dom)
-		rp_dom_put(p->dom);
+		rp_pd_put(p->dom);
 	p->side_qp = NULL;
 	p->replies_mr = p->end_mr = p->ring_mr = NULL;
 	p->side_pd = NULL;
@@ -202,7 +202,7 @@ static void replies_open(struct rp_post *p, const struct ibv_cq *cq)
 		p->replies_mr = ibv_reg_mr(
 			p->side_pd, k->ring_in, sizeof(k->ring_in),
 			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-	k->replies = p->replies_mr;
+	k->has_reply_ring = p->replies_mr;
 #endif
 }
 
@@ -247,9 +247,9 @@ static int side_open(struct rp_qp *q)
 	ret = -rp_random(&p->psn, sizeof(p->psn));
 	if (ret)
 		return ret;
-	p->psn &= QPN_MASK;
+	p->psn &= PSN_MASK;
 	if (q->access & RPMEM_ACCESS_FLUSH_PERSISTENT) {
-		ret = rp_dom_get(pd, &p->dom);
+		ret = rp_pd_get(pd, &p->dom);
 		if (!ret)
 			ret = rp_target_new(p->dom, &p->target);
 	}
@@ -336,7 +336,7 @@ RP_PUBLIC int rpmem_connect_qp(struct rpmem_qp *qp,
 	pthread_mutex_lock(&q->lock);
 	if (!p->side_qp)
 		ret = EINVAL;
-	else if (p->joined)
+	else if (p->connect_tried)
 		ret = EISCONN;
 	else
 		ret = route_of(qp->qp, &side, &route);
@@ -344,7 +344,7 @@ RP_PUBLIC int rpmem_connect_qp(struct rpmem_qp *qp,
 		goto unlock;
 	route.psn = p->psn;
 	/* Even a failed attempt cannot be repeated. */
-	p->joined = true;
+	p->connect_tried = true;
 	if (p->target && side.initiator) {
 		ret = rp_target_connect(p->target, &route, &side);
 		if (!ret)

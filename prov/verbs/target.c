@@ -9,9 +9,9 @@
 
 /* --- the agent's host and its channels --- */
 
-static struct rp_dom *dom_of(struct rp_agent_host *h)
+static struct rp_pd *dom_of(struct rp_agent_host *h)
 {
-	return (struct rp_dom *)h;
+	return (struct rp_pd *)h;
 }
 
 static struct rp_target *target_of(struct rp_channel *c)
@@ -144,7 +144,7 @@ static uint64_t host_now(struct rp_agent_host *h)
 
 static void host_kick(struct rp_agent_host *h)
 {
-	rp_dom_wake(dom_of(h));
+	rp_pd_wake(dom_of(h));
 }
 
 const struct rp_agent_host_ops rp_target_host_ops = {
@@ -170,7 +170,7 @@ void rp_target_disconnect(struct rp_target *s)
 }
 
 /* Hand a peer's message, from a SEND or the ring, to the agent. */
-static void handle_message(struct rp_target *s, const void *msg, size_t len)
+static void pass_to_agent(struct rp_target *s, const void *msg, size_t len)
 {
 	if (s->state == TARGET_OPEN) {
 		s->c.events->received(s->c.owner, msg, len);
@@ -192,12 +192,12 @@ bool rp_target_poll_ring(struct rp_target *s)
 		if (!len)
 			break;
 		came = s->dom->has_message = true;
-		handle_message(s, msg, len);
+		pass_to_agent(s, msg, len);
 	}
 	return came;
 }
 
-static void message_handle(struct rp_target *s, const void *msg, size_t len)
+static void handle_received(struct rp_target *s, const void *msg, size_t len)
 {
 	struct rp_wire_hdr hdr;
 
@@ -205,7 +205,7 @@ static void message_handle(struct rp_target *s, const void *msg, size_t len)
 	if (!rp_wire_get_hdr(msg, len, &hdr) && hdr.type == RP_MSG_DOORBELL)
 		rp_target_poll_ring(s);
 	else
-		handle_message(s, msg, len);
+		pass_to_agent(s, msg, len);
 }
 
 static void handle_wc(struct rp_target *s, const struct ibv_wc *wc)
@@ -223,7 +223,7 @@ static void handle_wc(struct rp_target *s, const struct ibv_wc *wc)
 		return;
 	}
 	if (s->up)
-		message_handle(s, s->rx[wc->wr_id], wc->byte_len);
+		handle_received(s, s->rx[wc->wr_id], wc->byte_len);
 	if (rp_side_recv(s->qp, wc->wr_id, s->rx[wc->wr_id], RECV_LEN,
 			 s->mr->lkey))
 		rp_target_disconnect(s);
@@ -299,7 +299,7 @@ static void ring_open(struct rp_target *s)
 #endif
 }
 
-int rp_target_new(struct rp_dom *dom, struct rp_target **out)
+int rp_target_new(struct rp_pd *dom, struct rp_target **out)
 {
 	struct rp_target *s = calloc(1, sizeof(*s));
 	int ret;
@@ -316,7 +316,7 @@ int rp_target_new(struct rp_dom *dom, struct rp_target **out)
 		s->qp = rp_side_new(dom->pd, s->cq, WR_ID_END - RECVS, RECVS);
 	if (s->qp) {
 		ring_open(s);
-		rp_dom_enter(dom);
+		rp_pd_lock(dom);
 		LIST_INSERT_HEAD(&dom->targets, s, link);
 		pthread_mutex_unlock(&dom->lock);
 		*out = s;
@@ -343,11 +343,11 @@ void rp_target_export(const struct rp_target *s, struct rp_side *side)
 int rp_target_connect(struct rp_target *s, const struct rp_route *route,
 		      const struct rp_side *peer)
 {
-	struct rp_dom *dom = s->dom;
+	struct rp_pd *dom = s->dom;
 	int ret;
 
-	rp_dom_enter(dom);
-	ret = rp_dom_start(dom);
+	rp_pd_lock(dom);
+	ret = rp_pd_start(dom);
 	if (!ret)
 		ret = rp_side_to_init(s->qp, route, 0);
 	for (unsigned int i = 0; !ret && i < RECVS; i++)
@@ -369,10 +369,10 @@ int rp_target_connect(struct rp_target *s, const struct rp_route *route,
 
 void rp_target_delete(struct rp_target *s)
 {
-	struct rp_dom *dom = s->dom;
+	struct rp_pd *dom = s->dom;
 
 	/* dom->lock: the thread has acknowledged all events. */
-	rp_dom_enter(dom);
+	rp_pd_lock(dom);
 	rp_target_disconnect(s);
 	rp_target_park(s);
 	LIST_REMOVE(s, link);

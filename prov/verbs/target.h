@@ -8,18 +8,18 @@
 #include "verbs/shim.h"
 
 /* Find or make the agent of pd; release it by put. 0 or a positive errno. */
-struct rp_dom;
-int rp_dom_get(struct ibv_pd *pd, struct rp_dom **out);
-void rp_dom_put(struct rp_dom *dom);
+struct rp_pd;
+int rp_pd_get(struct ibv_pd *pd, struct rp_pd **out);
+void rp_pd_put(struct rp_pd *dom);
 
 /*
  * Add a region to the agent, with a new key if it has none. 0, or a positive
- * errno. After rp_dom_del() no thread touches the region.
+ * errno. After rp_pd_del() no thread touches the region.
  */
-int rp_dom_add(struct rp_dom *dom, struct rp_region *r);
-void rp_dom_del(struct rp_dom *dom, struct rp_region *r);
+int rp_pd_add(struct rp_pd *dom, struct rp_region *r);
+void rp_pd_del(struct rp_pd *dom, struct rp_region *r);
 /* Get the current facts of an added region; they may have weakened. */
-struct rp_facts rp_dom_facts(struct rp_dom *dom, const struct rp_region *r);
+struct rp_facts rp_pd_facts(struct rp_pd *dom, const struct rp_region *r);
 
 /* params.c: determine the facts of registered memory. 0 or -errno. */
 int rp_device_facts(struct ibv_pd *pd, void *addr, size_t length,
@@ -34,7 +34,7 @@ struct rp_route {
 	uint32_t psn, peer_psn;
 };
 struct rp_target;
-int rp_target_new(struct rp_dom *dom, struct rp_target **out);
+int rp_target_new(struct rp_pd *dom, struct rp_target **out);
 /* Fill *side, for the peer: number of the side queue pair, and its ring. */
 void rp_target_export(const struct rp_target *s, struct rp_side *side);
 int rp_target_connect(struct rp_target *s, const struct rp_route *route,

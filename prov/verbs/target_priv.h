@@ -18,11 +18,11 @@
 #define WR_ID_WRITES (RECVS + SENDS)
 #define WR_ID_END    (WR_ID_WRITES + RP_RING_SLOTS)
 
-struct rp_dom {
+struct rp_pd {
 	struct rp_agent_host host; /* first member: the agent's handle */
 	struct ibv_pd *pd;
 	unsigned int refs; /* guarded by doms_lock */
-	LIST_ENTRY(rp_dom) link;
+	LIST_ENTRY(rp_pd) link;
 	pthread_mutex_t lock; /* guards agent and channels */
 	atomic_uint wanted;   /* number of threads waiting for lock */
 	struct rp_agent *agent;
@@ -41,7 +41,7 @@ struct rp_dom {
 
 struct rp_target {
 	struct rp_channel c; /* first member: the agent's handle */
-	struct rp_dom *dom;
+	struct rp_pd *dom;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
 	struct ibv_mr *mr; /* covers rx to the end of this struct */
@@ -75,9 +75,9 @@ struct rp_target {
 /* target_thread.c */
 
 /* Start the domain's thread, unless it runs. 0 or a positive errno. */
-int rp_dom_start(struct rp_dom *dom);
+int rp_pd_start(struct rp_pd *dom);
 /* Wake the domain's thread; called from any thread. */
-void rp_dom_wake(const struct rp_dom *dom);
+void rp_pd_wake(const struct rp_pd *dom);
 
 /* target.c, called by the domain's thread with dom->lock */
 
@@ -91,7 +91,7 @@ bool rp_target_signal(struct rp_target *s, enum rp_msg_type type);
 bool rp_target_send_weakenings(struct rp_target *s);
 void rp_target_disconnect(struct rp_target *s);
 
-static inline void rp_dom_enter(struct rp_dom *dom)
+static inline void rp_pd_lock(struct rp_pd *dom)
 {
 	atomic_fetch_add(&dom->wanted, 1);
 	pthread_mutex_lock(&dom->lock);

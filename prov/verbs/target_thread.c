@@ -18,16 +18,16 @@
 #define YIELDS 100
 
 static pthread_mutex_t doms_lock = PTHREAD_MUTEX_INITIALIZER;
-static LIST_HEAD(, rp_dom) doms = LIST_HEAD_INITIALIZER(doms);
+static LIST_HEAD(, rp_pd) doms = LIST_HEAD_INITIALIZER(doms);
 
-void rp_dom_wake(const struct rp_dom *dom)
+void rp_pd_wake(const struct rp_pd *dom)
 {
 	/* No error: it fails only if a wake-up is pending. */
 	eventfd_write(dom->kick, 1);
 }
 
 /* With dom->lock: get and acknowledge completion events. */
-static void collect_events(struct rp_dom *dom)
+static void collect_events(struct rp_pd *dom)
 {
 	struct rp_target *s;
 	struct ibv_cq *cq;
@@ -40,7 +40,7 @@ static void collect_events(struct rp_dom *dom)
 	}
 }
 
-static bool poll_peers(struct rp_dom *dom)
+static bool poll_peers(struct rp_pd *dom)
 {
 	struct rp_target *s;
 	bool came = false;
@@ -54,7 +54,7 @@ static bool poll_peers(struct rp_dom *dom)
 }
 
 /* Polling has found requests: send POLLING to each peer that has a ring. */
-static void announce_polling(struct rp_dom *dom)
+static void announce_polling(struct rp_pd *dom)
 {
 	struct rp_target *s;
 
@@ -64,7 +64,7 @@ static void announce_polling(struct rp_dom *dom)
 }
 
 /* Send INFO messages to all peers; without a free buffer later the rest. */
-static void announce_weakenings(struct rp_dom *dom)
+static void announce_weakenings(struct rp_pd *dom)
 {
 	uint64_t last = UINT64_MAX;
 	struct rp_target *s;
@@ -89,7 +89,7 @@ static bool announce_idle(struct rp_target *s)
 }
 
 /* Arm all completion queues. True: work was found, do not sleep. */
-static bool park_all(struct rp_dom *dom)
+static bool park_all(struct rp_pd *dom)
 {
 	struct rp_target *s;
 	bool came;
@@ -107,7 +107,7 @@ static bool park_all(struct rp_dom *dom)
 	return false;
 }
 
-static bool keep_polling(struct rp_dom *dom, bool came, unsigned int polls)
+static bool keep_polling(struct rp_pd *dom, bool came, unsigned int polls)
 {
 	/* Skip the clock, which may cost more than a poll. */
 	if (!came && dom->spin.until && polls % POLLS)
@@ -116,7 +116,7 @@ static bool keep_polling(struct rp_dom *dom, bool came, unsigned int polls)
 		       rp_clock_ns(CLOCK_MONOTONIC));
 }
 
-static int wait_ms(const struct rp_dom *dom)
+static int wait_ms(const struct rp_pd *dom)
 {
 	const uint64_t due = rp_agent_deadline(dom->agent), t = rp_target_now();
 
@@ -128,7 +128,7 @@ static int wait_ms(const struct rp_dom *dom)
 					   : (int)((due - t) / NS_PER_MS) + 1;
 }
 
-static void wait_for_event(struct rp_dom *dom)
+static void wait_for_event(struct rp_pd *dom)
 {
 	struct pollfd fds[] = {
 		{.fd = dom->channel->fd, .events = POLLIN},
@@ -144,7 +144,7 @@ static void wait_for_event(struct rp_dom *dom)
 }
 
 /* Yield to waiters, because relocking a mutex at once starves them. */
-static void yield_lock(struct rp_dom *dom)
+static void yield_lock(struct rp_pd *dom)
 {
 	for (int i = 0; i < YIELDS && atomic_load(&dom->wanted); i++)
 		sched_yield();
@@ -152,7 +152,7 @@ static void yield_lock(struct rp_dom *dom)
 
 static void *run_thread(void *arg)
 {
-	struct rp_dom *dom = arg;
+	struct rp_pd *dom = arg;
 	bool came, paid;
 
 	pthread_mutex_lock(&dom->lock);
@@ -180,7 +180,7 @@ static void *run_thread(void *arg)
 	return NULL;
 }
 
-int rp_dom_start(struct rp_dom *dom)
+int rp_pd_start(struct rp_pd *dom)
 {
 	int ret;
 
@@ -193,7 +193,7 @@ int rp_dom_start(struct rp_dom *dom)
 
 /* --- domains: open, close --- */
 
-static int channel_open(struct rp_dom *dom)
+static int channel_open(struct rp_pd *dom)
 {
 	int flags;
 
@@ -210,13 +210,13 @@ static int channel_open(struct rp_dom *dom)
 }
 
 /* Free a domain, even one that could not be opened. */
-static void dom_delete(struct rp_dom *dom)
+static void dom_delete(struct rp_pd *dom)
 {
-	rp_dom_enter(dom);
+	rp_pd_lock(dom);
 	dom->stop = true;
 	pthread_mutex_unlock(&dom->lock);
 	if (dom->runs) {
-		rp_dom_wake(dom);
+		rp_pd_wake(dom);
 		pthread_join(dom->thread, NULL);
 	}
 	if (dom->agent)
@@ -229,14 +229,14 @@ static void dom_delete(struct rp_dom *dom)
 	free(dom);
 }
 
-static int dom_new(struct ibv_pd *pd, struct rp_dom **out)
+static int dom_new(struct ibv_pd *pd, struct rp_pd **out)
 {
 	struct rp_agent_attr attr = {
 		/* Programs' queue pairs limit the sessions. */
 		.max_sessions = UINT32_MAX,
 		.messages_only = true,
 	};
-	struct rp_dom *dom = calloc(1, sizeof(*dom));
+	struct rp_pd *dom = calloc(1, sizeof(*dom));
 	int ret = 0;
 
 	if (!dom)
@@ -259,9 +259,9 @@ static int dom_new(struct ibv_pd *pd, struct rp_dom **out)
 	return ret;
 }
 
-int rp_dom_get(struct ibv_pd *pd, struct rp_dom **out)
+int rp_pd_get(struct ibv_pd *pd, struct rp_pd **out)
 {
-	struct rp_dom *dom;
+	struct rp_pd *dom;
 	int ret = 0;
 
 	pthread_mutex_lock(&doms_lock);
@@ -281,7 +281,7 @@ int rp_dom_get(struct ibv_pd *pd, struct rp_dom **out)
 	return ret;
 }
 
-void rp_dom_put(struct rp_dom *dom)
+void rp_pd_put(struct rp_pd *dom)
 {
 	bool last;
 
@@ -294,30 +294,30 @@ void rp_dom_put(struct rp_dom *dom)
 		dom_delete(dom);
 }
 
-int rp_dom_add(struct rp_dom *dom, struct rp_region *r)
+int rp_pd_add(struct rp_pd *dom, struct rp_region *r)
 {
 	int ret;
 
-	rp_dom_enter(dom);
+	rp_pd_lock(dom);
 	ret = r->key ? rp_agent_region_add(dom->agent, r)
 		     : rp_agent_region_make(dom->agent, r, 0, rp_random);
 	pthread_mutex_unlock(&dom->lock);
 	return -ret;
 }
 
-struct rp_facts rp_dom_facts(struct rp_dom *dom, const struct rp_region *r)
+struct rp_facts rp_pd_facts(struct rp_pd *dom, const struct rp_region *r)
 {
 	struct rp_facts f;
 
-	rp_dom_enter(dom);
+	rp_pd_lock(dom);
 	f = r->facts;
 	pthread_mutex_unlock(&dom->lock);
 	return f;
 }
 
-void rp_dom_del(struct rp_dom *dom, struct rp_region *r)
+void rp_pd_del(struct rp_pd *dom, struct rp_region *r)
 {
-	rp_dom_enter(dom);
+	rp_pd_lock(dom);
 	rp_agent_region_del(dom->agent, r);
 	pthread_mutex_unlock(&dom->lock);
 }

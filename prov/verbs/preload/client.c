@@ -71,7 +71,7 @@ static int receive_message(int fd, struct rp_rendezvous *m, uint64_t until)
 		       ?: -rp_rendezvous_get(msg, m);
 }
 
-bool rp_pre_host(const union ibv_gid *gid, uint32_t scope, uint16_t port,
+bool rp_pre_gid_to_addr(const union ibv_gid *gid, uint32_t scope, uint16_t port,
 		 struct sockaddr_in6 *to)
 {
 	*to = (struct sockaddr_in6){
@@ -93,8 +93,8 @@ static int connect_port(const struct rp_pre_qp *r, uint16_t port,
 	socklen_t len = sizeof(int);
 	int fd, err;
 
-	if (!rp_pre_host(&r->peer_gid, r->scope, port, &to) ||
-	    !rp_pre_host(&r->gid, r->scope, 0, &from)) {
+	if (!rp_pre_gid_to_addr(&r->peer_gid, r->scope, port, &to) ||
+	    !rp_pre_gid_to_addr(&r->gid, r->scope, 0, &from)) {
 		errno = EADDRNOTAVAIL;
 		return -1;
 	}
@@ -132,11 +132,11 @@ int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side *peer)
 	int ret = -rp_side_put(addr.bytes, peer);
 
 	pthread_mutex_lock(&r->side_lock);
-	if (!ret && !r->joined) {
+	if (!ret && !r->side_connected) {
 		ret = rpmem_connect_qp(r->shim, &addr);
-		r->joined = !ret;
-		r->addr_of_peer = addr;
-	} else if (r->joined && memcmp(&r->addr_of_peer, &addr, sizeof(addr))) {
+		r->side_connected = !ret;
+		r->peer_desc = addr;
+	} else if (r->side_connected && memcmp(&r->peer_desc, &addr, sizeof(addr))) {
 		/* The peer has changed its address. (Each has one encoding.) */
 		ret = EKEYREJECTED;
 	}
@@ -144,7 +144,7 @@ int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side *peer)
 	return ret;
 }
 
-static bool is_found(const struct rp_pre_qp *r, const struct rp_rendezvous *m)
+static bool is_found_reply(const struct rp_pre_qp *r, const struct rp_rendezvous *m)
 {
 	return m->type == RP_RENDEZVOUS_FOUND && m->to == r->qp->qp_num &&
 	       m->from == r->peer_num &&
@@ -168,7 +168,7 @@ static int connect_any(struct rp_pre_qp *r, const struct rp_rendezvous *call)
 		last = send_message(fd, call, until);
 		if (!last)
 			last = receive_message(fd, &m, until);
-		if (!last && is_found(r, &m)) {
+		if (!last && is_found_reply(r, &m)) {
 			ret = rp_pre_side_connect(r, &m.side);
 			if (!ret) {
 				r->fd = fd;
@@ -227,7 +227,7 @@ void rp_pre_lookup(struct rp_pre_qp *r)
 
 /* --- messages after that; all under client_lock --- */
 
-static void connection_lose(struct rp_pre_qp *r)
+static void drop_connection(struct rp_pre_qp *r)
 {
 	if (r->fd < 0)
 		return;
@@ -239,7 +239,7 @@ static void connection_lose(struct rp_pre_qp *r)
 	rp_side_fail(rp_qp_of(r->shim)->post_data);
 }
 
-static int region_forget(struct rp_pre_qp *r, uint32_t rkey)
+static int release_region(struct rp_pre_qp *r, uint32_t rkey)
 {
 	const struct rp_rendezvous m = {.type = RP_RENDEZVOUS_RELEASED,
 					.rkey = rkey};
@@ -269,8 +269,8 @@ void rp_pre_receive(struct rp_pre_qp *r)
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
 			return;
 		if (n < 1 || receive_message(r->fd, &m, until) ||
-		    m.type != RP_RENDEZVOUS_RECALL || region_forget(r, m.rkey))
-			connection_lose(r);
+		    m.type != RP_RENDEZVOUS_RECALL || release_region(r, m.rkey))
+			drop_connection(r);
 	}
 }
 
@@ -299,7 +299,7 @@ static int get_descriptor(struct rp_pre_qp *r, uint32_t rkey, struct rp_desc *d)
 		if (ret)
 			break;
 		if (m.type == RP_RENDEZVOUS_RECALL) {
-			ret = region_forget(r, m.rkey);
+			ret = release_region(r, m.rkey);
 			continue;
 		}
 		if (m.type != RP_RENDEZVOUS_DESC || m.rkey != rkey ||
@@ -310,7 +310,7 @@ static int get_descriptor(struct rp_pre_qp *r, uint32_t rkey, struct rp_desc *d)
 		break;
 	}
 	if (ret)
-		connection_lose(r);
+		drop_connection(r);
 	return ret;
 }
 

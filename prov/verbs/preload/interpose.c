@@ -13,10 +13,10 @@
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
-#define CAPS (7ull << 38) /* FLUSH global and persistent, ATOMIC_WRITE */
-#define CALLS                                                                  \
+#define EMULATED_CAPS (7ull << 38) /* FLUSH global and persistent, ATOMIC_WRITE */
+#define EMULATED_BUILDERS                                                                  \
 	((uint64_t)RP_QP_EX_WITH_FLUSH | (uint64_t)IBV_QP_EX_WITH_ATOMIC_WRITE)
-#define OPTIONAL (~(unsigned int)(IBV_ACCESS_OPTIONAL_FIRST - 1))
+#define OPTIONAL_ACCESS (~(unsigned int)(IBV_ACCESS_OPTIONAL_FIRST - 1))
 
 __thread unsigned int rp_pre_passthrough;
 
@@ -268,7 +268,7 @@ RP_PUBLIC int ibv_destroy_cq(struct ibv_cq *cq)
 	return base.destroy_cq(cq);
 }
 
-int rp_pre_cq_use(struct rp_pre_cq *c, int entries)
+int rp_pre_cq_reserve(struct rp_pre_cq *c, int entries)
 {
 	struct rpmem_cq *shim;
 	int ret = 0;
@@ -304,13 +304,13 @@ static int attach_shim(struct rp_pre_qp *r)
 		.send_ops_flags = r->base ? r->send_ops : 0,
 		.access = r->access,
 	};
-	struct rpmem_qp *shim = rpmem_attach_qp(r->qp, shim_of(r->scq), &attr);
+	struct rpmem_qp *shim = rpmem_attach_qp(r->qp, shim_of(r->send_cq), &attr);
 
 	if (!shim)
 		return errno;
 	rp_qp_of(shim)->posts_when_lost = true;
 	r->shim = shim;
-	r->joined = false;
+	r->side_connected = false;
 	return 0;
 }
 
@@ -318,16 +318,16 @@ static int attach_shim(struct rp_pre_qp *r)
 static struct rp_pre_qp *qp_new(struct ibv_qp *qp, uint64_t send_ops,
 				bool builders)
 {
-	struct rp_pre_cq *scq = rp_pre_cq_find(qp->send_cq);
+	struct rp_pre_cq *send_cq = rp_pre_cq_find(qp->send_cq);
 	struct rp_pre_qp *r = NULL;
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr now;
 	int ret = EINVAL;
 
-	if (!scq)
+	if (!send_cq)
 		goto fail;
 	ret = EOPNOTSUPP;
-	if (scq->extended) {
+	if (send_cq->extended) {
 		rp_log(RP_LOG_WARN, "no flushes with a completion queue of "
 				    "ibv_create_cq_ex()");
 		goto fail;
@@ -338,7 +338,7 @@ static struct rp_pre_qp *qp_new(struct ibv_qp *qp, uint64_t send_ops,
 	    pthread_mutex_init(&r->client_lock, NULL))
 		goto fail;
 	r->qp = qp;
-	r->scq = scq;
+	r->send_cq = send_cq;
 	r->fd = -1;
 	r->send_ops = send_ops;
 	rp_shim_cfg(&r->cfg);
@@ -347,7 +347,7 @@ static struct rp_pre_qp *qp_new(struct ibv_qp *qp, uint64_t send_ops,
 		goto fail;
 	/* An entry per request, and those of the side queue pair. */
 	r->entries = (int)init.cap.max_send_wr + RP_SIDE_RECVS + RP_SIDE_SENDS;
-	ret = rp_pre_cq_use(scq, r->entries);
+	ret = rp_pre_cq_reserve(send_cq, r->entries);
 	if (ret) {
 		rp_log(RP_LOG_WARN,
 		       "the completion queue is too short for queue pair %u",
@@ -366,7 +366,7 @@ static struct rp_pre_qp *qp_new(struct ibv_qp *qp, uint64_t send_ops,
 		return r;
 	rpmem_detach_qp(r->shim);
 unuse:
-	rp_pre_cq_use(scq, -r->entries);
+	rp_pre_cq_reserve(send_cq, -r->entries);
 fail:
 	free(r);
 	errno = ret;
@@ -383,10 +383,10 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *ctx,
 	struct rp_pre_qp *r;
 	struct ibv_qp *qp;
 
-	if (rp_pre_passthrough || !(send_ops & CALLS) ||
+	if (rp_pre_passthrough || !(send_ops & EMULATED_BUILDERS) ||
 	    attr->qp_type != IBV_QPT_RC)
 		return c->create_qp_ex(ctx, attr);
-	attr->send_ops_flags = (send_ops & ~CALLS) | IBV_QP_EX_WITH_RDMA_READ;
+	attr->send_ops_flags = (send_ops & ~EMULATED_BUILDERS) | IBV_QP_EX_WITH_RDMA_READ;
 	attr->cap.max_send_sge += no_sge;
 	rp_pre_passthrough++;
 	qp = c->create_qp_ex(ctx, attr);
@@ -420,7 +420,7 @@ static int reattach_shim(struct rp_pre_qp *r)
 	struct rpmem_qp *old = r->shim;
 	int ret;
 
-	rp_pre_qp_disconnected(r);
+	rp_pre_qp_clear_peer(r);
 	ret = attach_shim(r);
 	return ret ? ret : rpmem_detach_qp(old);
 }
@@ -466,7 +466,7 @@ static int modify_shim_qp(struct rp_pre_qp *r, struct ibv_qp_attr *attr,
 		r->no_dest_rd = !dest_rd;
 	if ((mask & IBV_QP_STATE) && attr->qp_state == IBV_QPS_RTR &&
 	    (mask & IBV_QP_AV) && (mask & IBV_QP_DEST_QPN))
-		rp_pre_qp_connected(r, attr);
+		rp_pre_qp_set_peer(r, attr);
 	return 0;
 }
 
@@ -524,7 +524,7 @@ RP_PUBLIC int ibv_destroy_qp(struct ibv_qp *qp)
 	rp_pre_passthrough++;
 	rp_pre_qp_del(r);
 	rpmem_detach_qp(r->shim);
-	rp_pre_cq_use(r->scq, -r->entries);
+	rp_pre_cq_reserve(r->send_cq, -r->entries);
 	qp_free(r);
 	rp_pre_passthrough--;
 	return base.destroy_qp(qp);
@@ -532,7 +532,7 @@ RP_PUBLIC int ibv_destroy_qp(struct ibv_qp *qp)
 
 /* --- regions --- */
 
-static bool is_ours(const struct ibv_pd *pd, unsigned int access)
+static bool is_emulated(const struct ibv_pd *pd, unsigned int access)
 {
 	return !rp_pre_passthrough && (access & RP_SHIM_FLUSHES) &&
 	       rp_pre_ctx_find(pd->context);
@@ -548,7 +548,7 @@ static struct ibv_mr *region_new(struct ibv_pd *pd, void *addr, size_t length,
 
 	rp_pre_passthrough++;
 	shim = rp_mr_new(pd, addr, length, iova,
-			 (access & ~OPTIONAL) | IBV_ACCESS_REMOTE_READ);
+			 (access & ~OPTIONAL_ACCESS) | IBV_ACCESS_REMOTE_READ);
 	if (shim) {
 		mr = shim->mr;
 		ret = rp_pre_mr_add(mr, shim);
@@ -565,7 +565,7 @@ static struct ibv_mr *region_new(struct ibv_pd *pd, void *addr, size_t length,
 RP_PUBLIC struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr,
 				    size_t length, int access)
 {
-	if (is_ours(pd, (unsigned int)access))
+	if (is_emulated(pd, (unsigned int)access))
 		return region_new(pd, addr, length, (uintptr_t)addr,
 				  (unsigned int)access);
 	return base.reg_mr(pd, addr, length, access);
@@ -575,7 +575,7 @@ RP_PUBLIC struct ibv_mr *ibv_reg_mr_iova(struct ibv_pd *pd, void *addr,
 					 size_t length, uint64_t iova,
 					 int access)
 {
-	if (is_ours(pd, (unsigned int)access))
+	if (is_emulated(pd, (unsigned int)access))
 		return region_new(pd, addr, length, iova, (unsigned int)access);
 	return base.reg_mr_iova(pd, addr, length, iova, access);
 }
@@ -584,7 +584,7 @@ RP_PUBLIC struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr,
 					  size_t length, uint64_t iova,
 					  unsigned int access)
 {
-	if (is_ours(pd, access))
+	if (is_emulated(pd, access))
 		return region_new(pd, addr, length, iova, access);
 	return base.reg_mr_iova2(pd, addr, length, iova, access);
 }
@@ -593,7 +593,7 @@ RP_PUBLIC struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset,
 					   size_t length, uint64_t iova, int fd,
 					   int access)
 {
-	if (is_ours(pd, (unsigned int)access)) {
+	if (is_emulated(pd, (unsigned int)access)) {
 		rp_log(RP_LOG_WARN, "memory of another device is not flushed");
 		errno = EOPNOTSUPP;
 		return NULL;
@@ -606,7 +606,7 @@ RP_PUBLIC int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
 {
 	if (!rp_pre_passthrough &&
 	    (rp_pre_mr_exists(mr) || ((flags & IBV_REREG_MR_CHANGE_ACCESS) &&
-				      is_ours(mr->pd, (unsigned int)access)))) {
+				      is_emulated(mr->pd, (unsigned int)access)))) {
 		rp_log(RP_LOG_WARN,
 		       "regions that are flushed cannot be changed");
 		errno = EOPNOTSUPP;
@@ -645,7 +645,7 @@ static int query_device_ex(struct ibv_context *ctx,
 	int ret = rp_pre_ctx_find(ctx)->query_device_ex(ctx, input, attr, size);
 
 	if (!ret && !rp_pre_passthrough && size >= has)
-		attr->device_cap_flags_ex |= CAPS;
+		attr->device_cap_flags_ex |= EMULATED_CAPS;
 	return ret;
 }
 

@@ -44,7 +44,7 @@ struct rp_pre_cq {
 struct rp_pre_ctx *rp_pre_ctx_find(const struct ibv_context *ctx);
 struct rp_pre_cq *rp_pre_cq_find(struct ibv_cq *cq);
 /* Reserve completion queue entries for the shim. ENOMEM: too few are left. */
-int rp_pre_cq_use(struct rp_pre_cq *c, int entries);
+int rp_pre_cq_reserve(struct rp_pre_cq *c, int entries);
 
 /* --- queue pairs --- */
 
@@ -56,9 +56,9 @@ struct rp_pre_qp {
 	struct ibv_qp *qp;
 	struct ibv_qp_ex *base; /* device's builders; NULL: none */
 	struct rpmem_qp *shim;
-	struct rp_pre_cq *scq;
+	struct rp_pre_cq *send_cq;
 	uint64_t send_ops;			 /* requested builders */
-	int entries;				 /* reserved entries of scq */
+	int entries;				 /* reserved entries of send_cq */
 	bool no_sge, no_rd, no_dest_rd, no_read; /* shim raised these 0s */
 	unsigned int access;			 /* granted FLUSH bits */
 	UT_hash_handle hh;
@@ -72,8 +72,8 @@ struct rp_pre_qp {
 	bool lost_client; /* lost a client that holds descriptors */
 	/* State of the side connection, which either end may start. */
 	pthread_mutex_t side_lock;
-	bool joined;
-	struct rpmem_qp_desc addr_of_peer;
+	bool side_connected;
+	struct rpmem_qp_desc peer_desc;
 	/* State of the rendezvous client. */
 	pthread_mutex_t client_lock;
 	struct rp_remote_cfg cfg;
@@ -105,7 +105,7 @@ void rp_pre_disconnect(struct rp_pre_qp *r);
 /* Connect the side connection, unless it is connected. 0 or an errno. */
 int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side *peer);
 /* Convert a GID to its host's IP address; false: it has none. */
-bool rp_pre_host(const union ibv_gid *gid, uint32_t scope, uint16_t port,
+bool rp_pre_gid_to_addr(const union ibv_gid *gid, uint32_t scope, uint16_t port,
 		 struct sockaddr_in6 *to);
 static inline uint64_t rp_pre_now(void)
 {
@@ -128,8 +128,8 @@ int rp_pre_qp_add(struct rp_pre_qp *r);
 void rp_pre_qp_del(struct rp_pre_qp *r);
 struct rp_pre_qp *rp_pre_qp_find(struct ibv_qp *qp);
 /* Record that the program connected r to the peer in attr; or disconnected. */
-void rp_pre_qp_connected(struct rp_pre_qp *r, const struct ibv_qp_attr *attr);
-void rp_pre_qp_disconnected(struct rp_pre_qp *r);
+void rp_pre_qp_set_peer(struct rp_pre_qp *r, const struct ibv_qp_attr *attr);
+void rp_pre_qp_clear_peer(struct rp_pre_qp *r);
 int rp_pre_mr_add(struct ibv_mr *mr, struct rpmem_mr *shim);
 /* Before deregistration: recall clients' descriptors. NULL: not the shim's. */
 struct rp_pre_mr *rp_pre_mr_recall(struct ibv_mr *mr);

@@ -17,7 +17,7 @@
 /* Most clients without LOOKUP, and most clients. */
 #define MAX_HALF_OPEN 64
 #define MAX_CLIENTS   4096
-#define LOOK_EVERY_MS 250
+#define DEADLINE_CHECK_MS 250
 
 /* A listening port on which peers look up local queue pairs. */
 struct rp_pre_listener {
@@ -27,7 +27,7 @@ struct rp_pre_listener {
 	LIST_ENTRY(rp_pre_listener) link;
 };
 
-struct granted {
+struct client_grant {
 	uint32_t rkey;
 	bool recalled;
 };
@@ -40,8 +40,8 @@ struct client {
 	bool lookup_pending; /* LOOKUP has no reply yet */
 	struct rp_rendezvous lookup;
 	struct rp_pre_qp *r; /* local queue pair that it looked up */
-	struct granted *granted;
-	size_t ngranted, room;
+	struct client_grant *grants;
+	size_t ngrants, room;
 	LIST_ENTRY(client) link;
 };
 
@@ -55,8 +55,8 @@ static LIST_HEAD(, rp_pre_qp) qps = LIST_HEAD_INITIALIZER(qps);
 static unsigned int nclients, nhalf_open;
 static struct rp_pre_qp *qp_table;
 static struct rp_pre_mr *mr_table;
-static int kick = -1;
-static bool runs;
+static int kick_fd = -1;
+static bool thread_runs;
 
 static void init(void)
 {
@@ -71,22 +71,22 @@ static void init(void)
 void rp_pre_wake_thread(void)
 {
 	/* No error: it fails only if a wake-up is pending. */
-	if (kick >= 0)
-		eventfd_write(kick, 1);
+	if (kick_fd >= 0)
+		eventfd_write(kick_fd, 1);
 }
 
 /* --- clients --- */
 
 static void drop_client(struct client *v)
 {
-	if (v->r && v->ngranted)
+	if (v->r && v->ngrants)
 		v->r->lost_client = true;
 	if (!v->r)
 		nhalf_open--;
 	nclients--;
 	LIST_REMOVE(v, link);
 	close(v->fd);
-	free(v->granted);
+	free(v->grants);
 	free(v);
 	pthread_cond_broadcast(&released);
 }
@@ -115,7 +115,7 @@ static bool is_connected_to(const struct rp_pre_qp *r, const struct client *v)
 	return r->connected && r->qp->qp_num == c->to &&
 	       r->peer_num == c->from && is_gid(&r->gid, c->to_gid) &&
 	       is_gid(&r->peer_gid, c->from_gid) &&
-	       rp_pre_host(&r->peer_gid, r->scope, 0, &host) &&
+	       rp_pre_gid_to_addr(&r->peer_gid, r->scope, 0, &host) &&
 	       !memcmp(&host.sin6_addr, &v->from.sin6_addr,
 		       sizeof(host.sin6_addr));
 }
@@ -170,22 +170,22 @@ static bool reply_to_lookup(struct client *v)
 	return false;
 }
 
-static bool granted_add(struct client *v, uint32_t rkey)
+static bool grant_add(struct client *v, uint32_t rkey)
 {
 	size_t room = v->room ? 2 * v->room : 16;
 	void *p;
 
-	for (size_t i = 0; i < v->ngranted; i++)
-		if (v->granted[i].rkey == rkey)
+	for (size_t i = 0; i < v->ngrants; i++)
+		if (v->grants[i].rkey == rkey)
 			return true;
-	if (v->ngranted == v->room) {
-		p = reallocarray(v->granted, room, sizeof(*v->granted));
+	if (v->ngrants == v->room) {
+		p = reallocarray(v->grants, room, sizeof(*v->grants));
 		if (!p)
 			return false;
-		v->granted = p;
+		v->grants = p;
 		v->room = room;
 	}
-	v->granted[v->ngranted++] = (struct granted){.rkey = rkey};
+	v->grants[v->ngrants++] = (struct client_grant){.rkey = rkey};
 	return true;
 }
 
@@ -201,27 +201,27 @@ static bool send_descriptor(struct client *v, uint32_t rkey)
 		    !mr->leaving)
 			break;
 	if (mr && !rpmem_export_mr(mr->shim, r->shim, &desc) &&
-	    !rp_desc_get(desc.bytes, &m.desc) && granted_add(v, rkey))
+	    !rp_desc_get(desc.bytes, &m.desc) && grant_add(v, rkey))
 		return send_now(v, &m);
 	/* No such region: send a descriptor without access. */
 	m.desc = rp_pre_empty_desc(rkey, r->qp->qp_num,
-				   rp_desc_bits(r->access) | RP_DESC_READ |
+				   rp_desc_from_access(r->access) | RP_DESC_READ |
 					   RP_DESC_WRITE);
 	return send_now(v, &m);
 }
 
-static void client_released(struct client *v, uint32_t rkey)
+static void handle_released(struct client *v, uint32_t rkey)
 {
-	for (size_t i = 0; i < v->ngranted; i++)
-		if (v->granted[i].rkey == rkey && v->granted[i].recalled) {
-			v->granted[i] = v->granted[--v->ngranted];
+	for (size_t i = 0; i < v->ngrants; i++)
+		if (v->grants[i].rkey == rkey && v->grants[i].recalled) {
+			v->grants[i] = v->grants[--v->ngrants];
 			pthread_cond_broadcast(&released);
 			return;
 		}
 }
 
 /* Handle a message. False: invalid in this state; drop the client. */
-static bool message_handle(struct client *v)
+static bool handle_message(struct client *v)
 {
 	struct rp_rendezvous m;
 
@@ -238,10 +238,10 @@ static bool message_handle(struct client *v)
 		return v->r && send_descriptor(v, m.rkey);
 	case RP_RENDEZVOUS_RELEASED:
 		if (v->r)
-			client_released(v, m.rkey);
+			handle_released(v, m.rkey);
 		return v->r;
 	case RP_RENDEZVOUS_LEAVE:
-		v->ngranted = 0;
+		v->ngrants = 0;
 		return false;
 	default:
 		return false;
@@ -267,7 +267,7 @@ static bool serve_client(struct client *v)
 		if (v->msg_len < sizeof(v->msg))
 			continue;
 		v->msg_len = 0;
-		if (!message_handle(v))
+		if (!handle_message(v))
 			return false;
 	}
 }
@@ -343,10 +343,10 @@ static struct pollfd *all_fds(nfds_t *n, int *ms)
 		room++;
 	fds = calloc(room, sizeof(*fds));
 	*n = 0;
-	*ms = nhalf_open || !fds ? LOOK_EVERY_MS : -1;
+	*ms = nhalf_open || !fds ? DEADLINE_CHECK_MS : -1;
 	if (!fds)
 		return NULL;
-	fds[(*n)++] = (struct pollfd){.fd = kick, .events = POLLIN};
+	fds[(*n)++] = (struct pollfd){.fd = kick_fd, .events = POLLIN};
 	LIST_FOREACH (d, &listeners, link)
 		fds[(*n)++] = (struct pollfd){.fd = d->fd, .events = POLLIN};
 	LIST_FOREACH (v, &clients, link)
@@ -355,7 +355,7 @@ static struct pollfd *all_fds(nfds_t *n, int *ms)
 		if (atomic_load(&r->state) == RP_PRE_FOUND) {
 			fds[(*n)++] =
 				(struct pollfd){.fd = r->fd, .events = POLLIN};
-			*ms = LOOK_EVERY_MS;
+			*ms = DEADLINE_CHECK_MS;
 		}
 	return fds;
 }
@@ -375,28 +375,28 @@ static void *run_thread(void *arg)
 		pthread_mutex_unlock(&lock);
 		poll(fds, n, ms);
 		free(fds);
-		eventfd_read(kick, &kicks);
+		eventfd_read(kick_fd, &kicks);
 		pthread_mutex_lock(&lock);
 	}
 	return NULL;
 }
 
-/* Start the thread; it runs until the process ends. */
+/* Start the thread; it thread_runs until the process ends. */
 static int start_thread(void)
 {
 	pthread_t thread;
 	int ret;
 
-	if (runs)
+	if (thread_runs)
 		return 0;
-	if (kick < 0)
-		kick = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (kick < 0)
+	if (kick_fd < 0)
+		kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (kick_fd < 0)
 		return errno;
 	ret = rp_thread_start(&thread, run_thread, NULL);
 	if (!ret)
 		pthread_detach(thread);
-	runs = !ret;
+	thread_runs = !ret;
 	return ret;
 }
 
@@ -514,7 +514,7 @@ static void drop_clients_of(struct rp_pre_qp *r)
 	r->lost_client = false;
 }
 
-void rp_pre_qp_disconnected(struct rp_pre_qp *r)
+void rp_pre_qp_clear_peer(struct rp_pre_qp *r)
 {
 	pthread_mutex_lock(&lock);
 	drop_clients_of(r);
@@ -533,7 +533,7 @@ void rp_pre_qp_del(struct rp_pre_qp *r)
 	rp_pre_disconnect(r);
 }
 
-void rp_pre_qp_connected(struct rp_pre_qp *r, const struct ibv_qp_attr *attr)
+void rp_pre_qp_set_peer(struct rp_pre_qp *r, const struct ibv_qp_attr *attr)
 {
 	const struct ibv_ah_attr *ah = &attr->ah_attr;
 	struct ibv_gid_entry gid;
@@ -594,23 +594,23 @@ bool rp_pre_mr_exists(struct ibv_mr *mr)
 }
 
 /* Find the client's grant of this region, if it has the descriptor. */
-static struct granted *granted_of(const struct client *v,
+static struct client_grant *grant_of(const struct client *v,
 				  const struct ibv_mr *mr)
 {
-	for (size_t i = 0; v->r && v->r->qp->pd == mr->pd && i < v->ngranted;
+	for (size_t i = 0; v->r && v->r->qp->pd == mr->pd && i < v->ngrants;
 	     i++)
-		if (v->granted[i].rkey == mr->rkey)
-			return &v->granted[i];
+		if (v->grants[i].rkey == mr->rkey)
+			return &v->grants[i];
 	return NULL;
 }
 
-static bool is_awaited(const struct ibv_mr *mr)
+static bool has_unreleased_grant(const struct ibv_mr *mr)
 {
 	const struct client *v;
-	const struct granted *t;
+	const struct client_grant *t;
 
 	LIST_FOREACH (v, &clients, link) {
-		t = granted_of(v, mr);
+		t = grant_of(v, mr);
 		if (t && t->recalled)
 			return true;
 	}
@@ -626,7 +626,7 @@ static void clients_disconnect(const struct ibv_mr *mr)
 
 	for (v = LIST_FIRST(&clients); v; v = next) {
 		next = LIST_NEXT(v, link);
-		if (granted_of(v, mr))
+		if (grant_of(v, mr))
 			drop_client(v);
 	}
 	LIST_FOREACH (r, &qps, link) {
@@ -651,7 +651,7 @@ struct rp_pre_mr *rp_pre_mr_recall(struct ibv_mr *mr)
 					   .rkey = mr->rkey};
 	struct client *v, *next;
 	struct rp_pre_mr *m;
-	struct granted *t;
+	struct client_grant *t;
 
 	pthread_mutex_lock(&lock);
 	m = mr_find(mr);
@@ -660,14 +660,14 @@ struct rp_pre_mr *rp_pre_mr_recall(struct ibv_mr *mr)
 	m->leaving = true;
 	for (v = LIST_FIRST(&clients); v; v = next) {
 		next = LIST_NEXT(v, link);
-		t = granted_of(v, mr);
+		t = grant_of(v, mr);
 		if (!t)
 			continue;
 		t->recalled = true;
 		if (!send_now(v, &gone))
 			drop_client(v);
 	}
-	while (is_awaited(mr))
+	while (has_unreleased_grant(mr))
 		if (pthread_cond_timedwait(&released, &lock, &ts))
 			break;
 	clients_disconnect(mr);
