@@ -499,8 +499,8 @@ static size_t survivors_soon(const struct oracle *o, const struct model *m,
 			     const void *word, uint64_t *v, bool *lost)
 {
 	return o->cell->against == RP_CLASS_POWER
-		       ? model_soon(m, word, v, lost)
-		       : model_soon_kill(m, word, v, lost);
+		       ? model_after_cut_ready(m, word, v, lost)
+		       : model_after_kill_ready(m, word, v, lost);
 }
 
 static uint8_t byte_of(uint64_t v, unsigned int n)

@@ -174,7 +174,7 @@ static void fill_cell(const struct verdict_cell *cell,
 	out->fabric = (struct pmsim_cfg){
 		.ordered = true,
 		.placed_acks = !dma,
-		.tells_breaks = true,
+		.reports_breaks = true,
 	};
 	out->against = cell->against;
 	out->forced = carried_out(m);

@@ -533,7 +533,7 @@ static void act_cut(unsigned int i)
 	/* The initiator learns of the cut now or later. */
 	if (w.prog->late && !choose(w.c, 2))
 		return;
-	pmsim->tell(i);
+	pmsim->report_failures(i);
 	run(i);
 }
 
@@ -604,7 +604,7 @@ static void act_death(void)
 static void act_tell(unsigned int i)
 {
 	say("%s learns of the cut", who(i));
-	pmsim->tell(i);
+	pmsim->report_failures(i);
 	run(i);
 }
 

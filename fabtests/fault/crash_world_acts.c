@@ -72,7 +72,7 @@ size_t all_actions(struct act *out, size_t max)
 		if (w.lost[i] && !w.dead && oracle_idle(&w.o, i))
 			out[n++] = (struct act){ACT_CONNECT, i, {0}};
 	for (unsigned int i = 0; i < w.ninits && n < max; i++)
-		if (pmsim->untold(i))
+		if (pmsim->unreported(i))
 			out[n++] = (struct act){ACT_TELL, i, {0}};
 	if (!n && (oracle_outstanding(&w.o) || w.stalled[0] || w.stalled[1]) &&
 	    n < max)

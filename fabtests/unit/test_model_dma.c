@@ -468,8 +468,8 @@ Test(model_dma, nothing_waits_behind_a_cut_or_a_reset)
 
 /* --- values after one more step --- */
 
-#define SOON(word, ...)	     WANT(model_soon, word, __VA_ARGS__)
-#define SOON_KILL(word, ...) WANT(model_soon_kill, word, __VA_ARGS__)
+#define SOON(word, ...)	     WANT(model_after_cut_ready, word, __VA_ARGS__)
+#define SOON_KILL(word, ...) WANT(model_after_kill_ready, word, __VA_ARGS__)
 
 Test(model_dma, soon_goes_no_further_than_what_is_ready)
 {

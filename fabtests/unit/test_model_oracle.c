@@ -425,8 +425,8 @@ static const struct question {
 		      uint64_t values[MODEL_VALUES], bool *lost);
 } after_cut = {"cut", false, model_after_cut},
   after_kill = {"kill", true, model_after_kill},
-  soon = {"cut now", false, model_soon},
-  soon_kill = {"kill now", true, model_soon_kill};
+  soon = {"cut now", false, model_after_cut_ready},
+  soon_kill = {"kill now", true, model_after_kill_ready};
 
 static void compare_word(struct run *r, int w, const struct question *q)
 {

@@ -139,8 +139,8 @@ static void late_errors(const char *prov)
 	MUST(fi_read(a.ep, got, 8, NULL, a_to_b, b.addr, b.key, &ctx[2]));
 	MUST(fi_write(a.ep, "3", 1, NULL, a_to_b, b.addr, b.key, &ctx[3]));
 	sim->break_wire(id, 1);
-	cr_assert_eq(sim->untold(0), 2);
-	cr_assert_eq(sim->untold(1), 0);
+	cr_assert_eq(sim->unreported(0), 2);
+	cr_assert_eq(sim->unreported(1), 0);
 	/* These two were transmitted, or acknowledged before the loss. */
 	node_expect(&a, &ctx[3], NULL);
 	node_expect(&a, &ctx[0], NULL);
@@ -163,22 +163,22 @@ static void late_errors(const char *prov)
 	cr_assert_str_eq(in[0], "fro");
 	cr_assert_str_eq(in[1], "to");
 	cr_assert_arr_eq(mem, "124", 4);
-	cr_assert_eq(sim->untold(0), 2);
+	cr_assert_eq(sim->unreported(0), 2);
 	/* A second loss does not report the failures of the first one again. */
 	MUST(write_dc("5", 1, 3, &ctx[8]));
 	sim->break_wire(id, 0);
-	cr_assert_eq(sim->untold(0), 3);
+	cr_assert_eq(sim->unreported(0), 3);
 	MUST(write_dc("6", 1, 4, &ctx[9]));
-	sim->tell(1);
-	cr_assert_eq(sim->untold(0), 3);
+	sim->report_failures(1);
+	cr_assert_eq(sim->unreported(0), 3);
 	cr_assert(node_no_entries(&a));
-	sim->tell(0);
-	cr_assert_eq(sim->untold(0), 0);
+	sim->report_failures(0);
+	cr_assert_eq(sim->unreported(0), 0);
 	cr_assert_eq(sim->outstanding(0), 1, "the last one has not failed");
 	cr_assert_eq(node_expect_error(&a, &ctx[1]), FI_ECONNABORTED);
 	cr_assert_eq(node_expect_error(&a, &ctx[2]), FI_ECONNABORTED);
 	cr_assert_eq(node_expect_error(&a, &ctx[8]), FI_ECONNABORTED);
-	sim->tell(0);
+	sim->report_failures(0);
 	cr_assert(node_no_entries(&a));
 	sim_deliver_all();
 	node_poke(&b);
@@ -210,7 +210,7 @@ Test(pmsim, late_errors_and_deaths)
 	open_pair_plain(&cfg, &o);
 	MUST(write_dc("1", 1, 0, &ctx[0]));
 	sim->kill(1);
-	cr_assert_eq(sim->untold(0), 1);
+	cr_assert_eq(sim->unreported(0), 1);
 	cr_assert(node_no_entries(&a));
 	dead = b;
 	node_open(&b, 1, dead.name);
@@ -221,27 +221,27 @@ Test(pmsim, late_errors_and_deaths)
 	sim_deliver_all();
 	node_expect(&a, &ctx[1], NULL);
 	cr_assert_eq(mem[0], '2');
-	sim->tell(0);
+	sim->report_failures(0);
 	cr_assert_eq(node_expect_error(&a, &ctx[0]), FI_ECONNABORTED);
 	cr_assert(node_no_entries(&a));
 	/* A killed process or a closed endpoint gets no late errors. */
 	MUST(write_dc("3", 1, 0, &ctx[2]));
 	sim->break_wire(sim_wire(0).id, 0);
-	cr_assert_eq(sim->untold(0), 1);
+	cr_assert_eq(sim->unreported(0), 1);
 	sim->kill(0);
-	cr_assert_eq(sim->untold(0), 0);
+	cr_assert_eq(sim->unreported(0), 0);
 	cr_assert_eq(sim->outstanding(0), 0);
-	sim->tell(0);
+	sim->report_failures(0);
 	cr_assert(node_no_entries(&a));
 	node_close(&a);
 	node_open(&a, 0, NULL);
 	a_to_b = node_insert(&a, &b);
 	MUST(write_dc("4", 1, 0, &ctx[3]));
 	sim->break_wire(sim_wire(0).id, 0);
-	cr_assert_eq(sim->untold(0), 1);
+	cr_assert_eq(sim->unreported(0), 1);
 	node_close(&dead);
 	end_pair();
-	cr_assert_eq(sim->untold(0), 0);
+	cr_assert_eq(sim->unreported(0), 0);
 }
 
 /* --- incarnations --- */

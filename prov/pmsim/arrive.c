@@ -81,13 +81,13 @@ void ps_nic_place_all(struct ps_machine *m)
 
 static struct ps_match *match_queue(struct ps_msg *msg)
 {
-	return msg->what == PMSIM_TSEND ? &msg->to->tagged : &msg->to->msg;
+	return msg->type == PMSIM_TSEND ? &msg->to->tagged : &msg->to->msg;
 }
 
 bool ps_rx_matches(const struct ps_rx *rx, const struct ps_msg *msg)
 {
 	return (!rx->source || rx->source == msg->from) &&
-	       (msg->what == PMSIM_SEND ||
+	       (msg->type == PMSIM_SEND ||
 		!((rx->tag ^ msg->tag) & ~rx->ignore));
 }
 
@@ -133,7 +133,7 @@ static void deliver_receive(struct ps_machine *m, struct ps_msg *msg)
 {
 	struct ps_rx *rx = msg->rx;
 	struct ps_ep *ep = rx->ep;
-	bool tagged = msg->what == PMSIM_TSEND;
+	bool tagged = msg->type == PMSIM_TSEND;
 	struct fi_cq_err_entry e = {
 		.op_context = rx->context,
 		.flags = FI_RECV | (tagged ? FI_TAGGED : FI_MSG) |
@@ -154,7 +154,7 @@ static void deliver_receive(struct ps_machine *m, struct ps_msg *msg)
 	if (ep->rx_cq &&
 	    (e.err || !ep->rx_selective || (rx->flags & FI_COMPLETION)))
 		ps_cq_push(ep->rx_cq, &e, ps_av_find(ep->av, msg->from));
-	ps_event(ep, PS_EV_RECV, e.err);
+	ps_ep_count(ep, PS_EV_RECV, e.err);
 	ep->nrx--;
 	free(rx);
 }
@@ -164,7 +164,7 @@ static void deliver_receive(struct ps_machine *m, struct ps_msg *msg)
 static void refuse_request(const struct ps_msg *msg, int err)
 {
 	PS_TRACE("machine %u refuses a %s: %s", msg->to->dom->machine->id,
-		 ps_what_name(msg->what), fi_strerror(err));
+		 ps_msg_type_name(msg->type), fi_strerror(err));
 	ps_reply(msg, PMSIM_ERROR, err, NULL, 0);
 }
 
@@ -192,7 +192,7 @@ static bool do_write(struct ps_machine *m, struct ps_msg *msg, bool nic)
 		ps_write_memory(m, msg, nic, where[i], from, msg->rma[i].len);
 		from += msg->rma[i].len;
 	}
-	ps_event(msg->to, PS_EV_REMOTE_WRITE, 0);
+	ps_ep_count(msg->to, PS_EV_REMOTE_WRITE, 0);
 	return true;
 }
 
@@ -261,7 +261,7 @@ static void do_read(struct ps_machine *m, struct ps_msg *msg, bool nic)
 		ps_read_memory(m, msg, nic, where[i], to, msg->rma[i].len);
 		to += msg->rma[i].len;
 	}
-	ps_event(msg->to, PS_EV_REMOTE_READ, 0);
+	ps_ep_count(msg->to, PS_EV_REMOTE_READ, 0);
 	ps_reply(msg, PMSIM_RESPONSE, 0, buf, len);
 	free(buf);
 }
@@ -280,7 +280,7 @@ static void do_atomic(struct ps_machine *m, struct ps_msg *msg, bool nic)
 		return;
 	}
 	ps_atomic_run(m, msg, nic, where);
-	ps_event(msg->to, read ? PS_EV_REMOTE_READ : PS_EV_REMOTE_WRITE, 0);
+	ps_ep_count(msg->to, read ? PS_EV_REMOTE_READ : PS_EV_REMOTE_WRITE, 0);
 }
 
 /* Report a write with remote CQ data to the target's program. */
@@ -305,7 +305,7 @@ static void number_message(struct ps_machine *m, struct ps_msg *msg)
 	msg->completion = model_dma_completion(m->model, msg->qp);
 }
 
-static bool wait_for_program(struct ps_machine *m, struct ps_msg *msg)
+static bool queue_for_program(struct ps_machine *m, struct ps_msg *msg)
 {
 	msg->placed = true;
 	number_message(m, msg);
@@ -316,13 +316,13 @@ static bool wait_for_program(struct ps_machine *m, struct ps_msg *msg)
 /* The NIC handles an arrived message. False: msg is complete. */
 static bool nic_arrive(struct ps_machine *m, struct ps_msg *msg)
 {
-	switch (msg->what) {
+	switch (msg->type) {
 	case PMSIM_WRITE:
 		if (!do_write(m, msg, true))
 			return false;
 		nic_ack(m, msg);
 		return (msg->flags & FI_REMOTE_CQ_DATA) &&
-		       wait_for_program(m, msg);
+		       queue_for_program(m, msg);
 	case PMSIM_READ:
 		if (!ps_sim.cfg.reads_wait || msg->flags & PMSIM_FLUSH) {
 			do_read(m, msg, true);
@@ -343,14 +343,14 @@ static bool nic_arrive(struct ps_machine *m, struct ps_msg *msg)
 		}
 		scatter_payload(m, msg, true, msg->rx->iov, msg->rx->niov);
 		nic_ack(m, msg);
-		return wait_for_program(m, msg);
+		return queue_for_program(m, msg);
 	case PMSIM_RESPONSE:
 		scatter_payload(m, msg, true, msg->op->result,
 				msg->op->nresult);
-		return wait_for_program(m, msg);
+		return queue_for_program(m, msg);
 	case PMSIM_ACK:
 	case PMSIM_ERROR:
-		return wait_for_program(m, msg);
+		return queue_for_program(m, msg);
 	}
 	return false;
 }
@@ -369,7 +369,7 @@ void ps_reads_execute(struct ps_machine *m)
 
 void ps_arrive(struct ps_machine *m, struct ps_msg *msg)
 {
-	if (msg->what >= PMSIM_ACK)
+	if (msg->type >= PMSIM_ACK)
 		msg->op->has_reply = true;
 	if (!m->dma)
 		TAILQ_INSERT_TAIL(&m->arrived, msg, link);
@@ -380,13 +380,13 @@ void ps_arrive(struct ps_machine *m, struct ps_msg *msg)
 /* --- the program --- */
 
 /* The program handles an arrived message. False: msg stays queued. */
-static bool try_match(struct ps_machine *m, struct ps_msg *msg)
+static bool handle_arrived(struct ps_machine *m, struct ps_msg *msg)
 {
 	struct ps_ep *ep;
 
 	if (msg->numbered)
 		model_dma_see(m->model, msg->completion);
-	switch (msg->what) {
+	switch (msg->type) {
 	case PMSIM_WRITE:
 		if (!msg->placed) {
 			if (!do_write(m, msg, false))
@@ -409,17 +409,17 @@ static bool try_match(struct ps_machine *m, struct ps_msg *msg)
 		deliver_receive(m, msg);
 		return true;
 	case PMSIM_ACK:
-		ps_op_end(msg->op, 0, 0);
+		ps_op_complete(msg->op, 0, 0);
 		return true;
 	case PMSIM_RESPONSE:
 		if (!msg->placed)
 			scatter_payload(m, msg, false, msg->op->result,
 					msg->op->nresult);
-		ps_op_end(msg->op, 0, msg->len);
+		ps_op_complete(msg->op, 0, msg->len);
 		return true;
 	case PMSIM_ERROR:
 		ep = msg->op->ep;
-		ps_op_end(msg->op, msg->err, 0);
+		ps_op_complete(msg->op, msg->err, 0);
 		if (ps_sim.cfg.errors_end && ep->connected)
 			ps_conn_cut(ep, true);
 		return true;
@@ -436,10 +436,10 @@ void ps_progress(struct ps_dom *dom)
 	if (dom->dead)
 		return;
 	while ((op = TAILQ_FIRST(&m->due)))
-		ps_op_end(op, op->err, 0);
+		ps_op_complete(op, op->err, 0);
 	while ((msg = TAILQ_FIRST(&m->arrived))) {
 		TAILQ_REMOVE(&m->arrived, msg, link);
-		if (try_match(m, msg))
+		if (handle_arrived(m, msg))
 			free(msg);
 	}
 	ps_placed_acks(m);

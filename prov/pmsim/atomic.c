@@ -225,7 +225,7 @@ static ssize_t post(struct fid_ep *fid, const struct fi_msg_atomic *msg,
 	struct fi_rma_iov rma[PS_IOV];
 	bool swap = msg->op >= FI_CSWAP;
 	struct ps_tx tx = {
-		.what = PMSIM_ATOMIC,
+		.type = PMSIM_ATOMIC,
 		.event = nresult ? PS_EV_READ : PS_EV_WRITE,
 		.dest = msg->addr,
 		.iov = iov,

@@ -45,7 +45,7 @@ fi_addr_t ps_av_find(const struct ps_av *av, uint32_t number)
 	return e ? e->index : FI_ADDR_NOTAVAIL;
 }
 
-uint64_t ps_av_born(const struct ps_av *av, fi_addr_t addr)
+uint64_t ps_av_insert_time(const struct ps_av *av, fi_addr_t addr)
 {
 	return ps_av_number(av, addr) ? av->entries[addr]->born : 0;
 }

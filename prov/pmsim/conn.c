@@ -31,7 +31,7 @@ static struct ps_pep *pep_of(struct fid *fid)
 	return ps_container_of(fid, struct ps_pep, fid.fid);
 }
 
-static void tell_data(struct ps_ep *ep, uint32_t event, int err,
+static void add_event_data(struct ps_ep *ep, uint32_t event, int err,
 		      const void *data, size_t len)
 {
 	if (ep)
@@ -42,7 +42,7 @@ static void tell_data(struct ps_ep *ep, uint32_t event, int err,
 
 static void add_event(struct ps_ep *ep, uint32_t event, int err)
 {
-	tell_data(ep, event, err, NULL, 0);
+	add_event_data(ep, event, err, NULL, 0);
 }
 
 static struct ps_ep *req_drop(struct fid *handle, int err, const void *data,
@@ -54,7 +54,7 @@ static struct ps_ep *req_drop(struct fid *handle, int err, const void *data,
 	if (from)
 		from->req = NULL;
 	if (err)
-		tell_data(from, 0, err, data, len);
+		add_event_data(from, 0, err, data, len);
 	LIST_REMOVE(req, link);
 	free(req);
 	return from;
@@ -258,7 +258,7 @@ int ps_connect(struct fid_ep *fid, const void *addr, const void *param,
 	return 0;
 }
 
-void ps_conn_name(struct ps_ep *ep)
+void ps_conn_set_name(struct ps_ep *ep)
 {
 	const struct ps_req *req =
 		ps_container_of(ep->accepts, struct ps_req, fid);
@@ -307,7 +307,7 @@ int ps_accept(struct fid_ep *fid, const void *param, size_t paramlen)
 	if (ret)
 		return ret;
 	ep->conn_wire = from->conn_wire->back;
-	tell_data(from, FI_CONNECTED, 0, param, paramlen);
+	add_event_data(from, FI_CONNECTED, 0, param, paramlen);
 	add_event(ep, FI_CONNECTED, 0);
 	return 0;
 }
@@ -325,7 +325,7 @@ void ps_conn_cut(struct ps_ep *ep, bool both)
 }
 
 /* An endpoint is closed: end its connection and its requests. */
-void ps_conn_die(struct ps_ep *ep)
+void ps_conn_end(struct ps_ep *ep)
 {
 	struct ps_wire *w = ep->conn_wire;
 

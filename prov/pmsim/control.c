@@ -9,7 +9,7 @@
 
 struct ps_sim ps_sim = {.cfg = {.ordered = true, .placed_acks = true}};
 
-const char *ps_what_name(enum pmsim_what what)
+const char *ps_msg_type_name(enum pmsim_msg_type type)
 {
 	static const char *const names[] = {
 		[PMSIM_WRITE] = "write",       [PMSIM_READ] = "read",
@@ -18,7 +18,7 @@ const char *ps_what_name(enum pmsim_what what)
 		[PMSIM_RESPONSE] = "response", [PMSIM_ERROR] = "error",
 	};
 
-	return names[what];
+	return names[type];
 }
 
 void ps_trace(const char *fmt, ...)
@@ -191,13 +191,13 @@ static void ctl_kill(unsigned int machine)
 	m->last_key = m->free_key = 0;
 }
 
-static unsigned int count_waiting(const struct ps_wire *w)
+static unsigned int count_unreceived(const struct ps_wire *w)
 {
 	struct ps_msg *msg;
 	unsigned int n = 0;
 
 	TAILQ_FOREACH (msg, &w->to->dom->machine->arrived, link)
-		n += ps_wire_waits(w, msg);
+		n += ps_msg_is_unreceived(w, msg);
 	return n;
 }
 
@@ -220,7 +220,7 @@ static size_t ctl_wires(struct pmsim_wire *out, size_t max)
 				.connected = w->connected,
 				.to = w->to->dom->machine->id,
 				.in_flight = w->n,
-				.arrived = count_waiting(w),
+				.arrived = count_unreceived(w),
 				.qp = w->qp,
 			};
 		n++;
@@ -239,9 +239,9 @@ static struct ps_msg *message_at(struct ps_wire *w, unsigned int index)
 	return msg;
 }
 
-static enum pmsim_what ctl_peek(unsigned int wire, unsigned int index)
+static enum pmsim_msg_type ctl_peek(unsigned int wire, unsigned int index)
 {
-	return message_at(wire_at(wire), index)->what;
+	return message_at(wire_at(wire), index)->type;
 }
 
 static void ctl_deliver(unsigned int wire, unsigned int n)
@@ -249,12 +249,12 @@ static void ctl_deliver(unsigned int wire, unsigned int n)
 	ps_wire_deliver(wire_at(wire), n);
 }
 
-static unsigned int ctl_untold(unsigned int machine)
+static unsigned int ctl_unreported(unsigned int machine)
 {
-	return machine_at(machine)->untold;
+	return machine_at(machine)->unreported;
 }
 
-static void ctl_tell(unsigned int machine)
+static void ctl_report_failures(unsigned int machine)
 {
 	struct ps_machine *m = machine_at(machine);
 	struct ps_op *op, *next;
@@ -265,8 +265,8 @@ static void ctl_tell(unsigned int machine)
 		LIST_FOREACH (ep, &dom->eps, link)
 			for (op = TAILQ_FIRST(&ep->ops); op; op = next) {
 				next = TAILQ_NEXT(op, link);
-				if (op->untold)
-					ps_op_end(op, op->err, 0);
+				if (op->unreported)
+					ps_op_complete(op, op->err, 0);
 			}
 }
 
@@ -323,9 +323,9 @@ static unsigned int ctl_arrived(unsigned int machine)
 	return n;
 }
 
-static uint64_t ctl_count(enum pmsim_what what)
+static uint64_t ctl_count(enum pmsim_msg_type type)
 {
-	return ps_sim.count[what];
+	return ps_sim.count[type];
 }
 
 static uint64_t ctl_doorbells(unsigned int machine)
@@ -367,8 +367,8 @@ static const struct pmsim_ops ops = {
 	.outstanding = ctl_outstanding,
 	.trace = ctl_trace,
 	.overtake = ctl_overtake,
-	.untold = ctl_untold,
-	.tell = ctl_tell,
+	.unreported = ctl_unreported,
+	.report_failures = ctl_report_failures,
 };
 
 __attribute__((visibility("default"))) const struct pmsim_ops *

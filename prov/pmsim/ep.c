@@ -58,7 +58,7 @@ static void forget_arrived(struct ps_ep *ep, struct ps_msgs *list)
 	}
 }
 
-static void push_receive(struct ps_ep *ep, struct ps_rx *rx)
+static void push_canceled(struct ps_ep *ep, struct ps_rx *rx)
 {
 	const struct fi_cq_err_entry e = {
 		.op_context = rx->context,
@@ -75,15 +75,15 @@ static void push_receive(struct ps_ep *ep, struct ps_rx *rx)
  * Complete a connected endpoint's operations and receives as canceled, when it
  * is closed, even in a killed process: the program gets its buffers back.
  */
-static void flush(struct ps_ep *ep)
+static void cancel_all(struct ps_ep *ep)
 {
 	struct ps_op *op;
 	struct ps_rx *rx;
 
 	while ((op = TAILQ_FIRST(&ep->ops)))
-		ps_op_end(op, FI_ECANCELED, 0);
+		ps_op_complete(op, FI_ECANCELED, 0);
 	TAILQ_FOREACH (rx, &ep->msg.posted, link)
-		push_receive(ep, rx);
+		push_canceled(ep, rx);
 	match_fini(&ep->msg);
 	match_fini(&ep->tagged);
 }
@@ -99,7 +99,7 @@ void ps_ep_die(struct ps_ep *ep)
 		HASH_DEL(ps_sim.eps, ep);
 	ps_wires_drop(ep);
 	if (ep->connected)
-		ps_conn_die(ep);
+		ps_conn_end(ep);
 	forget_arrived(ep, &ep->dom->machine->arrived);
 	forget_arrived(ep, &ep->dom->machine->reads);
 	if (ep->connected)
@@ -116,7 +116,7 @@ static int ep_close(struct fid *fid)
 
 	ps_ep_die(ep);
 	if (ep->connected)
-		flush(ep);
+		cancel_all(ep);
 	if (ep->eq)
 		ep->eq->refs--;
 	if (ep->av)
@@ -129,7 +129,7 @@ static int ep_close(struct fid *fid)
 		if (ep->cntr[i])
 			ep->cntr[i]->refs--;
 	LIST_REMOVE(ep, link);
-	ps_lost_free(ep);
+	ps_breaks_free(ep);
 	ep->dom->refs--;
 	free(ep);
 	return 0;
@@ -217,7 +217,7 @@ static int ep_bind(struct fid *fid, struct fid *bfid, uint64_t flags)
 	}
 }
 
-static struct ps_ep *reachable(uint32_t number)
+static struct ps_ep *find_endpoint(uint32_t number)
 {
 	struct ps_ep *ep;
 
@@ -239,7 +239,7 @@ static int ep_enable(struct ps_ep *ep)
 		ep->enabled = ep->eq;
 		return ep->eq ? 0 : -FI_ENOEQ;
 	}
-	if (reachable(ep->addr.number))
+	if (find_endpoint(ep->addr.number))
 		return -FI_EADDRINUSE;
 	HASH_ADD(hh, ps_sim.eps, addr.number, sizeof(ep->addr.number), ep);
 	ep->enabled = true;
@@ -300,7 +300,7 @@ static bool cancel(struct ps_match *q, void *context)
 		e.flags = FI_RECV | (q == &rx->ep->tagged ? FI_TAGGED : FI_MSG);
 		if (rx->ep->rx_cq)
 			ps_cq_push(rx->ep->rx_cq, &e, FI_ADDR_NOTAVAIL);
-		ps_event(rx->ep, PS_EV_RECV, FI_ECANCELED);
+		ps_ep_count(rx->ep, PS_EV_RECV, FI_ECANCELED);
 		free(rx);
 		return true;
 	}
@@ -432,7 +432,7 @@ static int set_address(struct ps_ep *ep, const struct fi_info *info)
 	/* An accepted endpoint: its address need not be unique. */
 	if (ep->connected && info->handle) {
 		ep->accepts = info->handle;
-		ps_conn_name(ep);
+		ps_conn_set_name(ep);
 		return 0;
 	}
 	if (info->src_addr && !ep->connected) {
@@ -444,7 +444,7 @@ static int set_address(struct ps_ep *ep, const struct fi_info *info)
 	}
 	do {
 		number = ++ps_sim.last_number;
-	} while (!(uint16_t)number || (!ep->connected && reachable(number)));
+	} while (!(uint16_t)number || (!ep->connected && find_endpoint(number)));
 	if (!ep->connected) {
 		ps_addr_make(number, &ep->addr);
 		return 0;

@@ -7,21 +7,21 @@
 
 #include "pmsim/pmsim_int.h"
 
-/* Descriptors for layers that may sleep; they are never readable. */
-static int never[2] = {-1, -1};
+/* Descriptors for layers that may sleep; never readable. */
+static int idle_fds[2] = {-1, -1};
 
 int ps_wait_fd(unsigned int i)
 {
-	if (never[i] < 0)
-		never[i] = eventfd(0, EFD_CLOEXEC);
-	return never[i];
+	if (idle_fds[i] < 0)
+		idle_fds[i] = eventfd(0, EFD_CLOEXEC);
+	return idle_fds[i];
 }
 
 __attribute__((destructor)) static void fini(void)
 {
 	for (int i = 0; i < 2; i++)
-		if (never[i] >= 0)
-			close(never[i]);
+		if (idle_fds[i] >= 0)
+			close(idle_fds[i]);
 }
 
 struct ps_eqe {

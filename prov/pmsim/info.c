@@ -32,7 +32,7 @@ enum {
 #define TAG_FORMAT 0xaaaaaaaaaaaaaaaaull
 
 /* Is "pmsim" a component of the list? "^pmsim" does not count. */
-static bool names_us(const char *list, const char *separators)
+static bool names_pmsim(const char *list, const char *separators)
 {
 	size_t n;
 
@@ -50,8 +50,8 @@ static bool is_named(const struct fi_info *hints)
 	const char *env = getenv("FI_PROVIDER");
 
 	if (hints && hints->fabric_attr && hints->fabric_attr->prov_name)
-		return names_us(hints->fabric_attr->prov_name, ";");
-	return env && *env != '^' && names_us(env, ",");
+		return names_pmsim(hints->fabric_attr->prov_name, ";");
+	return env && *env != '^' && names_pmsim(env, ",");
 }
 
 static uint64_t base_order(void)

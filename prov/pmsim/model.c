@@ -13,7 +13,7 @@ void model_die(const char *why)
 	abort();
 }
 
-void *model_grown(void *v, size_t n, size_t *cap, size_t size)
+void *model_grow(void *v, size_t n, size_t *cap, size_t size)
 {
 	if (n < *cap)
 		return v;
@@ -75,7 +75,7 @@ void model_delete(struct model *m)
 		free(m->areas[i].slots);
 		free(m->areas[i].pages);
 	}
-	for (size_t i = 0; i < m->made_words; i++) {
+	for (size_t i = 0; i < m->allocated_words; i++) {
 		free(m->words[i]->vals);
 		free(m->words[i]);
 	}
@@ -118,7 +118,7 @@ void *model_alloc(struct model *m, size_t len)
 			munmap(a.mem, len);
 		return NULL;
 	}
-	m->areas = model_grown(m->areas, m->nareas, &m->cap_areas, sizeof(a));
+	m->areas = model_grow(m->areas, m->nareas, &m->cap_areas, sizeof(a));
 	m->areas[m->nareas++] = a;
 	return a.mem;
 }
@@ -149,7 +149,7 @@ static void word_add(struct word *w, uint64_t v)
 		if (w->vals[i].v != v)
 			w->vals[n++] = w->vals[i];
 	w->n = n;
-	w->vals = model_grown(w->vals, w->n, &w->cap, sizeof(*w->vals));
+	w->vals = model_grow(w->vals, w->n, &w->cap, sizeof(*w->vals));
 	w->now.seq++;
 	w->vals[w->n++] = (struct val){v, w->now};
 }
@@ -207,7 +207,7 @@ static void word_wait(struct word *w, struct bytes b)
 			continue;
 		x.v = merge_bytes(x.v, b);
 		x.mark.nic++;
-		w->vals = model_grown(w->vals, w->n, &w->cap, sizeof(x));
+		w->vals = model_grow(w->vals, w->n, &w->cap, sizeof(x));
 		w->vals[w->n++] = x;
 	}
 	w->now.nic++;
@@ -229,7 +229,7 @@ static void word_drop_older(struct word *w, struct mark mark)
 static void word_await_fence(struct model *m, struct word *w)
 {
 	if (!w->fenced.seq) {
-		m->fencing = model_grown(m->fencing, m->nfencing,
+		m->fencing = model_grow(m->fencing, m->nfencing,
 					 &m->cap_fencing, sizeof(*m->fencing));
 		m->fencing[m->nfencing++] = w;
 	}
@@ -241,7 +241,7 @@ static void page_touch(struct model *m, struct page *p)
 	if (p->listed)
 		return;
 	p->listed = true;
-	m->pages = model_grown(m->pages, m->npages, &m->cap_pages, sizeof(p));
+	m->pages = model_grow(m->pages, m->npages, &m->cap_pages, sizeof(p));
 	m->pages[m->npages++] = p;
 }
 
@@ -251,13 +251,13 @@ static struct word *word_touch(struct model *m, struct area *a, uint8_t *at)
 
 	if (w)
 		return w;
-	if (m->nwords == m->made_words) {
-		m->words = model_grown(m->words, m->made_words, &m->cap_words,
+	if (m->nwords == m->allocated_words) {
+		m->words = model_grow(m->words, m->allocated_words, &m->cap_words,
 				       sizeof(w));
 		w = calloc(1, sizeof(*w));
 		if (!w)
 			model_die("out of memory");
-		m->words[m->made_words++] = w;
+		m->words[m->allocated_words++] = w;
 	}
 	w = m->words[m->nwords++];
 	w->at = (uint64_t *)at;
@@ -272,7 +272,7 @@ static struct word *word_touch(struct model *m, struct area *a, uint8_t *at)
 }
 
 static void word_write(struct model *m, struct area *a, uint8_t *at,
-		       struct bytes b, enum by by)
+		       struct bytes b, enum writer by)
 {
 	struct word *w = word_touch(m, a, at);
 	uint64_t v = merge_bytes(*w->at, b);
@@ -319,7 +319,7 @@ static void word_write(struct model *m, struct area *a, uint8_t *at,
 
 /* Memory outside the model is DRAM: write it, and keep no state. */
 void model_write(struct model *m, void *addr, const void *data, size_t len,
-		 enum by by)
+		 enum writer by)
 {
 	struct area *a = model_area(m, addr);
 	uint8_t *end = (uint8_t *)addr + len;
@@ -459,7 +459,7 @@ void model_dma_write(struct model *m, unsigned int qp, void *addr,
 		struct piece *p;
 
 		n = n < len ? n : len;
-		m->pieces = model_grown(m->pieces, m->npieces, &m->cap_pieces,
+		m->pieces = model_grow(m->pieces, m->npieces, &m->cap_pieces,
 					sizeof(*p));
 		p = &m->pieces[m->npieces++];
 		p->qp = qp;
@@ -497,7 +497,7 @@ static void piece_arrive(struct model *m, size_t i)
 	     at += MODEL_WORD) {
 		struct word *w = *slot_of(a, at);
 
-		m->waiting = model_grown(m->waiting, m->nwaiting,
+		m->waiting = model_grow(m->waiting, m->nwaiting,
 					 &m->cap_waiting, sizeof(*m->waiting));
 		m->waiting[m->nwaiting++] =
 			(struct waiting){p->qp, w, w->now.nic};

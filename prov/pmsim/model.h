@@ -200,9 +200,9 @@ size_t model_after_kill(const struct model *m, const void *addr,
  * words of one queue pair keep their order. If the domain covers all pieces,
  * all of them are placed here, too.
  */
-size_t model_soon(const struct model *m, const void *addr,
+size_t model_after_cut_ready(const struct model *m, const void *addr,
 		  uint64_t values[MODEL_VALUES], bool *lost);
-size_t model_soon_kill(const struct model *m, const void *addr,
+size_t model_after_kill_ready(const struct model *m, const void *addr,
 		       uint64_t values[MODEL_VALUES], bool *lost);
 /*
  * Cut the power: memory becomes one of the possible states. pick chooses:

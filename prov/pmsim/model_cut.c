@@ -8,10 +8,10 @@
 #include "pmsim/model_priv.h"
 
 /* The pieces in flight that are assumed to be placed. */
-enum got {
-	GOT_SOME,
-	GOT_READY, /* only pieces that may be next */
-	GOT_ALL,
+enum placed {
+	PLACED_ANY,
+	PLACED_READY, /* only pieces that may be next */
+	PLACED_ALL,
 };
 
 /*
@@ -37,7 +37,7 @@ static void reach_add(struct reaches *r, struct reach x)
 		if (r->v[i].used == x.used && r->v[i].b.mask == x.b.mask &&
 		    r->v[i].b.value == x.b.value)
 			return;
-	r->v = model_grown(r->v, r->n, &r->cap, sizeof(x));
+	r->v = model_grow(r->v, r->n, &r->cap, sizeof(x));
 	r->v[r->n++] = x;
 }
 
@@ -83,10 +83,10 @@ static bool reach_is_whole(const struct model *m, const struct reaches *r,
 }
 
 /* Find all results, oldest first; the caller frees r->v. */
-static void reach_find(const struct model *m, const void *word, enum got got,
+static void reach_find(const struct model *m, const void *word, enum placed got,
 		       struct reaches *r)
 {
-	bool all = got == GOT_ALL;
+	bool all = got == PLACED_ALL;
 	size_t n = 0;
 
 	*r = (struct reaches){0};
@@ -94,7 +94,7 @@ static void reach_find(const struct model *m, const void *word, enum got got,
 		const struct piece *p = &m->pieces[i];
 
 		if (!bytes_in(word, p->addr, p->data, p->len).mask ||
-		    (got == GOT_READY && !model_piece_ready(m, i)))
+		    (got == PLACED_READY && !model_piece_ready(m, i)))
 			continue;
 		if (r->np == 64)
 			model_die(
@@ -137,7 +137,7 @@ static size_t add_value(uint64_t values[MODEL_VALUES], size_t n, uint64_t v)
 
 /* Add the values that CPUs see after the assumed arrivals. */
 static size_t add_coherent(const struct model *m, const void *word,
-			   enum got got, uint64_t values[MODEL_VALUES],
+			   enum placed got, uint64_t values[MODEL_VALUES],
 			   size_t n)
 {
 	struct reaches r;
@@ -156,7 +156,7 @@ static bool is_lost(const struct model *m, const struct page *p)
 	       (m->cfg.kind == MODEL_DAX && !p->metadata);
 }
 
-static size_t after_cut(const struct model *m, const void *addr, enum got got,
+static size_t after_cut(const struct model *m, const void *addr, enum placed got,
 			uint64_t values[MODEL_VALUES], bool *lost)
 {
 	const void *at = align_down(addr, MODEL_WORD);
@@ -174,7 +174,7 @@ static size_t after_cut(const struct model *m, const void *addr, enum got got,
 	if (is_volatile(m))
 		return 0;
 	if (m->cut == RULE_COHERENT)
-		return add_coherent(m, at, GOT_ALL, values, 0);
+		return add_coherent(m, at, PLACED_ALL, values, 0);
 	/*
 	 * Before model_weaken() persistent caches keep the newest value, and
 	 * non-temporal stores count as fenced.
@@ -209,16 +209,16 @@ static size_t after_cut(const struct model *m, const void *addr, enum got got,
 size_t model_after_cut(const struct model *m, const void *addr,
 		       uint64_t values[MODEL_VALUES], bool *lost)
 {
-	return after_cut(m, addr, GOT_SOME, values, lost);
+	return after_cut(m, addr, PLACED_ANY, values, lost);
 }
 
-size_t model_soon(const struct model *m, const void *addr,
+size_t model_after_cut_ready(const struct model *m, const void *addr,
 		  uint64_t values[MODEL_VALUES], bool *lost)
 {
-	return after_cut(m, addr, GOT_READY, values, lost);
+	return after_cut(m, addr, PLACED_READY, values, lost);
 }
 
-static size_t after_kill(const struct model *m, const void *addr, enum got got,
+static size_t after_kill(const struct model *m, const void *addr, enum placed got,
 			 uint64_t values[MODEL_VALUES], bool *lost)
 {
 	if (!model_owns(m, addr))
@@ -232,13 +232,13 @@ static size_t after_kill(const struct model *m, const void *addr, enum got got,
 size_t model_after_kill(const struct model *m, const void *addr,
 			uint64_t values[MODEL_VALUES], bool *lost)
 {
-	return after_kill(m, addr, GOT_SOME, values, lost);
+	return after_kill(m, addr, PLACED_ANY, values, lost);
 }
 
-size_t model_soon_kill(const struct model *m, const void *addr,
+size_t model_after_kill_ready(const struct model *m, const void *addr,
 		       uint64_t values[MODEL_VALUES], bool *lost)
 {
-	return after_kill(m, addr, GOT_READY, values, lost);
+	return after_kill(m, addr, PLACED_READY, values, lost);
 }
 
 struct picker {

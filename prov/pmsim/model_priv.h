@@ -85,7 +85,7 @@ enum rule {
 	RULE_EADR,
 };
 
-enum by {
+enum writer {
 	BY_CPU,
 	BY_CPU_NT,
 	BY_DMA,
@@ -100,7 +100,7 @@ struct model {
 	size_t nareas, cap_areas;
 	/* The first nwords words are in use, the others are free. */
 	struct word **words;
-	size_t nwords, made_words, cap_words;
+	size_t nwords, allocated_words, cap_words;
 	struct page **pages; /* pages changed since the reset */
 	size_t npages, cap_pages;
 	struct word **fencing; /* words that the next sfence affects */
@@ -115,12 +115,12 @@ struct model {
 /* model.c */
 void model_die(const char *why) __attribute__((noreturn));
 /* Return the array v, enlarged if it is full (n elements). */
-void *model_grown(void *v, size_t n, size_t *cap, size_t size);
+void *model_grow(void *v, size_t n, size_t *cap, size_t size);
 /* Find the area of addr; NULL: outside the model. */
 struct area *model_area(const struct model *m, const void *addr);
 /* Write bytes to memory now, and update the values of their words. */
 void model_write(struct model *m, void *addr, const void *data, size_t len,
-		 enum by by);
+		 enum writer by);
 /* May this piece be placed next? */
 bool model_piece_ready(const struct model *m, size_t i);
 /* Make v the only possible value of w, as after a reset. */

@@ -11,7 +11,7 @@ static struct ps_tx send_tx(const struct iovec *iov, size_t count,
 			    fi_addr_t dest, void *context, uint64_t flags)
 {
 	return (struct ps_tx){
-		.what = PMSIM_SEND,
+		.type = PMSIM_SEND,
 		.event = PS_EV_SEND,
 		.dest = dest,
 		.iov = iov,
@@ -24,7 +24,7 @@ static struct ps_tx send_tx(const struct iovec *iov, size_t count,
 
 static void make_tagged(struct ps_tx *tx, uint64_t tag)
 {
-	tx->what = PMSIM_TSEND;
+	tx->type = PMSIM_TSEND;
 	tx->tag = tag;
 	tx->cq_flags = FI_SEND | FI_TAGGED;
 }

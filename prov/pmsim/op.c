@@ -19,7 +19,7 @@ size_t ps_iov_len(const struct iovec *iov, size_t n)
 	return len;
 }
 
-void ps_event(struct ps_ep *ep, enum ps_event event, int err)
+void ps_ep_count(struct ps_ep *ep, enum ps_event event, int err)
 {
 	if (!ep->cntr[event])
 		return;
@@ -36,13 +36,13 @@ void ps_op_free(struct ps_op *op)
 	if (op->due)
 		TAILQ_REMOVE(&m->due, op, due_link);
 	TAILQ_REMOVE(&op->ep->ops, op, link);
-	m->untold -= op->untold;
+	m->unreported -= op->unreported;
 	op->ep->nops--;
 	m->outstanding--;
 	free(op);
 }
 
-void ps_op_end(struct ps_op *op, int err, size_t len)
+void ps_op_complete(struct ps_op *op, int err, size_t len)
 {
 	struct ps_ep *ep = op->ep;
 	struct fi_cq_err_entry e = {
@@ -58,7 +58,7 @@ void ps_op_end(struct ps_op *op, int err, size_t len)
 			 ep->dom->machine->id, fi_strerror(err));
 	if (ep->tx_cq && (err || op->want))
 		ps_cq_push(ep->tx_cq, &e, FI_ADDR_NOTAVAIL);
-	ps_event(ep, op->event, err);
+	ps_ep_count(ep, op->event, err);
 	ps_op_free(op);
 }
 
@@ -75,9 +75,9 @@ void ps_op_fail_unreachable(struct ps_op *op)
 		ps_op_complete_later(op, FI_ECONNABORTED);
 		return;
 	}
-	op->untold = true;
+	op->unreported = true;
 	op->err = FI_ECONNABORTED;
-	op->ep->dom->machine->untold++;
+	op->ep->dom->machine->unreported++;
 }
 
 bool ps_must_refuse(void)
@@ -98,7 +98,7 @@ static int check_post(const struct ps_ep *ep, const struct ps_tx *tx)
 {
 	size_t len = ps_iov_len(tx->iov, tx->niov);
 	bool no_operand =
-		tx->what == PMSIM_ATOMIC && tx->atomic == FI_ATOMIC_READ;
+		tx->type == PMSIM_ATOMIC && tx->atomic == FI_ATOMIC_READ;
 
 	if (ep->dead)
 		return -FI_ESHUTDOWN;
@@ -110,7 +110,7 @@ static int check_post(const struct ps_ep *ep, const struct ps_tx *tx)
 	    tx->ncompare > PS_IOV || len > PS_MAX_MSG ||
 	    ((tx->flags & FI_INJECT) && len > PS_INJECT))
 		return -FI_EINVAL;
-	if ((tx->flags & PMSIM_FLUSH) && tx->what != PMSIM_READ)
+	if ((tx->flags & PMSIM_FLUSH) && tx->type != PMSIM_READ)
 		return -FI_EBADFLAGS;
 	if (tx->nrma && !no_operand &&
 	    (tx->flags & PMSIM_FLUSH ? len : rma_len(tx) != len))
@@ -134,14 +134,14 @@ static void gather_payload(char *to, const struct iovec *iov, size_t n)
 
 static struct ps_msg *make_msg(const struct ps_tx *tx)
 {
-	size_t len = tx->what == PMSIM_READ ? 0 : ps_iov_len(tx->iov, tx->niov);
+	size_t len = tx->type == PMSIM_READ ? 0 : ps_iov_len(tx->iov, tx->niov);
 	struct ps_msg *msg;
 
-	msg = ps_msg_new(tx->what, len + ps_iov_len(tx->compare, tx->ncompare));
+	msg = ps_msg_new(tx->type, len + ps_iov_len(tx->compare, tx->ncompare));
 	if (!msg)
 		return NULL;
 	/* Copy the payload: a program may not change it before completion. */
-	if (tx->what != PMSIM_READ)
+	if (tx->type != PMSIM_READ)
 		gather_payload(msg->payload, tx->iov, tx->niov);
 	gather_payload(msg->payload + len, tx->compare, tx->ncompare);
 	msg->compare = len;
@@ -160,8 +160,8 @@ static struct ps_msg *make_msg(const struct ps_tx *tx)
 static struct ps_op *make_op(struct ps_ep *ep, const struct ps_tx *tx,
 			     bool wants_reply)
 {
-	const struct iovec *to = tx->what == PMSIM_READ ? tx->iov : tx->result;
-	size_t n = tx->what == PMSIM_READ ? tx->niov : tx->nresult;
+	const struct iovec *to = tx->type == PMSIM_READ ? tx->iov : tx->result;
+	size_t n = tx->type == PMSIM_READ ? tx->niov : tx->nresult;
 	struct ps_op *op = calloc(1, sizeof(*op));
 
 	if (!op)
@@ -200,7 +200,7 @@ static int find_wire(struct ps_ep *ep, fi_addr_t dest, struct ps_wire **wire)
 	if (ps_must_refuse())
 		return -FI_EAGAIN;
 	ret = ps_wire_get(ep, number, wire);
-	if (!ret && !*wire && ps_sim.cfg.tells_breaks) {
+	if (!ret && !*wire && ps_sim.cfg.reports_breaks) {
 		ps_record_break(ep, number);
 		return -FI_ENOTCONN;
 	}
@@ -212,7 +212,7 @@ ssize_t ps_tx_post(struct ps_ep *ep, const struct ps_tx *tx)
 	/* Operations without reply complete in any case, as over tcp. */
 	bool wants_reply =
 		!tx->silent &&
-		(tx->what == PMSIM_READ || tx->what == PMSIM_ATOMIC ||
+		(tx->type == PMSIM_READ || tx->type == PMSIM_ATOMIC ||
 		 ((tx->flags & FI_DELIVERY_COMPLETE) && !ps_sim.cfg.no_acks));
 	struct ps_op *op = NULL;
 	struct ps_wire *wire;
@@ -245,15 +245,15 @@ ssize_t ps_tx_post(struct ps_ep *ep, const struct ps_tx *tx)
 	} else {
 		/* Without such an endpoint act as if the connection breaks. */
 		PS_TRACE("machine %u: %s to nobody", ep->dom->machine->id,
-			 ps_what_name(tx->what));
+			 ps_msg_type_name(tx->type));
 		free(msg);
 		if (wants_reply)
 			ps_op_fail_unreachable(op);
 	}
 	if (tx->silent)
-		ps_event(ep, tx->event, 0);
+		ps_ep_count(ep, tx->event, 0);
 	else if (!wants_reply && (tx->flags & FI_INJECT))
-		ps_op_end(op, 0, 0);
+		ps_op_complete(op, 0, 0);
 	else if (!wants_reply)
 		ps_op_complete_later(op, 0);
 	return 0;

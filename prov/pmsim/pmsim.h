@@ -42,13 +42,13 @@ struct pmsim_cfg {
 	bool errors_end;
 	bool fixed_keys;  /* keys count from 1 after each restart */
 	bool virt_addr;	  /* FI_MR_VIRT_ADDR */
-	bool late_errors; /* operations fail at tell(), not at the break */
+	bool late_errors; /* operations fail at report_failures(), not at the break */
 	/*
 	 * Report breaks as for connected endpoints: after a break, or the end
 	 * of the peer, posts to that address fail with -FI_ENOTCONN at both
 	 * ends, until the address is removed and inserted again.
 	 */
-	bool tells_breaks;
+	bool reports_breaks;
 	/*
 	 * Offer connected endpoints (FI_EP_MSG), too. An endpoint is connected
 	 * when both programs have read their events; the end of its connection
@@ -84,7 +84,7 @@ struct pmsim_wire {
 };
 
 /* Kinds of messages in flight. */
-enum pmsim_what {
+enum pmsim_msg_type {
 	PMSIM_WRITE,
 	PMSIM_READ,
 	PMSIM_ATOMIC,
@@ -123,7 +123,7 @@ struct pmsim_ops {
 	 * acknowledges placed writes (placed_acks) no later than at this call.
 	 */
 	size_t (*wires)(struct pmsim_wire *out, size_t max);
-	enum pmsim_what (*peek)(unsigned int wire, unsigned int index);
+	enum pmsim_msg_type (*peek)(unsigned int wire, unsigned int index);
 	/*
 	 * Let the first n messages in flight arrive: a NIC that places by DMA
 	 * executes writes and reads at once, all other messages wait for the
@@ -158,7 +158,7 @@ struct pmsim_ops {
 	unsigned int (*arrived)(unsigned int machine);
 
 	/* Number of messages posted since reset(): counts round trips. */
-	uint64_t (*count)(enum pmsim_what what);
+	uint64_t (*count)(enum pmsim_msg_type type);
 	/* Number of posts without FI_MORE, which ring the doorbell. */
 	uint64_t (*doorbells)(unsigned int machine);
 	/* Let the NIC of a machine execute its waiting reads. */
@@ -168,12 +168,12 @@ struct pmsim_ops {
 	/* Print a line per event to stderr, for counterexamples. */
 	void (*trace)(bool on);
 	/*
-	 * With late_errors: untold() counts a machine's failed operations that
-	 * are not reported yet, tell() reports them. Before tell() the next
+	 * With late_errors: unreported() counts a machine's failed operations that
+	 * are not reported yet, report_failures() reports them. Before report_failures() the next
 	 * connection may already carry messages.
 	 */
-	unsigned int (*untold)(unsigned int machine);
-	void (*tell)(unsigned int machine);
+	unsigned int (*unreported)(unsigned int machine);
+	void (*report_failures)(unsigned int machine);
 	/* Move message number index of an unordered wire to the front. */
 	void (*overtake)(unsigned int wire, unsigned int index);
 };

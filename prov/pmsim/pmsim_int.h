@@ -140,7 +140,7 @@ int ps_av_open(struct fid_domain *domain, struct fi_av_attr *attr,
 uint32_t ps_av_number(const struct ps_av *av, fi_addr_t addr);
 fi_addr_t ps_av_find(const struct ps_av *av, uint32_t number);
 /* Time of the address's insertion, by ps_sim.clock. */
-uint64_t ps_av_born(const struct ps_av *av, fi_addr_t addr);
+uint64_t ps_av_insert_time(const struct ps_av *av, fi_addr_t addr);
 
 /* --- cq.c --- */
 
@@ -215,8 +215,8 @@ struct ps_op {
 	bool due;	 /* completes at the next poll */
 	bool has_reply;	 /* the reply has arrived */
 	bool want;	 /* report success, too */
-	bool untold;	 /* failed; tell() will report it */
-	int err;	 /* valid if due or untold */
+	bool unreported;	 /* failed; report_failures() will report it */
+	int err;	 /* valid if due or unreported */
 	unsigned int qp; /* connection of the reply */
 	void *context;
 	uint64_t flags; /* completion entry's flags */
@@ -246,7 +246,7 @@ struct ps_ep {
 	TAILQ_HEAD(, ps_op) ops;
 	struct ps_match msg, tagged;
 	LIST_HEAD(, ps_wire) wires; /* wires that it sends on */
-	struct ps_lost *lost;	    /* broken connections */
+	struct ps_break *breaks;	    /* broken connections */
 	LIST_ENTRY(ps_ep) link;	    /* list dom->eps */
 	UT_hash_handle hh;	    /* ps_sim.eps, by number */
 };
@@ -276,12 +276,12 @@ int ps_accept(struct fid_ep *ep, const void *param, size_t paramlen);
 int ps_getpeer(struct fid_ep *ep, void *addr, size_t *addrlen);
 int ps_shutdown(struct fid_ep *ep, uint64_t flags);
 /* Give an accepted endpoint the address of its listener. */
-void ps_conn_name(struct ps_ep *ep);
+void ps_conn_set_name(struct ps_ep *ep);
 /* Free a request; err 0: without event. Returns the requesting endpoint. */
 struct ps_ep *ps_req_drop(struct fid *handle, int err);
 /* End a connection; both: report it to the peer, too. */
 void ps_conn_cut(struct ps_ep *ep, bool both);
-void ps_conn_die(struct ps_ep *ep);
+void ps_conn_end(struct ps_ep *ep);
 /* End all connections and listeners of a killed process. */
 void ps_conns_kill(struct ps_machine *m);
 
@@ -289,7 +289,7 @@ void ps_conns_kill(struct ps_machine *m);
 
 struct ps_msg {
 	TAILQ_ENTRY(ps_msg) link;
-	enum pmsim_what what;
+	enum pmsim_msg_type type;
 	unsigned int wire;
 	unsigned int qp;
 	uint32_t from;
@@ -336,7 +336,7 @@ void ps_wire_cut(struct ps_wire *wire);
 void ps_wire_end(struct ps_wire *wire);
 /* Find a wire by id; NULL: no longer exists. */
 struct ps_wire *ps_wire_find(unsigned int id);
-struct ps_msg *ps_msg_new(enum pmsim_what what, size_t len);
+struct ps_msg *ps_msg_new(enum pmsim_msg_type type, size_t len);
 /* Put a message in flight; the wire owns it then. */
 void ps_wire_post(struct ps_wire *wire, struct ps_msg *msg);
 void ps_wire_deliver(struct ps_wire *wire, unsigned int n);
@@ -344,19 +344,19 @@ void ps_wire_break(struct ps_wire *wire, unsigned int late);
 /* Remove the wires of an endpoint. */
 void ps_wires_drop(struct ps_ep *ep);
 
-/* The last break between an endpoint and an address (cfg.tells_breaks). */
-struct ps_lost {
+/* The last break between an endpoint and an address (cfg.reports_breaks). */
+struct ps_break {
 	uint32_t number;
 	uint64_t at;
 	UT_hash_handle hh;
 };
 void ps_record_break(struct ps_ep *ep, uint32_t number);
 bool ps_is_broken(const struct ps_ep *ep, fi_addr_t addr);
-void ps_lost_free(struct ps_ep *ep);
+void ps_breaks_free(struct ps_ep *ep);
 /* Has msg arrived on this connection, only into the socket's buffer? */
-bool ps_wire_waits(const struct ps_wire *wire, const struct ps_msg *msg);
+bool ps_msg_is_unreceived(const struct ps_wire *wire, const struct ps_msg *msg);
 /* Send a reply, if the request's connection still exists. */
-void ps_reply(const struct ps_msg *request, enum pmsim_what what, int err,
+void ps_reply(const struct ps_msg *request, enum pmsim_msg_type type, int err,
 	      const void *payload, size_t len);
 void ps_wires_reset(void);
 
@@ -385,7 +385,7 @@ void ps_read_memory(struct ps_machine *m, const struct ps_msg *msg, bool nic,
 
 /* Arguments common to all calls that post. */
 struct ps_tx {
-	enum pmsim_what what;
+	enum pmsim_msg_type type;
 	enum ps_event event;
 	fi_addr_t dest;
 	const struct iovec *iov; /* payload; READ: destination */
@@ -406,13 +406,13 @@ ssize_t ps_tx_post(struct ps_ep *ep, const struct ps_tx *tx);
 /* Must this post be refused with -FI_EAGAIN (cfg.again)? */
 bool ps_must_refuse(void);
 /* Complete an operation, and free it. */
-void ps_op_end(struct ps_op *op, int err, size_t len);
+void ps_op_complete(struct ps_op *op, int err, size_t len);
 /* Complete an operation at the program's next poll. */
 void ps_op_complete_later(struct ps_op *op, int err);
 /* Fail an operation that has no connection to its peer. */
 void ps_op_fail_unreachable(struct ps_op *op);
 void ps_op_free(struct ps_op *op);
-void ps_event(struct ps_ep *ep, enum ps_event event, int err);
+void ps_ep_count(struct ps_ep *ep, enum ps_event event, int err);
 size_t ps_iov_len(const struct iovec *iov, size_t n);
 
 /* --- msg.c, rma.c, atomic.c --- */
@@ -444,7 +444,7 @@ struct ps_machine {
 	uint64_t last_key;
 	uint64_t free_key; /* key of the last closed region; or 0 */
 	uint64_t doorbells;
-	unsigned int outstanding, untold; /* numbers of operations */
+	unsigned int outstanding, unreported; /* numbers of operations */
 };
 
 struct ps_sim {
@@ -453,7 +453,7 @@ struct ps_sim {
 	unsigned int nmachines, current;
 	struct ps_wire **wires; /* index: wire id */
 	unsigned int nwires, last_qp;
-	struct ps_ep *eps;	  /* reachable endpoints */
+	struct ps_ep *eps;	  /* find_endpoint endpoints */
 	LIST_HEAD(, ps_req) reqs; /* not accepted or rejected */
 	unsigned int ndoms;	  /* open domains, dead ones too */
 	uint32_t last_number;
@@ -465,7 +465,7 @@ struct ps_sim {
 };
 extern struct ps_sim ps_sim;
 struct ps_machine *ps_machine_current(void);
-const char *ps_what_name(enum pmsim_what what);
+const char *ps_msg_type_name(enum pmsim_msg_type type);
 void ps_trace(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 #define PS_TRACE(...)                                                          \
 	do {                                                                   \

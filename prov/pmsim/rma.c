@@ -13,7 +13,7 @@ static ssize_t write_rma(struct fid_ep *fid, const struct iovec *iov,
 		.key = key,
 	};
 	struct ps_tx tx = {
-		.what = PMSIM_WRITE,
+		.type = PMSIM_WRITE,
 		.event = PS_EV_WRITE,
 		.dest = dest,
 		.iov = iov,
@@ -34,7 +34,7 @@ static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 			    uint64_t flags)
 {
 	struct ps_tx tx = {
-		.what = PMSIM_WRITE,
+		.type = PMSIM_WRITE,
 		.event = PS_EV_WRITE,
 		.dest = msg->addr,
 		.iov = msg->msg_iov,
@@ -102,7 +102,7 @@ static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 			   uint64_t flags)
 {
 	struct ps_tx tx = {
-		.what = PMSIM_READ,
+		.type = PMSIM_READ,
 		.event = PS_EV_READ,
 		.dest = msg->addr,
 		.iov = msg->msg_iov,

@@ -13,17 +13,17 @@
 
 void ps_record_break(struct ps_ep *ep, uint32_t number)
 {
-	struct ps_lost *l;
+	struct ps_break *l;
 
-	if (!ps_sim.cfg.tells_breaks)
+	if (!ps_sim.cfg.reports_breaks)
 		return;
-	HASH_FIND(hh, ep->lost, &number, sizeof(number), l);
+	HASH_FIND(hh, ep->breaks, &number, sizeof(number), l);
 	if (!l) {
 		l = calloc(1, sizeof(*l));
 		if (!l)
 			abort(); /* out of memory: abort the test */
 		l->number = number;
-		HASH_ADD(hh, ep->lost, number, sizeof(l->number), l);
+		HASH_ADD(hh, ep->breaks, number, sizeof(l->number), l);
 	}
 	l->at = ++ps_sim.clock;
 }
@@ -31,31 +31,31 @@ void ps_record_break(struct ps_ep *ep, uint32_t number)
 bool ps_is_broken(const struct ps_ep *ep, fi_addr_t addr)
 {
 	uint32_t number = ps_av_number(ep->av, addr);
-	struct ps_lost *l;
+	struct ps_break *l;
 
-	HASH_FIND(hh, ep->lost, &number, sizeof(number), l);
-	return l && l->at > ps_av_born(ep->av, addr);
+	HASH_FIND(hh, ep->breaks, &number, sizeof(number), l);
+	return l && l->at > ps_av_insert_time(ep->av, addr);
 }
 
-void ps_lost_free(struct ps_ep *ep)
+void ps_breaks_free(struct ps_ep *ep)
 {
-	struct ps_lost *l, *next;
+	struct ps_break *l, *next;
 
-	HASH_ITER(hh, ep->lost, l, next)
+	HASH_ITER(hh, ep->breaks, l, next)
 	{
-		HASH_DEL(ep->lost, l);
+		HASH_DEL(ep->breaks, l);
 		free(l);
 	}
 }
 
-struct ps_msg *ps_msg_new(enum pmsim_what what, size_t len)
+struct ps_msg *ps_msg_new(enum pmsim_msg_type type, size_t len)
 {
 	struct ps_msg *msg = malloc(sizeof(*msg) + len);
 
 	if (!msg)
 		return NULL;
 	memset(msg, 0, sizeof(*msg));
-	msg->what = what;
+	msg->type = type;
 	msg->len = len;
 	return msg;
 }
@@ -142,13 +142,13 @@ void ps_wire_post(struct ps_wire *w, struct ps_msg *msg)
 	msg->to = w->to;
 	TAILQ_INSERT_TAIL(&w->flight, msg, link);
 	w->n++;
-	ps_sim.count[msg->what]++;
+	ps_sim.count[msg->type]++;
 	PS_TRACE("wire %u: %s of %zu bytes from machine %u to %u", w->id,
-		 ps_what_name(msg->what), msg->len, w->from->dom->machine->id,
+		 ps_msg_type_name(msg->type), msg->len, w->from->dom->machine->id,
 		 w->to->dom->machine->id);
 }
 
-void ps_reply(const struct ps_msg *request, enum pmsim_what what, int err,
+void ps_reply(const struct ps_msg *request, enum pmsim_msg_type type, int err,
 	      const void *payload, size_t len)
 {
 	struct ps_wire *w = ps_wire_find(request->wire);
@@ -156,7 +156,7 @@ void ps_reply(const struct ps_msg *request, enum pmsim_what what, int err,
 
 	if (!request->op || !w || w->cut || w->qp != request->qp)
 		return;
-	msg = ps_msg_new(what, len);
+	msg = ps_msg_new(type, len);
 	if (!msg)
 		abort(); /* out of memory: abort the test */
 	msg->op = request->op;
@@ -175,7 +175,7 @@ void ps_wire_deliver(struct ps_wire *w, unsigned int n)
 
 		TAILQ_REMOVE(&w->flight, msg, link);
 		w->n--;
-		PS_TRACE("wire %u: %s arrives", w->id, ps_what_name(msg->what));
+		PS_TRACE("wire %u: %s arrives", w->id, ps_msg_type_name(msg->type));
 		ps_arrive(m, msg);
 	}
 	ps_placed_acks(m);
@@ -186,14 +186,14 @@ static void lose_flight(struct ps_wire *w)
 	struct ps_msg *msg;
 
 	while ((msg = TAILQ_FIRST(&w->flight))) {
-		PS_TRACE("wire %u: %s is lost", w->id, ps_what_name(msg->what));
+		PS_TRACE("wire %u: %s is lost", w->id, ps_msg_type_name(msg->type));
 		TAILQ_REMOVE(&w->flight, msg, link);
 		free(msg);
 	}
 	w->n = 0;
 }
 
-bool ps_wire_waits(const struct ps_wire *w, const struct ps_msg *msg)
+bool ps_msg_is_unreceived(const struct ps_wire *w, const struct ps_msg *msg)
 {
 	return msg->wire == w->id && msg->qp == w->qp && !msg->placed &&
 	       !msg->rx;
@@ -207,15 +207,15 @@ static unsigned int lose_arrived(struct ps_wire *w, unsigned int late)
 
 	for (msg = TAILQ_FIRST(list); msg; msg = next) {
 		next = TAILQ_NEXT(msg, link);
-		if (!ps_wire_waits(w, msg))
+		if (!ps_msg_is_unreceived(w, msg))
 			continue;
 		if (late) {
 			late--;
 			continue;
 		}
 		PS_TRACE("wire %u: %s that had arrived is lost", w->id,
-			 ps_what_name(msg->what));
-		if (msg->what >= PMSIM_ACK)
+			 ps_msg_type_name(msg->type));
+		if (msg->type >= PMSIM_ACK)
 			msg->op->has_reply = false;
 		TAILQ_REMOVE(list, msg, link);
 		free(msg);
@@ -230,15 +230,15 @@ static void fail_ops(struct ps_ep *ep, unsigned int qp)
 
 	for (op = TAILQ_FIRST(&ep->ops); op; op = next) {
 		next = TAILQ_NEXT(op, link);
-		if (op->qp != qp || op->due || op->has_reply || op->untold)
+		if (op->qp != qp || op->due || op->has_reply || op->unreported)
 			continue;
 		if (!ps_sim.cfg.late_errors) {
-			ps_op_end(op, FI_ECONNABORTED, 0);
+			ps_op_complete(op, FI_ECONNABORTED, 0);
 			continue;
 		}
-		op->untold = true;
+		op->unreported = true;
 		op->err = FI_ECONNABORTED;
-		ep->dom->machine->untold++;
+		ep->dom->machine->unreported++;
 	}
 }
 
@@ -267,9 +267,9 @@ static void lose_replies(struct ps_wire *w)
 
 	for (msg = TAILQ_FIRST(&w->flight); msg; msg = next) {
 		next = TAILQ_NEXT(msg, link);
-		if (msg->what < PMSIM_ACK)
+		if (msg->type < PMSIM_ACK)
 			continue;
-		PS_TRACE("wire %u: %s is lost", w->id, ps_what_name(msg->what));
+		PS_TRACE("wire %u: %s is lost", w->id, ps_msg_type_name(msg->type));
 		TAILQ_REMOVE(&w->flight, msg, link);
 		w->n--;
 		free(msg);
