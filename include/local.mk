@@ -1,6 +1,5 @@
 rdmaincludedir = $(includedir)/rdma
 dist_rdmainclude_HEADERS = include/rdma/fi_ext_rpmem.h
-# Inline functions for MPI programs.
 dist_include_HEADERS = include/rpmem_pool.h include/rpmem_log.h \
 	include/rpmem_rpc.h
 if HAVE_RAFT

@@ -110,7 +110,7 @@ struct rpmem_log_op {
  * to the library until rpmem_log_poll() returns it. Operations complete in the
  * order of their submission. -EAGAIN: too many are outstanding: poll; -ENOSPC,
  * -EMSGSIZE, -EACCES, -EINVAL, -ENOMEM: not started. -EMSGSIZE: the entries are
- * more than 16 MiB, or with the longest counted twice too long for the ring.
+ * more than 16 MiB, or longer than the ring if the longest counts twice.
  */
 int rpmem_log_submit(struct rpmem_log *log, struct rpmem_log_op *op);
 

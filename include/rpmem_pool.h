@@ -31,8 +31,8 @@ enum rpmem_pool_class {
 /* Values of rpmem_pool_attr.exclusive. */
 #define RPMEM_POOL_EXCLUSIVE 1 /* refuse to share the pool */
 #define RPMEM_POOL_TAKE                                                        \
-	2 /* and close it at the clients that have it open:                    \
-	   * for an administrator, when one of them hangs */
+	2 /* the same, and close the pool at clients that have it open: for an \
+	   * administrator, when one of them hangs */
 #define RPMEM_POOL_OBSERVE                                                     \
 	3 /* only read, also while another client has it exclusively */
 

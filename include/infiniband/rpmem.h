@@ -13,9 +13,9 @@ extern "C" {
 #endif
 
 /*
- * Arguments of the calls below. Each has the number of the constant with the
- * same end of its name, IBV_FLUSH_PERSISTENT for example, of rdma-core 45 and
- * later; rdma-core 44 has none.
+ * Arguments of the calls below. Each has the value of the constant of rdma-core
+ * 45 and later with IBV_ instead of RPMEM_, such as IBV_FLUSH_PERSISTENT;
+ * rdma-core 44 has none.
  */
 enum rpmem_flush_type {
 	RPMEM_FLUSH_GLOBAL = 1, /* any reader at the target sees the bytes */
@@ -94,17 +94,14 @@ int rpmem_destroy_qp(struct rpmem_qp *qp);
 /* Adopt a queue pair that the program has made. */
 struct rpmem_qp *rpmem_attach_qp(struct ibv_qp *qp, struct rpmem_cq *send_cq,
 				 const struct rpmem_qp_attr *attr);
-/*
- * Detach the queue pair; call it before a reset, a reconnect or the
- * destruction.
- */
+/* Detach the queue pair, before a reset, a reconnect or the destruction. */
 int rpmem_detach_qp(struct rpmem_qp *qp);
 
 /*
  * If flushes need the peer's agent, a second connection is set up along the
- * path of the queue pair. Each end gives its descriptor to the other end and
- * calls rpmem_connect_qp() with the other end's, when the queue pair itself is
- * connected and before the end exports regions to it. EKEYREJECTED: the
+ * path of the queue pair. Each end gives its descriptor to the other end. It
+ * calls rpmem_connect_qp() with the other end's descriptor when the queue pair
+ * itself is connected, and before it exports regions. EKEYREJECTED: the
  * descriptor is of another queue pair; ENOSPC: the completion queue is too
  * short; others as those of ibv_create_qp() and ibv_modify_qp().
  */
@@ -125,7 +122,8 @@ int rpmem_export_mr(struct rpmem_mr *mr, struct rpmem_qp *qp,
 struct rpmem_region {
 	uint32_t rkey;
 	uint64_t remote_addr, length;
-	const char *persistent, *global; /* method; "refused": none */
+	/* method of such a flush, or "refused" */
+	const char *persistent, *global;
 	const char *survives;		 /* class of a persistent flush */
 };
 /*
@@ -136,19 +134,20 @@ int rpmem_import_mr(struct rpmem_qp *qp, const struct rpmem_mr_desc *desc,
 int rpmem_forget_mr(struct rpmem_qp *qp, uint32_t rkey);
 
 /*
- * These do what the calls of struct ibv_qp_ex with these names do. Between
- * start and complete the builders of the queue pair itself may be used, too. If
- * a call cannot be posted, complete returns its errno, and nothing was posted.
+ * These are like the ibv_wr_*() calls with these names (ibv_wr_start(3)).
+ * Between rpmem_wr_start() and rpmem_wr_complete() the builders of the queue
+ * pair itself may be used, too. If a call cannot be posted, rpmem_wr_complete()
+ * returns its errno, and nothing was posted.
  */
 void rpmem_wr_start(struct rpmem_qp *qp);
 void rpmem_wr_flush(struct rpmem_qp *qp, uint32_t rkey, uint64_t remote_addr,
 		    size_t len, uint8_t type, uint8_t level);
 /*
  * Write `from` to remote_addr and flush that range, with one completion: the
- * flush's. A target whose agent polls gets a short write and its flush in one
- * message. The bytes are read until the completion. Later work requests may be
- * executed before it. Takes two entries of each queue; EOPNOTSUPP if the queue
- * pair has no writes.
+ * flush's, until which the bytes must not change. A short write and its flush
+ * are one message if the target's agent polls. Later work requests may be
+ * executed before the flush. Takes two entries of each queue; EOPNOTSUPP if the
+ * queue pair has no writes.
  */
 void rpmem_wr_write_flush(struct rpmem_qp *qp, uint32_t rkey,
 			  uint64_t remote_addr, const struct ibv_sge *from,

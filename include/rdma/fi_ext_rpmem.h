@@ -50,9 +50,9 @@ enum fi_rpmem_status {
 	FI_RPMEM_ST_OK = 0,
 	FI_RPMEM_ST_KEY = 1,	 /* get the region's current key, write again */
 	FI_RPMEM_ST_RANGE = 2,	 /* correct address, length or alignment */
-	FI_RPMEM_ST_CLASS = 3,	 /* other memory, or a lower class */
+	FI_RPMEM_ST_CLASS = 3,	 /* use other memory, or a lower class */
 	FI_RPMEM_ST_ACCESS = 4,	 /* the target has to allow writes */
-	FI_RPMEM_ST_FAILED = 5,	 /* register it again, write again */
+	FI_RPMEM_ST_FAILED = 5,	 /* register the region and write again */
 	FI_RPMEM_ST_BUSY = 6,	 /* commit again later */
 	FI_RPMEM_ST_LOST = 7,	 /* write again, then commit again */
 	FI_RPMEM_ST_TIMEOUT = 8, /* silent target: write and commit again */
@@ -177,8 +177,8 @@ static inline int fi_rpmem_domain_ops_get(struct fid_domain *domain,
 }
 
 /*
- * Option of an endpoint, level FI_OPT_ENDPOINT: an enum fi_rpmem_class that
- * FI_COMMIT_COMPLETE asks for, as do commits and queries with
+ * Option of an endpoint, level FI_OPT_ENDPOINT: the enum fi_rpmem_class that
+ * FI_COMMIT_COMPLETE requires, and commits and queries with
  * FI_RPMEM_CLASS_DEFAULT. fi_setopt() applies to the operations that start
  * after it; FI_RPMEM_CLASS_DEFAULT restores FI_OFI_RPMEM_CLASS. fi_rpmem(7).
  */
@@ -221,10 +221,10 @@ static inline ssize_t fi_rpmem_zero(struct fi_rpmem_ops *ops, struct fid_ep *ep,
 
 /*
  * Query what a commit to a key of addr would do. Asynchronous, as a commit is:
- * one completion with context (flags FI_RMA | FI_READ), attr is filled in
- * before it, or one error entry, attr is unchanged. attr and attr->why stay
- * valid until then. A target that refuses commits completes the query and says
- * so in attr->prov_errno. fi_rpmem_query(3).
+ * one completion with context (flags FI_RMA | FI_READ), before which attr is
+ * filled in, or one error entry, which leaves attr unchanged. Until then the
+ * caller keeps attr and attr->why valid. A target that refuses commits
+ * completes the query and says so in attr->prov_errno. fi_rpmem_query(3).
  */
 static inline ssize_t fi_rpmem_query(struct fi_rpmem_ops *ops,
 				     struct fid_ep *ep, fi_addr_t addr,
@@ -249,9 +249,9 @@ static inline int fi_rpmem_query_sync(struct fi_rpmem_ops *ops,
 }
 
 /*
- * For a target: what commits to a persistent region of its own reach now, which
- * may be less than at the registration. attr as in fi_rpmem_query(), for the
- * strongest class. Returns 0; -FI_EINVAL: not persistent, or a wrong size;
+ * For a target: query what commits to one of its persistent regions reach now,
+ * which may be less than at the registration. attr as in fi_rpmem_query(), for
+ * the strongest class. Returns 0; -FI_EINVAL: not persistent, or a wrong size;
  * -FI_ENOSYS: an earlier release of the provider. fi_rpmem_query(3).
  */
 static inline int fi_rpmem_region(struct fi_rpmem_domain_ops *ops,
@@ -266,7 +266,7 @@ static inline int fi_rpmem_region(struct fi_rpmem_domain_ops *ops,
  * For a target that is about to close: from now on new commits to this domain,
  * and new connections, fail with FI_RPMEM_ST_BUSY; blocks (and drives progress)
  * until commits accepted before have replies, at most timeout ms, -1: without
- * end. Returns 0, -FI_ETIMEDOUT. It cannot be undone. fi_rpmem_drain(3).
+ * end. Returns 0, -FI_ETIMEDOUT. A drain cannot be undone. fi_rpmem_drain(3).
  */
 static inline int fi_rpmem_drain(struct fi_rpmem_domain_ops *ops,
 				 struct fid_domain *domain, int timeout)

@@ -7,12 +7,12 @@
 #include "pmsim/pmsim_int.h"
 
 /*
- * A connection is a pair of wires with two endpoints of its own. When it is cut
- * neither end can post any more, and replies are lost; but messages in flight
- * may arrive for as long as the receiving end is open.
+ * A connection is a pair of wires between two endpoints that have no other one.
+ * When it is cut neither end can post any more, and replies are lost; but
+ * messages in flight may arrive for as long as the receiving end is open.
  *
  * A listener is found by its port, the lowest that is free, so a restarted
- * process listens where its predecessor did.
+ * process listens on the port of its predecessor.
  */
 
 struct ps_pep {
@@ -137,7 +137,7 @@ static int pep_reject(struct fid_pep *pep, fid_t handle, const void *param,
 
 	if (paramlen > PS_CM_DATA)
 		return -FI_EINVAL;
-	/* Unless an accepting endpoint has taken the request. */
+	/* An accepted request is in no list: do nothing. */
 	LIST_FOREACH (req, &ps_sim.reqs, link)
 		if (&req->fid == handle) {
 			req_drop(handle, FI_ECONNREFUSED, param, paramlen);
@@ -341,7 +341,7 @@ void ps_conn_end(struct ps_ep *ep)
 	ep->conn_wire = NULL;
 	if (w)
 		ps_wire_end(w);
-	/* First place what this machine's NIC has accepted. */
+	/* Place the writes that this machine's NIC has accepted. */
 	if (w)
 		ps_nic_place_all(ep->dom->machine);
 }

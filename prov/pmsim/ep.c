@@ -429,7 +429,7 @@ static int set_address(struct ps_ep *ep, const struct fi_info *info)
 {
 	uint32_t number;
 
-	/* An accepted endpoint: its address need not be unique. */
+	/* An accepted endpoint has its listener's address, not a unique one. */
 	if (ep->connected && info->handle) {
 		ep->accepts = info->handle;
 		ps_conn_set_name(ep);

@@ -44,7 +44,7 @@ static bool names_pmsim(const char *list, const char *separators)
 	return false;
 }
 
-/* Do hints or FI_PROVIDER name pmsim? Others must not find simulated memory. */
+/* Do hints or FI_PROVIDER name pmsim? Only then it may be found. */
 static bool is_named(const struct fi_info *hints)
 {
 	const char *env = getenv("FI_PROVIDER");
@@ -110,7 +110,7 @@ static bool domain_fits(uint32_t version, const struct fi_domain_attr *a)
 	       mr_mode_fits(version, a->mr_mode);
 }
 
-/* One address format for both endpoint types, as layers compare it. */
+/* One format for both endpoint types, as layers compare the formats. */
 static uint32_t address_format(void)
 {
 	return ps_sim.cfg.connects ? FI_SOCKADDR_IN : FI_FORMAT_UNSPEC;

@@ -473,7 +473,7 @@ void model_dma_write(struct model *m, unsigned int qp, void *addr,
 	}
 }
 
-/* Returns a sequence number, above those of all pieces received before. */
+/* Returns a sequence number above those of all earlier pieces, and qp. */
 uint64_t model_dma_completion(struct model *m, unsigned int qp)
 {
 	return (uint64_t)m->order++ << 32 | qp;
@@ -620,6 +620,6 @@ void model_dma_drop(struct model *m, unsigned int qp)
 		else
 			i++;
 	}
-	/* Forget them: a later queue pair with this number must not push. */
+	/* A read of a later queue pair with this number must not push them. */
 	waiting_forget(m, qp, false);
 }

@@ -9,7 +9,7 @@
 
 /* The pieces in flight that are assumed to be placed. */
 enum placed {
-	PLACED_ANY,
+	PLACED_ANY, /* any set that the order allows */
 	PLACED_READY, /* only pieces that may be next */
 	PLACED_ALL,
 };
@@ -64,7 +64,7 @@ static bool reach_may(const struct model *m, const struct reaches *r,
 	return true;
 }
 
-/* Is x a result without any earlier piece? */
+/* Is x a whole result: can pieces outside x->used be left out? */
 static bool reach_is_whole(const struct model *m, const struct reaches *r,
 			   const struct reach *x, bool all)
 {

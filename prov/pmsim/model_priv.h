@@ -14,7 +14,7 @@ struct bytes {
 };
 
 /*
- * The age of a value, in two counters, as memory may lag in only one: seq
+ * The age of a value. Two counters, as memory may be behind in one alone: seq
  * counts writes through the cache, nic counts writes of the NIC past the cache
  * that wait in the root complex.
  */
@@ -30,14 +30,14 @@ struct val {
 /*
  * A word written since the last reset (for other words media and CPU agree).
  * vals is never empty, sorted by nic, then seq. The last value is what the CPU
- * sees. No value occurs twice: a repeated value counts as new, because the only
- * question is which values are at least as new as a mark. Of equal values the
- * last is newer in both counters, because a NIC write is added to every value
- * that has all earlier ones.
+ * sees. No value occurs twice, because the only question is which values are at
+ * least as new as a mark: of equal values the last is kept. It is the newest in
+ * both counters, because a NIC write is added to every value that has all
+ * earlier ones.
  */
 struct word {
 	uint64_t *at;
-	struct word **slot;
+	struct word **slot; /* entry in area.slots */
 	struct page *page;
 	struct word *next; /* next word of the page */
 	struct val *vals;
@@ -93,8 +93,8 @@ enum writer {
 
 struct model {
 	struct model_cfg cfg;	      /* present configuration */
-	struct model_cfg first, weak; /* at the reset; after model_weaken() */
-	enum rule rule;		      /* for following words */
+	struct model_cfg first, weak; /* cfg at reset, after model_weaken() */
+	enum rule rule;		      /* for the values of words */
 	enum rule cut;		      /* for a cut at this moment */
 	struct area *areas;
 	size_t nareas, cap_areas;

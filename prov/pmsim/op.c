@@ -140,7 +140,7 @@ static struct ps_msg *make_msg(const struct ps_tx *tx)
 	msg = ps_msg_new(tx->type, len + ps_iov_len(tx->compare, tx->ncompare));
 	if (!msg)
 		return NULL;
-	/* Copy the payload: a program may not change it before completion. */
+	/* Copy now: a program must not change the payload before completion. */
 	if (tx->type != PMSIM_READ)
 		gather_payload(msg->payload, tx->iov, tx->niov);
 	gather_payload(msg->payload + len, tx->compare, tx->ncompare);

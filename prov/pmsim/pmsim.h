@@ -42,7 +42,7 @@ struct pmsim_cfg {
 	bool errors_end;
 	bool fixed_keys;  /* keys count from 1 after each restart */
 	bool virt_addr;	  /* FI_MR_VIRT_ADDR */
-	bool late_errors; /* operations fail at report_failures(), not at the break */
+	bool late_errors; /* operations fail only at report_failures() */
 	/*
 	 * Report breaks as for connected endpoints: after a break, or the end
 	 * of the peer, posts to that address fail with -FI_ENOTCONN at both
@@ -68,8 +68,8 @@ struct pmsim_cfg {
 
 enum pmsim_cut {
 	PMSIM_CUT_NOT, /* only query: is there a connection? */
-	PMSIM_CUT_HERE,
-	PMSIM_CUT_BOTH,
+	PMSIM_CUT_HERE, /* report it to this machine's program */
+	PMSIM_CUT_BOTH, /* report it to both programs */
 };
 
 /* A wire: one direction between two endpoints that have communicated. */
@@ -83,7 +83,7 @@ struct pmsim_wire {
 	unsigned int qp;      /* number in the model; new after each break */
 };
 
-/* Kinds of messages in flight. */
+/* Types of messages in flight. */
 enum pmsim_msg_type {
 	PMSIM_WRITE,
 	PMSIM_READ,
@@ -110,11 +110,11 @@ struct pmsim_ops {
 	/*
 	 * Kill the process on this machine. Its endpoints vanish at once, send
 	 * nothing more and can only be closed; messages on its wires are lost
-	 * (before, the test may deliver them, or break the wire with some
-	 * late). What its NIC has accepted is placed. Peers see a break.
-	 * Domains opened later belong to the restarted process; an endpoint
-	 * that takes an earlier endpoint's address (fi_setname(), src_addr) is
-	 * reached by it.
+	 * (before this call the test may deliver some, or break the wire with
+	 * some late). Writes that its NIC has accepted are placed. Peers see a
+	 * break. Domains opened later belong to the restarted process; its
+	 * endpoint that takes an earlier endpoint's address (fi_setname(),
+	 * src_addr) gets the messages to that address.
 	 */
 	void (*kill)(unsigned int machine);
 
@@ -133,20 +133,21 @@ struct pmsim_ops {
 	/*
 	 * Break the connection of this wire, in both directions. Operations
 	 * that wait for a reply (delivery, reads, atomics) fail at the
-	 * initiator; others complete in any case. Towards `to` the first `late`
-	 * messages arrived or in flight still arrive, the rest is lost; in the
-	 * other direction only arrived ones are kept. What the NICs have
-	 * accepted is not lost, and is placed before anything of the next
-	 * connection. The next post connects again, without a report.
+	 * initiator; others complete in any case. Of the messages to `to`,
+	 * arrived or in flight, the first `late` still arrive, the rest is
+	 * lost; in the other direction only arrived ones are kept. Work that
+	 * the NICs have accepted is not lost, and is placed before anything of
+	 * the next connection. The next post connects again, without a report.
 	 */
 	void (*break_wire)(unsigned int wire, unsigned int late);
 	/*
 	 * End the connection of an FI_EP_MSG endpoint of this machine; returns
 	 * whether there was one. Then nothing can be posted, and replies are
 	 * lost. Other messages in flight may arrive until the receiving
-	 * endpoint is closed; then they are lost, and what its NIC has accepted
-	 * is placed. This machine's program gets the event, but the peer's with
-	 * BOTH only: otherwise the peer detects it by other means, or never.
+	 * endpoint is closed; then they are lost, and work that its NIC has
+	 * accepted is placed. This machine's program gets the event; the peer's
+	 * gets it with PMSIM_CUT_BOTH only: otherwise the peer detects the end
+	 * by other means, or never.
 	 */
 	bool (*cut)(unsigned int machine, enum pmsim_cut how);
 	/*
@@ -157,7 +158,7 @@ struct pmsim_ops {
 	/* Number of arrived messages not received by the machine's program. */
 	unsigned int (*arrived)(unsigned int machine);
 
-	/* Number of messages posted since reset(): counts round trips. */
+	/* Number of such messages since reset(), to count round trips. */
 	uint64_t (*count)(enum pmsim_msg_type type);
 	/* Number of posts without FI_MORE, which ring the doorbell. */
 	uint64_t (*doorbells)(unsigned int machine);
@@ -168,9 +169,9 @@ struct pmsim_ops {
 	/* Print a line per event to stderr, for counterexamples. */
 	void (*trace)(bool on);
 	/*
-	 * With late_errors: unreported() counts a machine's failed operations that
-	 * are not reported yet, report_failures() reports them. Before report_failures() the next
-	 * connection may already carry messages.
+	 * With late_errors: unreported() counts a machine's failed operations
+	 * that are not reported yet, report_failures() reports them. Before
+	 * that the next connection may already carry messages.
 	 */
 	unsigned int (*unreported)(unsigned int machine);
 	void (*report_failures)(unsigned int machine);

@@ -237,15 +237,15 @@ struct ps_ep {
 	bool shut_down; /* FI_SHUTDOWN was reported */
 	struct ps_eq *eq;
 	struct ps_wire *conn_wire; /* NULL: not connected */
-	struct ps_req *req;	   /* its request in progress */
-	struct fid *accepts;	   /* request to accept */
+	struct ps_req *req;	   /* connection request in progress */
+	struct fid *accepts;	   /* connection request to accept */
 	bool tx_selective, rx_selective;
-	bool directed;
+	bool directed; /* FI_DIRECTED_RECV */
 	uint64_t tx_flags, rx_flags; /* default flags */
 	unsigned int nops, nrx;
 	TAILQ_HEAD(, ps_op) ops;
 	struct ps_match msg, tagged;
-	LIST_HEAD(, ps_wire) wires; /* wires that it sends on */
+	LIST_HEAD(, ps_wire) wires; /* wires that ep sends on */
 	struct ps_break *breaks;	    /* broken connections */
 	LIST_ENTRY(ps_ep) link;	    /* list dom->eps */
 	UT_hash_handle hh;	    /* ps_sim.eps, by number */
@@ -318,9 +318,9 @@ struct ps_wire {
 	unsigned int qp;  /* new for each connection */
 	unsigned int src; /* sending machine */
 	struct ps_ep *from, *to;
-	struct ps_wire *back;
+	struct ps_wire *back; /* the other direction */
 	struct ps_msgs flight;
-	unsigned int n;
+	unsigned int n;		  /* messages in flight */
 	bool connected;		  /* between FI_EP_MSG endpoints */
 	bool cut;		  /* connection has ended */
 	LIST_ENTRY(ps_wire) link; /* from->wires, or unlisted */
@@ -347,13 +347,13 @@ void ps_wires_drop(struct ps_ep *ep);
 /* The last break between an endpoint and an address (cfg.reports_breaks). */
 struct ps_break {
 	uint32_t number;
-	uint64_t at;
+	uint64_t at; /* time by ps_sim.clock */
 	UT_hash_handle hh;
 };
 void ps_record_break(struct ps_ep *ep, uint32_t number);
 bool ps_is_broken(const struct ps_ep *ep, fi_addr_t addr);
 void ps_breaks_free(struct ps_ep *ep);
-/* Has msg arrived on this connection, only into the socket's buffer? */
+/* Has msg arrived on this connection, not placed by the NIC, not matched? */
 bool ps_msg_is_unreceived(const struct ps_wire *wire, const struct ps_msg *msg);
 /* Send a reply, if the request's connection still exists. */
 void ps_reply(const struct ps_msg *request, enum pmsim_msg_type type, int err,
@@ -373,7 +373,7 @@ void ps_nic_place_all(struct ps_machine *m);
 /* Post or match a receive, which takes ownership of rx. */
 void ps_rx_post(struct ps_match *q, struct ps_rx *rx);
 bool ps_rx_matches(const struct ps_rx *rx, const struct ps_msg *msg);
-/* Match rx with msg, removed from the unexpected list, and report in order. */
+/* Match rx with msg, which is in no list; report in order of arrival. */
 void ps_rx_take(struct ps_rx *rx, struct ps_msg *msg);
 /* Write bytes of msg to m's memory, as its NIC (nic) or its CPU does. */
 void ps_write_memory(struct ps_machine *m, const struct ps_msg *msg, bool nic,

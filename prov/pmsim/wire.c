@@ -7,8 +7,8 @@
 
 /*
  * A connection is two wires, one per direction. When it breaks, the next
- * connection uses the same wires with new queue pairs. A message keeps its
- * queue pair, so that no message of an old connection causes a reply.
+ * connection uses the same wires with new queue pair numbers. A message keeps
+ * its number, so that no message of an old connection causes a reply.
  */
 
 void ps_record_break(struct ps_ep *ep, uint32_t number)
@@ -199,7 +199,7 @@ bool ps_msg_is_unreceived(const struct ps_wire *w, const struct ps_msg *msg)
 	       !msg->rx;
 }
 
-/* Drop all but the first `late` messages. Returns how many more to spare. */
+/* Drop all but `late` arrived messages. Returns the rest of `late`. */
 static unsigned int lose_arrived(struct ps_wire *w, unsigned int late)
 {
 	struct ps_msgs *list = &w->to->dom->machine->arrived;

@@ -119,7 +119,7 @@ static void fill_task(struct rp_task *t, const struct call *c, size_t size)
 			.addr = m->rma_iov[i].addr,
 			.len = m->rma_iov[i].count * size,
 		};
-	/* The results' scatter list goes into op.iov, otherwise unused. */
+	/* op.iov, otherwise unused, holds the results' scatter list. */
 	for (size_t i = 0; i < c->nres; i++)
 		t->op.iov[i] = (struct iovec){
 			.iov_base = c->res[i].addr,
@@ -134,7 +134,7 @@ static void fill_task(struct rp_task *t, const struct call *c, size_t size)
 	t->op.result = t->op.iov;
 	t->op.result_count = c->nres;
 	t->context = m->context;
-	/* Bases count fetching atomics as reads: so does this. */
+	/* Count fetching atomics as reads, as bases do. */
 	t->kind = c->kind ? RP_CNTR_READ : RP_CNTR_WRITE;
 	t->flags = FI_ATOMIC | (c->kind ? FI_READ : FI_WRITE);
 }
@@ -204,7 +204,7 @@ static ssize_t post_atomic(struct rp_ep *ep, const struct call *c,
 	return ret ? ret : post_to_base(ep, c, flags);
 }
 
-/* Post a program's *msg() call. */
+/* Post fi_atomicmsg(), fi_fetch_atomicmsg() or fi_compare_atomicmsg(). */
 static ssize_t post_msg(struct rp_ep *ep, const struct call *c, uint64_t flags)
 {
 	if ((flags & FI_COMMIT_COMPLETE) && c->msg->op == FI_ATOMIC_READ) {
@@ -278,7 +278,7 @@ static ssize_t at_writemsg(struct fid_ep *fid, const struct fi_msg_atomic *msg,
 	return post_msg(rp_ep_of(&fid->fid), &c, flags);
 }
 
-/* fi_inject_atomic() has no completion: no default FI_COMMIT_COMPLETE. */
+/* Without a completion the default FI_COMMIT_COMPLETE does not apply. */
 static ssize_t at_inject(struct fid_ep *fid, const void *buf, size_t count,
 			 fi_addr_t dest, uint64_t addr, uint64_t key,
 			 enum fi_datatype type, enum fi_op op)
@@ -420,8 +420,7 @@ static ssize_t at_compwritemsg(struct fid_ep *fid,
 	return post_msg(rp_ep_of(&fid->fid), &c, flags);
 }
 
-/* ret: the base's result of a *limit_count() call. Limit it to what the agent
- * has. */
+/* Limit *count, which the base returned with ret, to what the agent has. */
 static int limit_count(struct rp_ep *ep, enum fi_datatype type, enum fi_op op,
 		       uint64_t kind, int ret, size_t *count)
 {

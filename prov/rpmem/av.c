@@ -92,7 +92,7 @@ static fi_addr_t *insert_begin(struct rp_av *av, size_t count, fi_addr_t *out)
 	return got;
 }
 
-/* If the record has no memory for an address, remove it from the base again. */
+/* Record the new addresses; without memory remove one again. Unlock. */
 static int insert_end(struct rp_av *av, size_t count, fi_addr_t *out,
 		      fi_addr_t *got, int ret)
 {

@@ -23,7 +23,7 @@ struct rp_pep {
 	struct fid_pep fid;
 	struct fid_pep *base;
 	struct fi_info *info; /* argument of the program's fi_passive_ep() */
-	struct fi_info *base_info; /* freed late: provider sockets reads it */
+	struct fi_info *base_info; /* freed on close: sockets reads it */
 	struct rp_eq_fid_pair fid_pair;
 };
 /* Map fi_info.handle to the base's object, if it is an object of ofi_rpmem. */
@@ -31,7 +31,7 @@ fid_t rp_pep_to_base(fid_t handle);
 
 /* --- eq.c --- */
 
-/* From now on report events of base, the base's object, with the fid ours. */
+/* From now on report events of the base's object with program_fid. */
 void rp_eq_add_fid_pair(struct rp_eq_fid_pair *n, struct fid *base,
 			struct fid *program_fid);
 /* Stop translating events of n->base; afterwards n may be freed. */

@@ -13,12 +13,12 @@
 #define QUICK_READS 256
 /*
  * For HOT_POLLS empty polls after private connections had events, only each
- * HOT_TURN-th poll also polls the base's queue: that is a system call, which
+ * HOT_TURN-th poll also polls the base's queue, whose poll is a system call and
  * would delay the expected reply.
  */
 #define HOT_POLLS 64
 #define HOT_TURN  4
-/* Reads filled by private entries before the base's queue is read first. */
+/* Reads in a row filled by private entries, before the base goes first. */
 #define MAX_PRIVATE_READS 16
 /* Poll interval in ns if no descriptor signals the base's entries. */
 #define POLL_INTERVAL_NS 1000000
@@ -92,11 +92,10 @@ static ssize_t read_private(struct rp_cq *cq, void *buf, size_t count,
 }
 
 /*
- * From now on QUICK_READS reads poll only the base's queue. A read without an
- * entry ends that, and so does a private entry or a kick, by storing 0 in
- * dom->quick_reads. Stores to dom->quick_reads race, so that 0 may be
- * overwritten: then the entry or kick is seen QUICK_READS reads later, or at
- * the first empty read.
+ * Let the next QUICK_READS reads poll only the base's queue. An empty read, a
+ * private entry and a kick end that: they store 0 in dom->quick_reads. A
+ * concurrent read may overwrite the 0: then the entry or kick is noticed after
+ * QUICK_READS reads, or at the first empty one.
  */
 static void begin_quick_reads(struct rp_dom *dom)
 {
@@ -219,8 +218,9 @@ int rp_cq_has_private(struct rp_cq *cq)
 /* --- sleeping --- */
 
 /*
- * Limit the sleep by a timer. After ofi_rxm 1.17 closes an endpoint its queue
- * still has that endpoint's wait entry, and fi_trywait() reads freed memory.
+ * Arm a timer that limits the sleep, instead of fi_trywait(): that would read
+ * freed memory, as the queue of ofi_rxm 1.17 keeps the wait entries of closed
+ * endpoints.
  */
 static int arm_poll_timer(struct rp_cq *cq)
 {
@@ -308,8 +308,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count,
 			continue;
 		if (ret)
 			return ret;
-		/* prepare_sleep() may just have cleared fi_cq_signal()'s event.
-		 */
+		/* prepare_sleep() may have drained the fi_cq_signal(). */
 		if (atomic_exchange(&cq->signaled, false))
 			return -FI_EAGAIN;
 		if (epoll_wait(cq->epfd, &ev, 1, (int)left) < 0)

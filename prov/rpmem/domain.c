@@ -21,7 +21,7 @@ static void close_fds(struct rp_dom *dom)
 		close(dom->kick_fd);
 }
 
-/* Close private connections. If the base fails to close, use reopens them. */
+/* Close private connections; if the base then stays open, use reopens them. */
 static void close_private(struct rp_dom *dom)
 {
 	rp_domain_thread_stop(dom);
@@ -154,7 +154,7 @@ static int open_fds(struct rp_dom *dom)
 	return ret ? ret : rp_wait_watch(dom->wake_fd, dom->timer_fd);
 }
 
-/* Draw a random incarnation: it changes when the target restarts. */
+/* Draw a random incarnation: a new one tells peers of a restart. */
 static int make_incarnation(struct rp_dom *dom)
 {
 	int ret;

@@ -113,7 +113,7 @@ static const uint64_t cntr_flags[RP_CNTR_KINDS] = {
 	[RP_CNTR_REMOTE_WRITE] = FI_REMOTE_WRITE,
 };
 
-/* The base cannot count peers' writes to persistent regions: refuse both. */
+/* Refuse FI_REMOTE_WRITE counters where the base would miss writes of peers. */
 static int bind_remote_cntr(struct rp_dom *dom, bool counts)
 {
 	int ret = 0;
@@ -209,8 +209,7 @@ static int enable_ep(struct rp_ep *ep)
 	return ret;
 }
 
-/* Set ep->can_forward: can calls without flags be forwarded to the base
- * unchanged? */
+/* Can calls without flags be forwarded to the base unchanged? */
 static void set_can_forward(struct rp_ep *ep)
 {
 	ep->can_forward = !(ep->op_flags & FI_COMMIT_COMPLETE) &&
@@ -317,7 +316,7 @@ static ssize_t no_size_left(struct fid_ep *fid)
 	return -FI_ENOSYS;
 }
 
-/* Passive endpoints share this table: calls with a fid_t work for both. */
+/* Passive endpoints use this table, too: calls with a fid_t work for both. */
 struct fi_ops_ep rp_ep_ops = {
 	.size = sizeof(struct fi_ops_ep),
 	.cancel = ep_cancel,
@@ -365,7 +364,7 @@ static void set_ops(struct rp_ep *ep)
 	ep->fid.ops = &rp_ep_ops;
 	ep->fid.cm = &rp_cm_ops;
 	ep->fid.msg = &rp_msg_ops;
-	/* verbs has no tagged calls. */
+	/* The base verbs has no tagged calls. */
 	ep->fid.tagged = ep->base->tagged ? &rp_tagged_ops : NULL;
 	ep->fid.rma = &rp_rma_ops;
 	ep->fid.atomic = ep->base->atomic ? &rp_atomic_ops : NULL;

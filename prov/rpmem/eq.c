@@ -6,13 +6,12 @@
 #include "rpmem/cm.h"
 
 /*
- * The base requires that any queue bound to its objects is its own, and
- * passthrough endpoints are the base's objects. So the program gets the base's
- * queue itself. Its read functions are replaced by those below; the base's
- * tables stay unchanged.
+ * The program gets the base's queue itself: passthrough endpoints are the
+ * base's objects, and the base binds only its own queues. The queue's read
+ * functions are replaced by those below, in a copy of its tables.
  */
 struct rp_eq {
-	struct fi_ops_eq ops; /* copy of base_ops with the reads replaced */
+	struct fi_ops_eq ops; /* copy of base_ops, reads replaced */
 	struct fi_ops fid_ops;
 	const struct fi_ops_eq *base_ops;
 	const struct fi_ops *base_fid_ops;
@@ -42,7 +41,7 @@ void rp_eq_del_fid_pair(struct rp_eq_fid_pair *n)
 	n->base = NULL;
 }
 
-/* With names_lock: find the program's fid; NULL: not an ofi_rpmem object. */
+/* With fid_pairs_lock: get the program's fid; NULL: not of ofi_rpmem. */
 static struct fid *find_program_fid(const struct fid *base)
 {
 	struct rp_eq_fid_pair *n;
@@ -66,9 +65,9 @@ static struct rp_eq *eq_of(struct fid_eq *fid)
 	} while (0)
 
 /*
- * Convert the fi_info of a connection request, because an ofi_rpmem endpoint
- * will accept it. It becomes the listener's fi_info (given), but keeps its
- * addresses, its handle, and its device if the listener names none.
+ * Convert the fi_info i of a connection request, because an ofi_rpmem endpoint
+ * will accept it: i becomes a copy of the listener's (given), with the handle,
+ * device name and addresses of the request.
  */
 static int convert_request_info(const struct fi_info *given, struct fi_info *i)
 {
@@ -76,8 +75,8 @@ static int convert_request_info(const struct fi_info *given, struct fi_info *i)
 	struct fi_info *ours;
 
 	/*
-	 * An earlier FI_PEEK may have converted this entry: then it has our
-	 * provider name. Entries of sockets have no name.
+	 * A read with FI_PEEK may have converted this entry before: then it has
+	 * the listener's provider name. Entries of sockets have no name.
 	 */
 	if (name && !strcmp(name, given->fabric_attr->prov_name))
 		return 0;
@@ -138,7 +137,7 @@ static ssize_t eq_read(struct fid_eq *fid, uint32_t *event, void *buf,
 		eq_of(fid)->base_ops->read(fid, event, buf, len, flags));
 }
 
-/* Translate again: some bases' sread() calls read(), which is harmless. */
+/* Some bases' sread() calls read(): a second translation changes nothing. */
 static ssize_t eq_sread(struct fid_eq *fid, uint32_t *event, void *buf,
 			size_t len, int timeout, uint64_t flags)
 {

@@ -143,7 +143,7 @@ unlock:
 }
 
 struct sync_query {
-	struct rp_op op; /* first member: op->done casts to it */
+	struct rp_op op;
 	bool done;
 	struct rp_wire_range range;
 	struct rp_session *session;
@@ -159,7 +159,7 @@ static void query_done(struct rp_op *op, const struct rp_outcome *out)
 	q->out = *out;
 }
 
-/* With dom->lock: release it for a pause. */
+/* With dom->lock: release the lock for a pause. */
 static void lock_yield(struct rp_dom *dom, const struct timespec *pause)
 {
 	pthread_mutex_unlock(&dom->lock);
@@ -220,7 +220,7 @@ static int ext_query_sync(struct fid_ep *fid, fi_addr_t addr, uint64_t key,
 			rp_session_text(q.session, words, sizeof(words)));
 		ret = -rp_status_errno(q.out.status);
 	}
-	/* A session outlives its connection, until its endpoint closes. */
+	/* A session lives until its endpoint closes, also if disconnected. */
 	if (!ret)
 		query_result(q.out.status, &q.info, q.session, attr);
 	pthread_mutex_unlock(&ep->dom->lock);

@@ -24,11 +24,11 @@
 	 FI_SHARED_AV)
 
 /*
- * Orders offered with persistent regions, whose operations use a private
- * connection while others use the base. Kept are orders on the private
- * connection, and of messages that wait for earlier writes
- * (rp_private_check_order()); not kept are orders that make a persistent
- * operation wait for the base.
+ * msg_order bits offered with persistent regions, whose operations use a
+ * private connection while all others use the base: orders within the private
+ * connection, and of messages behind persistent writes
+ * (rp_private_check_order()). Orders that make persistent operations wait for
+ * the base are not offered.
  */
 #define RMA_ORDERS                                                             \
 	(FI_ORDER_RAR | FI_ORDER_RAW | FI_ORDER_WAR | FI_ORDER_WAW |           \
@@ -95,8 +95,8 @@ char *rp_info_base_name(const char *prov_name)
 }
 
 /*
- * The base in the environment variable FI_PROVIDER: NULL if that does not name
- * ofi_rpmem, "" if it names no base. Caller frees.
+ * Get the base from the environment variable FI_PROVIDER; NULL: FI_PROVIDER
+ * does not name ofi_rpmem; "": it names no base. Caller frees.
  */
 static char *base_in_environment(void)
 {
@@ -142,7 +142,7 @@ static void warn_no_base(void)
 		fprintf(stderr, "ofi_rpmem: %s\n", text);
 }
 
-/* Use ofi_rpmem unnamed? Not for FI_EP_MSG: tcp itself has FI_RMA_PMEM. */
+/* Do hints without a name get ofi_rpmem? Not FI_EP_MSG: tcp has FI_RMA_PMEM. */
 static bool suits_unnamed_hints(const struct fi_info *hints)
 {
 	return hints && (hints->caps & FI_RMA_PMEM) &&
@@ -161,7 +161,7 @@ static char *choose_base(const struct fi_info *hints)
 	if (env && !*env)
 		warn_no_base();
 	if (name && !has_component(name, strlen(name), RP_PROV_NAME)) {
-		/* "tcp" alone means ofi_rpmem only if FI_PROVIDER says so. */
+		/* "tcp" means ofi_rpmem if FI_PROVIDER is "tcp;ofi_rpmem". */
 		if (env && !strcasecmp(env, name)) {
 			base = env;
 			env = NULL;
@@ -202,7 +202,7 @@ struct fi_info *rp_info_match_all(uint32_t version)
 		return NULL;
 	hints->mode = ~RP_BUFFERED_RECV;
 	hints->domain_attr->mode = ~0ull;
-	/* mr_mode bits exist since API 1.5; before it they match nothing. */
+	/* mr_mode bits exist since API 1.5; below that they match nothing. */
 	if (FI_VERSION_GE(version, FI_VERSION(1, 5)))
 		hints->domain_attr->mr_mode = ~RP_MR_BASIC_OR_SCALABLE;
 	return hints;
@@ -213,7 +213,7 @@ static void domain_to_base(struct fi_domain_attr *d)
 {
 	/* ofi_rpmem's keys may be longer than the base's. */
 	d->mr_key_size = 0;
-	/* Any thread that makes progress adds to any endpoint's counters. */
+	/* Progress in any thread adds to counters of any endpoint's base. */
 	if (d->data_progress == FI_PROGRESS_AUTO ||
 	    (d->threading != FI_THREAD_UNSPEC &&
 	     d->threading != FI_THREAD_DOMAIN))
@@ -275,7 +275,7 @@ struct fi_info *rp_info_to_base(const struct fi_info *info,
 	return NULL;
 }
 
-/* Keep the entries of one layering: the base's RDM, ofi_rxm, or ofi_rxd. */
+/* Keep the base's own entries; if none, ofi_rxm's; if none, another layer's. */
 static void keep_one_layering(struct fi_info **list, const char *base)
 {
 	char rxm[128];
@@ -357,9 +357,9 @@ int rp_info_list_base_rdm(uint32_t version, const char *node, const char *servic
 		return -FI_ENOMEM;
 	b->ep_attr->type = FI_EP_RDM;
 	/*
-	 * sockets 1.17 keeps its default threads. With manual progress sends
-	 * end with -FI_ENOENT, writes with -FI_EIO, and there is no descriptor
-	 * to sleep on (measured).
+	 * sockets 1.17 gets its default, a progress thread. With manual
+	 * progress sends end with -FI_ENOENT, writes with -FI_EIO, and there is
+	 * no descriptor to sleep on (measured).
 	 */
 	if (!strcasecmp(base, "sockets"))
 		b->domain_attr->data_progress = FI_PROGRESS_UNSPEC;
@@ -477,7 +477,7 @@ void rp_info_set_common(const struct fi_info *hints, struct fi_info *i)
 						   FI_PROGRESS_AUTO
 				   ? FI_PROGRESS_AUTO
 				   : FI_PROGRESS_MANUAL;
-	/* Hide open objects of the base from the program. */
+	/* Name the program's open objects, not the base's. */
 	d->domain =
 		hints && hints->domain_attr ? hints->domain_attr->domain : NULL;
 	i->fabric_attr->fabric =
@@ -494,11 +494,11 @@ static int convert_entry(uint32_t version, const struct fi_info *hints,
 	i->caps &= ~(uint64_t)PASSTHROUGH_CAPS;
 	i->tx_attr->caps &= ~(uint64_t)PASSTHROUGH_CAPS;
 	i->rx_attr->caps &= ~(uint64_t)PASSTHROUGH_CAPS;
-	/* Endpoints with several contexts are passthrough. */
+	/* Only passthrough endpoints have several contexts. */
 	i->ep_attr->tx_ctx_cnt = i->ep_attr->rx_ctx_cnt = 1;
 	d->max_ep_tx_ctx = d->max_ep_rx_ctx = 1;
 	d->max_ep_stx_ctx = d->max_ep_srx_ctx = 0;
-	/* Without persistence an entry may still suit the hints. */
+	/* Offer the entry without persistent keys, unless hints want them. */
 	if (rp_info_allows_persistent_keys(version, hints) &&
 	    rp_info_add_persistent_keys(hints, i) && wants_persistence(hints))
 		return -FI_ENODATA;

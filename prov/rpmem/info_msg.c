@@ -70,7 +70,7 @@ int rp_info_find_base_msg(const struct rp_fabric *fab, const struct fi_info *inf
 	*out = NULL;
 	if (!hints)
 		return ret;
-	/* The endpoint, not the domain, uses the handle. */
+	/* A connection request's handle is for the endpoint. */
 	hints->handle = NULL;
 	free(hints->dest_addr);
 	hints->dest_addr = NULL;

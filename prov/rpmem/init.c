@@ -75,7 +75,7 @@ static char *class_name;
 static const struct param {
 	const char *name;
 	enum fi_param_type type;
-	void *value; /* NULL: read by a function of its own */
+	void *value; /* NULL: ports_read() reads it */
 	const char *help;
 } params[] = {
 	{"class", FI_PARAM_STRING, &class_name,

@@ -26,7 +26,7 @@ static void flush_done(void *arg, enum rp_status st, uint32_t detail)
 	complete_read(arg, st, detail);
 }
 
-/* Flush what was read; find the region again, as it may be closed by now. */
+/* Flush the bytes that were read; find their region again: it may be closed. */
 static void flush_read(struct rp_task *t)
 {
 	struct rp_local_read *l = t->extra;

@@ -120,7 +120,7 @@ static int reg_random(struct rp_dom *dom, const struct fi_mr_attr *attr,
 	return ret;
 }
 
-/* Register with the base. The key comes from the base, the program, or here. */
+/* Register with the base; base, program or reg_random() makes the key. */
 static int base_reg(struct rp_dom *dom, const struct fi_mr_attr *attr,
 		    uint64_t flags, struct fid_mr **mr)
 {
@@ -140,7 +140,7 @@ static int base_reg(struct rp_dom *dom, const struct fi_mr_attr *attr,
 }
 
 /*
- * Register a persistent region with the base for local operations, if it
+ * Register a persistent region with the base for local operations, if the base
  * requires FI_MR_LOCAL. Peers never reach the region over the base.
  */
 static int base_reg_local(struct rp_dom *dom, const struct fi_mr_attr *attr,
@@ -264,7 +264,7 @@ static int make_requested_persistent(struct rp_mr *mr, const struct fi_mr_attr *
 	return ret;
 }
 
-/* FI_OFI_RPMEM_COMMIT_WRITES: make a mapped file persistent unrequested. */
+/* FI_OFI_RPMEM_COMMIT_WRITES: persistence for files without FI_RMA_PMEM. */
 static int make_implicit_persistent(struct rp_mr *mr, const struct fi_mr_attr *attr)
 {
 	const struct rp_caps_cfg cfg = caps_cfg(mr);
@@ -295,7 +295,7 @@ static int make_implicit_persistent(struct rp_mr *mr, const struct fi_mr_attr *a
 	switch (rp_caps_implicit(intent, !ret, mr->region.choice.class,
 				 rp_params.required)) {
 	case RP_IMPLICIT_ORDINARY:
-		/* Warn, do not fail: MPI registers its own memory, too. */
+		/* Only warn: MPI libraries also register their own memory. */
 		if (!ret)
 			snprintf(why, sizeof(why),
 				 "%s: writes to it are not made durable: class "

@@ -9,7 +9,7 @@
 struct rp_poll_member {
 	LIST_ENTRY(rp_poll_member) link;
 	struct fid *fid;
-	/* For a queue: the base's poll set that holds only its base queue. */
+	/* For a queue: a poll set of the base, holding the queue's base. */
 	struct fid_poll *base;
 	/* For a counter: its values at the last fi_poll() of this set. */
 	uint64_t ok, err;

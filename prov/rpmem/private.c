@@ -29,17 +29,17 @@
 /* Most sessions of closed endpoints that are kept for reuse. */
 #define MAX_RETIRED 256
 
-/* Calls of rp_private_progress() that call rp_session_progress() of a peer. */
+/* A peer's list decides when rp_private_progress() serves its session. */
 enum rp_peer_list {
-	RP_PEER_OFF,  /* never, as it has no connection */
-	RP_PEER_BUSY, /* on the busy list: in each call */
-	RP_PEER_IDLE, /* on the idle list: after its deadline */
+	RP_PEER_OFF,  /* no list, no connection: never */
+	RP_PEER_BUSY, /* in each call */
+	RP_PEER_IDLE, /* when its deadline is due */
 };
 
 /* A target domain that one endpoint uses, with its session. */
 struct rp_peer {
 	struct rp_session *session;
-	unsigned int ndests;
+	unsigned int ndests; /* rp_dests that name it */
 	unsigned int idle_calls; /* consecutive, without work */
 	enum rp_peer_list list;
 	uint64_t due;  /* deadline on the idle list */
@@ -68,7 +68,7 @@ struct rp_private {
 	uint16_t port;	     /* listener's port; 0: none */
 	atomic_bool kicked;  /* an idle session needs progress */
 	atomic_bool posting; /* rp_private_post() is running */
-	unsigned int nopen;  /* on the busy and idle lists */
+	unsigned int nopen;  /* peers on the busy and idle lists */
 	struct rp_peers busy;
 	struct rp_peers idle; /* sorted by due */
 	struct rp_peers retired;
@@ -113,7 +113,7 @@ static void kick_domain(void *arg)
 
 	struct rp_private *p = dom->private;
 
-	/* While a session posts, it must stay on the busy list. */
+	/* A posting session is on the busy list: do not scan idle ones. */
 	if (p && !p->posting)
 		atomic_store(&p->kicked, true);
 	rp_domain_kick(dom);
@@ -138,7 +138,7 @@ bool rp_private_is_possible(const struct fi_info *base, char *why)
 {
 	const char *name = base->fabric_attr->prov_name;
 
-	/* ofi_rxd 1.17 cannot: its fi_av_lookup() returns -FI_ENODATA. */
+	/* ofi_rxd 1.17: fi_av_lookup() returns -FI_ENODATA. */
 	if (strstr(name, "ofi_rxd")) {
 		snprintf(why, RP_WHY_LEN,
 			 "%s does not tell the addresses of peers, which "
@@ -319,7 +319,7 @@ static void make_peer_busy(struct rp_private *p, struct rp_peer *q)
 	p->nopen++;
 }
 
-/* Insert into the idle list from its end: mostly q has the last deadline. */
+/* Insert by deadline, searching from the end: mostly q has the last one. */
 static void make_peer_idle(struct rp_private *p, struct rp_peer *q,
 			   uint64_t due)
 {
@@ -350,7 +350,7 @@ static bool evict_idle_peer(struct rp_private *p)
 	{
 		if (rp_session_outstanding(q->session))
 			continue;
-		/* Let it post a read fence: a close poisons unplaced bytes. */
+		/* Post a read fence first: closing poisons unplaced bytes. */
 		if (rp_session_has_unplaced(q->session)) {
 			make_peer_busy(p, q);
 			continue;
@@ -390,7 +390,7 @@ static int new_session(struct rp_private *p, struct rp_peer *q)
 {
 	struct rp_peer *old;
 
-	/* Reuse a retired session: its id ends its earlier connection. */
+	/* Reuse a retired session: the target then ends its old connection. */
 	TAILQ_FOREACH (old, &p->retired, link)
 		if (old->len == q->len && !memcmp(&old->addr, &q->addr, q->len))
 			break;
@@ -429,7 +429,7 @@ uint16_t rp_private_local_port(const struct rp_ep *ep)
 		       : 0;
 }
 
-/* Set q->addr: IP address of dest, port of a key, all else canonical. */
+/* Set q->addr, a hash key: IP address of dest, port of the key, all else 0. */
 static int set_peer_addr(struct rp_ep *ep, fi_addr_t dest, uint16_t port,
 			 struct rp_peer *q, uint16_t *endpoint)
 {

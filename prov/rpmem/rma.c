@@ -125,7 +125,7 @@ static int begin_operation(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	return 0;
 }
 
-/* With dom->lock: post the task; without bytes or store complete it at once. */
+/* With dom->lock: post the task; without ranges and data complete it. */
 static ssize_t end_operation(struct rp_task *t, struct rp_session *s)
 {
 	const struct rp_outcome ok = {.status = RP_ST_OK};
@@ -238,7 +238,7 @@ unlock:
 
 /* --- writes --- */
 
-/* Post a write with complete flags, and implicit_flags for persistent keys. */
+/* Post a write; implicit_flags are added to flags for persistent keys. */
 static ssize_t write_any(struct rp_ep *ep, const struct fi_msg_rma *msg,
 			 uint64_t flags, uint64_t implicit_flags, bool want)
 {

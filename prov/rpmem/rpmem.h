@@ -43,14 +43,14 @@ extern struct fi_provider rp_prov;
 #define RP_WARN(subsys, ...) FI_WARN(&rp_prov, FI_LOG_##subsys, __VA_ARGS__)
 #define RP_INFO(subsys, ...) FI_INFO(&rp_prov, FI_LOG_##subsys, __VA_ARGS__)
 
-/* The operator's parameters, read once when the provider is loaded. */
+/* The operator's parameters, read once when the provider is loaded (init.c). */
 struct rp_params {
 	enum rp_class required;
 	uint64_t timeout_ns;
 	uint64_t slow_rate;
 	int emulate;
 	char *trust_fs;
-	char *operator_file; /* statements' path; NULL: default */
+	char *operator_file; /* path of the statements; NULL: default */
 	char *method;	     /* name of the forced method; NULL: none */
 	size_t max_commits;
 	size_t credits;
@@ -75,7 +75,7 @@ int rp_info_list_base_rdm(uint32_t version, const char *node, const char *servic
 /* Copy the first entry of list that names the same domain as info. */
 int rp_info_pick(const struct fi_info *list, const struct fi_info *info,
 		 struct fi_info **out);
-/* Convert a program's fi_info to the base's attributes and fids; no handle. */
+/* Copy a program's fi_info for the base, with the base's fids and no handle. */
 struct fi_info *rp_info_to_base(const struct fi_info *info,
 				enum fi_ep_type type, const char *prov_name);
 /* Set fabric_attr->prov_name. False: no memory. */
@@ -113,20 +113,20 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 struct rp_fabric {
 	struct fid_fabric fid;
 	/*
-	 * The base's fabric without ofi_rxm (if none: same as layered): for
-	 * event queues, passthrough objects and RDM endpoints of the base.
+	 * The fabric without ofi_rxm (if none: same as layered): for event
+	 * queues, FI_EP_MSG, passthrough objects and the base's own RDM.
 	 */
 	struct fid_fabric *direct;
 	struct fid_fabric *layered; /* fabric of ofi_rxm, opened on first use */
 	char *base_name;	    /* base's name in hints, e.g. "tcp" */
-	pthread_mutex_t lock;	    /* guards layered and given */
-	/* fi_info entries passed to the base; sockets reads them later. */
+	pthread_mutex_t lock;	    /* guards layered and passed_infos */
+	/* fi_info entries passed to the base; base sockets reads them later. */
 	struct fi_info *passed_infos;
 	uint32_t version;
 };
 int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 		   void *context);
-/* Find the fabric for this entry of the base: direct or layered. */
+/* Find the fabric of this entry of the base: direct or layered. */
 int rp_fabric_find_base(struct rp_fabric *fab, const struct fi_info *base,
 		   struct fid_fabric **out);
 
@@ -141,20 +141,20 @@ struct rp_dom {
 	struct fid_fabric *base_fabric;
 	struct fid_domain *base;
 	struct fi_info *base_info; /* fi_info that base was opened with */
-	bool makes_keys; /* ofi_rpmem makes the keys; persistent ones have a mark */
+	bool makes_keys; /* ofi_rpmem makes keys; persistent ones are marked */
 	bool is_msg; /* domain of connected endpoints (FI_EP_MSG) */
 	bool auto_progress;
 	uint64_t incarnation;
 
 	/*
-	 * This lock guards all members below, sessions, agent, private entries.
-	 * It is taken before any lock of the base, and never held while the
-	 * program's code runs.
+	 * This lock guards all members below, sessions, agent, and queued
+	 * private entries. It is taken before any lock of the base, and never
+	 * held while the program's code runs.
 	 */
 	pthread_mutex_t lock;
 	/*
-	 * The domain may have private connections or persistent regions. While
-	 * false, every call is the base's after one relaxed load.
+	 * True once there may be private connections or persistent regions.
+	 * While false, a call reads `live` (relaxed) and calls the base.
 	 */
 	atomic_bool live;
 	struct rp_private *private; /* NULL until first use */
@@ -174,24 +174,24 @@ struct rp_dom {
 	int timer_fd; /* timerfd: wakes sleepers at timer_due */
 	/*
 	 * An epoll descriptor for kick_fd, timer_fd and the private
-	 * connections. Sleepers watch it if the domain has no progress thread.
+	 * connections. The progress thread sleeps on it; without one, programs
+	 * do.
 	 */
 	int wake_fd;
 	/*
-	 * A thread may sleep until an event: that of FI_PROGRESS_AUTO, or a
-	 * program's, on a descriptor of a queue or counter. Never false again.
+	 * True once a thread may sleep until an event: the progress thread, or
+	 * a program's on the descriptor of a queue or counter.
 	 */
 	atomic_bool may_sleep;
-	/* Reads of queues that may still poll only the base's queue. */
+	/* How many more reads of queues poll only the base's queue. */
 #define RP_QUICK_ALWAYS INT_MAX /* initial value, until the domain is live */
 	atomic_int quick_reads;
-	atomic_uint
-		private_queued; /* private completion entries in all queues */
-	/* The base's queues may hold entries of local.c. Never false again. */
+	atomic_uint private_queued; /* private entries in all queues */
+	/* True once the base's queues may hold entries of reads of local.c. */
 	atomic_bool base_has_local_reads;
-	atomic_bool kicked;
+	atomic_bool kicked; /* rp_domain_kick() was called */
 	uint64_t timer_due;
-	uint64_t last_now; /* lower bound of rp_domain_now() */
+	uint64_t last_now; /* newest time read: it never goes back */
 
 	/* The progress thread of FI_PROGRESS_AUTO; started when live is set. */
 	pthread_t thread;
@@ -214,20 +214,20 @@ static inline bool rp_dom_is_live(const struct rp_dom *dom)
 /* --- private.c: the private connections of a domain --- */
 
 /*
- * With dom->lock: get the private connections, opened on first use. Backend:
- * RP_RC_VERBS if the base is verbs, else RP_RC_TCP, at the address of an
- * endpoint of the domain (or, without one, of the domain's info). NULL: errno
- * and *why (RP_WHY_LEN bytes) hold the reason; EOPNOTSUPP: not over this base.
+ * With dom->lock: get the private connections, opened on first use: with
+ * RP_RC_VERBS if the base is verbs, else with RP_RC_TCP. NULL: errno and why
+ * (RP_WHY_LEN bytes) have the reason; EOPNOTSUPP: not over this base.
  */
 struct rp_private *rp_private_get(struct rp_dom *dom, char *why);
-/* With dom->lock: listen, once; persistent keys carry *port. 0 or -errno. */
+/* With dom->lock: listen on first use; keys carry *port. 0 or -errno. */
 int rp_private_listen(struct rp_dom *dom, uint16_t *port, char *why);
-/* Does the base support private connections? If not, *why has the reason. */
+/* Does the base support private connections? If not, why has the reason. */
 bool rp_private_is_possible(const struct fi_info *base, char *why);
-/* The transport object; NULL: no private connections yet. */
+/* Get the rp_rc of the private connections; NULL: none is open. */
 struct rp_rc *rp_private_rc(const struct rp_dom *dom);
 /* Name of the domain's transport for private connections: "verbs" or "tcp". */
 const char *rp_private_transport(const struct rp_dom *dom);
+/* Delete the sessions that were kept when their endpoints closed. */
 void rp_private_delete_retired(struct rp_dom *dom);
 void rp_private_close(struct rp_dom *dom);
 
@@ -236,24 +236,24 @@ struct rp_dest;
 
 /*
  * With dom->lock: get the session of an endpoint with the target domain that
- * made a key: at the address of dest (fi_av_lookup(); fi_getpeer() of a
- * connected endpoint, which ignores dest) and the port in the key. It is made
- * on first use; idle ones are closed if there are too many. 0; -FI_EINVAL: no
- * such address; -FI_EAGAIN: too many are in use; -FI_ENOMEM; ... The caller
- * must post to the session before it releases the lock.
+ * made a key: at the port in the key, and the IP address of dest
+ * (fi_av_lookup(); a connected endpoint: fi_getpeer(), dest is ignored). It is
+ * made on first use; if there are too many connections an idle one is closed.
+ * 0; -FI_EINVAL: no such address; -FI_EAGAIN: too many are in use; -FI_ENOMEM;
+ * ... The caller must post to the session before it releases the lock.
  */
 int rp_private_get_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
 		       struct rp_session **out);
-/* The port of the peer's endpoint in the last rp_private_get_session() call. */
+/* The port of endpoint dest in the last rp_private_get_session() call. */
 uint16_t rp_private_peer_port(const struct rp_ep *ep);
 /* The port in the base's address of this endpoint; 0: none. */
 uint16_t rp_private_local_port(const struct rp_ep *ep);
 /* With dom->lock: post op to s, the result of rp_private_get_session(). */
 int rp_private_post(struct rp_dom *dom, struct rp_session *s, struct rp_op *op);
 /*
- * With dom->lock: dest is removed from the address vector, or the connected
- * endpoint lost its peer. Its sessions are disconnected (RP_ST_CANCELED) and no
- * longer found by dest; they are still found by address and port.
+ * With dom->lock: dest was removed from the address vector, or the connected
+ * endpoint lost its peer: disconnect the sessions with dest (RP_ST_CANCELED),
+ * but keep them to be found by address and port.
  */
 void rp_private_remove_dest(struct rp_ep *ep, fi_addr_t dest);
 /*
@@ -277,7 +277,7 @@ int rp_target_open(struct rp_dom *dom, uint16_t *port, char *why);
 /* Register a region with the device, if all connections share one rkey. */
 int rp_target_reg(struct rp_mr *mr);
 void rp_target_dereg(struct rp_mr *mr);
-/* Close private connections that came from the peer of fi_accept(). */
+/* Close private connections from the peer of this accepted endpoint. */
 void rp_target_close_peer(struct rp_ep *ep);
 void rp_target_close(struct rp_dom *dom);
 
@@ -285,7 +285,7 @@ void rp_target_close(struct rp_dom *dom);
 
 struct rp_cqe {
 	STAILQ_ENTRY(rp_cqe) link;
-	struct rp_task *task; /* contains this entry; NULL: malloc() */
+	struct rp_task *task; /* task with this entry; NULL: malloc() */
 	struct fi_cq_tagged_entry e;
 	fi_addr_t src;
 	bool failed;		    /* true: err is the entry; false: e is */
@@ -309,11 +309,11 @@ struct rp_task {
 	void *bounce; /* bounce buffer: from malloc() or dom->tasks.bounce */
 	struct iovec user_iov[RP_CHANNEL_IOV]; /* READ: program's buffers */
 	size_t user_iov_count;
-	void *extra; /* owner's data, from malloc(), freed with the task */
+	void *extra; /* caller's data from malloc(), freed with the task */
 	/* Completion entry, preallocated so that completing cannot fail. */
 	struct rp_cqe cqe;
 };
-/* With dom->lock: get a task with op.done, op.required, ep set, all else 0. */
+/* With dom->lock: get a task: op has done and required, else 0; or NULL. */
 struct rp_task *rp_task_get(struct rp_dom *dom, struct rp_ep *ep);
 void rp_task_put(struct rp_dom *dom, struct rp_task *t);
 void rp_task_pool_fini(struct rp_dom *dom);
@@ -325,8 +325,8 @@ void rp_task_done(struct rp_op *op, const struct rp_outcome *out);
 /* With dom->lock: copy a READ's bytes from bounce to the program's buffers. */
 void rp_task_copy_back(struct rp_task *t);
 /*
- * With dom->lock: post the task to the session; on failure it is freed. Memory
- * of op.iov that the device must have registered is copied or registered.
+ * With dom->lock: post the task to the session; on failure the task is freed.
+ * If the device needs registered memory, op.iov is registered or copied.
  */
 ssize_t rp_task_post(struct rp_task *t, struct rp_session *s);
 
@@ -335,13 +335,13 @@ ssize_t rp_task_post(struct rp_task *t, struct rp_session *s);
 struct rp_mr {
 	struct fid_mr fid;
 	struct rp_dom *dom;
-	struct fid_mr *base; /* NULL: base does not know the memory */
+	struct fid_mr *base; /* NULL: not registered with the base */
 	bool persistent;
 	bool in_agent;	 /* added to the agent */
 	uint64_t access; /* program's access: FI_REMOTE_READ, FI_REMOTE_WRITE */
 	/* Registration that all connections use; RP_RC_VERBS only. */
 	struct rp_rc_mr shared_mr;
-	bool allows_flush;  /* shared allows native FLUSH */
+	bool allows_flush;  /* shared_mr allows native FLUSH */
 	enum rp_tri native; /* does the device have native FLUSH? */
 	struct rp_region region;
 	LIST_ENTRY(rp_mr) link; /* in dom->persistent_mrs */
@@ -351,7 +351,7 @@ extern struct fi_ops_mr rp_mr_ops;
 int rp_mr_find_facts(struct rp_mr *mr, struct rp_facts *facts, char *why);
 /*
  * With dom->lock: find a local persistent region that contains the bytes and
- * reaches the failure class. NULL: none; *why is the closest reason.
+ * reaches the failure class. NULL: none; *why says what is missing.
  */
 struct rp_region *rp_mr_find_local(struct rp_dom *dom, const void *buf,
 				   size_t len, enum rp_class required,
@@ -386,30 +386,27 @@ struct rp_cq {
 	size_t size; /* bytes per entry of the program's format */
 	enum fi_wait_obj wait_obj;
 	STAILQ_HEAD(, rp_cqe) queue; /* private entries, guarded by dom->lock */
-	atomic_uint
-		private_reads; /* consecutive reads filled by private entries */
+	atomic_uint private_reads; /* reads in a row filled by private ones */
 	atomic_uint hot_polls; /* polls left that may skip the base's queue */
-	LIST_HEAD(, rp_local_read) local_reads; /* reads of local.c */
-	bool last_err_private; /* last fi_cq_readerr() returned a private entry
-				*/
-	struct rp_outcome last_out;
+	LIST_HEAD(, rp_local_read) local_reads; /* reads posted by local.c */
+	bool last_err_private; /* last fi_cq_readerr(): a private entry */
+	struct rp_outcome last_out; /* outcome in that entry */
 	int epfd;  /* epoll descriptor that FI_GETWAIT returns */
-	int ev_fd; /* eventfd: private entries, fi_cq_signal() */
-	atomic_bool signaled;
-	bool ev_set;
+	int ev_fd; /* eventfd of private entries and fi_cq_signal() */
+	atomic_bool signaled; /* fi_cq_signal() was called */
+	bool ev_set;	      /* ev_fd is readable */
 	bool parked; /* the program may sleep: wake it by ev_fd */
 	/* fi_trywait() on base is unsafe: an ofi_rxm endpoint was closed. */
 	atomic_bool base_trywait_unsafe;
-	int poll_timer_fd;
-	atomic_bool
-		had_events; /* private events since the last attempt to sleep */
+	int poll_timer_fd; /* timerfd that limits such sleeps; -1: none */
+	atomic_bool had_events; /* private events since the last trywait */
 	struct rp_spin spin;
 	LIST_ENTRY(rp_cq) link;
 	atomic_uint refs;
 };
 int rp_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
 	       struct fid_cq **cq, void *context);
-/* With dom->lock: append t->cqe to the queue; t->ep is not used any more. */
+/* With dom->lock: append t->cqe; afterwards t->ep may be freed. */
 void rp_cq_push_task(struct rp_cq *cq, struct rp_task *t);
 /* With dom->lock: append an entry of remote CQ data. 0 or -FI_ENOMEM. */
 int rp_cq_push(struct rp_cq *cq, const struct fi_cq_tagged_entry *e,
@@ -420,12 +417,12 @@ int rp_cq_trywait(struct rp_cq *cq);
 int rp_cq_has_private(struct rp_cq *cq);
 extern struct fi_ops_cq rp_cq_ops;
 extern struct fi_ops rp_cq_fid_ops, rp_cntr_fid_ops;
-/* With dom->lock: signal ev_fd for a sleeper; clear it once all was read. */
+/* With dom->lock: write ev_fd to wake a sleeper; drain it at an empty queue. */
 void rp_cq_wake(struct rp_cq *cq);
 void rp_cq_drain_event(struct rp_cq *cq);
 /* With dom->lock: remove and free the first private entry, which was read. */
 void rp_cq_drop_first(struct rp_cq *cq);
-/* Is this an ofi_rpmem queue, not one of a passthrough domain? */
+/* Is this a queue of ofi_rpmem, not of a passthrough domain? */
 static inline bool rp_fid_is_cq(const struct fid *fid)
 {
 	return fid->fclass == FI_CLASS_CQ && fid->ops == &rp_cq_fid_ops;
@@ -446,7 +443,7 @@ struct rp_cntr {
 	struct fid_cntr fid;
 	struct rp_dom *dom;
 	struct fid_cntr *base;
-	bool readerr_clears; /* base reports an error until it is read (sockets) */
+	bool readerr_clears; /* fi_cntr_readerr() clears (sockets) */
 	atomic_uint errors; /* failed private completions */
 	int epfd, ev_fd;    /* epfd: result of FI_GETWAIT; -1: the base's */
 	atomic_uint refs;
@@ -492,8 +489,8 @@ int rp_domain_trywait(struct rp_dom *dom);
 /* Request progress, from any thread, without dom->lock. */
 void rp_domain_kick(struct rp_dom *dom);
 /*
- * After progress or a post while another thread may sleep: wake that sleeper by
- * `due`, or at once for events that no descriptor signals.
+ * After progress or a post, when another thread may sleep: wake it at the time
+ * due; at once for events that no descriptor signals.
  */
 void rp_domain_wake_sleepers(struct rp_dom *dom, uint64_t due);
 /* With dom->lock: set live; from now on all calls also progress connections. */
@@ -502,10 +499,10 @@ void rp_domain_thread_stop(struct rp_dom *dom);
 
 /* --- ep.c --- */
 
-/* A pair of fids: events that name base are reported with ours. */
+/* An object's fid in the base, and the program's fid for it in events. */
 struct rp_eq_fid_pair {
 	LIST_ENTRY(rp_eq_fid_pair) link;
-	struct fid *base; /* base's object; NULL: pair is not registered */
+	struct fid *base; /* NULL: the pair is not registered */
 	struct fid *program_fid;
 };
 
@@ -517,17 +514,16 @@ struct rp_ep {
 	struct rp_cq *tx_cq, *rx_cq;
 	struct rp_cntr *cntr[RP_CNTR_KINDS];
 	uint64_t op_flags; /* program's default transmit flags */
-	/* Mark in persistent keys; UINT64_MAX: the program makes the keys. */
+	/* Top bits of persistent keys; UINT64_MAX: program makes the keys. */
 	uint64_t mark;
-	bool selective;
-	bool can_forward; /* calls without flags do not commit or wait */
+	bool selective; /* FI_SELECTIVE_COMPLETION on tx_cq */
+	bool can_forward; /* calls without flags can go to the base */
 	bool enabled;
 	bool connected; /* FI_EP_MSG: FI_CONNECTED was read */
 	size_t inject_size;
-	uint64_t
-		implicit_flags; /* implicit FI_COMMIT_COMPLETE of file writes */
+	uint64_t implicit_flags; /* FI_COMMIT_COMPLETE added to file writes */
 	uint64_t msg_order;	/* msg_order granted to the program */
-	bool orders_messages;	/* messages must follow persistent writes */
+	bool orders_messages;	/* messages wait for persistent writes */
 	enum rp_class required;
 	/* Hash table of destinations by fi_addr_t; the one used last. */
 	struct rp_dest *dests, *last_dest;
@@ -535,8 +531,8 @@ struct rp_ep {
 	uint16_t port; /* port in the base's address; 0: not looked up yet */
 	union rp_rc_addr accepted_peer; /* peer of fi_accept(), or AF_UNSPEC */
 	LIST_ENTRY(rp_ep) link;
-	struct rp_eq_fid_pair fid_pair; /* FI_EP_MSG: translates fids in events */
-	LIST_HEAD(, rp_local_read) flushing; /* reads of local.c */
+	struct rp_eq_fid_pair fid_pair; /* FI_EP_MSG only */
+	LIST_HEAD(, rp_local_read) flushing; /* local.c: bytes being flushed */
 };
 int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 	       struct fid_ep **ep, void *context);
@@ -550,6 +546,7 @@ static inline struct fid_ep *rp_ep_base(struct fid_ep *fid)
 {
 	return rp_ep_of(&fid->fid)->base;
 }
+/* Does an operation with these flags write an entry on success? */
 static inline bool rp_ep_wants_entry(const struct rp_ep *ep, uint64_t flags)
 {
 	return !ep->selective || (flags & FI_COMPLETION);
@@ -569,9 +566,7 @@ static inline uint64_t rp_ep_flags(const struct rp_ep *ep)
 {
 	return ep->op_flags | (ep->selective ? 0 : FI_COMPLETION);
 }
-/*
- * -FI_EAGAIN: persistent operations to dest must come first. Takes dom->lock.
- */
+/* -FI_EAGAIN: persistent operations to dest come first. Takes dom->lock. */
 int rp_ep_check_order(struct fid_ep *fid, fi_addr_t dest);
 int rp_ep_check_message_flags(struct fid_ep *fid, fi_addr_t dest, uint64_t flags);
 /*
@@ -623,7 +618,7 @@ ssize_t rp_rma_post_ranges(struct rp_ep *ep, const struct fi_rpmem_msg *msg,
 
 /* --- local.c --- */
 
-/* The task's `extra` of a read whose local buffers must be flushed. */
+/* A read whose local buffers must be flushed: the `extra` of its task. */
 struct rp_local_read {
 	struct fi_context2 context; /* op_context for the base; first member */
 	struct rp_task *task;
@@ -640,8 +635,8 @@ ssize_t rp_local_post_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 void rp_local_close_ep(struct rp_ep *ep);
 /*
  * Remove the entries of local.c's reads from n entries of the base: returns how
- * many are left, or -FI_EAGAIN. An error entry gets the program's context: 1,
- * or -FI_EAGAIN if its endpoint is closed.
+ * many are left; none: -FI_EAGAIN. An error entry of such a read gets the
+ * program's context: returns 1, or -FI_EAGAIN if the endpoint is closed.
  */
 ssize_t rp_local_filter_entries(struct rp_cq *cq, void *buf, ssize_t n,
 				fi_addr_t *src);

@@ -44,7 +44,7 @@ int rp_srx_open(struct fid_domain *domain, struct fi_rx_attr *attr,
 		struct fid_ep **out, void *context)
 {
 	struct rp_dom *dom = rp_container_of(domain, struct rp_dom, fid);
-	/* An rp_ep in no list, so that endpoints' calls work on it. */
+	/* An rp_ep, so that endpoints' calls work on it; in no list. */
 	struct rp_ep *srx = calloc(1, sizeof(*srx));
 	int ret;
 

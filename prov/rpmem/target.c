@@ -34,9 +34,9 @@ static uint64_t host_source(struct rp_agent_host *h, void *request)
 }
 
 /*
- * Do all connections share one registration? A device chooses its rkeys itself:
- * yes. Over TCP no: an rkey is 64 random bits of one connection, so that a peer
- * cannot use the rkey of another one.
+ * Do all connections share one registration of a region? With a device yes: the
+ * device chooses the rkey. Over TCP no: each connection has its own random 64
+ * bits as rkey, so that no peer can use the rkey of another one.
  */
 static bool shares_registration(const struct rp_dom *dom)
 {
@@ -134,7 +134,7 @@ static uint32_t host_flags(struct rp_agent_host *h)
 	return rp_rc_flags(rp_private_rc(dom_of(h)));
 }
 
-/* Does the connected endpoint's peer have this port? *at_host: and host? */
+/* Does the endpoint's peer have this port? *at_host: and this IP address? */
 static bool has_peer(const struct rp_ep *ep, const struct sockaddr *host,
 		     uint16_t port, bool *at_host)
 {
@@ -148,11 +148,11 @@ static bool has_peer(const struct rp_ep *ep, const struct sockaddr *host,
 }
 
 /*
- * Find the endpoint that receives a write with remote CQ data. The private
- * connection belongs to the domain; the write names the port of an endpoint (0:
- * any). Accepted connected endpoints share a port, so the initiator's port
- * counts, too. An initiator with several addresses may connect from another
- * one: then only ports count.
+ * Find the endpoint that receives a write with remote CQ data: the write names
+ * its port, `endpoint` (0: any). All endpoints that a listener accepted have
+ * one port, so the initiator's port must match, too. The initiator's address
+ * only decides among matches: an initiator with several may have used another
+ * one for the private connection.
  */
 static struct rp_ep *find_receiver(struct rp_dom *dom,
 				   const struct sockaddr *host, uint16_t port,
@@ -186,8 +186,8 @@ void rp_target_close_peer(struct rp_ep *ep)
 {
 	if (ep->dom->agent && ep->accepted_peer.sa.sa_family != AF_UNSPEC)
 		rp_agent_close_peer(ep->dom->agent, is_peer, &ep->accepted_peer);
-	ep->accepted_peer.sa.sa_family =
-		AF_UNSPEC; /* another peer may reuse its port */
+	/* Forget the peer: another one may reuse its port. */
+	ep->accepted_peer.sa.sa_family = AF_UNSPEC;
 }
 
 /*

@@ -5,14 +5,14 @@
 
 #include "rpmem/rpmem.h"
 
-/* Tasks are allocated in chunks of 64, and freed with the domain. */
+/* Tasks are allocated in chunks, and freed with the domain. */
 #define TASK_CHUNK 64
 struct rp_task_chunk {
 	struct rp_task_chunk *next;
 	struct rp_task tasks[TASK_CHUNK];
 };
 
-/* Registered bounce buffers for a device's short sources and destinations. */
+/* Registered bounce buffers for short operations of an RDMA device. */
 #define BOUNCE_SIZE  16384
 #define BOUNCE_COUNT 32
 struct rp_bounce_pool {
@@ -44,7 +44,7 @@ struct rp_task *rp_task_get(struct rp_dom *dom, struct rp_ep *ep)
 		return NULL;
 	t = dom->tasks.free;
 	dom->tasks.free = t->next;
-	/* Only op is cleared; users set the later fields that they need. */
+	/* ranges, user_iov and cqe stay as they are: users set them. */
 	memset(&t->op, 0, sizeof(t->op));
 	t->op.done = rp_task_done;
 	t->op.required = ep->required;
@@ -119,7 +119,7 @@ static void use_bounce(struct rp_task *t, void *buf, size_t len, void *desc)
 	t->op.desc[0] = desc;
 }
 
-/* Clear nuser: a second copy after a flush would dirty the caches again. */
+/* Clear user_iov_count: a second copy after a flush would dirty caches. */
 void rp_task_copy_back(struct rp_task *t)
 {
 	rp_iov_scatter(t->user_iov, t->user_iov_count, t->bounce);
@@ -189,7 +189,7 @@ ssize_t rp_task_post(struct rp_task *t, struct rp_session *s)
 	struct rp_dom *dom = t->ep->dom;
 	int ret = 0;
 
-	/* Copy only when connected: before, the post is not accepted. */
+	/* Copy only when connected: otherwise the post is refused. */
 	if (rp_session_state(s) == RP_SESSION_OPEN && needs_mapping(dom, t))
 		ret = map_memory(dom, t);
 	if (!ret)

@@ -31,7 +31,7 @@ int rp_wait_open(struct rp_dom *dom, int base_fd, int *ev_fd, int *epfd)
 	ret = rp_wait_watch(*epfd, base_fd);
 	if (!ret)
 		ret = rp_wait_watch(*epfd, *ev_fd);
-	/* A progress thread writes ev_fd; without one watch connections. */
+	/* Without a progress thread, which writes ev_fd, watch connections. */
 	if (!ret && !dom->auto_progress)
 		ret = rp_wait_watch(*epfd, dom->wake_fd);
 	return ret;

@@ -14,7 +14,7 @@
 
 #define WITH_ATOMIC_WRITE (1u << 12)
 
-/* Try builders too: an old library passes capability bits on. */
+/* Try the builders, too: an old library reports bits of calls that it lacks. */
 unsigned int rp_device_native(struct ibv_pd *pd)
 {
 	struct ibv_device_attr_ex attr = {.comp_mask = 0};

@@ -120,7 +120,7 @@ static void force_failure(const struct rp_slot *s, struct ibv_wc *wc)
 {
 	switch (wc->status) {
 	case IBV_WC_SUCCESS:
-		/* The device did not fail it: move to the error state. */
+		/* The device did not fail the request: fail the queue pair. */
 		s->q->ops->fail(s->q);
 		break;
 	case IBV_WC_REM_ACCESS_ERR:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Report work that needs a reply of the peer's agent in order. */
+/* Completions that wait for a reply of the peer's agent, reported in order. */
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #define POLL_WCS 32 /* most completions per poll */
 
 static_assert(RP_DEFERRED_RING_MSG <= RP_RING_MSG,
-	      "whatever goes ahead has room in a slot");
+	      "every pipelined request fits into a slot");
 
 /* --- deferred completions --- */
 
@@ -231,7 +231,7 @@ struct rp_slot *rp_defer_pipeline(struct rp_qp *q,
 	size_t len;
 
 	pthread_mutex_lock(&cq->lock);
-	/* The ring could overtake a store sent over the side connection. */
+	/* A request in the ring could overtake a store on the side QP. */
 	if (!k || !k->ring_addr || cq->stores || !rp_defer_reserve(cq, 1))
 		goto unlock;
 	s = rp_slot_alloc(cq, q);
@@ -294,7 +294,7 @@ static bool handle_wc(struct rpmem_cq *cq, struct ibv_wc *wc)
 		return false;
 	}
 	if (s) {
-		/* The ring was deregistered: the agent is gone. */
+		/* The peer deregistered its ring: its agent is gone. */
 		if (s->kind == RP_SLOT_RING &&
 		    wc->status == IBV_WC_REM_ACCESS_ERR)
 			wc->status = IBV_WC_RETRY_EXC_ERR;
@@ -374,7 +374,7 @@ static bool report_wc(struct rp_qp *q, struct rp_deferred_wc *h,
 		wc->status = IBV_WC_WR_FLUSH_ERR;
 		return true;
 	}
-	/* A failed request of a device also causes the error state. */
+	/* As after a failed request of a device: enter the error state. */
 	atomic_store(&q->lost, true);
 	q->ops->fail(q);
 	return true;
@@ -396,7 +396,7 @@ static int report_all(struct rpmem_cq *cq, int n, struct ibv_wc *wc)
 			/* Send a store that waited for this completion. */
 			send_requests(q);
 		}
-		/* A failed queue pair stays busy: all later work fails. */
+		/* A failed queue pair stays in the list: later work fails. */
 		if (STAILQ_EMPTY(&q->side->deferred.ops) &&
 		    !q->side->deferred.failed) {
 			LIST_REMOVE(q, busy);
@@ -461,7 +461,7 @@ int rp_defer_poll(struct rpmem_cq *cq, int num, struct ibv_wc *wc)
 
 /* --- the initiator side: begin and end --- */
 
-/* Free a destroyed side queue pair's slots; its number marks late entries. */
+/* Free a destroyed side QP's slots; handle_wc() drops its late completions. */
 static void drop_slots(struct rp_qp *q)
 {
 	struct rpmem_cq *cq = q->cq;

@@ -13,24 +13,24 @@ struct rp_shim_mr {
 	unsigned int access;   /* RP_DESC_* that were requested */
 	unsigned int native;   /* RP_DESC_* that the device can do */
 	uint64_t addr, length; /* range known to the device */
-	struct rp_pd *dom;    /* domain whose agent serves it; or NULL */
+	struct rp_pd *dom;    /* its agent serves the region; or NULL */
 	struct rp_region region;
 };
 
-/*
- * Register with the device. The kernel accepts FLUSH bits only on devices that
- * have FLUSH, and lets rxe register only a device DAX as persistent. Without
- * the bits peers flush the region by other methods.
- */
 static struct ibv_mr *base_reg(struct ibv_pd *pd, void *addr, size_t length,
 			       uint64_t iova, unsigned int access)
 {
-	/* Parentheses avoid the macros, which need constants. */
+	/* Parentheses avoid the macros of these names, which need constants. */
 	if (iova != (uintptr_t)addr)
 		return (ibv_reg_mr_iova)(pd, addr, length, iova, (int)access);
 	return (ibv_reg_mr)(pd, addr, length, (int)access);
 }
 
+/*
+ * Register with the device. The kernel accepts FLUSH bits only on devices that
+ * have FLUSH, and lets rxe register only devdax memory as persistent. Without
+ * the bits peers flush the region by other methods.
+ */
 static struct ibv_mr *reg_with_flush(struct ibv_pd *pd, void *addr,
 				     size_t length, uint64_t iova,
 				     unsigned int access, bool dax,
@@ -72,8 +72,8 @@ static int check_facts(struct rp_shim_mr *m, const char *why)
 }
 
 /*
- * Add the region to the agent, for peers without a cheaper method. That the
- * agent cannot flush it is no error, because peers may have a method.
+ * Add the region to the agent, for peers without a cheaper method. A region
+ * that the agent cannot flush is no error: peers may have another method.
  */
 static int region_serve(struct rp_shim_mr *m, struct ibv_pd *pd, const char *why)
 {
@@ -160,7 +160,7 @@ RP_PUBLIC int rpmem_dereg_mr(struct rpmem_mr *mr)
 	struct rp_shim_mr *m = (struct rp_shim_mr *)mr;
 	int ret;
 
-	/* First: after ibv_dereg_mr() the rkey may be reused. */
+	/* Before ibv_dereg_mr(), after which the rkey may be reused. */
 	if (m->dom)
 		rp_pd_del(m->dom, &m->region);
 	ret = ibv_dereg_mr(mr->mr);

@@ -23,7 +23,7 @@ void rp_shim_cfg(struct rp_remote_cfg *cfg)
 		       rp_class_name(cfg->required));
 	if (method && *method) {
 		cfg->forced = rp_method_parse(method);
-		/* An unknown name forces an impossible method: refuse all. */
+		/* Unknown: refuse all, by a method that no memory has. */
 		if (cfg->forced == RP_METHOD_REFUSED)
 			cfg->forced = RP_METHOD_MAX;
 	}

@@ -56,7 +56,7 @@ static void ex_start(struct rp_qp *q)
 
 /*
  * Set wr_id and flags of the next builder. Callers restore the program's
- * values: it may be between ibv_wr_start() and ibv_wr_complete().
+ * values, as the program may be between ibv_wr_start() and ibv_wr_complete().
  */
 static void set_builder(struct ibv_qp_ex *ex, uint64_t wr_id,
 			unsigned int flags)

@@ -21,14 +21,17 @@ struct rp_post {
 	/* The side queue pair, made by rpmem_export_qp(); or NULL. */
 	struct ibv_qp *side_qp;
 	struct rp_side_end *end;
-	struct ibv_mr *ring_mr; /* ring_out, source of requests */
-	/* Its own domain: the peer can write only the ring of replies. */
+	struct ibv_mr *ring_mr; /* registers ring_out */
+	/*
+	 * Protection domain of the side queue pair: the peer can write the ring
+	 * of replies, and nothing else.
+	 */
 	struct ibv_pd *side_pd;
 	struct ibv_mr *end_mr, *replies_mr;
 	struct rp_pd *dom; /* NULL: not a target of flushes */
 	struct rp_target *target;
 	uint32_t psn;
-	bool connect_tried;
+	bool connect_tried; /* rpmem_connect_qp() was called */
 };
 /* Destroy the side connection; call when the completion queue is not polled. */
 void rp_side_close(struct rp_post *p);

@@ -155,7 +155,7 @@ RP_PUBLIC int rpmem_forget_mr(struct rpmem_qp *qp, uint32_t rkey)
 	return known ? 0 : ENOKEY;
 }
 
-/* At a region's first flush: is the queue pair connected, and the right one? */
+/* At a region's first flush: is q connected to the descriptor's peer? */
 static int check_region(struct rp_qp *q, struct rp_peer_region *r)
 {
 	struct rp_qp_state end;
@@ -179,7 +179,7 @@ static int check_region(struct rp_qp *q, struct rp_peer_region *r)
 static_assert((int)RP_DESC_GLOBAL == RPMEM_FLUSH_GLOBAL &&
 		      (int)RP_DESC_PERSISTENT == RPMEM_FLUSH_PERSISTENT &&
 		      RPMEM_FLUSH_MR == 1,
-	      "core speaks of flushes in the same numbers");
+	      "core has the same numbers for flushes");
 
 static bool grow_batch(struct rp_qp *q)
 {
@@ -216,7 +216,7 @@ static struct rp_deferred_op request_of(const struct rp_peer_region *r,
 		.key = r->r.d.key,
 		.addr = f.agent_addr,
 		.len = f.agent_len,
-		/* A store is not durable before its flush. */
+		/* A store needs no class: a flush behind it does. */
 		.required = value ? RP_CLASS_NONE : r->r.required,
 	};
 
@@ -274,7 +274,7 @@ static bool post_pipelined(struct rp_qp *q, const struct rp_peer_region *r,
 	return true;
 }
 
-/* Post native FLUSH in a slot: the region may weaken, or its write fail. */
+/* Post a native FLUSH with a slot, as its status may have to be changed. */
 static int post_native(struct rp_qp *q, const struct rp_peer_region *r,
 		       uint64_t addr, size_t len, uint8_t type, uint8_t level)
 {
@@ -298,7 +298,7 @@ static int post_flush(struct rp_qp *q, const struct rp_peer_region *r,
 		return 0;
 	if (f.how != RP_FLUSH_NATIVE)
 		return post_read(q, r, f, RPMEM_WC_FLUSH, NULL);
-	/* Beside a side connection flushes need slots. */
+	/* With a side connection the region may weaken: use a slot. */
 	if (q->side && r->r.d.key)
 		return post_native(q, r, addr, len, type, level);
 	q->ops->flush(q, q->pub.wr_id, q->pub.wr_flags, r->r.d.rkey, addr, len,
@@ -307,8 +307,9 @@ static int post_flush(struct rp_qp *q, const struct rp_peer_region *r,
 }
 
 /*
- * Post a write and its flush. Few bytes go into the request, others into a
- * write without completion: that of the flush reports an error of either.
+ * Post a write and its flush. Up to RP_DEFERRED_BYTES go into the request, more
+ * into a write whose completion is dropped: the flush reports an error of
+ * either.
  */
 static int post_write_flush(struct rp_qp *q, const struct rp_peer_region *r,
 			    struct rp_flush f, uint64_t addr,

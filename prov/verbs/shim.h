@@ -22,14 +22,14 @@
 #define RP_SHIM_FLUSHES                                                        \
 	(RPMEM_ACCESS_FLUSH_GLOBAL | RPMEM_ACCESS_FLUSH_PERSISTENT)
 
-/* A region of the peer, from a descriptor that the program added. */
+/* A region of the peer, from a descriptor that the program imported. */
 struct rp_peer_region {
 	struct rp_remote r;
-	bool checked; /* queue pair fits the descriptor */
+	bool checked; /* check_region() has succeeded */
 	UT_hash_handle hh;
 };
 
-/* --- operations of a queue pair, which a model can replace --- */
+/* --- operations of a queue pair, which a test can replace --- */
 
 struct rp_qp;
 struct rp_pd;
@@ -51,15 +51,15 @@ struct rp_qp_ops {
 	void (*atomic_write)(struct rp_qp *q, uint64_t wr_id,
 			     unsigned int flags, uint32_t rkey, uint64_t addr,
 			     const void *value);
-	/* Post work requests. On a positive errno *posted were posted. */
+	/* Post work requests. Positive errno: *posted of them were posted. */
 	int (*complete)(struct rp_qp *q, size_t *posted);
 	void (*abort)(struct rp_qp *q);
 	int (*query)(struct rp_qp *q, struct rp_qp_state *end);
 	int (*fail)(struct rp_qp *q); /* modify to IBV_QPS_ERR */
 	/*
-	 * Send from q->side->tx over the side queue pair; listen receives into
-	 * q->side->rx. Both complete in the completion queue of q. 0 or a
-	 * positive errno.
+	 * Send from q->side->tx over the side queue pair; side_recv posts a
+	 * receive into q->side->rx. Both complete in the completion queue of q.
+	 * 0 or a positive errno.
 	 */
 	int (*side_send)(struct rp_qp *q, uint64_t wr_id, const void *msg,
 			 size_t len);
@@ -72,8 +72,8 @@ struct rp_qp_ops {
 };
 
 /*
- * Context of an internal work request, whose wr_id is the slot's address: no
- * wr_id that is a program's pointer is equal. There are as many slots as
+ * State of an internal work request, whose wr_id is the slot's address: no
+ * pointer of a program, used as wr_id, equals it. There are as many slots as
  * completion queue entries, so the shim never overflows the queue.
  */
 struct rp_slot {
@@ -86,25 +86,25 @@ struct rp_slot {
 	} kind;
 	uint32_t qp_num;  /* queue pair that completes it */
 	unsigned int buf; /* SEND, RECV: index in tx or rx */
-	bool keep_for_doorbell; /* SEND: reuse the slot for DOORBELL */
+	bool keep_for_doorbell; /* SEND: put the slot back into hello */
 	uint64_t wr_id;	  /* READ: wr_id that the program set */
-	uint64_t key;	  /* agent's key; 0 if the agent flushes */
+	uint64_t key;	  /* key if flushed without the agent; or 0 */
 	int opcode;
-	bool signaled;
-	enum ibv_wc_status forced_status; /* status to report; or SUCCESS */
-	/* A write's slot and its flush's; the flush reports both. */
+	bool signaled; /* the program requested a completion */
+	enum ibv_wc_status forced_status; /* failure to report; or SUCCESS */
+	/* A write's slot, and its flush's, which reports both. */
 	struct rp_slot *flush, *write;
-	enum ibv_wc_status write_status;	 /* status of its failed write */
-	struct rp_deferred_wc *deferred; /* READ, RING: the request; or NULL */
+	enum ibv_wc_status write_status; /* flush: status of its failed write */
+	struct rp_deferred_wc *deferred; /* request to the agent; NULL: none */
 	struct rp_slot *next;		 /* next free */
 };
 
 /* A completion to report to the program later. */
 struct rp_deferred_wc {
-	struct rp_deferred_op item; /* first member: cast of core's pointer */
+	struct rp_deferred_op item; /* first member: core's pointer is cast */
 	struct ibv_wc wc;
-	bool visible;
-	struct rp_slot *slot;		 /* slot for the SEND; NULL: sent */
+	bool visible; /* the program requested this completion */
+	struct rp_slot *slot;		 /* to send the request; NULL: sent */
 	LIST_ENTRY(rp_deferred_wc) link; /* next free */
 };
 
@@ -123,9 +123,9 @@ struct rp_side_end {
 	uint64_t ring_addr;
 	uint32_t ring_rkey;
 	struct rp_ring ring;
-	uint32_t ring_lkey; /* ring_out, for writes on q itself */
+	uint32_t ring_lkey; /* of ring_out, for writes on q itself */
 	uint8_t ring_out[RP_RING_LEN];
-	/* The ring that the peer writes replies to, if replies is set. */
+	/* The ring that the peer writes replies to, if has_reply_ring. */
 	uint8_t ring_in[RP_RING_LEN];
 	bool has_reply_ring;
 	/* Keys of weakened regions; if full, all regions count as weakened. */
@@ -162,14 +162,13 @@ struct rp_qp {
 	LIST_ENTRY(rp_qp) link;
 	pthread_mutex_t lock; /* held from start to complete; guards remotes */
 	struct rp_peer_region *remotes; /* peer's regions by rkey */
-	bool has_read_fences; /* reads replace flushes: atomic writes fence
-				  */
-	bool uses_agent; /* has requests to the agent: so atomic writes are */
+	bool has_read_fences; /* READs replaced flushes: fence atomic writes */
+	bool uses_agent; /* the agent has requests: send it stores, too */
 	struct rp_side_end *side; /* NULL: not connected */
-	struct rp_pd *dom;	  /* its agent serves the peer; or NULL */
-	bool is_busy;
+	struct rp_pd *dom; /* its agent serves the peer; or NULL */
+	bool is_busy; /* in cq->busy */
 	LIST_ENTRY(rp_qp) busy;
-	/* Calls since start: their first error; their slots, oldest first. */
+	/* Calls since rpmem_wr_start(): first error; slots, oldest first. */
 	int err;
 	struct rp_slot **batch;
 	size_t nbatch, batch_room;
@@ -182,7 +181,7 @@ struct rpmem_cq *rp_cq_new(struct ibv_cq *base, const struct rp_qp_ops *ops,
 /*
  * Get a slot. request: to send after the work request has completed; NULL:
  * none. key: of a region flushed without the agent; or 0. NULL: no free slot,
- * or no memory. Return a slot that is not posted by rp_defer_unpost().
+ * or no memory. A slot that is not posted goes back by rp_defer_unpost().
  */
 struct rp_slot *rp_slot_new(struct rp_qp *q,
 			    const struct rp_deferred_op *request, uint64_t key);
@@ -220,7 +219,7 @@ void rp_defer_put(struct rpmem_cq *cq, struct rp_deferred_wc *h);
 struct rp_slot *rp_defer_pipeline(struct rp_qp *q,
 				  const struct rp_deferred_op *item,
 				  struct rp_ring_write *w);
-/* Return a slot that was not posted; the newest slot first. */
+/* Free a slot that was not posted; of several slots the newest first. */
 void rp_defer_unpost(struct rp_qp *q, struct rp_slot *s);
 
 /* Initialize q, except native, access and sig_all. 0 or -errno. */

@@ -7,7 +7,7 @@
 #include "verbs/post.h"
 #include "verbs/target.h"
 
-/* Values for a queue pair in RTR; one in RTS has its own. */
+/* Defaults for a queue pair in RTR; one in RTS has its own values. */
 #define TIMEOUT	    14 /* ACK timeout: 67 ms */
 #define RETRIES	    5
 #define MAX_RETRIES 6
@@ -189,9 +189,9 @@ void rp_side_close(struct rp_post *p)
 }
 
 /*
- * Register a ring for replies. A reply in the ring completes no work request,
- * so a program with a completion channel, which may sleep until a completion,
- * gets messages instead. (x86-64 makes stores visible in order.)
+ * Register a ring for replies, on x86-64, which makes stores visible in order.
+ * A reply in the ring completes no work request, so a program that has a
+ * completion channel, and may sleep, gets messages instead.
  */
 static void replies_open(struct rp_post *p, const struct ibv_cq *cq)
 {
@@ -232,12 +232,12 @@ static int initiator_open(struct rp_post *p, struct ibv_pd *pd,
 	if (!p->end_mr)
 		return side_errno();
 	replies_open(p, cq);
-	/* Use the program's completion queue: replies wake it. */
+	/* With the program's completion queue replies wake the program. */
 	p->side_qp = rp_side_new(p->side_pd, cq, RP_SIDE_SENDS, RP_SIDE_RECVS);
 	return p->side_qp ? 0 : side_errno();
 }
 
-/* Make both ends of the side connection: initiator and, for a target, agent. */
+/* Open this end's initiator and, if the peer may flush, this end's target. */
 static int side_open(struct rp_qp *q)
 {
 	struct rp_post *p = q->post_data;
@@ -343,7 +343,7 @@ RP_PUBLIC int rpmem_connect_qp(struct rpmem_qp *qp,
 	if (ret)
 		goto unlock;
 	route.psn = p->psn;
-	/* Even a failed attempt cannot be repeated. */
+	/* A failed attempt cannot be repeated, either. */
 	p->connect_tried = true;
 	if (p->target && side.initiator) {
 		ret = rp_target_connect(p->target, &route, &side);

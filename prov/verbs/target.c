@@ -286,8 +286,8 @@ bool rp_target_send_weakenings(struct rp_target *s)
 
 /*
  * Make the ring of requests if a CPU with ordered stores places the peer's
- * writes: then a request in the ring proves earlier writes. Otherwise requests
- * follow read fences.
+ * writes: then a request in the ring proves that earlier writes are placed.
+ * Otherwise requests follow read fences.
  */
 static void ring_open(struct rp_target *s)
 {
@@ -352,7 +352,7 @@ int rp_target_connect(struct rp_target *s, const struct rp_route *route,
 		ret = rp_side_to_init(s->qp, route, 0);
 	for (unsigned int i = 0; !ret && i < RECVS; i++)
 		ret = rp_side_recv(s->qp, i, s->rx[i], RECV_LEN, s->mr->lkey);
-	/* Skip earlier weakenings: descriptors are made later. */
+	/* Skip earlier weakenings: later descriptors take them into account. */
 	s->weakenings = UINT64_MAX;
 	rp_agent_weakened(dom->agent, &s->weakenings);
 	s->replies = peer->replies;
@@ -371,7 +371,7 @@ void rp_target_delete(struct rp_target *s)
 {
 	struct rp_pd *dom = s->dom;
 
-	/* dom->lock: the thread has acknowledged all events. */
+	/* With dom->lock all events are acked: ibv_destroy_cq() returns. */
 	rp_pd_lock(dom);
 	rp_target_disconnect(s);
 	rp_target_park(s);

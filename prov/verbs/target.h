@@ -7,7 +7,7 @@
 #include "core/wire_desc.h"
 #include "verbs/shim.h"
 
-/* Find or make the agent of pd; release it by put. 0 or a positive errno. */
+/* Find or make the agent of pd; rp_pd_put() releases it. 0 or an errno. */
 struct rp_pd;
 int rp_pd_get(struct ibv_pd *pd, struct rp_pd **out);
 void rp_pd_put(struct rp_pd *dom);

@@ -18,6 +18,7 @@
 #define WR_ID_WRITES (RECVS + SENDS)
 #define WR_ID_END    (WR_ID_WRITES + RP_RING_SLOTS)
 
+/* A protection domain with its agent. */
 struct rp_pd {
 	struct rp_agent_host host; /* first member: the agent's handle */
 	struct ibv_pd *pd;
@@ -31,7 +32,7 @@ struct rp_pd {
 	/* Peers whose completion queues are polled, not armed. */
 	LIST_HEAD(, rp_target) polled;
 	LIST_HEAD(, rp_target) targets; /* all peers */
-	uint64_t weakenings;		/* number sent to every peer */
+	uint64_t weakenings;		/* last one that every peer has got */
 	struct rp_spin spin;
 	uint64_t spin_ns;
 	bool has_message; /* a poll received a message */
@@ -44,7 +45,7 @@ struct rp_target {
 	struct rp_pd *dom;
 	struct ibv_cq *cq;
 	struct ibv_qp *qp;
-	struct ibv_mr *mr; /* covers rx to the end of this struct */
+	struct ibv_mr *mr; /* covers this struct */
 	bool up;	   /* connected, no error */
 	bool broken;	   /* failed; the thread will report the loss */
 	/* State of the session, which the peer's HELLO opens. */
@@ -56,12 +57,12 @@ struct rp_target {
 	} state;
 	bool is_polled;
 	LIST_ENTRY(rp_target) polled, link;
-	uint64_t weakenings;  /* number sent to this peer */
+	uint64_t weakenings;  /* last one that this peer has got */
 	unsigned int tx_free; /* bit i: tx[i] is free */
 	uint8_t rx[RECVS][RECV_LEN], tx[SENDS][SEND_LEN];
 	/*
-	 * The ring that the peer writes requests to, over its own queue pair,
-	 * and the source of writes into the peer's ring of replies.
+	 * ring_in: requests, which the peer writes over the program's queue
+	 * pair; ring_out: source of writes into the peer's ring of replies.
 	 */
 	struct ibv_mr *ring_mr; /* registers ring_in; NULL: no ring */
 	uint8_t ring_in[RP_RING_LEN], ring_out[RP_RING_LEN];
@@ -91,6 +92,7 @@ bool rp_target_signal(struct rp_target *s, enum rp_msg_type type);
 bool rp_target_send_weakenings(struct rp_target *s);
 void rp_target_disconnect(struct rp_target *s);
 
+/* Lock; the thread, which relocks at once, yields to counted waiters. */
 static inline void rp_pd_lock(struct rp_pd *dom)
 {
 	atomic_fetch_add(&dom->wanted, 1);

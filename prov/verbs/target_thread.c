@@ -13,7 +13,7 @@
 
 #define NS_PER_MS 1000000ull
 
-/* Polls between reads of the clock and of completion events. */
+/* Polls between reads of the clock and of events; yields to lock waiters. */
 #define POLLS  16
 #define YIELDS 100
 
@@ -22,7 +22,7 @@ static LIST_HEAD(, rp_pd) doms = LIST_HEAD_INITIALIZER(doms);
 
 void rp_pd_wake(const struct rp_pd *dom)
 {
-	/* No error: it fails only if a wake-up is pending. */
+	/* eventfd_write() fails only if a wake-up is pending. */
 	eventfd_write(dom->kick, 1);
 }
 
@@ -63,7 +63,7 @@ static void announce_polling(struct rp_pd *dom)
 			s->polling = rp_target_signal(s, RP_MSG_POLLING);
 }
 
-/* Send INFO messages to all peers; without a free buffer later the rest. */
+/* Send INFO to all peers; one without a free buffer gets the rest later. */
 static void announce_weakenings(struct rp_pd *dom)
 {
 	uint64_t last = UINT64_MAX;

@@ -16,7 +16,7 @@ static struct ibv_qp_ex *base_of(struct ibv_qp_ex *ex)
 	return base;
 }
 
-/* Get the device's struct for setters: the builder copied the fields. */
+/* Get the device's struct for setters, whose builder copied the fields. */
 static struct ibv_qp_ex *base_of_setter(struct ibv_qp_ex *ex)
 {
 	return ((struct rp_pre_qp *)ex)->base;

@@ -137,7 +137,7 @@ int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side *peer)
 		r->side_connected = !ret;
 		r->peer_desc = addr;
 	} else if (r->side_connected && memcmp(&r->peer_desc, &addr, sizeof(addr))) {
-		/* The peer has changed its address. (Each has one encoding.) */
+		/* The peer sent another descriptor. (Each has one encoding.) */
 		ret = EKEYREJECTED;
 	}
 	pthread_mutex_unlock(&r->side_lock);
@@ -178,7 +178,7 @@ static int connect_any(struct rp_pre_qp *r, const struct rp_rendezvous *call)
 			return ret;
 		}
 		close(fd);
-		/* Try the next port; a silent one may be the peer's. */
+		/* Next port; but a silent one may be the peer's: give up. */
 		if (last == ETIMEDOUT)
 			return last;
 	}
@@ -225,7 +225,7 @@ void rp_pre_lookup(struct rp_pre_qp *r)
 	pthread_mutex_unlock(&r->client_lock);
 }
 
-/* --- messages after that; all under client_lock --- */
+/* --- messages after the lookup; all with client_lock --- */
 
 static void drop_connection(struct rp_pre_qp *r)
 {
@@ -326,7 +326,7 @@ void rp_pre_region_get(struct rp_pre_qp *r, uint32_t rkey)
 	for (size_t i = 0; i < r->nrecalled; i++)
 		rp_qp_remove_region(q, r->recalled[i]);
 	r->nrecalled = 0;
-	/* Without connection no RECALL arrives: ask for each rkey again. */
+	/* Without a connection no RECALL arrives: query each rkey again. */
 	if (r->all_recalled)
 		rp_qp_remove_region(q, rkey);
 	if (!rp_qp_has_region(q, rkey)) {

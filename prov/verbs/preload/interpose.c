@@ -414,7 +414,7 @@ RP_PUBLIC struct ibv_qp_ex *ibv_qp_to_qp_ex(struct ibv_qp *qp)
 	return r && r->base ? &r->ex : base.qp_to_qp_ex(qp);
 }
 
-/* Attach again after the program moved the queue pair to RESET. */
+/* Attach again when the program moves the queue pair to RESET. */
 static int reattach_shim(struct rp_pre_qp *r)
 {
 	struct rpmem_qp *old = r->shim;

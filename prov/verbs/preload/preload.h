@@ -14,6 +14,7 @@ extern __thread unsigned int rp_pre_passthrough;
 
 /* --- devices and completion queues --- */
 
+/* A device, and its functions, which those of interpose.c replace. */
 struct rp_pre_ctx {
 	struct ibv_context *ctx;
 	int (*poll_cq)(struct ibv_cq *cq, int n, struct ibv_wc *wc);
@@ -32,18 +33,18 @@ struct rp_pre_ctx {
 struct rp_pre_cq {
 	struct ibv_cq *cq;
 	struct rp_pre_ctx *ctx;
-	bool extended;
+	bool extended; /* made by ibv_create_cq_ex() */
 	int program_cqe, used;	     /* entries of the program, of the shim */
 	_Atomic(void *) shim;	     /* struct rpmem_cq * or NULL */
 	_Atomic(int) solicited_only; /* argument of the program's arming */
 	pthread_mutex_t lock;
-	bool has_early_wc; /* one holds an unread completion */
+	bool has_early_wc; /* early_wc is a completion not yet polled */
 	struct ibv_wc early_wc;
 	UT_hash_handle hh;
 };
 struct rp_pre_ctx *rp_pre_ctx_find(const struct ibv_context *ctx);
 struct rp_pre_cq *rp_pre_cq_find(struct ibv_cq *cq);
-/* Reserve completion queue entries for the shim. ENOMEM: too few are left. */
+/* Reserve entries for the shim; < 0: release. ENOMEM: too few are left. */
 int rp_pre_cq_reserve(struct rp_pre_cq *c, int entries);
 
 /* --- queue pairs --- */
@@ -59,7 +60,7 @@ struct rp_pre_qp {
 	struct rp_pre_cq *send_cq;
 	uint64_t send_ops;			 /* requested builders */
 	int entries;				 /* reserved entries of send_cq */
-	bool no_sge, no_rd, no_dest_rd, no_read; /* shim raised these 0s */
+	bool no_sge, no_rd, no_dest_rd, no_read; /* 0s that the shim raised */
 	unsigned int access;			 /* granted FLUSH bits */
 	UT_hash_handle hh;
 	/* The connected peer; guarded by the lock of server.c. */
@@ -84,7 +85,7 @@ struct rp_pre_qp {
 	bool all_recalled;
 };
 enum rp_pre_state {
-	RP_PRE_NEW,
+	RP_PRE_NEW, /* not looked up yet */
 	RP_PRE_FOUND,
 	RP_PRE_NOT_FOUND, /* no process with the preload */
 	RP_PRE_LOST,	  /* the peer's process or connection ended */
@@ -104,7 +105,7 @@ void rp_pre_receive(struct rp_pre_qp *r);
 void rp_pre_disconnect(struct rp_pre_qp *r);
 /* Connect the side connection, unless it is connected. 0 or an errno. */
 int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side *peer);
-/* Convert a GID to its host's IP address; false: it has none. */
+/* Convert a GID to its host's IP address; false: the GID has none. */
 bool rp_pre_gid_to_addr(const union ibv_gid *gid, uint32_t scope, uint16_t port,
 		 struct sockaddr_in6 *to);
 static inline uint64_t rp_pre_now(void)
@@ -120,7 +121,7 @@ struct rp_desc rp_pre_empty_desc(uint32_t rkey, uint32_t qp_num,
 struct rp_pre_mr {
 	struct ibv_mr *mr;
 	struct rpmem_mr *shim;
-	bool leaving;
+	bool leaving; /* is being deregistered */
 	UT_hash_handle hh;
 };
 /* Add a queue pair to the server, which starts its thread. 0 or an errno. */

@@ -70,7 +70,7 @@ static void init(void)
 
 void rp_pre_wake_thread(void)
 {
-	/* No error: it fails only if a wake-up is pending. */
+	/* eventfd_write() fails only if a wake-up is pending. */
 	if (kick_fd >= 0)
 		eventfd_write(kick_fd, 1);
 }
