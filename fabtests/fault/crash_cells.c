@@ -170,9 +170,9 @@ static void fill_cell(const struct verdict_cell *cell,
 		.ordered = true,
 		.placed_acks = !dma || wire,
 		.late_errors = true,
-		.connects = true,
-		.errors_end = true,
-		.reads_wait = true,
+		.offers_msg = true,
+		.errors_disconnect = true,
+		.delays_reads = true,
 		.recv_in_pm = cell->buffers_pm,
 	};
 	out->against = cell->against;
@@ -192,8 +192,8 @@ static void fill_cell(const struct verdict_cell *cell,
 		out->truth.kind = MODEL_ANON;
 	out->fabric.recv_in_pm = true;
 	/* Only the base provider is used. */
-	out->fabric.connects = false;
-	out->fabric.errors_end = false;
+	out->fabric.offers_msg = false;
+	out->fabric.errors_disconnect = false;
 	out->fabric.ordered = dma || !wire;
 	out->fabric.prov_keys = out->fabric.fixed_keys = true;
 }

@@ -382,7 +382,7 @@ static bool was_committed(const struct oracle *o, const struct oracle_op *op,
  */
 static bool has_left(const struct oracle *o)
 {
-	return o->cell->fabric.connects ||
+	return o->cell->fabric.offers_msg ||
 	       (o->cell->truth.place >= MODEL_DMA_CACHE &&
 		!o->cell->fabric.placed_acks);
 }

@@ -428,9 +428,9 @@ void pool_start(const struct pool_cell *cell, const struct pool_program *p)
 		.ordered = true,
 		.placed_acks = cell->placed_acks,
 		.late_errors = true,
-		.connects = true,
-		.errors_end = true,
-		.reads_wait = true,
+		.offers_msg = true,
+		.errors_disconnect = true,
+		.delays_reads = true,
 	};
 	uint8_t name[NODE_NAME];
 

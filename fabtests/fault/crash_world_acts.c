@@ -112,7 +112,7 @@ size_t all_actions(struct act *out, size_t max)
 static bool acts_independent(const struct act *a, const struct act *b)
 {
 	/* Both ends are notified when a connection ends or is made. */
-	if (w.cell->fabric.connects &&
+	if (w.cell->fabric.offers_msg &&
 	    (w.cuts || w.stops || w.removes || w.restarts || w.rekeys ||
 	     w.dead || w.ticks || w.prog->cold || w.noticed))
 		return false;

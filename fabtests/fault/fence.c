@@ -99,8 +99,8 @@ static const struct model_cfg hardware = {
 static const struct pmsim_cfg fabric = {
 	.ordered = true,
 	.fixed_keys = true,
-	.connects = true,
-	.errors_end = true,
+	.offers_msg = true,
+	.errors_disconnect = true,
 };
 
 static struct node a, t;

@@ -63,7 +63,7 @@ Test(pmsim, refuses_every_nth_post)
 	struct pmsim_cfg cfg = plain_fabric;
 	struct sim_opts o = {0};
 
-	cfg.again = 3;
+	cfg.refuse_every = 3;
 	open_pair_plain(&cfg, &o);
 	for (int i = 1; i < 10; i++)
 		cr_assert_eq(fi_inject(a.ep, "x", 1, a_to_b),
@@ -125,7 +125,7 @@ static void reset_counts_again(bool fixed_keys)
 
 	cfg.prov_keys = true;
 	cfg.fixed_keys = fixed_keys;
-	cfg.again = 3;
+	cfg.refuse_every = 3;
 	open_pair_plain(&cfg, &o);
 	MUST(fi_inject(a.ep, "x", 1, a_to_b));
 	w = sim_wire(0);

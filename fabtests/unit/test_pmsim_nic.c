@@ -34,7 +34,7 @@ Test(pmsim, cpu_stores_through_the_model)
 Test(pmsim, reads_wait_in_the_nic)
 {
 	static const struct pmsim_cfg cfg = {
-		.ordered = true, .placed_acks = true, .reads_wait = true};
+		.ordered = true, .placed_acks = true, .delays_reads = true};
 	static const struct model_cfg mc = {
 		.kind = MODEL_DAX_SYNC,
 		.domain = MODEL_ADR,

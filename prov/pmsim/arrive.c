@@ -324,7 +324,7 @@ static bool nic_arrive(struct ps_machine *m, struct ps_msg *msg)
 		return (msg->flags & FI_REMOTE_CQ_DATA) &&
 		       queue_for_program(m, msg);
 	case PMSIM_READ:
-		if (!ps_sim.cfg.reads_wait || msg->flags & PMSIM_FLUSH) {
+		if (!ps_sim.cfg.delays_reads || msg->flags & PMSIM_FLUSH) {
 			do_read(m, msg, true);
 			return false;
 		}
@@ -420,7 +420,7 @@ static bool handle_arrived(struct ps_machine *m, struct ps_msg *msg)
 	case PMSIM_ERROR:
 		ep = msg->op->ep;
 		ps_op_complete(msg->op, msg->err, 0);
-		if (ps_sim.cfg.errors_end && ep->connected)
+		if (ps_sim.cfg.errors_disconnect && ep->connected)
 			ps_conn_cut(ep, true);
 		return true;
 	}

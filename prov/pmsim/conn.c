@@ -167,7 +167,7 @@ int ps_pep_open(struct fid_fabric *fabric, struct fi_info *info,
 	struct ps_pep *pep;
 	struct ps_addr at;
 
-	if (!ps_sim.cfg.connects)
+	if (!ps_sim.cfg.offers_msg)
 		return -FI_ENOSYS;
 	if (info->src_addr && info->src_addrlen != sizeof(at))
 		return -FI_EINVAL;

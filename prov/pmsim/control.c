@@ -174,7 +174,7 @@ static void ctl_kill(unsigned int machine)
 	PS_TRACE("machine %u: its process dies", machine);
 	while ((dom = LIST_FIRST(&m->doms))) {
 		LIST_FOREACH (ep, &dom->eps, link) {
-			ps_ep_die(ep);
+			ps_ep_teardown(ep);
 			if (ep->connected)
 				continue;
 			/* Drop completions of the killed process. */

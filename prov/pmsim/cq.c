@@ -143,7 +143,7 @@ static int cq_close(struct fid *fid)
 
 static int cq_control(struct fid *fid, int command, void *arg)
 {
-	if (command == FI_GETWAIT && ps_sim.cfg.connects) {
+	if (command == FI_GETWAIT && ps_sim.cfg.offers_msg) {
 		*(int *)arg = ps_wait_fd(1);
 		return 0;
 	}
@@ -173,10 +173,10 @@ static struct fi_ops_cq cq_ops = {
 	.strerror = cq_strerror,
 };
 
-bool ps_wait_fits(enum fi_wait_obj wait)
+bool ps_wait_is_supported(enum fi_wait_obj wait)
 {
 	return wait == FI_WAIT_NONE || wait == FI_WAIT_UNSPEC ||
-	       (wait == FI_WAIT_FD && ps_sim.cfg.connects);
+	       (wait == FI_WAIT_FD && ps_sim.cfg.offers_msg);
 }
 
 int ps_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
@@ -185,7 +185,7 @@ int ps_cq_open(struct fid_domain *domain, struct fi_cq_attr *attr,
 	struct ps_dom *dom = ps_container_of(domain, struct ps_dom, fid);
 	struct ps_cq *cq;
 
-	if (attr && !ps_wait_fits(attr->wait_obj))
+	if (attr && !ps_wait_is_supported(attr->wait_obj))
 		return -FI_ENOSYS;
 	cq = calloc(1, sizeof(*cq));
 	if (!cq)

@@ -88,7 +88,7 @@ static void cancel_all(struct ps_ep *ep)
 	match_fini(&ep->tagged);
 }
 
-void ps_ep_die(struct ps_ep *ep)
+void ps_ep_teardown(struct ps_ep *ep)
 {
 	struct ps_op *op;
 
@@ -114,7 +114,7 @@ static int ep_close(struct fid *fid)
 {
 	struct ps_ep *ep = ep_of(fid);
 
-	ps_ep_die(ep);
+	ps_ep_teardown(ep);
 	if (ep->connected)
 		cancel_all(ep);
 	if (ep->eq)
@@ -463,7 +463,7 @@ int ps_ep_open(struct fid_domain *domain, struct fi_info *info,
 	int ret;
 
 	if (type != FI_EP_RDM && type != FI_EP_UNSPEC &&
-	    !(type == FI_EP_MSG && ps_sim.cfg.connects))
+	    !(type == FI_EP_MSG && ps_sim.cfg.offers_msg))
 		return -FI_EINVAL;
 	if (dom->dead)
 		return -FI_ESHUTDOWN;

@@ -169,7 +169,7 @@ static const char *eq_strerror(struct fid_eq *eq, int prov_errno,
 
 static int eq_control(struct fid *fid, int command, void *arg)
 {
-	if (command != FI_GETWAIT || !ps_sim.cfg.connects)
+	if (command != FI_GETWAIT || !ps_sim.cfg.offers_msg)
 		return -FI_ENOSYS;
 	*(int *)arg = ps_wait_fd(0);
 	return 0;
@@ -197,7 +197,7 @@ int ps_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr,
 {
 	struct ps_eq *eq;
 
-	if (attr && !ps_wait_fits(attr->wait_obj))
+	if (attr && !ps_wait_is_supported(attr->wait_obj))
 		return -FI_ENOSYS;
 	eq = calloc(1, sizeof(*eq));
 	if (!eq)
@@ -205,7 +205,7 @@ int ps_eq_open(struct fid_fabric *fabric, struct fi_eq_attr *attr,
 	eq->fabric = ps_container_of(fabric, struct ps_fabric, fid);
 	eq->fabric->refs++;
 	STAILQ_INIT(&eq->queue);
-	if (ps_sim.cfg.connects) {
+	if (ps_sim.cfg.offers_msg) {
 		eq->machine = ps_machine_current();
 		LIST_INSERT_HEAD(&eq->machine->eqs, eq, link);
 	}

@@ -94,7 +94,7 @@ static bool rx_fits(const struct fi_rx_attr *a)
 static bool ep_fits(const struct fi_ep_attr *a)
 {
 	return (a->type == FI_EP_UNSPEC || a->type == FI_EP_RDM ||
-		(a->type == FI_EP_MSG && ps_sim.cfg.connects)) &&
+		(a->type == FI_EP_MSG && ps_sim.cfg.offers_msg)) &&
 	       a->protocol == FI_PROTO_UNSPEC && a->tx_ctx_cnt <= 1 &&
 	       a->rx_ctx_cnt <= 1 && a->max_msg_size <= PS_MAX_MSG &&
 	       !a->auth_key_size;
@@ -113,7 +113,7 @@ static bool domain_fits(uint32_t version, const struct fi_domain_attr *a)
 /* One format for both endpoint types, as layers compare the formats. */
 static uint32_t address_format(void)
 {
-	return ps_sim.cfg.connects ? FI_SOCKADDR_IN : FI_FORMAT_UNSPEC;
+	return ps_sim.cfg.offers_msg ? FI_SOCKADDR_IN : FI_FORMAT_UNSPEC;
 }
 
 static bool hints_fit(uint32_t version, const struct fi_info *h)

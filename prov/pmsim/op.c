@@ -82,7 +82,7 @@ void ps_op_fail_unreachable(struct ps_op *op)
 
 bool ps_must_refuse(void)
 {
-	return ps_sim.cfg.again && !(++ps_sim.posts % ps_sim.cfg.again);
+	return ps_sim.cfg.refuse_every && !(++ps_sim.posts % ps_sim.cfg.refuse_every);
 }
 
 static size_t rma_len(const struct ps_tx *tx)

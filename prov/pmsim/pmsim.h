@@ -39,7 +39,7 @@ struct pmsim_cfg {
 	 * FI_EP_MSG: an access to memory that is not registered ends the
 	 * connection, as on a queue pair, and is reported to the program.
 	 */
-	bool errors_end;
+	bool errors_disconnect;
 	bool fixed_keys;  /* keys count from 1 after each restart */
 	bool virt_addr;	  /* FI_MR_VIRT_ADDR */
 	bool late_errors; /* operations fail only at report_failures() */
@@ -55,15 +55,15 @@ struct pmsim_cfg {
 	 * is final, see cut(). Addresses then look like IPv4; listeners have
 	 * the lowest ports that are free.
 	 */
-	bool connects;
+	bool offers_msg;
 	bool reuse_keys; /* a region gets the key of the last closed one */
 	bool recv_in_pm; /* allow receives into the model's memory */
 	/*
 	 * Reads (no FLUSHes) wait in the NIC until execute(): later work may
 	 * pass them.
 	 */
-	bool reads_wait;
-	unsigned int again; /* refuse every n-th post (-FI_EAGAIN); 0: none */
+	bool delays_reads;
+	unsigned int refuse_every; /* refuse every n-th post (-FI_EAGAIN); 0: none */
 };
 
 enum pmsim_cut {

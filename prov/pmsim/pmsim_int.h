@@ -76,7 +76,7 @@ void ps_eq_push(struct ps_eq *eq, uint32_t event, int err, struct fid *fid,
 void ps_eq_forget(struct ps_eq *eq, const struct fid *fid);
 /* Get one of two file descriptors (i: 0 or 1) that are never readable. */
 int ps_wait_fd(unsigned int i);
-bool ps_wait_fits(enum fi_wait_obj wait);
+bool ps_wait_is_supported(enum fi_wait_obj wait);
 
 /* --- domain.c --- */
 
@@ -253,7 +253,7 @@ struct ps_ep {
 int ps_ep_open(struct fid_domain *domain, struct fi_info *info,
 	       struct fid_ep **ep, void *context);
 /* Remove an endpoint's wires, operations and messages. */
-void ps_ep_die(struct ps_ep *ep);
+void ps_ep_teardown(struct ps_ep *ep);
 static inline struct ps_ep *ps_ep_of(struct fid_ep *fid)
 {
 	return ps_container_of(fid, struct ps_ep, fid);
@@ -403,7 +403,7 @@ struct ps_tx {
 	bool silent;	   /* inject calls: no completion entry */
 };
 ssize_t ps_tx_post(struct ps_ep *ep, const struct ps_tx *tx);
-/* Must this post be refused with -FI_EAGAIN (cfg.again)? */
+/* Must this post be refused with -FI_EAGAIN (cfg.refuse_every)? */
 bool ps_must_refuse(void);
 /* Complete an operation, and free it. */
 void ps_op_complete(struct ps_op *op, int err, size_t len);

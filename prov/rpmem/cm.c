@@ -94,7 +94,6 @@ static int cm_reject(struct fid_pep *fid, fid_t handle, const void *param,
 	return base ? fi_reject(base, handle, param, paramlen) : -FI_ENOSYS;
 }
 
-/* Connection management calls of active and of passive endpoints. */
 struct fi_ops_cm rp_cm_ops = {
 	.size = sizeof(struct fi_ops_cm),
 	.setname = cm_setname,

@@ -328,7 +328,7 @@ int rp_info_pick(const struct fi_info *list, const struct fi_info *info,
 }
 
 /* Call fi_getinfo() for the base; "^ofi_rpmem" keeps it from recursing. */
-static int getinfo_below(uint32_t version, const char *node,
+static int getinfo_of_base(uint32_t version, const char *node,
 			 const char *service, uint64_t flags, struct fi_info *b,
 			 const char *base, struct fi_info **list)
 {
@@ -363,7 +363,7 @@ int rp_info_list_base_rdm(uint32_t version, const char *node, const char *servic
 	 */
 	if (!strcasecmp(base, "sockets"))
 		b->domain_attr->data_progress = FI_PROGRESS_UNSPEC;
-	ret = getinfo_below(version, node, service, flags, b, base, list);
+	ret = getinfo_of_base(version, node, service, flags, b, base, list);
 	fi_freeinfo(b);
 	if (ret)
 		return ret;
@@ -484,7 +484,6 @@ void rp_info_set_common(const struct fi_info *hints, struct fi_info *i)
 		hints && hints->fabric_attr ? hints->fabric_attr->fabric : NULL;
 }
 
-/* Turn the base's entry into ofi_rpmem's. */
 static int convert_entry(uint32_t version, const struct fi_info *hints,
 			 struct fi_info *i)
 {
@@ -542,7 +541,7 @@ int rp_info_list_base(uint32_t version, const char *node, const char *service,
 	if (b->domain_attr)
 		b->domain_attr->domain = NULL;
 	b->fabric_attr->fabric = NULL;
-	ret = getinfo_below(version, node, service, flags, b, base, list);
+	ret = getinfo_of_base(version, node, service, flags, b, base, list);
 	for (link = list; !ret && (i = *link);) {
 		if (!strcasecmp(i->fabric_attr->prov_name, base) &&
 		    rp_info_is_passthrough(i)) {

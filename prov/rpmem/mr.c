@@ -327,7 +327,7 @@ static int make_implicit_persistent(struct rp_mr *mr, const struct fi_mr_attr *a
 }
 
 /* Log that the device refused the registration, with the reason if known. */
-static void device_refused(const struct rp_mr *mr, int ret)
+static void warn_device_refusal(const struct rp_mr *mr, int ret)
 {
 	const struct rp_facts *f = &mr->region.facts;
 	const bool file =
@@ -367,7 +367,7 @@ static int region_serve(struct rp_mr *mr)
 	}
 	ret = rp_target_reg(mr);
 	if (ret) {
-		device_refused(mr, ret);
+		warn_device_refusal(mr, ret);
 		goto unlock;
 	}
 	ret = rp_agent_region_make(dom->agent, &mr->region, port,
@@ -441,7 +441,7 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr,
 		      ? base_reg_local(dom, attr, flags, &mr->base)
 		      : base_reg(dom, attr, flags, &mr->base);
 	if (ret) {
-		device_refused(mr, ret);
+		warn_device_refusal(mr, ret);
 		goto pmem;
 	}
 	if (mr->persistent && dom->makes_keys)

@@ -4,7 +4,6 @@
 
 #include "rpmem/poll.h"
 
-/* All poll sets of the process: closing a queue removes it from them. */
 static LIST_HEAD(, rp_poll) sets = LIST_HEAD_INITIALIZER(sets);
 pthread_mutex_t rp_poll_lock = PTHREAD_MUTEX_INITIALIZER;
 

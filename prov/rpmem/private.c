@@ -366,7 +366,7 @@ static bool evict_idle_peer(struct rp_private *p)
  * Before each post to the session of q: move q to the busy list, which every
  * progress call serves. -FI_EAGAIN: MAX_OPEN are in use.
  */
-static int peer_use(struct rp_private *p, struct rp_peer *q)
+static int prepare_post(struct rp_private *p, struct rp_peer *q)
 {
 	const uint64_t now = rp_domain_now(p->dom);
 
@@ -558,7 +558,7 @@ int rp_private_get_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
 		ep->last_dest = l;
 	}
 	*out = l->peer->session;
-	return peer_use(p, l->peer);
+	return prepare_post(p, l->peer);
 }
 
 uint16_t rp_private_peer_port(const struct rp_ep *ep)

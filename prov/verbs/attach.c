@@ -62,7 +62,7 @@ RP_PUBLIC struct rpmem_cq *rpmem_attach_cq(struct ibv_cq *cq)
 	return c;
 }
 
-static int open_post(struct rp_qp *q, struct ibv_qp *qp,
+static int init_post(struct rp_qp *q, struct ibv_qp *qp,
 		     const struct rpmem_qp_attr *attr)
 {
 	struct rp_post *p = q->post_data;
@@ -111,7 +111,7 @@ RP_PUBLIC struct rpmem_qp *rpmem_attach_qp(struct ibv_qp *qp,
 	q->post_data = p;
 	q->access = attr->access;
 	q->sig_all = init.sq_sig_all;
-	ret = open_post(q, qp, attr);
+	ret = init_post(q, qp, attr);
 	if (ret)
 		goto fail;
 	ret = -rp_qp_init(q, qp, send_cq,

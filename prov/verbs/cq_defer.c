@@ -332,7 +332,7 @@ static bool handle_wc(struct rpmem_cq *cq, struct ibv_wc *wc)
 /* --- completions for the program --- */
 
 /* Convert a refusal to the status that a device would report. */
-static enum ibv_wc_status status_of(enum rp_status why)
+static enum ibv_wc_status wc_status_of(enum rp_status why)
 {
 	switch (why) {
 	case RP_ST_UNKNOWN_KEY:
@@ -364,7 +364,7 @@ static bool report_wc(struct rp_qp *q, struct rp_deferred_wc *h,
 	case RP_DEFERRED_REFUSED:
 		rp_log(RP_LOG_WARN, "the target's agent: %s",
 		       rp_status_remedy(h->item.status));
-		wc->status = status_of(h->item.status);
+		wc->status = wc_status_of(h->item.status);
 		break;
 	case RP_DEFERRED_LOST:
 		rp_log(RP_LOG_WARN, "the target's agent does not reply");

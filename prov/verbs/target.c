@@ -180,7 +180,6 @@ static void pass_to_agent(struct rp_target *s, const void *msg, size_t len)
 	}
 }
 
-/* Handle requests in the ring. True: there were some. */
 bool rp_target_poll_ring(struct rp_target *s)
 {
 	uint8_t msg[RP_RING_MSG];
@@ -229,7 +228,6 @@ static void handle_wc(struct rp_target *s, const struct ibv_wc *wc)
 		rp_target_disconnect(s);
 }
 
-/* Handle completions. True: there were some. */
 bool rp_target_poll_cq(struct rp_target *s)
 {
 	struct ibv_wc wc[RECVS];
@@ -247,7 +245,6 @@ bool rp_target_poll_cq(struct rp_target *s)
 	return came;
 }
 
-/* Send a POLLING or IDLE message. False: no send buffer is free. */
 bool rp_target_signal(struct rp_target *s, enum rp_msg_type type)
 {
 	uint8_t msg[16];

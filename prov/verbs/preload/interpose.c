@@ -162,7 +162,6 @@ RP_PUBLIC int ibv_get_cq_event(struct ibv_comp_channel *channel,
 					  atomic_load(&c->solicited_only)) ||
 		    has_completion(c))
 			return 0;
-		/* This event was only for the shim. */
 		ibv_ack_cq_events(*cq, 1);
 	}
 }

@@ -47,7 +47,7 @@ struct client {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all below */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_cond_t released;
+static pthread_cond_t grant_released;
 static LIST_HEAD(,
 		 rp_pre_listener) listeners = LIST_HEAD_INITIALIZER(listeners);
 static LIST_HEAD(, client) clients = LIST_HEAD_INITIALIZER(clients);
@@ -64,7 +64,7 @@ static void init(void)
 
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&released, &attr);
+	pthread_cond_init(&grant_released, &attr);
 	pthread_condattr_destroy(&attr);
 }
 
@@ -88,7 +88,7 @@ static void drop_client(struct client *v)
 	close(v->fd);
 	free(v->grants);
 	free(v);
-	pthread_cond_broadcast(&released);
+	pthread_cond_broadcast(&grant_released);
 }
 
 /* Send all at once, or fail: never wait for a peer that does not read. */
@@ -215,7 +215,7 @@ static void handle_released(struct client *v, uint32_t rkey)
 	for (size_t i = 0; i < v->ngrants; i++)
 		if (v->grants[i].rkey == rkey && v->grants[i].recalled) {
 			v->grants[i] = v->grants[--v->ngrants];
-			pthread_cond_broadcast(&released);
+			pthread_cond_broadcast(&grant_released);
 			return;
 		}
 }
@@ -668,7 +668,7 @@ struct rp_pre_mr *rp_pre_mr_recall(struct ibv_mr *mr)
 			drop_client(v);
 	}
 	while (has_unreleased_grant(mr))
-		if (pthread_cond_timedwait(&released, &lock, &ts))
+		if (pthread_cond_timedwait(&grant_released, &lock, &ts))
 			break;
 	clients_disconnect(mr);
 unlock:
