@@ -44,7 +44,7 @@ static bool names_pmsim(const char *list, const char *separators)
 	return false;
 }
 
-/* Do hints or FI_PROVIDER name pmsim? Only then it may be found. */
+/* Do hints or FI_PROVIDER name pmsim? Other programs must not find it. */
 static bool is_named(const struct fi_info *hints)
 {
 	const char *env = getenv("FI_PROVIDER");

@@ -166,8 +166,9 @@ size_t model_dma_ready(const struct model *m);
 void model_dma_step(struct model *m, size_t which);
 /*
  * The CPU has seen this completion entry: place exactly the pieces that must
- * precede it, oldest first. (Other orders that `relaxed` allows need earlier
- * steps; that is also true of a read that pushes, and of a FLUSH.)
+ * precede it, oldest first. (A caller that wants another order, as `relaxed`
+ * allows, calls model_dma_step() before; also before a read that pushes, or a
+ * FLUSH.)
  */
 void model_dma_see(struct model *m, uint64_t completion);
 size_t model_dma_pending(const struct model *m);

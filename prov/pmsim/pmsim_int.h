@@ -453,7 +453,7 @@ struct ps_sim {
 	unsigned int nmachines, current;
 	struct ps_wire **wires; /* index: wire id */
 	unsigned int nwires, last_qp;
-	struct ps_ep *eps;	  /* find_endpoint endpoints */
+	struct ps_ep *eps;	  /* reachable endpoints */
 	LIST_HEAD(, ps_req) reqs; /* not accepted or rejected */
 	unsigned int ndoms;	  /* open domains, dead ones too */
 	uint32_t last_number;

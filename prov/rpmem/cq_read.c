@@ -308,7 +308,7 @@ static ssize_t cq_sreadfrom(struct fid_cq *fid, void *buf, size_t count,
 			continue;
 		if (ret)
 			return ret;
-		/* prepare_sleep() may have drained the fi_cq_signal(). */
+		/* prepare_sleep() may have drained fi_cq_signal()'s event. */
 		if (atomic_exchange(&cq->signaled, false))
 			return -FI_EAGAIN;
 		if (epoll_wait(cq->epfd, &ev, 1, (int)left) < 0)

@@ -21,7 +21,7 @@ static void close_fds(struct rp_dom *dom)
 		close(dom->kick_fd);
 }
 
-/* Close private connections; if the base then stays open, use reopens them. */
+/* Close private connections; if the base stays open, they reopen on use. */
 static void close_private(struct rp_dom *dom)
 {
 	rp_domain_thread_stop(dom);

@@ -135,7 +135,9 @@ static void warn_no_base(void)
 
 	if (atomic_flag_test_and_set(&warned))
 		return;
-	/* Without FI_LOG_LEVEL=warn print to stderr: this must be seen. */
+	/*
+	 * Without FI_LOG_LEVEL=warn print to stderr: users must see the text.
+	 */
 	if (fi_log_enabled(&rp_prov, FI_LOG_WARN, FI_LOG_CORE))
 		FI_WARN(&rp_prov, FI_LOG_CORE, "%s\n", text);
 	else

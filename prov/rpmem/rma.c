@@ -125,7 +125,7 @@ static int begin_operation(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	return 0;
 }
 
-/* With dom->lock: post the task; without ranges and data complete it. */
+/* With dom->lock: post the task, or complete it if it has no ranges or data. */
 static ssize_t end_operation(struct rp_task *t, struct rp_session *s)
 {
 	const struct rp_outcome ok = {.status = RP_ST_OK};

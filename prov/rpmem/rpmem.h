@@ -113,8 +113,8 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 struct rp_fabric {
 	struct fid_fabric fid;
 	/*
-	 * The fabric without ofi_rxm (if none: same as layered): for event
-	 * queues, FI_EP_MSG, passthrough objects and the base's own RDM.
+	 * Fabric without ofi_rxm; if none: layered. For event queues,
+	 * FI_EP_MSG, passthrough objects, and RDM endpoints of the base itself.
 	 */
 	struct fid_fabric *direct;
 	struct fid_fabric *layered; /* fabric of ofi_rxm, opened on first use */
@@ -141,7 +141,7 @@ struct rp_dom {
 	struct fid_fabric *base_fabric;
 	struct fid_domain *base;
 	struct fi_info *base_info; /* fi_info that base was opened with */
-	bool makes_keys; /* ofi_rpmem makes keys; persistent ones are marked */
+	bool makes_keys; /* ofi_rpmem makes keys, persistent ones with a mark */
 	bool is_msg; /* domain of connected endpoints (FI_EP_MSG) */
 	bool auto_progress;
 	uint64_t incarnation;
@@ -443,7 +443,7 @@ struct rp_cntr {
 	struct fid_cntr fid;
 	struct rp_dom *dom;
 	struct fid_cntr *base;
-	bool readerr_clears; /* fi_cntr_readerr() clears (sockets) */
+	bool readerr_clears; /* fi_cntr_readerr() clears errors (sockets) */
 	atomic_uint errors; /* failed private completions */
 	int epfd, ev_fd;    /* epfd: result of FI_GETWAIT; -1: the base's */
 	atomic_uint refs;

@@ -286,7 +286,7 @@ static bool handle_wc(struct rpmem_cq *cq, struct ibv_wc *wc)
 	struct rp_deferred_wc *h;
 	bool show = true;
 
-	/* Drop a late completion of a destroyed side queue pair. */
+	/* Drop a late completion of a side queue pair that has ended. */
 	if (s && s->qp_num != wc->qp_num)
 		return false;
 	if (s && is_side_slot(s)) {
@@ -461,7 +461,7 @@ int rp_defer_poll(struct rpmem_cq *cq, int num, struct ibv_wc *wc)
 
 /* --- the initiator side: begin and end --- */
 
-/* Free a destroyed side QP's slots; handle_wc() drops its late completions. */
+/* Free the side QP's slots; handle_wc() drops its late completions. */
 static void drop_slots(struct rp_qp *q)
 {
 	struct rpmem_cq *cq = q->cq;

@@ -33,7 +33,7 @@ struct rp_post {
 	uint32_t psn;
 	bool connect_tried; /* rpmem_connect_qp() was called */
 };
-/* Destroy the side connection; call when the completion queue is not polled. */
+/* Destroy the side connection, after rp_defer_end(): polls ignore it then. */
 void rp_side_close(struct rp_post *p);
 /* Move the side queue pair to the error state, which wakes sleepers. */
 void rp_side_fail(struct rp_post *p);

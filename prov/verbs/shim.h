@@ -92,7 +92,9 @@ struct rp_slot {
 	int opcode;
 	bool signaled; /* the program requested a completion */
 	enum ibv_wc_status forced_status; /* failure to report; or SUCCESS */
-	/* A write's slot, and its flush's, which reports both. */
+	/*
+	 * flush: a write's flush; write: the reverse. The flush reports both.
+	 */
 	struct rp_slot *flush, *write;
 	enum ibv_wc_status write_status; /* flush: status of its failed write */
 	struct rp_deferred_wc *deferred; /* request to the agent; NULL: none */
@@ -200,7 +202,7 @@ bool rp_slot_convert_wc(struct rp_slot *s, struct ibv_wc *wc);
  */
 int rp_defer_begin(struct rp_qp *q, struct rp_side_end *side_end,
 		   uint64_t initiator, uint32_t qp_num, uint64_t timeout);
-/* With cq->lock, after the side QP is destroyed: drop deferred completions. */
+/* With cq->lock: end the side connection, drop its deferred completions. */
 void rp_defer_end(struct rp_qp *q);
 int rp_defer_poll(struct rpmem_cq *cq, int n, struct ibv_wc *wc);
 /* Has the agent missed a deadline? Then the side connection is closed. */
@@ -228,7 +230,7 @@ int rp_qp_init(struct rp_qp *q, struct ibv_qp *qp, struct rpmem_cq *cq,
 void rp_qp_fini(struct rp_qp *q);
 int rp_qp_add_region(struct rp_qp *q, const void *desc,
 		     const struct rp_remote_cfg *cfg);
-/* With q->lock, between start and complete: add a region with its facts. */
+/* With q->lock, between start and complete: add a region of the peer. */
 int rp_qp_add_region_locked(struct rp_qp *q, const void *desc,
 			    const struct rp_remote_cfg *cfg);
 /* Get the properties of a region that was added. 0 or ENOKEY. */

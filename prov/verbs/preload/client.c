@@ -178,7 +178,7 @@ static int connect_any(struct rp_pre_qp *r, const struct rp_rendezvous *call)
 			return ret;
 		}
 		close(fd);
-		/* Next port; but a silent one may be the peer's: give up. */
+		/* A silent port may be the peer's: try no other one. */
 		if (last == ETIMEDOUT)
 			return last;
 	}

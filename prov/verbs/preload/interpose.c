@@ -61,7 +61,8 @@ static void __attribute__((constructor)) find_base(void)
 	FOR_CALLS(FIND)
 }
 
-static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* of ctxs and cqs */
+/* Guards ctxs and cqs. */
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static LIST_HEAD(, rp_pre_ctx) ctxs = LIST_HEAD_INITIALIZER(ctxs);
 static struct rp_pre_cq *cqs;
 

@@ -60,7 +60,8 @@ struct rp_pre_qp {
 	struct rp_pre_cq *send_cq;
 	uint64_t send_ops;			 /* requested builders */
 	int entries;				 /* reserved entries of send_cq */
-	bool no_sge, no_rd, no_dest_rd, no_read; /* 0s that the shim raised */
+	/* Attributes that the program set to 0, and the shim raised. */
+	bool no_sge, no_rd, no_dest_rd, no_read;
 	unsigned int access;			 /* granted FLUSH bits */
 	UT_hash_handle hh;
 	/* The connected peer; guarded by the lock of server.c. */

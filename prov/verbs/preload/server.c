@@ -14,7 +14,7 @@
 #include "core/log.h"
 #include "verbs/preload/preload.h"
 
-/* Most clients without LOOKUP, and most clients. */
+/* Most clients that have not sent LOOKUP, and most clients in all. */
 #define MAX_HALF_OPEN 64
 #define MAX_CLIENTS   4096
 #define DEADLINE_CHECK_MS 250
@@ -381,7 +381,7 @@ static void *run_thread(void *arg)
 	return NULL;
 }
 
-/* Start the thread; it thread_runs until the process ends. */
+/* Start the thread; it runs until the process ends. */
 static int start_thread(void)
 {
 	pthread_t thread;
