@@ -95,7 +95,7 @@ void model_reset(struct model *m)
 		*m->words[i]->slot = NULL;
 	}
 	for (size_t i = 0; i < m->npages; i++)
-		*m->pages[i] = (struct page){0};
+		*m->pages[i] = (struct model_page){0};
 	m->nwords = m->npages = m->nfencing = m->npieces = m->nwaiting = 0;
 	m->order = 0;
 	begin(m);
@@ -141,7 +141,7 @@ bool model_owns(const struct model *m, const void *addr)
 
 /* --- the values of one word --- */
 
-static void word_add(struct word *w, uint64_t v)
+static void word_add(struct model_word *w, uint64_t v)
 {
 	size_t i, n = 0;
 
@@ -154,13 +154,13 @@ static void word_add(struct word *w, uint64_t v)
 	w->vals[w->n++] = (struct val){v, w->now};
 }
 
-static void word_set_only(struct word *w, uint64_t v)
+static void word_set_only(struct model_word *w, uint64_t v)
 {
 	w->n = 0;
 	word_add(w, v);
 }
 
-void model_word_set(struct word *w, uint64_t v)
+void model_word_set(struct model_word *w, uint64_t v)
 {
 	w->now = w->fenced = (struct mark){0};
 	word_set_only(w, v);
@@ -168,7 +168,7 @@ void model_word_set(struct word *w, uint64_t v)
 }
 
 /* Remove duplicate values: keep the last of each. */
-static void word_unique(struct word *w)
+static void word_unique(struct model_word *w)
 {
 	size_t n = 0;
 
@@ -184,7 +184,7 @@ static void word_unique(struct word *w)
 }
 
 /* Write bytes to every possible value: they are on the media. */
-static void word_merge(struct word *w, struct bytes b)
+static void word_merge(struct model_word *w, struct bytes b)
 {
 	for (size_t i = 0; i < w->n; i++)
 		w->vals[i].v = merge_bytes(w->vals[i].v, b);
@@ -196,7 +196,7 @@ static void word_merge(struct word *w, struct bytes b)
  * from now on, after earlier NIC writes, with whatever the cache has written
  * back until then.
  */
-static void word_wait(struct word *w, struct bytes b)
+static void word_wait(struct model_word *w, struct bytes b)
 {
 	size_t n = w->n;
 
@@ -215,7 +215,7 @@ static void word_wait(struct word *w, struct bytes b)
 }
 
 /* Drop the values older than mark, as the media hold a newer one. */
-static void word_drop_older(struct word *w, struct mark mark)
+static void word_drop_older(struct model_word *w, struct mark mark)
 {
 	size_t n = 0;
 
@@ -226,7 +226,7 @@ static void word_drop_older(struct word *w, struct mark mark)
 	w->n = n;
 }
 
-static void word_await_fence(struct model *m, struct word *w)
+static void word_await_fence(struct model *m, struct model_word *w)
 {
 	if (!w->fenced.seq) {
 		m->fencing = model_grow(m->fencing, m->nfencing,
@@ -236,7 +236,7 @@ static void word_await_fence(struct model *m, struct word *w)
 	w->fenced = w->now;
 }
 
-static void page_touch(struct model *m, struct page *p)
+static void page_touch(struct model *m, struct model_page *p)
 {
 	if (p->listed)
 		return;
@@ -245,9 +245,9 @@ static void page_touch(struct model *m, struct page *p)
 	m->pages[m->npages++] = p;
 }
 
-static struct word *word_touch(struct model *m, struct area *a, uint8_t *at)
+static struct model_word *word_touch(struct model *m, struct area *a, uint8_t *at)
 {
-	struct word **slot = slot_of(a, at), *w = *slot;
+	struct model_word **slot = slot_of(a, at), *w = *slot;
 
 	if (w)
 		return w;
@@ -274,7 +274,7 @@ static struct word *word_touch(struct model *m, struct area *a, uint8_t *at)
 static void word_write(struct model *m, struct area *a, uint8_t *at,
 		       struct bytes b, enum writer by)
 {
-	struct word *w = word_touch(m, a, at);
+	struct model_word *w = word_touch(m, a, at);
 	uint64_t v = merge_bytes(*w->at, b);
 
 	*w->at = v;
@@ -352,10 +352,10 @@ static void dirty_pages(struct model *m, void *addr, size_t len)
 		return;
 	for (uint8_t *at = align_down(addr, MODEL_PAGE); at < end;
 	     at += MODEL_PAGE) {
-		struct page *p = page_of(a, at);
+		struct model_page *p = page_of(a, at);
 
 		p->dirty = true;
-		for (struct word *w = p->words; w; w = w->next) {
+		for (struct model_word *w = p->words; w; w = w->next) {
 			if (m->rule == RULE_DISK)
 				word_add(w, *w->at);
 			w->synced = w->now;
@@ -419,7 +419,7 @@ static int sync_pages(struct model *m, void *addr, size_t len, int error)
 	if (!is_dax(m) && m->cfg.kind != MODEL_FILE)
 		return 0;
 	for (uint8_t *at = addr; at < end; at += MODEL_PAGE) {
-		struct page *p = page_of(a, at);
+		struct model_page *p = page_of(a, at);
 
 		page_touch(m, p);
 		if (error || m->cfg.cached) {
@@ -427,7 +427,7 @@ static int sync_pages(struct model *m, void *addr, size_t len, int error)
 			continue;
 		}
 		p->metadata = true;
-		for (struct word *w = p->words; w && p->dirty; w = w->next)
+		for (struct model_word *w = p->words; w && p->dirty; w = w->next)
 			word_drop_older(w, w->synced);
 		p->dirty = false;
 	}
@@ -495,12 +495,12 @@ static void piece_arrive(struct model *m, size_t i)
 	model_write(m, p->addr, p->data, p->len, BY_DMA);
 	for (uint8_t *at = align_down(p->addr, MODEL_WORD); a && at < end;
 	     at += MODEL_WORD) {
-		struct word *w = *slot_of(a, at);
+		struct model_word *w = *slot_of(a, at);
 
 		m->waiting = model_grow(m->waiting, m->nwaiting,
 					 &m->cap_waiting, sizeof(*m->waiting));
 		m->waiting[m->nwaiting++] =
-			(struct waiting){p->qp, w, w->now.nic};
+			(struct waiting_write){p->qp, w, w->now.nic};
 	}
 	piece_forget(m, i);
 }
@@ -511,7 +511,7 @@ static void waiting_forget(struct model *m, unsigned int qp, bool push)
 	size_t n = 0;
 
 	for (size_t i = 0; i < m->nwaiting; i++) {
-		struct waiting *x = &m->waiting[i];
+		struct waiting_write *x = &m->waiting[i];
 
 		if (x->qp != qp)
 			m->waiting[n++] = *x;

@@ -150,7 +150,7 @@ static size_t add_coherent(const struct model *m, const void *word,
 	return n;
 }
 
-static bool is_lost(const struct model *m, const struct page *p)
+static bool is_lost(const struct model *m, const struct model_page *p)
 {
 	return is_volatile(m) || (is_dax(m) && m->cfg.domain == MODEL_NONE) ||
 	       (m->cfg.kind == MODEL_DAX && !p->metadata);
@@ -161,7 +161,7 @@ static size_t after_cut(const struct model *m, const void *addr, enum placed got
 {
 	const void *at = align_down(addr, MODEL_WORD);
 	const struct area *a = model_area(m, addr);
-	const struct word *w;
+	const struct model_word *w;
 	struct val now;
 	const struct val *vals;
 	struct reaches r;
@@ -298,7 +298,7 @@ void model_cut(struct model *m, uint64_t (*pick)(void *ctx, uint64_t below),
 		m->npieces = 0;
 	cut_pieces(m, &p);
 	for (size_t i = 0; i < m->nwords; i++) {
-		struct word *w = m->words[i];
+		struct model_word *w = m->words[i];
 
 		if (is_lost(m, w->page))
 			*w->at = 0;
@@ -313,13 +313,13 @@ void model_cut(struct model *m, uint64_t (*pick)(void *ctx, uint64_t below),
 
 /* --- traces --- */
 
-struct text {
+struct trace_text {
 	char *out;
 	size_t len, at;
 };
 
 static void __attribute__((format(printf, 2, 3)))
-say(struct text *t, const char *fmt, ...)
+say(struct trace_text *t, const char *fmt, ...)
 {
 	size_t room = t->len - t->at;
 	va_list ap;
@@ -336,7 +336,7 @@ void model_print(const struct model *m, const void *addr, char *out, size_t len)
 {
 	const uint8_t *at = align_down(addr, MODEL_WORD);
 	const struct area *a = model_area(m, addr);
-	struct text t = {.out = out, .len = len};
+	struct trace_text t = {.out = out, .len = len};
 	uint64_t values[MODEL_VALUES];
 	const char *nic = ", in NIC";
 	bool lost;

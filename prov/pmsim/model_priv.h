@@ -35,11 +35,11 @@ struct val {
  * both counters, because a NIC write is added to every value that has all
  * earlier ones.
  */
-struct word {
+struct model_word {
 	uint64_t *at;
-	struct word **slot; /* entry in area.slots */
-	struct page *page;
-	struct word *next; /* next word of the page */
+	struct model_word **slot; /* entry in area.slots */
+	struct model_page *page;
+	struct model_word *next; /* next word of the page */
 	struct val *vals;
 	size_t n, cap;
 	struct mark now;
@@ -48,14 +48,14 @@ struct word {
 };
 
 /* A write of a queue pair to a word, waiting in the root complex. */
-struct waiting {
+struct waiting_write {
 	unsigned int qp;
-	struct word *word;
+	struct model_word *word;
 	uint32_t nic;
 };
 
-struct page {
-	struct word *words;
+struct model_page {
+	struct model_word *words;
 	bool listed;
 	bool dirty;    /* a program's store since the last msync */
 	bool metadata; /* the page's metadata is durable */
@@ -64,8 +64,8 @@ struct page {
 struct area {
 	uint8_t *mem;
 	size_t len;
-	struct word **slots; /* one per word; NULL: not written */
-	struct page *pages;
+	struct model_word **slots; /* one per word; NULL: not written */
+	struct model_page *pages;
 };
 
 /* A piece of a write in the NIC or on PCIe; never crosses a cache line. */
@@ -99,16 +99,16 @@ struct model {
 	struct area *areas;
 	size_t nareas, cap_areas;
 	/* The first nwords words are in use, the others are free. */
-	struct word **words;
+	struct model_word **words;
 	size_t nwords, allocated_words, cap_words;
-	struct page **pages; /* pages changed since the reset */
+	struct model_page **pages; /* pages changed since the reset */
 	size_t npages, cap_pages;
-	struct word **fencing; /* words that the next sfence affects */
+	struct model_word **fencing; /* words that the next sfence affects */
 	size_t nfencing, cap_fencing;
 	struct piece *pieces; /* pieces not yet placed, oldest first */
 	size_t npieces, cap_pieces;
 	uint32_t order;
-	struct waiting *waiting; /* NIC writes that may wait */
+	struct waiting_write *waiting; /* NIC writes that may wait */
 	size_t nwaiting, cap_waiting;
 };
 
@@ -124,7 +124,7 @@ void model_write(struct model *m, void *addr, const void *data, size_t len,
 /* May this piece be placed next? */
 bool model_piece_ready(const struct model *m, size_t i);
 /* Make v the only possible value of w, as after a reset. */
-void model_word_set(struct word *w, uint64_t v);
+void model_word_set(struct model_word *w, uint64_t v);
 
 static inline bool is_dax(const struct model *m)
 {
@@ -152,12 +152,12 @@ static inline bool is_volatile(const struct model *m)
 	return !is_dax(m) && m->cfg.kind != MODEL_FILE;
 }
 
-static inline struct page *page_of(const struct area *a, const void *addr)
+static inline struct model_page *page_of(const struct area *a, const void *addr)
 {
 	return &a->pages[((const uint8_t *)addr - a->mem) / MODEL_PAGE];
 }
 
-static inline struct word **slot_of(const struct area *a, const void *addr)
+static inline struct model_word **slot_of(const struct area *a, const void *addr)
 {
 	return &a->slots[((const uint8_t *)addr - a->mem) / MODEL_WORD];
 }
