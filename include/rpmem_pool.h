@@ -125,7 +125,7 @@ struct rpmem_pool_member {
 	const char *where; /* its "HOST:POOL"; valid while the pool is open, as
 			      error */
 	enum rpmem_pool_state state;
-	uint64_t left;	   /* bytes that it lacks, as far as known */
+	uint64_t left;	   /* bytes that the member lacks, as far as known */
 	const char *error; /* cause and remedy of its last failure, or NULL */
 };
 /* -ENOENT: the pool has no member of this index; they count from 0. */

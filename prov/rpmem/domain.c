@@ -135,7 +135,7 @@ static int find_base_info(struct rp_fabric *fab, const struct fi_info *info,
 			fab->base_name, fi_strerror(-ret));
 		return ret;
 	}
-	ret = rp_info_pick(list, info, out);
+	ret = rp_info_find_domain(list, info, out);
 	fi_freeinfo(list);
 	return ret;
 }

@@ -312,7 +312,7 @@ static bool has_same_name(const char *a, const char *b)
 	return a && b && !strcmp(a, b);
 }
 
-int rp_info_pick(const struct fi_info *list, const struct fi_info *info,
+int rp_info_find_domain(const struct fi_info *list, const struct fi_info *info,
 		 struct fi_info **out)
 {
 	*out = NULL;

@@ -79,7 +79,7 @@ int rp_info_find_base_msg(const struct rp_fabric *fab, const struct fi_info *inf
 			&list);
 	fi_freeinfo(hints);
 	if (!ret)
-		ret = rp_info_pick(list, info, out);
+		ret = rp_info_find_domain(list, info, out);
 	fi_freeinfo(list);
 	return ret;
 }

@@ -73,7 +73,7 @@ int rp_info_list_base_rdm(uint32_t version, const char *node, const char *servic
 		 uint64_t flags, const struct fi_info *hints, const char *base,
 		 struct fi_info **list);
 /* Copy the first entry of list that names the same domain as info. */
-int rp_info_pick(const struct fi_info *list, const struct fi_info *info,
+int rp_info_find_domain(const struct fi_info *list, const struct fi_info *info,
 		 struct fi_info **out);
 /* Copy a program's fi_info for the base, with the base's fids and no handle. */
 struct fi_info *rp_info_to_base(const struct fi_info *info,

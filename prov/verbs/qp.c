@@ -216,7 +216,9 @@ static struct rp_deferred_op request_of(const struct rp_peer_region *r,
 		.key = r->r.d.key,
 		.addr = f.agent_addr,
 		.len = f.agent_len,
-		/* A store needs no class: a flush behind it does. */
+		/*
+		 * A store requires no class: the flush behind it requires one.
+		 */
 		.required = value ? RP_CLASS_NONE : r->r.required,
 	};
 

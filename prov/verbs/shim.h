@@ -103,7 +103,7 @@ struct rp_slot {
 
 /* A completion to report to the program later. */
 struct rp_deferred_wc {
-	struct rp_deferred_op item; /* first member: core's pointer is cast */
+	struct rp_deferred_op item; /* first member: pointers to it are cast */
 	struct ibv_wc wc;
 	bool visible; /* the program requested this completion */
 	struct rp_slot *slot;		 /* to send the request; NULL: sent */
