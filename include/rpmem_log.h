@@ -127,9 +127,9 @@ int rpmem_log_poll(struct rpmem_log *log, struct rpmem_log_op **done,
 
 /*
  * Read the entry *lsn into buf, set *len to its bytes and *lsn to that of the
- * next entry. Returns 1; 0: there is no such entry yet; -ERANGE: it was
+ * next entry. Returns 1; 0: there is no such entry yet; -ERANGE: the entry was
  * trimmed, and *lsn is the head now; -EMSGSIZE: *len is more than size, and
- * *lsn is that entry's; -EBADMSG: no intact entry begins at *lsn; -EINVAL: that
+ * *lsn is that entry's; -EBADMSG: no intact entry begins at *lsn; -EINVAL: *lsn
  * is no LSN at all; -ESTALE: another writer has the log, the pool was replaced,
  * or the log was created anew: open the log again. Other results leave *lsn as
  * it is. A reader may still get an entry that was trimmed while the reader had
@@ -156,7 +156,7 @@ struct rpmem_log_info {
 	size_t size;	    /* in: sizeof(struct rpmem_log_info) */
 	uint64_t head;	    /* LSN of the first entry */
 	uint64_t durable;   /* every entry below is durable */
-	uint64_t tail;	    /* LSN of the next append; of a reader: durable */
+	uint64_t tail;	    /* LSN of the next append; a reader's: durable */
 	uint64_t capacity;  /* bytes of the ring; an entry uses its length plus
 			     * 32, rounded up to 64 */
 	uint64_t max_entry; /* most bytes of an entry */

@@ -130,7 +130,9 @@ enum rpmem_rpc_state {
 	RPMEM_RPC_DONE = 2,    /* replied, or failed */
 };
 
-/* Flag of an operation: rpmem_rpc_poll() also returns it when it is durable. */
+/*
+ * Flag of an operation: rpmem_rpc_poll() also returns a call that is durable.
+ */
 #define RPMEM_RPC_NOTIFY 1u
 
 /* A call without waiting. Zero the fields that are not used. */

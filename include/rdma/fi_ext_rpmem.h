@@ -45,7 +45,7 @@ enum fi_rpmem_method {
 	FI_RPMEM_METHOD_AGENT_CLWB_MSYNC = 7,
 };
 
-/* Why an operation on a persistent region failed, by what has to be done. */
+/* Why an operation on a persistent region failed, grouped by remedy. */
 enum fi_rpmem_status {
 	FI_RPMEM_ST_OK = 0,
 	FI_RPMEM_ST_KEY = 1,	 /* get the region's current key, write again */
@@ -134,7 +134,7 @@ struct fi_rpmem_attr {
 	enum fi_rpmem_method method;	  /* method for the required class */
 	int prov_errno;		 /* 0, or why such a commit would fail */
 	uint32_t granularity;	 /* bytes flushed at once */
-	uint32_t preferred_size; /* bytes of one write */
+	uint32_t preferred_size; /* bytes of one write: a hint */
 	uint32_t preferred_align;
 	uint64_t addr; /* first byte, as in fi_write() */
 	uint64_t len;  /* bytes in the region */
