@@ -57,7 +57,7 @@ int rp_host_facts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 }
 
 int rp_host_intent(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
-		  enum rp_intent *intent, char *why)
+		   enum rp_intent *intent, char *why)
 {
 	*intent = RP_INTENT_VOLATILE;
 	return 0;

@@ -124,7 +124,7 @@ struct rpmem_region {
 	uint64_t remote_addr, length;
 	/* method of such a flush, or "refused" */
 	const char *persistent, *global;
-	const char *survives;		 /* class of a persistent flush */
+	const char *survives; /* class of a persistent flush */
 };
 /*
  * Allow flushes of the peer's region, or forbid them again. region may be NULL.

@@ -32,7 +32,7 @@ static struct ps_pep *pep_of(struct fid *fid)
 }
 
 static void add_event_data(struct ps_ep *ep, uint32_t event, int err,
-		      const void *data, size_t len)
+			   const void *data, size_t len)
 {
 	if (ep)
 		ep->shut_down |= event == FI_SHUTDOWN;

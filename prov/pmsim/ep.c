@@ -444,7 +444,8 @@ static int set_address(struct ps_ep *ep, const struct fi_info *info)
 	}
 	do {
 		number = ++ps_sim.last_number;
-	} while (!(uint16_t)number || (!ep->connected && find_endpoint(number)));
+	} while (!(uint16_t)number ||
+		 (!ep->connected && find_endpoint(number)));
 	if (!ep->connected) {
 		ps_addr_make(number, &ep->addr);
 		return 0;

@@ -230,7 +230,7 @@ static void word_await_fence(struct model *m, struct model_word *w)
 {
 	if (!w->fenced.seq) {
 		m->fencing = model_grow(m->fencing, m->nfencing,
-					 &m->cap_fencing, sizeof(*m->fencing));
+					&m->cap_fencing, sizeof(*m->fencing));
 		m->fencing[m->nfencing++] = w;
 	}
 	w->fenced = w->now;
@@ -245,15 +245,16 @@ static void page_touch(struct model *m, struct model_page *p)
 	m->pages[m->npages++] = p;
 }
 
-static struct model_word *word_touch(struct model *m, struct area *a, uint8_t *at)
+static struct model_word *word_touch(struct model *m, struct area *a,
+				     uint8_t *at)
 {
 	struct model_word **slot = slot_of(a, at), *w = *slot;
 
 	if (w)
 		return w;
 	if (m->nwords == m->allocated_words) {
-		m->words = model_grow(m->words, m->allocated_words, &m->cap_words,
-				       sizeof(w));
+		m->words = model_grow(m->words, m->allocated_words,
+				      &m->cap_words, sizeof(w));
 		w = calloc(1, sizeof(*w));
 		if (!w)
 			model_die("out of memory");
@@ -427,7 +428,8 @@ static int sync_pages(struct model *m, void *addr, size_t len, int error)
 			continue;
 		}
 		p->metadata = true;
-		for (struct model_word *w = p->words; w && p->dirty; w = w->next)
+		for (struct model_word *w = p->words; w && p->dirty;
+		     w = w->next)
 			word_drop_older(w, w->synced);
 		p->dirty = false;
 	}
@@ -460,7 +462,7 @@ void model_dma_write(struct model *m, unsigned int qp, void *addr,
 
 		n = n < len ? n : len;
 		m->pieces = model_grow(m->pieces, m->npieces, &m->cap_pieces,
-					sizeof(*p));
+				       sizeof(*p));
 		p = &m->pieces[m->npieces++];
 		p->qp = qp;
 		p->order = m->order++;
@@ -498,7 +500,7 @@ static void piece_arrive(struct model *m, size_t i)
 		struct model_word *w = *slot_of(a, at);
 
 		m->waiting = model_grow(m->waiting, m->nwaiting,
-					 &m->cap_waiting, sizeof(*m->waiting));
+					&m->cap_waiting, sizeof(*m->waiting));
 		m->waiting[m->nwaiting++] =
 			(struct waiting_write){p->qp, w, w->now.nic};
 	}

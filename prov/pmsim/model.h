@@ -202,9 +202,9 @@ size_t model_after_kill(const struct model *m, const void *addr,
  * all of them are placed here, too.
  */
 size_t model_after_cut_ready(const struct model *m, const void *addr,
-		  uint64_t values[MODEL_VALUES], bool *lost);
+			     uint64_t values[MODEL_VALUES], bool *lost);
 size_t model_after_kill_ready(const struct model *m, const void *addr,
-		       uint64_t values[MODEL_VALUES], bool *lost);
+			      uint64_t values[MODEL_VALUES], bool *lost);
 /*
  * Cut the power: memory becomes one of the possible states. pick chooses:
  * pick(ctx, n) returns a number below n, and is not called without a choice;

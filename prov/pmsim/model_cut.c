@@ -9,7 +9,7 @@
 
 /* The pieces in flight that are assumed to be placed. */
 enum placed {
-	PLACED_ANY, /* any set that the order allows */
+	PLACED_ANY,   /* any set that the order allows */
 	PLACED_READY, /* only pieces that may be next */
 	PLACED_ALL,
 };
@@ -156,8 +156,9 @@ static bool is_lost(const struct model *m, const struct model_page *p)
 	       (m->cfg.kind == MODEL_DAX && !p->metadata);
 }
 
-static size_t after_cut(const struct model *m, const void *addr, enum placed got,
-			uint64_t values[MODEL_VALUES], bool *lost)
+static size_t after_cut(const struct model *m, const void *addr,
+			enum placed got, uint64_t values[MODEL_VALUES],
+			bool *lost)
 {
 	const void *at = align_down(addr, MODEL_WORD);
 	const struct area *a = model_area(m, addr);
@@ -213,13 +214,14 @@ size_t model_after_cut(const struct model *m, const void *addr,
 }
 
 size_t model_after_cut_ready(const struct model *m, const void *addr,
-		  uint64_t values[MODEL_VALUES], bool *lost)
+			     uint64_t values[MODEL_VALUES], bool *lost)
 {
 	return after_cut(m, addr, PLACED_READY, values, lost);
 }
 
-static size_t after_kill(const struct model *m, const void *addr, enum placed got,
-			 uint64_t values[MODEL_VALUES], bool *lost)
+static size_t after_kill(const struct model *m, const void *addr,
+			 enum placed got, uint64_t values[MODEL_VALUES],
+			 bool *lost)
 {
 	if (!model_owns(m, addr))
 		model_die("asked about memory that is not the model's");
@@ -236,7 +238,7 @@ size_t model_after_kill(const struct model *m, const void *addr,
 }
 
 size_t model_after_kill_ready(const struct model *m, const void *addr,
-		       uint64_t values[MODEL_VALUES], bool *lost)
+			      uint64_t values[MODEL_VALUES], bool *lost)
 {
 	return after_kill(m, addr, PLACED_READY, values, lost);
 }

@@ -157,7 +157,8 @@ static inline struct model_page *page_of(const struct area *a, const void *addr)
 	return &a->pages[((const uint8_t *)addr - a->mem) / MODEL_PAGE];
 }
 
-static inline struct model_word **slot_of(const struct area *a, const void *addr)
+static inline struct model_word **slot_of(const struct area *a,
+					  const void *addr)
 {
 	return &a->slots[((const uint8_t *)addr - a->mem) / MODEL_WORD];
 }

@@ -82,7 +82,8 @@ void ps_op_fail_unreachable(struct ps_op *op)
 
 bool ps_must_refuse(void)
 {
-	return ps_sim.cfg.refuse_every && !(++ps_sim.posts % ps_sim.cfg.refuse_every);
+	return ps_sim.cfg.refuse_every &&
+	       !(++ps_sim.posts % ps_sim.cfg.refuse_every);
 }
 
 static size_t rma_len(const struct ps_tx *tx)

@@ -63,11 +63,12 @@ struct pmsim_cfg {
 	 * pass them.
 	 */
 	bool delays_reads;
-	unsigned int refuse_every; /* refuse every n-th post (-FI_EAGAIN); 0: none */
+	unsigned int
+		refuse_every; /* refuse every n-th post (-FI_EAGAIN); 0: none */
 };
 
 enum pmsim_cut {
-	PMSIM_CUT_NOT, /* only query: is there a connection? */
+	PMSIM_CUT_NOT,	/* only query: is there a connection? */
 	PMSIM_CUT_HERE, /* report it to this machine's program */
 	PMSIM_CUT_BOTH, /* report it to both programs */
 };

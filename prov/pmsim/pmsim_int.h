@@ -215,7 +215,7 @@ struct ps_op {
 	bool due;	 /* completes at the next poll */
 	bool has_reply;	 /* the reply has arrived */
 	bool want;	 /* report success, too */
-	bool unreported;	 /* failed; report_failures() will report it */
+	bool unreported; /* failed; report_failures() will report it */
 	int err;	 /* valid if due or unreported */
 	unsigned int qp; /* connection of the reply */
 	void *context;
@@ -240,13 +240,13 @@ struct ps_ep {
 	struct ps_req *req;	   /* connection request in progress */
 	struct fid *accepts;	   /* connection request to accept */
 	bool tx_selective, rx_selective;
-	bool directed; /* FI_DIRECTED_RECV */
+	bool directed;		     /* FI_DIRECTED_RECV */
 	uint64_t tx_flags, rx_flags; /* default flags */
 	unsigned int nops, nrx;
 	TAILQ_HEAD(, ps_op) ops;
 	struct ps_match msg, tagged;
 	LIST_HEAD(, ps_wire) wires; /* wires that ep sends on */
-	struct ps_break *breaks;	    /* broken connections */
+	struct ps_break *breaks;    /* broken connections */
 	LIST_ENTRY(ps_ep) link;	    /* list dom->eps */
 	UT_hash_handle hh;	    /* ps_sim.eps, by number */
 };

@@ -6,7 +6,7 @@
 #include "rpmem/rpmem.h"
 
 /* Arguments of a plain, fetching or compare atomic; NULL and 0: unused. */
-struct atomic_call {
+struct atomic {
 	const struct fi_msg_atomic *msg;
 	uint64_t kind; /* 0, FI_FETCH_ATOMIC or FI_COMPARE_ATOMIC */
 	const struct fi_ioc *cmp;
@@ -17,7 +17,7 @@ struct atomic_call {
 	size_t nres;
 };
 
-static ssize_t post_to_base(struct rp_ep *ep, const struct atomic_call *c,
+static ssize_t post_to_base(struct rp_ep *ep, const struct atomic *c,
 			    uint64_t flags)
 {
 	switch (c->kind) {
@@ -65,7 +65,7 @@ int rp_atomic_query(const struct rp_dom *dom, enum fi_datatype type,
 	return 0;
 }
 
-static int check_atomic(struct rp_ep *ep, const struct atomic_call *c, size_t *size,
+static int check_atomic(struct rp_ep *ep, const struct atomic *c, size_t *size,
 			size_t *total)
 {
 	const struct fi_msg_atomic *m = c->msg;
@@ -109,7 +109,7 @@ static const void *gather_operand(uint8_t *buf, const struct fi_ioc *from,
 	return buf;
 }
 
-static void fill_task(struct rp_task *t, const struct atomic_call *c, size_t size)
+static void fill_task(struct rp_task *t, const struct atomic *c, size_t size)
 {
 	const struct fi_msg_atomic *m = c->msg;
 
@@ -140,7 +140,7 @@ static void fill_task(struct rp_task *t, const struct atomic_call *c, size_t siz
 }
 
 /* Post an atomic on persistent memory. */
-static ssize_t post_persistent(struct rp_ep *ep, const struct atomic_call *c,
+static ssize_t post_persistent(struct rp_ep *ep, const struct atomic *c,
 			       uint64_t flags, bool want)
 {
 	uint8_t operand[RP_WIRE_MAX_STORE], compare[RP_WIRE_MAX_STORE];
@@ -176,7 +176,7 @@ unlock:
 }
 
 /* Post an atomic to the agent or the base; flags include the defaults. */
-static ssize_t post_atomic(struct rp_ep *ep, const struct atomic_call *c,
+static ssize_t post_atomic(struct rp_ep *ep, const struct atomic *c,
 			   uint64_t flags, bool want)
 {
 	const struct fi_msg_atomic *m = c->msg;
@@ -205,7 +205,8 @@ static ssize_t post_atomic(struct rp_ep *ep, const struct atomic_call *c,
 }
 
 /* Post fi_atomicmsg(), fi_fetch_atomicmsg() or fi_compare_atomicmsg(). */
-static ssize_t post_msg(struct rp_ep *ep, const struct atomic_call *c, uint64_t flags)
+static ssize_t post_msg(struct rp_ep *ep, const struct atomic *c,
+			uint64_t flags)
 {
 	if ((flags & FI_COMMIT_COMPLETE) && c->msg->op == FI_ATOMIC_READ) {
 		RP_WARN(EP_DATA, "FI_COMMIT_COMPLETE on FI_ATOMIC_READ: it "
@@ -215,17 +216,17 @@ static ssize_t post_msg(struct rp_ep *ep, const struct atomic_call *c, uint64_t 
 	if (c->msg->rma_iov_count &&
 	    rp_ep_persistent(ep, c->msg->rma_iov[0].key))
 		flags |= ep->implicit_flags;
-	return post_atomic(ep, c, flags, rp_ep_wants_entry(ep, flags));
+	return post_atomic(ep, c, flags, rp_ep_wants_cqe(ep, flags));
 }
 
 /* Post a call without a flags argument, with the endpoint's flags. */
-static ssize_t post_iov(struct rp_ep *ep, const struct atomic_call *c,
+static ssize_t post_iov(struct rp_ep *ep, const struct atomic *c,
 			const struct fi_ioc *iov, void **desc, size_t count,
 			fi_addr_t dest, uint64_t addr, uint64_t key,
 			enum fi_datatype type, enum fi_op op, void *context)
 {
 	const struct fi_rma_ioc rma = {addr, count_elements(iov, count), key};
-	struct atomic_call call = *c;
+	struct atomic call = *c;
 	const struct fi_msg_atomic msg = {
 		.msg_iov = iov,
 		.desc = desc,
@@ -242,7 +243,7 @@ static ssize_t post_iov(struct rp_ep *ep, const struct atomic_call *c,
 	if (rp_ep_persistent(ep, key))
 		flags |= ep->implicit_flags;
 	call.msg = &msg;
-	return post_atomic(ep, &call, flags, rp_ep_wants_entry(ep, ep->op_flags));
+	return post_atomic(ep, &call, flags, rp_ep_wants_cqe(ep, ep->op_flags));
 }
 
 static ssize_t at_writev(struct fid_ep *fid, const struct fi_ioc *iov,
@@ -251,7 +252,7 @@ static ssize_t at_writev(struct fid_ep *fid, const struct fi_ioc *iov,
 			 enum fi_op op, void *context)
 {
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
-	struct atomic_call c = {0};
+	struct atomic c = {0};
 
 	if (rp_ep_can_forward(ep, key))
 		return fi_atomicv(ep->base, iov, desc, count, dest, addr, key,
@@ -273,7 +274,7 @@ static ssize_t at_write(struct fid_ep *fid, const void *buf, size_t count,
 static ssize_t at_writemsg(struct fid_ep *fid, const struct fi_msg_atomic *msg,
 			   uint64_t flags)
 {
-	const struct atomic_call c = {.msg = msg};
+	const struct atomic c = {.msg = msg};
 
 	return post_msg(rp_ep_of(&fid->fid), &c, flags);
 }
@@ -294,7 +295,7 @@ static ssize_t at_inject(struct fid_ep *fid, const void *buf, size_t count,
 		.datatype = type,
 		.op = op,
 	};
-	const struct atomic_call c = {.msg = &msg};
+	const struct atomic c = {.msg = &msg};
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 	int ret;
 
@@ -313,7 +314,7 @@ static ssize_t at_readwritev(struct fid_ep *fid, const struct fi_ioc *iov,
 			     enum fi_op op, void *context)
 {
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
-	const struct atomic_call c = {
+	const struct atomic c = {
 		.kind = FI_FETCH_ATOMIC,
 		.res = resultv,
 		.res_desc = result_desc,
@@ -345,7 +346,7 @@ static ssize_t at_readwritemsg(struct fid_ep *fid,
 			       struct fi_ioc *resultv, void **result_desc,
 			       size_t nresult, uint64_t flags)
 {
-	const struct atomic_call c = {
+	const struct atomic c = {
 		.msg = msg,
 		.kind = FI_FETCH_ATOMIC,
 		.res = resultv,
@@ -365,7 +366,7 @@ static ssize_t at_compwritev(struct fid_ep *fid, const struct fi_ioc *iov,
 			     enum fi_op op, void *context)
 {
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
-	const struct atomic_call c = {
+	const struct atomic c = {
 		.kind = FI_COMPARE_ATOMIC,
 		.cmp = comparev,
 		.cmp_desc = compare_desc,
@@ -406,7 +407,7 @@ static ssize_t at_compwritemsg(struct fid_ep *fid,
 			       struct fi_ioc *resultv, void **result_desc,
 			       size_t nresult, uint64_t flags)
 {
-	const struct atomic_call c = {
+	const struct atomic c = {
 		.msg = msg,
 		.kind = FI_COMPARE_ATOMIC,
 		.cmp = comparev,

@@ -58,14 +58,14 @@ static int cm_connect(struct fid_ep *fid, const void *addr, const void *param,
 static int cm_accept(struct fid_ep *fid, const void *param, size_t paramlen)
 {
 	struct rp_ep *ep = active_ep(fid);
-	size_t len = sizeof(ep->accepted_peer);
+	size_t len = sizeof(ep->cm_peer);
 	int ret = ep ? fi_accept(ep->base, param, paramlen) : -FI_ENOSYS;
 
 	if (ret)
 		return ret;
 	ep->enabled = true;
-	if (fi_getpeer(ep->base, &ep->accepted_peer, &len))
-		ep->accepted_peer.sa.sa_family = AF_UNSPEC;
+	if (fi_getpeer(ep->base, &ep->cm_peer, &len))
+		ep->cm_peer.sa.sa_family = AF_UNSPEC;
 	return 0;
 }
 

@@ -14,8 +14,8 @@ int rp_info_list_msg(uint32_t version, const char *node, const char *service,
 		     uint64_t flags, const struct fi_info *hints,
 		     const char *base, struct fi_info **list);
 /* Find the base's FI_EP_MSG entry for the one that the program chose. */
-int rp_info_find_base_msg(const struct rp_fabric *fab, const struct fi_info *info,
-		     struct fi_info **out);
+int rp_info_find_base_msg(const struct rp_fabric *fab,
+			  const struct fi_info *info, struct fi_info **out);
 
 /* --- pep.c --- */
 

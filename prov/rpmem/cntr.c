@@ -57,19 +57,16 @@ static int cntr_seterr(struct fid_cntr *fid, uint64_t value)
 	return fi_cntr_seterr(cntr_of(fid)->base, value);
 }
 
-/*
- * With sockets compare only private errors: fi_cntr_readerr() would clear an
- * error that the base's fi_cntr_wait() still has to report.
- */
+/* With sockets fi_cntr_readerr() would clear an error not reported yet. */
 static uint64_t read_errors(struct rp_cntr *c)
 {
-	return c->readerr_clears ? atomic_load(&c->errors) : fi_cntr_readerr(c->base);
+	return c->readerr_clears ? atomic_load(&c->errors)
+				 : fi_cntr_readerr(c->base);
 }
 
 /*
- * Wait in the base in slices, with progress between them: without a thread
- * private connections do not wake the base. An error between two slices is
- * found by comparing error counts.
+ * Wait in the base in slices: without a thread, private connections do not wake
+ * the base. Compare error counts, as errors may come between slices.
  */
 static int cntr_wait(struct fid_cntr *fid, uint64_t threshold, int timeout)
 {

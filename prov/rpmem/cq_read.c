@@ -37,7 +37,7 @@ static inline ssize_t read_base(struct rp_cq *cq, void *buf, size_t count,
 
 /* Read the base's queue, and remove entries of local.c's reads. */
 static inline ssize_t read_filtered(struct rp_cq *cq, void *buf, size_t count,
-				  fi_addr_t *src)
+				    fi_addr_t *src)
 {
 	ssize_t n = read_base(cq, buf, count, src);
 
@@ -218,9 +218,8 @@ int rp_cq_has_private(struct rp_cq *cq)
 /* --- sleeping --- */
 
 /*
- * Arm a timer that limits the sleep, instead of fi_trywait(): that would read
- * freed memory, as the queue of ofi_rxm 1.17 keeps the wait entries of closed
- * endpoints.
+ * Arm a timer to limit the sleep, instead of fi_trywait(), which reads freed
+ * memory: ofi_rxm 1.17 queues keep wait entries of closed endpoints.
  */
 static int arm_poll_timer(struct rp_cq *cq)
 {

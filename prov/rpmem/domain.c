@@ -126,7 +126,7 @@ static int find_base_info(struct rp_fabric *fab, const struct fi_info *info,
 {
 	struct fi_info *list;
 	int ret = rp_info_list_base_rdm(fab->version, NULL, NULL, 0, info,
-			       fab->base_name, &list);
+					fab->base_name, &list);
 
 	if (ret) {
 		RP_WARN(DOMAIN,
@@ -174,7 +174,7 @@ static int open_base(struct rp_dom *dom, const struct fi_info *info,
 
 	dom->is_msg = rp_info_is_msg(info, fab->base_name);
 	ret = dom->is_msg ? rp_info_find_base_msg(fab, info, &dom->base_info)
-		       : find_base_info(fab, info, &dom->base_info);
+			  : find_base_info(fab, info, &dom->base_info);
 	if (ret)
 		return ret;
 	ret = rp_fabric_find_base(fab, dom->base_info, &dom->base_fabric);

@@ -31,7 +31,7 @@ int rp_ep_check_order(struct fid_ep *fid, fi_addr_t dest)
 	return ret;
 }
 
-int rp_ep_check_message_flags(struct fid_ep *fid, fi_addr_t dest, uint64_t flags)
+int rp_ep_check_msg_flags(struct fid_ep *fid, fi_addr_t dest, uint64_t flags)
 {
 	if (!(flags & FI_COMMIT_COMPLETE))
 		return rp_ep_check_order(fid, dest);
@@ -357,7 +357,6 @@ static struct fi_info *base_ep_info(struct rp_dom *dom,
 	return b;
 }
 
-/* Set the ops tables, once the base's endpoint exists. */
 static void set_ops(struct rp_ep *ep)
 {
 	ep->fid.fid.ops = &ep_fid_ops;
@@ -396,7 +395,8 @@ int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
 		ep->orders_messages = ep->msg_order & ORDER_MSG;
 	}
 	set_can_forward(ep);
-	ep->mark = dom->makes_keys ? RP_KEY_MARK >> RP_KEY_MARK_SHIFT : UINT64_MAX;
+	ep->mark =
+		dom->makes_keys ? RP_KEY_MARK >> RP_KEY_MARK_SHIFT : UINT64_MAX;
 	ep->inject_size = dom->base_info->tx_attr->inject_size;
 	ep->required = rp_params.required;
 	if (rp_params.commit_writes && ep->dom->makes_keys)

@@ -175,7 +175,8 @@ static int query_run(struct rp_ep *ep, fi_addr_t dest, struct sync_query *q)
 	int ret;
 
 	for (;;) {
-		ret = rp_private_get_session(ep, dest, q->range.key, &q->session);
+		ret = rp_private_get_session(ep, dest, q->range.key,
+					     &q->session);
 		if (!ret)
 			ret = rp_private_post(dom, q->session, &q->op);
 		if (ret != -FI_EAGAIN)

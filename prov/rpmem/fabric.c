@@ -192,7 +192,7 @@ static int open_base(struct rp_fabric *fab, const struct fi_info *base)
  * program that needs atomics gets ofi_rxm over tcp, in the same fabric object.
  */
 int rp_fabric_find_base(struct rp_fabric *fab, const struct fi_info *base,
-		   struct fid_fabric **out)
+			struct fid_fabric **out)
 {
 	int ret = 0;
 
@@ -235,8 +235,8 @@ int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 	}
 	if (attr->name)
 		hints->fabric_attr->name = strdup(attr->name);
-	ret = rp_info_list_base_rdm(fab->version, NULL, NULL, 0, hints, fab->base_name,
-			   &list);
+	ret = rp_info_list_base_rdm(fab->version, NULL, NULL, 0, hints,
+				    fab->base_name, &list);
 	if (ret)
 		goto free;
 	fab->fid.fid.context = context;

@@ -29,7 +29,7 @@ int rp_host_facts(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		  struct rp_facts *facts, char *why);
 /* Does the memory outlast the process? As rp_caps_intent(). */
 int rp_host_intent(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
-		  enum rp_intent *intent, char *why);
+		   enum rp_intent *intent, char *why);
 /* Does a write's completion prove its arrival? why: RP_SOURCE_LEN bytes. */
 bool rp_host_acknowledges(const char *base, const char *device, char *why);
 /* Let a simulator replace the backend of private connections (attr->ops). */

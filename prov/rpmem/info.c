@@ -135,9 +135,7 @@ static void warn_no_base(void)
 
 	if (atomic_flag_test_and_set(&warned))
 		return;
-	/*
-	 * Without FI_LOG_LEVEL=warn print to stderr: users must see the text.
-	 */
+	/* Without FI_LOG_LEVEL=warn print to stderr: users must see this. */
 	if (fi_log_enabled(&rp_prov, FI_LOG_WARN, FI_LOG_CORE))
 		FI_WARN(&rp_prov, FI_LOG_CORE, "%s\n", text);
 	else
@@ -313,7 +311,7 @@ static bool has_same_name(const char *a, const char *b)
 }
 
 int rp_info_find_domain(const struct fi_info *list, const struct fi_info *info,
-		 struct fi_info **out)
+			struct fi_info **out)
 {
 	*out = NULL;
 	for (; list; list = list->next)
@@ -330,9 +328,9 @@ int rp_info_find_domain(const struct fi_info *list, const struct fi_info *info,
 }
 
 /* Call fi_getinfo() for the base; "^ofi_rpmem" keeps it from recursing. */
-static int getinfo_of_base(uint32_t version, const char *node,
-			 const char *service, uint64_t flags, struct fi_info *b,
-			 const char *base, struct fi_info **list)
+static int getinfo_base(uint32_t version, const char *node, const char *service,
+			uint64_t flags, struct fi_info *b, const char *base,
+			struct fi_info **list)
 {
 	char *name;
 	int ret = -FI_ENOMEM;
@@ -346,9 +344,10 @@ static int getinfo_of_base(uint32_t version, const char *node,
 	return ret;
 }
 
-int rp_info_list_base_rdm(uint32_t version, const char *node, const char *service,
-		 uint64_t flags, const struct fi_info *hints, const char *base,
-		 struct fi_info **list)
+int rp_info_list_base_rdm(uint32_t version, const char *node,
+			  const char *service, uint64_t flags,
+			  const struct fi_info *hints, const char *base,
+			  struct fi_info **list)
 {
 	struct fi_info *b = hints ? rp_info_to_base(hints, FI_EP_RDM, base)
 				  : fi_allocinfo();
@@ -365,7 +364,7 @@ int rp_info_list_base_rdm(uint32_t version, const char *node, const char *servic
 	 */
 	if (!strcasecmp(base, "sockets"))
 		b->domain_attr->data_progress = FI_PROGRESS_UNSPEC;
-	ret = getinfo_of_base(version, node, service, flags, b, base, list);
+	ret = getinfo_base(version, node, service, flags, b, base, list);
 	fi_freeinfo(b);
 	if (ret)
 		return ret;
@@ -386,7 +385,8 @@ static bool gets_implicit_persistence(const struct fi_info *hints)
 	return rp_params.commit_writes && (hints->caps & (FI_RMA | FI_ATOMIC));
 }
 
-bool rp_info_allows_persistent_keys(uint32_t version, const struct fi_info *hints)
+bool rp_info_allows_persistent_keys(uint32_t version,
+				    const struct fi_info *hints)
 {
 	return FI_VERSION_GE(version, FI_VERSION(1, 5)) && hints &&
 	       hints->domain_attr &&
@@ -543,7 +543,7 @@ int rp_info_list_base(uint32_t version, const char *node, const char *service,
 	if (b->domain_attr)
 		b->domain_attr->domain = NULL;
 	b->fabric_attr->fabric = NULL;
-	ret = getinfo_of_base(version, node, service, flags, b, base, list);
+	ret = getinfo_base(version, node, service, flags, b, base, list);
 	for (link = list; !ret && (i = *link);) {
 		if (!strcasecmp(i->fabric_attr->prov_name, base) &&
 		    rp_info_is_passthrough(i)) {
@@ -634,8 +634,8 @@ int rp_getinfo(uint32_t version, const char *node, const char *service,
 		return -FI_ENODATA;
 	}
 	if (!hints || !rp_info_is_passthrough(hints))
-		ret = rp_info_list_base_rdm(version, node, service, flags, hints, base,
-				   &list);
+		ret = rp_info_list_base_rdm(version, node, service, flags,
+					    hints, base, &list);
 	for (link = &list; (i = *link);) {
 		if (!convert_entry(version, hints, i))
 			link = &i->next;

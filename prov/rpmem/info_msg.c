@@ -61,8 +61,8 @@ int rp_info_list_msg(uint32_t version, const char *node, const char *service,
 	return ret ? ret : *list ? 0 : -FI_ENODATA;
 }
 
-int rp_info_find_base_msg(const struct rp_fabric *fab, const struct fi_info *info,
-		     struct fi_info **out)
+int rp_info_find_base_msg(const struct rp_fabric *fab,
+			  const struct fi_info *info, struct fi_info **out)
 {
 	struct fi_info *hints = fi_dupinfo(info), *list = NULL;
 	int ret = -FI_ENOMEM;

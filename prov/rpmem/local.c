@@ -143,7 +143,7 @@ static ssize_t post_base_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 	}
 	t->extra = l;
 	t->context = msg->context;
-	t->wants_entry = rp_ep_wants_entry(ep, flags);
+	t->wants_entry = rp_ep_wants_cqe(ep, flags);
 	t->kind = RP_CNTR_READ;
 	t->flags = FI_RMA | FI_READ;
 	l->task = t;
@@ -201,7 +201,7 @@ static int check_buffers(struct rp_ep *ep, const struct fi_msg_rma *msg,
 }
 
 ssize_t rp_local_post_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
-		      uint64_t flags, bool persistent)
+			   uint64_t flags, bool persistent)
 {
 	struct rp_local_read *l;
 	ssize_t ret;

@@ -253,7 +253,7 @@ static int make_persistent(struct rp_mr *mr)
 	return rp_region_open(r, rp_host_flusher(r->base, r->len));
 }
 
-static int make_requested_persistent(struct rp_mr *mr, const struct fi_mr_attr *attr)
+static int open_requested_pmem(struct rp_mr *mr, const struct fi_mr_attr *attr)
 {
 	char why[WHY_ROOM];
 	int ret = find_facts(mr, attr, why);
@@ -265,7 +265,7 @@ static int make_requested_persistent(struct rp_mr *mr, const struct fi_mr_attr *
 }
 
 /* FI_OFI_RPMEM_COMMIT_WRITES: persistence for files without FI_RMA_PMEM. */
-static int make_implicit_persistent(struct rp_mr *mr, const struct fi_mr_attr *attr)
+static int open_implicit_pmem(struct rp_mr *mr, const struct fi_mr_attr *attr)
 {
 	const struct rp_caps_cfg cfg = caps_cfg(mr);
 	enum rp_intent intent = RP_INTENT_VOLATILE, here;
@@ -276,7 +276,7 @@ static int make_implicit_persistent(struct rp_mr *mr, const struct fi_mr_attr *a
 		if (!attr->mr_iov[i].iov_len)
 			continue;
 		ret = rp_host_intent(&cfg, attr->mr_iov[i].iov_base,
-				    attr->mr_iov[i].iov_len, &here, why);
+				     attr->mr_iov[i].iov_len, &here, why);
 		if (!ret && here > intent)
 			intent = here;
 	}
@@ -354,7 +354,6 @@ static int region_serve(struct rp_mr *mr)
 
 	pthread_mutex_lock(&dom->lock);
 	if (dom->nremote_cntrs) {
-		/* The base cannot count private connections' writes. */
 		RP_WARN(MR, "an endpoint counts what peers write "
 			    "(FI_REMOTE_WRITE): FI_RMA_PMEM is refused\n");
 		ret = -FI_EOPNOTSUPP;
@@ -427,12 +426,12 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr,
 	mr->region.unreadable = !(attr->access & FI_REMOTE_READ);
 	mr->access = attr->access & (FI_REMOTE_WRITE | FI_REMOTE_READ);
 	if (mr->persistent) {
-		ret = make_requested_persistent(mr, attr);
+		ret = open_requested_pmem(mr, attr);
 		if (ret)
 			goto free;
 	} else if (rp_params.commit_writes &&
 		   (attr->access & FI_REMOTE_WRITE)) {
-		ret = make_implicit_persistent(mr, attr);
+		ret = open_implicit_pmem(mr, attr);
 		if (ret)
 			goto free;
 	}

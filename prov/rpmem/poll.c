@@ -12,7 +12,7 @@ static struct rp_poll *poll_of(struct fid_poll *fid)
 static bool is_pollable(const struct rp_dom *dom, struct fid *fid)
 {
 	if (rp_fid_is_cq(fid))
-		return rp_poll_fid_to_cq(fid)->dom == dom;
+		return rp_fid_to_cq(fid)->dom == dom;
 	return rp_fid_is_cntr(fid) &&
 	       rp_container_of(fid, struct rp_cntr, fid.fid)->dom == dom;
 }
@@ -34,7 +34,7 @@ static int add_member(struct rp_poll *p, struct fid *fid)
 	}
 	LIST_INSERT_HEAD(&p->members, m, link);
 	if (m->base)
-		ret = fi_poll_add(m->base, &rp_poll_fid_to_cq(fid)->base->fid, 0);
+		ret = fi_poll_add(m->base, &rp_fid_to_cq(fid)->base->fid, 0);
 	if (ret)
 		rp_poll_member_free(m);
 	return ret;
@@ -74,7 +74,7 @@ static int member_poll(struct rp_poll_member *m)
 	void *context;
 	bool news;
 
-	if (m->base && rp_cq_has_private(rp_poll_fid_to_cq(m->fid)))
+	if (m->base && rp_cq_has_private(rp_fid_to_cq(m->fid)))
 		return 1;
 	if (m->base)
 		return fi_poll(m->base, &context, 1);

@@ -25,7 +25,7 @@ struct rp_poll {
 /* Guards all poll sets and their members. */
 extern pthread_mutex_t rp_poll_lock;
 
-static inline struct rp_cq *rp_poll_fid_to_cq(struct fid *fid)
+static inline struct rp_cq *rp_fid_to_cq(struct fid *fid)
 {
 	return rp_container_of(fid, struct rp_cq, fid.fid);
 }

@@ -29,7 +29,7 @@ void rp_poll_member_free(struct rp_poll_member *m)
 {
 	LIST_REMOVE(m, link);
 	if (m->base) {
-		fi_poll_del(m->base, &rp_poll_fid_to_cq(m->fid)->base->fid, 0);
+		fi_poll_del(m->base, &rp_fid_to_cq(m->fid)->base->fid, 0);
 		fi_close(&m->base->fid);
 	}
 	free(m);

@@ -39,10 +39,10 @@ enum rp_peer_list {
 /* A target domain that one endpoint uses, with its session. */
 struct rp_peer {
 	struct rp_session *session;
-	unsigned int ndests; /* rp_dests that name it */
+	unsigned int ndests;	 /* rp_dests that name it */
 	unsigned int idle_calls; /* consecutive, without work */
 	enum rp_peer_list list;
-	uint64_t due;  /* deadline on the idle list */
+	uint64_t due;	    /* deadline on the idle list */
 	uint64_t last_post; /* time of the last operation */
 	TAILQ_ENTRY(rp_peer) link;
 	UT_hash_handle hh; /* ep->peers, by addr */
@@ -52,7 +52,7 @@ struct rp_peer {
 
 struct rp_dest {
 	fi_addr_t dest;
-	uint16_t port;	   /* port in the key */
+	uint16_t port;		/* port in the key */
 	uint16_t endpoint_port; /* port of the endpoint dest */
 	struct rp_peer *peer;
 	struct rp_dest *next; /* same dest, other ports */
@@ -436,7 +436,7 @@ static int set_peer_addr(struct rp_ep *ep, fi_addr_t dest, uint16_t port,
 	union rp_rc_addr sa;
 	size_t len = sizeof(sa);
 	int ret = ep->dom->is_msg ? fi_getpeer(ep->base, &sa, &len)
-			       : rp_av_sockaddr(ep->av, dest, &sa, &len);
+				  : rp_av_sockaddr(ep->av, dest, &sa, &len);
 
 	if (ret)
 		return ret;
@@ -535,7 +535,7 @@ found:
 }
 
 int rp_private_get_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
-		       struct rp_session **out)
+			   struct rp_session **out)
 {
 	const uint16_t port = rp_key_port(key);
 	struct rp_dest *l = ep->last_dest;

@@ -14,11 +14,10 @@
  * Make the next call or sleeper make progress. Without a sleeper the flag
  * `kicked` is enough. With one, kick_fd is written before the flag is set,
  * because drain_kick() drains kick_fd only if the flag is set. The first
- * sleeper sets `may_sleep`, for good, before it reads the flag, and this
- * function reads `may_sleep` again after it has set the flag: so the sleeper
- * sees the flag, or kick_fd is written here. In that case kick_fd may stay
- * readable until the next kick, and wake a sleeper in vain. A kick also ends
- * quick reads (cq_read.c).
+ * sleeper sets `may_sleep`, for good, before it reads the flag; this function
+ * sets the flag before it reads `may_sleep` again: so the sleeper sees the
+ * flag, or kick_fd is written here, and may then stay readable until the next
+ * kick and wake a sleeper in vain. A kick also ends quick reads (cq_read.c).
  */
 void rp_domain_kick(struct rp_dom *dom)
 {

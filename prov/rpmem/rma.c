@@ -16,8 +16,8 @@ int rp_rma_refuse_ordinary_key(void)
 
 /* --- posting to a session --- */
 
-int rp_rma_get_task(struct rp_ep *ep, fi_addr_t dest, uint64_t key, uint64_t flags,
-		 struct rp_task **t, struct rp_session **s)
+int rp_rma_get_task(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
+		    uint64_t flags, struct rp_task **t, struct rp_session **s)
 {
 	int ret = ep->enabled ? 0 : -FI_EOPBADSTATE;
 
@@ -105,8 +105,8 @@ static int begin_operation(struct rp_ep *ep, const struct fi_msg_rma *msg,
 			   struct rp_session **s)
 {
 	struct rp_task *t;
-	int ret =
-		rp_rma_get_task(ep, msg->addr, msg->rma_iov[0].key, flags, &t, s);
+	int ret = rp_rma_get_task(ep, msg->addr, msg->rma_iov[0].key, flags, &t,
+				  s);
 
 	if (ret)
 		return ret;
@@ -167,8 +167,8 @@ ssize_t rp_rma_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
 {
 	struct rp_session *s;
 	struct rp_task *t;
-	ssize_t ret =
-		begin_operation(ep, msg, flags, rp_ep_wants_entry(ep, flags), &t, &s);
+	ssize_t ret = begin_operation(ep, msg, flags,
+				      rp_ep_wants_cqe(ep, flags), &t, &s);
 
 	if (ret) {
 		free(extra);
@@ -261,7 +261,7 @@ static ssize_t rma_writemsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 	struct rp_ep *ep = rp_ep_of(&fid->fid);
 
 	return write_any(ep, msg, flags, ep->implicit_flags,
-			 rp_ep_wants_entry(ep, flags));
+			 rp_ep_wants_cqe(ep, flags));
 }
 
 /* Post a call without flags argument: flags are the endpoint's or FI_INJECT. */
@@ -300,7 +300,7 @@ static ssize_t rma_writev(struct fid_ep *fid, const struct iovec *iov,
 		return fi_writev(ep->base, iov, desc, count, dest, addr, key,
 				 context);
 	return write_iov(ep, iov, desc, count, 0, dest, addr, key, context,
-			 rp_ep_flags(ep), rp_ep_wants_entry(ep, ep->op_flags));
+			 rp_ep_flags(ep), rp_ep_wants_cqe(ep, ep->op_flags));
 }
 
 /* Not inlined, so that rma_write() to the base needs no stack frame. */
@@ -337,7 +337,7 @@ static ssize_t rma_writedata(struct fid_ep *fid, const void *buf, size_t len,
 				    key, context);
 	return write_iov(ep, &iov, &desc, 1, data, dest, addr, key, context,
 			 rp_ep_flags(ep) | FI_REMOTE_CQ_DATA,
-			 rp_ep_wants_entry(ep, ep->op_flags));
+			 rp_ep_wants_cqe(ep, ep->op_flags));
 }
 
 static ssize_t rma_inject(struct fid_ep *fid, const void *buf, size_t len,
@@ -382,8 +382,9 @@ static ssize_t rma_readmsg(struct fid_ep *fid, const struct fi_msg_rma *msg,
 	if (ret < 0)
 		return ret;
 	if (flags & FI_COMMIT_COMPLETE)
-		return ep->dom->makes_keys ? rp_local_post_read(ep, msg, flags, ret)
-				       : rp_rma_refuse_ordinary_key();
+		return ep->dom->makes_keys
+			       ? rp_local_post_read(ep, msg, flags, ret)
+			       : rp_rma_refuse_ordinary_key();
 	if (ret) {
 		pthread_mutex_lock(&ep->dom->lock);
 		ret = rp_rma_read(ep, msg, flags, rp_task_done, NULL);

@@ -69,12 +69,13 @@ extern struct rp_params rp_params;
  * Query the base provider, e.g. "tcp", for its RDM entries, all with the same
  * utility provider or all without one. hints: the program's; NULL: any entry.
  */
-int rp_info_list_base_rdm(uint32_t version, const char *node, const char *service,
-		 uint64_t flags, const struct fi_info *hints, const char *base,
-		 struct fi_info **list);
+int rp_info_list_base_rdm(uint32_t version, const char *node,
+			  const char *service, uint64_t flags,
+			  const struct fi_info *hints, const char *base,
+			  struct fi_info **list);
 /* Copy the first entry of list that names the same domain as info. */
 int rp_info_find_domain(const struct fi_info *list, const struct fi_info *info,
-		 struct fi_info **out);
+			struct fi_info **out);
 /* Copy a program's fi_info for the base, with the base's fids and no handle. */
 struct fi_info *rp_info_to_base(const struct fi_info *info,
 				enum fi_ep_type type, const char *prov_name);
@@ -97,7 +98,8 @@ int rp_info_list_base(uint32_t version, const char *node, const char *service,
 		      const char *base, enum fi_ep_type type,
 		      struct fi_info **list);
 /* Do these hints allow persistent keys, which need FI_MR_PROV_KEY? */
-bool rp_info_allows_persistent_keys(uint32_t version, const struct fi_info *hints);
+bool rp_info_allows_persistent_keys(uint32_t version,
+				    const struct fi_info *hints);
 /* Was this fi_info entry returned with persistent keys? */
 bool rp_info_has_persistent_keys(const struct fi_info *info);
 /* Add persistent keys to this entry of the base; -FI_ENODATA: not possible. */
@@ -128,7 +130,7 @@ int rp_fabric_open(struct fi_fabric_attr *attr, struct fid_fabric **fabric,
 		   void *context);
 /* Find the fabric of this entry of the base: direct or layered. */
 int rp_fabric_find_base(struct rp_fabric *fab, const struct fi_info *base,
-		   struct fid_fabric **out);
+			struct fid_fabric **out);
 
 /* --- domain.c --- */
 
@@ -142,7 +144,7 @@ struct rp_dom {
 	struct fid_domain *base;
 	struct fi_info *base_info; /* fi_info that base was opened with */
 	bool makes_keys; /* ofi_rpmem makes keys, persistent ones with a mark */
-	bool is_msg; /* domain of connected endpoints (FI_EP_MSG) */
+	bool is_msg;	 /* domain of connected endpoints (FI_EP_MSG) */
 	bool auto_progress;
 	uint64_t incarnation;
 
@@ -174,8 +176,7 @@ struct rp_dom {
 	int timer_fd; /* timerfd: wakes sleepers at timer_due */
 	/*
 	 * An epoll descriptor for kick_fd, timer_fd and the private
-	 * connections. The progress thread sleeps on it; without one, programs
-	 * do.
+	 * connections. The progress thread sleeps on it; else programs do.
 	 */
 	int wake_fd;
 	/*
@@ -243,7 +244,7 @@ struct rp_dest;
  * ... The caller must post to the session before it releases the lock.
  */
 int rp_private_get_session(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
-		       struct rp_session **out);
+			   struct rp_session **out);
 /* The port of endpoint dest in the last rp_private_get_session() call. */
 uint16_t rp_private_peer_port(const struct rp_ep *ep);
 /* The port in the base's address of this endpoint; 0: none. */
@@ -386,19 +387,19 @@ struct rp_cq {
 	size_t size; /* bytes per entry of the program's format */
 	enum fi_wait_obj wait_obj;
 	STAILQ_HEAD(, rp_cqe) queue; /* private entries, guarded by dom->lock */
-	atomic_uint private_reads; /* reads in a row filled by private ones */
+	atomic_uint private_reads;   /* reads in a row filled by private ones */
 	atomic_uint hot_polls; /* polls left that may skip the base's queue */
 	LIST_HEAD(, rp_local_read) local_reads; /* reads posted by local.c */
-	bool last_err_private; /* last fi_cq_readerr(): a private entry */
+	bool last_err_private;	    /* last fi_cq_readerr(): a private entry */
 	struct rp_outcome last_out; /* outcome in that entry */
 	int epfd;  /* epoll descriptor that FI_GETWAIT returns */
 	int ev_fd; /* eventfd of private entries and fi_cq_signal() */
 	atomic_bool signaled; /* fi_cq_signal() was called */
 	bool ev_set;	      /* ev_fd is readable */
-	bool parked; /* the program may sleep: wake it by ev_fd */
+	bool parked;	      /* the program may sleep: wake it by ev_fd */
 	/* fi_trywait() on base is unsafe: an ofi_rxm endpoint was closed. */
 	atomic_bool base_trywait_unsafe;
-	int poll_timer_fd; /* timerfd that limits such sleeps; -1: none */
+	int poll_timer_fd;	/* timerfd that limits such sleeps; -1: none */
 	atomic_bool had_events; /* private events since the last trywait */
 	struct rp_spin spin;
 	LIST_ENTRY(rp_cq) link;
@@ -444,8 +445,8 @@ struct rp_cntr {
 	struct rp_dom *dom;
 	struct fid_cntr *base;
 	bool readerr_clears; /* fi_cntr_readerr() clears errors (sockets) */
-	atomic_uint errors; /* failed private completions */
-	int epfd, ev_fd;    /* epfd: result of FI_GETWAIT; -1: the base's */
+	atomic_uint errors;  /* failed private completions */
+	int epfd, ev_fd;     /* epfd: result of FI_GETWAIT; -1: the base's */
 	atomic_uint refs;
 };
 int rp_cntr_open(struct fid_domain *domain, struct fi_cntr_attr *attr,
@@ -516,22 +517,22 @@ struct rp_ep {
 	uint64_t op_flags; /* program's default transmit flags */
 	/* Top bits of persistent keys; UINT64_MAX: program makes the keys. */
 	uint64_t mark;
-	bool selective; /* FI_SELECTIVE_COMPLETION on tx_cq */
+	bool selective;	  /* FI_SELECTIVE_COMPLETION on tx_cq */
 	bool can_forward; /* calls without flags can go to the base */
 	bool enabled;
 	bool connected; /* FI_EP_MSG: FI_CONNECTED was read */
 	size_t inject_size;
 	uint64_t implicit_flags; /* FI_COMMIT_COMPLETE added to file writes */
-	uint64_t msg_order;	/* msg_order granted to the program */
-	bool orders_messages;	/* messages wait for persistent writes */
+	uint64_t msg_order;	 /* msg_order granted to the program */
+	bool orders_messages;	 /* messages wait for persistent writes */
 	enum rp_class required;
 	/* Hash table of destinations by fi_addr_t; the one used last. */
 	struct rp_dest *dests, *last_dest;
 	struct rp_peer *peers; /* hash table of target domains by sockaddr */
 	uint16_t port; /* port in the base's address; 0: not looked up yet */
-	union rp_rc_addr accepted_peer; /* peer of fi_accept(), or AF_UNSPEC */
+	union rp_rc_addr cm_peer; /* peer of fi_accept(), or AF_UNSPEC */
 	LIST_ENTRY(rp_ep) link;
-	struct rp_eq_fid_pair fid_pair; /* FI_EP_MSG only */
+	struct rp_eq_fid_pair fid_pair;	     /* FI_EP_MSG only */
 	LIST_HEAD(, rp_local_read) flushing; /* local.c: bytes being flushed */
 };
 int rp_ep_open(struct fid_domain *domain, struct fi_info *info,
@@ -547,7 +548,7 @@ static inline struct fid_ep *rp_ep_base(struct fid_ep *fid)
 	return rp_ep_of(&fid->fid)->base;
 }
 /* Does an operation with these flags write an entry on success? */
-static inline bool rp_ep_wants_entry(const struct rp_ep *ep, uint64_t flags)
+static inline bool rp_ep_wants_cqe(const struct rp_ep *ep, uint64_t flags)
 {
 	return !ep->selective || (flags & FI_COMPLETION);
 }
@@ -568,7 +569,7 @@ static inline uint64_t rp_ep_flags(const struct rp_ep *ep)
 }
 /* -FI_EAGAIN: persistent operations to dest come first. Takes dom->lock. */
 int rp_ep_check_order(struct fid_ep *fid, fi_addr_t dest);
-int rp_ep_check_message_flags(struct fid_ep *fid, fi_addr_t dest, uint64_t flags);
+int rp_ep_check_msg_flags(struct fid_ep *fid, fi_addr_t dest, uint64_t flags);
 /*
  * Must a message to dest wait for persistent operations, because of msg_order
  * or FI_FENCE? 0, -FI_EAGAIN, or an error: FI_COMMIT_COMPLETE is refused.
@@ -579,7 +580,7 @@ static inline int rp_ep_check_message(struct fid_ep *fid, fi_addr_t dest,
 	if (!rp_ep_of(&fid->fid)->orders_messages &&
 	    !(flags & (FI_COMMIT_COMPLETE | FI_FENCE)))
 		return 0;
-	return rp_ep_check_message_flags(fid, dest, flags);
+	return rp_ep_check_msg_flags(fid, dest, flags);
 }
 extern struct fi_ops_ep rp_ep_ops;
 extern struct fi_ops_msg rp_msg_ops;
@@ -598,8 +599,8 @@ extern struct fi_rpmem_domain_ops rp_ext_domain_ops;
  * With dom->lock: get a task for an operation on a persistent key of dest, and
  * its session. No task on failure; -FI_EAGAIN: progress was made.
  */
-int rp_rma_get_task(struct rp_ep *ep, fi_addr_t dest, uint64_t key, uint64_t flags,
-		 struct rp_task **t, struct rp_session **s);
+int rp_rma_get_task(struct rp_ep *ep, fi_addr_t dest, uint64_t key,
+		    uint64_t flags, struct rp_task **t, struct rp_session **s);
 /* With dom->lock: rp_task_post(); -FI_EAGAIN: progress was made. */
 ssize_t rp_rma_post_task(struct rp_task *t, struct rp_session *s);
 /*
@@ -630,7 +631,7 @@ struct rp_local_read {
 };
 /* Post a read that completes when its bytes are durable in local memory. */
 ssize_t rp_local_post_read(struct rp_ep *ep, const struct fi_msg_rma *msg,
-		      uint64_t flags, bool persistent);
+			   uint64_t flags, bool persistent);
 /* With dom->lock: cancel the local flushes of an endpoint that is closing. */
 void rp_local_close_ep(struct rp_ep *ep);
 /*

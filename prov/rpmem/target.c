@@ -168,7 +168,8 @@ static struct rp_ep *find_receiver(struct rp_dom *dom,
 			ep->port = rp_private_local_port(ep);
 		if (endpoint && ep->port != endpoint)
 			continue;
-		if (endpoint && dom->is_msg && !has_peer(ep, host, port, &at_host))
+		if (endpoint && dom->is_msg &&
+		    !has_peer(ep, host, port, &at_host))
 			continue;
 		found = ep;
 		if (at_host)
@@ -184,10 +185,10 @@ static bool is_peer(struct rp_channel *c, uint16_t port, void *arg)
 
 void rp_target_close_peer(struct rp_ep *ep)
 {
-	if (ep->dom->agent && ep->accepted_peer.sa.sa_family != AF_UNSPEC)
-		rp_agent_close_peer(ep->dom->agent, is_peer, &ep->accepted_peer);
+	if (ep->dom->agent && ep->cm_peer.sa.sa_family != AF_UNSPEC)
+		rp_agent_close_peer(ep->dom->agent, is_peer, &ep->cm_peer);
 	/* Forget the peer: another one may reuse its port. */
-	ep->accepted_peer.sa.sa_family = AF_UNSPEC;
+	ep->cm_peer.sa.sa_family = AF_UNSPEC;
 }
 
 /*

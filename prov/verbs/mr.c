@@ -7,13 +7,13 @@
 #include "core/log.h"
 #include "verbs/target.h"
 
-struct rp_shim_mr {
+struct shim_mr {
 	struct rpmem_mr pub;
 	struct rp_facts facts;
 	unsigned int access;   /* RP_DESC_* that were requested */
 	unsigned int native;   /* RP_DESC_* that the device can do */
 	uint64_t addr, length; /* range known to the device */
-	struct rp_pd *dom;    /* its agent serves the region; or NULL */
+	struct rp_pd *dom;     /* its agent serves the region; or NULL */
 	struct rp_region region;
 };
 
@@ -55,7 +55,7 @@ static struct ibv_mr *reg_with_flush(struct ibv_pd *pd, void *addr,
 }
 
 /* Check that a peer with this device could flush the region. */
-static int check_facts(struct rp_shim_mr *m, const char *why)
+static int check_facts(struct shim_mr *m, const char *why)
 {
 	struct rp_choice c;
 	struct rp_facts f = m->facts;
@@ -75,7 +75,7 @@ static int check_facts(struct rp_shim_mr *m, const char *why)
  * Add the region to the agent, for peers without a cheaper method. A region
  * that the agent cannot flush is no error: peers may have another method.
  */
-static int region_serve(struct rp_shim_mr *m, struct ibv_pd *pd, const char *why)
+static int region_serve(struct shim_mr *m, struct ibv_pd *pd, const char *why)
 {
 	struct rp_region *r = &m->region;
 	char obstacle[RP_WHY_LEN];
@@ -111,7 +111,7 @@ struct rpmem_mr *rp_mr_new(struct ibv_pd *pd, void *addr, size_t length,
 			   uint64_t iova, unsigned int access)
 {
 	char why[RP_WHY_LEN] = "";
-	struct rp_shim_mr *m = calloc(1, sizeof(*m));
+	struct shim_mr *m = calloc(1, sizeof(*m));
 	int ret;
 
 	if (!m)
@@ -157,7 +157,7 @@ RP_PUBLIC struct rpmem_mr *rpmem_reg_mr(struct ibv_pd *pd, void *addr,
 
 RP_PUBLIC int rpmem_dereg_mr(struct rpmem_mr *mr)
 {
-	struct rp_shim_mr *m = (struct rp_shim_mr *)mr;
+	struct shim_mr *m = (struct shim_mr *)mr;
 	int ret;
 
 	/* Before ibv_dereg_mr(), after which the rkey may be reused. */
@@ -182,7 +182,7 @@ RP_PUBLIC int rpmem_dereg_mr(struct rpmem_mr *mr)
 RP_PUBLIC int rpmem_export_mr(struct rpmem_mr *mr, struct rpmem_qp *qp,
 			      struct rpmem_mr_desc *desc)
 {
-	const struct rp_shim_mr *m = (const struct rp_shim_mr *)mr;
+	const struct shim_mr *m = (const struct shim_mr *)mr;
 	const struct rp_facts f =
 		m->dom ? rp_pd_facts(m->dom, &m->region) : m->facts;
 	struct rp_qp *q = rp_qp_of(qp);

@@ -22,10 +22,7 @@ struct rp_post {
 	struct ibv_qp *side_qp;
 	struct rp_side_end *end;
 	struct ibv_mr *ring_mr; /* registers ring_out */
-	/*
-	 * Protection domain of the side queue pair: the peer can write the ring
-	 * of replies, and nothing else.
-	 */
+	/* Protection domain of the side QP: no other memory is exposed. */
 	struct ibv_pd *side_pd;
 	struct ibv_mr *end_mr, *replies_mr;
 	struct rp_pd *dom; /* NULL: not a target of flushes */

@@ -216,9 +216,7 @@ static struct rp_deferred_op request_of(const struct rp_peer_region *r,
 		.key = r->r.d.key,
 		.addr = f.agent_addr,
 		.len = f.agent_len,
-		/*
-		 * A store requires no class: the flush behind it requires one.
-		 */
+		/* A store needs no class: the flush behind it needs one. */
 		.required = value ? RP_CLASS_NONE : r->r.required,
 	};
 
@@ -309,9 +307,8 @@ static int post_flush(struct rp_qp *q, const struct rp_peer_region *r,
 }
 
 /*
- * Post a write and its flush. Up to RP_DEFERRED_BYTES go into the request, more
- * into a write whose completion is dropped: the flush reports an error of
- * either.
+ * Post a write and its flush. Up to RP_DEFERRED_BYTES go into the request,
+ * others into a write without completion; the flush reports either's error.
  */
 static int post_write_flush(struct rp_qp *q, const struct rp_peer_region *r,
 			    struct rp_flush f, uint64_t addr,

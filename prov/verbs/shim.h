@@ -84,17 +84,15 @@ struct rp_slot {
 		RP_SLOT_SEND, /* SEND over the side connection */
 		RP_SLOT_RECV,
 	} kind;
-	uint32_t qp_num;  /* queue pair that completes it */
-	unsigned int buf; /* SEND, RECV: index in tx or rx */
+	uint32_t qp_num;	/* queue pair that completes it */
+	unsigned int buf;	/* SEND, RECV: index in tx or rx */
 	bool keep_for_doorbell; /* SEND: put the slot back into hello */
-	uint64_t wr_id;	  /* READ: wr_id that the program set */
-	uint64_t key;	  /* key if flushed without the agent; or 0 */
+	uint64_t wr_id;		/* READ: wr_id that the program set */
+	uint64_t key;		/* key if flushed without the agent; or 0 */
 	int opcode;
 	bool signaled; /* the program requested a completion */
 	enum ibv_wc_status forced_status; /* failure to report; or SUCCESS */
-	/*
-	 * flush: a write's flush; write: the reverse. The flush reports both.
-	 */
+	/* flush: a write's flush; write: the reverse. Flushes report both. */
 	struct rp_slot *flush, *write;
 	enum ibv_wc_status write_status; /* flush: status of its failed write */
 	struct rp_deferred_wc *deferred; /* request to the agent; NULL: none */
@@ -105,17 +103,17 @@ struct rp_slot {
 struct rp_deferred_wc {
 	struct rp_deferred_op item; /* first member: pointers to it are cast */
 	struct ibv_wc wc;
-	bool visible; /* the program requested this completion */
-	struct rp_slot *slot;		 /* to send the request; NULL: sent */
+	bool visible;	      /* the program requested this completion */
+	struct rp_slot *slot; /* to send the request; NULL: sent */
 	LIST_ENTRY(rp_deferred_wc) link; /* next free */
 };
 
 /* The initiator's end of a side connection. */
-#define RP_SIDE_RECVS 8
-#define RP_SIDE_SENDS 16
-#define RP_SIDE_SEND_LEN   128
-#define RP_SIDE_RECV_LEN  384 /* longest message: INFO */
-#define RP_SIDE_WEAKENED  32
+#define RP_SIDE_RECVS	 8
+#define RP_SIDE_SENDS	 16
+#define RP_SIDE_SEND_LEN 128
+#define RP_SIDE_RECV_LEN 384 /* longest message: INFO */
+#define RP_SIDE_WEAKENED 32
 struct rp_side_end {
 	struct rp_deferred deferred;
 	uint32_t qp_num;
@@ -165,10 +163,10 @@ struct rp_qp {
 	pthread_mutex_t lock; /* held from start to complete; guards remotes */
 	struct rp_peer_region *remotes; /* peer's regions by rkey */
 	bool has_read_fences; /* READs replaced flushes: fence atomic writes */
-	bool uses_agent; /* the agent has requests: send it stores, too */
+	bool uses_agent;      /* the agent has requests: send it stores, too */
 	struct rp_side_end *side; /* NULL: not connected */
-	struct rp_pd *dom; /* its agent serves the peer; or NULL */
-	bool is_busy; /* in cq->busy */
+	struct rp_pd *dom;	  /* its agent serves the peer; or NULL */
+	bool is_busy;		  /* in cq->busy */
 	LIST_ENTRY(rp_qp) busy;
 	/* Calls since rpmem_wr_start(): first error; slots, oldest first. */
 	int err;

@@ -92,7 +92,7 @@ static void abort_all(struct ibv_qp_ex *ex)
 	rp_pre_passthrough--;
 }
 
-static struct rpmem_qp *shim_with_region(struct ibv_qp_ex *ex, uint32_t rkey)
+static struct rpmem_qp *shim_for_rkey(struct ibv_qp_ex *ex, uint32_t rkey)
 {
 	struct rp_pre_qp *r = (struct rp_pre_qp *)ex;
 
@@ -106,7 +106,7 @@ static void flush(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr,
 		  size_t len, uint8_t type, uint8_t level)
 {
 	rp_pre_passthrough++;
-	rpmem_wr_flush(shim_with_region(ex, rkey), rkey, addr, len, type, level);
+	rpmem_wr_flush(shim_for_rkey(ex, rkey), rkey, addr, len, type, level);
 	rp_pre_passthrough--;
 }
 
@@ -114,7 +114,7 @@ static void atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t addr,
 			 const void *value)
 {
 	rp_pre_passthrough++;
-	rpmem_wr_atomic_write(shim_with_region(ex, rkey), rkey, addr, value);
+	rpmem_wr_atomic_write(shim_for_rkey(ex, rkey), rkey, addr, value);
 	rp_pre_passthrough--;
 }
 

@@ -72,7 +72,7 @@ static int receive_message(int fd, struct rp_rendezvous *m, uint64_t until)
 }
 
 bool rp_pre_gid_to_addr(const union ibv_gid *gid, uint32_t scope, uint16_t port,
-		 struct sockaddr_in6 *to)
+			struct sockaddr_in6 *to)
 {
 	*to = (struct sockaddr_in6){
 		.sin6_family = AF_INET6,
@@ -132,11 +132,11 @@ int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side *peer)
 	int ret = -rp_side_put(addr.bytes, peer);
 
 	pthread_mutex_lock(&r->side_lock);
-	if (!ret && !r->side_connected) {
+	if (!ret && !r->side_up) {
 		ret = rpmem_connect_qp(r->shim, &addr);
-		r->side_connected = !ret;
+		r->side_up = !ret;
 		r->peer_desc = addr;
-	} else if (r->side_connected && memcmp(&r->peer_desc, &addr, sizeof(addr))) {
+	} else if (r->side_up && memcmp(&r->peer_desc, &addr, sizeof(addr))) {
 		/* The peer sent another descriptor. (Each has one encoding.) */
 		ret = EKEYREJECTED;
 	}
@@ -144,7 +144,8 @@ int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side *peer)
 	return ret;
 }
 
-static bool is_found_reply(const struct rp_pre_qp *r, const struct rp_rendezvous *m)
+static bool is_found_reply(const struct rp_pre_qp *r,
+			   const struct rp_rendezvous *m)
 {
 	return m->type == RP_RENDEZVOUS_FOUND && m->to == r->qp->qp_num &&
 	       m->from == r->peer_num &&

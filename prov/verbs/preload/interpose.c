@@ -13,8 +13,10 @@
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
-#define EMULATED_CAPS (7ull << 38) /* FLUSH global and persistent, ATOMIC_WRITE */
-#define EMULATED_BUILDERS                                                                  \
+#define ADDED_CAPS                                                             \
+	(7ull << 38) /* FLUSH global and persistent, ATOMIC_WRITE              \
+		      */
+#define ADDED_BUILDERS                                                         \
 	((uint64_t)RP_QP_EX_WITH_FLUSH | (uint64_t)IBV_QP_EX_WITH_ATOMIC_WRITE)
 #define OPTIONAL_ACCESS (~(unsigned int)(IBV_ACCESS_OPTIONAL_FIRST - 1))
 
@@ -61,8 +63,7 @@ static void __attribute__((constructor)) find_base(void)
 	FOR_CALLS(FIND)
 }
 
-/* Guards ctxs and cqs. */
-static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER; /* ctxs and cqs */
 static LIST_HEAD(, rp_pre_ctx) ctxs = LIST_HEAD_INITIALIZER(ctxs);
 static struct rp_pre_cq *cqs;
 
@@ -304,13 +305,14 @@ static int attach_shim(struct rp_pre_qp *r)
 		.send_ops_flags = r->base ? r->send_ops : 0,
 		.access = r->access,
 	};
-	struct rpmem_qp *shim = rpmem_attach_qp(r->qp, shim_of(r->send_cq), &attr);
+	struct rpmem_qp *shim =
+		rpmem_attach_qp(r->qp, shim_of(r->send_cq), &attr);
 
 	if (!shim)
 		return errno;
 	rp_qp_of(shim)->posts_when_lost = true;
 	r->shim = shim;
-	r->side_connected = false;
+	r->side_up = false;
 	return 0;
 }
 
@@ -383,10 +385,11 @@ static struct ibv_qp *create_qp_ex(struct ibv_context *ctx,
 	struct rp_pre_qp *r;
 	struct ibv_qp *qp;
 
-	if (rp_pre_passthrough || !(send_ops & EMULATED_BUILDERS) ||
+	if (rp_pre_passthrough || !(send_ops & ADDED_BUILDERS) ||
 	    attr->qp_type != IBV_QPT_RC)
 		return c->create_qp_ex(ctx, attr);
-	attr->send_ops_flags = (send_ops & ~EMULATED_BUILDERS) | IBV_QP_EX_WITH_RDMA_READ;
+	attr->send_ops_flags =
+		(send_ops & ~ADDED_BUILDERS) | IBV_QP_EX_WITH_RDMA_READ;
 	attr->cap.max_send_sge += no_sge;
 	rp_pre_passthrough++;
 	qp = c->create_qp_ex(ctx, attr);
@@ -605,8 +608,9 @@ RP_PUBLIC int ibv_rereg_mr(struct ibv_mr *mr, int flags, struct ibv_pd *pd,
 			   void *addr, size_t length, int access)
 {
 	if (!rp_pre_passthrough &&
-	    (rp_pre_mr_exists(mr) || ((flags & IBV_REREG_MR_CHANGE_ACCESS) &&
-				      is_emulated(mr->pd, (unsigned int)access)))) {
+	    (rp_pre_mr_exists(mr) ||
+	     ((flags & IBV_REREG_MR_CHANGE_ACCESS) &&
+	      is_emulated(mr->pd, (unsigned int)access)))) {
 		rp_log(RP_LOG_WARN,
 		       "regions that are flushed cannot be changed");
 		errno = EOPNOTSUPP;
@@ -645,7 +649,7 @@ static int query_device_ex(struct ibv_context *ctx,
 	int ret = rp_pre_ctx_find(ctx)->query_device_ex(ctx, input, attr, size);
 
 	if (!ret && !rp_pre_passthrough && size >= has)
-		attr->device_cap_flags_ex |= EMULATED_CAPS;
+		attr->device_cap_flags_ex |= ADDED_CAPS;
 	return ret;
 }
 

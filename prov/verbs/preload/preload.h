@@ -33,7 +33,7 @@ struct rp_pre_ctx {
 struct rp_pre_cq {
 	struct ibv_cq *cq;
 	struct rp_pre_ctx *ctx;
-	bool extended; /* made by ibv_create_cq_ex() */
+	bool extended;		     /* made by ibv_create_cq_ex() */
 	int program_cqe, used;	     /* entries for the program, for the shim */
 	_Atomic(void *) shim;	     /* struct rpmem_cq * or NULL */
 	_Atomic(int) solicited_only; /* argument of the program's arming */
@@ -58,10 +58,9 @@ struct rp_pre_qp {
 	struct ibv_qp_ex *base; /* device's builders; NULL: none */
 	struct rpmem_qp *shim;
 	struct rp_pre_cq *send_cq;
-	uint64_t send_ops;			 /* requested builders */
-	int entries;				 /* reserved entries of send_cq */
-	/* Attributes that the program set to 0, and the shim raised. */
-	bool no_sge, no_rd, no_dest_rd, no_read;
+	uint64_t send_ops; /* requested builders */
+	int entries;	   /* reserved entries of send_cq */
+	bool no_sge, no_rd, no_dest_rd, no_read; /* limits raised from 0 */
 	unsigned int access;			 /* granted FLUSH bits */
 	UT_hash_handle hh;
 	/* The connected peer; guarded by the lock of server.c. */
@@ -74,7 +73,7 @@ struct rp_pre_qp {
 	bool lost_client; /* lost a client that holds descriptors */
 	/* State of the side connection, which either end may start. */
 	pthread_mutex_t side_lock;
-	bool side_connected;
+	bool side_up;
 	struct rpmem_qp_desc peer_desc;
 	/* State of the rendezvous client. */
 	pthread_mutex_t client_lock;
@@ -108,7 +107,7 @@ void rp_pre_disconnect(struct rp_pre_qp *r);
 int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side *peer);
 /* Convert a GID to its host's IP address; false: the GID has none. */
 bool rp_pre_gid_to_addr(const union ibv_gid *gid, uint32_t scope, uint16_t port,
-		 struct sockaddr_in6 *to);
+			struct sockaddr_in6 *to);
 static inline uint64_t rp_pre_now(void)
 {
 	return rp_clock_ns(CLOCK_MONOTONIC);

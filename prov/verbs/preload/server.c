@@ -15,8 +15,8 @@
 #include "verbs/preload/preload.h"
 
 /* Most clients that have not sent LOOKUP, and most clients in all. */
-#define MAX_HALF_OPEN 64
-#define MAX_CLIENTS   4096
+#define MAX_HALF_OPEN	  64
+#define MAX_CLIENTS	  4096
 #define DEADLINE_CHECK_MS 250
 
 /* A listening port on which peers look up local queue pairs. */
@@ -205,8 +205,8 @@ static bool send_descriptor(struct client *v, uint32_t rkey)
 		return send_now(v, &m);
 	/* No such region: send a descriptor without access. */
 	m.desc = rp_pre_empty_desc(rkey, r->qp->qp_num,
-				   rp_desc_from_access(r->access) | RP_DESC_READ |
-					   RP_DESC_WRITE);
+				   rp_desc_from_access(r->access) |
+					   RP_DESC_READ | RP_DESC_WRITE);
 	return send_now(v, &m);
 }
 
@@ -595,7 +595,7 @@ bool rp_pre_mr_exists(struct ibv_mr *mr)
 
 /* Find the client's grant of this region, if it has the descriptor. */
 static struct client_grant *grant_of(const struct client *v,
-				  const struct ibv_mr *mr)
+				     const struct ibv_mr *mr)
 {
 	for (size_t i = 0; v->r && v->r->qp->pd == mr->pd && i < v->ngrants;
 	     i++)
