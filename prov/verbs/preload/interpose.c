@@ -13,9 +13,7 @@
 #undef ibv_reg_mr
 #undef ibv_reg_mr_iova
 
-#define ADDED_CAPS                                                             \
-	(7ull << 38) /* FLUSH global and persistent, ATOMIC_WRITE              \
-		      */
+#define ADDED_CAPS (7ull << 38) /* both FLUSH types, ATOMIC_WRITE */
 #define ADDED_BUILDERS                                                         \
 	((uint64_t)RP_QP_EX_WITH_FLUSH | (uint64_t)IBV_QP_EX_WITH_ATOMIC_WRITE)
 #define OPTIONAL_ACCESS (~(unsigned int)(IBV_ACCESS_OPTIONAL_FIRST - 1))
