@@ -164,7 +164,7 @@ static void deliver_receive(struct ps_machine *m, struct ps_msg *msg)
 static void refuse_request(const struct ps_msg *msg, int err)
 {
 	PS_TRACE("machine %u refuses a %s: %s", msg->to->dom->machine->id,
-		 ps_msg_type_name(msg->type), fi_strerror(err));
+		 ps_type_name(msg->type), fi_strerror(err));
 	ps_reply(msg, PMSIM_ERROR, err, NULL, 0);
 }
 

@@ -9,7 +9,7 @@
 
 struct ps_sim ps_sim = {.cfg = {.ordered = true, .placed_acks = true}};
 
-const char *ps_msg_type_name(enum pmsim_msg_type type)
+const char *ps_type_name(enum pmsim_msg_type type)
 {
 	static const char *const names[] = {
 		[PMSIM_WRITE] = "write",       [PMSIM_READ] = "read",

@@ -246,7 +246,7 @@ ssize_t ps_tx_post(struct ps_ep *ep, const struct ps_tx *tx)
 	} else {
 		/* Without such an endpoint act as if the connection breaks. */
 		PS_TRACE("machine %u: %s to nobody", ep->dom->machine->id,
-			 ps_msg_type_name(tx->type));
+			 ps_type_name(tx->type));
 		free(msg);
 		if (wants_reply)
 			ps_op_fail_unreachable(op);

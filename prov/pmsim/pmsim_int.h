@@ -465,7 +465,7 @@ struct ps_sim {
 };
 extern struct ps_sim ps_sim;
 struct ps_machine *ps_machine_current(void);
-const char *ps_msg_type_name(enum pmsim_msg_type type);
+const char *ps_type_name(enum pmsim_msg_type type);
 void ps_trace(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 #define PS_TRACE(...)                                                          \
 	do {                                                                   \

@@ -144,8 +144,8 @@ void ps_wire_post(struct ps_wire *w, struct ps_msg *msg)
 	w->n++;
 	ps_sim.count[msg->type]++;
 	PS_TRACE("wire %u: %s of %zu bytes from machine %u to %u", w->id,
-		 ps_msg_type_name(msg->type), msg->len,
-		 w->from->dom->machine->id, w->to->dom->machine->id);
+		 ps_type_name(msg->type), msg->len, w->from->dom->machine->id,
+		 w->to->dom->machine->id);
 }
 
 void ps_reply(const struct ps_msg *request, enum pmsim_msg_type type, int err,
@@ -175,8 +175,7 @@ void ps_wire_deliver(struct ps_wire *w, unsigned int n)
 
 		TAILQ_REMOVE(&w->flight, msg, link);
 		w->n--;
-		PS_TRACE("wire %u: %s arrives", w->id,
-			 ps_msg_type_name(msg->type));
+		PS_TRACE("wire %u: %s arrives", w->id, ps_type_name(msg->type));
 		ps_arrive(m, msg);
 	}
 	ps_placed_acks(m);
@@ -187,8 +186,7 @@ static void lose_flight(struct ps_wire *w)
 	struct ps_msg *msg;
 
 	while ((msg = TAILQ_FIRST(&w->flight))) {
-		PS_TRACE("wire %u: %s is lost", w->id,
-			 ps_msg_type_name(msg->type));
+		PS_TRACE("wire %u: %s is lost", w->id, ps_type_name(msg->type));
 		TAILQ_REMOVE(&w->flight, msg, link);
 		free(msg);
 	}
@@ -216,7 +214,7 @@ static unsigned int lose_arrived(struct ps_wire *w, unsigned int late)
 			continue;
 		}
 		PS_TRACE("wire %u: %s that had arrived is lost", w->id,
-			 ps_msg_type_name(msg->type));
+			 ps_type_name(msg->type));
 		if (msg->type >= PMSIM_ACK)
 			msg->op->has_reply = false;
 		TAILQ_REMOVE(list, msg, link);
@@ -271,8 +269,7 @@ static void lose_replies(struct ps_wire *w)
 		next = TAILQ_NEXT(msg, link);
 		if (msg->type < PMSIM_ACK)
 			continue;
-		PS_TRACE("wire %u: %s is lost", w->id,
-			 ps_msg_type_name(msg->type));
+		PS_TRACE("wire %u: %s is lost", w->id, ps_type_name(msg->type));
 		TAILQ_REMOVE(&w->flight, msg, link);
 		w->n--;
 		free(msg);
