@@ -29,10 +29,10 @@ struct rpmem_log;
 
 /* How the end of a log is found after a crash; fixed when it is created. */
 enum rpmem_log_layout {
-	RPMEM_LOG_ENTRY = 0,	/* from checksums of the entries alone */
-	RPMEM_LOG_TAIL = 1,	/* from a tail, stored after each entry */
-	RPMEM_LOG_COUNTER = 2,	/* from a tail, the greatest of ten values */
-	RPMEM_LOG_REGISTER = 3, /* from a tail, the XOR of ten values */
+	RPMEM_LOG_ENTRY = 0,	/* by the checksums of the entries alone */
+	RPMEM_LOG_TAIL = 1,	/* by a tail that each append stores */
+	RPMEM_LOG_COUNTER = 2,	/* the tail is the greatest of 10 words */
+	RPMEM_LOG_REGISTER = 3, /* the tail is the XOR of 10 words */
 };
 
 /* Zero is the default of each field but size. */

@@ -186,7 +186,7 @@ struct rpmem_rpc_info {
 	uint64_t used;	      /* bytes in use by calls without a reply */
 	uint64_t max_call;    /* len + reply_max that fit at any time */
 	uint64_t outstanding; /* calls without a reply */
-	uint64_t peeks;	      /* replies that the client read by itself */
+	uint64_t peeks;	      /* replies read out of the server's memory */
 	enum rpmem_pool_class reached;
 	const char *method; /* a name of fi_rpmem(7) */
 };

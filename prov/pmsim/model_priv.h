@@ -14,7 +14,7 @@ struct bytes {
 };
 
 /*
- * The age of a value. Two counters, as memory may be behind in one alone: seq
+ * The age of a value. Two counters, as memory may be behind in only one: seq
  * counts writes through the cache, nic counts writes of the NIC past the cache
  * that wait in the root complex.
  */
