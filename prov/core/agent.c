@@ -261,7 +261,7 @@ int rp_agent_region_make(struct rp_agent *a, struct rp_region *r, uint16_t port,
 	return ret;
 }
 
-/* Fail queued jobs of r: local ones, or those of messages_only sessions. */
+/* Fail queued jobs of r, which are local or of messages_only sessions. */
 static void fail_queued(struct rp_jobs *queue, const struct rp_region *r)
 {
 	struct rp_job *job, *tmp;

@@ -12,7 +12,7 @@
 #include "core/status.h"
 #include "core/wire.h"
 
-/* One per domain that has persistent regions; guarded by the adapter's lock. */
+/* One per domain that has persistent regions; guarded by its caller's lock. */
 struct rp_agent;
 
 /* Defaults for members of struct rp_agent_attr that are 0. */
@@ -20,21 +20,21 @@ struct rp_agent;
 #define RP_AGENT_CREDITS  64
 #define RP_AGENT_JOBS	  16384
 
-/* Services of the adapter (prov/rpmem, prov/verbs, tests) to the agent. */
+/* Callbacks of the agent into its caller (prov/rpmem, prov/verbs, tests). */
 struct rp_agent_host;
 struct rp_agent_host_ops {
 	/*
-	 * Reply to a connection request that was given to rp_agent_requested().
-	 * accept: send data (HELLO_ACK) and make the channel; 0 or -errno (then
-	 * the request is gone and the agent forgets it). refuse: reject with
-	 * data. Either ends the request.
+	 * Reply to a connection request that was given to
+	 * rp_agent_requested(). accept: send data (HELLO_ACK) and make the
+	 * channel; 0 or -errno (then the request is gone and the agent forgets
+	 * it). refuse: reject with data. Both calls end the request.
 	 */
 	int (*accept)(struct rp_agent_host *h, void *request, const void *data,
 		      size_t len, const struct rp_channel_events *events,
 		      void *owner, struct rp_channel **out);
 	void (*refuse)(struct rp_agent_host *h, void *request, const void *data,
 		       size_t len);
-	/* Number of the host of the request; 0: unknown. May be NULL. */
+	/* Number of the requesting machine; 0: unknown. May be NULL. */
 	uint64_t (*source)(struct rp_agent_host *h, void *request);
 	/*
 	 * Let RDMA of this connection reach the region: fill in rkey and
@@ -47,10 +47,7 @@ struct rp_agent_host_ops {
 		     const struct rp_region *r, struct rp_wire_grant *g,
 		     void **grant);
 	void (*revoke)(struct rp_agent_host *h, void *grant);
-	/*
-	 * Returns the enum rp_channel_flags that every channel of this host
-	 * has. NULL: none.
-	 */
+	/* The enum rp_channel_flags of all channels of h. NULL: none. */
 	uint32_t (*flags)(struct rp_agent_host *h);
 	/*
 	 * Deliver a completion with remote CQ data: [buf, buf+len) was written
@@ -69,7 +66,7 @@ struct rp_agent_host_ops {
 	int (*facts)(struct rp_agent_host *h, struct rp_region *r,
 		     struct rp_facts *facts, char *why);
 	uint64_t (*now)(struct rp_agent_host *h);
-	/* Wake the progress thread; called without the adapter's lock. */
+	/* Wake the progress thread; the worker calls it without the lock. */
 	void (*kick)(struct rp_agent_host *h);
 };
 struct rp_agent_host {
@@ -81,10 +78,10 @@ struct rp_agent_attr {
 	unsigned int max_sessions; /* sessions open at one time */
 	unsigned int credits;	   /* outstanding requests per session */
 	unsigned int max_jobs;	   /* outstanding requests of all sessions */
-	bool no_worker; /* flush in rp_agent_progress() (simulator) */
+	bool no_worker; /* flush in rp_agent_progress(), without a thread */
 	/*
 	 * Channels carry no RDMA (the shim's side connections): a REQUEST may
-	 * name any live key of the agent, and the end of a region ends no
+	 * name any live key of the agent, and rp_agent_region_del() closes no
 	 * session. grant() and revoke() of the host are not called.
 	 */
 	bool messages_only;
@@ -97,8 +94,8 @@ void rp_agent_delete(struct rp_agent *a);
 /* End every session now: afterwards no session writes memory. */
 void rp_agent_close_sessions(struct rp_agent *a);
 /*
- * End the sessions of one peer: is_peer() says whether a session with this
- * channel, whose HELLO named this port of an endpoint, is one of them.
+ * Close the sessions for which is_peer() returns true. c: the session's
+ * channel; port: the initiator's endpoint, as named by its HELLO.
  */
 void rp_agent_close_peer(struct rp_agent *a,
 			 bool (*is_peer)(struct rp_channel *c, uint16_t port,
@@ -107,7 +104,7 @@ void rp_agent_close_peer(struct rp_agent *a,
 
 /* Add a region. -EINVAL: not persistent; -EEXIST: its key is in use. */
 int rp_agent_region_add(struct rp_agent *a, struct rp_region *r);
-/* Add a region under a new key, of this port and random bits. */
+/* Add a region under a new key, made of the port and random bits. */
 int rp_agent_region_make(struct rp_agent *a, struct rp_region *r, uint16_t port,
 			 int (*random)(void *buf, size_t len));
 /*
@@ -130,14 +127,14 @@ void rp_agent_request_gone(struct rp_agent *a, void *request);
 /*
  * Iterate over regions that lost their class; each loss has a number. Returns
  * the region of the first loss after number *n, and sets *n to that number;
- * NULL: there is none. For peers whose flushes send no request.
+ * NULL: there is none. For the shim, whose peers may flush without a request.
  */
 struct rp_region *rp_agent_weakened(struct rp_agent *a, uint64_t *n);
 
 /*
- * Flush bytes that this process placed in its own regions, in the batches of
- * requests. done is called once, from progress or rp_agent_region_del(). 0,
- * -ENOMEM, -EINVAL (a range not inside its region).
+ * Flush bytes that this process itself stored in its regions; the flushes share
+ * batches with those of requests. done is called once, from progress or
+ * rp_agent_region_del(). 0, -ENOMEM, -EINVAL (a range not inside its region).
  */
 struct rp_local {
 	struct rp_region *region;
@@ -170,7 +167,7 @@ struct rp_agent_stats {
 	uint64_t sessions; /* open now; other counters: since the start */
 	uint64_t accepted, wrong_keys, refused_connections;
 	uint64_t requests, ranges; /* accepted requests */
-	uint64_t refused;	   /* requests with a failure as first reply */
+	uint64_t refused;	   /* requests refused before execution */
 	uint64_t replies; /* replies to accepted requests, also failures */
 	uint64_t effects; /* executed stores, atomics, notifications */
 	uint64_t flushes, flushed_bytes, drains;

@@ -53,7 +53,7 @@ static void warn_wrong_key(struct rp_agent *a, uint64_t now)
 	       (unsigned long long)a->stats.wrong_keys);
 }
 
-/* --- hosts that present wrong keys --- */
+/* --- machines that present wrong keys --- */
 
 static uint64_t source_of(struct rp_agent *a, void *request)
 {
@@ -62,7 +62,7 @@ static uint64_t source_of(struct rp_agent *a, void *request)
 	return h->ops->source ? h->ops->source(h, request) : 0;
 }
 
-/* NULL: the host has presented no wrong key recently. */
+/* NULL: the machine has presented no wrong key recently. */
 static struct rp_agent_source *source_find(struct rp_agent *a, uint64_t source)
 {
 	for (int i = 0; i < RP_AGENT_SOURCES; i++)
@@ -71,7 +71,7 @@ static struct rp_agent_source *source_find(struct rp_agent *a, uint64_t source)
 	return NULL;
 }
 
-/* Charge the host for a wrong key; a full table drops the smallest charge. */
+/* Add a wrong key to the machine's debt; a full table drops the least debt. */
 static void source_charge(struct rp_agent *a, uint64_t source, uint64_t now)
 {
 	struct rp_agent_source *s = source_find(a, source);
@@ -89,8 +89,8 @@ static void source_charge(struct rp_agent *a, uint64_t source, uint64_t now)
 }
 
 /*
- * Does the host guess keys over many connections at once? A delayed refusal
- * does not slow it: an early reply already tells a right key from a wrong one.
+ * Does the machine guess keys over many connections at once? Delayed refusals
+ * do not slow it: a connection without an early reply had a wrong key.
  */
 static bool source_guesses(struct rp_agent *a, uint64_t source)
 {
@@ -101,9 +101,9 @@ static bool source_guesses(struct rp_agent *a, uint64_t source)
 }
 
 /*
- * Refuse a wrong key in RP_AGENT_REFUSAL_NS at the earliest, and REFUSAL_NS
- * after the last refusal. A full queue first sends its oldest refusal, so the
- * queue's length times REFUSAL_NS is the longest delay. False: no memory.
+ * Refuse a wrong key after RP_AGENT_REFUSAL_NS, and REFUSAL_NS
+ * after the last refusal. If the queue is full, its oldest refusal is sent at
+ * once, so no delay exceeds RP_AGENT_MAX_DELAYED intervals. False: no memory.
  */
 static bool refuse_later(struct rp_agent *a, void *request,
 			 struct rp_agent_session *s,
@@ -179,7 +179,7 @@ static uint64_t refusal_pause(uint32_t timeout_ms)
 	return ms * NS_PER_MS;
 }
 
-/* Close an ending session, or the one silent longest without open requests. */
+/* Close an ending session, or the longest silent one without backlog. */
 static bool make_room(struct rp_agent *a)
 {
 	struct rp_agent_session *s;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Facts of live regions: compare their sources, lower classes that are lost. */
+/* Facts of registered regions: find changes, lower the class of a region. */
 #include <stdio.h>
 
 #include "core/agent_impl.h"
@@ -8,7 +8,7 @@
 
 /* Most lookups and weakened regions in one progress call. */
 #define LOOKUPS 4
-/* Bytes per step of a whole region's flush: so many that the worker runs. */
+/* Bytes per job of a whole region's flush: enough for the worker to run it. */
 #define CHUNK (4 * RP_JOB_LONG)
 
 void rp_agent_facts_add(struct rp_agent *a, struct rp_region *r)
@@ -35,7 +35,7 @@ void rp_agent_facts_del(struct rp_agent *a, struct rp_region *r)
 
 /* --- one region --- */
 
-/* Do the facts f give another method than the region's, for any class? */
+/* Do the facts f lead to another choice than r->facts, for any class? */
 static bool choices_differ(const struct rp_region *r, const struct rp_facts *f)
 {
 	const unsigned int built = rp_methods_allowed(r->forced);
@@ -54,8 +54,8 @@ static bool choices_differ(const struct rp_region *r, const struct rp_facts *f)
 }
 
 /*
- * Merge the region's facts with those found now, the weaker of each: a stronger
- * fact counts only at the next registration.
+ * Return the weaker of each fact of the region and the one found now: a
+ * stronger fact counts only at the next registration.
  */
 static struct rp_facts merge_facts(const struct rp_region *r,
 				   const struct rp_facts *now)
@@ -139,7 +139,7 @@ static bool same_sources(const struct rp_facts *a, const struct rp_facts *b)
 	       a->native == b->native;
 }
 
-/* Find the facts of r. False: the last lookup, of the same file, has them. */
+/* Find the facts of r. False: a->lookup has those of its file already. */
 static bool lookup_facts(struct rp_agent *a, struct rp_region *r)
 {
 	struct rp_agent_lookup *l = &a->lookup;
@@ -162,7 +162,7 @@ static bool lookup_facts(struct rp_agent *a, struct rp_region *r)
 
 /*
  * Find the facts of one region, and weaken the region if they lead to another
- * method. Returns how much of LOOKUPS that used up.
+ * method. Returns the part of LOOKUPS that this used up.
  */
 static int region_review(struct rp_agent *a, struct rp_region *r)
 {
@@ -205,7 +205,7 @@ static bool review_some(struct rp_agent *a)
 	}
 	if (a->review && !a->starved)
 		return true;
-	/* Without memory or files keep the old texts, to compare again. */
+	/* Out of memory or descriptors: compare with the old texts again. */
 	if (a->starved)
 		rp_watch_free(&a->review_sources);
 	else

@@ -17,8 +17,8 @@
  * blocks makes the request a job: the worker runs the batch `worker_batch`,
  * filled from the queue `slow_jobs`, while `worker_busy` is set. The queue
  * `quick_jobs` and the batch `inline_batch` are for ranges of slow and local
- * jobs whose flush is a few instructions. Jobs and sessions are touched only
- * under the adapter's lock.
+ * jobs whose flush is a few instructions. Sessions, and jobs outside the
+ * worker's batch, are touched only under the caller's lock.
  */
 
 /* PROGRESS messages per loss timeout, and the bounds of their period. */
@@ -26,25 +26,23 @@
 #define RP_AGENT_MIN_PROGRESS_MS 10
 #define RP_AGENT_MAX_PROGRESS_MS 60000
 
-/* Delay before a send is retried for which the channel had no room. */
+/* Delay before retrying a send for which the channel had no room. */
 #define RP_AGENT_RETRY_NS 1000000ull
 
-/*
- * Delay of a wrong key's refusal, if no refusal was sent just before; the
- * longest queue of refusals; how long a connection stays open after its
- * refusal, unless the peer closes it.
- */
+/* Refusals of wrong keys: least delay, most per second, longest queue. */
 #define RP_AGENT_REFUSAL_NS  20000000ull
-#define RP_AGENT_REFUSALS    16 /* refusals per second */
+#define RP_AGENT_REFUSALS    16
 #define RP_AGENT_MAX_DELAYED 32
-#define RP_AGENT_LINGER_NS   1000000000ull
-#define RP_AGENT_WARN_NS     10000000000ull
+/* Time until a connection is closed after its refusal. */
+#define RP_AGENT_LINGER_NS 1000000000ull
+/* Least time between two warnings about wrong keys. */
+#define RP_AGENT_WARN_NS 10000000000ull
 /*
- * RP_AGENT_DEBT: refusals of one host, less RP_AGENT_REFUSALS a second, beyond
- * which its connections are refused unread. RP_AGENT_SOURCES: hosts remembered.
+ * Debt of one machine, in refusals, above which all its connections are
+ * refused; RP_AGENT_REFUSALS are paid off per second.
  */
 #define RP_AGENT_DEBT	 128
-#define RP_AGENT_SOURCES 32
+#define RP_AGENT_SOURCES 32 /* machines that may have a debt */
 
 /*
  * Period of comparing the sources of facts. A change counts when two
@@ -52,9 +50,9 @@
  */
 #define RP_AGENT_WATCH_NS 400000000ull
 
-/* A host that has presented wrong keys. */
+/* A machine that has presented wrong keys. */
 struct rp_agent_source {
-	uint64_t source;
+	uint64_t source;   /* its number, from the source() callback */
 	uint64_t debt_end; /* time when its debt of refusals is 0, ns */
 };
 
@@ -87,7 +85,7 @@ struct rp_agent_session {
 	struct rp_agent *agent;
 	struct rp_channel *channel;
 	uint64_t initiator; /* its number, from HELLO */
-	uint64_t source;    /* host from which it connected */
+	uint64_t source;    /* machine from which it connected, or 0 */
 	uint16_t port;	    /* the initiator's endpoint; 0: none */
 	uint32_t flags;	    /* enum rp_channel_flags */
 	/* Drop messages; close the channel at close_at. */
@@ -100,7 +98,8 @@ struct rp_agent_session {
 	unsigned int backlog; /* jobs, stalled messages and kept replies */
 	TAILQ_HEAD(, rp_agent_send) kept; /* messages to send later */
 	STAILQ_HEAD(, rp_agent_stalled) stalled;
-	TAILQ_ENTRY(rp_agent_session) link;    /* by use, or in agent.ending */
+	/* In agent.open, longest silent first, or in agent.ending. */
+	TAILQ_ENTRY(rp_agent_session) link;
 	TAILQ_ENTRY(rp_agent_session) sending; /* if `kept` has messages */
 	TAILQ_ENTRY(rp_agent_session) working; /* if `jobs` has jobs */
 	UT_hash_handle hh;
@@ -125,7 +124,7 @@ struct rp_agent {
 	struct rp_agent_session *by_initiator;
 	struct rp_agent_sessions open, ending, sending, working;
 	unsigned int nsessions, nstalled;
-	unsigned int backlog; /* sum of all sessions and of sending */
+	unsigned int backlog; /* of all sessions, and messages being sent */
 	bool job_ended;	      /* a job ended: retry stalled messages */
 	struct rp_agent_refusals delayed;
 	unsigned int ndelayed;
@@ -145,7 +144,7 @@ struct rp_agent {
 	/* Sources of all regions' facts; sources of the running review. */
 	struct rp_watch *watch, *review_sources;
 	uint64_t watch_at;
-	bool changed, starved; /* found a change; ran out of memory */
+	bool changed, starved; /* found a change; lacked memory or files */
 	char change[RP_SOURCE_LEN];
 	struct rp_region *review; /* next in the review; NULL: none runs */
 	struct rp_agent_lookup {
@@ -192,7 +191,7 @@ struct rp_agent_grant *rp_agent_grant_find(struct rp_agent_session *s,
 enum rp_status rp_agent_grant_get(struct rp_agent_session *s,
 				  struct rp_region *r,
 				  struct rp_agent_grant **out);
-/* The method of commits to the region over this session, given the choice. */
+/* choice.method, or the agent's method if channel or region forbid that. */
 enum rp_method rp_agent_session_method(const struct rp_agent_session *s,
 				       const struct rp_region *r,
 				       struct rp_choice choice);

@@ -21,7 +21,7 @@ int rp_agent_local_flush(struct rp_agent *a, const struct rp_local *ranges,
 		job->ranges[i].region = ranges[i].region;
 		job->ranges[i].off = ranges[i].off;
 		job->ranges[i].len = ranges[i].len;
-		/* A flush of a region with method DELIVERY does nothing. */
+		/* For method DELIVERY rp_pmem_flush() does nothing. */
 		job->ranges[i].flush = true;
 	}
 	rp_job_use_regions(job);

@@ -8,7 +8,7 @@
 #include "core/agent_impl.h"
 #include "core/atomic.h"
 
-/* Does the class need a flush? Lowers the reply's class, raises its method. */
+/* Must a commit of this class flush? Updates class and method of the reply. */
 static bool needs_flush(const struct rp_region *r, enum rp_class required,
 			struct rp_wire_reply *reply)
 {
@@ -92,7 +92,7 @@ static enum rp_status check_then(struct rp_agent_session *s,
 	return RP_ST_OK;
 }
 
-/* Check what the effect of the request needs of one range, beyond a commit. */
+/* Check the alignment and the write access that the request's effect needs. */
 static enum rp_status check_effect(const struct rp_wire_request *m,
 				   const struct rp_job_range *g, size_t unit)
 {
@@ -116,7 +116,7 @@ static enum rp_status check_range(struct rp_agent_session *s,
 	struct rp_job_range *g = &job->ranges[i];
 	enum rp_status st;
 
-	/* Check the region once for consecutive ranges with its key. */
+	/* Check the region once for consecutive ranges with the same key. */
 	if (i && w->key == w[-1].key) {
 		g->region = g[-1].region;
 		g->flush = g[-1].flush;
@@ -209,7 +209,7 @@ static bool store_must_wait(const struct rp_agent_session *s,
 static bool execute_effect(const struct rp_wire_request *m, struct rp_job *job,
 			   char *result)
 {
-	/* Never written, so its pages take no memory. */
+	/* Never written, so all its pages are the kernel's zero page. */
 	static char zeros[RP_WIRE_MAX_ZERO];
 	const char *bytes = m->effect == RP_EFFECT_STORE  ? m->bytes
 			    : m->effect == RP_EFFECT_ZERO ? zeros
@@ -371,7 +371,7 @@ static void refuse_request(struct rp_agent_session *s, uint64_t token,
 	rp_agent_reply(s, token, &reply);
 }
 
-/* Copy a->job, which the next request reuses, for the work that is left. */
+/* Copy a->job, which the next request reuses, for a job that is queued. */
 static struct rp_job *job_copy(const struct rp_job *from, size_t result_len)
 {
 	struct rp_job *job = rp_job_new(from->n, result_len);
@@ -392,7 +392,7 @@ static void queue_job(struct rp_agent_session *s, struct rp_job *job)
 	TAILQ_INSERT_TAIL(job->queue, job, link);
 }
 
-/* Bytes of old values that the reply to an atomic has. */
+/* Length of the old values in the reply to an atomic. */
 static size_t result_len(const struct rp_wire_request *m,
 			 const struct rp_job *job)
 {

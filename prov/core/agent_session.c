@@ -37,17 +37,17 @@ enum rp_method rp_agent_session_method(const struct rp_agent_session *s,
 	enum rp_method m = choice.method;
 
 	/*
-	 * A device acknowledges a write that is only in its adapter: a later
-	 * CPU store to the same bytes may reach memory first. A read fence
-	 * pushes the write out.
+	 * A NIC acknowledges a write while it still buffers the bytes: a later
+	 * CPU store to them may reach memory first. A read fence pushes the
+	 * write out.
 	 */
 	if (m == RP_METHOD_DELIVERY && p != RP_PLACE_CPU_USER &&
 	    p != RP_PLACE_CPU_KERNEL)
 		m = RP_METHOD_FENCE;
-	/* DELIVERY needs a read fence too, for a commit of earlier writes. */
+	/* With DELIVERY, too, a commit of earlier writes needs a read fence. */
 	if (r->unreadable && (m == RP_METHOD_DELIVERY || m == RP_METHOD_FENCE))
 		return agent_method(r, choice);
-	/* Only the agent delays or refuses commits to such a region. */
+	/* Only the agent can delay or refuse commits to such a region. */
 	if (r->flushing_all || r->failed)
 		return agent_method(r, choice);
 	if ((m == RP_METHOD_NATIVE && !(s->flags & RP_CHANNEL_FLUSHES)) ||
@@ -513,7 +513,7 @@ static bool send_progress_if_due(struct rp_agent_session *s, uint64_t now)
 	if (now < s->progress_at)
 		return false;
 	s->progress_at = now + s->progress_period;
-	/* A kept reply is on its way: PROGRESS would tell the peer no more. */
+	/* A kept reply resets the peer's deadline as PROGRESS would. */
 	if (!TAILQ_EMPTY(&s->kept))
 		return false;
 	len = rp_wire_put_signal(msg, sizeof(msg), RP_MSG_PROGRESS);

@@ -7,7 +7,7 @@
 
 #define BIT(op) (1u << RP_ATOMIC_##op)
 
-/* Masks of operations on any datatype, on ordered ones, on integers. */
+/* Masks of operations: on any datatype, on ordered datatypes, on integers. */
 #define ANY_OPS                                                                \
 	(BIT(SUM) | BIT(PROD) | BIT(LOR) | BIT(LAND) | BIT(LXOR) | BIT(READ) | \
 	 BIT(WRITE) | BIT(CSWAP) | BIT(CSWAP_NE))
@@ -103,7 +103,7 @@ static uint64_t real_bits(double d, size_t size)
 
 /*
  * Cases of the switch of decide_KIND(), which returns whether *v replaces the
- * old value t. s: operand, the first value of *v; c: compare value.
+ * old value t. s: operand, which *v is on entry; c: compare value.
  */
 #define ANY_CASES(t, s, c, v)                                                  \
 	case RP_ATOMIC_SUM:                                                    \
@@ -172,7 +172,7 @@ static bool decide_signed(enum rp_atomic_op op, int64_t t, int64_t s, int64_t c,
 	}
 }
 
-/* float too: double is so wide that rounding twice equals rounding once. */
+/* Also for float: rounding to double, then to float, equals one rounding. */
 static bool decide_real(enum rp_atomic_op op, double t, double s, double c,
 			double *v)
 {
@@ -202,7 +202,7 @@ static float complex bits_complex(uint64_t bits)
 	return v;
 }
 
-/* Does the operation replace the element t, and by which *v? Raw bytes. */
+/* Does the operation replace the element t? *v: the new one. All raw bytes. */
 static bool decide_element(enum rp_atomic_op op, enum rp_atomic_type type,
 			   uint64_t t, uint64_t s, uint64_t c, uint64_t *v)
 {
@@ -277,7 +277,7 @@ static uint64_t element_load(const void *p, size_t size)
 		done;                                                          \
 	})
 
-/* Replace the element by v if it is *old. False: *old is now what it is. */
+/* Replace the element by v if it is *old. False: *old is set to the element. */
 static bool element_replace(void *p, size_t size, uint64_t *old, uint64_t v)
 {
 	switch (size) {

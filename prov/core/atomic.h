@@ -49,7 +49,7 @@ enum rp_atomic_type {
 
 /*
  * True: the operation exists for the datatype; *size: bytes of an element, at
- * most 8. The table is that of libfabric's tcp;ofi_rxm. Accepts any values.
+ * most 8. The table is that of libfabric's tcp;ofi_rxm. op, type: any numbers.
  */
 bool rp_atomic_valid(unsigned int op, unsigned int type, size_t *size);
 

@@ -217,7 +217,7 @@ void rp_batch_seal(struct rp_batch *b)
 	pass_seal(&b->then);
 }
 
-/* 0 or -errno: the region has failed, and no commit to it may succeed. */
+/* 0, or -errno: then the caller must fail the region. */
 static int flush_ranges(struct rp_batch *b, const struct rp_part *part,
 			const struct rp_range *v)
 {
@@ -293,9 +293,9 @@ static int part_err(const struct rp_pass *pass, const struct rp_region *r)
 }
 
 /*
- * Populate the page of an ordered store. Where that fails, the page may be gone
- * because its file was truncated: msync reports that, but clwb on it faults. A
- * read-only page (EACCES) may be flushed.
+ * Populate the page of an ordered store. After a failure the page may be gone,
+ * as its file was truncated: msync would report that, but clwb would fault, so
+ * set part->err. A read-only page (EACCES) may be flushed.
  */
 static int pages_populate(struct rp_batch *b, const struct rp_job_then *t)
 {

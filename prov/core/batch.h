@@ -35,7 +35,7 @@ struct rp_job_then {
 /* One request that passed every check, until its reply. */
 struct rp_job {
 	TAILQ_ENTRY(rp_job) link; /* in a queue of the agent, or in a batch */
-	TAILQ_ENTRY(rp_job) of_owner;	  /* in a list, oldest first */
+	TAILQ_ENTRY(rp_job) of_owner;	  /* in session.jobs or *local */
 	struct rp_agent_session *session; /* NULL: local, or session ended */
 	struct rp_jobs *queue;	/* where the job waits; NULL: in a batch */
 	struct rp_batch *batch; /* the batch that has the job, or NULL */
@@ -44,7 +44,7 @@ struct rp_job {
 	void (*done)(void *arg, enum rp_status st, uint32_t detail);
 	void *arg;
 	uint64_t token;
-	uint64_t since;
+	uint64_t since; /* rp_agent_now() when the session got the job */
 	uint64_t start; /* rp_stats_now() when received */
 	enum rp_effect effect;
 	uint64_t data;	   /* NOTIFY */
@@ -76,7 +76,7 @@ void rp_job_fail(struct rp_job *job, enum rp_status st, uint32_t detail,
 		 size_t range);
 /* Fail the job for lack of memory; a store that was executed stays executed. */
 void rp_job_fail_memory(struct rp_job *job);
-/* Must the job wait for a disk or a region's flush, or flush many bytes? */
+/* Should the worker run the job: does it wait, or flush many bytes? */
 bool rp_job_blocks(const struct rp_job *job);
 /* Most bytes that a job flushes in the caller's thread. */
 #define RP_JOB_LONG (16ull << 20)
@@ -107,7 +107,7 @@ struct rp_pass {
 struct rp_batch {
 	struct rp_jobs jobs;
 	struct rp_pass data;	    /* the ranges of the jobs */
-	struct rp_pass then;	    /* their ordered stores, flushed second */
+	struct rp_pass then;	    /* the ordered stores of the jobs */
 	size_t nranges;		    /* added to `data`, before merging */
 	pthread_mutex_t store_lock; /* held while a job's store is executed */
 	uint64_t flushes, bytes, drains;
@@ -125,8 +125,8 @@ int rp_batch_add(struct rp_batch *b, const struct rp_job_range *range);
 int rp_batch_add_then(struct rp_batch *b, const struct rp_job *job);
 
 /*
- * Add the job's ranges: those whose flush blocks or is long to b, with the
- * job's store, the others to cheap, which may be b. 0 or -ENOMEM.
+ * Add to b the job's ordered store and the ranges whose flush blocks or is
+ * long, and to cheap, which may be b, the other ranges. 0 or -ENOMEM.
  */
 int rp_batch_merge(struct rp_batch *cheap, struct rp_batch *b,
 		   const struct rp_job *job);

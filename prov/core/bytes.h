@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Little-endian numbers at unaligned addresses, in bytes for peers. */
+/* Little-endian numbers at unaligned offsets of messages. */
 #ifndef RP_BYTES_H
 #define RP_BYTES_H
 

@@ -102,7 +102,7 @@ static int vma_add(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 		    (unsigned long)from);
 		return -ENOTSUP;
 	}
-	/* Two files would mix their write-back errors. */
+	/* A region on two files would mix their write-back errors. */
 	if (on_storage(here.memory) && !same_backing(&here, all)) {
 		say(why,
 		    "the range goes on in another file, %s, at %#lx: register "
@@ -240,7 +240,7 @@ int rp_caps_explain(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 	if (!src)
 		src = &scratch;
 	sources_fill(cfg, &b, facts, src);
-	/* DAX lines that are written back need no flush of a disk. */
+	/* Cache lines written back to DAX memory bypass the disk's cache. */
 	if (b.disks.flaw[0] && b.memory != RP_MEM_DAX_SYNC) {
 		facts->limit = RP_LIMIT_PROCESS;
 		strcpy(src->limit, b.disks.flaw);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Facts of a memory region and its host: what they can promise. */
+/* Facts of a memory region and its machine, which choose its method. */
 #ifndef RP_CAPS_H
 #define RP_CAPS_H
 
@@ -7,22 +7,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The failures that bytes survive, weakest first: an ordered list. */
+/* The failures that bytes survive: a greater value survives more. */
 enum rp_class {
-	RP_CLASS_NONE = 0,    /* lost with its process */
-	RP_CLASS_PROCESS = 1, /* survives a process, not a machine failure */
+	RP_CLASS_NONE = 0,    /* lost with the process */
+	RP_CLASS_PROCESS = 1, /* survives the process, not the machine */
 	RP_CLASS_POWER = 2,   /* survives a power cut */
 };
 
 /* The kind of memory that backs a region. */
 enum rp_memory {
 	RP_MEM_UNKNOWN = 0,
-	RP_MEM_ANON,	/* anonymous, memfd, unlinked file: it has no name */
-	RP_MEM_PRIVATE, /* private file mapping: msync returns 0, writes nothing
-			 */
-	RP_MEM_TMPFS,	/* a file on tmpfs (POSIX shared memory), hugetlbfs */
-	RP_MEM_FILE,	/* page cache of a file */
-	RP_MEM_DAX,	/* DAX without MAP_SYNC */
+	RP_MEM_ANON,	 /* anonymous, memfd, unlinked file: it has no name */
+	RP_MEM_PRIVATE,	 /* private file mapping: msync writes nothing */
+	RP_MEM_TMPFS,	 /* a file on tmpfs (POSIX shared memory), hugetlbfs */
+	RP_MEM_FILE,	 /* page cache of a file */
+	RP_MEM_DAX,	 /* DAX without MAP_SYNC */
 	RP_MEM_DAX_SYNC, /* DAX with MAP_SYNC, or devdax */
 	RP_MEM_EMULATED, /* anonymous or tmpfs that emulates cache-line pmem */
 };
@@ -69,15 +68,14 @@ struct rp_facts {
 	enum rp_memory memory;
 	enum rp_placement placement;
 	enum rp_domain domain;
-	enum rp_tri fence;  /* a read pushes writes out of the adapter */
+	enum rp_tri fence;  /* a read pushes writes out of the NIC */
 	enum rp_tri native; /* both ends and the region have persistent FLUSH */
-	enum rp_tri
-		fs_trusted; /* file system listed, or trusted by the operator */
-	bool agent;	    /* an agent runs in the target process */
-	char fs_name[32];   /* "ext4", "overlay", ...; "": no file system */
+	enum rp_tri fs_trusted; /* listed, or trusted by the operator */
+	bool agent;		/* an agent runs in the target process */
+	char fs_name[32];	/* "ext4", "overlay", ...; "": no file system */
 	struct rp_file_id file; /* the mapped file, or devdax */
 	bool anonymous;		/* no file that can be truncated */
-	/* Set by the operator, or by a disk's flaw: the highest class. */
+	/* The highest class: set by the operator, or as a disk loses bytes. */
 	enum rp_class_limit limit;
 	int node;	   /* NUMA node of the memory plus 1; 0: unknown */
 	char name[256];	   /* file name without folder; "": none */
@@ -106,9 +104,9 @@ struct rp_caps_cfg {
 	const char *root; /* prefix of /proc and /sys, for tests; NULL: "" */
 	const char *trust_fs; /* extra file system names, comma separated */
 	bool emulate; /* anonymous memory and tmpfs emulate cache-line pmem */
-	/* For rp_caps_find(): transport, its device, the operator's file. */
+	/* For rp_caps_find(): base provider, its device, operator's file. */
 	const char *base, *device, *op_file;
-	/* Facts of the base provider and adapter; the source of each. */
+	/* Facts of the base provider and the NIC; the source of each. */
 	enum rp_placement placement;
 	enum rp_tri fence, native;
 	const char *placement_why, *fence_why, *native_why;
@@ -127,7 +125,7 @@ struct rp_caps_cfg {
  * NULL) gets one sentence in either case: what was found and where, or what is
  * wrong and the remedy; plain ASCII, no folder names: peers may read it. Reads
  * /proc/self/maps and mountinfo, and for DAX smaps and sysfs. src: on success
- * the source of each fact; NULL: not asked.
+ * the source of each fact; may be NULL.
  */
 int rp_caps_explain(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		    struct rp_facts *facts, char *why, struct rp_sources *src);
@@ -142,9 +140,9 @@ int rp_caps_find(struct rp_caps_cfg cfg, const void *addr, size_t len,
 /* Settings of the FI_OFI_RPMEM_* variables, as the provider reads them. */
 struct rp_caps_cfg rp_caps_env(void);
 
-/* Is a range meant to last, judged by its mappings? */
+/* Do the mappings of a range suggest that its bytes are meant to persist? */
 enum rp_intent {
-	RP_INTENT_VOLATILE, /* no mapping of it outlives its process */
+	RP_INTENT_VOLATILE, /* no mapping of the range outlives its process */
 	RP_INTENT_UNCLEAR,  /* tmpfs, or emulated persistent memory */
 	RP_INTENT_LASTING,  /* a file, a device, or unknown memory */
 };
@@ -163,7 +161,7 @@ enum rp_implicit {
 	RP_IMPLICIT_PERSISTENT,
 	RP_IMPLICIT_REFUSED,
 };
-/* fit: can the whole range be persistent? reached: its class. */
+/* fit: the whole range can be persistent, with the class reached. */
 enum rp_implicit rp_caps_implicit(enum rp_intent intent, bool fit,
 				  enum rp_class reached,
 				  enum rp_class required);
@@ -184,21 +182,21 @@ struct rp_disks {
 	char flaw[RP_SOURCE_LEN]; /* why a disk loses bytes, or "" */
 };
 /*
- * Walk over the devices; those that sysfs does not show are left out, one may
- * come twice. False: path is in memory, or on a mount without barriers.
+ * Walk over the devices that sysfs shows; fn may be called twice for one of
+ * them. False: path is in memory, or on a mount without barriers.
  */
 bool rp_caps_disks(struct rp_disks *w, const char *path);
 /* Copy the first line of dir/name to line (PATH_MAX bytes); "": none. */
 const char *rp_caps_line(const char *dir, const char *name, char *line);
 
 /*
- * The adapter behind an RDMA device ("mlx5_0", as in /sys/class/infiniband). A
- * software device (rxe, siw) has no adapter: the CPU copies through the
- * kernel's mapping.
+ * The NIC behind an RDMA device ("mlx5_0", as in /sys/class/infiniband). A
+ * software device (rxe, siw) has no NIC: the CPU copies through the kernel's
+ * mapping.
  */
 struct rp_nic {
-	char pci[16];	  /* "0000:18:00.0"; "": no adapter */
-	char port[16];	  /* the root port above the adapter */
+	char pci[16];	  /* "0000:18:00.0"; "": no NIC */
+	char port[16];	  /* the root port above the NIC */
 	enum rp_tri ddio; /* DMA writes go into the last-level cache */
 	enum rp_placement placement;
 	enum rp_tri fence;
@@ -217,16 +215,16 @@ void rp_caps_base(const char *root, const char *base, const char *device,
 
 /*
  * Does the completion of a write prove that the target has received it?
- * Reliable connections of InfiniBand and RoCE acknowledge; over iWARP the
- * sender's TCP just has the bytes. Devices that sysfs does not show: no. why:
- * RP_SOURCE_LEN bytes.
+ * Yes for reliable connections of InfiniBand and RoCE; no for iWARP, whose
+ * completion may mean only that the sender's TCP has the bytes, and for devices
+ * that sysfs does not show. why: RP_SOURCE_LEN bytes.
  */
 bool rp_caps_acknowledges(const char *root, const char *base,
 			  const char *device, char *why);
 
 const char *rp_class_name(enum rp_class c);	     /* "none", ... */
 int rp_class_parse(const char *s, enum rp_class *c); /* 0 or -EINVAL */
-/* Is it a device DAX, which cannot be truncated and has all its blocks? */
+/* A device DAX, which cannot be truncated and has all its blocks? */
 bool rp_facts_is_devdax(const struct rp_facts *f);
 
 const char *rp_memory_name(enum rp_memory m);

@@ -30,7 +30,7 @@ static bool ends_with(const char *s, const char *end)
 	return n >= m && !strcmp(s + n - m, end);
 }
 
-/* Is fd the file that the map line names? */
+/* Are fs and sx of the file that was mapped, not of a new one of its name? */
 static bool same_file(const struct rp_vma *v, const struct rp_fs *fs,
 		      const struct statx *sx)
 {
@@ -38,17 +38,17 @@ static bool same_file(const struct rp_vma *v, const struct rp_fs *fs,
 	    fs->minor == v->minor)
 		return true;
 	/*
-	 * Older kernels show the file below an overlay. Accepting it is safe,
-	 * as an overlay is trusted by the operator's word only. But then only
-	 * the name tells of a deleted file, and a new file may have it.
+	 * For an overlay, older kernels show the inode of the file below it.
+	 * Accepting any inode is safe, as only the operator's word makes an
+	 * overlay trusted. A deleted file's name may be that of a new file.
 	 */
 	return !strcmp(fs->name, "overlay") && !ends_with(v->path, DELETED);
 }
 
 /*
- * Open the mapped file by the name in the map, with O_PATH only, and check that
- * it still is the mapped file. The map escapes newlines only, and does not
- * escape the backslash.
+ * Open the mapped file by its name in the map, and check that the name still
+ * leads to that file. The map shows a newline as \012 but does not escape the
+ * backslash, so try the name as it is, then with newlines.
  */
 static int file_open(const char *root, const struct rp_vma *v, struct rp_fs *fs,
 		     struct statx *sx)

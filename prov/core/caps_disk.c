@@ -23,9 +23,9 @@ static bool writes_back(const char *dir, const char *name)
 }
 
 /*
- * Has the disk a volatile cache, but no flushes? The kernel sends none if
- * queue/write_cache is "write through", which root may write. The driver sets
- * the other files, queue/fua only with a volatile cache.
+ * Has the disk a volatile cache, but gets no flushes? The kernel sends none if
+ * root has written "write through" to queue/write_cache. The other files are
+ * the driver's, and show the cache: queue/fua is 1 only with a volatile one.
  */
 static void disk_find_flaw(const char *dir, bool cached_below, char *flaw)
 {
@@ -123,7 +123,7 @@ void rp_fs_walk_disks(struct rp_disks *w, const struct rp_fs *fs)
 		disks_walk(w, w->root ? w->root : "", path);
 		return;
 	}
-	/* btrfs has a device number of its own, and may have many devices. */
+	/* A btrfs has major number 0; sysfs lists its devices, maybe many. */
 	dev = realpath(fs->source, NULL);
 	snprintf(path, sizeof(path), "%s/sys/fs/btrfs/*/devices/%s",
 		 w->root ? w->root : "",

@@ -13,7 +13,7 @@
 
 #include "core/caps_priv.h"
 
-/* linux/magic.h of some releases lacks that of XFS. */
+/* linux/magic.h of some releases lacks XFS_SUPER_MAGIC. */
 #define XFS_MAGIC 0x58465342
 
 /*
@@ -106,8 +106,8 @@ bool rp_caps_fs_trusted(const struct rp_fs *fs, const char *trust_fs)
 }
 
 /*
- * id parent major:minor root mountpoint options tags - type source options
- * Mount points and sources have their spaces escaped, so " - " is the mark.
+ * A line of mountinfo is "id parent major:minor root mountpoint options tags -
+ * type source options"; its names have spaces escaped, so find type by " - ".
  */
 static bool mount_parse(char *line, uint64_t id, struct rp_fs *fs)
 {

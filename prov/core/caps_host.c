@@ -11,9 +11,9 @@
 #define MAX_DIMMS 32
 
 /*
- * The domain of a region is that of its weakest DIMM. For CXL devices the
- * kernel states memory_controller whether or not they are flushed at a power
- * cut (GPF); a device that counts dirty shutdowns is flushed.
+ * The weakest domain that the region's DIMMs state; SYSTEM: none limits it. For
+ * CXL devices the kernel states memory_controller whether or not they are
+ * flushed at a power cut (GPF); one that counts dirty shutdowns is flushed.
  */
 static enum rp_domain dimms_domain(const char *dir, char *why)
 {
@@ -43,7 +43,7 @@ static enum rp_domain dimms_domain(const char *dir, char *why)
 	return RP_DOMAIN_SYSTEM;
 }
 
-/* Without the attribute the domain is unknown, not the usual one. */
+/* A missing persistence_domain file means unknown, not a default. */
 enum rp_domain rp_caps_nd_domain(const char *dir, char *why)
 {
 	static const char *const words[] = {

@@ -37,7 +37,7 @@ static const char *const domain_names[] = {
 	[RP_DOMAIN_SYSTEM] = "system",
 };
 
-/* Values may come from a newer peer, so accept any int. */
+/* Values may come from a newer peer, so accept any number. */
 static const char *enum_name(const char *const *names, size_t n, unsigned int v)
 {
 	return v < n ? names[v] : "unknown";

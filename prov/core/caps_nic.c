@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Facts of the adapter: how and where it places incoming writes. */
+/* Facts of the NIC: how and where it places incoming writes. */
 #include "config.h"
 
 #include <errno.h>
@@ -19,10 +19,10 @@
 #define SKX_FIRST   0x2030
 #define SKX_LAST    0x2033
 #define PERFCTRLSTS 0x180
-/* perfctrlsts_0: allocating flows for writes, and what no-snoop may do */
+/* perfctrlsts_0: allocating flow for writes; no-snoop writes are allowed. */
 #define USE_ALLOCATING_FLOW_WR (1u << 7)
 #define NO_SNOOP_OP_WR_EN      (1u << 3)
-/* perfctrlsts_1, the next 32 bits: processing hints disabled */
+/* perfctrlsts_1, the next 32 bits: TLP processing hints are disabled. */
 #define TPH_DIS (1u << 9)
 
 /* Is s the name of a PCI function, as in "0000:18:00.0"? */
@@ -43,8 +43,9 @@ static bool is_pci_function(const char *s, size_t len)
 }
 
 /*
- * Cut .../pci0000:17/0000:17:00.0/0000:18:00.0/infiniband/mlx5_0 behind the PCI
- * function; port_len: length up to the end of the root port.
+ * Cut .../pci0000:17/0000:17:00.0/0000:18:00.0/infiniband/mlx5_0 behind the
+ * last PCI function, the NIC; port_len: length up to the end of the first one,
+ * its root port.
  */
 static bool cut_to_function(char *dir, struct rp_nic *nic, size_t *port_len)
 {
@@ -83,7 +84,7 @@ static unsigned int read_hex(const char *dir, const char *name)
 	return v;
 }
 
-/* Read perfctrlsts from config space; beyond byte 64 that needs privilege. */
+/* Read perfctrlsts, at byte 0x180 of config space: only root reads past 64. */
 static int read_perfctrl(const char *port, uint32_t v[2])
 {
 	char path[PATH_MAX], *text;
@@ -91,7 +92,7 @@ static int read_perfctrl(const char *port, uint32_t v[2])
 
 	snprintf(path, sizeof(path), "%s/config", port);
 	text = rp_watch_read(RP_SOURCE_BYTES, path, PERFCTRLSTS);
-	/* The text begins with the upper register. */
+	/* The text begins with the higher address: perfctrlsts_1. */
 	n = text ? sscanf(text, "%8x%8x", &v[1], &v[0]) : 0;
 	free(text);
 	return n == 2 ? 0 : -EPERM;
@@ -101,7 +102,7 @@ static int read_perfctrl(const char *port, uint32_t v[2])
 	rp_caps_say((nic)->placement_why, sizeof((nic)->placement_why),        \
 		    __VA_ARGS__)
 
-/* Do writes of the adapter end in the last-level cache? */
+/* Do writes of the NIC end in the last-level cache? */
 static void find_ddio(const char *port, struct rp_nic *nic)
 {
 	unsigned int vendor, device;
@@ -150,8 +151,8 @@ static void find_pci_facts(char *dir, size_t port_len, struct rp_nic *nic)
 {
 	/*
 	 * A PCI read does not pass earlier writes (PCI Express ordering rules),
-	 * and an RDMA read is executed behind the writes of its queue pair: the
-	 * appliance method depends on both.
+	 * and an RDMA read is executed behind the writes of its queue pair: so
+	 * a read fence proves that these writes have left the NIC.
 	 */
 	nic->fence = RP_YES;
 	rp_caps_say(nic->fence_why, sizeof(nic->fence_why),
@@ -223,7 +224,7 @@ bool rp_caps_acknowledges(const char *root, const char *base,
 		rp_caps_line(dir, "node_type", line);
 	}
 	free(name);
-	/* The kernel's IB_NODE_CA: a channel adapter. */
+	/* Node type 1, IB_NODE_CA: InfiniBand and RoCE, but not iWARP. */
 	if (!strncmp(line, "1:", 2))
 		return true;
 	rp_caps_say(why, RP_SOURCE_LEN,

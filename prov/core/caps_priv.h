@@ -64,7 +64,7 @@ int rp_caps_vma_parse(char *line, struct rp_vma *v);
 struct rp_backing {
 	unsigned int major, minor; /* the file's; all 0: no file */
 	unsigned long long ino;
-	char sharing;
+	char sharing; /* 's' or 'p', from the map */
 	enum rp_memory memory;
 	enum rp_domain domain;
 	enum rp_tri trusted;

@@ -14,16 +14,15 @@
 /*
  * A channel is one reliable connection between an initiator's endpoint and a
  * target's domain. It executes its operations in order, reports its own loss,
- * and never reconnects. All calls and callbacks happen under one lock, the
- * adapter's.
+ * and never reconnects. All calls and callbacks happen under one lock, that of
+ * core's caller.
  */
 struct rp_channel;
 
 enum rp_channel_kind {
 	RP_CHANNEL_SEND,  /* a message */
 	RP_CHANNEL_WRITE, /* RDMA write */
-	RP_CHANNEL_READ,  /* RDMA read into iov; iov_count 0: a fence, 1 to 8
-			     bytes without destination */
+	RP_CHANNEL_READ,  /* RDMA read into iov; iov_count 0: a read fence */
 	RP_CHANNEL_FLUSH, /* persistent FLUSH; needs RP_CHANNEL_FLUSHES */
 };
 
@@ -67,7 +66,7 @@ struct rp_channel_events {
 	 * Connecting has failed or the connection has ended; err: positive
 	 * errno; data: private data of the reject, or len 0. No done() or
 	 * received() follows, except out of rp_channel_close(), which the owner
-	 * calls from here or next.
+	 * calls in lost() or as its next call.
 	 */
 	void (*lost)(void *owner, int err, const void *data, size_t len);
 	void (*received)(void *owner, const void *msg, size_t len);
@@ -119,7 +118,7 @@ static inline void rp_channel_close(struct rp_channel *c)
 	c->ops->close(c);
 }
 
-/* Length of a scatter list; copy bytes out of it, and into it. */
+/* Length of a scatter list; copy its bytes to a buffer; copy a buffer to it. */
 static inline size_t rp_iov_len(const struct iovec *iov, size_t n)
 {
 	size_t len = 0;
@@ -160,7 +159,7 @@ struct rp_connector_ops {
 	int (*random)(struct rp_connector *k, void *buf, size_t len);
 	/*
 	 * Wake the progress thread. Called from any thread; must not wait for
-	 * the adapter's lock.
+	 * the lock of core's caller.
 	 */
 	void (*kick)(struct rp_connector *k);
 };

@@ -67,7 +67,7 @@ void rp_deferred_withdraw(struct rp_deferred *d, struct rp_deferred_op *op)
 void rp_deferred_drop(struct rp_deferred *d, struct rp_deferred_op *op)
 {
 	clear_pending(op);
-	/* It may have arrived nevertheless: then a reply follows. */
+	/* The request may have been placed nevertheless: then a reply comes. */
 	d->dropped += op->state == RP_DEFERRED_SENT;
 }
 
@@ -168,7 +168,7 @@ static struct rp_deferred_op *next_unsent(struct rp_deferred *d)
 			break;
 	if (!op || op->kind == RP_DEFERRED_FLUSH)
 		return op;
-	/* The agent stores on receipt, so earlier flushes must have ended. */
+	/* The agent stores on receipt: earlier flushes must have completed. */
 	return op == STAILQ_FIRST(&d->ops) ? op : NULL;
 }
 
@@ -262,7 +262,7 @@ static struct rp_deferred_op *find_op(struct rp_deferred *d, uint64_t token)
 	return NULL;
 }
 
-/* Is it the reply to a dropped operation, so that none waits for it? */
+/* Is it the reply to a dropped operation, which find_op() does not find? */
 static bool was_dropped(struct rp_deferred *d, uint64_t token)
 {
 	if (!d->dropped || !token || token >= d->next_token)
@@ -288,7 +288,7 @@ static bool received_reply(struct rp_deferred *d, const void *msg,
 		m.status = RP_ST_CLASS;
 	d->outstanding--;
 	d->due -= !op->pending;
-	/* The agent consumes in order, though it may reply out of order. */
+	/* The agent takes requests in order: all up to this one are taken. */
 	if (op->pipelined &&
 	    op->index + 1 - d->consumed <= d->produced - d->consumed)
 		d->consumed = op->index + 1;
@@ -299,7 +299,7 @@ static bool received_reply(struct rp_deferred *d, const void *msg,
 	return true;
 }
 
-/* After IDLE the agent does not read requests in the ring. */
+/* After IDLE the agent reads the ring only when a DOORBELL comes. */
 static void received_signal(struct rp_deferred *d, bool polling)
 {
 	struct rp_deferred_op *op;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Completions of a user's queue pair, deferred until the agent replies. */
+/* Completions of a program's queue pair, deferred until the agent replies. */
 #ifndef RP_DEFERRED_H
 #define RP_DEFERRED_H
 
@@ -13,37 +13,37 @@
 #include "core/wire.h"
 
 /*
- * Completions of one queue pair pass through here, in the order of posting. A
- * flush or a store enters when the read fence before it has completed, so
- * earlier writes are in the target's memory; it leaves when the agent has
- * replied. Everything behind it waits.
+ * Completions of one queue pair pass through this queue, in the order of
+ * posting. A flush or a store enters when the read fence before it has
+ * completed, so earlier writes are in the target's memory; it leaves when the
+ * agent has replied. All operations behind it wait.
  *
- * A store is requested when nothing is in front of it: all bytes that it must
- * not overtake are then durable. Flushes are requested at once. No request is
- * retransmitted: the side connection is reliable, and its loss is final.
+ * A store is requested when it is the first of the queue: all bytes that it
+ * must not overtake are then durable. Flushes are requested at once. No request
+ * is retransmitted: the side connection is reliable, and its loss is final.
  *
  * A flush may be pipelined: its request is not sent over the side connection
  * but written into a ring at the target, behind the data over the queue pair
- * itself. This saves the read fence, and so a round trip; but it wakes no
- * agent. So flushes are pipelined only while the agent polls the ring: from its
- * POLLING until its IDLE. If a reply is due after IDLE, a DOORBELL is sent. A
- * short write may be pipelined with its flush: the agent stores it.
+ * itself. This saves the read fence, and so a round trip; but the write wakes
+ * no agent. So flushes are pipelined only while the agent polls the ring: from
+ * its message POLLING until its IDLE. If a reply is due after IDLE, a DOORBELL
+ * is sent. A short write may be pipelined with its flush: the agent stores it.
  *
- * A session (session.h) does not fit: it accepts an operation for good, but
- * builders between start and complete can be aborted; its deadline runs from
- * the post, but the target gets a pipelined request only behind the user's
- * earlier writes; and a session owns its channel, but here requests use two
- * paths and completions arrive in the user's queue.
+ * A session (session.h) cannot be used here: it accepts an operation for good,
+ * but ibv_wr_abort() drops operations; its deadline runs from the post, but the
+ * target gets a pipelined request only behind the program's earlier writes; and
+ * a session owns its channel, but these requests use two connections, and
+ * completions arrive in the program's completion queue.
  */
 enum rp_deferred_kind {
-	RP_DEFERRED_PLAIN, /* no request; completes in its turn */
+	RP_DEFERRED_PLAIN, /* no request; completes behind earlier ones */
 	RP_DEFERRED_FLUSH,
 	RP_DEFERRED_STORE, /* a store of 8 bytes */
 	RP_DEFERRED_WRITE, /* a flush with its bytes in the request */
 };
 enum rp_deferred_outcome {
 	RP_DEFERRED_OK,
-	RP_DEFERRED_REFUSED, /* the agent refused it: see status */
+	RP_DEFERRED_REFUSED, /* the agent refused the request: see status */
 	RP_DEFERRED_LOST,    /* no reply came, and none will */
 	RP_DEFERRED_BEHIND,  /* an operation in front of it has failed */
 };
@@ -70,8 +70,8 @@ struct rp_deferred_op {
 };
 
 /*
- * Outstanding requests; longest messages over the side connection and into the
- * ring; most bytes of a WRITE.
+ * Most outstanding requests; longest message over the side connection; most
+ * bytes of a WRITE; longest message into the ring.
  */
 #define RP_DEFERRED_MAX	     8
 #define RP_DEFERRED_MSG	     RP_WIRE_STORE_LEN(1, 8)
@@ -89,8 +89,8 @@ struct rp_deferred {
 	} state;
 	uint64_t next_token;
 	unsigned int credits, outstanding;
-	bool failed;	   /* an outcome was not OK: later ones fail */
-	uint64_t deadline; /* a silent agent is lost then */
+	bool failed;	   /* an operation has failed: later ones fail, too */
+	uint64_t deadline; /* time when a silent agent counts as lost */
 	STAILQ_HEAD(, rp_deferred_op) ops;
 	unsigned int requests; /* number of flushes and stores in ops */
 	bool polling;	       /* the agent polls the ring */
@@ -98,7 +98,7 @@ struct rp_deferred {
 	LIST_HEAD(, rp_deferred_op) pending;
 	uint32_t produced, consumed; /* ring indices: requests put, taken */
 	unsigned int due;	     /* requests outstanding and not pending */
-	unsigned int dropped;	     /* outstanding, but the write failed */
+	unsigned int dropped;	     /* outstanding, but their write failed */
 };
 void rp_deferred_init(struct rp_deferred *d, uint64_t initiator,
 		      uint64_t timeout);
@@ -107,13 +107,13 @@ void rp_deferred_init(struct rp_deferred *d, uint64_t initiator,
 void rp_deferred_put(struct rp_deferred *d, struct rp_deferred_op *op);
 /*
  * Pipeline a flush or a write: encode its request into buf,
- * RP_DEFERRED_RING_MSG bytes, which the caller writes into the ring behind all
- * earlier posts. Returns the length, or 0: request it over the side connection.
- * The caller makes sure that no store is outstanding.
+ * RP_DEFERRED_RING_MSG bytes, which the caller writes into the ring behind
+ * all earlier posts. Returns the length, or 0: request it over the side
+ * connection. The caller makes sure that no store is outstanding.
  */
 size_t rp_deferred_pipeline(struct rp_deferred *d, struct rp_deferred_op *op,
 			    void *buf);
-/* Queue a pipelined op when its write completes, before or after its reply. */
+/* Queue a pipelined op whose write has completed, before or after its reply. */
 void rp_deferred_placed(struct rp_deferred *d, uint64_t now,
 			struct rp_deferred_op *op);
 /* Undo rp_deferred_pipeline(): the write was not posted, nor a later one. */
@@ -125,8 +125,8 @@ struct rp_deferred_op *rp_deferred_take(struct rp_deferred *d);
 
 /*
  * Encode the next message that may be sent into buf, RP_DEFERRED_MSG bytes.
- * Returns its length, or 0: none. *op: the request's; NULL: HELLO. The message
- * counts as sent, so a caller that cannot send it calls rp_deferred_close().
+ * Returns its length, or 0: none. *op: the operation that it requests; NULL:
+ * it is HELLO. It counts as sent: if it cannot be, call rp_deferred_close().
  */
 size_t rp_deferred_next(struct rp_deferred *d, uint64_t now, void *buf,
 			struct rp_deferred_op **op);
@@ -138,7 +138,7 @@ bool rp_deferred_received(struct rp_deferred *d, uint64_t now, const void *msg,
 			  size_t len);
 /* The side connection is lost: no reply will come. */
 void rp_deferred_close(struct rp_deferred *d);
-/* Close if a reply is overdue. True: it was. */
+/* Call rp_deferred_close() if a reply is overdue. True: called it. */
 bool rp_deferred_expired(struct rp_deferred *d, uint64_t now);
 
 #endif

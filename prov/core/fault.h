@@ -8,7 +8,7 @@
 
 /*
  * Only objects compiled with -DRP_FAULTS read the environment variable
- * RPMEM_FAULT, a comma separated list of these names. Elsewhere RP_FAULT() is
+ * RPMEM_FAULT, a comma separated list of points. Elsewhere RP_FAULT() is
  * the constant false: no installed library can be made to lose data.
  */
 #ifdef RP_FAULTS
@@ -23,8 +23,8 @@ void rp_fault_sleep(void);
 /* Non-temporal stores were executed: report them to the flush checker. */
 void rp_fault_streamed(const void *addr, size_t len);
 /*
- * The preloaded checker (fabtests/fault/shadow.c), if any: it interposes flush
- * calls, but non-temporal stores are instructions that it cannot see.
+ * A function of the checker fabtests/fault/shadow.c, if that is preloaded: the
+ * checker interposes calls that flush, but a non-temporal store is no call.
  */
 void __attribute__((visibility("default")))
 rpmem_shadow_streamed(const void *addr, size_t len);

@@ -4,8 +4,8 @@
 #define RP_HASH_H
 
 /*
- * Without this, uthash calls exit() when memory is used up. A function that
- * adds an entry declares "bool oom = false"; true afterwards: it failed.
+ * Without these macros, uthash calls exit() when memory is used up. A function
+ * that adds an entry declares "bool oom = false", and checks oom afterwards.
  */
 #define HASH_NONFATAL_OOM	   1
 #define uthash_nonfatal_oom(entry) (oom = true)
@@ -14,8 +14,8 @@
 #include <uthash.h>
 
 /*
- * Most keys are 8 bytes (cookies, remote keys, addresses) and are looked up for
- * every message: one multiplication spreads them well enough.
+ * Most keys have 8 bytes (HELLO's initiator, region keys, addresses) and are
+ * looked up for every message: one multiplication spreads them well enough.
  */
 static inline unsigned int rp_hash_8(const void *key)
 {

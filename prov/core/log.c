@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Pass core's log lines to the adapter's function. */
+/* Pass core's log lines to the function of its caller. */
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Log lines of core, for a function that the adapter sets. */
+/* Log lines of core, passed to a function that core's caller sets. */
 #ifndef RP_LOG_H
 #define RP_LOG_H
 

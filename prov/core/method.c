@@ -10,16 +10,16 @@
 #define D_KNOWN (D(MEMCTRL) | D(CPUCACHE) | D(SYSTEM))
 
 /*
- * First match wins, in the order of the table in docs/guarantees.md; a test
- * reads that table and compares. A row with a refusal ends the search, so no
- * later row can grant what it denies.
+ * The first matching row wins, in the order of the table in docs/guarantees.md;
+ * a test compares both. A row with a refusal ends the search, so no later row
+ * can grant what it denies.
  *
  * A row whose method is not built, or whose class is below the required one, is
- * passed over. Every later row that can then match is at least as strong: clwb
- * + sfence at the target writes back whatever sfence, a read fence or delivery
- * alone relied on the hardware for, and msync writes back what delivery left in
- * the page cache. The rows marked "stronger" exist for that only. No row
- * matches below a stronger one with a weaker method of the same class.
+ * skipped. Each later row that matches the same facts is at least as strong:
+ * clwb + sfence at the target also writes back bytes for which sfence, a read
+ * fence or delivery rely on persistent caches, and msync writes back bytes that
+ * delivery leaves in the page cache. The rows named "stronger" are used only
+ * when an earlier row was skipped.
  */
 const struct rp_row rp_rows[] = {
 	{.name = "anonymous or private memory",
@@ -39,7 +39,7 @@ const struct rp_row rp_rows[] = {
 	 .domain = ANY,
 	 .method = RP_METHOD_DELIVERY,
 	 .class = RP_CLASS_PROCESS},
-	/* Bytes that are only in the adapter are lost with the process. */
+	/* Bytes that a NIC still buffers are lost with the process. */
 	{.name = "tmpfs, written by an adapter: read fence",
 	 .memory = M(TMPFS),
 	 .placement = ANY,
@@ -59,13 +59,13 @@ const struct rp_row rp_rows[] = {
 	 .domain = ANY,
 	 .method = RP_METHOD_AGENT_CLWB,
 	 .class = RP_CLASS_PROCESS},
-	/* Pages not marked dirty: msync skips them, reclaim drops them. */
+	/* Such writes mark no page dirty: msync skips it, reclaim drops it. */
 	{.name = "page cache, written past the user's mapping",
 	 .memory = M(FILE),
 	 .placement = ~P(CPU_USER),
 	 .domain = ANY,
 	 .refusal = RP_REFUSAL_NOT_DIRTIED},
-	/* Overlay, FUSE, network, unknown ones need the operator's trust. */
+	/* Overlay, FUSE, network and unknown file systems: not trusted. */
 	{.name = "file system without a known promise",
 	 .memory = M(FILE) | M(DAX) | M(DAX_SYNC),
 	 .placement = ANY,
@@ -97,7 +97,7 @@ const struct rp_row rp_rows[] = {
 	 .domain = D_KNOWN,
 	 .method = RP_METHOD_AGENT_CLWB_MSYNC,
 	 .class = RP_CLASS_POWER},
-	/* Clean pages get no device flush; domain none loses all bytes. */
+	/* msync of clean pages flushes no device; domain none loses bytes. */
 	{.name = "DAX without MAP_SYNC, no or unknown persistence domain",
 	 .memory = M(DAX),
 	 .placement = ANY,
@@ -242,10 +242,10 @@ struct rp_choice rp_method_choose(const struct rp_facts *facts,
 			continue;
 		if (r->refusal)
 			return refuse(r->refusal, r->name, RP_CLASS_NONE);
-		/* Keep the reason closest to a grant: class, build, agent. */
+		/* Keep the refusal nearest to a grant: class, build, agent. */
 		class = row_class(r, facts);
 		if (class < required) {
-			/* Later rows that are too weak have its class. */
+			/* Other rows that are too weak have the same class. */
 			if (no.refusal == RP_REFUSAL_UNKNOWN)
 				no = refuse(RP_REFUSAL_CLASS, r->name, class);
 			if (facts->domain == RP_DOMAIN_NONE &&
@@ -256,7 +256,7 @@ struct rp_choice rp_method_choose(const struct rp_facts *facts,
 				no = refuse(RP_REFUSAL_NOT_BUILT, r->name,
 					    RP_CLASS_NONE);
 		} else if (!facts->agent) {
-			/* Without agent nobody confirms key and facts. */
+			/* Only an agent confirms the key and the facts. */
 			no = refuse(RP_REFUSAL_NO_AGENT, r->name,
 				    RP_CLASS_NONE);
 			agent_missing = true;

@@ -6,8 +6,8 @@
 #include "core/caps.h"
 
 /*
- * The values are in keys and messages: never renumber. Every method is carried
- * out or confirmed by the agent.
+ * The values are in keys and messages: never renumber. The agent carries out a
+ * method, or has confirmed in the grant that the method is enough.
  */
 enum rp_method {
 	RP_METHOD_REFUSED = 0,
@@ -15,8 +15,7 @@ enum rp_method {
 	RP_METHOD_FENCE = 2,	    /* read inside the range ("appliance") */
 	RP_METHOD_NATIVE = 3,	    /* device FLUSH */
 	RP_METHOD_AGENT_SFENCE = 4, /* target: sfence */
-	RP_METHOD_AGENT_CLWB =
-		5, /* target: clwb + sfence ("general purpose") */
+	RP_METHOD_AGENT_CLWB = 5, /* target: clwb, sfence ("general purpose") */
 	RP_METHOD_AGENT_MSYNC = 6,	/* target: msync */
 	RP_METHOD_AGENT_CLWB_MSYNC = 7, /* target: clwb + sfence, then msync */
 	RP_METHOD_MAX
@@ -39,8 +38,7 @@ enum rp_refusal {
 	RP_REFUSAL_VOLATILE,	/* anonymous or private memory */
 	RP_REFUSAL_CLASS,	/* the region's class is below required */
 	RP_REFUSAL_FS,		/* file system gives no promise */
-	RP_REFUSAL_NOT_DIRTIED, /* placement does not mark page-cache pages
-				   dirty */
+	RP_REFUSAL_NOT_DIRTIED, /* placement marks no page-cache page dirty */
 	RP_REFUSAL_NO_AGENT,
 	RP_REFUSAL_NOT_BUILT, /* the row's method is not in this build */
 	RP_REFUSAL_UNKNOWN,
@@ -60,7 +58,7 @@ struct rp_choice {
 
 /*
  * The first row of the method table that matches facts and gives at least the
- * required class with a method in built. Pure: no state, no system call.
+ * required class with a method in built, a mask of RP_METHOD_BIT().
  */
 struct rp_choice rp_method_choose(const struct rp_facts *facts,
 				  enum rp_class required, unsigned int built);
@@ -74,7 +72,7 @@ struct rp_choice rp_method_best(const struct rp_facts *facts,
 
 /*
  * Replace FENCE and NATIVE by the method with which the agent alone reaches the
- * same class, for an initiator that sent neither. Other choices are unchanged.
+ * same class, for an initiator that posts no fence or FLUSH.
  */
 struct rp_choice rp_method_by_agent(const struct rp_facts *facts,
 				    struct rp_choice choice);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Is a method that the operator forces allowed, and if not, why? */
+/* Do the facts allow the method that the operator forces; if not, why? */
 #include <stdio.h>
 
 #include "core/method_priv.h"
@@ -33,8 +33,8 @@ static unsigned int row_lacks(const struct rp_row *r, const struct rp_facts *f)
 }
 
 /*
- * Another memory weighs more than all other facts, and the persistence domain
- * more than any of the rest, because a machine cannot change it.
+ * How far the facts are from a row: another kind of memory weighs more than all
+ * other facts, and the persistence domain, which is fixed, more than the rest.
  */
 static unsigned int facts_distance(unsigned int lacks)
 {
@@ -44,7 +44,7 @@ static unsigned int facts_distance(unsigned int lacks)
 	       !!(lacks & LACK_DOMAIN);
 }
 
-/* The facts lacking for that row of the method which lacks the fewest. */
+/* The lacks of the method's row that is closest to the facts. */
 static unsigned int closest_lacks(const struct rp_facts *f, enum rp_method m)
 {
 	unsigned int least = ~0u, l;
@@ -81,7 +81,7 @@ static void describe_lacks(const struct rp_facts *f, unsigned int lacks,
 		n += (size_t)snprintf(out + n, len - n, "%s%s is %s",
 				      n ? ", " : "", facts[i].fact,
 				      facts[i].value);
-		/* For the wrong memory, name no other lack. */
+		/* With the wrong memory no other fact helps: name none. */
 		if (facts[i].lack == LACK_MEMORY)
 			break;
 	}

@@ -13,10 +13,10 @@
 struct rp_row {
 	const char *name;
 	unsigned int memory, placement, domain;
-	/* Each RP_YES: needed; RP_UNKNOWN: does not matter. */
+	/* RP_YES: the region needs the fact; RP_UNKNOWN: it does not matter. */
 	enum rp_tri fence;
 	enum rp_tri native;
-	bool untrusted; /* only if the file system is not trusted */
+	bool untrusted; /* matches only an untrusted file system */
 	enum rp_method method;
 	enum rp_class class;
 	enum rp_refusal refusal;

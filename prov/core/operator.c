@@ -83,7 +83,7 @@ static const struct word {
 };
 #define WORDS (sizeof(words) / sizeof(words[0]))
 
-/* The facts that can be stated: enums, each as long as an unsigned int. */
+/* The facts that can be stated: enums, each of the size of an int. */
 static const struct {
 	const char *name;
 	size_t fact, source; /* offsets in rp_facts and rp_sources */
@@ -113,7 +113,7 @@ struct reader {
 	char *name; /* NULL: no section yet */
 };
 
-/* Write why, with file and line; return err. */
+/* Write r->why, with file and line; return err. */
 __attribute__((format(printf, 3, 4))) static int
 refuse_as(struct reader *r, int err, const char *fmt, ...)
 {
@@ -356,7 +356,7 @@ int rp_operator_load(const char *path, struct rp_operator **out, char *why)
 	if (r.o)
 		r.o->file = strdup(path);
 	if (r.o && r.o->file) {
-		/* Record it first: a change during the reading is seen. */
+		/* Record the text first: the watch finds a later change. */
 		free(rp_watch_read(RP_SOURCE_FILE, path, 0));
 		ret = read_file(&r);
 	} else {
@@ -419,8 +419,8 @@ static bool scope_matches(const struct statement *s, const char *path,
 
 /*
  * The rank of a fact's value: a higher rank allows stronger promises. Unknown
- * ranks like the worst known value, but above domain none, where msync is no
- * promise. Negative: no statement applies to such a value.
+ * ranks as the worst known value, but above domain none, for which even msync
+ * promises nothing. Negative: no statement applies to such a value.
  */
 static int value_rank(enum key key, int value)
 {
@@ -490,8 +490,8 @@ static void state_fact(const struct rp_operator *o, const struct statement *s,
 }
 
 /*
- * May the fact be asserted? Placement over tcp is certain, but a device that
- * looks like software may have an adapter.
+ * May an assertion replace the value found? Placement by tcp is certain, but a
+ * device that sysfs shows as software (CPU_KERNEL) may have a NIC.
  */
 static bool may_assert(enum key key, int found)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Statements of the operator about facts that software cannot read. */
+/* The operator's file: statements about facts that software cannot read. */
 #ifndef RP_OPERATOR_H
 #define RP_OPERATOR_H
 
@@ -57,8 +57,8 @@ void rp_operator_apply(const struct rp_operator *o, const char *path,
 		       struct rp_sources *src);
 
 /*
- * Lower each fact of f that the operator can state to that in now, if it is
- * weaker. A CPU that copies counts as the strongest placement.
+ * Replace each fact of f that the operator can state by that of now, if that is
+ * weaker. Placement by a CPU that copies counts as the strongest.
  */
 void rp_facts_weaken(struct rp_facts *f, const struct rp_facts *now);
 

@@ -15,15 +15,15 @@
 #include "core/thread.h"
 
 /*
- * Limit of the backoff after a flush of a whole span was slower than flushes of
- * its ranges: one flush range by range at first, then twice as many each time.
+ * After a flush of a span that was slower than flushes of its ranges, the next
+ * nsingle flushes go range by range: 1 at first, doubled each time.
  */
 #define MAX_SINGLE 64
 
 /* Longest range whose large folios are split. */
 #define SPLIT (64u << 10)
 
-/* Pages that one madvise() populates: a huge page of a device DAX. */
+/* Bytes that one madvise() populates: a huge page of a device DAX. */
 #define CHUNK ((uintptr_t)2 << 20)
 #define BITS  (8 * sizeof(unsigned long))
 
@@ -62,7 +62,7 @@ struct rp_pmem {
 	struct rp_stats_region *stats;
 	int (*flush)(struct rp_pmem *pm, uintptr_t start, uintptr_t end);
 	void (*drain)(struct rp_pmem *pm);
-	struct rp_pmem_ops ops; /* no member is NULL, except perhaps split */
+	struct rp_pmem_ops ops; /* only split and changed may be NULL */
 };
 
 /*
@@ -97,7 +97,7 @@ static void cpu_init(void)
 	}
 	pmem2_source_delete(&src);
 out:
-	/* libpmem2's own errors are below all -errno. */
+	/* libpmem2's own error numbers are smaller than every -errno. */
 	cpu_flush_err = ret <= PMEM2_E_UNKNOWN ? -ENOTSUP : ret;
 }
 
@@ -117,7 +117,7 @@ static void real_drain(void *ctx)
  *
  * msync passes over pages behind the end of a truncated file and returns 0, so
  * check the last page afterwards: if it exists, no page before it was cut off
- * until all were written. (Kernels before 5.14 cannot tell.)
+ * until all were written. (Kernels before 5.14 have no MADV_POPULATE_READ.)
  */
 static int real_sync(void *ctx, void *addr, size_t len)
 {
@@ -188,7 +188,7 @@ static uint64_t real_now(void *ctx)
 	return rp_clock_ns(CLOCK_MONOTONIC);
 }
 
-/* Extend [start, end) to multiples of unit, a power of two; the length. */
+/* Extend [start, end) to multiples of unit (a power of two); its length. */
 static size_t round_to_units(uintptr_t *start, uintptr_t end, size_t unit)
 {
 	*start &= ~(uintptr_t)(unit - 1);
@@ -252,7 +252,7 @@ static void drain_nothing(struct rp_pmem *pm)
 {
 }
 
-/* Also drain non-temporal stores, which clwb does not cover. */
+/* sfence: wait for line write-backs, and for non-temporal stores. */
 static void drain_stores(struct rp_pmem *pm)
 {
 	pm->ops.drain(pm->ops.ctx);
@@ -270,7 +270,7 @@ static int bind_method(struct rp_pmem *pm, enum rp_method method)
 		cpu = false;
 		break;
 	case RP_METHOD_AGENT_SFENCE:
-		/* The caches are persistent, so delivery to them is enough. */
+		/* Bytes in CPU caches need no flush for this method. */
 		pm->flush = flush_nothing;
 		pm->drain = drain_stores;
 		break;
@@ -446,7 +446,7 @@ static int flush_range(struct rp_pmem *pm, uint64_t off, uint64_t len)
 	return pm->flush(pm, pm->base + off, pm->base + off + len);
 }
 
-/* Average the time of syncs; slow ones count more: clean pages take no time. */
+/* Average the time of syncs; slow ones count more, as clean pages take none. */
 static void learn_sync_time(struct rp_pmem *pm, uint64_t ns)
 {
 	if (ns >= pm->sync_ns)
@@ -512,7 +512,7 @@ static bool kernel_populates(size_t page)
 	return !madvise((void *)p, page, MADV_POPULATE_READ);
 }
 
-/* 0 or -errno. EINVAL means an old kernel (0), or no permission (-EACCES). */
+/* 0 or -errno. EINVAL means an old kernel: 0, or read-only pages: -EACCES. */
 static int populate(struct rp_pmem *pm, uintptr_t start, uintptr_t end,
 		    int advice)
 {
@@ -573,11 +573,10 @@ void rp_pmem_set_anonymous(struct rp_pmem *pm)
 }
 
 /*
- * Store whole lines with non-temporal stores, the rest at both ends with normal
- * ones. This pays only without a write-back of the whole lines (measured on
- * DRAM, with and without streaming: 64 bytes 162 and 148 ns, 4 KiB 729 and 440;
- * streamed and written back 178 and 598), so all bytes are durable when this
- * returns. The drain also keeps the order: later stores become visible later.
+ * Store whole lines with non-temporal stores, and the partial lines at both
+ * ends with normal stores and flushes. Non-temporal stores are faster only if
+ * no flush of these lines follows, so this function makes all bytes durable.
+ * The drain also keeps the order: later stores become visible later.
  */
 static void store_streamed(struct rp_pmem *pm, uintptr_t start, uintptr_t first,
 			   uintptr_t last, uintptr_t end, const char *bytes)

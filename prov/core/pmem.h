@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Flushing of one region; the only user of libpmem2 and msync. */
+/* Stores to one region and their flushes, by libpmem2 and msync. */
 #ifndef RP_PMEM_H
 #define RP_PMEM_H
 
@@ -22,7 +22,7 @@
 struct rp_pmem_ops {
 	/* MS_SYNC of whole pages; 0 or -errno. */
 	int (*sync)(void *ctx, void *addr, size_t len);
-	/* Split the large folios of these pages; NULL if sync is replaced. */
+	/* Split the large folios of these pages; NULL: no split. */
 	void (*split)(void *ctx, void *addr, size_t len);
 	/* Write back the cache lines of [addr, addr+len); needs drain. */
 	void (*flush)(void *ctx, const void *addr, size_t len);
@@ -41,7 +41,7 @@ struct rp_pmem_ops {
 	void *ctx;
 };
 
-/* The operations that make bytes of one region durable, chosen once. */
+/* The memory of one region, bound to the method that makes it durable. */
 struct rp_pmem;
 
 /*
@@ -63,7 +63,7 @@ void rp_pmem_delete(struct rp_pmem *pm);
  * rp_pmem_populate() then calls madvise() once for each 2 MiB.
  */
 void rp_pmem_keep_populated(struct rp_pmem *pm);
-/* Anonymous memory: a store gets its page, so no madvise() is needed. */
+/* Anonymous memory: a store never faults, so no madvise() is needed. */
 void rp_pmem_set_anonymous(struct rp_pmem *pm);
 
 /*
@@ -74,7 +74,7 @@ int rp_pmem_use_clwb(struct rp_pmem *pm);
 
 /* Count flushes of the region in stats. */
 void rp_pmem_set_stats(struct rp_pmem *pm, struct rp_stats_region *stats);
-/* Count the time since start for cache lines; not for msync methods. */
+/* Count the time since start as flushing cache lines; msync has its own. */
 void rp_pmem_count_time(struct rp_pmem *pm, uint64_t start);
 
 /* Does the method block on a disk, so that a worker should run it? */
@@ -93,17 +93,17 @@ size_t rp_pmem_granularity(const struct rp_pmem *pm);
  */
 int rp_pmem_flush(struct rp_pmem *pm, uint64_t off, uint64_t len);
 /*
- * Called after a flush of a range: the next flush of its pages writes only
- * them. File systems with large folios (xfs since Linux 5.18, ext4 since 6.16)
- * write a whole folio, up to 2 MiB, for one stored byte, wherever the file was
- * read or written in sequence (docs/measurements.md). Splits the folios of a
- * range of at most 64 KiB.
+ * Split the large folios of a range of at most 64 KiB that was just flushed, so
+ * that its next flush writes these pages only. File systems with large folios
+ * (xfs since Linux 5.18, ext4 since 6.16) write a whole folio, up to 2 MiB, for
+ * one stored byte, if the file was read or written in sequence
+ * (docs/measurements.md).
  */
 void rp_pmem_split_folios(struct rp_pmem *pm, uint64_t off, uint64_t len);
 /*
  * Is one flush of n ranges with all bytes between them cheaper than n flushes?
- * Yes for msync, unless it was measured to be slower: pages in between may be
- * dirty, too. After true rp_pmem_flush_span() must follow.
+ * Yes for msync, unless earlier spans were slower, as pages in between may be
+ * dirty, too. If true, the caller must call rp_pmem_flush_span().
  */
 bool rp_pmem_prefers_span(struct rp_pmem *pm, size_t n);
 /* As rp_pmem_flush(), for a span that contains n ranges. */
@@ -129,8 +129,8 @@ void rp_pmem_store8(struct rp_pmem *pm, uint64_t off, uint64_t value);
 int rp_pmem_store(struct rp_pmem *pm, uint64_t off, const void *bytes,
 		  uint64_t len, bool *durable);
 /*
- * Store bytes as a write places them: not all or none, and not durable. 0, or
- * as rp_pmem_populate().
+ * Store bytes as an RDMA write does: neither atomic nor durable. 0, or as
+ * rp_pmem_populate().
  */
 int rp_pmem_place(struct rp_pmem *pm, uint64_t off, const void *bytes,
 		  uint64_t len);

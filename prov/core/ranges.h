@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Sets of byte ranges: insert, coalesce, overlap, subtract, overflow. */
+/* Sets of byte ranges: insert, test for overlap, subtract; of bounded size. */
 #ifndef RP_RANGES_H
 #define RP_RANGES_H
 
@@ -12,15 +12,15 @@ struct rp_range {
 	uint64_t space;
 	uint64_t start;
 	uint64_t end;
-	uint64_t stamp; /* newest stamp of the ranges merged into it */
+	uint64_t stamp; /* the caller's number; the highest of merged ranges */
 };
 
 /*
  * Sorted by (space, start), disjoint. Touching ranges of one space are merged,
- * whatever their stamps (the newer stamp stays: conservative, see
- * rp_ranges_clear()). At most `max` ranges are kept, but at least one per
- * space: beyond that the ranges of the space with most become one that spans
- * them (a covered set may grow, never shrink), and `overflowed` is set.
+ * whatever their stamps: the higher stamp stays, so rp_ranges_clear() removes
+ * less. At most `max` ranges are kept, but at least one per space: beyond that
+ * the ranges of the space with most become one that spans them (the set may
+ * then cover more bytes, never fewer), and `overflowed` is set.
  */
 struct rp_ranges {
 	struct rp_range *v;
@@ -40,15 +40,14 @@ void rp_ranges_fini(struct rp_ranges *r);
 int rp_ranges_insert(struct rp_ranges *r, uint64_t space, uint64_t start,
 		     uint64_t len, uint64_t stamp);
 
-/* Does [start, start+len) of space touch any byte of the set? Wrapping: true.
- */
+/* Does [start, start+len) of space share a byte with the set? Wraps: true. */
 bool rp_ranges_overlap(const struct rp_ranges *r, uint64_t space,
 		       uint64_t start, uint64_t len);
 
 /*
  * Remove [start, start+len) from every range of space with stamp < before. A
- * range in the middle is split; it stays whole on -ENOMEM, and (0, `overflowed`
- * set) if there are max ranges. -EOVERFLOW if start+len wraps: nothing removed.
+ * range that exceeds it at both ends is split, or stays whole: on -ENOMEM, or
+ * if the set is full (0, `overflowed` is set). -EOVERFLOW: start+len wraps.
  */
 int rp_ranges_clear(struct rp_ranges *r, uint64_t space, uint64_t start,
 		    uint64_t len, uint64_t before);

@@ -16,8 +16,8 @@
 #include "core/watch.h"
 
 /*
- * One registration. Owned by the adapter's memory region object; the table only
- * points at it. The adapter's lock guards all fields but `busy`.
+ * One registration, a member of the memory region object of core's caller;
+ * struct rp_regions only points at it. Guarded by the caller's lock.
  */
 struct rp_region {
 	uint64_t key;  /* remote key */
@@ -34,10 +34,7 @@ struct rp_region {
 	struct rp_stats_region *stats; /* NULL: no agent has the region */
 	struct rp_watch *watch; /* sources of facts; the agent takes them */
 	uint64_t weakened;	/* number of its last loss of class, or 0 */
-	/*
-	 * The CPU caches have become volatile: the whole region is being
-	 * flushed, chunk by chunk.
-	 */
+	/* The CPU caches have become volatile: flush the region in chunks. */
 	bool flushing_all, chunk_posted;
 	uint64_t flushed_to;
 	TAILQ_ENTRY(rp_region) link; /* in agent.flushing_all */
@@ -48,7 +45,7 @@ struct rp_region {
 
 /*
  * Choose the method by the region's facts, or the forced one (its name; NULL or
- * "": none). -EOPNOTSUPP: the choice is a refusal. obstacle: why of
+ * "": none). -EOPNOTSUPP: the choice is a refusal. obstacle: as argument why of
  * rp_method_for_region().
  */
 int rp_region_choose(struct rp_region *r, const char *forced, char *obstacle);

@@ -15,7 +15,7 @@
 
 #define LONGEST_MR UINT32_MAX /* rxe truncates longer regions silently */
 
-/* FLUSH and atomic write, where devices, region and queue pair have them. */
+/* The RDMA features that both devices, the region and the queue pair have. */
 static unsigned int native_features(const struct rp_desc *d, unsigned int here)
 {
 	return here & d->native & d->region & d->qp;
@@ -23,7 +23,7 @@ static unsigned int native_features(const struct rp_desc *d, unsigned int here)
 
 /*
  * Does a write become visible only after all earlier writes? A CPU copies in
- * order; writes that an adapter has buffered may pass each other.
+ * order; writes that a NIC has buffered may pass each other.
  */
 static bool is_placed_in_order(const struct rp_desc *d)
 {
@@ -48,7 +48,7 @@ void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
 		.placement = d->placement,
 		.domain = d->domain,
 		.fence = d->fence,
-		/* Confirmed for good: no other connection replaces this one. */
+		/* Both ends of this very queue pair have confirmed FLUSH. */
 		.native = native & RP_DESC_PERSISTENT ? RP_YES : RP_NO,
 		.fs_trusted = d->fs_trusted,
 		.limit = d->limit,
@@ -60,7 +60,7 @@ void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
 		.d = *d,
 		.global = RP_METHOD_REFUSED,
 		.required = cfg->required,
-		/* The agent can flush only bytes that have left the adapter. */
+		/* The agent can flush only bytes that have left the NIC. */
 		.agent = cfg->agent && d->key && reads && is_fenced_by_read(d),
 		.atomic = native & RP_DESC_ATOMIC_WRITE,
 	};
@@ -75,7 +75,7 @@ void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
 	if (cfg->forced != RP_METHOD_REFUSED)
 		built &= RP_METHOD_BIT(cfg->forced);
 	r->persistent = rp_method_choose(&facts, cfg->required, built);
-	/* GLOBAL: FLUSH or a read fence gets bytes out of an adapter. */
+	/* GLOBAL: FLUSH or a read fence gets bytes out of a NIC. */
 	if ((native & RP_DESC_GLOBAL) &&
 	    (built & RP_METHOD_BIT(RP_METHOD_NATIVE)))
 		r->global = RP_METHOD_NATIVE;

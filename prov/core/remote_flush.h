@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A peer's region over the program's connection: how a flush is executed. */
+/* How a flush of a peer's region over a program's queue pair is executed. */
 #ifndef RP_REMOTE_FLUSH_H
 #define RP_REMOTE_FLUSH_H
 
@@ -18,16 +18,16 @@ struct rp_remote_cfg {
 	enum rp_class required;
 	enum rp_method forced; /* REFUSED: no method is forced */
 	bool agent;	       /* requests to the peer's agent are possible */
-	bool ring;	       /* its ring can be written */
+	bool ring;	       /* the agent's ring can be written */
 };
 
 struct rp_remote {
 	struct rp_desc d;
-	struct rp_choice persistent;
-	enum rp_method global; /* NATIVE, FENCE or REFUSED */
+	struct rp_choice persistent; /* for flushes of type PERSISTENT */
+	enum rp_method global; /* for type GLOBAL: NATIVE, FENCE or REFUSED */
 	enum rp_class required;
 	bool agent;  /* requests to the agent are allowed */
-	bool ring;   /* they can be pipelined behind writes */
+	bool ring;   /* requests can be pipelined behind writes */
 	bool atomic; /* both devices have ATOMIC WRITE */
 };
 void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,

@@ -37,8 +37,8 @@ struct rp_ring_write {
 /* The caller has zeroed the buffers in and out. */
 void rp_ring_init(struct rp_ring *r, const void *in, void *out);
 /*
- * Store the peer's consumer index. Each slot that is taken brings it, too; a
- * caller that learns it otherwise calls this. An impossible index is ignored.
+ * Store the peer's consumer index. rp_ring_take() does so for each slot; call
+ * this for an index that came another way. An impossible index is ignored.
  */
 void rp_ring_release(struct rp_ring *r, uint32_t consumed);
 /*

@@ -10,7 +10,7 @@
 #include "core/session_priv.h"
 
 #define NS_PER_MS 1000000ull
-/* Most slack, thirty years: keeps times from wrapping. */
+/* Most slack, thirty years, so that a sum of times does not wrap. */
 #define MAX_SLACK_NS 1e18
 
 static const struct rp_channel_events session_events;
@@ -369,7 +369,7 @@ static uint64_t deadline_of(const struct rp_session *s, uint64_t alive_at)
 	if (s->state == RP_SESSION_IDLE ||
 	    (s->state == RP_SESSION_OPEN && TAILQ_EMPTY(&s->ops)))
 		return UINT64_MAX;
-	/* Replies follow the written bytes: a slow link is no loss. */
+	/* Replies follow the written bytes, which a slow network delays. */
 	if (s->attr.slow_rate)
 		slack = (double)(s->written - s->proved) * 1e9 /
 			(double)s->attr.slow_rate;

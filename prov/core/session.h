@@ -41,9 +41,9 @@ struct rp_outcome {
 
 struct rp_session_attr {
 	uint64_t timeout_ns;	  /* silence that counts as loss */
-	uint64_t slow_rate;	  /* bytes/s of the slowest live link */
+	uint64_t slow_rate;	  /* least bytes/s; extends timeout_ns */
 	unsigned int max_commits; /* outstanding requests and fences */
-	size_t inline_max;	  /* most bytes of a durable write by STORE */
+	size_t inline_max;	  /* longest durable write sent as a STORE */
 	uint64_t idle_ns; /* close an idle connection after this; 0: never */
 	bool native;	  /* FLUSH may be used */
 	enum rp_method forced; /* only method without agent; REFUSED: any */
@@ -62,16 +62,16 @@ void rp_session_delete(struct rp_session *s);
  */
 void rp_session_set_endpoint(struct rp_session *s, uint16_t port, bool ordered);
 /*
- * End the connection now. Every outstanding operation fails: with st, or with
- * RP_ST_UNSURE (detail: st) if a once-only operation may have been executed.
- * Poison stays.
+ * End the connection now. Every outstanding operation fails: with st, or, if it
+ * is a once-only operation that may have been executed, with
+ * RP_ST_UNSURE (detail: st). Poison stays.
  */
 void rp_session_disconnect(struct rp_session *s, enum rp_status st,
 			   uint32_t detail);
 
 /*
  * One message or RDMA of an operation: RDMA, a fence, or a REQUEST that waits
- * for its reply. Opaque to adapters.
+ * for its reply. Opaque to callers of core.
  */
 struct rp_piece {
 	struct rp_channel_op chan; /* must be first: done() casts it */
@@ -81,14 +81,14 @@ struct rp_piece {
 	uint64_t token;	 /* token of its message; 0: no message */
 	size_t first, n; /* the operation's ranges inside it */
 	struct iovec iov[2];
-	void *msg; /* allocated message or list */
-	bool used, heap;
-	bool effect;	/* carries the operation's effect */
-	bool posted;	/* accepted by the channel */
-	bool last_data; /* last piece of the operation's bytes */
-	bool is_proof;	/* its done() proves placement */
-	bool sending;	/* the channel's done() is due */
-	bool reply_due; /* a reply is due */
+	void *msg;	 /* allocated message or list */
+	bool used, heap; /* in use; allocated, not in rp_op.priv.piece */
+	bool effect;	 /* carries the operation's effect */
+	bool posted;	 /* accepted by the channel */
+	bool last_data;	 /* last piece of the operation's bytes */
+	bool is_proof;	 /* its done() proves placement */
+	bool sending;	 /* the channel's done() is due */
+	bool reply_due;	 /* a reply is due */
 };
 
 struct rp_op;
@@ -108,21 +108,21 @@ enum rp_op_kind {
 };
 
 /*
- * One operation of the program. The adapter allocates it (embedded in its own
- * object), fills in the first part, and keeps it until done().
+ * One operation of the program. Core's caller allocates it as a member of its
+ * own object, fills in the fields before `priv`, and keeps it until done().
  */
 struct rp_op {
 	rp_op_fn done;
 	enum rp_op_kind kind;
-	enum rp_level level; /* WRITE, ATOMIC: VISIBLE: placed; 0: completed by
-				the channel, placement not proved */
+	/* VISIBLE: done() proves placement; DURABLE: the commit; 0: neither. */
+	enum rp_level level;
 	enum rp_class required;
-	/* Local side: WRITE, READ. The iov array is copied, the bytes are not
-	 * unless inject. */
+	/* Local side: WRITE, READ. Bytes stay valid until done() or, with
+	 * inject, until rp_session_post() returns. */
 	struct iovec iov[RP_CHANNEL_IOV];
 	void *desc[RP_CHANNEL_IOV];
 	size_t iov_count;
-	bool inject; /* WRITE: the bytes are copied inside post; small */
+	bool inject; /* WRITE: rp_session_post() copies the bytes */
 	/* WRITE of zeros, without a local side: up to RP_WIRE_MAX_ZERO bytes,
 	 * level VISIBLE or DURABLE, no effect. */
 	bool zero;
@@ -132,7 +132,7 @@ struct rp_op {
 	 */
 	const struct rp_wire_range *ranges;
 	size_t nranges;
-	/* COMMIT, WRITE: THEN needs level DURABLE; NOTIFY that or VISIBLE. */
+	/* COMMIT, WRITE; level: DURABLE, or VISIBLE for a WRITE with NOTIFY. */
 	enum rp_effect effect; /* NONE, THEN, NOTIFY */
 	struct rp_wire_then then;
 	uint64_t data;	   /* NOTIFY */
@@ -145,7 +145,7 @@ struct rp_op {
 	/* QUERY: filled in before done(). ranges[0].key is the key. */
 	struct rp_wire_info *info;
 
-	/* The session's, from post to done(). Opaque: session_priv.h */
+	/* For session*.c only, from post to done(). */
 	struct {
 		TAILQ_ENTRY(rp_op) link;
 		LIST_ENTRY(rp_op) of_stores;
@@ -154,16 +154,16 @@ struct rp_op {
 		uint64_t start;	  /* rp_stats_now() of the post */
 		uint64_t seq;	  /* number of the operation in the session */
 		uint64_t bytes;	  /* bytes of all ranges */
-		uint64_t written; /* bytes accepted, up to this operation */
+		uint64_t written; /* session.written after this operation */
 		size_t nsliced;	  /* number of ranges that have pieces */
-		void *copy;	  /* copied bytes, or NULL */
+		void *copy;	  /* copy of the program's bytes, or NULL */
 		struct iovec copied;
 		unsigned int pending;	  /* outstanding pieces */
 		unsigned int replies_due; /* requests without reply */
 		uint8_t state;		  /* enum rp_op_state */
 		bool store;		  /* its bytes are inside a REQUEST */
-		bool internal;
-		bool in_stores;	   /* the session's stores contain it */
+		bool internal;		  /* the session's, not the program's */
+		bool in_stores;		  /* the session's stores contain it */
 		bool effect_sent;  /* the target may have executed the effect */
 		bool piece_failed; /* a piece has ended with an error */
 		bool unposted;	   /* failed before all of it was posted */
@@ -185,8 +185,8 @@ int rp_session_post(struct rp_session *s, struct rp_op *op);
 
 /*
  * Is there a write without proof of placement? True: a fence that proves it is
- * outstanding, or is sent by this call. For msg_order: a message behind
- * persistent writes waits for false.
+ * outstanding, or is sent by this call. For fi_tx_attr.msg_order: a message
+ * behind persistent writes waits for false.
  */
 bool rp_session_has_unplaced(struct rp_session *s);
 /* Number of accepted operations whose done() is due. */

@@ -34,9 +34,9 @@ static void batch_done(struct rp_op *op, const struct rp_outcome *out)
 }
 
 /*
- * May the write wait to be coalesced? Only if the target's CPU takes part in
- * every commit anyway, and a message costs more than its bytes: devices that
- * need a desc send faster than that CPU stores.
+ * May the write wait to be coalesced? Only if each commit to the region needs
+ * the agent anyway, and not with LOCAL_MR: an RDMA device writes many small
+ * ranges faster than the target's CPU stores them.
  */
 bool rp_session_may_coalesce(struct rp_session *s, const struct rp_op *op)
 {

@@ -134,7 +134,7 @@ static int make_data(struct rp_op *op)
 	return 0;
 }
 
-/* --- slices --- */
+/* --- requests, fences and flushes --- */
 
 static void outcome_lower(struct rp_op *op, enum rp_class class,
 			  enum rp_method method)
@@ -186,7 +186,7 @@ static bool has_credit(const struct rp_session *s)
 	return s->used < s->credits && s->used < s->attr.max_commits;
 }
 
-/* Fence by a read inside the range: elsewhere it may not reach the memory. */
+/* Fence by a read inside the range: one elsewhere may reach other memory. */
 static int make_fence(struct rp_op *op, const struct rp_wire_range *r,
 		      struct rp_grant *g)
 {
@@ -237,8 +237,8 @@ static int make_alone(struct rp_op *op, const struct rp_wire_range *r,
 }
 
 /*
- * Make pieces for all ranges; with an effect, for all but those in the request
- * that carries it.
+ * Make pieces that commit all ranges. An operation with an effect leaves its
+ * last ranges to make_last(), whose request carries the effect.
  */
 static int make_slices(struct rp_op *op)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* The grants of keys on this connection. */
+/* The grants of keys on a session's connection. */
 #include <stdlib.h>
 
 #include "core/session_priv.h"

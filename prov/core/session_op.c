@@ -42,7 +42,7 @@ void rp_op_accept(struct rp_session *s, struct rp_op *op)
 		s->received_any = true;
 		s->idle = false;
 	}
-	/* Close the batch: later writes must not pass this operation in it. */
+	/* Close the batch: a write added now would pass this operation. */
 	s->batch = NULL;
 	op->priv.seq = s->next_seq++;
 	rp_op_set_state(op, RP_OP_QUEUED);

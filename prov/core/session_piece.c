@@ -77,7 +77,7 @@ static void piece_done(struct rp_channel_op *chan, int err)
 	struct rp_session *s = op->priv.session;
 
 	p->sending = false;
-	/* A message with a reply has arrived in spite of err. */
+	/* A SEND whose reply has come was delivered in spite of err. */
 	if (err && (chan->kind != RP_CHANNEL_SEND || p->reply_due)) {
 		rp_session_fail(s, RP_ST_LOST, (uint32_t)err);
 		op->priv.piece_failed = true;

@@ -115,7 +115,7 @@ static bool is_inline(struct rp_session *s, const struct rp_op *op)
 	    bytes > RP_WIRE_MAX_STORE ||
 	    RP_WIRE_STORE_LEN(op->nranges, bytes) > RP_WIRE_MAX_MSG)
 		return false;
-	/* The copy of injected bytes has no desc. */
+	/* RDMA would need a desc for the copy of the injected bytes. */
 	if (op->inject && s->channel->flags & RP_CHANNEL_LOCAL_MR)
 		return true;
 	if (op->level != RP_LEVEL_DURABLE || bytes > s->attr.inline_max)

@@ -11,9 +11,9 @@
 #include "core/stats.h"
 
 #define RP_SESSION_TOKENS 64 /* buckets of outstanding requests */
-/* Most ranges unplaced (then a fence is due), poisoned, or by_agent. */
+/* Most ranges that are unplaced (more: a fence is due), poisoned, by_agent. */
 #define RP_SESSION_RANGES 1024
-#define RP_SESSION_BYTES  (64ull << 20) /* most unplaced bytes: then a fence */
+#define RP_SESSION_BYTES  (64ull << 20) /* more: a fence is due */
 #define RP_SESSION_GRANTS 65536
 /* For more ranges one REQUEST costs less than a FLUSH of each. */
 #define RP_SESSION_FLUSHES   16
@@ -26,7 +26,7 @@ enum rp_op_state {
 	RP_OP_QUEUED,  /* waits for earlier operations or their stores */
 	RP_OP_DATA,    /* to be posted: RDMA of its bytes */
 	RP_OP_SLICES,  /* to be posted: requests, fences, flushes */
-	RP_OP_REPLIES, /* all but the last request is posted, no reply yet */
+	RP_OP_REPLIES, /* replies are due to all requests but the last */
 	RP_OP_LAST,    /* to be posted: the last request, with the effect */
 	RP_OP_POSTED,  /* all is posted; completions are due */
 	RP_OP_ENDED,   /* done() is due */
@@ -47,7 +47,7 @@ struct rp_grant {
 	/* Method of commits without the agent; REFUSED: there is none. */
 	enum rp_method alone;
 	bool dirty;	 /* written by this connection, maybe not durable */
-	uint64_t fenced; /* seq of the last operation with a fence here */
+	uint64_t fenced; /* seq of the last operation that fenced the region */
 	enum rp_status status; /* reason of a FAILED grant */
 	uint32_t detail;
 	UT_hash_handle hh;
@@ -75,7 +75,7 @@ struct rp_session {
 	enum rp_status failure;
 	uint32_t failure_detail;
 
-	struct rp_grant *grants, *last; /* last: of the last lookup */
+	struct rp_grant *grants, *last; /* result of the last lookup */
 	unsigned int credits, used;
 	uint64_t next_token, next_seq;
 	struct rp_piece *by_token[RP_SESSION_TOKENS];
@@ -83,10 +83,10 @@ struct rp_session {
 	struct rp_ops ops;	  /* accepted, in the order of posting */
 	struct rp_op *head;	  /* first operation with posts left */
 	struct rp_ops ended;	  /* done() is due */
-	unsigned int nqueued;	  /* operations from head to the last */
+	unsigned int nqueued;	  /* operations from head on */
 	unsigned int ncommits;	  /* number of ops that max_commits limits */
 	unsigned int outstanding; /* the program's, done() is still due */
-	/* Operations stored by the target's CPU: posted, no reply yet. */
+	/* Posted operations that the target's CPU stores; no reply yet. */
 	LIST_HEAD(, rp_op) stores;
 	unsigned int nthens;  /* ordered stores in `stores` */
 	unsigned int nstores; /* CPU stores accepted, not ended */
@@ -95,10 +95,10 @@ struct rp_session {
 	struct rp_ranges poison;
 	struct rp_ranges by_agent; /* ranges for the agent to flush */
 	bool all_poisoned, all_by_agent;
-	uint64_t last_write, last_proof; /* seq of the last of each */
-	uint64_t written, proved;	 /* bytes accepted, bytes placed */
-	struct rp_op *fence;		 /* internal operation, or NULL */
-	struct rp_op *batch;		 /* last of ops, open for coalescing */
+	uint64_t last_write, last_proof; /* seq of the last RDMA write, proof */
+	uint64_t written, proved;	 /* bytes of writes; placed ones */
+	struct rp_op *fence;		 /* outstanding fence, or NULL */
+	struct rp_op *batch;		 /* coalesces writes; NULL: none does */
 
 	bool received_any; /* a message came since the last progress */
 	bool was_open;	   /* a connection was made before */
@@ -204,8 +204,9 @@ void rp_commit_replied(struct rp_piece *p, const struct rp_wire_reply *m);
 /* Record the ranges of a write that is accepted next. 0 or -ENOMEM. */
 int rp_write_begin(struct rp_session *s, struct rp_op *op);
 /*
- * Called when the RDMA of a write is posted, which replaces bytes in CPU
- * caches. Not before: queued commits in front of it cover those bytes.
+ * Called when the RDMA of a write is posted: it replaces bytes in CPU caches,
+ * so remove them from by_agent. Not earlier: commits queued before the write
+ * need them there.
  */
 void rp_write_launch(struct rp_op *op);
 /* The write has failed: its bytes may be placed, but are not durable. */
@@ -220,7 +221,7 @@ bool rp_commit_poisoned(const struct rp_session *s, const struct rp_op *op,
 			uint64_t *range);
 /* Poison the bytes that the failed operation should have written. */
 void rp_op_poison(struct rp_op *op);
-/* May caches of the target's CPU have bytes of the range? */
+/* May CPU caches of the target have bytes, so that the agent must flush? */
 bool rp_range_by_agent(const struct rp_session *s,
 		       const struct rp_wire_range *g);
 /* The agent has made ranges [first, first+n) durable. */
@@ -232,7 +233,7 @@ void rp_session_poison_unplaced(struct rp_session *s);
 bool rp_ops_overlap(const struct rp_op *a, const struct rp_op *b);
 /* May the target have executed a once-only operation, or still do so? */
 bool rp_op_indeterminate(const struct rp_op *op);
-/* Must the operation wait for stores of earlier ones? */
+/* Must the operation wait for stores of earlier operations? */
 bool rp_op_conflicts(const struct rp_op *op);
 
 /* --- shared inlines --- */

@@ -4,8 +4,7 @@
 
 #include "core/session_priv.h"
 
-/* Limit of the pairs of ranges compared for overlap; beyond it: they overlap.
- */
+/* Most pairs of ranges to compare; more pairs count as overlapping. */
 #define MAX_PAIRS 4096
 
 static void poison_add(struct rp_session *s, const struct rp_wire_range *g,
@@ -273,8 +272,8 @@ static bool op_touches(const struct rp_op *op, const struct rp_wire_range *g)
  * The target's CPU stores the bytes of a REQUEST when it handles the message,
  * and an ordered store (THEN) when its ranges are durable. Later RDMA may be
  * faster, so it waits for the reply if it touches the same bytes, or always in
- * an ordered session; so does an effect that could not be undone if the store
- * failed.
+ * an ordered session. A commit with an effect waits, too: the effect could not
+ * be undone if the store failed.
  */
 bool rp_op_conflicts(const struct rp_op *op)
 {

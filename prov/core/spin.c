@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
+/* Decide between polling and sleeping; back off after useless polling. */
 #include "core/spin.h"
 
 bool rp_spin(struct rp_spin *s, uint64_t ns, bool came, uint64_t now)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Busy-polling before a sleep, as long as that pays. */
+/* Busy-polling before a sleep, less often while it finds no work. */
 #ifndef RP_SPIN_H
 #define RP_SPIN_H
 
@@ -8,11 +8,11 @@
 
 struct rp_spin {
 	uint64_t until;	     /* end of the polling; 0: no polling */
-	unsigned int missed; /* polls to skip after one without success */
+	unsigned int missed; /* polls skipped after the last useless one */
 	unsigned int skip;   /* polls still to skip */
 };
 
-/* Most polls skipped in a row: the cost of useless polling. */
+/* Most polls skipped in a row: at least 1 of 256 is tried. */
 #define RP_SPIN_MAX_SKIPPED 255
 
 /*

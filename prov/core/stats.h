@@ -46,7 +46,7 @@ struct rp_stats_time {
 	uint64_t ns;
 };
 
-/* Counters of a region of the target; the last entry counts all others. */
+/* Counters of a target's region; the last in rp_stats.region: all others. */
 struct rp_stats_region {
 	uint64_t used;		  /* gauge: registrations */
 	uint64_t length;	  /* gauge */
@@ -55,8 +55,7 @@ struct rp_stats_region {
 	char name[RP_STATS_NAME]; /* name of its file; "": never used */
 	uint64_t bytes;		  /* bytes made durable for peers */
 	struct rp_stats_time msync;
-	struct rp_stats_time lines; /* stores past the CPU caches, and their
-				       flushes and drains */
+	struct rp_stats_time lines; /* non-temporal stores, flushes, drains */
 	/* Times from the decoding of a commit to its reply of success. */
 	struct rp_stats_histogram commits;
 };
@@ -94,7 +93,7 @@ _Static_assert(sizeof(struct rp_stats) == 1683000, "layout");
 _Static_assert(RP_ST_MAX <= RP_STATS_STATUS, "no counter of a status");
 _Static_assert(RP_METHOD_MAX <= RP_STATS_METHODS, "no counter of a method");
 
-/* Without this, code with -fPIC loads the address of each variable. */
+/* Otherwise -fPIC code loads the address of each variable from the GOT. */
 #define RP_STATS_HIDDEN __attribute__((visibility("hidden")))
 
 /* The page of counters; without memfd, memory that nobody reads. Never NULL. */
@@ -140,8 +139,8 @@ static inline double rp_stats_ns_since(uint64_t start)
 }
 
 /*
- * The bits of a double are the logarithm, then the fraction: without the last
- * 50 they count quarters of powers of two.
+ * The bits of a double are its exponent, then its fraction: without the last 50
+ * bits the number counts quarters of powers of two.
  */
 static inline size_t rp_stats_bucket(double ns)
 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Names, errnos and remedies of the outcomes of a commit. */
+/* Names, errnos and remedies of the outcomes of an operation. */
 #include <errno.h>
 
 #include "core/status.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The outcomes of a commit, each distinct, on the wire and for programs.
- */
+/* The outcomes of an operation, each distinct, on the wire and for programs. */
 #ifndef RP_STATUS_H
 #define RP_STATUS_H
 
@@ -37,8 +36,8 @@ enum rp_status {
 	RP_ST_TIMEOUT = 65,	 /* the target was silent for too long */
 	RP_ST_CANCELED = 67,	 /* the endpoint was closed */
 	RP_ST_NO_MEMORY = 69,
-	RP_ST_UNSURE = 71, /* its effect may have been executed, or may still
-			      be; detail: the status that ended it */
+	RP_ST_UNSURE = 71, /* the effect may have been executed, or may
+				     still be; detail: why it ended */
 	RP_ST_LOST = 72,   /* the connection was lost; detail: errno */
 	RP_ST_MAX
 };

@@ -23,7 +23,7 @@ struct rp_watch {
 	char key[]; /* "kind:arg path" */
 };
 
-/* The sources that this thread's lookup records, and whether it starved. */
+/* The thread's list of recorded sources; did it lack memory or descriptors? */
 static __thread struct rp_watch **recorded;
 static __thread bool starved;
 
@@ -162,7 +162,7 @@ static void watch_add(struct rp_watch **w, struct rp_watch *e)
 	HASH_FIND(hh, *w, e->key, strlen(e->key), old);
 	if (!old)
 		HASH_ADD_KEYPTR(hh, *w, e->key, strlen(e->key), e);
-	/* A source that cannot be watched must not look as if it were. */
+	/* Make rp_watch_end() report that this source is not watched. */
 	if (oom)
 		rp_watch_open_failed(ENOMEM);
 	/* Keep the older entry: the facts were derived from its text. */
@@ -248,7 +248,7 @@ static const char *short_name(const char *path)
 
 #define SHOWN 40 /* most bytes of a value in a message */
 
-/* The value that ends at a byte of end, or is cut; of a path the last names. */
+/* Copy s up to a byte of end, at most SHOWN bytes: the last ones of a path. */
 static const char *cut_value(char out[SHOWN + 1], const char *s,
 			     const char *end)
 {
@@ -262,7 +262,7 @@ static const char *cut_value(char out[SHOWN + 1], const char *s,
 	return *out ? out : "absent";
 }
 
-/* Name the source, and what differs first: an option, a line, or all. */
+/* Describe the source and its first difference: an option, or a line. */
 static void say_change(const struct rp_watch *e, const char *now, char *what)
 {
 	const bool both = *e->text && *now, mount = e->kind == RP_SOURCE_MOUNT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The sources of facts: files are read here, and compared again later. */
+/* The sources of facts: read files, and find later whether one has changed. */
 #ifndef RP_WATCH_H
 #define RP_WATCH_H
 
@@ -23,7 +23,7 @@ char *rp_watch_read(enum rp_source kind, const char *path, uint64_t arg);
 void rp_watch_record(struct rp_watch **w);
 /*
  * Stop recording after a lookup that returned ret. Returns ret, or -ENOMEM and
- * a reason if its sources cannot be watched.
+ * a reason if the sources of the lookup cannot be watched.
  */
 int rp_watch_end(int ret, char *why);
 /* Move the sources of *from to *to. */

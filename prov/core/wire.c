@@ -50,7 +50,7 @@ int rp_wire_get_hdr(const void *buf, size_t len, struct rp_wire_hdr *hdr)
 	return ours ? 0 : -EPROTONOSUPPORT;
 }
 
-/* Decode private data of connection setup: of one size, then maybe zeros. */
+/* Decode private data of connection setup: size bytes, then maybe zeros. */
 static int get_cm_data(void *w, size_t size, uint8_t type, const void *buf,
 		       size_t len)
 {

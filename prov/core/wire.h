@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Encoding of keys and messages; no other file handles byte order. */
+/* Keys and messages: structs in host byte order, to be encoded and decoded. */
 #ifndef RP_WIRE_H
 #define RP_WIRE_H
 
@@ -28,7 +28,7 @@
 #define RP_WIRE_MAX_RANGES 168	      /* unpacked, in one REQUEST */
 #define RP_WIRE_MAX_PACKED 1024	      /* packed, in one REQUEST */
 #define RP_WIRE_MAX_REPLY  (32 + RP_WIRE_MAX_STORE) /* an atomic's result */
-/* Bytes of a STORE of n unpacked ranges, with so many bytes in all. */
+/* Length of a STORE message: n unpacked ranges of `bytes` bytes in all. */
 #define RP_WIRE_STORE_LEN(n, bytes) (24 + 24 * (n) + (bytes))
 
 enum rp_msg_type {
@@ -73,18 +73,17 @@ struct rp_wire_hello {
 	 * older connection with the same number before it accepts this one.
 	 */
 	uint64_t initiator;
-	uint32_t timeout_ms; /* PROGRESS comes several times as often */
+	uint32_t timeout_ms; /* PROGRESS is sent several times within it */
 	uint16_t features;   /* RP_FEATURE_* */
-	uint16_t port;	     /* its endpoint's port in the base, only for
-				notifications, so not checked; 0: none */
+	uint16_t port;	     /* its endpoint's, for notifications; 0: none */
 };
 #define RP_FEATURE_NATIVE 1u /* the device of this end has FLUSH */
 #define RP_FEATURES	  RP_FEATURE_NATIVE
 
 /*
- * The grant of a key on this connection: in HELLO_ACK and INFO. A grant has a
- * length above 0 and ends below 2^64 in RDMA and program addresses, or is all
- * 0.
+ * The grant of a key on this connection: in HELLO_ACK and INFO. Either all
+ * fields are 0, or length is above 0 and remote_addr + length and addr + length
+ * do not wrap.
  */
 struct rp_wire_grant {
 	uint64_t rkey;	      /* valid on this connection only */
@@ -133,9 +132,9 @@ struct rp_wire_atomic {
 	uint8_t op;	  /* enum rp_atomic_op */
 	uint8_t datatype; /* enum rp_atomic_type */
 	bool fetch;	  /* the reply brings the old values */
-	/* Both have the length of the ranges; decoded: in the message. */
+	/* Arrays, each as long as all ranges; decoded: inside the message. */
 	const void *operand; /* NULL: the operation has none */
-	const void *compare; /* NULL: it has none */
+	const void *compare; /* NULL: the operation has none */
 };
 
 /*
@@ -144,7 +143,7 @@ struct rp_wire_atomic {
  * message RP_WIRE_MAX_MSG.
  */
 struct rp_wire_request {
-	uint16_t nranges; /* 0 only with level VISIBLE: a plain fence */
+	uint16_t nranges; /* 0 only with level VISIBLE: proves placement */
 	bool packed;	  /* encode: may be packed; decoded: was packed */
 	uint8_t level;	  /* VISIBLE: placed; DURABLE: and flushed */
 	uint8_t required; /* enum rp_class */
@@ -163,7 +162,7 @@ struct rp_wire_request {
 	 */
 	const void *bytes;
 	struct rp_wire_atomic atomic;
-	const struct rp_wire_range *ranges; /* encode; decoded: `decoded` */
+	const struct rp_wire_range *ranges; /* when decoded: `decoded` */
 	/* Set before decoding: has room for RP_WIRE_MAX_PACKED. */
 	struct rp_wire_range *decoded;
 };
@@ -171,8 +170,8 @@ struct rp_wire_request {
 struct rp_wire_reply {
 	uint32_t status;
 	uint32_t detail;
-	uint16_t range;		      /* range at fault; nranges: the store */
-	uint16_t credits;	      /* new limit; 0: unchanged */
+	uint16_t range;	  /* range at fault; nranges: the ordered store */
+	uint16_t credits; /* new limit; 0: unchanged */
 	uint8_t level, class, method; /* 0 unless status is OK */
 	/* Old values of a fetching atomic. Decoded: points into the message. */
 	const void *result;
@@ -240,7 +239,7 @@ int rp_wire_get_info(const void *buf, const struct rp_wire_hdr *hdr,
  *   39..0   random, per registration
  *
  * The method is never RP_METHOD_REFUSED. Keys of other regions are the base's;
- * the adapter makes sure that none has the mark.
+ * prov/rpmem makes sure that none of them has the mark.
  */
 struct rp_key {
 	enum rp_class class;

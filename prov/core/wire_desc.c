@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Descriptors, addresses and ring slots to bytes and back; every byte of a peer
- * is checked.
- */
+/* Encode, decode and check descriptors, side addresses and ring slots. */
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
@@ -9,6 +7,7 @@
 #include "core/bytes.h"
 #include "core/wire_desc.h"
 
+/* Offsets in an encoded descriptor; from RING on, in a side address. */
 enum {
 	FACTS = 32,
 	RESERVED_FACTS = 38,

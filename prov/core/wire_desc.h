@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Descriptors of regions and side addresses: the bytes that two ends of a queue
- * pair exchange.
- */
+/* Region descriptors and side addresses, which two ends of a QP exchange. */
 #ifndef RP_WIRE_DESC_H
 #define RP_WIRE_DESC_H
 
@@ -16,8 +14,8 @@
  *
  *    0 u16 magic    2 u8 version    3 u8 type    4 u32 bytes in all
  *
- * and end with the CRC-32 (that of zlib) of the bytes before it. The checksum
- * finds what was cut, mixed up or damaged on its way; it proves nothing about
+ * and end with the CRC-32 (that of zlib) of all bytes before it. The checksum
+ * finds messages that were cut, mixed up or damaged; it proves nothing about
  * the sender.
  */
 #define RP_WIRE_DESC	   40
@@ -36,18 +34,18 @@ int rp_wire_unseal(const void *buf, uint8_t type, size_t len);
  * pair, so the size never changes. Little-endian:
  *
  *    0 8 bytes: as above
- *    8 u64 addr: first byte, as the peer names it
+ *    8 u64 addr: address of the region's first byte in RDMA
  *   16 u64 length, above 0; addr + length does not wrap
  *   24 u32 rkey
- *   28 u32 qp_num: of the target's queue pair that it is good for
+ *   28 u32 qp_num: number of the target's queue pair
  *   32 u8 memory  33 u8 placement  34 u8 domain  35 u8 fence
  *   36 u8 file system trusted  37 u8 class limit  38 u16 reserved 0
- *   40 u16 what the region allows, 42 u16 what the queue pair allows,
- *   44 u16 what of it the device does by itself: RP_DESC_*, in the last only
- *      GLOBAL, PERSISTENT and ATOMIC_WRITE
+ *   40 u16 RP_DESC_* that the region allows
+ *   42 u16 RP_DESC_* that the queue pair allows
+ *   44 u16 those of RP_DESC_NATIVE that the target's device has
  *   46 u16 reserved 0
- *   48 u64 key, by which the target's agent knows the region: of the shape of
- *      wire.h, with port 0, as nobody listens; 0: there is no agent
+ *   48 u64 key of the region for the target's agent: as in wire.h, but with
+ *      port 0, as there is no listener; 0: there is no agent
  *   56 u32 reserved 0
  *   60 u32 checksum
  */
@@ -90,7 +88,7 @@ uint32_t rp_crc32(const void *buf, size_t n);
  * A side address: the side queue pairs of one end, and the rings that its peer
  * writes. The peer writes requests into the agent's ring over the program's
  * queue pair, and the peer's agent writes replies into the initiator's ring.
- * Each of them may be missing:
+ * Each queue pair and each ring may be missing:
  *
  *    0 8 bytes: as above
  *    8 u32 qp_num: the program's queue pair
@@ -98,15 +96,15 @@ uint32_t rp_crc32(const void *buf, size_t n);
  *      none
  *   16 u32 target: number of the one that sends replies; 0: none
  *   20 u32 psn: first packet sequence number of both
- *   24 u64 ring: first byte, as the peer names it; 0: none
- *   32 u32 ring_rkey; 0 where there is none
- *   36 u32 replies_rkey; 0 where there is none
- *   40 u64 replies: first byte of the ring of replies; 0: none
+ *   24 u64 ring: address of the ring of requests in RDMA; 0: none
+ *   32 u32 ring_rkey: rkey of that ring; 0: none
+ *   36 u32 replies_rkey: rkey of the ring of replies; 0: none
+ *   40 u64 replies: address of the ring of replies in RDMA; 0: none
  *   48 12 bytes, reserved 0
  *   60 u32 checksum
  *
- * The first four numbers have 24 bits. A ring needs a target, a ring of replies
- * an initiator.
+ * The first four numbers have 24 bits. With a ring of requests target is not 0,
+ * with a ring of replies initiator is not 0.
  */
 #define RP_SIDE_LEN 64
 
@@ -126,8 +124,8 @@ int rp_side_get(const void *buf, struct rp_side *s);
  *    0 u32 checksum    4 u32 consumer index    8 u16 bytes of the message
  *   10 u8[5] reserved 0    15 u8 valid byte
  *
- * The checksum is no protection against forgery: a reader on another CPU may
- * see the valid byte before the rest of what a CPU copies.
+ * The checksum is for writes that a CPU places by copying: a reader on another
+ * CPU may see the valid byte first. It does not detect forgery.
  */
 #define RP_WIRE_SLOT 16
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Rendezvous messages to bytes and back; every byte of a peer is checked. */
+/* Encode and decode rendezvous messages; every byte of a peer is checked. */
 #include <errno.h>
 #include <stdbool.h>
 #include <string.h>
@@ -88,7 +88,7 @@ int rp_rendezvous_get(const void *buf, struct rp_rendezvous *m)
 	return 0;
 }
 
-/* Hash the number: consecutive ones must not share ports or next tries. */
+/* Hash the number, as consecutive queue pairs must not share their ports. */
 uint16_t rp_rendezvous_port(uint32_t qp_num, unsigned int n)
 {
 	const uint32_t h = qp_num * 2654435761u;

@@ -8,17 +8,17 @@
 #include "core/wire_desc.h"
 
 /*
- * Descriptors travel here, and not over the side connection: its initiator's
- * end completes on the program's completion queue, which the program may leave
- * alone for ever, and a target that deregisters a region has to wait until
- * every descriptor of it is released. Each message has the same size.
+ * These messages carry descriptors, which the side connection cannot: its
+ * initiator receives on the program's completion queue, which the program may
+ * never poll again, but a target that deregisters a region waits until its
+ * peers have released every descriptor of it. Each message has the same size.
  * Little-endian:
  *
  *    0 8 bytes: as in wire_desc.h
  *    8 u32 reserved 0                        12 u32 rkey
  *   16 u32 to: number of the receiver's queue pair   20 u32 from: the sender's
  *   24 gid of to, 16 bytes                  40 gid of from
- *   56 64 bytes: a side's address and zeros, or a descriptor
+ *   56 64 bytes: a side address, or a descriptor
  *  120 u32 reserved 0
  *  124 u32 checksum
  *

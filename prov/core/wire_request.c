@@ -98,7 +98,7 @@ static bool operands_missing(const struct rp_wire_request *m)
 
 /*
  * Returns the packed bytes; 0: the ranges cannot be packed. Packing two or more
- * is always shorter: at most 20 bytes each, and 8 for the key of all.
+ * is always shorter: at most 20 bytes each, and 8 for their common key.
  */
 static size_t ranges_pack(uint8_t *out, size_t size,
 			  const struct rp_wire_request *m)

@@ -16,9 +16,9 @@ enum rp_worker_state {
 };
 
 /*
- * The thread owns a batch from submit until finished, the caller before and
- * after. One batch at a time: a batch must not start before the failures of the
- * one before are known, because the kernel reports each failure once.
+ * The thread owns a batch from rp_worker_submit() until rp_worker_finished()
+ * returns true. One batch at a time: a batch must not start before the failures
+ * of the one before are known, because the kernel reports each failure once.
  */
 struct rp_worker {
 	pthread_mutex_t lock;
