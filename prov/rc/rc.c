@@ -172,7 +172,7 @@ static void free_dead(struct rp_rc *rc)
 	}
 }
 
-/* Report all completions and messages of c, then call lost(). */
+/* Report all completions and messages, those of c too, then call lost(). */
 static void report_loss(struct rp_rc_channel *c)
 {
 	struct rp_rc *rc = c->rc;
@@ -501,7 +501,7 @@ bool rp_rc_pending(const struct rp_rc *rc)
 	       !TAILQ_EMPTY(&rc->ending);
 }
 
-/* Skip idle polls: polling the completion queue is a system call. */
+/* Is the last poll long enough ago? Over TCP each poll is a system call. */
 static bool poll_due(struct rp_rc *rc)
 {
 	return rc->empty_polls < EMPTY_POLLS || rc->poll_at_once ||

@@ -14,7 +14,7 @@
 /*
  * An rp_rc has what all private connections of a domain share: the device or
  * the epoll descriptors, one listener, one pool of receives. Not thread-safe:
- * all calls under the adapter's lock, which is also held in every callback.
+ * all calls under the caller's lock, which is also held in every callback.
  * Each connection uses at most 32 KiB over TCP, without kernel buffers.
  */
 struct rp_rc;
@@ -48,7 +48,8 @@ struct rp_rc_attr {
 	bool waits;			/* a thread may sleep on rp_rc_fd() */
 	/*
 	 * Monotonic ns, random bytes and a wake-up, as in rp_connector_ops.
-	 * now() may be a tick of 4 ms late, exact() is not; NULL: as now().
+	 * now() may be up to 4 ms (a clock tick) late, exact() is not late;
+	 * exact NULL: now() is used instead.
 	 */
 	uint64_t (*now)(void *arg);
 	uint64_t (*exact)(void *arg);

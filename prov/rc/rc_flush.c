@@ -17,7 +17,7 @@
 	 IBV_QP_EX_WITH_SEND | RP_QP_EX_WITH_FLUSH)
 
 #define TYPE_BOTH   (1 | 2) /* IBV_FLUSH_GLOBAL, IBV_FLUSH_PERSISTENT */
-#define LEVEL_RANGE 0
+#define LEVEL_RANGE 0	    /* IBV_FLUSH_RANGE */
 
 #ifdef HAVE_IBV_WR_FLUSH
 _Static_assert(offsetof(struct ibv_qp_ex, wr_flush) == RP_WR_FLUSH_AT,
@@ -74,7 +74,7 @@ bool rp_builders_supported(struct ibv_pd *pd, uint64_t send_ops)
 	return qp;
 }
 
-/* Capability bits are no proof, as an old library passes them on: try it. */
+/* An old library passes on capability bits, too: create a queue pair to see. */
 bool rp_flush_supported(struct ibv_context *verbs, struct ibv_pd *pd)
 {
 	struct ibv_device_attr_ex dev = {.comp_mask = 0};

@@ -35,8 +35,8 @@ struct ibv_qp *rp_flush_create_qp(struct ibv_pd *pd,
 				  const struct ibv_qp_init_attr *attr);
 /*
  * Post a chain like ibv_post_send(), but all or none; EINVAL: inline data. A
- * FLUSH has one scatter entry: its length is the one to flush, its address and
- * lkey are unused.
+ * FLUSH has one scatter entry with the length to flush; its address and lkey
+ * are unused.
  */
 int rp_flush_post(struct ibv_qp *qp, const struct ibv_send_wr *wr);
 

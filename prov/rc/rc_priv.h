@@ -52,10 +52,10 @@ struct rp_rc_channel {
 	struct rp_rc *rc;
 	TAILQ_ENTRY(rp_rc_channel) link; /* rc->channels, ending, dead */
 	enum rp_rc_state state;
-	bool shut;		      /* ops->shut() was called */
+	bool shut;		      /* ops->shut() has been called */
 	unsigned int nposted;	      /* operations posted to the device */
 	unsigned int ndone;	      /* completed, done() not called yet */
-	struct rp_rc_ops_list posted; /* the nposted ones */
+	struct rp_rc_ops_list posted; /* the nposted operations */
 	union rp_rc_addr peer;
 	struct rp_rc_ops_list failed; /* device refused these */
 	int err;		      /* positive errno that ends the channel */
@@ -67,8 +67,8 @@ struct rp_rc_channel {
 struct rp_rc_request {
 	TAILQ_ENTRY(rp_rc_request) link; /* rc->requests, oldest first */
 	void *handle;			 /* handle of the backend's request */
-	uint64_t born;
-	uint64_t source;
+	uint64_t born;			 /* attr.now() when it came */
+	uint64_t source;		 /* as rp_rc_request_source() */
 };
 
 TAILQ_HEAD(rp_rc_channels, rp_rc_channel);
@@ -90,7 +90,7 @@ struct rp_rc {
 	struct rp_rc_channels ending;	/* lost() is due */
 	struct rp_rc_channels dead;	/* CLOSED, freed at depth 0 */
 	unsigned int nchannels;		/* number of channels not CLOSED */
-	unsigned int connecting;	/* if > 0, each poll reads CM events */
+	unsigned int connecting;	/* number of channels CONNECTING */
 	TAILQ_HEAD(, rp_rc_request) requests;
 	unsigned int nrequests;
 	bool listening;
@@ -136,18 +136,18 @@ struct rp_rc_ops {
 	void (*reject)(struct rp_rc *rc, void *handle, const void *data,
 		       size_t len);
 	/*
-	 * Post as rp_channel_post() does, on a channel that is CONNECTING or
-	 * UP. It calls rp_rc_op_posted() for each posted operation, and
+	 * Post as rp_channel_post() does, on a channel that is UP. It calls
+	 * rp_rc_op_posted() for each posted operation, and
 	 * rp_rc_op_failed() for one that the device has refused.
 	 */
 	int (*post)(struct rp_rc_channel *c, struct rp_channel_op *ops[],
 		    int n);
 	/*
 	 * Destroy the connection; called once, also after a failed connect().
-	 * When shut() returns the device uses no memory of the connection, and
+	 * When shut() returns, the device uses no memory of the connection, and
 	 * rp_rc_complete_op() was called for every operation with a completion
-	 * queue entry; the caller completes the others. Entries of other
-	 * channels found on the way are completed as well.
+	 * queue entry; rc.c completes the others. shut() may also complete
+	 * operations of other channels.
 	 */
 	void (*shut)(struct rp_rc_channel *c);
 	int (*post_recv)(struct rp_rc *rc, struct rp_rc_recv *r);
@@ -205,8 +205,8 @@ void rp_rc_op_failed(struct rp_rc_channel *c, struct rp_channel_op *op,
 		     int err);
 /*
  * Called by ops->poll() and shut(): the device has completed op. err != 0 also
- * ends the channel. rc.c calls done() or received() after the backend has
- * returned, so that no callback runs inside.
+ * ends the channel. rc.c calls done() or received() after the backend function
+ * has returned, so that no callback runs inside it.
  */
 void rp_rc_complete_op(struct rp_rc *rc, struct rp_channel_op *op, int err);
 void rp_rc_complete_recv(struct rp_rc *rc, struct rp_rc_channel *from,

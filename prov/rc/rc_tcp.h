@@ -11,7 +11,7 @@
 
 /*
  * Size of the staging buffer for received bytes other than data of a WRITE or
- * DATA frame. It holds an incomplete message and a whole one.
+ * DATA frame. It has room for an incomplete message and a whole one behind it.
  */
 #define TCP_STAGE 16384
 static_assert(TCP_STAGE >= 2 * (sizeof(struct rp_tcp_rma) + RP_WIRE_MAX_MSG),
@@ -100,12 +100,12 @@ struct tcp_rc {
 	bool accept_paused; /* accept() failed for lack of descriptors */
 	bool watches_data;  /* data_fd is in the epoll set rp_rc_fd() */
 	struct tcp_mr *mrs; /* hash table by rkey */
-	TAILQ_HEAD(tcp_works, tcp_channel) work; /* needs each poll */
+	TAILQ_HEAD(tcp_works, tcp_channel) work; /* each poll serves these */
 	TAILQ_HEAD(, tcp_half_open) half_open;
 	unsigned int nsilent; /* half-open sockets without a CONNECT */
 	unsigned int nopen;   /* channels in the epoll set data_fd */
 	unsigned int nwant_room;
-	/* Channel that was read last; if alone, it needs no epoll. */
+	/* The channel that was read last; the only one needs no epoll. */
 	struct tcp_channel *hot_channel;
 	unsigned int npolls;	  /* number of polls */
 	struct rp_rc_recvs recvs; /* free receives */
@@ -159,7 +159,7 @@ static inline uint64_t rp_tcp_read_len(const struct rp_channel_op *op)
 /* Most bytes that one call sends, because other threads wait for the lock. */
 #define TCP_SEND_BYTES (1u << 20)
 
-/* shutdown() and close(): the peer sees it even if a child has the socket. */
+/* Shut down, then close: the peer sees the end even if a child has the fd. */
 void rp_tcp_close(int fd);
 /* Add t's connected socket to the epoll set data_fd. 0 or -errno. */
 int rp_tcp_open_channel(struct tcp_channel *t);

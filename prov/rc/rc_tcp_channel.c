@@ -84,7 +84,7 @@ void rp_tcp_shut(struct rp_rc_channel *c)
 
 	if (t->fd < 0)
 		return;
-	/* close() does not remove it if a forked child has the socket, too. */
+	/* If a forked child has the socket, close() leaves it in the epoll. */
 	epoll_ctl(t->registered ? f->data_fd : f->cm_fd, EPOLL_CTL_DEL, t->fd,
 		  NULL);
 	rp_tcp_close(t->fd);

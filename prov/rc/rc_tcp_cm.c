@@ -81,7 +81,7 @@ static int open_socket(int family)
 	return fd;
 }
 
-/* --- frames of the opening --- */
+/* --- frames CONNECT, ACCEPT, REJECT --- */
 
 /* Send a frame; an empty socket buffer has room for all of it. */
 static int send_opening(int fd, enum rp_tcp_type type, const void *data,
@@ -100,7 +100,7 @@ static int send_opening(int fd, enum rp_tcp_type type, const void *data,
 }
 
 /*
- * Receive CONNECT, ACCEPT or REJECT, but no byte after it: that is for the
+ * Receive CONNECT, ACCEPT or REJECT, but no later bytes, which are for the
  * channel. 1: complete; 0: not yet; or -errno.
  */
 static int read_opening(int fd, struct tcp_opening *in)

@@ -73,7 +73,7 @@ static size_t copy_payload(struct tcp_channel *t, const uint8_t *from,
 
 /*
  * Get the oldest posted operation, if it has this kind and is fully sent; else
- * NULL. A WRITE without acknowledgment has completed before.
+ * NULL. A WRITE without acknowledgment completed when it was sent.
  */
 static struct rp_channel_op *op_awaiting(struct tcp_channel *t,
 					 enum rp_channel_kind kind)

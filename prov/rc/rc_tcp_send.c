@@ -136,7 +136,7 @@ static void enqueue_frame(struct tcp_channel *t, const struct tcp_frame *f)
 
 /*
  * Send n <= BATCH new frames unless others are queued; queue what is unsent.
- * After an error their operations wait for the end of the channel.
+ * After an error the operations of these frames fail when the channel ends.
  */
 static void send_frames(struct tcp_channel *t, struct tcp_frame *f,
 			unsigned int n)

@@ -51,7 +51,7 @@ int rp_verbs_reg(struct rp_rc *rc, void *buf, size_t len, unsigned int access,
 	if ((access & RP_RC_REMOTE_FLUSH) && !v->native)
 		return -EOPNOTSUPP;
 	mr = reg_mr(v, buf, len, access);
-	/* EFAULT: perhaps read-only memory, as source of a write. */
+	/* EFAULT: perhaps read-only memory, from which a WRITE can send. */
 	if (!mr && errno == EFAULT && access == RP_RC_LOCAL)
 		mr = reg_mr(v, buf, len, 0);
 	/* EOPNOTSUPP makes the caller try again without FLUSH. */
@@ -281,8 +281,8 @@ static struct ibv_qp *create_qp(struct rp_verbs_rc *v)
 }
 
 /*
- * Create a queue pair with an unused number: a device may reuse that of a
- * destroyed one which still has completion queue entries.
+ * Create a queue pair with an unused number: a device may reuse the number of a
+ * destroyed queue pair that still has entries in the completion queue.
  */
 static struct ibv_qp *create_distinct_qp(struct rp_verbs_rc *v)
 {

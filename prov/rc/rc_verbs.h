@@ -34,8 +34,8 @@ struct rp_verbs_wr {
 };
 
 /*
- * A queue pair. This struct is freed when the completion queue was empty once:
- * before, the queue may have entries of a destroyed queue pair.
+ * A queue pair. After ibv_destroy_qp() this struct is kept until the completion
+ * queue has been empty once: wr_ids of entries may point into it.
  */
 struct rp_verbs_qp {
 	struct rp_verbs_channel *channel; /* NULL: ibv is destroyed */
@@ -59,7 +59,7 @@ struct rp_verbs_channel {
 	struct rp_rc_channel c;
 	struct rp_verbs_id *id;
 	struct rp_verbs_qp *qp;
-	bool passive, up;
+	bool passive, up; /* accepted, not connected; qp is in state RTS */
 	uint8_t data_len;
 	uint8_t data[RP_WIRE_CM_DATA]; /* private data of rdma_connect() */
 };
@@ -68,8 +68,8 @@ struct rp_verbs_rc {
 	struct rp_rc rc;
 	struct rdma_event_channel *events;
 	struct rdma_cm_id *listener;
-	/* The device, opened again here to get its async events alone. */
-	struct ibv_context *verbs; /* NULL: not determined by an address yet */
+	/* The device, opened apart from librdmacm for its async events. */
+	struct ibv_context *verbs; /* NULL: no address has chosen it yet */
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *wake; /* NULL: no thread ever sleeps */
 	struct ibv_cq *cq;

@@ -401,7 +401,7 @@ static bool read_cm_event(struct rp_verbs_rc *v)
 	    type == RDMA_CM_EVENT_CONNECT_RESPONSE ||
 	    type == RDMA_CM_EVENT_REJECTED)
 		copy_data(ev, &p);
-	/* Acknowledge before rdma_destroy_id(), which waits for it. */
+	/* Acknowledge the event first: rdma_destroy_id() waits for that. */
 	rdma_ack_cm_event(ev);
 	id = cm->context;
 	if (type == RDMA_CM_EVENT_CONNECT_REQUEST) {
@@ -432,7 +432,7 @@ static bool read_device_event(struct rp_verbs_rc *v)
 	default:
 		break;
 	}
-	/* Acknowledge before ibv_destroy_qp(), which waits for it. */
+	/* Acknowledge the event first: ibv_destroy_qp() waits for that. */
 	ibv_ack_async_event(&ev);
 	if (q && q->channel)
 		rp_rc_end_channel(&q->channel->c, EIO, NULL, 0);

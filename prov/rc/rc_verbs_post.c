@@ -63,9 +63,9 @@ struct chain {
 	struct rp_verbs_rc *v;
 	struct rp_verbs_qp *qp;
 	int n, nops;	       /* number of work requests, of operations */
-	bool needs_completion; /* a completion is needed: done() or a copy */
+	bool needs_completion; /* to call a done(), or to free a copy */
 	bool has_flush;
-	/* Last WRITE with op->delivered, unless placement is proved. */
+	/* Last WRITE with op->delivered, unless a later READ proves it. */
 	const struct rp_channel_op *unconfirmed;
 	struct ibv_send_wr wr[CHAIN_WRS];
 	struct ibv_sge sge[CHAIN_WRS][RP_VERBS_SGES];
@@ -207,8 +207,8 @@ static int add_op(struct chain *ch, struct rp_channel_op *op)
 
 /*
  * Append a READ after an unconfirmed WRITE. The completion of an RC WRITE only
- * proves that the remote adapter has the bytes; a later READ completes after
- * their placement.
+ * proves that the remote NIC has the bytes; a later READ completes after their
+ * placement.
  */
 static void prove_placement(struct chain *ch)
 {
@@ -227,7 +227,7 @@ static void prove_placement(struct chain *ch)
 
 /*
  * Signal the last work request of a chain. Injected messages need no
- * completion, but some are signaled to free entries.
+ * completion, but some are signaled to free entries of ring and CQ.
  */
 static void signal_last(struct chain *ch)
 {
@@ -383,7 +383,7 @@ static void complete_recv(struct rp_verbs_rc *v, const struct ibv_wc *wc)
 		rp_rc_end_channel(&c->c, errno_of(wc->status), NULL, 0);
 }
 
-/* A send completed: all work requests posted before it did, too. */
+/* wr has completed, and so have all work requests posted before it. */
 static void complete_sends(struct rp_verbs_rc *v, struct rp_verbs_wr *wr)
 {
 	struct rp_verbs_qp *q = wr->qp;
