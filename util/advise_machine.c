@@ -58,8 +58,8 @@ unsigned int advise_find_nodes(const char *root, int node, int cpus[2])
 		snprintf(dir, sizeof(dir), "%s/sys/devices/system/node/node%d",
 			 root ? root : "", i);
 		/* A node without CPUs, such as CXL memory, runs no thread. */
-		if (!isdigit(
-			    (unsigned char)*rp_caps_line(dir, "cpulist", line)))
+		if (!isdigit((unsigned char)*rp_caps_read_line(dir, "cpulist",
+							       line)))
 			continue;
 		if (i == node || (node < 0 && !found))
 			cpus[0] = atoi(line);

@@ -44,7 +44,7 @@ static json_t *read_sysfs_values(const char *dir, const char *name)
 	size_t n = (size_t)snprintf(text, sizeof(text), "/sys/block/%s", name);
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
-		if (*rp_caps_line(dir, files[i], line) && n < sizeof(text))
+		if (*rp_caps_read_line(dir, files[i], line) && n < sizeof(text))
 			n += (size_t)snprintf(text + n, sizeof(text) - n,
 					      ", %s: %s", files[i], line);
 	return info_text("%s", text);
@@ -58,7 +58,7 @@ static const char *beyond(const char *dir, const char *name)
 	if (!strncmp(name, "nbd", 3) || !strncmp(name, "rbd", 3))
 		return "; it is on a server, which alone knows whether its "
 		       "flushes reach a disk";
-	rp_caps_line(dir, "device/model", line);
+	rp_caps_read_line(dir, "device/model", line);
 	if (!strncmp(name, "vd", 2) || !strncmp(name, "xvd", 3) ||
 	    strcasestr(line, "virtual") || strcasestr(line, "qemu") ||
 	    strcasestr(line, "vbox"))
@@ -67,7 +67,8 @@ static const char *beyond(const char *dir, const char *name)
 	return "";
 }
 
-static void disk_examine(struct rp_disks *w, const char *dir, const char *flaw)
+static void disk_examine(struct rp_disk_walk *w, const char *dir,
+			 const char *flaw)
 {
 	const char *name = strrchr(dir, '/') + 1;
 	struct disks *d = w->ctx;
@@ -78,7 +79,7 @@ static void disk_examine(struct rp_disks *w, const char *dir, const char *flaw)
 		d->checks, json_pack("{s:s, s:i, s:o}", "check", "disk",
 				     "status", *flaw ? DOCTOR_WARN : DOCTOR_OK,
 				     "found", read_sysfs_values(dir, name)));
-	rp_caps_line(dir, "queue/write_cache", line);
+	rp_caps_read_line(dir, "queue/write_cache", line);
 	if (*flaw && strstr(flaw, "gets no flushes") &&
 	    !strstr(flaw, "in memory"))
 		snprintf(
@@ -131,11 +132,11 @@ static void check_dimms(json_t *checks, const char *root, const char *path)
 json_t *doctor_disks(const char *root, const char *path)
 {
 	struct disks d = {.checks = json_array()};
-	struct rp_disks w = {.root = root, .fn = disk_examine, .ctx = &d};
+	struct rp_disk_walk w = {.root = root, .fn = disk_examine, .ctx = &d};
 	const char *remedy = "put the file on a disk of this machine";
 	json_t *c;
 
-	if (!rp_caps_disks(&w, path) && !json_array_size(d.checks))
+	if (!rp_caps_walk_disks(&w, path) && !json_array_size(d.checks))
 		return d.checks; /* tmpfs: the check of the class reports it */
 	if (!w.flaw[0]) {
 		c = json_pack(

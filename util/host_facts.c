@@ -79,7 +79,7 @@ int rp_host_fs_name(int fd, char *name, size_t len)
 
 	if (fcntl(fd, F_GETFD) < 0)
 		return -errno;
-	rp_caps_fs(NULL, fd, &fs);
+	rp_caps_find_fs(NULL, fd, &fs);
 	if (!fs.name[0])
 		return -ENOENT;
 	if (strlen(fs.name) >= len)

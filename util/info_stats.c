@@ -82,7 +82,7 @@ static json_t *region_json(const struct rp_stats_region *r)
 		(double)r->lines.ns / 1e9);
 }
 
-static json_t *statuses_json(const uint64_t v[RP_STATS_STATUS])
+static json_t *statuses_json(const uint64_t v[RP_STATS_STATUSES])
 {
 	json_t *o = json_object();
 
@@ -178,11 +178,11 @@ static void print_times(const struct rp_stats_histogram *h,
 		       rp_histogram_quantile(&diff, 0.99) / 1e3);
 }
 
-static uint64_t sum_of(const uint64_t v[RP_STATS_STATUS])
+static uint64_t sum_of(const uint64_t v[RP_STATS_STATUSES])
 {
 	uint64_t sum = 0;
 
-	for (int i = 1; i < RP_STATS_STATUS; i++)
+	for (int i = 1; i < RP_STATS_STATUSES; i++)
 		sum += v[i];
 	return sum;
 }

@@ -32,7 +32,7 @@ int rp_facts_find(const char *base, const char *device, const void *addr,
 		  size_t len, struct rp_facts *facts, char *why,
 		  struct rp_sources *src, struct rp_nic *nic)
 {
-	struct rp_caps_cfg cfg = rp_caps_env();
+	struct rp_caps_cfg cfg = rp_caps_cfg_from_env();
 
 	/* Private connections use verbs or tcp, whatever the base. */
 	cfg.base = is_verbs(base) ? base : "tcp";

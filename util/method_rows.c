@@ -67,10 +67,11 @@ static const char *domain_word(unsigned int v)
 
 bool rp_method_row(size_t i, struct rp_method_words *w)
 {
-	const struct rp_row *r = i < rp_rows_count ? &rp_rows[i] : NULL;
+	const struct rp_row *r =
+		i < rp_method_nrows ? &rp_method_rows[i] : NULL;
 
 	*w = (struct rp_method_words){.memory = "any"};
-	if (i > rp_rows_count)
+	if (i > rp_method_nrows)
 		return false;
 	mask_words(r ? r->memory : M(UNKNOWN), RP_MEM_EMULATED + 1, memory_word,
 		   w->memory, sizeof(w->memory));

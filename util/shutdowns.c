@@ -75,7 +75,7 @@ static void add_dimm(struct search *s, const char *region, const char *dimm)
 	uint64_t which;
 
 	snprintf(name, sizeof(name), "../%.99s/*/id", dimm);
-	if (!*rp_caps_line(region, name, id))
+	if (!*rp_caps_read_line(region, name, id))
 		snprintf(id, sizeof(id), "%s", dimm);
 	which = hash(id);
 	for (unsigned int i = 0; i < s->n; i++)
@@ -85,9 +85,9 @@ static void add_dimm(struct search *s, const char *region, const char *dimm)
 		return;
 	s->seen[s->n++] = which;
 	snprintf(name, sizeof(name), "../%.99s/*/flags", dimm);
-	add_flags(s, dimm, id, rp_caps_line(region, name, line));
+	add_flags(s, dimm, id, rp_caps_read_line(region, name, line));
 	snprintf(name, sizeof(name), "../%.99s/*/dirty_shutdown", dimm);
-	if (!*rp_caps_line(region, name, line))
+	if (!*rp_caps_read_line(region, name, line))
 		return;
 	/* A sum does not depend on the order of devices in sysfs. */
 	s->sum.dimms += which;
@@ -95,7 +95,8 @@ static void add_dimm(struct search *s, const char *region, const char *dimm)
 }
 
 /* The nd region is a directory above its device's. */
-static void add_device(struct rp_disks *w, const char *dir, const char *flaw)
+static void add_device(struct rp_disk_walk *w, const char *dir,
+		       const char *flaw)
 {
 	struct search *s = w->ctx;
 	char region[PATH_MAX], name[32], line[PATH_MAX], *slash;
@@ -107,11 +108,11 @@ static void add_device(struct rp_disks *w, const char *dir, const char *flaw)
 	if (!slash)
 		return;
 	/* The kernel shows 1 where DIMMs have flush hints. */
-	if (strcmp(rp_caps_line(region, "deep_flush", line), "1") != 0)
+	if (strcmp(rp_caps_read_line(region, "deep_flush", line), "1") != 0)
 		s->sum.unflushed = true;
 	for (int i = 0; i < MAX_DIMMS; i++) {
 		snprintf(name, sizeof(name), "mapping%d", i);
-		rp_caps_line(region, name, line);
+		rp_caps_read_line(region, name, line);
 		line[strcspn(line, ",")] = 0;
 		if (!*line)
 			return;
@@ -123,14 +124,14 @@ int rp_shutdowns_find(const char *root, const char *path,
 		      struct rp_shutdowns *out, char *err)
 {
 	struct search s = {.n = 0};
-	struct rp_disks w = {.root = root, .fn = add_device, .ctx = &s};
+	struct rp_disk_walk w = {.root = root, .fn = add_device, .ctx = &s};
 
 	if (RP_FAULT("invented-sys"))
 		w.root = getenv("RPMEM_FAULT_SYS");
 	rp_watch_starved();
-	rp_caps_line(w.root ? w.root : "", "proc/sys/kernel/random/boot_id",
-		     s.boot);
-	rp_caps_disks(&w, path);
+	rp_caps_read_line(w.root ? w.root : "",
+			  "proc/sys/kernel/random/boot_id", s.boot);
+	rp_caps_walk_disks(&w, path);
 	if (rp_watch_starved())
 		return rp_err(err, -EMFILE,
 			      "pool '%s': too few file descriptors or memory "

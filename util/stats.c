@@ -193,7 +193,7 @@ uint64_t rp_stats_outstanding(const struct rp_stats *s)
 
 	for (int i = 0; i < RP_STATS_KINDS; i++)
 		ended += s->completed[i].count;
-	for (int i = 0; i < RP_STATS_STATUS; i++)
+	for (int i = 0; i < RP_STATS_STATUSES; i++)
 		ended += s->errors[i];
 	/* A completion may be counted during the copy. */
 	return s->started > ended ? s->started - ended : 0;

@@ -176,7 +176,7 @@ static bool ring_has(void)
 bool agent_has_work(void)
 {
 	return w.nout || w.nin || ring_has() ||
-	       (w.agent && rp_agent_pending(w.agent));
+	       (w.agent && rp_agent_backlog(w.agent));
 }
 
 bool agent_may_sleep(void)

@@ -49,9 +49,9 @@ static bool shim_offers(const struct rp_facts *f, enum rp_method m,
 		.agent = true,
 	};
 	const struct rp_desc d = shim_desc(f, m);
-	struct rp_remote r;
+	struct rp_remote_region r;
 
-	rp_remote_init(&r, &d, &cfg);
+	rp_remote_region_init(&r, &d, &cfg);
 	return r.persistent.method == m;
 }
 

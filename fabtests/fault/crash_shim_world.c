@@ -128,7 +128,7 @@ static void place_bytes(const struct wr *r, const void *bytes)
 
 static void execute_request(struct wr *r)
 {
-	uint8_t scratch[RP_FENCE_MAX];
+	uint8_t scratch[RP_FENCE_MAX_LEN];
 
 	r->done = true;
 	switch (r->kind) {

@@ -452,7 +452,7 @@ static const char *check_fetched_length(struct duo *d)
 	if (memcmp(back, was, sizeof(was)))
 		return "it brings a value";
 	/* The outcome is indeterminate: the atomic may have been executed. */
-	if (err.prov_errno != RP_ST_UNSURE)
+	if (err.prov_errno != RP_ST_INDETERMINATE)
 		FAIL("status %d", err.prov_errno);
 	return close_both(&b);
 }

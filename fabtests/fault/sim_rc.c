@@ -86,7 +86,7 @@ static int sim_open(struct rp_rc *rc, char *why, size_t why_size)
 
 	TAILQ_INIT(&f->pool);
 	TAILQ_INIT(&f->waiting);
-	rc->shared = RP_RC_SHARED_MAX;
+	rc->shared = RP_RC_MAX_RECVS;
 	f->info = find_info();
 	if (!f->info) {
 		snprintf(why, why_size, "no pmsim");
@@ -313,7 +313,7 @@ static int sim_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n)
 		if (ret)
 			break;
 		if (!ops[i]->inject)
-			rp_rc_op_posted(c, ops[i]);
+			rp_rc_add_posted(c, ops[i]);
 	}
 	if (!ret || ret == -FI_EAGAIN)
 		return i;
@@ -321,7 +321,7 @@ static int sim_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n)
 	if (ops[i]->inject)
 		rp_rc_end_channel(c, (int)-ret, NULL, 0);
 	else
-		rp_rc_op_failed(c, ops[i], (int)-ret);
+		rp_rc_fail_op(c, ops[i], (int)-ret);
 	return i + 1;
 }
 
@@ -394,7 +394,7 @@ static void end_recv(struct sim_rc *f, struct sim_recv *r, size_t len, int err)
 		 * If c is still connecting, a CM event with the cause follows.
 		 */
 		if (c->state == RP_RC_CONNECTING)
-			f->rc.poll_at_once = true;
+			f->rc.poll_now = true;
 		else
 			rp_rc_end_channel(c, ECONNRESET, NULL, 0);
 		return;

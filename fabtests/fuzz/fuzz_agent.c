@@ -147,7 +147,7 @@ static void send_hello(struct fuzz_in *in, unsigned int who, int damage)
 			len = at % len;
 	}
 	exact = fuzz_exact(buf, len);
-	rp_agent_requested(world.agent, w, exact, len);
+	rp_agent_conn_request(world.agent, w, exact, len);
 	free(exact);
 }
 
@@ -178,7 +178,7 @@ static void lose_channel(uint8_t which)
 
 	if (!w->used)
 		return;
-	rp_agent_request_gone(world.agent, w);
+	rp_agent_conn_request_gone(world.agent, w);
 	w->used = 0;
 }
 
@@ -285,7 +285,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		one_step(&in);
 
 	/* Accepted requests get their replies after sending works again. */
-	for (int i = 0; rp_agent_pending(world.agent); i++) {
+	for (int i = 0; rp_agent_backlog(world.agent); i++) {
 		MUST(i < 1000);
 		all_sent();
 		world.now += 10000000;

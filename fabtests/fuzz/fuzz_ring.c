@@ -122,7 +122,8 @@ static void carry_bytes(struct end *e, struct end *to, size_t bytes)
 static void take_messages(struct end *e, struct end *from)
 {
 	uint8_t *msg = malloc(RP_RING_MSG);
-	const uint32_t sent = e->ring.produced, released = e->ring.released;
+	const uint32_t sent = e->ring.produced,
+		       released = e->ring.peer_consumed;
 	struct rp_wire_slot slot;
 	size_t len;
 
@@ -131,7 +132,7 @@ static void take_messages(struct end *e, struct end *from)
 	len = rp_ring_take(&e->ring, msg);
 	MUST(len <= RP_RING_MSG);
 	rp_wire_get_slot(tail, &slot);
-	MUST(e->ring.released ==
+	MUST(e->ring.peer_consumed ==
 	     (len && slot.consumed - released <= sent - released ? slot.consumed
 								 : released));
 	if (len) {
@@ -233,7 +234,7 @@ static void one_step(struct fuzz_in *in)
 		break;
 	}
 	for (int i = 0; i < 2; i++)
-		MUST(end[i].ring.produced - end[i].ring.released <=
+		MUST(end[i].ring.produced - end[i].ring.peer_consumed <=
 		     RP_RING_SLOTS);
 }
 
@@ -269,7 +270,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		end[i].out = calloc(1, RP_RING_LEN);
 		MUST(end[i].in && end[i].out);
 		rp_ring_init(&end[i].ring, end[i].in, end[i].out);
-		end[i].ring.produced = end[i].ring.released = begun;
+		end[i].ring.produced = end[i].ring.peer_consumed = begun;
 		end[i].ring.consumed = begun;
 	}
 	while (in.left)

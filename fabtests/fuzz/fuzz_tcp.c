@@ -98,7 +98,7 @@ static void set_up(void)
 	const struct rp_rc_attr attr = {
 		.backend = RP_RC_TCP,
 		.now = no_time,
-		.exact = next_tick,
+		.now_exact = next_tick,
 		.random = fill_keys,
 		.kick = no_kick,
 		.requested = on_request,

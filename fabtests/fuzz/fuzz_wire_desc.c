@@ -44,9 +44,9 @@ static void one_desc(const uint8_t *buf)
 
 static void one_side(const uint8_t *buf)
 {
-	uint8_t *msg = fuzz_exact(buf, RP_SIDE_LEN);
-	struct rp_side s = {.psn = 99};
-	int ret = rp_side_get(msg, &s);
+	uint8_t *msg = fuzz_exact(buf, RP_SIDE_ADDR_LEN);
+	struct rp_side_addr s = {.psn = 99};
+	int ret = rp_side_addr_get(msg, &s);
 
 	free(msg);
 	if (ret) {
@@ -54,8 +54,8 @@ static void one_side(const uint8_t *buf)
 		MUST(s.psn == 99);
 		return;
 	}
-	msg = malloc(RP_SIDE_LEN);
-	MUST(!rp_side_put(msg, &s) && !memcmp(msg, buf, RP_SIDE_LEN));
+	msg = malloc(RP_SIDE_ADDR_LEN);
+	MUST(!rp_side_addr_put(msg, &s) && !memcmp(msg, buf, RP_SIDE_ADDR_LEN));
 	free(msg);
 }
 
@@ -93,14 +93,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (what & 4) {
 		if (what & 8)
 			set_checksum(buf + 56,
-				     what & 2 ? RP_SIDE_LEN : RP_DESC_LEN);
+				     what & 2 ? RP_SIDE_ADDR_LEN : RP_DESC_LEN);
 		if (what & 1)
 			set_checksum(buf, RP_RENDEZVOUS_LEN);
 		one_rendezvous(buf);
 		return 0;
 	}
 	if (what & 1)
-		set_checksum(buf, what & 2 ? RP_SIDE_LEN : RP_DESC_LEN);
+		set_checksum(buf, what & 2 ? RP_SIDE_ADDR_LEN : RP_DESC_LEN);
 	if (what & 2)
 		one_side(buf);
 	else

@@ -30,7 +30,7 @@ struct bed_request *bed_connect_request(struct bed *g,
 	r->bed = g;
 	cr_assert_gt(rp_wire_put_hello(buf, sizeof(buf), m), 0);
 	/* Pad the private data with zeros, as RDMA CM does. */
-	rp_agent_requested(g->a, r, buf, sizeof(buf));
+	rp_agent_conn_request(g->a, r, buf, sizeof(buf));
 	return r;
 }
 
@@ -241,10 +241,10 @@ void bed_run_worker(struct bed *g)
 {
 	const struct timespec ms = {.tv_nsec = 1000000};
 
-	for (int i = 0; rp_agent_pending(g->a); i++) {
+	for (int i = 0; rp_agent_backlog(g->a); i++) {
 		cr_assert_lt(i, 10000, "the worker never finishes");
 		bed_run(g);
-		if (rp_agent_pending(g->a))
+		if (rp_agent_backlog(g->a))
 			nanosleep(&ms, NULL);
 	}
 }

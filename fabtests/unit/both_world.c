@@ -406,7 +406,7 @@ static void arrive_at_target(struct w_conn *c)
 		return;
 	if (!c->requested) {
 		c->requested = true;
-		rp_agent_requested(c->w->a, c, it->bytes, it->len);
+		rp_agent_conn_request(c->w->a, c, it->bytes, it->len);
 		goto out;
 	}
 	if (!c->was_accepted || c->t_closed)

@@ -54,8 +54,8 @@ int pair_connect_sides(struct pair *p)
 
 	cr_assert_eq(rpmem_export_qp(p->a.sqp, &a), 0);
 	cr_assert_eq(rpmem_export_qp(p->b.sqp, &b), 0);
-	cr_assert_eq(rp_side_get(a.bytes, &p->sa), 0);
-	cr_assert_eq(rp_side_get(b.bytes, &p->sb), 0);
+	cr_assert_eq(rp_side_addr_get(a.bytes, &p->sa), 0);
+	cr_assert_eq(rp_side_addr_get(b.bytes, &p->sb), 0);
 	ret = rpmem_connect_qp(p->a.sqp, &b);
 	if (!ret)
 		cr_assert_eq(rpmem_connect_qp(p->b.sqp, &a), 0);

@@ -27,7 +27,7 @@ struct pair {
 	struct rpmem_mr *mr;
 	struct rpmem_mr_desc desc;
 	uint32_t rkey;
-	struct rp_side sa, sb; /* side addresses of a and b */
+	struct rp_side_addr sa, sb; /* side addresses of a and b */
 	struct ibv_mr *from_mr;
 	unsigned int nput;
 	uint8_t from[16][DEV_BYTES];

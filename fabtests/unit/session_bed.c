@@ -257,12 +257,12 @@ static void check_empty(void)
 
 	if (!TAILQ_EMPTY(&s->ops))
 		return;
-	cr_assert(!s->head && !s->batch && !s->fence);
+	cr_assert(!s->post_head && !s->batch && !s->fence);
 	cr_assert_eq(s->nqueued, 0);
 	cr_assert_eq(s->ncommits, 0);
 	cr_assert_eq(s->nstores, 0);
 	cr_assert_eq(s->nthens, 0);
-	cr_assert_eq(s->used, 0);
+	cr_assert_eq(s->credits_used, 0);
 	cr_assert(LIST_EMPTY(&s->stores));
 	cr_assert_eq(s->outstanding, 0);
 }

@@ -118,7 +118,7 @@ static inline void side_host_received(struct side_host *s, const void *msg,
 		s->c.events->received(s->c.owner, msg, len);
 	} else if (!s->requested) {
 		s->requested = true;
-		rp_agent_requested(s->agent, s, msg, len);
+		rp_agent_conn_request(s->agent, s, msg, len);
 	}
 }
 

@@ -86,7 +86,7 @@ Test(agent, one_commit_of_each_method)
 	}
 	cr_assert_eq(g.checked, 4);
 	cr_assert_eq(eadr.drains, 1);
-	cr_assert_eq(rp_agent_pending(g.a), 0);
+	cr_assert_eq(rp_agent_backlog(g.a), 0);
 	stop();
 }
 
@@ -107,7 +107,7 @@ static void expect_refused(size_t n, const struct rp_wire_range *ranges,
 	cr_assert_eq(r.detail, detail);
 	cr_assert_eq(r.level, 0);
 	cr_assert_eq(run_agent(), before);
-	cr_assert_eq(rp_agent_pending(g.a), 0);
+	cr_assert_eq(rp_agent_backlog(g.a), 0);
 }
 
 Test(agent, each_range_is_checked)
@@ -252,7 +252,7 @@ Test(agent, request_without_msync_is_done_at_once)
 	for (int i = 0; i < 3; i++) {
 		t = bed_commit(&p, quick[i], 0, 1);
 		bed_expect(&p, t, RP_ST_OK);
-		cr_assert_eq(rp_agent_pending(g.a), 0);
+		cr_assert_eq(rp_agent_backlog(g.a), 0);
 		cr_assert_eq(rp_agent_deadline(g.a), UINT64_MAX);
 	}
 	cr_assert_eq(dax.flushes, 1);
@@ -351,17 +351,17 @@ Test(agent, merges_and_flushes_once)
 Test(agent, long_flush_goes_to_the_worker)
 {
 	const struct rp_agent_attr attr = {.incarnation = BED_INCARNATION};
-	const size_t npages = RP_JOB_LONG / BED_PAGE + 2;
+	const size_t npages = RP_JOB_MAX_INLINE / BED_PAGE + 2;
 	struct bed_region big;
 	uint64_t t;
 
 	start(&attr);
 	bed_region(&g, &big, RP_METHOD_AGENT_CLWB, npages);
 	p = bed_connect(&g, &big);
-	t = bed_commit(&p, &big, 0, RP_JOB_LONG);
+	t = bed_commit(&p, &big, 0, RP_JOB_MAX_INLINE);
 	bed_expect(&p, t, RP_ST_OK);
-	t = bed_commit(&p, &big, 0, RP_JOB_LONG + 1);
-	cr_assert_eq(rp_agent_pending(g.a), 1);
+	t = bed_commit(&p, &big, 0, RP_JOB_MAX_INLINE + 1);
+	cr_assert_eq(rp_agent_backlog(g.a), 1);
 	bed_run_worker(&g);
 	bed_expect(&p, t, RP_ST_OK);
 	cr_assert_eq(g.checked, 2);
@@ -598,7 +598,7 @@ Test(agent, requests_beyond_max_jobs_are_refused)
 	t = bed_commit(&p, &file, 0, 1);
 	bed_commit(&p, &file, 1, 1);
 	bed_commit(&p, &file, 2, 1);
-	cr_assert_eq(rp_agent_pending(g.a), 3);
+	cr_assert_eq(rp_agent_backlog(g.a), 3);
 	u = bed_commit(&q, &file, 0, 1);
 	bed_commit(&q, &file, 0, 1);
 	bed_expect(&q, bed_commit(&q, &both, 0, 1), RP_ST_OVERLOADED);
@@ -626,10 +626,10 @@ Test(agent, quiesce)
 	rp_agent_quiesce(g.a);
 	bed_commit(&p, &dax, 0, 1);
 	bed_expect(&p, t + 1, RP_ST_OVERLOADED);
-	cr_assert_eq(rp_agent_pending(g.a), 1);
+	cr_assert_eq(rp_agent_backlog(g.a), 1);
 	bed_run(&g);
 	bed_expect(&p, t, RP_ST_OK);
-	cr_assert_eq(rp_agent_pending(g.a), 0);
+	cr_assert_eq(rp_agent_backlog(g.a), 0);
 	cr_assert_eq(dax.flushes, 0);
 	const struct rp_wire_hello hello = bed_hello(dax.r.key);
 	struct bed_request *r = bed_connect_request(&g, &hello);

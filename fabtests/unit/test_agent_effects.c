@@ -137,7 +137,7 @@ Test(effects, store_is_checked)
 			       bad[i].st);
 		cr_assert_eq(r.range, 1, "case %zu", i);
 		cr_assert_eq(r.detail, bad[i].detail);
-		cr_assert_eq(rp_agent_pending(g.a), 0);
+		cr_assert_eq(rp_agent_backlog(g.a), 0);
 	}
 	cr_assert_eq(count_stores() + odd.stores + fixed.stores, 0);
 	cr_assert_eq(dax.flushes, 0);
@@ -328,7 +328,7 @@ Test(effects, loss_drops_the_store_of_a_running_flush)
 	bed_run(&g);
 	bed_wait_entered(&g, 1);
 	bed_lose(&p);
-	cr_assert_eq(rp_agent_pending(g.a), 0);
+	cr_assert_eq(rp_agent_backlog(g.a), 0);
 	p = bed_connect_all(&g, all, 4);
 	/* A store of the new session does not wait for the msync. */
 	t = bed_ordered_store(&p, (struct bed_at){&dax, 0, 64}, &dax, 64, 2);
@@ -386,7 +386,7 @@ Test(effects, later_stores_wait_for_an_ordered_store)
 	/* An atomic on these bytes, or a store to one of them, waits. */
 	bed_atomic(&p, RP_LEVEL_DURABLE, (struct bed_at){&dax, 64, 8},
 		   RP_ATOMIC_SUM, &add, NULL, false);
-	cr_assert_eq(rp_agent_pending(g.a), 3);
+	cr_assert_eq(rp_agent_backlog(g.a), 3);
 	t++;
 	/* Behind a deferred request every later request waits. */
 	bed_commit(&p, &dax, 1024, 8);
@@ -395,7 +395,7 @@ Test(effects, later_stores_wait_for_an_ordered_store)
 	memset(g.must_be_durable, 0, sizeof(g.must_be_durable));
 	bed_run(&g);
 	bed_expect_nothing(&p);
-	cr_assert_eq(rp_agent_pending(g.a), 6);
+	cr_assert_eq(rp_agent_backlog(g.a), 6);
 	cr_assert_eq(bed_value(&dax, 64, false), 0);
 	bed_open_gate(&g);
 	bed_run_worker(&g);
@@ -528,7 +528,7 @@ Test(effects, stores_to_one_place_keep_their_order)
 			   (uint8_t)v);
 		memset(g.must_be_durable, 0, sizeof(g.must_be_durable));
 	}
-	cr_assert_eq(rp_agent_pending(g.a), 9);
+	cr_assert_eq(rp_agent_backlog(g.a), 9);
 	bed_open_gate(&g);
 	bed_run_worker(&g);
 	for (int i = 0; i < 9; i++)
@@ -582,12 +582,12 @@ Test(effects, close_drops_deferred_messages)
 		for (int j = 0; j < 2; j++)
 			bed_inline(&p, RP_LEVEL_VISIBLE,
 				   (struct bed_at){&dax, 64, 8}, 3);
-		cr_assert_eq(rp_agent_pending(g.a), 3);
+		cr_assert_eq(rp_agent_backlog(g.a), 3);
 		if (i)
 			bed_lose(&p);
 		else
 			bed_request(&p, RP_LEVEL_VISIBLE, 0, 0, NULL);
-		cr_assert_eq(rp_agent_pending(g.a), 0);
+		cr_assert_eq(rp_agent_backlog(g.a), 0);
 		bed_open_gate(&g);
 		stop();
 		cr_assert_eq(count_stores(), 0);

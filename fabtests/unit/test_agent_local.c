@@ -81,7 +81,7 @@ Test(agent_local, range_is_durable_at_the_end)
 		cr_assert(is_durable(all[i], 100, 9000));
 		cr_assert(!rp_agent_progress(g.a));
 	}
-	cr_assert_eq(rp_agent_pending(g.a), 0);
+	cr_assert_eq(rp_agent_backlog(g.a), 0);
 	stop();
 }
 

@@ -90,7 +90,7 @@ static void expect_refused(const struct bed_at *at, size_t n)
 	r = bed_expect(&p, t, RP_ST_OVERLOADED);
 	cr_assert_eq(r.detail, 0);
 	cr_assert_eq(r.range, 0);
-	cr_assert_eq(rp_agent_pending(g.a), 0);
+	cr_assert_eq(rp_agent_backlog(g.a), 0);
 	reallocs = -1;
 }
 
@@ -161,7 +161,7 @@ Test(agent_scarce, no_memory_for_a_job)
 	t = bed_request(&p, RP_LEVEL_DURABLE, RP_CLASS_POWER, 1, &r);
 	cr_assert_eq(fails, -1);
 	bed_expect(&p, t, RP_ST_OVERLOADED);
-	cr_assert_eq(rp_agent_pending(g.a), 0);
+	cr_assert_eq(rp_agent_backlog(g.a), 0);
 }
 
 /* If one allocation fails, the connection is refused without leaks. */
@@ -207,7 +207,7 @@ Test(agent_scarce, no_memory_for_a_reply)
 	fails = 1; /* the second allocation fails */
 	bed_request(&p, RP_LEVEL_VISIBLE, RP_CLASS_NONE, 0, NULL);
 	cr_assert_eq(fails, -1);
-	cr_assert_eq(rp_agent_pending(g.a), 0);
+	cr_assert_eq(rp_agent_backlog(g.a), 0);
 	bed_run(&g);
 	cr_assert(p.c->closed);
 }
@@ -258,7 +258,7 @@ Test(agent_scarce, no_thread)
 		bed_run(&g);
 		bed_expect(&p, t, RP_ST_OK);
 		cr_assert_eq(file.syncs, i);
-		cr_assert_eq(rp_agent_pending(g.a), 0);
+		cr_assert_eq(rp_agent_backlog(g.a), 0);
 	}
 	file.sync_ret = -EIO;
 	t = bed_commit(&p, &file, 0, 1);

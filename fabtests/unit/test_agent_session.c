@@ -83,7 +83,7 @@ Test(agent_session, other_version_is_refused)
 	hello = bed_hello(file.r.key);
 	rp_wire_put_hello(buf, sizeof(buf), &hello);
 	buf[2]++;
-	rp_agent_requested(g.a, &r, buf, sizeof(buf));
+	rp_agent_conn_request(g.a, &r, buf, sizeof(buf));
 	bed_refused(&r, RP_ST_VERSION);
 	cr_assert_eq(bed_stats(&g).refused_connections, 1);
 	cr_assert_eq(bed_stats(&g).wrong_keys, 0);
@@ -102,7 +102,7 @@ Test(agent_session, malformed_hello_is_refused)
 	for (int i = 0; i < len; i++) {
 		struct bed_request r = {.bed = &g};
 
-		rp_agent_requested(g.a, &r, buf, (size_t)i);
+		rp_agent_conn_request(g.a, &r, buf, (size_t)i);
 		bed_refused(&r, RP_ST_BAD_MESSAGE);
 	}
 	cr_assert_eq(bed_stats(&g).bad_messages, (uint64_t)len);
@@ -169,7 +169,7 @@ Test(agent_session, wrong_keys_are_refused_late_and_alike)
 	}
 	/* A request with a valid key does not wait behind delayed refusals. */
 	bed_connect(&g, &file);
-	cr_assert_eq(rp_agent_deadline(g.a), t0 + RP_AGENT_REFUSAL_NS);
+	cr_assert_eq(rp_agent_deadline(g.a), t0 + RP_AGENT_REFUSAL_DELAY_NS);
 	for (int i = 0; i < 4; i++) {
 		g.now = rp_agent_deadline(g.a) - 1;
 		cr_assert_not(rp_agent_progress(g.a));
@@ -181,8 +181,9 @@ Test(agent_session, wrong_keys_are_refused_late_and_alike)
 		cr_assert(i == 3 || !r[i + 1]->refused);
 		free(r[i]);
 	}
-	cr_assert_eq(g.now, t0 + RP_AGENT_REFUSAL_NS +
-				    3 * (1000 * BED_MS / RP_AGENT_REFUSALS));
+	cr_assert_eq(g.now,
+		     t0 + RP_AGENT_REFUSAL_DELAY_NS +
+			     3 * (1000 * BED_MS / RP_AGENT_REFUSALS_PER_S));
 	cr_assert_eq(rp_agent_deadline(g.a), UINT64_MAX);
 	cr_assert_eq(bed_stats(&g).wrong_keys, 4);
 	cr_assert_eq(rp_stats->refused_keys, 4);
@@ -216,7 +217,7 @@ Test(agent_session, keys_of_a_guessing_host_are_not_checked)
 	enum {
 		N = RP_AGENT_DEBT + 200
 	};
-	const uint64_t interval = 1000 * BED_MS / RP_AGENT_REFUSALS;
+	const uint64_t interval = 1000 * BED_MS / RP_AGENT_REFUSALS_PER_S;
 	struct bed_request *r[N];
 	unsigned int nchecked = 0;
 	bool at_once;
@@ -255,7 +256,7 @@ Test(agent_session, keys_of_a_guessing_host_are_not_checked)
 /* The agent's table of hosts never drops the host with most wrong keys. */
 Test(agent_session, other_hosts_do_not_hide_a_guessing_host)
 {
-	struct bed_request *r[RP_AGENT_DEBT + 1 + 2 * RP_AGENT_SOURCES];
+	struct bed_request *r[RP_AGENT_DEBT + 1 + 2 * RP_AGENT_MAX_SOURCES];
 	const size_t n = sizeof(r) / sizeof(*r);
 	bool at_once;
 
@@ -278,14 +279,14 @@ Test(agent_session, other_hosts_do_not_hide_a_guessing_host)
 }
 
 /*
- * The table has room for RP_AGENT_SOURCES guessing hosts; a request whose host
- * is unknown (source 0) takes no entry.
+ * The table has room for RP_AGENT_MAX_SOURCES guessing hosts; a request whose
+ * host is unknown (source 0) takes no entry.
  */
 Test(agent_session, all_guessing_hosts_of_the_table_are_remembered)
 {
 	enum {
 		EACH = RP_AGENT_DEBT + 1,
-		N = EACH * (RP_AGENT_SOURCES + 1)
+		N = EACH * (RP_AGENT_MAX_SOURCES + 1)
 	};
 	static struct bed_request *r[N];
 	bool at_once;
@@ -297,7 +298,7 @@ Test(agent_session, all_guessing_hosts_of_the_table_are_remembered)
 		g.source = i / EACH;
 		r[i] = bed_connect_request(&g, &hello);
 	}
-	for (g.source = 1; g.source <= RP_AGENT_SOURCES; g.source++)
+	for (g.source = 1; g.source <= RP_AGENT_MAX_SOURCES; g.source++)
 		cr_assert_eq(show_key(file.r.key, &at_once), RP_ST_OVERLOADED);
 	g.source = 0;
 	cr_assert_eq(show_key(file.r.key, &at_once), RP_ST_OK);
@@ -351,12 +352,14 @@ Test(agent_session, delayed_refusals_are_bounded)
 	for (int i = 0; i < N; i++)
 		cr_assert_eq(r[i]->refused, i < RP_AGENT_MAX_DELAYED);
 	/* A request that the transport has dropped gets no reply. */
-	rp_agent_request_gone(g.a, r[N - 2]);
-	rp_agent_request_gone(g.a, r[N - 2]);
+	rp_agent_conn_request_gone(g.a, r[N - 2]);
+	rp_agent_conn_request_gone(g.a, r[N - 2]);
 	free(r[N - 2]);
 	r[N - 2] = NULL;
 	/* The longest delay of a refusal. */
-	g.now += RP_AGENT_MAX_DELAYED * (1000 * BED_MS / RP_AGENT_REFUSALS) - 1;
+	g.now += RP_AGENT_MAX_DELAYED *
+			 (1000 * BED_MS / RP_AGENT_REFUSALS_PER_S) -
+		 1;
 	bed_run(&g);
 	cr_assert(!r[N - 1]->refused);
 	g.now++;
@@ -697,7 +700,7 @@ static void send_malformed(struct bed_peer *p, const void *msg, int len)
 
 	bed_recv(p, msg, len);
 	cr_assert_eq(bed_stats(&g).bad_messages, before + 1);
-	cr_assert_eq(rp_agent_pending(g.a), 0);
+	cr_assert_eq(rp_agent_backlog(g.a), 0);
 	/* Messages behind the malformed one are ignored. */
 	bed_request(p, RP_LEVEL_VISIBLE, 0, 0, NULL);
 	cr_assert_eq(rp_agent_deadline(g.a), 0);
@@ -760,9 +763,9 @@ Test(agent_session, close_drops_accepted_requests)
 	start(NULL);
 	p = bed_connect(&g, &file);
 	bed_commit(&p, &file, 0, 8);
-	cr_assert_eq(rp_agent_pending(g.a), 1);
+	cr_assert_eq(rp_agent_backlog(g.a), 1);
 	bed_recv(&p, "x", 1);
-	cr_assert_eq(rp_agent_pending(g.a), 0);
+	cr_assert_eq(rp_agent_backlog(g.a), 0);
 	bed_run(&g);
 	cr_assert_eq(file.syncs, 0);
 	bed_expect_nothing(&p);
@@ -784,7 +787,7 @@ Test(agent_session, more_requests_than_credits_end_the_session)
 	for (int i = 0; i < 3; i++)
 		bed_commit(&p, &file, 8 * i, 8);
 	bed_commit(&q, &file, 0, 8);
-	cr_assert_eq(rp_agent_pending(g.a), 4);
+	cr_assert_eq(rp_agent_backlog(g.a), 4);
 	/* A malformed message behind a request that does not block. */
 	bed_request(&p, RP_LEVEL_VISIBLE, 0, 0, NULL);
 	cr_assert_eq(bed_stats(&g).bad_messages, 1);
@@ -817,13 +820,13 @@ Test(agent_session, queued_replies_hold_credits)
 	p.c->room = 0;
 	for (int i = 0; i < 3; i++)
 		bed_commit(&p, &dax, 8 * i, 8);
-	cr_assert_eq(rp_agent_pending(g.a), 3);
+	cr_assert_eq(rp_agent_backlog(g.a), 3);
 	bed_run(&g);
 	cr_assert_not(p.c->closed);
 	bed_commit(&p, &dax, 0, 8);
 	bed_run(&g);
 	cr_assert(p.c->closed);
-	cr_assert_eq(rp_agent_pending(g.a), 0);
+	cr_assert_eq(rp_agent_backlog(g.a), 0);
 	stop();
 }
 
@@ -835,7 +838,7 @@ static void wrong_key(struct bed_peer *p, bool query)
 
 	bed_expect_nothing(p);
 	due = rp_agent_deadline(g.a);
-	cr_assert_geq(due, g.now + RP_AGENT_REFUSAL_NS);
+	cr_assert_geq(due, g.now + RP_AGENT_REFUSAL_DELAY_NS);
 	/* Messages that arrive during the delay are dropped. */
 	bed_request(p, RP_LEVEL_VISIBLE, 0, 0, NULL);
 	bed_run(&g);
@@ -1081,7 +1084,7 @@ Test(agent_session, queued_replies_stay_in_order)
 	send_query(&p, dax.r.key); /* longer than inject size */
 	bed_commit(&p, &dax, 8, 8);
 	bed_expect_nothing(&p);
-	cr_assert_eq(rp_agent_pending(g.a), 3);
+	cr_assert_eq(rp_agent_backlog(g.a), 3);
 	/* Replies of another session do not wait. */
 	bed_expect(&q, bed_commit(&q, &dax, 0, 8), RP_ST_OK);
 	bed_run(&g);
@@ -1100,10 +1103,10 @@ Test(agent_session, queued_replies_stay_in_order)
 	cr_assert_eq(m.hdr.token, t + 1);
 	bed_expect(&p, t + 2, RP_ST_OK);
 	/* The buffer of a posted reply is kept until done(). */
-	cr_assert_eq(rp_agent_pending(g.a), 1);
+	cr_assert_eq(rp_agent_backlog(g.a), 1);
 	cr_assert_eq(rp_agent_deadline(g.a), UINT64_MAX);
 	bed_complete_posts(p.c);
-	cr_assert_eq(rp_agent_pending(g.a), 0);
+	cr_assert_eq(rp_agent_backlog(g.a), 0);
 	stop();
 }
 
@@ -1117,7 +1120,7 @@ Test(agent_session, reply_of_the_inject_size_is_injected)
 	p = bed_connect(&g, &dax);
 	p.c->slow = true;
 	bed_expect(&p, bed_commit(&p, &dax, 0, 8), RP_ST_OK);
-	cr_assert_eq(rp_agent_pending(g.a), 0);
+	cr_assert_eq(rp_agent_backlog(g.a), 0);
 	/* A reply that waited for room is injected as well. */
 	p.c->room = 0;
 	bed_commit(&p, &dax, 0, 8);
@@ -1126,7 +1129,7 @@ Test(agent_session, reply_of_the_inject_size_is_injected)
 	p.c->room = -1;
 	cr_assert(rp_agent_progress(g.a));
 	bed_expect(&p, p.token, RP_ST_OK);
-	cr_assert_eq(rp_agent_pending(g.a), 0);
+	cr_assert_eq(rp_agent_backlog(g.a), 0);
 	stop();
 }
 
@@ -1169,7 +1172,7 @@ Test(agent_session, queued_replies_are_bounded_in_all)
 		bed_commit(&p, &dax, 0, 8);
 		bed_commit(&q, &dax, 0, 8);
 	}
-	cr_assert_eq(rp_agent_pending(g.a), 10);
+	cr_assert_eq(rp_agent_backlog(g.a), 10);
 	bed_commit(&q, &dax, 0, 8);
 	bed_run(&g);
 	cr_assert(q.c->closed);
@@ -1199,7 +1202,7 @@ Test(agent_session, posted_reply_holds_no_credit)
 		bed_commit(&p, &dax, 0, 8);
 		cr_assert(bed_take(&p, &m));
 	}
-	cr_assert_eq(rp_agent_pending(g.a), 9);
+	cr_assert_eq(rp_agent_backlog(g.a), 9);
 	/* Closing the channel calls done() for all posted replies. */
 	stop();
 }
@@ -1216,9 +1219,9 @@ Test(agent_session, close_drops_queued_replies)
 	for (int i = 0; i < 5; i++)
 		bed_commit(&p, &dax, 0, 8);
 	send_query(&p, dax.r.key);
-	cr_assert_eq(rp_agent_pending(g.a), 7);
+	cr_assert_eq(rp_agent_backlog(g.a), 7);
 	bed_lose(&p);
-	cr_assert_eq(rp_agent_pending(g.a), 0);
+	cr_assert_eq(rp_agent_backlog(g.a), 0);
 	cr_assert_not(rp_agent_progress(g.a));
 	stop();
 }

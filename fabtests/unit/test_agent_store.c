@@ -430,7 +430,7 @@ Test(agent_store, longest_result_waits_for_room)
 	cr_assert_eq(m.reply.result_len, RP_WIRE_MAX_STORE);
 	cr_assert_eq(memcmp(m.result, dax.mem + BED_SKEW, RP_WIRE_MAX_STORE),
 		     0);
-	cr_assert_eq(rp_agent_pending(g.a), 0);
+	cr_assert_eq(rp_agent_backlog(g.a), 0);
 	cr_assert_eq(dax.changes, 0);
 	/* A refused atomic changes nothing. */
 	static const uint64_t one[2] = {1, 1};

@@ -593,7 +593,7 @@ Test(batch, jobs_with_msync_or_many_bytes_block)
 	quick->then.region = NULL;
 	/* A job with many bytes blocks, in one range or in several. */
 	quick->ranges[0].flush = quick->ranges[1].flush = true;
-	quick->ranges[0].len = RP_JOB_LONG;
+	quick->ranges[0].len = RP_JOB_MAX_INLINE;
 	quick->ranges[1].len = 0;
 	cr_assert(!rp_job_blocks(quick));
 	quick->ranges[1].len = 1;
@@ -631,8 +631,8 @@ Test(batch, ranges_of_long_jobs_are_merged)
 	cr_assert_eq(batch.then.set.n, 1);
 	rp_batch_reset(&cheap);
 	rp_batch_reset(&batch);
-	a.region.len = RP_JOB_LONG + 4096;
-	j->ranges[0].len = RP_JOB_LONG + 1;
+	a.region.len = RP_JOB_MAX_INLINE + 4096;
+	j->ranges[0].len = RP_JOB_MAX_INLINE + 1;
 	cr_assert_eq(rp_batch_merge(&cheap, &batch, j), 0);
 	cr_assert_eq(cheap.data.set.n, 0);
 	cr_assert_eq(batch.data.set.n, 2);

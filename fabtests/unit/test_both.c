@@ -73,7 +73,7 @@ static void check_effect(struct world *w, const struct w_op *o,
 		return;
 	if (out->status == RP_ST_OK)
 		W_CHECK(w, v->done, "OK, and no effect");
-	else if (out->status != RP_ST_UNSURE &&
+	else if (out->status != RP_ST_INDETERMINATE &&
 		 out->status != RP_ST_FLUSH_FAILED)
 		W_CHECK(w, !v->done, "%s, and the effect",
 			rp_status_name(out->status));

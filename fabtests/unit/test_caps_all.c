@@ -470,7 +470,7 @@ static void check_machine(const struct kind *k, const struct way *w, size_t d,
 	struct rp_facts truth, stated;
 	struct rp_nic nic;
 
-	rp_caps_base(dir, w->base, w->device, &nic);
+	rp_caps_base_provider(dir, w->base, w->device, &nic);
 	cr_assert_eq(nic.ddio, w->ddio, "%s", nic.placement_why);
 	cr_assert_eq(nic.node, w->id ? nodes[n].nic : 0);
 	cfg = (struct rp_caps_cfg){

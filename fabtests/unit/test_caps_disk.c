@@ -367,7 +367,7 @@ Test(caps_disk, dax_is_weaker_only_where_msync_is_the_method)
 
 static char seen[256];
 
-static void record_disk(struct rp_disks *w, const char *folder,
+static void record_disk(struct rp_disk_walk *w, const char *folder,
 			const char *flaw)
 {
 	strcat(seen, strrchr(folder, '/') + 1);
@@ -376,7 +376,7 @@ static void record_disk(struct rp_disks *w, const char *folder,
 
 Test(caps_disk, disks_come_before_what_is_made_of_them)
 {
-	struct rp_disks w = {.root = dir, .fn = record_disk};
+	struct rp_disk_walk w = {.root = dir, .fn = record_disk};
 
 	invent_on(9, 0, "ext4", "/dev/md0", "rw");
 	link_tree("/sys/dev/block/9:0", MD);
@@ -387,7 +387,7 @@ Test(caps_disk, disks_come_before_what_is_made_of_them)
 	disk_device(SDB, BACK, "1");
 	disk_device(DM, BACK, "1");
 	disk_device(MD, BACK, "1");
-	cr_assert(rp_caps_disks(&w, real_path));
+	cr_assert(rp_caps_walk_disks(&w, real_path));
 	cr_assert_str_eq(seen, "sda! sdb dm-0 md0 ");
 	cr_assert(strstr(w.flaw, "sda"));
 	/* An overlay writes to its upper folder: that one's disks count. */
@@ -396,7 +396,7 @@ Test(caps_disk, disks_come_before_what_is_made_of_them)
 		   "%llu 1 0:50 / / rw - overlay overlay "
 		   "rw,lowerdir=/a:/b,upperdir=/proc/self,workdir=/c\n",
 		   (unsigned long long)real_statx.stx_mnt_id);
-	cr_assert(rp_caps_disks(&w, real_path));
+	cr_assert(rp_caps_walk_disks(&w, real_path));
 	cr_assert_str_eq(seen, "");
 	{
 		struct statx sx;
@@ -410,15 +410,15 @@ Test(caps_disk, disks_come_before_what_is_made_of_them)
 			   (unsigned long long)real_statx.stx_mnt_id,
 			   (unsigned long long)sx.stx_mnt_id);
 	}
-	cr_assert(rp_caps_disks(&w, real_path));
+	cr_assert(rp_caps_walk_disks(&w, real_path));
 	cr_assert_str_eq(seen, "sda! sdb dm-0 md0 ");
 	/* An overlay whose upper folder is itself ends the recursion. */
 	write_tree("/proc/self/mountinfo",
 		   "%llu 1 0:50 / / rw - overlay overlay rw,upperdir=%s\n",
 		   (unsigned long long)real_statx.stx_mnt_id, real_path);
-	cr_assert(rp_caps_disks(&w, real_path));
+	cr_assert(rp_caps_walk_disks(&w, real_path));
 	write_tree("/proc/self/mountinfo", "%llu 1 0:50 / / rw - tmpfs t rw\n",
 		   (unsigned long long)real_statx.stx_mnt_id);
-	cr_assert_not(rp_caps_disks(&w, real_path));
-	cr_assert(rp_caps_disks(&w, "/no/such/file"));
+	cr_assert_not(rp_caps_walk_disks(&w, real_path));
+	cr_assert(rp_caps_walk_disks(&w, "/no/such/file"));
 }

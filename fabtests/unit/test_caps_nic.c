@@ -23,7 +23,7 @@ static struct rp_nic nic;
 static void nic_look(const char *name)
 {
 	memset(&nic, 0x5a, sizeof(nic));
-	cr_assert_eq(rp_caps_nic(dir, name, &nic), 0, "%s", name);
+	cr_assert_eq(rp_caps_find_nic(dir, name, &nic), 0, "%s", name);
 }
 
 /* Root port: allocating is bit 7, no-snoop bit 3, hints disabled bit 9. */
@@ -152,10 +152,10 @@ Test(caps_nic, no_device)
 
 	memset(&nic, 0x5a, sizeof(nic));
 	before = nic;
-	cr_assert_eq(rp_caps_nic(dir, "mlx5_9", &nic), -ENODEV);
-	cr_assert_eq(rp_caps_nic(dir, "", &nic), -EINVAL);
-	cr_assert_eq(rp_caps_nic(dir, "..", &nic), -EINVAL);
-	cr_assert_eq(rp_caps_nic(dir, "../../class", &nic), -EINVAL);
+	cr_assert_eq(rp_caps_find_nic(dir, "mlx5_9", &nic), -ENODEV);
+	cr_assert_eq(rp_caps_find_nic(dir, "", &nic), -EINVAL);
+	cr_assert_eq(rp_caps_find_nic(dir, "..", &nic), -EINVAL);
+	cr_assert_eq(rp_caps_find_nic(dir, "../../class", &nic), -EINVAL);
 	cr_assert_arr_eq(&before, &nic, sizeof(nic));
 }
 
@@ -187,7 +187,7 @@ Test(caps_nic, bases)
 	nic_device("rxe0", "/sys/devices/virtual");
 	nic_port(0x8086, 0x2030, 0x80, 0, 4096);
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
-		rp_caps_base(dir, t[i].base, t[i].device, &nic);
+		rp_caps_base_provider(dir, t[i].base, t[i].device, &nic);
 		cr_assert_eq(nic.placement, t[i].placement, "%zu: %s", i,
 			     nic.placement_why);
 		cr_assert(strstr(nic.placement_why, t[i].word), "%s",
@@ -324,31 +324,34 @@ Test(caps_nic, only_channel_adapters_acknowledge_placement)
 	for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
 		write_tree("/sys/class/infiniband/x0/node_type", "%s\n",
 			   t[i].type);
-		cr_assert_eq(rp_caps_acknowledges(dir, "verbs", "x0", why),
-			     t[i].yes, "%s", t[i].type);
+		cr_assert_eq(
+			rp_caps_write_is_acknowledged(dir, "verbs", "x0", why),
+			t[i].yes, "%s", t[i].type);
 		cr_assert_eq(!*why, t[i].yes);
 		cr_assert(t[i].yes || strstr(why, t[i].type), "%s", why);
 	}
 	write_tree("/sys/class/infiniband/x0/node_type", "1: CA\n");
-	cr_assert(rp_caps_acknowledges(dir, "verbs;ofi_rxm", "x0", why));
-	cr_assert(rp_caps_acknowledges(dir, "VERBS", "x0-xrc", why));
+	cr_assert(
+		rp_caps_write_is_acknowledged(dir, "verbs;ofi_rxm", "x0", why));
+	cr_assert(rp_caps_write_is_acknowledged(dir, "VERBS", "x0-xrc", why));
 	/* A device with an unreadable node_type is not trusted to do so. */
-	cr_assert_not(rp_caps_acknowledges(dir, "verbs", "x1", why));
-	cr_assert_not(rp_caps_acknowledges(dir, "verbs", NULL, why));
-	cr_assert_not(rp_caps_acknowledges(dir, "verbs", "", why));
-	cr_assert_not(rp_caps_acknowledges(dir, "verbs", "../x0", why));
-	cr_assert_not(rp_caps_acknowledges(dir, "verbs", "-xrc", why));
+	cr_assert_not(rp_caps_write_is_acknowledged(dir, "verbs", "x1", why));
+	cr_assert_not(rp_caps_write_is_acknowledged(dir, "verbs", NULL, why));
+	cr_assert_not(rp_caps_write_is_acknowledged(dir, "verbs", "", why));
+	cr_assert_not(
+		rp_caps_write_is_acknowledged(dir, "verbs", "../x0", why));
+	cr_assert_not(rp_caps_write_is_acknowledged(dir, "verbs", "-xrc", why));
 	/* Other base providers can report delivery by a completion. */
-	cr_assert(rp_caps_acknowledges(dir, "tcp", "lo", why));
-	cr_assert(rp_caps_acknowledges(dir, "verbsy", "x1", why));
-	cr_assert(rp_caps_acknowledges(dir, NULL, NULL, why));
+	cr_assert(rp_caps_write_is_acknowledged(dir, "tcp", "lo", why));
+	cr_assert(rp_caps_write_is_acknowledged(dir, "verbsy", "x1", why));
+	cr_assert(rp_caps_write_is_acknowledged(dir, NULL, NULL, why));
 }
 
 Test(caps_nic, several_domains_of_one_device)
 {
 	nic_device("rxe0", "/sys/devices/virtual");
-	rp_caps_base(dir, "verbs", "rxe0-xrc", &nic);
+	rp_caps_base_provider(dir, "verbs", "rxe0-xrc", &nic);
 	cr_assert_eq(nic.placement, RP_PLACE_CPU_KERNEL);
-	rp_caps_base(dir, "verbs", "rxe0-xr", &nic);
+	rp_caps_base_provider(dir, "verbs", "rxe0-xr", &nic);
 	cr_assert_eq(nic.placement, RP_PLACE_UNKNOWN);
 }

@@ -11,7 +11,7 @@
 #define DEADLINE  1000000000u
 
 static struct rp_deferred a;
-static uint8_t buf[RP_DEFERRED_RING_MSG];
+static uint8_t buf[RP_DEFERRED_MAX_RING_MSG];
 static struct rp_deferred_op items[16];
 static struct rp_wire_range decoded[RP_WIRE_MAX_PACKED];
 
@@ -20,7 +20,7 @@ static struct rp_wire_hdr expect_sent(uint64_t now,
 {
 	struct rp_deferred_op *who;
 	struct rp_wire_hdr hdr;
-	size_t len = rp_deferred_next(&a, now, buf, &who);
+	size_t len = rp_deferred_next_message(&a, now, buf, &who);
 
 	cr_assert_gt(len, 0u);
 	cr_assert_eq(who, want);
@@ -32,7 +32,7 @@ static void nothing_to_send(void)
 {
 	struct rp_deferred_op *who;
 
-	cr_assert_eq(rp_deferred_next(&a, 0, buf, &who), 0u);
+	cr_assert_eq(rp_deferred_next_message(&a, 0, buf, &who), 0u);
 }
 
 static bool ack_as(enum rp_status st, uint16_t credits)
@@ -53,7 +53,7 @@ static bool ack_as(enum rp_status st, uint16_t credits)
 	}
 	len = rp_wire_put_hello_ack(msg, sizeof(msg), &m);
 	cr_assert_gt(len, 0);
-	return rp_deferred_received(&a, 0, msg, (size_t)len);
+	return rp_deferred_receive(&a, 0, msg, (size_t)len);
 }
 
 static bool receive_ack(uint16_t credits)
@@ -75,7 +75,7 @@ static bool reply_as(uint64_t token, enum rp_status st, enum rp_level level,
 	int len = rp_wire_put_reply(msg, sizeof(msg), token, &m);
 
 	cr_assert_gt(len, 0);
-	return rp_deferred_received(&a, 0, msg, (size_t)len);
+	return rp_deferred_receive(&a, 0, msg, (size_t)len);
 }
 
 static bool receive_reply(uint64_t token, enum rp_status st)
@@ -88,7 +88,7 @@ static bool sends_type(enum rp_msg_type type)
 	uint8_t msg[16];
 	int len = rp_wire_put_signal(msg, sizeof(msg), type);
 
-	return rp_deferred_received(&a, 0, msg, (size_t)len);
+	return rp_deferred_receive(&a, 0, msg, (size_t)len);
 }
 
 static struct rp_deferred_op *put_op(int i, enum rp_deferred_kind kind)
@@ -230,12 +230,12 @@ Test(deferred, no_store_behind_a_failure)
 	nothing_to_send();
 	expect_end(0, RP_DEFERRED_REFUSED, RP_ST_FLUSH_FAILED);
 	nothing_to_send();
-	expect_end(1, RP_DEFERRED_BEHIND, 0);
+	expect_end(1, RP_DEFERRED_BEHIND_ERR, 0);
 	put_op(2, RP_DEFERRED_STORE);
 	nothing_to_send();
-	expect_end(2, RP_DEFERRED_BEHIND, 0);
+	expect_end(2, RP_DEFERRED_BEHIND_ERR, 0);
 	put_op(3, RP_DEFERRED_PLAIN);
-	expect_end(3, RP_DEFERRED_BEHIND, 0);
+	expect_end(3, RP_DEFERRED_BEHIND_ERR, 0);
 }
 
 /* Replies to requests behind a failure are not awaited, so no deadline runs. */
@@ -246,8 +246,8 @@ Test(deferred, no_deadline_behind_a_failure)
 	expect_sent(0, &items[1]);
 	cr_assert(receive_reply(1, RP_ST_FLUSH_FAILED));
 	expect_end(0, RP_DEFERRED_REFUSED, RP_ST_FLUSH_FAILED);
-	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
-	expect_end(1, RP_DEFERRED_BEHIND, 0);
+	cr_assert(!rp_deferred_expire(&a, UINT64_MAX));
+	expect_end(1, RP_DEFERRED_BEHIND_ERR, 0);
 }
 
 Test(deferred, credits)
@@ -291,10 +291,10 @@ Test(deferred, malformed_messages_end_the_connection)
 		put_op(1, RP_DEFERRED_PLAIN);
 		switch (i) {
 		case 0:
-			heard = rp_deferred_received(&a, 0, msg, sizeof(msg));
+			heard = rp_deferred_receive(&a, 0, msg, sizeof(msg));
 			break;
 		case 1:
-			heard = rp_deferred_received(&a, 0, msg, 0);
+			heard = rp_deferred_receive(&a, 0, msg, 0);
 			break;
 		case 2: /* a token that was never used */
 			heard = receive_reply(2, RP_ST_OK);
@@ -321,7 +321,7 @@ Test(deferred, malformed_messages_end_the_connection)
 		}
 		cr_assert(!heard, "%d", i);
 		expect_end(0, RP_DEFERRED_LOST, 0);
-		expect_end(1, RP_DEFERRED_BEHIND, 0);
+		expect_end(1, RP_DEFERRED_BEHIND_ERR, 0);
 		nothing_to_send();
 		/* After the malformed message all messages are ignored. */
 		cr_assert(receive_reply(1, RP_ST_OK));
@@ -338,10 +338,10 @@ Test(deferred, refused_hello_fails_the_first_operation)
 	expect_sent(0, NULL);
 	cr_assert(ack_as(RP_ST_STALE_KEY, 0));
 	nothing_to_send();
-	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
+	cr_assert(!rp_deferred_expire(&a, UINT64_MAX));
 	expect_end(0, RP_DEFERRED_OK, 0);
 	expect_end(1, RP_DEFERRED_REFUSED, RP_ST_STALE_KEY);
-	expect_end(2, RP_DEFERRED_BEHIND, 0);
+	expect_end(2, RP_DEFERRED_BEHIND_ERR, 0);
 }
 
 /* The reply to HELLO can only be a HELLO_ACK. */
@@ -364,30 +364,30 @@ Test(deferred, deadline_runs_while_a_request_is_outstanding)
 	uint8_t msg[16];
 
 	open_deferred();
-	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
+	cr_assert(!rp_deferred_expire(&a, UINT64_MAX));
 	put_op(0, RP_DEFERRED_FLUSH);
 	expect_sent(5, NULL);
-	cr_assert(!rp_deferred_expired(&a, 4 + DEADLINE));
-	cr_assert(rp_deferred_expired(&a, 5 + DEADLINE));
+	cr_assert(!rp_deferred_expire(&a, 4 + DEADLINE));
+	cr_assert(rp_deferred_expire(&a, 5 + DEADLINE));
 	expect_end(0, RP_DEFERRED_LOST, 0);
 	begin_open();
-	cr_assert(!rp_deferred_expired(&a, DEADLINE - 1));
+	cr_assert(!rp_deferred_expire(&a, DEADLINE - 1));
 	/* A PROGRESS message is a heartbeat. */
 	cr_assert_eq(rp_wire_put_signal(msg, sizeof(msg), RP_MSG_PROGRESS), 16);
-	cr_assert(rp_deferred_received(&a, 7, msg, 16));
-	cr_assert(!rp_deferred_expired(&a, DEADLINE + 6));
-	cr_assert(rp_deferred_expired(&a, DEADLINE + 7));
-	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
+	cr_assert(rp_deferred_receive(&a, 7, msg, 16));
+	cr_assert(!rp_deferred_expire(&a, DEADLINE + 6));
+	cr_assert(rp_deferred_expire(&a, DEADLINE + 7));
+	cr_assert(!rp_deferred_expire(&a, UINT64_MAX));
 	expect_end(0, RP_DEFERRED_LOST, 0);
 	/* The deadline runs only while a request is outstanding. */
 	begin_open();
 	cr_assert(receive_reply(1, RP_ST_OK));
 	expect_end(0, RP_DEFERRED_OK, 0);
-	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
+	cr_assert(!rp_deferred_expire(&a, UINT64_MAX));
 	put_op(1, RP_DEFERRED_FLUSH);
 	expect_sent(DEADLINE, &items[1]);
-	cr_assert(!rp_deferred_expired(&a, 2 * DEADLINE - 1ull));
-	cr_assert(rp_deferred_expired(&a, 2 * DEADLINE));
+	cr_assert(!rp_deferred_expire(&a, 2 * DEADLINE - 1ull));
+	cr_assert(rp_deferred_expire(&a, 2 * DEADLINE));
 }
 
 /* --- pipelined requests --- */
@@ -460,7 +460,7 @@ Test(deferred, pipelined_while_the_agent_polls)
 	cr_assert_null(put_pipelined(4));
 	cr_assert(!a.doorbell);
 	for (int i = 1; i < 4; i++)
-		rp_deferred_placed(&a, 0, &items[i]);
+		rp_deferred_mark_placed(&a, 0, &items[i]);
 	cr_assert(a.doorbell, "the third is in the ring");
 	expect_end(0, RP_DEFERRED_OK, 0);
 	expect_end(1, RP_DEFERRED_OK, 0);
@@ -478,7 +478,7 @@ Test(deferred, idle_agent_gets_a_doorbell)
 	cr_assert(receive_reply(1, RP_ST_OK));
 	expect_end(0, RP_DEFERRED_OK, 0);
 	put_pipelined(1);
-	rp_deferred_placed(&a, 0, &items[1]);
+	rp_deferred_mark_placed(&a, 0, &items[1]);
 	cr_assert(!a.doorbell);
 	cr_assert(is_idle());
 	cr_assert(a.doorbell);
@@ -493,7 +493,7 @@ Test(deferred, idle_agent_gets_a_doorbell)
 	put_pipelined(2);
 	cr_assert(is_idle());
 	cr_assert(!a.doorbell);
-	rp_deferred_placed(&a, 0, &items[2]);
+	rp_deferred_mark_placed(&a, 0, &items[2]);
 	cr_assert(a.doorbell);
 	a.doorbell = false;
 	/* A request sent as a message needs no DOORBELL. */
@@ -519,16 +519,16 @@ Test(deferred, deadline_runs_from_placement)
 	expect_end(0, RP_DEFERRED_OK, 0);
 	put_pipelined(1);
 	put_pipelined(2);
-	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
+	cr_assert(!rp_deferred_expire(&a, UINT64_MAX));
 	cr_assert(receive_reply(2, RP_ST_STALE_KEY));
 	cr_assert_null(rp_deferred_take(&a));
-	rp_deferred_placed(&a, 0, &items[1]);
-	cr_assert(!rp_deferred_expired(&a, UINT64_MAX));
-	rp_deferred_placed(&a, 9, &items[2]);
-	cr_assert(!rp_deferred_expired(&a, 8 + DEADLINE));
-	cr_assert(rp_deferred_expired(&a, 9 + DEADLINE));
+	rp_deferred_mark_placed(&a, 0, &items[1]);
+	cr_assert(!rp_deferred_expire(&a, UINT64_MAX));
+	rp_deferred_mark_placed(&a, 9, &items[2]);
+	cr_assert(!rp_deferred_expire(&a, 8 + DEADLINE));
+	cr_assert(rp_deferred_expire(&a, 9 + DEADLINE));
 	expect_end(1, RP_DEFERRED_REFUSED, RP_ST_STALE_KEY);
-	expect_end(2, RP_DEFERRED_BEHIND, RP_ST_OK);
+	expect_end(2, RP_DEFERRED_BEHIND_ERR, RP_ST_OK);
 }
 
 Test(deferred, withdrawn_request_takes_no_reply)
@@ -536,8 +536,8 @@ Test(deferred, withdrawn_request_takes_no_reply)
 	begin_polling();
 	put_pipelined(1);
 	put_pipelined(2);
-	rp_deferred_withdraw(&a, &items[2]);
-	rp_deferred_withdraw(&a, &items[1]);
+	rp_deferred_undo_pipeline(&a, &items[2]);
+	rp_deferred_undo_pipeline(&a, &items[1]);
 	cr_assert_eq(a.produced, 0u);
 	cr_assert_eq(a.outstanding, 1u);
 	/* No request with this token is outstanding. */
@@ -582,8 +582,8 @@ Test(deferred, pipelined_requests_are_lost)
 	put_pipelined(2);
 	cr_assert(receive_reply(2, RP_ST_OK));
 	rp_deferred_close(&a);
-	rp_deferred_placed(&a, 0, &items[1]);
-	rp_deferred_placed(&a, 0, &items[2]);
+	rp_deferred_mark_placed(&a, 0, &items[1]);
+	rp_deferred_mark_placed(&a, 0, &items[2]);
 	expect_end(1, RP_DEFERRED_OK, 0);
 	expect_end(2, RP_DEFERRED_LOST, 0);
 	cr_assert_null(put_pipelined(3));
@@ -633,7 +633,7 @@ Test(deferred, writes_are_pipelined)
 	for (int i = 0; i < 5; i++) {
 		len = write_len(1 + i, lens[i]);
 		cr_assert_eq(len, RP_WIRE_STORE_LEN(1, lens[i]));
-		cr_assert_leq(len, RP_DEFERRED_RING_MSG);
+		cr_assert_leq(len, RP_DEFERRED_MAX_RING_MSG);
 		cr_assert_eq(rp_wire_get_hdr(buf, len, &hdr), 0);
 		cr_assert_eq(rp_wire_get_request(buf, &hdr, &m), 0);
 		cr_assert_eq(m.effect, RP_EFFECT_STORE);

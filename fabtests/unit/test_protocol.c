@@ -428,12 +428,12 @@ Test(protocol, limits)
 		 RP_AGENT_SESSIONS},
 		{"REQUESTs and unsent replies that a target holds",
 		 RP_AGENT_JOBS},
-		{"PROGRESSes in the timeout", RP_AGENT_PROGRESS_PART},
+		{"PROGRESSes in the timeout", RP_AGENT_PROGRESS_PER_TIMEOUT},
 		{"shortest time between them, ms", RP_AGENT_MIN_PROGRESS_MS},
 		{"longest time between them, ms", RP_AGENT_MAX_PROGRESS_MS},
 		{"delay of the reply to a wrong key, ms",
-		 RP_AGENT_REFUSAL_NS / 1000000},
-		{"such replies in a second", RP_AGENT_REFUSALS},
+		 RP_AGENT_REFUSAL_DELAY_NS / 1000000},
+		{"such replies in a second", RP_AGENT_REFUSALS_PER_S},
 		{"time for which a connection with a wrong key lives on, ms",
 		 RP_AGENT_LINGER_NS / 1000000},
 	};
@@ -513,14 +513,14 @@ Test(protocol, sentences)
 	     RP_ST_WRITE_FAILED);
 	says("gets status %d, whichever bits", RP_ST_STALE_KEY);
 	says("comes %llu ms late, and no more than %d such replies",
-	     RP_AGENT_REFUSAL_NS / 1000000, RP_AGENT_REFUSALS);
+	     RP_AGENT_REFUSAL_DELAY_NS / 1000000, RP_AGENT_REFUSALS_PER_S);
 	says("logged at most once in %llu s.", RP_AGENT_WARN_NS / 1000000000);
 	says("HELLO is refused with status %d.", RP_ST_OVERLOADED);
 	says("refuses a REQUEST with status %d, and does", RP_ST_OVERLOADED);
-	cr_assert_eq(RP_AGENT_PROGRESS_PART, 3);
+	cr_assert_eq(RP_AGENT_PROGRESS_PER_TIMEOUT, 3);
 	says("sends PROGRESS three times in the timeout");
 	says("ends the connection: status %d.", RP_ST_TIMEOUT);
-	says("NOTIFY or ATOMIC ends with status %d:", RP_ST_UNSURE);
+	says("NOTIFY or ATOMIC ends with status %d:", RP_ST_INDETERMINATE);
 	says("a commit of them fails with status %d.", RP_ST_WRITE_FAILED);
 	says("refuses it: status %d or %d |", RP_ST_BAD_MESSAGE, RP_ST_VERSION);
 	says("status %d, then ends the connection |", RP_ST_STALE_KEY);
@@ -538,7 +538,7 @@ Test(protocol, shim_types)
 		     RP_WIRE_DESC, RP_DESC_LEN);
 	chapter_says("\n## Side connections\n",
 		     "| 3 | u8 | type: %d | | 4 | u32 | bytes: %d |",
-		     RP_WIRE_SIDE, RP_SIDE_LEN);
+		     RP_WIRE_SIDE, RP_SIDE_ADDR_LEN);
 	chapter_says(
 		"\n## Rendezvous of preloaded ends\n",
 		"| 3 | u8 | type: %d LOOKUP, %d FOUND, %d NOT_FOUND, %d QUERY, "

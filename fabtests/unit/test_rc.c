@@ -1180,7 +1180,7 @@ Test(rc, messages_are_found_between_ticks_of_the_clock)
 	struct rp_rc_attr attr = rig_attr(&t);
 	struct op s;
 
-	attr.exact = attr.now;
+	attr.now_exact = attr.now;
 	attr.now = stands_still;
 	node_open_with(&t, &attr);
 	node_open(&i);

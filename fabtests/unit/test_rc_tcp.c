@@ -877,7 +877,7 @@ Test(rc_tcp, replies_before_the_request_end_the_connection)
 	server_open(&s);
 	server_accept(&s);
 	t = (const struct tcp_channel *)s.ie.c;
-	while (t->waiting < 10) {
+	while (t->nqueued < 10) {
 		op_init(&m, RP_CHANNEL_SEND, bytes, sizeof(bytes));
 		m.op.inject = true;
 		op_post(s.ie.c, &m);

@@ -32,15 +32,15 @@ static struct rp_desc devdax_desc(enum rp_placement placement,
 	};
 }
 
-static struct rp_remote remote_of(struct rp_desc d, unsigned int native)
+static struct rp_remote_region remote_of(struct rp_desc d, unsigned int native)
 {
 	const struct rp_remote_cfg cfg = {
 		.native = native,
 		.required = RP_CLASS_POWER,
 	};
-	struct rp_remote r;
+	struct rp_remote_region r;
 
-	rp_remote_init(&r, &d, &cfg);
+	rp_remote_region_init(&r, &d, &cfg);
 	return r;
 }
 
@@ -48,7 +48,7 @@ static struct rp_remote remote_of(struct rp_desc d, unsigned int native)
 Test(remote, native_needs_both_ends)
 {
 	struct rp_desc d = devdax_desc(RP_PLACE_CPU_KERNEL, RP_DOMAIN_MEMCTRL);
-	struct rp_remote r = remote_of(d, BOTH);
+	struct rp_remote_region r = remote_of(d, BOTH);
 
 	cr_assert_eq(r.persistent.method, RP_METHOD_NATIVE);
 	cr_assert_eq(r.persistent.class, RP_CLASS_POWER);
@@ -81,7 +81,7 @@ Test(remote, native_needs_both_ends)
 	cr_assert_eq(r.global, RP_METHOD_FENCE);
 	/* One request cannot use FLUSH for one of its two types. */
 	cr_assert_eq(rp_flush_decide(&r, AT, 8, G | P, 0).err, -EOPNOTSUPP);
-	cr_assert_eq(rp_flush_decide(&r, AT, 8, P, 0).how, RP_FLUSH_NATIVE);
+	cr_assert_eq(rp_flush_decide(&r, AT, 8, P, 0).kind, RP_FLUSH_NATIVE);
 }
 
 /* Without FLUSH the method table decides, without the agent's methods. */
@@ -121,13 +121,13 @@ Test(remote, table)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct rp_desc d =
 			devdax_desc(rows[i].placement, rows[i].domain);
-		struct rp_remote r;
+		struct rp_remote_region r;
 
 		d.memory = rows[i].memory;
 		d.fence = rows[i].fence;
 		r = remote_of(d, 0);
 		cr_assert_eq(r.persistent.method, rows[i].want, "row %zu", i);
-		cr_assert_eq(rp_flush_decide(&r, AT, 8, P, 0).how,
+		cr_assert_eq(rp_flush_decide(&r, AT, 8, P, 0).kind,
 			     rows[i].want ? RP_FLUSH_READ : RP_FLUSH_REFUSED);
 		if (!rows[i].want)
 			cr_assert_eq(rp_flush_decide(&r, AT, 8, P, 0).err,
@@ -173,13 +173,13 @@ Test(remote, global)
 Test(remote, both_kinds)
 {
 	struct rp_desc d = devdax_desc(RP_PLACE_DMA_MEMORY, RP_DOMAIN_SYSTEM);
-	struct rp_remote r;
+	struct rp_remote_region r;
 
 	d.fence = RP_UNKNOWN;
 	r = remote_of(d, 0);
 	cr_assert_eq(r.persistent.method, RP_METHOD_DELIVERY);
 	cr_assert_eq(r.global, RP_METHOD_REFUSED);
-	cr_assert_eq(rp_flush_decide(&r, AT, 8, P, 0).how, RP_FLUSH_READ);
+	cr_assert_eq(rp_flush_decide(&r, AT, 8, P, 0).kind, RP_FLUSH_READ);
 	cr_assert_eq(rp_flush_decide(&r, AT, 8, G | P, 0).err, -EOPNOTSUPP);
 }
 
@@ -187,7 +187,7 @@ Test(remote, both_kinds)
 Test(remote, nothing_without_reads)
 {
 	struct rp_desc d = devdax_desc(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE);
-	struct rp_remote r;
+	struct rp_remote_region r;
 
 	d.region &= ~RP_DESC_READ;
 	r = remote_of(d, 0);
@@ -201,33 +201,33 @@ Test(remote, class_and_force)
 	struct rp_remote_cfg cfg = {.native = BOTH,
 				    .required = RP_CLASS_POWER,
 				    .forced = RP_METHOD_DELIVERY};
-	struct rp_remote r;
+	struct rp_remote_region r;
 
-	rp_remote_init(&r, &d, &cfg);
+	rp_remote_region_init(&r, &d, &cfg);
 	cr_assert_eq(r.persistent.method, RP_METHOD_DELIVERY);
 	cr_assert_eq(r.global, RP_METHOD_FENCE);
 	cfg.forced = RP_METHOD_NATIVE;
-	rp_remote_init(&r, &d, &cfg);
+	rp_remote_region_init(&r, &d, &cfg);
 	cr_assert_eq(r.persistent.method, RP_METHOD_NATIVE);
 	cfg.native = RP_DESC_PERSISTENT;
-	rp_remote_init(&r, &d, &cfg);
+	rp_remote_region_init(&r, &d, &cfg);
 	cr_assert_eq(r.global, RP_METHOD_REFUSED);
 	cfg.native = BOTH;
 	/* Without an agent its method is refused; visibility needs no agent. */
 	cfg.forced = RP_METHOD_AGENT_CLWB;
-	rp_remote_init(&r, &d, &cfg);
+	rp_remote_region_init(&r, &d, &cfg);
 	cr_assert_eq(r.persistent.method, RP_METHOD_REFUSED);
 	cr_assert_eq(r.global, RP_METHOD_FENCE);
 	cfg.forced = RP_METHOD_MAX;
-	rp_remote_init(&r, &d, &cfg);
+	rp_remote_region_init(&r, &d, &cfg);
 	cr_assert_eq(r.persistent.method, RP_METHOD_REFUSED);
 	cr_assert_eq(r.global, RP_METHOD_REFUSED);
 	cfg.forced = RP_METHOD_REFUSED;
 	d.limit = RP_LIMIT_PROCESS;
-	rp_remote_init(&r, &d, &cfg);
+	rp_remote_region_init(&r, &d, &cfg);
 	cr_assert_eq(r.persistent.method, RP_METHOD_REFUSED);
 	cfg.required = RP_CLASS_PROCESS;
-	rp_remote_init(&r, &d, &cfg);
+	rp_remote_region_init(&r, &d, &cfg);
 	cr_assert_eq(r.persistent.method, RP_METHOD_NATIVE);
 	cr_assert_eq(r.persistent.class, RP_CLASS_PROCESS);
 }
@@ -235,7 +235,7 @@ Test(remote, class_and_force)
 /* rxe accepts even type 0 and level 2. */
 Test(remote, arguments)
 {
-	struct rp_remote r = remote_of(
+	struct rp_remote_region r = remote_of(
 		devdax_desc(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE), BOTH);
 
 	for (unsigned int type = 0; type < 256; type++)
@@ -244,7 +244,7 @@ Test(remote, arguments)
 				&r, AT, 8, (uint8_t)type, (uint8_t)level);
 			bool good = type >= 1 && type <= 3 && level <= 1;
 
-			cr_assert_eq(f.how,
+			cr_assert_eq(f.kind,
 				     good ? RP_FLUSH_NATIVE : RP_FLUSH_REFUSED);
 			if (!good)
 				cr_assert_eq(f.err, -EINVAL);
@@ -258,7 +258,7 @@ Test(remote, refused_by_the_target)
 		unsigned int region, qp;
 		uint64_t addr, len;
 		uint8_t type;
-		enum rp_flush_how want;
+		enum rp_flush_kind want;
 	} cases[] = {
 		{ALL, ALL & ~RP_DESC_PERSISTENT, AT, 8, P, RP_FLUSH_QP_FORBIDS},
 		{ALL, ALL & ~RP_DESC_GLOBAL, AT, 8, G | P, RP_FLUSH_QP_FORBIDS},
@@ -277,7 +277,7 @@ Test(remote, refused_by_the_target)
 		for (unsigned int native = 0; native <= BOTH; native += BOTH) {
 			struct rp_desc d = devdax_desc(RP_PLACE_CPU_KERNEL,
 						       RP_DOMAIN_CPUCACHE);
-			struct rp_remote r;
+			struct rp_remote_region r;
 			struct rp_flush f;
 
 			d.region = (uint16_t)cases[i].region;
@@ -285,7 +285,7 @@ Test(remote, refused_by_the_target)
 			r = remote_of(d, native);
 			f = rp_flush_decide(&r, cases[i].addr, cases[i].len,
 					    cases[i].type, 0);
-			cr_assert_eq(f.how, cases[i].want, "case %zu", i);
+			cr_assert_eq(f.kind, cases[i].want, "case %zu", i);
 			/* The read is outside: the device refuses it. */
 			cr_assert_eq(f.addr, AT + LEN);
 			cr_assert_eq(f.len, 1u);
@@ -312,7 +312,7 @@ Test(remote, fences)
 		{0, 0, 1, AT, 8},
 		{UINT64_MAX, UINT64_MAX, 1, AT, 8},
 	};
-	struct rp_remote r = remote_of(
+	struct rp_remote_region r = remote_of(
 		devdax_desc(RP_PLACE_DMA_CACHE, RP_DOMAIN_CPUCACHE), 0);
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
@@ -321,7 +321,7 @@ Test(remote, fences)
 				rp_flush_decide(&r, cases[i].addr, cases[i].len,
 						type, cases[i].level);
 
-			cr_assert_eq(f.how, RP_FLUSH_READ, "case %zu", i);
+			cr_assert_eq(f.kind, RP_FLUSH_READ, "case %zu", i);
 			cr_assert_eq(f.addr, cases[i].at, "case %zu", i);
 			cr_assert_eq(f.len, cases[i].read, "case %zu", i);
 		}
@@ -331,36 +331,37 @@ Test(remote, fences)
 Test(remote, long_flushes_are_refused)
 {
 	struct rp_desc d = devdax_desc(RP_PLACE_CPU_KERNEL, RP_DOMAIN_CPUCACHE);
-	struct rp_remote r;
+	struct rp_remote_region r;
 
 	d.length = 1ull << 32;
 	r = remote_of(d, BOTH);
 	cr_assert_eq(rp_flush_decide(&r, AT, 8, P, 1).err, -EMSGSIZE);
-	cr_assert_eq(rp_flush_decide(&r, AT, 1ull << 31, P, 0).how,
+	cr_assert_eq(rp_flush_decide(&r, AT, 1ull << 31, P, 0).kind,
 		     RP_FLUSH_NATIVE);
 	cr_assert_eq(rp_flush_decide(&r, AT, (1ull << 31) + 1, P, 0).err,
 		     -EMSGSIZE);
 	r = remote_of(d, 0);
-	cr_assert_eq(rp_flush_decide(&r, AT, 8, P, 1).how, RP_FLUSH_READ);
+	cr_assert_eq(rp_flush_decide(&r, AT, 8, P, 1).kind, RP_FLUSH_READ);
 	cr_assert_eq(rp_flush_decide(&r, AT, (1ull << 31) + 1, P, 0).err,
 		     -EMSGSIZE);
 	d.length--;
 	r = remote_of(d, BOTH);
-	cr_assert_eq(rp_flush_decide(&r, AT, 8, P, 1).how, RP_FLUSH_NATIVE);
+	cr_assert_eq(rp_flush_decide(&r, AT, 8, P, 1).kind, RP_FLUSH_NATIVE);
 }
 
-static struct rp_remote remote_with_agent(struct rp_desc d, unsigned int native)
+static struct rp_remote_region remote_with_agent(struct rp_desc d,
+						 unsigned int native)
 {
 	const struct rp_remote_cfg cfg = {
 		.native = native,
 		.required = RP_CLASS_POWER,
 		.agent = true,
 	};
-	struct rp_remote r;
+	struct rp_remote_region r;
 
 	if (!d.key)
 		d.key = 0x313233e500000000 | d.rkey;
-	rp_remote_init(&r, &d, &cfg);
+	rp_remote_region_init(&r, &d, &cfg);
 	return r;
 }
 
@@ -368,22 +369,22 @@ static struct rp_remote remote_with_agent(struct rp_desc d, unsigned int native)
 Test(remote, agent)
 {
 	struct rp_desc d = devdax_desc(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
-	struct rp_remote r = remote_with_agent(d, 0);
+	struct rp_remote_region r = remote_with_agent(d, 0);
 	struct rp_flush f = rp_flush_decide(&r, AT + 3, 99, P, 0);
 
 	cr_assert_eq(r.persistent.method, RP_METHOD_AGENT_CLWB);
-	cr_assert_eq(f.how, RP_FLUSH_AGENT);
+	cr_assert_eq(f.kind, RP_FLUSH_AGENT);
 	cr_assert_eq(f.addr, AT + 3);
-	cr_assert_eq(f.len, RP_FENCE_MAX);
+	cr_assert_eq(f.len, RP_FENCE_MAX_LEN);
 	cr_assert_eq(f.agent_addr, AT + 3);
 	cr_assert_eq(f.agent_len, 99u);
 	f = rp_flush_decide(&r, 0, 0, G | P, 1);
-	cr_assert_eq(f.how, RP_FLUSH_AGENT);
+	cr_assert_eq(f.kind, RP_FLUSH_AGENT);
 	cr_assert_eq(f.agent_addr, AT);
 	cr_assert_eq(f.agent_len, LEN);
-	cr_assert_eq(rp_flush_decide(&r, AT, 0, P, 0).how, RP_FLUSH_READ);
-	cr_assert_eq(rp_flush_decide(&r, AT, 8, G, 0).how, RP_FLUSH_READ);
-	cr_assert_eq(rp_flush_decide(&r, AT + LEN, 8, P, 0).how,
+	cr_assert_eq(rp_flush_decide(&r, AT, 0, P, 0).kind, RP_FLUSH_READ);
+	cr_assert_eq(rp_flush_decide(&r, AT, 8, G, 0).kind, RP_FLUSH_READ);
+	cr_assert_eq(rp_flush_decide(&r, AT + LEN, 8, P, 0).kind,
 		     RP_FLUSH_REGION_FORBIDS);
 	r = remote_with_agent(d, BOTH);
 	cr_assert_eq(r.persistent.method, RP_METHOD_NATIVE);
@@ -403,7 +404,7 @@ Test(remote, agent_needs_the_fence)
 {
 	struct rp_desc d = devdax_desc(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
 	struct rp_remote_cfg cfg = {.required = RP_CLASS_POWER, .agent = true};
-	struct rp_remote r;
+	struct rp_remote_region r;
 
 	for (int t = RP_UNKNOWN; t <= RP_NO; t++) {
 		d.fence = t;
@@ -423,61 +424,65 @@ Test(remote, agent_needs_the_fence)
 		     RP_METHOD_REFUSED);
 	d.qp |= RP_DESC_READ;
 	/* The descriptor has no key, or there is no agent. */
-	rp_remote_init(&r, &d, &cfg);
+	rp_remote_region_init(&r, &d, &cfg);
 	cr_assert_eq(r.persistent.method, RP_METHOD_REFUSED);
 	d.key = 0x313233e500000007;
 	cfg.agent = false;
-	rp_remote_init(&r, &d, &cfg);
+	rp_remote_region_init(&r, &d, &cfg);
 	cr_assert_eq(r.persistent.method, RP_METHOD_REFUSED);
 	/* A forced method is used or refused, never replaced. */
 	cfg.agent = true;
 	cfg.forced = RP_METHOD_AGENT_CLWB;
 	d.domain = RP_DOMAIN_CPUCACHE;
-	rp_remote_init(&r, &d, &cfg);
+	rp_remote_region_init(&r, &d, &cfg);
 	cr_assert_eq(r.persistent.method, RP_METHOD_AGENT_CLWB);
 	cfg.forced = RP_METHOD_AGENT_MSYNC;
-	rp_remote_init(&r, &d, &cfg);
+	rp_remote_region_init(&r, &d, &cfg);
 	cr_assert_eq(r.persistent.method, RP_METHOD_REFUSED);
 }
 
 Test(remote, atomic_writes)
 {
 	struct rp_desc d = devdax_desc(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
-	struct rp_remote r = remote_with_agent(d, 0), none = remote_of(d, 0);
-	struct rp_flush f = rp_atomic_decide(&r, AT + LEN - 8, false);
+	struct rp_remote_region r = remote_with_agent(d, 0),
+				none = remote_of(d, 0);
+	struct rp_flush f = rp_atomic_write_decide(&r, AT + LEN - 8, false);
 
-	cr_assert_eq(f.how, RP_FLUSH_AGENT);
+	cr_assert_eq(f.kind, RP_FLUSH_AGENT);
 	cr_assert_eq(f.addr, AT + LEN - 8);
 	cr_assert_eq(f.len, 8u);
 	cr_assert_eq(f.agent_addr, AT + LEN - 8);
 	cr_assert_eq(f.agent_len, 8u);
-	cr_assert_eq(rp_atomic_decide(&none, AT, false).err, -EOPNOTSUPP);
-	cr_assert_eq(rp_atomic_decide(&r, AT + 4, false).err, -EINVAL);
-	cr_assert_eq(rp_atomic_decide(&r, AT + LEN, false).how,
+	cr_assert_eq(rp_atomic_write_decide(&none, AT, false).err, -EOPNOTSUPP);
+	cr_assert_eq(rp_atomic_write_decide(&r, AT + 4, false).err, -EINVAL);
+	cr_assert_eq(rp_atomic_write_decide(&r, AT + LEN, false).kind,
 		     RP_FLUSH_REGION_FORBIDS);
-	cr_assert_eq(rp_atomic_decide(&r, AT - 8, false).how,
+	cr_assert_eq(rp_atomic_write_decide(&r, AT - 8, false).kind,
 		     RP_FLUSH_REGION_FORBIDS);
 	d.length = 7;
 	r = remote_with_agent(d, 0);
-	cr_assert_eq(rp_atomic_decide(&r, AT, false).how,
+	cr_assert_eq(rp_atomic_write_decide(&r, AT, false).kind,
 		     RP_FLUSH_REGION_FORBIDS);
 	d.length = LEN;
 	d.region &= ~RP_DESC_WRITE;
 	r = remote_with_agent(d, 0);
-	cr_assert_eq(rp_atomic_decide(&r, AT, false).how,
+	cr_assert_eq(rp_atomic_write_decide(&r, AT, false).kind,
 		     RP_FLUSH_REGION_FORBIDS);
 	d.qp &= ~RP_DESC_WRITE;
 	r = remote_with_agent(d, 0);
-	cr_assert_eq(rp_atomic_decide(&r, AT, false).how, RP_FLUSH_QP_FORBIDS);
+	cr_assert_eq(rp_atomic_write_decide(&r, AT, false).kind,
+		     RP_FLUSH_QP_FORBIDS);
 	/* Both ends have atomic writes: no request to the agent. */
 	d = devdax_desc(RP_PLACE_DMA_CACHE, RP_DOMAIN_MEMCTRL);
 	d.region = d.qp = RP_DESC_ALL;
 	d.native = RP_DESC_ATOMIC_WRITE;
 	r = remote_with_agent(d, RP_DESC_ATOMIC_WRITE);
-	cr_assert_eq(rp_atomic_decide(&r, AT, false).how, RP_FLUSH_NATIVE);
-	cr_assert_eq(rp_atomic_decide(&r, AT, true).how, RP_FLUSH_AGENT);
+	cr_assert_eq(rp_atomic_write_decide(&r, AT, false).kind,
+		     RP_FLUSH_NATIVE);
+	cr_assert_eq(rp_atomic_write_decide(&r, AT, true).kind, RP_FLUSH_AGENT);
 	r = remote_of(d, RP_DESC_ATOMIC_WRITE);
-	cr_assert_eq(rp_atomic_decide(&r, AT, true).err, -EOPNOTSUPP);
+	cr_assert_eq(rp_atomic_write_decide(&r, AT, true).err, -EOPNOTSUPP);
 	r = remote_with_agent(d, 0);
-	cr_assert_eq(rp_atomic_decide(&r, AT, false).how, RP_FLUSH_AGENT);
+	cr_assert_eq(rp_atomic_write_decide(&r, AT, false).kind,
+		     RP_FLUSH_AGENT);
 }

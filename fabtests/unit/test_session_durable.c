@@ -267,7 +267,7 @@ Test(session_op, fetched_values_of_another_length_end_the_connection)
 	bed_post(op);
 	bed_see();
 	bed_reply_as(bed.last->hdr.token, &m);
-	expect_status(&a, RP_ST_UNSURE);
+	expect_status(&a, RP_ST_INDETERMINATE);
 	cr_assert_eq(a.out.detail, RP_ST_BAD_MESSAGE);
 	cr_assert_eq(got, 7);
 }
@@ -284,5 +284,5 @@ Test(session_op, unrequested_values_end_the_connection)
 	bed_post(op_atomic(&a, 1, 0));
 	bed_see();
 	bed_reply_as(bed.last->hdr.token, &m);
-	expect_status(&a, RP_ST_UNSURE);
+	expect_status(&a, RP_ST_INDETERMINATE);
 }

@@ -161,7 +161,7 @@ Test(session, disconnect_ends_everything_with_its_status)
 	cr_assert_eq(a.times, 1);
 	expect_status(&a, RP_ST_CANCELED);
 	cr_assert_eq(a.out.detail, 5);
-	expect_status(&b, RP_ST_UNSURE);
+	expect_status(&b, RP_ST_INDETERMINATE);
 	cr_assert_eq(b.out.detail, RP_ST_CANCELED);
 	cr_assert_eq(rp_session_state(bed.s), RP_SESSION_IDLE);
 	/* The same session connects again. */

@@ -230,7 +230,7 @@ Test(session_op, small_durable_write_is_one_request)
 	bed_post(op_write(&a, 1, 64, 64, RP_LEVEL_DURABLE));
 	bed_see_request(RP_EFFECT_STORE);
 	/* The operation has no piece left to post. */
-	cr_assert(!bed.s->head);
+	cr_assert(!bed.s->post_head);
 	cr_assert(bed.last->injected);
 	cr_assert_eq(bed.last->req.level, RP_LEVEL_DURABLE);
 	cr_assert_eq(bed.last->req.required, RP_CLASS_POWER);

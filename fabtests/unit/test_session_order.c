@@ -122,8 +122,8 @@ Test(session_order, request_without_a_credit_is_not_retried)
 Test(session_order, replies_find_their_requests)
 {
 	struct rp_session_attr attr = bed_attr();
-	static struct report more[2 * RP_SESSION_TOKENS];
-	const unsigned int n = 2 * RP_SESSION_TOKENS;
+	static struct report more[2 * RP_SESSION_TOKEN_BUCKETS];
+	const unsigned int n = 2 * RP_SESSION_TOKEN_BUCKETS;
 
 	bed_stop();
 	attr.max_commits = n;

@@ -389,7 +389,7 @@ Test(session_poison, ordered_store_behind_a_refused_write_is_indeterminate)
 	bed_lose_connection(ECONNRESET);
 	bed_progress();
 	expect_status(&a, RP_ST_OVERLOADED);
-	expect_status(&b, RP_ST_UNSURE);
+	expect_status(&b, RP_ST_INDETERMINATE);
 	while (bed_see())
 		;
 	bed_open(1);
@@ -420,7 +420,7 @@ static void lose_after_post(struct rp_op *op, enum rp_status st, bool poisons,
 	bed_progress();
 	expect_status(t, st);
 	cr_assert_eq(t->out.detail,
-		     st == RP_ST_UNSURE ? RP_ST_LOST : ECONNRESET);
+		     st == RP_ST_INDETERMINATE ? RP_ST_LOST : ECONNRESET);
 	cr_assert_eq(t->out.range, 0);
 	while (bed_see())
 		;
@@ -432,14 +432,15 @@ Test(session_poison, lost_effects_are_indeterminate)
 {
 	struct rp_op *op;
 
-	lose_after_post(op_then(&a, 1, 0, 64, 128), RP_ST_UNSURE, true, 128);
-	lose_after_post(op_atomic(&a, 1, 256), RP_ST_UNSURE, true, 256);
+	lose_after_post(op_then(&a, 1, 0, 64, 128), RP_ST_INDETERMINATE, true,
+			128);
+	lose_after_post(op_atomic(&a, 1, 256), RP_ST_INDETERMINATE, true, 256);
 	op = op_commit_one(&a, 1, 512, 64);
 	op->effect = RP_EFFECT_NOTIFY;
-	lose_after_post(op, RP_ST_UNSURE, false, 512);
+	lose_after_post(op, RP_ST_INDETERMINATE, false, 512);
 	op = op_write(&a, 1, 1024, 64, RP_LEVEL_DURABLE);
 	op->effect = RP_EFFECT_NOTIFY;
-	lose_after_post(op, RP_ST_UNSURE, true, 1024);
+	lose_after_post(op, RP_ST_INDETERMINATE, true, 1024);
 	/* Operations that can be repeated do not become indeterminate. */
 	lose_after_post(op_write(&a, 1, 2048, 64, RP_LEVEL_DURABLE), RP_ST_LOST,
 			true, 2048);
@@ -522,7 +523,8 @@ Test(session_poison, effect_of_a_lost_write_is_indeterminate)
 			  refused ? RP_ST_UNSUPPORTED : RP_ST_OK);
 		expect_pending(&a);
 		lose_all();
-		expect_status(&a, refused ? RP_ST_UNSUPPORTED : RP_ST_UNSURE);
+		expect_status(&a, refused ? RP_ST_UNSUPPORTED
+					  : RP_ST_INDETERMINATE);
 	}
 }
 
@@ -532,7 +534,7 @@ Test(session_poison, timeout_leaves_effects_indeterminate)
 	bed_post(op_commit_one(&b, 1, 0, 64));
 	bed_progress();
 	bed_advance_clock(BED_TIMEOUT);
-	expect_status(&a, RP_ST_UNSURE);
+	expect_status(&a, RP_ST_INDETERMINATE);
 	cr_assert_eq(a.out.detail, RP_ST_TIMEOUT);
 	expect_status(&b, RP_ST_TIMEOUT);
 }

@@ -337,7 +337,7 @@ static uint64_t number_of_request(uint64_t token)
 	const struct rp_piece *p = NULL;
 
 	if (bed.s)
-		p = bed.s->by_token[token % RP_SESSION_TOKENS];
+		p = bed.s->by_token[token % RP_SESSION_TOKEN_BUCKETS];
 	while (p && p->token != token)
 		p = p->next_in_bucket;
 	return p ? ((struct try *)p->op)->number : 0;
@@ -453,7 +453,7 @@ static void check_read(struct try *t)
 	t->checked = true;
 	if (st != RP_ST_OK) {
 		failed[t->number] = failed[t->then_number] = true;
-		cr_assert(!once || !t->executed || st == RP_ST_UNSURE ||
+		cr_assert(!once || !t->executed || st == RP_ST_INDETERMINATE ||
 				  st == RP_ST_FLUSH_FAILED ||
 				  st == RP_ST_NO_MEMORY,
 			  "seed %#lx: done, and said to be not: %s", rnd.seed,

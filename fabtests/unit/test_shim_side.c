@@ -119,7 +119,7 @@ Test(shim_side, side_has_bounded_retries)
 		cr_assert_eq(rpmem_export_qp(p.a.sqp, &a), 0);
 		cr_assert_eq(rpmem_export_qp(p.b.sqp, &b), 0);
 		cr_assert_eq(rpmem_connect_qp(p.a.sqp, &b), 0);
-		cr_assert_eq(rp_side_get(a.bytes, &p.sa), 0);
+		cr_assert_eq(rp_side_addr_get(a.bytes, &p.sa), 0);
 		cr_assert_eq(attr_of(p.sa.initiator).retry_cnt, i ? 5 : 6);
 		cr_assert_eq(attr_of(p.sa.initiator).timeout, i ? 14 : 16);
 		pair_close(&p);

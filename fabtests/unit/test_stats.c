@@ -86,7 +86,7 @@ Test(stats, every_time_has_a_bucket)
 	const double scales[] = {0.125, 0.4, 1, 2};
 
 	for (int i = 0; i < 4; i++) {
-		rp_stats_scale = scales[i];
+		rp_stats_ns_per_tick = scales[i];
 		for (size_t j = 0; j < sizeof(starts) / sizeof(*starts); j++) {
 			double ns = rp_stats_ns_since(starts[j]);
 

@@ -50,7 +50,7 @@ static struct rp_choice look_up_facts(bool adapter)
 	if (!access(op_file, F_OK))
 		cr_assert_eq(rp_operator_load(op_file, &op, why), 0, "%s", why);
 	if (adapter) {
-		rp_caps_base(dir, "verbs", "mlx5_0", &nic);
+		rp_caps_base_provider(dir, "verbs", "mlx5_0", &nic);
 		cfg.placement = nic.placement;
 		cfg.fence = nic.fence;
 	}
@@ -65,13 +65,13 @@ static struct rp_choice look_up_facts(bool adapter)
 
 static void expect_same(void)
 {
-	cr_assert_not(rp_watch_changed(w, what), "%s", what);
+	cr_assert_not(rp_watch_find_change(w, what), "%s", what);
 	cr_assert_not(rp_watch_starved());
 }
 
 static void expect_changed(const char *word)
 {
-	cr_assert(rp_watch_changed(w, what));
+	cr_assert(rp_watch_find_change(w, what));
 	cr_assert(strstr(what, word), "%s", what);
 	cr_assert_not(strstr(what, dir), "%s", what);
 }
@@ -242,7 +242,7 @@ Test(watch, lack_of_descriptors_is_no_change)
 	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &old), 0);
 	none = (struct rlimit){3, old.rlim_max};
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
-	rp_watch_changed(w, what);
+	rp_watch_find_change(w, what);
 	starved = rp_watch_starved();
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &old), 0);
 	cr_assert(starved);

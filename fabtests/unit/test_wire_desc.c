@@ -37,7 +37,7 @@ static const uint8_t golden[RP_DESC_LEN] = {
 	0x00, 0x00, 0x00, 0x00, 0x0c, 0x79, 0x8d, 0xb7, /* CRC-32 */
 };
 
-static const struct rp_side side = {
+static const struct rp_side_addr side = {
 	.qp_num = 0xefabcd,
 	.initiator = 0x11,
 	.target = 0xfffffe,
@@ -47,7 +47,7 @@ static const struct rp_side side = {
 	.replies_rkey = 0xc2b3a413,
 	.replies = 0x7867564534231201,
 };
-static const uint8_t side_golden[RP_SIDE_LEN] = {
+static const uint8_t side_golden[RP_SIDE_ADDR_LEN] = {
 	0x52, 0x50, 0x02, 0x29, 0x40, 0x00, 0x00, 0x00, /* header */
 	0xcd, 0xab, 0xef, 0x00, 0x11, 0x00, 0x00, 0x00, /* qp_num, initiator */
 	0xfe, 0xff, 0xff, 0x00, 0x56, 0x34, 0x12, 0x00, /* target, psn */
@@ -268,31 +268,31 @@ Test(wire_desc, keys)
 
 Test(wire_desc, sides)
 {
-	uint8_t buf[RP_SIDE_LEN];
-	struct rp_side s;
+	uint8_t buf[RP_SIDE_ADDR_LEN];
+	struct rp_side_addr s;
 
 	memset(buf, 0xee, sizeof(buf));
-	cr_assert_eq(rp_side_put(buf, &side), 0);
-	cr_assert_eq(memcmp(buf, side_golden, RP_SIDE_LEN), 0);
-	cr_assert_eq(rp_side_get(buf, &s), 0);
+	cr_assert_eq(rp_side_addr_put(buf, &side), 0);
+	cr_assert_eq(memcmp(buf, side_golden, RP_SIDE_ADDR_LEN), 0);
+	cr_assert_eq(rp_side_addr_get(buf, &s), 0);
 	cr_assert(s.qp_num == side.qp_num && s.initiator == side.initiator &&
 		  s.target == side.target && s.psn == side.psn &&
 		  s.ring == side.ring && s.ring_rkey == side.ring_rkey &&
 		  s.replies == side.replies &&
 		  s.replies_rkey == side.replies_rkey);
-	for (unsigned int i = 0; i < RP_SIDE_LEN * 8; i++) {
+	for (unsigned int i = 0; i < RP_SIDE_ADDR_LEN * 8; i++) {
 		memcpy(buf, side_golden, sizeof(buf));
 		buf[i / 8] ^= 1u << i % 8;
 		s.psn = 99;
-		cr_assert_eq(rp_side_get(buf, &s), -EBADMSG, "bit %u", i);
+		cr_assert_eq(rp_side_addr_get(buf, &s), -EBADMSG, "bit %u", i);
 		cr_assert_eq(s.psn, 99u);
 		/* Reserved bytes must be 0 even with a valid checksum. */
-		if (i / 8 >= RP_SIDE_LEN - 4 ||
+		if (i / 8 >= RP_SIDE_ADDR_LEN - 4 ||
 		    (i / 8 >= 8 && i / 8 < 24 && i / 8 % 4 != 3) ||
 		    (i / 8 >= 24 && i / 8 < 48))
 			continue;
-		set_crc_slowly(buf, RP_SIDE_LEN - 4);
-		cr_assert_eq(rp_side_get(buf, &s),
+		set_crc_slowly(buf, RP_SIDE_ADDR_LEN - 4);
+		cr_assert_eq(rp_side_addr_get(buf, &s),
 			     i / 8 == 2 ? -EPROTONOSUPPORT : -EBADMSG, "bit %u",
 			     i);
 	}
@@ -301,24 +301,24 @@ Test(wire_desc, sides)
 		*(i < 2	   ? i ? &s.qp_num : &s.initiator
 		  : i == 2 ? &s.target
 			   : &s.psn) = 1u << 24;
-		cr_assert_eq(rp_side_put(buf, &s), -EINVAL);
+		cr_assert_eq(rp_side_addr_put(buf, &s), -EINVAL);
 	}
 	/* A request ring without an agent; an rkey without a ring. */
 	s = side;
 	s.target = 0;
-	cr_assert_eq(rp_side_put(buf, &s), -EINVAL);
+	cr_assert_eq(rp_side_addr_put(buf, &s), -EINVAL);
 	s = side;
 	s.ring = 0;
-	cr_assert_eq(rp_side_put(buf, &s), -EINVAL);
+	cr_assert_eq(rp_side_addr_put(buf, &s), -EINVAL);
 	s.ring_rkey = 0;
-	cr_assert_eq(rp_side_put(buf, &s), 0);
+	cr_assert_eq(rp_side_addr_put(buf, &s), 0);
 	/* A reply ring without an initiator; an rkey without a ring. */
 	s = side;
 	s.initiator = 0;
-	cr_assert_eq(rp_side_put(buf, &s), -EINVAL);
+	cr_assert_eq(rp_side_addr_put(buf, &s), -EINVAL);
 	s = side;
 	s.replies = 0;
-	cr_assert_eq(rp_side_put(buf, &s), -EINVAL);
+	cr_assert_eq(rp_side_addr_put(buf, &s), -EINVAL);
 	s.replies_rkey = 0;
-	cr_assert_eq(rp_side_put(buf, &s), 0);
+	cr_assert_eq(rp_side_addr_put(buf, &s), 0);
 }

@@ -144,7 +144,7 @@ Test(wire_rendezvous, side_of_another_version)
 
 	cr_assert_eq(rp_rendezvous_put(buf, &call), 0);
 	buf[56 + 2]++;
-	set_crc(buf + 56, RP_SIDE_LEN);
+	set_crc(buf + 56, RP_SIDE_ADDR_LEN);
 	set_crc(buf, sizeof(buf));
 	cr_assert_eq(rp_rendezvous_get(buf, &m), -EPROTONOSUPPORT);
 }

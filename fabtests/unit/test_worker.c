@@ -105,7 +105,7 @@ Test(worker, progress_never_waits)
 	bed_expect(&p, t, RP_ST_OK);
 	cr_assert_not(rp_agent_progress(g.a));
 	cr_assert_eq(g.checked, 2);
-	cr_assert_eq(rp_agent_pending(g.a), 0);
+	cr_assert_eq(rp_agent_backlog(g.a), 0);
 	stop();
 }
 
@@ -322,7 +322,7 @@ Test(worker, heartbeats)
 		cr_assert_eq(rp_agent_progress(g.a), !i);
 		g.now += 1000 * BED_MS;
 	}
-	cr_assert_eq(rp_agent_pending(g.a), 2);
+	cr_assert_eq(rp_agent_backlog(g.a), 2);
 	slow.c->room = -1;
 	expect_heartbeat(&slow);
 	stop();
@@ -416,7 +416,7 @@ Test(worker, session_ends_while_its_flush_runs)
 	bed_commit(&q, &file, 9000, 10);
 	bed_run(&g);
 	bed_lose(&p);
-	cr_assert_eq(rp_agent_pending(g.a), 1);
+	cr_assert_eq(rp_agent_backlog(g.a), 1);
 	bed_open_gate(&g);
 	bed_run_worker(&g);
 	bed_expect(&q, q.token, RP_ST_OK);
@@ -437,7 +437,7 @@ Test(worker, all_sessions_end_while_a_flush_runs)
 	bed_run(&g);
 	bed_wait_entered(&g, 1);
 	rp_agent_close_sessions(g.a);
-	cr_assert_eq(rp_agent_pending(g.a), 0);
+	cr_assert_eq(rp_agent_backlog(g.a), 0);
 	pthread_create(&opener, NULL, open_soon, NULL);
 	bed_region_del(&g, &file);
 	pthread_join(opener, NULL);

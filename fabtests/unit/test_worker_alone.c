@@ -100,7 +100,7 @@ TestSuite(worker_alone, .init = start, .fini = stop);
 static void run_empty_batch(void)
 {
 	rp_worker_submit(&w, &batch);
-	cr_assert(rp_worker_finished(&w, true));
+	cr_assert(rp_worker_collect(&w, true));
 	/* The worker kicks after it has released the lock. */
 	while (!atomic_load(&kicks))
 		sched_yield();

@@ -43,11 +43,11 @@ int rp_agent_new(const struct rp_agent_attr *attr, struct rp_agent_host *h,
 		goto free;
 	ret = rp_batch_init(&a->worker_batch);
 	if (ret)
-		goto fini_inl;
+		goto fini_inline_batch;
 	a->job = rp_job_new(RP_WIRE_MAX_PACKED, 0);
 	ret = a->job ? 0 : -ENOMEM;
 	if (ret)
-		goto fini_far;
+		goto fini_worker_batch;
 	ret = rp_worker_init(&a->worker, h);
 	if (ret)
 		goto free_job;
@@ -56,9 +56,9 @@ int rp_agent_new(const struct rp_agent_attr *attr, struct rp_agent_host *h,
 
 free_job:
 	free(a->job);
-fini_far:
+fini_worker_batch:
 	rp_batch_fini(&a->worker_batch);
-fini_inl:
+fini_inline_batch:
 	rp_batch_fini(&a->inline_batch);
 free:
 	free(a);
@@ -130,7 +130,7 @@ static void batch_complete(struct rp_agent *a, struct rp_batch *b)
 
 static bool collect_worker_batch(struct rp_agent *a, bool wait)
 {
-	if (!a->worker_busy || !rp_worker_finished(&a->worker, wait))
+	if (!a->worker_busy || !rp_worker_collect(&a->worker, wait))
 		return false;
 	a->worker_busy = false;
 	batch_complete(a, &a->worker_batch);
@@ -240,8 +240,9 @@ int rp_agent_region_add(struct rp_agent *a, struct rp_region *r)
 	return 0;
 }
 
-int rp_agent_region_make(struct rp_agent *a, struct rp_region *r, uint16_t port,
-			 int (*random)(void *buf, size_t len))
+int rp_agent_region_add_new_key(struct rp_agent *a, struct rp_region *r,
+				uint16_t port,
+				int (*random)(void *buf, size_t len))
 {
 	struct rp_key k = {
 		.class = r->choice.class,
@@ -262,7 +263,7 @@ int rp_agent_region_make(struct rp_agent *a, struct rp_region *r, uint16_t port,
 }
 
 /* Fail queued jobs of r, which are local or of messages_only sessions. */
-static void fail_queued(struct rp_jobs *queue, const struct rp_region *r)
+static void fail_queued_jobs(struct rp_jobs *queue, const struct rp_region *r)
 {
 	struct rp_job *job, *tmp;
 
@@ -285,11 +286,11 @@ void rp_agent_region_del(struct rp_agent *a, struct rp_region *r)
 	rp_agent_facts_del(a, r);
 	rp_regions_del(&a->regions, r);
 	rp_stats_region_close(r->stats);
-	rp_agent_close_granted(a, r->key);
+	rp_agent_revoke_key(a, r->key);
 	if (!r->busy)
 		return;
-	fail_queued(&a->quick_jobs, r);
-	fail_queued(&a->slow_jobs, r);
+	fail_queued_jobs(&a->quick_jobs, r);
+	fail_queued_jobs(&a->slow_jobs, r);
 	/* Running jobs of r must complete before r is freed. */
 	if (r->busy)
 		collect_worker_batch(a, true);
@@ -342,7 +343,7 @@ uint64_t rp_agent_deadline(const struct rp_agent *a)
 	return due;
 }
 
-unsigned int rp_agent_pending(const struct rp_agent *a)
+unsigned int rp_agent_backlog(const struct rp_agent *a)
 {
 	return a->backlog;
 }

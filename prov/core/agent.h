@@ -25,7 +25,7 @@ struct rp_agent_host;
 struct rp_agent_host_ops {
 	/*
 	 * Reply to a connection request that was given to
-	 * rp_agent_requested(). accept: send data (HELLO_ACK) and make the
+	 * rp_agent_conn_request(). accept: send data (HELLO_ACK) and make the
 	 * channel; 0 or -errno (then the request is gone and the agent forgets
 	 * it). refuse: reject with data. Both calls end the request.
 	 */
@@ -105,8 +105,9 @@ void rp_agent_close_peer(struct rp_agent *a,
 /* Add a region. -EINVAL: not persistent; -EEXIST: its key is in use. */
 int rp_agent_region_add(struct rp_agent *a, struct rp_region *r);
 /* Add a region under a new key, made of the port and random bits. */
-int rp_agent_region_make(struct rp_agent *a, struct rp_region *r, uint16_t port,
-			 int (*random)(void *buf, size_t len));
+int rp_agent_region_add_new_key(struct rp_agent *a, struct rp_region *r,
+				uint16_t port,
+				int (*random)(void *buf, size_t len));
 /*
  * Close every session that was granted the region's key, then remove the
  * region: afterwards nothing touches its memory. Requests that have not started
@@ -118,18 +119,18 @@ void rp_agent_region_del(struct rp_agent *a, struct rp_region *r);
  * Handle a connection request with the initiator's private data, which is
  * hostile. The agent accepts or refuses it by host ops before this returns, or
  * later from progress (refusals of wrong keys are delayed).
- * rp_agent_request_gone(): the transport has dropped the request.
+ * rp_agent_conn_request_gone(): the transport has dropped the request.
  */
-void rp_agent_requested(struct rp_agent *a, void *request, const void *data,
-			size_t len);
-void rp_agent_request_gone(struct rp_agent *a, void *request);
+void rp_agent_conn_request(struct rp_agent *a, void *request, const void *data,
+			   size_t len);
+void rp_agent_conn_request_gone(struct rp_agent *a, void *request);
 
 /*
  * Iterate over regions that lost their class; each loss has a number. Returns
  * the region of the first loss after number *n, and sets *n to that number;
  * NULL: there is none. For the shim, whose peers may flush without a request.
  */
-struct rp_region *rp_agent_weakened(struct rp_agent *a, uint64_t *n);
+struct rp_region *rp_agent_next_weakened(struct rp_agent *a, uint64_t *n);
 
 /*
  * Flush bytes that this process itself stored in its regions; the flushes share
@@ -140,9 +141,9 @@ struct rp_local {
 	struct rp_region *region;
 	uint64_t off, len;
 };
-typedef void (*rp_local_fn)(void *arg, enum rp_status st, uint32_t detail);
+typedef void (*rp_local_done_fn)(void *arg, enum rp_status st, uint32_t detail);
 int rp_agent_local_flush(struct rp_agent *a, const struct rp_local *ranges,
-			 size_t n, rp_local_fn done, void *arg);
+			 size_t n, rp_local_done_fn done, void *arg);
 /* Detach local flushes with this arg: their done is not called any more. */
 void rp_agent_local_drop(struct rp_agent *a, void *arg);
 
@@ -155,7 +156,7 @@ bool rp_agent_progress(struct rp_agent *a);
 /* The time when progress is due next; UINT64_MAX: not before a kick. */
 uint64_t rp_agent_deadline(const struct rp_agent *a);
 /* Number of requests accepted and not yet replied to. */
-unsigned int rp_agent_pending(const struct rp_agent *a);
+unsigned int rp_agent_backlog(const struct rp_agent *a);
 /*
  * Drain before a clean stop: refuse new connections and requests with
  * RP_ST_OVERLOADED, complete accepted requests.

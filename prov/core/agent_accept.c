@@ -9,7 +9,7 @@
 
 #define NS_PER_MS 1000000ull
 /* Least time between two delayed refusals. */
-#define REFUSAL_NS (1000 * NS_PER_MS / RP_AGENT_REFUSALS)
+#define REFUSAL_GAP_NS (1000 * NS_PER_MS / RP_AGENT_REFUSALS_PER_S)
 
 static void conn_refuse(struct rp_agent *a, void *request, enum rp_status st)
 {
@@ -34,9 +34,9 @@ static void refusal_send(struct rp_agent *a, struct rp_agent_refusal *f,
 	if (!s)
 		conn_refuse(a, f->request, RP_ST_STALE_KEY);
 	else if (f->type == RP_MSG_QUERY)
-		rp_agent_info(s, f->token, &info);
+		rp_agent_send_info(s, f->token, &info);
 	else
-		rp_agent_reply(s, f->token, &reply);
+		rp_agent_send_reply(s, f->token, &reply);
 	if (s && s->close_at)
 		rp_agent_session_end_at(s, now + RP_AGENT_LINGER_NS);
 	rp_agent_refusal_free(a, f);
@@ -65,14 +65,14 @@ static uint64_t source_of(struct rp_agent *a, void *request)
 /* NULL: the machine has presented no wrong key recently. */
 static struct rp_agent_source *source_find(struct rp_agent *a, uint64_t source)
 {
-	for (int i = 0; i < RP_AGENT_SOURCES; i++)
+	for (int i = 0; i < RP_AGENT_MAX_SOURCES; i++)
 		if (a->sources[i].source == source)
 			return &a->sources[i];
 	return NULL;
 }
 
 /* Add a wrong key to the machine's debt; a full table drops the least debt. */
-static void source_charge(struct rp_agent *a, uint64_t source, uint64_t now)
+static void source_add_debt(struct rp_agent *a, uint64_t source, uint64_t now)
 {
 	struct rp_agent_source *s = source_find(a, source);
 
@@ -80,28 +80,28 @@ static void source_charge(struct rp_agent *a, uint64_t source, uint64_t now)
 		return;
 	if (!s) {
 		s = a->sources;
-		for (int i = 1; i < RP_AGENT_SOURCES; i++)
+		for (int i = 1; i < RP_AGENT_MAX_SOURCES; i++)
 			if (a->sources[i].debt_end < s->debt_end)
 				s = &a->sources[i];
 		*s = (struct rp_agent_source){.source = source};
 	}
-	s->debt_end = (s->debt_end > now ? s->debt_end : now) + REFUSAL_NS;
+	s->debt_end = (s->debt_end > now ? s->debt_end : now) + REFUSAL_GAP_NS;
 }
 
 /*
  * Does the machine guess keys over many connections at once? Delayed refusals
  * do not slow it: a connection without an early reply had a wrong key.
  */
-static bool source_guesses(struct rp_agent *a, uint64_t source)
+static bool source_guesses_keys(struct rp_agent *a, uint64_t source)
 {
 	const struct rp_agent_source *s = source_find(a, source);
 
 	return source && s &&
-	       s->debt_end > rp_agent_now(a) + RP_AGENT_DEBT * REFUSAL_NS;
+	       s->debt_end > rp_agent_now(a) + RP_AGENT_DEBT * REFUSAL_GAP_NS;
 }
 
 /*
- * Refuse a wrong key after RP_AGENT_REFUSAL_NS, and REFUSAL_NS
+ * Refuse a wrong key after RP_AGENT_REFUSAL_DELAY_NS, and REFUSAL_GAP_NS
  * after the last refusal. If the queue is full, its oldest refusal is sent at
  * once, so no delay exceeds RP_AGENT_MAX_DELAYED intervals. False: no memory.
  */
@@ -110,29 +110,29 @@ static bool refuse_later(struct rp_agent *a, void *request,
 			 const struct rp_wire_hdr *hdr)
 {
 	const uint64_t now = rp_agent_now(a);
-	const uint64_t last = now + RP_AGENT_MAX_DELAYED * REFUSAL_NS;
+	const uint64_t last = now + RP_AGENT_MAX_DELAYED * REFUSAL_GAP_NS;
 	struct rp_agent_refusal *f;
 
 	a->stats.wrong_keys++;
 	rp_stats_add(&rp_stats->refused_keys, 1);
-	source_charge(a, s ? s->source : source_of(a, request), now);
+	source_add_debt(a, s ? s->source : source_of(a, request), now);
 	warn_wrong_key(a, now);
 	f = malloc(sizeof(*f));
 	if (!f)
 		return false;
 	while (a->ndelayed >= RP_AGENT_MAX_DELAYED)
 		refusal_send(a, TAILQ_FIRST(&a->delayed), now);
-	a->refused_at += REFUSAL_NS;
-	if (a->refused_at > last)
-		a->refused_at = last;
-	if (a->refused_at < now + RP_AGENT_REFUSAL_NS)
-		a->refused_at = now + RP_AGENT_REFUSAL_NS;
+	a->last_refusal_due += REFUSAL_GAP_NS;
+	if (a->last_refusal_due > last)
+		a->last_refusal_due = last;
+	if (a->last_refusal_due < now + RP_AGENT_REFUSAL_DELAY_NS)
+		a->last_refusal_due = now + RP_AGENT_REFUSAL_DELAY_NS;
 	*f = (struct rp_agent_refusal){
 		.request = request,
 		.session = s,
 		.token = hdr->token,
 		.type = hdr->type,
-		.due = a->refused_at,
+		.due = a->last_refusal_due,
 	};
 	TAILQ_INSERT_TAIL(&a->delayed, f, link);
 	a->ndelayed++;
@@ -157,7 +157,7 @@ bool rp_agent_refuse_delayed(struct rp_agent *a, uint64_t now)
 	return any;
 }
 
-void rp_agent_request_gone(struct rp_agent *a, void *request)
+void rp_agent_conn_request_gone(struct rp_agent *a, void *request)
 {
 	struct rp_agent_refusal *f, *tmp;
 
@@ -168,9 +168,9 @@ void rp_agent_request_gone(struct rp_agent *a, void *request)
 	}
 }
 
-static uint64_t refusal_pause(uint32_t timeout_ms)
+static uint64_t progress_period_ns(uint32_t timeout_ms)
 {
-	uint64_t ms = timeout_ms / RP_AGENT_PROGRESS_PART;
+	uint64_t ms = timeout_ms / RP_AGENT_PROGRESS_PER_TIMEOUT;
 
 	if (ms < RP_AGENT_MIN_PROGRESS_MS)
 		ms = RP_AGENT_MIN_PROGRESS_MS;
@@ -209,7 +209,7 @@ session_new(struct rp_agent *a, const struct rp_wire_hello *m, uint64_t source)
 	s->initiator = m->initiator;
 	s->source = source;
 	s->port = m->port;
-	s->progress_period = refusal_pause(m->timeout_ms);
+	s->progress_period = progress_period_ns(m->timeout_ms);
 	if (a->host->ops->flags)
 		s->flags = a->host->ops->flags(a->host);
 	if (!(m->features & RP_FEATURE_NATIVE))
@@ -279,8 +279,8 @@ static void accept_hello(struct rp_agent *a, void *request,
 
 static const struct rp_wire_hdr no_hdr;
 
-void rp_agent_requested(struct rp_agent *a, void *request, const void *data,
-			size_t len)
+void rp_agent_conn_request(struct rp_agent *a, void *request, const void *data,
+			   size_t len)
 {
 	struct rp_wire_hello m;
 	struct rp_region *r;
@@ -294,7 +294,7 @@ void rp_agent_requested(struct rp_agent *a, void *request, const void *data,
 		conn_refuse(a, request, st);
 		return;
 	}
-	if (source_guesses(a, source_of(a, request))) {
+	if (source_guesses_keys(a, source_of(a, request))) {
 		conn_refuse(a, request, RP_ST_OVERLOADED);
 		return;
 	}

@@ -7,9 +7,9 @@
 #include "core/operator.h"
 
 /* Most lookups and weakened regions in one progress call. */
-#define LOOKUPS 4
+#define MAX_LOOKUPS 4
 /* Bytes per job of a whole region's flush: enough for the worker to run it. */
-#define CHUNK (4 * RP_JOB_LONG)
+#define CHUNK (4 * RP_JOB_MAX_INLINE)
 
 void rp_agent_facts_add(struct rp_agent *a, struct rp_region *r)
 {
@@ -73,7 +73,7 @@ static struct rp_facts merge_facts(const struct rp_region *r,
 }
 
 /* Mark jobs that were accepted for the region's former class: they fail. */
-static void jobs_withdraw(struct rp_jobs *jobs, const struct rp_region *r)
+static void jobs_mark_weakened(struct rp_jobs *jobs, const struct rp_region *r)
 {
 	struct rp_job *job;
 
@@ -105,10 +105,10 @@ static void region_weaken(struct rp_agent *a, struct rp_region *r,
 	r->weakened = ++a->weakenings;
 	r->stats->class = r->choice.class;
 	r->stats->method = r->choice.method;
-	rp_agent_close_granted(a, r->key);
-	jobs_withdraw(&a->quick_jobs, r);
-	jobs_withdraw(&a->slow_jobs, r);
-	jobs_withdraw(&a->worker_batch.jobs, r);
+	rp_agent_revoke_key(a, r->key);
+	jobs_mark_weakened(&a->quick_jobs, r);
+	jobs_mark_weakened(&a->slow_jobs, r);
+	jobs_mark_weakened(&a->worker_batch.jobs, r);
 	if (!must_flush_all(r, &was))
 		return;
 	if (!r->flushing_all)
@@ -117,7 +117,7 @@ static void region_weaken(struct rp_agent *a, struct rp_region *r,
 	r->flushed_to = 0;
 }
 
-struct rp_region *rp_agent_weakened(struct rp_agent *a, uint64_t *n)
+struct rp_region *rp_agent_next_weakened(struct rp_agent *a, uint64_t *n)
 {
 	struct rp_region *r, *next = NULL;
 
@@ -145,16 +145,16 @@ static bool lookup_facts(struct rp_agent *a, struct rp_region *r)
 	struct rp_agent_lookup *l = &a->lookup;
 	int ret;
 
-	if (l->valid && same_sources(&l->was, &r->facts))
+	if (l->valid && same_sources(&l->old_facts, &r->facts))
 		return false;
-	l->was = r->facts;
+	l->old_facts = r->facts;
 	l->valid = true;
 	rp_watch_record(&a->review_sources);
-	ret = a->host->ops->facts(a->host, r, &l->now, l->why);
+	ret = a->host->ops->facts(a->host, r, &l->found, l->why);
 	rp_watch_record(NULL);
 	/* Facts that cannot be found are unknown. */
 	if (ret)
-		l->now = (struct rp_facts){.memory = RP_MEM_UNKNOWN};
+		l->found = (struct rp_facts){.memory = RP_MEM_UNKNOWN};
 	rp_watch_open_failed(-ret);
 	a->starved |= rp_watch_starved();
 	return true;
@@ -162,7 +162,7 @@ static bool lookup_facts(struct rp_agent *a, struct rp_region *r)
 
 /*
  * Find the facts of one region, and weaken the region if they lead to another
- * method. Returns the part of LOOKUPS that this used up.
+ * method. Returns the part of MAX_LOOKUPS that this used up.
  */
 static int region_review(struct rp_agent *a, struct rp_region *r)
 {
@@ -174,8 +174,8 @@ static int region_review(struct rp_agent *a, struct rp_region *r)
 		return 0;
 	first = lookup_facts(a, r);
 	if (a->starved)
-		return LOOKUPS;
-	f = merge_facts(r, &a->lookup.now);
+		return MAX_LOOKUPS;
+	f = merge_facts(r, &a->lookup.found);
 	if (!choices_differ(r, &f))
 		return first;
 	region_weaken(a, r, &f);
@@ -195,11 +195,11 @@ static int region_review(struct rp_agent *a, struct rp_region *r)
 /* --- all regions --- */
 
 /* Review some regions; after the last one, watch the sources just read. */
-static bool review_some(struct rp_agent *a)
+static bool review_regions(struct rp_agent *a)
 {
 	struct rp_region *r;
 
-	for (int n = 0; n < LOOKUPS && (r = a->review);) {
+	for (int n = 0; n < MAX_LOOKUPS && (r = a->review);) {
 		a->review = r->hh.next;
 		n += region_review(a, r);
 	}
@@ -228,7 +228,7 @@ static bool review_is_due(struct rp_agent *a, uint64_t now)
 		return false;
 	a->watch_at = now + RP_AGENT_WATCH_NS;
 	rp_watch_starved();
-	changed = rp_watch_changed(a->watch, a->change);
+	changed = rp_watch_find_change(a->watch, a->change);
 	if (rp_watch_starved())
 		return false;
 	if (changed && a->changed)
@@ -292,7 +292,8 @@ bool rp_agent_job_must_wait(const struct rp_job *job)
 
 bool rp_agent_facts_progress(struct rp_agent *a, uint64_t now)
 {
-	bool any = a->review || review_is_due(a, now) ? review_some(a) : false;
+	bool any =
+		a->review || review_is_due(a, now) ? review_regions(a) : false;
 	struct rp_region *r, *tmp;
 
 	TAILQ_FOREACH_SAFE(r, &a->flushing_all, link, tmp)

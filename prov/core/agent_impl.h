@@ -22,27 +22,27 @@
  */
 
 /* PROGRESS messages per loss timeout, and the bounds of their period. */
-#define RP_AGENT_PROGRESS_PART	 3
-#define RP_AGENT_MIN_PROGRESS_MS 10
-#define RP_AGENT_MAX_PROGRESS_MS 60000
+#define RP_AGENT_PROGRESS_PER_TIMEOUT 3
+#define RP_AGENT_MIN_PROGRESS_MS      10
+#define RP_AGENT_MAX_PROGRESS_MS      60000
 
 /* Delay before retrying a send for which the channel had no room. */
 #define RP_AGENT_RETRY_NS 1000000ull
 
 /* Refusals of wrong keys: least delay, most per second, longest queue. */
-#define RP_AGENT_REFUSAL_NS  20000000ull
-#define RP_AGENT_REFUSALS    16
-#define RP_AGENT_MAX_DELAYED 32
+#define RP_AGENT_REFUSAL_DELAY_NS 20000000ull
+#define RP_AGENT_REFUSALS_PER_S	  16
+#define RP_AGENT_MAX_DELAYED	  32
 /* Time until a connection is closed after its refusal. */
 #define RP_AGENT_LINGER_NS 1000000000ull
 /* Least time between two warnings about wrong keys. */
 #define RP_AGENT_WARN_NS 10000000000ull
 /*
  * Debt of one machine, in refusals, above which all its connections are
- * refused; RP_AGENT_REFUSALS are paid off per second.
+ * refused; RP_AGENT_REFUSALS_PER_S are paid off per second.
  */
-#define RP_AGENT_DEBT	 128
-#define RP_AGENT_SOURCES 32 /* machines that may have a debt */
+#define RP_AGENT_DEBT	     128
+#define RP_AGENT_MAX_SOURCES 32 /* machines that may have a debt */
 
 /*
  * Period of comparing the sources of facts. A change counts when two
@@ -128,8 +128,8 @@ struct rp_agent {
 	bool job_ended;	      /* a job ended: retry stalled messages */
 	struct rp_agent_refusals delayed;
 	unsigned int ndelayed;
-	uint64_t refused_at; /* due time of the newest refusal */
-	struct rp_agent_source sources[RP_AGENT_SOURCES];
+	uint64_t last_refusal_due; /* due time of the newest refusal */
+	struct rp_agent_source sources[RP_AGENT_MAX_SOURCES];
 	uint64_t warned_at;
 	struct rp_worker worker;
 	struct rp_jobs quick_jobs, slow_jobs;
@@ -149,7 +149,7 @@ struct rp_agent {
 	struct rp_region *review; /* next in the review; NULL: none runs */
 	struct rp_agent_lookup {
 		bool valid;
-		struct rp_facts was, now;
+		struct rp_facts old_facts, found;
 		char why[RP_WHY_LEN];
 	} lookup; /* the last lookup of the review */
 	TAILQ_HEAD(, rp_region) flushing_all;
@@ -176,7 +176,7 @@ static inline void rp_agent_count(struct rp_agent *a, const struct rp_batch *b)
 /* End the session: drop its jobs, close its channel, free it. */
 void rp_agent_session_close(struct rp_agent_session *s);
 /* Close sessions with a grant of the key; messages_only: remove the grant. */
-void rp_agent_close_granted(struct rp_agent *a, uint64_t key);
+void rp_agent_revoke_key(struct rp_agent *a, uint64_t key);
 /* Close the session from progress: after a protocol error or without memory. */
 void rp_agent_session_close_later(struct rp_agent_session *s);
 /* Drop jobs and later messages of the session; close it at that time. */
@@ -199,10 +199,10 @@ void rp_agent_session_add_job(struct rp_agent_session *s, struct rp_job *job);
 void rp_agent_session_del_job(struct rp_job *job);
 /* Send a message, or keep it until the channel has room. */
 void rp_agent_send(struct rp_agent_session *s, const void *msg, size_t len);
-void rp_agent_reply(struct rp_agent_session *s, uint64_t token,
-		    const struct rp_wire_reply *m);
-void rp_agent_info(struct rp_agent_session *s, uint64_t token,
-		   const struct rp_wire_info *m);
+void rp_agent_send_reply(struct rp_agent_session *s, uint64_t token,
+			 const struct rp_wire_reply *m);
+void rp_agent_send_info(struct rp_agent_session *s, uint64_t token,
+			const struct rp_wire_info *m);
 /* Retry sends, send due PROGRESS, close sessions. True: did something. */
 bool rp_agent_sessions_progress(struct rp_agent *a, uint64_t now);
 uint64_t rp_agent_sessions_deadline(const struct rp_agent *a);

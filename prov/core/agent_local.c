@@ -6,7 +6,7 @@
 #include "core/ranges.h"
 
 int rp_agent_local_flush(struct rp_agent *a, const struct rp_local *ranges,
-			 size_t n, rp_local_fn done, void *arg)
+			 size_t n, rp_local_done_fn done, void *arg)
 {
 	struct rp_job *job;
 
@@ -28,7 +28,7 @@ int rp_agent_local_flush(struct rp_agent *a, const struct rp_local *ranges,
 	job->local = &a->local;
 	job->done = done;
 	job->arg = arg;
-	TAILQ_INSERT_TAIL(&a->local, job, of_owner);
+	TAILQ_INSERT_TAIL(&a->local, job, owner_link);
 	job->queue = !a->attr.no_worker && rp_job_blocks(job) ? &a->slow_jobs
 							      : &a->quick_jobs;
 	TAILQ_INSERT_TAIL(job->queue, job, link);
@@ -37,13 +37,13 @@ int rp_agent_local_flush(struct rp_agent *a, const struct rp_local *ranges,
 
 static void drop_job(struct rp_job *job)
 {
-	TAILQ_REMOVE(job->local, job, of_owner);
+	TAILQ_REMOVE(job->local, job, owner_link);
 	job->local = NULL;
 }
 
 void rp_agent_local_complete(struct rp_job *job)
 {
-	rp_local_fn done = job->done;
+	rp_local_done_fn done = job->done;
 	enum rp_status st = job->reply.status;
 	uint32_t detail = job->reply.detail;
 	void *arg = job->arg;
@@ -57,7 +57,7 @@ void rp_agent_local_drop(struct rp_agent *a, void *arg)
 {
 	struct rp_job *job, *tmp;
 
-	TAILQ_FOREACH_SAFE(job, &a->local, of_owner, tmp)
+	TAILQ_FOREACH_SAFE(job, &a->local, owner_link, tmp)
 	{
 		if (job->arg == arg)
 			drop_job(job);

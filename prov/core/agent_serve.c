@@ -186,7 +186,7 @@ static bool store_must_wait(const struct rp_agent_session *s,
 	if (!rp_effect_precedes_flush(job->effect) &&
 	    job->effect != RP_EFFECT_THEN)
 		return false;
-	TAILQ_FOREACH (old, &s->jobs, of_owner) {
+	TAILQ_FOREACH (old, &s->jobs, owner_link) {
 		if (!old->then.region)
 			continue;
 		if (t->region &&
@@ -359,7 +359,7 @@ void rp_agent_job_complete(struct rp_agent_session *s, struct rp_job *job)
 	a->stats.effects += job->effect && job->reply.status == RP_ST_OK;
 	a->stats.replies++;
 	count_commit(job);
-	rp_agent_reply(s, job->token, &job->reply);
+	rp_agent_send_reply(s, job->token, &job->reply);
 }
 
 static void refuse_request(struct rp_agent_session *s, uint64_t token,
@@ -368,7 +368,7 @@ static void refuse_request(struct rp_agent_session *s, uint64_t token,
 	const struct rp_wire_reply reply = {.status = st};
 
 	s->agent->stats.refused++;
-	rp_agent_reply(s, token, &reply);
+	rp_agent_send_reply(s, token, &reply);
 }
 
 /* Copy a->job, which the next request reuses, for a job that is queued. */
@@ -475,7 +475,7 @@ static bool serve_request(struct rp_agent_session *s, const void *msg,
 		rp_agent_session_refuse(s, hdr);
 	} else if (st != RP_ST_OK) {
 		a->stats.refused++;
-		rp_agent_reply(s, hdr->token, &job->reply);
+		rp_agent_send_reply(s, hdr->token, &job->reply);
 	} else if (store_must_wait(s, job)) {
 		if (!full)
 			return false;
@@ -556,7 +556,7 @@ static void serve_query(struct rp_agent_session *s, const void *msg,
 		info.grant = g->wire;
 	else if (info.status == RP_ST_OK)
 		info = (struct rp_wire_info){.status = st};
-	rp_agent_info(s, hdr->token, &info);
+	rp_agent_send_info(s, hdr->token, &info);
 }
 
 bool rp_agent_serve(struct rp_agent_session *s, const void *msg, size_t len)

@@ -177,7 +177,7 @@ void rp_agent_session_add_job(struct rp_agent_session *s, struct rp_job *job)
 	}
 	a->progress_at = earlier_time(a->progress_at, s->progress_at);
 	job->session = s;
-	TAILQ_INSERT_TAIL(&s->jobs, job, of_owner);
+	TAILQ_INSERT_TAIL(&s->jobs, job, owner_link);
 	rp_stats_add(&rp_stats->jobs, 1);
 	backlog_add(s);
 }
@@ -186,7 +186,7 @@ void rp_agent_session_del_job(struct rp_job *job)
 {
 	struct rp_agent_session *s = job->session;
 
-	TAILQ_REMOVE(&s->jobs, job, of_owner);
+	TAILQ_REMOVE(&s->jobs, job, owner_link);
 	if (TAILQ_EMPTY(&s->jobs))
 		TAILQ_REMOVE(&s->agent->working, s, working);
 	s->agent->job_ended = true;
@@ -342,8 +342,8 @@ void rp_agent_send(struct rp_agent_session *s, const void *msg, size_t len)
 		send_keep(s, msg, len);
 }
 
-void rp_agent_reply(struct rp_agent_session *s, uint64_t token,
-		    const struct rp_wire_reply *m)
+void rp_agent_send_reply(struct rp_agent_session *s, uint64_t token,
+			 const struct rp_wire_reply *m)
 {
 	struct rp_wire_reply with_credits = *m;
 	uint8_t msg[RP_WIRE_MAX_REPLY];
@@ -363,8 +363,8 @@ void rp_agent_reply(struct rp_agent_session *s, uint64_t token,
 		rp_agent_send(s, msg, (size_t)len);
 }
 
-void rp_agent_info(struct rp_agent_session *s, uint64_t token,
-		   const struct rp_wire_info *m)
+void rp_agent_send_info(struct rp_agent_session *s, uint64_t token,
+			const struct rp_wire_info *m)
 {
 	uint8_t msg[RP_WIRE_MAX_MSG];
 	int len = rp_wire_put_info(msg, sizeof(msg), token, m);
@@ -449,7 +449,7 @@ void rp_agent_close_peer(struct rp_agent *a,
 		rp_agent_session_close(s);
 }
 
-void rp_agent_close_granted(struct rp_agent *a, uint64_t key)
+void rp_agent_revoke_key(struct rp_agent *a, uint64_t key)
 {
 	struct rp_agent_session *s, *tmp;
 	struct rp_agent_grant *g;

@@ -59,10 +59,10 @@ static bool flush_is_long(const struct rp_job *job)
 {
 	uint64_t sum = 0;
 
-	for (size_t i = 0; i < job->n && sum <= RP_JOB_LONG; i++)
+	for (size_t i = 0; i < job->n && sum <= RP_JOB_MAX_INLINE; i++)
 		if (job->ranges[i].flush)
 			sum += job->ranges[i].len;
-	return sum > RP_JOB_LONG;
+	return sum > RP_JOB_MAX_INLINE;
 }
 
 bool rp_job_blocks(const struct rp_job *job)

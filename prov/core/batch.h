@@ -35,11 +35,11 @@ struct rp_job_then {
 /* One request that passed every check, until its reply. */
 struct rp_job {
 	TAILQ_ENTRY(rp_job) link; /* in a queue of the agent, or in a batch */
-	TAILQ_ENTRY(rp_job) of_owner;	  /* in session.jobs or *local */
+	TAILQ_ENTRY(rp_job) owner_link;	  /* in session.jobs or *local */
 	struct rp_agent_session *session; /* NULL: local, or session ended */
 	struct rp_jobs *queue;	/* where the job waits; NULL: in a batch */
 	struct rp_batch *batch; /* the batch that has the job, or NULL */
-	/* Local jobs: the list that of_owner is in, and the callback. */
+	/* Local jobs: the list that owner_link is in, and the callback. */
 	struct rp_jobs *local;
 	void (*done)(void *arg, enum rp_status st, uint32_t detail);
 	void *arg;
@@ -79,7 +79,7 @@ void rp_job_fail_memory(struct rp_job *job);
 /* Should the worker run the job: does it wait, or flush many bytes? */
 bool rp_job_blocks(const struct rp_job *job);
 /* Most bytes that a job flushes in the caller's thread. */
-#define RP_JOB_LONG (16ull << 20)
+#define RP_JOB_MAX_INLINE (16ull << 20)
 /*
  * Cancel the job's store, as its session has ended: a store that was not
  * executed when this returns never will be.

@@ -12,7 +12,7 @@
 #include "core/hash.h"
 #include "core/operator.h"
 
-#define say(why, ...) rp_caps_say(why, RP_WHY_LEN, __VA_ARGS__)
+#define say(why, ...) rp_caps_fmt(why, RP_WHY_LEN, __VA_ARGS__)
 
 /*
  * Was every mapping in [start, end) made with MAP_SYNC? Only smaps shows that,
@@ -87,7 +87,7 @@ static int vma_add(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 		say(why,
 		    "the range ends behind the end of %s: allocate the file "
 		    "first",
-		    rp_caps_base_name(v->path));
+		    rp_caps_file_name(v->path));
 		return -EFAULT;
 	}
 	here = *b;
@@ -107,7 +107,7 @@ static int vma_add(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 		say(why,
 		    "the range goes on in another file, %s, at %#lx: register "
 		    "them apart",
-		    rp_caps_base_name(v->path), (unsigned long)from);
+		    rp_caps_file_name(v->path), (unsigned long)from);
 		return -ENOTSUP;
 	}
 	return 0;
@@ -167,25 +167,25 @@ static void sources_fill(const struct rp_caps_cfg *cfg,
 			 const struct rp_facts *facts, struct rp_sources *src)
 {
 	*src = (struct rp_sources){.raised = 0};
-	rp_caps_say(src->memory, sizeof(src->memory), "%s", b->why);
-	rp_caps_say(src->placement, sizeof(src->placement), "%s",
+	rp_caps_fmt(src->memory, sizeof(src->memory), "%s", b->why);
+	rp_caps_fmt(src->placement, sizeof(src->placement), "%s",
 		    cfg->placement_why ? cfg->placement_why
 				       : "the base provider");
-	rp_caps_say(src->domain, sizeof(src->domain), "%s", b->domain_why);
-	rp_caps_say(src->fence, sizeof(src->fence), "%s",
+	rp_caps_fmt(src->domain, sizeof(src->domain), "%s", b->domain_why);
+	rp_caps_fmt(src->fence, sizeof(src->fence), "%s",
 		    cfg->fence_why ? cfg->fence_why : "nothing tells");
-	rp_caps_say(src->native, sizeof(src->native), "%s",
+	rp_caps_fmt(src->native, sizeof(src->native), "%s",
 		    cfg->native_why ? cfg->native_why
 				    : "nothing tells: both ends must confirm "
 				      "it");
 	if (facts->fs_trusted == RP_UNKNOWN)
 		return;
 	if (!facts->fs_name[0])
-		rp_caps_say(src->fs, sizeof(src->fs),
+		rp_caps_fmt(src->fs, sizeof(src->fs),
 			    "no file system in "
 			    "between");
 	else
-		rp_caps_say(src->fs, sizeof(src->fs), "%s is %s",
+		rp_caps_fmt(src->fs, sizeof(src->fs), "%s is %s",
 			    facts->fs_name,
 			    rp_caps_fs_listed(facts->fs_name)
 				    ? "listed; its mount options"
@@ -229,8 +229,8 @@ int rp_caps_explain(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 		.node = b.node,
 	};
 	strcpy(facts->fs_name, b.fs.name);
-	rp_caps_say(facts->name, sizeof(facts->name), "%s",
-		    rp_caps_base_name(b.path));
+	rp_caps_fmt(facts->name, sizeof(facts->name), "%s",
+		    rp_caps_file_name(b.path));
 	HASH_JEN(b.path, strlen(b.path), facts->path);
 	if (on_storage(b.memory))
 		facts->file = (struct rp_file_id){
@@ -263,7 +263,7 @@ int rp_caps_find(struct rp_caps_cfg cfg, const void *addr, size_t len,
 		return ret;
 	if (!nic)
 		nic = &unused;
-	rp_caps_base(cfg.root, cfg.base, cfg.device, nic);
+	rp_caps_base_provider(cfg.root, cfg.base, cfg.device, nic);
 	cfg.placement = nic->placement;
 	cfg.placement_why = nic->placement_why;
 	cfg.fence = nic->fence;
@@ -285,7 +285,7 @@ static bool env_flag(const char *name)
 	return false;
 }
 
-struct rp_caps_cfg rp_caps_env(void)
+struct rp_caps_cfg rp_caps_cfg_from_env(void)
 {
 	return (struct rp_caps_cfg){
 		.trust_fs = getenv("FI_OFI_RPMEM_TRUST_FS"),

@@ -138,7 +138,7 @@ int rp_caps_find(struct rp_caps_cfg cfg, const void *addr, size_t len,
 		 struct rp_facts *facts, char *why, struct rp_sources *src,
 		 struct rp_nic *nic);
 /* Settings of the FI_OFI_RPMEM_* variables, as the provider reads them. */
-struct rp_caps_cfg rp_caps_env(void);
+struct rp_caps_cfg rp_caps_cfg_from_env(void);
 
 /* Do the mappings of a range suggest that its bytes are meant to persist? */
 enum rp_intent {
@@ -173,10 +173,10 @@ enum rp_implicit rp_caps_implicit(enum rp_intent intent, bool fit,
 bool rp_caps_fs_listed(const char *fs_name);
 
 /* A walk over the block devices below a file, disks first. */
-struct rp_disks {
+struct rp_disk_walk {
 	const char *root; /* as in rp_caps_cfg */
 	/* Called for each device; dir: its folder in sysfs. May be NULL. */
-	void (*fn)(struct rp_disks *w, const char *dir, const char *flaw);
+	void (*fn)(struct rp_disk_walk *w, const char *dir, const char *flaw);
 	void *ctx;
 	int depth;		  /* depth of the recursion; 0 at first */
 	char flaw[RP_SOURCE_LEN]; /* why a disk loses bytes, or "" */
@@ -185,9 +185,9 @@ struct rp_disks {
  * Walk over the devices that sysfs shows; fn may be called twice for one of
  * them. False: path is in memory, or on a mount without barriers.
  */
-bool rp_caps_disks(struct rp_disks *w, const char *path);
+bool rp_caps_walk_disks(struct rp_disk_walk *w, const char *path);
 /* Copy the first line of dir/name to line (PATH_MAX bytes); "": none. */
-const char *rp_caps_line(const char *dir, const char *name, char *line);
+const char *rp_caps_read_line(const char *dir, const char *name, char *line);
 
 /*
  * The NIC behind an RDMA device ("mlx5_0", as in /sys/class/infiniband). A
@@ -205,13 +205,13 @@ struct rp_nic {
 	char fence_why[RP_SOURCE_LEN];
 };
 /* Examine a device. 0, -ENODEV (no such device), -EINVAL (not a name). */
-int rp_caps_nic(const char *root, const char *device, struct rp_nic *nic);
+int rp_caps_find_nic(const char *root, const char *device, struct rp_nic *nic);
 /*
  * Facts about writes of a base provider ("tcp", "verbs") over a device (its
  * domain's name). Never fails: facts without a source stay unknown.
  */
-void rp_caps_base(const char *root, const char *base, const char *device,
-		  struct rp_nic *nic);
+void rp_caps_base_provider(const char *root, const char *base,
+			   const char *device, struct rp_nic *nic);
 
 /*
  * Does the completion of a write prove that the target has received it?
@@ -219,8 +219,8 @@ void rp_caps_base(const char *root, const char *base, const char *device,
  * completion may mean only that the sender's TCP has the bytes, and for devices
  * that sysfs does not show. why: RP_SOURCE_LEN bytes.
  */
-bool rp_caps_acknowledges(const char *root, const char *base,
-			  const char *device, char *why);
+bool rp_caps_write_is_acknowledged(const char *root, const char *base,
+				   const char *device, char *why);
 
 const char *rp_class_name(enum rp_class c);	     /* "none", ... */
 int rp_class_parse(const char *s, enum rp_class *c); /* 0 or -EINVAL */

@@ -16,7 +16,7 @@
 /* The process map appends this to the name of a deleted file. */
 #define DELETED " (deleted)"
 
-const char *rp_caps_base_name(const char *path)
+const char *rp_caps_file_name(const char *path)
 {
 	const char *slash = strrchr(path, '/');
 
@@ -64,7 +64,7 @@ static int file_open(const char *root, const struct rp_vma *v, struct rp_fs *fs,
 			err = errno;
 			rp_watch_open_failed(err);
 		} else {
-			rp_caps_fs(root, fd, fs);
+			rp_caps_find_fs(root, fd, fs);
 			if (!statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS,
 				   sx) &&
 			    same_file(v, fs, sx))
@@ -103,12 +103,12 @@ static void nd_find(const char *root, const char *kind, unsigned int major,
 	char *dir = rp_caps_nd_region(root, kind, major, minor);
 
 	if (!dir) {
-		rp_caps_say(b->domain_why, sizeof(b->domain_why),
+		rp_caps_fmt(b->domain_why, sizeof(b->domain_why),
 			    "no nd region above device %u:%u", major, minor);
 		return;
 	}
 	b->domain = rp_caps_nd_domain(dir, b->domain_why);
-	b->node = rp_caps_node(dir);
+	b->node = rp_caps_read_node(dir);
 	free(dir);
 }
 
@@ -121,7 +121,7 @@ static void regular_file(const struct rp_caps_cfg *cfg, const char *name,
 	b->size = sx->stx_size;
 	if (rp_caps_fs_in_memory(b->fs.name)) {
 		b->memory = RP_MEM_TMPFS;
-		rp_caps_say(
+		rp_caps_fmt(
 			WHY(b),
 			"file %s on %s: outlives the process, not the machine",
 			name, b->fs.name);
@@ -136,17 +136,17 @@ static void regular_file(const struct rp_caps_cfg *cfg, const char *name,
 	if (!rp_caps_fs_vouched(&b->fs, cfg->trust_fs))
 		rp_fs_walk_disks(&b->disks, &b->fs);
 	if (b->trusted == RP_YES)
-		rp_caps_say(WHY(b), "%s on %s: %s", kind, b->fs.name, name);
+		rp_caps_fmt(WHY(b), "%s on %s: %s", kind, b->fs.name, name);
 	else if (!b->fs.name[0])
-		rp_caps_say(WHY(b), "%s on an unknown file system: %s", kind,
+		rp_caps_fmt(WHY(b), "%s on an unknown file system: %s", kind,
 			    name);
 	else if (!rp_caps_fs_listed(b->fs.name))
-		rp_caps_say(WHY(b),
+		rp_caps_fmt(WHY(b),
 			    "%s on %s, whose msync nobody vouches for; "
 			    "FI_OFI_RPMEM_TRUST_FS=%s does: %s",
 			    kind, b->fs.name, b->fs.name, name);
 	else
-		rp_caps_say(WHY(b),
+		rp_caps_fmt(WHY(b),
 			    "%s on %s, %s; fix that, or vouch for it with "
 			    "FI_OFI_RPMEM_TRUST_FS=%s: %s",
 			    kind, b->fs.name,
@@ -159,7 +159,7 @@ static void regular_file(const struct rp_caps_cfg *cfg, const char *name,
 static void file_examine(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 			 struct rp_backing *b)
 {
-	const char *name = rp_caps_base_name(v->path);
+	const char *name = rp_caps_file_name(v->path);
 	struct statx sx = {0};
 	int fd = file_open(cfg->root, v, &b->fs, &sx);
 
@@ -167,14 +167,14 @@ static void file_examine(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 		b->fs = (struct rp_fs){0};
 		if (ends_with(v->path, DELETED)) {
 			b->memory = RP_MEM_ANON;
-			rp_caps_say(WHY(b),
+			rp_caps_fmt(WHY(b),
 				    "no name leads to %s: its bytes go with "
 				    "the last "
 				    "process that has it; use a file that has "
 				    "a name",
 				    name);
 		} else {
-			rp_caps_say(WHY(b),
+			rp_caps_fmt(WHY(b),
 				    "cannot look at the mapped file %s: %s",
 				    name, strerror(-fd));
 		}
@@ -191,10 +191,10 @@ static void file_examine(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 		snprintf(b->device, sizeof(b->device), "%s", name);
 		nd_find(cfg->root, "char", sx.stx_rdev_major, sx.stx_rdev_minor,
 			b);
-		rp_caps_say(WHY(b), "devdax device %s", name);
+		rp_caps_fmt(WHY(b), "devdax device %s", name);
 	} else {
 		b->fs.name[0] = '\0';
-		rp_caps_say(WHY(b), "%s is neither a file nor a devdax device",
+		rp_caps_fmt(WHY(b), "%s is neither a file nor a devdax device",
 			    name);
 	}
 }
@@ -220,18 +220,18 @@ void rp_caps_classify(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 		snprintf(b->path, sizeof(b->path), "%s", path);
 	if (nameless) {
 		b->memory = RP_MEM_ANON;
-		rp_caps_say(WHY(b), "anonymous memory: dies with its process");
+		rp_caps_fmt(WHY(b), "anonymous memory: dies with its process");
 	} else if (v->perms[3] != 's') {
 		b->memory = RP_MEM_PRIVATE;
-		rp_caps_say(WHY(b),
+		rp_caps_fmt(WHY(b),
 			    "private mapping of %s: msync on it writes "
 			    "nothing; map it "
 			    "with MAP_SHARED",
-			    rp_caps_base_name(path));
+			    rp_caps_file_name(path));
 	} else if (*path == '/') {
 		file_examine(cfg, v, b);
 	} else {
-		rp_caps_say(WHY(b), "%s is neither a file nor a devdax device",
+		rp_caps_fmt(WHY(b), "%s is neither a file nor a devdax device",
 			    path);
 	}
 }
@@ -241,7 +241,7 @@ void rp_caps_emulate(const struct rp_caps_cfg *cfg, struct rp_backing *b)
 	if (!cfg->emulate ||
 	    (b->memory != RP_MEM_ANON && b->memory != RP_MEM_TMPFS))
 		return;
-	rp_caps_say(WHY(b),
+	rp_caps_fmt(WHY(b),
 		    "%s memory playing persistent memory: survives nothing",
 		    rp_memory_name(b->memory));
 	b->memory = RP_MEM_EMULATED;

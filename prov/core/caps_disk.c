@@ -19,7 +19,7 @@ static bool writes_back(const char *dir, const char *name)
 {
 	char line[PATH_MAX];
 
-	return !strncmp(rp_caps_line(dir, name, line), "write back", 10);
+	return !strncmp(rp_caps_read_line(dir, name, line), "write back", 10);
 }
 
 /*
@@ -29,10 +29,10 @@ static bool writes_back(const char *dir, const char *name)
  */
 static void disk_find_flaw(const char *dir, bool cached_below, char *flaw)
 {
-	const char *sign = NULL, *name = rp_caps_base_name(dir);
+	const char *sign = NULL, *name = rp_caps_file_name(dir);
 	char line[PATH_MAX];
 
-	if (atoi(rp_caps_line(dir, "queue/fua", line)))
+	if (atoi(rp_caps_read_line(dir, "queue/fua", line)))
 		sign = "queue/fua is 1";
 	else if (writes_back(dir, "cache_type") ||
 		 writes_back(dir, "device/scsi_disk/*/cache_type"))
@@ -41,15 +41,15 @@ static void disk_find_flaw(const char *dir, bool cached_below, char *flaw)
 		sign = "below it";
 	else if (!fnmatch("*ram[0-9]*", name, 0))
 		sign = "it is in memory";
-	if (sign && !strcmp(rp_caps_line(dir, "queue/write_cache", line),
+	if (sign && !strcmp(rp_caps_read_line(dir, "queue/write_cache", line),
 			    "write through"))
-		rp_caps_say(flaw, RP_SOURCE_LEN,
+		rp_caps_fmt(flaw, RP_SOURCE_LEN,
 			    "%s has a volatile cache (%s) and gets no flushes: "
 			    "its queue/write_cache is write through",
 			    name, sign);
 }
 
-bool rp_caps_disks(struct rp_disks *w, const char *path)
+bool rp_caps_walk_disks(struct rp_disk_walk *w, const char *path)
 {
 	struct rp_fs fs;
 	int fd;
@@ -61,7 +61,7 @@ bool rp_caps_disks(struct rp_disks *w, const char *path)
 		rp_watch_open_failed(errno);
 		return true;
 	}
-	rp_caps_fs(w->root, fd, &fs);
+	rp_caps_find_fs(w->root, fd, &fs);
 	close(fd);
 	w->depth++;
 	rp_fs_walk_disks(w, &fs);
@@ -70,7 +70,8 @@ bool rp_caps_disks(struct rp_disks *w, const char *path)
 }
 
 /* Walk over the devices dir/names, lower ones first. True: one has a cache. */
-static bool disks_walk(struct rp_disks *w, const char *dir, const char *names)
+static bool disks_walk(struct rp_disk_walk *w, const char *dir,
+		       const char *names)
 {
 	char line[PATH_MAX], flaw[RP_SOURCE_LEN], *disk;
 	bool cached = false, below;
@@ -85,15 +86,15 @@ static bool disks_walk(struct rp_disks *w, const char *dir, const char *names)
 			continue;
 		flaw[0] = '\0';
 		/* A partition has no queue; its disk, the parent, has. */
-		if (*rp_caps_line(disk, "partition", line))
+		if (*rp_caps_read_line(disk, "partition", line))
 			*strrchr(disk, '/') = '\0';
 		below = disks_walk(w, disk, "/slaves/*");
 		/* A loop device writes to the page cache of a file. */
-		if (*rp_caps_line(disk, "loop/backing_file", line)) {
-			if (!rp_caps_disks(w, line))
-				rp_caps_say(flaw, sizeof(flaw),
+		if (*rp_caps_read_line(disk, "loop/backing_file", line)) {
+			if (!rp_caps_walk_disks(w, line))
+				rp_caps_fmt(flaw, sizeof(flaw),
 					    "%s is on no disk that is flushed",
-					    rp_caps_base_name(disk));
+					    rp_caps_file_name(disk));
 			below = true;
 		}
 		disk_find_flaw(disk, below, flaw);
@@ -108,13 +109,13 @@ static bool disks_walk(struct rp_disks *w, const char *dir, const char *names)
 	return cached;
 }
 
-void rp_fs_walk_disks(struct rp_disks *w, const struct rp_fs *fs)
+void rp_fs_walk_disks(struct rp_disk_walk *w, const struct rp_fs *fs)
 {
 	char path[PATH_MAX], *dev;
 	glob_t g = {0};
 
 	if (!strcmp(fs->name, "overlay")) {
-		rp_caps_disks(w, fs->source);
+		rp_caps_walk_disks(w, fs->source);
 		return;
 	}
 	if (fs->major) {
@@ -127,7 +128,7 @@ void rp_fs_walk_disks(struct rp_disks *w, const struct rp_fs *fs)
 	dev = realpath(fs->source, NULL);
 	snprintf(path, sizeof(path), "%s/sys/fs/btrfs/*/devices/%s",
 		 w->root ? w->root : "",
-		 rp_caps_base_name(dev ? dev : fs->source));
+		 rp_caps_file_name(dev ? dev : fs->source));
 	if (!glob(path, 0, NULL, &g)) {
 		*strrchr(g.gl_pathv[0], '/') = '\0';
 		disks_walk(w, g.gl_pathv[0], "/*");

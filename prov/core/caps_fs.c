@@ -55,7 +55,7 @@ FILE *rp_caps_open(const char *root, const char *path)
 	return f;
 }
 
-const char *rp_caps_line(const char *dir, const char *name, char *line)
+const char *rp_caps_read_line(const char *dir, const char *name, char *line)
 {
 	char *text;
 
@@ -153,7 +153,7 @@ static bool mount_find(const char *root, uint64_t id, struct rp_fs *fs)
 	return found;
 }
 
-void rp_caps_fs(const char *root, int fd, struct rp_fs *fs)
+void rp_caps_find_fs(const char *root, int fd, struct rp_fs *fs)
 {
 	struct statfs sfs;
 	struct statx sx;

@@ -18,24 +18,25 @@
 static enum rp_domain dimms_domain(const char *dir, char *why)
 {
 	char line[PATH_MAX], name[PATH_MAX];
-	const bool cxl = !strcmp(rp_caps_line(dir, "../provider", line), "CXL");
+	const bool cxl =
+		!strcmp(rp_caps_read_line(dir, "../provider", line), "CXL");
 	int n;
 
 	for (int i = 0; i < MAX_DIMMS; i++) {
 		snprintf(name, sizeof(name), "mapping%d", i);
-		n = (int)strcspn(rp_caps_line(dir, name, line), ",");
+		n = (int)strcspn(rp_caps_read_line(dir, name, line), ",");
 		if (!n)
 			break;
-		rp_caps_say(why, RP_SOURCE_LEN, "%.*s", n, line);
+		rp_caps_fmt(why, RP_SOURCE_LEN, "%.*s", n, line);
 		snprintf(name, sizeof(name), "../%.99s/*/flags", why);
 		/* The drivers of ACPI (NFIT) and PAPR make this file. */
-		if (strstr(rp_caps_line(dir, name, line), "not_armed")) {
+		if (strstr(rp_caps_read_line(dir, name, line), "not_armed")) {
 			strcat(why, " is not armed: it loses its bytes");
 			return RP_DOMAIN_NONE;
 		}
 		snprintf(name, sizeof(name), "../%.99s/cxl/dirty_shutdown",
 			 why);
-		if (cxl && !*rp_caps_line(dir, name, line)) {
+		if (cxl && !*rp_caps_read_line(dir, name, line)) {
 			strcat(why, " (CXL) counts no dirty shutdowns");
 			return RP_DOMAIN_UNKNOWN;
 		}
@@ -56,9 +57,9 @@ enum rp_domain rp_caps_nd_domain(const char *dir, char *why)
 
 	if (dimms != RP_DOMAIN_SYSTEM)
 		return dimms;
-	rp_caps_say(why, RP_SOURCE_LEN, "persistence_domain of %s",
-		    rp_caps_base_name(dir));
-	rp_caps_line(dir, "persistence_domain", line);
+	rp_caps_fmt(why, RP_SOURCE_LEN, "persistence_domain of %s",
+		    rp_caps_file_name(dir));
+	rp_caps_read_line(dir, "persistence_domain", line);
 	for (int d = RP_DOMAIN_NONE; d <= RP_DOMAIN_CPUCACHE; d++)
 		if (!strcmp(line, words[d]))
 			return (enum rp_domain)d;
@@ -83,11 +84,11 @@ char *rp_caps_nd_region(const char *root, const char *kind, unsigned int major,
 	return NULL;
 }
 
-int rp_caps_node(const char *dir)
+int rp_caps_read_node(const char *dir)
 {
 	char line[PATH_MAX];
 	int node = -1;
 
-	sscanf(rp_caps_line(dir, "numa_node", line), "%d", &node);
+	sscanf(rp_caps_read_line(dir, "numa_node", line), "%d", &node);
 	return node < 0 || node > 1023 ? 0 : node + 1;
 }

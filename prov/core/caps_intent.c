@@ -39,13 +39,13 @@ int rp_caps_intent(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 	FILE *f;
 
 	if (!len || end < start) {
-		rp_caps_say(why, RP_WHY_LEN, "the range is empty or wraps");
+		rp_caps_fmt(why, RP_WHY_LEN, "the range is empty or wraps");
 		return -EINVAL;
 	}
 	f = rp_caps_open(cfg->root, "/proc/self/maps");
 	if (!f) {
 		ret = -errno;
-		rp_caps_say(why, RP_WHY_LEN, "cannot read /proc/self/maps: %s",
+		rp_caps_fmt(why, RP_WHY_LEN, "cannot read /proc/self/maps: %s",
 			    strerror(-ret));
 		return ret;
 	}
@@ -55,7 +55,7 @@ int rp_caps_intent(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 			continue;
 		ret = rp_caps_vma_parse(line, &v);
 		if (ret) {
-			rp_caps_say(why, RP_WHY_LEN,
+			rp_caps_fmt(why, RP_WHY_LEN,
 				    "cannot make sense of /proc/self/maps");
 			break;
 		}

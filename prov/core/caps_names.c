@@ -89,7 +89,7 @@ const char *rp_tri_name(enum rp_tri t)
  * The sentence is sent to peers and logged, and file names may contain
  * anything: '?' replaces each byte that is not printable ASCII.
  */
-void rp_caps_say(char *text, size_t len, const char *fmt, ...)
+void rp_caps_fmt(char *text, size_t len, const char *fmt, ...)
 {
 	va_list ap;
 

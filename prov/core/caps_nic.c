@@ -80,7 +80,7 @@ static unsigned int read_hex(const char *dir, const char *name)
 	char line[PATH_MAX];
 	unsigned int v = 0;
 
-	sscanf(rp_caps_line(dir, name, line), "%x", &v);
+	sscanf(rp_caps_read_line(dir, name, line), "%x", &v);
 	return v;
 }
 
@@ -99,7 +99,7 @@ static int read_perfctrl(const char *port, uint32_t v[2])
 }
 
 #define SAY(nic, ...)                                                          \
-	rp_caps_say((nic)->placement_why, sizeof((nic)->placement_why),        \
+	rp_caps_fmt((nic)->placement_why, sizeof((nic)->placement_why),        \
 		    __VA_ARGS__)
 
 /* Do writes of the NIC end in the last-level cache? */
@@ -155,16 +155,16 @@ static void find_pci_facts(char *dir, size_t port_len, struct rp_nic *nic)
 	 * a read fence proves that these writes have left the NIC.
 	 */
 	nic->fence = RP_YES;
-	rp_caps_say(nic->fence_why, sizeof(nic->fence_why),
+	rp_caps_fmt(nic->fence_why, sizeof(nic->fence_why),
 		    "adapter %s: PCI Express keeps a read behind the writes "
 		    "before it",
 		    nic->pci);
-	nic->node = rp_caps_node(dir);
+	nic->node = rp_caps_read_node(dir);
 	dir[port_len] = '\0';
 	find_ddio(dir, nic);
 }
 
-int rp_caps_nic(const char *root, const char *device, struct rp_nic *out)
+int rp_caps_find_nic(const char *root, const char *device, struct rp_nic *out)
 {
 	struct rp_nic nic = {.ddio = RP_UNKNOWN};
 	size_t port_len;
@@ -183,7 +183,7 @@ int rp_caps_nic(const char *root, const char *device, struct rp_nic *out)
 		    "%s is driven by software: it copies through the "
 		    "kernel's mapping",
 		    device);
-		rp_caps_say(nic.fence_why, sizeof(nic.fence_why),
+		rp_caps_fmt(nic.fence_why, sizeof(nic.fence_why),
 			    "%s is driven by software", device);
 	} else if (cut_to_function(dir, &nic, &port_len)) {
 		find_pci_facts(dir, port_len, &nic);
@@ -206,8 +206,8 @@ static char *domain_device(const char *domain)
 	return strndup(domain, n);
 }
 
-bool rp_caps_acknowledges(const char *root, const char *base,
-			  const char *device, char *why)
+bool rp_caps_write_is_acknowledged(const char *root, const char *base,
+				   const char *device, char *why)
 {
 	static const char verbs[] = "verbs";
 	char dir[PATH_MAX], line[PATH_MAX] = "", *name;
@@ -221,13 +221,13 @@ bool rp_caps_acknowledges(const char *root, const char *base,
 	if (name && *name && *name != '.' && !strchr(name, '/')) {
 		snprintf(dir, sizeof(dir), "%s/sys/class/infiniband/%s",
 			 root ? root : "", name);
-		rp_caps_line(dir, "node_type", line);
+		rp_caps_read_line(dir, "node_type", line);
 	}
 	free(name);
 	/* Node type 1, IB_NODE_CA: InfiniBand and RoCE, but not iWARP. */
 	if (!strncmp(line, "1:", 2))
 		return true;
-	rp_caps_say(why, RP_SOURCE_LEN,
+	rp_caps_fmt(why, RP_SOURCE_LEN,
 		    "%s is no InfiniBand or RoCE adapter (its node type is "
 		    "%s): nothing tells that a write has arrived",
 		    device ? device : "the device", *line ? line : "nothing");
@@ -250,8 +250,8 @@ static const struct {
 	 "shm: the other process copies, part of it past the mapping"},
 };
 
-void rp_caps_base(const char *root, const char *base, const char *device,
-		  struct rp_nic *nic)
+void rp_caps_base_provider(const char *root, const char *base,
+			   const char *device, struct rp_nic *nic)
 {
 	size_t n;
 
@@ -265,13 +265,13 @@ void rp_caps_base(const char *root, const char *base, const char *device,
 			continue;
 		nic->placement = copiers[i].placement;
 		SAY(nic, "%s", copiers[i].why);
-		rp_caps_say(nic->fence_why, sizeof(nic->fence_why),
+		rp_caps_fmt(nic->fence_why, sizeof(nic->fence_why),
 			    "%s has no adapter of its own", copiers[i].base);
 		return;
 	}
 	if (n == 5 && !strncasecmp(base, "verbs", n) && device) {
 		char *name = domain_device(device);
-		int ret = name ? rp_caps_nic(root, name, nic) : -ENOMEM;
+		int ret = name ? rp_caps_find_nic(root, name, nic) : -ENOMEM;
 
 		free(name);
 		if (!ret)
@@ -279,5 +279,5 @@ void rp_caps_base(const char *root, const char *base, const char *device,
 	}
 	SAY(nic, "nothing is known of who places writes of %.*s%s%s", (int)n,
 	    base, device ? " on " : "", device ? device : "");
-	rp_caps_say(nic->fence_why, sizeof(nic->fence_why), "nothing tells");
+	rp_caps_fmt(nic->fence_why, sizeof(nic->fence_why), "nothing tells");
 }

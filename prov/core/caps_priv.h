@@ -19,13 +19,13 @@ struct rp_fs {
 };
 
 /* Find the file system of fd. What cannot be determined stays unknown. */
-void rp_caps_fs(const char *root, int fd, struct rp_fs *fs);
+void rp_caps_find_fs(const char *root, int fd, struct rp_fs *fs);
 /* Does the operator vouch for the file system, by its name in trust_fs? */
 bool rp_caps_fs_vouched(const struct rp_fs *fs, const char *trust_fs);
 /* Is the file system listed and mounted with barriers, or vouched for? */
 bool rp_caps_fs_trusted(const struct rp_fs *fs, const char *trust_fs);
-/* Do what rp_caps_disks() does, for devices of a known file system. */
-void rp_fs_walk_disks(struct rp_disks *w, const struct rp_fs *fs);
+/* Do what rp_caps_walk_disks() does, for devices of a known file system. */
+void rp_fs_walk_disks(struct rp_disk_walk *w, const struct rp_fs *fs);
 /* Do files of this file system outlive their process, but not the machine? */
 bool rp_caps_fs_in_memory(const char *name);
 
@@ -41,10 +41,10 @@ char *rp_caps_nd_region(const char *root, const char *kind, unsigned int major,
  */
 enum rp_domain rp_caps_nd_domain(const char *dir, char *why);
 /* NUMA node in the numa_node file of a device's folder, plus 1; 0: unknown. */
-int rp_caps_node(const char *dir);
+int rp_caps_read_node(const char *dir);
 
 /* Format into text, '?' for bytes that are not plain ASCII. May be NULL. */
-void rp_caps_say(char *text, size_t len, const char *fmt, ...)
+void rp_caps_fmt(char *text, size_t len, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
 /* One line of /proc/self/maps. */
@@ -72,7 +72,7 @@ struct rp_backing {
 	uint64_t size; /* bytes of the file; UINT64_MAX: it has no end */
 	char why[RP_WHY_LEN];
 	char domain_why[RP_SOURCE_LEN];
-	struct rp_disks disks;
+	struct rp_disk_walk disks;
 	int node;	 /* NUMA node plus 1; 0: unknown */
 	char device[32]; /* name of a device DAX */
 	char path[4097]; /* as in the map; "": none */
@@ -87,7 +87,7 @@ void rp_caps_classify(const struct rp_caps_cfg *cfg, const struct rp_vma *v,
 /* Change b to emulated persistent memory, if cfg says so. */
 void rp_caps_emulate(const struct rp_caps_cfg *cfg, struct rp_backing *b);
 /* The last component of a path. */
-const char *rp_caps_base_name(const char *path);
+const char *rp_caps_file_name(const char *path);
 
 /* Open the file root + path for reading. */
 FILE *rp_caps_open(const char *root, const char *path);

@@ -42,21 +42,21 @@ static void clear_pending(struct rp_deferred_op *op)
 }
 
 /* The request is placed in the ring: the agent's reply is due from now on. */
-void rp_deferred_placed(struct rp_deferred *d, uint64_t now,
-			struct rp_deferred_op *op)
+void rp_deferred_mark_placed(struct rp_deferred *d, uint64_t now,
+			     struct rp_deferred_op *op)
 {
 	clear_pending(op);
 	d->requests++;
 	STAILQ_INSERT_TAIL(&d->ops, op, link);
 	if (op->state != RP_DEFERRED_SENT)
 		return;
-	if (!d->due++)
+	if (!d->replies_due++)
 		d->deadline = now + d->timeout;
 	/* The agent may have stopped polling before the write was placed. */
 	d->doorbell |= !d->polling;
 }
 
-void rp_deferred_withdraw(struct rp_deferred *d, struct rp_deferred_op *op)
+void rp_deferred_undo_pipeline(struct rp_deferred *d, struct rp_deferred_op *op)
 {
 	clear_pending(op);
 	d->produced--;
@@ -80,11 +80,11 @@ struct rp_deferred_op *rp_deferred_take(struct rp_deferred *d)
 	STAILQ_REMOVE_HEAD(&d->ops, link);
 	d->requests -= op->kind != RP_DEFERRED_PLAIN;
 	if (d->failed)
-		op->outcome = RP_DEFERRED_BEHIND;
+		op->outcome = RP_DEFERRED_BEHIND_ERR;
 	if (op->outcome != RP_DEFERRED_OK) {
 		d->failed = true;
 		d->state = RP_DEFERRED_CLOSED;
-		d->outstanding = d->due = 0;
+		d->outstanding = d->replies_due = 0;
 		d->doorbell = false;
 	}
 	return op;
@@ -103,7 +103,7 @@ void rp_deferred_close(struct rp_deferred *d)
 	struct rp_deferred_op *op;
 
 	d->state = RP_DEFERRED_CLOSED;
-	d->outstanding = d->due = 0;
+	d->outstanding = d->replies_due = 0;
 	d->doorbell = false;
 	STAILQ_FOREACH (op, &d->ops, link)
 		op_mark_lost(op);
@@ -111,9 +111,10 @@ void rp_deferred_close(struct rp_deferred *d)
 		op_mark_lost(op);
 }
 
-bool rp_deferred_expired(struct rp_deferred *d, uint64_t now)
+bool rp_deferred_expire(struct rp_deferred *d, uint64_t now)
 {
-	if ((d->state != RP_DEFERRED_HELLO && !d->due) || now < d->deadline)
+	if ((d->state != RP_DEFERRED_HELLO && !d->replies_due) ||
+	    now < d->deadline)
 		return false;
 	rp_deferred_close(d);
 	return true;
@@ -128,7 +129,7 @@ static size_t put_hello(struct rp_deferred *d, uint64_t key, void *buf)
 		.initiator = d->initiator,
 		.timeout_ms = (uint32_t)(d->timeout / NS_PER_MS),
 	};
-	int len = rp_wire_put_hello(buf, RP_DEFERRED_MSG, &m);
+	int len = rp_wire_put_hello(buf, RP_DEFERRED_MAX_MSG, &m);
 
 	assert(len > 0);
 	d->state = RP_DEFERRED_HELLO;
@@ -172,8 +173,8 @@ static struct rp_deferred_op *next_unsent(struct rp_deferred *d)
 	return op == STAILQ_FIRST(&d->ops) ? op : NULL;
 }
 
-size_t rp_deferred_next(struct rp_deferred *d, uint64_t now, void *buf,
-			struct rp_deferred_op **out)
+size_t rp_deferred_next_message(struct rp_deferred *d, uint64_t now, void *buf,
+				struct rp_deferred_op **out)
 {
 	struct rp_deferred_op *op;
 
@@ -191,10 +192,10 @@ size_t rp_deferred_next(struct rp_deferred *d, uint64_t now, void *buf,
 	if (d->outstanding >= d->credits)
 		return 0;
 	d->outstanding++;
-	if (!d->due++)
+	if (!d->replies_due++)
 		d->deadline = now + d->timeout;
 	*out = op;
-	return put_request(d, op, buf, RP_DEFERRED_MSG);
+	return put_request(d, op, buf, RP_DEFERRED_MAX_MSG);
 }
 
 size_t rp_deferred_pipeline(struct rp_deferred *d, struct rp_deferred_op *op,
@@ -209,7 +210,7 @@ size_t rp_deferred_pipeline(struct rp_deferred *d, struct rp_deferred_op *op,
 	op->pipelined = op->pending = true;
 	op->index = d->produced++;
 	LIST_INSERT_HEAD(&d->pending, op, pending_link);
-	return put_request(d, op, buf, RP_DEFERRED_RING_MSG);
+	return put_request(d, op, buf, RP_DEFERRED_MAX_RING_MSG);
 }
 
 /* --- receiving --- */
@@ -228,7 +229,7 @@ static void refuse_all(struct rp_deferred *d, enum rp_status st)
 	rp_deferred_close(d);
 }
 
-static bool received_ack(struct rp_deferred *d, const void *msg, size_t len)
+static bool receive_ack(struct rp_deferred *d, const void *msg, size_t len)
 {
 	struct rp_wire_hello_ack m;
 
@@ -272,8 +273,8 @@ static bool was_dropped(struct rp_deferred *d, uint64_t token)
 	return true;
 }
 
-static bool received_reply(struct rp_deferred *d, const void *msg,
-			   const struct rp_wire_hdr *hdr)
+static bool receive_reply(struct rp_deferred *d, const void *msg,
+			  const struct rp_wire_hdr *hdr)
 {
 	struct rp_wire_reply m;
 	struct rp_deferred_op *op;
@@ -287,7 +288,7 @@ static bool received_reply(struct rp_deferred *d, const void *msg,
 	    (m.level < RP_LEVEL_DURABLE || m.class < (uint8_t)op->required))
 		m.status = RP_ST_CLASS;
 	d->outstanding--;
-	d->due -= !op->pending;
+	d->replies_due -= !op->pending;
 	/* The agent takes requests in order: all up to this one are taken. */
 	if (op->pipelined &&
 	    op->index + 1 - d->consumed <= d->produced - d->consumed)
@@ -300,7 +301,7 @@ static bool received_reply(struct rp_deferred *d, const void *msg,
 }
 
 /* After IDLE the agent reads the ring only when a DOORBELL comes. */
-static void received_signal(struct rp_deferred *d, bool polling)
+static void receive_signal(struct rp_deferred *d, bool polling)
 {
 	struct rp_deferred_op *op;
 
@@ -319,13 +320,13 @@ static bool receive_message(struct rp_deferred *d, const void *msg, size_t len)
 		return false;
 	switch (hdr.type) {
 	case RP_MSG_HELLO_ACK:
-		return received_ack(d, msg, len);
+		return receive_ack(d, msg, len);
 	case RP_MSG_REPLY:
 		return d->state == RP_DEFERRED_OPEN &&
-		       received_reply(d, msg, &hdr);
+		       receive_reply(d, msg, &hdr);
 	case RP_MSG_POLLING:
 	case RP_MSG_IDLE:
-		received_signal(d, hdr.type == RP_MSG_POLLING);
+		receive_signal(d, hdr.type == RP_MSG_POLLING);
 		return true;
 	default:
 		return hdr.type == RP_MSG_PROGRESS &&
@@ -333,8 +334,8 @@ static bool receive_message(struct rp_deferred *d, const void *msg, size_t len)
 	}
 }
 
-bool rp_deferred_received(struct rp_deferred *d, uint64_t now, const void *msg,
-			  size_t len)
+bool rp_deferred_receive(struct rp_deferred *d, uint64_t now, const void *msg,
+			 size_t len)
 {
 	if (d->state == RP_DEFERRED_CLOSED)
 		return true;

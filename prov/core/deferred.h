@@ -43,9 +43,9 @@ enum rp_deferred_kind {
 };
 enum rp_deferred_outcome {
 	RP_DEFERRED_OK,
-	RP_DEFERRED_REFUSED, /* the agent refused the request: see status */
-	RP_DEFERRED_LOST,    /* no reply came, and none will */
-	RP_DEFERRED_BEHIND,  /* an operation in front of it has failed */
+	RP_DEFERRED_REFUSED,	/* the agent refused the request: see status */
+	RP_DEFERRED_LOST,	/* no reply came, and none will */
+	RP_DEFERRED_BEHIND_ERR, /* an operation in front of it has failed */
 };
 struct rp_deferred_op {
 	STAILQ_ENTRY(rp_deferred_op) link;
@@ -73,10 +73,10 @@ struct rp_deferred_op {
  * Most outstanding requests; longest message over the side connection; most
  * bytes of a WRITE; longest message into the ring.
  */
-#define RP_DEFERRED_MAX	     8
-#define RP_DEFERRED_MSG	     RP_WIRE_STORE_LEN(1, 8)
-#define RP_DEFERRED_BYTES    256
-#define RP_DEFERRED_RING_MSG RP_WIRE_STORE_LEN(1, RP_DEFERRED_BYTES)
+#define RP_DEFERRED_MAX		 8
+#define RP_DEFERRED_MAX_MSG	 RP_WIRE_STORE_LEN(1, 8)
+#define RP_DEFERRED_BYTES	 256
+#define RP_DEFERRED_MAX_RING_MSG RP_WIRE_STORE_LEN(1, RP_DEFERRED_BYTES)
 
 struct rp_deferred {
 	uint64_t initiator; /* random: identifies this end in its HELLO */
@@ -97,7 +97,7 @@ struct rp_deferred {
 	bool doorbell;	       /* a DOORBELL has to be sent */
 	LIST_HEAD(, rp_deferred_op) pending;
 	uint32_t produced, consumed; /* ring indices: requests put, taken */
-	unsigned int due;	     /* requests outstanding and not pending */
+	unsigned int replies_due;    /* requests outstanding and not pending */
 	unsigned int dropped;	     /* outstanding, but their write failed */
 };
 void rp_deferred_init(struct rp_deferred *d, uint64_t initiator,
@@ -107,38 +107,39 @@ void rp_deferred_init(struct rp_deferred *d, uint64_t initiator,
 void rp_deferred_put(struct rp_deferred *d, struct rp_deferred_op *op);
 /*
  * Pipeline a flush or a write: encode its request into buf,
- * RP_DEFERRED_RING_MSG bytes, which the caller writes into the ring behind
+ * RP_DEFERRED_MAX_RING_MSG bytes, which the caller writes into the ring behind
  * all earlier posts. Returns the length, or 0: request it over the side
  * connection. The caller makes sure that no store is outstanding.
  */
 size_t rp_deferred_pipeline(struct rp_deferred *d, struct rp_deferred_op *op,
 			    void *buf);
 /* Queue a pipelined op whose write has completed, before or after its reply. */
-void rp_deferred_placed(struct rp_deferred *d, uint64_t now,
-			struct rp_deferred_op *op);
+void rp_deferred_mark_placed(struct rp_deferred *d, uint64_t now,
+			     struct rp_deferred_op *op);
 /* Undo rp_deferred_pipeline(): the write was not posted, nor a later one. */
-void rp_deferred_withdraw(struct rp_deferred *d, struct rp_deferred_op *op);
+void rp_deferred_undo_pipeline(struct rp_deferred *d,
+			       struct rp_deferred_op *op);
 /* The write of a pipelined request has failed. */
 void rp_deferred_drop(struct rp_deferred *d, struct rp_deferred_op *op);
 /* Take the first operation if its outcome is known; else NULL. */
 struct rp_deferred_op *rp_deferred_take(struct rp_deferred *d);
 
 /*
- * Encode the next message that may be sent into buf, RP_DEFERRED_MSG bytes.
+ * Encode the next message that may be sent into buf, RP_DEFERRED_MAX_MSG bytes.
  * Returns its length, or 0: none. *op: the operation that it requests; NULL:
  * it is HELLO. It counts as sent: if it cannot be, call rp_deferred_close().
  */
-size_t rp_deferred_next(struct rp_deferred *d, uint64_t now, void *buf,
-			struct rp_deferred_op **op);
+size_t rp_deferred_next_message(struct rp_deferred *d, uint64_t now, void *buf,
+				struct rp_deferred_op **op);
 /*
  * Handle a message of the peer, which is hostile. False: an invalid message in
  * this state; the side connection is lost.
  */
-bool rp_deferred_received(struct rp_deferred *d, uint64_t now, const void *msg,
-			  size_t len);
+bool rp_deferred_receive(struct rp_deferred *d, uint64_t now, const void *msg,
+			 size_t len);
 /* The side connection is lost: no reply will come. */
 void rp_deferred_close(struct rp_deferred *d);
 /* Call rp_deferred_close() if a reply is overdue. True: called it. */
-bool rp_deferred_expired(struct rp_deferred *d, uint64_t now);
+bool rp_deferred_expire(struct rp_deferred *d, uint64_t now);
 
 #endif

@@ -21,7 +21,7 @@
  * delivery leaves in the page cache. The rows named "stronger" are used only
  * when an earlier row was skipped.
  */
-const struct rp_row rp_rows[] = {
+const struct rp_row rp_method_rows[] = {
 	{.name = "anonymous or private memory",
 	 .memory = M(ANON) | M(PRIVATE),
 	 .placement = ANY,
@@ -169,7 +169,8 @@ const struct rp_row rp_rows[] = {
 	 .method = RP_METHOD_AGENT_CLWB,
 	 .class = RP_CLASS_NONE},
 };
-const size_t rp_rows_count = sizeof(rp_rows) / sizeof(rp_rows[0]);
+const size_t rp_method_nrows =
+	sizeof(rp_method_rows) / sizeof(rp_method_rows[0]);
 
 static const char *const remedies[] = {
 	[RP_REFUSAL_VOLATILE] =
@@ -236,8 +237,8 @@ struct rp_choice rp_method_choose(const struct rp_facts *facts,
 	bool agent_missing = false;
 	enum rp_class class;
 
-	for (const struct rp_row *r = rp_rows; r < rp_rows + rp_rows_count;
-	     r++) {
+	for (const struct rp_row *r = rp_method_rows;
+	     r < rp_method_rows + rp_method_nrows; r++) {
 		if (!row_matches(r, facts))
 			continue;
 		if (r->refusal)

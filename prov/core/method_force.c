@@ -49,10 +49,10 @@ static unsigned int closest_lacks(const struct rp_facts *f, enum rp_method m)
 {
 	unsigned int least = ~0u, l;
 
-	for (size_t i = 0; i < rp_rows_count; i++) {
-		if (rp_rows[i].method != m)
+	for (size_t i = 0; i < rp_method_nrows; i++) {
+		if (rp_method_rows[i].method != m)
 			continue;
-		l = row_lacks(&rp_rows[i], f);
+		l = row_lacks(&rp_method_rows[i], f);
 		if (least == ~0u || facts_distance(l) < facts_distance(least))
 			least = l;
 	}

@@ -22,7 +22,7 @@ struct rp_row {
 	enum rp_refusal refusal;
 };
 
-extern const struct rp_row rp_rows[];
-extern const size_t rp_rows_count;
+extern const struct rp_row rp_method_rows[];
+extern const size_t rp_method_nrows;
 
 #endif

@@ -467,8 +467,8 @@ static const char *value_word(enum key key, int value)
 }
 
 /* Apply one statement; count and log a fact that becomes stronger. */
-static void state_fact(const struct rp_operator *o, const struct statement *s,
-		       struct rp_facts *facts, struct rp_sources *src)
+static void apply_one(const struct rp_operator *o, const struct statement *s,
+		      struct rp_facts *facts, struct rp_sources *src)
 {
 	int found = fact_get(facts, s->key);
 	char *text = (char *)src + keys[s->key].source;
@@ -522,13 +522,13 @@ void rp_operator_apply(const struct rp_operator *o, const char *path,
 
 		if (last[k] && found != last[k]->value &&
 		    may_assert((enum key)k, found))
-			state_fact(o, last[k], facts, src);
+			apply_one(o, last[k], facts, src);
 	}
 	for (s = o->v; s < o->v + o->n; s++)
 		if (s->verb == VERB_LIMIT && scope_matches(s, path, device) &&
 		    value_rank(s->key, fact_get(facts, s->key)) >
 			    value_rank(s->key, s->value))
-			state_fact(o, s, facts, src);
+			apply_one(o, s, facts, src);
 }
 
 void rp_facts_weaken(struct rp_facts *f, const struct rp_facts *now)

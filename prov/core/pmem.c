@@ -16,12 +16,12 @@
 
 /*
  * After a flush of a span that was slower than flushes of its ranges, the next
- * nsingle flushes go range by range: 1 at first, doubled each time.
+ * skip_spans flushes go range by range: 1 at first, doubled each time.
  */
-#define MAX_SINGLE 64
+#define MAX_SKIP_SPANS 64
 
 /* Longest range whose large folios are split. */
-#define SPLIT (64u << 10)
+#define MAX_SPLIT_LEN (64u << 10)
 
 /* Bytes that one madvise() populates: a huge page of a device DAX. */
 #define CHUNK ((uintptr_t)2 << 20)
@@ -54,11 +54,11 @@ struct rp_pmem {
 	struct file *file;     /* NULL: no other region shares it */
 	unsigned int failures; /* file->failures at creation of this object */
 	size_t granularity;
-	bool may_stream;	   /* may use non-temporal stores */
-	bool uses_msync;	   /* method msync: blocks on a disk */
-	uint64_t sync_ns;	   /* time to sync one range; 0: unknown */
-	unsigned int nsingle;	   /* next flushes that go range by range */
-	unsigned int next_nsingle; /* `nsingle` after the next slow span */
+	bool may_stream;	 /* may use non-temporal stores */
+	bool uses_msync;	 /* method msync: blocks on a disk */
+	uint64_t sync_ns;	 /* time to sync one range; 0: unknown */
+	unsigned int skip_spans; /* next flushes that go range by range */
+	unsigned int next_skip;	 /* `skip_spans` after the next slow span */
 	struct rp_stats_region *stats;
 	int (*flush)(struct rp_pmem *pm, uintptr_t start, uintptr_t end);
 	void (*drain)(struct rp_pmem *pm);
@@ -365,7 +365,7 @@ int rp_pmem_new(void *addr, size_t len, enum rp_method method,
 	pm->base = (uintptr_t)addr;
 	pm->end = pm->base + len;
 	pm->page = sysconf(_SC_PAGESIZE);
-	pm->next_nsingle = 1;
+	pm->next_skip = 1;
 	pm->stats = &rp_stats_no_region;
 	if (ops)
 		pm->ops = *ops;
@@ -473,9 +473,9 @@ bool rp_pmem_prefers_span(struct rp_pmem *pm, size_t n)
 	/* clwb of a span would write back lines between the ranges, too. */
 	if (n < 2 || pm->flush != flush_pages || !pm->sync_ns)
 		return false;
-	if (!pm->nsingle)
+	if (!pm->skip_spans)
 		return true;
-	pm->nsingle--;
+	pm->skip_spans--;
 	return false;
 }
 
@@ -485,11 +485,11 @@ int rp_pmem_flush_span(struct rp_pmem *pm, uint64_t off, uint64_t len, size_t n)
 	int ret = flush_range(pm, off, len);
 
 	if (count_sync(pm, start) > n * pm->sync_ns) {
-		pm->nsingle = pm->next_nsingle;
-		if (pm->next_nsingle < MAX_SINGLE)
-			pm->next_nsingle *= 2;
+		pm->skip_spans = pm->next_skip;
+		if (pm->next_skip < MAX_SKIP_SPANS)
+			pm->next_skip *= 2;
 	} else {
-		pm->next_nsingle = 1;
+		pm->next_skip = 1;
 	}
 	return ret;
 }
@@ -498,7 +498,7 @@ void rp_pmem_split_folios(struct rp_pmem *pm, uint64_t off, uint64_t len)
 {
 	uintptr_t start = pm->base + off;
 
-	if (!pm->uses_msync || !pm->ops.split || len > SPLIT)
+	if (!pm->uses_msync || !pm->ops.split || len > MAX_SPLIT_LEN)
 		return;
 	len = round_to_units(&start, start + len, pm->page);
 	pm->ops.split(pm->ops.ctx, (void *)start, len);

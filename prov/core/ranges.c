@@ -83,7 +83,7 @@ static void close_gap(struct rp_ranges *r, size_t from, size_t to)
  * Replace the ranges of the space that has most by one that spans them, unless
  * every space has only one.
  */
-static void span_busiest(struct rp_ranges *r)
+static void span_fullest_space(struct rp_ranges *r)
 {
 	size_t best = 0, most = 1;
 
@@ -142,7 +142,7 @@ int rp_ranges_insert(struct rp_ranges *r, uint64_t space, uint64_t start,
 
 	/* An insertion adds at most one range: one call is enough. */
 	if (r->max && r->n > r->max)
-		span_busiest(r);
+		span_fullest_space(r);
 	return 0;
 }
 

@@ -37,8 +37,8 @@ static bool is_fenced_by_read(const struct rp_desc *d)
 	return d->fence == RP_YES || is_placed_in_order(d);
 }
 
-void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
-		    const struct rp_remote_cfg *cfg)
+void rp_remote_region_init(struct rp_remote_region *r, const struct rp_desc *d,
+			   const struct rp_remote_cfg *cfg)
 {
 	const unsigned int native = native_features(d, cfg->native);
 	const bool reads = d->region & d->qp & RP_DESC_READ;
@@ -56,7 +56,7 @@ void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
 		.agent = true,
 	};
 
-	*r = (struct rp_remote){
+	*r = (struct rp_remote_region){
 		.d = *d,
 		.global = RP_METHOD_REFUSED,
 		.required = cfg->required,
@@ -88,49 +88,49 @@ void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
 
 static struct rp_flush refused_flush(int err)
 {
-	return (struct rp_flush){.how = RP_FLUSH_REFUSED, .err = err};
+	return (struct rp_flush){.kind = RP_FLUSH_REFUSED, .err = err};
 }
 
 /* One byte behind the region's end: a read that the target must refuse. */
-static struct rp_flush refused_read(const struct rp_remote *r,
-				    enum rp_flush_how how)
+static struct rp_flush refused_read(const struct rp_remote_region *r,
+				    enum rp_flush_kind kind)
 {
 	return (struct rp_flush){
-		.how = how,
+		.kind = kind,
 		.addr = r->d.addr + r->d.length,
 		.len = 1,
 	};
 }
 
-static struct rp_flush fence_flush(const struct rp_remote *r, uint64_t addr,
-				   uint64_t len)
+static struct rp_flush fence_flush(const struct rp_remote_region *r,
+				   uint64_t addr, uint64_t len)
 {
-	struct rp_flush f = {.how = RP_FLUSH_READ, .addr = addr};
+	struct rp_flush f = {.kind = RP_FLUSH_READ, .addr = addr};
 
 	/* A read of 0 bytes is no fence: read a byte of the region. */
 	if (!len) {
 		f.addr = r->d.addr;
 		len = 1;
 	}
-	f.len = len < RP_FENCE_MAX ? (uint32_t)len : RP_FENCE_MAX;
+	f.len = len < RP_FENCE_MAX_LEN ? (uint32_t)len : RP_FENCE_MAX_LEN;
 	return f;
 }
 
-static struct rp_flush agent_flush(const struct rp_remote *r, uint64_t addr,
-				   uint64_t len)
+static struct rp_flush agent_flush(const struct rp_remote_region *r,
+				   uint64_t addr, uint64_t len)
 {
 	struct rp_flush f = fence_flush(r, addr, len);
 
 	/* The agent has nothing to flush in an empty range. */
 	if (!len)
 		return f;
-	f.how = RP_FLUSH_AGENT;
+	f.kind = RP_FLUSH_AGENT;
 	f.agent_addr = addr;
 	f.agent_len = len;
 	return f;
 }
 
-struct rp_flush rp_flush_decide(const struct rp_remote *r, uint64_t addr,
+struct rp_flush rp_flush_decide(const struct rp_remote_region *r, uint64_t addr,
 				uint64_t len, unsigned int type,
 				unsigned int whole)
 {
@@ -140,7 +140,7 @@ struct rp_flush rp_flush_decide(const struct rp_remote *r, uint64_t addr,
 	/* rxe accepts such arguments, with undefined results. */
 	if (!type || (type & ~FLUSH_TYPES) || whole > 1)
 		return refused_flush(-EINVAL);
-	if (!whole && len > RP_RANGE_MAX)
+	if (!whole && len > RP_RANGE_MAX_LEN)
 		return refused_flush(-EMSGSIZE);
 
 	/* The checks of the target's device, in the same order. */
@@ -169,7 +169,7 @@ struct rp_flush rp_flush_decide(const struct rp_remote *r, uint64_t addr,
 	case RP_METHOD_NATIVE:
 		if (whole && d->length > LONGEST_MR)
 			return refused_flush(-EMSGSIZE);
-		return (struct rp_flush){.how = RP_FLUSH_NATIVE};
+		return (struct rp_flush){.kind = RP_FLUSH_NATIVE};
 	case RP_METHOD_DELIVERY:
 	case RP_METHOD_FENCE:
 		return fence_flush(r, addr, len);
@@ -181,8 +181,8 @@ struct rp_flush rp_flush_decide(const struct rp_remote *r, uint64_t addr,
 	return agent_flush(r, addr, len);
 }
 
-struct rp_flush rp_atomic_decide(const struct rp_remote *r, uint64_t addr,
-				 bool agent_busy)
+struct rp_flush rp_atomic_write_decide(const struct rp_remote_region *r,
+				       uint64_t addr, bool agent_busy)
 {
 	const struct rp_desc *d = &r->d;
 
@@ -195,7 +195,7 @@ struct rp_flush rp_atomic_decide(const struct rp_remote *r, uint64_t addr,
 	    addr - d->addr > d->length - sizeof(uint64_t))
 		return refused_read(r, RP_FLUSH_REGION_FORBIDS);
 	if (r->atomic && !agent_busy)
-		return (struct rp_flush){.how = RP_FLUSH_NATIVE};
+		return (struct rp_flush){.kind = RP_FLUSH_NATIVE};
 	/* Only the agent's store of 8 bytes is known to be atomic. */
 	if (!r->agent)
 		return refused_flush(-EOPNOTSUPP);

@@ -10,8 +10,8 @@
 #include "core/wire_desc.h"
 
 /* Longest read fence, and longest range of a request. */
-#define RP_FENCE_MAX 8
-#define RP_RANGE_MAX (1ull << 31)
+#define RP_FENCE_MAX_LEN 8
+#define RP_RANGE_MAX_LEN (1ull << 31)
 
 struct rp_remote_cfg {
 	unsigned int native; /* RP_DESC_* that this end can post */
@@ -21,7 +21,7 @@ struct rp_remote_cfg {
 	bool ring;	       /* the agent's ring can be written */
 };
 
-struct rp_remote {
+struct rp_remote_region {
 	struct rp_desc d;
 	struct rp_choice persistent; /* for flushes of type PERSISTENT */
 	enum rp_method global; /* for type GLOBAL: NATIVE, FENCE or REFUSED */
@@ -30,10 +30,10 @@ struct rp_remote {
 	bool ring;   /* requests can be pipelined behind writes */
 	bool atomic; /* both devices have ATOMIC WRITE */
 };
-void rp_remote_init(struct rp_remote *r, const struct rp_desc *d,
-		    const struct rp_remote_cfg *cfg);
+void rp_remote_region_init(struct rp_remote_region *r, const struct rp_desc *d,
+			   const struct rp_remote_cfg *cfg);
 
-enum rp_flush_how {
+enum rp_flush_kind {
 	RP_FLUSH_REFUSED, /* err; nothing is posted */
 	RP_FLUSH_NATIVE,
 	RP_FLUSH_READ,
@@ -46,7 +46,7 @@ enum rp_flush_how {
 	RP_FLUSH_REGION_FORBIDS,
 };
 struct rp_flush {
-	enum rp_flush_how how;
+	enum rp_flush_kind kind;
 	int err;
 	uint64_t addr; /* address of the read */
 	uint32_t len;
@@ -56,7 +56,7 @@ struct rp_flush {
  * type: RP_DESC_GLOBAL, RP_DESC_PERSISTENT or both; whole: flush the whole
  * region, and ignore addr and len.
  */
-struct rp_flush rp_flush_decide(const struct rp_remote *r, uint64_t addr,
+struct rp_flush rp_flush_decide(const struct rp_remote_region *r, uint64_t addr,
 				uint64_t len, unsigned int type,
 				unsigned int whole);
 
@@ -65,7 +65,7 @@ struct rp_flush rp_flush_decide(const struct rp_remote *r, uint64_t addr,
  * unless agent_busy (the agent has outstanding requests of this connection);
  * else by a read fence and a request, or refused, as rp_flush_decide() does.
  */
-struct rp_flush rp_atomic_decide(const struct rp_remote *r, uint64_t addr,
-				 bool agent_busy);
+struct rp_flush rp_atomic_write_decide(const struct rp_remote_region *r,
+				       uint64_t addr, bool agent_busy);
 
 #endif

@@ -31,8 +31,8 @@ void rp_ring_init(struct rp_ring *r, const void *in, void *out)
 
 void rp_ring_release(struct rp_ring *r, uint32_t consumed)
 {
-	if (consumed - r->released <= r->produced - r->released)
-		r->released = consumed;
+	if (consumed - r->peer_consumed <= r->produced - r->peer_consumed)
+		r->peer_consumed = consumed;
 }
 
 int rp_ring_put(struct rp_ring *r, const void *msg, size_t len,
@@ -48,7 +48,7 @@ int rp_ring_put(struct rp_ring *r, const void *msg, size_t len,
 
 	if (!len || len > RP_RING_MSG)
 		return -EMSGSIZE;
-	if (r->produced - r->released >= RP_RING_SLOTS)
+	if (r->produced - r->peer_consumed >= RP_RING_SLOTS)
 		return -EAGAIN;
 	memcpy(p - len, msg, len);
 	rp_wire_put_slot(p, &slot, msg);

@@ -24,8 +24,8 @@ struct rp_ring {
 	const uint8_t *in; /* written by the peer: RP_RING_LEN bytes, or NULL */
 	uint8_t *out;	   /* source of writes to the peer, or NULL */
 	uint32_t produced; /* messages written to the peer */
-	uint32_t released; /* the peer's consumer index, as last known */
-	uint32_t consumed; /* own consumer index */
+	uint32_t peer_consumed; /* the peer's consumer index, as last known */
+	uint32_t consumed;	/* own consumer index */
 };
 
 /* An RDMA write to the peer's ring: len bytes of buf, at this offset. */

@@ -427,7 +427,7 @@ uint64_t rp_session_deadline(const struct rp_session *s)
 		return 0;
 	due = deadline_of(s, s->received_any ? session_now(s) : s->alive_at);
 	/* The channel reports no event when it has room again. */
-	if (s->channel_full && s->head) {
+	if (s->channel_full && s->post_head) {
 		retry = session_now(s) + NS_PER_MS;
 		due = retry < due ? retry : due;
 	}
@@ -473,7 +473,7 @@ const char *rp_session_text(const struct rp_session *s, char *buf, size_t size)
 	if (s->state == RP_SESSION_OPEN)
 		snprintf(
 			buf, size, "%s: %u of %u credits in use%s%s",
-			states[s->state], s->used, s->credits,
+			states[s->state], s->credits_used, s->credits,
 			s->channel->flags & RP_CHANNEL_FENCES ? ", fences" : "",
 			s->attr.native && s->channel->flags & RP_CHANNEL_FLUSHES
 				? ", FLUSH"

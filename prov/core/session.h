@@ -64,7 +64,7 @@ void rp_session_set_endpoint(struct rp_session *s, uint16_t port, bool ordered);
 /*
  * End the connection now. Every outstanding operation fails: with st, or, if it
  * is a once-only operation that may have been executed, with
- * RP_ST_UNSURE (detail: st). Poison stays.
+ * RP_ST_INDETERMINATE (detail: st). Poison stays.
  */
 void rp_session_disconnect(struct rp_session *s, enum rp_status st,
 			   uint32_t detail);
@@ -148,7 +148,7 @@ struct rp_op {
 	/* For session*.c only, from post to done(). */
 	struct {
 		TAILQ_ENTRY(rp_op) link;
-		LIST_ENTRY(rp_op) of_stores;
+		LIST_ENTRY(rp_op) stores_link;
 		STAILQ_HEAD(, rp_piece) ready; /* encoded, not posted yet */
 		struct rp_session *session;
 		uint64_t start;	  /* rp_stats_now() of the post */
@@ -157,7 +157,7 @@ struct rp_op {
 		uint64_t written; /* session.written after this operation */
 		size_t nsliced;	  /* number of ranges that have pieces */
 		void *copy;	  /* copy of the program's bytes, or NULL */
-		struct iovec copied;
+		struct iovec copy_iov;
 		unsigned int pending;	  /* outstanding pieces */
 		unsigned int replies_due; /* requests without reply */
 		uint8_t state;		  /* enum rp_op_state */

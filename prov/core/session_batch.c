@@ -45,7 +45,8 @@ bool rp_session_may_coalesce(struct rp_session *s, const struct rp_op *op)
 	    op->priv.bytes > s->attr.inline_max ||
 	    s->channel->flags & RP_CHANNEL_LOCAL_MR)
 		return false;
-	return rp_grant_find(s, op->ranges[0].key)->alone == RP_METHOD_REFUSED;
+	return rp_grant_find(s, op->ranges[0].key)->without_agent ==
+	       RP_METHOD_REFUSED;
 }
 
 /* Does the write fit into the open batch? */
@@ -92,7 +93,7 @@ int rp_session_coalesce(struct rp_session *s, struct rp_op *op)
 		return -ENOMEM;
 	b = (struct batch *)s->batch;
 	op->priv.store = true;
-	rp_write_begin(s, op);
+	rp_write_record(s, op);
 	rp_iov_gather(b->bytes + b->op.priv.bytes, op->iov, op->iov_count);
 	b->ranges[b->op.nranges++] = op->ranges[0];
 	b->op.priv.bytes += op->priv.bytes;
@@ -101,6 +102,6 @@ int rp_session_coalesce(struct rp_session *s, struct rp_op *op)
 	b->op.priv.written = s->written;
 	TAILQ_INSERT_TAIL(&b->writes, op, priv.link);
 	s->outstanding++;
-	rp_op_count(op);
+	rp_op_count_start(op);
 	return 0;
 }

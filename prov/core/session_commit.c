@@ -63,17 +63,18 @@ static enum rp_method range_method(const struct rp_op *op,
 {
 	const struct rp_session *s = op->priv.session;
 
-	if (op->effect || g->alone == RP_METHOD_REFUSED ||
-	    g->g.class < op->required || rp_range_by_agent(s, r))
+	if (op->effect || g->without_agent == RP_METHOD_REFUSED ||
+	    g->g.class < op->required || rp_range_needs_agent(s, r))
 		return RP_METHOD_REFUSED;
-	if (g->alone == RP_METHOD_NATIVE &&
+	if (g->without_agent == RP_METHOD_NATIVE &&
 	    (op->nranges > RP_SESSION_FLUSHES || r->len > RP_SESSION_FLUSH_LEN))
 		return RP_METHOD_REFUSED;
 	/* Unplaced writes need a fence, or else a request to the agent. */
-	if (g->alone == RP_METHOD_DELIVERY && op->kind == RP_OP_COMMIT &&
-	    rp_range_unplaced(s, r) && !(s->channel->flags & RP_CHANNEL_FENCES))
+	if (g->without_agent == RP_METHOD_DELIVERY &&
+	    op->kind == RP_OP_COMMIT && rp_range_is_unplaced(s, r) &&
+	    !(s->channel->flags & RP_CHANNEL_FENCES))
 		return RP_METHOD_REFUSED;
-	return g->alone;
+	return g->without_agent;
 }
 
 /* Does the write need a delivery-complete acknowledgment? */
@@ -100,7 +101,7 @@ static int make_data(struct rp_op *op)
 	if (op->kind == RP_OP_WRITE)
 		rp_write_launch(op);
 	if (op->priv.copy) {
-		c.iov = &op->priv.copied;
+		c.iov = &op->priv.copy_iov;
 		c.desc = none;
 	}
 	for (size_t i = 0; i < op->nranges; i++) {
@@ -183,7 +184,8 @@ static size_t count_for_agent(const struct rp_op *op, size_t first)
 
 static bool has_credit(const struct rp_session *s)
 {
-	return s->used < s->credits && s->used < s->attr.max_commits;
+	return s->credits_used < s->credits &&
+	       s->credits_used < s->attr.max_commits;
 }
 
 /* Fence by a read inside the range: one elsewhere may reach other memory. */
@@ -218,8 +220,8 @@ static int make_flush(struct rp_op *op, const struct rp_wire_range *r,
 }
 
 /* Commit the next range without the agent. */
-static int make_alone(struct rp_op *op, const struct rp_wire_range *r,
-		      struct rp_grant *g, enum rp_method method)
+static int commit_without_agent(struct rp_op *op, const struct rp_wire_range *r,
+				struct rp_grant *g, enum rp_method method)
 {
 	int ret = 0;
 
@@ -227,7 +229,7 @@ static int make_alone(struct rp_op *op, const struct rp_wire_range *r,
 		ret = make_flush(op, r, g);
 	else if (method == RP_METHOD_FENCE ||
 		 (op->kind == RP_OP_COMMIT &&
-		  rp_range_unplaced(op->priv.session, r)))
+		  rp_range_is_unplaced(op->priv.session, r)))
 		ret = make_fence(op, r, g);
 	if (ret)
 		return ret;
@@ -254,7 +256,7 @@ static int make_slices(struct rp_op *op)
 		g = rp_grant_find(s, r->key);
 		m = range_method(op, r, g);
 		if (m != RP_METHOD_REFUSED) {
-			ret = make_alone(op, r, g, m);
+			ret = commit_without_agent(op, r, g, m);
 			if (ret)
 				return ret;
 			continue;
@@ -302,7 +304,7 @@ static enum rp_op_state first_state(const struct rp_op *op)
 	return RP_OP_LAST;
 }
 
-int rp_commit_make(struct rp_op *op)
+int rp_commit_make_pieces(struct rp_op *op)
 {
 	int ret;
 
@@ -340,7 +342,7 @@ int rp_commit_make(struct rp_op *op)
 	}
 }
 
-void rp_commit_replied(struct rp_piece *p, const struct rp_wire_reply *m)
+void rp_commit_handle_reply(struct rp_piece *p, const struct rp_wire_reply *m)
 {
 	struct rp_op *op = p->op;
 
@@ -361,5 +363,5 @@ void rp_commit_replied(struct rp_piece *p, const struct rp_wire_reply *m)
 	if (op->level != RP_LEVEL_DURABLE)
 		return;
 	outcome_lower(op, m->class, m->method);
-	rp_ranges_flushed(op, p->first, p->n, m->class);
+	rp_ranges_mark_flushed(op, p->first, p->n, m->class);
 }

@@ -6,20 +6,20 @@
 
 struct rp_grant *rp_grant_find(struct rp_session *s, uint64_t key)
 {
-	struct rp_grant *g = s->last;
+	struct rp_grant *g = s->last_grant;
 
 	if (g && g->key == key)
 		return g;
 	HASH_FIND(hh, s->grants, &key, sizeof(key), g);
 	if (g)
-		s->last = g;
+		s->last_grant = g;
 	return g;
 }
 
 void rp_grant_free(struct rp_session *s, struct rp_grant *g)
 {
-	if (s->last == g)
-		s->last = NULL;
+	if (s->last_grant == g)
+		s->last_grant = NULL;
 	HASH_DEL(s->grants, g);
 	free(g);
 }
@@ -44,7 +44,8 @@ struct rp_grant *rp_grant_get(struct rp_session *s, uint64_t key)
 }
 
 /* The method of commits without the agent on this connection. */
-static enum rp_method method_alone(const struct rp_session *s, enum rp_method m)
+static enum rp_method method_without_agent(const struct rp_session *s,
+					   enum rp_method m)
 {
 	const uint32_t flags = s->channel->flags;
 
@@ -69,7 +70,7 @@ void rp_grant_record(struct rp_session *s, uint64_t key,
 		return;
 	g->state = RP_GRANT_GIVEN;
 	g->g = *w;
-	g->alone = method_alone(s, (enum rp_method)w->method);
+	g->without_agent = method_without_agent(s, (enum rp_method)w->method);
 }
 
 void rp_grant_fail(struct rp_session *s, uint64_t key, enum rp_status st,

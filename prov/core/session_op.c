@@ -47,14 +47,14 @@ void rp_op_accept(struct rp_session *s, struct rp_op *op)
 	op->priv.seq = s->next_seq++;
 	rp_op_set_state(op, RP_OP_QUEUED);
 	TAILQ_INSERT_TAIL(&s->ops, op, priv.link);
-	if (!s->head)
-		s->head = op;
+	if (!s->post_head)
+		s->post_head = op;
 	s->nqueued++;
 	s->ncommits += rp_op_is_limited(op);
 	s->nstores += is_cpu_store(op);
 	if (!op->priv.internal) {
 		s->outstanding++;
-		rp_op_count(op);
+		rp_op_count_start(op);
 	}
 	s->written += op->priv.bytes;
 	op->priv.written = s->written;
@@ -95,8 +95,8 @@ static void leave_queue(struct rp_op *op)
 {
 	struct rp_session *s = op->priv.session;
 
-	if (s->head == op)
-		s->head = TAILQ_NEXT(op, priv.link);
+	if (s->post_head == op)
+		s->post_head = TAILQ_NEXT(op, priv.link);
 	s->nqueued--;
 }
 
@@ -108,7 +108,7 @@ static bool awaits_stores(const struct rp_op *op)
 
 	if (op->kind != RP_OP_COMMIT)
 		return false;
-	LIST_FOREACH (o, &s->stores, priv.of_stores) {
+	LIST_FOREACH (o, &s->stores, priv.stores_link) {
 		if (o->priv.seq < op->priv.seq && rp_op_writes(o) &&
 		    rp_ops_overlap(o, op))
 			return true;
@@ -121,7 +121,7 @@ static bool awaits_stores(const struct rp_op *op)
  * target itself refused the commit behind the RDMA of a durable write, its
  * reply proves placement: no poison.
  */
-static void poison_failed(struct rp_op *op)
+static void poison_if_failed(struct rp_op *op)
 {
 	const bool ends = op->priv.session->state == RP_SESSION_CLOSING;
 
@@ -143,12 +143,12 @@ void rp_op_end(struct rp_op *op)
 	s->ncommits -= rp_op_is_limited(op);
 	s->nstores -= is_cpu_store(op);
 	if (op->priv.in_stores) {
-		LIST_REMOVE(op, priv.of_stores);
+		LIST_REMOVE(op, priv.stores_link);
 		s->nthens -= rp_op_has_then(op);
 	}
-	poison_failed(op);
+	poison_if_failed(op);
 	if (rp_op_writes(op) && op->priv.out.status != RP_ST_OK)
-		rp_write_failed(op);
+		rp_write_mark_failed(op);
 	TAILQ_REMOVE(&s->ops, op, priv.link);
 	TAILQ_INSERT_TAIL(&s->ended, op, priv.link);
 }
@@ -168,14 +168,14 @@ static void end_commits(struct rp_session *s)
 {
 	struct rp_op *op, *next;
 
-	for (op = TAILQ_FIRST(&s->ops); op && op != s->head; op = next) {
+	for (op = TAILQ_FIRST(&s->ops); op && op != s->post_head; op = next) {
 		next = TAILQ_NEXT(op, priv.link);
 		if (op->kind == RP_OP_COMMIT)
 			end_if_complete(op);
 	}
 }
 
-void rp_op_piece_ended(struct rp_op *op)
+void rp_op_end_if_last(struct rp_op *op)
 {
 	struct rp_session *s = op->priv.session;
 	const bool store = op->priv.in_stores && rp_op_writes(op);
@@ -195,7 +195,7 @@ static bool drop_if_failed(struct rp_op *op)
 		return false;
 	rp_pieces_drop(op);
 	leave_queue(op);
-	poison_failed(op);
+	poison_if_failed(op);
 	rp_op_set_state(op, RP_OP_POSTED);
 	end_if_complete(op);
 	return true;
@@ -213,7 +213,7 @@ static bool post_op(struct rp_op *op)
 		if (op->priv.state == RP_OP_QUEUED &&
 		    (op == s->batch || rp_op_conflicts(op)))
 			return false;
-		ret = rp_commit_make(op);
+		ret = rp_commit_make_pieces(op);
 		if (ret == -ENOMEM) {
 			rp_op_fail(op, RP_ST_NO_MEMORY, 0, 0);
 			op->priv.unposted = true;
@@ -236,8 +236,8 @@ static bool post_op(struct rp_op *op)
 void rp_session_post_queued(struct rp_session *s)
 {
 	s->channel_full = false;
-	while (s->state == RP_SESSION_OPEN && !s->end_due && s->head)
-		if (!post_op(s->head))
+	while (s->state == RP_SESSION_OPEN && !s->end_due && s->post_head)
+		if (!post_op(s->post_head))
 			return;
 }
 
@@ -246,8 +246,8 @@ void rp_session_drop(struct rp_session *s, enum rp_status st, uint32_t detail)
 	struct rp_op *op;
 
 	TAILQ_FOREACH (op, &s->ops, priv.link) {
-		if (rp_op_indeterminate(op))
-			rp_op_fail(op, RP_ST_UNSURE, st, 0);
+		if (rp_op_is_indeterminate(op))
+			rp_op_fail(op, RP_ST_INDETERMINATE, st, 0);
 		rp_op_fail(op, st, detail, 0);
 		rp_pieces_drop(op);
 	}

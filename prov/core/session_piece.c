@@ -15,7 +15,7 @@ int rp_op_copy(struct rp_op *op)
 	if (!to)
 		return -ENOMEM;
 	op->priv.copy = to;
-	op->priv.copied = (struct iovec){to, op->priv.bytes};
+	op->priv.copy_iov = (struct iovec){to, op->priv.bytes};
 	rp_iov_gather(to, op->iov, op->iov_count);
 	return 0;
 }
@@ -32,12 +32,12 @@ static void free_piece(struct rp_piece *p)
 static void forget_token(struct rp_piece *p)
 {
 	struct rp_session *s = p->op->priv.session;
-	struct rp_piece **b = &s->by_token[p->token % RP_SESSION_TOKENS];
+	struct rp_piece **b = &s->by_token[p->token % RP_SESSION_TOKEN_BUCKETS];
 
 	while (*b != p)
 		b = &(*b)->next_in_bucket;
 	*b = p->next_in_bucket;
-	s->used--;
+	s->credits_used--;
 	p->op->priv.replies_due--;
 	p->reply_due = false;
 }
@@ -61,12 +61,12 @@ void rp_pieces_drop(struct rp_op *op)
 	}
 }
 
-static void piece_ended(struct rp_piece *p)
+static void end_piece(struct rp_piece *p)
 {
 	struct rp_op *op = p->op;
 
 	complete_piece(p);
-	rp_op_piece_ended(op);
+	rp_op_end_if_last(op);
 }
 
 /* Called by the channel, which has released the piece's buffers. */
@@ -90,7 +90,7 @@ static void piece_done(struct rp_channel_op *chan, int err)
 		rp_session_mark_placed(op);
 	if (p->reply_due)
 		return;
-	piece_ended(p);
+	end_piece(p);
 	if (s->state == RP_SESSION_OPEN) {
 		rp_session_post_queued(s);
 		rp_session_call_done(s);
@@ -133,10 +133,10 @@ struct rp_piece *rp_piece_request(struct rp_op *op, size_t first, size_t n)
 	p->n = n;
 	p->token = s->next_token++;
 	p->reply_due = true;
-	b = &s->by_token[p->token % RP_SESSION_TOKENS];
+	b = &s->by_token[p->token % RP_SESSION_TOKEN_BUCKETS];
 	p->next_in_bucket = *b;
 	*b = p;
-	s->used++;
+	s->credits_used++;
 	op->priv.replies_due++;
 	return p;
 }
@@ -186,7 +186,7 @@ static int make_message(struct rp_piece *p, uint8_t *buf, size_t size)
 	struct rp_op *op = p->op;
 	const uint32_t flags = op->priv.session->channel->flags;
 	const size_t extra = op->priv.store && !op->zero ? op->priv.bytes : 0;
-	const struct iovec *iov = op->priv.copy ? &op->priv.copied : op->iov;
+	const struct iovec *iov = op->priv.copy ? &op->priv.copy_iov : op->iov;
 	const size_t n = op->priv.copy ? 1 : op->iov_count;
 	int len = encode_message(p, buf, size);
 	bool apart;
@@ -216,17 +216,17 @@ static int make_message(struct rp_piece *p, uint8_t *buf, size_t size)
 	return 0;
 }
 
-static void list_store(struct rp_op *op)
+static void add_to_stores(struct rp_op *op)
 {
 	struct rp_session *s = op->priv.session;
 
 	op->priv.in_stores = true;
-	LIST_INSERT_HEAD(&s->stores, op, priv.of_stores);
+	LIST_INSERT_HEAD(&s->stores, op, priv.stores_link);
 	s->nthens += rp_op_has_then(op);
 }
 
 /* The channel has accepted the piece, and may already have completed it. */
-static void piece_posted(struct rp_piece *p)
+static void mark_posted(struct rp_piece *p)
 {
 	struct rp_op *op = p->op;
 
@@ -243,7 +243,7 @@ static void piece_posted(struct rp_piece *p)
 		op->priv.session->last_proof = op->priv.seq;
 	if (p->effect && !op->priv.in_stores &&
 	    (rp_op_writes(op) || rp_op_has_then(op)))
-		list_store(op);
+		add_to_stores(op);
 }
 
 bool rp_pieces_post(struct rp_op *op)
@@ -278,7 +278,7 @@ bool rp_pieces_post(struct rp_op *op)
 		}
 		taken = rp_channel_post(s->channel, ops, n);
 		for (int i = 0; i < taken; i++)
-			piece_posted((struct rp_piece *)ops[i]);
+			mark_posted((struct rp_piece *)ops[i]);
 		if (taken < n) {
 			s->channel_full = true;
 			return false;
@@ -291,7 +291,7 @@ bool rp_pieces_post(struct rp_op *op)
 
 static struct rp_piece *find_token(const struct rp_session *s, uint64_t token)
 {
-	struct rp_piece *p = s->by_token[token % RP_SESSION_TOKENS];
+	struct rp_piece *p = s->by_token[token % RP_SESSION_TOKEN_BUCKETS];
 
 	while (p && p->token != token)
 		p = p->next_in_bucket;
@@ -333,7 +333,7 @@ static int take_reply(struct rp_session *s, struct rp_piece *p, const void *msg,
 	if (m.credits)
 		s->credits = m.credits;
 	rp_session_mark_placed(op);
-	rp_commit_replied(p, &m);
+	rp_commit_handle_reply(p, &m);
 	check_refusal(s, m.status);
 	return 0;
 }
@@ -373,7 +373,7 @@ int rp_session_handle_reply(struct rp_session *s, const void *msg,
 		return ret;
 	forget_token(p);
 	if (!p->sending)
-		piece_ended(p);
+		end_piece(p);
 	rp_session_post_queued(s);
 	rp_session_call_done(s);
 	return 0;
@@ -383,7 +383,7 @@ void rp_requests_drop(struct rp_session *s)
 {
 	struct rp_piece *p;
 
-	for (size_t i = 0; i < RP_SESSION_TOKENS; i++) {
+	for (size_t i = 0; i < RP_SESSION_TOKEN_BUCKETS; i++) {
 		while ((p = s->by_token[i])) {
 			forget_token(p);
 			complete_piece(p);

@@ -123,7 +123,8 @@ static bool is_inline(struct rp_session *s, const struct rp_op *op)
 	for (size_t i = 0; i < op->nranges; i++) {
 		const struct rp_grant *g = rp_grant_find(s, op->ranges[i].key);
 
-		if (g->alone != RP_METHOD_REFUSED && g->g.class >= op->required)
+		if (g->without_agent != RP_METHOD_REFUSED &&
+		    g->g.class >= op->required)
 			return false;
 	}
 	return true;
@@ -150,7 +151,7 @@ static enum rp_status status_by_grants(struct rp_session *s,
 		if (!g->g.writable && (rp_op_writes(op) || i == op->nranges))
 			return RP_ST_ACCESS;
 	}
-	if (op->kind == RP_OP_COMMIT && rp_commit_poisoned(s, op, range))
+	if (op->kind == RP_OP_COMMIT && rp_commit_is_poisoned(s, op, range))
 		return RP_ST_WRITE_FAILED;
 	return RP_ST_OK;
 }
@@ -203,7 +204,7 @@ static int accept_ready(struct rp_session *s, struct rp_op *op)
 	if (rp_session_may_coalesce(s, op))
 		return rp_session_coalesce(s, op);
 	op->priv.store = is_inline(s, op);
-	if (copy_operands(op) || (rp_op_writes(op) && rp_write_begin(s, op))) {
+	if (copy_operands(op) || (rp_op_writes(op) && rp_write_record(s, op))) {
 		free(op->priv.copy);
 		return -ENOMEM;
 	}
@@ -216,7 +217,7 @@ static int accept_ready(struct rp_session *s, struct rp_op *op)
 		op->priv.unposted = true;
 	}
 	if (s->unplaced.n >= RP_SESSION_RANGES ||
-	    s->written - s->proved > RP_SESSION_BYTES)
+	    s->written - s->proved > RP_SESSION_UNPLACED_BYTES)
 		rp_session_fence(s);
 	if (!TAILQ_EMPTY(&s->ended))
 		s->k->ops->kick(s->k);

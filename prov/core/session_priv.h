@@ -10,11 +10,11 @@
 #include "core/session.h"
 #include "core/stats.h"
 
-#define RP_SESSION_TOKENS 64 /* buckets of outstanding requests */
+#define RP_SESSION_TOKEN_BUCKETS 64 /* buckets of outstanding requests */
 /* Most ranges that are unplaced (more: a fence is due), poisoned, by_agent. */
-#define RP_SESSION_RANGES 1024
-#define RP_SESSION_BYTES  (64ull << 20) /* more: a fence is due */
-#define RP_SESSION_GRANTS 65536
+#define RP_SESSION_RANGES	  1024
+#define RP_SESSION_UNPLACED_BYTES (64ull << 20) /* more: a fence is due */
+#define RP_SESSION_GRANTS	  65536
 /* For more ranges one REQUEST costs less than a FLUSH of each. */
 #define RP_SESSION_FLUSHES   16
 #define RP_SESSION_FLUSH_LEN (1ull << 31) /* longest range of one FLUSH */
@@ -45,7 +45,7 @@ struct rp_grant {
 	enum rp_grant_state state;
 	struct rp_wire_grant g;
 	/* Method of commits without the agent; REFUSED: there is none. */
-	enum rp_method alone;
+	enum rp_method without_agent;
 	bool dirty;	 /* written by this connection, maybe not durable */
 	uint64_t fenced; /* seq of the last operation that fenced the region */
 	enum rp_status status; /* reason of a FAILED grant */
@@ -75,15 +75,15 @@ struct rp_session {
 	enum rp_status failure;
 	uint32_t failure_detail;
 
-	struct rp_grant *grants, *last; /* result of the last lookup */
-	unsigned int credits, used;
+	struct rp_grant *grants, *last_grant; /* result of the last lookup */
+	unsigned int credits, credits_used;
 	uint64_t next_token, next_seq;
-	struct rp_piece *by_token[RP_SESSION_TOKENS];
+	struct rp_piece *by_token[RP_SESSION_TOKEN_BUCKETS];
 
 	struct rp_ops ops;	  /* accepted, in the order of posting */
-	struct rp_op *head;	  /* first operation with posts left */
+	struct rp_op *post_head;  /* first operation with posts left */
 	struct rp_ops ended;	  /* done() is due */
-	unsigned int nqueued;	  /* operations from head on */
+	unsigned int nqueued;	  /* operations from post_head on */
 	unsigned int ncommits;	  /* number of ops that max_commits limits */
 	unsigned int outstanding; /* the program's, done() is still due */
 	/* Posted operations that the target's CPU stores; no reply yet. */
@@ -156,7 +156,7 @@ void rp_session_fence(struct rp_session *s);
 /* End the operation with its outcome. */
 void rp_op_end(struct rp_op *op);
 /* A piece of the operation has ended: end the operation if it was the last. */
-void rp_op_piece_ended(struct rp_op *op);
+void rp_op_end_if_last(struct rp_op *op);
 /* Post what waits, as far as credits and room allow. */
 void rp_session_post_queued(struct rp_session *s);
 /* The channel is closed: fail and end every accepted operation. */
@@ -195,14 +195,14 @@ int rp_session_handle_reply(struct rp_session *s, const void *msg,
  * Make pieces for the rest of the operation, and move its state. 0: all are
  * made; -EAGAIN: no credit, or replies to earlier slices are missing; -ENOMEM.
  */
-int rp_commit_make(struct rp_op *op);
+int rp_commit_make_pieces(struct rp_op *op);
 /* Handle the reply to a REQUEST. */
-void rp_commit_replied(struct rp_piece *p, const struct rp_wire_reply *m);
+void rp_commit_handle_reply(struct rp_piece *p, const struct rp_wire_reply *m);
 
 /* --- session_ranges.c --- */
 
 /* Record the ranges of a write that is accepted next. 0 or -ENOMEM. */
-int rp_write_begin(struct rp_session *s, struct rp_op *op);
+int rp_write_record(struct rp_session *s, struct rp_op *op);
 /*
  * Called when the RDMA of a write is posted: it replaces bytes in CPU caches,
  * so remove them from by_agent. Not earlier: commits queued before the write
@@ -210,29 +210,29 @@ int rp_write_begin(struct rp_session *s, struct rp_op *op);
  */
 void rp_write_launch(struct rp_op *op);
 /* The write has failed: its bytes may be placed, but are not durable. */
-void rp_write_failed(struct rp_op *op);
+void rp_write_mark_failed(struct rp_op *op);
 /* All writes up to this operation are placed. */
 void rp_session_mark_placed(const struct rp_op *op);
 /* Does the range touch bytes without proof of placement? */
-bool rp_range_unplaced(const struct rp_session *s,
-		       const struct rp_wire_range *g);
+bool rp_range_is_unplaced(const struct rp_session *s,
+			  const struct rp_wire_range *g);
 /* Does the commit cover poisoned bytes? *range: the first range that does. */
-bool rp_commit_poisoned(const struct rp_session *s, const struct rp_op *op,
-			uint64_t *range);
+bool rp_commit_is_poisoned(const struct rp_session *s, const struct rp_op *op,
+			   uint64_t *range);
 /* Poison the bytes that the failed operation should have written. */
 void rp_op_poison(struct rp_op *op);
 /* May CPU caches of the target have bytes, so that the agent must flush? */
-bool rp_range_by_agent(const struct rp_session *s,
-		       const struct rp_wire_range *g);
+bool rp_range_needs_agent(const struct rp_session *s,
+			  const struct rp_wire_range *g);
 /* The agent has made ranges [first, first+n) durable. */
-void rp_ranges_flushed(struct rp_op *op, size_t first, size_t n,
-		       enum rp_class class);
+void rp_ranges_mark_flushed(struct rp_op *op, size_t first, size_t n,
+			    enum rp_class class);
 /* The connection is lost: poison its unplaced writes. */
 void rp_session_poison_unplaced(struct rp_session *s);
 /* Do ranges of a and b overlap? True also if there are too many to compare. */
 bool rp_ops_overlap(const struct rp_op *a, const struct rp_op *b);
 /* May the target have executed a once-only operation, or still do so? */
-bool rp_op_indeterminate(const struct rp_op *op);
+bool rp_op_is_indeterminate(const struct rp_op *op);
 /* Must the operation wait for stores of earlier operations? */
 bool rp_op_conflicts(const struct rp_op *op);
 
@@ -268,7 +268,7 @@ static inline bool rp_op_writes(const struct rp_op *op)
 }
 
 /* Count an operation of the program. */
-static inline void rp_op_count(struct rp_op *op)
+static inline void rp_op_count_start(struct rp_op *op)
 {
 	rp_stats_add(&rp_stats->started, 1);
 	if (op->level == RP_LEVEL_DURABLE)
@@ -306,8 +306,8 @@ rp_ordered_store_range(const struct rp_op *op)
 				      sizeof(op->then.value)};
 }
 
-static inline bool rp_wire_overlap(const struct rp_wire_range *a,
-				   const struct rp_wire_range *b)
+static inline bool rp_wire_ranges_overlap(const struct rp_wire_range *a,
+					  const struct rp_wire_range *b)
 {
 	return a->key == b->key &&
 	       (a->addr < b->addr ? b->addr - a->addr < a->len

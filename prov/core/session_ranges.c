@@ -21,7 +21,7 @@ static void by_agent_add(struct rp_session *s, const struct rp_wire_range *g,
 		s->all_by_agent = true;
 }
 
-static int rdma_begin(struct rp_session *s, struct rp_op *op)
+static int rdma_record(struct rp_session *s, struct rp_op *op)
 {
 	for (size_t i = 0; i < op->nranges; i++) {
 		const struct rp_wire_range *g = &op->ranges[i];
@@ -45,11 +45,11 @@ void rp_write_launch(struct rp_op *op)
 	}
 }
 
-int rp_write_begin(struct rp_session *s, struct rp_op *op)
+int rp_write_record(struct rp_session *s, struct rp_op *op)
 {
 	const struct rp_wire_range *g;
 
-	if (!op->priv.store && op->kind == RP_OP_WRITE && rdma_begin(s, op))
+	if (!op->priv.store && op->kind == RP_OP_WRITE && rdma_record(s, op))
 		return -ENOMEM;
 	for (size_t i = 0; i < op->nranges; i++) {
 		struct rp_grant *grant = rp_grant_find(s, op->ranges[i].key);
@@ -57,7 +57,7 @@ int rp_write_begin(struct rp_session *s, struct rp_op *op)
 		g = &op->ranges[i];
 		if (op->level != RP_LEVEL_DURABLE) {
 			grant->dirty = true;
-			if (grant->alone != RP_METHOD_REFUSED &&
+			if (grant->without_agent != RP_METHOD_REFUSED &&
 			    (op->priv.store || op->kind == RP_OP_ATOMIC))
 				by_agent_add(s, g, s->next_seq);
 		}
@@ -90,14 +90,14 @@ void rp_session_mark_placed(const struct rp_op *op)
 	r->n = n;
 }
 
-bool rp_range_unplaced(const struct rp_session *s,
-		       const struct rp_wire_range *g)
+bool rp_range_is_unplaced(const struct rp_session *s,
+			  const struct rp_wire_range *g)
 {
 	return rp_ranges_overlap(&s->unplaced, g->key, g->addr, g->len);
 }
 
-bool rp_commit_poisoned(const struct rp_session *s, const struct rp_op *op,
-			uint64_t *range)
+bool rp_commit_is_poisoned(const struct rp_session *s, const struct rp_op *op,
+			   uint64_t *range)
 {
 	*range = 0;
 	if (s->all_poisoned)
@@ -113,7 +113,7 @@ bool rp_commit_poisoned(const struct rp_session *s, const struct rp_op *op,
 	return false;
 }
 
-bool rp_op_indeterminate(const struct rp_op *op)
+bool rp_op_is_indeterminate(const struct rp_op *op)
 {
 	const bool once = rp_op_has_then(op) ||
 			  op->effect == RP_EFFECT_NOTIFY ||
@@ -150,8 +150,8 @@ static void poison_range(struct rp_op *op, const struct rp_wire_range *g)
 			else if (o->kind == RP_OP_COMMIT &&
 				 (all || rp_ranges_overlap(&left, r->key,
 							   r->addr, r->len))) {
-				if (rp_op_indeterminate(o))
-					rp_op_fail(o, RP_ST_UNSURE,
+				if (rp_op_is_indeterminate(o))
+					rp_op_fail(o, RP_ST_INDETERMINATE,
 						   RP_ST_WRITE_FAILED, 0);
 				rp_op_fail(o, RP_ST_WRITE_FAILED, 0, i);
 			}
@@ -167,7 +167,7 @@ static void poison_range(struct rp_op *op, const struct rp_wire_range *g)
 	rp_ranges_fini(&left);
 }
 
-void rp_write_failed(struct rp_op *op)
+void rp_write_mark_failed(struct rp_op *op)
 {
 	for (size_t i = 0; i < op->nranges; i++) {
 		struct rp_grant *g =
@@ -189,15 +189,15 @@ void rp_op_poison(struct rp_op *op)
 		poison_range(op, &then);
 }
 
-bool rp_range_by_agent(const struct rp_session *s,
-		       const struct rp_wire_range *g)
+bool rp_range_needs_agent(const struct rp_session *s,
+			  const struct rp_wire_range *g)
 {
 	return s->all_by_agent ||
 	       rp_ranges_overlap(&s->by_agent, g->key, g->addr, g->len);
 }
 
-void rp_ranges_flushed(struct rp_op *op, size_t first, size_t n,
-		       enum rp_class class)
+void rp_ranges_mark_flushed(struct rp_op *op, size_t first, size_t n,
+			    enum rp_class class)
 {
 	struct rp_session *s = op->priv.session;
 
@@ -244,7 +244,7 @@ void rp_session_poison_unplaced(struct rp_session *s)
 static bool op_covers(const struct rp_op *op, const struct rp_wire_range *g)
 {
 	for (size_t i = 0; i < op->nranges; i++)
-		if (rp_wire_overlap(&op->ranges[i], g))
+		if (rp_wire_ranges_overlap(&op->ranges[i], g))
 			return true;
 	return false;
 }
@@ -265,7 +265,7 @@ static bool op_touches(const struct rp_op *op, const struct rp_wire_range *g)
 	const struct rp_wire_range then = rp_ordered_store_range(op);
 
 	return op_covers(op, g) ||
-	       (rp_op_has_then(op) && rp_wire_overlap(&then, g));
+	       (rp_op_has_then(op) && rp_wire_ranges_overlap(&then, g));
 }
 
 /*
@@ -287,7 +287,7 @@ bool rp_op_conflicts(const struct rp_op *op)
 
 	if (op->kind == RP_OP_QUERY || (!waits && !s->nthens))
 		return false;
-	LIST_FOREACH (o, &s->stores, priv.of_stores) {
+	LIST_FOREACH (o, &s->stores, priv.stores_link) {
 		const struct rp_wire_range late = rp_ordered_store_range(o);
 
 		if (rp_op_has_then(o) && op_touches(op, &late))

@@ -14,10 +14,10 @@
 /* Long enough that an error of both clock readings is below 1 %. */
 #define CALIBRATION_NS 50000
 
-static struct rp_stats unread;
-struct rp_stats *rp_stats = &unread;
+static struct rp_stats fallback_stats;
+struct rp_stats *rp_stats = &fallback_stats;
 struct rp_stats_region rp_stats_no_region;
-double rp_stats_scale = 1;
+double rp_stats_ns_per_tick = 1;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void *page; /* never moves; NULL: none yet */
@@ -48,14 +48,14 @@ static void calibrate(void)
 	while (end < ns + CALIBRATION_NS);
 	scale = (double)(end - ns) / (double)(last - first);
 	if (scale >= 0.125 && scale <= 2)
-		rp_stats_scale = scale;
+		rp_stats_ns_per_tick = scale;
 }
 
 /*
  * In the child of a fork(), private memory replaces the parent's page at the
  * same address: pointers stay valid.
  */
-static void leave_page(void)
+static void replace_shared_page(void)
 {
 	if (fd < 0)
 		return;
@@ -63,7 +63,7 @@ static void leave_page(void)
 		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 	if (page == MAP_FAILED) {
 		page = NULL;
-		rp_stats = &unread;
+		rp_stats = &fallback_stats;
 	}
 	close(fd);
 	fd = -1;
@@ -88,7 +88,7 @@ static void make_page(void)
 	}
 	if (!page) {
 		calibrate();
-		pthread_atfork(NULL, NULL, leave_page);
+		pthread_atfork(NULL, NULL, replace_shared_page);
 	}
 	page = rp_stats = p;
 	rp_stats->version = RP_STATS_VERSION;

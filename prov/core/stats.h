@@ -20,22 +20,22 @@
  * addresses and bytes of regions are never in it. Every counter is a uint64_t
  * that is only added to, unless its comment calls it a gauge.
  */
-#define RP_STATS_FILE	 "ofi_rpmem-stats"
-#define RP_STATS_MAGIC	 0x73746174736d7072ull /* "rpmstats" */
-#define RP_STATS_VERSION 2
-#define RP_STATS_REGIONS 1024
-#define RP_STATS_NAME	 256 /* NAME_MAX and the NUL */
-#define RP_STATS_STATUS	 80
-#define RP_STATS_METHODS 8
-#define RP_STATS_KINDS	 5
+#define RP_STATS_FILE	  "ofi_rpmem-stats"
+#define RP_STATS_MAGIC	  0x73746174736d7072ull /* "rpmstats" */
+#define RP_STATS_VERSION  2
+#define RP_STATS_REGIONS  1024
+#define RP_STATS_NAME	  256 /* NAME_MAX and the NUL */
+#define RP_STATS_STATUSES 80
+#define RP_STATS_METHODS  8
+#define RP_STATS_KINDS	  5
 
 /*
  * Four buckets for each power of two, from 2^-3 ns; the last one, which has no
  * end, begins at 2^37 ns. Times of 2^36 ticks and more count as 2^36.
  */
-#define RP_STATS_FIRST	 ((1023 - 3) * 4) /* bits 50 up of 2^-3 as a double */
-#define RP_STATS_BUCKETS 161
-#define RP_STATS_TICKS	 36
+#define RP_STATS_FIRST	   ((1023 - 3) * 4) /* bits 50 up of 2^-3 as a double */
+#define RP_STATS_BUCKETS   161
+#define RP_STATS_TICK_BITS 36
 struct rp_stats_histogram {
 	uint64_t count[RP_STATS_BUCKETS];
 	uint64_t ns; /* sum */
@@ -64,12 +64,12 @@ struct rp_stats {
 	uint64_t magic;
 	uint32_t version, size;
 	/* The target side. */
-	uint64_t requests;		    /* accepted requests */
-	uint64_t failures[RP_STATS_STATUS]; /* replies, by status */
-	uint64_t jobs;			    /* gauge: requests on the worker */
-	uint64_t sessions;		    /* gauge */
-	uint64_t accepted;		    /* accepted sessions */
-	uint64_t refused;		    /* refused connection requests */
+	uint64_t requests;		      /* accepted requests */
+	uint64_t failures[RP_STATS_STATUSES]; /* replies, by status */
+	uint64_t jobs;	   /* gauge: requests on the worker */
+	uint64_t sessions; /* gauge */
+	uint64_t accepted; /* accepted sessions */
+	uint64_t refused;  /* refused connection requests */
 	uint64_t refused_keys;
 	uint64_t failed_regions;
 	/* The initiator side. */
@@ -77,7 +77,7 @@ struct rp_stats {
 	struct {
 		uint64_t count, bytes;
 	} completed[RP_STATS_KINDS];	     /* by enum rp_op_kind */
-	uint64_t errors[RP_STATS_STATUS];    /* failed operations, by status */
+	uint64_t errors[RP_STATS_STATUSES];  /* failed operations, by status */
 	uint64_t connected;		     /* gauge: sessions */
 	uint64_t connections, reconnections; /* made so far */
 	/* Times from the post of a durable operation to success, by method. */
@@ -90,7 +90,7 @@ _Static_assert(offsetof(struct rp_stats, requests) == 16, "layout");
 _Static_assert(offsetof(struct rp_stats, started) == 712, "layout");
 _Static_assert(offsetof(struct rp_stats, durable) == 1464, "layout");
 _Static_assert(sizeof(struct rp_stats) == 1683000, "layout");
-_Static_assert(RP_ST_MAX <= RP_STATS_STATUS, "no counter of a status");
+_Static_assert(RP_ST_MAX <= RP_STATS_STATUSES, "no counter of a status");
 _Static_assert(RP_METHOD_MAX <= RP_STATS_METHODS, "no counter of a method");
 
 /* Otherwise -fPIC code loads the address of each variable from the GOT. */
@@ -117,7 +117,7 @@ static inline void rp_stats_add(uint64_t *counter, uint64_t n)
 }
 
 /* Time in ticks of the CPU's counter, which costs less than a clock. */
-extern RP_STATS_HIDDEN double rp_stats_scale; /* ns per tick, 1/8 to 2 */
+extern RP_STATS_HIDDEN double rp_stats_ns_per_tick; /* ns per tick, 1/8 to 2 */
 static inline uint64_t rp_stats_now(void)
 {
 #ifdef __x86_64__
@@ -133,9 +133,9 @@ static inline double rp_stats_ns_since(uint64_t start)
 	uint64_t ticks = rp_stats_now() - start;
 
 	/* The difference is negative if another CPU's counter is behind. */
-	if (__builtin_expect(ticks >> RP_STATS_TICKS != 0, 0))
-		ticks = (int64_t)ticks < 0 ? 0 : 1ull << RP_STATS_TICKS;
-	return (double)(int64_t)(ticks | 1) * rp_stats_scale;
+	if (__builtin_expect(ticks >> RP_STATS_TICK_BITS != 0, 0))
+		ticks = (int64_t)ticks < 0 ? 0 : 1ull << RP_STATS_TICK_BITS;
+	return (double)(int64_t)(ticks | 1) * rp_stats_ns_per_tick;
 }
 
 /*

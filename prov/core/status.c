@@ -102,12 +102,13 @@ static const struct {
 			     "Free memory at the initiator, or keep fewer "
 			     "commits outstanding.",
 			     ENOMEM},
-	[RP_ST_UNSURE] = {"outcome unknown",
-			  "The connection ended, and a once-only operation may "
-			  "have been executed, or may be yet: call "
-			  "fi_rpmem_query() until the target replies, read the "
-			  "memory, then decide.",
-			  EUCLEAN},
+	[RP_ST_INDETERMINATE] =
+		{"outcome unknown",
+		 "The connection ended, and a once-only operation may "
+		 "have been executed, or may be yet: call "
+		 "fi_rpmem_query() until the target replies, read the "
+		 "memory, then decide.",
+		 EUCLEAN},
 	[RP_ST_LOST] = {"connection lost",
 			"Check the target and the network, write again "
 			"whatever was not committed, then commit; the next "
@@ -115,24 +116,24 @@ static const struct {
 			ENOTCONN},
 };
 
-static int known(enum rp_status st)
+static int is_known(enum rp_status st)
 {
 	return (unsigned int)st < RP_ST_MAX && statuses[st].name;
 }
 
 const char *rp_status_name(enum rp_status st)
 {
-	return known(st) ? statuses[st].name : "unknown status";
+	return is_known(st) ? statuses[st].name : "unknown status";
 }
 
 const char *rp_status_remedy(enum rp_status st)
 {
-	return known(st) ? statuses[st].remedy
-			 : "The target runs a newer ofi_rpmem: install the "
-			   "same release here.";
+	return is_known(st) ? statuses[st].remedy
+			    : "The target runs a newer ofi_rpmem: install the "
+			      "same release here.";
 }
 
 int rp_status_errno(enum rp_status st)
 {
-	return known(st) ? statuses[st].err : EPROTO;
+	return is_known(st) ? statuses[st].err : EPROTO;
 }

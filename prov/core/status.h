@@ -36,9 +36,9 @@ enum rp_status {
 	RP_ST_TIMEOUT = 65,	 /* the target was silent for too long */
 	RP_ST_CANCELED = 67,	 /* the endpoint was closed */
 	RP_ST_NO_MEMORY = 69,
-	RP_ST_UNSURE = 71, /* the effect may have been executed, or may
+	RP_ST_INDETERMINATE = 71, /* the effect may have been executed, or may
 				     still be; detail: why it ended */
-	RP_ST_LOST = 72,   /* the connection was lost; detail: errno */
+	RP_ST_LOST = 72,	  /* the connection was lost; detail: errno */
 	RP_ST_MAX
 };
 

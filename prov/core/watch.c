@@ -24,7 +24,7 @@ struct rp_watch {
 };
 
 /* The thread's list of recorded sources; did it lack memory or descriptors? */
-static __thread struct rp_watch **recorded;
+static __thread struct rp_watch **record_to;
 static __thread bool starved;
 
 void rp_watch_open_failed(int err)
@@ -178,7 +178,7 @@ char *rp_watch_read(enum rp_source kind, const char *path, uint64_t arg)
 	size_t size = strlen(path) + 32;
 	struct rp_watch *e;
 
-	if (!text || !recorded)
+	if (!text || !record_to)
 		return text;
 	e = calloc(1, sizeof(*e) + size);
 	if (e)
@@ -192,20 +192,20 @@ char *rp_watch_read(enum rp_source kind, const char *path, uint64_t arg)
 	e->arg = arg;
 	snprintf(e->key, size, "%d:%llx %s", (int)kind, (unsigned long long)arg,
 		 path);
-	watch_add(recorded, e);
+	watch_add(record_to, e);
 	return text;
 }
 
 void rp_watch_record(struct rp_watch **w)
 {
-	recorded = w;
+	record_to = w;
 	if (w)
 		starved = false;
 }
 
 int rp_watch_end(int ret, char *why)
 {
-	recorded = NULL;
+	record_to = NULL;
 	if (!rp_watch_starved() || ret)
 		return ret;
 	strcpy(why, "no memory or no file descriptor is left");
@@ -263,7 +263,7 @@ static const char *cut_value(char out[SHOWN + 1], const char *s,
 }
 
 /* Describe the source and its first difference: an option, or a line. */
-static void say_change(const struct rp_watch *e, const char *now, char *what)
+static void show_change(const struct rp_watch *e, const char *now, char *what)
 {
 	const bool both = *e->text && *now, mount = e->kind == RP_SOURCE_MOUNT;
 	const char *was = e->text, *end = mount && both ? " " : "";
@@ -275,13 +275,13 @@ static void say_change(const struct rp_watch *e, const char *now, char *what)
 			same = i + 1;
 	if (e->kind == RP_SOURCE_NAMES)
 		end = "\n";
-	rp_caps_say(what, RP_SOURCE_LEN, "%.60s was %s, now %s",
+	rp_caps_fmt(what, RP_SOURCE_LEN, "%.60s was %s, now %s",
 		    short_name(strchr(e->key, ' ') + 1),
 		    cut_value(a, was + same, end),
 		    cut_value(b, now + same, end));
 }
 
-bool rp_watch_changed(struct rp_watch *w, char *what)
+bool rp_watch_find_change(struct rp_watch *w, char *what)
 {
 	bool changed = false;
 	char *now;
@@ -290,7 +290,7 @@ bool rp_watch_changed(struct rp_watch *w, char *what)
 		now = source_read(w->kind, strchr(w->key, ' ') + 1, w->arg);
 		changed = now && strcmp(now, w->text);
 		if (changed)
-			say_change(w, now, what);
+			show_change(w, now, what);
 		free(now);
 	}
 	return changed;

@@ -33,7 +33,7 @@ void rp_watch_free(struct rp_watch **w);
  * Compare all sources with their texts. True: one differs, and `what`
  * (RP_SOURCE_LEN bytes, plain ASCII, no folder of a user) says which.
  */
-bool rp_watch_changed(struct rp_watch *w, char *what);
+bool rp_watch_find_change(struct rp_watch *w, char *what);
 /*
  * Has this thread failed to open a file for lack of descriptors or memory since
  * the last call? If so, the facts that it has read are worthless.

@@ -59,7 +59,7 @@ void rp_wire_seal(void *buf, uint8_t type, size_t len)
 	put32(p, len - 4, rp_crc32(p, len - 4));
 }
 
-int rp_wire_unseal(const void *buf, uint8_t type, size_t len)
+int rp_wire_check_seal(const void *buf, uint8_t type, size_t len)
 {
 	const uint8_t *p = buf;
 
@@ -109,7 +109,7 @@ int rp_desc_get(const void *buf, struct rp_desc *d)
 {
 	const uint8_t *p = buf;
 	struct rp_desc got;
-	int ret = rp_wire_unseal(p, RP_WIRE_DESC, RP_DESC_LEN);
+	int ret = rp_wire_check_seal(p, RP_WIRE_DESC, RP_DESC_LEN);
 
 	if (ret)
 		return ret;
@@ -136,7 +136,7 @@ int rp_desc_get(const void *buf, struct rp_desc *d)
 	return 0;
 }
 
-static bool side_valid(const struct rp_side *s)
+static bool side_valid(const struct rp_side_addr *s)
 {
 	return is_qp_num(s->qp_num) && is_qp_num(s->initiator) &&
 	       is_qp_num(s->target) && is_qp_num(s->psn) &&
@@ -144,13 +144,13 @@ static bool side_valid(const struct rp_side *s)
 	       (s->replies ? s->initiator != 0 : !s->replies_rkey);
 }
 
-int rp_side_put(void *buf, const struct rp_side *s)
+int rp_side_addr_put(void *buf, const struct rp_side_addr *s)
 {
 	uint8_t *p = buf;
 
 	if (!side_valid(s))
 		return -EINVAL;
-	memset(p, 0, RP_SIDE_LEN);
+	memset(p, 0, RP_SIDE_ADDR_LEN);
 	put32(p, 8, s->qp_num);
 	put32(p, 12, s->initiator);
 	put32(p, 16, s->target);
@@ -159,19 +159,19 @@ int rp_side_put(void *buf, const struct rp_side *s)
 	put32(p, RING_RKEY, s->ring_rkey);
 	put32(p, REPLIES_RKEY, s->replies_rkey);
 	put64(p, REPLIES, s->replies);
-	rp_wire_seal(p, RP_WIRE_SIDE, RP_SIDE_LEN);
+	rp_wire_seal(p, RP_WIRE_SIDE, RP_SIDE_ADDR_LEN);
 	return 0;
 }
 
-int rp_side_get(const void *buf, struct rp_side *s)
+int rp_side_addr_get(const void *buf, struct rp_side_addr *s)
 {
 	const uint8_t *p = buf;
-	struct rp_side got;
-	int ret = rp_wire_unseal(p, RP_WIRE_SIDE, RP_SIDE_LEN);
+	struct rp_side_addr got;
+	int ret = rp_wire_check_seal(p, RP_WIRE_SIDE, RP_SIDE_ADDR_LEN);
 
 	if (ret)
 		return ret;
-	got = (struct rp_side){
+	got = (struct rp_side_addr){
 		.qp_num = get32(p, 8),
 		.initiator = get32(p, 12),
 		.target = get32(p, 16),

@@ -27,7 +27,7 @@ void rp_wire_seal(void *buf, uint8_t type, size_t len);
  * Check the first 8 bytes and the checksum. Returns 0; -EBADMSG; or
  * -EPROTONOSUPPORT: the checksum is right, but the version is another.
  */
-int rp_wire_unseal(const void *buf, uint8_t type, size_t len);
+int rp_wire_check_seal(const void *buf, uint8_t type, size_t len);
 
 /*
  * A program carries a descriptor to its peer beside the number of its queue
@@ -106,17 +106,17 @@ uint32_t rp_crc32(const void *buf, size_t n);
  * The first four numbers have 24 bits. With a ring of requests target is not 0,
  * with a ring of replies initiator is not 0.
  */
-#define RP_SIDE_LEN 64
+#define RP_SIDE_ADDR_LEN 64
 
-struct rp_side {
+struct rp_side_addr {
 	uint32_t qp_num, initiator, target, psn;
 	uint64_t ring;
 	uint32_t ring_rkey, replies_rkey;
 	uint64_t replies;
 };
 /* Encode and decode a side address, as descriptors above. */
-int rp_side_put(void *buf, const struct rp_side *s);
-int rp_side_get(const void *buf, struct rp_side *s);
+int rp_side_addr_put(void *buf, const struct rp_side_addr *s);
+int rp_side_addr_get(const void *buf, struct rp_side_addr *s);
 
 /*
  * The end of a slot of a ring (ring.h), behind its message:

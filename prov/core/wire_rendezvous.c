@@ -27,7 +27,7 @@ static bool has_rkey(enum rp_rendezvous_type t)
 	return t >= RP_RENDEZVOUS_QUERY && t <= RP_RENDEZVOUS_RELEASED;
 }
 
-static int put_names(uint8_t *p, const struct rp_rendezvous *m)
+static int put_endpoint_names(uint8_t *p, const struct rp_rendezvous *m)
 {
 	if (m->side.qp_num != m->from || m->to >= 1u << 24)
 		return -EINVAL;
@@ -35,7 +35,7 @@ static int put_names(uint8_t *p, const struct rp_rendezvous *m)
 	put32(p, FROM, m->from);
 	memcpy(p + TO_GID, m->to_gid, RP_GID_LEN);
 	memcpy(p + FROM_GID, m->from_gid, RP_GID_LEN);
-	return rp_side_put(p + BODY, &m->side);
+	return rp_side_addr_put(p + BODY, &m->side);
 }
 
 int rp_rendezvous_put(void *buf, const struct rp_rendezvous *m)
@@ -49,7 +49,7 @@ int rp_rendezvous_put(void *buf, const struct rp_rendezvous *m)
 	if (has_rkey(m->type))
 		put32(p, RKEY, m->rkey);
 	if (has_endpoint_names(m->type))
-		ret = put_names(p, m);
+		ret = put_endpoint_names(p, m);
 	if (m->type == RP_RENDEZVOUS_DESC)
 		ret = m->desc.rkey == m->rkey ? rp_desc_put(p + BODY, &m->desc)
 					      : -EINVAL;
@@ -63,7 +63,7 @@ int rp_rendezvous_get(const void *buf, struct rp_rendezvous *m)
 	const uint8_t *p = buf;
 	uint8_t again[RP_RENDEZVOUS_LEN];
 	struct rp_rendezvous got;
-	int ret = rp_wire_unseal(p, p[TYPE], RP_RENDEZVOUS_LEN);
+	int ret = rp_wire_check_seal(p, p[TYPE], RP_RENDEZVOUS_LEN);
 
 	if (ret)
 		return ret;
@@ -76,7 +76,7 @@ int rp_rendezvous_get(const void *buf, struct rp_rendezvous *m)
 	memcpy(got.to_gid, p + TO_GID, RP_GID_LEN);
 	memcpy(got.from_gid, p + FROM_GID, RP_GID_LEN);
 	if (has_endpoint_names(got.type))
-		ret = rp_side_get(p + BODY, &got.side);
+		ret = rp_side_addr_get(p + BODY, &got.side);
 	else if (got.type == RP_RENDEZVOUS_DESC)
 		ret = rp_desc_get(p + BODY, &got.desc);
 	if (ret)

@@ -43,8 +43,8 @@ struct rp_rendezvous {
 	uint32_t rkey;
 	uint32_t to, from; /* 24 bits */
 	uint8_t to_gid[RP_GID_LEN], from_gid[RP_GID_LEN];
-	struct rp_side side; /* side.qp_num equals from */
-	struct rp_desc desc; /* desc.rkey equals rkey */
+	struct rp_side_addr side; /* side.qp_num equals from */
+	struct rp_desc desc;	  /* desc.rkey equals rkey */
 };
 
 /* buf: RP_RENDEZVOUS_LEN bytes. 0, or -EINVAL for a field out of range. */

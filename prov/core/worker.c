@@ -77,7 +77,7 @@ void rp_worker_submit(struct rp_worker *w, struct rp_batch *b)
 	pthread_mutex_unlock(&w->lock);
 }
 
-bool rp_worker_finished(struct rp_worker *w, bool wait)
+bool rp_worker_collect(struct rp_worker *w, bool wait)
 {
 	bool done;
 

@@ -16,7 +16,7 @@ enum rp_worker_state {
 };
 
 /*
- * The thread owns a batch from rp_worker_submit() until rp_worker_finished()
+ * The thread owns a batch from rp_worker_submit() until rp_worker_collect()
  * returns true. One batch at a time: a batch must not start before the failures
  * of the one before are known, because the kernel reports each failure once.
  */
@@ -43,6 +43,6 @@ void rp_worker_submit(struct rp_worker *w, struct rp_batch *b);
  * Take the submitted batch back if it is complete; with wait, block until then.
  * False: not complete.
  */
-bool rp_worker_finished(struct rp_worker *w, bool wait);
+bool rp_worker_collect(struct rp_worker *w, bool wait);
 
 #endif

@@ -30,7 +30,7 @@ static uint64_t now(struct rp_rc *rc)
 /* Exact time; most callers use now(), which is cheaper. */
 static uint64_t exact_now(struct rp_rc *rc)
 {
-	return rc->attr.exact ? rc->attr.exact(rc->attr.arg) : now(rc);
+	return rc->attr.now_exact ? rc->attr.now_exact(rc->attr.arg) : now(rc);
 }
 
 static const struct rp_rc_ops *backend_ops(enum rp_rc_backend backend)
@@ -56,7 +56,7 @@ void rp_rc_complete_op(struct rp_rc *rc, struct rp_channel_op *op, int err)
 	c->ndone++;
 }
 
-void rp_rc_op_failed(struct rp_rc_channel *c, struct rp_channel_op *op, int err)
+void rp_rc_fail_op(struct rp_rc_channel *c, struct rp_channel_op *op, int err)
 {
 	op->channel = &c->base;
 	op->err = err;
@@ -151,7 +151,7 @@ static void channel_shut(struct rp_rc_channel *c)
 		rp_rc_complete_op(c->rc, op, ECANCELED);
 	while ((op = TAILQ_FIRST(&c->failed))) {
 		TAILQ_REMOVE(&c->failed, op, link);
-		rp_rc_op_posted(c, op);
+		rp_rc_add_posted(c, op);
 		rp_rc_complete_op(c->rc, op, op->err);
 	}
 }
@@ -256,7 +256,7 @@ static int channel_post(struct rp_channel *base, struct rp_channel_op *ops[],
 		return 0;
 	for (int i = 0; i < n; i++)
 		if (!ops[i]->inject) {
-			rp_rc_op_posted(c, ops[i]);
+			rp_rc_add_posted(c, ops[i]);
 			rp_rc_complete_op(rc, ops[i], ENOTCONN);
 		}
 	return n;
@@ -457,7 +457,7 @@ void rp_rc_set_due(struct rp_rc *rc, uint64_t due)
 		rc->attr.kick(rc->attr.arg);
 }
 
-int rp_rc_watch(struct rp_rc *rc, int fd)
+int rp_rc_watch_fd(struct rp_rc *rc, int fd)
 {
 	struct epoll_event ev = {.events = EPOLLIN, .data.fd = fd};
 
@@ -504,20 +504,20 @@ bool rp_rc_pending(const struct rp_rc *rc)
 /* Is the last poll long enough ago? Over TCP each poll is a system call. */
 static bool poll_due(struct rp_rc *rc)
 {
-	return rc->empty_polls < EMPTY_POLLS || rc->poll_at_once ||
+	return rc->empty_polls < EMPTY_POLLS || rc->poll_now ||
 	       rp_rc_pending(rc) || exact_now(rc) - rc->polled_at >= EMPTY_NS;
 }
 
 static bool events_due(struct rp_rc *rc, bool some)
 {
-	if (rc->connecting || rc->poll_at_once || ++rc->polls >= EVENT_POLLS)
+	if (rc->connecting || rc->poll_now || ++rc->polls >= EVENT_POLLS)
 		return true;
 	return !some && rc->polled_at - rc->events_polled_at >= EVENT_NS;
 }
 
 static int poll_events(struct rp_rc *rc)
 {
-	rc->poll_at_once = false;
+	rc->poll_now = false;
 	rc->polls = 0;
 	rc->events_polled_at = rc->polled_at;
 	return rc->ops->poll_events(rc, EVENT_MAX);
@@ -556,11 +556,11 @@ int rp_rc_fd(const struct rp_rc *rc)
 
 int rp_rc_trywait(struct rp_rc *rc)
 {
-	int ret = rp_rc_pending(rc) || rc->poll_at_once ? -FI_EAGAIN
-							: rc->ops->trywait(rc);
+	int ret = rp_rc_pending(rc) || rc->poll_now ? -FI_EAGAIN
+						    : rc->ops->trywait(rc);
 
 	if (ret) {
-		rc->poll_at_once = true;
+		rc->poll_now = true;
 		rc->empty_polls = 0;
 	}
 	return ret;

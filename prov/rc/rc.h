@@ -48,11 +48,11 @@ struct rp_rc_attr {
 	bool waits;			/* a thread may sleep on rp_rc_fd() */
 	/*
 	 * Monotonic ns, random bytes and a wake-up, as in rp_connector_ops.
-	 * now() may be up to 4 ms (a clock tick) late, exact() is not late;
-	 * exact NULL: now() is used instead.
+	 * now() may be up to 4 ms (a clock tick) late, now_exact() is not late;
+	 * now_exact NULL: now() is used instead.
 	 */
 	uint64_t (*now)(void *arg);
-	uint64_t (*exact)(void *arg);
+	uint64_t (*now_exact)(void *arg);
 	int (*random)(void *arg, void *buf, size_t len);
 	void (*kick)(void *arg);
 	/*

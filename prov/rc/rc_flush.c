@@ -20,10 +20,10 @@
 #define LEVEL_RANGE 0	    /* IBV_FLUSH_RANGE */
 
 #ifdef HAVE_IBV_WR_FLUSH
-_Static_assert(offsetof(struct ibv_qp_ex, wr_flush) == RP_WR_FLUSH_AT,
+_Static_assert(offsetof(struct ibv_qp_ex, wr_flush) == RP_WR_FLUSH_OFFSET,
 	       "the offset is ABI");
 #else
-_Static_assert(sizeof(struct ibv_qp_ex) == RP_WR_FLUSH_AT,
+_Static_assert(sizeof(struct ibv_qp_ex) == RP_WR_FLUSH_OFFSET,
 	       "wr_flush was added at the end");
 #endif
 
@@ -90,7 +90,7 @@ void rp_flush_build(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr,
 {
 	rp_wr_flush_fn fn;
 
-	memcpy(&fn, (char *)ex + RP_WR_FLUSH_AT, sizeof(fn));
+	memcpy(&fn, (char *)ex + RP_WR_FLUSH_OFFSET, sizeof(fn));
 	fn(ex, rkey, remote_addr, len, type, level);
 }
 
@@ -113,7 +113,7 @@ static int build_wr(struct ibv_qp_ex *ex, const struct ibv_send_wr *wr)
 	ex->wr_id = wr->wr_id;
 	ex->wr_flags = wr->send_flags;
 	switch ((int)wr->opcode) {
-	case RP_FLUSH_WR:
+	case RP_FLUSH_OPCODE:
 		build_flush(ex, wr);
 		return 0;
 	case IBV_WR_RDMA_WRITE:

@@ -8,7 +8,7 @@
 #include <infiniband/verbs.h>
 
 /* Constants that the headers of rdma-core 44 lack. */
-#define RP_FLUSH_WR 14 /* ibv_wr_opcode of FLUSH, for rp_flush_post() */
+#define RP_FLUSH_OPCODE 14 /* ibv_wr_opcode of FLUSH, for rp_flush_post() */
 /* IBV_ACCESS_FLUSH_GLOBAL and _PERSISTENT, of regions and queue pairs. */
 #define RP_FLUSH_ACCESS (1 << 8 | 1 << 9)
 
@@ -18,7 +18,7 @@
  * Offset of wr_flush in struct ibv_qp_ex since rdma-core 45; 44 has private
  * data there. A library that made a queue pair with FLUSH is 45 or later.
  */
-#define RP_WR_FLUSH_AT 352
+#define RP_WR_FLUSH_OFFSET 352
 typedef void (*rp_wr_flush_fn)(struct ibv_qp_ex *qp, uint32_t rkey,
 			       uint64_t remote_addr, size_t len, uint8_t type,
 			       uint8_t level);

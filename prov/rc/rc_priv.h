@@ -15,8 +15,8 @@
 /* Longest private data of CONNECT, ACCEPT and REJECT over TCP. */
 #define RP_RC_CM_DATA 256
 /* Receive buffers in the pool that all channels share. */
-#define RP_RC_SHARED_RECVS 32	/* posted for the first channel */
-#define RP_RC_SHARED_MAX   4096 /* most; the device may allow fewer */
+#define RP_RC_FIRST_RECVS 32   /* posted for the first channel */
+#define RP_RC_MAX_RECVS	  4096 /* most; the device may allow fewer */
 
 /* A receive buffer for one message, with the device's descriptor for it. */
 struct rp_rc_recv {
@@ -105,8 +105,8 @@ struct rp_rc {
 	/* Time of the last poll of completions, and of CM events. */
 	uint64_t polled_at, events_polled_at;
 	unsigned int empty_polls, polls;
-	bool poll_at_once; /* trywait() found events: poll at once */
-	uint64_t due;	   /* deadline for ops->poll_events(); 0: none */
+	bool poll_now; /* trywait() found events: poll at once */
+	uint64_t due;  /* deadline for ops->poll_events(); 0: none */
 };
 
 /*
@@ -137,8 +137,8 @@ struct rp_rc_ops {
 		       size_t len);
 	/*
 	 * Post as rp_channel_post() does, on a channel that is UP. It calls
-	 * rp_rc_op_posted() for each posted operation, and
-	 * rp_rc_op_failed() for one that the device has refused.
+	 * rp_rc_add_posted() for each posted operation, and
+	 * rp_rc_fail_op() for one that the device has refused.
 	 */
 	int (*post)(struct rp_rc_channel *c, struct rp_channel_op *ops[],
 		    int n);
@@ -188,10 +188,10 @@ extern const struct rp_rc_ops rp_rc_verbs;
  */
 void rp_rc_set_due(struct rp_rc *rc, uint64_t due);
 /* Add fd to the epoll set of rp_rc_fd(), if there is one. */
-int rp_rc_watch(struct rp_rc *rc, int fd);
+int rp_rc_watch_fd(struct rp_rc *rc, int fd);
 /* Called by ops->post(): the device has accepted op. */
-static inline void rp_rc_op_posted(struct rp_rc_channel *c,
-				   struct rp_channel_op *op)
+static inline void rp_rc_add_posted(struct rp_rc_channel *c,
+				    struct rp_channel_op *op)
 {
 	op->channel = &c->base;
 	TAILQ_INSERT_TAIL(&c->posted, op, link);
@@ -201,8 +201,7 @@ static inline void rp_rc_op_posted(struct rp_rc_channel *c,
  * Called by ops->post() after a device error: the channel ends. op fails after
  * shut(), as part of it may have been posted.
  */
-void rp_rc_op_failed(struct rp_rc_channel *c, struct rp_channel_op *op,
-		     int err);
+void rp_rc_fail_op(struct rp_rc_channel *c, struct rp_channel_op *op, int err);
 /*
  * Called by ops->poll() and shut(): the device has completed op. err != 0 also
  * ends the channel. rc.c calls done() or received() after the backend function

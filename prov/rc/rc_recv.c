@@ -55,7 +55,7 @@ static int slab_post(struct rp_rc *rc)
 
 int rp_rc_pool_grow(struct rp_rc *rc)
 {
-	unsigned int want = RP_RC_SHARED_RECVS + rc->nchannels * PER_CHANNEL;
+	unsigned int want = RP_RC_FIRST_RECVS + rc->nchannels * PER_CHANNEL;
 	int ret = 0;
 
 	if (want > rc->shared)

@@ -28,14 +28,14 @@ static int tcp_open(struct rp_rc *rc, char *why, size_t why_size)
 	f->data_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (f->data_fd >= 0)
 		f->cm_fd = epoll_create1(EPOLL_CLOEXEC);
-	ret = f->cm_fd < 0 ? -errno : rp_rc_watch(rc, f->cm_fd);
+	ret = f->cm_fd < 0 ? -errno : rp_rc_watch_fd(rc, f->cm_fd);
 	if (ret) {
 		snprintf(why, why_size, "%s", strerror(-ret));
 		return ret;
 	}
 	rc->flags = RP_CHANNEL_FENCES;
 	rc->inject = INJECT;
-	rc->shared = RP_RC_SHARED_MAX;
+	rc->shared = RP_RC_MAX_RECVS;
 	return 0;
 }
 
@@ -95,13 +95,13 @@ static int serve_work(struct tcp_rc *f)
 	return n;
 }
 
-static int set_events(struct tcp_channel *t, uint32_t what)
+static int handle_events(struct tcp_channel *t, uint32_t what)
 {
 	int n = 0;
 
 	if (t->c.state != RP_RC_UP)
 		return 0;
-	if (t->waiting && (what & EPOLLOUT))
+	if (t->nqueued && (what & EPOLLOUT))
 		n += rp_tcp_flush(t);
 	if (what & ~EPOLLOUT)
 		n += rp_tcp_receive_input(t);
@@ -124,7 +124,7 @@ static int tcp_poll(struct rp_rc *rc, int max)
 		return t->c.state == RP_RC_UP ? n + rp_tcp_receive_input(t) : n;
 	got = epoll_wait(f->data_fd, ev, max < BATCH ? max : BATCH, 0);
 	for (int i = 0; i < got; i++) {
-		n += set_events(ev[i].data.ptr, ev[i].events);
+		n += handle_events(ev[i].data.ptr, ev[i].events);
 		f->hot_channel = ev[i].data.ptr;
 	}
 	return n;
@@ -142,7 +142,7 @@ static int tcp_trywait(struct rp_rc *rc)
 	if (!rc->attr.waits)
 		return -FI_EAGAIN;
 	if (!f->watches_data) {
-		ret = rp_rc_watch(rc, f->data_fd);
+		ret = rp_rc_watch_fd(rc, f->data_fd);
 		if (ret)
 			return ret;
 		f->watches_data = true;

@@ -69,13 +69,13 @@ struct tcp_channel {
 	/* While connecting: the CONNECT to send, then the received reply. */
 	struct tcp_opening *opening;
 	bool connect_sent;
-	int refused;	      /* errno of a connect() that failed at once */
+	int connect_err;      /* errno of a connect() that failed at once */
 	bool registered;      /* fd is in the epoll set data_fd */
 	bool send_failed;     /* end the channel after all input is read */
 	bool starved;	      /* a received message waits for a free receive */
 	bool has_work;	      /* on the list tcp_rc.work */
 	bool wants_room;      /* fd is watched for EPOLLOUT */
-	unsigned int waiting; /* frames in the send queue */
+	unsigned int nqueued; /* frames in the send queue */
 	STAILQ_HEAD(, tcp_frame) queue;
 	TAILQ_ENTRY(tcp_channel) work;
 	/* Received bytes not parsed yet: TCP_STAGE of room, or NULL. */
@@ -88,7 +88,7 @@ struct tcp_channel {
 	bool replies_placed;	  /* WRITE: reply PLACED when placed */
 	struct rp_channel_op *op; /* DATA: the READ; WRITE: NULL */
 	uint64_t op_offset;	  /* DATA: bytes received so far */
-	unsigned int owed_placed; /* placed WRITEs to acknowledge */
+	unsigned int placed_due;  /* placed WRITEs to acknowledge */
 	uint64_t budget;	  /* bytes this call may still send */
 };
 
@@ -182,7 +182,7 @@ struct tcp_mr *rp_tcp_find_mr(struct tcp_rc *f, const struct tcp_head *h,
 
 int rp_tcp_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n);
 /*
- * Send or queue DATA with bytes of mr, and PLACED for t->owed_placed WRITEs. 0,
+ * Send or queue DATA with bytes of mr, and PLACED for t->placed_due WRITEs. 0,
  * or ENOBUFS: the peer leaves too many replies unread.
  */
 int rp_tcp_reply_data(struct tcp_channel *t, struct tcp_mr *mr, uint64_t addr,
@@ -191,8 +191,8 @@ int rp_tcp_reply_placed(struct tcp_channel *t);
 /* Send queued frames until the socket is full. True: some bytes were sent. */
 bool rp_tcp_flush(struct tcp_channel *t);
 /* Has the socket accepted every byte of op's frame? */
-bool rp_tcp_was_sent(const struct tcp_channel *t,
-		     const struct rp_channel_op *op);
+bool rp_tcp_op_is_sent(const struct tcp_channel *t,
+		       const struct rp_channel_op *op);
 
 /* --- rc_tcp_recv.c --- */
 

@@ -15,11 +15,11 @@
 /* Most half-open sockets without a CONNECT. */
 #define MAX_SILENT RP_RC_MAX_HALF_OPEN
 /* Delay in ns before accept() is retried after it lacked a descriptor. */
-#define PAUSE_NS 100000000ull
+#define ACCEPT_RETRY_NS 100000000ull
 
 /* Tags in the data of cm_fd events; a channel's pointer has no tag. */
-#define IS_HALF_OPEN 1ul
-#define IS_LISTENER  2ul
+#define TAG_HALF_OPEN 1ul
+#define TAG_LISTENER  2ul
 
 static int watch_socket(struct tcp_rc *f, int op, int fd, uint32_t events,
 			void *what)
@@ -31,7 +31,7 @@ static int watch_socket(struct tcp_rc *f, int op, int fd, uint32_t events,
 
 static void *half_open_tag(struct tcp_half_open *q)
 {
-	return (char *)q + IS_HALF_OPEN;
+	return (char *)q + TAG_HALF_OPEN;
 }
 
 static uint64_t now(struct tcp_rc *f)
@@ -52,7 +52,7 @@ static struct tcp_half_open *oldest_silent(struct tcp_rc *f)
 /* Set the time when poll_events() is due without an event. */
 static void arm_timer(struct tcp_rc *f)
 {
-	uint64_t due = f->accept_paused ? now(f) + PAUSE_NS : 0, old;
+	uint64_t due = f->accept_paused ? now(f) + ACCEPT_RETRY_NS : 0, old;
 	const struct tcp_half_open *q = oldest_silent(f);
 
 	if (q) {
@@ -152,7 +152,7 @@ int rp_tcp_listen(struct rp_rc *rc, const union rp_rc_addr *at, size_t len,
 		ret = -errno;
 	else
 		ret = watch_socket(f, EPOLL_CTL_ADD, fd, EPOLLIN,
-				   (void *)IS_LISTENER);
+				   (void *)TAG_LISTENER);
 	if (ret) {
 		close(fd);
 		return ret;
@@ -173,7 +173,7 @@ static void resume_accept(struct tcp_rc *f)
 		return;
 	f->accept_paused = false;
 	watch_socket(f, EPOLL_CTL_MOD, f->listener, EPOLLIN,
-		     (void *)IS_LISTENER);
+		     (void *)TAG_LISTENER);
 }
 
 static void half_open_free(struct tcp_rc *f, struct tcp_half_open *q)
@@ -214,7 +214,7 @@ static void expire_silent(struct tcp_rc *f)
 static void pause_accept(struct tcp_rc *f)
 {
 	f->accept_paused = !watch_socket(f, EPOLL_CTL_MOD, f->listener, 0,
-					 (void *)IS_LISTENER);
+					 (void *)TAG_LISTENER);
 	arm_timer(f);
 }
 
@@ -318,18 +318,18 @@ int rp_tcp_connect(struct rp_rc_channel *c, size_t addr_len, const void *data,
 	memcpy(o->bytes, data, len);
 	if (connect(t->fd, &c->peer.sa, (socklen_t)addr_len) &&
 	    errno != EINPROGRESS)
-		t->refused = errno;
+		t->connect_err = errno;
 	ret = watch_socket(tcp_rc(c->rc), EPOLL_CTL_ADD, t->fd,
 			   EPOLLIN | EPOLLOUT, t);
 	return ret ? ret : rp_rc_pool_grow(c->rc);
 }
 
 /* connect() has completed: send CONNECT. 0 or a positive errno. */
-static int connect_result(struct tcp_channel *t)
+static int send_connect(struct tcp_channel *t)
 {
 	struct tcp_opening *o = t->opening;
 	socklen_t len = sizeof(int);
-	int err = t->refused;
+	int err = t->connect_err;
 
 	if (!err && getsockopt(t->fd, SOL_SOCKET, SO_ERROR, &err, &len))
 		err = errno;
@@ -377,7 +377,7 @@ static void channel_event(struct tcp_channel *t)
 	if (t->c.state != RP_RC_CONNECTING)
 		return;
 	if (!t->connect_sent) {
-		ret = -connect_result(t);
+		ret = -send_connect(t);
 		if (ret)
 			rp_rc_end_channel(&t->c, -ret, NULL, 0);
 		return;
@@ -405,12 +405,12 @@ int rp_tcp_poll_events(struct rp_rc *rc, int max)
 	while (n < max && epoll_wait(f->cm_fd, &ev, 1, 0) == 1) {
 		what = (uintptr_t)ev.data.ptr;
 		n++;
-		if (what == IS_LISTENER)
+		if (what == TAG_LISTENER)
 			accept_one(f);
-		else if (what & IS_HALF_OPEN)
+		else if (what & TAG_HALF_OPEN)
 			half_open_event(
 				f,
-				(struct tcp_half_open *)(what - IS_HALF_OPEN));
+				(struct tcp_half_open *)(what - TAG_HALF_OPEN));
 		else
 			channel_event(ev.data.ptr);
 	}

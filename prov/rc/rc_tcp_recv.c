@@ -32,7 +32,7 @@ static unsigned int payload_iov(const struct tcp_channel *t, struct iovec *iov,
 	return rp_tcp_slice(op->iov, op->iov_count, &skip, &left, iov);
 }
 
-static void payload_ended(struct tcp_channel *t)
+static void complete_payload(struct tcp_channel *t)
 {
 	struct rp_channel_op *op = t->op;
 
@@ -43,11 +43,11 @@ static void payload_ended(struct tcp_channel *t)
 	}
 	t->mr->users--;
 	t->mr = NULL;
-	t->owed_placed += t->replies_placed;
+	t->placed_due += t->replies_placed;
 }
 
 /* Count n more bytes of data as placed. True: the data is complete. */
-static bool payload_arrived(struct tcp_channel *t, uint64_t n)
+static bool count_payload(struct tcp_channel *t, uint64_t n)
 {
 	t->payload_left -= n;
 	t->op_offset += n;
@@ -55,7 +55,7 @@ static bool payload_arrived(struct tcp_channel *t, uint64_t n)
 		t->write_at += n;
 	if (t->payload_left)
 		return false;
-	payload_ended(t);
+	complete_payload(t);
 	return true;
 }
 
@@ -75,12 +75,12 @@ static size_t copy_payload(struct tcp_channel *t, const uint8_t *from,
  * Get the oldest posted operation, if it has this kind and is fully sent; else
  * NULL. A WRITE without acknowledgment completed when it was sent.
  */
-static struct rp_channel_op *op_awaiting(struct tcp_channel *t,
-					 enum rp_channel_kind kind)
+static struct rp_channel_op *oldest_sent_op(struct tcp_channel *t,
+					    enum rp_channel_kind kind)
 {
 	struct rp_channel_op *op = TAILQ_FIRST(&t->c.posted);
 
-	return op && op->kind == kind && rp_tcp_was_sent(t, op) ? op : NULL;
+	return op && op->kind == kind && rp_tcp_op_is_sent(t, op) ? op : NULL;
 }
 
 static int deliver_message(struct tcp_channel *t, const uint8_t *bytes,
@@ -113,7 +113,7 @@ static int begin_write(struct tcp_channel *t, const struct tcp_head *h)
 	t->replies_placed = h->acknowledged;
 	t->payload_left = h->length;
 	if (!t->payload_left)
-		payload_ended(t);
+		complete_payload(t);
 	return 0;
 }
 
@@ -127,7 +127,7 @@ static int reply_to_read(struct tcp_channel *t, const struct tcp_head *h)
 
 static int begin_data(struct tcp_channel *t, uint64_t len)
 {
-	struct rp_channel_op *op = op_awaiting(t, RP_CHANNEL_READ);
+	struct rp_channel_op *op = oldest_sent_op(t, RP_CHANNEL_READ);
 
 	if (!op || len != rp_tcp_read_len(op))
 		return EPROTO;
@@ -135,7 +135,7 @@ static int begin_data(struct tcp_channel *t, uint64_t len)
 	t->op_offset = 0;
 	t->payload_left = len;
 	if (!len)
-		payload_ended(t);
+		complete_payload(t);
 	return 0;
 }
 
@@ -144,7 +144,7 @@ static int complete_placed(struct tcp_channel *t, uint64_t n)
 	struct rp_channel_op *op;
 
 	for (; n; n--) {
-		op = op_awaiting(t, RP_CHANNEL_WRITE);
+		op = oldest_sent_op(t, RP_CHANNEL_WRITE);
 		if (!op)
 			return EPROTO;
 		rp_rc_complete_op(t->c.rc, op, 0);
@@ -205,7 +205,7 @@ static size_t parse_bytes(struct tcp_channel *t, const uint8_t *bytes,
 	while (at < len) {
 		if (t->payload_left) {
 			used = copy_payload(t, bytes + at, len - at);
-			*steps += payload_arrived(t, used);
+			*steps += count_payload(t, used);
 			at += used;
 			continue;
 		}
@@ -262,7 +262,7 @@ static int parse_and_keep(struct tcp_channel *t, const uint8_t *bytes,
  * No bytes are stored while data is incomplete. Behind stored bytes there is
  * room, because an incomplete header or message is shorter than the buffer.
  */
-static int read_once(struct tcp_channel *t, bool *more)
+static int receive_once(struct tcp_channel *t, bool *more)
 {
 	uint8_t *const buf = t->input ? t->input : tcp_rc(t->c.rc)->stage;
 	const size_t room = TCP_STAGE - t->input_len;
@@ -298,7 +298,7 @@ static int read_once(struct tcp_channel *t, bool *more)
 		const size_t placed =
 			(size_t)got < direct ? (size_t)got : direct;
 
-		n += payload_arrived(t, placed);
+		n += count_payload(t, placed);
 		got -= (ssize_t)placed;
 	}
 	if (got)
@@ -319,7 +319,7 @@ int rp_tcp_receive_input(struct tcp_channel *t)
 	for (int i = 0; i < MAX_READS && more && !t->starved; i++) {
 		if (t->c.state != RP_RC_UP)
 			break;
-		got = read_once(t, &more);
+		got = receive_once(t, &more);
 		if (got < 0)
 			break;
 		/* Count a step even if no frame was completed. */

@@ -130,7 +130,7 @@ static void enqueue_frame(struct tcp_channel *t, const struct tcp_frame *f)
 	if (entry->mr)
 		entry->mr->users++;
 	STAILQ_INSERT_TAIL(&t->queue, entry, link);
-	t->waiting++;
+	t->nqueued++;
 	rp_tcp_want_room(t, true);
 }
 
@@ -146,7 +146,7 @@ static void send_frames(struct tcp_channel *t, struct tcp_frame *f,
 	unsigned int pieces = 0;
 	size_t sent = 0;
 
-	if (!t->waiting) {
+	if (!t->nqueued) {
 		for (unsigned int i = 0; i < n; i++)
 			pieces += gather_unsent(&f[i], iov + pieces, &room);
 		if (pieces)
@@ -161,10 +161,10 @@ static void send_frames(struct tcp_channel *t, struct tcp_frame *f,
 	}
 }
 
-static bool has_reply_room(const struct tcp_channel *t, unsigned int more)
+static bool has_post_room(const struct tcp_channel *t, unsigned int more)
 {
 	return t->c.nposted + t->c.ndone < RP_RC_DEPTH &&
-	       t->waiting + more < RP_RC_DEPTH;
+	       t->nqueued + more < RP_RC_DEPTH;
 }
 
 int rp_tcp_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n)
@@ -175,15 +175,15 @@ int rp_tcp_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n)
 	int i = 0, err = 0;
 
 	t->budget = TCP_SEND_BYTES;
-	while (i < n && !err && has_reply_room(t, 0)) {
+	while (i < n && !err && has_post_room(t, 0)) {
 		for (frames = 0;
-		     i < n && frames < BATCH && has_reply_room(t, frames);
+		     i < n && frames < BATCH && has_post_room(t, frames);
 		     frames++, i++) {
 			err = make_frame(&f[frames], ops[i]);
 			if (err)
 				break;
 			if (!ops[i]->inject)
-				rp_rc_op_posted(c, ops[i]);
+				rp_rc_add_posted(c, ops[i]);
 		}
 		if (!t->send_failed)
 			send_frames(t, f, frames);
@@ -194,7 +194,7 @@ int rp_tcp_post(struct rp_rc_channel *c, struct rp_channel_op *ops[], int n)
 	if (ops[i]->inject)
 		rp_rc_end_channel(c, err, NULL, 0);
 	else
-		rp_rc_op_failed(c, ops[i], err);
+		rp_rc_fail_op(c, ops[i], err);
 	return i + 1;
 }
 
@@ -203,7 +203,7 @@ static int send_reply(struct tcp_channel *t, struct tcp_frame *f,
 {
 	const struct tcp_head h = {.type = type, .length = length};
 
-	if (t->waiting >= MAX_REPLIES)
+	if (t->nqueued >= MAX_REPLIES)
 		return ENOBUFS;
 	f->hdr_len = rp_tcp_put(&f->hdr, &h);
 	f->iov = &f->data_iov;
@@ -216,9 +216,9 @@ static int send_reply(struct tcp_channel *t, struct tcp_frame *f,
 int rp_tcp_reply_placed(struct tcp_channel *t)
 {
 	struct tcp_frame f = {.iov_count = 0};
-	const unsigned int n = t->owed_placed;
+	const unsigned int n = t->placed_due;
 
-	t->owed_placed = 0;
+	t->placed_due = 0;
 	return n ? send_reply(t, &f, RP_TCP_PLACED, n) : 0;
 }
 
@@ -246,7 +246,7 @@ bool rp_tcp_flush(struct tcp_channel *t)
 	size_t sent;
 
 	t->budget = TCP_SEND_BYTES;
-	while (t->waiting && t->budget && !t->send_failed) {
+	while (t->nqueued && t->budget && !t->send_failed) {
 		pieces = frames = 0;
 		room = t->budget;
 		STAILQ_FOREACH (f, &t->queue, link) {
@@ -263,18 +263,18 @@ bool rp_tcp_flush(struct tcp_channel *t)
 			if (f->sent < f->len)
 				break;
 			STAILQ_REMOVE_HEAD(&t->queue, link);
-			t->waiting--;
+			t->nqueued--;
 			complete_sent(t, f);
 			rp_tcp_frame_free(f);
 		}
 	}
-	if (!t->waiting)
+	if (!t->nqueued)
 		rp_tcp_want_room(t, false);
 	return any;
 }
 
-bool rp_tcp_was_sent(const struct tcp_channel *t,
-		     const struct rp_channel_op *op)
+bool rp_tcp_op_is_sent(const struct tcp_channel *t,
+		       const struct rp_channel_op *op)
 {
 	const struct tcp_frame *f;
 

@@ -89,7 +89,7 @@ int rp_verbs_watch_fd(struct rp_verbs_rc *v, int fd)
 
 	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK))
 		return -errno;
-	return rp_rc_watch(&v->rc, fd);
+	return rp_rc_watch_fd(&v->rc, fd);
 }
 
 static int open_queues(struct rp_verbs_rc *v)

@@ -18,7 +18,7 @@
 
 /* --- copies --- */
 
-static int open_copies(struct rp_verbs_rc *v)
+static int allocate_copies(struct rp_verbs_rc *v)
 {
 	struct rp_verbs_copy *all = malloc(RP_VERBS_COPIES * sizeof(*all));
 	int ret;
@@ -42,7 +42,7 @@ static struct rp_verbs_copy *copy_get(struct rp_verbs_rc *v)
 {
 	struct rp_verbs_copy *copy;
 
-	if (!v->copies && open_copies(v))
+	if (!v->copies && allocate_copies(v))
 		return NULL;
 	copy = SLIST_FIRST(&v->free_copies);
 	if (copy)
@@ -116,8 +116,8 @@ static bool must_copy(const struct rp_verbs_rc *v,
 }
 
 /* Set the scatter list of wr; copy is NULL or a buffer for the data. */
-static void set_local(struct rp_verbs_rc *v, const struct rp_channel_op *op,
-		      struct rp_verbs_copy *copy, struct ibv_send_wr *wr)
+static void set_scatter(struct rp_verbs_rc *v, const struct rp_channel_op *op,
+			struct rp_verbs_copy *copy, struct ibv_send_wr *wr)
 {
 	const size_t len = rp_rc_op_bytes(op);
 
@@ -143,7 +143,7 @@ static const enum ibv_wr_opcode opcodes[] = {
 	[RP_CHANNEL_SEND] = IBV_WR_SEND,
 	[RP_CHANNEL_WRITE] = IBV_WR_RDMA_WRITE,
 	[RP_CHANNEL_READ] = IBV_WR_RDMA_READ,
-	[RP_CHANNEL_FLUSH] = (enum ibv_wr_opcode)RP_FLUSH_WR,
+	[RP_CHANNEL_FLUSH] = (enum ibv_wr_opcode)RP_FLUSH_OPCODE,
 };
 
 /* Append a work request to the chain. Returns its ring entry. */
@@ -194,7 +194,7 @@ static int add_op(struct chain *ch, struct rp_channel_op *op)
 	r = add_wr(ch, op->kind, op->rkey, op->remote_addr);
 	r->op = op->inject ? NULL : op;
 	r->copy = copy;
-	set_local(ch->v, op, copy, &ch->wr[ch->n - 1]);
+	set_scatter(ch->v, op, copy, &ch->wr[ch->n - 1]);
 	ch->needs_completion |= !op->inject || copy;
 	ch->has_flush |= op->kind == RP_CHANNEL_FLUSH;
 	if (op->kind == RP_CHANNEL_READ || op->kind == RP_CHANNEL_FLUSH)
@@ -249,7 +249,7 @@ static void signal_last(struct chain *ch)
  * it refused the next one. Returns the number of operations handled: posted
  * ones and the refused one.
  */
-static int commit_chain(struct chain *ch, int n, int err)
+static int record_posted_chain(struct chain *ch, int n, int err)
 {
 	struct rp_verbs_qp *q = ch->qp;
 	struct rp_rc_channel *c = &q->channel->c;
@@ -258,9 +258,9 @@ static int commit_chain(struct chain *ch, int n, int err)
 	for (int i = 0; i < ch->n; i++) {
 		r = &q->ring[(q->head + (unsigned int)i) % RP_VERBS_DEPTH];
 		if (i < n && r->op)
-			rp_rc_op_posted(c, r->op);
+			rp_rc_add_posted(c, r->op);
 		else if (i == n && r->op)
-			rp_rc_op_failed(c, r->op, err);
+			rp_rc_fail_op(c, r->op, err);
 		if (i >= n)
 			rp_verbs_copy_put(ch->v, r->copy);
 	}
@@ -284,7 +284,7 @@ static int post_chain(struct chain *ch)
 		ret = rp_flush_post(ch->qp->ibv, ch->wr);
 	else
 		ret = ibv_post_send(ch->qp->ibv, ch->wr, &bad);
-	return commit_chain(ch, ret ? (int)(bad - ch->wr) : ch->n, ret);
+	return record_posted_chain(ch, ret ? (int)(bad - ch->wr) : ch->n, ret);
 }
 
 /* Post operations. Returns how many were accepted; the last may have failed. */
@@ -309,7 +309,7 @@ static int post_some(struct rp_verbs_channel *c, struct rp_channel_op *ops[],
 	if (ops[0]->inject)
 		rp_rc_end_channel(&c->c, -ret, NULL, 0);
 	else
-		rp_rc_op_failed(&c->c, ops[0], -ret);
+		rp_rc_fail_op(&c->c, ops[0], -ret);
 	return 1;
 }
 

@@ -354,7 +354,8 @@ static const char *cq_strerror(struct fid_cq *fid, int prov_errno,
 			 " (the region reaches %s, %s is required)",
 			 rp_class_name(out.detail),
 			 rp_class_name(out.required));
-	if (prov_errno == RP_ST_UNSURE && out.status == RP_ST_UNSURE)
+	if (prov_errno == RP_ST_INDETERMINATE &&
+	    out.status == RP_ST_INDETERMINATE)
 		snprintf(what, sizeof(what), " (%s)",
 			 rp_status_name(out.detail));
 	if (out.range)

@@ -249,12 +249,12 @@ static int ext_drain(struct fid_domain *fid, int timeout)
 	rp_domain_progress(dom);
 	if (dom->agent)
 		rp_agent_quiesce(dom->agent);
-	while (dom->agent && rp_agent_pending(dom->agent)) {
+	while (dom->agent && rp_agent_backlog(dom->agent)) {
 		if (rp_domain_progress(dom))
 			continue;
 		lock_yield(dom, &pause);
 		if (timeout >= 0 && rp_host_now() >= end && dom->agent &&
-		    rp_agent_pending(dom->agent)) {
+		    rp_agent_backlog(dom->agent)) {
 			ret = -FI_ETIMEDOUT;
 			break;
 		}

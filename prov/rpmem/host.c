@@ -32,7 +32,7 @@ int rp_host_intent(const struct rp_caps_cfg *cfg, const void *addr, size_t len,
 
 bool rp_host_acknowledges(const char *base, const char *device, char *why)
 {
-	return rp_caps_acknowledges(NULL, base, device, why);
+	return rp_caps_write_is_acknowledged(NULL, base, device, why);
 }
 
 const struct rp_pmem_ops *rp_host_flusher(const void *addr, size_t len)

@@ -369,8 +369,8 @@ static int region_serve(struct rp_mr *mr)
 		warn_device_refusal(mr, ret);
 		goto unlock;
 	}
-	ret = rp_agent_region_make(dom->agent, &mr->region, port,
-				   rp_host_random);
+	ret = rp_agent_region_add_new_key(dom->agent, &mr->region, port,
+					  rp_host_random);
 	if (ret) {
 		rp_target_dereg(mr);
 		goto unlock;

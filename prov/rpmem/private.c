@@ -124,14 +124,14 @@ static void request_received(void *arg, void *request, const void *data,
 {
 	struct rp_dom *dom = arg;
 
-	rp_agent_requested(dom->agent, request, data, len);
+	rp_agent_conn_request(dom->agent, request, data, len);
 }
 
 static void request_gone(void *arg, void *request)
 {
 	struct rp_dom *dom = arg;
 
-	rp_agent_request_gone(dom->agent, request);
+	rp_agent_conn_request_gone(dom->agent, request);
 }
 
 bool rp_private_is_possible(const struct fi_info *base, char *why)
@@ -186,7 +186,7 @@ static int open_rc(struct rp_private *p, char *why)
 		.port_last = rp_params.port_last,
 		.waits = true,
 		.now = read_tick,
-		.exact = read_clock,
+		.now_exact = read_clock,
 		.random = fill_random,
 		.kick = kick_domain,
 		.requested = request_received,

@@ -259,7 +259,7 @@ int rp_private_post(struct rp_dom *dom, struct rp_session *s, struct rp_op *op);
 void rp_private_remove_dest(struct rp_ep *ep, fi_addr_t dest);
 /*
  * With dom->lock: close an endpoint's sessions while its queues and counters
- * are still bound. Each of its tasks fails (RP_ST_CANCELED or RP_ST_UNSURE).
+ * are still bound. Its tasks fail (RP_ST_CANCELED or RP_ST_INDETERMINATE).
  */
 void rp_private_close_ep(struct rp_ep *ep);
 /*

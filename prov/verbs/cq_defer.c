@@ -9,7 +9,7 @@
 
 #define POLL_WCS 32 /* most completions per poll */
 
-static_assert(RP_DEFERRED_RING_MSG <= RP_RING_MSG,
+static_assert(RP_DEFERRED_MAX_RING_MSG <= RP_RING_MSG,
 	      "every pipelined request fits into a slot");
 
 /* --- deferred completions --- */
@@ -56,8 +56,8 @@ static void defer_wc(struct rp_qp *q, struct rp_deferred_wc *h,
 {
 	h->wc = *wc;
 	if (h->item.pending)
-		rp_deferred_placed(&q->side->deferred, q->ops->now(q),
-				   &h->item);
+		rp_deferred_mark_placed(&q->side->deferred, q->ops->now(q),
+					&h->item);
 	else
 		rp_deferred_put(&q->side->deferred, &h->item);
 	if (!q->is_busy)
@@ -107,8 +107,8 @@ static void send_requests(struct rp_qp *q)
 	}
 	while (k->tx_free) {
 		buf = (unsigned int)__builtin_ctz(k->tx_free);
-		len = rp_deferred_next(&k->deferred, q->ops->now(q), k->tx[buf],
-				       &owner);
+		len = rp_deferred_next_message(&k->deferred, q->ops->now(q),
+					       k->tx[buf], &owner);
 		if (!len)
 			return;
 		send_from_slot(q,
@@ -161,8 +161,8 @@ static bool receive_message(struct rp_qp *q, const void *msg, size_t len)
 
 	if (!rp_wire_get_hdr(msg, len, &hdr) && hdr.type == RP_MSG_INFO)
 		return receive_weakening(q, hdr.token, msg, &hdr);
-	return rp_deferred_received(&q->side->deferred, q->ops->now(q), msg,
-				    len);
+	return rp_deferred_receive(&q->side->deferred, q->ops->now(q), msg,
+				   len);
 }
 
 static void complete_side_wc(struct rp_slot *s, const struct ibv_wc *wc)
@@ -200,7 +200,7 @@ static bool poll_ring(struct rp_qp *q)
 		if (!len)
 			break;
 		came = true;
-		rp_deferred_received(&k->deferred, q->ops->now(q), msg, len);
+		rp_deferred_receive(&k->deferred, q->ops->now(q), msg, len);
 	}
 	if (came)
 		send_requests(q);
@@ -226,7 +226,7 @@ struct rp_slot *rp_defer_pipeline(struct rp_qp *q,
 {
 	struct rpmem_cq *cq = q->cq;
 	struct rp_side_end *k = q->side;
-	uint8_t msg[RP_DEFERRED_RING_MSG];
+	uint8_t msg[RP_DEFERRED_MAX_RING_MSG];
 	struct rp_slot *s = NULL;
 	size_t len;
 
@@ -244,7 +244,8 @@ struct rp_slot *rp_defer_pipeline(struct rp_qp *q,
 	rp_ring_release(&k->ring, k->deferred.consumed);
 	if (!len || rp_ring_put(&k->ring, msg, len, w)) {
 		if (len)
-			rp_deferred_withdraw(&k->deferred, &s->deferred->item);
+			rp_deferred_undo_pipeline(&k->deferred,
+						  &s->deferred->item);
 		rp_slot_free(cq, s);
 		s = NULL;
 	}
@@ -260,7 +261,7 @@ void rp_defer_unpost(struct rp_qp *q, struct rp_slot *s)
 	pthread_mutex_lock(&q->cq->lock);
 	if (s->kind == RP_SLOT_RING && k && s->deferred->item.pending) {
 		rp_ring_undo_put(&k->ring);
-		rp_deferred_withdraw(&k->deferred, &s->deferred->item);
+		rp_deferred_undo_pipeline(&k->deferred, &s->deferred->item);
 	}
 	rp_slot_free(q->cq, s);
 	pthread_mutex_unlock(&q->cq->lock);
@@ -370,7 +371,7 @@ static bool report_wc(struct rp_qp *q, struct rp_deferred_wc *h,
 		rp_log(RP_LOG_WARN, "the target's agent does not reply");
 		wc->status = IBV_WC_RETRY_EXC_ERR;
 		break;
-	case RP_DEFERRED_BEHIND:
+	case RP_DEFERRED_BEHIND_ERR:
 		wc->status = IBV_WC_WR_FLUSH_ERR;
 		return true;
 	}
@@ -413,7 +414,7 @@ static bool expire_sides(const struct rpmem_cq *cq)
 	bool any = false;
 
 	LIST_FOREACH (q, &cq->busy, busy)
-		any |= rp_deferred_expired(&q->side->deferred, q->ops->now(q));
+		any |= rp_deferred_expire(&q->side->deferred, q->ops->now(q));
 	return any;
 }
 
@@ -423,7 +424,7 @@ bool rp_defer_expire(struct rp_qp *q)
 
 	pthread_mutex_lock(&q->cq->lock);
 	late = q->side &&
-	       rp_deferred_expired(&q->side->deferred, q->ops->now(q));
+	       rp_deferred_expire(&q->side->deferred, q->ops->now(q));
 	pthread_mutex_unlock(&q->cq->lock);
 	return late;
 }

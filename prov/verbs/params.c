@@ -47,7 +47,7 @@ uint64_t rp_shim_spin(void)
 int rp_device_facts(struct ibv_pd *pd, void *addr, size_t length,
 		    struct rp_facts *facts, char *why)
 {
-	struct rp_caps_cfg cfg = rp_caps_env();
+	struct rp_caps_cfg cfg = rp_caps_cfg_from_env();
 
 	cfg.base = "verbs";
 	cfg.device = ibv_get_device_name(pd->context->device);

@@ -13,7 +13,7 @@ struct rp_post_wr {
 struct rp_post {
 	struct ibv_qp_ex *ex; /* NULL: no builders */
 	struct ibv_mr *scratch_mr;
-	uint8_t scratch[RP_FENCE_MAX];
+	uint8_t scratch[RP_FENCE_MAX_LEN];
 	/* Work requests of the batch for ibv_post_send(). */
 	struct rp_post_wr *wrs;
 	size_t nwrs, room;

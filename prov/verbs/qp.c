@@ -85,7 +85,7 @@ int rp_qp_add_region_locked(struct rp_qp *q, const void *desc,
 	r = malloc(sizeof(*r));
 	if (!r)
 		return ENOMEM;
-	rp_remote_init(&r->r, &d, cfg);
+	rp_remote_region_init(&r->r, &d, cfg);
 	r->checked = false;
 	rp_qp_remove_region(q, d.rkey);
 	HASH_ADD(hh, q->remotes, r.d.rkey, sizeof(d.rkey), r);
@@ -230,7 +230,7 @@ static int post_read(struct rp_qp *q, const struct rp_peer_region *r,
 		     struct rp_flush f, int opcode, const void *value)
 {
 	const struct rp_deferred_op i = request_of(r, f, value);
-	const bool agent = f.how == RP_FLUSH_AGENT;
+	const bool agent = f.kind == RP_FLUSH_AGENT;
 	struct rp_slot *s;
 
 	if (!grow_batch(q))
@@ -239,9 +239,9 @@ static int post_read(struct rp_qp *q, const struct rp_peer_region *r,
 	if (!s)
 		return ENOMEM;
 	q->uses_agent |= agent;
-	if (f.how == RP_FLUSH_QP_FORBIDS)
+	if (f.kind == RP_FLUSH_QP_FORBIDS)
 		s->forced_status = IBV_WC_REM_INV_REQ_ERR;
-	else if (f.how == RP_FLUSH_REGION_FORBIDS)
+	else if (f.kind == RP_FLUSH_REGION_FORBIDS)
 		s->forced_status = IBV_WC_REM_ACCESS_ERR;
 	q->has_read_fences = true;
 	q->ops->read(q, (uintptr_t)s, record_slot(q, s, opcode), r->r.d.rkey,
@@ -257,7 +257,7 @@ static bool post_pipelined(struct rp_qp *q, const struct rp_peer_region *r,
 	struct rp_deferred_op i;
 	struct rp_slot *s;
 
-	if (f.how != RP_FLUSH_AGENT || !r->r.ring || !grow_batch(q))
+	if (f.kind != RP_FLUSH_AGENT || !r->r.ring || !grow_batch(q))
 		return false;
 	i = request_of(r, f, NULL);
 	if (bytes) {
@@ -292,11 +292,11 @@ static int post_flush(struct rp_qp *q, const struct rp_peer_region *r,
 		      struct rp_flush f, uint64_t addr, size_t len,
 		      uint8_t type, uint8_t level)
 {
-	if (f.how == RP_FLUSH_REFUSED)
+	if (f.kind == RP_FLUSH_REFUSED)
 		return -f.err;
 	if (post_pipelined(q, r, f, NULL))
 		return 0;
-	if (f.how != RP_FLUSH_NATIVE)
+	if (f.kind != RP_FLUSH_NATIVE)
 		return post_read(q, r, f, RPMEM_WC_FLUSH, NULL);
 	/* With a side connection the region may weaken: use a slot. */
 	if (q->side && r->r.d.key)
@@ -318,7 +318,7 @@ static int post_write_flush(struct rp_qp *q, const struct rp_peer_region *r,
 	struct rp_slot *write, *flush;
 	int ret;
 
-	if (f.how == RP_FLUSH_REFUSED)
+	if (f.kind == RP_FLUSH_REFUSED)
 		return -f.err;
 	if (!q->has_write_builder)
 		return EOPNOTSUPP;
@@ -332,7 +332,7 @@ static int post_write_flush(struct rp_qp *q, const struct rp_peer_region *r,
 	q->ops->write(q, (uintptr_t)write, record_slot(q, write, 0),
 		      r->r.d.rkey, addr, from->lkey, bytes, from->length);
 	write->signaled = false;
-	ret = f.how == RP_FLUSH_NATIVE
+	ret = f.kind == RP_FLUSH_NATIVE
 		      ? post_native(q, r, addr, from->length, type, 0)
 		      : post_flush(q, r, f, addr, from->length, type, 0);
 	if (ret)
@@ -349,9 +349,9 @@ static int post_atomic_write(struct rp_qp *q, const struct rp_peer_region *r,
 {
 	unsigned int flags = q->pub.wr_flags;
 
-	if (f.how == RP_FLUSH_REFUSED)
+	if (f.kind == RP_FLUSH_REFUSED)
 		return -f.err;
-	if (f.how != RP_FLUSH_NATIVE)
+	if (f.kind != RP_FLUSH_NATIVE)
 		return post_read(q, r, f, RPMEM_WC_ATOMIC_WRITE, value);
 	/* The device orders an atomic write after native flushes only. */
 	if (q->has_read_fences)
@@ -420,7 +420,7 @@ RP_PUBLIC void rpmem_wr_atomic_write(struct rpmem_qp *qp, uint32_t rkey,
 
 	if (!r)
 		return;
-	f = rp_atomic_decide(&r->r, remote_addr, q->uses_agent);
+	f = rp_atomic_write_decide(&r->r, remote_addr, q->uses_agent);
 	q->err = post_atomic_write(q, r, f, remote_addr, atomic_wr);
 }
 

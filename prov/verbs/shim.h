@@ -24,7 +24,7 @@
 
 /* A region of the peer, from a descriptor that the program imported. */
 struct rp_peer_region {
-	struct rp_remote r;
+	struct rp_remote_region r;
 	bool checked; /* check_region() has succeeded */
 	UT_hash_handle hh;
 };

@@ -128,7 +128,7 @@ int rp_side_recv(struct ibv_qp *qp, uint64_t wr_id, void *msg, size_t len,
 
 /* --- initiator side --- */
 
-static int route_of(struct ibv_qp *qp, const struct rp_side *peer,
+static int route_of(struct ibv_qp *qp, const struct rp_side_addr *peer,
 		    struct rp_route *route)
 {
 	struct ibv_qp_init_attr init;
@@ -272,7 +272,7 @@ RP_PUBLIC int rpmem_export_qp(struct rpmem_qp *qp, struct rpmem_qp_desc *addr)
 {
 	struct rp_qp *q = rp_qp_of(qp);
 	struct rp_post *p = q->post_data;
-	struct rp_side side = {.qp_num = qp->qp->qp_num};
+	struct rp_side_addr side = {.qp_num = qp->qp->qp_num};
 	int ret = 0;
 
 	pthread_mutex_lock(&q->lock);
@@ -287,14 +287,14 @@ RP_PUBLIC int rpmem_export_qp(struct rpmem_qp *qp, struct rpmem_qp_desc *addr)
 		}
 		if (p->target)
 			rp_target_export(p->target, &side);
-		ret = -rp_side_put(addr->bytes, &side);
+		ret = -rp_side_addr_put(addr->bytes, &side);
 	}
 	pthread_mutex_unlock(&q->lock);
 	return ret;
 }
 
 static int side_connect(struct rp_qp *q, const struct rp_route *route,
-			const struct rp_side *peer)
+			const struct rp_side_addr *peer)
 {
 	struct rp_post *p = q->post_data;
 	uint64_t initiator;
@@ -328,8 +328,8 @@ RP_PUBLIC int rpmem_connect_qp(struct rpmem_qp *qp,
 	struct rp_qp *q = rp_qp_of(qp);
 	struct rp_post *p = q->post_data;
 	struct rp_route route;
-	struct rp_side side;
-	int ret = -rp_side_get(peer->bytes, &side);
+	struct rp_side_addr side;
+	int ret = -rp_side_addr_get(peer->bytes, &side);
 
 	if (ret)
 		return ret;

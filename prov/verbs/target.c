@@ -162,7 +162,7 @@ void rp_target_disconnect(struct rp_target *s)
 	const bool open = s->state == TARGET_OPEN;
 
 	if (s->state == TARGET_REQUESTED)
-		rp_agent_request_gone(s->dom->agent, s);
+		rp_agent_conn_request_gone(s->dom->agent, s);
 	s->state = TARGET_CLOSED;
 	s->up = false;
 	if (open)
@@ -176,7 +176,7 @@ static void pass_to_agent(struct rp_target *s, const void *msg, size_t len)
 		s->c.events->received(s->c.owner, msg, len);
 	} else if (s->state == TARGET_NEW) {
 		s->state = TARGET_REQUESTED;
-		rp_agent_requested(s->dom->agent, s, msg, len);
+		rp_agent_conn_request(s->dom->agent, s, msg, len);
 	}
 }
 
@@ -264,7 +264,7 @@ bool rp_target_send_weakenings(struct rp_target *s)
 	uint64_t n = s->weakenings;
 	int ret;
 
-	while (s->up && (r = rp_agent_weakened(s->dom->agent, &n))) {
+	while (s->up && (r = rp_agent_next_weakened(s->dom->agent, &n))) {
 		m.class = r->choice.class;
 		m.method = r->choice.method;
 		snprintf(m.why, sizeof(m.why), "%s", r->why);
@@ -328,7 +328,7 @@ int rp_target_new(struct rp_pd *dom, struct rp_target **out)
 	return ret;
 }
 
-void rp_target_export(const struct rp_target *s, struct rp_side *side)
+void rp_target_export(const struct rp_target *s, struct rp_side_addr *side)
 {
 	side->target = s->qp->qp_num;
 	if (!s->ring_mr)
@@ -338,7 +338,7 @@ void rp_target_export(const struct rp_target *s, struct rp_side *side)
 }
 
 int rp_target_connect(struct rp_target *s, const struct rp_route *route,
-		      const struct rp_side *peer)
+		      const struct rp_side_addr *peer)
 {
 	struct rp_pd *dom = s->dom;
 	int ret;
@@ -351,7 +351,7 @@ int rp_target_connect(struct rp_target *s, const struct rp_route *route,
 		ret = rp_side_recv(s->qp, i, s->rx[i], RECV_LEN, s->mr->lkey);
 	/* Skip earlier weakenings: later descriptors take them into account. */
 	s->weakenings = UINT64_MAX;
-	rp_agent_weakened(dom->agent, &s->weakenings);
+	rp_agent_next_weakened(dom->agent, &s->weakenings);
 	s->replies = peer->replies;
 	s->replies_rkey = peer->replies_rkey;
 	/* A message may arrive before rp_side_to_rts() returns. */

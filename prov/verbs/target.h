@@ -36,9 +36,9 @@ struct rp_route {
 struct rp_target;
 int rp_target_new(struct rp_pd *dom, struct rp_target **out);
 /* Fill *side, for the peer: number of the side queue pair, and its ring. */
-void rp_target_export(const struct rp_target *s, struct rp_side *side);
+void rp_target_export(const struct rp_target *s, struct rp_side_addr *side);
 int rp_target_connect(struct rp_target *s, const struct rp_route *route,
-		      const struct rp_side *peer);
+		      const struct rp_side_addr *peer);
 void rp_target_delete(struct rp_target *s);
 
 /* side.c: side queue pairs, for initiator and target. */

@@ -70,7 +70,7 @@ static void announce_weakenings(struct rp_pd *dom)
 	struct rp_target *s;
 	bool all = true;
 
-	rp_agent_weakened(dom->agent, &last);
+	rp_agent_next_weakened(dom->agent, &last);
 	if (dom->weakenings == last)
 		return;
 	LIST_FOREACH (s, &dom->targets, link)
@@ -300,7 +300,7 @@ int rp_pd_add(struct rp_pd *dom, struct rp_region *r)
 
 	rp_pd_lock(dom);
 	ret = r->key ? rp_agent_region_add(dom->agent, r)
-		     : rp_agent_region_make(dom->agent, r, 0, rp_random);
+		     : rp_agent_region_add_new_key(dom->agent, r, 0, rp_random);
 	pthread_mutex_unlock(&dom->lock);
 	return -ret;
 }

@@ -132,7 +132,7 @@ void rp_pre_ex_init(struct rp_pre_qp *r)
 		.wr_abort = abort_all,
 		.wr_atomic_write = atomic_write,
 	};
-	memcpy(r->room + RP_WR_FLUSH_AT, &fn, sizeof(fn));
+	memcpy(r->room + RP_WR_FLUSH_OFFSET, &fn, sizeof(fn));
 	/* Builders that the device lacks stay NULL. */
 #define SET(call, params, args)                                                \
 	ex->wr_##call = b->wr_##call ? forward_##call : NULL;

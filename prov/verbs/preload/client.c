@@ -126,10 +126,10 @@ fail:
 
 /* --- looking up --- */
 
-int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side *peer)
+int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side_addr *peer)
 {
 	struct rpmem_qp_desc addr = {.bytes = {0}};
-	int ret = -rp_side_put(addr.bytes, peer);
+	int ret = -rp_side_addr_put(addr.bytes, peer);
 
 	pthread_mutex_lock(&r->side_lock);
 	if (!ret && !r->side_up) {
@@ -198,7 +198,7 @@ static void connect_to_server(struct rp_pre_qp *r)
 	int ret = rpmem_export_qp(r->shim, &addr);
 
 	if (!ret)
-		ret = -rp_side_get(addr.bytes, &call.side);
+		ret = -rp_side_addr_get(addr.bytes, &call.side);
 	memcpy(call.to_gid, r->peer_gid.raw, RP_GID_LEN);
 	memcpy(call.from_gid, r->gid.raw, RP_GID_LEN);
 	if (!ret)

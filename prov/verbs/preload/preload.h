@@ -52,7 +52,7 @@ int rp_pre_cq_reserve(struct rp_pre_cq *c, int entries);
 struct rp_pre_qp {
 	union { /* first member: programs get its address */
 		struct ibv_qp_ex ex;
-		uint8_t room[RP_WR_FLUSH_AT + sizeof(rp_wr_flush_fn)];
+		uint8_t room[RP_WR_FLUSH_OFFSET + sizeof(rp_wr_flush_fn)];
 	};
 	struct ibv_qp *qp;
 	struct ibv_qp_ex *base; /* device's builders; NULL: none */
@@ -104,7 +104,7 @@ void rp_pre_region_get(struct rp_pre_qp *r, uint32_t rkey);
 void rp_pre_receive(struct rp_pre_qp *r);
 void rp_pre_disconnect(struct rp_pre_qp *r);
 /* Connect the side connection, unless it is connected. 0 or an errno. */
-int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side *peer);
+int rp_pre_side_connect(struct rp_pre_qp *r, const struct rp_side_addr *peer);
 /* Convert a GID to its host's IP address; false: the GID has none. */
 bool rp_pre_gid_to_addr(const union ibv_gid *gid, uint32_t scope, uint16_t port,
 			struct sockaddr_in6 *to);

@@ -131,7 +131,7 @@ static bool send_found(struct client *v, struct rp_pre_qp *r)
 	int ret = rpmem_export_qp(r->shim, &addr);
 
 	if (!ret)
-		ret = -rp_side_get(addr.bytes, &m.side);
+		ret = -rp_side_addr_get(addr.bytes, &m.side);
 	if (!ret)
 		ret = rp_pre_side_connect(r, &v->lookup.side);
 	if (ret) {
