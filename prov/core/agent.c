@@ -215,7 +215,7 @@ static bool run_batches(struct rp_agent *a)
 		batch_complete(a, &a->inline_batch);
 		return true;
 	}
-	/* Fail slow jobs if the flush of their cheap ranges has failed. */
+	/* Fail slow jobs whose cheap ranges this batch could not flush. */
 	rp_batch_complete(&a->inline_batch, &a->worker_batch.jobs);
 	batch_complete(a, &a->inline_batch);
 	start_worker_batch(a);

@@ -86,7 +86,7 @@ bool rp_job_blocks(const struct rp_job *job);
  */
 void rp_job_cancel_store(struct rp_job *job);
 
-/* Most ranges of a batch: bounds the time to merge them and of one run. */
+/* Most ranges of a batch: bounds the times to merge and to flush them. */
 #define RP_BATCH_RANGES 2048
 
 /* The ranges of one region that one pass flushes. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* sys/queue.h with the removal-safe walk that glibc leaves out; containers. */
+/* sys/queue.h with FOREACH_SAFE, which glibc lacks, and container_of(). */
 #ifndef RP_LIST_H
 #define RP_LIST_H
 

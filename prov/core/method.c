@@ -97,7 +97,7 @@ const struct rp_row rp_method_rows[] = {
 	 .domain = D_KNOWN,
 	 .method = RP_METHOD_AGENT_CLWB_MSYNC,
 	 .class = RP_CLASS_POWER},
-	/* msync of clean pages flushes no device; domain none loses bytes. */
+	/* msync may find no dirty page, and then does not flush the device. */
 	{.name = "DAX without MAP_SYNC, no or unknown persistence domain",
 	 .memory = M(DAX),
 	 .placement = ANY,

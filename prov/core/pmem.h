@@ -74,7 +74,7 @@ int rp_pmem_use_clwb(struct rp_pmem *pm);
 
 /* Count flushes of the region in stats. */
 void rp_pmem_set_stats(struct rp_pmem *pm, struct rp_stats_region *stats);
-/* Count the time since start as flushing cache lines; msync has its own. */
+/* Count the time since start as line flushing; nothing if pm uses msync. */
 void rp_pmem_count_time(struct rp_pmem *pm, uint64_t start);
 
 /* Does the method block on a disk, so that a worker should run it? */

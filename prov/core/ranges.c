@@ -180,7 +180,7 @@ int rp_ranges_clear(struct rp_ranges *r, uint64_t space, uint64_t start,
 		if (x->stamp >= before) {
 			at++;
 		} else if (x->start < start && x->end > end) {
-			/* A full set keeps x whole: it may cover more. */
+			/* No room for a second part: keep x whole. */
 			if (r->max && r->n >= r->max) {
 				r->overflowed = true;
 				return 0;

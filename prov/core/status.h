@@ -17,7 +17,7 @@ enum rp_status {
 	/* Errors that the target finds. */
 	RP_ST_BAD_MESSAGE = 1,	  /* length, type or field out of range */
 	RP_ST_VERSION = 2,	  /* protocol versions differ */
-	RP_ST_UNKNOWN_KEY = 4,	  /* not a key of a persistent region */
+	RP_ST_UNKNOWN_KEY = 4,	  /* not sent by this version */
 	RP_ST_STALE_KEY = 5,	  /* no live region has this key */
 	RP_ST_RANGE = 6,	  /* outside the region */
 	RP_ST_WRAP = 7,		  /* addr + len wraps, or len is 0 */

@@ -75,7 +75,7 @@ struct rp_wire_hello {
 	uint64_t initiator;
 	uint32_t timeout_ms; /* PROGRESS is sent several times within it */
 	uint16_t features;   /* RP_FEATURE_* */
-	uint16_t port;	     /* its endpoint's, for notifications; 0: none */
+	uint16_t port; /* of the initiator's endpoint, gets NOTIFY; 0: none */
 };
 #define RP_FEATURE_NATIVE 1u /* the device of this end has FLUSH */
 #define RP_FEATURES	  RP_FEATURE_NATIVE

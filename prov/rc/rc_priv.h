@@ -155,7 +155,7 @@ struct rp_rc_ops {
 		   struct rp_rc_mr *mr);
 	void (*dereg)(struct rp_rc *rc, struct rp_rc_mr *mr);
 	/*
-	 * Poll about max completions at most, and call rp_rc_complete_op(),
+	 * Poll for up to about max completions, and call rp_rc_complete_op(),
 	 * rp_rc_complete_recv() or rp_rc_end_channel(). Returns their number.
 	 */
 	int (*poll)(struct rp_rc *rc, int max);
