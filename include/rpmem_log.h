@@ -164,6 +164,7 @@ struct rpmem_log_info {
 	enum rpmem_log_layout layout;
 	enum rpmem_pool_class reached; /* class that an append reaches */
 	const char *method;	       /* a name of fi_rpmem(7) */
+	uint64_t id; /* random number that rpmem_log_create() gave the log */
 };
 /*
  * Fill in *info. A reader reads the superblocks: *info has their newest head.

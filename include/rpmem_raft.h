@@ -13,6 +13,7 @@ extern "C" {
 #endif
 
 struct uv_loop_s;
+struct raft_uv_transport;
 
 /* Zero is the default of each field but size. */
 struct rpmem_raft_attr {
@@ -25,6 +26,9 @@ struct rpmem_raft_attr {
 	int no_rings; /* 1: leaders write nothing into the pool of this server,
 			 which stores all entries itself */
 	const char *at; /* name of `where` at other servers; NULL: the same */
+	struct raft_uv_transport *transport; /* connections of servers, valid
+						until raft_close() has ended;
+						NULL: libraft's own TCP */
 };
 
 /*

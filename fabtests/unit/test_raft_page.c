@@ -302,10 +302,9 @@ Test(raft_page, records)
 Test(raft_page, kinds_of_records)
 {
 	static const struct field kinds[] = {
-		{"TERM", RECORD_TERM},
-		{"ENTRY", RECORD_ENTRY},
-		{"CHUNK", RECORD_CHUNK},
-		{"SNAPSHOT", RECORD_SNAPSHOT},
+		{"TERM", RECORD_TERM},	   {"ENTRY", RECORD_ENTRY},
+		{"CHUNK", RECORD_CHUNK},   {"SNAPSHOT", RECORD_SNAPSHOT},
+		{"SERVER", RECORD_SERVER},
 	};
 	char *all, g[GROUPS][256];
 	const char *at = strstr(text_at(&all, "\nEach record is"), "kind:");

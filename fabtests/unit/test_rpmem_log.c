@@ -497,6 +497,13 @@ Test(rpmem_log, sizes_out_of_range_are_refused)
 	cr_assert_eq(rpmem_log_submit(l->log, &op), -EINVAL);
 	info.size = 1;
 	cr_assert_eq(rpmem_log_query(l->log, &info), -EINVAL);
+	/* The struct had no ID at first. */
+	cr_assert_eq(info.id, l->log->super.id);
+	info.size = offsetof(struct rpmem_log_info, id);
+	info.id = info.tail = 0;
+	cr_assert_eq(rpmem_log_query(l->log, &info), 0);
+	cr_assert_eq(info.id, 0);
+	cr_assert_neq(info.tail, 0);
 	io = rig_io(&l->port);
 	cr_assert_eq(log_create(&io, RPMEM_LOG_ENTRY), -EEXIST);
 	cr_assert_eq(log_create(&io, 9), -EINVAL);

@@ -288,6 +288,44 @@ Test(rpmem_raft, a_vote_outlives_the_server)
 	rig_fini(&rig);
 }
 
+/* A pool is bound to its server, also when a snapshot has trimmed the log. */
+Test(rpmem_raft, a_pool_of_another_server_is_refused)
+{
+	struct model m = {.term = 1};
+	struct replay rp;
+	struct store st;
+	struct job job;
+	int acked;
+
+	start_rig(1);
+	for (unsigned int snapshots = 0; snapshots < 3; snapshots++) {
+		load_store(&st, &rp);
+		replay_free(&rp);
+		cr_assert_eq(store_claim(&st, "h:p", 7, false), 0, "%s",
+			     errmsg);
+		cr_assert_eq(store_claim(&st, "h:p", 8, false), RAFT_INVALID);
+		cr_assert(strstr(errmsg, "that of server 7"), "%s", errmsg);
+		append_random(&st, &m, false, &acked, &job);
+		writer_reap(&st.w);
+		put_snapshot(&st, &m);
+		cut_power(&st);
+		load_store(&st, &rp);
+		replay_free(&rp);
+		cr_assert_eq(store_claim(&st, "h:p", 8, false), RAFT_INVALID);
+		cut_power(&st);
+	}
+	/* raft_recover() binds a copied pool to its new server. */
+	load_store(&st, &rp);
+	replay_free(&rp);
+	cr_assert_eq(store_claim(&st, "h:p", 8, true), 0, "%s", errmsg);
+	cut_power(&st);
+	load_store(&st, &rp);
+	replay_free(&rp);
+	cr_assert_eq(store_claim(&st, "h:p", 7, false), RAFT_INVALID);
+	cut_power(&st);
+	rig_fini(&rig);
+}
+
 /* Send entries of term `of` behind entry prev, from the leader of `term`. */
 static void send_entries(struct rpmem_log *ring, raft_term term,
 			 raft_index prev, raft_term prev_term, raft_term of,

@@ -632,7 +632,9 @@ int rpmem_log_query(struct rpmem_log *log, struct rpmem_log_info *info)
 
 	if (!log || !info)
 		return log_error(-EINVAL, "the log, or info, is NULL");
-	if (info->size != sizeof(*info))
+	/* The struct of a program that was compiled before it had the ID. */
+	if (info->size != sizeof(*info) &&
+	    info->size != offsetof(struct rpmem_log_info, id))
 		return log_error(-EINVAL,
 				 "info->size is %zu; set it to sizeof(struct "
 				 "rpmem_log_info)",
@@ -653,6 +655,8 @@ int rpmem_log_query(struct rpmem_log *log, struct rpmem_log_info *info)
 	info->layout = (enum rpmem_log_layout)log->super.layout;
 	info->reached = pool.reached;
 	info->method = pool.method;
+	if (info->size == sizeof(*info))
+		info->id = log->super.id;
 	pthread_mutex_unlock(&log->lock);
 	pthread_mutex_unlock(&log->read_lock);
 	return ret;

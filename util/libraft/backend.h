@@ -20,7 +20,7 @@ struct backend;
 struct frame {
 	uv_write_t write;
 	struct peer *peer;
-	struct raft_io_send *req; /* send request of libraft, or NULL */
+	struct raft_io_send *req; /* send request with a callback, or NULL */
 	TAILQ_ENTRY(frame) link;
 	size_t len;
 	unsigned char bytes[];
@@ -49,6 +49,9 @@ struct ring {
 	uint64_t acked;	   /* messages up to this number are durable there */
 	uint64_t base;	   /* seq when the ring was opened */
 	uint64_t next_try; /* ms: time of the next attempt to open the ring */
+	char *named;	   /* the pool that a HELLO has named since, or NULL */
+	uint64_t id;	   /* of the ring's log, from the last HELLO */
+	bool wrong;	   /* `where` is not the pool of the peer */
 	uint64_t trimmed;  /* LSN of the last trim */
 	TAILQ_HEAD(, deferred) deferred;
 };
@@ -64,6 +67,7 @@ struct peer {
 		OUT_UP
 	} out;
 	struct raft_uv_connect connect;
+	char *dialed; /* address of the outstanding connect */
 	uv_stream_t *stream;
 	struct frames waiting;
 	unsigned int nwaiting;
@@ -104,9 +108,12 @@ struct backend {
 	uv_loop_t *loop;
 	char *where, *at, *secret_file;
 	struct rpmem_raft_attr attr;
-	struct raft_uv_transport tcp;
+	struct raft_uv_transport *transport;
+	struct raft_uv_transport tcp; /* without a transport of the program */
+	bool transport_inited;
 	raft_id id;
 	uint64_t boot;
+	uint64_t ring_id; /* of the log that is this server's ring */
 	struct store store;
 	bool opened, started, closing;
 	unsigned int busy; /* handles and jobs that are not closed yet */
@@ -149,8 +156,9 @@ void ring_send(struct peer *p, unsigned char *message, size_t len,
 /* Deliver a follower's result, or defer it. */
 void ring_result(struct peer *p, const struct wire_head *h,
 		 struct raft_message *m);
-/* Handle the HELLO of a peer; where: name of its pool, or empty. */
-void ring_hello(struct peer *p, const unsigned char *where, size_t len);
+/* Handle the HELLO of a peer; where: name of its pool, h->len bytes. */
+void ring_hello(struct peer *p, const struct wire_head *h,
+		const unsigned char *where);
 void ring_reap(struct peer *p);
 void ring_close(struct peer *p);
 

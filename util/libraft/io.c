@@ -162,10 +162,11 @@ static int io_init(struct raft_io *io, raft_id id, const char *address)
 			 "'%s' is a group; a server has one pool", b->where);
 		return RAFT_INVALID;
 	}
-	ret = net_address(b, b->tcp.init(&b->tcp, id, address));
+	ret = net_address(b, b->transport->init(b->transport, id, address));
 	if (ret)
 		return ret;
-	b->tcp.data = b;
+	b->transport_inited = true;
+	b->transport->data = b;
 	ret = store_open(&b->store, b->where, &attr);
 	b->opened = true;
 	if (ret)
@@ -189,7 +190,10 @@ static void release(struct backend *b)
 		free(p->address);
 		free(p);
 	}
-	raft_uv_tcp_close(&b->tcp);
+	if (b->transport == &b->tcp)
+		raft_uv_tcp_close(&b->tcp);
+	else
+		b->transport->data = NULL;
 	free(b->where);
 	free(b->at);
 	free(b->secret_file);
@@ -238,9 +242,10 @@ static void io_close(struct raft_io *io, raft_io_close_cb cb)
 }
 
 /* Take the ring first, so that no leader can write to it any more. */
-static int replay(struct backend *b, struct replay *rp)
+static int replay(struct backend *b, struct replay *rp, bool take_over)
 {
 	struct rpmem_log_attr attr = backend_log_attr(b);
+	struct rpmem_log_info info = {.size = sizeof(info)};
 	struct rpmem_log *ring;
 	int ret;
 
@@ -250,6 +255,13 @@ static int replay(struct backend *b, struct replay *rp)
 	if (ret)
 		return store_error(&b->store, ret, b->where);
 	ret = store_replay(&b->store, ring, rp);
+	if (!ret)
+		ret = store_claim(&b->store, b->where, b->id, take_over);
+	if (!ret)
+		ret = rpmem_log_query(ring, &info)
+			      ? store_error(&b->store, -EIO, b->where)
+			      : 0;
+	b->ring_id = info.id;
 	rpmem_log_close(ring);
 	if (ret)
 		replay_free(rp);
@@ -263,7 +275,7 @@ static int io_load(struct raft_io *io, raft_term *term, raft_id *vote,
 	struct backend *b = of(io);
 	struct store *st = &b->store;
 	struct replay rp = {0};
-	int ret = replay(b, &rp);
+	int ret = replay(b, &rp, false);
 
 	if (ret)
 		return ret;
@@ -338,7 +350,7 @@ static int io_recover(struct raft_io *io, const struct raft_configuration *conf)
 {
 	struct backend *b = of(io);
 	struct replay rp = {0};
-	int ret = replay(b, &rp);
+	int ret = replay(b, &rp, true);
 
 	if (ret)
 		return ret;
@@ -374,7 +386,7 @@ static int io_send(struct raft_io *io, struct raft_io_send *req,
 		return RAFT_NOMEM;
 	memset(f, 0, sizeof(*f));
 	req->cb = cb;
-	f->req = req;
+	f->req = cb ? req : NULL; /* NULL of raft_transfer() */
 	f->len = WIRE_HEAD + len;
 	wire_encode(m, f->bytes + WIRE_HEAD);
 	if (m->type == RAFT_IO_APPEND_ENTRIES)
@@ -572,8 +584,11 @@ int rpmem_raft_init(struct raft_io *io, struct uv_loop_s *loop,
 	TAILQ_INIT(&b->appends);
 	TAILQ_INIT(&b->later);
 	ret = b->where && b->at && (!b->attr.secret_file || b->secret_file)
-		      ? raft_uv_tcp_init(&b->tcp, loop)
+		      ? 0
 		      : RAFT_NOMEM;
+	b->transport = b->attr.transport ? b->attr.transport : &b->tcp;
+	if (!ret && b->transport == &b->tcp)
+		ret = raft_uv_tcp_init(&b->tcp, loop);
 	if (ret) {
 		free(b->where);
 		free(b->at);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * Connections by libraft's own TCP transport: each server connects to each peer
- * that it has a message for, and reads from peers connected to it.
+ * Connections by the program's transport or libraft's own TCP: each server
+ * connects to each peer that it has a message for, and reads from peers
+ * connected to it.
  */
 #include "config.h"
 
@@ -16,6 +17,12 @@
 static void free_stream(uv_handle_t *h)
 {
 	raft_free(h);
+}
+
+static void set_nodelay(uv_stream_t *stream)
+{
+	if (stream->type == UV_TCP)
+		uv_tcp_nodelay((uv_tcp_t *)stream, 1);
 }
 
 static void finish(struct peer *p, struct frame *f, int status)
@@ -102,7 +109,8 @@ static void say_hello(struct peer *p)
 	const char *where = b->attr.no_rings ? "" : b->at;
 	const struct wire_head h = {.len = (uint32_t)strlen(where),
 				    .type = WIRE_HELLO,
-				    .seq = b->boot};
+				    .seq = b->boot,
+				    .kept = *where ? b->ring_id : 0};
 	struct frame *f = calloc(1, sizeof(*f) + WIRE_HEAD + h.len);
 
 	if (!f) {
@@ -120,21 +128,25 @@ static void connected(struct raft_uv_connect *req, uv_stream_t *stream,
 		      int status)
 {
 	struct peer *p = req->data;
+	struct backend *b = p->b;
 	struct frame *f;
 
+	free(p->dialed);
+	p->dialed = NULL;
 	p->out = OUT_DOWN;
-	if (status || p->b->closing) {
+	if (status || b->closing) {
 		if (!status)
 			uv_close((uv_handle_t *)stream, free_stream);
 		drop_waiting(p, 0);
+		b->busy--;
+		backend_idle(b);
 		return;
 	}
-	p->out = OUT_UP;
-	p->b->busy++;
+	p->out = OUT_UP; /* and busy until the connection is closed */
 	p->stream = stream;
 	stream->data = p;
 	uv_read_start(stream, alloc_out, read_out);
-	uv_tcp_nodelay((uv_tcp_t *)stream, 1);
+	set_nodelay(stream);
 	say_hello(p);
 	while (p->out == OUT_UP && (f = TAILQ_FIRST(&p->waiting))) {
 		TAILQ_REMOVE(&p->waiting, f, link);
@@ -189,11 +201,17 @@ void net_send(struct peer *p, struct frame *f)
 		return;
 	p->out = OUT_CONNECTING;
 	p->connect.data = p;
-	if (b->tcp.connect(&b->tcp, &p->connect, p->id, p->address,
-			   connected)) {
-		p->out = OUT_DOWN;
-		drop_waiting(p, 0);
-	}
+	b->busy++;
+	/* A transport may use the address until the callback. */
+	p->dialed = strdup(p->address);
+	if (p->dialed && !b->transport->connect(b->transport, &p->connect,
+						p->id, p->dialed, connected))
+		return;
+	free(p->dialed);
+	p->dialed = NULL;
+	b->busy--;
+	p->out = OUT_DOWN;
+	drop_waiting(p, 0);
 }
 
 static void in_closed(uv_handle_t *h)
@@ -248,7 +266,7 @@ static void hello(struct incoming *in, const struct wire_head *h,
 	if (h->seq != p->boot)
 		p->seen = p->seen_lsn = p->kept = p->kept_lsn = 0;
 	p->boot = h->seq;
-	ring_hello(p, message, h->len);
+	ring_hello(p, h, message);
 }
 
 static void read_in(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
@@ -284,8 +302,8 @@ static void read_in(uv_stream_t *stream, ssize_t n, const uv_buf_t *buf)
 static void accepted(struct raft_uv_transport *t, raft_id id,
 		     const char *address, uv_stream_t *stream)
 {
-	struct backend *b = t->data;
-	struct peer *p = net_peer(b, id, address);
+	struct backend *b = t->data; /* NULL: this raft_io is closed */
+	struct peer *p = b && !b->closing ? net_peer(b, id, address) : NULL;
 	struct incoming *in = p ? calloc(1, sizeof(*in)) : NULL;
 	struct incoming *old, *next;
 
@@ -303,14 +321,14 @@ static void accepted(struct raft_uv_transport *t, raft_id id,
 	stream->data = in;
 	b->busy++;
 	TAILQ_INSERT_TAIL(&b->incoming, in, link);
-	uv_tcp_nodelay((uv_tcp_t *)stream, 1);
+	set_nodelay(stream);
 	if (uv_read_start(stream, alloc_in, read_in))
 		in_close(in);
 }
 
 int net_listen(struct backend *b)
 {
-	return net_address(b, b->tcp.listen(&b->tcp, accepted));
+	return net_address(b, b->transport->listen(b->transport, accepted));
 }
 
 int net_address(struct backend *b, int ret)
@@ -324,7 +342,7 @@ int net_address(struct backend *b, int ret)
 	return ret;
 }
 
-static void tcp_closed(struct raft_uv_transport *t)
+static void transport_closed(struct raft_uv_transport *t)
 {
 	struct backend *b = t->data;
 
@@ -342,6 +360,8 @@ void net_close(struct backend *b)
 	TAILQ_FOREACH (p, &b->peers, link)
 		if (p->out != OUT_CONNECTING)
 			out_down(p);
+	if (!b->transport_inited)
+		return;
 	b->busy++;
-	b->tcp.close(&b->tcp, tcp_closed);
+	b->transport->close(b->transport, transport_closed);
 }

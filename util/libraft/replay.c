@@ -107,6 +107,9 @@ static int replay_record(struct store *st, struct replay *rp, struct chunks *c,
 		st->vote = number;
 		st->term = rp_get64(p + 16);
 		return 0;
+	case RECORD_SERVER:
+		st->server = number;
+		return 0;
 	case RECORD_ENTRY:
 		e = (struct raft_entry){
 			.term = rp_get64(p + 16),

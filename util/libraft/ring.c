@@ -8,6 +8,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,10 +61,10 @@ static void message_done(struct job *job, int result)
 	struct message *m = (struct message *)job;
 	struct ring *r = &m->peer->ring;
 
-	if (!result)
-		r->acked = m->seq;
-	else if (r->state == RING_OPEN)
+	if (r->state == RING_OPEN && result)
 		ring_failed(r);
+	else if (r->state == RING_OPEN)
+		r->acked = m->seq;
 	free(m);
 }
 
@@ -72,7 +73,12 @@ static void open_ring(struct peer *p)
 	struct ring *r = &p->ring;
 	const uint64_t now = uv_now(p->b->loop);
 
-	if (!r->where || now < r->next_try || p->out != OUT_UP)
+	if (r->named) {
+		free(r->where);
+		r->where = r->named;
+		r->named = NULL;
+	}
+	if (!r->where || !r->id || now < r->next_try || p->out != OUT_UP)
 		return;
 	r->next_try = now + RETRY_MS;
 	r->w = (struct writer){.where = r->where,
@@ -87,6 +93,7 @@ static void open_ring(struct peer *p)
 	else
 		r->state = RING_OPENING;
 	r->acked = r->base = r->seq;
+	r->wrong = false;
 	r->trimmed = 0;
 }
 
@@ -161,16 +168,45 @@ void ring_result(struct peer *p, const struct wire_head *h,
 	TAILQ_INSERT_TAIL(&r->deferred, d, link);
 }
 
-/* Handle a new connection: replies to its peer's former process are void. */
-void ring_hello(struct peer *p, const unsigned char *where, size_t len)
+/*
+ * Handle a new connection: replies to its peer's former process are void. A
+ * process with another ring has none of the messages in the one that is open.
+ */
+void ring_hello(struct peer *p, const struct wire_head *h,
+		const unsigned char *where)
 {
 	struct ring *r = &p->ring;
 
 	drop_deferred(r);
-	if (r->state != RING_CLOSED || !len)
-		return;
-	free(r->where);
-	r->where = strndup((const char *)where, len);
+	free(r->named);
+	r->named = strndup((const char *)where, h->len);
+	if (h->kept != r->id) {
+		if (r->state == RING_OPEN)
+			ring_failed(r);
+		r->acked = 0;
+	}
+	r->id = h->kept;
+}
+
+/*
+ * The name of a peer's pool may lead elsewhere here, such as one on localhost:
+ * nothing written there is durable at the peer.
+ */
+static bool is_ring_of_peer(const struct peer *p)
+{
+	struct rpmem_log_info info = {.size = sizeof(info)};
+
+	if (rpmem_log_query(p->ring.w.log, &info))
+		return false;
+	if (info.id == p->ring.id)
+		return true;
+	if (p->ring.named) /* a process with another pool has connected */
+		return false;
+	fprintf(stderr,
+		"rpmem_raft: %s is not the pool of server %llu, which names it "
+		"so: give that server a name of its pool that is valid here\n",
+		p->ring.where, p->id);
+	return false;
 }
 
 void ring_reap(struct peer *p)
@@ -180,11 +216,19 @@ void ring_reap(struct peer *p)
 
 	if (r->state == RING_CLOSED)
 		return;
-	if (r->state == RING_OPENING && writer_opened(&r->w, &ret))
-		r->state = ret ? RING_CLOSING : RING_OPEN;
+	if (r->state == RING_OPENING && writer_opened(&r->w, &ret)) {
+		r->wrong = !ret && !is_ring_of_peer(p);
+		if (r->wrong)
+			writer_end(&r->w);
+		r->state = ret || r->wrong ? RING_CLOSING : RING_OPEN;
+	}
 	if (r->state == RING_CLOSING && writer_ended(&r->w)) {
 		writer_stop(&r->w);
 		r->state = RING_CLOSED;
+		if (r->wrong) {
+			free(r->where);
+			r->where = NULL;
+		}
 		return;
 	}
 	writer_reap(&r->w);
@@ -200,5 +244,6 @@ void ring_close(struct peer *p)
 		writer_stop(&r->w);
 	r->state = RING_CLOSED;
 	free(r->where);
-	r->where = NULL;
+	free(r->named);
+	r->where = r->named = NULL;
 }

@@ -40,16 +40,25 @@ static void finish(struct put *put)
 	free(put);
 }
 
-/* Trim the records before the entries to keep and before the snapshot. */
+/*
+ * Trim the records before the entries to keep and before the snapshot. Former
+ * snapshots are between entries, so that these are kept only in half of the
+ * log: the next snapshot needs room.
+ */
 static int trim_records(struct store *st, const struct put *put)
 {
 	const raft_index index = st->snap.index;
+	struct rpmem_log_info info = {.size = sizeof(info)};
 	raft_index keep =
 		index + 1 > put->trailing ? index + 1 - put->trailing : 1;
 	uint64_t lsn = st->snap.lsn;
 
 	if (keep < st->first)
 		keep = st->first;
+	(void)rpmem_log_query(st->w.log, &info);
+	while (keep < index && keep < st->next &&
+	       info.tail - st->lsns[keep - st->first] > info.capacity / 2)
+		keep++;
 	if (keep < st->next) {
 		if (st->lsns[keep - st->first] < lsn)
 			lsn = st->lsns[keep - st->first];
@@ -89,6 +98,9 @@ static int submit_record(struct put *put)
 	const size_t len =
 		RECORD_HEAD + SNAPSHOT_HEAD + conf_size(&s->configuration);
 	unsigned char *p = malloc(len), *q = p + RECORD_HEAD;
+	unsigned char server[RECORD_HEAD];
+	struct iovec iov[2] = {{server, sizeof(server)}, {p, len}};
+	const unsigned int skip = !st->server;
 	int ret = p ? store_flush(st) : RAFT_NOMEM;
 
 	if (!ret) {
@@ -102,7 +114,9 @@ static int submit_record(struct put *put)
 		conf_put(&s->configuration, q + SNAPSHOT_HEAD);
 		put->last.done = record_done;
 		put->last.arg = put;
-		ret = store_submit(st, &(struct iovec){p, len}, 1, &put->last);
+		/* The record at the log's beginning is going to be trimmed. */
+		record_head(server, RECORD_SERVER, 0, st->server, 0);
+		ret = store_submit(st, iov + skip, 2 - skip, &put->last);
 	}
 	if (!ret && put->trailing == 0)
 		st->first = st->next = s->index + 1;

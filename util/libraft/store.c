@@ -136,6 +136,30 @@ int store_term(struct store *st, raft_term term, raft_id vote)
 	return 0;
 }
 
+int store_claim(struct store *st, const char *where, raft_id server,
+		bool take_over)
+{
+	unsigned char record[RECORD_HEAD];
+	int ret;
+
+	if (st->server == server)
+		return 0;
+	if (st->server && !take_over) {
+		snprintf(st->errmsg, RAFT_ERRMSG_BUF_SIZE,
+			 "pool %s is that of server %llu, and this is server "
+			 "%llu: each server needs a pool of its own, and keeps "
+			 "its ID",
+			 where, st->server, server);
+		return RAFT_INVALID;
+	}
+	record_head(record, RECORD_SERVER, 0, server, 0);
+	ret = rpmem_log_append(st->w.log, record, sizeof(record), NULL);
+	if (ret)
+		return store_error(st, ret, "server");
+	st->server = server;
+	return 0;
+}
+
 static unsigned char *entry_record(const struct raft_entry *e, raft_index index)
 {
 	unsigned char *p = malloc(RECORD_HEAD + e->buf.len);

@@ -15,6 +15,7 @@ enum record {
 	RECORD_ENTRY = 2,
 	RECORD_CHUNK = 3,
 	RECORD_SNAPSHOT = 4,
+	RECORD_SERVER = 5,
 };
 
 /* An entry that only the ring has, not yet the log of this server. */
@@ -36,6 +37,7 @@ struct store {
 	char *errmsg; /* error text, RAFT_ERRMSG_BUF_SIZE bytes */
 	raft_term term;
 	raft_id vote;
+	raft_id server;		/* whose state this is; 0: unknown */
 	raft_index first, next; /* entries in the log: [first, next) */
 	uint64_t *lsns;		/* LSN of entry first + i, or an earlier LSN */
 	size_t lsns_room;
@@ -66,6 +68,12 @@ int store_open(struct store *st, const char *where,
 void store_close(struct store *st);
 /* Set *pristine: the log has no record. */
 int store_pristine(struct store *st, bool *pristine);
+/*
+ * Bind the log to a server. RAFT_INVALID: it is another server's, and take_over
+ * is false.
+ */
+int store_claim(struct store *st, const char *where, raft_id server,
+		bool take_over);
 /* Store a term and a vote. On 0 these and all earlier entries are durable. */
 int store_term(struct store *st, raft_term term, raft_id vote);
 /* Append entries; done(): durable. Until then the store owns the job. */
