@@ -3,7 +3,7 @@ dist_man_MANS += man/fi_rpmem.7 man/fi_rpmem_commit.3 man/fi_rpmem_zero.3 man/fi
 	man/fi_rpmem_drain.3 man/fi_rpmem_cp.1 man/fi_rpmemd.1 man/rpmemd.conf.5 \
 	man/fi_rpmem_bench.1 man/fi_rpmem_crashtest.1 man/fi_rpmem_group.1 man/fi_rpmem_info.1 man/fi_rpmem_plugpull.1 \
 	man/rpmem_pool.3 man/rpmem_log.3 man/rpmem_raft.3 man/rpmem_rpc.3 \
-	man/nbdkit-rpmem-plugin.1 man/rpmem_lead.1 man/rpmem_redis.7
+	man/nbdkit-rpmem-plugin.1 man/rpmem_lead.1 man/rpmem_raft_preload.7 man/rpmem_redis.7
 
 EXTRA_DIST += man/librpmem.7
 man_MANS =

@@ -160,6 +160,12 @@ util_librpmem_raft_la_LIBADD = util/libraft/libraft.la util/librpmem_log.la $(RA
 util_librpmem_raft_la_LDFLAGS = -version-info 0:0:0 -no-undefined \
 	-export-symbols-regex '^rpmem_raft_'
 pool_DATA += util/libraft/librpmem_raft.pc
+# The preload that puts it below unmodified programs.
+lib_LTLIBRARIES += util/librpmem_raft_preload.la
+util_librpmem_raft_preload_la_SOURCES = util/libraft/preload.c
+util_librpmem_raft_preload_la_LIBADD = util/librpmem_raft.la
+util_librpmem_raft_preload_la_LDFLAGS = -module -avoid-version -shared -no-undefined \
+	-export-symbols-regex '^raft_uv_(init|close|set_.*)$$'
 endif
 
 bin_PROGRAMS += util/fi_rpmem_plugpull
