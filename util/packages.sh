@@ -11,7 +11,7 @@ PKG_TEST="libcriterion-dev libfabric-bin clang-14 clang-tidy-14 clang-format-14
 	libclang-rt-14-dev mandoc valgrind zsh
 	iproute2 procps liblmdb-dev python3 python3-clang-14 git xz-utils
 	openmpi-bin libopenmpi-dev libpmemobj-dev libpmempool-dev pmdk-tools
-	openssh-client openssh-server"
+	openssh-client openssh-server libdqlite-dev"
 
 # Packages that run a virtual machine.
 PKG_VM="qemu-system-x86 mmdebstrap busybox-static cpio e2fsprogs xz-utils zstd

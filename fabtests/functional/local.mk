@@ -277,7 +277,9 @@ check_PROGRAMS += fabtests/functional/group_load
 fabtests_functional_group_load_SOURCES = fabtests/functional/group_load.c
 fabtests_functional_group_load_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)
 fabtests_functional_group_load_LDADD = util/librpmem_pool.la
-EXTRA_DIST += fabtests/functional/linear.py fabtests/functional/raft_lives.py
+EXTRA_DIST += fabtests/functional/linear.py fabtests/functional/raft_lives.py \
+	fabtests/functional/dqlite.py fabtests/functional/dqlite_lives.py \
+	fabtests/functional/dqlite_server.c
 pool_tests = fabtests/functional/group.sh \
 	fabtests/functional/obj_replica.sh \
 	fabtests/functional/obj_ssh.sh \
@@ -286,7 +288,7 @@ pool_tests = fabtests/functional/group.sh \
 	fabtests/functional/rpc.sh \
 	fabtests/functional/lead.sh \
 	fabtests/functional/group_net.sh \
-	fabtests/functional/raft.sh \
+	fabtests/functional/raft.sh fabtests/functional/dqlite.sh \
 	fabtests/functional/pool.sh fabtests/functional/hung_disk.sh \
 	fabtests/functional/reload.sh fabtests/functional/nbd.sh \
 	fabtests/functional/nbd_open.sh fabtests/functional/nbd_random.sh \

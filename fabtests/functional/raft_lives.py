@@ -32,6 +32,7 @@ class Cluster:
     def __init__(self, program, rpmemd, shadow, port):
         self.program, self.rpmemd, self.shadow = program, rpmemd, shadow
         self.port = port
+        self.size = "4M"
         self.epoch = 0  # part of the key names: new keys have short histories
         self.procs = {}
         self.addresses = [f"127.0.0.1:{port + i}" for i in SERVERS]
@@ -60,7 +61,7 @@ class Cluster:
                 "LD_PRELOAD": os.environ.get("RP_PRELOAD", "") + self.shadow}
             self.spawn(f"daemon{i}", [self.rpmemd, "--port", port,
                                       "--port-file", ready]
-                       + ["--create", "4M"] * create + [pool], **env)
+                       + ["--create", self.size] * create + [pool], **env)
         for i in SERVERS:
             self.await_file(f"daemon{i}",
                             lambda i=i: os.path.exists(f"port{i}"))
@@ -281,4 +282,5 @@ def main():
         sys.exit(f"FAIL: not linearizable: {wrong} (RP_SEED={seed})")
 
 
-main()
+if __name__ == "__main__":
+    main()
