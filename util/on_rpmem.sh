@@ -18,8 +18,9 @@ that bytes which COMMAND wrote, and did not fsync, are lost.
 FILE is a pool on this host, which is created if it does not exist (256M, xfs 512M) and
 kept. Without FILE the pool is a temporary one; or, behind rpmem_lead(1), its group
 of pools, which is taken from the writer before. HOST:POOL is a pool of a running
-fi_rpmemd. A pool without a file system gets one: ext4, or xfs. CLASS is what flushed
-bytes must survive: power (default), process or none.
+fi_rpmemd. A new pool, or one of zeros, which is read to the end first, gets a file system:
+ext4, or xfs. A pool with other bytes, such as a log, a replica or a copy of a file, is
+refused. CLASS is what flushed bytes must survive: power (default), process or none.
 On SIGTERM COMMAND gets SIGTERM, and all is taken down when it ends.
 
 The pool becomes a block device by nbdkit's rpmem plugin, nbdfuse and a loop
@@ -170,7 +171,31 @@ until_ready() {
 	done
 }
 
+# wants_fs: is the pool one to format? This run has created it, or all its bytes are zeros.
+wants_fs() {
+	[ -z "$created" ] || return 0
+	blkid --probe "$loop" >/dev/null 2>"$work/blkid.log"
+	case $? in
+	0) return 1 ;;
+	2) ;; # blkid has found nothing, or could not read
+	8) die "the pool has signatures of several file systems, and is not" \
+		"formatted: remove the wrong ones (wipefs); or, to erase it, $erase" ;;
+	*) die "blkid has failed: $(head -n 1 "$work/blkid.log")" ;;
+	esac
+	echo "on_rpmem.sh: the pool has no file system: reading it to the end, to" \
+		"make one if all bytes are zeros" >&2
+	cmp -sn "$(blockdev --getsize64 "$loop")" "$loop" /dev/zero
+	case $? in
+	0) return 0 ;;
+	1) die "the pool has bytes, but no file system, and is not formatted;" \
+		"to erase them, $erase" ;;
+	*) die "the pool cannot be read: $(tail -n 1 "$work/nbdkit.log")" ;;
+	esac
+}
+
 [ -n "$pool" ] || pool=${RPMEM_GROUP-}
+created=
+erase="end its fi_rpmemd, remove the pool's file, and start fi_rpmemd with --create"
 case $pool in
 *:*,*:*)
 	set_pool=(pool="$pool" take=true)
@@ -182,7 +207,9 @@ case $pool in
 	# Put a temporary pool into a directory whose msync reaches a disk.
 	[ -n "$pool" ] || pool=$work/pool
 	name=$(basename "$pool")
-	[ -n "$size" ] || [ -e "$pool" ] || size=$default
+	erase="remove $pool"
+	[ -e "$pool" ] || created=1
+	[ -n "$size" ] || [ -z "$created" ] || size=$default
 	"$daemon" ${size:+--create "$size"} --port 0 --port-file "$work/port" "$pool" \
 		>"$work/daemon.log" 2>&1 &
 	daemon_pid=$!
@@ -204,9 +231,7 @@ loop=$(losetup --find --show "$work/fuse/disk") || die "no loop device"
 # The kernel detaches the device when nothing has it open, also behind a SIGKILL.
 exec {loop_fd}<"$loop"
 losetup --detach "$loop"
-# A new group reads as zeros. Make no file system on a group with other bytes.
-if ! blkid --probe "$loop" >/dev/null &&
-	{ [[ $pool != *:*,*:* ]] || cmp -sn 1048576 "$loop" /dev/zero; }; then
+if wants_fs; then
 	mkfs.$fs -q "$loop" 2>"$work/mkfs.log" ||
 		die "mkfs.$fs: $(head -n 1 "$work/mkfs.log"); give a larger --size"
 fi

@@ -98,6 +98,44 @@ status=$?
 [ $status = 125 ] && grep -q secret out || fail "without the secret: $status"
 [ ! -e touched ] || fail "without the secret, the command runs"
 kill $daemon && wait $daemon
+
+# kept FILE TEXT REMEDY ARGUMENT...: a pool with other bytes is refused, and keeps them.
+kept()
+{
+	file=$1 text=$2 remedy=$3
+	shift 3
+	cp "$file" before
+	on "$@" -- touch "$PWD/touched"
+	status=$?
+	[ $status = 125 ] && grep -q "$text.* is not formatted.*$remedy" out ||
+		fail "a pool that $text: $status"
+	[ ! -e touched ] || fail "the command runs on a pool that $text"
+	cmp -i 65536 before "$file" || fail "a pool that $text is changed"
+}
+
+# A new pool of a daemon has zeros, and is formatted; one byte at the end is enough to
+# refuse it.
+: >port
+"$RPMEM_BUILD/util/fi_rpmemd" --port 0 --port-file port --create 8M data zeros \
+	>daemon.out 2>&1 &
+daemon=$!
+pids="$pids $daemon"
+until [ -s port ]; do
+	kill -0 $daemon || { cat daemon.out; exit 99; }
+	sleep 0.05
+done
+on "127.0.0.1:$(cat port):zeros" -- test -d lost+found ||
+	fail "a pool of zeros is not formatted"
+printf x >byte
+at=127.0.0.1:$(cat port):data
+"$RPMEM_BUILD/util/fi_rpmem_cp" --quiet byte "$at@$(((8 << 20) - 1))" >out 2>&1 ||
+	fail "fi_rpmem_cp"
+kept data "has bytes, but no file system" "remove the pool's file" "$at"
+kill $daemon && wait $daemon
+kept data "has bytes, but no file system" "remove data" data
+# The signature of squashfs beside ext4: which one is it?
+printf hsqs | dd of=zeros bs=1 seek=65536 conv=notrunc 2>/dev/null
+kept zeros "has signatures of several file systems" "remove zeros" zeros
 [ $failed = 1 ] || echo "ok - commands on ext4"
 
 # A pool in memory is weaker than class power, and enough for class process.
