@@ -61,6 +61,28 @@ timeout 60 nbdkit -v -U - "$plugin" "$at" pool=vol \
 grep -q "rpmem: pread count=4096 offset=1048576" out ||
 	fail "a request to cache reads nothing"
 
+# TLS is nbdkit's: a client with the key gets the disk, one without TLS none.
+if ! nbdkit --dump-config | grep -qx tls=yes; then
+	echo "ok - TLS # SKIP this nbdkit is built without it"
+elif ! /usr/bin/python3 -c 'import nbd, sys; sys.exit(not nbd.NBD().supports_tls())'; then
+	echo "ok - TLS # SKIP this libnbd is built without it"
+else
+	(umask 077 && printf 'client:%s\n' "$(od -An -tx1 -N32 /dev/urandom | tr -d ' \n')" >psk)
+	rm -f sock
+	nbdkit -f -U "$PWD/sock" --tls=require --tls-psk="$PWD/psk" "$plugin" "$at" \
+		pool=vol 2>nbdkit.out &
+	server=$!
+	pids="$pids $server"
+	tls="nbds+unix://client@/?socket=$PWD/sock&tls-psk-file=$PWD/psk"
+	await $server nbdinfo --size "$tls" >/dev/null 2>&1 ||
+		{ fail "nbdkit with TLS"; cat nbdkit.out; }
+	head -c 1M /dev/urandom >image
+	nbdcopy --flush image "$tls" || fail "nbdcopy over TLS"
+	cmp -n 1M -i 65536:0 vol image || fail "the pool has other bytes"
+	says "requires TLS" nbdinfo --size "$uri"
+	stop_export
+fi
+
 # nbdkit opens the pool twice: in front of its fork, when its errors are seen, and
 # behind it. A proxy tells the daemon late that the first opening has ended.
 cat >proxy.py <<'P'
@@ -97,6 +119,7 @@ await $proxy [ -s proxy.port ]
 rm -f sock
 nbdkit -P pidfile -U "$PWD/sock" "$plugin" \
 	target=127.0.0.1:"$(cat proxy.port)" pool=vol || fail "in the background"
+await $proxy [ -s pidfile ]
 server=$(cat pidfile)
 pids="$pids $server"
 await "$server" nbdinfo --size "$uri" >/dev/null 2>&1 ||
