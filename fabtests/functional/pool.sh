@@ -15,7 +15,17 @@ preload=
 grep -q '^early client: connected' daemon.out ||
 	fail "a client of a daemon that starts: $(grep early daemon.out)"
 skip_without_disk vol daemon.out
-for program in page pool; do
+programs="page pool"
+if ! echo | ${CC:-cc} -x c++ -fsyntax-only - 2>/dev/null; then
+	echo "ok - a program in C++ # SKIP ${CC:-cc} compiles no C++"
+else
+	# shellcheck disable=SC2086 # flags are lists
+	${CC:-cc} ${CFLAGS:-} -Wall -Wextra -Werror -I"$src/include" -o pool_cxx \
+		-x c++ pool.c -x none -L../util/.libs -lrpmem_pool ||
+		fail "pool.c as a program in C++"
+	programs="$programs pool_cxx"
+fi
+for program in $programs; do
 	dd if=/dev/zero of=vol bs=65536 seek=1 count=1 conv=notrunc 2>/dev/null
 	[ "$(./$program 127.0.0.1:"$P":vol)" = \
 		"survives a power cut at the target" ] || fail "$program"
