@@ -134,6 +134,15 @@ fabtests_unit_test_librpmem_SOURCES = fabtests/unit/test_librpmem.c \
 fabtests_unit_test_librpmem_CPPFLAGS = $(AM_CPPFLAGS)
 fabtests_unit_test_librpmem_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
 
+if HAVE_NBDKIT
+unit_tests += fabtests/unit/test_nbd_plugin
+fabtests_unit_test_nbd_plugin_SOURCES = fabtests/unit/test_nbd_plugin.c \
+	util/nbdkit/rpmem.c
+# With objects of its own: the plugin has others.
+fabtests_unit_test_nbd_plugin_CPPFLAGS = $(AM_CPPFLAGS) $(NBDKIT_CFLAGS)
+fabtests_unit_test_nbd_plugin_LDADD = $(CRITERION_LIBS)
+endif
+
 unit_tests += fabtests/unit/test_group_replace
 fabtests_unit_test_group_replace_SOURCES = fabtests/unit/test_group_replace.c \
 	util/group_replace.c util/group_tool.c

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Several connections write to a pool, and commit, while the target executes
- * the posts at any time and dies at any step: what completed is there.
+ * A handle of a pool writes and commits, with several operations outstanding,
+ * while the target executes the posts at any time and dies at any step: what
+ * completed is there.
  */
 #include <errno.h>
 #include <inttypes.h>
