@@ -18,26 +18,14 @@ import tempfile
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)),
                                 "../integration"))
-from volume import build_planted, plant  # noqa: E402
+from volume import PLANTED, PLUGIN, build_planted, plant  # noqa: E402
 
-PLUGIN = "util/nbdkit/rpmem.c"
-WORK = "util/libpool/work.c"
-COMMIT = "\tconst int ret = report_result(rpmem_pool_commit(pool));\n"
 # Name, effect, [(file, text, replacement)...], first failure of nbd.sh.
-PLANTED = [
-    ("flush-ignored", "FLUSH succeeds at once",
-     [(PLUGIN, COMMIT, "\tconst int ret = 0;\n")],
+BUGS = [
+    ("flush-ignored", "FLUSH succeeds at once", PLANTED["flush-ignored"],
      "a flush does not cover its own connection"),
     ("flush-of-own-writes", "FLUSH covers its connection's writes alone",
-     [(PLUGIN, "\treturn NBDKIT_HANDLE_NOT_NEEDED;\n",
-       "\treturn calloc(1, 1);\n"),
-      (PLUGIN, "\treturn report_result(\n"
-       "\t\trpmem_pool_write(pool, buf,",
-       "\t*(char *)handle = 1;\n\treturn report_result(\n"
-       "\t\trpmem_pool_write(pool, buf,"),
-      (PLUGIN, COMMIT,
-       "\tif (!*(char *)handle)\n\t\treturn 0;\n\t*(char *)handle = 0;\n" +
-       COMMIT)],
+     PLANTED["flush-of-own-writes"],
      "a flush does not cover the other connection"),
     ("fua-ignored", "FUA is ignored",
      [(PLUGIN, "\treturn flags & NBDKIT_FLAG_FUA ? RPMEM_POOL_DURABLE\n"
@@ -50,9 +38,7 @@ PLANTED = [
        "\t\trpmem_pool_zero(pool, count, offset, RPMEM_POOL_BUFFERED));\n")],
      "zeros with FUA are not durable"),
     ("no-replay", "a restarted target does not get what it lacks",
-     [(WORK, "\tp->replay_next = p->replay_out = 0;\n",
-       "\tp->replay_next = p->replay_out = p->nreplay = 0;\n")],
-     "client far flush"),
+     PLANTED["no-replay"], "client far flush"),
     ("no-commit-at-stop", "an orderly stop does not commit",
      [(PLUGIN, " || !rpmem_pool_commit(pool))\n", ")\n")],
      "a stop of nbdkit loses writes"),
@@ -71,10 +57,10 @@ def run_suite(source, plugin, script):
 
 def choose(names, every):
     if names or every:
-        return [p for p in PLANTED if not names or p[0] in names]
+        return [p for p in BUGS if not names or p[0] in names]
     turn = os.environ.get("RP_SHARE", "").split("/")[0]
-    return [PLANTED[int(turn) % len(PLANTED)] if turn
-            else random.choice(PLANTED)]
+    return [BUGS[int(turn) % len(BUGS)] if turn
+            else random.choice(BUGS)]
 
 
 def main(names):
@@ -88,7 +74,7 @@ def main(names):
     # The scripts make longer runs without bugs.
     os.environ["RP_LONG"] = "0"
     # Each bug must have its place, also if it is not tried now.
-    for _, _, changes, _ in PLANTED:
+    for _, _, changes, _ in BUGS:
         plant(source, changes)
     bad = 0
     with tempfile.TemporaryDirectory(dir=build, prefix="planted.") as scratch:

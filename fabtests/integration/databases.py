@@ -18,9 +18,10 @@ the database's own checks and e2fsck or xfs_repair must find nothing wrong, and 
 page that was placed but not durable at a cut of the target must be there after a
 sync. With --control one step that durability needs is left out, and the run fails unless a
 loss is found: skip-flush (the target reports success without a flush), no-fsync
-(the database calls no fsync), no-replay (the plugin does not rewrite the bytes
-that a restarted target lacks). nbdfuse uses one connection; functional/nbd.sh
-tests a FLUSH that covers writes of other connections.
+(the database calls no fsync), flush-ignored (the plugin drops FLUSH),
+flush-of-own-writes (FLUSH covers the connection alone that it came on; nbdfuse has
+four, here 16, and sends each request on any of them), no-replay (the plugin does not rewrite
+the bytes that a restarted target lacks).
 """
 import argparse
 import base64
@@ -405,11 +406,11 @@ def check_image(db, path, folder, ledger, witness, log, fs):
         try:
             run("mount", "-o", fs.options, loop, folder)
             mounted = True
-            witness.check(folder)
             db.start(folder, log)
         except RuntimeError as e:
             raise Lost(f"no recovery: {e}") from e
         db.check(folder, ledger)
+        witness.check(folder)
         db.stop()
         wait_until("umount", lambda: not umount(folder))
         mounted = False
@@ -476,7 +477,8 @@ class Run:
     def cut_target(self):
         """Cut only the target, while a page is not durable or at any time."""
         if self.control == "no-replay" or self.rng.random() < 0.5:
-            with self.witness.placed():
+            # The control has to lose bytes of the database, too.
+            with self.witness.placed(1 if self.control else 0):
                 self.volume.cut_target()
         else:
             self.volume.cut_target()

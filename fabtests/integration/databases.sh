@@ -51,19 +51,22 @@ for db in sqlite postgres redis etcd; do
 		try --cuts 5 $db
 	done
 done
-for db in sqlite postgres redis; do
+for db in sqlite postgres redis etcd; do
 	try --cuts 1 --control no-fsync $db
 done
 if [ $runs -gt 1 ]; then
 	for db in sqlite postgres redis etcd; do
 		try --cuts 20 --fs xfs $db
 	done
+	try --cuts 1 --control skip-flush sqlite
 	try --cuts 1 --fs xfs --control skip-flush redis
 	try --cuts 2 --fs xfs --control no-replay sqlite
 else
 	try --cuts 2 --fs xfs redis
 fi
-try --cuts 1 --control skip-flush sqlite
+for control in flush-ignored flush-of-own-writes; do
+	try --cuts 1 --control $control sqlite
+done
 try --cuts 2 --control no-replay sqlite
 # try_group ARGUMENT...: run group_databases.py in a separate network namespace.
 try_group() {

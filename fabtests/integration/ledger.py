@@ -104,8 +104,11 @@ class Witness:
             return f.read(MARK) == self.page[:MARK]
 
     @contextlib.contextmanager
-    def placed(self):
-        """Stop the target while the page is not durable; sync it at the end."""
+    def placed(self, others=0):
+        """Stop the target while the page is not durable; sync it at the end.
+
+        As many other pages are not durable, either.
+        """
         target = self.volume.daemon
         fd = self.open()
         try:
@@ -113,7 +116,8 @@ class Witness:
                 self.write(fd)
                 target.send_signal(signal.SIGSTOP)
                 os.waitid(os.P_PID, target.pid, os.WSTOPPED)
-                if not self.is_durable():
+                if not self.is_durable() and (
+                        not others or len(self.volume.open_pages()) > others):
                     break
                 # A commit of the database has covered the page: try again.
                 target.send_signal(signal.SIGCONT)

@@ -17,8 +17,28 @@ PAGE = 4096
 APART = ("unshare", "--mount")  # a command with its own mounts
 
 
+PLUGIN = "util/nbdkit/rpmem.c"
+COMMIT = "\tconst int ret = report_result(rpmem_pool_commit(pool));\n"
 # Bugs planted in the plugin: (file, text, replacement).
 PLANTED = {
+    # FLUSH succeeds at once.
+    "flush-ignored": [(PLUGIN, COMMIT, "\tconst int ret = 0;\n")],
+    # Each connection of a client has its own handle of the pool, so FLUSH covers
+    # the writes of its connection alone.
+    "flush-of-own-writes": [
+        (PLUGIN, "\tattr.exclusive = take ? RPMEM_POOL_TAKE : "
+         "RPMEM_POOL_EXCLUSIVE;\n", "\tattr.exclusive = 0;\n"),
+        (PLUGIN, "attr.exclusive && !info.read_only", "!info.read_only"),
+        (PLUGIN, "\treturn NBDKIT_HANDLE_NOT_NEEDED;\n",
+         "\tstruct rpmem_pool *own;\n\n"
+         "\treturn rpmem_pool_open(&own, where, &attr) ? NULL : own;\n"),
+        # Another connection reads what has completed.
+        (PLUGIN, "\t       : RPMEM_POOL_BUFFERED;\n", "\t       : 0;\n"),
+        (PLUGIN, "rpmem_pool_read(pool, ", "rpmem_pool_read(handle, "),
+        (PLUGIN, "rpmem_pool_write(pool, ", "rpmem_pool_write(handle, "),
+        (PLUGIN, "rpmem_pool_zero(pool, ", "rpmem_pool_zero(handle, "),
+        (PLUGIN, COMMIT, COMMIT.replace("(pool)", "(handle)"))],
+    # A restarted target does not get what it lacks.
     "no-replay": [
         ("util/libpool/work.c", "\tp->replay_next = p->replay_out = 0;\n",
          "\tp->replay_next = p->replay_out = p->nreplay = 0;\n")],
@@ -67,7 +87,7 @@ def plant(source, plants):
     """Return the changed sources of the plugin, by path."""
     text = {}
     for path in glob.glob(source + "/util/libpool/*.c") + [
-            source + "/util/nbdkit/rpmem.c"]:
+            os.path.join(source, PLUGIN)]:
         with open(path, encoding="ascii") as f:
             text[os.path.relpath(path, source)] = f.read()
     for path, old, new in plants:
@@ -165,8 +185,11 @@ class Volume:
             [*APART, "nbdkit", "-f", "-U", sock, self.plugin, "pool=vol",
              f"target=127.0.0.1:{self.port}"], stdout=self.log, stderr=self.log)
         wait_until("nbdkit", lambda: accepts(sock), self.nbdkit)
+        # With more connections each of them gets fewer FLUSHes.
+        connections = "16" if self.control == "flush-of-own-writes" else "4"
         self.fuse = subprocess.Popen(
-            [*APART, "nbdfuse", shown, f"nbd+unix:///?socket={sock}"],
+            [*APART, "nbdfuse", "-C", connections, shown,
+             f"nbd+unix:///?socket={sock}"],
             stdout=self.log, stderr=self.log)
         wait_until("nbdfuse", lambda: os.path.exists(
             f"/proc/{self.fuse.pid}/root{shown}"), self.fuse)
