@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* Both machines of crash_log and crash_rpc, their steps, and power cuts. */
+/*
+ * Both machines of crash_log, crash_rpc and crash_dirty, their steps, and power
+ * cuts.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -521,6 +524,8 @@ void pool_run(void)
 
 	pw.exploring = true;
 	for (int idle = 0; !*pw.why && !pw.program->is_done();) {
+		if (pw.program->step)
+			pw.program->step();
 		pool_cut();
 		n = all_acts(acts);
 		if (n) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * One client's pool over the provider on the simulated fabric, for crash_log
- * and crash_rpc: the steps of both machines, and the images of power cuts.
+ * One client's pool over the provider on the simulated fabric, for crash_log,
+ * crash_rpc and crash_dirty: the steps of both machines, and the images of
+ * power cuts.
  */
 #ifndef CRASH_POOL_H
 #define CRASH_POOL_H
@@ -45,6 +46,8 @@ struct pool_program {
 	/* Steps of code at the target; NULL: there is none. */
 	bool (*may_serve)(void);
 	void (*serve)(void);
+	/* Called before each step; NULL: nothing is. */
+	void (*step)(void);
 };
 
 struct pool_world {

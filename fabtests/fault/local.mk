@@ -160,6 +160,19 @@ fabtests_fault_crash_log_LDADD = util/liblog/liblog.la util/librpmem_pool.la pro
 TESTS += fabtests/fault/crash_log.sh
 EXTRA_DIST += fabtests/fault/crash_log.sh
 
+# librpmem_pool on the simulated fabric.
+check_PROGRAMS += fabtests/fault/crash_dirty
+fabtests_fault_crash_dirty_SOURCES = fabtests/fault/crash_dirty.c $(crash_pool) \
+	util/libpool/error.c util/libpool/journal.c util/libpool/commits.c \
+	util/libpool/piece.c util/libpool/wait.c util/libpool/work.c
+# With objects of its own: the library has others.
+fabtests_fault_crash_dirty_CPPFLAGS = $(AM_CPPFLAGS)
+fabtests_fault_crash_dirty_LDFLAGS = -Wl,--wrap=getrandom
+fabtests_fault_crash_dirty_LDADD = util/libutil.la prov/core/libcore.la \
+	prov/pmsim/libmodel.la $(FABRIC_LIBS) -lpthread -ldl -lm
+TESTS += fabtests/fault/crash_dirty.sh
+EXTRA_DIST += fabtests/fault/crash_dirty.sh
+
 # librpmem_rpc on the simulated fabric.
 check_PROGRAMS += fabtests/fault/crash_rpc
 fabtests_fault_crash_rpc_SOURCES = fabtests/fault/crash_rpc.c $(crash_pool) $(rpc_stub)
