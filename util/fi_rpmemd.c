@@ -691,6 +691,7 @@ static int run(struct daemon *d)
 		code = rp_exports_accept_losses(&d->conf, d->err);
 		return code ? report_error(d, code) : 0;
 	}
+	rp_service_log_fabric();
 	d->signal_fd = rp_service_block_signals();
 	if (d->signal_fd < 0) {
 		rp_err(d->err, 0, "signalfd: %s", strerror(-d->signal_fd));

@@ -15,7 +15,7 @@ util_libutil_la_SOURCES = \
 	util/query.c util/query.h \
 	util/ratio.c util/ratio.h \
 	util/secret.c util/secret.h \
-	util/service.c util/service.h \
+	util/service.c util/service.h util/service_fabric.c \
 	util/shutdowns.c util/shutdowns.h \
 	util/setup.c util/setup.h \
 	util/setup_client.c util/setup_client.h \

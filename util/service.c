@@ -133,9 +133,9 @@ static bool is_journal(void)
 const char *rp_service_prefix(enum rp_service_level level)
 {
 	static const char *const prefix[] = {
-		[RP_SERVICE_ERROR] = "<3>",
-		[RP_SERVICE_WARNING] = "<4>",
-		[RP_SERVICE_NOTICE] = "<5>",
+		[RP_SERVICE_ERROR] = "<3>",  [RP_SERVICE_WARNING] = "<4>",
+		[RP_SERVICE_NOTICE] = "<5>", [RP_SERVICE_INFO] = "<6>",
+		[RP_SERVICE_DEBUG] = "<7>",
 	};
 
 	return is_journal() ? prefix[level] : "";

@@ -11,6 +11,8 @@ enum rp_service_level {
 	RP_SERVICE_ERROR = 3,
 	RP_SERVICE_WARNING = 4,
 	RP_SERVICE_NOTICE = 5,
+	RP_SERVICE_INFO = 6,
+	RP_SERVICE_DEBUG = 7,
 };
 
 /* Each of these does nothing without a manager (NOTIFY_SOCKET). */
@@ -32,6 +34,8 @@ const char *rp_service_prefix(enum rp_service_level level);
 /* Write a line to stderr, with the time unless the journal adds it. */
 void rp_service_log(enum rp_service_level level, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+/* Give the lines of libfabric and its providers their level in the journal. */
+void rp_service_log_fabric(void);
 /* Whether a second has passed since the last call with this `last` was true. */
 bool rp_service_may_log(uint64_t *last);
 

@@ -355,9 +355,18 @@ command_line --create 8M $pools/vol
 must "start" systemctl restart $unit
 fi_rpmem_cp --quiet /out/file $host:vol 2>/dev/null &&
 	why=${why:-a copy whose flush failed}
-must "a failed flush" until_true said 'flushing a region of .* bytes failed'
+must "a failed flush: warning" \
+	until_true said 'ofi_rpmem: .*flushing a region of .* bytes failed' PRIORITY=4
 said 'fi_getinfo' && why=${why:-lines of libfabric itself}
 rm -f $drop/fault.conf $pools/vol
+: >/etc/ofi_rpmem/operator
+configure facts "Environment=FI_OFI_RPMEM_OPERATOR=/etc/ofi_rpmem/operator"
+must "start" systemctl restart $unit
+printf '%s\n' '[host]' 'limit class = process' >/etc/ofi_rpmem/new
+mv /etc/ofi_rpmem/new /etc/ofi_rpmem/operator
+must "a weaker class: warning" \
+	until_true said 'pool vol: class power .* has become process' PRIORITY=4
+rm -f $drop/facts.conf /etc/ofi_rpmem/operator $pools/vol
 ok "lines in the journal have their level"
 
 command_line --create 8M --secret /etc/ofi_rpmem/secret $pools/vol

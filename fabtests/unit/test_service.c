@@ -13,6 +13,9 @@
 #include <unistd.h>
 
 #include <criterion/criterion.h>
+#include <rdma/fabric.h>
+#include <rdma/providers/fi_log.h>
+#include <rdma/providers/fi_prov.h>
 
 #include "util/service.h"
 
@@ -125,12 +128,50 @@ Test(service, only_the_journal_gets_levels)
 	cr_assert_str_eq(rp_service_prefix(RP_SERVICE_ERROR), "<3>");
 	cr_assert_str_eq(rp_service_prefix(RP_SERVICE_WARNING), "<4>");
 	cr_assert_str_eq(rp_service_prefix(RP_SERVICE_NOTICE), "<5>");
+	cr_assert_str_eq(rp_service_prefix(RP_SERVICE_INFO), "<6>");
+	cr_assert_str_eq(rp_service_prefix(RP_SERVICE_DEBUG), "<7>");
 	/* As if stderr was redirected after the variable was set. */
 	snprintf(stream, sizeof(stream), "%llu:%llu",
 		 (unsigned long long)st.st_dev,
 		 (unsigned long long)st.st_ino + 1);
 	setenv("JOURNAL_STREAM", stream, 1);
 	cr_assert_str_eq(rp_service_prefix(RP_SERVICE_ERROR), "");
+}
+
+/* Write one line of a provider at each level, and the journal's copy of it. */
+static void fabric_lines(char *got, size_t len)
+{
+	const struct fi_provider prov = {.name = "one"};
+	const int was = dup(STDERR_FILENO);
+	FILE *f = tmpfile();
+	char stream[64];
+	struct stat st;
+
+	cr_assert_not_null(f);
+	cr_assert_eq(fstat(fileno(f), &st), 0);
+	snprintf(stream, sizeof(stream), "%llu:%llu",
+		 (unsigned long long)st.st_dev, (unsigned long long)st.st_ino);
+	setenv("JOURNAL_STREAM", stream, 1);
+	dup2(fileno(f), STDERR_FILENO);
+	rp_service_log_fabric();
+	fi_log(&prov, FI_LOG_WARN, FI_LOG_MR, "f", 1, "%s\n", "flush failed");
+	fi_log(&prov, FI_LOG_INFO, FI_LOG_MR, "g", 2, "of\t%d\n", 9);
+	fi_log(&prov, FI_LOG_DEBUG, FI_LOG_MR, "h", 3, "no end");
+	dup2(was, STDERR_FILENO);
+	close(was);
+	rewind(f);
+	got[fread(got, 1, len - 1, f)] = 0;
+	fclose(f);
+}
+
+Test(service, lines_of_libfabric_have_levels_in_the_journal)
+{
+	char got[512];
+
+	fabric_lines(got, sizeof(got));
+	cr_assert_str_eq(got, "<4>fi_rpmemd: one: f():1: flush failed\n"
+			      "<6>fi_rpmemd: one: g():2: of 9\n"
+			      "<7>fi_rpmemd: one: h():3: no end\n");
 }
 
 Test(service, a_repeated_line_is_written_once_a_second)
