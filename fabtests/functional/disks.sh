@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 # With the kernel's own sysfs: a loop device to which the kernel sends no
 # flushes lowers the class of its files, and fi_rpmem_info prints the remedy. A
-# running daemon takes the class of its pool back when the flushes stop.
+# running daemon takes the class of its pool back when the flushes stop, and when
+# the file system is mounted again without barriers, and its client learns why.
 # Needs root, mkfs.ext4 and loop devices, or is skipped.
 set -u
 if [ -z "${RP_IN_NAMESPACE:-}" ]; then
@@ -12,6 +13,7 @@ if [ -z "${RP_IN_NAMESPACE:-}" ]; then
 	unshare --mount true || { echo "SKIP: no mount namespaces"; exit 77; }
 	RP_IN_NAMESPACE=1 exec unshare --mount sh "$0"
 fi
+src=$(cd "${srcdir:-.}" && pwd)
 dir=$(mktemp -d ./disks.XXXXXX) || exit 99
 loop='' daemon=''
 trap '[ -z "$daemon" ] || kill -9 "$daemon"; wait
@@ -47,8 +49,11 @@ expect()
 serve()
 {
 	rm -f "$dir/port"
-	FI_LOG_LEVEL=warn FI_LOG_PROV=ofi_rpmem util/fi_rpmemd --port 0 \
-		--port-file "$dir/port" "$@" "$dir/m/vol" >"$dir/daemon.out" 2>&1 &
+	: >"$dir/daemon.out"
+	# As if the file was the journal of a service: lines get their level.
+	stream=$(stat -c %d:%i "$dir/daemon.out")
+	JOURNAL_STREAM=$stream FI_LOG_LEVEL=warn FI_LOG_PROV=ofi_rpmem util/fi_rpmemd --port 0 \
+		--port-file "$dir/port" "$@" "$dir/m/vol" >>"$dir/daemon.out" 2>&1 &
 	daemon=$!
 	soon [ -s "$dir/port" ] || { echo "FAIL: no daemon"; cat "$dir/daemon.out"; exit 1; }
 }
@@ -60,10 +65,11 @@ offered()
 		grep -q "^vol .* $1 "
 }
 
-# soon COMMAND...: repeat the command until it succeeds, for up to 20 seconds
+# soon COMMAND...: repeat the command until it succeeds. A daemon that ends, or
+# a minute in which nothing happens, is a failure.
 soon()
 {
-	for _ in $(seq 400); do
+	for _ in $(seq 1200); do
 		"$@" && return
 		kill -0 $daemon || return
 		sleep 0.05
@@ -78,7 +84,7 @@ live()
 	soon offered power || { echo "FAIL: class with flushes"; failed=1; }
 	echo "write through" >"$cache"
 	soon offered process || { echo "FAIL: class without flushes"; failed=1; }
-	grep -q "pool vol: class power .* has become process (.*): .*write_cache.*write through" \
+	grep -q "^<4>fi_rpmemd: ofi_rpmem: .*pool vol: class power .* has become process (.*): .*write_cache.*write through" \
 		"$dir/daemon.out" || { echo "FAIL: no line with the cause"; failed=1; }
 	echo "write back" >"$cache"
 	kill $daemon && wait $daemon
@@ -87,6 +93,54 @@ live()
 	kill $daemon && wait $daemon
 	daemon=
 	[ $failed -eq 0 ] || cat "$dir/daemon.out"
+}
+
+# client: write durably, wait for a line on standard input, and write again
+client()
+{
+	LD_LIBRARY_PATH=$PWD/util/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
+		timeout 300 python3 - "127.0.0.1:$(cat "$dir/port"):vol" "$1" 3<&0 <<-'P'
+	import os, sys
+	sys.path.insert(0, sys.argv[2])
+	import rpmem_pool
+	with rpmem_pool.open(sys.argv[1]) as pool:
+	    pool.write(b"before", 0, durable=True)
+	    print("written", flush=True)
+	    os.read(3, 1)
+	    try:
+	        pool.write(b"behind", 0, durable=True)
+	        print("written again")
+	    except OSError as e:
+	        print("refused:", e)
+	P
+}
+
+# mounted_anew: the class follows the mount options of a running daemon's disk.
+mounted_anew()
+{
+	serve
+	soon offered power || { echo "FAIL: class with barriers"; failed=1; }
+	mkfifo "$dir/go"
+	client "$src/util/python" <"$dir/go" >"$dir/told" 2>&1 &
+	client=$!
+	exec 4>"$dir/go"
+	soon grep -q '^written$' "$dir/told" ||
+		{ echo "FAIL: no durable write"; failed=1; }
+	mount -o remount,nobarrier "$dir/m" || exit 99
+	since=$(date +%s%3N)
+	soon grep -q "^<4>.*pool vol: class power .* has become none (refused): .*nobarrier" \
+		"$dir/daemon.out" || { echo "FAIL: no line with the option"; failed=1; }
+	echo "# the class was taken back after about $(($(date +%s%3N) - since)) ms"
+	soon offered none || { echo "FAIL: class without barriers"; failed=1; }
+	(echo >&4)
+	exec 4>&-
+	wait $client
+	grep -q '^refused: .*nobarrier' "$dir/told" ||
+		{ echo "FAIL: the client was not told why"; failed=1; }
+	mount -o remount,barrier "$dir/m"
+	kill $daemon && wait $daemon
+	daemon=
+	[ $failed -eq 0 ] || cat "$dir/daemon.out" "$dir/told"
 }
 
 remedy="-> echo \"write back\" > $cache"
@@ -104,5 +158,10 @@ else
 	expect 0 "^ok    disk .*/sys/block/${loop#/dev/}, .*: write back" \
 		'^ok    msync' '^ok    commit .*class power by agent-msync'
 	live
+	if [ -n "${RP_SANITIZE:-}" ] || ! command -v python3 >/dev/null; then
+		echo "left out: a mount without barriers, whose client is in Python"
+	else
+		mounted_anew
+	fi
 fi
 exit $failed
