@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-2-Clause
 # 2,000 connections that never prove the secret are held open on each port of
-# fi_rpmemd. They cost a limited number of descriptors and bytes, and the daemon
-# still serves a client.
+# fi_rpmemd, that of the metrics too. They cost a limited number of descriptors
+# and bytes, and the daemon still serves a client.
 set -u
 dir=$(mktemp -d ./crowd.XXXXXX) || exit 99
 cd "$dir" || exit 99
@@ -24,8 +24,8 @@ if ! command -v python3 >/dev/null; then
 fi
 (umask 077 && head -c 32 /dev/urandom | base64 >secret)
 head -c 200000 /dev/urandom >file
-../util/fi_rpmemd --create 1M --port 0 --port-file port --secret secret vol \
-	>daemon.out 2>&1 &
+../util/fi_rpmemd --create 1M --port 0 --port-file port --secret secret \
+	--metrics 127.0.0.1:0 vol >daemon.out 2>&1 &
 daemon=$!
 for _ in $(seq 400); do
 	[ -e port ] && break
@@ -77,12 +77,24 @@ def copy(to):
                    to, check=True)
 
 
+def serves_metrics(port):
+    """Whether an HTTP server with the counters listens on the port."""
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as s:
+        s.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        try:
+            text = b"".join(iter(lambda: s.recv(65536), b""))
+        except ConnectionResetError:
+            return False
+    return text.startswith(b"HTTP/1") and b"ofi_rpmem_sessions" in text
+
+
 pool = f"127.0.0.1:{setup}:vol"
 copy(["file", pool])
-data = ports() - {setup}
-assert len(data) == 1, data
+others = ports() - {setup}
+metrics = {port for port in others if serves_metrics(port)}
+assert len(others) == 2 and len(metrics) == 1, (others, metrics)
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-wanted = 2 * COUNT + 100
+wanted = 3 * COUNT + 100
 if hard != resource.RLIM_INFINITY and hard < wanted:
     print(f"ok 1 - 2,000 connections # SKIP {hard} descriptors are allowed "
           f"here, {wanted} are needed")
@@ -92,9 +104,15 @@ before, memory = descriptors(), resident()
 held = []
 most = 0
 for i in range(COUNT):
-    for port in (setup, data.copy().pop()):
-        s = socket.create_connection(("127.0.0.1", port))
+    for port in {setup} | others:
+        s = socket.socket()
         held.append(s)
+        if port in metrics:
+            # Beyond the limit of the HTTP server connections wait in the kernel.
+            s.setblocking(False)
+            s.connect_ex(("127.0.0.1", port))
+        else:
+            s.connect(("127.0.0.1", port))
         # A third sends nothing, a third begins a message, a third uses another
         # protocol.
         try:
@@ -111,10 +129,14 @@ with open("file", "rb") as a, open("back", "rb") as b:
     assert a.read() == b.read(200000)
 grown = resident() - memory
 print(f"# {before} descriptors before, at most {most}; {grown} KiB more")
-# 64 unverified connections for each port, and those of the client.
-assert most <= before + 2 * 64 + 16, most
+# 64 unverified connections for each port, 16 for the metrics, and those of the
+# client.
+assert most <= before + 2 * 64 + 16 + 16, most
 if "RP_SANITIZE" not in os.environ:
     assert grown < 8192, grown
+for s in held:
+    s.close()
+assert serves_metrics(metrics.pop()), "no metrics behind the connections"
 print(f"ok 1 - {COUNT} connections on each port")
 P
 failed=$?
