@@ -48,6 +48,22 @@ same()
 same "messages on private connections" prov/core/wire.h RP_WIRE_VERSION
 same "set-up protocol" util/setup.h RP_SETUP_VERSION
 same "pool files" util/pool.h RP_POOL_VERSION
+same "logs in pools" util/liblog/format.h LOG_VERSION
+same "rings of calls in pools" util/librpc/format.h RPC_VERSION
+same "groups of pools" util/libpool/group.h GROUP_FORMAT
+same "messages between servers of Raft" util/libraft/wire.h WIRE_VERSION
+same "page of counters" prov/core/stats.h RP_STATS_VERSION
+
+# Every library is on the page, with the number of its soname.
+libraries=$(cat "$src/util/local.mk" "$src/prov/verbs/local.mk" |
+	sed -nE 's/.*_(lib[a-z_]+)_la_LDFLAGS = -version-info ([0-9]+):.*/\1.so.\2/p')
+for library in $libraries; do
+	grep -q "^| .*$library[,| ]" "$src/docs/versions.md" && continue
+	echo "FAIL: docs/versions.md does not name $library"
+	exit 1
+done
+[ "$(echo "$libraries" | wc -l)" -ge 6 ] ||
+	{ echo "FAIL: only these libraries were found: $libraries"; exit 1; }
 
 git -C "$src" rev-parse --git-dir >/dev/null 2>&1 ||
 	skip "no git repository here, so no earlier release can be built"
