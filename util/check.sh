@@ -104,17 +104,17 @@ packages_install $PKG_BUILD $PKG_TEST || exit 1
 [ -z "$vm$platform" ] || packages_install $PKG_VM
 # The browser is large, and only the report of fi_rpmem_crashtest is shown in it.
 [ -z "$platform$long" ] || packages_install "$PKG_BROWSER"
-if [ -n "$platform$long" ] && ! command -v promtool >/dev/null; then
-	promtool=$(packages_unpack "$PKG_METRICS" /usr/bin/promtool \
-		"${cache:-${XDG_CACHE_HOME:-$HOME/.cache}/ofi_rpmem}") &&
+unpacked=${cache:-${XDG_CACHE_HOME:-$HOME/.cache}/ofi_rpmem}
+if { [ -n "$platform$long" ] || compgen -G "$unpacked/$PKG_METRICS-*" >/dev/null; } &&
+	! command -v promtool >/dev/null; then
+	promtool=$(packages_unpack "$PKG_METRICS" /usr/bin/promtool "$unpacked") &&
 		PATH=$PATH:$(dirname "$promtool")
 fi
 # shellcheck disable=SC2086
 [ -z "$databases" ] || packages_install $PKG_DATABASES
 if [ -n "$databases" ] && [ ! -e /usr/share/libvirt/schemas/domain.rng ]; then
 	RP_LIBVIRT_SCHEMAS=$(packages_unpack "$PKG_LIBVIRT" /usr/share/libvirt/schemas \
-		"${cache:-${XDG_CACHE_HOME:-$HOME/.cache}/ofi_rpmem}") &&
-		export RP_LIBVIRT_SCHEMAS
+		"$unpacked") && export RP_LIBVIRT_SCHEMAS
 fi
 
 passed=0 failed=0 skipped=0 left_out= progress=

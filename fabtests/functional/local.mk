@@ -45,7 +45,7 @@ tool_tests = fabtests/functional/advise.sh \
 	fabtests/functional/completion.sh fabtests/functional/crash_report.sh \
 	fabtests/functional/disks.sh fabtests/functional/real_disk.sh \
 	fabtests/functional/info.sh fabtests/functional/offer.sh \
-	fabtests/functional/stats.sh \
+	fabtests/functional/promtool.sh fabtests/functional/stats.sh \
 	fabtests/functional/unlisted.sh
 TESTS += $(tool_tests)
 EXTRA_DIST += $(tool_tests) fabtests/functional/alerts_test.yml \

@@ -131,12 +131,21 @@ end_hold()
 	grep -q "^$1\$" held.out || { fail "a key of before: no '$1'"; cat held.out; }
 	rm line
 }
+# refused_keys: print how many keys the daemon has refused
+refused_keys()
+{
+	../util/fi_rpmem_info --stats=$daemon --prometheus |
+		sed -n 's/^ofi_rpmem_refused_keys_total{.*} //p'
+}
 hold app.secret
 end_hold 'may write'
 hold app.secret
 sed -i '/app.secret/d' conf
 reload
+[ "$(refused_keys)" = 0 ] || fail "refused keys: $(refused_keys), not 0"
 end_hold 'may do nothing'
+# Each of four writes and four reads is refused.
+[ "$(refused_keys)" -ge 8 ] || fail "refused keys: $(refused_keys), not 8"
 expect 7 "not the daemon's" $cp --secret app.secret file "$a"
 expect 0 '' $cp --secret new.secret file "$a"
 # A right is removed, and given again.

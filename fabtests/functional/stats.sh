@@ -25,9 +25,37 @@ ok()
 }
 
 cat >client.py <<'P'
-import os, subprocess, sys
+import json, os, signal, subprocess, sys, threading, time
 sys.path.insert(0, sys.argv[2])
 import rpmem_pool
+
+def dump(pid=os.getpid()):
+    """Write the counters of a process, by default of this one, to files."""
+    for form in "json", "prometheus":
+        with open(form, "wb") as f:
+            subprocess.check_call(["../util/fi_rpmem_info", "--" + form,
+                                   f"--stats={pid}"], stdout=f)
+
+def write_to_stopped(daemon):
+    """Write to a daemon that is stopped, so the write is outstanding."""
+    os.kill(daemon, signal.SIGSTOP)
+    late = threading.Thread(target=pool.write, args=(b"late", at),
+                            kwargs={"durable": True})
+    late.start()
+    for i in range(1200):
+        dump()
+        with open("json", encoding="ascii") as f:
+            if json.load(f)[0]["initiator"]["outstanding"]:
+                break
+        time.sleep(0.05)
+    os.rename("json", "outstanding.json")
+    os.rename("prometheus", "outstanding.prom")
+    dump(daemon)
+    os.rename("json", "stopped.json")
+    os.kill(daemon, signal.SIGCONT)
+    late.join()
+    dump()
+
 count, length, at = map(int, sys.argv[3:6])
 required = int(os.environ.get("REQUIRED", rpmem_pool.POWER))
 with rpmem_pool.open(sys.argv[1], required=required) as pool:
@@ -39,10 +67,14 @@ with rpmem_pool.open(sys.argv[1], required=required) as pool:
         pool.write(bytes(9), at)
         pool.commit()
     if "COMMITS" in os.environ:
-        for form in "json", "prometheus":
-            with open(form, "wb") as f:
-                subprocess.check_call(["../util/fi_rpmem_info", "--" + form,
-                                       f"--stats={os.getpid()}"], stdout=f)
+        dump()
+    if "STOP" in os.environ:
+        write_to_stopped(int(os.environ["STOP"]))
+    if "FAILS" in os.environ:
+        try:
+            pool.write(b"fails", at, durable=True)
+        except OSError:
+            dump()
 P
 # client COUNT LENGTH AT: make durable writes, one after another
 client()
@@ -51,15 +83,15 @@ client()
 		python3 client.py "127.0.0.1:$P:vol" "$src/util/python" "$@"
 }
 
-# check EXPRESSION: evaluate it in Python on the file json; t: the target
+# check EXPRESSION [FILE]: evaluate it in Python on the file json; t: the target
 check()
 {
 	python3 -c '
 import json, sys
-all = json.load(open("json"))
+all = json.load(open(sys.argv[2]))
 p, t = all[0], all[0]["target"]
 v = (t["pools"] or [None])[0]
-sys.exit(0 if eval("(" + sys.argv[1] + ")") else print("#", sys.argv[1], "of", p) or 1)' "$1"
+sys.exit(0 if eval("(" + sys.argv[1] + ")") else print("#", sys.argv[1], "of", p) or 1)' "$1" "${2:-json}"
 }
 
 serve --create 8M --port 0 --metrics unix:http vol
@@ -107,7 +139,7 @@ P
 ok "a reader under load sees no count go down, and the right sum" $?
 wait $load
 
-# Output formats.
+# Output formats; promtool.sh checks the format itself.
 $info --prometheus >prom
 grep -q "^ofi_rpmem_commit_seconds_count{pid=\"$daemon\",command=\"fi_rpmemd\",pool=\"vol\",method=\"agent-msync\"} 3300$" prom &&
 	grep -q '^ofi_rpmem_committed_bytes_total{.*pool="vol"} 222000$' prom
@@ -116,27 +148,6 @@ awk '/^ofi_rpmem_commit_seconds_bucket/ {
 	v = $NF; if (v < last) down = 1; last = v; k++ }
 	END { exit k != 30 || down || last != 3300 }' prom
 ok "the buckets are cumulative and end with all commits" $?
-if command -v promtool >/dev/null; then
-	promtool check metrics <prom >said 2>&1
-	ok "promtool check metrics" $?
-	sed 's/^/# /' said
-	promtool check rules "$src/docs/alerts.yml" >said 2>&1
-	ok "promtool check rules" $?
-	promtool test rules "$src/fabtests/functional/alerts_test.yml" >said 2>&1
-	ok "each alert fires and is silent where it must" $?
-	sed 's/^/# /' said
-else
-	echo "ok - # SKIP promtool is not here (util/check.sh --platform unpacks it)"
-fi
-
-# An alert on a misspelt metric would never fire: compare all names.
-cat "$src/docs/alerts.yml" "$src/docs/dashboard.json" |
-	grep -o 'ofi_rpmem_[a-z_]*' | sed 's/_bucket$//; s/_count$//' | sort -u >used
-grep '^# TYPE' prom | cut -d' ' -f3 | sort >made
-python3 -m json.tool "$src/docs/dashboard.json" >/dev/null &&
-	[ -s used ] && [ -z "$(comm -23 used made | tee unknown)" ]
-ok "dashboard and alerts name metrics that exist: $(tr '\n' ' ' <unknown)" $?
-
 # The daemon serves the same text by HTTP, and idle connections block nothing.
 cat >http.py <<'P'
 import socket, subprocess, sys, time
@@ -209,6 +220,19 @@ awk '/^ofi_rpmem_durable_seconds_bucket/ {
 	/^ofi_rpmem_durable_seconds_count/ { n = $NF }
 	END { exit k != 30 || down || last != 100 || n != 100 }' prometheus
 ok "its buckets are cumulative and end with all commits" $?
+
+# The target is stopped, and goes on before its initiator would give up.
+FI_OFI_RPMEM_TIMEOUT=600000 STOP=$daemon client 1 64 0
+check 'p["initiator"]["outstanding"] == 1 and p["initiator"]["connected"] == 1 and
+p["initiator"]["durable"]["agent-msync"]["count"] == 1' outstanding.json &&
+	grep -q '^ofi_rpmem_operations_outstanding{.*} 1$' outstanding.prom
+ok "a write to a target that is stopped is outstanding" $?
+check 't["sessions"] == 1' stopped.json
+ok "its target has one session" $?
+check 'p["initiator"]["outstanding"] == 0 and
+p["initiator"]["durable"]["agent-msync"]["count"] == 2' &&
+	grep -q '^ofi_rpmem_operations_outstanding{.*} 0$' prometheus
+ok "it is not when the target goes on" $?
 
 # said FILE TEXT: wait until the file has a line with the text.
 said()
@@ -363,15 +387,28 @@ if grep -q '^gauges .* power ' daemon.out; then
 	: >operator
 	provider=$FI_PROVIDER_PATH
 	FI_PROVIDER_PATH=$PWD/fault RPMEM_FAULT=fail-flush
-	export RPMEM_FAULT
+	# As if daemon.out was the journal of a service.
+	: >daemon.out
+	FI_LOG_LEVEL=warn FI_LOG_PROV=ofi_rpmem
+	JOURNAL_STREAM=$(stat -c %d:%i daemon.out)
+	export RPMEM_FAULT FI_LOG_LEVEL FI_LOG_PROV JOURNAL_STREAM
 	serve --port 0 vol
 	FI_PROVIDER_PATH=$provider
-	unset RPMEM_FAULT
+	unset RPMEM_FAULT FI_LOG_LEVEL FI_LOG_PROV JOURNAL_STREAM
 	gauge ofi_rpmem_pool_failed 0
 	ok "a pool whose flushes were not tried has not failed" $?
-	! client 1 64 0 2>/dev/null && gauge ofi_rpmem_pool_failed 1 &&
+	FAILS=1 client 0 64 0 && gauge ofi_rpmem_pool_failed 1 &&
 		gauge ofi_rpmem_region_failures_total 1
 	ok "a pool whose flush fails has failed" $?
+	../util/fi_rpmem_info --stats=$daemon --json >target.json
+	check 't["failures"] == {"flush failed": 1} and t["failed_regions"] == 1' target.json &&
+		grep -q '^ofi_rpmem_failures_total{.*,status="flush failed"} 1$' prom
+	ok "the target has counted its status" $?
+	check 'p["initiator"]["failures"] == {"flush failed": 1}' &&
+		grep -q '^ofi_rpmem_operation_failures_total{.*,status="flush failed"} 1$' prometheus
+	ok "its initiator has counted the same one" $?
+	grep -q "^<4>fi_rpmemd: ofi_rpmem: .*flushing a region of .* bytes failed" daemon.out
+	ok "the line about it is a warning in a journal" $?
 else
 	echo "ok - # SKIP no file system here on which msync reaches a disk"
 fi
@@ -386,6 +423,11 @@ if [ -n "$shm" ] && [ "$(stat -f -c %T "$shm")" = tmpfs ]; then
 		gauge ofi_rpmem_cache_flushes_total '[1-9][0-9]*' &&
 		gauge ofi_rpmem_msyncs_total 0
 	ok "its commits flush cache lines, and call no msync" $?
+	awk '/^ofi_rpmem_cache_flush_seconds_total/ { s = $NF }
+		/^ofi_rpmem_commit_seconds_sum/ { c = $NF }
+		END { print "# " s " s of flushes in " c " s of commits"
+		      exit !(0 < s && s < c) }' prom
+	ok "the time of these flushes is a part of the time of the commits" $?
 	gauge ofi_rpmem_pool_class 0
 	ok "its class is 0" $?
 	stop
