@@ -23,6 +23,9 @@ MIB = 1 << 20
 # The part of librpmem_pool that has tests without a network.
 POOL = [f"util/libpool/{n}.c" for n in ("commits", "connect", "journal",
                                           "piece", "wait", "work")]
+# Files of the programs that have named mutants.
+UTIL = ("conf", "doctor_disk", "export_key", "metrics", "plugpull_judge",
+        "plugpull_ledger", "setup", "setup_server", "shutdowns", "stats_text")
 # The files of fi_rpmem_crashtest that record, and make, check and shrink images.
 CRASH = [f"util/crashtest/{n}.c" for n in ("call", "check", "explore",
                                              "history", "record",
@@ -80,8 +83,8 @@ class Lab:
             if os.path.basename(p) not in ("loop.c", "port.c", "server.c"))
         self.libs += sorted(os.path.relpath(p, self.tree) for p in glob.glob(
             os.path.join(self.tree, "util/libpool/group*.c")))
-        self.libs += POOL + CRASH + ["util/librpmem/librpmem.c",
-                                     "util/shutdowns.c"]
+        self.libs += POOL + CRASH + ["util/librpmem/librpmem.c"]
+        self.libs += [f"util/{n}.c" for n in UTIL]
         if has_raft():
             self.libs += [f"util/libraft/{n}.c" for n in RAFT]
         # Sizes of the group's rig: see fabtests/unit/local.mk.
@@ -110,7 +113,7 @@ class Lab:
                  f"-I{self.tree}", f"-I{self.path('include')}",
                  f"-I{self.path('prov')}", f"-I{self.path('fabtests')}",
                  f"-I{self.path('util')}",
-                 f"-DRP_SRCDIR=\"{self.tree}\""])
+                 "-DRP_PROVIDER_DIR=\"/\"", f"-DRP_SRCDIR=\"{self.tree}\""])
 
     def compile(self, build, source, obj, flags, overlay=None):
         return command(["gcc", "-c", "-o", obj] + flags +
@@ -259,9 +262,10 @@ class Bench:
         r = command(["gcc", "-o", prog] + BUILDS[build] + parts +
                     list(objs.values()) + [lab.archive(build)] +
                     [f"-Wl,--wrap={w}" for w in killer.wraps] +
-                    ["-Wl,--as-needed", "-lxxhash", "-lnettle"] +
+                    ["-Wl,--as-needed", "-lxxhash", "-lnettle", "-linih",
+                     "-ljansson", "-lmicrohttpd", "-lfabric"] +
                     (["-libverbs"] if lab.verbs else []) +
-                    (["-lrdmacm", "-lfabric"] if lab.rc else []) +
+                    (["-lrdmacm"] if lab.rc else []) +
                     (["-lraft"] if has_raft() else []) +
                     ["-lpmem2", "-lpthread", "-lm", "-Wl,-t,-t"])
         if r.returncode:
@@ -269,7 +273,7 @@ class Bench:
         lab.used.setdefault(killer.name, set(
             re.findall(r"(?:prov_(?:core|verbs|rc)|util_crashtest|"
                        r"util_lib(?:log|pool|raft|rpc|rpmem)|"
-                       r"util(?=_shutdowns))_(\w+)"
+                       rf"util(?=_(?:{'|'.join(UTIL)})\.))_(\w+)"
                        r"\.c\.o", r.stdout)))
         return prog
 

@@ -47,6 +47,9 @@ unit_tests += fabtests/unit/test_ring fabtests/unit/test_spin \
 unit_tests += fabtests/unit/test_stats
 fabtests_unit_test_stats_LDADD = util/libutil.la $(unit_ldadd)
 
+unit_tests += fabtests/unit/test_stats_text
+fabtests_unit_test_stats_text_LDADD = util/libutil.la $(unit_ldadd)
+
 unit_tests += fabtests/unit/test_crash_image
 fabtests_unit_test_crash_image_SOURCES = fabtests/unit/test_crash_image.c \
 	$(crash_image_sources)
@@ -344,6 +347,21 @@ unit_tests += fabtests/unit/test_conf
 fabtests_unit_test_conf_SOURCES = fabtests/unit/test_conf.c util/conf.c
 fabtests_unit_test_conf_LDADD = util/libutil.la $(CRITERION_LIBS) $(NETTLE_LIBS) \
 	$(INIH_LIBS)
+
+unit_tests += fabtests/unit/test_export_key
+fabtests_unit_test_export_key_LDADD = util/libexport.la util/libutil.la \
+	$(CRITERION_LIBS)
+fabtests_unit_test_export_key_LDFLAGS = -Wl,--wrap=rp_fabric_reg
+
+unit_tests += fabtests/unit/test_metrics
+fabtests_unit_test_metrics_SOURCES = fabtests/unit/test_metrics.c util/metrics.c
+fabtests_unit_test_metrics_LDADD = util/libutil.la $(unit_ldadd) $(MICROHTTPD_LIBS)
+
+unit_tests += fabtests/unit/test_plugpull
+fabtests_unit_test_plugpull_SOURCES = fabtests/unit/test_plugpull.c \
+	util/plugpull_judge.c util/plugpull_ledger.c
+fabtests_unit_test_plugpull_LDADD = util/libutil.la $(CRITERION_LIBS) $(NETTLE_LIBS)
+fabtests_unit_test_plugpull_LDFLAGS = -Wl,--wrap=fdatasync
 
 unit_tests += fabtests/unit/test_setup_rights
 fabtests_unit_test_setup_rights_SOURCES = fabtests/unit/test_setup_rights.c $(setup_rig)
