@@ -96,6 +96,90 @@ used redis-rpmem: a preload
 kill $daemon
 wait $daemon
 
+# serve PORT POOL...: start a daemon of small pools; its pid in $daemon
+serve() {
+	local port=$1
+
+	shift
+	rm -f ready
+	fi_rpmemd --create 16M --port "$port" --port-file ready "$@" >>daemon.out &
+	daemon=$!
+	until [ -s ready ]; do
+		kill -0 $daemon
+		sleep 0.05
+	done
+}
+serve 0 g0 g1 g2 obj
+port=$(cat ready)
+group="127.0.0.1:$port:g0,127.0.0.1:$port:g1,127.0.0.1:$port:g2;k=2"
+python3 - "$group" <<'P'
+import sys
+import rpmem_pool
+
+with rpmem_pool.open(sys.argv[1], exclusive=rpmem_pool.TAKE) as pool:
+    pool.write(b"by a group", 0, durable=True)
+P
+fi_rpmem_group status "$group"
+fi_rpmem_group scrub --quiet "$group"
+used ofi-rpmem-tools: fi_rpmem_group, which finds three equal members
+
+if [ -n "$(dpkg -L librpmem1 2>/dev/null)" ]; then
+	apt-get install -y --no-install-recommends pmdk-tools
+	printf 'PMEMPOOLSET\n9M %s/part\nREPLICA 127.0.0.1:%s obj\n' \
+		"$dir" "$port" >pool.set
+	pmempool create obj --layout accounts pool.set
+	pmempool info pool.set | grep "127.0.0.1:$port"
+	used librpmem1: a replica of pmempool
+fi
+
+apt-get install -y --no-install-recommends etcd-server etcd-client
+etcd --data-dir "$dir/etcd" --log-level error >etcd.out 2>&1 &
+etcd=$!
+for _ in $(seq 200); do
+	rpmem_lead set db "$group" 2>lead.out && break
+	sleep 0.1
+done
+[ "$(rpmem_lead get db)" = "$group" ]
+# shellcheck disable=SC2016 # for the shell that rpmem_lead starts
+rpmem_lead run db -- sh -c 'echo "$RPMEM_GROUP"' | grep "^$group;epoch="
+kill $etcd $daemon
+wait $etcd $daemon || true
+used ofi-rpmem-tools: rpmem_lead, with etcd
+
+serve 0 pull
+port=$(cat ready)
+echo $daemon >pid
+cat >cut.sh <<-C
+	kill -KILL "\$(cat pid)"
+	rm -f ready
+	fi_rpmemd --port $port --port-file ready pull >>daemon.out 2>&1 &
+	echo \$! >pid
+	until [ -s ready ]; do sleep 0.05; done
+C
+fi_rpmem_plugpull --cut 'sh cut.sh' --cycles 1 --seconds 1 --area 1M \
+	127.0.0.1:"$port":pull | tee pull.out
+grep '^verdict: nothing acknowledged is lost' pull.out
+kill "$(cat pid)"
+used ofi-rpmem-tools: fi_rpmem_plugpull, whose target is killed
+
+# crash CODE COMMAND: fi_rpmem_crashtest of a command that writes x, and then
+# acknowledges it, ends with this code.
+crash() {
+	local code=0
+
+	rm -rf crashed
+	mkdir crashed
+	# shellcheck disable=SC2016 # for the shells that it starts
+	fi_rpmem_crashtest --files crashed \
+		--check 'test ! -s "$RPMEM_CRASHTEST_LEDGER" || grep -q new x' -- sh -c \
+		"cd crashed && $2 && echo x >>\"\$RPMEM_CRASHTEST_LEDGER\"" \
+		>crash.out 2>&1 || code=$?
+	[ $code = "$1" ] || { cat crash.out; return 1; }
+}
+crash 1 'echo new >x'
+crash 0 'echo new >x && sync x && sync .'
+used ofi-rpmem-tools: fi_rpmem_crashtest convicts and acquits
+
 getent passwd ofi_rpmem >/dev/null
 find /usr/lib/systemd /lib/systemd -name fi_rpmemd.service | grep . >/dev/null
 mkdir -p /etc/ofi_rpmem /var/lib/ofi_rpmem
