@@ -136,7 +136,7 @@ def check_keys(result, man):
     acks = [e["text"] for e in events[:failure["cut"] + 1] if e["kind"] == "ack"]
     assert failure["acknowledged"] == len(acks) > 0, failure
     assert failure["last_acknowledged"] == acks[-1], failure
-    assert failure["stable"] and not failure["timed_out"], failure
+    assert failure["stable"] and failure["minimal"] and not failure["timed_out"], failure
     assert failure["status"] == 9 and failure["lost"], failure
     for lost in failure["lost"]:
         event = events[lost["event"]]

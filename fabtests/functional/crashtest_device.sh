@@ -104,6 +104,70 @@ failing_setup()
 	ended 2 setup
 }
 ok "a failing --setup is named" failing_setup
+# Failures of the tool itself are no convictions. stand_in TOOL COMMAND: a folder
+# in front of PATH, in which TOOL is COMMAND.
+real_path=$PATH
+stand_in()
+{
+	rm -rf bin && mkdir bin
+	printf '#!/bin/sh\n%s\n' "$2" >"bin/$1"
+	chmod +x "bin/$1"
+	PATH=$here/bin:$real_path
+}
+# blameless TEXT OPTION...: with the stand-in, nothing is tested
+blameless()
+{
+	text=$1
+	shift
+	crash --images 5 "$@"
+	PATH=$real_path
+	ended 2 "$text" && grep -q '^not tested' out
+}
+program='"$0" replace both'
+no_loop_device()
+{
+	# The device and the image without a loss have one.
+	: >calls
+	stand_in losetup 'case $* in *--find*) echo >>"'"$here"'/calls" ;; esac
+[ "$(grep -c "" "'"$here"'/calls")" -le 4 ] && PATH="'"$real_path"'" exec losetup "$@"
+echo "losetup: cannot find an unused loop device" >&2
+exit 1'
+	blameless 'an image has no loop device: losetup: cannot find an unused loop device; free some'
+}
+ok "an image without a loop device is not tested" no_loop_device
+no_mount()
+{
+	: >calls
+	stand_in mount 'echo >>"'"$here"'/calls"
+[ "$(grep -c "" "'"$here"'/calls")" -le 4 ] && PATH="'"$real_path"'" exec mount "$@"
+echo "mount: out of memory" >&2
+exit 2'
+	blameless 'its file system is not the cause: mount: out of memory'
+}
+ok "an image whose mount has no memory is not tested" no_mount
+# without TOOL PACKAGE OPTION...: TOOL is not found, and PACKAGE is named
+without()
+{
+	rm -rf bin && mkdir bin
+	for t in sh id nbdkit nbdfuse losetup mount; do
+		[ "$t" = "$1" ] || ln -s "$(command -v "$t")" "bin/$t"
+	done
+	PATH=$here/bin
+	without=$1 package=$2
+	shift 2
+	timeout=/usr/bin/timeout
+	$timeout -k 1 60 "$tool" --device 8M --check true "$@" -- true >out 2>&1
+	status=$?
+	PATH=$real_path
+	tr -s '\n ' ' ' <out >line
+	ended 2 'no block device' &&
+		grep -q "$without is missing; on Debian: apt-get install .* $package command" line
+}
+ok "a missing losetup is named with its package" without losetup e2fsprogs
+ok "the package of --fs xfs is xfsprogs" without mkfs.xfs xfsprogs --fs xfs
+ok "the package of --fs btrfs is btrfs-progs" \
+	without mkfs.btrfs btrfs-progs --fs btrfs
+
 # Killed without a chance to clean up; nbdkit and nbdfuse have paths of TMPDIR.
 "$tool" --device 8M --check true -- \
 	sh -c ': >"$0"; exec sleep 60' "$here/started" >out 2>&1 &

@@ -3,7 +3,10 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +29,41 @@ static struct crash_checker checker = {
 };
 static char work[] = "/tmp/test_crash_check.XXXXXX";
 static uint64_t lost[2];
+
+/* --- system calls of the child, which fail when a test says so --- */
+
+static bool fail_open, fail_chdir, fail_unshare;
+
+static int fail_call(int err)
+{
+	errno = err;
+	return -1;
+}
+
+int open(const char *path, int flags, ...)
+{
+	const char *name = strrchr(path, '/');
+	va_list ap;
+	mode_t mode;
+
+	va_start(ap, flags);
+	mode = va_arg(ap, mode_t);
+	va_end(ap);
+	if (fail_open && name && !strcmp(name, "/output"))
+		return fail_call(EMFILE);
+	return (int)syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+int chdir(const char *path)
+{
+	return fail_chdir ? fail_call(EACCES) : (int)syscall(SYS_chdir, path);
+}
+
+int unshare(int flags)
+{
+	return fail_unshare ? fail_call(EPERM)
+			    : (int)syscall(SYS_unshare, flags);
+}
 
 static struct crash_step *step(enum crash_step_kind kind, uint32_t inode)
 {
@@ -213,4 +251,72 @@ Test(crash_check, missing_folder_for_images_is_an_error)
 	cr_assert_str_eq(checker.err, "an image cannot be made in /nowhere/1: "
 				      "No such file or directory");
 	crash_job_free(job);
+}
+
+/* Each check waits for the other one, so they pass only side by side. */
+Test(crash_check, as_many_checks_as_jobs_run_at_once)
+{
+	struct crash_job *one = make_job(0), *two = make_job(1);
+	char fifo[64], command[256];
+
+	snprintf(fifo, sizeof(fifo), "%s/fifo", work);
+	cr_assert(!mkfifo(fifo, 0600));
+	snprintf(command, sizeof(command),
+		 "if [ -s \"$RPMEM_CRASHTEST_LEDGER\" ]; then echo met >%s; "
+		 "else cat %s; fi",
+		 fifo, fifo);
+	/* This only ends a broken build: a pass waits for no time. */
+	checker.timeout = 60000;
+	checker.command = command;
+	cr_assert(crash_check_start(&checker, one, false));
+	cr_assert(crash_check_start(&checker, two, false));
+	crash_check_finish(&checker);
+	cr_assert(!one->timed_out && !two->timed_out, "one waits for ever");
+	cr_assert_str_eq(one->output, "met\n");
+	crash_job_free(one);
+	crash_job_free(two);
+	unlink(fifo);
+}
+
+/* The tool itself fails: the reason is kept, and no check starts any more. */
+static void is_not_tested(const char *reason)
+{
+	struct crash_job *job = make_job(0);
+
+	checker.command = ":";
+	cr_assert(crash_check_start(&checker, job, false));
+	crash_check_finish(&checker);
+	cr_assert(strstr(checker.err, reason), "no '%s' in: %s", reason,
+		  checker.err);
+	fail_open = fail_chdir = fail_unshare = false;
+	cr_assert(!crash_check_start(&checker, job, false));
+	crash_job_free(job);
+	cr_assert_eq(checker.runs, 1);
+}
+
+Test(crash_check, too_few_descriptors_are_no_failed_check)
+{
+	fail_open = true;
+	is_not_tested("/output: Too many open files; allow more open files "
+		      "(ulimit -n)");
+}
+
+Test(crash_check, a_folder_that_cannot_be_entered_is_no_failed_check)
+{
+	fail_chdir = true;
+	is_not_tested("/image: Permission denied");
+}
+
+Test(crash_check, a_missing_mount_namespace_is_no_failed_check)
+{
+	checker.mounts = fail_unshare = true;
+	is_not_tested("no mount namespace for the check of");
+}
+
+Test(crash_check, a_wrapper_may_say_that_nothing_was_tested)
+{
+	checker.wrapper =
+		"echo 'no device' >$RPMEM_CRASHTEST_WORK/" CRASH_UNTESTED
+		"; exit 32";
+	is_not_tested("no device");
 }

@@ -35,7 +35,7 @@ static struct crash_test t;
 static void (*command)(void);
 static bool (*fails)(const struct crash_job *job);
 static int command_status;
-static unsigned int checks;
+static unsigned int checks, fault_at; /* 0: at none */
 
 /* --- what is replaced --- */
 
@@ -135,6 +135,8 @@ static void assert_legal(const struct crash_image *i)
 bool crash_check_start(struct crash_checker *c, struct crash_job *job,
 		       bool only_new)
 {
+	if (*c->err)
+		return false;
 	checks++;
 	rig_allocates = true;
 	assert_legal(&job->image);
@@ -144,8 +146,11 @@ bool crash_check_start(struct crash_checker *c, struct crash_job *job,
 	return true;
 }
 
+/* The check at which the tool fails ends like one that has failed. */
 void crash_check_finish(struct crash_checker *c)
 {
+	if (fault_at && checks >= fault_at)
+		strcpy(c->err, "no device");
 }
 
 void crash_checker_free(struct crash_checker *c)
@@ -247,7 +252,7 @@ static void setup(void)
 	command = flushes;
 	fails = lacks;
 	command_status = 0;
-	checks = 0;
+	checks = fault_at = 0;
 	crash_interrupted = 0;
 	o.any_status = false;
 	o.log = "log";
@@ -387,6 +392,27 @@ Test(crash_explore, a_link_in_the_folder_is_tested)
 	cr_assert(test(), "%s", t.reason);
 }
 
+/* At the try of the check, its blind try, an image, or a check of shrinking. */
+Test(crash_explore, a_failure_of_the_tool_is_no_verdict)
+{
+	unsigned int n = 0;
+
+	command = never_flushes;
+	for (bool done = false; !done; n++) {
+		crash_test_free(&t);
+		*o.run.work = 0;
+		t = (struct crash_test){.o = &o};
+		checks = 0;
+		fault_at = n + 1;
+		cr_assert(system("rm -rf files ledger && mkdir files && "
+				 ": >ledger") == 0);
+		done = test();
+		if (!done)
+			cr_assert_str_eq(t.reason, "no device");
+	}
+	cr_assert(t.failed && n > 5, "%u", n);
+}
+
 /* Check an image of the former run's record. */
 static bool repeat(const char *image)
 {
@@ -409,6 +435,10 @@ Test(crash_explore, an_image_is_repeated_if_it_is_legal)
 	cr_assert(t.checked == 1 && t.failed == 1);
 	cr_assert(repeat("3:1:-"), "%s", t.reason);
 	cr_assert(t.checked == 1 && !t.failed);
+	fault_at = 1;
+	cr_assert(!repeat(image) && !t.checked);
+	cr_assert_str_eq(t.reason, "no device");
+	fault_at = 0;
 	cr_assert(!repeat("3:9:-"));
 	cr_assert(strstr(t.reason, "--image 3:9:-"), "%s", t.reason);
 }

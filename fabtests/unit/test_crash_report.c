@@ -549,6 +549,27 @@ Test(crash_report, failure_that_comes_and_goes_is_said_to)
 	json_decref(r);
 }
 
+/* Whether a report has one text and not the other. */
+static void says(char *report, const char *text, const char *other)
+{
+	cr_assert(strstr(report, text), "no '%s' in: %s", text, report);
+	cr_assert(!strstr(report, other), "'%s' in: %s", other, report);
+	free(report);
+}
+
+Test(crash_report, set_that_is_not_the_smallest_is_not_called_so)
+{
+	json_t *r = small();
+
+	json_object_set_new(part(r, 3), "minimal", json_true());
+	says(html_of(r), "The smallest set of", "limit of checks");
+	says(text_of(r), "the smallest set of", "limit of checks");
+	json_object_set_new(part(r, 3), "minimal", json_false());
+	says(html_of(r), "limit of checks", "The smallest set of");
+	says(text_of(r), "limit of checks", "the smallest set of");
+	json_decref(r);
+}
+
 Test(crash_report, error_of_the_file_is_returned)
 {
 	json_t *r = small(), *list = json_array();

@@ -14,7 +14,10 @@
 #include "util/crashtest/shrink.h"
 
 #define WRITES 24u
+#define MANY   600u /* more than the limit of checks can tell apart */
+#define WORDS  (MANY / 64 + 1)
 
+static unsigned int count = WRITES;
 static struct crash_log l;
 static struct crash_history h;
 static struct crash_checker checker = {.history = &h, .jobs = 4};
@@ -47,13 +50,14 @@ void crash_job_free(struct crash_job *job)
 /* The image is one that a power cut can leave. */
 static void assert_legal(const struct crash_image *i)
 {
-	uint64_t lost[2];
+	const size_t size = crash_words(&h) * sizeof(*i->lost);
+	uint64_t lost[WORDS];
 	struct crash_image again = *i;
 
-	memcpy(lost, i->lost, sizeof(lost));
+	memcpy(lost, i->lost, size);
 	again.lost = lost;
 	crash_image_settle(&h, &again);
-	cr_assert(!memcmp(lost, i->lost, crash_words(&h) * sizeof(*lost)));
+	cr_assert(!memcmp(lost, i->lost, size));
 	cr_assert_eq(again.meta, i->meta);
 	cr_assert_eq(again.zeros, i->zeros);
 }
@@ -84,7 +88,7 @@ static struct crash_step *step(enum crash_step_kind kind, uint32_t inode)
 
 static void put(uint32_t file, uint64_t offset, size_t len)
 {
-	static const char bytes[4096];
+	static const char bytes[MANY * 512];
 	const uint64_t data = crash_log_bytes(&l, bytes, len);
 	struct crash_step *e = step(CRASH_WRITE, file);
 
@@ -94,7 +98,7 @@ static void put(uint32_t file, uint64_t offset, size_t len)
 }
 
 /*
- * WRITES writes of a sector, which no flush covers, to a file whose first half
+ * Writes of a sector, which no flush covers, to a file whose first half
  * was there; between them a file is made and acknowledged.
  */
 static void setup(void)
@@ -106,11 +110,11 @@ static void setup(void)
 	crash_log_inode(&l, S_IFDIR | 0755, 0, 0);
 	file = crash_log_inode(&l, S_IFREG | 0644, 0, 0);
 	step(CRASH_CREATE, file)->name = crash_log_text(&l, "f");
-	put(file, 0, WRITES / 2 * 512);
+	put(file, 0, count / 2 * 512);
 	l.base = l.event_count;
 	other = crash_log_inode(&l, S_IFREG | 0644, 0, 0);
-	for (unsigned int n = 0; n < WRITES; n++) {
-		if (n == WRITES / 2)
+	for (unsigned int n = 0; n < count; n++) {
+		if (n == count / 2)
 			step(CRASH_CREATE, other)->name =
 				crash_log_text(&l, "g");
 		put(file, n * 512, 512);
@@ -118,7 +122,13 @@ static void setup(void)
 	for (unsigned int n = 0; n < 8; n++)
 		step(CRASH_ACK, CRASH_NONE);
 	cr_assert(!crash_history_make(&h, &l));
-	cr_assert_eq(h.piece_count, WRITES);
+	cr_assert_eq(h.piece_count, count);
+}
+
+static void setup_many(void)
+{
+	count = MANY;
+	setup();
 }
 
 TestSuite(crash_shrink, .init = setup);
@@ -126,15 +136,17 @@ TestSuite(crash_shrink, .init = setup);
 /* Shrink the image behind the last event that has lost everything. */
 static struct crash_shrunk shrink(void)
 {
-	uint64_t lost = (UINT64_C(1) << WRITES) - 1;
+	uint64_t lost[WORDS] = {0};
 	struct crash_image all = {
 		.cut = (uint32_t)l.event_count - 1,
 		.zeros = true,
-		.lost = &lost,
+		.lost = lost,
 	};
 	struct crash_shrunk s;
 	struct crash_job *failed;
 
+	for (size_t i = 0; i < count; i++)
+		crash_set(lost, i);
 	crash_image_settle(&h, &all);
 	failed = crash_job_make(&h, &all);
 	cr_assert(fails(&failed->image));
@@ -160,7 +172,7 @@ Test(crash_shrink, only_the_needed_writes_are_lost)
 	s = shrink();
 	cr_assert_eq(*s.job->image.lost, 1u << 5 | 1u << 19, "%lx",
 		     (unsigned long)*s.job->image.lost);
-	cr_assert(s.stable);
+	cr_assert(s.stable && !s.limited);
 	cr_assert(!s.job->image.zeros);
 	/* The cut is behind the last of them, and all metadata is kept. */
 	cr_assert_eq(s.job->image.cut, h.pieces[19].event);
@@ -230,4 +242,39 @@ Test(crash_shrink, a_failure_that_does_not_repeat_is_named_so)
 	cr_assert(!crash_shrink(&checker, &failed, &s));
 	cr_assert(!s.stable);
 	cr_assert_eq(s.lost, WRITES, "%zu", s.lost);
+}
+
+/* A third of the writes is needed: to find that takes too many checks. */
+static bool third_of_them(const struct crash_image *i)
+{
+	for (size_t k = 0; k < MANY; k += 3)
+		if (!crash_bit(i->lost, k))
+			return false;
+	return true;
+}
+
+Test(crash_shrink, a_search_that_the_limit_ends_is_named_so, .init = setup_many)
+{
+	struct crash_shrunk s;
+
+	fails = third_of_them;
+	s = shrink();
+	cr_assert(s.limited && s.stable);
+	cr_assert_gt(s.lost, MANY / 3);
+}
+
+static bool one_of_many(const struct crash_image *i)
+{
+	return crash_bit(i->lost, MANY - 7);
+}
+
+Test(crash_shrink, one_write_of_many_is_found_below_the_limit,
+     .init = setup_many)
+{
+	struct crash_shrunk s;
+
+	fails = one_of_many;
+	s = shrink();
+	cr_assert(!s.limited);
+	cr_assert_eq(s.lost, 1, "%zu", s.lost);
 }

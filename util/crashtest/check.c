@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -136,56 +137,97 @@ int crash_check_write(struct crash_checker *c, uint32_t cut,
 	return ret ? ret : chmod(path, 0644) ? -errno : 0;
 }
 
-static void run_child(const struct crash_checker *c, const char *dir)
+/*
+ * The child cannot run the check: tell the parent why by shared memory, which
+ * needs no descriptor.
+ */
+__attribute__((noreturn)) static void
+give_up(const struct crash_slot *s, const char *what, const char *path)
 {
-	char image[640], ledger[640], output[640];
-	int fd;
+	const int err = errno;
 
-	setpgid(0, 0);
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	snprintf(image, sizeof(image), "%s/image", dir);
-	snprintf(ledger, sizeof(ledger), "%s/ledger", dir);
-	snprintf(output, sizeof(output), "%s/output", dir);
-	fd = open(output, O_WRONLY | O_CREAT | O_APPEND, 0644);
-	if (fd < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0 || chdir(image))
-		_exit(125);
-	close(fd);
-	fd = open("/dev/null", O_RDONLY);
-	if (fd >= 0)
-		dup2(fd, 0);
-	if (c->mounts && (unshare(CLONE_NEWNS) ||
-			  mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL)))
-		_exit(125);
-	signal(SIGPIPE, SIG_DFL);
-	setenv("RPMEM_CRASHTEST_DIR", image, 1);
-	setenv("RPMEM_CRASHTEST_LEDGER", ledger, 1);
-	setenv("RPMEM_CRASHTEST_WORK", dir, 1);
-	setenv("RPMEM_CRASHTEST_CHECK", c->command, 1);
-	execl("/bin/sh", "sh", "-c", c->wrapper ? c->wrapper : c->command,
-	      (char *)NULL);
+	snprintf(s->fault, CRASH_FAULT, "%s %s: %s%s", what, path,
+		 strerror(err),
+		 err == EMFILE || err == ENFILE
+			 ? "; allow more open files (ulimit -n)"
+			 : "");
 	_exit(125);
 }
 
-static char *read_output(const char *dir)
+static void redirect(const struct crash_slot *s)
 {
-	char path[640], *text = calloc(1, CRASH_OUTPUT + 1);
+	char output[640];
+	int fd;
+
+	snprintf(output, sizeof(output), "%s/output", s->dir);
+	fd = open(output, O_WRONLY | O_CREAT | O_APPEND, 0644);
+	if (fd < 0 || dup2(fd, 1) < 0 || dup2(fd, 2) < 0)
+		give_up(s, "the output of --check cannot be kept in", output);
+	close(fd);
+	fd = open("/dev/null", O_RDONLY);
+	if (fd < 0 || dup2(fd, 0) < 0)
+		give_up(s, "--check cannot read", "/dev/null");
+}
+
+static void run_child(const struct crash_checker *c, const struct crash_slot *s)
+{
+	char image[640], ledger[640];
+
+	setpgid(0, 0);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	snprintf(image, sizeof(image), "%s/image", s->dir);
+	snprintf(ledger, sizeof(ledger), "%s/ledger", s->dir);
+	redirect(s);
+	if (chdir(image))
+		give_up(s, "--check cannot enter", image);
+	if (c->mounts && (unshare(CLONE_NEWNS) ||
+			  mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL)))
+		give_up(s, "no mount namespace for the check of", image);
+	signal(SIGPIPE, SIG_DFL);
+	setenv("RPMEM_CRASHTEST_DIR", image, 1);
+	setenv("RPMEM_CRASHTEST_LEDGER", ledger, 1);
+	setenv("RPMEM_CRASHTEST_WORK", s->dir, 1);
+	setenv("RPMEM_CRASHTEST_CHECK", c->command, 1);
+	execl("/bin/sh", "sh", "-c", c->wrapper ? c->wrapper : c->command,
+	      (char *)NULL);
+	give_up(s, "--check cannot be run by", "/bin/sh");
+}
+
+static char *read_file(const char *dir, const char *name, size_t max)
+{
+	char path[640], *text = calloc(1, max + 1);
 	FILE *f;
 
-	snprintf(path, sizeof(path), "%s/output", dir);
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	f = fopen(path, "re");
 	if (f && text)
-		text[fread(text, 1, CRASH_OUTPUT, f)] = 0;
+		text[fread(text, 1, max, f)] = 0;
 	if (f)
 		fclose(f);
 	return text;
 }
 
-static void end_slot(struct crash_slot *s, int status)
+/* Take the reason, if the child or its wrapper could not run the check. */
+static void take_fault(struct crash_checker *c, const struct crash_slot *s)
+{
+	char *text =
+		*s->fault ? strndup(s->fault, CRASH_FAULT - 1)
+			  : read_file(s->dir, CRASH_UNTESTED, CRASH_FAULT - 1);
+
+	if (text)
+		text[strcspn(text, "\n")] = 0;
+	if (text && *text && !*c->err)
+		snprintf(c->err, sizeof(c->err), "%s", text);
+	free(text);
+}
+
+static void end_slot(struct crash_checker *c, struct crash_slot *s, int status)
 {
 	/* A process that a check has left would use the folder of another. */
 	kill(-s->pid, SIGKILL);
 	s->job->status = status;
-	s->job->output = read_output(s->dir);
+	s->job->output = read_file(s->dir, "output", CRASH_OUTPUT);
+	take_fault(c, s);
 	crash_remove(s->dir);
 	s->pid = 0;
 	s->job = NULL;
@@ -201,13 +243,14 @@ static void poll_slots(struct crash_checker *c)
 		if (!s->pid)
 			continue;
 		if (waitpid(s->pid, &status, WNOHANG) == s->pid) {
-			end_slot(s, WIFEXITED(status) ? WEXITSTATUS(status)
-						      : 128 + WTERMSIG(status));
+			end_slot(c, s,
+				 WIFEXITED(status) ? WEXITSTATUS(status)
+						   : 128 + WTERMSIG(status));
 		} else if (rp_now_ms() > s->deadline) {
 			kill(-s->pid, SIGKILL);
 			waitpid(s->pid, &status, 0);
 			s->job->timed_out = true;
-			end_slot(s, 124);
+			end_slot(c, s, 124);
 		}
 	}
 }
@@ -225,6 +268,21 @@ static struct crash_slot *free_slot(struct crash_checker *c)
 	}
 }
 
+/* Memory in which the child of a slot can leave a text. */
+static int share_fault(struct crash_slot *s)
+{
+	if (!s->fault) {
+		s->fault = mmap(NULL, CRASH_FAULT, PROT_READ | PROT_WRITE,
+				MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+		if (s->fault == MAP_FAILED) {
+			s->fault = NULL;
+			return -errno;
+		}
+	}
+	*s->fault = 0;
+	return 0;
+}
+
 static bool start_slot(struct crash_checker *c, struct crash_job *job,
 		       const struct crash_tree *t)
 {
@@ -239,11 +297,13 @@ static bool start_slot(struct crash_checker *c, struct crash_job *job,
 		      : crash_check_write(c,
 					  job->all_acks ? end : job->image.cut,
 					  t, s->dir);
+	if (!ret)
+		ret = share_fault(s);
 	if (!ret) {
 		fflush(NULL);
 		s->pid = fork();
 		if (!s->pid)
-			run_child(c, s->dir);
+			run_child(c, s);
 		if (s->pid < 0)
 			ret = -errno;
 		else /* here too: a kill may precede the child's own call */
@@ -270,6 +330,8 @@ bool crash_check_start(struct crash_checker *c, struct crash_job *job,
 	bool started;
 
 	poll_slots(c);
+	if (*c->err)
+		return false;
 	if (crash_tree_make(&t, c->history, &job->image)) {
 		fail(c, "an image cannot be made in", c->work, ENOMEM);
 		return false;
@@ -301,6 +363,11 @@ void crash_check_finish(struct crash_checker *c)
 
 void crash_checker_free(struct crash_checker *c)
 {
+	for (unsigned int i = 0; i < CRASH_JOBS; i++)
+		if (c->slots[i].fault) {
+			munmap(c->slots[i].fault, CRASH_FAULT);
+			c->slots[i].fault = NULL;
+		}
 	free(c->hashes);
 	c->hashes = NULL;
 	c->hash_room = c->hash_count = 0;

@@ -8,6 +8,7 @@
 #include "util/crashtest/history.h"
 
 #define CRASH_OUTPUT 4096
+#define CRASH_FAULT  512
 #define CRASH_JOBS   256
 
 struct crash_job {
@@ -23,6 +24,7 @@ struct crash_slot {
 	pid_t pid; /* 0: free */
 	uint64_t deadline;
 	char dir[512];
+	char *fault; /* shared with the child: why it cannot run the check */
 	struct crash_job *job;
 };
 
@@ -38,7 +40,7 @@ struct crash_checker {
 	uint64_t *hashes; /* of images that were checked; open addressing */
 	size_t hash_count, hash_room;
 	uint64_t number, runs;
-	char err[512]; /* the checks cannot be run; empty */
+	char err[CRASH_FAULT]; /* the checks cannot be run; empty */
 };
 
 /* A job with a copy of the image; NULL: no memory. */
@@ -48,8 +50,12 @@ void crash_job_free(struct crash_job *job);
 
 /*
  * Start the check of a job as soon as a slot is free. Only_new: not when the
- * same image was checked before. Returns whether it is checked.
+ * same image was checked before. Returns whether it is checked. When the tool
+ * itself fails around a check, c->err has the reason, the job's status says
+ * nothing, and no further check is started. A wrapper reports that by a file
+ * CRASH_UNTESTED in its work folder.
  */
+#define CRASH_UNTESTED "untested"
 bool crash_check_start(struct crash_checker *c, struct crash_job *job,
 		       bool only_new);
 void crash_check_finish(struct crash_checker *c);

@@ -307,7 +307,7 @@ static int check_one(struct crash_test *t, uint32_t cut, char **output,
 		refuse(t, "out of memory");
 	if (job && crash_check_start(&t->checker, job, false)) {
 		crash_check_finish(&t->checker);
-		status = job->status;
+		status = *t->checker.err ? -1 : job->status;
 		*timed_out = job->timed_out;
 		if (output) {
 			*output = job->output;
@@ -360,6 +360,8 @@ static int try_blind(struct crash_test *t)
 	crash_check_finish(&t->checker);
 	passes = passes && !job->status;
 	crash_job_free(job);
+	if (*t->checker.err)
+		return refuse(t, "%s", t->checker.err);
 	if (passes)
 		return refuse(t, "--check passes on the state before COMMAND "
 				 "with all acknowledgements, so it sees no "
@@ -517,9 +519,9 @@ int crash_test_explore(struct crash_test *t)
 	crash_check_finish(&t->checker);
 	if (ret)
 		return refuse(t, "out of memory");
-	failed = smallest_failure(t);
 	if (*t->checker.err)
 		return refuse(t, "%s", t->checker.err);
+	failed = smallest_failure(t);
 	return failed ? shrink(t, failed) : 0;
 }
 
@@ -594,6 +596,8 @@ int crash_test_repeat(struct crash_test *t)
 			ret = 0;
 		crash_check_finish(&t->checker);
 	}
+	if (!ret && *t->checker.err)
+		ret = refuse(t, "%s", t->checker.err);
 	if (!ret) {
 		fputs(job->output ? job->output : "", stdout);
 		t->checked = 1;

@@ -109,10 +109,17 @@ static int start_recorder(struct crash_run *run, const char *folder)
 static const char need_tools[] =
 	"[ \"$(id -u)\" = 0 ] || { echo 'a mount needs root: use sudo'; exit "
 	"1; }\n"
+	"case $CT_FS in\n"
+	"ext[234]) p=e2fsprogs ;;\n"
+	"xfs) p=xfsprogs ;;\n"
+	"btrfs) p=btrfs-progs ;;\n"
+	"f2fs) p=f2fs-tools ;;\n"
+	"vfat) p=dosfstools ;;\n"
+	"*) p=\"and the package that has mkfs.$CT_FS\" ;;\n"
+	"esac\n"
 	"for t in nbdkit nbdfuse losetup mount mkfs.$CT_FS; do\n"
 	"	command -v $t >/dev/null || { echo \"$t is missing; on Debian: "
-	"apt-get install nbdkit libnbd-bin mount util-linux e2fsprogs\"; "
-	"exit 1; }\n"
+	"apt-get install nbdkit libnbd-bin mount util-linux $p\"; exit 1; }\n"
 	"done\n"
 	"[ -e /dev/fuse ] || { echo 'no /dev/fuse: load the module fuse'; "
 	"exit 1; }\n"
@@ -352,27 +359,57 @@ void crash_mode_repeat(const struct crash_run *run)
 	set_variables(run);
 }
 
-static const char check_device[] =
-	"m=$RPMEM_CRASHTEST_WORK/mnt; mkdir \"$m\"\n"
+/* Shell function of the wrappers: the image is not to blame. */
+#define UNTESTED                                                               \
+	"w=$RPMEM_CRASHTEST_WORK\n"                                            \
+	"untested() { printf '%s\\n' \"$*\" >\"$w/" CRASH_UNTESTED             \
+	"\"; exit 125; }\n"
+
+/* mount(8) ends with 2 when the system fails, as by a lack of memory. */
+static const char check_device[] = UNTESTED
+	"m=$w/mnt; mkdir \"$m\" || untested \"$m cannot be made\"\n"
 	"l=$(losetup --sector-size $CT_BLOCK --find --show "
-	"\"$RPMEM_CRASHTEST_DIR/disk\") || exit 32\n"
-	"mount ${CT_OPTIONS:+-o \"$CT_OPTIONS\"} \"$l\" \"$m\" || {\n"
-	"	losetup -d \"$l\"\n"
-	"	echo 'the file system of the image cannot be mounted'; exit "
-	"32; }\n"
+	"\"$RPMEM_CRASHTEST_DIR/disk\" 2>\"$w/said\") || untested "
+	"\"an image has no loop device: $(tail -n 1 \"$w/said\"); "
+	"free some (losetup --list), or give a smaller --jobs\"\n"
+	"mount ${CT_OPTIONS:+-o \"$CT_OPTIONS\"} \"$l\" \"$m\" 2>\"$w/said\"; "
+	"s=$?\n"
 	"losetup -d \"$l\" # when it is unmounted\n"
-	"export RPMEM_CRASHTEST_DIR=\"$m\"; cd \"$m\" || exit 32\n"
+	"cat \"$w/said\"\n"
+	"case $s in\n"
+	"0) ;;\n"
+	"2 | 126 | 127) untested \"mount of an image fails, and its file "
+	"system is not the cause: $(tail -n 1 \"$w/said\")\" ;;\n"
+	"*) echo 'the file system of the image cannot be mounted'; exit 32 ;;\n"
+	"esac\n"
+	"cd \"$m\" || { echo 'the file system of the image has no root'; "
+	"exit 32; }\n"
+	"export RPMEM_CRASHTEST_DIR=\"$m\"\n"
 	"exec sh -c \"$RPMEM_CRASHTEST_CHECK\"\n";
 
-static const char check_pool[] =
-	"w=$RPMEM_CRASHTEST_WORK\n"
-	"\"$CT_DAEMON\" --port 0 --port-file \"$w/port\" "
-	"\"$RPMEM_CRASHTEST_DIR/pool\" >\"$w/daemon\" 2>&1 & d=$!\n"
-	"until [ -s \"$w/port\" ]; do\n"
-	"	kill -0 $d 2>/dev/null || { cat \"$w/daemon\"; "
-	"echo 'fi_rpmemd does not start on the image'; exit 33; }\n"
-	"	sleep 0.05\n"
-	"done\n"
+/*
+ * A daemon that refuses the image convicts it, unless it refuses a new pool as
+ * well: then the machine or the daemon is the cause.
+ */
+static const char check_pool[] = UNTESTED
+	"serve() {\n"
+	"	rm -f \"$w/port\"\n"
+	"	\"$CT_DAEMON\" --port 0 --port-file \"$w/port\" \"$@\" "
+	">\"$w/said\" 2>&1 & d=$!\n"
+	"	until [ -s \"$w/port\" ]; do\n"
+	"		kill -0 $d 2>/dev/null || return 1\n"
+	"		sleep 0.05\n"
+	"	done\n"
+	"}\n"
+	"serve \"$RPMEM_CRASHTEST_DIR/pool\" || {\n"
+	"	cat \"$w/said\"\n"
+	"	echo 'fi_rpmemd does not start on the image'\n"
+	"	mkdir \"$w/new\"\n"
+	"	serve --create \"$CT_SIZE\" \"$w/new/pool\" || untested "
+	"\"fi_rpmemd starts neither on an image nor on a new pool: "
+	"$(tail -n 1 \"$w/said\")\"\n"
+	"	kill -9 $d; exit 33\n"
+	"}\n"
 	"RPMEM_CRASHTEST_POOL=\"127.0.0.1:$(cat \"$w/port\"):pool\" "
 	"sh -c \"$RPMEM_CRASHTEST_CHECK\"\n"
 	"s=$?; kill -9 $d; exit $s\n";

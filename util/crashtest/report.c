@@ -117,6 +117,11 @@ json_int_t crash_failed(const json_t *result)
 	return crash_int(json_object_get(result, "images"), "failed", -1);
 }
 
+bool crash_is_minimal(const json_t *failure)
+{
+	return !json_is_false(json_object_get(failure, "minimal"));
+}
+
 /*
  * Read the number of an event and no other key, because a search needs no more.
  */

@@ -103,6 +103,8 @@ size_t crash_event_find(const json_t *events, json_int_t n);
 bool crash_has_range(const struct crash_event *e);
 /* Images that failed; -1: not recorded. */
 json_int_t crash_failed(const json_t *result);
+/* Whether no smaller set of lost writes was left to try. */
+bool crash_is_minimal(const json_t *failure);
 
 /* Returns 0 or -ENOMEM. */
 int crash_view_make(const json_t *result, const json_t *failure,

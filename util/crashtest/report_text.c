@@ -381,7 +381,11 @@ static void put_lost(FILE *out, const struct crash_view *v)
 {
 	struct line l = {.out = out};
 
-	fputs("\n  the smallest set of lost writes that fails:\n", out);
+	fputs(crash_is_minimal(v->failure)
+		      ? "\n  the smallest set of lost writes that fails:\n"
+		      : "\n  a set of lost writes that fails; a smaller one "
+			"may, too: the limit of checks\n  ended the search:\n",
+	      out);
 	if (!v->units)
 		fputs("    none: the image has every write before the cut\n",
 		      out);

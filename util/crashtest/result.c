@@ -158,7 +158,8 @@ static json_t *failures_json(const struct crash_outcome *r)
 	job = r->shrunk->job;
 	json_array_append_new(
 		list,
-		json_pack("{s:I, s:o, s:I, s:i, s:o, s:i, s:b, s:o, s:o, s:b}",
+		json_pack("{s:I, s:o, s:I, s:i, s:o, s:i, s:b, s:o, s:o, s:b, "
+			  "s:b}",
 			  "cut", number(h, job->image.cut), "lost",
 			  all_lost_json(h, &job->image), "kept",
 			  (json_int_t)r->shrunk->kept, "acknowledged",
@@ -168,7 +169,8 @@ static json_t *failures_json(const struct crash_outcome *r)
 			  to_text(job->output ? job->output : "",
 				  job->output ? strlen(job->output) : 0),
 			  "repeat", to_text(r->repeat, strlen(r->repeat)),
-			  "stable", r->shrunk->stable));
+			  "stable", r->shrunk->stable, "minimal",
+			  !r->shrunk->limited));
 	return list;
 }
 

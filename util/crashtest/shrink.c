@@ -8,14 +8,22 @@
 
 #include "util/crashtest/shrink.h"
 
-#define RUNS_MAX 200u /* checks of one failure */
-
 struct shrink {
 	struct crash_checker *c;
 	struct crash_job *best;
 	unsigned int runs;
-	bool failed; /* out of memory */
+	bool failed;  /* out of memory */
+	bool limited; /* something was left to try */
 };
+
+/* Whether another check may run. */
+static bool may_run(struct shrink *s)
+{
+	if (s->runs < CRASH_SHRINK_RUNS)
+		return true;
+	s->limited = true;
+	return false;
+}
 
 /* Run some jobs; take the first one that fails as the best. */
 static bool try_jobs(struct shrink *s, struct crash_job **jobs, size_t n)
@@ -66,7 +74,7 @@ static void shrink_meta(struct shrink *s)
 	uint32_t low = s->best->image.meta;
 	uint32_t high = s->c->history->meta_made[s->best->image.cut];
 
-	while (low < high && s->runs < RUNS_MAX) {
+	while (low < high && may_run(s)) {
 		struct crash_job *job = copy_best(s);
 
 		if (job)
@@ -122,7 +130,7 @@ static bool try_parts(struct shrink *s, const uint32_t *list, size_t count,
 	const size_t jobs = s->c->jobs;
 	struct crash_job *batch[CRASH_JOBS];
 
-	for (size_t i = 0; i < parts && s->runs < RUNS_MAX; i += jobs) {
+	for (size_t i = 0; i < parts && may_run(s); i += jobs) {
 		size_t n = 0;
 
 		for (; n < jobs && i + n < parts; n++)
@@ -138,7 +146,7 @@ static void shrink_pieces(struct shrink *s)
 {
 	size_t parts = 1, count = 1;
 
-	while (count && s->runs < RUNS_MAX && !s->failed) {
+	while (count && !s->failed && may_run(s)) {
 		uint32_t *list = list_lost(s, &count);
 		bool less;
 
@@ -176,7 +184,7 @@ static void shrink_cut(struct shrink *s)
 {
 	uint32_t low = earliest_cut(s);
 
-	while (low < s->best->image.cut && s->runs < RUNS_MAX) {
+	while (low < s->best->image.cut && may_run(s)) {
 		struct crash_job *job = copy_best(s);
 
 		/* A cut further ahead has fewer operations to keep. */
@@ -205,7 +213,7 @@ int crash_shrink(struct crash_checker *c, const struct crash_job *failed,
 	shrink_pieces(&s);
 	shrink_meta(&s);
 	shrink_cut(&s);
-	*out = (struct crash_shrunk){.stable = true};
+	*out = (struct crash_shrunk){.stable = true, .limited = s.limited};
 	for (unsigned int i = 0; i < 2; i++) {
 		again = copy_best(&s);
 		out->stable &= again && try_one(&s, again);

@@ -5,10 +5,13 @@
 
 #include "util/crashtest/check.h"
 
+#define CRASH_SHRINK_RUNS 200u /* checks for one failure, about */
+
 struct crash_shrunk {
 	struct crash_job *job; /* the smallest one that fails */
 	size_t lost, kept;     /* undecided pieces of it */
 	bool stable;	       /* it has failed again, twice */
+	bool limited; /* CRASH_SHRINK_RUNS ended the search for a smaller one */
 };
 
 /* Take a job that has failed. 0 or a negative errno. */
