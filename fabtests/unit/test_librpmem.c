@@ -194,6 +194,10 @@ Test(librpmem, persist_is_durable_when_it_returns)
 	cr_assert(is_durable(8192, 100) && !durable[8192 + 100]);
 	cr_assert_eq(rpmem_deep_persist(r, 12288, 100, 1), 0);
 	cr_assert(is_durable(12288, 100));
+	cr_assert_eq(rpmem_persist(r, 16384, 100, 1, 1), 0, "relaxed");
+	cr_assert(is_durable(16384, 100));
+	cr_assert_eq(writes, 3);
+	failed(rpmem_persist(r, 8192, 8, 0, 2), EINVAL, "flags 0x2");
 }
 
 Test(librpmem, drain_makes_durable_what_was_flushed)
@@ -279,6 +283,43 @@ Test(librpmem, attributes_are_durable_and_no_write_reaches_them)
 	memset(attr, 0, sizeof(attr));
 	cr_assert(rpmem_open("host", "vol", local, SIZE, &lanes, attr));
 	cr_assert_eq(attr[103], 9);
+}
+
+/* The rule of PMDK's librpmem 1.12. */
+Test(librpmem, attributes_that_are_not_given_are_zero)
+{
+	static const unsigned char zeros[sizeof(attr)];
+	struct replica *r = create();
+	unsigned int lanes = 1;
+
+	cr_assert_eq(rpmem_set_attr(r, NULL), 0);
+	cr_assert_eq(rpmem_close(r), 0);
+	cr_assert(rpmem_open("host", "vol", local, SIZE, &lanes, attr), "%s",
+		  rpmem_errormsg());
+	cr_assert(!memcmp(attr, zeros, sizeof(attr)));
+}
+
+Test(librpmem, attributes_are_not_written_behind_a_failed_write)
+{
+	struct replica *r = create();
+
+	next_result = -EIO;
+	failed(rpmem_persist(r, 8192, 8, 0, 0), EIO, "CAUSE");
+	writes = 0;
+	failed(rpmem_set_attr(r, attr), EIO, "an earlier write");
+	cr_assert_eq(writes, 0);
+}
+
+Test(librpmem, the_failure_to_write_attributes_is_that_of_all_later_calls)
+{
+	struct replica *r = create();
+
+	next_result = -ETIMEDOUT;
+	failed(rpmem_set_attr(r, attr), ETIMEDOUT,
+	       "not reached for 60 seconds: CAUSE");
+	failed(rpmem_persist(r, 8192, 8, 0, 0), ETIMEDOUT, "an earlier write");
+	failed(rpmem_set_attr(r, attr), ETIMEDOUT, "an earlier write");
+	cr_assert_eq(writes, 1);
 }
 
 /* No byte of a replica, or of anything else, is overwritten by a creation. */

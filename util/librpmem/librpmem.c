@@ -152,13 +152,13 @@ static bool is_zero(const unsigned char from[HEADER])
 	return !*from && !memcmp(from, from + 1, HEADER - 1);
 }
 
+/* Returns the result of rpmem_pool_write(). */
 static int write_header(struct replica *r, const struct replica_attr *attr)
 {
 	unsigned char header[HEADER];
 
 	header_encode(header, attr);
-	return result(rpmem_pool_write(r->pool, header, HEADER, 0,
-				       RPMEM_POOL_DURABLE));
+	return rpmem_pool_write(r->pool, header, HEADER, 0, RPMEM_POOL_DURABLE);
 }
 
 /* --- opening --- */
@@ -395,7 +395,7 @@ struct replica *rpmem_create(const char *target, const char *name, void *local,
 			   "%u bytes are not zero; name another pool",
 			   name, target, HEADER);
 	else if (attr)
-		ret = write_header(r, attr);
+		ret = result(write_header(r, attr));
 	if (!ret)
 		return r;
 	replica_undo(r);
@@ -428,13 +428,6 @@ struct replica *rpmem_open(const char *target, const char *name, void *local,
 	return r;
 }
 
-int rpmem_set_attr(struct replica *r, const struct replica_attr *attr)
-{
-	if (!r->has_header)
-		return fail(EINVAL, "the pool was created without attributes");
-	return write_header(r, attr);
-}
-
 int rpmem_close(struct replica *r)
 {
 	const int ret = replica_free(r);
@@ -451,6 +444,13 @@ int rpmem_close(struct replica *r)
 
 /* --- writes and reads --- */
 
+static int check_failed(const struct replica *r)
+{
+	return r->failed ? fail(r->failed, "an earlier write to the replica "
+					   "has failed: open it again")
+			 : 0;
+}
+
 static int check_range(const struct replica *r, size_t offset, size_t len,
 		       unsigned int lane, bool write)
 {
@@ -465,9 +465,8 @@ static int check_range(const struct replica *r, size_t offset, size_t len,
 			    "the first %u bytes are the attributes: "
 			    "rpmem_set_attr() writes them",
 			    HEADER);
-	if (r->failed)
-		return fail(r->failed, "an earlier write to the replica has "
-				       "failed: open it again");
+	if (check_failed(r))
+		return -1;
 	if (write && !r->local)
 		return fail(EINVAL, "the pool was opened without memory");
 	return 0;
@@ -501,6 +500,16 @@ static int write_result(struct replica *r, int ret)
 	if (ret)
 		atomic_compare_exchange_strong(&r->failed, &none, errno);
 	return ret;
+}
+
+/* Without attr all attributes are zero, as in PMDK's librpmem. */
+int rpmem_set_attr(struct replica *r, const struct replica_attr *attr)
+{
+	if (check_failed(r))
+		return -1;
+	if (!r->has_header)
+		return fail(EINVAL, "the pool was created without attributes");
+	return write_result(r, write_header(r, attr));
 }
 
 static int write_range(struct replica *r, size_t offset, size_t len,
