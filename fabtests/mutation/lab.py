@@ -28,7 +28,7 @@ UTIL = ("conf", "doctor_disk", "export_key", "metrics", "plugpull_judge",
         "plugpull_ledger", "setup", "setup_server", "shutdowns", "stats_text")
 # The files of fi_rpmem_crashtest that record, and make, check and shrink images.
 CRASH = [f"util/crashtest/{n}.c" for n in ("call", "check", "explore",
-                                             "history", "record",
+                                             "filter", "history", "record",
                                              "record_tree", "runlog",
                                              "sample", "shrink", "tree")]
 BUILDS = {

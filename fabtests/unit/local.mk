@@ -65,6 +65,12 @@ fabtests_unit_test_crash_shrink_SOURCES = fabtests/unit/test_crash_shrink.c \
 	util/crashtest/shrink.c util/crashtest/shrink.h $(crash_image_sources)
 fabtests_unit_test_crash_shrink_LDADD = $(CRITERION_LIBS) $(XXHASH_LIBS)
 
+unit_tests += fabtests/unit/test_crash_filter
+fabtests_unit_test_crash_filter_SOURCES = fabtests/unit/test_crash_filter.c \
+	util/crashtest/filter.c util/crashtest/trace.h
+fabtests_unit_test_crash_filter_LDFLAGS = -Wl,--wrap=syscall
+fabtests_unit_test_crash_filter_LDADD = $(CRITERION_LIBS)
+
 crash_rig = fabtests/unit/crash_rig.c fabtests/unit/crash_rig.h \
 	$(crash_record_sources) $(crash_image_sources)
 crash_wraps = -Wl,--wrap=malloc,--wrap=calloc,--wrap=reallocarray,--wrap=mmap
