@@ -169,8 +169,8 @@ static bool engine_applies(const struct advise *a, const struct advise_row *row,
 		return rp_err(why, 0,
 			      "/sys/bus/dsa/devices has no Intel DSA device");
 	return rp_err(why, 0,
-		      "%s: ofi_rpmem has no copies by DSA, because none could "
-		      "be tested",
+		      "%s: a device is there, and this version of ofi_rpmem "
+		      "copies by the processor",
 		      names);
 }
 

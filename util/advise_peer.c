@@ -407,16 +407,19 @@ static int measure_pipeline(struct advise *a, const struct advise_row *row,
 	return transfer(a, 1, PIECE, way == ADVISE_OTHER, ns, err);
 }
 
-#define BY_POOL                                                                \
-	"nothing: librpmem_pool, fi_rpmem_cp and the block device "            \
-	"choose during long transfers"
-#define PIECES(size_name, size)                                                \
+#define TRIED                                                                  \
+	"nothing: librpmem_pool tries them in operations of 1 MiB and more, "  \
+	"such as those of fi_rpmem_cp"
+#define TRIED_LONG                                                             \
+	"operations of 4 MiB, such as those of fi_rpmem_cp --chunk=4M: "       \
+	"librpmem_pool tries them in these"
+#define PIECES(size_name, size, setting)                                       \
 	{                                                                      \
 		.name = "pieces of " size_name,                                \
 		.source = "Kalia et al. 2020, 5.4",                            \
 		.advice = "Transfer in pieces of " size_name ".",              \
 		.as = "pieces of " size_name, .other = "pieces of 1 MiB",      \
-		.set = BY_POOL, .param = (size), .applies = peer_applies,      \
+		.set = (setting), .param = (size), .applies = peer_applies,    \
 		.measure = measure_pieces                                      \
 	}
 
@@ -431,9 +434,10 @@ const struct advise_row advise_peer_rows[] = {
 		.applies = peer_applies,
 		.measure = measure_connections,
 	},
-	PIECES("64 KiB", 64u << 10),
-	PIECES("256 KiB", 256u << 10),
-	PIECES("4 MiB", 4u << 20),
+	PIECES("64 KiB", 64u << 10,
+	       "nothing: librpmem_pool does not try pieces that short"),
+	PIECES("256 KiB", 256u << 10, TRIED),
+	PIECES("4 MiB", 4u << 20, TRIED_LONG),
 	{
 		.name = "commit pipelined",
 		.source = "Wei et al. 2021, H9",
