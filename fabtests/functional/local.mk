@@ -74,7 +74,8 @@ endif
 crashtest_tests = fabtests/functional/crashtest.sh \
 	fabtests/functional/crashtest_device.sh \
 	fabtests/functional/crashtest_pool.sh \
-	fabtests/functional/crashtest_postgres.sh
+	fabtests/functional/crashtest_postgres.sh \
+	fabtests/functional/crashtest_sqlite.sh
 TESTS += $(crashtest_tests)
 EXTRA_DIST += $(crashtest_tests)
 
