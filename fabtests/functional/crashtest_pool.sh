@@ -38,4 +38,81 @@ ok "no commit: convicted" pool 1 wa
 ok "a commit in front of the write: convicted" pool 1 cwa
 ok "a commit of another pool: convicted" pool 1 wWCa
 ok "a commit of each pool: acquitted" fully pool 0 wWcCa
+
+# over WANT CHECK OPTION... -- COMMAND...: test another client of the pool
+over()
+{
+	want=$1 by=$2
+	shift 2
+	timeout -k 1 "$limit" "$tool" --pool 1M --images "$images" --json json \
+		--check "$by" "$@" >out 2>&1
+	status=$?
+	ended "$want" . && { [ "$want" != 0 ] || reached; }
+}
+
+# Bugs that are planted in the parts of this project which write to pools.
+log_of()
+{
+	over "$1" "'$logger' check" --setup "'$logger' make" -- "$2" append
+}
+disk_of()
+{
+	# shellcheck disable=SC2016
+	over "$1" "'$client' check" -- sh -c 'exec nbdkit -U - "$0" \
+		target="${RPMEM_CRASHTEST_POOL%:*}" pool=pool \
+		--run "exec /usr/bin/python3 -I -S disk.py \"\$uri\""' "$2"
+}
+cat >disk.py <<'P'
+import os
+import sys
+sys.path.append("/usr/lib/python3/dist-packages")
+import nbd
+h = nbd.NBD()
+h.connect_uri(sys.argv[1])
+with open(os.environ["RPMEM_CRASHTEST_LEDGER"], "a", encoding="ascii") as f:
+    for n in range(1, int(os.environ.get("CRASH_ROUNDS", 5)) + 1):
+        h.pwrite(n.to_bytes(8, "little"), 0)
+        h.flush()
+        print(n, file=f, flush=True)
+P
+logger=$top/fabtests/functional/crash_log
+planted=$src/fabtests/functional/crash_planted.py
+ok "a log: acquitted" fully log_of 0 "$logger"
+if [ -z "${RP_SANITIZE:-}" ]; then
+	python3 "$planted" "$top" log "$here" || exit 99
+	ok "a log whose tail may precede its entries: convicted" \
+		log_of 1 "$here/crash_log"
+fi
+if [ -z "${RP_SANITIZE:-}" ] && [ -e "$top/util/.libs/nbdkit-rpmem-plugin.so" ] &&
+	command -v nbdkit >/dev/null && /usr/bin/python3 -c 'import nbd'; then
+	python3 "$planted" "$top" plugin "$here" || exit 99
+	ok "a block device: acquitted" fully disk_of 0 \
+		"$top/util/.libs/nbdkit-rpmem-plugin.so"
+	ok "a block device that ignores FLUSH: convicted" \
+		disk_of 1 "$here/plugin.so"
+else
+	echo "left out: a block device needs nbdkit, libnbd and a plain build"
+fi
+
+# A copy of the tool takes the daemon that is beside it. This one starts for the
+# recording and for the image without a loss, and then no more.
+no_daemon()
+{
+	mkdir beside
+	cp "$top/util/.libs/fi_rpmem_crashtest" beside/ 2>/dev/null ||
+		cp "$tool" beside/
+	cat >beside/fi_rpmemd <<S
+#!/bin/sh
+echo >>'$here/starts'
+[ "\$(grep -c '' '$here/starts')" -gt 4 ] || exec '$top/util/fi_rpmemd' "\$@"
+echo 'fi_rpmemd: no descriptor is left' >&2
+exit 1
+S
+	chmod +x beside/fi_rpmemd
+	tool=$here/beside/fi_rpmem_crashtest
+	pool 2 wca
+}
+ok "a daemon that serves no pool at all convicts nobody" no_daemon
+ok "its reason is given" ended 2 \
+	'neither on an image nor on a new pool: fi_rpmemd: no descriptor is left'
 exit $failed

@@ -62,6 +62,10 @@ fabtests_functional_crash_victim_LDADD = -lpthread
 check_PROGRAMS += fabtests/functional/crash_client
 fabtests_functional_crash_client_SOURCES = fabtests/functional/crash_client.c
 fabtests_functional_crash_client_LDADD = util/librpmem_pool.la
+check_PROGRAMS += fabtests/functional/crash_log
+fabtests_functional_crash_log_SOURCES = fabtests/functional/crash_log.c
+fabtests_functional_crash_log_LDADD = util/librpmem_log.la
+EXTRA_DIST += fabtests/functional/crash_planted.py
 if HAVE_NBDKIT
 check_LTLIBRARIES += fabtests/functional/nbdkit-flush-filter.la
 fabtests_functional_nbdkit_flush_filter_la_SOURCES = \
