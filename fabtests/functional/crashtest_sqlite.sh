@@ -28,7 +28,7 @@ db.execute("pragma journal_mode=" + sys.argv[2])
 db.execute("pragma synchronous=" + sys.argv[1])
 db.execute("create table t(i integer primary key, s text)")
 with open(os.environ["RPMEM_CRASHTEST_LEDGER"], "a", encoding="ascii") as ledger:
-    for i in range(1, int(os.environ.get("CRASH_ROUNDS", 3)) + 1):
+    for i in range(1, int(os.environ.get("CRASH_ROUNDS", 6)) + 1):
         db.execute("insert into t values(?, ?)", (i, "x" * 900))
         print(i, file=ledger, flush=True)
 P
