@@ -719,22 +719,30 @@ static void drop_slow(struct group *g)
 }
 
 /*
- * Drop a member that does not reply to a read, if k other members are current.
- * Its close frees the caller's buffer for a read at another member.
+ * Drop a member that does not reply to a read, if another member is current.
+ * Its close frees the caller's buffer for a read there. If it is one of only k
+ * current members, commits wait until it is back: wait longer for it.
  */
 static void drop_silent(struct group *g)
 {
-	unsigned int silent = 0;
+	unsigned int silent = 0, mute = 0;
 	struct group_op *o;
 
 	TAILQ_FOREACH (o, &g->ops, link)
 		if (o->type == RPMEM_POOL_READ &&
-		    g->now > o->since + GROUP_READ_MS)
+		    g->now > o->since + GROUP_READ_MS) {
 			silent |= 1u << o->at;
-	for (unsigned int i = 0; silent && i < g->n; i++)
-		if (silent & 1u << i && group_count(g, MEMBER_CURRENT) > g->k)
+			if (g->now > o->since + GROUP_READ_FEW_MS)
+				mute |= 1u << o->at;
+		}
+	for (unsigned int i = 0; silent && i < g->n; i++) {
+		const unsigned int left = group_count(g, MEMBER_CURRENT);
+
+		if ((silent & 1u << i && left > g->k) ||
+		    (mute & 1u << i && left > 1))
 			member_drop(g, i, -ETIMEDOUT,
 				    "it does not reply to a read");
+	}
 }
 
 void group_ops_run(struct group *g)

@@ -27,9 +27,10 @@
 #ifndef GROUP_BACKLOG
 #define GROUP_BACKLOG (32u << 20) /* most bytes that a slow member may lag */
 #endif
-#define GROUP_TRIES   3u   /* tries for a chunk that reads back damaged */
-#define GROUP_READ_MS 1000 /* limit for a read, if k others are current */
-#define GROUP_FORMAT  1
+#define GROUP_TRIES	  3u   /* tries for a chunk that reads back damaged */
+#define GROUP_READ_MS	  1000 /* limit for a read, if k others are current */
+#define GROUP_READ_FEW_MS 4000 /* limit for a read, if any other is current */
+#define GROUP_FORMAT	  1
 
 /* Offsets in the area. */
 #define GROUP_PROMISE_AT   512u
