@@ -16,6 +16,7 @@
 #define OPEN_AGAIN     2u
 #define OPEN_TAKE      4u
 #define OPEN_OBSERVE   8u
+#define OPEN_COMPARE   16u
 /* Flags of EXPORT. */
 #define WAS_CLEAN 1u
 #define READ_ONLY 2u
@@ -223,9 +224,12 @@ int rp_setup_put_request(void *buf, size_t size,
 		put_u32(&c, (m->exclusive ? OPEN_EXCLUSIVE : 0) |
 				    (m->again ? OPEN_AGAIN : 0) |
 				    (m->take ? OPEN_TAKE : 0) |
-				    (m->observe ? OPEN_OBSERVE : 0));
+				    (m->observe ? OPEN_OBSERVE : 0) |
+				    (m->compare ? OPEN_COMPARE : 0));
 		put_u16(&c, (uint16_t)m->parts);
 		put_u16(&c, (uint16_t)m->part);
+		if (m->compare)
+			put_u64(&c, m->expected);
 	}
 	if (m->type == RP_SETUP_DIVIDE) {
 		put_u64(&c, m->owner);
@@ -368,15 +372,20 @@ int rp_setup_get_request(const void *buf, size_t len,
 		r.observe = flags & OPEN_OBSERVE;
 		r.parts = get_u16(&c);
 		r.part = get_u16(&c);
+		r.compare = flags & OPEN_COMPARE;
+		if (r.compare)
+			r.expected = get_u64(&c);
 	}
 	if (r.type == RP_SETUP_DIVIDE) {
 		r.owner = get_u64(&c);
 		r.parts = get_u32(&c);
 	}
 	if (get_end(&c, true) ||
-	    flags & ~(OPEN_EXCLUSIVE | OPEN_AGAIN | OPEN_TAKE | OPEN_OBSERVE) ||
+	    flags & ~(OPEN_EXCLUSIVE | OPEN_AGAIN | OPEN_TAKE | OPEN_OBSERVE |
+		      OPEN_COMPARE) ||
 	    (r.take && (!r.exclusive || r.again)) ||
 	    (r.observe && r.exclusive) ||
+	    (r.compare && (!r.exclusive || r.again)) ||
 	    (r.type >= RP_SETUP_OPEN &&
 	     (!r.owner || r.owner & RP_SETUP_SHARED)) ||
 	    r.parts > RP_SETUP_PARTS || r.part > r.parts ||

@@ -75,7 +75,8 @@ struct rp_setup_challenge {
 
 /*  16 nonce  48 string name (GET_LIST: empty)  SET_LENGTH: u64 length
  *  OPEN: u64 owner, u32 flags: bit 0 exclusive, bit 1 again, bit 2 take,
- *  bit 3 observe, u16 parts, u16 part  DIVIDE: u64 owner, u32 parts  MAC
+ *  bit 3 observe, bit 4 compare, u16 parts, u16 part, u64 expected (if bit 4)
+ *  DIVIDE: u64 owner, u32 parts  MAC
  *  A string is a u16 length and its bytes. */
 struct rp_setup_request {
 	enum rp_setup_type type; /* a request: GET_EXPORT or later */
@@ -95,6 +96,9 @@ struct rp_setup_request {
 		       * owner came since */
 	bool take;    /* OPEN: displace an exclusive client */
 	bool observe; /* OPEN: only read, even if another client writes */
+	/* OPEN, exclusive: fail unless `expected` is the owner. */
+	bool compare;
+	uint64_t expected;
 };
 
 /*  16 u64 key  24 u64 addr  32 u64 len  40 u64 incarnation

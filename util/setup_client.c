@@ -474,6 +474,8 @@ int rp_setup_open(const struct rp_setup_target *t, const char *pool,
 		.again = how->again,
 		.take = how->take,
 		.observe = how->observe,
+		.compare = how->compare,
+		.expected = how->expected,
 		.parts = how->parts,
 		.part = how->part,
 	};

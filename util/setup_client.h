@@ -41,6 +41,12 @@ struct rp_setup_open {
 	bool take;	/* with exclusive: displace any other client */
 	bool observe;	/* only read, even if another client writes */
 	/*
+	 * compare, with exclusive: fail unless the last owner is `expected`, as
+	 * rp_setup_export.owner has shown it.
+	 */
+	bool compare;
+	uint64_t expected;
+	/*
 	 * parts: fail unless the pool has this many parts, 1: not divided; 0:
 	 * any. part: from 1 on; 0: the whole pool.
 	 */
@@ -50,7 +56,8 @@ struct rp_setup_open {
  * Fetch one pool and open it: it stays open until the caller closes *fd. The
  * errors of rp_setup_fetch_export(), and -EBUSY: another client has it open, or
  * may reconnect (t->wait_ms also limits the wait for this); -ESTALE: another
- * client has opened it since; -ENXIO: another number of parts.
+ * client has opened it since, or has another owner than expected; -ENXIO:
+ * another number of parts.
  */
 int rp_setup_open(const struct rp_setup_target *t, const char *pool,
 		  const struct rp_setup_open *how, struct rp_setup_export *out,

@@ -424,6 +424,21 @@ static int check_others(struct rp_setup_server *s, struct conn *c,
 			 e->name, n, n == 1 ? "" : "s", most, n - most + 1);
 }
 
+/*
+ * Refuse an OPEN whose client has seen another owner. A client that became the
+ * owner and sends the request again is not refused.
+ */
+static int check_owner(struct conn *c, const struct rp_setup_request *req,
+		       const char *name, uint64_t owner)
+{
+	if (!req->compare || owner == req->expected || owner == req->owner)
+		return 0;
+	return put_error(c, RP_SETUP_E_TAKEN,
+			 "another client has opened pool '%.100s' meanwhile; "
+			 "open it again",
+			 name);
+}
+
 /* Encode the reply to OPEN. */
 static int put_open(struct rp_setup_server *s, struct conn *c,
 		    const struct rp_setup_request *req, unsigned int i)
@@ -434,6 +449,8 @@ static int put_open(struct rp_setup_server *s, struct conn *c,
 	int ret = check_parts(c, req, s->attr.exports[i].name,
 			      find_parts(s, i, req->part, &owner));
 
+	if (!ret)
+		ret = check_owner(c, req, s->attr.exports[i].name, owner);
 	if (!ret && !req->take)
 		ret = check_others(s, c, req, i, owner);
 	if (ret)

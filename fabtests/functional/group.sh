@@ -215,6 +215,38 @@ until_current "3 of 3"
 do_line "0 fourth" "r 40 6"
 end
 
+# One of only two members stands still: the other one replies to a read, long
+# before the timeout of the client.
+end_pools KILL c
+begin "$G;k=2" share 600
+until_current "2 of 3"
+kill -STOP "$(cat pid.a)"
+do_line "0 fourth" "r 40 6"
+kill -CONT "$(cat pid.a)"
+until_current "2 of 3"
+end
+
+# A writer that never had c open stands still. When it wakes, it does not take c
+# from the newer writer, which needs c.
+begin "$G;k=2" take
+until_current "2 of 3"
+leave
+kill -STOP "$old"
+serve_pool c
+end_pools KILL a
+begin "$G;k=2" take
+until_current "2 of 3"
+kill -CONT "$old"
+for _ in $(seq 20); do
+	do_line "0 ok" "d 50 sixth"
+	sleep 0.1
+done
+old_is_displaced
+do_line "0 sixth" "r 50 5"
+serve_pool a
+until_current "3 of 3"
+end
+
 # Refused: wrong values of k, n and epoch, another group, a pool with other
 # data.
 refused "give the same as then" "$G;k=3" share

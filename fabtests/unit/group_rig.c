@@ -307,15 +307,22 @@ static void open_member(struct rig *r, unsigned int writer, unsigned int member)
 		group_opened(&w->g, member, -ECONNREFUSED, 0, "away");
 		return;
 	}
-	if (w->g.given && !w->opens_unseen &&
+	/* fi_rpmemd compares the owner, so nobody comes between look and take.
+	 */
+	if (group_must_look(&w->g) && !w->opens_unseen &&
 	    group_look(&w->g, member, m->visible))
 		return;
-	/* A later writer takes a member away; an earlier one cannot. */
-	for (unsigned int i = writer + 1; i < r->nwriters; i++)
-		if (m->owner == (int)i) {
-			group_opened(&w->g, member, -EBUSY, 0, "busy");
-			return;
-		}
+	/*
+	 * A writer takes each member once; afterwards it displaces nobody. An
+	 * opening that has not chosen its epoch could take members from a later
+	 * one and be the newer writer; here the later writer is the newer one.
+	 */
+	if (m->owner >= 0 && m->owner != (int)writer &&
+	    (w->g.members[member].opened_once ||
+	     (!group_must_look(&w->g) && m->owner > (int)writer))) {
+		group_opened(&w->g, member, -EBUSY, 0, "busy");
+		return;
+	}
 	if (displaced && draw_bool(r)) {
 		group_opened(&w->g, member, -EBUSY, 0, "busy");
 		return;

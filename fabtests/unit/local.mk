@@ -136,6 +136,11 @@ fabtests_unit_test_pool_offer_SOURCES = fabtests/unit/test_pool_offer.c \
 fabtests_unit_test_pool_offer_CPPFLAGS = $(AM_CPPFLAGS)
 fabtests_unit_test_pool_offer_LDADD = $(unit_ldadd) $(FABRIC_LIBS)
 
+unit_tests += fabtests/unit/test_group_threads
+fabtests_unit_test_group_threads_SOURCES = fabtests/unit/test_group_threads.c
+fabtests_unit_test_group_threads_LDADD = util/libpool/libpool.la $(CRITERION_LIBS) $(XXHASH_LIBS) \
+	-lpthread
+
 unit_tests += fabtests/unit/test_librpmem
 fabtests_unit_test_librpmem_SOURCES = fabtests/unit/test_librpmem.c \
 	util/librpmem/librpmem.c
@@ -186,7 +191,8 @@ fabtests_unit_test_pool_group_cost_CPPFLAGS = $(group_cppflags)
 fabtests_unit_test_pool_group_cost_LDADD = $(group_ldadd)
 fabtests_unit_test_pool_group_rules_SOURCES = \
 	fabtests/unit/test_pool_group_rules.c \
-	fabtests/unit/test_pool_group_copies.c fabtests/unit/group_calls.h
+	fabtests/unit/test_pool_group_copies.c \
+	fabtests/unit/test_pool_group_epochs.c fabtests/unit/group_calls.h
 fabtests_unit_test_pool_group_rules_CPPFLAGS = $(group_cppflags)
 fabtests_unit_test_pool_group_rules_LDADD = $(group_ldadd)
 

@@ -18,12 +18,15 @@
 static struct rp_setup_export offered;
 static int query_status; /* of the reply, as in attr->prov_errno */
 static int lease;
+static struct rp_setup_open last_open;
 
 int rp_setup_open(const struct rp_setup_target *t, const char *name,
 		  const struct rp_setup_open *how, struct rp_setup_export *out,
 		  int *fd, char *err)
 {
-	cr_assert(how->again);
+	/* A first connection ends at a daemon of another version. */
+	cr_assert(how->again || offered.control != RP_WIRE_VERSION);
+	last_open = *how;
 	*out = offered;
 	*fd = lease = dup(0);
 	return 0;
@@ -126,6 +129,28 @@ Test(pool_offer, the_same_pool_or_a_longer_one_goes_on)
 	connects(&p, 0, NULL);
 	offered.len += 4096;
 	connects(&p, 0, NULL);
+}
+
+Test(pool_offer, only_the_first_connection_of_an_owner_is_compared)
+{
+	struct rpmem_pool p = open_pool();
+	struct fid_ep *ep = p.f.ep;
+
+	p.compare = true;
+	p.expected = 5;
+	for (unsigned int exclusive = 0; exclusive < 2; exclusive++) {
+		p.exclusive = p.take = exclusive;
+		p.f.ep = NULL;
+		offered.control++;
+		connects(&p, -EPROTONOSUPPORT, "speaks version");
+		cr_assert_eq(last_open.compare, exclusive);
+		cr_assert_eq(last_open.expected, 5);
+		p.f.ep = ep;
+		offered.control--;
+		connects(&p, 0, NULL);
+		cr_assert_not(last_open.compare,
+			      "the owner is this client now");
+	}
 }
 
 Test(pool_offer, another_pool_under_the_same_name_is_refused)

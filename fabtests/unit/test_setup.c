@@ -154,10 +154,10 @@ Test(setup, open_needs_an_owner_and_known_flags)
 	size_t lens[8];
 
 	valid(bufs, lens);
-	for (int flags = 0; flags < 32; flags++) {
+	for (int flags = 0; flags < 64; flags++) {
 		/*
 		 * Taking a pool needs an exclusive owner that is new; an
-		 * observer is not exclusive.
+		 * observer is not exclusive; a comparison needs another field.
 		 */
 		const bool good =
 			flags < 4 || flags == 5 || flags == 8 || flags == 10;
@@ -178,6 +178,36 @@ Test(setup, open_needs_an_owner_and_known_flags)
 	/* Only the daemon sets the highest bit. */
 	bufs[7][lens[7] - 41] = 0x80;
 	cr_assert_eq(get_request(bufs[7], lens[7]), -EBADMSG);
+}
+
+/* Only a new exclusive client compares the owner, with one more field. */
+Test(setup, open_compares_the_owner)
+{
+	struct rp_setup_request r = {
+		.type = RP_SETUP_OPEN,
+		.name = "p",
+		.owner = 1,
+		.compare = true,
+		.expected = 0x1122 | RP_SETUP_SHARED,
+	};
+	uint8_t buf[256];
+	int n;
+
+	for (int flags = 0; flags < 16; flags++) {
+		const bool good = flags == 1 || flags == 5;
+
+		r.exclusive = flags & 1;
+		r.again = flags & 2;
+		r.take = flags & 4;
+		r.observe = flags & 8;
+		n = rp_setup_put_request(buf, sizeof(buf), &r);
+		cr_assert_eq(n, 16 + 32 + 3 + 8 + 4 + 4 + 8 + 32);
+		cr_assert_arr_eq(buf + 67, "\x22\x11\0\0\0\0\0\x80", 8);
+		cr_assert_eq(get_request(buf, (size_t)n), good ? 0 : -EBADMSG,
+			     "%d", flags);
+		cr_assert(!good || (m.request.compare &&
+				    m.request.expected == r.expected));
+	}
 }
 
 Test(setup, no_room)

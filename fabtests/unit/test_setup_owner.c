@@ -180,6 +180,55 @@ Test(setup_server, follower_shuts_the_former_owner_out, .timeout = 60)
 	stop_server();
 }
 
+static int open_expecting(uint64_t owner, bool take, uint64_t expected, int *fd)
+{
+	const struct rp_setup_open how = {
+		.owner = owner,
+		.exclusive = true,
+		.take = take,
+		.compare = true,
+		.expected = expected,
+	};
+
+	err[0] = 0;
+	return rp_setup_open(&target, "volume one", &how, &m.export, fd, err);
+}
+
+/* A client has looked at the pool, and another one took it before this one. */
+Test(setup_server, client_that_saw_another_owner_takes_nothing, .timeout = 60)
+{
+	int a, b, c;
+
+	start_server(NULL, 0, 0);
+	cr_assert_eq(open_as(1, true, false, &a), 0, "%s", err);
+	for (int take = 0; take < 2; take++) {
+		cr_assert_eq(open_expecting(2, take, 7, &b), -ESTALE);
+		cr_assert(strstr(err, "meanwhile"), "%s", err);
+		cr_assert_eq(open_expecting(2, take, 0, &b), -ESTALE);
+	}
+	cr_assert_eq(atomic_load(&owner_changes), 1);
+	cr_assert_eq(open_as(3, true, false, &b), -EBUSY, "1 still has it");
+	cr_assert_eq(open_expecting(2, false, 1, &b), -EBUSY);
+	cr_assert_eq(open_expecting(2, true, 1, &b), 0, "%s", err);
+	cr_assert_eq(m.export.owner, 2);
+	/* The reply may have been lost: the client asks again. */
+	cr_assert_eq(open_expecting(2, true, 1, &c), 0, "%s", err);
+	cr_assert_eq(atomic_load(&owner_changes), 2);
+	close(a);
+	close(b);
+	close(c);
+	/* The last owner counts, also when it has closed the pool. */
+	cr_assert_eq(open_after_close(4, true, &a), 0, "%s", err);
+	close(a);
+	poll(NULL, 0, 100);
+	cr_assert_eq(open_expecting(5, false, 2, &b), -ESTALE);
+	while (open_expecting(5, false, 4, &b) == -EBUSY)
+		poll(NULL, 0, 10);
+	cr_assert_eq(m.export.owner, 5);
+	close(b);
+	stop_server();
+}
+
 /* A displaced client is refused at once: it must not wait in vain. */
 Test(setup_server, displaced_client_is_refused_for_good, .timeout = 60)
 {

@@ -166,6 +166,8 @@ void pool_connect(struct rpmem_pool *p, struct offer *o)
 		.again = again,
 		.take = p->take && !again,
 		.observe = p->observe,
+		.compare = p->compare && p->exclusive && !again,
+		.expected = p->expected,
 		.parts = p->parts,
 		.part = p->part,
 	};

@@ -236,10 +236,11 @@ int group_init(struct group *g, unsigned int n, unsigned int k,
 void group_fini(struct group *g);
 
 /*
- * With g->given, called before each opening of a member, because an opening
- * displaces the member's writer; area: as an observer has read it. -ESTALE: do
- * not open the member, whose epoch is not older.
+ * Whether an observer reads a member's area before each opening, which
+ * displaces the member's writer: this writer knows its epoch.
  */
+bool group_must_look(const struct group *g);
+/* area: what the observer has read. -ESTALE: a newer writer has the member. */
 int group_look(struct group *g, unsigned int member,
 	       const unsigned char area[GROUP_AREA]);
 /* Report that a member was opened (ret 0), or that the opening failed. */
@@ -261,6 +262,7 @@ bool group_is_quiet(const struct group *g);
 void group_clear_all(struct group *g);
 void group_end(struct group *g, int ret, const char *error);
 extern const char group_displaced[]; /* error text of -ESTALE */
+extern const char group_lost_one[];  /* error text of -EAGAIN */
 
 /* group_member.c, called by group.c. */
 void member_step(struct group *g, unsigned int member);

@@ -14,6 +14,8 @@
 
 const char group_displaced[] =
 	"another client has opened the group as its writer; open it again";
+const char group_lost_one[] =
+	"a member was lost while the group was opened; open it again";
 static const char group_lost[] =
 	"all members are there, and too few of them know the newest commit: "
 	"the others were replaced or are former members; give the members "
@@ -128,16 +130,33 @@ static bool is_stale(struct group *g, unsigned int member,
 	return true;
 }
 
+bool group_must_look(const struct group *g)
+{
+	return g->given || g->phase > GROUP_LOOKING;
+}
+
 int group_look(struct group *g, unsigned int member,
 	       const unsigned char area[GROUP_AREA])
 {
+	const uint64_t *id = g->super.id;
 	struct group_super s;
 	struct group_state is;
 
 	/* Bytes of another kind are refused when the member is open. */
-	return !group_area_decode(area, &s, &is) && is_stale(g, member, &is)
-		       ? -ESTALE
-		       : 0;
+	if (group_area_decode(area, &s, &is) ||
+	    (g->phase > GROUP_LOOKING &&
+	     (s.id[0] != id[0] || s.id[1] != id[1])))
+		return 0;
+	if (is_stale(g, member, &is))
+		return -ESTALE;
+	if (g->phase == GROUP_LOOKING || newest(&is) < g->epoch)
+		return 0;
+	/* Another client can have chosen the same epoch. */
+	if (newest(&is) > g->epoch)
+		group_end(g, -ESTALE, group_displaced);
+	else if (g->phase == GROUP_PROMISING)
+		group_end(g, -EAGAIN, group_lost_one);
+	return g->phase == GROUP_ENDED ? -ESTALE : 0;
 }
 
 /*

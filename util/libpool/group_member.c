@@ -115,9 +115,7 @@ static void inspected(struct group *g, unsigned int member)
 	else if (g->phase == GROUP_PROMISING &&
 		 (g->super.founder || m->disk.promised == g->epoch))
 		/* Another client can have chosen the same epoch or identity. */
-		group_end(g, -EAGAIN,
-			  "a member was lost while the group was opened; open "
-			  "it again");
+		group_end(g, -EAGAIN, group_lost_one);
 	else if (g->phase != GROUP_LOOKING && m->disk.promised > g->epoch)
 		group_end(g, -ESTALE, group_displaced);
 	else {

@@ -78,7 +78,10 @@ static void completed(void *arg, struct rpmem_pool_op *op, int ret,
 
 /* --- members --- */
 
-/* Read a member's area without displacing its writer. The lock is not held. */
+/*
+ * Read a member's owner, and then its area, without displacing its writer. The
+ * lock is not held.
+ */
 static int observe_member(struct place *m, unsigned char area[GROUP_AREA])
 {
 	struct rpmem_pool_attr attr = m->of->attr;
@@ -86,9 +89,11 @@ static int observe_member(struct place *m, unsigned char area[GROUP_AREA])
 	int ret;
 
 	attr.exclusive = RPMEM_POOL_OBSERVE;
-	ret = pool_open_as(&pool, m->where, &attr, 0, false);
+	ret = pool_open_as(&pool, m->where, &attr, 0, NULL, false);
+	/* A limit of clients refuses an observer, and no writer does. */
 	if (ret)
-		return ret;
+		return ret == -EBUSY ? -EAGAIN : ret;
+	m->seen = pool->now.ex.owner;
 	/* A pool that is too short is refused when it is open. */
 	memset(area, 0, GROUP_AREA);
 	if (pool->now.ex.len >= GROUP_AREA)
@@ -104,7 +109,8 @@ static int look_member(struct place *m)
 	unsigned char *area;
 	int ret;
 
-	if (!pg->g.given)
+	m->looked = group_must_look(&pg->g);
+	if (!m->looked)
 		return 0;
 	area = malloc(GROUP_AREA);
 	if (!area)
@@ -112,7 +118,7 @@ static int look_member(struct place *m)
 	pthread_mutex_unlock(&pg->p->lock);
 	ret = observe_member(m, area);
 	pthread_mutex_lock(&pg->p->lock);
-	if (!ret && pg->g.phase == GROUP_ENDED)
+	if (!ret && (pg->closing || pg->g.phase == GROUP_ENDED))
 		ret = pool_error(-ECANCELED, "the group has ended");
 	if (!ret)
 		ret = group_look(&pg->g, m->index, area);
@@ -130,7 +136,9 @@ static int open_member(struct place *m, struct rpmem_pool **pool,
 	/* Do not displace the writer that took this member from us. */
 	if (m->opened_once)
 		attr.exclusive = RPMEM_POOL_EXCLUSIVE;
-	ret = pool_open_as(pool, m->where, &attr, m->of->owner, false);
+	/* A writer that came since the look may be a newer one: look again. */
+	ret = pool_open_as(pool, m->where, &attr, m->of->owner,
+			   m->looked ? &m->seen : NULL, false);
 	if (ret)
 		return ret;
 	ret = rpmem_pool_query(*pool, &info);

@@ -21,6 +21,8 @@ struct place {
 	char *where;
 	struct rpmem_pool *pool; /* NULL: the pool is closed */
 	bool reopen, opened_once;
+	bool looked;   /* an observer has read the area since the last close */
+	uint64_t seen; /* the owner that it found */
 	unsigned char uuid[16]; /* uuid of that pool */
 	unsigned int part;
 	pthread_t thread;

@@ -198,7 +198,7 @@ static int connect_first(struct rpmem_pool *p)
 		now = rp_now_ms();
 		if ((p->next.ret != -EAGAIN && p->next.ret != -EIO &&
 		     p->next.ret != -ESTALE) ||
-		    now >= until)
+		    (p->compare && p->next.ret == -ESTALE) || now >= until)
 			break;
 		disconnect(p);
 		poll(NULL, 0,
@@ -217,7 +217,8 @@ static int connect_first(struct rpmem_pool *p)
 }
 
 int pool_open_as(struct rpmem_pool **pool, const char *where,
-		 const struct rpmem_pool_attr *attr, uint64_t owner, bool wait)
+		 const struct rpmem_pool_attr *attr, uint64_t owner,
+		 const uint64_t *expected, bool wait)
 {
 	struct rpmem_pool *p;
 	int ret;
@@ -230,6 +231,8 @@ int pool_open_as(struct rpmem_pool **pool, const char *where,
 		ret = parse_where(p, where);
 	if (!ret)
 		ret = parse_attr(p, attr);
+	p->compare = expected;
+	p->expected = expected ? *expected : 0;
 	if (wait)
 		p->target.reply_ms = p->timeout_ms;
 	if (!ret)
@@ -252,8 +255,9 @@ int rpmem_pool_open(struct rpmem_pool **pool, const char *where,
 		return pool_error(-EINVAL,
 				  "leave out 'group=': a group of pools is "
 				  "named HOST:POOL,HOST:POOL,...;k=N");
-	return rp_names_group(where) ? pool_group_open(pool, where, attr)
-				     : pool_open_as(pool, where, attr, 0, true);
+	return rp_names_group(where)
+		       ? pool_group_open(pool, where, attr)
+		       : pool_open_as(pool, where, attr, 0, NULL, true);
 }
 
 static int divide(struct rpmem_pool *pool, unsigned int parts)

@@ -124,6 +124,8 @@ struct rpmem_pool {
 	uint64_t timeout_ms;
 	uint64_t owner; /* number by which the daemon knows this client */
 	bool exclusive, take, observe;
+	bool compare; /* the first connection needs the owner `expected` */
+	uint64_t expected;
 	unsigned int parts, part; /* part `part` of `parts`: rp_setup_open */
 	struct rp_fabric f;
 	struct fid_mr *journal_mr;
@@ -182,10 +184,12 @@ void work_free(struct work *w);
 
 /*
  * open.c: rpmem_pool_open() for a client with this number at the daemon. wait:
- * for as long as attr->timeout while the daemon writes the pool back.
+ * for as long as attr->timeout while the daemon writes the pool back. expected:
+ * -ESTALE unless this is the pool's last exclusive client; NULL: any.
  */
 int pool_open_as(struct rpmem_pool **pool, const char *where,
-		 const struct rpmem_pool_attr *attr, uint64_t owner, bool wait);
+		 const struct rpmem_pool_attr *attr, uint64_t owner,
+		 const uint64_t *expected, bool wait);
 /* Copy the caller's attributes; an older caller lacks the newer fields. */
 int pool_copy_attr(struct rpmem_pool_attr *a,
 		   const struct rpmem_pool_attr *attr);
