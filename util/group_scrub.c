@@ -17,11 +17,14 @@
 
 #define TRIES	 4 /* reads of a chunk that a writer may be changing */
 #define RETRY_NS 20000000
+#define PAGE	 4096u /* bytes that members vote on at once */
 
 struct scrub {
 	struct tool *t;
 	struct rpmem_pool *writer; /* handle of --repair; NULL: only compare */
 	uint64_t offset, len;	   /* range of the current chunk */
+	unsigned char *right;	   /* its bytes according to the majority */
+	bool *agreed;		   /* per page: there is a majority */
 	uint64_t compared, marked, differ, repaired;
 	bool partly; /* some member could not be read */
 };
@@ -30,6 +33,11 @@ struct scrub {
 static bool takes_part(const struct place *p)
 {
 	return p->pool && p->state >= PLACE_DISPLACED;
+}
+
+static bool votes(const struct place *p)
+{
+	return p->pool && p->state == PLACE_CURRENT;
 }
 
 static unsigned int count_members(const struct scrub *s)
@@ -110,78 +118,117 @@ static bool may_differ(struct scrub *s)
 	return marked;
 }
 
-/* The copy that more than half of the current members agree on, or NULL. */
-static const struct place *find_majority(const struct scrub *s)
+/* The member with the bytes of more than half of the current ones, or NULL. */
+static const struct place *find_majority(const struct scrub *s, uint64_t at,
+					 uint64_t len)
 {
 	unsigned int voters = 0;
 
 	for (unsigned int i = 0; i < s->t->n; i++)
-		voters += s->t->places[i].pool &&
-			  s->t->places[i].state == PLACE_CURRENT;
+		voters += votes(&s->t->places[i]);
 	for (unsigned int i = 0; i < s->t->n; i++) {
 		const struct place *p = &s->t->places[i];
 		unsigned int count = 0;
 
+		if (!takes_part(p))
+			continue;
 		for (unsigned int j = 0; j < s->t->n; j++)
-			count += s->t->places[j].pool &&
-				 s->t->places[j].state == PLACE_CURRENT &&
-				 s->t->places[j].hash == p->hash;
-		if (takes_part(p) && count * 2 > voters)
+			count += votes(&s->t->places[j]) &&
+				 !memcmp(s->t->places[j].chunk + at,
+					 p->chunk + at, len);
+		if (count * 2 > voters)
 			return p;
 	}
 	return NULL;
 }
 
-/* Find the first and the last byte in which a member differs from another. */
-static void find_range(const struct scrub *s, const struct place *p,
-		       const struct place *right, uint64_t *at, uint64_t *len)
+/* Bytes of the page at this offset of the chunk. */
+static uint64_t page_len(const struct scrub *s, uint64_t at)
 {
-	uint64_t end = s->len;
+	return s->len - at < PAGE ? s->len - at : PAGE;
+}
 
-	*at = 0;
-	while (p->chunk[*at] == right->chunk[*at])
+/*
+ * Compose the right bytes of the chunk, page by page: damage at two members is
+ * rarely in the same page. A page without a majority gets the bytes of `base`.
+ */
+static void compose(struct scrub *s, const struct place *base)
+{
+	for (uint64_t at = 0; at < s->len; at += PAGE) {
+		const uint64_t len = page_len(s, at);
+		const struct place *p = find_majority(s, at, len);
+
+		s->agreed[at / PAGE] = p != NULL;
+		memcpy(s->right + at, (p ? p : base)->chunk + at, len);
+	}
+}
+
+/* Find the first and the last byte in which a member differs in the range. */
+static void find_range(const struct scrub *s, const struct place *p,
+		       uint64_t *at, uint64_t *end)
+{
+	while (p->chunk[*at] == s->right[*at])
 		++*at;
-	while (p->chunk[end - 1] == right->chunk[end - 1])
-		end--;
-	*len = end - *at;
-	*at += s->offset;
+	while (p->chunk[*end - 1] == s->right[*end - 1])
+		--*end;
 }
 
 /* Write the majority's bytes to all members, through the group. */
-static int repair(struct scrub *s, const struct place *right, uint64_t at,
-		  uint64_t len)
+static int repair(struct scrub *s, uint64_t at, uint64_t len)
 {
-	if (rpmem_pool_write(s->writer, right->chunk + (at - s->offset), len,
-			     at, RPMEM_POOL_DURABLE))
+	if (rpmem_pool_write(s->writer, s->right + at, len, s->offset + at,
+			     RPMEM_POOL_DURABLE))
 		return rp_err(s->t->err, RP_EXIT_FAILED, "repair: %s",
 			      rpmem_pool_error());
 	s->repaired += len;
 	return 0;
 }
 
+/*
+ * Report a member's pages, from `at` on, that differ from the right ones; stop
+ * behind them, and where the pages that have a majority begin or end.
+ */
+static int report_pages(struct scrub *s, const struct place *p,
+			const struct place *base, uint64_t *at)
+{
+	const bool agreed = s->agreed[*at / PAGE];
+	uint64_t first = *at, end, len;
+
+	do
+		*at += page_len(s, *at);
+	while (*at < s->len && s->agreed[*at / PAGE] == agreed &&
+	       memcmp(p->chunk + *at, s->right + *at, page_len(s, *at)) != 0);
+	end = *at;
+	find_range(s, p, &first, &end);
+	len = end - first;
+	printf("%s: differs from %s in %" PRIu64 " bytes at offset %" PRIu64
+	       "%s\n",
+	       p->where, agreed ? "the majority" : base->where, len,
+	       s->offset + first, agreed ? "" : "; no majority is equal");
+	s->differ += len;
+	return s->writer && agreed ? repair(s, first, len) : 0;
+}
+
 /* Report which members differ in the chunk; with --repair, repair them. */
 static int report(struct scrub *s)
 {
-	const struct place *right = find_majority(s), *base = right;
-	uint64_t at, len;
+	const struct place *base = NULL;
 	int code = 0;
 
 	for (unsigned int i = 0; !base; i++)
 		if (takes_part(&s->t->places[i]))
 			base = &s->t->places[i];
-	for (unsigned int i = 0; !code && i < s->t->n; i++) {
+	compose(s, base);
+	for (unsigned int i = 0; i < s->t->n; i++) {
 		const struct place *p = &s->t->places[i];
+		uint64_t at = 0;
 
-		if (!takes_part(p) || p->hash == base->hash)
-			continue;
-		find_range(s, p, base, &at, &len);
-		printf("%s: differs from %s in %" PRIu64
-		       " bytes at offset %" PRIu64 "%s\n",
-		       p->where, right ? "the majority" : base->where, len, at,
-		       right ? "" : "; no majority is equal");
-		s->differ += len;
-		if (s->writer && right)
-			code = repair(s, right, at, len);
+		while (!code && takes_part(p) && at < s->len)
+			if (memcmp(p->chunk + at, s->right + at,
+				   page_len(s, at)) != 0)
+				code = report_pages(s, p, base, &at);
+			else
+				at += PAGE;
 	}
 	return code;
 }
@@ -217,6 +264,10 @@ static int scrub_all(struct scrub *s)
 	struct progress bar;
 	int code = 0;
 
+	s->right = malloc(super->chunk);
+	s->agreed = calloc(super->chunk / PAGE + 1, sizeof(*s->agreed));
+	if (!s->right || !s->agreed)
+		return rp_err(s->t->err, RP_EXIT_FAILED, "out of memory");
 	for (unsigned int i = 0; i < s->t->n; i++) {
 		s->t->places[i].chunk = malloc(super->chunk);
 		if (!s->t->places[i].chunk)
@@ -300,5 +351,7 @@ int group_scrub(struct tool *t)
 			code = RP_EXIT_PARTLY;
 	}
 	rpmem_pool_close(s.writer);
+	free(s.right);
+	free(s.agreed);
 	return code;
 }

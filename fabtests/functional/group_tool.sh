@@ -134,6 +134,13 @@ tool 0 "1 bytes differ, 1 repaired" scrub --repair "$G"
 same a b
 tool 0 "equal" scrub "$G"
 
+# Each page of a chunk has its own majority.
+damage a 500007 1
+damage b 400007 2
+tool 0 "2 bytes differ, 2 repaired" scrub --repair "$G"
+same a b
+same a c
+
 # Without a majority no copy can be called right.
 damage a 500007 1
 damage b 500007 2
