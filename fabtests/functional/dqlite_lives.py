@@ -29,8 +29,8 @@ ERRORS = (dqlite.Failure, OSError)
 
 
 class Cluster(raft_lives.Cluster):
-    def __init__(self, program, preload, rpmemd, shadow, port):
-        super().__init__(program, rpmemd, shadow, port)
+    def __init__(self, program, preload, rpmemd, shadow, port, seed):
+        super().__init__(program, rpmemd, shadow, port, seed)
         self.preload = preload
         self.size = "32M"
         self.fault = None  # a fault that is injected into daemons
@@ -244,7 +244,7 @@ def main():
     program, preload, rpmemd, shadow, kills, port, *fault = sys.argv[1:]
     seed = os.environ.get("RP_SEED") or str(random.randrange(1 << 32))
     print(f"RP_SEED={seed}", flush=True)
-    cluster = Cluster(program, preload, rpmemd, shadow, int(port))
+    cluster = Cluster(program, preload, rpmemd, shadow, int(port), seed)
     try:
         cluster.start_daemons(create=True)
         cluster.end_all()

@@ -5,7 +5,8 @@
 usage: raft_lives.py PROGRAM FI_RPMEMD SHADOW KILLS PORT
 
 Clients write and read while SIGKILL ends the leader, a follower, or all with
-their daemons, whose pools then keep only what msync had covered. At the end
+their daemons, whose pools then keep what msync had covered, and a random part
+of the other pages. At the end
 each acknowledged write is there, and the reads of all clients are
 linearizable. Then the daemons of two servers are stopped: no acknowledged
 write may be lost when all servers end, and the leader stays away. RP_SEED
@@ -25,14 +26,17 @@ import time
 import linear
 
 SERVERS = (1, 2, 3)
+PAGE = 4096
 WAIT = 60  # seconds after which a step counts as hung
 
 
 class Cluster:
-    def __init__(self, program, rpmemd, shadow, port):
+    def __init__(self, program, rpmemd, shadow, port, seed):
         self.program, self.rpmemd, self.shadow = program, rpmemd, shadow
         self.port = port
         self.size = "4M"
+        self.random = random.Random(f"{seed} cuts")
+        self.uncovered = 0  # pages that no msync covered, over all cuts
         self.epoch = 0  # part of the key names: new keys have short histories
         self.procs = {}
         self.addresses = [f"127.0.0.1:{port + i}" for i in SERVERS]
@@ -87,11 +91,29 @@ class Cluster:
         for name in list(self.procs):
             self.end(name)
 
+    def cut_pool(self, name):
+        """Keep what msync covered, and a random part of the other pages."""
+        kept = self.random.choice((0, self.random.random()))
+        with open(name, "rb") as new, open(f"{name}.safe", "r+b") as safe:
+            at = 0
+            while True:
+                page, old = new.read(PAGE), safe.read(PAGE)
+                if not page:
+                    break
+                if page != old:
+                    self.uncovered += 1
+                    if self.random.random() < kept:
+                        safe.seek(at)
+                        safe.write(page)
+                        safe.seek(at + len(page))
+                at += len(page)
+        shutil.copyfile(f"{name}.safe", name)
+
     def power_cut(self, gone=None):
-        """End all servers; pools keep what msync covered. One stays away."""
+        """End all servers, and cut their pools. One server stays away."""
         self.end_all()
         for i in SERVERS:
-            shutil.copyfile(f"pool{i}.safe", f"pool{i}")
+            self.cut_pool(f"pool{i}")
         self.start_daemons()
         self.start_servers(*(i for i in SERVERS if i != gone))
 
@@ -247,7 +269,7 @@ def main():
     seed = os.environ.get("RP_SEED") or str(random.randrange(1 << 32))
     if linear.self_test():
         sys.exit("FAIL: the checker of histories is wrong")
-    cluster = Cluster(program, rpmemd, shadow, int(port))
+    cluster = Cluster(program, rpmemd, shadow, int(port), seed)
     try:
         cluster.start_daemons(create=True)
         cluster.end_all()
@@ -275,7 +297,8 @@ def main():
         for proc in cluster.procs.values():
             proc.send_signal(signal.SIGCONT)
         cluster.end_all()
-    print(f"{len(ops)} operations, kills: {counts} (RP_SEED={seed})")
+    print(f"{len(ops)} operations, kills: {counts}, {cluster.uncovered} pages "
+          f"not covered (RP_SEED={seed})")
     if lost:
         sys.exit(f"FAIL: acknowledged and lost: {lost} (RP_SEED={seed})")
     if wrong:

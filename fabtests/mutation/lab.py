@@ -266,7 +266,7 @@ class Bench:
                      "-ljansson", "-lmicrohttpd", "-lfabric"] +
                     (["-libverbs"] if lab.verbs else []) +
                     (["-lrdmacm"] if lab.rc else []) +
-                    (["-lraft"] if has_raft() else []) +
+                    (["-lraft", "-luv"] if has_raft() else []) +
                     ["-lpmem2", "-lpthread", "-lm", "-Wl,-t,-t"])
         if r.returncode:
             raise Broken(r.stdout)
@@ -317,7 +317,7 @@ class Bench:
 
 
 # The suite of librpmem_raft links these.
-RAFT = ("conf", "replay", "snapshot", "store", "wire", "writer")
+RAFT = ("conf", "io", "replay", "ring", "snapshot", "store", "wire", "writer")
 
 
 @functools.lru_cache(None)

@@ -223,8 +223,14 @@ fabtests_unit_test_rpmem_log_pool_SOURCES = \
 fabtests_unit_test_rpmem_log_pool_LDADD = $(fabtests_unit_test_rpmem_log_LDADD)
 
 if HAVE_RAFT
-unit_tests += fabtests/unit/test_rpmem_raft
+unit_tests += fabtests/unit/test_rpmem_raft fabtests/unit/test_raft_io \
+	fabtests/unit/test_raft_ring
 endif
+fabtests_unit_test_raft_io_SOURCES = fabtests/unit/test_raft_io.c $(log_sources)
+fabtests_unit_test_raft_io_LDADD = util/libraft/libraft.la $(fabtests_unit_test_rpmem_log_LDADD) \
+	$(RAFT_LIBS)
+fabtests_unit_test_raft_ring_SOURCES = fabtests/unit/test_raft_ring.c
+fabtests_unit_test_raft_ring_LDADD = util/libraft/libraft.la $(CRITERION_LIBS)
 fabtests_unit_test_rpmem_raft_SOURCES = fabtests/unit/test_rpmem_raft.c \
 	fabtests/unit/test_raft_page.c fabtests/unit/page.h $(log_sources)
 fabtests_unit_test_rpmem_raft_LDADD = util/libraft/libraft.la $(fabtests_unit_test_rpmem_log_LDADD) \

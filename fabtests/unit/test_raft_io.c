@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/*
+ * librpmem_raft's follower: what it acknowledges to libraft, and what it
+ * reports to the leader as stored in its own log. Messages come from this test;
+ * the log is in a pool in memory.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <criterion/criterion.h>
+#include <uv.h>
+
+#include "libraft/backend.h"
+#include "log_rig.h"
+
+#define LENGTH (1024u * 1024)
+
+static struct rig rig;
+static struct seeded rnd;
+static uv_loop_t loop;
+static struct raft_io io;
+static struct peer leader;
+static struct wire_head sent; /* header of the last reply */
+static unsigned int acked;    /* appends that are acknowledged to libraft */
+struct raft_entry *taken[8];  /* entries of libraft, which frees them later */
+static unsigned int ntaken;
+
+/* --- the parts of the library that need a network --- */
+
+int pool_check_new(struct store *st, const char *where,
+		   const struct rpmem_log_attr *attr)
+{
+	return 0;
+}
+
+struct peer *net_peer(struct backend *b, raft_id id, const char *address)
+{
+	return &leader;
+}
+
+void net_send(struct peer *p, struct frame *f)
+{
+	cr_assert_not(wire_head_get(&sent, f->bytes));
+	free(f);
+}
+
+int net_listen(struct backend *b)
+{
+	return 0;
+}
+
+int net_address(struct backend *b, int ret)
+{
+	return ret;
+}
+
+void net_close(struct backend *b)
+{
+}
+
+void ring_send(struct peer *p, unsigned char *message, size_t len,
+	       unsigned int entries, struct wire_head *h)
+{
+}
+
+void ring_result(struct peer *p, const struct wire_head *h,
+		 struct raft_message *m)
+{
+}
+
+void ring_hello(struct peer *p, const struct wire_head *h,
+		const unsigned char *where)
+{
+}
+
+void ring_reap(struct peer *p)
+{
+}
+
+void ring_close(struct peer *p)
+{
+}
+
+/* --- libraft --- */
+
+static void appended(struct raft_io_append *req, int status)
+{
+	cr_assert_eq(status, 0);
+	acked++;
+	free(req);
+}
+
+static void received(struct raft_io *to, struct raft_message *m)
+{
+	const struct raft_append_entries *a = &m->append_entries;
+
+	if (m->type != RAFT_IO_APPEND_ENTRIES || !a->n_entries)
+		return;
+	cr_assert_lt(ntaken, 8);
+	taken[ntaken++] = a->entries;
+	cr_assert_not(to->append(to, calloc(1, sizeof(struct raft_io_append)),
+				 a->entries, a->n_entries, appended));
+}
+
+/* --- */
+
+static struct backend *start(void)
+{
+	struct backend *b;
+
+	rnd = (struct seeded){.state = 1};
+	rig_init(&rig, &rnd, LENGTH);
+	memset(rig.visible, 0, LENGTH);
+	memset(rig.durable, 0, LENGTH);
+	rig_pool = (struct rig_pool){.rig = &rig, .parts = 1};
+	uv_loop_init(&loop);
+	cr_assert_not(rpmem_raft_init(&io, &loop, "h:p", NULL));
+	cr_assert_not(io.init(&io, 1, "127.0.0.1:1"), "%s", io.errmsg);
+	b = io.impl;
+	b->recv = received;
+	leader.b = b;
+	leader.id = 2;
+	leader.boot = 5;
+	cr_assert_not(io.set_term(&io, 1));
+	return b;
+}
+
+/* The leader's message number seq with n entries; lsn: behind it in the ring.
+ */
+static void receive(uint64_t seq, bool ring, uint64_t lsn, unsigned int n)
+{
+	static uint64_t data[2];
+	struct raft_entry e[2] = {{.term = 1,
+				   .type = RAFT_COMMAND,
+				   .buf = {&data[0], sizeof(data[0])}},
+				  {.term = 1,
+				   .type = RAFT_COMMAND,
+				   .buf = {&data[1], sizeof(data[1])}}};
+	struct raft_message m = {
+		.type = RAFT_IO_APPEND_ENTRIES,
+		.append_entries = {.term = 1, .entries = e, .n_entries = n}};
+	unsigned char bytes[256];
+	const struct wire_head h = {.len = (uint32_t)wire_size(&m),
+				    .type = (unsigned short)m.type,
+				    .ring = ring,
+				    .seq = seq,
+				    .lsn = lsn};
+
+	cr_assert_leq(h.len, sizeof(bytes));
+	wire_encode(&m, bytes);
+	backend_received(&leader, &h, bytes);
+}
+
+/* The follower replies that it has the leader's entries. */
+static void reply(uint64_t kept, uint64_t lsn)
+{
+	struct raft_message m = {.type = RAFT_IO_APPEND_ENTRIES_RESULT};
+	struct raft_io_send req;
+
+	cr_assert_not(io.send(&io, &req, &m, NULL));
+	cr_assert_eq(sent.seq, leader.seen);
+	cr_assert_eq(sent.kept, kept, "%d in place of %d", (int)sent.kept,
+		     (int)kept);
+	cr_assert_eq(sent.lsn, lsn);
+}
+
+static void flush(struct backend *b)
+{
+	cr_assert_not(store_flush(&b->store));
+	while (b->store.flushing)
+		writer_reap(&b->store.w);
+}
+
+Test(raft_io, entries_in_the_ring_are_kept_when_the_log_has_them)
+{
+	struct backend *b = start();
+
+	reply(0, 0);
+	receive(1, true, 10, 2);
+	cr_assert_eq(acked, 1, "the ring has them");
+	reply(0, 0);
+	receive(2, true, 20, 1);
+	cr_assert_eq(acked, 2);
+	reply(0, 0);
+	/* The log has been told to store them, and has not yet. */
+	cr_assert_not(store_flush(&b->store));
+	cr_assert_eq(b->store.npending, 0);
+	cr_assert_gt(b->store.flushing, 0);
+	reply(0, 0);
+	flush(b);
+	reply(2, 20);
+}
+
+Test(raft_io, entries_outside_the_ring_wait_for_the_log)
+{
+	struct backend *b = start();
+
+	receive(1, false, 0, 2);
+	cr_assert_eq(acked, 0);
+	/* Appends are acknowledged in their order. */
+	receive(2, true, 20, 1);
+	cr_assert_eq(acked, 0);
+	reply(0, 0);
+	while (!TAILQ_FIRST(&b->appends)->done)
+		writer_reap(&b->store.w);
+	receive(2, false, 0, 0);
+	cr_assert_eq(acked, 2);
+	flush(b);
+	reply(2, 20);
+}
+
+/* The leader's process has ended, and its next one counts from 1. */
+Test(raft_io, entries_of_a_former_process_are_not_reported_to_the_next_one)
+{
+	struct backend *b = start();
+
+	receive(3, true, 30, 1);
+	cr_assert_not(store_flush(&b->store));
+	leader.boot = 6;
+	leader.seen = leader.seen_lsn = 0;
+	receive(1, true, 5, 1);
+	while (b->store.flushing)
+		writer_reap(&b->store.w);
+	reply(0, 0);
+	flush(b);
+	reply(1, 5);
+}
