@@ -17,6 +17,7 @@ import base64
 import collections
 import os
 import random
+import shutil
 import signal
 import struct
 import subprocess
@@ -32,6 +33,7 @@ QUIET_MS = 1500  # ms after which a silent member counts as lost
 ENOUGH = 20  # commits after a disturbance
 ESTALE, EIO = -116, -5
 HERE = os.getcwd()
+SOURCE = os.path.dirname(os.path.realpath(__file__))
 
 
 class Failed(Exception):
@@ -98,6 +100,50 @@ class Host:
             return subprocess.Popen(
                 ["nsenter", f"--net=/run/netns/{self.name}"] + args,
                 stdin=subprocess.PIPE, stdout=out, stderr=out, env=env)
+
+
+class SlowPath:
+    """Delay and loss between a host and bridge 0: tc netem, or slow_link.py."""
+
+    netem = None  # whether the kernel has it; None: not tried yet
+
+    def __init__(self, host, seed):
+        self.host, self.process = host, None
+        self.ends = [f"{host.port}{end}" for end in "ab"]
+        if SlowPath.netem is not False:
+            p = subprocess.run(
+                ["tc", "-n", host.name, "qdisc", "replace", "dev", "eth0",
+                 "root", "netem", "delay", "8ms", "7ms", "loss", "2%"],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                check=False) if shutil.which("tc") else None
+            SlowPath.netem = bool(p) and p.returncode == 0
+            if not SlowPath.netem:
+                print("slow_link.py in place of tc netem: "
+                      + (p.stdout.strip() if p else "tc is not installed"),
+                      flush=True)
+        if SlowPath.netem:
+            return
+        run("ip", "link", "set", host.port, "nomaster")
+        run("ip", "link", "add", self.ends[0], "type", "veth", "peer", "name",
+            self.ends[1])
+        run("ip", "link", "set", self.ends[0], "up")
+        run("ip", "link", "set", self.ends[1], "master", "bridge0", "up")
+        self.process = subprocess.Popen(
+            [sys.executable, os.path.join(SOURCE, "slow_link.py"), host.port,
+             self.ends[0], str(seed)])
+
+    def end(self):
+        if not self.process:
+            run("tc", "-n", self.host.name, "qdisc", "delete", "dev", "eth0",
+                "root")
+            return
+        alive = self.process.poll() is None
+        self.process.kill()
+        self.process.wait()
+        run("ip", "link", "delete", self.ends[0])
+        self.host.join(0)
+        if not alive:
+            raise Failed(f"slow_link.py at {self.host.name} has ended")
 
 
 class Member:
@@ -340,6 +386,14 @@ class Net:
             m.host.cut()
         self.go_on()
 
+    def members_slow(self):
+        """All paths to members delay, reorder and lose frames."""
+        paths = [SlowPath(m.host, self.rng.randrange(1 << 30))
+                 for m in self.members]
+        self.go_on()
+        for p in paths:
+            p.end()
+
     def members_mute(self):
         """Members receive from the writer, which receives nothing from them."""
         for m in self.some():
@@ -435,7 +489,7 @@ class Net:
 ORDER = ["members_killed", "parted_with_few", "members_mute", "last_copy",
          "epoch_survives", "writer_killed", "members_cut", "both_take",
          "all_killed", "members_stopped", "writer_displaced", "members_deaf",
-         "members_replaced"]
+         "members_replaced", "members_slow"]
 
 
 def disturb(net, name):

@@ -303,7 +303,7 @@ TESTS += $(pool_tests)
 EXTRA_DIST += $(pool_tests) fabtests/functional/suite.sh \
 	fabtests/functional/nbd_disk.sh fabtests/functional/nbd_random.py \
 	fabtests/functional/crash_suite.sh fabtests/functional/obj_suite.sh \
-	fabtests/functional/group_net.py \
+	fabtests/functional/group_net.py fabtests/functional/slow_link.py \
 	fabtests/functional/group_net_planted
 check_PROGRAMS += fabtests/functional/read_only
 fabtests_functional_read_only_SOURCES = fabtests/functional/read_only.c
