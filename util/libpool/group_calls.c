@@ -142,11 +142,12 @@ int pool_group_member(struct rpmem_pool *p, unsigned int index,
 		      struct rpmem_pool_member *member)
 {
 	struct pool_group *pg = p->group;
-	const struct group_member *m = &pg->g.members[index];
+	const struct group_member *m;
 	const char *lost;
 
 	if (index >= pg->g.n)
 		return -ENOENT;
+	m = &pg->g.members[index];
 	pthread_mutex_lock(&p->lock);
 	member->where = pg->places[index].where;
 	member->left = m->backlog + group_copy_left(&pg->g, index);
