@@ -110,7 +110,7 @@ fabtests_benchmarks_log_LDADD = util/librpmem_log.la util/librpmem_pool.la
 check_PROGRAMS += fabtests/benchmarks/raft
 fabtests_benchmarks_raft_SOURCES = fabtests/benchmarks/raft.c
 fabtests_benchmarks_raft_LDADD =
-EXTRA_DIST += fabtests/benchmarks/raft.sh
+EXTRA_DIST += fabtests/benchmarks/raft.sh fabtests/benchmarks/raft_memory.c
 
 check_PROGRAMS += fabtests/benchmarks/rpc
 fabtests_benchmarks_rpc_SOURCES = fabtests/benchmarks/rpc.c

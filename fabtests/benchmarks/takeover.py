@@ -10,7 +10,10 @@ SIGKILL, with all its processes. Prints, as medians of the rounds:
   observe   the same client opens one member to read, and reads: what of "open"
             is the start of a process and its connection
   write     one durable write of 8 bytes in a group that is open
+With --spread, the writer that is killed has written to each 256 KiB of so many
+MiB: at most 256 of these chunks stay marked, and are copied by the opening.
 usage: takeover.py --build DIR [--rounds N] [--ttl S] [--folder DIR]
+                   [--pool MIB] [--spread MIB]
 """
 import argparse
 import contextlib
@@ -31,6 +34,7 @@ sys.path.insert(0, os.path.join(HERE, "../integration"))
 from volume import wait_until  # noqa: E402
 
 WRITES = 20
+CHUNK = 256 << 10
 
 
 def free_ports(n):
@@ -123,7 +127,7 @@ class Bench:
         for name in "abc":
             port = os.path.join(self.folder, "port." + name)
             self.start(os.path.join(self.args.build, "util/fi_rpmemd"),
-                       "--create", "1M", "--port", "0", "--port-file", port,
+                       "--create", f"{self.args.pool}M", "--port", "0", "--port-file", port,
                        os.path.join(self.folder, name))
             wait_until("fi_rpmemd", lambda file=port: os.path.exists(file) and
                        os.path.getsize(file), self.children[-1])
@@ -145,6 +149,9 @@ class Bench:
         """Kill leader now; return the times, and the leader that follows."""
         following, at = self.leader(f"lock.{n}")
         write = [now.timed("d 8 %d" % i) for i in range(WRITES)]
+        for offset in range(0, self.args.spread << 20, CHUNK):
+            now.ask(f"w {offset} {n}")
+        now.ask("c")
         killed = time.time()
         now.kill()
         following.reply()
@@ -194,8 +201,12 @@ def main():
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--ttl", type=int, default=2)
     parser.add_argument("--folder", default="/var/tmp")
+    parser.add_argument("--pool", type=int, default=1)
+    parser.add_argument("--spread", type=int, default=0)
     args = parser.parse_args()
     args.build = os.path.abspath(args.build)
+    if args.spread >= args.pool:
+        parser.error("--pool must be greater than --spread")
     for tool in ("etcd", "etcdctl"):
         if not shutil.which(tool):
             sys.exit(f"takeover.py: {tool} is missing; util/packages.sh names "
@@ -207,7 +218,8 @@ def main():
         finally:
             bench.stop()
     print(json.dumps({"load": os.getloadavg()[0], "rounds": args.rounds,
-                      "ttl": args.ttl,
+                      "ttl": args.ttl, "pool_mib": args.pool,
+                      "spread_mib": args.spread,
                       **{k + "_ms": round(v * 1e3, 2)
                          for k, v in median.items()}}))
 
