@@ -309,8 +309,7 @@ static void open_member(struct rig *r, unsigned int writer, unsigned int member)
 	}
 	/* fi_rpmemd compares the owner, so nobody comes between look and take.
 	 */
-	if (group_must_look(&w->g) && !w->opens_unseen &&
-	    group_look(&w->g, member, m->visible))
+	if (!w->opens_unseen && group_look(&w->g, member, m->visible))
 		return;
 	/*
 	 * A writer takes each member once; afterwards it displaces nobody. An
@@ -319,7 +318,8 @@ static void open_member(struct rig *r, unsigned int writer, unsigned int member)
 	 */
 	if (m->owner >= 0 && m->owner != (int)writer &&
 	    (w->g.members[member].opened_once ||
-	     (!group_must_look(&w->g) && m->owner > (int)writer))) {
+	     (w->g.phase == GROUP_LOOKING && !w->g.given &&
+	      m->owner > (int)writer))) {
 		group_opened(&w->g, member, -EBUSY, 0, "busy");
 		return;
 	}

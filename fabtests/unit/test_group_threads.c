@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /*
- * The thread that opens a member of a group, once the writer knows its epoch:
- * an observer looks at the member first, and the member is opened only if its
- * owner is the one that the observer has seen. The pools are this test's.
+ * The thread that opens a member of a group: an observer looks at the member
+ * first, and the member is opened only if its owner is the one that the
+ * observer has seen. The pools are this test's.
  */
 #include "config.h"
 
@@ -150,7 +150,7 @@ static void end(void)
 	pool_texts_free(&handle);
 }
 
-/* The first attempt comes before the epoch, and the member is away. */
+/* The member is away at first, while the group opens with the others. */
 Test(group_threads, a_member_is_taken_from_the_owner_that_was_seen,
      .timeout = 60)
 {
@@ -160,7 +160,7 @@ Test(group_threads, a_member_is_taken_from_the_owner_that_was_seen,
 	seen[3] = 78;
 	start();
 	await_attempts(5);
-	expect_attempt(0, RPMEM_POOL_TAKE, 0);
+	expect_attempt(0, RPMEM_POOL_OBSERVE, 0);
 	expect_attempt(1, RPMEM_POOL_OBSERVE, 0);
 	expect_attempt(2, RPMEM_POOL_TAKE, 77);
 	expect_attempt(3, RPMEM_POOL_OBSERVE, 0);
@@ -168,10 +168,29 @@ Test(group_threads, a_member_is_taken_from_the_owner_that_was_seen,
 	end();
 }
 
+/*
+ * An opening that began without an epoch is delayed until the group is open,
+ * and a newer writer has the member.
+ */
+Test(group_threads, a_late_opening_takes_no_member_from_another_owner,
+     .timeout = 60)
+{
+	seen[0] = 76;
+	results[1] = -ESTALE;
+	seen[2] = 77;
+	start();
+	await_attempts(4);
+	expect_attempt(0, RPMEM_POOL_OBSERVE, 0);
+	expect_attempt(1, RPMEM_POOL_TAKE, 76);
+	expect_attempt(2, RPMEM_POOL_OBSERVE, 0);
+	expect_attempt(3, RPMEM_POOL_TAKE, 77);
+	end();
+}
+
 /* The member was open, and its connection is lost. */
 static void lose_open_member(void)
 {
-	await_attempts(1);
+	await_attempts(2);
 	pthread_mutex_lock(&handle.lock);
 	while (!group.places[0].opened_once)
 		pthread_cond_wait(&group.changed, &handle.lock);
@@ -183,26 +202,28 @@ static void lose_open_member(void)
 Test(group_threads, a_member_that_was_open_is_opened_if_it_is_free,
      .timeout = 60)
 {
-	seen[1] = 77;
+	seen[0] = 76;
+	seen[2] = 77;
 	start();
 	lose_open_member();
-	await_attempts(3);
-	expect_attempt(0, RPMEM_POOL_TAKE, 0);
-	expect_attempt(1, RPMEM_POOL_OBSERVE, 0);
-	expect_attempt(2, RPMEM_POOL_EXCLUSIVE, 77);
+	await_attempts(4);
+	expect_attempt(1, RPMEM_POOL_TAKE, 76);
+	expect_attempt(2, RPMEM_POOL_OBSERVE, 0);
+	expect_attempt(3, RPMEM_POOL_EXCLUSIVE, 77);
 	end();
 }
 
 /* A limit of clients refuses an observer: nobody has taken the member. */
 Test(group_threads, an_observer_that_is_refused_ends_nothing, .timeout = 60)
 {
-	results[1] = -EBUSY;
-	seen[2] = 77;
+	seen[0] = 76;
+	results[2] = -EBUSY;
+	seen[3] = 77;
 	start();
 	lose_open_member();
-	await_attempts(4);
-	expect_attempt(1, RPMEM_POOL_OBSERVE, 0);
+	await_attempts(5);
 	expect_attempt(2, RPMEM_POOL_OBSERVE, 0);
-	expect_attempt(3, RPMEM_POOL_EXCLUSIVE, 77);
+	expect_attempt(3, RPMEM_POOL_OBSERVE, 0);
+	expect_attempt(4, RPMEM_POOL_EXCLUSIVE, 77);
 	end();
 }

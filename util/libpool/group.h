@@ -236,11 +236,10 @@ int group_init(struct group *g, unsigned int n, unsigned int k,
 void group_fini(struct group *g);
 
 /*
- * Whether an observer reads a member's area before each opening, which
- * displaces the member's writer: this writer knows its epoch.
+ * Called before each opening of a member, because an opening displaces the
+ * member's writer; area: as an observer has read it. -ESTALE: do not open the
+ * member, because a newer writer has it.
  */
-bool group_must_look(const struct group *g);
-/* area: what the observer has read. -ESTALE: a newer writer has the member. */
 int group_look(struct group *g, unsigned int member,
 	       const unsigned char area[GROUP_AREA]);
 /* Report that a member was opened (ret 0), or that the opening failed. */

@@ -130,11 +130,6 @@ static bool is_stale(struct group *g, unsigned int member,
 	return true;
 }
 
-bool group_must_look(const struct group *g)
-{
-	return g->given || g->phase > GROUP_LOOKING;
-}
-
 int group_look(struct group *g, unsigned int member,
 	       const unsigned char area[GROUP_AREA])
 {

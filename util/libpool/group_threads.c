@@ -109,9 +109,6 @@ static int look_member(struct place *m)
 	unsigned char *area;
 	int ret;
 
-	m->looked = group_must_look(&pg->g);
-	if (!m->looked)
-		return 0;
 	area = malloc(GROUP_AREA);
 	if (!area)
 		return pool_error(-ENOMEM, "out of memory");
@@ -136,9 +133,12 @@ static int open_member(struct place *m, struct rpmem_pool **pool,
 	/* Do not displace the writer that took this member from us. */
 	if (m->opened_once)
 		attr.exclusive = RPMEM_POOL_EXCLUSIVE;
-	/* A writer that came since the look may be a newer one: look again. */
-	ret = pool_open_as(pool, m->where, &attr, m->of->owner,
-			   m->looked ? &m->seen : NULL, false);
+	/*
+	 * A writer that came since the look may be a newer one, also if this
+	 * opening had no epoch then: the request can be delayed. Look again.
+	 */
+	ret = pool_open_as(pool, m->where, &attr, m->of->owner, &m->seen,
+			   false);
 	if (ret)
 		return ret;
 	ret = rpmem_pool_query(*pool, &info);

@@ -21,8 +21,7 @@ struct place {
 	char *where;
 	struct rpmem_pool *pool; /* NULL: the pool is closed */
 	bool reopen, opened_once;
-	bool looked;   /* an observer has read the area since the last close */
-	uint64_t seen; /* the owner that it found */
+	uint64_t seen; /* the owner that an observer found before the opening */
 	unsigned char uuid[16]; /* uuid of that pool */
 	unsigned int part;
 	pthread_t thread;
