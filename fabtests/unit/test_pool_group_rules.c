@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-2-Clause
 /* A group of pools, rule by rule: one story each, with members of the rig. */
+#include <limits.h>
+
 #include "group_calls.h"
 
 /* --- openings that overlap --- */
@@ -343,6 +345,24 @@ Test(pool_group_rules, a_displaced_writer_ends)
 		expect_group_ended(w, -ESTALE);
 		rig_end(&rig);
 	}
+}
+
+/* Clients of single pools, which promise no epoch, keep two of the members. */
+Test(pool_group_rules, a_writer_ends_where_others_keep_its_members)
+{
+	unsigned int w;
+
+	start_members(1, 3, 2);
+	w = open_writer();
+	await_all_current(w);
+	for (unsigned int i = 1; i < 3; i++) {
+		lose_member(i);
+		rig.members[i].owner = INT_MAX;
+		return_member(i);
+	}
+	write_cell(w, 0, 1);
+	expect_group_ended(w, -ESTALE);
+	rig_end(&rig);
 }
 
 /* Another client had the member for a while, and gave it up. */
