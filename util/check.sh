@@ -418,7 +418,8 @@ mutations() {
 lint() {
 	local log="$build/lint.log" start=$SECONDS p f s
 
-	"$src/util/lint.sh" --build "$build" "$@" >"$log" 2>&1
+	"$src/util/lint.sh" --build "$build" ${RP_SHARE:+--share "$RP_SHARE"} "$@" \
+		>"$log" 2>&1
 	read -r p f s <<<"$(grep -E '^[0-9]+ passed, ' "$log" |
 		sed 's/[^0-9]\+/ /g')"
 	# Without a line of sums, lint.sh itself failed: one failure.
