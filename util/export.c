@@ -664,8 +664,9 @@ static int set_length(void *arg, unsigned int i, uint64_t length, char *err)
 }
 
 /*
- * Begin to set a new owner: revoke the key of the former owner, so that its
- * writes fail. A thread does the rest; until it ends, no client gets a key.
+ * Begin to set an owner: revoke the key of the former owner, so that its writes
+ * fail, also those that it sent before it opened the pool once more. A thread
+ * does the rest for a new owner; until it ends, no client gets a key.
  */
 static int set_owner(void *arg, unsigned int i, unsigned int part,
 		     uint64_t owner, char *err)
@@ -684,6 +685,8 @@ static int set_owner(void *arg, unsigned int i, unsigned int part,
 	e->failed_owner = 0;
 	if (failed)
 		return rp_err(err, -EIO, "%s", e->failure);
+	if (owner == e->pool.owner[part])
+		return 0;
 	/* A thread that allocates blocks of this pool must end first. */
 	if (!e->worker)
 		e->settles = start_work(x, e, &j);

@@ -263,16 +263,18 @@ static void hold_export(struct rp_setup_server *s, struct conn *c,
 }
 
 /*
- * The owner that this OPEN gives to the pool; 0: no change. A client that
- * shares the pool ends the claim of a disconnected exclusive client, whose
- * repeated writes would replace newer bytes. A client that only reads ends no
- * claim.
+ * The owner that this OPEN gives to the pool; 0: no change. The owner itself is
+ * set again unless it reconnects: it has a new endpoint, and writes of its
+ * former one may still be on their way, until the former key is revoked. A
+ * client that shares the pool ends the claim of a disconnected exclusive
+ * client, whose repeated writes would replace newer bytes. A client that only
+ * reads ends no claim.
  */
 static uint64_t next_owner(uint64_t owner, const struct rp_setup_request *req,
 			   unsigned int rights)
 {
 	if (req->exclusive)
-		return owner == req->owner ? 0 : req->owner;
+		return owner == req->owner && req->again ? 0 : req->owner;
 	if (!(rights & RP_SETUP_WRITE) || !owner || owner & RP_SETUP_SHARED ||
 	    req->again || req->observe)
 		return 0;
@@ -445,25 +447,28 @@ static int put_open(struct rp_setup_server *s, struct conn *c,
 {
 	char err[RP_ERR_LEN] = "it cannot be opened exclusively here";
 	struct rp_setup_export e;
-	uint64_t owner;
+	uint64_t owner, was;
 	int ret = check_parts(c, req, s->attr.exports[i].name,
-			      find_parts(s, i, req->part, &owner));
+			      find_parts(s, i, req->part, &was));
 
 	if (!ret)
-		ret = check_owner(c, req, s->attr.exports[i].name, owner);
+		ret = check_owner(c, req, s->attr.exports[i].name, was);
 	if (!ret && !req->take)
-		ret = check_others(s, c, req, i, owner);
+		ret = check_others(s, c, req, i, was);
 	if (ret)
 		return ret;
 	c->observes = req->observe;
 	if (req->take)
 		drop_holders(s, req, i);
-	owner = next_owner(owner, req, find_rights(s, c, i));
+	owner = next_owner(was, req, find_rights(s, c, i));
 	if (owner)
 		ret = s->attr.set_owner
 			      ? s->attr.set_owner(s->attr.arg, i, req->part,
 						  owner, err)
 			      : -ENOSYS;
+	/* Requests of the owner's former connection end soon. */
+	if (ret == -EBUSY && owner == was)
+		return -EINPROGRESS;
 	if (ret)
 		return ret == -EINPROGRESS
 			       ? ret

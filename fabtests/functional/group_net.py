@@ -17,6 +17,7 @@ import base64
 import collections
 import os
 import random
+import re
 import shutil
 import signal
 import struct
@@ -406,6 +407,28 @@ class Net:
             self.now.host.deaf(m.host)
         self.go_on()
 
+    def retries(self, member):
+        """Repetitions of bytes of a closed connection by the writer's kernel."""
+        out = subprocess.run(
+            ["ip", "netns", "exec", self.now.host.name, "ss", "-tnoH", "state",
+             "fin-wait-1", "dst", member.host.address],
+            check=True, stdout=subprocess.PIPE, encoding="ascii").stdout
+        return max((int(n) for n in re.findall(r"timer:\(.*,(\d+)\)", out)),
+                   default=0)
+
+    def late_bytes(self):
+        """Bytes of a lost connection arrive when the member is current again."""
+        m = self.members[0]  # which is asked for all reads
+        self.all_current()
+        self.now.host.deaf(m.host)
+        self.go_on()
+        # The pauses between the attempts double.
+        wait_for("the kernel repeats lost bytes", lambda: self.retries(m) > 4)
+        self.mend()
+        self.all_current()
+        wait_for("they arrive", lambda: not self.retries(m))
+        self.go_on()
+
     def members_replaced(self):
         """Empty pools replace k - 1 members."""
         self.all_current()
@@ -489,7 +512,7 @@ class Net:
 ORDER = ["members_killed", "parted_with_few", "members_mute", "last_copy",
          "epoch_survives", "writer_killed", "members_cut", "both_take",
          "all_killed", "members_stopped", "writer_displaced", "members_deaf",
-         "members_replaced", "members_slow"]
+         "late_bytes", "members_replaced", "members_slow"]
 
 
 def disturb(net, name):
