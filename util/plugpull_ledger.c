@@ -188,15 +188,20 @@ int pull_ledger_load(const char *path, struct pull_cfg *cfg,
 	if (getline(&line, &size, f) < 0 || load_start(line, cfg, incarnation))
 		ret = rp_err(err, -EINVAL,
 			     "'%s' is no ledger of fi_rpmem_plugpull", path);
-	for (uint64_t i = 1; !ret && (len = getline(&line, &size, f)) > 0; i++)
-		if (line[len - 1] != '\n' ||
-		    (ret = load_event(line, i, cfg->area, v, n)))
+	for (uint64_t i = 1; !ret && (len = getline(&line, &size, f)) > 0;
+	     i++) {
+		/* An incomplete last line is dropped: nothing was sent. */
+		if (line[len - 1] != '\n')
 			break;
-	/* An incomplete last line is dropped: nothing was sent. */
-	if (ret == -EINVAL && *n)
-		ret = 0;
-	else if (ret == -ENOMEM)
-		rp_err(err, ret, "out of memory");
+		ret = load_event(line, i, cfg->area, v, n);
+		if (ret == -EINVAL)
+			rp_err(err, ret,
+			       "line %" PRIu64 " of ledger '%s' is damaged: "
+			       "what is behind it cannot be judged",
+			       i + 1, path);
+		else if (ret)
+			rp_err(err, ret, "out of memory");
+	}
 	free(line);
 	fclose(f);
 	return ret;

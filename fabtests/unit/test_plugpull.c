@@ -2,6 +2,7 @@
 /* The ledger of fi_rpmem_plugpull, and its judge on invented pools. */
 #include "config.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -195,5 +196,25 @@ Test(plugpull, ledger_has_what_was_acknowledged)
 	cr_assert_eq(v[0].end, 3);
 	cr_assert_not(v[1].acked, "an incomplete line counts");
 	cr_assert_eq(v[1].end, UINT64_MAX);
+	free(v);
+}
+
+/* Acknowledgements behind a damaged line must not be left out in silence. */
+Test(plugpull, ledger_with_a_damaged_line_is_refused)
+{
+	char path[] = "/tmp/test_plugpull.XXXXXX", err[RP_ERR_LEN] = "";
+	struct pull_record *v;
+	struct pull_cfg is;
+	uint64_t incarnation;
+	size_t n;
+	int fd = mkstemp(path);
+
+	cr_assert_geq(fd, 0);
+	close(fd);
+	ledger_write(path, "A x\nA 1\n");
+	cr_assert_eq(pull_ledger_load(path, &is, &incarnation, &v, &n, err),
+		     -EINVAL);
+	cr_assert(strstr(err, "line 5 of ledger"), "%s", err);
+	unlink(path);
 	free(v);
 }
