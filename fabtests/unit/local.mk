@@ -381,6 +381,12 @@ fabtests_unit_test_plugpull_SOURCES = fabtests/unit/test_plugpull.c \
 fabtests_unit_test_plugpull_LDADD = util/libutil.la $(CRITERION_LIBS) $(NETTLE_LIBS)
 fabtests_unit_test_plugpull_LDFLAGS = -Wl,--wrap=fdatasync
 
+unit_tests += fabtests/unit/test_redis_restore
+fabtests_unit_test_redis_restore_SOURCES = fabtests/unit/test_redis_restore.c \
+	util/redis/folder.c util/redis/restore.c
+fabtests_unit_test_redis_restore_CPPFLAGS = $(AM_CPPFLAGS)
+fabtests_unit_test_redis_restore_LDADD = $(CRITERION_LIBS)
+
 unit_tests += fabtests/unit/test_setup_rights
 fabtests_unit_test_setup_rights_SOURCES = fabtests/unit/test_setup_rights.c $(setup_rig)
 fabtests_unit_test_setup_rights_LDADD = util/libutil.la $(CRITERION_LIBS) $(NETTLE_LIBS)

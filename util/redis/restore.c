@@ -16,13 +16,21 @@
 #include "util/redis/folder.h"
 
 /* Whether an entry is a change of the directory. */
+/* Whether these bytes are the name of a file in the directory. */
+static bool is_name(const char *name, size_t n)
+{
+	return n && n < NAME_SIZE && name[0] != '.' && !memchr(name, '/', n) &&
+	       !memchr(name, 0, n);
+}
+
 static bool is_change(const unsigned char *e, size_t len)
 {
 	const size_t n = len < CHANGE_HEADER ? 0 : e[AT_NAMELEN];
 	const char *name = (const char *)e + CHANGE_HEADER;
 
-	return n && n <= len - CHANGE_HEADER && name[0] != '.' &&
-	       !memchr(name, '/', n) && !memchr(name, 0, n);
+	return n && n <= len - CHANGE_HEADER && is_name(name, n) &&
+	       (e[AT_CHANGE] != CHANGE_RENAME ||
+		is_name(name + n, len - CHANGE_HEADER - n));
 }
 
 /* Restore bytes of an entry; until the end a file has its id as its name. */
@@ -59,10 +67,12 @@ static void restore_name(struct file *f, const unsigned char *e, size_t len)
 {
 	const size_t n = CHANGE_HEADER + e[AT_NAMELEN];
 	char name[NAME_SIZE];
+	struct file *replaced;
 
 	snprintf(name, sizeof(name), "%.*s", (int)(len - n), e + n);
-	if (e[AT_CHANGE] == CHANGE_RENAME)
-		rp_file_drop(rp_file_find(name));
+	replaced = e[AT_CHANGE] == CHANGE_RENAME ? rp_file_find(name) : NULL;
+	if (replaced != f)
+		rp_file_drop(replaced);
 	memcpy(f->name, name, sizeof(name));
 	if (e[AT_CHANGE] == CHANGE_UNLINK)
 		rp_file_drop(f);

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: BSD-2-Clause
+/* Restores the directory of Redis's append-only files from invented entries. */
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "util/bytes.h"
+#include "util/redis/folder.h"
+
+/* --- the log and libc */
+
+static struct entry {
+	unsigned char bytes[128];
+	size_t len;
+} entries[8];
+static uint64_t nentries;
+
+int rpmem_log_read(struct rpmem_log *log, uint64_t *lsn, void *buf, size_t size,
+		   size_t *len, unsigned int flags)
+{
+	const struct entry *e = &entries[*lsn];
+
+	memcpy(buf, e->bytes, e->len);
+	*len = e->len;
+	++*lsn;
+	return 1;
+}
+
+int rp_libc_rename(const char *from, const char *to)
+{
+	return rename(from, to);
+}
+
+/* The other calls append to the log, which a restore does not. */
+#define NEVER(declaration)                                                     \
+	declaration                                                            \
+	{                                                                      \
+		abort();                                                       \
+	}
+NEVER(int rp_libc_unlink(const char *path))
+NEVER(int rpmem_log_open(struct rpmem_log **log, const char *where,
+			 const struct rpmem_log_attr *attr))
+NEVER(void rpmem_log_close(struct rpmem_log *log))
+NEVER(int rpmem_log_create(const char *where,
+			   const struct rpmem_log_attr *attr))
+NEVER(int rpmem_log_append(struct rpmem_log *log, const void *buf, size_t len,
+			   uint64_t *lsn))
+NEVER(int rpmem_log_query(struct rpmem_log *log, struct rpmem_log_info *info))
+NEVER(int rpmem_log_trim(struct rpmem_log *log, uint64_t lsn))
+
+/* --- tests */
+
+static void add(enum change change, const char *name, const char *rest)
+{
+	struct entry *e = &entries[nentries++];
+	const size_t n = strlen(name), more = strlen(rest);
+
+	memset(e, 0, sizeof(*e));
+	e->bytes[AT_CHANGE] = (unsigned char)change;
+	e->bytes[AT_NAMELEN] = (unsigned char)n;
+	rp_put64(e->bytes + AT_ID, 7);
+	memcpy(e->bytes + CHANGE_HEADER, name, n);
+	memcpy(e->bytes + CHANGE_HEADER + n, rest, more);
+	e->len = CHANGE_HEADER + n + more;
+}
+
+static int restore(void)
+{
+	const struct rpmem_log_info info = {
+		.size = sizeof(info),
+		.tail = nentries,
+		.max_entry = sizeof(entries[0].bytes),
+	};
+
+	return rp_folder_restore(&info);
+}
+
+static char top[] = "/tmp/test_redis_restore.XXXXXX";
+
+static void begin(void)
+{
+	nentries = 0;
+	cr_assert_not_null(mkdtemp(top));
+	snprintf(rp_folder_name, sizeof(rp_folder_name), "%s/aof", top);
+	add(CHANGE_BYTES, "a", "bytes");
+}
+
+/* Whether the file exists, below the folder of the test. */
+static bool exists(const char *path)
+{
+	char full[256];
+
+	snprintf(full, sizeof(full), "%s/%s", top, path);
+	return !access(full, F_OK);
+}
+
+static void end(void)
+{
+	char command[64];
+
+	snprintf(command, sizeof(command), "rm -r %s", top);
+	cr_assert_eq(system(command), 0); // NOLINT(cert-env33-c)
+}
+
+Test(redis_restore, file_has_its_new_name)
+{
+	begin();
+	add(CHANGE_RENAME, "a", "b");
+	cr_assert_eq(restore(), 0);
+	cr_assert(exists("aof/b") && !exists("aof/a"));
+	end();
+}
+
+/* A log of a hostile target must not reach out of the directory. */
+Test(redis_restore, name_outside_the_directory_is_refused)
+{
+	static const char *const names[] = {"../x", "b/x", ".x", ""};
+
+	begin();
+	for (unsigned int i = 0; i < 4; i++) {
+		nentries = 1;
+		add(CHANGE_RENAME, "a", names[i]);
+		cr_assert_eq(restore(), -EBADMSG, "'%s'", names[i]);
+		cr_assert(!exists("x"));
+	}
+	end();
+}
+
+Test(redis_restore, file_that_is_renamed_to_its_name_stays)
+{
+	begin();
+	add(CHANGE_RENAME, "a", "a");
+	cr_assert_eq(restore(), 0);
+	cr_assert(exists("aof/a"));
+	end();
+}
