@@ -250,7 +250,7 @@ static int scrub_chunk(struct scrub *s)
 			s->marked += s->len;
 			return 0;
 		}
-		if (try + 1 == TRIES)
+		if (try + 1 >= TRIES && count_members(s) > 1)
 			break;
 		s->compared -= s->len;
 		nanosleep(&(struct timespec){0, RETRY_NS}, NULL);
