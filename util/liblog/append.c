@@ -36,7 +36,7 @@ static struct plan plan_append(const struct rpmem_log *log,
 	return p;
 }
 
-/* Encode entries from *i on, up to LSN end, and a pad if there is room. */
+/* Encode entries from *i on, up to LSN `end`; with `pad`, a pad behind them. */
 static struct log_write *encode(struct rpmem_log *log,
 				const struct rpmem_log_op *op, unsigned int *i,
 				uint64_t from, uint64_t end, bool pad)
@@ -143,7 +143,7 @@ static int check(const struct rpmem_log *log, const struct rpmem_log_op *op)
 		longest = size > longest ? size : longest;
 		bytes += size;
 	}
-	/* A pad is shorter than the entry that did not fit. */
+	/* A pad at the ring's end is shorter than the entry that follows it. */
 	if (bytes + longest - LOG_ALIGN > log->super.ring ||
 	    bytes > LOG_WINDOW + LOG_ALIGN)
 		return log_error(-EMSGSIZE,
@@ -262,7 +262,7 @@ int rpmem_log_poll(struct rpmem_log *log, struct rpmem_log_op **done,
 		return log_error(-EINVAL, "rpmem_log_poll() needs a log and "
 					  "room for an operation");
 	pthread_mutex_lock(&log->lock);
-	/* Readers learn what is durable from the next entry, or else here. */
+	/* Readers see the durable end in the next entry; without one, here. */
 	if (TAILQ_EMPTY(&log->writes))
 		log_super_publish(log);
 	for (;;) {

@@ -86,7 +86,7 @@ void log_entry_encode(const struct log_super *s, const struct log_entry *e,
 		      unsigned char *to)
 {
 	rp_put64(to + 8, e->lsn);
-	/* Store the difference: outstanding bytes are far less than 256 GiB. */
+	/* 32 bits are enough: far less than 2^32 * LOG_ALIGN is outstanding. */
 	rp_put32(to + 16, (uint32_t)((e->lsn - e->durable) / LOG_ALIGN));
 	rp_put32(to + 20, e->len | (e->pad ? PAD : 0));
 	rp_put64(to + 24, e->epoch);
@@ -132,10 +132,11 @@ bool log_entry_intact(const struct log_super *s, const unsigned char *from,
 }
 
 /*
- * RPMEM_LOG_TAIL stores each tail in the same word, and a CPU writes back the
- * same cache line slowly. The counter rotates over LOG_PLACES words: the
- * greatest one is the tail. The register rotates too: a word gets the XOR of
- * the tail and of all other words, so that the XOR of all words is the tail.
+ * RPMEM_LOG_TAIL stores each tail in the first word. The other layouts rotate
+ * over LOG_PLACES words, because a CPU is slow to write back the same cache
+ * line again. RPMEM_LOG_COUNTER: the greatest word is the tail.
+ * RPMEM_LOG_REGISTER: a word gets the XOR of the tail and of all other words,
+ * so that the XOR of all words is the tail.
  */
 void log_places_store(struct log_places *p, uint32_t layout, uint64_t lsn,
 		      uint64_t *offset, uint64_t *value)

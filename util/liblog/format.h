@@ -24,7 +24,7 @@
 #define LOG_SUPER_BYTES 96u
 #define LOG_HEADER	32u /* bytes of the header before an entry's data */
 #define LOG_ALIGN	64u
-#define LOG_FIRST	64u /* LSN of the first entry ever; 0 means the head */
+#define LOG_FIRST	64u /* LSN of the first entry; 0 is RPMEM_LOG_HEAD */
 
 struct log_super {
 	uint32_t layout; /* enum rpmem_log_layout */
@@ -45,7 +45,7 @@ struct log_super {
 
 struct log_entry {
 	uint64_t lsn;
-	uint64_t durable; /* durable end at the append: an LSN */
+	uint64_t durable; /* LSN: the log's durable end at the append */
 	uint64_t epoch;
 	uint32_t len;  /* bytes after the header */
 	bool pad;      /* padding: the next entry is at the ring's start */
@@ -86,9 +86,9 @@ void log_entry_encode(const struct log_super *s, const struct log_entry *e,
 bool log_entry_decode(const struct log_super *s, const unsigned char *from,
 		      uint64_t lsn, struct log_entry *e);
 /*
- * Decode the header at byte `at` of the ring. True: if the entry is intact, s
- * was not the newest superblock: the entry is of a later epoch, or in space
- * that s has not freed.
+ * Decode the header at byte `at` of the ring. True: the entry, if it is intact,
+ * proves that a newer superblock than s was written, because it has a later
+ * epoch, or is in space that s has not freed.
  */
 bool log_entry_decode_newer(const struct log_super *s,
 			    const unsigned char *from, uint64_t at,
@@ -104,7 +104,7 @@ struct log_places {
 };
 void log_places_store(struct log_places *p, uint32_t layout, uint64_t lsn,
 		      uint64_t *offset, uint64_t *value);
-/* The tail that all tail words represent. */
+/* Load the tail words; returns the tail, which depends on the layout. */
 uint64_t log_places_load(struct log_places *p, uint32_t layout,
 			 const unsigned char *from);
 

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-/* All other symbols of the library are hidden. */
+/* Export the calls of rpmem_log.h; -fvisibility=hidden hides all others. */
 #pragma GCC visibility push(default)
 #include "rpmem_log.h"
 #pragma GCC visibility pop
@@ -61,10 +61,10 @@ struct log_post {
  * carrier, whose post writes the bytes of all.
  */
 struct log_write {
-	struct log_post post;	     /* of a carrier */
-	struct log_write *carrier;   /* it, or this one; NULL: not posted yet */
-	unsigned char *shared;	     /* of a carrier of several: copy of their
-				      * bytes; else NULL */
+	struct log_post post;	     /* used in a carrier */
+	struct log_write *carrier;   /* may be this write; NULL: not posted */
+	unsigned char *shared;	     /* in a carrier of several writes: copy
+				      * of their bytes; else NULL */
 	TAILQ_ENTRY(log_write) link; /* entry in log.writes or log.done */
 	uint64_t offset, len;	     /* in the pool */
 	uint64_t end;		     /* LSN behind its last byte */
@@ -86,7 +86,7 @@ struct rpmem_log {
 
 	struct log_super super;	    /* superblock in the pool */
 	bool super_alone;	    /* the other superblock is not intact */
-	struct log_post super_post; /* busy: super_next is being written */
+	struct log_post super_post; /* writes super_next, while super_busy */
 	struct log_super super_next;
 	unsigned char super_bytes[LOG_SUPER_BYTES];
 	bool super_busy;
@@ -101,7 +101,7 @@ struct rpmem_log {
 	unsigned int outstanding; /* posted writes without a result */
 
 	struct log_places places;
-	struct log_post store; /* busy: a store of the tail is outstanding */
+	struct log_post store; /* stores the tail, while store_busy */
 	struct rpmem_pool_then store_at;
 	bool store_busy;
 	uint64_t store_end; /* the tail that the outstanding store writes */
@@ -115,8 +115,9 @@ struct rpmem_log {
 	uint64_t cache_lsn, cache_len;
 	size_t cache_size;
 	/*
-	 * The superblock when the cache was filled. An entry of an older epoch
-	 * that the mark has passed since was replaced in the pool.
+	 * The superblock when the cache was filled, by which cached entries are
+	 * decoded. With a later mark, a newer superblock would accept a cached
+	 * entry of an old epoch that was since overwritten in the pool.
 	 */
 	struct log_super cache_super;
 };
@@ -133,8 +134,8 @@ int log_open(struct rpmem_log **log, const struct log_io *io, bool read_only);
 
 /* progress.c: called with the lock held, which waiting releases. */
 /*
- * Wait up to ms for a change (0: only poll; -1: no limit), which another
- * thread's poll may bring. The caller must check its own condition again.
+ * Wait up to ms (0: only poll; -1: no limit) until this or another thread has
+ * polled the pool. The caller must then check its own condition again.
  */
 void log_progress(struct rpmem_log *log, int ms);
 /* Wait until *done. Only the thread with this flag is woken for it. */
@@ -146,7 +147,7 @@ int log_call(struct rpmem_log *log, enum rpmem_pool_type type, void *buf,
 int log_check(const struct rpmem_log *log);
 /* End this writer with a failure. */
 void log_fail(struct rpmem_log *log, int ret, const char *error);
-/* Post what need not wait: entries, then the tail if the layout has one. */
+/* Post entries that need not wait to be joined, then the tail, if any. */
 void log_post(struct rpmem_log *log);
 
 /* super.c: called with the lock held. */

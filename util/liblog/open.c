@@ -19,7 +19,7 @@
 #define ATTR_1                                                                 \
 	((offsetof(struct rpmem_log_attr, logs) + ALIGN - 1) / ALIGN * ALIGN)
 #define LOGS_MAX 32u
-/* Outstanding entries, and a pad that is as long, which the ring has once. */
+/* Most outstanding bytes: entries, and one pad that may be as long as they. */
 #define SCAN	  (2ull * LOG_WINDOW + 4ull * LOG_ALIGN)
 #define CHUNK	  65536u /* bytes of a read */
 #define TIMEOUT_S 60	 /* timeout of rpmem_pool_open() */
@@ -86,11 +86,12 @@ static int report_damage(const struct rpmem_log *log, uint64_t at, uint64_t end)
 }
 
 /*
- * Check that the previous writer had no acknowledgement of the entry at LSN at,
- * which is not intact. An intact entry of that writer has the durable end of
- * its append: behind at, it proves that the bytes at at were durable. The first
- * such entry begins at most SCAN bytes behind at, because no more can have been
- * outstanding; an entry that is only outstanding has an end of at most at.
+ * The entry at LSN `at` is not intact: check that the previous writer had no
+ * acknowledgement of it. Each intact entry of that writer has the durable end
+ * at its append. A durable end above `at` proves that the bytes at `at` were
+ * durable, so that they are damaged. The first such entry begins at most SCAN
+ * bytes after `at`, because no more can have been outstanding. If `at` was
+ * never durable, the entries after it have a durable end of at most `at`.
  */
 static int check_unacknowledged(struct rpmem_log *log, uint64_t at)
 {
@@ -146,19 +147,19 @@ static int report_super(const struct rpmem_log *log)
 }
 
 /*
- * Only one superblock is intact. The other one was never written, was torn by a
- * crash, or is damaged. Refuse the log if an entry depends on a newer one: an
- * entry of a later epoch, which begins at LSN at, or one in space that the
- * intact superblock has not freed. Such an entry begins at most 2 *
- * (LOG_MARK_BYTES + SCAN) bytes behind: a superblock is followed by another
- * one after LOG_MARK_BYTES. Without such an entry the older superblock is as
- * good. A reader does not look: a writer may be writing a superblock.
+ * Only one superblock is intact: the other one was never written, was torn by a
+ * crash, or is damaged. Refuse the log if an entry shows that the other one was
+ * newer and durable: an entry of a later epoch, which begins at LSN `at`, or an
+ * entry in space that the intact superblock has not freed. Such an entry begins
+ * at most 2 * (LOG_MARK_BYTES + SCAN) bytes after `at`, because a writer writes
+ * a superblock every LOG_MARK_BYTES. Without such an entry the intact one is as
+ * good. Readers do not check: a writer may be writing the other superblock.
  */
 static int check_super(struct rpmem_log *log, uint64_t at)
 {
 	const uint64_t ring = log->super.ring, start = at % ring;
 	const uint64_t most = 2 * (LOG_MARK_BYTES + SCAN);
-	/* Nobody has written to a log of turn 0, or has trimmed it. */
+	/* With turn 0 the log has had no writer: one header is enough. */
 	const uint64_t len = !log->super.turn ? LOG_ALIGN
 			     : ring < most    ? ring
 					      : most;
@@ -206,7 +207,7 @@ static int find_end(struct rpmem_log *log)
 	}
 	while (!stored || at < end) {
 		ret = log_read_entry(log, at, false, &e, &data);
-		/* In a full ring the entry after the last one is the head's. */
+		/* In a full ring the head's entry follows the last one. */
 		if (ret <= 0 || e.next - log->super.head > log->super.ring)
 			break;
 		at = e.next;
@@ -474,7 +475,7 @@ static int check_new(const struct log_io *io, unsigned int logs)
 	return log_check_none(io);
 }
 
-/* Open a pool to create logs there. Displace a client only if they fit. */
+/* Open a pool for new logs. take: check as an observer first if they fit. */
 static int open_new(struct rpmem_pool **pool, const char *where,
 		    const struct rpmem_log_attr *attr, unsigned int logs,
 		    struct log_io *io)
@@ -600,9 +601,10 @@ int rpmem_log_open(struct rpmem_log **log, const char *where,
 
 		ret = open_once(log, where, &a);
 		/*
-		 * Another client that takes the log at the same time may give
-		 * it up. The daemon closes the connection of a displaced
-		 * client; a disk failure is reported soon.
+		 * take: retry, because another client that takes the log at the
+		 * same time may give it up. -EIO: the daemon has closed the
+		 * connection of this displaced client, or a disk has failed,
+		 * which must be reported soon.
 		 */
 		if (ret == -EIO && limit > TAKE_EIO_MS)
 			limit = TAKE_EIO_MS;
@@ -632,7 +634,7 @@ int rpmem_log_query(struct rpmem_log *log, struct rpmem_log_info *info)
 
 	if (!log || !info)
 		return log_error(-EINVAL, "the log, or info, is NULL");
-	/* The struct of a program that was compiled before it had the ID. */
+	/* An older program was compiled with a struct without `id`. */
 	if (info->size != sizeof(*info) &&
 	    info->size != offsetof(struct rpmem_log_info, id))
 		return log_error(-EINVAL,

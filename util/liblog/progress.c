@@ -225,8 +225,8 @@ static void wait_other(struct rpmem_log *log, int ms)
 }
 
 /*
- * Poll the pool, for a second at most: a call of another thread may end the log
- * while nothing is outstanding. Changes of state follow, under the lock.
+ * Poll the pool without the lock, for a second at most, because another thread
+ * may end the log while nothing is outstanding. Then complete and post.
  */
 static void poll_once(struct rpmem_log *log, int ms)
 {

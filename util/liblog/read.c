@@ -24,7 +24,7 @@ int log_refresh(struct rpmem_log *log)
 
 /*
  * Read [lsn, lsn + len) into the cache, but not past the ring's end. A reader
- * learns which entries were dropped.
+ * reads the superblocks before, whose head says which entries were trimmed.
  */
 static int fetch(struct rpmem_log *log, uint64_t lsn, size_t len, bool fresh)
 {
@@ -68,7 +68,7 @@ int log_read_entry(struct rpmem_log *log, uint64_t lsn, bool fresh,
 	int ret;
 
 	ret = fetch(log, lsn, LOG_HEADER, fresh);
-	/* Reading may have shown that the entry was dropped. */
+	/* fetch() may have read a superblock whose head is past the entry. */
 	if (ret || lsn < log->super.head)
 		return ret;
 	from = log->cache + (lsn - log->cache_lsn);
@@ -77,7 +77,7 @@ int log_read_entry(struct rpmem_log *log, uint64_t lsn, bool fresh,
 	ret = fetch(log, lsn, LOG_HEADER + e->len, false);
 	if (ret)
 		return ret;
-	/* Reading the whole entry may have replaced its header. */
+	/* This fetch() may have read the header again: decode it again. */
 	from = log->cache + (lsn - log->cache_lsn);
 	*data = from + LOG_HEADER;
 	return log_entry_decode(&log->cache_super, from, lsn, e) &&
@@ -151,7 +151,7 @@ static int find_or_refresh(struct rpmem_log *log, uint64_t *lsn, bool visible,
 		ret = find(log, lsn, true, visible, e, data);
 	if (ret || *lsn >= durable)
 		return ret;
-	/* The reader's entry may have been trimmed: then -ERANGE. */
+	/* If the entry was trimmed meanwhile, find() returns -ERANGE. */
 	ret = log->read_only ? log_refresh(log) : 0;
 	if (!ret && *lsn < log->super.head)
 		return find(log, lsn, false, visible, e, data);

@@ -14,7 +14,7 @@ static int super_start(struct rpmem_log *log)
 
 	log->super_next.turn = log->super.turn + 1;
 	log->super_next.mark = log->durable;
-	log->super_next.logs = log->io.logs ?: 1; /* version 1 had none */
+	log->super_next.logs = log->io.logs ?: 1; /* 0 in version 1 */
 	log->super_next.log = log->io.log;
 	log_super_encode(&log->super_next, log->super_bytes);
 	*p = (struct log_post){
@@ -80,7 +80,7 @@ int log_super_read(struct rpmem_log *log)
 		const unsigned char *at = bytes + (size_t)i * LOG_SLOT;
 
 		ret = log_super_decode(at, &s);
-		/* The other one may be older. */
+		/* Refuse, even with one readable superblock: it may be old. */
 		if (ret == -EPROTONOSUPPORT)
 			return log_error(ret,
 					 "%sthe log was written by another "

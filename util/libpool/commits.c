@@ -89,9 +89,10 @@ static bool commit_needed(struct rpmem_pool *p)
 
 /*
  * Post the commits with a store. Each covers all bytes that are not durable
- * yet: its store must not pass the bytes of an earlier outstanding commit. If
- * no bytes are left, it covers one word instead, a different one after each
- * connection loss, since a commit fails on the bytes of a lost store.
+ * yet, also those of earlier outstanding commits, because its store must come
+ * after them. Without such bytes it covers one word. The word is another one
+ * after each connection loss: a store that was lost with the connection poisons
+ * its own word, and a commit of a poisoned word fails.
  */
 static void post_stores(struct rpmem_pool *p)
 {
@@ -136,7 +137,7 @@ void commits_post(struct rpmem_pool *p)
 		p->commit_upto = p->journal.committed;
 	commits_completed(p);
 	post_stores(p);
-	/* After a connection loss the commit would not be posted again. */
+	/* If post_stores() lost the connection, commits_drop() has run. */
 	if (p->state != LINK_UP || p->ncommits == POOL_COMMITS ||
 	    !commit_needed(p) ||
 	    rp_journal_ranges(&p->journal, p->commit_upto, upto, &v, &n))
@@ -193,6 +194,6 @@ void commits_failed(struct rpmem_pool *p, const char *error)
 		TAILQ_REMOVE(&p->commit_waiters, w, link);
 		work_complete(p, w, -EIO, error);
 	}
-	/* Later commits cover the same ranges again. */
+	/* Lower commit_upto: later commits cover the same entries again. */
 	commits_drop(p);
 }

@@ -35,8 +35,8 @@ static int check_same_pool(struct rpmem_pool *p, struct offer *o)
 			      "the pool again",
 			      p->name, p->target.host, was->len, is->len);
 	/*
-	 * The daemon itself refuses a displaced exclusive client, and an
-	 * observer has written nothing.
+	 * Only for shared writers: the daemon itself refuses an exclusive
+	 * client that was displaced, and an observer has written nothing.
 	 */
 	if (!p->exclusive && !p->observe && is->owner != was->owner)
 		return rp_err(o->err, -ESTALE,
@@ -124,8 +124,9 @@ static int query_agent(struct rpmem_pool *p, struct offer *o)
 			      "(FI_OFI_RPMEM_PORTS)",
 			      p->name, fi_strerror(-ret), p->target.host);
 	/*
-	 * A flush has failed. Commits fail until the daemon is restarted, reads
-	 * and writes do not: an open pool goes on.
+	 * A flush has failed at the target: commits fail until the daemon is
+	 * restarted. Refuse to open the pool. If it is open (now.ex.len), go
+	 * on, because reads and writes work.
 	 */
 	failed = fi_rpmem_status(o->attr.prov_errno) == FI_RPMEM_ST_FAILED;
 	if (failed && !p->now.ex.len)
@@ -172,7 +173,7 @@ void pool_connect(struct rpmem_pool *p, struct offer *o)
 		.part = p->part,
 	};
 
-	/* The operator may have replaced the file; else keep the secret. */
+	/* The file may have changed; if it cannot be read, keep the secret. */
 	if (again && p->secret_file)
 		rp_secret_load(p->secret_file, &p->secret, NULL);
 	o->peer = FI_ADDR_UNSPEC;
@@ -180,7 +181,7 @@ void pool_connect(struct rpmem_pool *p, struct offer *o)
 	o->ret = rp_setup_open(&p->target, p->name, &how, &o->ex, &o->lease,
 			       o->err);
 	if (o->ret) {
-		/* An operator can fix each of the other errors: retry. */
+		/* These two are final; an operator can fix any other: retry. */
 		if (again)
 			o->ret = o->ret == -ESTALE || o->ret == -ENXIO
 					 ? -ESTALE

@@ -39,7 +39,7 @@ void leg_free(struct group *g, struct group_leg *leg)
 	if (!o)
 		return;
 	o->legs--;
-	/* A dropped read has ended: its buffer is not written to any more. */
+	/* The read's member is closed: its buffer is not written any more. */
 	if (g->phase == GROUP_ENDED && o->type == RPMEM_POOL_READ &&
 	    !o->complete && !o->legs) {
 		TAILQ_REMOVE(&g->reads, o, link);
@@ -138,7 +138,7 @@ static void push_commit(struct group *g, unsigned int member)
 	member_start(g, member, &leg->op);
 }
 
-/* Whether an outstanding leg changes the range; compare all bounds first. */
+/* Whether an outstanding leg changes the range. Tightens the bounds of all. */
 static bool out_overlaps(struct group_member *m, uint64_t offset, uint64_t len)
 {
 	const struct group_leg *leg;
@@ -251,7 +251,7 @@ void member_drop(struct group *g, unsigned int member, int ret,
 		if (g->members[i].source_at == member &&
 		    !g->members[i].source_read)
 			g->members[i].source = NULL;
-	/* A copy's write may still use the buffer of its read. */
+	/* Keep a read chunk until the close: its write may be outstanding. */
 	if (m->source && m->source_read)
 		TAILQ_INSERT_TAIL(&m->dropped, m->source, link);
 	m->source = NULL;
@@ -473,14 +473,14 @@ void group_adopted(struct group *g, unsigned int member)
 	struct group_op *o;
 
 	g->changed = true;
-	/* Copied chunks include all writes that were sent before. */
+	/* The copied chunks contain all writes that were sent before. */
 	TAILQ_FOREACH (o, &g->ops, link)
 		if (o->type != RPMEM_POOL_COMMIT || o->number <= m->number)
 			o->has |= 1u << member;
+	/* Legs that are not submitted are not done; the barrier covered out. */
 	TAILQ_FOREACH (leg, &m->queue, link)
 		if (leg->of)
 			leg->of->has &= ~(1u << member);
-	/* The adoption's barrier has covered the legs in m->out. */
 	TAILQ_FOREACH (leg, &m->commits, link)
 		leg->of->has &= ~(1u << member);
 	group_send_full(g);
@@ -509,9 +509,9 @@ static void commit_done(struct group *g, unsigned int member,
 }
 
 /*
- * Whether the leg failed at the last current member. It is kept if it has all
- * completed writes, because no other member could update the rest. The caller
- * gets the error.
+ * Whether to keep a member at which the leg failed: it is the last current one,
+ * from which the others are copied, and the leg belongs to no operation that
+ * has completed. The caller of the operation gets the error.
  */
 static bool is_last(const struct group *g, const struct group_member *m,
 		    const struct group_leg *leg)
@@ -591,7 +591,7 @@ static void start_read(struct group *g, struct group_op *o)
 {
 	struct group_leg *leg;
 
-	/* A dropped member may still write to the read's buffer. */
+	/* Wait for the close of a dropped member, which may write to buf. */
 	if (o->legs)
 		return;
 	for (unsigned int i = 0; i < g->n; i++) {
@@ -720,8 +720,9 @@ static void drop_slow(struct group *g)
 
 /*
  * Drop a member that does not reply to a read, if another member is current.
- * Its close frees the caller's buffer for a read there. If it is one of only k
- * current members, commits wait until it is back: wait longer for it.
+ * Closing the member ends its use of the caller's buffer, so that another one
+ * can read. With only k current members a drop stops commits until the member
+ * is back: wait GROUP_READ_FEW_MS for its reply then.
  */
 static void drop_silent(struct group *g)
 {

@@ -22,7 +22,7 @@
 #define GROUP_CHUNK (256u << 10) /* least bytes per bit of the bitmap */
 #endif
 #ifndef GROUP_HOT
-#define GROUP_HOT 256u /* most set bits that are not cleared at once */
+#define GROUP_HOT 256u /* with more set bits, old ones are cleared */
 #endif
 #ifndef GROUP_BACKLOG
 #define GROUP_BACKLOG (32u << 20) /* most bytes that a slow member may lag */
@@ -60,9 +60,9 @@ struct group_state {
 	uint64_t number;   /* number of the newest commit of that epoch */
 	uint64_t full;	   /* an epoch that all n members once had */
 	unsigned int slot; /* slot that has epoch and number */
-	uint64_t left;	   /* bytes that a copy to it lacked lately; a hint */
-	/* A copy of all chunks has made so many durable, in that epoch. */
-	uint64_t copied, copied_epoch;
+	uint64_t left;	   /* bytes still to copy to it; only for display */
+	/* A copy of all chunks: the first `copied` ones became durable. */
+	uint64_t copied, copied_epoch; /* epoch in which that was recorded */
 };
 
 void group_super_encode(const struct group_super *s,
@@ -70,7 +70,7 @@ void group_super_encode(const struct group_super *s,
 /* Returns 0; -ENODATA: the area is zero; -EBADMSG: it is no area of a group. */
 int group_area_decode(const unsigned char area[GROUP_AREA],
 		      struct group_super *s, struct group_state *state);
-/* 0: the epoch is too great to be kept with a number of chunks. */
+/* Pack both numbers into a word. Returns 0 if the epoch exceeds 44 bits. */
 uint64_t group_copied_encode(uint64_t epoch, uint64_t chunks);
 void group_slot_encode(const struct group_super *s, uint64_t epoch,
 		       unsigned char to[GROUP_SLOT]);
@@ -96,11 +96,11 @@ enum leg_kind {
 	LEG_READ,    /* a read of the caller */
 	LEG_BITS,    /* sets bits of the bitmap before the next leg */
 	LEG_CLEAR,   /* clears bits that are not needed any more */
-	LEG_COPY,    /* writes a chunk of another member */
-	LEG_SOURCE,  /* reads that chunk */
+	LEG_COPY,    /* writes a copied chunk, and reads it back */
+	LEG_SOURCE,  /* reads the chunk for a LEG_COPY, at the source */
 	LEG_AREA,    /* writes bytes of the area */
 	LEG_BARRIER, /* a commit before the next leg */
-	LEG_COPIED,  /* such a commit, with the number of copied chunks */
+	LEG_COPIED,  /* a LEG_BARRIER that stores the count of copied chunks */
 };
 
 /* A leg: one member's part of an operation. */
@@ -121,11 +121,11 @@ struct group_op {
 	enum rpmem_pool_type type;
 	uint64_t offset, len;
 	uint64_t deadline, since; /* since: when a read was sent (ms) */
-	unsigned int at;	  /* member of a read */
+	unsigned int at;	  /* member to which a read was sent */
 	uint64_t number;	  /* number of a commit */
 	uint64_t writes;	  /* number of writes that a commit covers */
 	unsigned int has;	  /* members at which it is done, as bits */
-	unsigned int legs;	  /* neither done nor dropped yet */
+	unsigned int legs;	  /* legs that are not freed yet */
 	bool complete, failed, stored;
 	unsigned char bytes[]; /* data of a write */
 };
@@ -153,15 +153,15 @@ struct group_member {
 	bool numbered;		   /* its commits store their number */
 	unsigned char *copy;	   /* bitmap of chunks to copy, or NULL */
 	uint64_t copy_next;
-	uint64_t copied; /* first chunks that are durable there */
+	uint64_t copied; /* number of chunks recorded by LEG_COPIED */
 	struct group_leg *copying;
 	struct group_leg *source; /* read of the chunk, at member source_at */
 	unsigned int source_at;
 	bool source_read;	 /* the source's read is complete */
 	unsigned int copy_tries; /* failed comparisons of the current chunk */
 	bool inspecting, copy_queued, from_itself;
-	bool has_adopted; /* a pool here has the epoch of this opening */
-	bool marked;	  /* the bitmap in area is durable, with the promise */
+	bool has_adopted; /* some pool of this member got group.epoch */
+	bool marked;	  /* the promise made the bitmap in `area` durable */
 	uint64_t adopted; /* commit number that the adoption writes */
 };
 
@@ -169,7 +169,7 @@ struct group_member {
 struct group_throttle {
 	bool pauses;
 	uint64_t since; /* ms: start of the current turn */
-	uint64_t ended; /* group.ended at that time */
+	uint64_t ended; /* group.ended at the start of the turn */
 	/* Decaying sums over turns: [0] copying, [1] pausing. */
 	double ops[2], ms[2];
 };
@@ -207,7 +207,7 @@ struct group {
 	uint64_t full;	 /* the greatest `full` of the members */
 	bool full_sent;	 /* the epoch of this writer was sent as `full` */
 	bool founds;	 /* no member had an epoch when the group was opened */
-	bool keeps_bits; /* two pools in one place have the epoch: clear none */
+	bool keeps_bits; /* a replaced pool has the epoch: clear no bits */
 	char stale[200]; /* error: `given` is not above a member's epoch */
 	uint64_t now, grace_until; /* ms */
 	uint64_t looked;	   /* time of the last check of deadlines */
@@ -236,9 +236,9 @@ int group_init(struct group *g, unsigned int n, unsigned int k,
 void group_fini(struct group *g);
 
 /*
- * Called before each opening of a member, because an opening displaces the
- * member's writer; area: as an observer has read it. -ESTALE: do not open the
- * member, because a newer writer has it.
+ * Called before each opening of a member, which displaces the member's writer,
+ * with its area as an observer has read it. Returns -ESTALE if a newer writer
+ * has the member, which must not be opened then.
  */
 int group_look(struct group *g, unsigned int member,
 	       const unsigned char area[GROUP_AREA]);
@@ -266,10 +266,10 @@ extern const char group_lost_one[];  /* error text of -EAGAIN */
 /* group_member.c, called by group.c. */
 void member_step(struct group *g, unsigned int member);
 /*
- * Start to send writes to a member and to copy chunks in which members may
- * differ: from a current member, or from the first member of an epoch to
- * itself. Bytes that a former writer left there without a commit are visible;
- * this copy makes them durable.
+ * Start to send writes to a member, and to copy the chunks in which members may
+ * differ from a current member to it. from_itself: the member is the source of
+ * this opening, and its own chunks are read and written back, which makes bytes
+ * durable that a former writer left visible without a commit.
  */
 void member_join(struct group *g, unsigned int member, bool from_itself);
 void member_done(struct group *g, unsigned int member, struct group_leg *leg);

@@ -24,7 +24,7 @@ static void add_bits(struct group *g, enum leg_kind kind, uint64_t first,
 			continue;
 		}
 		memcpy(leg->bytes, g->bits + first, last - first + 1);
-		/* A member keeps marks until it has copied all. */
+		/* Keep the bits of the chunks that this member must copy. */
 		for (uint64_t b = first; g->members[i].copy && b <= last; b++)
 			leg->bytes[b - first] |= g->members[i].copy[b];
 		leg->op.type = RPMEM_POOL_WRITE;
@@ -101,8 +101,9 @@ void group_send_full(struct group *g)
 }
 
 /*
- * Clear the bits of chunks whose writes are durable at all members. Their epoch
- * was sent as `full` before, and a leg that clears bits waits for it.
+ * Clear bits of chunks whose writes are durable at all members, until `leave`
+ * bits are set. group_send_full() has sent the epoch to all members before, and
+ * LEG_BITS is a barrier: `full` is durable before bits are cleared.
  */
 static void clear_bits(struct group *g, uint64_t leave)
 {

@@ -167,5 +167,3 @@ int pool_group_member(struct rpmem_pool *p, unsigned int index,
 	pthread_mutex_unlock(&p->lock);
 	return 0;
 }
-
-/* --- opening and closing --- */

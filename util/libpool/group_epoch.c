@@ -57,8 +57,8 @@ static unsigned int needed(const struct group *g)
 }
 
 /*
- * Whether enough members know the newest commit. A replaced member does not
- * know it, and counts once all chunks have been copied to it.
+ * Whether enough members know the newest commit. A pool that replaces a lost
+ * member does not, and counts once all chunks have been copied to it.
  */
 static bool enough(const struct group *g, enum member_state from)
 {
@@ -73,7 +73,7 @@ static bool enough(const struct group *g, enum member_state from)
 		known += (m->super.founder && !g->full) || m->disk.epoch;
 		founded |= m->disk.epoch > 0;
 	}
-	/* All members together found a group, unless it was whole before. */
+	/* No epoch: all n members create a group, unless `full` shows one. */
 	if (!founded)
 		return !g->full && group_count(g, from) == g->n;
 	return known > g->n - g->k && group_count(g, from) >= needed(g);
@@ -106,8 +106,8 @@ static uint64_t newest(const struct group_state *is)
 }
 
 /*
- * Whether the given epoch is too old or already used by another writer. Once
- * this writer promises the epoch, a member that has it is no reason to end.
+ * Whether the given epoch is too old or already used by another writer. After
+ * GROUP_LOOKING a member may have exactly this epoch: from this writer.
  */
 static bool is_stale(struct group *g, unsigned int member,
 		     const struct group_state *is)
@@ -137,7 +137,7 @@ int group_look(struct group *g, unsigned int member,
 	struct group_super s;
 	struct group_state is;
 
-	/* Bytes of another kind are refused when the member is open. */
+	/* inspected() refuses other bytes, once the member is open. */
 	if (group_area_decode(area, &s, &is) ||
 	    (g->phase > GROUP_LOOKING &&
 	     (s.id[0] != id[0] || s.id[1] != id[1])))
@@ -229,7 +229,7 @@ static void choose_source(struct group *g)
 		     b->disk.number < m->disk.number))
 			best = i;
 	}
-	/* From now on g->bits only gets bits that all members write first. */
+	/* Take the bits of all members; group_touch() sends any later bit. */
 	for (unsigned int i = 0; i < g->n; i++)
 		if (g->members[i].state >= MEMBER_PROMISED &&
 		    !g->members[i].blank)

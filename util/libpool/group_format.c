@@ -94,8 +94,9 @@ int group_area_decode(const unsigned char area[GROUP_AREA],
 		return -ENODATA;
 	ret = super_decode(area, s);
 	/*
-	 * A new member's superblock is durable before any byte after it, and
-	 * its first 8 bytes before the rest: a power cut can tear it.
+	 * A torn superblock of a new member is as good as none. It has the
+	 * magic, which became durable first, and only zeros after it, because
+	 * the whole superblock becomes durable before any later byte.
 	 */
 	if (ret)
 		return is_zero(area + GROUP_SUPER, GROUP_AREA - GROUP_SUPER) &&
@@ -125,12 +126,12 @@ int group_area_decode(const unsigned char area[GROUP_AREA],
 	    state->copied_epoch > state->promised)
 		state->copied = 0;
 	/*
-	 * full: an epoch that this member had, unless it is damaged; without an
-	 * epoch, one that the member had which it replaces.
+	 * A member has had the epoch `full`, so that one above its own epoch is
+	 * damaged. A member without an epoch got `full` from the others.
 	 */
 	if (state->epoch && state->full > state->epoch)
 		state->full = 0;
-	/* Keep the epoch small enough for later ones. */
+	/* Refuse epochs that leave too little room to count up. */
 	return state->promised > INT64_MAX || state->epoch > INT64_MAX
 		       ? -EBADMSG
 		       : 0;

@@ -119,16 +119,17 @@ static void inspected(struct group *g, unsigned int member)
 	else if (g->phase != GROUP_LOOKING && m->disk.promised > g->epoch)
 		group_end(g, -ESTALE, group_displaced);
 	else {
-		/* Ignore the epoch of a former member. */
+		/* A pool with an epoch below `full` was replaced: copy all. */
 		if (g->phase != GROUP_LOOKING && m->disk.epoch < g->full)
 			m->disk.epoch = 0;
 		m->blank = ret || !m->disk.epoch;
 		/*
-		 * A pool that this one replaces may return, and has the epoch,
-		 * too. Marks that stay set let the next opening repair it.
+		 * This blank pool replaces one that has the epoch, and that may
+		 * come back. Keep all bits set from now on, so that the next
+		 * opening finds the chunks that the old pool lacks.
 		 */
 		g->keeps_bits |= m->blank && m->has_adopted;
-		/* A writer that took the member has promised no epoch. */
+		/* The client that had taken it promised no newer epoch. */
 		m->displaced = false;
 		m->state = MEMBER_SEEN;
 	}
@@ -142,10 +143,10 @@ static void set_state(struct group *g, unsigned int member,
 }
 
 /*
- * Write the first bytes of a new member's superblock, which identify a torn
- * one. All members of a new group do this before any gets an identity: a client
- * that has lost a member fails here, so that two clients cannot create two
- * groups.
+ * Write the first 8 bytes of a new member's superblock durably, by which a torn
+ * superblock is recognized. In a new group all members get them before any
+ * member gets the group's identity. Of two clients that create a group, the one
+ * that has lost a member to the other fails at this step.
  */
 static void mark(struct group *g, unsigned int member)
 {
@@ -172,7 +173,8 @@ static void format(struct group *g, unsigned int member)
 
 /*
  * Rewrite the visible epoch, which may not be durable, in its own slot. Erase
- * the epoch of a former member: copies make its bytes a mix of old and new.
+ * both slots of a member whose epoch is ignored (0), because copies to it will
+ * make its bytes a mix of old and new.
  */
 static void keep_slot(struct group *g, unsigned int member)
 {
@@ -189,9 +191,10 @@ static void keep_slot(struct group *g, unsigned int member)
 }
 
 /*
- * Write the promise, and with it all bits seen at members: surplus bits do no
- * harm, and copies to the member then need not wait for another commit. `full`
- * goes along, so that it is known when the members that had it are replaced.
+ * Write the promise of the epoch, and with it the bits of all members, so that
+ * member_join() rarely has to write bits before copies; surplus bits only cost
+ * copies. `full` is written too, so that it survives when the members that have
+ * it are replaced.
  */
 static void promise(struct group *g, unsigned int member)
 {
@@ -226,9 +229,10 @@ static void write_left(struct group *g, unsigned int member, uint64_t left)
 }
 
 /*
- * A copy of all chunks to a new member goes on where an earlier one has ended.
- * The chunks that were written since then are marked, unless all n members were
- * current since: then bits were cleared, and that copy is too old.
+ * Continue a copy of all chunks to a new member where an earlier one stopped,
+ * if copied_epoch is above `full`: the bits of all chunks written since then
+ * are set. Otherwise all n members were current in between, bits may have been
+ * cleared, and the copy starts with the first chunk.
  */
 static void resume_copy(struct group *g, unsigned int member)
 {
@@ -244,8 +248,9 @@ static void resume_copy(struct group *g, unsigned int member)
 }
 
 /*
- * Make the copied chunks of a new member durable, and their number behind them.
- * Members that found a group copy all again: they may get another source.
+ * Make the copied chunks of a new member durable, and then their number. Not
+ * while a group is created: its next opening may choose another source, so that
+ * all must be copied again.
  */
 static void keep_copied(struct group *g, unsigned int member)
 {
@@ -285,10 +290,10 @@ void member_join(struct group *g, unsigned int member, bool from_itself)
 }
 
 /*
- * All chunks have been copied to the member: commit them, and store its epoch,
- * with the number of the newest issued commit, behind that. The free slot gets
- * the number and the checksum of the epoch first: the epoch alone makes it
- * valid. If the member has this epoch already, the store is that of the number.
+ * All chunks have been copied to the member: commit them, and then store its
+ * epoch. The number of the newest issued commit and the epoch's checksum are
+ * written to the free slot before, so that the store of the epoch makes the
+ * slot valid. A member that already has this epoch gets only the number stored.
  */
 static void adopt(struct group *g, unsigned int member)
 {
@@ -347,9 +352,9 @@ static void copy_next(struct group *g, unsigned int member)
 }
 
 /*
- * Whether member `from` has the bytes of a chunk for a member. The source of an
- * opening rewrites its own bytes, and has all completed bytes even before it is
- * current.
+ * Whether a chunk for `member` can be read at member `from`: a current member,
+ * or the source of this opening (from_itself), which has all completed bytes
+ * before it is current. The source itself rewrites its own bytes.
  */
 static bool is_source(const struct group *g, unsigned int member,
 		      unsigned int from, const struct rpmem_pool_op *copy)
@@ -452,7 +457,7 @@ static void copy_done(struct group *g, unsigned int member)
 	m->copy_queued = false;
 	m->copy_tries = 0;
 	m->copy_next++;
-	/* Do the rest 128 times at most. */
+	/* Record the progress at most 128 times in a copy of all chunks. */
 	if (m->copy_next % (g->super.length / g->super.chunk / 128 + 1))
 		return;
 	write_left(g, member, group_copy_left(g, member));

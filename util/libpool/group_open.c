@@ -85,7 +85,7 @@ static int parse_setting(struct pool_group *pg, const char *s, unsigned int *k)
 	    !pg->given) {
 		errno = 0;
 		pg->given = (uint64_t)strtoll(s + 6, &end, 10);
-		/* Openings without a given epoch count up from it. */
+		/* Later openings without ;epoch= count up from this epoch. */
 		if (!errno && end == s + len && pg->given <= INT64_MAX / 2)
 			return 0;
 	}
@@ -267,8 +267,9 @@ int pool_group_open(struct rpmem_pool **pool, const char *where,
 	int ret;
 
 	/*
-	 * -EAGAIN: a member was lost or displaced during the opening: retry. A
-	 * given epoch may have been promised, and cannot serve another try.
+	 * -EAGAIN: a member was lost or displaced during the opening: retry.
+	 * Not with ;epoch=: this try may have promised that epoch to a member,
+	 * and no epoch serves two openings.
 	 */
 	do
 		ret = open_once(pool, where, attr);

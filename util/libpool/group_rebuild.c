@@ -5,7 +5,7 @@
 #include "libpool/group.h"
 
 #define TURN_MS	 40   /* length of a turn of copying */
-#define PROBE_MS 5    /* least length of a pause, which measures */
+#define PROBE_MS 5    /* least length of a pause, to measure its rate */
 #define LOSS	 0.15 /* part of the caller's rate that copying may cost */
 
 static bool is_copying(const struct group *g)
@@ -46,7 +46,7 @@ void group_throttle_update(struct group *g)
 	const uint64_t ms = g->now - p->since;
 	const bool copies = is_copying(g);
 
-	/* During an opening, which waits for copies, no operation runs. */
+	/* The opening waits for copies, and no operation runs: no pauses. */
 	if (g->phase < GROUP_OPEN) {
 		*p = (struct group_throttle){.since = g->now,
 					     .ended = g->ended};

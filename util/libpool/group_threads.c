@@ -26,7 +26,7 @@ static int submit(void *arg, unsigned int member, struct rpmem_pool_op *op)
 
 void pool_group_wake(struct pool_group *pg)
 {
-	/* Fails only when full, which wakes the thread as well. */
+	/* Fails only if the counter is full: then poll() returns anyway. */
 	(void)!write(pg->wake, &(uint64_t){1}, sizeof(uint64_t));
 }
 
@@ -90,11 +90,11 @@ static int observe_member(struct place *m, unsigned char area[GROUP_AREA])
 
 	attr.exclusive = RPMEM_POOL_OBSERVE;
 	ret = pool_open_as(&pool, m->where, &attr, 0, NULL, false);
-	/* A limit of clients refuses an observer, and no writer does. */
+	/* -EBUSY is the daemon's limit of clients here, and no other writer. */
 	if (ret)
 		return ret == -EBUSY ? -EAGAIN : ret;
 	m->seen = pool->now.ex.owner;
-	/* A pool that is too short is refused when it is open. */
+	/* group_opened() will refuse a pool that is shorter than the area. */
 	memset(area, 0, GROUP_AREA);
 	if (pool->now.ex.len >= GROUP_AREA)
 		ret = rpmem_pool_read(pool, area, GROUP_AREA, 0);
@@ -130,12 +130,13 @@ static int open_member(struct place *m, struct rpmem_pool **pool,
 	struct rpmem_pool_attr attr = m->of->attr;
 	int ret;
 
-	/* Do not displace the writer that took this member from us. */
+	/* After the first opening, do not displace (TAKE) another writer. */
 	if (m->opened_once)
 		attr.exclusive = RPMEM_POOL_EXCLUSIVE;
 	/*
-	 * A writer that came since the look may be a newer one, also if this
-	 * opening had no epoch then: the request can be delayed. Look again.
+	 * -ESTALE if the owner is not m->seen any more: a writer has opened the
+	 * member since look_member(), and may be newer than this one. The
+	 * thread then looks again.
 	 */
 	ret = pool_open_as(pool, m->where, &attr, m->of->owner, &m->seen,
 			   false);
@@ -344,7 +345,7 @@ int pool_group_start(struct pool_group *pg, unsigned int k)
 	pg->owner = rp_setup_owner();
 	if (!pg->owner || !id[0] || !id[1])
 		return pool_error(-EIO, "no random bytes");
-	/* It sets the environment, which no thread may do. */
+	/* rp_fabric_env() calls setenv(): do so before threads are started. */
 	ret = rp_fabric_env(&(struct rp_fabric_attr){0}, err);
 	if (ret)
 		return ret;

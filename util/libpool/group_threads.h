@@ -22,7 +22,7 @@ struct place {
 	struct rpmem_pool *pool; /* NULL: the pool is closed */
 	bool reopen, opened_once;
 	uint64_t seen; /* the owner that an observer found before the opening */
-	unsigned char uuid[16]; /* uuid of that pool */
+	unsigned char uuid[16]; /* uuid of the pool opened last */
 	unsigned int part;
 	pthread_t thread;
 	bool thread_runs;

@@ -140,7 +140,7 @@ static void disconnect(struct rpmem_pool *p)
 	if (p->f.ep)
 		fi_close(&p->f.ep->fid);
 	p->f.ep = NULL;
-	/* From here on no bytes of this client can arrive at the target. */
+	/* Release leases only now: no bytes can reach the target any more. */
 	pool_release(&p->now);
 	pool_release(&p->next);
 	for (struct work *w = LIST_FIRST(&p->all); w; w = LIST_NEXT(w, all)) {
@@ -212,7 +212,7 @@ static int connect_first(struct rpmem_pool *p)
 	p->target.reply_ms = 0;
 	if (p->now.ret)
 		pool_error(0, "%s", p->now.err);
-	/* Do not wait for a target that was never reached. */
+	/* -EAGAIN: not reached within wait_ms; there are no more retries. */
 	return p->now.ret == -EAGAIN ? -ETIMEDOUT : p->now.ret;
 }
 

@@ -12,17 +12,18 @@
 #define PIECE_TURN (64ul * PIECE_UNIT) /* bytes that one turn sends */
 #endif
 #define PIECE_TURNS 16u /* turns outstanding at most */
-#define PIECE_FIRST 9u	/* pairs of turns before the first look at ratios */
-#define PIECE_PAIRS 24u /* pairs before the second look, which ends a trial */
+#define PIECE_FIRST 9u	/* pairs of turns before the first test of ratios */
+#define PIECE_PAIRS 24u /* pairs before the second test, which ends a trial */
 
 /*
  * A choice among three sizes during a transfer. The chosen size and another one
- * take turns until rp_ratio_judge() has a verdict on the ratio of their times
- * after PIECE_FIRST pairs, or PIECE_PAIRS are over. Looks at more numbers of
- * pairs would make errors likelier. Start with all fields zero.
+ * take turns, and rp_ratio_judge() tests the ratios of their times after
+ * PIECE_FIRST pairs, and after PIECE_PAIRS, where the trial ends at the latest.
+ * Each further test would make a wrong verdict likelier. Start with all fields
+ * zero.
  */
 struct piece_choice {
-	unsigned int trial; /* index into trials; at the end no trial is left */
+	unsigned int trial; /* index into trials[]; TRIALS: none is left */
 	unsigned int chosen, other; /* sizes; 0: not started */
 	/* Turns count from 1 on; turn 0 belongs to no trial. */
 	uint64_t turn;	/* turn of the next post */

@@ -10,7 +10,7 @@
 
 #include <rdma/fi_ext_rpmem.h>
 
-/* All other symbols of the library are hidden. */
+/* Export the calls of rpmem_pool.h; -fvisibility=hidden hides all others. */
 #pragma GCC visibility push(default)
 #include "rpmem_pool.h"
 #pragma GCC visibility pop
@@ -23,11 +23,12 @@
 
 #define POOL_ZEROS     (1u << 20)  /* bytes per post of zeros */
 #define POOL_KEEP      (64u << 20) /* most bytes of the journal */
-#define POOL_COMMITS   2	   /* outstanding at most; a third waits */
+#define POOL_COMMITS   2	   /* most outstanding commits; others wait */
 #define POOL_TIMEOUT_S 60
 /*
- * Most outstanding posts: the provider records 1024 ranges of lost writes. With
- * more, commits of bytes that were written again would fail for ever.
+ * Most outstanding posts. A lost connection fails all of them, and the provider
+ * keeps at most 1024 ranges of failed writes (RP_SESSION_RANGES): with more it
+ * fails every later commit, even of bytes that were written again.
  */
 #ifndef POOL_OUT
 #define POOL_OUT 512u
@@ -50,11 +51,11 @@ struct work {
 	bool interrupted;      /* a loss interrupted it and set its deadline */
 	uint64_t done;	       /* bytes posted, or copied to the journal */
 	unsigned int out;      /* outstanding posts */
-	bool lost;	       /* a post of a read failed: read again */
+	bool lost;	       /* a post of this read failed: read again */
 	int failed;	       /* error of a write with outstanding posts */
-	const char *error;     /* its text */
-	uint64_t upto;	       /* commit: journal sequence that is covered */
-	bool posted;	       /* commit with a store: outstanding */
+	const char *error;     /* text of `failed` */
+	uint64_t upto;	       /* waits for a commit of the entries below */
+	bool posted;	       /* a commit with a store: it is outstanding */
 	struct fid_mr *mr;     /* a read's buffer, if the base needs one */
 	struct waiter *waiter; /* waiting thread, or NULL */
 };
@@ -81,7 +82,7 @@ struct post {
 		struct work *work; /* the read, if POST_READ */
 		uint64_t id;	   /* commit, if POST_COMMIT */
 	};
-	uint64_t turn; /* turn of the piece size, or 0 */
+	uint64_t turn; /* from piece_next(); 0: part of no trial */
 	struct post *next_free, *next_all;
 };
 
@@ -124,9 +125,9 @@ struct rpmem_pool {
 	uint64_t timeout_ms;
 	uint64_t owner; /* number by which the daemon knows this client */
 	bool exclusive, take, observe;
-	bool compare; /* the first connection needs the owner `expected` */
+	bool compare; /* connect first only if `expected` is the last owner */
 	uint64_t expected;
-	unsigned int parts, part; /* part `part` of `parts`: rp_setup_open */
+	unsigned int parts, part; /* as in struct rp_setup_open */
 	struct rp_fabric f;
 	struct fid_mr *journal_mr;
 
@@ -138,7 +139,7 @@ struct rpmem_pool {
 	struct text *texts;
 
 	struct rp_journal journal;
-	unsigned int nbuffered;	     /* buffered entries that are not placed */
+	unsigned int nbuffered;	     /* entries: buffered and not placed */
 	LIST_HEAD(, work) all;	     /* all operations without a result */
 	struct works waiting;	     /* not fully posted yet, in order */
 	struct works commit_waiters; /* commits, and replayed durable writes */
@@ -146,7 +147,7 @@ struct rpmem_pool {
 	struct commit commits[POOL_COMMITS];
 	unsigned int ncommits;
 	uint64_t commit_id;   /* id of the newest commit */
-	uint64_t commit_upto; /* posted commits cover entries below this one */
+	uint64_t commit_upto; /* posted commits cover the entries below this */
 	const char *commit_error;      /* error of the last commit, or NULL */
 	unsigned int out;	       /* outstanding posts */
 	struct piece_choice pieces[2]; /* piece sizes: [0] writes, [1] reads */
@@ -159,7 +160,7 @@ struct rpmem_pool {
 	pthread_t thread;
 	bool thread_runs, closing;
 	struct offer next;	    /* written by the connect thread */
-	pthread_cond_t thread_done; /* on CLOCK_MONOTONIC, like the next one */
+	pthread_cond_t thread_done; /* both conditions: CLOCK_MONOTONIC */
 	pthread_cond_t async_done;
 };
 
@@ -174,18 +175,19 @@ void pool_texts_free(struct rpmem_pool *p);
 /* wait.c: wait for a condition of the pool, up to ms; releases the lock. */
 void pool_cond_wait(struct rpmem_pool *p, pthread_cond_t *cond, uint64_t ms);
 /*
- * Prepare to wait with poll(2) for the next completion. 1: *fd becomes readable
- * then; 0: there is nothing to wait for. Lowers *ms to the time at which
- * rpmem_pool_poll() must be called again.
+ * Prepare to wait with poll(2) for the next completion. Returns 1: *fd becomes
+ * readable by it; 0: there is no descriptor to wait for. Lowers *ms to the time
+ * after which rpmem_pool_poll() must be called again.
  */
 unsigned int pool_trywait(struct rpmem_pool *p, int *fd, int *ms);
-/* Free an operation whose caller has the result. The lock is held. */
+/* Free a completed operation after its result was delivered. Lock held. */
 void work_free(struct work *w);
 
 /*
- * open.c: rpmem_pool_open() for a client with this number at the daemon. wait:
- * for as long as attr->timeout while the daemon writes the pool back. expected:
- * -ESTALE unless this is the pool's last exclusive client; NULL: any.
+ * open.c: open a pool as the client with number `owner` (0: a new one). wait:
+ * give the daemon attr->timeout to reply, as it may write the pool back first.
+ * expected: return -ESTALE unless the pool's last exclusive client has this
+ * number; NULL: it may have any.
  */
 int pool_open_as(struct rpmem_pool **pool, const char *where,
 		 const struct rpmem_pool_attr *attr, uint64_t owner,
@@ -201,7 +203,7 @@ void pool_release(struct offer *o);
 /* Start the thread that reconnects until it succeeds. The lock is held. */
 void pool_reconnect(struct rpmem_pool *p);
 
-/* work.c: make the lists of a new pool; free what is in them at its close. */
+/* work.c: make the lists of a new pool; free their entries at the close. */
 void work_init(struct rpmem_pool *p);
 void work_fini(struct rpmem_pool *p);
 /* All of these need the lock. Append an operation to the queue. */
@@ -212,7 +214,7 @@ void work_post(struct rpmem_pool *p);
 void work_expire(struct rpmem_pool *p);
 /* Read completions for up to ms; releases the lock while it waits. */
 void work_progress(struct rpmem_pool *p, int ms);
-/* Handle a lost connection, if there was one: reconnect. */
+/* The connection is lost: drain the posts and reconnect, if not yet begun. */
 void work_lost(struct rpmem_pool *p, const char *reason);
 /* Handle the result of a connection attempt: success, or a failed pool. */
 void work_connected(struct rpmem_pool *p);
@@ -237,7 +239,7 @@ static inline uint64_t pool_remote_addr(const struct rpmem_pool *p,
 void commits_post(struct rpmem_pool *p);
 /* A commit's post has completed. */
 void commits_done(struct rpmem_pool *p, uint64_t id);
-/* The target's disk failed: reconnecting would not help. */
+/* The target's disk failed: fail waiting commits, but do not reconnect. */
 void commits_failed(struct rpmem_pool *p, const char *error);
 /* Forget all outstanding commits: each must be posted again. */
 void commits_drop(struct rpmem_pool *p);

@@ -11,7 +11,7 @@
 #include "libpool/group_open.h"
 #include "libpool/pool.h"
 
-/* Outstanding posts at which a write that does not block reads completions. */
+/* A buffered write reads completions if so many posts are outstanding. */
 #define OUT_MANY 16
 
 void pool_cond_wait(struct rpmem_pool *p, pthread_cond_t *cond, uint64_t ms)
@@ -116,7 +116,7 @@ static void hand_over(struct rpmem_pool *p)
 /* Wait for completion: make progress, or let another thread do it. */
 static void wait_done(struct rpmem_pool *p, struct waiter *me)
 {
-	/* A buffered write: completions of earlier writes free space. */
+	/* A buffered write is done: completions of others free the journal. */
 	if (me->done && !p->polling && p->out >= OUT_MANY) {
 		p->polling = true;
 		work_progress(p, 0);
@@ -136,7 +136,7 @@ static void wait_done(struct rpmem_pool *p, struct waiter *me)
 		return;
 	}
 	TAILQ_REMOVE(&p->waiters, me, link);
-	/* This thread may have been woken to make progress next. */
+	/* hand_over() may have woken this thread: pass the turn on. */
 	if (!p->polling)
 		hand_over(p);
 }

@@ -119,11 +119,11 @@ static void end_pool(struct rpmem_pool *p, int ret, const char *error)
 		if (!w)
 			continue;
 		detach_entries(p, w);
-		/* A write that is still in the queue fails with the queue. */
+		/* fail_all() below fails a write that is still in `waiting`. */
 		if (w->done == w->op->len)
 			work_complete(p, w, ret, error);
 	}
-	/* The provider may still write to the buffers of these reads. */
+	/* Outstanding reads end in read_ended(): their buffers are in use. */
 	for (struct work *w = TAILQ_FIRST(&p->waiting), *next; w; w = next) {
 		next = TAILQ_NEXT(w, link);
 		if (w->op->type != RPMEM_POOL_READ || !w->out)
@@ -142,14 +142,14 @@ static void set_placed(struct rpmem_pool *p, struct rp_journal_entry *e)
 	e->placed = true;
 }
 
-/* A write has completed when none of its pieces can arrive any more. */
+/* Complete a write that is fully posted and has no outstanding posts. */
 static void write_ended(struct rpmem_pool *p, struct work *w)
 {
 	if (w->out || w->done < w->op->len)
 		return;
 	if (w->failed)
 		work_complete(p, w, w->failed, w->error);
-	else if (w->upto) /* written again: durable behind a commit */
+	else if (w->upto) /* durable write that was replayed: needs a commit */
 		TAILQ_INSERT_TAIL(&p->commit_waiters, w, link);
 	else
 		work_complete(p, w, 0, NULL);
@@ -165,7 +165,7 @@ static void fail_write(struct rpmem_pool *p, struct work *w, int ret,
 	write_ended(p, w);
 }
 
-/* An entry is outstanding until its post or its replay has completed. */
+/* The post or the replay of an entry has completed. */
 static void entry_placed(struct rpmem_pool *p, uint64_t seq, bool durable)
 {
 	struct rp_journal_entry *e = rp_journal_at(&p->journal, seq);
@@ -177,16 +177,16 @@ static void entry_placed(struct rpmem_pool *p, uint64_t seq, bool durable)
 	if (!w)
 		return;
 	w->out--;
-	/* Pieces complete in any order: wait for all of them. */
+	/* A replayed piece needs a commit; upto is that of the newest one. */
 	if (!durable && w->op->flags & RPMEM_POOL_DURABLE && w->upto <= seq)
 		w->upto = seq + 1;
 	write_ended(p, w);
 }
 
 /*
- * Time at a slow target does not count: an operation has the whole timeout from
- * the first loss on. Later losses do not extend it, or an operation would wait
- * for ever on a flapping connection.
+ * Give each operation the whole timeout from the first connection loss on: time
+ * at a slow target does not count. Later losses do not extend it, because an
+ * operation would then wait for ever on a flapping connection.
  */
 static void set_deadlines(struct rpmem_pool *p)
 {
@@ -270,10 +270,10 @@ int post_result(struct rpmem_pool *p, struct post *t, ssize_t ret)
 }
 
 /*
- * Whether the operation overlaps a buffered write that may not have reached the
- * target. The caller, for whom that write has completed, expects the operation
- * after it, and posts are not ordered. Check the newest entries first, until
- * all such writes were seen.
+ * Whether the operation overlaps a buffered write whose post has not completed.
+ * The write is complete for the caller, so that the operation must come after
+ * it, and posts are not ordered. The search begins with the newest entry, and
+ * ends when it has seen all p->nbuffered ones.
  */
 static bool overlaps_buffered(struct rpmem_pool *p,
 			      const struct rpmem_pool_op *op)
@@ -294,7 +294,7 @@ static bool overlaps_buffered(struct rpmem_pool *p,
 	return false;
 }
 
-/* The time for trials of piece sizes; 0 for a post outside a trial. */
+/* The time in ns for a post that is part of a trial (piece.h), else 0. */
 static uint64_t piece_now(uint64_t turn)
 {
 	return turn ? rp_clock_ns(CLOCK_MONOTONIC) : 0;
@@ -400,7 +400,7 @@ static void replay_end(struct rpmem_pool *p)
 	p->replay = NULL;
 	p->state = LINK_UP;
 	for (uint64_t s = p->journal.first; s != p->journal.next; s++) {
-		/* Writes that were durable are kept; the rest is placed now. */
+		/* The replay has placed the entries whose posts were lost. */
 		if (!rp_journal_at(&p->journal, s)->placed)
 			entry_placed(p, s, false);
 	}
@@ -535,7 +535,7 @@ void work_connected(struct rpmem_pool *p)
 	work_post(p);
 }
 
-/* All posts of a read have completed. */
+/* Complete a read, or start it again if a post failed, after the last post. */
 static void read_ended(struct rpmem_pool *p, struct work *w)
 {
 	if (w->out || (!w->lost && w->done < w->op->len))
@@ -544,7 +544,7 @@ static void read_ended(struct rpmem_pool *p, struct work *w)
 		work_complete(p, w, w->lost ? p->now.ret : 0, p->reason);
 		return;
 	}
-	/* The rest of the read may still be in the queue. */
+	/* A read that is not fully posted is still in p->waiting. */
 	if (w->done < w->op->len)
 		TAILQ_REMOVE(&p->waiting, w, link);
 	w->lost = false;
@@ -584,7 +584,7 @@ static void post_done(struct rpmem_pool *p, struct post *t)
 	post_free(p, t);
 }
 
-/* The flush of a piece failed: the bytes of the write wait for a commit. */
+/* The flush of a durable write failed: its entry waits for a commit. */
 static void entry_failed(struct rpmem_pool *p, uint64_t seq, const char *error)
 {
 	struct rp_journal_entry *e = rp_journal_at(&p->journal, seq);
@@ -662,7 +662,7 @@ static void read_cq_error(struct rpmem_pool *p)
 		return;
 	if (fi_rpmem_status(bad.prov_errno) == FI_RPMEM_ST_CLASS)
 		class_reason(p, text);
-	/* The provider's remedy addresses programs that register memory. */
+	/* The provider's text has a remedy only for programs with regions. */
 	if (fi_rpmem_status(bad.prov_errno) == FI_RPMEM_ST_FAILED)
 		rp_err(sentence, 0,
 		       "the disk of pool '%.64s' on %.64s has failed: check it "

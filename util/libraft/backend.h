@@ -9,7 +9,7 @@
 #include "libraft/store.h"
 #include "libraft/wire.h"
 
-/* All other symbols of the library are hidden. */
+/* Export the calls of rpmem_raft.h; -fvisibility=hidden hides all others. */
 #pragma GCC visibility push(default)
 #include "rpmem_raft.h"
 #pragma GCC visibility pop
@@ -72,7 +72,7 @@ struct peer {
 	struct frames waiting;
 	unsigned int nwaiting;
 	struct ring ring;
-	/* fields of this server as a follower, as in struct wire_head */
+	/* this server as a follower of the peer; as in struct wire_head */
 	uint64_t boot; /* random number of the peer's process */
 	uint64_t seen, seen_lsn, kept, kept_lsn;
 };
@@ -109,7 +109,7 @@ struct backend {
 	char *where, *at, *secret_file;
 	struct rpmem_raft_attr attr;
 	struct raft_uv_transport *transport;
-	struct raft_uv_transport tcp; /* without a transport of the program */
+	struct raft_uv_transport tcp; /* used if the program gives none */
 	bool transport_inited;
 	raft_id id;
 	uint64_t boot;
@@ -127,8 +127,8 @@ struct backend {
 	TAILQ_HEAD(, incoming) incoming;
 	TAILQ_HEAD(, append) appends; /* in the order of their callbacks */
 	TAILQ_HEAD(, later) later;
-	struct peer *ring_peer; /* the message that libraft processes is in the
-				 * ring, from this peer */
+	struct peer *ring_peer; /* sender of the message in libraft's hands, if
+				 * the message is in the ring, too; else NULL */
 };
 
 /* io.c */

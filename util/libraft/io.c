@@ -41,8 +41,8 @@ void backend_wake(void *arg)
 }
 
 /*
- * Run callbacks of libraft. Those of appends run in append order: each one says
- * that all entries before are stored too.
+ * Run callbacks of libraft. Callbacks of appends run in the order of the
+ * appends: each one says that all entries before are stored too.
  */
 static void run_callbacks(struct backend *b)
 {
@@ -386,7 +386,7 @@ static int io_send(struct raft_io *io, struct raft_io_send *req,
 		return RAFT_NOMEM;
 	memset(f, 0, sizeof(*f));
 	req->cb = cb;
-	f->req = cb ? req : NULL; /* NULL of raft_transfer() */
+	f->req = cb ? req : NULL; /* raft_transfer() has no callback */
 	f->len = WIRE_HEAD + len;
 	wire_encode(m, f->bytes + WIRE_HEAD);
 	if (m->type == RAFT_IO_APPEND_ENTRIES)
@@ -414,7 +414,7 @@ static void append_done(struct job *job, int result)
 	a->status = raft_code(result);
 }
 
-/* Keep entries of a message in the ring pending: the ring has stored them. */
+/* Keep entries of a message pending that its leader has put in the ring. */
 static int pend(struct backend *b, const struct raft_entry *entries,
 		unsigned int n)
 {

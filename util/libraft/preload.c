@@ -28,7 +28,7 @@ static const char text[] =
 	"The state of this server is in a pool of fi_rpmemd. Start it with "
 	"LD_PRELOAD=librpmem_raft_preload.so, see rpmem_raft_preload(7).\n";
 
-/* 0: the folder has the mark now. */
+/* Put the mark in the folder. Returns 0: it is there; -1: see errmsg. */
 static int mark_folder(const char *folder, char *errmsg)
 {
 	char found[sizeof(text)] = "";
@@ -85,8 +85,8 @@ static int read_environment(struct rpmem_raft_attr *attr, const char **pool,
 static int (*backend_init)(struct raft_io *io, raft_id id, const char *address);
 
 /*
- * Errors are those of raft_init(), and on standard error: dqlite 1.11 drops the
- * node, which has their text.
+ * Call the backend's init(), and print its error as well, because dqlite 1.11
+ * drops the node that has the text.
  */
 static int init_or_report(struct raft_io *io, raft_id id, const char *address)
 {
@@ -101,7 +101,7 @@ static int init_or_report(struct raft_io *io, raft_id id, const char *address)
 int raft_uv_init(struct raft_io *io, struct uv_loop_s *loop, const char *dir,
 		 struct raft_uv_transport *transport)
 {
-	/* take: an earlier process of this server can write nothing more. */
+	/* take: displace an earlier process of this server that still runs. */
 	struct rpmem_raft_attr attr = {
 		.size = sizeof(attr), .take = 1, .transport = transport};
 	char errmsg[RAFT_ERRMSG_BUF_SIZE] = "";

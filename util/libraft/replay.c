@@ -115,7 +115,7 @@ static int replay_record(struct store *st, struct replay *rp, struct chunks *c,
 			.term = rp_get64(p + 16),
 			.type = (unsigned short)rp_get32(p + 4),
 			.buf = {p + RECORD_HEAD, len - RECORD_HEAD}};
-		/* io_bootstrap() stores an entry without a term. */
+		/* io_bootstrap() stores an entry and no RECORD_TERM. */
 		if (e.term > st->term) {
 			st->term = e.term;
 			st->vote = 0;
@@ -148,9 +148,9 @@ static raft_term term_of(const struct store *st, const struct replay *rp,
  * Process a leader's message from the ring, perhaps for the second time. *from:
  * the first entry that the log of this server lacks.
  *
- * The terms must be equal: this server stores a term after all entries that it
- * accepted in the term before, and accepts no entries of a term that it has not
- * stored.
+ * Only messages of the stored term count: this server stores a new term after
+ * all entries that it accepted before, and accepts entries of a term only after
+ * it has stored that term.
  */
 static int replay_message(struct store *st, struct replay *rp,
 			  const unsigned char *p, size_t len, raft_index *from)

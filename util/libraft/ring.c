@@ -28,9 +28,9 @@ static void drop_deferred(struct ring *r)
 }
 
 /*
- * Outstanding messages may be missing in the ring, so that nothing may be
- * written after them. The ring is reopened when the follower's own log has
- * stored all messages that it received.
+ * Write nothing more to the ring, where outstanding messages may be missing.
+ * ring_result() closes it when the follower's own log has all messages, and it
+ * is opened again.
  */
 static void ring_failed(struct ring *r)
 {
@@ -169,8 +169,9 @@ void ring_result(struct peer *p, const struct wire_head *h,
 }
 
 /*
- * Handle a new connection: replies to its peer's former process are void. A
- * process with another ring has none of the messages in the one that is open.
+ * Handle the HELLO of a new connection: deferred results of the peer's former
+ * process are void. If h->kept, the ID of the peer's ring, is another one, the
+ * ring that is open is not the peer's any more.
  */
 void ring_hello(struct peer *p, const struct wire_head *h,
 		const unsigned char *where)

@@ -41,9 +41,9 @@ static void finish(struct put *put)
 }
 
 /*
- * Trim the records before the entries to keep and before the snapshot. Former
- * snapshots are between entries, so that these are kept only in half of the
- * log: the next snapshot needs room.
+ * Trim the records before the snapshot and before the entries to keep. Entries
+ * are kept only in the newest half of the log, because the next snapshot needs
+ * room, and former snapshots lie between the entries.
  */
 static int trim_records(struct store *st, const struct put *put)
 {
@@ -114,7 +114,7 @@ static int submit_record(struct put *put)
 		conf_put(&s->configuration, q + SNAPSHOT_HEAD);
 		put->last.done = record_done;
 		put->last.arg = put;
-		/* The record at the log's beginning is going to be trimmed. */
+		/* Repeat the log's first record, which will be trimmed. */
 		record_head(server, RECORD_SERVER, 0, st->server, 0);
 		ret = store_submit(st, iov + skip, 2 - skip, &put->last);
 	}

@@ -173,8 +173,8 @@ static unsigned char *entry_record(const struct raft_entry *e, raft_index index)
 }
 
 /*
- * Submit records as one operation. Only the LSN of the first one is known, and
- * all entries get it: a trim to it drops a little less.
+ * Submit records as one operation. Its LSN is that of the first record, and is
+ * noted for all entries in it: a trim drops a little less than it could.
  */
 int store_submit(struct store *st, struct iovec *iov, unsigned int n,
 		 struct job *job)
@@ -288,7 +288,7 @@ int store_flush(struct store *st)
 		return ret;
 	}
 	st->flushing++;
-	/* They are the last entries in the log. */
+	/* The flushed entries are the last n: note the LSN of their record. */
 	for (size_t i = 0; i < n; i++) {
 		st->lsns[st->next - n + i - st->first] = f->job.op.lsn;
 		free(st->pending[i].bytes);

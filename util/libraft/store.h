@@ -24,7 +24,7 @@ struct pending {
 	size_t len;
 };
 
-/* The last message of a ring whose entries are pending. */
+/* A ring's newest message with pending entries; numbers as in wire_head. */
 struct origin {
 	void *peer;
 	uint64_t boot, seq, lsn;
@@ -58,7 +58,7 @@ struct store {
 	struct put *put;
 };
 
-/* Put the error of the last librpmem_log call in errmsg. Returns its RAFT_. */
+/* Put the error of the last librpmem_log call in errmsg; returns its code. */
 int store_error(struct store *st, int ret, const char *what);
 int raft_code(int ret);
 
@@ -76,10 +76,10 @@ int store_claim(struct store *st, const char *where, raft_id server,
 		bool take_over);
 /* Store a term and a vote. On 0 these and all earlier entries are durable. */
 int store_term(struct store *st, raft_term term, raft_id vote);
-/* Append entries; done(): durable. Until then the store owns the job. */
+/* Append entries. The store owns the job until done(): they are durable. */
 int store_append(struct store *st, const struct raft_entry *entries,
 		 unsigned int n, struct job *job);
-/* Keep entries that a ring has as pending, for the next store_flush(). */
+/* Keep entries that are in a ring pending, until the next store_flush(). */
 int store_pend(struct store *st, const struct raft_entry *entries,
 	       unsigned int n);
 /* Start to write the pending entries, if there are any. */
@@ -98,7 +98,7 @@ int store_submit(struct store *st, struct iovec *iov, unsigned int n,
 void record_head(unsigned char *p, enum record kind, uint32_t type,
 		 uint64_t index, uint64_t term);
 
-/* replay.c: read all; ring: log with messages of leaders, or NULL. */
+/* replay.c: read the whole log, then `ring`, leaders' messages, or NULL. */
 struct replay {
 	struct raft_entry *entries; /* entries from index first on */
 	size_t n, room;
@@ -114,7 +114,7 @@ int conf_get(struct raft_configuration *c, const unsigned char *p, size_t len);
 int conf_copy(struct raft_configuration *to,
 	      const struct raft_configuration *from);
 
-/* pool.c: check that a pool without logs, to be overwritten, is zeroed. */
+/* pool.c: check that a pool is zeroed before logs are created there. */
 int pool_check_new(struct store *st, const char *where,
 		   const struct rpmem_log_attr *attr);
 

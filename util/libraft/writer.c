@@ -32,7 +32,7 @@ static int poll_log(struct writer *w, int ms)
 	return n;
 }
 
-/* Called with the lock held. A poll of a log without appends writes to it. */
+/* Lock held. Without appends wait, as rpmem_log_poll() writes a superblock. */
 static bool step(struct writer *w)
 {
 	const uint64_t trim = w->trim;
@@ -74,7 +74,7 @@ static void *run(void *arg)
 		stop = w->stop;
 	}
 	pthread_mutex_unlock(&w->lock);
-	/* May wait for a target that is unreachable. */
+	/* Without the lock: the close may wait for an unreachable target. */
 	if (!ret)
 		rpmem_log_close(log);
 	pthread_mutex_lock(&w->lock);

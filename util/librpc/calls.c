@@ -128,7 +128,7 @@ int rpc_super_write(struct rpmem_rpc *c)
 	uint64_t at;
 	int ret;
 
-	/* A crash during two writes of superblocks could tear both. */
+	/* Write one superblock at a time: a crash could tear both. */
 	while (c->super_busy && !c->failed)
 		rpc_progress(c, -1);
 	if (c->failed)
@@ -208,8 +208,9 @@ static void start_peek(struct rpmem_rpc *c)
 }
 
 /*
- * Whether the call or its reply is damaged: the bytes differ from those
- * acknowledged, or from those marked as durable. The call would never end.
+ * Whether the call or its reply is damaged: the entry is not the acknowledged
+ * one, or the reply is marked as durable and not intact. Without this check the
+ * call would never end.
  */
 static bool is_damaged(const struct rpmem_rpc *c, const struct rpc_entry *sent,
 		       const struct rpc_result *r)
@@ -229,7 +230,7 @@ static void find_damage(struct rpmem_rpc *c, const struct rpc_entry *sent,
 	const bool found = c->peek_skip && is_damaged(c, sent, r);
 	char why[RP_ERR_LEN];
 
-	/* The first time, the read may have overlapped the server's store. */
+	/* Read twice: the first read may overlap the server's store. */
 	if (!found || c->damaged != sent->n) {
 		c->damaged = found ? sent->n : 0;
 		c->peek_at = found ? 0 : c->peek_at;
@@ -302,7 +303,7 @@ static void follow_server(struct rpmem_rpc *c)
 	pthread_mutex_unlock(&c->lock);
 	ret = rpc_attach(c);
 	pthread_mutex_lock(&c->lock);
-	/* The server sent no messages for replies before it knew us. */
+	/* The new server sent no replies before it had this address. */
 	c->peek_at = 0;
 	c->peek_pause = PEEK_MIN;
 	if (ret)
@@ -456,8 +457,9 @@ static int find_room(struct rpmem_rpc *c, uint64_t size, uint64_t *pos)
 	if (*pos + size - c->recorded <= ring)
 		return 0;
 	/*
-	 * Space before the head may be reused when a durable entry or
-	 * superblock has this head. Outstanding writes may soon do that.
+	 * Space before the head is reused only when an entry or a superblock
+	 * with this head is durable. An outstanding write may be one; if there
+	 * is none, write a superblock.
 	 */
 	ret = c->out ? 0 : super_start(c);
 	return ret ? ret
@@ -567,7 +569,7 @@ int rpmem_rpc_submit(struct rpmem_rpc *c, struct rpmem_rpc_op *op)
 	return ret;
 }
 
-/* Take events. Calls that are done are older than all other calls. */
+/* Take events, done calls first: they are older than all other calls. */
 static unsigned int take_events(struct rpmem_rpc *c, struct rpmem_rpc_op **done,
 				unsigned int n)
 {
@@ -637,7 +639,7 @@ int rpmem_rpc_call(struct rpmem_rpc *c, const void *buf, size_t len,
 	if (!c)
 		return rpc_error(-EINVAL, "the client is NULL");
 	pthread_mutex_lock(&c->lock);
-	/* If nothing is outstanding, only kept replies can be in the way. */
+	/* -EAGAIN is final if nothing is outstanding, and kept calls block. */
 	while ((ret = submit(c, &op)) == -EAGAIN && (c->out || !is_kept(c)))
 		rpc_progress(c, -1);
 	if (!ret) {

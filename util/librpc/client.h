@@ -34,7 +34,7 @@ struct rpmem_rpc {
 	fi_addr_t server;
 	uint64_t server_token;
 	unsigned int slot;
-	bool doorbell;	/* the server polls no memory: send doorbells */
+	bool doorbell;	/* writes bypass the server's CPU: send doorbells */
 	uint64_t limit; /* most bytes of the ring in use */
 	int timeout_ms;
 
@@ -54,8 +54,8 @@ struct rpmem_rpc {
 	uint64_t open;	  /* ... the oldest call without a reply */
 	uint64_t earlier, earlier_end; /* calls of an earlier process */
 	/*
-	 * Space before this position is free: the head in the newest durable
-	 * entry or superblock.
+	 * Head in the newest durable entry or superblock: the space before this
+	 * position may be reused.
 	 */
 	uint64_t recorded;
 	struct sent **calls; /* calls, by number & mask */

@@ -212,7 +212,7 @@ static void drop_calls(struct rpmem_rpc *c)
 /* Whether the opened slot may be used by this client. */
 static bool is_ours(const struct rpmem_rpc *c, const unsigned char *id)
 {
-	/* A returning id gets back its calls, even if it was given up. */
+	/* A returning id gets its calls back, even from a ring given up. */
 	if (c->super.kind != RPC_FREE && id && !memcmp(id, c->super.id, RPC_ID))
 		return true;
 	return c->super.kind != RPC_NAMED && c->head.n == c->tail.n;
@@ -267,7 +267,7 @@ static int find_slot(struct rpmem_rpc *c, const char *where,
 			if (page.v[at].kind != kind)
 				continue;
 			ret = try_slot(c, where, a, at, RPMEM_POOL_EXCLUSIVE);
-			/* A damaged ring does not concern other clients. */
+			/* Skip a damaged ring: other slots are usable. */
 			if (ret <= 0 && ret != -EBADMSG)
 				return ret;
 		}
@@ -394,7 +394,7 @@ void rpmem_rpc_close(struct rpmem_rpc *c, int give_up)
 		return;
 	s = &c->super;
 	if (!c->failed && (give_up || s->kind == RPC_RANDOM)) {
-		/* RPC_RANDOM while the server processes outstanding calls. */
+		/* Outstanding calls: RPC_RANDOM, reusable after the replies. */
 		s->kind = c->head.n == c->tail.n ? RPC_FREE : RPC_RANDOM;
 		if (s->kind == RPC_FREE)
 			memset(s->id, 0, RPC_ID);

@@ -91,7 +91,7 @@ int rpc_super_find(const unsigned char *pool, uint64_t length,
 		return first == second ? first : -EBADMSG;
 	if (first || (!second && other.turn > s->turn))
 		*s = other;
-	/* The superblock of turn 1 is the first one in its place. */
+	/* The second place is zero until turn 1: then none is missing. */
 	s->alone = (first || second) &&
 		   (s->turn || !is_zero(pool + RPC_SLOT, RPC_SUPER_BYTES));
 	return s->ring > length - RPC_RING_AT ? -EBADMSG : 0;
@@ -234,10 +234,11 @@ bool rpc_result_decode(uint64_t seed, const unsigned char *from, uint64_t room,
 }
 
 /*
- * Any valid header, of any process, is right about the head and about what was
- * acknowledged before it, even if its own entry never was. Space after the head
- * in the newest durable header is not reused. The process that has the ring
- * found all entries before first_n. A ring that no process had is not read.
+ * Take the greatest head and the greatest acknowledged number in any valid
+ * header, of any process: both are right even if the header's own call was
+ * never acknowledged. The entries after that head still exist, because space is
+ * reused only up to the head in a durable header. The process that has the ring
+ * found all entries before first_n. If life is 0, no process has used the ring.
  */
 void rpc_head_find(const struct rpc_super *s, const unsigned char *ring,
 		   struct rpc_cursor *c, uint64_t *durable)

@@ -19,20 +19,20 @@
 #define RPC_PAGE_AT	8192u
 #define RPC_RING_AT	12288u
 #define RPC_RING_MIN	4096u
-#define RPC_RING_MAX	(1ull << 38) /* so that entry numbers fit 32 bits */
+#define RPC_RING_MAX	(1ull << 38) /* the entries in it have 32-bit numbers */
 #define RPC_SUPER_BYTES 256u
 #define RPC_PAGE_BYTES	1536u
 #define RPC_NAME	128u
 #define RPC_BASE	64u
 #define RPC_ALIGN	64u
-#define RPC_HEADER	64u /* bytes before a call's own */
-#define RPC_RESULT	32u /* bytes before a reply's own */
+#define RPC_HEADER	64u /* bytes of the header before a call's bytes */
+#define RPC_RESULT	32u /* bytes of the header before a reply's bytes */
 #define RPC_SLOTS	64u
 
 /* Kinds of owner of a ring. */
 enum rpc_kind {
 	RPC_FREE = 0,
-	RPC_RANDOM = 1, /* no process returns to the ring */
+	RPC_RANDOM = 1, /* random ID: no later process returns with it */
 	RPC_NAMED = 2,
 };
 
@@ -41,12 +41,12 @@ struct rpc_super {
 	uint64_t seed; /* random; seeds all checksums */
 	uint64_t ring; /* bytes, a multiple of RPC_ALIGN */
 	uint64_t turn;
-	uint64_t head_pos, head_n; /* all calls before have been received */
+	uint64_t head_pos, head_n; /* all replies before were received */
 	uint64_t token;		   /* token in messages to the client */
 	/*
-	 * First call of the present process: no later entry of an earlier
-	 * process is valid. A call that an earlier process had sent in part
-	 * could otherwise be completed by equal words of a newer entry.
+	 * Number of the present process's first call. An entry of an earlier
+	 * process with this or a later number is invalid: bytes of a newer
+	 * entry could complete a call that was written only in part.
 	 */
 	uint64_t first_n;
 	uint32_t head_life; /* `life` of the entry before the head */
@@ -115,17 +115,18 @@ void rpc_super_encode(const struct rpc_super *s,
 int rpc_super_decode(const unsigned char from[RPC_SUPER_BYTES],
 		     struct rpc_super *s);
 /*
- * Find the newer of the two superblocks of a pool; errors as above. One of
- * another version may be the newer one.
+ * Find the newer of the two superblocks of a pool. Errors are those of
+ * rpc_super_decode(); -EPROTONOSUPPORT even if only one superblock is of
+ * another version, because that one may be the newer one.
  */
 int rpc_super_find(const unsigned char *pool, uint64_t length,
 		   struct rpc_super *s);
 /*
- * Whether the superblock, which is alone, is not the newest one: a call of a
- * later process proves that its superblock was durable, and not torn.
+ * Whether a superblock that is alone is outdated: a call of a later process in
+ * the ring proves that this process's superblock, now damaged, was durable.
  */
 bool rpc_super_is_old(const struct rpc_super *s, const unsigned char *ring);
-/* The version of a pool's superblocks: another one, if there is one. */
+/* The version of a superblock with another one than RPC_VERSION, if any. */
 uint32_t rpc_super_version(const unsigned char *pool);
 void rpc_page_encode(const struct rpc_page *p,
 		     unsigned char to[RPC_PAGE_BYTES]);
@@ -187,9 +188,9 @@ bool rpc_result_intact(uint64_t seed, const struct rpc_result *r,
 		       const unsigned char *bytes);
 
 /*
- * Find the first entry not known to be received. Entries from there up to, not
- * including, *durable were acknowledged: one that is not intact is damaged, and
- * not the ring's end.
+ * Find the first entry whose reply is not known to be received. Entries from
+ * there on with numbers below *durable were acknowledged: if one of them is not
+ * intact, it is damaged, and not the end of the entries.
  */
 void rpc_head_find(const struct rpc_super *s, const unsigned char *ring,
 		   struct rpc_cursor *c, uint64_t *durable);

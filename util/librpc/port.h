@@ -25,7 +25,7 @@ enum rpc_msg_type {
 
 /*
  *  0 u32 type  4 u32 slot  8 u64 token of the receiver  16 u64 sequence
- * 24 u64 hash of the reply  32 u32 len of the reply  36 u32 1: it follows
+ * 24 u64 hash of the reply  32 u32 len of the reply  36 u32 1: reply follows
  * 40 u64 0
  */
 struct rpc_msg {

@@ -3,7 +3,7 @@
 #ifndef RP_LIBRPC_RPC_H
 #define RP_LIBRPC_RPC_H
 
-/* All other symbols of the library are hidden. */
+/* Export the calls of rpmem_rpc.h; -fvisibility=hidden hides all others. */
 #pragma GCC visibility push(default)
 #include "rpmem_rpc.h"
 #pragma GCC visibility pop
@@ -16,7 +16,7 @@ int rpc_error(int ret, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 /* In texts of librpmem_pool and of the export, replace fi_rpmemd by server. */
 void rpc_error_reword(char text[RP_ERR_LEN]);
-/* Buffer of that text, RP_ERR_LEN bytes, for functions that write a reason. */
+/* This thread's error text, RP_ERR_LEN bytes, for functions that write it. */
 char *rpc_error_buf(void);
 
 #endif

@@ -35,17 +35,17 @@ struct slot {
 	size_t mapped_len;
 	struct rp_pmem *pm;
 	struct rpc_super super;
-	uint64_t turn; /* turn of the superblock */
+	uint64_t turn; /* turn of the superblock that was read last */
 	fi_addr_t addr;
 	bool attached; /* the client receives messages at addr */
 	uint64_t unsent_since;
 
 	struct rpc_cursor next; /* next entry to hand out */
 	bool out;		/* a call is handed out, without a reply */
-	unsigned int doubtful;	/* next calls that may have been begun before */
+	unsigned int doubtful;	/* next calls may be begun already: so many */
 	/*
 	 * Replies, oldest first: the first `flushed` ones are durable but not
-	 * sent, the rest is not durable yet. The next call can be handed out.
+	 * sent, the rest is not durable yet. They do not delay the next call.
 	 */
 	struct reply replies[RPMEM_RPC_AGAIN];
 	unsigned int nreplies, flushed;
@@ -55,7 +55,7 @@ struct slot {
 
 struct rpmem_rpc_server {
 	struct rp_exports x;
-	int listener; /* opened before the setup server: clients can wait */
+	int listener; /* opened first: clients wait for the setup server */
 	struct rp_setup_server *setup;
 	struct rp_setup_secrets secrets;
 	struct rpc_port port;
@@ -85,7 +85,7 @@ bool slot_is_written(const struct slot *s);
 bool slot_attach(struct rpmem_rpc_server *srv, struct slot *s);
 /* Hand out the client's next call, if there is one. */
 void slot_scan(struct rpmem_rpc_server *srv, struct slot *s);
-/* Send durable replies. Returns whether some must wait. */
+/* Send durable replies. Returns whether some could not be sent yet. */
 bool slot_send(struct rpmem_rpc_server *srv, struct slot *s);
 /* Flush replies; s->flushing is set. Releases the lock while it flushes. */
 void slot_flush(struct rpmem_rpc_server *srv, struct slot *s);

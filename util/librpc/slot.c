@@ -11,7 +11,7 @@
 #include "util/bytes.h"
 #include "util/clock.h"
 
-/* A client that has taken no message for this time reads its replies itself. */
+/* A client that takes no message for so long gets none: it reads its ring. */
 #define UNSENT_MS 1000
 
 static unsigned char *ring_of(const struct slot *s)
@@ -140,8 +140,8 @@ int slot_open(struct rpmem_rpc_server *srv, struct slot *s, uint64_t length,
 	memcpy(srv->page.v[s->index].id, s->super.id, RPC_ID);
 	srv->page.v[s->index].kind = s->super.kind;
 	/*
-	 * Do this before a client reconnects: it may already know the replies
-	 * of processed calls, and reuse their space.
+	 * Pass the processed calls before a client reconnects, because the
+	 * client may know their replies, and reuse their space.
 	 */
 	slot_scan(srv, s);
 	return 0;
@@ -212,7 +212,7 @@ static void mark(const struct rpmem_rpc_server *srv, const struct slot *s,
 		__ATOMIC_RELEASE);
 }
 
-/* Find the next entry; a new process wrote its superblock earlier. */
+/* Find the next entry. Without one, read a superblock of a new process. */
 static bool find_next(struct rpmem_rpc_server *srv, struct slot *s,
 		      struct rpc_entry *e)
 {
@@ -245,8 +245,9 @@ void slot_scan(struct rpmem_rpc_server *srv, struct slot *s)
 		if (!c)
 			return;
 		/*
-		 * A complete new superblock may invalidate this entry. If it is
-		 * incomplete, that process has sent nothing yet.
+		 * A new process of the client may have written a superblock,
+		 * which can make this entry invalid: search again. If it is not
+		 * complete yet, the new process has sent nothing.
 		 */
 		if (slot_is_written(s) && slot_attach(srv, s)) {
 			free(c);
@@ -302,8 +303,8 @@ bool slot_send(struct rpmem_rpc_server *srv, struct slot *s)
 }
 
 /*
- * Flush whole entries, because a call can be processed before its write is
- * acknowledged. Entries that wrap at the ring's end are a second range.
+ * Flush the calls with their replies, because a call can be processed before
+ * its write is durable. Entries after a wrap of the ring are a second range.
  */
 static int flush_entries(struct slot *s, const struct rpc_entry *first,
 			 const struct rpc_entry *last)

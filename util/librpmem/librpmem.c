@@ -31,10 +31,10 @@
 #define RELAXED	  1u	       /* flag of rpmem_persist() and rpmem_flush() */
 #define FORCE	  1	       /* flag of rpmem_remove() */
 #define POOL_SET  2	       /* another flag of rpmem_remove() */
-#define CHECKED	  (HEADER - 8) /* bytes that the next 8, a checksum, cover */
+#define CHECKED	  (HEADER - 8) /* bytes covered by the checksum behind them */
 /*
- * A daemon needs a moment to notice that the former client has closed the pool;
- * on a busy machine longer than rpmem_pool_open() retries by itself.
+ * Retries of a pool that is busy. On a busy machine a daemon notices late that
+ * the former client has closed the pool: rpmem_pool_open() has given up then.
  */
 #define BUSY_MS	    2000
 #define BUSY_STEP   20
@@ -42,7 +42,7 @@
 #define SSH_STEP    500
 /* Seconds that a write waits for a target that cannot be reached. */
 #define TIMEOUT_S     60
-#define SSH_TIMEOUT_S 10 /* ssh restarts no daemon that has ended */
+#define SSH_TIMEOUT_S 10 /* nothing restarts a daemon that ssh has started */
 
 static const char magic[8] = {'R', 'P', 'M', 'E', 'M', 'R', 'E', 'P'};
 
@@ -50,7 +50,7 @@ static const char magic[8] = {'R', 'P', 'M', 'E', 'M', 'R', 'E', 'P'};
 struct replica_attr {
 	char signature[8];
 	uint32_t major, compat, incompat, ro_compat;
-	unsigned char uuids[4][16]; /* those of set, part and neighbours */
+	unsigned char uuids[4][16]; /* of the set, the part, its neighbours */
 	unsigned char user_flags[16];
 };
 
@@ -182,7 +182,7 @@ static int replica_free(struct replica *r)
 	return ret;
 }
 
-/* A creation is refused: a pool that was made for it does not stay. */
+/* Free a replica whose creation failed; remove a pool that was made for it. */
 static void replica_undo(struct replica *r)
 {
 	if (r->session.pid)
@@ -190,7 +190,7 @@ static void replica_undo(struct replica *r)
 	replica_free(r);
 }
 
-/* Whether an attempt is made again: the pool is still open at another one. */
+/* Whether to open the pool again, after a pause: another client has it. */
 static bool is_busy(int ret, uint64_t until, int step)
 {
 	if (ret != -EBUSY || rp_now_ms() >= until)
@@ -199,7 +199,7 @@ static bool is_busy(int ret, uint64_t until, int step)
 	return true;
 }
 
-/* Name the variable with which a weaker pool is taken. */
+/* Convert the result of an open. For a weak class, name RPMEM_CLASS too. */
 static int open_result(int ret)
 {
 	return ret == -EOPNOTSUPP ? fail(EOPNOTSUPP, "%s (RPMEM_CLASS)",
@@ -473,8 +473,8 @@ static int check_range(const struct replica *r, size_t offset, size_t len,
 }
 
 /*
- * Convert the result of an operation on an open pool. If the daemon of an ssh
- * session is gone, that is a reset connection.
+ * Convert the result of an operation on an open pool. A timeout in an ssh
+ * session becomes ECONNRESET, because its daemon is gone for good.
  */
 static int op_result(const struct replica *r, int ret)
 {
@@ -489,8 +489,8 @@ static int op_result(const struct replica *r, int ret)
 }
 
 /*
- * libpmemobj continues for a while after a failed write: let the rest fail at
- * once, not after one timeout each.
+ * Note a failed write in r->failed, so that each later call fails at once:
+ * libpmemobj goes on for a while, and each call would wait for a timeout.
  */
 static int write_result(struct replica *r, int ret)
 {
@@ -530,7 +530,7 @@ int rpmem_persist(struct replica *r, size_t offset, size_t len,
 	return write_range(r, offset, len, lane, flags, RPMEM_POOL_DURABLE);
 }
 
-/* The class of the pool decides what each persist survives. */
+/* As rpmem_persist(): the pool's class decides what both survive. */
 int rpmem_deep_persist(struct replica *r, size_t offset, size_t len,
 		       unsigned int lane)
 {
@@ -610,6 +610,6 @@ int rpmem_remove(const char *target, const char *name, int flags)
 	if (flags & ~(FORCE | POOL_SET))
 		return fail(EINVAL, "flags %#x are unknown", flags);
 	ret = remove_from(target, name, flags);
-	/* There is nothing to remove. */
+	/* With FORCE, a pool that does not exist counts as removed. */
 	return ret && errno == ENOENT && flags & FORCE ? 0 : ret;
 }

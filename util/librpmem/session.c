@@ -141,7 +141,7 @@ static int spawn(struct session *s, char *const argv[], int end)
 	posix_spawn_file_actions_adddup2(&files, end, STDOUT_FILENO);
 	posix_spawn_file_actions_adddup2(&files, s->log, STDERR_FILENO);
 #if __GLIBC_PREREQ(2, 34)
-	/* Descriptors of the program that it has not marked close-on-exec. */
+	/* Close what the program has not marked close-on-exec. */
 	posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
 #endif
 	posix_spawnattr_init(&attr);
@@ -159,7 +159,7 @@ static int spawn(struct session *s, char *const argv[], int end)
 		return ret;
 	}
 	s->pidfd = off_stdio((int)syscall(SYS_pidfd_open, s->pid, 0));
-	/* The program ignores SIGCHLD: the pid may be reused. */
+	/* ESRCH: ssh is reaped, as SIGCHLD is ignored; do not use its pid. */
 	s->gone = s->pidfd < 0 && errno == ESRCH;
 	return 0;
 }
@@ -234,7 +234,7 @@ static int read_line(struct session *s, char line[RP_ONE_SHOT_LINE],
 static const char *last_error(const struct session *s, char text[200])
 {
 	ssize_t n;
-	/* ssh has the same position, and has written up to it. */
+	/* ssh shares this file's position: the end of what it wrote. */
 	off_t end = lseek(s->log, 0, SEEK_CUR);
 	char *p;
 
@@ -278,7 +278,7 @@ static int wait_for(const struct session *s, unsigned int ms)
 
 	for (uint64_t now = rp_now_ms(); status == RUNNING && now < until;
 	     now = rp_now_ms()) {
-		/* Also if a tracer of ssh delays its status. */
+		/* No pidfd, or its event precedes the status (a tracer). */
 		if (s->pidfd < 0 || fd.revents)
 			poll(NULL, 0, STEP_MS);
 		else
@@ -309,8 +309,8 @@ static int reap(struct session *s, unsigned int ms)
 }
 
 /*
- * Whether ssh, or the command, has ended before it was told to: its exit status
- * does not say so, if fi_rpmemd was stopped in good order.
+ * Whether ssh or the command has ended already, before session_end() ends it.
+ * The exit status does not tell: after SIGTERM to fi_rpmemd it is 0, too.
  */
 static bool has_ended(const struct session *s)
 {
@@ -395,7 +395,7 @@ static int keep_secret(struct session *s, const char *secret, char *err)
 	return 0;
 }
 
-/* Errors name the pool and its address. */
+/* Whether a text can be part of an error text. */
 static bool is_printable(const char *s)
 {
 	while (rp_char_printable(*s))
@@ -429,7 +429,7 @@ static int keep_pool(struct session *s, const char *line, char *err)
 	return 0;
 }
 
-/* Handle the reply to a request; each kind of request has its own. */
+/* Handle the reply: "serves" to open or create, "removed" to a removal. */
 static int take_reply(struct session *s, const struct remote *to, bool removes,
 		      char *line, char *err)
 {
@@ -437,7 +437,7 @@ static int take_reply(struct session *s, const struct remote *to, bool removes,
 
 	if (!removes && serves)
 		return keep_pool(s, line, err);
-	/* Error texts must not contain the secret. */
+	/* Cut the secret off, because explain_error() prints the line. */
 	if (serves)
 		line[6] = 0;
 	if (removes && !strcmp(line, "removed"))
@@ -510,7 +510,7 @@ void session_undo(struct session *s)
 	send(s->line, line, sizeof(line) - 1, MSG_NOSIGNAL);
 }
 
-/* The end of standard input ends fi_rpmemd, and so ssh. */
+/* shutdown() ends the standard input of fi_rpmemd, which then ends, as ssh. */
 int session_end(struct session *s)
 {
 	const int code = errno; /* the caller's error */

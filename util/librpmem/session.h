@@ -37,7 +37,7 @@ bool session_is_needed(const char *target, const char *name);
  */
 int session_begin(struct session *s, const char *target, const char *verb,
 		  const char *name, char *err);
-/* At its end, remove the pool that this session has made. */
+/* Let the daemon remove the pool that it made, when the session ends. */
 void session_undo(struct session *s);
 /*
  * End the session. Returns 0: the target has closed the pool; -ECONNRESET:

@@ -26,14 +26,15 @@
 /* All connections use one pool: a FLUSH covers the writes of all of them. */
 static char *target, *pool_name, *secret, *where;
 static bool take;
-/* Exclusive: a second server would not know this one's buffered writes. */
+/* Opened exclusively: a second server would miss buffered writes here. */
 static struct rpmem_pool_attr attr = {.size = sizeof(attr)};
 static struct rpmem_pool *pool;
 
 /*
- * Commit what no FLUSH has covered: an orderly stop loses nothing. Without such
- * writes nothing waits for a target that is away; of a group, whose members may
- * all be away, the library knows it.
+ * Commit the writes that no FLUSH has covered, so that an orderly stop loses
+ * nothing. Without such writes (info.kept) skip the commit, which could wait
+ * for a target that is away. A group has no `kept` of members that are away,
+ * but its commit returns at once if there is nothing to commit.
  */
 static void rpmem_cleanup(void)
 {
@@ -166,7 +167,7 @@ static int rpmem_get_ready(void)
 	int status = 0;
 	pid_t child;
 
-	/* Each opening of a group needs another epoch. */
+	/* A group cannot be opened twice with the same ;epoch=: do not try. */
 	if (strstr(where, ";epoch="))
 		return 0;
 	child = fork();
@@ -270,7 +271,7 @@ static int rpmem_pread(void *handle, void *buf, uint32_t count, uint64_t offset,
 	return report_result(rpmem_pool_read(pool, buf, count, offset));
 }
 
-/* Other writes become durable by FLUSH, which reports their failures. */
+/* Writes without FUA become durable by FLUSH, which reports their failures. */
 static unsigned int write_flags(uint32_t flags)
 {
 	return flags & NBDKIT_FLAG_FUA ? RPMEM_POOL_DURABLE
@@ -297,7 +298,7 @@ static int rpmem_can_fast_zero(void *handle)
 	return 1;
 }
 
-/* A read of nbdkit brings the bytes into the target's page cache. */
+/* nbdkit reads the range, which brings it into the target's page cache. */
 static int rpmem_can_cache(void *handle)
 {
 	return NBDKIT_CACHE_EMULATE;
@@ -333,7 +334,7 @@ static void log_changed_members(void)
 		m[n].size = sizeof(m[n]);
 		if (rpmem_pool_member(pool, n, &m[n]))
 			break;
-		/* A member that lags is current: it is there. */
+		/* Count a member that lags (RPMEM_POOL_LAGGING) as current. */
 		current += m[n].state != RPMEM_POOL_AWAY &&
 			   m[n].state != RPMEM_POOL_COPYING;
 	}

@@ -22,7 +22,7 @@
 #include "util/bytes.h"
 #include "util/redis/folder.h"
 
-/* A short chunk: other appends wait for an entry of an upload. */
+/* Most bytes per entry of an upload: other appends wait for the entry. */
 #define UPLOAD_CHUNK  65536u
 #define LONGEST_CHUNK 1048576u
 
@@ -140,7 +140,7 @@ static int append_name(const struct file *f, const char *to)
 	return rpmem_log_append(rp_folder_log, e, n + strlen(to), NULL);
 }
 
-/* Most file bytes of an entry: up to as many stay unused at the ring's end. */
+/* Most file bytes of an entry. It limits the unused end of the ring, too. */
 size_t rp_folder_chunk(const struct rpmem_log_info *info)
 {
 	const uint64_t most = info->max_entry - CHANGE_HEADER - NAME_SIZE;

@@ -86,7 +86,7 @@ struct file {
 	uint64_t id;
 	uint64_t first; /* LSN of the file's first entry; 0: none yet */
 	uint64_t size;	/* bytes in the log */
-	uint64_t open;	/* restore: size before the first of linked entries */
+	uint64_t open;	/* restore: size before a run of AT_MORE entries */
 	uint64_t moving, moved; /* clean: range that was appended again */
 	uint64_t fresh;		/* clean: LSN of that range's first entry */
 	dev_t dev;

@@ -119,7 +119,7 @@ static void run(void *ctx, const char *command, const char *a, const char *b,
 		free_reply(reply);
 }
 
-/* Request a rewrite; double the interval each time that one was no help. */
+/* Request a rewrite, if worth it; after each one wait twice as long. */
 static void request_rewrite(void *ctx, const struct folder_space *s, bool worth,
 			    bool full)
 {
@@ -143,8 +143,9 @@ static void request_rewrite(void *ctx, const struct folder_space *s, bool worth,
 }
 
 /*
- * A rewrite needs as much room as the files that it replaces, so these may have
- * less than half of the ring. Writing clients wait while they have more.
+ * A rewrite needs as much room as the files that it replaces, so that the files
+ * may have less than half of the ring. While they have more, clients that write
+ * are paused.
  */
 static void keep_room(void *ctx)
 {

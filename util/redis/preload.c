@@ -19,8 +19,8 @@
 #define REWRITE_PREFIX TEMP_PREFIX "rewriteaof-"
 
 /*
- * A rewrite's child sends the path of its file, because it has no log; a thread
- * of its parent uploads the file while Redis goes on.
+ * A rewrite's child process sends the path of its file to its parent, which has
+ * the log: a thread of the parent uploads the file while Redis goes on.
  */
 struct upload {
 	pid_t child;

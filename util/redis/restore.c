@@ -33,7 +33,7 @@ static bool is_change(const unsigned char *e, size_t len)
 		is_name(name + n, len - CHANGE_HEADER - n));
 }
 
-/* Restore bytes of an entry; until the end a file has its id as its name. */
+/* Restore bytes of an entry. A file's name is its id until restore_end(). */
 static int restore_bytes(int dir, struct file *f, const unsigned char *e,
 			 size_t len)
 {
@@ -105,7 +105,7 @@ static int restore_entry(const struct rpmem_log_info *info, int dir,
 	return restore_bytes(dir, f, e, len);
 }
 
-/* Drop temporary files, and entries that a crash cut off from the next one. */
+/* Drop temporary files, and runs with AT_MORE that a crash has cut off. */
 static int restore_end(int dir)
 {
 	struct file *f, *next;
@@ -213,7 +213,7 @@ int rp_folder_restore(const struct rpmem_log_info *info)
 	return ret;
 }
 
-/* Append again the bytes of an entry, and all after them up to end. */
+/* Append again the bytes of f from f->moved to `end`, perhaps some more. */
 static int move_bytes(const struct rpmem_log_info *info, struct file *f, int fd,
 		      uint64_t end, uint64_t lsn)
 {
