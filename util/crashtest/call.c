@@ -32,7 +32,7 @@ static bool peek(pid_t tid, uint64_t addr, void *buf, size_t len)
 	return process_vm_readv(tid, &here, 1, &remote, 1, 0) == (ssize_t)len;
 }
 
-/* A string of at most PATH_MAX bytes, which may end at the end of a page. */
+/* Read a path, 64 bytes at a time: the page after its end may be unmapped. */
 static bool peek_path(pid_t tid, uint64_t addr, char path[PATH_MAX])
 {
 	size_t len = 0;
@@ -51,7 +51,7 @@ static bool peek_path(pid_t tid, uint64_t addr, char path[PATH_MAX])
 	return false;
 }
 
-/* The path as this process can use it. */
+/* Convert a path of the thread to one that this process can use. */
 static bool get_path(const struct crash_call *c, int dirfd, uint64_t addr,
 		     char *path, size_t len)
 {
@@ -214,8 +214,7 @@ static void end_output(struct crash_recorder *r, struct crash_call *c,
 	flush_synchronous(r, c, flags, offset, length);
 }
 
-/* Would the kernel wait for a reader, as with a FIFO? Then nothing waits here.
- */
+/* Whether to record an open: not one of a FIFO, which may wait for a reader. */
 static bool begin_open(const struct crash_call *c, int dirfd, uint64_t addr)
 {
 	char path[PATH_MAX + 64];
@@ -259,7 +258,7 @@ static struct crash_file *mapped_file(struct crash_recorder *r, pid_t tid,
 	if (sscanf(line, "%lx-%lx %*s %*x %x:%x %lu", &start, &end, &major,
 		   &minor, &ino) != 5)
 		return NULL;
-	/* maps has the device below an overlay; map_files needs privilege. */
+	/* Use maps if not privileged: it has the device below an overlay. */
 	snprintf(path, sizeof(path), "/proc/%d/map_files/%lx-%lx", (int)tid,
 		 start, end);
 	if (stat(path, &st)) {
@@ -280,8 +279,8 @@ static void add_part(struct crash_call *c, struct crash_file *f,
 }
 
 /*
- * Does msync(2) flush a mapping? It flushes those of files that are open for
- * writing ("sh" of smaps); maps shows an s for others too.
+ * Whether msync(2) flushes a mapping: a shared one of a file that was opened
+ * for writing ("sh" in smaps). The "s" in maps also stands for others.
  */
 static bool is_flushed(pid_t tid, unsigned long start, const char mode[5])
 {
@@ -336,7 +335,7 @@ static bool begin_msync(struct crash_recorder *r, struct crash_call *c)
 	return c->part_count;
 }
 
-/* A MAP_SYNC that succeeds means DAX, so its result is awaited. */
+/* Await the result only of MAP_SYNC, which succeeds on DAX alone. */
 static bool begin_mmap(struct crash_recorder *r, const struct crash_call *c)
 {
 	struct crash_file *f;
@@ -592,7 +591,7 @@ static void end_other(struct crash_recorder *r, struct crash_call *c,
 void crash_call_end(struct crash_recorder *r, struct crash_call *c, int64_t ret,
 		    bool dead)
 {
-	/* A killed thread may have written a part. */
+	/* The thread was killed in the call: compare what it has written. */
 	if (dead) {
 		if (c->file && S_ISREG(c->file->mode)) {
 			crash_record_size(r, c->file, c->tid);

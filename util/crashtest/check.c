@@ -63,7 +63,7 @@ void crash_remove(const char *dir)
 	nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
-/* Whether the hash is new. */
+/* Add a hash. Returns whether it is new. */
 static bool add_hash(struct crash_checker *c, uint64_t hash)
 {
 	size_t i;
@@ -101,7 +101,7 @@ static void fail(struct crash_checker *c, const char *what, const char *path,
 			 strerror(err));
 }
 
-/* The lines that were acknowledged up to the cut. */
+/* Write the lines that were acknowledged up to the cut. */
 static int write_ledger(const struct crash_history *h, uint32_t cut,
 			const char *path)
 {
@@ -223,7 +223,7 @@ static void take_fault(struct crash_checker *c, const struct crash_slot *s)
 
 static void end_slot(struct crash_checker *c, struct crash_slot *s, int status)
 {
-	/* A process that a check has left would use the folder of another. */
+	/* Kill what the check has left running, before its folder goes. */
 	kill(-s->pid, SIGKILL);
 	s->job->status = status;
 	s->job->output = read_file(s->dir, "output", CRASH_OUTPUT);
@@ -306,7 +306,7 @@ static bool start_slot(struct crash_checker *c, struct crash_job *job,
 			run_child(c, s);
 		if (s->pid < 0)
 			ret = -errno;
-		else /* here too: a kill may precede the child's own call */
+		else /* as run_child() does: a kill may come before that */
 			setpgid(s->pid, s->pid);
 	}
 	if (ret) {

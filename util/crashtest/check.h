@@ -40,7 +40,7 @@ struct crash_checker {
 	uint64_t *hashes; /* of images that were checked; open addressing */
 	size_t hash_count, hash_room;
 	uint64_t number, runs;
-	char err[CRASH_FAULT]; /* the checks cannot be run; empty */
+	char err[CRASH_FAULT]; /* why no check can be run; else empty */
 };
 
 /* A job with a copy of the image; NULL: no memory. */
@@ -49,10 +49,10 @@ struct crash_job *crash_job_make(const struct crash_history *h,
 void crash_job_free(struct crash_job *job);
 
 /*
- * Start the check of a job as soon as a slot is free. Only_new: not when the
- * same image was checked before. Returns whether it is checked. When the tool
- * itself fails around a check, c->err has the reason, the job's status says
- * nothing, and no further check is started. A wrapper reports that by a file
+ * Start the check of a job as soon as a slot is free. only_new: skip an image
+ * that was checked before. Returns whether the check was started. If the tool
+ * itself fails at a check, c->err has the reason, the job's status is void, and
+ * no further check is started. A wrapper reports such a failure by a file
  * CRASH_UNTESTED in its work folder.
  */
 #define CRASH_UNTESTED "untested"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* fi_rpmem_crashtest: does a program keep what it acknowledges in a power cut?
- */
+/* fi_rpmem_crashtest: tests if acknowledged work survives power cuts. */
 #include "config.h"
 
 #include <argp.h>
@@ -126,7 +125,7 @@ static void parse_filter(struct argp_state *state, struct crash_options *o,
 	o->run.filters[o->run.filter_count++] = text;
 }
 
-/* Options that belong to the device alone. */
+/* Refuse options that the mode does not have. */
 static void check_device(struct argp_state *state,
 			 const struct crash_options *o)
 {
@@ -186,7 +185,7 @@ static error_t parse_count(int key, char *arg, struct argp_state *state)
 		o->timeout = rp_argp_number(state, "timeout", arg, 1, 86400);
 		return 0;
 	case ARGP_KEY_ARG:
-		/* The first word that is no option, and all behind it. */
+		/* COMMAND is the first word that is no option, and the rest. */
 		o->command = &state->argv[state->next - 1];
 		state->next = state->argc;
 		return 0;
@@ -284,7 +283,7 @@ static int try_file(const char *path)
 	const bool is_new = stat(path, &st);
 	int fd;
 
-	/* To open a pipe and close it again would end it for its reader. */
+	/* Do not try a pipe: its reader would see the end of it. */
 	if (!is_new && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode))
 		return 0;
 	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
@@ -296,7 +295,7 @@ static int try_file(const char *path)
 	return 0;
 }
 
-/* Refuse a result that cannot be written before COMMAND runs. */
+/* Before COMMAND runs, refuse result files that cannot be written. */
 static int try_files(const struct crash_options *o)
 {
 	const char *const files[] = {o->json, o->html,
@@ -377,7 +376,7 @@ static void interrupt(int sig)
 	crash_interrupted = 1;
 }
 
-/* Mounts and folders are removed before the tool ends. */
+/* Catch signals, to remove mounts and folders before the tool ends. */
 static void catch_signals(void)
 {
 	const struct sigaction a = {.sa_handler = interrupt};

@@ -52,7 +52,7 @@ static bool is_mount(struct crash_recorder *r, const char *below)
 	       st.st_dev != root.st_dev;
 }
 
-/* Once more with all events, compared with the folder as it is. */
+/* Compare the image of all events with the folder: both must be equal. */
 static int compare(struct crash_test *t)
 {
 	const struct crash_log *l = &t->recorder.log;
@@ -100,7 +100,7 @@ static int compare(struct crash_test *t)
 	return 0;
 }
 
-/* How deep an entry is, of the path that reports show. */
+/* The number of folders in an entry's path below the recorded folder. */
 static int depth(const char *path)
 {
 	int n = 0;
@@ -129,7 +129,7 @@ static bool leads_out(const char *to, int at)
 	return false;
 }
 
-/* A check would follow such a link to what is there now. */
+/* Refuse links out of the folder: a check would follow them to live files. */
 static int follow_links(struct crash_test *t)
 {
 	const struct crash_log *l = &t->recorder.log;
@@ -173,10 +173,10 @@ static int run_command(struct crash_test *t)
 			      "seccomp must be allowed here",
 			      strerror(-pid));
 	t->command_status = crash_trace_until(r, pid, NULL);
-	/* Its end is the last possible cut; daemons of it die here. */
+	/* The last cut is at COMMAND's end: kill processes that it left. */
 	killed = crash_trace_kill(r,
 				  run->mode == CRASH_DEVICE ? run->service : 0);
-	/* The daemon of a pool is this tool's. */
+	/* Do not count fi_rpmemd, which this tool has started for a pool. */
 	t->killed = killed - (run->mode == CRASH_POOL && killed);
 	crash_mode_write_back(run);
 	crash_record_stores(r, 0);
@@ -267,7 +267,7 @@ static bool add_job(void *arg, const struct crash_image *image)
 	struct crash_test *t = arg;
 	struct crash_job *job = crash_job_make(&t->history, image);
 
-	/* An image that is left out must not count as checked. */
+	/* An image that is left out must end the run as not tested. */
 	if (!job || crash_interrupted)
 		snprintf(t->checker.err, sizeof(t->checker.err), "%s",
 			 job ? "interrupted by a signal" : "out of memory");
@@ -290,7 +290,7 @@ static size_t count_lost(const struct crash_test *t, const struct crash_job *j)
 	return n;
 }
 
-/* One check whose result is known; 0: passed, -1: it could not run. */
+/* Check a cut that loses nothing. Returns the status; -1: it could not run. */
 static int check_one(struct crash_test *t, uint32_t cut, char **output,
 		     bool *timed_out)
 {
@@ -318,7 +318,7 @@ static int check_one(struct crash_test *t, uint32_t cut, char **output,
 	return status;
 }
 
-/* The check must pass where nothing is lost. */
+/* Refuse a check that fails where nothing is lost. */
 static int try_check(struct crash_test *t)
 {
 	char *output = NULL;
@@ -338,7 +338,7 @@ static int try_check(struct crash_test *t)
 	return status ? -1 : 0;
 }
 
-/* Acknowledged work that is all gone must not pass the check. */
+/* Refuse a check that passes though all acknowledged work is missing. */
 static int try_blind(struct crash_test *t)
 {
 	struct crash_history *h = &t->history;
@@ -525,7 +525,7 @@ int crash_test_explore(struct crash_test *t)
 	return failed ? shrink(t, failed) : 0;
 }
 
-/* Read --image, which settling must not change: else it is not legal. */
+/* Parse --image. It is legal if crash_image_settle() does not change it. */
 static int parse_image(struct crash_test *t, struct crash_image *i)
 {
 	const size_t size = crash_words(&t->history) * sizeof(*i->lost);

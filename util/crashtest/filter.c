@@ -56,7 +56,7 @@ static const unsigned int stops[] = {
 #endif
 };
 
-/* Calls that start writes which no system call shows: not available. */
+/* Calls that fail (ENOSYS), because no system call shows their writes. */
 static const unsigned int refused[] = {
 	__NR_io_uring_setup,
 	__NR_io_setup,
@@ -145,7 +145,7 @@ int crash_filter_install(void)
 	p.len = length;
 	if (!syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, 0, &p))
 		return 0;
-	/* Without privilege, programs must not gain any below the filter. */
+	/* EACCES: without privilege, the kernel wants no_new_privs first. */
 	if (errno != EACCES || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
 	    syscall(__NR_seccomp, SECCOMP_SET_MODE_FILTER, 0, &p))
 		return -errno;

@@ -13,8 +13,8 @@
 struct inode_state {
 	uint64_t size;
 	uint32_t open;	    /* first piece that is not durable; CRASH_NONE */
-	uint32_t touched;   /* operations on metadata up to its last change */
-	uint32_t size_made; /* the same for a change that fdatasync waits for */
+	uint32_t touched;   /* pass.made after the inode's last change */
+	uint32_t size_made; /* pass.made after the last one for fdatasync */
 };
 
 struct pass {
@@ -55,7 +55,7 @@ static bool add_piece(struct pass *p, struct crash_piece piece)
 static bool add_pieces(struct pass *p, uint32_t n, uint64_t size)
 {
 	const struct crash_step *e = &p->h->log->events[n];
-	/* A file system has allocated the page in which the file ended. */
+	/* The file's last page is allocated: its size may precede bytes. */
 	const uint64_t page = (size + CRASH_PAGE - 1) / CRASH_PAGE * CRASH_PAGE;
 	const uint32_t unit =
 		e->kind == CRASH_STORE ? p->h->log->store : p->h->log->sector;
@@ -85,7 +85,7 @@ static bool add_pieces(struct pass *p, uint32_t n, uint64_t size)
 	return true;
 }
 
-/* A flush covers the open pieces of a range, which is of whole pages. */
+/* Make the open pieces of a range of whole pages durable at event n. */
 static void flush_range(struct pass *p, uint32_t n, uint32_t inode,
 			uint64_t offset, uint64_t length)
 {
@@ -157,7 +157,7 @@ static bool change_data(struct pass *p, uint32_t n)
 	struct inode_state *s = &p->inodes[e->inode];
 	const uint64_t size = s->size;
 
-	/* Times within one tick are the same: a journal may not have them. */
+	/* Only a new size needs the journal: times may stay within a tick. */
 	if (e->offset + e->length > s->size) {
 		touch(p, e->inode);
 		s->size = e->offset + e->length;
@@ -298,7 +298,7 @@ static size_t settle_event(struct settle *s, struct crash_image *i, uint32_t n,
 	const struct crash_step *e = &h->log->events[n];
 	size_t count = 0;
 
-	/* Its data needs blocks or a size that the journal has behind it. */
+	/* Later data beyond a lost truncation's size is lost with it. */
 	if (e->kind == CRASH_TRUNCATE && h->meta_made[n] > i->meta &&
 	    e->offset < s->limits[e->inode])
 		s->limits[e->inode] = e->offset;

@@ -19,8 +19,8 @@ struct crash_piece {
 	uint32_t event, inode;
 	uint64_t offset, mask;
 	uint32_t length;
-	uint32_t durable_at; /* the flush that has covered it; CRASH_NONE */
-	/* The size that it sets inside the last page of the file; else 0. */
+	uint32_t durable_at; /* event of its flush; CRASH_NONE: no flush */
+	/* Size to which it extends the file inside its last page; 0: none. */
 	uint64_t grown;
 };
 
@@ -31,9 +31,9 @@ struct crash_history {
 	uint32_t *first_piece; /* of each event, and piece_count at the end */
 	uint32_t *meta;	       /* the events that change metadata */
 	size_t meta_count;
-	uint32_t *meta_made;	/* operations up to and with each event */
-	uint32_t *meta_durable; /* how many of them are durable behind it */
-	uint32_t *acks;	 /* lines acknowledged up to and with each event */
+	uint32_t *meta_made;	/* number of meta up to each event, included */
+	uint32_t *meta_durable; /* how many of these are durable after it */
+	uint32_t *acks;	 /* lines acknowledged up to each event, included */
 	uint64_t *sizes; /* the largest size of each inode */
 };
 
@@ -43,9 +43,9 @@ void crash_history_free(struct crash_history *h);
 uint32_t crash_durable_at(const struct crash_history *h, uint32_t event);
 
 /*
- * One image: the cut is behind event cut; of the operations on metadata up to
- * there the first meta are kept, and the pieces with a bit in lost are lost.
- * With zeros, lost pieces leave the size that they set inside a page.
+ * One image of a cut directly after event `cut`. Of the operations on metadata
+ * up to there the first `meta` are kept; the pieces with a bit in `lost` are
+ * lost. zeros: a lost piece still extends the file to its `grown`, by zeros.
  */
 struct crash_image {
 	uint32_t cut, meta;
@@ -73,7 +73,7 @@ static inline size_t crash_words(const struct crash_history *h)
 	return h->piece_count / 64 + 1;
 }
 
-/* Is the piece written before the cut, and not durable? */
+/* Whether a cut decides on a piece: it is written there, and not durable. */
 static inline bool crash_undecided(const struct crash_history *h, uint32_t cut,
 				   size_t piece)
 {
@@ -82,9 +82,9 @@ static inline bool crash_undecided(const struct crash_history *h, uint32_t cut,
 }
 
 /*
- * Make a legal image of it: what is durable is kept, and a piece is lost when
- * an earlier one of the same bytes is. Returns how many pieces are lost, or
- * CRASH_NO_MEMORY, and then it may not be legal.
+ * Make an image legal: keep what is durable, and lose a piece if an earlier
+ * piece of the same bytes is lost. Returns how many pieces are lost, or
+ * CRASH_NO_MEMORY: the image may not be legal then.
  */
 #define CRASH_NO_MEMORY SIZE_MAX
 size_t crash_image_settle(const struct crash_history *h, struct crash_image *i);
@@ -93,7 +93,7 @@ size_t crash_image_settle(const struct crash_history *h, struct crash_image *i);
 struct crash_node {
 	char *data; /* of a file: as many bytes as its largest size */
 	uint64_t size;
-	uint64_t limit; /* set by the truncations that are lost */
+	uint64_t limit; /* least size of the lost truncations so far */
 };
 
 struct crash_entry {

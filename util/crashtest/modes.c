@@ -36,7 +36,7 @@ static void set(const char *name, const char *value)
 	setenv(name, value ? value : "", 1);
 }
 
-/* The scripts find these in their environment. */
+/* Set the environment variables that the scripts below use. */
 static void set_variables(const struct crash_run *run)
 {
 	char size[32];
@@ -52,7 +52,7 @@ static void set_variables(const struct crash_run *run)
 	set("CT_DAEMON", run->daemon);
 }
 
-/* Put the end of a file of the work folder into err. */
+/* Put the beginning of the log in the work folder into err. */
 static int refuse_with_log(struct crash_run *run, const char *what)
 {
 	char path[512], text[512];
@@ -177,7 +177,7 @@ static pid_t start_nbdkit(struct crash_run *run, const char *socket)
 	return crash_trace_start(argv, NULL, log);
 }
 
-/* The mounts go with the last process, however this one ends. */
+/* Mounts in a namespace end with its last process, however this one ends. */
 static int separate_mounts(struct crash_run *run)
 {
 	if (unshare(CLONE_NEWNS) ||
@@ -213,7 +213,11 @@ static int start_device(struct crash_run *run)
 	run->fuse = crash_plain_start(fuse, NULL, log);
 	if (run->fuse < 0 || crash_trace_until(run->recorder, run->fuse, shown))
 		return refuse_with_log(run, "nbdfuse");
-	/* nbdfuse in the same namespace could unmount the device, and hang. */
+	/*
+	 * Mount in another namespace than that of nbdfuse: as the last process
+	 * of its namespace, nbdfuse would unmount the device, for which it
+	 * serves the reads and writes itself, and hang.
+	 */
 	if (separate_mounts(run))
 		return -1;
 	return run_script(run, "the device cannot be mounted", mount_device);
@@ -244,7 +248,7 @@ static const char setup_pool[] =
 	"\"$CT_WORK/port\"):pool\"\n"
 	"exec sh -c \"${CT_SETUP:-:}\"\n";
 
-/* The pool exists, and is durable, before anything is recorded. */
+/* Create the pool, and run --setup, before the recorder starts. */
 static int make_pool(struct crash_run *run)
 {
 	char *argv[10], paths[2][512], size[32], log[512];
@@ -359,13 +363,13 @@ void crash_mode_repeat(const struct crash_run *run)
 	set_variables(run);
 }
 
-/* Shell function of the wrappers: the image is not to blame. */
+/* Shell function for failures of which the image is not the cause. */
 #define UNTESTED                                                               \
 	"w=$RPMEM_CRASHTEST_WORK\n"                                            \
 	"untested() { printf '%s\\n' \"$*\" >\"$w/" CRASH_UNTESTED             \
 	"\"; exit 125; }\n"
 
-/* mount(8) ends with 2 when the system fails, as by a lack of memory. */
+/* Status 2 of mount(8) is a failure of the system, such as no memory. */
 static const char check_device[] = UNTESTED
 	"m=$w/mnt; mkdir \"$m\" || untested \"$m cannot be made\"\n"
 	"l=$(losetup --sector-size $CT_BLOCK --find --show "

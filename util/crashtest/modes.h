@@ -30,18 +30,18 @@ struct crash_run {
 };
 
 /*
- * Make what COMMAND runs on, and start to record. 0; -1: err says why this run
- * is not possible.
+ * Make what COMMAND runs on, and start to record. Returns 0, or -1 and the
+ * reason in run->err.
  */
 int crash_mode_start(struct crash_run *run);
 /*
- * COMMAND has ended: unmount its file system, recorded, because that writes
- * what was in memory only. The last event then has nothing lost.
+ * After COMMAND has ended: unmount its file system, which writes what was only
+ * in memory, and record that. A cut after the last event then loses nothing.
  */
 void crash_mode_write_back(struct crash_run *run);
-/* All that COMMAND has started is gone; stop recording and take all down. */
+/* Stop recording, and remove all that crash_mode_start() has made. */
 void crash_mode_stop(struct crash_run *run);
-/* Environment of COMMAND; strings that stay. */
+/* Fill in COMMAND's environment, with strings in static memory. */
 void crash_mode_env(const struct crash_run *run, char *env[4]);
 /* Set the environment that checks of an earlier run need. */
 void crash_mode_repeat(const struct crash_run *run);

@@ -111,7 +111,7 @@ static bool grow(struct crash_file *f, size_t size)
 	return true;
 }
 
-/* An event for bytes that buf has and the file's copy has not. */
+/* Put bytes from buf in the file's copy, and record them as an event. */
 static void note_bytes(struct crash_recorder *r, struct crash_file *f,
 		       pid_t tid, enum crash_step_kind kind, const char *buf,
 		       uint64_t offset, size_t len)

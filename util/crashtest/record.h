@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Turns what a system call has changed below a folder into events of the log.
- */
+/* Turns changes below a folder by system calls into events of the log. */
 #ifndef RP_CRASH_RECORD_H
 #define RP_CRASH_RECORD_H
 
@@ -18,7 +17,7 @@ struct crash_file_id {
 	ino_t ino;
 };
 
-/* A file, folder or link below the folder. Its fd keeps the inode number. */
+/* A file, folder or link. The open fd keeps its inode number from reuse. */
 struct crash_file {
 	UT_hash_handle hh;
 	struct crash_file_id id;
@@ -39,35 +38,35 @@ struct crash_recorder {
 	int ledger_fd;
 	off_t ledger_read;
 	uint64_t ledger_written; /* bytes, by calls that have returned */
-	char line[1024];	 /* the begin of a line of the ledger */
+	char line[1024];	 /* a line of the ledger, as far as read */
 	size_t line_len;
 	bool on;
-	bool device; /* nbdkit is recorded, for which COMMAND waits */
+	bool device; /* nbdkit is recorded, too, and COMMAND waits for it */
 	uint64_t start_us;
 	char reason[512]; /* why the run is not tested; empty */
 	char note[512];
 };
 
-/* Say once why nothing can be concluded from this run. */
+/* Keep the first reason why nothing can be concluded from this run. */
 void crash_record_miss(struct crash_recorder *r, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Take what is below the folder as durable. 0, or -1 and the reason. */
+/* Start: what is below the folder is durable. Returns 0, or -1: reason. */
 int crash_record_start(struct crash_recorder *r, const char *folder,
 		       const char *ledger);
 void crash_record_free(struct crash_recorder *r);
 
 struct crash_file *crash_record_find(struct crash_recorder *r,
 				     const struct stat *st);
-/* The file behind a descriptor of a thread; a new one gets its entry. */
+/* Find the file of a thread's descriptor; record the entry of a new file. */
 struct crash_file *crash_record_fd(struct crash_recorder *r, pid_t tid, int fd);
 
 void crash_record_write(struct crash_recorder *r, struct crash_file *f,
 			pid_t tid, uint64_t offset, uint64_t length);
-/* The size is another one. */
+/* Record the file's size, if it has changed. */
 void crash_record_size(struct crash_recorder *r, struct crash_file *f,
 		       pid_t tid);
-/* Compare all of a file with what is known of it. */
+/* Record the bytes of a file that differ from f->known. */
 void crash_record_compare(struct crash_recorder *r, struct crash_file *f,
 			  pid_t tid, enum crash_step_kind kind);
 /* Record the stores to all mapped files. */
@@ -76,12 +75,12 @@ void crash_record_flush(struct crash_recorder *r, struct crash_file *f,
 			pid_t tid, uint64_t offset, uint64_t length,
 			bool datasync);
 void crash_record_sync(struct crash_recorder *r, pid_t tid);
-/* Lines that were appended to the ledger are acknowledgements. */
+/* Record each line that was appended to the ledger as an acknowledgement. */
 void crash_record_ledger(struct crash_recorder *r, pid_t tid);
 /* A call that wrote length bytes to the ledger has returned. */
 void crash_record_appended(struct crash_recorder *r, pid_t tid,
 			   uint64_t length);
-/* The program has ended by itself: its ledger must be whole. */
+/* COMMAND has ended by itself: check that its ledger is whole. */
 void crash_record_end(struct crash_recorder *r);
 
 /* An entry of a folder, whose name has at most NAME_MAX bytes. */
@@ -92,7 +91,7 @@ struct crash_place {
 
 struct crash_file *crash_record_entry(struct crash_recorder *r,
 				      const struct crash_place *p);
-/* A new entry is there, of a known or a new inode. */
+/* Record a new entry, of a known or a new inode. */
 void crash_record_create(struct crash_recorder *r, const struct crash_place *p,
 			 pid_t tid);
 void crash_record_unlink(struct crash_recorder *r, const struct crash_place *p,

@@ -159,7 +159,6 @@ void crash_record_rename(struct crash_recorder *r, const struct crash_place *p,
 	e->name2 = crash_log_text(&r->log, p2->name);
 }
 
-/* Remove what the kernel appends to the path of an unlinked file. */
 static bool below_root(const struct crash_recorder *r, const char *path)
 {
 	const size_t len = strlen(r->root);
@@ -167,7 +166,7 @@ static bool below_root(const struct crash_recorder *r, const char *path)
 	return !strncmp(path, r->root, len) && path[len] == '/';
 }
 
-/* An O_TMPFILE has no entry until it is linked. */
+/* Add a file without an entry, such as one of O_TMPFILE. */
 static struct crash_file *adopt_unlinked(struct crash_recorder *r,
 					 const char *link,
 					 const struct stat *st)
@@ -181,7 +180,7 @@ static struct crash_file *adopt_unlinked(struct crash_recorder *r,
 	return NULL;
 }
 
-/* Why a folder on the way to a file is not known. */
+/* Report why the recorder does not know a folder in the path of a file. */
 static void miss_folder(struct crash_recorder *r, const char *path)
 {
 	struct stat st, root;
@@ -279,7 +278,7 @@ static void snapshot(struct crash_recorder *r, struct crash_file *dir)
 	closedir(list);
 }
 
-/* Each inode below the folder is open here. */
+/* Raise the limit of open files: each inode below the folder is open. */
 static void raise_limit(void)
 {
 	struct rlimit l;

@@ -99,7 +99,7 @@ struct crash_event crash_event(const json_t *events, size_t i);
 /* Index of the event with number n; CRASH_GAP when there is none. */
 size_t crash_event_find(const json_t *events, json_int_t n);
 
-/* Whether an event is of bytes, whose place and number are worth a word. */
+/* Whether an event is of bytes, so that offset and length are shown. */
 bool crash_has_range(const struct crash_event *e);
 /* Images that failed; -1: not recorded. */
 json_int_t crash_failed(const json_t *result);

@@ -286,10 +286,7 @@ static const char *mark_class(const struct crash_column *c)
 	}
 }
 
-/*
- * Return the letter or sign of a mark, which also shows its kind without
- * colour.
- */
+/* The letter or sign of a mark, which shows its kind without colour, too. */
 static const char *mark_sign(const struct crash_column *c)
 {
 	if (c->e.kind == CRASH_FLUSH)

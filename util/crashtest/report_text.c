@@ -282,9 +282,7 @@ static void put_head(FILE *out, const json_t *result)
 
 static char sign(const struct crash_column *c)
 {
-	/*
-	 * Signs of CRASH_DURABLE, _KEPT, _TORN, _LOST and _NOTE, in this order.
-	 */
+	/* Signs of CRASH_DURABLE, _KEPT, _TORN, _LOST and _NOTE. */
 	static const char fates[] = "=+/X ";
 
 	switch (c->e.kind) {
@@ -304,9 +302,7 @@ static size_t shown_lanes(const struct crash_view *v)
 	return v->lanes < LANES ? v->lanes : LANES;
 }
 
-/*
- * Add one sign for each lane: of its event, or of the worst state of its file.
- */
+/* Add a sign for each lane: of its event, or of its file's worst state. */
 static void add_lanes(struct line *l, const struct crash_view *v, size_t column)
 {
 	static const char states[] = {' ', '.', ':', '!'};

@@ -131,7 +131,7 @@ static bool text_ok(const struct crash_log *l, uint64_t at)
 	       memchr(l->bytes + at, 0, l->byte_count - at);
 }
 
-/* The name of an entry: no way out of the image's folder. */
+/* Whether a name is one component, so that it stays in the image's folder. */
 static bool name_ok(const struct crash_log *l, uint64_t at)
 {
 	const char *s = text_ok(l, at) ? l->bytes + at : "";

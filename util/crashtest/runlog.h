@@ -37,7 +37,7 @@ struct crash_step {
 	uint32_t inode, dir, dir2;
 	uint32_t pid;
 	uint8_t kind;
-	uint8_t datasync; /* of a flush: metadata only as far as it is needed */
+	uint8_t datasync; /* a flush of fdatasync(2): only metadata needed */
 	uint8_t unused[6];
 };
 
@@ -65,12 +65,12 @@ struct crash_step *crash_log_event(struct crash_log *l,
 				   enum crash_step_kind kind);
 uint32_t crash_log_inode(struct crash_log *l, mode_t mode, uid_t uid,
 			 gid_t gid);
-/* Keep bytes; where they are. */
+/* Append bytes to l->bytes, or a string; returns their place there. */
 uint64_t crash_log_bytes(struct crash_log *l, const void *bytes, size_t len);
 uint64_t crash_log_text(struct crash_log *l, const char *text);
 void crash_log_free(struct crash_log *l);
 
-/* 0, or a negative errno. A loaded log comes from outside: all is examined. */
+/* Return 0 or a negative errno. A loaded log may be hostile: it is checked. */
 int crash_log_save(const struct crash_log *l, const char *path);
 int crash_log_load(struct crash_log *l, const char *path);
 

@@ -25,7 +25,7 @@ struct sampling {
 	struct crash_image image;
 	struct cut *cuts; /* any first n of them are spread over the record */
 	size_t cut_count;
-	uint32_t *open; /* the undecided pieces at cut opened */
+	uint32_t *open; /* undecided pieces of the cut at event `opened` */
 	uint32_t open_count, opened;
 	uint64_t limit; /* distinct images that end the present step */
 	uint64_t random;
@@ -203,8 +203,7 @@ static bool in_second_half(const struct crash_history *h, uint32_t piece)
 	       h->first_piece[e + 1] - h->first_piece[e];
 }
 
-/* Does a pattern lose piece i of the open ones, a part of the write-th write?
- */
+/* Whether a pattern loses w->open[i], a piece of the write with this number. */
 static bool is_lost(const struct sampling *w, enum pattern k, uint32_t i,
 		    uint32_t write)
 {
@@ -380,7 +379,7 @@ static void visit_randoms(struct sampling *w, size_t n)
 	free(some);
 }
 
-/* Until eighths of the images have been added to the distinct ones. */
+/* Set the limit so that this many eighths of all images may be added. */
 static void allow(struct sampling *w, unsigned int eighths)
 {
 	const uint64_t images = w->s->images;

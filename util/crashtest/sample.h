@@ -9,8 +9,7 @@ struct crash_sample {
 	const struct crash_history *history;
 	uint64_t images; /* how many distinct ones to find */
 	uint64_t seed;
-	/* A legal image. Returns whether it is a new one; its lost is copied.
-	 */
+	/* Takes a legal image, copies image->lost; returns whether it is new */
 	bool (*visit)(void *arg, const struct crash_image *image);
 	void *arg;
 
@@ -30,7 +29,7 @@ uint64_t crash_sample_all(struct crash_sample *s, uint32_t cut);
 /* An image as text, "CUT:META:LOST", LOST as "3-5,9" or "-": malloc'd. */
 char *crash_image_text(const struct crash_history *h,
 		       const struct crash_image *i);
-/* The reverse; i->lost has crash_words(h) words. 0 or -EINVAL. */
+/* Parse such a text. i->lost has crash_words(h) words. 0 or -EINVAL. */
 int crash_image_parse(const struct crash_history *h, const char *text,
 		      struct crash_image *i);
 

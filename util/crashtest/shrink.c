@@ -13,7 +13,7 @@ struct shrink {
 	struct crash_job *best;
 	unsigned int runs;
 	bool failed;  /* out of memory */
-	bool limited; /* something was left to try */
+	bool limited; /* CRASH_SHRINK_RUNS prevented another check */
 };
 
 /* Whether another check may run. */
@@ -68,7 +68,7 @@ static struct crash_job *copy_best(struct shrink *s)
 	return crash_job_make(s->c->history, &s->best->image);
 }
 
-/* As many operations on metadata as possible are kept. */
+/* Find a failing image that keeps as many operations on metadata as can be. */
 static void shrink_meta(struct shrink *s)
 {
 	uint32_t low = s->best->image.meta;
@@ -87,7 +87,7 @@ static void shrink_meta(struct shrink *s)
 	}
 }
 
-/* Without zeros if it fails as well. */
+/* Take the image without `zeros`, if the check fails on it as well. */
 static void shrink_zeros(struct shrink *s)
 {
 	struct crash_job *job;
@@ -112,7 +112,7 @@ static uint32_t *list_lost(const struct shrink *s, size_t *n)
 	return list;
 }
 
-/* The best image, with the pieces of one part kept. */
+/* Copy the best image, and keep the pieces list[from] to list[to - 1]. */
 static struct crash_job *without(struct shrink *s, const uint32_t *list,
 				 size_t from, size_t to)
 {
@@ -123,7 +123,7 @@ static struct crash_job *without(struct shrink *s, const uint32_t *list,
 	return job;
 }
 
-/* One round: keep each of the parts. Whether one was not needed. */
+/* Keep one part after another. Returns whether an image fails all the same. */
 static bool try_parts(struct shrink *s, const uint32_t *list, size_t count,
 		      size_t parts)
 {
@@ -165,7 +165,7 @@ static void shrink_pieces(struct shrink *s)
 	}
 }
 
-/* The first event that the image must have behind it. */
+/* The earliest cut at which the image can lose all that it loses. */
 static uint32_t earliest_cut(const struct shrink *s)
 {
 	const struct crash_history *h = s->c->history;
@@ -187,7 +187,7 @@ static void shrink_cut(struct shrink *s)
 	while (low < s->best->image.cut && may_run(s)) {
 		struct crash_job *job = copy_best(s);
 
-		/* A cut further ahead has fewer operations to keep. */
+		/* crash_image_settle() lowers image.meta for an earlier cut. */
 		if (job)
 			job->image.cut = low + (job->image.cut - low) / 2;
 		if (!try_one(s, job))

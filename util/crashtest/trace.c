@@ -168,7 +168,7 @@ static bool stops_group(int sig)
 	       sig == SIGTTOU;
 }
 
-/* A write to the ledger has returned for which nobody waits. */
+/* A write to the ledger has returned that serve_call() did not wait for. */
 static void end_ledger(struct crash_recorder *r, pid_t tid)
 {
 	struct __ptrace_syscall_info info;
@@ -179,8 +179,8 @@ static void end_ledger(struct crash_recorder *r, pid_t tid)
 }
 
 /*
- * Let a thread go on that has not stopped at the entry of a call. A stop at the
- * exit of a call is here the end of a write to the ledger: serve_call().
+ * Let a thread go on after any stop but the entry of a call. A stop at the exit
+ * of a call is the end of a write to the ledger, which serve_call() requested.
  */
 static void pass_stop(struct crash_recorder *r, pid_t tid, int status)
 {
@@ -196,7 +196,7 @@ static void pass_stop(struct crash_recorder *r, pid_t tid, int status)
 		ptrace(PTRACE_CONT, tid, 0, sig);
 }
 
-/* Serve another thread's report now unless it waits for the running call. */
+/* Serve another thread's report; keep it if it enters a call, or has ended. */
 static void serve_other(struct crash_recorder *r, pid_t tid, int status)
 {
 	if (WIFSTOPPED(status) && status >> 16 != PTRACE_EVENT_SECCOMP)

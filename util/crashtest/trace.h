@@ -24,14 +24,14 @@ struct crash_call {
 	unsigned int part_count;
 };
 
-/* 1: a signal has ended the run. 2: COMMAND was killed for it. */
+/* 1: a signal has interrupted the run. 2: COMMAND was then killed, too. */
 extern volatile sig_atomic_t crash_interrupted;
 
 /* Install the filter in this process, which then executes a program. */
 int crash_filter_install(void);
-/* Does the call change something that is recorded? */
+/* Called at a call's entry. Returns whether its end must be recorded. */
 bool crash_call_begin(struct crash_recorder *r, struct crash_call *c);
-/* It has returned ret, or its thread has died in it (dead). */
+/* Record that a call has returned ret, or that its thread has died in it. */
 void crash_call_end(struct crash_recorder *r, struct crash_call *c, int64_t ret,
 		    bool dead);
 
@@ -41,15 +41,15 @@ void crash_call_end(struct crash_recorder *r, struct crash_call *c, int64_t ret,
  */
 pid_t crash_trace_start(char *const argv[], char *const env[],
 			const char *output);
-/* The same, not recorded. */
+/* Start a program as crash_trace_start() does, but do not record its calls. */
 pid_t crash_plain_start(char *const argv[], char *const env[],
 			const char *output);
 /*
- * Serve all recorded threads until a child process has ended, or is ready: the
- * file exists. Returns its wait status, 0 when it is ready.
+ * Serve all recorded threads until the child process pid has ended, or the file
+ * `ready` exists. Returns the wait status of pid, or 0 if the file exists.
  */
 int crash_trace_until(struct crash_recorder *r, pid_t pid, const char *ready);
-/* Kill all recorded processes; keep, and what it has started, stay. 0: none. */
+/* Kill all recorded processes but `keep` (0: none) and its children. */
 unsigned int crash_trace_kill(struct crash_recorder *r, pid_t keep);
 
 #endif

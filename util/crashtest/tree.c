@@ -16,7 +16,7 @@
 
 #include "util/crashtest/history.h"
 
-#define DEPTH_MAX 512 /* folders in each other; each is open meanwhile */
+#define DEPTH_MAX 512 /* most nested folders, which are open all at once */
 
 static const char *text(const struct crash_tree *t, uint64_t at)
 {
@@ -137,7 +137,7 @@ static bool apply_meta(struct crash_tree *t, const struct crash_step *e)
 	}
 }
 
-/* The size has reached the journal before the bytes. */
+/* Extend a file by a lost piece: the journal got its size, not its bytes. */
 static bool grow_zeros(struct crash_tree *t, const struct crash_step *e,
 		       uint64_t size)
 {
@@ -270,8 +270,7 @@ static int write_data(int fd, const struct crash_node *n)
 
 static int set_owner(int dirfd, const char *name, const struct crash_inode *i)
 {
-	/* Root restores the owner of each file; other users own all they write.
-	 */
+	/* Only root can restore owners; other users own what they write. */
 	if (!geteuid() &&
 	    fchownat(dirfd, name, i->uid, i->gid, AT_SYMLINK_NOFOLLOW))
 		return -errno;

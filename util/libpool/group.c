@@ -138,7 +138,7 @@ static void push_commit(struct group *g, unsigned int member)
 	member_start(g, member, &leg->op);
 }
 
-/* Whether an outstanding leg changes the range. Tightens the bounds of all. */
+/* Whether an outstanding leg changes the range. Updates out_first, out_end. */
 static bool out_overlaps(struct group_member *m, uint64_t offset, uint64_t len)
 {
 	const struct group_leg *leg;

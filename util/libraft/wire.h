@@ -18,9 +18,9 @@ struct wire_head {
 	uint32_t len;
 	unsigned short type;
 	bool ring; /* the entries are in the ring, too, as number seq */
-	uint64_t seq;
-	uint64_t kept;
-	uint64_t lsn;
+	uint64_t seq;  /* number in the ring; in a result: the last one seen */
+	uint64_t kept; /* in a result: up to here the own log has messages */
+	uint64_t lsn;  /* LSN behind message seq; in a result, behind kept */
 };
 
 void wire_head_put(unsigned char *p, const struct wire_head *h);

@@ -19,7 +19,7 @@
 #define RPC_PAGE_AT	8192u
 #define RPC_RING_AT	12288u
 #define RPC_RING_MIN	4096u
-#define RPC_RING_MAX	(1ull << 38) /* the entries in it have 32-bit numbers */
+#define RPC_RING_MAX	(1ull << 38) /* so that 32 bits can count its entries */
 #define RPC_SUPER_BYTES 256u
 #define RPC_PAGE_BYTES	1536u
 #define RPC_NAME	128u

@@ -42,7 +42,7 @@ struct slot {
 
 	struct rpc_cursor next; /* next entry to hand out */
 	bool out;		/* a call is handed out, without a reply */
-	unsigned int doubtful;	/* next calls may be begun already: so many */
+	unsigned int doubtful;	/* number of next calls that may have begun */
 	/*
 	 * Replies, oldest first: the first `flushed` ones are durable but not
 	 * sent, the rest is not durable yet. They do not delay the next call.
