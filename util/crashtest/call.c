@@ -468,11 +468,12 @@ static bool is_on_open_file(const struct crash_call *c)
 }
 
 /*
- * Returns whether a call is recorded. On a device only calls on open files are:
- * nbdkit changes one, and COMMAND the ledger. The recorder follows no path of
- * COMMAND there, and waits for no call of COMMAND: either could wait for the
- * device, and so for a call of nbdkit that the recorder serves only afterwards.
- * Lines that are in the ledger when a call begins are acknowledged before it.
+ * Returns whether a call is recorded. With --device only calls on open files
+ * are: those of nbdkit on the disk, and those of COMMAND on the ledger. The
+ * recorder must not follow paths of COMMAND then, or wait for its calls: both
+ * may wait for the device, and so for a call of nbdkit that the recorder serves
+ * only afterwards. Lines that are in the ledger at the entry of a call are
+ * acknowledged before the call.
  */
 bool crash_call_begin(struct crash_recorder *r, struct crash_call *c)
 {

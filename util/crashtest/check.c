@@ -133,7 +133,7 @@ int crash_check_write(struct crash_checker *c, uint32_t cut,
 		return ret;
 	snprintf(path, sizeof(path), "%s/ledger", dir);
 	ret = write_ledger(c->history, cut, path);
-	/* The check may run as another user, as that of a database does. */
+	/* Let all users read it: the check of a database may switch users. */
 	return ret ? ret : chmod(path, 0644) ? -errno : 0;
 }
 
@@ -336,7 +336,7 @@ bool crash_check_start(struct crash_checker *c, struct crash_job *job,
 		fail(c, "an image cannot be made in", c->work, ENOMEM);
 		return false;
 	}
-	/* The same bytes with other acknowledgements are another case. */
+	/* Equal bytes with other acknowledgements must be checked as well. */
 	hash = crash_tree_hash(&t);
 	if (cut != CRASH_NONE)
 		hash ^= c->history->acks[cut] * UINT64_C(0x9e3779b97f4a7c15);

@@ -357,7 +357,7 @@ static int report(struct crash_test *t, int code)
 	};
 	json_t *result;
 
-	/* A run that was not recorded to its end still has its events. */
+	/* After a failed recording, report the events recorded so far. */
 	if (!t->history.log && crash_history_make(&t->history, &t->log))
 		return say("report", "out of memory");
 	result = crash_result_json(&r);

@@ -39,7 +39,7 @@ struct crash_test {
 	char *repeat;
 };
 
-/* The steps of a run; -1: reason says why nothing can be concluded. */
+/* Steps of a run: 0, or -1 and in t->reason why nothing can be concluded. */
 int crash_test_record(struct crash_test *t);
 int crash_test_explore(struct crash_test *t);
 int crash_test_repeat(struct crash_test *t);

@@ -11,9 +11,9 @@
 #define CRASH_PAGE   4096u
 
 /*
- * The part of a write inside one sector. A cut keeps or loses it as a whole.
- * The mask has a bit for each word of the sector that is lost or kept with it:
- * all of them for a write.
+ * The part of a write inside one sector, or of a store inside one unit of
+ * crash_log.store. A cut keeps or loses a piece as a whole. The mask has a bit
+ * for each word of the sector that is lost or kept with the piece.
  */
 struct crash_piece {
 	uint32_t event, inode;
@@ -39,7 +39,7 @@ struct crash_history {
 
 int crash_history_make(struct crash_history *h, const struct crash_log *log);
 void crash_history_free(struct crash_history *h);
-/* The flush behind which an event is durable; CRASH_NONE: none. */
+/* The flush after which an event is durable; CRASH_NONE: no flush. */
 uint32_t crash_durable_at(const struct crash_history *h, uint32_t event);
 
 /*

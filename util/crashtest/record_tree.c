@@ -13,7 +13,7 @@
 
 #include "util/crashtest/record_priv.h"
 
-/* Open an inode by its entry, as far as the recorder needs it. */
+/* Open an entry: a file or a folder to read it, anything else by O_PATH. */
 static int open_entry(int dirfd, const char *name, mode_t mode)
 {
 	if (S_ISREG(mode))

@@ -50,7 +50,7 @@ static json_t *event_text(const struct crash_log *l, const struct crash_step *e)
 	return text_at(l, e->name2);
 }
 
-/* Events are counted from the first one of the program. */
+/* The number of an event, counted from the first event of COMMAND. */
 static json_int_t number(const struct crash_history *h, uint32_t event)
 {
 	return (json_int_t)event - (json_int_t)h->log->base;
@@ -102,7 +102,7 @@ static const char *unit_of(const struct crash_piece *p, uint64_t length)
 		       : "sector";
 }
 
-/* Neighbouring pieces of one write are one element. */
+/* List the lost pieces; adjacent ones of one write are one element. */
 static json_t *pieces_json(const struct crash_history *h,
 			   const struct crash_image *i, json_t *list)
 {

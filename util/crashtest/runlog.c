@@ -19,7 +19,7 @@ struct file_header {
 
 static const char magic[8] = "RPCRASH2";
 
-/* Room for one more element of an array that doubles. */
+/* Make room for `need` elements in an array, whose size doubles. */
 static bool make_room(struct crash_log *l, void **array, size_t *room,
 		      size_t need, size_t size)
 {

@@ -104,7 +104,7 @@ static void visit(struct sampling *w)
 	s->distinct += s->visit(s->arg, &w->image);
 }
 
-/* The same image with zeros for the bytes that were appended and lost. */
+/* Visit the image again, with zeros for the appended bytes that are lost. */
 static void visit_zeros(struct sampling *w)
 {
 	w->image.zeros = true;
@@ -287,8 +287,8 @@ static void visit_random(struct sampling *w, struct cut *c)
 }
 
 /*
- * A cut says most just before a flush completes, just after it, and after an
- * acknowledgement or an operation on metadata.
+ * Whether a cut after event n is worth images: a cut just before or just after
+ * a completed flush, after an acknowledgement, or after a change of metadata.
  */
 static bool is_telling(const struct crash_log *l, size_t n)
 {

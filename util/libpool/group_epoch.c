@@ -155,8 +155,9 @@ int group_look(struct group *g, unsigned int member,
 }
 
 /*
- * All members had the epoch `full` when bits were cleared. A member with an
- * older one was replaced earlier: it lacks chunks that no bitmap marks now.
+ * Ignore the epoch of each member whose epoch is below `full`. All n members
+ * had `full` when bits were cleared, so that such a member was replaced before,
+ * and lacks chunks that no bit marks now.
  */
 static void clear_former_epochs(struct group *g)
 {

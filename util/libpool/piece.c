@@ -86,7 +86,7 @@ static double time_of(const struct piece_choice *c, uint64_t turn)
 	       (double)c->turns[turn % PIECE_TURNS].bytes;
 }
 
-/* Add the pair that this turn ends; judge at two fixed numbers of pairs. */
+/* Add the ratio of the pair that this turn ends; test all at two numbers. */
 static void judge_pair(struct piece_choice *c, uint64_t turn)
 {
 	enum rp_verdict v = RP_VERDICT_UNKNOWN;

@@ -19,9 +19,9 @@
 #include "rpmem_raft.h"
 
 /*
- * The file in a server's folder that libraft reads first. The text makes it
- * refuse the folder of a server that is started without this preload, which
- * would be a new server there and might elect itself.
+ * The file in a server's folder that libraft reads first. With this text in it
+ * libraft refuses the folder, if the server is started without this preload: it
+ * would start as a new server there, and might elect itself.
  */
 #define MARK "metadata1"
 static const char text[] =

@@ -190,8 +190,9 @@ void ring_hello(struct peer *p, const struct wire_head *h,
 }
 
 /*
- * The name of a peer's pool may lead elsewhere here, such as one on localhost:
- * nothing written there is durable at the peer.
+ * Whether the opened log is the peer's ring. The name of the peer's pool, such
+ * as one on localhost, can be that of another pool here: nothing written there
+ * would be durable at the peer.
  */
 static bool is_ring_of_peer(const struct peer *p)
 {

@@ -17,8 +17,8 @@
 struct wire_head {
 	uint32_t len;
 	unsigned short type;
-	bool ring; /* the entries are in the ring, too, as number seq */
-	uint64_t seq;  /* number in the ring; in a result: the last one seen */
+	bool ring;     /* the entries are in the ring, too, as number seq */
+	uint64_t seq;  /* number in the ring; in a result: the newest one */
 	uint64_t kept; /* in a result: up to here the own log has messages */
 	uint64_t lsn;  /* LSN behind message seq; in a result, behind kept */
 };

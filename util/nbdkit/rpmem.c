@@ -118,8 +118,8 @@ static int rpmem_config_complete(void)
 }
 
 /*
- * Open the pool. With a secret that does not allow to write, which cannot open
- * it exclusively, the disk is read-only and the pool is shared.
+ * Open the pool. A secret without the right to write cannot open it
+ * exclusively: the pool is then shared, and the disk read-only.
  */
 static int open_pool(void)
 {
@@ -158,9 +158,9 @@ __attribute__((noreturn)) static void try_pool(void)
 }
 
 /*
- * Refuse a pool that cannot be opened while the user sees errors. nbdkit may go
- * into the background before .after_fork, and libfabric does not survive that
- * fork: a child process opens the pool and closes it.
+ * Let a child process open and close the pool, so that the user sees an error
+ * before nbdkit goes into the background. The pool cannot stay open here,
+ * because libfabric does not survive the fork into the background.
  */
 static int rpmem_get_ready(void)
 {
