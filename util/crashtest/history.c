@@ -265,7 +265,7 @@ uint32_t crash_durable_at(const struct crash_history *h, uint32_t event)
 
 struct settle {
 	const struct crash_history *h;
-	uint64_t **lost;  /* of each inode: the words lost of each sector */
+	uint64_t **lost;  /* of each inode: masks of lost words, per sector */
 	uint64_t *limits; /* of each inode */
 	bool failed;	  /* out of memory */
 };

@@ -28,7 +28,7 @@ struct crash_history {
 	const struct crash_log *log;
 	struct crash_piece *pieces;
 	size_t piece_count;
-	uint32_t *first_piece; /* of each event, and piece_count at the end */
+	uint32_t *first_piece; /* of each event; then piece_count as the end */
 	uint32_t *meta;	       /* the events that change metadata */
 	size_t meta_count;
 	uint32_t *meta_made;	/* number of meta up to each event, included */

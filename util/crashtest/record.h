@@ -37,13 +37,13 @@ struct crash_recorder {
 	struct crash_file_id ledger_id;
 	int ledger_fd;
 	off_t ledger_read;
-	uint64_t ledger_written; /* bytes, by calls that have returned */
+	uint64_t ledger_written; /* bytes of calls that have returned */
 	char line[1024];	 /* a line of the ledger, as far as read */
 	size_t line_len;
 	bool on;
 	bool device; /* nbdkit is recorded, too, and COMMAND waits for it */
 	uint64_t start_us;
-	char reason[512]; /* why the run is not tested; empty */
+	char reason[512]; /* why the run is not tested; else empty */
 	char note[512];
 };
 

@@ -174,7 +174,7 @@ uint64_t crash_sample_all(struct crash_sample *s, uint32_t cut)
 	return w.failed ? 0 : choices;
 }
 
-/* Each says what is lost of the undecided pieces and operations on metadata. */
+/* Patterns of the undecided pieces and operations on metadata that are lost. */
 enum pattern {
 	ALL_LOST,	  /* all pieces, all operations */
 	DATA_LOST,	  /* all pieces, no operation: a rename before bytes */

@@ -154,7 +154,7 @@ void commits_post(struct rpmem_pool *p)
 			.upto = upto,
 		};
 	} else if (p->ncommits) {
-		/* No new bytes: the newest commit covers up to here. */
+		/* All newer entries are durable already: cover them, too. */
 		p->commits[p->ncommits - 1].upto = upto;
 	} else {
 		rp_journal_commit(&p->journal, upto);

@@ -190,7 +190,7 @@ struct group_io {
 	 * report both.
 	 */
 	void (*reopen)(void *arg, unsigned int member);
-	/* Keep a text: the member and the cause; NULL: only the cause. */
+	/* Keep a text of member and cause. NULL: texts are the cause alone. */
 	const char *(*text)(void *arg, unsigned int member, const char *cause);
 	void *arg;
 };
@@ -219,7 +219,7 @@ struct group {
 	uint64_t writes;	/* writes submitted */
 	uint64_t committed;	/* writes durable at k members */
 	unsigned char *bits;	/* bitmap of GROUP_BITS chunks */
-	uint64_t *touched;	/* per chunk: number of the next commit */
+	uint64_t *touched;	/* per chunk: the commit of its last write */
 	uint64_t nset;		/* bits that are set */
 	uint64_t clear_after;	/* number at which clearing is tried again */
 	uint64_t timeout_ms;

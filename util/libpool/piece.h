@@ -41,7 +41,7 @@ struct piece_choice {
 	size_t n;
 };
 
-/* Size of the next post of len bytes; pass *turn to the later calls. */
+/* Size of the next post of a long operation; pass *turn to the calls below. */
 uint32_t piece_next(struct piece_choice *c, uint64_t len, uint64_t *turn);
 void piece_posted(struct piece_choice *c, uint64_t turn, uint32_t len,
 		  uint64_t now_ns);

@@ -50,7 +50,7 @@ struct ring {
 	uint64_t base;	   /* seq when the ring was opened */
 	uint64_t next_try; /* ms: time of the next attempt to open the ring */
 	char *named;	   /* the pool that a HELLO has named since, or NULL */
-	uint64_t id;	   /* of the ring's log, from the last HELLO */
+	uint64_t id;	   /* ID of the follower's ring, from its last HELLO */
 	bool wrong;	   /* `where` is not the pool of the peer */
 	uint64_t trimmed;  /* LSN of the last trim */
 	TAILQ_HEAD(, deferred) deferred;

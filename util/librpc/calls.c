@@ -163,7 +163,7 @@ static int super_start(struct rpmem_rpc *c)
 	};
 	ret = rpmem_pool_submit(c->pool, &c->super_op);
 	if (ret) {
-		/* The next attempt must not overwrite the newest superblock. */
+		/* Use the turn again: the next would overwrite the newest. */
 		c->super.turn--;
 		return rpc_error(ret, "%s", rpmem_pool_error());
 	}

@@ -74,7 +74,7 @@ struct rpmem_rpc {
 	uint64_t peek_skip; /* bytes of the call before the reply */
 	uint64_t damaged;   /* call that a peek found damaged, or 0 */
 	bool peeking;
-	uint64_t peek_at, peek_pause, peeks; /* two times in ms, and a count */
+	uint64_t peek_at, peek_pause, peeks; /* ms: next peek, pause; count */
 
 	int failed;
 	char failure[RP_ERR_LEN];
