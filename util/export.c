@@ -23,7 +23,10 @@
 #include "util/machine_facts.h"
 #include "util/service.h"
 
-/* A new daemon reserves a pool for its last owner, who tries each second. */
+/*
+ * Time for which a restarted daemon reserves a pool for its last owner, which
+ * tries to reconnect each second.
+ */
 #define AWAIT_MS 5000
 
 static int pool_exit(int ret)
@@ -34,14 +37,14 @@ static int pool_exit(int ret)
 	case -ENOSPC:
 	case -EDQUOT:
 		return RP_EXIT_SPACE;
-	case -ENOTRECOVERABLE: /* -ENOTRECOVERABLE: no restart helps */
+	case -ENOTRECOVERABLE: /* bytes were lost in a dirty shutdown */
 		return RP_EXIT_CLASS;
 	default:
 		return RP_EXIT_FILE;
 	}
 }
 
-/* An existing pool must have the size that it would be created with. */
+/* An existing pool must have the size that --create would give it. */
 static int check_size(const struct rp_export *e, uint64_t create, char *err)
 {
 	char have[RP_SIZE_LEN], want[RP_SIZE_LEN];
@@ -164,7 +167,10 @@ static void explain_refusal(const struct rp_exports *x,
 		       fi_strerror(-ret));
 }
 
-/* Describe the commits of this pool as text; programs QUERY the agent. */
+/*
+ * Fill in the class and the method of the pool's commits, and why. These are
+ * for people to read: programs send a QUERY to the agent.
+ */
 static int describe(const struct rp_exports *x, const struct rp_export *e,
 		    struct rp_setup_export *offer, char *err)
 {
@@ -191,7 +197,7 @@ static int describe(const struct rp_exports *x, const struct rp_export *e,
 	return 0;
 }
 
-/* Revoke all keys, and the registration by which the class is known. */
+/* Revoke all keys, and close e->mr. False: a request still uses a key. */
 static bool end_registrations(struct rp_export *e)
 {
 	if (!rp_export_end_part(e, 0) || (e->mr && fi_close(&e->mr->fid)))
@@ -252,7 +258,7 @@ static void free_slot(struct rp_export *e)
 	memset(e, 0, sizeof(*e));
 }
 
-/* Drop a pool that could not be exported; its file keeps its former mark. */
+/* Drop a pool that could not be exported; its file is as clean as before. */
 static void remove_failed(struct rp_export *e)
 {
 	char err[RP_ERR_LEN];
@@ -426,8 +432,8 @@ unsigned int rp_exports_find_longer(struct rp_exports *x)
 }
 
 /*
- * Serve the new length of a pool with a new key: its clients reconnect as after
- * a restart. While requests are executed, leave it to the next check.
+ * Serve the new length of a pool with new keys: its clients reconnect as after
+ * a restart. If a request still uses a key, leave this to the next check.
  */
 static void extend_export(struct rp_exports *x, unsigned int i)
 {
@@ -452,9 +458,9 @@ static void extend_export(struct rp_exports *x, unsigned int i)
 }
 
 /*
- * Withdraw a pool whose file was removed: its bytes vanish with this process,
- * so writes to the pool are not durable any more. Closing the region makes the
- * agent refuse its keys.
+ * Withdraw a pool whose file was removed or cut short: its bytes would vanish
+ * with this process, so writes are not durable any more. The agent refuses the
+ * keys of closed registrations.
  */
 static const char *check_export(void *arg, unsigned int i)
 {
@@ -466,7 +472,8 @@ static const char *check_export(void *arg, unsigned int i)
 	if (ret)
 		withdraw_export(e, ret);
 	if (!e->withdrawn[0]) {
-		/* Facts may have weakened: then take the class back. */
+		/* The memory's facts may have changed: offer the class of now.
+		 */
 		if (e->mr)
 			describe(x, e, &x->offers[i], err);
 		return NULL;
@@ -486,7 +493,7 @@ static void log_failure(const char *err)
 
 /* --- jobs of threads: a slow disk of one pool delays no client of others */
 
-/* Start a thread. False: there is none, and the next check tries again. */
+/* Start a thread. Returns false if this fails: the next check tries again. */
 static bool start_work(const struct rp_exports *x, struct rp_export *e,
 		       struct rp_export_job *j)
 {
@@ -533,7 +540,7 @@ static void take_owner(struct rp_exports *x, struct rp_export *e,
 	if (released && rp_pool_release(&e->pool, released, err))
 		log_failure(err);
 	if (!j->ret) {
-		/* The new owner displaces owners that could reconnect. */
+		/* Await no former owner whom the new one has displaced. */
 		e->awaited &= j->part ? ~(1 | 1ull << j->part) : 0;
 		x->offers[e - x->v].owner = e->pool.owner[0];
 		return;
@@ -545,8 +552,8 @@ static void take_owner(struct rp_exports *x, struct rp_export *e,
 }
 
 /*
- * Wait for the thread, and take its result. True: the job closed the pool and
- * freed its slot; *j has the result.
+ * Wait for the thread, and copy its finished job to *j. Returns true if the job
+ * has closed the pool, whose slot is free now.
  */
 static bool finish_work(struct rp_exports *x, struct rp_export *e,
 			struct rp_export_job *j)
@@ -664,9 +671,10 @@ static int set_length(void *arg, unsigned int i, uint64_t length, char *err)
 }
 
 /*
- * Begin to set an owner: revoke the key of the former owner, so that its writes
- * fail, also those that it sent before it opened the pool once more. A thread
- * does the rest for a new owner; until it ends, no client gets a key.
+ * Begin to set an owner: revoke the keys to the part, so that all earlier
+ * writes to it fail, even those that this owner sent before it opened the pool
+ * once more. For a new owner, a thread does the rest; until the thread ends, no
+ * client gets a key.
  */
 static int set_owner(void *arg, unsigned int i, unsigned int part,
 		     uint64_t owner, char *err)
@@ -704,8 +712,8 @@ static bool is_busy(void *arg, unsigned int i)
 }
 
 /*
- * After a restart of the daemon, an owner has bytes to write again. Reserve the
- * pool for this owner for AWAIT_MS.
+ * Reserve the pool for its last owner for AWAIT_MS after a restart of the
+ * daemon: this owner may have to repeat writes that were not committed.
  */
 static int may_open(void *arg, unsigned int i, unsigned int part, char *err)
 {
@@ -728,7 +736,7 @@ static void release_export(void *arg, unsigned int i, unsigned int part)
 
 	e->awaited &= ~(1ull << part);
 	if (e->settles) {
-		/* This release does not concern the part's new owner. */
+		/* Ignore former owners of the part that gets a new owner. */
 		if (e->settling && part != e->settling)
 			e->released |= 1ull << part;
 		return;
@@ -775,7 +783,8 @@ int rp_exports_close(struct rp_exports *x, bool failed, char *err)
 		}
 		if (e->grows)
 			e->longer |= rp_pool_allocate(&e->pool, err) > 0;
-		/* A failed start leaves no new pool, and no new mark. */
+		/* A failed start leaves no new pool, and no other clean mark.
+		 */
 		if (e->made && !x->served)
 			unlink(e->path);
 		if (e->withdrawn[0])

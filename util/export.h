@@ -29,19 +29,19 @@ struct rp_export {
 	struct rp_pool pool;
 	unsigned int clients; /* most clients at once; 0: any number */
 	uint8_t rights[RP_SETUP_SECRETS]; /* RP_SETUP_READ..., per secret */
-	bool open;
-	bool made;	   /* this process created the file */
+	bool open;			  /* rp_pool_open() has succeeded */
+	bool made;			  /* this process created the file */
 	uint64_t awaited;  /* bits of parts whose owners may reconnect */
 	uint64_t released; /* parts released while a new owner is set */
 	bool longer;	   /* file has grown, and its blocks are allocated */
 	bool leaving;	   /* close the pool when no request uses its keys */
 	bool grows;   /* file has grown, and its blocks are to be allocated */
 	bool settles; /* a thread sets the owner of a part */
-	unsigned int settling;		 /* number of that part */
+	unsigned int settling;		 /* the part whose owner is set */
 	struct rp_export_worker *worker; /* NULL: no thread works on the pool */
-	uint64_t failed_owner;		 /* client that was refused; 0: none */
-	char failure[RP_ERR_LEN];	 /* why the client was refused */
-	/* Registered for the class and the port; its key is not given out. */
+	uint64_t failed_owner;	  /* its job of set_owner failed; 0: none */
+	char failure[RP_ERR_LEN]; /* why that job failed */
+	/* Registered to get class and port; clients get keys of `keys` only. */
 	struct fid_mr *mr;
 	struct rp_export_keys keys;
 	char withdrawn[RP_ERR_LEN]; /* reason; "" while the pool is served */
@@ -54,7 +54,7 @@ struct rp_exports {
 	char base[64]; /* name of the base provider */
 	uint64_t incarnation;
 	uint64_t await_until; /* ms: end of AWAIT_MS */
-	bool served;	      /* clients were able to connect */
+	bool served;	      /* the start succeeded: clients can connect */
 	bool embedded;	      /* in a program of others: no text on stdout, no
 			       * handler of signals */
 	struct rp_export v[RP_SETUP_POOLS];
@@ -62,16 +62,17 @@ struct rp_exports {
 };
 
 /*
- * Open the fabric. Functions that return an exit code return 0 or a code of
- * util/exits.h, and then the reason in err.
+ * Open the fabric. Returns an exit code: 0, or a code of util/exits.h with the
+ * reason in err.
  */
 int rp_exports_open(struct rp_exports *x, const char *base, const char *source,
 		    char *err);
 /* Accept pools that lost bytes in a dirty shutdown; print each loss. */
 int rp_exports_accept_losses(const struct rp_conf *c, char *err);
 /*
- * Open a pool, which conf->create makes if it does not exist, and register it.
- * Returns an exit code; on failure a new pool is removed again.
+ * Open a pool and register it; if it does not exist and conf->create has a
+ * size, create it first. Returns an exit code; on failure a new pool is
+ * removed.
  */
 int rp_exports_add(struct rp_exports *x, const struct rp_conf_pool *conf,
 		   char *err);
@@ -82,8 +83,8 @@ int rp_exports_add(struct rp_exports *x, const struct rp_conf_pool *conf,
 bool rp_exports_must_wait(const struct rp_exports *x,
 			  const struct rp_conf_pool *conf);
 /*
- * Remove a pool: clients do not find it any more, and its keys are revoked.
- * rp_exports_check() starts the thread that closes it.
+ * Stop offering a pool to clients. rp_exports_check() then revokes its keys and
+ * starts the thread that closes it.
  */
 void rp_exports_remove(struct rp_exports *x, unsigned int i);
 /* Number of pools that clients can find. */
@@ -105,8 +106,8 @@ bool rp_exports_is_at_path(const struct rp_exports *x, unsigned int i);
 /* Whether a secret has a key, even one that is being revoked. */
 bool rp_exports_use_secret(const struct rp_exports *x, unsigned int who);
 /*
- * Find files that have grown, for which rp_exports_check() starts threads that
- * allocate the new blocks. Returns the number of these files.
+ * Find pool files that have grown; rp_exports_check() then starts threads that
+ * allocate their new blocks. Returns the number of these files.
  */
 unsigned int rp_exports_find_longer(struct rp_exports *x);
 /*

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-2-Clause
-/* A thread that works on the disk of one pool; other pools are served. */
+/* A thread for slow work on one pool's disk, so that others are served. */
 #include "config.h"
 
 #include <pthread.h>
@@ -83,7 +83,7 @@ int rp_export_job_set_owner(struct rp_export_job *j)
 
 	if (!ret)
 		ret = rp_pool_set_owner(&j->pool, j->part, j->owner, j->err);
-	/* A client that shares the pool ends the wait for former owners. */
+	/* After a restart, no owner of a shared pool is awaited. */
 	if (!ret && j->owner & RP_SETUP_SHARED)
 		ret = rp_pool_release(&j->pool, 1ull << j->part, j->err);
 	return ret;

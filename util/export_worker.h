@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A thread that works on the disk of one pool; other pools are served. */
+/* A thread for slow work on one pool's disk, so that others are served. */
 #ifndef RP_UTIL_EXPORT_WORKER_H
 #define RP_UTIL_EXPORT_WORKER_H
 
@@ -12,7 +12,7 @@ struct rp_export_job {
 	/* Runs in the thread; may change all fields but run. Returns `ret`. */
 	int (*run)(struct rp_export_job *job);
 	struct rp_pool pool;
-	bool longer, clean; /* close: by rp_pool_extend(), with a mark */
+	bool longer, clean; /* close: arguments of rp_export_close_pool() */
 	uint64_t owner;	    /* set_owner: the new owner of part `part` */
 	unsigned int part;
 	int ret;
@@ -20,8 +20,8 @@ struct rp_export_job {
 };
 
 /*
- * Start a thread for a job. Its end makes the eventfd readable. NULL: no thread
- * could be started.
+ * Start a thread for a job. The thread makes the eventfd readable when it ends.
+ * NULL: no thread could be started.
  */
 struct rp_export_worker;
 struct rp_export_worker *rp_export_worker_start(const struct rp_export_job *job,
@@ -38,14 +38,15 @@ int rp_export_job_close(struct rp_export_job *job);
 /* Allocate the blocks of a file that has grown, by rp_pool_allocate(). */
 int rp_export_job_grow(struct rp_export_job *job);
 /*
- * Make a client the owner of a part, which a restart does not change. First
- * make bytes durable that other clients wrote there, because the owner's
- * commits do not cover them.
+ * Store a client in the header as the owner of a part. Before that, make all
+ * bytes of the part durable: the new owner's commits do not cover what other
+ * clients wrote.
  */
 int rp_export_job_set_owner(struct rp_export_job *job);
 /*
- * Close a pool. longer: serve its new length first. clean: write it back and
- * mark it. -errno: closed without the mark, and err has the reason.
+ * Close a pool. clean: write it back and mark it clean. longer: first store the
+ * new length of its file in the header. -errno: the pool is closed without the
+ * mark, and err has the reason.
  */
 int rp_export_close_pool(struct rp_pool *pool, bool longer, bool clean,
 			 char *err);

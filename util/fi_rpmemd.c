@@ -30,7 +30,7 @@
 #define DRAIN_MS 10000
 /* Time to send the last replies, after the last commit has completed. */
 #define LINGER_MS 100
-/* Interval of the check of pool files, and of keys and pools that end. */
+/* Interval of rp_exports_check(), for files, keys in use and closing pools. */
 #define CHECK_MS 1000
 
 struct daemon {
@@ -47,8 +47,8 @@ struct daemon {
 	struct rp_conf conf;
 	struct rp_conf *reloaded; /* configuration read by SIGHUP; NULL: conf */
 	struct rp_setup_secrets secrets;
-	unsigned int
-		slots[RP_SETUP_SECRETS]; /* of conf's secrets, in `secrets` */
+	/* slots[i]: the slot in `secrets` of the configuration's secret i */
+	unsigned int slots[RP_SETUP_SECRETS];
 	struct rp_exports exports;
 	int signal_fd, listener;
 	struct rp_setup_server *server;
@@ -114,7 +114,7 @@ static void set_text(struct argp_state *state, char **to, const char *value)
 		argp_failure(state, RP_EXIT_FAILED, 0, "out of memory");
 }
 
-/* Check all options: either a configuration or a complete command line. */
+/* Check that the options name pools in only one of the possible ways. */
 static void parse_end(struct argp_state *state, struct daemon *d)
 {
 	const bool given = d->conf.npools || d->conf.listen || d->conf.base ||
@@ -248,7 +248,7 @@ static int load(struct daemon *d, struct rp_conf *c)
 	return RP_EXIT_SECRET;
 }
 
-/* --check: a running daemon may use the port and the pools. */
+/* Print the configuration; port and pools, perhaps in use, stay untouched. */
 static void print_conf(const struct daemon *d)
 {
 	const struct rp_conf *c = &d->conf;
@@ -285,7 +285,7 @@ static void report_client(const char *peer, const char *pool)
 			       "a client at %s has a wrong secret", peer);
 }
 
-/* Give each pool its rights. */
+/* Set the rights of each secret to each pool. */
 static void apply_rights(struct daemon *d, const struct rp_conf *c)
 {
 	for (unsigned int i = 0; i < c->npools; i++) {
@@ -334,7 +334,7 @@ static void keep_secrets(struct daemon *d, const struct rp_conf *c)
 			rp_secret_wipe(&d->secrets.v[i]);
 }
 
-/* Give the new secrets slots that no key uses. */
+/* Put new secrets into slots that no key of a removed secret uses. */
 static void add_secrets(struct daemon *d, const struct rp_conf *c)
 {
 	unsigned int *slots = d->slots, i = 0;
@@ -368,7 +368,7 @@ static bool has_pool(const struct rp_conf *c, const struct rp_export *e)
 	return false;
 }
 
-/* Add the pools that are not exported yet. waiting: only those that waited. */
+/* Export the pools that are not exported yet; waiting: only those that wait. */
 static int add_pools(struct daemon *d, struct rp_conf *c, bool waiting)
 {
 	int ret, code = 0;
@@ -401,9 +401,10 @@ static int add_pools(struct daemon *d, struct rp_conf *c, bool waiting)
 }
 
 /*
- * Make pools, secrets and rights those of a configuration. Remove rights before
- * adding any. Returns the exit code of the first pool that cannot be exported,
- * whose reason is reported.
+ * Make pools, secrets and rights those of a configuration. The first
+ * apply_rights() takes rights away, before pools and secrets are added; the
+ * second one adds rights. Returns the exit code of the first pool that cannot
+ * be exported, after reporting the reason.
  */
 static int apply(struct daemon *d, struct rp_conf *c)
 {
@@ -493,7 +494,7 @@ static void reload(struct daemon *d)
 			       c ? d->err : "out of memory");
 		goto out;
 	}
-	/* Do this first: a removed pool is then closed with its new length. */
+	/* Before apply(), which closes removed pools with their new length. */
 	longer = rp_exports_find_longer(&d->exports);
 	code = apply(d, c);
 	tell_status(d, c);
@@ -625,7 +626,7 @@ static int serve(struct daemon *d)
 	}
 }
 
-/* Complete accepted commits; refuse new requests and new clients. */
+/* Stop: complete accepted commits; refuse new requests and new clients. */
 static int drain(struct daemon *d)
 {
 	struct timespec pause = {.tv_nsec = 1000000};

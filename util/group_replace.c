@@ -52,7 +52,7 @@ static int check_new_member(const struct tool *t, unsigned int at,
 		return rp_err(t->err, RP_EXIT_FILE,
 			      "%s belongs to another group; give an empty pool",
 			      p->where);
-	/* If it is a member under another name, its bytes would be lost. */
+	/* Refuse a member that has another name here: it would be emptied. */
 	for (unsigned int i = 0; i < t->n; i++)
 		if (i != at && place_is_same(&t->places[i], p))
 			return rp_err(t->err, RP_EXIT_FILE,
@@ -67,10 +67,10 @@ static int check_new_member(const struct tool *t, unsigned int at,
 }
 
 /*
- * Make a former member empty: its epoch must not count among the members that
- * know the newest commit, nor may it count as a founder. A power cut between
- * two steps leaves a replaced member without an epoch, or only the first bytes
- * of a superblock, which count as empty.
+ * Make a former member empty, so that it counts neither among the members that
+ * know the newest commit nor as a founder. A power cut between two steps leaves
+ * a member without an epoch, or only the first 8 bytes of its superblock: both
+ * count as empty.
  */
 static int make_empty(struct tool *t, const struct place *p)
 {
@@ -102,7 +102,7 @@ static int make_empty(struct tool *t, const struct place *p)
 	return ret ? (int)rp_exit_pool(ret) : 0;
 }
 
-/* Fail if a writer has the group open: probe a member before any change. */
+/* Before any change, open a member exclusively: fails if there is a writer. */
 static int check_writer(struct tool *t, unsigned int at)
 {
 	struct rpmem_pool *pool;
@@ -147,7 +147,8 @@ static int check(struct tool *t, unsigned int at, const char *member,
 		return rp_err(t->err, RP_EXIT_FILE,
 			      "the members are no group yet: the first opening "
 			      "creates it");
-	/* The new member is empty: the others have to suffice. */
+	/* The new member is empty, so the others must suffice for an opening.
+	 */
 	if (!tool_can_open(t, at, &lose))
 		return RP_EXIT_NOTHING;
 	strcpy(p->where, with);

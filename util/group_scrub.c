@@ -24,12 +24,12 @@ struct scrub {
 	struct rpmem_pool *writer; /* handle of --repair; NULL: only compare */
 	uint64_t offset, len;	   /* range of the current chunk */
 	unsigned char *right;	   /* its bytes according to the majority */
-	bool *agreed;		   /* per page: there is a majority */
+	bool *agreed;		   /* per page: a majority has equal bytes */
 	uint64_t compared, marked, differ, repaired;
 	bool partly; /* some member could not be read */
 };
 
-/* Whether a member was reached and holds bytes of the caller. */
+/* Whether a member was reached and has bytes of the group to compare. */
 static bool takes_part(const struct place *p)
 {
 	return p->pool && p->state >= PLACE_DISPLACED;
@@ -118,7 +118,7 @@ static bool may_differ(struct scrub *s)
 	return marked;
 }
 
-/* The member with the bytes of more than half of the current ones, or NULL. */
+/* Find a member whose bytes more than half of the current members have. */
 static const struct place *find_majority(const struct scrub *s, uint64_t at,
 					 uint64_t len)
 {
@@ -149,8 +149,9 @@ static uint64_t page_len(const struct scrub *s, uint64_t at)
 }
 
 /*
- * Compose the right bytes of the chunk, page by page: damage at two members is
- * rarely in the same page. A page without a majority gets the bytes of `base`.
+ * Compose the right bytes of the chunk from the majority's bytes of each page:
+ * damage of two members is rarely in the same page. A page without a majority
+ * gets the bytes of `base`.
  */
 static void compose(struct scrub *s, const struct place *base)
 {
@@ -185,8 +186,9 @@ static int repair(struct scrub *s, uint64_t at, uint64_t len)
 }
 
 /*
- * Report a member's pages, from `at` on, that differ from the right ones; stop
- * behind them, and where the pages that have a majority begin or end.
+ * Report the run of a member's pages from *at on that differ from the right
+ * ones. The run also ends where pages with a majority begin or end. Set *at to
+ * its end.
  */
 static int report_pages(struct scrub *s, const struct place *p,
 			const struct place *base, uint64_t *at)
@@ -243,7 +245,7 @@ static int scrub_chunk(struct scrub *s)
 				      "fewer than two members can be read");
 		if (are_equal(s))
 			return 0;
-		/* This program is the writer; all members are current. */
+		/* With --repair no other client writes, so this is damage. */
 		if (s->writer)
 			break;
 		if (may_differ(s)) {

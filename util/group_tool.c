@@ -14,10 +14,10 @@
 #include "util/progress.h"
 
 #define READ_S	10    /* seconds that a read waits for a member */
-#define AWAY_MS 15000 /* time that a writer waits for a member out of reach */
+#define AWAY_MS 15000 /* limit of wait_current() without any progress */
 #define TICK_NS 50000000l
 
-/* Read ";k=N" and ";epoch=N", in any order, as the library does. */
+/* Read ";k=N" and ";epoch=N", in any order, as librpmem_pool does. */
 static int parse_settings(struct tool *t, const char *s)
 {
 	unsigned int ks = 0, epochs = 0;
@@ -27,7 +27,7 @@ static int parse_settings(struct tool *t, const char *s)
 		if (len == 3 && !strncmp(s, ";k=", 3) && s[3] >= '1' &&
 		    s[3] <= '0' + (int)t->n && !ks++)
 			t->k = (unsigned int)(s[3] - '0');
-		/* Only the library checks the epoch's value. */
+		/* librpmem_pool checks the epoch's value. */
 		else if (strncmp(s, ";epoch=", 7) != 0 || epochs++)
 			return rp_err(
 				t->err, RP_EXIT_USAGE,
@@ -197,7 +197,10 @@ static void find_group(struct tool *t)
 	}
 }
 
-/* Treat a former member as an empty one: see group_epoch.c. */
+/*
+ * Set the epoch of a former member to 0, as of an empty one. Its epoch is older
+ * than t->full, so it was replaced: see libpool/group_epoch.c.
+ */
 static void clear_former_epochs(struct tool *t)
 {
 	for (unsigned int i = 0; i < t->n; i++)
@@ -210,7 +213,7 @@ static void clear_former_epochs(struct tool *t)
 			t->places[i].disk.epoch = 0;
 }
 
-/* Find the state of a member; whether it is current is found later. */
+/* Find the state of a member: PLACE_STALE for all that may be current. */
 static enum place_state kind(const struct tool *t, const struct place *p)
 {
 	if (!p->pool)
@@ -246,7 +249,10 @@ static void find_newest(struct tool *t)
 	}
 }
 
-/* Find whether the member is current; an active writer gets time to do that. */
+/*
+ * Find whether a member is current. Read its records a few times: an active
+ * writer may be writing the newest commit to them.
+ */
 static void find_member_state(struct tool *t, struct place *p)
 {
 	for (unsigned int i = 0; i < 3 && !is_newest(t, p); i++) {
@@ -267,7 +273,7 @@ bool place_is_marked(const struct place *p, uint64_t c)
 	return p->area[GROUP_BITS_AT + c / 8] & 1u << c % 8;
 }
 
-/* A stale member can lack the chunks that any other member has marked. */
+/* A stale member may lack every chunk that any member has marked. */
 static bool is_marked(const struct tool *t, const struct place *p, uint64_t c)
 {
 	bool marked = place_is_marked(p, c);
@@ -385,7 +391,7 @@ bool tool_can_open(const struct tool *t, unsigned int but, unsigned int *lose)
 	return true;
 }
 
-/* Bytes that members lack; *away: a member that is away or lags, if any. */
+/* Sum of the bytes that members lack; *away: one that is away or lags. */
 static uint64_t bytes_left(struct rpmem_pool *pool, unsigned int n,
 			   struct rpmem_pool_member *away)
 {

@@ -8,19 +8,20 @@
 #include "libpool/group.h"
 #include "util/text.h"
 
-/* States of a member; docs/protocol.md, "Groups", maps a writer's to these. */
+/* States of a member; docs/protocol.md, "Groups", compares them to a writer's.
+ */
 enum place_state {
 	PLACE_AWAY,	 /* not reachable */
 	PLACE_OTHER,	 /* not a member, or a member of another group */
 	PLACE_SHORT,	 /* a member of this group, but too short */
 	PLACE_EMPTY,	 /* blank: no superblock, or no epoch */
-	PLACE_DISPLACED, /* a writer has taken it and has not opened the group
+	PLACE_DISPLACED, /* promised to a writer that has not opened the group
 			  */
 	PLACE_STALE,	 /* the member lacks commits, or may lack some */
 	PLACE_CURRENT,
 };
 
-/* A pool that is read even if a writer has it open. */
+/* A member, whose pool is read even if a writer has it open. */
 struct place {
 	char where[300];
 	struct rpmem_pool *pool; /* NULL: ret and error have the reason */
@@ -32,7 +33,7 @@ struct place {
 	struct group_super super;
 	struct group_state disk;
 	enum place_state state;
-	uint64_t marked; /* bytes that other members may not have */
+	uint64_t marked; /* bytes in which members may differ */
 	unsigned char *chunk;
 	uint64_t hash; /* hash of the current chunk */
 };
@@ -44,7 +45,7 @@ struct tool {
 	unsigned int n, k;
 	struct place places[GROUP_MEMBERS];
 	struct group_super super; /* superblock of most members; n is 0: none */
-	uint64_t epoch, number;	  /* newest epoch and its newest number */
+	uint64_t epoch, number;	  /* newest epoch; newest commit in it */
 	uint64_t full;		  /* newest epoch that all members once had */
 	char *err;		  /* error text, RP_ERR_LEN bytes */
 };
@@ -59,19 +60,19 @@ void place_look(const struct tool *t, struct place *p);
 /* Read the records again. Returns a negative errno with p->error on failure. */
 int place_read(struct place *p);
 void place_close(struct place *p);
-/* Whether the bit of chunk c is set in the records. */
+/* Whether the member's records mark chunk c: other members may differ there. */
 bool place_is_marked(const struct place *p, uint64_t c);
 /* Whether two superblocks belong to one group. */
 bool tool_same_id(const struct group_super *a, const struct group_super *b);
 /* Whether two entries name the same pool. */
 bool place_is_same(const struct place *a, const struct place *b);
-/* Open a pool or group for its strongest class, exclusively. */
+/* Open a pool or group exclusively, for the strongest class that it reaches. */
 int tool_open_alone(const struct tool *t, const char *where,
 		    struct rpmem_pool **pool);
 /*
- * Whether the group opens if an empty pool replaces member `but`
- * (GROUP_MEMBERS: none is replaced); t->err has the reason if not. *lose: how
- * many further members may be lost.
+ * Whether a writer could open the group if an empty pool replaced member `but`
+ * (GROUP_MEMBERS: none is replaced); if not, t->err has the reason. *lose: how
+ * many more members could be lost then.
  */
 bool tool_can_open(const struct tool *t, unsigned int but, unsigned int *lose);
 /* Open the group as its writer, and wait until its members are current. */

@@ -20,7 +20,7 @@
 #include "util/pool.h"
 
 #define REQUEST_MS 30000 /* time limit for the request */
-#define IDLE_MS	   60000 /* without an open client */
+#define IDLE_MS	   60000 /* time limit without an open pool */
 #define KEY	   32	 /* random bytes of the session's secret */
 
 static const char set_magic[] = "PMEMPOOLSET";
@@ -32,7 +32,7 @@ struct set {
 	bool no_header;
 };
 
-/* Read the line of the request, and not a byte behind it. */
+/* Read the request: bytes behind its line are for rp_one_shot_ended(). */
 static int read_line(int signal_fd, char line[RP_ONE_SHOT_LINE], char *err)
 {
 	const uint64_t until = rp_now_ms() + REQUEST_MS;
@@ -75,7 +75,7 @@ static char *behind(char *line, const char *word)
 	return line + n + 1;
 }
 
-/* Build the path of a name, which must stay inside the directory. */
+/* Build the path of a name below o->folder; refuse names that leave it. */
 static int find_path(const struct rp_one_shot *o, const char *name, char **path,
 		     char *err)
 {
@@ -137,7 +137,7 @@ static int parse_line(struct set *s, const char *path, char *line, char *err)
 	return s->part ? 0 : rp_err(err, RP_EXIT_FAILED, "out of memory");
 }
 
-/* Open a regular file, and wait for no other one. */
+/* Open a regular file. O_NONBLOCK: opening a FIFO must not block. */
 static FILE *open_file(const char *path)
 {
 	const int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -158,7 +158,8 @@ static FILE *open_file(const char *path)
 }
 
 /*
- * Read a pool set file. Any other file is taken for a pool: s->part stays NULL.
+ * Read a pool set file. A file of another kind may be a pool: then s->part
+ * stays NULL.
  */
 static int read_set(struct rp_one_shot *o, const char *path, struct set *s,
 		    char *err)
@@ -187,7 +188,7 @@ static int read_set(struct rp_one_shot *o, const char *path, struct set *s,
 		fclose(f);
 		return 0;
 	}
-	/* The rest of the first line must be empty. */
+	/* Parse the rest of the first line, too: it is usually empty. */
 	while (!code && fgets(line, sizeof(line), f))
 		code = parse_line(s, path, line, err);
 	fclose(f);
@@ -200,7 +201,7 @@ static int read_set(struct rp_one_shot *o, const char *path, struct set *s,
 	return code;
 }
 
-/* Whether a name can be taken from its folder. */
+/* Check that this process may remove names from the folder of a path. */
 static int check_folder(const char *path, char *err)
 {
 	char *folder = strdup(path), *slash = folder ? strrchr(folder, '/') : 0;
@@ -227,8 +228,9 @@ static int remove_file(const char *what, const char *path, char *err)
 }
 
 /*
- * Remove a pool that nobody uses, and no other file; a symbolic link to it, if
- * that is its name, goes with it. set: the pool set file goes, too, or NULL.
+ * Remove a pool that no process uses, and `path` if it is a symbolic link to
+ * the pool. Refuse files that are no pools. set: the pool set file that the
+ * caller then removes, or NULL.
  */
 static int remove_pool(struct rp_one_shot *o, const char *path, const char *set,
 		       char *err)
@@ -245,7 +247,7 @@ static int remove_pool(struct rp_one_shot *o, const char *path, const char *set,
 	if (!realpath(path, file))
 		code = rp_err(err, RP_EXIT_FILE, "pool '%s': %s", path,
 			      strerror(errno));
-	/* All is checked before anything is removed. */
+	/* Check all folders first, so that all names are removed or none. */
 	if (!code)
 		code = check_folder(file, err);
 	if (!code)
@@ -254,7 +256,7 @@ static int remove_pool(struct rp_one_shot *o, const char *path, const char *set,
 		code = check_folder(set, err);
 	if (!code)
 		code = remove_file("pool", file, err);
-	/* It stays as it was. */
+	/* If the pool stays, restore the clean mark that opening removed. */
 	if (code && pool.was_clean)
 		rp_pool_close_clean(&pool, ignored);
 	else
@@ -315,7 +317,7 @@ static int add_address(struct rp_conf *c, char *err)
 	return c->listen ? 0 : rp_err(err, RP_EXIT_FAILED, "out of memory");
 }
 
-/* Whether a pool that exists can be the one that is to be created. */
+/* create: check that an existing file can serve as the new pool. */
 static int check_existing(struct rp_one_shot *o, const char *pool,
 			  const struct set *s, char *err)
 {
@@ -323,7 +325,7 @@ static int check_existing(struct rp_one_shot *o, const char *pool,
 
 	if (!s->part || stat(pool, &st))
 		return 0;
-	/* Nothing in such a pool tells a replica from an unused one. */
+	/* Without a header, a replica cannot be told from an unused pool. */
 	if (s->no_header) {
 		o->exists = true;
 		return rp_err(err, RP_EXIT_FILE,
@@ -419,7 +421,7 @@ int rp_one_shot_begin(struct rp_one_shot *o, struct rp_conf *c, int signal_fd,
 
 	if (!code)
 		code = begin(o, c, line, err);
-	/* It names what the request named. */
+	/* err quotes the request, which may have control characters. */
 	if (code)
 		rp_text_clean(err, '?');
 	return code;

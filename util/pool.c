@@ -103,7 +103,7 @@ static int header_decode(const uint8_t *buf, struct header *h,
 	for (size_t i = 0; i < RP_POOL_PARTS; i++)
 		h->owner[1 + i] = rp_get64(buf + 112 + 8 * i);
 	h->shutdowns.failures = rp_get64(buf + 368);
-	/* Another program wrote this header: its layout is unknown. */
+	/* Impossible fields in spite of a valid checksum: it is not ours. */
 	if (h->data != RP_POOL_DATA || h->file_size <= h->data ||
 	    h->file_size > RP_POOL_MAX || h->length > h->file_size - h->data ||
 	    h->parts > RP_POOL_PARTS ||
@@ -123,8 +123,8 @@ static int header_write(int fd, const struct header *h)
 }
 
 /*
- * Read the newer of the intact copies. A damaged copy may have been the newer
- * one: the pool then counts as not clean.
+ * Read the newer of the intact copies. If one is damaged, the pool counts as
+ * not clean, because the damaged copy may have been the newer one.
  */
 static int header_read(int fd, const char *path, uint64_t st_size,
 		       struct header *h, char *err)
@@ -281,8 +281,8 @@ static void read_command(long pid, char *buf, size_t len)
 }
 
 /*
- * Find the process that holds the file's flock in /proc/locks, which cannot be
- * stale. 0: no such process is visible here.
+ * Find the process that holds the file's flock, in /proc/locks: unlike a file
+ * with a pid, that is never stale. 0: no such process is visible here.
  */
 static long lock_holder(int fd)
 {
@@ -437,7 +437,7 @@ static int pool_mark(struct rp_pool *p, uint32_t flags, char *err)
 	return 0;
 }
 
-/* Change the uuid: clients that knew the pool do not miss bytes silently. */
+/* If bytes were lost, change the uuid: clients then find a new pool. */
 static int accept_loss(struct header *h, const struct rp_shutdowns *now,
 		       bool *lost, char *err)
 {
@@ -448,7 +448,7 @@ static int accept_loss(struct header *h, const struct rp_shutdowns *now,
 	return 0;
 }
 
-/* lost: NULL, or accept a loss, and set *lost if there was one. */
+/* lost: NULL: fail if bytes were lost; else accept that, and set *lost. */
 static int pool_open(const char *path, struct rp_pool *p, bool *lost, char *err)
 {
 	struct header h = {0};
@@ -547,7 +547,8 @@ int rp_pool_accept_loss(const char *path, char *err)
 	return ret ? ret : lost;
 }
 
-/* Change the header to the fields of `to`, durably or not at all. */
+/* Store the fields of `to` in the header durably; on failure *p is unchanged.
+ */
 static int pool_set(struct rp_pool *p, struct rp_pool *to, char *err)
 {
 	const int ret = pool_mark(to, 0, err);
@@ -605,8 +606,8 @@ int rp_pool_release(struct rp_pool *p, uint64_t parts, char *err)
 
 /*
  * Write back a range of the file. The kernel reports a failed write-back once
- * per open file: msync() of p->map would consume the report for clients of
- * other parts, so each part is mapped from its own open file.
+ * for each open() of the file. msync() of p->map would take the report that is
+ * due to commits in other parts, so open and map the file once more here.
  */
 static int pool_sync(const struct rp_pool *p, off_t at, size_t len)
 {
@@ -643,7 +644,7 @@ int rp_pool_settle(struct rp_pool *p, unsigned int part, char *err)
 			      "pool '%s': writing back what was not committed: "
 			      "%s; check the disk and the kernel's log",
 			      p->path, strerror(-ret));
-	/* Pages whose earlier write-back failed are clean, but not on disk. */
+	/* Drop pages: one whose write-back failed is clean, but not on disk. */
 	madvise((char *)p->map + from, to - from, MADV_DONTNEED);
 	posix_fadvise(p->fd, (off_t)from, (off_t)(to - from),
 		      POSIX_FADV_DONTNEED);
@@ -659,8 +660,8 @@ int rp_pool_check_file(const struct rp_pool *p)
 	if ((uint64_t)st.st_size < p->map_len)
 		return -ENODATA;
 	/*
-	 * A renamed file still has a link. Some file systems do not count
-	 * links, so compare the path first.
+	 * Compare the path, because some file systems do not count links. A
+	 * renamed file has another path, but still a link.
 	 */
 	if (!stat(p->path, &named) && named.st_dev == st.st_dev &&
 	    named.st_ino == st.st_ino)
@@ -686,7 +687,7 @@ int rp_pool_allocate(struct rp_pool *p, char *err)
 	if (fstat(p->fd, &st) || (uint64_t)st.st_size <= p->map_len)
 		return 0;
 	want = rp_pool_round((uint64_t)st.st_size - p->map_len);
-	/* A large allocation that fails would fill the disk for a while. */
+	/* Check the room: an allocation fills the disk before it fails. */
 	if (fstatvfs(p->fd, &fs) == 0 &&
 	    want / fs.f_frsize >= (uint64_t)fs.f_bavail) {
 		ret = rp_err(err, -ENOSPC,

@@ -11,8 +11,9 @@
 #include "util/text.h"
 
 /*
- * Little-endian. Two copies of the header, at 0 and 4096, written in turn
- * (copy = generation & 1), so that a torn write of one leaves the other:
+ * Header of a pool file, little-endian. Two copies, at 0 and 4096, are written
+ * in turn (copy = generation & 1), so that a torn write of one leaves the
+ * other:
  *
  *    0  8 magic "ofirpmem"
  *    8 u32 version 1
@@ -21,16 +22,16 @@
  *   32 u64 size of the file
  *   40 u64 offset of the data
  *   48 u64 generation: counts header writes
- *   56 u64 length of the file that was copied there; 0: unknown
+ *   56 u64 length of the file that was copied into the data; 0: unknown
  *   64 u64 last client that opened the pool, or a part, exclusively; 0: none
- *   72 u64 bit 0: that client has the pool open; bit n: the owner of part n
- *   80 u64 dirty shutdowns of the memory below it when it was opened
- *   88 u64 identity of the DIMMs that counted them; 0: none did
+ *   72 u64 bit 0: that client has it open; bit n: so has the owner of part n
+ *   80 u64 dirty shutdowns of the DIMMs below the pool when it was opened
+ *   88 u64 identity of the DIMMs that count them; 0: no DIMM does
  *   96 u32 parts, 2 to 32; 0: the pool is not divided
  *  100 u32 0
  *  104 u64 bytes of a part
  *  112 32 u64 last client that opened part 1, 2... exclusively; 0: none
- *  368 u64 identity of losses in the flags of its DIMMs at that time; 0: none
+ *  368 u64 identity of losses in the DIMMs' flags at that time; 0: none
  *  376 zeros
  *  480 32 SHA-256 of the 480 bytes before
  *
@@ -61,8 +62,9 @@ struct rp_pool {
 	uint64_t generation;
 	uint64_t length; /* length of the stored file; 0: unknown */
 	/*
-	 * [0]: the last exclusive client of the pool or any part; [n]: of part
-	 * n; 0: none. Bit n of is_open: this client has not closed it.
+	 * owner[0]: the last exclusive client of the pool or of any part;
+	 * owner[n]: of part n; 0: none. Bit n of is_open: owner[n] has not
+	 * closed the pool or its part.
 	 */
 	uint64_t owner[1 + RP_POOL_PARTS];
 	uint64_t is_open;
@@ -87,21 +89,21 @@ int rp_pool_create(const char *path, uint64_t size, char *err);
  * -ENOENT; -EBUSY: in use, err names the process; -EINVAL: no pool;
  * -EPROTONOSUPPORT: other version; -EBADMSG: both headers damaged, or the file
  * has grown; -ENODATA: truncated; -ENOSPC: holes that cannot be filled;
- * -ENOTRECOVERABLE: a dirty shutdown while it was open, so that acknowledged
- * bytes may be lost; another -errno.
+ * -ENOTRECOVERABLE: a dirty shutdown may have lost acknowledged bytes; another
+ * -errno.
  */
 int rp_pool_open(const char *path, struct rp_pool *p, char *err);
 /*
  * Accept that a pool lost bytes in a dirty shutdown, so that it can be opened:
- * it gets the present count and another uuid. Returns 1: that is durable; 0:
- * the pool has no such loss; or the errors of rp_pool_open().
+ * store the present count of shutdowns and another uuid. Returns 1 when these
+ * are durable; 0: the pool has no such loss; or the errors of rp_pool_open().
  */
 int rp_pool_accept_loss(const char *path, char *err);
 
 /*
- * Check that the file still has its name and its size. Returns 0; -ENOENT: it
- * was removed, so its bytes vanish with the last user; -ENODATA: it was
- * truncated; another -errno: unknown.
+ * Check that the file has not been removed or truncated. Returns 0; -ENOENT: it
+ * was removed, so its bytes vanish when this process closes it; -ENODATA: it
+ * was truncated; another -errno: unknown.
  */
 int rp_pool_check_file(const struct rp_pool *p);
 
@@ -109,13 +111,14 @@ int rp_pool_check_file(const struct rp_pool *p);
 bool rp_pool_is_longer(const struct rp_pool *p);
 /*
  * Allocate the new blocks of a file that has grown. Returns 1 when that is
- * done; 0: it has not grown; -ENOSPC, another -errno: it has its former length
- * again, and err has the reason and the remedy.
+ * done; 0: it has not grown; -ENOSPC or another -errno: the file was cut to its
+ * former length, and err has the reason and the remedy.
  */
 int rp_pool_allocate(struct rp_pool *p, char *err);
 /*
- * After rp_pool_allocate(): serve the new blocks. data moves, so nobody may use
- * it during the call. -errno: the pool is as before, and err has the reason.
+ * After rp_pool_allocate(): map the new blocks, too. p->data changes, so nobody
+ * may use it during the call. -errno: the pool is as before, and err has the
+ * reason.
  */
 int rp_pool_extend(struct rp_pool *p, char *err);
 
@@ -125,7 +128,7 @@ int rp_pool_extend(struct rp_pool *p, char *err);
  */
 int rp_pool_set_length(struct rp_pool *p, uint64_t length, char *err);
 /*
- * Divide the pool into equal parts without owners; 1: not divided. Returns as
+ * Divide the pool into equal parts without owners; 1: undivided. Returns as
  * rp_pool_set_length(); -EINVAL: too many parts for the pool's size.
  */
 int rp_pool_divide(struct rp_pool *p, unsigned int parts, char *err);
@@ -137,16 +140,17 @@ static inline uint64_t rp_pool_part(const struct rp_pool *p, unsigned int part,
 	return part ? (part - 1) * p->part_len : 0;
 }
 /*
- * Make all bytes of a part durable, whoever wrote them, and drop cached bytes
- * that the disk lacks. Nobody may write there during the call. -errno: the disk
- * failed, and err has the reason.
+ * Make all bytes of a part durable, whoever wrote them. Then drop them from the
+ * page cache, which may have bytes that an earlier write-back failed to store.
+ * Nobody may write there during the call. -errno: the disk failed, and err has
+ * the reason.
  */
 int rp_pool_settle(struct rp_pool *p, unsigned int part, char *err);
 /*
- * Store the exclusive client of a part, which has the part open from then on;
- * this displaces owners of the whole pool, or, for part 0, of all parts.
- * rp_pool_release(): clients have closed parts: one bit each. Both return as
- * rp_pool_set_length().
+ * Store the exclusive client of a part, which has the part open from then on:
+ * the owner of the whole pool is displaced, for part 0 also those of all parts.
+ * rp_pool_release() stores that the owners of some parts, one bit each, have
+ * closed them. Both functions return as rp_pool_set_length().
  */
 int rp_pool_set_owner(struct rp_pool *p, unsigned int part, uint64_t owner,
 		      char *err);

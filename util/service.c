@@ -22,8 +22,8 @@
 #include "util/text.h"
 
 /*
- * Send one datagram of sd_notify(3). An error has no consequence here: the
- * manager acts on what it receives.
+ * Send one datagram of sd_notify(3). Ignore errors: the manager has its own
+ * timeouts for messages that it lacks.
  */
 static void notify(const char *state, int flags)
 {
@@ -60,7 +60,7 @@ void rp_service_reloading(void)
 	char state[64];
 	struct timespec ts;
 
-	/* The time tells the manager to which reload this message replies. */
+	/* By the time, the manager knows which reload this message is about. */
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	snprintf(state, sizeof(state), "RELOADING=1\nMONOTONIC_USEC=%llu",
 		 (unsigned long long)ts.tv_sec * 1000000 +

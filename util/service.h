@@ -15,7 +15,7 @@ enum rp_service_level {
 	RP_SERVICE_DEBUG = 7,
 };
 
-/* Each of these does nothing without a manager (NOTIFY_SOCKET). */
+/* The next four functions do nothing if NOTIFY_SOCKET is not set. */
 void rp_service_ready(void);	 /* READY=1, also after a reload */
 void rp_service_reloading(void); /* must be followed by rp_service_ready() */
 void rp_service_stopping(void);
@@ -45,8 +45,8 @@ bool rp_service_may_log(uint64_t *last);
  */
 int rp_service_block_signals(void);
 /*
- * Unblock SIGTERM and SIGINT only: a second one ends the process at once,
- * SIGHUP never does.
+ * Unblock SIGTERM and SIGINT, so that a second one ends the process at once.
+ * SIGHUP stays blocked.
  */
 void rp_service_unblock_signals(void);
 /* Write the port to a file atomically. Returns 0, or -errno and the reason. */

@@ -27,7 +27,7 @@ static enum rp_service_level level_of(enum fi_log_level level)
 	}
 }
 
-/* The journal adds process and time, so libfabric's own prefix is left out. */
+/* Write a line without libfabric's prefix: the journal has process and time. */
 static void put(const struct fi_provider *prov, enum fi_log_level level,
 		enum fi_log_subsys subsys, const char *func, int line,
 		const char *msg)
@@ -45,11 +45,11 @@ static void put(const struct fi_provider *prov, enum fi_log_level level,
 
 void rp_service_log_fabric(void)
 {
-	/* libfabric keeps its filters: FI_LOG_LEVEL, _PROV and _SUBSYS. */
+	/* FI_LOG_LEVEL, _PROV and _SUBSYS still select the lines. */
 	static struct fi_ops_log ops = {.log = put};
 	static struct fid_logging log = {.ops = &ops};
 
-	/* On failure the lines are written by libfabric, without a level. */
+	/* If this fails, libfabric itself writes the lines, without levels. */
 	if (*rp_service_prefix(RP_SERVICE_WARNING))
 		fi_import_log(FI_VERSION(1, 17), 0, &log);
 }

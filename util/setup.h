@@ -10,9 +10,9 @@
 #include "util/secret.h"
 
 /*
- * One TCP connection, one request: the daemon sends a CHALLENGE with its nonce,
- * the client a request, the daemon the reply or an ERROR. Numbers are
- * little-endian. docs/protocol.md describes the layout.
+ * Each TCP connection carries one request: the daemon sends a CHALLENGE with
+ * its nonce, the client a request, the daemon the reply or an ERROR. Numbers
+ * are little-endian. docs/protocol.md describes the layout.
  *
  *    0 u32 magic    "RPMS"
  *    4 u16 version  3
@@ -57,7 +57,7 @@ enum rp_setup_code {
 	RP_SETUP_E_POOL = 4,	/* no pool has this name */
 	RP_SETUP_E_LENGTH = 5,	/* the length cannot be stored */
 	RP_SETUP_E_BUSY = 6,	/* the pool is open at another client */
-	RP_SETUP_E_TAKEN = 7,	/* another client has opened the pool since */
+	RP_SETUP_E_TAKEN = 7,	/* meanwhile another client opened the pool */
 	RP_SETUP_E_AWAITED = 8, /* the last owner may reconnect: try again */
 	RP_SETUP_E_RIGHT = 9,	/* the secret lacks the right */
 	RP_SETUP_E_PARTS = 10,	/* the pool has another number of parts */
@@ -70,7 +70,7 @@ struct rp_setup_challenge {
 	uint8_t nonce[RP_SETUP_NONCE];
 };
 
-/* Owner bit: the first client that shares a pool after an exclusive client. */
+/* Set in an owner: the first client to share a pool after an exclusive one. */
 #define RP_SETUP_SHARED (1ull << 63)
 
 /*  16 nonce  48 string name (GET_LIST: empty)  SET_LENGTH: u64 length
@@ -79,23 +79,23 @@ struct rp_setup_challenge {
  *  DIVIDE: u64 owner, u32 parts  MAC
  *  A string is a u16 length and its bytes. */
 struct rp_setup_request {
-	enum rp_setup_type type; /* a request: GET_EXPORT or later */
+	enum rp_setup_type type; /* GET_EXPORT to DIVIDE */
 	uint8_t nonce[RP_SETUP_NONCE];
 	char name[RP_SETUP_NAME + 1];
-	uint64_t length; /* SET_LENGTH: of the file stored there; 0: unknown */
-	uint64_t owner;	 /* OPEN: random number of the client, 63 bits, not 0;
-			  * DIVIDE: the one that has the pool exclusively */
+	uint64_t length; /* SET_LENGTH: of the file in the pool; 0: unknown */
+	uint64_t owner;	 /* random number of the client, 63 bits, not 0;
+			  * DIVIDE: as in the OPEN of the whole pool */
 	/*
-	 * OPEN: the number of parts that the pool must have, 1: it is not
-	 * divided, 0: any number. DIVIDE: the new number.
+	 * OPEN: the number of parts that the pool must have; 1: undivided; 0:
+	 * any number. DIVIDE: the new number.
 	 */
 	unsigned int parts;
 	unsigned int part; /* OPEN: part, from 1 on; 0: the whole pool */
 	bool exclusive;	   /* OPEN: fail if another client has the pool */
-	bool again;   /* OPEN: this client has had it open, only if no other
-		       * owner came since */
-	bool take;    /* OPEN: displace an exclusive client */
-	bool observe; /* OPEN: only read, even if another client writes */
+	bool again;	   /* OPEN: reconnect; fail if the pool has got another
+			    * owner meanwhile */
+	bool take;	   /* OPEN: displace an exclusive client */
+	bool observe;	   /* OPEN: only read, even if another client writes */
 	/* OPEN, exclusive: fail unless `expected` is the owner. */
 	bool compare;
 	uint64_t expected;
@@ -126,8 +126,8 @@ struct rp_setup_export {
 	uint64_t length; /* length of the stored file; 0: unknown */
 	/*
 	 * The last client that opened the pool, or a part, exclusively; with
-	 * the bit RP_SETUP_SHARED, the first one that shared it after that; 0:
-	 * none. A client that opens a part gets that of the part.
+	 * the bit RP_SETUP_SHARED, the first client that shared it after that;
+	 * 0: none. The reply to OPEN of a part has the part's owner.
 	 */
 	uint64_t owner;
 };

@@ -17,7 +17,7 @@
 #include "util/setup_client.h"
 #include "util/setup_server.h"
 
-/* How long to wait while the last owner of a pool may reconnect. */
+/* Time limit for retries of OPEN while the pool awaits its last owner. */
 #define AWAITED_MS 10000
 
 struct call {
@@ -25,7 +25,7 @@ struct call {
 	struct rp_setup_auth auth;
 	int fd;
 	uint64_t deadline; /* ms, of the whole exchange */
-	bool requested;	   /* the daemon has the request */
+	bool requested;	   /* the request has been sent */
 	char *err;
 };
 
@@ -271,7 +271,7 @@ static int call_report(struct call *c, int ret)
 	}
 }
 
-/* Receive CHALLENGE. It must need a secret exactly if the caller gave one. */
+/* Receive CHALLENGE. It demands a secret if and only if the caller has one. */
 static int call_recv_challenge(struct call *c)
 {
 	struct rp_setup_challenge g;
@@ -345,8 +345,8 @@ static int call_read_error(struct call *c, const uint8_t *buf, size_t len)
 }
 
 /*
- * The daemon replies at once, or when the pool's bytes are written back, which
- * takes as long as its disk needs.
+ * Extend the deadline to reply_ms from now: before it replies, the daemon may
+ * write back the pool, which takes as long as its disk needs.
  */
 static void call_expect_reply(struct call *c)
 {
@@ -355,7 +355,7 @@ static void call_expect_reply(struct call *c)
 	c->requested = true;
 	if (until > c->deadline)
 		c->deadline = until;
-	rp_setup_keep_alive(c->fd); /* a host that vanishes ends the wait */
+	rp_setup_keep_alive(c->fd); /* a dead host ends the wait earlier */
 }
 
 /*

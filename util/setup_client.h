@@ -12,7 +12,7 @@ struct rp_setup_target {
 	const struct rp_secret *secret; /* NULL: no secret */
 	unsigned int timeout_ms;	/* limit for the exchange; 0: 5000 */
 	unsigned int wait_ms; /* to wait for a daemon that is starting */
-	/* From the request on: while the daemon writes the pool back. */
+	/* Limit for the reply to a request: the daemon may write back first. */
 	uint64_t reply_ms;
 };
 
@@ -41,23 +41,23 @@ struct rp_setup_open {
 	bool take;	/* with exclusive: displace any other client */
 	bool observe;	/* only read, even if another client writes */
 	/*
-	 * compare, with exclusive: fail unless the last owner is `expected`, as
-	 * rp_setup_export.owner has shown it.
+	 * compare, with exclusive: fail unless the pool's owner is `expected`,
+	 * which an earlier reply had in rp_setup_export.owner.
 	 */
 	bool compare;
 	uint64_t expected;
 	/*
-	 * parts: fail unless the pool has this many parts, 1: not divided; 0:
-	 * any. part: from 1 on; 0: the whole pool.
+	 * parts: fail unless the pool has this many parts; 1: undivided; 0: any
+	 * number. part: from 1 on; 0: the whole pool.
 	 */
 	unsigned int parts, part;
 };
 /*
  * Fetch one pool and open it: it stays open until the caller closes *fd. The
- * errors of rp_setup_fetch_export(), and -EBUSY: another client has it open, or
- * may reconnect (t->wait_ms also limits the wait for this); -ESTALE: another
- * client has opened it since, or has another owner than expected; -ENXIO:
- * another number of parts.
+ * errors of rp_setup_fetch_export(), and -EBUSY: another client has the pool
+ * open, or may reconnect (unless t->wait_ms is 0, retries that for 10 s);
+ * -ESTALE: another client has opened the pool meanwhile, or its owner is not
+ * `expected`; -ENXIO: it has another number of parts.
  */
 int rp_setup_open(const struct rp_setup_target *t, const char *pool,
 		  const struct rp_setup_open *how, struct rp_setup_export *out,
@@ -65,9 +65,9 @@ int rp_setup_open(const struct rp_setup_target *t, const char *pool,
 /* A random number for rp_setup_open.owner; 0: no random bytes. */
 uint64_t rp_setup_owner(void);
 /*
- * Divide a pool durably; this client must have all of it open exclusively. The
- * errors of rp_setup_fetch_export(), and -EBUSY: it is not open so; -ENXIO: too
- * many parts.
+ * Divide a pool durably. The client `owner` must have the whole pool open
+ * exclusively. The errors of rp_setup_fetch_export(), and -EBUSY: the client
+ * has not; -ENXIO: too many parts.
  */
 int rp_setup_divide(const struct rp_setup_target *t, const char *pool,
 		    uint64_t owner, unsigned int parts, char *err);

@@ -39,7 +39,7 @@ int rp_setup_listen(const char *addr, uint16_t port, char *err)
 		ret = rp_err(err, -errno, "socket: %s", strerror(errno));
 		goto free_ai;
 	}
-	/* SO_REUSEADDR: a daemon's end must free the port at once. */
+	/* SO_REUSEADDR: connections in TIME_WAIT do not block a restart. */
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
 	if (bind(fd, ai->ai_addr, ai->ai_addrlen) || listen(fd, BACKLOG)) {
 		ret = -errno;

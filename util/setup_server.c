@@ -32,7 +32,7 @@ enum state {
 };
 
 struct conn {
-	TAILQ_ENTRY(conn) link; /* in the order of deadlines, earliest first */
+	TAILQ_ENTRY(conn) link; /* in `conns`, the earliest deadline is first */
 	int fd;
 	enum state state;
 	uint64_t deadline; /* in ms */
@@ -198,7 +198,7 @@ static void report_client(struct rp_setup_server *s, const struct conn *c,
 	s->attr.report(c->peer, pool);
 }
 
-/* Find the number of parts of exports[i]; *owner: of a part, or of the pool. */
+/* Return the parts of exports[i]; *owner: the owner of `part`, 0: of all. */
 static unsigned int find_parts(const struct rp_setup_server *s, unsigned int i,
 			       unsigned int part, uint64_t *owner)
 {
@@ -206,7 +206,7 @@ static unsigned int find_parts(const struct rp_setup_server *s, unsigned int i,
 	return s->attr.parts ? s->attr.parts(s->attr.arg, i, part, owner) : 1;
 }
 
-/* Whether a client has the bytes open that a request is about. */
+/* Whether client h has bytes open that the request would open, too. */
 static bool holds_bytes(const struct conn *h,
 			const struct rp_setup_request *req, unsigned int i)
 {
@@ -214,8 +214,9 @@ static bool holds_bytes(const struct conn *h,
 }
 
 /*
- * Find a holder of exports[i] that conflicts with a request; NULL: none. Drop
- * holders that have disconnected: a restarted client is not refused.
+ * Find a client that has exports[i] open and conflicts with a request; NULL:
+ * none. Drop such clients if they have disconnected: a client that crashed must
+ * not keep its successor out.
  */
 static const struct conn *find_holder(struct rp_setup_server *s,
 				      const struct rp_setup_request *req,
@@ -242,12 +243,12 @@ static void hold_export(struct rp_setup_server *s, struct conn *c,
 {
 	struct conn *h, *next;
 
-	/* The client has lost its earlier connection: drop it here. */
+	/* The client reconnects: drop the connection that it has lost. */
 	TAILQ_FOREACH_SAFE(h, &s->holders, link, next)
 	{
 		if (h->pool != i || h->owner != req->owner)
 			continue;
-		h->exclusive = false; /* keeps the owner */
+		h->exclusive = false; /* conn_drop() calls no release() */
 		conn_drop(s, h);
 	}
 	TAILQ_REMOVE(&s->conns, c, link);
@@ -263,12 +264,12 @@ static void hold_export(struct rp_setup_server *s, struct conn *c,
 }
 
 /*
- * The owner that this OPEN gives to the pool; 0: no change. The owner itself is
- * set again unless it reconnects: it has a new endpoint, and writes of its
- * former one may still be on their way, until the former key is revoked. A
- * client that shares the pool ends the claim of a disconnected exclusive
- * client, whose repeated writes would replace newer bytes. A client that only
- * reads ends no claim.
+ * Find the owner that an OPEN gives to the pool; 0: no change. The present
+ * owner is set once more if it opens without `again`: writes of its former
+ * endpoint may still be in progress, and set_owner() revokes their key. A
+ * client that shares the pool for writing replaces a disconnected exclusive
+ * owner, which would repeat its writes over newer bytes when it reconnects. A
+ * client that only reads replaces no owner.
  */
 static uint64_t next_owner(uint64_t owner, const struct rp_setup_request *req,
 			   unsigned int rights)
@@ -281,7 +282,10 @@ static uint64_t next_owner(uint64_t owner, const struct rp_setup_request *req,
 	return req->owner | RP_SETUP_SHARED;
 }
 
-/* Copy exports[i], with the client's key. Returns 0, or an encoded ERROR. */
+/*
+ * Copy exports[i] to *e, with the client's key. Returns 0, or the length of an
+ * encoded ERROR, as the functions below do.
+ */
 static int grant_export(struct rp_setup_server *s, struct conn *c,
 			unsigned int i, unsigned int part,
 			struct rp_setup_export *e)
@@ -341,7 +345,7 @@ static unsigned int count_holders(struct rp_setup_server *s, uint64_t owner,
 	return n;
 }
 
-/* Close exports[i] at all clients that have these bytes open. */
+/* Drop all clients that have bytes open that the request would open, too. */
 static void drop_holders(struct rp_setup_server *s,
 			 const struct rp_setup_request *req, unsigned int i)
 {
@@ -354,7 +358,7 @@ static void drop_holders(struct rp_setup_server *s,
 	}
 }
 
-/* Divide exports[i] for a client that alone has it open. 0, or an ERROR. */
+/* Divide exports[i] for a client that has the whole pool open exclusively. */
 static int divide_export(struct rp_setup_server *s, struct conn *c,
 			 const struct rp_setup_request *req, unsigned int i)
 {
@@ -401,7 +405,10 @@ static int check_others(struct rp_setup_server *s, struct conn *c,
 			     s->attr.may_open(s->attr.arg, i, req->part, err);
 	unsigned int n;
 
-	/* A client that shared the pool does not know its exclusive owner. */
+	/*
+	 * Refuse a reconnection: of an exclusive client that is not the owner
+	 * any more, of a sharing one if another client excludes it.
+	 */
 	if (req->again && (req->exclusive ? owner != req->owner : awaited || h))
 		return put_error(
 			c, RP_SETUP_E_TAKEN,
@@ -427,8 +434,8 @@ static int check_others(struct rp_setup_server *s, struct conn *c,
 }
 
 /*
- * Refuse an OPEN whose client has seen another owner. A client that became the
- * owner and sends the request again is not refused.
+ * Refuse an OPEN with `compare` if the owner is not the expected one. Accept it
+ * from the owner itself: it repeats a request whose reply was lost.
  */
 static int check_owner(struct conn *c, const struct rp_setup_request *req,
 		       const char *name, uint64_t owner)
@@ -466,7 +473,7 @@ static int put_open(struct rp_setup_server *s, struct conn *c,
 			      ? s->attr.set_owner(s->attr.arg, i, req->part,
 						  owner, err)
 			      : -ENOSYS;
-	/* Requests of the owner's former connection end soon. */
+	/* The owner waits for requests of its former connection to end. */
 	if (ret == -EBUSY && owner == was)
 		return -EINPROGRESS;
 	if (ret)
@@ -542,7 +549,7 @@ static int put_export(struct rp_setup_server *s, struct conn *c,
 			 len >= sizeof(known) ? "..." : "");
 }
 
-/* Whether a secret made the request's MAC; c->who is then its slot. */
+/* Whether a known secret made the request's MAC; c->who: slot of the secret. */
 static bool authenticate(struct rp_setup_server *s, struct conn *c, size_t len)
 {
 	const struct rp_setup_secrets *known = s->attr.secrets;
@@ -561,8 +568,8 @@ static bool authenticate(struct rp_setup_server *s, struct conn *c, size_t len)
 }
 
 /*
- * Encode the reply to a complete request, or to invalid bytes (frame is the
- * error). Reveals nothing about pools before the secret is proved.
+ * Encode the reply to a complete request, or to invalid bytes (frame: error of
+ * rp_setup_frame()). Checks the MAC before it reveals anything about pools.
  */
 static int put_reply(struct rp_setup_server *s, struct conn *c, int frame,
 		     size_t len)
@@ -689,7 +696,7 @@ static bool conn_run(struct rp_setup_server *s, struct conn *c)
 	case HOLD:
 		break;
 	}
-	/* Discard further bytes until the client closes, or the deadline. */
+	/* Discard what the client still sends; false when it has closed. */
 	return recv(c->fd, c->in, sizeof(c->in), 0) > 0;
 }
 
@@ -736,7 +743,8 @@ static void server_accept(struct rp_setup_server *s)
 		     SOCK_NONBLOCK | SOCK_CLOEXEC);
 	if (fd < 0) {
 		/*
-		 * Out of descriptors: pause the listener, which stays readable.
+		 * Out of descriptors: ignore the listener for a second. It
+		 * stays readable, so epoll would report it in a busy loop.
 		 */
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
 		    errno == ENOBUFS)
@@ -811,7 +819,7 @@ void rp_setup_server_delete(struct rp_setup_server *s)
 
 	if (!s)
 		return;
-	/* Keep the owners: they reconnect to the next daemon. */
+	/* Do not release the pools: owners reconnect to the next daemon. */
 	s->attr.release = NULL;
 	while ((c = TAILQ_FIRST(&s->conns)) || (c = TAILQ_FIRST(&s->waiting)) ||
 	       (c = TAILQ_FIRST(&s->holders)))

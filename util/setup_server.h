@@ -15,22 +15,22 @@ enum rp_setup_right {
 };
 
 /*
- * The secrets of clients. The slot of the secret by which a client has
- * authenticated itself identifies the client: `who` below.
+ * The secrets of clients. A client is known by the slot of the secret that made
+ * its MAC: `who` below.
  */
 struct rp_setup_secrets {
-	bool needed; /* false: accept every client, as number 0 */
+	bool needed; /* false: accept every client, with who = 0 */
 	struct rp_secret v[RP_SETUP_SECRETS]; /* length 0: unused slot */
 };
 
 struct rp_setup_server_attr {
 	int listener; /* socket of rp_setup_listen() */
-	/* Both outlive the server, and may change between its calls. */
+	/* Two arrays that outlive the server and may change between calls. */
 	const struct rp_setup_secrets *secrets; /* NULL: no secret is needed */
 	const struct rp_setup_export *exports;	/* empty name: unused slot */
 	unsigned int nexports;
-	unsigned int max_conns;	 /* 0: 64; one more replaces the oldest. Those
-				  * that hold a pool open do not count. */
+	unsigned int max_conns;	 /* most connections without an open pool; one
+				  * more replaces the oldest; 0: 64 */
 	unsigned int timeout_ms; /* limit of one connection; 0: 5000 */
 	/*
 	 * Called for exports[i] at each request. Returns NULL, or a text with
@@ -48,9 +48,9 @@ struct rp_setup_server_attr {
 	 */
 	unsigned int (*clients)(void *arg, unsigned int i);
 	/*
-	 * The number of parts of exports[i], 1: it is not divided; *owner: the
-	 * owner of the part, which may be up to RP_SETUP_PARTS. NULL: no pool
-	 * is divided.
+	 * Returns the number of parts of exports[i]; 1: undivided. *owner: the
+	 * owner of `part`, a number up to RP_SETUP_PARTS even if the pool has
+	 * fewer parts. NULL: no pool is divided.
 	 */
 	unsigned int (*parts)(void *arg, unsigned int i, unsigned int part,
 			      uint64_t *owner);
@@ -69,7 +69,7 @@ struct rp_setup_server_attr {
 		     unsigned int part, struct rp_setup_export *e, char *err);
 	/*
 	 * Stores the length of the file in a pool, and updates exports[i].
-	 * Returns 0, or -errno and the reason in err. NULL: none is stored.
+	 * Returns 0, or -errno and the reason in err. NULL: SET_LENGTH fails.
 	 */
 	int (*set_length)(void *arg, unsigned int i, uint64_t length,
 			  char *err);
@@ -93,13 +93,14 @@ struct rp_setup_server_attr {
 	 */
 	bool (*is_busy)(void *arg, unsigned int i);
 	/*
-	 * The owner of a part of exports[i] closed it, or is gone. May be NULL.
+	 * An exclusive client closed a part of exports[i], or disconnected. May
+	 * be NULL.
 	 */
 	void (*release)(void *arg, unsigned int i, unsigned int part);
 	void *arg; /* first argument of the functions */
 	/*
-	 * Reports a client: pool is the one that it fetched; NULL: its secret
-	 * is wrong. At most once a second for each of the two.
+	 * Reports a client that fetches a pool, or has a wrong secret (pool is
+	 * NULL). Called at most once a second for each of these two events.
 	 */
 	void (*report)(const char *peer, const char *pool);
 };
